@@ -1,0 +1,233 @@
+#include "data/dataset.h"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "autograd/check.h"
+
+namespace ink {
+namespace {
+
+constexpr int kRowBits = 24;  // row number = step * 2^kRowBits + row
+constexpr int64_t kMaxRows = int64_t{1} << kRowBits;
+constexpr uint64_t kMaxSteps = uint64_t{1} << (63 - kRowBits);
+constexpr uint64_t kValStream = uint64_t{1} << 63;  // no training row has this bit
+
+// The finaliser of SplitMix64 (Steele, Lea, Flood 2014): every bit of the result depends on every
+// bit of x.
+uint64_t mix(uint64_t x) {
+  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9;
+  x = (x ^ x >> 27) * 0x94d049bb133111eb;
+  return x ^ x >> 31;
+}
+
+// Element `number` of the random stream `seed`: SplitMix64, entered at any place.
+uint64_t random_bits(uint64_t seed, uint64_t number) {
+  constexpr uint64_t kGamma = 0x9e3779b97f4a7c15;
+  return mix(mix(seed + kGamma) + number * kGamma);
+}
+
+// Maps 64 random bits to [0, n) by the high half of a product; its bias is at most n / 2^64.
+int64_t below(int64_t n, uint64_t bits) {
+  __extension__ using Wide = unsigned __int128;
+  return static_cast<int64_t>(static_cast<Wide>(bits) * static_cast<uint64_t>(n) >> 64);
+}
+
+uint64_t row_number(uint64_t step, int64_t first_row, int64_t row) {
+  return step << kRowBits | static_cast<uint64_t>(first_row + row);
+}
+
+void check_rows(uint64_t step, int64_t batch_size, int64_t first_row) {
+  INK_CHECK(step < kMaxSteps, "batch: expected a step below 2^", 63 - kRowBits, ", got ", step);
+  INK_CHECK(first_row >= 0 && batch_size <= kMaxRows && first_row <= kMaxRows - batch_size,
+            "batch: expected rows in [0, 2^", kRowBits, "), got ", batch_size, " rows from row ",
+            first_row);
+}
+
+}  // namespace
+
+template <class FillRow>
+Batch Dataset::fill(int64_t batch_size, int64_t block_size, FillRow&& fill_row) const {
+  INK_CHECK(batch_size >= 1, "batch: expected batch_size >= 1, got ", batch_size);
+  INK_CHECK(block_size >= 1, "batch: expected block_size >= 1, got ", block_size);
+  Batch batch{batch_size, block_size, {}, {}, {}};
+  const auto width = static_cast<size_t>(block_size);
+  const size_t count = static_cast<size_t>(batch_size) * width;
+  batch.x.resize(count);
+  batch.y.resize(count);
+  if (knows_floor()) batch.floor.resize(count);
+  for (int64_t row = 0; row < batch_size; ++row) {
+    const size_t start = static_cast<size_t>(row) * width;
+    const auto part = [&](auto& values) { return std::span(values).subspan(start, width); };
+    fill_row(row, Row{part(batch.x), part(batch.y),
+                      knows_floor() ? part(batch.floor) : std::span<float>()});
+  }
+  return batch;
+}
+
+Batch Dataset::train_batch(uint64_t seed, uint64_t step, int64_t batch_size, int64_t block_size,
+                           int64_t first_row) const {
+  check_rows(step, batch_size, first_row);
+  return fill(batch_size, block_size, [&](int64_t row, Row out) {
+    fill_train_row(seed, row_number(step, first_row, row), out);
+  });
+}
+
+Batch Dataset::val_batch(uint64_t seed, uint64_t step, int64_t batch_size, int64_t block_size,
+                         int64_t first_row) const {
+  check_rows(step, batch_size, first_row);
+  const int64_t windows = val_windows(block_size);
+  return fill(batch_size, block_size, [&](int64_t row, Row out) {
+    const uint64_t number = kValStream | row_number(step, first_row, row);
+    fill_val_row(below(windows, random_bits(seed, number)), out);
+  });
+}
+
+Batch Dataset::val_window_batch(int64_t first, int64_t count, int64_t block_size) const {
+  const int64_t windows = val_windows(block_size);
+  INK_CHECK(first >= 0 && count <= windows && first <= windows - count,
+            "batch: expected windows in [0, ", windows, "), got ", count, " from window ", first);
+  return fill(count, block_size, [&](int64_t row, Row out) { fill_val_row(first + row, out); });
+}
+
+// WindowDataset
+
+namespace {
+
+template <class Ids>
+int64_t size_of(const Ids& ids) {
+  return std::visit([](auto span) { return static_cast<int64_t>(span.size()); }, ids);
+}
+
+}  // namespace
+
+std::string WindowDataset::summary() const {
+  std::ostringstream text;
+  text << name_ << ": " << size_of(train_) << " tokens to train on, " << size_of(val_)
+       << " to validate on, vocabulary of " << tokenizer_->vocab_size() << " ("
+       << tokenizer_->name() << ")";
+  return text.str();
+}
+
+void WindowDataset::use_split(Ids ids, double val_fraction) {
+  INK_CHECK(val_fraction >= 0 && val_fraction < 1, name_, ": expected val_fraction in [0, 1), got ",
+            val_fraction);
+  std::visit(
+      [&](auto span) {
+        const auto cut = static_cast<size_t>(static_cast<double>(span.size()) * (1 - val_fraction));
+        use(span.first(cut), span.subspan(cut));
+      },
+      ids);
+}
+
+int64_t WindowDataset::checked_size(const Ids& ids, std::string_view part,
+                                    int64_t block_size) const {
+  INK_CHECK(block_size >= 1, "batch: expected block_size >= 1, got ", block_size);
+  const int64_t size = size_of(ids);
+  INK_CHECK(size > block_size, name_, ": the ", part, " part has ", size, " tokens, a block of ",
+            block_size, " needs ", static_cast<uint64_t>(block_size) + 1,
+            ": give more text or a smaller --block_size");
+  return size;
+}
+
+int64_t WindowDataset::val_windows(int64_t block_size) const {
+  return (checked_size(val_, "validation", block_size) - 1) / block_size;
+}
+
+void WindowDataset::fill_train_row(uint64_t seed, uint64_t number, Row row) const {
+  const auto block_size = static_cast<int64_t>(row.x.size());
+  const int64_t places = checked_size(train_, "training", block_size) - block_size;
+  fill_window(train_, "training", below(places, random_bits(seed, number)), row);
+}
+
+void WindowDataset::fill_val_row(int64_t window, Row row) const {
+  fill_window(val_, "validation", window * static_cast<int64_t>(row.x.size()), row);
+}
+
+void WindowDataset::fill_window(const Ids& ids, std::string_view part, int64_t start,
+                                Row row) const {
+  const int64_t vocab_size = tokenizer_->vocab_size();
+  std::visit(
+      [&](auto all) {
+        const auto window = all.subspan(static_cast<size_t>(start), row.x.size() + 1);
+        const auto largest = std::max_element(window.begin(), window.end());
+        INK_CHECK(*largest < vocab_size, name_, ": token ", start + (largest - window.begin()),
+                  " of the ", part, " part is id ", *largest, ", outside the vocabulary of ",
+                  vocab_size);
+        std::copy(window.begin(), window.end() - 1, row.x.begin());
+        std::copy(window.begin() + 1, window.end(), row.y.begin());
+      },
+      ids);
+}
+
+// TextDataset
+
+namespace {
+
+std::string name_of(const std::vector<std::filesystem::path>& files) {
+  INK_CHECK(!files.empty(), "text dataset: expected at least one file, got none");
+  const std::string first = files.front().string();
+  return files.size() == 1 ? first : first + " and " + std::to_string(files.size() - 1) + " more";
+}
+
+}  // namespace
+
+TextDataset::TextDataset(const std::vector<std::filesystem::path>& files,
+                         std::shared_ptr<const Tokenizer> tokenizer, double val_fraction)
+    : WindowDataset(name_of(files), std::move(tokenizer)) {
+  std::vector<std::string> texts;
+  for (const auto& file : files) texts.push_back(read_file(file));
+  if (!tokenizer_) {
+    std::vector<char32_t> characters;
+    for (size_t i = 0; i < files.size(); ++i) {
+      const auto found = with_file_name(files[i], [&] { return distinct_characters(texts[i]); });
+      characters.insert(characters.end(), found.begin(), found.end());
+    }
+    tokenizer_ = std::make_shared<CharTokenizer>(std::move(characters));
+  }
+  for (size_t i = 0; i < files.size(); ++i) {
+    const auto ids = with_file_name(files[i], [&] { return tokenizer_->encode(texts[i]); });
+    ids_.insert(ids_.end(), ids.begin(), ids.end());
+    texts[i] = {};
+  }
+  use_split(std::span<const uint32_t>(ids_), val_fraction);
+}
+
+// TokenDataset
+
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "token files are read in place");
+
+template <class Id>
+std::span<const Id> ids_in(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const Id*>(bytes.data()), bytes.size() / sizeof(Id)};
+}
+
+}  // namespace
+
+TokenDataset::TokenDataset(const std::filesystem::path& file,
+                           std::shared_ptr<const Tokenizer> tokenizer, Options options)
+    : WindowDataset(file.string(), std::move(tokenizer)), file_(file) {
+  INK_CHECK(tokenizer_, name_, ": expected a tokenizer, got none");
+  const auto ids_of = [&](const std::filesystem::path& path, const MappedFile& mapped) -> Ids {
+    const int by_name = path.extension() == ".u32" ? 4 : 2;
+    const int width = options.bytes_per_id == 0 ? by_name : options.bytes_per_id;
+    const auto bytes = mapped.bytes();
+    INK_CHECK(width == 2 || width == 4, path.string(), ": expected ids of 2 or 4 bytes, got ",
+              width);
+    INK_CHECK(bytes.size() % static_cast<size_t>(width) == 0, path.string(), ": expected ids of ",
+              width, " bytes each, got ", bytes.size(), " bytes");
+    if (width == 2) return ids_in<uint16_t>(bytes);
+    return ids_in<uint32_t>(bytes);
+  };
+  if (options.val_file.empty()) {
+    use_split(ids_of(file, file_), options.val_fraction);
+  } else {
+    val_file_ = MappedFile(options.val_file);
+    use(ids_of(file, file_), ids_of(options.val_file, val_file_));
+  }
+}
+
+}  // namespace ink

@@ -1,0 +1,147 @@
+// Datasets: where batches come from.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "data/file.h"
+#include "data/tokenizer.h"
+
+namespace ink {
+
+/// (B, T) tokens and the tokens that follow them, row-major: y[b][t] comes right after x[b][t].
+struct Batch {
+  int64_t batch_size = 0, block_size = 0;  ///< B, T
+  std::vector<int64_t> x, y;               ///< B * T ids each
+  /// B * T: -log p (nats) of each target given all that stands before it in its row, exactly, where
+  /// the dataset knows it: their mean is the best possible loss. Else empty.
+  std::vector<float> floor;
+};
+
+/// Batches of token windows. Every function is pure (nothing moves on between calls): any step can
+/// be drawn again, by any thread or process.
+class Dataset {
+ public:
+  Dataset() = default;
+  Dataset(const Dataset&) = delete;
+  Dataset& operator=(const Dataset&) = delete;
+  virtual ~Dataset() = default;
+
+  virtual const Tokenizer& tokenizer() const = 0;
+
+  /// One line for people: what it is and how large.
+  virtual std::string summary() const = 0;
+
+  /// Rows first_row .. first_row + batch_size - 1 of training step `step`. What a row holds depends
+  /// on (seed, step, its number) alone, so micro-batches and processes can each draw their part of
+  /// a step. Steps are below 2^39, rows of a step below 2^24. Throws where the training part has no
+  /// block_size + 1 tokens.
+  Batch train_batch(uint64_t seed, uint64_t step, int64_t batch_size, int64_t block_size,
+                    int64_t first_row = 0) const;
+
+  /// As train_batch, from the validation part: windows drawn with replacement among all
+  /// val_windows.
+  Batch val_batch(uint64_t seed, uint64_t step, int64_t batch_size, int64_t block_size,
+                  int64_t first_row = 0) const;
+
+  /// How many windows of block_size targets the validation part has, side by side from its start; a
+  /// rest shorter than a window is left out. Throws where there is not even one.
+  virtual int64_t val_windows(int64_t block_size) const = 0;
+
+  /// Validation windows first .. first + count - 1.
+  Batch val_window_batch(int64_t first, int64_t count, int64_t block_size) const;
+
+ protected:
+  /// One row of a batch, to be filled: T inputs, T targets, T floors (empty unless knows_floor).
+  struct Row {
+    std::span<int64_t> x, y;
+    std::span<float> floor;
+  };
+
+ private:
+  // What a dataset of your own defines, beside the three functions above.
+  virtual bool knows_floor() const { return false; }
+  /// Training row `number` (step * 2^24 + row; below 2^63) of the stream `seed`.
+  virtual void fill_train_row(uint64_t seed, uint64_t number, Row row) const = 0;
+  /// Validation window `window`, in [0, val_windows(T)).
+  virtual void fill_val_row(int64_t window, Row row) const = 0;
+
+  template <class FillRow>
+  Batch fill(int64_t batch_size, int64_t block_size, FillRow&& fill_row) const;
+};
+
+/// Windows of two runs of token ids, one to train on and one to validate on: what TextDataset and
+/// TokenDataset share.
+class WindowDataset : public Dataset {
+ public:
+  const Tokenizer& tokenizer() const override { return *tokenizer_; }
+  std::string summary() const override;
+  int64_t val_windows(int64_t block_size) const override;
+
+ protected:
+  /// Token ids, 2 or 4 bytes each, that a derived class keeps in memory.
+  using Ids = std::variant<std::span<const uint16_t>, std::span<const uint32_t>>;
+
+  /// `name` stands before errors and in the summary.
+  WindowDataset(std::string name, std::shared_ptr<const Tokenizer> tokenizer)
+      : name_(std::move(name)), tokenizer_(std::move(tokenizer)) {}
+
+  void use(Ids train, Ids val) { train_ = train, val_ = val; }
+  /// As nanoGPT: the first floor(size * (1 - val_fraction)) ids to train on, the rest to validate
+  /// on.
+  void use_split(Ids ids, double val_fraction);
+
+  std::string name_;
+  std::shared_ptr<const Tokenizer> tokenizer_;
+
+ private:
+  void fill_train_row(uint64_t seed, uint64_t number, Row row) const override;
+  void fill_val_row(int64_t window, Row row) const override;
+  void fill_window(const Ids& ids, std::string_view part, int64_t start, Row row) const;
+  int64_t checked_size(const Ids& ids, std::string_view part, int64_t block_size) const;
+
+  Ids train_, val_;
+};
+
+/// Text files, joined in the order given and tokenised once.
+class TextDataset final : public WindowDataset {
+ public:
+  /// Without a tokenizer, a CharTokenizer of the characters found. val_fraction is in [0, 1).
+  /// Throws where a file is missing, unreadable or empty, or holds text that the tokenizer has no
+  /// ids for.
+  explicit TextDataset(const std::vector<std::filesystem::path>& files,
+                       std::shared_ptr<const Tokenizer> tokenizer = nullptr,
+                       double val_fraction = 0.1);
+
+ private:
+  std::vector<uint32_t> ids_;
+};
+
+/// A file of raw little-endian ids (nanoGPT's train.bin), mapped into memory: it may be larger than
+/// memory.
+class TokenDataset final : public WindowDataset {
+ public:
+  struct Options {
+    std::filesystem::path val_file;  ///< empty: the last val_fraction of the file
+    double val_fraction = 0.1;       ///< in [0, 1)
+    int bytes_per_id = 0;            ///< 2 or 4; 0: 4 for a file named *.u32, else 2
+  };
+
+  /// Ids are checked against the tokenizer's vocabulary as they are drawn, for a pass over the
+  /// whole file may take minutes.
+  TokenDataset(const std::filesystem::path& file, std::shared_ptr<const Tokenizer> tokenizer,
+               Options options);
+  TokenDataset(const std::filesystem::path& file, std::shared_ptr<const Tokenizer> tokenizer)
+      : TokenDataset(file, std::move(tokenizer), Options()) {}
+
+ private:
+  MappedFile file_, val_file_;
+};
+
+}  // namespace ink

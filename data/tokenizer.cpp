@@ -1,0 +1,181 @@
+#include "data/tokenizer.h"
+
+#include <algorithm>
+#include <iomanip>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "autograd/check.h"
+#include "data/file.h"
+#include "data/utf8.h"
+
+namespace ink {
+namespace {
+
+using nlohmann::json;
+
+// U+00E9: four digits at least, as Unicode writes it.
+std::string number(char32_t character) {
+  std::ostringstream text;
+  text << "U+" << std::hex << std::uppercase << std::setw(4) << std::setfill('0')
+       << static_cast<uint32_t>(character);
+  return text.str();
+}
+
+// 'é' (U+00E9); a control character goes by its number alone.
+std::string describe(char32_t character) {
+  if (character < 0x20 || (character >= 0x7f && character < 0xa0)) return number(character);
+  std::string text = "'";
+  utf8::append(text, character);
+  return text + "' (" + number(character) + ")";
+}
+
+[[noreturn]] void fail_invalid_utf8(std::string_view text, size_t at) {
+  detail::fail("encode: invalid UTF-8 at byte ", at, " (0x", std::hex,
+               static_cast<int>(static_cast<unsigned char>(text[at])),
+               "): convert the text to UTF-8 or use the byte tokenizer");
+}
+
+[[noreturn]] void fail_unknown(std::string_view text, size_t at, char32_t character,
+                               int64_t vocab_size) {
+  const std::string_view before = text.substr(0, at);
+  const auto line = 1 + std::count(before.begin(), before.end(), '\n');
+  const size_t line_start = before.rfind('\n') + 1;  // npos + 1 is 0
+  int64_t column = 1;
+  for (size_t i = line_start; i < at; ++column) utf8::next(text, i);
+  detail::fail("encode: character ", describe(character), " at line ", line, ", column ", column,
+               " is not in the vocabulary of ", vocab_size, " characters");
+}
+
+void check_id(int64_t id, int64_t vocab_size) {
+  INK_CHECK(id >= 0 && id < vocab_size, "decode: id ", id, " is outside the vocabulary of ",
+            vocab_size);
+}
+
+}  // namespace
+
+std::vector<int64_t> ByteTokenizer::encode(std::string_view text) const {
+  std::vector<int64_t> ids(text.size());
+  std::transform(text.begin(), text.end(), ids.begin(),
+                 [](char byte) { return static_cast<unsigned char>(byte); });
+  return ids;
+}
+
+std::string ByteTokenizer::decode(std::span<const int64_t> ids) const {
+  std::string text;
+  text.reserve(ids.size());
+  for (const int64_t id : ids) {
+    check_id(id, vocab_size());
+    text += static_cast<char>(id);
+  }
+  return text;
+}
+
+std::string ByteTokenizer::to_json() const { return json{{"tokenizer", "byte"}}.dump(); }
+
+CharTokenizer::CharTokenizer(std::vector<char32_t> characters)
+    : characters_(std::move(characters)) {
+  std::sort(characters_.begin(), characters_.end());
+  characters_.erase(std::unique(characters_.begin(), characters_.end()), characters_.end());
+  INK_CHECK(!characters_.empty(), "char tokenizer: expected at least one character, got none");
+  for (const char32_t character : characters_) {
+    INK_CHECK(utf8::is_scalar(character), "char tokenizer: expected a code point, got ",
+              number(character));
+  }
+  // One entry per code point up to the largest (at most 4.5 MB): encoding is a load per character.
+  ids_.assign(characters_.back() + size_t{1}, -1);
+  for (size_t id = 0; id < characters_.size(); ++id)
+    ids_[characters_[id]] = static_cast<int32_t>(id);
+}
+
+std::vector<int64_t> CharTokenizer::encode(std::string_view text) const {
+  std::vector<int64_t> ids;
+  ids.reserve(text.size());
+  for (size_t at = 0; at < text.size();) {
+    const size_t start = at;
+    const char32_t character = utf8::next(text, at);
+    if (character == utf8::kInvalid) fail_invalid_utf8(text, start);
+    const int32_t id = character < ids_.size() ? ids_[character] : -1;
+    if (id < 0) fail_unknown(text, start, character, vocab_size());
+    ids.push_back(id);
+  }
+  return ids;
+}
+
+std::string CharTokenizer::decode(std::span<const int64_t> ids) const {
+  std::string text;
+  text.reserve(ids.size());
+  for (const int64_t id : ids) {
+    check_id(id, vocab_size());
+    utf8::append(text, characters_[static_cast<size_t>(id)]);
+  }
+  return text;
+}
+
+// {"characters": "\n !abc", "tokenizer": "char"}: a character's position in the string is its id.
+std::string CharTokenizer::to_json() const {
+  std::string characters;
+  for (const char32_t character : characters_) utf8::append(characters, character);
+  return json{{"tokenizer", "char"}, {"characters", characters}}.dump();
+}
+
+std::vector<char32_t> distinct_characters(std::string_view text) {
+  std::vector<bool> seen(utf8::kLargest + size_t{1});
+  for (size_t at = 0; at < text.size();) {
+    const char32_t character = utf8::next(text, at);
+    if (character == utf8::kInvalid) fail_invalid_utf8(text, at);
+    seen[character] = true;
+  }
+  std::vector<char32_t> characters;
+  for (char32_t c = 0; c <= utf8::kLargest; ++c) {
+    if (seen[c]) characters.push_back(c);
+  }
+  return characters;
+}
+
+namespace {
+
+std::unique_ptr<Tokenizer> parse_char_tokenizer(const json& object) {
+  const auto field = object.find("characters");
+  INK_CHECK(field != object.end() && field->is_string(),
+            "tokenizer: expected \"characters\", a string of the vocabulary, got ",
+            field == object.end() ? "none" : field->type_name());
+  const auto& text = field->get_ref<const std::string&>();
+  std::vector<char32_t> characters;
+  // The parser has seen to it that strings are valid UTF-8.
+  for (size_t at = 0; at < text.size();) {
+    const char32_t character = utf8::next(text, at);
+    INK_CHECK(characters.empty() || characters.back() < character,
+              "tokenizer: expected \"characters\" in the order of their code points, got ",
+              describe(character), " after ", describe(characters.back()));
+    characters.push_back(character);
+  }
+  INK_CHECK(!characters.empty(),
+            "tokenizer: expected at least one of \"characters\", got an empty string");
+  return std::make_unique<CharTokenizer>(std::move(characters));
+}
+
+}  // namespace
+
+std::unique_ptr<Tokenizer> parse_tokenizer(std::string_view text) {
+  json object;
+  try {
+    object = json::parse(text);
+  } catch (const json::parse_error& error) {
+    detail::fail("tokenizer: invalid JSON at byte ", error.byte);
+  } catch (const json::exception&) {  // a number beyond double
+    detail::fail("tokenizer: invalid JSON");
+  }
+  const json kind = object.is_object() ? object.value("tokenizer", json()) : json();
+  if (kind == "char") return parse_char_tokenizer(object);
+  if (kind == "byte") return std::make_unique<ByteTokenizer>();
+  detail::fail("tokenizer: expected \"tokenizer\" to be \"char\" or \"byte\", got ",
+               kind.is_null() ? "none" : kind.dump());
+}
+
+std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& file) {
+  const std::string text = read_file(file);
+  return with_file_name(file, [&] { return parse_tokenizer(text); });
+}
+
+}  // namespace ink

@@ -1,0 +1,74 @@
+// Tokenizers: text to ids and back. CharTokenizer is the one to copy when you add another.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ink {
+
+/// Text to ids in [0, vocab_size) and back. Immutable: any number of threads may share one.
+class Tokenizer {
+ public:
+  virtual ~Tokenizer() = default;
+
+  /// Its kind ("char", "byte"): the value of "tokenizer" in its JSON.
+  virtual std::string name() const = 0;
+  virtual int64_t vocab_size() const = 0;
+
+  /// Throws where the text holds something that has no id, and says what and where.
+  virtual std::vector<int64_t> encode(std::string_view text) const = 0;
+
+  /// The bytes of `ids` in order. Decoding one id at a time and joining the pieces gives the same
+  /// bytes, so text can be printed as it is written. Throws on an id outside the vocabulary.
+  virtual std::string decode(std::span<const int64_t> ids) const = 0;
+
+  /// All that `parse_tokenizer` needs to build an equal tokenizer.
+  virtual std::string to_json() const = 0;
+};
+
+/// One id per byte, the byte itself; takes any input.
+class ByteTokenizer final : public Tokenizer {
+ public:
+  std::string name() const override { return "byte"; }
+  int64_t vocab_size() const override { return 256; }
+  std::vector<int64_t> encode(std::string_view text) const override;
+  std::string decode(std::span<const int64_t> ids) const override;
+  std::string to_json() const override;
+};
+
+/// One id per character (Unicode code point), in the order of the code points: nanoGPT's
+/// `sorted(set(text))`. Text is UTF-8; lines and columns in errors count from 1, columns in
+/// characters.
+class CharTokenizer final : public Tokenizer {
+ public:
+  /// The vocabulary is the distinct ones of `characters`, in any order; at least one.
+  explicit CharTokenizer(std::vector<char32_t> characters);
+
+  std::string name() const override { return "char"; }
+  int64_t vocab_size() const override { return static_cast<int64_t>(characters_.size()); }
+  std::vector<int64_t> encode(std::string_view text) const override;
+  std::string decode(std::span<const int64_t> ids) const override;
+  std::string to_json() const override;
+
+ private:
+  std::vector<char32_t> characters_;  // by id, ascending
+  std::vector<int32_t> ids_;          // by code point; -1: not in the vocabulary
+};
+
+/// The distinct characters of a UTF-8 text, ascending: the vocabulary of a CharTokenizer. Throws on
+/// invalid UTF-8 with the offset of the byte.
+std::vector<char32_t> distinct_characters(std::string_view text);
+
+/// The tokenizer that `Tokenizer::to_json` wrote. Throws on anything else and says what is wrong
+/// with it.
+std::unique_ptr<Tokenizer> parse_tokenizer(std::string_view json);
+
+/// `parse_tokenizer` of a file; its errors start with the file's name.
+std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& file);
+
+}  // namespace ink

@@ -1,0 +1,322 @@
+// Datasets: splits, windows, repeatable draws, files, and every error's text.
+#include "data/dataset.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <numeric>
+#include <set>
+
+#include "temp_files.h"
+
+namespace ink {
+namespace {
+
+namespace fs = std::filesystem;
+
+// "000 001 002 …": a text in which every window tells where it is.
+std::string counting_text(int numbers) {
+  std::string text;
+  for (int i = 0; i < numbers; ++i) {
+    std::string digits = std::to_string(i);
+    text += std::string(3 - digits.size(), '0') + digits + ' ';
+  }
+  return text;
+}
+
+template <class Id>
+std::string raw_bytes(const std::vector<Id>& ids) {
+  return {reinterpret_cast<const char*>(ids.data()), ids.size() * sizeof(Id)};
+}
+
+std::vector<uint16_t> ids_up_to(int n) {
+  std::vector<uint16_t> ids(static_cast<size_t>(n));
+  std::iota(ids.begin(), ids.end(), uint16_t{0});
+  return ids;
+}
+
+// 200 ids, each its own place: 0..199.
+struct Places {
+  TempFolder folder;
+  TokenDataset data{folder.write("ids.bin", raw_bytes(ids_up_to(200))),
+                    std::make_shared<ByteTokenizer>()};
+};
+
+TEST(TextDataset, SplitsAsNanoGPT) {
+  const TempFolder folder;
+  const std::string text = counting_text(26) + "xyz";  // 107 characters: 96 + 11
+  const TextDataset data({folder.write("text.txt", text)});
+  EXPECT_EQ(data.summary(),
+            (folder / "text.txt").string() +
+                ": 96 tokens to train on, 11 to validate on, vocabulary of 14 (char)");
+  const Batch val = data.val_window_batch(0, 1, 10);
+  EXPECT_EQ(data.tokenizer().decode(val.x), text.substr(96, 10));
+  EXPECT_EQ(data.tokenizer().decode(val.y), text.substr(97, 10));
+  EXPECT_TRUE(val.floor.empty());
+
+  // With one window only in the training part, that is what every row is.
+  const Batch train = data.train_batch(1, 2, 3, 95);
+  EXPECT_EQ(data.tokenizer().decode(train.x),
+            text.substr(0, 95) + text.substr(0, 95) + text.substr(0, 95));
+  EXPECT_EQ(data.tokenizer().decode(std::span(train.y).first(95)), text.substr(1, 95));
+}
+
+TEST(TextDataset, JoinsFilesInOrder) {
+  const TempFolder folder;
+  const auto a = folder.write("a.txt", "once "), b = folder.write("b.txt", "up\n"),
+             c = folder.write("c.txt", "on é");
+  const TextDataset data({b, a, c}, nullptr, 0.0);
+  EXPECT_EQ(data.tokenizer().decode(data.train_batch(0, 0, 1, 11).x), "up\nonce on ");
+  EXPECT_EQ(data.tokenizer().decode(data.train_batch(0, 0, 1, 11).y), "p\nonce on é");
+  EXPECT_EQ(data.summary(), b.string() +
+                                " and 2 more: 12 tokens to train on, 0 to validate on, vocabulary "
+                                "of 9 (char)");
+}
+
+TEST(TextDataset, TakesAGivenTokenizer) {
+  const TempFolder folder;
+  const auto file = folder.write("a.txt", "é\nab");
+  const TextDataset data({file}, std::make_shared<ByteTokenizer>(), 0.4);
+  EXPECT_EQ(data.train_batch(0, 0, 1, 2).x, (std::vector<int64_t>{0xc3, 0xa9}));
+  EXPECT_EQ(data.val_window_batch(0, 1, 1).y, std::vector<int64_t>{'b'});
+}
+
+TEST(Batches, ArePureFunctionsOfTheirArguments) {
+  const Places places, again;
+  const Batch batch = places.data.train_batch(7, 1000, 16, 8);
+  EXPECT_EQ(batch.batch_size, 16);
+  EXPECT_EQ(batch.block_size, 8);
+  places.data.train_batch(7, 1001, 16, 8);
+  EXPECT_EQ(places.data.train_batch(7, 1000, 16, 8).x, batch.x);
+  EXPECT_EQ(again.data.train_batch(7, 1000, 16, 8).y, batch.y);
+  EXPECT_NE(places.data.train_batch(8, 1000, 16, 8).x, batch.x);
+  EXPECT_NE(places.data.train_batch(7, 1001, 16, 8).x, batch.x);
+  const Batch val = places.data.val_batch(7, 1000, 16, 2);
+  EXPECT_EQ(again.data.val_batch(7, 1000, 16, 2).x, val.x);
+  EXPECT_NE(again.data.val_batch(7, 1001, 16, 2).x, val.x);
+}
+
+// A resumed run must draw what it would have drawn: these numbers never change.
+// (Written by SplitMix64 in another language.)
+TEST(Batches, AreTheSameForEver) {
+  const Places places;
+  EXPECT_EQ(places.data.train_batch(1337, 0, 6, 1).x,
+            (std::vector<int64_t>{28, 34, 64, 128, 70, 139}));
+  EXPECT_EQ(places.data.train_batch(1337, 12345, 6, 1).x,
+            (std::vector<int64_t>{68, 29, 12, 134, 52, 112}));
+  EXPECT_EQ(places.data.val_batch(1337, 0, 6, 1).x,
+            (std::vector<int64_t>{193, 196, 186, 183, 187, 198}));
+}
+
+TEST(Batches, ARowDoesNotDependOnHowTheStepIsSplit) {
+  const Places places;
+  const auto rows = [&](int64_t first, int64_t count) {
+    return std::pair(places.data.train_batch(3, 5, count, 4, first).x,
+                     places.data.val_batch(3, 5, count, 4, first).x);
+  };
+  const auto [train, val] = rows(0, 12);
+  for (const auto& [first, count] : {std::pair(0, 4), std::pair(4, 7), std::pair(11, 1)}) {
+    const auto [train_part, val_part] = rows(first, count);
+    EXPECT_TRUE(std::equal(train_part.begin(), train_part.end(), train.begin() + first * 4));
+    EXPECT_TRUE(std::equal(val_part.begin(), val_part.end(), val.begin() + first * 4));
+  }
+}
+
+TEST(Batches, TargetsFollowInputsAndStayInTheirPart) {
+  const Places places;  // ids are places: 0..179 to train on, 180..199 to validate on
+  const Batch train = places.data.train_batch(1, 2, 4000, 5),
+              val = places.data.val_batch(1, 2, 400, 5);
+  for (const Batch* batch : {&train, &val}) {
+    for (size_t i = 0; i < batch->x.size(); ++i) {
+      EXPECT_EQ(batch->y[i], batch->x[i] + 1);
+      if (i % 5 != 0) {
+        EXPECT_EQ(batch->x[i], batch->y[i - 1]);
+      }
+    }
+  }
+  EXPECT_EQ(*std::min_element(train.x.begin(), train.x.end()), 0);
+  EXPECT_EQ(*std::max_element(train.y.begin(), train.y.end()), 179);
+  std::set<int64_t> val_starts;
+  for (size_t i = 0; i < val.x.size(); i += 5) val_starts.insert(val.x[i]);
+  EXPECT_EQ(val_starts, (std::set<int64_t>{180, 185, 190}));
+}
+
+TEST(Batches, EveryPlaceIsDrawnAlikeOften) {
+  const Places places;
+  std::vector<double> drawn(179);
+  for (uint64_t step = 0; step < 1000; ++step) {
+    for (const int64_t start : places.data.train_batch(99, step, 179, 1).x)
+      ++drawn[static_cast<size_t>(start)];
+  }
+  double chi2 = 0;
+  for (const double count : drawn) chi2 += (count - 1000) * (count - 1000) / 1000;
+  // 178 degrees of freedom: mean 178, deviation 18.9.
+  EXPECT_NEAR(chi2, 178, 4 * 18.9);
+}
+
+TEST(Batches, ValidationWindowsCoverThePartOnce) {
+  const Places places;
+  EXPECT_EQ(places.data.val_windows(5), 3);  // 19 targets
+  EXPECT_EQ(places.data.val_windows(19), 1);
+  EXPECT_EQ(places.data.val_windows(1), 19);
+  EXPECT_EQ(places.data.val_window_batch(1, 2, 5).x,
+            (std::vector<int64_t>{185, 186, 187, 188, 189, 190, 191, 192, 193, 194}));
+  EXPECT_EQ(error_of([&] { places.data.val_window_batch(2, 2, 5); }),
+            "batch: expected windows in [0, 3), got 2 from window 2");
+}
+
+TEST(Batches, RefuseSizesThatCannotBe) {
+  const Places places;
+  const auto error = [&](uint64_t step, int64_t batch_size, int64_t block_size, int64_t first_row) {
+    return error_of([&] { places.data.train_batch(0, step, batch_size, block_size, first_row); });
+  };
+  EXPECT_EQ(error(0, 0, 1, 0), "batch: expected batch_size >= 1, got 0");
+  EXPECT_EQ(error(0, 1, 0, 0), "batch: expected block_size >= 1, got 0");
+  EXPECT_EQ(error(0, 1, 1, -1), "batch: expected rows in [0, 2^24), got 1 rows from row -1");
+  EXPECT_EQ(error(0, 2, 1, (1 << 24) - 1),
+            "batch: expected rows in [0, 2^24), got 2 rows from row 16777215");
+  EXPECT_EQ(error(uint64_t{1} << 39, 1, 1, 0),
+            "batch: expected a step below 2^39, got 549755813888");
+  EXPECT_EQ(error((uint64_t{1} << 39) - 1, 1, 1, (1 << 24) - 1), "(no error)");
+}
+
+TEST(TextDataset, SaysThatATextIsTooShort) {
+  const TempFolder folder;
+  const auto file = folder.write("short.txt", std::string(50, 'x'));
+  const TextDataset data({file});
+  EXPECT_EQ(error_of([&] { data.train_batch(0, 0, 1, 45); }),
+            file.string() +
+                ": the training part has 45 tokens, a block of 45 needs 46: give more text or a "
+                "smaller --block_size");
+  EXPECT_EQ(error_of([&] { data.train_batch(0, 0, 1, 44); }), "(no error)");
+  const std::string no_val = file.string() +
+                             ": the validation part has 5 tokens, a block of 5 needs 6: give "
+                             "more text or a smaller --block_size";
+  EXPECT_EQ(error_of([&] { data.val_windows(5); }), no_val);
+  EXPECT_EQ(error_of([&] { data.val_batch(0, 0, 1, 5); }), no_val);
+  EXPECT_EQ(error_of([&] { data.val_window_batch(0, 1, 5); }), no_val);
+}
+
+TEST(TextDataset, NamesTheFileThatCannotBeRead) {
+  const TempFolder folder;
+  const auto good = folder.write("good.txt", "good");
+  const auto error = [&](const fs::path& file) {
+    return error_of([&] { TextDataset({good, file}); });
+  };
+  const auto missing = folder / "missing.txt", loop = folder / "loop.txt";
+  EXPECT_EQ(error(missing), missing.string() + ": cannot open: No such file or directory");
+  EXPECT_EQ(error(folder.path()), folder.path().string() + ": expected a file, got a directory");
+  EXPECT_EQ(error(folder.write("empty.txt", "")),
+            (folder / "empty.txt").string() + ": the file is empty");
+  fs::create_symlink("loop.txt", loop);
+  EXPECT_EQ(error(loop), loop.string() + ": cannot open: Too many levels of symbolic links");
+  EXPECT_EQ(error_of([] { TextDataset({}); }),
+            "text dataset: expected at least one file, got none");
+  EXPECT_EQ(error_of([&] { TextDataset({good}, nullptr, 1.0); }),
+            good.string() + ": expected val_fraction in [0, 1), got 1");
+}
+
+TEST(TextDataset, NamesTheFileAndPlaceOfABadCharacter) {
+  const TempFolder folder;
+  const auto good = folder.write("good.txt", "good\n"), bad = folder.write("bad.txt", "go\xff");
+  const auto other = folder.write("other.txt", "go\ndog");
+  EXPECT_EQ(error_of([&] {
+              TextDataset({good, bad});
+            }),
+            bad.string() +
+                ": encode: invalid UTF-8 at byte 2 (0xff): convert the text to UTF-8 or use the "
+                "byte tokenizer");
+  const auto tokenizer = std::make_shared<CharTokenizer>(distinct_characters("go\n"));
+  EXPECT_EQ(error_of([&] { TextDataset({other}, tokenizer); }),
+            other.string() +
+                ": encode: character 'd' (U+0064) at line 2, column 1 is not in the vocabulary of "
+                "3 characters");
+}
+
+TEST(TokenDataset, ReadsBothWidthsAndAValidationFile) {
+  const TempFolder folder;
+  const std::vector<uint32_t> wide(10, 70000), other(8, 69999);
+  std::vector<char32_t> many(70001);
+  std::iota(many.begin(), many.begin() + 0xd800, U'\0');
+  std::iota(many.begin() + 0xd800, many.end(), char32_t{0xe000});
+  const auto tokenizer = std::make_shared<CharTokenizer>(many);
+  const auto by_name = folder.write("a.u32", raw_bytes(wide)),
+             by_flag = folder.write("a.bin", raw_bytes(wide));
+  const auto val = folder.write("val.u32", raw_bytes(other));
+  EXPECT_EQ(TokenDataset(by_name, tokenizer).train_batch(0, 0, 1, 2).x,
+            (std::vector<int64_t>{70000, 70000}));
+
+  TokenDataset::Options options;
+  options.bytes_per_id = 4;
+  options.val_file = val;
+  const TokenDataset data(by_flag, tokenizer, options);
+  EXPECT_EQ(data.summary(), by_flag.string() +
+                                ": 10 tokens to train on, 8 to validate on, vocabulary of 70001 "
+                                "(char)");
+  EXPECT_EQ(data.train_batch(0, 0, 1, 9).y, std::vector<int64_t>(9, 70000));
+  EXPECT_EQ(data.val_window_batch(0, 1, 7).x, std::vector<int64_t>(7, 69999));
+}
+
+TEST(TokenDataset, NamesTheFileThatCannotBeRead) {
+  const TempFolder folder;
+  const auto tokenizer = std::make_shared<ByteTokenizer>();
+  const auto error = [&](const fs::path& file, int bytes_per_id = 0) {
+    TokenDataset::Options options;
+    options.bytes_per_id = bytes_per_id;
+    return error_of([&] { TokenDataset(file, tokenizer, options); });
+  };
+  const auto missing = folder / "missing.bin", odd = folder.write("odd.bin", "1234567");
+  const auto six = folder.write("six.u32", "123456");
+  EXPECT_EQ(error(missing), missing.string() + ": cannot open: No such file or directory");
+  EXPECT_EQ(error(folder.path()), folder.path().string() + ": expected a file, got a directory");
+  EXPECT_EQ(error(folder.write("empty.bin", "")),
+            (folder / "empty.bin").string() + ": the file is empty");
+  EXPECT_EQ(error("/dev/null"),
+            "/dev/null: expected a regular file, which can be mapped into memory");
+  EXPECT_EQ(error(odd), odd.string() + ": expected ids of 2 bytes each, got 7 bytes");
+  EXPECT_EQ(error(six), six.string() + ": expected ids of 4 bytes each, got 6 bytes");
+  EXPECT_EQ(error(six, 2), "(no error)");
+  EXPECT_EQ(error(six, 8), six.string() + ": expected ids of 2 or 4 bytes, got 8");
+  EXPECT_EQ(error_of([&] { TokenDataset(six, nullptr); }),
+            six.string() + ": expected a tokenizer, got none");
+}
+
+TEST(TokenDataset, RefusesIdsOutsideTheVocabulary) {
+  const TempFolder folder;
+  std::vector<uint16_t> ids(20, 255);
+  ids[18] = 256;
+  const auto file = folder.write("ids.bin", raw_bytes(ids));
+  TokenDataset::Options options;
+  options.val_fraction = 0.25;  // 15 + 5
+  const TokenDataset data(file, std::make_shared<ByteTokenizer>(), options);
+  EXPECT_EQ(error_of([&] { data.train_batch(0, 0, 8, 4); }), "(no error)");
+  EXPECT_EQ(
+      error_of([&] { data.val_window_batch(0, 1, 4); }),
+      file.string() + ": token 3 of the validation part is id 256, outside the vocabulary of 256");
+}
+
+TEST(TinyShakespeare, IsAsPublishedAndQuick) {
+  const fs::path file = fs::path(__FILE__).parent_path() / "../../shared/data/tinyshakespeare.txt";
+  if (!fs::exists(file)) GTEST_SKIP() << file << " is not there";
+  const auto start = std::chrono::steady_clock::now();
+  const TextDataset data({file});
+  const std::chrono::duration<double, std::milli> ms = std::chrono::steady_clock::now() - start;
+  EXPECT_EQ(data.tokenizer().vocab_size(), 65);
+  EXPECT_EQ(data.val_windows(1) + 1, 111540);
+  EXPECT_EQ(data.summary(),
+            file.string() +
+                ": 1003854 tokens to train on, 111540 to validate on, vocabulary of "
+                "65 (char)");
+  const std::string opening =
+      "?\n\nGREMIO:\nGood morrow, neighbour Baptista.";  // nanoGPT's val.bin begins so
+  EXPECT_EQ(
+      data.tokenizer().decode(data.val_window_batch(0, 1, static_cast<int64_t>(opening.size())).x),
+      opening);
+  RecordProperty("milliseconds", std::to_string(ms.count()));
+  EXPECT_LT(ms.count(), 1000) << "reading and encoding 1.1 MB";
+}
+
+}  // namespace
+}  // namespace ink
