@@ -7,7 +7,8 @@
 
 namespace ink {
 
-/// The one exception inkling throws. Its text reads "op: expected X, got Y" and names shapes and values.
+/// The one exception inkling throws. Its text reads "op: expected X, got Y" and names shapes and
+/// values.
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -27,8 +28,8 @@ template <class... Args>
 
 /// Throws ink::Error with the remaining arguments streamed together unless the condition holds:
 ///   INK_CHECK(x.dim() == 2, "linear: expected a matrix, got ", x.shape());
-#define INK_CHECK(condition, ...)           \
-  do {                                      \
-    if (!(condition)) [[unlikely]]          \
-      ::ink::detail::fail(__VA_ARGS__);     \
+#define INK_CHECK(condition, ...)       \
+  do {                                  \
+    if (!(condition)) [[unlikely]]      \
+      ::ink::detail::fail(__VA_ARGS__); \
   } while (false)

@@ -1,0 +1,180 @@
+// The engine: records what ops did and walks it backwards. It orders and sums gradients and knows
+// nothing of ops.
+//
+//   slot    a tensor's autograd half, shared by copies of the handle. A leaf is a slot that
+//   requires grad and has no node. node    one op that ran: its name, the slots of its inputs and
+//   outputs, and its vjp (vector-Jacobian product). walk    backward: the pending nodes, newest
+//   first. Creation order is a topological order.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "autograd/tensor.h"
+
+namespace ink {
+
+using Grads =
+    std::vector<Tensor>;  // one per input (or output) of a node; an undefined one stands for zero
+struct Node;
+class GradStore;
+
+struct GradSlot {
+  bool requires_grad = false;
+  bool retain_grad = false;
+  std::shared_ptr<Node> node;  // who computes the tensor; null for a leaf
+  int output_index = 0;        // which of the node's outputs
+  uint64_t version = 0;        // of the storage, when the node wrote it
+  Shape shape;                 // the tensor's, and so its gradient's
+  Tensor grad;
+  std::vector<std::function<Tensor(const Tensor&)>> hooks;
+
+  ~GradSlot();  // takes long chains apart without recursion
+};
+
+/// What a vjp may ask of the walk; an op may ignore it.
+class VjpContext {
+ public:
+  virtual ~VjpContext() = default;
+  /// Does anyone want the gradient of input i? If not, its place in the result may stay undefined.
+  virtual bool needs(size_t i) const = 0;
+  /// The gradient collected so far for input i, to add into and return (contiguous, solely owned);
+  /// undefined when there is none, and the vjp makes its own.
+  virtual Tensor into(size_t i) = 0;
+};
+
+/// Gradients of the inputs from those of the outputs.
+using Vjp = std::function<Grads(const Grads& dys, VjpContext& g)>;
+
+struct Node {
+  const char* name;
+  uint64_t order;  // counts up as nodes are made
+  bool fused;      // its vjp calls kernels, so it cannot be differentiated again
+  bool freed = false;
+  std::vector<std::shared_ptr<GradSlot>> inputs;  // null: a constant
+  std::vector<std::weak_ptr<GradSlot>> outputs;
+  Vjp vjp;
+
+  Node(const char* op, bool is_fused);
+  ~Node();
+  static std::atomic<int64_t> live;  // nodes that exist now
+};
+
+/// A tensor kept for a vjp. Unpacking (*saved) throws when the memory was written since.
+class Saved {
+ public:
+  /// Keeps the tensor with its slot, so that second derivatives reach it.
+  static Saved input(const Tensor& x, const char* what = "an input") { return Saved(x, -1, what); }
+  /// Keeps the data of output number `index` alone (no cycle); unpacking re-attaches it to the node
+  /// that runs.
+  static Saved output(const Tensor& y, int index = 0) { return Saved(y, index, "its output"); }
+  Tensor operator*() const;
+
+ private:
+  Saved(const Tensor& tensor, int output_index, const char* what);
+  Tensor tensor_;
+  uint64_t version_ = 0;
+  int output_index_;
+  const char* what_;
+};
+
+/// Puts `outputs`, computed from `inputs`, into the graph if any input requires grad (and grad mode
+/// is on). Undefined inputs are allowed; they get no gradient. Returns the outputs, with their
+/// slots.
+std::vector<Tensor> record(const char* name, const std::vector<Tensor>& inputs,
+                           std::vector<Tensor> outputs, Vjp vjp, bool fused = false);
+
+namespace detail {
+bool wants_record(const std::vector<Tensor>& inputs);  // also true while someone observes
+/// The short form, vjp(dy) -> Grads, as the full one.
+template <class F>
+Vjp full_vjp(F&& f) {
+  if constexpr (std::is_invocable_v<F&, const Tensor&>) {
+    return [f = std::forward<F>(f)](const Grads& dys, VjpContext&) -> Grads { return f(dys[0]); };
+  } else if constexpr (std::is_invocable_v<F&, const Tensor&, VjpContext&>) {
+    return
+        [f = std::forward<F>(f)](const Grads& dys, VjpContext& g) -> Grads { return f(dys[0], g); };
+  } else {
+    return std::forward<F>(f);
+  }
+}
+}  // namespace detail
+
+/// One output; the vjp is written with public ops (a basic op), as vjp(dy) or vjp(dy, g).
+template <class F>
+Tensor record(const char* name, const std::vector<Tensor>& inputs, Tensor output, F&& vjp) {
+  if (!detail::wants_record(inputs)) return output;
+  return record(name, inputs, std::vector<Tensor>{std::move(output)},
+                detail::full_vjp(std::forward<F>(vjp)))[0];
+}
+/// One output; the vjp calls kernels (a fused op, which has a composed twin).
+template <class F>
+Tensor record_fused(const char* name, const std::vector<Tensor>& inputs, Tensor output, F&& vjp) {
+  if (!detail::wants_record(inputs)) return output;
+  return record(name, inputs, std::vector<Tensor>{std::move(output)},
+                detail::full_vjp(std::forward<F>(vjp)), true)[0];
+}
+
+/// Adds d outputs / d leaf to the grad of every leaf. grads: one per output; an undefined one means
+/// 1 (one element only).
+void backward(const std::vector<Tensor>& outputs, const Grads& grads = {},
+              bool retain_graph = false, bool create_graph = false);
+/// The same into a store instead of the leaves: several threads may walk graphs over one model at
+/// once.
+void backward(const Tensor& loss, GradStore& store);
+/// d outputs / d inputs, leaving every leaf's grad alone. Undefined where nothing depends on the
+/// input.
+Grads grad(const std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs,
+           const Grads& grad_outputs = {}, bool retain_graph = false, bool create_graph = false);
+
+/// Leaf gradients of one or several walks, by tensor.
+class GradStore {
+ public:
+  /// The gradient collected for a leaf; undefined if none.
+  Tensor get(const Tensor& leaf) const;
+  /// Adds the collected gradients to those of the leaves, and empties the store. Call for one store
+  /// after the other, in a fixed order, to get the same bits every time.
+  void add_to_leaves();
+
+ private:
+  friend struct StoreSink;
+  std::vector<std::pair<std::shared_ptr<GradSlot>, Tensor>> grads_;  // in order of arrival
+  std::unordered_map<GradSlot*, size_t> index_;
+};
+
+/// Sees every op as it is recorded and every vjp as it runs, on the threads whose context lists it.
+/// The NaN sentinel, the profiler and the test harness are observers.
+class Observer {
+ public:
+  virtual ~Observer() = default;
+  /// Every op that ran; `recorded` says whether it entered a graph.
+  virtual void op(const char* /*name*/, const std::vector<Tensor>& /*inputs*/,
+                  const std::vector<Tensor>& /*outputs*/, bool /*recorded*/) {}
+  virtual void before_vjp(const Node& /*node*/) {}
+  virtual void after_vjp(const Node& /*node*/, const Grads& /*input_grads*/) {}
+};
+
+/// Lists an observer in the calling thread's context while it lives.
+class Observe {
+ public:
+  explicit Observe(Observer& observer) { context().observers.push_back(&observer); }
+  ~Observe() { context().observers.pop_back(); }
+  Observe(const Observe&) = delete;
+  Observe& operator=(const Observe&) = delete;
+};
+
+namespace detail {
+/// Refuses a write into x that would falsify a graph: into a leaf or a view that takes part in one.
+/// Called by in-place ops.
+void check_in_place(const char* op, const Tensor& x, bool operands_require_grad);
+/// x was written in place with the value of `result`, an ordinary op's output: moves result's slot
+/// to this handle.
+void rebind(Tensor& x, const Tensor& result);
+/// A nested walk of checkpoint: gradients of `outputs` go to wherever the running walk sends them.
+void backward_nested(const std::vector<Tensor>& outputs, const Grads& grads);
+}  // namespace detail
+
+}  // namespace ink

@@ -1,0 +1,96 @@
+// The whole CPU/CUDA seam: every kernel, one line each.
+//
+// A line declares cpu::name, cuda::name and kernel::name; the last looks at its Tensor arguments
+// and calls one of the first two. A kernel computes into given outputs, which have the right shape
+// and dtype, and knows nothing of graphs. Outputs come first. An undefined tensor argument means
+// "not given". A missing definition is a link error.
+#pragma once
+
+#include <type_traits>
+
+#include "autograd/parallel.h"
+#include "autograd/pointwise.h"
+#include "autograd/tensor.h"
+
+namespace ink {
+namespace detail {
+
+/// The device of a kernel's tensors: "softmax: tensors live on cuda:0 and cpu", "softmax: argument
+/// 1 must be contiguous".
+struct KernelCheck {
+  const char* name;
+  bool strided;
+  Device device;
+  bool found = false;
+
+  void see(const Tensor& x) {
+    if (!x.defined()) return;
+    INK_CHECK(!found || x.device() == device, name, ": tensors live on ", device, " and ",
+              x.device());
+    INK_CHECK(strided || x.is_contiguous(), name, ": its kernel needs contiguous tensors, got ",
+              x.shape(), " with strides ", x.strides());
+    device = x.device();
+    found = true;
+  }
+  template <class Other>
+  void see(const Other&) {}
+};
+
+template <class F>
+struct Kernel;
+template <class... Args>
+struct Kernel<void(Args...)> {
+  const char* name;
+  void (*cpu)(Args...);
+  void (*cuda)(Args...);
+  bool strided;
+
+  void operator()(std::type_identity_t<Args>... args) const {
+    KernelCheck check{name, strided, {}};
+    (check.see(args), ...);
+    if (check.device.is_cpu()) return cpu(args...);
+    INK_CHECK(cuda != nullptr, name, ": there is no CUDA kernel for it in this build");
+    cuda(args...);
+  }
+};
+
+}  // namespace detail
+
+#ifdef WITH_CUDA
+#define CUDA_TWIN(name) &cuda::name
+#else
+#define CUDA_TWIN(name) nullptr
+#endif
+#define DECLARE_KERNEL(name, strided, twin, ...)                                             \
+  namespace cpu {                                                                            \
+  void name(__VA_ARGS__);                                                                    \
+  }                                                                                          \
+  namespace cuda {                                                                           \
+  void name(__VA_ARGS__);                                                                    \
+  }                                                                                          \
+  namespace kernel {                                                                         \
+  inline constexpr detail::Kernel<void(__VA_ARGS__)> name{#name, &cpu::name, twin, strided}; \
+  }
+#define KERNEL(name, ...) DECLARE_KERNEL(name, false, CUDA_TWIN(name), __VA_ARGS__)
+#define KERNEL_STRIDED(name, ...) DECLARE_KERNEL(name, true, CUDA_TWIN(name), __VA_ARGS__)
+#define KERNEL_CPU(name, ...) DECLARE_KERNEL(name, true, nullptr, __VA_ARGS__)  // no GPU twin yet
+
+// clang-format off
+// ops/copy.cpp
+KERNEL_STRIDED(fill,              Tensor& y, double value)
+KERNEL_STRIDED(copy,              Tensor& y, const Tensor& x)                    // same shape; converts the dtype
+// ops/pointwise.cpp; inputs have y's shape (expanded where they broadcast)
+KERNEL_STRIDED(unary,             Tensor& y, const Tensor& x, UnaryOp op)
+KERNEL_STRIDED(binary,            Tensor& y, const Tensor& a, const Tensor& b, BinaryOp op)
+// ops/reduce.cpp; y keeps the reduced dimensions, with size 1
+KERNEL_STRIDED(reduce_sum,        Tensor& y, const Tensor& x)
+// ops/softmax.cpp; over the last dimension
+KERNEL(softmax,                   Tensor& y, const Tensor& x)
+KERNEL(softmax_backward,          Tensor& dx, const Tensor& dy, const Tensor& y)
+// clang-format on
+
+#undef KERNEL
+#undef KERNEL_STRIDED
+#undef KERNEL_CPU
+
+}  // namespace ink

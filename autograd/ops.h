@@ -1,0 +1,240 @@
+// Every public op: formula, shapes, one line each. Each is defined in ops/GROUP.cpp, named in the
+// headings below.
+//
+// Shapes broadcast as in NumPy. Mixed dtypes are promoted as in PyTorch (i64 and bool yield to
+// floating; f32 and bf16 meet in f32). `dims` count from the end when negative; an empty list means
+// all of them. Errors are ink::Error, "op: ...".
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "autograd/graph.h"
+#include "autograd/tensor.h"
+
+namespace ink {
+
+// ---- pointwise.cpp: elementwise, two tensors
+// ----------------------------------------------------------------------
+Tensor add(const Tensor& a, const Tensor& b);  // a + b
+Tensor sub(const Tensor& a, const Tensor& b);  // a - b
+Tensor mul(const Tensor& a, const Tensor& b);  // a * b
+Tensor div(const Tensor& a, const Tensor& b);  // a / b; integers give the default floating dtype
+Tensor pow(const Tensor& a, const Tensor& b);  // a ^ b
+Tensor maximum(const Tensor& a,
+               const Tensor& b);  // the larger; at a tie each gets half the gradient; NaN wins
+Tensor minimum(const Tensor& a, const Tensor& b);
+Tensor where(const Tensor& condition, const Tensor& a,
+             const Tensor& b);  // condition (bool) ? a : b
+
+// A number takes the tensor's dtype; a fractional one turns i64 and bool into the default floating
+// dtype.
+Tensor operator+(const Tensor& a, const Tensor& b);
+Tensor operator-(const Tensor& a, const Tensor& b);
+Tensor operator*(const Tensor& a, const Tensor& b);
+Tensor operator/(const Tensor& a, const Tensor& b);
+Tensor operator+(const Tensor& a, double b);
+Tensor operator-(const Tensor& a, double b);
+Tensor operator*(const Tensor& a, double b);
+Tensor operator/(const Tensor& a, double b);
+Tensor operator+(double a, const Tensor& b);
+Tensor operator-(double a, const Tensor& b);
+Tensor operator*(double a, const Tensor& b);
+Tensor operator/(double a, const Tensor& b);
+Tensor operator-(const Tensor& x);
+Tensor& operator+=(Tensor& a, const Tensor& b);  // in place, as a.add_(b)
+Tensor& operator-=(Tensor& a, const Tensor& b);
+Tensor& operator*=(Tensor& a, const Tensor& b);
+Tensor& operator/=(Tensor& a, const Tensor& b);
+Tensor& operator+=(Tensor& a, double b);
+Tensor& operator-=(Tensor& a, double b);
+Tensor& operator*=(Tensor& a, double b);
+Tensor& operator/=(Tensor& a, double b);
+
+// ---- pointwise.cpp: elementwise, one tensor
+// -----------------------------------------------------------------------
+Tensor neg(const Tensor& x);
+Tensor exp(const Tensor& x);
+Tensor log(const Tensor& x);
+Tensor sqrt(const Tensor& x);
+Tensor rsqrt(const Tensor& x);  // 1 / sqrt(x)
+Tensor pow(const Tensor& x, double exponent);
+Tensor abs(const Tensor& x);   // gradient 0 at 0
+Tensor sign(const Tensor& x);  // -1, 0 or 1; gradient 0
+Tensor sin(const Tensor& x);
+Tensor cos(const Tensor& x);
+Tensor tanh(const Tensor& x);
+Tensor sigmoid(const Tensor& x);  // 1 / (1 + exp(-x))
+Tensor relu(const Tensor& x);     // max(x, 0); gradient 0 at 0
+Tensor silu(const Tensor& x);     // x sigmoid(x)
+Tensor erf(const Tensor& x);
+Tensor clamp(const Tensor& x, std::optional<double> min, std::optional<double> max = {});
+Tensor masked_fill(const Tensor& x, const Tensor& mask,
+                   double value);  // value where mask (bool) holds
+enum class Gelu { erf, tanh };
+/// x Phi(x); with Gelu::tanh its approximation 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).
+/// Hendrycks and Gimpel 2016. (gelu.cpp)
+Tensor gelu(const Tensor& x, Gelu approximate = Gelu::erf);
+
+// ---- compare.cpp: bool results, no gradients
+// ----------------------------------------------------------------------
+Tensor eq(const Tensor& a, const Tensor& b);
+Tensor ne(const Tensor& a, const Tensor& b);
+Tensor lt(const Tensor& a, const Tensor& b);
+Tensor le(const Tensor& a, const Tensor& b);
+Tensor gt(const Tensor& a, const Tensor& b);
+Tensor ge(const Tensor& a, const Tensor& b);
+Tensor operator==(const Tensor& a, const Tensor& b);
+Tensor operator!=(const Tensor& a, const Tensor& b);
+Tensor operator<(const Tensor& a, const Tensor& b);
+Tensor operator<=(const Tensor& a, const Tensor& b);
+Tensor operator>(const Tensor& a, const Tensor& b);
+Tensor operator>=(const Tensor& a, const Tensor& b);
+Tensor operator==(const Tensor& a, double b);
+Tensor operator!=(const Tensor& a, double b);
+Tensor operator<(const Tensor& a, double b);
+Tensor operator<=(const Tensor& a, double b);
+Tensor operator>(const Tensor& a, double b);
+Tensor operator>=(const Tensor& a, double b);
+Tensor logical_and(const Tensor& a, const Tensor& b);  // non-zero counts as true
+Tensor logical_or(const Tensor& a, const Tensor& b);
+Tensor logical_xor(const Tensor& a, const Tensor& b);
+Tensor logical_not(const Tensor& x);
+Tensor isnan(const Tensor& x);
+Tensor isfinite(const Tensor& x);
+/// |a - b| <= atol + rtol |b|, element by element.
+Tensor isclose(const Tensor& a, const Tensor& b, double rtol = 1e-5, double atol = 1e-8,
+               bool equal_nan = false);
+bool allclose(const Tensor& a, const Tensor& b, double rtol = 1e-5, double atol = 1e-8,
+              bool equal_nan = false);
+bool equal(const Tensor& a, const Tensor& b);  // same shape and the same values
+
+// ---- reduce.cpp
+// ---------------------------------------------------------------------------------------------------
+Tensor sum(const Tensor& x, const Shape& dims = {},
+           bool keepdim = false);  // bool and i64 sum to i64
+Tensor mean(const Tensor& x, const Shape& dims = {}, bool keepdim = false);
+Tensor prod(const Tensor& x, const Shape& dims = {}, bool keepdim = false);
+Tensor amax(const Tensor& x, const Shape& dims = {},
+            bool keepdim = false);  // ties share the gradient; NaN wins
+Tensor amin(const Tensor& x, const Shape& dims = {}, bool keepdim = false);
+Tensor max(const Tensor& x);  // the largest of all
+Tensor min(const Tensor& x);
+struct ValuesIndices {
+  Tensor values, indices;  // indices are i64
+};
+ValuesIndices max(const Tensor& x, int64_t dim,
+                  bool keepdim = false);  // the first of equals; it gets the gradient
+ValuesIndices min(const Tensor& x, int64_t dim, bool keepdim = false);
+Tensor argmax(const Tensor& x, std::optional<int64_t> dim = {},
+              bool keepdim = false);  // without dim: of the flat tensor
+Tensor argmin(const Tensor& x, std::optional<int64_t> dim = {}, bool keepdim = false);
+/// sum (x - mean)^2 / (n - correction): 1 gives the unbiased estimate, 0 the biased one.
+Tensor var(const Tensor& x, const Shape& dims = {}, double correction = 1, bool keepdim = false);
+Tensor std(const Tensor& x, const Shape& dims = {}, double correction = 1, bool keepdim = false);
+Tensor logsumexp(const Tensor& x, const Shape& dims,
+                 bool keepdim = false);  // log sum exp x, without overflow
+Tensor any(const Tensor& x, const Shape& dims = {}, bool keepdim = false);  // bool
+Tensor all(const Tensor& x, const Shape& dims = {}, bool keepdim = false);
+/// Sums x down to a shape that broadcasts to x's: the gradient of expand.
+Tensor sum_to(const Tensor& x, const Shape& shape);
+
+// ---- scan.cpp: along one dimension
+// --------------------------------------------------------------------------------
+Tensor cumsum(const Tensor& x, int64_t dim);
+ValuesIndices sort(const Tensor& x, int64_t dim = -1,
+                   bool descending = false);  // stable; NaN is the largest
+ValuesIndices topk(const Tensor& x, int64_t k, int64_t dim = -1,
+                   bool largest = true);  // in sorted order
+
+// ---- views.cpp: the same memory (Tensor's members call these)
+// --------------------------------------------------------
+Tensor view(const Tensor& x, const Shape& shape);
+Tensor reshape(const Tensor& x, const Shape& shape);
+Tensor transpose(const Tensor& x, int64_t dim0, int64_t dim1);
+Tensor permute(const Tensor& x, const Shape& dims);
+Tensor squeeze(const Tensor& x, std::optional<int64_t> dim = {});
+Tensor unsqueeze(const Tensor& x, int64_t dim);
+Tensor expand(const Tensor& x, const Shape& shape);
+Tensor select(const Tensor& x, int64_t dim, int64_t index);
+Tensor narrow(const Tensor& x, int64_t dim, int64_t start, int64_t length);
+Tensor slice(const Tensor& x, int64_t dim, int64_t start, int64_t stop,
+             int64_t step = 1);  // clamped, as Python's
+Tensor slice_backward(const Tensor& x, const Shape& shape, int64_t dim, int64_t start, int64_t stop,
+                      int64_t step);
+std::vector<Tensor> split(const Tensor& x, int64_t size,
+                          int64_t dim = 0);  // pieces of `size`, views
+std::vector<Tensor> split(const Tensor& x, const std::vector<int64_t>& sizes, int64_t dim = 0);
+std::vector<Tensor> chunk(const Tensor& x, int64_t chunks, int64_t dim = 0);
+
+// ---- copy.cpp
+// -----------------------------------------------------------------------------------------------------
+Tensor contiguous(const Tensor& x);
+Tensor clone(const Tensor& x);
+Tensor to(const Tensor& x, DType dtype);
+Tensor to(const Tensor& x, Device device);
+Tensor cat(const std::vector<Tensor>& tensors, int64_t dim = 0);
+Tensor stack(const std::vector<Tensor>& tensors, int64_t dim = 0);
+Tensor repeat(const Tensor& x, const Shape& times);
+Tensor flip(const Tensor& x, const Shape& dims);
+Tensor tril(const Tensor& x,
+            int64_t diagonal = 0);  // zeros above the diagonal of the last two dimensions
+Tensor triu(const Tensor& x, int64_t diagonal = 0);
+
+// ---- index.cpp: by i64 ids; an id out of range is an error that names it
+// --------------------------------------------
+Tensor index_select(const Tensor& x, int64_t dim, const Tensor& ids);  // ids (n,)
+Tensor gather(const Tensor& x, int64_t dim,
+              const Tensor& ids);  // y[i][j] = x[ids[i][j]][j] for dim 0
+Tensor scatter_add(const Tensor& x, int64_t dim, const Tensor& ids,
+                   const Tensor& source);                // the reverse, summed onto x
+Tensor index(const Tensor& x, const Tensor& ids);        // rows: ids.shape + x.shape[1:]
+Tensor one_hot(const Tensor& ids, int64_t num_classes);  // i64
+
+// ---- matmul.cpp
+// ---------------------------------------------------------------------------------------------------
+Tensor matmul(
+    const Tensor& a,
+    const Tensor& b);  // (..., n, k) @ (..., k, m), batch broadcast; vectors as in PyTorch
+Tensor dot(const Tensor& a, const Tensor& b);    // (n) . (n)
+Tensor outer(const Tensor& a, const Tensor& b);  // (n), (m) -> (n, m)
+
+// ---- fused ops: kernels of their own forward and backward, and a composed twin in the same file
+// ---------------------
+/// x W^T + b. x (..., in), weight (out, in), bias (out) or undefined. -> (..., out) (linear.cpp)
+Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
+Tensor softmax(const Tensor& x, int64_t dim = -1);  // exp(x - max) / sum exp(x - max) (softmax.cpp)
+Tensor log_softmax(const Tensor& x, int64_t dim = -1);  // x - logsumexp x
+/// (x - mean) / sqrt(var + eps) * weight + bias over the last dimension, var biased; weight, bias
+/// (C) or undefined. Ba, Kiros, Hinton 2016, eq. 4. (layer_norm.cpp)
+Tensor layer_norm(const Tensor& x, const Tensor& weight = {}, const Tensor& bias = {},
+                  double eps = 1e-5);
+/// x / sqrt(mean x^2 + eps) * weight over the last dimension. Zhang and Sennrich 2019.
+/// (rms_norm.cpp)
+Tensor rms_norm(const Tensor& x, const Tensor& weight = {}, double eps = 1e-6);
+/// Rows of weight (V, C) by ids (...): (..., C). (embedding.cpp)
+Tensor embedding(const Tensor& ids, const Tensor& weight);
+/// Zeroes each element with probability p and scales the others by 1 / (1 - p); the mask is a
+/// function of the context's random position and the element's index. (dropout.cpp)
+Tensor dropout(const Tensor& x, double p, bool training = true);
+enum class Reduction { mean, sum, none };
+/// -log softmax(logits)[target]. logits (..., V), targets (...) i64; targets equal to ignore_index
+/// count nothing. mean: over the targets that count. -> () or, for none, targets' shape.
+/// (cross_entropy.cpp)
+Tensor cross_entropy(const Tensor& logits, const Tensor& targets, int64_t ignore_index = -100,
+                     Reduction reduction = Reduction::mean);
+/// cross_entropy(linear(x, weight), targets) in chunks of rows: the logits never exist whole. x
+/// (..., C), weight (V, C). (linear_cross_entropy.cpp)
+Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& targets,
+                            int64_t ignore_index = -100, Reduction reduction = Reduction::mean);
+Tensor mse_loss(const Tensor& input, const Tensor& target,
+                Reduction reduction = Reduction::mean);  // basic (reduce.cpp)
+/// softmax(q k^T scale + causal mask) v, scale 1 / sqrt(d) by default; q, k, v (..., T, d), read in
+/// place where strided. Query i sees keys 0..i. Memory is linear in T. Dao et al. 2022, alg. 1.
+/// (attention.cpp)
+Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, bool is_causal = true,
+                 std::optional<double> scale = {});
+
+}  // namespace ink

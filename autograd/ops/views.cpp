@@ -1,0 +1,254 @@
+// Views: other layouts over the same storage. Each op computes a layout; its vjp is the opposite
+// view, or a padding with zeros where elements were left out.
+#include "autograd/ops.h"
+
+namespace ink {
+namespace {
+
+// Is `shape` reachable from x without a copy? Fills in the strides if so: each group of old
+// dimensions that are contiguous among themselves may be cut anew.
+bool view_strides(const Tensor& x, const Shape& shape, Shape& strides) {
+  strides = contiguous_strides(shape);
+  if (x.is_contiguous()) return true;
+  int64_t d = x.dim() - 1;  // of x, from the right
+  int64_t left = 1,
+          stride = 1;  // elements left in the current group of x, and the stride of the next
+  for (int64_t i = shape.size() - 1; i >= 0; --i) {
+    if (shape[i] == 1) continue;
+    if (left == 1) {
+      while (d >= 0 && x.size(d) == 1) --d;
+      if (d < 0) return false;
+      stride = x.strides()[d];
+      left = x.size(d--);
+      while (d >= 0 && (x.size(d) == 1 || x.strides()[d] == stride * left)) left *= x.size(d--);
+    }
+    if (left % shape[i] != 0) return false;
+    strides[i] = stride;
+    stride *= shape[i];
+    left /= shape[i];
+  }
+  return true;
+}
+
+// Replaces a -1 by the size that makes the number of elements fit.
+Shape infer_size(const char* op, const Tensor& x, Shape shape) {
+  int64_t known = 1, unknown = -1;
+  for (int64_t i = 0; i < shape.size(); ++i) {
+    INK_CHECK(shape[i] >= -1, op, ": invalid size ", shape[i], " in ", shape);
+    INK_CHECK(shape[i] != -1 || unknown < 0, op, ": only one size can be -1, got ", shape);
+    if (shape[i] == -1) {
+      unknown = i;
+    } else {
+      known *= shape[i];
+    }
+  }
+  const int64_t n = x.numel();
+  if (unknown >= 0 && known > 0 && n % known == 0) shape[unknown] = n / known;
+  INK_CHECK(unknown < 0 || known > 0, op, ": cannot infer the -1 in ", shape, " with a size of 0");
+  INK_CHECK((unknown < 0 || shape[unknown] >= 0) && shape.numel() == n, op, ": ", x.shape(),
+            " has ", n, " elements and cannot be seen as ", shape);
+  return shape;
+}
+
+}  // namespace
+
+// The same elements in row-major order under other sizes.   dx = dy seen as x's shape
+Tensor view(const Tensor& x, const Shape& sizes) {
+  const Shape shape = infer_size("view", x, sizes);
+  Shape strides;
+  INK_CHECK(view_strides(x, shape, strides), "view: ", x.shape(), " with strides ", x.strides(),
+            " cannot be seen as ", shape, " without a copy; use reshape, or contiguous() first");
+  return record("view", {x}, x.alias({shape, strides, x.layout().offset}),
+                [from = x.shape()](const Tensor& dy) -> Grads { return {reshape(dy, from)}; });
+}
+
+Tensor reshape(const Tensor& x, const Shape& sizes) {
+  const Shape shape = infer_size("reshape", x, sizes);
+  Shape strides;
+  return view(view_strides(x, shape, strides) ? x : clone(x), shape);
+}
+
+// y[j0, j1, ...] = x with dimension dims[i] at place i.   dx = dy permuted back
+Tensor permute(const Tensor& x, const Shape& dims) {
+  INK_CHECK(dims.size() == x.dim(), "permute: expected ", x.dim(), " dimensions, got ", dims);
+  Layout layout = x.layout();
+  Shape inverse = Shape::filled(dims.size(), -1);
+  for (int64_t i = 0; i < dims.size(); ++i) {
+    const int64_t d = wrap_dim("permute", dims[i], x.shape());
+    INK_CHECK(inverse[d] == -1, "permute: dimension ", d, " is repeated in ", dims);
+    inverse[d] = i;
+    layout.sizes[i] = x.shape()[d];
+    layout.strides[i] = x.strides()[d];
+  }
+  return record("permute", {x}, x.alias(layout),
+                [inverse](const Tensor& dy) -> Grads { return {permute(dy, inverse)}; });
+}
+
+Tensor transpose(const Tensor& x, int64_t dim0, int64_t dim1) {
+  const int64_t a = wrap_dim("transpose", dim0, x.shape()),
+                b = wrap_dim("transpose", dim1, x.shape());
+  Layout layout = x.layout();
+  if (x.dim() > 0) {
+    std::swap(layout.sizes[a], layout.sizes[b]);
+    std::swap(layout.strides[a], layout.strides[b]);
+  }
+  return record("transpose", {x}, x.alias(layout),
+                [a, b](const Tensor& dy) -> Grads { return {transpose(dy, a, b)}; });
+}
+
+Tensor Tensor::T() const {
+  Shape reversed;
+  for (int64_t d = dim() - 1; d >= 0; --d) reversed.push_back(d);
+  return ink::permute(*this, reversed);
+}
+
+// Without dimensions of size 1 (all of them, or the given one).
+Tensor squeeze(const Tensor& x, std::optional<int64_t> dim) {
+  Layout layout = x.layout();
+  const int64_t only = dim ? wrap_dim("squeeze", *dim, x.shape()) : -1;
+  for (int64_t d = x.dim() - 1; d >= 0; --d) {
+    if (x.shape()[d] != 1 || (dim && d != only)) continue;
+    layout.sizes.erase(d);
+    layout.strides.erase(d);
+  }
+  return record("squeeze", {x}, x.alias(layout),
+                [from = x.shape()](const Tensor& dy) -> Grads { return {reshape(dy, from)}; });
+}
+
+Tensor unsqueeze(const Tensor& x, int64_t dim) {
+  INK_CHECK(dim >= -x.dim() - 1 && dim <= x.dim(), "unsqueeze: dimension ", dim,
+            " is out of range for shape ", x.shape());
+  const int64_t d = dim < 0 ? dim + x.dim() + 1 : dim;
+  Layout layout = x.layout();
+  layout.sizes.insert(d, 1);
+  layout.strides.insert(d, d < x.dim() ? x.shape()[d] * x.strides()[d] : 1);
+  return record("unsqueeze", {x}, x.alias(layout),
+                [d](const Tensor& dy) -> Grads { return {squeeze(dy, d)}; });
+}
+
+// Sizes of 1 repeated without a copy (stride 0), new dimensions in front.   dx = dy summed over the
+// repeats
+Tensor expand(const Tensor& x, const Shape& sizes) {
+  INK_CHECK(sizes.size() >= x.dim(), "expand: ", x.shape(), " has more dimensions than ", sizes);
+  Layout layout{sizes, Shape::filled(sizes.size(), 0), x.layout().offset};
+  const int64_t added = sizes.size() - x.dim();
+  for (int64_t i = 0; i < sizes.size(); ++i) {
+    const int64_t d = i - added;
+    if (sizes[i] == -1 && d >= 0) layout.sizes[i] = x.shape()[d];
+    INK_CHECK(
+        layout.sizes[i] >= 0 && (d < 0 || x.shape()[d] == layout.sizes[i] || x.shape()[d] == 1),
+        "expand: ", x.shape(), " cannot be expanded to ", sizes);
+    if (d >= 0 && x.shape()[d] == layout.sizes[i]) layout.strides[i] = x.strides()[d];
+  }
+  if (layout.sizes == x.shape()) return x;
+  return record("expand", {x}, x.alias(layout),
+                [from = x.shape()](const Tensor& dy) -> Grads { return {sum_to(dy, from)}; });
+}
+
+// Elements start, start + step, ... of a dimension.   dx = zeros with dy at those places
+Tensor slice(const Tensor& x, int64_t dim, int64_t start, int64_t stop, int64_t step) {
+  INK_CHECK(x.dim() > 0, "slice: a scalar has no dimension to slice");
+  INK_CHECK(step > 0, "slice: expected a positive step, got ", step, "; use flip to reverse");
+  const int64_t d = wrap_dim("slice", dim, x.shape()), n = x.shape()[d];
+  const auto clamped = [n](int64_t i) { return std::clamp<int64_t>(i < 0 ? i + n : i, 0, n); };
+  const int64_t first = clamped(start), last = std::max(first, clamped(stop));
+  Layout layout = x.layout();
+  layout.offset += first * x.strides()[d];
+  layout.sizes[d] = (last - first + step - 1) / step;
+  layout.strides[d] *= step;
+  return record("slice", {x}, x.alias(layout), [=, from = x.shape()](const Tensor& dy) -> Grads {
+    return {slice_backward(dy, from, d, first, last, step)};
+  });
+}
+
+// The gradient of slice, itself an op: zeros of `shape` with x at the slice's places.   dx = dy
+// sliced
+Tensor slice_backward(const Tensor& x, const Shape& shape, int64_t dim, int64_t start, int64_t stop,
+                      int64_t step) {
+  Tensor y = zeros(shape, x.options());
+  {
+    const NoGrad no_grad;
+    slice(y, dim, start, stop, step).copy_(x);
+  }
+  return record("slice_backward", {x}, y,
+                [=](const Tensor& dy) -> Grads { return {slice(dy, dim, start, stop, step)}; });
+}
+
+Tensor narrow(const Tensor& x, int64_t dim, int64_t start, int64_t length) {
+  INK_CHECK(x.dim() > 0, "narrow: a scalar has no dimension to narrow");
+  const int64_t n = x.size(dim), first = start < 0 ? start + n : start;
+  INK_CHECK(length >= 0 && first >= 0 && first + length <= n, "narrow: ", start, " + ", length,
+            " elements are out of range for ", "dimension ", dim, " of ", x.shape());
+  return slice(x, dim, first, first + length, 1);
+}
+
+Tensor select(const Tensor& x, int64_t dim, int64_t index) {
+  INK_CHECK(x.dim() > 0, "select: a scalar has no dimension to select from");
+  const int64_t n = x.size(dim), i = index < 0 ? index + n : index;
+  INK_CHECK(i >= 0 && i < n, "select: index ", index, " is out of range for dimension ", dim,
+            " of ", x.shape());
+  return squeeze(slice(x, dim, i, i + 1, 1), dim);
+}
+
+// ---- the members
+// -------------------------------------------------------------------------------------------------
+
+Tensor Tensor::view(const Shape& sizes) const { return ink::view(*this, sizes); }
+Tensor Tensor::reshape(const Shape& sizes) const { return ink::reshape(*this, sizes); }
+Tensor Tensor::transpose(int64_t dim0, int64_t dim1) const {
+  return ink::transpose(*this, dim0, dim1);
+}
+Tensor Tensor::permute(const Shape& dims) const { return ink::permute(*this, dims); }
+Tensor Tensor::squeeze() const { return ink::squeeze(*this); }
+Tensor Tensor::squeeze(int64_t dim) const { return ink::squeeze(*this, dim); }
+Tensor Tensor::unsqueeze(int64_t dim) const { return ink::unsqueeze(*this, dim); }
+Tensor Tensor::expand(const Shape& sizes) const { return ink::expand(*this, sizes); }
+Tensor Tensor::select(int64_t dim, int64_t i) const { return ink::select(*this, dim, i); }
+Tensor Tensor::narrow(int64_t dim, int64_t start, int64_t length) const {
+  return ink::narrow(*this, dim, start, length);
+}
+
+Tensor Tensor::flatten(int64_t start_dim, int64_t end_dim) const {
+  if (dim() == 0) return ink::reshape(*this, {1});
+  const int64_t first = wrap_dim("flatten", start_dim, shape()),
+                last = wrap_dim("flatten", end_dim, shape());
+  INK_CHECK(first <= last, "flatten: dimension ", start_dim, " comes after ", end_dim);
+  Shape sizes;
+  for (int64_t d = 0; d < dim(); ++d) {
+    if (d > first && d <= last) {
+      sizes.back() *= shape()[d];
+    } else {
+      sizes.push_back(shape()[d]);
+    }
+  }
+  return ink::reshape(*this, sizes);
+}
+
+Tensor Tensor::index(std::initializer_list<Index> indices) const {
+  int64_t consumed = 0, ellipses = 0;
+  for (const Index& index : indices) {
+    consumed +=
+        !std::holds_alternative<NoneType>(index) && !std::holds_alternative<EllipsisType>(index);
+    ellipses += std::holds_alternative<EllipsisType>(index);
+  }
+  INK_CHECK(consumed <= dim(), "index: ", consumed, " indices for ", shape());
+  INK_CHECK(ellipses <= 1, "index: only one Ellipsis is possible");
+  Tensor y = *this;
+  int64_t d = 0;
+  for (const Index& index : indices) {
+    if (const auto* range = std::get_if<Slice>(&index)) {
+      y = ink::slice(y, d, range->start.value_or(0), range->stop.value_or(y.size(d)), range->step);
+      ++d;
+    } else if (std::holds_alternative<NoneType>(index)) {
+      y = ink::unsqueeze(y, d++);
+    } else if (std::holds_alternative<EllipsisType>(index)) {
+      d += dim() - consumed;
+    } else {
+      const auto* wide = std::get_if<int64_t>(&index);
+      y = ink::select(y, d, wide ? *wide : std::get<int>(index));
+    }
+  }
+  return y;
+}
+
+}  // namespace ink

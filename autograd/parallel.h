@@ -1,0 +1,45 @@
+// parallel_for: the one way kernels use several threads.
+#pragma once
+
+#include <omp.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <exception>
+
+namespace ink {
+
+/// How many threads parallel_for may use here: 1 inside another parallel region.
+inline int64_t max_threads() { return omp_in_parallel() ? 1 : omp_get_max_threads(); }
+
+/// Calls f(begin, end) on consecutive parts of [0, n), one part a thread and none smaller than
+/// about `grain`. The split depends on n, grain and the number of threads alone. The first
+/// exception is thrown on in the caller.
+template <class F>
+void parallel_for(int64_t n, int64_t grain, F&& f) {
+  if (n <= 0) return;
+  const int64_t parts = std::min(max_threads(), (n + grain - 1) / std::max<int64_t>(grain, 1));
+  if (parts <= 1) {
+    f(int64_t{0}, n);
+    return;
+  }
+  std::exception_ptr error;
+#pragma omp parallel num_threads(static_cast <int>(parts))
+  {
+    const int64_t part = omp_get_thread_num(), of = omp_get_num_threads();
+    const int64_t begin = n * part / of, end = n * (part + 1) / of;
+    try {
+      if (begin < end) f(begin, end);
+    } catch (...) {
+#pragma omp critical(ink_parallel_error)
+      if (!error) error = std::current_exception();
+    }
+  }
+  if (error) std::rethrow_exception(error);
+}
+
+/// Elements a thread should at least have before another one is worth waking (about 10 us of simple
+/// arithmetic).
+inline constexpr int64_t kGrain = 16384;
+
+}  // namespace ink

@@ -1,0 +1,56 @@
+// Storage: one block of memory, shared by every tensor that views it; and the caching allocator
+// behind it.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "autograd/device.h"
+
+namespace ink {
+
+/// A block of memory and the count of writes to it. Tensors hold it by shared_ptr; the last one
+/// returns the block.
+struct Storage {
+  using Deleter = std::function<void(void*)>;
+
+  Storage(int64_t bytes, Device device);  // from the caching allocator
+  Storage(void* memory, int64_t bytes, Device device,
+          Deleter deleter);  // somebody else's (from_blob)
+  ~Storage();
+  Storage(const Storage&) = delete;
+  Storage& operator=(const Storage&) = delete;
+
+  void* data = nullptr;
+  int64_t bytes = 0;
+  Device device;
+  std::atomic<uint64_t> version{0};  // bumped by every mutable_data(), compared by saved tensors
+
+ private:
+  Deleter deleter_;  // empty: the block belongs to the caching allocator
+};
+
+/// What the caching allocator of a device has done so far; bytes include rounding.
+struct MemoryStats {
+  int64_t bytes_in_use = 0;
+  int64_t peak_bytes_in_use = 0;
+  int64_t bytes_held = 0;  // in use or kept for reuse
+  int64_t raw_allocations =
+      0;  // calls to the system's allocator: none after the first training steps
+};
+
+MemoryStats memory_stats(Device device = cpu_device);
+/// Sets the peak back to what is in use now.
+void reset_peak_memory(Device device = cpu_device);
+/// Gives every cached block back to the system.
+void empty_cache(Device device = cpu_device);
+
+namespace detail {
+/// Blocks of at least `bytes`, 64-byte aligned; throws Error when the memory is not to be had.
+void* allocate(int64_t bytes, Device device);
+void release(void* block, int64_t bytes, Device device) noexcept;
+}  // namespace detail
+
+}  // namespace ink

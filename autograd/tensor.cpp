@@ -1,0 +1,179 @@
+#include "autograd/tensor.h"
+
+#include <cmath>
+
+#include "autograd/kernels.h"
+#include "autograd/ops.h"
+
+namespace ink {
+
+Context& context() {
+  thread_local Context current;
+  return current;
+}
+
+// ---- the handle
+// --------------------------------------------------------------------------------------------------
+
+int64_t Tensor::size(int64_t d) const {
+  INK_CHECK(dim() > 0, "size: a scalar has no dimensions");
+  return shape()[wrap_dim("size", d, shape())];
+}
+
+Tensor Tensor::alias(const Layout& layout) const {
+  Tensor result(storage_, layout, dtype_);
+  result.is_view_ = true;
+  return result;
+}
+
+bool Tensor::sole_owner() const {
+  return storage_.use_count() == 1 && layout_.offset == 0 && is_contiguous() &&
+         numel() * size_of(dtype_) == storage_->bytes;
+}
+
+template <class To>
+std::vector<To> Tensor::tolist() const {
+  const Tensor x = detach().to(cpu_device).contiguous();
+  std::vector<To> values(static_cast<size_t>(numel()));
+  for_any(dtype_, [&]<class From>(From) {
+    const From* data = x.data<From>();
+    for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<To>(data[i]);
+  });
+  return values;
+}
+
+template <class To>
+To Tensor::item() const {
+  INK_CHECK(numel() == 1, "item: expected a tensor with one element, got ", shape());
+  return tolist<To>()[0];
+}
+
+template std::vector<float> Tensor::tolist() const;
+template std::vector<double> Tensor::tolist() const;
+template std::vector<int64_t> Tensor::tolist() const;
+template std::vector<bool> Tensor::tolist() const;
+template float Tensor::item() const;
+template double Tensor::item() const;
+template int64_t Tensor::item() const;
+template bool Tensor::item() const;
+
+Tensor Tensor::contiguous() const { return ink::contiguous(*this); }
+Tensor Tensor::clone() const { return ink::clone(*this); }
+Tensor Tensor::to(DType dtype) const { return ink::to(*this, dtype); }
+Tensor Tensor::to(Device device) const { return ink::to(*this, device); }
+
+// ---- factories
+// ---------------------------------------------------------------------------------------------------
+
+namespace {
+
+// A new contiguous tensor; sizes must be >= 0 and their bytes must fit 63 bits.
+Tensor make(const char* op, const Shape& shape, Options options) {
+  for (int64_t size : shape) INK_CHECK(size >= 0, op, ": expected sizes of 0 or more, got ", shape);
+  int64_t bytes = 0;
+  INK_CHECK(!__builtin_mul_overflow(shape.numel(), size_of(options.dtype), &bytes), op,
+            ": the size in bytes of ", shape, " ", options.dtype, " overflows 64 bits");
+  return Tensor(std::make_shared<Storage>(bytes, options.device),
+                {shape, contiguous_strides(shape), 0}, options.dtype);
+}
+
+}  // namespace
+
+Tensor empty(const Shape& shape, Options options) { return make("empty", shape, options); }
+Tensor full(const Shape& shape, double value, Options options) {
+  Tensor x = make("full", shape, options);
+  kernel::fill(x, value);
+  return x;
+}
+Tensor zeros(const Shape& shape, Options options) { return full(shape, 0, options); }
+Tensor ones(const Shape& shape, Options options) { return full(shape, 1, options); }
+Tensor empty_like(const Tensor& other) { return empty(other.shape(), other.options()); }
+Tensor full_like(const Tensor& other, double value) {
+  return full(other.shape(), value, other.options());
+}
+Tensor zeros_like(const Tensor& other) { return full_like(other, 0); }
+Tensor ones_like(const Tensor& other) { return full_like(other, 1); }
+
+Tensor from_blob(void* memory, const Shape& shape, Options options, Storage::Deleter deleter) {
+  INK_CHECK(deleter, "from_blob: expected a deleter");
+  const int64_t bytes = shape.numel() * size_of(options.dtype);
+  return Tensor(std::make_shared<Storage>(memory, bytes, options.device, std::move(deleter)),
+                {shape, contiguous_strides(shape), 0}, options.dtype);
+}
+
+template <class T>
+Tensor from_vector(const std::vector<T>& values, std::optional<Shape> shape) {
+  const Shape sizes = shape.value_or(Shape{static_cast<int64_t>(values.size())});
+  INK_CHECK(sizes.numel() == static_cast<int64_t>(values.size()), "from_vector: ", values.size(),
+            " values for shape ", sizes);
+  Tensor x = empty(sizes, {dtype_of<T>(), cpu_device});
+  std::copy(values.begin(), values.end(), x.mutable_data<T>());
+  return x.to(context().default_device);
+}
+template Tensor from_vector(const std::vector<float>&, std::optional<Shape>);
+template Tensor from_vector(const std::vector<double>&, std::optional<Shape>);
+template Tensor from_vector(const std::vector<int64_t>&, std::optional<Shape>);
+template Tensor from_vector(const std::vector<bool>&, std::optional<Shape>);
+
+Tensor arange(double start, double end, double step, Options options) {
+  INK_CHECK(step != 0 && std::isfinite(start) && std::isfinite(end) && std::isfinite(step),
+            "arange: expected finite bounds and a step other than 0, got ", start, ", ", end, ", ",
+            step);
+  INK_CHECK((end - start) / step >= 0, "arange: a step of ", step, " never gets from ", start,
+            " to ", end);
+  const double count = std::ceil((end - start) / step);
+  INK_CHECK(count < 0x1p62, "arange: ", count, " elements are too many");
+  Tensor x = empty({static_cast<int64_t>(count)}, {options.dtype, cpu_device});
+  for_any(options.dtype, [&]<class T>(T) {
+    T* out = x.mutable_data<T>();
+    for (int64_t i = 0; i < x.numel(); ++i)
+      out[i] = static_cast<T>(start + static_cast<double>(i) * step);
+  });
+  return x.to(options.device);
+}
+Tensor arange(double start, double end, Options options) { return arange(start, end, 1, options); }
+Tensor arange(double end, Options options) { return arange(0, end, 1, options); }
+
+Tensor eye(int64_t n, Options options) {
+  Tensor x = zeros({n, n}, options);
+  Tensor diagonal = x.alias({{n}, {n + 1}, 0});
+  kernel::fill(diagonal, 1);
+  return x;
+}
+
+detail::Nested::Nested(std::initializer_list<Nested> list)
+    : shape{static_cast<int64_t>(list.size())} {
+  if (list.size() == 0) kind = 2;
+  for (const Nested& entry : list) {
+    INK_CHECK(entry.shape == list.begin()->shape,
+              "tensor: the lists are ragged: ", list.begin()->shape, " beside ", entry.shape);
+    kind = std::max(kind, entry.kind);
+    floats.insert(floats.end(), entry.floats.begin(), entry.floats.end());
+    integers.insert(integers.end(), entry.integers.begin(), entry.integers.end());
+  }
+  if (list.size() > 0) {
+    for (int64_t size : list.begin()->shape) shape.push_back(size);
+  }
+}
+
+Tensor tensor(const detail::Nested& values) {
+  return tensor(values, values.kind == 0   ? Options(DType::boolean)
+                        : values.kind == 1 ? Options(DType::i64)
+                                           : Options());
+}
+
+Tensor tensor(const detail::Nested& values, Options options) {
+  Tensor x = empty(values.shape, {options.dtype, cpu_device});
+  for_any(options.dtype, [&]<class T>(T) {
+    T* out = x.mutable_data<T>();
+    if constexpr (std::is_same_v<T, int64_t>) {
+      std::copy(values.integers.begin(), values.integers.end(), out);
+    } else {
+      std::transform(values.floats.begin(), values.floats.end(), out,
+                     [](double v) { return static_cast<T>(v); });
+    }
+  });
+  return x.to(options.device);
+}
+
+}  // namespace ink

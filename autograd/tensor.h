@@ -1,0 +1,245 @@
+// Tensor: a handle to a strided view of a storage, with an optional place in a graph.
+#pragma once
+
+#include <initializer_list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "autograd/context.h"
+#include "autograd/device.h"
+#include "autograd/dtype.h"
+#include "autograd/shape.h"
+#include "autograd/storage.h"
+
+namespace ink {
+
+class Tensor;
+class Generator;
+struct GradSlot;
+
+/// dtype and device of a new tensor; what is not given comes from the context. zeros({2, 3}, f64)
+struct Options {
+  Options() : dtype(context().default_dtype), device(context().default_device) {}
+  Options(DType type) : dtype(type), device(context().default_device) {}
+  Options(Device where) : dtype(context().default_dtype), device(where) {}
+  Options(DType type, Device where) : dtype(type), device(where) {}
+  DType dtype;
+  Device device;
+};
+
+/// An entry of Tensor::index, as between Python's brackets.
+struct Slice {
+  std::optional<int64_t> start, stop;
+  int64_t step = 1;
+  Slice() = default;  // ":"
+  Slice(std::optional<int64_t> first, std::optional<int64_t> last, int64_t by = 1)
+      : start(first), stop(last), step(by) {}
+};
+struct NoneType {};
+struct EllipsisType {};
+inline constexpr NoneType None{};          // a new dimension of size 1
+inline constexpr EllipsisType Ellipsis{};  // as many ":" as are missing
+using Index = std::variant<int64_t, int, Slice, NoneType, EllipsisType>;
+
+/// Copies of a handle are cheap and mean the same tensor: the same memory and the same place in the
+/// graph. A default-constructed tensor is undefined: "no tensor here".
+class Tensor {
+ public:
+  Tensor() = default;
+  Tensor(std::shared_ptr<Storage> storage, const Layout& layout, DType dtype)
+      : storage_(std::move(storage)), layout_(layout), dtype_(dtype) {}
+
+  // ---- what it is
+  bool defined() const { return storage_ != nullptr; }
+  const Shape& shape() const { return layout_.sizes; }
+  const Shape& strides() const { return layout_.strides; }
+  const Layout& layout() const { return layout_; }
+  int64_t dim() const { return layout_.sizes.size(); }
+  int64_t size(int64_t dim) const;
+  int64_t numel() const { return layout_.sizes.numel(); }
+  DType dtype() const { return dtype_; }
+  Device device() const { return storage_->device; }
+  Options options() const { return {dtype_, device()}; }
+  bool is_contiguous() const { return layout_.contiguous(); }
+  bool is_floating() const { return ink::is_floating(dtype_); }
+  /// Made by a view op: shares its storage with the tensor it was taken from.
+  bool is_view() const { return is_view_; }
+
+  // ---- its memory
+  /// The first element, for reading; throws unless T is the dtype. Elements lie at strides(), in
+  /// elements.
+  template <class T>
+  const T* data() const {
+    check_dtype(dtype_of<T>());
+    return static_cast<const T*>(storage_->data) + layout_.offset;
+  }
+  /// The same for writing: the only way to a writable pointer. Counts as a write to every tensor
+  /// that shares the memory.
+  template <class T>
+  T* mutable_data() {
+    check_dtype(dtype_of<T>());
+    storage_->version.fetch_add(1, std::memory_order_relaxed);
+    return static_cast<T*>(storage_->data) + layout_.offset;
+  }
+  const std::shared_ptr<Storage>& storage() const { return storage_; }
+  /// The number of writes so far to the memory.
+  uint64_t version() const { return storage_->version.load(std::memory_order_relaxed); }
+
+  // ---- its values
+  /// The one element of a tensor that has one, as T (default double).
+  template <class T = double>
+  T item() const;
+  /// All elements in row-major order, converted to T.
+  template <class T = double>
+  std::vector<T> tolist() const;
+  /// As PyTorch prints it.
+  std::string to_string() const;
+
+  // ---- views: the same memory seen otherwise (ops.h)
+  Tensor view(const Shape& shape) const;  // one size may be -1; throws when a copy would be needed
+  Tensor reshape(const Shape& shape) const;  // a view where possible, a copy otherwise
+  Tensor flatten(int64_t start_dim = 0, int64_t end_dim = -1) const;
+  Tensor transpose(int64_t dim0, int64_t dim1) const;
+  Tensor permute(const Shape& dims) const;
+  Tensor squeeze() const;
+  Tensor squeeze(int64_t dim) const;
+  Tensor unsqueeze(int64_t dim) const;
+  Tensor expand(const Shape& shape) const;  // -1 keeps a size
+  Tensor select(int64_t dim, int64_t index) const;
+  Tensor narrow(int64_t dim, int64_t start, int64_t length) const;
+  Tensor T() const;  // all dimensions reversed
+  /// x.index({0, Slice(1, -1), None, Ellipsis}): integers, ranges with steps, None and Ellipsis, as
+  /// in Python.
+  Tensor index(std::initializer_list<Index> indices) const;
+  /// Rows by an i64 tensor of ids: shape ids.shape + x.shape[1:].
+  Tensor index(const Tensor& ids) const;
+
+  // ---- copies
+  Tensor contiguous() const;  // itself if it is
+  Tensor clone() const;
+  Tensor to(DType dtype) const;
+  Tensor to(Device device) const;
+
+  // ---- writes in place. Rules for graphs: see README.md, "In-place ops".
+  Tensor& fill_(double value);
+  Tensor& zero_() { return fill_(0); }
+  Tensor& copy_(const Tensor& source);
+  Tensor& add_(const Tensor& other);
+  Tensor& sub_(const Tensor& other);
+  Tensor& mul_(const Tensor& other);
+  Tensor& div_(const Tensor& other);
+  Tensor& add_(double value);
+  Tensor& mul_(double value);
+  Tensor& masked_fill_(const Tensor& mask, double value);
+
+  // ---- autograd (graph.h)
+  bool requires_grad() const;
+  /// Makes a leaf whose gradient is collected (or not). Floating dtypes only.
+  Tensor& requires_grad_(bool value = true);
+  bool is_leaf() const;
+  /// The gradient that backward left here; undefined if none.
+  Tensor grad() const;
+  void set_grad(const Tensor& grad);
+  /// Keeps the gradient of a tensor that is not a leaf.
+  Tensor& retain_grad();
+  /// Called with the gradient once it is complete; may return another one to use in its place.
+  void register_hook(std::function<Tensor(const Tensor&)> hook);
+  /// The same memory, outside any graph.
+  Tensor detach() const;
+  /// Adds d self / d leaf to every leaf's grad. self has one element, or `gradient` says where to
+  /// start.
+  void backward() const;
+  void backward(const Tensor& gradient, bool retain_graph = false, bool create_graph = false) const;
+
+  // ---- for ops and the engine
+  const std::shared_ptr<GradSlot>& slot() const { return slot_; }
+  void set_slot(std::shared_ptr<GradSlot> slot) { slot_ = std::move(slot); }
+  /// Another layout over the same storage, with no place in a graph: what a view op makes and then
+  /// records.
+  Tensor alias(const Layout& layout) const;
+  /// Is this handle the only owner of all of its storage?
+  bool sole_owner() const;
+
+ private:
+  void check_dtype(DType wanted) const {
+    INK_CHECK(defined(), "data: the tensor is undefined");
+    INK_CHECK(wanted == dtype_, "data: expected ", dtype_, ", the tensor's dtype, got ", wanted);
+  }
+
+  std::shared_ptr<Storage> storage_;
+  Layout layout_;
+  DType dtype_ = DType::f32;
+  bool is_view_ = false;
+  std::shared_ptr<GradSlot> slot_;  // null: a constant
+};
+
+std::ostream& operator<<(std::ostream& out, const Tensor& tensor);
+
+// ---- factories
+// -------------------------------------------------------------------------------------------------
+
+namespace detail {
+/// Nested braces of numbers: {{1, 2}, {3, 4}}. The kind of the widest number decides the dtype.
+struct Nested {
+  template <class Number, class = std::enable_if_t<std::is_arithmetic_v<Number>>>
+  Nested(Number number)
+      : kind(std::is_same_v<Number, bool> ? 0
+             : std::is_integral_v<Number> ? 1
+                                          : 2),
+        floats{static_cast<double>(number)},
+        integers{static_cast<int64_t>(number)} {}
+  Nested(std::initializer_list<Nested> list);
+  int kind = 0;  // 0 bool, 1 integer, 2 floating
+  Shape shape;
+  std::vector<double> floats;
+  std::vector<int64_t> integers;
+};
+}  // namespace detail
+
+/// From nested braces: tensor({{1.0, 2.0}, {3.0, 4.0}}). Integers give i64, booleans bool, others
+/// the default dtype.
+Tensor tensor(const detail::Nested& values);
+Tensor tensor(const detail::Nested& values, Options options);
+/// From a vector, row-major; the default shape is (n,).
+template <class T>
+Tensor from_vector(const std::vector<T>& values, std::optional<Shape> shape = {});
+/// Somebody else's memory, not copied; `deleter` runs when the last tensor on it dies.
+Tensor from_blob(
+    void* memory, const Shape& shape, Options options, Storage::Deleter deleter = [](void*) {});
+
+Tensor empty(const Shape& shape, Options options = {});  // uninitialised
+Tensor full(const Shape& shape, double value, Options options = {});
+Tensor zeros(const Shape& shape, Options options = {});
+Tensor ones(const Shape& shape, Options options = {});
+/// start, start + step, ... below end.
+Tensor arange(double start, double end, double step, Options options);
+Tensor arange(double start, double end, Options options = DType::i64);
+Tensor arange(double end, Options options = DType::i64);
+Tensor eye(int64_t n, Options options = {});
+
+Tensor empty_like(const Tensor& other);  // contiguous, same shape, dtype and device
+Tensor full_like(const Tensor& other, double value);
+Tensor zeros_like(const Tensor& other);
+Tensor ones_like(const Tensor& other);
+
+/// Random factories draw the numbers PyTorch's CPU generator draws from the same seed (random.h).
+Tensor rand(const Shape& shape, Options options = {});   // uniform in [0, 1)
+Tensor randn(const Shape& shape, Options options = {});  // normal, mean 0, variance 1
+Tensor randint(int64_t low, int64_t high, const Shape& shape, Options options = DType::i64);
+Tensor randint(int64_t high, const Shape& shape, Options options = DType::i64);
+
+/// Digits and widths of printed tensors, as torch.set_printoptions.
+struct PrintOptions {
+  int precision = 4;         // digits after the point
+  int64_t threshold = 1000;  // more elements than this are summarised with "..."
+  int64_t edgeitems = 3;     // shown at each end of a summarised dimension
+  int linewidth = 80;
+  std::optional<bool> sci_mode;  // scientific notation: on, off or (default) as needed
+};
+PrintOptions& print_options();
+void set_printoptions(const PrintOptions& options);
+
+}  // namespace ink

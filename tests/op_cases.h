@@ -1,0 +1,47 @@
+// One row per op. The rows drive every check of test_ops.cpp (values, gradients, layouts, dtypes,
+// guard bytes, ...), the table of `inkling gradcheck`, and the benchmarks.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "autograd/ops.h"
+
+namespace ink {
+
+/// How to make an input of a row. Floating ones are differentiated unless constant.
+struct In {
+  enum Kind {
+    normal,    // N(0, 1)
+    positive,  // uniform in [0.5, 2): for log, sqrt, divisors
+    spread,    // all elements apart by at least 0.01 and away from 0 by 0.005: for max, sort, relu,
+               // abs, where ties are kinks
+    mask,      // bool, half of them true
+    ids,       // i64 in [0, limit)
+  };
+  Shape shape;
+  Kind kind = normal;
+  int64_t limit = 0;      // of ids
+  bool constant = false;  // floating, but not differentiated
+};
+
+using Inputs = std::vector<Tensor>;
+using Outputs = std::vector<Tensor>;
+
+struct OpCase {
+  std::string name;  // of the op, as record knows it; ".branch" may follow: "cross_entropy.none"
+  std::vector<std::vector<In>>
+      inputs;  // several sets: small (all broadcasts and corners), zero-size, and one of over
+               // 100,000 elements with odd sizes, such as 3 x 257 x 193, past vector width, tile
+               // and grain
+  std::function<Outputs(const Inputs&)> op;
+  double f32_tolerance = 1e-5;  // of |f32 - f64| / max|f64|, values and gradients; bf16's is 2^-8 /
+                                // 2^-23 of it, at most 0.05
+  bool second_derivative = true;  // check d2 too (always under Composed)
+};
+
+/// All rows; op_cases.cpp.
+const std::vector<OpCase>& op_cases();
+
+}  // namespace ink
