@@ -10,6 +10,7 @@
 #include <type_traits>
 
 #include "autograd/check.h"
+#include "autograd/context.h"
 
 namespace ink {
 namespace {
@@ -133,12 +134,7 @@ void manual_seed(uint64_t seed) {
   Generator& g = default_generator();
   const Lock lock(g.mutex());
   g.manual_seed(seed);
-}
-
-uint64_t philox_seed() {
-  Generator& g = default_generator();
-  const Lock lock(g.mutex());
-  return g.initial_seed();
+  context().random = RandomPosition{.seed = seed};
 }
 
 // ---- uniform

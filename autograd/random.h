@@ -70,10 +70,9 @@ class Generator {
 
 /// The generator that everything draws from unless told otherwise; one for the process.
 Generator& default_generator();
-/// Seeds the default generator, and with it whatever draws by counter (see philox_seed).
+/// Seeds the default generator, and starts the calling thread's random position (context.h), from
+/// which dropout and sampling draw, over at that seed.
 void manual_seed(uint64_t seed);
-/// The last manual_seed: what counter-based draws (dropout, sampling) derive their keys from.
-uint64_t philox_seed();
 
 /// Where PyTorch's CPU builds differ, and with them the masks of its dropout. Plain: two outputs of
 /// the generator an element. With MKL on an Intel processor: one output a call, which seeds MKL's

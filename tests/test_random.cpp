@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "autograd/check.h"
+#include "autograd/context.h"
 #include "autograd/philox.h"
 
 namespace ink {
@@ -249,13 +250,15 @@ TEST(Random, BadStateIsRefused) {
 }
 
 TEST(Random, ManualSeedSeedsEverything) {
+  const ContextGuard restore;
+  context().random = RandomPosition{.seed = 1, .step = 2, .micro_batch = 3, .call = 4};
   manual_seed(1234567890123456789);
-  EXPECT_EQ(philox_seed(), 1234567890123456789u);
   Generator own(1234567890123456789);
+  EXPECT_EQ(default_generator().initial_seed(), own.initial_seed());
   EXPECT_EQ(draw(default_generator(), 3), draw(own, 3));
-  manual_seed(7);
-  EXPECT_EQ(philox_seed(), 7u);
-  EXPECT_EQ(default_generator().initial_seed(), 7u);
+  const RandomPosition& position = context().random;
+  EXPECT_EQ(position.seed, 1234567890123456789u);
+  EXPECT_EQ(position.step + position.micro_batch + position.call, 0u);
 }
 
 TEST(Random, NothingDrawsNothing) {
