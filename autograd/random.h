@@ -1,9 +1,9 @@
 // Random numbers: PyTorch's CPU generator, and the fills that draw from it as PyTorch does.
 //
 // With the same seed and the same calls in the same order, every fill below writes the bits that
-// PyTorch (2.15, x86 with AVX2) writes into a contiguous CPU tensor of n elements. Fills lock the
-// generator they draw from; a generator's own members do not, so share one between threads through
-// fills only. n is a count of elements; n = 0 draws nothing.
+// PyTorch (2.15, x86 with AVX2) writes into a contiguous CPU tensor of n elements; for doubles from
+// log, sin and cos that takes the same libm. Fills lock the generator they draw from; a generator's
+// own members do not, so share one between threads through fills only. n = 0 draws nothing.
 #pragma once
 
 #include <array>

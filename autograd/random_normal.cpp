@@ -21,19 +21,15 @@ namespace {
 constexpr int kBlock = 16;  // PyTorch transforms 16 uniforms at a time: 8 for u, then 8 for v
 constexpr int kLanes = kBlock / 2;
 
-/// a[0] x^(n-1) + ... + a[n-1], one FMA a term.
-template <size_t N>
-inline float horner(const float (&a)[N], float x) {
-  float y = a[0];
-  for (size_t i = 1; i < N; ++i) y = std::fma(y, x, a[i]);
-  return y;
+/// The polynomial in x with these coefficients, the highest power's first: one FMA a term.
+template <class... Floats>
+inline float horner(float x, float first, Floats... rest) {
+  ((first = std::fma(first, x, rest)), ...);
+  return first;
 }
 
 /// ln x for normal x > 0: x = 2^e (1 + m) with sqrt(1/2) <= 1 + m < sqrt(2), and a polynomial in m.
 inline float lane_log(float x) {
-  constexpr float kLog[] = {7.0376836292E-2f,  -1.1514610310E-1f, 1.1676998740E-1f,
-                            -1.2420140846E-1f, 1.4249322787E-1f,  -1.6668057665E-1f,
-                            2.0000714765E-1f,  -2.4999993993E-1f, 3.3333331174E-1f};
   constexpr float kLn2High = 0.693359375f, kLn2Low = -2.12194440e-4f;  // their sum is ln 2
   const uint32_t bits = std::bit_cast<uint32_t>(x);
   const float half_to_one = std::bit_cast<float>((bits & 0x007FFFFF) | 0x3F000000);
@@ -41,7 +37,10 @@ inline float lane_log(float x) {
   const float e = static_cast<float>(static_cast<int>(bits >> 23) - 126 - (small ? 1 : 0));
   const float m = (half_to_one - 1.0f) + (small ? half_to_one : 0.0f);
   const float m2 = m * m;
-  float tail = std::fma(horner(kLog, m) * m, m2, e * kLn2Low);
+  const float series = horner(m, 7.0376836292E-2f, -1.1514610310E-1f, 1.1676998740E-1f,
+                              -1.2420140846E-1f, 1.4249322787E-1f, -1.6668057665E-1f,
+                              2.0000714765E-1f, -2.4999993993E-1f, 3.3333331174E-1f);
+  float tail = std::fma(series * m, m2, e * kLn2Low);
   tail = std::fma(m2, -0.5f, tail);
   return std::fma(e, kLn2High, m + tail);
 }
@@ -53,16 +52,17 @@ struct SinCos {
 /// sin x and cos x for 0 <= x < 8192: the distance r to the nearest even multiple j of pi/4, whose
 /// low bits say which polynomial is which and with which sign.
 inline SinCos lane_sincos(float x) {
-  constexpr float kSin[] = {-1.9515295891E-4f, 8.3321608736E-3f, -1.6666654611E-1f};
-  constexpr float kCos[] = {2.443315711809948E-5f, -1.388731625493765E-3f, 4.166664568298827E-2f};
   const int j = (static_cast<int>(x * 1.27323954473516f) + 1) & ~1;  // 4 / pi
   const float multiple = static_cast<float>(j);
   float r = std::fma(multiple, -0.78515625f, x);  // pi / 4 in three parts
   r = std::fma(multiple, -2.4187564849853515625e-4f, r);
   r = std::fma(multiple, -3.77489497744594108e-8f, r);
   const float r2 = r * r;
-  const float sin_r = std::fma(horner(kSin, r2) * r2, r, r);
-  const float cos_r = std::fma(horner(kCos, r2) * r2, r2, -(r2 * 0.5f)) + 1.0f;
+  const float sin_series = horner(r2, -1.9515295891E-4f, 8.3321608736E-3f, -1.6666654611E-1f);
+  const float cos_series =
+      horner(r2, 2.443315711809948E-5f, -1.388731625493765E-3f, 4.166664568298827E-2f);
+  const float sin_r = std::fma(sin_series * r2, r, r);
+  const float cos_r = std::fma(cos_series * r2, r2, -(r2 * 0.5f)) + 1.0f;
   const bool swapped = (j & 2) != 0;
   const uint32_t sin_sign = static_cast<uint32_t>(j & 4) << 29;
   const uint32_t cos_sign = static_cast<uint32_t>(~(j - 2) & 4) << 29;

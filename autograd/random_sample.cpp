@@ -70,7 +70,8 @@ void sample_row(int64_t* out, const float* w, std::vector<float>& cumulative, in
   }
 }
 
-/// Without: the largest weight / Exp(1) are a sample in the order drawn (exponential races).
+/// Without: the largest weight / Exp(1) are a sample, in the order drawn (an exponential race). Of
+/// two equal scores the first wins; PyTorch may take either.
 void race_row(int64_t* out, const float* w, std::vector<float>& score, int64_t samples,
               Generator& g) {
   for (size_t i = 0; i < score.size(); ++i) score[i] = w[i] / static_cast<float>(exponential(g));
