@@ -89,7 +89,8 @@ void uniform_(double* out, int64_t n, double from, double to, Generator& g);
 void normal_(float* out, int64_t n, double mean, double std, Generator& g);
 void normal_(double* out, int64_t n, double mean, double std, Generator& g);
 
-/// Integers in [low, high), into whichever type. Throws unless low < high.
+/// Integers in [low, high). Throws unless low < high, and, where reals are to hold them, unless the
+/// type holds every integer there (24 bits of a float, 53 of a double).
 void randint_(int64_t* out, int64_t n, int64_t low, int64_t high, Generator& g);
 void randint_(float* out, int64_t n, int64_t low, int64_t high, Generator& g);
 void randint_(double* out, int64_t n, int64_t low, int64_t high, Generator& g);
