@@ -2,11 +2,13 @@
 // repeats its shapes asks the system for memory in its first steps only.
 #include <unistd.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstdlib>
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <set>
 #include <vector>
 
 #include "autograd/check.h"
@@ -23,6 +25,7 @@ namespace ink {
 namespace {
 
 constexpr int64_t kAlignment = 64;
+constexpr char kGuardByte = 0x5a;
 
 // Sizes are rounded up to an eighth of their power of two: at most 12.5 % is lost, and few distinct
 // sizes remain.
@@ -40,26 +43,15 @@ int64_t physical_memory() {
 class CpuAllocator {
  public:
   void* allocate(int64_t bytes) {
-    const int64_t size = rounded(bytes);
     const std::lock_guard lock(mutex_);
-    void* block = take_cached(size);
-    if (block == nullptr) block = take_new(bytes, size);
-    stats_.bytes_in_use += size;
-    stats_.peak_bytes_in_use = std::max(stats_.peak_bytes_in_use, stats_.bytes_in_use);
-    ASAN_UNPOISON_MEMORY_REGION(block, static_cast<size_t>(bytes));
-    ASAN_POISON_MEMORY_REGION(static_cast<char*>(block) + bytes, static_cast<size_t>(size - bytes));
-#ifndef NDEBUG
-    std::memset(block, 0xff, static_cast<size_t>(bytes));  // NaN in every floating dtype
-#endif
-    return block;
+    if (guards_ > 0) return allocate_guarded(bytes);
+    return allocate_plain(bytes);
   }
 
   void release(void* block, int64_t bytes) {
-    const int64_t size = rounded(bytes);
     const std::lock_guard lock(mutex_);
-    ASAN_POISON_MEMORY_REGION(block, static_cast<size_t>(size));
-    stats_.bytes_in_use -= size;
-    free_[size].push_back(block);
+    if (guarded_.erase(block) > 0) return release_guarded(block, bytes);
+    release_plain(block, bytes);
   }
 
   void empty_cache() {
@@ -75,8 +67,55 @@ class CpuAllocator {
     const std::lock_guard lock(mutex_);
     stats_.peak_bytes_in_use = stats_.bytes_in_use;
   }
+  void guard(int change) {
+    const std::lock_guard lock(mutex_);
+    guards_ += change;
+    if (change > 0) overwritten_ = 0;
+  }
+  int64_t overwritten() {
+    const std::lock_guard lock(mutex_);
+    return overwritten_;
+  }
 
  private:
+  void* allocate_plain(int64_t bytes) {
+    const int64_t size = rounded(bytes);
+    void* block = take_cached(size);
+    if (block == nullptr) block = take_new(bytes, size);
+    stats_.bytes_in_use += size;
+    stats_.peak_bytes_in_use = std::max(stats_.peak_bytes_in_use, stats_.bytes_in_use);
+    ASAN_UNPOISON_MEMORY_REGION(block, static_cast<size_t>(bytes));
+    ASAN_POISON_MEMORY_REGION(static_cast<char*>(block) + bytes, static_cast<size_t>(size - bytes));
+#ifndef NDEBUG
+    std::memset(block, 0xff, static_cast<size_t>(bytes));  // NaN in every floating dtype
+#endif
+    return block;
+  }
+
+  void release_plain(void* block, int64_t bytes) {
+    const int64_t size = rounded(bytes);
+    ASAN_POISON_MEMORY_REGION(block, static_cast<size_t>(size));
+    stats_.bytes_in_use -= size;
+    free_[size].push_back(block);
+  }
+
+  // Guard bytes: kAlignment of them on either side of the block.
+  void* allocate_guarded(int64_t bytes) {
+    char* front = static_cast<char*>(allocate_plain(bytes + 2 * kAlignment));
+    std::memset(front, kGuardByte, kAlignment);
+    std::memset(front + kAlignment + bytes, kGuardByte, kAlignment);
+    guarded_.insert(front + kAlignment);
+    return front + kAlignment;
+  }
+  void release_guarded(void* block, int64_t bytes) {
+    char* front = static_cast<char*>(block) - kAlignment;
+    const auto intact = [](const char* guard) {
+      return std::all_of(guard, guard + kAlignment, [](char c) { return c == kGuardByte; });
+    };
+    overwritten_ += !(intact(front) && intact(front + kAlignment + bytes));
+    release_plain(front, bytes + 2 * kAlignment);
+  }
+
   void* take_cached(int64_t size) {
     const auto found = free_.find(size);
     if (found == free_.end() || found->second.empty()) return nullptr;
@@ -113,6 +152,10 @@ class CpuAllocator {
   std::mutex mutex_;
   std::map<int64_t, std::vector<void*>> free_;
   MemoryStats stats_;
+
+  int guards_ = 0;  // MemoryGuards that live
+  std::set<void*> guarded_;
+  int64_t overwritten_ = 0;
 };
 
 // Never destroyed: tensors may live in other static objects.
@@ -150,6 +193,10 @@ void empty_cache(Device device) {
   check_cpu(device);
   cpu_allocator().empty_cache();
 }
+
+MemoryGuard::MemoryGuard() { cpu_allocator().guard(+1); }
+MemoryGuard::~MemoryGuard() { cpu_allocator().guard(-1); }
+int64_t MemoryGuard::overwritten() const { return cpu_allocator().overwritten(); }
 
 Storage::Storage(int64_t size, Device where)
     : data(detail::allocate(size, where)), bytes(size), device(where) {}

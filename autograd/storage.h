@@ -47,6 +47,18 @@ void reset_peak_memory(Device device = cpu_device);
 /// Gives every cached block back to the system.
 void empty_cache(Device device = cpu_device);
 
+/// While it lives, new blocks on the CPU have guard bytes on both sides; a block returned with
+/// changed ones is counted.
+class MemoryGuard {
+ public:
+  MemoryGuard();
+  ~MemoryGuard();
+  MemoryGuard(const MemoryGuard&) = delete;
+  MemoryGuard& operator=(const MemoryGuard&) = delete;
+  /// Blocks returned so far whose guard bytes had been overwritten.
+  int64_t overwritten() const;
+};
+
 namespace detail {
 /// Blocks of at least `bytes`, 64-byte aligned; throws Error when the memory is not to be had.
 void* allocate(int64_t bytes, Device device);

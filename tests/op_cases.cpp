@@ -4,7 +4,8 @@ namespace ink {
 namespace {
 
 using I = const Inputs&;
-constexpr auto normal = In::normal, positive = In::positive, spread = In::spread, mask = In::mask, ids = In::ids;
+constexpr auto normal = In::normal, positive = In::positive, spread = In::spread, mask = In::mask,
+               ids = In::ids;
 
 const Shape big{3, 257, 193};
 

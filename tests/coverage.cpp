@@ -1,0 +1,33 @@
+#include "tests/coverage.h"
+
+#include <cstdlib>
+#include <fstream>
+
+namespace ink {
+
+Coverage& Coverage::instance() {
+  static Coverage coverage;
+  return coverage;
+}
+
+void Coverage::op(const char* name, const std::vector<Tensor>& inputs,
+                  const std::vector<Tensor>& outputs, bool recorded) {
+  if (!recorded) return;
+  std::string key = std::string(name) + " " + name_of(outputs[0].dtype()) + " ";
+  for (size_t i = 0; i < std::min<size_t>(inputs.size(), 4); ++i)
+    key += inputs[i].defined() ? 'x' : '-';
+  seen_.insert(key);
+  if (row_ == name) checked_.insert(key);
+}
+
+void Coverage::enter_row(const std::string& name) { row_ = name.substr(0, name.find('.')); }
+
+void Coverage::write() const {
+  const char* path = std::getenv("INKLING_COVERAGE");
+  if (path == nullptr) return;
+  std::ofstream file(path);
+  for (const std::string& key : seen_) file << "seen " << key << "\n";
+  for (const std::string& key : checked_) file << "checked " << key << "\n";
+}
+
+}  // namespace ink
