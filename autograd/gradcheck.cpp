@@ -53,19 +53,23 @@ class Difference {
   template <class Move>
   double along(Tensor x, Move move) const {
     const std::vector<double> before = x.tolist();
-    const auto evaluate_at = [&](double step) {
-      {
-        const NoGrad no_grad;
-        move(x.mutable_data<double>(), step);
-      }
-      return evaluate(f_, inputs_);
-    };
-    const Tensors above = evaluate_at(eps_), below = (put_back(x, before), evaluate_at(-eps_));
-    put_back(x, before);
+    const auto values_at =
+        [&](double step) {  // read before x is put back: an output may share its memory
+          {
+            const NoGrad no_grad;
+            move(x.mutable_data<double>(), step);
+          }
+          std::vector<std::vector<double>> values;
+          for (const Tensor& y : evaluate(f_, inputs_)) values.push_back(y.tolist());
+          put_back(x, before);
+          return values;
+        };
+    const auto above = values_at(eps_), below = values_at(-eps_);
     double total = 0;
     for (size_t k = 0; k < above.size(); ++k) {
       if (!upstream_[k].defined()) continue;
-      const auto u = upstream_[k].tolist(), a = above[k].tolist(), b = below[k].tolist();
+      const auto u = upstream_[k].tolist();
+      const auto &a = above[k], &b = below[k];
       for (size_t i = 0; i < u.size(); ++i) total += a[i] == b[i] ? 0 : u[i] * (a[i] - b[i]);
     }
     return total / (2 * eps_);
