@@ -60,7 +60,8 @@ struct Node {
 
   Node(const char* op, bool is_fused);
   ~Node();
-  static std::atomic<int64_t> live;  // nodes that exist now
+  static std::atomic<int64_t> live;         // nodes that exist now
+  static thread_local const Node* running;  // the one whose vjp runs on this thread
 };
 
 /// A tensor kept for a vjp. Unpacking (*saved) throws when the memory was written since.
@@ -167,6 +168,8 @@ class Observe {
 };
 
 namespace detail {
+/// Throws if x's memory was written in place since its node computed it.
+void check_fresh(const char* op, const Tensor& x, size_t index);
 /// Refuses a write into x that would falsify a graph: into a leaf or a view that takes part in one.
 /// Called by in-place ops.
 void check_in_place(const char* op, const Tensor& x, bool operands_require_grad);

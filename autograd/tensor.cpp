@@ -62,6 +62,54 @@ Tensor Tensor::clone() const { return ink::clone(*this); }
 Tensor Tensor::to(DType dtype) const { return ink::to(*this, dtype); }
 Tensor Tensor::to(Device device) const { return ink::to(*this, device); }
 
+// ---- its autograd half
+
+bool Tensor::requires_grad() const { return slot_ && slot_->requires_grad; }
+bool Tensor::is_leaf() const { return !slot_ || !slot_->node; }
+Tensor Tensor::grad() const { return slot_ ? slot_->grad : Tensor(); }
+
+void Tensor::set_grad(const Tensor& grad) {
+  INK_CHECK(slot_, "set_grad: the tensor does not require grad");
+  INK_CHECK(!grad.defined() || grad.shape() == shape(), "set_grad: expected shape ", shape(),
+            ", got ", grad.shape());
+  slot_->grad = grad;
+}
+
+Tensor& Tensor::requires_grad_(bool value) {
+  INK_CHECK(!value || is_floating(), "requires_grad_: expected a floating dtype, got ", dtype_);
+  INK_CHECK(is_leaf(),
+            "requires_grad_: only a leaf's flag can be set; this tensor was computed by ",
+            slot_->node->name);
+  if (!slot_ && value) {
+    slot_ = std::make_shared<GradSlot>();
+    slot_->shape = shape();
+  }
+  if (slot_) slot_->requires_grad = value;
+  return *this;
+}
+
+Tensor& Tensor::retain_grad() {
+  INK_CHECK(requires_grad(), "retain_grad: the tensor does not require grad");
+  slot_->retain_grad = true;
+  return *this;
+}
+
+void Tensor::register_hook(std::function<Tensor(const Tensor&)> hook) {
+  INK_CHECK(requires_grad(), "register_hook: the tensor does not require grad");
+  slot_->hooks.push_back(std::move(hook));
+}
+
+Tensor Tensor::detach() const {
+  Tensor result = *this;
+  result.slot_ = nullptr;
+  return result;
+}
+
+void Tensor::backward() const { ink::backward({*this}); }
+void Tensor::backward(const Tensor& gradient, bool retain_graph, bool create_graph) const {
+  ink::backward({*this}, {gradient}, retain_graph, create_graph);
+}
+
 // ---- factories
 // ---------------------------------------------------------------------------------------------------
 

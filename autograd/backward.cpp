@@ -1,0 +1,262 @@
+// The walk: backward, grad and GradStore. Recording is in graph.cpp.
+#include <map>
+
+#include "autograd/graph.h"
+#include "autograd/ops.h"
+
+namespace ink {
+namespace {
+
+struct Sink;
+thread_local Sink* running_sink = nullptr;  // of the walk that runs on this thread, for checkpoint
+
+template <class T>
+struct Restore {  // gives a variable its old value back
+  Restore(T& variable, T value) : variable_(variable), saved_(variable) { variable = value; }
+  ~Restore() { variable_ = saved_; }
+  T& variable_;
+  T saved_;
+};
+
+// Where gradients of leaves go: find() gives the tensor to collect into, or null when nobody wants
+// this one.
+struct Sink {
+  virtual ~Sink() = default;
+  virtual Tensor* find(const std::shared_ptr<GradSlot>& slot) = 0;
+  virtual Tensor* captured(GradSlot&) { return nullptr; }  // wanted although it is not a leaf
+};
+struct LeafSink : Sink {
+  Tensor* find(const std::shared_ptr<GradSlot>& slot) override { return &slot->grad; }
+};
+struct CaptureSink : Sink {
+  std::unordered_map<GradSlot*, Tensor> wanted;
+  Tensor* captured(GradSlot& slot) override {
+    const auto found = wanted.find(&slot);
+    return found == wanted.end() ? nullptr : &found->second;
+  }
+  Tensor* find(const std::shared_ptr<GradSlot>& slot) override { return captured(*slot); }
+};
+
+// Adds g to a sum: borrowed on first arrival, summed into a private copy on the second, added in
+// place after that.
+void add_to(Tensor& sum, const Tensor& g, bool create_graph) {
+  if (!sum.defined()) {
+    sum = g;
+  } else if (!create_graph && sum.sole_owner()) {
+    sum.add_(g);
+  } else {
+    sum = add(sum, g);
+  }
+}
+
+class Walk {
+ public:
+  Walk(Sink& sink, bool retain_graph, bool create_graph)
+      : sink_(sink), retain_graph_(retain_graph), create_graph_(create_graph) {}
+
+  void seed(const Tensor& output, Tensor gradient) {
+    INK_CHECK(output.defined() && output.requires_grad(),
+              "backward: the tensor does not require grad and was not computed from one that does");
+    detail::check_fresh("backward", output, 0);
+    if (!gradient.defined()) {
+      INK_CHECK(output.numel() == 1, "backward: expected a tensor with one element, got ",
+                output.shape(),
+                "; pass the gradient to start from, or reduce it first (sum, mean)");
+      gradient = ones_like(output);
+    }
+    deliver(output.slot(), gradient, "backward");
+  }
+
+  void run() {
+    const Restore<Sink*> sink_scope(running_sink, &sink_);
+    while (!pending_.empty()) {
+      Pending pending = std::move(pending_.begin()->second);
+      pending_.erase(pending_.begin());
+      visit(pending);
+    }
+    for (auto& [slot, sum] : hooked_leaves_) {
+      for (const auto& hook : slot->hooks) apply(hook, sum);
+      if (Tensor* cell = sink_.find(slot)) store(*cell, std::move(sum));
+    }
+  }
+
+ private:
+  struct Pending {
+    std::shared_ptr<Node> node;
+    Grads dys;
+  };
+  struct Asked : VjpContext {
+    Asked(Walk& walk, const Node& node) : walk_(walk), node_(node) {}
+    bool needs(size_t i) const override {
+      const auto& slot = node_.inputs[i];
+      return slot && (slot->node || walk_.sink_.find(slot) != nullptr);
+    }
+    Tensor into(size_t i) override {
+      Tensor* sum = walk_.create_graph_ || !needs(i) ? nullptr : walk_.collected(node_.inputs[i]);
+      if (sum == nullptr || !sum->defined() || !sum->sole_owner()) return {};
+      given_[i] = true;
+      return *sum;
+    }
+    bool given(size_t i) const { return given_[i]; }
+
+   private:
+    Walk& walk_;
+    const Node& node_;
+    std::vector<bool> given_ = std::vector<bool>(node_.inputs.size());
+  };
+
+  // The sum a slot's gradient is collected in.
+  Tensor* collected(const std::shared_ptr<GradSlot>& slot) {
+    if (!slot->node) return slot->hooks.empty() ? sink_.find(slot) : &hooked_leaves_[slot];
+    Pending& pending = pending_[slot->node->order];
+    if (!pending.node) pending = {slot->node, Grads(slot->node->outputs.size())};
+    return &pending.dys[static_cast<size_t>(slot->output_index)];
+  }
+
+  void deliver(const std::shared_ptr<GradSlot>& slot, Tensor g, const char* from) {
+    INK_CHECK(g.shape() == slot->shape, from, ": expected a gradient of shape ", slot->shape,
+              ", got ", g.shape());
+    Tensor* sum = collected(slot);
+    if (sum == nullptr) return;
+    if (!slot->node && slot->hooks.empty()) {
+      store(*sum, std::move(g));
+    } else {
+      add_to(*sum, g, create_graph_);
+    }
+  }
+
+  // A leaf steals a gradient it solely owns and copies any other, so that its grad never shares
+  // memory.
+  void store(Tensor& cell, Tensor g) {
+    if (cell.defined()) {
+      add_to(cell, g, create_graph_);
+    } else {
+      cell = create_graph_ || g.sole_owner() ? std::move(g) : g.clone();
+    }
+  }
+
+  static void apply(const std::function<Tensor(const Tensor&)>& hook, Tensor& g) {
+    if (Tensor replaced = hook(g); replaced.defined()) {
+      INK_CHECK(replaced.shape() == g.shape(), "hook: expected a gradient of shape ", g.shape(),
+                ", got ", replaced.shape());
+      g = replaced;
+    }
+  }
+
+  void finish_outputs(Pending& pending) {
+    for (size_t i = 0; i < pending.dys.size(); ++i) {
+      const std::shared_ptr<GradSlot> slot = pending.node->outputs[i].lock();
+      Tensor& dy = pending.dys[i];
+      if (!slot || !dy.defined()) continue;
+      for (const auto& hook : slot->hooks) apply(hook, dy);
+      if (slot->retain_grad) slot->grad = dy;
+      if (Tensor* cell = sink_.captured(*slot)) *cell = dy;
+    }
+  }
+
+  void visit(Pending& pending) {
+    Node& node = *pending.node;
+    INK_CHECK(!node.freed, "backward: the graph through ", node.name,
+              " was freed by an earlier walk; pass retain_graph to the first one, or run the "
+              "forward again");
+    INK_CHECK(!(create_graph_ && node.fused), "backward: ", node.name,
+              " is a fused op, and its backward cannot be differentiated; run the forward under "
+              "Composed");
+    finish_outputs(pending);
+    const Restore<const Node*> node_scope(Node::running, &node);
+    const FlagGuard grad_mode(&Context::grad_enabled, create_graph_);
+    for (Observer* observer : context().observers) observer->before_vjp(node);
+    Asked asked(*this, node);
+    Grads dxs = node.vjp(pending.dys, asked);
+    INK_CHECK(dxs.size() == node.inputs.size(), node.name, ": its vjp returned ", dxs.size(),
+              " gradients for ", node.inputs.size(), " inputs");
+    for (Observer* observer : context().observers) observer->after_vjp(node, dxs);
+    pending.dys.clear();
+    for (size_t i = 0; i < dxs.size(); ++i) {
+      Tensor dx = std::move(dxs[i]);
+      if (node.inputs[i] && dx.defined() && !asked.given(i))
+        deliver(node.inputs[i], std::move(dx), node.name);
+    }
+    if (!retain_graph_) free(node);
+  }
+
+  static void free(Node& node) {
+    node.freed = true;
+    node.vjp = nullptr;
+    node.inputs.clear();
+  }
+
+  Sink& sink_;
+  const bool retain_graph_, create_graph_;
+  std::map<uint64_t, Pending, std::greater<>> pending_;  // newest first
+  std::map<std::shared_ptr<GradSlot>, Tensor> hooked_leaves_;
+};
+
+void walk(Sink& sink, const std::vector<Tensor>& outputs, const Grads& grads, bool retain_graph,
+          bool create_graph) {
+  INK_CHECK(grads.empty() || grads.size() == outputs.size(), "backward: got ", grads.size(),
+            " gradients for ", outputs.size(), " outputs");
+  const FlagGuard grad_mode(&Context::grad_enabled, create_graph);
+  Walk steps(sink, retain_graph, create_graph);
+  for (size_t i = 0; i < outputs.size(); ++i)
+    steps.seed(outputs[i], grads.empty() ? Tensor() : grads[i]);
+  steps.run();
+}
+
+}  // namespace
+
+struct StoreSink : Sink {
+  explicit StoreSink(GradStore& store) : store_(store) {}
+  Tensor* find(const std::shared_ptr<GradSlot>& slot) override {
+    const auto [entry, added] = store_.index_.try_emplace(slot.get(), store_.grads_.size());
+    if (added) store_.grads_.emplace_back(slot, Tensor());
+    return &store_.grads_[entry->second].second;
+  }
+  GradStore& store_;
+};
+
+Tensor GradStore::get(const Tensor& leaf) const {
+  const auto found = index_.find(leaf.slot().get());
+  return found == index_.end() ? Tensor() : grads_[found->second].second;
+}
+
+void GradStore::add_to_leaves() {
+  const NoGrad no_grad;
+  for (auto& [slot, g] : grads_) {
+    if (g.defined()) add_to(slot->grad, std::exchange(g, {}), false);
+  }
+  grads_.clear();
+  index_.clear();
+}
+
+void backward(const std::vector<Tensor>& outputs, const Grads& grads, bool retain_graph,
+              bool create_graph) {
+  LeafSink sink;
+  walk(sink, outputs, grads, retain_graph || create_graph, create_graph);
+}
+
+void backward(const Tensor& loss, GradStore& store) {
+  StoreSink sink(store);
+  walk(sink, {loss}, {}, false, false);
+}
+
+void detail::backward_nested(const std::vector<Tensor>& outputs, const Grads& grads) {
+  LeafSink leaves;
+  walk(running_sink ? *running_sink : leaves, outputs, grads, false, false);
+}
+
+Grads grad(const std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs,
+           const Grads& grad_outputs, bool retain_graph, bool create_graph) {
+  CaptureSink sink;
+  for (const Tensor& input : inputs) {
+    INK_CHECK(input.defined() && input.requires_grad(), "grad: an input of the derivative, ",
+              input.shape(), ", does not require grad");
+    sink.wanted[input.slot().get()];
+  }
+  walk(sink, outputs, grad_outputs, retain_graph || create_graph, create_graph);
+  Grads result;
+  for (const Tensor& input : inputs) result.push_back(sink.wanted[input.slot().get()]);
+  return result;
+}
+
+}  // namespace ink
