@@ -1,34 +1,301 @@
+// The engine, seen from outside: order, sums, freeing, hooks, threads, and ops that users define.
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <thread>
 
 #include "autograd/ops.h"
 
 namespace ink {
 namespace {
 
-TEST(Graph, SharedLeafCollectsBothPaths) {
-  Tensor x = tensor({1.0, 2.0, 3.0});
-  x.requires_grad_();
-  const Tensor y = exp(x) * x + x;
-  sum(y).backward();
-  const auto dx = x.grad().tolist();
-  for (int i = 0; i < 3; ++i) EXPECT_NEAR(dx[i], std::exp(i + 1) * (i + 2) + 1, 1e-4);
+using Values = std::vector<double>;
+
+Tensor leaf(const Values& values) { return from_vector(values).requires_grad_(); }
+
+std::string error_of(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
 }
 
-TEST(Graph, ChainOfAMillionNodesIsBuiltWalkedAndFreed) {
+class Graph : public testing::Test {
+ protected:
+  void TearDown() override { EXPECT_EQ(Node::live, 0) << "a graph outlived its test"; }
+};
+
+TEST_F(Graph, SharedLeafCollectsBothPaths) {
+  const Tensor x = leaf({1, 2, 3});
+  sum(exp(x) * x + x).backward();
+  const auto dx = x.grad().tolist();
+  for (size_t i = 0; i < 3; ++i) EXPECT_NEAR(dx[i], std::exp(i + 1.0) * (i + 2.0) + 1, 1e-12);
+}
+
+TEST_F(Graph, DiamondsAreWalkedOncePerNode) {
+  const Tensor x = leaf({2});
+  Tensor y = x;
+  for (int i = 0; i < 60; ++i) y = y + y;  // 2^60 paths
+  y.backward();
+  EXPECT_EQ(x.grad().item(), std::ldexp(1.0, 60));
+}
+
+TEST_F(Graph, GradientsAddUpOverWalks) {
+  const Tensor x = leaf({3});
+  (x * x).backward();
+  (x * x).backward();
+  EXPECT_EQ(x.grad().item(), 12);
+}
+
+TEST_F(Graph, LeafGradientsNeverShareMemory) {
+  const Tensor a = leaf({1}), b = leaf({2});
+  (a + b).backward();
+  NoGrad no_grad;
+  a.grad().add_(ones({1}, f64));
+  EXPECT_EQ(b.grad().item(), 1);
+}
+
+TEST_F(Graph, ChainOfAMillionNodesIsBuiltWalkedAndFreed) {
+  const Tensor x = leaf({1});
+  Tensor y = x;
+  for (int i = 0; i < 1000000; ++i) y = y + x;
+  EXPECT_EQ(Node::live, 1000000);
+  y.backward();
+  EXPECT_EQ(x.grad().item(), 1000001);
+  Tensor unwalked = x;
+  for (int i = 0; i < 1000000; ++i) unwalked = exp(unwalked * unwalked);
+}
+
+TEST_F(Graph, IntermediateGradientsOnRequest) {
+  const Tensor x = leaf({3});
+  Tensor y = x * x, unasked = y + y;
+  y.retain_grad();
+  (unasked * unasked).backward();
+  EXPECT_EQ(y.grad().item(), 2 * 18 * 2);
+  EXPECT_FALSE(unasked.grad().defined());
+}
+
+TEST_F(Graph, HooksSeeAndReplaceCompleteGradients) {
+  const Tensor x = leaf({3});
+  Tensor y = x * x;
+  Values seen;
+  y.register_hook([&](const Tensor& g) {
+    seen.push_back(g.item());
+    return g + g;
+  });
+  Tensor in = x;
+  in.register_hook([&](const Tensor& g) {
+    seen.push_back(g.item());
+    return Tensor();
+  });
+  (y + y).backward();
+  EXPECT_EQ(seen, (Values{2, 24}));
+  EXPECT_EQ(x.grad().item(), 24);
+}
+
+TEST_F(Graph, GradLeavesLeavesAlone) {
+  const Tensor x = leaf({3}), y = leaf({4});
+  const Tensor middle = x * y, out = middle * x;
+  const Grads grads = grad({out}, {x, middle}, {}, true);
+  EXPECT_EQ(grads[0].item(), 2 * 3 * 4);
+  EXPECT_EQ(grads[1].item(), 3);
+  EXPECT_FALSE(x.grad().defined() || y.grad().defined());
+  const Tensor unrelated = leaf({1});
+  EXPECT_FALSE(grad({out}, {unrelated})[0].defined());
+}
+
+TEST_F(Graph, HigherDerivatives) {
+  const Tensor x = leaf({2});
+  const Tensor y = x * x * x * x;
+  const Tensor dy = grad({y}, {x}, {}, true, true)[0];
+  const Tensor ddy = grad({dy}, {x}, {}, true, true)[0];
+  const Tensor dddy = grad({ddy}, {x})[0];
+  EXPECT_EQ((Values{dy.item(), ddy.item(), dddy.item()}), (Values{32, 48, 48}));
+}
+
+TEST_F(Graph, ActivationsDieAsTheWalkPasses) {
+  const Tensor x = from_vector(Values(1 << 16, 0.01)).requires_grad_();
+  Tensor y = x;
+  for (int i = 0; i < 20; ++i) y = exp(y) * y;
+  const Tensor loss = sum(y);
+  y = Tensor();
+  const int64_t before = memory_stats().bytes_in_use;
+  reset_peak_memory();
+  loss.backward();
+  EXPECT_LT(memory_stats().peak_bytes_in_use - before, 6 * (1 << 16) * 8);
+  EXPECT_LT(memory_stats().bytes_in_use, before - 30 * (1 << 16) * 8);
+}
+
+TEST_F(Graph, NoGradAndDetachStopRecording) {
+  const Tensor x = leaf({1});
   {
-    Tensor x = ones({1});
-    x.requires_grad_();
-    Tensor y = x;
-    for (int i = 0; i < 1000000; ++i) y = y + x;
-    EXPECT_GE(Node::live, 1000000);
-    y.backward();
-    EXPECT_EQ(x.grad().item(), 1000001);
-    Tensor unwalked = x;
-    for (int i = 0; i < 1000000; ++i) unwalked = exp(unwalked * unwalked);
+    const NoGrad no_grad;
+    EXPECT_FALSE((x * x).requires_grad());
+    const EnableGrad enable;
+    EXPECT_TRUE((x * x).requires_grad());
   }
-  EXPECT_EQ(Node::live, 0);
+  EXPECT_FALSE((x.detach() * x.detach()).requires_grad());
+  EXPECT_EQ(x.detach().storage(), x.storage());
+}
+
+TEST_F(Graph, RefusalsNameTheOpAndTheWayOut) {
+  const Tensor x = leaf({1, 2});
+  EXPECT_EQ(error_of([&] { (x * x).backward(); }),
+            "backward: expected a tensor with one element, got (2,); pass the gradient to start "
+            "from, or reduce it first "
+            "(sum, mean)");
+  EXPECT_EQ(error_of([&] { x.detach().backward(); }),
+            "backward: the tensor does not require grad and was not computed from one that does");
+  const Tensor loss = sum(x * x);
+  loss.backward();
+  EXPECT_EQ(error_of([&] { loss.backward(); }),
+            "backward: the graph through sum was freed by an earlier walk; pass retain_graph to "
+            "the first one, or run the "
+            "forward again");
+  EXPECT_EQ(error_of([&] { (x * x).backward(ones({3}, f64)); }),
+            "backward: expected a gradient of shape (2,), got (3,)");
+  EXPECT_EQ(error_of([&] { grad({sum(x)}, {ones({1})}); }),
+            "grad: an input of the derivative, (1,), does not require grad");
+  Tensor y = x * x;
+  EXPECT_EQ(error_of([&] { y.requires_grad_(false); }),
+            "requires_grad_: only a leaf's flag can be set; this tensor was computed by mul");
+  Tensor ids = arange(3);
+  EXPECT_EQ(error_of([&] { ids.requires_grad_(); }),
+            "requires_grad_: expected a floating dtype, got int64");
+}
+
+TEST_F(Graph, RetainGraphAllowsASecondWalk) {
+  const Tensor x = leaf({3});
+  const Tensor y = x * x;
+  y.backward({}, true);
+  y.backward();
+  EXPECT_EQ(x.grad().item(), 12);
+}
+
+// ---- ops defined outside the library
+
+// y = x^3, with its derivative in one line: all that a new basic op needs.
+Tensor cube(const Tensor& x) {
+  const Tensor y = (x * x * x).detach();
+  return record("test_cube", {x}, y, [x = Saved::input(x)](const Tensor& dy) -> Grads {
+    return {dy * (*x * *x + *x * *x + *x * *x)};
+  });
+}
+
+TEST_F(Graph, AUsersOpInADozenLines) {
+  const Tensor x = leaf({2});
+  const Tensor dx = grad({cube(x)}, {x}, {}, true, true)[0];
+  EXPECT_EQ(dx.item(), 12);
+  EXPECT_EQ(grad({dx}, {x})[0].item(), 12);
+}
+
+// Two outputs, one vjp: (a + b, a * b). The gradient of an output that nobody used is undefined.
+std::vector<Tensor> sum_and_product(const Tensor& a, const Tensor& b) {
+  return record("test_sum_and_product", {a, b}, {(a + b).detach(), (a * b).detach()},
+                [a = Saved::input(a), b = Saved::input(b)](const Grads& dys, VjpContext&) -> Grads {
+                  Grads g(2);
+                  if (dys[0].defined()) g = {dys[0], dys[0]};
+                  if (!dys[1].defined()) return g;
+                  const Grads product{dys[1] * *b, dys[1] * *a};
+                  return g[0].defined() ? Grads{g[0] + product[0], g[1] + product[1]} : product;
+                });
+}
+
+TEST_F(Graph, SeveralOutputsShareOneVjp) {
+  const Tensor a = leaf({2}), b = leaf({5});
+  const auto both = sum_and_product(a, b);
+  (both[0] * both[1]).backward();
+  EXPECT_EQ(a.grad().item(), 10 + 7 * 5);
+  const auto one = sum_and_product(a, b);
+  EXPECT_EQ(grad({one[1]}, {a})[0].item(), 5);
+}
+
+// Adds its gradient into what is there already, and skips what nobody needs.
+TEST_F(Graph, NeedsAndInto) {
+  const Tensor a = leaf({1}), b = leaf({2}), c = from_vector(Values{3});
+  int given = 0;
+  const auto op = [&](const Tensor& x, const Tensor& y, const Tensor& z) {
+    return record("test_into", {x, y, z}, (x + y + z).detach(),
+                  [&given](const Tensor& dy, VjpContext& g) -> Grads {
+                    EXPECT_FALSE(g.needs(2));
+                    Tensor dx = g.into(0);
+                    given += dx.defined();
+                    if (dx.defined()) {
+                      dx.add_(dy);
+                    } else {
+                      dx = dy.clone();
+                    }
+                    return {dx, g.needs(1) ? dy : Tensor(), {}};
+                  });
+  };
+  op(a, b, c).backward();
+  op(a, b, c).backward();
+  EXPECT_EQ(given, 1);
+  EXPECT_EQ(a.grad().item(), 2);
+  EXPECT_EQ(b.grad().item(), 2);
+  const Tensor loss = op(a, b, c);
+  EXPECT_EQ(grad({loss}, {a})[0].item(), 1);
+  EXPECT_EQ(a.grad().item(), 2);
+}
+
+TEST_F(Graph, AWrongVjpIsNamed) {
+  const Tensor x = leaf({1, 2});
+  const auto op = [&](auto vjp) { return sum(record("test_wrong", {x}, x.detach().clone(), vjp)); };
+  EXPECT_EQ(error_of([&] { op([](const Tensor& dy) -> Grads {
+                             return {dy, dy};
+                           }).backward(); }),
+            "test_wrong: its vjp returned 2 gradients for 1 inputs");
+  EXPECT_EQ(error_of([&] { op([](const Tensor& dy) -> Grads { return {sum(dy)}; }).backward(); }),
+            "test_wrong: expected a gradient of shape (2,), got ()");
+  EXPECT_FALSE(x.grad().defined());
+  EXPECT_EQ(error_of([&] { op([](const Tensor&) -> Grads { throw Error("mine"); }).backward(); }),
+            "mine");
+  sum(x).backward();  // nothing was left behind
+  EXPECT_EQ(x.grad().tolist(), (Values{1, 1}));
+}
+
+// ---- threads
+
+TEST_F(Graph, ThreadsShareAModelThroughStores) {
+  const Tensor weight = from_vector(Values(1000, 0.5)).requires_grad_();
+  const auto loss_of = [&](double scale) {
+    return sum(exp(weight * weight) * from_vector(Values(1000, scale)));
+  };
+  GradStore stores[2];
+  const Context inherited = context();
+  {
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 2; ++t) {
+      threads.emplace_back([&, t] {
+        const ContextGuard guard(inherited);
+        for (int i = 0; i < 20; ++i) backward(loss_of(t + 1.0), stores[t]);
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
+  EXPECT_FALSE(weight.grad().defined());
+  const double one = 2 * 0.5 * std::exp(0.25);
+  EXPECT_NEAR(stores[0].get(weight).tolist()[7], 20 * one, 1e-10);
+  EXPECT_NEAR(stores[1].get(weight).tolist()[7], 40 * one, 1e-10);
+  for (GradStore& store : stores) store.add_to_leaves();
+  EXPECT_NEAR(weight.grad().tolist()[999], 60 * one, 1e-10);
+  EXPECT_FALSE(stores[0].get(weight).defined());
+}
+
+TEST_F(Graph, ThreadsHaveIndependentGraphs) {
+  std::vector<std::thread> threads;
+  std::vector<double> results(4);
+  for (size_t t = 0; t < 4; ++t) {
+    threads.emplace_back([&results, t] {
+      const Tensor x = from_vector(Values{static_cast<double>(t)}).requires_grad_();
+      for (int i = 0; i < 200; ++i) (x * x).backward();
+      results[t] = x.grad().item();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(results, (std::vector<double>{0, 400, 800, 1200}));
 }
 
 }  // namespace
