@@ -1,0 +1,145 @@
+// Optimizers: AdamW and SGD, with parameter groups, clipping by the global norm, and steps that
+// skip themselves when a gradient is not finite.
+//
+//   AdamW optimizer(decay_matrices(model.named_parameters(), 0.1), {.lr = 1e-3, .grad_clip = 1});
+//   for (...) {
+//     optimizer.set_lr(schedule(i));
+//     loss.backward();
+//     optimizer.step(loss);
+//     optimizer.zero_grad();
+//   }
+//
+// A step reads nothing back: whether it was skipped, its gradient norm and the counts are tensors
+// (status()), to be looked at whenever it suits. The numbers are PyTorch's formulas.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "autograd/optimizer_step.h"
+#include "autograd/serialize.h"
+#include "autograd/tensor.h"
+
+namespace ink {
+
+/// Parameters that are treated alike.
+struct ParameterGroup {
+  NamedTensors parameters;
+  std::optional<double> weight_decay = {};  ///< in place of the optimizer's
+  double lr_scale = 1;                      ///< times the optimizer's learning rate
+};
+
+/// nanoGPT's two groups: tensors with two dimensions or more (matrices, embeddings) decay, all
+/// others (biases, norms) do not.
+std::vector<ParameterGroup> decay_matrices(const NamedTensors& parameters, double weight_decay);
+
+class Optimizer {
+ public:
+  virtual ~Optimizer();
+  Optimizer(const Optimizer&) = delete;
+  Optimizer& operator=(const Optimizer&) = delete;
+
+  /// Updates every parameter that has a gradient, unless a gradient or the loss (any shape, may be
+  /// left out) is not finite: then values, moments and step counts stay as they are and the step
+  /// counts as skipped. Gradients are left alone. Warns once about a leaf that received a gradient
+  /// on this thread and that no optimizer owns.
+  void step(const Tensor& loss = {});
+  /// Every gradient becomes undefined.
+  void zero_grad();
+  /// The learning rate of the steps to come.
+  void set_lr(double lr);
+
+  /// Learning rate, gradient norm, clip factor, finite flag and counts, as the last step left them.
+  const OptimizerStep& status() const { return status_; }
+  /// The parameters it updates, in the order of the groups.
+  const NamedTensors& parameters() const { return parameters_; }
+
+  /// All that training changes, to be saved: KIND.NAME for each parameter (AdamW: exp_avg,
+  /// exp_avg_sq and step; SGD: momentum_buffer and step), and `skipped`. Handles share the
+  /// optimizer's memory.
+  NamedTensors state() const;
+  /// Copies a saved state in. Every name that is missing or unexpected and every shape that differs
+  /// is listed in one error, and then nothing was copied.
+  void load_state(const NamedTensors& state);
+
+ protected:
+  using Tensors = std::vector<Tensor>;
+
+  /// Parameters that do not require grad are left out. Throws on one that is listed twice, that is
+  /// not a leaf, or whose memory is strided; on a name used twice.
+  Optimizer(const char* name, const std::vector<ParameterGroup>& groups, double lr,
+            double weight_decay, double grad_clip);
+
+  /// A zero tensor beside each parameter, saved as `kind`.NAME.
+  Tensors& add_moments(const char* kind);
+
+  Tensors values_;       // the parameters, as the kernels take them
+  Tensor lr_scale_;      // f64 (P), of each parameter, as the next two
+  Tensor weight_decay_;  // f64 (P)
+  Tensor steps_;         // i64 (P): updates done
+  OptimizerStep status_;
+
+ private:
+  /// One update, or none if the status says that it is not finite. An undefined gradient leaves its
+  /// parameter out.
+  virtual void update(const Tensors& grads) = 0;
+  void warn_of_unowned();
+
+  const char* name_;
+  double grad_clip_;
+  NamedTensors parameters_;
+  std::vector<std::pair<const char*, std::unique_ptr<Tensors>>> moments_;
+  bool warned_ = false;
+};
+
+struct AdamWOptions {
+  double lr = 1e-3;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-8;
+  double weight_decay = 0.01;
+  double grad_clip = 0;  ///< gradients are scaled down to this global norm; 0: never
+};
+
+/// Loshchilov and Hutter 2019, with t counting a parameter's updates from 1:
+///   m = beta1 m + (1 - beta1) g,   v = beta2 v + (1 - beta2) g^2
+///   p = p (1 - lr weight_decay) - lr (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + eps)
+class AdamW : public Optimizer {
+ public:
+  /// Throws unless lr, eps, weight_decay and grad_clip are >= 0 and both betas lie in [0, 1).
+  AdamW(const std::vector<ParameterGroup>& groups, const AdamWOptions& options = {});
+  AdamW(const NamedTensors& parameters, const AdamWOptions& options = {})
+      : AdamW(std::vector<ParameterGroup>{{parameters}}, options) {}
+
+ private:
+  void update(const Tensors& grads) override;
+
+  AdamWOptions options_;
+  Tensors &exp_avg_, &exp_avg_sq_;  // m and v
+};
+
+struct SGDOptions {
+  double lr = 1e-3;
+  double momentum = 0;
+  bool nesterov = false;
+  double weight_decay = 0;
+  double grad_clip = 0;  ///< as AdamW's
+};
+
+/// g = g + weight_decay p;  b = momentum b + g;  p = p - lr (nesterov ? g + momentum b : b).
+/// Sutskever et al. 2013, in PyTorch's form: the learning rate stays outside the momentum.
+class SGD : public Optimizer {
+ public:
+  /// Throws unless all numbers are >= 0, and where nesterov has no momentum to work with.
+  SGD(const std::vector<ParameterGroup>& groups, const SGDOptions& options = {});
+  SGD(const NamedTensors& parameters, const SGDOptions& options = {})
+      : SGD(std::vector<ParameterGroup>{{parameters}}, options) {}
+
+ private:
+  void update(const Tensors& grads) override;
+
+  SGDOptions options_;
+  Tensors* momentum_buffer_ = nullptr;  // null without momentum
+};
+
+}  // namespace ink
