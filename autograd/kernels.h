@@ -56,6 +56,9 @@ struct Kernel<void(Args...)> {
 
 }  // namespace detail
 
+/// Of x's elements along the reduced dimensions; mean divides the sum by their number.
+enum class ReduceOp { sum, mean, prod, max, min, any, all };
+
 #ifdef WITH_CUDA
 #define CUDA_TWIN(name) &cuda::name
 #else
@@ -83,7 +86,7 @@ KERNEL_STRIDED(copy,              Tensor& y, const Tensor& x)                   
 KERNEL_STRIDED(unary,             Tensor& y, const Tensor& x, UnaryOp op)
 KERNEL_STRIDED(binary,            Tensor& y, const Tensor& a, const Tensor& b, BinaryOp op)
 // ops/reduce.cpp; y keeps the reduced dimensions, with size 1
-KERNEL_STRIDED(reduce_sum,        Tensor& y, const Tensor& x)
+KERNEL_STRIDED(reduce,            Tensor& y, const Tensor& x, ReduceOp op)
 // ops/softmax.cpp; over the last dimension
 KERNEL(softmax,                   Tensor& y, const Tensor& x)
 KERNEL(softmax_backward,          Tensor& dx, const Tensor& dy, const Tensor& y)

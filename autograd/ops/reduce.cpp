@@ -1,29 +1,135 @@
-// Reductions over any dimensions.
+// sum, mean, any, all: reductions over any dimensions, and the kernel they share with prod and the
+// extremes.
+#include <functional>
+#include <limits>
+
 #include "autograd/kernels.h"
 #include "autograd/ops.h"
+#include "autograd/ops/reduce_dims.h"
+#include "autograd/ops/reduce_loop.h"
 
 namespace ink {
 
 namespace cpu {
+namespace {
 
-void reduce_sum(Tensor& y, const Tensor& x) {
-  for_any(x.dtype(), [&]<class From>(From) {
-    for_any(y.dtype(), [&]<class To>(To) {
-      const From* in = x.data<From>();
-      To* out = y.mutable_data<To>();
-      std::vector<double> totals(static_cast<size_t>(y.numel()));
-      Shape index = Shape::filled(x.dim(), 0);
-      for (int64_t k = 0; k < x.numel(); ++k) {
-        int64_t from = 0, to = 0;
-        for (int64_t d = 0; d < x.dim(); ++d) {
-          from += index[d] * x.strides()[d];
-          if (y.shape()[d] != 1) to += index[d] * y.strides()[d];
-        }
-        totals[static_cast<size_t>(to)] += static_cast<double>(in[from]);
-        for (int64_t d = x.dim() - 1; d >= 0 && ++index[d] == x.shape()[d]; --d) index[d] = 0;
-      }
-      for (size_t i = 0; i < totals.size(); ++i) out[i] = static_cast<To>(totals[i]);
-    });
+// Each reduction folds with one operation, join: eight values of type Near in a tree, the results
+// in type Far. Floats are summed far in double, so that a sum's error does not grow with its
+// length.
+template <class T>
+using wide_t = std::conditional_t<std::is_integral_v<T>, int64_t, double>;
+template <class T>
+using near_t = std::conditional_t<std::is_same_v<T, bool>, int64_t, compute_t<T>>;
+
+template <class T>
+struct Sum {
+  using Near = near_t<T>;
+  using Far = wide_t<T>;
+  static Near load(T x) { return static_cast<Near>(x); }
+  static Far none() { return 0; }
+  template <class V>
+  static V join(V a, V b) {
+    return a + b;
+  }
+  static Far repeated(Far a, int64_t times) { return a * static_cast<Far>(times); }
+};
+
+template <class T>
+struct Prod {
+  using Near = wide_t<T>;
+  using Far = wide_t<T>;
+  static Near load(T x) { return static_cast<Near>(static_cast<compute_t<T>>(x)); }
+  static Far none() { return 1; }
+  static Far join(Far a, Far b) { return a * b; }
+  static Far repeated(Far a, int64_t times) {
+    Far result = 1;  // by squaring
+    for (; times > 0; times /= 2, a *= a) {
+      if (times % 2) result *= a;
+    }
+    return result;
+  }
+};
+
+template <class T>
+struct Max {
+  using Near = near_t<T>;
+  using Far = Near;
+  using Limits = std::numeric_limits<Near>;
+  static Near load(T x) { return static_cast<Near>(x); }
+  static Far none() { return Limits::has_infinity ? -Limits::infinity() : Limits::lowest(); }
+  static Far join(Far a, Far b) { return a > b || a != a ? a : b; }
+  static Far repeated(Far a, int64_t) { return a; }
+};
+
+template <class T>
+struct Min : Max<T> {
+  using typename Max<T>::Far, typename Max<T>::Limits;
+  static Far none() { return Limits::has_infinity ? Limits::infinity() : Limits::max(); }
+  static Far join(Far a, Far b) { return a < b || a != a ? a : b; }
+};
+
+template <class T>
+struct Any {
+  using Near = bool;
+  using Far = bool;
+  static bool load(T x) { return static_cast<compute_t<T>>(x) != compute_t<T>(0); }
+  static bool none() { return false; }
+  static bool join(bool a, bool b) { return a | b; }
+  static bool repeated(bool a, int64_t) { return a; }
+};
+
+template <class T>
+struct All : Any<T> {
+  static bool none() { return true; }
+  static bool join(bool a, bool b) { return a & b; }
+};
+
+// The loop's view of a fold.
+template <class F, class T>
+struct Fold {
+  using Acc = typename F::Far;
+  static Acc none() { return F::none(); }
+  static void one(Acc& acc, const T* p) { acc = F::join(acc, static_cast<Acc>(F::load(*p))); }
+  static void eight(Acc& acc, const T* p, int64_t step) {
+    const auto at = [&](int64_t i) { return F::load(p[i * step]); };
+    acc = F::join(acc,
+                  static_cast<Acc>(F::join(F::join(F::join(at(0), at(1)), F::join(at(2), at(3))),
+                                           F::join(F::join(at(4), at(5)), F::join(at(6), at(7))))));
+  }
+  static void merge(Acc& acc, const Acc& other) { acc = F::join(acc, other); }
+  static void repeat(Acc& acc, int64_t times) { acc = F::repeated(acc, times); }
+};
+
+template <class To, class F, class T, class Finish = std::identity>
+void fold(Tensor& y, const Tensor& x, T, F, Finish finish = {}) {
+  To* out = y.mutable_data<To>();
+  reduce_loop<Fold<F, T>, T>(y, x, [&](int64_t i, typename F::Far total, const T*) {
+    out[i] = static_cast<To>(finish(total));
+  });
+}
+
+}  // namespace
+
+void reduce(Tensor& y, const Tensor& x, ReduceOp op) {
+  for_any(x.dtype(), [&]<class T>(T) {
+    using To = std::conditional_t<std::is_same_v<T, bool>, int64_t, T>;  // of sums
+    const auto count = static_cast<wide_t<T>>(x.numel() / std::max<int64_t>(y.numel(), 1));
+    switch (op) {
+      case ReduceOp::sum:
+        return fold<To>(y, x, T(), Sum<T>());
+      case ReduceOp::mean:
+        return fold<To>(y, x, T(), Sum<T>(), [count](auto total) { return total / count; });
+      case ReduceOp::prod:
+        return fold<To>(y, x, T(), Prod<T>());
+      case ReduceOp::max:
+        return fold<T>(y, x, T(), Max<T>());
+      case ReduceOp::min:
+        return fold<T>(y, x, T(), Min<T>());
+      case ReduceOp::any:
+        return fold<bool>(y, x, T(), Any<T>());
+      case ReduceOp::all:
+        return fold<bool>(y, x, T(), All<T>());
+    }
   });
 }
 
@@ -31,23 +137,43 @@ void reduce_sum(Tensor& y, const Tensor& x) {
 
 // y = sum of x over dims.   dx = dy expanded
 Tensor sum(const Tensor& x, const Shape& dims, bool keepdim) {
-  Shape kept = x.shape(), squeezed;
-  if (dims.empty()) kept = Shape::filled(x.dim(), 1);
-  for (int64_t d : dims) kept[wrap_dim("sum", d, x.shape())] = 1;
-  Tensor y = zeros(kept, x.options());
-  kernel::reduce_sum(y, x);
-  for (int64_t d = 0; d < x.dim(); ++d) {
-    bool reduced = dims.empty();
-    for (int64_t r : dims) reduced |= wrap_dim("sum", r, x.shape()) == d;
-    if (!reduced || keepdim) squeezed.push_back(kept[d]);
-  }
-  return record("sum", {x}, y.view(squeezed), [from = x.shape(), kept](const Tensor& dy) -> Grads {
-    return {expand(reshape(dy, kept), from)};
+  const ReducedShape shape("sum", x, dims);
+  Tensor y = empty(shape.kept, {x.is_floating() ? x.dtype() : i64, x.device()});
+  kernel::reduce(y, x, ReduceOp::sum);
+  return record("sum", {x}, shape.finish(y, keepdim),
+                [shape](const Tensor& dy) -> Grads { return {shape.spread(dy)}; });
+}
+
+// y = sum of x over dims / n.   dx = dy / n expanded
+Tensor mean(const Tensor& x, const Shape& dims, bool keepdim) {
+  INK_CHECK(x.is_floating(), "mean: expected a floating dtype, got ", x.dtype());
+  const ReducedShape shape("mean", x, dims);
+  Tensor y = empty(shape.kept, x.options());
+  kernel::reduce(y, x, ReduceOp::mean);
+  return record("mean", {x}, shape.finish(y, keepdim), [shape](const Tensor& dy) -> Grads {
+    return {shape.spread(mul(dy, full({}, 1.0 / static_cast<double>(shape.count), dy.options())))};
   });
+}
+
+// any: not all are 0.   all: none is 0.   (of no elements: false, true)
+static Tensor test(const char* op, ReduceOp which, const Tensor& x, const Shape& dims,
+                   bool keepdim) {
+  const ReducedShape shape(op, x, dims);
+  Tensor y = empty(shape.kept, {boolean, x.device()});
+  kernel::reduce(y, x, which);
+  return shape.finish(y, keepdim);
+}
+Tensor any(const Tensor& x, const Shape& dims, bool keepdim) {
+  return test("any", ReduceOp::any, x, dims, keepdim);
+}
+Tensor all(const Tensor& x, const Shape& dims, bool keepdim) {
+  return test("all", ReduceOp::all, x, dims, keepdim);
 }
 
 Tensor sum_to(const Tensor& x, const Shape& shape) {
   if (x.shape() == shape) return x;
+  INK_CHECK(shape.size() <= x.dim() && broadcast_shapes("sum_to", x.shape(), shape) == x.shape(),
+            "sum_to: ", shape, " does not broadcast to ", x.shape());
   Shape dims;
   const int64_t added = x.dim() - shape.size();
   for (int64_t d = 0; d < x.dim(); ++d) {

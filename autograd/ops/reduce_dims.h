@@ -1,0 +1,55 @@
+// Which dimensions a reduction keeps: the shapes of its result and of its gradient.
+#pragma once
+
+#include "autograd/ops.h"
+
+namespace ink {
+
+struct ReducedShape {
+  Shape from;         // x's shape
+  Shape kept;         // the same with the reduced dimensions of size 1
+  Shape squeezed;     // without them
+  Shape dims;         // the reduced dimensions, ascending
+  int64_t count = 1;  // elements of x for each of the result
+
+  /// Empty dims mean all. Throws on a dimension out of range or named twice.
+  ReducedShape(const char* op, const Tensor& x, const Shape& which)
+      : from(x.shape()), kept(x.shape()) {
+    Shape reduced = Shape::filled(x.dim(), which.empty());
+    for (int64_t dim : which) {
+      const int64_t d = wrap_dim(op, dim, from);
+      if (x.dim() == 0) continue;
+      INK_CHECK(!reduced[d], op, ": dimension ", d, " is named twice in ", which);
+      reduced[d] = 1;
+    }
+    for (int64_t d = 0; d < x.dim(); ++d) {
+      if (reduced[d]) {
+        dims.push_back(d);
+        count *= from[d];
+        kept[d] = 1;
+      } else {
+        squeezed.push_back(from[d]);
+      }
+    }
+  }
+
+  /// For max and its like, which have no value for no elements.
+  void check_not_empty(const char* op) const {
+    for (int64_t d : dims) {
+      INK_CHECK(from[d] != 0, op, ": dimension ", d, " of ", from,
+                " has no elements to choose from");
+    }
+  }
+
+  /// A new contiguous tensor of shape `kept`, in the shape that was asked for.
+  Tensor finish(const Tensor& y, bool keepdim) const {
+    return keepdim ? y
+                   : Tensor(y.storage(), {squeezed, contiguous_strides(squeezed), 0}, y.dtype());
+  }
+  /// A result (or its gradient) in the shape that broadcasts to x's.
+  Tensor keep(const Tensor& y) const { return ink::reshape(y, kept); }
+  /// The same repeated along the reduced dimensions.
+  Tensor spread(const Tensor& y) const { return ink::expand(keep(y), from); }
+};
+
+}  // namespace ink
