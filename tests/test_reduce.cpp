@@ -29,7 +29,7 @@ std::vector<double> plain_sum(const Tensor& x, const Shape& dims) {
   Shape kept = x.shape();
   for (int64_t d : dims) kept[d] = 1;
   const Shape steps = contiguous_strides(kept);
-  std::vector<double> sums(static_cast<size_t>(kept.numel()));
+  std::vector<long double> sums(static_cast<size_t>(kept.numel()));
   for (size_t i = 0; i < values.size(); ++i) {
     int64_t rest = static_cast<int64_t>(i), at = 0;
     for (int64_t d = x.dim() - 1; d >= 0; --d) {
@@ -38,7 +38,7 @@ std::vector<double> plain_sum(const Tensor& x, const Shape& dims) {
     }
     sums[static_cast<size_t>(at)] += values[i];
   }
-  return sums;
+  return {sums.begin(), sums.end()};
 }
 
 void expect_near(const Tensor& y, const std::vector<double>& expected, double tolerance) {
@@ -50,8 +50,8 @@ void expect_near(const Tensor& y, const std::vector<double>& expected, double to
 // Every subset of dimensions, of tensors in every order of memory, short and long, with and without
 // gaps: the plan takes another way through nearly each.
 TEST(Reduce, AgreesWithThePlainLoopInEveryLayout) {
-  const std::vector<Shape> shapes{{7},      {1000},        {3, 5, 2},   {2, 40, 33}, {65, 3, 70},
-                                  {130, 2}, {300, 2, 257}, {2, 1, 700}, {4, 0, 3}};
+  const std::vector<Shape> shapes{{7},      {1000},       {3, 5, 2},   {2, 40, 33}, {65, 3, 70},
+                                  {130, 2}, {70, 2, 257}, {2, 1, 700}, {4, 0, 3}};
   for (const Shape& shape : shapes) {
     const Tensor wide = numbers(shape.numel() * 2);
     const Tensor gaps = slice(wide, 0, 0, wide.numel(), 2).reshape(shape);
