@@ -82,9 +82,17 @@ enum class ReduceOp { sum, mean, prod, max, min, any, all };
 // ops/copy.cpp
 KERNEL_STRIDED(fill,              Tensor& y, double value)
 KERNEL_STRIDED(copy,              Tensor& y, const Tensor& x)                    // same shape; converts the dtype
-// ops/pointwise.cpp; inputs have y's shape (expanded where they broadcast)
+// ops/unary.cpp; inputs have y's shape (expanded where they broadcast), y may be one of them
 KERNEL_STRIDED(unary,             Tensor& y, const Tensor& x, UnaryOp op)
+KERNEL_STRIDED(unary_backward,    Tensor& dx, const Tensor& dy, const Tensor& v, UnaryOp op)  // v: x or y, as df says
+// ops/binary.cpp; likewise
 KERNEL_STRIDED(binary,            Tensor& y, const Tensor& a, const Tensor& b, BinaryOp op)
+KERNEL_STRIDED(binary_number,     Tensor& y, const Tensor& x, double number, BinaryOp op)
+KERNEL_STRIDED(where,             Tensor& y, const Tensor& condition, const Tensor& a, const Tensor& b)
+KERNEL_STRIDED(masked_fill,       Tensor& y, const Tensor& x, const Tensor& mask, double value)
+// ops/compare.cpp; y is bool
+KERNEL_STRIDED(compare,           Tensor& y, const Tensor& a, const Tensor& b, CompareOp op)
+KERNEL_STRIDED(compare_number,    Tensor& y, const Tensor& x, double number, CompareOp op)
 // ops/reduce.cpp; y keeps the reduced dimensions, with size 1
 KERNEL_STRIDED(reduce,            Tensor& y, const Tensor& x, ReduceOp op)
 // ops/softmax.cpp; over the last dimension

@@ -16,7 +16,7 @@
 
 namespace ink {
 
-// ---- pointwise.cpp: elementwise, two tensors
+// ---- binary.cpp: elementwise, two tensors
 // ----------------------------------------------------------------------
 Tensor add(const Tensor& a, const Tensor& b);  // a + b
 Tensor sub(const Tensor& a, const Tensor& b);  // a - b
@@ -53,7 +53,7 @@ Tensor& operator-=(Tensor& a, double b);
 Tensor& operator*=(Tensor& a, double b);
 Tensor& operator/=(Tensor& a, double b);
 
-// ---- pointwise.cpp: elementwise, one tensor
+// ---- unary.cpp: elementwise, one tensor
 // -----------------------------------------------------------------------
 Tensor neg(const Tensor& x);
 Tensor exp(const Tensor& x);

@@ -132,7 +132,9 @@ class Tensor {
   Tensor& mul_(const Tensor& other);
   Tensor& div_(const Tensor& other);
   Tensor& add_(double value);
+  Tensor& sub_(double value);
   Tensor& mul_(double value);
+  Tensor& div_(double value);
   Tensor& masked_fill_(const Tensor& mask, double value);
 
   // ---- autograd (graph.h)

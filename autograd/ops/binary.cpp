@@ -1,0 +1,310 @@
+// Elementwise ops of two tensors, or a tensor and a number; where and masked_fill. The formulas are
+// in pointwise.h; the vjps are written with public ops and so can be differentiated again.
+#include "autograd/kernels.h"
+#include "autograd/ops.h"
+#include "autograd/ops/elementwise.h"
+
+namespace ink {
+
+// ---- kernels
+// -----------------------------------------------------------------------------------------------------
+
+namespace cpu {
+
+void binary(Tensor& y, const Tensor& a, const Tensor& b, BinaryOp op) {
+  visit(op, [&]<class F>(F) {
+    for_domain<F>(name_of(op), a.dtype(), [&]<class T>(T) {
+      using C = compute_t<T>;
+      map<T, T, T>(y, a, b, [](T p, T q) {
+        return static_cast<T>(F::f(static_cast<C>(p), static_cast<C>(q)));
+      });
+    });
+  });
+}
+
+void binary_number(Tensor& y, const Tensor& x, double number, BinaryOp op) {
+  visit(op, [&]<class F>(F) {
+    for_domain<F>(name_of(op), x.dtype(), [&]<class T>(T) {
+      using C = compute_t<T>;
+      const C q = static_cast<C>(number);
+      map<T, T>(y, x, [q](T p) { return static_cast<T>(F::f(static_cast<C>(p), q)); });
+    });
+  });
+}
+
+void where(Tensor& y, const Tensor& condition, const Tensor& a, const Tensor& b) {
+  for_any(y.dtype(), [&]<class T>(T) { map_where<T>(y, condition, a, b); });
+}
+
+void masked_fill(Tensor& y, const Tensor& x, const Tensor& mask, double value) {
+  for_any(y.dtype(), [&]<class T>(T) {
+    const T v = static_cast<T>(value);
+    map<T, T, bool>(y, x, mask, [v](T p, bool masked) { return masked ? v : p; });
+  });
+}
+
+}  // namespace cpu
+
+namespace {
+
+// a and b in the dtype they meet in.
+std::pair<Tensor, Tensor> promoted(const Tensor& a, const Tensor& b) {
+  const DType dtype = promote(a, b);
+  return {to(a, dtype), to(b, dtype)};
+}
+
+// The values of a op b, which have one dtype. Bools are computed as integers: + is or, * is and.
+Tensor binary(BinaryOp op, const Tensor& a, const Tensor& b) {
+  const NoGrad no_grad;
+  if (a.dtype() == boolean) return to(binary(op, to(a, i64), to(b, i64)), boolean);
+  const Shape shape = broadcast_shapes(name_of(op), a.shape(), b.shape());
+  Tensor y = empty(shape, a.options());
+  kernel::binary(y, expand(a, shape), expand(b, shape), op);
+  return y;
+}
+
+// The values of x op number; x has the dtype that the two meet in.
+Tensor binary(BinaryOp op, const Tensor& x, double number) {
+  Tensor y = empty_like(x);
+  kernel::binary_number(y, x, number, op);
+  return y;
+}
+
+// dx, if input i wants it, summed where the input was broadcast. dx is a function, so that what
+// nobody wants is not computed.
+template <class F>
+Tensor if_needed(VjpContext& g, size_t i, const Shape& shape, F&& dx) {
+  return g.needs(i) ? sum_to(dx(), shape) : Tensor();
+}
+
+// b, to be saved for the gradient of a: nothing if a wants none.
+Saved saved_for(const Tensor& a, const Tensor& b) {
+  return Saved::input(a.requires_grad() ? b : Tensor());
+}
+
+}  // namespace
+
+// ---- two tensors
+// -------------------------------------------------------------------------------------------------
+
+// da = dy, db = dy
+Tensor add(const Tensor& left, const Tensor& right) {
+  const auto [a, b] = promoted(left, right);
+  return record(
+      "add", {a, b}, binary(BinaryOp::add, a, b),
+      [sa = a.shape(), sb = b.shape()](const Tensor& dy, VjpContext& g) -> Grads {
+        return {if_needed(g, 0, sa, [&] { return dy; }), if_needed(g, 1, sb, [&] { return dy; })};
+      });
+}
+
+// da = dy, db = -dy
+Tensor sub(const Tensor& left, const Tensor& right) {
+  const auto [a, b] = promoted(left, right);
+  INK_CHECK(a.dtype() != boolean,
+            "sub: bool tensors cannot be subtracted; use logical_xor, or convert with to(i64)");
+  return record("sub", {a, b}, binary(BinaryOp::sub, a, b),
+                [sa = a.shape(), sb = b.shape()](const Tensor& dy, VjpContext& g) -> Grads {
+                  return {if_needed(g, 0, sa, [&] { return dy; }),
+                          if_needed(g, 1, sb, [&] { return neg(sum_to(dy, sb)); })};
+                });
+}
+
+// da = dy b, db = dy a
+Tensor mul(const Tensor& left, const Tensor& right) {
+  const auto [a, b] = promoted(left, right);
+  return record("mul", {a, b}, binary(BinaryOp::mul, a, b),
+                [a = saved_for(b, a), b = saved_for(a, b), sa = a.shape(), sb = b.shape()](
+                    const Tensor& dy, VjpContext& g) -> Grads {
+                  return {if_needed(g, 0, sa, [&] { return dy * *b; }),
+                          if_needed(g, 1, sb, [&] { return dy * *a; })};
+                });
+}
+
+// da = dy / b, db = -dy y / b
+Tensor div(const Tensor& left, const Tensor& right) {
+  const auto [a, b] = promoted(floating(left), floating(right));
+  Tensor y = binary(BinaryOp::div, a, b);
+  return record("div", {a, b}, y,
+                [y = Saved::output(b.requires_grad() ? y : Tensor()), b = Saved::input(b),
+                 sa = a.shape(), sb = b.shape()](const Tensor& dy, VjpContext& g) -> Grads {
+                  return {if_needed(g, 0, sa, [&] { return dy / *b; }),
+                          if_needed(g, 1, sb, [&] { return -dy * *y / *b; })};
+                });
+}
+
+// da = dy b a^(b - 1), 0 where b = 0;  db = dy y log a, 0 where a = 0 and b >= 0
+Tensor pow(const Tensor& left, const Tensor& right) {
+  const auto [a, b] = promoted(left, right);
+  Tensor y = binary(BinaryOp::pow, a, b);
+  return record("pow", {a, b}, y,
+                [y = Saved::output(b.requires_grad() ? y : Tensor()), a = Saved::input(a),
+                 b = Saved::input(b), sa = a.shape(),
+                 sb = b.shape()](const Tensor& dy, VjpContext& g) -> Grads {
+                  const Tensor base = *a, exponent = *b;
+                  return {if_needed(g, 0, sa,
+                                    [&] {
+                                      return masked_fill(dy * exponent * pow(base, exponent - 1),
+                                                         exponent == 0, 0);
+                                    }),
+                          if_needed(g, 1, sb, [&] {
+                            return masked_fill(dy * *y * log(base),
+                                               logical_and(base == 0, exponent >= 0), 0);
+                          })};
+                });
+}
+
+namespace {
+
+// Half of dy where a and b tie, nothing where `loses`, all of it elsewhere.
+Tensor winners_share(const Tensor& dy, const Tensor& tie, const Tensor& loses) {
+  return masked_fill(where(tie, dy * 0.5, dy), loses, 0);
+}
+
+// maximum or minimum.   da = dy where a wins, dy / 2 at a tie
+Tensor extremum(BinaryOp op, const Tensor& left, const Tensor& right) {
+  const auto [a, b] = promoted(left, right);
+  return record(
+      name_of(op), {a, b}, binary(op, a, b),
+      [op, a = Saved::input(a), b = Saved::input(b)](const Tensor& dy, VjpContext& g) -> Grads {
+        const Tensor p = *a, q = *b, tie = p == q;
+        const bool larger = op == BinaryOp::maximum;
+        return {if_needed(g, 0, p.shape(),
+                          [&] { return winners_share(dy, tie, larger ? p < q : p > q); }),
+                if_needed(g, 1, q.shape(),
+                          [&] { return winners_share(dy, tie, larger ? q < p : q > p); })};
+      });
+}
+
+}  // namespace
+
+Tensor maximum(const Tensor& a, const Tensor& b) { return extremum(BinaryOp::maximum, a, b); }
+Tensor minimum(const Tensor& a, const Tensor& b) { return extremum(BinaryOp::minimum, a, b); }
+
+// ---- a tensor and a number
+// ---------------------------------------------------------------------------------------
+
+// dx = dy
+Tensor operator+(const Tensor& input, double number) {
+  const Tensor x = to(input, promote(input, number));
+  return record("add", {x}, binary(BinaryOp::add, x, number),
+                [](const Tensor& dy) -> Grads { return {dy}; });
+}
+
+// dx = dy
+Tensor operator-(const Tensor& input, double number) {
+  const Tensor x = to(input, promote(input, number));
+  return record("sub", {x}, binary(BinaryOp::sub, x, number),
+                [](const Tensor& dy) -> Grads { return {dy}; });
+}
+
+// dx = -dy
+Tensor operator-(double number, const Tensor& input) {
+  const Tensor x = to(input, promote(input, number));
+  return record("rsub", {x}, binary(BinaryOp::rsub, x, number),
+                [](const Tensor& dy) -> Grads { return {-dy}; });
+}
+
+// dx = dy number
+Tensor operator*(const Tensor& input, double number) {
+  const Tensor x = to(input, promote(input, number));
+  return record("mul", {x}, binary(BinaryOp::mul, x, number),
+                [number](const Tensor& dy) -> Grads { return {dy * number}; });
+}
+
+// dx = dy / number
+Tensor operator/(const Tensor& input, double number) {
+  const Tensor x = floating(input);
+  return record("div", {x}, binary(BinaryOp::div, x, number),
+                [number](const Tensor& dy) -> Grads { return {dy / number}; });
+}
+
+// y = number / x.   dx = -dy y / x
+Tensor operator/(double number, const Tensor& input) {
+  const Tensor x = floating(input);
+  Tensor y = binary(BinaryOp::rdiv, x, number);
+  return record("rdiv", {x}, y,
+                [x = Saved::input(x), y = Saved::output(y)](const Tensor& dy) -> Grads {
+                  return {-dy * *y / *x};
+                });
+}
+
+namespace {
+
+// The values of x^e, without libm for the exponents people write.
+Tensor power(const Tensor& x, double e) {
+  const NoGrad no_grad;
+  if (e == 2) return binary(BinaryOp::mul, x, x);
+  if (e == 3) return binary(BinaryOp::mul, binary(BinaryOp::mul, x, x), x);
+  if (e == -1) return 1 / x;
+  if (e == 0.5) return sqrt(x);
+  if (e == -0.5) return rsqrt(x);
+  return binary(BinaryOp::pow, x, e);
+}
+
+}  // namespace
+
+// dx = dy e x^(e - 1), and 0 for e = 0
+Tensor pow(const Tensor& input, double e) {
+  const Tensor x = to(input, promote(input, e));
+  INK_CHECK(x.is_floating() || e >= 0, "pow: expected an exponent of 0 or more for int64, got ", e,
+            "; convert the tensor to a floating dtype first");
+  return record("pow", {x}, power(x, e), [e, x = Saved::input(x)](const Tensor& dy) -> Grads {
+    if (e == 0) return {zeros_like(dy)};
+    return {dy * ((e == 2 ? *x : pow(*x, e - 1)) * e)};
+  });
+}
+
+// ---- masks
+// -------------------------------------------------------------------------------------------------------
+
+// da = dy where the condition holds, db = dy elsewhere
+Tensor where(const Tensor& condition, const Tensor& left, const Tensor& right) {
+  INK_CHECK(condition.dtype() == boolean, "where: expected a bool condition, got ",
+            condition.dtype());
+  const auto [a, b] = promoted(left, right);
+  const Shape shape =
+      broadcast_shapes("where", condition.shape(), broadcast_shapes("where", a.shape(), b.shape()));
+  Tensor y = empty(shape, a.options());
+  {
+    const NoGrad no_grad;
+    kernel::where(y, expand(condition, shape), expand(a, shape), expand(b, shape));
+  }
+  return record(
+      "where", {condition, a, b}, y,
+      [condition = Saved::input(condition), sa = a.shape(), sb = b.shape()](
+          const Tensor& dy, VjpContext& g) -> Grads {
+        return {Tensor(),
+                if_needed(g, 1, sa, [&] { return masked_fill(dy, logical_not(*condition), 0); }),
+                if_needed(g, 2, sb, [&] { return masked_fill(dy, *condition, 0); })};
+      });
+}
+
+// dx = dy where the mask does not hold
+Tensor masked_fill(const Tensor& x, const Tensor& mask, double value) {
+  INK_CHECK(mask.dtype() == boolean, "masked_fill: expected a bool mask, got ", mask.dtype());
+  INK_CHECK(x.is_floating() || promote(x, value) == i64, "masked_fill: expected a value of ",
+            x.dtype(), ", got ", value);
+  const Shape shape = broadcast_shapes("masked_fill", x.shape(), mask.shape());
+  Tensor y = empty(shape, x.options());
+  {
+    const NoGrad no_grad;
+    kernel::masked_fill(y, expand(x, shape), expand(mask, shape), value);
+  }
+  return record("masked_fill", {x}, y,
+                [mask = Saved::input(mask), from = x.shape()](const Tensor& dy) -> Grads {
+                  return {sum_to(masked_fill(dy, *mask, 0), from)};
+                });
+}
+
+// ---- operators
+// ---------------------------------------------------------------------------------------------------
+
+Tensor operator+(const Tensor& a, const Tensor& b) { return add(a, b); }
+Tensor operator-(const Tensor& a, const Tensor& b) { return sub(a, b); }
+Tensor operator*(const Tensor& a, const Tensor& b) { return mul(a, b); }
+Tensor operator/(const Tensor& a, const Tensor& b) { return div(a, b); }
+Tensor operator+(double a, const Tensor& b) { return b + a; }
+Tensor operator*(double a, const Tensor& b) { return b * a; }
+Tensor operator-(const Tensor& x) { return neg(x); }
+
+}  // namespace ink

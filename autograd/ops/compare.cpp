@@ -1,0 +1,112 @@
+// Comparisons and logical ops: bool tensors, without gradients.
+#include <limits>
+
+#include "autograd/kernels.h"
+#include "autograd/ops.h"
+#include "autograd/ops/elementwise.h"
+
+namespace ink {
+
+namespace cpu {
+
+void compare(Tensor& y, const Tensor& a, const Tensor& b, CompareOp op) {
+  visit(op, [&]<class F>(F) {
+    for_any(a.dtype(), [&]<class T>(T) {
+      using C = compute_t<T>;
+      map<bool, T, T>(y, a, b, [](T p, T q) { return F::f(static_cast<C>(p), static_cast<C>(q)); });
+    });
+  });
+}
+
+void compare_number(Tensor& y, const Tensor& x, double number, CompareOp op) {
+  visit(op, [&]<class F>(F) {
+    for_any(x.dtype(), [&]<class T>(T) {
+      using C = compute_t<T>;
+      const C q = static_cast<C>(number);
+      map<bool, T>(y, x, [q](T p) { return F::f(static_cast<C>(p), q); });
+    });
+  });
+}
+
+}  // namespace cpu
+
+namespace {
+
+Tensor compare(CompareOp op, const Tensor& a, const Tensor& b) {
+  const NoGrad no_grad;
+  const DType dtype = promote(a, b);
+  const Shape shape = broadcast_shapes(name_of(op), a.shape(), b.shape());
+  Tensor y = empty(shape, {boolean, a.device()});
+  kernel::compare(y, expand(to(a, dtype), shape), expand(to(b, dtype), shape), op);
+  return y;
+}
+
+Tensor compare(CompareOp op, const Tensor& x, double number) {
+  const NoGrad no_grad;
+  const bool is_bool = x.dtype() == boolean && (number == 0 || number == 1);
+  Tensor y = empty(x.shape(), {boolean, x.device()});
+  kernel::compare_number(y, is_bool ? x : to(x, promote(x, number)), number, op);
+  return y;
+}
+
+// Does the condition hold everywhere?
+bool everywhere(const Tensor& condition) { return sum(logical_not(condition).to(i64)).item() == 0; }
+
+}  // namespace
+
+Tensor eq(const Tensor& a, const Tensor& b) { return compare(CompareOp::eq, a, b); }
+Tensor ne(const Tensor& a, const Tensor& b) { return compare(CompareOp::ne, a, b); }
+Tensor lt(const Tensor& a, const Tensor& b) { return compare(CompareOp::lt, a, b); }
+Tensor le(const Tensor& a, const Tensor& b) { return compare(CompareOp::le, a, b); }
+Tensor gt(const Tensor& a, const Tensor& b) { return compare(CompareOp::gt, a, b); }
+Tensor ge(const Tensor& a, const Tensor& b) { return compare(CompareOp::ge, a, b); }
+Tensor operator==(const Tensor& a, const Tensor& b) { return compare(CompareOp::eq, a, b); }
+Tensor operator!=(const Tensor& a, const Tensor& b) { return compare(CompareOp::ne, a, b); }
+Tensor operator<(const Tensor& a, const Tensor& b) { return compare(CompareOp::lt, a, b); }
+Tensor operator<=(const Tensor& a, const Tensor& b) { return compare(CompareOp::le, a, b); }
+Tensor operator>(const Tensor& a, const Tensor& b) { return compare(CompareOp::gt, a, b); }
+Tensor operator>=(const Tensor& a, const Tensor& b) { return compare(CompareOp::ge, a, b); }
+Tensor operator==(const Tensor& a, double b) { return compare(CompareOp::eq, a, b); }
+Tensor operator!=(const Tensor& a, double b) { return compare(CompareOp::ne, a, b); }
+Tensor operator<(const Tensor& a, double b) { return compare(CompareOp::lt, a, b); }
+Tensor operator<=(const Tensor& a, double b) { return compare(CompareOp::le, a, b); }
+Tensor operator>(const Tensor& a, double b) { return compare(CompareOp::gt, a, b); }
+Tensor operator>=(const Tensor& a, double b) { return compare(CompareOp::ge, a, b); }
+
+Tensor logical_and(const Tensor& a, const Tensor& b) {
+  return compare(CompareOp::logical_and, a, b);
+}
+Tensor logical_or(const Tensor& a, const Tensor& b) { return compare(CompareOp::logical_or, a, b); }
+Tensor logical_xor(const Tensor& a, const Tensor& b) {
+  return compare(CompareOp::logical_xor, a, b);
+}
+Tensor logical_not(const Tensor& x) { return compare(CompareOp::eq, x, 0); }
+
+Tensor isnan(const Tensor& x) { return compare(CompareOp::ne, x, x); }
+Tensor isfinite(const Tensor& x) {
+  if (!x.is_floating()) return full(x.shape(), 1, {boolean, x.device()});
+  return abs(x.detach()) < std::numeric_limits<double>::infinity();
+}
+
+// |a - b| <= atol + rtol |b|, or the same infinity
+Tensor isclose(const Tensor& left, const Tensor& right, double rtol, double atol, bool equal_nan) {
+  INK_CHECK(rtol >= 0 && atol >= 0, "isclose: expected tolerances of 0 or more, got rtol ", rtol,
+            " and atol ", atol);
+  const NoGrad no_grad;
+  const DType dtype = promote(left, right);
+  const Tensor a = left.to(dtype == boolean ? i64 : dtype), b = right.to(a.dtype());
+  const Tensor distance = abs(a - b);
+  Tensor close =
+      logical_or(a == b, logical_and(isfinite(distance), distance <= abs(b) * rtol + atol));
+  return equal_nan ? logical_or(close, logical_and(isnan(a), isnan(b))) : close;
+}
+
+bool allclose(const Tensor& a, const Tensor& b, double rtol, double atol, bool equal_nan) {
+  return everywhere(isclose(a, b, rtol, atol, equal_nan));
+}
+
+bool equal(const Tensor& a, const Tensor& b) {
+  return a.shape() == b.shape() && everywhere(a == b);
+}
+
+}  // namespace ink

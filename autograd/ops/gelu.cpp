@@ -1,0 +1,31 @@
+// gelu, the Gaussian error linear unit (Hendrycks and Gimpel 2016).
+//   erf:   y = x Phi(x),   dx = dy (Phi(x) + x phi(x)),   Phi, phi: the normal distribution and its
+//   density tanh:  y = x (1 + tanh u) / 2,   u = sqrt(2/pi) (x + 0.044715 x^3),
+//          dx = dy (1 + tanh u + x (1 - tanh^2 u) u') / 2
+#include "autograd/kernels.h"
+#include "autograd/ops.h"
+#include "autograd/ops/elementwise.h"
+
+namespace ink {
+
+static Tensor gelu_composed(const Tensor& x, Gelu approximate) {
+  if (approximate == Gelu::erf) return 0.5 * x * (1 + erf(x * 0.70710678118654752));
+  return 0.5 * x * (1 + tanh(0.79788456080286536 * (x + 0.044715 * x * x * x)));
+}
+
+Tensor gelu(const Tensor& input, Gelu approximate) {
+  INK_CHECK(input.is_floating(), "gelu: expected a floating dtype, got ", input.dtype());
+  if (composed()) return gelu_composed(input, approximate);
+  const UnaryOp op = approximate == Gelu::erf ? UnaryOp::gelu_erf : UnaryOp::gelu_tanh;
+  const Tensor& x = input;
+  Tensor y = empty_like(x);
+  kernel::unary(y, x, op);
+  return record_fused("gelu", {x}, y, [op, x = Saved::input(x)](const Tensor& dy) -> Grads {
+    const Tensor v = *x;
+    Tensor dx = empty_like(v);
+    kernel::unary_backward(dx, dy, v, op);
+    return {dx};
+  });
+}
+
+}  // namespace ink

@@ -1,0 +1,158 @@
+// Writes into a tensor's own memory.
+//
+// Where no graph is concerned they are one kernel call. Where one is, the ordinary op runs, its
+// value is copied into the memory, and the handle that was written through takes over the op's
+// place in the graph. Other handles of the old value are stale from then on; detail::check_in_place
+// refuses what could not be told from a wrong gradient.
+#include "autograd/kernels.h"
+#include "autograd/ops.h"
+#include "autograd/ops/elementwise.h"
+
+namespace ink {
+
+namespace {
+
+struct AsList {  // [2, 3], as PyTorch prints sizes
+  const Shape& shape;
+  friend std::ostream& operator<<(std::ostream& out, const AsList& list) {
+    out << '[';
+    for (int64_t i = 0; i < list.shape.size(); ++i) out << (i ? ", " : "") << list.shape[i];
+    return out << ']';
+  }
+};
+
+int category(DType dtype) { return is_floating(dtype) ? 2 : dtype == i64 ? 1 : 0; }
+
+// Can a result of shape (x.shape() broadcast with `other`) and dtype `result` be written into x?
+void check_fits(const char* op, const Tensor& x, const Shape& other, DType result) {
+  const Shape shape = broadcast_shapes(op, x.shape(), other);
+  INK_CHECK(shape == x.shape(), "output with shape ", AsList{x.shape()},
+            " doesn't match the broadcast shape ", AsList{shape});
+  INK_CHECK(category(result) <= category(x.dtype()), op, ": the result, ", result,
+            ", does not fit into the tensor, ", x.dtype());
+  for (int64_t d = 0; d < x.dim(); ++d) {
+    INK_CHECK(x.strides()[d] != 0 || x.shape()[d] <= 1, op, ": several elements of ", x.shape(),
+              " lie in one place (it was expanded); clone() it first");
+  }
+}
+
+// y seen with x's shape. Where it overlaps x otherwise than element by element it is copied, since
+// x is about to be written.
+Tensor operand(const Tensor& y, const Tensor& x) {
+  const Tensor seen = expand(y, x.shape());
+  return seen.storage() == x.storage() && !(seen.layout() == x.layout()) ? clone(seen) : seen;
+}
+
+// Writes an ordinary op's value into x; x takes over its place in the graph.
+Tensor& assign(Tensor& x, const Tensor& result, bool graph) {
+  {
+    const NoGrad no_grad;
+    kernel::copy(x, result);
+  }
+  if (graph) detail::rebind(x, result);
+  return x;
+}
+
+// x op= y
+template <class Op>
+Tensor& in_place(const char* name, BinaryOp code, Tensor& x, const Tensor& y, Op op) {
+  const DType meet = promote(x, y), floats = context().default_dtype;
+  check_fits(name, x, y.shape(), code == BinaryOp::div && !is_floating(meet) ? floats : meet);
+  detail::check_in_place(name, x, y.requires_grad());
+  const bool graph = grad_enabled() && (x.requires_grad() || y.requires_grad());
+  if (graph || meet != x.dtype() || meet == boolean) return assign(x, op(x, y), graph);
+  const NoGrad no_grad;
+  kernel::binary(x, x, operand(to(y, meet), x), code);
+  return x;
+}
+
+// x op= number
+template <class Op>
+Tensor& in_place(const char* name, BinaryOp code, Tensor& x, double number, Op op) {
+  const DType floats = context().default_dtype;
+  check_fits(name, x, x.shape(),
+             code == BinaryOp::div && !x.is_floating() ? floats : promote(x, number));
+  detail::check_in_place(name, x, false);
+  if (grad_enabled() && x.requires_grad()) return assign(x, op(x, number), true);
+  kernel::binary_number(x, x, number, code);
+  return x;
+}
+
+}  // namespace
+
+// ---- arithmetic
+// --------------------------------------------------------------------------------------------------
+
+Tensor& Tensor::add_(const Tensor& y) {
+  return in_place("add_", BinaryOp::add, *this, y, ink::add);
+}
+Tensor& Tensor::sub_(const Tensor& y) {
+  return in_place("sub_", BinaryOp::sub, *this, y, ink::sub);
+}
+Tensor& Tensor::mul_(const Tensor& y) {  // the gradient of y needs the value that is overwritten
+  return in_place("mul_", BinaryOp::mul, *this, y, [](const Tensor& a, const Tensor& b) {
+    return mul(b.requires_grad() ? ink::clone(a) : a, b);
+  });
+}
+Tensor& Tensor::div_(const Tensor& y) {
+  return in_place("div_", BinaryOp::div, *this, y, ink::div);
+}
+Tensor& Tensor::add_(double y) {
+  return in_place("add_", BinaryOp::add, *this, y, [](auto& a, double b) { return a + b; });
+}
+Tensor& Tensor::sub_(double y) {
+  return in_place("sub_", BinaryOp::sub, *this, y, [](auto& a, double b) { return a - b; });
+}
+Tensor& Tensor::mul_(double y) {
+  return in_place("mul_", BinaryOp::mul, *this, y, [](auto& a, double b) { return a * b; });
+}
+Tensor& Tensor::div_(double y) {
+  return in_place("div_", BinaryOp::div, *this, y, [](auto& a, double b) { return a / b; });
+}
+
+Tensor& operator+=(Tensor& a, const Tensor& b) { return a.add_(b); }
+Tensor& operator-=(Tensor& a, const Tensor& b) { return a.sub_(b); }
+Tensor& operator*=(Tensor& a, const Tensor& b) { return a.mul_(b); }
+Tensor& operator/=(Tensor& a, const Tensor& b) { return a.div_(b); }
+Tensor& operator+=(Tensor& a, double b) { return a.add_(b); }
+Tensor& operator-=(Tensor& a, double b) { return a.sub_(b); }
+Tensor& operator*=(Tensor& a, double b) { return a.mul_(b); }
+Tensor& operator/=(Tensor& a, double b) { return a.div_(b); }
+
+// ---- new values
+// --------------------------------------------------------------------------------------------------
+
+// The old value is gone, and with it this handle's place in the graph.
+Tensor& Tensor::fill_(double value) {
+  check_fits("fill_", *this, shape(), boolean);
+  detail::check_in_place("fill_", *this, false);
+  kernel::fill(*this, value);
+  if (grad_enabled() && requires_grad()) detail::rebind(*this, Tensor());
+  return *this;
+}
+
+// dsource = dy in source's dtype, summed where it was broadcast
+Tensor& Tensor::copy_(const Tensor& source) {
+  check_fits("copy_", *this, source.shape(), boolean);
+  detail::check_in_place("copy_", *this, source.requires_grad());
+  {
+    const NoGrad no_grad;
+    kernel::copy(*this, operand(source, *this));
+  }
+  if (!grad_enabled() || !(requires_grad() || source.requires_grad())) return *this;
+  detail::rebind(*this,
+                 record("copy_", {source}, detach(),
+                        [from = source.shape(), dtype = source.dtype()](const Tensor& dy) -> Grads {
+                          return {sum_to(dy.to(dtype), from)};
+                        }));
+  return *this;
+}
+
+Tensor& Tensor::masked_fill_(const Tensor& mask, double value) {
+  check_fits("masked_fill_", *this, mask.shape(), promote(*this, value));
+  detail::check_in_place("masked_fill_", *this, false);
+  const bool graph = grad_enabled() && requires_grad();
+  return assign(*this, masked_fill(*this, mask, value), graph);
+}
+
+}  // namespace ink

@@ -1,0 +1,204 @@
+// Elementwise ops of one tensor. The formulas are in pointwise.h.
+//
+// All are basic ops: their vjps can be differentiated again. An ordinary walk, which nobody
+// differentiates, takes the formula's df instead, in one pass over memory.
+#include "autograd/kernels.h"
+#include "autograd/ops.h"
+#include "autograd/ops/elementwise.h"
+
+namespace ink {
+
+namespace cpu {
+
+void unary(Tensor& y, const Tensor& x, UnaryOp op) {
+  visit(op, [&]<class F>(F) {
+    for_domain<F>(name_of(op), x.dtype(), [&]<class T>(T) {
+      using C = compute_t<T>;
+      map<T, T>(y, x, [](T v) { return static_cast<T>(F::f(static_cast<C>(v))); });
+    });
+  });
+}
+
+void unary_backward(Tensor& dx, const Tensor& dy, const Tensor& v, UnaryOp op) {
+  visit(op, [&]<class F>(F) {
+    if constexpr (requires { F::df(1.0f, 1.0f); }) {
+      for_float(name_of(op), v.dtype(), [&]<class T>(T) {
+        using C = compute_t<T>;
+        map<T, T, T>(dx, dy, v, [](T g, T at) {
+          return static_cast<T>(F::df(static_cast<C>(g), static_cast<C>(at)));
+        });
+      });
+    } else {
+      detail::fail(name_of(op), ": its formula has no df");
+    }
+  });
+}
+
+}  // namespace cpu
+
+namespace {
+
+Tensor unary(UnaryOp op, const Tensor& x) {
+  Tensor y = empty_like(x);
+  kernel::unary(y, x, op);
+  return y;
+}
+
+// dy f'(x), where v is x or y as df wants it: one pass, or written_out(dy, v), made of public ops,
+// when the gradient is to be differentiated itself (create_graph) and under Composed.
+template <class WrittenOut>
+Tensor derivative(UnaryOp op, const Tensor& dy, const Tensor& v, WrittenOut&& written_out) {
+  if (grad_enabled() || composed()) return written_out(dy, v);
+  Tensor dx = empty_like(v);
+  kernel::unary_backward(dx, dy, v, op);
+  return dx;
+}
+
+}  // namespace
+
+// ---- integers stay integers
+// --------------------------------------------------------------------------------------
+
+// dx = -dy
+Tensor neg(const Tensor& x) {
+  return record("neg", {x}, unary(UnaryOp::neg, x),
+                [](const Tensor& dy) -> Grads { return {neg(dy)}; });
+}
+
+// dx = dy sign x
+Tensor abs(const Tensor& x) {
+  return record(
+      "abs", {x}, unary(UnaryOp::abs, x), [x = Saved::input(x)](const Tensor& dy) -> Grads {
+        return {derivative(UnaryOp::abs, dy, *x, [](auto& g, auto& v) { return g * sign(v); })};
+      });
+}
+
+// dx = 0
+Tensor sign(const Tensor& x) {
+  return record("sign", {x}, unary(UnaryOp::sign, x),
+                [](const Tensor& dy) -> Grads { return {zeros_like(dy)}; });
+}
+
+// dx = dy where y > 0
+Tensor relu(const Tensor& x) {
+  Tensor y = unary(UnaryOp::relu, x);
+  return record("relu", {x}, y, [y = Saved::output(y)](const Tensor& dy) -> Grads {
+    return {derivative(UnaryOp::relu, dy, *y,
+                       [](auto& g, auto& v) { return masked_fill(g, v <= 0, 0); })};
+  });
+}
+
+// dx = dy where min <= x <= max
+Tensor clamp(const Tensor& input, std::optional<double> min, std::optional<double> max) {
+  INK_CHECK(min || max, "clamp: expected a min or a max, got neither");
+  Tensor x = to(input, promote(input, min.value_or(0)));
+  x = to(x, promote(x, max.value_or(0)));
+  Tensor y = empty_like(x);
+  if (min) kernel::binary_number(y, x, *min, BinaryOp::maximum);
+  if (max) kernel::binary_number(y, min ? y : x, *max, BinaryOp::minimum);
+  return record("clamp", {x}, y, [=, x = Saved::input(x)](const Tensor& dy) -> Grads {
+    Tensor dx = dy;
+    if (min) dx = masked_fill(dx, logical_not(*x >= *min), 0);
+    if (max) dx = masked_fill(dx, logical_not(*x <= *max), 0);
+    return {dx};
+  });
+}
+
+// ---- integers become floating
+// ------------------------------------------------------------------------------------
+
+// dx = dy y
+Tensor exp(const Tensor& input) {
+  const Tensor x = floating(input);
+  Tensor y = unary(UnaryOp::exp, x);
+  return record("exp", {x}, y,
+                [y = Saved::output(y)](const Tensor& dy) -> Grads { return {dy * *y}; });
+}
+
+// dx = dy / x
+Tensor log(const Tensor& input) {
+  const Tensor x = floating(input);
+  return record("log", {x}, unary(UnaryOp::log, x),
+                [x = Saved::input(x)](const Tensor& dy) -> Grads { return {dy / *x}; });
+}
+
+// dx = dy / (2 y)
+Tensor sqrt(const Tensor& input) {
+  const Tensor x = floating(input);
+  Tensor y = unary(UnaryOp::sqrt, x);
+  return record("sqrt", {x}, y, [y = Saved::output(y)](const Tensor& dy) -> Grads {
+    return {derivative(UnaryOp::sqrt, dy, *y, [](auto& g, auto& v) { return g / (v * 2); })};
+  });
+}
+
+// dx = -dy y^3 / 2
+Tensor rsqrt(const Tensor& input) {
+  const Tensor x = floating(input);
+  Tensor y = unary(UnaryOp::rsqrt, x);
+  return record("rsqrt", {x}, y, [y = Saved::output(y)](const Tensor& dy) -> Grads {
+    return {
+        derivative(UnaryOp::rsqrt, dy, *y, [](auto& g, auto& v) { return g * -0.5 * pow(v, 3); })};
+  });
+}
+
+// dx = dy cos x
+Tensor sin(const Tensor& input) {
+  const Tensor x = floating(input);
+  return record(
+      "sin", {x}, unary(UnaryOp::sin, x), [x = Saved::input(x)](const Tensor& dy) -> Grads {
+        return {derivative(UnaryOp::sin, dy, *x, [](auto& g, auto& v) { return g * cos(v); })};
+      });
+}
+
+// dx = -dy sin x
+Tensor cos(const Tensor& input) {
+  const Tensor x = floating(input);
+  return record(
+      "cos", {x}, unary(UnaryOp::cos, x), [x = Saved::input(x)](const Tensor& dy) -> Grads {
+        return {derivative(UnaryOp::cos, dy, *x, [](auto& g, auto& v) { return -g * sin(v); })};
+      });
+}
+
+// dx = dy (1 - y^2)
+Tensor tanh(const Tensor& input) {
+  const Tensor x = floating(input);
+  Tensor y = unary(UnaryOp::tanh, x);
+  return record("tanh", {x}, y, [y = Saved::output(y)](const Tensor& dy) -> Grads {
+    return {derivative(UnaryOp::tanh, dy, *y, [](auto& g, auto& v) { return g * (1 - v * v); })};
+  });
+}
+
+// dx = dy y (1 - y)
+Tensor sigmoid(const Tensor& input) {
+  const Tensor x = floating(input);
+  Tensor y = unary(UnaryOp::sigmoid, x);
+  return record("sigmoid", {x}, y, [y = Saved::output(y)](const Tensor& dy) -> Grads {
+    return {derivative(UnaryOp::sigmoid, dy, *y, [](auto& g, auto& v) { return g * (1 - v) * v; })};
+  });
+}
+
+// dx = dy s (1 + x (1 - s)), s = sigmoid x
+Tensor silu(const Tensor& input) {
+  const Tensor x = floating(input);
+  return record("silu", {x}, unary(UnaryOp::silu, x),
+                [x = Saved::input(x)](const Tensor& dy) -> Grads {
+                  return {derivative(UnaryOp::silu, dy, *x, [](auto& g, auto& v) {
+                    const Tensor s = sigmoid(v);
+                    return g * s * (1 + v * (1 - s));
+                  })};
+                });
+}
+
+// erf x = 2 / sqrt(pi) times the integral of exp(-t^2) from 0 to x.   dx = dy 2 / sqrt(pi)
+// exp(-x^2)
+Tensor erf(const Tensor& input) {
+  const Tensor x = floating(input);
+  return record("erf", {x}, unary(UnaryOp::erf, x),
+                [x = Saved::input(x)](const Tensor& dy) -> Grads {
+                  return {derivative(UnaryOp::erf, dy, *x, [](auto& g, auto& v) {
+                    return g * (exp(-v * v) * 1.1283791670955126);
+                  })};
+                });
+}
+
+}  // namespace ink
