@@ -95,6 +95,8 @@ KERNEL_STRIDED(compare,           Tensor& y, const Tensor& a, const Tensor& b, C
 KERNEL_STRIDED(compare_number,    Tensor& y, const Tensor& x, double number, CompareOp op)
 // ops/reduce.cpp; y keeps the reduced dimensions, with size 1
 KERNEL_STRIDED(reduce,            Tensor& y, const Tensor& x, ReduceOp op)
+KERNEL_STRIDED(arg_reduce,        Tensor& values, Tensor& indices, const Tensor& x, int64_t dim, bool largest)
+KERNEL_STRIDED(reduce_var,        Tensor& y, const Tensor& x, double correction, bool root)  // root: std
 // ops/softmax.cpp; over the last dimension
 KERNEL(softmax,                   Tensor& y, const Tensor& x)
 KERNEL(softmax_backward,          Tensor& dx, const Tensor& dy, const Tensor& y)

@@ -1,6 +1,8 @@
 // Which dimensions a reduction keeps: the shapes of its result and of its gradient.
 #pragma once
 
+#include <algorithm>
+
 #include "autograd/ops.h"
 
 namespace ink {
@@ -39,6 +41,16 @@ struct ReducedShape {
       INK_CHECK(from[d] != 0, op, ": dimension ", d, " of ", from,
                 " has no elements to choose from");
     }
+  }
+
+  /// All dimensions, the kept ones first, then the reduced ones.
+  Shape reduced_last() const {
+    Shape order;
+    for (int64_t d = 0; d < from.size(); ++d) {
+      if (std::find(dims.begin(), dims.end(), d) == dims.end()) order.push_back(d);
+    }
+    for (int64_t d : dims) order.push_back(d);
+    return order;
   }
 
   /// A new contiguous tensor of shape `kept`, in the shape that was asked for.

@@ -1,0 +1,30 @@
+// logsumexp over dimensions.
+//   y  = log sum exp x, computed as m + log sum exp(x - m) with m = max x, so that nothing
+//   overflows dx = dy exp(x - y)
+#include <cmath>
+
+#include "autograd/ops.h"
+#include "autograd/ops/reduce_dims.h"
+
+namespace ink {
+
+Tensor logsumexp(const Tensor& input, const Shape& dims, bool keepdim) {
+  const Tensor x = input.is_floating() ? input : to(input, context().default_dtype);
+  const ReducedShape shape("logsumexp", x, dims);
+  Tensor y;
+  if (x.numel() == 0) {
+    y = full(shape.kept, -INFINITY, x.options());  // log 0
+  } else {
+    const NoGrad no_grad;
+    const Tensor top = amax(x, shape.dims, true);
+    const Tensor m = masked_fill(top, abs(top) == INFINITY, 0);  // inf - inf would be NaN
+    y = m + log(sum(exp(x - m), shape.dims, true));
+  }
+  y = shape.finish(y, keepdim);
+  return record("logsumexp", {x}, y,
+                [shape, x = Saved::input(x), y = Saved::output(y)](const Tensor& dy) -> Grads {
+                  return {shape.keep(dy) * exp(*x - shape.keep(*y))};
+                });
+}
+
+}  // namespace ink

@@ -1,0 +1,46 @@
+// prod: the product over dimensions.
+#include "autograd/kernels.h"
+#include "autograd/ops.h"
+#include "autograd/ops/reduce_dims.h"
+
+namespace ink {
+namespace {
+
+// For each element of the last dimension the product of all others, in pairs: with p the products
+// of neighbours a and b, and e the same of p one level up, it is e b for a, and e a for b. There is
+// no division, so zeros are elements like any other.
+Tensor product_of_others(const Tensor& x) {
+  const int64_t n = x.size(-1);
+  if (n == 0) return x;
+  if (n == 1) return ones_like(x);
+  Shape one_more = x.shape(), pairs = x.shape();
+  one_more.back() = 1;
+  if (n % 2) return narrow(product_of_others(cat({x, ones(one_more, x.options())}, -1)), -1, 0, n);
+  pairs.back() = n / 2;
+  pairs.push_back(2);
+  const Tensor both = reshape(x, pairs), a = select(both, -1, 0), b = select(both, -1, 1);
+  const Tensor e = product_of_others(a * b);
+  return reshape(stack({e * b, e * a}, -1), x.shape());
+}
+
+}  // namespace
+
+// y = product of x over dims.   dx = dy times the product of the other elements
+Tensor prod(const Tensor& x, const Shape& dims, bool keepdim) {
+  const ReducedShape shape("prod", x, dims);
+  Tensor y = empty(shape.kept, {x.is_floating() ? x.dtype() : i64, x.device()});
+  kernel::reduce(y, x, ReduceOp::prod);
+  const auto vjp = [shape, x = Saved::input(x)](const Tensor& dy) -> Grads {
+    Shape sizes, back = shape.from;
+    const Shape order = shape.reduced_last();
+    for (int64_t i = 0; i < order.size(); ++i) {
+      sizes.push_back(shape.from[order[i]]);
+      back[order[i]] = i;
+    }
+    const Tensor rows = reshape(permute(*x, order), {shape.kept.numel(), shape.count});
+    return {shape.keep(dy) * permute(reshape(product_of_others(rows), sizes), back)};
+  };
+  return record("prod", {x}, shape.finish(y, keepdim), vjp);
+}
+
+}  // namespace ink

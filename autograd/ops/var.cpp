@@ -1,0 +1,86 @@
+// var, std: the spread of the elements around their mean.
+#include <cmath>
+
+#include "autograd/kernels.h"
+#include "autograd/ops.h"
+#include "autograd/ops/reduce_dims.h"
+#include "autograd/ops/reduce_loop.h"
+
+namespace ink {
+
+namespace cpu {
+namespace {
+
+// Count, mean and the sum of squared distances from the mean, in one pass and without cancellation.
+// Chan, Golub, LeVeque 1979, eq. 2.1.
+template <class T>
+struct Moments {
+  struct Acc {
+    double count, mean, m2;
+  };
+  static Acc none() { return {0, 0, 0}; }
+  static void merge(Acc& a, const Acc& b) {
+    const double count = a.count + b.count, share = count > 0 ? b.count / count : 0;
+    const double apart = b.mean - a.mean;
+    a = {count, a.mean + apart * share, a.m2 + b.m2 + apart * apart * a.count * share};
+  }
+  static void one(Acc& acc, const T* p) { merge(acc, {1, static_cast<double>(*p), 0}); }
+  static void eight(Acc& acc, const T* p, int64_t step) {
+    double v[8];
+    for (int i = 0; i < 8; ++i) v[i] = static_cast<double>(p[i * step]);
+    const auto total = [&] {
+      return ((v[0] + v[1]) + (v[2] + v[3])) + ((v[4] + v[5]) + (v[6] + v[7]));
+    };
+    const double mean = total() / 8;
+    for (double& d : v) d = (d - mean) * (d - mean);
+    merge(acc, {8, mean, total()});
+  }
+  static void repeat(Acc& acc, int64_t times) {
+    acc.count *= static_cast<double>(times);
+    acc.m2 *= static_cast<double>(times);
+  }
+};
+
+}  // namespace
+
+void reduce_var(Tensor& y, const Tensor& x, double correction, bool root) {
+  for_float("var", x.dtype(), [&]<class T>(T) {
+    T* out = y.mutable_data<T>();
+    reduce_loop<Moments<T>, T>(y, x, [&](int64_t i, const auto& seen, const T*) {
+      const double var = seen.m2 / std::max(seen.count - correction, 0.0);
+      out[i] = static_cast<T>(static_cast<compute_t<T>>(root ? std::sqrt(var) : var));
+    });
+  });
+}
+
+}  // namespace cpu
+
+// y = sum (x - mean)^2 / (n - correction).   dx = dy 2 (x - mean) / (n - correction)
+Tensor var(const Tensor& x, const Shape& dims, double correction, bool keepdim) {
+  INK_CHECK(x.is_floating(), "var: expected a floating dtype, got ", x.dtype());
+  const ReducedShape shape("var", x, dims);
+  Tensor y = empty(shape.kept, x.options());
+  kernel::reduce_var(y, x, correction, false);
+  const double n = static_cast<double>(shape.count) - correction;
+  return record("var", {x}, shape.finish(y, keepdim),
+                [shape, n, x = Saved::input(x)](const Tensor& dy) -> Grads {
+                  return {shape.keep(dy) * (*x - mean(*x, shape.dims, true)) * (2 / n)};
+                });
+}
+
+// y = sqrt var.   dx = dy (x - mean) / (y (n - correction)), 0 where y is 0
+Tensor std(const Tensor& x, const Shape& dims, double correction, bool keepdim) {
+  INK_CHECK(x.is_floating(), "std: expected a floating dtype, got ", x.dtype());
+  const ReducedShape shape("std", x, dims);
+  Tensor kept = empty(shape.kept, x.options());
+  kernel::reduce_var(kept, x, correction, true);
+  const Tensor y = shape.finish(kept, keepdim);
+  const double n = static_cast<double>(shape.count) - correction;
+  return record("std", {x}, y,
+                [shape, n, x = Saved::input(x), y = Saved::output(y)](const Tensor& dy) -> Grads {
+                  const Tensor dvar = masked_fill(dy / *y, *y == 0.0, 0);
+                  return {shape.keep(dvar) * (*x - mean(*x, shape.dims, true)) * (1 / n)};
+                });
+}
+
+}  // namespace ink
