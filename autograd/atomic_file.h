@@ -1,0 +1,30 @@
+// AtomicFile: a file that appears whole or not at all.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+
+namespace ink {
+
+/// Writes beside the target, under its name with ".tmp" appended; commit() makes the bytes durable
+/// (fsync) and renames the file to its name. Without commit() the target stays what it was. Errors
+/// start with the file's name.
+class AtomicFile {
+ public:
+  explicit AtomicFile(const std::filesystem::path& target);
+  ~AtomicFile();
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+
+  void write(const void* bytes, size_t count);
+  void commit();
+
+ private:
+  std::filesystem::path target_, temporary_;
+  int fd_ = -1;
+};
+
+/// Makes the names in a folder durable: what was created or renamed in it survives a power cut.
+void sync_folder(const std::filesystem::path& folder);
+
+}  // namespace ink

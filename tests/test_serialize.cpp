@@ -1,0 +1,214 @@
+// Files of tensors: round trips, what Python writes, and every error's text.
+#include "autograd/serialize.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "autograd/atomic_file.h"
+#include "autograd/ops.h"
+#include "temp_files.h"
+
+namespace ink {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string bytes_of(const fs::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+// A file as it should be on the disk: the header's length, the header, the elements.
+std::string file_of(const std::string& header, const std::string& elements = "") {
+  const uint64_t length = header.size();
+  std::string text(sizeof length, '\0');
+  std::memcpy(text.data(), &length, sizeof length);
+  return text + header + elements;
+}
+
+// The error of loading such bytes, without the file's name.
+std::string load_error(const std::string& bytes) {
+  const TempFolder folder;
+  const fs::path file = folder.write("x.safetensors", bytes);
+  const std::string error = error_of([&] { load(file); });
+  const std::string name = file.string() + ": ";
+  return error.rfind(name, 0) == 0 ? error.substr(name.size()) : error;
+}
+
+std::string header_error(const std::string& header, const std::string& elements = "") {
+  return load_error(file_of(header, elements));
+}
+
+TEST(Serialize, ComesBackEqualInTheSameOrder) {
+  const TempFolder folder;
+  const Tensor x = tensor({{1.5, -2.0, 3.25}, {4.0, -0.0, 1e-30}});
+  const NamedTensors saved = {
+      {"b.weight", x},        {"mask", tensor({true, false, true})},       {"a.double", x.to(f64)},
+      {"half", x.to(bf16)},   {"ids", tensor({{int64_t{1} << 62}, {-7}})}, {"scalar", tensor(2.5)},
+      {"none", empty({0, 3})}};
+  save(folder / "t.safetensors", saved, {{"step", "12"}, {"text", "\"é\"\n"}});
+  Metadata metadata;
+  const NamedTensors loaded = load(folder / "t.safetensors", &metadata);
+  EXPECT_EQ(metadata, (Metadata{{"step", "12"}, {"text", "\"é\"\n"}}));
+  ASSERT_EQ(loaded.size(), saved.size());
+  for (size_t i = 0; i < saved.size(); ++i) {
+    EXPECT_EQ(loaded[i].first, saved[i].first);
+    EXPECT_EQ(loaded[i].second.dtype(), saved[i].second.dtype());
+    EXPECT_EQ(loaded[i].second.shape(), saved[i].second.shape());
+    EXPECT_EQ(loaded[i].second.tolist(), saved[i].second.tolist());
+  }
+  EXPECT_EQ(loaded[4].second.tolist<int64_t>()[0], int64_t{1} << 62);
+  EXPECT_FALSE(fs::exists(folder / "t.safetensors.tmp"));
+}
+
+TEST(Serialize, WritesValuesOfViewsAndLeaves) {
+  const TempFolder folder;
+  Tensor x = arange(6, f32).view({2, 3}).transpose(0, 1).clone();
+  x.requires_grad_();
+  save(folder / "x", {{"t", x.transpose(0, 1)}, {"column", x.select(1, 1)}});
+  const NamedTensors loaded = load(folder / "x");
+  EXPECT_EQ(loaded[0].second.tolist(), (std::vector<double>{0, 1, 2, 3, 4, 5}));
+  EXPECT_EQ(loaded[1].second.tolist(), (std::vector<double>{3, 4, 5}));
+  EXPECT_FALSE(loaded[0].second.requires_grad());
+}
+
+TEST(Serialize, WritesTheDocumentedBytes) {
+  const TempFolder folder;
+  save(folder / "x", {{"m", tensor({true})}, {"w", tensor({1.0, 2.0})}}, {{"k", "v"}});
+  // Large elements come first, so that each starts at a multiple of its size; the header is padded.
+  std::string header =
+      R"({"__metadata__":{"k":"v"},"m":{"dtype":"BOOL","shape":[1],"data_offsets":[8,9]},)"
+      R"("w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})";
+  header.append((8 - header.size() % 8) % 8, ' ');
+  EXPECT_EQ(bytes_of(folder / "x"), file_of(header, std::string("\0\0\x80\x3f\0\0\0\x40\1", 9)));
+
+  save(folder / "empty", {});
+  EXPECT_EQ(bytes_of(folder / "empty"), file_of("{}      "));
+  EXPECT_TRUE(load(folder / "empty").empty());
+}
+
+TEST(Serialize, RefusesNamesThatCannotBeSaved) {
+  const TempFolder folder;
+  const Tensor x = ones({1});
+  const auto error = [&](const NamedTensors& tensors) {
+    return error_of([&] { save(folder / "x", tensors); });
+  };
+  EXPECT_EQ(error({{"w", x}, {"w", x}}), "save: the name w comes twice");
+  EXPECT_EQ(error({{"__metadata__", x}}), "save: a tensor cannot be named __metadata__");
+  EXPECT_EQ(error({{"w", Tensor()}}), "save: w is undefined");
+  EXPECT_EQ(error({{"\xff", x}}), "save: names and metadata must be UTF-8");
+  EXPECT_FALSE(fs::exists(folder / "x"));
+}
+
+TEST(Serialize, NeverLeavesHalfAFile) {
+  const TempFolder folder;
+  save(folder / "x", {{"w", ones({2})}});
+  const std::string before = bytes_of(folder / "x");
+  {
+    AtomicFile file(folder / "x");
+    file.write("half", 4);
+    EXPECT_TRUE(fs::exists(folder / "x.tmp"));
+  }
+  EXPECT_EQ(bytes_of(folder / "x"), before);
+  EXPECT_FALSE(fs::exists(folder / "x.tmp"));
+  const fs::path nowhere = folder / "none/x";
+  EXPECT_EQ(error_of([&] { save(nowhere, {}); }),
+            nowhere.string() + ".tmp: cannot create: No such file or directory");
+}
+
+TEST(Serialize, SaysWhatIsWrongWithAFile) {
+  EXPECT_EQ(load_error("{}"), "expected a safetensors file, got 2 bytes");
+  EXPECT_EQ(load_error("PK\3\4 a zip file, not this"),
+            "expected a safetensors file: a header of 8800140462016121680 bytes cannot be");
+  EXPECT_EQ(load_error(file_of("{}").substr(0, 9)),
+            "the file is truncated: expected a header of 2 bytes, got 1");
+  EXPECT_EQ(header_error("{\"a\": oops}"), "invalid JSON in the header at byte 7");
+  EXPECT_EQ(header_error("{} {}"), "invalid JSON in the header at byte 4");
+  EXPECT_EQ(header_error("[1]"), "expected the header to be a JSON object");
+  EXPECT_EQ(header_error("{\"a\":" + std::string(100000, '[') + "}"),
+            "the header is nested too deeply");
+  const TempFolder folder;
+  const fs::path none = folder / "none";
+  EXPECT_EQ(error_of([&] { load(none); }),
+            none.string() + ": cannot open: No such file or directory");
+  EXPECT_EQ(error_of([&] { load(folder.path()); }),
+            folder.path().string() + ": expected a regular file");
+}
+
+TEST(Serialize, SaysWhatIsWrongWithAnEntry) {
+  const auto entry = [](const std::string& fields) {
+    return header_error("{\"w\":{" + fields + "}}");
+  };
+  EXPECT_EQ(entry(R"("shape":[],"data_offsets":[0,4])"), "w: \"dtype\" is missing in the header");
+  EXPECT_EQ(entry(R"("dtype":"F32","data_offsets":[0,4])"),
+            "w: \"shape\" is missing in the header");
+  EXPECT_EQ(entry(R"("dtype":"F32","shape":[])"), "w: \"data_offsets\" is missing in the header");
+  EXPECT_EQ(header_error(R"({"w":3})"), "w: \"dtype\" is missing in the header");
+  EXPECT_EQ(entry(R"("dtype":"F32","shape":[],"data_offsets":[0,4],"x":1)"),
+            "w: unknown keys in the header: "
+            R"({"dtype":"F32","shape":[],"data_offsets":[0,4],"x":1})");
+  EXPECT_EQ(entry(R"("dtype":"F16","shape":[],"data_offsets":[0,2])"),
+            "w: expected dtype F32, F64, BF16, I64 or BOOL, got F16");
+  EXPECT_EQ(entry(R"("dtype":7,"shape":[],"data_offsets":[0,2])"),
+            "w: expected dtype F32, F64, BF16, I64 or BOOL, got 7");
+  EXPECT_EQ(entry(R"("dtype":"F32","shape":[-1],"data_offsets":[0,4])"),
+            "w: expected \"shape\" to be a list of sizes, got [-1]");
+  EXPECT_EQ(entry(R"("dtype":"F32","shape":[1.0],"data_offsets":[0,4])"),
+            "w: expected \"shape\" to be a list of sizes, got [1.0]");
+  EXPECT_EQ(entry(R"("dtype":"F32","shape":2,"data_offsets":[0,4])"),
+            "w: expected \"shape\" to be a list of sizes, got 2");
+  EXPECT_EQ(entry(R"("dtype":"F32","shape":[9223372036854775808],"data_offsets":[0,4])"),
+            "w: expected \"shape\" to be a list of sizes, got [9223372036854775808]");
+  EXPECT_EQ(entry(R"("dtype":"F32","shape":[1,1,1,1,1,1,1,1,1],"data_offsets":[0,4])"),
+            "w: expected at most 8 dimensions, got 9");
+  EXPECT_EQ(entry(R"("dtype":"F32","shape":[1],"data_offsets":[4,0])"),
+            "w: expected \"data_offsets\" to be [begin, end], got [4,0]");
+  EXPECT_EQ(entry(R"("dtype":"F32","shape":[1],"data_offsets":[0])"),
+            "w: expected \"data_offsets\" to be [begin, end], got [0]");
+  EXPECT_EQ(entry(R"("dtype":"F32","shape":[2,3],"data_offsets":[0,20])"),
+            "w: (2, 3) of float32 does not fill its 20 bytes");
+  EXPECT_EQ(entry(R"("dtype":"F32","shape":[4611686018427387904],"data_offsets":[0,0])"),
+            "w: (4611686018427387904,) of float32 does not fill its 0 bytes");
+  EXPECT_EQ(entry(R"("dtype":"F32","shape":[4611686018427387904,4],"data_offsets":[0,0])"),
+            "shape: the number of elements of (4611686018427387904, 4) overflows 64 bits");
+}
+
+TEST(Serialize, SaysWhatIsWrongBetweenEntries) {
+  const auto two = [](const std::string& a, const std::string& b, size_t bytes) {
+    return header_error(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":)" + a +
+                            R"(},"b":{"dtype":"F32","shape":[2],"data_offsets":)" + b + "}}",
+                        std::string(bytes, '\0'));
+  };
+  EXPECT_EQ(two("[0,4]", "[4,12]", 12), "(no error)");
+  EXPECT_EQ(two("[8,12]", "[0,8]", 12), "(no error)");
+  EXPECT_EQ(two("[0,4]", "[4,12]", 11),
+            "the file is truncated: expected 12 bytes of elements, got 11");
+  EXPECT_EQ(two("[0,4]", "[4,12]", 14), "2 bytes are left over after the last tensor");
+  EXPECT_EQ(two("[0,4]", "[8,16]", 16), "a hole of 4 bytes before b");
+  EXPECT_EQ(two("[0,4]", "[0,8]", 12), "b overlaps another tensor");
+  EXPECT_EQ(two("[4,8]", "[0,8]", 8), "a overlaps another tensor");
+  EXPECT_EQ(header_error(R"({"a":{"dtype":"F32","shape":[0],"data_offsets":[0,0]},)"
+                         R"("a":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}})"),
+            "the name \"a\" comes twice in the header");
+  EXPECT_EQ(header_error(R"({"a":{"dtype":"F32","dtype":"F32","shape":[0],"data_offsets":[0,0]}})"),
+            "the name \"dtype\" comes twice in the header");
+  EXPECT_EQ(header_error(R"({"__metadata__":[1]})"),
+            "__metadata__: expected an object of strings, got [1]");
+  EXPECT_EQ(header_error(R"({"__metadata__":{"step":3}})"),
+            "__metadata__: expected a string for \"step\", got 3");
+  EXPECT_EQ(header_error(R"({"m":{"dtype":"BOOL","shape":[1],"data_offsets":[0,1]}})", "\2"),
+            "m: expected 0 or 1 for every BOOL");
+}
+
+TEST(Serialize, EveryTruncationIsAnError) {
+  const TempFolder folder;
+  save(folder / "x", {{"a", ones({3})}, {"m", tensor({true, false})}}, {{"k", "v"}});
+  const std::string whole = bytes_of(folder / "x");
+  for (size_t n = 0; n < whole.size(); ++n) {
+    EXPECT_NE(load_error(whole.substr(0, n)), "(no error)") << n << " bytes";
+  }
+}
+
+}  // namespace
+}  // namespace ink
