@@ -166,7 +166,8 @@ std::unique_ptr<Tokenizer> parse_tokenizer(std::string_view text) {
   } catch (const json::exception&) {  // a number beyond double
     detail::fail("tokenizer: invalid JSON");
   }
-  const json kind = object.is_object() ? object.value("tokenizer", json()) : json();
+  const bool has_kind = object.is_object() && object.contains("tokenizer");
+  const json kind = has_kind ? object["tokenizer"] : json();
   if (kind == "char") return parse_char_tokenizer(object);
   if (kind == "byte") return std::make_unique<ByteTokenizer>();
   detail::fail("tokenizer: expected \"tokenizer\" to be \"char\" or \"byte\", got ",
