@@ -26,7 +26,10 @@ struct Sink {
   virtual Tensor* captured(GradSlot&) { return nullptr; }  // wanted although it is not a leaf
 };
 struct LeafSink : Sink {
-  Tensor* find(const std::shared_ptr<GradSlot>& slot) override { return &slot->grad; }
+  Tensor* find(const std::shared_ptr<GradSlot>& slot) override {
+    if (slot->owners == 0) detail::unowned_leaf = slot;
+    return &slot->grad;
+  }
 };
 struct CaptureSink : Sink {
   std::unordered_map<GradSlot*, Tensor> wanted;
@@ -223,6 +226,7 @@ Tensor GradStore::get(const Tensor& leaf) const {
 void GradStore::add_to_leaves() {
   const NoGrad no_grad;
   for (auto& [slot, g] : grads_) {
+    if (slot->owners == 0) detail::unowned_leaf = slot;
     if (g.defined()) add_to(slot->grad, std::exchange(g, {}), false);
   }
   grads_.clear();

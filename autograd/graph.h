@@ -31,6 +31,7 @@ struct GradSlot {
   Shape shape;                 // the tensor's, and so its gradient's
   Tensor grad;
   std::vector<std::function<Tensor(const Tensor&)>> hooks;
+  int owners = 0;  // optimizers that update this leaf
 
   ~GradSlot();  // takes long chains apart without recursion
 };
@@ -178,6 +179,8 @@ void check_in_place(const char* op, const Tensor& x, bool operands_require_grad)
 void rebind(Tensor& x, const Tensor& result);
 /// A nested walk of checkpoint: gradients of `outputs` go to wherever the running walk sends them.
 void backward_nested(const std::vector<Tensor>& outputs, const Grads& grads);
+/// The last leaf of no optimizer's that this thread left a gradient in: a forgotten field, perhaps.
+inline thread_local std::weak_ptr<GradSlot> unowned_leaf;
 }  // namespace detail
 
 }  // namespace ink

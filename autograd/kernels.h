@@ -8,6 +8,7 @@
 
 #include <type_traits>
 
+#include "autograd/optimizer_step.h"
 #include "autograd/parallel.h"
 #include "autograd/pointwise.h"
 #include "autograd/tensor.h"
@@ -31,6 +32,13 @@ struct KernelCheck {
               x.shape(), " with strides ", x.strides());
     device = x.device();
     found = true;
+  }
+  void see(const Tensors& list) {
+    for (const Tensor& x : list) see(x);
+  }
+  void see(const OptimizerStep& step) {
+    for (const Tensor* x : {&step.lr, &step.grad_norm, &step.clip, &step.finite, &step.skipped})
+      see(*x);
   }
   template <class Other>
   void see(const Other&) {}
@@ -100,6 +108,10 @@ KERNEL_STRIDED(reduce_var,        Tensor& y, const Tensor& x, double correction,
 // ops/softmax.cpp; over the last dimension
 KERNEL(softmax,                   Tensor& y, const Tensor& x)
 KERNEL(softmax_backward,          Tensor& dx, const Tensor& dy, const Tensor& y)
+// ops/optimizer.cpp; lists have one tensor a parameter, and one without a gradient is left alone; lr_scale, decay: f64 (P)
+KERNEL(gradient_norm,             OptimizerStep& step, const Tensors& grads, const Tensor& loss, double max_norm)  // all of step but lr
+KERNEL(adamw,                     Tensors& p, Tensors& m, Tensors& v, Tensor& counts, const Tensors& grads, const OptimizerStep& step, const Tensor& lr_scale, const Tensor& decay, double beta1, double beta2, double eps)
+KERNEL(sgd,                       Tensors& p, Tensors& b, Tensor& counts, const Tensors& grads, const OptimizerStep& step, const Tensor& lr_scale, const Tensor& decay, double momentum, bool nesterov)  // b may be empty
 // clang-format on
 
 #undef KERNEL

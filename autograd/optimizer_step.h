@@ -2,9 +2,13 @@
 // device can run step after step alone.
 #pragma once
 
+#include <vector>
+
 #include "autograd/tensor.h"
 
 namespace ink {
+
+using Tensors = std::vector<Tensor>;
 
 struct OptimizerStep {
   Tensor lr;         ///< f64 (): learning rate; the host writes it before a step

@@ -13,7 +13,9 @@
 // (status()), to be looked at whenever it suits. The numbers are PyTorch's formulas.
 #pragma once
 
+#include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "autograd/optimizer_step.h"
@@ -24,7 +26,7 @@ namespace ink {
 
 /// Parameters that are treated alike.
 struct ParameterGroup {
-  NamedTensors parameters;
+  NamedTensors parameters = {};
   std::optional<double> weight_decay = {};  ///< in place of the optimizer's
   double lr_scale = 1;                      ///< times the optimizer's learning rate
 };
@@ -63,8 +65,6 @@ class Optimizer {
   void load_state(const NamedTensors& state);
 
  protected:
-  using Tensors = std::vector<Tensor>;
-
   /// Parameters that do not require grad are left out. Throws on one that is listed twice, that is
   /// not a leaf, or whose memory is strided; on a name used twice.
   Optimizer(const char* name, const std::vector<ParameterGroup>& groups, double lr,
@@ -139,7 +139,8 @@ class SGD : public Optimizer {
   void update(const Tensors& grads) override;
 
   SGDOptions options_;
-  Tensors* momentum_buffer_ = nullptr;  // null without momentum
+  Tensors no_buffer_;
+  Tensors* momentum_buffer_;  // no_buffer_ without momentum
 };
 
 }  // namespace ink

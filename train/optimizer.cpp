@@ -1,0 +1,181 @@
+#include "train/optimizer.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "autograd/kernels.h"
+#include "autograd/log.h"
+#include "autograd/ops.h"
+
+namespace ink {
+namespace {
+
+OptimizerStep fresh_status(Device device) {
+  return {.lr = zeros({}, {f64, device}),
+          .grad_norm = zeros({}, {f64, device}),
+          .clip = ones({}, {f64, device}),
+          .finite = ones({}, {boolean, device}),
+          .skipped = zeros({2}, {i64, device})};
+}
+
+void check_numbers(const char* op, const std::vector<std::pair<const char*, double>>& options) {
+  for (const auto& [name, value] : options)
+    INK_CHECK(value >= 0 && std::isfinite(value), op, ": expected ", name,
+              " to be finite and at least 0, got ", value);
+}
+
+}  // namespace
+
+std::vector<ParameterGroup> decay_matrices(const NamedTensors& parameters, double weight_decay) {
+  ParameterGroup matrices{.weight_decay = weight_decay}, others{.weight_decay = 0};
+  for (const auto& entry : parameters)
+    (entry.second.dim() >= 2 ? matrices : others).parameters.push_back(entry);
+  return {matrices, others};
+}
+
+Optimizer::Optimizer(const char* name, const std::vector<ParameterGroup>& groups, double lr,
+                     double weight_decay, double grad_clip)
+    : name_(name), grad_clip_(grad_clip) {
+  check_numbers(name, {{"lr", lr}, {"weight_decay", weight_decay}, {"grad_clip", grad_clip}});
+  std::vector<double> scales, decays;
+  std::map<const GradSlot*, std::string> seen;
+  std::set<std::string> names;
+  for (const ParameterGroup& group : groups) {
+    const double decay = group.weight_decay.value_or(weight_decay);
+    check_numbers(name, {{"lr_scale", group.lr_scale}, {"a group's weight_decay", decay}});
+    for (const auto& [label, value] : group.parameters) {
+      if (!value.requires_grad()) continue;
+      INK_CHECK(value.is_leaf(), name, ": expected leaves, got ", label, ", which was computed by ",
+                value.slot()->node->name);
+      INK_CHECK(value.is_contiguous(), name, ": ", label, ", ", value.shape(),
+                ", is a strided view; make the parameter of its contiguous() copy");
+      const auto [first, is_new] = seen.emplace(value.slot().get(), label);
+      INK_CHECK(is_new, name, ": ", label, " is listed twice, the first time as ", first->second);
+      INK_CHECK(names.insert(label).second, name, ": two parameters have the name ", label);
+      parameters_.emplace_back(label, value);
+      values_.push_back(value.detach());
+      scales.push_back(group.lr_scale);
+      decays.push_back(decay);
+    }
+  }
+  INK_CHECK(!values_.empty(), name, ": expected parameters that require grad, got none");
+  const Device device = values_[0].device();
+  lr_scale_ = from_vector(scales).to(device);
+  weight_decay_ = from_vector(decays).to(device);
+  steps_ = zeros({std::ssize(scales)}, {i64, device});
+  status_ = fresh_status(device);
+  set_lr(lr);
+  for (const auto& entry : parameters_) ++entry.second.slot()->owners;
+}
+
+Optimizer::~Optimizer() {
+  for (const auto& entry : parameters_) --entry.second.slot()->owners;
+}
+
+Tensors& Optimizer::add_moments(const char* kind) {
+  auto tensors = std::make_unique<Tensors>();
+  for (const Tensor& value : values_) tensors->push_back(zeros_like(value));
+  moments_.emplace_back(kind, std::move(tensors));
+  return *moments_.back().second;
+}
+
+void Optimizer::step(const Tensor& loss) {
+  const NoGrad no_grad;
+  Tensors grads;
+  for (const auto& entry : parameters_) {
+    const Tensor g = entry.second.grad();
+    grads.push_back(g.defined() ? g.contiguous() : g);
+  }
+  kernel::gradient_norm(status_, grads, loss.defined() ? loss.contiguous() : loss, grad_clip_);
+  update(grads);
+  warn_of_unowned();
+}
+
+void Optimizer::zero_grad() {
+  for (auto& entry : parameters_) entry.second.set_grad({});
+}
+
+void Optimizer::set_lr(double lr) { kernel::fill(status_.lr, lr); }
+
+void Optimizer::warn_of_unowned() {
+  if (warned_) return;
+  const std::shared_ptr<GradSlot> leaf = detail::unowned_leaf.lock();
+  if (!leaf || !leaf->grad.defined() || leaf->owners > 0) return;
+  log_message(
+      name_, ": a leaf of shape ", leaf->shape,
+      " received a gradient, but no optimizer updates it; was it left out of INK_FIELDS, or "
+      "of the optimizer's parameters?");
+  warned_ = true;
+}
+
+NamedTensors Optimizer::state() const {
+  NamedTensors all;
+  for (const auto& [kind, tensors] : moments_) {
+    for (size_t i = 0; i < parameters_.size(); ++i)
+      all.emplace_back(std::string(kind) + "." + parameters_[i].first, (*tensors)[i]);
+  }
+  for (size_t i = 0; i < parameters_.size(); ++i)
+    all.emplace_back("step." + parameters_[i].first, steps_.select(0, static_cast<int64_t>(i)));
+  all.emplace_back("skipped", status_.skipped);
+  return all;
+}
+
+void Optimizer::load_state(const NamedTensors& state) {
+  std::map<std::string, Tensor> given(state.begin(), state.end());
+  std::vector<std::pair<Tensor, Tensor>> copies;
+  std::ostringstream wrong;
+  for (const auto& [name, own] : this->state()) {
+    const auto node = given.extract(name);
+    if (node.empty()) {
+      wrong << "\n  missing: " << name;
+    } else if (node.mapped().shape() != own.shape()) {
+      wrong << "\n  " << name << ": expected shape " << own.shape() << ", got "
+            << node.mapped().shape();
+    } else {
+      copies.emplace_back(own, node.mapped());
+    }
+  }
+  for (const auto& entry : given) wrong << "\n  unexpected: " << entry.first;
+  INK_CHECK(wrong.view().empty(), name_,
+            ": the saved state is not of these parameters:", wrong.view());
+  const NoGrad no_grad;
+  for (auto& [own, saved] : copies) own.copy_(saved);
+}
+
+// ---- AdamW
+// ---------------------------------------------------------------------------------------------------
+
+AdamW::AdamW(const std::vector<ParameterGroup>& groups, const AdamWOptions& options)
+    : Optimizer("AdamW", groups, options.lr, options.weight_decay, options.grad_clip),
+      options_(options),
+      exp_avg_(add_moments("exp_avg")),
+      exp_avg_sq_(add_moments("exp_avg_sq")) {
+  check_numbers("AdamW", {{"eps", options.eps}});
+  for (const double beta : {options.beta1, options.beta2})
+    INK_CHECK(beta >= 0 && beta < 1, "AdamW: expected betas in [0, 1), got ", beta);
+}
+
+void AdamW::update(const Tensors& grads) {
+  kernel::adamw(values_, exp_avg_, exp_avg_sq_, steps_, grads, status_, lr_scale_, weight_decay_,
+                options_.beta1, options_.beta2, options_.eps);
+}
+
+// ---- SGD
+// -----------------------------------------------------------------------------------------------------
+
+SGD::SGD(const std::vector<ParameterGroup>& groups, const SGDOptions& options)
+    : Optimizer("SGD", groups, options.lr, options.weight_decay, options.grad_clip),
+      options_(options),
+      momentum_buffer_(options.momentum > 0 ? &add_moments("momentum_buffer") : &no_buffer_) {
+  check_numbers("SGD", {{"momentum", options.momentum}});
+  INK_CHECK(!options.nesterov || options.momentum > 0,
+            "SGD: nesterov needs a momentum above 0, got ", options.momentum);
+}
+
+void SGD::update(const Tensors& grads) {
+  kernel::sgd(values_, *momentum_buffer_, steps_, grads, status_, lr_scale_, weight_decay_,
+              options_.momentum, options_.nesterov);
+}
+
+}  // namespace ink
