@@ -117,4 +117,22 @@ void exponential_(double* out, int64_t n, double lambda, Generator& g);
 void multinomial_(int64_t* out, const float* weights, int64_t rows, int64_t categories,
                   int64_t samples, bool replacement, Generator& g);
 
+// ---- into tensors (random_tensor.cpp)
+// Any floating dtype, layout and device; the values are those of a contiguous CPU tensor in
+// row-major order (bf16: f32's, rounded). With grad mode on, a leaf that requires grad is refused.
+
+class Tensor;
+
+Tensor& uniform_(Tensor& x, double from = 0, double to = 1, Generator& g = default_generator());
+Tensor& normal_(Tensor& x, double mean = 0, double std = 1, Generator& g = default_generator());
+Tensor& exponential_(Tensor& x, double lambda = 1, Generator& g = default_generator());
+/// 1 with probability p, else 0.
+Tensor& bernoulli_(Tensor& x, double p = 0.5, Generator& g = default_generator(),
+                   BernoulliRule rule = BernoulliRule::plain);
+/// A random order of 0 .. n-1, (n,) i64.
+Tensor randperm(int64_t n, Generator& g = default_generator());
+/// `samples` indices per row, drawn in proportion to weights (..., categories): (..., samples) i64.
+Tensor multinomial(const Tensor& weights, int64_t samples, bool replacement = false,
+                   Generator& g = default_generator());
+
 }  // namespace ink

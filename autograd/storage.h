@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <utility>
 
 #include "autograd/device.h"
 
@@ -22,6 +23,17 @@ struct Storage {
   ~Storage();
   Storage(const Storage&) = delete;
   Storage& operator=(const Storage&) = delete;
+
+  /// Exchanges the memory of two storages, under all the tensors that view them: how a parameter
+  /// moves to another device. A write to both.
+  void swap(Storage& other) noexcept {
+    std::swap(data, other.data);
+    std::swap(bytes, other.bytes);
+    std::swap(device, other.device);
+    std::swap(deleter_, other.deleter_);
+    ++version;
+    ++other.version;
+  }
 
   void* data = nullptr;
   int64_t bytes = 0;

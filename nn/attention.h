@@ -1,0 +1,38 @@
+// CausalSelfAttention: the part of a block where a position looks at those before it.
+#pragma once
+
+#include "nn/config.h"
+#include "nn/dropout.h"
+#include "nn/linear.h"
+
+namespace ink {
+
+/// x (B, T, C) -> (B, T, C): each of n_head heads, C / n_head wide, mixes the values of positions
+/// 0..i for position i, weighted by softmax(q k^T / sqrt(C / n_head)). Vaswani et al. 2017,
+/// section 3.2. Dropout acts on the result only, not yet on the weights as nanoGPT's also does.
+struct CausalSelfAttention : Module {
+  int64_t n_head;
+  Linear c_attn;  // q, k and v side by side: (3 C, C)
+  Linear c_proj;
+  Dropout resid_dropout;
+
+  explicit CausalSelfAttention(const GPTConfig& c)
+      : n_head(c.n_head),
+        c_attn(c.n_embd, 3 * c.n_embd, c.bias),
+        c_proj(c.n_embd, c.n_embd, c.bias),
+        resid_dropout(c.dropout) {}
+
+  Tensor operator()(const Tensor& x) const {
+    const int64_t B = x.size(0), T = x.size(1), C = x.size(2);
+    const auto heads = [&](const Tensor& t) {  // (B, T, C) as (B, n_head, T, C / n_head)
+      return t.view({B, T, n_head, C / n_head}).transpose(1, 2);
+    };
+    const std::vector<Tensor> qkv = split(c_attn(x), C, 2);  // views; attention reads them in place
+    const Tensor y = attention(heads(qkv[0]), heads(qkv[1]), heads(qkv[2]));
+    return resid_dropout(c_proj(y.transpose(1, 2).reshape({B, T, C})));
+  }
+
+  INK_FIELDS(c_attn, c_proj, resid_dropout)
+};
+
+}  // namespace ink

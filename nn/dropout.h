@@ -1,0 +1,21 @@
+// Dropout: in training, each element is zero with probability p.
+#pragma once
+
+#include "nn/module.h"
+
+namespace ink {
+
+/// y = x * mask / (1 - p) in training, x in evaluation. Srivastava et al. 2014.
+struct Dropout : Module {
+  double p;
+
+  explicit Dropout(double probability = 0.5) : p(probability) {
+    INK_CHECK(p >= 0 && p <= 1, "dropout: expected a probability between 0 and 1, got ", p);
+  }
+
+  Tensor operator()(const Tensor& x) const { return dropout(x, p, training); }
+
+  std::string extra_repr() const override { return detail::text("p=", p); }
+};
+
+}  // namespace ink

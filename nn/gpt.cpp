@@ -1,0 +1,90 @@
+#include "nn/gpt.h"
+
+#include <cmath>
+#include <limits>
+
+#include "autograd/philox.h"
+
+namespace ink {
+
+// N(0, 0.02), biases zero; what adds to the residual stream is scaled down by the square root of
+// the number of additions, so that the stream's variance does not grow with depth. The order of the
+// draws is nanoGPT's, which draws the tied weight twice.
+void GPT::init_weights() {
+  apply([](Module& module) {
+    if (auto* linear = dynamic_cast<Linear*>(&module)) {
+      init::normal_(linear->weight, 0, 0.02);
+      if (linear->bias.defined()) init::zeros_(linear->bias);
+    } else if (auto* table = dynamic_cast<Embedding*>(&module)) {
+      init::normal_(table->weight, 0, 0.02);
+    }
+  });
+  const double residual_std = 0.02 / std::sqrt(2.0 * static_cast<double>(config.n_layer));
+  for (Block& block : h) {
+    init::normal_(block.attn.c_proj.weight, 0, residual_std);
+    init::normal_(block.mlp.c_proj.weight, 0, residual_std);
+  }
+}
+
+namespace {
+
+// One id per row of probabilities (B, V): where the cumulative sum passes a uniform number, which
+// is a function of the context's random position and the row.
+Tensor sample(const Tensor& probabilities) {
+  RandomPosition& at = context().random;
+  const uint64_t key = Philox::derive(Philox::derive(at.seed, at.step, at.micro_batch), at.call++);
+  const std::vector<double> p = probabilities.tolist();
+  const int64_t rows = probabilities.size(0), n = probabilities.size(1);
+  std::vector<int64_t> ids;
+  for (int64_t row = 0; row < rows; ++row) {
+    const double* weights = p.data() + row * n;
+    INK_CHECK(std::isfinite(weights[0]), "generate: the logits of row ", row, " are not finite");
+    const auto words = Philox::at(key, static_cast<uint64_t>(row));
+    double left = static_cast<double>((uint64_t{words[1]} << 32 | words[0]) >> 11) * 0x1p-53;
+    int64_t id = 0, possible = 0;
+    for (; id < n && left >= 0; ++id) {
+      if (weights[id] > 0) possible = id;
+      left -= weights[id];
+    }
+    ids.push_back(possible);  // rounding can leave a rest: then the last possible one
+  }
+  return from_vector(ids, Shape{rows, 1}).to(probabilities.device());
+}
+
+// The next token's ids (B, 1) from its logits (B, V).
+Tensor choose(const Tensor& logits, const GenerateOptions& options) {
+  if (options.temperature == 0) return argmax(logits, -1, true);
+  Tensor scores = logits / options.temperature;
+  if (options.top_k > 0 && options.top_k < scores.size(-1)) {
+    const Tensor worst = topk(scores, options.top_k).values.narrow(-1, options.top_k - 1, 1);
+    scores = masked_fill(scores, scores < worst, -std::numeric_limits<double>::infinity());
+  }
+  const Tensor p = softmax(scores);
+  return options.generator ? multinomial(p, 1, false, *options.generator) : sample(p);
+}
+
+}  // namespace
+
+Tensor GPT::generate(const Tensor& ids, const GenerateOptions& options) const {
+  INK_CHECK(ids.dim() == 2 && ids.size(1) > 0,
+            "generate: expected ids (B, T) with at least one token, got ", ids.shape());
+  INK_CHECK(options.temperature >= 0, "generate: expected a temperature of 0 or more, got ",
+            options.temperature);
+  INK_CHECK(options.max_new_tokens >= 0 && options.top_k >= 0,
+            "generate: expected max_new_tokens and top_k of 0 or more, got ",
+            options.max_new_tokens, " and ", options.top_k);
+  INK_CHECK(!training || config.dropout == 0,
+            "generate: the model is in training mode and would drop; call eval() first");
+  const NoGrad no_grad;
+  Tensor all = ids;
+  for (int64_t i = 0; i < options.max_new_tokens; ++i) {
+    const int64_t T = all.size(1), seen = std::min(T, config.block_size);
+    const Tensor logits = lm_head(features(all.narrow(1, T - seen, seen)).select(1, seen - 1));
+    const Tensor next = choose(logits, options);
+    all = cat({all, next}, 1);
+    if (options.on_token) options.on_token(next.tolist<int64_t>());
+  }
+  return all;
+}
+
+}  // namespace ink

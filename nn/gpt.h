@@ -1,0 +1,74 @@
+// GPT: the whole language model. Radford et al. 2019; names and numbers as in nanoGPT.
+#pragma once
+
+#include "nn/block.h"
+#include "nn/embedding.h"
+
+namespace ink {
+
+/// How GPT::generate chooses tokens.
+struct GenerateOptions {
+  int64_t max_new_tokens = 100;
+  double temperature = 1;  // divides the logits; 0 takes the likeliest token
+  int64_t top_k = 0;       // chooses among the top_k likeliest only; 0: among all
+  /// Null: draws by counter at context().random, whose call counts up. Otherwise what
+  /// torch.multinomial draws from this generator.
+  Generator* generator = nullptr;
+  /// Told every new token as it is chosen: one id for each row of the batch.
+  std::function<void(const std::vector<int64_t>& next)> on_token;
+};
+
+struct GPT : Module {
+  GPTConfig config;
+  Embedding wte;  // tokens
+  Embedding wpe;  // positions
+  Dropout drop;
+  ModuleList<Block> h;
+  LayerNorm ln_f;
+  Linear lm_head;  // its weight is wte's
+
+  /// Weights are drawn as nanoGPT draws them: the same seed gives the same model.
+  explicit GPT(const GPTConfig& c)
+      : config(c.checked()),
+        wte(c.vocab_size, c.n_embd),
+        wpe(c.block_size, c.n_embd),
+        drop(c.dropout),
+        h(c.n_layer, c),
+        ln_f(c.n_embd, c.bias),
+        lm_head(c.n_embd, c.vocab_size, false) {
+    wte.weight = lm_head.weight;
+    init_weights();
+  }
+
+  /// Logits of the next token at every position. ids (B, T) i64, T <= block_size -> (B, T, V).
+  Tensor operator()(const Tensor& ids) const { return lm_head(features(ids)); }
+
+  /// The mean of -log p(target); the logits never exist whole. ids and targets (B, T) i64 -> ().
+  /// Targets of -100 count nothing.
+  Tensor loss(const Tensor& ids, const Tensor& targets) const {
+    return linear_cross_entropy(features(ids), lm_head.weight, targets);
+  }
+
+  /// What the head sees. ids (B, T) -> (B, T, C).
+  Tensor features(const Tensor& ids) const {
+    INK_CHECK(ids.dim() == 2, "gpt: expected ids (B, T), got ", ids.shape());
+    const int64_t T = ids.size(1);
+    INK_CHECK(T <= config.block_size, "gpt: a sequence of ", T,
+              " tokens is longer than block_size ", config.block_size);
+    const Tensor positions = wpe.weight.narrow(0, 0, T);  // (T, C): the rows of 0 .. T-1
+    Tensor x = drop(wte(ids) + positions);
+    for (const Block& block : h) x = block(x);
+    return ln_f(x);
+  }
+
+  /// Continues ids (B, T), T >= 1, token by token -> (B, T + max_new_tokens). Sees the last
+  /// block_size tokens. Records no graph. Throws in training mode with dropout: call eval() first.
+  Tensor generate(const Tensor& ids, const GenerateOptions& options = {}) const;
+
+  INK_FIELDS(wte, wpe, drop, h, ln_f, lm_head)
+
+ private:
+  void init_weights();
+};
+
+}  // namespace ink

@@ -1,0 +1,38 @@
+// Initial values, as torch.nn.init: in place, outside any graph, from the default generator.
+#pragma once
+
+#include "autograd/context.h"
+#include "autograd/random.h"
+#include "autograd/tensor.h"
+
+namespace ink::init {
+
+inline void zeros_(Tensor x) {
+  const NoGrad no_grad;
+  x.zero_();
+}
+
+inline void ones_(Tensor x) {
+  const NoGrad no_grad;
+  x.fill_(1);
+}
+
+/// Uniform in [from, to).
+inline void uniform_(Tensor x, double from, double to) {
+  const NoGrad no_grad;
+  ink::uniform_(x, from, to);
+}
+
+inline void normal_(Tensor x, double mean, double std) {
+  const NoGrad no_grad;
+  ink::normal_(x, mean, std);
+}
+
+/// Uniform in +-sqrt(3) gain / sqrt(fan_in), gain = sqrt(2 / (1 + a^2)), for a weight (out, in).
+/// With a = sqrt(5), what Linear uses, that is +-1 / sqrt(fan_in). He et al. 2015, section 2.2.
+void kaiming_uniform_(Tensor weight, double a);
+
+/// Uniform in +-gain sqrt(6 / (in + out)). Glorot and Bengio 2010, eq. 16.
+void xavier_uniform_(Tensor weight, double gain = 1);
+
+}  // namespace ink::init

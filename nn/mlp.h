@@ -1,0 +1,29 @@
+// MLP: the part of a block that looks at one position at a time.
+#pragma once
+
+#include "nn/activation.h"
+#include "nn/config.h"
+#include "nn/dropout.h"
+#include "nn/linear.h"
+
+namespace ink {
+
+/// x (..., C) -> (..., C) through 4 C units.
+struct MLP : Module {
+  Linear c_fc;
+  GELU gelu;
+  Linear c_proj;
+  Dropout drop;
+
+  explicit MLP(const GPTConfig& c)
+      : c_fc(c.n_embd, 4 * c.n_embd, c.bias),
+        gelu(Gelu::tanh),
+        c_proj(4 * c.n_embd, c.n_embd, c.bias),
+        drop(c.dropout) {}
+
+  Tensor operator()(const Tensor& x) const { return drop(c_proj(gelu(c_fc(x)))); }
+
+  INK_FIELDS(c_fc, gelu, c_proj, drop)
+};
+
+}  // namespace ink

@@ -1,0 +1,192 @@
+// Module: a layer or a model; a tree of named parameters, buffers and further modules.
+//
+//   struct Affine : Module {
+//     Parameter weight, bias;
+//     explicit Affine(int64_t n) : weight(ones({n})), bias(zeros({n})) {}
+//     Tensor operator()(const Tensor& x) const { return x * weight + bias; }
+//     INK_FIELDS(weight, bias)
+//   };
+//
+// A module is called like a function, is moved but never copied, and names its fields once, in
+// INK_FIELDS; everything below is a walk over them. Names join with dots: h.0.ln_1.weight.
+//
+// Copying a Parameter ties it: both names mean one parameter (a.weight = b.weight). It is then
+// listed and saved once, under the name that comes first.
+#pragma once
+
+#include <functional>
+#include <initializer_list>
+#include <memory>
+#include <ostream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "autograd/ops.h"
+#include "autograd/serialize.h"
+#include "autograd/tensor.h"
+
+namespace ink {
+
+class Module;
+
+/// A tensor that training changes. An undefined one is not there: a bias that was not wanted.
+struct Parameter : Tensor {
+  Parameter() = default;
+  /// A leaf that requires grad on value's memory (value itself, if it is one). Floating dtypes
+  /// only.
+  Parameter(const Tensor& value);
+};
+
+/// A tensor that is saved with the model and moves with it, but is not trained: running statistics.
+struct Buffer : Tensor {
+  Buffer() = default;
+  Buffer(const Tensor& value) : Tensor(value.detach()) {}
+};
+
+/// One entry of INK_FIELDS: exactly one of the three pointers is set.
+struct Field {
+  Field(Parameter& p) : parameter(&p) {}
+  Field(Buffer& b) : buffer(&b) {}
+  Field(Module& m) : module(&m) {}
+  Field(Tensor&) = delete;  // say whether training changes it: make it a Parameter or a Buffer
+
+  Tensor* tensor() const { return parameter ? static_cast<Tensor*>(parameter) : buffer; }
+
+  std::string name;
+  Parameter* parameter = nullptr;
+  Buffer* buffer = nullptr;
+  Module* module = nullptr;
+};
+
+class Module {
+ public:
+  Module() = default;
+  Module(Module&&) = default;
+  Module& operator=(Module&&) = default;
+  virtual ~Module() = default;
+
+  // ---- what a layer says about itself
+  /// Its parameters, buffers and modules, in order: INK_FIELDS writes this.
+  virtual std::vector<Field> fields() { return {}; }
+  /// What is printed between the brackets of its line: "in_features=2, out_features=3".
+  virtual std::string extra_repr() const { return {}; }
+
+  // ---- what it holds. Handles share the model's memory.
+  std::vector<Tensor> parameters() const;
+  NamedTensors named_parameters() const;
+  NamedTensors named_buffers() const;
+  int64_t num_parameters() const;  // elements, tied ones once
+  /// Parameters and buffers, detached, to be saved.
+  NamedTensors state_dict() const;
+  /// Copies values in, converting their dtype; handles to the parameters stay valid. Every name
+  /// that is missing or unexpected and every shape that differs is listed in one error, and then
+  /// nothing was copied. A tied parameter may come under any of its names.
+  void load_state_dict(const NamedTensors& state);
+
+  // ---- what changes all of it
+  void train(bool mode = true);  // layers look at `training`
+  void eval() { train(false); }
+  void zero_grad();  // gradients become undefined
+  /// Moves the memory; handles to the parameters stay valid, ties stay tied.
+  void to(Device device);
+  /// Converts floating tensors. Parameters become new ones without a gradient (ties stay tied):
+  /// convert before an optimizer takes them.
+  void to(DType dtype);
+  /// Calls f for every module of the tree, a module after those it holds.
+  void apply(const std::function<void(Module&)>& f);
+
+  /// The tree as PyTorch prints it, with the number of parameters after "#".
+  std::string to_string() const;
+
+  bool training = true;
+};
+
+std::ostream& operator<<(std::ostream& out, const Module& module);
+
+/// Modules of one type, named 0, 1, ...: ModuleList<Block> h;
+template <class M>
+class ModuleList : public Module {
+ public:
+  ModuleList() = default;
+  /// `count` modules, each made from the same arguments.
+  template <class... Args>
+  explicit ModuleList(int64_t count, const Args&... args) {
+    for (int64_t i = 0; i < count; ++i) modules_.emplace_back(args...);
+  }
+  void push_back(M module) { modules_.push_back(std::move(module)); }
+  size_t size() const { return modules_.size(); }
+  M& operator[](size_t i) { return modules_.at(i); }
+  const M& operator[](size_t i) const { return modules_.at(i); }
+  auto begin() { return modules_.begin(); }
+  auto end() { return modules_.end(); }
+  auto begin() const { return modules_.begin(); }
+  auto end() const { return modules_.end(); }
+
+  std::vector<Field> fields() override {
+    std::vector<Field> list(modules_.begin(), modules_.end());
+    for (size_t i = 0; i < list.size(); ++i) list[i].name = std::to_string(i);
+    return list;
+  }
+
+ private:
+  std::vector<M> modules_;
+};
+
+/// Modules that map one tensor to one tensor, each fed by the one before:
+///   Sequential net{Linear(2, 16), Tanh(), Linear(16, 1)};
+/// Braces, because they make the layers (and draw their weights) from left to right.
+class Sequential : public Module {
+ public:
+  class Step {
+   public:
+    template <class M, class = std::enable_if_t<std::is_base_of_v<Module, M>>>
+    Step(M module)
+        : module_(std::make_shared<M>(std::move(module))),
+          run_([](const Module& m, const Tensor& x) -> Tensor {
+            return static_cast<const M&>(m)(x);
+          }) {}
+    Tensor operator()(const Tensor& x) const { return run_(*module_, x); }
+    Module& module() const { return *module_; }
+
+   private:
+    std::shared_ptr<Module> module_;
+    Tensor (*run_)(const Module&, const Tensor&);
+  };
+
+  Sequential() = default;
+  Sequential(std::initializer_list<Step> steps) : steps_(steps) {}
+  void push_back(Step step) { steps_.push_back(std::move(step)); }
+  size_t size() const { return steps_.size(); }
+  Module& operator[](size_t i) const { return steps_.at(i).module(); }
+
+  Tensor operator()(Tensor x) const {
+    for (const Step& step : steps_) x = step(x);
+    return x;
+  }
+  std::vector<Field> fields() override;
+
+ private:
+  std::vector<Step> steps_;
+};
+
+namespace detail {
+/// The arguments streamed together: for extra_repr.
+template <class... Args>
+std::string text(const Args&... args) {
+  std::ostringstream out;
+  (out << ... << args);
+  return out.str();
+}
+/// Gives the fields the names of a list such as "ln_1, attn, mlp".
+std::vector<Field> named_fields(const char* names, std::initializer_list<Field> fields);
+}  // namespace detail
+
+}  // namespace ink
+
+/// Names the fields of a module: parameters, buffers and modules, in the order they are listed,
+/// printed and saved. An optimizer warns about a parameter that was forgotten here.
+#define INK_FIELDS(...)                                              \
+  std::vector<::ink::Field> fields() override {                      \
+    return ::ink::detail::named_fields(#__VA_ARGS__, {__VA_ARGS__}); \
+  }

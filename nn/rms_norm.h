@@ -1,0 +1,22 @@
+// RMSNorm: every vector to mean square 1, then scaled.
+#pragma once
+
+#include "nn/module.h"
+
+namespace ink {
+
+/// y = x / sqrt(mean x^2 + eps) * weight over the last dimension of x (..., n). Zhang and Sennrich
+/// 2019.
+struct RMSNorm : Module {
+  double eps;
+  Parameter weight;  // (n,)
+
+  explicit RMSNorm(int64_t n, double epsilon = 1e-6) : eps(epsilon), weight(ones({n})) {}
+
+  Tensor operator()(const Tensor& x) const { return rms_norm(x, weight, eps); }
+
+  std::string extra_repr() const override { return detail::text(weight.shape(), ", eps=", eps); }
+  INK_FIELDS(weight)
+};
+
+}  // namespace ink

@@ -1,0 +1,88 @@
+// Random tensors: PyTorch's numbers in any layout and dtype.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "autograd/ops.h"
+#include "autograd/random.h"
+#include "temp_files.h"
+
+namespace ink {
+namespace {
+
+using Values = std::vector<double>;
+
+// A call of everything in a row, as the same calls after torch.manual_seed(7) print it.
+TEST(RandomTensor, DrawsPyTorchsNumbersInATurn) {
+  manual_seed(7);
+  EXPECT_EQ(rand({3}).tolist(),
+            (Values{0.5349225401878357, 0.19880318641662598, 0.6592116951942444}));
+  EXPECT_EQ(randn({2, 2}).tolist(), (Values{-0.032551974058151245, 1.0110543966293335,
+                                            1.7714937925338745, 0.4299081265926361}));
+  EXPECT_EQ(randint(5, {6}).tolist(), (Values{1, 3, 2, 2, 0, 1}));
+  EXPECT_EQ(randint(-3, 3, {4}, f32).tolist(), (Values{1, 0, -3, -3}));
+  EXPECT_EQ(randperm(5).tolist(), (Values{0, 4, 2, 3, 1}));
+  EXPECT_EQ(rand({2}, f64).tolist(), (Values{0.7458496408158991, 0.028712886879730393}));
+  Tensor x = empty({3}), mask = empty({4});
+  EXPECT_EQ(exponential_(x, 2).tolist(),
+            (Values{1.1809818744659424, 0.23634494841098785, 0.40213045477867126}));
+  EXPECT_EQ(bernoulli_(mask, 0.5).tolist(), (Values{0, 0, 0, 1}));
+  EXPECT_EQ(multinomial(tensor({0.1, 0.2, 0.7}), 2).tolist(), (Values{2, 1}));
+}
+
+TEST(RandomTensor, AViewGetsTheValuesOfAContiguousTensor) {
+  Generator a(3), b(3);
+  Tensor whole = zeros({4, 10}), block = whole.narrow(1, 2, 5).transpose(0, 1),
+         plain = empty({5, 4});
+  normal_(block, 1, 2, a);
+  EXPECT_EQ(block.tolist(), normal_(plain, 1, 2, b).tolist());
+  EXPECT_EQ(whole.select(1, 0).tolist(), (Values{0, 0, 0, 0}));
+}
+
+TEST(RandomTensor, HalfPrecisionIsRoundedSinglePrecision) {
+  Generator a(4), b(4);
+  Tensor half = empty({50}, bf16), single = empty({50});
+  EXPECT_EQ(uniform_(half, -1, 1, a).tolist(), uniform_(single, -1, 1, b).to(bf16).tolist());
+}
+
+TEST(RandomTensor, BernoulliDoesNotLookAtTheTypeOfTheResult) {
+  Generator a(5), b(5);
+  Tensor wide = empty({50}, f64), narrow = empty({50});
+  EXPECT_EQ(bernoulli_(wide, 0.3, a).tolist(), bernoulli_(narrow, 0.3, b).tolist());
+}
+
+TEST(RandomTensor, SamplesRowByRow) {
+  const Tensor weights = tensor({{{0.0, 1.0, 0.0}, {0.0, 0.0, 2.0}}});
+  const Tensor ids = multinomial(weights, 4, true);
+  EXPECT_EQ(ids.shape(), (Shape{1, 2, 4}));
+  EXPECT_EQ(ids.tolist(), (Values{1, 1, 1, 1, 2, 2, 2, 2}));
+}
+
+TEST(RandomTensor, EmptyOnesDrawNothing) {
+  manual_seed(1);
+  const double first = rand({1}).item();
+  manual_seed(1);
+  EXPECT_EQ(randn({0, 3}).shape(), (Shape{0, 3}));
+  EXPECT_EQ(rand({1}).item(), first);
+}
+
+TEST(RandomTensor, FillsRespectGraphs) {
+  Tensor leaf = ones({2}).requires_grad_();
+  EXPECT_EQ(error_of([&] { normal_(leaf); }),
+            "normal_: a leaf that requires grad, (2,), cannot be written in place while a graph is "
+            "recorded; do it under NoGrad, or on x.detach()");
+  {
+    const NoGrad no_grad;
+    normal_(leaf);
+  }
+  EXPECT_TRUE(leaf.requires_grad());
+  Tensor computed = leaf * 2.0;
+  uniform_(computed);
+  EXPECT_FALSE(computed.requires_grad()) << "the new values depend on nothing";
+  EXPECT_EQ(error_of([] { rand({2}, i64); }), "uniform_: expected a floating dtype, got int64");
+  EXPECT_EQ(error_of([] { multinomial(tensor(1.0), 1); }),
+            "multinomial: expected weights (..., categories), got a scalar");
+}
+
+}  // namespace
+}  // namespace ink
