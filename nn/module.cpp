@@ -44,10 +44,14 @@ void for_each_distinct(const Module& module, F&& f) {
 
 }  // namespace
 
-Parameter::Parameter(const Tensor& value)
-    : Tensor(value.requires_grad() && value.is_leaf() ? value : value.detach()) {
-  if (defined()) requires_grad_();
+Parameter::Parameter(const Tensor& value) : Tensor(value) {
+  if (!defined()) return;
+  if (!value.requires_grad() || !value.is_leaf()) static_cast<Tensor&>(*this) = Buffer(value);
+  requires_grad_();
 }
+
+Buffer::Buffer(const Tensor& value)
+    : Tensor(value.defined() && value.is_view() ? value.detach().clone() : value.detach()) {}
 
 std::vector<Field> detail::named_fields(const char* names, std::initializer_list<Field> fields) {
   std::vector<Field> list(fields);
@@ -58,9 +62,7 @@ std::vector<Field> detail::named_fields(const char* names, std::initializer_list
 
 std::vector<Field> Sequential::fields() {
   std::vector<Field> list;
-  for (const Step& step : steps_) {
-    list.emplace_back(step.module()).name = std::to_string(list.size() - 1);
-  }
+  for (size_t i = 0; i < size(); ++i) list.emplace_back((*this)[i]).name = std::to_string(i);
   return list;
 }
 

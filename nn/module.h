@@ -41,7 +41,8 @@ struct Parameter : Tensor {
 /// A tensor that is saved with the model and moves with it, but is not trained: running statistics.
 struct Buffer : Tensor {
   Buffer() = default;
-  Buffer(const Tensor& value) : Tensor(value.detach()) {}
+  /// Outside any graph, with value's memory; a copy of it if value is a view.
+  Buffer(const Tensor& value);
 };
 
 /// One entry of INK_FIELDS: exactly one of the three pointers is set.
