@@ -26,8 +26,8 @@ namespace ink {
 struct Checkpoint {
   nlohmann::json config = nlohmann::json::object();
   nlohmann::json state = nlohmann::json::object();
-  NamedTensors model;
-  NamedTensors optimizer;
+  NamedTensors model = {};
+  NamedTensors optimizer = {};
 };
 
 /// Saves it as out_dir/name; the one that was there stays as out_dir/name.prev. Makes out_dir.

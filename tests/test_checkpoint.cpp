@@ -1,0 +1,265 @@
+// Checkpoints: what is saved comes back, whatever happens to the process or the files.
+#include "train/checkpoint.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <map>
+#include <thread>
+
+#include "autograd/log.h"
+#include "autograd/ops.h"
+#include "data/file.h"
+#include "tests/temp_files.h"
+
+namespace ink {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A checkpoint that is recognised by its number, wherever one looks.
+Checkpoint numbered(int number) {
+  return {.config = {{"n_layer", 4}, {"data", "a\"b"}},
+          .state = {{"number", number}, {"best_loss", 0.1 * number}, {"generator", "00ff"}},
+          .model = {{"wte.weight", full({5, 3}, number)}, {"bias", full({}, number, f64)}},
+          .optimizer = {{"exp_avg.bias", full({2}, number)}, {"step", full({}, number, i64)}}};
+}
+
+int number_of(const LoadedCheckpoint& loaded) {
+  const int number = loaded.state.at("number");
+  const Checkpoint expected = numbered(number);
+  EXPECT_EQ(loaded.config, expected.config);
+  EXPECT_EQ(loaded.state, expected.state);
+  const auto expect_same = [](const NamedTensors& got, const NamedTensors& wanted) {
+    ASSERT_EQ(got.size(), wanted.size());
+    const std::map<std::string, Tensor> by_name(got.begin(), got.end());
+    for (const auto& [name, x] : wanted) {
+      const Tensor& y = by_name.at(name);
+      EXPECT_EQ(y.dtype(), x.dtype());
+      EXPECT_EQ(y.shape(), x.shape());
+      EXPECT_EQ(y.tolist(), x.tolist());
+    }
+  };
+  expect_same(loaded.model, expected.model);
+  expect_same(loaded.optimizer, expected.optimizer);
+  return number;
+}
+
+struct CheckpointTest : testing::Test {
+  // A save waits for the disk a dozen times; memory is there at once.
+  static void SetUpTestSuite() {
+    if (fs::exists("/dev/shm")) setenv("TMPDIR", "/dev/shm", 0);
+  }
+  CheckpointTest() {
+    set_log_callback([this](const std::string& message) { messages.push_back(message); });
+  }
+  ~CheckpointTest() override { set_log_callback({}); }
+
+  void save(int number) { save_checkpoint(out.path(), "ckpt", numbered(number)); }
+  int load() { return number_of(load_checkpoint(out.path(), "ckpt")); }
+  // An error or message, with the path of the temporary folder as OUT.
+  std::string plain(std::string text) const {
+    const std::string path = out.path().string();
+    for (size_t at; (at = text.find(path)) != std::string::npos;)
+      text.replace(at, path.size(), "OUT");
+    return text;
+  }
+  std::string load_error() {
+    return plain(error_of([&] { load_checkpoint(out.path(), "ckpt"); }));
+  }
+  void flip_byte(const std::string& file, size_t at) {
+    std::string bytes = read_file(out / file);
+    bytes.at(at) = static_cast<char>(bytes.at(at) ^ 1);
+    out.write(file, bytes);
+  }
+
+  TempFolder out;
+  std::vector<std::string> messages;
+};
+
+TEST_F(CheckpointTest, ComesBack) {
+  EXPECT_FALSE(checkpoint_exists(out.path(), "ckpt"));
+  save(1);
+  EXPECT_TRUE(checkpoint_exists(out.path(), "ckpt"));
+  EXPECT_FALSE(fs::exists(out / "ckpt.tmp"));
+  const LoadedCheckpoint loaded = load_checkpoint(out.path(), "ckpt");
+  EXPECT_EQ(number_of(loaded), 1);
+  EXPECT_EQ(loaded.folder, out / "ckpt");
+  save_checkpoint(out.path(), "best", numbered(7));
+  save(2);
+  save(3);
+  EXPECT_EQ(load(), 3);
+  EXPECT_EQ(number_of(load_checkpoint(out.path(), "ckpt.prev")), 2);
+  EXPECT_EQ(number_of(load_checkpoint(out.path(), "best")), 7);
+  EXPECT_TRUE(messages.empty());
+}
+
+TEST_F(CheckpointTest, SameContentsSameBytes) {
+  save_checkpoint(out / "a" / "deeper", "ckpt", numbered(1));
+  save_checkpoint(out / "b", "ckpt", numbered(1));
+  int files = 0;
+  for (const auto& entry : fs::directory_iterator(out / "b" / "ckpt")) {
+    EXPECT_EQ(read_file(entry.path()),
+              read_file(out / "a" / "deeper" / "ckpt" / entry.path().filename()));
+    ++files;
+  }
+  EXPECT_EQ(files, 4);
+}
+
+TEST_F(CheckpointTest, SavesWhatJsonCannotHold) {
+  Checkpoint odd = numbered(1);
+  odd.config["data"] = "latin-1: \xe9";
+  odd.state["best_loss"] = INFINITY;
+  save_checkpoint(out.path(), "ckpt", odd);
+  const LoadedCheckpoint loaded = load_checkpoint(out.path(), "ckpt");
+  EXPECT_EQ(loaded.config.at("data"), "latin-1: \xef\xbf\xbd");
+  EXPECT_TRUE(loaded.state.at("best_loss").is_null());
+}
+
+// Every state that a save of number 3 after 1 and 2 passes through: the newest whole one is loaded,
+// and the next save works.
+TEST_F(CheckpointTest, SurvivesAnInterruptionAnywhere) {
+  const auto expect_then_save = [&](int expected) {
+    EXPECT_EQ(load(), expected);
+    save(4);
+    EXPECT_EQ(load(), 4);
+    fs::remove_all(out.path());
+    save(1);
+    save(2);
+  };
+  const auto write_all_of_3 = [&] {
+    save_checkpoint(out / "other", "ckpt", numbered(3));
+    fs::rename(out / "other" / "ckpt", out / "ckpt.tmp");
+  };
+  save(1);
+  save(2);
+  fs::create_directory(out / "ckpt.tmp");  // nothing in it yet
+  expect_then_save(2);
+  for (const std::string last :
+       {"config.json", "model.safetensors", "optimizer.safetensors", "state.json"}) {
+    write_all_of_3();  // half of a file
+    fs::resize_file(out / "ckpt.tmp" / last, fs::file_size(out / "ckpt.tmp" / last) / 2);
+    expect_then_save(2);
+  }
+  write_all_of_3();
+  expect_then_save(2);
+  write_all_of_3();  // the old one half removed
+  fs::remove(out / "ckpt.prev" / "model.safetensors");
+  expect_then_save(2);
+  write_all_of_3();  // and all
+  fs::remove_all(out / "ckpt.prev");
+  expect_then_save(2);
+  EXPECT_TRUE(messages.empty());
+  write_all_of_3();  // between the two renames
+  fs::remove_all(out / "ckpt.prev");
+  fs::rename(out / "ckpt", out / "ckpt.prev");
+  expect_then_save(3);
+  ASSERT_EQ(messages.size(), 1u);
+  EXPECT_EQ(plain(messages[0]),
+            "load_checkpoint: OUT/ckpt.tmp is used in place of OUT/ckpt, which is missing");
+  fs::remove_all(out / "ckpt");  // the folder lost
+  expect_then_save(1);
+}
+
+// A process that saves without end is killed at random moments.
+TEST_F(CheckpointTest, SurvivesKills) {
+  int newest = 0;
+  for (int round = 0; round < 12; ++round) {
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      try {
+        for (int number = newest + 1;; ++number) save(number);
+      } catch (...) {
+        _exit(1);
+      }
+    }
+    int status = 0;
+    while (!checkpoint_exists(out.path(), "ckpt")) {
+      ASSERT_EQ(waitpid(child, &status, WNOHANG), 0) << "it ended by itself";
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(1000 + 1777 * round));
+    kill(child, SIGKILL);
+    waitpid(child, &status, 0);
+    ASSERT_TRUE(WIFSIGNALED(status)) << "it ended by itself";
+    const int found = load();
+    EXPECT_GE(found, newest);
+    newest = found;
+  }
+  EXPECT_GT(newest, 12);
+}
+
+TEST_F(CheckpointTest, FallsBackFromAnyDamage) {
+  for (const std::string file :
+       {"config.json", "model.safetensors", "optimizer.safetensors", "state.json"}) {
+    const std::string path = "ckpt/" + file;
+    save(1);
+    save(2);
+    const size_t size = fs::file_size(out / path);
+    for (const size_t at : {size_t{10}, size / 2, size - 3}) {
+      save(1);
+      save(2);
+      flip_byte(path, at);
+      EXPECT_EQ(load(), 1) << file << " byte " << at;
+    }
+    save(1);
+    save(2);
+    fs::resize_file(out / path, size - 1 - (file.ends_with("json")));  // more than the last newline
+    EXPECT_EQ(load(), 1) << file << " cut short";
+    save(2);
+    save(3);
+    fs::remove(out / path);
+    EXPECT_EQ(load(), 2) << file << " missing";
+    save(3);
+    save(4);
+    out.write(path, "");
+    EXPECT_EQ(load(), 3) << file << " empty";
+  }
+  EXPECT_EQ(messages.size(), 24u);
+}
+
+TEST_F(CheckpointTest, SaysWhatItFellBackFrom) {
+  save(1);
+  save(2);
+  flip_byte("ckpt/config.json", 10);
+  EXPECT_EQ(load(), 1);
+  ASSERT_EQ(messages.size(), 1u);
+  EXPECT_EQ(plain(messages[0]),
+            "load_checkpoint: OUT/ckpt.prev is used in place of OUT/ckpt\n"
+            "  OUT/ckpt/config.json: expected 37 bytes with checksum \"6ae8d37c9eb40795\", "
+            "got 37 with \"e8b40784e6eee53f\"; the file is damaged");
+}
+
+TEST_F(CheckpointTest, ExplainsWhyNothingLoads) {
+  EXPECT_EQ(load_error(),
+            "load_checkpoint: there is no whole checkpoint:\n"
+            "  OUT/ckpt: no such folder\n"
+            "Put back a copy of the folder, or start anew in another out_dir.");
+  save(1);
+  save(2);
+  out.write("ckpt/state.json", "{\"format\": \"something else\"}");
+  fs::resize_file(out / "ckpt.prev/state.json", 100);
+  EXPECT_EQ(load_error(),
+            "load_checkpoint: there is no whole checkpoint:\n"
+            "  OUT/ckpt/state.json: expected the format \"inkling checkpoint 1\", got \"something "
+            "else\"; it is of another program or version\n"
+            "  OUT/ckpt.prev/state.json: expected JSON, but it is damaged at byte 101\n"
+            "Put back a copy of the folder, or start anew in another out_dir.");
+}
+
+TEST(Crc64, HasItsCheckValue) {
+  const std::string text = "123456789";
+  const auto bytes = std::as_bytes(std::span(text));
+  EXPECT_EQ(crc64(bytes), 0x995dc9bbdf1939fau);
+  EXPECT_EQ(crc64(bytes.subspan(4), crc64(bytes.first(4))), crc64(bytes));
+  const std::string longer(1000, 'x');
+  const auto all = std::as_bytes(std::span(longer));
+  EXPECT_EQ(crc64(all.subspan(333), crc64(all.first(333))), crc64(all));
+  EXPECT_EQ(crc64({}), 0u);
+}
+
+}  // namespace
+}  // namespace ink

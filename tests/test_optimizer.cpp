@@ -1,0 +1,387 @@
+// Optimizers against PyTorch's numbers (golden/optimizer.txt, made by
+// golden/optimizer_fixtures.py), skipped steps, saved state, the warning, and schedules.
+#include "train/optimizer.h"
+
+#include <gtest/gtest.h>
+#include <omp.h>
+
+#include <cmath>
+#include <fstream>
+#include <functional>
+#include <memory>
+
+#include "autograd/log.h"
+#include "autograd/ops.h"
+#include "tests/temp_files.h"
+#include "train/schedule.h"
+
+namespace ink {
+namespace {
+
+using MakeOptimizer = std::function<std::unique_ptr<Optimizer>(const NamedTensors&)>;
+
+// Some parameters and their gradients, as golden/optimizer_fixtures.py makes them.
+struct Problem {
+  explicit Problem(DType dtype = f64) {
+    int64_t k = 0;
+    for (const Shape& shape : {Shape{3, 4}, Shape{5}, Shape{}}) {
+      std::vector<double> start;
+      for (int64_t i = 0; i < shape.numel(); ++i) start.push_back(std::cos(k++ + 1));
+      Tensor p = from_vector(start, shape).to(dtype);
+      parameters.emplace_back(std::string(1, "abc"[parameters.size()]), p.requires_grad_());
+    }
+  }
+
+  void set_grads(int64_t step) {
+    int64_t k = 0;
+    for (auto& [name, p] : parameters) {
+      std::vector<double> g;
+      for (int64_t i = 0; i < p.numel(); ++i)
+        g.push_back(std::sin(0.7 * static_cast<double>(k++) + 1.3 * static_cast<double>(step)));
+      const bool none = name == "b" && (step == 3 || step == 7);
+      p.set_grad(none ? Tensor() : from_vector(g, p.shape()).to(p.dtype()));
+    }
+  }
+
+  static std::vector<double> joined(const NamedTensors& list) {
+    std::vector<double> all;
+    for (const auto& entry : list) {
+      const std::vector<double> values = entry.second.tolist();
+      all.insert(all.end(), values.begin(), values.end());
+    }
+    return all;
+  }
+  std::vector<double> values() const { return joined(parameters); }
+
+  NamedTensors parameters;
+};
+
+// The saved tensors of one kind, in order.
+NamedTensors of_kind(const Optimizer& optimizer, const std::string& kind) {
+  NamedTensors found;
+  for (const auto& entry : optimizer.state())
+    if (entry.first.starts_with(kind + ".")) found.push_back(entry);
+  return found;
+}
+
+MakeOptimizer maker(const std::string& name) {
+  if (name == "adamw")
+    return [](const auto& p) { return std::make_unique<AdamW>(p, AdamWOptions{.lr = 1e-2}); };
+  if (name == "adamw_clip")
+    return [](const auto& p) {
+      return std::make_unique<AdamW>(p, AdamWOptions{.lr = 3e-2,
+                                                     .beta1 = 0.8,
+                                                     .beta2 = 0.95,
+                                                     .eps = 1e-3,
+                                                     .weight_decay = 0.3,
+                                                     .grad_clip = 0.5});
+    };
+  if (name == "adamw_groups")
+    return [](const auto& p) {
+      return std::make_unique<AdamW>(decay_matrices(p, 0.5),
+                                     AdamWOptions{.lr = 2e-2, .grad_clip = 1});
+    };
+  if (name == "sgd")
+    return [](const auto& p) { return std::make_unique<SGD>(p, SGDOptions{.lr = 0.1}); };
+  if (name == "sgd_momentum")
+    return [](const auto& p) {
+      return std::make_unique<SGD>(p, SGDOptions{.lr = 0.1, .momentum = 0.9, .weight_decay = 0.2});
+    };
+  return [](const auto& p) {
+    return std::make_unique<SGD>(
+        p, SGDOptions{
+               .lr = 0.05, .momentum = 0.8, .nesterov = true, .weight_decay = 0.1, .grad_clip = 1});
+  };
+}
+
+// Replays every case of the golden file in one dtype.
+void expect_torch_numbers(DType dtype, double tolerance) {
+  std::ifstream file(std::filesystem::path(__FILE__).parent_path() / "golden" / "optimizer.txt");
+  std::string line, running;
+  std::getline(file, line);
+  std::unique_ptr<Problem> problem;
+  std::unique_ptr<Optimizer> optimizer;
+  int64_t done = 0, lines = 0;
+  while (std::getline(file, line)) {
+    std::istringstream words(line);
+    std::string name, what;
+    int64_t step = 0;
+    words >> name >> step >> what;
+    if (name != running) {
+      optimizer = nullptr;
+      problem = std::make_unique<Problem>(dtype);
+      optimizer = maker(name)(problem->parameters);
+      running = name;
+      done = 0;
+    }
+    while (done < step) {
+      problem->set_grads(++done);
+      optimizer->step();
+    }
+    const std::vector<double> got =
+        what == "value" ? problem->values() : Problem::joined(of_kind(*optimizer, what));
+    ASSERT_EQ(got.size(), 18u) << line;
+    for (const double value : got) {
+      double expected = 0;
+      words >> expected;
+      EXPECT_NEAR(value, expected, tolerance) << name << " step " << step << " " << what;
+    }
+    ++lines;
+  }
+  EXPECT_EQ(lines, 20);
+}
+
+TEST(Optimizer, HasTorchNumbers) { expect_torch_numbers(f64, 1e-13); }
+TEST(Optimizer, HasTorchNumbersInFloat) { expect_torch_numbers(f32, 1e-6); }
+TEST(Optimizer, HasTorchNumbersInBfloat16) { expect_torch_numbers(bf16, 0.05); }
+
+TEST(Optimizer, CountsUpdatesOfEachParameter) {
+  Problem problem;
+  AdamW optimizer(problem.parameters);
+  for (int64_t step = 1; step <= 10; ++step) {
+    problem.set_grads(step);
+    optimizer.step();
+  }
+  EXPECT_EQ(Problem::joined(of_kind(optimizer, "step")), (std::vector<double>{10, 8, 10}));
+}
+
+TEST(Optimizer, ReportsNormAndClip) {
+  Tensor a = zeros({2, 2}).requires_grad_(), b = zeros({1}).requires_grad_();
+  SGD optimizer({{"a", a}, {"b", b}}, {.lr = 1, .grad_clip = 1});
+  a.set_grad(full({2, 2}, 2.0));
+  b.set_grad(full({1}, 3.0));
+  optimizer.step();
+  EXPECT_DOUBLE_EQ(optimizer.status().grad_norm.item(), 5);
+  EXPECT_DOUBLE_EQ(optimizer.status().clip.item(), 1 / (5 + 1e-6));
+  EXPECT_FLOAT_EQ(b.item<float>(), -0.6f);
+  b.set_grad(full({1}, 0.25));
+  a.set_grad({});
+  optimizer.step();
+  EXPECT_EQ(optimizer.status().grad_norm.item(), 0.25);
+  EXPECT_EQ(optimizer.status().clip.item(), 1);
+  optimizer.zero_grad();
+  EXPECT_FALSE(a.grad().defined() || b.grad().defined());
+}
+
+TEST(Optimizer, TakesStridedGradients) {
+  Problem plain, strided;
+  AdamW first(plain.parameters), second(strided.parameters);
+  plain.set_grads(1);
+  strided.set_grads(1);
+  Tensor& a = strided.parameters[0].second;
+  a.set_grad(a.grad().T().contiguous().T());
+  ASSERT_FALSE(a.grad().is_contiguous());
+  first.step();
+  second.step();
+  EXPECT_EQ(plain.values(), strided.values());
+}
+
+TEST(Optimizer, ScalesTheLearningRateOfAGroup) {
+  Tensor slow = ones({2}).requires_grad_(), fast = ones({2}).requires_grad_();
+  const std::vector<ParameterGroup> groups = {{{{"slow", slow}}}, {{{"fast", fast}}, {}, 10}};
+  SGD optimizer(groups, {.lr = 0.5});
+  optimizer.set_lr(0.01);
+  slow.set_grad(ones({2}));
+  fast.set_grad(ones({2}));
+  optimizer.step();
+  EXPECT_FLOAT_EQ(static_cast<float>(slow.tolist()[0]), 0.99f);
+  EXPECT_FLOAT_EQ(static_cast<float>(fast.tolist()[0]), 0.9f);
+}
+
+TEST(Optimizer, SkipsWhatIsNotFinite) {
+  for (const std::string name : {"adamw_groups", "sgd_nesterov"}) {
+    Problem problem;
+    const auto optimizer = maker(name)(problem.parameters);
+    problem.set_grads(1);
+    optimizer->step(ones({}));
+    const auto before = problem.values(), state = Problem::joined(optimizer->state());
+    const auto skip = [&](const Tensor& loss, double in_gradient) {
+      problem.set_grads(2);
+      Tensor g = problem.parameters[1].second.grad();
+      g.mutable_data<double>()[4] = in_gradient;
+      optimizer->step(loss);
+      EXPECT_FALSE(optimizer->status().finite.item<bool>());
+      EXPECT_EQ(problem.values(), before);
+    };
+    skip({}, std::nan(""));
+    skip(ones({}), -INFINITY);
+    skip(full({}, NAN), 1);
+    EXPECT_EQ(optimizer->status().skipped.tolist<int64_t>(), (std::vector<int64_t>{3, 3}));
+    auto now = Problem::joined(optimizer->state());
+    std::fill_n(now.end() - 2, 2, 0.0);  // all but the skipped counts
+    EXPECT_EQ(now, state);
+    problem.set_grads(2);
+    optimizer->step(ones({}));
+    EXPECT_TRUE(optimizer->status().finite.item<bool>());
+    EXPECT_EQ(optimizer->status().skipped.tolist<int64_t>(), (std::vector<int64_t>{3, 0}));
+    EXPECT_NE(problem.values(), before);
+  }
+}
+
+TEST(Optimizer, LargeGradientsAreFinite) {
+  Tensor a = zeros({3}).requires_grad_();
+  SGD optimizer(NamedTensors{{"a", a}}, {.lr = 1, .grad_clip = 1});
+  a.set_grad(full({3}, 3e38));  // squares overflow a float
+  optimizer.step();
+  EXPECT_TRUE(optimizer.status().finite.item<bool>());
+  EXPECT_NEAR(a.tolist()[0], -1 / std::sqrt(3.0), 1e-6);
+}
+
+// Several tensors, some larger than a thread's grain, give the same bits on any number of threads.
+TEST(Optimizer, SameBitsOnAnyNumberOfThreads) {
+  const auto run = [](int threads) {
+    const int before = omp_get_max_threads();
+    omp_set_num_threads(threads);
+    NamedTensors parameters;
+    for (const int64_t n : {3, 70001, 1, 0, 16384, 257 * 193}) {
+      std::vector<float> start(static_cast<size_t>(n)), g(static_cast<size_t>(n));
+      for (int64_t i = 0; i < n; ++i) {
+        start[static_cast<size_t>(i)] = std::sin(static_cast<float>(i));
+        g[static_cast<size_t>(i)] = std::cos(static_cast<float>(3 * i + n));
+      }
+      Tensor p = from_vector(start).requires_grad_();
+      p.set_grad(from_vector(g));
+      parameters.emplace_back(std::to_string(n), p);
+    }
+    AdamW optimizer(parameters, {.lr = 0.1, .grad_clip = 1});
+    optimizer.step();
+    optimizer.step();
+    omp_set_num_threads(before);
+    auto result = Problem::joined(parameters);
+    result.push_back(optimizer.status().grad_norm.item());
+    return result;
+  };
+  const auto expected = run(1);
+  EXPECT_EQ(run(2), expected);
+  EXPECT_EQ(run(5), expected);
+}
+
+TEST(Optimizer, ContinuesFromSavedState) {
+  for (const std::string name : {"adamw_clip", "sgd_momentum"}) {
+    Problem straight, resumed;
+    const auto first = maker(name)(straight.parameters);
+    for (int64_t step = 1; step <= 5; ++step) {
+      straight.set_grads(step);
+      first->step();
+    }
+    for (size_t i = 0; i < 3; ++i)
+      resumed.parameters[i].second =
+          straight.parameters[i].second.detach().clone().requires_grad_();
+    const auto second = maker(name)(resumed.parameters);
+    second->load_state(first->state());
+    for (int64_t step = 6; step <= 10; ++step) {
+      straight.set_grads(step);
+      first->step();
+      resumed.set_grads(step);
+      second->step();
+    }
+    EXPECT_EQ(straight.values(), resumed.values());
+  }
+}
+
+TEST(Optimizer, RefusesForeignState) {
+  Problem problem;
+  AdamW optimizer(problem.parameters);
+  problem.set_grads(1);
+  optimizer.step();
+  const auto before = Problem::joined(optimizer.state());
+  NamedTensors state = optimizer.state();
+  state[0].second = zeros({4, 3}, f64);
+  state[1].first = "exp_avg.d";
+  EXPECT_EQ(error_of([&] { optimizer.load_state(state); }),
+            "AdamW: the saved state is not of these parameters:\n"
+            "  exp_avg.a: expected shape (3, 4), got (4, 3)\n"
+            "  missing: exp_avg.b\n"
+            "  unexpected: exp_avg.d");
+  EXPECT_EQ(Problem::joined(optimizer.state()), before);
+}
+
+TEST(Optimizer, NamesWhatIsWrongWithItsParameters) {
+  Tensor w = zeros({2, 3}).requires_grad_();
+  const auto error = [](const NamedTensors& list, AdamWOptions options = {}) {
+    return error_of([&] { AdamW optimizer(list, options); });
+  };
+  EXPECT_EQ(error({{"a", w}, {"b", w}}), "AdamW: b is listed twice, the first time as a");
+  EXPECT_EQ(error({{"a", w}, {"a", zeros({1}).requires_grad_()}}),
+            "AdamW: two parameters have the name a");
+  EXPECT_EQ(error({{"a", w * w}}), "AdamW: expected leaves, got a, which was computed by mul");
+  EXPECT_EQ(error({{"a", zeros({2, 3}).T().requires_grad_()}}),
+            "AdamW: a, (3, 2), is a strided view; make the parameter of its contiguous() copy");
+  EXPECT_EQ(error({{"a", zeros({1})}}), "AdamW: expected parameters that require grad, got none");
+  EXPECT_EQ(error({{"a", w}}, {.lr = -1}),
+            "AdamW: expected lr to be finite and at least 0, got -1");
+  EXPECT_EQ(error({{"a", w}}, {.beta2 = 1}), "AdamW: expected betas in [0, 1), got 1");
+  EXPECT_EQ(error_of([&] {
+              SGD optimizer(NamedTensors{{"a", w}}, {.nesterov = true});
+            }),
+            "SGD: nesterov needs a momentum above 0, got 0");
+}
+
+TEST(Optimizer, WarnsOnceOfALeafNobodyOwns) {
+  std::vector<std::string> messages;
+  set_log_callback([&](const std::string& message) { messages.push_back(message); });
+  Tensor owned = ones({2}).requires_grad_(), forgotten = ones({1, 2}).requires_grad_();
+  SGD optimizer({{"owned", owned}});
+  (owned * owned).backward(ones({2}));
+  optimizer.step();
+  EXPECT_TRUE(messages.empty());
+  for (int i = 0; i < 2; ++i) {
+    (owned * forgotten).backward(ones({1, 2}));
+    optimizer.step();
+  }
+  EXPECT_EQ(messages, std::vector<std::string>{
+                          "SGD: a leaf of shape (1, 2) received a gradient, but no optimizer "
+                          "updates it; was it left out of INK_FIELDS, or of the optimizer's "
+                          "parameters?"});
+  {
+    messages.clear();
+    SGD fresh({{"owned", owned}}), other({{"forgotten", forgotten}});
+    (owned * forgotten).backward(ones({1, 2}));
+    fresh.step();
+    EXPECT_TRUE(messages.empty());
+    GradStore store;
+    backward(mul(owned, ones({2})).select(0, 0), store);
+    store.add_to_leaves();
+    fresh.step();
+    EXPECT_TRUE(messages.empty());
+  }
+  SGD fresh({{"owned", owned}});
+  GradStore store;
+  backward((owned * forgotten).select(0, 0).select(0, 0), store);
+  store.add_to_leaves();
+  fresh.step();
+  EXPECT_EQ(messages.size(), 1u);
+  set_log_callback({});
+}
+
+TEST(Optimizer, StepsAllocateNothing) {
+  Problem problem;
+  AdamW optimizer(problem.parameters);
+  problem.set_grads(1);
+  optimizer.step();
+  const MemoryStats before = memory_stats();
+  reset_peak_memory();
+  for (int i = 0; i < 10; ++i) {
+    optimizer.set_lr(0.1 * i);
+    optimizer.step();
+  }
+  EXPECT_EQ(memory_stats().raw_allocations, before.raw_allocations);
+  EXPECT_EQ(memory_stats().peak_bytes_in_use, before.bytes_in_use);
+}
+
+TEST(Schedule, WarmsUpAndFollowsACosine) {
+  const Schedule lr = warmup_cosine(1e-3, 1e-4, 100, 2000);
+  EXPECT_DOUBLE_EQ(lr(0), 1e-3 / 101);
+  EXPECT_DOUBLE_EQ(lr(99), 1e-3 * 100 / 101);
+  EXPECT_DOUBLE_EQ(lr(100), 1e-3);
+  EXPECT_DOUBLE_EQ(lr(1050), 5.5e-4);
+  EXPECT_DOUBLE_EQ(lr(575), 1e-4 + 0.5 * (1 + std::sqrt(0.5)) * 9e-4);
+  EXPECT_DOUBLE_EQ(lr(2000), 1e-4);
+  EXPECT_DOUBLE_EQ(lr(1000000), 1e-4);
+  EXPECT_DOUBLE_EQ(warmup_cosine(1, 0.1, 10, 10)(9), 10.0 / 11);
+  EXPECT_DOUBLE_EQ(warmup_cosine(1, 0.1, 10, 10)(10), 0.1);
+  EXPECT_DOUBLE_EQ(constant_lr(0.3)(12345), 0.3);
+}
+
+}  // namespace
+}  // namespace ink
