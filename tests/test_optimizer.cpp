@@ -96,7 +96,7 @@ MakeOptimizer maker(const std::string& name) {
 
 // Replays every case of the golden file in one dtype.
 void expect_torch_numbers(DType dtype, double tolerance) {
-  std::ifstream file(std::filesystem::path(__FILE__).parent_path() / "golden" / "optimizer.txt");
+  std::ifstream file(INKLING_SOURCE_DIR "/tests/golden/optimizer.txt");
   std::string line, running;
   std::getline(file, line);
   std::unique_ptr<Problem> problem;
