@@ -1,0 +1,85 @@
+// Internal to data/fables*.cpp: a grammar as the storyteller reads it.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ink {
+
+/// The rules of the built-in language (fables_rules.cpp).
+extern const char* const kFablesRules;
+
+/// Rules, checked: every name is defined and used, nothing is recursive or recalled before it is
+/// remembered, and the alternatives of every choice can be told apart by the text each begins with
+/// (its lead).
+class FableGrammar {
+ public:
+  /// An alternative is a sequence of texts, of other rules (what they become may be remembered) and
+  /// of recalls, which repeat what was remembered.
+  struct Part {
+    enum Kind { kText, kRule, kRecall } kind;
+    std::string text;  // kText: the characters; otherwise the name of the rule or memory
+    int rule = -1;     // kRule: index into rules
+    int memory =
+        -1;  // kRule: where what it becomes is remembered, or -1; kRecall: what is repeated
+  };
+  struct Alternative {
+    uint64_t weight = 1;
+    std::vector<Part> parts;
+    std::vector<float> nll;  // of the characters of its lead; empty if the rule is not `fixed`
+  };
+  struct Rule {
+    std::string name;
+    std::vector<Alternative> alternatives;
+    uint64_t weight = 0;  // the sum of its alternatives'
+    bool fixed = true;    // every lead is a text, so the nll of every choice is known beforehand
+    /// With one alternative there is nothing to choose and no lead.
+    bool is_choice() const { return alternatives.size() > 1; }
+  };
+
+  explicit FableGrammar(std::string_view source);
+
+  std::vector<Rule> rules;  // rules[0] is the story
+  std::vector<std::string> memories;
+  std::string alphabet;
+
+  const Rule& rule(std::string_view name) const;
+  double count(const Rule& rule) const;
+  std::vector<std::string> texts(const Rule& rule) const;
+
+ private:
+  Alternative parse_alternative(std::string_view source);
+  Part parse_reference(std::string_view source);
+  void check_used() const;
+  void check_order(int rule, std::vector<int>& path, std::vector<bool>& remembered) const;
+  void prepare(Rule& rule);
+  void check_choice(const Rule& rule) const;
+  std::vector<std::string> values(int memory) const;
+  int find_rule(std::string_view name) const;  // -1 if there is none
+  int find_memory(std::string_view name);      // added if there is none
+};
+
+/// Calls emit(-log p) for each character of lead(chosen), which was chosen among lead(0..count)
+/// with weight(0..count): p(character) = the weight of the leads that agree up to and including it
+/// / the weight of those that agree up to it. In other words, the leads are walked as a trie.
+template <class Lead, class Weight, class Emit>
+void walk_lead(size_t count, size_t chosen, Lead lead, Weight weight, Emit emit) {
+  const std::string_view text = lead(chosen);
+  double before = 0;
+  for (size_t i = 0; i < count; ++i) before += static_cast<double>(weight(i));
+  for (size_t length = 1; length <= text.size(); ++length) {
+    double after = 0;
+    for (size_t i = 0; i < count; ++i) {
+      if (lead(i).substr(0, length) == text.substr(0, length))
+        after += static_cast<double>(weight(i));
+    }
+    emit(static_cast<float>(std::log(before / after)));
+    before = after;
+  }
+}
+
+}  // namespace ink
