@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <bit>
+#include <iomanip>
+#include <sstream>
 #include <utility>
 
 #include "autograd/check.h"
@@ -228,6 +230,42 @@ TokenDataset::TokenDataset(const std::filesystem::path& file,
     val_file_ = MappedFile(options.val_file);
     use(ids_of(file, file_), ids_of(options.val_file, val_file_));
   }
+}
+
+// FablesDataset
+
+FablesDataset::FablesDataset(Fables language)
+    : language_(std::move(language)), tokenizer_(distinct_characters(language_.alphabet())) {}
+
+std::string FablesDataset::summary() const {
+  std::ostringstream text;
+  text << "fables: " << std::setprecision(2) << language_.count()
+       << " stories told by rules, vocabulary of " << tokenizer_.vocab_size() << " ("
+       << tokenizer_.name() << ")";
+  return text.str();
+}
+
+int64_t FablesDataset::val_windows(int64_t block_size) const {
+  constexpr int64_t kTargets = 100'000;
+  INK_CHECK(block_size >= 1, "batch: expected block_size >= 1, got ", block_size);
+  return (kTargets - 1) / block_size + 1;
+}
+
+void FablesDataset::fill_train_row(uint64_t seed, uint64_t number, Row row) const {
+  fill_row(seed, number, row);
+}
+
+void FablesDataset::fill_val_row(int64_t window, Row row) const {
+  fill_row(0, kValStream | static_cast<uint64_t>(window), row);
+}
+
+void FablesDataset::fill_row(uint64_t seed, uint64_t index, Row row) const {
+  const auto length = static_cast<int64_t>(row.x.size()) + 1;
+  const FableSample sample = language_.sample(seed, index, length);
+  const std::vector<int64_t> ids = tokenizer_.encode(sample.text);
+  std::copy(ids.begin(), ids.end() - 1, row.x.begin());
+  std::copy(ids.begin() + 1, ids.end(), row.y.begin());
+  std::copy(sample.nll.begin() + 1, sample.nll.end(), row.floor.begin());
 }
 
 }  // namespace ink

@@ -7,9 +7,11 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
+#include "data/fables.h"
 #include "data/file.h"
 #include "data/tokenizer.h"
 
@@ -142,6 +144,28 @@ class TokenDataset final : public WindowDataset {
 
  private:
   MappedFile file_, val_file_;
+};
+
+/// The built-in language (data/fables.h), which needs no file: every row is fresh text from a
+/// story's start, with its exact floor. The validation part is fixed: the same windows for every
+/// training seed, 100,000 targets rounded up to whole windows, of indices that training never asks
+/// for.
+class FablesDataset final : public Dataset {
+ public:
+  explicit FablesDataset(Fables language = Fables());
+
+  const Tokenizer& tokenizer() const override { return tokenizer_; }
+  std::string summary() const override;
+  int64_t val_windows(int64_t block_size) const override;
+
+ private:
+  bool knows_floor() const override { return true; }
+  void fill_train_row(uint64_t seed, uint64_t number, Row row) const override;
+  void fill_val_row(int64_t window, Row row) const override;
+  void fill_row(uint64_t seed, uint64_t index, Row row) const;
+
+  Fables language_;
+  CharTokenizer tokenizer_;
 };
 
 }  // namespace ink

@@ -297,8 +297,61 @@ TEST(TokenDataset, RefusesIdsOutsideTheVocabulary) {
       file.string() + ": token 3 of the validation part is id 256, outside the vocabulary of 256");
 }
 
+TEST(FablesDataset, RowsAreStoriesWithTheirFloor) {
+  const Fables fables;
+  const FablesDataset data;
+  EXPECT_EQ(data.tokenizer().vocab_size(), static_cast<int64_t>(fables.alphabet().size()));
+  const Batch batch = data.train_batch(5, 3, 2, 150, 9);
+  for (int64_t row = 0; row < 2; ++row) {
+    // The documented numbering: index = step * 2^24 + row.
+    const FableSample sample = fables.sample(5, (3 << 24) + 9 + static_cast<uint64_t>(row), 151);
+    const auto at = static_cast<size_t>(row) * 150;
+    const auto text_of = [&](const std::vector<int64_t>& ids) {
+      return data.tokenizer().decode(std::span(ids).subspan(at, 150));
+    };
+    EXPECT_EQ(text_of(batch.x), sample.text.substr(0, 150));
+    EXPECT_EQ(text_of(batch.y), sample.text.substr(1));
+    EXPECT_TRUE(
+        std::equal(sample.nll.begin() + 1, sample.nll.end(), batch.floor.begin() + row * 150));
+  }
+}
+
+TEST(FablesDataset, FloorIsWhatTheLanguageSaysOfEachTarget) {
+  const Fables fables;
+  const FablesDataset data;
+  const Batch batch = data.train_batch(11, 0, 1, 60);
+  std::string prefix = data.tokenizer().decode(std::span(batch.x).first(1));
+  for (size_t i = 0; i < 60; ++i) {
+    const std::string next = data.tokenizer().decode(std::span(batch.y).subspan(i, 1));
+    const double p = fables.next_distribution(prefix)[fables.alphabet().find(next)];
+    EXPECT_NEAR(batch.floor[i], -std::log(p), 1e-5) << "after " << prefix;
+    prefix += next;
+  }
+}
+
+TEST(FablesDataset, ValidationIsFixedAndApartFromTraining) {
+  const FablesDataset data, again;
+  EXPECT_EQ(data.val_windows(64), 1563);  // 100,032 targets
+  EXPECT_EQ(data.val_windows(1000), 100);
+  EXPECT_EQ(data.val_windows(200'000), 1);
+  EXPECT_EQ(error_of([&] { data.val_windows(0); }), "batch: expected block_size >= 1, got 0");
+  const Batch all = data.val_window_batch(0, 100, 1000);
+  EXPECT_EQ(again.val_window_batch(0, 100, 1000).x, all.x);
+  EXPECT_EQ(all.floor.size(), 100'000u);
+  const auto rows = [](const Batch& batch) {
+    std::set<std::vector<int64_t>> found;
+    for (auto row = batch.x.begin(); row != batch.x.end(); row += batch.block_size)
+      found.insert({row, row + batch.block_size});
+    return found;
+  };
+  const auto val = rows(all);
+  EXPECT_EQ(val.size(), 100u) << "no window twice";
+  for (const auto& row : rows(data.val_batch(1, 2, 50, 1000))) EXPECT_TRUE(val.count(row));
+  for (const auto& row : rows(data.train_batch(0, 0, 200, 1000))) EXPECT_FALSE(val.count(row));
+}
+
 TEST(TinyShakespeare, IsAsPublishedAndQuick) {
-  const fs::path file = fs::path(__FILE__).parent_path() / "../../shared/data/tinyshakespeare.txt";
+  const fs::path file = fs::path(INKLING_SOURCE_DIR) / "../shared/data/tinyshakespeare.txt";
   if (!fs::exists(file)) GTEST_SKIP() << file << " is not there";
   const auto start = std::chrono::steady_clock::now();
   const TextDataset data({file});
