@@ -1,0 +1,230 @@
+// Matrix products through OpenBLAS. Threads share out tiles of the result, and each tile is one
+// serial call: that keeps OpenBLAS's own threads, which wait for one another in busy loops, out of
+// the way, and the bits depend on the number of threads alone.
+#include "autograd/gemm.h"
+
+#include <cblas.h>
+
+#include <numeric>
+
+#include "autograd/kernels.h"
+
+namespace ink {
+
+std::optional<MatrixLayout> matrix_layout(const Tensor& x) {
+  const int64_t d = x.dim(), rows = x.shape()[d - 2], cols = x.shape()[d - 1];
+  const int64_t row_stride = x.strides()[d - 2], col_stride = x.strides()[d - 1];
+  if ((cols == 1 || col_stride == 1) && (rows == 1 || row_stride >= std::max<int64_t>(cols, 1)))
+    return MatrixLayout{false, rows == 1 ? std::max<int64_t>(cols, 1) : row_stride};
+  if ((rows == 1 || row_stride == 1) && (cols == 1 || col_stride >= std::max<int64_t>(rows, 1)))
+    return MatrixLayout{true, cols == 1 ? std::max<int64_t>(rows, 1) : col_stride};
+  return {};
+}
+
+Tensor as_gemm_operand(const Tensor& x, DType dtype) {
+  if (x.dtype() == dtype && matrix_layout(x)) return x;
+  Layout once = x.layout();
+  for (int64_t d = 0; d < x.dim() - 2; ++d) {
+    if (once.strides[d] == 0) once.sizes[d] = 1;
+  }
+  Tensor copy = empty(once.sizes, {dtype, x.device()});
+  kernel::copy(copy, x.alias(once));
+  Layout repeated = copy.layout();
+  for (int64_t d = 0; d < x.dim() - 2; ++d) {
+    if (once.sizes[d] != x.shape()[d]) repeated.strides[d] = 0;
+  }
+  repeated.sizes = x.shape();
+  return copy.alias(repeated);
+}
+
+Tensor as_rows(const Tensor& x) {
+  const NoGrad no_grad;
+  const int64_t n = x.size(-1);
+  Shape leading = x.shape();
+  leading.back() = 1;
+  return x.detach().reshape({leading.numel(), n});
+}
+
+namespace cpu {
+namespace {
+
+// cblas_sgemm and cblas_dgemm under one name, and so for gemv.
+void blas_gemm(CBLAS_ORDER order, CBLAS_TRANSPOSE ta, CBLAS_TRANSPOSE tb, int m, int n, int k,
+               float alpha, const float* a, int lda, const float* b, int ldb, float beta, float* c,
+               int ldc) {
+  cblas_sgemm(order, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+}
+void blas_gemm(CBLAS_ORDER order, CBLAS_TRANSPOSE ta, CBLAS_TRANSPOSE tb, int m, int n, int k,
+               double alpha, const double* a, int lda, const double* b, int ldb, double beta,
+               double* c, int ldc) {
+  cblas_dgemm(order, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+}
+void blas_gemv(CBLAS_TRANSPOSE t, int m, int n, float alpha, const float* a, int lda,
+               const float* x, int incx, float beta, float* y, int incy) {
+  cblas_sgemv(CblasRowMajor, t, m, n, alpha, a, lda, x, incx, beta, y, incy);
+}
+void blas_gemv(CBLAS_TRANSPOSE t, int m, int n, double alpha, const double* a, int lda,
+               const double* x, int incx, double beta, double* y, int incy) {
+  cblas_dgemv(CblasRowMajor, t, m, n, alpha, a, lda, x, incx, beta, y, incy);
+}
+
+CBLAS_TRANSPOSE flag(bool transposed) { return transposed ? CblasTrans : CblasNoTrans; }
+
+// Sizes and leading dimensions travel as BLAS's 32-bit integers.
+int blas_int(int64_t value) {
+  INK_CHECK(value <= std::numeric_limits<int>::max(), "gemm: a matrix size or stride of ", value,
+            " exceeds what BLAS can index");
+  return static_cast<int>(value);
+}
+
+template <class T>
+struct Matrix {
+  T* data;
+  MatrixLayout layout;
+
+  T* at(int64_t row, int64_t col) const {
+    return data + (layout.transposed ? col * layout.ld + row : row * layout.ld + col);
+  }
+  int64_t row_stride() const { return layout.transposed ? 1 : layout.ld; }
+  int64_t col_stride() const { return layout.transposed ? layout.ld : 1; }
+};
+
+// y = alpha M x + beta y for the matrix M (rows, cols), or its transpose.
+template <class T>
+void gemv(const Matrix<const T>& matrix, int64_t rows, int64_t cols, bool transposed, double alpha,
+          const T* x, int64_t incx, double beta, T* y, int64_t incy) {
+  if (matrix.layout.transposed) std::swap(rows, cols);
+  blas_gemv(flag(matrix.layout.transposed != transposed), blas_int(rows), blas_int(cols),
+            static_cast<T>(alpha), matrix.data, blas_int(matrix.layout.ld), x, blas_int(incx),
+            static_cast<T>(beta), y, blas_int(incy));
+}
+
+// One product, serial when called by several threads at once. A result stored transposed is asked
+// for in column-major order, where all flags are reversed.
+template <class T>
+void product(int64_t m, int64_t n, int64_t k, double alpha, const Matrix<const T>& a,
+             const Matrix<const T>& b, double beta, const Matrix<T>& c) {
+  if (m == 0 || n == 0) return;
+  if (m == 1)
+    return gemv(b, k, n, true, alpha, a.data, a.col_stride(), beta, c.data, c.col_stride());
+  if (n == 1)
+    return gemv(a, m, k, false, alpha, b.data, b.row_stride(), beta, c.data, c.row_stride());
+  const bool flip = c.layout.transposed;
+  blas_gemm(flip ? CblasColMajor : CblasRowMajor, flag(a.layout.transposed != flip),
+            flag(b.layout.transposed != flip), blas_int(m), blas_int(n), blas_int(k),
+            static_cast<T>(alpha), a.data, blas_int(a.layout.ld), b.data, blas_int(b.layout.ld),
+            static_cast<T>(beta), c.data, blas_int(c.layout.ld));
+}
+
+// The offset of matrix number `index` of the batch.
+int64_t batch_offset(const Tensor& x, int64_t index) {
+  int64_t offset = 0;
+  for (int64_t d = x.dim() - 3; d >= 0; --d) {
+    offset += index % x.shape()[d] * x.strides()[d];
+    index /= x.shape()[d];
+  }
+  return offset;
+}
+
+// Each matrix of the result is cut into rows x cols tiles.
+struct Grid {
+  int64_t rows, cols;
+};
+
+// As many tiles a matrix as bring `threads` an even share, shaped so that each tile reads least of
+// a and b. Products too small to be shared out stay whole.
+Grid choose_grid(int64_t batch, int64_t m, int64_t n, int64_t k, int64_t threads) {
+  constexpr int64_t kWorthAThread = 1 << 17;  // multiplications: about 3 us
+  const double work =
+      static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k * batch);
+  const int64_t useful = static_cast<int64_t>(
+      std::min(static_cast<double>(threads), 1 + work / static_cast<double>(kWorthAThread)));
+  const int64_t tiles = batch >= 4 * useful ? 1 : useful / std::gcd(batch, useful);
+  Grid best{1, tiles};
+  for (int64_t rows = 1; rows <= tiles; ++rows) {
+    const int64_t cols = tiles / rows;
+    if (tiles % rows == 0 && m / rows + n / cols <= m / best.rows + n / best.cols)
+      best = {rows, cols};
+  }
+  return best;
+}
+
+// Where part i of `parts` begins in a dimension of n, on multiples of the width of BLAS's kernels.
+int64_t tile_begin(int64_t n, int64_t i, int64_t parts) {
+  constexpr int64_t kWidth = 16;
+  return std::min(n, (n * i / parts + kWidth - 1) / kWidth * kWidth);
+}
+
+template <class T>
+void batched_products(Tensor& c, const Tensor& a, const Tensor& b, double alpha, bool accumulate) {
+  const int64_t m = c.size(-2), n = c.size(-1), k = a.size(-1), batch = c.numel() / (m * n);
+  const T *pa = a.data<T>(), *pb = b.data<T>();
+  T* pc = c.mutable_data<T>();
+  const MatrixLayout la = *matrix_layout(a), lb = *matrix_layout(b), lc = *matrix_layout(c);
+  const Grid grid = choose_grid(batch, m, n, k, max_threads());
+  const int64_t tiles = grid.rows * grid.cols;
+  const int64_t work = std::max<int64_t>(m * n / tiles * k, 1);
+  const int64_t grain = tiles > 1 ? 1 : (1 << 17) / work + 1;
+  parallel_for(batch * tiles, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t item = begin; item < end; ++item) {
+      const int64_t index = item / tiles, row = item % tiles / grid.cols, col = item % grid.cols;
+      const Matrix<const T> ma{pa + batch_offset(a, index), la},
+          mb{pb + batch_offset(b, index), lb};
+      const Matrix<T> mc{pc + batch_offset(c, index), lc};
+      const int64_t i = tile_begin(m, row, grid.rows), i_end = tile_begin(m, row + 1, grid.rows);
+      const int64_t j = tile_begin(n, col, grid.cols), j_end = tile_begin(n, col + 1, grid.cols);
+      product<T>(i_end - i, j_end - j, k, alpha, {ma.at(i, 0), la}, {mb.at(0, j), lb},
+                 accumulate ? 1 : 0, {mc.at(i, j), lc});
+    }
+  });
+}
+
+// Plain loops over integers, which BLAS does not know.
+void integer_products(Tensor& c, const Tensor& a, const Tensor& b, int64_t alpha, bool accumulate) {
+  const int64_t m = c.size(-2), n = c.size(-1), k = a.size(-1), batch = c.numel() / (m * n);
+  const int64_t *pa = a.data<int64_t>(), *pb = b.data<int64_t>();
+  int64_t* pc = c.mutable_data<int64_t>();
+  const auto row_stride = [](const Tensor& x) { return x.strides()[x.dim() - 2]; };
+  const auto col_stride = [](const Tensor& x) { return x.strides()[x.dim() - 1]; };
+  parallel_for(batch * m, kGrain / std::max<int64_t>(n * k, 1), [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      const int64_t *x = pa + batch_offset(a, row / m) + row % m * row_stride(a),
+                    *y = pb + batch_offset(b, row / m);
+      int64_t* z = pc + batch_offset(c, row / m) + row % m * row_stride(c);
+      for (int64_t j = 0; j < n; ++j) {
+        int64_t total = 0;
+        for (int64_t l = 0; l < k; ++l)
+          total += x[l * col_stride(a)] * y[l * row_stride(b) + j * col_stride(b)];
+        int64_t& to = z[j * col_stride(c)];
+        to = alpha * total + (accumulate ? to : 0);
+      }
+    }
+  });
+}
+
+}  // namespace
+
+void gemm(Tensor& c, const Tensor& a, const Tensor& b, double alpha, bool accumulate) {
+  if (c.numel() == 0) return;
+  if (c.dtype() == i64) return integer_products(c, a, b, static_cast<int64_t>(alpha), accumulate);
+  if (a.size(-1) == 0) {  // the empty sum
+    if (!accumulate) fill(c, 0);
+    return;
+  }
+  const DType dtype = c.dtype() == f64 ? f64 : f32;
+  if (c.dtype() != dtype || !matrix_layout(c)) {
+    Tensor result = empty(c.shape(), {dtype, c.device()});
+    if (accumulate) copy(result, c);
+    gemm(result, a, b, alpha, accumulate);
+    return copy(c, result);
+  }
+  const Tensor left = as_gemm_operand(a, dtype), right = as_gemm_operand(b, dtype);
+  if (dtype == f64) {
+    batched_products<double>(c, left, right, alpha, accumulate);
+  } else {
+    batched_products<float>(c, left, right, alpha, accumulate);
+  }
+}
+
+}  // namespace cpu
+}  // namespace ink

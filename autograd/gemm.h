@@ -1,0 +1,33 @@
+// Matrix products: C = alpha A B, or C += alpha A B; the one description that OpenBLAS and cuBLASLt
+// answer.
+//
+// kernel::gemm(c, a, b, alpha, accumulate) takes a (..., m, k), b (..., k, n) and c (..., m, n)
+// with equal leading dimensions, the batch. A transposed matrix is a transposed view, a repeated
+// one has batch strides of 0: the tensors' own strides say it all, and this header turns them into
+// the flags and leading dimensions of BLAS.  Unless it accumulates, it reads nothing from c.
+//
+// dtypes: f32 and f64 throughout; bf16 for any of the three beside f32 (sums are in f32); i64.
+#pragma once
+
+#include "autograd/tensor.h"
+
+namespace ink {
+
+/// How a matrix lies in memory: element (i, j) at i * ld + j, or at j * ld + i when transposed.
+struct MatrixLayout {
+  bool transposed = false;
+  int64_t ld = 1;  // leading dimension, in elements
+};
+
+/// The layout of the last two dimensions of x; none when neither has stride 1, or rows overlap.
+std::optional<MatrixLayout> matrix_layout(const Tensor& x);
+
+/// x itself if it has the dtype and a matrix layout, a copy that does otherwise. Matrices repeated
+/// over the batch are copied once and stay repeated.
+Tensor as_gemm_operand(const Tensor& x, DType dtype);
+
+/// x (..., n) as a matrix (rows, n) of its rows, on the same memory where the strides allow it.
+/// Outside any graph.
+Tensor as_rows(const Tensor& x);
+
+}  // namespace ink

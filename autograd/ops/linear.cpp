@@ -1,0 +1,116 @@
+// y = x W^T + b for x (..., in), W (out, in), b (out).
+//   dx = dy W,  dW = dy^T x,  db = sum of dy's rows
+#include "autograd/gemm.h"
+#include "autograd/kernels.h"
+#include "autograd/ops.h"
+
+namespace ink {
+
+namespace cpu {
+
+// Each thread has columns of its own. A column's float sum is kept short: 64 rows, then double.
+void sum_rows(Tensor& y, const Tensor& x, bool accumulate) {
+  constexpr int64_t kRows = 64, kColumns = 64;
+  const int64_t rows = x.size(0), cols = x.size(1);
+  const int64_t row_stride = x.strides()[0], col_stride = x.strides()[1];
+  for_float("sum_rows", y.dtype(), [&]<class T>(T) {
+    using C = compute_t<T>;
+    const T* in = x.data<T>();
+    T* out = y.mutable_data<T>();
+    const int64_t blocks = (cols + kColumns - 1) / kColumns;
+    const int64_t grain = kGrain / (kColumns * std::max<int64_t>(rows, 1)) + 1;
+    parallel_for(blocks, grain, [&](int64_t first, int64_t last) {
+      for (int64_t j0 = first * kColumns; j0 < std::min(last * kColumns, cols); j0 += kColumns) {
+        const int64_t n = std::min(kColumns, cols - j0);
+        double totals[kColumns] = {};
+        for (int64_t i0 = 0; i0 < rows; i0 += kRows) {
+          C sums[kColumns] = {};
+          for (int64_t i = i0; i < std::min(i0 + kRows, rows); ++i) {
+            const T* row = in + i * row_stride + j0 * col_stride;
+            if (col_stride == 1) {
+              for (int64_t j = 0; j < n; ++j) sums[j] += static_cast<C>(row[j]);
+            } else {
+              for (int64_t j = 0; j < n; ++j) sums[j] += static_cast<C>(row[j * col_stride]);
+            }
+          }
+          for (int64_t j = 0; j < n; ++j) totals[j] += static_cast<double>(sums[j]);
+        }
+        for (int64_t j = 0; j < n; ++j) {
+          T& to = out[j0 + j];
+          const double before = accumulate ? static_cast<double>(static_cast<C>(to)) : 0;
+          to = static_cast<T>(static_cast<C>(before + totals[j]));
+        }
+      }
+    });
+  });
+}
+
+}  // namespace cpu
+
+static Tensor linear_composed(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  const Tensor y = matmul(x, transpose(weight, 0, 1));
+  return bias.defined() ? y + bias : y;
+}
+
+// dx += dy W etc. where a gradient has been collected already, dx = dy W where it has not.
+static Grads linear_backward(const Tensor& dy, const Saved& x, const Saved& weight,
+                             const Shape& x_shape, VjpContext& g) {
+  Grads grads(3);
+  const auto target = [&](size_t i, const Shape& shape) {
+    grads[i] = g.into(i);
+    const bool accumulate = grads[i].defined();
+    if (!accumulate) grads[i] = empty(shape, dy.options());
+    return accumulate;
+  };
+  const Tensor rows = as_gemm_operand(as_rows(dy), dy.dtype());
+  if (g.needs(0)) {
+    const bool accumulate = target(0, x_shape);
+    Tensor dx = as_rows(grads[0]);
+    kernel::gemm(dx, rows, *weight, 1, accumulate);
+  }
+  if (g.needs(1)) {
+    const bool accumulate = target(1, {dy.size(-1), x_shape.back()});
+    kernel::gemm(grads[1], rows.transpose(0, 1), as_rows(*x), 1, accumulate);
+  }
+  if (g.needs(2)) {
+    const bool accumulate = target(2, {dy.size(-1)});
+    kernel::sum_rows(grads[2], rows, accumulate);
+  }
+  return grads;
+}
+
+static void check_linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  INK_CHECK(weight.dim() == 2, "linear: expected a weight (out, in), got ", weight.shape());
+  INK_CHECK(x.dim() >= 1 && x.size(-1) == weight.size(1), "linear: expected x (..., ",
+            weight.size(1), ") for weight ", weight.shape(), ", got ", x.shape());
+  INK_CHECK(x.is_floating() && x.dtype() == weight.dtype(),
+            "linear: expected one floating dtype, got x ", x.dtype(), " and weight ",
+            weight.dtype());
+  if (!bias.defined()) return;
+  INK_CHECK(bias.shape() == Shape{weight.size(0)}, "linear: expected bias ", Shape{weight.size(0)},
+            " for weight ", weight.shape(), ", got ", bias.shape());
+  INK_CHECK(bias.dtype() == x.dtype(), "linear: expected one floating dtype, got x ", x.dtype(),
+            " and bias ", bias.dtype());
+}
+
+Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  check_linear(x, weight, bias);
+  if (composed()) return linear_composed(x, weight, bias);
+  Shape shape = x.shape();
+  shape.back() = weight.size(0);
+  Tensor y = empty(shape, x.options());
+  Tensor rows = as_rows(y);
+  {
+    const NoGrad no_grad;
+    if (bias.defined()) kernel::copy(rows, expand(bias, rows.shape()));
+    kernel::gemm(rows, as_rows(x), transpose(weight, 0, 1), 1, bias.defined());
+  }
+  const Saved saved_x = Saved::input(weight.requires_grad() ? x : Tensor()),
+              saved_weight = Saved::input(x.requires_grad() ? weight : Tensor());
+  return record_fused("linear", {x, weight, bias}, y,
+                      [saved_x, saved_weight, from = x.shape()](const Tensor& dy, VjpContext& g) {
+                        return linear_backward(dy, saved_x, saved_weight, from, g);
+                      });
+}
+
+}  // namespace ink

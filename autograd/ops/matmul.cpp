@@ -1,0 +1,78 @@
+// Matrix products of all ranks, on kernel::gemm (gemm.h).
+#include "autograd/gemm.h"
+#include "autograd/kernels.h"
+#include "autograd/ops.h"
+
+namespace ink {
+namespace {
+
+// c = a b for matrices, with a batch in front that broadcasts.
+//   da = dc b^T, db = a^T dc, each summed over the batch where it was broadcast
+Tensor batched_matmul(const Tensor& a, const Tensor& b) {
+  Shape batch_a = a.shape(), batch_b = b.shape();
+  for (Shape* shape : {&batch_a, &batch_b}) {
+    shape->erase(shape->size() - 1);
+    shape->erase(shape->size() - 1);
+  }
+  const Shape batch = broadcast_shapes("matmul", batch_a, batch_b);
+  const auto with_matrix = [&batch](int64_t rows, int64_t cols) {
+    Shape shape = batch;
+    shape.push_back(rows);
+    shape.push_back(cols);
+    return shape;
+  };
+  Tensor c = empty(with_matrix(a.size(-2), b.size(-1)), a.options());
+  {
+    const NoGrad no_grad;
+    kernel::gemm(c, expand(a, with_matrix(a.size(-2), a.size(-1))),
+                 expand(b, with_matrix(b.size(-2), b.size(-1))), 1, false);
+  }
+  return record("matmul", {a, b}, c,
+                [sa = a.shape(), sb = b.shape(), a = Saved::input(a), b = Saved::input(b)](
+                    const Tensor& dc, VjpContext& g) -> Grads {
+                  return {g.needs(0) ? sum_to(matmul(dc, transpose(*b, -2, -1)), sa) : Tensor(),
+                          g.needs(1) ? sum_to(matmul(transpose(*a, -2, -1), dc), sb) : Tensor()};
+                });
+}
+
+// (..., n, k) @ (k, m) is one product of (... n, k) where a's rows can be listed without a copy.
+bool folds(const Tensor& a, const Tensor& b) {
+  if (a.dim() <= 2 || b.dim() != 2) return false;
+  for (int64_t d = 0; d < a.dim() - 2; ++d) {
+    if (a.strides()[d] != a.strides()[d + 1] * a.shape()[d + 1]) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+Tensor matmul(const Tensor& a, const Tensor& b) {
+  INK_CHECK(a.dim() >= 1 && b.dim() >= 1, "matmul: expected at least one dimension, got ",
+            a.shape(), " @ ", b.shape());
+  INK_CHECK(a.dtype() == b.dtype(), "matmul: expected one dtype, got ", a.dtype(), " @ ",
+            b.dtype());
+  INK_CHECK(a.dtype() != boolean, "matmul: expected numbers, got bool");
+  const int64_t inner = b.size(b.dim() == 1 ? 0 : -2);
+  INK_CHECK(a.size(-1) == inner, "matmul: inner dimensions differ: ", a.shape(), " @ ", b.shape());
+  if (a.dim() == 1) return squeeze(matmul(unsqueeze(a, 0), b), b.dim() == 1 ? 0 : -2);
+  if (b.dim() == 1) return squeeze(matmul(a, unsqueeze(b, 1)), -1);
+  if (!folds(a, b)) return batched_matmul(a, b);
+  Shape leading = a.shape(), shape = a.shape();
+  leading.back() = 1;
+  shape.back() = b.size(-1);
+  return reshape(batched_matmul(view(a, {leading.numel(), inner}), b), shape);
+}
+
+Tensor dot(const Tensor& a, const Tensor& b) {
+  INK_CHECK(a.dim() == 1 && b.dim() == 1 && a.numel() == b.numel(),
+            "dot: expected two vectors of one size, got ", a.shape(), " and ", b.shape());
+  return matmul(a, b);
+}
+
+Tensor outer(const Tensor& a, const Tensor& b) {
+  INK_CHECK(a.dim() == 1 && b.dim() == 1, "outer: expected two vectors, got ", a.shape(), " and ",
+            b.shape());
+  return mul(unsqueeze(a, 1), b);
+}
+
+}  // namespace ink

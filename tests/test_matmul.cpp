@@ -1,0 +1,213 @@
+#include <gtest/gtest.h>
+
+#include "autograd/gemm.h"
+#include "autograd/kernels.h"
+#include "autograd/ops.h"
+#include "autograd/random.h"
+
+namespace ink {
+namespace {
+
+template <class F>
+std::string error_of(F&& f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+// c (+)= alpha a b in doubles, one element after the other.
+std::vector<double> by_definition(const Tensor& c, const Tensor& a, const Tensor& b, double alpha,
+                                  bool accumulate) {
+  const auto pa = a.tolist(), pb = b.tolist();
+  auto pc = c.tolist();
+  const size_t m = static_cast<size_t>(a.size(-2)), k = static_cast<size_t>(a.size(-1)),
+               n = static_cast<size_t>(b.size(-1));
+  for (size_t at = 0; at < pc.size(); ++at) {
+    const size_t batch = at / (m * n), i = at / n % m, j = at % n;
+    double total = 0;
+    for (size_t l = 0; l < k; ++l)
+      total += pa[(batch * m + i) * k + l] * pb[(batch * k + l) * n + j];
+    pc[at] = alpha * total + (accumulate ? pc[at] : 0);
+  }
+  return pc;
+}
+
+void expect_near(const Tensor& got, const std::vector<double>& expected, double tolerance) {
+  const auto values = got.tolist();
+  ASSERT_EQ(values.size(), expected.size());
+  for (size_t i = 0; i < values.size(); ++i)
+    ASSERT_NEAR(values[i], expected[i], tolerance) << "element " << i << " of " << got.shape();
+}
+
+// Small integers: every dtype is exact.
+Tensor small_integers(const Shape& shape, DType dtype) {
+  Tensor x = empty(shape, i64);
+  randint_(x.mutable_data<int64_t>(), x.numel(), -3, 4, default_generator());
+  return x.to(dtype);
+}
+
+// The matrix x in another place: its transpose in memory, rows or columns apart, or both.
+Tensor laid_out(const Tensor& x, int way) {
+  const Tensor wide = zeros(Shape{x.size(0), 2 * x.size(1) + 3}, x.options());
+  Tensor y = way == 0   ? empty_like(x)
+             : way == 1 ? empty({x.size(1), x.size(0)}, x.options()).transpose(0, 1)
+             : way == 2 ? wide.narrow(1, 3, x.size(1))
+                        : slice(wide, 1, 1, 1 + 2 * x.size(1), 2);
+  return y.copy_(x);
+}
+
+TEST(Gemm, AgreesWithItsDefinitionInEveryLayoutAndDtype) {
+  manual_seed(1);
+  const int64_t shapes[][3] = {{1, 1, 1}, {1, 7, 5}, {6, 1, 5},
+                               {5, 4, 1}, {3, 4, 5}, {67, 35, 130}};
+  for (const auto& [m, n, k] : shapes) {
+    for (const DType dtype : {f32, f64, bf16, i64}) {
+      for (int way = 0; way < 64; ++way) {
+        const Tensor a = laid_out(small_integers({m, k}, dtype), way % 4),
+                     b = laid_out(small_integers({k, n}, dtype), way / 4 % 4);
+        const bool accumulate = way % 3 == 0;
+        const DType result = dtype == bf16 ? f32 : dtype;
+        Tensor c = laid_out(small_integers({m, n}, result), way / 16);
+        const auto expected = by_definition(c, a, b, 2, accumulate);
+        if (!accumulate && is_floating(result)) c.fill_(NAN);
+        kernel::gemm(c, a, b, 2, accumulate);
+        expect_near(c, expected, 0);
+      }
+    }
+  }
+}
+
+TEST(Gemm, TilesOfOneProductAndProductsOfABatchAreSharedByThreads) {
+  manual_seed(2);
+  const int64_t shapes[][4] = {{1, 517, 129, 300}, {1, 33, 700, 300}, {2, 200, 200, 100},
+                               {3, 90, 111, 200},  {40, 33, 34, 35},  {1, 1, 900, 700},
+                               {1, 900, 1, 700},   {5, 1, 300, 400}};
+  for (const auto& [batch, m, n, k] : shapes) {
+    const Tensor a = small_integers({batch, m, k}, f32), b = small_integers({batch, k, n}, f32);
+    Tensor c = full({batch, m, n}, NAN);
+    kernel::gemm(c, a, b, 1, false);
+    expect_near(c, by_definition(c, a, b, 1, false), 0);
+  }
+}
+
+TEST(Gemm, RepeatedOperandsAreCopiedOnceAtMost) {
+  const Tensor x = arange(6, f32).view({1, 2, 3}).expand({4, 2, 3});
+  EXPECT_EQ(as_gemm_operand(x, f32).storage(), x.storage());
+  const Tensor wide = as_gemm_operand(x, f64);
+  EXPECT_EQ(wide.storage()->bytes, 6 * 8);
+  EXPECT_EQ(wide.tolist(), x.tolist());
+  const Tensor row = tensor({1.0, 2.0, 3.0}).expand({2, 3});  // rows overlap
+  EXPECT_NE(as_gemm_operand(row, f32).storage(), row.storage());
+}
+
+TEST(Matmul, AllRanks) {
+  const Tensor v = tensor({1.0, 2.0, 3.0}), m = arange(6, f32).view({2, 3});
+  EXPECT_EQ(matmul(v, v).shape(), (Shape{}));
+  EXPECT_EQ(matmul(v, v).item(), 14);
+  EXPECT_EQ(matmul(m, v).tolist(), (std::vector<double>{8, 26}));
+  EXPECT_EQ(matmul(v, m.T()).tolist(), (std::vector<double>{8, 26}));
+  EXPECT_EQ(matmul(m, m.T()).tolist(), (std::vector<double>{5, 14, 14, 50}));
+  EXPECT_EQ(matmul(ones({5, 1, 2, 3}), ones({4, 3, 6})).shape(), (Shape{5, 4, 2, 6}));
+  EXPECT_EQ(matmul(ones({5, 4, 2, 3}), ones({3})).shape(), (Shape{5, 4, 2}));
+  EXPECT_EQ(matmul(ones({3}), ones({5, 3, 2})).shape(), (Shape{5, 2}));
+  EXPECT_EQ(matmul(ones({5, 2, 3}), ones({3, 4})).shape(), (Shape{5, 2, 4}));
+  EXPECT_EQ(matmul(ones({2, 0}), ones({0, 2})).tolist(), (std::vector<double>{0, 0, 0, 0}));
+  EXPECT_EQ(matmul(ones({0, 2, 3}), ones({3, 4})).shape(), (Shape{0, 2, 4}));
+  EXPECT_EQ(dot(v, v).item(), 14);
+  EXPECT_EQ(outer(v, tensor({1.0, -1.0})).tolist(), (std::vector<double>{1, -1, 2, -2, 3, -3}));
+  EXPECT_EQ(matmul(arange(4).view({2, 2}), arange(2)).tolist(), (std::vector<double>{1, 3}));
+}
+
+TEST(Matmul, NaNAndInfinityPropagate) {
+  const double inf = std::numeric_limits<double>::infinity();
+  const Tensor c = matmul(tensor({{inf, 1.0}, {NAN, 0.0}}), tensor({{0.0, 1.0}, {2.0, 3.0}}));
+  const auto values = c.tolist();
+  EXPECT_TRUE(std::isnan(values[0]) && std::isnan(values[2]) && std::isnan(values[3]));
+  EXPECT_EQ(values[1], inf);
+}
+
+TEST(Matmul, Errors) {
+  EXPECT_EQ(error_of([] {
+              matmul(ones({3, 4}), ones({5, 6}));
+            }),
+            "matmul: inner dimensions differ: (3, 4) @ (5, 6)");
+  EXPECT_EQ(error_of([] { matmul(ones({3}), ones({4})); }),
+            "matmul: inner dimensions differ: (3,) @ (4,)");
+  EXPECT_EQ(error_of([] { matmul(ones({}), ones({4})); }),
+            "matmul: expected at least one dimension, got () @ (4,)");
+  EXPECT_EQ(error_of([] {
+              matmul(ones({2, 3, 4}), ones({5, 4, 3}));
+            }),
+            "matmul: shapes (2,) and (5,) do not broadcast");
+  EXPECT_EQ(error_of([] { matmul(ones({3}), ones({3}, f64)); }),
+            "matmul: expected one dtype, got float32 @ float64");
+  EXPECT_EQ(error_of([] { matmul(ones({3}, boolean), ones({3}, boolean)); }),
+            "matmul: expected numbers, got bool");
+  EXPECT_EQ(error_of([] { dot(ones({3}), ones({4})); }),
+            "dot: expected two vectors of one size, got (3,) and (4,)");
+  EXPECT_EQ(error_of([] {
+              outer(ones({3}), ones({4, 1}));
+            }),
+            "outer: expected two vectors, got (3,) and (4, 1)");
+}
+
+TEST(Linear, ValuesAndGradients) {
+  Tensor x = tensor({{1.0, 2.0}, {3.0, 4.0}, {5.0, 6.0}}), w = tensor({{1.0, -1.0}, {0.5, 2.0}}),
+         b = tensor({10.0, 20.0});
+  for (Tensor* t : {&x, &w, &b}) t->requires_grad_();
+  const Tensor y = linear(x, w, b);
+  EXPECT_EQ(y.tolist(), (std::vector<double>{9, 24.5, 9, 29.5, 9, 34.5}));
+  y.backward(tensor({{1.0, 0.0}, {0.0, 1.0}, {1.0, 1.0}}));
+  EXPECT_EQ(x.grad().tolist(), (std::vector<double>{1, -1, 0.5, 2, 1.5, 1}));
+  EXPECT_EQ(w.grad().tolist(), (std::vector<double>{6, 8, 8, 10}));
+  EXPECT_EQ(b.grad().tolist(), (std::vector<double>{2, 2}));
+}
+
+TEST(Linear, AddsIntoGradientsInPlace) {
+  Tensor x = ones({4, 3}), w = ones({2, 3}), b = ones({2});
+  w.requires_grad_();
+  b.requires_grad_();
+  sum(linear(x, w, b)).backward();
+  const Storage *memory = w.grad().storage().get(), *bias_memory = b.grad().storage().get();
+  const Tensor three = full({}, 3);
+  linear(x, w, b).backward(three.expand({4, 2}));
+  EXPECT_EQ(w.grad().storage().get(), memory);
+  EXPECT_EQ(b.grad().storage().get(), bias_memory);
+  EXPECT_EQ(w.grad().tolist(), std::vector<double>(6, 16));
+  EXPECT_EQ(b.grad().tolist(), std::vector<double>(2, 16));
+}
+
+TEST(Linear, BiasGradientOfManyRowsIsAccurate) {
+  Tensor w = zeros({1, 1}), b = zeros({1});
+  b.requires_grad_();
+  linear(ones({1000003, 1}), w, b).backward(full({1000003, 1}, 0.1));
+  EXPECT_NEAR(b.grad().item(), 100000.3, 0.1);  // a plain float sum is off by 958
+}
+
+TEST(Linear, Errors) {
+  const Tensor x = ones({2, 3});
+  EXPECT_EQ(error_of([&] { linear(x, ones({3})); }),
+            "linear: expected a weight (out, in), got (3,)");
+  EXPECT_EQ(error_of([&] {
+              linear(x, ones({5, 4}));
+            }),
+            "linear: expected x (..., 4) for weight (5, 4), got (2, 3)");
+  EXPECT_EQ(error_of([&] {
+              linear(x, ones({5, 3}), ones({4}));
+            }),
+            "linear: expected bias (5,) for weight (5, 3), got (4,)");
+  EXPECT_EQ(error_of([&] {
+              linear(x, ones({5, 3}, f64));
+            }),
+            "linear: expected one floating dtype, got x float32 and weight float64");
+  EXPECT_EQ(error_of([&] {
+              linear(x, ones({5, 3}), ones({5}, f64));
+            }),
+            "linear: expected one floating dtype, got x float32 and bias float64");
+}
+
+}  // namespace
+}  // namespace ink
