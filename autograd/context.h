@@ -18,7 +18,9 @@ struct RandomPosition {
   uint64_t seed = 0;
   uint64_t step = 0;
   uint64_t micro_batch = 0;
-  uint64_t call = 0;  // counts the draws within a step
+  uint64_t call = 0;       // counts the draws within a step
+  uint64_t first_row = 0;  // where dimension 0 of what is drawn for starts in the whole batch, when
+                           // the batch is split over threads
 };
 
 struct Context {

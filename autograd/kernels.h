@@ -112,6 +112,26 @@ KERNEL_STRIDED(sum_rows,          Tensor& y, const Tensor& x, bool accumulate)  
 // ops/softmax.cpp; over the last dimension
 KERNEL(softmax,                   Tensor& y, const Tensor& x)
 KERNEL(softmax_backward,          Tensor& dx, const Tensor& dy, const Tensor& y)
+// ops/log_softmax.cpp; over the last dimension
+KERNEL(log_softmax,               Tensor& y,  const Tensor& x)
+KERNEL(log_softmax_backward,      Tensor& dx, const Tensor& dy, const Tensor& y)
+// ops/layer_norm.cpp; x (rows, C); mean, rstd (rows) and parameters (C) in f32, or f64 for f64; adds to dweight and dbias;
+// undefined gradients are left out
+KERNEL(layer_norm,                Tensor& y, Tensor& mean, Tensor& rstd, const Tensor& x, const Tensor& weight, const Tensor& bias, double eps)
+KERNEL(layer_norm_backward,       Tensor& dx, Tensor& dweight, Tensor& dbias, const Tensor& dy, const Tensor& x, const Tensor& mean, const Tensor& rstd, const Tensor& weight)
+// ops/rms_norm.cpp; as layer_norm
+KERNEL(rms_norm,                  Tensor& y, Tensor& rstd, const Tensor& x, const Tensor& weight, double eps)
+KERNEL(rms_norm_backward,         Tensor& dx, Tensor& dweight, const Tensor& dy, const Tensor& x, const Tensor& rstd, const Tensor& weight)
+// ops/cross_entropy.cpp; scale: 1 / the number of targets that count
+KERNEL(target_scale,              Tensor& scale, const Tensor& targets, int64_t ignore_index)
+// loss: one a target, or (), scale times their sum; dlogits (if defined): scale times the gradient of their sum; scale: 1 if
+// undefined. loss and scale are f32, or f64 for f64
+KERNEL(cross_entropy,             Tensor& loss, Tensor& dlogits, const Tensor& logits, const Tensor& targets, const Tensor& scale, int64_t ignore_index)
+// ops/embedding.cpp; adds to dweight, which is f32 for bf16
+KERNEL(embedding,                 Tensor& y, const Tensor& ids, const Tensor& weight)
+KERNEL(embedding_backward,        Tensor& dweight, const Tensor& dy, const Tensor& ids)
+// ops/dropout.cpp; y = x mask
+KERNEL(dropout,                   Tensor& y, const Tensor& x, double p, const RandomPosition& at)
 // ops/optimizer.cpp; lists have one tensor a parameter, and one without a gradient is left alone; lr_scale, decay: f64 (P)
 KERNEL(gradient_norm,             OptimizerStep& step, const Tensors& grads, const Tensor& loss, double max_norm)  // all of step but lr
 KERNEL(adamw,                     Tensors& p, Tensors& m, Tensors& v, Tensor& counts, const Tensors& grads, const OptimizerStep& step, const Tensor& lr_scale, const Tensor& decay, double beta1, double beta2, double eps)

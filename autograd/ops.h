@@ -208,7 +208,7 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
 Tensor softmax(const Tensor& x, int64_t dim = -1);  // exp(x - max) / sum exp(x - max) (softmax.cpp)
 Tensor log_softmax(const Tensor& x, int64_t dim = -1);  // x - logsumexp x
 /// (x - mean) / sqrt(var + eps) * weight + bias over the last dimension, var biased; weight, bias
-/// (C) or undefined. Ba, Kiros, Hinton 2016, eq. 4. (layer_norm.cpp)
+/// (C) or undefined, f32 also for a bf16 x. Ba, Kiros, Hinton 2016, eq. 4. (layer_norm.cpp)
 Tensor layer_norm(const Tensor& x, const Tensor& weight = {}, const Tensor& bias = {},
                   double eps = 1e-5);
 /// x / sqrt(mean x^2 + eps) * weight over the last dimension. Zhang and Sennrich 2019.
@@ -217,12 +217,13 @@ Tensor rms_norm(const Tensor& x, const Tensor& weight = {}, double eps = 1e-6);
 /// Rows of weight (V, C) by ids (...): (..., C). (embedding.cpp)
 Tensor embedding(const Tensor& ids, const Tensor& weight);
 /// Zeroes each element with probability p and scales the others by 1 / (1 - p); the mask is a
-/// function of the context's random position and the element's index. (dropout.cpp)
+/// function of the context's random position, which moves on, and the element's index. x itself
+/// where p = 0 or not training. Srivastava et al. 2014. (dropout.cpp)
 Tensor dropout(const Tensor& x, double p, bool training = true);
 enum class Reduction { mean, sum, none };
 /// -log softmax(logits)[target]. logits (..., V), targets (...) i64; targets equal to ignore_index
-/// count nothing. mean: over the targets that count. -> () or, for none, targets' shape.
-/// (cross_entropy.cpp)
+/// count nothing. mean: over the targets that count, NaN if none does. -> () or, for none, targets'
+/// shape; f32 for bf16 logits. (cross_entropy.cpp)
 Tensor cross_entropy(const Tensor& logits, const Tensor& targets, int64_t ignore_index = -100,
                      Reduction reduction = Reduction::mean);
 /// cross_entropy(linear(x, weight), targets) in chunks of rows: the logits never exist whole. x

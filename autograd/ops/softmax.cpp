@@ -1,55 +1,51 @@
-// softmax over one dimension.                                                      (the op to copy
-// when you add one)
+// softmax over one dimension.                             (the op to copy when you add a fused one)
 //   y  = exp(x - max x) / sum exp(x - max x)
 //   dx = y (dy - sum dy y)
 #include "autograd/kernels.h"
 #include "autograd/ops.h"
+#include "autograd/ops/rows.h"
 
 namespace ink {
 
 namespace cpu {
 
 void softmax(Tensor& y, const Tensor& x) {
-  const int64_t n = x.size(-1), rows = n ? x.numel() / n : 0;
   for_float("softmax", x.dtype(), [&]<class T>(T) {
     using C = compute_t<T>;
+    const int64_t n = x.size(-1);
     const T* in = x.data<T>();
     T* out = y.mutable_data<T>();
-    parallel_for(rows, kGrain / std::max<int64_t>(n, 1), [&](int64_t begin, int64_t end) {
-      for (int64_t row = begin; row < end; ++row) {
-        const T* a = in + row * n;
-        T* b = out + row * n;
-        C top = -std::numeric_limits<C>::infinity(), total = 0;
-#pragma omp simd reduction(max : top)
-        for (int64_t i = 0; i < n; ++i) top = std::max(top, static_cast<C>(a[i]));
-#pragma omp simd reduction(+ : total)
-        for (int64_t i = 0; i < n; ++i) {
-          const C e = simd::exp(static_cast<C>(a[i]) - top);
-          b[i] = static_cast<T>(e);
-          total += e;
-        }
-        for (int64_t i = 0; i < n; ++i) b[i] = static_cast<T>(static_cast<C>(b[i]) / total);
-      }
+    for_each_row(row_count(x), n, [&](int64_t row) {
+      const T* a = in + row * n;
+      T* b = out + row * n;
+      const C top = max_of<C>(n, [&](int64_t i) { return static_cast<C>(a[i]); });
+      const auto e = [&](int64_t i) { return simd::exp(static_cast<C>(a[i]) - top); };
+      const C total = sum_of<C>(n, [&](int64_t i) {
+        const C value = e(i);
+        b[i] = static_cast<T>(value);
+        return value;
+      });
+      const C scale = 1 / total;
+      constexpr bool kept = std::is_same_v<T, C>;  // bf16 would be rounded twice
+      for (int64_t i = 0; i < n; ++i)
+        b[i] = static_cast<T>((kept ? static_cast<C>(b[i]) : e(i)) * scale);
     });
   });
 }
 
 void softmax_backward(Tensor& dx, const Tensor& dy, const Tensor& y) {
-  const int64_t n = y.size(-1), rows = n ? y.numel() / n : 0;
   for_float("softmax_backward", y.dtype(), [&]<class T>(T) {
     using C = compute_t<T>;
-    const T *g = dy.data<T>(), *out = y.data<T>();
-    T* d = dx.mutable_data<T>();
-    parallel_for(rows, kGrain / std::max<int64_t>(n, 1), [&](int64_t begin, int64_t end) {
-      for (int64_t at = begin * n; at < end * n; at += n) {
-        C dot = 0;
-#pragma omp simd reduction(+ : dot)
-        for (int64_t i = 0; i < n; ++i)
-          dot += static_cast<C>(g[at + i]) * static_cast<C>(out[at + i]);
-        for (int64_t i = 0; i < n; ++i)
-          d[at + i] =
-              static_cast<T>(static_cast<C>(out[at + i]) * (static_cast<C>(g[at + i]) - dot));
-      }
+    const int64_t n = y.size(-1);
+    const T *out = y.data<T>(), *upstream = dy.data<T>();
+    T* down = dx.mutable_data<T>();
+    for_each_row(row_count(y), n, [&](int64_t row) {
+      const T *a = out + row * n, *g = upstream + row * n;
+      T* d = down + row * n;
+      const C dot =
+          sum_of<C>(n, [&](int64_t i) { return static_cast<C>(g[i]) * static_cast<C>(a[i]); });
+      for (int64_t i = 0; i < n; ++i)
+        d[i] = static_cast<T>(static_cast<C>(a[i]) * (static_cast<C>(g[i]) - dot));
     });
   });
 }
@@ -57,7 +53,8 @@ void softmax_backward(Tensor& dx, const Tensor& dy, const Tensor& y) {
 }  // namespace cpu
 
 static Tensor softmax_composed(const Tensor& x) {
-  const Tensor e = exp(x - amax(x, {-1}, true));
+  if (x.numel() == 0) return x;                            // nothing has no maximum
+  const Tensor e = exp(x - amax(x.detach(), {-1}, true));  // y does not depend on the shift
   return e / sum(e, {-1}, true);
 }
 

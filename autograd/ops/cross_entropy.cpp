@@ -1,0 +1,99 @@
+// Cross entropy of logits (..., V) with the classes that targets (...) name.
+//   loss_i    = log sum exp x_i - x_i[target_i];  0 where the target is ignored
+//   dlogits_i = (softmax x_i - onehot target_i) dloss_i
+// When a gradient will be wanted, the forward pass, which has the exponentials at hand, leaves
+// dlogits for dloss = 1 behind; backward scales it.
+#include "autograd/kernels.h"
+#include "autograd/ops.h"
+#include "autograd/ops/check_ids.h"
+#include "autograd/ops/rows.h"
+
+namespace ink {
+
+namespace cpu {
+
+void target_scale(Tensor& scale, const Tensor& targets, int64_t ignore_index) {
+  const int64_t* target = targets.data<int64_t>();
+  const int64_t n = targets.numel(), ignored = std::count(target, target + n, ignore_index);
+  for_float("target_scale", scale.dtype(), [&]<class C>(C) {
+    *scale.mutable_data<C>() = static_cast<C>(1.0 / static_cast<double>(n - ignored));
+  });
+}
+
+// The loss of one row of n logits; d gets `weight` times its gradient, if it is wanted.
+template <class C, class T>
+static C cross_entropy_row(T* d, const T* a, int64_t n, int64_t target, C weight) {
+  const C top = max_of<C>(n, [&](int64_t i) { return static_cast<C>(a[i]); });
+  const auto e = [&](int64_t i) { return simd::exp(static_cast<C>(a[i]) - top); };
+  const C total = sum_of<C>(n, e);
+  if (d != nullptr) {
+    const C share = weight / total;
+    for (int64_t i = 0; i < n; ++i) d[i] = static_cast<T>(e(i) * share);
+    d[target] = static_cast<T>(e(target) * share - weight);
+  }
+  return simd::log(total) + (top - static_cast<C>(a[target]));
+}
+
+void cross_entropy(Tensor& loss, Tensor& dlogits, const Tensor& logits, const Tensor& targets,
+                   const Tensor& scale, int64_t ignore_index) {
+  for_float("cross_entropy", logits.dtype(), [&]<class T>(T) {
+    using C = compute_t<T>;
+    const int64_t n = logits.size(-1), rows = targets.numel();
+    const int64_t* target = targets.data<int64_t>();
+    const T* in = logits.data<T>();
+    T* down = dlogits.defined() ? dlogits.mutable_data<T>() : nullptr;
+    Tensor by_row = loss.dim() ? loss : empty({rows}, loss.options());
+    C* losses = by_row.mutable_data<C>();
+    const C weight = scale.defined() ? *scale.data<C>() : C(1);
+    for_each_row(rows, n, [&](int64_t row) {
+      T* d = down ? down + row * n : nullptr;
+      if (target[row] != ignore_index) {
+        losses[row] = cross_entropy_row(d, in + row * n, n, target[row], weight);
+      } else {
+        losses[row] = 0;
+        if (d) std::fill_n(d, n, T(0));
+      }
+    });
+    if (loss.dim() == 0)
+      *loss.mutable_data<C>() = sum_of<C>(rows, [&](int64_t i) { return losses[i]; }) * weight;
+  });
+}
+
+}  // namespace cpu
+
+static Tensor cross_entropy_composed(const Tensor& logits, const Tensor& targets,
+                                     int64_t ignore_index, Reduction reduction) {
+  const Tensor ignored = targets == static_cast<double>(ignore_index);
+  const Tensor ids = masked_fill(targets, ignored, 0).unsqueeze(-1);
+  const Tensor log_p = gather(log_softmax(logits), -1, ids).squeeze(-1);
+  const Tensor losses = masked_fill(-log_p, ignored, 0);
+  if (reduction == Reduction::none) return losses;
+  return reduction == Reduction::sum ? sum(losses) : sum(losses) / sum(logical_not(ignored));
+}
+
+Tensor cross_entropy(const Tensor& input, const Tensor& targets, int64_t ignore_index,
+                     Reduction reduction) {
+  INK_CHECK(input.dim() >= 1, "cross_entropy: logits need at least one dimension, got a scalar");
+  Shape expected = input.shape();
+  expected.erase(input.dim() - 1);
+  INK_CHECK(targets.shape() == expected, "cross_entropy: expected targets of shape ", expected,
+            " for logits ", input.shape(), ", got ", targets.shape());
+  check_ids("cross_entropy", "target", targets, input.size(-1), "classes", ignore_index);
+  const DType dtype = input.dtype() == f64 ? f64 : f32;  // of the loss
+  if (composed()) return cross_entropy_composed(input.to(dtype), targets, ignore_index, reduction);
+  const Tensor logits = input.contiguous(), ids = targets.contiguous();
+  const Options options(dtype, input.device());
+  Tensor loss = empty(reduction == Reduction::none ? targets.shape() : Shape(), options);
+  Tensor scale = reduction == Reduction::mean ? empty({}, options) : Tensor();
+  Tensor dlogits = grad_enabled() && input.requires_grad() ? empty_like(logits) : Tensor();
+  if (scale.defined()) kernel::target_scale(scale, ids, ignore_index);
+  kernel::cross_entropy(loss, dlogits, logits, ids, scale, ignore_index);
+  return record_fused("cross_entropy", {logits}, loss,
+                      [dlogits = Saved::input(dlogits)](const Tensor& dy) -> Grads {
+                        if (dy.numel() == 1 && dy.device().is_cpu() && dy.item() == 1)
+                          return {*dlogits};
+                        return {(*dlogits * dy.unsqueeze(-1)).to((*dlogits).dtype())};
+                      });
+}
+
+}  // namespace ink

@@ -1,0 +1,72 @@
+// Rows of a table (V, C) by ids (...).
+//   y[i]          = weight[ids[i]]
+//   dweight[v]    = sum of dy[i] over all i with ids[i] = v
+#include "autograd/kernels.h"
+#include "autograd/ops.h"
+#include "autograd/ops/check_ids.h"
+#include "autograd/ops/rows.h"
+
+namespace ink {
+
+namespace cpu {
+
+void embedding(Tensor& y, const Tensor& ids, const Tensor& weight) {
+  for_float("embedding", weight.dtype(), [&]<class T>(T) {
+    const int64_t n = weight.size(-1);
+    const int64_t* id = ids.data<int64_t>();
+    const T* table = weight.data<T>();
+    T* out = y.mutable_data<T>();
+    for_each_row(ids.numel(), n,
+                 [&](int64_t row) { std::copy_n(table + id[row] * n, n, out + row * n); });
+  });
+}
+
+// A thread owns some columns of the whole table and adds their rows in order: no two threads meet,
+// and the bits do not depend on their number.
+void embedding_backward(Tensor& dweight, const Tensor& dy, const Tensor& ids) {
+  for_float("embedding_backward", dy.dtype(), [&]<class T>(T) {
+    using C = compute_t<T>;
+    constexpr int64_t kCacheLine = 64 / sizeof(C);
+    const int64_t n = dy.size(-1), rows = ids.numel();
+    const int64_t* id = ids.data<int64_t>();
+    const T* upstream = dy.data<T>();
+    C* table = dweight.mutable_data<C>();
+    const int64_t grain = std::max(kCacheLine, kGrain / std::max<int64_t>(rows, 1));
+    parallel_for(n, grain, [&](int64_t begin, int64_t end) {
+      for (int64_t row = 0; row < rows; ++row) {
+        const T* g = upstream + row * n;
+        C* sum = table + id[row] * n;
+        for (int64_t i = begin; i < end; ++i) sum[i] += static_cast<C>(g[i]);
+      }
+    });
+  });
+}
+
+}  // namespace cpu
+
+static Tensor embedding_composed(const Tensor& ids, const Tensor& weight) {
+  return index(weight, ids);
+}
+
+Tensor embedding(const Tensor& input, const Tensor& table) {
+  INK_CHECK(table.dim() == 2, "embedding: expected a weight (rows, columns), got ", table.shape());
+  check_ids("embedding", "id", input, table.size(0), "rows");
+  if (composed()) return embedding_composed(input, table);
+  const Tensor ids = input.contiguous(), weight = table.contiguous();
+  Shape shape = ids.shape();
+  shape.push_back(weight.size(1));
+  Tensor y = empty(shape, weight.options());
+  kernel::embedding(y, ids, weight);
+  return record_fused("embedding", {weight}, y,
+                      [ids = Saved::input(ids, "its ids"), shape = weight.shape(),
+                       dtype = weight.dtype()](const Tensor& dy, VjpContext& g) -> Grads {
+                        const bool narrow = dtype == bf16;  // summed in f32, rounded once
+                        Tensor dweight = narrow ? Tensor() : g.into(0);
+                        if (!dweight.defined())
+                          dweight = zeros(shape, {narrow ? f32 : dtype, dy.device()});
+                        kernel::embedding_backward(dweight, dy.contiguous(), *ids);
+                        return {dweight.to(dtype)};
+                      });
+}
+
+}  // namespace ink

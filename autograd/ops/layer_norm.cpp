@@ -1,0 +1,109 @@
+// Layer normalisation over the last dimension, of size C. Ba, Kiros, Hinton 2016, eq. 4.
+//   y  = xhat w + b,  xhat = (x - mean x) rstd,  rstd = 1 / sqrt(mean (x - mean x)^2 + eps)
+//   dx = rstd (dxhat - mean dxhat - xhat mean(dxhat xhat)),  dxhat = dy w
+//   dw = sum over rows of dy xhat,  db = sum over rows of dy
+#include "autograd/kernels.h"
+#include "autograd/ops.h"
+#include "autograd/ops/norm.h"
+#include "autograd/ops/rows.h"
+
+namespace ink {
+
+namespace cpu {
+
+void layer_norm(Tensor& y, Tensor& mean, Tensor& rstd, const Tensor& x, const Tensor& weight,
+                const Tensor& bias, double eps) {
+  for_float("layer_norm", x.dtype(), [&]<class T>(T) {
+    using C = compute_t<T>;
+    const int64_t n = x.size(-1);
+    const C *w = weight.data<C>(), *b = bias.data<C>(), count = static_cast<C>(n);
+    const T* in = x.data<T>();
+    T* out = y.mutable_data<T>();
+    C *means = mean.mutable_data<C>(), *rstds = rstd.mutable_data<C>();
+    for_each_row(row_count(x), n, [&](int64_t row) {
+      const T* a = in + row * n;
+      T* to = out + row * n;
+      const C m = sum_of<C>(n, [&](int64_t i) { return static_cast<C>(a[i]); }) / count;
+      const C variance = sum_of<C>(n,
+                                   [&](int64_t i) {  // a second pass: right where mean >> std
+                                     const C centred = static_cast<C>(a[i]) - m;
+                                     return centred * centred;
+                                   }) /
+                         count;
+      const C r = 1 / std::sqrt(variance + static_cast<C>(eps));
+      for (int64_t i = 0; i < n; ++i)
+        to[i] = static_cast<T>((static_cast<C>(a[i]) - m) * r * w[i] + b[i]);
+      means[row] = m;
+      rstds[row] = r;
+    });
+  });
+}
+
+void layer_norm_backward(Tensor& dx, Tensor& dweight, Tensor& dbias, const Tensor& dy,
+                         const Tensor& x, const Tensor& mean, const Tensor& rstd,
+                         const Tensor& weight) {
+  for_float("layer_norm_backward", x.dtype(), [&]<class T>(T) {
+    using C = compute_t<T>;
+    const int64_t n = x.size(-1);
+    const C *w = weight.data<C>(), *means = mean.data<C>(), *rstds = rstd.data<C>();
+    const T *in = x.data<T>(), *upstream = dy.data<T>();
+    T* down = dx.defined() ? dx.mutable_data<T>() : nullptr;
+    const Tensor sums = sum_over_rows<C>(row_count(x), 2 * n, [&](int64_t row, C* dw) {
+      const T *a = in + row * n, *g = upstream + row * n;
+      C* db = dw + n;
+      const C m = means[row], r = rstds[row];
+      const C dot = sum_of<C>(n,
+                              [&](int64_t i) {
+                                const C dyi = static_cast<C>(g[i]),
+                                        xhat = (static_cast<C>(a[i]) - m) * r;
+                                dw[i] += dyi * xhat;
+                                db[i] += dyi;
+                                return dyi * w[i] * xhat;
+                              }) /
+                    static_cast<C>(n);
+      if (down == nullptr) return;
+      const C average =
+          sum_of<C>(n, [&](int64_t i) { return static_cast<C>(g[i]) * w[i]; }) / static_cast<C>(n);
+      T* d = down + row * n;
+      for (int64_t i = 0; i < n; ++i) {
+        const C xhat = (static_cast<C>(a[i]) - m) * r;
+        d[i] = static_cast<T>((static_cast<C>(g[i]) * w[i] - average - xhat * dot) * r);
+      }
+    });
+    add_part(dweight, sums.data<C>());
+    add_part(dbias, sums.data<C>() + n);
+  });
+}
+
+}  // namespace cpu
+
+static Tensor layer_norm_composed(const Tensor& input, const Tensor& weight, const Tensor& bias,
+                                  double eps) {
+  const Tensor x = input.to(weight.dtype());
+  const Tensor centred = x - mean(x, {-1}, true);
+  const Tensor variance = mean(centred * centred, {-1}, true);
+  return (centred * rsqrt(variance + eps) * weight + bias).to(input.dtype());
+}
+
+Tensor layer_norm(const Tensor& input, const Tensor& weight, const Tensor& bias, double eps) {
+  INK_CHECK(input.dim() >= 1, "layer_norm: needs at least one dimension, got a scalar");
+  INK_CHECK(input.is_floating(), "layer_norm: expected a floating dtype, got ", input.dtype());
+  const Tensor w = norm_parameter("layer_norm", "weight", weight, input, 1);
+  const Tensor b = norm_parameter("layer_norm", "bias", bias, input, 0);
+  if (composed()) return layer_norm_composed(input, w, b, eps);
+  const Tensor x = input.contiguous();
+  Tensor y = empty_like(x);
+  Tensor mean = empty({row_count(x)}, w.options()), rstd = empty_like(mean);
+  kernel::layer_norm(y, mean, rstd, x, w, b, eps);
+  return record_fused("layer_norm", {x, w, b}, y,
+                      [x = Saved::input(x), w = Saved::input(w, "its weight"), mean, rstd](
+                          const Tensor& dy, VjpContext& g) -> Grads {
+                        Tensor dx = g.needs(0) ? empty_like(dy) : Tensor();
+                        Tensor dw = sum_for(g, 1, *w), db = sum_for(g, 2, *w);
+                        kernel::layer_norm_backward(dx, dw, db, dy.contiguous(), *x, mean, rstd,
+                                                    *w);
+                        return {dx, dw, db};
+                      });
+}
+
+}  // namespace ink

@@ -1,0 +1,69 @@
+// log_softmax over one dimension.
+//   y  = x - max x - log sum exp(x - max x)
+//   dx = dy - exp(y) sum dy
+#include "autograd/kernels.h"
+#include "autograd/ops.h"
+#include "autograd/ops/rows.h"
+
+namespace ink {
+
+namespace cpu {
+
+void log_softmax(Tensor& y, const Tensor& x) {
+  for_float("log_softmax", x.dtype(), [&]<class T>(T) {
+    using C = compute_t<T>;
+    const int64_t n = x.size(-1);
+    const T* in = x.data<T>();
+    T* out = y.mutable_data<T>();
+    for_each_row(row_count(x), n, [&](int64_t row) {
+      const T* a = in + row * n;
+      T* b = out + row * n;
+      const C top = max_of<C>(n, [&](int64_t i) { return static_cast<C>(a[i]); });
+      const C total =
+          sum_of<C>(n, [&](int64_t i) { return simd::exp(static_cast<C>(a[i]) - top); });
+      const C log_total = simd::log(total);
+      for (int64_t i = 0; i < n; ++i) b[i] = static_cast<T>(static_cast<C>(a[i]) - top - log_total);
+    });
+  });
+}
+
+void log_softmax_backward(Tensor& dx, const Tensor& dy, const Tensor& y) {
+  for_float("log_softmax_backward", y.dtype(), [&]<class T>(T) {
+    using C = compute_t<T>;
+    const int64_t n = y.size(-1);
+    const T *out = y.data<T>(), *upstream = dy.data<T>();
+    T* down = dx.mutable_data<T>();
+    for_each_row(row_count(y), n, [&](int64_t row) {
+      const T *a = out + row * n, *g = upstream + row * n;
+      T* d = down + row * n;
+      const C total = sum_of<C>(n, [&](int64_t i) { return static_cast<C>(g[i]); });
+      for (int64_t i = 0; i < n; ++i)
+        d[i] = static_cast<T>(static_cast<C>(g[i]) - simd::exp(static_cast<C>(a[i])) * total);
+    });
+  });
+}
+
+}  // namespace cpu
+
+static Tensor log_softmax_composed(const Tensor& x) {
+  if (x.numel() == 0) return x;                             // nothing has no maximum
+  const Tensor shifted = x - amax(x.detach(), {-1}, true);  // y does not depend on the shift
+  return shifted - log(sum(exp(shifted), {-1}, true));
+}
+
+Tensor log_softmax(const Tensor& input, int64_t dim) {
+  INK_CHECK(input.dim() >= 1, "log_softmax: needs at least one dimension, got a scalar");
+  const int64_t d = wrap_dim("log_softmax", dim, input.shape());
+  if (d != input.dim() - 1) return log_softmax(input.transpose(d, -1)).transpose(d, -1);
+  if (composed()) return log_softmax_composed(input);
+  const Tensor x = input.contiguous();
+  Tensor y = empty_like(x);
+  kernel::log_softmax(y, x);
+  return record_fused("log_softmax", {x}, y, [y = Saved::output(y)](const Tensor& dy) -> Grads {
+    Tensor dx = empty_like(dy);
+    kernel::log_softmax_backward(dx, dy.contiguous(), *y);
+    return {dx};
+  });
+}
+
+}  // namespace ink
