@@ -45,6 +45,14 @@ std::vector<OpCase> make_cases() {
        [](I x) -> Outputs { return {linear(x[0], x[1], x[2])}; }},
       {"linear.no_bias", {{{{3, 4}}, {{5, 4}}}, {{{2, 1, 4}}, {{5, 4}}}, {{{2, 0, 4}}, {{5, 4}}}, {{big}, {{101, 193}}}},
        [](I x) -> Outputs { return {linear(x[0], x[1])}; }},
+      {"linear_cross_entropy.mean", {{{{6, 4}}, {{5, 4}}, {{6}, ids, 5}}, {{{2, 3, 4}}, {{5, 4}}, {{2, 3}, ids, 5}},
+                                     {{{300, 17}}, {{20001, 17}}, {{300}, ids, 20001}}},
+       [](I x) -> Outputs { return {linear_cross_entropy(x[0], x[1], x[2], 2)}; }, 2e-5},
+      {"linear_cross_entropy.sum", {{{{6, 4}}, {{5, 4}}, {{6}, ids, 5}}, {{{0, 4}}, {{5, 4}}, {{0}, ids, 5}}, {{big}, {{211, 193}}, {{3, 257}, ids, 211}}},
+       [](I x) -> Outputs { return {linear_cross_entropy(x[0], x[1], x[2], -100, Reduction::sum)}; }, 2e-5},
+      {"linear_cross_entropy.none", {{{{6, 4}}, {{5, 4}}, {{6}, ids, 5}}, {{{2, 3, 4}}, {{5, 4}}, {{2, 3}, ids, 5}}, {{{0, 4}}, {{5, 4}}, {{0}, ids, 5}},
+                                     {{{300, 17}}, {{20001, 17}}, {{300}, ids, 20001}}},
+       [](I x) -> Outputs { return {linear_cross_entropy(x[0], x[1], x[2], 3, Reduction::none)}; }, 2e-5},
 
       // ---- softmax, log_softmax, layer_norm, rms_norm
 

@@ -1,0 +1,161 @@
+// The head of a language model: cross_entropy(linear(x, W), targets), chunk by chunk of x's rows,
+// so that the logits never exist whole.
+//   logits = x W^T,   dlogits = (softmax logits - onehot target) dloss,   dx = dlogits W,   dW =
+//   dlogits^T x
+// When gradients will be wanted, the forward pass, which has each chunk's logits at hand, computes
+// dx and dW for dloss = 1; backward scales them. With losses of their own (Reduction::none),
+// backward computes each chunk's logits again.
+#include "autograd/gemm.h"
+#include "autograd/kernels.h"
+#include "autograd/ops.h"
+#include "autograd/ops/check_ids.h"
+
+namespace ink {
+namespace {
+
+constexpr int64_t kChunkElements = int64_t{1} << 22;  // of logits that exist at a time
+
+struct Head {
+  Tensor x, weight, targets;  // (N, C), (V, C), (N)
+  int64_t ignore_index;
+
+  DType dtype() const {
+    return x.dtype() == f64 ? f64 : f32;
+  }  // of logits, losses and sums over chunks
+  int64_t chunk_rows() const {
+    return std::max<int64_t>(64, kChunkElements / std::max<int64_t>(weight.size(0), 1));
+  }
+};
+
+struct HeadGrads {
+  Tensor dx, dweight;  // undefined: not wanted
+};
+
+// Calls f(first, rows, logits, dlogits) for each chunk; f fills dlogits from logits, and the
+// products follow.
+template <class F>
+void for_each_chunk(const Head& head, HeadGrads& grads, F&& f) {
+  const int64_t N = head.x.size(0), V = head.weight.size(0);
+  const Options options(head.dtype(), head.x.device());
+  for (int64_t first = 0; first < N; first += head.chunk_rows()) {
+    const int64_t rows = std::min(head.chunk_rows(), N - first);
+    const Tensor x = head.x.narrow(0, first, rows);
+    Tensor logits = empty({rows, V}, options);
+    kernel::gemm(logits, x, head.weight.transpose(0, 1), 1, false);
+    const bool wanted = grads.dx.defined() || grads.dweight.defined();
+    Tensor dlogits = wanted ? empty_like(logits) : Tensor();
+    f(first, rows, logits, dlogits);
+    if (grads.dx.defined()) {
+      Tensor dx = grads.dx.narrow(0, first, rows);
+      kernel::gemm(dx, dlogits, head.weight, 1, false);
+    }
+    if (grads.dweight.defined())
+      kernel::gemm(grads.dweight, dlogits.transpose(0, 1), x, 1, first > 0);
+  }
+}
+
+// Room for the gradients that are wanted; dW is summed in f32 at least.
+HeadGrads make_grads(const Head& head, bool x_wanted, bool weight_wanted) {
+  HeadGrads grads;
+  if (x_wanted) grads.dx = empty_like(head.x);
+  if (weight_wanted) {
+    const Options options(head.dtype(), head.x.device());
+    const bool empty_sum = head.x.size(0) == 0;
+    grads.dweight =
+        empty_sum ? zeros(head.weight.shape(), options) : empty(head.weight.shape(), options);
+  }
+  return grads;
+}
+
+Tensor linear_cross_entropy_composed(const Tensor& x, const Tensor& weight, const Tensor& targets,
+                                     int64_t ignore_index, Reduction reduction) {
+  return cross_entropy(linear(x, weight), targets, ignore_index, reduction);
+}
+
+// mean and sum: the loss, and with it both gradients.
+Tensor reduced(const Tensor& input, const Tensor& weight, const Head& head, Reduction reduction) {
+  const bool record_it = grad_enabled();
+  HeadGrads grads =
+      make_grads(head, record_it && input.requires_grad(), record_it && weight.requires_grad());
+  const Options options(head.dtype(), head.x.device());
+  Tensor scale = reduction == Reduction::mean ? empty({}, options) : Tensor();
+  if (scale.defined()) kernel::target_scale(scale, head.targets, head.ignore_index);
+  Tensor loss = zeros({}, options);
+  {
+    const NoGrad no_grad;
+    for_each_chunk(
+        head, grads, [&](int64_t first, int64_t rows, const Tensor& logits, Tensor& dlogits) {
+          Tensor part = empty({}, options);
+          kernel::cross_entropy(part, dlogits, logits, head.targets.narrow(0, first, rows), scale,
+                                head.ignore_index);
+          loss.add_(part);
+        });
+    if (head.x.size(0) == 0 && scale.defined()) loss = loss * scale;  // the mean of nothing is NaN
+  }
+  return record_fused(
+      "linear_cross_entropy", {input, weight}, loss,
+      [dx = Saved::input(grads.dx), dw = Saved::input(grads.dweight), shape = input.shape(),
+       dtype = input.dtype()](const Tensor& dy, VjpContext& g) -> Grads {
+        const bool one = dy.device().is_cpu() && dy.item() == 1;
+        const auto scaled = [&](const Tensor& d) { return (one ? d : d * dy).to(dtype); };
+        return {g.needs(0) ? scaled(*dx).view(shape) : Tensor(),
+                g.needs(1) ? scaled(*dw) : Tensor()};
+      });
+}
+
+// none: a loss for each row, each with an upstream gradient of its own.
+Tensor unreduced(const Tensor& input, const Tensor& weight, const Head& head, const Shape& shape) {
+  const Options options(head.dtype(), head.x.device());
+  Tensor losses = empty({head.x.size(0)}, options);
+  HeadGrads nothing;
+  {
+    const NoGrad no_grad;
+    for_each_chunk(
+        head, nothing, [&](int64_t first, int64_t rows, const Tensor& logits, Tensor& dlogits) {
+          Tensor part = losses.narrow(0, first, rows);
+          kernel::cross_entropy(part, dlogits, logits, head.targets.narrow(0, first, rows),
+                                Tensor(), head.ignore_index);
+        });
+  }
+  const auto backward = [x = Saved::input(input), w = Saved::input(weight), head](
+                            const Tensor& dy, VjpContext& g) -> Grads {
+    static_cast<void>(*x), static_cast<void>(*w);  // still what they were
+    HeadGrads grads = make_grads(head, g.needs(0), g.needs(1));
+    const Tensor dlosses = dy.contiguous().view({-1, 1});
+    for_each_chunk(
+        head, grads, [&](int64_t first, int64_t rows, const Tensor& logits, Tensor& dlogits) {
+          Tensor again = empty({rows}, logits.options());
+          kernel::cross_entropy(again, dlogits, logits, head.targets.narrow(0, first, rows),
+                                Tensor(), head.ignore_index);
+          dlogits.mul_(dlosses.narrow(0, first, rows));
+        });
+    return {grads.dx.defined() ? grads.dx.view((*x).shape()) : Tensor(),
+            grads.dweight.defined() ? grads.dweight.to((*w).dtype()) : Tensor()};
+  };
+  return record_fused("linear_cross_entropy", {input, weight}, losses.view(shape), backward);
+}
+
+}  // namespace
+
+Tensor linear_cross_entropy(const Tensor& input, const Tensor& weight, const Tensor& targets,
+                            int64_t ignore_index, Reduction reduction) {
+  INK_CHECK(weight.dim() == 2 && input.dim() >= 1 && input.size(-1) == weight.size(1),
+            "linear_cross_entropy: expected x (..., C) and weight (V, C), got ", input.shape(),
+            " and ", weight.shape());
+  INK_CHECK(input.is_floating() && input.dtype() == weight.dtype(),
+            "linear_cross_entropy: expected one floating dtype, got x ", input.dtype(),
+            " and weight ", weight.dtype());
+  Shape expected = input.shape();
+  expected.erase(input.dim() - 1);
+  INK_CHECK(targets.shape() == expected, "linear_cross_entropy: expected targets of shape ",
+            expected, " for x ", input.shape(), ", got ", targets.shape());
+  check_ids("cross_entropy", "target", targets, weight.size(0), "classes", ignore_index);
+  if (composed())
+    return linear_cross_entropy_composed(input, weight, targets, ignore_index, reduction);
+  const Head head{as_rows(input).contiguous(), weight.detach().contiguous(),
+                  targets.contiguous().view({-1}), ignore_index};
+  return reduction == Reduction::none ? unreduced(input, weight, head, expected)
+                                      : reduced(input, weight, head, reduction);
+}
+
+}  // namespace ink
