@@ -1,0 +1,176 @@
+// Printed tensors against PyTorch's text (golden/print.txt, made by golden/print_fixtures.py), and
+// what only this library has: graphs by their op names, undefined tensors, watchers.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "autograd/graph.h"
+#include "autograd/ops.h"
+#include "autograd/tensor.h"
+
+namespace ink {
+namespace {
+
+DType dtype_named(const std::string& name) {
+  if (name == "f32") return f32;
+  if (name == "f64") return f64;
+  if (name == "bf16") return bf16;
+  if (name == "i64") return i64;
+  INK_CHECK(name == "bool", "fixture: unknown dtype ", name);
+  return boolean;
+}
+
+template <class T>
+T read(std::istream& in) {
+  T value{};
+  INK_CHECK(in >> value, "fixture: a word is missing");
+  return value;
+}
+
+// The elements of a `case` line, from `values` or `iota` on.
+Tensor read_elements(std::istream& in, const Shape& shape, DType dtype) {
+  const auto kind = read<std::string>(in);
+  if (kind == "iota") {
+    const auto factor = read<double>(in);
+    std::vector<double> values;
+    for (int64_t i = 0; i < shape.numel(); ++i) {
+      values.push_back(static_cast<double>(i) * factor);
+    }
+    return from_vector(values, shape).to(dtype);
+  }
+  std::vector<double> floats;
+  std::vector<int64_t> integers;
+  for (std::string word; in >> word;) {
+    if (is_floating(dtype)) {
+      floats.push_back(std::strtod(word.c_str(), nullptr));  // also of nan, inf and subnormals
+    } else {
+      integers.push_back(std::stoll(word));
+    }
+  }
+  return is_floating(dtype) ? from_vector(floats, shape).to(dtype)
+                            : from_vector(integers, shape).to(dtype);
+}
+
+Tensor read_case(std::istream& in) {
+  const DType dtype = dtype_named(read<std::string>(in));
+  const bool grad = read<int>(in) != 0;
+  Shape shape;
+  for (auto dims = read<int64_t>(in); dims > 0; --dims) shape.push_back(read<int64_t>(in));
+  return read_elements(in, shape, dtype).requires_grad_(grad);
+}
+
+PrintOptions read_options(std::istream& in) {
+  PrintOptions options;
+  options.precision = read<int>(in);
+  options.threshold = read<int64_t>(in);
+  options.edgeitems = read<int64_t>(in);
+  options.linewidth = read<int>(in);
+  const auto mode = read<int>(in);
+  if (mode >= 0) options.sci_mode = mode != 0;
+  return options;
+}
+
+/// Every test leaves the options and the context as it found them.
+class Print : public testing::Test {
+ protected:
+  ~Print() override { set_printoptions({}); }
+  ContextGuard guard_;
+};
+
+TEST_F(Print, AsPyTorch) {
+  std::ifstream file(INKLING_SOURCE_DIR "/tests/golden/print.txt");
+  ASSERT_TRUE(file.is_open());
+  std::string line, what, expected, printed;
+  int cases = 0;
+  const auto compare = [&] { EXPECT_EQ(printed, expected) << what; };
+  while (std::getline(file, line)) {
+    if (line.starts_with("|")) {
+      if (!expected.empty()) expected += '\n';
+      expected += line.substr(std::min<size_t>(2, line.size()));
+      continue;
+    }
+    compare();
+    what = line;
+    expected.clear();
+    printed.clear();
+    std::istringstream in(line);
+    const auto kind = read<std::string>(in);
+    if (kind == "options") {
+      set_printoptions(read_options(in));
+    } else if (kind == "default") {
+      context().default_dtype = dtype_named(read<std::string>(in));
+    } else {
+      printed = read_case(in).to_string();
+      ++cases;
+    }
+  }
+  compare();
+  EXPECT_GE(cases, 150);
+}
+
+TEST_F(Print, NamesTheOpThatMadeIt) {
+  const Tensor x = tensor({1.0, 2.0}).requires_grad_();
+  EXPECT_EQ((x + x).to_string(), "tensor([2., 4.], grad_fn=<AddBackward0>)");
+  EXPECT_EQ(x.to_string(), "tensor([1., 2.], requires_grad=True)");
+  EXPECT_EQ((x + x).detach().to_string(), "tensor([2., 4.])");
+  context().observers.clear();  // the ops below are made up
+  const auto pass = [](const Tensor& dy) -> Grads { return {dy}; };
+  EXPECT_EQ(record("linear_cross_entropy", {x}, x.clone(), pass).to_string(),
+            "tensor([1., 2.], grad_fn=<LinearCrossEntropyBackward0>)");
+  EXPECT_EQ(record("sum.over_rows", {x}, x.to(f64), pass).to_string(),
+            "tensor([1., 2.], dtype=torch.float64, grad_fn=<SumBackward0>)");
+}
+
+TEST_F(Print, ViewsAndUndefined) {
+  EXPECT_EQ(Tensor().to_string(), "tensor(undefined)");
+  const Tensor x = arange(6).view({2, 3});
+  EXPECT_EQ(x.T().to_string(), "tensor([[0, 3],\n        [1, 4],\n        [2, 5]])");
+  EXPECT_EQ(x.select(1, 1).to_string(), "tensor([1, 4])");
+  const Tensor wide = arange(2).unsqueeze(1).expand({2, int64_t{1} << 40});
+  EXPECT_EQ(wide.to_string(),
+            "tensor([[0, 0, 0,  ..., 0, 0, 0],\n        [1, 1, 1,  ..., 1, 1, 1]])");
+  std::ostringstream out;
+  out << x.select(0, 1) << ' ' << Tensor();
+  EXPECT_EQ(out.str(), "tensor([3, 4, 5]) tensor(undefined)");
+}
+
+TEST_F(Print, IsNotObservedAndRecordsNothing) {
+  struct Count : Observer {
+    void op(const char*, const std::vector<Tensor>&, const std::vector<Tensor>&, bool) override {
+      ++ops;
+    }
+    int ops = 0;
+  } count;
+  const Tensor x = ones({40, 40}).T().requires_grad_();
+  const int64_t live = Node::live;
+  const uint64_t version = x.version();
+  const Observe observe(count);
+  const std::string text = x.to_string();
+  EXPECT_EQ(count.ops, 0);
+  EXPECT_EQ(Node::live, live);
+  EXPECT_EQ(x.version(), version);
+  x.clone();
+  EXPECT_EQ(count.ops, 1);  // and watching goes on
+}
+
+TEST_F(Print, RefusesSenselessOptions) {
+  PrintOptions options;
+  options.precision = -1;
+  try {
+    set_printoptions(options);
+    FAIL() << "accepted a precision of -1";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(),
+                 "set_printoptions: expected precision, threshold, edgeitems >= 0 and linewidth > "
+                 "0, got -1, 1000, 3, 80");
+  }
+  EXPECT_EQ(print_options().precision, 4);
+}
+
+}  // namespace
+}  // namespace ink
