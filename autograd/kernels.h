@@ -90,6 +90,8 @@ enum class ReduceOp { sum, mean, prod, max, min, any, all };
 // ops/copy.cpp
 KERNEL_STRIDED(fill,              Tensor& y, double value)
 KERNEL_STRIDED(copy,              Tensor& y, const Tensor& x)                    // same shape; converts the dtype
+// ops/rearrange.cpp; of the last two dimensions
+KERNEL(triangle,                  Tensor& y, const Tensor& x, int64_t diagonal, bool lower)
 // ops/unary.cpp; inputs have y's shape (expanded where they broadcast), y may be one of them
 KERNEL_STRIDED(unary,             Tensor& y, const Tensor& x, UnaryOp op)
 KERNEL_STRIDED(unary_backward,    Tensor& dx, const Tensor& dy, const Tensor& v, UnaryOp op)  // v: x or y, as df says
@@ -109,6 +111,12 @@ KERNEL_STRIDED(reduce_var,        Tensor& y, const Tensor& x, double correction,
 KERNEL_STRIDED(gemm,              Tensor& c, const Tensor& a, const Tensor& b, double alpha, bool accumulate)
 // ops/linear.cpp; x (rows, n), y (n)
 KERNEL_STRIDED(sum_rows,          Tensor& y, const Tensor& x, bool accumulate)   // y = sum of x's rows, or y += it
+// ops/scan.cpp; along `dim`. sort fills values and indices with as many as they have room for
+KERNEL_STRIDED(cumsum,            Tensor& y, const Tensor& x, int64_t dim)
+KERNEL_STRIDED(sort,              Tensor& values, Tensor& indices, const Tensor& x, int64_t dim, bool descending)
+// ops/index.cpp; ids i64, checked to lie in x's (y's) dimension `dim`
+KERNEL_STRIDED(gather,            Tensor& y, const Tensor& x, const Tensor& ids, int64_t dim)         // y, ids: one shape
+KERNEL_STRIDED(scatter_add,       Tensor& y, const Tensor& source, const Tensor& ids, int64_t dim)    // source, ids: one shape
 // ops/softmax.cpp; over the last dimension
 KERNEL(softmax,                   Tensor& y, const Tensor& x)
 KERNEL(softmax_backward,          Tensor& dx, const Tensor& dy, const Tensor& y)

@@ -3,47 +3,109 @@
 
 #include "autograd/kernels.h"
 #include "autograd/ops.h"
-#include "autograd/ops/strided_loop.h"
+#include "autograd/ops/elementwise.h"
 
 namespace ink {
 
 namespace cpu {
 
 void fill(Tensor& y, double value) {
-  const StridedLoop<1> loop(y.shape(), {&y});
   for_any(y.dtype(), [&]<class T>(T) {
-    T* out = y.mutable_data<T>();
     const T v = static_cast<T>(value);
-    const int64_t stride = loop.inner_stride(0);
-    loop.for_each_row([&](auto offset, int64_t n) {
-      for (int64_t i = 0; i < n; ++i) out[offset[0] + i * stride] = v;
-    });
+    map<T, T>(y, y, [v](T) { return v; });
   });
 }
 
-template <class To, class From>
-void copy_rows(To* y, const From* x, const StridedLoop<2>& loop) {
-  const int64_t sy = loop.inner_stride(0), sx = loop.inner_stride(1);
-  loop.for_each_row([&](auto offset, int64_t n) {
-    To* to = y + offset[0];
-    const From* from = x + offset[1];
-    if (sy == 1 && sx == 1) {
-      if constexpr (std::is_same_v<To, From>) {
-        std::memcpy(to, from, static_cast<size_t>(n) * sizeof(To));
-      } else {
-        for (int64_t i = 0; i < n; ++i) to[i] = static_cast<To>(from[i]);
+namespace {
+
+// y[r][c] = x[c][r] for a block of 8 x 8, through registers: each of three rounds interleaves row i
+// with row i + 4.
+template <class Bits>
+void transpose_block(Bits* y, int64_t y_row, const Bits* x, int64_t x_row) {
+  typedef Bits Row __attribute__((vector_size(8 * sizeof(Bits))));
+  constexpr Row low{0, 8, 1, 9, 2, 10, 3, 11}, high{4, 12, 5, 13, 6, 14, 7, 15};
+  Row a[8], b[8];
+  for (int i = 0; i < 8; ++i) std::memcpy(&a[i], x + i * x_row, sizeof(Row));
+  for (int round = 0; round < 3; ++round) {
+    for (int i = 0; i < 4; ++i) {
+      b[2 * i] = __builtin_shuffle(a[i], a[i + 4], low);
+      b[2 * i + 1] = __builtin_shuffle(a[i], a[i + 4], high);
+    }
+    for (int i = 0; i < 8; ++i) a[i] = b[i];
+  }
+  for (int i = 0; i < 8; ++i) std::memcpy(y + i * y_row, &a[i], sizeof(Row));
+}
+
+// y[r][c] = x[c][r] for a whole matrix of `rows` times `columns`.
+template <class Bits>
+void transpose(Bits* y, int64_t y_row, const Bits* x, int64_t x_row, int64_t rows,
+               int64_t columns) {
+  for (int64_t c = 0; c < columns; c += 8) {
+    for (int64_t r = 0; r < rows; r += 8) {
+      Bits* to = y + r * y_row + c;
+      const Bits* from = x + c * x_row + r;
+      if (r + 8 <= rows && c + 8 <= columns) {
+        transpose_block(to, y_row, from, x_row);
+        continue;
       }
-    } else {
-      for (int64_t i = 0; i < n; ++i) to[i * sy] = static_cast<To>(from[i * sx]);
+      for (int64_t i = 0; i < std::min<int64_t>(8, rows - r); ++i) {
+        for (int64_t j = 0; j < std::min<int64_t>(8, columns - c); ++j)
+          to[i * y_row + j] = from[j * x_row + i];
+      }
+    }
+  }
+}
+
+constexpr int64_t kTransposeRows = 64;  // of y at a time: their lines stay in the cache until full
+
+// The dimension x is contiguous along where y is contiguous along the last: the copy of a
+// transposed matrix. -1 if there is none.
+int64_t transposed_dim(const StridedLoop<2>& loop) {
+  const int64_t last = loop.sizes.size() - 1;
+  if (loop.inner_stride(0) != 1 || loop.inner_stride(1) <= 1 || loop.sizes[last] < 8) return -1;
+  for (int64_t d = 0; d < last; ++d) {
+    if (loop.strides[1][d] == 1 && loop.sizes[d] >= 8) return d;
+  }
+  return -1;
+}
+
+template <class Bits>
+void copy_transposed(Bits* y, const Bits* x, StridedLoop<2> loop, int64_t dim) {
+  const int64_t rows = loop.sizes[dim], columns = loop.sizes.back();
+  const int64_t y_row = loop.strides[0][dim], x_row = loop.inner_stride(1);
+  loop.sizes[dim] = (rows + kTransposeRows - 1) / kTransposeRows;  // now a loop over such chunks
+  for (Shape& strides : loop.strides) strides[dim] *= kTransposeRows;
+  const int64_t chunks = loop.sizes.numel() / columns;
+  parallel_for(chunks, kGrain / (kTransposeRows * columns), [&](int64_t begin, int64_t end) {
+    StridedLoop<2>::Position at(loop, begin);
+    for (; begin < end; ++begin, at.next()) {
+      const int64_t left = rows - at.index[dim] * kTransposeRows;
+      transpose(y + at.offsets[0], y_row, x + at.offsets[1], x_row, std::min(left, kTransposeRows),
+                columns);
     }
   });
 }
 
+// The same bits whatever they mean.
+template <int bytes>
+using bits_t = std::conditional_t<
+    bytes == 8, uint64_t,
+    std::conditional_t<bytes == 4, uint32_t, std::conditional_t<bytes == 2, uint16_t, uint8_t>>>;
+
+}  // namespace
+
 void copy(Tensor& y, const Tensor& x) {
   const StridedLoop<2> loop(y.shape(), {&y, &x});
+  const int64_t dim = transposed_dim(loop);
   for_any(x.dtype(), [&]<class From>(From) {
-    for_any(y.dtype(),
-            [&]<class To>(To) { copy_rows(y.mutable_data<To>(), x.data<From>(), loop); });
+    if (x.dtype() == y.dtype() && dim >= 0) {
+      using Bits = bits_t<sizeof(From)>;
+      return copy_transposed(reinterpret_cast<Bits*>(y.mutable_data<From>()),
+                             reinterpret_cast<const Bits*>(x.data<From>()), loop, dim);
+    }
+    for_any(y.dtype(), [&]<class To>(To) {
+      map<To, From>(y, x, [](From v) { return static_cast<To>(static_cast<compute_t<From>>(v)); });
+    });
   });
 }
 

@@ -89,17 +89,20 @@ void map_where(Tensor& y, const Tensor& condition, const Tensor& a, const Tensor
 // ---- dtypes
 // ------------------------------------------------------------------------------------------------------
 
-/// The dtype two tensors meet in: the higher of bool < i64 < floating; among floating ones f64
-/// before f32 before bf16, where a tensor of no dimensions yields to one that has some; f32 and
-/// bf16 meet in f32.
-inline DType promote(const Tensor& a, const Tensor& b) {
-  if (a.dtype() == b.dtype()) return a.dtype();
-  if (!a.is_floating() || !b.is_floating()) {
-    if (a.is_floating() != b.is_floating()) return a.is_floating() ? a.dtype() : b.dtype();
-    return i64;
+/// The dtype in which two meet, one of both: the higher of bool < i64 < bf16 < f32 < f64.
+inline DType promote(DType a, DType b) {
+  for (DType dtype : {f64, f32, bf16, i64}) {
+    if (a == dtype || b == dtype) return dtype;
   }
-  if ((a.dim() == 0) != (b.dim() == 0)) return a.dim() == 0 ? b.dtype() : a.dtype();
-  return a.dtype() == f64 || b.dtype() == f64 ? f64 : f32;
+  return boolean;
+}
+
+/// The same for two tensors; of two floating ones, one of no dimensions yields to one that has
+/// some.
+inline DType promote(const Tensor& a, const Tensor& b) {
+  if (a.is_floating() && b.is_floating() && (a.dim() == 0) != (b.dim() == 0))
+    return a.dim() == 0 ? b.dtype() : a.dtype();
+  return promote(a.dtype(), b.dtype());
 }
 
 /// The dtype of a tensor combined with a number: the tensor's, but a fractional number turns i64

@@ -44,7 +44,7 @@ struct Best {
 }  // namespace
 
 void arg_reduce(Tensor& values, Tensor& indices, const Tensor& x, int64_t dim, bool largest) {
-  const int64_t stride = x.dim() > 0 ? std::max<int64_t>(x.strides()[dim], 1) : 1;
+  const int64_t stride = std::max<int64_t>(x.strides()[dim], 1);
   int64_t* where = indices.mutable_data<int64_t>();
   for_any(x.dtype(), [&]<class T>(T) {
     T* out = values.mutable_data<T>();
@@ -85,6 +85,7 @@ Tensor extreme(const char* op, ReduceOp which, const Tensor& x, const Shape& dim
 // dx = dy at that place
 ValuesIndices best(const char* op, const Tensor& x, int64_t dim, bool keepdim, bool largest) {
   const int64_t d = wrap_dim(op, dim, x.shape());
+  if (x.dim() == 0) return best(op, reshape(x, {1}), 0, false, largest);
   const ReducedShape shape(op, x, {d});
   shape.check_not_empty(op);
   Tensor values = empty(shape.kept, x.options()), indices = empty(shape.kept, {i64, x.device()});

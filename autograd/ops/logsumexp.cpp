@@ -3,13 +3,13 @@
 //   overflows dx = dy exp(x - y)
 #include <cmath>
 
-#include "autograd/ops.h"
+#include "autograd/ops/elementwise.h"
 #include "autograd/ops/reduce_dims.h"
 
 namespace ink {
 
 Tensor logsumexp(const Tensor& input, const Shape& dims, bool keepdim) {
-  const Tensor x = input.is_floating() ? input : to(input, context().default_dtype);
+  const Tensor x = floating(input);
   const ReducedShape shape("logsumexp", x, dims);
   Tensor y;
   if (x.numel() == 0) {

@@ -37,17 +37,48 @@ struct StridedLoop {
   /// elements, one per operand.
   template <class Row>
   void for_each_row(Row&& row, int64_t grain = kGrain) const {
-    const int64_t inner = sizes.back(), total = sizes.numel();
-    parallel_for(total, grain, [&](int64_t begin, int64_t end) {
-      while (begin < end) {
-        const int64_t column = begin % inner, count = std::min(inner - column, end - begin);
-        row(offsets_at(begin / inner, column), count);
+    const int64_t inner = sizes.back();
+    parallel_for(sizes.numel(), grain, [&](int64_t begin, int64_t end) {
+      Position at(*this, begin / inner);
+      for (int64_t column = begin % inner; begin < end; column = 0, at.next()) {
+        const int64_t count = std::min(inner - column, end - begin);
+        std::array<int64_t, N> offsets = at.offsets;
+        for (size_t k = 0; k < N; ++k) offsets[k] += column * strides[k].back();
+        row(offsets, count);
         begin += count;
       }
     });
   }
 
   int64_t inner_stride(size_t operand) const { return strides[operand].back(); }
+
+  /// Steps through the rows in order.
+  struct Position {
+    Position(const StridedLoop& loop, int64_t row)
+        : loop_(loop), index(Shape::filled(loop.sizes.size(), 0)) {
+      for (int64_t d = loop.sizes.size() - 2; d >= 0; --d) {
+        index[d] = row % loop.sizes[d];
+        row /= loop.sizes[d];
+        for (size_t k = 0; k < N; ++k) offsets[k] += index[d] * loop.strides[k][d];
+      }
+    }
+    void next() {
+      for (int64_t d = loop_.sizes.size() - 2; d >= 0; --d) {
+        const bool wraps = ++index[d] == loop_.sizes[d];
+        const int64_t steps = wraps ? 1 - loop_.sizes[d] : 1;
+        for (size_t k = 0; k < N; ++k) offsets[k] += steps * loop_.strides[k][d];
+        if (!wraps) return;
+        index[d] = 0;
+      }
+    }
+
+   private:
+    const StridedLoop& loop_;
+
+   public:
+    Shape index;                       // of the row; its last entry is 0
+    std::array<int64_t, N> offsets{};  // of the row's first element
+  };
 
  private:
   // Does dimension d continue the last one kept? (The last stride must be size times this one, for
@@ -57,17 +88,6 @@ struct StridedLoop {
       if (strides[k].back() != operands[k]->strides()[d] * operands[k]->shape()[d]) return false;
     }
     return true;
-  }
-
-  std::array<int64_t, N> offsets_at(int64_t row, int64_t column) const {
-    std::array<int64_t, N> offsets;
-    for (size_t k = 0; k < N; ++k) offsets[k] = column * strides[k].back();
-    for (int64_t d = sizes.size() - 2; d >= 0; --d) {
-      const int64_t i = row % sizes[d];
-      row /= sizes[d];
-      for (size_t k = 0; k < N; ++k) offsets[k] += i * strides[k][d];
-    }
-    return offsets;
   }
 };
 

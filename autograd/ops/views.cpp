@@ -34,7 +34,7 @@ bool view_strides(const Tensor& x, const Shape& shape, Shape& strides) {
 Shape infer_size(const char* op, const Tensor& x, Shape shape) {
   int64_t known = 1, unknown = -1;
   for (int64_t i = 0; i < shape.size(); ++i) {
-    INK_CHECK(shape[i] >= -1, op, ": invalid size ", shape[i], " in ", shape);
+    INK_CHECK(shape[i] >= -1, op, ": expected sizes of 0 or more (or one -1), got ", shape);
     INK_CHECK(shape[i] != -1 || unknown < 0, op, ": only one size can be -1, got ", shape);
     if (shape[i] == -1) {
       unknown = i;
@@ -145,6 +145,21 @@ Tensor expand(const Tensor& x, const Shape& sizes) {
                 [from = x.shape()](const Tensor& dy) -> Grads { return {sum_to(dy, from)}; });
 }
 
+namespace {
+
+// The gradient of a slice: added into the gradient x already has, so that many slices of one tensor
+// cost no more than their own size; or zeros of x's shape with dy in its places.
+Grads slice_gradient(const Tensor& dy, VjpContext& g, const Shape& shape, int64_t dim,
+                     int64_t start, int64_t stop, int64_t step) {
+  if (Tensor sum = g.into(0); sum.defined()) {
+    slice(sum, dim, start, stop, step).add_(dy);
+    return {sum};
+  }
+  return {slice_backward(dy, shape, dim, start, stop, step)};
+}
+
+}  // namespace
+
 // Elements start, start + step, ... of a dimension.   dx = zeros with dy at those places
 Tensor slice(const Tensor& x, int64_t dim, int64_t start, int64_t stop, int64_t step) {
   INK_CHECK(x.dim() > 0, "slice: a scalar has no dimension to slice");
@@ -154,15 +169,16 @@ Tensor slice(const Tensor& x, int64_t dim, int64_t start, int64_t stop, int64_t 
   const int64_t first = clamped(start), last = std::max(first, clamped(stop));
   Layout layout = x.layout();
   layout.offset += first * x.strides()[d];
-  layout.sizes[d] = (last - first + step - 1) / step;
-  layout.strides[d] *= step;
-  return record("slice", {x}, x.alias(layout), [=, from = x.shape()](const Tensor& dy) -> Grads {
-    return {slice_backward(dy, from, d, first, last, step)};
-  });
+  layout.sizes[d] = (last - first) / step + ((last - first) % step != 0);
+  layout.strides[d] *= layout.sizes[d] > 1 ? step : 1;
+  return record("slice", {x}, x.alias(layout),
+                [=, from = x.shape()](const Tensor& dy, VjpContext& g) -> Grads {
+                  return slice_gradient(dy, g, from, d, first, last, step);
+                });
 }
 
-// The gradient of slice, itself an op: zeros of `shape` with x at the slice's places.   dx = dy
-// sliced
+// The gradient of slice, itself an op: zeros of `shape` with x at the slice's places.
+// dx = dy sliced
 Tensor slice_backward(const Tensor& x, const Shape& shape, int64_t dim, int64_t start, int64_t stop,
                       int64_t step) {
   Tensor y = zeros(shape, x.options());
@@ -176,18 +192,28 @@ Tensor slice_backward(const Tensor& x, const Shape& shape, int64_t dim, int64_t 
 
 Tensor narrow(const Tensor& x, int64_t dim, int64_t start, int64_t length) {
   INK_CHECK(x.dim() > 0, "narrow: a scalar has no dimension to narrow");
-  const int64_t n = x.size(dim), first = start < 0 ? start + n : start;
-  INK_CHECK(length >= 0 && first >= 0 && first + length <= n, "narrow: ", start, " + ", length,
-            " elements are out of range for ", "dimension ", dim, " of ", x.shape());
-  return slice(x, dim, first, first + length, 1);
+  const int64_t d = wrap_dim("narrow", dim, x.shape()), n = x.shape()[d];
+  const int64_t first = start < 0 ? start + n : start;
+  INK_CHECK(length >= 0 && first >= 0 && first <= n && length <= n - first, "narrow: ", length,
+            " elements from ", start, " on are out of range for dimension ", d, " of ", x.shape());
+  return slice(x, d, first, first + length, 1);
 }
 
+// The part of x at one index of a dimension, which goes.   dx = zeros with dy at that index
 Tensor select(const Tensor& x, int64_t dim, int64_t index) {
   INK_CHECK(x.dim() > 0, "select: a scalar has no dimension to select from");
-  const int64_t n = x.size(dim), i = index < 0 ? index + n : index;
-  INK_CHECK(i >= 0 && i < n, "select: index ", index, " is out of range for dimension ", dim,
-            " of ", x.shape());
-  return squeeze(slice(x, dim, i, i + 1, 1), dim);
+  const int64_t d = wrap_dim("select", dim, x.shape()), n = x.shape()[d];
+  const int64_t i = index < 0 ? index + n : index;
+  INK_CHECK(i >= 0 && i < n, "select: index ", index, " is out of range for dimension ", d, " of ",
+            x.shape());
+  Layout layout = x.layout();
+  layout.offset += i * x.strides()[d];
+  layout.sizes.erase(d);
+  layout.strides.erase(d);
+  return record("select", {x}, x.alias(layout),
+                [d, i, from = x.shape()](const Tensor& dy, VjpContext& g) -> Grads {
+                  return slice_gradient(unsqueeze(dy, d), g, from, d, i, i + 1, 1);
+                });
 }
 
 // ---- the members

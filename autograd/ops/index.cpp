@@ -1,0 +1,214 @@
+// gather, scatter_add, index_select, index, one_hot: elements chosen by i64 ids.
+//
+// One pair of kernels does it all: gather, and scatter_add, its gradient. index_select and index
+// are gathers whose ids are repeated, without a copy, over the dimensions they do not choose from;
+// a run of elements under one id is copied or added as a whole.
+#include <utility>
+
+#include "autograd/kernels.h"
+#include "autograd/ops.h"
+#include "autograd/ops/strided_loop.h"
+
+namespace ink {
+
+namespace cpu {
+namespace {
+
+// x seen with the shape of ids, for a loop over ids: along `dim` it stays where it is, and the id
+// says how far to go.
+Tensor base_of(const Tensor& x, int64_t dim, const Shape& shape) {
+  Layout layout{shape, x.strides(), x.layout().offset};
+  layout.strides[dim] = 0;
+  return x.alias(layout);
+}
+
+}  // namespace
+
+void gather(Tensor& y, const Tensor& x, const Tensor& ids, int64_t dim) {
+  const Tensor base = base_of(x, dim, ids.shape());
+  const StridedLoop<3> loop(ids.shape(), {&y, &base, &ids});
+  const int64_t sy = loop.inner_stride(0), sx = loop.inner_stride(1), si = loop.inner_stride(2);
+  const int64_t step = x.strides()[dim];
+  const int64_t* places = ids.data<int64_t>();
+  for_any(x.dtype(), [&]<class T>(T) {
+    const T* in = x.data<T>();
+    T* out = y.mutable_data<T>();
+    loop.for_each_row([=](auto offset, int64_t n) {
+      const T* from = in + offset[1];
+      T* to = out + offset[0];
+      const int64_t* id = places + offset[2];
+      if (si == 0 && sx == 1 && sy == 1) {
+        std::copy_n(from + *id * step, n, to);
+      } else {
+        for (int64_t i = 0; i < n; ++i) to[i * sy] = from[i * sx + id[i * si] * step];
+      }
+    });
+  });
+}
+
+// Elements that differ in another dimension than `dim` never meet, so threads share those, and each
+// takes the ids along `dim` in order. Where there is little else than `dim`, each thread takes all
+// ids, but only for its part of the places. Either way every sum has one owner and one order.
+void scatter_add(Tensor& y, const Tensor& source, const Tensor& ids, int64_t dim) {
+  Shape lines = ids.shape();
+  const int64_t count = std::exchange(lines[dim], 1), step = y.strides()[dim];
+  const int64_t next_source = source.strides()[dim], next_id = ids.strides()[dim];
+  const Tensor to0 = base_of(y, dim, lines), from0 = base_of(source, dim, lines);
+  const Tensor ids0 = base_of(ids, dim, lines);
+  const StridedLoop<3> loop(lines, {&to0, &from0, &ids0});
+  const int64_t sy = loop.inner_stride(0), ss = loop.inner_stride(1), si = loop.inner_stride(2);
+  const int64_t* places = ids.data<int64_t>();
+  for_any(y.dtype(), [&]<class T>(T) {
+    const T* in = source.data<T>();
+    T* out = y.mutable_data<T>();
+    const auto add_places = [&](int64_t low, int64_t high) {
+      const auto row = [=](auto offset, int64_t n) {
+        for (int64_t j = 0; j < count; ++j) {
+          const T* from = in + offset[1] + j * next_source;
+          const int64_t* id = places + offset[2] + j * next_id;
+          T* to = out + offset[0];
+          if (si == 0 && (*id < low || *id >= high)) continue;
+          if (si == 0 && sy == 1 && ss == 1) {
+            to += *id * step;
+#pragma omp simd
+            for (int64_t i = 0; i < n; ++i) to[i] = static_cast<T>(to[i] + from[i]);
+            continue;
+          }
+          for (int64_t i = 0; i < n; ++i) {
+            T& sum = to[i * sy + id[i * si] * step];
+            if (id[i * si] >= low && id[i * si] < high) sum = static_cast<T>(sum + from[i * ss]);
+          }
+        }
+      };
+      loop.for_each_row(row, kGrain / std::max<int64_t>(count, 1));
+    };
+    const bool few_lines = lines.numel() < 16 * max_threads() && ids.numel() > kGrain;
+    if (few_lines) {
+      parallel_for(y.shape()[dim], 1, add_places);
+    } else {
+      add_places(0, y.shape()[dim]);
+    }
+  });
+}
+
+}  // namespace cpu
+
+namespace {
+
+// All ids must name a place of dimension `dim` of `shape`, from 0 or -(its size) on. Returns the
+// lowest.
+int64_t check_ids(const char* op, const Tensor& ids, int64_t dim, const Shape& shape,
+                  bool negative = false) {
+  INK_CHECK(ids.dtype() == i64, op, ": expected int64 ids, got ", ids.dtype());
+  if (ids.numel() == 0) return 0;
+  Tensor extreme = empty(Shape::filled(ids.dim(), 1), ids.options());
+  kernel::reduce(extreme, ids, ReduceOp::min);
+  const int64_t low = extreme.item<int64_t>();
+  kernel::reduce(extreme, ids, ReduceOp::max);
+  const int64_t high = extreme.item<int64_t>(), n = shape[dim];
+  const bool too_low = low < (negative ? -n : 0);
+  INK_CHECK(!too_low && high < n, op, ": index ", too_low ? low : high,
+            " is out of range for dimension ", dim, " of ", shape);
+  return low;
+}
+
+bool fits(const Shape& small, const Shape& large, int64_t except) {
+  if (small.size() != large.size()) return false;
+  for (int64_t d = 0; d < small.size(); ++d) {
+    if (d != except && small[d] > large[d]) return false;
+  }
+  return true;
+}
+
+// ids (n,) for a gather along `dim`, the same in all other dimensions: shape with n at dim.
+Tensor spread(const Tensor& ids, int64_t dim, Shape shape) {
+  Shape one_dim = Shape::filled(shape.size(), 1);
+  shape[dim] = one_dim[dim] = ids.numel();
+  return expand(view(ids, one_dim), shape);
+}
+
+}  // namespace
+
+// y[i][j] = x[ids[i][j]][j] for dim 0, and so on.   dx = zeros, dy added at ids
+Tensor gather(const Tensor& x, int64_t dim, const Tensor& ids) {
+  INK_CHECK(x.dim() > 0, "gather: a scalar has no dimension to choose from");
+  const int64_t d = wrap_dim("gather", dim, x.shape());
+  INK_CHECK(fits(ids.shape(), x.shape(), d), "gather: expected ids no larger than ", x.shape(),
+            " outside dimension ", d, ", got ", ids.shape());
+  check_ids("gather", ids, d, x.shape());
+  Tensor y = empty(ids.shape(), x.options());
+  kernel::gather(y, x, ids, d);
+  return record("gather", {x}, y,
+                [d, from = x.shape(), ids = Saved::input(ids)](const Tensor& dy) -> Grads {
+                  return {scatter_add(zeros(from, dy.options()), d, *ids, dy)};
+                });
+}
+
+// y = x, then y[ids[i][j]][j] += source[i][j] for dim 0, and so on.
+// dx = dy, dsource = dy gathered at ids
+Tensor scatter_add(const Tensor& x, int64_t dim, const Tensor& ids, const Tensor& source) {
+  INK_CHECK(x.dim() > 0, "scatter_add: a scalar has no dimension to choose from");
+  const int64_t d = wrap_dim("scatter_add", dim, x.shape());
+  INK_CHECK(fits(ids.shape(), x.shape(), d), "scatter_add: expected ids no larger than ", x.shape(),
+            " outside dimension ", d, ", got ", ids.shape());
+  INK_CHECK(source.shape() == ids.shape(), "scatter_add: expected a source of the ids' shape ",
+            ids.shape(), ", got ", source.shape());
+  INK_CHECK(source.dtype() == x.dtype(), "scatter_add: expected a source of dtype ", x.dtype(),
+            ", got ", source.dtype());
+  check_ids("scatter_add", ids, d, x.shape());
+  Tensor y = empty_like(x);
+  kernel::copy(y, x);
+  kernel::scatter_add(y, source, ids, d);
+  return record("scatter_add", {x, source}, y,
+                [d, ids = Saved::input(ids)](const Tensor& dy, VjpContext& g) -> Grads {
+                  return {dy, g.needs(1) ? gather(dy, d, *ids) : Tensor()};
+                });
+}
+
+// y[i] = x[ids[i]] along a dimension.   dx = zeros, dy added at ids
+Tensor index_select(const Tensor& x, int64_t dim, const Tensor& ids) {
+  INK_CHECK(x.dim() > 0, "index_select: a scalar has no dimension to choose from");
+  INK_CHECK(ids.dim() == 1, "index_select: expected ids of one dimension, got ", ids.shape());
+  const int64_t d = wrap_dim("index_select", dim, x.shape());
+  check_ids("index_select", ids, d, x.shape());
+  const Tensor all_ids = spread(contiguous(ids), d, x.shape());
+  Tensor y = empty(all_ids.shape(), x.options());
+  kernel::gather(y, x, all_ids, d);
+  return record("index_select", {x}, y,
+                [d, from = x.shape(), ids = Saved::input(all_ids)](const Tensor& dy) -> Grads {
+                  return {scatter_add(zeros(from, dy.options()), d, *ids, dy)};
+                });
+}
+
+// y[i...] = x[ids[i...]], ids below 0 counted from the end.   dx = zeros, dy added at ids
+Tensor index(const Tensor& x, const Tensor& indices) {
+  INK_CHECK(x.dim() > 0, "index: a scalar has no dimension to choose from");
+  Tensor ids = contiguous(indices);
+  if (check_ids("index", ids, 0, x.shape(), true) < 0)
+    ids = where(ids < 0, ids + static_cast<double>(x.shape()[0]), ids);
+  const Tensor all_ids = spread(ids, 0, x.shape());
+  Shape shape = ids.shape();
+  for (int64_t d = 1; d < x.dim(); ++d) shape.push_back(x.shape()[d]);
+  Tensor y = empty(all_ids.shape(), x.options());
+  kernel::gather(y, x, all_ids, 0);
+  return record("index", {x}, y.view(shape),
+                [from = x.shape(), ids = Saved::input(all_ids)](const Tensor& dy) -> Grads {
+                  const Tensor rows = reshape(dy, (*ids).shape());
+                  return {scatter_add(zeros(from, dy.options()), 0, *ids, rows)};
+                });
+}
+Tensor Tensor::index(const Tensor& ids) const { return ink::index(*this, ids); }
+
+// y[i...][c] = 1 where c = ids[i...], else 0
+Tensor one_hot(const Tensor& ids, int64_t num_classes) {
+  INK_CHECK(num_classes > 0, "one_hot: expected a positive number of classes, got ", num_classes);
+  Shape shape = ids.shape();
+  shape.push_back(num_classes);
+  check_ids("one_hot", ids, ids.dim(), shape);
+  Tensor y = zeros(shape, {i64, ids.device()});
+  const Tensor last = unsqueeze(ids, -1);
+  kernel::scatter_add(y, expand(ones({}, y.options()), last.shape()), last, ids.dim());
+  return y;
+}
+
+}  // namespace ink

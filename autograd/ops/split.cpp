@@ -1,0 +1,79 @@
+// split, chunk: a tensor cut into views along one dimension, and put together again.
+#include <numeric>
+
+#include "autograd/ops.h"
+
+namespace ink {
+namespace {
+
+// The tensor of the given shape whose pieces along a dimension are exactly these, in place;
+// undefined if there is none. (A kernel that computes gradients of q, k and v writes them side by
+// side into one buffer; it becomes the gradient of the packed tensor as it is.)
+Tensor joined(const Grads& pieces, const Shape& shape, int64_t dim) {
+  if (!pieces[0].defined()) return {};
+  const Tensor& first = pieces[0];
+  int64_t offset = first.layout().offset;
+  for (const Tensor& piece : pieces) {
+    if (!piece.defined() || piece.storage() != first.storage() || piece.dtype() != first.dtype() ||
+        piece.strides() != first.strides() || piece.layout().offset != offset ||
+        (grad_enabled() && piece.requires_grad()))
+      return {};
+    offset += piece.shape()[dim] * piece.strides()[dim];
+  }
+  return first.alias({shape, first.strides(), first.layout().offset});
+}
+
+Shape with_size(Shape shape, int64_t dim, int64_t size) {
+  shape[dim] = size;
+  return shape;
+}
+
+}  // namespace
+
+// y_i = x[..., size_0 + ... + size_(i-1) onwards, size_i elements, ...].
+// dx = the dy_i side by side, zeros where one is missing
+std::vector<Tensor> split(const Tensor& x, const std::vector<int64_t>& sizes, int64_t dim) {
+  INK_CHECK(x.dim() > 0, "split: a scalar has no dimension to split");
+  const int64_t d = wrap_dim("split", dim, x.shape()), n = x.shape()[d];
+  for (int64_t s : sizes) INK_CHECK(s >= 0, "split: expected sizes of 0 or more, got ", s);
+  const int64_t total = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
+  INK_CHECK(total == n, "split: expected sizes that add up to dimension ", d, " of ", x.shape(),
+            ", got a sum of ", total);
+  std::vector<Tensor> pieces;
+  Layout layout = x.layout();
+  for (int64_t size : sizes) {
+    layout.sizes[d] = size;
+    pieces.push_back(x.alias(layout));
+    layout.offset += size * layout.strides[d];
+  }
+  const auto vjp = [shape = x.shape(), sizes, d](const Grads& dys, VjpContext&) -> Grads {
+    if (Tensor whole = joined(dys, shape, d); whole.defined()) return {whole};
+    const auto given = std::find_if(dys.begin(), dys.end(), [](auto& dy) { return dy.defined(); });
+    Grads parts = dys;
+    for (size_t i = 0; i < parts.size(); ++i) {
+      if (!parts[i].defined())
+        parts[i] = expand(zeros({}, given->options()), with_size(shape, d, sizes[i]));
+    }
+    return {cat(parts, d)};
+  };
+  return record("split", {x}, std::move(pieces), vjp);
+}
+
+std::vector<Tensor> split(const Tensor& x, int64_t size, int64_t dim) {
+  INK_CHECK(x.dim() > 0, "split: a scalar has no dimension to split");
+  const int64_t n = x.size(dim);
+  INK_CHECK(size > 0 || (size == 0 && n == 0), "split: expected a positive size, got ", size);
+  std::vector<int64_t> sizes;
+  for (int64_t at = 0; at < n; at += size) sizes.push_back(std::min(size, n - at));
+  return split(x, n == 0 ? std::vector<int64_t>{0} : sizes, dim);
+}
+
+std::vector<Tensor> chunk(const Tensor& x, int64_t chunks, int64_t dim) {
+  INK_CHECK(x.dim() > 0, "chunk: a scalar has no dimension to split");
+  INK_CHECK(chunks > 0, "chunk: expected a positive number of chunks, got ", chunks);
+  const int64_t n = x.size(dim);
+  if (n == 0) return split(x, std::vector<int64_t>(static_cast<size_t>(chunks), 0), dim);
+  return split(x, (n + chunks - 1) / chunks, dim);
+}
+
+}  // namespace ink
