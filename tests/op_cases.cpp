@@ -9,6 +9,19 @@ constexpr auto normal = In::normal, positive = In::positive, spread = In::spread
 
 const Shape big{3, 257, 193};
 
+// A reduction over every kind of dims.
+Outputs over(const Tensor& x, const std::function<Tensor(const Shape& dims, bool keepdim)>& f) {
+  if (x.numel() == 0) return {f({0}, false), f({-1}, true)};
+  if (x.dim() < 3) return {f({}, false), f({0}, true)};
+  return {f({}, true),     f({0}, false),  f({1}, true),   f({-1}, false),
+          f({0, 1}, true), f({2, 0}, true), f({1, 2}, false)};
+}
+// Sets of one input each: three dimensions, a scalar, zero-size, large.
+std::vector<std::vector<In>> one(In::Kind kind) {
+  return {{{{2, 3, 4}, kind}}, {{{}, kind}}, {{{2, 0, 3}, kind}}, {{big, kind}}};
+}
+Tensor first(const ValuesIndices& found) { return found.values; }
+
 std::vector<OpCase> make_cases() {
   return {
       // clang-format off
@@ -22,14 +35,114 @@ std::vector<OpCase> make_cases() {
       // ---- compare
 
       // ---- reduce
+      {"sum", one(normal), [](I x) { return over(x[0], [&](auto& dims, bool keep) { return sum(x[0], dims, keep); }); }},
+      {"sum.to", {{{{2, 3, 4}}}, {{{0, 3, 1}}}, {{big}}},
+       [](I x) -> Outputs { return {sum_to(x[0], {x[0].size(1), 1}), sum_to(x[0], {1, x[0].size(1), x[0].size(2)}), sum_to(x[0], {})}; }},
+      {"mean", one(normal), [](I x) { return over(x[0], [&](auto& dims, bool keep) { return mean(x[0], dims, keep); }); }},
+      {"prod", {{{{2, 3, 4}}}, {{{5}}}, {{{2, 0, 3}}}, {{{193, 79, 8}, positive}}}, [](I x) {
+         if (x[0].numel() > 1000) return Outputs{prod(x[0], {0}), prod(x[0], {-1}, true)};
+         return over(x[0], [&](auto& dims, bool keep) { return prod(x[0], dims, keep); });
+       }, 1e-5, 0.1},
+      {"amax", one(spread), [](I x) { return over(x[0], [&](auto& dims, bool keep) { return amax(x[0], dims, keep); }); }},
+      {"amin", one(spread), [](I x) { return over(x[0], [&](auto& dims, bool keep) { return amin(x[0], dims, keep); }); }},
+      {"max", {{{{2, 3, 4}, spread}}, {{{}, spread}}, {{big, spread}}}, [](I x) -> Outputs { return {max(x[0])}; }},
+      {"min", {{{{2, 3, 4}, spread}}, {{{}, spread}}, {{big, spread}}}, [](I x) -> Outputs { return {min(x[0])}; }},
+      {"max.dim", one(spread), [](I x) -> Outputs {
+         const auto [a, b] = max(x[0], 0);
+         const auto [c, d] = max(x[0], -1, true);
+         return {a, b, c, d};
+       }},
+      {"min.dim", one(spread), [](I x) -> Outputs {
+         const auto [a, b] = min(x[0], 0, true);
+         const auto [c, d] = min(x[0], -1);
+         return {a, b, c, d};
+       }},
+      {"argmax", {{{{2, 3, 4}, spread}}, {{{3}, spread}}, {{big, spread}}},
+       [](I x) -> Outputs { return {argmax(x[0]), argmax(x[0], 0), argmin(x[0], -1, true), argmin(x[0], {}, true)}; }},
+      {"var", {{{{2, 3, 4}}}, {{{5}}}, {{{3, 0, 2}}}, {{big}}}, [](I x) -> Outputs {
+         return {var(x[0], {0}), var(x[0], {-1}, 0, true), x[0].numel() > 0 ? var(x[0], {}, 1) : x[0], var(x[0], {0}, 0.5)};
+       }},
+      {"std", {{{{2, 3, 4}}}, {{{5}}}, {{{3, 0, 2}}}, {{big}}}, [](I x) -> Outputs {
+         return {std(x[0], {0}), std(x[0], {-1}, 0, true), x[0].numel() > 0 ? std(x[0], {}, 1) : x[0]};
+       }, 1e-5, 0.05},
+      {"logsumexp", one(normal), [](I x) { return over(x[0], [&](auto& dims, bool keep) { return logsumexp(x[0], dims, keep); }); }},
+      {"any", one(In::mask), [](I x) { return over(x[0], [&](auto& dims, bool keep) { return any(x[0], dims, keep); }); }},
+      {"all", one(normal), [](I x) { return over(x[0], [&](auto& dims, bool keep) { return all(x[0], dims, keep); }); }},
+      {"mse_loss", {{{{2, 3}}, {{2, 3}}}, {{{}}, {{}}}, {{{0, 3}}, {{0, 3}}}, {{big}, {big}}},
+       [](I x) -> Outputs { return {mse_loss(x[0], x[1], Reduction::sum), mse_loss(x[0], x[1], Reduction::none)}; }},
+      {"mse_loss.mean", {{{{2, 3}}, {{2, 3}}}, {{big}, {big}}}, [](I x) -> Outputs { return {mse_loss(x[0], x[1])}; }},
 
       // ---- scan
+      {"cumsum", one(normal), [](I x) -> Outputs { return {cumsum(x[0], 0), cumsum(x[0], -1), cumsum(x[0], x[0].dim() / 2)}; }},
+      {"sort", one(spread), [](I x) -> Outputs {
+         const auto [a, b] = sort(x[0]);
+         const auto [c, d] = sort(x[0], 0, true);
+         return {a, b, c, d};
+       }},
+      {"topk", {{{{2, 3, 4}, spread}}, {{{2, 0, 3}, spread}}, {{big, spread}}}, [](I x) -> Outputs {
+         const auto [a, b] = topk(x[0], 2);
+         const auto [c, d] = topk(x[0], 1, 0, false);
+         return {a, b, c, d, first(topk(x[0], 0, 0)), first(topk(x[0], x[0].size(1), 1))};
+       }},
 
       // ---- views
+      {"view", {{{{2, 3, 4}}}, {{{}}}, {{{2, 0, 3}}}, {{big}}},
+       [](I x) -> Outputs { return {x[0].contiguous().view({x[0].numel()}), reshape(x[0], x[0].numel() ? Shape{-1, 1} : x[0].shape())}; }},
+      {"transpose", one(normal), [](I x) -> Outputs { return {transpose(x[0], 0, -1)}; }},
+      {"permute", {{{{2, 3, 4}}}, {{{2, 0, 3}}}, {{big}}}, [](I x) -> Outputs { return {permute(x[0], {2, 0, 1}), x[0].T()}; }},
+      {"squeeze", {{{{1, 3, 1}}}, {{{1, 0}}}, {{{1, 1000, 1, 101}}}}, [](I x) -> Outputs { return {squeeze(x[0]), squeeze(x[0], 0), squeeze(x[0], 1)}; }},
+      {"unsqueeze", one(normal), [](I x) -> Outputs { return {unsqueeze(x[0], 0), unsqueeze(x[0], -1), unsqueeze(x[0], x[0].dim() / 2)}; }},
+      {"expand", {{{{2, 1, 3}}}, {{{1}}}, {{{0, 1, 2}}}, {{{259, 1, 401}}}},
+       [](I x) -> Outputs { return {x[0].dim() == 3 ? expand(x[0], {2, -1, 3, -1}) : expand(x[0], {2, 3})}; }},
+      {"select", {{{{2, 3, 4}}}, {{{1, 0, 3}}}, {{big}}},
+       [](I x) -> Outputs { return {select(x[0], 0, -1), select(x[0], 0, 0), select(x[0], 2, 1), select(x[0], 2, 2)}; }},
+      {"slice", {{{{5, 3, 4}}}, {{{2, 0, 3}}}, {{big}}}, [](I x) -> Outputs {
+         return {slice(x[0], 0, 1, -1), slice(x[0], 2, 0, 100, 2), narrow(x[0], 1, 0, x[0].size(1)), slice(x[0], 0, 2, 1),
+                 x[0].index({Slice(1, {}, 2), Ellipsis, None, -1})};
+       }},
+      {"slice_backward", {{{{2, 3}}}, {{{0, 3}}}, {{{263, 391}}}},
+       [](I x) -> Outputs { return {slice_backward(x[0], {x[0].size(0), 3 * x[0].size(1)}, 1, 2, 3 * x[0].size(1), 3)}; }},
+      {"split", {{{{5, 3, 4}}}, {{{4, 0, 3}}}, {{{7, 257, 59}}}}, [](I x) -> Outputs {
+         const auto a = split(x[0], 2), b = chunk(x[0], 3, -1);
+         const auto c = split(x[0], std::vector<int64_t>{1, 0, x[0].size(0) - 1});
+         return {a[0], a[1], b[0], b.back(), c[1], c[2]};
+       }},
 
       // ---- copy
+      {"clone", one(normal), [](I x) -> Outputs { return {clone(x[0]), contiguous(transpose(x[0], 0, -1))}; }},
+      {"to", one(normal), [](I x) -> Outputs {  // to the other dtypes; f64 stays, so that differences are exact
+         const DType t = x[0].dtype();
+         return {to(x[0], f64), to(x[0], t == f64 ? f64 : t == f32 ? bf16 : f32)};
+       }},
+      {"cat", {{{{2, 3}}, {{2, 1}}, {{2, 2}}}, {{{2, 0}}, {{2, 1}}, {{2, 0}}}, {{{257, 31}}, {{257, 400}}, {{257, 93}}}},
+       [](I x) -> Outputs { return {cat({x[0], x[1], x[2]}, 1), cat({x[1], x[0], x[1], x[2], x[1]}, -1)}; }},
+      {"cat.two", {{{{2, 3}}, {{1, 3}}}, {{{0, 3}}, {{2, 3}}}, {{{257, 31}}, {{3301, 31}}}},
+       [](I x) -> Outputs { return {cat({x[0], x[1]})}; }},
+      {"cat.one", {{{{2, 3}}}, {{big}}}, [](I x) -> Outputs { return {cat({x[0]}, 1)}; }},
+      {"stack", {{{{2, 3}}, {{2, 3}}}, {{{0, 3}}, {{0, 3}}}, {{{}}, {{}}}, {{big}, {big}}}, [](I x) -> Outputs {
+         return {stack({x[0], x[1]}), stack({x[0], x[1], x[0]}, -1), stack({x[0], x[0], x[1], x[0]}, x[0].dim() / 2)};
+       }, 1e-5, 0.1},
+      {"stack.one", {{{{2, 3}}}, {{big}}}, [](I x) -> Outputs { return {stack({x[0]}, 1)}; }},
+      {"repeat", {{{{2, 3}}}, {{{0, 3}}}, {{{401, 251}}}}, [](I x) -> Outputs { return {repeat(x[0], {2, 1, 3}), repeat(x[0], {1, 1}), repeat(x[0], {0, 2})}; }},
+      {"flip", one(normal), [](I x) -> Outputs { return {flip(x[0], {0}), flip(x[0], {})}; }},
+      {"flip.two", {{{{2, 3, 4}}}, {{{2, 0, 3}}}, {{big}}}, [](I x) -> Outputs { return {flip(x[0], {0, -1}), flip(x[0], {1, 2})}; }},
+      {"tril", {{{{2, 3, 4}}}, {{{3, 3}}}, {{{2, 0, 3}}}, {{big}}}, [](I x) -> Outputs { return {tril(x[0]), tril(x[0], 1), tril(x[0], -9)}; }},
+      {"triu", {{{{2, 4, 3}}}, {{{3, 3}}}, {{{2, 3, 0}}}, {{big}}}, [](I x) -> Outputs { return {triu(x[0]), triu(x[0], 2), triu(x[0], -1)}; }},
 
       // ---- index
+      {"gather", {{{{3, 4}}, {{2, 3}, ids, 3}}, {{{3, 4}}, {{0, 4}, ids, 3}}, {{{257, 401}}, {{300, 359}, ids, 257}}},
+       [](I x) -> Outputs { return {gather(x[0], 0, x[1])}; }},
+      {"gather.last", {{{{2, 3, 4}}, {{2, 2, 7}, ids, 4}}, {{{1, 5}}, {{1, 0}, ids, 5}}, {{big}, {{3, 257, 193}, ids, 193}}},
+       [](I x) -> Outputs { return {gather(x[0], -1, x[1])}; }},
+      {"scatter_add", {{{{3, 4}}, {{2, 3}}, {{2, 3}, ids, 3}}, {{{3, 4}}, {{0, 4}}, {{0, 4}, ids, 3}}, {{{257, 401}}, {{300, 359}}, {{300, 359}, ids, 257}}},
+       [](I x) -> Outputs { return {scatter_add(x[0], 0, x[2], x[1])}; }},
+      {"scatter_add.last", {{{{2, 3, 4}}, {{2, 2, 7}}, {{2, 2, 7}, ids, 4}}, {{{5}}, {{0}}, {{0}, ids, 5}}, {{{1001}}, {{100001}}, {{100001}, ids, 1001}}},
+       [](I x) -> Outputs { return {scatter_add(x[0], -1, x[2], x[1])}; }, 1e-5, 0.3},
+      {"index_select", {{{{3, 4}}, {{5}, ids, 3}}, {{{3, 4}}, {{0}, ids, 3}}, {{{257, 401}}, {{300}, ids, 257}}},
+       [](I x) -> Outputs { return {index_select(x[0], 0, x[1]), index_select(x[0], 1, x[1])}; }},
+      {"index", {{{{3, 4}}, {{2, 5}, ids, 3}}, {{{3}}, {{}, ids, 3}}, {{{3, 4}}, {{2, 0}, ids, 3}}, {{{257, 401}}, {{20, 17}, ids, 257}}},
+       [](I x) -> Outputs { return {index(x[0], x[1]), x[0].index(x[1] + -1)}; }},
+      {"one_hot", {{{{2, 3}, ids, 4}}, {{{0}, ids, 4}}, {{{}, ids, 4}}, {{{257, 401}, ids, 4}}}, [](I x) -> Outputs { return {one_hot(x[0], 4)}; }},
 
       // ---- matmul
       {"matmul", {{{{3, 4}}, {{4, 5}}}, {{{1, 4}}, {{4, 5}}}, {{{3, 4}}, {{4, 1}}}, {{{4}}, {{4}}}, {{{4}}, {{4, 5}}},
