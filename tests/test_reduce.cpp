@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 #include <numeric>
 
 #include "autograd/ops.h"
@@ -54,17 +55,17 @@ TEST(Reduce, AgreesWithThePlainLoopInEveryLayout) {
                                   {130, 2}, {70, 2, 257}, {2, 1, 700}, {4, 0, 3}};
   for (const Shape& shape : shapes) {
     const Tensor wide = numbers(shape.numel() * 2);
-    const Tensor gaps = slice(wide, 0, 0, wide.numel(), 2).reshape(shape);
-    std::vector<Tensor> layouts{wide.narrow(0, 0, shape.numel()).view(shape),
-                                wide.alias({shape, contiguous_strides(shape), 0})};
-    Shape gap_strides = contiguous_strides(shape);
-    for (int64_t& s : gap_strides) s *= 2;
-    layouts.push_back(wide.alias({shape, gap_strides, 0}));
+    const Tensor plain = wide.alias({shape, contiguous_strides(shape), 0});
+    Shape gaps = plain.strides();
+    for (int64_t& step : gaps) step *= 2;
+    std::vector<Tensor> layouts;
+    layouts.push_back(plain);
+    layouts.push_back(wide.alias({shape, gaps, 0}));
     for (int64_t d = 1; d < shape.size(); ++d) {
-      layouts.push_back(wide.alias({shape, contiguous_strides(shape), 0}).transpose(0, d));
-      layouts.push_back(layouts[1].transpose(d - 1, d));
-      layouts.push_back(layouts[1].narrow(d, 0, std::min<int64_t>(1, shape[d])).expand(shape));
-      layouts.push_back(layouts[1].narrow(0, 0, 1).expand(shape).transpose(0, d));
+      layouts.push_back(plain.transpose(0, d));
+      layouts.push_back(plain.transpose(d - 1, d));
+      layouts.push_back(plain.narrow(d, 0, std::min<int64_t>(1, shape[d])).expand(shape));
+      layouts.push_back(plain.narrow(0, 0, 1).expand(shape).transpose(0, d));
     }
     for (const Tensor& x : layouts) {
       for (int subset = 1; subset < 1 << x.dim(); ++subset) {
@@ -88,6 +89,288 @@ TEST(Reduce, AgreesWithThePlainLoopInEveryLayout) {
       }
     }
   }
+}
+
+// Every reduction, in one layout where outputs lie side by side, one where each is a run of its
+// own, one with gaps, and one with repeated elements: as sum, so all.
+TEST(Reduce, AllReductionsAgreeWithTheirDefinition) {
+  const Tensor x = numbers(6 * 70 * 45).view({6, 70, 45}), gaps = slice(x, 2, 1, 45, 3);
+  for (const Tensor& y : {x, x.transpose(0, 2), gaps, gaps.narrow(1, 3, 1).expand({6, 70, 15})}) {
+    for (int64_t d = 0; d < 3; ++d) {
+      SCOPED_TRACE(::testing::Message() << y.shape() << y.strides() << d);
+      const Tensor lines = y.transpose(d, 2).contiguous();  // the definition reads line by line
+      const int64_t n = lines.size(-1);
+      const std::vector<double> values = lines.tolist();
+      std::vector<double> mean_, prod_, max_, min_, var_, argmax_;
+      for (size_t i = 0; i < values.size(); i += static_cast<size_t>(n)) {
+        const auto line = values.begin() + static_cast<int64_t>(i);
+        mean_.push_back(std::accumulate(line, line + n, 0.0) / static_cast<double>(n));
+        prod_.push_back(std::accumulate(line, line + n, 1.0, std::multiplies<>()));
+        max_.push_back(*std::max_element(line, line + n));
+        min_.push_back(*std::min_element(line, line + n));
+        argmax_.push_back(static_cast<double>(std::max_element(line, line + n) - line));
+        double squares = 0;
+        for (auto v = line; v < line + n; ++v) squares += (*v - mean_.back()) * (*v - mean_.back());
+        var_.push_back(squares / static_cast<double>(n - 1));
+      }
+      const auto back = [&](const Tensor& r) { return r.transpose(d, 2); };
+      expect_near(back(mean(y, {d}, true)), mean_, 1e-14);
+      expect_near(back(prod(y, {d}, true)), prod_, 1e-14);
+      expect_near(back(amax(y, {d}, true)), max_, 0);
+      expect_near(back(amin(y, {d}, true)), min_, 0);
+      expect_near(back(max(y, d, true).values), max_, 0);
+      expect_near(back(argmax(y, d, true)), argmax_, 0);
+      expect_near(back(var(y, {d}, 1, true)), var_, 1e-14);
+    }
+  }
+}
+
+// A sum of n floats that rounds at each addition would be off by up to n / 2 units in the last
+// place.
+TEST(Reduce, FloatSumsAreAccurate) {
+  const int64_t n = 1 << 22;
+  const Tensor tenths = full({n}, 0.1), columns = full({n / 8, 8}, 0.1);
+  const double tenth = static_cast<double>(0.1f);
+  EXPECT_FLOAT_EQ(sum(tenths).item<float>(), static_cast<float>(tenth * static_cast<double>(n)));
+  EXPECT_FLOAT_EQ(mean(tenths).item<float>(), 0.1f);
+  EXPECT_FLOAT_EQ(sum(columns, {0}).tolist<float>()[5],
+                  static_cast<float>(tenth * static_cast<double>(n / 8)));
+  EXPECT_FLOAT_EQ(cumsum(tenths, 0).tolist<float>().back(),
+                  static_cast<float>(tenth * static_cast<double>(n)));
+  // 1e8 swallows single floats added to it one by one.
+  const Tensor mixed = cat({full({1}, 1e8), ones({1000000})});
+  EXPECT_FLOAT_EQ(sum(mixed).item<float>(), 1.01e8f);
+  EXPECT_NEAR(var(tenths + 1000).item(), 0, 1e-20);
+  EXPECT_NEAR(var(tensor({100000.0, 100001.0, 100002.0})).item(), 1, 1e-9);
+}
+
+TEST(Reduce, NoElementsAsInPyTorch) {
+  const Tensor x = zeros({2, 0});
+  EXPECT_EQ(sum(x, {1}).tolist(), (std::vector<double>{0, 0}));
+  EXPECT_EQ(sum(x).item(), 0);
+  EXPECT_EQ(prod(x, {1}).tolist(), (std::vector<double>{1, 1}));
+  EXPECT_EQ(any(x, {1}).tolist(), (std::vector<double>{0, 0}));
+  EXPECT_EQ(all(x, {1}).tolist(), (std::vector<double>{1, 1}));
+  EXPECT_EQ(logsumexp(x, {1}).tolist(), (std::vector<double>{-inf, -inf}));
+  for (const Tensor& y : {mean(x, {1}), var(x, {1}), std(x, {1})}) {
+    EXPECT_EQ(y.shape(), (Shape{2}));
+    for (double v : y.tolist()) EXPECT_TRUE(std::isnan(v));
+  }
+  EXPECT_TRUE(std::isnan(mean(x).item()));
+  EXPECT_EQ(sum(x, {0}).shape(), (Shape{0}));
+  EXPECT_EQ(max(zeros({0, 3}), 1).indices.shape(), (Shape{0}));
+  EXPECT_EQ(argmax(zeros({0, 3}), 1, true).shape(), (Shape{0, 1}));
+}
+
+TEST(Reduce, DtypesAsInPyTorch) {
+  const Tensor truths = tensor({{true, false}, {true, true}}), counts = tensor({{3, 1}, {1, 2}});
+  EXPECT_EQ(sum(truths).dtype(), i64);
+  EXPECT_EQ(sum(truths, {0}).tolist(), (std::vector<double>{2, 1}));
+  EXPECT_EQ(prod(truths, {1}).tolist(), (std::vector<double>{0, 1}));
+  EXPECT_EQ(prod(truths).dtype(), i64);
+  EXPECT_EQ(amax(truths, {0}).dtype(), boolean);
+  EXPECT_EQ(amin(truths, {1}).tolist(), (std::vector<double>{0, 1}));
+  EXPECT_EQ(max(counts, 1).values.dtype(), i64);
+  EXPECT_EQ(max(counts, 1).values.tolist(), (std::vector<double>{3, 2}));
+  EXPECT_EQ(any(counts).dtype(), boolean);
+  EXPECT_EQ(sum(full({3}, 1.0, bf16)).dtype(), bf16);
+  EXPECT_EQ(sum(full({1000}, 1.0, bf16)).item(), 1000);
+  EXPECT_NEAR(logsumexp(tensor({1, 1}), {0}).item(), 1.6931, 1e-4);
+  const int64_t large = (int64_t{1} << 53) + 1;  // would not survive a double
+  EXPECT_EQ(sum(full({1}, 0, i64) + from_vector(std::vector<int64_t>{large})).item<int64_t>(),
+            large);
+  EXPECT_EQ(max(from_vector(std::vector<int64_t>{large, 1})).item<int64_t>(), large);
+}
+
+TEST(Reduce, ScalarsReduceToThemselves) {
+  const Tensor x = tensor(3.0);
+  EXPECT_EQ(sum(x, {0}).shape(), Shape());
+  EXPECT_EQ(sum(x, {-1}, true).item(), 3);
+  EXPECT_EQ(max(x, 0).values.shape(), Shape());
+  EXPECT_EQ(max(x, 0).indices.item<int64_t>(), 0);
+  EXPECT_EQ(argmax(x).item<int64_t>(), 0);
+  EXPECT_EQ(sort(x).values.item(), 3);
+  EXPECT_EQ(topk(x, 1).indices.item(), 0);
+  EXPECT_EQ(cumsum(x, 0).item(), 3);
+}
+
+// ---- values and gradients on odd inputs, as PyTorch prints them
+// ---------------------------------------------------------------------------------------------------
+
+struct Run {
+  std::vector<double> y, dx;
+};
+Run run(const std::function<Tensor(const Tensor&)>& f, Tensor x) {
+  x.requires_grad_();
+  const Tensor y = f(x);
+  sum(y).backward();
+  return {y.tolist(), x.grad().tolist()};
+}
+// Equal where numbers, NaN where NaN.
+void expect_same(const std::vector<double>& got, const std::vector<double>& expected) {
+  ASSERT_EQ(got.size(), expected.size());
+  for (size_t i = 0; i < got.size(); ++i) {
+    if (std::isnan(expected[i]) || std::isinf(expected[i])) {
+      EXPECT_TRUE(std::isnan(expected[i]) ? std::isnan(got[i]) : got[i] == expected[i])
+          << i << ": " << got[i] << " instead of " << expected[i];
+    } else {
+      EXPECT_NEAR(got[i], expected[i], 1e-4) << i;
+    }
+  }
+}
+void expect_run(const Run& got, const std::vector<double>& y, const std::vector<double>& dx) {
+  expect_same(got.y, y);
+  expect_same(got.dx, dx);
+}
+
+TEST(Reduce, TiesShareTheGradientOrTheFirstTakesIt) {
+  const Tensor x = tensor({{1.0, 3.0, 3.0}, {3.0, 2.0, 1.0}});
+  expect_run(run([](auto& a) { return amax(a); }, x.clone()), {3},
+             {0, 1. / 3, 1. / 3, 1. / 3, 0, 0});
+  expect_run(run([](auto& a) { return amin(a, {0, 1}); }, x.clone()), {1}, {0.5, 0, 0, 0, 0, 0.5});
+  expect_run(run([](auto& a) { return max(a); }, x.clone()), {3},
+             {0, 1. / 3, 1. / 3, 1. / 3, 0, 0});
+  expect_run(run([](auto& a) { return max(a, 1).values; }, x.clone()), {3, 3}, {0, 1, 0, 1, 0, 0});
+  expect_run(run([](auto& a) { return min(a, 0).values; }, x.clone()), {1, 2, 1},
+             {1, 0, 0, 0, 1, 1});
+  EXPECT_EQ(max(x, 1).indices.tolist<int64_t>(), (std::vector<int64_t>{1, 0}));
+  EXPECT_EQ(argmax(x).item<int64_t>(), 1);
+  EXPECT_EQ(argmin(x).item<int64_t>(), 0);
+  EXPECT_EQ(argmax(x, {}, true).shape(), (Shape{1, 1}));
+  // The first of equals also where several threads and lanes look.
+  Tensor many = zeros({300, 400});
+  EXPECT_EQ(argmax(many).item<int64_t>(), 0);
+  EXPECT_EQ(sum(argmax(many, 0)).item<int64_t>(), 0);
+  many.index({Slice(200, {}), Slice(17, {})}).fill_(1);
+  EXPECT_EQ(argmax(many).item<int64_t>(), 200 * 400 + 17);
+  EXPECT_EQ(argmax(many, 1).tolist<int64_t>()[299], 17);
+  EXPECT_EQ(argmax(many.T(), 1).tolist<int64_t>()[18], 200);
+}
+
+TEST(Reduce, NanAndInfinityAsInPyTorch) {
+  const double nan = NAN;
+  const Tensor x = tensor({{nan, 1.0}, {2.0, 2.0}, {1.0, nan}, {-inf, -inf}, {inf, inf}});
+  expect_run(run([](auto& a) { return amax(a, {1}); }, x.clone()), {nan, 2, nan, -inf, inf},
+             {nan, nan, 0.5, 0.5, nan, nan, 0.5, 0.5, 0.5, 0.5});
+  expect_run(run([](auto& a) { return max(a); }, x.clone()), {nan},
+             {0.5, 0, 0, 0, 0, 0.5, 0, 0, 0, 0});
+  expect_run(run([](auto& a) { return max(a, 1).values; }, x.clone()), {nan, 2, nan, -inf, inf},
+             {1, 0, 1, 0, 0, 1, 1, 0, 1, 0});
+  EXPECT_EQ(argmin(tensor({3.0, nan, nan})).item<int64_t>(), 1);
+  EXPECT_EQ(argmax(full({100000}, nan)).item<int64_t>(), 0);
+  EXPECT_TRUE(any(tensor({nan})).item<bool>());
+
+  const Tensor z =
+      tensor({{-inf, -inf}, {1.0, 2.0}, {inf, 1.0}, {-inf, 0.0}, {nan, 1.0}, {inf, -inf}});
+  expect_run(run([](auto& a) { return logsumexp(a, {1}); }, z.clone()),
+             {-inf, 2.3133, inf, 0, nan, inf},
+             {nan, nan, 0.2689, 0.7311, nan, 0, 0, 1, nan, nan, nan, 0});
+  EXPECT_NEAR(logsumexp(tensor({1000.0, 1000.0}), {0}).item(), 1000.6931, 1e-4);
+}
+
+TEST(Reduce, ProdOfZerosAsInPyTorch) {
+  const double nan = NAN;
+  const Tensor x =
+      tensor({{1.0, 2.0, 3.0}, {0.0, 2.0, 3.0}, {0.0, 0.0, 3.0}, {nan, 0.0, 1.0}, {inf, 2.0, 0.0}});
+  expect_run(run([](auto& a) { return prod(a, {1}); }, x.clone()), {6, 0, 0, nan, nan},
+             {6, 3, 2, 6, 0, 0, 0, 0, 0, 0, nan, nan, 0, nan, inf});
+  const Tensor two = tensor({{1.0, 2.0, 3.0}, {0.0, 2.0, 3.0}});
+  expect_run(run([](auto& a) { return prod(a); }, two.clone()), {0}, {0, 0, 0, 36, 0, 0});
+  // The second derivative too: d2/dx0 dx1 of x0 x1 x2 at (0, 2, 3) is 3.
+  Tensor a = tensor({0.0, 2.0, 3.0});
+  a.requires_grad_();
+  const Tensor dx = grad({prod(a)}, {a}, {}, false, true)[0];
+  expect_same(dx.tolist(), {6, 0, 0});
+  expect_same(grad({dx.select(0, 0)}, {a})[0].tolist(), {0, 3, 2});
+}
+
+TEST(Reduce, VarAndStdWithoutSpreadAsInPyTorch) {
+  const double nan = NAN;
+  expect_run(run([](auto& a) { return var(a); }, tensor({1.0})), {nan}, {nan});
+  expect_run(run([](auto& a) { return var(a, {1}); }, tensor({{1.0, inf}, {2.0, 2.0}})), {nan, 0},
+             {-inf, nan, 0, 0});
+  expect_run(run([](auto& a) { return std(a, {1}); }, tensor({{1.0, 2.0}, {2.0, 2.0}})),
+             {0.7071, 0}, {-0.7071, 0.7071, 0, 0});
+  expect_run(run([](auto& a) { return std(a, {1}); }, tensor({{1.0}, {2.0}})), {nan, nan},
+             {nan, nan});
+  expect_run(run([](auto& a) { return std(a, {1}, 0); }, tensor({{1.0}, {2.0}})), {0, 0}, {0, 0});
+  expect_run(run([](auto& a) { return var(a, {1}, 3); }, tensor({{1.0, 2.0}, {2.0, 5.0}})),
+             {inf, inf}, {1, -1, 3, -3});
+}
+
+TEST(Reduce, MseLoss) {
+  const Tensor a = tensor({{1.0, 2.0}, {3.0, 5.0}}), b = tensor({{1.0, 0.0}, {4.0, 5.0}});
+  EXPECT_EQ(mse_loss(a, b).item(), 1.25);
+  EXPECT_EQ(mse_loss(a, b, Reduction::sum).item(), 5);
+  EXPECT_EQ(mse_loss(a, b, Reduction::none).tolist(), (std::vector<double>{0, 4, 1, 0}));
+  expect_run(run([&](auto& x) { return mse_loss(x, b); }, a.clone()), {1.25}, {0, 1, -0.5, 0});
+}
+
+TEST(Scan, CumsumSortTopk) {
+  const double nan = NAN;
+  expect_same(cumsum(tensor({1.0, inf, -inf, 1.0}), 0).tolist(), {1, inf, nan, nan});
+  EXPECT_EQ(cumsum(tensor({true, true}), 0).dtype(), i64);
+  EXPECT_EQ(cumsum(tensor({{1, 2}, {3, 4}}), 0).tolist(), (std::vector<double>{1, 2, 4, 6}));
+  EXPECT_EQ(cumsum(tensor({{1, 2}, {3, 4}}).T(), 0).tolist(), (std::vector<double>{1, 3, 3, 7}));
+
+  const Tensor x = tensor({3.0, nan, 1.0, inf, 3.0});
+  const auto [up, up_at] = sort(x);
+  expect_same(up.tolist(), {1, 3, 3, inf, nan});
+  EXPECT_EQ(up_at.tolist<int64_t>(), (std::vector<int64_t>{2, 0, 4, 3, 1}));
+  const auto [down, down_at] = sort(x, 0, true);
+  expect_same(down.tolist(), {nan, inf, 3, 3, 1});
+  EXPECT_EQ(down_at.tolist<int64_t>(), (std::vector<int64_t>{1, 3, 0, 4, 2}));
+  expect_same(topk(x, 2).values.tolist(), {nan, inf});
+  const auto [least, least_at] = topk(x, 2, 0, false);
+  expect_same(least.tolist(), {1, 3});
+  EXPECT_EQ(least_at.tolist<int64_t>(), (std::vector<int64_t>{2, 0}));
+  expect_run(run([](auto& a) { return topk(a, 2).values; }, tensor({1.0, 3.0, 2.0, 3.0})), {3, 3},
+             {0, 1, 0, 1});
+  EXPECT_EQ(sort(zeros({3, 0}), 0).values.shape(), (Shape{3, 0}));
+  EXPECT_EQ(topk(zeros({3, 2}), 0).values.shape(), (Shape{3, 0}));
+  EXPECT_EQ(sort(tensor({true, false})).indices.tolist(), (std::vector<double>{1, 0}));
+}
+
+TEST(Reduce, SplitOverThreadsGivesTheSameBits) {
+  const Tensor x = numbers(1000003).to(f32), y = x.narrow(0, 0, 1000000).view({100000, 10});
+  const float total = sum(x).item<float>();
+  const auto columns = sum(y, {0}).tolist<float>();
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(sum(x).item<float>(), total);
+    EXPECT_EQ(sum(y, {0}).tolist<float>(), columns);
+  }
+}
+
+TEST(Reduce, Errors) {
+  const Tensor x = zeros({2, 3}), none = zeros({0, 3}), whole = tensor({1, 2});
+  EXPECT_EQ(error_of([&] { sum(x, {2}); }), "sum: dimension 2 is out of range for shape (2, 3)");
+  EXPECT_EQ(error_of([&] { sum(x, {0, -2}); }), "sum: dimension 0 is named twice in (0, -2)");
+  EXPECT_EQ(error_of([&] { mean(whole); }), "mean: expected a floating dtype, got int64");
+  EXPECT_EQ(error_of([&] { var(whole); }), "var: expected a floating dtype, got int64");
+  EXPECT_EQ(error_of([&] { std(whole); }), "std: expected a floating dtype, got int64");
+  EXPECT_EQ(error_of([&] { amax(none, {0}); }),
+            "amax: dimension 0 of (0, 3) has no elements to choose from");
+  EXPECT_EQ(error_of([&] { max(none); }),
+            "max: dimension 0 of (0, 3) has no elements to choose from");
+  EXPECT_EQ(error_of([&] { min(none, 0); }),
+            "min: dimension 0 of (0, 3) has no elements to choose from");
+  EXPECT_EQ(error_of([&] { argmax(none); }), "argmax: (0, 3) has no elements to choose from");
+  EXPECT_EQ(error_of([&] {
+              sum_to(x, {2, 2});
+            }),
+            "sum_to: shapes (2, 3) and (2, 2) do not broadcast");
+  EXPECT_EQ(error_of([&] {
+              sum_to(x, {4, 2, 3});
+            }),
+            "sum_to: (4, 2, 3) does not broadcast to (2, 3)");
+  EXPECT_EQ(error_of([&] { mse_loss(x, none); }),
+            "mse_loss: expected a target of the input's shape (2, 3), got (0, 3)");
+  EXPECT_EQ(error_of([&] { mse_loss(whole, whole); }),
+            "mse_loss: expected two tensors of one floating dtype, got int64 and int64");
+  EXPECT_EQ(error_of([&] { topk(x, 4); }),
+            "topk: expected k between 0 and 3, the size of dimension 1 of (2, 3), got 4");
+  EXPECT_EQ(error_of([&] { cumsum(x, 2); }),
+            "cumsum: dimension 2 is out of range for shape (2, 3)");
 }
 
 }  // namespace

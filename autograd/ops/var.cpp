@@ -21,8 +21,8 @@ struct Moments {
   static Acc none() { return {0, 0, 0}; }
   static void merge(Acc& a, const Acc& b) {
     const double count = a.count + b.count, share = count > 0 ? b.count / count : 0;
-    const double apart = b.mean - a.mean;
-    a = {count, a.mean + apart * share, a.m2 + b.m2 + apart * apart * a.count * share};
+    const double apart = b.mean - a.mean, mean = a.mean + apart * share;
+    a = {count, mean, a.m2 + b.m2 + apart * (b.mean - mean) * b.count};
   }
   static void one(Acc& acc, const T* p) { merge(acc, {1, static_cast<double>(*p), 0}); }
   static void eight(Acc& acc, const T* p, int64_t step) {

@@ -1,0 +1,114 @@
+// gather, scatter_add, index_select, index and one_hot: values, order of sums, error texts.
+#include <gtest/gtest.h>
+
+#include "autograd/ops.h"
+#include "tests/temp_files.h"
+
+namespace ink {
+namespace {
+
+using Ints = std::vector<int64_t>;
+Ints ints(const Tensor& x) { return x.tolist<int64_t>(); }
+
+TEST(Index, Values) {
+  const Tensor x = arange(15).view({5, 3});
+  EXPECT_EQ(ints(index_select(x, 0, tensor({4, 0, 4}))), (Ints{12, 13, 14, 0, 1, 2, 12, 13, 14}));
+  EXPECT_EQ(ints(index_select(x, 1, tensor({2, 0}))), (Ints{2, 0, 5, 3, 8, 6, 11, 9, 14, 12}));
+  EXPECT_EQ(ints(index_select(x.T(), 1, tensor({1}))), (Ints{3, 4, 5}));
+  EXPECT_EQ(ints(x.index(tensor({{1, -1}}))), (Ints{3, 4, 5, 12, 13, 14}));
+  EXPECT_EQ(x.index(tensor({{1, -1}})).shape(), (Shape{1, 2, 3}));
+  EXPECT_EQ(x.index(tensor(2)).shape(), (Shape{3}));
+  EXPECT_EQ(x.index(zeros({2, 0}, i64)).shape(), (Shape{2, 0, 3}));
+  EXPECT_EQ(ints(gather(x, 0, tensor({{1, 2}, {3, 4}}))), (Ints{3, 7, 9, 13}));
+  EXPECT_EQ(ints(gather(x, -1, tensor({{2}, {1}}))), (Ints{2, 4}));
+  EXPECT_EQ(ints(scatter_add(zeros({3, 2}, i64), 0, tensor({{0, 1}, {0, 1}}), ones({2, 2}, i64))),
+            (Ints{2, 0, 0, 2, 0, 0}));
+  EXPECT_EQ(ints(one_hot(tensor({{0, 2}}), 3)), (Ints{1, 0, 0, 0, 0, 1}));
+  EXPECT_EQ(one_hot(tensor(1), 3).shape(), (Shape{3}));
+}
+
+// Many sources for few places, with rows and without: the sums are exact integers, so any lost or
+// doubled addition shows.
+TEST(Index, ScatterAddLosesNothing) {
+  const int64_t n = 50000;
+  std::vector<int64_t> places(static_cast<size_t>(n));
+  Ints expected(7);
+  for (int64_t i = 0; i < n; ++i) {
+    places[static_cast<size_t>(i)] = i * i % 7;
+    expected[static_cast<size_t>(i * i % 7)] += i % 10;
+  }
+  const Tensor ids = from_vector(places);
+  const Tensor source = from_vector(ints(arange(static_cast<double>(n)))) -
+                        (arange(static_cast<double>(n)).to(f64) / 10).to(i64) * 10;
+  EXPECT_EQ(ints(scatter_add(zeros({7}, i64), 0, ids, source)), expected);
+  const Shape wide{n, 3};
+  const Tensor rows = scatter_add(zeros({7, 3}), 0, ids.unsqueeze(1).expand(wide),
+                                  source.to(f32).unsqueeze(1).expand(wide));
+  EXPECT_EQ(ints(rows.select(1, 0)), expected);
+  EXPECT_EQ(ints(rows.select(1, 2)), expected);
+}
+
+TEST(Index, RepeatedIdsSumTheirGradients) {
+  Tensor x = arange(6).view({3, 2}).to(f32);
+  x.requires_grad_();
+  sum(x.index(tensor({2, 0, 2})) * tensor({{1.0, 2.0}, {3.0, 4.0}, {5.0, 6.0}})).backward();
+  EXPECT_EQ(ints(x.grad()), (Ints{3, 4, 0, 0, 6, 8}));
+}
+
+TEST(Index, Errors) {
+  const Tensor x = zeros({5, 3}), scalar = zeros({}), seven = tensor({7}), one = tensor({{1}});
+  EXPECT_EQ(error_of([&] { index_select(x, 0, seven); }),
+            "index_select: index 7 is out of range for dimension 0 of (5, 3)");
+  EXPECT_EQ(error_of([&] {
+              index_select(x, -1, tensor({0, -1}));
+            }),
+            "index_select: index -1 is out of range for dimension 1 of (5, 3)");
+  EXPECT_EQ(error_of([&] { index_select(x, 0, one); }),
+            "index_select: expected ids of one dimension, got (1, 1)");
+  EXPECT_EQ(error_of([&] { index_select(x, 0, zeros({2})); }),
+            "index_select: expected int64 ids, got float32");
+  EXPECT_EQ(error_of([&] { index_select(scalar, 0, seven); }),
+            "index_select: a scalar has no dimension to choose from");
+  EXPECT_EQ(error_of([&] {
+              x.index(tensor({0, -6}));
+            }),
+            "index: index -6 is out of range for dimension 0 of (5, 3)");
+  EXPECT_EQ(error_of([&] { x.index(tensor({true})); }), "index: expected int64 ids, got bool");
+  EXPECT_EQ(error_of([&] { scalar.index(seven); }),
+            "index: a scalar has no dimension to choose from");
+  EXPECT_EQ(error_of([&] { gather(x, 1, one * 3); }),
+            "gather: index 3 is out of range for dimension 1 of (5, 3)");
+  EXPECT_EQ(error_of([&] { gather(x, 0, seven); }),
+            "gather: expected ids no larger than (5, 3) outside dimension 0, got (1,)");
+  EXPECT_EQ(error_of([&] {
+              gather(x, 0, zeros({1, 4}, i64));
+            }),
+            "gather: expected ids no larger than (5, 3) outside dimension 0, got (1, 4)");
+  EXPECT_EQ(error_of([&] { gather(scalar, 0, seven); }),
+            "gather: a scalar has no dimension to choose from");
+  EXPECT_EQ(error_of([&] {
+              scatter_add(x, 0, one * 5, zeros({1, 1}));
+            }),
+            "scatter_add: index 5 is out of range for dimension 0 of (5, 3)");
+  EXPECT_EQ(error_of([&] {
+              scatter_add(x, 0, one, zeros({2, 1}));
+            }),
+            "scatter_add: expected a source of the ids' shape (1, 1), got (2, 1)");
+  EXPECT_EQ(error_of([&] { scatter_add(x, 0, one, one); }),
+            "scatter_add: expected a source of dtype float32, got int64");
+  EXPECT_EQ(error_of([&] {
+              scatter_add(x, 1, zeros({6, 1}, i64), zeros({6, 1}));
+            }),
+            "scatter_add: expected ids no larger than (5, 3) outside dimension 1, got (6, 1)");
+  EXPECT_EQ(error_of([&] { scatter_add(scalar, 0, one, one); }),
+            "scatter_add: a scalar has no dimension to choose from");
+  EXPECT_EQ(error_of([&] {
+              one_hot(tensor({0, 3}), 3);
+            }),
+            "one_hot: index 3 is out of range for dimension 1 of (2, 3)");
+  EXPECT_EQ(error_of([&] { one_hot(tensor({0}), 0); }),
+            "one_hot: expected a positive number of classes, got 0");
+}
+
+}  // namespace
+}  // namespace ink

@@ -1,0 +1,280 @@
+// Views, copies, joins and splits: values, what shares memory, gradients of parts, error texts.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "autograd/ops.h"
+#include "tests/temp_files.h"
+
+namespace ink {
+namespace {
+
+using Ints = std::vector<int64_t>;
+
+// 0, 1, 2, ... in a shape.
+Tensor counting(const Shape& shape, DType dtype = f32) {
+  return arange(static_cast<double>(shape.numel())).view(shape).to(dtype);
+}
+Ints ints(const Tensor& x) { return x.tolist<int64_t>(); }
+bool shares(const Tensor& a, const Tensor& b) { return a.storage() == b.storage(); }
+
+TEST(Views, SeeTheSameMemory) {
+  Tensor x = counting({2, 3});
+  const Tensor views[] = {x.view({3, 2}),      x.T(),          x.transpose(0, 1),
+                          x.unsqueeze(1),      x.select(0, 1), x.narrow(1, 1, 2),
+                          x.expand({4, 2, 3}), x.view({6}),    split(x, 1)[1],
+                          x.permute({1, 0})};
+  for (const Tensor& v : views) EXPECT_TRUE(shares(v, x)) << v.shape();
+  x.fill_(7);
+  for (const Tensor& v : views) EXPECT_TRUE(all(v == 7).item<bool>()) << v.shape();
+}
+
+TEST(Views, ShapesAndOrder) {
+  const Tensor x = counting({2, 3, 4});
+  EXPECT_EQ(ints(x.transpose(0, 2).select(0, 1)), (Ints{1, 13, 5, 17, 9, 21}));
+  EXPECT_EQ(x.permute({2, 0, -2}).shape(), (Shape{4, 2, 3}));
+  EXPECT_EQ(x.T().shape(), (Shape{4, 3, 2}));
+  EXPECT_EQ(x.view({-1, 12}).shape(), (Shape{2, 12}));
+  EXPECT_EQ(x.flatten().shape(), (Shape{24}));
+  EXPECT_EQ(x.flatten(1).shape(), (Shape{2, 12}));
+  EXPECT_EQ(tensor(1.0).flatten().shape(), (Shape{1}));
+  EXPECT_EQ(counting({1, 3, 1}).squeeze().shape(), (Shape{3}));
+  EXPECT_EQ(counting({1, 3, 1}).squeeze(0).shape(), (Shape{3, 1}));
+  EXPECT_EQ(counting({1, 3, 1}).squeeze(1).shape(), (Shape{1, 3, 1}));
+  EXPECT_EQ(x.unsqueeze(-1).shape(), (Shape{2, 3, 4, 1}));
+  EXPECT_EQ(ints(counting({3, 1}).expand({-1, 2})), (Ints{0, 0, 1, 1, 2, 2}));
+  // Dimensions that lie next to each other in memory may be cut anew even when others do not.
+  EXPECT_EQ(ints(x.transpose(0, 1).view({3, 2, 2, 2}).select(0, 2)),
+            (Ints{8, 9, 10, 11, 20, 21, 22, 23}));
+  EXPECT_EQ(x.narrow(2, 0, 2).view({6, 2}).shape(), (Shape{6, 2}));
+  EXPECT_FALSE(shares(x.T().reshape({24}), x));
+  EXPECT_TRUE(shares(x.reshape({24}), x));
+  EXPECT_EQ(zeros({0, 4}).view({-1}).shape(), (Shape{0}));
+}
+
+TEST(Views, IndexAsBetweenPythonsBrackets) {
+  const Tensor x = counting({4, 5});
+  EXPECT_EQ(ints(x.index({1})), (Ints{5, 6, 7, 8, 9}));
+  EXPECT_EQ(ints(x.index({-1, -2})), (Ints{18}));
+  EXPECT_EQ(ints(x.index({Slice(1, 3), 0})), (Ints{5, 10}));
+  EXPECT_EQ(ints(x.index({0, Slice({}, {}, 2)})), (Ints{0, 2, 4}));
+  EXPECT_EQ(ints(x.index({0, Slice(-2, {})})), (Ints{3, 4}));
+  EXPECT_EQ(ints(x.index({Ellipsis, -1})), (Ints{4, 9, 14, 19}));
+  EXPECT_EQ(x.index({None, Ellipsis, None}).shape(), (Shape{1, 4, 5, 1}));
+  EXPECT_EQ(x.index({Slice(3, 1)}).shape(), (Shape{0, 5}));
+  EXPECT_EQ(x.index({Slice(-100, 100, 3)}).shape(), (Shape{2, 5}));
+  EXPECT_EQ(x.index({Slice(0, 4, INT64_MAX)}).shape(), (Shape{1, 5}));
+}
+
+// Slices of one tensor add their gradients into one buffer; where they overlap, too.
+TEST(Views, GradientsOfManySlicesAddUp) {
+  Tensor x = counting({4, 3});
+  x.requires_grad_();
+  const Tensor y = x * 1;
+  Tensor total = sum(y.select(0, 0)) * 2 + sum(y.select(0, 0)) + sum(y.narrow(0, 1, 3)) * 3 +
+                 sum(y.index({Slice(0, {}, 2), Slice(1, {})})) * 10;
+  total.backward();
+  EXPECT_EQ(ints(x.grad()), (Ints{3, 13, 13, 3, 3, 3, 3, 13, 13, 3, 3, 3}));
+}
+
+TEST(Split, PiecesAndTheirShapes) {
+  const auto sizes_of = [](const std::vector<Tensor>& pieces) {
+    Ints sizes;
+    for (const Tensor& p : pieces) sizes.push_back(p.size(0));
+    return sizes;
+  };
+  EXPECT_EQ(sizes_of(split(zeros({7, 2}), 3)), (Ints{3, 3, 1}));
+  EXPECT_EQ(sizes_of(split(zeros({7, 2}), Ints{1, 0, 6})), (Ints{1, 0, 6}));
+  EXPECT_EQ(sizes_of(chunk(zeros({7, 2}), 4)), (Ints{2, 2, 2, 1}));
+  EXPECT_EQ(sizes_of(chunk(zeros({5}), 7)), (Ints{1, 1, 1, 1, 1}));
+  EXPECT_EQ(sizes_of(chunk(zeros({0, 2}), 3)), (Ints{0, 0, 0}));
+  EXPECT_EQ(sizes_of(split(zeros({0, 2}), 3)), (Ints{0}));
+  EXPECT_EQ(ints(chunk(counting({2, 6}), 3, -1)[1]), (Ints{2, 3, 8, 9}));
+}
+
+TEST(Split, AMissingGradientIsZero) {
+  Tensor x = counting({2, 3});
+  x.requires_grad_();
+  sum(split(x, 1, 1)[1] * 5).backward();
+  EXPECT_EQ(ints(x.grad()), (Ints{0, 5, 0, 0, 5, 0}));
+}
+
+// The gradient that split hands on when an op, such as attention on packed q, k and v, gives these
+// gradients to the pieces.
+Tensor gradient_from(const std::vector<Tensor>& given) {
+  Tensor x = counting({4, 6}), seen;
+  x.requires_grad_();
+  Tensor y = x * 1;
+  y.register_hook([&](const Tensor& dy) { return seen = dy; });
+  const auto vjp = [&](const Grads&, VjpContext&) { return given; };
+  record("test_pieces", chunk(y, 3, 1), std::vector<Tensor>{zeros({})}, vjp)[0].backward();
+  return seen;
+}
+
+TEST(Split, GradientsSideBySideAreTakenAsTheyAre) {
+  const Tensor packed = counting({4, 6}) + 100;
+  const std::vector<Tensor> parts = chunk(packed, 3, 1);
+  EXPECT_TRUE(shares(gradient_from(parts), packed));
+  EXPECT_EQ(ints(gradient_from(parts)), ints(packed));
+  // In another order, elsewhere, or not all there: put together in a new tensor.
+  const Tensor swapped = gradient_from({parts[0], parts[2], parts[1]});
+  EXPECT_FALSE(shares(swapped, packed));
+  EXPECT_EQ(ints(swapped), ints(cat({parts[0], parts[2], parts[1]}, 1)));
+  EXPECT_EQ(ints(gradient_from({parts[0].clone(), parts[1], parts[2]})), ints(packed));
+  EXPECT_EQ(ints(gradient_from({{}, parts[1], parts[2]})),
+            ints(cat({zeros({4, 2}), parts[1], parts[2]}, 1)));
+}
+
+TEST(Copies, TransposedMatricesOfAnySize) {
+  const int64_t sizes[] = {1, 7, 8, 9, 64, 65, 130};
+  for (DType dtype : {f32, f64, bf16, i64, boolean}) {
+    for (int64_t rows : sizes) {
+      for (int64_t columns : sizes) {
+        const Tensor x = (counting({2, rows, columns}, i64) * 7 / 3).to(dtype);
+        const Tensor y = x.transpose(1, 2).contiguous();
+        const auto from = x.tolist(), to = y.tolist();
+        bool same = true;
+        for (int64_t b = 0; b < 2; ++b) {
+          for (int64_t i = 0; i < rows; ++i) {
+            for (int64_t j = 0; j < columns; ++j)
+              same &= from[static_cast<size_t>((b * rows + i) * columns + j)] ==
+                      to[static_cast<size_t>((b * columns + j) * rows + i)];
+          }
+        }
+        EXPECT_TRUE(same) << dtype << " " << x.shape();
+      }
+    }
+  }
+}
+
+TEST(Copies, ConvertBetweenAllDtypes) {
+  const Tensor x = tensor({0.0, 1.0, -2.5, 300.0});
+  EXPECT_EQ(ints(x.to(i64)), (Ints{0, 1, -2, 300}));
+  EXPECT_EQ(x.to(boolean).tolist(), (std::vector<double>{0, 1, 1, 1}));
+  EXPECT_EQ(x.to(bf16).tolist(), (std::vector<double>{0, 1, -2.5, 300}));
+  EXPECT_EQ(tensor({1.00390625}).to(bf16).item(), 1.0);  // halfway: to even
+  EXPECT_TRUE(tensor({static_cast<double>(NAN)}).to(bf16).to(boolean).item<bool>());
+  EXPECT_EQ(x.T().to(f64).to(f32).tolist(), x.tolist());
+}
+
+TEST(Copies, CatStackRepeatFlip) {
+  const Tensor a = counting({2, 2}), b = counting({2, 1}) + 10;
+  EXPECT_EQ(ints(cat({a, b}, 1)), (Ints{0, 1, 10, 2, 3, 11}));
+  EXPECT_EQ(ints(cat({a, b.T()})), (Ints{0, 1, 2, 3, 10, 11}));
+  EXPECT_EQ(cat({a, b.to(i64)}, 1).dtype(), f32);
+  EXPECT_EQ(cat({a.to(bf16), b}, -1).dtype(), f32);
+  EXPECT_EQ(ints(stack({a, a + 4}, 1)), (Ints{0, 1, 4, 5, 2, 3, 6, 7}));
+  EXPECT_EQ(ints(stack({tensor(1), tensor(2)}, -1)), (Ints{1, 2}));
+  EXPECT_EQ(ints(repeat(tensor({1, 2}), {2, 3})), (Ints{1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2}));
+  EXPECT_EQ(ints(repeat(counting({2, 2}), {1, 2})), (Ints{0, 1, 0, 1, 2, 3, 2, 3}));
+  EXPECT_EQ(repeat(a, {0, 1}).shape(), (Shape{0, 2}));
+  EXPECT_FALSE(shares(repeat(a, {1, 1}), a));
+  EXPECT_EQ(ints(flip(a, {0, 1})), (Ints{3, 2, 1, 0}));
+  EXPECT_EQ(ints(flip(a, {-1})), (Ints{1, 0, 3, 2}));
+  EXPECT_EQ(ints(flip(a.T(), {0})), (Ints{1, 3, 0, 2}));
+}
+
+TEST(Copies, Triangles) {
+  const Tensor x = ones({2, 3}, i64);
+  EXPECT_EQ(ints(tril(x)), (Ints{1, 0, 0, 1, 1, 0}));
+  EXPECT_EQ(ints(tril(x, 1)), (Ints{1, 1, 0, 1, 1, 1}));
+  EXPECT_EQ(ints(tril(x, -2)), (Ints{0, 0, 0, 0, 0, 0}));
+  EXPECT_EQ(ints(triu(x)), (Ints{1, 1, 1, 0, 1, 1}));
+  EXPECT_EQ(ints(triu(x, -1)), (Ints{1, 1, 1, 1, 1, 1}));
+  EXPECT_EQ(ints(triu(x, INT64_MAX)), (Ints{0, 0, 0, 0, 0, 0}));
+  const auto kept = tril(full({2, 2}, NAN)).tolist();
+  EXPECT_EQ(kept[1], 0);  // not 0 * NaN
+}
+
+TEST(Views, Errors) {
+  const Tensor x = zeros({2, 3}), scalar = zeros({});
+  EXPECT_EQ(error_of([&] { x.T().view({6}); }),
+            "view: (3, 2) with strides (1, 3) cannot be seen as (6,) without a copy; use reshape, "
+            "or contiguous() first");
+  EXPECT_EQ(error_of([&] { x.view({4}); }),
+            "view: (2, 3) has 6 elements and cannot be seen as (4,)");
+  EXPECT_EQ(error_of([&] { x.view({-1, -1}); }), "view: only one size can be -1, got (-1, -1)");
+  EXPECT_EQ(error_of([&] {
+              x.view({-1, 4});
+            }),
+            "view: (2, 3) has 6 elements and cannot be seen as (-1, 4)");
+  EXPECT_EQ(error_of([&] {
+              zeros({0}).view({0, -1});
+            }),
+            "view: cannot infer the -1 in (0, -1) with a size of 0");
+  EXPECT_EQ(error_of([&] {
+              x.reshape({-2, 3});
+            }),
+            "reshape: expected sizes of 0 or more (or one -1), got (-2, 3)");
+  EXPECT_EQ(error_of([&] { x.permute({0}); }), "permute: expected 2 dimensions, got (0,)");
+  EXPECT_EQ(error_of([&] { x.permute({0, -2}); }), "permute: dimension 0 is repeated in (0, -2)");
+  EXPECT_EQ(error_of([&] { x.transpose(0, 2); }),
+            "transpose: dimension 2 is out of range for shape (2, 3)");
+  EXPECT_EQ(error_of([&] { x.unsqueeze(4); }),
+            "unsqueeze: dimension 4 is out of range for shape (2, 3)");
+  EXPECT_EQ(error_of([&] { x.expand({3, 3}); }), "expand: (2, 3) cannot be expanded to (3, 3)");
+  EXPECT_EQ(error_of([&] { x.expand({3}); }), "expand: (2, 3) has more dimensions than (3,)");
+  EXPECT_EQ(error_of([&] {
+              x.expand({-1, 2, 3});
+            }),
+            "expand: (2, 3) cannot be expanded to (-1, 2, 3)");
+  EXPECT_EQ(error_of([&] { x.select(0, -3); }),
+            "select: index -3 is out of range for dimension 0 of (2, 3)");
+  EXPECT_EQ(error_of([&] { scalar.select(0, 0); }),
+            "select: a scalar has no dimension to select from");
+  EXPECT_EQ(error_of([&] { x.narrow(1, 2, 2); }),
+            "narrow: 2 elements from 2 on are out of range for dimension 1 of (2, 3)");
+  EXPECT_EQ(error_of([&] { scalar.narrow(0, 0, 1); }),
+            "narrow: a scalar has no dimension to narrow");
+  EXPECT_EQ(error_of([&] { slice(x, 0, 1, 0, -1); }),
+            "slice: expected a positive step, got -1; use flip to reverse");
+  EXPECT_EQ(error_of([&] { slice(scalar, 0, 0, 1); }), "slice: a scalar has no dimension to slice");
+  EXPECT_EQ(error_of([&] { x.index({0, 0, 0}); }), "index: 3 indices for (2, 3)");
+  EXPECT_EQ(error_of([&] {
+              x.index({Ellipsis, Ellipsis});
+            }),
+            "index: only one Ellipsis is possible");
+  EXPECT_EQ(error_of([&] { x.flatten(1, 0); }), "flatten: dimension 1 comes after 0");
+  EXPECT_EQ(error_of([&] { split(x, 0); }), "split: expected a positive size, got 0");
+  EXPECT_EQ(error_of([&] {
+              split(x, Ints{1, 2});
+            }),
+            "split: expected sizes that add up to dimension 0 of (2, 3), got a sum of 3");
+  EXPECT_EQ(error_of([&] { split(x, Ints{3, -1}); }), "split: expected sizes of 0 or more, got -1");
+  EXPECT_EQ(error_of([&] { split(scalar, 1); }), "split: a scalar has no dimension to split");
+  EXPECT_EQ(error_of([&] { chunk(x, 0); }), "chunk: expected a positive number of chunks, got 0");
+  EXPECT_EQ(error_of([&] { chunk(scalar, 2); }), "chunk: a scalar has no dimension to split");
+}
+
+TEST(Copies, Errors) {
+  const Tensor x = zeros({2, 3}), scalar = zeros({});
+  EXPECT_EQ(error_of([&] { cat({}); }), "cat: expected at least one tensor");
+  EXPECT_EQ(error_of([&] { cat({scalar}); }),
+            "cat: scalars have no dimension to join along; use stack");
+  EXPECT_EQ(error_of([&] {
+              cat({x, zeros({2, 4})});
+            }),
+            "cat: expected shapes that differ in dimension 0 alone, got (2, 3) and (2, 4)");
+  EXPECT_EQ(error_of([&] {
+              cat({x, zeros({3})});
+            }),
+            "cat: expected shapes that differ in dimension 0 alone, got (2, 3) and (3,)");
+  EXPECT_EQ(error_of([&] { stack({}); }), "stack: expected at least one tensor");
+  EXPECT_EQ(error_of([&] {
+              stack({x, scalar});
+            }),
+            "stack: expected tensors of one shape, got (2, 3) and ()");
+  EXPECT_EQ(error_of([&] { repeat(x, {2}); }),
+            "repeat: expected a count for each dimension of (2, 3), got (2,)");
+  EXPECT_EQ(error_of([&] {
+              repeat(x, {2, -1});
+            }),
+            "repeat: expected counts of 0 or more, got (2, -1)");
+  EXPECT_EQ(error_of([&] { flip(x, {1, -1}); }), "flip: dimension 1 is named twice in (1, -1)");
+  EXPECT_EQ(error_of([&] { tril(scalar); }), "tril: expected a matrix or a batch of them, got ()");
+  EXPECT_EQ(error_of([&] { triu(zeros({3})); }),
+            "triu: expected a matrix or a batch of them, got (3,)");
+}
+
+}  // namespace
+}  // namespace ink
