@@ -45,6 +45,15 @@ Tensor as_rows(const Tensor& x) {
   return x.detach().reshape({leading.numel(), n});
 }
 
+int64_t batch_offset(const Tensor& x, int64_t index) {
+  int64_t offset = 0;
+  for (int64_t d = x.dim() - 3; d >= 0; --d) {
+    offset += index % x.shape()[d] * x.strides()[d];
+    index /= x.shape()[d];
+  }
+  return offset;
+}
+
 namespace cpu {
 namespace {
 
@@ -114,16 +123,6 @@ void product(int64_t m, int64_t n, int64_t k, double alpha, const Matrix<const T
             flag(b.layout.transposed != flip), blas_int(m), blas_int(n), blas_int(k),
             static_cast<T>(alpha), a.data, blas_int(a.layout.ld), b.data, blas_int(b.layout.ld),
             static_cast<T>(beta), c.data, blas_int(c.layout.ld));
-}
-
-// The offset of matrix number `index` of the batch.
-int64_t batch_offset(const Tensor& x, int64_t index) {
-  int64_t offset = 0;
-  for (int64_t d = x.dim() - 3; d >= 0; --d) {
-    offset += index % x.shape()[d] * x.strides()[d];
-    index /= x.shape()[d];
-  }
-  return offset;
 }
 
 // Each matrix of the result is cut into rows x cols tiles.

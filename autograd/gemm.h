@@ -30,4 +30,7 @@ Tensor as_gemm_operand(const Tensor& x, DType dtype);
 /// Outside any graph.
 Tensor as_rows(const Tensor& x);
 
+/// Where matrix number `index` of x (..., rows, cols) begins, in elements from x's first one.
+int64_t batch_offset(const Tensor& x, int64_t index);
+
 }  // namespace ink

@@ -1,0 +1,390 @@
+// Scaled dot-product attention of queries q (..., T, d), keys k (..., S, d), values v (..., S, dv).
+//   p_ij = softmax over j of scale q_i . k_j   (causal: over j <= i),   out_i = sum_j p_ij v_j
+//   dv_j = sum_i p_ij dout_i,   ds_ij = p_ij (dout_i . v_j - dout_i . out_i)
+//   dq_i = scale sum_j ds_ij k_j,   dk_j = scale sum_i ds_ij q_i
+// Neither pass holds more scores than those of two tiles; backward computes p again from the saved
+// log-sum-exp: p_ij = exp(scale q_i . k_j - lse_i). Dao et al. 2022, algorithms 1 and 4.
+#include <numeric>
+
+#include "autograd/kernels.h"
+#include "autograd/ops.h"
+#include "autograd/ops/attention_tiles.h"
+
+namespace ink {
+
+namespace cpu {
+namespace {
+
+using namespace tiles;
+
+template <class T>
+class Forward {
+ public:
+  Forward(Tensor& out, Tensor& lse, const Tensor& q, const Tensor& k, const Tensor& v,
+          bool is_causal, double scale)
+      : size_(q, k, v, is_causal),
+        scale_(static_cast<T>(scale)),
+        q_(q),
+        k_(k),
+        v_(v),
+        out_(out),
+        lse_(lse.mutable_data<T>()) {}
+
+  void run() const {
+    const int64_t tiles = (size_.queries + kQueries<T> - 1) / kQueries<T>;
+    parallel_for(size_.heads * tiles, 1, [&](int64_t begin, int64_t end) {
+      const Scratch scratch(size_);
+      for (int64_t item = begin; item < end; ++item) {
+        // Short and long causal tiles take turns, so that equal numbers of them are equal work.
+        const int64_t at = item % tiles, tile = at % 2 ? tiles - 1 - at / 2 : at / 2;
+        run_tile(item / tiles, tile * kQueries<T>, scratch);
+      }
+    });
+  }
+
+ private:
+  struct Scratch {
+    Buffer<T> q_lanes, s, v_rows, sums;
+    explicit Scratch(const Sizes& size)
+        : q_lanes(size.d * kQueries<T>),
+          s(kKeys * kQueries<T>),
+          v_rows(kKeys * whole_vectors<T>(size.dv)),
+          sums(kQueries<T> * whole_vectors<T>(size.dv)) {}
+  };
+
+  void run_tile(int64_t head, int64_t i0, const Scratch& scratch) const {
+    constexpr int64_t kQ = kQueries<T>;
+    const int64_t rows = std::min(kQ, size_.queries - i0), end = size_.seen(i0 + rows);
+    const int64_t width = whole_vectors<T>(size_.dv);
+    T top[kQ], total[kQ] = {}, shrink[kQ];
+    std::fill_n(top, kQ, -std::numeric_limits<T>::infinity());
+    load_lanes<T>(scratch.q_lanes, q_[head].from(i0, 0), rows, size_.d, scale_);
+    for (int64_t j0 = 0; j0 < end; j0 += kKeys) {
+      const Pair<T> pair{i0, j0, rows, std::min(kKeys, end - j0), size_.causal};
+      scores<T>(scratch.s, pair, k_[head].from(j0, 0), scratch.q_lanes, size_.d);
+      weights<T>(scratch.s, pair, top, total, shrink);
+      for (int64_t i = 0; i < rows && j0 > 0; ++i) {
+        for (int64_t c = 0; c < width; ++c) scratch.sums[i * width + c] *= shrink[i];
+      }
+      const Rows<T> v_rows = vector_rows<T>(scratch.v_rows, v_[head].from(j0, 0), pair.n, size_.dv);
+      sum_over_keys<T>(scratch.sums, width, pair, scratch.s, v_rows, j0 > 0);
+    }
+    const Strided<T> out = out_[head];
+    for (int64_t i = 0; i < rows; ++i) {
+      store_row<T>(out, i0 + i, size_.dv, scratch.sums + i * width, 1 / total[i]);
+      lse_[head * size_.queries + i0 + i] = top[i] + simd::log(total[i]);
+    }
+  }
+
+  const Sizes size_;
+  const T scale_;
+  const Heads<const T> q_, k_, v_;
+  const Heads<T> out_;
+  T* const lse_;
+};
+
+// A head's keys are cut into slices, to be worked on side by side, when there are few heads. dK and
+// dV of the slices are apart; dQ is the sum of one part a slice.
+template <class T>
+class Backward {
+ public:
+  Backward(Tensor& dq, Tensor& dk, Tensor& dv, const Tensor& dout, const Tensor& out,
+           const Tensor& lse, const Tensor& q, const Tensor& k, const Tensor& v, bool is_causal,
+           double scale)
+      : size_(q, k, v, is_causal),
+        scale_(static_cast<T>(scale)),
+        slices_(size_.heads >= 4 * max_threads()
+                    ? 1
+                    : max_threads() / std::gcd(size_.heads, max_threads())),
+        parts_(slices_ > 1 ? slices_ * size_.heads * size_.queries * size_.d : 0),
+        q_(q),
+        k_(k),
+        v_(v),
+        out_(out),
+        dout_(dout),
+        lse_(lse.data<T>()),
+        dq_(dq),
+        dk_(dk),
+        dv_(dv) {}
+
+  void run() const {
+    parallel_for(size_.heads * slices_, 1, [&](int64_t begin, int64_t end) {
+      const Scratch scratch(size_);
+      for (int64_t item = begin; item < end; ++item)
+        run_slice(item / slices_, item % slices_, scratch);
+    });
+    if (slices_ > 1) add_parts();
+  }
+
+ private:
+  struct Scratch {
+    int64_t width, v_width;  // d and dv in whole vectors
+    Buffer<T> q_lanes, dout_lanes, q_rows, dout_rows, k_rows, p, ds, dq, dk, dv;
+
+    explicit Scratch(const Sizes& size)
+        : width(whole_vectors<T>(size.d)),
+          v_width(whole_vectors<T>(size.dv)),
+          q_lanes(size.d * kQueries<T>),
+          dout_lanes(size.dv * kQueries<T>),
+          q_rows(width * kQueries<T>),
+          dout_rows(v_width * kQueries<T>),
+          k_rows(size.keys * width),
+          p(kKeys * kQueries<T>),
+          ds(kKeys * kQueries<T>),
+          dq(width * kQueries<T>),
+          dk(size.keys * width),
+          dv(size.keys * v_width) {}
+  };
+
+  // A causal key is seen by all later queries: slices of equal work are equal areas of a triangle.
+  int64_t slice_begin(int64_t slice) const {
+    const double part = static_cast<double>(slice) / static_cast<double>(slices_);
+    const double share = size_.causal ? 1 - std::sqrt(1 - part) : part;
+    return std::min(size_.keys, whole_vectors<T>(
+                                    static_cast<int64_t>(share * static_cast<double>(size_.keys))));
+  }
+
+  void run_slice(int64_t head, int64_t slice, const Scratch& scratch) const {
+    const int64_t begin = slice_begin(slice), end = slice_begin(slice + 1);
+    const Rows<T> k_rows =
+        vector_rows<T>(scratch.k_rows, k_[head].from(begin, 0), end - begin, size_.d);
+    std::fill_n(scratch.dk.data, (end - begin) * scratch.width, T(0));
+    std::fill_n(scratch.dv.data, (end - begin) * scratch.v_width, T(0));
+    for (int64_t i0 = 0; i0 < size_.queries; i0 += kQueries<T>) {
+      const int64_t rows = std::min(kQueries<T>, size_.queries - i0);
+      const int64_t seen = std::min(end, size_.seen(i0 + rows));
+      if (seen > begin) {
+        run_tile(head, i0, rows, begin, seen, k_rows, scratch);
+      } else {
+        std::fill_n(scratch.dq.data, rows * scratch.width, T(0));
+      }
+      for (int64_t i = 0; i < rows; ++i)
+        store_dq(head, slice, i0 + i, scratch.dq + i * scratch.width);
+    }
+    const Strided<T> dk = dk_[head], dv = dv_[head];
+    for (int64_t j = begin; j < end; ++j) {
+      store_row<T>(dk, j, size_.d, scratch.dk + (j - begin) * scratch.width, scale_);
+      store_row<T>(dv, j, size_.dv, scratch.dv + (j - begin) * scratch.v_width, T(1));
+    }
+  }
+
+  // One tile of queries against keys begin ... seen: dq, and its share of dk and dv.
+  void run_tile(int64_t head, int64_t i0, int64_t rows, int64_t begin, int64_t seen, Rows<T> k_rows,
+                const Scratch& scratch) const {
+    constexpr int64_t kQ = kQueries<T>;
+    const Strided<const T> q = q_[head].from(i0, 0), dout = dout_[head].from(i0, 0),
+                           out = out_[head].from(i0, 0);
+    load_lanes<T>(scratch.q_lanes, q, rows, size_.d, scale_);
+    load_lanes<T>(scratch.dout_lanes, dout, rows, size_.dv, 1);
+    const Rows<T> q_rows = vector_rows<T>(scratch.q_rows, q, rows, size_.d),
+                  dout_rows = vector_rows<T>(scratch.dout_rows, dout, rows, size_.dv);
+    T lse[kQ] = {}, mean[kQ] = {};  // mean: of dout_i . v_j under p_ij
+    std::copy_n(lse_ + head * size_.queries + i0, rows, lse);
+    for (int64_t i = 0; i < rows; ++i) mean[i] = dot(dout.from(i, 0), out.from(i, 0), size_.dv);
+    for (int64_t j0 = begin; j0 < seen; j0 += kKeys) {
+      const Pair<T> pair{i0, j0, rows, std::min(kKeys, seen - j0), size_.causal};
+      scores<T>(scratch.p, pair, k_[head].from(j0, 0), scratch.q_lanes, size_.d);
+      for_seen<T>(pair, scratch.p, [&](T s, int64_t, int64_t i) { return simd::exp(s - lse[i]); });
+      sum_over_queries<T>(scratch.dv + (j0 - begin) * scratch.v_width, scratch.v_width, pair,
+                          scratch.p, dout_rows);
+      scores<T>(scratch.ds, pair, v_[head].from(j0, 0), scratch.dout_lanes, size_.dv);
+      for_seen<T>(pair, scratch.ds, [&](T dp, int64_t j, int64_t i) {
+        return scratch.p[j * kQ + i] * (dp - mean[i]);
+      });
+      sum_over_keys<T>(scratch.dq, scratch.width, pair, scratch.ds, k_rows.from(j0 - begin),
+                       j0 > begin);
+      sum_over_queries<T>(scratch.dk + (j0 - begin) * scratch.width, scratch.width, pair,
+                          scratch.ds, q_rows);
+    }
+  }
+
+  static T dot(Strided<const T> a, Strided<const T> b, int64_t n) {
+    T total = 0;
+    if (a.col == 1 && b.col == 1) {
+#pragma omp simd reduction(+ : total)
+      for (int64_t c = 0; c < n; ++c) total += a.data[c] * b.data[c];
+    } else {
+      for (int64_t c = 0; c < n; ++c) total += a.data[c * a.col] * b.data[c * b.col];
+    }
+    return total;
+  }
+
+  T* part(int64_t slice, int64_t head, int64_t i) const {
+    return parts_ + ((slice * size_.heads + head) * size_.queries + i) * size_.d;
+  }
+  void store_dq(int64_t head, int64_t slice, int64_t i, const T* row) const {
+    if (slices_ > 1) {
+      std::copy_n(row, size_.d, part(slice, head, i));
+    } else {
+      store_row<T>(dq_[head], i, size_.d, row, scale_);
+    }
+  }
+  void add_parts() const {
+    parallel_for(size_.heads * size_.queries, kGrain / (slices_ * size_.d + 1),
+                 [&](int64_t begin, int64_t end) {
+                   for (int64_t row = begin; row < end; ++row) {
+                     const int64_t head = row / size_.queries, i = row % size_.queries;
+                     T* sum = part(0, head, i);
+                     for (int64_t slice = 1; slice < slices_; ++slice) {
+                       const T* more = part(slice, head, i);
+                       for (int64_t c = 0; c < size_.d; ++c) sum[c] += more[c];
+                     }
+                     store_row<T>(dq_[head], i, size_.d, sum, scale_);
+                   }
+                 });
+  }
+
+  const Sizes size_;
+  const T scale_;
+  const int64_t slices_;
+  const Buffer<T> parts_;
+  const Heads<const T> q_, k_, v_, out_, dout_;
+  const T* const lse_;
+  const Heads<T> dq_, dk_, dv_;
+};
+
+// bf16 runs in f32.
+Tensor in_f32(const Tensor& x) {
+  Tensor y = empty(x.shape(), {f32, x.device()});
+  copy(y, x);
+  return y;
+}
+
+}  // namespace
+
+void attention(Tensor& out, Tensor& lse, const Tensor& q, const Tensor& k, const Tensor& v,
+               bool is_causal, double scale) {
+  if (out.numel() == 0 || k.size(-2) == 0) return fill(out, 0);
+  if (q.dtype() == f64) return Forward<double>(out, lse, q, k, v, is_causal, scale).run();
+  if (q.dtype() == f32) return Forward<float>(out, lse, q, k, v, is_causal, scale).run();
+  Tensor wide = empty(out.shape(), {f32, out.device()});
+  attention(wide, lse, in_f32(q), in_f32(k), in_f32(v), is_causal, scale);
+  copy(out, wide);
+}
+
+void attention_backward(Tensor& dq, Tensor& dk, Tensor& dv, const Tensor& dout, const Tensor& out,
+                        const Tensor& lse, const Tensor& q, const Tensor& k, const Tensor& v,
+                        bool is_causal, double scale) {
+  if (q.dtype() == f64)
+    return Backward<double>(dq, dk, dv, dout, out, lse, q, k, v, is_causal, scale).run();
+  if (q.dtype() == f32)
+    return Backward<float>(dq, dk, dv, dout, out, lse, q, k, v, is_causal, scale).run();
+  Tensor wide[] = {empty(dq.shape(), f32), empty(dk.shape(), f32), empty(dv.shape(), f32)};
+  attention_backward(wide[0], wide[1], wide[2], in_f32(dout), in_f32(out), lse, in_f32(q),
+                     in_f32(k), in_f32(v), is_causal, scale);
+  copy(dq, wide[0]);
+  copy(dk, wide[1]);
+  copy(dv, wide[2]);
+}
+
+}  // namespace cpu
+
+static Tensor attention_composed(const Tensor& q, const Tensor& k, const Tensor& v, bool is_causal,
+                                 double scale) {
+  Tensor s = matmul(q, transpose(k, -2, -1)) * scale;
+  if (is_causal) {
+    const Tensor i = arange(static_cast<double>(q.size(-2)), {i64, q.device()});
+    const Tensor later = i > i.unsqueeze(1);  // key j > query i
+    s = masked_fill(s, later, -std::numeric_limits<double>::infinity());
+  }
+  return matmul(softmax(s), v);
+}
+
+namespace {
+
+// Uninitialised, with the sizes of x but for the last, and its dimensions in memory in x's order:
+// heads that were split off a row stay side by side in it, and can be joined without a copy.
+Tensor empty_in_order_of(const Tensor& x, int64_t last) {
+  std::vector<int64_t> order(static_cast<size_t>(x.dim() - 1));
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int64_t a, int64_t b) { return x.strides()[a] > x.strides()[b]; });
+  order.push_back(x.dim() - 1);
+  Layout layout{x.shape(), x.strides(), 0};
+  layout.sizes.back() = last;
+  int64_t stride = 1;
+  for (auto d = order.rbegin(); d != order.rend(); ++d) {
+    layout.strides[*d] = stride;
+    stride *= std::max<int64_t>(layout.sizes[*d], 1);
+  }
+  return Tensor(empty({layout.sizes.numel()}, x.options()).storage(), layout, x.dtype());
+}
+
+// The distance of q, k and v in memory when together they fill one buffer, as heads of a packed
+// (B, T, 3 C) do; 0 otherwise.
+int64_t packed_step(const Tensor& q, const Tensor& k, const Tensor& v) {
+  const int64_t step = k.layout().offset - q.layout().offset;
+  const bool alike = q.storage() == k.storage() && q.storage() == v.storage() &&
+                     q.shape() == k.shape() && q.shape() == v.shape() &&
+                     q.strides() == k.strides() && q.strides() == v.strides();
+  if (!alike || step <= 0 || v.layout().offset - k.layout().offset != step) return 0;
+  std::vector<std::pair<int64_t, int64_t>> dims{{step, 3}};  // stride, size
+  for (int64_t d = 0; d < q.dim(); ++d) {
+    if (q.shape()[d] != 1) dims.emplace_back(q.strides()[d], q.shape()[d]);
+  }
+  std::sort(dims.begin(), dims.end());
+  int64_t expected = 1;
+  for (const auto& [stride, size] : dims) {
+    if (stride != expected) return 0;
+    expected *= size;
+  }
+  return step;
+}
+
+// Where dq, dk and dv go: into one buffer if q, k and v came from one, so that the gradient of the
+// split is that buffer.
+Grads empty_gradients(const Tensor& q, const Tensor& k, const Tensor& v) {
+  const int64_t step = packed_step(q, k, v);
+  if (step == 0)
+    return {empty_in_order_of(q, q.size(-1)), empty_in_order_of(k, k.size(-1)),
+            empty_in_order_of(v, v.size(-1))};
+  const Tensor buffer = empty({3 * q.numel()}, q.options());
+  Grads grads;
+  for (int64_t i = 0; i < 3; ++i)
+    grads.emplace_back(buffer.storage(), Layout{q.shape(), q.strides(), i * step}, q.dtype());
+  return grads;
+}
+
+void check_attention(const Tensor& q, const Tensor& k, const Tensor& v, bool is_causal) {
+  const auto leading = [](const Tensor& x) {
+    Shape shape = x.shape();
+    shape[x.dim() - 1] = shape[x.dim() - 2] = 1;
+    return shape;
+  };
+  INK_CHECK(q.dim() >= 2 && k.dim() == q.dim() && v.dim() == q.dim() && leading(q) == leading(k) &&
+                leading(q) == leading(v) && q.size(-1) == k.size(-1) && k.size(-2) == v.size(-2),
+            "attention: expected q (..., T, d), k (..., S, d) and v (..., S, dv), got ", q.shape(),
+            ", ", k.shape(), " and ", v.shape());
+  INK_CHECK(q.is_floating() && q.dtype() == k.dtype() && q.dtype() == v.dtype(),
+            "attention: expected one floating dtype, got ", q.dtype(), ", ", k.dtype(), " and ",
+            v.dtype());
+  INK_CHECK(!is_causal || q.size(-2) == k.size(-2),
+            "attention: expected as many queries as keys under the causal mask, got ", q.size(-2),
+            " and ", k.size(-2));
+}
+
+}  // namespace
+
+Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, bool is_causal,
+                 std::optional<double> given_scale) {
+  check_attention(q, k, v, is_causal);
+  const double d = static_cast<double>(std::max<int64_t>(q.size(-1), 1));
+  const double scale = given_scale.value_or(1 / std::sqrt(d));
+  if (composed()) return attention_composed(q, k, v, is_causal, scale);
+  Tensor out = empty_in_order_of(q, v.size(-1));
+  Shape rows = q.shape();
+  rows.erase(q.dim() - 1);
+  Tensor lse = empty(rows, {q.dtype() == f64 ? f64 : f32, q.device()});
+  kernel::attention(out, lse, q, k, v, is_causal, scale);
+  return record_fused(
+      "attention", {q, k, v}, out,
+      [q = Saved::input(q), k = Saved::input(k), v = Saved::input(v), out = Saved::output(out), lse,
+       is_causal, scale](const Tensor& dout) -> Grads {
+        Grads grads = empty_gradients(*q, *k, *v);
+        kernel::attention_backward(grads[0], grads[1], grads[2], dout, *out, lse, *q, *k, *v,
+                                   is_causal, scale);
+        return grads;
+      });
+}
+
+}  // namespace ink

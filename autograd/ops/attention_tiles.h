@@ -1,0 +1,207 @@
+// What attention's kernels are made of (attention.cpp).
+//
+// A tile of queries meets the keys tile by tile; only the scores of one pair of tiles exist at a
+// time, and transposed: s[j][i] belongs to key j and query i. Each query has a vector lane of its
+// own, so that maxima and sums over keys need no shuffles. Under the causal mask the products leave
+// out what no query of a tile may see, in steps of a few rows or one vector.
+#pragma once
+
+#include <cmath>
+#include <limits>
+
+#include "autograd/gemm.h"
+#include "autograd/ops/small_product.h"
+#include "autograd/simd.h"
+
+namespace ink::tiles {
+
+template <class T>
+inline constexpr int64_t kQueries = 4 * kLanes<T>;  // of a tile
+inline constexpr int64_t kKeys = 128;               // of a tile
+
+/// The problem's sizes: `heads` counts all leading dimensions.
+struct Sizes {
+  int64_t heads, queries, keys, d, dv;
+  bool causal;
+
+  Sizes(const Tensor& q, const Tensor& k, const Tensor& v, bool is_causal)
+      : queries(q.size(-2)), keys(k.size(-2)), d(q.size(-1)), dv(v.size(-1)), causal(is_causal) {
+    Shape leading = q.shape();
+    leading[q.dim() - 1] = leading[q.dim() - 2] = 1;
+    heads = leading.numel();
+  }
+  /// How many keys the queries before `end` see.
+  int64_t seen(int64_t end) const { return causal ? std::min(end, keys) : keys; }
+};
+
+/// What a pair of tiles sees of each other.
+template <class T>
+struct Pair {
+  int64_t i0, j0;   // first query, first key
+  int64_t rows, n;  // numbers of queries and of keys
+  bool causal;
+
+  /// The first lane that sees key j0 + j.
+  int64_t first_lane(int64_t j) const {
+    return causal ? std::clamp<int64_t>(j0 + j - i0, 0, kQueries<T>) : 0;
+  }
+  int64_t first_vector(int64_t j) const { return first_lane(j) / kLanes<T> * kLanes<T>; }
+  /// How many of the keys lane i sees.
+  int64_t seen(int64_t i) const { return causal ? std::clamp<int64_t>(i0 + i + 1 - j0, 0, n) : n; }
+};
+
+/// A thread's scratch memory.
+template <class T>
+struct Buffer {
+  Tensor memory;
+  T* data;
+
+  explicit Buffer(int64_t n)
+      : memory(empty({n}, {dtype_of<T>(), cpu_device})), data(memory.mutable_data<T>()) {}
+  operator T*() const { return data; }
+};
+
+/// The matrices of a tensor (..., rows, cols), one a head. E: T, or const T to read only.
+template <class E>
+struct Heads {
+  const Tensor& tensor;
+  E* data;
+
+  explicit Heads(const Tensor& x) : tensor(x), data(x.data<std::remove_const_t<E>>()) {}
+  explicit Heads(Tensor& x) : tensor(x), data(x.mutable_data<E>()) {}
+  Strided<E> operator[](int64_t head) const {
+    const int64_t d = tensor.dim();
+    return {data + batch_offset(tensor, head), tensor.strides()[d - 2], tensor.strides()[d - 1]};
+  }
+};
+
+/// to(i, c) = factor row[c].
+template <class T>
+void store_row(Strided<T> to, int64_t i, int64_t cols, const T* row, T factor) {
+  T* out = to.data + i * to.row;
+  if (to.col == 1) {
+    for (int64_t c = 0; c < cols; ++c) out[c] = row[c] * factor;
+  } else {
+    for (int64_t c = 0; c < cols; ++c) out[c * to.col] = row[c] * factor;
+  }
+}
+
+/// to[c][r] = factor x(r, c), zero in lanes past the last row.
+template <class T>
+void load_lanes(T* to, Strided<const T> x, int64_t rows, int64_t cols, T factor) {
+  constexpr int64_t kQ = kQueries<T>;
+  for (int64_t c = 0; c < cols; ++c) {
+    for (int64_t r = 0; r < rows; ++r) to[c * kQ + r] = factor * x.data[r * x.row + c * x.col];
+    std::fill(to + c * kQ + rows, to + (c + 1) * kQ, T(0));
+  }
+}
+
+/// Consecutive rows with their elements side by side and zeros up to whole vectors.
+template <class T>
+struct Rows {
+  const T* data;
+  int64_t ld;
+
+  Rows from(int64_t i) const { return {data + i * ld, ld}; }
+};
+
+template <class T>
+Rows<T> load_rows(T* to, Strided<const T> x, int64_t rows, int64_t cols) {
+  const int64_t ld = whole_vectors<T>(cols);
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t c = 0; c < cols; ++c) to[r * ld + c] = x.data[r * x.row + c * x.col];
+    std::fill(to + r * ld + cols, to + (r + 1) * ld, T(0));
+  }
+  return {to, ld};
+}
+
+/// x's rows where they are, if they can be read by whole vectors; otherwise in `memory`.
+template <class T>
+Rows<T> vector_rows(T* memory, Strided<const T> x, int64_t rows, int64_t cols) {
+  if (x.col == 1 && cols % kLanes<T> == 0) return {x.data, x.row};
+  return load_rows(memory, x, rows, cols);
+}
+
+/// s[j][i] = keys(j) . queries(i) for the lanes i that see key j, and for a few others.
+template <class T>
+void scores(T* s, const Pair<T>& pair, Strided<const T> keys, const T* queries, int64_t d) {
+  constexpr int64_t kQ = kQueries<T>;
+  for (int64_t j = 0; j < pair.n; j += kBlockRows) {
+    const int64_t height = std::min<int64_t>(kBlockRows, pair.n - j), lane = pair.first_vector(j);
+    small_product(height, d, kQ - lane, keys.from(j, 0), queries + lane, kQ, s + j * kQ + lane, kQ,
+                  false);
+  }
+}
+
+/// sums[i] (+)= sum of p[j][i] values(j) over the keys that query i sees. Rows of `width` elements.
+template <class T>
+void sum_over_keys(T* sums, int64_t width, const Pair<T>& pair, const T* p, Rows<T> values,
+                   bool accumulate) {
+  for (int64_t i = 0; i < pair.rows; i += kBlockRows) {
+    const int64_t height = std::min<int64_t>(kBlockRows, pair.rows - i);
+    small_product(height, pair.seen(i + height - 1), width, {p + i, 1, kQueries<T>}, values.data,
+                  values.ld, sums + i * width, width, accumulate);
+  }
+}
+
+/// sums[j] += sum of p[j][i] values(i) over the queries that see key j.
+template <class T>
+void sum_over_queries(T* sums, int64_t width, const Pair<T>& pair, const T* p, Rows<T> values) {
+  constexpr int64_t kQ = kQueries<T>;
+  for (int64_t j = 0; j < pair.n; j += kBlockRows) {
+    const int64_t height = std::min<int64_t>(kBlockRows, pair.n - j), lane = pair.first_lane(j);
+    if (lane >= pair.rows) break;
+    small_product(height, pair.rows - lane, width, {p + j * kQ + lane, kQ, 1},
+                  values.from(lane).data, values.ld, sums + j * width, width, true);
+  }
+}
+
+/// Calls f(lane) for the vectors of lanes from number `first` on.
+template <class T, class F>
+void for_lanes(int64_t first, F&& f) {
+  for (int64_t v = first; v < kQueries<T>; v += kLanes<T>) {
+    for (int64_t i = v; i < v + kLanes<T>; ++i) f(i);
+  }
+}
+
+/// s[j][i] = f(s[j][i], j, i) where query i sees key j, and 0 elsewhere.
+template <class T, class F>
+void for_seen(const Pair<T>& pair, T* s, F&& f) {
+  for (int64_t j = 0; j < pair.n; ++j) {
+    T* row = s + j * kQueries<T>;
+    for_lanes<T>(pair.first_vector(j), [&](int64_t i) { row[i] = f(row[i], j, i); });
+    std::fill(row, row + pair.first_lane(j), T(0));
+  }
+}
+
+/// Scores to weights, in place: p[j][i] = exp(s[j][i] - top[i]), 0 where query i does not see key
+/// j. top: the largest scores so far. total: the sums of weights so far. shrink: what sums over
+/// earlier tiles are to be multiplied by.
+template <class T>
+void weights(T* s, const Pair<T>& pair, T* top, T* total, T* shrink) {
+  constexpr int64_t kQ = kQueries<T>;
+  constexpr T kMasked = -std::numeric_limits<T>::infinity();
+  T high[kQ], base[kQ], sums[kQ] = {};
+  std::copy(top, top + kQ, high);
+  for (int64_t j = 0; j < pair.n; ++j) {
+    T* row = s + j * kQ;
+    std::fill(row + pair.first_vector(j), row + pair.first_lane(j), kMasked);
+    for_lanes<T>(pair.first_vector(j), [&](int64_t i) { high[i] = std::max(high[i], row[i]); });
+  }
+  for (int64_t i = 0; i < kQ; ++i) {
+    base[i] = high[i] == kMasked ? T(0) : high[i];  // -inf - -inf would be NaN
+    shrink[i] = simd::exp(top[i] - base[i]);
+    top[i] = high[i];
+  }
+  for (int64_t j = 0; j < pair.n; ++j) {
+    T* row = s + j * kQ;
+    std::fill(row, row + pair.first_vector(j), T(0));
+    for_lanes<T>(pair.first_vector(j), [&](int64_t i) {
+      row[i] = simd::exp(row[i] - base[i]);
+      sums[i] += row[i];
+    });
+  }
+  for (int64_t i = 0; i < kQ; ++i) total[i] = total[i] * shrink[i] + sums[i];
+}
+
+}  // namespace ink::tiles

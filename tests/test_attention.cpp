@@ -1,0 +1,175 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "autograd/ops.h"
+#include "autograd/random.h"
+
+namespace ink {
+namespace {
+
+template <class F>
+std::string error_of(F&& f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+Tensor normal(const Shape& shape, DType dtype = f64) {
+  Tensor x = empty(shape, f64);
+  normal_(x.mutable_data<double>(), x.numel(), 0, 1, default_generator());
+  return x.to(dtype);
+}
+
+double largest_difference(const Tensor& a, const Tensor& b) {
+  EXPECT_EQ(a.shape(), b.shape());
+  const auto x = a.tolist(), y = b.tolist();
+  double largest = 0;
+  for (size_t i = 0; i < x.size(); ++i) largest = std::max(largest, std::abs(x[i] - y[i]));
+  return largest;
+}
+
+// out, dq, dk, dv of attention, or of its twin.
+std::vector<Tensor> run(const Tensor& q, const Tensor& k, const Tensor& v, bool causal, bool twin) {
+  const FlagGuard mode(&Context::composed, twin);
+  std::vector<Tensor> leaves{q.clone(), k.clone(), v.clone()};
+  for (Tensor& x : leaves) x.requires_grad_();
+  const Tensor out = attention(leaves[0], leaves[1], leaves[2], causal);
+  const Grads grads = grad(
+      {sum(out * sin(arange(static_cast<double>(out.numel()), out.dtype()).view(out.shape())))},
+      leaves);
+  return {out.detach(), grads[0], grads[1], grads[2]};
+}
+
+TEST(Attention, EqualsItsTwinAtAllSizesAroundATile) {
+  manual_seed(1);
+  for (const int64_t t : {1, 6, 7, 33, 64, 65, 128, 129, 300}) {
+    for (const int64_t d : {1, 16, 37, 130}) {
+      const Tensor q = normal({2, t, d}), k = normal({2, t, d}), v = normal({2, t, d / 2 + 1});
+      for (const bool causal : {false, true}) {
+        const auto fused = run(q, k, v, causal, false), twin = run(q, k, v, causal, true);
+        for (size_t i = 0; i < 4; ++i)
+          ASSERT_LT(largest_difference(fused[i], twin[i]), 1e-11)
+              << "T " << t << " d " << d << " causal " << causal << " result " << i;
+      }
+    }
+  }
+}
+
+TEST(Attention, QueriesAndKeysMayDifferInNumber) {
+  manual_seed(2);
+  for (const int64_t s : {1, 3, 150, 300}) {
+    const Tensor q = normal({3, 2, 70, 8}), k = normal({3, 2, s, 8}), v = normal({3, 2, s, 4});
+    const auto fused = run(q, k, v, false, false), twin = run(q, k, v, false, true);
+    for (size_t i = 0; i < 4; ++i)
+      ASSERT_LT(largest_difference(fused[i], twin[i]), 1e-11) << "S " << s << " result " << i;
+  }
+  const Tensor none = attention(ones({2, 3}), ones({0, 3}), ones({0, 4}), false);
+  EXPECT_EQ(none.tolist(), std::vector<double>(8));
+}
+
+TEST(Attention, LargeScoresAndLongRowsStayFinite) {
+  manual_seed(3);
+  const Tensor q = normal({1, 300, 8}) * 100, k = normal({1, 300, 8}) * 100,
+               v = normal({1, 300, 8});
+  const auto fused = run(q, k, v, true, false), twin = run(q, k, v, true, true);
+  for (size_t i = 0; i < 4; ++i) EXPECT_LT(largest_difference(fused[i], twin[i]), 1e-9);
+}
+
+TEST(Attention, WhatIsMaskedNeverMatters) {
+  manual_seed(4);
+  Tensor q = normal({1, 200, 16}), k = normal({1, 200, 16}), v = normal({1, 200, 16});
+  const Tensor before = attention(q, k, v).narrow(1, 0, 150);
+  k.narrow(1, 192, 8).fill_(NAN);
+  v.narrow(1, 192, 8).fill_(INFINITY);
+  EXPECT_EQ(attention(q, k, v).narrow(1, 0, 150).tolist(), before.tolist());
+  const Tensor after = attention(q, k, v).narrow(1, 192, 8);
+  for (const double x : after.tolist()) EXPECT_TRUE(std::isnan(x));
+}
+
+// Keeps what the vjp of attention returned.
+struct AttentionGrads : Observer {
+  Grads grads;
+  void after_vjp(const Node& node, const Grads& input_grads) override {
+    if (std::string(node.name) == "attention") grads = input_grads;
+  }
+};
+
+// Heads inside a packed (B, T, 3 C), as a GPT has them: gradients come in the same packing, and the
+// heads' outputs are joined by a view.
+TEST(Attention, PackedHeadsStayPacked) {
+  manual_seed(5);
+  const int64_t B = 2, T = 70, H = 3, d = 4, C = H * d;
+  Tensor packed = normal({B, T, 3 * C}).requires_grad_();
+  const auto heads = [&](const Tensor& x) { return x.view({B, T, H, d}).transpose(1, 2); };
+  std::vector<Tensor> qkv = split(packed, C, 2);
+  for (Tensor& x : qkv) x = heads(x);
+  const Tensor out = attention(qkv[0], qkv[1], qkv[2]);
+  EXPECT_TRUE(out.transpose(1, 2).is_contiguous());
+  const Tensor upstream = normal(out.shape());
+  AttentionGrads seen;
+  {
+    const Observe observe(seen);
+    out.backward(upstream);
+  }
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(seen.grads[i].storage(), seen.grads[0].storage());
+    EXPECT_EQ(seen.grads[i].strides(), qkv[i].strides());
+    EXPECT_EQ(seen.grads[i].layout().offset, static_cast<int64_t>(i) * C);
+  }
+  std::vector<Tensor> apart;
+  for (const Tensor& x : qkv) apart.push_back(x.detach().contiguous().requires_grad_());
+  attention(apart[0], apart[1], apart[2]).backward(upstream);
+  const std::vector<Tensor> joined = split(packed.grad(), C, 2);
+  for (size_t i = 0; i < 3; ++i) EXPECT_EQ(heads(joined[i]).tolist(), apart[i].grad().tolist());
+}
+
+TEST(Attention, MemoryIsLinearInT) {
+  manual_seed(6);
+  const auto peak = [](int64_t t) {
+    std::vector<Tensor> leaves;
+    for (int i = 0; i < 3; ++i) leaves.push_back(normal({1, t, 16}, f32).requires_grad_());
+    empty_cache();
+    reset_peak_memory();
+    const int64_t before = memory_stats().bytes_in_use;
+    sum(attention(leaves[0], leaves[1], leaves[2])).backward();
+    return memory_stats().peak_bytes_in_use - before;
+  };
+  EXPECT_LT(peak(8192), 8 * peak(2048));  // T x T anywhere would make it 16
+}
+
+TEST(Attention, ScaleIsGivenOrOneOverTheRootOfD) {
+  const Tensor q = tensor({{2.0}}), k = tensor({{0.0}, {1.0}}), v = tensor({{0.0}, {1.0}});
+  const auto sigmoid_of = [](double x) { return 1 / (1 + std::exp(-x)); };
+  EXPECT_NEAR(attention(q, k, v, false).item(), sigmoid_of(2), 1e-6);
+  EXPECT_NEAR(attention(q, k, v, false, 0.25).item(), sigmoid_of(0.5), 1e-6);
+  const Tensor wide_q = tensor({{1.0, 1.0, 1.0, 1.0}}),
+               wide_k = tensor({{0.0, 0.0, 0.0, 0.0}, {1.0, 1.0, 1.0, 1.0}});
+  EXPECT_NEAR(attention(wide_q, wide_k, v, false).item(), sigmoid_of(2), 1e-6);
+}
+
+TEST(Attention, Errors) {
+  const Tensor x = ones({2, 4, 3});
+  EXPECT_EQ(error_of([&] {
+              attention(x, ones({2, 4, 5}), x);
+            }),
+            "attention: expected q (..., T, d), k (..., S, d) and v (..., S, dv), got (2, 4, 3), "
+            "(2, 4, 5) and (2, 4, 3)");
+  EXPECT_EQ(error_of([&] { attention(ones({3}), ones({3}), ones({3})); }),
+            "attention: expected q (..., T, d), k (..., S, d) and v (..., S, dv), got (3,), (3,) "
+            "and (3,)");
+  EXPECT_EQ(error_of([&] {
+              attention(x, ones({2, 5, 3}), ones({2, 5, 3}));
+            }),
+            "attention: expected as many queries as keys under the causal mask, got 4 and 5");
+  EXPECT_EQ(error_of([&] {
+              attention(x, x, ones({2, 4, 3}, f64));
+            }),
+            "attention: expected one floating dtype, got float32, float32 and float64");
+}
+
+}  // namespace
+}  // namespace ink
