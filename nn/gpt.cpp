@@ -31,15 +31,16 @@ namespace {
 // One id per row of probabilities (B, V): where the cumulative sum passes a uniform number, which
 // is a function of the context's random position and the row.
 Tensor sample(const Tensor& probabilities) {
-  RandomPosition& at = context().random;
-  const uint64_t key = Philox::derive(Philox::derive(at.seed, at.step, at.micro_batch), at.call++);
+  const RandomPosition at = context().random;
+  ++context().random.call;
+  const uint64_t key = Philox::derive(at.seed, at.step, at.micro_batch);
   const std::vector<double> p = probabilities.tolist();
   const int64_t rows = probabilities.size(0), n = probabilities.size(1);
   std::vector<int64_t> ids;
   for (int64_t row = 0; row < rows; ++row) {
     const double* weights = p.data() + row * n;
     INK_CHECK(std::isfinite(weights[0]), "generate: the logits of row ", row, " are not finite");
-    const auto words = Philox::at(key, static_cast<uint64_t>(row));
+    const auto words = Philox::at(key, at.first_row + static_cast<uint64_t>(row), at.call);
     double left = static_cast<double>((uint64_t{words[1]} << 32 | words[0]) >> 11) * 0x1p-53;
     int64_t id = 0, possible = 0;
     for (; id < n && left >= 0; ++id) {

@@ -33,8 +33,8 @@ class Module;
 /// A tensor that training changes. An undefined one is not there: a bias that was not wanted.
 struct Parameter : Tensor {
   Parameter() = default;
-  /// A leaf that requires grad on value's memory (value itself, if it is one). Floating dtypes
-  /// only.
+  /// A leaf that requires grad, with value's memory; a copy of it if value is a view, and value
+  /// itself if it is such a leaf already. Floating dtypes only.
   Parameter(const Tensor& value);
 };
 

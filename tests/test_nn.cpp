@@ -1,0 +1,364 @@
+// Modules: the walks over their fields, and the layers against PyTorch's numbers.
+#include <gtest/gtest.h>
+
+#include "autograd/random.h"
+#include "nn/activation.h"
+#include "nn/batch_norm.h"
+#include "nn/dropout.h"
+#include "nn/embedding.h"
+#include "nn/gradcheck_module.h"
+#include "nn/layer_norm.h"
+#include "nn/linear.h"
+#include "nn/rms_norm.h"
+#include "temp_files.h"
+
+namespace ink {
+namespace {
+
+using Names = std::vector<std::string>;
+using Values = std::vector<double>;
+
+Names names_of(const NamedTensors& list) {
+  Names names;
+  for (const auto& entry : list) names.push_back(entry.first);
+  return names;
+}
+
+void expect_near(const Tensor& x, const Values& expected, double tolerance) {
+  const Values values = x.tolist();
+  ASSERT_EQ(values.size(), expected.size());
+  for (size_t i = 0; i < values.size(); ++i) EXPECT_NEAR(values[i], expected[i], tolerance) << i;
+}
+
+// A learner's own model: a shared layer, a list, a sequence, a tie, a buffer, a missing bias.
+struct Net : Module {
+  Linear in{3, 4};
+  ModuleList<Linear> hidden;
+  Sequential tail{LayerNorm(4), ReLU(), Linear(4, 3, false)};
+  Parameter scale = full({1}, 2);
+  Buffer calls = zeros({}, i64);
+  Linear tied{3, 4, false};
+
+  Net() : hidden(2, 4, 4) { tied.weight = in.weight; }
+
+  Tensor operator()(Tensor x) const {
+    x = in(x);
+    for (const Linear& layer : hidden) x = tanh(layer(x));
+    return tail(x) * scale;
+  }
+  INK_FIELDS(in, hidden, tail, scale, calls, tied)
+};
+
+const Names kParameters = {"in.weight",       "in.bias",       "hidden.0.weight", "hidden.0.bias",
+                           "hidden.1.weight", "hidden.1.bias", "tail.0.weight",   "tail.0.bias",
+                           "tail.2.weight",   "scale"};
+
+TEST(Module, NamesItsFieldsInOrderAndTiedOnesOnce) {
+  const Net net;
+  EXPECT_EQ(names_of(net.named_parameters()), kParameters);
+  EXPECT_EQ(names_of(net.named_buffers()), Names{"calls"});
+  Names all = kParameters;
+  all.push_back("calls");
+  EXPECT_EQ(names_of(net.state_dict()), all);
+  EXPECT_EQ(net.parameters().size(), kParameters.size());
+  EXPECT_EQ(net.num_parameters(), 12 + 4 + 2 * (16 + 4) + 4 + 4 + 12 + 1);
+  for (const Tensor& parameter : net.parameters()) EXPECT_TRUE(parameter.requires_grad());
+  for (const auto& entry : net.state_dict()) EXPECT_FALSE(entry.second.requires_grad());
+}
+
+TEST(Module, ParametersAreLeavesAndCopiesAreTies) {
+  const Tensor x = ones({2}).requires_grad_();
+  const Parameter computed = x * 2.0, same = x, copy = same;
+  EXPECT_TRUE(computed.is_leaf() && computed.requires_grad());
+  EXPECT_NE(computed.slot(), x.slot());
+  EXPECT_EQ(same.slot(), x.slot());
+  EXPECT_EQ(copy.slot(), x.slot());
+  EXPECT_FALSE(Parameter(Tensor()).defined());
+  EXPECT_FALSE(Buffer(x).requires_grad());
+  Tensor whole = zeros({2, 3});
+  Parameter row = whole.select(0, 1);
+  init::ones_(row);
+  EXPECT_EQ(sum(whole).item(), 0) << "a parameter never lives inside another tensor";
+  EXPECT_EQ(error_of([] { Parameter ids = zeros({2}, i64); }),
+            "requires_grad_: expected a floating dtype, got int64");
+}
+
+TEST(Module, GradientsReachEveryParameter) {
+  Net net;
+  sum(net(randn({5, 3}))).backward();
+  for (const auto& [name, parameter] : net.named_parameters()) {
+    EXPECT_TRUE(parameter.grad().defined()) << name;
+  }
+  net.zero_grad();
+  for (const Tensor& parameter : net.parameters()) EXPECT_FALSE(parameter.grad().defined());
+}
+
+TEST(Module, TrainAndEvalReachEveryModule) {
+  Net net;
+  const auto all_training = [&](bool mode) {
+    int modules = 0;
+    net.apply([&](Module& module) {
+      ++modules;
+      EXPECT_EQ(module.training, mode);
+    });
+    return modules;
+  };
+  EXPECT_EQ(all_training(true), 10);
+  net.eval();
+  all_training(false);
+  net.train();
+  all_training(true);
+}
+
+TEST(Module, LoadsWhatAnotherSaved) {
+  const TempFolder folder;
+  const Net from;
+  Net to;
+  const Tensor handle = to.parameters()[0];
+  save(folder / "net", from.state_dict());
+  to.load_state_dict(load(folder / "net"));
+  const Tensor x = randn({2, 3});
+  EXPECT_EQ(to(x).tolist(), from(x).tolist());
+  EXPECT_EQ(handle.tolist(), from.in.weight.tolist()) << "handles stay valid";
+  EXPECT_EQ(to.tied.weight.slot(), to.in.weight.slot());
+
+  NamedTensors doubles;
+  for (const auto& [name, value] : from.state_dict())
+    doubles.emplace_back(name, value.is_floating() ? value.to(f64) : value);
+  to.load_state_dict(doubles);
+  EXPECT_EQ(to.in.weight.dtype(), f32);
+  EXPECT_EQ(to(x).tolist(), from(x).tolist());
+}
+
+TEST(Module, ListsEverythingThatDoesNotFitAndCopiesNothing) {
+  Net net;
+  const Values before = net.in.bias.tolist();
+  NamedTensors state = Net().state_dict();
+  state[0].second = zeros({4, 2});   // in.weight
+  state[2].first = "hidden.weight";  // hidden.0.weight
+  state.pop_back();                  // calls
+  EXPECT_EQ(error_of([&] { net.load_state_dict(state); }),
+            "load_state_dict: the names or shapes do not fit:\n"
+            "  shape: in.weight: expected (4, 3), got (4, 2)\n"
+            "  unexpected: hidden.weight (4, 4)\n"
+            "  missing: hidden.0.weight (4, 4)\n"
+            "  missing: calls ()");
+  EXPECT_EQ(net.in.bias.tolist(), before);
+}
+
+TEST(Module, TiedParametersLoadUnderAnyOfTheirNames) {
+  Net net;
+  NamedTensors state = Net().state_dict();
+  const Tensor weight = state[0].second;
+  state[0].first = "tied.weight";
+  net.load_state_dict(state);
+  EXPECT_EQ(net.in.weight.tolist(), weight.tolist());
+
+  state.emplace_back("in.weight", weight.clone());
+  net.load_state_dict(state);
+  state.back().second = ones({4, 3});
+  EXPECT_EQ(error_of([&] { net.load_state_dict(state); }),
+            "load_state_dict: the names or shapes do not fit:\n"
+            "  tied: in.weight is tied.weight in this model, and their values differ");
+}
+
+TEST(Module, ConvertsItsDType) {
+  Net net;
+  net.in.bias.requires_grad_(false);
+  net.to(f64);
+  for (const auto& [name, value] : net.state_dict())
+    EXPECT_EQ(value.dtype(), name == "calls" ? i64 : f64) << name;
+  EXPECT_EQ(net.tied.weight.slot(), net.in.weight.slot());
+  EXPECT_TRUE(net.in.weight.requires_grad());
+  EXPECT_FALSE(net.in.bias.requires_grad()) << "frozen stays frozen";
+  EXPECT_EQ(net(randn({2, 3}, f64)).dtype(), f64);
+  EXPECT_EQ(error_of([&] { net.to(i64); }),
+            "to: expected a floating dtype for a module, got int64");
+  net.to(cpu_device);
+}
+
+// What to(device) does: the memory changes under every handle.
+TEST(Module, StoragesSwapUnderTheirHandles) {
+  Linear a(2, 2), b(2, 2);
+  const Tensor handle = a.weight, row = a.weight.detach().select(0, 1);
+  const Values other = b.weight.tolist();
+  const uint64_t version = handle.version();
+  a.weight.storage()->swap(*b.weight.storage());
+  EXPECT_EQ(handle.tolist(), other);
+  EXPECT_EQ(row.tolist(), Values(other.begin() + 2, other.end()));
+  EXPECT_GT(handle.version(), version);
+}
+
+TEST(Module, MovesAndKeepsItsHandles) {
+  Net a;
+  const Tensor weight = a.in.weight;
+  const Tensor x = randn({2, 3});
+  const Values y = a(x).tolist();
+  const Net b = std::move(a);
+  EXPECT_EQ(b.in.weight.slot(), weight.slot());
+  EXPECT_EQ(b(x).tolist(), y);
+  static_assert(!std::is_copy_constructible_v<Net> && !std::is_copy_assignable_v<Net>);
+}
+
+TEST(Module, PrintsItsTree) {
+  EXPECT_EQ(Net().to_string(),
+            "Net(  # 77\n"
+            "  (in): Linear(in_features=3, out_features=4, bias=True)  # 16\n"
+            "  (hidden): ModuleList(  # 40\n"
+            "    (0-1): 2 x Linear(in_features=4, out_features=4, bias=True)  # 20\n"
+            "  )\n"
+            "  (tail): Sequential(  # 20\n"
+            "    (0): LayerNorm((4,), eps=1e-05)  # 8\n"
+            "    (1): ReLU()\n"
+            "    (2): Linear(in_features=4, out_features=3, bias=False)  # 12\n"
+            "  )\n"
+            "  (tied): Linear(in_features=3, out_features=4, bias=False)  # 12\n"
+            ")");
+  const Sequential layers{
+      Embedding(1000, 1234),     Dropout(0.2), GELU(),     GELU(Gelu::tanh), Tanh(),
+      LayerNorm(3, false, 1e-6), SiLU(),       RMSNorm(4), BatchNorm1d(5)};
+  EXPECT_EQ(layers.to_string(),
+            "Sequential(  # 1,234,017\n"
+            "  (0): Embedding(1000, 1234)  # 1,234,000\n"
+            "  (1): Dropout(p=0.2)\n"
+            "  (2): GELU(approximate='none')\n"
+            "  (3): GELU(approximate='tanh')\n"
+            "  (4): Tanh()\n"
+            "  (5): LayerNorm((3,), eps=1e-06, bias=False)  # 3\n"
+            "  (6): SiLU()\n"
+            "  (7): RMSNorm((4,), eps=1e-06)  # 4\n"
+            "  (8): BatchNorm1d(5, eps=1e-05, momentum=0.1)  # 10\n"
+            ")");
+}
+
+TEST(Module, TakesManyFields) {
+  struct Many : Module {
+    Parameter a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z;
+    Many() {
+      for (const Field& field : fields()) *field.parameter = zeros({1});
+    }
+    INK_FIELDS(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z)
+  };
+  const Names names = names_of(Many().named_parameters());
+  EXPECT_EQ(names.size(), 26u);
+  EXPECT_EQ(names.front() + names[1] + names.back(), "abz");
+}
+
+TEST(Linear, StartsWithPyTorchsNumbers) {
+  manual_seed(5);
+  const Linear linear(3, 2);
+  EXPECT_EQ(linear.weight.tolist(), (Values{0x1.867e84p-2, -0x1.ba1768p-2, 0x1.e1cc3p-2,
+                                            0x1.7a4936p-2, 0x1.f0bc64p-2, -0x1.c548a8p-2}));
+  EXPECT_EQ(linear.bias.tolist(), (Values{-0x1.8cd3f4p-2, 0x1.1951aep-2}));
+  const Embedding table(4, 5);
+  const Values start = table.weight.tolist();
+  EXPECT_EQ(start[0], 0.2582516372203827);
+  EXPECT_EQ(start[19], -1.6391186714172363);
+  manual_seed(0);
+  double total = 0;
+  for (const double w : Linear(49, 1000).weight.tolist()) total += w;
+  EXPECT_NEAR(total, 8.041756085224733, 1e-9);
+}
+
+TEST(Linear, WithoutInputsIsItsBias) {
+  const Linear linear(0, 2);
+  EXPECT_EQ(linear.weight.shape(), (Shape{2, 0}));
+  EXPECT_EQ(linear.bias.tolist(), (Values{0, 0}));
+}
+
+TEST(BatchNorm1d, IsPyTorchs) {
+  BatchNorm1d norm(3);
+  norm.load_state_dict({{"weight", tensor({1.0, 2.0, -1.0})},
+                        {"bias", tensor({0.0, 0.5, 1.0})},
+                        {"running_mean", zeros({3})},
+                        {"running_var", ones({3})},
+                        {"num_batches_tracked", zeros({}, i64)}});
+  const Tensor x = tensor({{1.0, 2.0, 3.0}, {4.0, 6.0, 8.0}, {0.0, -1.0, 5.0}, {2.0, 2.0, 2.0}});
+  expect_near(norm(x),
+              {-0.5070914030075073, 0.2989926338195801, 1.6546530723571777, 1.5212740898132324,
+               3.515110969543457, -0.5275237560272217, -1.183213233947754, -2.113096237182617,
+               0.7817823886871338, 0.16903042793273926, 0.2989926338195801, 2.0910885334014893},
+              1e-6);
+  expect_near(norm.running_mean, {0.175, 0.225, 0.45}, 1e-7);
+  expect_near(norm.running_var, {1.191666603088379, 1.725000023841858, 1.600000023841858}, 1e-6);
+  const Tensor steps = arange(12, f32).view({2, 3, 2});
+  expect_near(norm(steps * steps / 10.0),
+              {-0.999998927116394, -0.9534873366355896, -1.6137590408325195, -1.3160464763641357,
+               2.0826945304870605, 1.8858410120010376, 0.6744177341461182, 1.2790683507919312,
+               1.9587913751602173, 2.9710142612457275, 0.24539464712142944, -0.2139304280281067},
+              2e-6);
+  expect_near(norm.running_var, {1.688833236694336, 3.056833505630493, 4.2270002365112305}, 1e-6);
+  EXPECT_EQ(norm.num_batches_tracked.item<int64_t>(), 2);
+  norm.eval();
+  expect_near(norm(x),
+              {0.4828575551509857, 2.104339361190796, 0.056406229734420776, 2.791339874267578,
+               6.679995059967041, -2.3755364418029785, -0.2866365611553192, -1.3274025917053223,
+               -0.9163708686828613, 1.2523516416549683, 2.104339361190796, 0.5427947640419006},
+              2e-6);
+  EXPECT_EQ(norm.num_batches_tracked.item<int64_t>(), 2);
+}
+
+TEST(BatchNorm1d, RefusesWhatHasNoVariance) {
+  BatchNorm1d norm(3);
+  EXPECT_EQ(error_of([&] {
+              norm(zeros({2, 4}));
+            }),
+            "batch_norm: expected (N, 3) or (N, 3, L), got (2, 4)");
+  EXPECT_EQ(error_of([&] { norm(zeros({3})); }),
+            "batch_norm: expected (N, 3) or (N, 3, L), got (3,)");
+  EXPECT_EQ(error_of([&] {
+              norm(zeros({1, 3}));
+            }),
+            "batch_norm: expected more than one value per channel in training, got (1, 3)");
+  norm.eval();
+  EXPECT_EQ(norm(zeros({1, 3})).shape(), (Shape{1, 3}));
+}
+
+TEST(Dropout, DropsInTrainingOnly) {
+  Dropout drop(0.5);
+  const Tensor x = ones({1000});
+  double kept = 0;
+  for (const double y : drop(x).tolist()) {
+    EXPECT_TRUE(y == 0 || y == 2);
+    kept += y / 2;
+  }
+  EXPECT_NEAR(kept, 500, 100);
+  drop.eval();
+  EXPECT_EQ(drop(x).tolist(), x.tolist());
+  EXPECT_EQ(error_of([] { Dropout(1.5); }),
+            "dropout: expected a probability between 0 and 1, got 1.5");
+}
+
+TEST(Layers, PassTheGradientCheck) {
+  Linear linear(3, 4), no_bias(3, 4, false);
+  Embedding table(5, 3);
+  LayerNorm norm(8), norm_no_bias(8, false);
+  RMSNorm rms(8);
+  BatchNorm1d batch_norm(3);
+  Net net;
+  const auto passes = [](const GradcheckReport& report) {
+    EXPECT_TRUE(report.ok) << report;
+    EXPECT_GT(report.checked, 0);
+  };
+  passes(gradcheck_module(linear, randn({2, 5, 3})));
+  passes(gradcheck_module(no_bias, randn({2, 3})));
+  passes(gradcheck_module(table, tensor({{0, 4, 1}, {1, 1, 2}})));
+  passes(gradcheck_module(norm, randn({2, 3, 8})));
+  passes(gradcheck_module(norm_no_bias, randn({3, 8})));
+  passes(gradcheck_module(rms, randn({2, 3, 8})));
+  passes(gradcheck_module(batch_norm, randn({6, 3})));
+  passes(gradcheck_module(batch_norm, randn({4, 3, 5})));
+  batch_norm.eval();
+  passes(gradcheck_module(batch_norm, randn({6, 3})));
+  passes(gradcheck_module(net, randn({5, 3})));
+}
+
+TEST(Activations, PassTheGradientCheck) {
+  Sequential smooth{Tanh(), GELU(), GELU(Gelu::tanh), SiLU()};
+  EXPECT_TRUE(gradcheck_module(smooth, randn({3, 4})));
+  ReLU relu_layer;
+  EXPECT_TRUE(gradcheck_module(relu_layer, tensor({{-1.0, 0.5}, {2.0, -0.25}})));
+}
+
+}  // namespace
+}  // namespace ink
