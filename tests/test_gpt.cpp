@@ -1,0 +1,325 @@
+// The GPT: shapes, ties, causality, generation, errors, and the gradients of its parts.
+#include "nn/gpt.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "autograd/random.h"
+#include "nn/gradcheck_module.h"
+#include "temp_files.h"
+
+namespace ink {
+namespace {
+
+using Ids = std::vector<int64_t>;
+
+GPTConfig tiny() {
+  GPTConfig config;
+  config.block_size = 6;
+  config.vocab_size = 7;
+  config.n_layer = 2;
+  config.n_head = 2;
+  config.n_embd = 8;
+  return config;
+}
+
+Tensor ids_of(int64_t rows, int64_t length) { return randint(7, {rows, length}); }
+
+TEST(GPT, HasGPT2sNames) {
+  const GPT model(tiny());
+  std::vector<std::string> names;
+  for (const auto& entry : model.state_dict()) names.push_back(entry.first);
+  EXPECT_EQ(names, (std::vector<std::string>{"wte.weight",
+                                             "wpe.weight",
+                                             "h.0.ln_1.weight",
+                                             "h.0.ln_1.bias",
+                                             "h.0.attn.c_attn.weight",
+                                             "h.0.attn.c_attn.bias",
+                                             "h.0.attn.c_proj.weight",
+                                             "h.0.attn.c_proj.bias",
+                                             "h.0.ln_2.weight",
+                                             "h.0.ln_2.bias",
+                                             "h.0.mlp.c_fc.weight",
+                                             "h.0.mlp.c_fc.bias",
+                                             "h.0.mlp.c_proj.weight",
+                                             "h.0.mlp.c_proj.bias",
+                                             "h.1.ln_1.weight",
+                                             "h.1.ln_1.bias",
+                                             "h.1.attn.c_attn.weight",
+                                             "h.1.attn.c_attn.bias",
+                                             "h.1.attn.c_proj.weight",
+                                             "h.1.attn.c_proj.bias",
+                                             "h.1.ln_2.weight",
+                                             "h.1.ln_2.bias",
+                                             "h.1.mlp.c_fc.weight",
+                                             "h.1.mlp.c_fc.bias",
+                                             "h.1.mlp.c_proj.weight",
+                                             "h.1.mlp.c_proj.bias",
+                                             "ln_f.weight",
+                                             "ln_f.bias"}));
+  EXPECT_EQ(model.lm_head.weight.slot(), model.wte.weight.slot());
+  GPTConfig lean = tiny();
+  lean.bias = false;
+  for (const auto& entry : GPT(lean).state_dict())
+    EXPECT_EQ(entry.first.find("bias"), std::string::npos) << entry.first;
+}
+
+TEST(GPT, CountsTheParametersOfGPT2) {
+  GPTConfig c;  // with one block of its twelve and one token of its 50257, to be quick
+  c.n_layer = 1;
+  c.vocab_size = 1;
+  const GPT model(c);
+  const int64_t block = model.h[0].num_parameters();
+  EXPECT_EQ(model.num_parameters() + 11 * block + 50256 * 768, 124439808);
+}
+
+TEST(GPT, PrintsItsTree) {
+  EXPECT_EQ(GPT(tiny()).to_string(),
+            "GPT(  # 1,864\n"
+            "  (wte): Embedding(7, 8)  # 56\n"
+            "  (wpe): Embedding(6, 8)  # 48\n"
+            "  (drop): Dropout(p=0)\n"
+            "  (h): ModuleList(  # 1,744\n"
+            "    (0-1): 2 x Block(  # 872\n"
+            "      (ln_1): LayerNorm((8,), eps=1e-05)  # 16\n"
+            "      (attn): CausalSelfAttention(  # 288\n"
+            "        (c_attn): Linear(in_features=8, out_features=24, bias=True)  # 216\n"
+            "        (c_proj): Linear(in_features=8, out_features=8, bias=True)  # 72\n"
+            "        (resid_dropout): Dropout(p=0)\n"
+            "      )\n"
+            "      (ln_2): LayerNorm((8,), eps=1e-05)  # 16\n"
+            "      (mlp): MLP(  # 552\n"
+            "        (c_fc): Linear(in_features=8, out_features=32, bias=True)  # 288\n"
+            "        (gelu): GELU(approximate='tanh')\n"
+            "        (c_proj): Linear(in_features=32, out_features=8, bias=True)  # 264\n"
+            "        (drop): Dropout(p=0)\n"
+            "      )\n"
+            "    )\n"
+            "  )\n"
+            "  (ln_f): LayerNorm((8,), eps=1e-05)  # 16\n"
+            "  (lm_head): Linear(in_features=8, out_features=7, bias=False)  # 56\n"
+            ")");
+}
+
+TEST(GPT, StartsAsGPT2Does) {
+  GPTConfig c = tiny();
+  c.n_embd = 128;
+  c.n_layer = 8;
+  const GPT model(c);
+  const auto spread = [](const Tensor& x) { return std(x).item(); };
+  EXPECT_NEAR(spread(model.wte.weight), 0.02, 0.001);
+  EXPECT_NEAR(spread(model.h[7].attn.c_attn.weight), 0.02, 0.001);
+  EXPECT_NEAR(spread(model.h[7].attn.c_proj.weight), 0.02 / 4, 0.0002);
+  EXPECT_NEAR(spread(model.h[7].mlp.c_proj.weight), 0.02 / 4, 0.0002);
+  EXPECT_EQ(max(abs(model.h[7].mlp.c_fc.bias)).item(), 0);
+  // An untrained model knows nothing: its loss is near that of guessing.
+  EXPECT_NEAR(model.loss(ids_of(8, 6), ids_of(8, 6)).item(), std::log(7.0), 0.3);
+}
+
+TEST(GPT, LossIsThatOfItsLogits) {
+  const GPT model(tiny());
+  const Tensor ids = ids_of(3, 6), targets = ids_of(3, 6);
+  const Tensor logits = model(ids);
+  EXPECT_EQ(logits.shape(), (Shape{3, 6, 7}));
+  EXPECT_NEAR(model.loss(ids, targets).item(), cross_entropy(logits, targets).item(), 1e-6);
+  EXPECT_EQ(model(ids_of(2, 1)).shape(), (Shape{2, 1, 7}));
+}
+
+TEST(GPT, NoPositionSeesTheFuture) {
+  const GPT model(tiny());
+  Tensor ids = ids_of(1, 6);
+  const Tensor before = model(ids);
+  ids.mutable_data<int64_t>()[4] = (ids.data<int64_t>()[4] + 1) % 7;
+  const Tensor after = model(ids);
+  const auto rows = [](const Tensor& x, int64_t from, int64_t count) {
+    return x.narrow(1, from, count).tolist();
+  };
+  EXPECT_EQ(rows(before, 0, 4), rows(after, 0, 4));
+  EXPECT_NE(rows(before, 4, 1), rows(after, 4, 1));
+  EXPECT_NE(rows(before, 5, 1), rows(after, 5, 1));
+}
+
+TEST(GPT, TheComposedTwinsGiveTheSame) {
+  GPT model(tiny());
+  model.to(f64);
+  const Tensor ids = ids_of(3, 6), targets = ids_of(3, 6);
+  const auto run = [&] {
+    model.zero_grad();
+    const Tensor loss = model.loss(ids, targets);
+    loss.backward();
+    std::vector<double> all = loss.tolist();
+    for (const Tensor& parameter : model.parameters()) {
+      const auto grad = parameter.grad().tolist();
+      all.insert(all.end(), grad.begin(), grad.end());
+    }
+    return all;
+  };
+  const auto fused = run();
+  const Composed composed;
+  const auto plain = run();
+  ASSERT_EQ(fused.size(), plain.size());
+  for (size_t i = 0; i < fused.size(); ++i) ASSERT_NEAR(fused[i], plain[i], 1e-12) << i;
+}
+
+TEST(GPT, SaysWhatItCannotDo) {
+  const GPT model(tiny());
+  EXPECT_EQ(error_of([&] { model(ids_of(2, 7)); }),
+            "gpt: a sequence of 7 tokens is longer than block_size 6");
+  EXPECT_EQ(error_of([&] { model(zeros({3}, i64)); }), "gpt: expected ids (B, T), got (3,)");
+  GPTConfig c = tiny();
+  c.n_head = 3;
+  EXPECT_EQ(error_of([&] { GPT{c}; }),
+            "gpt: expected n_embd to be a multiple of n_head, got 8 and 3");
+  c.n_head = 0;
+  EXPECT_EQ(error_of([&] { GPT{c}; }),
+            "gpt: expected sizes above 0, got block_size 6, vocab_size 7, n_layer 2, n_head 0, "
+            "n_embd 8");
+  c = tiny();
+  c.dropout = 1;
+  EXPECT_EQ(error_of([&] { GPT{c}; }), "gpt: expected dropout in [0, 1), got 1");
+}
+
+// ---- generate
+
+TEST(Generate, ContinuesEveryRowAndTellsEachToken) {
+  const GPT model(tiny());
+  const Tensor prompt = ids_of(2, 3);
+  GenerateOptions options;
+  options.max_new_tokens = 9;  // past block_size
+  std::vector<Ids> told;
+  options.on_token = [&](const Ids& next) { told.push_back(next); };
+  const Tensor text = model.generate(prompt, options);
+  EXPECT_EQ(text.shape(), (Shape{2, 12}));
+  EXPECT_FALSE(text.requires_grad());
+  EXPECT_EQ(text.narrow(1, 0, 3).tolist(), prompt.tolist());
+  ASSERT_EQ(told.size(), 9u);
+  for (int64_t i = 0; i < 9; ++i)
+    EXPECT_EQ(told[static_cast<size_t>(i)], text.select(1, 3 + i).tolist<int64_t>());
+}
+
+TEST(Generate, IsAFunctionOfTheRandomPosition) {
+  const GPT model(tiny());
+  const Tensor prompt = ids_of(1, 1);
+  const auto draw = [&](uint64_t seed) {
+    const ContextGuard restored;
+    context().random = {seed};
+    GenerateOptions options;
+    options.max_new_tokens = 40;
+    return model.generate(prompt, options).tolist();
+  };
+  EXPECT_EQ(draw(1), draw(1));
+  EXPECT_NE(draw(1), draw(2));
+}
+
+TEST(Generate, TheLikeliestTokenAtTemperatureZeroOrTopOne) {
+  const GPT model(tiny());
+  const Tensor prompt = ids_of(2, 2);
+  GenerateOptions options;
+  options.max_new_tokens = 5;
+  options.temperature = 0;
+  const Tensor greedy = model.generate(prompt, options);
+  const Tensor first = argmax(model(prompt).select(1, 1), -1);
+  EXPECT_EQ(greedy.select(1, 2).tolist(), first.tolist());
+  options.temperature = 1;
+  options.top_k = 1;
+  EXPECT_EQ(model.generate(prompt, options).tolist(), greedy.tolist());
+}
+
+// A model that ignores its input and gives these logits.
+GPT constant_model(const std::vector<float>& logits) {
+  GPTConfig c = tiny();
+  c.n_layer = 1;
+  GPT model(c);
+  const NoGrad no_grad;
+  model.ln_f.weight.zero_();
+  model.ln_f.bias.zero_();
+  model.ln_f.bias.mutable_data<float>()[0] = 1;
+  model.wte.weight.zero_();
+  model.wte.weight.select(1, 0).copy_(from_vector(logits));
+  return model;
+}
+
+TEST(Generate, DrawsInProportion) {
+  const std::vector<float> logits = {0, 1, -1, 2, -100, 0.5f, 1.5f};
+  const GPT model = constant_model(logits);
+  GenerateOptions options;
+  options.max_new_tokens = 1;
+  options.temperature = 0.5;
+  options.top_k = 4;  // 1, 3, 5, 6
+  const int64_t rows = 20000;
+  std::vector<double> share(7);
+  for (const int64_t id :
+       model.generate(zeros({rows, 1}, i64), options).select(1, 1).tolist<int64_t>())
+    share[static_cast<size_t>(id)] += 1.0 / static_cast<double>(rows);
+  double total = 0;
+  for (const int i : {1, 3, 5, 6}) total += std::exp(2.0 * logits[static_cast<size_t>(i)]);
+  for (const int i : {0, 2, 4}) EXPECT_EQ(share[static_cast<size_t>(i)], 0);
+  for (const size_t i : {1u, 3u, 5u, 6u}) {
+    const double p = std::exp(2.0 * logits[i]) / total;
+    EXPECT_NEAR(share[i], p, 5 * std::sqrt(p * (1 - p) / static_cast<double>(rows)));
+  }
+}
+
+TEST(Generate, SaysWhatItCannotDo) {
+  GPTConfig c = tiny();
+  c.dropout = 0.1;
+  GPT model(c);
+  const auto error = [&](const Tensor& ids, const GenerateOptions& options) {
+    return error_of([&] { model.generate(ids, options); });
+  };
+  EXPECT_EQ(error(ids_of(1, 1), {}),
+            "generate: the model is in training mode and would drop; call eval() first");
+  model.eval();
+  EXPECT_EQ(error(ids_of(1, 1), {}), "(no error)");
+  EXPECT_EQ(error(zeros({1, 0}, i64), {}),
+            "generate: expected ids (B, T) with at least one token, got (1, 0)");
+  EXPECT_EQ(error(zeros({4}, i64), {}),
+            "generate: expected ids (B, T) with at least one token, got (4,)");
+  GenerateOptions options;
+  options.temperature = -1;
+  EXPECT_EQ(error(ids_of(1, 1), options), "generate: expected a temperature of 0 or more, got -1");
+  options = {};
+  options.top_k = -1;
+  EXPECT_EQ(error(ids_of(1, 1), options),
+            "generate: expected max_new_tokens and top_k of 0 or more, got 100 and -1");
+  const GPT broken = constant_model({NAN, 0, 0, 0, 0, 0, 0});
+  EXPECT_EQ(error_of([&] { broken.generate(ids_of(1, 1)); }),
+            "generate: the logits of row 0 are not finite");
+}
+
+// ---- gradients
+
+TEST(GPT, PassesTheGradientCheckPartByPart) {
+  const auto passes = [](const GradcheckReport& report) { EXPECT_TRUE(report.ok) << report; };
+  GPTConfig c = tiny();
+  MLP mlp(c);
+  passes(gradcheck_module(mlp, randn({2, 3, 8})));
+  CausalSelfAttention attn(c);
+  passes(gradcheck_module(attn, randn({2, 5, 8})));
+  Block block(c);
+  passes(gradcheck_module(block, randn({2, 4, 8})));
+  c.bias = false;
+  Block lean(c);
+  passes(gradcheck_module(lean, randn({2, 4, 8})));
+}
+
+TEST(GPT, PassesTheGradientCheckWhole) {
+  GPT model(tiny());
+  model.to(f64);
+  // Larger weights than the initial ones, so that no gradient is lost among the others.
+  for (Tensor& parameter : model.parameters()) init::normal_(parameter, 0, 0.3);
+  const Tensor ids = ids_of(2, 6), targets = ids_of(2, 6);
+  GradcheckOptions options;
+  options.max_elements = 0;  // along random directions: the parts were checked element by element
+  const auto passes = [&](const auto& f) {
+    const GradcheckReport report = gradcheck(f, model.parameters(), options);
+    EXPECT_TRUE(report.ok) << report;
+    EXPECT_EQ(report.checked, 28 * options.directions);
+  };
+  passes([&](const auto&) { return model(ids.narrow(1, 0, 5)); });
+  passes([&](const auto&) { return model.loss(ids, targets); });
+}
+
+}  // namespace
+}  // namespace ink
