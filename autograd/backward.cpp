@@ -7,9 +7,6 @@
 namespace ink {
 namespace {
 
-struct Sink;
-thread_local Sink* running_sink = nullptr;  // of the walk that runs on this thread, for checkpoint
-
 template <class T>
 struct Restore {  // gives a variable its old value back
   Restore(T& variable, T value) : variable_(variable), saved_(variable) { variable = value; }
@@ -71,7 +68,6 @@ class Walk {
   }
 
   void run() {
-    const Restore<Sink*> sink_scope(running_sink, &sink_);
     while (!pending_.empty()) {
       Pending pending = std::move(pending_.begin()->second);
       pending_.erase(pending_.begin());
@@ -87,6 +83,7 @@ class Walk {
   struct Pending {
     std::shared_ptr<Node> node;
     Grads dys;
+    std::vector<std::shared_ptr<GradSlot>> slots;  // of the outputs: their handles may be gone
   };
   struct Asked : VjpContext {
     Asked(Walk& walk, const Node& node) : walk_(walk), node_(node) {}
@@ -100,6 +97,8 @@ class Walk {
       given_[i] = true;
       return *sum;
     }
+    // y is newer than every node that waits, so that the walk takes it and its ancestors next.
+    void resume(const Tensor& y, const Tensor& dy) override { walk_.seed(y, dy); }
     bool given(size_t i) const { return given_[i]; }
 
    private:
@@ -112,7 +111,9 @@ class Walk {
   Tensor* collected(const std::shared_ptr<GradSlot>& slot) {
     if (!slot->node) return slot->hooks.empty() ? sink_.find(slot) : &hooked_leaves_[slot];
     Pending& pending = pending_[slot->node->order];
-    if (!pending.node) pending = {slot->node, Grads(slot->node->outputs.size())};
+    const size_t outputs = slot->node->outputs.size();
+    if (!pending.node) pending = {slot->node, Grads(outputs), {outputs, nullptr}};
+    pending.slots[static_cast<size_t>(slot->output_index)] = slot;
     return &pending.dys[static_cast<size_t>(slot->output_index)];
   }
 
@@ -148,7 +149,7 @@ class Walk {
 
   void finish_outputs(Pending& pending) {
     for (size_t i = 0; i < pending.dys.size(); ++i) {
-      const std::shared_ptr<GradSlot> slot = pending.node->outputs[i].lock();
+      const auto& slot = pending.slots[i];
       Tensor& dy = pending.dys[i];
       if (!slot || !dy.defined()) continue;
       for (const auto& hook : slot->hooks) apply(hook, dy);
@@ -242,11 +243,6 @@ void backward(const std::vector<Tensor>& outputs, const Grads& grads, bool retai
 void backward(const Tensor& loss, GradStore& store) {
   StoreSink sink(store);
   walk(sink, {loss}, {}, false, false);
-}
-
-void detail::backward_nested(const std::vector<Tensor>& outputs, const Grads& grads) {
-  LeafSink leaves;
-  walk(running_sink ? *running_sink : leaves, outputs, grads, false, false);
 }
 
 Grads grad(const std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs,

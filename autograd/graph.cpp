@@ -75,7 +75,9 @@ bool detail::wants_record(const std::vector<Tensor>& inputs) {
 
 std::vector<Tensor> record(const char* name, const std::vector<Tensor>& inputs,
                            std::vector<Tensor> outputs, Vjp vjp, bool fused) {
-  const bool needed = grad_enabled() && std::any_of(inputs.begin(), inputs.end(), wants_gradient);
+  const bool needed =
+      grad_enabled() && (std::any_of(inputs.begin(), inputs.end(), wants_gradient) ||
+                         std::any_of(outputs.begin(), outputs.end(), wants_gradient));
   if (needed) {
     auto node = std::make_shared<Node>(name, fused);
     for (size_t i = 0; i < inputs.size(); ++i) {

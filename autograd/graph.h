@@ -45,6 +45,9 @@ class VjpContext {
   /// The gradient collected so far for input i, to add into and return (contiguous, solely owned);
   /// undefined when there is none, and the vjp makes its own.
   virtual Tensor into(size_t i) = 0;
+  /// The walk goes on at y, which the vjp has just computed from the inputs, with the gradient dy;
+  /// what follows from it is no longer the vjp's to return. (checkpoint)
+  virtual void resume(const Tensor& y, const Tensor& dy) = 0;
 };
 
 /// Gradients of the inputs from those of the outputs.
@@ -84,7 +87,8 @@ class Saved {
 };
 
 /// Puts `outputs`, computed from `inputs`, into the graph if any input requires grad (and grad mode
-/// is on). Undefined inputs are allowed; they get no gradient. Returns the outputs, with their
+/// is on). Undefined inputs are allowed; they get no gradient. An output that requires grad already
+/// leaves the graph that computed it for this node (checkpoint). Returns the outputs, with their
 /// slots.
 std::vector<Tensor> record(const char* name, const std::vector<Tensor>& inputs,
                            std::vector<Tensor> outputs, Vjp vjp, bool fused = false);
@@ -177,8 +181,6 @@ void check_in_place(const char* op, const Tensor& x, bool operands_require_grad)
 /// x was written in place with the value of `result`, an ordinary op's output: moves result's slot
 /// to this handle.
 void rebind(Tensor& x, const Tensor& result);
-/// A nested walk of checkpoint: gradients of `outputs` go to wherever the running walk sends them.
-void backward_nested(const std::vector<Tensor>& outputs, const Grads& grads);
 /// The last leaf of no optimizer's that this thread left a gradient in: a forgotten field, perhaps.
 inline thread_local std::weak_ptr<GradSlot> unowned_leaf;
 }  // namespace detail

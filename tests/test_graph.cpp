@@ -77,6 +77,17 @@ TEST_F(Graph, IntermediateGradientsOnRequest) {
   EXPECT_FALSE(unasked.grad().defined());
 }
 
+TEST_F(Graph, HooksOutliveTheHandles) {
+  const Tensor x = leaf({3});
+  const auto forward = [&] {
+    Tensor y = x * x;
+    y.register_hook([](const Tensor& dy) { return dy * 10; });
+    return y + y;
+  };
+  forward().backward();
+  EXPECT_EQ(x.grad().item(), 2 * 6 * 10);
+}
+
 TEST_F(Graph, HooksSeeAndReplaceCompleteGradients) {
   const Tensor x = leaf({3});
   Tensor y = x * x;
