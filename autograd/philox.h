@@ -14,6 +14,7 @@ struct Philox {
   static constexpr std::array<uint32_t, 4> at(uint64_t key, uint64_t lo, uint64_t hi = 0) {
     uint32_t c0 = low(lo), c1 = high(lo), c2 = low(hi), c3 = high(hi);
     uint32_t k0 = low(key), k1 = high(key);
+#pragma GCC unroll 10  // straight-line code, so that a loop over counters becomes vector code
     for (int round = 0; round < 10; ++round) {
       const uint64_t p0 = uint64_t{0xD2511F53} * c0;
       const uint64_t p1 = uint64_t{0xCD9E8D57} * c2;

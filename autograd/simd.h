@@ -12,26 +12,39 @@
 
 namespace ink::simd {
 
-/// x = n ln 2 + r with |r| <= ln 2 / 2; e^x = 2^n e^r, e^r by its Taylor series to r^7 (next term
-/// below 6e-9). 2^n in two factors, so that results among the denormals are rounded once.
-INK_DEVICE inline float exp(float x) {
-  constexpr float round =
-      12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer, in the low bits
-  const float clamped = x < -104.0f ? -104.0f : x > 89.0f ? 89.0f : x;
-  const float rounded = clamped * 1.44269504f + round;
-  const float n = rounded - round;
-  const float r = clamped - n * 0.693359375f + n * 2.12194440e-4f;
+/// Adding it to a float rounds that to an integer, which the lowest bits of the sum then hold.
+inline constexpr float kRound = 12582912.0f;  // 1.5 * 2^23
+
+/// e^r, r = x - n ln 2, for |r| <= ln 2 / 2, by its Taylor series to r^7 (next term below 6e-9).
+INK_DEVICE inline float exp_remainder(float x, float n) {
+  const float r = x - n * 0.693359375f + n * 2.12194440e-4f;
   float p = 1.98412698e-4f;
   p = p * r + 1.38888889e-3f;
   p = p * r + 8.33333333e-3f;
   p = p * r + 4.16666667e-2f;
   p = p * r + 1.66666667e-1f;
   p = p * r + 0.5f;
-  p = p * (r * r) + r + 1.0f;
-  const int32_t power = std::bit_cast<int32_t>(rounded) - std::bit_cast<int32_t>(round);
+  return p * (r * r) + r + 1.0f;
+}
+
+/// x = n ln 2 + r; e^x = 2^n e^r, with 2^n in two factors, so that results among the denormals are
+/// rounded once.
+INK_DEVICE inline float exp(float x) {
+  const float clamped = x < -104.0f ? -104.0f : x > 89.0f ? 89.0f : x;
+  const float rounded = clamped * 1.44269504f + kRound;
+  const int32_t power = std::bit_cast<int32_t>(rounded) - std::bit_cast<int32_t>(kRound);
   const int32_t half = power >> 1;
-  return p * std::bit_cast<float>((half + 127) << 23) *
+  return exp_remainder(clamped, rounded - kRound) * std::bit_cast<float>((half + 127) << 23) *
          std::bit_cast<float>((power - half + 127) << 23);
+}
+
+/// e^x for x <= 0 in two thirds of the time; below e^-87, about 1e-38, it is 0. For softmax, whose
+/// largest argument is 0.
+INK_DEVICE inline float exp_nonpositive(float x) {
+  const float rounded = x * 1.44269504f + kRound;
+  const int32_t power = std::bit_cast<int32_t>(rounded) - std::bit_cast<int32_t>(kRound);
+  const float y = exp_remainder(x, rounded - kRound) * std::bit_cast<float>((power + 127) << 23);
+  return x < -87.0f ? 0.0f : y;
 }
 
 /// x = 2^e m with m in [sqrt(1/2), sqrt(2)); log m = 2 atanh s, s = (m - 1) / (m + 1), by its
@@ -92,6 +105,7 @@ INK_DEVICE inline float erf(float x) {
 }
 
 INK_DEVICE inline double exp(double x) { return std::exp(x); }
+INK_DEVICE inline double exp_nonpositive(double x) { return std::exp(x); }
 INK_DEVICE inline double log(double x) { return std::log(x); }
 INK_DEVICE inline double tanh(double x) { return std::tanh(x); }
 INK_DEVICE inline double erf(double x) { return std::erf(x); }

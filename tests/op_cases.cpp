@@ -1,5 +1,7 @@
 #include "tests/op_cases.h"
 
+#include "autograd/checkpoint.h"
+
 namespace ink {
 namespace {
 
@@ -175,8 +177,33 @@ std::vector<OpCase> make_cases() {
        [](I x) -> Outputs { return {linear_cross_entropy(x[0], x[1], x[2], 3, Reduction::none)}; }, 2e-5},
 
       // ---- softmax, log_softmax, layer_norm, rms_norm
+      {"softmax", {{{{2, 3}}}, {{{5}}}, {{{0, 2}}}, {{{2, 0}}}, {{big}}}, [](I x) -> Outputs { return {softmax(x[0])}; }},
+      {"softmax.dim", {{{{2, 3, 4}}}, {{{2, 0, 3}}}, {{big}}}, [](I x) -> Outputs { return {softmax(x[0], 1)}; }},
+      {"log_softmax", {{{{2, 3}}}, {{{5}}}, {{{0, 2}}}, {{{2, 0}}}, {{big}}}, [](I x) -> Outputs { return {log_softmax(x[0])}; }},
+      {"log_softmax.dim", {{{{2, 3, 4}}}, {{{2, 0, 3}}}, {{big}}}, [](I x) -> Outputs { return {log_softmax(x[0], 0)}; }},
+      {"layer_norm", {{{{3, 5}}, {{5}}, {{5}}}, {{{5}}, {{5}}, {{5}}}, {{{0, 2}}, {{2}}, {{2}}}, {{{2, 0}}, {{0}}, {{0}}}, {{big}, {{193}}, {{193}}}},
+       [](I x) -> Outputs { return {layer_norm(x[0], x[1], x[2])}; }},
+      {"layer_norm.plain", {{{{3, 5}}}, {{{0, 2}}}, {{big}}}, [](I x) -> Outputs { return {layer_norm(x[0], {}, {}, 1e-3)}; }},
+      {"layer_norm.weight", {{{{3, 5}}, {{5}}}, {{{0, 2}}, {{2}}}, {{big}, {{193}}}}, [](I x) -> Outputs { return {layer_norm(x[0], x[1])}; }},
+      {"layer_norm.bias", {{{{3, 5}}, {{5}}}, {{{0, 2}}, {{2}}}, {{big}, {{193}}}}, [](I x) -> Outputs { return {layer_norm(x[0], {}, x[1])}; }},
+      {"rms_norm", {{{{3, 5}}, {{5}}}, {{{5}}, {{5}}}, {{{0, 2}}, {{2}}}, {{{2, 0}}, {{0}}}, {{big}, {{193}}}},
+       [](I x) -> Outputs { return {rms_norm(x[0], x[1])}; }},
+      {"rms_norm.plain", {{{{3, 5}}}, {{{0, 2}}}, {{big}}}, [](I x) -> Outputs { return {rms_norm(x[0], {}, 1e-3)}; }},
 
       // ---- cross_entropy, embedding, dropout, gelu
+      {"cross_entropy", {{{{4, 3}}, {{4}, ids, 3}}, {{{2, 3, 5}}, {{2, 3}, ids, 5}}, {{{5}}, {{}, ids, 5}}, {{{0, 2}}, {{0}, ids, 2}}, {{big}, {{3, 257}, ids, 193}}},
+       [](I x) -> Outputs { return {cross_entropy(x[0], x[1])}; }},
+      {"cross_entropy.ignore", {{{{7, 3}}, {{7}, ids, 3}}, {{{0, 2}}, {{0}, ids, 2}}, {{big}, {{3, 257}, ids, 193}}},
+       [](I x) -> Outputs { return {cross_entropy(x[0], x[1], 1)}; }},
+      {"cross_entropy.sum", {{{{7, 3}}, {{7}, ids, 3}}, {{{0, 2}}, {{0}, ids, 2}}, {{big}, {{3, 257}, ids, 193}}},
+       [](I x) -> Outputs { return {cross_entropy(x[0], x[1], 1, Reduction::sum)}; }},
+      {"cross_entropy.none", {{{{7, 3}}, {{7}, ids, 3}}, {{{5}}, {{}, ids, 5}}, {{{0, 2}}, {{0}, ids, 2}}, {{big}, {{3, 257}, ids, 193}}},
+       [](I x) -> Outputs { return {cross_entropy(x[0], x[1], 1, Reduction::none)}; }},
+      {"embedding", {{{{2, 3}, ids, 4}, {{4, 5}}}, {{{}, ids, 4}, {{4, 5}}}, {{{0}, ids, 4}, {{4, 2}}}, {{{5}, ids, 4}, {{4, 0}}}, {{{3, 257}, ids, 601}, {{601, 193}}}},
+       [](I x) -> Outputs { return {embedding(x[0], x[1])}; }},
+      {"dropout", {{{{3, 5}}}, {{{}}}, {{{0, 2}}}, {{big}}}, [](I x) -> Outputs { const ContextGuard same_mask; return {dropout(x[0], 0.3)}; }},
+      {"checkpoint", {{{{2, 3}}, {{3}}}, {{{0, 2}}, {{2}}}, {{big}, {{193}}}},
+       [](I x) -> Outputs { return {checkpoint([](I y) { return tanh(y[0] * y[1]) + y[0]; }, {x[0], x[1]})}; }},
 
       // ---- nn
 

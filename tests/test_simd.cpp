@@ -53,6 +53,11 @@ TEST(Simd, ExpIsWithinTwoUlp) {
   expect_close(
       "exp", [](float x) { return simd::exp(x); }, [](double x) { return std::exp(x); }, 2);
 }
+TEST(Simd, ExpOfNonpositiveIsWithinTwoUlpOrZero) {
+  expect_close(
+      "exp_nonpositive", [](float x) { return simd::exp_nonpositive(-std::fabs(x)); },
+      [](double x) { return std::fabs(x) > 87 ? 0 : std::exp(-std::fabs(x)); }, 2);
+}
 TEST(Simd, LogIsWithinTwoUlp) {
   expect_close(
       "log", [](float x) { return simd::log(x); }, [](double x) { return std::log(x); }, 2);
@@ -74,6 +79,10 @@ TEST(Simd, SpecialValues) {
   EXPECT_EQ(simd::exp(-103.0f), denormal);
   EXPECT_EQ(simd::exp(-104.0f), 0.0f);
   EXPECT_TRUE(std::isnan(simd::exp(nan)));
+
+  EXPECT_EQ(simd::exp_nonpositive(0.0f), 1.0f);
+  EXPECT_EQ(simd::exp_nonpositive(-inf), 0.0f);
+  EXPECT_TRUE(std::isnan(simd::exp_nonpositive(nan)));
 
   EXPECT_EQ(simd::log(1.0f), 0.0f);
   EXPECT_EQ(simd::log(0.0f), -inf);

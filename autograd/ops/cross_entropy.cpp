@@ -24,7 +24,7 @@ void target_scale(Tensor& scale, const Tensor& targets, int64_t ignore_index) {
 template <class C, class T>
 static C cross_entropy_row(T* d, const T* a, int64_t n, int64_t target, C weight) {
   const C top = max_of<C>(n, [&](int64_t i) { return static_cast<C>(a[i]); });
-  const auto e = [&](int64_t i) { return simd::exp(static_cast<C>(a[i]) - top); };
+  const auto e = [&](int64_t i) { return simd::exp_nonpositive(static_cast<C>(a[i]) - top); };
   const C total = sum_of<C>(n, e);
   if (d != nullptr) {
     const C share = weight / total;
@@ -45,7 +45,7 @@ void cross_entropy(Tensor& loss, Tensor& dlogits, const Tensor& logits, const Te
     Tensor by_row = loss.dim() ? loss : empty({rows}, loss.options());
     C* losses = by_row.mutable_data<C>();
     const C weight = scale.defined() ? *scale.data<C>() : C(1);
-    for_each_row(rows, n, [&](int64_t row) {
+    for_each_row(rows, n, [=](int64_t row) {
       T* d = down ? down + row * n : nullptr;
       if (target[row] != ignore_index) {
         losses[row] = cross_entropy_row(d, in + row * n, n, target[row], weight);

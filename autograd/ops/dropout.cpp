@@ -7,38 +7,44 @@
 
 #include "autograd/kernels.h"
 #include "autograd/ops.h"
+#include "autograd/ops/rows.h"
 #include "autograd/philox.h"
 
 namespace ink {
 
 namespace cpu {
 
+static constexpr int64_t kBlock = 256;  // elements whose random words are made at a time
+
+// The digits of Philox::uniform for the elements of one block.
+static void fill_digits(uint32_t* digits, int64_t block, uint64_t key, uint64_t call) {
+  const auto counter = static_cast<uint64_t>(block * (kBlock / 4));
+  for (uint64_t k = 0; k < kBlock / 4; ++k) {
+    const auto words = Philox::at(key, counter + k, call);
+    for (uint64_t j = 0; j < 4; ++j) digits[4 * k + j] = words[j] >> 8;
+  }
+}
+
 void dropout(Tensor& y, const Tensor& x, double p, const RandomPosition& at) {
-  constexpr uint64_t kBlock = 256;  // elements whose random words are made at a time, in vectors
-  const uint64_t key = Philox::derive(at.seed, at.step, at.micro_batch);
-  const uint64_t row = x.dim() && x.numel() ? static_cast<uint64_t>(x.numel() / x.size(0)) : 0;
-  const uint64_t first = at.first_row * row;  // index in the whole batch of the first element here
-  const auto threshold = static_cast<uint32_t>(std::ceil(p * 0x1p24));  // Philox::uniform's digits
+  const int64_t n = x.numel();
+  if (n == 0) return;
+  const uint64_t key = Philox::derive(at.seed, at.step, at.micro_batch), call = at.call;
+  const int64_t row = x.dim() ? n / x.size(0) : n;
+  const int64_t first = static_cast<int64_t>(at.first_row) * row;  // index in the whole batch
+  const int64_t first_block = first / kBlock, end_block = (first + n - 1) / kBlock + 1;
+  const auto threshold = static_cast<uint32_t>(std::ceil(p * 0x1p24));
   for_float("dropout", x.dtype(), [&]<class T>(T) {
     using C = compute_t<T>;
     const C scale = static_cast<C>(1 / (1 - p));
     const T* in = x.data<T>();
     T* out = y.mutable_data<T>();
-    parallel_for(x.numel(), kGrain, [&](int64_t begin, int64_t end) {
-      uint32_t words[kBlock];
-      for (int64_t i = begin; i < end;) {
-        const uint64_t index = first + static_cast<uint64_t>(i), block = index / kBlock * kBlock;
-        for (uint64_t k = 0; k < kBlock; k += 4) {
-          const auto four = Philox::at(key, (block + k) / 4, at.call);
-          for (uint64_t j = 0; j < 4; ++j) words[k + j] = four[j] >> 8;
-        }
-        const uint32_t* word = words + (index - block);
-        const int64_t n = std::min(end - i, static_cast<int64_t>(block + kBlock - index));
-        for (int64_t j = 0; j < n; ++j)
-          out[i + j] =
-              static_cast<T>(static_cast<C>(in[i + j]) * (word[j] < threshold ? 0 : scale));
-        i += n;
-      }
+    for_each_row(end_block - first_block, kBlock, [=](int64_t i) {
+      const int64_t block = first_block + i, start = block * kBlock - first;
+      uint32_t digits[kBlock];
+      fill_digits(digits, block, key, call);
+      for (int64_t k = std::max<int64_t>(start, 0); k < std::min(start + kBlock, n); ++k)
+        out[k] =
+            static_cast<T>(static_cast<C>(in[k]) * (digits[k - start] < threshold ? 0 : scale));
     });
   });
 }

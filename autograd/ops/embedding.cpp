@@ -17,7 +17,7 @@ void embedding(Tensor& y, const Tensor& ids, const Tensor& weight) {
     const T* table = weight.data<T>();
     T* out = y.mutable_data<T>();
     for_each_row(ids.numel(), n,
-                 [&](int64_t row) { std::copy_n(table + id[row] * n, n, out + row * n); });
+                 [=](int64_t row) { std::copy_n(table + id[row] * n, n, out + row * n); });
   });
 }
 

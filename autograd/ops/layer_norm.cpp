@@ -20,7 +20,7 @@ void layer_norm(Tensor& y, Tensor& mean, Tensor& rstd, const Tensor& x, const Te
     const T* in = x.data<T>();
     T* out = y.mutable_data<T>();
     C *means = mean.mutable_data<C>(), *rstds = rstd.mutable_data<C>();
-    for_each_row(row_count(x), n, [&](int64_t row) {
+    for_each_row(row_count(x), n, [=](int64_t row) {
       const T* a = in + row * n;
       T* to = out + row * n;
       const C m = sum_of<C>(n, [&](int64_t i) { return static_cast<C>(a[i]); }) / count;
@@ -48,7 +48,7 @@ void layer_norm_backward(Tensor& dx, Tensor& dweight, Tensor& dbias, const Tenso
     const C *w = weight.data<C>(), *means = mean.data<C>(), *rstds = rstd.data<C>();
     const T *in = x.data<T>(), *upstream = dy.data<T>();
     T* down = dx.defined() ? dx.mutable_data<T>() : nullptr;
-    const Tensor sums = sum_over_rows<C>(row_count(x), 2 * n, [&](int64_t row, C* dw) {
+    const Tensor sums = sum_over_rows<C>(row_count(x), 2 * n, [=](int64_t row, C* dw) {
       const T *a = in + row * n, *g = upstream + row * n;
       C* db = dw + n;
       const C m = means[row], r = rstds[row];

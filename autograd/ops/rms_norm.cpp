@@ -19,7 +19,7 @@ void rms_norm(Tensor& y, Tensor& rstd, const Tensor& x, const Tensor& weight, do
     const T* in = x.data<T>();
     T* out = y.mutable_data<T>();
     C* rstds = rstd.mutable_data<C>();
-    for_each_row(row_count(x), n, [&](int64_t row) {
+    for_each_row(row_count(x), n, [=](int64_t row) {
       const T* a = in + row * n;
       T* to = out + row * n;
       const C squares =
@@ -39,7 +39,7 @@ void rms_norm_backward(Tensor& dx, Tensor& dweight, const Tensor& dy, const Tens
     const C *w = weight.data<C>(), *rstds = rstd.data<C>();
     const T *in = x.data<T>(), *upstream = dy.data<T>();
     T* down = dx.defined() ? dx.mutable_data<T>() : nullptr;
-    const Tensor sums = sum_over_rows<C>(row_count(x), n, [&](int64_t row, C* dw) {
+    const Tensor sums = sum_over_rows<C>(row_count(x), n, [=](int64_t row, C* dw) {
       const T *a = in + row * n, *g = upstream + row * n;
       const C r = rstds[row];
       const C dot = sum_of<C>(n,

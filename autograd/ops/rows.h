@@ -1,5 +1,5 @@
 // Row kernels: ops that treat each row of n numbers (the last dimension) by itself. The loops here
-// are vectorised; f is inlined into them.
+// are vectorised, with f inlined into them.
 #pragma once
 
 #include <algorithm>
@@ -15,18 +15,20 @@ namespace ink {
 /// The number of rows of x: all its dimensions but the last.
 inline int64_t row_count(const Tensor& x) { return x.size(-1) ? x.numel() / x.size(-1) : 0; }
 
-/// Calls f(row) for each row of n elements, in parallel.
+/// Calls f(row) for each row of n elements, in parallel. f should capture by value: every thread
+/// works with a copy of its own, whose pointers stay in registers.
 template <class F>
-void for_each_row(int64_t rows, int64_t n, F&& f) {
-  parallel_for(rows, kGrain / std::max<int64_t>(n, 1), [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row) f(row);
+void for_each_row(int64_t rows, int64_t n, const F& f) {
+  parallel_for(rows, kGrain / std::max<int64_t>(n, 1), [&f](int64_t begin, int64_t end) {
+    const F own = f;
+    for (int64_t row = begin; row < end; ++row) own(row);
   });
 }
 
 /// sum of f(i) for i < n. Float sums are blocks of 1024 that meet in double, so that a long row is
 /// as accurate as a short one.
 template <class C, class F>
-C sum_of(int64_t n, F&& f) {
+[[gnu::always_inline]] inline C sum_of(int64_t n, F&& f) {
   double total = 0;
   for (int64_t begin = 0; begin < n; begin += 1024) {
     const int64_t end = std::min(n, begin + 1024);
@@ -40,7 +42,7 @@ C sum_of(int64_t n, F&& f) {
 
 /// max of f(i) for i < n, NaN left out; -inf if there is none.
 template <class C, class F>
-C max_of(int64_t n, F&& f) {
+[[gnu::always_inline]] inline C max_of(int64_t n, F&& f) {
   C top = -std::numeric_limits<C>::infinity();
 #pragma omp simd reduction(max : top)
   for (int64_t i = 0; i < n; ++i) top = std::max<C>(top, f(i));
@@ -51,13 +53,13 @@ C max_of(int64_t n, F&& f) {
 /// sums) adds the row's share to `width` sums; the totals are returned. Rows are summed in parts of
 /// 64, and the parts meet in double: the same bits whatever the number of threads.
 template <class C, class F>
-Tensor sum_over_rows(int64_t rows, int64_t width, F&& f) {
+Tensor sum_over_rows(int64_t rows, int64_t width, const F& f) {
   constexpr int64_t kPart = 64;
   const int64_t parts = (rows + kPart - 1) / kPart;
   const Options options(dtype_of<C>(), cpu_device);
   Tensor partial = zeros({parts, width}, options), total = empty({width}, options);
   C *sums = partial.mutable_data<C>(), *totals = total.mutable_data<C>();
-  for_each_row(parts, kPart * width, [&](int64_t part) {
+  for_each_row(parts, kPart * width, [=](int64_t part) {
     const int64_t end = std::min(rows, (part + 1) * kPart);
     for (int64_t row = part * kPart; row < end; ++row) f(row, sums + part * width);
   });

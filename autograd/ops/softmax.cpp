@@ -15,11 +15,11 @@ void softmax(Tensor& y, const Tensor& x) {
     const int64_t n = x.size(-1);
     const T* in = x.data<T>();
     T* out = y.mutable_data<T>();
-    for_each_row(row_count(x), n, [&](int64_t row) {
+    for_each_row(row_count(x), n, [=](int64_t row) {
       const T* a = in + row * n;
       T* b = out + row * n;
       const C top = max_of<C>(n, [&](int64_t i) { return static_cast<C>(a[i]); });
-      const auto e = [&](int64_t i) { return simd::exp(static_cast<C>(a[i]) - top); };
+      const auto e = [&](int64_t i) { return simd::exp_nonpositive(static_cast<C>(a[i]) - top); };
       const C total = sum_of<C>(n, [&](int64_t i) {
         const C value = e(i);
         b[i] = static_cast<T>(value);
@@ -39,7 +39,7 @@ void softmax_backward(Tensor& dx, const Tensor& dy, const Tensor& y) {
     const int64_t n = y.size(-1);
     const T *out = y.data<T>(), *upstream = dy.data<T>();
     T* down = dx.mutable_data<T>();
-    for_each_row(row_count(y), n, [&](int64_t row) {
+    for_each_row(row_count(y), n, [=](int64_t row) {
       const T *a = out + row * n, *g = upstream + row * n;
       T* d = down + row * n;
       const C dot =

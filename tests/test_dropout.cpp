@@ -1,0 +1,147 @@
+// Dropout: what is kept, that the mask is a function of position and index alone, and that backward
+// draws the same one.
+#include <gtest/gtest.h>
+#include <omp.h>
+
+#include <cmath>
+#include <set>
+
+#include "autograd/ops.h"
+#include "autograd/philox.h"
+#include "autograd/random.h"
+#include "tests/temp_files.h"
+
+namespace ink {
+namespace {
+
+using Values = std::vector<double>;
+
+// The mask of dropout(x, p) at a position, by the definition.
+Values plain_mask(int64_t n, double p, const RandomPosition& at, uint64_t first = 0) {
+  Values mask;
+  for (uint64_t i = first; i < first + static_cast<uint64_t>(n); ++i) {
+    const uint64_t key = Philox::derive(at.seed, at.step, at.micro_batch);
+    const double uniform = Philox::uniform(Philox::at(key, i / 4, at.call)[i % 4]);
+    mask.push_back(uniform >= p ? 1 / (1 - p) : 0);
+  }
+  return mask;
+}
+
+class Dropout : public testing::Test {
+ protected:
+  void SetUp() override { context().random = {.seed = 7, .step = 3, .micro_batch = 1}; }
+  void TearDown() override { EXPECT_EQ(Node::live, 0); }
+  const ContextGuard guard_;
+};
+
+TEST_F(Dropout, MaskIsTheDefinitions) {
+  for (double p : {0.1, 0.5, 0.999}) {
+    const RandomPosition at = context().random;
+    EXPECT_EQ(dropout(ones({1037}, f64), p).tolist(), plain_mask(1037, p, at)) << p;
+    EXPECT_EQ(context().random.call, at.call + 1);
+  }
+}
+
+TEST_F(Dropout, KeepsTheRightShare) {
+  const Tensor y = dropout(ones({1000000}), 0.3);
+  const auto values = y.tolist();
+  const auto kept = static_cast<double>(
+      std::count_if(values.begin(), values.end(), [](double v) { return v != 0; }));
+  EXPECT_NEAR(kept / 1e6, 0.7, 5 * std::sqrt(0.21 / 1e6));
+  EXPECT_EQ((std::set<double>(values.begin(), values.end())),
+            (std::set<double>{0, static_cast<float>(1 / 0.7)}));
+}
+
+TEST_F(Dropout, SameMaskWhateverTheThreads) {
+  const RandomPosition at = context().random;
+  const int threads = omp_get_max_threads();
+  Values runs[4];
+  for (int n = 1; n <= 4; ++n) {
+    omp_set_num_threads(n);
+    context().random = at;
+    runs[n - 1] = dropout(ones({100003}), 0.5).tolist();
+  }
+  omp_set_num_threads(threads);
+  for (int n = 1; n < 4; ++n) EXPECT_EQ(runs[n], runs[0]) << n + 1 << " threads";
+}
+
+TEST_F(Dropout, PartsOfABatchDrawTheirOwnRows) {
+  const RandomPosition at = context().random;
+  const Tensor whole = dropout(ones({7, 5, 3}), 0.5);
+  for (uint64_t first : {0u, 2u, 5u}) {
+    context().random = at;
+    context().random.first_row = first;
+    EXPECT_EQ(dropout(ones({2, 5, 3}), 0.5).tolist(),
+              whole.narrow(0, static_cast<int64_t>(first), 2).tolist());
+  }
+}
+
+TEST_F(Dropout, PositionsAreStreamsOfTheirOwn) {
+  std::set<Values> masks;
+  for (uint64_t k = 0; k < 3; ++k) {
+    const RandomPosition positions[] = {
+        {.seed = k}, {.step = k + 1}, {.micro_batch = k + 1}, {.call = k + 1}};
+    for (const RandomPosition& at : positions) {
+      context().random = at;
+      masks.insert(dropout(ones({64}), 0.5).tolist());
+    }
+  }
+  EXPECT_EQ(masks.size(), 12u);
+}
+
+TEST_F(Dropout, ManualSeedStartsOver) {
+  manual_seed(11);
+  const Values first = dropout(ones({100}), 0.5).tolist();
+  const Values second = dropout(ones({100}), 0.5).tolist();
+  EXPECT_NE(first, second);
+  manual_seed(11);
+  EXPECT_EQ(dropout(ones({100}), 0.5).tolist(), first);
+  manual_seed(12);
+  EXPECT_NE(dropout(ones({100}), 0.5).tolist(), first);
+}
+
+TEST_F(Dropout, BackwardDrawsTheSameMask) {
+  const Tensor x = ones({999}, f64).requires_grad_();
+  const Tensor y = dropout(x, 0.4);
+  dropout(x, 0.4);
+  context().random = {.seed = 99};  // the position of the forward pass is the one that counts
+  sum(y).backward();
+  EXPECT_EQ(x.grad().tolist(), y.tolist());
+}
+
+TEST_F(Dropout, ComposedIsTheSameNumbers) {
+  const RandomPosition at = context().random;
+  const Tensor x = arange(0, 300, DType::f32).requires_grad_();
+  const Tensor y = dropout(x, 0.4);
+  context().random = at;
+  const Composed composed;
+  EXPECT_EQ(dropout(x, 0.4).tolist(), y.tolist());
+}
+
+TEST_F(Dropout, NothingToDo) {
+  const Tensor x = ones({3}).requires_grad_();
+  EXPECT_EQ(dropout(x, 0).slot(), x.slot());
+  EXPECT_EQ(dropout(x, 0.5, false).slot(), x.slot());
+  EXPECT_EQ(context().random.call, 0u);
+  EXPECT_EQ(dropout(x, 1).tolist(), Values(3, 0));
+  EXPECT_EQ(grad({dropout(x, 1)}, {x}, {ones({3})})[0].tolist(), Values(3, 0));
+}
+
+TEST_F(Dropout, DroppedNanAndInfinityStayNanAsInPyTorch) {
+  const Tensor x = tensor({std::nan(""), INFINITY, 1.0});
+  const Values y = dropout(x, 1).tolist();
+  EXPECT_TRUE(std::isnan(y[0]) && std::isnan(y[1]));
+  EXPECT_EQ(y[2], 0);
+}
+
+TEST_F(Dropout, ErrorTexts) {
+  EXPECT_EQ(error_of([] { dropout(ones({2}), 1.5); }),
+            "dropout: expected a probability in [0, 1], got 1.5");
+  EXPECT_EQ(error_of([] { dropout(ones({2}), -0.1); }),
+            "dropout: expected a probability in [0, 1], got -0.1");
+  EXPECT_EQ(error_of([] { dropout(ones({2}, i64), 0.5); }),
+            "dropout: expected a floating dtype, got int64");
+}
+
+}  // namespace
+}  // namespace ink

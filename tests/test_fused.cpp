@@ -1,0 +1,313 @@
+// The row ops (softmax, the norms, cross entropy, embedding) against PyTorch's numbers, on
+// infinities and NaN, at the edges of their accuracy, and their error texts.
+#include <gtest/gtest.h>
+#include <omp.h>
+
+#include <cmath>
+#include <limits>
+
+#include "autograd/ops.h"
+#include "tests/temp_files.h"
+
+namespace ink {
+namespace {
+
+using Values = std::vector<double>;
+constexpr double inf = std::numeric_limits<double>::infinity();
+constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+
+void expect_near(const Tensor& y, const Values& expected, double tolerance = 1e-12) {
+  const Values values = y.tolist();
+  ASSERT_EQ(values.size(), expected.size());
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (std::isnan(expected[i])) {
+      EXPECT_TRUE(std::isnan(values[i])) << i << ": " << values[i];
+    } else if (std::isinf(expected[i])) {
+      EXPECT_EQ(values[i], expected[i]) << i;
+    } else {
+      EXPECT_NEAR(values[i], expected[i], tolerance) << i;
+    }
+  }
+}
+
+Tensor x23() { return tensor({{1, 2, 4}, {-1, 0.5, 0}}, f64).requires_grad_(); }
+const Tensor dy23 = tensor({{1, -2, 3}, {0.5, 1, 2}}, f64);
+
+// n values in [-1, 1) without a pattern.
+Tensor numbers(const Shape& shape) {
+  std::vector<double> values(static_cast<size_t>(shape.numel()));
+  uint64_t state = 1;
+  for (double& v : values) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    v = static_cast<double>(static_cast<int64_t>(state)) * 0x1p-63;
+  }
+  return from_vector(values, shape);
+}
+
+TEST(Softmax, PyTorchsNumbers) {
+  const Tensor x = x23();
+  const Tensor y = softmax(x);
+  expect_near(y, {0.04201006613406605, 0.11419519938459449, 0.8437947344813395, 0.12195165230972885,
+                  0.5465493872661796, 0.3314989604240915});
+  expect_near(grad({y}, {x}, {dy23})[0],
+              {-0.05650370156325652, -0.4961785833538567, 0.5526822849171132, -0.0939665693670033,
+               -0.14785425327617252, 0.24182082264317578});
+  expect_near(grad({softmax(x, 0)}, {x}, {dy23})[0],
+              {0.05249679270175336, -0.44743935621099856, 0.01766270621329089, -0.05249679270175324,
+               0.4474393562109985, -0.017662706213291118});
+}
+
+TEST(LogSoftmax, PyTorchsNumbers) {
+  const Tensor x = x23();
+  const Tensor y = log_softmax(x);
+  expect_near(y, {-3.1698460195562856, -2.1698460195562856, -0.16984601955628567,
+                  -2.1041306053367284, -0.6041306053367284, -1.1041306053367284});
+  expect_near(grad({y}, {x}, {dy23})[0],
+              {0.9159798677318679, -2.228390398769189, 1.312410531037321, 0.07316921691594903,
+               -0.9129228554316287, 0.8397536385156797});
+}
+
+TEST(Softmax, InfinitiesAndNanAsPyTorch) {
+  const Tensor x = tensor({{-inf, -inf}, {0.0, -inf}, {inf, 0.0}, {nan, 0.0}, {inf, -inf}});
+  for (DType dtype : {f32, f64, bf16}) {
+    expect_near(softmax(x.to(dtype)), {nan, nan, 1, 0, nan, nan, nan, nan, nan, nan});
+    expect_near(log_softmax(x.to(dtype)), {nan, nan, 0, -inf, nan, nan, nan, nan, nan, nan});
+  }
+  const Tensor masked = tensor({0.0, -inf, 1.0}).requires_grad_();
+  const Tensor dx = grad({softmax(masked)}, {masked}, {tensor({1.0, 5.0, 0.0})})[0];
+  expect_near(dx, {0.19661193, 0, -0.19661193}, 1e-6);  // a masked place gets no gradient, not NaN
+}
+
+TEST(Softmax, ShiftsDoNotOverflow) {
+  expect_near(softmax(tensor({1000.0, 1000.0, -1000.0}, f32)), {0.5, 0.5, 0});
+  expect_near(log_softmax(tensor({1000.0, 1000.0, -1000.0}, f32)),
+              {-std::log(2), -std::log(2), -2000 - std::log(2)}, 1e-4);
+}
+
+TEST(Softmax, LongFloatRowsSumToOne) {
+  const Tensor y = softmax(numbers({2, 200003}).to(f32));
+  const Tensor wide = sum(y.to(f64), {-1});
+  expect_near(wide, {1, 1}, 2e-7);
+}
+
+TEST(LayerNorm, PyTorchsNumbers) {
+  const Tensor x = x23(), w = tensor({0.5, -1, 2}, f64).requires_grad_(),
+               b = tensor({1, 0, -1}, f64).requires_grad_();
+  const Tensor y = layer_norm(x, w, b);
+  expect_near(y, {0.46547923427485116, 0.26726038286257453, 1.6726038286257436, 0.33185548559318667,
+                  -1.0690312230509016, -0.4654843884745492});
+  const Grads g = grad({y}, {x, w, b}, {dy23});
+  expect_near(g[0], {0.11452740111915394, -0.171813436867142, 0.057286035747989406,
+                     -1.5749059338099312, -3.149829048037023, 4.7247349818469555});
+  expect_near(g[1], {-1.7371860458571113, 1.6035519887760508, 4.5434213544640665});
+  expect_near(g[2], {1.5, -1, 5});
+}
+
+TEST(RmsNorm, PyTorchsNumbers) {
+  const Tensor x = x23(), w = tensor({0.5, -1, 2}, f64).requires_grad_();
+  const Tensor y = rms_norm(x, w);
+  expect_near(y, {0.18898222300588385, -0.7559288920235354, 3.0237155680941417, -0.7745957397271533,
+                  -0.7745957397271533, 0});
+  const Grads g = grad({y}, {x, w}, {dy23});
+  expect_near(g[0], {-0.32396945187413295, -0.2699744577364982, 0.21597997655053902,
+                     -0.5422147869786309, -1.0844351510332029, 6.196765917817227});
+  expect_near(g[1], {-0.39663129371538564, -0.7372620443199175, 4.5355733521412125});
+}
+
+TEST(Norms, InfinitiesAndNanAsPyTorch) {
+  const Tensor x = tensor({{inf, 0.0, 1.0}, {nan, 1.0, 2.0}}, f32);
+  expect_near(layer_norm(x), {nan, nan, nan, nan, nan, nan});
+  expect_near(rms_norm(x), {nan, 0, 0, nan, nan, nan});
+  expect_near(layer_norm(full({1, 4}, 3)), {0, 0, 0, 0});
+}
+
+// One pass of sum x^2 - (sum x)^2 / n would be nothing but rounding here.
+TEST(LayerNorm, MeanFarAboveTheDeviation) {
+  const Tensor x = numbers({4, 3001}).to(f32) + 10000;
+  const Tensor exact = layer_norm(x.to(f64));
+  const Tensor error = amax(abs(layer_norm(x).to(f64) - exact));
+  EXPECT_LT(error.item(), 2e-3);  // the mean is off by half a unit in the last place, 2^-11
+  EXPECT_NEAR(var(layer_norm(x).to(f64), {-1}, 0).tolist()[0], 1, 1e-4);
+}
+
+TEST(Norms, WeightsInF32ServeBf16) {
+  const Tensor x = numbers({3, 8}).to(bf16).requires_grad_(), w = numbers({8}).to(f32);
+  Tensor weight = w.clone().requires_grad_(), bias = w.clone().requires_grad_();
+  const Tensor y = layer_norm(x, weight, bias);
+  EXPECT_EQ(y.dtype(), bf16);
+  sum(y).backward();
+  EXPECT_EQ(weight.grad().dtype(), f32);
+  EXPECT_EQ(x.grad().dtype(), bf16);
+  EXPECT_EQ(rms_norm(x, w).dtype(), bf16);
+  const Composed composed;
+  EXPECT_EQ(layer_norm(x, weight, bias).dtype(), bf16);
+  EXPECT_EQ(rms_norm(x, w).dtype(), bf16);
+}
+
+TEST(Norms, WeightGradientsDoNotDependOnTheThreads) {
+  const Tensor x = numbers({1000, 96}).to(f32).requires_grad_();
+  const Tensor w = ones({96}).requires_grad_(), b = zeros({96}).requires_grad_();
+  const Tensor dy = numbers({1000, 96}).to(f32) * x.detach();
+  std::vector<Values> runs[3];
+  const int threads = omp_get_max_threads();
+  for (int n = 1; n <= 3; ++n) {
+    omp_set_num_threads(n);
+    for (const Tensor& g : grad({layer_norm(x, w, b)}, {x, w, b}, {dy}))
+      runs[n - 1].push_back(g.tolist());
+    runs[n - 1].push_back(grad({rms_norm(x, w)}, {w}, {dy})[0].tolist());
+  }
+  omp_set_num_threads(threads);
+  EXPECT_EQ(runs[0], runs[1]);
+  EXPECT_EQ(runs[0], runs[2]);
+}
+
+TEST(CrossEntropy, PyTorchsNumbers) {
+  const Tensor x = x23(), targets = tensor({2, 0});
+  const auto check = [&](const Tensor& loss, double value, const Values& dx) {
+    expect_near(loss, {value});
+    expect_near(grad({loss}, {x})[0], dx);
+  };
+  check(cross_entropy(x, targets), 1.136988312446507,
+        {0.021005033067033024, 0.05709759969229724, -0.07810263275933027, -0.4390241738451356,
+         0.2732746936330898, 0.16574948021204575});
+  check(cross_entropy(x, targets, -100, Reduction::sum), 2.273976624893014,
+        {0.04201006613406605, 0.11419519938459448, -0.15620526551866054, -0.8780483476902712,
+         0.5465493872661796, 0.3314989604240915});
+  check(cross_entropy(x, tensor({2, -100})), 0.16984601955628567,
+        {0.04201006613406605, 0.11419519938459448, -0.15620526551866054, 0, 0, 0});
+  const Tensor each = cross_entropy(x, targets, -100, Reduction::none);
+  expect_near(each, {0.16984601955628567, 2.1041306053367284});
+  expect_near(grad({each}, {x}, {tensor({10, 0}, f64)})[0],
+              {0.4201006613406605, 1.1419519938459448, -1.5620526551866054, 0, 0, 0});
+}
+
+TEST(CrossEntropy, NothingThatCounts) {
+  const Tensor x = x23(), ignored = tensor({-100, -100});
+  const Tensor mean = cross_entropy(x, ignored);
+  expect_near(mean, {nan});
+  expect_near(grad({mean}, {x})[0], {0, 0, 0, 0, 0, 0});
+  expect_near(cross_entropy(x, ignored, -100, Reduction::sum), {0});
+  expect_near(cross_entropy(zeros({0, 3}), zeros({0}, i64)), {nan});
+  expect_near(cross_entropy(zeros({0, 3}), zeros({0}, i64), -100, Reduction::sum), {0});
+}
+
+TEST(CrossEntropy, InfinitiesAndNanAsPyTorch) {
+  const Tensor x = tensor({{-inf, -inf}, {0.0, -inf}, {0.0, -inf}, {inf, 0.0}, {nan, 0.0}});
+  expect_near(cross_entropy(x, tensor({0, 0, 1, 0, 1}), -100, Reduction::none),
+              {nan, 0, inf, nan, nan});
+}
+
+TEST(CrossEntropy, ScaledRetainedAndRepeated) {
+  const Tensor x = x23(), targets = tensor({2, 0});
+  const Tensor loss = cross_entropy(x, targets);
+  const Values once = grad({loss}, {x}, {}, true)[0].tolist();
+  loss.backward(full({}, 1, f64), true);
+  loss.backward(full({}, 0.5, f64), true);
+  loss.backward();  // the gradient that the forward pass left behind was not written to
+  for (size_t i = 0; i < 6; ++i) EXPECT_NEAR(x.grad().tolist()[i], 2.5 * once[i], 1e-15);
+  EXPECT_EQ(grad({cross_entropy(x, targets)}, {x})[0].tolist(), once);
+}
+
+TEST(CrossEntropy, LossOfBf16IsF32) {
+  const Tensor x = x23().detach().to(bf16).requires_grad_(), targets = tensor({2, 0});
+  const Tensor loss = cross_entropy(x, targets);
+  EXPECT_EQ(loss.dtype(), f32);
+  expect_near(loss, {1.1369883}, 1e-6);
+  EXPECT_EQ(grad({loss}, {x}, {}, true)[0].dtype(), bf16);
+  EXPECT_EQ(grad({loss * 2}, {x})[0].dtype(), bf16);
+  const Composed composed;
+  EXPECT_EQ(cross_entropy(x, targets).dtype(), f32);
+}
+
+TEST(Embedding, RowsAndTheirGradients) {
+  Tensor table = tensor({{1, 2}, {3, 4}, {5, 6}}, f64).requires_grad_();
+  const Tensor y = embedding(tensor({{2, 0}, {2, 2}}), table);
+  EXPECT_EQ(y.shape(), (Shape{2, 2, 2}));
+  expect_near(y, {5, 6, 1, 2, 5, 6, 5, 6});
+  const Tensor dy = tensor({{{1, 2}, {3, 4}}, {{5, 6}, {7, 8}}}, f64);
+  y.backward(dy, true);
+  expect_near(table.grad(), {3, 4, 0, 0, 13, 16});
+  const double* memory = table.grad().data<double>();
+  y.backward(dy);
+  expect_near(table.grad(), {6, 8, 0, 0, 26, 32});
+  EXPECT_EQ(table.grad().data<double>(), memory) << "the second gradient is added into the first";
+}
+
+TEST(Embedding, GradientsDoNotDependOnTheThreads) {
+  const Tensor table = zeros({17, 96}).requires_grad_();
+  Tensor ids = zeros({3000}, i64);
+  for (int64_t i = 0; i < 3000; ++i) ids.mutable_data<int64_t>()[i] = i * i % 17;
+  const Tensor dy = numbers({3000, 96}).to(f32);
+  Values runs[3];
+  const int threads = omp_get_max_threads();
+  for (int n = 1; n <= 3; ++n) {
+    omp_set_num_threads(n);
+    runs[n - 1] = grad({embedding(ids, table)}, {table}, {dy})[0].tolist();
+  }
+  omp_set_num_threads(threads);
+  EXPECT_EQ(runs[0], runs[1]);
+  EXPECT_EQ(runs[0], runs[2]);
+}
+
+// 1000 times 1/256 on a bf16 table: summed in bf16 it would stop at 1.
+TEST(Embedding, Bf16TablesAreSummedInF32) {
+  const Tensor table = zeros({2, 1}, bf16).requires_grad_();
+  const Tensor y = embedding(zeros({1000}, i64), table);
+  expect_near(grad({y}, {table}, {full({1000, 1}, 1.0 / 256, bf16)})[0], {3.90625, 0}, 1e-2);
+}
+
+TEST(FusedErrors, NameWhatWasExpected) {
+  const Tensor x = zeros({2, 3}), scalar = zeros({}), whole = zeros({2, 3}, i64);
+  EXPECT_EQ(error_of([&] { softmax(scalar); }),
+            "softmax: needs at least one dimension, got a scalar");
+  EXPECT_EQ(error_of([&] { softmax(x, 2); }),
+            "softmax: dimension 2 is out of range for shape (2, 3)");
+  EXPECT_EQ(error_of([&] { softmax(whole); }), "softmax: expected a floating dtype, got int64");
+  EXPECT_EQ(error_of([&] { log_softmax(scalar); }),
+            "log_softmax: needs at least one dimension, got a scalar");
+  EXPECT_EQ(error_of([&] { log_softmax(whole); }),
+            "log_softmax: expected a floating dtype, got int64");
+  EXPECT_EQ(error_of([&] { layer_norm(scalar); }),
+            "layer_norm: needs at least one dimension, got a scalar");
+  EXPECT_EQ(error_of([&] { layer_norm(whole); }),
+            "layer_norm: expected a floating dtype, got int64");
+  EXPECT_EQ(error_of([&] { layer_norm(x, zeros({2})); }),
+            "layer_norm: expected weight of shape (3,) for an input (2, 3), got (2,)");
+  EXPECT_EQ(error_of([&] {
+              layer_norm(x, {}, zeros({3, 1}));
+            }),
+            "layer_norm: expected bias of shape (3,) for an input (2, 3), got (3, 1)");
+  EXPECT_EQ(error_of([&] { rms_norm(scalar); }),
+            "rms_norm: needs at least one dimension, got a scalar");
+  EXPECT_EQ(error_of([&] { rms_norm(whole); }), "rms_norm: expected a floating dtype, got int64");
+  EXPECT_EQ(error_of([&] { rms_norm(x, zeros({2})); }),
+            "rms_norm: expected weight of shape (3,) for an input (2, 3), got (2,)");
+}
+
+TEST(FusedErrors, IdsAndTargets) {
+  const Tensor logits = zeros({2, 2, 65}), table = zeros({65, 4});
+  const Tensor ids = tensor({{1, 2}, {64, 70}}), negative = tensor({{1, 2}, {-1, 0}});
+  EXPECT_EQ(error_of([&] { cross_entropy(logits, ids); }),
+            "cross_entropy: target 70 at position 3 is out of range for 65 classes");
+  EXPECT_EQ(error_of([&] { cross_entropy(logits, negative); }),
+            "cross_entropy: target -1 at position 2 is out of range for 65 classes");
+  EXPECT_EQ(error_of([&] { cross_entropy(logits, zeros({4}, i64)); }),
+            "cross_entropy: expected targets of shape (2, 2) for logits (2, 2, 65), got (4,)");
+  EXPECT_EQ(error_of([&] {
+              cross_entropy(logits, zeros({2, 2}));
+            }),
+            "cross_entropy: expected targets of dtype int64, got float32");
+  EXPECT_EQ(error_of([&] { cross_entropy(zeros({}), zeros({}, i64)); }),
+            "cross_entropy: logits need at least one dimension, got a scalar");
+  EXPECT_EQ(error_of([&] { embedding(ids, table); }),
+            "embedding: id 70 at position 3 is out of range for 65 rows");
+  EXPECT_EQ(error_of([&] { embedding(negative, table); }),
+            "embedding: id -1 at position 2 is out of range for 65 rows");
+  EXPECT_EQ(error_of([&] { embedding(zeros({2}), table); }),
+            "embedding: expected ids of dtype int64, got float32");
+  EXPECT_EQ(error_of([&] { embedding(ids, zeros({65})); }),
+            "embedding: expected a weight (rows, columns), got (65,)");
+}
+
+}  // namespace
+}  // namespace ink
