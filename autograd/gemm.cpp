@@ -226,4 +226,10 @@ void gemm(Tensor& c, const Tensor& a, const Tensor& b, double alpha, bool accumu
 }
 
 }  // namespace cpu
+std::string gemm_backend() {
+  std::string version = openblas_get_config();  // "OpenBLAS 0.3.21 NO_LAPACKE ..."
+  version = version.substr(0, version.find(' ', version.find(' ') + 1));
+  return version + ", " + openblas_get_corename() + " kernels";
+}
+
 }  // namespace ink

@@ -9,6 +9,9 @@
 // dtypes: f32 and f64 throughout; bf16 for any of the three beside f32 (sums are in f32); i64.
 #pragma once
 
+#include <optional>
+#include <string>
+
 #include "autograd/tensor.h"
 
 namespace ink {
@@ -32,5 +35,9 @@ Tensor as_rows(const Tensor& x);
 
 /// Where matrix number `index` of x (..., rows, cols) begins, in elements from x's first one.
 int64_t batch_offset(const Tensor& x, int64_t index);
+
+/// The library behind the CPU's products and the kernel family it chose: "OpenBLAS 0.3.21, SkylakeX
+/// kernels".
+std::string gemm_backend();
 
 }  // namespace ink

@@ -1,0 +1,77 @@
+// The code of README.md, compiled and run; and a check that it is the same code.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <iostream>
+#include <sstream>
+
+#include "autograd/gradcheck.h"
+#include "autograd/ops.h"
+#include "nn/linear.h"
+
+namespace ink {
+namespace {
+
+// softplus: y = log(1 + exp x)   dx = dy / (1 + exp(-x))
+Tensor softplus(const Tensor& x) {
+  const Tensor y = log(exp(x.detach()) + 1.0);
+  return record("softplus", {x}, y, [x = Saved::input(x)](const Tensor& dy) -> Grads {
+    return {dy * sigmoid(*x)};
+  });
+}
+
+struct Gated : Module {
+  Linear gate, value;
+  explicit Gated(int64_t n) : gate(n, n), value(n, n) {}
+  Tensor operator()(const Tensor& x) const { return sigmoid(gate(x)) * softplus(value(x)); }
+  INK_FIELDS(gate, value)
+};
+
+TEST(Readme, Tensors) {
+  Tensor x = tensor({{1.0, 2.0}, {3.0, 4.0}});
+  x.requires_grad_();
+  Tensor y = sum(exp(x) * x);
+  y.backward();
+  std::cout << x.grad() << "\n";
+  EXPECT_NEAR(x.grad().tolist()[3], std::exp(4) * 5, 1e-3);
+}
+
+TEST(Readme, Gradcheck) {
+  Gated layer(4);
+  layer.to(f64);
+  auto inputs = layer.parameters();
+  inputs.push_back(randn({3, 4}, f64).requires_grad_());
+  GradcheckReport report = gradcheck([&](const auto& x) { return layer(x.back()); }, inputs);
+  std::cout << report << "\n";
+  EXPECT_TRUE(report.ok);
+}
+
+std::string without_indentation(const std::string& text) {
+  std::string result;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) {
+    const size_t start = line.find_first_not_of(' ');
+    if (start != std::string::npos) result += line.substr(start) + "\n";
+  }
+  return result;
+}
+
+std::string read_file(const std::string& name) {
+  std::ifstream in(std::string(INKLING_SOURCE_DIR) + "/" + name);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+TEST(Readme, ItsCodeIsTheCodeAbove) {
+  const std::string readme = read_file("README.md"), here = without_indentation(read_file("tests/test_readme.cpp"));
+  int blocks = 0;
+  for (size_t at = readme.find("```cpp\n"); at != std::string::npos; at = readme.find("```cpp\n", at + 1)) {
+    const size_t start = at + 7, end = readme.find("```", start);
+    const std::string code = without_indentation(readme.substr(start, end - start));
+    EXPECT_NE(here.find(code), std::string::npos) << code;
+    ++blocks;
+  }
+  EXPECT_EQ(blocks, 4);
+}
+
+}  // namespace
+}  // namespace ink

@@ -1,0 +1,276 @@
+// The trainer and the program: resumed runs bit for bit, refusals in words, exit codes.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "autograd/random.h"
+#include "train/trainer.h"
+
+namespace ink {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string read_file(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+class Folder {
+ public:
+  Folder() {
+    std::string name = (fs::temp_directory_path() / "inkling_XXXXXX").string();
+    path_ = mkdtemp(name.data());
+  }
+  ~Folder() { fs::remove_all(path_); }
+  fs::path operator/(const std::string& name) const { return path_ / name; }
+
+ private:
+  fs::path path_;
+};
+
+TrainConfig small_config(const fs::path& out_dir) {
+  TrainConfig config;
+  config.n_layer = 2;
+  config.n_head = 2;
+  config.n_embd = 16;
+  config.block_size = 32;
+  config.batch_size = 3;
+  config.gradient_accumulation_steps = 2;
+  config.dropout = 0.1;
+  config.max_iters = 60;
+  config.warmup_iters = 5;
+  config.eval_iters = 2;
+  config.out_dir = out_dir.string();
+  return config;
+}
+
+void expect_same_files(const fs::path& a, const fs::path& b) {
+  for (const char* file :
+       {"config.json", "model.safetensors", "optimizer.safetensors", "state.json"}) {
+    EXPECT_EQ(read_file(a / file), read_file(b / file)) << file;
+    EXPECT_FALSE(read_file(a / file).empty()) << file;
+  }
+}
+
+TEST(Trainer, ResumedRunsEqualUninterruptedOnesBitForBit) {
+  const Folder folder;
+  const TrainConfig straight = small_config(folder / "straight");
+  {
+    Trainer trainer(straight);
+    while (trainer.steps_done() < 60) trainer.step();
+    trainer.save("ckpt");
+  }
+  TrainConfig config = small_config(folder / "interrupted");
+  for (int64_t stop : {7, 8, 29, 53, 60}) {
+    manual_seed(static_cast<uint64_t>(stop));  // what this process drew elsewhere must not matter
+    Trainer trainer(config);
+    while (trainer.steps_done() < stop) trainer.step();
+    if (stop == 29) trainer.evaluate();
+    trainer.save("ckpt");
+    config.init_from = "resume";
+  }
+  expect_same_files(folder / "straight/ckpt", folder / "interrupted/ckpt");
+}
+
+TEST(Trainer, StepsTouchNoRawMemoryAndLeaveNoGraph) {
+  const Folder folder;
+  Trainer trainer(small_config(folder / "run"));
+  trainer.step();
+  const int64_t after_first = memory_stats().raw_allocations;
+  for (int i = 0; i < 30; ++i) trainer.step();
+  EXPECT_EQ(memory_stats().raw_allocations, after_first);
+  EXPECT_EQ(Node::live, 0);
+}
+
+TEST(Trainer, MemoryIsFlatOverTwoThousandSteps) {
+  const Folder folder;
+  TrainConfig config = small_config(folder / "run");
+  config.n_layer = 1;
+  config.block_size = 8;
+  config.gradient_accumulation_steps = 1;
+  Trainer trainer(config);
+  for (int i = 0; i < 10; ++i) trainer.step();
+  trainer.progress();
+  const MemoryStats before = memory_stats();
+  while (trainer.steps_done() < 2000) {
+    trainer.step();
+    if (trainer.steps_done() % 100 == 0) trainer.progress();
+  }
+  EXPECT_EQ(memory_stats().bytes_held, before.bytes_held);
+  EXPECT_EQ(memory_stats().bytes_in_use, before.bytes_in_use);
+}
+
+TEST(Trainer, ComposedTrainsToTheSameLosses) {
+  const Folder folder;
+  TrainConfig config = small_config(folder / "run");
+  std::vector<double> losses[2];
+  for (int composed = 0; composed < 2; ++composed) {
+    config.composed = composed;
+    Trainer trainer(config);
+    for (int i = 0; i < 5; ++i) {
+      trainer.step();
+      losses[composed].push_back(trainer.progress().loss);
+    }
+  }
+  for (size_t i = 0; i < 5; ++i) EXPECT_NEAR(losses[0][i], losses[1][i], 1e-5 * losses[0][i]);
+}
+
+TEST(Trainer, SkipsAndNamesWhatIsNotFinite) {
+  const Folder folder;
+  TrainConfig config = small_config(folder / "run");
+  Trainer trainer(config);
+  trainer.step();
+  {
+    const NoGrad no_grad;
+    Tensor weight = trainer.model().h[1].mlp.c_fc.weight;
+    weight.mul_(std::numeric_limits<double>::infinity());
+  }
+  const auto before = trainer.model().wpe.weight.tolist();
+  trainer.step();
+  trainer.step();
+  const Progress progress = trainer.progress();
+  EXPECT_EQ(progress.skipped, 2);
+  EXPECT_EQ(progress.skipped_in_a_row, 2);
+  EXPECT_EQ(trainer.model().wpe.weight.tolist(), before);
+  EXPECT_EQ(trainer.find_non_finite().substr(0, 6), "linear") << trainer.find_non_finite();
+}
+
+// ---- the program
+
+struct Ran {
+  int code;
+  std::string out, err;
+};
+
+Ran run(const Folder& folder, const std::string& arguments) {
+  const std::string out = (folder / "stdout").string(), err = (folder / "stderr").string();
+  const int status = std::system(
+      (std::string(INKLING_PROGRAM) + " " + arguments + " >" + out + " 2>" + err).c_str());
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_file(out), read_file(err)};
+}
+
+std::string small_flags(const Folder& folder, const std::string& out_dir) {
+  return "train --n_layer 1 --n-head 2 --n_embd=16 --block-size 32 --batch_size 2 --dropout 0.1 "
+         "--max_iters 40 --eval_interval 15 "
+         "--eval_iters 1 --log_interval 5 --gradient_accumulation_steps 2 --sample_interval 0 "
+         "--out_dir " +
+         (folder / out_dir).string() + " ";
+}
+
+TEST(Program, UsageErrorsNameTheNearest) {
+  const Folder folder;
+  const auto expect = [&](const std::string& arguments, const std::string& text) {
+    const Ran ran = run(folder, arguments);
+    EXPECT_EQ(ran.code, 2) << arguments;
+    EXPECT_EQ(ran.err.substr(0, ran.err.find('\n')), text) << arguments;
+  };
+  expect("train --n_layers 2",
+         "inkling train: there is no option --n_layers; did you mean --n_layer?");
+  expect("train --batch-sise 2",
+         "inkling train: there is no option --batch-sise; did you mean --batch_size?");
+  expect("trian", "inkling trian: there is no command trian; did you mean train?");
+  expect("train --n_head 3",
+         "inkling train: config: n_embd is 128; expected a multiple of n_head, 3");
+  expect("train --dropout 1.5",
+         "inkling train: config: dropout is 1.5; expected 0 or more and less than 1");
+  expect("train --batch_size 0", "inkling train: config: batch_size is 0; expected 1 or more");
+  std::ofstream(folder / "bad.toml") << "n_layr = 3\n";
+  const std::string file = (folder / "bad.toml").string();
+  expect("train --config " + file,
+         "inkling train: " + file + ": there is no setting n_layr; did you mean n_layer?");
+}
+
+TEST(Program, ConfigFilePlusFlags) {
+  const Folder folder;
+  std::ofstream(folder / "run.toml") << "n_layer = 3\nlearning_rate = 0.005\nbias = true\n";
+  const Ran ran =
+      run(folder, "train --print-config --n_layer 2 --config " + (folder / "run.toml").string());
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_NE(ran.out.find("\nn_layer = 2\n"), std::string::npos) << ran.out;
+  EXPECT_NE(ran.out.find("\nlearning_rate = 0.005\n"), std::string::npos) << ran.out;
+  EXPECT_NE(ran.out.find("\nbias = true\n"), std::string::npos) << ran.out;
+  std::ofstream(folder / "printed.toml") << ran.out;  // what it prints, it reads
+  EXPECT_EQ(run(folder, "train --print_config --config " + (folder / "printed.toml").string()).out,
+            ran.out);
+}
+
+TEST(Program, InterruptedAndResumedEqualsStraight) {
+  const Folder folder;
+  EXPECT_EQ(run(folder, small_flags(folder, "straight")).code, 0);
+  const Ran interrupted = run(
+      folder, small_flags(folder, "stopped") + "& pid=$!; sleep 0.3; kill -INT $pid; wait $pid");
+  if (interrupted.code != 0) {  // it may have been faster than the signal
+    EXPECT_EQ(interrupted.code, 130);
+    EXPECT_NE(interrupted.out.find("To go on: inkling train --init_from resume"), std::string::npos)
+        << interrupted.out;
+    const Ran resumed =
+        run(folder, "train --init_from resume --out_dir " + (folder / "stopped").string());
+    EXPECT_EQ(resumed.code, 0) << resumed.err;
+  }
+  expect_same_files(folder / "straight/ckpt", folder / "stopped/ckpt");
+  int64_t last = 0;
+  std::ifstream metrics(folder / "stopped/metrics.jsonl");
+  for (std::string line; std::getline(metrics, line);) {
+    const auto object = nlohmann::json::parse(line);
+    EXPECT_GE(object.at("step").get<int64_t>(), last);
+    last = object.at("step").get<int64_t>();
+  }
+  EXPECT_EQ(last, 40);
+}
+
+TEST(Program, TrainsSamplesEvaluatesAndExplains) {
+  const Folder folder;
+  const Ran trained = run(folder, small_flags(folder, "out"));
+  EXPECT_EQ(trained.code, 0) << trained.err;
+  EXPECT_NE(trained.out.find("best possible"), std::string::npos) << trained.out;
+  EXPECT_EQ(trained.out.find('\033'), std::string::npos) << "escape codes outside of a terminal";
+  const std::string out_dir = "--out_dir " + (folder / "out").string();
+  const Ran sampled =
+      run(folder, "sample " + out_dir + " --num_samples 2 --max_new_tokens 50 --start The");
+  EXPECT_EQ(sampled.code, 0) << sampled.err;
+  EXPECT_EQ(sampled.out.substr(0, 3), "The");
+  EXPECT_EQ(
+      sampled.out,
+      run(folder, "sample " + out_dir + " --num_samples 2 --max_new_tokens 50 --start The").out);
+  const Ran unknown = run(folder, "sample " + out_dir + " --start 'T#'");
+  EXPECT_EQ(unknown.code, 1);
+  EXPECT_NE(unknown.err.find("#"), std::string::npos) << unknown.err;
+  EXPECT_EQ(run(folder, "eval " + out_dir).code, 0);
+  EXPECT_NE(run(folder, "info " + out_dir).out.find("wte"), std::string::npos);
+}
+
+TEST(Program, RefusesBadData) {
+  const Folder folder;
+  const auto error_of = [&](const std::string& arguments) {
+    const Ran ran = run(folder, arguments);
+    EXPECT_EQ(ran.code, 1) << arguments << ran.err;
+    return ran.err;
+  };
+  std::ofstream(folder / "short.txt") << "too short";
+  EXPECT_NE(error_of("train --data " + (folder / "short.txt").string()).find("block_size"),
+            std::string::npos);
+  EXPECT_NE(error_of("train --data " + (folder / "none.txt").string()).find("none.txt"),
+            std::string::npos);
+  EXPECT_NE(error_of("train --init_from resume --out_dir " + (folder / "nowhere").string())
+                .find("nowhere"),
+            std::string::npos);
+  EXPECT_NE(error_of("sample --out_dir " + (folder / "nowhere").string()).find("nowhere"),
+            std::string::npos);
+}
+
+TEST(Program, ADamagedCheckpointFallsBackToTheOneBefore) {
+  const Folder folder;
+  EXPECT_EQ(run(folder, small_flags(folder, "out")).code, 0);
+  std::ofstream(folder / "out/ckpt/model.safetensors", std::ios::app) << "damage";
+  const Ran sampled = run(
+      folder, "sample --checkpoint ckpt --max_new_tokens 5 --out_dir " + (folder / "out").string());
+  EXPECT_EQ(sampled.code, 0) << sampled.err;
+  EXPECT_NE(sampled.err.find("ckpt.prev"), std::string::npos) << sampled.err;
+}
+
+}  // namespace
+}  // namespace ink

@@ -1,0 +1,166 @@
+#include "train/command_line.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iostream>
+#include <map>
+#include <numeric>
+
+#include "autograd/log.h"
+
+namespace ink {
+namespace {
+
+struct Command {
+  int (*run)(const Arguments&);
+  const char* help;
+};
+
+const std::map<std::string, Command>& commands() {
+  static const std::map<std::string, Command> table = {
+      {"train", {train_command, "train a GPT on the built-in stories or on your text"}},
+      {"sample", {sample_command, "let a trained model write"}},
+      {"eval", {eval_command, "measure a trained model's loss on the whole validation set"}},
+      {"gradcheck", {gradcheck_command, "check the gradients of every op and layer numerically"}},
+      {"info", {info_command, "show this build, or what a checkpoint holds"}},
+  };
+  return table;
+}
+
+void print_help(std::ostream& out) {
+  out << "inkling: trains GPTs, from scratch\n\nusage: inkling COMMAND [options]     (inkling "
+         "COMMAND --help shows them)\n\n";
+  for (const auto& [name, command] : commands())
+    out << fmt::format("  {:<10} {}\n", name, command.help);
+}
+
+// Insertions, deletions and replacements that lead from a to b (Levenshtein 1966).
+size_t edit_distance(const std::string& a, const std::string& b) {
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t replaced = diagonal + (a[i - 1] != b[j - 1]);
+      diagonal = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, replaced});
+    }
+  }
+  return row.back();
+}
+
+// "; did you mean --n_layer?", or nothing if no name is near.
+std::string suggestion(const std::string& unknown, const std::vector<std::string>& names,
+                       const char* prefix) {
+  const auto nearer = [&](const std::string& a, const std::string& b) {
+    return edit_distance(unknown, a) < edit_distance(unknown, b);
+  };
+  const auto nearest = std::min_element(names.begin(), names.end(), nearer);
+  if (nearest == names.end() ||
+      edit_distance(unknown, *nearest) > std::max<size_t>(2, unknown.size() / 3))
+    return "";
+  return fmt::format("; did you mean {}{}?", prefix, *nearest);
+}
+
+std::vector<std::string> option_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back(name);
+  }
+  return names;
+}
+
+// Arguments with '-' as '_' within option names; throws on names that the command does not have.
+Arguments normalised(const CLI::App& app, const Arguments& arguments) {
+  const std::vector<std::string> names = option_names(app);
+  Arguments result;
+  for (const std::string& argument : arguments) {
+    if (argument.rfind("--", 0) != 0 || argument.size() == 2) {
+      result.push_back(argument);
+      continue;
+    }
+    const size_t end = std::min(argument.find('='), argument.size());
+    std::string name = argument.substr(2, end - 2);
+    std::replace(name.begin(), name.end(), '-', '_');
+    if (std::find(names.begin(), names.end(), name) == names.end()) {
+      throw UsageError(fmt::format("there is no option {}{}", argument.substr(0, end),
+                                   suggestion(name, names, "--")));
+    }
+    result.push_back("--" + name + argument.substr(end));
+  }
+  return result;
+}
+
+// CLI11 takes a config file's unknown names for its own error; ours names the nearest.
+void check_config_file(const CLI::App& app, const Arguments& arguments) {
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    std::string file;
+    if (arguments[i] == "--config" && i + 1 < arguments.size()) file = arguments[i + 1];
+    if (arguments[i].rfind("--config=", 0) == 0) file = arguments[i].substr(9);
+    if (file.empty()) continue;
+    const std::vector<std::string> names = option_names(app);
+    for (const CLI::ConfigItem& item : app.get_config_formatter()->from_file(file)) {
+      if (std::find(names.begin(), names.end(), item.name) != names.end()) continue;
+      throw UsageError(fmt::format("{}: there is no setting {}{}", file, item.name,
+                                   suggestion(item.name, names, "")));
+    }
+  }
+}
+
+}  // namespace
+
+bool parse(CLI::App& app, const Arguments& given) {
+  try {
+    const Arguments arguments = normalised(app, given);
+    check_config_file(app, arguments);
+    app.parse(Arguments(arguments.rbegin(), arguments.rend()));
+    return true;
+  } catch (const CLI::CallForHelp&) {
+    std::cout << app.help();
+    return false;
+  } catch (const CLI::ParseError& error) {
+    std::string text = error.what();
+    std::replace(text.begin(), text.end(), '\n', ' ');
+    throw UsageError(text);
+  }
+}
+
+void add_options(CLI::App& app, TrainConfig& config) {
+  for_each_field(config, [&]<class Field>(const char* name, Field& field, const char* help) {
+    const std::string flag = std::string("--") + name;
+    if constexpr (std::is_same_v<Field, bool>) {
+      app.add_flag(flag + "{true}", field, help);
+    } else {
+      app.add_option(flag, field, help)->capture_default_str();
+    }
+  });
+}
+
+int run_command_line(int argc, char** argv) {
+  set_log_callback([](const std::string& message) { std::cerr << "inkling: " << message << "\n"; });
+  const std::string name = argc > 1 ? argv[1] : "";
+  if (name.empty() || name == "help" || name == "--help" || name == "-h") {
+    print_help(name.empty() ? std::cerr : std::cout);
+    return name.empty() ? kUsage : kOk;
+  }
+  try {
+    const auto found = commands().find(name);
+    if (found == commands().end()) {
+      std::vector<std::string> names;
+      for (const auto& [known, command] : commands()) names.push_back(known);
+      throw UsageError(fmt::format("there is no command {}{}", name, suggestion(name, names, "")));
+    }
+    return found->second.run(Arguments(argv + 2, argv + argc));
+  } catch (const UsageError& error) {
+    std::cerr << "inkling " << name << ": " << error.what() << "\nTry: inkling " << name
+              << " --help\n";
+    return kUsage;
+  } catch (const std::exception& error) {
+    std::cerr << "inkling " << name << ": " << error.what() << "\n";
+    return kFailed;
+  }
+}
+
+}  // namespace ink

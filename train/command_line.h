@@ -1,0 +1,45 @@
+// The command line: one function a command, and what they share.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+#include "train/config.h"
+
+namespace ink {
+
+/// What a program returns: 0, 1 for anything that failed, 2 for a command line that makes no sense,
+/// 130 after Ctrl-C.
+enum ExitCode { kOk = 0, kFailed = 1, kUsage = 2, kInterrupted = 130 };
+
+/// The whole program: dispatches on the first word. Never throws; errors go to standard error, one
+/// line each.
+int run_command_line(int argc, char** argv);
+
+/// A command line that makes no sense; the text says what would.
+class UsageError : public Error {
+ public:
+  using Error::Error;
+};
+
+using Arguments = std::vector<std::string>;
+
+// The commands; the arguments are those after the command's name.
+int train_command(const Arguments& arguments);   // train_command.cpp
+int sample_command(const Arguments& arguments);  // model_commands.cpp
+int eval_command(const Arguments& arguments);
+int info_command(const Arguments& arguments);
+int gradcheck_command(const Arguments& arguments);  // gradcheck_command.cpp
+
+/// Parses arguments and, if it takes one, a --config file ("name = value" lines). '-' and '_' are
+/// alike within names; an unknown name is answered with the nearest one. Throws UsageError. Returns
+/// false if help was printed instead.
+bool parse(CLI::App& app, const Arguments& arguments);
+/// One option for each field of a config.
+void add_options(CLI::App& app, TrainConfig& config);
+
+/// Warns on standard error when OpenBLAS runs kernels for an older processor than this one.
+void warn_of_slow_blas();
+
+}  // namespace ink

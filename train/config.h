@@ -1,0 +1,121 @@
+// TrainConfig: everything a training run is told, under nanoGPT's names.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "nn/gpt.h"
+#include "train/schedule.h"
+
+namespace ink {
+
+/// The fields of a run. The defaults train on the built-in stories in a few minutes on two cores.
+struct TrainConfig {
+  // data
+  std::string dataset = "fables";
+  std::vector<std::string> data;
+  std::string tokenizer = "char";
+  double val_fraction = 0.1;
+  // model
+  int64_t n_layer = 4;
+  int64_t n_head = 4;
+  int64_t n_embd = 128;
+  int64_t block_size = 256;
+  double dropout = 0;
+  bool bias = false;
+  // optimization
+  int64_t batch_size = 8;
+  int64_t gradient_accumulation_steps = 1;
+  int64_t max_iters = 2000;
+  double learning_rate = 1e-3;
+  int64_t lr_decay_iters = -1;
+  double min_lr = -1;
+  int64_t warmup_iters = 100;
+  std::string optimizer = "adamw";
+  double beta1 = 0.9;
+  double beta2 = 0.99;
+  double momentum = 0.9;
+  double weight_decay = 0.1;
+  double grad_clip = 1;
+  // the run
+  std::string out_dir = "out";
+  std::string init_from = "scratch";
+  int64_t seed = 1337;
+  double max_minutes = 0;
+  int64_t eval_interval = 250;
+  int64_t eval_iters = 20;
+  int64_t log_interval = 10;
+  int64_t sample_interval = 1000;
+  int64_t threads = 0;
+  bool composed = false;
+
+  GPTConfig gpt(int64_t vocab_size) const {
+    GPTConfig c;
+    c.block_size = block_size;
+    c.vocab_size = vocab_size;
+    c.n_layer = n_layer;
+    c.n_head = n_head;
+    c.n_embd = n_embd;
+    c.dropout = dropout;
+    c.bias = bias;
+    return c;
+  }
+  Schedule schedule() const {
+    return warmup_cosine(learning_rate, min_lr < 0 ? learning_rate / 10 : min_lr, warmup_iters,
+                         lr_decay_iters < 0 ? max_iters : lr_decay_iters);
+  }
+  /// Throws, naming the field, on a value no run can have.
+  void check() const;
+};
+
+/// Calls f(name, field, help) for each field in order: what the command line, the config file, the
+/// saved config and the printed one are made of. Adding a field is a member above and a line here.
+template <class Config, class F>
+void for_each_field(Config& c, F&& f) {
+  f("dataset", c.dataset, "the built-in language: fables (unless --data names files)");
+  f("data", c.data,
+    "train on these text files, joined in order, or on one file of token ids (.bin: 16-bit, .u32: "
+    "32-bit)");
+  f("tokenizer", c.tokenizer,
+    "char (the characters found in the text), byte, or a saved tokenizer's JSON file");
+  f("val_fraction", c.val_fraction, "how much of --data, from its end, is kept for validation");
+  f("n_layer", c.n_layer, "transformer blocks");
+  f("n_head", c.n_head, "attention heads per block; n_embd must be a multiple");
+  f("n_embd", c.n_embd, "width of the model");
+  f("block_size", c.block_size, "longest context, in tokens");
+  f("dropout", c.dropout, "probability of dropping an activation");
+  f("bias", c.bias, "biases in Linear and LayerNorm layers");
+  f("batch_size", c.batch_size, "sequences per micro-batch");
+  f("gradient_accumulation_steps", c.gradient_accumulation_steps, "micro-batches per step");
+  f("max_iters", c.max_iters, "training steps");
+  f("learning_rate", c.learning_rate, "the highest learning rate, after the warm-up");
+  f("lr_decay_iters", c.lr_decay_iters,
+    "step at which the learning rate reaches min_lr; -1: max_iters");
+  f("min_lr", c.min_lr, "the lowest learning rate; -1: learning_rate / 10");
+  f("warmup_iters", c.warmup_iters, "steps over which the learning rate rises");
+  f("optimizer", c.optimizer, "adamw or sgd");
+  f("beta1", c.beta1, "AdamW: decay of the first moment");
+  f("beta2", c.beta2, "AdamW: decay of the second moment");
+  f("momentum", c.momentum, "SGD: momentum");
+  f("weight_decay", c.weight_decay, "decay of matrices (biases and norms do not decay)");
+  f("grad_clip", c.grad_clip, "gradients are scaled down to this global norm; 0: never");
+  f("out_dir", c.out_dir, "folder for checkpoints and metrics.jsonl");
+  f("init_from", c.init_from, "scratch, or resume: continue from out_dir's checkpoint");
+  f("seed", c.seed, "of the weights, the batches and dropout");
+  f("max_minutes", c.max_minutes, "stop, saved, after this many minutes; 0: never");
+  f("eval_interval", c.eval_interval, "steps between evaluations, each followed by a checkpoint");
+  f("eval_iters", c.eval_iters, "batches per evaluation; 0: the whole validation set");
+  f("log_interval", c.log_interval, "steps between progress lines");
+  f("sample_interval", c.sample_interval, "steps between printed samples; 0: never");
+  f("threads", c.threads, "CPU threads; 0: all cores");
+  f("composed", c.composed,
+    "run fused ops as compositions of basic ones: the same numbers within rounding, slower");
+}
+
+nlohmann::json to_json(const TrainConfig& config);
+/// Sets the fields that `json` has; others stay. Throws, naming the field, on a wrong type.
+void from_json(const nlohmann::json& json, TrainConfig& config);
+
+}  // namespace ink

@@ -1,0 +1,60 @@
+// Console: what a run shows. One live line that is rewritten on a terminal, plain lines elsewhere,
+// and metrics.jsonl.
+#pragma once
+
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+
+namespace ink {
+
+class Console {
+ public:
+  /// On standard output; colours only on a terminal and unless NO_COLOR is set.
+  Console();
+  ~Console();
+  Console(const Console&) = delete;
+  Console& operator=(const Console&) = delete;
+
+  /// A line that stays.
+  void line(const std::string& text);
+  /// The live line: on a terminal it is replaced by the next one, elsewhere it stays.
+  void live(const std::string& text);
+  /// Text as it comes, without line ends of its own.
+  void write(const std::string& text);
+
+  std::string bold(const std::string& text) const { return coloured("1", text); }
+  std::string dim(const std::string& text) const { return coloured("2", text); }
+  std::string green(const std::string& text) const { return coloured("32", text); }
+  std::string yellow(const std::string& text) const { return coloured("33", text); }
+  bool is_terminal() const { return terminal_; }
+
+ private:
+  std::string coloured(const char* code, const std::string& text) const;
+  void clear_live();
+
+  bool terminal_, colours_;
+  bool live_shown_ = false;
+};
+
+/// metrics.jsonl: one JSON object a line. A resumed run keeps the lines up to its step and goes on
+/// after them.
+class Metrics {
+ public:
+  Metrics(const std::filesystem::path& file, int64_t resume_after_step);
+  void write(const nlohmann::ordered_json& object);
+
+ private:
+  std::filesystem::path path_;
+  std::ofstream file_;
+};
+
+/// "3:05" or "1:02:03".
+std::string clock_text(double seconds);
+/// "812", "53.2k", "1.21M", "2.40G".
+std::string count_text(double count);
+
+}  // namespace ink

@@ -1,0 +1,132 @@
+// inkling sample, eval, info
+#include <fmt/format.h>
+#include <omp.h>
+
+#include <fstream>
+#include <iostream>
+
+#include "autograd/gemm.h"
+#include "train/command_line.h"
+#include "train/console.h"
+#include "train/trainer.h"
+
+namespace ink {
+namespace {
+
+std::string read_text(const std::string& file) {
+  std::ifstream in(file, std::ios::binary);
+  INK_CHECK(in.good(), "sample: cannot read ", file);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+void describe_checkpoint(const LoadedModel& loaded) {
+  std::cout << fmt::format("checkpoint  {}, step {}\n", loaded.folder.string(),
+                           loaded.state.at("step").get<int64_t>());
+  std::cout << "trained on  " << loaded.state.at("dataset").get<std::string>() << "\n";
+  const auto& best = loaded.state.at("best_val_loss");
+  if (!best.is_null())
+    std::cout << fmt::format("best validation loss {:.4f}\n", best.get<double>());
+  std::cout << *loaded.model << "\n";
+}
+
+}  // namespace
+
+int sample_command(const Arguments& arguments) {
+  CLI::App app("Lets a trained model write; the text goes to standard output as it is chosen.",
+               "inkling sample");
+  std::string out_dir = "out", checkpoint, start;
+  int64_t num_samples = 1, seed = 1337;
+  GenerateOptions options;
+  options.max_new_tokens = 500;
+  app.add_option("--out_dir", out_dir, "folder of the run")->capture_default_str();
+  app.add_option("--checkpoint", checkpoint,
+                 "ckpt (the last) or best; by default best, if there is one");
+  app.add_option("--start", start,
+                 "text to go on from, or FILE:path; by default what the training data starts with");
+  app.add_option("--num_samples", num_samples, "how many texts")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+  app.add_option("--max_new_tokens", options.max_new_tokens, "length of each")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--temperature", options.temperature,
+                 "below 1: safer, above 1: wilder, 0: always the likeliest")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--top_k", options.top_k, "choose among the k likeliest only; 0: among all")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--seed", seed, "of the choices")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
+  if (!parse(app, arguments)) return kOk;
+
+  const LoadedModel loaded = load_model(out_dir, checkpoint);
+  if (start.rfind("FILE:", 0) == 0) start = read_text(start.substr(5));
+  if (start.empty()) start = loaded.start;
+  for (int64_t i = 0; i < num_samples; ++i) {
+    context().random = {.seed = static_cast<uint64_t>(seed), .step = static_cast<uint64_t>(i)};
+    write_sample(*loaded.model, *loaded.tokenizer, start, options,
+                 [](const std::string& text) { std::cout << text << std::flush; });
+    std::cout << "\n" << (i + 1 < num_samples ? "---------------\n" : "");
+  }
+  return kOk;
+}
+
+int eval_command(const Arguments& arguments) {
+  CLI::App app("Measures a trained model's loss on the whole validation set.", "inkling eval");
+  std::string out_dir = "out", checkpoint;
+  std::vector<std::string> data;
+  app.add_option("--out_dir", out_dir, "folder of the run")->capture_default_str();
+  app.add_option("--checkpoint", checkpoint,
+                 "ckpt (the last) or best; by default best, if there is one");
+  app.add_option("--data", data, "other text files than the run's own");
+  if (!parse(app, arguments)) return kOk;
+
+  const LoadedModel loaded = load_model(out_dir, checkpoint);
+  TrainConfig config = loaded.config;
+  if (!data.empty()) config.data = data;
+  const auto dataset = make_dataset(config, parse_tokenizer(loaded.tokenizer->to_json()));
+  const Evaluation evaluation = evaluate(*loaded.model, *dataset, 0, config.batch_size, 0);
+  std::cout << fmt::format("{}: loss {:.4f}", loaded.folder.string(), evaluation.loss);
+  if (evaluation.best_possible) {
+    std::cout << fmt::format(" (best possible {:.4f}, {:+.2f} %)", *evaluation.best_possible,
+                             100 * (evaluation.loss / *evaluation.best_possible - 1));
+  }
+  std::cout << fmt::format(" nats a token over {} tokens of {}\n", evaluation.tokens,
+                           dataset->summary());
+  return kOk;
+}
+
+int info_command(const Arguments& arguments) {
+  CLI::App app("Shows this build, or what a checkpoint holds.", "inkling info");
+  std::string out_dir, checkpoint;
+  app.add_option("--out_dir", out_dir, "show this run's checkpoint");
+  app.add_option("--checkpoint", checkpoint,
+                 "ckpt (the last) or best; by default best, if there is one");
+  if (!parse(app, arguments)) return kOk;
+
+  std::cout << fmt::format("inkling {}, {} threads, matrix products by {}\n", INKLING_VERSION,
+                           omp_get_max_threads(), gemm_backend());
+  if (!out_dir.empty()) describe_checkpoint(load_model(out_dir, checkpoint));
+  return kOk;
+}
+
+void warn_of_slow_blas() {
+  const std::string backend = gemm_backend();
+#if defined(__x86_64__)
+  const bool wide = __builtin_cpu_supports("avx512f");
+  for (const char* narrow :
+       {"Haswell", "Zen", "Sandybridge", "Nehalem", "Prescott", "Core2", "Generic"}) {
+    if (wide && backend.find(narrow) != std::string::npos) {
+      std::cerr << "inkling: OpenBLAS runs its " << narrow
+                << " kernels although this processor has AVX-512"
+                << (std::getenv("OPENBLAS_CORETYPE")
+                        ? "; unset OPENBLAS_CORETYPE to be up to twice as fast\n"
+                        : "\n");
+    }
+  }
+#endif
+}
+
+}  // namespace ink

@@ -1,0 +1,262 @@
+#include "train/trainer.h"
+
+#include "autograd/log.h"
+#include "autograd/nan_sentinel.h"
+#include "autograd/random.h"
+
+namespace ink {
+namespace {
+
+constexpr const char* kLast = "ckpt";
+constexpr const char* kBest = "best";
+
+// (B, T) ids of a batch as a tensor on the default device.
+Tensor ids_tensor(const std::vector<int64_t>& ids, int64_t rows) {
+  return from_vector(ids, Shape{rows, static_cast<int64_t>(ids.size()) / rows});
+}
+
+double mean_of(const std::vector<float>& values) {
+  double total = 0;
+  for (float value : values) total += value;
+  return values.empty() ? 0 : total / static_cast<double>(values.size());
+}
+
+std::shared_ptr<const Tokenizer> named_tokenizer(const std::string& name) {
+  if (name == "char") return nullptr;  // of the characters found
+  if (name == "byte") return std::make_shared<ByteTokenizer>();
+  return load_tokenizer(name);
+}
+
+bool is_token_file(const std::filesystem::path& file) {
+  return file.extension() == ".bin" || file.extension() == ".u16" || file.extension() == ".u32";
+}
+
+std::unique_ptr<Optimizer> make_optimizer(const TrainConfig& config, const GPT& model) {
+  const auto groups = decay_matrices(model.named_parameters(), config.weight_decay);
+  if (config.optimizer == "sgd") {
+    return std::make_unique<SGD>(groups, SGDOptions{.lr = config.learning_rate,
+                                                    .momentum = config.momentum,
+                                                    .grad_clip = config.grad_clip});
+  }
+  return std::make_unique<AdamW>(groups, AdamWOptions{.lr = config.learning_rate,
+                                                      .beta1 = config.beta1,
+                                                      .beta2 = config.beta2,
+                                                      .grad_clip = config.grad_clip});
+}
+
+}  // namespace
+
+std::unique_ptr<Dataset> make_dataset(const TrainConfig& config,
+                                      std::shared_ptr<const Tokenizer> tokenizer) {
+  if (config.data.empty()) return std::make_unique<FablesDataset>();
+  const std::vector<std::filesystem::path> files(config.data.begin(), config.data.end());
+  if (!tokenizer) tokenizer = named_tokenizer(config.tokenizer);
+  if (!is_token_file(files[0]))
+    return std::make_unique<TextDataset>(files, tokenizer, config.val_fraction);
+  INK_CHECK(files.size() == 1, "data: a file of token ids, ", config.data[0],
+            ", cannot be joined with others; got ", files.size(), " files");
+  INK_CHECK(
+      tokenizer, "data: ", config.data[0],
+      " holds token ids; say with --tokenizer byte, or --tokenizer FILE.json, what they mean");
+  TokenDataset::Options options;
+  options.val_fraction = config.val_fraction;
+  return std::make_unique<TokenDataset>(files[0], tokenizer, options);
+}
+
+MemoryEstimate estimate_memory(const GPT& model, const TrainConfig& config) {
+  // Parameters, gradients and two moments. Of each block, forward keeps for backward, in floats a
+  // token: its input and both norms' outputs (3 C), q, k, v (3 C), attention's output (C), the sum
+  // after it (C), and the MLP before and after gelu (8 C). Backward adds at most the MLP's
+  // gradients (8 C); the head works on chunks.
+  const int64_t tokens = config.batch_size * config.block_size, C = config.n_embd;
+  const int64_t masks = config.dropout > 0 ? 2 * C : 0;  // dropout's outputs
+  return {16 * model.num_parameters(), 4 * tokens * (config.n_layer * (16 * C + masks) + 10 * C)};
+}
+
+Trainer::Trainer(const TrainConfig& config) : config_(config), schedule_(config.schedule()) {
+  config_.check();
+  const bool resuming = config_.init_from == "resume";
+  dataset_ = make_dataset(config_);
+  manual_seed(static_cast<uint64_t>(config_.seed));
+  model_ = std::make_unique<GPT>(config_.gpt(dataset_->tokenizer().vocab_size()));
+  optimizer_ = make_optimizer(config_, *model_);
+  if (resuming) resume();
+}
+
+void Trainer::resume() {
+  const LoadedCheckpoint saved = load_checkpoint(config_.out_dir, kLast);
+  INK_CHECK(saved.config.at("vocabulary") == nlohmann::json::parse(dataset_->tokenizer().to_json()),
+            "resume: the vocabulary of ", dataset_->summary(), " is not the one that ",
+            saved.folder.string(), " was trained on");
+  const nlohmann::json mine = to_json(config_);
+  for (const char* name : {"n_layer", "n_head", "n_embd", "block_size", "bias", "optimizer"}) {
+    INK_CHECK(saved.config.at(name) == mine.at(name), "resume: ", name, " is ",
+              mine.at(name).dump(), ", but ", saved.folder.string(), " has ",
+              saved.config.at(name).dump(), "; leave the option out, or start from scratch");
+  }
+  model_->load_state_dict(saved.model);
+  optimizer_->load_state(saved.optimizer);
+  steps_done_ = saved.state.at("step").get<int64_t>();
+  const auto& best = saved.state.at("best_val_loss");
+  if (!best.is_null()) best_val_loss_ = best.get<double>();
+}
+
+std::string Trainer::sample_start() const {
+  const Batch first = dataset_->val_window_batch(0, 1, 1);
+  return dataset_->tokenizer().decode({first.x.data(), 1});
+}
+
+Trainer::Losses Trainer::forward_backward(int64_t step, int64_t micro_batch) {
+  const auto seed = static_cast<uint64_t>(config_.seed);
+  const Batch batch = dataset_->train_batch(seed, static_cast<uint64_t>(step), config_.batch_size,
+                                            config_.block_size, micro_batch * config_.batch_size);
+  context().random = {.seed = seed,
+                      .step = static_cast<uint64_t>(step),
+                      .micro_batch = static_cast<uint64_t>(micro_batch)};
+  const Tensor loss =
+      model_->loss(ids_tensor(batch.x, batch.batch_size), ids_tensor(batch.y, batch.batch_size));
+  const int64_t parts = config_.gradient_accumulation_steps;
+  (parts == 1 ? loss : loss / static_cast<double>(parts)).backward();
+  return {loss.detach(), mean_of(batch.floor), !batch.floor.empty()};
+}
+
+void Trainer::step() {
+  model_->train();
+  const ContextGuard guard;
+  context().composed = config_.composed;
+  Tensor step_loss;
+  const auto parts = static_cast<double>(config_.gradient_accumulation_steps);
+  for (int64_t micro_batch = 0; micro_batch < config_.gradient_accumulation_steps; ++micro_batch) {
+    const Losses losses = forward_backward(steps_done_, micro_batch);
+    const NoGrad no_grad;
+    step_loss = step_loss.defined() ? step_loss + losses.loss : losses.loss;
+    floor_sum_ += losses.floor / parts;
+    floor_known_ = losses.floor_known;
+  }
+  const NoGrad no_grad;
+  if (parts > 1) step_loss = step_loss / parts;
+  optimizer_->set_lr(schedule_(steps_done_));
+  optimizer_->step(step_loss);
+  optimizer_->zero_grad();
+  loss_sum_ = loss_sum_.defined() ? loss_sum_ + step_loss : step_loss;
+  ++steps_since_;
+  ++steps_done_;
+}
+
+Progress Trainer::progress() {
+  INK_CHECK(steps_since_ > 0, "progress: no step was taken since it was last asked");
+  const OptimizerStep& status = optimizer_->status();
+  const auto skipped = status.skipped.tolist<int64_t>();
+  const auto steps = static_cast<double>(steps_since_);
+  Progress result{.loss = loss_sum_.item() / steps,
+                  .best_possible = {},
+                  .lr = status.lr.item(),
+                  .grad_norm = status.grad_norm.item(),
+                  .skipped = skipped[0],
+                  .skipped_in_a_row = skipped[1],
+                  .tokens = steps_since_ * config_.gradient_accumulation_steps *
+                            config_.batch_size * config_.block_size};
+  if (floor_known_) result.best_possible = floor_sum_ / steps;
+  loss_sum_ = Tensor();
+  floor_sum_ = 0;
+  steps_since_ = 0;
+  return result;
+}
+
+Evaluation evaluate(GPT& model, const Dataset& dataset, int64_t batches, int64_t batch_size,
+                    uint64_t seed) {
+  const NoGrad no_grad;
+  const bool training = model.training;
+  model.eval();
+  const int64_t block = model.config.block_size;
+  const int64_t windows = dataset.val_windows(block),
+                rows = batches > 0 ? batches * batch_size : windows;
+  Evaluation result;
+  double total = 0, floor = 0;
+  bool floor_known = false;
+  for (int64_t first = 0; first < rows; first += batch_size) {
+    const int64_t count = std::min(batch_size, rows - first);
+    const Batch batch =
+        batches > 0
+            ? dataset.val_batch(seed, static_cast<uint64_t>(first / batch_size), count, block)
+            : dataset.val_window_batch(first, count, block);
+    total += model.loss(ids_tensor(batch.x, count), ids_tensor(batch.y, count)).item() *
+             static_cast<double>(count);
+    floor += mean_of(batch.floor) * static_cast<double>(count);
+    floor_known = !batch.floor.empty();
+    result.tokens += count * block;
+  }
+  model.train(training);
+  result.loss = total / static_cast<double>(rows);
+  if (floor_known) result.best_possible = floor / static_cast<double>(rows);
+  return result;
+}
+
+Evaluation Trainer::evaluate(bool whole) const {
+  const ContextGuard guard;
+  context().composed = config_.composed;
+  return ink::evaluate(*model_, *dataset_, whole ? 0 : config_.eval_iters, config_.batch_size,
+                       static_cast<uint64_t>(config_.seed));
+}
+
+bool Trainer::note_validation(double loss) {
+  if (!(loss < best_val_loss_)) return false;
+  best_val_loss_ = loss;
+  return true;
+}
+
+void Trainer::save(const std::string& name) {
+  Checkpoint checkpoint;
+  checkpoint.config = to_json(config_);
+  checkpoint.config.erase("init_from");  // how this process started, not what the run is
+  checkpoint.config.erase("out_dir");    // nor where it lies
+  checkpoint.config["vocabulary"] = nlohmann::json::parse(dataset_->tokenizer().to_json());
+  checkpoint.config["start"] = sample_start();
+  checkpoint.state = {{"step", steps_done_}, {"dataset", dataset_->summary()}};
+  checkpoint.state["best_val_loss"] =
+      std::isfinite(best_val_loss_) ? nlohmann::json(best_val_loss_) : nullptr;
+  checkpoint.model = model_->state_dict();
+  checkpoint.optimizer = optimizer_->state();
+  save_checkpoint(config_.out_dir, name, checkpoint);
+}
+
+std::string Trainer::find_non_finite() {
+  const ContextGuard guard;
+  context().composed = config_.composed;
+  NanSentinel sentinel;
+  {
+    const Observe observe(sentinel);
+    for (int64_t part = 0; part < config_.gradient_accumulation_steps; ++part)
+      forward_backward(steps_done_ - 1, part);
+  }
+  optimizer_->zero_grad();
+  return sentinel.first();
+}
+
+LoadedModel load_model(const std::string& out_dir, const std::string& name) {
+  const bool best = name.empty() && checkpoint_exists(out_dir, kBest);
+  LoadedCheckpoint saved = load_checkpoint(out_dir, !name.empty() ? name : best ? kBest : kLast);
+  LoadedModel loaded;
+  loaded.tokenizer = parse_tokenizer(saved.config.at("vocabulary").dump());
+  from_json(saved.config, loaded.config);
+  loaded.model = std::make_unique<GPT>(loaded.config.gpt(loaded.tokenizer->vocab_size()));
+  loaded.model->load_state_dict(saved.model);
+  loaded.model->eval();
+  loaded.state = std::move(saved.state);
+  loaded.start = saved.config.at("start").get<std::string>();
+  loaded.folder = saved.folder;
+  return loaded;
+}
+
+void write_sample(const GPT& model, const Tokenizer& tokenizer, const std::string& start,
+                  const GenerateOptions& options,
+                  const std::function<void(const std::string&)>& write) {
+  const std::vector<int64_t> ids = tokenizer.encode(start);
+  INK_CHECK(!ids.empty(), "sample: expected a text to start from, got none");
+  write(start);
+  GenerateOptions streamed = options;
+  streamed.on_token = [&](const std::vector<int64_t>& next) { write(tokenizer.decode(next)); };
+  model.generate(ids_tensor(ids, 1), streamed);
+}
+
+}  // namespace ink

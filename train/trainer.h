@@ -1,0 +1,129 @@
+// Trainer: a model, its data and its optimizer, one step after the other; saved and resumed bit for
+// bit.
+//
+//   Trainer trainer(config);
+//   while (trainer.steps_done() < config.max_iters) trainer.step();
+//   trainer.save("ckpt");
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "data/dataset.h"
+#include "nn/gpt.h"
+#include "train/checkpoint.h"
+#include "train/config.h"
+#include "train/optimizer.h"
+
+namespace ink {
+
+/// The mean loss over some batches, in nats a token, and the best that any model could reach on
+/// them (where known).
+struct Evaluation {
+  double loss = 0;
+  std::optional<double> best_possible;
+  int64_t tokens = 0;
+};
+
+/// What happened since progress() was last asked.
+struct Progress {
+  double loss = 0;  // mean over the steps since
+  std::optional<double> best_possible;
+  double lr = 0;
+  double grad_norm = 0;          // of the last step, before clipping
+  int64_t skipped = 0;           // steps skipped so far because something was not finite
+  int64_t skipped_in_a_row = 0;  // and of them, those since the last that was not
+  int64_t tokens = 0;
+};
+
+/// The dataset a config names; read with `tokenizer`, if one is given, instead of the config's.
+std::unique_ptr<Dataset> make_dataset(const TrainConfig& config,
+                                      std::shared_ptr<const Tokenizer> tokenizer = nullptr);
+
+/// Bytes that training will need at its peak: parameters, gradients, moments; and what forward
+/// keeps for backward.
+struct MemoryEstimate {
+  int64_t model = 0, activations = 0;
+};
+MemoryEstimate estimate_memory(const GPT& model, const TrainConfig& config);
+
+class Trainer {
+ public:
+  /// A new run, or, with init_from = resume, the one that out_dir's checkpoint holds.
+  explicit Trainer(const TrainConfig& config);
+
+  /// One optimizer step over gradient_accumulation_steps micro-batches. Reads nothing back from the
+  /// device.
+  void step();
+  int64_t steps_done() const { return steps_done_; }
+
+  /// Reads back what the steps since the last call left in tensors.
+  Progress progress();
+  /// Evaluates on eval_iters sampled batches, or, if whole (or eval_iters is 0), on the whole
+  /// validation set.
+  Evaluation evaluate(bool whole = false) const;
+  /// Saves as `name` in out_dir: "ckpt" (the last) or "best".
+  void save(const std::string& name);
+  /// Notes a validation loss; says whether it is the best so far.
+  bool note_validation(double loss);
+  /// Repeats the last step's forward and backward under the NaN sentinel; empty if all is finite
+  /// now.
+  std::string find_non_finite();
+
+  const TrainConfig& config() const { return config_; }
+  GPT& model() { return *model_; }
+  const Dataset& dataset() const { return *dataset_; }
+  /// What samples start from when nothing else is said: the first character of the data.
+  std::string sample_start() const;
+  const Optimizer& optimizer() const { return *optimizer_; }
+  double best_val_loss() const { return best_val_loss_; }
+
+ private:
+  struct Losses {
+    Tensor loss;  // mean over the micro-batch
+    double floor = 0;
+    bool floor_known = false;
+  };
+  Losses forward_backward(int64_t step, int64_t micro_batch);
+  void resume();
+
+  TrainConfig config_;
+  std::unique_ptr<Dataset> dataset_;
+  std::unique_ptr<GPT> model_;
+  std::unique_ptr<Optimizer> optimizer_;
+  Schedule schedule_;
+  int64_t steps_done_ = 0;
+  double best_val_loss_ = std::numeric_limits<double>::infinity();
+  // since the last progress()
+  Tensor loss_sum_;
+  double floor_sum_ = 0;
+  bool floor_known_ = false;
+  int64_t steps_since_ = 0;
+};
+
+/// Mean loss of a model over validation batches: `batches` sampled ones of batch_size sequences,
+/// or, for 0, the whole set.
+Evaluation evaluate(GPT& model, const Dataset& dataset, int64_t batches, int64_t batch_size,
+                    uint64_t seed);
+
+/// A model as a checkpoint has it, ready to sample from or to evaluate.
+struct LoadedModel {
+  TrainConfig config;
+  std::unique_ptr<GPT> model;
+  std::unique_ptr<Tokenizer> tokenizer;
+  nlohmann::json state;
+  std::string start;  // what samples start from when nothing else is said
+  std::filesystem::path folder;
+};
+/// Loads out_dir/name: "ckpt", "best", or, for "", best if there is one and ckpt otherwise. The
+/// model is in eval mode.
+LoadedModel load_model(const std::string& out_dir, const std::string& name = "");
+
+/// Text that model writes after `start`, piece by piece to `write` as it is chosen. An empty start
+/// is the dataset's own first character. Characters the tokenizer does not know are an error.
+void write_sample(const GPT& model, const Tokenizer& tokenizer, const std::string& start,
+                  const GenerateOptions& options,
+                  const std::function<void(const std::string&)>& write);
+
+}  // namespace ink
