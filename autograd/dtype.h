@@ -11,7 +11,7 @@
 #ifdef __CUDACC__
 #define INK_DEVICE __host__ __device__
 #else
-#define INK_DEVICE
+#define INK_DEVICE [[gnu::always_inline]]  // or the loop around a formula may stay scalar
 #endif
 
 namespace ink {

@@ -59,23 +59,23 @@ struct OnNumbers {
 };
 
 template <class T>
-INK_DEVICE T logistic(T x) {
+INK_DEVICE inline T logistic(T x) {
   return T(1) / (T(1) + simd::exp(-x));
 }
 
 // Phi(x), the normal distribution function.
 template <class T>
-INK_DEVICE T normal_cdf(T x) {
+INK_DEVICE inline T normal_cdf(T x) {
   return T(0.5) + T(0.5) * simd::erf(x * T(0.70710678118654752));
 }
 
 // tanh of gelu_tanh, and the derivative of its argument.
 template <class T>
-INK_DEVICE T gelu_inner(T x) {
+INK_DEVICE inline T gelu_inner(T x) {
   return simd::tanh(T(0.79788456080286536) * (x + T(0.044715) * x * x * x));
 }
 template <class T>
-INK_DEVICE T gelu_inner_slope(T x) {
+INK_DEVICE inline T gelu_inner_slope(T x) {
   return T(0.79788456080286536) * (T(1) + T(0.134145) * x * x);
 }
 

@@ -15,26 +15,84 @@ const Shape big{3, 257, 193};
 Outputs over(const Tensor& x, const std::function<Tensor(const Shape& dims, bool keepdim)>& f) {
   if (x.numel() == 0) return {f({0}, false), f({-1}, true)};
   if (x.dim() < 3) return {f({}, false), f({0}, true)};
-  return {f({}, true),     f({0}, false),  f({1}, true),   f({-1}, false),
+  return {f({}, true),     f({0}, false),   f({1}, true),    f({-1}, false),
           f({0, 1}, true), f({2, 0}, true), f({1, 2}, false)};
 }
 // Sets of one input each: three dimensions, a scalar, zero-size, large.
-std::vector<std::vector<In>> one(In::Kind kind) {
+std::vector<std::vector<In>> one(In::Kind kind = normal) {
   return {{{{2, 3, 4}, kind}}, {{{}, kind}}, {{{2, 0, 3}, kind}}, {{big, kind}}};
 }
 Tensor first(const ValuesIndices& found) { return found.values; }
+// Sets of two inputs: broadcast, and of one shape.
+std::vector<std::vector<In>> two(In::Kind a = normal, In::Kind b = normal) {
+  return {{{{2, 3}, a}, {{2, 3}, b}}, {{{2, 1, 3}, a}, {{4, 1}, b}}, {{{}, a}, {{2, 2}, b}},
+          {{{5}, a}, {{}, b}},        {{{3}, a}, {{2, 3}, b}},       {{{0, 3}, a}, {{3}, b}},
+          {{big, a}, {{257, 1}, b}}};
+}
+std::vector<std::vector<In>> two_like(In::Kind a = normal, In::Kind b = normal) {
+  return {{{{2, 3}, a}, {{2, 3}, b}},
+          {{{}, a}, {{}, b}},
+          {{{0, 3}, a}, {{0, 3}, b}},
+          {{big, a}, {big, b}}};
+}
 
 std::vector<OpCase> make_cases() {
   return {
       // clang-format off
       // ---- pointwise
-      {"add", {{{{2, 3}}, {{2, 3}}}, {{{2, 1, 3}}, {{4, 1}}}, {{{}}, {{2, 2}}}, {{{0, 3}}, {{3}}}, {{big}, {{257, 1}}}},
-       [](I x) -> Outputs { return {x[0] + x[1]}; }},
-      {"mul", {{{{2, 3}}, {{2, 3}}}, {{{2, 1, 3}}, {{4, 1}}}, {{{}}, {{2, 2}}}, {{{0, 3}}, {{3}}}, {{big}, {{257, 1}}}},
-       [](I x) -> Outputs { return {x[0] * x[1]}; }},
-      {"exp", {{{{2, 3}}}, {{{0, 2}}}, {{big}}}, [](I x) -> Outputs { return {exp(x[0])}; }},
+      {"add", two(), [](I x) -> Outputs { return {x[0] + x[1]}; }},
+      {"add.number", one(), [](I x) -> Outputs { return {x[0] + 0.3, 2 + x[0]}; }},
+      {"sub", two(), [](I x) -> Outputs { return {x[0] - x[1]}; }},
+      {"sub.number", one(), [](I x) -> Outputs { return {x[0] - 0.3}; }},
+      {"rsub", one(), [](I x) -> Outputs { return {1 - x[0]}; }},
+      {"mul", two(), [](I x) -> Outputs { return {x[0] * x[1]}; }},
+      {"mul.number", one(), [](I x) -> Outputs { return {x[0] * 0.3, 2 * x[0]}; }},
+      {"div", two(normal, positive), [](I x) -> Outputs { return {x[0] / x[1]}; }},
+      {"div.number", one(), [](I x) -> Outputs { return {x[0] / 0.3}; }},
+      {"rdiv", one(positive), [](I x) -> Outputs { return {2.5 / x[0]}; }},
+      {"pow", two(positive, normal), [](I x) -> Outputs { return {pow(x[0], x[1])}; }},
+      {"pow.number", one(positive), [](I x) -> Outputs {
+         return {pow(x[0], 2), pow(x[0], 3), pow(x[0], -1), pow(x[0], 0.5), pow(x[0], -0.5), pow(x[0], 1.7), pow(x[0], 0), pow(x[0], 1)}; }},
+      {"maximum", two(spread, spread), [](I x) -> Outputs { return {maximum(x[0], x[1] * 2)}; }},
+      {"minimum", two(spread, spread), [](I x) -> Outputs { return {minimum(x[0], x[1] * 2)}; }},
+      {"where", {{{{2, 1, 3}, mask}, {{4, 1}}, {{3}}}, {{{}, mask}, {{2, 2}}, {{}}}, {{{0, 3}, mask}, {{3}}, {{1, 1}}}, {{big, mask}, {big}, {{257, 1}}}},
+       [](I x) -> Outputs { return {where(x[0], x[1], x[2])}; }},
+      {"masked_fill", {{{{2, 1, 3}}, {{4, 1}, mask}}, {{{}}, {{}, mask}}, {{{0, 3}}, {{3}, mask}}, {{big}, {{257, 1}, mask}}},
+       [](I x) -> Outputs { return {masked_fill(x[0], x[1], -2.5)}; }},
+      {"copy_", {{{{2, 3}}, {{3}}}, {{{}}, {{}}}, {{{0, 3}}, {{3}}}, {{big}, {{257, 1}}}}, [](I x) -> Outputs {
+         Tensor y = x[0] * 2, z = y * 1;
+         z.copy_(x[1]);
+         return {y + z}; }},
+      {"mul.in_place", {{{{2, 3}}, {{2, 3}, positive}, {{3}, mask}}, {{{}}, {{}, positive}, {{}, mask}}, {{big}, {{257, 1}, positive}, {big, mask}}}, [](I x) -> Outputs {
+         Tensor y = x[0] + 0.5;
+         ((((((y += x[1]) *= x[1]) -= x[1]) /= x[1]) += 0.5) *= 3) /= 1.5;
+         return {(y -= 0.25).masked_fill_(x[2], 0.7)}; }},
+      {"neg", one(), [](I x) -> Outputs { return {-x[0]}; }},
+      {"exp", one(), [](I x) -> Outputs { return {exp(x[0])}; }},
+      {"log", one(positive), [](I x) -> Outputs { return {log(x[0])}; }},
+      {"sqrt", one(positive), [](I x) -> Outputs { return {sqrt(x[0])}; }},
+      {"rsqrt", one(positive), [](I x) -> Outputs { return {rsqrt(x[0])}; }},
+      {"abs", one(spread), [](I x) -> Outputs { return {abs(x[0])}; }},
+      {"sign", one(spread), [](I x) -> Outputs { return {sign(x[0])}; }, 1e-5, 0.03, false},
+      {"sin", one(), [](I x) -> Outputs { return {sin(x[0])}; }},
+      {"cos", one(), [](I x) -> Outputs { return {cos(x[0])}; }},
+      {"tanh", one(), [](I x) -> Outputs { return {tanh(x[0])}; }},
+      {"sigmoid", one(), [](I x) -> Outputs { return {sigmoid(x[0])}; }},
+      {"relu", one(spread), [](I x) -> Outputs { return {relu(x[0])}; }},
+      {"silu", one(), [](I x) -> Outputs { return {silu(x[0])}; }},
+      {"erf", one(), [](I x) -> Outputs { return {erf(x[0])}; }},
+      {"clamp", one(spread), [](I x) -> Outputs {
+         return {clamp(x[0], -0.01, 0.02), clamp(x[0], -0.01), clamp(x[0], {}, 0.02)}; }},
 
       // ---- compare
+      {"eq", two(spread, spread), [](I x) -> Outputs {
+         return {x[0] == x[1], x[0] != x[1], x[0] < x[1], x[0] <= x[1], x[0] > x[1], x[0] >= x[1]}; }},
+      {"eq.number", one(spread), [](I x) -> Outputs {
+         return {x[0] == 0, x[0] != 0, x[0] < 0.25, x[0] <= 0.25, x[0] > -0.25, x[0] >= -0.25}; }},
+      {"logical_and", two(normal, mask), [](I x) -> Outputs {
+         const Tensor a = x[0] > 0;
+         return {logical_and(a, x[1]), logical_or(a, x[1]), logical_xor(a, x[1]), logical_not(a), isnan(x[0]), isfinite(x[0])}; }},
+      {"isclose", two_like(normal, mask), [](I x) -> Outputs { return {isclose(x[0], where(x[1], x[0], x[0] + 1))}; }},
 
       // ---- reduce
       {"sum", one(normal), [](I x) { return over(x[0], [&](auto& dims, bool keep) { return sum(x[0], dims, keep); }); }},
@@ -204,6 +262,8 @@ std::vector<OpCase> make_cases() {
       {"dropout", {{{{3, 5}}}, {{{}}}, {{{0, 2}}}, {{big}}}, [](I x) -> Outputs { const ContextGuard same_mask; return {dropout(x[0], 0.3)}; }},
       {"checkpoint", {{{{2, 3}}, {{3}}}, {{{0, 2}}, {{2}}}, {{big}, {{193}}}},
        [](I x) -> Outputs { return {checkpoint([](I y) { return tanh(y[0] * y[1]) + y[0]; }, {x[0], x[1]})}; }},
+      {"gelu.erf", one(), [](I x) -> Outputs { return {gelu(x[0])}; }},
+      {"gelu.tanh", one(), [](I x) -> Outputs { return {gelu(x[0], Gelu::tanh)}; }},
 
       // ---- nn
 

@@ -15,9 +15,9 @@ void binary(Tensor& y, const Tensor& a, const Tensor& b, BinaryOp op) {
   visit(op, [&]<class F>(F) {
     for_domain<F>(name_of(op), a.dtype(), [&]<class T>(T) {
       using C = compute_t<T>;
-      map<T, T, T>(y, a, b, [](T p, T q) {
-        return static_cast<T>(F::f(static_cast<C>(p), static_cast<C>(q)));
-      });
+      map(
+          y, [](T p, T q) { return static_cast<T>(F::f(static_cast<C>(p), static_cast<C>(q))); }, a,
+          b);
     });
   });
 }
@@ -27,19 +27,24 @@ void binary_number(Tensor& y, const Tensor& x, double number, BinaryOp op) {
     for_domain<F>(name_of(op), x.dtype(), [&]<class T>(T) {
       using C = compute_t<T>;
       const C q = static_cast<C>(number);
-      map<T, T>(y, x, [q](T p) { return static_cast<T>(F::f(static_cast<C>(p), q)); });
+      map(
+          y, [q](T p) { return static_cast<T>(F::f(static_cast<C>(p), q)); }, x);
     });
   });
 }
 
 void where(Tensor& y, const Tensor& condition, const Tensor& a, const Tensor& b) {
-  for_any(y.dtype(), [&]<class T>(T) { map_where<T>(y, condition, a, b); });
+  for_any(y.dtype(), [&]<class T>(T) {
+    map(
+        y, [](bool c, T p, T q) { return c ? p : q; }, condition, a, b);
+  });
 }
 
 void masked_fill(Tensor& y, const Tensor& x, const Tensor& mask, double value) {
   for_any(y.dtype(), [&]<class T>(T) {
     const T v = static_cast<T>(value);
-    map<T, T, bool>(y, x, mask, [v](T p, bool masked) { return masked ? v : p; });
+    map(
+        y, [v](T p, bool masked) { return masked ? v : p; }, x, mask);
   });
 }
 

@@ -13,7 +13,8 @@ void compare(Tensor& y, const Tensor& a, const Tensor& b, CompareOp op) {
   visit(op, [&]<class F>(F) {
     for_any(a.dtype(), [&]<class T>(T) {
       using C = compute_t<T>;
-      map<bool, T, T>(y, a, b, [](T p, T q) { return F::f(static_cast<C>(p), static_cast<C>(q)); });
+      map(
+          y, [](T p, T q) { return F::f(static_cast<C>(p), static_cast<C>(q)); }, a, b);
     });
   });
 }
@@ -23,7 +24,8 @@ void compare_number(Tensor& y, const Tensor& x, double number, CompareOp op) {
     for_any(x.dtype(), [&]<class T>(T) {
       using C = compute_t<T>;
       const C q = static_cast<C>(number);
-      map<bool, T>(y, x, [q](T p) { return F::f(static_cast<C>(p), q); });
+      map(
+          y, [q](T p) { return F::f(static_cast<C>(p), q); }, x);
     });
   });
 }

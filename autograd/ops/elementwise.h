@@ -1,89 +1,109 @@
-// What elementwise ops share: loops that apply a function to every element of tensors of any
-// layout, and PyTorch's rules for the dtype of a result.
+// What elementwise ops share: map, the loop that applies a function to every element of tensors of
+// any layout, and PyTorch's rules for the dtype of a result.
 #pragma once
 
+#include <array>
 #include <cmath>
+#include <tuple>
+#include <utility>
 
 #include "autograd/ops.h"
 #include "autograd/ops/strided_loop.h"
 
 namespace ink {
 
-// ---- loops
+// ---- the loop
 // -------------------------------------------------------------------------------------------------------
 
-// In each: y and the inputs have one shape, and y may be one of the inputs (the same elements in
-// the same places), so that no element depends on another; `omp simd` says so. A contiguous run,
-// and one beside a repeated element (stride 0: a broadcast), become vector code.
+namespace detail {
 
-/// y = f(x), element by element.
-template <class To, class From, class F>
-void map(Tensor& y, const Tensor& x, F f) {
-  const StridedLoop<2> loop(y.shape(), {&y, &x});
-  const int64_t sy = loop.inner_stride(0), sx = loop.inner_stride(1);
-  const From* in = x.data<From>();
-  To* out = y.mutable_data<To>();
-  loop.for_each_row([=](auto offset, int64_t n) {
-    To* to = out + offset[0];
-    const From* from = in + offset[1];
-    if (sy == 1 && sx == 1) {
-#pragma omp simd
-      for (int64_t i = 0; i < n; ++i) to[i] = f(from[i]);
-    } else {
-      for (int64_t i = 0; i < n; ++i) to[i * sy] = f(from[i * sx]);
-    }
-  });
-}
+inline constexpr int64_t kChunk = 256;  // elements gathered at a time: well inside the first cache
 
-/// y = f(a, b), element by element.
-template <class To, class A, class B, class F>
-void map(Tensor& y, const Tensor& a, const Tensor& b, F f) {
-  const StridedLoop<3> loop(y.shape(), {&y, &a, &b});
-  const int64_t sy = loop.inner_stride(0), sa = loop.inner_stride(1), sb = loop.inner_stride(2);
-  const A* left = a.data<A>();
-  const B* right = b.data<B>();
-  To* out = y.mutable_data<To>();
-  loop.for_each_row([=](auto offset, int64_t n) {
-    To* to = out + offset[0];
-    const A* p = left + offset[1];
-    const B* q = right + offset[2];
-    if (sy == 1 && sa == 1 && sb == 1) {
-#pragma omp simd
-      for (int64_t i = 0; i < n; ++i) to[i] = f(p[i], q[i]);
-    } else if (sy == 1 && sa == 1 && sb == 0) {
-      const B one = *q;
-#pragma omp simd
-      for (int64_t i = 0; i < n; ++i) to[i] = f(p[i], one);
-    } else if (sy == 1 && sa == 0 && sb == 1) {
-      const A one = *p;
-#pragma omp simd
-      for (int64_t i = 0; i < n; ++i) to[i] = f(one, q[i]);
-    } else {
-      for (int64_t i = 0; i < n; ++i) to[i * sy] = f(p[i * sa], q[i * sb]);
-    }
-  });
-}
-
-/// y = condition ? a : b, element by element.
+// An element. A bool is read as the byte that it is: the compiler vectorises no loads of bool.
 template <class T>
-void map_where(Tensor& y, const Tensor& condition, const Tensor& a, const Tensor& b) {
-  const StridedLoop<4> loop(y.shape(), {&y, &condition, &a, &b});
-  const int64_t sy = loop.inner_stride(0), sc = loop.inner_stride(1);
-  const int64_t sa = loop.inner_stride(2), sb = loop.inner_stride(3);
-  const bool* which = condition.data<bool>();
-  const T *left = a.data<T>(), *right = b.data<T>();
-  T* out = y.mutable_data<T>();
-  loop.for_each_row([=](auto offset, int64_t n) {
-    T* to = out + offset[0];
-    const bool* c = which + offset[1];
-    const T *p = left + offset[2], *q = right + offset[3];
-    if (sy == 1 && sc == 1 && sa == 1 && sb == 1) {
+INK_DEVICE inline T load(const T* x) {
+  return *x;
+}
+INK_DEVICE inline bool load(const bool* x) { return *reinterpret_cast<const uint8_t*>(x) != 0; }
+
+// The one loop of an op and a dtype; all layouts come down to it. y may be one of the inputs (the
+// same elements in the same places), so that no element depends on another: `omp simd` says so.
+template <class F, class To, class... From>
+void map_contiguous(const void* function, int64_t n, To* y, const From*... x) {
+  const F f = *static_cast<const F*>(function);
 #pragma omp simd
-      for (int64_t i = 0; i < n; ++i) to[i] = c[i] ? p[i] : q[i];
+  for (int64_t i = 0; i < n; ++i) y[i] = f(load(x + i)...);
+}
+// What is around it knows the element types alone, which keeps the library small and quick to
+// build.
+template <class To, class... From>
+using MapContiguous = void (*)(const void* function, int64_t n, To* y, const From*... x);
+
+// A run of an input as contiguous memory: gathered in chunks, unless it is contiguous.
+template <class T>
+class Run {
+ public:
+  Run(const T* start, int64_t stride, int64_t n) : start_(start), stride_(stride) {
+    if (stride == 0) std::fill_n(buffer_, std::min(n, kChunk), *start);
+  }
+  const T* chunk(int64_t begin, int64_t n) {
+    if (stride_ == 1) return start_ + begin;
+    if (stride_ == 0) return buffer_;
+    for (int64_t i = 0; i < n; ++i) buffer_[i] = start_[(begin + i) * stride_];
+    return buffer_;
+  }
+
+ private:
+  const T* start_;
+  int64_t stride_;
+  T buffer_[kChunk];
+};
+
+template <class To, class... From>
+void map_strided(MapContiguous<To, From...> run, const void* f, int64_t n, To* y, int64_t stride,
+                 Run<From>&&... x) {
+  To buffer[kChunk];
+  for (int64_t begin = 0; begin < n; begin += kChunk) {
+    const int64_t count = std::min(kChunk, n - begin);
+    run(f, count, stride == 1 ? y + begin : buffer, x.chunk(begin, count)...);
+    if (stride == 1) continue;
+    for (int64_t i = 0; i < count; ++i) y[(begin + i) * stride] = buffer[i];
+  }
+}
+
+template <class To, class... From, size_t... K>
+void map_rows(std::index_sequence<K...>, MapContiguous<To, From...> run, const void* f, Tensor& y,
+              const std::array<const Tensor*, sizeof...(From)>& inputs) {
+  const StridedLoop<1 + sizeof...(From)> loop(y.shape(), {&y, inputs[K]...});
+  const std::tuple<const From*...> in{inputs[K]->template data<From>()...};
+  To* out = y.mutable_data<To>();
+  const bool contiguous = loop.inner_stride(0) == 1 && (... && (loop.inner_stride(K + 1) == 1));
+  loop.for_each_row([&](const auto& offset, int64_t n) {
+    if (contiguous) {
+      run(f, n, out + offset[0], (std::get<K>(in) + offset[K + 1])...);
     } else {
-      for (int64_t i = 0; i < n; ++i) to[i * sy] = c[i * sc] ? p[i * sa] : q[i * sb];
+      map_strided<To, From...>(
+          run, f, n, out + offset[0], loop.inner_stride(0),
+          Run<From>(std::get<K>(in) + offset[K + 1], loop.inner_stride(K + 1), n)...);
     }
   });
+}
+
+template <class F, class To, class... From>
+void map_typed(To (F::*)(From...) const, const F& f, Tensor& y,
+               const std::array<const Tensor*, sizeof...(From)>& inputs) {
+  map_rows<To, From...>(std::index_sequence_for<From...>{}, &map_contiguous<F, To, From...>, &f, y,
+                        inputs);
+}
+
+}  // namespace detail
+
+/// y = f(inputs...), element by element, for tensors of one shape (expanded where they broadcast)
+/// and any layouts, in parallel. The parameter types and result of f are the element types: map(y,
+/// [](float a, bool m) { return m ? 0 : a; }, x, mask). y may be one of the inputs.
+template <class F, class... Inputs>
+void map(Tensor& y, F f, const Inputs&... inputs) {
+  detail::map_typed(&F::operator(), f, y, {&inputs...});
 }
 
 // ---- dtypes

@@ -94,8 +94,11 @@ Tensor& Tensor::mul_(const Tensor& y) {  // the gradient of y needs the value th
     return mul(b.requires_grad() ? ink::clone(a) : a, b);
   });
 }
-Tensor& Tensor::div_(const Tensor& y) {
-  return in_place("div_", BinaryOp::div, *this, y, ink::div);
+Tensor& Tensor::div_(const Tensor& y) {  // and here the quotient, which later writes may overwrite
+  return in_place("div_", BinaryOp::div, *this, y, [](const Tensor& a, const Tensor& b) {
+    const Tensor quotient = div(a, b);
+    return b.requires_grad() ? ink::clone(quotient) : quotient;
+  });
 }
 Tensor& Tensor::add_(double y) {
   return in_place("add_", BinaryOp::add, *this, y, [](auto& a, double b) { return a + b; });

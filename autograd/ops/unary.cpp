@@ -14,7 +14,8 @@ void unary(Tensor& y, const Tensor& x, UnaryOp op) {
   visit(op, [&]<class F>(F) {
     for_domain<F>(name_of(op), x.dtype(), [&]<class T>(T) {
       using C = compute_t<T>;
-      map<T, T>(y, x, [](T v) { return static_cast<T>(F::f(static_cast<C>(v))); });
+      map(
+          y, [](T v) { return static_cast<T>(F::f(static_cast<C>(v))); }, x);
     });
   });
 }
@@ -24,9 +25,10 @@ void unary_backward(Tensor& dx, const Tensor& dy, const Tensor& v, UnaryOp op) {
     if constexpr (requires { F::df(1.0f, 1.0f); }) {
       for_float(name_of(op), v.dtype(), [&]<class T>(T) {
         using C = compute_t<T>;
-        map<T, T, T>(dx, dy, v, [](T g, T at) {
-          return static_cast<T>(F::df(static_cast<C>(g), static_cast<C>(at)));
-        });
+        map(
+            dx,
+            [](T g, T at) { return static_cast<T>(F::df(static_cast<C>(g), static_cast<C>(at))); },
+            dy, v);
       });
     } else {
       detail::fail(name_of(op), ": its formula has no df");
