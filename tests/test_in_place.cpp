@@ -1,0 +1,268 @@
+// Writes in place: values, gradients, and every refusal with its text.
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "autograd/ops.h"
+
+namespace ink {
+namespace {
+
+std::string error_of(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+Tensor leaf(const Shape& shape, double value) {
+  Tensor x = full(shape, value);
+  x.requires_grad_();
+  return x;
+}
+
+using V = std::vector<double>;
+
+class InPlace : public testing::Test {
+ protected:
+  void TearDown() override { EXPECT_EQ(Node::live, 0); }
+};
+
+// ---- values
+// ------------------------------------------------------------------------------------------------------
+
+TEST_F(InPlace, OperatorsWriteTheSameMemory) {
+  Tensor x = tensor({1.0, 2.0, 3.0});
+  const Tensor other_handle = x;
+  x += tensor({1.0, 1.0, 1.0});
+  x *= x;
+  x -= tensor({1.0});
+  x /= tensor({3.0, 4.0, 5.0});
+  EXPECT_EQ(other_handle.tolist(), (V{1, 2, 3}));
+  x += 1;
+  x *= 6;
+  x -= 2;
+  x /= 2;
+  EXPECT_EQ(other_handle.tolist(), (V{5, 8, 11}));
+  x.fill_(7);
+  x.masked_fill_(tensor({true, false, true}), -1);
+  EXPECT_EQ(other_handle.tolist(), (V{-1, 7, -1}));
+  x.copy_(tensor({4}));
+  EXPECT_EQ(other_handle.tolist(), (V{4, 4, 4}));
+  x.zero_();
+  EXPECT_EQ(other_handle.tolist(), (V{0, 0, 0}));
+}
+
+TEST_F(InPlace, ViewsAndOverlaps) {
+  Tensor x = arange(6, f32).view({2, 3});
+  x.select(0, 1).add_(10);
+  EXPECT_EQ(x.tolist(), (V{0, 1, 2, 13, 14, 15}));
+  x.T().select(0, 0).mul_(2);
+  EXPECT_EQ(x.tolist(), (V{0, 1, 2, 26, 14, 15}));
+  x.sub_(x.select(0, 1));  // reads what it writes
+  EXPECT_EQ(x.tolist(), (V{-26, -13, -13, 0, 0, 0}));
+  Tensor line = arange(1000, f32);
+  line.narrow(0, 1, 999).copy_(line.narrow(0, 0, 999));
+  EXPECT_EQ(line.tolist()[999], 998);
+  EXPECT_EQ(line.tolist()[1], 0);
+  line.narrow(0, 1, 999).add_(line.narrow(0, 0, 999));
+  EXPECT_EQ(line.tolist()[999], 998 + 997);
+}
+
+TEST_F(InPlace, DtypesOfTheTensorStay) {
+  Tensor h = ones({2}, bf16), i = ones({2}, i64), b = tensor({true, false}), f = ones({2});
+  h += tensor({0.5, 1.0}, f64);
+  EXPECT_EQ(h.dtype(), bf16);
+  EXPECT_EQ(h.tolist(), (V{1.5, 2}));
+  i += b;
+  EXPECT_EQ(i.tolist(), (V{2, 1}));
+  i *= 3;
+  EXPECT_EQ(i.tolist(), (V{6, 3}));
+  b += tensor({false, true});
+  EXPECT_EQ(b.tolist(), (V{1, 1}));
+  f /= i;
+  EXPECT_EQ(f.tolist(), (V{1 / 6.0f, 1 / 3.0f}));
+}
+
+// ---- gradients
+// ---------------------------------------------------------------------------------------------------
+
+TEST_F(InPlace, RecordAnOrdinaryOpAndRebindTheHandle) {
+  Tensor w = leaf({3}, 2), x = leaf({3}, 3);
+  Tensor y = x * 1;
+  y *= w;      // 6
+  y += x;      // 9
+  y /= w;      // 4.5
+  y -= w * 2;  // 0.5
+  EXPECT_EQ(y.tolist(), (V{0.5, 0.5, 0.5}));
+  sum(y).backward();
+  EXPECT_EQ(x.grad().tolist(), (V{1.5, 1.5, 1.5}));        // (x w + x) / w - 2 w: 1 + 1 / w
+  EXPECT_EQ(w.grad().tolist(), (V{-2.75, -2.75, -2.75}));  // -x / w^2 - 2
+}
+
+TEST_F(InPlace, AConstantBecomesPartOfTheGraph) {
+  Tensor w = leaf({3}, 2);
+  Tensor x = ones({2, 3});
+  x *= w;
+  EXPECT_TRUE(x.requires_grad());
+  sum(x).backward();
+  EXPECT_EQ(w.grad().tolist(), (V{2, 2, 2}));
+}
+
+TEST_F(InPlace, CopySendsTheGradientToItsSource) {
+  Tensor x = leaf({2, 3}, 1), source = leaf({3}, 5);
+  Tensor y = x * 2;
+  y.copy_(source);
+  sum(y * 3).backward();
+  EXPECT_FALSE(x.grad().defined());
+  EXPECT_EQ(source.grad().tolist(), (V{6, 6, 6}));
+}
+
+TEST_F(InPlace, FillLeavesTheGraph) {
+  Tensor x = leaf({3}, 1);
+  Tensor y = x * 2;
+  y.fill_(4);
+  EXPECT_FALSE(y.requires_grad());
+  Tensor z = x * 2;
+  z.masked_fill_(tensor({true, false, false}), 9);
+  sum(z + y).backward();
+  EXPECT_EQ(x.grad().tolist(), (V{0, 2, 2}));
+}
+
+TEST_F(InPlace, PlainMemoryUnderNoGrad) {
+  Tensor w = leaf({3}, 2);
+  {
+    const NoGrad no_grad;
+    w.sub_(ones({3}));
+    w.select(0, 0).fill_(7);
+    w.narrow(0, 1, 2).copy_(w.narrow(0, 0, 2));
+    w *= 2;
+  }
+  EXPECT_TRUE(w.requires_grad());
+  EXPECT_EQ(w.tolist(), (V{14, 14, 2}));
+  sum(w * w).backward();
+  EXPECT_EQ(w.grad().tolist(), (V{28, 28, 4}));
+}
+
+// ---- refusals
+// ----------------------------------------------------------------------------------------------------
+
+TEST_F(InPlace, RefusesALeafThatRequiresGrad) {
+  Tensor w = leaf({3}, 2);
+  const std::string hint =
+      ": a leaf that requires grad, (3,), cannot be written in place while a graph is recorded; do "
+      "it under NoGrad, or on x.detach()";
+  EXPECT_EQ(error_of([&] { w += ones({3}); }), "add_" + hint);
+  EXPECT_EQ(error_of([&] { w -= 1; }), "sub_" + hint);
+  EXPECT_EQ(error_of([&] { w *= 2; }), "mul_" + hint);
+  EXPECT_EQ(error_of([&] { w /= w; }), "div_" + hint);
+  EXPECT_EQ(error_of([&] { w.fill_(0); }), "fill_" + hint);
+  EXPECT_EQ(error_of([&] { w.copy_(ones({3})); }), "copy_" + hint);
+  EXPECT_EQ(error_of([&] { w.masked_fill_(w > 0, 0); }), "masked_fill_" + hint);
+  EXPECT_EQ(w.tolist(), (V{2, 2, 2}));
+}
+
+TEST_F(InPlace, RefusesAViewThatTakesPartInAGraph) {
+  const std::string hint =
+      ": writing in place through a view, (3,), is not recorded; write out of place (x = x + y), "
+      "or "
+      "under NoGrad";
+  Tensor w = leaf({2, 3}, 2);
+  Tensor row = (w * 1).select(0, 0);
+  EXPECT_EQ(error_of([&] { row += 1; }), "add_" + hint);
+  Tensor constant_row = ones({2, 3}).select(0, 0);
+  EXPECT_EQ(error_of([&] { constant_row.mul_(w.select(0, 0)); }), "mul_" + hint);
+  EXPECT_EQ(error_of([&] { constant_row.copy_(w.select(0, 0)); }), "copy_" + hint);
+}
+
+TEST_F(InPlace, RefusesMemoryThatOthersShare) {
+  Tensor w = leaf({3}, 2), x = ones({3});
+  const Tensor view = x.view({3, 1});
+  EXPECT_EQ(error_of([&] { x += w; }),
+            "add_: other tensors share the memory of (3,) and would miss its gradient; clone() it "
+            "first, or write out of place (x = x + y)");
+  x += ones({3});  // without a graph it is allowed
+  EXPECT_EQ(view.tolist(), (V{2, 2, 2}));
+}
+
+TEST_F(InPlace, RefusesAStaleHandle) {
+  Tensor x = leaf({3}, 2);
+  Tensor y = x * 2;
+  const Tensor stale = y;
+  y += 1;
+  const std::string text =
+      "(3,) float32 from mul, is a stale handle: its memory was written in place (version 2, "
+      "recorded at version 1); use the handle that was written through, or clone() before writing";
+  EXPECT_EQ(error_of([&] { stale * 2; }), "mul: input 0, " + text);
+  EXPECT_EQ(error_of([&] { sum(stale); }), "sum: input 0, " + text);
+  EXPECT_EQ(error_of([&] { backward({stale}, {ones({3})}); }), "backward: input 0, " + text);
+  EXPECT_EQ(stale.tolist(), (V{5, 5, 5}));  // the memory is the same
+  sum(y).backward();
+  EXPECT_EQ(x.grad().tolist(), (V{2, 2, 2}));
+}
+
+TEST_F(InPlace, RefusesBackwardThroughASavedTensorThatWasWritten) {
+  Tensor x = leaf({3}, 2);
+  const auto text = [](const char* op, const char* what) {
+    return std::string(op) + ": " + what +
+           ", (3,) float32, was saved for backward at version 1 and has been written in place "
+           "since "
+           "(now version 2); write out of place (x = x + y) or clone() first";
+  };
+  {
+    Tensor y = exp(x);
+    y += 1;
+    EXPECT_EQ(error_of([&] { sum(y).backward(); }), text("exp", "its output"));
+  }
+  {
+    Tensor factor = ones({3});
+    const Tensor y = x * factor;
+    factor += 1;
+    EXPECT_EQ(error_of([&] { sum(y).backward(); }), text("mul", "an input"));
+  }
+  {
+    Tensor y = x * 1;
+    y *= y;  // saves itself
+    EXPECT_EQ(error_of([&] { sum(y).backward(); }), text("mul", "an input"));
+  }
+}
+
+TEST_F(InPlace, RefusesAResultThatDoesNotFit) {
+  Tensor x = ones({2, 1, 5}), i = ones({2}, i64), b = tensor({true, false});
+  EXPECT_EQ(error_of([&] {
+              x += ones({2, 5, 5});
+            }),
+            "output with shape [2, 1, 5] doesn't match the broadcast shape [2, 5, 5]");
+  EXPECT_EQ(error_of([&] {
+              x.masked_fill_(ones({2, 5, 5}, boolean), 0);
+            }),
+            "output with shape [2, 1, 5] doesn't match the broadcast shape [2, 5, 5]");
+  EXPECT_EQ(error_of([&] {
+              x.copy_(ones({2, 5, 5}));
+            }),
+            "output with shape [2, 1, 5] doesn't match the broadcast shape [2, 5, 5]");
+  EXPECT_EQ(error_of([&] { x += ones({3}); }), "add_: shapes (2, 1, 5) and (3,) do not broadcast");
+  EXPECT_EQ(error_of([&] { i += ones({2}); }),
+            "add_: the result, float32, does not fit into the tensor, int64");
+  EXPECT_EQ(error_of([&] { i *= 0.5; }),
+            "mul_: the result, float32, does not fit into the tensor, int64");
+  EXPECT_EQ(error_of([&] { i /= i; }),
+            "div_: the result, float32, does not fit into the tensor, int64");
+  EXPECT_EQ(error_of([&] { b += 1; }),
+            "add_: the result, int64, does not fit into the tensor, bool");
+}
+
+TEST_F(InPlace, RefusesAnExpandedTensor) {
+  Tensor x = ones({3}).expand({2, 3});
+  EXPECT_EQ(
+      error_of([&] { x += 1; }),
+      "add_: several elements of (2, 3) lie in one place (it was expanded); clone() it first");
+  EXPECT_EQ(
+      error_of([&] { x.fill_(1); }),
+      "fill_: several elements of (2, 3) lie in one place (it was expanded); clone() it first");
+}
+
+}  // namespace
+}  // namespace ink

@@ -1,0 +1,343 @@
+// Elementwise ops and comparisons: values and gradients where PyTorch has a say (infinities, NaN,
+// zeros, ties), dtypes of results, and error texts. Layouts, broadcasting and ordinary gradients
+// are checked by the rows of op_cases.cpp.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <limits>
+
+#include "autograd/ops.h"
+
+namespace ink {
+namespace {
+
+constexpr double inf = std::numeric_limits<double>::infinity();
+constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+
+void expect_values(const Tensor& got, const std::vector<double>& expected) {
+  const auto values = got.tolist();
+  ASSERT_EQ(values.size(), expected.size());
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (std::isnan(expected[i])) {
+      EXPECT_TRUE(std::isnan(values[i])) << "element " << i << " is " << values[i];
+    } else if (std::isinf(expected[i])) {
+      EXPECT_EQ(values[i], expected[i]) << "element " << i;
+    } else {
+      EXPECT_NEAR(values[i], expected[i], 2e-6 * std::max(1.0, std::abs(expected[i])))
+          << "element " << i;
+    }
+  }
+}
+
+std::string error_of(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+// ---- one tensor
+// --------------------------------------------------------------------------------------------------
+
+struct UnaryCase {
+  const char* name;
+  Tensor (*op)(const Tensor&);
+  std::vector<double> values, gradients;  // PyTorch's, at the points below
+};
+const std::vector<double> points{-3, -0.5, 0, 0.25, 2, inf, -inf, nan};
+
+// clang-format off
+const std::vector<UnaryCase> unary_cases{
+    {"exp", exp, {0.049787067, 0.60653066, 1, 1.28402543, 7.3890561, inf, 0, nan},
+                 {0.049787067, 0.60653066, 1, 1.28402543, 7.3890561, inf, 0, nan}},
+    {"log", log, {nan, nan, -inf, -1.38629436, 0.69314718, inf, nan, nan},
+                 {-0.33333333, -2, inf, 4, 0.5, 0, 0, nan}},
+    {"sqrt", sqrt, {nan, nan, 0, 0.5, 1.41421354, inf, nan, nan},
+                   {nan, nan, inf, 1, 0.35355338, 0, nan, nan}},
+    {"rsqrt", rsqrt, {nan, nan, inf, 2, 0.70710677, 0, nan, nan},
+                     {nan, nan, -inf, -4, -0.17677668, 0, nan, nan}},
+    {"sin", sin, {-0.14112000, -0.47942555, 0, 0.24740396, 0.90929741, nan, nan, nan},
+                 {-0.98999250, 0.87758255, 1, 0.96891242, -0.41614684, nan, nan, nan}},
+    {"cos", cos, {-0.98999250, 0.87758255, 1, 0.96891242, -0.41614684, nan, nan, nan},
+                 {0.14112000, 0.47942555, 0, -0.24740396, -0.90929741, nan, nan, nan}},
+    {"tanh", tanh, {-0.99505478, -0.46211717, 0, 0.24491866, 0.96402758, 1, -1, nan},
+                   {0.0098660, 0.78644773, 1, 0.94001484, 0.070650816, 0, 0, nan}},
+    {"sigmoid", sigmoid, {0.047425874, 0.37754068, 0.5, 0.56217653, 0.88079703, 1, 0, nan},
+                         {0.045176659, 0.23500371, 0.25, 0.24613407, 0.10499363, 0, 0, nan}},
+    {"silu", silu, {-0.14227762, -0.18877034, 0, 0.14054413, 1.76159406, inf, nan, nan},
+                   {-0.088104106, 0.26003882, 0.5, 0.62371004, 1.09078431, nan, nan, nan}},
+    {"erf", erf, {-0.99997791, -0.52049988, 0, 0.27632639, 0.99532227, 1, -1, nan},
+                 {0.00013925305, 0.87878263, 1.12837923, 1.06001425, 0.020666987, 0, 0, nan}},
+    {"gelu", [](const Tensor& x) { return gelu(x); },
+             {-0.0040496942, -0.15426877, 0, 0.14967658, 1.95449972, inf, nan, nan},
+             {-0.011945640, 0.13250491, 0.5, 0.69537330, 1.08523190, nan, nan, nan}},
+    {"gelu_tanh", [](const Tensor& x) { return gelu(x, Gelu::tanh); },
+                  {-0.0036373919, -0.15428600, 0, 0.14967536, 1.95459771, inf, nan, nan},
+                  {-0.011584155, 0.13263011, 0.5, 0.69535410, 1.08609927, nan, nan, nan}},
+    {"relu", relu, {0, 0, 0, 0.25, 2, inf, 0, nan}, {0, 0, 0, 1, 1, 1, 0, 1}},
+    {"abs", abs, {3, 0.5, 0, 0.25, 2, inf, inf, nan}, {-1, -1, 0, 1, 1, 1, -1, 0}},
+    {"sign", sign, {-1, -1, 0, 1, 1, 1, -1, 0}, {0, 0, 0, 0, 0, 0, 0, 0}},
+    {"clamp", [](const Tensor& x) { return clamp(x, -0.5, 1); }, {-0.5, -0.5, 0, 0.25, 1, 1, -0.5, nan},
+              {0, 1, 1, 1, 0, 0, 0, 0}},
+    {"square", [](const Tensor& x) { return pow(x, 2); }, {9, 0.25, 0, 0.0625, 4, inf, inf, nan},
+               {-6, -1, 0, 0.5, 4, inf, -inf, nan}},
+    {"root", [](const Tensor& x) { return pow(x, 0.5); }, {nan, nan, 0, 0.5, 1.41421354, inf, nan, nan},
+             {nan, nan, inf, 1, 0.35355338, 0, nan, nan}},
+    {"to the 0", [](const Tensor& x) { return pow(x, 0); }, {1, 1, 1, 1, 1, 1, 1, 1}, {0, 0, 0, 0, 0, 0, 0, 0}},
+};
+// clang-format on
+
+TEST(Pointwise, OneTensorAsPyTorch) {
+  for (const UnaryCase& c : unary_cases) {
+    for (bool written_out : {false, true}) {  // the gradient in one pass, and out of public ops
+      SCOPED_TRACE(std::string(c.name) + (written_out ? ", composed" : ""));
+      FlagGuard composed(&Context::composed, written_out);
+      Tensor x = from_vector(points).to(f32);
+      x.requires_grad_();
+      const Tensor y = c.op(x);
+      expect_values(y, c.values);
+      sum(y).backward();
+      expect_values(x.grad(), c.gradients);
+    }
+  }
+}
+
+TEST(Pointwise, ZeroKeepsItsSign) {
+  const Tensor zero = tensor({-0.0});
+  for (auto op : {sin, tanh, erf, sqrt, relu})
+    EXPECT_TRUE(std::signbit(op(zero).item())) << "-0 became +0";
+}
+
+// ---- two tensors
+// -------------------------------------------------------------------------------------------------
+
+TEST(Pointwise, PowAtZero) {
+  Tensor a = tensor({2.0, 0.0, 0.0, -2.0, 3.0}), b = tensor({3.0, 2.0, 0.0, 2.0, -1.0});
+  a.requires_grad_();
+  b.requires_grad_();
+  const Tensor y = pow(a, b);
+  expect_values(y, {8, 0, 1, 4, 1 / 3.0});
+  sum(y).backward();
+  expect_values(a.grad(), {12, 0, 0, -4, -1 / 9.0});
+  expect_values(b.grad(), {8 * std::log(2), 0, 0, nan, std::log(3) / 3});
+}
+
+TEST(Pointwise, ExtremaShareTiesAndKeepNaN) {
+  for (auto op : {maximum, minimum}) {
+    Tensor a = tensor({1.0, 2.0, nan, 1.0}), b = tensor({1.0, 3.0, 1.0, nan});
+    a.requires_grad_();
+    b.requires_grad_();
+    const Tensor y = op(a, b);
+    const double loses = op == maximum ? 0 : 1, wins = 1 - loses;
+    expect_values(y, {1, op == maximum ? 3.0 : 2.0, nan, nan});
+    sum(y).backward();
+    expect_values(a.grad(), {0.5, loses, 1, 1});
+    expect_values(b.grad(), {0.5, wins, 1, 1});
+  }
+}
+
+TEST(Pointwise, WhereIsNotTouchedByWhatItLeavesOut) {
+  Tensor x = tensor({0.0, 4.0});
+  x.requires_grad_();
+  const Tensor y = where(x > 0, x * 2, zeros_like(x));
+  expect_values(y, {0, 8});
+  sum(y).backward();
+  expect_values(x.grad(), {0, 2});
+  expect_values(masked_fill(tensor({nan, 1.0}), tensor({true, false}), -inf), {-inf, 1});
+}
+
+TEST(Pointwise, NumbersFromBothSides) {
+  const Tensor x = tensor({1.0, 2.0, 4.0});
+  expect_values(x + 1, {2, 3, 5});
+  expect_values(1 + x, {2, 3, 5});
+  expect_values(x - 1, {0, 1, 3});
+  expect_values(1 - x, {0, -1, -3});
+  expect_values(x * 3, {3, 6, 12});
+  expect_values(3 * x, {3, 6, 12});
+  expect_values(x / 2, {0.5, 1, 2});
+  expect_values(2 / x, {2, 1, 0.5});
+  expect_values(-x, {-1, -2, -4});
+  expect_values(x / 0, {inf, inf, inf});
+}
+
+// ---- dtypes
+// ------------------------------------------------------------------------------------------------------
+
+TEST(Pointwise, DtypesMeetAsInPyTorch) {
+  const auto meet = [](const Tensor& a, const Tensor& b) {
+    EXPECT_EQ((a + b).dtype(), (b + a).dtype());
+    return (a * b).dtype();
+  };
+  const Tensor f = ones({2}, f32), d = ones({2}, f64), h = ones({2}, bf16), i = ones({2}, i64),
+               b = ones({2}, boolean), scalar_f = ones({}, f32), scalar_d = ones({}, f64),
+               scalar_i = ones({}, i64);
+  EXPECT_EQ(meet(f, d), f64);
+  EXPECT_EQ(meet(f, h), f32);
+  EXPECT_EQ(meet(h, d), f64);
+  EXPECT_EQ(meet(i, h), bf16);
+  EXPECT_EQ(meet(b, f), f32);
+  EXPECT_EQ(meet(b, i), i64);
+  EXPECT_EQ(meet(b, b), boolean);
+  EXPECT_EQ(meet(f, scalar_d), f32);  // a scalar's width does not count,
+  EXPECT_EQ(meet(h, scalar_f), bf16);
+  EXPECT_EQ(meet(i, scalar_d), f64);  // but its kind does
+  EXPECT_EQ(meet(h, scalar_i), bf16);
+  EXPECT_EQ(meet(scalar_f, scalar_d), f64);
+  EXPECT_EQ((i / i).dtype(), f32);
+  EXPECT_EQ((i / 2).dtype(), f32);
+  EXPECT_EQ((i + 2).dtype(), i64);
+  EXPECT_EQ((i + 0.5).dtype(), f32);
+  EXPECT_EQ((i * inf).dtype(), f32);
+  EXPECT_EQ((b + 1).dtype(), i64);
+  EXPECT_EQ((h * 0.1).dtype(), bf16);
+  EXPECT_EQ(exp(i).dtype(), f32);
+  EXPECT_EQ(abs(i).dtype(), i64);
+  EXPECT_EQ(where(b, i, h).dtype(), bf16);
+  EXPECT_EQ(clamp(i, 0.5).dtype(), f32);
+  EXPECT_EQ((i < 0.5).dtype(), boolean);
+}
+
+TEST(Pointwise, GradientsComeBackInTheInputsDtype) {
+  Tensor a = ones({2, 3}, bf16), b = ones({3}, f64);
+  a.requires_grad_();
+  b.requires_grad_();
+  sum(a * b).backward();
+  EXPECT_EQ(a.grad().dtype(), bf16);
+  EXPECT_EQ(b.grad().dtype(), f64);
+  EXPECT_EQ(b.grad().shape(), (Shape{3}));
+}
+
+TEST(Pointwise, Integers) {
+  const Tensor a = tensor({7, -7, 0, 1LL << 40}), b = tensor({2, 2, 5, 3});
+  EXPECT_EQ((a + b).tolist<int64_t>(), (std::vector<int64_t>{9, -5, 5, (1LL << 40) + 3}));
+  EXPECT_EQ((a - b).tolist<int64_t>(), (std::vector<int64_t>{5, -9, -5, (1LL << 40) - 3}));
+  EXPECT_EQ((a * b).tolist<int64_t>(), (std::vector<int64_t>{14, -14, 0, 3LL << 40}));
+  EXPECT_EQ((10 - a).tolist<int64_t>(), (std::vector<int64_t>{3, 17, 10, 10 - (1LL << 40)}));
+  EXPECT_EQ((-a).tolist<int64_t>(), (std::vector<int64_t>{-7, 7, 0, -(1LL << 40)}));
+  EXPECT_EQ(abs(a).tolist<int64_t>(), (std::vector<int64_t>{7, 7, 0, 1LL << 40}));
+  EXPECT_EQ(sign(a).tolist<int64_t>(), (std::vector<int64_t>{1, -1, 0, 1}));
+  EXPECT_EQ(relu(a).tolist<int64_t>(), (std::vector<int64_t>{7, 0, 0, 1LL << 40}));
+  EXPECT_EQ(maximum(a, b).tolist<int64_t>(), (std::vector<int64_t>{7, 2, 5, 1LL << 40}));
+  EXPECT_EQ(minimum(a, b).tolist<int64_t>(), (std::vector<int64_t>{2, -7, 0, 3}));
+  EXPECT_EQ(clamp(a, -1, 5).tolist<int64_t>(), (std::vector<int64_t>{5, -1, 0, 5}));
+  EXPECT_EQ(pow(a.narrow(0, 0, 3), b.narrow(0, 0, 3)).tolist<int64_t>(),
+            (std::vector<int64_t>{49, 49, 0}));
+  EXPECT_EQ(pow(tensor({2, 1, -1, -1}), tensor({-1, -3, -3, -2})).tolist<int64_t>(),
+            (std::vector<int64_t>{0, 1, -1, 1}));
+  EXPECT_EQ(pow(tensor({-3, 2}), 3).tolist<int64_t>(), (std::vector<int64_t>{-27, 8}));
+  expect_values(tensor({7, 1}) / tensor({2, 4}), {3.5, 0.25});
+}
+
+TEST(Pointwise, Bools) {
+  const Tensor a = tensor({true, true, false, false}), b = tensor({true, false, true, false});
+  using V = std::vector<bool>;
+  EXPECT_EQ((a + b).tolist<bool>(), (V{true, true, true, false}));
+  EXPECT_EQ((a * b).tolist<bool>(), (V{true, false, false, false}));
+  EXPECT_EQ(maximum(a, b).tolist<bool>(), (V{true, true, true, false}));
+  EXPECT_EQ(logical_and(a, b).tolist<bool>(), (V{true, false, false, false}));
+  EXPECT_EQ(logical_or(a, b).tolist<bool>(), (V{true, true, true, false}));
+  EXPECT_EQ(logical_xor(a, b).tolist<bool>(), (V{false, true, true, false}));
+  EXPECT_EQ(logical_not(a).tolist<bool>(), (V{false, false, true, true}));
+  EXPECT_EQ(logical_and(tensor({2.0, 0.0, nan}), tensor({1, 1, 1})).tolist<bool>(),
+            (V{true, false, true}));
+  EXPECT_EQ((a == b).tolist<bool>(), (V{true, false, false, true}));
+  EXPECT_EQ((a < 2).tolist<bool>(), (V{true, true, true, true}));
+}
+
+// ---- comparisons
+// -------------------------------------------------------------------------------------------------
+
+TEST(Compare, NaNIsUnequalToEverything) {
+  using V = std::vector<bool>;
+  const Tensor a = tensor({1.0, 2.0, nan}), b = tensor({1.0, 3.0, nan});
+  EXPECT_EQ(eq(a, b).tolist<bool>(), (V{true, false, false}));
+  EXPECT_EQ(ne(a, b).tolist<bool>(), (V{false, true, true}));
+  EXPECT_EQ(lt(a, b).tolist<bool>(), (V{false, true, false}));
+  EXPECT_EQ(le(a, b).tolist<bool>(), (V{true, true, false}));
+  EXPECT_EQ(gt(b, a).tolist<bool>(), (V{false, true, false}));
+  EXPECT_EQ(ge(b, a).tolist<bool>(), (V{true, true, false}));
+  EXPECT_EQ((a <= 1.5).tolist<bool>(), (V{true, false, false}));
+  EXPECT_EQ(isnan(a).tolist<bool>(), (V{false, false, true}));
+  EXPECT_EQ(isfinite(tensor({1.0, inf, -inf, nan})).tolist<bool>(), (V{true, false, false, false}));
+  EXPECT_EQ(isfinite(tensor({1, 2})).tolist<bool>(), (V{true, true}));
+}
+
+TEST(Compare, LargeIntegersExactly) {
+  const Tensor a = tensor({(1LL << 53) + 1}), b = tensor({1LL << 53});
+  EXPECT_FALSE((a == b).item<bool>());
+  EXPECT_TRUE((a > b).item<bool>());
+}
+
+TEST(Compare, IscloseAsPyTorch) {
+  const Tensor a = tensor({1.0, inf, nan, 0.0, inf, 1.0}),
+               b = tensor({1.000005, inf, nan, 1e-9, -inf, 1.1});
+  using V = std::vector<bool>;
+  EXPECT_EQ(isclose(a, b).tolist<bool>(), (V{true, true, false, true, false, false}));
+  EXPECT_EQ(isclose(a, b, 0, 0.2, true).tolist<bool>(), (V{true, true, true, true, false, true}));
+  EXPECT_EQ(isclose(tensor({100, 3}), tensor({101, 3}), 0.01).tolist<bool>(), (V{true, true}));
+  EXPECT_TRUE(allclose(ones({2, 3}), ones({3}) + 1e-7));
+  EXPECT_FALSE(allclose(ones({2, 3}), ones({3}) + 1e-3));
+  EXPECT_FALSE(allclose(tensor({nan}), tensor({nan})));
+  EXPECT_TRUE(allclose(tensor({nan}), tensor({nan}), 1e-5, 1e-8, true));
+  EXPECT_TRUE(allclose(ones({0}), ones({0})));
+}
+
+TEST(Compare, EqualLooksAtShapesToo) {
+  EXPECT_TRUE(equal(ones({2, 3}), ones({3}).expand({2, 3})));
+  EXPECT_FALSE(equal(ones({2, 3}), ones({3})));
+  EXPECT_FALSE(equal(ones({2}), tensor({1.0, 2.0})));
+  EXPECT_TRUE(equal(ones({2}), ones({2}, i64)));
+  EXPECT_FALSE(equal(tensor({nan}), tensor({nan})));
+  EXPECT_TRUE(equal(ones({0, 3}), ones({0, 3})));
+}
+
+TEST(Compare, RecordsNothing) {
+  Tensor x = ones({2});
+  x.requires_grad_();
+  EXPECT_FALSE((x < 2).requires_grad());
+  EXPECT_FALSE(isclose(x, x * 2).requires_grad());
+  EXPECT_EQ(Node::live, 0);
+}
+
+// ---- errors
+// ------------------------------------------------------------------------------------------------------
+
+TEST(Pointwise, ErrorTexts) {
+  const Tensor x = ones({2, 3}), b = ones({2}, boolean), i = ones({2}, i64);
+  EXPECT_EQ(error_of([&] { x + ones({4}); }), "add: shapes (2, 3) and (4,) do not broadcast");
+  EXPECT_EQ(error_of([&] { maximum(x, ones({4})); }),
+            "maximum: shapes (2, 3) and (4,) do not broadcast");
+  EXPECT_EQ(error_of([&] { x < ones({4}); }), "lt: shapes (2, 3) and (4,) do not broadcast");
+  EXPECT_EQ(error_of([&] { b - b; }),
+            "sub: bool tensors cannot be subtracted; use logical_xor, or convert with to(i64)");
+  EXPECT_EQ(error_of([&] { -b; }), "neg: expected a floating dtype or int64, got bool");
+  EXPECT_EQ(error_of([&] { gelu(i); }), "gelu: expected a floating dtype, got int64");
+  EXPECT_EQ(error_of([&] { pow(i, -1); }),
+            "pow: expected an exponent of 0 or more for int64, got -1; convert the tensor to a "
+            "floating dtype first");
+  EXPECT_EQ(error_of([&] { clamp(x, {}, {}); }), "clamp: expected a min or a max, got neither");
+  EXPECT_EQ(error_of([&] { where(x, x, x); }), "where: expected a bool condition, got float32");
+  EXPECT_EQ(error_of([&] { where(b, x, x); }), "where: shapes (2,) and (2, 3) do not broadcast");
+  EXPECT_EQ(error_of([&] { masked_fill(x, x, 0); }),
+            "masked_fill: expected a bool mask, got float32");
+  EXPECT_EQ(error_of([&] { masked_fill(i, b, 0.5); }),
+            "masked_fill: expected a value of int64, got 0.5");
+  EXPECT_EQ(error_of([&] { isclose(x, x, -1); }),
+            "isclose: expected tolerances of 0 or more, got rtol -1 and atol 1e-08");
+}
+
+TEST(Pointwise, GeluRefusesASecondDerivativeUnlessComposed) {
+  Tensor x = ones({2}, f64);
+  x.requires_grad_();
+  EXPECT_EQ(error_of([&] { grad({sum(gelu(x))}, {x}, {}, false, true); }),
+            "backward: gelu is a fused op, and its backward cannot be differentiated; run the "
+            "forward under Composed");
+  const Composed composed;
+  EXPECT_TRUE(grad({sum(gelu(x))}, {x}, {}, false, true)[0].requires_grad());
+}
+
+}  // namespace
+}  // namespace ink
