@@ -82,6 +82,8 @@ TEST_F(InPlace, DtypesOfTheTensorStay) {
   EXPECT_EQ(i.tolist(), (V{6, 3}));
   b += tensor({false, true});
   EXPECT_EQ(b.tolist(), (V{1, 1}));
+  b.masked_fill_(tensor({false, true}), 0);
+  EXPECT_EQ(b.tolist(), (V{1, 0}));
   f /= i;
   EXPECT_EQ(f.tolist(), (V{1 / 6.0f, 1 / 3.0f}));
 }

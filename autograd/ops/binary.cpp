@@ -286,9 +286,7 @@ Tensor where(const Tensor& condition, const Tensor& left, const Tensor& right) {
 
 // dx = dy where the mask does not hold
 Tensor masked_fill(const Tensor& x, const Tensor& mask, double value) {
-  INK_CHECK(mask.dtype() == boolean, "masked_fill: expected a bool mask, got ", mask.dtype());
-  INK_CHECK(x.is_floating() || promote(x, value) == i64, "masked_fill: expected a value of ",
-            x.dtype(), ", got ", value);
+  check_masked_fill("masked_fill", x, mask, value);
   const Shape shape = broadcast_shapes("masked_fill", x.shape(), mask.shape());
   Tensor y = empty(shape, x.options());
   {

@@ -51,9 +51,6 @@ Tensor compare(CompareOp op, const Tensor& x, double number) {
   return y;
 }
 
-// Does the condition hold everywhere?
-bool everywhere(const Tensor& condition) { return sum(logical_not(condition).to(i64)).item() == 0; }
-
 }  // namespace
 
 Tensor eq(const Tensor& a, const Tensor& b) { return compare(CompareOp::eq, a, b); }
@@ -104,11 +101,11 @@ Tensor isclose(const Tensor& left, const Tensor& right, double rtol, double atol
 }
 
 bool allclose(const Tensor& a, const Tensor& b, double rtol, double atol, bool equal_nan) {
-  return everywhere(isclose(a, b, rtol, atol, equal_nan));
+  return all(isclose(a, b, rtol, atol, equal_nan)).item<bool>();
 }
 
 bool equal(const Tensor& a, const Tensor& b) {
-  return a.shape() == b.shape() && everywhere(a == b);
+  return a.shape() == b.shape() && all(a == b).item<bool>();
 }
 
 }  // namespace ink

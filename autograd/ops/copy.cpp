@@ -12,7 +12,7 @@ namespace cpu {
 void fill(Tensor& y, double value) {
   for_any(y.dtype(), [&]<class T>(T) {
     const T v = static_cast<T>(value);
-    map<T, T>(y, y, [v](T) { return v; });
+    map(y, [v] { return v; });
   });
 }
 
@@ -104,7 +104,8 @@ void copy(Tensor& y, const Tensor& x) {
                              reinterpret_cast<const Bits*>(x.data<From>()), loop, dim);
     }
     for_any(y.dtype(), [&]<class To>(To) {
-      map<To, From>(y, x, [](From v) { return static_cast<To>(static_cast<compute_t<From>>(v)); });
+      map(
+          y, [](From v) { return static_cast<To>(static_cast<compute_t<From>>(v)); }, x);
     });
   });
 }

@@ -137,4 +137,11 @@ inline Tensor floating(const Tensor& x) {
   return x.is_floating() ? x : to(x, context().default_dtype);
 }
 
+/// A mask is bool, and the value must be one of x's dtype.
+inline void check_masked_fill(const char* op, const Tensor& x, const Tensor& mask, double value) {
+  INK_CHECK(mask.dtype() == boolean, op, ": expected a bool mask, got ", mask.dtype());
+  INK_CHECK(x.is_floating() || promote(x, value) == i64, op, ": expected a value of ", x.dtype(),
+            ", got ", value);
+}
+
 }  // namespace ink

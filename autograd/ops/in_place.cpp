@@ -89,12 +89,14 @@ Tensor& Tensor::add_(const Tensor& y) {
 Tensor& Tensor::sub_(const Tensor& y) {
   return in_place("sub_", BinaryOp::sub, *this, y, ink::sub);
 }
-Tensor& Tensor::mul_(const Tensor& y) {  // the gradient of y needs the value that is overwritten
+// The gradient of y needs the value that is about to be overwritten.
+Tensor& Tensor::mul_(const Tensor& y) {
   return in_place("mul_", BinaryOp::mul, *this, y, [](const Tensor& a, const Tensor& b) {
     return mul(b.requires_grad() ? ink::clone(a) : a, b);
   });
 }
-Tensor& Tensor::div_(const Tensor& y) {  // and here the quotient, which later writes may overwrite
+// The gradient of y needs the quotient, which div keeps as its own; this handle stands for a copy.
+Tensor& Tensor::div_(const Tensor& y) {
   return in_place("div_", BinaryOp::div, *this, y, [](const Tensor& a, const Tensor& b) {
     const Tensor quotient = div(a, b);
     return b.requires_grad() ? ink::clone(quotient) : quotient;
@@ -152,10 +154,15 @@ Tensor& Tensor::copy_(const Tensor& source) {
 }
 
 Tensor& Tensor::masked_fill_(const Tensor& mask, double value) {
-  check_fits("masked_fill_", *this, mask.shape(), promote(*this, value));
+  check_masked_fill("masked_fill_", *this, mask, value);
+  check_fits("masked_fill_", *this, mask.shape(), boolean);
   detail::check_in_place("masked_fill_", *this, false);
-  const bool graph = grad_enabled() && requires_grad();
-  return assign(*this, masked_fill(*this, mask, value), graph);
+  if (grad_enabled() && requires_grad()) {
+    return assign(*this, masked_fill(*this, mask, value), true);
+  }
+  const NoGrad no_grad;
+  kernel::masked_fill(*this, *this, operand(mask, *this), value);
+  return *this;
 }
 
 }  // namespace ink
