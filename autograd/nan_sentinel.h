@@ -19,15 +19,15 @@ class NanSentinel : public Observer {
   const std::string& first() const { return first_; }
 
   void op(const char* name, const std::vector<Tensor>& /*inputs*/,
-          const std::vector<Tensor>& outputs, bool /*recorded*/) override {
-    check(name, name, outputs);
+          const std::vector<Tensor>& outputs, bool recorded) override {
+    if (recorded) check(name, outputs);  // others may be views of memory still to be written
   }
   void after_vjp(const Node& node, const Grads& input_grads) override {
-    check(node.name, std::string("the backward of ") + node.name, input_grads);
+    check(std::string("the backward of ") + node.name, input_grads);
   }
 
  private:
-  void check(const char* /*op*/, const std::string& what, const std::vector<Tensor>& tensors) {
+  void check(const std::string& what, const std::vector<Tensor>& tensors) {
     if (!first_.empty()) return;
     const ContextGuard guard;
     context().observers.clear();  // the check's own ops are not looked at

@@ -187,7 +187,7 @@ void Replay::draw(const std::string& what) {
 }
 
 TEST(Random, DrawsWhatPyTorchDraws) {
-  Replay replay(std::filesystem::path(__FILE__).parent_path() / "golden" / "random.txt");
+  Replay replay(std::filesystem::path(INKLING_SOURCE_DIR) / "tests" / "golden" / "random.txt");
   while (!HasFailure() && replay.next()) {
   }
   EXPECT_GE(replay.drawn(), 690);

@@ -146,11 +146,16 @@ struct Ran {
   std::string out, err;
 };
 
-Ran run(const Folder& folder, const std::string& arguments) {
+// A line for the shell, in which "inkling" is the program under test.
+Ran run_shell(const Folder& folder, const std::string& line) {
   const std::string out = (folder / "stdout").string(), err = (folder / "stderr").string();
-  const int status = std::system(
-      (std::string(INKLING_PROGRAM) + " " + arguments + " >" + out + " 2>" + err).c_str());
+  const std::string program = std::string("inkling() { ") + INKLING_PROGRAM + " \"$@\"; }; ";
+  const int status = std::system((program + "{ " + line + "; } >" + out + " 2>" + err).c_str());
   return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_file(out), read_file(err)};
+}
+
+Ran run(const Folder& folder, const std::string& arguments) {
+  return run_shell(folder, "inkling " + arguments);
 }
 
 std::string small_flags(const Folder& folder, const std::string& out_dir) {
@@ -201,8 +206,9 @@ TEST(Program, ConfigFilePlusFlags) {
 TEST(Program, InterruptedAndResumedEqualsStraight) {
   const Folder folder;
   EXPECT_EQ(run(folder, small_flags(folder, "straight")).code, 0);
-  const Ran interrupted = run(
-      folder, small_flags(folder, "stopped") + "& pid=$!; sleep 0.3; kill -INT $pid; wait $pid");
+  const Ran interrupted =
+      run_shell(folder, std::string(INKLING_PROGRAM) + " " + small_flags(folder, "stopped") +
+                            "& pid=$!; sleep 0.3; kill -INT $pid; wait $pid");
   if (interrupted.code != 0) {  // it may have been faster than the signal
     EXPECT_EQ(interrupted.code, 130);
     EXPECT_NE(interrupted.out.find("To go on: inkling train --init_from resume"), std::string::npos)

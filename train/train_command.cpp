@@ -255,7 +255,9 @@ int train_command(const Arguments& arguments) {
   }
   if (print_config) {
     for_each_field(config, [](const char* name, const auto& value, const char* help) {
-      std::cout << fmt::format("# {}\n{} = {}\n", help, name, nlohmann::json(value).dump());
+      const nlohmann::json json = value;
+      const bool unset = json.is_array() && json.empty();  // the config file has no empty lists
+      std::cout << fmt::format("# {}\n{}{} = {}\n", help, unset ? "# " : "", name, json.dump());
     });
     return kOk;
   }
