@@ -14,8 +14,10 @@ void Coverage::op(const char* name, const std::vector<Tensor>& inputs,
                   const std::vector<Tensor>& outputs, bool recorded) {
   if (!recorded) return;
   std::string key = std::string(name) + " " + name_of(outputs[0].dtype()) + " ";
-  for (size_t i = 0; i < std::min<size_t>(inputs.size(), 4); ++i)
-    key += inputs[i].defined() ? 'x' : '-';
+  for (const Tensor& input : inputs) {  // runs of the same count once: cat takes any number
+    const char given = input.defined() ? 'x' : '-';
+    if (key.back() != given) key += given;
+  }
   seen_.insert(key);
   if (row_ == name) checked_.insert(key);
 }
