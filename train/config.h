@@ -19,20 +19,20 @@ struct TrainConfig {
   std::string tokenizer = "char";
   double val_fraction = 0.1;
   // model
-  int64_t n_layer = 4;
+  int64_t n_layer = 2;
   int64_t n_head = 4;
   int64_t n_embd = 128;
-  int64_t block_size = 256;
+  int64_t block_size = 128;
   double dropout = 0;
   bool bias = false;
   // optimization
   int64_t batch_size = 8;
   int64_t gradient_accumulation_steps = 1;
-  int64_t max_iters = 2000;
-  double learning_rate = 1e-3;
+  int64_t max_iters = 6000;
+  double learning_rate = 4e-3;
   int64_t lr_decay_iters = -1;
-  double min_lr = -1;
-  int64_t warmup_iters = 100;
+  double min_lr = 1e-5;
+  int64_t warmup_iters = 50;
   std::string optimizer = "adamw";
   double beta1 = 0.9;
   double beta2 = 0.99;
@@ -44,10 +44,10 @@ struct TrainConfig {
   std::string init_from = "scratch";
   int64_t seed = 1337;
   double max_minutes = 0;
-  int64_t eval_interval = 250;
+  int64_t eval_interval = 500;
   int64_t eval_iters = 20;
-  int64_t log_interval = 10;
-  int64_t sample_interval = 1000;
+  int64_t log_interval = 20;
+  int64_t sample_interval = 2000;
   int64_t threads = 0;
   bool composed = false;
 

@@ -37,7 +37,7 @@ int sample_command(const Arguments& arguments) {
   std::string out_dir = "out", checkpoint, start;
   int64_t num_samples = 1, seed = 1337;
   GenerateOptions options;
-  options.max_new_tokens = 500;
+  options.max_new_tokens = -1;
   app.add_option("--out_dir", out_dir, "folder of the run")->capture_default_str();
   app.add_option("--checkpoint", checkpoint,
                  "ckpt (the last) or best; by default best, if there is one");
@@ -46,8 +46,8 @@ int sample_command(const Arguments& arguments) {
   app.add_option("--num_samples", num_samples, "how many texts")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
-  app.add_option("--max_new_tokens", options.max_new_tokens, "length of each")
-      ->capture_default_str()
+  app.add_option("--max_new_tokens", options.max_new_tokens,
+                 "length of each; by default as many as the context holds")
       ->check(CLI::NonNegativeNumber);
   app.add_option("--temperature", options.temperature,
                  "below 1: safer, above 1: wilder, 0: always the likeliest")
@@ -64,6 +64,10 @@ int sample_command(const Arguments& arguments) {
   const LoadedModel loaded = load_model(out_dir, checkpoint);
   if (start.rfind("FILE:", 0) == 0) start = read_text(start.substr(5));
   if (start.empty()) start = loaded.start;
+  if (options.max_new_tokens < 0) {
+    const auto given = static_cast<int64_t>(loaded.tokenizer->encode(start).size());
+    options.max_new_tokens = std::max<int64_t>(loaded.config.block_size - given, 100);
+  }
   for (int64_t i = 0; i < num_samples; ++i) {
     context().random = {.seed = static_cast<uint64_t>(seed), .step = static_cast<uint64_t>(i)};
     write_sample(*loaded.model, *loaded.tokenizer, start, options,

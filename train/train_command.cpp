@@ -62,7 +62,7 @@ class TrainRun {
       if (interrupted) return stop_early("Interrupted", kInterrupted);
       if (step == config_.max_iters) break;
       if (step % config_.eval_interval == 0) validate();
-      if (config_.sample_interval > 0 && step % config_.sample_interval == 0) show_sample(200);
+      if (config_.sample_interval > 0 && step % config_.sample_interval == 0) show_sample();
       if (config_.max_minutes > 0 && seconds_since(start_) > 60 * config_.max_minutes)
         return stop_early("Time is up", kOk);
     }
@@ -171,13 +171,15 @@ class TrainRun {
     metrics_.write(object);
   }
 
-  void show_sample(int64_t length) {
+  // As much as the context holds: beyond it the model would have to go on from the middle of
+  // things.
+  void show_sample() {
     const ContextGuard guard;
     context().random = {.seed = static_cast<uint64_t>(config_.seed),
                         .step = static_cast<uint64_t>(trainer_.steps_done())};
     trainer_.model().eval();
     GenerateOptions options;
-    options.max_new_tokens = length;
+    options.max_new_tokens = config_.block_size - 1;
     console_.line(console_.dim("--- the model writes:"));
     write_sample(trainer_.model(), trainer_.dataset().tokenizer(), trainer_.sample_start(), options,
                  [&](const std::string& text) { console_.write(text); });
@@ -207,7 +209,7 @@ class TrainRun {
       console_.line(console_.bold(console_.green(text)) +
                     fmt::format("  over all {} validation tokens", evaluation.tokens));
     }
-    show_sample(600);
+    show_sample();
     console_.line(fmt::format(
         "Trained in {}. Saved in {}/ckpt. To let it write more: inkling sample --out_dir {}",
         clock_text(seconds_since(start_)), config_.out_dir, config_.out_dir));
