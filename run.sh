@@ -65,7 +65,9 @@ build() {
     exit 1
   fi
   # Not piped through a filter: ninja rewrites one line on a terminal.
-  if [[ -n $(ninja -C "build/$preset" -n "$@" | grep -v 'no work to do' | grep -v '^ninja: Entering' || true) ]]; then
+  local plan
+  plan=$(ninja -C "build/$preset" -n "$@")
+  if grep -q '^\[[1-9]' <<<"$plan"; then
     say "Building ($preset; the first time takes a few minutes) ..."
     cmake --build --preset "$preset" ${1:+--target "$@"} >&2
   fi
