@@ -56,24 +56,25 @@ class Forward {
     constexpr int64_t kQ = kQueries<T>;
     const int64_t rows = std::min(kQ, size_.queries - i0), end = size_.seen(i0 + rows);
     const int64_t width = whole_vectors<T>(size_.dv);
-    T top[kQ], total[kQ] = {}, shrink[kQ];
+    const Strided<const T> k = k_[head], v = v_[head];
+    const Strided<T> out = out_[head];
+    T top[kQ], total[kQ] = {}, shrink[kQ], lse[kQ];
     std::fill_n(top, kQ, -std::numeric_limits<T>::infinity());
     load_lanes<T>(scratch.q_lanes, q_[head].from(i0, 0), rows, size_.d, scale_);
     for (int64_t j0 = 0; j0 < end; j0 += kKeys) {
       const Pair<T> pair{i0, j0, rows, std::min(kKeys, end - j0), size_.causal};
-      scores<T>(scratch.s, pair, k_[head].from(j0, 0), scratch.q_lanes, size_.d);
+      scores<T>(scratch.s, pair, k.from(j0, 0), scratch.q_lanes, size_.d);
       weights<T>(scratch.s, pair, top, total, shrink);
       for (int64_t i = 0; i < rows && j0 > 0; ++i) {
         for (int64_t c = 0; c < width; ++c) scratch.sums[i * width + c] *= shrink[i];
       }
-      const Rows<T> v_rows = vector_rows<T>(scratch.v_rows, v_[head].from(j0, 0), pair.n, size_.dv);
+      const Rows<T> v_rows = vector_rows<T>(scratch.v_rows, v.from(j0, 0), pair.n, size_.dv);
       sum_over_keys<T>(scratch.sums, width, pair, scratch.s, v_rows, j0 > 0);
     }
-    const Strided<T> out = out_[head];
-    for (int64_t i = 0; i < rows; ++i) {
-      store_row<T>(out, i0 + i, size_.dv, scratch.sums + i * width, 1 / total[i]);
-      lse_[head * size_.queries + i0 + i] = top[i] + simd::log(total[i]);
-    }
+    for (int64_t i = 0; i < kQ; ++i) lse[i] = top[i] + simd::log(total[i]);
+    std::copy_n(lse, rows, lse_ + head * size_.queries + i0);
+    store_rows<T>(out.from(i0, 0), rows, size_.dv, scratch.sums, width,
+                  [&](int64_t i) { return 1 / total[i]; });
   }
 
   const Sizes size_;
@@ -119,13 +120,14 @@ class Backward {
  private:
   struct Scratch {
     int64_t width, v_width;  // d and dv in whole vectors
-    Buffer<T> q_lanes, dout_lanes, q_rows, dout_rows, k_rows, p, ds, dq, dk, dv;
+    Buffer<T> q_lanes, dout_lanes, out_lanes, q_rows, dout_rows, k_rows, p, ds, dq, dk, dv;
 
     explicit Scratch(const Sizes& size)
         : width(whole_vectors<T>(size.d)),
           v_width(whole_vectors<T>(size.dv)),
           q_lanes(size.d * kQueries<T>),
           dout_lanes(size.dv * kQueries<T>),
+          out_lanes(size.dv * kQueries<T>),
           q_rows(width * kQueries<T>),
           dout_rows(v_width * kQueries<T>),
           k_rows(size.keys * width),
@@ -158,38 +160,42 @@ class Backward {
       } else {
         std::fill_n(scratch.dq.data, rows * scratch.width, T(0));
       }
-      for (int64_t i = 0; i < rows; ++i)
-        store_dq(head, slice, i0 + i, scratch.dq + i * scratch.width);
+      store_dq(head, slice, i0, rows, scratch);
     }
-    const Strided<T> dk = dk_[head], dv = dv_[head];
-    for (int64_t j = begin; j < end; ++j) {
-      store_row<T>(dk, j, size_.d, scratch.dk + (j - begin) * scratch.width, scale_);
-      store_row<T>(dv, j, size_.dv, scratch.dv + (j - begin) * scratch.v_width, T(1));
-    }
+    store_rows<T>(dk_[head].from(begin, 0), end - begin, size_.d, scratch.dk, scratch.width,
+                  [&](int64_t) { return scale_; });
+    store_rows<T>(dv_[head].from(begin, 0), end - begin, size_.dv, scratch.dv, scratch.v_width,
+                  [](int64_t) { return T(1); });
   }
 
   // One tile of queries against keys begin ... seen: dq, and its share of dk and dv.
   void run_tile(int64_t head, int64_t i0, int64_t rows, int64_t begin, int64_t seen, Rows<T> k_rows,
                 const Scratch& scratch) const {
     constexpr int64_t kQ = kQueries<T>;
-    const Strided<const T> q = q_[head].from(i0, 0), dout = dout_[head].from(i0, 0),
-                           out = out_[head].from(i0, 0);
+    const Strided<const T> q = q_[head].from(i0, 0), dout = dout_[head].from(i0, 0), k = k_[head],
+                           v = v_[head];
     load_lanes<T>(scratch.q_lanes, q, rows, size_.d, scale_);
     load_lanes<T>(scratch.dout_lanes, dout, rows, size_.dv, 1);
     const Rows<T> q_rows = vector_rows<T>(scratch.q_rows, q, rows, size_.d),
                   dout_rows = vector_rows<T>(scratch.dout_rows, dout, rows, size_.dv);
-    T lse[kQ] = {}, mean[kQ] = {};  // mean: of dout_i . v_j under p_ij
+    load_lanes<T>(scratch.out_lanes, out_[head].from(i0, 0), rows, size_.dv, 1);
+    T lse[kQ] = {}, mean[kQ] = {};  // mean: of dout_i . v_j under p_ij, which is dout_i . out_i
     std::copy_n(lse_ + head * size_.queries + i0, rows, lse);
-    for (int64_t i = 0; i < rows; ++i) mean[i] = dot(dout.from(i, 0), out.from(i, 0), size_.dv);
+    for (int64_t c = 0; c < size_.dv; ++c) {
+      for (int64_t i = 0; i < kQ; ++i)
+        mean[i] += scratch.dout_lanes[c * kQ + i] * scratch.out_lanes[c * kQ + i];
+    }
     for (int64_t j0 = begin; j0 < seen; j0 += kKeys) {
       const Pair<T> pair{i0, j0, rows, std::min(kKeys, seen - j0), size_.causal};
-      scores<T>(scratch.p, pair, k_[head].from(j0, 0), scratch.q_lanes, size_.d);
-      for_seen<T>(pair, scratch.p, [&](T s, int64_t, int64_t i) { return simd::exp(s - lse[i]); });
+      scores<T>(scratch.p, pair, k.from(j0, 0), scratch.q_lanes, size_.d);
+      map_scores<T>(pair, scratch.p, [&](T s, bool sees, int64_t, int i) {
+        return sees ? simd::exp_nonpositive(s - lse[i]) : T(0);
+      });
       sum_over_queries<T>(scratch.dv + (j0 - begin) * scratch.v_width, scratch.v_width, pair,
                           scratch.p, dout_rows);
-      scores<T>(scratch.ds, pair, v_[head].from(j0, 0), scratch.dout_lanes, size_.dv);
-      for_seen<T>(pair, scratch.ds, [&](T dp, int64_t j, int64_t i) {
-        return scratch.p[j * kQ + i] * (dp - mean[i]);
+      scores<T>(scratch.ds, pair, v.from(j0, 0), scratch.dout_lanes, size_.dv);
+      map_scores<T>(pair, scratch.ds, [&](T dp, bool sees, int64_t j, int i) {
+        return sees ? scratch.p[j * kQ + i] * (dp - mean[i]) : T(0);
       });
       sum_over_keys<T>(scratch.dq, scratch.width, pair, scratch.ds, k_rows.from(j0 - begin),
                        j0 > begin);
@@ -198,26 +204,14 @@ class Backward {
     }
   }
 
-  static T dot(Strided<const T> a, Strided<const T> b, int64_t n) {
-    T total = 0;
-    if (a.col == 1 && b.col == 1) {
-#pragma omp simd reduction(+ : total)
-      for (int64_t c = 0; c < n; ++c) total += a.data[c] * b.data[c];
-    } else {
-      for (int64_t c = 0; c < n; ++c) total += a.data[c * a.col] * b.data[c * b.col];
-    }
-    return total;
-  }
-
   T* part(int64_t slice, int64_t head, int64_t i) const {
     return parts_ + ((slice * size_.heads + head) * size_.queries + i) * size_.d;
   }
-  void store_dq(int64_t head, int64_t slice, int64_t i, const T* row) const {
-    if (slices_ > 1) {
-      std::copy_n(row, size_.d, part(slice, head, i));
-    } else {
-      store_row<T>(dq_[head], i, size_.d, row, scale_);
-    }
+  void store_dq(int64_t head, int64_t slice, int64_t i0, int64_t rows,
+                const Scratch& scratch) const {
+    const Strided<T> to = slices_ > 1 ? Strided<T>{part(slice, head, 0), size_.d, 1} : dq_[head];
+    store_rows<T>(to.from(i0, 0), rows, size_.d, scratch.dq, scratch.width,
+                  [&](int64_t) { return scale_; });
   }
   void add_parts() const {
     parallel_for(size_.heads * size_.queries, kGrain / (slices_ * size_.d + 1),
@@ -229,7 +223,8 @@ class Backward {
                        const T* more = part(slice, head, i);
                        for (int64_t c = 0; c < size_.d; ++c) sum[c] += more[c];
                      }
-                     store_row<T>(dq_[head], i, size_.d, sum, scale_);
+                     store_rows<T>(dq_[head].from(i, 0), 1, size_.d, sum, 0,
+                                   [](int64_t) { return T(1); });
                    }
                  });
   }

@@ -6,6 +6,7 @@
 // out what no query of a tile may see, in steps of a few rows or one vector.
 #pragma once
 
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -17,7 +18,7 @@ namespace ink::tiles {
 
 template <class T>
 inline constexpr int64_t kQueries = 4 * kLanes<T>;  // of a tile
-inline constexpr int64_t kKeys = 128;               // of a tile
+inline constexpr int64_t kKeys = 192;               // of a tile
 
 /// The problem's sizes: `heads` counts all leading dimensions.
 struct Sizes {
@@ -75,24 +76,37 @@ struct Heads {
   }
 };
 
-/// to(i, c) = factor row[c].
-template <class T>
-void store_row(Strided<T> to, int64_t i, int64_t cols, const T* row, T factor) {
-  T* out = to.data + i * to.row;
-  if (to.col == 1) {
-    for (int64_t c = 0; c < cols; ++c) out[c] = row[c] * factor;
-  } else {
-    for (int64_t c = 0; c < cols; ++c) out[c * to.col] = row[c] * factor;
+/// to(i, c) = factor(i) from[i * ld + c].
+template <class T, class F>
+void store_rows(Strided<T> to, int64_t rows, int64_t cols, const T* from, int64_t ld, F&& factor) {
+  for (int64_t i = 0; i < rows; ++i) {
+    T* out = to.data + i * to.row;
+    const T* in = from + i * ld;
+    const T f = factor(i);
+    if (to.col == 1) {
+      for (int64_t c = 0; c < cols; ++c) out[c] = in[c] * f;
+    } else {
+      for (int64_t c = 0; c < cols; ++c) out[c * to.col] = in[c] * f;
+    }
   }
 }
 
 /// to[c][r] = factor x(r, c), zero in lanes past the last row.
 template <class T>
 void load_lanes(T* to, Strided<const T> x, int64_t rows, int64_t cols, T factor) {
-  constexpr int64_t kQ = kQueries<T>;
-  for (int64_t c = 0; c < cols; ++c) {
-    for (int64_t r = 0; r < rows; ++r) to[c * kQ + r] = factor * x.data[r * x.row + c * x.col];
-    std::fill(to + c * kQ + rows, to + (c + 1) * kQ, T(0));
+  constexpr int64_t kQ = kQueries<T>, n = kLanes<T>;
+  for (int64_t r = 0; r < kQ; r += n) {
+    int64_t c = 0;
+    for (; c + n <= cols && r + n <= rows && x.col == 1; c += n) {
+      Vector<T> block[n];
+      for (int64_t i = 0; i < n; ++i) block[i] = load(x.data + (r + i) * x.row + c);
+      transpose_block<T>(block);
+      for (int64_t i = 0; i < n; ++i) store(to + (c + i) * kQ + r, factor * block[i]);
+    }
+    for (; c < cols; ++c) {
+      for (int64_t i = r; i < r + n; ++i)
+        to[c * kQ + i] = i < rows ? factor * x.data[i * x.row + c * x.col] : T(0);
+    }
   }
 }
 
@@ -156,21 +170,33 @@ void sum_over_queries(T* sums, int64_t width, const Pair<T>& pair, const T* p, R
   }
 }
 
-/// Calls f(lane) for the vectors of lanes from number `first` on.
-template <class T, class F>
-void for_lanes(int64_t first, F&& f) {
-  for (int64_t v = first; v < kQueries<T>; v += kLanes<T>) {
-    for (int64_t i = v; i < v + kLanes<T>; ++i) f(i);
-  }
-}
+/// 0, 1, 2, ...: compared as data, a lane's number does not tempt the compiler to split loops.
+template <class T>
+inline constexpr auto kLaneNumbers = [] {
+  std::array<T, kQueries<T>> numbers{};
+  for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<T>(i);
+  return numbers;
+}();
 
-/// s[j][i] = f(s[j][i], j, i) where query i sees key j, and 0 elsewhere.
+/// s[j][i] = f(s[j][i], does query i see key j, j, i) in vectors that see key j; 0 in others, as
+/// far as sum_over_keys reads them.
 template <class T, class F>
-void for_seen(const Pair<T>& pair, T* s, F&& f) {
+void map_scores(const Pair<T>& pair, T* s, F&& f) {
+  constexpr int n = kLanes<T>, kQ = kQueries<T>;
   for (int64_t j = 0; j < pair.n; ++j) {
-    T* row = s + j * kQueries<T>;
-    for_lanes<T>(pair.first_vector(j), [&](int64_t i) { row[i] = f(row[i], j, i); });
-    std::fill(row, row + pair.first_lane(j), T(0));
+    T* row = s + j * kQ;
+    const int first = static_cast<int>(pair.first_lane(j)), vector = first / n * n;
+    if (first == 0) {
+#pragma omp simd
+      for (int i = 0; i < kQ; ++i) row[i] = f(row[i], true, j, i);
+      continue;
+    }
+    const T bound = static_cast<T>(first);
+    for (int v = vector; v < kQ; v += n) {
+#pragma omp simd
+      for (int i = v; i < v + n; ++i) row[i] = f(row[i], kLaneNumbers<T>[i] >= bound, j, i);
+    }
+    if (vector > 0) store(row + vector - n, Vector<T>{});
   }
 }
 
@@ -183,24 +209,21 @@ void weights(T* s, const Pair<T>& pair, T* top, T* total, T* shrink) {
   constexpr T kMasked = -std::numeric_limits<T>::infinity();
   T high[kQ], base[kQ], sums[kQ] = {};
   std::copy(top, top + kQ, high);
-  for (int64_t j = 0; j < pair.n; ++j) {
-    T* row = s + j * kQ;
-    std::fill(row + pair.first_vector(j), row + pair.first_lane(j), kMasked);
-    for_lanes<T>(pair.first_vector(j), [&](int64_t i) { high[i] = std::max(high[i], row[i]); });
-  }
+  map_scores<T>(pair, s, [&](T x, bool seen, int64_t, int i) {
+    const T score = seen ? x : kMasked;
+    high[i] = score > high[i] ? score : high[i];
+    return score;
+  });
   for (int64_t i = 0; i < kQ; ++i) {
     base[i] = high[i] == kMasked ? T(0) : high[i];  // -inf - -inf would be NaN
     shrink[i] = simd::exp(top[i] - base[i]);
     top[i] = high[i];
   }
-  for (int64_t j = 0; j < pair.n; ++j) {
-    T* row = s + j * kQ;
-    std::fill(row, row + pair.first_vector(j), T(0));
-    for_lanes<T>(pair.first_vector(j), [&](int64_t i) {
-      row[i] = simd::exp(row[i] - base[i]);
-      sums[i] += row[i];
-    });
-  }
+  map_scores<T>(pair, s, [&](T x, bool, int64_t, int i) {
+    const T p = simd::exp_nonpositive(x - base[i]);
+    sums[i] += p;
+    return p;
+  });
   for (int64_t i = 0; i < kQ; ++i) total[i] = total[i] * shrink[i] + sums[i];
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <type_traits>
 #include <utility>
 
 namespace ink {
@@ -26,6 +27,23 @@ constexpr int64_t whole_vectors(int64_t n) {
   return (n + kLanes<T> - 1) / kLanes<T> * kLanes<T>;
 }
 
+template <class T>
+struct VectorOf {
+  typedef T type __attribute__((vector_size(kVectorBytes), aligned(alignof(T)), may_alias));
+};
+/// kLanes<T> elements anywhere in memory.
+template <class T>
+using Vector = typename VectorOf<T>::type;
+
+template <class T>
+Vector<T> load(const T* p) {
+  return *reinterpret_cast<const Vector<T>*>(p);
+}
+template <class T>
+void store(T* p, Vector<T> v) {
+  *reinterpret_cast<Vector<T>*>(p) = v;
+}
+
 /// A matrix whose element (i, j) is data[i * row + j * col].
 template <class T>
 struct Strided {
@@ -41,25 +59,21 @@ namespace detail {
 template <class T, int R, int V>
 void product_block(int64_t inner, Strided<const T> a, const T* b, int64_t ldb, T* c, int64_t ldc,
                    bool accumulate) {
-  typedef T Vector __attribute__((vector_size(kVectorBytes), aligned(alignof(T)), may_alias));
-  const auto vector = [](const T* p, int64_t v) {
-    return *reinterpret_cast<const Vector*>(p + v * kLanes<T>);
-  };
-  Vector sums[R][V];
+  Vector<T> sums[R][V];
   for (int r = 0; r < R; ++r) {
-    for (int v = 0; v < V; ++v) sums[r][v] = accumulate ? vector(c + r * ldc, v) : Vector{};
+    for (int v = 0; v < V; ++v)
+      sums[r][v] = accumulate ? load(c + r * ldc + v * kLanes<T>) : Vector<T>{};
   }
   for (int64_t k = 0; k < inner; ++k) {
-    Vector row[V];
-    for (int v = 0; v < V; ++v) row[v] = vector(b + k * ldb, v);
+    Vector<T> row[V];
+    for (int v = 0; v < V; ++v) row[v] = load(b + k * ldb + v * kLanes<T>);
     for (int r = 0; r < R; ++r) {
       const T factor = a.data[r * a.row + k * a.col];
       for (int v = 0; v < V; ++v) sums[r][v] += factor * row[v];
     }
   }
   for (int r = 0; r < R; ++r) {
-    for (int v = 0; v < V; ++v)
-      *reinterpret_cast<Vector*>(c + r * ldc + v * kLanes<T>) = sums[r][v];
+    for (int v = 0; v < V; ++v) store(c + r * ldc + v * kLanes<T>, sums[r][v]);
   }
 }
 
@@ -74,7 +88,35 @@ inline constexpr auto kProductBlocks = []<size_t... I>(std::index_sequence<I...>
 }
 (std::make_index_sequence<kBlockRows * kBlockVectors>{});
 
+/// Exchanges the elements (i, j + S) and (i + S, j) of a square block, for i and j without bit S.
+template <class T, int S>
+[[gnu::always_inline]] inline void exchange(Vector<T>* rows) {
+  constexpr int n = kLanes<T>;
+  typedef std::conditional_t<sizeof(T) == 4, int32_t, int64_t> Index;
+  Vector<Index> upper, lower;  // lanes to take, those of the second row counted from n
+  for (int j = 0; j < n; ++j) {
+    upper[j] = j & S ? n + j - S : j;
+    lower[j] = j & S ? n + j : j + S;
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < n; ++i) {
+    if (i & S) continue;
+    const Vector<T> a = rows[i], b = rows[i + S];
+    rows[i] = __builtin_shuffle(a, b, upper);
+    rows[i + S] = __builtin_shuffle(a, b, lower);
+  }
+}
+
 }  // namespace detail
+
+/// Transposes a square block of kLanes<T> rows, by halves, quarters and so on.
+template <class T>
+[[gnu::always_inline]] inline void transpose_block(Vector<T>* rows) {
+  if constexpr (kLanes<T> >= 16) detail::exchange<T, 8>(rows);
+  if constexpr (kLanes<T> >= 8) detail::exchange<T, 4>(rows);
+  detail::exchange<T, 2>(rows);
+  detail::exchange<T, 1>(rows);
+}
 
 /// c = a b, or c += a b, for a (rows, inner) of any strides, b (inner, width) and c (rows, width)
 /// with consecutive elements in their rows. width: a multiple of kLanes<T>.
