@@ -64,8 +64,9 @@ struct Kernel<void(Args...)> {
 
 }  // namespace detail
 
-/// Of x's elements along the reduced dimensions; mean divides the sum by their number.
-enum class ReduceOp { sum, mean, prod, max, min, any, all };
+/// Of x's elements along the reduced dimensions; mean divides the sum by their number. Of bools, max
+/// and min are any and all.
+enum class ReduceOp { sum, mean, prod, max, min };
 
 #ifdef WITH_CUDA
 #define CUDA_TWIN(name) &cuda::name

@@ -111,7 +111,7 @@ bool allclose(const Tensor& a, const Tensor& b, double rtol = 1e-5, double atol 
               bool equal_nan = false);
 bool equal(const Tensor& a, const Tensor& b);  // same shape and the same values
 
-// ---- reduce.cpp
+// ---- reduce.cpp, extreme.cpp (amax to argmin), prod.cpp, var.cpp, logsumexp.cpp
 // ---------------------------------------------------------------------------------------------------
 Tensor sum(const Tensor& x, const Shape& dims = {},
            bool keepdim = false);  // bool and i64 sum to i64
@@ -149,7 +149,7 @@ ValuesIndices sort(const Tensor& x, int64_t dim = -1,
 ValuesIndices topk(const Tensor& x, int64_t k, int64_t dim = -1,
                    bool largest = true);  // in sorted order
 
-// ---- views.cpp: the same memory (Tensor's members call these)
+// ---- views.cpp, split.cpp: the same memory (Tensor's members call these)
 // --------------------------------------------------------
 Tensor view(const Tensor& x, const Shape& shape);
 Tensor reshape(const Tensor& x, const Shape& shape);
@@ -169,7 +169,7 @@ std::vector<Tensor> split(const Tensor& x, int64_t size,
 std::vector<Tensor> split(const Tensor& x, const std::vector<int64_t>& sizes, int64_t dim = 0);
 std::vector<Tensor> chunk(const Tensor& x, int64_t chunks, int64_t dim = 0);
 
-// ---- copy.cpp
+// ---- copy.cpp, cat.cpp (cat, stack, repeat), rearrange.cpp (flip, tril, triu)
 // -----------------------------------------------------------------------------------------------------
 Tensor contiguous(const Tensor& x);
 Tensor clone(const Tensor& x);
@@ -231,7 +231,7 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& targets, int64_t ignore
 Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& targets,
                             int64_t ignore_index = -100, Reduction reduction = Reduction::mean);
 Tensor mse_loss(const Tensor& input, const Tensor& target,
-                Reduction reduction = Reduction::mean);  // basic (reduce.cpp)
+                Reduction reduction = Reduction::mean);  // basic (mse_loss.cpp)
 /// softmax(q k^T scale + causal mask) v, scale 1 / sqrt(d) by default; q, k, v (..., T, d), read in
 /// place where strided. Query i sees keys 0..i. Memory is linear in T. Dao et al. 2022, alg. 1.
 /// (attention.cpp)

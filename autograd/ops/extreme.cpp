@@ -19,19 +19,33 @@ struct Best {
     const T* at;  // null: none yet
   };
   static bool better(Value a, Value b) { return (largest ? a > b : a < b) || (a != a && b == b); }
+  static Value best(Value a, Value b) {
+    const Value one = (largest ? b > a : b < a) ? b : a;  // a if either is NaN
+    return b != b ? b : one;
+  }
   static Acc none() { return {Value(), nullptr}; }
 
-  static void one(Acc& acc, const T* p) {
+  static void look(Acc& acc, const T* p) {
     const auto value = static_cast<Value>(*p);
     if (acc.at == nullptr || better(value, acc.value)) acc = {value, p};
   }
-  static void eight(Acc& acc, const T* p, int64_t step) {
-    const auto at = [&](int i) { return static_cast<Value>(p[i * step]); };
-    const auto best = [](Value a, Value b) { return better(b, a) ? b : a; };
-    const Value top = best(best(best(at(0), at(1)), best(at(2), at(3))),
-                           best(best(at(4), at(5)), best(at(6), at(7))));
-    if (acc.at != nullptr && !better(top, acc.value)) return;  // nearly always
-    for (int i = 0; i < 8; ++i) one(acc, p + i * step);
+  template <class Width, class Step>
+  static void one(Acc* acc, Width width, const T* p, Step step) {
+    for (int64_t c = 0; c < width; ++c) look(acc[c], p + c * step);
+  }
+  static Value of_eight(const T* p, int64_t row) {
+    return detail::tree_of_eight([=](int64_t i) { return static_cast<Value>(p[i * row]); }, best);
+  }
+  // The best of each eight first, in vectors; nearly always it is no better than what is known.
+  template <class Width, class Step>
+  static void eight(Acc* acc, Width width, const T* p, Step step, int64_t row) {
+    Value top[ReducePlan::kBlock];
+#pragma omp simd
+    for (int64_t c = 0; c < width; ++c) top[c] = of_eight(p + c * step, row);
+    for (int64_t c = 0; c < width; ++c) {
+      if (acc[c].at != nullptr && !better(top[c], acc[c].value)) continue;
+      for (int64_t i = 0; i < 8; ++i) look(acc[c], p + c * step + i * row);
+    }
   }
   static void merge(Acc& acc, const Acc& other) {
     if (other.at == nullptr) return;

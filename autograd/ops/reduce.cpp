@@ -1,6 +1,5 @@
 // sum, mean, any, all: reductions over any dimensions, and the kernel they share with prod and the
 // extremes.
-#include <functional>
 #include <limits>
 
 #include "autograd/kernels.h"
@@ -18,12 +17,10 @@ namespace {
 // length.
 template <class T>
 using wide_t = std::conditional_t<std::is_integral_v<T>, int64_t, double>;
-template <class T>
-using near_t = std::conditional_t<std::is_same_v<T, bool>, int64_t, compute_t<T>>;
 
 template <class T>
 struct Sum {
-  using Near = near_t<T>;
+  using Near = std::conditional_t<std::is_same_v<T, bool>, int64_t, compute_t<T>>;
   using Far = wide_t<T>;
   static Near load(T x) { return static_cast<Near>(x); }
   static Far none() { return 0; }
@@ -50,14 +47,18 @@ struct Prod {
   }
 };
 
+// Of bools, max and min are any and all.
 template <class T>
 struct Max {
-  using Near = near_t<T>;
+  using Near = std::conditional_t<std::is_same_v<T, bool>, uint8_t, compute_t<T>>;
   using Far = Near;
   using Limits = std::numeric_limits<Near>;
   static Near load(T x) { return static_cast<Near>(x); }
   static Far none() { return Limits::has_infinity ? -Limits::infinity() : Limits::lowest(); }
-  static Far join(Far a, Far b) { return a > b || a != a ? a : b; }
+  static Far join(Far a, Far b) {
+    const Far larger = a > b ? a : b;  // b if either is NaN
+    return a != a ? a : larger;
+  }
   static Far repeated(Far a, int64_t) { return a; }
 };
 
@@ -65,23 +66,10 @@ template <class T>
 struct Min : Max<T> {
   using typename Max<T>::Far, typename Max<T>::Limits;
   static Far none() { return Limits::has_infinity ? Limits::infinity() : Limits::max(); }
-  static Far join(Far a, Far b) { return a < b || a != a ? a : b; }
-};
-
-template <class T>
-struct Any {
-  using Near = bool;
-  using Far = bool;
-  static bool load(T x) { return static_cast<compute_t<T>>(x) != compute_t<T>(0); }
-  static bool none() { return false; }
-  static bool join(bool a, bool b) { return a | b; }
-  static bool repeated(bool a, int64_t) { return a; }
-};
-
-template <class T>
-struct All : Any<T> {
-  static bool none() { return true; }
-  static bool join(bool a, bool b) { return a & b; }
+  static Far join(Far a, Far b) {
+    const Far smaller = a < b ? a : b;
+    return a != a ? a : smaller;
+  }
 };
 
 // The loop's view of a fold.
@@ -89,22 +77,32 @@ template <class F, class T>
 struct Fold {
   using Acc = typename F::Far;
   static Acc none() { return F::none(); }
-  static void one(Acc& acc, const T* p) { acc = F::join(acc, static_cast<Acc>(F::load(*p))); }
-  static void eight(Acc& acc, const T* p, int64_t step) {
-    const auto at = [&](int64_t i) { return F::load(p[i * step]); };
-    acc = F::join(acc,
-                  static_cast<Acc>(F::join(F::join(F::join(at(0), at(1)), F::join(at(2), at(3))),
-                                           F::join(F::join(at(4), at(5)), F::join(at(6), at(7))))));
+  template <class Width, class Step>
+  static void one(Acc* acc, Width width, const T* p, Step step) {
+#pragma omp simd
+    for (int64_t c = 0; c < width; ++c)
+      acc[c] = F::join(acc[c], static_cast<Acc>(F::load(p[c * step])));
+  }
+  static Acc of_eight(const T* p, int64_t row) {
+    const auto at = [=](int64_t i) { return F::load(p[i * row]); };
+    return static_cast<Acc>(
+        detail::tree_of_eight(at, [](auto a, auto b) { return F::join(a, b); }));
+  }
+  template <class Width, class Step>
+  static void eight(Acc* acc, Width width, const T* p, Step step, int64_t row) {
+#pragma omp simd
+    for (int64_t c = 0; c < width; ++c) acc[c] = F::join(acc[c], of_eight(p + c * step, row));
   }
   static void merge(Acc& acc, const Acc& other) { acc = F::join(acc, other); }
   static void repeat(Acc& acc, int64_t times) { acc = F::repeated(acc, times); }
 };
 
-template <class To, class F, class T, class Finish = std::identity>
-void fold(Tensor& y, const Tensor& x, T, F, Finish finish = {}) {
+// y = the fold of x, divided by `divisor`.
+template <class To, class F, class T>
+void fold(Tensor& y, const Tensor& x, T, F, int64_t divisor = 1) {
   To* out = y.mutable_data<To>();
-  reduce_loop<Fold<F, T>, T>(y, x, [&](int64_t i, typename F::Far total, const T*) {
-    out[i] = static_cast<To>(finish(total));
+  reduce_loop<Fold<F, T>, T>(y, x, [=](int64_t i, typename F::Far total, const T*) {
+    out[i] = static_cast<To>(total / static_cast<typename F::Far>(divisor));
   });
 }
 
@@ -113,22 +111,18 @@ void fold(Tensor& y, const Tensor& x, T, F, Finish finish = {}) {
 void reduce(Tensor& y, const Tensor& x, ReduceOp op) {
   for_any(x.dtype(), [&]<class T>(T) {
     using To = std::conditional_t<std::is_same_v<T, bool>, int64_t, T>;  // of sums
-    const auto count = static_cast<wide_t<T>>(x.numel() / std::max<int64_t>(y.numel(), 1));
+    const int64_t count = x.numel() / std::max<int64_t>(y.numel(), 1);
     switch (op) {
       case ReduceOp::sum:
         return fold<To>(y, x, T(), Sum<T>());
       case ReduceOp::mean:
-        return fold<To>(y, x, T(), Sum<T>(), [count](auto total) { return total / count; });
+        return fold<To>(y, x, T(), Sum<T>(), count);
       case ReduceOp::prod:
         return fold<To>(y, x, T(), Prod<T>());
       case ReduceOp::max:
         return fold<T>(y, x, T(), Max<T>());
       case ReduceOp::min:
         return fold<T>(y, x, T(), Min<T>());
-      case ReduceOp::any:
-        return fold<bool>(y, x, T(), Any<T>());
-      case ReduceOp::all:
-        return fold<bool>(y, x, T(), All<T>());
     }
   });
 }
@@ -159,15 +153,16 @@ Tensor mean(const Tensor& x, const Shape& dims, bool keepdim) {
 static Tensor test(const char* op, ReduceOp which, const Tensor& x, const Shape& dims,
                    bool keepdim) {
   const ReducedShape shape(op, x, dims);
+  const NoGrad no_grad;
   Tensor y = empty(shape.kept, {boolean, x.device()});
-  kernel::reduce(y, x, which);
+  kernel::reduce(y, to(x, boolean), which);
   return shape.finish(y, keepdim);
 }
 Tensor any(const Tensor& x, const Shape& dims, bool keepdim) {
-  return test("any", ReduceOp::any, x, dims, keepdim);
+  return test("any", ReduceOp::max, x, dims, keepdim);
 }
 Tensor all(const Tensor& x, const Shape& dims, bool keepdim) {
-  return test("all", ReduceOp::all, x, dims, keepdim);
+  return test("all", ReduceOp::min, x, dims, keepdim);
 }
 
 Tensor sum_to(const Tensor& x, const Shape& shape) {

@@ -1,17 +1,17 @@
 // The one loop behind every reduction: any dimensions of a tensor of any strides, without a copy.
 //
-// What is computed is a type R:
-//   Acc                          all that need be known of the elements seen so far
-//   none()                       of no elements
-//   one(acc, p)                  takes in *p
-//   eight(acc, p, step)          takes in p[0], p[step], ... p[7 step]: eight at a time, because a
-//                                tree of eight is fast and rounds three times where a chain rounds
-//                                eight
-//   merge(acc, other)            takes in all that another has seen
-//   repeat(acc, times)           as though each element had been seen so many times
-// The loop keeps many accumulators side by side, so that the compiler turns them into vectors: one
-// for each of a run of neighbouring outputs (sums of columns), or several for one output, merged at
-// the end (sums of rows).
+// What is computed is a type R, whose functions work on many accumulators side by side so that the
+// compiler turns them into vectors:
+//   Acc                               all that need be known of the elements seen so far
+//   none()                            of no elements
+//   one(acc, width, p, step)          acc[c] takes in p[c step], for each c below width
+//   eight(acc, width, p, step, row)   acc[c] takes in p[c step + i row] for i = 0 ... 7: a tree of
+//                                     eight is fast, and rounds three times where a chain rounds
+//                                     eight
+//   merge(acc, other)                 one takes in all that another has seen
+//   repeat(acc, times)                as though each element had been seen so many times
+// The accumulators are those of neighbouring outputs (sums of columns), or several of one output,
+// merged at the end (sums of rows).
 #pragma once
 
 #include <bit>
@@ -80,9 +80,9 @@ struct ReduceAxes {
 /// of elements to take in ("rows"), each split into parts where there are too few blocks for the
 /// threads.
 struct ReducePlan {
-  static constexpr int64_t kLanes = 32;   // accumulators side by side, at least, when all is joined
-  static constexpr int64_t kBlock = 512;  // and at most
-  static constexpr int64_t kShortRow = 32;
+  static constexpr int64_t kBlock = 512;    // accumulators side by side, at most
+  static constexpr int64_t kLanes = 16;     // of one output
+  static constexpr int64_t kShortRow = 32;  // too short for several
 
   ReduceAxes outer, outer_rows;
   ReduceAxes::Axis columns, rows;
@@ -110,9 +110,9 @@ struct ReducePlan {
     total_rows = outer_rows.sizes.numel() * rows.size;
     if (columns.size == 1) columns.step = rows.step;
     const bool gapless = rows.step == columns.size * columns.step;
-    const auto fold =
-        gapless ? static_cast<uint64_t>(kLanes / std::max<int64_t>(columns.size, 1)) : 0;
-    lanes = columns.size * static_cast<int64_t>(std::bit_floor(std::max<uint64_t>(fold, 1)));
+    const int64_t fold = gapless ? kLanes / std::max<int64_t>(columns.size, 1) : 0;
+    lanes = columns.size * static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(fold)));
+    lanes = std::max(lanes, columns.size);
     blocks = (columns.size + kBlock - 1) / kBlock;
     units = outer.sizes.numel() * blocks;
     const int64_t work = total_rows * std::min(columns.size, kBlock);
@@ -126,8 +126,9 @@ struct ReducePlan {
     int64_t width, x, y;
   };
   Unit unit(int64_t i) const {
-    const ReduceAxes::Offsets at = outer.offsets(i / blocks);
-    const int64_t column = i % blocks * kBlock;
+    const int64_t line = blocks == 1 ? i : i / blocks;  // divisions take longer than short rows
+    const int64_t column = (i - line * blocks) * kBlock;
+    const ReduceAxes::Offsets at = outer.offsets(line);
     return {std::min(kBlock, columns.size - column), at.x + column * columns.step,
             at.y + column * columns.out_step};
   }
@@ -149,44 +150,48 @@ namespace detail {
 template <class R, class T, class Width, class Step>
 void absorb_rows(typename R::Acc* acc, Width width, const T* x, Step step, int64_t count,
                  int64_t row_step) {
-  for (; count >= 8; count -= 8, x += 8 * row_step) {
-#pragma omp simd
-    for (int64_t c = 0; c < width; ++c) R::eight(acc[c], x + c * step, row_step);
-  }
-  for (; count > 0; --count, x += row_step) {
-#pragma omp simd
-    for (int64_t c = 0; c < width; ++c) R::one(acc[c], x + c * step);
-  }
+  for (; count >= 8; count -= 8, x += 8 * row_step) R::eight(acc, width, x, step, row_step);
+  for (; count > 0; --count, x += row_step) R::one(acc, width, x, step);
 }
 
 template <class R, class T>
 void absorb(typename R::Acc* acc, int64_t width, const T* x, int64_t step, int64_t count,
             int64_t row_step) {
-  using One = std::integral_constant<int64_t, 1>;
-  using Lanes = std::integral_constant<int64_t, ReducePlan::kLanes>;
+  constexpr std::integral_constant<int64_t, 1> one;
+  constexpr std::integral_constant<int64_t, ReducePlan::kLanes> lanes;
   if (step != 1) return absorb_rows<R>(acc, width, x, step, count, row_step);
-  if (width != Lanes()) return absorb_rows<R>(acc, width, x, One(), count, row_step);
-  absorb_rows<R>(acc, Lanes(), x, One(), count, row_step);
+  if (width == lanes) return absorb_rows<R>(acc, lanes, x, one, count, row_step);
+  absorb_rows<R>(acc, width, x, one, count, row_step);
 }
 
 // Rows begin .. end of one block of columns, into acc[0 .. width).
 template <class R, class T>
 void absorb_part(typename R::Acc* acc, int64_t width, const T* x, const ReducePlan& plan,
                  int64_t begin, int64_t end) {
-  const int64_t fold = plan.lanes / plan.columns.size, lanes = fold > 1 ? plan.lanes : width;
+  const int64_t lanes = plan.lanes > plan.columns.size ? plan.lanes : width;
+  const int64_t fold = lanes / width, size = plan.rows.size;
   std::fill_n(acc, lanes, R::none());
   while (begin < end) {
-    const int64_t row = begin % plan.rows.size, count = std::min(plan.rows.size - row, end - begin);
-    const T* p = x + plan.outer_rows.offsets(begin / plan.rows.size).x + row * plan.rows.step;
-    const int64_t folded = count / fold;
+    const int64_t run = begin < size ? 0 : begin / size, row = begin - run * size;
+    const int64_t count = std::min(size - row, end - begin), folded = count / fold;
+    const T* p = x + plan.outer_rows.offsets(run).x + row * plan.rows.step;
     absorb<R>(acc, lanes, p, plan.columns.step, folded, fold * plan.rows.step);
     p += folded * fold * plan.rows.step;
-    if (fold > 1) absorb<R>(acc, width, p, plan.columns.step, count % fold, plan.rows.step);
+    if (fold > 1)
+      absorb<R>(acc, width, p, plan.columns.step, count - folded * fold, plan.rows.step);
     begin += count;
   }
   for (int64_t half = lanes / 2; half >= width; half /= 2) {
+#pragma omp simd
     for (int64_t c = 0; c < half; ++c) R::merge(acc[c], acc[c + half]);
   }
+}
+
+/// Of at(0), ... at(7).
+template <class At, class Join>
+auto tree_of_eight(At at, Join join) {
+  return join(join(join(at(0), at(1)), join(at(2), at(3))),
+              join(join(at(4), at(5)), join(at(6), at(7))));
 }
 
 }  // namespace detail

@@ -1,6 +1,8 @@
 // cumsum, sort, topk: along one dimension, line by line.
 #include <algorithm>
-#include <utility>
+#include <array>
+#include <bit>
+#include <numeric>
 
 #include "autograd/kernels.h"
 #include "autograd/ops.h"
@@ -18,18 +20,57 @@ Tensor heads(const Tensor& x, int64_t dim) {
   return x.alias(layout);
 }
 
-template <class T>
+// Unsigned integers in the order of the values; NaN is the largest, -0 equals 0.
+uint32_t ordered(float v) {
+  const auto bits = std::bit_cast<uint32_t>(v == 0 ? 0.0f : v);
+  return v != v ? ~0u : bits >> 31 ? ~bits : bits | 1u << 31;
+}
+uint64_t ordered(double v) {
+  const auto bits = std::bit_cast<uint64_t>(v == 0 ? 0.0 : v);
+  return v != v ? ~0ull : bits >> 63 ? ~bits : bits | 1ull << 63;
+}
+uint64_t ordered(int64_t v) { return static_cast<uint64_t>(v) ^ 1ull << 63; }
+uint32_t ordered(bool v) { return v; }
+
+template <class Key>
 struct Keyed {
-  compute_t<T> key;
+  Key key;
   int64_t index;
+  bool operator<(const Keyed& other) const {  // of equals the first comes first
+    return key != other.key ? key < other.key : index < other.index;
+  }
 };
 
-// Of equals the first comes first, whichever the direction; NaN is the largest.
-template <class T>
-bool before(const Keyed<T>& a, const Keyed<T>& b, bool descending) {
-  if (a.key == b.key || (a.key != a.key && b.key != b.key)) return a.index < b.index;
-  const bool less = a.key < b.key || b.key != b.key;
-  return less != descending;
+// Sorts by key, equals in their order: byte by byte from the lowest, by counting (radix sort).
+template <class Key>
+void radix_sort(std::vector<Keyed<Key>>& items, std::vector<Keyed<Key>>& other) {
+  other.resize(items.size());
+  for (size_t byte = 0; byte < sizeof(Key); ++byte) {
+    const auto digit = [byte](Key key) { return static_cast<uint8_t>(key >> (8 * byte)); };
+    std::array<size_t, 257> starts{};
+    for (const auto& item : items) ++starts[digit(item.key) + 1u];
+    if (starts[digit(items[0].key) + 1u] == items.size()) continue;  // all alike here
+    std::partial_sum(starts.begin(), starts.end(), starts.begin());
+    for (const auto& item : items) other[starts[digit(item.key)]++] = item;
+    items.swap(other);
+  }
+}
+
+constexpr int64_t kRadixSize = 256;  // below it, counting takes longer than comparing
+
+// The running sums of `width` lines that begin `line_y` and `line_x` apart.
+template <class T, class Width>
+void cumsum_lines(T* y, const T* x, Width width, int64_t line_y, int64_t line_x, int64_t count,
+                  int64_t next_y, int64_t next_x) {
+  using Sum = std::conditional_t<std::is_integral_v<T>, int64_t, double>;
+  Sum sums[width()] = {};
+  for (int64_t i = 0; i < count; ++i, x += next_x, y += next_y) {
+#pragma omp simd
+    for (int64_t k = 0; k < width; ++k) {
+      sums[k] += static_cast<Sum>(x[k * line_x]);
+      y[k * line_y] = static_cast<T>(sums[k]);
+    }
+  }
 }
 
 }  // namespace
@@ -41,24 +82,22 @@ void cumsum(Tensor& y, const Tensor& x, int64_t dim) {
   const int64_t count = x.shape()[dim], next_y = y.strides()[dim], next_x = x.strides()[dim];
   const int64_t sy = loop.inner_stride(0), sx = loop.inner_stride(1);
   for_any(x.dtype(), [&]<class T>(T) {
-    using Sum = std::conditional_t<std::is_integral_v<T>, int64_t, double>;
-    constexpr int64_t kWidth = 64;  // lines side by side
     const T* in = x.data<T>();
     T* out = y.mutable_data<T>();
     const auto lines = [&](auto offset, int64_t n) {
-      const int64_t width = sx < next_x ? kWidth : 1;  // or one by one, where that is contiguous
-      for (int64_t i = 0; i < n; i += width) {
-        const T* from = in + offset[1] + i * sx;
-        T* to = out + offset[0] + i * sy;
-        const int64_t side_by_side = std::min(width, n - i);
-        Sum sums[kWidth] = {};
-        for (int64_t j = 0; j < count; ++j, from += next_x, to += next_y) {
-          for (int64_t k = 0; k < side_by_side; ++k) {
-            sums[k] += static_cast<Sum>(from[k * sx]);
-            to[k * sy] = static_cast<T>(sums[k]);
-          }
-        }
-      }
+      const T* from = in + offset[1];
+      T* to = out + offset[0];
+      // Several lines at once: the additions of one wait for each other.
+      const auto while_enough = [&](auto width, auto step_y, auto step_x) {
+        for (; n >= width; n -= width, from += width * sx, to += width * sy)
+          cumsum_lines(to, from, width, step_y, step_x, count, next_y, next_x);
+      };
+      const std::integral_constant<int64_t, 64> many;
+      const std::integral_constant<int64_t, 4> few;
+      const std::integral_constant<int64_t, 1> one;
+      if (sx == 1 && sy == 1) while_enough(many, one, one);
+      while_enough(few, sy, sx);
+      while_enough(one, sy, sx);
     };
     loop.for_each_row(lines, kGrain / count);
   });
@@ -69,27 +108,34 @@ void sort(Tensor& values, Tensor& indices, const Tensor& x, int64_t dim, bool de
   const Tensor values0 = heads(values, dim), indices0 = heads(indices, dim), x0 = heads(x, dim);
   const StridedLoop<3> loop(x0.shape(), {&values0, &indices0, &x0});
   const int64_t count = x.shape()[dim], kept = values.shape()[dim];
+  const int64_t step = x.strides()[dim], out_step = values.strides()[dim];
   for_any(x.dtype(), [&]<class T>(T) {
+    using Key = decltype(ordered(compute_t<T>()));
     const T* in = x.data<T>();
     T* out = values.mutable_data<T>();
     int64_t* places = indices.mutable_data<int64_t>();
-    const auto line = [&](std::vector<Keyed<T>>& keyed, T* value, int64_t* place, const T* from) {
-      for (int64_t i = 0; i < count; ++i)
-        keyed[static_cast<size_t>(i)] = {static_cast<compute_t<T>>(from[i * x.strides()[dim]]), i};
-      const auto order = [=](auto& a, auto& b) { return before<T>(a, b, descending); };
-      if (kept < count) std::nth_element(keyed.begin(), keyed.begin() + kept, keyed.end(), order);
-      std::sort(keyed.begin(), keyed.begin() + kept, order);
-      for (int64_t i = 0; i < kept; ++i) {
-        value[i * values.strides()[dim]] = static_cast<T>(keyed[static_cast<size_t>(i)].key);
-        place[i * indices.strides()[dim]] = keyed[static_cast<size_t>(i)].index;
-      }
-    };
     const auto lines = [&](auto offset, int64_t n) {
-      std::vector<Keyed<T>> keyed(static_cast<size_t>(count));
-      for (int64_t i = 0; i < n; ++i)
-        line(keyed, out + offset[0] + i * loop.inner_stride(0),
-             places + offset[1] + i * loop.inner_stride(1),
-             in + offset[2] + i * loop.inner_stride(2));
+      std::vector<Keyed<Key>> items(static_cast<size_t>(count)), other;
+      for (int64_t line = 0; line < n; ++line) {
+        const T* from = in + offset[2] + line * loop.inner_stride(2);
+        for (int64_t i = 0; i < count; ++i) {
+          const Key key = ordered(static_cast<compute_t<T>>(from[i * step]));
+          items[static_cast<size_t>(i)] = {descending ? static_cast<Key>(~key) : key, i};
+        }
+        const auto last = items.begin() + kept;
+        if (kept < count) std::nth_element(items.begin(), last, items.end());
+        if (kept == count && count >= kRadixSize) {
+          radix_sort(items, other);
+        } else {
+          std::sort(items.begin(), last);
+        }
+        T* value = out + offset[0] + line * loop.inner_stride(0);
+        int64_t* place = places + offset[1] + line * loop.inner_stride(1);
+        for (int64_t i = 0; i < kept; ++i) {
+          place[i * out_step] = items[static_cast<size_t>(i)].index;
+          value[i * out_step] = from[place[i * out_step] * step];
+        }
+      }
     };
     loop.for_each_row(lines, kGrain / 8 / count);
   });

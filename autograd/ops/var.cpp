@@ -1,5 +1,6 @@
 // var, std: the spread of the elements around their mean.
 #include <cmath>
+#include <functional>
 
 #include "autograd/kernels.h"
 #include "autograd/ops.h"
@@ -24,16 +25,21 @@ struct Moments {
     const double apart = b.mean - a.mean, mean = a.mean + apart * share;
     a = {count, mean, a.m2 + b.m2 + apart * (b.mean - mean) * b.count};
   }
-  static void one(Acc& acc, const T* p) { merge(acc, {1, static_cast<double>(*p), 0}); }
-  static void eight(Acc& acc, const T* p, int64_t step) {
-    double v[8];
-    for (int i = 0; i < 8; ++i) v[i] = static_cast<double>(p[i * step]);
-    const auto total = [&] {
-      return ((v[0] + v[1]) + (v[2] + v[3])) + ((v[4] + v[5]) + (v[6] + v[7]));
-    };
-    const double mean = total() / 8;
-    for (double& d : v) d = (d - mean) * (d - mean);
-    merge(acc, {8, mean, total()});
+  template <class Width, class Step>
+  static void one(Acc* acc, Width width, const T* p, Step step) {
+#pragma omp simd
+    for (int64_t c = 0; c < width; ++c) merge(acc[c], {1, static_cast<double>(p[c * step]), 0});
+  }
+  static Acc of_eight(const T* p, int64_t row) {
+    const auto at = [=](int64_t i) { return static_cast<double>(p[i * row]); };
+    const double mean = detail::tree_of_eight(at, std::plus<>()) / 8;
+    const auto squared = [=](int64_t i) { return (at(i) - mean) * (at(i) - mean); };
+    return {8, mean, detail::tree_of_eight(squared, std::plus<>())};
+  }
+  template <class Width, class Step>
+  static void eight(Acc* acc, Width width, const T* p, Step step, int64_t row) {
+#pragma omp simd
+    for (int64_t c = 0; c < width; ++c) merge(acc[c], of_eight(p + c * step, row));
   }
   static void repeat(Acc& acc, int64_t times) {
     acc.count *= static_cast<double>(times);
