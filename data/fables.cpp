@@ -59,8 +59,8 @@ class Stream {
   /// Uniform in [0, n), n > 0; the bias is below n / 2^64.
   uint64_t below(uint64_t n) {
     state_ += 0x9e3779b97f4a7c15;
-    __extension__ using Wide = unsigned __int128;
-    return static_cast<uint64_t>((Wide{mix(state_)} * n) >> 64);
+    __extension__ typedef unsigned __int128 Wide;  // no standard name yet
+    return static_cast<uint64_t>((static_cast<Wide>(mix(state_)) * n) >> 64);
   }
 
  private:

@@ -25,12 +25,17 @@ template <class C, class T>
 static C cross_entropy_row(T* d, const T* a, int64_t n, int64_t target, C weight) {
   const C top = max_of<C>(n, [&](int64_t i) { return static_cast<C>(a[i]); });
   const auto e = [&](int64_t i) { return simd::exp_nonpositive(static_cast<C>(a[i]) - top); };
-  const C total = sum_of<C>(n, e);
-  if (d != nullptr) {
-    const C share = weight / total;
-    for (int64_t i = 0; i < n; ++i) d[i] = static_cast<T>(e(i) * share);
-    d[target] = static_cast<T>(e(target) * share - weight);
-  }
+  if (d == nullptr) return simd::log(sum_of<C>(n, e)) + (top - static_cast<C>(a[target]));
+  const C total = sum_of<C>(n, [&](int64_t i) {
+    const C value = e(i);
+    d[i] = static_cast<T>(value);
+    return value;
+  });
+  const C share = weight / total;
+  constexpr bool kept = std::is_same_v<T, C>;  // bf16 would be rounded twice
+  for (int64_t i = 0; i < n; ++i)
+    d[i] = static_cast<T>((kept ? static_cast<C>(d[i]) : e(i)) * share);
+  d[target] = static_cast<T>(e(target) * share - weight);
   return simd::log(total) + (top - static_cast<C>(a[target]));
 }
 

@@ -57,16 +57,15 @@ Tensor embedding(const Tensor& input, const Tensor& table) {
   shape.push_back(weight.size(1));
   Tensor y = empty(shape, weight.options());
   kernel::embedding(y, ids, weight);
-  return record_fused("embedding", {weight}, y,
-                      [ids = Saved::input(ids, "its ids"), shape = weight.shape(),
-                       dtype = weight.dtype()](const Tensor& dy, VjpContext& g) -> Grads {
-                        const bool narrow = dtype == bf16;  // summed in f32, rounded once
-                        Tensor dweight = narrow ? Tensor() : g.into(0);
-                        if (!dweight.defined())
-                          dweight = zeros(shape, {narrow ? f32 : dtype, dy.device()});
-                        kernel::embedding_backward(dweight, dy.contiguous(), *ids);
-                        return {dweight.to(dtype)};
-                      });
+  const auto vjp = [ids = Saved::input(ids, "its ids"), shape = weight.shape(),
+                    dtype = weight.dtype()](const Tensor& dy, VjpContext& g) -> Grads {
+    const bool narrow = dtype == bf16;  // summed in f32, rounded once
+    Tensor dweight = narrow ? Tensor() : g.into(0);
+    if (!dweight.defined()) dweight = zeros(shape, {narrow ? f32 : dtype, dy.device()});
+    kernel::embedding_backward(dweight, dy.contiguous(), *ids);
+    return {dweight.to(dtype)};
+  };
+  return record_fused("embedding", {weight}, y, vjp);
 }
 
 }  // namespace ink

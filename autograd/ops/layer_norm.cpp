@@ -24,15 +24,11 @@ void layer_norm(Tensor& y, Tensor& mean, Tensor& rstd, const Tensor& x, const Te
       const T* a = in + row * n;
       T* to = out + row * n;
       const C m = sum_of<C>(n, [&](int64_t i) { return static_cast<C>(a[i]); }) / count;
-      const C variance = sum_of<C>(n,
-                                   [&](int64_t i) {  // a second pass: right where mean >> std
-                                     const C centred = static_cast<C>(a[i]) - m;
-                                     return centred * centred;
-                                   }) /
-                         count;
-      const C r = 1 / std::sqrt(variance + static_cast<C>(eps));
-      for (int64_t i = 0; i < n; ++i)
-        to[i] = static_cast<T>((static_cast<C>(a[i]) - m) * r * w[i] + b[i]);
+      const auto centred = [&](int64_t i) { return static_cast<C>(a[i]) - m; };
+      // A pass of its own, so that the variance is right where mean >> std.
+      const C squares = sum_of<C>(n, [&](int64_t i) { return centred(i) * centred(i); });
+      const C r = 1 / std::sqrt(squares / count + static_cast<C>(eps));
+      for (int64_t i = 0; i < n; ++i) to[i] = static_cast<T>(centred(i) * r * w[i] + b[i]);
       means[row] = m;
       rstds[row] = r;
     });
@@ -51,24 +47,19 @@ void layer_norm_backward(Tensor& dx, Tensor& dweight, Tensor& dbias, const Tenso
     const Tensor sums = sum_over_rows<C>(row_count(x), 2 * n, [=](int64_t row, C* dw) {
       const T *a = in + row * n, *g = upstream + row * n;
       C* db = dw + n;
-      const C m = means[row], r = rstds[row];
-      const C dot = sum_of<C>(n,
-                              [&](int64_t i) {
-                                const C dyi = static_cast<C>(g[i]),
-                                        xhat = (static_cast<C>(a[i]) - m) * r;
-                                dw[i] += dyi * xhat;
-                                db[i] += dyi;
-                                return dyi * w[i] * xhat;
-                              }) /
-                    static_cast<C>(n);
+      const C m = means[row], r = rstds[row], share = 1 / static_cast<C>(n);
+      const auto xhat = [&](int64_t i) { return (static_cast<C>(a[i]) - m) * r; };
+      const auto dxhat = [&](int64_t i) { return static_cast<C>(g[i]) * w[i]; };
+      const auto [dot, total] = sums_of<C>(n, [&](int64_t i, C& dot_, C& total_) {
+        dw[i] += static_cast<C>(g[i]) * xhat(i);
+        db[i] += static_cast<C>(g[i]);
+        dot_ += dxhat(i) * xhat(i);
+        total_ += dxhat(i);
+      });
       if (down == nullptr) return;
-      const C average =
-          sum_of<C>(n, [&](int64_t i) { return static_cast<C>(g[i]) * w[i]; }) / static_cast<C>(n);
       T* d = down + row * n;
-      for (int64_t i = 0; i < n; ++i) {
-        const C xhat = (static_cast<C>(a[i]) - m) * r;
-        d[i] = static_cast<T>((static_cast<C>(g[i]) * w[i] - average - xhat * dot) * r);
-      }
+      for (int64_t i = 0; i < n; ++i)
+        d[i] = static_cast<T>((dxhat(i) - (total + xhat(i) * dot) * share) * r);
     });
     add_part(dweight, sums.data<C>());
     add_part(dbias, sums.data<C>() + n);
@@ -95,15 +86,14 @@ Tensor layer_norm(const Tensor& input, const Tensor& weight, const Tensor& bias,
   Tensor y = empty_like(x);
   Tensor mean = empty({row_count(x)}, w.options()), rstd = empty_like(mean);
   kernel::layer_norm(y, mean, rstd, x, w, b, eps);
-  return record_fused("layer_norm", {x, w, b}, y,
-                      [x = Saved::input(x), w = Saved::input(w, "its weight"), mean, rstd](
-                          const Tensor& dy, VjpContext& g) -> Grads {
-                        Tensor dx = g.needs(0) ? empty_like(dy) : Tensor();
-                        Tensor dw = sum_for(g, 1, *w), db = sum_for(g, 2, *w);
-                        kernel::layer_norm_backward(dx, dw, db, dy.contiguous(), *x, mean, rstd,
-                                                    *w);
-                        return {dx, dw, db};
-                      });
+  const auto vjp = [x = Saved::input(x), w = Saved::input(w, "its weight"), mean, rstd](
+                       const Tensor& dy, VjpContext& g) -> Grads {
+    Tensor dx = g.needs(0) ? empty_like(dy) : Tensor();
+    Tensor dw = sum_for(g, 1, *w), db = sum_for(g, 2, *w);
+    kernel::layer_norm_backward(dx, dw, db, dy.contiguous(), *x, mean, rstd, *w);
+    return {dx, dw, db};
+  };
+  return record_fused("layer_norm", {x, w, b}, y, vjp);
 }
 
 }  // namespace ink

@@ -22,10 +22,10 @@ void rms_norm(Tensor& y, Tensor& rstd, const Tensor& x, const Tensor& weight, do
     for_each_row(row_count(x), n, [=](int64_t row) {
       const T* a = in + row * n;
       T* to = out + row * n;
-      const C squares =
-          sum_of<C>(n, [&](int64_t i) { return static_cast<C>(a[i]) * static_cast<C>(a[i]); });
+      const auto value = [&](int64_t i) { return static_cast<C>(a[i]); };
+      const C squares = sum_of<C>(n, [&](int64_t i) { return value(i) * value(i); });
       const C r = 1 / std::sqrt(squares / static_cast<C>(n) + static_cast<C>(eps));
-      for (int64_t i = 0; i < n; ++i) to[i] = static_cast<T>(static_cast<C>(a[i]) * r * w[i]);
+      for (int64_t i = 0; i < n; ++i) to[i] = static_cast<T>(value(i) * r * w[i]);
       rstds[row] = r;
     });
   });
@@ -41,20 +41,16 @@ void rms_norm_backward(Tensor& dx, Tensor& dweight, const Tensor& dy, const Tens
     T* down = dx.defined() ? dx.mutable_data<T>() : nullptr;
     const Tensor sums = sum_over_rows<C>(row_count(x), n, [=](int64_t row, C* dw) {
       const T *a = in + row * n, *g = upstream + row * n;
-      const C r = rstds[row];
-      const C dot = sum_of<C>(n,
-                              [&](int64_t i) {
-                                const C dyi = static_cast<C>(g[i]), xhat = static_cast<C>(a[i]) * r;
-                                dw[i] += dyi * xhat;
-                                return dyi * w[i] * xhat;
-                              }) /
-                    static_cast<C>(n);
+      const C r = rstds[row], share = 1 / static_cast<C>(n);
+      const auto xhat = [&](int64_t i) { return static_cast<C>(a[i]) * r; };
+      const auto dxhat = [&](int64_t i) { return static_cast<C>(g[i]) * w[i]; };
+      const C dot = sum_of<C>(n, [&](int64_t i) {
+        dw[i] += static_cast<C>(g[i]) * xhat(i);
+        return dxhat(i) * xhat(i);
+      });
       if (down == nullptr) return;
       T* d = down + row * n;
-      for (int64_t i = 0; i < n; ++i) {
-        const C xhat = static_cast<C>(a[i]) * r;
-        d[i] = static_cast<T>((static_cast<C>(g[i]) * w[i] - xhat * dot) * r);
-      }
+      for (int64_t i = 0; i < n; ++i) d[i] = static_cast<T>((dxhat(i) - xhat(i) * dot * share) * r);
     });
     add_part(dweight, sums.data<C>());
   });
@@ -75,14 +71,14 @@ Tensor rms_norm(const Tensor& input, const Tensor& weight, double eps) {
   const Tensor x = input.contiguous();
   Tensor y = empty_like(x), rstd = empty({row_count(x)}, w.options());
   kernel::rms_norm(y, rstd, x, w, eps);
-  return record_fused("rms_norm", {x, w}, y,
-                      [x = Saved::input(x), w = Saved::input(w, "its weight"), rstd](
-                          const Tensor& dy, VjpContext& g) -> Grads {
-                        Tensor dx = g.needs(0) ? empty_like(dy) : Tensor();
-                        Tensor dw = sum_for(g, 1, *w);
-                        kernel::rms_norm_backward(dx, dw, dy.contiguous(), *x, rstd, *w);
-                        return {dx, dw};
-                      });
+  const auto vjp = [x = Saved::input(x), w = Saved::input(w, "its weight"), rstd](
+                       const Tensor& dy, VjpContext& g) -> Grads {
+    Tensor dx = g.needs(0) ? empty_like(dy) : Tensor();
+    Tensor dw = sum_for(g, 1, *w);
+    kernel::rms_norm_backward(dx, dw, dy.contiguous(), *x, rstd, *w);
+    return {dx, dw};
+  };
+  return record_fused("rms_norm", {x, w}, y, vjp);
 }
 
 }  // namespace ink

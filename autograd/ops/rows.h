@@ -40,6 +40,21 @@ template <class C, class F>
   return static_cast<C>(total);
 }
 
+/// Two sums at once: f(i, first, second) adds to both.
+template <class C, class F>
+[[gnu::always_inline]] inline std::pair<C, C> sums_of(int64_t n, F&& f) {
+  double first = 0, second = 0;
+  for (int64_t begin = 0; begin < n; begin += 1024) {
+    const int64_t end = std::min(n, begin + 1024);
+    C p = 0, q = 0;
+#pragma omp simd reduction(+ : p, q)
+    for (int64_t i = begin; i < end; ++i) f(i, p, q);
+    first += static_cast<double>(p);
+    second += static_cast<double>(q);
+  }
+  return {static_cast<C>(first), static_cast<C>(second)};
+}
+
 /// max of f(i) for i < n, NaN left out; -inf if there is none.
 template <class C, class F>
 [[gnu::always_inline]] inline C max_of(int64_t n, F&& f) {
