@@ -15,27 +15,8 @@ struct Restore {  // gives a variable its old value back
   T saved_;
 };
 
-// Where gradients of leaves go: find() gives the tensor to collect into, or null when nobody wants
-// this one.
-struct Sink {
-  virtual ~Sink() = default;
-  virtual Tensor* find(const std::shared_ptr<GradSlot>& slot) = 0;
-  virtual Tensor* captured(GradSlot&) { return nullptr; }  // wanted although it is not a leaf
-};
-struct LeafSink : Sink {
-  Tensor* find(const std::shared_ptr<GradSlot>& slot) override {
-    if (slot->owners == 0) detail::unowned_leaf = slot;
-    return &slot->grad;
-  }
-};
-struct CaptureSink : Sink {
-  std::unordered_map<GradSlot*, Tensor> wanted;
-  Tensor* captured(GradSlot& slot) override {
-    const auto found = wanted.find(&slot);
-    return found == wanted.end() ? nullptr : &found->second;
-  }
-  Tensor* find(const std::shared_ptr<GradSlot>& slot) override { return captured(*slot); }
-};
+// Where the finished gradient of a slot is collected; null when nobody wants it.
+using Sink = std::function<Tensor*(const std::shared_ptr<GradSlot>&)>;
 
 // Adds g to a sum: borrowed on first arrival, summed into a private copy on the second, added in
 // place after that.
@@ -51,7 +32,7 @@ void add_to(Tensor& sum, const Tensor& g, bool create_graph) {
 
 class Walk {
  public:
-  Walk(Sink& sink, bool retain_graph, bool create_graph)
+  Walk(const Sink& sink, bool retain_graph, bool create_graph)
       : sink_(sink), retain_graph_(retain_graph), create_graph_(create_graph) {}
 
   void seed(const Tensor& output, Tensor gradient) {
@@ -75,7 +56,7 @@ class Walk {
     }
     for (auto& [slot, sum] : hooked_leaves_) {
       for (const auto& hook : slot->hooks) apply(hook, sum);
-      if (Tensor* cell = sink_.find(slot)) store(*cell, std::move(sum));
+      if (Tensor* cell = sink_(slot)) store(*cell, std::move(sum));
     }
   }
 
@@ -89,7 +70,7 @@ class Walk {
     Asked(Walk& walk, const Node& node) : walk_(walk), node_(node) {}
     bool needs(size_t i) const override {
       const auto& slot = node_.inputs[i];
-      return slot && (slot->node || walk_.sink_.find(slot) != nullptr);
+      return slot && (slot->node || walk_.sink_(slot) != nullptr);
     }
     Tensor into(size_t i) override {
       Tensor* sum = walk_.create_graph_ || !needs(i) ? nullptr : walk_.collected(node_.inputs[i]);
@@ -109,7 +90,7 @@ class Walk {
 
   // The sum a slot's gradient is collected in.
   Tensor* collected(const std::shared_ptr<GradSlot>& slot) {
-    if (!slot->node) return slot->hooks.empty() ? sink_.find(slot) : &hooked_leaves_[slot];
+    if (!slot->node) return slot->hooks.empty() ? sink_(slot) : &hooked_leaves_[slot];
     Pending& pending = pending_[slot->node->order];
     const size_t outputs = slot->node->outputs.size();
     if (!pending.node) pending = {slot->node, Grads(outputs), {outputs, nullptr}};
@@ -153,8 +134,7 @@ class Walk {
       Tensor& dy = pending.dys[i];
       if (!slot || !dy.defined()) continue;
       for (const auto& hook : slot->hooks) apply(hook, dy);
-      if (slot->retain_grad) slot->grad = dy;
-      if (Tensor* cell = sink_.captured(*slot)) *cell = dy;
+      if (Tensor* cell = sink_(slot)) store(*cell, dy);
     }
   }
 
@@ -190,14 +170,14 @@ class Walk {
     node.inputs.clear();
   }
 
-  Sink& sink_;
+  const Sink& sink_;
   const bool retain_graph_, create_graph_;
   std::map<uint64_t, Pending, std::greater<>> pending_;  // newest first
   std::map<std::shared_ptr<GradSlot>, Tensor> hooked_leaves_;
 };
 
-void walk(Sink& sink, const std::vector<Tensor>& outputs, const Grads& grads, bool retain_graph,
-          bool create_graph) {
+void walk(const Sink& sink, const std::vector<Tensor>& outputs, const Grads& grads,
+          bool retain_graph, bool create_graph) {
   INK_CHECK(grads.empty() || grads.size() == outputs.size(), "backward: got ", grads.size(),
             " gradients for ", outputs.size(), " outputs");
   const FlagGuard grad_mode(&Context::grad_enabled, create_graph);
@@ -209,15 +189,11 @@ void walk(Sink& sink, const std::vector<Tensor>& outputs, const Grads& grads, bo
 
 }  // namespace
 
-struct StoreSink : Sink {
-  explicit StoreSink(GradStore& store) : store_(store) {}
-  Tensor* find(const std::shared_ptr<GradSlot>& slot) override {
-    const auto [entry, added] = store_.index_.try_emplace(slot.get(), store_.grads_.size());
-    if (added) store_.grads_.emplace_back(slot, Tensor());
-    return &store_.grads_[entry->second].second;
-  }
-  GradStore& store_;
-};
+Tensor* GradStore::cell(const std::shared_ptr<GradSlot>& slot) {
+  const auto [entry, added] = index_.try_emplace(slot.get(), grads_.size());
+  if (added) grads_.emplace_back(slot, Tensor());
+  return &grads_[entry->second].second;
+}
 
 Tensor GradStore::get(const Tensor& leaf) const {
   const auto found = index_.find(leaf.slot().get());
@@ -236,26 +212,33 @@ void GradStore::add_to_leaves() {
 
 void backward(const std::vector<Tensor>& outputs, const Grads& grads, bool retain_graph,
               bool create_graph) {
-  LeafSink sink;
-  walk(sink, outputs, grads, retain_graph || create_graph, create_graph);
+  const Sink leaves = [](const std::shared_ptr<GradSlot>& slot) {
+    if (!slot->node && slot->owners == 0) detail::unowned_leaf = slot;
+    return !slot->node || slot->retain_grad ? &slot->grad : nullptr;
+  };
+  walk(leaves, outputs, grads, retain_graph || create_graph, create_graph);
 }
 
 void backward(const Tensor& loss, GradStore& store) {
-  StoreSink sink(store);
-  walk(sink, {loss}, {}, false, false);
+  const auto leaves = [&](const auto& slot) { return slot->node ? nullptr : store.cell(slot); };
+  walk(leaves, {loss}, {}, false, false);
 }
 
 Grads grad(const std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs,
            const Grads& grad_outputs, bool retain_graph, bool create_graph) {
-  CaptureSink sink;
+  std::unordered_map<GradSlot*, Tensor> wanted;
   for (const Tensor& input : inputs) {
     INK_CHECK(input.defined() && input.requires_grad(), "grad: an input of the derivative, ",
               input.shape(), ", does not require grad");
-    sink.wanted[input.slot().get()];
+    wanted[input.slot().get()];
   }
-  walk(sink, outputs, grad_outputs, retain_graph || create_graph, create_graph);
+  const auto captured = [&](const std::shared_ptr<GradSlot>& slot) {
+    const auto found = wanted.find(slot.get());
+    return found == wanted.end() ? nullptr : &found->second;
+  };
+  walk(captured, outputs, grad_outputs, retain_graph || create_graph, create_graph);
   Grads result;
-  for (const Tensor& input : inputs) result.push_back(sink.wanted[input.slot().get()]);
+  for (const Tensor& input : inputs) result.push_back(wanted[input.slot().get()]);
   return result;
 }
 

@@ -23,7 +23,9 @@ void release(std::shared_ptr<Node> node) {
   queue = nullptr;
 }
 
-bool wants_gradient(const Tensor& x) { return x.requires_grad(); }
+bool any_requires_grad(const std::vector<Tensor>& tensors) {
+  return std::any_of(tensors.begin(), tensors.end(), [](auto& x) { return x.requires_grad(); });
+}
 
 }  // namespace
 
@@ -69,15 +71,12 @@ void detail::check_fresh(const char* op, const Tensor& x, size_t index) {
 }
 
 bool detail::wants_record(const std::vector<Tensor>& inputs) {
-  if (!context().observers.empty()) return true;
-  return grad_enabled() && std::any_of(inputs.begin(), inputs.end(), wants_gradient);
+  return !context().observers.empty() || (grad_enabled() && any_requires_grad(inputs));
 }
 
 std::vector<Tensor> record(const char* name, const std::vector<Tensor>& inputs,
                            std::vector<Tensor> outputs, Vjp vjp, bool fused) {
-  const bool needed =
-      grad_enabled() && (std::any_of(inputs.begin(), inputs.end(), wants_gradient) ||
-                         std::any_of(outputs.begin(), outputs.end(), wants_gradient));
+  const bool needed = grad_enabled() && (any_requires_grad(inputs) || any_requires_grad(outputs));
   if (needed) {
     auto node = std::make_shared<Node>(name, fused);
     for (size_t i = 0; i < inputs.size(); ++i) {

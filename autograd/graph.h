@@ -146,7 +146,8 @@ class GradStore {
   void add_to_leaves();
 
  private:
-  friend struct StoreSink;
+  friend void backward(const Tensor& loss, GradStore& store);
+  Tensor* cell(const std::shared_ptr<GradSlot>& slot);
   std::vector<std::pair<std::shared_ptr<GradSlot>, Tensor>> grads_;  // in order of arrival
   std::unordered_map<GradSlot*, size_t> index_;
 };

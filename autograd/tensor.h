@@ -145,7 +145,7 @@ class Tensor {
   /// The gradient that backward left here; undefined if none.
   Tensor grad() const;
   void set_grad(const Tensor& grad);
-  /// Keeps the gradient of a tensor that is not a leaf.
+  /// Collects in grad() the gradient of a tensor that is not a leaf, too.
   Tensor& retain_grad();
   /// Called with the gradient once it is complete; may return another one to use in its place.
   void register_hook(std::function<Tensor(const Tensor&)> hook);

@@ -72,8 +72,11 @@ TEST_F(Graph, IntermediateGradientsOnRequest) {
   const Tensor x = leaf({3});
   Tensor y = x * x, unasked = y + y;
   y.retain_grad();
-  (unasked * unasked).backward();
+  const Tensor loss = unasked * unasked;
+  backward({loss}, {}, /*retain_graph=*/true);
   EXPECT_EQ(y.grad().item(), 2 * 18 * 2);
+  loss.backward();
+  EXPECT_EQ(y.grad().item(), 2 * (2 * 18 * 2));  // summed, as a leaf's
   EXPECT_FALSE(unasked.grad().defined());
 }
 
