@@ -27,23 +27,28 @@ INK_DEVICE inline float exp_remainder(float x, float n) {
   return p * (r * r) + r + 1.0f;
 }
 
+// The integer n in a float that was rounded by adding kRound, and 2^n. Modulo 2^32: for NaN and
+// infinity they are some number, and the result is chosen elsewhere.
+INK_DEVICE inline uint32_t power_of(float rounded) {
+  return std::bit_cast<uint32_t>(rounded) - std::bit_cast<uint32_t>(kRound);
+}
+INK_DEVICE inline float two_to(uint32_t n) { return std::bit_cast<float>((n + 127) << 23); }
+
 /// x = n ln 2 + r; e^x = 2^n e^r, with 2^n in two factors, so that results among the denormals are
 /// rounded once.
 INK_DEVICE inline float exp(float x) {
   const float clamped = x < -104.0f ? -104.0f : x > 89.0f ? 89.0f : x;
   const float rounded = clamped * 1.44269504f + kRound;
-  const int32_t power = std::bit_cast<int32_t>(rounded) - std::bit_cast<int32_t>(kRound);
-  const int32_t half = power >> 1;
-  return exp_remainder(clamped, rounded - kRound) * std::bit_cast<float>((half + 127) << 23) *
-         std::bit_cast<float>((power - half + 127) << 23);
+  const uint32_t power = power_of(rounded);
+  const auto half = static_cast<uint32_t>(static_cast<int32_t>(power) >> 1);
+  return exp_remainder(clamped, rounded - kRound) * two_to(half) * two_to(power - half);
 }
 
 /// e^x for x <= 0 in two thirds of the time; below e^-87, about 1e-38, it is 0. For softmax, whose
 /// largest argument is 0.
 INK_DEVICE inline float exp_nonpositive(float x) {
   const float rounded = x * 1.44269504f + kRound;
-  const int32_t power = std::bit_cast<int32_t>(rounded) - std::bit_cast<int32_t>(kRound);
-  const float y = exp_remainder(x, rounded - kRound) * std::bit_cast<float>((power + 127) << 23);
+  const float y = exp_remainder(x, rounded - kRound) * two_to(power_of(rounded));
   return x < -87.0f ? 0.0f : y;
 }
 
@@ -51,8 +56,8 @@ INK_DEVICE inline float exp_nonpositive(float x) {
 /// series to s^9.
 INK_DEVICE inline float log(float x) {
   const bool denormal = x < std::numeric_limits<float>::min();
-  const int32_t bits = std::bit_cast<int32_t>(denormal ? x * 8388608.0f : x);
-  const int32_t shifted = bits - 0x3f3504f3;  // sqrt(1/2)
+  const uint32_t bits = std::bit_cast<uint32_t>(denormal ? x * 8388608.0f : x);
+  const auto shifted = static_cast<int32_t>(bits - 0x3f3504f3);  // sqrt(1/2)
   const float e = static_cast<float>((shifted >> 23) - (denormal ? 23 : 0));
   const float m = std::bit_cast<float>((shifted & 0x007fffff) + 0x3f3504f3);
   const float f = m - 1.0f, s = f / (m + 1.0f), z = s * s;

@@ -23,12 +23,18 @@ void layer_norm(Tensor& y, Tensor& mean, Tensor& rstd, const Tensor& x, const Te
     for_each_row(row_count(x), n, [=](int64_t row) {
       const T* a = in + row * n;
       T* to = out + row * n;
-      const C m = sum_of<C>(n, [&](int64_t i) { return static_cast<C>(a[i]); }) / count;
-      const auto centred = [&](int64_t i) { return static_cast<C>(a[i]) - m; };
-      // A pass of its own, so that the variance is right where mean >> std.
-      const C squares = sum_of<C>(n, [&](int64_t i) { return centred(i) * centred(i); });
-      const C r = 1 / std::sqrt(squares / count + static_cast<C>(eps));
-      for (int64_t i = 0; i < n; ++i) to[i] = static_cast<T>(centred(i) * r * w[i] + b[i]);
+      const C near = sum_of<C>(n, [&](int64_t i) { return static_cast<C>(a[i]); }) / count;
+      // Around a value near the mean, so that nothing is lost where mean >> std (Chan et al. 1983).
+      const auto [drift, squares] = sums_of<C>(n, [&](int64_t i, C& sum, C& sum_of_squares) {
+        const C d = static_cast<C>(a[i]) - near;
+        sum += d;
+        sum_of_squares += d * d;
+      });
+      const C m = near + drift / count;
+      const C variance = (squares - drift * (drift / count)) / count;
+      const C r = 1 / std::sqrt(variance + static_cast<C>(eps));
+      for (int64_t i = 0; i < n; ++i)
+        to[i] = static_cast<T>((static_cast<C>(a[i]) - m) * r * w[i] + b[i]);
       means[row] = m;
       rstds[row] = r;
     });
