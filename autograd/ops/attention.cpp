@@ -32,13 +32,10 @@ class Forward {
 
   void run() const {
     const int64_t tiles = (size_.queries + kQueries<T> - 1) / kQueries<T>;
-    parallel_for(size_.heads * tiles, 1, [&](int64_t begin, int64_t end) {
-      const Scratch scratch(size_);
-      for (int64_t item = begin; item < end; ++item) {
-        // Short and long causal tiles take turns, so that equal numbers of them are equal work.
-        const int64_t at = item % tiles, tile = at % 2 ? tiles - 1 - at / 2 : at / 2;
-        run_tile(item / tiles, tile * kQueries<T>, scratch);
-      }
+    for_each_with_scratch<Scratch>(size_.heads * tiles, size_, [&](int64_t item, auto& scratch) {
+      // Short and long causal tiles take turns, so that equal numbers of them are equal work.
+      const int64_t at = item % tiles, tile = at % 2 ? tiles - 1 - at / 2 : at / 2;
+      run_tile(item / tiles, tile * kQueries<T>, scratch);
     });
   }
 
@@ -109,10 +106,8 @@ class Backward {
         dv_(dv) {}
 
   void run() const {
-    parallel_for(size_.heads * slices_, 1, [&](int64_t begin, int64_t end) {
-      const Scratch scratch(size_);
-      for (int64_t item = begin; item < end; ++item)
-        run_slice(item / slices_, item % slices_, scratch);
+    for_each_with_scratch<Scratch>(size_.heads * slices_, size_, [&](int64_t item, auto& scratch) {
+      run_slice(item / slices_, item % slices_, scratch);
     });
     if (slices_ > 1) add_parts();
   }

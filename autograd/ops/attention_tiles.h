@@ -9,9 +9,11 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <vector>
 
 #include "autograd/gemm.h"
 #include "autograd/ops/small_product.h"
+#include "autograd/parallel.h"
 #include "autograd/simd.h"
 
 namespace ink::tiles {
@@ -51,7 +53,7 @@ struct Pair {
   int64_t seen(int64_t i) const { return causal ? std::clamp<int64_t>(i0 + i + 1 - j0, 0, n) : n; }
 };
 
-/// A thread's scratch memory.
+/// Scratch memory.
 template <class T>
 struct Buffer {
   Tensor memory;
@@ -61,6 +63,22 @@ struct Buffer {
       : memory(empty({n}, {dtype_of<T>(), cpu_device})), data(memory.mutable_data<T>()) {}
   operator T*() const { return data; }
 };
+
+/// f(item, scratch) for every item below n, with a scratch memory for each thread. It is taken
+/// before the threads start: which of them run side by side is chance, what the allocator holds is
+/// not.
+template <class Scratch, class F>
+void for_each_with_scratch(int64_t n, const Sizes& size, const F& f) {
+  const int64_t parts = std::min(n, max_threads());
+  std::vector<Scratch> scratch;
+  while (static_cast<int64_t>(scratch.size()) < parts) scratch.emplace_back(size);
+  parallel_for(parts, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t part = begin; part < end; ++part) {
+      for (int64_t item = n * part / parts; item < n * (part + 1) / parts; ++item)
+        f(item, scratch[static_cast<size_t>(part)]);
+    }
+  });
+}
 
 /// The matrices of a tensor (..., rows, cols), one a head. E: T, or const T to read only.
 template <class E>
