@@ -88,12 +88,12 @@ case $command in
   test)
     install_missing
     build release
-    exec ctest --preset release "$@"
+    exec ctest --preset release -j "$(nproc)" "$@"
     ;;
   test-asan)
     install_missing
     build asan
-    exec ctest --preset asan "$@"
+    exec ctest --preset asan -j "$(nproc)" "$@"
     ;;
   help | -h | --help) usage ;;
   *)
