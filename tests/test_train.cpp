@@ -1,12 +1,11 @@
 // The trainer and the program: resumed runs bit for bit, refusals in words, exit codes.
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
 #include "autograd/random.h"
+#include "tests/run_program.h"
 #include "train/trainer.h"
 
 namespace ink {
@@ -19,18 +18,7 @@ std::string read_file(const fs::path& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-class Folder {
- public:
-  Folder() {
-    std::string name = (fs::temp_directory_path() / "inkling_XXXXXX").string();
-    path_ = mkdtemp(name.data());
-  }
-  ~Folder() { fs::remove_all(path_); }
-  fs::path operator/(const std::string& name) const { return path_ / name; }
-
- private:
-  fs::path path_;
-};
+using Folder = TempFolder;
 
 TrainConfig small_config(const fs::path& out_dir) {
   TrainConfig config;
@@ -141,23 +129,6 @@ TEST(Trainer, SkipsAndNamesWhatIsNotFinite) {
 
 // ---- the program
 
-struct Ran {
-  int code;
-  std::string out, err;
-};
-
-// A line for the shell, in which "inkling" is the program under test.
-Ran run_shell(const Folder& folder, const std::string& line) {
-  const std::string out = (folder / "stdout").string(), err = (folder / "stderr").string();
-  const std::string program = std::string("inkling() { ") + INKLING_PROGRAM + " \"$@\"; }; ";
-  const int status = std::system((program + "{ " + line + "; } >" + out + " 2>" + err).c_str());
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_file(out), read_file(err)};
-}
-
-Ran run(const Folder& folder, const std::string& arguments) {
-  return run_shell(folder, "inkling " + arguments);
-}
-
 std::string small_flags(const Folder& folder, const std::string& out_dir) {
   return "train --n_layer 1 --n-head 2 --n_embd=16 --block-size 32 --batch_size 2 --dropout 0.1 "
          "--max_iters 40 --eval_interval 15 "
@@ -169,7 +140,7 @@ std::string small_flags(const Folder& folder, const std::string& out_dir) {
 TEST(Program, UsageErrorsNameTheNearest) {
   const Folder folder;
   const auto expect = [&](const std::string& arguments, const std::string& text) {
-    const Ran ran = run(folder, arguments);
+    const Ran ran = run_program(arguments);
     EXPECT_EQ(ran.code, 2) << arguments;
     EXPECT_EQ(ran.err.substr(0, ran.err.find('\n')), text) << arguments;
   };
@@ -193,28 +164,28 @@ TEST(Program, ConfigFilePlusFlags) {
   const Folder folder;
   std::ofstream(folder / "run.toml") << "n_layer = 3\nlearning_rate = 0.005\nbias = true\n";
   const Ran ran =
-      run(folder, "train --print-config --n_layer 2 --config " + (folder / "run.toml").string());
+      run_program("train --print-config --n_layer 2 --config " + (folder / "run.toml").string());
   EXPECT_EQ(ran.code, 0) << ran.err;
   EXPECT_NE(ran.out.find("\nn_layer = 2\n"), std::string::npos) << ran.out;
   EXPECT_NE(ran.out.find("\nlearning_rate = 0.005\n"), std::string::npos) << ran.out;
   EXPECT_NE(ran.out.find("\nbias = true\n"), std::string::npos) << ran.out;
   std::ofstream(folder / "printed.toml") << ran.out;  // what it prints, it reads
-  EXPECT_EQ(run(folder, "train --print_config --config " + (folder / "printed.toml").string()).out,
+  EXPECT_EQ(run_program("train --print_config --config " + (folder / "printed.toml").string()).out,
             ran.out);
 }
 
 TEST(Program, InterruptedAndResumedEqualsStraight) {
   const Folder folder;
-  EXPECT_EQ(run(folder, small_flags(folder, "straight")).code, 0);
+  EXPECT_EQ(run_program(small_flags(folder, "straight")).code, 0);
   const Ran interrupted =
-      run_shell(folder, std::string(INKLING_PROGRAM) + " " + small_flags(folder, "stopped") +
-                            "& pid=$!; sleep 0.3; kill -INT $pid; wait $pid");
+      run_shell(std::string(INKLING_PROGRAM) + " " + small_flags(folder, "stopped") +
+                "& pid=$!; sleep 0.3; kill -INT $pid; wait $pid");
   if (interrupted.code != 0) {  // it may have been faster than the signal
     EXPECT_EQ(interrupted.code, 130);
     EXPECT_NE(interrupted.out.find("To go on: inkling train --init_from resume"), std::string::npos)
         << interrupted.out;
     const Ran resumed =
-        run(folder, "train --init_from resume --out_dir " + (folder / "stopped").string());
+        run_program("train --init_from resume --out_dir " + (folder / "stopped").string());
     EXPECT_EQ(resumed.code, 0) << resumed.err;
   }
   expect_same_files(folder / "straight/ckpt", folder / "stopped/ckpt");
@@ -230,29 +201,29 @@ TEST(Program, InterruptedAndResumedEqualsStraight) {
 
 TEST(Program, TrainsSamplesEvaluatesAndExplains) {
   const Folder folder;
-  const Ran trained = run(folder, small_flags(folder, "out"));
+  const Ran trained = run_program(small_flags(folder, "out"));
   EXPECT_EQ(trained.code, 0) << trained.err;
   EXPECT_NE(trained.out.find("best possible"), std::string::npos) << trained.out;
   EXPECT_EQ(trained.out.find('\033'), std::string::npos) << "escape codes outside of a terminal";
   const std::string out_dir = "--out_dir " + (folder / "out").string();
   const Ran sampled =
-      run(folder, "sample " + out_dir + " --num_samples 2 --max_new_tokens 50 --start The");
+      run_program("sample " + out_dir + " --num_samples 2 --max_new_tokens 50 --start The");
   EXPECT_EQ(sampled.code, 0) << sampled.err;
   EXPECT_EQ(sampled.out.substr(0, 3), "The");
   EXPECT_EQ(
       sampled.out,
-      run(folder, "sample " + out_dir + " --num_samples 2 --max_new_tokens 50 --start The").out);
-  const Ran unknown = run(folder, "sample " + out_dir + " --start 'T#'");
+      run_program("sample " + out_dir + " --num_samples 2 --max_new_tokens 50 --start The").out);
+  const Ran unknown = run_program("sample " + out_dir + " --start 'T#'");
   EXPECT_EQ(unknown.code, 1);
   EXPECT_NE(unknown.err.find("#"), std::string::npos) << unknown.err;
-  EXPECT_EQ(run(folder, "eval " + out_dir).code, 0);
-  EXPECT_NE(run(folder, "info " + out_dir).out.find("wte"), std::string::npos);
+  EXPECT_EQ(run_program("eval " + out_dir).code, 0);
+  EXPECT_NE(run_program("info " + out_dir).out.find("wte"), std::string::npos);
 }
 
 TEST(Program, RefusesBadData) {
   const Folder folder;
   const auto error_of = [&](const std::string& arguments) {
-    const Ran ran = run(folder, arguments);
+    const Ran ran = run_program(arguments);
     EXPECT_EQ(ran.code, 1) << arguments << ran.err;
     return ran.err;
   };
@@ -270,10 +241,10 @@ TEST(Program, RefusesBadData) {
 
 TEST(Program, ADamagedCheckpointFallsBackToTheOneBefore) {
   const Folder folder;
-  EXPECT_EQ(run(folder, small_flags(folder, "out")).code, 0);
+  EXPECT_EQ(run_program(small_flags(folder, "out")).code, 0);
   std::ofstream(folder / "out/ckpt/model.safetensors", std::ios::app) << "damage";
-  const Ran sampled = run(
-      folder, "sample --checkpoint ckpt --max_new_tokens 5 --out_dir " + (folder / "out").string());
+  const Ran sampled = run_program("sample --checkpoint ckpt --max_new_tokens 5 --out_dir " +
+                                  (folder / "out").string());
   EXPECT_EQ(sampled.code, 0) << sampled.err;
   EXPECT_NE(sampled.err.find("ckpt.prev"), std::string::npos) << sampled.err;
 }

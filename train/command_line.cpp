@@ -24,6 +24,7 @@ const std::map<std::string, Command>& commands() {
       {"eval", {eval_command, "measure a trained model's loss on the whole validation set"}},
       {"gradcheck", {gradcheck_command, "check the gradients of every op and layer numerically"}},
       {"info", {info_command, "show this build, or what a checkpoint holds"}},
+      {"seedhunt", {seedhunt_command, "find a PyTorch program's seed from numbers it printed"}},
   };
   return table;
 }
