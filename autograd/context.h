@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "autograd/device.h"
@@ -23,13 +24,19 @@ struct RandomPosition {
                            // the batch is split over threads
 };
 
+/// Where PyTorch's CPU builds differ, and with them the masks of its dropout. Plain: two outputs of
+/// the generator an element. With MKL on an Intel processor: one output a call, which seeds MKL's
+/// own MCG31m1 for all elements. The caller picks the one to follow.
+enum class BernoulliRule { plain, mkl };
+
 struct Context {
   bool grad_enabled = true;          // record a graph? (NoGrad)
   bool composed = false;             // run fused ops as their composed twins? (Composed)
   DType default_dtype = DType::f32;  // of the factories and of floating literals
   Device default_device;
   RandomPosition random;
-  std::vector<Observer*> observers;  // told of every record and every vjp
+  std::optional<BernoulliRule> imitate_torch;  // do as PyTorch does, even where we differ?
+  std::vector<Observer*> observers;            // told of every record and every vjp
 };
 
 /// The calling thread's context.
@@ -48,20 +55,22 @@ class ContextGuard {
   Context saved_;
 };
 
-/// While it lives one flag of the context has another value.
-class FlagGuard {
+/// While it lives one field of the context has another value.
+template <class T>
+class FieldGuard {
  public:
-  FlagGuard(bool Context::*flag, bool value) : flag_(flag), saved_(context().*flag) {
-    context().*flag_ = value;
+  FieldGuard(T Context::*field, T value) : field_(field), saved_(context().*field) {
+    context().*field_ = value;
   }
-  ~FlagGuard() { context().*flag_ = saved_; }
-  FlagGuard(const FlagGuard&) = delete;
-  FlagGuard& operator=(const FlagGuard&) = delete;
+  ~FieldGuard() { context().*field_ = saved_; }
+  FieldGuard(const FieldGuard&) = delete;
+  FieldGuard& operator=(const FieldGuard&) = delete;
 
  private:
-  bool Context::*flag_;
-  bool saved_;
+  T Context::*field_;
+  T saved_;
 };
+using FlagGuard = FieldGuard<bool>;
 
 /// While it lives no graph is recorded, and in-place writes are plain memory.
 struct NoGrad : FlagGuard {
@@ -75,6 +84,13 @@ struct EnableGrad : FlagGuard {
 /// written out of basic ops.
 struct Composed : FlagGuard {
   Composed() : FlagGuard(&Context::composed, true) {}
+};
+/// While it lives we follow PyTorch where we otherwise do better, so that the two can be compared
+/// digit by digit: dropout draws its mask from default_generator(), as that build of PyTorch does
+/// on a CPU (checkpoint, which runs a section twice, then draws twice), and an attention row that
+/// may attend to nothing is NaN.
+struct ImitateTorch : FieldGuard<std::optional<BernoulliRule>> {
+  explicit ImitateTorch(BernoulliRule dropout) : FieldGuard(&Context::imitate_torch, dropout) {}
 };
 
 inline bool grad_enabled() { return context().grad_enabled; }

@@ -64,9 +64,18 @@ struct Kernel<void(Args...)> {
 
 }  // namespace detail
 
-/// Of x's elements along the reduced dimensions; mean divides the sum by their number. Of bools, max
-/// and min are any and all.
+/// Of x's elements along the reduced dimensions; mean divides the sum by their number. Of bools,
+/// max and min are any and all.
 enum class ReduceOp { sum, mean, prod, max, min };
+
+/// How attention weighs: query i sees keys 0 .. i + diagonal, all of them if diagonal is their
+/// number.
+struct AttentionRule {
+  double scale;
+  int64_t diagonal;
+  double dropout_p;
+  RandomPosition random;  // of dropout
+};
 
 #ifdef WITH_CUDA
 #define CUDA_TWIN(name) &cuda::name

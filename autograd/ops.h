@@ -232,10 +232,28 @@ Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor&
                             int64_t ignore_index = -100, Reduction reduction = Reduction::mean);
 Tensor mse_loss(const Tensor& input, const Tensor& target,
                 Reduction reduction = Reduction::mean);  // basic (mse_loss.cpp)
-/// softmax(q k^T scale + causal mask) v, scale 1 / sqrt(d) by default; q, k, v (..., T, d), read in
-/// place where strided. Query i sees keys 0..i. Memory is linear in T. Dao et al. 2022, alg. 1.
-/// (attention.cpp)
-Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, bool is_causal = true,
-                 std::optional<double> scale = {});
+/// What scaled_dot_product_attention attends to, and how. T queries, S keys.
+struct AttentionOptions {
+  /// Bool: true where a query may attend to a key; or floating: added to the scores, -inf for what
+  /// may not be attended to, with a gradient if it requires one. Broadcasts to (..., T, S) and is
+  /// never expanded in memory: (S,) or (B, 1, 1, S) masks padding, (T, S) serves all heads.
+  Tensor attn_mask = {};
+  double dropout_p = 0;              ///< of each weight, always in force: pass 0 when not training
+  bool is_causal = false;            ///< query i attends to keys 0 .. i
+  bool causal_lower_right = false;   ///< ... to keys 0 .. i + S - T: the queries are the last of S
+  std::optional<double> scale = {};  ///< of the scores; 1 / sqrt(d) if not given
+};
+/// softmax(q k^T scale + mask) v: (..., T, dv) of q (..., T, d), k (..., S, d), v (..., S, dv), all
+/// read in place where strided. k and v may have fewer heads (dimension -3) than q, by a whole
+/// factor n: head h of q then uses head h / n. Everything in `options` applies together; a query
+/// that may attend to nothing gives zeros, and no gradient. Dropout is that of dropout(weights,
+/// dropout_p) at the same random position. Memory is linear in T and S. Dao et al. 2022, alg. 1 and
+/// 4. (attention.cpp)
+///   scaled_dot_product_attention(q, k, v, {.is_causal = true})
+Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v,
+                                    const AttentionOptions& options = {});
+/// The weights, (..., T, S), by which scaled_dot_product_attention mixes values: for looking at
+/// them. At the same random position they have the same ones dropped.
+Tensor attention_weights(const Tensor& q, const Tensor& k, const AttentionOptions& options = {});
 
 }  // namespace ink

@@ -13,6 +13,8 @@
 #include <span>
 #include <vector>
 
+#include "autograd/context.h"
+
 namespace ink {
 
 /// mt19937 (Matsumoto and Nishimura 1998), with the spare normal that PyTorch keeps beside it.
@@ -73,11 +75,6 @@ Generator& default_generator();
 /// Seeds the default generator, and starts the calling thread's random position (context.h), from
 /// which dropout and sampling draw, over at that seed.
 void manual_seed(uint64_t seed);
-
-/// Where PyTorch's CPU builds differ, and with them the masks of its dropout. Plain: two outputs of
-/// the generator an element. With MKL on an Intel processor: one output a call, which seeds MKL's
-/// own MCG31m1 for all elements. The caller picks the one to follow.
-enum class BernoulliRule { plain, mkl };
 
 /// Uniform in [from, to). Throws unless from <= to.
 void uniform_(float* out, int64_t n, double from, double to, Generator& g);

@@ -28,7 +28,8 @@ struct CausalSelfAttention : Module {
       return t.view({B, T, n_head, C / n_head}).transpose(1, 2);
     };
     const std::vector<Tensor> qkv = split(c_attn(x), C, 2);  // views; attention reads them in place
-    const Tensor y = attention(heads(qkv[0]), heads(qkv[1]), heads(qkv[2]));
+    const Tensor y = scaled_dot_product_attention(heads(qkv[0]), heads(qkv[1]), heads(qkv[2]),
+                                                  {.is_causal = true});
     return resid_dropout(c_proj(y.transpose(1, 2).reshape({B, T, C})));
   }
 

@@ -37,7 +37,8 @@ std::vector<Tensor> run(const Tensor& q, const Tensor& k, const Tensor& v, bool 
   const FlagGuard mode(&Context::composed, twin);
   std::vector<Tensor> leaves{q.clone(), k.clone(), v.clone()};
   for (Tensor& x : leaves) x.requires_grad_();
-  const Tensor out = attention(leaves[0], leaves[1], leaves[2], causal);
+  const Tensor out =
+      scaled_dot_product_attention(leaves[0], leaves[1], leaves[2], {.is_causal = causal});
   const Grads grads = grad(
       {sum(out * sin(arange(static_cast<double>(out.numel()), out.dtype()).view(out.shape())))},
       leaves);
@@ -67,7 +68,7 @@ TEST(Attention, QueriesAndKeysMayDifferInNumber) {
     for (size_t i = 0; i < 4; ++i)
       ASSERT_LT(largest_difference(fused[i], twin[i]), 1e-11) << "S " << s << " result " << i;
   }
-  const Tensor none = attention(ones({2, 3}), ones({0, 3}), ones({0, 4}), false);
+  const Tensor none = scaled_dot_product_attention(ones({2, 3}), ones({0, 3}), ones({0, 4}));
   EXPECT_EQ(none.tolist(), std::vector<double>(8));
 }
 
@@ -82,11 +83,13 @@ TEST(Attention, LargeScoresAndLongRowsStayFinite) {
 TEST(Attention, WhatIsMaskedNeverMatters) {
   manual_seed(4);
   Tensor q = normal({1, 200, 16}), k = normal({1, 200, 16}), v = normal({1, 200, 16});
-  const Tensor before = attention(q, k, v).narrow(1, 0, 150);
+  const Tensor before =
+      scaled_dot_product_attention(q, k, v, {.is_causal = true}).narrow(1, 0, 150);
   k.narrow(1, 192, 8).fill_(NAN);
   v.narrow(1, 192, 8).fill_(INFINITY);
-  EXPECT_EQ(attention(q, k, v).narrow(1, 0, 150).tolist(), before.tolist());
-  const Tensor after = attention(q, k, v).narrow(1, 192, 8);
+  EXPECT_EQ(scaled_dot_product_attention(q, k, v, {.is_causal = true}).narrow(1, 0, 150).tolist(),
+            before.tolist());
+  const Tensor after = scaled_dot_product_attention(q, k, v, {.is_causal = true}).narrow(1, 192, 8);
   for (const double x : after.tolist()) EXPECT_TRUE(std::isnan(x));
 }
 
@@ -94,7 +97,7 @@ TEST(Attention, WhatIsMaskedNeverMatters) {
 struct AttentionGrads : Observer {
   Grads grads;
   void after_vjp(const Node& node, const Grads& input_grads) override {
-    if (std::string(node.name) == "attention") grads = input_grads;
+    if (std::string(node.name) == "scaled_dot_product_attention") grads = input_grads;
   }
 };
 
@@ -107,7 +110,7 @@ TEST(Attention, PackedHeadsStayPacked) {
   const auto heads = [&](const Tensor& x) { return x.view({B, T, H, d}).transpose(1, 2); };
   std::vector<Tensor> qkv = split(packed, C, 2);
   for (Tensor& x : qkv) x = heads(x);
-  const Tensor out = attention(qkv[0], qkv[1], qkv[2]);
+  const Tensor out = scaled_dot_product_attention(qkv[0], qkv[1], qkv[2], {.is_causal = true});
   EXPECT_TRUE(out.transpose(1, 2).is_contiguous());
   const Tensor upstream = normal(out.shape());
   AttentionGrads seen;
@@ -122,7 +125,8 @@ TEST(Attention, PackedHeadsStayPacked) {
   }
   std::vector<Tensor> apart;
   for (const Tensor& x : qkv) apart.push_back(x.detach().contiguous().requires_grad_());
-  attention(apart[0], apart[1], apart[2]).backward(upstream);
+  scaled_dot_product_attention(apart[0], apart[1], apart[2], {.is_causal = true})
+      .backward(upstream);
   const std::vector<Tensor> joined = split(packed.grad(), C, 2);
   for (size_t i = 0; i < 3; ++i) EXPECT_EQ(heads(joined[i]).tolist(), apart[i].grad().tolist());
 }
@@ -135,7 +139,8 @@ TEST(Attention, MemoryIsLinearInT) {
     empty_cache();
     reset_peak_memory();
     const int64_t before = memory_stats().bytes_in_use;
-    sum(attention(leaves[0], leaves[1], leaves[2])).backward();
+    sum(scaled_dot_product_attention(leaves[0], leaves[1], leaves[2], {.is_causal = true}))
+        .backward();
     return memory_stats().peak_bytes_in_use - before;
   };
   EXPECT_LT(peak(8192), 8 * peak(2048));  // T x T anywhere would make it 16
@@ -144,31 +149,42 @@ TEST(Attention, MemoryIsLinearInT) {
 TEST(Attention, ScaleIsGivenOrOneOverTheRootOfD) {
   const Tensor q = tensor({{2.0}}), k = tensor({{0.0}, {1.0}}), v = tensor({{0.0}, {1.0}});
   const auto sigmoid_of = [](double x) { return 1 / (1 + std::exp(-x)); };
-  EXPECT_NEAR(attention(q, k, v, false).item(), sigmoid_of(2), 1e-6);
-  EXPECT_NEAR(attention(q, k, v, false, 0.25).item(), sigmoid_of(0.5), 1e-6);
+  EXPECT_NEAR(scaled_dot_product_attention(q, k, v).item(), sigmoid_of(2), 1e-6);
+  EXPECT_NEAR(scaled_dot_product_attention(q, k, v, {.scale = 0.25}).item(), sigmoid_of(0.5), 1e-6);
   const Tensor wide_q = tensor({{1.0, 1.0, 1.0, 1.0}}),
                wide_k = tensor({{0.0, 0.0, 0.0, 0.0}, {1.0, 1.0, 1.0, 1.0}});
-  EXPECT_NEAR(attention(wide_q, wide_k, v, false).item(), sigmoid_of(2), 1e-6);
+  EXPECT_NEAR(scaled_dot_product_attention(wide_q, wide_k, v).item(), sigmoid_of(2), 1e-6);
 }
 
 TEST(Attention, Errors) {
   const Tensor x = ones({2, 4, 3});
+  const auto error = [](const Tensor& q, const Tensor& k, const Tensor& v,
+                        const AttentionOptions& options = {}) {
+    return error_of([&] { scaled_dot_product_attention(q, k, v, options); });
+  };
+  const std::string op = "scaled_dot_product_attention: ";
+  EXPECT_EQ(error(x, ones({2, 4, 5}), x),
+            op + "expected q (..., T, d), k (..., S, d) and v (..., S, dv), got (2, 4, 3), "
+                 "(2, 4, 5) and (2, 4, 3)");
+  EXPECT_EQ(error(ones({3}), ones({3}), ones({3})),
+            op + "expected q (..., T, d), k (..., S, d) and v (..., S, dv), got (3,), (3,) "
+                 "and (3,)");
+  EXPECT_EQ(error(ones({3, 4, 3}), x, x),
+            op + "expected the heads of q, dimension -3, to be a multiple of those of k and v, "
+                 "got 3 and 2");
+  EXPECT_EQ(error(x, x, ones({2, 4, 3}, f64)),
+            op + "expected one floating dtype, got float32, float32 and float64");
+  EXPECT_EQ(error(x, x, x, {.dropout_p = -0.5}), op + "expected dropout_p in [0, 1], got -0.5");
+  EXPECT_EQ(error(x, x, x, {.attn_mask = ones({4, 4}, i64)}),
+            op + "expected a bool or floating attn_mask, got int64");
+  EXPECT_EQ(error(x, x, x, {.attn_mask = ones({3, 4, 4})}),
+            op + "expected an attn_mask that broadcasts to (2, 4, 4), got (3, 4, 4)");
+  EXPECT_EQ(error(x, x, x, {.attn_mask = ones({1, 2, 4, 4})}),
+            op + "expected an attn_mask that broadcasts to (2, 4, 4), got (1, 2, 4, 4)");
   EXPECT_EQ(error_of([&] {
-              attention(x, ones({2, 4, 5}), x);
-            }),
-            "attention: expected q (..., T, d), k (..., S, d) and v (..., S, dv), got (2, 4, 3), "
-            "(2, 4, 5) and (2, 4, 3)");
-  EXPECT_EQ(error_of([&] { attention(ones({3}), ones({3}), ones({3})); }),
-            "attention: expected q (..., T, d), k (..., S, d) and v (..., S, dv), got (3,), (3,) "
-            "and (3,)");
-  EXPECT_EQ(error_of([&] {
-              attention(x, ones({2, 5, 3}), ones({2, 5, 3}));
-            }),
-            "attention: expected as many queries as keys under the causal mask, got 4 and 5");
-  EXPECT_EQ(error_of([&] {
-              attention(x, x, ones({2, 4, 3}, f64));
-            }),
-            "attention: expected one floating dtype, got float32, float32 and float64");
+              attention_weights(x, ones({2, 4, 5}));
+            }).substr(0, 19),
+            "attention_weights: ");
 }
 
 }  // namespace

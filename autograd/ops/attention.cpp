@@ -269,16 +269,120 @@ void attention_backward(Tensor& dq, Tensor& dk, Tensor& dv, const Tensor& dout, 
 
 }  // namespace cpu
 
-static Tensor attention_composed(const Tensor& q, const Tensor& k, const Tensor& v, bool is_causal,
-                                 double scale) {
-  Tensor s = matmul(q, transpose(k, -2, -1)) * scale;
-  if (is_causal) {
-    const Tensor i = arange(static_cast<double>(q.size(-2)), {i64, q.device()});
-    const Tensor later = i > i.unsqueeze(1);  // key j > query i
-    s = masked_fill(s, later, -std::numeric_limits<double>::infinity());
-  }
-  return matmul(softmax(s), v);
+namespace {
+
+// x (..., H_kv, S, d) with each head repeated `times` times, one after the other: a view if once.
+Tensor repeat_heads(const Tensor& x, int64_t times) {
+  if (times == 1) return x;
+  const int64_t heads = x.dim() - 3;
+  Shape sizes = x.shape();
+  sizes.insert(heads + 1, times);
+  const Tensor repeated = expand(x.unsqueeze(heads + 1), sizes);
+  sizes.erase(heads + 1);
+  sizes[heads] *= times;
+  return reshape(repeated, sizes);
 }
+
+// What the options say about a problem, with defaults filled in and the mask in a floating dtype of
+// its scores, or bool.
+struct Problem {
+  AttentionRule rule;
+  Tensor mask;
+  int64_t group;  // query heads that share a key's head
+  DType dtype;    // of the scores
+  bool masked;    // may a query see less than all keys?
+};
+
+// The scale, the mask and the softmax of the formula, then dropout.
+Tensor weights_composed(const Tensor& q, const Tensor& k, const Problem& problem) {
+  constexpr double kNever = -std::numeric_limits<double>::infinity();
+  const auto& [rule, mask, group, dtype, masked] = problem;
+  const Tensor keys = repeat_heads(k.to(dtype), group);
+  Tensor s = matmul(q.to(dtype), transpose(keys, -2, -1)) * rule.scale;
+  if (mask.defined() && mask.is_floating()) {
+    s = masked_fill(s + mask, mask == kNever, kNever);  // -inf whatever the score, be it NaN
+  } else if (mask.defined()) {
+    s = masked_fill(s, logical_not(mask), kNever);
+  }
+  if (rule.diagonal < k.size(-2)) {
+    const Tensor i = arange(static_cast<double>(q.size(-2)), {i64, q.device()}),
+                 j = arange(static_cast<double>(k.size(-2)), {i64, q.device()});
+    s = masked_fill(s, j > (i + static_cast<double>(rule.diagonal)).unsqueeze(1), kNever);
+  }
+  Tensor p = softmax(s);
+  if (masked && !context().imitate_torch) {  // softmax of nothing is 0 / 0
+    const Tensor none = all(s == kNever, {-1}, true);
+    p = masked_fill(softmax(masked_fill(s, none, 0)), none, 0);
+  }
+  return dropout(p, rule.dropout_p);
+}
+
+Tensor attention_composed(const Tensor& q, const Tensor& k, const Tensor& v,
+                          const Problem& problem) {
+  const Tensor values = repeat_heads(v.to(problem.dtype), problem.group);
+  return matmul(weights_composed(q, k, problem), values).to(q.dtype());
+}
+
+// Shapes but for dimension -3, -2 and -1.
+Shape batch_shape(const Tensor& x) {
+  Shape shape = x.shape();
+  for (int64_t d = 1; d <= std::min<int64_t>(x.dim(), 3); ++d) shape[x.dim() - d] = 1;
+  return shape;
+}
+int64_t head_count(const Tensor& x) { return x.dim() < 3 ? 1 : x.size(-3); }
+
+// k stands for v, too, where there is none.
+void check_shapes(const char* op, const Tensor& q, const Tensor& k, const Tensor& v) {
+  INK_CHECK(q.dim() >= 2 && k.dim() == q.dim() && v.dim() == q.dim() &&
+                batch_shape(q) == batch_shape(k) && batch_shape(q) == batch_shape(v) &&
+                head_count(k) == head_count(v) && q.size(-1) == k.size(-1) &&
+                k.size(-2) == v.size(-2),
+            op, ": expected q (..., T, d), k (..., S, d) and v (..., S, dv), got ", q.shape(), ", ",
+            k.shape(), " and ", v.shape());
+  const int64_t heads = head_count(q), kv_heads = head_count(k);
+  INK_CHECK(kv_heads == 0 ? heads == 0 : heads % kv_heads == 0, op,
+            ": expected the heads of q, dimension -3, to be a multiple of those of k and v, got ",
+            heads, " and ", kv_heads);
+  INK_CHECK(q.is_floating() && q.dtype() == k.dtype() && q.dtype() == v.dtype(), op,
+            ": expected one floating dtype, got ", q.dtype(), ", ", k.dtype(), " and ", v.dtype());
+}
+
+void check_options(const char* op, const Shape& scores, const AttentionOptions& options) {
+  const double p = options.dropout_p;
+  INK_CHECK(p >= 0 && p <= 1, op, ": expected dropout_p in [0, 1], got ", p);
+  const Tensor& mask = options.attn_mask;
+  if (!mask.defined()) return;
+  INK_CHECK(mask.is_floating() || mask.dtype() == DType::boolean, op,
+            ": expected a bool or floating attn_mask, got ", mask.dtype());
+  bool fits = mask.dim() <= scores.size();
+  for (int64_t d = 1; fits && d <= mask.dim(); ++d)
+    fits = mask.size(-d) == 1 || mask.size(-d) == scores[scores.size() - d];
+  INK_CHECK(fits, op, ": expected an attn_mask that broadcasts to ", scores, ", got ",
+            mask.shape());
+}
+
+Problem checked(const char* op, const Tensor& q, const Tensor& k, const Tensor& v,
+                const AttentionOptions& options) {
+  check_shapes(op, q, k, v);
+  Shape scores = q.shape();
+  scores.back() = k.size(-2);
+  check_options(op, scores, options);
+  const int64_t queries = q.size(-2), keys = k.size(-2);
+  const double d = static_cast<double>(std::max<int64_t>(q.size(-1), 1));
+  Problem problem{{options.scale.value_or(1 / std::sqrt(d)), keys, options.dropout_p, {}},
+                  options.attn_mask,
+                  head_count(q) / std::max<int64_t>(head_count(k), 1),
+                  q.dtype() == f64 ? f64 : f32,
+                  options.attn_mask.defined() || options.is_causal || options.causal_lower_right};
+  int64_t& diagonal = problem.rule.diagonal;
+  if (options.is_causal) diagonal = std::min<int64_t>(diagonal, 0);
+  if (options.causal_lower_right) diagonal = std::min(diagonal, keys - queries);
+  if (problem.mask.defined() && problem.mask.is_floating())
+    problem.mask = problem.mask.to(problem.dtype);
+  return problem;
+}
+
+}  // namespace
 
 namespace {
 
@@ -335,46 +439,34 @@ Grads empty_gradients(const Tensor& q, const Tensor& k, const Tensor& v) {
   return grads;
 }
 
-void check_attention(const Tensor& q, const Tensor& k, const Tensor& v, bool is_causal) {
-  const auto leading = [](const Tensor& x) {
-    Shape shape = x.shape();
-    shape[x.dim() - 1] = shape[x.dim() - 2] = 1;
-    return shape;
-  };
-  INK_CHECK(q.dim() >= 2 && k.dim() == q.dim() && v.dim() == q.dim() && leading(q) == leading(k) &&
-                leading(q) == leading(v) && q.size(-1) == k.size(-1) && k.size(-2) == v.size(-2),
-            "attention: expected q (..., T, d), k (..., S, d) and v (..., S, dv), got ", q.shape(),
-            ", ", k.shape(), " and ", v.shape());
-  INK_CHECK(q.is_floating() && q.dtype() == k.dtype() && q.dtype() == v.dtype(),
-            "attention: expected one floating dtype, got ", q.dtype(), ", ", k.dtype(), " and ",
-            v.dtype());
-  INK_CHECK(!is_causal || q.size(-2) == k.size(-2),
-            "attention: expected as many queries as keys under the causal mask, got ", q.size(-2),
-            " and ", k.size(-2));
-}
-
 }  // namespace
 
-Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, bool is_causal,
-                 std::optional<double> given_scale) {
-  check_attention(q, k, v, is_causal);
-  const double d = static_cast<double>(std::max<int64_t>(q.size(-1), 1));
-  const double scale = given_scale.value_or(1 / std::sqrt(d));
-  if (composed()) return attention_composed(q, k, v, is_causal, scale);
+Tensor attention_weights(const Tensor& q, const Tensor& k, const AttentionOptions& options) {
+  const Problem problem = checked("attention_weights", q, k, k, options);
+  return weights_composed(q, k, problem).to(q.dtype());
+}
+
+Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v,
+                                    const AttentionOptions& options) {
+  const Problem problem = checked("scaled_dot_product_attention", q, k, v, options);
+  const bool causal = options.is_causal && q.size(-2) == k.size(-2);
+  const bool plain = !problem.mask.defined() && options.dropout_p == 0 && problem.group == 1 &&
+                     (causal || !problem.masked);
+  if (composed() || context().imitate_torch || !plain) return attention_composed(q, k, v, problem);
+  const double scale = problem.rule.scale;
   Tensor out = empty_in_order_of(q, v.size(-1));
   Shape rows = q.shape();
   rows.erase(q.dim() - 1);
   Tensor lse = empty(rows, {q.dtype() == f64 ? f64 : f32, q.device()});
-  kernel::attention(out, lse, q, k, v, is_causal, scale);
-  return record_fused(
-      "attention", {q, k, v}, out,
-      [q = Saved::input(q), k = Saved::input(k), v = Saved::input(v), out = Saved::output(out), lse,
-       is_causal, scale](const Tensor& dout) -> Grads {
-        Grads grads = empty_gradients(*q, *k, *v);
-        kernel::attention_backward(grads[0], grads[1], grads[2], dout, *out, lse, *q, *k, *v,
-                                   is_causal, scale);
-        return grads;
-      });
+  kernel::attention(out, lse, q, k, v, causal, scale);
+  return record_fused("scaled_dot_product_attention", {q, k, v}, out,
+                      [q = Saved::input(q), k = Saved::input(k), v = Saved::input(v),
+                       out = Saved::output(out), lse, causal, scale](const Tensor& dout) -> Grads {
+                        Grads grads = empty_gradients(*q, *k, *v);
+                        kernel::attention_backward(grads[0], grads[1], grads[2], dout, *out, lse,
+                                                   *q, *k, *v, causal, scale);
+                        return grads;
+                      });
 }
 
 }  // namespace ink

@@ -9,6 +9,7 @@
 #include "autograd/ops.h"
 #include "autograd/ops/rows.h"
 #include "autograd/philox.h"
+#include "autograd/random.h"
 
 namespace ink {
 
@@ -58,9 +59,19 @@ static Tensor dropout_composed(const Tensor& x, double p, const RandomPosition& 
   return (x * mask).to(x.dtype());
 }
 
+// Under ImitateTorch: a mask of PyTorch's numbers, which has to be kept. p = 1 draws none.
+static Tensor dropout_of_torch(const Tensor& x, double p, BernoulliRule rule) {
+  if (x.numel() == 0) return x;
+  if (p == 1) return x * zeros({}, x.options());
+  Tensor mask = empty(x.shape(), {x.dtype() == f64 ? f64 : f32, x.device()});
+  bernoulli_(mask, 1 - p, default_generator(), rule);
+  return x * (mask / (1 - p)).to(x.dtype());
+}
+
 Tensor dropout(const Tensor& input, double p, bool training) {
   INK_CHECK(p >= 0 && p <= 1, "dropout: expected a probability in [0, 1], got ", p);
   if (p == 0 || !training) return input;
+  if (const auto rule = context().imitate_torch) return dropout_of_torch(input, p, *rule);
   const RandomPosition at = context().random;
   ++context().random.call;
   if (composed()) return dropout_composed(input, p, at);

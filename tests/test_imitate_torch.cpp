@@ -1,0 +1,140 @@
+// ImitateTorch against PyTorch's numbers (golden/imitate.txt, made by golden/imitate_fixtures.py).
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <sstream>
+
+#include "autograd/ops.h"
+#include "autograd/random.h"
+#include "tests/temp_files.h"
+
+namespace ink {
+namespace {
+
+using Values = std::vector<double>;
+
+// The lines of the fixture that begin with `kind`, in order; each is consumed by next().
+class Fixture {
+ public:
+  explicit Fixture(const std::string& kind) {
+    std::ifstream file(std::string(INKLING_SOURCE_DIR) + "/tests/golden/imitate.txt");
+    for (std::string line; std::getline(file, line);) {
+      if (line.rfind(kind + " ", 0) == 0) lines_.push_back(line);
+      if (line == "rule mkl") rule = BernoulliRule::mkl;
+    }
+  }
+  bool done() const { return at_ == lines_.size(); }
+
+  BernoulliRule rule = BernoulliRule::plain;  // of the PyTorch that made it
+  uint64_t seed = 0;
+  double p = 0;
+  int64_t n = 0;
+  /// The values of the next line, which must list `what`.
+  Values next(const std::string& what) {
+    std::istringstream in(lines_.at(at_++));
+    std::string kind, listed;
+    in >> kind >> seed >> p >> n >> listed;
+    EXPECT_EQ(listed, what);
+    Values values;
+    for (std::string word; in >> word;) values.push_back(std::stod(word));
+    return values;
+  }
+  /// Reads the next line's case without consuming it.
+  void peek() {
+    const size_t at = at_;
+    std::istringstream in(lines_.at(at));
+    std::string kind;
+    in >> kind >> seed >> p >> n;
+  }
+
+ private:
+  std::vector<std::string> lines_;
+  size_t at_ = 0;
+};
+
+void expect_equal(const Values& got, const Values& expected, const std::string& what) {
+  ASSERT_EQ(got.size(), expected.size()) << what;
+  for (size_t i = 0; i < got.size(); ++i) {
+    EXPECT_TRUE(got[i] == expected[i] || (std::isnan(got[i]) && std::isnan(expected[i])))
+        << what << " at " << i << ": " << got[i] << ", expected " << expected[i];
+  }
+}
+
+TEST(ImitateTorch, DropoutDrawsPyTorchsMasks) {
+  Fixture fixture("dropout");
+  const ImitateTorch guard(fixture.rule);
+  int cases = 0;
+  for (; !fixture.done(); ++cases) {
+    fixture.peek();
+    manual_seed(fixture.seed);
+    const Tensor x = randn({fixture.n}).requires_grad_();
+    const Tensor y = dropout(x, fixture.p), z = dropout(x.detach().to(f64), fixture.p);
+    y.backward(arange(static_cast<double>(fixture.n), f32));
+    const Tensor next = rand({1});
+    expect_equal(y.tolist(), fixture.next("y"), "y");
+    expect_equal(x.grad().tolist(), fixture.next("dx"), "dx");
+    expect_equal(z.tolist(), fixture.next("z"), "z");
+    expect_equal(next.tolist(), fixture.next("next"), "the number after the masks");
+  }
+  EXPECT_EQ(cases, 6);
+}
+
+TEST(ImitateTorch, BothRulesAreBernoullis) {
+  for (const BernoulliRule rule : {BernoulliRule::plain, BernoulliRule::mkl}) {
+    manual_seed(3);
+    Tensor kept = empty({50});
+    bernoulli_(kept, 0.7, default_generator(), rule);
+    manual_seed(3);
+    const ImitateTorch guard(rule);
+    EXPECT_EQ(dropout(ones({50}), 0.3).tolist(), (kept / 0.7).tolist());
+  }
+}
+
+void expect_near(const Values& got, const Values& expected, const std::string& what) {
+  ASSERT_EQ(got.size(), expected.size()) << what;
+  for (size_t i = 0; i < got.size(); ++i) {
+    EXPECT_TRUE(std::abs(got[i] - expected[i]) <= 1e-6 * std::max(1.0, std::abs(expected[i])) ||
+                (std::isnan(got[i]) && std::isnan(expected[i])))
+        << what << " at " << i << ": " << got[i] << ", expected " << expected[i];
+  }
+}
+
+TEST(ImitateTorch, AttentionDropsTheSameWeightsAndIsNanWhereNothingMayBeSeen) {
+  const Tensor allowed = tensor({{{true, true, true, false}}, {{false, false, false, false}}});
+  const auto run = [&](Tensor& x, auto&& f) {
+    manual_seed(6);
+    x = randn({2, 4, 3}).requires_grad_();
+    return f(AttentionOptions{.attn_mask = allowed, .dropout_p = 0.3});
+  };
+  Fixture fixture("attention");
+  Tensor x;
+  {
+    const ImitateTorch guard(fixture.rule);
+    const Tensor weights = run(x, [&](const auto& o) { return attention_weights(x, x, o); });
+    expect_near(weights.tolist(), fixture.next("weights"), "weights");
+    const Tensor out =
+        run(x, [&](const auto& o) { return scaled_dot_product_attention(x, x, x, o); });
+    sum(out).backward();
+    expect_near(out.tolist(), fixture.next("out"), "out");
+    expect_near(x.grad().tolist(), fixture.next("dx"), "dx");
+  }
+  const Tensor out =
+      run(x, [&](const auto& o) { return scaled_dot_product_attention(x, x, x, o); });
+  sum(out).backward();
+  EXPECT_EQ(out.narrow(0, 1, 1).tolist(), Values(12, 0));
+  EXPECT_EQ(x.grad().narrow(0, 1, 1).tolist(), Values(12, 0));
+}
+
+TEST(ImitateTorch, EndsWithItsScope) {
+  { const ImitateTorch guard(BernoulliRule::mkl); }
+  EXPECT_FALSE(context().imitate_torch);
+  context().random = {.seed = 5};
+  const Tensor y = dropout(ones({20}), 0.5);
+  context().random = {.seed = 5};
+  manual_seed(5);
+  EXPECT_EQ(dropout(ones({20}), 0.5).tolist(), y.tolist());
+}
+
+}  // namespace
+}  // namespace ink
