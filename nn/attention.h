@@ -3,6 +3,7 @@
 
 #include "nn/config.h"
 #include "nn/dropout.h"
+#include "nn/kv_cache.h"
 #include "nn/linear.h"
 
 namespace ink {
@@ -22,14 +23,17 @@ struct CausalSelfAttention : Module {
         c_proj(c.n_embd, c.n_embd, c.bias),
         resid_dropout(c.dropout) {}
 
-  Tensor operator()(const Tensor& x) const {
+  /// With a cache, x holds the tokens after those that it remembers.
+  Tensor operator()(const Tensor& x, KVCache* cache = nullptr) const {
     const int64_t B = x.size(0), T = x.size(1), C = x.size(2);
     const auto heads = [&](const Tensor& t) {  // (B, T, C) as (B, n_head, T, C / n_head)
       return t.view({B, T, n_head, C / n_head}).transpose(1, 2);
     };
     const std::vector<Tensor> qkv = split(c_attn(x), C, 2);  // views; attention reads them in place
-    const Tensor y = scaled_dot_product_attention(heads(qkv[0]), heads(qkv[1]), heads(qkv[2]),
-                                                  {.is_causal = true});
+    Tensor k = heads(qkv[1]), v = heads(qkv[2]);
+    if (cache) std::tie(k, v) = cache->append(k, v);
+    const Tensor y = scaled_dot_product_attention(
+        heads(qkv[0]), k, v, {.is_causal = !cache, .causal_lower_right = cache != nullptr});
     return resid_dropout(c_proj(y.transpose(1, 2).reshape({B, T, C})));
   }
 

@@ -18,8 +18,8 @@ struct Block : Module {
   explicit Block(const GPTConfig& c)
       : ln_1(c.n_embd, c.bias), attn(c), ln_2(c.n_embd, c.bias), mlp(c) {}
 
-  Tensor operator()(Tensor x) const {
-    x = x + attn(ln_1(x));
+  Tensor operator()(Tensor x, KVCache* cache = nullptr) const {
+    x = x + attn(ln_1(x), cache);
     return x + mlp(ln_2(x));
   }
 

@@ -78,10 +78,17 @@ Tensor GPT::generate(const Tensor& ids, const GenerateOptions& options) const {
             "generate: the model is in training mode and would drop; call eval() first");
   const NoGrad no_grad;
   Tensor all = ids;
+  std::vector<KVCache> caches(h.size(), KVCache(config.block_size));
   for (int64_t i = 0; i < options.max_new_tokens; ++i) {
+    // Positions count from the first token seen: once the context is full, each step moves them
+    // all, and what the caches hold is no longer right.
     const int64_t T = all.size(1), seen = std::min(T, config.block_size);
-    const Tensor logits = lm_head(features(all.narrow(1, T - seen, seen)).select(1, seen - 1));
-    const Tensor next = choose(logits, options);
+    if (T > config.block_size) {
+      for (KVCache& cache : caches) cache.crop(0);
+    }
+    const int64_t fresh = seen - caches.front().size();
+    const Tensor x = features(all.narrow(1, T - fresh, fresh), &caches);
+    const Tensor next = choose(lm_head(x.select(1, fresh - 1)), options);
     all = cat({all, next}, 1);
     if (options.on_token) options.on_token(next.tolist<int64_t>());
   }

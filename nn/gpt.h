@@ -49,15 +49,17 @@ struct GPT : Module {
     return linear_cross_entropy(features(ids), lm_head.weight, targets);
   }
 
-  /// What the head sees. ids (B, T) -> (B, T, C).
-  Tensor features(const Tensor& ids) const {
+  /// What the head sees. ids (B, T) -> (B, T, C). With caches, one for each block, ids are the
+  /// tokens after those that they remember.
+  Tensor features(const Tensor& ids, std::vector<KVCache>* caches = nullptr) const {
     INK_CHECK(ids.dim() == 2, "gpt: expected ids (B, T), got ", ids.shape());
     const int64_t T = ids.size(1);
-    INK_CHECK(T <= config.block_size, "gpt: a sequence of ", T,
+    const int64_t start = caches ? caches->front().size() : 0;
+    INK_CHECK(start + T <= config.block_size, "gpt: a sequence of ", start + T,
               " tokens is longer than block_size ", config.block_size);
-    const Tensor positions = wpe.weight.narrow(0, 0, T);  // (T, C): the rows of 0 .. T-1
+    const Tensor positions = wpe.weight.narrow(0, start, T);  // (T, C)
     Tensor x = drop(wte(ids) + positions);
-    for (const Block& block : h) x = block(x);
+    for (size_t i = 0; i < h.size(); ++i) x = h[i](x, caches ? &caches->at(i) : nullptr);
     return ln_f(x);
   }
 

@@ -1,0 +1,46 @@
+// KVCache: what attention has to remember of the tokens before.
+#pragma once
+
+#include <utility>
+
+#include "autograd/ops.h"
+
+namespace ink {
+
+/// Keys and values of the tokens so far, (..., T, d) each, so that the next token costs one row of
+/// queries and no second look at the others:
+///
+///   KVCache cache(128);
+///   const NoGrad no_grad;
+///   y = attn(prompt, &cache);      // (B, T, C)
+///   y = attn(next, &cache);        // (B, 1, C), as the last row of attn(cat({prompt, next}, 1))
+///
+/// The memory is allocated once, at the first append, for `capacity` tokens and that batch.
+class KVCache {
+ public:
+  explicit KVCache(int64_t capacity) : capacity_(capacity) {
+    INK_CHECK(capacity > 0, "kv_cache: expected a capacity above 0, got ", capacity);
+  }
+
+  /// Tokens so far, and at most.
+  int64_t size() const { return size_; }
+  int64_t capacity() const { return capacity_; }
+
+  /// Writes k (..., n, d) and v (..., n, dv) behind what is there; returns all of it, (..., T, d)
+  /// and (..., T, dv), as views that stay right until crop() and another append. Without gradients:
+  /// throws if k or v is in a graph, if n more do not fit, or if the other sizes change.
+  std::pair<Tensor, Tensor> append(const Tensor& k, const Tensor& v);
+
+  /// Forgets all but the first n tokens; n = 0 makes room for another batch.
+  void crop(int64_t n);
+
+  /// Keeps the given rows of the batch (dimension 0), in this order: ids (n,) i64. For searches
+  /// that follow several continuations.
+  void select(const Tensor& ids);
+
+ private:
+  int64_t capacity_, size_ = 0;
+  Tensor keys_, values_;  // (..., capacity, d): the first size_ hold something
+};
+
+}  // namespace ink

@@ -1,0 +1,296 @@
+// Attention modules and BatchNorm1d against PyTorch's (golden/nn_fixtures.py), caches against
+// running it all at once, and what is refused.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <map>
+
+#include "autograd/random.h"
+#include "nn/batch_norm.h"
+#include "nn/gpt.h"
+#include "nn/multihead_attention.h"
+#include "nn/self_attention.h"
+#include "tests/temp_files.h"
+
+namespace ink {
+namespace {
+
+using Group = std::map<std::string, Tensor>;
+
+// The tensors of the fixture whose names begin with a prefix, without it.
+Group group(const std::string& prefix) {
+  static const NamedTensors all = load(INKLING_SOURCE_DIR "/tests/golden/nn.safetensors");
+  Group found;
+  for (const auto& [name, tensor] : all) {
+    if (name.rfind(prefix, 0) == 0) found[name.substr(prefix.size())] = tensor;
+  }
+  EXPECT_FALSE(found.empty()) << prefix;
+  return found;
+}
+
+void expect_close(const Tensor& a, const Tensor& b, const std::string& what, double rtol = 1e-5) {
+  ASSERT_TRUE(a.defined()) << what;
+  ASSERT_EQ(a.shape(), b.shape()) << what;
+  const double scale = max(abs(b)).item();
+  EXPECT_LE(max(abs(a.detach() - b)).item(), rtol * std::max(scale, 1e-3)) << what;
+}
+
+struct Case {
+  const char* name;
+  MultiheadOptions options = {};
+  bool is_causal = false, average = true;
+};
+
+const Case kCases[] = {{"self"},
+                       {"self_causal"},
+                       {"self_causal", {}, true},
+                       {"per_head", {}, false, false},
+                       {"batch_first", {.batch_first = true}},
+                       {"no_bias", {.bias = false}},
+                       {"cross"},
+                       {"padded"},
+                       {"widths", {.kdim = 6, .vdim = 10}},
+                       {"added"}};
+
+MultiheadAttention as_fixture(const Case& c, const Group& tensors) {
+  manual_seed(7);
+  MultiheadAttention mha(8, 2, c.options);
+  NamedTensors used;
+  size_t initial = 0;
+  for (const auto& [name, tensor] : tensors) {
+    if (name.rfind("used.", 0) == 0) used.emplace_back(name.substr(5), tensor);
+    initial += name.rfind("init.", 0) == 0;
+  }
+  const NamedTensors drawn = mha.named_parameters();
+  EXPECT_EQ(drawn.size(), initial) << c.name;
+  for (const auto& [name, tensor] : drawn)
+    EXPECT_TRUE(equal(tensor.detach(), tensors.at("init." + name))) << c.name << " " << name;
+  mha.load_state_dict(used);
+  return mha;
+}
+
+TEST(MultiheadAttention, IsPyTorchs) {
+  for (const Case& c : kCases) {
+    for (const bool need_weights : {true, false}) {
+      const Group t = group("mha." + std::string(c.name) + ".");
+      const MultiheadAttention mha = as_fixture(c, t);
+      MultiheadCall call;
+      call.need_weights = need_weights;
+      call.average_attn_weights = c.average;
+      call.is_causal = c.is_causal;
+      if (t.count("attn_mask") && !c.is_causal) call.attn_mask = t.at("attn_mask");
+      if (t.count("key_padding_mask")) call.key_padding_mask = t.at("key_padding_mask");
+      Group inputs;
+      for (const char* name : {"query", "key", "value"}) {
+        if (t.count(name)) inputs[name] = t.at(name).clone().requires_grad_();
+      }
+      const Tensor query = inputs["query"];
+      const auto [y, weights] =
+          t.count("key") ? mha(query, inputs["key"], inputs["value"], call) : mha(query, call);
+      expect_close(y, t.at("output"), c.name);
+      EXPECT_EQ(weights.defined(), need_weights);
+      if (need_weights) expect_close(weights, t.at("weights"), c.name);
+      y.backward(t.at("dout"));
+      for (const auto& [name, x] : inputs)
+        expect_close(x.grad(), t.at("grad." + name), c.name + (" " + name));
+      for (const auto& [name, x] : mha.named_parameters())
+        expect_close(x.grad(), t.at("grad." + name), c.name + (" " + name));
+    }
+  }
+}
+
+TEST(MultiheadAttention, DropsTheWeightsItReturns) {
+  manual_seed(1);
+  const MultiheadAttention mha(8, 2, {.dropout = 0.5, .batch_first = true});
+  const Tensor x = randn({2, 6, 8});
+  const RandomPosition at = context().random;
+  const auto [with, weights] = mha(x, {.need_weights = true, .average_attn_weights = false});
+  context().random = at;
+  const Tensor without = mha(x).output;
+  EXPECT_TRUE(allclose(with, without, 1e-4, 1e-6));
+  const double dropped = sum((weights == 0).to(f32)).item();
+  EXPECT_GT(dropped, 36);
+  EXPECT_LT(dropped, 108);
+}
+
+TEST(MultiheadAttention, SaysWhatItExpects) {
+  EXPECT_EQ(error_of([] { MultiheadAttention(10, 4); }),
+            "multihead_attention: expected embed_dim to be a multiple of num_heads, got 10 and 4");
+  const MultiheadAttention mha(4, 2);
+  EXPECT_EQ(error_of([&] {
+              mha(ones({3, 2, 4}), {.key_padding_mask = ones({3, 2}) > 0});
+            }),
+            "multihead_attention: expected key_padding_mask (B, S) = (2, 3), got (3, 2)");
+}
+
+// ---- caches
+
+// attn(x) in pieces through a cache is attn(x) at once.
+template <class Attend>
+void expect_cached(const Tensor& x, Attend&& attend) {
+  const NoGrad no_grad;
+  const Tensor whole = attend(x, nullptr);
+  KVCache cache(x.size(1) + 1);
+  for (int round = 0; round < 2; ++round) {
+    std::vector<Tensor> parts;
+    int64_t start = 0;
+    for (const int64_t n : {4, 1, 2, 1}) {
+      parts.push_back(attend(x.narrow(1, start, n), &cache));
+      start += n;
+    }
+    EXPECT_EQ(cache.size(), start);
+    EXPECT_TRUE(allclose(cat(parts, 1), whole, 1e-5, 1e-6));
+    cache.crop(6);  // forget two and say them again
+    EXPECT_TRUE(allclose(attend(x.narrow(1, 6, 2), &cache), whole.narrow(1, 6, 2), 1e-5, 1e-6));
+    cache.crop(0);
+  }
+}
+
+TEST(KVCache, InEveryAttention) {
+  manual_seed(2);
+  const Tensor x = randn({2, 8, 12});
+  const SelfAttention one(12);
+  expect_cached(x, [&](const Tensor& t, KVCache* c) { return one(t, {}, c).output; });
+  const MultiheadAttention many(12, 3, {.batch_first = true});
+  expect_cached(x, [&](const Tensor& t, KVCache* c) {
+    return many(t, {.is_causal = true, .cache = c}).output;
+  });
+  GPTConfig config;
+  config.n_embd = 12;
+  config.n_head = 3;
+  const CausalSelfAttention gpts(config);
+  expect_cached(x, [&](const Tensor& t, KVCache* c) { return gpts(t, c); });
+}
+
+TEST(KVCache, ABatchOfContinuations) {
+  KVCache cache(4);
+  const NoGrad no_grad;
+  const Tensor k = arange(2, f32).view({2, 1, 1}), v = k + 10.0;
+  cache.append(k, v);
+  cache.select(tensor({1, 1, 0}));
+  const auto [keys, values] = cache.append(full({3, 1, 1}, 5), full({3, 1, 1}, 15));
+  EXPECT_EQ(keys.tolist(), (std::vector<double>{1, 5, 1, 5, 0, 5}));
+  EXPECT_EQ(values.tolist(), (std::vector<double>{11, 15, 11, 15, 10, 15}));
+}
+
+TEST(KVCache, AllocatesOnce) {
+  KVCache cache(3);
+  const NoGrad no_grad;
+  const Tensor row = ones({2, 1, 4});
+  const auto storage = cache.append(row, row).first.storage();
+  EXPECT_EQ(cache.append(row, row).first.storage(), storage);
+  cache.crop(0);
+  EXPECT_EQ(cache.append(row, row).first.storage(), storage);
+}
+
+TEST(KVCache, SaysWhatItExpects) {
+  KVCache cache(3);
+  EXPECT_EQ(error_of([&] {
+              const Tensor k = ones({1, 1, 2}).requires_grad_();
+              cache.append(k, k);
+            }),
+            "kv_cache: keys and values are written over and cannot be in a graph; use NoGrad");
+  const NoGrad no_grad;
+  const Tensor two = ones({1, 2, 2});
+  cache.append(two, two);
+  EXPECT_EQ(error_of([&] { cache.append(two, two); }),
+            "kv_cache: 2 + 2 tokens are more than its capacity of 3");
+  EXPECT_EQ(error_of([&] {
+              cache.append(ones({2, 1, 2}), ones({2, 1, 2}));
+            }),
+            "kv_cache: holds (1, 3, 2) and (1, 3, 2), to which (2, 1, 2) and (2, 1, 2) cannot be "
+            "appended");
+  EXPECT_EQ(error_of([&] { cache.crop(3); }), "kv_cache: expected to keep 0 to 2 tokens, got 3");
+}
+
+TEST(KVCache, GenerationIsTheSameWithout) {
+  manual_seed(3);
+  GPTConfig config;
+  config.block_size = 12;
+  config.vocab_size = 31;
+  config.n_layer = 2;
+  config.n_head = 2;
+  config.n_embd = 16;
+  GPT model(config);
+  for (Tensor p : model.parameters()) init::normal_(p, 0, 0.5);
+  const Tensor prompt = randint(31, {2, 3});
+  Tensor expected = prompt;
+  for (int i = 0; i < 20; ++i) {  // past block_size
+    const NoGrad no_grad;
+    const int64_t T = expected.size(1), seen = std::min<int64_t>(T, 12);
+    const Tensor logits = model(expected.narrow(1, T - seen, seen)).select(1, seen - 1);
+    expected = cat({expected, argmax(logits, -1, true)}, 1);
+  }
+  GenerateOptions options;
+  options.max_new_tokens = 20;
+  options.temperature = 0;
+  EXPECT_TRUE(equal(model.generate(prompt, options), expected));
+}
+
+// ---- SelfAttention
+
+TEST(SelfAttention, StepsCanBeReplaced) {
+  struct Bidirectional : SelfAttention {
+    using SelfAttention::SelfAttention;
+    Tensor causal_mask(const Tensor& scores) const override { return scores; }
+  };
+  manual_seed(4);
+  const Bidirectional attn(6);
+  const Tensor x = randn({2, 5, 6});
+  const auto result = attn(x);
+  EXPECT_GT(min(result.weights).item(), 0);
+  EXPECT_TRUE(allclose(sum(result.weights, {-1}), ones({2, 5})));
+  EXPECT_TRUE(equal(result.key, attn.key(x)));
+  EXPECT_TRUE(equal(result.value, attn.value(x)));
+  EXPECT_TRUE(equal(result.output, attn.output(matmul(result.weights, result.value))));
+}
+
+// Left padding under the causal mask: the first tokens may attend to nothing.
+TEST(SelfAttention, RowsThatSeeNothingAreZero) {
+  manual_seed(5);
+  const SelfAttention attn(4);
+  const Tensor x = randn({2, 3, 4}).requires_grad_();
+  const Tensor mask = tensor({{0, 0, 1}, {1, 1, 1}});
+  const auto result = attn(x, mask);
+  EXPECT_EQ(result.weights.select(0, 0).tolist(), (std::vector<double>{0, 0, 0, 0, 0, 0, 0, 0, 1}));
+  sum(result.output * randn({2, 3, 4})).backward();
+  EXPECT_TRUE(all(isfinite(x.grad())).item() != 0);
+  EXPECT_EQ(max(abs(x.grad().index({0, Slice({}, 2)}))).item(), 0);
+  const ImitateTorch imitate(BernoulliRule::mkl);
+  EXPECT_EQ(sum(isnan(attn(x, mask).weights)).item(), 6);
+  EXPECT_EQ(error_of([&] {
+              attn(x, ones({3, 2}));
+            }),
+            "self_attention: expected an attention mask (2, 3), got (3, 2)");
+}
+
+// ---- BatchNorm1d
+
+TEST(BatchNorm1d, IsPyTorchsOverSixSteps) {
+  BatchNorm1d norm(6);
+  {
+    const NoGrad no_grad;
+    norm.weight.copy_(group("bn.").at("weight"));
+    norm.bias.copy_(group("bn.").at("bias"));
+  }
+  for (int step = 0; step < 6; ++step) {
+    const std::string what = "bn." + std::to_string(step) + ".";
+    const Group t = group(what);
+    norm.train(step < 4);
+    norm.zero_grad();
+    const Tensor x = t.at("x").clone().requires_grad_();
+    const Tensor y = norm(x);
+    expect_close(y, t.at("y"), what + "y", 2e-6);
+    y.backward(t.at("dy"));
+    expect_close(x.grad(), t.at("dx"), what + "dx");
+    expect_close(norm.weight.grad(), t.at("dweight"), what + "dweight");
+    expect_close(norm.bias.grad(), t.at("dbias"), what + "dbias");
+    expect_close(norm.running_mean, t.at("mean"), what + "mean", 2e-6);
+    expect_close(norm.running_var, t.at("var"), what + "var", 2e-6);
+  }
+  EXPECT_EQ(norm.num_batches_tracked.item(), 4);
+}
+
+}  // namespace
+}  // namespace ink
