@@ -22,13 +22,13 @@ struct TrainConfig {
   int64_t n_layer = 2;
   int64_t n_head = 4;
   int64_t n_embd = 128;
-  int64_t block_size = 128;
+  int64_t block_size = 160;
   double dropout = 0;
   bool bias = false;
   // optimization
-  int64_t batch_size = 8;
+  int64_t batch_size = 6;
   int64_t gradient_accumulation_steps = 1;
-  int64_t max_iters = 6000;
+  int64_t max_iters = 5000;
   double learning_rate = 4e-3;
   int64_t lr_decay_iters = -1;
   double min_lr = 1e-5;
