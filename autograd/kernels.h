@@ -117,10 +117,12 @@ KERNEL_STRIDED(compare_number,    Tensor& y, const Tensor& x, double number, Com
 KERNEL_STRIDED(reduce,            Tensor& y, const Tensor& x, ReduceOp op)
 KERNEL_STRIDED(arg_reduce,        Tensor& values, Tensor& indices, const Tensor& x, int64_t dim, bool largest)
 KERNEL_STRIDED(reduce_var,        Tensor& y, const Tensor& x, double correction, bool root)  // root: std
-// ops/attention.cpp; q, dq (..., T, d), k, dk (..., S, d), v, dv (..., S, dv), out, dout (..., T, dv), lse (..., T)
-KERNEL_STRIDED(attention,         Tensor& out, Tensor& lse, const Tensor& q, const Tensor& k, const Tensor& v, bool is_causal, double scale)
-KERNEL_STRIDED(attention_backward, Tensor& dq, Tensor& dk, Tensor& dv, const Tensor& dout, const Tensor& out, const Tensor& lse,
-               const Tensor& q, const Tensor& k, const Tensor& v, bool is_causal, double scale)
+// ops/attention_forward.cpp, attention_backward.cpp; q, dq (..., T, d), k, dk (..., S, d), v, dv (..., S, dv), out, dout
+// (..., T, dv), lse (..., T), f32, or f64 for f64; mask: bool or lse's dtype, broadcasts to (..., T, S); dmask: as mask, contiguous
+KERNEL_STRIDED(attention,         Tensor& out, Tensor& lse, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
+               const AttentionRule& rule)
+KERNEL_STRIDED(attention_backward, Tensor& dq, Tensor& dk, Tensor& dv, Tensor& dmask, const Tensor& dout, const Tensor& out,
+               const Tensor& lse, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, const AttentionRule& rule)
 // gemm.cpp; c = alpha a b, or c += alpha a b: a (..., m, k), b (..., k, n), batches of equal shape (gemm.h)
 KERNEL_STRIDED(gemm,              Tensor& c, const Tensor& a, const Tensor& b, double alpha, bool accumulate)
 // ops/linear.cpp; x (rows, n), y (n)

@@ -1,5 +1,7 @@
 #include "tests/op_cases.h"
 
+#include <cmath>
+
 #include "autograd/checkpoint.h"
 
 namespace ink {
@@ -34,6 +36,37 @@ std::vector<std::vector<In>> two_like(In::Kind a = normal, In::Kind b = normal) 
           {{{}, a}, {{}, b}},
           {{{0, 3}, a}, {{0, 3}, b}},
           {{big, a}, {big, b}}};
+}
+
+Tensor attend(I x, const AttentionOptions& options) {
+  return scaled_dot_product_attention(x[0], x[1], x[2], options);
+}
+// Queries, keys and values of fewer, as many and more queries than keys.
+std::vector<std::vector<In>> cross() {
+  return {
+      {{{3, 4}}, {{5, 4}}, {{5, 3}}},          {{{2, 1, 5, 4}}, {{2, 1, 3, 4}}, {{2, 1, 3, 4}}},
+      {{{4, 4}}, {{4, 4}}, {{4, 1}}},          {{{2, 3, 4}}, {{2, 0, 4}}, {{2, 0, 3}}},
+      {{{2, 0, 4}}, {{2, 3, 4}}, {{2, 3, 3}}}, {{{3, 257, 133}}, {{3, 131, 133}}, {{3, 131, 37}}}};
+}
+// The same with masks that broadcast in every way, and where there are holes, bools of their shape.
+// A bias that is the same for all keys changes nothing, and has no gradient but rounding errors.
+std::vector<std::vector<In>> masks(In::Kind kind, bool holes = false) {
+  std::vector<std::vector<In>> sets;
+  const auto add = [&](const Shape& q, const Shape& k, const Shape& v, const Shape& shape) {
+    if (kind == mask || (shape.size() && shape.back() > 1))
+      sets.push_back({{q}, {k}, {v}, {shape, kind}});
+  };
+  for (const Shape& shape : {Shape{2, 2, 3, 5}, Shape{2, 1, 1, 5}, Shape{2, 3, 5}, Shape{3, 5},
+                             Shape{5}, Shape{2, 1, 3, 1}, Shape{1, 1}, Shape{}})
+    add({2, 2, 3, 4}, {2, 2, 5, 4}, {2, 2, 5, 4}, shape);
+  add({3, 4}, {3, 4}, {3, 2}, {3, 3});
+  add({2, 4}, {0, 4}, {0, 4}, {2, 1});
+  for (const Shape& shape : {Shape{257, 131}, Shape{3, 1, 131}, Shape{3, 257, 1}})
+    add({3, 257, 133}, {3, 131, 133}, {3, 131, 37}, shape);
+  for (auto& set : sets) {
+    if (holes) set.push_back({set[3].shape, mask});
+  }
+  return sets;
 }
 
 std::vector<OpCase> make_cases() {
@@ -225,6 +258,25 @@ std::vector<OpCase> make_cases() {
       {"scaled_dot_product_attention.full", {{{{3, 4}}, {{5, 4}}, {{5, 3}}}, {{{2, 1, 2, 4}}, {{2, 1, 3, 4}}, {{2, 1, 3, 4}}}, {{{2, 0, 4}}, {{2, 3, 4}}, {{2, 3, 4}}},
                           {{{3, 257, 133}}, {{3, 131, 133}}, {{3, 131, 37}}}},
        [](I x) -> Outputs { return {scaled_dot_product_attention(x[0], x[1], x[2], {.scale = 0.3})}; }, 2e-5},
+      {"scaled_dot_product_attention.upper_left", cross(), [](I x) -> Outputs { return {attend(x, {.is_causal = true})}; }, 2e-5},
+      {"scaled_dot_product_attention.lower_right", cross(), [](I x) -> Outputs { return {attend(x, {.causal_lower_right = true})}; }, 2e-5},
+      {"scaled_dot_product_attention.bool_mask", masks(mask), [](I x) -> Outputs { return {attend(x, {.attn_mask = x[3]})}; }, 2e-5, 0.06},
+      {"scaled_dot_product_attention.bias", masks(normal), [](I x) -> Outputs { return {attend(x, {.attn_mask = x[3]})}; }, 2e-5, 0.06},
+      {"scaled_dot_product_attention.causal_mask", masks(mask), [](I x) -> Outputs { return {attend(x, {.attn_mask = x[3], .is_causal = true})}; }, 2e-5, 0.06},
+      {"scaled_dot_product_attention.bias_with_holes", masks(normal, true), [](I x) -> Outputs {
+         return {attend(x, {.attn_mask = masked_fill(x[3], x[4], -INFINITY), .causal_lower_right = true})}; }, 2e-5, 0.06},
+      {"scaled_dot_product_attention.grouped", {{{{2, 3, 4}}, {{1, 5, 4}}, {{1, 5, 3}}}, {{{2, 6, 3, 4}}, {{2, 2, 5, 4}}, {{2, 2, 5, 3}}}, {{{0, 3, 4}}, {{0, 3, 4}}, {{0, 3, 4}}},
+                                                {{{9, 257, 53}}, {{3, 131, 53}}, {{3, 131, 37}}}},
+       [](I x) -> Outputs { return {attend(x, {.causal_lower_right = true})}; }, 2e-5, 0.06},
+      {"scaled_dot_product_attention.dropout", cross(), [](I x) -> Outputs { const ContextGuard same_mask; return {attend(x, {.dropout_p = 0.3})}; }, 2e-5, 0.06},
+      {"scaled_dot_product_attention.all", {{{{2, 4, 3, 4}}, {{2, 2, 5, 4}}, {{2, 2, 5, 3}}, {{4, 1, 5}}, {{2, 1, 1, 5}, mask}},
+                                            {{{3, 4, 257, 37}}, {{3, 2, 131, 37}}, {{3, 2, 131, 17}}, {{4, 1, 131}}, {{3, 1, 1, 131}, mask}}},
+       [](I x) -> Outputs {
+         const ContextGuard same_mask;
+         return {attend(x, {.attn_mask = masked_fill(x[3], x[4], -INFINITY), .dropout_p = 0.2, .is_causal = true, .scale = 0.4})};
+       }, 2e-5, 0.06},
+      {"attention_weights", {{{{3, 4}}, {{5, 4}}, {{5}, mask}}, {{{2, 4, 3, 4}}, {{2, 2, 5, 4}}, {{2, 1, 3, 1}, mask}}, {{{2, 4}}, {{0, 4}}, {{2, 1}, mask}}, {{{3, 257, 133}}, {{3, 131, 133}}, {{3, 1, 131}, mask}}},
+       [](I x) -> Outputs { const ContextGuard same_mask; return {attention_weights(x[0], x[1], {.attn_mask = x[2], .dropout_p = 0.1, .causal_lower_right = true})}; }, 2e-5},
       {"linear_cross_entropy.mean", {{{{6, 4}}, {{5, 4}}, {{6}, ids, 5}}, {{{2, 3, 4}}, {{5, 4}}, {{2, 3}, ids, 5}},
                                      {{{300, 17}}, {{20001, 17}}, {{300}, ids, 20001}}},
        [](I x) -> Outputs { return {linear_cross_entropy(x[0], x[1], x[2], 2)}; }, 2e-5},

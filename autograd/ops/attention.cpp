@@ -1,273 +1,17 @@
 // Scaled dot-product attention of queries q (..., T, d), keys k (..., S, d), values v (..., S, dv).
-//   p_ij = softmax over j of scale q_i . k_j   (causal: over j <= i),   out_i = sum_j p_ij v_j
-//   dv_j = sum_i p_ij dout_i,   ds_ij = p_ij (dout_i . v_j - dout_i . out_i)
+//   s_ij = scale q_i . k_j + mask_ij,   p_ij = softmax over j of s_ij   (over the j that i may see)
+//   out_i = sum_j m_ij p_ij v_j,   m: dropout's mask
+//   dv_j = sum_i m_ij p_ij dout_i,   ds_ij = p_ij (m_ij dout_i . v_j - dout_i . out_i) = dmask_ij
 //   dq_i = scale sum_j ds_ij k_j,   dk_j = scale sum_i ds_ij q_i
-// Neither pass holds more scores than those of two tiles; backward computes p again from the saved
-// log-sum-exp: p_ij = exp(scale q_i . k_j - lse_i). Dao et al. 2022, algorithms 1 and 4.
+// The kernels (attention_forward.cpp, attention_backward.cpp) never hold more scores than those of
+// two tiles; backward computes p again from the saved log-sum-exp: p_ij = exp(s_ij - lse_i). Dao et
+// al. 2022, algorithms 1 and 4.
 #include <numeric>
 
 #include "autograd/kernels.h"
 #include "autograd/ops.h"
-#include "autograd/ops/attention_tiles.h"
 
 namespace ink {
-
-namespace cpu {
-namespace {
-
-using namespace tiles;
-
-template <class T>
-class Forward {
- public:
-  Forward(Tensor& out, Tensor& lse, const Tensor& q, const Tensor& k, const Tensor& v,
-          bool is_causal, double scale)
-      : size_(q, k, v, is_causal),
-        scale_(static_cast<T>(scale)),
-        q_(q),
-        k_(k),
-        v_(v),
-        out_(out),
-        lse_(lse.mutable_data<T>()) {}
-
-  void run() const {
-    const int64_t tiles = (size_.queries + kQueries<T> - 1) / kQueries<T>;
-    for_each_with_scratch<Scratch>(size_.heads * tiles, size_, [&](int64_t item, auto& scratch) {
-      // Short and long causal tiles take turns, so that equal numbers of them are equal work.
-      const int64_t at = item % tiles, tile = at % 2 ? tiles - 1 - at / 2 : at / 2;
-      run_tile(item / tiles, tile * kQueries<T>, scratch);
-    });
-  }
-
- private:
-  struct Scratch {
-    Buffer<T> q_lanes, s, v_rows, sums;
-    explicit Scratch(const Sizes& size)
-        : q_lanes(size.d * kQueries<T>),
-          s(kKeys * kQueries<T>),
-          v_rows(kKeys * whole_vectors<T>(size.dv)),
-          sums(kQueries<T> * whole_vectors<T>(size.dv)) {}
-  };
-
-  void run_tile(int64_t head, int64_t i0, const Scratch& scratch) const {
-    constexpr int64_t kQ = kQueries<T>;
-    const int64_t rows = std::min(kQ, size_.queries - i0), end = size_.seen(i0 + rows);
-    const int64_t width = whole_vectors<T>(size_.dv);
-    const Strided<const T> k = k_[head], v = v_[head];
-    const Strided<T> out = out_[head];
-    T top[kQ], total[kQ] = {}, shrink[kQ], lse[kQ];
-    std::fill_n(top, kQ, -std::numeric_limits<T>::infinity());
-    load_lanes<T>(scratch.q_lanes, q_[head].from(i0, 0), rows, size_.d, scale_);
-    for (int64_t j0 = 0; j0 < end; j0 += kKeys) {
-      const Pair<T> pair{i0, j0, rows, std::min(kKeys, end - j0), size_.causal};
-      scores<T>(scratch.s, pair, k.from(j0, 0), scratch.q_lanes, size_.d);
-      weights<T>(scratch.s, pair, top, total, shrink);
-      for (int64_t i = 0; i < rows && j0 > 0; ++i) {
-        for (int64_t c = 0; c < width; ++c) scratch.sums[i * width + c] *= shrink[i];
-      }
-      const Rows<T> v_rows = vector_rows<T>(scratch.v_rows, v.from(j0, 0), pair.n, size_.dv);
-      sum_over_keys<T>(scratch.sums, width, pair, scratch.s, v_rows, j0 > 0);
-    }
-    for (int64_t i = 0; i < kQ; ++i) lse[i] = top[i] + simd::log(total[i]);
-    std::copy_n(lse, rows, lse_ + head * size_.queries + i0);
-    store_rows<T>(out.from(i0, 0), rows, size_.dv, scratch.sums, width,
-                  [&](int64_t i) { return 1 / total[i]; });
-  }
-
-  const Sizes size_;
-  const T scale_;
-  const Heads<const T> q_, k_, v_;
-  const Heads<T> out_;
-  T* const lse_;
-};
-
-// A head's keys are cut into slices, to be worked on side by side, when there are few heads. dK and
-// dV of the slices are apart; dQ is the sum of one part a slice.
-template <class T>
-class Backward {
- public:
-  Backward(Tensor& dq, Tensor& dk, Tensor& dv, const Tensor& dout, const Tensor& out,
-           const Tensor& lse, const Tensor& q, const Tensor& k, const Tensor& v, bool is_causal,
-           double scale)
-      : size_(q, k, v, is_causal),
-        scale_(static_cast<T>(scale)),
-        slices_(size_.heads >= 4 * max_threads()
-                    ? 1
-                    : max_threads() / std::gcd(size_.heads, max_threads())),
-        parts_(slices_ > 1 ? slices_ * size_.heads * size_.queries * size_.d : 0),
-        q_(q),
-        k_(k),
-        v_(v),
-        out_(out),
-        dout_(dout),
-        lse_(lse.data<T>()),
-        dq_(dq),
-        dk_(dk),
-        dv_(dv) {}
-
-  void run() const {
-    for_each_with_scratch<Scratch>(size_.heads * slices_, size_, [&](int64_t item, auto& scratch) {
-      run_slice(item / slices_, item % slices_, scratch);
-    });
-    if (slices_ > 1) add_parts();
-  }
-
- private:
-  struct Scratch {
-    int64_t width, v_width;  // d and dv in whole vectors
-    Buffer<T> q_lanes, dout_lanes, out_lanes, q_rows, dout_rows, k_rows, p, ds, dq, dk, dv;
-
-    explicit Scratch(const Sizes& size)
-        : width(whole_vectors<T>(size.d)),
-          v_width(whole_vectors<T>(size.dv)),
-          q_lanes(size.d * kQueries<T>),
-          dout_lanes(size.dv * kQueries<T>),
-          out_lanes(size.dv * kQueries<T>),
-          q_rows(width * kQueries<T>),
-          dout_rows(v_width * kQueries<T>),
-          k_rows(size.keys * width),
-          p(kKeys * kQueries<T>),
-          ds(kKeys * kQueries<T>),
-          dq(width * kQueries<T>),
-          dk(size.keys * width),
-          dv(size.keys * v_width) {}
-  };
-
-  // A causal key is seen by all later queries: slices of equal work are equal areas of a triangle.
-  int64_t slice_begin(int64_t slice) const {
-    const double part = static_cast<double>(slice) / static_cast<double>(slices_);
-    const double share = size_.causal ? 1 - std::sqrt(1 - part) : part;
-    return std::min(size_.keys, whole_vectors<T>(
-                                    static_cast<int64_t>(share * static_cast<double>(size_.keys))));
-  }
-
-  void run_slice(int64_t head, int64_t slice, const Scratch& scratch) const {
-    const int64_t begin = slice_begin(slice), end = slice_begin(slice + 1);
-    const Rows<T> k_rows =
-        vector_rows<T>(scratch.k_rows, k_[head].from(begin, 0), end - begin, size_.d);
-    std::fill_n(scratch.dk.data, (end - begin) * scratch.width, T(0));
-    std::fill_n(scratch.dv.data, (end - begin) * scratch.v_width, T(0));
-    for (int64_t i0 = 0; i0 < size_.queries; i0 += kQueries<T>) {
-      const int64_t rows = std::min(kQueries<T>, size_.queries - i0);
-      const int64_t seen = std::min(end, size_.seen(i0 + rows));
-      if (seen > begin) {
-        run_tile(head, i0, rows, begin, seen, k_rows, scratch);
-      } else {
-        std::fill_n(scratch.dq.data, rows * scratch.width, T(0));
-      }
-      store_dq(head, slice, i0, rows, scratch);
-    }
-    store_rows<T>(dk_[head].from(begin, 0), end - begin, size_.d, scratch.dk, scratch.width,
-                  [&](int64_t) { return scale_; });
-    store_rows<T>(dv_[head].from(begin, 0), end - begin, size_.dv, scratch.dv, scratch.v_width,
-                  [](int64_t) { return T(1); });
-  }
-
-  // One tile of queries against keys begin ... seen: dq, and its share of dk and dv.
-  void run_tile(int64_t head, int64_t i0, int64_t rows, int64_t begin, int64_t seen, Rows<T> k_rows,
-                const Scratch& scratch) const {
-    constexpr int64_t kQ = kQueries<T>;
-    const Strided<const T> q = q_[head].from(i0, 0), dout = dout_[head].from(i0, 0), k = k_[head],
-                           v = v_[head];
-    load_lanes<T>(scratch.q_lanes, q, rows, size_.d, scale_);
-    load_lanes<T>(scratch.dout_lanes, dout, rows, size_.dv, 1);
-    const Rows<T> q_rows = vector_rows<T>(scratch.q_rows, q, rows, size_.d),
-                  dout_rows = vector_rows<T>(scratch.dout_rows, dout, rows, size_.dv);
-    load_lanes<T>(scratch.out_lanes, out_[head].from(i0, 0), rows, size_.dv, 1);
-    T lse[kQ] = {}, mean[kQ] = {};  // mean: of dout_i . v_j under p_ij, which is dout_i . out_i
-    std::copy_n(lse_ + head * size_.queries + i0, rows, lse);
-    for (int64_t c = 0; c < size_.dv; ++c) {
-      for (int64_t i = 0; i < kQ; ++i)
-        mean[i] += scratch.dout_lanes[c * kQ + i] * scratch.out_lanes[c * kQ + i];
-    }
-    for (int64_t j0 = begin; j0 < seen; j0 += kKeys) {
-      const Pair<T> pair{i0, j0, rows, std::min(kKeys, seen - j0), size_.causal};
-      scores<T>(scratch.p, pair, k.from(j0, 0), scratch.q_lanes, size_.d);
-      map_scores<T>(pair, scratch.p, [&](T s, bool sees, int64_t, int i) {
-        return sees ? simd::exp_nonpositive(s - lse[i]) : T(0);
-      });
-      sum_over_queries<T>(scratch.dv + (j0 - begin) * scratch.v_width, scratch.v_width, pair,
-                          scratch.p, dout_rows);
-      scores<T>(scratch.ds, pair, v.from(j0, 0), scratch.dout_lanes, size_.dv);
-      map_scores<T>(pair, scratch.ds, [&](T dp, bool sees, int64_t j, int i) {
-        return sees ? scratch.p[j * kQ + i] * (dp - mean[i]) : T(0);
-      });
-      sum_over_keys<T>(scratch.dq, scratch.width, pair, scratch.ds, k_rows.from(j0 - begin),
-                       j0 > begin);
-      sum_over_queries<T>(scratch.dk + (j0 - begin) * scratch.width, scratch.width, pair,
-                          scratch.ds, q_rows);
-    }
-  }
-
-  T* part(int64_t slice, int64_t head, int64_t i) const {
-    return parts_ + ((slice * size_.heads + head) * size_.queries + i) * size_.d;
-  }
-  void store_dq(int64_t head, int64_t slice, int64_t i0, int64_t rows,
-                const Scratch& scratch) const {
-    const Strided<T> to = slices_ > 1 ? Strided<T>{part(slice, head, 0), size_.d, 1} : dq_[head];
-    store_rows<T>(to.from(i0, 0), rows, size_.d, scratch.dq, scratch.width,
-                  [&](int64_t) { return scale_; });
-  }
-  void add_parts() const {
-    parallel_for(size_.heads * size_.queries, kGrain / (slices_ * size_.d + 1),
-                 [&](int64_t begin, int64_t end) {
-                   for (int64_t row = begin; row < end; ++row) {
-                     const int64_t head = row / size_.queries, i = row % size_.queries;
-                     T* sum = part(0, head, i);
-                     for (int64_t slice = 1; slice < slices_; ++slice) {
-                       const T* more = part(slice, head, i);
-                       for (int64_t c = 0; c < size_.d; ++c) sum[c] += more[c];
-                     }
-                     store_rows<T>(dq_[head].from(i, 0), 1, size_.d, sum, 0,
-                                   [](int64_t) { return T(1); });
-                   }
-                 });
-  }
-
-  const Sizes size_;
-  const T scale_;
-  const int64_t slices_;
-  const Buffer<T> parts_;
-  const Heads<const T> q_, k_, v_, out_, dout_;
-  const T* const lse_;
-  const Heads<T> dq_, dk_, dv_;
-};
-
-// bf16 runs in f32.
-Tensor in_f32(const Tensor& x) {
-  Tensor y = empty(x.shape(), {f32, x.device()});
-  copy(y, x);
-  return y;
-}
-
-}  // namespace
-
-void attention(Tensor& out, Tensor& lse, const Tensor& q, const Tensor& k, const Tensor& v,
-               bool is_causal, double scale) {
-  if (out.numel() == 0 || k.size(-2) == 0) return fill(out, 0);
-  if (q.dtype() == f64) return Forward<double>(out, lse, q, k, v, is_causal, scale).run();
-  if (q.dtype() == f32) return Forward<float>(out, lse, q, k, v, is_causal, scale).run();
-  Tensor wide = empty(out.shape(), {f32, out.device()});
-  attention(wide, lse, in_f32(q), in_f32(k), in_f32(v), is_causal, scale);
-  copy(out, wide);
-}
-
-void attention_backward(Tensor& dq, Tensor& dk, Tensor& dv, const Tensor& dout, const Tensor& out,
-                        const Tensor& lse, const Tensor& q, const Tensor& k, const Tensor& v,
-                        bool is_causal, double scale) {
-  if (q.dtype() == f64)
-    return Backward<double>(dq, dk, dv, dout, out, lse, q, k, v, is_causal, scale).run();
-  if (q.dtype() == f32)
-    return Backward<float>(dq, dk, dv, dout, out, lse, q, k, v, is_causal, scale).run();
-  Tensor wide[] = {empty(dq.shape(), f32), empty(dk.shape(), f32), empty(dv.shape(), f32)};
-  attention_backward(wide[0], wide[1], wide[2], in_f32(dout), in_f32(out), lse, in_f32(q),
-                     in_f32(k), in_f32(v), is_causal, scale);
-  copy(dq, wide[0]);
-  copy(dk, wide[1]);
-  copy(dv, wide[2]);
-}
-
-}  // namespace cpu
 
 namespace {
 
@@ -449,24 +193,26 @@ Tensor attention_weights(const Tensor& q, const Tensor& k, const AttentionOption
 Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v,
                                     const AttentionOptions& options) {
   const Problem problem = checked("scaled_dot_product_attention", q, k, v, options);
-  const bool causal = options.is_causal && q.size(-2) == k.size(-2);
-  const bool plain = !problem.mask.defined() && options.dropout_p == 0 && problem.group == 1 &&
-                     (causal || !problem.masked);
-  if (composed() || context().imitate_torch || !plain) return attention_composed(q, k, v, problem);
-  const double scale = problem.rule.scale;
+  if (composed() || context().imitate_torch) return attention_composed(q, k, v, problem);
+  const Tensor& mask = problem.mask;
+  AttentionRule rule = problem.rule;
+  rule.random = context().random;
+  if (rule.dropout_p > 0) ++context().random.call;
   Tensor out = empty_in_order_of(q, v.size(-1));
   Shape rows = q.shape();
   rows.erase(q.dim() - 1);
-  Tensor lse = empty(rows, {q.dtype() == f64 ? f64 : f32, q.device()});
-  kernel::attention(out, lse, q, k, v, causal, scale);
-  return record_fused("scaled_dot_product_attention", {q, k, v}, out,
-                      [q = Saved::input(q), k = Saved::input(k), v = Saved::input(v),
-                       out = Saved::output(out), lse, causal, scale](const Tensor& dout) -> Grads {
-                        Grads grads = empty_gradients(*q, *k, *v);
-                        kernel::attention_backward(grads[0], grads[1], grads[2], dout, *out, lse,
-                                                   *q, *k, *v, causal, scale);
-                        return grads;
-                      });
+  Tensor lse = empty(rows, {problem.dtype, q.device()});
+  kernel::attention(out, lse, q, k, v, mask, rule);
+  return record_fused(
+      "scaled_dot_product_attention", {q, k, v, mask}, out,
+      [q = Saved::input(q), k = Saved::input(k), v = Saved::input(v), out = Saved::output(out), lse,
+       mask = Saved::input(mask), rule](const Tensor& dout, VjpContext& g) -> Grads {
+        Grads grads = empty_gradients(*q, *k, *v);
+        grads.push_back(g.needs(3) ? empty_like(*mask) : Tensor());
+        kernel::attention_backward(grads[0], grads[1], grads[2], grads[3], dout, *out, lse, *q, *k,
+                                   *v, *mask, rule);
+        return grads;
+      });
 }
 
 }  // namespace ink

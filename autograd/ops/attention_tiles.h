@@ -3,7 +3,8 @@
 // A tile of queries meets the keys tile by tile; only the scores of one pair of tiles exist at a
 // time, and transposed: s[j][i] belongs to key j and query i. Each query has a vector lane of its
 // own, so that maxima and sums over keys need no shuffles. Under the causal mask the products leave
-// out what no query of a tile may see, in steps of a few rows or one vector.
+// out what no query of a tile may see, in steps of a few rows or one vector. Other masks and
+// dropout are tiles of their own (attention_mask.h).
 #pragma once
 
 #include <array>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "autograd/gemm.h"
+#include "autograd/kernels.h"
 #include "autograd/ops/small_product.h"
 #include "autograd/parallel.h"
 #include "autograd/simd.h"
@@ -22,19 +24,29 @@ template <class T>
 inline constexpr int64_t kQueries = 4 * kLanes<T>;  // of a tile
 inline constexpr int64_t kKeys = 192;               // of a tile
 
-/// The problem's sizes: `heads` counts all leading dimensions.
+/// The problem's sizes. `heads` counts all leading dimensions of the queries; `group` of them in
+/// turn share a head of keys and values.
 struct Sizes {
-  int64_t heads, queries, keys, d, dv;
-  bool causal;
+  int64_t heads, group, queries, keys, d, dv;
+  int64_t diagonal;  // query i sees keys 0 .. i + diagonal
 
-  Sizes(const Tensor& q, const Tensor& k, const Tensor& v, bool is_causal)
-      : queries(q.size(-2)), keys(k.size(-2)), d(q.size(-1)), dv(v.size(-1)), causal(is_causal) {
-    Shape leading = q.shape();
-    leading[q.dim() - 1] = leading[q.dim() - 2] = 1;
-    heads = leading.numel();
-  }
+  Sizes(const Tensor& q, const Tensor& k, const Tensor& v, int64_t last_seen)
+      : heads(matrices(q)),
+        group(heads > 0 ? heads / matrices(k) : 1),
+        queries(q.size(-2)),
+        keys(k.size(-2)),
+        d(q.size(-1)),
+        dv(v.size(-1)),
+        diagonal(last_seen) {}
   /// How many keys the queries before `end` see.
-  int64_t seen(int64_t end) const { return causal ? std::min(end, keys) : keys; }
+  int64_t seen(int64_t end) const { return std::clamp<int64_t>(end + diagonal, 0, keys); }
+
+ private:
+  static int64_t matrices(const Tensor& x) {
+    Shape leading = x.shape();
+    leading[x.dim() - 1] = leading[x.dim() - 2] = 1;
+    return leading.numel();
+  }
 };
 
 /// What a pair of tiles sees of each other.
@@ -42,15 +54,15 @@ template <class T>
 struct Pair {
   int64_t i0, j0;   // first query, first key
   int64_t rows, n;  // numbers of queries and of keys
-  bool causal;
+  int64_t diagonal;
 
   /// The first lane that sees key j0 + j.
   int64_t first_lane(int64_t j) const {
-    return causal ? std::clamp<int64_t>(j0 + j - i0, 0, kQueries<T>) : 0;
+    return std::clamp<int64_t>(j0 + j - i0 - diagonal, 0, kQueries<T>);
   }
   int64_t first_vector(int64_t j) const { return first_lane(j) / kLanes<T> * kLanes<T>; }
   /// How many of the keys lane i sees.
-  int64_t seen(int64_t i) const { return causal ? std::clamp<int64_t>(i0 + i + 1 - j0, 0, n) : n; }
+  int64_t seen(int64_t i) const { return std::clamp<int64_t>(i0 + i + diagonal + 1 - j0, 0, n); }
 };
 
 /// Scratch memory.
@@ -64,14 +76,28 @@ struct Buffer {
   operator T*() const { return data; }
 };
 
-/// f(item, scratch) for every item below n, with a scratch memory for each thread. It is taken
-/// before the threads start: which of them run side by side is chance, what the allocator holds is
-/// not.
-template <class Scratch, class F>
-void for_each_with_scratch(int64_t n, const Sizes& size, const F& f) {
+/// bf16 runs in f32.
+inline Tensor in_f32(const Tensor& x) {
+  if (!x.defined() || x.dtype() != bf16) return x;
+  Tensor y = empty(x.shape(), {f32, x.device()});
+  cpu::copy(y, x);
+  return y;
+}
+
+/// Scratch memory for the threads that share n items. It is taken before they start: which of them
+/// run side by side is chance, what the allocator holds is not.
+template <class Scratch, class... Args>
+std::vector<Scratch> scratch_for(int64_t n, const Args&... args) {
   const int64_t parts = std::min(n, max_threads());
   std::vector<Scratch> scratch;
-  while (static_cast<int64_t>(scratch.size()) < parts) scratch.emplace_back(size);
+  while (static_cast<int64_t>(scratch.size()) < parts) scratch.emplace_back(args...);
+  return scratch;
+}
+
+/// f(item, scratch) for every item below n.
+template <class Scratch, class F>
+void for_each_item(int64_t n, const std::vector<Scratch>& scratch, const F& f) {
+  const auto parts = static_cast<int64_t>(scratch.size());
   parallel_for(parts, 1, [&](int64_t begin, int64_t end) {
     for (int64_t part = begin; part < end; ++part) {
       for (int64_t item = n * part / parts; item < n * (part + 1) / parts; ++item)

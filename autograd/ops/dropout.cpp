@@ -1,14 +1,11 @@
 // Dropout. Srivastava et al. 2014.
 //   y  = x mask,  mask = 0 with probability p, else 1 / (1 - p)
 //   dx = dy mask
-// The mask is never stored: element i is kept if the i-th uniform number at a random position is at
-// least p, and backward draws the same numbers again.
-#include <cmath>
-
+// The mask is never stored (dropout_mask.h): backward draws the same numbers again.
 #include "autograd/kernels.h"
 #include "autograd/ops.h"
+#include "autograd/ops/dropout_mask.h"
 #include "autograd/ops/rows.h"
-#include "autograd/philox.h"
 #include "autograd/random.h"
 
 namespace ink {
@@ -17,35 +14,23 @@ namespace cpu {
 
 static constexpr int64_t kBlock = 256;  // elements whose random words are made at a time
 
-// The digits of Philox::uniform for the elements of one block.
-static void fill_digits(uint32_t* digits, int64_t block, uint64_t key, uint64_t call) {
-  const auto counter = static_cast<uint64_t>(block * (kBlock / 4));
-  for (uint64_t k = 0; k < kBlock / 4; ++k) {
-    const auto words = Philox::at(key, counter + k, call);
-    for (uint64_t j = 0; j < 4; ++j) digits[4 * k + j] = words[j] >> 8;
-  }
-}
-
 void dropout(Tensor& y, const Tensor& x, double p, const RandomPosition& at) {
   const int64_t n = x.numel();
   if (n == 0) return;
-  const uint64_t key = Philox::derive(at.seed, at.step, at.micro_batch), call = at.call;
-  const int64_t row = x.dim() ? n / x.size(0) : n;
-  const int64_t first = static_cast<int64_t>(at.first_row) * row;  // index in the whole batch
+  const DropoutMask mask(p, at);
+  const int64_t first = first_of_batch(at, n, x.dim() ? x.size(0) : 1);
   const int64_t first_block = first / kBlock, end_block = (first + n - 1) / kBlock + 1;
-  const auto threshold = static_cast<uint32_t>(std::ceil(p * 0x1p24));
   for_float("dropout", x.dtype(), [&]<class T>(T) {
     using C = compute_t<T>;
-    const C scale = static_cast<C>(1 / (1 - p));
+    const C kept = static_cast<C>(mask.kept);
     const T* in = x.data<T>();
     T* out = y.mutable_data<T>();
     for_each_row(end_block - first_block, kBlock, [=](int64_t i) {
       const int64_t block = first_block + i, start = block * kBlock - first;
       uint32_t digits[kBlock];
-      fill_digits(digits, block, key, call);
+      mask.fill_digits(digits, static_cast<uint64_t>(block * (kBlock / 4)), kBlock / 4);
       for (int64_t k = std::max<int64_t>(start, 0); k < std::min(start + kBlock, n); ++k)
-        out[k] =
-            static_cast<T>(static_cast<C>(in[k]) * (digits[k - start] < threshold ? 0 : scale));
+        out[k] = static_cast<T>(static_cast<C>(in[k]) * (mask.drops(digits[k - start]) ? 0 : kept));
     });
   });
 }
