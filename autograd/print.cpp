@@ -188,8 +188,39 @@ class Arranger {
 
 // ---- suffixes
 
+// The name that PyTorch 2.15 prints for x's node where it is not the op's own: ops there are made
+// of others, as some are here, and the last of those shows. Empty: it is the op's.
+std::string borrowed_name(const Node& node, const Tensor& x) {
+  const std::string op = node.name;
+  const auto input = [&](size_t i) {  // null: there is none, or a constant
+    return i < node.inputs.size() ? node.inputs[i].get() : nullptr;
+  };
+  const bool after_matmul =
+      input(0) && input(0)->node && input(0)->node->name == std::string("matmul");
+  if (op == "matmul") return x.dim() == 2 ? "MmBackward0" : "UnsafeViewBackward0";
+  if (op == "squeeze" && x.dim() == 0) return "DotBackward0";  // of two vectors, through matmul
+  if (op == "squeeze" && after_matmul && x.dim() == 1)
+    return input(0)->shape[0] == 1 ? "SqueezeBackward4" : "MvBackward0";
+  if (op == "squeeze" && !after_matmul) return "SqueezeBackward1";
+  if ((op == "view" || op == "squeeze") && after_matmul) return "UnsafeViewBackward0";
+  if (op == "linear") {
+    if (x.dim() == 2) return input(2) ? "AddmmBackward0" : "MmBackward0";
+    return x.dim() == 1 && !input(2) ? "SqueezeBackward4" : "UnsafeViewBackward0";
+  }
+  if (op == "scaled_dot_product_attention")
+    return x.dim() == 4 ? "ScaledDotProductFlashAttentionForCpuBackward0" : "SqueezeBackward1";
+  if (op == "sum" && x.dim() > 0) return "SumBackward1";
+  if (op == "mean" && x.dim() > 0) return "MeanBackward1";
+  if (op == "dropout" || op == "rms_norm") return "MulBackward0";
+  if (op == "layer_norm") return "NativeLayerNormBackward0";
+  if (op == "cross_entropy") return "NllLossBackward0";
+  return {};
+}
+
 // linear_cross_entropy -> LinearCrossEntropyBackward0; what follows a '.' in the name is left out.
-std::string grad_fn_name(const std::string& op) {
+std::string grad_fn_name(const Node& node, const Tensor& x) {
+  if (std::string borrowed = borrowed_name(node, x); !borrowed.empty()) return borrowed;
+  const std::string op = node.name;
   std::string name;
   bool capital = true;
   for (char c : op.substr(0, op.find('.'))) {
@@ -221,7 +252,7 @@ std::vector<std::string> suffixes(const Tensor& x) {
   }
   if (x.requires_grad()) {
     list.push_back(x.is_leaf() ? "requires_grad=True"
-                               : "grad_fn=<" + grad_fn_name(x.slot()->node->name) + ">");
+                               : "grad_fn=<" + grad_fn_name(*x.slot()->node, x) + ">");
   }
   return list;
 }

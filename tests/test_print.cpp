@@ -118,6 +118,26 @@ TEST_F(Print, NamesTheOpThatMadeIt) {
   EXPECT_EQ((x + x).to_string(), "tensor([2., 4.], grad_fn=<AddBackward0>)");
   EXPECT_EQ(x.to_string(), "tensor([1., 2.], requires_grad=True)");
   EXPECT_EQ((x + x).detach().to_string(), "tensor([2., 4.])");
+  const Tensor m = ones({2, 2}).requires_grad_(), b = ones({3, 2, 2}).requires_grad_();
+  const auto name = [](const Tensor& y) {
+    const std::string text = y.to_string();
+    return text.substr(text.find('<'));
+  };
+  EXPECT_EQ(name(matmul(m, m)), "<MmBackward0>)");
+  EXPECT_EQ(name(matmul(x, m)), "<SqueezeBackward4>)");
+  EXPECT_EQ(name(matmul(m, x)), "<MvBackward0>)");
+  EXPECT_EQ(name(dot(x, x)), "<DotBackward0>)");
+  EXPECT_EQ(name(matmul(b, b)), "<UnsafeViewBackward0>)");
+  EXPECT_EQ(name(matmul(b, m)), "<UnsafeViewBackward0>)");
+  EXPECT_EQ(name(linear(m, m)), "<MmBackward0>)");
+  EXPECT_EQ(name(linear(m, m, x)), "<AddmmBackward0>)");
+  EXPECT_EQ(name(linear(b, m, x)), "<UnsafeViewBackward0>)");
+  EXPECT_EQ(name(b.view({6, 2})), "<ViewBackward0>)");
+  EXPECT_EQ(name(sum(m)), "<SumBackward0>)");
+  EXPECT_EQ(name(mean(m, {1})), "<MeanBackward1>)");
+  EXPECT_EQ(name(dropout(m, 0.5)), "<MulBackward0>)");
+  EXPECT_EQ(name(layer_norm(m)), "<NativeLayerNormBackward0>)");
+  EXPECT_EQ(name(scaled_dot_product_attention(b, b, b)), "<SqueezeBackward1>)");
   context().observers.clear();  // the ops below are made up
   const auto pass = [](const Tensor& dy) -> Grads { return {dy}; };
   EXPECT_EQ(record("linear_cross_entropy", {x}, x.clone(), pass).to_string(),

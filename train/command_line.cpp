@@ -24,6 +24,8 @@ const std::map<std::string, Command>& commands() {
       {"eval", {eval_command, "measure a trained model's loss on the whole validation set"}},
       {"gradcheck", {gradcheck_command, "check the gradients of every op and layer numerically"}},
       {"info", {info_command, "show this build, or what a checkpoint holds"}},
+      {"walkthrough",
+       {walkthrough_command, "lessons on attention, step by step, with PyTorch's digits"}},
       {"seedhunt", {seedhunt_command, "find a PyTorch program's seed from numbers it printed"}},
   };
   return table;
@@ -33,7 +35,7 @@ void print_help(std::ostream& out) {
   out << "inkling: trains GPTs, from scratch\n\nusage: inkling COMMAND [options]     (inkling "
          "COMMAND --help shows them)\n\n";
   for (const auto& [name, command] : commands())
-    out << fmt::format("  {:<10} {}\n", name, command.help);
+    out << fmt::format("  {:<12} {}\n", name, command.help);
 }
 
 // Insertions, deletions and replacements that lead from a to b (Levenshtein 1966).
