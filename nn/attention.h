@@ -10,17 +10,19 @@ namespace ink {
 
 /// x (B, T, C) -> (B, T, C): each of n_head heads, C / n_head wide, mixes the values of positions
 /// 0..i for position i, weighted by softmax(q k^T / sqrt(C / n_head)). Vaswani et al. 2017,
-/// section 3.2. Dropout acts on the result only, not yet on the weights as nanoGPT's also does.
+/// section 3.2. In training, dropout acts on the weights and on the result, as nanoGPT's does.
 struct CausalSelfAttention : Module {
   int64_t n_head;
   Linear c_attn;  // q, k and v side by side: (3 C, C)
   Linear c_proj;
+  double attn_dropout;  // of the weights
   Dropout resid_dropout;
 
   explicit CausalSelfAttention(const GPTConfig& c)
       : n_head(c.n_head),
         c_attn(c.n_embd, 3 * c.n_embd, c.bias),
         c_proj(c.n_embd, c.n_embd, c.bias),
+        attn_dropout(c.dropout),
         resid_dropout(c.dropout) {}
 
   /// With a cache, x holds the tokens after those that it remembers.
@@ -32,8 +34,10 @@ struct CausalSelfAttention : Module {
     const std::vector<Tensor> qkv = split(c_attn(x), C, 2);  // views; attention reads them in place
     Tensor k = heads(qkv[1]), v = heads(qkv[2]);
     if (cache) std::tie(k, v) = cache->append(k, v);
-    const Tensor y = scaled_dot_product_attention(
-        heads(qkv[0]), k, v, {.is_causal = !cache, .causal_lower_right = cache != nullptr});
+    const Tensor y = scaled_dot_product_attention(heads(qkv[0]), k, v,
+                                                  {.dropout_p = training ? attn_dropout : 0,
+                                                   .is_causal = !cache,
+                                                   .causal_lower_right = cache != nullptr});
     return resid_dropout(c_proj(y.transpose(1, 2).reshape({B, T, C})));
   }
 

@@ -321,5 +321,26 @@ TEST(GPT, PassesTheGradientCheckWhole) {
   passes([&](const auto&) { return model.loss(ids, targets); });
 }
 
+TEST(GPT, AttentionDropsWeightsAndItsResultInTraining) {
+  const ContextGuard guard;
+  manual_seed(3);
+  GPTConfig c = tiny();
+  c.dropout = 0.4;
+  CausalSelfAttention attn(c);
+  const Tensor x = randn({2, 6, 8});
+  context().random = {.seed = 5};
+  const Tensor y = attn(x);
+  context().random = {.seed = 5};
+  std::vector<Tensor> qkv = split(attn.c_attn(x), 8, 2);
+  for (Tensor& t : qkv) t = t.view({2, 6, 2, 4}).transpose(1, 2);
+  const Tensor weights = dropout(attention_weights(qkv[0], qkv[1], {.is_causal = true}), 0.4);
+  const Tensor mixed = matmul(weights, qkv[2]).transpose(1, 2).reshape({2, 6, 8});
+  EXPECT_TRUE(allclose(y, dropout(attn.c_proj(mixed), 0.4), 1e-5, 1e-6));
+  attn.eval();
+  const uint64_t call = context().random.call;
+  EXPECT_FALSE(allclose(attn(x), y));
+  EXPECT_EQ(context().random.call, call);
+}
+
 }  // namespace
 }  // namespace ink

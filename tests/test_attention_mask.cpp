@@ -1,0 +1,248 @@
+// Attention's masks cannot lie: what a query must not see never matters, be it NaN; and dropout of
+// the weights is dropout's own.
+#include <gtest/gtest.h>
+#include <omp.h>
+
+#include <cmath>
+#include <functional>
+
+#include "autograd/ops.h"
+#include "autograd/random.h"
+#include "tests/temp_files.h"
+
+namespace ink {
+namespace {
+
+using Values = std::vector<double>;
+
+class AttentionMask : public testing::Test {
+ protected:
+  void SetUp() override { manual_seed(1); }
+  void TearDown() override { EXPECT_EQ(Node::live, 0); }
+  const ContextGuard guard_;
+};
+
+struct Result {
+  Tensor out;
+  Grads grads;  // of q, k, v, and of a floating mask
+};
+
+Result attend(const Tensor& q, const Tensor& k, const Tensor& v, AttentionOptions options) {
+  const ContextGuard same_mask;
+  std::vector<Tensor> leaves{q.clone(), k.clone(), v.clone()};
+  Tensor& mask = options.attn_mask;
+  if (mask.defined() && mask.is_floating()) leaves.push_back(mask.clone());
+  for (Tensor& x : leaves) x.requires_grad_();
+  if (leaves.size() == 4) mask = leaves[3];
+  const Tensor out = scaled_dot_product_attention(leaves[0], leaves[1], leaves[2], options);
+  const Tensor upstream = sin(arange(static_cast<double>(out.numel()), f64)).to(out.dtype());
+  return {out.detach(), grad({out}, leaves, {upstream.view(out.shape())})};
+}
+
+void expect_bits(const Result& got, const Result& expected, const std::string& what) {
+  EXPECT_EQ(got.out.tolist(), expected.out.tolist()) << what << ": out";
+  for (size_t i = 0; i < got.grads.size(); ++i)
+    EXPECT_EQ(got.grads[i].tolist(), expected.grads[i].tolist()) << what << ": gradient " << i;
+}
+
+// A way of masking, and the sizes it is tried at: (B, H, T, S), with H / group heads of keys. From
+// key `hidden` of batch 0 on no query sees any.
+struct Variant {
+  std::string name;
+  int64_t T, S, group, hidden;
+  std::function<AttentionOptions(int64_t T, int64_t S, int64_t hidden, DType dtype)> options;
+};
+
+// (2, 1, 1, S): batch 0 sees keys before `hidden` alone, batch 1 all but key 0.
+Tensor padding(int64_t S, int64_t hidden) {
+  const Tensor j = arange(static_cast<double>(S));
+  return stack({j<static_cast<double>(hidden), j> 0.0}).view({2, 1, 1, S});
+}
+Tensor as_bias(const Tensor& allowed, DType dtype) {
+  const Tensor bias = sin(arange(static_cast<double>(allowed.numel()), dtype));
+  return masked_fill(bias.view(allowed.shape()), logical_not(allowed), -INFINITY);
+}
+// (T, S): a band of width 3 that ends before `hidden`.
+Tensor band(int64_t T, int64_t S, int64_t hidden) {
+  const Tensor i = arange(static_cast<double>(T)).unsqueeze(1), j = arange(static_cast<double>(S));
+  return logical_and(logical_and(j <= i + 1.0, i <= j + 1.0), j < static_cast<double>(hidden));
+}
+
+std::vector<Variant> variants() {
+  const auto upper = [](auto...) { return AttentionOptions{.is_causal = true}; };
+  const auto pad = [](auto, auto S, auto hidden, auto) {
+    return AttentionOptions{.attn_mask = padding(S, hidden)};
+  };
+  const auto bias = [](auto, auto S, auto hidden, auto dtype) {
+    return AttentionOptions{.attn_mask = as_bias(padding(S, hidden), dtype)};
+  };
+  const auto window = [](auto T, auto S, auto hidden, auto) {
+    return AttentionOptions{.attn_mask = band(T, S, hidden)};
+  };
+  const auto all = [](auto, auto S, auto hidden, auto dtype) {
+    return AttentionOptions{.attn_mask = as_bias(padding(S, hidden), dtype),
+                            .dropout_p = 0.3,
+                            .is_causal = true,
+                            .scale = 0.2};
+  };
+  std::vector<Variant> list;
+  for (const auto& [T, S, hidden] :
+       {std::array<int64_t, 3>{7, 9, 5}, {70, 300, 41}, {300, 400, 230}}) {
+    list.push_back({"causal", T, S, 1, T, upper});
+    list.push_back({"causal, grouped", T, S, 2, T, upper});
+    list.push_back({"padding", T, S, 1, hidden, pad});
+    list.push_back({"padding, grouped", T, S, 2, hidden, pad});
+    list.push_back({"bias", T, S, 1, hidden, bias});
+    list.push_back({"band", T, S, 1, hidden, window});
+    list.push_back({"all", T, S, 2, hidden, all});
+  }
+  return list;
+}
+
+TEST_F(AttentionMask, KeysThatNoQuerySeesNeverMatter) {
+  int cases = 0;
+  for (const Variant& variant : variants()) {
+    for (const DType dtype : {f32, f64, bf16}) {
+      const auto& [name, T, S, group, hidden, options] = variant;
+      const Tensor q = randn({2, 4, T, 5}, dtype), k = randn({2, 4 / group, S, 5}, dtype),
+                   v = randn({2, 4 / group, S, 3}, dtype);
+      const AttentionOptions how = options(T, S, hidden, dtype == f64 ? f64 : f32);
+      const Result clean = attend(q, k, v, how);
+      for (const double poison : {double(NAN), double(INFINITY), -double(INFINITY)}) {
+        for (const bool in_keys : {true, false}) {
+          Tensor bad_k = k.clone(), bad_v = v.clone();
+          (in_keys ? bad_k : bad_v).narrow(0, 0, 1).narrow(2, hidden, S - hidden).fill_(poison);
+          expect_bits(attend(q, bad_k, bad_v, how), clean, name);
+          ++cases;
+        }
+      }
+    }
+  }
+  RecordProperty("cases", cases);
+  EXPECT_EQ(cases, 21 * 3 * 6);
+}
+
+// Query 100's tile ends before key 192 at the latest: its row and all before it stay what they are.
+TEST_F(AttentionMask, KeysBeyondTheTileNeverMatter) {
+  for (const bool lower_right : {false, true}) {
+    const int64_t T = 300, S = 300;
+    const Tensor q = randn({2, T, 8}), k = randn({2, S, 8}), v = randn({2, S, 8});
+    const AttentionOptions how{.is_causal = !lower_right, .causal_lower_right = lower_right};
+    const Tensor upstream = cat({randn({2, 100, 8}), zeros({2, T - 100, 8})}, 1);
+    const auto run = [&](const Tensor& keys, const Tensor& values) {
+      std::vector<Tensor> x{q.clone(), keys.clone(), values.clone()};
+      for (Tensor& leaf : x) leaf.requires_grad_();
+      const Tensor out = scaled_dot_product_attention(x[0], x[1], x[2], how).narrow(1, 0, 100);
+      Result result{out.detach(), grad({out}, x, {upstream.narrow(1, 0, 100)})};
+      result.grads[0] = result.grads[0].narrow(1, 0, 100);
+      result.grads.resize(1);
+      return result;
+    };
+    Tensor bad_k = k.clone(), bad_v = v.clone();
+    bad_k.narrow(1, 192, S - 192).fill_(NAN);
+    bad_v.narrow(1, 192, S - 192).fill_(INFINITY);
+    expect_bits(run(bad_k, bad_v), run(k, v), "beyond the tile");
+  }
+}
+
+// Of key j, query i < j must see nothing, wherever in the diagonal tile they are.
+TEST_F(AttentionMask, LargeNumbersInTheDiagonalTileNeverMatter) {
+  const int64_t T = 100;
+  for (const DType dtype : {f32, f64}) {
+    const Tensor q = randn({2, T, 8}, dtype), k = randn({2, T, 8}, dtype),
+                 v = randn({2, T, 4}, dtype), upstream = randn({2, T, 4}, dtype);
+    for (const int64_t j : {1, 15, 16, 17, 40, 63, 64, 99}) {
+      const auto run = [&](double large) {
+        std::vector<Tensor> x{q.clone(), k.clone(), v.clone()};
+        if (large != 0) {
+          x[1].narrow(1, j, T - j).fill_(large);
+          x[2].narrow(1, j, T - j).fill_(large);
+        }
+        for (Tensor& leaf : x) leaf.requires_grad_();
+        const Tensor out =
+            scaled_dot_product_attention(x[0], x[1], x[2], {.is_causal = true}).narrow(1, 0, j);
+        Result result{out.detach(), grad({out}, x, {upstream.narrow(1, 0, j)})};
+        result.grads[0] = result.grads[0].narrow(1, 0, j);
+        return result;
+      };
+      const Result clean = run(0);
+      for (const double large : {1e30, -1e30})
+        expect_bits(run(large), clean, "key " + std::to_string(j));
+    }
+  }
+}
+
+TEST_F(AttentionMask, RowsThatSeeNothingAreZero) {
+  for (const bool twin : {false, true}) {
+    const FlagGuard mode(&Context::composed, twin);
+    const Tensor q = randn({2, 70, 4}), k = randn({2, 70, 4}), v = randn({2, 70, 3});
+    const Tensor rows = arange(70.0) == 3.0;  // query 3 sees nothing
+    const Tensor allowed = logical_not(rows.unsqueeze(1).expand({70, 70}));
+    for (const Tensor& mask : {allowed, as_bias(allowed, f32)}) {
+      const Result run = attend(q, k, v, {.attn_mask = mask, .is_causal = true});
+      EXPECT_EQ(run.out.narrow(1, 3, 1).tolist(), Values(6, 0));
+      EXPECT_EQ(run.grads[0].narrow(1, 3, 1).tolist(), Values(8, 0));
+      for (const Tensor& g : run.grads) EXPECT_TRUE(all(isfinite(g)).item() != 0);
+    }
+    const Result none = attend(q, k, v, {.attn_mask = zeros({}, DType::boolean)});
+    EXPECT_EQ(none.out.tolist(), Values(2 * 70 * 3, 0));
+    for (const Tensor& g : none.grads) EXPECT_EQ(sum(abs(g)).item(), 0);
+  }
+}
+
+TEST_F(AttentionMask, ABiasForAllKeysHasNoGradientButRounding) {
+  const Tensor q = randn({2, 3, 70, 4}, f64), k = randn({2, 3, 200, 4}, f64);
+  for (const Shape& shape : {Shape{2, 3, 70, 1}, Shape{70, 1}, Shape{}}) {
+    const Result run = attend(q, k, k, {.attn_mask = randn(shape, f64)});
+    EXPECT_EQ(run.grads[3].shape(), shape);
+    EXPECT_LT(amax(abs(run.grads[3])).item(), 1e-13);
+  }
+}
+
+TEST_F(AttentionMask, TheSameBitsEveryTimeAndMemoryNotOfTheBroadcastMask) {
+  const Tensor q = randn({2, 3, 130, 8}), bias = randn({130, 130});
+  const Result first = attend(q, q, q, {.attn_mask = bias, .dropout_p = 0.1});
+  for (int i = 0; i < 3; ++i)
+    expect_bits(attend(q, q, q, {.attn_mask = bias, .dropout_p = 0.1}), first, "again");
+  const Tensor x = randn({1, 64, 512, 4}), allowed = randn({512, 512}) > 0.0;
+  empty_cache();
+  reset_peak_memory();
+  const int64_t before = memory_stats().bytes_in_use;
+  scaled_dot_product_attention(x, x, x, {.attn_mask = allowed});
+  EXPECT_LT(memory_stats().peak_bytes_in_use - before, 64 * 512 * 512);  // bytes of it expanded
+}
+
+TEST_F(AttentionMask, DropsWhatDropoutDrops) {
+  context().random = {.seed = 7, .step = 3, .micro_batch = 1};
+  const Tensor q = randn({3, 2, 70, 4}, f64), k = randn({3, 2, 203, 4}, f64),
+               v = randn({3, 2, 203, 5}, f64);
+  const AttentionOptions how{.dropout_p = 0.4, .causal_lower_right = true};
+  const RandomPosition at = context().random;
+  const Tensor out = scaled_dot_product_attention(q, k, v, how);
+  EXPECT_EQ(context().random.call, at.call + 1);
+  context().random = at;
+  const Tensor weights = attention_weights(q, k, how);
+  EXPECT_EQ(context().random.call, at.call + 1);
+  EXPECT_LT(amax(abs(matmul(weights, v) - out)).item(), 1e-14);
+  context().random = at;
+  const Tensor dropped = dropout(attention_weights(q, k, {.causal_lower_right = true}), 0.4);
+  EXPECT_TRUE(equal(dropped, weights));
+
+  for (const uint64_t first : {1u, 2u}) {  // a part of the batch draws its own rows
+    context().random = at;
+    context().random.first_row = first;
+    const auto part = [&](const Tensor& x) { return x.narrow(0, static_cast<int64_t>(first), 1); };
+    EXPECT_TRUE(equal(scaled_dot_product_attention(part(q), part(k), part(v), how), part(out)));
+  }
+  const int threads = omp_get_max_threads();
+  for (const int n : {1, 3}) {
+    omp_set_num_threads(n);
+    context().random = at;
+    EXPECT_TRUE(equal(scaled_dot_product_attention(q, k, v, how), out)) << n << " threads";
+  }
+  omp_set_num_threads(threads);
+  EXPECT_EQ(sum(abs(scaled_dot_product_attention(q, k, v, {.dropout_p = 1}))).item(), 0);
+}
+
+}  // namespace
+}  // namespace ink
