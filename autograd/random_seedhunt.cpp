@@ -1,4 +1,4 @@
-// The search runs 128 seeds at a time, one to a vector lane. The generator is the linear recurrence
+// The search runs 192 seeds at a time, one to a vector lane. The generator is the linear recurrence
 //   w[j] = w[j - 227] ^ mix(w[j - 624], w[j - 623]),   j >= 624
 // over the 624 words that seeding makes; output number t is w[624 + t], tempered. Of both parts
 // only the words that the wanted outputs depend on are kept.
@@ -14,6 +14,7 @@
 
 #include "autograd/check.h"
 #include "autograd/parallel.h"
+#include "autograd/random.h"
 
 namespace ink {
 
@@ -84,23 +85,27 @@ OutputSet drawn_randint(uint64_t value, uint64_t high) {
 namespace {
 
 constexpr uint64_t kState = 624, kNear = 227;
-constexpr int kLanes = 16, kVectors = 8, kBatch = kLanes * kVectors;
+constexpr int kLanes = 16, kVectors = 12, kBatch = kLanes * kVectors;
 using Vector = uint32_t __attribute__((vector_size(4 * kLanes)));
 
-/// One word for each seed of a batch. Eight vectors, because a multiplication takes ten cycles and
+/// One word for each seed of a batch. Twelve vectors, because a multiplication takes ten cycles and
 /// one can start every two.
 struct Batch {
   Vector v[kVectors];
 };
 
-/// The words that outputs skip .. skip + count - 1 depend on, in ascending order.
+/// How many outputs to test at first, so that few seeds pass, and the words that these depend on,
+/// in ascending order.
 struct Plan {
+  uint64_t tested = 0;
   std::vector<uint32_t> seeded;    // below 624
   std::vector<uint64_t> computed;  // from 624
 
-  Plan(uint64_t skip, uint64_t count) {
-    std::vector<bool> needed(kState + skip + count);
-    std::fill(needed.end() - static_cast<int64_t>(count), needed.end(), true);
+  Plan(uint64_t skip, const std::vector<OutputSet>& outputs) {
+    for (double passing = 1; tested < outputs.size() && passing > 2e-4; ++tested)
+      passing *= outputs[tested].share();
+    std::vector<bool> needed(kState + skip + tested);
+    std::fill(needed.end() - static_cast<int64_t>(tested), needed.end(), true);
     for (uint64_t j = needed.size(); j-- > kState;) {
       if (needed[j]) needed[j - kNear] = needed[j - kState] = needed[j - kState + 1] = true;
     }
@@ -118,19 +123,27 @@ class Hunter {
   Hunter(const Plan& plan, uint64_t skip, const std::vector<OutputSet>& outputs)
       : plan_(plan), skip_(skip), outputs_(outputs), words_(kState) {}
 
-  /// Adds those of the 128 seeds from `first` on that fit and lie below `end`.
+  /// Adds those of the 192 seeds from `first` on that fit and lie below `end`.
   void try_batch(uint64_t first, uint64_t end, std::vector<uint32_t>& found) {
     seed(static_cast<uint32_t>(first));
     for (const uint64_t j : plan_.computed) twist(j);
     test();
     for (int i = 0; any_ && i < kBatch; ++i) {
       const uint64_t seed = first + static_cast<uint64_t>(i);
-      if (fits_.v[i / kLanes][i % kLanes] && seed < end)
+      if (fits_.v[i / kLanes][i % kLanes] && seed < end && fits(static_cast<uint32_t>(seed)))
         found.push_back(static_cast<uint32_t>(seed));
     }
   }
 
  private:
+  // All of the outputs, one by one: for the few seeds that pass the vectors' test.
+  bool fits(uint32_t seed) const {
+    Generator g(seed);
+    g.skip(skip_);
+    return std::all_of(outputs_.begin(), outputs_.end(),
+                       [&](const OutputSet& set) { return set.contains(g.random()); });
+  }
+
   Batch& word(uint64_t j) { return words_[j % kState]; }  // 624 of them are enough at any time
 
   // init_genrand of mt19937. Almost all of the time is spent here.
@@ -158,8 +171,8 @@ class Hunter {
   }
 
   void test() {
-    for (Vector& fits : fits_.v) fits = ~Vector{};
-    for (uint64_t t = 0; t < outputs_.size(); ++t) {
+    for (Vector& lanes : fits_.v) lanes = ~Vector{};
+    for (uint64_t t = 0; t < plan_.tested; ++t) {
       const Batch& w = word(kState + skip_ + t);
       for (int k = 0; k < kVectors; ++k) {
         Vector u = w.v[k];
@@ -171,7 +184,7 @@ class Hunter {
       }
     }
     Vector any{};
-    for (const Vector& fits : fits_.v) any |= fits;
+    for (const Vector& lanes : fits_.v) any |= lanes;
     any_ = false;
     for (int i = 0; i < kLanes; ++i) any_ |= any[i] != 0;
   }
@@ -194,7 +207,7 @@ std::vector<uint32_t> seedhunt(uint64_t skip, const std::vector<OutputSet>& outp
   INK_CHECK(!outputs.empty(), "seedhunt: expected numbers to go by, got none");
   INK_CHECK(options.first <= kSeeds && options.count <= kSeeds - options.first,
             "seedhunt: expected seeds below 2^32, got ", options.count, " from ", options.first);
-  const Plan plan(skip, outputs.size());
+  const Plan plan(skip, outputs);
   const uint64_t end = options.first + options.count;
   std::vector<uint32_t> all;
   std::mutex mutex;
