@@ -184,10 +184,11 @@ Rows<T> vector_rows(T* memory, Strided<const T> x, int64_t rows, int64_t cols) {
 template <class T>
 void scores(T* s, const Pair<T>& pair, Strided<const T> keys, const T* queries, int64_t d) {
   constexpr int64_t kQ = kQueries<T>;
+  const int64_t lanes = whole_vectors<T>(pair.rows);
   for (int64_t j = 0; j < pair.n; j += kBlockRows) {
     const int64_t height = std::min<int64_t>(kBlockRows, pair.n - j), lane = pair.first_vector(j);
-    small_product(height, d, kQ - lane, keys.from(j, 0), queries + lane, kQ, s + j * kQ + lane, kQ,
-                  false);
+    small_product(height, d, lanes - lane, keys.from(j, 0), queries + lane, kQ, s + j * kQ + lane,
+                  kQ, false);
   }
 }
 
@@ -222,26 +223,33 @@ inline constexpr auto kLaneNumbers = [] {
   return numbers;
 }();
 
-/// s[j][i] = f(s[j][i], does query i see key j, j, i) in vectors that see key j; 0 in others, as
-/// far as sum_over_keys reads them.
-template <class T, class F>
-void map_scores(const Pair<T>& pair, T* s, F&& f) {
+/// map_scores for tiles whose queries lie in the first `kEnd` lanes.
+template <class T, int kEnd, class F>
+void map_lanes(const Pair<T>& pair, T* s, F& f) {
   constexpr int n = kLanes<T>, kQ = kQueries<T>;
   for (int64_t j = 0; j < pair.n; ++j) {
     T* row = s + j * kQ;
     const int first = static_cast<int>(pair.first_lane(j)), vector = first / n * n;
     if (first == 0) {
 #pragma omp simd
-      for (int i = 0; i < kQ; ++i) row[i] = f(row[i], true, j, i);
+      for (int i = 0; i < kEnd; ++i) row[i] = f(row[i], true, j, i);
       continue;
     }
     const T bound = static_cast<T>(first);
-    for (int v = vector; v < kQ; v += n) {
+    for (int v = vector; v < kEnd; v += n) {
 #pragma omp simd
       for (int i = v; i < v + n; ++i) row[i] = f(row[i], kLaneNumbers<T>[i] >= bound, j, i);
     }
     if (vector > 0) store(row + vector - n, Vector<T>{});
   }
+}
+
+/// s[j][i] = f(s[j][i], does query i see key j, j, i) in vectors that see key j; 0 in others, as
+/// far as sum_over_keys reads them.
+template <class T, class F>
+void map_scores(const Pair<T>& pair, T* s, F&& f) {
+  constexpr int n = kLanes<T>, kQ = kQueries<T>;
+  pair.rows <= n ? map_lanes<T, n>(pair, s, f) : map_lanes<T, kQ>(pair, s, f);
 }
 
 /// Scores to weights, in place: p[j][i] = exp(s[j][i] - top[i]), 0 where query i does not see key
