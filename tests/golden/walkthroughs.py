@@ -194,6 +194,9 @@ def attention_from_scratch(nb):
     torch.set_rng_state(state)
     nb.print(head.dropout(head.weights(batch))[0])
     torch.set_rng_state(state)
+    plain = torch.empty(2, 6, 6, dtype=torch.float64).bernoulli_(0.5)  # doubles: without MKL everywhere
+    nb.print((head.weights(batch) * (plain.float() / 0.5))[0])
+    torch.set_rng_state(state)
     nb.print(head(batch, keys_first=True, scale=math.sqrt(256)))
     head.eval()
     nb.print(head(batch)[0])
@@ -435,8 +438,10 @@ def the_averaging_trick(nb):
     later = torch.tril(torch.ones(8, 8)) == 0
     unscaled = torch.softmax(scores.masked_fill(later, -torch.inf), dim=-1)
     nb.print(unscaled[0])
-    weights = torch.softmax(scores.masked_fill(later, -torch.inf) * 16**-0.5, dim=-1)
+    weights = torch.softmax((scores * 16**-0.5).masked_fill(later, -torch.inf), dim=-1)
     nb.print(weights[0]), nb.print((weights @ v).shape)
+    masked_first = torch.softmax(scores.masked_fill(later, -torch.inf) / 4, dim=-1)
+    nb.print(torch.allclose(masked_first, weights))
     encoder = torch.softmax(scores * 16**-0.5, dim=-1)
     nb.print(encoder[0])
     other = torch.randn(4, 5, 32, generator=torch.Generator().manual_seed(7))

@@ -209,12 +209,19 @@ struct AttentionFromScratch : Notebook {
     print(y.shape());
     print(y);
 
-    // The weights behind it, of the first sentence. One zero row in the second explains its row of
-    // zeros: the first word has only itself to look at, and lost that.
+    // The weights behind it, of the first sentence. The first word has only itself to look at, and
+    // lost that; the fifth lost all five. That makes two rows of zeros.
     default_generator().set_state(before);
     print(head.dropout(head.weights(batch)).select(0, 0));
 
-    // The conventions of step 4, with the same weights dropped.
+    // From the same place in the stream, what other builds of PyTorch drop.
+    {
+      const ImitateTorch other(BernoulliRule::plain);
+      default_generator().set_state(before);
+      print(head.dropout(head.weights(batch)).select(0, 0));
+    }
+
+    // The conventions of step 4, with the same weights dropped as at first.
     head.keys_first = true;
     head.scale = std::sqrt(256);
     default_generator().set_state(before);

@@ -64,6 +64,9 @@ struct TheAveragingTrick : Notebook {
     print(weights.select(0, 0));
     print(matmul(weights, v).shape());
 
+    // Whether the mask or the scale comes first makes no difference: -inf / 4 is -inf.
+    print(allclose(softmax(masked_fill(scores, lower == 0, -inf) / 4, -1), weights));
+
     // An encoder, which reads a text that is all there, drops the mask and nothing else. (Its last
     // row is the last row above: the last token saw everything already.)
     const Tensor encoder = softmax(scaled, -1);
