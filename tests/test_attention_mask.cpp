@@ -212,6 +212,25 @@ TEST_F(AttentionMask, TheSameBitsEveryTimeAndMemoryNotOfTheBroadcastMask) {
   EXPECT_LT(memory_stats().peak_bytes_in_use - before, 64 * 512 * 512);  // bytes of it expanded
 }
 
+TEST_F(AttentionMask, MemoryIsLinearInTForEveryVariant) {
+  const auto peak = [](int64_t t, const AttentionOptions& options) {
+    std::vector<Tensor> x;
+    for (int i = 0; i < 3; ++i) x.push_back(randn({1, 2, t, 4}).requires_grad_());
+    if (options.attn_mask.defined()) x.push_back(options.attn_mask);
+    empty_cache();
+    reset_peak_memory();
+    const int64_t before = memory_stats().bytes_in_use;
+    grad({sum(scaled_dot_product_attention(x[0], x[1], x[2], options))}, x);
+    return memory_stats().peak_bytes_in_use - before;
+  };
+  const auto bias = [](int64_t t) { return randn({2, 1, t}).requires_grad_(); };
+  for (const double p : {0.0, 0.1}) {
+    EXPECT_LT(peak(4096, {.dropout_p = p}), 8 * peak(1024, {.dropout_p = p}));
+    EXPECT_LT(peak(4096, {.attn_mask = bias(4096), .dropout_p = p, .is_causal = true}),
+              8 * peak(1024, {.attn_mask = bias(1024), .dropout_p = p, .is_causal = true}));
+  }
+}
+
 TEST_F(AttentionMask, DropsWhatDropoutDrops) {
   context().random = {.seed = 7, .step = 3, .micro_batch = 1};
   const Tensor q = randn({3, 2, 70, 4}, f64), k = randn({3, 2, 203, 4}, f64),

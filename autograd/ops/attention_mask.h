@@ -58,9 +58,11 @@ class Mask {
   int64_t load(const PairScratch<T>& to, int64_t head, const Pair<T>& pair) const {
     if (mask_.dtype() == DType::boolean) {
       const Strided<const bool> x = Heads<const bool>(mask_)[head].from(pair.i0, pair.j0);
+      const T bias[] = {kNever, 0};  // a table, where the compiler would rather branch
       for (int64_t i = 0; i < pair.rows; ++i) {
-        for (int64_t j = 0; j < pair.n; ++j)
-          to.rows[i * kKeys + j] = x.data[i * x.row + j * x.col] ? T(0) : kNever;
+        const bool* allowed = x.data + i * x.row;
+        T* row = to.rows + i * kKeys;
+        for (int64_t j = 0; j < pair.n; ++j) row[j] = bias[allowed[j * x.col]];
       }
       load_lanes<T>(to.bias, {to.rows, kKeys, 1}, pair.rows, pair.n, 1);
     } else {
@@ -128,14 +130,15 @@ class WeightDropout {
 
   /// Fills drop.
   void load(const PairScratch<T>& to, int64_t head, const Pair<T>& pair) const {
+    const DropoutMask mask = mask_;  // our own, which no write below can change
+    const T kept = static_cast<T>(mask.kept);
     uint32_t digits[kKeys + 8];
     for (int64_t i = 0; i < pair.rows; ++i) {
       const int64_t first = first_ + (head * queries_ + pair.i0 + i) * keys_ + pair.j0;
       const int64_t skipped = first % 4, counters = (skipped + pair.n + 3) / 4;
-      mask_.fill_digits(digits, static_cast<uint64_t>(first / 4), static_cast<uint64_t>(counters));
-      for (int64_t j = 0; j < pair.n; ++j)
-        to.rows[i * kKeys + j] =
-            mask_.drops(digits[skipped + j]) ? T(0) : static_cast<T>(mask_.kept);
+      mask.fill_digits(digits, static_cast<uint64_t>(first / 4), static_cast<uint64_t>(counters));
+      T* row = to.rows + i * kKeys;
+      for (int64_t j = 0; j < pair.n; ++j) row[j] = mask.drops(digits[skipped + j]) ? T(0) : kept;
     }
     load_lanes<T>(to.drop, {to.rows, kKeys, 1}, pair.rows, pair.n, 1);
   }
