@@ -12,7 +12,6 @@
 #include "autograd/ops.h"
 
 namespace ink {
-
 namespace {
 
 // x (..., H_kv, S, d) with each head repeated `times` times, one after the other: a view if once.
@@ -53,12 +52,9 @@ Tensor weights_composed(const Tensor& q, const Tensor& k, const Problem& problem
                  j = arange(static_cast<double>(k.size(-2)), {i64, q.device()});
     s = masked_fill(s, j > (i + static_cast<double>(rule.diagonal)).unsqueeze(1), kNever);
   }
-  Tensor p = softmax(s);
-  if (masked && !context().imitate_torch) {  // softmax of nothing is 0 / 0
-    const Tensor none = all(s == kNever, {-1}, true);
-    p = masked_fill(softmax(masked_fill(s, none, 0)), none, 0);
-  }
-  return dropout(p, rule.dropout_p);
+  if (!masked || context().imitate_torch) return dropout(softmax(s), rule.dropout_p);
+  const Tensor none = all(s == kNever, {-1}, true);  // their softmax would be 0 / 0
+  return dropout(masked_fill(softmax(masked_fill(s, none, 0)), none, 0), rule.dropout_p);
 }
 
 Tensor attention_composed(const Tensor& q, const Tensor& k, const Tensor& v,
@@ -125,10 +121,6 @@ Problem checked(const char* op, const Tensor& q, const Tensor& k, const Tensor& 
     problem.mask = problem.mask.to(problem.dtype);
   return problem;
 }
-
-}  // namespace
-
-namespace {
 
 // Uninitialised, with the sizes of x but for the last, and its dimensions in memory in x's order:
 // heads that were split off a row stay side by side in it, and can be joined without a copy.
