@@ -52,24 +52,34 @@ Tensor& bernoulli_(Tensor& x, double p, Generator& g, BernoulliRule rule) {
   });
 }
 
-Tensor rand(const Shape& shape, Options options) {
+Tensor rand(const Shape& shape, Options options, Generator& g) {
   Tensor x = empty(shape, options);
-  return uniform_(x);
+  return uniform_(x, 0, 1, g);
 }
 
-Tensor randn(const Shape& shape, Options options) {
+Tensor randn(const Shape& shape, Options options, Generator& g) {
   Tensor x = empty(shape, options);
-  return normal_(x);
+  return normal_(x, 0, 1, g);
 }
 
-Tensor randint(int64_t low, int64_t high, const Shape& shape, Options options) {
+Tensor randint(int64_t low, int64_t high, const Shape& shape, Options options, Generator& g) {
   Tensor x = empty(shape, {i64, cpu_device});
-  randint_(x.mutable_data<int64_t>(), x.numel(), low, high, default_generator());
+  randint_(x.mutable_data<int64_t>(), x.numel(), low, high, g);
   return x.to(options.dtype).to(options.device);
 }
 
-Tensor randint(int64_t high, const Shape& shape, Options options) {
-  return randint(0, high, shape, options);
+Tensor randint(int64_t high, const Shape& shape, Options options, Generator& g) {
+  return randint(0, high, shape, options, g);
+}
+
+Tensor rand_like(const Tensor& other, Generator& g) {
+  return rand(other.shape(), other.options(), g);
+}
+Tensor randn_like(const Tensor& other, Generator& g) {
+  return randn(other.shape(), other.options(), g);
+}
+Tensor randint_like(const Tensor& other, int64_t low, int64_t high, Generator& g) {
+  return randint(low, high, other.shape(), other.options(), g);
 }
 
 Tensor randperm(int64_t n, Generator& g) {

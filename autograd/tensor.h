@@ -227,11 +227,22 @@ Tensor full_like(const Tensor& other, double value);
 Tensor zeros_like(const Tensor& other);
 Tensor ones_like(const Tensor& other);
 
-/// Random factories draw the numbers PyTorch's CPU generator draws from the same seed (random.h).
-Tensor rand(const Shape& shape, Options options = {});   // uniform in [0, 1)
-Tensor randn(const Shape& shape, Options options = {});  // normal, mean 0, variance 1
-Tensor randint(int64_t low, int64_t high, const Shape& shape, Options options = DType::i64);
-Tensor randint(int64_t high, const Shape& shape, Options options = DType::i64);
+/// Random factories draw the numbers that PyTorch's CPU generator draws from the same seed
+/// (random.h).
+class Generator;
+Generator& default_generator();
+Tensor rand(const Shape& shape, Options options = {},  // uniform in [0, 1)
+            Generator& g = default_generator());
+Tensor randn(const Shape& shape, Options options = {},  // normal, mean 0, variance 1
+             Generator& g = default_generator());
+Tensor randint(int64_t low, int64_t high, const Shape& shape,  // low <= x < high
+               Options options = DType::i64, Generator& g = default_generator());
+Tensor randint(int64_t high, const Shape& shape, Options options = DType::i64,
+               Generator& g = default_generator());
+Tensor rand_like(const Tensor& other, Generator& g = default_generator());
+Tensor randn_like(const Tensor& other, Generator& g = default_generator());
+Tensor randint_like(const Tensor& other, int64_t low, int64_t high,
+                    Generator& g = default_generator());
 
 /// Digits and widths of printed tensors, as torch.set_printoptions.
 struct PrintOptions {

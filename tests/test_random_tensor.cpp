@@ -30,6 +30,18 @@ TEST(RandomTensor, DrawsPyTorchsNumbersInATurn) {
   EXPECT_EQ(multinomial(tensor({0.1, 0.2, 0.7}), 2).tolist(), (Values{2, 1}));
 }
 
+TEST(RandomTensor, LikesAndGeneratorsDrawTheSame) {
+  Generator g(7);
+  const Tensor other = zeros({3}), matrix = zeros({2, 2}), ids = zeros({6}, i64);
+  manual_seed(7);
+  EXPECT_EQ(rand_like(other).tolist(), rand({3}, {}, g).tolist());
+  EXPECT_EQ(randn_like(matrix).tolist(), randn({2, 2}, {}, g).tolist());
+  const Tensor drawn = randint_like(ids, 0, 5);
+  EXPECT_EQ(drawn.tolist(), randint(5, {6}, i64, g).tolist());
+  EXPECT_EQ(drawn.dtype(), i64);
+  EXPECT_EQ(g.get_state(), default_generator().get_state());
+}
+
 TEST(RandomTensor, AViewGetsTheValuesOfAContiguousTensor) {
   Generator a(3), b(3);
   Tensor whole = zeros({4, 10}), block = whole.narrow(1, 2, 5).transpose(0, 1),
