@@ -23,10 +23,11 @@ namespace ink {
 namespace {
 
 // Works on a number and on a vector of them: the least of what OutputSet's definition compares.
+// (In place, since how a vector is returned depends on the processor compiled for.)
 template <class U>
-inline U rank(const OutputSet& set, const U& u) {
-  const U product = ((u & set.mask) - set.first) * set.inverse;
-  return product >> set.shift | product << ((32 - set.shift) & 31);
+inline void rank(const OutputSet& set, U& u) {
+  u = ((u & set.mask) - set.first) * set.inverse;
+  u = u >> set.shift | u << ((32 - set.shift) & 31);
 }
 
 std::string printed(uint32_t bits, int digits) {
@@ -37,7 +38,10 @@ std::string printed(uint32_t bits, int digits) {
 
 }  // namespace
 
-bool OutputSet::contains(uint32_t u) const { return rank(*this, u) <= last; }
+bool OutputSet::contains(uint32_t u) const {
+  rank(*this, u);
+  return u <= last;
+}
 
 double OutputSet::share() const { return (last + 1.0) / (mask + 1.0); }
 
@@ -180,7 +184,8 @@ class Hunter {
         u ^= u << 7 & 0x9D2C5680u;
         u ^= u << 15 & 0xEFC60000u;
         u ^= u >> 18;
-        fits_.v[k] &= static_cast<Vector>(rank(outputs_[t], u) <= outputs_[t].last);
+        rank(outputs_[t], u);
+        fits_.v[k] &= static_cast<Vector>(u <= outputs_[t].last);
       }
     }
     Vector any{};
