@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <iostream>
+#include <map>
 #include <sstream>
 
 #include "autograd/ops.h"
