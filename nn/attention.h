@@ -27,21 +27,28 @@ struct CausalSelfAttention : Module {
 
   /// With a cache, x holds the tokens after those that it remembers.
   Tensor operator()(const Tensor& x, KVCache* cache = nullptr) const {
-    const int64_t B = x.size(0), T = x.size(1), C = x.size(2);
-    const auto heads = [&](const Tensor& t) {  // (B, T, C) as (B, n_head, T, C / n_head)
-      return t.view({B, T, n_head, C / n_head}).transpose(1, 2);
-    };
-    const std::vector<Tensor> qkv = split(c_attn(x), C, 2);  // views; attention reads them in place
+    const std::vector<Tensor> qkv = split(c_attn(x), x.size(2), 2);  // views, read in place
     Tensor k = heads(qkv[1]), v = heads(qkv[2]);
     if (cache) std::tie(k, v) = cache->append(k, v);
     const Tensor y = scaled_dot_product_attention(heads(qkv[0]), k, v,
                                                   {.dropout_p = training ? attn_dropout : 0,
                                                    .is_causal = !cache,
                                                    .causal_lower_right = cache != nullptr});
-    return resid_dropout(c_proj(y.transpose(1, 2).reshape({B, T, C})));
+    return resid_dropout(c_proj(y.transpose(1, 2).reshape(x.shape())));
+  }
+
+  /// The weights by which it mixes values in evaluation: x (B, T, C) -> (B, n_head, T, T).
+  Tensor weights(const Tensor& x) const {
+    const std::vector<Tensor> qkv = split(c_attn(x), x.size(2), 2);
+    return attention_weights(heads(qkv[0]), heads(qkv[1]), {.is_causal = true});
   }
 
   INK_FIELDS(c_attn, c_proj, resid_dropout)
+
+ private:
+  Tensor heads(const Tensor& t) const {  // (B, T, C) as (B, n_head, T, C / n_head)
+    return t.view({t.size(0), t.size(1), n_head, t.size(2) / n_head}).transpose(1, 2);
+  }
 };
 
 }  // namespace ink

@@ -66,6 +66,21 @@ Tensor choose(const Tensor& logits, const GenerateOptions& options) {
 
 }  // namespace
 
+std::vector<Tensor> GPT::attention_weights(const Tensor& ids) const {
+  INK_CHECK(ids.dim() == 2 && ids.size(0) == 1, "attention_weights: expected ids (1, T), got ",
+            ids.shape());
+  INK_CHECK(!training || config.dropout == 0,
+            "attention_weights: the model is in training mode and would drop; call eval() first");
+  const NoGrad no_grad;
+  std::vector<Tensor> layers;
+  Tensor x = embedded(ids, 0);
+  for (const Block& block : h) {
+    layers.push_back(block.attn.weights(block.ln_1(x)).select(0, 0));
+    x = block(x);
+  }
+  return layers;
+}
+
 Tensor GPT::generate(const Tensor& ids, const GenerateOptions& options) const {
   INK_CHECK(ids.dim() == 2 && ids.size(1) > 0,
             "generate: expected ids (B, T) with at least one token, got ", ids.shape());

@@ -52,16 +52,13 @@ struct GPT : Module {
   /// What the head sees. ids (B, T) -> (B, T, C). With caches, one for each block, ids are the
   /// tokens after those that they remember.
   Tensor features(const Tensor& ids, std::vector<KVCache>* caches = nullptr) const {
-    INK_CHECK(ids.dim() == 2, "gpt: expected ids (B, T), got ", ids.shape());
-    const int64_t T = ids.size(1);
-    const int64_t start = caches ? caches->front().size() : 0;
-    INK_CHECK(start + T <= config.block_size, "gpt: a sequence of ", start + T,
-              " tokens is longer than block_size ", config.block_size);
-    const Tensor positions = wpe.weight.narrow(0, start, T);  // (T, C)
-    Tensor x = drop(wte(ids) + positions);
+    Tensor x = embedded(ids, caches ? caches->front().size() : 0);
     for (size_t i = 0; i < h.size(); ++i) x = h[i](x, caches ? &caches->at(i) : nullptr);
     return ln_f(x);
   }
+
+  /// Who looks at whom, to be shown (attention_page.h): ids (1, T) -> one (n_head, T, T) a layer.
+  std::vector<Tensor> attention_weights(const Tensor& ids) const;
 
   /// Continues ids (B, T), T >= 1, token by token -> (B, T + max_new_tokens). Sees the last
   /// block_size tokens. Records no graph. Throws in training mode with dropout: call eval() first.
@@ -71,6 +68,14 @@ struct GPT : Module {
 
  private:
   void init_weights();
+  /// What the first block sees of ids (B, T) whose first one stands at position `start`.
+  Tensor embedded(const Tensor& ids, int64_t start) const {
+    INK_CHECK(ids.dim() == 2, "gpt: expected ids (B, T), got ", ids.shape());
+    const int64_t T = ids.size(1);
+    INK_CHECK(start + T <= config.block_size, "gpt: a sequence of ", start + T,
+              " tokens is longer than block_size ", config.block_size);
+    return drop(wte(ids) + wpe.weight.narrow(0, start, T));  // (B, T, C) + (T, C)
+  }
 };
 
 }  // namespace ink

@@ -213,6 +213,9 @@ TEST(Program, TrainsSamplesEvaluatesAndExplains) {
   EXPECT_EQ(
       sampled.out,
       run_program("sample " + out_dir + " --num_samples 2 --max_new_tokens 50 --start The").out);
+  const fs::path page = folder / "page.html";
+  EXPECT_EQ(run_program("sample " + out_dir + " --attention " + page.string()).code, 0);
+  EXPECT_EQ(read_file(page).substr(0, 15), "<!doctype html>");
   const Ran unknown = run_program("sample " + out_dir + " --start 'T#'");
   EXPECT_EQ(unknown.code, 1);
   EXPECT_NE(unknown.err.find("#"), std::string::npos) << unknown.err;

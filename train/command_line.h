@@ -30,9 +30,9 @@ int train_command(const Arguments& arguments);   // train_command.cpp
 int sample_command(const Arguments& arguments);  // model_commands.cpp
 int eval_command(const Arguments& arguments);
 int info_command(const Arguments& arguments);
-int gradcheck_command(const Arguments& arguments);  // gradcheck_command.cpp
+int gradcheck_command(const Arguments& arguments);    // gradcheck_command.cpp
 int walkthrough_command(const Arguments& arguments);  // walkthrough_command.cpp
-int seedhunt_command(const Arguments& arguments);   // seedhunt_command.cpp
+int seedhunt_command(const Arguments& arguments);     // seedhunt_command.cpp
 
 /// Parses arguments and, if it takes one, a --config file ("name = value" lines). '-' and '_' are
 /// alike within names; an unknown name is answered with the nearest one. Throws UsageError. Returns

@@ -5,7 +5,9 @@
 #include <fstream>
 #include <iostream>
 
+#include "autograd/atomic_file.h"
 #include "autograd/gemm.h"
+#include "nn/attention_page.h"
 #include "train/command_line.h"
 #include "train/console.h"
 #include "train/trainer.h"
@@ -29,12 +31,28 @@ void describe_checkpoint(const LoadedModel& loaded) {
   std::cout << *loaded.model << "\n";
 }
 
+// One page with the weights over the end of a text, as far as the context reaches.
+void write_attention(const LoadedModel& loaded, std::vector<int64_t> ids, const std::string& file) {
+  const auto seen = std::min(ids.size(), static_cast<size_t>(loaded.config.block_size));
+  ids.erase(ids.begin(), ids.end() - static_cast<int64_t>(seen));
+  std::vector<std::string> tokens;
+  for (const int64_t& id : ids) tokens.push_back(loaded.tokenizer->decode({&id, 1}));
+  const Tensor row = from_vector(ids, Shape{1, static_cast<int64_t>(seen)});
+  const std::string title = fmt::format("Attention of {}, step {}", loaded.folder.string(),
+                                        loaded.state.at("step").get<int64_t>());
+  const std::string page = attention_page(title, tokens, loaded.model->attention_weights(row));
+  AtomicFile out(file);
+  out.write(page.data(), page.size());
+  out.commit();
+  std::cerr << "inkling: attention over the last " << seen << " tokens is in " << file << "\n";
+}
+
 }  // namespace
 
 int sample_command(const Arguments& arguments) {
   CLI::App app("Lets a trained model write; the text goes to standard output as it is chosen.",
                "inkling sample");
-  std::string out_dir = "out", checkpoint, start;
+  std::string out_dir = "out", checkpoint, start, attention;
   int64_t num_samples = 1, seed = 1337;
   GenerateOptions options;
   options.max_new_tokens = -1;
@@ -59,6 +77,8 @@ int sample_command(const Arguments& arguments) {
   app.add_option("--seed", seed, "of the choices")
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber);
+  app.add_option("--attention", attention,
+                 "write an HTML page that shows the last text with the weights of all heads");
   if (!parse(app, arguments)) return kOk;
 
   const LoadedModel loaded = load_model(out_dir, checkpoint);
@@ -70,9 +90,11 @@ int sample_command(const Arguments& arguments) {
   }
   for (int64_t i = 0; i < num_samples; ++i) {
     context().random = {.seed = static_cast<uint64_t>(seed), .step = static_cast<uint64_t>(i)};
-    write_sample(*loaded.model, *loaded.tokenizer, start, options,
-                 [](const std::string& text) { std::cout << text << std::flush; });
+    const std::vector<int64_t> ids =
+        write_sample(*loaded.model, *loaded.tokenizer, start, options,
+                     [](const std::string& text) { std::cout << text << std::flush; });
     std::cout << "\n" << (i + 1 < num_samples ? "---------------\n" : "");
+    if (!attention.empty() && i + 1 == num_samples) write_attention(loaded, ids, attention);
   }
   return kOk;
 }

@@ -248,15 +248,15 @@ LoadedModel load_model(const std::string& out_dir, const std::string& name) {
   return loaded;
 }
 
-void write_sample(const GPT& model, const Tokenizer& tokenizer, const std::string& start,
-                  const GenerateOptions& options,
-                  const std::function<void(const std::string&)>& write) {
+std::vector<int64_t> write_sample(const GPT& model, const Tokenizer& tokenizer,
+                                  const std::string& start, const GenerateOptions& options,
+                                  const std::function<void(const std::string&)>& write) {
   const std::vector<int64_t> ids = tokenizer.encode(start);
   INK_CHECK(!ids.empty(), "sample: expected a text to start from, got none");
   write(start);
   GenerateOptions streamed = options;
   streamed.on_token = [&](const std::vector<int64_t>& next) { write(tokenizer.decode(next)); };
-  model.generate(ids_tensor(ids, 1), streamed);
+  return model.generate(ids_tensor(ids, 1), streamed).tolist<int64_t>();
 }
 
 }  // namespace ink

@@ -122,8 +122,9 @@ LoadedModel load_model(const std::string& out_dir, const std::string& name = "")
 
 /// Text that model writes after `start`, piece by piece to `write` as it is chosen. An empty start
 /// is the dataset's own first character. Characters the tokenizer does not know are an error.
-void write_sample(const GPT& model, const Tokenizer& tokenizer, const std::string& start,
-                  const GenerateOptions& options,
-                  const std::function<void(const std::string&)>& write);
+/// Returns the ids of the whole text, `start` included.
+std::vector<int64_t> write_sample(const GPT& model, const Tokenizer& tokenizer,
+                                  const std::string& start, const GenerateOptions& options,
+                                  const std::function<void(const std::string&)>& write);
 
 }  // namespace ink
