@@ -7,6 +7,7 @@
 #include "autograd/random.h"
 #include "nn/attention_page.h"
 #include "nn/gpt.h"
+#include "temp_files.h"
 
 namespace ink {
 namespace {
@@ -90,29 +91,22 @@ TEST(AttentionPage, TextCannotEndTheScript) {
   EXPECT_EQ(data_of(page).at("tokens")[0].get<std::string>(), "</script><b>\"\n\xef\xbf\xbd");
 }
 
-void expect_error(const std::string& text, const std::function<void()>& call) {
-  try {
-    call();
-    ADD_FAILURE() << "expected: " << text;
-  } catch (const Error& error) {
-    EXPECT_EQ(error.what(), text);
-  }
-}
-
 TEST(AttentionPage, RefusesWhatItCannotShow) {
-  expect_error("attention_page: expected weights of shape (2, 1, 1), got (2, 3, 3) float32",
-               [] {
-                 attention_page("t", {"x"}, {ones({2, 3, 3})});
-               });
-  expect_error("attention_page: expected weights in [0, 1], got 2", [] {
-    attention_page("t", {"x"}, {full({1, 1, 1}, 2)});
-  });
-  expect_error("attention_page: expected tokens and layers, got 0 tokens and 0 layers",
-               [] { attention_page("t", {}, {}); });
-  GPT model = small_gpt();
-  expect_error("attention_weights: expected ids (1, T), got (2, 3)", [&] {
-    model.attention_weights(zeros({2, 3}, i64));
-  });
+  EXPECT_EQ(error_of([] {
+              attention_page("t", {"x"}, {ones({2, 3, 3})});
+            }),
+            "attention_page: expected weights of shape (2, 1, 1), got (2, 3, 3) float32");
+  EXPECT_EQ(error_of([] {
+              attention_page("t", {"x"}, {full({1, 1, 1}, 2)});
+            }),
+            "attention_page: expected weights in [0, 1], got 2");
+  EXPECT_EQ(error_of([] { attention_page("t", {}, {}); }),
+            "attention_page: expected tokens and layers, got 0 tokens and 0 layers");
+  const GPT model = small_gpt();
+  EXPECT_EQ(error_of([&] {
+              model.attention_weights(zeros({2, 3}, i64));
+            }),
+            "attention_weights: expected ids (1, T), got (2, 3)");
 }
 
 }  // namespace

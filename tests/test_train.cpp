@@ -230,11 +230,16 @@ TEST(Program, RefusesBadData) {
     EXPECT_EQ(ran.code, 1) << arguments << ran.err;
     return ran.err;
   };
+  const std::string train = "train --out_dir " + (folder / "").string() + " --data ";
+  std::ofstream(folder / "metrics.jsonl") << "{}\n";  // an earlier run's
   std::ofstream(folder / "short.txt") << "too short";
-  EXPECT_NE(error_of("train --data " + (folder / "short.txt").string()).find("block_size"),
+  EXPECT_NE(error_of(train + (folder / "short.txt").string()).find("block_size"),
             std::string::npos);
-  EXPECT_NE(error_of("train --data " + (folder / "none.txt").string()).find("none.txt"),
+  std::ofstream(folder / "scarce.txt") << std::string(1000, 'x');
+  EXPECT_NE(error_of(train + (folder / "scarce.txt").string()).find("validation part has 100"),
             std::string::npos);
+  EXPECT_NE(error_of(train + (folder / "none.txt").string()).find("none.txt"), std::string::npos);
+  EXPECT_EQ(read_file(folder / "metrics.jsonl"), "{}\n");
   EXPECT_NE(error_of("train --init_from resume --out_dir " + (folder / "nowhere").string())
                 .find("nowhere"),
             std::string::npos);

@@ -77,6 +77,9 @@ Trainer::Trainer(const TrainConfig& config) : config_(config), schedule_(config.
   config_.check();
   const bool resuming = config_.init_from == "resume";
   dataset_ = make_dataset(config_);
+  // Data that hold no batch are refused now, before anything is written.
+  dataset_->train_batch(0, 0, 1, config_.block_size);
+  dataset_->val_batch(0, 0, 1, config_.block_size);
   manual_seed(static_cast<uint64_t>(config_.seed));
   model_ = std::make_unique<GPT>(config_.gpt(dataset_->tokenizer().vocab_size()));
   optimizer_ = make_optimizer(config_, *model_);
