@@ -93,7 +93,7 @@ template <class T, int S>
 [[gnu::always_inline]] inline void exchange(Vector<T>* rows) {
   constexpr int n = kLanes<T>;
   typedef std::conditional_t<sizeof(T) == 4, int32_t, int64_t> Index;
-  Vector<Index> upper, lower;  // lanes to take, those of the second row counted from n
+  Vector<Index> upper{}, lower{};  // lanes to take, those of the second row counted from n
   for (int j = 0; j < n; ++j) {
     upper[j] = j & S ? n + j - S : j;
     lower[j] = j & S ? n + j : j + S;
