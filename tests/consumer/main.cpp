@@ -1,4 +1,5 @@
-// Defines an op and a layer outside of inkling, checks their gradients, and sees errors arrive as exceptions.
+// Defines an op and a layer outside of inkling, checks their gradients, and sees errors arrive as
+// exceptions.
 #include <autograd/gradcheck.h>
 #include <autograd/ops.h>
 #include <nn/linear.h>
@@ -9,8 +10,9 @@ using ink::Grads, ink::Tensor;
 
 // y = x^2.   dx = 2 x dy
 Tensor square(const Tensor& x) {
-  return ink::record("square", {x}, (x * x).detach(),
-                     [x = ink::Saved::input(x)](const Tensor& dy) -> Grads { return {dy * *x * 2.0}; });
+  return ink::record(
+      "square", {x}, (x * x).detach(),
+      [x = ink::Saved::input(x)](const Tensor& dy) -> Grads { return {dy * *x * 2.0}; });
 }
 
 struct Twice : ink::Module {
@@ -25,7 +27,8 @@ int main() {
   model.to(ink::f64);
   std::vector<Tensor> inputs = model.parameters();
   inputs.push_back(ink::randn({5, 4}, ink::f64).requires_grad_());
-  const auto report = ink::gradcheck([&](const std::vector<Tensor>& x) { return model(x.back()); }, inputs);
+  const auto report =
+      ink::gradcheck([&](const std::vector<Tensor>& x) { return model(x.back()); }, inputs);
   std::cout << report << "\n";
   try {
     ink::matmul(ink::ones({3, 4}), ink::ones({5, 6}));
