@@ -1,4 +1,4 @@
-// A folder for the files of one test, and the text of the error a call throws.
+// A folder for the files of one test.
 #pragma once
 
 #include <stdlib.h>
@@ -38,16 +38,5 @@ class TempFolder {
  private:
   std::filesystem::path path_;
 };
-
-/// The text of the ink::Error that f throws, "(no error)" if it throws none.
-template <class F>
-std::string error_of(F&& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "(no error)";
-}
 
 }  // namespace ink

@@ -4,19 +4,10 @@
 
 #include "autograd/ops.h"
 #include "autograd/random.h"
+#include "error_of.h"
 
 namespace ink {
 namespace {
-
-template <class F>
-std::string error_of(F&& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 Tensor normal(const Shape& shape, DType dtype = f64) {
   Tensor x = empty(shape, f64);

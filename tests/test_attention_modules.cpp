@@ -7,6 +7,7 @@
 #include <map>
 
 #include "autograd/random.h"
+#include "error_of.h"
 #include "nn/batch_norm.h"
 #include "nn/gpt.h"
 #include "nn/multihead_attention.h"

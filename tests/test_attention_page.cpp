@@ -5,9 +5,9 @@
 #include <nlohmann/json.hpp>
 
 #include "autograd/random.h"
+#include "error_of.h"
 #include "nn/attention_page.h"
 #include "nn/gpt.h"
-#include "temp_files.h"
 
 namespace ink {
 namespace {

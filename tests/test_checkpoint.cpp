@@ -13,6 +13,7 @@
 #include "autograd/log.h"
 #include "autograd/ops.h"
 #include "data/file.h"
+#include "error_of.h"
 #include "tests/temp_files.h"
 
 namespace ink {

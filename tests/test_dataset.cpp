@@ -9,6 +9,7 @@
 #include <numeric>
 #include <set>
 
+#include "error_of.h"
 #include "temp_files.h"
 
 namespace ink {

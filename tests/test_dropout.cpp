@@ -9,6 +9,7 @@
 #include "autograd/ops.h"
 #include "autograd/philox.h"
 #include "autograd/random.h"
+#include "error_of.h"
 #include "tests/temp_files.h"
 
 namespace ink {

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "autograd/ops.h"
+#include "error_of.h"
 #include "tests/temp_files.h"
 
 namespace ink {

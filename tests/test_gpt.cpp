@@ -6,8 +6,8 @@
 #include <cmath>
 
 #include "autograd/random.h"
+#include "error_of.h"
 #include "nn/gradcheck_module.h"
-#include "temp_files.h"
 
 namespace ink {
 namespace {

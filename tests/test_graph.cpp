@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "autograd/ops.h"
+#include "error_of.h"
 
 namespace ink {
 namespace {
@@ -12,15 +13,6 @@ namespace {
 using Values = std::vector<double>;
 
 Tensor leaf(const Values& values) { return from_vector(values).requires_grad_(); }
-
-std::string error_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 class Graph : public testing::Test {
  protected:

@@ -4,18 +4,10 @@
 #include <functional>
 
 #include "autograd/ops.h"
+#include "error_of.h"
 
 namespace ink {
 namespace {
-
-std::string error_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 Tensor leaf(const Shape& shape, double value) {
   Tensor x = full(shape, value);

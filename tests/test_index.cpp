@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "autograd/ops.h"
+#include "error_of.h"
 #include "tests/temp_files.h"
 
 namespace ink {

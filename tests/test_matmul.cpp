@@ -4,19 +4,10 @@
 #include "autograd/kernels.h"
 #include "autograd/ops.h"
 #include "autograd/random.h"
+#include "error_of.h"
 
 namespace ink {
 namespace {
-
-template <class F>
-std::string error_of(F&& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 // c (+)= alpha a b in doubles, one element after the other.
 std::vector<double> by_definition(const Tensor& c, const Tensor& a, const Tensor& b, double alpha,

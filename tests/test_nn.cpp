@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "autograd/random.h"
+#include "error_of.h"
 #include "nn/activation.h"
 #include "nn/batch_norm.h"
 #include "nn/dropout.h"

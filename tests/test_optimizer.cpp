@@ -12,6 +12,7 @@
 
 #include "autograd/log.h"
 #include "autograd/ops.h"
+#include "error_of.h"
 #include "tests/temp_files.h"
 #include "train/schedule.h"
 

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "autograd/ops.h"
+#include "error_of.h"
 
 namespace ink {
 namespace {
@@ -28,15 +29,6 @@ void expect_values(const Tensor& got, const std::vector<double>& expected) {
           << "element " << i;
     }
   }
-}
-
-std::string error_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
 }
 
 // ---- one tensor

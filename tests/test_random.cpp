@@ -19,6 +19,7 @@
 #include "autograd/check.h"
 #include "autograd/context.h"
 #include "autograd/philox.h"
+#include "error_of.h"
 
 namespace ink {
 namespace {
@@ -191,16 +192,6 @@ TEST(Random, DrawsWhatPyTorchDraws) {
   while (!HasFailure() && replay.next()) {
   }
   EXPECT_GE(replay.drawn(), 690);
-}
-
-template <class F>
-std::string error_of(F f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
 }
 
 std::vector<uint32_t> draw(Generator& g, int n) {

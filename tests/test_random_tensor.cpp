@@ -5,7 +5,7 @@
 
 #include "autograd/ops.h"
 #include "autograd/random.h"
-#include "temp_files.h"
+#include "error_of.h"
 
 namespace ink {
 namespace {

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "autograd/ops.h"
+#include "error_of.h"
 #include "tests/temp_files.h"
 
 namespace ink {

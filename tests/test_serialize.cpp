@@ -7,6 +7,7 @@
 
 #include "autograd/atomic_file.h"
 #include "autograd/ops.h"
+#include "error_of.h"
 #include "temp_files.h"
 
 namespace ink {

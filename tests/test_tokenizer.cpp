@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "error_of.h"
 #include "temp_files.h"
 
 namespace ink {

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "autograd/ops.h"
+#include "error_of.h"
 #include "tests/temp_files.h"
 
 namespace ink {
