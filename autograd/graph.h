@@ -160,6 +160,9 @@ class Observer {
   /// Every op that ran; `recorded` says whether it entered a graph.
   virtual void op(const char* /*name*/, const std::vector<Tensor>& /*inputs*/,
                   const std::vector<Tensor>& /*outputs*/, bool /*recorded*/) {}
+  /// Work outside of any graph that ended just now: see note_work().
+  virtual void work(const char* /*name*/, const std::vector<Tensor>& /*read*/,
+                    const std::vector<Tensor>& /*written*/) {}
   virtual void before_vjp(const Node& /*node*/) {}
   virtual void after_vjp(const Node& /*node*/, const Grads& /*input_grads*/) {}
 };
@@ -172,6 +175,13 @@ class Observe {
   Observe(const Observe&) = delete;
   Observe& operator=(const Observe&) = delete;
 };
+
+/// Tells the observers that something other than an op has ended, such as a batch or an optimizer's
+/// update, and which tensors it read and wrote.
+inline void note_work(const char* name, const std::vector<Tensor>& read,
+                      const std::vector<Tensor>& written) {
+  for (Observer* observer : context().observers) observer->work(name, read, written);
+}
 
 namespace detail {
 /// Throws if x's memory was written in place since its node computed it.

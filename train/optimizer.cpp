@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "autograd/graph.h"
 #include "autograd/kernels.h"
 #include "autograd/log.h"
 #include "autograd/ops.h"
@@ -88,8 +89,20 @@ void Optimizer::step(const Tensor& loss) {
     grads.push_back(g.defined() ? g.contiguous() : g);
   }
   kernel::gradient_norm(status_, grads, loss.defined() ? loss.contiguous() : loss, grad_clip_);
+  note_work("gradient_norm", grads, {});
   update(grads);
+  note_update(grads);
   warn_of_unowned();
+}
+
+void Optimizer::note_update(const Tensors& grads) const {
+  if (context().observers.empty()) return;
+  Tensors written = values_;
+  for (const auto& entry : moments_)
+    written.insert(written.end(), entry.second->begin(), entry.second->end());
+  Tensors read = written;
+  read.insert(read.end(), grads.begin(), grads.end());
+  note_work(name_, read, written);
 }
 
 void Optimizer::zero_grad() {

@@ -83,6 +83,7 @@ class Optimizer {
   /// One update, or none if the status says that it is not finite. An undefined gradient leaves its
   /// parameter out.
   virtual void update(const Tensors& grads) = 0;
+  void note_update(const Tensors& grads) const;  // for observers
   void warn_of_unowned();
 
   const char* name_;

@@ -6,8 +6,10 @@
 #include <filesystem>
 #include <iostream>
 
+#include "autograd/atomic_file.h"
 #include "train/command_line.h"
 #include "train/console.h"
+#include "train/profile_table.h"
 #include "train/trainer.h"
 
 namespace ink {
@@ -37,12 +39,49 @@ std::string loss_text(double loss, const std::optional<double>& best) {
               : fmt::format("loss {:.4f}", loss);
 }
 
+// --profile: the table of all steps but the first ones, which allocate, and the trace of a few.
+class StepProfile {
+ public:
+  explicit StepProfile(std::filesystem::path file) : file_(std::move(file)) {
+    if (!file_.empty()) AtomicFile{file_};  // one that cannot be written is refused now
+  }
+
+  void step(Trainer& trainer) {
+    ++seen_;
+    if (file_.empty() || seen_ <= kWarmUp) return trainer.step();
+    profiler_.trace(seen_ <= kWarmUp + kTraced);
+    const Observe observe(profiler_);
+    profiler_.start();
+    trainer.step();
+    note_work("rest of the step", {}, {});
+  }
+
+  void finish(Console& console) const {
+    const int64_t steps = seen_ - kWarmUp;
+    if (file_.empty()) return;
+    profiler_.save_trace(file_);
+    if (steps <= 0) return console.line("Too few steps for a profile: the first two are left out.");
+    console.line("");
+    for (const std::string& text : profile_table(profiler_.rows(), steps, measure_machine()))
+      console.line(text);
+    console.line(fmt::format("Trace of {} steps: {}; ui.perfetto.dev or chrome://tracing show it",
+                             std::min(steps, kTraced), file_.string()));
+  }
+
+ private:
+  static constexpr int64_t kWarmUp = 2, kTraced = 3;  // steps
+  std::filesystem::path file_;
+  Profiler profiler_;
+  int64_t seen_ = 0;
+};
+
 // The run as a person watches it: the trainer, the clock, the console and metrics.jsonl.
 class TrainRun {
  public:
-  TrainRun(const TrainConfig& config, Console& console)
+  TrainRun(const TrainConfig& config, const std::string& profile, Console& console)
       : config_(config),
         console_(console),
+        profile_(profile),
         trainer_(config),
         metrics_((std::filesystem::create_directories(config.out_dir),
                   std::filesystem::path(config.out_dir) / "metrics.jsonl"),
@@ -56,7 +95,7 @@ class TrainRun {
     first_step_ = trainer_.steps_done();
     last_report_ = Clock::now();
     while (trainer_.steps_done() < config_.max_iters) {
-      trainer_.step();
+      profile_.step(trainer_);
       const int64_t step = trainer_.steps_done();
       if (step % config_.log_interval == 0 || step == config_.max_iters) report();
       if (interrupted) return stop_early("Interrupted", kInterrupted);
@@ -213,11 +252,13 @@ class TrainRun {
     console_.line(fmt::format(
         "Trained in {}. Saved in {}/ckpt. To let it write more: inkling sample --out_dir {}",
         clock_text(seconds_since(start_)), config_.out_dir, config_.out_dir));
+    profile_.finish(console_);
     return kOk;
   }
 
   const TrainConfig config_;
   Console& console_;
+  StepProfile profile_;
   Trainer trainer_;
   Metrics metrics_;
   Clock::time_point start_, last_report_;
@@ -225,13 +266,22 @@ class TrainRun {
   int64_t first_step_ = 0, last_reported_ = 0, skipped_ = 0;
 };
 
+// What train is told beside its config.
+struct TrainOptions {
+  bool print_config = false;
+  std::string profile;  // a file
+};
+
 // Flags over the config file over (when resuming) the checkpoint's config over the defaults.
-bool read_config(const Arguments& arguments, TrainConfig& config, bool& print_config) {
+bool read_config(const Arguments& arguments, TrainConfig& config, TrainOptions& options) {
   const auto parse_into = [&](TrainConfig& into) {
     CLI::App app("Trains a GPT; with no options, on the built-in stories.", "inkling train");
     add_options(app, into);
     app.set_config("--config", "", "a file of name = value lines; flags go before it");
-    app.add_flag("--print_config", print_config, "print the effective config and stop");
+    app.add_flag("--print_config", options.print_config, "print the effective config and stop");
+    app.add_option(
+        "--profile", options.profile,
+        "print where the time goes, op by op, and write a trace of 3 steps to this file");
     return parse(app, arguments);
   };
   if (!parse_into(config)) return false;
@@ -248,14 +298,14 @@ bool read_config(const Arguments& arguments, TrainConfig& config, bool& print_co
 
 int train_command(const Arguments& arguments) {
   TrainConfig config;
-  bool print_config = false;
-  if (!read_config(arguments, config, print_config)) return kOk;
+  TrainOptions options;
+  if (!read_config(arguments, config, options)) return kOk;
   try {
     config.check();
   } catch (const Error& error) {
     throw UsageError(error.what());
   }
-  if (print_config) {
+  if (options.print_config) {
     for_each_field(config, [](const char* name, const auto& value, const char* help) {
       const nlohmann::json json = value;
       const bool unset = json.is_array() && json.empty();  // the config file has no empty lists
@@ -266,7 +316,7 @@ int train_command(const Arguments& arguments) {
   if (config.threads > 0) omp_set_num_threads(static_cast<int>(config.threads));
   warn_of_slow_blas();
   Console console;
-  return TrainRun(config, console).run();
+  return TrainRun(config, options.profile, console).run();
 }
 
 }  // namespace ink

@@ -116,8 +116,9 @@ Trainer::Losses Trainer::forward_backward(int64_t step, int64_t micro_batch) {
   context().random = {.seed = seed,
                       .step = static_cast<uint64_t>(step),
                       .micro_batch = static_cast<uint64_t>(micro_batch)};
-  const Tensor loss =
-      model_->loss(ids_tensor(batch.x, batch.batch_size), ids_tensor(batch.y, batch.batch_size));
+  const Tensor x = ids_tensor(batch.x, batch.batch_size), y = ids_tensor(batch.y, batch.batch_size);
+  note_work("batch", {}, {x, y});
+  const Tensor loss = model_->loss(x, y);
   const int64_t parts = config_.gradient_accumulation_steps;
   (parts == 1 ? loss : loss / static_cast<double>(parts)).backward();
   return {loss.detach(), mean_of(batch.floor), !batch.floor.empty()};
