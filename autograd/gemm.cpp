@@ -1,12 +1,14 @@
-// Matrix products through OpenBLAS. Threads share out tiles of the result, and each tile is one
-// serial call: that keeps OpenBLAS's own threads, which wait for one another in busy loops, out of
-// the way, and the bits depend on the number of threads alone.
+// Matrix products through the processor's tile unit (gemm_amx.h), where there is one and the
+// product is worth it, and through OpenBLAS. Threads share out tiles of the result, and each tile
+// is one serial call: that keeps OpenBLAS's own threads, which wait for one another in busy loops,
+// out of the way, and the bits depend on the number of threads alone.
 #include "autograd/gemm.h"
 
 #include <cblas.h>
 
 #include <numeric>
 
+#include "autograd/gemm_amx.h"
 #include "autograd/kernels.h"
 
 namespace ink {
@@ -125,7 +127,7 @@ void product(int64_t m, int64_t n, int64_t k, double alpha, const Matrix<const T
             static_cast<T>(beta), c.data, blas_int(c.layout.ld));
 }
 
-// Each matrix of the result is cut into rows x cols tiles.
+// How a batch of products is shared out: each result is cut into grid.rows x grid.cols tiles.
 struct Grid {
   int64_t rows, cols;
 };
@@ -148,33 +150,111 @@ Grid choose_grid(int64_t batch, int64_t m, int64_t n, int64_t k, int64_t threads
   return best;
 }
 
-// Where part i of `parts` begins in a dimension of n, on multiples of the width of BLAS's kernels.
+// Where part i of `parts` begins in a dimension of n, on multiples of the width of the kernels.
 int64_t tile_begin(int64_t n, int64_t i, int64_t parts) {
-  constexpr int64_t kWidth = 16;
+  constexpr int64_t kWidth = 32;
   return std::min(n, (n * i / parts + kWidth - 1) / kWidth * kWidth);
 }
 
+// Rows i to i_end and columns j to j_end of result number `index`.
+struct Tile {
+  int64_t index, i, i_end, j, j_end;
+};
+
+struct Sharing {
+  int64_t m, n, k, batch;
+  Grid grid;
+  int64_t threads;
+
+  Sharing(const Tensor& c, int64_t inner)
+      : m(c.size(-2)),
+        n(c.size(-1)),
+        k(inner),
+        batch(c.numel() / (m * n)),
+        grid(choose_grid(batch, m, n, k, max_threads())) {
+    const int64_t tiles = grid.rows * grid.cols;
+    const int64_t work = std::max<int64_t>(m * n / tiles * k, 1);
+    const int64_t grain = tiles > 1 ? 1 : (1 << 17) / work + 1;
+    threads = std::min(max_threads(), (batch * tiles + grain - 1) / grain);
+  }
+
+  // f(tile, thread) for all tiles, in parallel.
+  template <class F>
+  void for_each_tile(F&& f) const {
+    const int64_t tiles = grid.rows * grid.cols, items = batch * tiles;
+    parallel_for(threads, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t item = items * begin / threads; item < items * end / threads; ++item) {
+        const int64_t row = item % tiles / grid.cols, col = item % grid.cols;
+        f(Tile{item / tiles, tile_begin(m, row, grid.rows), tile_begin(m, row + 1, grid.rows),
+               tile_begin(n, col, grid.cols), tile_begin(n, col + 1, grid.cols)},
+          begin);
+      }
+    });
+  }
+};
+
 template <class T>
-void batched_products(Tensor& c, const Tensor& a, const Tensor& b, double alpha, bool accumulate) {
-  const int64_t m = c.size(-2), n = c.size(-1), k = a.size(-1), batch = c.numel() / (m * n);
-  const T *pa = a.data<T>(), *pb = b.data<T>();
-  T* pc = c.mutable_data<T>();
+void tile_product(const Tile& tile, Tensor& c, const Tensor& a, const Tensor& b, T* pc,
+                  double alpha, bool accumulate) {
   const MatrixLayout la = *matrix_layout(a), lb = *matrix_layout(b), lc = *matrix_layout(c);
-  const Grid grid = choose_grid(batch, m, n, k, max_threads());
-  const int64_t tiles = grid.rows * grid.cols;
-  const int64_t work = std::max<int64_t>(m * n / tiles * k, 1);
-  const int64_t grain = tiles > 1 ? 1 : (1 << 17) / work + 1;
-  parallel_for(batch * tiles, grain, [&](int64_t begin, int64_t end) {
-    for (int64_t item = begin; item < end; ++item) {
-      const int64_t index = item / tiles, row = item % tiles / grid.cols, col = item % grid.cols;
-      const Matrix<const T> ma{pa + batch_offset(a, index), la},
-          mb{pb + batch_offset(b, index), lb};
-      const Matrix<T> mc{pc + batch_offset(c, index), lc};
-      const int64_t i = tile_begin(m, row, grid.rows), i_end = tile_begin(m, row + 1, grid.rows);
-      const int64_t j = tile_begin(n, col, grid.cols), j_end = tile_begin(n, col + 1, grid.cols);
-      product<T>(i_end - i, j_end - j, k, alpha, {ma.at(i, 0), la}, {mb.at(0, j), lb},
-                 accumulate ? 1 : 0, {mc.at(i, j), lc});
-    }
+  const Matrix<const T> ma{a.data<T>() + batch_offset(a, tile.index), la},
+      mb{b.data<T>() + batch_offset(b, tile.index), lb};
+  const Matrix<T> mc{pc + batch_offset(c, tile.index), lc};
+  product<T>(tile.i_end - tile.i, tile.j_end - tile.j, a.size(-1), alpha, {ma.at(tile.i, 0), la},
+             {mb.at(0, tile.j), lb}, accumulate ? 1 : 0, {mc.at(tile.i, tile.j), lc});
+}
+
+template <class T>
+void blas_products(Tensor& c, const Tensor& a, const Tensor& b, double alpha, bool accumulate) {
+  T* pc = c.mutable_data<T>();
+  Sharing(c, a.size(-1)).for_each_tile([&](const Tile& tile, int64_t) {
+    tile_product<T>(tile, c, a, b, pc, alpha, accumulate);
+  });
+}
+
+bool row_major(const Tensor& x) {
+  const auto layout = matrix_layout(x);
+  return layout && !layout->transposed;
+}
+
+// Is a product one for the tile unit: of f32 and bf16, and large enough to be worth packing?
+bool suits_amx(const Tensor& c, const Tensor& a, const Tensor& b, double alpha, bool accumulate) {
+  constexpr int64_t kLeastSide = 16, kLeastWork = 1 << 16;
+  const auto suits = [](const Tensor& x) {
+    return (x.dtype() == f32 || x.dtype() == bf16) && matrix_layout(x);
+  };
+  const int64_t m = c.size(-2), n = c.size(-1), k = a.size(-1);
+  return alpha == 1 && std::min({m, n, k}) >= kLeastSide && m * n * k >= kLeastWork && suits(a) &&
+         suits(b) && row_major(c) &&
+         (c.dtype() == f32 || (c.dtype() == bf16 && !accumulate && k <= amx::kLongestInner)) &&
+         amx::available();
+}
+
+amx::Operand amx_operand(const Tensor& x, int64_t index) {
+  const bool is_bf16 = x.dtype() == bf16;
+  const int64_t offset = batch_offset(x, index);
+  const void* data = is_bf16 ? static_cast<const void*>(x.data<bfloat16>() + offset)
+                             : static_cast<const void*>(x.data<float>() + offset);
+  return {data, is_bf16, *matrix_layout(x)};
+}
+
+void amx_products(Tensor& c, const Tensor& a, const Tensor& b, bool accumulate) {
+  const Sharing sharing(c, a.size(-1));
+  const bool to_bf16 = c.dtype() == bf16;
+  char* pc = to_bf16 ? reinterpret_cast<char*>(c.mutable_data<bfloat16>())
+                     : reinterpret_cast<char*>(c.mutable_data<float>());
+  const int64_t ld = matrix_layout(c)->ld;
+  const int64_t bytes = amx::scratch_bytes(sharing.m, sharing.n, sharing.k);
+  Tensor scratch = empty({sharing.threads, bytes}, {DType::boolean, cpu_device});
+  char* memory = reinterpret_cast<char*>(scratch.mutable_data<bool>());
+  sharing.for_each_tile([&](const Tile& tile, int64_t thread) {
+    const int64_t rows = tile.i_end - tile.i, cols = tile.j_end - tile.j;
+    const int64_t at = batch_offset(c, tile.index) + tile.i * ld + tile.j;
+    const bool done = amx::product(
+        rows, cols, sharing.k, amx_operand(a, tile.index).from(tile.i, 0),
+        amx_operand(b, tile.index).from(0, tile.j), {pc + at * (to_bf16 ? 2 : 4), to_bf16, ld},
+        accumulate, memory + thread * bytes);
+    if (!done) tile_product(tile, c, a, b, reinterpret_cast<float*>(pc), 1, accumulate);
   });
 }
 
@@ -210,6 +290,7 @@ void gemm(Tensor& c, const Tensor& a, const Tensor& b, double alpha, bool accumu
     if (!accumulate) fill(c, 0);
     return;
   }
+  if (suits_amx(c, a, b, alpha, accumulate)) return amx_products(c, a, b, accumulate);
   const DType dtype = c.dtype() == f64 ? f64 : f32;
   if (c.dtype() != dtype || !matrix_layout(c)) {
     Tensor result = empty(c.shape(), {dtype, c.device()});
@@ -219,9 +300,9 @@ void gemm(Tensor& c, const Tensor& a, const Tensor& b, double alpha, bool accumu
   }
   const Tensor left = as_gemm_operand(a, dtype), right = as_gemm_operand(b, dtype);
   if (dtype == f64) {
-    batched_products<double>(c, left, right, alpha, accumulate);
+    blas_products<double>(c, left, right, alpha, accumulate);
   } else {
-    batched_products<float>(c, left, right, alpha, accumulate);
+    blas_products<float>(c, left, right, alpha, accumulate);
   }
 }
 
@@ -229,7 +310,8 @@ void gemm(Tensor& c, const Tensor& a, const Tensor& b, double alpha, bool accumu
 std::string gemm_backend() {
   std::string version = openblas_get_config();  // "OpenBLAS 0.3.21 NO_LAPACKE ..."
   version = version.substr(0, version.find(' ', version.find(' ') + 1));
-  return version + ", " + openblas_get_corename() + " kernels";
+  version += std::string(", ") + openblas_get_corename() + " kernels";
+  return amx::available() ? "AMX tiles; " + version : version;
 }
 
 }  // namespace ink

@@ -1,0 +1,376 @@
+#include "autograd/gemm_amx.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <string_view>
+
+#if defined(__x86_64__) && defined(__linux__)
+#include <immintrin.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#pragma GCC diagnostic ignored "-Wuninitialized"  // GCC 12 and 11: in their own headers
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#pragma GCC push_options
+#pragma GCC target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,amx-tile,amx-bf16")
+
+namespace ink::amx {
+namespace {
+
+// A tile is 16 rows of 64 bytes. The left operand's holds 16 rows of 32 bf16 along the inner
+// dimension; the right one's holds 16 columns of 32, pair by pair: row r has elements 2 r and 2 r +
+// 1 of every column. Of 32-bit pairs, one is the transpose of the other.
+constexpr int64_t kTile = 16, kInner = 32, kTileElements = kTile * kInner;
+// A block of the result has 2 x 2 tiles, and a panel is what one row, or column, of blocks reads:
+// for every 32 of the inner dimension each piece's two tiles.
+constexpr int64_t kBlock = 2 * kTile;
+constexpr int64_t kRows = 256, kColumns = 2048;  // of packed panels: in the L2 and L3 caches
+constexpr int64_t kLongestPart = 512;            // of the inner dimension, with three pieces
+
+enum class Side { left, right };
+
+int64_t up_to_multiple(int64_t n, int64_t of) { return (n + of - 1) / of * of; }
+
+__mmask16 first_lanes(int64_t n) {
+  return n >= 16 ? 0xffff : n <= 0 ? 0 : static_cast<__mmask16>((1u << n) - 1);
+}
+
+// Two vectors of f32 that become one of bf16 pairs: elements 0..15 and 16..31 of a run along the
+// inner dimension (kAlong), or 16 columns' elements 2 r and 2 r + 1.
+template <bool kAlong>
+struct Pairs {
+  __m512 low, high;
+
+  // Rounds both to bf16 and keeps the rests.
+  __m512i take_piece() {
+    const auto packed = reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(high, low));
+    if constexpr (kAlong) {
+      low = _mm512_sub_ps(low, widened(_mm512_castsi512_si256(packed)));
+      high = _mm512_sub_ps(high, widened(_mm512_extracti64x4_epi64(packed, 1)));
+      return packed;
+    } else {
+      const __m512i pairs = interleaved(packed);
+      low = _mm512_sub_ps(low, _mm512_castsi512_ps(_mm512_slli_epi32(pairs, 16)));
+      high = _mm512_sub_ps(high, _mm512_castsi512_ps(_mm512_and_si512(
+                                     pairs, _mm512_set1_epi32(static_cast<int>(0xffff0000)))));
+      return pairs;
+    }
+  }
+  static __m512 widened(__m256i x) {
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16));
+  }
+  // Elements i and 16 + i side by side.
+  static __m512i interleaved(__m512i x) {
+    alignas(64) static constexpr uint16_t kOrder[32] = {0,  16, 1,  17, 2,  18, 3,  19, 4,  20, 5,
+                                                        21, 6,  22, 7,  23, 8,  24, 9,  25, 10, 26,
+                                                        11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
+    return _mm512_permutexvar_epi16(_mm512_load_si512(kOrder), x);
+  }
+  bool finite() const {
+    constexpr int kNotFinite = 0x01 | 0x08 | 0x10 | 0x80;  // NaN, +inf, -inf, signalling NaN
+    return (_mm512_fpclass_ps_mask(low, kNotFinite) | _mm512_fpclass_ps_mask(high, kNotFinite)) ==
+           0;
+  }
+};
+
+// Vector r of a tile's 16 as memory has it, from an operand whose lines lie ld apart: 32 elements
+// of line r (kAlong), or 16 of lines 2 r and 2 r + 1. Zero past the last line and past `width`.
+template <bool kAlong>
+Pairs<kAlong> load_pairs(const float* from, int64_t ld, int64_t r, int64_t lines, int64_t width) {
+  const int64_t line = kAlong ? r : 2 * r;
+  const float* p = from + line * ld;
+  const int64_t low = line < lines ? width : 0, high = kAlong             ? low - 16
+                                                       : line + 1 < lines ? width
+                                                                          : 0;
+  return {_mm512_maskz_loadu_ps(first_lanes(low), p),
+          _mm512_maskz_loadu_ps(first_lanes(high), p + (kAlong ? 16 : ld))};
+}
+template <bool kAlong>
+__m512i load_pairs(const bfloat16* from, int64_t ld, int64_t r, int64_t lines, int64_t width) {
+  const int64_t line = kAlong ? r : 2 * r;
+  const bfloat16* p = from + line * ld;
+  const int64_t low = line < lines ? width : 0, high = kAlong             ? low - 16
+                                                       : line + 1 < lines ? width
+                                                                          : 0;
+  const __m256i a = _mm256_maskz_loadu_epi16(first_lanes(low), p),
+                b = _mm256_maskz_loadu_epi16(first_lanes(high), p + (kAlong ? 16 : ld));
+  const __m512i both = _mm512_inserti64x4(_mm512_castsi256_si512(a), b, 1);
+  return kAlong ? both : Pairs<false>::interleaved(both);
+}
+
+// Exchanges the 32-bit elements (i, j + S) and (i + S, j) for i and j without bit S.
+template <int S>
+[[gnu::always_inline]] inline void exchange(__m512i* rows) {
+  alignas(64) int32_t upper[16], lower[16];  // lanes to take, those of the second row from 16 on
+  for (int j = 0; j < 16; ++j) {
+    upper[j] = j & S ? 16 + j - S : j;
+    lower[j] = j & S ? 16 + j : j + S;
+  }
+  const __m512i up = _mm512_load_si512(upper), low = _mm512_load_si512(lower);
+#pragma GCC unroll 16
+  for (int i = 0; i < 16; ++i) {
+    if (i & S) continue;
+    const __m512i a = rows[i], b = rows[i + S];
+    rows[i] = _mm512_permutex2var_epi32(a, up, b);
+    rows[i + S] = _mm512_permutex2var_epi32(a, low, b);
+  }
+}
+[[gnu::always_inline]] inline void transpose(__m512i* rows) {
+  exchange<8>(rows);
+  exchange<4>(rows);
+  exchange<2>(rows);
+  exchange<1>(rows);
+}
+
+// Packs one tile in each of P pieces, kBlock * kInner elements apart. False: not finite.
+template <int P, bool kAlong, bool kTranspose, class T>
+bool pack_tile(uint16_t* to, const T* from, int64_t ld, int64_t lines, int64_t width) {
+  bool finite = true;
+  Pairs<kAlong> rest[kTile];
+  for (int piece = 0; piece < P; ++piece, to += kBlock * kInner) {
+    __m512i rows[kTile];
+#pragma GCC unroll 16
+    for (int64_t r = 0; r < kTile; ++r) {
+      if constexpr (std::is_same_v<T, bfloat16>) {
+        rows[r] = load_pairs<kAlong>(from, ld, r, lines, width);
+      } else {
+        if (piece == 0) rest[r] = load_pairs<kAlong>(from, ld, r, lines, width);
+        rows[r] = rest[r].take_piece();
+        if (P > 1 && piece == 0) finite &= rest[r].finite();
+      }
+    }
+    if constexpr (kTranspose) transpose(rows);
+#pragma GCC unroll 16
+    for (int64_t r = 0; r < kTile; ++r) _mm512_store_si512(to + r * kInner, rows[r]);
+  }
+  return finite;
+}
+
+// Packs `outer` rows (left) or columns (right) of `inner` elements each into panels of kBlock.
+template <int P, Side side, bool kAlong, class T>
+bool pack_panels(uint16_t* to, const T* from, int64_t ld, int64_t outer, int64_t inner) {
+  bool finite = true;
+  for (int64_t o = 0; o < outer; o += kBlock) {
+    for (int64_t i = 0; i < inner; i += kInner, to += P * kBlock * kInner) {
+      for (int64_t half = 0; half < 2; ++half) {
+        const int64_t first = o + half * kTile, left = std::clamp<int64_t>(outer - first, 0, kTile);
+        const int64_t inner_left = std::min(inner - i, kInner);
+        finite &= pack_tile<P, kAlong, (side == Side::left) != kAlong>(
+            to + half * kTileElements, from + (kAlong ? first * ld + i : i * ld + first), ld,
+            kAlong ? left : inner_left, kAlong ? inner_left : left);
+      }
+    }
+  }
+  return finite;
+}
+
+template <int P, Side side>
+bool pack(uint16_t* to, const Operand& x, int64_t outer, int64_t inner) {
+  const auto typed = [&]<class T>(const T* data) {
+    const bool along = x.layout.transposed == (side == Side::right);
+    return along ? pack_panels<P, side, true>(to, data, x.layout.ld, outer, inner)
+                 : pack_panels<P, side, false>(to, data, x.layout.ld, outer, inner);
+  };
+  return x.is_bf16 ? typed(static_cast<const bfloat16*>(x.data))
+                   : typed(static_cast<const float*>(x.data));
+}
+
+// Tiles 0 to 3 sum a block of the result; 4 and 5 are the left operand's, 6 and 7 the right one's.
+constexpr int64_t kPiece = kBlock * kInner;  // elements of the two tiles of a piece
+
+[[gnu::always_inline]] inline void load_left(const uint16_t* piece) {
+  _tile_loadd(4, piece, 2 * kInner);
+  _tile_loadd(5, piece + kTileElements, 2 * kInner);
+}
+[[gnu::always_inline]] inline void load_right(const uint16_t* piece) {
+  _tile_loadd(6, piece, 2 * kInner);
+  _tile_loadd(7, piece + kTileElements, 2 * kInner);
+}
+[[gnu::always_inline]] inline void multiply_tiles() {
+  _tile_dpbf16ps(0, 4, 6);
+  _tile_dpbf16ps(1, 4, 7);
+  _tile_dpbf16ps(2, 5, 6);
+  _tile_dpbf16ps(3, 5, 7);
+}
+
+// All products of 32 of the inner dimension, small ones first.
+template <int P>
+[[gnu::always_inline]] inline void multiply_step(const uint16_t* a, const uint16_t* b) {
+  if constexpr (P == 1) {
+    load_left(a), load_right(b), multiply_tiles();
+  } else {
+    load_left(a), load_right(b + 2 * kPiece), multiply_tiles();  // a1 b3
+    load_right(b + kPiece), multiply_tiles();                    // a1 b2
+    load_left(a + kPiece), multiply_tiles();                     // a2 b2
+    load_right(b), multiply_tiles();                             // a2 b1
+    load_left(a + 2 * kPiece), multiply_tiles();                 // a3 b1
+    load_left(a), multiply_tiles();                              // a1 b1
+  }
+}
+
+// One block of the result.
+template <int P>
+void multiply_block(int64_t steps, const uint16_t* a, const uint16_t* b, float* c, int64_t ld,
+                    bool accumulate) {
+  const int64_t stride = 4 * ld;
+  float* below = c + kTile * ld;
+  asm volatile("" ::: "memory");  // the tile instructions do not tell the compiler what they read
+  if (accumulate) {
+    _tile_loadd(0, c, stride);
+    _tile_loadd(1, c + kTile, stride);
+    _tile_loadd(2, below, stride);
+    _tile_loadd(3, below + kTile, stride);
+  } else {
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+  }
+  for (int64_t step = 0; step < steps; ++step)
+    multiply_step<P>(a + step * P * kPiece, b + step * P * kPiece);
+  _tile_stored(0, c, stride);
+  _tile_stored(1, c + kTile, stride);
+  _tile_stored(2, below, stride);
+  _tile_stored(3, below + kTile, stride);
+  asm volatile("" ::: "memory");
+}
+
+// The same where the result is bf16, or ends within the block.
+template <int P>
+void multiply_part(int64_t steps, const uint16_t* a, const uint16_t* b, const Result& c, int64_t at,
+                   int64_t rows, int64_t cols, bool accumulate) {
+  if (!c.is_bf16 && rows == kBlock && cols == kBlock)
+    return multiply_block<P>(steps, a, b, static_cast<float*>(c.data) + at, c.ld, accumulate);
+  alignas(64) float block[kBlock * kBlock];
+  float* to = c.is_bf16 ? nullptr : static_cast<float*>(c.data) + at;
+  for (int64_t i = 0; i < rows && accumulate; ++i)
+    std::copy_n(to + i * c.ld, cols, block + i * kBlock);
+  multiply_block<P>(steps, a, b, block, kBlock, accumulate);
+  for (int64_t i = 0; i < rows; ++i) {
+    if (!c.is_bf16) {
+      std::copy_n(block + i * kBlock, cols, to + i * c.ld);
+      continue;
+    }
+    const float* from = block + i * kBlock;
+    const auto row = reinterpret_cast<__m512i>(
+        _mm512_cvtne2ps_pbh(_mm512_load_ps(from + 16), _mm512_load_ps(from)));
+    const auto live = static_cast<__mmask32>((uint64_t{1} << cols) - 1);
+    _mm512_mask_storeu_epi16(static_cast<bfloat16*>(c.data) + at + i * c.ld, live, row);
+  }
+}
+
+int64_t packed_rows(int64_t m) { return std::min(kRows, up_to_multiple(m, kBlock)); }
+
+// The inner dimension in equal parts, so that a left and a right panel share the L1 and L2 caches.
+int64_t inner_part(int64_t k, int pieces) {
+  const int64_t longest = pieces == 1 ? kLongestInner : kLongestPart;
+  const int64_t parts = (k + longest - 1) / longest;
+  return up_to_multiple((k + parts - 1) / parts, kInner);
+}
+
+template <int P>
+bool multiply(int64_t m, int64_t n, int64_t k, const Operand& a, const Operand& b, const Result& c,
+              bool accumulate, uint16_t* scratch) {
+  const int64_t part = inner_part(k, P), panel = P * kBlock;  // elements of a panel, per inner one
+  uint16_t *left = scratch, *right = left + packed_rows(m) * P * part;
+  for (int64_t j0 = 0; j0 < n; j0 += kColumns) {
+    const int64_t cols = std::min(kColumns, n - j0);
+    for (int64_t k0 = 0; k0 < k; k0 += part) {
+      const int64_t inner = std::min(part, k - k0), padded = up_to_multiple(inner, kInner);
+      if (!pack<P, Side::right>(right, b.from(k0, j0), cols, inner)) return false;
+      for (int64_t i0 = 0; i0 < m; i0 += kRows) {
+        const int64_t rows = std::min(kRows, m - i0);
+        if (!pack<P, Side::left>(left, a.from(i0, k0), rows, inner)) return false;
+        for (int64_t j = 0; j < cols; j += kBlock) {
+          for (int64_t i = 0; i < rows; i += kBlock)
+            multiply_part<P>(padded / kInner, left + i / kBlock * panel * padded,
+                             right + j / kBlock * panel * padded, c, (i0 + i) * c.ld + j0 + j,
+                             std::min(kBlock, rows - i), std::min(kBlock, cols - j),
+                             accumulate || k0 > 0);
+        }
+      }
+    }
+  }
+  return true;
+}
+
+// Is every element one that three bf16 can stand for?
+bool splits(const Operand& x, int64_t rows, int64_t cols) {
+  if (x.is_bf16) return true;
+  if (x.layout.transposed) std::swap(rows, cols);
+  for (int64_t i = 0; i < rows; ++i) {
+    const float* row = static_cast<const float*>(x.data) + i * x.layout.ld;
+    bool finite = true;
+    for (int64_t j = 0; j < cols; j += kInner) {
+      Pairs<true> pair = load_pairs<true>(row + j, 0, 0, 1, cols - j);
+      pair.take_piece();
+      finite &= pair.finite();
+    }
+    if (!finite) return false;
+  }
+  return true;
+}
+
+// The shape of all eight tiles; the unit is idle again when this goes.
+struct TileConfig {
+  struct alignas(64) {
+    uint8_t palette = 1, start_row = 0, reserved[14] = {};
+    uint16_t bytes_per_row[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+    uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+  } memory;
+
+  TileConfig() { _tile_loadconfig(&memory); }
+  ~TileConfig() { _tile_release(); }
+};
+
+bool ask_for_tiles() {
+  const char* wanted = std::getenv("INKLING_CPU_CAPABILITY");
+  if (wanted != nullptr && std::string_view(wanted) != "amx") return false;
+  __builtin_cpu_init();
+  unsigned eax = 7, ebx = 0, ecx = 0, edx = 0;
+  asm("cpuid" : "+a"(eax), "=b"(ebx), "+c"(ecx), "=d"(edx));
+  const bool has_unit = (edx >> 22 & 1) && (edx >> 24 & 1);   // AMX-BF16, AMX-TILE
+  constexpr int kRequestPermission = 0x1023, kTileData = 18;  // arch_prctl(2)
+  return has_unit && __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+         syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+}
+
+}  // namespace
+
+bool available() {
+  static const bool yes = ask_for_tiles();
+  return yes;
+}
+
+int64_t scratch_bytes(int64_t m, int64_t n, int64_t k) {
+  const int64_t cols = std::min(kColumns, up_to_multiple(n, kBlock));
+  return std::max(3 * inner_part(k, 3), inner_part(k, 1)) * 2 * (packed_rows(m) + cols);
+}
+
+bool product(int64_t m, int64_t n, int64_t k, const Operand& a, const Operand& b, const Result& c,
+             bool accumulate, void* scratch) {
+  const TileConfig config;
+  auto* packed = static_cast<uint16_t*>(scratch);
+  if (a.is_bf16 || b.is_bf16) return multiply<1>(m, n, k, a, b, c, accumulate, packed);
+  if (accumulate && !(splits(a, m, k) && splits(b, k, n))) return false;
+  return multiply<3>(m, n, k, a, b, c, accumulate, packed);
+}
+
+}  // namespace ink::amx
+
+#pragma GCC pop_options
+#else
+
+namespace ink::amx {
+
+bool available() { return false; }
+int64_t scratch_bytes(int64_t, int64_t, int64_t) { return 0; }
+bool product(int64_t, int64_t, int64_t, const Operand&, const Operand&, const Result&, bool,
+             void*) {
+  return false;
+}
+
+}  // namespace ink::amx
+
+#endif
