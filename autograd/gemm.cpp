@@ -226,7 +226,8 @@ bool suits_amx(const Tensor& c, const Tensor& a, const Tensor& b, double alpha, 
   const int64_t m = c.size(-2), n = c.size(-1), k = a.size(-1);
   return alpha == 1 && std::min({m, n, k}) >= kLeastSide && m * n * k >= kLeastWork && suits(a) &&
          suits(b) && row_major(c) &&
-         (c.dtype() == f32 || (c.dtype() == bf16 && !accumulate && k <= amx::kLongestInner)) &&
+         (c.dtype() == f32 || (c.dtype() == bf16 && (a.dtype() == bf16 || b.dtype() == bf16) &&
+                               !accumulate && k <= amx::kLongestInner)) &&
          amx::available();
 }
 
@@ -238,7 +239,8 @@ amx::Operand amx_operand(const Tensor& x, int64_t index) {
   return {data, is_bf16, *matrix_layout(x)};
 }
 
-void amx_products(Tensor& c, const Tensor& a, const Tensor& b, bool accumulate) {
+void amx_products(Tensor& c, const Tensor& a, const Tensor& b, bool accumulate,
+                  const Tensor& bias) {
   const Sharing sharing(c, a.size(-1));
   const bool to_bf16 = c.dtype() == bf16;
   char* pc = to_bf16 ? reinterpret_cast<char*>(c.mutable_data<bfloat16>())
@@ -247,14 +249,19 @@ void amx_products(Tensor& c, const Tensor& a, const Tensor& b, bool accumulate) 
   const int64_t bytes = amx::scratch_bytes(sharing.m, sharing.n, sharing.k);
   Tensor scratch = empty({sharing.threads, bytes}, {DType::boolean, cpu_device});
   char* memory = reinterpret_cast<char*>(scratch.mutable_data<bool>());
+  const float* added = bias.defined() ? bias.data<float>() : nullptr;
   sharing.for_each_tile([&](const Tile& tile, int64_t thread) {
     const int64_t rows = tile.i_end - tile.i, cols = tile.j_end - tile.j;
     const int64_t at = batch_offset(c, tile.index) + tile.i * ld + tile.j;
     const bool done = amx::product(
         rows, cols, sharing.k, amx_operand(a, tile.index).from(tile.i, 0),
         amx_operand(b, tile.index).from(0, tile.j), {pc + at * (to_bf16 ? 2 : 4), to_bf16, ld},
-        accumulate, memory + thread * bytes);
-    if (!done) tile_product(tile, c, a, b, reinterpret_cast<float*>(pc), 1, accumulate);
+        accumulate, added == nullptr ? nullptr : added + tile.j, memory + thread * bytes);
+    if (done) return;
+    float* plain = reinterpret_cast<float*>(pc);
+    for (int64_t i = 0; i < rows && added != nullptr; ++i)
+      std::copy_n(added + tile.j, cols, plain + at + i * ld);
+    tile_product(tile, c, a, b, plain, 1, accumulate || added != nullptr);
   });
 }
 
@@ -290,7 +297,7 @@ void gemm(Tensor& c, const Tensor& a, const Tensor& b, double alpha, bool accumu
     if (!accumulate) fill(c, 0);
     return;
   }
-  if (suits_amx(c, a, b, alpha, accumulate)) return amx_products(c, a, b, accumulate);
+  if (suits_amx(c, a, b, alpha, accumulate)) return amx_products(c, a, b, accumulate, Tensor());
   const DType dtype = c.dtype() == f64 ? f64 : f32;
   if (c.dtype() != dtype || !matrix_layout(c)) {
     Tensor result = empty(c.shape(), {dtype, c.device()});
@@ -304,6 +311,17 @@ void gemm(Tensor& c, const Tensor& a, const Tensor& b, double alpha, bool accumu
   } else {
     blas_products<float>(c, left, right, alpha, accumulate);
   }
+}
+
+void gemm_bias(Tensor& c, const Tensor& a, const Tensor& b, const Tensor& bias) {
+  if (c.numel() == 0) return;
+  if (bias.dtype() == f32 && a.size(-1) > 0 && suits_amx(c, a, b, 1, false))
+    return amx_products(c, a, b, false, bias);
+  Layout rows{c.shape(), c.strides(), bias.layout().offset};
+  std::fill(rows.strides.begin(), rows.strides.end(), 0);
+  rows.strides[c.dim() - 1] = bias.strides()[0];
+  copy(c, bias.alias(rows));
+  gemm(c, a, b, 1, true);
 }
 
 }  // namespace cpu

@@ -24,6 +24,7 @@ constexpr int64_t kTile = 16, kInner = 32, kTileElements = kTile * kInner;
 // A block of the result has 2 x 2 tiles, and a panel is what one row, or column, of blocks reads:
 // for every 32 of the inner dimension each piece's two tiles.
 constexpr int64_t kBlock = 2 * kTile;
+constexpr int64_t kPiece = kBlock * kInner;  // elements of two tiles, of one piece
 constexpr int64_t kRows = 256, kColumns = 2048;  // of packed panels: in the L2 and L3 caches
 constexpr int64_t kLongestPart = 512;            // of the inner dimension, with three pieces
 
@@ -66,37 +67,53 @@ struct Pairs {
                                                         11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
     return _mm512_permutexvar_epi16(_mm512_load_si512(kOrder), x);
   }
-  bool finite() const {
-    constexpr int kNotFinite = 0x01 | 0x08 | 0x10 | 0x80;  // NaN, +inf, -inf, signalling NaN
-    return (_mm512_fpclass_ps_mask(low, kNotFinite) | _mm512_fpclass_ps_mask(high, kNotFinite)) ==
-           0;
+  // NaN where sum is or a rest is not finite; sum elsewhere.
+  __m512 note_not_finite(__m512 sum) const {
+    const __m512 zero = _mm512_setzero_ps();
+    return _mm512_add_ps(sum, _mm512_fmadd_ps(low, zero, _mm512_mul_ps(high, zero)));
   }
 };
 
-// Vector r of a tile's 16 as memory has it, from an operand whose lines lie ld apart: 32 elements
-// of line r (kAlong), or 16 of lines 2 r and 2 r + 1. Zero past the last line and past `width`.
-template <bool kAlong>
-Pairs<kAlong> load_pairs(const float* from, int64_t ld, int64_t r, int64_t lines, int64_t width) {
-  const int64_t line = kAlong ? r : 2 * r;
-  const float* p = from + line * ld;
-  const int64_t low = line < lines ? width : 0, high = kAlong             ? low - 16
-                                                       : line + 1 < lines ? width
-                                                                          : 0;
-  return {_mm512_maskz_loadu_ps(first_lanes(low), p),
-          _mm512_maskz_loadu_ps(first_lanes(high), p + (kAlong ? 16 : ld))};
-}
-template <bool kAlong>
-__m512i load_pairs(const bfloat16* from, int64_t ld, int64_t r, int64_t lines, int64_t width) {
-  const int64_t line = kAlong ? r : 2 * r;
-  const bfloat16* p = from + line * ld;
-  const int64_t low = line < lines ? width : 0, high = kAlong             ? low - 16
-                                                       : line + 1 < lines ? width
-                                                                          : 0;
-  const __m256i a = _mm256_maskz_loadu_epi16(first_lanes(low), p),
-                b = _mm256_maskz_loadu_epi16(first_lanes(high), p + (kAlong ? 16 : ld));
-  const __m512i both = _mm512_inserti64x4(_mm512_castsi256_si512(a), b, 1);
-  return kAlong ? both : Pairs<false>::interleaved(both);
-}
+// Where a tile comes from: lines ld apart, of which it takes 32 elements each of 16 (kAlong), or 16
+// each of 32. Past the last line and past `width` there are zeros.
+template <class T>
+struct Source {
+  const T* data;
+  int64_t ld, lines, width;
+
+  // Asks for the tile `ahead` elements further on.
+  template <bool kAlong>
+  void prefetch(int64_t ahead) const {
+    for (int64_t line = 0; line < (kAlong ? 16 : 32); ++line) {
+      const T* at = data + ahead + line * ld;
+      _mm_prefetch(reinterpret_cast<const char*>(at), _MM_HINT_T1);
+      if (kAlong && sizeof(T) == 4)
+        _mm_prefetch(reinterpret_cast<const char*>(at + 16), _MM_HINT_T1);
+    }
+  }
+
+  // Vector r of the tile: line r, or lines 2 r and 2 r + 1. kWhole: nothing is past an end.
+  template <bool kAlong, bool kWhole>
+  auto vector(int64_t r) const {
+    const int64_t line = kAlong ? r : 2 * r;
+    const T *low = data + line * ld, *high = low + (kAlong ? 16 : ld);
+    __mmask16 low_lanes = 0xffff, high_lanes = 0xffff;
+    if constexpr (!kWhole) {
+      low_lanes = first_lanes(line < lines ? width : 0);
+      high_lanes = first_lanes(kAlong ? (line < lines ? width - 16 : 0)
+                                      : (line + 1 < lines ? width : 0));
+    }
+    if constexpr (std::is_same_v<T, float>) {
+      return Pairs<kAlong>{_mm512_maskz_loadu_ps(low_lanes, low),
+                           _mm512_maskz_loadu_ps(high_lanes, high)};
+    } else {
+      const __m256i a = _mm256_maskz_loadu_epi16(low_lanes, low),
+                    b = _mm256_maskz_loadu_epi16(high_lanes, high);
+      const __m512i both = _mm512_inserti64x4(_mm512_castsi256_si512(a), b, 1);
+      return kAlong ? both : Pairs<false>::interleaved(both);
+    }
+  }
+};
 
 // Exchanges the 32-bit elements (i, j + S) and (i + S, j) for i and j without bit S.
 template <int S>
@@ -122,46 +139,61 @@ template <int S>
   exchange<1>(rows);
 }
 
-// Packs one tile in each of P pieces, kBlock * kInner elements apart. False: not finite.
-template <int P, bool kAlong, bool kTranspose, class T>
-bool pack_tile(uint16_t* to, const T* from, int64_t ld, int64_t lines, int64_t width) {
-  bool finite = true;
-  Pairs<kAlong> rest[kTile];
-  for (int piece = 0; piece < P; ++piece, to += kBlock * kInner) {
-    __m512i rows[kTile];
+// Packs one tile in each of P pieces, kPiece elements apart.
+template <int P, bool kAlong, bool kTranspose, bool kWhole, class T>
+void pack_tile(uint16_t* to, const Source<T>& from, __m512& finite) {
+  __m512i pieces[P][kTile];  // those of a tile to transpose
 #pragma GCC unroll 16
-    for (int64_t r = 0; r < kTile; ++r) {
+  for (int64_t r = 0; r < kTile; ++r) {
+    auto rest = from.template vector<kAlong, kWhole>(r);
+    for (int piece = 0; piece < P; ++piece) {
+      __m512i row;
       if constexpr (std::is_same_v<T, bfloat16>) {
-        rows[r] = load_pairs<kAlong>(from, ld, r, lines, width);
+        row = rest;
       } else {
-        if (piece == 0) rest[r] = load_pairs<kAlong>(from, ld, r, lines, width);
-        rows[r] = rest[r].take_piece();
-        if (P > 1 && piece == 0) finite &= rest[r].finite();
+        row = rest.take_piece();
+        if (P > 1 && piece == 0) finite = rest.note_not_finite(finite);
+      }
+      if constexpr (kTranspose) {
+        pieces[piece][r] = row;
+      } else {
+        _mm512_store_si512(to + piece * kPiece + r * kInner, row);
       }
     }
-    if constexpr (kTranspose) transpose(rows);
-#pragma GCC unroll 16
-    for (int64_t r = 0; r < kTile; ++r) _mm512_store_si512(to + r * kInner, rows[r]);
   }
-  return finite;
+  for (int piece = 0; piece < P && kTranspose; ++piece) {
+    __m512i* rows = pieces[piece];
+    transpose(rows);
+#pragma GCC unroll 16
+    for (int64_t r = 0; r < kTile; ++r)
+      _mm512_store_si512(to + piece * kPiece + r * kInner, rows[r]);
+  }
 }
+
+bool all_zero(__m512 x) { return _mm512_cmp_ps_mask(x, _mm512_setzero_ps(), _CMP_NEQ_UQ) == 0; }
 
 // Packs `outer` rows (left) or columns (right) of `inner` elements each into panels of kBlock.
 template <int P, Side side, bool kAlong, class T>
-bool pack_panels(uint16_t* to, const T* from, int64_t ld, int64_t outer, int64_t inner) {
-  bool finite = true;
+bool pack_panels(uint16_t* to, const T* data, int64_t ld, int64_t outer, int64_t inner) {
+  constexpr bool kTranspose = (side == Side::left) != kAlong;
+  __m512 finite = _mm512_setzero_ps();
   for (int64_t o = 0; o < outer; o += kBlock) {
-    for (int64_t i = 0; i < inner; i += kInner, to += P * kBlock * kInner) {
+    for (int64_t i = 0; i < inner; i += kInner, to += P * kPiece) {
       for (int64_t half = 0; half < 2; ++half) {
-        const int64_t first = o + half * kTile, left = std::clamp<int64_t>(outer - first, 0, kTile);
-        const int64_t inner_left = std::min(inner - i, kInner);
-        finite &= pack_tile<P, kAlong, (side == Side::left) != kAlong>(
-            to + half * kTileElements, from + (kAlong ? first * ld + i : i * ld + first), ld,
-            kAlong ? left : inner_left, kAlong ? inner_left : left);
+        const int64_t first = o + half * kTile, across = outer - first, along = inner - i;
+        uint16_t* tile = to + half * kTileElements;
+        const Source<T> from{data + (kAlong ? first * ld + i : i * ld + first), ld,
+                             kAlong ? across : along, kAlong ? along : across};
+        if (across >= kTile && along >= kInner) {
+          from.template prefetch<kAlong>(kAlong ? kBlock * ld : kBlock);
+          pack_tile<P, kAlong, kTranspose, true>(tile, from, finite);
+        } else {
+          pack_tile<P, kAlong, kTranspose, false>(tile, from, finite);
+        }
       }
     }
   }
-  return finite;
+  return all_zero(finite);
 }
 
 template <int P, Side side>
@@ -176,8 +208,6 @@ bool pack(uint16_t* to, const Operand& x, int64_t outer, int64_t inner) {
 }
 
 // Tiles 0 to 3 sum a block of the result; 4 and 5 are the left operand's, 6 and 7 the right one's.
-constexpr int64_t kPiece = kBlock * kInner;  // elements of the two tiles of a piece
-
 [[gnu::always_inline]] inline void load_left(const uint16_t* piece) {
   _tile_loadd(4, piece, 2 * kInner);
   _tile_loadd(5, piece + kTileElements, 2 * kInner);
@@ -208,18 +238,27 @@ template <int P>
   }
 }
 
+// f32 values that a block of the result starts from: rows ld apart. None: zeros.
+struct Start {
+  const float* data = nullptr;
+  int64_t ld = 0;
+
+  Start at(int64_t row, int64_t col) const {
+    return data == nullptr ? *this : Start{data + row * ld + col, ld};
+  }
+};
+
 // One block of the result.
 template <int P>
-void multiply_block(int64_t steps, const uint16_t* a, const uint16_t* b, float* c, int64_t ld,
-                    bool accumulate) {
-  const int64_t stride = 4 * ld;
-  float* below = c + kTile * ld;
+void multiply_block(int64_t steps, const uint16_t* a, const uint16_t* b, Start start, float* c,
+                    int64_t ld) {
   asm volatile("" ::: "memory");  // the tile instructions do not tell the compiler what they read
-  if (accumulate) {
-    _tile_loadd(0, c, stride);
-    _tile_loadd(1, c + kTile, stride);
-    _tile_loadd(2, below, stride);
-    _tile_loadd(3, below + kTile, stride);
+  if (start.data != nullptr) {
+    const float* below = start.data + kTile * start.ld;
+    _tile_loadd(0, start.data, 4 * start.ld);
+    _tile_loadd(1, start.data + kTile, 4 * start.ld);
+    _tile_loadd(2, below, 4 * start.ld);
+    _tile_loadd(3, below + kTile, 4 * start.ld);
   } else {
     _tile_zero(0);
     _tile_zero(1);
@@ -228,30 +267,31 @@ void multiply_block(int64_t steps, const uint16_t* a, const uint16_t* b, float* 
   }
   for (int64_t step = 0; step < steps; ++step)
     multiply_step<P>(a + step * P * kPiece, b + step * P * kPiece);
-  _tile_stored(0, c, stride);
-  _tile_stored(1, c + kTile, stride);
-  _tile_stored(2, below, stride);
-  _tile_stored(3, below + kTile, stride);
+  float* below = c + kTile * ld;
+  _tile_stored(0, c, 4 * ld);
+  _tile_stored(1, c + kTile, 4 * ld);
+  _tile_stored(2, below, 4 * ld);
+  _tile_stored(3, below + kTile, 4 * ld);
   asm volatile("" ::: "memory");
 }
 
-// The same where the result is bf16, or ends within the block.
+// The same for rows x cols of a block, at element `at` of c.
 template <int P>
-void multiply_part(int64_t steps, const uint16_t* a, const uint16_t* b, const Result& c, int64_t at,
-                   int64_t rows, int64_t cols, bool accumulate) {
+void multiply_part(int64_t steps, const uint16_t* a, const uint16_t* b, Start start,
+                   const Result& c, int64_t at, int64_t rows, int64_t cols) {
   if (!c.is_bf16 && rows == kBlock && cols == kBlock)
-    return multiply_block<P>(steps, a, b, static_cast<float*>(c.data) + at, c.ld, accumulate);
+    return multiply_block<P>(steps, a, b, start, static_cast<float*>(c.data) + at, c.ld);
   alignas(64) float block[kBlock * kBlock];
-  float* to = c.is_bf16 ? nullptr : static_cast<float*>(c.data) + at;
-  for (int64_t i = 0; i < rows && accumulate; ++i)
-    std::copy_n(to + i * c.ld, cols, block + i * kBlock);
-  multiply_block<P>(steps, a, b, block, kBlock, accumulate);
+  for (int64_t i = 0; i < rows && start.data != nullptr; ++i)
+    std::copy_n(start.data + i * start.ld, cols, block + i * kBlock);
+  multiply_block<P>(steps, a, b, start.data != nullptr ? Start{block, kBlock} : Start{}, block,
+                    kBlock);
   for (int64_t i = 0; i < rows; ++i) {
+    const float* from = block + i * kBlock;
     if (!c.is_bf16) {
-      std::copy_n(block + i * kBlock, cols, to + i * c.ld);
+      std::copy_n(from, cols, static_cast<float*>(c.data) + at + i * c.ld);
       continue;
     }
-    const float* from = block + i * kBlock;
     const auto row = reinterpret_cast<__m512i>(
         _mm512_cvtne2ps_pbh(_mm512_load_ps(from + 16), _mm512_load_ps(from)));
     const auto live = static_cast<__mmask32>((uint64_t{1} << cols) - 1);
@@ -270,7 +310,7 @@ int64_t inner_part(int64_t k, int pieces) {
 
 template <int P>
 bool multiply(int64_t m, int64_t n, int64_t k, const Operand& a, const Operand& b, const Result& c,
-              bool accumulate, uint16_t* scratch) {
+              Start start, uint16_t* scratch) {
   const int64_t part = inner_part(k, P), panel = P * kBlock;  // elements of a panel, per inner one
   uint16_t *left = scratch, *right = left + packed_rows(m) * P * part;
   for (int64_t j0 = 0; j0 < n; j0 += kColumns) {
@@ -281,12 +321,13 @@ bool multiply(int64_t m, int64_t n, int64_t k, const Operand& a, const Operand& 
       for (int64_t i0 = 0; i0 < m; i0 += kRows) {
         const int64_t rows = std::min(kRows, m - i0);
         if (!pack<P, Side::left>(left, a.from(i0, k0), rows, inner)) return false;
+        const Start from = k0 > 0 ? Start{static_cast<const float*>(c.data), c.ld} : start;
         for (int64_t j = 0; j < cols; j += kBlock) {
           for (int64_t i = 0; i < rows; i += kBlock)
             multiply_part<P>(padded / kInner, left + i / kBlock * panel * padded,
-                             right + j / kBlock * panel * padded, c, (i0 + i) * c.ld + j0 + j,
-                             std::min(kBlock, rows - i), std::min(kBlock, cols - j),
-                             accumulate || k0 > 0);
+                             right + j / kBlock * panel * padded, from.at(i0 + i, j0 + j), c,
+                             (i0 + i) * c.ld + j0 + j, std::min(kBlock, rows - i),
+                             std::min(kBlock, cols - j));
         }
       }
     }
@@ -300,13 +341,13 @@ bool splits(const Operand& x, int64_t rows, int64_t cols) {
   if (x.layout.transposed) std::swap(rows, cols);
   for (int64_t i = 0; i < rows; ++i) {
     const float* row = static_cast<const float*>(x.data) + i * x.layout.ld;
-    bool finite = true;
+    __m512 finite = _mm512_setzero_ps();
     for (int64_t j = 0; j < cols; j += kInner) {
-      Pairs<true> pair = load_pairs<true>(row + j, 0, 0, 1, cols - j);
+      auto pair = Source<float>{row + j, 0, 1, cols - j}.vector<true, false>(0);
       pair.take_piece();
-      finite &= pair.finite();
+      finite = pair.note_not_finite(finite);
     }
-    if (!finite) return false;
+    if (!all_zero(finite)) return false;
   }
   return true;
 }
@@ -349,12 +390,14 @@ int64_t scratch_bytes(int64_t m, int64_t n, int64_t k) {
 }
 
 bool product(int64_t m, int64_t n, int64_t k, const Operand& a, const Operand& b, const Result& c,
-             bool accumulate, void* scratch) {
+             bool accumulate, const float* bias, void* scratch) {
   const TileConfig config;
   auto* packed = static_cast<uint16_t*>(scratch);
-  if (a.is_bf16 || b.is_bf16) return multiply<1>(m, n, k, a, b, c, accumulate, packed);
+  const Start start =
+      accumulate ? Start{static_cast<const float*>(c.data), c.ld} : Start{bias, 0};
+  if (a.is_bf16 || b.is_bf16) return multiply<1>(m, n, k, a, b, c, start, packed);
   if (accumulate && !(splits(a, m, k) && splits(b, k, n))) return false;
-  return multiply<3>(m, n, k, a, b, c, accumulate, packed);
+  return multiply<3>(m, n, k, a, b, c, start, packed);
 }
 
 }  // namespace ink::amx
@@ -367,7 +410,7 @@ namespace ink::amx {
 bool available() { return false; }
 int64_t scratch_bytes(int64_t, int64_t, int64_t) { return 0; }
 bool product(int64_t, int64_t, int64_t, const Operand&, const Operand&, const Result&, bool,
-             void*) {
+             const float*, void*) {
   return false;
 }
 

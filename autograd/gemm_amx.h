@@ -44,11 +44,12 @@ inline constexpr int64_t kLongestInner = 1024;
 /// Bytes of scratch memory that product() needs, aligned to 64.
 int64_t scratch_bytes(int64_t m, int64_t n, int64_t k);
 
-/// c = a b, or c += a b (f32 only), on the calling thread, for a (m, k), b (k, n) and c (m, n). Two
-/// f32 operands give f32's precision; with one of bf16, the other one is rounded to bf16, too.
-/// Returns false if an f32 operand holds what three bf16 cannot stand for (infinity, NaN, or a
-/// number that rounds to infinity): then c is unchanged if it accumulates, undefined otherwise.
+/// c = a b, c = a b + bias in every row (bias: n numbers, or null), or c += a b (f32 only), on the
+/// calling thread, for a (m, k), b (k, n) and c (m, n). Two f32 operands give f32's precision; with
+/// one of bf16, the other one is rounded to bf16, too. Returns false if an f32 operand holds what
+/// three bf16 cannot stand for (infinity, NaN, or a number that rounds to infinity): then c is
+/// unchanged if it accumulates, undefined otherwise.
 bool product(int64_t m, int64_t n, int64_t k, const Operand& a, const Operand& b, const Result& c,
-             bool accumulate, void* scratch);
+             bool accumulate, const float* bias, void* scratch);
 
 }  // namespace ink::amx

@@ -125,6 +125,7 @@ KERNEL_STRIDED(attention_backward, Tensor& dq, Tensor& dk, Tensor& dv, Tensor& d
                const Tensor& lse, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, const AttentionRule& rule)
 // gemm.cpp; c = alpha a b, or c += alpha a b: a (..., m, k), b (..., k, n), batches of equal shape (gemm.h)
 KERNEL_STRIDED(gemm,              Tensor& c, const Tensor& a, const Tensor& b, double alpha, bool accumulate)
+KERNEL_STRIDED(gemm_bias,         Tensor& c, const Tensor& a, const Tensor& b, const Tensor& bias)  // c = a b + bias, in every row; see gemm.h
 // ops/linear.cpp; x (rows, n), y (n)
 KERNEL_STRIDED(sum_rows,          Tensor& y, const Tensor& x, bool accumulate)   // y = sum of x's rows, or y += it
 // ops/scan.cpp; along `dim`. sort fills values and indices with as many as they have room for

@@ -102,8 +102,12 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   Tensor rows = as_rows(y);
   {
     const NoGrad no_grad;
-    if (bias.defined()) kernel::copy(rows, expand(bias, rows.shape()));
-    kernel::gemm(rows, as_rows(x), transpose(weight, 0, 1), 1, bias.defined());
+    const Tensor in = as_rows(x), w = transpose(weight, 0, 1);
+    if (bias.defined()) {
+      kernel::gemm_bias(rows, in, w, bias.contiguous());
+    } else {
+      kernel::gemm(rows, in, w, 1, false);
+    }
   }
   const Saved saved_x = Saved::input(weight.requires_grad() ? x : Tensor()),
               saved_weight = Saved::input(x.requires_grad() ? weight : Tensor());
