@@ -12,6 +12,7 @@ usage: ./run.sh COMMAND [options]
 
   train [options]      build, then train a GPT on the built-in stories (options as for: build/release/inkling train --help)
   sample [options]     let a trained model write            eval, info, gradcheck: see build/release/inkling --help
+  bench [options]      measure a training step on this machine: time, memory, and where they go
   walkthrough [NAME]   read a lesson on attention; without NAME, list them      seedhunt: see build/release/inkling --help
   test                 build and run the tests
   build [preset]       build only: release (default), debug, asan, tsan, portable
@@ -77,7 +78,7 @@ build() {
 command=${1:-help}
 [[ $# -gt 0 ]] && shift
 case $command in
-  train | sample | eval | gradcheck | info | walkthrough | seedhunt)
+  train | sample | eval | bench | gradcheck | info | walkthrough | seedhunt)
     install_missing
     build release inkling
     exec build/release/inkling "$command" "$@"

@@ -181,6 +181,8 @@ void release(void* block, int64_t bytes, Device) noexcept { cpu_allocator().rele
 
 }  // namespace detail
 
+int64_t block_bytes(int64_t bytes) { return rounded(bytes); }
+
 MemoryStats memory_stats(Device device) {
   check_cpu(device);
   return cpu_allocator().stats();

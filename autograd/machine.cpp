@@ -61,13 +61,13 @@ double measure_flops() {
 }
 
 double measure_bandwidth() {
-  constexpr int64_t kElements = int64_t{1} << 23;
-  std::vector<float> a(kElements, 1), b(kElements, 2), c(kElements, 3);
-  return best_rate(3.0 * sizeof(float) * kElements, 8, [&] {
+  constexpr int64_t kElements = int64_t{3} << 22;
+  std::vector<float> a(kElements, 1), b(kElements, 2);
+  return best_rate(3.0 * sizeof(float) * kElements, 12, [&] {
     parallel_for(kElements, 1, [&](int64_t begin, int64_t end) {
       float* to = a.data();
-      const float *x = b.data(), *y = c.data();
-      for (int64_t i = begin; i < end; ++i) to[i] = x[i] + 3 * y[i];
+      const float* from = b.data();
+      for (int64_t i = begin; i < end; ++i) to[i] += 3 * from[i];
     });
   });
 }

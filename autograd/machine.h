@@ -8,7 +8,7 @@ namespace ink {
 /// Of all threads that parallel_for uses, together.
 struct Machine {
   double flops_per_second = 0;  // f32 fused multiply-adds from registers, two FLOPs each
-  double bytes_per_second = 0;  // a[i] = b[i] + s c[i] on arrays that no cache holds
+  double bytes_per_second = 0;  // a[i] += s b[i] on arrays that no cache holds
 };
 
 /// The best of a few short runs: 0.3 s or so.

@@ -54,6 +54,8 @@ struct MemoryStats {
 };
 
 MemoryStats memory_stats(Device device = cpu_device);
+/// What the allocator takes for a block of `bytes`.
+int64_t block_bytes(int64_t bytes);
 /// Sets the peak back to what is in use now.
 void reset_peak_memory(Device device = cpu_device);
 /// Gives every cached block back to the system.

@@ -3,12 +3,12 @@
 
 #include <chrono>
 #include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "autograd/checkpoint.h"
 #include "autograd/ops.h"
 #include "autograd/profiler.h"
 #include "tests/run_program.h"
+#include "train/bench.h"
 
 namespace ink {
 namespace {
@@ -123,7 +123,137 @@ TEST(Profiler, TraceIsOfTheEventsWhileItWasOn) {
   for (const json& event : trace) EXPECT_NE(event.at("name"), "exp");
 }
 
+// ---- bench
+
+BenchSetup small_setup(int64_t batch_size, int64_t block_size, int64_t n_layer, int64_t n_embd,
+                       int64_t vocab_size) {
+  BenchSetup setup = bench_setup("baby");
+  setup.config.batch_size = batch_size;
+  setup.config.block_size = block_size;
+  setup.config.n_layer = n_layer;
+  setup.config.n_embd = n_embd;
+  setup.vocab_size = vocab_size;
+  setup.steps = 1;
+  setup.profile_steps = 0;
+  return setup;
+}
+
+void expect_formula_holds(const BenchSetup& setup, const char* what) {
+  const BenchResult result = run_bench(setup);
+  const auto formula = static_cast<double>(result.formula.total()),
+             measured = static_cast<double>(result.allocator_peak);
+  EXPECT_NEAR(formula / measured, 1, 0.1) << what << ": " << formula << " and " << measured;
+}
+
+TEST(Memory, FormulaAgreesWithMeasurement) {
+  expect_formula_holds(small_setup(12, 64, 4, 128, 65), "most is activations");
+  expect_formula_holds(small_setup(1, 64, 4, 128, 65), "most is parameters");
+  expect_formula_holds(small_setup(2, 128, 1, 64, 5000), "most is the vocabulary");
+  expect_formula_holds(small_setup(2, 256, 8, 32, 65), "deep, narrow and long");
+  BenchSetup setup = small_setup(8, 64, 2, 64, 300);
+  setup.config.dropout = 0.2;
+  expect_formula_holds(setup, "dropout");
+  setup.config.gradient_accumulation_steps = 2;
+  expect_formula_holds(setup, "gradients that wait");
+  setup.config.optimizer = "sgd";
+  expect_formula_holds(setup, "one moment");
+}
+
+TEST(Bench, RepeatsABatchAtAConstantRate) {
+  BenchSetup setup = small_setup(2, 16, 1, 16, 30);
+  setup.steps = 20;
+  const BenchResult result = run_bench(setup);
+  ASSERT_EQ(result.losses.size(), 22u);
+  EXPECT_EQ(result.times.size(), 20u);
+  EXPECT_NEAR(result.losses[0], std::log(30), 0.1);
+  for (size_t i = 1; i < result.losses.size(); ++i)
+    EXPECT_LT(result.losses[i], result.losses[i - 1]) << i;
+  // 6 x (12 C^2 + V C) weights x 32 tokens; 2 sequences of 16 x 17 / 2 pairs, 12 C FLOPs each
+  EXPECT_EQ(result.flops.weights, 6 * (12 * 16 * 16 + 30 * 16) * 32);
+  EXPECT_EQ(result.flops.attention, 2 * 16 * 17 / 2 * 12 * 16);
+}
+
 // ---- the program
+
+const char* const kSmall =
+    "bench --n_embd 32 --n_layer 1 --batch_size 2 --block_size 16 --steps 3 ";
+
+TEST(Program, BenchWritesWhatItMeasured) {
+  const TempFolder folder;
+  const std::string file = (folder / "a.json").string();
+  const Ran ran = run_program(kSmall + ("--scaling --json " + file));
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  for (const char* text :
+       {"\nmachine ", "\nstep ", "\nwork ", "\nmemory ", "\nlinear ", "\nn_embd "})
+    EXPECT_NE(ran.out.find(text), std::string::npos) << text << ran.out;
+  const json results = read_json(file);
+  EXPECT_EQ(results.at("config").at("n_embd"), 32);
+  EXPECT_EQ(results.at("step").at("steps"), 3);
+  EXPECT_EQ(results.at("losses").size(), 5u);
+  EXPECT_EQ(results.at("scaling").size(), 4u);
+  for (const char* field :
+       {"ms_median", "ms_best", "start_ms", "tokens_per_second", "flops_per_second"})
+    EXPECT_GT(results.at("step").at(field).get<double>(), 0) << field;
+  for (const char* field : {"formula", "allocator_peak", "process_peak"})
+    EXPECT_GT(results.at("memory").at(field).get<double>(), 0) << field;
+  for (const char* field : {"flops_per_second", "bytes_per_second"})
+    EXPECT_GT(results.at("machine").at(field).get<double>(), 1e8) << field;
+  double share = 0;
+  for (const json& row : results.at("ops")) share += row.at("share").get<double>();
+  EXPECT_NEAR(share, 1, 1e-6);
+}
+
+TEST(Program, BenchComparesTwoRuns) {
+  const TempFolder folder;
+  const std::string a = (folder / "a.json").string(), b = (folder / "b.json").string();
+  EXPECT_EQ(run_program(kSmall + ("--json " + a)).code, 0);
+  const Ran second = run_program(kSmall + ("--composed --json " + b + " --compare " + a));
+  EXPECT_EQ(second.code, 0) << second.err;
+  for (const char* text :
+       {"\nms a step, median ", "\ngelu forward", "\ntanh backward", "composed true and false"})
+    EXPECT_NE(second.out.find(text), std::string::npos) << text << second.out;
+  const Ran files = run_program("bench --compare " + b + " " + a);
+  EXPECT_EQ(files.code, 0) << files.err;
+  EXPECT_NE(second.out.find(files.out.substr(files.out.find("\nms a"))), std::string::npos)
+      << "two files: the same table, and no run";
+  const Ran piped = run_program(std::string(kSmall) + "--json -");
+  EXPECT_EQ(json::parse(piped.out).at("config").at("n_layer"), 1);
+}
+
+TEST(Program, BenchRunsOnGivenWeightsAndTokens) {
+  const TempFolder folder;
+  const std::string file = (folder / "weights.safetensors").string();
+  GPTConfig sizes{.block_size = 16, .vocab_size = 65, .n_layer = 1, .n_head = 4, .n_embd = 32};
+  const GPT model(sizes);
+  NamedTensors tensors = model.state_dict();
+  const Tensor x = randint(65, {2, 16}), y = randint(65, {2, 16});
+  tensors.emplace_back("x", x);
+  tensors.emplace_back("y", y);
+  save(file, tensors);
+  const Ran ran = run_program(kSmall + ("--json - --weights " + file));
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_NEAR(json::parse(ran.out).at("losses")[0].get<double>(), model.loss(x, y).item(), 1e-5);
+  const Ran other = run_program("bench --weights " + file);
+  EXPECT_EQ(other.code, 1);
+  EXPECT_NE(other.err.find("expected x (12, 64) i64"), std::string::npos) << other.err;
+}
+
+TEST(Program, BenchRefusesInWords) {
+  const auto expect = [](const std::string& arguments, int code, const std::string& text) {
+    const Ran ran = run_program("bench " + arguments);
+    EXPECT_EQ(ran.code, code) << arguments;
+    EXPECT_EQ(ran.err.substr(0, ran.err.find('\n')), "inkling bench: " + text);
+  };
+  expect("--n_head 3", 2, "config: n_embd is 128; expected a multiple of n_head, 3");
+  expect("--batch_sise 3", 2, "there is no option --batch_sise; did you mean --batch_size?");
+  expect("--config babby", 2, "there are no sizes called babby; did you mean baby?");
+  expect("--vocab_size 0", 2, "vocab_size is 0; expected 1 or more");
+  expect("--compare none.json", 1, "none.json: cannot read");
+  const TempFolder folder;
+  const std::string file = (folder / "x.json").string();
+  std::ofstream(file) << "{}";
+  expect("--compare " + file, 1, file + " is not a file that bench --json wrote");
+}
 
 TEST(Program, TrainProfilesIntoATableAndATrace) {
   const TempFolder folder;

@@ -22,6 +22,7 @@ const std::map<std::string, Command>& commands() {
       {"train", {train_command, "train a GPT on the built-in stories or on your text"}},
       {"sample", {sample_command, "let a trained model write"}},
       {"eval", {eval_command, "measure a trained model's loss on the whole validation set"}},
+      {"bench", {bench_command, "measure a training step: time, memory, and where they go"}},
       {"gradcheck", {gradcheck_command, "check the gradients of every op and layer numerically"}},
       {"info", {info_command, "show this build, or what a checkpoint holds"}},
       {"walkthrough",
@@ -52,19 +53,6 @@ size_t edit_distance(const std::string& a, const std::string& b) {
     }
   }
   return row.back();
-}
-
-// "; did you mean --n_layer?", or nothing if no name is near.
-std::string suggestion(const std::string& unknown, const std::vector<std::string>& names,
-                       const char* prefix) {
-  const auto nearer = [&](const std::string& a, const std::string& b) {
-    return edit_distance(unknown, a) < edit_distance(unknown, b);
-  };
-  const auto nearest = std::min_element(names.begin(), names.end(), nearer);
-  if (nearest == names.end() ||
-      edit_distance(unknown, *nearest) > std::max<size_t>(2, unknown.size() / 3))
-    return "";
-  return fmt::format("; did you mean {}{}?", prefix, *nearest);
 }
 
 std::vector<std::string> option_names(const CLI::App& app) {
@@ -98,6 +86,7 @@ Arguments normalised(const CLI::App& app, const Arguments& arguments) {
 
 // CLI11 takes a config file's unknown names for its own error; ours names the nearest.
 void check_config_file(const CLI::App& app, const Arguments& arguments) {
+  if (app.get_config_ptr() == nullptr) return;
   for (size_t i = 0; i < arguments.size(); ++i) {
     std::string file;
     if (arguments[i] == "--config" && i + 1 < arguments.size()) file = arguments[i + 1];
@@ -107,12 +96,24 @@ void check_config_file(const CLI::App& app, const Arguments& arguments) {
     for (const CLI::ConfigItem& item : app.get_config_formatter()->from_file(file)) {
       if (std::find(names.begin(), names.end(), item.name) != names.end()) continue;
       throw UsageError(fmt::format("{}: there is no setting {}{}", file, item.name,
-                                   suggestion(item.name, names, "")));
+                                   suggestion(item.name, names)));
     }
   }
 }
 
 }  // namespace
+
+std::string suggestion(const std::string& unknown, const std::vector<std::string>& names,
+                       const char* prefix) {
+  const auto nearer = [&](const std::string& a, const std::string& b) {
+    return edit_distance(unknown, a) < edit_distance(unknown, b);
+  };
+  const auto nearest = std::min_element(names.begin(), names.end(), nearer);
+  if (nearest == names.end() ||
+      edit_distance(unknown, *nearest) > std::max<size_t>(2, unknown.size() / 3))
+    return "";
+  return fmt::format("; did you mean {}{}?", prefix, *nearest);
+}
 
 bool parse(CLI::App& app, const Arguments& given) {
   try {
@@ -130,8 +131,9 @@ bool parse(CLI::App& app, const Arguments& given) {
   }
 }
 
-void add_options(CLI::App& app, TrainConfig& config) {
+void add_options(CLI::App& app, TrainConfig& config, const std::set<std::string>& left_out) {
   for_each_field(config, [&]<class Field>(const char* name, Field& field, const char* help) {
+    if (left_out.count(name) > 0) return;
     const std::string flag = std::string("--") + name;
     if constexpr (std::is_same_v<Field, bool>) {
       app.add_flag(flag + "{true}", field, help);
@@ -153,7 +155,7 @@ int run_command_line(int argc, char** argv) {
     if (found == commands().end()) {
       std::vector<std::string> names;
       for (const auto& [known, command] : commands()) names.push_back(known);
-      throw UsageError(fmt::format("there is no command {}{}", name, suggestion(name, names, "")));
+      throw UsageError(fmt::format("there is no command {}{}", name, suggestion(name, names)));
     }
     return found->second.run(Arguments(argv + 2, argv + argc));
   } catch (const UsageError& error) {

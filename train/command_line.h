@@ -2,6 +2,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -33,13 +34,17 @@ int info_command(const Arguments& arguments);
 int gradcheck_command(const Arguments& arguments);    // gradcheck_command.cpp
 int walkthrough_command(const Arguments& arguments);  // walkthrough_command.cpp
 int seedhunt_command(const Arguments& arguments);     // seedhunt_command.cpp
+int bench_command(const Arguments& arguments);        // bench_command.cpp
 
 /// Parses arguments and, if it takes one, a --config file ("name = value" lines). '-' and '_' are
 /// alike within names; an unknown name is answered with the nearest one. Throws UsageError. Returns
 /// false if help was printed instead.
 bool parse(CLI::App& app, const Arguments& arguments);
-/// One option for each field of a config.
-void add_options(CLI::App& app, TrainConfig& config);
+/// "; did you mean NAME?", or nothing if no name is near.
+std::string suggestion(const std::string& unknown, const std::vector<std::string>& names,
+                       const char* prefix = "");
+/// One option for each field of a config but those named.
+void add_options(CLI::App& app, TrainConfig& config, const std::set<std::string>& left_out = {});
 
 /// Warns on standard error when OpenBLAS runs kernels for an older processor than this one.
 void warn_of_slow_blas();

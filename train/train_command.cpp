@@ -118,10 +118,12 @@ class TrainRun {
         model.config.vocab_size, count_text(static_cast<double>(model.num_parameters()))));
     print_parameters();
     const MemoryEstimate memory = estimate_memory(model, config_);
+    const auto megabytes = [](int64_t bytes) { return static_cast<double>(bytes) / 1e6; };
     console_.line(fmt::format(
-        "{}  about {:.0f} MB: {:.0f} for parameters, gradients and moments, {:.0f} for activations",
-        console_.bold("memory"), static_cast<double>(memory.model + memory.activations) / 1e6,
-        static_cast<double>(memory.model) / 1e6, static_cast<double>(memory.activations) / 1e6));
+        "{}  about {:.0f} MB: {:.0f} for parameters and moments, {:.0f} for gradients and "
+        "activations",
+        console_.bold("memory"), megabytes(memory.total()), megabytes(memory.model),
+        megabytes(memory.gradients + memory.activations)));
     console_.line(fmt::format("{}  {} steps of {} x {} tokens, {} threads; Ctrl-C saves and stops",
                               console_.bold("run  "), config_.max_iters,
                               config_.batch_size * config_.gradient_accumulation_steps,

@@ -63,20 +63,13 @@ std::unique_ptr<Dataset> make_dataset(const TrainConfig& config,
   return std::make_unique<TokenDataset>(files[0], tokenizer, options);
 }
 
-MemoryEstimate estimate_memory(const GPT& model, const TrainConfig& config) {
-  // Parameters, gradients and two moments. Of each block, forward keeps for backward, in floats a
-  // token: its input and both norms' outputs (3 C), q, k, v (3 C), attention's output (C), the sum
-  // after it (C), and the MLP before and after gelu (8 C). Backward adds at most the MLP's
-  // gradients (8 C); the head works on chunks.
-  const int64_t tokens = config.batch_size * config.block_size, C = config.n_embd;
-  const int64_t masks = config.dropout > 0 ? 2 * C : 0;  // dropout's outputs
-  return {16 * model.num_parameters(), 4 * tokens * (config.n_layer * (16 * C + masks) + 10 * C)};
-}
+Trainer::Trainer(const TrainConfig& config)
+    : Trainer(config, (config.check(), make_dataset(config))) {}
 
-Trainer::Trainer(const TrainConfig& config) : config_(config), schedule_(config.schedule()) {
+Trainer::Trainer(const TrainConfig& config, std::unique_ptr<Dataset> dataset)
+    : config_(config), dataset_(std::move(dataset)), schedule_(config.schedule()) {
   config_.check();
   const bool resuming = config_.init_from == "resume";
-  dataset_ = make_dataset(config_);
   // Data that hold no batch are refused now, before anything is written.
   dataset_->train_batch(0, 0, 1, config_.block_size);
   dataset_->val_batch(0, 0, 1, config_.block_size);

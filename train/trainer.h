@@ -14,6 +14,7 @@
 #include "nn/gpt.h"
 #include "train/checkpoint.h"
 #include "train/config.h"
+#include "train/memory.h"
 #include "train/optimizer.h"
 
 namespace ink {
@@ -41,17 +42,12 @@ struct Progress {
 std::unique_ptr<Dataset> make_dataset(const TrainConfig& config,
                                       std::shared_ptr<const Tokenizer> tokenizer = nullptr);
 
-/// Bytes that training will need at its peak: parameters, gradients, moments; and what forward
-/// keeps for backward.
-struct MemoryEstimate {
-  int64_t model = 0, activations = 0;
-};
-MemoryEstimate estimate_memory(const GPT& model, const TrainConfig& config);
-
 class Trainer {
  public:
   /// A new run, or, with init_from = resume, the one that out_dir's checkpoint holds.
   explicit Trainer(const TrainConfig& config);
+  /// The same on data of the caller's, whatever the config says about data.
+  Trainer(const TrainConfig& config, std::unique_ptr<Dataset> dataset);
 
   /// One optimizer step over gradient_accumulation_steps micro-batches. Reads nothing back from the
   /// device.
