@@ -32,6 +32,7 @@ enum class BernoulliRule { plain, mkl };
 struct Context {
   bool grad_enabled = true;          // record a graph? (NoGrad)
   bool composed = false;             // run fused ops as their composed twins? (Composed)
+  DType autocast = DType::f32;       // what fused ops round f32 operands to (Autocast)
   DType default_dtype = DType::f32;  // of the factories and of floating literals
   Device default_device;
   RandomPosition random;
@@ -85,6 +86,17 @@ struct EnableGrad : FlagGuard {
 struct Composed : FlagGuard {
   Composed() : FlagGuard(&Context::composed, true) {}
 };
+/// Mixed precision: while it lives, linear and linear_cross_entropy round f32 operands to bf16, and
+/// layer_norm and rms_norm give bf16 for f32. Their sums are f32, and so are gradients of f32
+/// tensors: weights, moments, losses and the residual stream stay f32, what lies between two linear
+/// layers is bf16. Every other op computes in the dtypes it is given (f32 + bf16 is f32). Only the
+/// forward needs the guard. Autocast(f32) switches an outer one off. Micikevicius et al. 2018.
+struct Autocast : FieldGuard<DType> {
+  explicit Autocast(DType dtype = DType::bf16) : FieldGuard(&Context::autocast, dtype) {
+    INK_CHECK(dtype == DType::bf16 || dtype == DType::f32,
+              "autocast: expected bfloat16 (or float32: none), got ", dtype);
+  }
+};
 /// While it lives we follow PyTorch where we otherwise do better, so that the two can be compared
 /// digit by digit: dropout draws its mask from default_generator(), as that build of PyTorch does
 /// on a CPU (checkpoint, which runs a section twice, then draws twice), and an attention row that
@@ -95,5 +107,7 @@ struct ImitateTorch : FieldGuard<std::optional<BernoulliRule>> {
 
 inline bool grad_enabled() { return context().grad_enabled; }
 inline bool composed() { return context().composed; }
+/// What an operand of this dtype is rounded to by the ops that Autocast is about.
+inline DType autocast(DType dtype) { return dtype == DType::f32 ? context().autocast : dtype; }
 
 }  // namespace ink

@@ -105,7 +105,7 @@ KERNEL(triangle,                  Tensor& y, const Tensor& x, int64_t diagonal, 
 // ops/unary.cpp; inputs have y's shape (expanded where they broadcast), y may be one of them
 KERNEL_STRIDED(unary,             Tensor& y, const Tensor& x, UnaryOp op)
 KERNEL_STRIDED(unary_backward,    Tensor& dx, const Tensor& dy, const Tensor& v, UnaryOp op)  // v: x or y, as df says
-// ops/binary.cpp; likewise
+// ops/binary.cpp; likewise; add takes f32 and bf16 side by side, y f32
 KERNEL_STRIDED(binary,            Tensor& y, const Tensor& a, const Tensor& b, BinaryOp op)
 KERNEL_STRIDED(binary_number,     Tensor& y, const Tensor& x, double number, BinaryOp op)
 KERNEL_STRIDED(where,             Tensor& y, const Tensor& condition, const Tensor& a, const Tensor& b)
@@ -126,7 +126,7 @@ KERNEL_STRIDED(attention_backward, Tensor& dq, Tensor& dk, Tensor& dv, Tensor& d
 // gemm.cpp; c = alpha a b, or c += alpha a b: a (..., m, k), b (..., k, n), batches of equal shape (gemm.h)
 KERNEL_STRIDED(gemm,              Tensor& c, const Tensor& a, const Tensor& b, double alpha, bool accumulate)
 KERNEL_STRIDED(gemm_bias,         Tensor& c, const Tensor& a, const Tensor& b, const Tensor& bias)  // c = a b + bias, in every row; see gemm.h
-// ops/linear.cpp; x (rows, n), y (n)
+// ops/linear.cpp; x (rows, n), y (n), of any floating dtypes
 KERNEL_STRIDED(sum_rows,          Tensor& y, const Tensor& x, bool accumulate)   // y = sum of x's rows, or y += it
 // ops/scan.cpp; along `dim`. sort fills values and indices with as many as they have room for
 KERNEL_STRIDED(cumsum,            Tensor& y, const Tensor& x, int64_t dim)
@@ -140,17 +140,17 @@ KERNEL(softmax_backward,          Tensor& dx, const Tensor& dy, const Tensor& y)
 // ops/log_softmax.cpp; over the last dimension
 KERNEL(log_softmax,               Tensor& y,  const Tensor& x)
 KERNEL(log_softmax_backward,      Tensor& dx, const Tensor& dy, const Tensor& y)
-// ops/layer_norm.cpp; x (rows, C); mean, rstd (rows) and parameters (C) in f32, or f64 for f64; adds to dweight and dbias;
-// undefined gradients are left out
+// ops/layer_norm.cpp; x (rows, C); y as x, or bf16 for f32; mean, rstd (rows) and parameters (C) in f32, or f64 for f64;
+// adds to dweight and dbias, and to dx if `accumulate`; undefined gradients are left out
 KERNEL(layer_norm,                Tensor& y, Tensor& mean, Tensor& rstd, const Tensor& x, const Tensor& weight, const Tensor& bias, double eps)
-KERNEL(layer_norm_backward,       Tensor& dx, Tensor& dweight, Tensor& dbias, const Tensor& dy, const Tensor& x, const Tensor& mean, const Tensor& rstd, const Tensor& weight)
+KERNEL(layer_norm_backward,       Tensor& dx, Tensor& dweight, Tensor& dbias, const Tensor& dy, const Tensor& x, const Tensor& mean, const Tensor& rstd, const Tensor& weight, bool accumulate)
 // ops/rms_norm.cpp; as layer_norm
 KERNEL(rms_norm,                  Tensor& y, Tensor& rstd, const Tensor& x, const Tensor& weight, double eps)
-KERNEL(rms_norm_backward,         Tensor& dx, Tensor& dweight, const Tensor& dy, const Tensor& x, const Tensor& rstd, const Tensor& weight)
+KERNEL(rms_norm_backward,         Tensor& dx, Tensor& dweight, const Tensor& dy, const Tensor& x, const Tensor& rstd, const Tensor& weight, bool accumulate)
 // ops/cross_entropy.cpp; scale: 1 / the number of targets that count
 KERNEL(target_scale,              Tensor& scale, const Tensor& targets, int64_t ignore_index)
-// loss: one a target, or (), scale times their sum; dlogits (if defined): scale times the gradient of their sum; scale: 1 if
-// undefined. loss and scale are f32, or f64 for f64
+// loss: one a target, or (), scale times their sum; dlogits (if defined): scale times the gradient of their sum, as logits or
+// bf16 for f32, may be logits itself; scale: 1 if undefined. loss and scale are f32, or f64 for f64
 KERNEL(cross_entropy,             Tensor& loss, Tensor& dlogits, const Tensor& logits, const Tensor& targets, const Tensor& scale, int64_t ignore_index)
 // ops/embedding.cpp; adds to dweight, which is f32 for bf16
 KERNEL(embedding,                 Tensor& y, const Tensor& ids, const Tensor& weight)

@@ -203,16 +203,18 @@ Tensor outer(const Tensor& a, const Tensor& b);  // (n), (m) -> (n, m)
 
 // ---- fused ops: kernels of their own forward and backward, and a composed twin in the same file
 // ---------------------
-/// x W^T + b. x (..., in), weight (out, in), bias (out) or undefined. -> (..., out) (linear.cpp)
+/// x W^T + b. x (..., in), weight (out, in), bias (out) or undefined. -> (..., out), bf16 under
+/// Autocast. (linear.cpp)
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
 Tensor softmax(const Tensor& x, int64_t dim = -1);  // exp(x - max) / sum exp(x - max) (softmax.cpp)
 Tensor log_softmax(const Tensor& x, int64_t dim = -1);  // x - logsumexp x
 /// (x - mean) / sqrt(var + eps) * weight + bias over the last dimension, var biased; weight, bias
-/// (C) or undefined, f32 also for a bf16 x. Ba, Kiros, Hinton 2016, eq. 4. (layer_norm.cpp)
+/// (C) or undefined, f32 also for a bf16 x; under Autocast bf16 for an f32 x. Ba, Kiros, Hinton
+/// 2016, eq. 4. (layer_norm.cpp)
 Tensor layer_norm(const Tensor& x, const Tensor& weight = {}, const Tensor& bias = {},
                   double eps = 1e-5);
-/// x / sqrt(mean x^2 + eps) * weight over the last dimension. Zhang and Sennrich 2019.
-/// (rms_norm.cpp)
+/// x / sqrt(mean x^2 + eps) * weight over the last dimension, dtypes as layer_norm's. Zhang and
+/// Sennrich 2019. (rms_norm.cpp)
 Tensor rms_norm(const Tensor& x, const Tensor& weight = {}, double eps = 1e-6);
 /// Rows of weight (V, C) by ids (...): (..., C). (embedding.cpp)
 Tensor embedding(const Tensor& ids, const Tensor& weight);
@@ -227,7 +229,7 @@ enum class Reduction { mean, sum, none };
 Tensor cross_entropy(const Tensor& logits, const Tensor& targets, int64_t ignore_index = -100,
                      Reduction reduction = Reduction::mean);
 /// cross_entropy(linear(x, weight), targets) in chunks of rows: the logits never exist whole. x
-/// (..., C), weight (V, C). (linear_cross_entropy.cpp)
+/// (..., C), weight (V, C), both rounded to bf16 under Autocast. -> f32 (linear_cross_entropy.cpp)
 Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& targets,
                             int64_t ignore_index = -100, Reduction reduction = Reduction::mean);
 Tensor mse_loss(const Tensor& input, const Tensor& target,

@@ -31,6 +31,7 @@ struct Storage {
     std::swap(bytes, other.bytes);
     std::swap(device, other.device);
     std::swap(deleter_, other.deleter_);
+    rounded = other.rounded = nullptr;
     ++version;
     ++other.version;
   }
@@ -39,6 +40,10 @@ struct Storage {
   int64_t bytes = 0;
   Device device;
   std::atomic<uint64_t> version{0};  // bumped by every mutable_data(), compared by saved tensors
+
+  /// The same elements rounded to bf16, as they were at a version: what cached_cast keeps.
+  std::shared_ptr<Storage> rounded;
+  uint64_t rounded_version = 0;
 
  private:
   Deleter deleter_;  // empty: the block belongs to the caching allocator

@@ -14,8 +14,10 @@ void Coverage::op(const char* name, const std::vector<Tensor>& inputs,
                   const std::vector<Tensor>& outputs, bool recorded) {
   if (!recorded) return;
   std::string key = std::string(name) + " " + name_of(outputs[0].dtype()) + " ";
-  for (const Tensor& input : inputs) {  // runs of the same count once: cat takes any number
-    const char given = input.defined() ? 'x' : '-';
+  // w: an f32 input of a bf16 result. Runs of the same count once: cat takes any number.
+  for (const Tensor& input : inputs) {
+    const bool wide = input.defined() && input.dtype() == f32 && outputs[0].dtype() == bf16;
+    const char given = wide ? 'w' : input.defined() ? 'x' : '-';
     if (key.back() != given) key += given;
   }
   seen_.insert(key);

@@ -68,11 +68,24 @@ std::vector<std::vector<In>> masks(In::Kind kind, const Shape& large, bool holes
   return sets;
 }
 
+// In f64 all is f64, so that differences are exact.
+Tensor narrow(const Tensor& x) { return to(x, x.dtype() == f64 ? f64 : bf16); }
+// The op under Autocast: of f32 inputs, bf16 results and f32 gradients; and with a bf16 activation.
+auto mixed(Tensor (*op)(I x)) {
+  return [op](I x) -> Outputs {
+    const Autocast guard;
+    Inputs activation = x;
+    activation[0] = narrow(x[0]);
+    return {op(x), op(activation)};
+  };
+}
+
 std::vector<OpCase> make_cases() {
   return {
       // clang-format off
       // ---- pointwise
       {"add", two(), [](I x) -> Outputs { return {x[0] + x[1]}; }},
+      {"add.mixed", two(), [](I x) -> Outputs { return {x[0] + narrow(x[1]), narrow(x[0]) + x[1]}; }, 0.03},
       {"add.number", one(), [](I x) -> Outputs { return {x[0] + 0.3, 2 + x[0]}; }},
       {"sub", two(), [](I x) -> Outputs { return {x[0] - x[1]}; }},
       {"sub.number", one(), [](I x) -> Outputs { return {x[0] - 0.3}; }},
@@ -250,6 +263,9 @@ std::vector<OpCase> make_cases() {
        [](I x) -> Outputs { return {linear(x[0], x[1], x[2])}; }},
       {"linear.no_bias", {{{{3, 4}}, {{5, 4}}}, {{{2, 1, 4}}, {{5, 4}}}, {{{2, 0, 4}}, {{5, 4}}}, {{big}, {{101, 193}}}},
        [](I x) -> Outputs { return {linear(x[0], x[1])}; }},
+      {"linear.mixed", {{{{3, 4}}, {{5, 4}}, {{5}}}, {{{0, 4}}, {{5, 4}}, {{5}}}, {{{3, 0}}, {{5, 0}}, {{5}}}, {{big}, {{101, 193}}, {{101}}}},
+       mixed([](I x) { return linear(x[0], x[1], x[2]); }), 0.03},
+      {"linear.mixed_no_bias", {{{{3, 4}}, {{5, 4}}}, {{{2, 0, 4}}, {{5, 4}}}, {{big}, {{101, 193}}}}, mixed([](I x) { return linear(x[0], x[1]); }), 0.03},
       {"scaled_dot_product_attention", {{{{3, 4}}, {{3, 4}}, {{3, 4}}}, {{{2, 5, 4}}, {{2, 5, 4}}, {{2, 5, 3}}}, {{{1, 2, 1, 4}}, {{1, 2, 1, 4}}, {{1, 2, 1, 4}}},
                      {{{0, 3, 4}}, {{0, 3, 4}}, {{0, 3, 4}}}, {{{2, 0, 4}}, {{2, 0, 4}}, {{2, 0, 4}}},
                      {{{3, 257, 133}}, {{3, 257, 133}}, {{3, 257, 37}}}},
@@ -285,6 +301,11 @@ std::vector<OpCase> make_cases() {
                                      {{{300, 17}}, {{20001, 17}}, {{300}, ids, 20001}}},
        [](I x) -> Outputs { return {linear_cross_entropy(x[0], x[1], x[2], 3, Reduction::none)}; }, 2e-5},
 
+      {"linear_cross_entropy.mixed", {{{{6, 4}}, {{5, 4}}, {{6}, ids, 5}}, {{{0, 4}}, {{5, 4}}, {{0}, ids, 5}}, {{{300, 17}}, {{20001, 17}}, {{300}, ids, 20001}}},
+       mixed([](I x) { return linear_cross_entropy(x[0], x[1], x[2], -100, Reduction::sum); }), 0.03},
+      {"linear_cross_entropy.mixed_none", {{{{6, 4}}, {{5, 4}}, {{6}, ids, 5}}, {{{300, 17}}, {{20001, 17}}, {{300}, ids, 20001}}},
+       mixed([](I x) { return linear_cross_entropy(x[0], x[1], x[2], 3, Reduction::none); }), 0.03},
+
       // ---- softmax, log_softmax, layer_norm, rms_norm
       {"softmax", {{{{2, 3}}}, {{{5}}}, {{{0, 2}}}, {{{2, 0}}}, {{big}}}, [](I x) -> Outputs { return {softmax(x[0])}; }},
       {"softmax.dim", {{{{2, 3, 4}}}, {{{2, 0, 3}}}, {{big}}}, [](I x) -> Outputs { return {softmax(x[0], 1)}; }},
@@ -295,6 +316,8 @@ std::vector<OpCase> make_cases() {
       {"layer_norm.plain", {{{{3, 5}}}, {{{0, 2}}}, {{big}}}, [](I x) -> Outputs { return {layer_norm(x[0], {}, {}, 1e-3)}; }},
       {"layer_norm.weight", {{{{3, 5}}, {{5}}}, {{{0, 2}}, {{2}}}, {{big}, {{193}}}}, [](I x) -> Outputs { return {layer_norm(x[0], x[1])}; }},
       {"layer_norm.bias", {{{{3, 5}}, {{5}}}, {{{0, 2}}, {{2}}}, {{big}, {{193}}}}, [](I x) -> Outputs { return {layer_norm(x[0], {}, x[1])}; }},
+      {"layer_norm.mixed", {{{{3, 5}}, {{5}}, {{5}}}, {{{0, 2}}, {{2}}, {{2}}}, {{big}, {{193}}, {{193}}}}, mixed([](I x) { return layer_norm(x[0], x[1], x[2]); }), 0.03},
+      {"rms_norm.mixed", {{{{3, 5}}, {{5}}}, {{{0, 2}}, {{2}}}, {{big}, {{193}}}}, mixed([](I x) { return rms_norm(x[0], x[1]); }), 0.03},
       {"rms_norm", {{{{3, 5}}, {{5}}}, {{{5}}, {{5}}}, {{{0, 2}}, {{2}}}, {{{2, 0}}, {{0}}}, {{big}, {{193}}}},
        [](I x) -> Outputs { return {rms_norm(x[0], x[1])}; }},
       {"rms_norm.plain", {{{{3, 5}}}, {{{0, 2}}}, {{big}}}, [](I x) -> Outputs { return {rms_norm(x[0], {}, 1e-3)}; }},

@@ -42,6 +42,8 @@ void TrainConfig::check() const {
             "'; expected fables; for text of your own use --data FILE");
   INK_CHECK(init_from == "scratch" || init_from == "resume", "config: init_from is '", init_from,
             "'; expected scratch or resume");
+  INK_CHECK(dtype == "float32" || dtype == "bfloat16", "config: dtype is '", dtype,
+            "'; expected float32 or bfloat16");
   INK_CHECK(optimizer == "adamw" || optimizer == "sgd", "config: optimizer is '", optimizer,
             "'; expected adamw or sgd");
 }

@@ -25,6 +25,7 @@ struct TrainConfig {
   int64_t block_size = 160;
   double dropout = 0;
   bool bias = false;
+  std::string dtype = "float32";
   // optimization
   int64_t batch_size = 6;
   int64_t gradient_accumulation_steps = 1;
@@ -66,6 +67,8 @@ struct TrainConfig {
     return warmup_cosine(learning_rate, min_lr < 0 ? learning_rate / 10 : min_lr, warmup_iters,
                          lr_decay_iters < 0 ? max_iters : lr_decay_iters);
   }
+  /// What the model's products are computed in (Autocast); parameters and losses are f32 always.
+  DType autocast() const { return dtype == "bfloat16" ? bf16 : f32; }
   /// Throws, naming the field, on a value no run can have.
   void check() const;
 };
@@ -87,6 +90,9 @@ void for_each_field(Config& c, F&& f) {
   f("block_size", c.block_size, "longest context, in tokens");
   f("dropout", c.dropout, "probability of dropping an activation");
   f("bias", c.bias, "biases in Linear and LayerNorm layers");
+  f("dtype", c.dtype,
+    "float32, or bfloat16: matrix products and activations in 16 bits, with weights and their "
+    "moments, sums and losses in 32 as before");
   f("batch_size", c.batch_size, "sequences per micro-batch");
   f("gradient_accumulation_steps", c.gradient_accumulation_steps, "micro-batches per step");
   f("max_iters", c.max_iters, "training steps");

@@ -25,9 +25,9 @@ int64_t head_rows(int64_t tokens, const GPTConfig& c) {
   return std::min(tokens, std::max<int64_t>(64, (int64_t{1} << 22) / c.vocab_size));
 }
 
-// The head computes its gradients in forward, on chunks of logits and as many of their gradients.
+// The head computes its gradients in forward, on chunks of logits that become their gradients.
 int64_t head_workspace(int64_t tokens, const GPTConfig& c) {
-  return 2 * floats(head_rows(tokens, c) * c.vocab_size) + 2 * floats(tokens * c.n_embd);
+  return floats(head_rows(tokens, c) * c.vocab_size) + 2 * floats(tokens * c.n_embd);
 }
 
 // What each thread packs a product's operands into, where the tile unit computes it: the most of

@@ -102,6 +102,13 @@ std::string Trainer::sample_start() const {
   return dataset_->tokenizer().decode({first.x.data(), 1});
 }
 
+Context Trainer::run_context() const {
+  Context run = context();
+  run.composed = config_.composed;
+  run.autocast = config_.autocast();
+  return run;
+}
+
 Trainer::Losses Trainer::forward_backward(int64_t step, int64_t micro_batch) {
   const auto seed = static_cast<uint64_t>(config_.seed);
   const Batch batch = dataset_->train_batch(seed, static_cast<uint64_t>(step), config_.batch_size,
@@ -119,8 +126,7 @@ Trainer::Losses Trainer::forward_backward(int64_t step, int64_t micro_batch) {
 
 void Trainer::step() {
   model_->train();
-  const ContextGuard guard;
-  context().composed = config_.composed;
+  const ContextGuard guard(run_context());
   Tensor step_loss;
   const auto parts = static_cast<double>(config_.gradient_accumulation_steps);
   for (int64_t micro_batch = 0; micro_batch < config_.gradient_accumulation_steps; ++micro_batch) {
@@ -190,8 +196,7 @@ Evaluation evaluate(GPT& model, const Dataset& dataset, int64_t batches, int64_t
 }
 
 Evaluation Trainer::evaluate(bool whole) const {
-  const ContextGuard guard;
-  context().composed = config_.composed;
+  const ContextGuard guard(run_context());
   return ink::evaluate(*model_, *dataset_, whole ? 0 : config_.eval_iters, config_.batch_size,
                        static_cast<uint64_t>(config_.seed));
 }
@@ -218,8 +223,7 @@ void Trainer::save(const std::string& name) {
 }
 
 std::string Trainer::find_non_finite() {
-  const ContextGuard guard;
-  context().composed = config_.composed;
+  const ContextGuard guard(run_context());
   NanSentinel sentinel;
   {
     const Observe observe(sentinel);

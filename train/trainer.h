@@ -81,6 +81,8 @@ class Trainer {
     double floor = 0;
     bool floor_known = false;
   };
+  /// What this thread runs under, changed to what the config asks for.
+  Context run_context() const;
   Losses forward_backward(int64_t step, int64_t micro_batch);
   void resume();
 

@@ -11,7 +11,15 @@ namespace ink {
 
 namespace cpu {
 
+// An f32 residual stream and the bf16 branch that joins it, read as they are.
+static void add_mixed(Tensor& y, const Tensor& wide, const Tensor& narrow) {
+  map(
+      y, [](float p, bfloat16 q) { return p + static_cast<float>(q); }, wide, narrow);
+}
+
 void binary(Tensor& y, const Tensor& a, const Tensor& b, BinaryOp op) {
+  if (op == BinaryOp::add && a.dtype() == f32 && b.dtype() == bf16) return add_mixed(y, a, b);
+  if (op == BinaryOp::add && a.dtype() == bf16 && b.dtype() == f32) return add_mixed(y, b, a);
   visit(op, [&]<class F>(F) {
     for_domain<F>(name_of(op), a.dtype(), [&]<class T>(T) {
       using C = compute_t<T>;
@@ -58,12 +66,13 @@ std::pair<Tensor, Tensor> promoted(const Tensor& a, const Tensor& b) {
   return {to(a, dtype), to(b, dtype)};
 }
 
-// The values of a op b, which have one dtype. Bools are computed as integers: + is or, * is and.
+// The values of a op b, which have one dtype, or f32 and bf16 for a sum. Bools are computed as
+// integers: + is or, * is and.
 Tensor binary(BinaryOp op, const Tensor& a, const Tensor& b) {
   const NoGrad no_grad;
   if (a.dtype() == boolean) return to(binary(op, to(a, i64), to(b, i64)), boolean);
   const Shape shape = broadcast_shapes(name_of(op), a.shape(), b.shape());
-  Tensor y = empty(shape, a.options());
+  Tensor y = empty(shape, {promote(a.dtype(), b.dtype()), a.device()});
   kernel::binary(y, expand(a, shape), expand(b, shape), op);
   return y;
 }
@@ -94,12 +103,15 @@ Saved saved_for(const Tensor& a, const Tensor& b) {
 
 // da = dy, db = dy
 Tensor add(const Tensor& left, const Tensor& right) {
-  const auto [a, b] = promoted(left, right);
-  return record(
-      "add", {a, b}, binary(BinaryOp::add, a, b),
-      [sa = a.shape(), sb = b.shape()](const Tensor& dy, VjpContext& g) -> Grads {
-        return {if_needed(g, 0, sa, [&] { return dy; }), if_needed(g, 1, sb, [&] { return dy; })};
-      });
+  const bool residual = promote(left, right) == f32 && left.is_floating() && right.is_floating() &&
+                        left.dim() > 0 && right.dim() > 0;  // then f32 or bf16 each
+  const auto [a, b] = residual ? std::pair(left, right) : promoted(left, right);
+  return record("add", {a, b}, binary(BinaryOp::add, a, b),
+                [sa = a.shape(), sb = b.shape(), ta = a.dtype(), tb = b.dtype()](
+                    const Tensor& dy, VjpContext& g) -> Grads {
+                  return {g.needs(0) ? to(sum_to(dy, sa), ta) : Tensor(),
+                          g.needs(1) ? to(sum_to(dy, sb), tb) : Tensor()};
+                });
 }
 
 // da = dy, db = -dy

@@ -20,43 +20,53 @@ void target_scale(Tensor& scale, const Tensor& targets, int64_t ignore_index) {
   });
 }
 
-// The loss of one row of n logits; d gets `weight` times its gradient, if it is wanted.
-template <class C, class T>
-static C cross_entropy_row(T* d, const T* a, int64_t n, int64_t target, C weight) {
+// The loss of one row of n logits; d, which may be a itself, gets `weight` times its gradient, if
+// it is wanted.
+template <class C, class T, class D>
+static C cross_entropy_row(D* d, const T* a, int64_t n, int64_t target, C weight) {
   const C top = max_of<C>(n, [&](int64_t i) { return static_cast<C>(a[i]); });
   const auto e = [&](int64_t i) { return simd::exp_nonpositive(static_cast<C>(a[i]) - top); };
-  if (d == nullptr) return simd::log(sum_of<C>(n, e)) + (top - static_cast<C>(a[target]));
+  const C below = top - static_cast<C>(a[target]), likely = e(target);
+  if (d == nullptr) return simd::log(sum_of<C>(n, e)) + below;
+  constexpr bool kept = std::is_same_v<D, C>;  // bf16 would be rounded twice
   const C total = sum_of<C>(n, [&](int64_t i) {
     const C value = e(i);
-    d[i] = static_cast<T>(value);
+    if constexpr (kept) d[i] = value;
     return value;
   });
   const C share = weight / total;
-  constexpr bool kept = std::is_same_v<T, C>;  // bf16 would be rounded twice
   for (int64_t i = 0; i < n; ++i)
-    d[i] = static_cast<T>((kept ? static_cast<C>(d[i]) : e(i)) * share);
-  d[target] = static_cast<T>(e(target) * share - weight);
-  return simd::log(total) + (top - static_cast<C>(a[target]));
+    d[i] = static_cast<D>((kept ? static_cast<C>(d[i]) : e(i)) * share);
+  d[target] = static_cast<D>(likely * share - weight);
+  return simd::log(total) + below;
+}
+
+// Calls f(T{}, D{}) with the C++ types of the logits and their gradient.
+template <class F>
+static void for_logits(const Tensor& logits, const Tensor& dlogits, F&& f) {
+  if (logits.dtype() == f32 && dlogits.defined() && dlogits.dtype() == bf16)
+    return f(float{}, bfloat16{});
+  for_float("cross_entropy", logits.dtype(), [&]<class T>(T) { f(T{}, T{}); });
 }
 
 void cross_entropy(Tensor& loss, Tensor& dlogits, const Tensor& logits, const Tensor& targets,
                    const Tensor& scale, int64_t ignore_index) {
-  for_float("cross_entropy", logits.dtype(), [&]<class T>(T) {
+  for_logits(logits, dlogits, [&]<class T, class D>(T, D) {
     using C = compute_t<T>;
     const int64_t n = logits.size(-1), rows = targets.numel();
     const int64_t* target = targets.data<int64_t>();
     const T* in = logits.data<T>();
-    T* down = dlogits.defined() ? dlogits.mutable_data<T>() : nullptr;
+    D* down = dlogits.defined() ? dlogits.mutable_data<D>() : nullptr;
     Tensor by_row = loss.dim() ? loss : empty({rows}, loss.options());
     C* losses = by_row.mutable_data<C>();
     const C weight = scale.defined() ? *scale.data<C>() : C(1);
     for_each_row(rows, n, [=](int64_t row) {
-      T* d = down ? down + row * n : nullptr;
+      D* d = down ? down + row * n : nullptr;
       if (target[row] != ignore_index) {
         losses[row] = cross_entropy_row(d, in + row * n, n, target[row], weight);
       } else {
         losses[row] = 0;
-        if (d) std::fill_n(d, n, T(0));
+        if (d) std::fill_n(d, n, D(0));
       }
     });
     if (loss.dim() == 0)

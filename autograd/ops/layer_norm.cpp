@@ -2,6 +2,8 @@
 //   y  = xhat w + b,  xhat = (x - mean x) rstd,  rstd = 1 / sqrt(mean (x - mean x)^2 + eps)
 //   dx = rstd (dxhat - mean dxhat - xhat mean(dxhat xhat)),  dxhat = dy w
 //   dw = sum over rows of dy xhat,  db = sum over rows of dy
+// Under Autocast an f32 x, such as the residual stream, gives a bf16 y: written for the linear
+// layer that follows.
 #include "autograd/kernels.h"
 #include "autograd/ops.h"
 #include "autograd/ops/norm.h"
@@ -13,16 +15,16 @@ namespace cpu {
 
 void layer_norm(Tensor& y, Tensor& mean, Tensor& rstd, const Tensor& x, const Tensor& weight,
                 const Tensor& bias, double eps) {
-  for_float("layer_norm", x.dtype(), [&]<class T>(T) {
-    using C = compute_t<T>;
+  for_norm("layer_norm", x, y, [&]<class X, class Y>(X, Y) {
+    using C = compute_t<X>;
     const int64_t n = x.size(-1);
     const C *w = weight.data<C>(), *b = bias.data<C>(), count = static_cast<C>(n);
-    const T* in = x.data<T>();
-    T* out = y.mutable_data<T>();
+    const X* in = x.data<X>();
+    Y* out = y.mutable_data<Y>();
     C *means = mean.mutable_data<C>(), *rstds = rstd.mutable_data<C>();
     for_each_row(row_count(x), n, [=](int64_t row) {
-      const T* a = in + row * n;
-      T* to = out + row * n;
+      const X* a = in + row * n;
+      Y* to = out + row * n;
       const C near = sum_of<C>(n, [&](int64_t i) { return static_cast<C>(a[i]); }) / count;
       // Around a value near the mean, so that nothing is lost where mean >> std (Chan et al. 1983).
       const auto [drift, squares] = sums_of<C>(n, [&](int64_t i, C& sum, C& sum_of_squares) {
@@ -34,7 +36,7 @@ void layer_norm(Tensor& y, Tensor& mean, Tensor& rstd, const Tensor& x, const Te
       const C variance = (squares - drift * (drift / count)) / count;
       const C r = 1 / std::sqrt(variance + static_cast<C>(eps));
       for (int64_t i = 0; i < n; ++i)
-        to[i] = static_cast<T>((static_cast<C>(a[i]) - m) * r * w[i] + b[i]);
+        to[i] = static_cast<Y>((static_cast<C>(a[i]) - m) * r * w[i] + b[i]);
       means[row] = m;
       rstds[row] = r;
     });
@@ -43,15 +45,17 @@ void layer_norm(Tensor& y, Tensor& mean, Tensor& rstd, const Tensor& x, const Te
 
 void layer_norm_backward(Tensor& dx, Tensor& dweight, Tensor& dbias, const Tensor& dy,
                          const Tensor& x, const Tensor& mean, const Tensor& rstd,
-                         const Tensor& weight) {
-  for_float("layer_norm_backward", x.dtype(), [&]<class T>(T) {
-    using C = compute_t<T>;
+                         const Tensor& weight, bool accumulate) {
+  for_norm("layer_norm_backward", x, dy, [&]<class X, class Y>(X, Y) {
+    using C = compute_t<X>;
     const int64_t n = x.size(-1);
     const C *w = weight.data<C>(), *means = mean.data<C>(), *rstds = rstd.data<C>();
-    const T *in = x.data<T>(), *upstream = dy.data<T>();
-    T* down = dx.defined() ? dx.mutable_data<T>() : nullptr;
+    const X* in = x.data<X>();
+    const Y* upstream = dy.data<Y>();
+    X* down = dx.defined() ? dx.mutable_data<X>() : nullptr;
     const Tensor sums = sum_over_rows<C>(row_count(x), 2 * n, [=](int64_t row, C* dw) {
-      const T *a = in + row * n, *g = upstream + row * n;
+      const X* a = in + row * n;
+      const Y* g = upstream + row * n;
       C* db = dw + n;
       const C m = means[row], r = rstds[row], share = 1 / static_cast<C>(n);
       const auto xhat = [&](int64_t i) { return (static_cast<C>(a[i]) - m) * r; };
@@ -63,9 +67,15 @@ void layer_norm_backward(Tensor& dx, Tensor& dweight, Tensor& dbias, const Tenso
         total_ += dxhat(i);
       });
       if (down == nullptr) return;
-      T* d = down + row * n;
-      for (int64_t i = 0; i < n; ++i)
-        d[i] = static_cast<T>((dxhat(i) - (total + xhat(i) * dot) * share) * r);
+      X* d = down + row * n;
+      const auto slope = [&](int64_t i) {
+        return (dxhat(i) - (total + xhat(i) * dot) * share) * r;
+      };
+      if (accumulate) {
+        for (int64_t i = 0; i < n; ++i) d[i] = static_cast<X>(static_cast<C>(d[i]) + slope(i));
+      } else {
+        for (int64_t i = 0; i < n; ++i) d[i] = static_cast<X>(slope(i));
+      }
     });
     add_part(dweight, sums.data<C>());
     add_part(dbias, sums.data<C>() + n);
@@ -79,7 +89,7 @@ static Tensor layer_norm_composed(const Tensor& input, const Tensor& weight, con
   const Tensor x = input.to(weight.dtype());
   const Tensor centred = x - mean(x, {-1}, true);
   const Tensor variance = mean(centred * centred, {-1}, true);
-  return (centred * rsqrt(variance + eps) * weight + bias).to(input.dtype());
+  return (centred * rsqrt(variance + eps) * weight + bias).to(autocast(input.dtype()));
 }
 
 Tensor layer_norm(const Tensor& input, const Tensor& weight, const Tensor& bias, double eps) {
@@ -89,14 +99,15 @@ Tensor layer_norm(const Tensor& input, const Tensor& weight, const Tensor& bias,
   const Tensor b = norm_parameter("layer_norm", "bias", bias, input, 0);
   if (composed()) return layer_norm_composed(input, w, b, eps);
   const Tensor x = input.contiguous();
-  Tensor y = empty_like(x);
+  Tensor y = empty(x.shape(), {autocast(x.dtype()), x.device()});
   Tensor mean = empty({row_count(x)}, w.options()), rstd = empty_like(mean);
   kernel::layer_norm(y, mean, rstd, x, w, b, eps);
   const auto vjp = [x = Saved::input(x), w = Saved::input(w, "its weight"), mean, rstd](
                        const Tensor& dy, VjpContext& g) -> Grads {
-    Tensor dx = g.needs(0) ? empty_like(dy) : Tensor();
-    Tensor dw = sum_for(g, 1, *w), db = sum_for(g, 2, *w);
-    kernel::layer_norm_backward(dx, dw, db, dy.contiguous(), *x, mean, rstd, *w);
+    Tensor dx = g.into(0), dw = sum_for(g, 1, *w), db = sum_for(g, 2, *w);
+    const bool accumulate = dx.defined();
+    if (g.needs(0) && !accumulate) dx = empty_like(*x);
+    kernel::layer_norm_backward(dx, dw, db, dy.contiguous(), *x, mean, rstd, *w, accumulate);
     return {dx, dw, db};
   };
   return record_fused("layer_norm", {x, w, b}, y, vjp);

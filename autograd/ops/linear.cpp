@@ -1,5 +1,8 @@
 // y = x W^T + b for x (..., in), W (out, in), b (out).
 //   dx = dy W,  dW = dy^T x,  db = sum of dy's rows
+// Under Autocast x, W and y are bf16, whatever the dtypes of the inputs, and every gradient has the
+// dtype of its input: dW and db are summed in f32, straight out of the products.
+#include "autograd/autocast.h"
 #include "autograd/gemm.h"
 #include "autograd/kernels.h"
 #include "autograd/ops.h"
@@ -9,14 +12,14 @@ namespace ink {
 namespace cpu {
 
 // Each thread has columns of its own. A column's float sum is kept short: 64 rows, then double.
+// y may have another dtype than x.
 void sum_rows(Tensor& y, const Tensor& x, bool accumulate) {
   constexpr int64_t kRows = 64, kColumns = 64;
   const int64_t rows = x.size(0), cols = x.size(1);
   const int64_t row_stride = x.strides()[0], col_stride = x.strides()[1];
-  for_float("sum_rows", y.dtype(), [&]<class T>(T) {
+  for_float("sum_rows", x.dtype(), [&]<class T>(T) {
     using C = compute_t<T>;
     const T* in = x.data<T>();
-    T* out = y.mutable_data<T>();
     const int64_t blocks = (cols + kColumns - 1) / kColumns;
     const int64_t grain = kGrain / (kColumns * std::max<int64_t>(rows, 1)) + 1;
     parallel_for(blocks, grain, [&](int64_t first, int64_t last) {
@@ -35,11 +38,13 @@ void sum_rows(Tensor& y, const Tensor& x, bool accumulate) {
           }
           for (int64_t j = 0; j < n; ++j) totals[j] += static_cast<double>(sums[j]);
         }
-        for (int64_t j = 0; j < n; ++j) {
-          T& to = out[j0 + j];
-          const double before = accumulate ? static_cast<double>(static_cast<C>(to)) : 0;
-          to = static_cast<T>(static_cast<C>(before + totals[j]));
-        }
+        for_float("sum_rows", y.dtype(), [&]<class To>(To) {
+          To* out = y.mutable_data<To>() + j0;
+          for (int64_t j = 0; j < n; ++j) {
+            const double before = accumulate ? static_cast<compute_t<To>>(out[j]) : 0;
+            out[j] = static_cast<To>(static_cast<compute_t<To>>(before + totals[j]));
+          }
+        });
       }
     });
   });
@@ -48,25 +53,28 @@ void sum_rows(Tensor& y, const Tensor& x, bool accumulate) {
 }  // namespace cpu
 
 static Tensor linear_composed(const Tensor& x, const Tensor& weight, const Tensor& bias) {
-  const Tensor y = matmul(x, transpose(weight, 0, 1));
-  return bias.defined() ? y + bias : y;
+  const DType dtype = autocast(x.dtype());
+  const Tensor y = matmul(to(x, dtype), transpose(to(weight, dtype), 0, 1));
+  return bias.defined() ? y + to(bias, dtype) : y;
 }
 
-// dx += dy W etc. where a gradient has been collected already, dx = dy W where it has not.
+// dx += dy W etc. where a gradient has been collected already, dx = dy W where it has not. dtypes:
+// of the three gradients.
 static Grads linear_backward(const Tensor& dy, const Saved& x, const Saved& weight,
-                             const Shape& x_shape, VjpContext& g) {
+                             const Shape& x_shape, const std::array<DType, 3>& dtypes,
+                             VjpContext& g) {
   Grads grads(3);
   const auto target = [&](size_t i, const Shape& shape) {
     grads[i] = g.into(i);
     const bool accumulate = grads[i].defined();
-    if (!accumulate) grads[i] = empty(shape, dy.options());
+    if (!accumulate) grads[i] = empty(shape, {dtypes[i], dy.device()});
     return accumulate;
   };
   const Tensor rows = as_gemm_operand(as_rows(dy), dy.dtype());
   if (g.needs(0)) {
     const bool accumulate = target(0, x_shape);
     Tensor dx = as_rows(grads[0]);
-    kernel::gemm(dx, rows, *weight, 1, accumulate);
+    kernel::gemm(dx, rows, cached_cast(*weight, dy.dtype()), 1, accumulate);
   }
   if (g.needs(1)) {
     const bool accumulate = target(1, {dy.size(-1), x_shape.back()});
@@ -83,38 +91,42 @@ static void check_linear(const Tensor& x, const Tensor& weight, const Tensor& bi
   INK_CHECK(weight.dim() == 2, "linear: expected a weight (out, in), got ", weight.shape());
   INK_CHECK(x.dim() >= 1 && x.size(-1) == weight.size(1), "linear: expected x (..., ",
             weight.size(1), ") for weight ", weight.shape(), ", got ", x.shape());
-  INK_CHECK(x.is_floating() && x.dtype() == weight.dtype(),
+  INK_CHECK(x.is_floating() && autocast(x.dtype()) == autocast(weight.dtype()),
             "linear: expected one floating dtype, got x ", x.dtype(), " and weight ",
             weight.dtype());
   if (!bias.defined()) return;
   INK_CHECK(bias.shape() == Shape{weight.size(0)}, "linear: expected bias ", Shape{weight.size(0)},
             " for weight ", weight.shape(), ", got ", bias.shape());
-  INK_CHECK(bias.dtype() == x.dtype(), "linear: expected one floating dtype, got x ", x.dtype(),
-            " and bias ", bias.dtype());
+  INK_CHECK(autocast(bias.dtype()) == autocast(x.dtype()),
+            "linear: expected one floating dtype, got x ", x.dtype(), " and bias ", bias.dtype());
 }
 
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   check_linear(x, weight, bias);
   if (composed()) return linear_composed(x, weight, bias);
+  const DType dtype = autocast(x.dtype());
+  const Tensor in = x.dtype() == dtype ? x : x.detach().to(dtype);
   Shape shape = x.shape();
   shape.back() = weight.size(0);
-  Tensor y = empty(shape, x.options());
+  Tensor y = empty(shape, in.options());
   Tensor rows = as_rows(y);
   {
     const NoGrad no_grad;
-    const Tensor in = as_rows(x), w = transpose(weight, 0, 1);
+    const Tensor w = transpose(cached_cast(weight, dtype), 0, 1);
     if (bias.defined()) {
-      kernel::gemm_bias(rows, in, w, bias.contiguous());
+      kernel::gemm_bias(rows, as_rows(in), w, bias.contiguous());
     } else {
-      kernel::gemm(rows, in, w, 1, false);
+      kernel::gemm(rows, as_rows(in), w, 1, false);
     }
   }
-  const Saved saved_x = Saved::input(weight.requires_grad() ? x : Tensor()),
+  const Saved saved_x = Saved::input(weight.requires_grad() ? in : Tensor()),
               saved_weight = Saved::input(x.requires_grad() ? weight : Tensor());
-  return record_fused("linear", {x, weight, bias}, y,
-                      [saved_x, saved_weight, from = x.shape()](const Tensor& dy, VjpContext& g) {
-                        return linear_backward(dy, saved_x, saved_weight, from, g);
-                      });
+  const std::array dtypes{x.dtype(), weight.dtype(), bias.defined() ? bias.dtype() : dtype};
+  return record_fused(
+      "linear", {x, weight, bias}, y,
+      [saved_x, saved_weight, dtypes, from = x.shape()](const Tensor& dy, VjpContext& g) {
+        return linear_backward(dy, saved_x, saved_weight, from, dtypes, g);
+      });
 }
 
 }  // namespace ink

@@ -5,6 +5,9 @@
 // When gradients will be wanted, the forward pass, which has each chunk's logits at hand, computes
 // dx and dW for dloss = 1; backward scales them. With losses of their own (Reduction::none),
 // backward computes each chunk's logits again.
+// Of bf16 operands, which Autocast makes of f32 ones, the logits, the loss and dW are f32, and
+// dlogits, an operand again, is bf16.
+#include "autograd/autocast.h"
 #include "autograd/gemm.h"
 #include "autograd/kernels.h"
 #include "autograd/ops.h"
@@ -16,12 +19,11 @@ namespace {
 constexpr int64_t kChunkElements = int64_t{1} << 22;  // of logits that exist at a time
 
 struct Head {
-  Tensor x, weight, targets;  // (N, C), (V, C), (N)
+  Tensor x, weight, targets;  // (N, C), (V, C), (N); x and weight of one dtype
   int64_t ignore_index;
 
-  DType dtype() const {
-    return x.dtype() == f64 ? f64 : f32;
-  }  // of logits, losses and sums over chunks
+  /// Of logits, losses and sums over chunks.
+  DType dtype() const { return x.dtype() == f64 ? f64 : f32; }
   int64_t chunk_rows() const {
     return std::max<int64_t>(64, kChunkElements / std::max<int64_t>(weight.size(0), 1));
   }
@@ -31,8 +33,8 @@ struct HeadGrads {
   Tensor dx, dweight;  // undefined: not wanted
 };
 
-// Calls f(first, rows, logits, dlogits) for each chunk; f fills dlogits from logits, and the
-// products follow.
+// Calls f(first, rows, logits, dlogits) for each chunk; f fills dlogits, if defined, from logits,
+// and the products follow. Both may be the same memory.
 template <class F>
 void for_each_chunk(const Head& head, HeadGrads& grads, F&& f) {
   const int64_t N = head.x.size(0), V = head.weight.size(0);
@@ -42,8 +44,9 @@ void for_each_chunk(const Head& head, HeadGrads& grads, F&& f) {
     const Tensor x = head.x.narrow(0, first, rows);
     Tensor logits = empty({rows, V}, options);
     kernel::gemm(logits, x, head.weight.transpose(0, 1), 1, false);
-    const bool wanted = grads.dx.defined() || grads.dweight.defined();
-    Tensor dlogits = wanted ? empty_like(logits) : Tensor();
+    Tensor dlogits;
+    if (grads.dx.defined() || grads.dweight.defined())
+      dlogits = x.dtype() == logits.dtype() ? logits : empty(logits.shape(), x.options());
     f(first, rows, logits, dlogits);
     if (grads.dx.defined()) {
       Tensor dx = grads.dx.narrow(0, first, rows);
@@ -92,15 +95,15 @@ Tensor reduced(const Tensor& input, const Tensor& weight, const Head& head, Redu
         });
     if (head.x.size(0) == 0 && scale.defined()) loss = loss * scale;  // the mean of nothing is NaN
   }
-  return record_fused(
-      "linear_cross_entropy", {input, weight}, loss,
-      [dx = Saved::input(grads.dx), dw = Saved::input(grads.dweight), shape = input.shape(),
-       dtype = input.dtype()](const Tensor& dy, VjpContext& g) -> Grads {
-        const bool one = dy.device().is_cpu() && dy.item() == 1;
-        const auto scaled = [&](const Tensor& d) { return (one ? d : d * dy).to(dtype); };
-        return {g.needs(0) ? scaled(*dx).view(shape) : Tensor(),
-                g.needs(1) ? scaled(*dw) : Tensor()};
-      });
+  return record_fused("linear_cross_entropy", {input, weight}, loss,
+                      [dx = Saved::input(grads.dx), dw = Saved::input(grads.dweight),
+                       shape = input.shape(), x_dtype = input.dtype(),
+                       w_dtype = weight.dtype()](const Tensor& dy, VjpContext& g) -> Grads {
+                        const bool one = dy.device().is_cpu() && dy.item() == 1;
+                        const auto scaled = [&](const Tensor& d) { return one ? d : d * dy; };
+                        return {g.needs(0) ? scaled(*dx).to(x_dtype).view(shape) : Tensor(),
+                                g.needs(1) ? scaled(*dw).to(w_dtype) : Tensor()};
+                      });
 }
 
 // none: a loss for each row, each with an upstream gradient of its own.
@@ -129,7 +132,7 @@ Tensor unreduced(const Tensor& input, const Tensor& weight, const Head& head, co
                                 Tensor(), head.ignore_index);
           dlogits.mul_(dlosses.narrow(0, first, rows));
         });
-    return {grads.dx.defined() ? grads.dx.view((*x).shape()) : Tensor(),
+    return {grads.dx.defined() ? grads.dx.to((*x).dtype()).view((*x).shape()) : Tensor(),
             grads.dweight.defined() ? grads.dweight.to((*w).dtype()) : Tensor()};
   };
   return record_fused("linear_cross_entropy", {input, weight}, losses.view(shape), backward);
@@ -142,7 +145,7 @@ Tensor linear_cross_entropy(const Tensor& input, const Tensor& weight, const Ten
   INK_CHECK(weight.dim() == 2 && input.dim() >= 1 && input.size(-1) == weight.size(1),
             "linear_cross_entropy: expected x (..., C) and weight (V, C), got ", input.shape(),
             " and ", weight.shape());
-  INK_CHECK(input.is_floating() && input.dtype() == weight.dtype(),
+  INK_CHECK(input.is_floating() && autocast(input.dtype()) == autocast(weight.dtype()),
             "linear_cross_entropy: expected one floating dtype, got x ", input.dtype(),
             " and weight ", weight.dtype());
   Shape expected = input.shape();
@@ -152,7 +155,8 @@ Tensor linear_cross_entropy(const Tensor& input, const Tensor& weight, const Ten
   check_ids("cross_entropy", "target", targets, weight.size(0), "classes", ignore_index);
   if (composed())
     return linear_cross_entropy_composed(input, weight, targets, ignore_index, reduction);
-  const Head head{as_rows(input).contiguous(), weight.detach().contiguous(),
+  const DType dtype = autocast(input.dtype());
+  const Head head{as_rows(input).to(dtype).contiguous(), cached_cast(weight, dtype).contiguous(),
                   targets.contiguous().view({-1}), ignore_index};
   return reduction == Reduction::none ? unreduced(input, weight, head, expected)
                                       : reduced(input, weight, head, reduction);

@@ -17,6 +17,14 @@ inline Tensor norm_parameter(const char* op, const char* name, const Tensor& giv
   return given.to(dtype).contiguous();
 }
 
+/// Calls f(X{}, Y{}) with the C++ types of a norm's input and output: of one dtype, or, under
+/// Autocast, f32 and bf16.
+template <class F>
+void for_norm(const char* op, const Tensor& x, const Tensor& y, F&& f) {
+  if (x.dtype() == f32 && y.dtype() == bf16) return f(float{}, bfloat16{});
+  for_float(op, x.dtype(), [&]<class T>(T) { f(T{}, T{}); });
+}
+
 /// Where the gradient of a norm's input i, of shape (C), is summed: the one that exists, or zeros;
 /// undefined if nobody wants it.
 inline Tensor sum_for(VjpContext& g, size_t i, const Tensor& parameter) {
