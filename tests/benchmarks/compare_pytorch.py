@@ -23,7 +23,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from pytorch_gpt import CONFIGS, WARM_UP
+from pytorch_gpt import CONFIGS, LEARNING_RATE, WARM_UP
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -124,6 +124,7 @@ def contenders(config, weights, options, environment, mkl):
     B, T, L, H, C, V, dropout = CONFIGS[config]
     bench = [options.program, "bench", "--config", config.split("_dropout")[0], "--dropout", dropout, "--weights", weights]
     bench += ["--steps", steps, "--profile_steps", 0, "--threads", options.threads, "--json", "-"]
+    bench += ["--learning_rate", LEARNING_RATE]
     bench = [str(part) for part in bench]
     found = [Contender("inkling", "f32", bench, environment, read_inkling)]
     if "--dtype" in subprocess.run([options.program, "bench", "--help"], capture_output=True, text=True).stdout:
