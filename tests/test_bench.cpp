@@ -153,6 +153,8 @@ TEST(Memory, FormulaAgreesWithMeasurement) {
   BenchSetup setup = small_setup(8, 64, 2, 64, 300);
   setup.config.dropout = 0.2;
   expect_formula_holds(setup, "dropout");
+  setup.config.dtype = "bfloat16";
+  expect_formula_holds(setup, "mixed precision");
   setup.config.gradient_accumulation_steps = 2;
   expect_formula_holds(setup, "gradients that wait");
   setup.config.optimizer = "sgd";

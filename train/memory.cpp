@@ -1,6 +1,7 @@
 #include "train/memory.h"
 
 #include <algorithm>
+#include <array>
 
 #include "autograd/gemm_amx.h"
 #include "autograd/parallel.h"
@@ -11,35 +12,64 @@ namespace {
 
 int64_t floats(int64_t count) { return block_bytes(4 * count); }
 
+// Bytes of what a step makes of `tokens` tokens.
+struct Sizes {
+  const GPTConfig& model;
+  int64_t tokens;
+  int64_t narrow;  // bytes of an activation between two linear layers: 2 under Autocast
+
+  /// `width` numbers a token, of the residual stream and of an activation.
+  int64_t stream(int64_t width) const { return floats(tokens * width); }
+  int64_t activation(int64_t width) const { return block_bytes(narrow * tokens * width); }
+};
+
 // What forward keeps of a block for backward.
-int64_t kept_of_block(int64_t tokens, const GPTConfig& c) {
-  const int64_t C = tokens * c.n_embd, norm = C + 2 * tokens;  // a norm's input, mean and rstd
-  int64_t bytes = 0;
-  for (int64_t count : {norm, C, 3 * C, C, tokens * c.n_head,  // ln_1 and its output, q k v, heads
-                        norm, C, 4 * C, 4 * C})                // ln_2 and its output, gelu's sides
-    bytes += floats(count);
-  return bytes;
+int64_t kept_of_block(const Sizes& s) {
+  const int64_t C = s.model.n_embd;
+  const int64_t norm =
+      s.stream(C) + 2 * s.stream(1) + s.activation(C);  // input, statistics, output
+  const int64_t attention = s.activation(3 * C) + s.activation(C) + s.stream(s.model.n_head);
+  const int64_t mlp = 2 * s.activation(4 * C);  // before and after gelu
+  return 2 * norm + attention + mlp;
 }
 
-int64_t head_rows(int64_t tokens, const GPTConfig& c) {
-  return std::min(tokens, std::max<int64_t>(64, (int64_t{1} << 22) / c.vocab_size));
+// What a block's backward adds at most: the stream's gradient, in the MLP one that is four times
+// as wide, and a weight's. Of the stream's come copies: one as an activation, one of dropout.
+int64_t added_by_block(const Sizes& s, bool dropout) {
+  const int64_t C = s.model.n_embd, copies = (s.narrow < 4 ? 1 : 0) + (dropout ? 1 : 0);
+  return s.stream(C) + copies * s.activation(C) + s.activation(4 * C) + floats(4 * C * C);
 }
 
-// The head computes its gradients in forward, on chunks of logits that become their gradients.
-int64_t head_workspace(int64_t tokens, const GPTConfig& c) {
-  return floats(head_rows(tokens, c) * c.vocab_size) + 2 * floats(tokens * c.n_embd);
+int64_t head_rows(const Sizes& s) {
+  return std::min(s.tokens, std::max<int64_t>(64, (int64_t{1} << 22) / s.model.vocab_size));
+}
+
+// The last norm's input and output; the head's gradient of it, computed in forward, on a chunk of
+// logits, which its gradient overwrites unless it is narrower.
+int64_t head_activations(const Sizes& s) {
+  const int64_t C = s.model.n_embd, logits = head_rows(s) * s.model.vocab_size;
+  return s.stream(C) + 2 * s.activation(C) + floats(logits) +
+         (s.narrow < 4 ? block_bytes(s.narrow * logits) : 0);
 }
 
 // What each thread packs a product's operands into, where the tile unit computes it: the most of
 // the MLP's products and the head's.
-int64_t product_scratch(int64_t tokens, const GPTConfig& c) {
+int64_t product_scratch(const Sizes& s) {
   if (!amx::available()) return 0;
-  const int64_t C = c.n_embd, V = c.vocab_size, rows = head_rows(tokens, c);
-  const int64_t most =
-      std::max({amx::scratch_bytes(tokens, 4 * C, C), amx::scratch_bytes(tokens, C, 4 * C),
-                amx::scratch_bytes(4 * C, C, tokens), amx::scratch_bytes(rows, V, C),
-                amx::scratch_bytes(rows, C, V), amx::scratch_bytes(V, C, rows)});
+  const int64_t C = s.model.n_embd, V = s.model.vocab_size, N = s.tokens, rows = head_rows(s);
+  const int64_t most = std::max({amx::scratch_bytes(N, 4 * C, C), amx::scratch_bytes(N, C, 4 * C),
+                                 amx::scratch_bytes(4 * C, C, N), amx::scratch_bytes(rows, V, C),
+                                 amx::scratch_bytes(rows, C, V), amx::scratch_bytes(V, C, rows)});
   return block_bytes(max_threads() * most);
+}
+
+// Elements of weights that linear layers round to bf16 and keep beside them.
+int64_t rounded_weights(const GPT& model) {
+  int64_t bytes = 0;
+  for (const auto& [name, parameter] : model.named_parameters()) {
+    if (parameter.dim() == 2 && name != "wpe.weight") bytes += block_bytes(2 * parameter.numel());
+  }
+  return bytes;
 }
 
 }  // namespace
@@ -48,7 +78,8 @@ int64_t product_scratch(int64_t tokens, const GPTConfig& c) {
 // the block kept and leaves its gradients, so that one of its ends is the highest.
 MemoryEstimate estimate_memory(const GPT& model, const TrainConfig& config) {
   const GPTConfig& c = model.config;
-  const int64_t tokens = config.batch_size * c.block_size, C = floats(tokens * c.n_embd);
+  const bool mixed = config.autocast() == bf16;
+  const Sizes s{c, config.batch_size * c.block_size, mixed ? 2 : 4};
   int64_t parameters = 0, block = 0;
   for (const auto& [name, parameter] : model.named_parameters()) {
     const int64_t bytes = floats(parameter.numel());
@@ -56,27 +87,23 @@ MemoryEstimate estimate_memory(const GPT& model, const TrainConfig& config) {
     if (name.rfind("h.0.", 0) == 0) block += bytes;
   }
   const int64_t moments = config.optimizer == "adamw" ? 2 : config.momentum > 0 ? 1 : 0;
-  const int64_t head = floats(c.vocab_size * c.n_embd), kept = kept_of_block(tokens, c);
-  // A block's backward holds the stream's gradient, and inside the MLP one that is four times as
-  // wide; dropout makes another of the stream's.
-  const int64_t inside = (config.dropout > 0 ? 6 : 5) * C + floats(4 * c.n_embd * c.n_embd);
-  const bool accumulates = config.gradient_accumulation_steps > 1;
-  const int64_t before = accumulates ? parameters : 0;  // gradients that forward finds
+  // Gradients that forward finds.
+  const int64_t before = config.gradient_accumulation_steps > 1 ? parameters : 0;
+  const int64_t head = before + floats(c.vocab_size * c.n_embd), kept = kept_of_block(s);
+  const int64_t added = added_by_block(s, config.dropout > 0), packed = product_scratch(s);
   struct Moment {
     int64_t gradients, activations;
+    int64_t total() const { return gradients + activations; }
   };
-  const int64_t packed = product_scratch(tokens, c);
-  const Moment moments_of_a_step[] = {
-      {before + head, c.n_layer * kept + C + head_workspace(tokens, c) + packed},  // the head
-      {before + head, c.n_layer * kept + inside + packed},                         // the last block
-      {std::max(before, parameters - block), kept + inside + packed},  // the first block
-      {parameters, 3 * C + packed}};                                   // its end
-  const Moment peak =
-      *std::max_element(std::begin(moments_of_a_step), std::end(moments_of_a_step),
-                        [](const Moment& a, const Moment& b) {
-                          return a.gradients + a.activations < b.gradients + b.activations;
-                        });
-  return {(1 + moments) * parameters, peak.gradients, peak.activations};
+  const std::array<Moment, 4> step = {
+      {{head, c.n_layer * kept + head_activations(s)},        // the head
+       {head, c.n_layer * kept + added},                      // the last block
+       {std::max(before, parameters - block), kept + added},  // the first block
+       {parameters, 3 * s.stream(c.n_embd)}}};                // the end
+  const Moment peak = *std::max_element(step.begin(), step.end(),
+                                        [](auto& a, auto& b) { return a.total() < b.total(); });
+  return {(1 + moments) * parameters + (mixed ? rounded_weights(model) : 0), peak.gradients,
+          peak.activations + packed};
 }
 
 }  // namespace ink

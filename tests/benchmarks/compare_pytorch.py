@@ -7,7 +7,7 @@ Both start from the same weights, see the same batch at every step, clip at 1 an
 for a run whose first ten losses are PyTorch's (eager, f32): within 1e-5 of them in f32, 1e-2 in bf16. With dropout the
 masks differ, so the gate is the same work without. Each turn is a process of its own. PyTorch's f32 is its best of
 eager and compiled; on a processor that is not Intel's, MKL's check for one is answered for it, or it would take a
-path half as fast.
+path half as fast. JAX takes part where it can be imported.
 """
 
 import argparse
@@ -37,6 +37,7 @@ def arguments():
     parser.add_argument("--program", default=ROOT / "build/release/inkling", type=Path)
     parser.add_argument("--configs", default="baby,char8,char8_dropout,gpt2_64,gpt2_1024", help=f"of {', '.join(CONFIGS)}")
     parser.add_argument("--modes", default="eager,compile,bf16,bf16compile", help="PyTorch's; eager is always run")
+    parser.add_argument("--jax", default=sys.executable, help="a python; if it has jax and optax, JAX takes part")
     parser.add_argument("--rounds", default=3, type=int, help="turns of each contender")
     parser.add_argument("--steps", default=0, type=int, help="timed steps a turn; 0: by config")
     parser.add_argument("--threads", default=len(os.sched_getaffinity(0)), type=int)
@@ -121,7 +122,7 @@ def read_inkling(result):
 
 def contenders(config, weights, options, environment, mkl):
     steps = max(options.steps or STEPS[config], GATED - WARM_UP)
-    B, T, L, H, C, V, dropout = CONFIGS[config]
+    dropout = CONFIGS[config][-1]
     bench = [options.program, "bench", "--config", config.split("_dropout")[0], "--dropout", dropout, "--weights", weights]
     bench += ["--steps", steps, "--profile_steps", 0, "--threads", options.threads, "--json", "-"]
     bench += ["--learning_rate", LEARNING_RATE]
@@ -135,6 +136,9 @@ def contenders(config, weights, options, environment, mkl):
         command = [sys.executable, HERE / "pytorch_gpt.py", "run", config, mode, weights, steps, options.threads]
         dtype = "bf16" if "bf16" in mode else "f32"
         found.append(Contender(f"PyTorch, {mode}", dtype, [str(part) for part in command], theirs, dict))
+    if not dropout and subprocess.run([options.jax, "-c", "import jax, optax"], capture_output=True).returncode == 0:
+        command = [options.jax, HERE / "jax_gpt.py", config, weights, steps]
+        found.append(Contender("JAX", "f32", [str(part) for part in command], environment, dict))
     return found
 
 
@@ -204,7 +208,8 @@ def versions(results):
     everyone = [c for contenders_ in results.values() for c in contenders_ if c.turns]
     ours = next(c.turns[0]["kernels"] for c in everyone if c.name.startswith("inkling"))
     theirs = next(c.turns[0] for c in everyone if c.name.startswith("PyTorch"))
-    return ours, f"PyTorch {theirs['version']}, {theirs['kernels']}"
+    jax = next((f"; JAX {c.turns[0]['version']}" for c in everyone if c.name == "JAX"), "")
+    return ours, f"PyTorch {theirs['version']}, {theirs['kernels']}{jax}"
 
 
 def report(results, options, mkl):
