@@ -213,7 +213,7 @@ def versions(results):
 
 
 def report(results, options, mkl):
-    commit = subprocess.run(["git", "-C", ROOT, "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
+    commit = subprocess.run(["git", "-C", ROOT, "describe", "--always", "--dirty"], capture_output=True, text=True).stdout.strip()
     ours, theirs = versions(results)
     unlocked = "; its vendor check is answered \"Intel\"" if mkl else ""
     lines = ["# Training steps beside PyTorch", "", "Written by `compare_pytorch.py`, whose head says how it measures.", ""]
