@@ -7,32 +7,67 @@
 
 #include "autograd/parallel.h"
 
-// A build for any processor measures with the widest vectors that this one has.
-#if defined(__x86_64__) && defined(__gnu_linux__) && !defined(__AVX2__) && \
-    !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-#define INK_WIDEST __attribute__((target_clones("arch=skylake-avx512", "arch=haswell", "default")))
-#else
-#define INK_WIDEST
+#if defined(__x86_64__)
+#include <immintrin.h>
 #endif
 
 namespace ink {
 namespace {
 
-// Independent chains enough to hide the latency of the adders.
-constexpr int kChains = 12, kWidth = 16;
-using Vector = float __attribute__((vector_size(kWidth * sizeof(float))));
+// Each makes chains of x = x / 2 + 1 on vectors, as many as hide the latency of the units, and says
+// how many FLOPs those were. Chains start apart and end in `sink`, or the compiler would leave some
+// out.
+constexpr int64_t kRounds = 200000;
+constexpr int kChains = 12;
+using Chains = double (*)(float& sink);
 
-INK_WIDEST float multiply_add(int64_t rounds, float factor) {
-  Vector sums[kChains];
-  for (int i = 0; i < kChains; ++i) sums[i] = Vector{} + static_cast<float>(i);
-  for (int64_t round = 0; round < rounds; ++round) {
-    for (int i = 0; i < kChains; ++i) sums[i] = sums[i] * factor + 1;
+template <class Vector>
+double flops_of() {
+  return 2.0 * kChains * kRounds * (sizeof(Vector) / sizeof(float));
+}
+
+double any_chains(float& sink) {
+  using Vector = float __attribute__((vector_size(16)));
+  Vector sums[kChains] = {};
+  for (int i = 0; i < kChains; ++i) sums[i] += static_cast<float>(i);
+  for (int64_t round = 0; round < kRounds; ++round) {
+    for (Vector& sum : sums) sum = sum * 0.5f + 1;
   }
-  Vector total{};
-  for (const Vector& sum : sums) total += sum;
-  float result = 0;
-  for (int i = 0; i < kWidth; ++i) result += total[i];
-  return result;
+  for (const Vector& sum : sums) sink += sum[0];
+  return flops_of<Vector>();
+}
+
+#if defined(__x86_64__)
+__attribute__((target("avx2,fma"))) double avx2_chains(float& sink) {
+  __m256 sums[kChains];
+  for (int i = 0; i < kChains; ++i) sums[i] = _mm256_set1_ps(static_cast<float>(i));
+  const __m256 half = _mm256_set1_ps(0.5f), one = _mm256_set1_ps(1);
+  for (int64_t round = 0; round < kRounds; ++round) {
+    for (__m256& sum : sums) sum = _mm256_fmadd_ps(sum, half, one);
+  }
+  for (const __m256& sum : sums) sink += _mm256_cvtss_f32(sum);
+  return flops_of<__m256>();
+}
+
+__attribute__((target("avx512f"))) double avx512_chains(float& sink) {
+  __m512 sums[kChains];
+  for (int i = 0; i < kChains; ++i) sums[i] = _mm512_set1_ps(static_cast<float>(i));
+  const __m512 half = _mm512_set1_ps(0.5f), one = _mm512_set1_ps(1);
+  for (int64_t round = 0; round < kRounds; ++round) {
+    for (__m512& sum : sums) sum = _mm512_fmadd_ps(sum, half, one);
+  }
+  for (const __m512& sum : sums) sink += _mm512_cvtss_f32(sum);
+  return flops_of<__m512>();
+}
+#endif
+
+// Of this processor's widest vectors, whichever one was compiled for.
+Chains widest_chains() {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512f")) return avx512_chains;
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return avx2_chains;
+#endif
+  return any_chains;
 }
 
 // The most of `amount` that f() does in a second, over a few runs.
@@ -49,21 +84,20 @@ double best_rate(double amount, int runs, F&& f) {
 }
 
 double measure_flops() {
-  constexpr int64_t kRounds = 1000000;
+  const Chains chains = widest_chains();
   const int64_t threads = max_threads();
-  std::vector<float> results(static_cast<size_t>(threads));
-  const double flops = 2.0 * kChains * kWidth * kRounds * static_cast<double>(threads);
-  return best_rate(flops, 10, [&] {
-    parallel_for(threads, 1, [&](int64_t begin, int64_t) {
-      results[static_cast<size_t>(begin)] = multiply_add(kRounds, 0.5f);
-    });
+  std::vector<float> sinks(static_cast<size_t>(threads));
+  const double flops = static_cast<double>(threads) * chains(sinks[0]);
+  return best_rate(flops, 100, [&] {
+    parallel_for(threads, 1,
+                 [&](int64_t begin, int64_t) { chains(sinks[static_cast<size_t>(begin)]); });
   });
 }
 
 double measure_bandwidth() {
   constexpr int64_t kElements = int64_t{3} << 22;
   std::vector<float> a(kElements, 1), b(kElements, 2);
-  return best_rate(3.0 * sizeof(float) * kElements, 12, [&] {
+  return best_rate(3.0 * sizeof(float) * kElements, 20, [&] {
     parallel_for(kElements, 1, [&](int64_t begin, int64_t end) {
       float* to = a.data();
       const float* from = b.data();

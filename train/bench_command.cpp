@@ -1,5 +1,6 @@
 // inkling bench: a training step measured; two runs side by side.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <omp.h>
 
 #include <ctime>
