@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <fstream>
+#include <numeric>
 #include <vector>
 
 #include "autograd/parallel.h"
@@ -83,15 +84,17 @@ double best_rate(double amount, int runs, F&& f) {
   return best;
 }
 
+// Every thread has its own best: they run at the same time, but need not wait for each other.
 double measure_flops() {
   const Chains chains = widest_chains();
   const int64_t threads = max_threads();
-  std::vector<float> sinks(static_cast<size_t>(threads));
-  const double flops = static_cast<double>(threads) * chains(sinks[0]);
-  return best_rate(flops, 100, [&] {
-    parallel_for(threads, 1,
-                 [&](int64_t begin, int64_t) { chains(sinks[static_cast<size_t>(begin)]); });
+  std::vector<double> rates(static_cast<size_t>(threads));
+  parallel_for(threads, 1, [&](int64_t begin, int64_t) {
+    float sink = 0;
+    const double flops = chains(sink);
+    rates[static_cast<size_t>(begin)] = best_rate(flops, 100, [&] { chains(sink); });
   });
+  return std::accumulate(rates.begin(), rates.end(), 0.0);
 }
 
 double measure_bandwidth() {

@@ -3,6 +3,8 @@
 
 #include <chrono>
 #include <fstream>
+#include <set>
+#include <thread>
 
 #include "autograd/checkpoint.h"
 #include "autograd/ops.h"
@@ -121,6 +123,30 @@ TEST(Profiler, TraceIsOfTheEventsWhileItWasOn) {
   const json trace = read_json(folder / "trace.json");
   expect_valid_trace(trace, {"gelu forward", "gelu backward", "linear forward"});
   for (const json& event : trace) EXPECT_NE(event.at("name"), "exp");
+}
+
+TEST(Profiler, SeveralThreadsAtOnce) {
+  const TempFolder folder;
+  Profiler profiler;
+  profiler.start();
+  profiler.trace(true);
+  const auto work = [&] {
+    const Observe observe(profiler);
+    const Tensor x = ones({30, 30}).requires_grad_();
+    for (int i = 0; i < 50; ++i) sum(matmul(x, x)).backward();
+  };
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 2; ++i) threads.emplace_back(work);
+  for (std::thread& thread : threads) thread.join();
+  const auto rows = profiler.rows();
+  EXPECT_EQ(row_of(rows, "matmul").forward.calls, 100);
+  EXPECT_EQ(row_of(rows, "matmul").backward.calls, 100);
+  EXPECT_EQ(row_of(rows, "matmul").backward.work.flops, 100 * 4 * 30 * 30 * 30);
+  profiler.save_trace(folder / "trace.json");
+  std::set<int> seen;
+  for (const json& event : read_json(folder / "trace.json"))
+    if (event.at("ph") == "X") seen.insert(event.at("tid").get<int>());
+  EXPECT_EQ(seen.size(), 2u);
 }
 
 // ---- bench
