@@ -123,10 +123,11 @@ void print(const BenchResult& result, const Machine& machine) {
   const TrainConfig& config = setup.config;
   const double rate = result.flops.total() / result.median() * 1e3;
   const auto line = [](const std::string& text) { std::cout << text << "\n"; };
-  line(fmt::format("{:<9} B {}, T {}, L {}, H {}, C {}, V {}; {} parameters; dropout {}",
+  line(fmt::format("{:<9} B {}, T {}, L {}, H {}, C {}, V {}; {} parameters; dropout {}; {}",
                    setup.name, config.batch_size, config.block_size, config.n_layer, config.n_head,
                    config.n_embd, setup.vocab_size,
-                   count_text(static_cast<double>(result.parameters)), config.dropout));
+                   count_text(static_cast<double>(result.parameters)), config.dropout,
+                   config.dtype));
   line(fmt::format("machine   {}, {} threads, {}; measured at best {:.0f} GFLOP/s, {:.1f} GB/s",
                    processor_name(), omp_get_max_threads(), gemm_backend(),
                    machine.flops_per_second / 1e9, machine.bytes_per_second / 1e9));
