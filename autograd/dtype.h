@@ -24,8 +24,8 @@ struct bfloat16 {
   bfloat16() = default;
   INK_DEVICE bfloat16(float value) {
     const uint32_t u = std::bit_cast<uint32_t>(value);
-    const bool nan = (u & 0x7fffffffu) > 0x7f800000u;
-    bits = static_cast<uint16_t>(nan ? (u >> 16) | 0x40u : (u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
+    const uint32_t rounded = value != value ? u | 0x400000u : u + 0x7fffu + ((u >> 16) & 1u);
+    bits = static_cast<uint16_t>(rounded >> 16);
   }
   INK_DEVICE operator float() const {
     return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);

@@ -69,15 +69,18 @@ INK_DEVICE inline T normal_cdf(T x) {
   return T(0.5) + T(0.5) * simd::erf(x * T(0.70710678118654752));
 }
 
-// tanh of gelu_tanh, and the derivative of its argument.
+// What gelu_tanh multiplies x by: (1 + tanh(v / 2)) / 2 = 1 / (1 + e^-v), and that gate's
+// derivative. v = 2 sqrt(2/pi) (x + 0.044715 x^3). By e^-|v|, which neither overflows nor cancels.
 template <class T>
-INK_DEVICE inline T gelu_inner(T x) {
-  return simd::tanh(T(0.79788456080286536) * (x + T(0.044715) * x * x * x));
-}
-template <class T>
-INK_DEVICE inline T gelu_inner_slope(T x) {
-  return T(0.79788456080286536) * (T(1) + T(0.134145) * x * x);
-}
+struct GeluGate {
+  T value, slope;
+  INK_DEVICE explicit GeluGate(T x) {
+    const T z = x * x, v = x * (T(1.5957691216057308) + T(0.071354816272600248) * z);
+    const T e = simd::exp_nonpositive(-std::fabs(v)), share = T(1) / (T(1) + e);
+    value = v < 0 ? e * share : share;
+    slope = e * share * share * (T(1.5957691216057308) + T(0.21406444881780074) * z);
+  }
+};
 
 // a^b for b >= 0 by squaring; for b < 0 the fraction rounds to 0 unless a is 1 or -1.
 INK_DEVICE inline int64_t integer_pow(int64_t a, int64_t b) {
@@ -146,10 +149,10 @@ struct gelu_erf : OnFloats {
   }
 };
 struct gelu_tanh : OnFloats {
-  template <class T> INK_DEVICE static T f(T x) { return T(0.5) * x * (T(1) + gelu_inner(x)); }
+  template <class T> INK_DEVICE static T f(T x) { return x * GeluGate<T>(x).value; }
   template <class T> INK_DEVICE static T df(T dy, T x) {
-    const T t = gelu_inner(x);
-    return dy * T(0.5) * (T(1) + t + x * (T(1) - t * t) * gelu_inner_slope(x));
+    const GeluGate<T> gate(x);
+    return dy * (gate.value + x * gate.slope);
   }
 };
 
