@@ -293,17 +293,17 @@ std::vector<OpCase> make_cases() {
       {"attention_weights", {{{{3, 4}}, {{5, 4}}, {{5}, mask}}, {{{2, 4, 3, 4}}, {{2, 2, 5, 4}}, {{2, 1, 3, 1}, mask}}, {{{2, 4}}, {{0, 4}}, {{2, 1}, mask}}, {{{3, 257, 133}}, {{3, 131, 133}}, {{3, 1, 131}, mask}}},
        [](I x) -> Outputs { const ContextGuard same_mask; return {attention_weights(x[0], x[1], {.attn_mask = x[2], .dropout_p = 0.1, .causal_lower_right = true})}; }, 2e-5},
       {"linear_cross_entropy.mean", {{{{6, 4}}, {{5, 4}}, {{6}, ids, 5}}, {{{2, 3, 4}}, {{5, 4}}, {{2, 3}, ids, 5}},
-                                     {{{300, 17}}, {{20001, 17}}, {{300}, ids, 20001}}},
+                                     {{{2100, 53}}, {{101, 53}}, {{2100}, ids, 101}}},
        [](I x) -> Outputs { return {linear_cross_entropy(x[0], x[1], x[2], 2)}; }, 2e-5},
       {"linear_cross_entropy.sum", {{{{6, 4}}, {{5, 4}}, {{6}, ids, 5}}, {{{0, 4}}, {{5, 4}}, {{0}, ids, 5}}, {{big}, {{211, 193}}, {{3, 257}, ids, 211}}},
        [](I x) -> Outputs { return {linear_cross_entropy(x[0], x[1], x[2], -100, Reduction::sum)}; }, 2e-5},
       {"linear_cross_entropy.none", {{{{6, 4}}, {{5, 4}}, {{6}, ids, 5}}, {{{2, 3, 4}}, {{5, 4}}, {{2, 3}, ids, 5}}, {{{0, 4}}, {{5, 4}}, {{0}, ids, 5}},
-                                     {{{300, 17}}, {{20001, 17}}, {{300}, ids, 20001}}},
+                                     {{{2100, 53}}, {{101, 53}}, {{2100}, ids, 101}}},
        [](I x) -> Outputs { return {linear_cross_entropy(x[0], x[1], x[2], 3, Reduction::none)}; }, 2e-5},
 
-      {"linear_cross_entropy.mixed", {{{{6, 4}}, {{5, 4}}, {{6}, ids, 5}}, {{{0, 4}}, {{5, 4}}, {{0}, ids, 5}}, {{{300, 17}}, {{20001, 17}}, {{300}, ids, 20001}}},
+      {"linear_cross_entropy.mixed", {{{{6, 4}}, {{5, 4}}, {{6}, ids, 5}}, {{{0, 4}}, {{5, 4}}, {{0}, ids, 5}}, {{{2100, 53}}, {{101, 53}}, {{2100}, ids, 101}}},
        mixed([](I x) { return linear_cross_entropy(x[0], x[1], x[2], -100, Reduction::sum); }), 0.03},
-      {"linear_cross_entropy.mixed_none", {{{{6, 4}}, {{5, 4}}, {{6}, ids, 5}}, {{{300, 17}}, {{20001, 17}}, {{300}, ids, 20001}}},
+      {"linear_cross_entropy.mixed_none", {{{{6, 4}}, {{5, 4}}, {{6}, ids, 5}}, {{{2100, 53}}, {{101, 53}}, {{2100}, ids, 101}}},
        mixed([](I x) { return linear_cross_entropy(x[0], x[1], x[2], 3, Reduction::none); }), 0.03},
 
       // ---- softmax, log_softmax, layer_norm, rms_norm

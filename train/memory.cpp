@@ -41,7 +41,7 @@ int64_t added_by_block(const Sizes& s, bool dropout) {
 }
 
 int64_t head_rows(const Sizes& s) {
-  return std::min(s.tokens, std::max<int64_t>(64, (int64_t{1} << 22) / s.model.vocab_size));
+  return linear_cross_entropy_rows(s.tokens, s.model.vocab_size);
 }
 
 // The last norm's input and output; the head's gradient of it, computed in forward, on a chunk of

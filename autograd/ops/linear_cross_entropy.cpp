@@ -16,17 +16,12 @@
 namespace ink {
 namespace {
 
-constexpr int64_t kChunkElements = int64_t{1} << 22;  // of logits that exist at a time
-
 struct Head {
   Tensor x, weight, targets;  // (N, C), (V, C), (N); x and weight of one dtype
   int64_t ignore_index;
 
   /// Of logits, losses and sums over chunks.
   DType dtype() const { return x.dtype() == f64 ? f64 : f32; }
-  int64_t chunk_rows() const {
-    return std::max<int64_t>(64, kChunkElements / std::max<int64_t>(weight.size(0), 1));
-  }
 };
 
 struct HeadGrads {
@@ -37,10 +32,10 @@ struct HeadGrads {
 // and the products follow. Both may be the same memory.
 template <class F>
 void for_each_chunk(const Head& head, HeadGrads& grads, F&& f) {
-  const int64_t N = head.x.size(0), V = head.weight.size(0);
+  const int64_t N = head.x.size(0), V = head.weight.size(0), most = linear_cross_entropy_rows(N, V);
   const Options options(head.dtype(), head.x.device());
-  for (int64_t first = 0; first < N; first += head.chunk_rows()) {
-    const int64_t rows = std::min(head.chunk_rows(), N - first);
+  for (int64_t first = 0; first < N; first += most) {
+    const int64_t rows = std::min(most, N - first);
     const Tensor x = head.x.narrow(0, first, rows);
     Tensor logits = empty({rows, V}, options);
     kernel::gemm(logits, x, head.weight.transpose(0, 1), 1, false);
@@ -139,6 +134,14 @@ Tensor unreduced(const Tensor& input, const Tensor& weight, const Head& head, co
 }
 
 }  // namespace
+
+// A chunk reads all of W and adds to all of dW, so that few rows make slow products: of 50257
+// classes, 64 MB of logits are 320 rows, and 83 rows take three times as long. Short of that bound,
+// 1024 rows leave a small head's logits in the cache.
+int64_t linear_cross_entropy_rows(int64_t rows, int64_t classes) {
+  const int64_t most = (int64_t{1} << 24) / std::max<int64_t>(classes, 1) / 64 * 64;
+  return std::min(rows, std::clamp<int64_t>(most, 64, 1024));
+}
 
 Tensor linear_cross_entropy(const Tensor& input, const Tensor& weight, const Tensor& targets,
                             int64_t ignore_index, Reduction reduction) {
