@@ -1,5 +1,6 @@
 // The caching allocator: freed blocks wait in lists by rounded size, so that a training loop that
 // repeats its shapes asks the system for memory in its first steps only.
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -25,6 +26,7 @@ namespace ink {
 namespace {
 
 constexpr int64_t kAlignment = 64;
+constexpr int64_t kHugePage = int64_t{1} << 21;
 constexpr char kGuardByte = 0x5a;
 
 // Sizes are rounded up to an eighth of their power of two: at most 12.5 % is lost, and few distinct
@@ -129,12 +131,21 @@ class CpuAllocator {
   void* take_new(int64_t bytes, int64_t size) {
     const auto fits = [&] { return size <= physical_memory() - stats_.bytes_held; };
     if (!fits()) flush();
-    void* block = fits() ? std::aligned_alloc(kAlignment, static_cast<size_t>(size)) : nullptr;
+    void* block = fits() ? from_system(size) : nullptr;
     INK_CHECK(block != nullptr, "memory: cannot allocate ", bytes,
               " bytes on cpu: ", stats_.bytes_in_use, " in use of ", physical_memory(),
               " bytes in the machine; use a smaller batch, block or model");
     stats_.bytes_held += size;
     ++stats_.raw_allocations;
+    return block;
+  }
+
+  // Large blocks ask for huge pages: a page table entry for 2 MiB, in place of 512.
+  static void* from_system(int64_t size) {
+    const bool large = size >= kHugePage;
+    void* block =
+        std::aligned_alloc(static_cast<size_t>(large ? kHugePage : kAlignment), static_cast<size_t>(size));
+    if (block != nullptr && large) madvise(block, static_cast<size_t>(size), MADV_HUGEPAGE);
     return block;
   }
 
