@@ -27,6 +27,7 @@ constexpr int64_t kBlock = 2 * kTile;
 constexpr int64_t kPiece = kBlock * kInner;  // elements of two tiles, of one piece
 constexpr int64_t kRows = 256, kColumns = 2048;  // of packed panels: in the L2 and L3 caches
 constexpr int64_t kLongestPart = 512;            // of the inner dimension, with three pieces
+constexpr int64_t kCachedBytes = 1 << 20;        // right panels that the L2 cache keeps
 
 enum class Side { left, right };
 
@@ -322,12 +323,20 @@ bool multiply(int64_t m, int64_t n, int64_t k, const Operand& a, const Operand& 
         const int64_t rows = std::min(kRows, m - i0);
         if (!pack<P, Side::left>(left, a.from(i0, k0), rows, inner)) return false;
         const Start from = k0 > 0 ? Start{static_cast<const float*>(c.data), c.ld} : start;
-        for (int64_t j = 0; j < cols; j += kBlock) {
-          for (int64_t i = 0; i < rows; i += kBlock)
-            multiply_part<P>(padded / kInner, left + i / kBlock * panel * padded,
-                             right + j / kBlock * panel * padded, from.at(i0 + i, j0 + j), c,
-                             (i0 + i) * c.ld + j0 + j, std::min(kBlock, rows - i),
-                             std::min(kBlock, cols - j));
+        const auto part_of_result = [&](int64_t i, int64_t j) {
+          multiply_part<P>(padded / kInner, left + i / kBlock * panel * padded,
+                           right + j / kBlock * panel * padded, from.at(i0 + i, j0 + j), c,
+                           (i0 + i) * c.ld + j0 + j, std::min(kBlock, rows - i),
+                           std::min(kBlock, cols - j));
+        };
+        if (2 * panel * padded * cols / kBlock <= kCachedBytes) {  // row by row, as memory likes it
+          for (int64_t i = 0; i < rows; i += kBlock) {
+            for (int64_t j = 0; j < cols; j += kBlock) part_of_result(i, j);
+          }
+        } else {  // a right panel is fetched once
+          for (int64_t j = 0; j < cols; j += kBlock) {
+            for (int64_t i = 0; i < rows; i += kBlock) part_of_result(i, j);
+          }
         }
       }
     }

@@ -50,6 +50,7 @@ struct TrainConfig {
   int64_t log_interval = 20;
   int64_t sample_interval = 2000;
   int64_t threads = 0;
+  int64_t batch_parts = 0;
   bool composed = false;
 
   GPTConfig gpt(int64_t vocab_size) const {
@@ -115,7 +116,10 @@ void for_each_field(Config& c, F&& f) {
   f("eval_iters", c.eval_iters, "batches per evaluation; 0: the whole validation set");
   f("log_interval", c.log_interval, "steps between progress lines");
   f("sample_interval", c.sample_interval, "steps between printed samples; 0: never");
-  f("threads", c.threads, "CPU threads; 0: all cores");
+  f("threads", c.threads, "CPU threads; 0: all cores (another number: other last bits)");
+  f("batch_parts", c.batch_parts,
+    "parts of a batch that threads work on side by side; 0: one a thread for small models, else 1 "
+    "(another number: other last bits)");
   f("composed", c.composed,
     "run fused ops as compositions of basic ones: the same numbers within rounding, slower");
 }

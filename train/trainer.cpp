@@ -2,7 +2,9 @@
 
 #include "autograd/log.h"
 #include "autograd/nan_sentinel.h"
+#include "autograd/parallel.h"
 #include "autograd/random.h"
+#include "train/data_parallel.h"
 
 namespace ink {
 namespace {
@@ -75,6 +77,7 @@ Trainer::Trainer(const TrainConfig& config, std::unique_ptr<Dataset> dataset)
   dataset_->val_batch(0, 0, 1, config_.block_size);
   manual_seed(static_cast<uint64_t>(config_.seed));
   model_ = std::make_unique<GPT>(config_.gpt(dataset_->tokenizer().vocab_size()));
+  parameters_ = model_->parameters();
   optimizer_ = make_optimizer(config_, *model_);
   if (resuming) resume();
 }
@@ -109,6 +112,16 @@ Context Trainer::run_context() const {
   return run;
 }
 
+// One for each thread while a second set of gradients costs little; observers see one thread.
+int64_t Trainer::batch_parts() const {
+  constexpr int64_t kSmallModel = 1 << 22;  // parameters
+  if (!context().observers.empty()) return 1;
+  const int64_t wanted = config_.batch_parts > 0                          ? config_.batch_parts
+                         : model_->num_parameters() <= kSmallModel ? max_threads()
+                                                                          : 1;
+  return std::min(wanted, config_.batch_size);
+}
+
 Trainer::Losses Trainer::forward_backward(int64_t step, int64_t micro_batch) {
   const auto seed = static_cast<uint64_t>(config_.seed);
   const Batch batch = dataset_->train_batch(seed, static_cast<uint64_t>(step), config_.batch_size,
@@ -118,9 +131,11 @@ Trainer::Losses Trainer::forward_backward(int64_t step, int64_t micro_batch) {
                       .micro_batch = static_cast<uint64_t>(micro_batch)};
   const Tensor x = ids_tensor(batch.x, batch.batch_size), y = ids_tensor(batch.y, batch.batch_size);
   note_work("batch", {}, {x, y});
-  const Tensor loss = model_->loss(x, y);
-  const int64_t parts = config_.gradient_accumulation_steps;
-  (parts == 1 ? loss : loss / static_cast<double>(parts)).backward();
+  const double scale = 1 / static_cast<double>(config_.gradient_accumulation_steps);
+  const Tensor loss = backward_in_parts(
+      parameters_, batch.batch_size, batch_parts(), scale, [&](int64_t first, int64_t count) {
+        return model_->loss(x.narrow(0, first, count), y.narrow(0, first, count));
+      });
   return {loss.detach(), mean_of(batch.floor), !batch.floor.empty()};
 }
 

@@ -83,12 +83,14 @@ class Trainer {
   };
   /// What this thread runs under, changed to what the config asks for.
   Context run_context() const;
+  int64_t batch_parts() const;
   Losses forward_backward(int64_t step, int64_t micro_batch);
   void resume();
 
   TrainConfig config_;
   std::unique_ptr<Dataset> dataset_;
   std::unique_ptr<GPT> model_;
+  std::vector<Tensor> parameters_;
   std::unique_ptr<Optimizer> optimizer_;
   Schedule schedule_;
   int64_t steps_done_ = 0;

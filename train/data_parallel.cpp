@@ -1,0 +1,49 @@
+#include "train/data_parallel.h"
+
+#include "autograd/graph.h"
+#include "autograd/ops.h"
+#include "autograd/parallel.h"
+
+namespace ink {
+namespace {
+
+// A parameter's gradients of all parts, in order, on top of what it holds already.
+void sum_gradients(Tensor parameter, const std::vector<GradStore>& stores) {
+  Tensor sum = parameter.grad();
+  for (const GradStore& store : stores) {
+    const Tensor part = store.get(parameter);
+    if (part.defined()) sum = sum.defined() ? sum + part : part;
+  }
+  parameter.set_grad(sum);
+}
+
+}  // namespace
+
+Tensor backward_in_parts(const std::vector<Tensor>& parameters, int64_t rows, int64_t parts,
+                         double scale, const PartLoss& loss) {
+  std::vector<GradStore> stores(static_cast<size_t>(parts));
+  std::vector<Tensor> losses(static_cast<size_t>(parts));
+  const Context caller = context();
+  parallel_for(parts, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t part = begin; part < end; ++part) {
+      const ContextGuard guard(caller);
+      const int64_t first = rows * part / parts, count = rows * (part + 1) / parts - first;
+      context().random.first_row += static_cast<uint64_t>(first);
+      const double weight = static_cast<double>(count) / static_cast<double>(rows);
+      const Tensor mean = loss(first, count);
+      backward(mean * (scale * weight), stores[static_cast<size_t>(part)]);
+      losses[static_cast<size_t>(part)] = mean.detach() * weight;
+    }
+  });
+  const NoGrad no_grad;
+  parallel_for(std::ssize(parameters), 1, [&](int64_t begin, int64_t end) {
+    const ContextGuard guard(caller);
+    const NoGrad no_graph;
+    for (int64_t i = begin; i < end; ++i) sum_gradients(parameters[static_cast<size_t>(i)], stores);
+  });
+  Tensor total = losses[0];
+  for (size_t part = 1; part < losses.size(); ++part) total = total + losses[part];
+  return total;
+}
+
+}  // namespace ink
