@@ -24,7 +24,7 @@ constexpr int64_t kTile = 16, kInner = 32, kTileElements = kTile * kInner;
 // A block of the result has 2 x 2 tiles, and a panel is what one row, or column, of blocks reads:
 // for every 32 of the inner dimension each piece's two tiles.
 constexpr int64_t kBlock = 2 * kTile;
-constexpr int64_t kPiece = kBlock * kInner;  // elements of two tiles, of one piece
+constexpr int64_t kPiece = kBlock * kInner;      // elements of two tiles, of one piece
 constexpr int64_t kRows = 256, kColumns = 2048;  // of packed panels: in the L2 and L3 caches
 constexpr int64_t kLongestPart = 512;            // of the inner dimension, with three pieces
 constexpr int64_t kCachedBytes = 1 << 20;        // right panels that the L2 cache keeps
@@ -75,34 +75,32 @@ struct Pairs {
   }
 };
 
-// Where a tile comes from: lines ld apart, of which it takes 32 elements each of 16 (kAlong), or 16
-// each of 32. Past the last line and past `width` there are zeros.
-template <class T>
-struct Source {
+// A row of a tile, of bf16.
+struct Ready {
+  __m512i row;
+
+  __m512i take_piece() const { return row; }
+  __m512 note_not_finite(__m512 sum) const { return sum; }
+};
+
+// Lines of a matrix in memory, ld apart: rows of the left operand, of `width` elements along the
+// inner dimension (kAlong), say. Past the last line and past `width` there are zeros.
+template <class T, bool kAlong>
+struct Lines {
   const T* data;
   int64_t ld, lines, width;
 
-  // Asks for the tile `ahead` elements further on.
-  template <bool kAlong>
-  void prefetch(int64_t ahead) const {
-    for (int64_t line = 0; line < (kAlong ? 16 : 32); ++line) {
-      const T* at = data + ahead + line * ld;
-      _mm_prefetch(reinterpret_cast<const char*>(at), _MM_HINT_T1);
-      if (kAlong && sizeof(T) == 4)
-        _mm_prefetch(reinterpret_cast<const char*>(at + 16), _MM_HINT_T1);
-    }
-  }
-
-  // Vector r of the tile: line r, or lines 2 r and 2 r + 1. kWhole: nothing is past an end.
-  template <bool kAlong, bool kWhole>
-  auto vector(int64_t r) const {
+  // 32 elements of line r from `at` on (kAlong), or 16 of lines 2 r and 2 r + 1, as Pairs, or, of
+  // bf16, as a row of a tile. kWhole: none is past an end.
+  template <bool kWhole>
+  auto vector(int64_t r, int64_t at) const {
     const int64_t line = kAlong ? r : 2 * r;
-    const T *low = data + line * ld, *high = low + (kAlong ? 16 : ld);
+    const T *low = data + line * ld + at, *high = low + (kAlong ? 16 : ld);
     __mmask16 low_lanes = 0xffff, high_lanes = 0xffff;
     if constexpr (!kWhole) {
-      low_lanes = first_lanes(line < lines ? width : 0);
-      high_lanes = first_lanes(kAlong ? (line < lines ? width - 16 : 0)
-                                      : (line + 1 < lines ? width : 0));
+      low_lanes = first_lanes(line < lines ? width - at : 0);
+      high_lanes = first_lanes(kAlong ? (line < lines ? width - at - 16 : 0)
+                                      : (line + 1 < lines ? width - at : 0));
     }
     if constexpr (std::is_same_v<T, float>) {
       return Pairs<kAlong>{_mm512_maskz_loadu_ps(low_lanes, low),
@@ -111,8 +109,12 @@ struct Source {
       const __m256i a = _mm256_maskz_loadu_epi16(low_lanes, low),
                     b = _mm256_maskz_loadu_epi16(high_lanes, high);
       const __m512i both = _mm512_inserti64x4(_mm512_castsi256_si512(a), b, 1);
-      return kAlong ? both : Pairs<false>::interleaved(both);
+      return Ready{kAlong ? both : Pairs<false>::interleaved(both)};
     }
+  }
+  // Is vector (r, at) whole?
+  bool whole(int64_t r, int64_t at) const {
+    return (kAlong ? r < lines && at + 32 <= width : 2 * r + 1 < lines && at + 16 <= width);
   }
 };
 
@@ -140,72 +142,104 @@ template <int S>
   exchange<1>(rows);
 }
 
-// Packs one tile in each of P pieces, kPiece elements apart.
-template <int P, bool kAlong, bool kTranspose, bool kWhole, class T>
-void pack_tile(uint16_t* to, const Source<T>& from, __m512& finite) {
-  __m512i pieces[P][kTile];  // those of a tile to transpose
-#pragma GCC unroll 16
-  for (int64_t r = 0; r < kTile; ++r) {
-    auto rest = from.template vector<kAlong, kWhole>(r);
-    for (int piece = 0; piece < P; ++piece) {
-      __m512i row;
-      if constexpr (std::is_same_v<T, bfloat16>) {
-        row = rest;
+// A packed operand: for each panel and each 32 of the inner dimension, P pieces of two tiles.
+template <int P>
+struct Packed {
+  uint16_t* data;
+  int64_t steps;
+
+  // Row r of the first piece's tile for 16 rows (left) or columns (right), `tile` of them before.
+  uint16_t* row(int64_t tile, int64_t step, int64_t r) const {
+    return data + (tile / 2 * steps + step) * P * kPiece + tile % 2 * kTileElements + r * kInner;
+  }
+};
+
+// Stores one vector in P pieces, kPiece elements apart; returns `finite`, or NaN (as all that
+// follow).
+template <int P, class V>
+[[gnu::always_inline]] inline __m512 store_pieces(uint16_t* to, V rest, __m512 finite) {
+  for (int piece = 0; piece < P; ++piece) {
+    _mm512_store_si512(to + piece * kPiece, rest.take_piece());
+    if (P > 1 && piece == 0) finite = rest.note_not_finite(finite);
+  }
+  return finite;
+}
+
+// Memory's vectors are rows of tiles, in order: a line (or two) is read from end to end.
+template <int P, class T, bool kAlong>
+__m512 pack_rows(const Packed<P> to, const Lines<T, kAlong> from, int64_t vectors, int64_t chunks) {
+  __m512 finite = _mm512_setzero_ps();
+  for (int64_t r = 0; r < vectors; ++r) {
+    for (int64_t chunk = 0; chunk < chunks; ++chunk) {
+      const int64_t at = chunk * (kAlong ? kInner : kTile);
+      uint16_t* row =
+          kAlong ? to.row(r / kTile, chunk, r % kTile) : to.row(chunk, r / kTile, r % kTile);
+      if (from.whole(r, at)) {
+        finite = store_pieces<P>(row, from.template vector<true>(r, at), finite);
       } else {
-        row = rest.take_piece();
-        if (P > 1 && piece == 0) finite = rest.note_not_finite(finite);
-      }
-      if constexpr (kTranspose) {
-        pieces[piece][r] = row;
-      } else {
-        _mm512_store_si512(to + piece * kPiece + r * kInner, row);
+        finite = store_pieces<P>(row, from.template vector<false>(r, at), finite);
       }
     }
   }
-  for (int piece = 0; piece < P && kTranspose; ++piece) {
-    __m512i* rows = pieces[piece];
-    transpose(rows);
+  return finite;
+}
+
+// Memory's vectors are columns of tiles: 16 of them are transposed in registers.
+template <int P, bool kWhole, class T, bool kAlong>
+__m512 pack_transposed_tile(uint16_t* to, const Lines<T, kAlong>& from, int64_t r0, int64_t at) {
+  __m512 finite = _mm512_setzero_ps();
+  __m512i pieces[P][kTile];
+#pragma GCC unroll 16
+  for (int64_t r = 0; r < kTile; ++r) {
+    auto rest = from.template vector<kWhole>(r0 + r, at);
+    for (int piece = 0; piece < P; ++piece) {
+      pieces[piece][r] = rest.take_piece();
+      if (P > 1 && piece == 0) finite = rest.note_not_finite(finite);
+    }
+  }
+  for (int piece = 0; piece < P; ++piece) {
+    transpose(pieces[piece]);
 #pragma GCC unroll 16
     for (int64_t r = 0; r < kTile; ++r)
-      _mm512_store_si512(to + piece * kPiece + r * kInner, rows[r]);
+      _mm512_store_si512(to + piece * kPiece + r * kInner, pieces[piece][r]);
   }
+  return finite;
+}
+template <int P, class T, bool kAlong>
+__m512 pack_transposed(const Packed<P> to, const Lines<T, kAlong> from, int64_t vectors,
+                       int64_t chunks) {
+  __m512 finite = _mm512_setzero_ps();
+  for (int64_t r = 0; r < vectors; r += kTile) {
+    for (int64_t chunk = 0; chunk < chunks; ++chunk) {
+      const int64_t at = chunk * (kAlong ? kInner : kTile);
+      uint16_t* tile = kAlong ? to.row(r / kTile, chunk, 0) : to.row(chunk, r / kTile, 0);
+      finite = _mm512_add_ps(finite, from.whole(r + kTile - 1, at)
+                                         ? pack_transposed_tile<P, true>(tile, from, r, at)
+                                         : pack_transposed_tile<P, false>(tile, from, r, at));
+    }
+  }
+  return finite;
 }
 
 bool all_zero(__m512 x) { return _mm512_cmp_ps_mask(x, _mm512_setzero_ps(), _CMP_NEQ_UQ) == 0; }
 
-// Packs `outer` rows (left) or columns (right) of `inner` elements each into panels of kBlock.
-template <int P, Side side, bool kAlong, class T>
-bool pack_panels(uint16_t* to, const T* data, int64_t ld, int64_t outer, int64_t inner) {
-  constexpr bool kTranspose = (side == Side::left) != kAlong;
-  __m512 finite = _mm512_setzero_ps();
-  for (int64_t o = 0; o < outer; o += kBlock) {
-    for (int64_t i = 0; i < inner; i += kInner, to += P * kPiece) {
-      for (int64_t half = 0; half < 2; ++half) {
-        const int64_t first = o + half * kTile, across = outer - first, along = inner - i;
-        uint16_t* tile = to + half * kTileElements;
-        const Source<T> from{data + (kAlong ? first * ld + i : i * ld + first), ld,
-                             kAlong ? across : along, kAlong ? along : across};
-        if (across >= kTile && along >= kInner) {
-          from.template prefetch<kAlong>(kAlong ? kBlock * ld : kBlock);
-          pack_tile<P, kAlong, kTranspose, true>(tile, from, finite);
-        } else {
-          pack_tile<P, kAlong, kTranspose, false>(tile, from, finite);
-        }
-      }
-    }
-  }
-  return all_zero(finite);
-}
-
+// Packs `outer` rows (left) or columns (right) of `inner` elements each. False: not finite.
 template <int P, Side side>
 bool pack(uint16_t* to, const Operand& x, int64_t outer, int64_t inner) {
+  const int64_t tiles = 2 * ((outer + kBlock - 1) / kBlock), steps = (inner + kInner - 1) / kInner;
+  const Packed<P> packed{to, steps};
   const auto typed = [&]<class T>(const T* data) {
-    const bool along = x.layout.transposed == (side == Side::right);
-    return along ? pack_panels<P, side, true>(to, data, x.layout.ld, outer, inner)
-                 : pack_panels<P, side, false>(to, data, x.layout.ld, outer, inner);
+    if (x.layout.transposed == (side == Side::right)) {
+      const Lines<T, true> lines{data, x.layout.ld, outer, inner};
+      return side == Side::left ? pack_rows(packed, lines, kTile * tiles, steps)
+                                : pack_transposed(packed, lines, kTile * tiles, steps);
+    }
+    const Lines<T, false> lines{data, x.layout.ld, inner, outer};
+    return side == Side::right ? pack_rows(packed, lines, kTile * steps, tiles)
+                               : pack_transposed(packed, lines, kTile * steps, tiles);
   };
-  return x.is_bf16 ? typed(static_cast<const bfloat16*>(x.data))
-                   : typed(static_cast<const float*>(x.data));
+  return all_zero(x.is_bf16 ? typed(static_cast<const bfloat16*>(x.data))
+                            : typed(static_cast<const float*>(x.data)));
 }
 
 // Tiles 0 to 3 sum a block of the result; 4 and 5 are the left operand's, 6 and 7 the right one's.
@@ -352,7 +386,7 @@ bool splits(const Operand& x, int64_t rows, int64_t cols) {
     const float* row = static_cast<const float*>(x.data) + i * x.layout.ld;
     __m512 finite = _mm512_setzero_ps();
     for (int64_t j = 0; j < cols; j += kInner) {
-      auto pair = Source<float>{row + j, 0, 1, cols - j}.vector<true, false>(0);
+      auto pair = Lines<float, true>{row, 0, 1, cols}.vector<false>(0, j);
       pair.take_piece();
       finite = pair.note_not_finite(finite);
     }
@@ -402,8 +436,7 @@ bool product(int64_t m, int64_t n, int64_t k, const Operand& a, const Operand& b
              bool accumulate, const float* bias, void* scratch) {
   const TileConfig config;
   auto* packed = static_cast<uint16_t*>(scratch);
-  const Start start =
-      accumulate ? Start{static_cast<const float*>(c.data), c.ld} : Start{bias, 0};
+  const Start start = accumulate ? Start{static_cast<const float*>(c.data), c.ld} : Start{bias, 0};
   if (a.is_bf16 || b.is_bf16) return multiply<1>(m, n, k, a, b, c, start, packed);
   if (accumulate && !(splits(a, m, k) && splits(b, k, n))) return false;
   return multiply<3>(m, n, k, a, b, c, start, packed);

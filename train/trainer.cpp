@@ -116,9 +116,9 @@ Context Trainer::run_context() const {
 int64_t Trainer::batch_parts() const {
   constexpr int64_t kSmallModel = 1 << 22;  // parameters
   if (!context().observers.empty()) return 1;
-  const int64_t wanted = config_.batch_parts > 0                          ? config_.batch_parts
+  const int64_t wanted = config_.batch_parts > 0                   ? config_.batch_parts
                          : model_->num_parameters() <= kSmallModel ? max_threads()
-                                                                          : 1;
+                                                                   : 1;
   return std::min(wanted, config_.batch_size);
 }
 
