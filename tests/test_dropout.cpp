@@ -43,6 +43,15 @@ TEST_F(Dropout, MaskIsTheDefinitions) {
   }
 }
 
+TEST_F(Dropout, CountersPass32Bits) {
+  constexpr int64_t kRow = 4100;
+  context().random.call = uint64_t{5} << 32 | 3;
+  context().random.first_row = (uint64_t{1} << 34) / kRow;  // four elements a counter
+  const RandomPosition at = context().random;
+  const Tensor y = dropout(ones({1, kRow}, f64), 0.5);
+  EXPECT_EQ(y.tolist(), plain_mask(kRow, 0.5, at, at.first_row * kRow));
+}
+
 TEST_F(Dropout, KeepsTheRightShare) {
   const Tensor y = dropout(ones({1000000}), 0.3);
   const auto values = y.tolist();
