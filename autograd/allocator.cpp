@@ -1,5 +1,8 @@
-// The caching allocator: freed blocks wait in lists by rounded size, so that a training loop that
-// repeats its shapes asks the system for memory in its first steps only.
+// The caching allocator: freed blocks are kept for reuse, so that a training loop that repeats its
+// shapes asks the system for memory in its first steps only. Small ones wait in lists by rounded
+// size. Large ones are whole pages, cut out of free ranges and merged with their free neighbours
+// afterwards, so that memory freed in one size serves another: a process holds little more than it
+// ever used at once.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -13,6 +16,7 @@
 #include <vector>
 
 #include "autograd/check.h"
+#include "autograd/free_ranges.h"
 #include "autograd/storage.h"
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -26,20 +30,39 @@ namespace ink {
 namespace {
 
 constexpr int64_t kAlignment = 64;
-constexpr int64_t kHugePage = int64_t{1} << 21;
 constexpr char kGuardByte = 0x5a;
+constexpr int64_t kLarge = int64_t{1} << 20;
+constexpr int64_t kHugePage = int64_t{2} << 20;
 
-// Sizes are rounded up to an eighth of their power of two: at most 12.5 % is lost, and few distinct
-// sizes remain.
-int64_t rounded(int64_t bytes) {
-  const auto size = static_cast<uint64_t>(std::max<int64_t>(bytes, kAlignment));
-  const uint64_t step = std::max<uint64_t>(std::bit_floor(size) / 8, kAlignment);
-  return static_cast<int64_t>((size + step - 1) / step * step);
+int64_t page_size() {
+  static const int64_t bytes = sysconf(_SC_PAGE_SIZE);
+  return bytes;
+}
+int64_t physical_memory() {
+  static const int64_t bytes = int64_t{sysconf(_SC_PHYS_PAGES)} * page_size();
+  return bytes;
 }
 
-int64_t physical_memory() {
-  static const int64_t bytes = int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGE_SIZE);
-  return bytes;
+int64_t round_up(int64_t bytes, int64_t step) { return (bytes + step - 1) / step * step; }
+
+// Large sizes are whole pages. Small ones are rounded up to an eighth of their power of two: at
+// most 12.5 % is lost, and few distinct sizes remain.
+int64_t rounded(int64_t bytes) {
+  if (bytes >= kLarge) return round_up(bytes, page_size());
+  const int64_t size = std::max(bytes, kAlignment);
+  const auto power = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(size)));
+  return round_up(size, std::max(power / 8, kAlignment));
+}
+
+// Where the first mapping should go: at the start of a wide gap, so that the next ones can follow
+// it and their free ranges merge. The system may decide otherwise; then fewer of them do.
+char* start_of_gap() {
+  const auto width = static_cast<size_t>(2 * physical_memory());
+  void* gap = mmap(nullptr, width, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (gap == MAP_FAILED) return nullptr;
+  munmap(gap, width);
+  const auto address = reinterpret_cast<uintptr_t>(gap);
+  return static_cast<char*>(gap) + (kHugePage - address % kHugePage) % kHugePage;
 }
 
 class CpuAllocator {
@@ -98,7 +121,11 @@ class CpuAllocator {
     const int64_t size = rounded(bytes);
     ASAN_POISON_MEMORY_REGION(block, static_cast<size_t>(size));
     stats_.bytes_in_use -= size;
-    free_[size].push_back(block);
+    if (size >= kLarge) {
+      ranges_.put(static_cast<char*>(block), size);
+    } else {
+      free_[size].push_back(block);
+    }
   }
 
   // Guard bytes: kAlignment of them on either side of the block.
@@ -119,6 +146,7 @@ class CpuAllocator {
   }
 
   void* take_cached(int64_t size) {
+    if (size >= kLarge) return ranges_.take(size);
     const auto found = free_.find(size);
     if (found == free_.end() || found->second.empty()) return nullptr;
     void* block = found->second.back();
@@ -131,22 +159,40 @@ class CpuAllocator {
   void* take_new(int64_t bytes, int64_t size) {
     const auto fits = [&] { return size <= physical_memory() - stats_.bytes_held; };
     if (!fits()) flush();
-    void* block = fits() ? from_system(size) : nullptr;
+    void* block = !fits() ? nullptr : size >= kLarge ? map(size) : new_small(size);
     INK_CHECK(block != nullptr, "memory: cannot allocate ", bytes,
               " bytes on cpu: ", stats_.bytes_in_use, " in use of ", physical_memory(),
               " bytes in the machine; use a smaller batch, block or model");
-    stats_.bytes_held += size;
-    ++stats_.raw_allocations;
     return block;
   }
 
-  // Large blocks ask for huge pages: a page table entry for 2 MiB, in place of 512.
-  static void* from_system(int64_t size) {
-    const bool large = size >= kHugePage;
-    void* block =
-        std::aligned_alloc(static_cast<size_t>(large ? kHugePage : kAlignment), static_cast<size_t>(size));
-    if (block != nullptr && large) madvise(block, static_cast<size_t>(size), MADV_HUGEPAGE);
+  void* new_small(int64_t size) {
+    void* block = std::aligned_alloc(kAlignment, static_cast<size_t>(size));
+    if (block != nullptr) hold(size);
     return block;
+  }
+
+  // Maps what the free range at the end of the last mapping lacks; if the system puts it elsewhere,
+  // the whole size.
+  void* map(int64_t size) {
+    for (const int64_t missing : {size - ranges_.ending_at(end_), size}) {
+      const int64_t length = round_up(missing, kHugePage);
+      void* start = mmap(end_, static_cast<size_t>(length), PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+      if (start == MAP_FAILED) return nullptr;
+      madvise(start, static_cast<size_t>(length), MADV_HUGEPAGE);  // a wish
+      ASAN_POISON_MEMORY_REGION(start, static_cast<size_t>(length));
+      hold(length);
+      end_ = static_cast<char*>(start) + length;
+      ranges_.put(static_cast<char*>(start), length);
+      if (char* block = ranges_.take(size)) return block;
+    }
+    return nullptr;
+  }
+
+  void hold(int64_t size) {
+    stats_.bytes_held += size;
+    ++stats_.raw_allocations;
   }
 
   void flush() {
@@ -158,10 +204,18 @@ class CpuAllocator {
       }
     }
     free_.clear();
+    for (const auto& [start, size] : ranges_.all()) {
+      stats_.bytes_held -= size;
+      ASAN_UNPOISON_MEMORY_REGION(start, static_cast<size_t>(size));
+      munmap(start, static_cast<size_t>(size));
+    }
+    ranges_.clear();
   }
 
   std::mutex mutex_;
-  std::map<int64_t, std::vector<void*>> free_;
+  std::map<int64_t, std::vector<void*>> free_;  // small blocks, by size
+  FreeRanges ranges_;                           // large ones
+  char* end_ = start_of_gap();                  // of the last mapping
   MemoryStats stats_;
 
   int guards_ = 0;  // MemoryGuards that live

@@ -1,0 +1,73 @@
+// FreeRanges: which memory is free, and where in it a block is cut.
+#pragma once
+
+#include <cstdint>
+#include <iterator>
+#include <map>
+#include <set>
+#include <utility>
+
+namespace ink {
+
+/// Ranges of addresses that touch no other one: neighbours are merged. Best fit, so that wide
+/// ranges stay whole for what needs them.
+class FreeRanges {
+ public:
+  /// Takes `size` bytes from the start of the smallest range that has them, the lowest of equals;
+  /// null if none has.
+  char* take(int64_t size) {
+    const auto found = by_size_.lower_bound({size, nullptr});
+    if (found == by_size_.end()) return nullptr;
+    const auto [length, start] = *found;
+    erase(by_address_.find(start));
+    if (length > size) insert(start + size, length - size);
+    return start;
+  }
+
+  void put(char* start, int64_t size) {
+    const auto after = by_address_.upper_bound(start);
+    if (after != by_address_.begin()) {
+      const auto before = std::prev(after);
+      if (before->first + before->second == start) {
+        start = before->first;
+        size += before->second;
+        erase(before);
+      }
+    }
+    if (after != by_address_.end() && start + size == after->first) {
+      size += after->second;
+      erase(after);
+    }
+    insert(start, size);
+  }
+
+  /// Bytes that are free just before `end`.
+  int64_t ending_at(char* end) const {
+    const auto after = by_address_.lower_bound(end);
+    if (after == by_address_.begin()) return 0;
+    const auto [start, size] = *std::prev(after);
+    return start + size == end ? size : 0;
+  }
+
+  /// Start and size of each range, by address.
+  const std::map<char*, int64_t>& all() const { return by_address_; }
+  void clear() {
+    by_address_.clear();
+    by_size_.clear();
+  }
+
+ private:
+  void insert(char* start, int64_t size) {
+    by_address_.emplace(start, size);
+    by_size_.emplace(size, start);
+  }
+  void erase(std::map<char*, int64_t>::const_iterator range) {
+    by_size_.erase({range->second, range->first});
+    by_address_.erase(range);
+  }
+
+  std::map<char*, int64_t> by_address_;
+  std::set<std::pair<int64_t, char*>> by_size_;
+};
+
+}  // namespace ink

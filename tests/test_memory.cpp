@@ -1,0 +1,132 @@
+// The caching allocator: what it keeps, reuses, gives back and refuses.
+#include <gtest/gtest.h>
+
+#include "autograd/free_ranges.h"
+#include "autograd/ops.h"
+#include "tests/error_of.h"
+#include "tests/temp_files.h"
+#include "train/trainer.h"
+
+namespace ink {
+namespace {
+
+constexpr int64_t kMiB = int64_t{1} << 20;
+
+TEST(FreeRanges, MergeWithNeighboursOnBothSides) {
+  std::vector<char> memory(100);
+  char* const start = memory.data();
+  FreeRanges ranges;
+  ranges.put(start, 10);
+  ranges.put(start + 20, 10);
+  EXPECT_EQ(ranges.all().size(), 2u);
+  EXPECT_EQ(ranges.take(20), nullptr);
+  ranges.put(start + 10, 10);
+  ASSERT_EQ(ranges.all().size(), 1u);
+  EXPECT_EQ(ranges.ending_at(start + 30), 30);
+  EXPECT_EQ(ranges.ending_at(start + 29), 0);
+  EXPECT_EQ(ranges.ending_at(start), 0);
+  EXPECT_EQ(ranges.take(30), start);
+  EXPECT_TRUE(ranges.all().empty());
+}
+
+TEST(FreeRanges, BestFitThenLowestAddress) {
+  std::vector<char> memory(100);
+  char* const start = memory.data();
+  FreeRanges ranges;
+  ranges.put(start + 80, 8);
+  ranges.put(start + 60, 8);
+  ranges.put(start, 20);
+  ranges.put(start + 40, 5);
+  EXPECT_EQ(ranges.take(6), start + 60);
+  EXPECT_EQ(ranges.take(8), start + 80);
+  EXPECT_EQ(ranges.take(8), start) << "cut";
+  EXPECT_EQ(ranges.take(12), start + 8) << "its rest";
+  EXPECT_EQ(ranges.take(2), start + 66) << "what was left of the first";
+  EXPECT_EQ(ranges.take(4), start + 40);
+}
+
+Tensor block_of(int64_t bytes) { return empty({bytes}, boolean); }
+
+TEST(Memory, FreedBlocksServeLargerAndSmallerOnes) {
+  empty_cache();
+  const void* start = nullptr;
+  {
+    const Tensor a = block_of(3 * kMiB), b = block_of(2 * kMiB), c = block_of(5 * kMiB);
+    start = a.data<bool>();
+  }
+  const MemoryStats before = memory_stats();
+  const Tensor whole = block_of(10 * kMiB);
+  EXPECT_EQ(whole.data<bool>(), start);
+  EXPECT_EQ(memory_stats().raw_allocations, before.raw_allocations);
+  EXPECT_EQ(memory_stats().bytes_held, before.bytes_held);
+  EXPECT_EQ(memory_stats().bytes_in_use, before.bytes_in_use + 10 * kMiB);
+}
+
+TEST(Memory, GrowsByWhatTheLastRangeLacks) {
+  empty_cache();
+  const int64_t before = memory_stats().bytes_held;
+  block_of(8 * kMiB);
+  const Tensor wider = block_of(12 * kMiB);
+  EXPECT_EQ(memory_stats().bytes_held - before, 12 * kMiB);
+}
+
+TEST(Memory, EveryBlockIsAlignedAndAsLargeAsItIsSaidToBe) {
+  for (const int64_t bytes : {int64_t{0}, int64_t{1}, int64_t{65}, kMiB - 1, kMiB, kMiB + 1}) {
+    const int64_t before = memory_stats().bytes_in_use;
+    const Tensor x = block_of(bytes);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(x.data<bool>()) % 64, 0u) << bytes;
+    EXPECT_EQ(memory_stats().bytes_in_use - before, block_bytes(bytes)) << bytes;
+    EXPECT_GE(block_bytes(bytes), bytes);
+    EXPECT_LE(static_cast<double>(block_bytes(bytes)), 1.125 * static_cast<double>(bytes) + 64);
+  }
+}
+
+TEST(Memory, EmptyCacheGivesBackAllThatIsFree) {
+  const Tensor first = full({kMiB}, 1);
+  Tensor second = full({kMiB}, 2);
+  const Tensor third = full({kMiB}, 3), small = full({10}, 4);
+  second = {};
+  EXPECT_GE(memory_stats().bytes_held, memory_stats().bytes_in_use + 4 * kMiB);
+  empty_cache();
+  EXPECT_EQ(memory_stats().bytes_held, memory_stats().bytes_in_use);
+  second = full({kMiB}, 5);
+  EXPECT_EQ(sum(first).item() + sum(second).item() + sum(third).item(), 9.0 * kMiB);
+  EXPECT_EQ(sum(small).item(), 40);
+}
+
+TEST(Memory, RefusesWhatTheMachineDoesNotHave) {
+  block_of(4 * kMiB);
+  const MemoryStats before = memory_stats();
+  const std::string error = error_of([] { block_of(int64_t{1} << 60); });
+  EXPECT_EQ(error.rfind("memory: cannot allocate 1152921504606846976 bytes on cpu: ", 0), 0u)
+      << error;
+  EXPECT_LE(memory_stats().bytes_held, before.bytes_held - 4 * kMiB) << "flushed before refusing";
+  EXPECT_EQ(memory_stats().bytes_in_use, before.bytes_in_use);
+}
+
+// Large blocks of many sizes, freed in another order than they came.
+TEST(Memory, TrainingHoldsLittleMoreThanItUses) {
+  const TempFolder folder;
+  TrainConfig config;
+  config.n_embd = 256;
+  config.batch_size = 8;
+  config.batch_parts = 1;  // of several, it depends on who is when
+  config.out_dir = (folder / "run").string();
+  empty_cache();
+  reset_peak_memory();
+  Trainer trainer(config);
+  const auto step = [&] {
+    trainer.step();
+    trainer.progress();  // which lets go of the losses
+  };
+  step();
+  const MemoryStats first = memory_stats();
+  for (int i = 0; i < 3; ++i) step();
+  EXPECT_EQ(memory_stats().raw_allocations, first.raw_allocations);
+  EXPECT_EQ(memory_stats().peak_bytes_in_use, first.peak_bytes_in_use);
+  EXPECT_LT(static_cast<double>(first.bytes_held),
+            1.08 * static_cast<double>(first.peak_bytes_in_use));
+}
+
+}  // namespace
+}  // namespace ink
