@@ -352,6 +352,22 @@ TEST(MixedTraining, ResumesBitForBitFromF32Weights) {
   write_sample(*loaded.model, *loaded.tokenizer, loaded.start, options, [](const std::string&) {});
 }
 
+TEST(MixedTraining, PartsOfABatchRunUnderAutocastToo) {
+  const TempFolder folder;
+  TrainConfig config = small_config(folder / "run");
+  std::vector<double> losses[2];
+  for (const int64_t parts : {1, 2}) {
+    config.batch_parts = parts;
+    Trainer trainer(config);
+    for (int i = 0; i < 5; ++i) {
+      trainer.step();
+      losses[parts - 1].push_back(trainer.progress().loss);
+    }
+    EXPECT_NE(trainer.model().h[1].mlp.c_proj.weight.storage()->rounded, nullptr) << parts;
+  }
+  for (size_t i = 0; i < 5; ++i) EXPECT_NEAR(losses[0][i], losses[1][i], 2e-3 * losses[0][i]);
+}
+
 // Two threads read one stale weight at once: one rounds it, both see it whole.
 TEST(MixedTraining, ThreadsShareOneModel) {
   const GPT model({.block_size = 8, .vocab_size = 11, .n_layer = 1, .n_head = 2, .n_embd = 16});
