@@ -442,6 +442,15 @@ bool product(int64_t m, int64_t n, int64_t k, const Operand& a, const Operand& b
   return multiply<3>(m, n, k, a, b, c, start, packed);
 }
 
+void round_row(bfloat16* to, const float* from, int64_t n, float factor) {
+  const __m512 scale = _mm512_set1_ps(factor);
+  for (int64_t i = 0; i < n; i += 16) {
+    const __mmask16 live = first_lanes(n - i);
+    const __m512 x = _mm512_mul_ps(_mm512_maskz_loadu_ps(live, from + i), scale);
+    _mm256_mask_storeu_epi16(to + i, live, reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(x)));
+  }
+}
+
 }  // namespace ink::amx
 
 #pragma GCC pop_options
@@ -454,6 +463,9 @@ int64_t scratch_bytes(int64_t, int64_t, int64_t) { return 0; }
 bool product(int64_t, int64_t, int64_t, const Operand&, const Operand&, const Result&, bool,
              const float*, void*) {
   return false;
+}
+void round_row(bfloat16* to, const float* from, int64_t n, float factor) {
+  for (int64_t i = 0; i < n; ++i) to[i] = bfloat16(factor * from[i]);
 }
 
 }  // namespace ink::amx

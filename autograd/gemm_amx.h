@@ -52,4 +52,7 @@ int64_t scratch_bytes(int64_t m, int64_t n, int64_t k);
 bool product(int64_t m, int64_t n, int64_t k, const Operand& a, const Operand& b, const Result& c,
              bool accumulate, const float* bias, void* scratch);
 
+/// to[i] = factor from[i], rounded to bf16 by the processor.
+void round_row(bfloat16* to, const float* from, int64_t n, float factor);
+
 }  // namespace ink::amx
