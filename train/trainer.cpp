@@ -181,32 +181,42 @@ Progress Trainer::progress() {
   return result;
 }
 
+// Each thread takes batches of its own; their losses are summed in order.
 Evaluation evaluate(GPT& model, const Dataset& dataset, int64_t batches, int64_t batch_size,
                     uint64_t seed) {
-  const NoGrad no_grad;
   const bool training = model.training;
   model.eval();
   const int64_t block = model.config.block_size;
-  const int64_t windows = dataset.val_windows(block),
-                rows = batches > 0 ? batches * batch_size : windows;
-  Evaluation result;
-  double total = 0, floor = 0;
-  bool floor_known = false;
-  for (int64_t first = 0; first < rows; first += batch_size) {
-    const int64_t count = std::min(batch_size, rows - first);
-    const Batch batch =
-        batches > 0
-            ? dataset.val_batch(seed, static_cast<uint64_t>(first / batch_size), count, block)
-            : dataset.val_window_batch(first, count, block);
-    total += model.loss(ids_tensor(batch.x, count), ids_tensor(batch.y, count)).item() *
-             static_cast<double>(count);
-    floor += mean_of(batch.floor) * static_cast<double>(count);
-    floor_known = !batch.floor.empty();
-    result.tokens += count * block;
-  }
+  const int64_t rows = batches > 0 ? batches * batch_size : dataset.val_windows(block);
+  struct Part {
+    double loss = 0, floor = 0;  // sums over rows
+    bool floor_known = false;
+  };
+  std::vector<Part> parts(static_cast<size_t>((rows + batch_size - 1) / batch_size));
+  const Context caller = context();
+  parallel_for(std::ssize(parts), 1, [&](int64_t begin, int64_t end) {
+    const ContextGuard guard(caller);
+    const NoGrad no_grad;
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t first = i * batch_size, count = std::min(batch_size, rows - first);
+      const Batch batch = batches > 0
+                              ? dataset.val_batch(seed, static_cast<uint64_t>(i), count, block)
+                              : dataset.val_window_batch(first, count, block);
+      const auto weight = static_cast<double>(count);
+      const Tensor loss = model.loss(ids_tensor(batch.x, count), ids_tensor(batch.y, count));
+      parts[static_cast<size_t>(i)] = {loss.item() * weight, mean_of(batch.floor) * weight,
+                                       !batch.floor.empty()};
+    }
+  });
   model.train(training);
-  result.loss = total / static_cast<double>(rows);
-  if (floor_known) result.best_possible = floor / static_cast<double>(rows);
+  Part total;
+  for (const Part& part : parts) {
+    total.loss += part.loss;
+    total.floor += part.floor;
+    total.floor_known = part.floor_known;
+  }
+  Evaluation result{total.loss / static_cast<double>(rows), {}, rows * block};
+  if (total.floor_known) result.best_possible = total.floor / static_cast<double>(rows);
   return result;
 }
 
