@@ -25,7 +25,7 @@ constexpr int64_t kTile = 16, kInner = 32, kTileElements = kTile * kInner;
 // for every 32 of the inner dimension each piece's two tiles.
 constexpr int64_t kBlock = 2 * kTile;
 constexpr int64_t kPiece = kBlock * kInner;      // elements of two tiles, of one piece
-constexpr int64_t kRows = 256, kColumns = 2048;  // of packed panels: in the L2 and L3 caches
+constexpr int64_t kRows = 128, kColumns = 2048;  // of packed panels: in the L2 and L3 caches
 constexpr int64_t kLongestPart = 512;            // of the inner dimension, with three pieces
 constexpr int64_t kCachedBytes = 1 << 20;        // right panels that the L2 cache keeps
 
