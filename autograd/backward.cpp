@@ -167,6 +167,7 @@ class Walk {
   static void free(Node& node) {
     node.freed = true;
     node.vjp = nullptr;
+    node.remake = nullptr;
     node.inputs.clear();
   }
 

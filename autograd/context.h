@@ -32,6 +32,7 @@ enum class BernoulliRule { plain, mkl };
 struct Context {
   bool grad_enabled = true;          // record a graph? (NoGrad)
   bool composed = false;             // run fused ops as their composed twins? (Composed)
+  bool recompute = false;            // compute cheap values again in backward? (Recompute)
   DType autocast = DType::f32;       // what fused ops round f32 operands to (Autocast)
   DType default_dtype = DType::f32;  // of the factories and of floating literals
   Device default_device;
@@ -85,6 +86,12 @@ struct EnableGrad : FlagGuard {
 /// written out of basic ops.
 struct Composed : FlagGuard {
   Composed() : FlagGuard(&Context::composed, true) {}
+};
+/// While it lives, ops do not keep for backward what gelu, layer_norm or rms_norm gave them:
+/// backward computes it again from what those keep anyway. The same bits in less memory, for a few
+/// percent of time. Only the forward needs the guard.
+struct Recompute : FlagGuard {
+  Recompute() : FlagGuard(&Context::recompute, true) {}
 };
 /// Mixed precision: while it lives, linear and linear_cross_entropy round f32 operands to bf16, and
 /// layer_norm and rms_norm give bf16 for f32. Their sums are f32, and so are gradients of f32

@@ -45,10 +45,27 @@ GradSlot::~GradSlot() {
 Saved::Saved(const Tensor& tensor, int output_index, const char* what)
     : tensor_(tensor), output_index_(output_index), what_(what) {
   if (tensor_.defined()) version_ = tensor_.version();
-  if (output_index >= 0) tensor_.set_slot(nullptr);
+  if (output_index >= 0) {
+    tensor_.set_slot(nullptr);
+  } else if (const auto& slot = tensor_.slot(); slot && slot->node && slot->node->remake) {
+    slot_ = slot;
+    tensor_ = {};
+  }
+}
+
+// It takes the place of the first one, and so its version.
+Tensor Saved::remade() const {
+  INK_CHECK(slot_->node->remake, "backward: the graph through ", slot_->node->name,
+            ", whose output is computed again, was freed by an earlier walk; pass retain_graph to "
+            "the first one, or run the forward again");
+  Tensor x = slot_->node->remake();
+  x.storage()->version = slot_->version;
+  x.set_slot(slot_);
+  return x;
 }
 
 Tensor Saved::operator*() const {
+  if (slot_) return remade();
   if (!tensor_.defined()) return tensor_;
   INK_CHECK(tensor_.version() == version_, Node::running ? Node::running->name : "backward", ": ",
             what_, ", ", tensor_.shape(), " ", tensor_.dtype(),
@@ -75,7 +92,7 @@ bool detail::wants_record(const std::vector<Tensor>& inputs) {
 }
 
 std::vector<Tensor> record(const char* name, const std::vector<Tensor>& inputs,
-                           std::vector<Tensor> outputs, Vjp vjp, bool fused) {
+                           std::vector<Tensor> outputs, Vjp vjp, bool fused, Remake remake) {
   const bool needed = grad_enabled() && (any_requires_grad(inputs) || any_requires_grad(outputs));
   if (needed) {
     auto node = std::make_shared<Node>(name, fused);
@@ -94,6 +111,7 @@ std::vector<Tensor> record(const char* name, const std::vector<Tensor>& inputs,
       if (slot->requires_grad) outputs[i].set_slot(std::move(slot));
     }
     node->vjp = std::move(vjp);
+    if (context().recompute) node->remake = std::move(remake);
   }
   for (Observer* observer : context().observers) observer->op(name, inputs, outputs, needed);
   return outputs;

@@ -50,6 +50,9 @@ class VjpContext {
   virtual void resume(const Tensor& y, const Tensor& dy) = 0;
 };
 
+/// An op's output once more, from what its vjp keeps anyway.
+using Remake = std::function<Tensor()>;
+
 /// Gradients of the inputs from those of the outputs.
 using Vjp = std::function<Grads(const Grads& dys, VjpContext& g)>;
 
@@ -61,6 +64,7 @@ struct Node {
   std::vector<std::shared_ptr<GradSlot>> inputs;  // null: a constant
   std::vector<std::weak_ptr<GradSlot>> outputs;
   Vjp vjp;
+  Remake remake;  // empty unless it ran under Recompute and is cheap
 
   Node(const char* op, bool is_fused);
   ~Node();
@@ -71,7 +75,8 @@ struct Node {
 /// A tensor kept for a vjp. Unpacking (*saved) throws when the memory was written since.
 class Saved {
  public:
-  /// Keeps the tensor with its slot, so that second derivatives reach it.
+  /// Keeps the tensor with its slot, so that second derivatives reach it; the slot alone if its
+  /// node can remake the tensor, which each unpacking then does.
   static Saved input(const Tensor& x, const char* what = "an input") { return Saved(x, -1, what); }
   /// Keeps the data of output number `index` alone (no cycle); unpacking re-attaches it to the node
   /// that runs.
@@ -80,7 +85,9 @@ class Saved {
 
  private:
   Saved(const Tensor& tensor, int output_index, const char* what);
+  Tensor remade() const;
   Tensor tensor_;
+  std::shared_ptr<GradSlot> slot_;  // instead of the tensor
   uint64_t version_ = 0;
   int output_index_;
   const char* what_;
@@ -91,7 +98,8 @@ class Saved {
 /// leaves the graph that computed it for this node (checkpoint). Returns the outputs, with their
 /// slots.
 std::vector<Tensor> record(const char* name, const std::vector<Tensor>& inputs,
-                           std::vector<Tensor> outputs, Vjp vjp, bool fused = false);
+                           std::vector<Tensor> outputs, Vjp vjp, bool fused = false,
+                           Remake remake = {});
 
 namespace detail {
 bool wants_record(const std::vector<Tensor>& inputs);  // also true while someone observes
@@ -116,12 +124,14 @@ Tensor record(const char* name, const std::vector<Tensor>& inputs, Tensor output
   return record(name, inputs, std::vector<Tensor>{std::move(output)},
                 detail::full_vjp(std::forward<F>(vjp)))[0];
 }
-/// One output; the vjp calls kernels (a fused op, which has a composed twin).
+/// One output; the vjp calls kernels (a fused op, which has a composed twin). A cheap op says how
+/// to remake the output: see Recompute.
 template <class F>
-Tensor record_fused(const char* name, const std::vector<Tensor>& inputs, Tensor output, F&& vjp) {
+Tensor record_fused(const char* name, const std::vector<Tensor>& inputs, Tensor output, F&& vjp,
+                    Remake remake = {}) {
   if (!detail::wants_record(inputs)) return output;
   return record(name, inputs, std::vector<Tensor>{std::move(output)},
-                detail::full_vjp(std::forward<F>(vjp)), true)[0];
+                detail::full_vjp(std::forward<F>(vjp)), true, std::move(remake))[0];
 }
 
 /// Adds d outputs / d leaf to the grad of every leaf. grads: one per output; an undefined one means

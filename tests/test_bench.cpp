@@ -183,6 +183,10 @@ TEST(Memory, FormulaAgreesWithMeasurement) {
   expect_formula_holds(setup, "mixed precision");
   setup.config.gradient_accumulation_steps = 2;
   expect_formula_holds(setup, "gradients that wait");
+  setup.config.recompute = true;
+  expect_formula_holds(setup, "norms and GELUs computed again, mixed");
+  setup.config.dtype = "float32";
+  expect_formula_holds(setup, "norms and GELUs computed again");
   setup.config.optimizer = "sgd";
   expect_formula_holds(setup, "one moment");
 }

@@ -1,4 +1,5 @@
-// The caching allocator: what it keeps, reuses, gives back and refuses.
+// Memory: what the caching allocator keeps, reuses, gives back and refuses; and what is computed
+// again instead of kept.
 #include <gtest/gtest.h>
 
 #include "autograd/free_ranges.h"
@@ -126,6 +127,79 @@ TEST(Memory, TrainingHoldsLittleMoreThanItUses) {
   EXPECT_EQ(memory_stats().peak_bytes_in_use, first.peak_bytes_in_use);
   EXPECT_LT(static_cast<double>(first.bytes_held),
             1.15 * static_cast<double>(first.peak_bytes_in_use));
+}
+
+// ---- Recompute
+
+// Losses of three steps, and the most memory that tensors took.
+std::pair<std::vector<double>, int64_t> train(TrainConfig config, bool recompute) {
+  const TempFolder folder;
+  config.n_layer = 6;
+  config.n_embd = 64;
+  config.block_size = 64;
+  config.batch_size = 8;
+  config.batch_parts = 1;
+  config.dropout = 0.1;
+  config.recompute = recompute;
+  config.out_dir = (folder / "run").string();
+  const int64_t before = memory_stats().bytes_in_use;
+  Trainer trainer(config);
+  std::vector<double> losses;
+  reset_peak_memory();
+  for (int i = 0; i < 3; ++i) {
+    trainer.step();
+    losses.push_back(trainer.progress().loss);
+  }
+  return {losses, memory_stats().peak_bytes_in_use - before};
+}
+
+TEST(Recompute, TrainsToTheSameBitsInLessMemory) {
+  for (const char* dtype : {"float32", "bfloat16"}) {
+    TrainConfig config;
+    config.dtype = dtype;
+    const auto kept = train(config, false), remade = train(config, true);
+    EXPECT_EQ(kept.first, remade.first) << dtype;
+    EXPECT_LT(static_cast<double>(remade.second), 0.9 * static_cast<double>(kept.second)) << dtype;
+  }
+}
+
+TEST(Recompute, GradientsAreTheSameBits) {
+  const Tensor x = randn({3, 7, 33}).requires_grad_(), w = randn({33}).requires_grad_(),
+               b = randn({33}).requires_grad_(), out = randn({5, 33}).requires_grad_();
+  const auto gradients = [&] {
+    const Tensor h = linear(gelu(layer_norm(x, w, b), Gelu::tanh), out);
+    const Tensor other = linear(layer_norm(rms_norm(x, w)), out);
+    return grad({h * h, other * other}, {x, w, b, out}, {ones_like(h), ones_like(h)});
+  };
+  const Grads kept = gradients();
+  const Recompute guard;
+  const Grads remade = gradients();
+  for (size_t i = 0; i < kept.size(); ++i) EXPECT_EQ(kept[i].tolist(), remade[i].tolist()) << i;
+}
+
+TEST(Recompute, WhatIsComputedFromMustNotChange) {
+  Tensor x = randn({2, 3});
+  const Tensor w = randn({3, 3}).requires_grad_();
+  const Recompute guard;
+  const Tensor h = linear(x, w), y = linear(gelu(h), w);
+  {
+    const NoGrad no_grad;
+    Tensor(h).add_(1);
+  }
+  const std::string error = error_of([&] { sum(y).backward(); });
+  EXPECT_EQ(error.rfind("linear: an input, (2, 3) float32, was saved for backward at version ", 0),
+            0u)
+      << error;
+}
+
+TEST(Recompute, AFreedGraphIsNamed) {
+  const Tensor x = randn({2, 3}).requires_grad_(), w = randn({3, 3}).requires_grad_();
+  const Recompute guard;
+  const Tensor h = gelu(x), a = linear(h, w), b = linear(h, w);
+  sum(a).backward();
+  EXPECT_EQ(error_of([&] { sum(b).backward(); }),
+            "backward: the graph through gelu, whose output is computed again, was freed by an "
+            "earlier walk; pass retain_graph to the first one, or run the forward again");
 }
 
 }  // namespace

@@ -51,6 +51,7 @@ struct TrainConfig {
   int64_t sample_interval = 2000;
   int64_t threads = 0;
   int64_t batch_parts = 0;
+  bool recompute = false;
   bool composed = false;
 
   GPTConfig gpt(int64_t vocab_size) const {
@@ -120,6 +121,8 @@ void for_each_field(Config& c, F&& f) {
   f("batch_parts", c.batch_parts,
     "parts of a batch that threads work on side by side; 0: one a thread for small models, else 1 "
     "(another number: other last bits)");
+  f("recompute", c.recompute,
+    "norms and GELUs are not kept for backward but computed again: the same bits in less memory");
   f("composed", c.composed,
     "run fused ops as compositions of basic ones: the same numbers within rounding, slower");
 }

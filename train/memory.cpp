@@ -17,6 +17,7 @@ struct Sizes {
   const GPTConfig& model;
   int64_t tokens;
   int64_t narrow;  // bytes of an activation between two linear layers: 2 under Autocast
+  bool recompute;  // what norms and gelu give to linear layers is not kept
 
   /// `width` numbers a token, of the residual stream and of an activation.
   int64_t stream(int64_t width) const { return floats(tokens * width); }
@@ -26,10 +27,10 @@ struct Sizes {
 // What forward keeps of a block for backward.
 int64_t kept_of_block(const Sizes& s) {
   const int64_t C = s.model.n_embd;
-  const int64_t norm =
-      s.stream(C) + 2 * s.stream(1) + s.activation(C);  // input, statistics, output
+  const int64_t norm = s.stream(C) + 2 * s.stream(1) +  // input, statistics, output
+                       (s.recompute ? 0 : s.activation(C));
   const int64_t attention = s.activation(3 * C) + s.activation(C) + s.stream(s.model.n_head);
-  const int64_t mlp = 2 * s.activation(4 * C);  // before and after gelu
+  const int64_t mlp = (s.recompute ? 1 : 2) * s.activation(4 * C);  // before and after gelu
   return 2 * norm + attention + mlp;
 }
 
@@ -37,7 +38,9 @@ int64_t kept_of_block(const Sizes& s) {
 // as wide, and a weight's. Of the stream's come copies: one as an activation, one of dropout.
 int64_t added_by_block(const Sizes& s, bool dropout) {
   const int64_t C = s.model.n_embd, copies = (s.narrow < 4 ? 1 : 0) + (dropout ? 1 : 0);
-  return s.stream(C) + copies * s.activation(C) + s.activation(4 * C) + floats(4 * C * C);
+  // Before gelu's gradient comes what was kept of it, if it was.
+  return s.stream(C) + copies * s.activation(C) + (s.recompute ? 2 : 1) * s.activation(4 * C) +
+         floats(4 * C * C);
 }
 
 int64_t head_rows(const Sizes& s) {
@@ -79,7 +82,7 @@ int64_t rounded_weights(const GPT& model) {
 MemoryEstimate estimate_memory(const GPT& model, const TrainConfig& config) {
   const GPTConfig& c = model.config;
   const bool mixed = config.autocast() == bf16;
-  const Sizes s{c, config.batch_size * c.block_size, mixed ? 2 : 4};
+  const Sizes s{c, config.batch_size * c.block_size, mixed ? 2 : 4, config.recompute};
   int64_t parameters = 0, block = 0;
   for (const auto& [name, parameter] : model.named_parameters()) {
     const int64_t bytes = floats(parameter.numel());

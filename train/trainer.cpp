@@ -108,6 +108,7 @@ std::string Trainer::sample_start() const {
 Context Trainer::run_context() const {
   Context run = context();
   run.composed = config_.composed;
+  run.recompute = config_.recompute;
   run.autocast = config_.autocast();
   return run;
 }

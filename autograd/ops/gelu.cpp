@@ -17,15 +17,19 @@ Tensor gelu(const Tensor& input, Gelu approximate) {
   INK_CHECK(input.is_floating(), "gelu: expected a floating dtype, got ", input.dtype());
   if (composed()) return gelu_composed(input, approximate);
   const UnaryOp op = approximate == Gelu::erf ? UnaryOp::gelu_erf : UnaryOp::gelu_tanh;
-  const Tensor& x = input;
-  Tensor y = empty_like(x);
-  kernel::unary(y, x, op);
-  return record_fused("gelu", {x}, y, [op, x = Saved::input(x)](const Tensor& dy) -> Grads {
+  const auto compute = [op](const Tensor& x) {
+    Tensor y = empty_like(x);
+    kernel::unary(y, x, op);
+    return y;
+  };
+  const Saved x = Saved::input(input);
+  const auto vjp = [op, x](const Tensor& dy) -> Grads {
     const Tensor v = *x;
     Tensor dx = empty_like(v);
     kernel::unary_backward(dx, dy, v, op);
     return {dx};
-  });
+  };
+  return record_fused("gelu", {input}, compute(input), vjp, [compute, x] { return compute(*x); });
 }
 
 }  // namespace ink

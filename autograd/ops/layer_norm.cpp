@@ -102,15 +102,24 @@ Tensor layer_norm(const Tensor& input, const Tensor& weight, const Tensor& bias,
   Tensor y = empty(x.shape(), {autocast(x.dtype()), x.device()});
   Tensor mean = empty({row_count(x)}, w.options()), rstd = empty_like(mean);
   kernel::layer_norm(y, mean, rstd, x, w, b, eps);
-  const auto vjp = [x = Saved::input(x), w = Saved::input(w, "its weight"), mean, rstd](
-                       const Tensor& dy, VjpContext& g) -> Grads {
-    Tensor dx = g.into(0), dw = sum_for(g, 1, *w), db = sum_for(g, 2, *w);
+  const Saved saved_x = Saved::input(x), saved_w = Saved::input(w, "its weight");
+  const auto vjp = [saved_x, saved_w, mean, rstd](const Tensor& dy, VjpContext& g) -> Grads {
+    const Tensor v = *saved_x;
+    Tensor dx = g.into(0), dw = sum_for(g, 1, *saved_w), db = sum_for(g, 2, *saved_w);
     const bool accumulate = dx.defined();
-    if (g.needs(0) && !accumulate) dx = empty_like(*x);
-    kernel::layer_norm_backward(dx, dw, db, dy.contiguous(), *x, mean, rstd, *w, accumulate);
+    if (g.needs(0) && !accumulate) dx = empty_like(v);
+    kernel::layer_norm_backward(dx, dw, db, dy.contiguous(), v, mean, rstd, *saved_w, accumulate);
     return {dx, dw, db};
   };
-  return record_fused("layer_norm", {x, w, b}, y, vjp);
+  const auto remake = [saved_x, saved_w, saved_b = Saved::input(b, "its bias"), eps,
+                       options = y.options()] {
+    const Tensor v = *saved_x, scale = *saved_w;
+    Tensor again = empty(v.shape(), options), m = empty({row_count(v)}, scale.options()),
+           r = empty_like(m);
+    kernel::layer_norm(again, m, r, v, scale, *saved_b, eps);
+    return again;
+  };
+  return record_fused("layer_norm", {x, w, b}, y, vjp, remake);
 }
 
 }  // namespace ink

@@ -71,14 +71,14 @@ static Grads linear_backward(const Tensor& dy, const Saved& x, const Saved& weig
     return accumulate;
   };
   const Tensor rows = as_gemm_operand(as_rows(dy), dy.dtype());
+  if (g.needs(1)) {  // first: x may be computed for this alone, and is gone when dx is made
+    const bool accumulate = target(1, {dy.size(-1), x_shape.back()});
+    kernel::gemm(grads[1], rows.transpose(0, 1), as_rows(*x), 1, accumulate);
+  }
   if (g.needs(0)) {
     const bool accumulate = target(0, x_shape);
     Tensor dx = as_rows(grads[0]);
     kernel::gemm(dx, rows, cached_cast(*weight, dy.dtype()), 1, accumulate);
-  }
-  if (g.needs(1)) {
-    const bool accumulate = target(1, {dy.size(-1), x_shape.back()});
-    kernel::gemm(grads[1], rows.transpose(0, 1), as_rows(*x), 1, accumulate);
   }
   if (g.needs(2)) {
     const bool accumulate = target(2, {dy.size(-1)});

@@ -79,15 +79,22 @@ Tensor rms_norm(const Tensor& input, const Tensor& weight, double eps) {
   Tensor y = empty(x.shape(), {autocast(x.dtype()), x.device()});
   Tensor rstd = empty({row_count(x)}, w.options());
   kernel::rms_norm(y, rstd, x, w, eps);
-  const auto vjp = [x = Saved::input(x), w = Saved::input(w, "its weight"), rstd](
-                       const Tensor& dy, VjpContext& g) -> Grads {
-    Tensor dx = g.into(0), dw = sum_for(g, 1, *w);
+  const Saved saved_x = Saved::input(x), saved_w = Saved::input(w, "its weight");
+  const auto vjp = [saved_x, saved_w, rstd](const Tensor& dy, VjpContext& g) -> Grads {
+    const Tensor v = *saved_x;
+    Tensor dx = g.into(0), dw = sum_for(g, 1, *saved_w);
     const bool accumulate = dx.defined();
-    if (g.needs(0) && !accumulate) dx = empty_like(*x);
-    kernel::rms_norm_backward(dx, dw, dy.contiguous(), *x, rstd, *w, accumulate);
+    if (g.needs(0) && !accumulate) dx = empty_like(v);
+    kernel::rms_norm_backward(dx, dw, dy.contiguous(), v, rstd, *saved_w, accumulate);
     return {dx, dw};
   };
-  return record_fused("rms_norm", {x, w}, y, vjp);
+  const auto remake = [saved_x, saved_w, eps, options = y.options()] {
+    const Tensor v = *saved_x, scale = *saved_w;
+    Tensor again = empty(v.shape(), options), r = empty({row_count(v)}, scale.options());
+    kernel::rms_norm(again, r, v, scale, eps);
+    return again;
+  };
+  return record_fused("rms_norm", {x, w}, y, vjp, remake);
 }
 
 }  // namespace ink
