@@ -1,0 +1,98 @@
+// Parts of a batch on threads of their own: the same gradients within rounding, the same masks, the
+// same bits every time, and errors that reach the caller.
+#include <gtest/gtest.h>
+
+#include "autograd/graph.h"
+#include "autograd/ops.h"
+#include "autograd/random.h"
+#include "error_of.h"
+#include "nn/gpt.h"
+#include "train/data_parallel.h"
+
+namespace ink {
+namespace {
+
+GPTConfig small_config(double dropout) {
+  manual_seed(5);
+  GPTConfig config;
+  config.vocab_size = 17;
+  config.block_size = 12;
+  config.n_layer = config.n_head = 2;
+  config.n_embd = 16;
+  config.dropout = dropout;
+  return config;
+}
+
+struct Work {
+  GPT model;
+  std::vector<Tensor> parameters;
+  Tensor x, y;
+
+  explicit Work(double dropout)
+      : model(small_config(dropout)),
+        parameters(model.parameters()),
+        x(randint(0, 17, {7, 12})),
+        y(randint(0, 17, {7, 12})) {}
+
+  // The loss, and after it all gradients in one vector.
+  std::vector<double> run(int64_t parts, double scale = 1) {
+    const ContextGuard guard;
+    context().random = {.seed = 3, .step = 2};
+    for (Tensor& p : parameters) p.set_grad(Tensor());
+    const Tensor loss =
+        backward_in_parts(parameters, 7, parts, scale, [&](int64_t first, int64_t count) {
+          return model.loss(x.narrow(0, first, count), y.narrow(0, first, count));
+        });
+    std::vector<double> all{loss.item()};
+    for (const Tensor& p : parameters) {
+      const auto values = p.grad().tolist();
+      all.insert(all.end(), values.begin(), values.end());
+    }
+    return all;
+  }
+};
+
+void expect_near(const std::vector<double>& a, const std::vector<double>& b) {
+  ASSERT_EQ(a.size(), b.size());
+  for (size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], 1e-6) << i;
+}
+
+TEST(DataParallel, GradientsAreThoseOfTheWholeBatch) {
+  for (const double dropout : {0.0, 0.3}) {  // masks are functions of the row in the whole batch
+    Work work(dropout);
+    const auto whole = work.run(1);
+    for (const int64_t parts : {2, 3, 7}) expect_near(work.run(parts), whole);
+    EXPECT_EQ(work.run(2), work.run(2)) << "the same bits";
+  }
+}
+
+TEST(DataParallel, ScalesGradientsAndAddsToWhatIsThere) {
+  Work work(0);
+  const auto once = work.run(2), half = work.run(2, 0.5);
+  EXPECT_EQ(half[0], once[0]);  // the loss is not scaled
+  for (size_t i = 1; i < once.size(); ++i) ASSERT_NEAR(half[i], once[i] / 2, 1e-7);
+  work.run(2);
+  const Tensor before = work.parameters[0].grad().clone();
+  const auto loss = [&](int64_t first, int64_t count) {
+    return work.model.loss(work.x.narrow(0, first, count), work.y.narrow(0, first, count));
+  };
+  backward_in_parts(work.parameters, 7, 2, 1, loss);
+  const auto sum = work.parameters[0].grad().tolist(), expected = (before * 2).tolist();
+  for (size_t i = 0; i < sum.size(); ++i) ASSERT_NEAR(sum[i], expected[i], 1e-6);
+}
+
+TEST(DataParallel, AnErrorOfOnePartReachesTheCaller) {
+  Work work(0);
+  const std::string error = error_of([&] {
+    backward_in_parts(work.parameters, 7, 3, 1, [&](int64_t first, int64_t count) {
+      INK_CHECK(first < 4, "part: no rows from ", first, " on");
+      return work.model.loss(work.x.narrow(0, first, count), work.y.narrow(0, first, count));
+    });
+  });
+  EXPECT_EQ(error, "part: no rows from 4 on");
+  for (const Tensor& p : work.parameters) EXPECT_FALSE(p.grad().defined());
+  EXPECT_EQ(Node::live, 0);
+}
+
+}  // namespace
+}  // namespace ink
