@@ -1,4 +1,4 @@
-// Recording: nodes, what they keep, and their release. The walk is in backward.cpp.
+// Recording: nodes and their release. What they keep is in saved.cpp, the walk in backward.cpp.
 #include "autograd/graph.h"
 
 #include <algorithm>
@@ -40,42 +40,6 @@ Node::Node(const char* op, bool is_fused) : name(op), fused(is_fused) {
 Node::~Node() { live.fetch_sub(1, std::memory_order_relaxed); }
 GradSlot::~GradSlot() {
   if (node) release(std::move(node));
-}
-
-Saved::Saved(const Tensor& tensor, int output_index, const char* what)
-    : tensor_(tensor), output_index_(output_index), what_(what) {
-  if (tensor_.defined()) version_ = tensor_.version();
-  if (output_index >= 0) {
-    tensor_.set_slot(nullptr);
-  } else if (const auto& slot = tensor_.slot(); slot && slot->node && slot->node->remake) {
-    slot_ = slot;
-    tensor_ = {};
-  }
-}
-
-// It takes the place of the first one, and so its version.
-Tensor Saved::remade() const {
-  INK_CHECK(slot_->node->remake, "backward: the graph through ", slot_->node->name,
-            ", whose output is computed again, was freed by an earlier walk; pass retain_graph to "
-            "the first one, or run the forward again");
-  Tensor x = slot_->node->remake();
-  x.storage()->version = slot_->version;
-  x.set_slot(slot_);
-  return x;
-}
-
-Tensor Saved::operator*() const {
-  if (slot_) return remade();
-  if (!tensor_.defined()) return tensor_;
-  INK_CHECK(tensor_.version() == version_, Node::running ? Node::running->name : "backward", ": ",
-            what_, ", ", tensor_.shape(), " ", tensor_.dtype(),
-            ", was saved for backward at version ", version_,
-            " and has been written in place since (now version ", tensor_.version(),
-            "); write out of place (x = x + y) or clone() first");
-  if (output_index_ < 0 || Node::running == nullptr) return tensor_;
-  Tensor output = tensor_;
-  output.set_slot(Node::running->outputs[static_cast<size_t>(output_index_)].lock());
-  return output;
 }
 
 void detail::check_fresh(const char* op, const Tensor& x, size_t index) {
