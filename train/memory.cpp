@@ -56,10 +56,12 @@ int64_t head_activations(const Sizes& s) {
 }
 
 // What each thread packs a product's operands into, where the tile unit computes it: the most of
-// the MLP's products and the head's.
+// the MLP's products and the head's. Elsewhere products of bf16 run on f32 copies of both operands
+// and of the result, those of the MLP being the largest.
 int64_t product_scratch(const Sizes& s) {
-  if (!amx::available()) return 0;
   const int64_t C = s.model.n_embd, V = s.model.vocab_size, N = s.tokens, rows = head_rows(s);
+  if (!amx::available())
+    return s.narrow < 4 ? floats(N * C) + floats(4 * C * C) + floats(4 * N * C) : 0;
   const int64_t most = std::max({amx::scratch_bytes(N, 4 * C, C), amx::scratch_bytes(N, C, 4 * C),
                                  amx::scratch_bytes(4 * C, C, N), amx::scratch_bytes(rows, V, C),
                                  amx::scratch_bytes(rows, C, V), amx::scratch_bytes(V, C, rows)});
