@@ -7,6 +7,7 @@
 #include "autograd/random.h"
 #include "error_of.h"
 #include "nn/gpt.h"
+#include "train/config.h"
 #include "train/data_parallel.h"
 
 namespace ink {
@@ -92,6 +93,12 @@ TEST(DataParallel, AnErrorOfOnePartReachesTheCaller) {
   EXPECT_EQ(error, "part: no rows from 4 on");
   for (const Tensor& p : work.parameters) EXPECT_FALSE(p.grad().defined());
   EXPECT_EQ(Node::live, 0);
+}
+
+TEST(DataParallel, RefusesANumberOfPartsThatIsNone) {
+  TrainConfig config;
+  config.batch_parts = -1;
+  EXPECT_NE(error_of([&] { config.check(); }).find("batch_parts"), std::string::npos);
 }
 
 }  // namespace

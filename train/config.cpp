@@ -23,6 +23,7 @@ void TrainConfig::check() const {
                                     {"eval_iters", eval_iters},
                                     {"sample_interval", sample_interval},
                                     {"threads", threads},
+                                    {"batch_parts", batch_parts},
                                     {"seed", seed}}) {
     at_least(name, value, int64_t{0});
   }
