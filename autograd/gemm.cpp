@@ -1,4 +1,4 @@
-// Matrix products through the processor's tile unit (gemm_amx.h), where there is one and the
+// Matrix products through a unit of the processor (gemm_units.h), where there is one and the
 // product is worth it, and through OpenBLAS. Threads share out tiles of the result, and each tile
 // is one serial call: that keeps OpenBLAS's own threads, which wait for one another in busy loops,
 // out of the way, and the bits depend on the number of threads alone.
@@ -6,9 +6,12 @@
 
 #include <cblas.h>
 
+#include <array>
+#include <cstdlib>
 #include <numeric>
+#include <string_view>
 
-#include "autograd/gemm_amx.h"
+#include "autograd/gemm_units.h"
 #include "autograd/kernels.h"
 
 namespace ink {
@@ -217,21 +220,23 @@ bool row_major(const Tensor& x) {
   return layout && !layout->transposed;
 }
 
-// Is a product one for the tile unit: of f32 and bf16, and large enough to be worth packing?
-bool suits_amx(const Tensor& c, const Tensor& a, const Tensor& b, double alpha, bool accumulate) {
+// The unit for a product, or null: it is of f32 and bf16, and large enough to be worth packing.
+const GemmUnit* suitable_unit(const Tensor& c, const Tensor& a, const Tensor& b, double alpha,
+                              bool accumulate) {
   constexpr int64_t kLeastSide = 16, kLeastWork = 1 << 16;
   const auto suits = [](const Tensor& x) {
     return (x.dtype() == f32 || x.dtype() == bf16) && matrix_layout(x);
   };
   const int64_t m = c.size(-2), n = c.size(-1), k = a.size(-1);
-  return alpha == 1 && std::min({m, n, k}) >= kLeastSide && m * n * k >= kLeastWork && suits(a) &&
-         suits(b) && row_major(c) &&
-         (c.dtype() == f32 || (c.dtype() == bf16 && (a.dtype() == bf16 || b.dtype() == bf16) &&
-                               !accumulate && k <= amx::kLongestInner)) &&
-         amx::available();
+  const bool is_bf16 = a.dtype() == bf16 || b.dtype() == bf16;
+  const bool suitable =
+      alpha == 1 && std::min({m, n, k}) >= kLeastSide && m * n * k >= kLeastWork && suits(a) &&
+      suits(b) && row_major(c) &&
+      (c.dtype() == f32 || (c.dtype() == bf16 && is_bf16 && !accumulate && k <= kLongestBf16Inner));
+  return suitable ? gemm_unit() : nullptr;
 }
 
-amx::Operand amx_operand(const Tensor& x, int64_t index) {
+GemmOperand operand_of(const Tensor& x, int64_t index) {
   const bool is_bf16 = x.dtype() == bf16;
   const int64_t offset = batch_offset(x, index);
   const void* data = is_bf16 ? static_cast<const void*>(x.data<bfloat16>() + offset)
@@ -239,25 +244,29 @@ amx::Operand amx_operand(const Tensor& x, int64_t index) {
   return {data, is_bf16, *matrix_layout(x)};
 }
 
-void amx_products(Tensor& c, const Tensor& a, const Tensor& b, bool accumulate,
-                  const Tensor& bias) {
+void unit_products(const GemmUnit& unit, Tensor& c, const Tensor& a, const Tensor& b,
+                   bool accumulate, const Tensor& bias) {
   const Sharing sharing(c, a.size(-1));
   const bool to_bf16 = c.dtype() == bf16;
   char* pc = to_bf16 ? reinterpret_cast<char*>(c.mutable_data<bfloat16>())
                      : reinterpret_cast<char*>(c.mutable_data<float>());
   const int64_t ld = matrix_layout(c)->ld;
-  const int64_t bytes = amx::scratch_bytes(sharing.m, sharing.n, sharing.k);
+  const int64_t bytes = unit.scratch_bytes(sharing.m, sharing.n, sharing.k);
   Tensor scratch = empty({sharing.threads, bytes}, {DType::boolean, cpu_device});
   char* memory = reinterpret_cast<char*>(scratch.mutable_data<bool>());
   const float* added = bias.defined() ? bias.data<float>() : nullptr;
   sharing.for_each_tile([&](const Tile& tile, int64_t thread) {
     const int64_t rows = tile.i_end - tile.i, cols = tile.j_end - tile.j;
     const int64_t at = batch_offset(c, tile.index) + tile.i * ld + tile.j;
-    const bool done = amx::product(
-        rows, cols, sharing.k, amx_operand(a, tile.index).from(tile.i, 0),
-        amx_operand(b, tile.index).from(0, tile.j), {pc + at * (to_bf16 ? 2 : 4), to_bf16, ld},
-        accumulate, added == nullptr ? nullptr : added + tile.j, memory + thread * bytes);
-    if (done) return;
+    const GemmProduct product{rows,
+                              cols,
+                              sharing.k,
+                              operand_of(a, tile.index).from(tile.i, 0),
+                              operand_of(b, tile.index).from(0, tile.j),
+                              {pc + at * (to_bf16 ? 2 : 4), to_bf16, ld},
+                              accumulate,
+                              added == nullptr ? nullptr : added + tile.j};
+    if (unit.product(product, memory + thread * bytes)) return;
     float* plain = reinterpret_cast<float*>(pc);
     for (int64_t i = 0; i < rows && added != nullptr; ++i)
       std::copy_n(added + tile.j, cols, plain + at + i * ld);
@@ -297,7 +306,8 @@ void gemm(Tensor& c, const Tensor& a, const Tensor& b, double alpha, bool accumu
     if (!accumulate) fill(c, 0);
     return;
   }
-  if (suits_amx(c, a, b, alpha, accumulate)) return amx_products(c, a, b, accumulate, Tensor());
+  if (const GemmUnit* unit = suitable_unit(c, a, b, alpha, accumulate))
+    return unit_products(*unit, c, a, b, accumulate, Tensor());
   const DType dtype = c.dtype() == f64 ? f64 : f32;
   if (c.dtype() != dtype || !matrix_layout(c)) {
     Tensor result = empty(c.shape(), {dtype, c.device()});
@@ -315,8 +325,9 @@ void gemm(Tensor& c, const Tensor& a, const Tensor& b, double alpha, bool accumu
 
 void gemm_bias(Tensor& c, const Tensor& a, const Tensor& b, const Tensor& bias) {
   if (c.numel() == 0) return;
-  if (bias.dtype() == f32 && a.size(-1) > 0 && suits_amx(c, a, b, 1, false))
-    return amx_products(c, a, b, false, bias);
+  if (const GemmUnit* unit = suitable_unit(c, a, b, 1, false);
+      unit != nullptr && bias.dtype() == f32)
+    return unit_products(*unit, c, a, b, false, bias);
   Layout rows{c.shape(), c.strides(), bias.layout().offset};
   std::fill(rows.strides.begin(), rows.strides.end(), 0);
   rows.strides[c.dim() - 1] = bias.strides()[0];
@@ -325,11 +336,32 @@ void gemm_bias(Tensor& c, const Tensor& a, const Tensor& b, const Tensor& bias) 
 }
 
 }  // namespace cpu
+
+static const GemmUnit* choose_unit() {
+  const char* set = std::getenv("INKLING_CPU_CAPABILITY");
+  const std::string_view best = set != nullptr ? set : "amx";
+  const std::array<std::pair<std::string_view, const GemmUnit* (*)()>, 3> units = {
+      {{"amx", amx_unit}, {"avx512_bf16", avx512_bf16_unit}, {"avx512", avx512_unit}}};
+  bool allowed = false;
+  for (const auto& [name, unit] : units) {
+    allowed = allowed || name == best;
+    if (allowed && unit() != nullptr) return unit();
+  }
+  INK_CHECK(allowed || best == "default",
+            "INKLING_CPU_CAPABILITY: expected amx, avx512_bf16, avx512 or default, got ", best);
+  return nullptr;
+}
+
+const GemmUnit* gemm_unit() {
+  static const GemmUnit* const best = choose_unit();
+  return best;
+}
+
 std::string gemm_backend() {
   std::string version = openblas_get_config();  // "OpenBLAS 0.3.21 NO_LAPACKE ..."
   version = version.substr(0, version.find(' ', version.find(' ') + 1));
   version += std::string(", ") + openblas_get_corename() + " kernels";
-  return amx::available() ? "AMX tiles; " + version : version;
+  return gemm_unit() != nullptr ? gemm_unit()->name + ("; " + version) : version;
 }
 
 }  // namespace ink

@@ -6,9 +6,9 @@
 // one has batch strides of 0: the tensors' own strides say it all, and this header turns them into
 // the flags and leading dimensions of BLAS.  Unless it accumulates, it reads nothing from c.
 //
-// dtypes: f32 and f64 throughout; bf16 for any of the three beside f32 (sums are in f32); i64. An f32
-// operand beside one of bf16 may be rounded to bf16, too (gemm_amx.h); precision is bf16's either
-// way. gemm_bias(c, a, b, bias) is c = a b + bias (n) in every row.
+// dtypes: f32 and f64 throughout; bf16 for any of the three beside f32 (sums are in f32); i64. An
+// f32 operand beside one of bf16 may be rounded to bf16, too (gemm_units.h); precision is bf16's
+// either way. gemm_bias(c, a, b, bias) is c = a b + bias (n) in every row.
 #pragma once
 
 #include <optional>

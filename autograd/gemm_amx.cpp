@@ -1,11 +1,18 @@
-#include "autograd/gemm_amx.h"
-
+// Matrix products on the tile unit of recent Intel processors (AMX, bf16).
+//
+// bf16 operands enter as they are. An f32 is the sum of three bf16, each the rounded rest of those
+// before: x = x1 + x2 + x3, 8 bits of its 24 in each. Of the nine products of a b the six with
+// indices i + j <= 4 are computed; the other three are below 2^-26 of it, under f32's own rounding.
+// All products of bf16 are exact in f32 and sums run in f32, so the result is as good as that of
+// f32 arithmetic (test_gemm_units measures both against f64), at 6/16 of its multiplications. What
+// three bf16 cannot stand for (infinity, NaN, a number that rounds to infinity) is refused.
+//   Henry, Tang, Heinecke: Leveraging the bfloat16 Artificial Intelligence Datatype For
+//   Higher-Precision Computations, 2019.
 #include <algorithm>
-#include <cstdlib>
-#include <string_view>
+
+#include "autograd/gemm_units.h"
 
 #if defined(__x86_64__) && defined(__linux__)
-#include <immintrin.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -14,7 +21,9 @@
 #pragma GCC push_options
 #pragma GCC target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,amx-tile,amx-bf16")
 
-namespace ink::amx {
+#include "autograd/gemm_pack.h"
+
+namespace ink {
 namespace {
 
 // A tile is 16 rows of 64 bytes. The left operand's holds 16 rows of 32 bf16 along the inner
@@ -30,117 +39,6 @@ constexpr int64_t kLongestPart = 512;            // of the inner dimension, with
 constexpr int64_t kCachedBytes = 1 << 20;        // right panels that the L2 cache keeps
 
 enum class Side { left, right };
-
-int64_t up_to_multiple(int64_t n, int64_t of) { return (n + of - 1) / of * of; }
-
-__mmask16 first_lanes(int64_t n) {
-  return n >= 16 ? 0xffff : n <= 0 ? 0 : static_cast<__mmask16>((1u << n) - 1);
-}
-
-// Two vectors of f32 that become one of bf16 pairs: elements 0..15 and 16..31 of a run along the
-// inner dimension (kAlong), or 16 columns' elements 2 r and 2 r + 1.
-template <bool kAlong>
-struct Pairs {
-  __m512 low, high;
-
-  // Rounds both to bf16 and keeps the rests.
-  __m512i take_piece() {
-    const auto packed = reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(high, low));
-    if constexpr (kAlong) {
-      low = _mm512_sub_ps(low, widened(_mm512_castsi512_si256(packed)));
-      high = _mm512_sub_ps(high, widened(_mm512_extracti64x4_epi64(packed, 1)));
-      return packed;
-    } else {
-      const __m512i pairs = interleaved(packed);
-      low = _mm512_sub_ps(low, _mm512_castsi512_ps(_mm512_slli_epi32(pairs, 16)));
-      high = _mm512_sub_ps(high, _mm512_castsi512_ps(_mm512_and_si512(
-                                     pairs, _mm512_set1_epi32(static_cast<int>(0xffff0000)))));
-      return pairs;
-    }
-  }
-  static __m512 widened(__m256i x) {
-    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16));
-  }
-  // Elements i and 16 + i side by side.
-  static __m512i interleaved(__m512i x) {
-    alignas(64) static constexpr uint16_t kOrder[32] = {0,  16, 1,  17, 2,  18, 3,  19, 4,  20, 5,
-                                                        21, 6,  22, 7,  23, 8,  24, 9,  25, 10, 26,
-                                                        11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
-    return _mm512_permutexvar_epi16(_mm512_load_si512(kOrder), x);
-  }
-  // NaN where sum is or a rest is not finite; sum elsewhere.
-  __m512 note_not_finite(__m512 sum) const {
-    const __m512 zero = _mm512_setzero_ps();
-    return _mm512_add_ps(sum, _mm512_fmadd_ps(low, zero, _mm512_mul_ps(high, zero)));
-  }
-};
-
-// A row of a tile, of bf16.
-struct Ready {
-  __m512i row;
-
-  __m512i take_piece() const { return row; }
-  __m512 note_not_finite(__m512 sum) const { return sum; }
-};
-
-// Lines of a matrix in memory, ld apart: rows of the left operand, of `width` elements along the
-// inner dimension (kAlong), say. Past the last line and past `width` there are zeros.
-template <class T, bool kAlong>
-struct Lines {
-  const T* data;
-  int64_t ld, lines, width;
-
-  // 32 elements of line r from `at` on (kAlong), or 16 of lines 2 r and 2 r + 1, as Pairs, or, of
-  // bf16, as a row of a tile. kWhole: none is past an end.
-  template <bool kWhole>
-  auto vector(int64_t r, int64_t at) const {
-    const int64_t line = kAlong ? r : 2 * r;
-    const T *low = data + line * ld + at, *high = low + (kAlong ? 16 : ld);
-    __mmask16 low_lanes = 0xffff, high_lanes = 0xffff;
-    if constexpr (!kWhole) {
-      low_lanes = first_lanes(line < lines ? width - at : 0);
-      high_lanes = first_lanes(kAlong ? (line < lines ? width - at - 16 : 0)
-                                      : (line + 1 < lines ? width - at : 0));
-    }
-    if constexpr (std::is_same_v<T, float>) {
-      return Pairs<kAlong>{_mm512_maskz_loadu_ps(low_lanes, low),
-                           _mm512_maskz_loadu_ps(high_lanes, high)};
-    } else {
-      const __m256i a = _mm256_maskz_loadu_epi16(low_lanes, low),
-                    b = _mm256_maskz_loadu_epi16(high_lanes, high);
-      const __m512i both = _mm512_inserti64x4(_mm512_castsi256_si512(a), b, 1);
-      return Ready{kAlong ? both : Pairs<false>::interleaved(both)};
-    }
-  }
-  // Is vector (r, at) whole?
-  bool whole(int64_t r, int64_t at) const {
-    return (kAlong ? r < lines && at + 32 <= width : 2 * r + 1 < lines && at + 16 <= width);
-  }
-};
-
-// Exchanges the 32-bit elements (i, j + S) and (i + S, j) for i and j without bit S.
-template <int S>
-[[gnu::always_inline]] inline void exchange(__m512i* rows) {
-  alignas(64) int32_t upper[16], lower[16];  // lanes to take, those of the second row from 16 on
-  for (int j = 0; j < 16; ++j) {
-    upper[j] = j & S ? 16 + j - S : j;
-    lower[j] = j & S ? 16 + j : j + S;
-  }
-  const __m512i up = _mm512_load_si512(upper), low = _mm512_load_si512(lower);
-#pragma GCC unroll 16
-  for (int i = 0; i < 16; ++i) {
-    if (i & S) continue;
-    const __m512i a = rows[i], b = rows[i + S];
-    rows[i] = _mm512_permutex2var_epi32(a, up, b);
-    rows[i + S] = _mm512_permutex2var_epi32(a, low, b);
-  }
-}
-[[gnu::always_inline]] inline void transpose(__m512i* rows) {
-  exchange<8>(rows);
-  exchange<4>(rows);
-  exchange<2>(rows);
-  exchange<1>(rows);
-}
 
 // A packed operand: for each panel and each 32 of the inner dimension, P pieces of two tiles.
 template <int P>
@@ -225,7 +123,7 @@ bool all_zero(__m512 x) { return _mm512_cmp_ps_mask(x, _mm512_setzero_ps(), _CMP
 
 // Packs `outer` rows (left) or columns (right) of `inner` elements each. False: not finite.
 template <int P, Side side>
-bool pack(uint16_t* to, const Operand& x, int64_t outer, int64_t inner) {
+bool pack(uint16_t* to, const GemmOperand& x, int64_t outer, int64_t inner) {
   const int64_t tiles = 2 * ((outer + kBlock - 1) / kBlock), steps = (inner + kInner - 1) / kInner;
   const Packed<P> packed{to, steps};
   const auto typed = [&]<class T>(const T* data) {
@@ -313,7 +211,7 @@ void multiply_block(int64_t steps, const uint16_t* a, const uint16_t* b, Start s
 // The same for rows x cols of a block, at element `at` of c.
 template <int P>
 void multiply_part(int64_t steps, const uint16_t* a, const uint16_t* b, Start start,
-                   const Result& c, int64_t at, int64_t rows, int64_t cols) {
+                   const GemmResult& c, int64_t at, int64_t rows, int64_t cols) {
   if (!c.is_bf16 && rows == kBlock && cols == kBlock)
     return multiply_block<P>(steps, a, b, start, static_cast<float*>(c.data) + at, c.ld);
   alignas(64) float block[kBlock * kBlock];
@@ -338,14 +236,14 @@ int64_t packed_rows(int64_t m) { return std::min(kRows, up_to_multiple(m, kBlock
 
 // The inner dimension in equal parts, so that a left and a right panel share the L1 and L2 caches.
 int64_t inner_part(int64_t k, int pieces) {
-  const int64_t longest = pieces == 1 ? kLongestInner : kLongestPart;
+  const int64_t longest = pieces == 1 ? kLongestBf16Inner : kLongestPart;
   const int64_t parts = (k + longest - 1) / longest;
   return up_to_multiple((k + parts - 1) / parts, kInner);
 }
 
 template <int P>
-bool multiply(int64_t m, int64_t n, int64_t k, const Operand& a, const Operand& b, const Result& c,
-              Start start, uint16_t* scratch) {
+bool multiply(int64_t m, int64_t n, int64_t k, const GemmOperand& a, const GemmOperand& b,
+              const GemmResult& c, Start start, uint16_t* scratch) {
   const int64_t part = inner_part(k, P), panel = P * kBlock;  // elements of a panel, per inner one
   uint16_t *left = scratch, *right = left + packed_rows(m) * P * part;
   for (int64_t j0 = 0; j0 < n; j0 += kColumns) {
@@ -379,7 +277,7 @@ bool multiply(int64_t m, int64_t n, int64_t k, const Operand& a, const Operand& 
 }
 
 // Is every element one that three bf16 can stand for?
-bool splits(const Operand& x, int64_t rows, int64_t cols) {
+bool splits(const GemmOperand& x, int64_t rows, int64_t cols) {
   if (x.is_bf16) return true;
   if (x.layout.transposed) std::swap(rows, cols);
   for (int64_t i = 0; i < rows; ++i) {
@@ -408,8 +306,6 @@ struct TileConfig {
 };
 
 bool ask_for_tiles() {
-  const char* wanted = std::getenv("INKLING_CPU_CAPABILITY");
-  if (wanted != nullptr && std::string_view(wanted) != "amx") return false;
   __builtin_cpu_init();
   unsigned eax = 7, ebx = 0, ecx = 0, edx = 0;
   asm("cpuid" : "+a"(eax), "=b"(ebx), "+c"(ecx), "=d"(edx));
@@ -420,26 +316,19 @@ bool ask_for_tiles() {
          syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 }
 
-}  // namespace
-
-bool available() {
-  static const bool yes = ask_for_tiles();
-  return yes;
-}
-
 int64_t scratch_bytes(int64_t m, int64_t n, int64_t k) {
   const int64_t cols = std::min(kColumns, up_to_multiple(n, kBlock));
   return std::max(3 * inner_part(k, 3), inner_part(k, 1)) * 2 * (packed_rows(m) + cols);
 }
 
-bool product(int64_t m, int64_t n, int64_t k, const Operand& a, const Operand& b, const Result& c,
-             bool accumulate, const float* bias, void* scratch) {
+bool product(const GemmProduct& p, void* scratch) {
   const TileConfig config;
   auto* packed = static_cast<uint16_t*>(scratch);
-  const Start start = accumulate ? Start{static_cast<const float*>(c.data), c.ld} : Start{bias, 0};
-  if (a.is_bf16 || b.is_bf16) return multiply<1>(m, n, k, a, b, c, start, packed);
-  if (accumulate && !(splits(a, m, k) && splits(b, k, n))) return false;
-  return multiply<3>(m, n, k, a, b, c, start, packed);
+  const Start start =
+      p.accumulate ? Start{static_cast<const float*>(p.c.data), p.c.ld} : Start{p.bias, 0};
+  if (p.a.is_bf16 || p.b.is_bf16) return multiply<1>(p.m, p.n, p.k, p.a, p.b, p.c, start, packed);
+  if (p.accumulate && !(splits(p.a, p.m, p.k) && splits(p.b, p.k, p.n))) return false;
+  return multiply<3>(p.m, p.n, p.k, p.a, p.b, p.c, start, packed);
 }
 
 void round_row(bfloat16* to, const float* from, int64_t n, float factor) {
@@ -451,23 +340,23 @@ void round_row(bfloat16* to, const float* from, int64_t n, float factor) {
   }
 }
 
-}  // namespace ink::amx
+}  // namespace
+
+const GemmUnit* amx_unit() {
+  static const GemmUnit unit{"AMX tiles", scratch_bytes, product, round_row};
+  static const bool there = ask_for_tiles();
+  return there ? &unit : nullptr;
+}
+
+}  // namespace ink
 
 #pragma GCC pop_options
 #else
 
-namespace ink::amx {
+namespace ink {
 
-bool available() { return false; }
-int64_t scratch_bytes(int64_t, int64_t, int64_t) { return 0; }
-bool product(int64_t, int64_t, int64_t, const Operand&, const Operand&, const Result&, bool,
-             const float*, void*) {
-  return false;
-}
-void round_row(bfloat16* to, const float* from, int64_t n, float factor) {
-  for (int64_t i = 0; i < n; ++i) to[i] = bfloat16(factor * from[i]);
-}
+const GemmUnit* amx_unit() { return nullptr; }
 
-}  // namespace ink::amx
+}  // namespace ink
 
 #endif

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "autograd/gemm_amx.h"
+#include "autograd/gemm_units.h"
 #include "autograd/parallel.h"
 #include "autograd/storage.h"
 
@@ -55,16 +55,17 @@ int64_t head_activations(const Sizes& s) {
          (s.narrow < 4 ? block_bytes(s.narrow * logits) : 0);
 }
 
-// What each thread packs a product's operands into, where the tile unit computes it: the most of
-// the MLP's products and the head's. Elsewhere products of bf16 run on f32 copies of both operands
-// and of the result, those of the MLP being the largest.
+// What each thread packs a product's operands into, where a unit of the processor computes it: the
+// most of the MLP's products and the head's. Elsewhere products of bf16 run on f32 copies of both
+// operands and of the result, those of the MLP being the largest.
 int64_t product_scratch(const Sizes& s) {
   const int64_t C = s.model.n_embd, V = s.model.vocab_size, N = s.tokens, rows = head_rows(s);
-  if (!amx::available())
+  const GemmUnit* unit = gemm_unit();
+  if (unit == nullptr)
     return s.narrow < 4 ? floats(N * C) + floats(4 * C * C) + floats(4 * N * C) : 0;
-  const int64_t most = std::max({amx::scratch_bytes(N, 4 * C, C), amx::scratch_bytes(N, C, 4 * C),
-                                 amx::scratch_bytes(4 * C, C, N), amx::scratch_bytes(rows, V, C),
-                                 amx::scratch_bytes(rows, C, V), amx::scratch_bytes(V, C, rows)});
+  const auto bytes = unit->scratch_bytes;
+  const int64_t most = std::max({bytes(N, 4 * C, C), bytes(N, C, 4 * C), bytes(4 * C, C, N),
+                                 bytes(rows, V, C), bytes(rows, C, V), bytes(V, C, rows)});
   return block_bytes(max_threads() * most);
 }
 

@@ -2,7 +2,7 @@
 // and collect dK and dV.
 #include <numeric>
 
-#include "autograd/ops/attention_amx.h"
+#include "autograd/ops/attention_bf16.h"
 #include "autograd/ops/attention_mask.h"
 
 namespace ink::cpu {
@@ -268,8 +268,8 @@ void attention_backward(Tensor& dq, Tensor& dk, Tensor& dv, Tensor& dmask, const
     return Backward<double>(dq, dk, dv, dmask, dout, out, lse, q, k, v, mask, rule).run();
   if (q.dtype() == f32)
     return Backward<float>(dq, dk, dv, dmask, dout, out, lse, q, k, v, mask, rule).run();
-  if (suits_attention_amx(q, k, v, mask, rule))
-    return attention_amx_backward(dq, dk, dv, dout, out, lse, q, k, v, rule);
+  if (suits_attention_bf16(q, k, v, mask, rule))
+    return attention_bf16_backward(dq, dk, dv, dout, out, lse, q, k, v, rule);
   Tensor wide[] = {empty(dq.shape(), f32), empty(dk.shape(), f32), empty(dv.shape(), f32)};
   attention_backward(wide[0], wide[1], wide[2], dmask, in_f32(dout), in_f32(out), lse, in_f32(q),
                      in_f32(k), in_f32(v), mask, rule);

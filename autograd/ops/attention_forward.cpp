@@ -1,6 +1,6 @@
 // The forward kernel of attention (attention.cpp): each tile of queries meets the keys tile by
 // tile, with running maxima and sums of its softmax.
-#include "autograd/ops/attention_amx.h"
+#include "autograd/ops/attention_bf16.h"
 #include "autograd/ops/attention_mask.h"
 
 namespace ink::cpu {
@@ -110,7 +110,7 @@ void attention(Tensor& out, Tensor& lse, const Tensor& q, const Tensor& k, const
   if (out.numel() == 0 || k.size(-2) == 0) return fill(out, 0);
   if (q.dtype() == f64) return Forward<double>(out, lse, q, k, v, mask, rule).run();
   if (q.dtype() == f32) return Forward<float>(out, lse, q, k, v, mask, rule).run();
-  if (suits_attention_amx(q, k, v, mask, rule)) return attention_amx(out, lse, q, k, v, rule);
+  if (suits_attention_bf16(q, k, v, mask, rule)) return attention_bf16(out, lse, q, k, v, rule);
   Tensor wide = empty(out.shape(), {f32, out.device()});
   attention(wide, lse, in_f32(q), in_f32(k), in_f32(v), mask, rule);
   copy(out, wide);

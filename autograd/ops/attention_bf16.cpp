@@ -1,6 +1,6 @@
-#include "autograd/ops/attention_amx.h"
+#include "autograd/ops/attention_bf16.h"
 
-#include "autograd/gemm_amx.h"
+#include "autograd/gemm_units.h"
 #include "autograd/ops/attention_tiles.h"
 
 namespace ink::cpu {
@@ -23,12 +23,8 @@ struct Rows {
   bfloat16* row(int64_t head, int64_t i) const {
     return data + batch_offset(tensor, head) + i * ld;
   }
-  amx::Operand from(int64_t head, int64_t i) const { return {row(head, i), true, {false, ld}}; }
+  GemmOperand from(int64_t head, int64_t i) const { return {row(head, i), true, {false, ld}}; }
 };
-
-amx::Operand transposed(const amx::Operand& x) {
-  return {x.data, x.is_bf16, {!x.layout.transposed, x.layout.ld}};
-}
 
 // One thread's memory.
 struct Scratch {
@@ -45,14 +41,14 @@ struct Scratch {
         dv(keys * size.dv),
         weights(kQueries * kKeys),
         dscores(keys > 0 ? kQueries * kKeys : 0),
-        packed(amx::scratch_bytes(kKeys, kKeys, kKeys) / 2) {}
+        packed(gemm_unit()->scratch_bytes(kKeys, kKeys, kKeys) / 2) {}
 
   // c (m, n) = a b, or += a b.
-  void product(int64_t m, int64_t n, int64_t k, const amx::Operand& a, const amx::Operand& b,
+  void product(int64_t m, int64_t n, int64_t k, const GemmOperand& a, const GemmOperand& b,
                float* c, int64_t ld, bool accumulate) const {
-    amx::product(m, n, k, a, b, {c, false, ld}, accumulate, nullptr, packed.data);
+    gemm_unit()->product({m, n, k, a, b, {c, false, ld}, accumulate, nullptr}, packed.data);
   }
-  amx::Operand tile(const Buffer<bfloat16>& x) const { return {x.data, true, {false, kKeys}}; }
+  GemmOperand tile(const Buffer<bfloat16>& x) const { return {x.data, true, {false, kKeys}}; }
 };
 
 struct Softmax {
@@ -73,7 +69,7 @@ struct Softmax {
       sum += weight;
       s[j] = weight;
     }
-    amx::round_row(p, s, seen, 1);
+    gemm_unit()->round_row(p, s, seen, 1);
     std::fill(p + seen, p + n, bfloat16());
     total = total * shrink + sum;
     return shrink;
@@ -92,7 +88,7 @@ void forward_tile(const Sizes& size, float scale, int64_t head, int64_t i0, cons
   std::fill_n(own.sums.data, rows * size.dv, 0.0f);
   for (int64_t j0 = 0; j0 < end; j0 += kKeys) {
     const int64_t n = std::min(kKeys, end - j0);
-    own.product(rows, n, size.d, q.from(head, i0), transposed(k.from(head, j0)), own.scores, kKeys,
+    own.product(rows, n, size.d, q.from(head, i0), k.from(head, j0).transposed(), own.scores, kKeys,
                 false);
     for (int64_t i = 0; i < rows; ++i) {
       const float shrink = softmax[i].add(own.weights + i * kKeys, own.scores + i * kKeys,
@@ -105,8 +101,8 @@ void forward_tile(const Sizes& size, float scale, int64_t head, int64_t i0, cons
   for (int64_t i = 0; i < rows; ++i) {
     const auto& [top, total] = softmax[i];
     lse[i] = top + simd::log(total);
-    amx::round_row(out.row(head, i0 + i), own.sums + i * size.dv, size.dv,
-                   total > 0 ? 1 / total : 1);
+    gemm_unit()->round_row(out.row(head, i0 + i), own.sums + i * size.dv, size.dv,
+                           total > 0 ? 1 / total : 1);
   }
 }
 
@@ -126,8 +122,8 @@ void backward_row(bfloat16* p, bfloat16* ds, float* s, float* dp, int64_t seen, 
     s[j] = simd::exp(s[j] * scale - lse);
     dp[j] = scale * s[j] * (dp[j] - delta);
   }
-  amx::round_row(p, s, seen, 1);
-  amx::round_row(ds, dp, seen, 1);
+  gemm_unit()->round_row(p, s, seen, 1);
+  gemm_unit()->round_row(ds, dp, seen, 1);
   std::fill(p + seen, p + n, bfloat16());
   std::fill(ds + seen, ds + n, bfloat16());
 }
@@ -142,20 +138,21 @@ void backward_tile(const Sizes& size, float scale, int64_t head, int64_t i0, con
   std::fill_n(own.sums.data, rows * size.d, 0.0f);
   for (int64_t j0 = 0; j0 < end; j0 += kKeys) {
     const int64_t n = std::min(kKeys, end - j0);
-    const amx::Operand queries = q.from(head, i0), douts = dout.from(head, i0);
-    own.product(rows, n, size.d, queries, transposed(k.from(head, j0)), own.scores, kKeys, false);
-    own.product(rows, n, size.dv, douts, transposed(v.from(head, j0)), own.dweights, kKeys, false);
+    const GemmOperand queries = q.from(head, i0), douts = dout.from(head, i0);
+    own.product(rows, n, size.d, queries, k.from(head, j0).transposed(), own.scores, kKeys, false);
+    own.product(rows, n, size.dv, douts, v.from(head, j0).transposed(), own.dweights, kKeys, false);
     for (int64_t i = 0; i < rows; ++i)
       backward_row(own.weights + i * kKeys, own.dscores + i * kKeys, own.scores + i * kKeys,
                    own.dweights + i * kKeys, seen_by(size, i0 + i, j0, n), n, scale, lse[i],
                    delta[i]);
-    const amx::Operand weights = own.tile(own.weights), dscores = own.tile(own.dscores);
-    own.product(n, size.dv, rows, transposed(weights), douts, own.dv + j0 * size.dv, size.dv, true);
-    own.product(n, size.d, rows, transposed(dscores), queries, own.dk + j0 * size.d, size.d, true);
+    const GemmOperand weights = own.tile(own.weights), dscores = own.tile(own.dscores);
+    own.product(n, size.dv, rows, weights.transposed(), douts, own.dv + j0 * size.dv, size.dv,
+                true);
+    own.product(n, size.d, rows, dscores.transposed(), queries, own.dk + j0 * size.d, size.d, true);
     own.product(rows, size.d, n, dscores, k.from(head, j0), own.sums, size.d, true);
   }
   for (int64_t i = 0; i < rows; ++i)
-    amx::round_row(dq.row(head, i0 + i), own.sums + i * size.d, size.d, 1);
+    gemm_unit()->round_row(dq.row(head, i0 + i), own.sums + i * size.d, size.d, 1);
 }
 
 bool rows_in_one_piece(const Tensor& x) {
@@ -165,18 +162,19 @@ bool rows_in_one_piece(const Tensor& x) {
 
 }  // namespace
 
-bool suits_attention_amx(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
-                         const AttentionRule& rule) {
+bool suits_attention_bf16(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
+                          const AttentionRule& rule) {
   constexpr int64_t kFewest = 32;  // queries and keys worth the unit
-  if (q.dtype() != bf16 || mask.defined() || rule.dropout_p > 0 || !amx::available()) return false;
+  if (q.dtype() != bf16 || mask.defined() || rule.dropout_p > 0 || gemm_unit() == nullptr)
+    return false;
   const Sizes size(q, k, v, rule.diagonal);
   return size.group == 1 && size.heads >= max_threads() &&
          std::min(size.queries, size.keys) >= kFewest && std::max(size.d, size.dv) <= kWidest &&
          rows_in_one_piece(q) && rows_in_one_piece(k) && rows_in_one_piece(v);
 }
 
-void attention_amx(Tensor& out, Tensor& lse, const Tensor& q, const Tensor& k, const Tensor& v,
-                   const AttentionRule& rule) {
+void attention_bf16(Tensor& out, Tensor& lse, const Tensor& q, const Tensor& k, const Tensor& v,
+                    const AttentionRule& rule) {
   const Sizes size(q, k, v, rule.diagonal);
   const Rows q_rows(q), k_rows(k), v_rows(v), out_rows(out);
   float* sums = lse.mutable_data<float>();
@@ -189,9 +187,9 @@ void attention_amx(Tensor& out, Tensor& lse, const Tensor& q, const Tensor& k, c
   });
 }
 
-void attention_amx_backward(Tensor& dq, Tensor& dk, Tensor& dv, const Tensor& dout,
-                            const Tensor& out, const Tensor& lse, const Tensor& q, const Tensor& k,
-                            const Tensor& v, const AttentionRule& rule) {
+void attention_bf16_backward(Tensor& dq, Tensor& dk, Tensor& dv, const Tensor& dout,
+                             const Tensor& out, const Tensor& lse, const Tensor& q, const Tensor& k,
+                             const Tensor& v, const AttentionRule& rule) {
   const Sizes size(q, k, v, rule.diagonal);
   const Tensor upstream = rows_in_one_piece(dout) ? dout : as_gemm_operand(dout, bf16);
   for (Tensor* x : {&dq, &dk, &dv}) static_cast<void>(x->mutable_data<bfloat16>());
@@ -206,8 +204,8 @@ void attention_amx_backward(Tensor& dq, Tensor& dk, Tensor& dv, const Tensor& do
       backward_tile(size, static_cast<float>(rule.scale), head, i0, q_rows, k_rows, v_rows,
                     out_rows, dout_rows, sums + head * size.queries + i0, dq_rows, own);
     for (int64_t j = 0; j < size.keys; ++j) {
-      amx::round_row(dk_rows.row(head, j), own.dk + j * size.d, size.d, 1);
-      amx::round_row(dv_rows.row(head, j), own.dv + j * size.dv, size.dv, 1);
+      gemm_unit()->round_row(dk_rows.row(head, j), own.dk + j * size.d, size.d, 1);
+      gemm_unit()->round_row(dv_rows.row(head, j), own.dv + j * size.dv, size.dv, 1);
     }
   });
 }

@@ -1,0 +1,308 @@
+// Matrix products on the processor's units (gemm_units.h), those that this processor has: f32's
+// precision, edges, layouts, bf16, infinities and NaN, which unit is chosen, and attention of bf16
+// built of them.
+#include "autograd/gemm_units.h"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "autograd/graph.h"
+#include "autograd/kernels.h"
+#include "autograd/ops.h"
+#include "autograd/random.h"
+#include "tests/run_program.h"
+
+namespace ink {
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity(),
+                kNaN = std::numeric_limits<float>::quiet_NaN();
+
+double largest(const Tensor& x) { return max(abs(x.to(f64))).item(); }
+double difference(const Tensor& a, const Tensor& b) { return largest(a.to(f64) - b.to(f64)); }
+
+// x with its last two dimensions the other way round in memory.
+Tensor turned(const Tensor& x) { return x.transpose(-2, -1).contiguous().transpose(-2, -1); }
+
+// x (rows, cols) within a matrix of 7.
+Tensor framed(const Tensor& x) {
+  Tensor inside = full({x.size(0) + 3, x.size(1) + 5}, 7, x.options())
+                      .narrow(0, 1, x.size(0))
+                      .narrow(1, 2, x.size(1));
+  inside.copy_(x);
+  return inside;
+}
+
+struct Named {
+  const char* name;
+  const GemmUnit* (*unit)();
+};
+
+class GemmUnits : public testing::TestWithParam<Named> {
+ protected:
+  const GemmUnit* unit = GetParam().unit();
+
+  void SetUp() override {
+    if (unit == nullptr) GTEST_SKIP() << "this processor has no " << GetParam().name;
+    manual_seed(11);
+  }
+
+  static GemmOperand operand(const Tensor& x) {
+    const bool is_bf16 = x.dtype() == bf16;
+    const void* data = is_bf16 ? static_cast<const void*>(x.data<bfloat16>())
+                               : static_cast<const void*>(x.data<float>());
+    return {data, is_bf16, *matrix_layout(x)};
+  }
+
+  // c = a b + bias, or c += a b. False: the unit refuses.
+  bool multiply(Tensor& c, const Tensor& a, const Tensor& b, bool accumulate = false,
+                const Tensor& bias = Tensor()) const {
+    const int64_t m = c.size(0), n = c.size(1), k = a.size(1);
+    const bool is_bf16 = c.dtype() == bf16;
+    void* data = is_bf16 ? static_cast<void*>(c.mutable_data<bfloat16>())
+                         : static_cast<void*>(c.mutable_data<float>());
+    Tensor scratch = empty({unit->scratch_bytes(m, n, k) / 4});
+    return unit->product({m,
+                          n,
+                          k,
+                          operand(a),
+                          operand(b),
+                          {data, is_bf16, c.strides()[0]},
+                          accumulate,
+                          bias.defined() ? bias.data<float>() : nullptr},
+                         scratch.mutable_data<float>());
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Each, GemmUnits,
+                         testing::Values(Named{"amx", amx_unit},
+                                         Named{"avx512_bf16", avx512_bf16_unit},
+                                         Named{"avx512", avx512_unit}),
+                         [](const auto& row) { return row.param.name; });
+
+TEST_P(GemmUnits, F32IsAsGoodAsF32Arithmetic) {
+  const NoGrad no_grad;
+  for (const auto& [m, n, k] : {std::array<int64_t, 3>{64, 96, 128}, {256, 70, 400}}) {
+    const Tensor a = randn({m, k}), b = randn({k, n}), exact = matmul(a.to(f64), b.to(f64));
+    Tensor ours = empty({m, n}), plain = zeros({m, n});
+    ASSERT_TRUE(multiply(ours, a, b));
+    for (int64_t l = 0; l < k; ++l)  // one rounding a product, one a sum
+      plain = plain + a.narrow(1, l, 1) * b.narrow(0, l, 1);
+    const Tensor mine_off = ours.to(f64) - exact, theirs_off = plain.to(f64) - exact;
+    const double mine = mean(mine_off * mine_off).item(),
+                 theirs = mean(theirs_off * theirs_off).item();
+    EXPECT_LT(mine, theirs) << m << " " << n << " " << k;
+    EXPECT_LT(difference(ours, exact), 2e-7 * std::sqrt(static_cast<double>(k)) * largest(exact));
+  }
+}
+
+// Every height of a block, both widths, one part of the inner dimension and several, and what lies
+// around the result stays as it is.
+TEST_P(GemmUnits, EveryLayoutAndEdge) {
+  const NoGrad no_grad;
+  std::vector<std::array<int64_t, 3>> sizes{{33, 49, 65}, {100, 2100, 40}, {300, 31, 1100}};
+  for (int64_t m = 1; m < 33; ++m) sizes.push_back({m, 2 * m + 1, 3 * m + 7});
+  for (const auto& [m, n, k] : sizes) {
+    const Tensor a = randn({m, k}), b = randn({k, n}), c = randn({m, n}), bias = randn({n});
+    const Tensor exact = matmul(a.to(f64), b.to(f64));
+    const double tolerance = 1e-5 * std::sqrt(static_cast<double>(k));
+    for (int way = 0; way < 4; ++way) {
+      const Tensor left = way & 1 ? turned(a) : framed(a), right = way & 2 ? turned(b) : framed(b);
+      Tensor y = empty({m, n}), sum = c.clone(), frame = full({m + 2, n + 2}, 7),
+             shifted = frame.narrow(0, 1, m).narrow(1, 1, n);
+      ASSERT_TRUE(multiply(y, left, right));
+      ASSERT_TRUE(multiply(sum, left, right, true));
+      ASSERT_TRUE(multiply(shifted, left, right, false, bias));
+      EXPECT_LT(difference(y, exact), tolerance) << m << " " << n << " " << k << " way " << way;
+      EXPECT_LT(difference(sum, exact + c.to(f64)), tolerance);
+      EXPECT_LT(difference(shifted, exact + bias.to(f64)), tolerance);
+      shifted.copy_(full({m, n}, 7));
+      EXPECT_EQ(difference(frame, full_like(frame, 7)), 0) << m << " " << n << " " << k;
+    }
+  }
+}
+
+TEST_P(GemmUnits, Bf16OperandsAndResults) {
+  const NoGrad no_grad;
+  for (const auto& [m, n, k] :
+       {std::array<int64_t, 3>{70, 90, 300}, {29, 33, 131}, {16, 65, 1024}}) {
+    const Tensor a = randn({m, k}).to(bf16), b = randn({k, n}).to(bf16), wide = randn({m, k});
+    const Tensor exact = matmul(a.to(f64), b.to(f64)), rounded = wide.to(bf16);
+    const double tolerance = 1e-5 * largest(exact);
+    for (int way = 0; way < 4; ++way) {
+      const auto left = [&](const Tensor& x) { return way & 1 ? turned(x) : framed(x); };
+      const Tensor right = way & 2 ? turned(b) : framed(b);
+      Tensor y = empty({m, n}), narrow = empty({m, n}, bf16), mixed = empty({m, n}),
+             swapped = empty({n, m}), sum = y.clone();
+      sum.copy_(exact.to(f32));
+      ASSERT_TRUE(multiply(y, left(a), right));
+      ASSERT_TRUE(multiply(sum, left(a), right, true));
+      ASSERT_TRUE(multiply(narrow, left(a), right));
+      ASSERT_TRUE(multiply(mixed, left(wide), right));  // the f32 operand may be rounded, too
+      ASSERT_TRUE(multiply(swapped, right.transpose(0, 1), left(wide).transpose(0, 1)));
+      EXPECT_LT(difference(y, exact), tolerance) << m << " " << n << " " << k << " way " << way;
+      EXPECT_LT(difference(sum, 2 * exact), 2 * tolerance);
+      EXPECT_LT(difference(narrow, exact), largest(exact) / 256);
+      if (k <= 512) {  // one part of the inner dimension
+        EXPECT_EQ(difference(narrow, y.to(bf16)), 0);
+      }
+      const bool keeps = difference(mixed, matmul(wide.to(f64), b.to(f64))) < tolerance;
+      EXPECT_TRUE(keeps || difference(mixed, matmul(rounded.to(f64), b.to(f64))) < tolerance);
+      EXPECT_LT(difference(swapped, mixed.transpose(0, 1)), tolerance);
+    }
+  }
+}
+
+// What a result of bf16 rounds to: halves to even, NaN stays NaN.
+TEST_P(GemmUnits, ResultsRoundToBf16AsConversionDoes) {
+  const NoGrad no_grad;
+  Tensor eye = zeros({16, 16}, bf16), values = empty({16, 16});
+  for (int64_t i = 0; i < 16; ++i) eye.mutable_data<bfloat16>()[17 * i] = 1.0f;
+  const auto set = [&](const std::vector<float>& some) {
+    for (size_t i = 0; i < 256; ++i) values.mutable_data<float>()[i] = some[i % some.size()];
+  };
+  set({1.0f + 0x1p-8f, 1.0f + 0x3p-8f, -1.0f - 0x1.8p-8f, 3.4e38f, 1e-30f, 0.1f, -0.0f});
+  Tensor bias = values.narrow(0, 0, 1).contiguous().view({16}), y = empty({16, 16}, bf16);
+  ASSERT_TRUE(multiply(y, zeros({16, 16}, bf16), eye, false, bias));
+  for (int64_t j = 0; j < 16; ++j)
+    EXPECT_EQ(static_cast<float>(y.data<bfloat16>()[j]),
+              static_cast<float>(bfloat16(bias.data<float>()[j])));
+  bias.mutable_data<float>()[3] = kNaN;
+  ASSERT_TRUE(multiply(y, zeros({16, 16}, bf16), eye, false, bias));
+  EXPECT_TRUE(std::isnan(static_cast<float>(y.data<bfloat16>()[3])));
+}
+
+TEST_P(GemmUnits, RoundsARow) {
+  const Tensor x = randn({37});
+  Tensor y = full({38}, 7, bf16);
+  unit->round_row(y.mutable_data<bfloat16>(), x.data<float>(), 37, 0.5f);
+  EXPECT_EQ(difference(y.narrow(0, 0, 37), (0.5 * x).to(bf16)), 0);
+  EXPECT_EQ(static_cast<float>(y.data<bfloat16>()[37]), 7);
+}
+
+// A value that f32 products are to carry on; a unit may refuse it, and then leaves a sum alone.
+TEST_P(GemmUnits, InfinityAndNaN) {
+  const NoGrad no_grad;
+  for (const float value : {kInfinity, -kInfinity, std::numeric_limits<float>::max(), kNaN}) {
+    for (const bool accumulate : {false, true}) {
+      for (const bool on_the_left : {false, true}) {
+        Tensor a = full({64, 64}, 0.5), b = full({64, 64}, 0.5), c = full({64, 64}, 2);
+        (on_the_left ? a : b).mutable_data<float>()[0] = value;  // element (0, 0)
+        if (!multiply(c, a, b, accumulate)) {
+          if (accumulate) {
+            EXPECT_EQ(difference(c, full({64, 64}, 2)), 0);
+          }
+          c = full({64, 64}, 2);
+          kernel::gemm(c, a, b, 1, accumulate);
+        }
+        const float before = accumulate ? 2 : 0;
+        for (int64_t i = 0; i < 64; ++i) {
+          for (int64_t j = 0; j < 64; ++j) {
+            const float got = c.data<float>()[i * 64 + j];
+            const bool touched = on_the_left ? i == 0 : j == 0;
+            const float expected = before + (touched ? 0.5f * value + 15.75f : 16);
+            if (std::isnan(expected)) {
+              ASSERT_TRUE(std::isnan(got));
+            } else {
+              ASSERT_EQ(got, expected) << value << " at " << i << ", " << j;
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_P(GemmUnits, InfinityAndNaNInBf16) {
+  const NoGrad no_grad;
+  for (const float value : {kInfinity, kNaN}) {
+    Tensor a = full({20, 40}, 0.5, bf16), b = full({40, 33}, 0.5, bf16), c = empty({20, 33});
+    a.mutable_data<bfloat16>()[40 * 3 + 7] = value;
+    ASSERT_TRUE(multiply(c, a, b));
+    for (int64_t i = 0; i < 20 * 33; ++i) {
+      const float got = c.data<float>()[i];
+      if (i / 33 != 3) {
+        ASSERT_EQ(got, 10);
+      } else {
+        ASSERT_TRUE(std::isnan(value) ? std::isnan(got) : got == value) << got;
+      }
+    }
+  }
+}
+
+// Through kernel::gemm, which shares the work out: the same bits every time.
+TEST(GemmUnit, ResultsRepeat) {
+  const NoGrad no_grad;
+  for (const DType dtype : {f32, bf16}) {
+    const Tensor a = randn({130, 200}).to(dtype), b = turned(randn({200, 90}).to(dtype));
+    Tensor first = empty({130, 90}, dtype), second = full({130, 90}, 3, dtype);
+    kernel::gemm(first, a, b, 1, false);
+    kernel::gemm(second, a, b, 1, false);
+    EXPECT_EQ(difference(first, second), 0);
+    EXPECT_LT(difference(first, matmul(a.to(f64), b.to(f64))), largest(first) / 200);
+  }
+}
+
+TEST(GemmUnit, TheEnvironmentNamesTheBest) {
+  const auto machine = [](const std::string& capability) {
+    return run_shell("INKLING_CPU_CAPABILITY=" + capability +
+                     " inkling bench --n_layer 1 --n_embd 32 --steps 1 --profile_steps 0");
+  };
+  const auto names = [](const GemmUnit* unit, const Ran& ran) {
+    return unit == nullptr || ran.out.find(unit->name + std::string("; OpenBLAS")) < ran.out.size();
+  };
+  EXPECT_TRUE(names(amx_unit(), machine("amx")));
+  EXPECT_TRUE(names(avx512_bf16_unit(), machine("avx512_bf16")));
+  EXPECT_TRUE(names(avx512_unit(), machine("avx512")));
+  EXPECT_EQ(machine("default").out.find("AVX-512"), std::string::npos);
+  const Ran wrong = machine("sse");
+  EXPECT_NE(wrong.code, 0);
+  EXPECT_NE(wrong.err.find("INKLING_CPU_CAPABILITY: expected amx, avx512_bf16, avx512 or default, "
+                           "got sse"),
+            std::string::npos)
+      << wrong.err;
+}
+
+// Grads of q, k and v, packed in one (B, T, 3 C) as a model has them, and the output before them.
+Grads attend(const Tensor& packed, int64_t heads, const AttentionOptions& options,
+             const Tensor& upstream) {
+  const Tensor leaf = packed.detach().requires_grad_();
+  std::vector<Tensor> qkv;
+  for (const Tensor& x : split(leaf, leaf.size(2) / 3, 2))
+    qkv.push_back(x.view({x.size(0), x.size(1), heads, x.size(2) / heads}).transpose(1, 2));
+  const Tensor y = scaled_dot_product_attention(qkv[0], qkv[1], qkv[2], options);
+  return {y.detach(), grad({y}, {leaf}, {upstream.to(y.dtype())})[0]};
+}
+
+TEST(AttentionUnit, AttentionOfBf16IsThatOfF32RoundedToBf16) {
+  for (const int64_t T : {33, 150, 300}) {
+    for (const bool causal : {false, true}) {
+      const Tensor packed = randn({2, T, 3 * 96}).to(bf16),
+                   upstream = randn({2, 2, T, 48}).to(bf16);
+      const AttentionOptions options{.is_causal = causal};
+      const Grads narrow = attend(packed, 2, options, upstream),
+                  wide = attend(packed.to(f32), 2, options, upstream);
+      EXPECT_EQ(narrow[0].dtype(), bf16);
+      for (size_t i = 0; i < 2; ++i)
+        EXPECT_LT(difference(narrow[i], wide[i]), 0.01 * largest(wide[i])) << T << " " << causal;
+    }
+  }
+}
+
+TEST(AttentionUnit, QueriesThatSeeNothing) {
+  const Tensor q = randn({1, 2, 80, 32}).to(bf16).requires_grad_(),
+               k = randn({1, 2, 40, 32}).to(bf16).requires_grad_(),
+               v = randn({1, 2, 40, 32}).to(bf16).requires_grad_();
+  const Tensor y = scaled_dot_product_attention(q, k, v, {.causal_lower_right = true});
+  const Grads grads = grad({y}, {q, k, v}, {ones_like(y)});
+  EXPECT_EQ(largest(y.narrow(2, 0, 40)), 0);  // query 40 is the first to see a key
+  EXPECT_EQ(largest(grads[0].narrow(2, 0, 40)), 0);
+  EXPECT_GT(largest(y.narrow(2, 40, 40)), 0);
+  for (const Tensor& g : grads) EXPECT_TRUE(std::isfinite(largest(g)));
+}
+
+}  // namespace
+}  // namespace ink
