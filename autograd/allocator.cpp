@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "autograd/check.h"
+#include "autograd/device_backend.h"
 #include "autograd/free_ranges.h"
 #include "autograd/storage.h"
 
@@ -229,35 +230,34 @@ CpuAllocator& cpu_allocator() {
   return *allocator;
 }
 
-void check_cpu(Device device) {
-  INK_CHECK(device.is_cpu(), "memory: this build of inkling has no backend for ", device);
-}
-
 }  // namespace
 
 namespace detail {
 
 void* allocate(int64_t bytes, Device device) {
-  check_cpu(device);
+  if (device.is_cuda()) return backend_of(device).allocate(bytes, device);
   return cpu_allocator().allocate(bytes);
 }
 
-void release(void* block, int64_t bytes, Device) noexcept { cpu_allocator().release(block, bytes); }
+void release(void* block, int64_t bytes, Device device) noexcept {
+  if (device.is_cuda()) return backend_of(device).release(block, bytes, device);
+  cpu_allocator().release(block, bytes);
+}
 
 }  // namespace detail
 
 int64_t block_bytes(int64_t bytes) { return rounded(bytes); }
 
 MemoryStats memory_stats(Device device) {
-  check_cpu(device);
+  if (device.is_cuda()) return backend_of(device).stats(device);
   return cpu_allocator().stats();
 }
 void reset_peak_memory(Device device) {
-  check_cpu(device);
+  if (device.is_cuda()) return backend_of(device).reset_peak(device);
   cpu_allocator().reset_peak();
 }
 void empty_cache(Device device) {
-  check_cpu(device);
+  if (device.is_cuda()) return backend_of(device).empty_cache(device);
   cpu_allocator().empty_cache();
 }
 

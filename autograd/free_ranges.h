@@ -41,6 +41,15 @@ class FreeRanges {
     insert(start, size);
   }
 
+  /// Takes what must be part of one range.
+  void cut(char* start, int64_t size) {
+    const auto range = std::prev(by_address_.upper_bound(start));
+    const auto [first, length] = *range;
+    erase(range);
+    if (first < start) insert(first, start - first);
+    if (start + size < first + length) insert(start + size, first + length - start - size);
+  }
+
   /// Bytes that are free just before `end`.
   int64_t ending_at(char* end) const {
     const auto after = by_address_.lower_bound(end);

@@ -8,6 +8,7 @@
 
 #include <type_traits>
 
+#include "autograd/device_backend.h"
 #include "autograd/optimizer_step.h"
 #include "autograd/parallel.h"
 #include "autograd/pointwise.h"
@@ -58,6 +59,7 @@ struct Kernel<void(Args...)> {
     (check.see(args), ...);
     if (check.device.is_cpu()) return cpu(args...);
     INK_CHECK(cuda != nullptr, name, ": there is no CUDA kernel for it in this build");
+    backend_of(check.device).enter(check.device);
     cuda(args...);
   }
 };
@@ -78,8 +80,13 @@ struct AttentionRule {
 };
 
 #ifdef WITH_CUDA
+namespace cuda {
+extern const DeviceBackend backend;
+}
+inline const DeviceBackend* cuda_backend() { return &cuda::backend; }
 #define CUDA_TWIN(name) &cuda::name
 #else
+inline const DeviceBackend* cuda_backend() { return nullptr; }
 #define CUDA_TWIN(name) nullptr
 #endif
 #define DECLARE_KERNEL(name, strided, twin, ...)                                             \

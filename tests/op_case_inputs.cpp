@@ -76,7 +76,8 @@ CaseRun run_case(const OpCase& row, const std::vector<In>& set, const Inputs& in
     ys.push_back(y);
     upstream.push_back(
         make_input({y.shape()}, y.dtype() == DType::f64 ? DType::bf16 : y.dtype(), random)
-            .to(y.dtype()));
+            .to(y.dtype())
+            .to(y.device()));
   }
   for (size_t i : differentiable(set)) wanted.push_back(leaves[i]);
   if (!ys.empty()) run.grads = grad(ys, wanted, upstream);

@@ -165,9 +165,22 @@ Tensor to(const Tensor& x, DType dtype) {
                 [from = x.dtype()](const Tensor& dy) -> Grads { return {to(dy, from)}; });
 }
 
+// y = x on another device.   dx = dy on x's
 Tensor to(const Tensor& x, Device device) {
   if (x.device() == device) return x;
-  detail::fail("to: this build of inkling cannot move a tensor from ", x.device(), " to ", device);
+  const Tensor from = x.detach().contiguous();
+  Tensor y = empty(x.shape(), {x.dtype(), device});
+  const int64_t bytes = x.numel() * size_of(x.dtype());
+  for_any(x.dtype(), [&]<class T>(T) {
+    void* memory = y.mutable_data<T>();
+    if (bytes == 0) return;
+    if (x.device().is_cpu()) return backend_of(device).upload(memory, from.data<T>(), bytes, device);
+    if (device.is_cpu())
+      return backend_of(x.device()).download(memory, from.data<T>(), bytes, x.device());
+    y.copy_(from.to(cpu_device).to(device));
+  });
+  return record("to", {x}, y,
+                [back = x.device()](const Tensor& dy) -> Grads { return {to(dy, back)}; });
 }
 
 }  // namespace ink

@@ -1,0 +1,39 @@
+// What the library asks of a device other than the CPU, besides kernels: memory, and moving bytes.
+#pragma once
+
+#include <cstdint>
+
+#include "autograd/device.h"
+#include "autograd/storage.h"
+
+namespace ink {
+
+/// A backend runs what it is asked for in the order of asking; only download and synchronize wait.
+struct DeviceBackend {
+  /// How many devices the machine has.
+  int (*count)();
+  /// Makes a device the one that kernels of the calling thread run on.
+  void (*enter)(Device);
+  void* (*allocate)(int64_t bytes, Device);
+  void (*release)(void* block, int64_t bytes, Device) noexcept;
+  MemoryStats (*stats)(Device);
+  void (*reset_peak)(Device);
+  void (*empty_cache)(Device);
+  /// Copies bytes of the host's memory to the device's; they may change once this returns.
+  void (*upload)(void* to, const void* from, int64_t bytes, Device);
+  /// Copies bytes of the device's memory to the host's, when all before is done.
+  void (*download)(void* to, const void* from, int64_t bytes, Device);
+  /// Waits until the device has done all it was asked for, and throws what went wrong meanwhile.
+  void (*synchronize)(Device);
+  /// What the device calls itself: "NVIDIA H100 80GB HBM3".
+  const char* (*name)(Device);
+};
+
+/// The backend of a device that is not the CPU; throws if this build or this machine has none.
+const DeviceBackend& backend_of(Device device);
+/// The number of CUDA devices that this build can use: 0 without a CUDA backend.
+int cuda_device_count();
+/// Waits for a device; nothing to do for the CPU.
+void synchronize(Device device);
+
+}  // namespace ink

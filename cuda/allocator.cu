@@ -1,0 +1,133 @@
+#include "cuda/allocator.h"
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+#include <vector>
+
+#include "autograd/check.h"
+#include "cuda/runtime.h"
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#else
+#define ASAN_POISON_MEMORY_REGION(start, size) (static_cast<void>(start), static_cast<void>(size))
+#define ASAN_UNPOISON_MEMORY_REGION(start, size) (static_cast<void>(start), static_cast<void>(size))
+#endif
+
+namespace ink::cuda {
+namespace {
+
+constexpr int64_t kGranule = 512;                   // what blocks are rounded up to
+constexpr int64_t kSegment = int64_t{64} << 20;     // cudaMalloc is asked for no less,
+constexpr int64_t kSegmentStep = int64_t{2} << 20;  // and for multiples of this
+
+int64_t round_up(int64_t bytes, int64_t step) { return (bytes + step - 1) / step * step; }
+int64_t rounded(int64_t bytes) { return round_up(std::max<int64_t>(bytes, 1), kGranule); }
+
+}  // namespace
+
+void* Allocator::allocate(int64_t bytes) {
+  use(device_);
+  const Pool pool = capturing() ? captured : eager;
+  const std::lock_guard lock(mutex_);
+  const int64_t size = rounded(bytes);
+  char* block = free_[pool].take(size);
+  if (block == nullptr && !add_segment(pool, size)) {
+    flush();
+    size_t left = 0, total = 0;
+    check(cudaMemGetInfo(&left, &total), "memory");
+    INK_CHECK(add_segment(pool, size), "memory: cannot allocate ", bytes, " bytes on ", device_,
+              ": ", stats_.bytes_in_use, " in use and ", stats_.bytes_held - stats_.bytes_in_use,
+              " kept by inkling, ", left, " of ", total,
+              " free on the card; use a smaller batch, block or model, or --recompute");
+  }
+  if (block == nullptr) block = free_[pool].take(size);
+  stats_.bytes_in_use += size;
+  stats_.peak_bytes_in_use = std::max(stats_.peak_bytes_in_use, stats_.bytes_in_use);
+  ASAN_UNPOISON_MEMORY_REGION(block, static_cast<size_t>(bytes));
+#ifndef NDEBUG
+  check(cudaMemsetAsync(block, 0xff, static_cast<size_t>(bytes), stream()), "memory");  // NaN
+#endif
+  return block;
+}
+
+void Allocator::release(void* memory, int64_t bytes) noexcept {
+  const std::lock_guard lock(mutex_);
+  const int64_t size = rounded(bytes);
+  char* block = static_cast<char*>(memory);
+  ASAN_POISON_MEMORY_REGION(block, static_cast<size_t>(size));
+  stats_.bytes_in_use -= size;
+  free_[pool_of(block)].put(block, size);
+}
+
+MemoryStats Allocator::stats() {
+  const std::lock_guard lock(mutex_);
+  return stats_;
+}
+
+void Allocator::reset_peak() {
+  const std::lock_guard lock(mutex_);
+  stats_.peak_bytes_in_use = stats_.bytes_in_use;
+}
+
+void Allocator::empty_cache() {
+  const std::lock_guard lock(mutex_);
+  flush();
+}
+
+Allocator::Pool Allocator::pool_of(const char* block) const {
+  return std::prev(segments_.upper_bound(const_cast<char*>(block)))->second.pool;
+}
+
+// False if the card has no room for it. A large segment is tried first, then one as small as may
+// be.
+bool Allocator::add_segment(Pool pool, int64_t bytes) {
+  for (const int64_t size : {std::max(bytes, kSegment), bytes}) {
+    const int64_t length = round_up(size, kSegmentStep);
+    void* start = nullptr;
+    if (cudaMalloc(&start, static_cast<size_t>(length)) != cudaSuccess) {
+      static_cast<void>(cudaGetLastError());
+      continue;
+    }
+    ASAN_POISON_MEMORY_REGION(start, static_cast<size_t>(length));
+    segments_.emplace(static_cast<char*>(start), Segment{length, pool});
+    free_[pool].put(static_cast<char*>(start), length);
+    stats_.bytes_held += length;
+    ++stats_.raw_allocations;
+    return true;
+  }
+  return false;
+}
+
+// cudaFree waits until the GPU is done with all before. A free range may span several segments.
+void Allocator::flush() {
+  if (capturing()) return;
+  FreeRanges& ranges = free_[eager];
+  for (auto segment = segments_.begin(); segment != segments_.end();) {
+    const auto [start, bytes] = std::pair(segment->first, segment->second.bytes);
+    auto range = ranges.all().upper_bound(start);
+    const bool is_free = segment->second.pool == eager && range != ranges.all().begin() &&
+                         (--range, range->first + range->second >= start + bytes);
+    if (!is_free) {
+      ++segment;
+      continue;
+    }
+    ranges.cut(start, bytes);
+    ASAN_UNPOISON_MEMORY_REGION(start, static_cast<size_t>(bytes));
+    check(cudaFree(start), "memory");
+    stats_.bytes_held -= bytes;
+    segment = segments_.erase(segment);
+  }
+}
+
+Allocator& allocator(Device device) {
+  static auto* all = [] {  // never destroyed: tensors may live in other static objects
+    auto* made = new std::vector<Allocator*>;
+    for (int8_t i = 0; i < 16; ++i) made->push_back(new Allocator(Device{Device::CUDA, i}));
+    return made;
+  }();
+  return *(*all)[static_cast<size_t>(device.index)];
+}
+
+}  // namespace ink::cuda

@@ -1,0 +1,159 @@
+// Matrix products: the twins of autograd/gemm.cpp. What the tensors' strides say is turned into
+// batches of matrices with leading dimensions; the products themselves are a library's.
+#include "autograd/ops/strided_loop.h"
+#include "cuda/elementwise.cuh"
+#include "cuda/product.h"
+
+namespace ink::cuda {
+namespace {
+
+// The first matrix of x, for a loop over its batch.
+Tensor heads(const Tensor& x) {
+  Layout layout = x.layout();
+  layout.sizes[x.dim() - 2] = layout.sizes[x.dim() - 1] = 1;
+  return x.alias(layout);
+}
+
+template <class F>
+void* with_data(const Tensor& x, F&& f) {
+  return for_any(x.dtype(), [&]<class T>(T) -> void* { return f.template operator()<T>(); });
+}
+Matrices matrices(const Tensor& x) {
+  void* data = with_data(x, [&]<class T>() { return const_cast<T*>(x.data<T>()); });
+  return {data, x.dtype(), *matrix_layout(x), 0};
+}
+Matrices result(Tensor& x) {
+  static_cast<void>(with_data(x, [&]<class T>() { return x.mutable_data<T>(); }));
+  return matrices(x);
+}
+void advance(Matrices& x, int64_t elements) {
+  x.data = static_cast<char*>(x.data) + elements * size_of(x.dtype);
+}
+
+// Runs all products of a batch: in one call along the last dimension that steps evenly.
+void for_batch(Product all, const Tensor& c, const Tensor& a, const Tensor& b) {
+  const Tensor c0 = heads(c), a0 = heads(a), b0 = heads(b);
+  const StridedLoop<3> loop(c0.shape(), {&c0, &a0, &b0});
+  all.batch = loop.sizes.back();
+  all.c.step = loop.inner_stride(0);
+  all.a.step = loop.inner_stride(1);
+  all.b.step = loop.inner_stride(2);
+  const int64_t calls = loop.sizes.numel() / all.batch;
+  StridedLoop<3>::Position at(loop, 0);
+  for (int64_t i = 0; i < calls; ++i, at.next()) {
+    Product one = all;
+    advance(one.c, at.offsets[0]);
+    advance(one.a, at.offsets[1]);
+    advance(one.b, at.offsets[2]);
+    product(one);
+  }
+}
+
+// Integers, which no library multiplies: a thread an element.
+struct IntegerProduct {
+  static constexpr int kThreads = 256;
+  int64_t* c;
+  const int64_t *a, *b;
+  int64_t n, k, a_row, a_col, b_row, b_col, count, alpha;
+  bool accumulate;
+  Places<3> places;  // of the elements of c, of a's first column's and of b's first row's
+
+  __device__ void operator()() const {
+    const int64_t i = global_thread();
+    if (i >= count) return;
+    int64_t at[3];
+    places.find(i, at);
+    int64_t total = 0;
+    for (int64_t l = 0; l < k; ++l) total += a[at[1] + l * a_col] * b[at[2] + l * b_row];
+    c[at[0]] = alpha * total + (accumulate ? c[at[0]] : 0);
+  }
+};
+
+void integer_products(Tensor& c, const Tensor& a, const Tensor& b, int64_t alpha, bool accumulate) {
+  // Seen with c's shape: a does not move along c's columns, b not along its rows.
+  const auto like_c = [&](const Tensor& x, int64_t fixed) {
+    Layout layout{c.shape(), x.strides(), x.layout().offset};
+    layout.strides[fixed] = 0;
+    return x.alias(layout);
+  };
+  const int64_t d = c.dim();
+  const Tensor rows = like_c(a, d - 1), cols = like_c(b, d - 2);
+  const IntegerProduct kernel{c.mutable_data<int64_t>(),
+                              a.data<int64_t>(),
+                              b.data<int64_t>(),
+                              c.size(-1),
+                              a.size(-1),
+                              a.strides()[d - 2],
+                              a.strides()[d - 1],
+                              b.strides()[d - 2],
+                              b.strides()[d - 1],
+                              c.numel(),
+                              alpha,
+                              accumulate,
+                              {c.shape(), {&c, &rows, &cols}}};
+  launch("gemm", blocks_for(c.numel(), IntegerProduct::kThreads), kernel);
+}
+
+// What both operands are multiplied in.
+DType operand_dtype(const Tensor& c, const Tensor& a, const Tensor& b) {
+  if (c.dtype() == f64) return f64;
+  return a.dtype() == bf16 || b.dtype() == bf16 ? bf16 : f32;
+}
+
+bool fits(const Tensor& c, DType operands) {
+  return matrix_layout(c) && (c.dtype() == operands || (c.dtype() == f32 && operands == bf16));
+}
+
+Product describe(const char* op, Tensor& c, const Tensor& a, const Tensor& b, double alpha,
+                 bool accumulate) {
+  return {op,          c.size(-2), c.size(-1), a.size(-1), 1,      matrices(a),
+          matrices(b), result(c),  alpha,      accumulate, nullptr};
+}
+
+}  // namespace
+
+void gemm(Tensor& c, const Tensor& a, const Tensor& b, double alpha, bool accumulate) {
+  if (c.numel() == 0) return;
+  if (c.dtype() == i64) return integer_products(c, a, b, static_cast<int64_t>(alpha), accumulate);
+  if (a.size(-1) == 0) {  // the empty sum
+    if (!accumulate) fill(c, 0);
+    return;
+  }
+  const DType dtype = operand_dtype(c, a, b);
+  if (!fits(c, dtype)) {
+    Tensor whole = empty(c.shape(), {dtype == bf16 ? f32 : dtype, c.device()});
+    if (accumulate) copy(whole, c);
+    gemm(whole, a, b, alpha, accumulate);
+    return copy(c, whole);
+  }
+  const Tensor left = as_gemm_operand(a, dtype), right = as_gemm_operand(b, dtype);
+  if (matrix_layout(c)->transposed) {  // then its transpose is not
+    Tensor flipped = c.transpose(-2, -1);
+    return for_batch(describe("gemm", flipped, right.transpose(-2, -1), left.transpose(-2, -1),
+                              alpha, accumulate),
+                     flipped, right, left);
+  }
+  for_batch(describe("gemm", c, left, right, alpha, accumulate), c, left, right);
+}
+
+void gemm_bias(Tensor& c, const Tensor& a, const Tensor& b, const Tensor& bias) {
+  if (c.numel() == 0) return;
+  const DType dtype = operand_dtype(c, a, b);
+  const bool one_call =
+      dtype != f64 && a.size(-1) > 0 && fits(c, dtype) && !matrix_layout(c)->transposed;
+  if (!one_call) {
+    Layout rows{c.shape(), c.strides(), bias.layout().offset};
+    std::fill(rows.strides.begin(), rows.strides.end(), 0);
+    rows.strides[c.dim() - 1] = bias.strides()[0];
+    copy(c, bias.alias(rows));
+    return gemm(c, a, b, 1, true);
+  }
+  const NoGrad no_grad;
+  const Tensor left = as_gemm_operand(a, dtype), right = as_gemm_operand(b, dtype),
+               added = bias.contiguous().to(c.dtype());
+  Product all = describe("gemm_bias", c, left, right, 1, false);
+  all.bias = matrices(added.view({1, -1})).data;
+  for_batch(all, c, left, right);
+}
+
+}  // namespace ink::cuda

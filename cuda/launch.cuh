@@ -1,0 +1,178 @@
+// How kernels are written and started, on a GPU and under the emulator of tests/emulator.
+//
+// A kernel is a struct of its arguments, passed by value, with
+//   static constexpr int kThreads    threads of a block, a multiple of 32
+//   struct Shared                    what the block shares (may be left out)
+//   __device__ void operator()() const, or operator()(Shared& shared) const
+// and launch("op", blocks, kernel) runs it once in every thread. Inside, threadIdx, blockIdx and
+// __syncthreads() are CUDA's own. What else is special goes through this header: shuffles, block
+// reductions.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <type_traits>
+
+#include "autograd/check.h"
+#include "cuda/runtime.h"
+
+namespace ink::cuda {
+
+inline constexpr int kWarp = 32;
+inline constexpr unsigned kAllLanes = 0xffffffffu;
+
+/// Blocks along x, y and z.
+struct Blocks {
+  int64_t x = 1, y = 1, z = 1;
+  Blocks(int64_t along_x, int64_t along_y = 1, int64_t along_z = 1)
+      : x(along_x), y(along_y), z(along_z) {}
+};
+
+template <class Kernel>
+concept SharesMemory = requires {
+  typename Kernel::Shared;
+};
+
+namespace detail {
+template <class Kernel>
+constexpr size_t shared_bytes() {
+  if constexpr (SharesMemory<Kernel>) {
+    return sizeof(typename Kernel::Shared);
+  } else {
+    return 0;
+  }
+}
+}  // namespace detail
+
+#ifndef INKLING_EMULATED
+template <class Kernel>
+__global__ void __launch_bounds__(Kernel::kThreads) run(const Kernel kernel) {
+  if constexpr (SharesMemory<Kernel>) {
+    extern __shared__ __align__(16) unsigned char memory[];
+    kernel(*reinterpret_cast<typename Kernel::Shared*>(memory));
+  } else {
+    kernel();
+  }
+}
+#endif
+
+/// Runs a kernel on the current device's stream; op names it in errors. Nothing happens for 0
+/// blocks.
+template <class Kernel>
+void launch(const char* op, Blocks blocks, const Kernel& kernel) {
+  static_assert(Kernel::kThreads % kWarp == 0 && Kernel::kThreads <= 1024);
+  static_assert(std::is_trivially_copyable_v<Kernel>, "a kernel's arguments are copied as bytes");
+  if (blocks.x == 0 || blocks.y == 0 || blocks.z == 0) return;
+  INK_CHECK(blocks.x <= 0x7fffffff && blocks.y <= 65535 && blocks.z <= 65535, op,
+            ": too large for one launch: ", blocks.x, " x ", blocks.y, " x ", blocks.z, " blocks");
+  const dim3 grid(static_cast<unsigned>(blocks.x), static_cast<unsigned>(blocks.y),
+                  static_cast<unsigned>(blocks.z));
+  constexpr size_t bytes = detail::shared_bytes<Kernel>();
+#ifdef INKLING_EMULATED
+  emulator::launch(op, grid, Kernel::kThreads, bytes, [kernel](void* memory) {
+    if constexpr (SharesMemory<Kernel>) {
+      kernel(*static_cast<typename Kernel::Shared*>(memory));
+    } else {
+      static_cast<void>(memory);
+      kernel();
+    }
+  });
+#else
+  if constexpr (bytes > 48 * 1024) {  // more than every card gives unasked
+    static const cudaError_t raised = cudaFuncSetAttribute(
+        run<Kernel>, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
+    check(raised, op);
+  }
+  // clang-format off
+  run<<<grid, Kernel::kThreads, bytes, stream()>>>(kernel);
+  // clang-format on
+  check(cudaGetLastError(), op);
+#endif
+}
+
+/// Blocks of `threads` for n elements, each thread taking `each` of them.
+inline int64_t blocks_for(int64_t n, int threads, int64_t each = 1) {
+  return (n + threads * each - 1) / (threads * each);
+}
+
+/// The number of this thread among all of the launch, along x.
+__device__ inline int64_t global_thread() {
+  return static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+}
+__device__ inline int lane_id() { return static_cast<int>(threadIdx.x % kWarp); }
+__device__ inline int warp_id() { return static_cast<int>(threadIdx.x / kWarp); }
+
+// ---- what a warp's 32 lanes do together: all of them must take part
+
+/// The value of the lane whose number differs in the bits of `mask`; of lane `lane`.
+template <class T>
+__device__ inline T warp_xor(T value, int mask) {
+  return __shfl_xor_sync(kAllLanes, value, mask);
+}
+template <class T>
+__device__ inline T warp_from(T value, int lane) {
+  return __shfl_sync(kAllLanes, value, lane);
+}
+
+struct Plus {
+  template <class T>
+  __device__ static T join(T a, T b) {
+    return a + b;
+  }
+};
+struct Larger {  // NaN if either is
+  template <class T>
+  __device__ static T join(T a, T b) {
+    return a != a || a > b ? a : b;
+  }
+};
+
+/// The values of all lanes joined, in every lane, in the same order.
+template <class Op, class T>
+__device__ inline T warp_reduce(T value) {
+#pragma unroll
+  for (int mask = kWarp / 2; mask > 0; mask /= 2) value = Op::join(value, warp_xor(value, mask));
+  return value;
+}
+template <class T>
+__device__ inline T warp_sum(T value) {
+  return warp_reduce<Plus>(value);
+}
+template <class T>
+__device__ inline T warp_max(T value) {
+  return warp_reduce<Larger>(value);
+}
+
+// ---- what a block's threads do together
+
+/// Room for one reduction of a block; may be used again at once.
+template <class T>
+struct BlockScratch {
+  T warps[kWarp];
+};
+
+/// The values of all kThreads threads joined, in every thread, in the same order every time.
+template <class Op, int kThreads, class T>
+__device__ inline T block_reduce(T value, BlockScratch<T>& scratch) {
+  constexpr int kWarps = kThreads / kWarp;
+  value = warp_reduce<Op>(value);
+  if constexpr (kWarps == 1) return value;
+  __syncthreads();  // the scratch may still be read
+  if (lane_id() == 0) scratch.warps[warp_id()] = value;
+  __syncthreads();
+  T total = scratch.warps[0];
+#pragma unroll
+  for (int warp = 1; warp < kWarps; ++warp) total = Op::join(total, scratch.warps[warp]);
+  return total;
+}
+template <int kThreads, class T>
+__device__ inline T block_sum(T value, BlockScratch<T>& scratch) {
+  return block_reduce<Plus, kThreads>(value, scratch);
+}
+template <int kThreads, class T>
+__device__ inline T block_max(T value, BlockScratch<T>& scratch) {
+  return block_reduce<Larger, kThreads>(value, scratch);
+}
+
+}  // namespace ink::cuda

@@ -1,0 +1,145 @@
+// Errors, streams, and moving bytes between the host and the GPU.
+#include "cuda/runtime.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <mutex>
+#include <string>
+
+#include "autograd/check.h"
+#include "autograd/device_backend.h"
+#include "cuda/allocator.h"
+
+namespace ink::cuda {
+namespace {
+
+constexpr int kMostDevices = 16;
+
+// One stream a device, made when it is first wanted.
+struct Gpu {
+  cudaStream_t stream = nullptr;
+  cudaDeviceProp properties{};
+};
+
+Gpu& gpu(int index) {
+  static std::array<Gpu, kMostDevices> gpus;
+  static std::array<std::once_flag, kMostDevices> once;
+  const auto i = static_cast<size_t>(index);
+  std::call_once(once[i], [&] {
+    check(cudaGetDeviceProperties(&gpus[i].properties, index), "cuda");
+    check(cudaStreamCreateWithFlags(&gpus[i].stream, cudaStreamNonBlocking), "cuda");
+  });
+  return gpus[i];
+}
+
+int current_device() {
+  int index = 0;
+  check(cudaGetDevice(&index), "cuda");
+  return index;
+}
+
+// Pinned host memory in which uploads wait for the GPU, so that the caller need not: a ring of
+// slots, each free again once its copy is done.
+class Staging {
+ public:
+  static constexpr int64_t kSlotBytes = int64_t{4} << 20;
+
+  void upload(void* to, const void* from, int64_t bytes, cudaStream_t on) {
+    const std::lock_guard lock(mutex_);
+    for (int64_t at = 0; at < bytes; at += kSlotBytes) {
+      const auto n = static_cast<size_t>(std::min(kSlotBytes, bytes - at));
+      Slot& slot = slots_[next_++ % slots_.size()];
+      if (slot.memory == nullptr) {
+        check(cudaMallocHost(&slot.memory, kSlotBytes), "upload");
+        check(cudaEventCreateWithFlags(&slot.copied, cudaEventDisableTiming), "upload");
+      } else {
+        check(cudaEventSynchronize(slot.copied), "upload");
+      }
+      std::memcpy(slot.memory, static_cast<const char*>(from) + at, n);
+      check(
+          cudaMemcpyAsync(static_cast<char*>(to) + at, slot.memory, n, cudaMemcpyHostToDevice, on),
+          "upload");
+      check(cudaEventRecord(slot.copied, on), "upload");
+    }
+  }
+
+ private:
+  struct Slot {
+    void* memory = nullptr;
+    cudaEvent_t copied = nullptr;
+  };
+  std::mutex mutex_;
+  std::array<Slot, 8> slots_;
+  size_t next_ = 0;
+};
+
+int count() {
+  int found = 0;
+  return cudaGetDeviceCount(&found) == cudaSuccess ? std::min(found, kMostDevices) : 0;
+}
+
+void upload(void* to, const void* from, int64_t bytes, Device device) {
+  static std::array<Staging, kMostDevices> staging;
+  use(device);
+  INK_CHECK(!capturing(), "upload: not while a step is being captured");
+  staging[static_cast<size_t>(device.index)].upload(to, from, bytes, stream());
+}
+
+void download(void* to, const void* from, int64_t bytes, Device device) {
+  use(device);
+  INK_CHECK(!capturing(), "download: the host reads a GPU's memory while a step is being captured");
+  check(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost, stream()),
+        "download");
+  check(cudaStreamSynchronize(stream()), "download");
+}
+
+void synchronize(Device device) {
+  use(device);
+  check(cudaStreamSynchronize(stream()), "synchronize");
+}
+
+const char* name(Device device) { return gpu(device.index).properties.name; }
+
+}  // namespace
+
+void check(cudaError_t error, const char* op) {
+  if (error == cudaSuccess) [[likely]]
+    return;
+  static_cast<void>(cudaGetLastError());  // not to be found by the next call
+  ink::detail::fail(op, ": CUDA: ", cudaGetErrorString(error));
+}
+
+void use(Device device) {
+  thread_local int current = -1;
+  if (current == device.index) return;
+  check(cudaSetDevice(device.index), "cuda");
+  current = device.index;
+}
+
+cudaStream_t stream() { return gpu(current_device()).stream; }
+int multiprocessors() { return gpu(current_device()).properties.multiProcessorCount; }
+
+bool capturing() {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  check(cudaStreamIsCapturing(stream(), &status), "cuda");
+  return status != cudaStreamCaptureStatusNone;
+}
+
+extern const DeviceBackend backend;
+const DeviceBackend backend{
+    .count = count,
+    .enter = use,
+    .allocate = [](int64_t bytes, Device device) { return allocator(device).allocate(bytes); },
+    .release = [](void* block, int64_t bytes,
+                  Device device) noexcept { allocator(device).release(block, bytes); },
+    .stats = [](Device device) { return allocator(device).stats(); },
+    .reset_peak = [](Device device) { allocator(device).reset_peak(); },
+    .empty_cache = [](Device device) { allocator(device).empty_cache(); },
+    .upload = upload,
+    .download = download,
+    .synchronize = synchronize,
+    .name = name,
+};
+
+}  // namespace ink::cuda

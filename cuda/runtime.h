@@ -1,0 +1,27 @@
+// What the CUDA twins ask of the CUDA runtime: errors, the stream, moving bytes.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "autograd/device.h"
+
+namespace ink::cuda {
+
+/// Throws "softmax: CUDA: an illegal memory access was encountered" unless the call succeeded.
+void check(cudaError_t error, const char* op);
+
+/// The stream of the current device: everything of ours runs there, in order.
+cudaStream_t stream();
+
+/// Makes a device current for the calling thread; throws if there is none of that number.
+void use(Device device);
+
+/// The multiprocessors of the current device.
+int multiprocessors();
+
+/// Is the current device's stream being recorded into a graph, and are kernels only noted?
+bool capturing();
+
+}  // namespace ink::cuda

@@ -1,0 +1,191 @@
+// Stands in for CUDA's header when the .cu files are compiled for the processor: the words of the
+// language, and the part of the runtime that inkling calls. See README.md beside it.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <source_location>
+#include <type_traits>
+
+#define __host__
+#define __device__
+#define __global__
+#define __forceinline__ inline
+
+struct dim3 {
+  unsigned x = 1, y = 1, z = 1;
+  constexpr dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_) {}
+};
+struct alignas(8) float2 {
+  float x, y;
+};
+struct alignas(16) float4 {
+  float x, y, z, w;
+};
+struct alignas(8) uint2 {
+  unsigned x, y;
+};
+struct alignas(16) uint4 {
+  unsigned x, y, z, w;
+};
+
+// ---- inside a kernel
+
+namespace emulator {
+
+using Where = std::source_location;
+
+/// Who runs: read by kernels as threadIdx and so on.
+struct Position {
+  dim3 thread, block, block_size, grid_size;
+};
+extern Position position;
+
+enum class Collective : uint8_t { shuffle, sync, ballot, product };
+
+/// Waits until all lanes of the warp are here with their `bytes` of value, then returns them: 32
+/// values, 16 bytes apart times `slots`. A call of another kind or place in any lane is an error.
+const unsigned char* exchange(Collective kind, const void* value, size_t bytes, Where where);
+void block_barrier(Where where);
+/// The calling thread's copies that cp_async asked for and that were not waited for.
+void copy_later(void* to, const void* from, size_t bytes);
+void commit_copies();
+void finish_copies(int groups_left);
+
+/// Runs `thread` once in every thread of every block. op names the launch in errors.
+void launch(const char* op, dim3 blocks, int threads, size_t shared_bytes,
+            std::function<void(void*)> thread);
+/// Runs `work`, which reads or writes device memory, as a launch would be: in order, or recorded.
+void on_device(std::function<void()> work);
+
+inline constexpr size_t kSlot = 64;  // bytes a lane may exchange at once
+template <class T>
+T from_lane(const unsigned char* values, unsigned lane) {
+  T value;
+  std::memcpy(&value, values + lane * kSlot, sizeof(T));
+  return value;
+}
+
+}  // namespace emulator
+
+#define threadIdx (::emulator::position.thread)
+#define blockIdx (::emulator::position.block)
+#define blockDim (::emulator::position.block_size)
+#define gridDim (::emulator::position.grid_size)
+
+inline void __syncthreads(emulator::Where where = emulator::Where::current()) {
+  emulator::block_barrier(where);
+}
+inline void __syncwarp(unsigned = ~0u, emulator::Where where = emulator::Where::current()) {
+  emulator::exchange(emulator::Collective::sync, nullptr, 0, where);
+}
+template <class T>
+T __shfl_xor_sync(unsigned, T value, int mask, emulator::Where where = emulator::Where::current()) {
+  const auto* all = emulator::exchange(emulator::Collective::shuffle, &value, sizeof(T), where);
+  return emulator::from_lane<T>(all, (threadIdx.x % 32) ^ static_cast<unsigned>(mask));
+}
+template <class T>
+T __shfl_sync(unsigned, T value, int lane, emulator::Where where = emulator::Where::current()) {
+  const auto* all = emulator::exchange(emulator::Collective::shuffle, &value, sizeof(T), where);
+  return emulator::from_lane<T>(all, static_cast<unsigned>(lane) % 32);
+}
+template <class T>
+T __shfl_up_sync(unsigned, T value, unsigned delta,
+                 emulator::Where where = emulator::Where::current()) {
+  const auto* all = emulator::exchange(emulator::Collective::shuffle, &value, sizeof(T), where);
+  const unsigned lane = threadIdx.x % 32;
+  return emulator::from_lane<T>(all, lane < delta ? lane : lane - delta);
+}
+inline unsigned __ballot_sync(unsigned, bool vote,
+                              emulator::Where where = emulator::Where::current()) {
+  const auto* all = emulator::exchange(emulator::Collective::ballot, &vote, 1, where);
+  unsigned votes = 0;
+  for (unsigned lane = 0; lane < 32; ++lane) votes |= unsigned{all[lane * emulator::kSlot]} << lane;
+  return votes;
+}
+inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
+inline int __ffs(unsigned bits) { return __builtin_ffs(static_cast<int>(bits)); }
+template <class T>
+T __ldg(const T* address) {
+  return *address;
+}
+
+// Only one thread runs at a time.
+template <class T>
+T atomicAdd(T* address, T value) {
+  static_assert(std::is_integral_v<T>, "sums of floats must not depend on the order of threads");
+  const T before = *address;
+  *address = before + value;
+  return before;
+}
+template <class T>
+T atomicMin(T* address, T value) {
+  const T before = *address;
+  *address = value < before ? value : before;
+  return before;
+}
+template <class T>
+T atomicMax(T* address, T value) {
+  const T before = *address;
+  *address = value > before ? value : before;
+  return before;
+}
+inline void __threadfence() {}
+
+// ---- outside
+
+enum cudaError_t : int {
+  cudaSuccess = 0,
+  cudaErrorInvalidValue = 1,
+  cudaErrorMemoryAllocation = 2,
+  cudaErrorInvalidDevice = 101,
+};
+enum cudaMemcpyKind {
+  cudaMemcpyHostToDevice = 1,
+  cudaMemcpyDeviceToHost,
+  cudaMemcpyDeviceToDevice
+};
+enum cudaStreamCaptureMode { cudaStreamCaptureModeThreadLocal = 1 };
+enum cudaStreamCaptureStatus { cudaStreamCaptureStatusNone, cudaStreamCaptureStatusActive };
+inline constexpr unsigned cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2;
+
+struct cudaDeviceProp {
+  char name[256];
+  int multiProcessorCount, major, minor;
+  size_t totalGlobalMem;
+};
+using cudaStream_t = struct Stream*;
+using cudaEvent_t = struct Event*;
+using cudaGraph_t = struct Graph*;
+using cudaGraphExec_t = struct Graph*;
+
+const char* cudaGetErrorString(cudaError_t error);
+cudaError_t cudaGetLastError();
+cudaError_t cudaGetDeviceCount(int* count);
+cudaError_t cudaSetDevice(int device);
+cudaError_t cudaGetDevice(int* device);
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device);
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags);
+cudaError_t cudaStreamSynchronize(cudaStream_t stream);
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags);
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
+cudaError_t cudaEventSynchronize(cudaEvent_t event);
+cudaError_t cudaMalloc(void** memory, size_t bytes);
+cudaError_t cudaFree(void* memory);
+cudaError_t cudaMemGetInfo(size_t* free, size_t* total);
+cudaError_t cudaMallocHost(void** memory, size_t bytes);
+cudaError_t cudaFreeHost(void* memory);
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
+                            cudaStream_t stream);
+cudaError_t cudaMemsetAsync(void* memory, int value, size_t bytes, cudaStream_t stream);
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode);
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph);
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status);
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph,
+                                 unsigned long long flags);
+cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream);
+cudaError_t cudaGraphDestroy(cudaGraph_t graph);
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec);

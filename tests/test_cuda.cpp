@@ -1,0 +1,169 @@
+// Every row of op_cases.cpp on a CUDA device, against the CPU: values, gradients, layouts, bits.
+// Runs where there is a device: a GPU, or the emulated one.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "autograd/device_backend.h"
+#include "autograd/gradcheck.h"
+#include "tests/coverage.h"
+#include "tests/op_case_inputs.h"
+
+namespace ink {
+namespace {
+
+constexpr Device cuda_device{Device::CUDA, 0};
+
+/// While it lives, factories make tensors on the device.
+struct OnCuda : FieldGuard<Device> {
+  OnCuda() : FieldGuard(&Context::default_device, cuda_device) {}
+};
+
+double largest_of(const std::vector<double>& values) {
+  double most = 0;
+  for (double v : values) most = std::isfinite(v) ? std::max(most, std::abs(v)) : most;
+  return most;
+}
+
+// |got - expected| <= tolerance * largest expected, at every element.
+void expect_close(const std::vector<Tensor>& got, const std::vector<Tensor>& expected,
+                  double tolerance, const char* what) {
+  ASSERT_EQ(got.size(), expected.size()) << what;
+  for (size_t k = 0; k < got.size(); ++k) {
+    ASSERT_EQ(got[k].shape(), expected[k].shape()) << what << " " << k;
+    ASSERT_EQ(got[k].dtype(), expected[k].dtype()) << what << " " << k;
+    ASSERT_TRUE(got[k].numel() == 0 || got[k].device() == cuda_device) << what << " " << k;
+    const auto a = got[k].tolist(), b = expected[k].tolist();
+    const double bound = tolerance * largest_of(b);
+    for (size_t i = 0; i < a.size(); ++i) {
+      const bool same = a[i] == b[i] || (std::isnan(a[i]) && std::isnan(b[i]));
+      ASSERT_TRUE(same || std::abs(a[i] - b[i]) <= bound)
+          << what << " " << k << ", element " << i << ": " << a[i] << " on the device, " << b[i]
+          << " on the CPU; allowed difference " << bound;
+    }
+  }
+}
+
+bool same_bits(const Tensor& a, const Tensor& b) {
+  const Tensor x = a.to(cpu_device).contiguous(), y = b.to(cpu_device).contiguous();
+  return for_any(x.dtype(), [&]<class T>(T) {
+    return x.numel() == 0 ||
+           std::memcmp(x.data<T>(), y.data<T>(), static_cast<size_t>(x.numel()) * sizeof(T)) == 0;
+  });
+}
+
+Inputs on_device(const Inputs& inputs) {
+  Inputs moved;
+  for (const Tensor& x : inputs) moved.push_back(x.to(cuda_device));
+  return moved;
+}
+
+class CudaOp : public testing::TestWithParam<size_t> {
+ protected:
+  const OpCase& row() const { return op_cases()[GetParam()]; }
+  void for_each_set(const std::function<void(const std::vector<In>&)>& check) const {
+    for (const auto& set : row().inputs) {
+      std::ostringstream text;
+      for (const In& in : set) text << in.shape << " ";
+      SCOPED_TRACE(text.str());
+      check(set);
+      if (HasFatalFailure()) return;
+    }
+  }
+  void SetUp() override {
+    if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device";
+    Coverage::instance().enter_row(row().name);
+  }
+  void TearDown() override {
+    Coverage::instance().enter_row("");
+    EXPECT_EQ(Node::live, 0) << "a graph outlived its test";
+  }
+  CaseRun run_on_cuda(const std::vector<In>& set, const Inputs& inputs) const {
+    const OnCuda guard;
+    return run_case(row(), set, on_device(inputs));
+  }
+};
+
+TEST_P(CudaOp, AgreesWithTheCpu) {
+  for (const auto& [dtype, tolerance] :
+       {std::pair(f64, 1e-10), std::pair(f32, 1e-5), std::pair(bf16, 0.0)}) {
+    for_each_set([&, type = dtype, most = tolerance](const auto& set) {
+      SCOPED_TRACE(name_of(type));
+      const Inputs inputs = make_inputs(set, type);
+      const CaseRun cpu = run_case(row(), set, inputs), gpu = run_on_cuda(set, inputs);
+      const double allowed = type == bf16  ? row().bf16_tolerance
+                             : type == f32 ? std::max(most, row().f32_tolerance)
+                                           : most;
+      expect_close(gpu.outputs, cpu.outputs, allowed, "output");
+      if (!HasFatalFailure()) expect_close(gpu.grads, cpu.grads, allowed, "gradient");
+    });
+  }
+}
+
+TEST_P(CudaOp, GradientsMatchDifferences) {
+  for_each_set([&](const auto& set) {
+    if (differentiable(set).empty() || largest(set) == 0 || largest(set) > 1000) return;
+    const OnCuda guard;
+    const Inputs leaves = leaves_of(on_device(make_inputs(set)), set);
+    const Outputs outputs = row().op(leaves);
+    if (std::none_of(outputs.begin(), outputs.end(),
+                     [](const Tensor& y) { return y.requires_grad(); }))
+      return;
+    const GradcheckReport report = gradcheck(row().op, leaves);
+    EXPECT_TRUE(report.ok) << report;
+  });
+}
+
+Tensor permuted(const Tensor& x) { return x.dim() < 2 ? x : x.T().contiguous().T(); }
+Tensor spaced(const Tensor& x) {
+  if (x.dim() == 0) return x;
+  Shape wide = x.shape();
+  wide.back() = 2 * wide.back() + 1;
+  Tensor view = zeros(wide, x.options()).index({Ellipsis, Slice(1, {}, 2)});
+  view.copy_(x);
+  return view;
+}
+Tensor expanded(const Tensor& x) {
+  return x.dim() == 0 || x.numel() == 0 ? x : x.narrow(0, 0, 1).expand(x.shape());
+}
+
+TEST_P(CudaOp, LayoutsDoNotMatter) {
+  for_each_set([&](const auto& set) {
+    if (largest(set) > 1000) return;
+    const OnCuda guard;
+    const Inputs inputs = on_device(make_inputs(set));
+    for (auto layout : {permuted, spaced, expanded}) {
+      Inputs strided, plain;
+      for (const Tensor& x : inputs) {
+        strided.push_back(layout(x));
+        plain.push_back(strided.back().clone());
+      }
+      const CaseRun a = run_case(row(), set, strided), b = run_case(row(), set, plain);
+      expect_close(a.outputs, b.outputs, 1e-12, "output");
+      expect_close(a.grads, b.grads, 1e-12, "gradient");
+    }
+  });
+}
+
+TEST_P(CudaOp, TwiceGivesTheSameBits) {
+  for_each_set([&](const auto& set) {
+    const Inputs inputs = make_inputs(set, f32);
+    const CaseRun first = run_on_cuda(set, inputs), second = run_on_cuda(set, inputs);
+    for (size_t i = 0; i < first.outputs.size(); ++i)
+      EXPECT_TRUE(same_bits(first.outputs[i], second.outputs[i]));
+    for (size_t i = 0; i < first.grads.size(); ++i)
+      EXPECT_TRUE(same_bits(first.grads[i], second.grads[i]));
+  });
+}
+
+std::string test_name(const testing::TestParamInfo<size_t>& info) {
+  std::string name = op_cases()[info.param].name;
+  for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+  return std::to_string(info.index) + "_" + name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Rows, CudaOp, testing::Range<size_t>(0, op_cases().size()), test_name);
+
+}  // namespace
+}  // namespace ink
