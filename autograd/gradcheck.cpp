@@ -16,23 +16,13 @@ Tensor noise_like(const Tensor& x, std::mt19937_64& random) {
   std::normal_distribution<double> normal;
   std::vector<double> values(static_cast<size_t>(x.numel()));
   for (double& value : values) value = normal(random);
-  return from_vector(values, x.shape());
+  return from_vector(values, x.shape()).to(x.device());
 }
 
 // Every evaluation sees the same context, so that dropout repeats its mask.
 Tensors evaluate(const CheckedFunction& f, const Tensors& inputs) {
   const ContextGuard guard;
   return f(inputs);
-}
-
-// Where element i (row-major) of x lies in its storage, in elements after data().
-int64_t place_of(const Tensor& x, int64_t i) {
-  int64_t place = 0;
-  for (int64_t d = x.dim() - 1; d >= 0; --d) {
-    place += i % x.shape()[d] * x.strides()[d];
-    i /= x.shape()[d];
-  }
-  return place;
 }
 
 std::string index_text(const Tensor& x, int64_t i) {
@@ -44,7 +34,8 @@ std::string index_text(const Tensor& x, int64_t i) {
   return "[" + text;
 }
 
-// sum of u (f(x + eps v) - f(x - eps v)) / (2 eps), where v moves elements of one input.
+// sum of u (f(x + eps v) - f(x - eps v)) / (2 eps), where v moves elements of one input: move(values,
+// step) adds step v to x's values, in row-major order.
 class Difference {
  public:
   Difference(const CheckedFunction& f, const Tensors& inputs, const Tensors& upstream, double eps)
@@ -55,13 +46,12 @@ class Difference {
     const std::vector<double> before = x.tolist();
     const auto values_at =
         [&](double step) {  // read before x is put back: an output may share its memory
-          {
-            const NoGrad no_grad;
-            move(x.mutable_data<double>(), step);
-          }
+          std::vector<double> moved = before;
+          move(moved, step);
+          put(x, moved);
           std::vector<std::vector<double>> values;
           for (const Tensor& y : evaluate(f_, inputs_)) values.push_back(y.tolist());
-          put_back(x, before);
+          put(x, before);
           return values;
         };
     const auto above = values_at(eps_), below = values_at(-eps_);
@@ -76,9 +66,9 @@ class Difference {
   }
 
  private:
-  static void put_back(Tensor& x, const std::vector<double>& values) {
-    double* data = x.mutable_data<double>();
-    for (int64_t i = 0; i < x.numel(); ++i) data[place_of(x, i)] = values[static_cast<size_t>(i)];
+  static void put(Tensor& x, const std::vector<double>& values) {
+    const NoGrad no_grad;
+    x.copy_(from_vector(values, x.shape()).to(x.device()));
   }
 
   const CheckedFunction& f_;
@@ -95,9 +85,9 @@ std::vector<Pair> check_elements(const Difference& difference, const Tensor& x, 
   std::vector<Pair> pairs;
   const auto analytic = dx.tolist();
   for (int64_t i = 0; i < x.numel(); ++i) {
-    const int64_t place = place_of(x, i);
-    const double numeric =
-        difference.along(x, [&](double* data, double step) { data[place] += step; });
+    const auto place = static_cast<size_t>(i);
+    const double numeric = difference.along(
+        x, [&](std::vector<double>& values, double step) { values[place] += step; });
     pairs.push_back({index_text(x, i), analytic[static_cast<size_t>(i)], numeric});
   }
   return pairs;
@@ -111,9 +101,8 @@ std::vector<Pair> check_directions(const Difference& difference, const Tensor& x
     const auto v = noise_like(x, random).tolist();
     double expected = 0;
     for (size_t i = 0; i < v.size(); ++i) expected += v[i] * analytic[i];
-    const double numeric = difference.along(x, [&](double* data, double step) {
-      for (int64_t i = 0; i < x.numel(); ++i)
-        data[place_of(x, i)] += step * v[static_cast<size_t>(i)];
+    const double numeric = difference.along(x, [&](std::vector<double>& values, double step) {
+      for (size_t i = 0; i < v.size(); ++i) values[i] += step * v[i];
     });
     pairs.push_back({"direction " + std::to_string(k), expected, numeric});
   }
