@@ -1,5 +1,7 @@
 // The walk: backward, grad and GradStore. Recording is in graph.cpp.
 #include <map>
+#include <mutex>
+#include <tuple>
 
 #include "autograd/graph.h"
 #include "autograd/ops.h"
@@ -30,6 +32,18 @@ void add_to(Tensor& sum, const Tensor& g, bool create_graph) {
   }
 }
 
+// The constant 1 that walks start from, one for each dtype and device; made anew if it was written
+// to.
+Tensor one(Options options) {
+  constexpr uint64_t kAsMade = 1;  // version: a single write
+  static std::mutex mutex;
+  static auto* made = new std::map<std::tuple<DType, Device::Type, int>, Tensor>;
+  const std::lock_guard lock(mutex);
+  Tensor& kept = (*made)[{options.dtype, options.device.type, options.device.index}];
+  if (!kept.defined() || kept.version() != kAsMade) kept = full({}, 1, options);
+  return kept;
+}
+
 class Walk {
  public:
   Walk(const Sink& sink, bool retain_graph, bool create_graph)
@@ -43,7 +57,7 @@ class Walk {
       INK_CHECK(output.numel() == 1, "backward: expected a tensor with one element, got ",
                 output.shape(),
                 "; pass the gradient to start from, or reduce it first (sum, mean)");
-      gradient = ones_like(output);
+      gradient = one(output.options()).alias({output.shape(), Shape::filled(output.dim(), 1), 0});
     }
     deliver(output.slot(), gradient, "backward");
   }
@@ -189,6 +203,10 @@ void walk(const Sink& sink, const std::vector<Tensor>& outputs, const Grads& gra
 }
 
 }  // namespace
+
+bool is_one(const Tensor& gradient) {
+  return gradient.numel() == 1 && gradient.storage() == one(gradient.options()).storage();
+}
 
 Tensor* GradStore::cell(const std::shared_ptr<GradSlot>& slot) {
   const auto [entry, added] = index_.try_emplace(slot.get(), grads_.size());

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <ostream>
+#include <string>
 
 namespace ink {
 
@@ -17,6 +18,9 @@ struct Device {
 };
 
 inline constexpr Device cpu_device{};
+
+/// "cpu", "cuda" (the first one) or "cuda:1"; throws on any other name. It need not be there.
+Device parse_device(const std::string& name);
 
 inline std::ostream& operator<<(std::ostream& out, Device device) {
   if (device.is_cpu()) return out << "cpu";

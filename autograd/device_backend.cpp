@@ -1,6 +1,9 @@
 #include "autograd/device_backend.h"
 
+#include <charconv>
+
 #include "autograd/kernels.h"
+#include "autograd/parallel.h"
 
 namespace ink {
 
@@ -23,6 +26,25 @@ int cuda_device_count() {
   }();
   return count;
 }
+
+Device parse_device(const std::string& name) {
+  if (name == "cpu") return cpu_device;
+  if (name == "cuda") return {Device::CUDA, 0};
+  int8_t index = -1;
+  const char *number = name.data() + std::min<size_t>(name.size(), 5),
+             *end = name.data() + name.size();
+  const bool known = name.rfind("cuda:", 0) == 0 && number != end &&
+                     std::from_chars(number, end, index).ptr == end && index >= 0;
+  INK_CHECK(known, "device: there is none called '", name, "'; expected cpu, cuda or cuda:N");
+  return {Device::CUDA, index};
+}
+
+std::string describe(Device device) {
+  return device.is_cpu() ? std::to_string(max_threads()) + " threads"
+                         : backend_of(device).name(device);
+}
+
+int64_t host_threads(Device device) { return device.is_cpu() ? max_threads() : 1; }
 
 void synchronize(Device device) {
   if (device.is_cuda()) backend_of(device).synchronize(device);

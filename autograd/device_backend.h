@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "autograd/device.h"
 #include "autograd/storage.h"
@@ -27,6 +28,14 @@ struct DeviceBackend {
   void (*synchronize)(Device);
   /// What the device calls itself: "NVIDIA H100 80GB HBM3".
   const char* (*name)(Device);
+  /// From here on what the device is asked for is not done but recorded (replay.h) ...
+  void (*begin_recording)(Device);
+  /// ... up to here. The record, to be given to replay and forget; null if nothing came of it.
+  void* (*end_recording)(Device);
+  void (*replay)(void* record, Device);
+  void (*forget)(void* record, Device) noexcept;
+  /// The step that random masks in a record are drawn for, when it is replayed next.
+  void (*set_step)(uint64_t step, Device);
 };
 
 /// The backend of a device that is not the CPU; throws if this build or this machine has none.
@@ -35,5 +44,9 @@ const DeviceBackend& backend_of(Device device);
 int cuda_device_count();
 /// Waits for a device; nothing to do for the CPU.
 void synchronize(Device device);
+/// "2 threads", or a GPU's name.
+std::string describe(Device device);
+/// How many host threads are worth having to keep a device at work: one for a GPU.
+int64_t host_threads(Device device);
 
 }  // namespace ink

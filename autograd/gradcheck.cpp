@@ -34,8 +34,8 @@ std::string index_text(const Tensor& x, int64_t i) {
   return "[" + text;
 }
 
-// sum of u (f(x + eps v) - f(x - eps v)) / (2 eps), where v moves elements of one input: move(values,
-// step) adds step v to x's values, in row-major order.
+// sum of u (f(x + eps v) - f(x - eps v)) / (2 eps), where v moves elements of one input:
+// move(values, step) adds step v to x's values, in row-major order.
 class Difference {
  public:
   Difference(const CheckedFunction& f, const Tensors& inputs, const Tensors& upstream, double eps)

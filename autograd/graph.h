@@ -134,6 +134,10 @@ Tensor record_fused(const char* name, const std::vector<Tensor>& inputs, Tensor 
                 detail::full_vjp(std::forward<F>(vjp)), true, std::move(remake))[0];
 }
 
+/// Is this gradient the 1 that backward() starts from, so that nothing need be scaled by it? False
+/// where only the device knows.
+bool is_one(const Tensor& gradient);
+
 /// Adds d outputs / d leaf to the grad of every leaf. grads: one per output; an undefined one means
 /// 1 (one element only).
 void backward(const std::vector<Tensor>& outputs, const Grads& grads = {},

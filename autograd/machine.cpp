@@ -6,6 +6,8 @@
 #include <numeric>
 #include <vector>
 
+#include "autograd/device_backend.h"
+#include "autograd/kernels.h"
 #include "autograd/parallel.h"
 
 #if defined(__x86_64__)
@@ -109,9 +111,57 @@ double measure_bandwidth() {
   });
 }
 
+// Sizes that double until a run takes long enough to be measured.
+template <class F>
+double rate_of_growing(int64_t size, int64_t most, const F& run) {
+  constexpr double kLongEnough = 4e-3;  // seconds
+  for (;; size *= 2) {
+    const double amount = run(size);  // the first run makes what later ones find
+    const double rate = best_rate(amount, 5, [&] { run(size); });
+    if (amount / rate >= kLongEnough || size >= most) return rate;
+  }
+}
+
+double measure_product(Device device, DType dtype) {
+  return rate_of_growing(512, 8192, [&](int64_t n) {
+    const Tensor a = ones({n, n}, {dtype, device});
+    Tensor c = empty_like(a);
+    kernel::gemm(c, a, a, 1, false);
+    synchronize(device);
+    return 2.0 * static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n);
+  });
+}
+
+double measure_copy(Device device) {
+  return rate_of_growing(int64_t{1} << 20, int64_t{1} << 29, [&](int64_t n) {
+    const Tensor x = empty({n}, {f32, device});
+    Tensor y = empty_like(x);
+    kernel::copy(y, x);
+    synchronize(device);
+    return 8.0 * static_cast<double>(n);
+  });
+}
+
 }  // namespace
 
-Machine measure_machine() { return {measure_flops(), measure_bandwidth()}; }
+Machine measure_machine(Device device, DType dtype) {
+  if (device.is_cuda()) return {measure_product(device, dtype), measure_copy(device)};
+  return {measure_flops(), measure_bandwidth()};
+}
+
+double datasheet_flops(const std::string& name) {
+  for (const auto& [card, tera] : {std::pair("H100 PCIe", 756.0),
+                                   {"H100", 989.0},
+                                   {"H200", 989.0},
+                                   {"H800", 989.0},
+                                   {"B200", 2250.0},
+                                   {"A100", 312.0},
+                                   {"L40S", 362.0},
+                                   {"RTX 4090", 165.2}}) {
+    if (name.find(card) != std::string::npos) return 1e12 * tera;
+  }
+  return 0;
+}
 
 std::string processor_name() {
   std::ifstream file("/proc/cpuinfo");

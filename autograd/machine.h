@@ -3,16 +3,24 @@
 
 #include <string>
 
+#include "autograd/device.h"
+#include "autograd/dtype.h"
+
 namespace ink {
 
-/// Of all threads that parallel_for uses, together.
+/// Of all threads that parallel_for uses, together; or of a GPU.
 struct Machine {
-  double flops_per_second = 0;  // f32 fused multiply-adds from registers, two FLOPs each
-  double bytes_per_second = 0;  // a[i] += s b[i] on arrays that no cache holds
+  double flops_per_second = 0;  // CPU: f32 fused multiply-adds from registers, two FLOPs each;
+                                // GPU: a large product of matrices, of the dtype that was asked for
+  double bytes_per_second = 0;  // CPU: a[i] += s b[i] on arrays that no cache holds; GPU: a copy
 };
 
 /// The best of a few short runs: 0.3 s or so.
-Machine measure_machine();
+Machine measure_machine(Device device = cpu_device, DType dtype = f32);
+
+/// FLOP/s of dense bf16 products by the data sheet of the GPU of this name, which MFU (model FLOPs
+/// utilisation, Chowdhery et al. 2022) is a fraction of; 0 where it is not known here.
+double datasheet_flops(const std::string& name);
 
 /// The processor's name as the system tells it; "unknown" if it does not.
 std::string processor_name();

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "autograd/atomic_file.h"
+#include "autograd/device_backend.h"
 
 namespace ink {
 namespace {
@@ -76,12 +77,14 @@ Work forward_work(std::string_view name, const std::vector<Tensor>& inputs,
 }  // namespace
 
 void Profiler::start() {
+  synchronize(context().default_device);
   const std::lock_guard lock(mutex_);
   start_ = Clock::now();
   backward_.clear();
 }
 
 void Profiler::book(const char* name, ProfileEntry ProfileRow::*phase, const Work& work) {
+  synchronize(context().default_device);  // a GPU only notes what it is asked for
   const Clock::time_point now = Clock::now();
   const auto [entry, added] = threads_.try_emplace(std::this_thread::get_id(),
                                                    Thread{static_cast<int>(threads_.size()), {}});

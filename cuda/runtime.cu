@@ -10,6 +10,7 @@
 #include "autograd/check.h"
 #include "autograd/device_backend.h"
 #include "cuda/allocator.h"
+#include "cuda/launch.cuh"
 
 namespace ink::cuda {
 namespace {
@@ -20,6 +21,7 @@ constexpr int kMostDevices = 16;
 struct Gpu {
   cudaStream_t stream = nullptr;
   cudaDeviceProp properties{};
+  uint64_t* step = nullptr;  // on the device
 };
 
 Gpu& gpu(int index) {
@@ -29,6 +31,7 @@ Gpu& gpu(int index) {
   std::call_once(once[i], [&] {
     check(cudaGetDeviceProperties(&gpus[i].properties, index), "cuda");
     check(cudaStreamCreateWithFlags(&gpus[i].stream, cudaStreamNonBlocking), "cuda");
+    check(cudaMalloc(reinterpret_cast<void**>(&gpus[i].step), sizeof(uint64_t)), "cuda");
   });
   return gpus[i];
 }
@@ -101,6 +104,52 @@ void synchronize(Device device) {
 
 const char* name(Device device) { return gpu(device.index).properties.name; }
 
+// ---- records: CUDA graphs
+
+void begin_recording(Device device) {
+  use(device);
+  check(cudaStreamSynchronize(stream()), "replay");
+  check(cudaStreamBeginCapture(stream(), cudaStreamCaptureModeThreadLocal), "replay");
+}
+
+void* end_recording(Device device) {
+  use(device);
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t record = nullptr;
+  if (cudaStreamEndCapture(stream(), &graph) != cudaSuccess || graph == nullptr ||
+      cudaGraphInstantiate(&record, graph, 0) != cudaSuccess)
+    static_cast<void>(cudaGetLastError());
+  if (graph != nullptr) check(cudaGraphDestroy(graph), "replay");
+  return record;
+}
+
+void replay(void* record, Device device) {
+  use(device);
+  check(cudaGraphLaunch(static_cast<cudaGraphExec_t>(record), stream()), "replay");
+}
+
+void forget(void* record, Device device) noexcept {
+  if (record == nullptr) return;
+  use(device);
+  static_cast<void>(cudaStreamSynchronize(stream()));
+  static_cast<void>(cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(record)));
+}
+
+// A kernel's argument travels with its launch, so that no memory of the host need live on.
+struct SetStep {
+  static constexpr int kThreads = kWarp;
+  uint64_t* cell;
+  uint64_t step;
+  __device__ void operator()() const {
+    if (threadIdx.x == 0) *cell = step;
+  }
+};
+
+void set_step(uint64_t step, Device device) {
+  use(device);
+  launch("replay", 1, SetStep{gpu(device.index).step, step});
+}
+
 }  // namespace
 
 void check(cudaError_t error, const char* op) {
@@ -118,6 +167,7 @@ void use(Device device) {
 }
 
 cudaStream_t stream() { return gpu(current_device()).stream; }
+const uint64_t* step_cell() { return gpu(current_device()).step; }
 int multiprocessors() { return gpu(current_device()).properties.multiProcessorCount; }
 
 bool capturing() {
@@ -140,6 +190,11 @@ const DeviceBackend backend{
     .download = download,
     .synchronize = synchronize,
     .name = name,
+    .begin_recording = begin_recording,
+    .end_recording = end_recording,
+    .replay = replay,
+    .forget = forget,
+    .set_step = set_step,
 };
 
 }  // namespace ink::cuda

@@ -21,6 +21,9 @@ void use(Device device);
 /// The multiprocessors of the current device.
 int multiprocessors();
 
+/// Device memory with the step that random masks of a record are drawn for (replay.h).
+const uint64_t* step_cell();
+
 /// Is the current device's stream being recorded into a graph, and are kernels only noted?
 bool capturing();
 

@@ -9,6 +9,7 @@
 #include <map>
 
 #include "autograd/atomic_file.h"
+#include "autograd/device_backend.h"
 #include "autograd/gemm.h"
 #include "train/bench.h"
 #include "train/command_line.h"
@@ -82,6 +83,12 @@ bool read_options(const Arguments& arguments, BenchOptions& options, BenchSetup&
 
 // ---- one run
 
+std::string machine_text(const TrainConfig& config) {
+  const Device device = parse_device(config.device);
+  if (device.is_cuda()) return describe(device);
+  return fmt::format("{}, {}, {}", processor_name(), describe(device), gemm_backend());
+}
+
 ordered_json to_json(const BenchResult& result, const Machine& machine) {
   const TrainConfig& config = result.setup.config;
   ordered_json sizes{{"name", result.setup.name}, {"vocab_size", result.setup.vocab_size}};
@@ -95,6 +102,7 @@ ordered_json to_json(const BenchResult& result, const Machine& machine) {
           {"parameters", result.parameters},
           {"machine",
            {{"processor", processor_name()},
+            {"device", machine_text(config)},
             {"threads", omp_get_max_threads()},
             {"gemm", gemm_backend()},
             {"flops_per_second", machine.flops_per_second},
@@ -128,9 +136,9 @@ void print(const BenchResult& result, const Machine& machine) {
                    config.n_embd, setup.vocab_size,
                    count_text(static_cast<double>(result.parameters)), config.dropout,
                    config.dtype));
-  line(fmt::format("machine   {}, {} threads, {}; measured at best {:.0f} GFLOP/s, {:.1f} GB/s",
-                   processor_name(), omp_get_max_threads(), gemm_backend(),
-                   machine.flops_per_second / 1e9, machine.bytes_per_second / 1e9));
+  line(fmt::format("machine   {}; measured at best {:.0f} GFLOP/s, {:.1f} GB/s",
+                   machine_text(config), machine.flops_per_second / 1e9,
+                   machine.bytes_per_second / 1e9));
   line(fmt::format(
       "step      {:.2f} ms median, {:.2f} best of {}; {} tokens/s; first one done {:.0f} "
       "ms after the start",
@@ -141,6 +149,11 @@ void print(const BenchResult& result, const Machine& machine) {
       "{:.0f} GFLOP/s, {:.0f} % of the machine's",
       result.flops.total() / 1e9, result.flops.weights / 1e9, result.flops.attention / 1e9,
       rate / 1e9, 100 * rate / machine.flops_per_second));
+  if (const double peak = datasheet_flops(machine_text(config)); peak > 0)
+    line(fmt::format(
+        "MFU       {:.1f} %: of the {:.0f} TFLOP/s of dense bf16 products that the data "
+        "sheet names",
+        100 * rate / peak, peak / 1e12));
   line(fmt::format(
       "memory    formula {:.1f} MB, measured {:.1f} MB ({:+.1f} %); {:.1f} with what is kept for "
       "reuse, {:.1f} the process",
@@ -275,7 +288,8 @@ int bench_command(const Arguments& arguments) {
   warn_of_slow_blas();
   BenchResult result = run_bench(setup);
   result.start += before_main;
-  const Machine machine = measure_machine();
+  const Machine machine =
+      measure_machine(parse_device(setup.config.device), setup.config.autocast());
   if (!quiet) print(result, machine);
   ordered_json json = to_json(result, machine);
   if (options.scaling) json["scaling"] = run_scaling(setup, result, !quiet);

@@ -45,6 +45,7 @@ void TrainConfig::check() const {
             "'; expected scratch or resume");
   INK_CHECK(dtype == "float32" || dtype == "bfloat16", "config: dtype is '", dtype,
             "'; expected float32 or bfloat16");
+  static_cast<void>(parse_device(device));
   INK_CHECK(optimizer == "adamw" || optimizer == "sgd", "config: optimizer is '", optimizer,
             "'; expected adamw or sgd");
 }

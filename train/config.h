@@ -41,6 +41,7 @@ struct TrainConfig {
   double weight_decay = 0.1;
   double grad_clip = 1;
   // the run
+  std::string device = "cpu";
   std::string out_dir = "out";
   std::string init_from = "scratch";
   int64_t seed = 1337;
@@ -109,6 +110,8 @@ void for_each_field(Config& c, F&& f) {
   f("momentum", c.momentum, "SGD: momentum");
   f("weight_decay", c.weight_decay, "decay of matrices (biases and norms do not decay)");
   f("grad_clip", c.grad_clip, "gradients are scaled down to this global norm; 0: never");
+  f("device", c.device,
+    "cpu, cuda or cuda:N: where the model and its batches live (the other one: other last bits)");
   f("out_dir", c.out_dir, "folder for checkpoints and metrics.jsonl");
   f("init_from", c.init_from, "scratch, or resume: continue from out_dir's checkpoint");
   f("seed", c.seed, "of the weights, the batches and dropout");

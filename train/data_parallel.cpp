@@ -21,6 +21,11 @@ void sum_gradients(Tensor parameter, const std::vector<GradStore>& stores) {
 
 Tensor backward_in_parts(const std::vector<Tensor>& parameters, int64_t rows, int64_t parts,
                          double scale, const PartLoss& loss) {
+  if (parts == 1) {
+    const Tensor mean = loss(0, rows);
+    backward({scale == 1 ? mean : mean * scale});
+    return mean.detach();
+  }
   std::vector<GradStore> stores(static_cast<size_t>(parts));
   std::vector<Tensor> losses(static_cast<size_t>(parts));
   const Context caller = context();

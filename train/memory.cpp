@@ -96,7 +96,8 @@ MemoryEstimate estimate_memory(const GPT& model, const TrainConfig& config) {
   // Gradients that forward finds.
   const int64_t before = config.gradient_accumulation_steps > 1 ? parameters : 0;
   const int64_t head = before + floats(c.vocab_size * c.n_embd), kept = kept_of_block(s);
-  const int64_t added = added_by_block(s, config.dropout > 0), packed = product_scratch(s);
+  const int64_t added = added_by_block(s, config.dropout > 0),
+                packed = parse_device(config.device).is_cpu() ? product_scratch(s) : 0;
   struct Moment {
     int64_t gradients, activations;
     int64_t total() const { return gradients + activations; }

@@ -6,6 +6,7 @@
 #include <iostream>
 
 #include "autograd/atomic_file.h"
+#include "autograd/device_backend.h"
 #include "autograd/gemm.h"
 #include "nn/attention_page.h"
 #include "train/command_line.h"
@@ -19,6 +20,18 @@ std::string read_text(const std::string& file) {
   std::ifstream in(file, std::ios::binary);
   INK_CHECK(in.good(), "sample: cannot read ", file);
   return {std::istreambuf_iterator<char>(in), {}};
+}
+
+void add_device_option(CLI::App& app, std::string& device) {
+  app.add_option("--device", device, "cpu, cuda or cuda:N: what the model runs on")
+      ->capture_default_str();
+}
+Device device_option(const std::string& name) {
+  try {
+    return parse_device(name);
+  } catch (const Error& error) {
+    throw UsageError(error.what());
+  }
 }
 
 void describe_checkpoint(const LoadedModel& loaded) {
@@ -52,7 +65,7 @@ void write_attention(const LoadedModel& loaded, std::vector<int64_t> ids, const 
 int sample_command(const Arguments& arguments) {
   CLI::App app("Lets a trained model write; the text goes to standard output as it is chosen.",
                "inkling sample");
-  std::string out_dir = "out", checkpoint, start, attention;
+  std::string out_dir = "out", checkpoint, start, attention, device = "cpu";
   int64_t num_samples = 1, seed = 1337;
   GenerateOptions options;
   options.max_new_tokens = -1;
@@ -79,7 +92,9 @@ int sample_command(const Arguments& arguments) {
       ->check(CLI::NonNegativeNumber);
   app.add_option("--attention", attention,
                  "write an HTML page that shows the last text with the weights of all heads");
+  add_device_option(app, device);
   if (!parse(app, arguments)) return kOk;
+  const FieldGuard on_device(&Context::default_device, device_option(device));
 
   const LoadedModel loaded = load_model(out_dir, checkpoint);
   if (start.rfind("FILE:", 0) == 0) start = read_text(start.substr(5));
@@ -101,13 +116,15 @@ int sample_command(const Arguments& arguments) {
 
 int eval_command(const Arguments& arguments) {
   CLI::App app("Measures a trained model's loss on the whole validation set.", "inkling eval");
-  std::string out_dir = "out", checkpoint;
+  std::string out_dir = "out", checkpoint, device = "cpu";
   std::vector<std::string> data;
   app.add_option("--out_dir", out_dir, "folder of the run")->capture_default_str();
   app.add_option("--checkpoint", checkpoint,
                  "ckpt (the last) or best; by default best, if there is one");
   app.add_option("--data", data, "other text files than the run's own");
+  add_device_option(app, device);
   if (!parse(app, arguments)) return kOk;
+  const FieldGuard on_device(&Context::default_device, device_option(device));
 
   const LoadedModel loaded = load_model(out_dir, checkpoint);
   TrainConfig config = loaded.config;
@@ -134,6 +151,8 @@ int info_command(const Arguments& arguments) {
 
   std::cout << fmt::format("inkling {}, {} threads, matrix products by {}\n", INKLING_VERSION,
                            omp_get_max_threads(), gemm_backend());
+  for (int8_t i = 0; i < cuda_device_count(); ++i)
+    std::cout << fmt::format("cuda:{}, {}\n", i, describe({Device::CUDA, i}));
   if (!out_dir.empty()) describe_checkpoint(load_model(out_dir, checkpoint));
   return kOk;
 }

@@ -7,6 +7,7 @@
 #include <iostream>
 
 #include "autograd/atomic_file.h"
+#include "autograd/device_backend.h"
 #include "train/command_line.h"
 #include "train/console.h"
 #include "train/profile_table.h"
@@ -56,13 +57,14 @@ class StepProfile {
     note_work("rest of the step", {}, {});
   }
 
-  void finish(Console& console) const {
+  void finish(Console& console, const TrainConfig& config) const {
     const int64_t steps = seen_ - kWarmUp;
     if (file_.empty()) return;
     profiler_.save_trace(file_);
     if (steps <= 0) return console.line("Too few steps for a profile: the first two are left out.");
     console.line("");
-    for (const std::string& text : profile_table(profiler_.rows(), steps, measure_machine()))
+    const Machine machine = measure_machine(parse_device(config.device), config.autocast());
+    for (const std::string& text : profile_table(profiler_.rows(), steps, machine))
       console.line(text);
     console.line(fmt::format("Trace of {} steps: {}; ui.perfetto.dev or chrome://tracing show it",
                              std::min(steps, kTraced), file_.string()));
@@ -124,10 +126,10 @@ class TrainRun {
         "activations",
         console_.bold("memory"), megabytes(memory.total()), megabytes(memory.model),
         megabytes(memory.gradients + memory.activations)));
-    console_.line(fmt::format("{}  {} steps of {} x {} tokens, {} threads; Ctrl-C saves and stops",
+    console_.line(fmt::format("{}  {} steps of {} x {} tokens, {}; Ctrl-C saves and stops",
                               console_.bold("run  "), config_.max_iters,
                               config_.batch_size * config_.gradient_accumulation_steps,
-                              config_.block_size, omp_get_max_threads()));
+                              config_.block_size, describe(parse_device(config_.device))));
     if (trainer_.steps_done() > 0)
       console_.line(
           fmt::format("resumed after step {} from {}", trainer_.steps_done(), config_.out_dir));
@@ -254,7 +256,7 @@ class TrainRun {
     console_.line(fmt::format(
         "Trained in {}. Saved in {}/ckpt. To let it write more: inkling sample --out_dir {}",
         clock_text(seconds_since(start_)), config_.out_dir, config_.out_dir));
-    profile_.finish(console_);
+    profile_.finish(console_, config_);
     return kOk;
   }
 

@@ -1,5 +1,6 @@
 #include "train/trainer.h"
 
+#include "autograd/device_backend.h"
 #include "autograd/log.h"
 #include "autograd/nan_sentinel.h"
 #include "autograd/parallel.h"
@@ -15,6 +16,13 @@ constexpr const char* kBest = "best";
 // (B, T) ids of a batch as a tensor on the default device.
 Tensor ids_tensor(const std::vector<int64_t>& ids, int64_t rows) {
   return from_vector(ids, Shape{rows, static_cast<int64_t>(ids.size()) / rows});
+}
+
+// The same into memory that stays where it is, once made.
+void copy_ids(Tensor& to, const std::vector<int64_t>& ids, int64_t rows) {
+  const Tensor from = ids_tensor(ids, rows);
+  if (!to.defined()) to = empty_like(from);
+  to.copy_(from);
 }
 
 double mean_of(const std::vector<float>& values) {
@@ -69,8 +77,12 @@ Trainer::Trainer(const TrainConfig& config)
     : Trainer(config, (config.check(), make_dataset(config))) {}
 
 Trainer::Trainer(const TrainConfig& config, std::unique_ptr<Dataset> dataset)
-    : config_(config), dataset_(std::move(dataset)), schedule_(config.schedule()) {
+    : config_(config),
+      device_(parse_device(config.device)),
+      dataset_(std::move(dataset)),
+      schedule_(config.schedule()) {
   config_.check();
+  const FieldGuard on_device(&Context::default_device, device_);
   const bool resuming = config_.init_from == "resume";
   // Data that hold no batch are refused now, before anything is written.
   dataset_->train_batch(0, 0, 1, config_.block_size);
@@ -79,6 +91,8 @@ Trainer::Trainer(const TrainConfig& config, std::unique_ptr<Dataset> dataset)
   model_ = std::make_unique<GPT>(config_.gpt(dataset_->tokenizer().vocab_size()));
   parameters_ = model_->parameters();
   optimizer_ = make_optimizer(config_, *model_);
+  loss_sum_ = zeros({});
+  replay_ = std::make_unique<Replay>(device_, parameters_);
   if (resuming) resume();
 }
 
@@ -110,6 +124,7 @@ Context Trainer::run_context() const {
   run.composed = config_.composed;
   run.recompute = config_.recompute;
   run.autocast = config_.autocast();
+  run.default_device = device_;
   return run;
 }
 
@@ -118,52 +133,73 @@ int64_t Trainer::batch_parts() const {
   constexpr int64_t kSmallModel = 1 << 22;  // parameters
   if (!context().observers.empty()) return 1;
   const int64_t wanted = config_.batch_parts > 0                   ? config_.batch_parts
-                         : model_->num_parameters() <= kSmallModel ? max_threads()
+                         : model_->num_parameters() <= kSmallModel ? host_threads(device_)
                                                                    : 1;
   return std::min(wanted, config_.batch_size);
 }
 
-Trainer::Losses Trainer::forward_backward(int64_t step, int64_t micro_batch) {
-  const auto seed = static_cast<uint64_t>(config_.seed);
-  const Batch batch = dataset_->train_batch(seed, static_cast<uint64_t>(step), config_.batch_size,
-                                            config_.block_size, micro_batch * config_.batch_size);
-  context().random = {.seed = seed,
+// Fetches a step's micro-batches into the tensors that hold them.
+void Trainer::load_batches(int64_t step) {
+  const NoGrad no_grad;
+  batches_.resize(static_cast<size_t>(config_.gradient_accumulation_steps));
+  for (size_t i = 0; i < batches_.size(); ++i) {
+    const Batch batch = dataset_->train_batch(
+        static_cast<uint64_t>(config_.seed), static_cast<uint64_t>(step), config_.batch_size,
+        config_.block_size, static_cast<int64_t>(i) * config_.batch_size);
+    copy_ids(batches_[i].x, batch.x, batch.batch_size);
+    copy_ids(batches_[i].y, batch.y, batch.batch_size);
+    note_work("batch", {}, {batches_[i].x, batches_[i].y});
+    floor_sum_ += mean_of(batch.floor) / static_cast<double>(batches_.size());
+    floor_known_ = !batch.floor.empty();
+  }
+}
+
+// The mean loss of a micro-batch, outside any graph; adds to the gradients.
+Tensor Trainer::forward_backward(int64_t step, int64_t micro_batch) {
+  context().random = {.seed = static_cast<uint64_t>(config_.seed),
                       .step = static_cast<uint64_t>(step),
                       .micro_batch = static_cast<uint64_t>(micro_batch)};
-  const Tensor x = ids_tensor(batch.x, batch.batch_size), y = ids_tensor(batch.y, batch.batch_size);
-  note_work("batch", {}, {x, y});
-  const double scale = 1 / static_cast<double>(config_.gradient_accumulation_steps);
-  const Tensor loss = backward_in_parts(
-      parameters_, batch.batch_size, batch_parts(), scale, [&](int64_t first, int64_t count) {
-        return model_->loss(x.narrow(0, first, count), y.narrow(0, first, count));
-      });
-  return {loss.detach(), mean_of(batch.floor), !batch.floor.empty()};
+  const Ids& ids = batches_[static_cast<size_t>(micro_batch)];
+  return backward_in_parts(parameters_, config_.batch_size, batch_parts(),
+                           1 / static_cast<double>(config_.gradient_accumulation_steps),
+                           [&](int64_t first, int64_t count) {
+                             return model_->loss(ids.x.narrow(0, first, count),
+                                                 ids.y.narrow(0, first, count));
+                           });
+}
+
+// What a step does on the device: it reads batches_ and the learning rate, and nothing of it is
+// read here.
+void Trainer::forward_backward_update() {
+  optimizer_->zero_grad();
+  Tensor step_loss;
+  const int64_t parts = config_.gradient_accumulation_steps;
+  for (int64_t micro_batch = 0; micro_batch < parts; ++micro_batch) {
+    const Tensor loss = forward_backward(steps_done_, micro_batch);
+    const NoGrad no_grad;
+    step_loss = step_loss.defined() ? step_loss + loss : loss;
+  }
+  const NoGrad no_grad;
+  if (parts > 1) step_loss = step_loss / static_cast<double>(parts);
+  optimizer_->step(step_loss);
+  optimizer_->zero_grad();
+  loss_sum_.add_(step_loss);
 }
 
 void Trainer::step() {
   model_->train();
   const ContextGuard guard(run_context());
-  Tensor step_loss;
-  const auto parts = static_cast<double>(config_.gradient_accumulation_steps);
-  for (int64_t micro_batch = 0; micro_batch < config_.gradient_accumulation_steps; ++micro_batch) {
-    const Losses losses = forward_backward(steps_done_, micro_batch);
-    const NoGrad no_grad;
-    step_loss = step_loss.defined() ? step_loss + losses.loss : losses.loss;
-    floor_sum_ += losses.floor / parts;
-    floor_known_ = losses.floor_known;
-  }
-  const NoGrad no_grad;
-  if (parts > 1) step_loss = step_loss / parts;
+  context().random.step = static_cast<uint64_t>(steps_done_);
+  load_batches(steps_done_);
   optimizer_->set_lr(schedule_(steps_done_));
-  optimizer_->step(step_loss);
-  optimizer_->zero_grad();
-  loss_sum_ = loss_sum_.defined() ? loss_sum_ + step_loss : step_loss;
+  replay_->run([&] { forward_backward_update(); });
   ++steps_since_;
   ++steps_done_;
 }
 
 Progress Trainer::progress() {
   INK_CHECK(steps_since_ > 0, "progress: no step was taken since it was last asked");
+  const NoGrad no_grad;
   const OptimizerStep& status = optimizer_->status();
   const auto skipped = status.skipped.tolist<int64_t>();
   const auto steps = static_cast<double>(steps_since_);
@@ -176,7 +212,7 @@ Progress Trainer::progress() {
                   .tokens = steps_since_ * config_.gradient_accumulation_steps *
                             config_.batch_size * config_.block_size};
   if (floor_known_) result.best_possible = floor_sum_ / steps;
-  loss_sum_ = Tensor();
+  loss_sum_.zero_();
   floor_sum_ = 0;
   steps_since_ = 0;
   return result;
@@ -190,34 +226,38 @@ Evaluation evaluate(GPT& model, const Dataset& dataset, int64_t batches, int64_t
   const int64_t block = model.config.block_size;
   const int64_t rows = batches > 0 ? batches * batch_size : dataset.val_windows(block);
   struct Part {
-    double loss = 0, floor = 0;  // sums over rows
+    Tensor loss;  // mean over the batch; read when all are under way
+    double rows = 0, floor = 0;
     bool floor_known = false;
   };
   std::vector<Part> parts(static_cast<size_t>((rows + batch_size - 1) / batch_size));
   const Context caller = context();
-  parallel_for(std::ssize(parts), 1, [&](int64_t begin, int64_t end) {
-    const ContextGuard guard(caller);
-    const NoGrad no_grad;
-    for (int64_t i = begin; i < end; ++i) {
-      const int64_t first = i * batch_size, count = std::min(batch_size, rows - first);
-      const Batch batch = batches > 0
-                              ? dataset.val_batch(seed, static_cast<uint64_t>(i), count, block)
-                              : dataset.val_window_batch(first, count, block);
-      const auto weight = static_cast<double>(count);
-      const Tensor loss = model.loss(ids_tensor(batch.x, count), ids_tensor(batch.y, count));
-      parts[static_cast<size_t>(i)] = {loss.item() * weight, mean_of(batch.floor) * weight,
-                                       !batch.floor.empty()};
-    }
-  });
+  const int64_t threads = host_threads(caller.default_device);
+  parallel_for(std::ssize(parts), (std::ssize(parts) + threads - 1) / threads,
+               [&](int64_t begin, int64_t end) {
+                 const ContextGuard guard(caller);
+                 const NoGrad no_grad;
+                 for (int64_t i = begin; i < end; ++i) {
+                   const int64_t first = i * batch_size, count = std::min(batch_size, rows - first);
+                   const Batch batch =
+                       batches > 0 ? dataset.val_batch(seed, static_cast<uint64_t>(i), count, block)
+                                   : dataset.val_window_batch(first, count, block);
+                   const Tensor loss =
+                       model.loss(ids_tensor(batch.x, count), ids_tensor(batch.y, count));
+                   parts[static_cast<size_t>(i)] = {loss, static_cast<double>(count),
+                                                    mean_of(batch.floor), !batch.floor.empty()};
+                 }
+               });
   model.train(training);
-  Part total;
+  double loss = 0, floor = 0;
+  bool floor_known = false;
   for (const Part& part : parts) {
-    total.loss += part.loss;
-    total.floor += part.floor;
-    total.floor_known = part.floor_known;
+    loss += part.loss.item() * part.rows;
+    floor += part.floor * part.rows;
+    floor_known = part.floor_known;
   }
-  Evaluation result{total.loss / static_cast<double>(rows), {}, rows * block};
-  if (total.floor_known) result.best_possible = total.floor / static_cast<double>(rows);
+  Evaluation result{loss / static_cast<double>(rows), {}, rows * block};
+  if (floor_known) result.best_possible = floor / static_cast<double>(rows);
   return result;
 }
 
@@ -237,7 +277,8 @@ void Trainer::save(const std::string& name) {
   Checkpoint checkpoint;
   checkpoint.config = to_json(config_);
   checkpoint.config.erase("init_from");  // how this process started, not what the run is
-  checkpoint.config.erase("out_dir");    // nor where it lies
+  checkpoint.config.erase("out_dir");    // nor where it lies,
+  checkpoint.config.erase("device");     // nor what it ran on
   checkpoint.config["vocabulary"] = nlohmann::json::parse(dataset_->tokenizer().to_json());
   checkpoint.config["start"] = sample_start();
   checkpoint.state = {{"step", steps_done_}, {"dataset", dataset_->summary()}};
@@ -253,6 +294,7 @@ std::string Trainer::find_non_finite() {
   NanSentinel sentinel;
   {
     const Observe observe(sentinel);
+    load_batches(steps_done_ - 1);
     for (int64_t part = 0; part < config_.gradient_accumulation_steps; ++part)
       forward_backward(steps_done_ - 1, part);
   }

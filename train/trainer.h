@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 
+#include "autograd/replay.h"
 #include "data/dataset.h"
 #include "nn/gpt.h"
 #include "train/checkpoint.h"
@@ -76,27 +77,31 @@ class Trainer {
   double best_val_loss() const { return best_val_loss_; }
 
  private:
-  struct Losses {
-    Tensor loss;  // mean over the micro-batch
-    double floor = 0;
-    bool floor_known = false;
+  /// Ids (B, T) of a micro-batch, in memory that every step uses again.
+  struct Ids {
+    Tensor x, y;
   };
   /// What this thread runs under, changed to what the config asks for.
   Context run_context() const;
   int64_t batch_parts() const;
-  Losses forward_backward(int64_t step, int64_t micro_batch);
+  void load_batches(int64_t step);
+  Tensor forward_backward(int64_t step, int64_t micro_batch);
+  void forward_backward_update();
   void resume();
 
   TrainConfig config_;
+  Device device_;
   std::unique_ptr<Dataset> dataset_;
   std::unique_ptr<GPT> model_;
   std::vector<Tensor> parameters_;
   std::unique_ptr<Optimizer> optimizer_;
   Schedule schedule_;
+  std::vector<Ids> batches_;  // by micro-batch
+  std::unique_ptr<Replay> replay_;
   int64_t steps_done_ = 0;
   double best_val_loss_ = std::numeric_limits<double>::infinity();
   // since the last progress()
-  Tensor loss_sum_;
+  Tensor loss_sum_;  // f32 ()
   double floor_sum_ = 0;
   bool floor_known_ = false;
   int64_t steps_since_ = 0;
@@ -117,7 +122,7 @@ struct LoadedModel {
   std::filesystem::path folder;
 };
 /// Loads out_dir/name: "ckpt", "best", or, for "", best if there is one and ckpt otherwise. The
-/// model is in eval mode.
+/// model is in eval mode, on the context's default device.
 LoadedModel load_model(const std::string& out_dir, const std::string& name = "");
 
 /// Text that model writes after `start`, piece by piece to `write` as it is chosen. An empty start

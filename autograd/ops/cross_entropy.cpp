@@ -105,8 +105,7 @@ Tensor cross_entropy(const Tensor& input, const Tensor& targets, int64_t ignore_
   kernel::cross_entropy(loss, dlogits, logits, ids, scale, ignore_index);
   return record_fused("cross_entropy", {logits}, loss,
                       [dlogits = Saved::input(dlogits)](const Tensor& dy) -> Grads {
-                        if (dy.numel() == 1 && dy.device().is_cpu() && dy.item() == 1)
-                          return {*dlogits};
+                        if (is_one(dy)) return {*dlogits};
                         return {(*dlogits * dy.unsqueeze(-1)).to((*dlogits).dtype())};
                       });
 }

@@ -142,13 +142,13 @@ Tensor& Tensor::copy_(const Tensor& source) {
   detail::check_in_place("copy_", *this, source.requires_grad());
   {
     const NoGrad no_grad;
-    kernel::copy(*this, operand(source, *this));
+    kernel::copy(*this, operand(source.to(device()), *this));
   }
   if (!grad_enabled() || !(requires_grad() || source.requires_grad())) return *this;
   detail::rebind(*this,
                  record("copy_", {source}, detach(),
-                        [from = source.shape(), dtype = source.dtype()](const Tensor& dy) -> Grads {
-                          return {sum_to(dy.to(dtype), from)};
+                        [from = source.shape(), options = source.options()](const Tensor& dy) -> Grads {
+                          return {sum_to(dy.to(options.dtype), from).to(options.device)};
                         }));
   return *this;
 }

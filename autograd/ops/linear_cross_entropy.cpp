@@ -94,7 +94,7 @@ Tensor reduced(const Tensor& input, const Tensor& weight, const Head& head, Redu
                       [dx = Saved::input(grads.dx), dw = Saved::input(grads.dweight),
                        shape = input.shape(), x_dtype = input.dtype(),
                        w_dtype = weight.dtype()](const Tensor& dy, VjpContext& g) -> Grads {
-                        const bool one = dy.device().is_cpu() && dy.item() == 1;
+                        const bool one = is_one(dy);
                         const auto scaled = [&](const Tensor& d) { return one ? d : d * dy; };
                         return {g.needs(0) ? scaled(*dx).to(x_dtype).view(shape) : Tensor(),
                                 g.needs(1) ? scaled(*dw).to(w_dtype) : Tensor()};

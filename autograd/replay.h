@@ -1,0 +1,44 @@
+// Replay: work that is done again and again on the same memory, such as a training step.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "autograd/tensor.h"
+
+namespace ink {
+
+/// On a GPU each op of a small model takes the host longer to ask for than the device to do. So the
+/// work is done as it is a few times, then recorded, and from then on replayed as a whole (a CUDA
+/// graph). On the CPU, or while an observer looks on, it is done as it is every time.
+///
+/// What is recorded is the work on the device alone: the same kernels on the same memory. The work
+/// must therefore read what changes from tensors that were made before and are written in between
+/// (a batch, a learning rate), leave its results in tensors, have no other effect, and not read
+/// them. Random masks are the exception: they are drawn for the context's step at each replay.
+class Replay {
+ public:
+  /// written: tensors that the work changes and that outlive it. They count as written after every
+  /// replay, so that what was computed of them (cached_cast) is not taken for current.
+  Replay(Device device, std::vector<Tensor> written);
+  ~Replay();
+  Replay(const Replay&) = delete;
+  Replay& operator=(const Replay&) = delete;
+
+  void run(const std::function<void()>& work);
+  /// Has the work been recorded?
+  bool recorded() const { return record_ != nullptr; }
+
+ private:
+  void record(const std::function<void()>& work);
+  void touch();
+
+  Device device_;
+  std::vector<Tensor> written_;
+  int64_t runs_ = 0;
+  bool possible_;
+  void* record_ = nullptr;
+};
+
+}  // namespace ink

@@ -1,0 +1,198 @@
+// Training on a CUDA device: the losses of the CPU, the same bits every time, replayed or op by op,
+// and checkpoints that move between devices. Runs where there is a device.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "autograd/device_backend.h"
+#include "autograd/random.h"
+#include "tests/error_of.h"
+#include "tests/run_program.h"
+#include "train/trainer.h"
+
+namespace ink {
+namespace {
+
+constexpr Device gpu{Device::CUDA, 0};
+
+class Cuda : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device";
+  }
+  TempFolder folder_;
+
+  TrainConfig config(const std::string& device, const std::string& name = "run") const {
+    TrainConfig config;
+    config.n_layer = config.n_head = 2;
+    config.n_embd = 16;
+    config.block_size = 16;
+    config.batch_size = 2;
+    config.dropout = 0.1;
+    config.bias = true;
+    config.learning_rate = 1e-3;
+    config.max_iters = 100;
+    config.warmup_iters = 5;
+    config.eval_iters = 2;
+    config.device = device;
+    config.out_dir = (folder_ / name).string();
+    return config;
+  }
+};
+
+std::vector<double> losses(Trainer& trainer, int64_t steps) {
+  std::vector<double> all;
+  for (int64_t i = 0; i < steps; ++i) {
+    trainer.step();
+    all.push_back(trainer.progress().loss);
+  }
+  return all;
+}
+
+std::string read_file(const std::filesystem::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+TEST_F(Cuda, AHundredLossesAreTheCpus) {
+  Trainer cpu(config("cpu")), cuda(config("cuda"));
+  const auto expected = losses(cpu, 100), got = losses(cuda, 100);
+  for (size_t i = 0; i < expected.size(); ++i)
+    EXPECT_NEAR(got[i], expected[i], 1e-4 * expected[i]) << "step " << i;
+  EXPECT_NEAR(cuda.evaluate().loss, cpu.evaluate().loss, 1e-4 * cpu.evaluate().loss);
+  EXPECT_EQ(cuda.model().wte.weight.device(), gpu);
+}
+
+TEST_F(Cuda, Bfloat16TrainsToNearlyTheSameLosses) {
+  TrainConfig narrow = config("cuda");
+  narrow.dtype = "bfloat16";
+  Trainer cpu(config("cpu")), cuda(narrow);
+  const auto expected = losses(cpu, 30), got = losses(cuda, 30);
+  for (size_t i = 0; i < expected.size(); ++i)
+    EXPECT_NEAR(got[i], expected[i], 1e-2 * expected[i]) << "step " << i;
+}
+
+// An observer keeps a step from being replayed.
+TEST_F(Cuda, ReplayedStepsHaveTheBitsOfThoseDoneOpByOp) {
+  struct Nothing : Observer {};
+  TrainConfig accumulating = config("cuda");
+  accumulating.gradient_accumulation_steps = 2;
+  Trainer replayed(accumulating), plain(accumulating);
+  for (int i = 0; i < 8; ++i) {
+    replayed.step();
+    {
+      Nothing observer;
+      const Observe observe(observer);
+      plain.step();
+    }
+    if (i == 5) {
+      EXPECT_EQ(replayed.evaluate().loss, plain.evaluate().loss);
+    }
+    EXPECT_EQ(replayed.progress().loss, plain.progress().loss) << "step " << i;
+  }
+  replayed.save("ckpt");
+  const std::string first = read_file(folder_ / "run/ckpt/model.safetensors");
+  plain.save("ckpt");
+  EXPECT_EQ(first, read_file(folder_ / "run/ckpt/model.safetensors"));
+  EXPECT_FALSE(first.empty());
+}
+
+TEST_F(Cuda, StepsTouchNoRawMemory) {
+  Trainer trainer(config("cuda"));
+  for (int i = 0; i < 5; ++i) trainer.step();
+  const MemoryStats before = memory_stats(gpu);
+  for (int i = 0; i < 10; ++i) trainer.step();
+  EXPECT_EQ(memory_stats(gpu).raw_allocations, before.raw_allocations);
+  EXPECT_EQ(memory_stats(gpu).bytes_in_use, before.bytes_in_use);
+  EXPECT_EQ(Node::live, 0);
+}
+
+TEST_F(Cuda, CheckpointsMoveBetweenDevices) {
+  for (const auto& [from, to] : {std::pair("cpu", "cuda"), std::pair("cuda", "cpu")}) {
+    TrainConfig begun = config(from, from);
+    {
+      Trainer trainer(begun);
+      losses(trainer, 6);
+      trainer.save("ckpt");
+    }
+    begun.init_from = "resume";
+    Trainer same(begun);
+    begun.device = to;
+    Trainer moved(begun);
+    EXPECT_EQ(moved.steps_done(), 6);
+    const auto expected = losses(same, 6), got = losses(moved, 6);
+    for (size_t i = 0; i < 6; ++i) EXPECT_NEAR(got[i], expected[i], 1e-4 * expected[i]);
+  }
+}
+
+TEST_F(Cuda, ResumedRunsHaveTheBitsOfUninterruptedOnes) {
+  TrainConfig straight = config("cuda", "straight"), parts = config("cuda", "parts");
+  {
+    Trainer trainer(straight);
+    losses(trainer, 9);
+    trainer.save("ckpt");
+  }
+  for (const int64_t stop : {2, 5, 9}) {
+    Trainer trainer(parts);
+    losses(trainer, stop - trainer.steps_done());
+    trainer.save("ckpt");
+    parts.init_from = "resume";
+  }
+  for (const char* file : {"model.safetensors", "optimizer.safetensors", "config.json"})
+    EXPECT_EQ(read_file(folder_ / "straight/ckpt" / file),
+              read_file(folder_ / "parts/ckpt" / file));
+}
+
+TEST_F(Cuda, SamplesAreTheCpus) {
+  Trainer trainer(config("cpu"));
+  losses(trainer, 20);
+  GPT& model = trainer.model();
+  model.eval();
+  GenerateOptions options;
+  options.max_new_tokens = 30;
+  const auto sample = [&](Device device) {
+    const ContextGuard guard;
+    context().random = {.seed = 3};
+    return model.generate(zeros({2, 1}, {i64, device}), options).tolist<int64_t>();
+  };
+  const auto expected = sample(cpu_device);
+  model.to(gpu);
+  EXPECT_EQ(sample(gpu), expected);
+}
+
+TEST_F(Cuda, TooMuchMemoryIsAnErrorThatSaysWhatToDo) {
+  const std::string error = error_of([] { zeros({int64_t{1} << 45}, gpu); });
+  EXPECT_NE(error.find("memory: cannot allocate 140737488355328 bytes on cuda:0"),
+            std::string::npos)
+      << error;
+  EXPECT_NE(error.find("smaller batch"), std::string::npos) << error;
+  EXPECT_EQ(ones({3}, gpu).tolist(), std::vector<double>(3, 1.0));
+}
+
+TEST_F(Cuda, TensorsOnTwoDevicesDoNotMix) {
+  const std::string error = error_of([] { ones({3}, gpu) + ones({3}); });
+  EXPECT_NE(error.find("tensors live on cuda:0 and cpu"), std::string::npos) << error;
+}
+
+TEST(Device, Names) {
+  EXPECT_EQ(parse_device("cpu"), cpu_device);
+  EXPECT_EQ(parse_device("cuda"), gpu);
+  EXPECT_EQ(parse_device("cuda:3").index, 3);
+  for (const char* wrong : {"", "gpu", "cuda:", "cuda:x", "cuda:-1", "cuda:1000", "cuda1"})
+    EXPECT_NE(error_of([&] { parse_device(wrong); }).find("expected cpu, cuda or cuda:N"),
+              std::string::npos)
+        << wrong;
+}
+
+TEST(Device, OneThatIsNotThereIsRefusedInWords) {
+  const std::string error = error_of([] { zeros({2}, Device{Device::CUDA, 100}); });
+  EXPECT_EQ(error.find("device: cuda:100 is not to be had: "), 0) << error;
+  EXPECT_EQ(run_program("train --device gpu").code, 2);
+  const Ran ran = run_program("train --device cuda:100 --out_dir /nonexistent/run");
+  EXPECT_EQ(ran.code, 1);
+  EXPECT_NE(ran.err.find("cuda:100 is not to be had"), std::string::npos) << ran.err;
+}
+
+}  // namespace
+}  // namespace ink
