@@ -44,6 +44,11 @@ std::string describe(Device device) {
                          : backend_of(device).name(device);
 }
 
+ChunkLimits chunk_limits(Device device) {
+  if (device.is_cpu()) return {int64_t{1} << 24, 1024};
+  return {int64_t{1} << 28, int64_t{1} << 20};
+}
+
 int64_t host_threads(Device device) { return device.is_cpu() ? max_threads() : 1; }
 
 void synchronize(Device device) {

@@ -46,6 +46,12 @@ int cuda_device_count();
 void synchronize(Device device);
 /// "2 threads", or a GPU's name.
 std::string describe(Device device);
+/// How much to compute at a time where an op works through rows of something large: what the CPU's
+/// caches hold; what has all processors of a GPU at work.
+struct ChunkLimits {
+  int64_t elements, rows;
+};
+ChunkLimits chunk_limits(Device device);
 /// How many host threads are worth having to keep a device at work: one for a GPU.
 int64_t host_threads(Device device);
 

@@ -45,6 +45,13 @@ struct KernelCheck {
   void see(const Other&) {}
 };
 
+/// " (2, 3) float32" for each tensor among a kernel's arguments.
+inline void describe(std::ostream& out, const Tensor& x) {
+  if (x.defined()) out << ' ' << x.shape() << ' ' << x.dtype();
+}
+template <class Other>
+void describe(std::ostream&, const Other&) {}
+
 template <class F>
 struct Kernel;
 template <class... Args>
@@ -60,7 +67,13 @@ struct Kernel<void(Args...)> {
     if (check.device.is_cpu()) return cpu(args...);
     INK_CHECK(cuda != nullptr, name, ": there is no CUDA kernel for it in this build");
     backend_of(check.device).enter(check.device);
-    cuda(args...);
+    try {
+      cuda(args...);
+    } catch (const Error& error) {
+      std::ostringstream given;
+      (describe(given, args), ...);
+      fail(error.what(), "; given", given.str());
+    }
   }
 };
 

@@ -233,7 +233,7 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& targets, int64_t ignore
 Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& targets,
                             int64_t ignore_index = -100, Reduction reduction = Reduction::mean);
 /// How many of x's rows have logits at a time there.
-int64_t linear_cross_entropy_rows(int64_t rows, int64_t classes);
+int64_t linear_cross_entropy_rows(int64_t rows, int64_t classes, Device device = cpu_device);
 Tensor mse_loss(const Tensor& input, const Tensor& target,
                 Reduction reduction = Reduction::mean);  // basic (mse_loss.cpp)
 /// What scaled_dot_product_attention attends to, and how. T queries, S keys.

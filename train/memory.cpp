@@ -18,6 +18,7 @@ struct Sizes {
   int64_t tokens;
   int64_t narrow;  // bytes of an activation between two linear layers: 2 under Autocast
   bool recompute;  // what norms and gelu give to linear layers is not kept
+  Device device;
 
   /// `width` numbers a token, of the residual stream and of an activation.
   int64_t stream(int64_t width) const { return floats(tokens * width); }
@@ -44,7 +45,7 @@ int64_t added_by_block(const Sizes& s, bool dropout) {
 }
 
 int64_t head_rows(const Sizes& s) {
-  return linear_cross_entropy_rows(s.tokens, s.model.vocab_size);
+  return linear_cross_entropy_rows(s.tokens, s.model.vocab_size, s.device);
 }
 
 // The last norm's input and output; the head's gradient of it, computed in forward, on a chunk of
@@ -85,7 +86,8 @@ int64_t rounded_weights(const GPT& model) {
 MemoryEstimate estimate_memory(const GPT& model, const TrainConfig& config) {
   const GPTConfig& c = model.config;
   const bool mixed = config.autocast() == bf16;
-  const Sizes s{c, config.batch_size * c.block_size, mixed ? 2 : 4, config.recompute};
+  const Sizes s{c, config.batch_size * c.block_size, mixed ? 2 : 4, config.recompute,
+                parse_device(config.device)};
   int64_t parameters = 0, block = 0;
   for (const auto& [name, parameter] : model.named_parameters()) {
     const int64_t bytes = floats(parameter.numel());
@@ -97,7 +99,7 @@ MemoryEstimate estimate_memory(const GPT& model, const TrainConfig& config) {
   const int64_t before = config.gradient_accumulation_steps > 1 ? parameters : 0;
   const int64_t head = before + floats(c.vocab_size * c.n_embd), kept = kept_of_block(s);
   const int64_t added = added_by_block(s, config.dropout > 0),
-                packed = parse_device(config.device).is_cpu() ? product_scratch(s) : 0;
+                packed = s.device.is_cpu() ? product_scratch(s) : 0;
   struct Moment {
     int64_t gradients, activations;
     int64_t total() const { return gradients + activations; }

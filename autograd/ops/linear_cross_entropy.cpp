@@ -8,6 +8,7 @@
 // Of bf16 operands, which Autocast makes of f32 ones, the logits, the loss and dW are f32, and
 // dlogits, an operand again, is bf16.
 #include "autograd/autocast.h"
+#include "autograd/device_backend.h"
 #include "autograd/gemm.h"
 #include "autograd/kernels.h"
 #include "autograd/ops.h"
@@ -32,7 +33,8 @@ struct HeadGrads {
 // and the products follow. Both may be the same memory.
 template <class F>
 void for_each_chunk(const Head& head, HeadGrads& grads, F&& f) {
-  const int64_t N = head.x.size(0), V = head.weight.size(0), most = linear_cross_entropy_rows(N, V);
+  const int64_t N = head.x.size(0), V = head.weight.size(0),
+                most = linear_cross_entropy_rows(N, V, head.x.device());
   const Options options(head.dtype(), head.x.device());
   for (int64_t first = 0; first < N; first += most) {
     const int64_t rows = std::min(most, N - first);
@@ -138,9 +140,10 @@ Tensor unreduced(const Tensor& input, const Tensor& weight, const Head& head, co
 // A chunk reads all of W and adds to all of dW, so that few rows make slow products: of 50257
 // classes, 64 MB of logits are 320 rows, and 83 rows take three times as long. Short of that bound,
 // 1024 rows leave a small head's logits in the cache.
-int64_t linear_cross_entropy_rows(int64_t rows, int64_t classes) {
-  const int64_t most = (int64_t{1} << 24) / std::max<int64_t>(classes, 1) / 64 * 64;
-  return std::min(rows, std::clamp<int64_t>(most, 64, 1024));
+int64_t linear_cross_entropy_rows(int64_t rows, int64_t classes, Device device) {
+  const ChunkLimits limits = chunk_limits(device);
+  const int64_t most = limits.elements / std::max<int64_t>(classes, 1) / 64 * 64;
+  return std::min(rows, std::clamp<int64_t>(most, 64, limits.rows));
 }
 
 Tensor linear_cross_entropy(const Tensor& input, const Tensor& weight, const Tensor& targets,
