@@ -6,15 +6,14 @@ namespace {
 
 template <class T>
 struct Constant {
-  static constexpr int kInputs = 0;
   T value;
   __device__ T operator()() const { return value; }
 };
 
 template <class To, class From>
 struct Convert {
-  static constexpr int kInputs = 1;
   __device__ To operator()(From value) const {
+    if constexpr (std::is_same_v<To, From>) return value;
     return static_cast<To>(static_cast<compute_t<From>>(value));
   }
 };
@@ -22,12 +21,12 @@ struct Convert {
 }  // namespace
 
 void fill(Tensor& y, double value) {
-  for_any(y.dtype(), [&]<class T>(T) { map<T>("fill", y, Constant<T>{static_cast<T>(value)}); });
+  for_any(y.dtype(), [&]<class T>(T) { map("fill", y, Constant<T>{static_cast<T>(value)}); });
 }
 
 void copy(Tensor& y, const Tensor& x) {
   for_any(x.dtype(), [&]<class From>(From) {
-    for_any(y.dtype(), [&]<class To>(To) { map<To, From>("copy", y, Convert<To, From>(), x); });
+    for_any(y.dtype(), [&]<class To>(To) { map("copy", y, Convert<To, From>(), x); });
   });
 }
 

@@ -1,98 +1,217 @@
 // Kernels that treat each element by itself, over operands of one shape and any strides.
 #pragma once
 
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <tuple>
+#include <utility>
+
 #include "autograd/kernels.h"
 #include "autograd/ops/strided_loop.h"
 #include "cuda/launch.cuh"
 
 namespace ink::cuda {
 
-/// Where element i, in row-major order, of N operands of one shape lies; joined dimensions only.
-template <int N>
-struct Places {
-  int dims;
-  int64_t sizes[Shape::kMaxDims];
-  int64_t strides[N][Shape::kMaxDims];
+/// V neighbouring elements that are moved together.
+template <class T, int V>
+struct alignas(sizeof(T) * V) Pack {
+  T values[V];
+};
 
-  Places(const Shape& shape, const std::array<const Tensor*, N>& operands) {
-    const StridedLoop<N> loop(shape, operands);
-    dims = static_cast<int>(loop.sizes.size());
+/// Division by what is known at the launch, without dividing; for numbers below 2^(bits - 1) of a
+/// word of 32 or 64 bits.
+///   n / d = floor(n m / 2^(bits - 1 + l)),  l = ceil(log2 d),  m = ceil(2^(bits - 1 + l) / d)
+template <class Word>
+struct Divider {
+  static constexpr int kBits = 8 * sizeof(Word);
+  __extension__ typedef std::conditional_t<kBits == 32, uint64_t, unsigned __int128> Twice;
+  Word divisor = 1, factor = Word{1} << (kBits - 1);
+  int shift = 0;
+
+  Divider() = default;
+  explicit Divider(int64_t d)
+      : divisor(static_cast<Word>(d)), shift(static_cast<int>(std::bit_width(Word(d - 1)))) {
+    factor = static_cast<Word>(((Twice{1} << (kBits - 1 + shift)) + divisor - 1) / divisor);
+  }
+  __device__ Word quotient(Word n) const {
+    return static_cast<Word>(Twice{2 * n} * factor >> kBits) >> shift;
+  }
+};
+
+/// Elements of a launch at most, so that it counts in 32 bits.
+inline constexpr int64_t kMostElements = int64_t{1} << 30;
+
+/// Where element i, in row-major order, of N operands of one shape lies.
+template <int N, class Word = uint32_t>
+struct Places {
+  using Offsets = std::array<int64_t, N>;
+  int dims;
+  Divider<Word> sizes[Shape::kMaxDims];  // innermost first
+  int64_t strides[Shape::kMaxDims][N];
+  Offsets start;
+
+  Places(const Shape& shape, const std::array<Shape, N>& steps, const Offsets& first = {})
+      : dims(static_cast<int>(shape.size())), start(first) {
     for (int d = 0; d < dims; ++d) {
-      sizes[d] = loop.sizes[d];
-      for (int k = 0; k < N; ++k) strides[k][d] = loop.strides[k][d];
+      sizes[d] = Divider<Word>(std::max<int64_t>(shape[dims - 1 - d], 1));
+      for (size_t k = 0; k < N; ++k) strides[d][k] = steps[k][dims - 1 - d];
     }
   }
 
-  __device__ void find(int64_t i, int64_t (&offsets)[N]) const {
-    for (int k = 0; k < N; ++k) offsets[k] = 0;
-    for (int d = dims - 1; d >= 0; --d) {
-      const int64_t rest = d == 0 ? 0 : i / sizes[d], index = d == 0 ? i : i - rest * sizes[d];
-      for (int k = 0; k < N; ++k) offsets[k] += index * strides[k][d];
+  __device__ Offsets find(Word i) const {
+    Offsets at = start;
+    for (int d = 0; d < dims; ++d) {
+      const Word rest = d + 1 == dims ? 0 : sizes[d].quotient(i);
+      const auto index = static_cast<int64_t>(i - rest * sizes[d].divisor);
+      for (int k = 0; k < N; ++k) at[k] += index * strides[d][k];
       i = rest;
     }
+    return at;
   }
 };
 
-/// y[i] = f(x[i]...) for every element.
-template <class F, class Y, class A = Y, class B = Y, class C = Y>
+/// Calls run(piece, start) for pieces of a loop that a launch each can count: one, nearly always.
+/// start: where the piece's operands begin.
+template <int N, class Run>
+void for_each_piece(const StridedLoop<N>& loop, const Run& run,
+                    const std::array<int64_t, N>& start = {}) {
+  const int64_t n = loop.sizes.numel();
+  if (n == 0) return;
+  if (n <= kMostElements) return run(loop, start);
+  const int64_t outermost = loop.sizes[0];
+  const int64_t each = std::max<int64_t>(1, kMostElements / (n / outermost));
+  for (int64_t begin = 0; begin < outermost; begin += each) {
+    StridedLoop<N> piece = loop;
+    std::array<int64_t, N> first = start;
+    piece.sizes[0] = std::min(each, outermost - begin);
+    for (size_t k = 0; k < N; ++k) first[k] += begin * loop.strides[k][0];
+    if (piece.sizes[0] == 1 && piece.sizes.size() > 1) {
+      piece.sizes.erase(0);
+      for (Shape& strides : piece.strides) strides.erase(0);
+    }
+    for_each_piece<N>(piece, run, first);
+  }
+}
+
+/// y[i] = f(x[i]...), V elements of a row at a time. An input may repeat one element along rows.
+template <class F, int V, class Y, class... X>
 struct Map {
-  static constexpr int kThreads = 256, kEach = 4;
-  static constexpr int kInputs = F::kInputs;
+  static constexpr int kThreads = 256, kEach = V > 1 ? 2 : 4;
+  static constexpr int kInputs = sizeof...(X);
+  using Places = cuda::Places<1 + kInputs>;
   F f;
   Y* y;
-  const A* a;
-  const B* b;
-  const C* c;
-  Places<1 + kInputs> places;
-  int64_t n;
+  std::array<const void*, kInputs> x;
+  Places places;  // of each V elements
+  uint32_t n;     // elements; a last V may be less only in a single row
 
-  __device__ void operator()() const {
-    const int64_t first = static_cast<int64_t>(blockIdx.x) * kThreads * kEach + threadIdx.x;
+  __device__ void operator()() const { all(std::index_sequence_for<X...>()); }
+
+  // All loads come before the first store: the GPU then waits once.
+  template <size_t... K>
+  __device__ void all(std::index_sequence<K...>) const {
+    std::tuple<Pack<X, V>...> in[kEach];
+    int64_t to[kEach];
+    const uint32_t first = blockIdx.x * (kThreads * kEach) + threadIdx.x;
 #pragma unroll
-    for (int k = 0; k < kEach; ++k) {
-      const int64_t i = first + k * kThreads;
-      if (i < n) one(i);
+    for (int e = 0; e < kEach; ++e) {
+      const uint32_t i = (first + e * kThreads) * V;
+      if (i >= n) break;
+      const auto at = places.find(first + e * kThreads);
+      to[e] = at[0];
+      ((std::get<K>(in[e]) = load<X>(x[K], at[K + 1], places.strides[0][K + 1], left(i))), ...);
+    }
+#pragma unroll
+    for (int e = 0; e < kEach; ++e) {
+      const uint32_t i = (first + e * kThreads) * V;
+      if (i >= n) break;
+      Pack<Y, V> out;
+#pragma unroll
+      for (int v = 0; v < V; ++v) out.values[v] = f(std::get<K>(in[e]).values[v]...);
+      store(out, y + to[e], left(i));
     }
   }
-  __device__ void one(int64_t i) const {
-    int64_t at[1 + kInputs];
-    places.find(i, at);
-    if constexpr (kInputs == 0) y[at[0]] = f();
-    if constexpr (kInputs == 1) y[at[0]] = f(a[at[1]]);
-    if constexpr (kInputs == 2) y[at[0]] = f(a[at[1]], b[at[2]]);
-    if constexpr (kInputs == 3) y[at[0]] = f(a[at[1]], b[at[2]], c[at[3]]);
+
+  __device__ int left(uint32_t i) const { return static_cast<int>(n - i); }
+  template <class T>
+  __device__ static Pack<T, V> load(const void* from, int64_t at, int64_t step, int left) {
+    const T* p = static_cast<const T*>(from) + at;
+    if (V > 1 && step != 0 && left >= V) return *reinterpret_cast<const Pack<T, V>*>(p);
+    Pack<T, V> pack;
+#pragma unroll
+    for (int v = 0; v < V; ++v) pack.values[v] = p[step != 0 && v < left ? v : 0];
+    return pack;
+  }
+  __device__ static void store(const Pack<Y, V>& pack, Y* p, int left) {
+    if (V > 1 && left >= V) {
+      *reinterpret_cast<Pack<Y, V>*>(p) = pack;
+      return;
+    }
+#pragma unroll
+    for (int v = 0; v < V; ++v) {
+      if (v < left) p[v] = pack.values[v];
+    }
   }
 };
 
-/// Runs y = f(), f(a), f(a, b) or f(a, b, c) over tensors of y's shape. F: a struct of values with
-/// `static constexpr int kInputs`.
-template <class Y, class F>
-void map(const char* op, Tensor& y, const F& f) {
-  using Kernel = Map<F, Y>;
-  const Kernel kernel{f,       y.mutable_data<Y>(), nullptr,  nullptr,
-                      nullptr, {y.shape(), {&y}},   y.numel()};
-  launch(op, blocks_for(y.numel(), Kernel::kThreads, Kernel::kEach), kernel);
+namespace detail {
+
+/// Can operand k of a loop be moved V elements at a time? (Where it is repeated, one is.)
+template <int N>
+bool in_packs(const StridedLoop<N>& loop, size_t k, const void* data, size_t bytes, int64_t V) {
+  const Shape& strides = loop.strides[k];
+  if (k > 0 && strides.back() == 0) return true;
+  bool even = strides.back() == 1 && reinterpret_cast<uintptr_t>(data) % bytes == 0;
+  for (int64_t d = 0; d + 1 < strides.size(); ++d) even &= strides[d] % V == 0;
+  return even && (strides.size() == 1 || loop.sizes.back() % V == 0);
 }
-template <class Y, class A, class F>
-void map(const char* op, Tensor& y, const F& f, const Tensor& a) {
-  using Kernel = Map<F, Y, A>;
-  const Kernel kernel{f,       y.mutable_data<Y>(),   a.data<A>(), nullptr,
-                      nullptr, {y.shape(), {&y, &a}}, y.numel()};
-  launch(op, blocks_for(y.numel(), Kernel::kThreads, Kernel::kEach), kernel);
-}
-template <class Y, class A, class B, class F>
-void map(const char* op, Tensor& y, const F& f, const Tensor& a, const Tensor& b) {
-  using Kernel = Map<F, Y, A, B>;
-  const Kernel kernel{f,       y.mutable_data<Y>(),       a.data<A>(), b.data<B>(),
-                      nullptr, {y.shape(), {&y, &a, &b}}, y.numel()};
-  launch(op, blocks_for(y.numel(), Kernel::kThreads, Kernel::kEach), kernel);
-}
-template <class Y, class A, class B, class C, class F>
-void map(const char* op, Tensor& y, const F& f, const Tensor& a, const Tensor& b, const Tensor& c) {
-  using Kernel = Map<F, Y, A, B, C>;
-  const Kernel kernel{f,           y.mutable_data<Y>(),           a.data<A>(), b.data<B>(),
-                      c.data<C>(), {y.shape(), {&y, &a, &b, &c}}, y.numel()};
-  launch(op, blocks_for(y.numel(), Kernel::kThreads, Kernel::kEach), kernel);
+
+/// Starts Map, with the element types of a formula's operator().
+template <class Signature>
+struct Mapping;
+template <class F, class Y, class... X>
+struct Mapping<Y (F::*)(X...) const> {
+  static constexpr int kInputs = sizeof...(X), kOperands = 1 + kInputs;
+  static constexpr int kWide = std::min(16 / int(std::max({sizeof(Y), sizeof(X)...})), 8);
+  using Loop = StridedLoop<kOperands>;
+
+  template <size_t... K>
+  static void run(std::index_sequence<K...>, const char* op, Tensor& y, const F& f,
+                  const std::array<const Tensor*, kInputs>& inputs) {
+    const Loop loop(y.shape(), {&y, inputs[K]...});
+    Y* out = y.mutable_data<Y>();
+    const std::array<const void*, kInputs> x{inputs[K]->template data<X>()...};
+    const bool wide = in_packs(loop, 0, out, sizeof(Y) * kWide, kWide) &&
+                      (... && in_packs(loop, K + 1, x[K], sizeof(X) * kWide, kWide));
+    wide ? start<kWide>(op, f, out, x, loop) : start<1>(op, f, out, x, loop);
+  }
+
+  template <int V>
+  static void start(const char* op, const F& f, Y* y, const std::array<const void*, kInputs>& x,
+                    const Loop& all) {
+    using Kernel = Map<F, V, Y, X...>;
+    for_each_piece<kOperands>(all, [&](Loop loop, const std::array<int64_t, kOperands>& first) {
+      const int64_t n = loop.sizes.numel();
+      if (V > 1) {
+        loop.sizes.back() = (loop.sizes.back() + V - 1) / V;
+        for (Shape& strides : loop.strides) strides.back() *= V;
+      }
+      launch(op, blocks_for(n, Kernel::kThreads, Kernel::kEach * V),
+             Kernel{f, y, x, {loop.sizes, loop.strides, first}, static_cast<uint32_t>(n)});
+    });
+  }
+};
+
+}  // namespace detail
+
+/// y = f(inputs...), element by element, for tensors of one shape (expanded where they broadcast)
+/// and any layouts. F: a struct of values; the parameter types and the result of its operator() are
+/// the element types. y may be one of the inputs.
+template <class F, class... Inputs>
+void map(const char* op, Tensor& y, const F& f, const Inputs&... inputs) {
+  detail::Mapping<decltype(&F::operator())>::run(std::index_sequence_for<Inputs...>(), op, y, f,
+                                                 {&inputs...});
 }
 
 }  // namespace ink::cuda

@@ -54,15 +54,14 @@ struct IntegerProduct {
   static constexpr int kThreads = 256;
   int64_t* c;
   const int64_t *a, *b;
-  int64_t n, k, a_row, a_col, b_row, b_col, count, alpha;
+  int64_t k, a_col, b_row, count, alpha;
   bool accumulate;
   Places<3> places;  // of the elements of c, of a's first column's and of b's first row's
 
   __device__ void operator()() const {
     const int64_t i = global_thread();
     if (i >= count) return;
-    int64_t at[3];
-    places.find(i, at);
+    const auto at = places.find(static_cast<uint32_t>(i));
     int64_t total = 0;
     for (int64_t l = 0; l < k; ++l) total += a[at[1] + l * a_col] * b[at[2] + l * b_row];
     c[at[0]] = alpha * total + (accumulate ? c[at[0]] : 0);
@@ -78,20 +77,22 @@ void integer_products(Tensor& c, const Tensor& a, const Tensor& b, int64_t alpha
   };
   const int64_t d = c.dim();
   const Tensor rows = like_c(a, d - 1), cols = like_c(b, d - 2);
-  const IntegerProduct kernel{c.mutable_data<int64_t>(),
-                              a.data<int64_t>(),
-                              b.data<int64_t>(),
-                              c.size(-1),
-                              a.size(-1),
-                              a.strides()[d - 2],
-                              a.strides()[d - 1],
-                              b.strides()[d - 2],
-                              b.strides()[d - 1],
-                              c.numel(),
-                              alpha,
-                              accumulate,
-                              {c.shape(), {&c, &rows, &cols}}};
-  launch("gemm", blocks_for(c.numel(), IntegerProduct::kThreads), kernel);
+  const StridedLoop<3> all(c.shape(), {&c, &rows, &cols});
+  int64_t* out = c.mutable_data<int64_t>();
+  for_each_piece<3>(all, [&](const StridedLoop<3>& loop, const std::array<int64_t, 3>& first) {
+    const int64_t count = loop.sizes.numel();
+    const IntegerProduct kernel{out,
+                                a.data<int64_t>(),
+                                b.data<int64_t>(),
+                                a.size(-1),
+                                a.strides()[d - 1],
+                                b.strides()[d - 2],
+                                count,
+                                alpha,
+                                accumulate,
+                                {loop.sizes, loop.strides, first}};
+    launch("gemm", blocks_for(count, IntegerProduct::kThreads), kernel);
+  });
 }
 
 // What both operands are multiplied in.

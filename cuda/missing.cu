@@ -2,20 +2,10 @@
 #include "autograd/kernels.h"
 namespace ink::cuda {
 void triangle(Tensor&, const Tensor&, int64_t, bool) { ink::detail::fail("triangle: no CUDA kernel yet"); }
-void unary(Tensor&, const Tensor&, UnaryOp) { ink::detail::fail("unary: no CUDA kernel yet"); }
-void unary_backward(Tensor&, const Tensor&, const Tensor&, UnaryOp) { ink::detail::fail("unary_backward: no CUDA kernel yet"); }
-void binary(Tensor&, const Tensor&, const Tensor&, BinaryOp) { ink::detail::fail("binary: no CUDA kernel yet"); }
-void binary_number(Tensor&, const Tensor&, double, BinaryOp) { ink::detail::fail("binary_number: no CUDA kernel yet"); }
-void where(Tensor&, const Tensor&, const Tensor&, const Tensor&) { ink::detail::fail("where: no CUDA kernel yet"); }
-void masked_fill(Tensor&, const Tensor&, const Tensor&, double) { ink::detail::fail("masked_fill: no CUDA kernel yet"); }
-void compare(Tensor&, const Tensor&, const Tensor&, CompareOp) { ink::detail::fail("compare: no CUDA kernel yet"); }
-void compare_number(Tensor&, const Tensor&, double, CompareOp) { ink::detail::fail("compare_number: no CUDA kernel yet"); }
-void reduce(Tensor&, const Tensor&, ReduceOp) { ink::detail::fail("reduce: no CUDA kernel yet"); }
 void arg_reduce(Tensor&, Tensor&, const Tensor&, int64_t, bool) { ink::detail::fail("arg_reduce: no CUDA kernel yet"); }
 void reduce_var(Tensor&, const Tensor&, double, bool) { ink::detail::fail("reduce_var: no CUDA kernel yet"); }
 void attention(Tensor&, Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const AttentionRule&) { ink::detail::fail("attention: no CUDA kernel yet"); }
 void attention_backward(Tensor&, Tensor&, Tensor&, Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const AttentionRule&) { ink::detail::fail("attention_backward: no CUDA kernel yet"); }
-void sum_rows(Tensor&, const Tensor&, bool) { ink::detail::fail("sum_rows: no CUDA kernel yet"); }
 void cumsum(Tensor&, const Tensor&, int64_t) { ink::detail::fail("cumsum: no CUDA kernel yet"); }
 void sort(Tensor&, Tensor&, const Tensor&, int64_t, bool) { ink::detail::fail("sort: no CUDA kernel yet"); }
 void gather(Tensor&, const Tensor&, const Tensor&, int64_t) { ink::detail::fail("gather: no CUDA kernel yet"); }

@@ -1,0 +1,72 @@
+// Elementwise ops of two tensors, or a tensor and a number; where and masked_fill: the twins of
+// autograd/ops/binary.cpp. The formulas are in pointwise.h.
+#include "cuda/elementwise.cuh"
+
+namespace ink::cuda {
+namespace {
+
+template <class F, class T>
+struct Binary {
+  using C = compute_t<T>;
+  __device__ T operator()(T a, T b) const {
+    return static_cast<T>(F::f(static_cast<C>(a), static_cast<C>(b)));
+  }
+};
+
+// An f32 residual stream and the bf16 branch that joins it, read as they are.
+struct AddMixed {
+  __device__ float operator()(float wide, bfloat16 narrow) const {
+    return wide + static_cast<float>(narrow);
+  }
+};
+
+template <class F, class T>
+struct BinaryNumber {
+  using C = compute_t<T>;
+  C number;
+  __device__ T operator()(T x) const { return static_cast<T>(F::f(static_cast<C>(x), number)); }
+};
+
+template <class T>
+struct Where {
+  __device__ T operator()(bool condition, T a, T b) const { return condition ? a : b; }
+};
+
+template <class T>
+struct MaskedFill {
+  T value;
+  __device__ T operator()(T x, bool masked) const { return masked ? value : x; }
+};
+
+}  // namespace
+
+void binary(Tensor& y, const Tensor& a, const Tensor& b, BinaryOp op) {
+  if (op == BinaryOp::add && a.dtype() == f32 && b.dtype() == bf16)
+    return map("add", y, AddMixed(), a, b);
+  if (op == BinaryOp::add && a.dtype() == bf16 && b.dtype() == f32)
+    return map("add", y, AddMixed(), b, a);
+  visit(op, [&]<class F>(F) {
+    for_domain<F>(name_of(op), a.dtype(),
+                  [&]<class T>(T) { map(name_of(op), y, Binary<F, T>(), a, b); });
+  });
+}
+
+void binary_number(Tensor& y, const Tensor& x, double number, BinaryOp op) {
+  visit(op, [&]<class F>(F) {
+    for_domain<F>(name_of(op), x.dtype(), [&]<class T>(T) {
+      map(name_of(op), y, BinaryNumber<F, T>{static_cast<compute_t<T>>(number)}, x);
+    });
+  });
+}
+
+void where(Tensor& y, const Tensor& condition, const Tensor& a, const Tensor& b) {
+  for_any(y.dtype(), [&]<class T>(T) { map("where", y, Where<T>(), condition, a, b); });
+}
+
+void masked_fill(Tensor& y, const Tensor& x, const Tensor& mask, double value) {
+  for_any(y.dtype(), [&]<class T>(T) {
+    map("masked_fill", y, MaskedFill<T>{static_cast<T>(value)}, x, mask);
+  });
+}
+
+}  // namespace ink::cuda

@@ -1,0 +1,37 @@
+// Comparisons and logical ops: the twins of autograd/ops/compare.cpp. The formulas are in
+// pointwise.h.
+#include "cuda/elementwise.cuh"
+
+namespace ink::cuda {
+namespace {
+
+template <class F, class T>
+struct Compare {
+  using C = compute_t<T>;
+  __device__ bool operator()(T a, T b) const { return F::f(static_cast<C>(a), static_cast<C>(b)); }
+};
+
+template <class F, class T>
+struct CompareNumber {
+  using C = compute_t<T>;
+  C number;
+  __device__ bool operator()(T x) const { return F::f(static_cast<C>(x), number); }
+};
+
+}  // namespace
+
+void compare(Tensor& y, const Tensor& a, const Tensor& b, CompareOp op) {
+  visit(op, [&]<class F>(F) {
+    for_any(a.dtype(), [&]<class T>(T) { map(name_of(op), y, Compare<F, T>(), a, b); });
+  });
+}
+
+void compare_number(Tensor& y, const Tensor& x, double number, CompareOp op) {
+  visit(op, [&]<class F>(F) {
+    for_any(x.dtype(), [&]<class T>(T) {
+      map(name_of(op), y, CompareNumber<F, T>{static_cast<compute_t<T>>(number)}, x);
+    });
+  });
+}
+
+}  // namespace ink::cuda

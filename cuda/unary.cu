@@ -1,0 +1,43 @@
+// Elementwise ops of one tensor: the twins of autograd/ops/unary.cpp. The formulas are in
+// pointwise.h.
+#include "cuda/elementwise.cuh"
+
+namespace ink::cuda {
+namespace {
+
+template <class F, class T>
+struct Value {
+  using C = compute_t<T>;
+  __device__ T operator()(T x) const { return static_cast<T>(F::f(static_cast<C>(x))); }
+};
+
+// dy f'(x); at: x or y, as df says.
+template <class F, class T>
+struct Derivative {
+  using C = compute_t<T>;
+  __device__ T operator()(T dy, T at) const {
+    return static_cast<T>(F::df(static_cast<C>(dy), static_cast<C>(at)));
+  }
+};
+
+}  // namespace
+
+void unary(Tensor& y, const Tensor& x, UnaryOp op) {
+  visit(op, [&]<class F>(F) {
+    for_domain<F>(name_of(op), x.dtype(),
+                  [&]<class T>(T) { map(name_of(op), y, Value<F, T>(), x); });
+  });
+}
+
+void unary_backward(Tensor& dx, const Tensor& dy, const Tensor& v, UnaryOp op) {
+  visit(op, [&]<class F>(F) {
+    if constexpr (requires { F::df(1.0f, 1.0f); }) {
+      for_float(name_of(op), v.dtype(),
+                [&]<class T>(T) { map(name_of(op), dx, Derivative<F, T>(), dy, v); });
+    } else {
+      ink::detail::fail(name_of(op), ": its formula has no df");
+    }
+  });
+}
+
+}  // namespace ink::cuda
