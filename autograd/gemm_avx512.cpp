@@ -34,6 +34,12 @@ constexpr int64_t kColumns = 512;      // of packed right panels
 struct Left {
   const char* data;
   int64_t row_stride, step_stride;
+
+  static Left in_place(const GemmOperand& x) {
+    const int64_t ld = x.layout.ld * (x.is_bf16 ? 2 : 4);
+    const auto* data = static_cast<const char*>(x.data);
+    return x.layout.transposed ? Left{data, 4, ld} : Left{data, ld, 4};
+  }
 };
 
 // f32 values that a block of the result is added to: rows ld apart. None: zeros.
@@ -153,6 +159,16 @@ struct LaneLines {
   __m512i operator()(int64_t r, int64_t at) const {
     return whole(r, at) ? vector<true>(r, at) : vector<false>(r, at);
   }
+  // W vectors at `at` of each of the first `steps` lines, ld apart.
+  template <int W>
+  void copy(float* to, int64_t ld, int64_t steps, int64_t at) const {
+    const bool all_whole = whole(steps - 1, at + (W - 1) * kLanes);
+    for (int64_t r = 0; r < steps; ++r) {
+      for (int64_t v = 0; v < W * kLanes; v += kLanes)
+        _mm512_store_si512(to + r * ld + v,
+                           all_whole ? vector<true>(r, at + v) : vector<false>(r, at + v));
+    }
+  }
 };
 
 // f(lines) for the matrix x, whose lines run along the inner dimension (kAlong), or across it.
@@ -168,23 +184,19 @@ template <bool kPairs, bool kAlong, class F>
   }
 }
 
-// The right operand's panels: 32 columns of `steps` lanes each, a multiple of 16.
+// The right operand's panels: 32 columns of `steps` lanes each, with room for a multiple of 16.
 template <bool kPairs>
 void pack_right(float* to, const GemmOperand& x, int64_t inner, int64_t cols, int64_t steps) {
+  const int64_t panel_size = up_to_multiple(steps, kLanes) * kWidth;
   if (!x.layout.transposed) {
     return with_lines<kPairs, false>(x, inner, cols, [&](const auto& lines) {
-      for (int64_t j = 0; j < cols; j += kWidth) {
-        float* panel = to + j * steps;
-        for (int64_t r = 0; r < steps; ++r) {
-          for (int64_t v = 0; v < kWidth; v += kLanes)
-            _mm512_store_si512(panel + r * kWidth + v, lines(r, j + v));
-        }
-      }
+      for (int64_t j = 0; j < cols; j += kWidth)
+        lines.template copy<kVectors>(to + j / kWidth * panel_size, kWidth, steps, j);
     });
   }
   with_lines<kPairs, true>(x, cols, inner, [&](const auto& lines) {
-    for (int64_t j = 0; j < up_to_multiple(cols, kWidth); j += kLanes) {
-      float* panel = to + j / kWidth * kWidth * steps + j % kWidth;
+    for (int64_t j = 0; j < cols; j += kLanes) {
+      float* panel = to + j / kWidth * panel_size + j % kWidth;
       for (int64_t r = 0; r < steps; r += kLanes) {
         __m512i square[kLanes];
         const bool whole = lines.whole(j + kLanes - 1, r);
@@ -201,25 +213,34 @@ void pack_right(float* to, const GemmOperand& x, int64_t inner, int64_t cols, in
   });
 }
 
+// Can the left operand be read where it is, and is that faster? Few columns do not repay packing.
+template <bool kPairs>
+bool reads_in_place(const GemmOperand& x, int64_t inner, int64_t cols) {
+  constexpr int64_t kFewColumns = 256;
+  const bool has_lanes = kPairs ? x.is_bf16 && !x.layout.transposed && inner % 2 == 0 : !x.is_bf16;
+  return has_lanes && cols <= kFewColumns;
+}
+
 // The left operand's first `rows` rows, of `below` that there are, in `memory`, in the order that
 // they have: rows, or columns.
 template <bool kPairs>
 Left pack_left(float* memory, const GemmOperand& x, int64_t rows, int64_t below, int64_t inner,
                int64_t steps) {
-  if (!x.layout.transposed) {
-    const int64_t ld = steps + kLanes;  // rows in different sets of the cache
-    with_lines<kPairs, true>(x, rows, inner, [&](const auto& lines) {
-      for (int64_t i = 0; i < rows; ++i) {
-        for (int64_t r = 0; r < steps; r += kLanes)
-          _mm512_store_si512(memory + i * ld + r, lines(i, r));
-      }
+  const auto* data = reinterpret_cast<const char*>(memory);
+  if (x.layout.transposed) {
+    with_lines<kPairs, false>(x, inner, below, [&](const auto& lines) {
+      lines.template copy<1>(memory, kLanes, steps, 0);
     });
-    return {reinterpret_cast<const char*>(memory), 4 * ld, 4};
+    return {data, 4, 4 * kLanes};
   }
-  with_lines<kPairs, false>(x, inner, below, [&](const auto& lines) {
-    for (int64_t r = 0; r < steps; ++r) _mm512_store_si512(memory + r * kLanes, lines(r, 0));
+  const int64_t ld = up_to_multiple(steps, kLanes) + kLanes;  // in different sets of the cache
+  with_lines<kPairs, true>(x, rows, inner, [&](const auto& lines) {
+    for (int64_t i = 0; i < rows; ++i) {
+      for (int64_t r = 0; r < steps; r += kLanes)
+        _mm512_store_si512(memory + i * ld + r, lines(i, r));
+    }
   });
-  return {reinterpret_cast<const char*>(memory), 4, 4 * kLanes};
+  return {data, 4 * ld, 4};
 }
 
 // Steps of the inner dimension in equal parts.
@@ -239,21 +260,23 @@ bool multiply(const GemmProduct& p, void* scratch) {
     const int64_t cols = std::min(kColumns, p.n - j0);
     for (int64_t k0 = 0; k0 < p.k; k0 += kStep * part) {
       const int64_t inner = std::min(kStep * part, p.k - k0), steps = (inner + kStep - 1) / kStep,
-                    padded = up_to_multiple(steps, kLanes);
-      pack_right<kPairs>(right, p.b.from(k0, j0), inner, cols, padded);
+                    panel = up_to_multiple(steps, kLanes) * kWidth;
+      const bool in_place = reads_in_place<kPairs>(p.a, inner, p.n);
+      pack_right<kPairs>(right, p.b.from(k0, j0), inner, cols, steps);
       const Start start = k0 > 0 || p.accumulate
                               ? Start{static_cast<const float*>(p.c.data), p.c.ld}
                               : Start{p.bias, 0};
       for (int64_t block = 0; block < blocks; ++block) {
         const int64_t i = p.m * block / blocks, rows = p.m * (block + 1) / blocks - i;
-        const Left left =
-            pack_left<kPairs>(left_memory, p.a.from(i, k0), rows, p.m - i, inner, padded);
+        const GemmOperand a = p.a.from(i, k0);
+        const Left left = in_place ? Left::in_place(a)
+                                   : pack_left<kPairs>(left_memory, a, rows, p.m - i, inner, steps);
         for (int64_t j = 0; j < cols; j += kWidth) {
           const int64_t live = std::min(kWidth, cols - j), at = i * p.c.ld + j0 + j;
           const GemmResult c{static_cast<char*>(p.c.data) + at * (p.c.is_bf16 ? 2 : 4), p.c.is_bf16,
                              p.c.ld};
           const auto& kernels = live > kLanes ? kBlocks<kPairs, 2> : kBlocks<kPairs, 1>;
-          kernels[static_cast<size_t>(rows - 1)](steps, left, right + j * padded,
+          kernels[static_cast<size_t>(rows - 1)](steps, left, right + j / kWidth * panel,
                                                  start.at(i, j0 + j), c,
                                                  first_lanes(live > kLanes ? live - kLanes : live));
         }
