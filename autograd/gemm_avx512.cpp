@@ -243,6 +243,15 @@ Left pack_left(float* memory, const GemmOperand& x, int64_t rows, int64_t below,
   return {data, 4 * ld, 4};
 }
 
+// Brings rows of the left operand to the L1 cache, while the block before them is computed.
+void fetch_rows(const GemmOperand& x, int64_t begin, int64_t end, int64_t inner) {
+  const int64_t element = x.is_bf16 ? 2 : 4;
+  for (int64_t i = begin; i < end; ++i) {
+    const char* row = static_cast<const char*>(x.data) + i * x.layout.ld * element;
+    for (int64_t at = 0; at < inner * element; at += 64) _mm_prefetch(row + at, _MM_HINT_T0);
+  }
+}
+
 // Steps of the inner dimension in equal parts.
 int64_t part_steps(int64_t steps, bool whole) {
   const int64_t parts = whole ? 1 : (steps + kLongestPart - 1) / kLongestPart;
@@ -271,7 +280,12 @@ bool multiply(const GemmProduct& p, void* scratch) {
         const GemmOperand a = p.a.from(i, k0);
         const Left left = in_place ? Left::in_place(a)
                                    : pack_left<kPairs>(left_memory, a, rows, p.m - i, inner, steps);
+        const GemmOperand below = p.a.from(i + rows, k0);
+        const int64_t next_rows = p.m * (block + 2) / blocks - i - rows;
         for (int64_t j = 0; j < cols; j += kWidth) {
+          if (!below.layout.transposed && block + 1 < blocks)
+            fetch_rows(below, next_rows * j / cols, next_rows * std::min(j + kWidth, cols) / cols,
+                       inner);
           const int64_t live = std::min(kWidth, cols - j), at = i * p.c.ld + j0 + j;
           const GemmResult c{static_cast<char*>(p.c.data) + at * (p.c.is_bf16 ? 2 : 4), p.c.is_bf16,
                              p.c.ld};
