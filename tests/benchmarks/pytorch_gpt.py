@@ -1,14 +1,19 @@
 """A GPT's training step in PyTorch, with the names and numbers of nn/gpt.h: what inkling is held against.
 
-    pytorch_gpt.py make CONFIG FILE                      draws weights and a batch, into a safetensors file
-    pytorch_gpt.py run CONFIG MODE FILE STEPS THREADS    trains on it; prints one JSON object
+    pytorch_gpt.py make CONFIG FILE                               draws weights and a batch, into a safetensors file
+    pytorch_gpt.py run CONFIG MODE FILE STEPS THREADS [DEVICE]    trains on it; prints one JSON object
+    pytorch_gpt.py serve                                          reads lists of run's arguments, or of make's with "make"
+                                                                  before, a line each, as JSON; answers each with a line
 
-MODE is eager, compile, bf16 or bf16compile. compare_pytorch.py runs it; CONFIG is one of CONFIGS below.
+CONFIG is one of CONFIGS below. MODE is one of HOWS; bf16 before it: under autocast (bf16 alone: eager); +NAME after it:
+attention by that backend of ATTENTION. DEVICE is cpu or cuda. compare_pytorch.py runs it.
 """
 
 import contextlib
 import ctypes
+import gc
 import json
+import os
 import statistics
 import sys
 import time
@@ -21,8 +26,18 @@ CONFIGS = {
     "char8_dropout": (8, 256, 6, 6, 384, 65, 0.2),
     "gpt2_64": (4, 64, 12, 12, 768, 50257, 0.0),
     "gpt2_1024": (4, 1024, 12, 12, 768, 50257, 0.0),
+    "char_dropout": (64, 256, 6, 6, 384, 65, 0.2),
+    "gpt2_b32": (32, 1024, 12, 12, 768, 50257, 0.0),
+    "gpt2_b32_50304": (32, 1024, 12, 12, 768, 50304, 0.0),  # padded to a multiple of 64
+    "tiny": (2, 16, 2, 2, 32, 65, 0.0),  # to try the scripts
+    "tiny_dropout": (2, 16, 2, 2, 32, 65, 0.2),
 }
+# graph: the whole step captured by hand into one CUDA graph, of the model as it is or compiled.
+HOWS = ("eager", "compile", "reduce-overhead", "graph", "compile-graph")
+ATTENTION = {"flash": "FLASH_ATTENTION", "cudnn": "CUDNN_ATTENTION", "efficient": "EFFICIENT_ATTENTION"}
 WARM_UP = 2  # steps before the timed ones, as inkling's
+# As inkling's bench: so many steps are timed one by one, and their losses read; then, on a GPU, ten at a time.
+SINGLE, TOGETHER = 12, 10
 # Low, for the sake of the gate: at 1e-3 from the first step on, losses leap, and rounding errors grow in ten steps to
 # 1e-4 of the loss; PyTorch's in f32 against itself in f64, that is. Time does not depend on it.
 LEARNING_RATE = 1e-4
@@ -145,46 +160,139 @@ def kernels(torch):
     return f"{blas.lstrip('- ')}; CPU capability {torch.backends.cpu.get_cpu_capability()}"
 
 
-def run(config, mode, file, steps, threads):
+def is_mode(mode):
+    how, _, attention = mode.partition("+")
+    return (how.removeprefix("bf16") or "eager") in HOWS and attention in ("", *ATTENTION)
+
+
+class Training:
+    """The model with its optimizer and batch on a device, and a step of it in the way that MODE says."""
+
+    def __init__(self, torch, config, mode, file, device):
+        how, _, attention = mode.partition("+")
+        self.torch, self.device, self.narrow = torch, device, how.startswith("bf16")
+        how = how.removeprefix("bf16") or "eager"
+        self.captures, self.graph = how.endswith("graph"), None
+        if self.captures and device != "cuda":
+            raise ValueError(f"{mode} needs a GPU")
+        backends = torch.nn.attention.SDPBackend
+        self.attention = [getattr(backends, ATTENTION[attention])] if attention else []
+        tensors = read_tensors(file)
+        self.x, self.y = (tensors.pop(name).to(device) for name in ("x", "y"))
+        model = build(config)
+        model.load_state_dict(tensors)
+        model.to(device)
+        self.parameters = list(model.parameters())
+        matrices = [p for p in self.parameters if p.dim() > 1]
+        others = [p for p in self.parameters if p.dim() == 1]
+        groups = [{"params": matrices, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}]
+        options = {"fused": True, "capturable": self.captures}
+        self.optimizer = torch.optim.AdamW(groups, lr=LEARNING_RATE, betas=(0.9, 0.99), **options)
+        self.loss_of = model
+        if how.startswith("compile"):
+            self.loss_of = torch.compile(model)
+        elif how == "reduce-overhead":
+            self.loss_of = torch.compile(model, mode=how)
+
+    def step_as_it_is(self):
+        torch = self.torch
+        with contextlib.ExitStack() as stack:
+            if self.narrow:
+                stack.enter_context(torch.autocast(self.device, torch.bfloat16))
+            if self.attention:
+                stack.enter_context(torch.nn.attention.sdpa_kernel(self.attention))
+            loss = self.loss_of(self.x, self.y)
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self.parameters, 1.0)
+        self.optimizer.step()
+        return loss.detach()
+
+    def step(self):
+        """The loss, which is to be read before the next step."""
+        if not self.graph:
+            return self.step_as_it_is()
+        self.graph.replay()
+        return self.loss
+
+    def warm_up(self, steps):
+        """The losses of the first steps, after which nothing is left to be prepared."""
+        if not self.captures:
+            return [self.step().item() for _ in range(steps)]
+        cuda = self.torch.cuda
+        side = cuda.Stream()  # as capturing wants its warm-up
+        side.wait_stream(cuda.current_stream())
+        with cuda.stream(side):
+            losses = [self.step().item() for _ in range(steps)]
+        cuda.current_stream().wait_stream(side)
+        self.optimizer.zero_grad(set_to_none=True)  # captured gradients have memory of their own
+        graph = cuda.CUDAGraph()
+        with cuda.graph(graph):
+            self.loss = self.step_as_it_is()
+        self.graph = graph
+        return losses
+
+
+def run(config, mode, file, steps, threads, device="cpu"):
     import torch
 
     torch.set_num_threads(threads)
-    tensors = read_tensors(file)
-    x, y = tensors.pop("x"), tensors.pop("y")
-    model = build(config)
-    model.load_state_dict(tensors)
-    del tensors
-    matrices = [p for p in model.parameters() if p.dim() > 1]
-    others = [p for p in model.parameters() if p.dim() == 1]
-    groups = [{"params": matrices, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}]
-    optimizer = torch.optim.AdamW(groups, lr=LEARNING_RATE, betas=(0.9, 0.99), fused=True)
-    loss_of = torch.compile(model) if "compile" in mode else model
-    narrow = "bf16" in mode
-    times, losses = [], []
-    for _ in range(WARM_UP + steps):
+    on_gpu = device == "cuda"
+    synchronize = torch.cuda.synchronize if on_gpu else lambda: None
+    held = torch.cuda.memory_allocated() if on_gpu else 0
+    if on_gpu:
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+        torch.cuda.reset_peak_memory_stats()
+    training = Training(torch, config, mode, file, device)
+    losses, times = training.warm_up(WARM_UP), []
+    while len(times) < steps:
+        in_a_row = TOGETHER if on_gpu and WARM_UP + len(times) >= SINGLE else 1
+        synchronize()
         start = time.perf_counter()
-        with torch.autocast("cpu", torch.bfloat16) if narrow else contextlib.nullcontext():
-            loss = loss_of(x, y)
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        times.append(1e3 * (time.perf_counter() - start))
-        losses.append(loss.item())
-    timed = times[WARM_UP:]
-    result = {
-        "median": statistics.median(timed),
-        "best": min(timed),
+        for _ in range(in_a_row):
+            loss = training.step()
+        synchronize()
+        times.append(1e3 * (time.perf_counter() - start) / in_a_row)
+        if in_a_row == 1:
+            losses.append(loss.item())
+    return {
+        "median": statistics.median(times),
+        "best": min(times),
         "process_peak": process_peak(),
+        "device_peak": torch.cuda.max_memory_allocated() - held if on_gpu else 0,
         "losses": losses,
         "version": torch.__version__,
-        "kernels": kernels(torch),
+        "kernels": gpu_text(torch) if on_gpu else kernels(torch),
     }
-    print(json.dumps(result))
+
+
+def gpu_text(torch):
+    return f"CUDA {torch.version.cuda}, cuDNN {torch.backends.cudnn.version()}; {torch.cuda.get_device_name()}"
+
+
+def serve():
+    """Turn after turn in one process: to import PyTorch and to start CUDA takes longer than a turn."""
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)  # whatever else is printed is no answer
+    for line in sys.stdin:
+        try:
+            arguments = json.loads(line)
+            answer = make(*arguments[1:]) if arguments[0] == "make" else run(*arguments)
+        except Exception as error:  # of any kind: the next turn may do
+            answer = {"error": f"{type(error).__name__}: {error}".split("\n")[0]}
+        import torch
+
+        torch.compiler.reset()
+        gc.collect()
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+        print(json.dumps(answer or {}), file=answers)
 
 
 if __name__ == "__main__":
     if sys.argv[1] == "make":
         make(*sys.argv[2:4])
+    elif sys.argv[1] == "serve":
+        serve()
     else:
-        run(*sys.argv[2:5], int(sys.argv[5]), int(sys.argv[6]))
+        print(json.dumps(run(*sys.argv[2:5], int(sys.argv[5]), int(sys.argv[6]), *sys.argv[7:8])))
