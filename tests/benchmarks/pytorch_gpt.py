@@ -238,6 +238,8 @@ def run(config, mode, file, steps, threads, device="cpu"):
 
     torch.set_num_threads(threads)
     on_gpu = device == "cuda"
+    if on_gpu and not torch.cuda.is_available():
+        raise RuntimeError("PyTorch finds no GPU")
     synchronize = torch.cuda.synchronize if on_gpu else lambda: None
     held = torch.cuda.memory_allocated() if on_gpu else 0
     if on_gpu:
