@@ -115,6 +115,14 @@ __device__ inline T warp_from(T value, int lane) {
   return __shfl_sync(kAllLanes, value, lane);
 }
 
+/// The value of the lane `delta` below; its own where there is none.
+template <class T>
+__device__ inline T warp_up(T value, int delta) {
+  return __shfl_up_sync(kAllLanes, value, static_cast<unsigned>(delta));
+}
+/// The lanes that hold the same value, a bit each.
+__device__ inline unsigned warp_match(int value) { return __match_any_sync(kAllLanes, value); }
+
 struct Plus {
   template <class T>
   __device__ static T join(T a, T b) {
@@ -142,6 +150,17 @@ __device__ inline T warp_sum(T value) {
 template <class T>
 __device__ inline T warp_max(T value) {
   return warp_reduce<Larger>(value);
+}
+
+/// The sum of the values of this lane and all below.
+template <class T>
+__device__ inline T warp_running_sum(T value) {
+#pragma unroll
+  for (int delta = 1; delta < kWarp; delta *= 2) {
+    const T below = warp_up(value, delta);
+    if (lane_id() >= delta) value += below;
+  }
+  return value;
 }
 
 // ---- what a block's threads do together
@@ -173,6 +192,18 @@ __device__ inline T block_sum(T value, BlockScratch<T>& scratch) {
 template <int kThreads, class T>
 __device__ inline T block_max(T value, BlockScratch<T>& scratch) {
   return block_reduce<Larger, kThreads>(value, scratch);
+}
+
+/// The sum of the values of all threads below this one.
+template <class T>
+__device__ inline T block_sum_before(T value, BlockScratch<T>& scratch) {
+  const T sum = warp_running_sum(value), below = warp_up(sum, 1);
+  __syncthreads();  // the scratch may still be read
+  if (lane_id() == kWarp - 1) scratch.warps[warp_id()] = sum;
+  __syncthreads();
+  T before = 0;
+  for (int warp = 0; warp < warp_id(); ++warp) before += scratch.warps[warp];
+  return lane_id() == 0 ? before : before + below;
 }
 
 }  // namespace ink::cuda

@@ -7,7 +7,6 @@ void reduce_var(Tensor&, const Tensor&, double, bool) { ink::detail::fail("reduc
 void attention(Tensor&, Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const AttentionRule&) { ink::detail::fail("attention: no CUDA kernel yet"); }
 void attention_backward(Tensor&, Tensor&, Tensor&, Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const AttentionRule&) { ink::detail::fail("attention_backward: no CUDA kernel yet"); }
 void cumsum(Tensor&, const Tensor&, int64_t) { ink::detail::fail("cumsum: no CUDA kernel yet"); }
-void sort(Tensor&, Tensor&, const Tensor&, int64_t, bool) { ink::detail::fail("sort: no CUDA kernel yet"); }
 void gather(Tensor&, const Tensor&, const Tensor&, int64_t) { ink::detail::fail("gather: no CUDA kernel yet"); }
 void scatter_add(Tensor&, const Tensor&, const Tensor&, int64_t) { ink::detail::fail("scatter_add: no CUDA kernel yet"); }
 void log_softmax(Tensor&, const Tensor&) { ink::detail::fail("log_softmax: no CUDA kernel yet"); }

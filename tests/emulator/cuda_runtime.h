@@ -44,7 +44,7 @@ struct Position {
 };
 extern Position position;
 
-enum class Collective : uint8_t { shuffle, sync, ballot, product };
+enum class Collective : uint8_t { shuffle, sync, ballot, match, product };
 
 /// Waits until all lanes of the warp are here with their `bytes` of value, then returns them: 32
 /// values, 16 bytes apart times `slots`. A call of another kind or place in any lane is an error.
@@ -105,6 +105,14 @@ inline unsigned __ballot_sync(unsigned, bool vote,
   unsigned votes = 0;
   for (unsigned lane = 0; lane < 32; ++lane) votes |= unsigned{all[lane * emulator::kSlot]} << lane;
   return votes;
+}
+template <class T>
+unsigned __match_any_sync(unsigned, T value, emulator::Where where = emulator::Where::current()) {
+  const auto* all = emulator::exchange(emulator::Collective::match, &value, sizeof(T), where);
+  unsigned same = 0;
+  for (unsigned lane = 0; lane < 32; ++lane)
+    same |= unsigned{emulator::from_lane<T>(all, lane) == value} << lane;
+  return same;
 }
 inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
 inline int __ffs(unsigned bits) { return __builtin_ffs(static_cast<int>(bits)); }

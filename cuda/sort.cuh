@@ -1,0 +1,16 @@
+// Sorting, for kernels that must add what has the same id in a fixed order.
+#pragma once
+
+#include <limits>
+
+#include "autograd/tensor.h"
+
+namespace ink::cuda {
+
+/// The ids (i64, any shape, each in [0, limit)) in order, and the position in row-major order where
+/// each stood; equals stay in the order of their positions. Both i64 of ids' number of elements.
+/// The smaller the limit, the fewer steps it takes.
+void sort_ids(Tensor& sorted_ids, Tensor& positions, const Tensor& ids,
+              int64_t limit = std::numeric_limits<int64_t>::max());
+
+}  // namespace ink::cuda
