@@ -112,14 +112,17 @@ def tests(job):
             more |= {"INKLING_TEST_LARGEST": "1000"} if job.small else {}
             tasks.append(([program, f"--gtest_filter={chosen}"], more))
             outputs.append((program.name, output))
+    runs = curve_tasks(job)
+    all_done = together(job, tasks + list(runs.values()))
     found = job.data["programs"] = {}
-    for (name, output), done in zip(outputs, together(job, tasks)):
+    for (name, output), done in zip(outputs, all_done):
         add_test_results(found.setdefault(name, {"passed": 0, "skipped": [], "failed": [], "ended": []}), output, done)
     for name, result in found.items():
         if result["failed"]:
             job.worse("failed", f"{name}: {len(result['failed'])} failed")
         for end in result["ended"]:
             job.worse("cut short" if end.startswith("out of time") else "failed", f"{name}: {end}")
+    compare_curves(job, dict(zip(runs, all_done[len(tasks) :])))
 
 
 def add_test_results(result, output, done):
@@ -140,6 +143,44 @@ def add_test_results(result, output, done):
     begun = re.findall(r"^\[ RUN      \] (\S+)", done.text, re.M)
     within = f" in {begun[-1]}" if begun else ""
     result["ended"].append(f"out of time{within}" if not done.in_time else f"ended with status {done.code}{within}")
+
+
+# Losses of whole runs: by the device and dtype they ran on.
+CURVES = {"cuda float32": 500, "cuda bfloat16": 500, "cpu float32": 100}
+
+
+def curve_tasks(job):
+    tasks = {}
+    for run, steps in CURVES.items():
+        device, dtype = run.split()
+        options = {"device": device, "dtype": dtype, "max_iters": 2 if job.small else steps, "lr_decay_iters": 500}
+        options |= {"learning_rate": 1e-3, "log_interval": 1, "eval_interval": 500, "eval_iters": 1, "sample_interval": 0}
+        options |= {key: SMALL_BENCH[key] for key in ("batch_size", "block_size", "n_layer", "n_head", "n_embd")} if job.small else {}
+        pairs = [part for option, value in options.items() for part in (f"--{option}", value)]
+        tasks[run] = ([job.build / "inkling", "train", *pairs, "--out_dir", job.scratch / run.replace(" ", "_")],)
+    return tasks
+
+
+def compare_curves(job, all_done):
+    """How far losses are apart: each step's on GPU and CPU, and the means of ten steps in bf16 and f32."""
+    losses = {}
+    for run, done in all_done.items():
+        if done.code != 0:
+            return job.worse("failed" if done.in_time else "cut short", f"train, {run}: {last_line(done.text)}")
+        lines = (job.scratch / run.replace(" ", "_") / "metrics.jsonl").read_text().splitlines()
+        losses[run] = [entry["train_loss"] for entry in map(json.loads, lines) if "train_loss" in entry]
+    means = {run: [sum(all_[i : i + 10]) / len(all_[i : i + 10]) for i in range(0, len(all_), 10)] for run, all_ in losses.items()}
+
+    def apart(a, b):
+        return max(abs(x - y) / abs(y) for x, y in zip(a, b))
+
+    curves = job.data["curves"] = {
+        "cpu": {"losses": len(losses["cpu float32"]), "apart": apart(losses["cuda float32"], losses["cpu float32"]), "most": 1e-4},
+        "bf16": {"losses": len(losses["cuda bfloat16"]), "apart": apart(means["cuda bfloat16"], means["cuda float32"]), "most": 1e-2},
+    }
+    for name, curve in curves.items():
+        if curve["apart"] > curve["most"]:
+            job.worse("failed", f"losses against {name} differ by {curve['apart']:.1e}")
 
 
 # ---- sanitizer

@@ -69,6 +69,11 @@ def goals_right(parts):
     passed = sum(one["passed"] for one in programs.values())
     text = f"{failed} failed, {passed} passed" if programs else ""
     found = [goal("device tests", "none fails", text, failed == 0 and passed > 0 if programs else None)]
+    curves = parts.get("tests", {}).get("curves", {})
+    for name, what in (("cpu", "losses of 100 steps, f32, GPU and CPU"), ("bf16", "losses of 500 steps, bf16 and f32, means of ten")):
+        one = curves.get(name)
+        text = f"{one['apart']:.1e} apart, {one['losses']} steps" if one else ""
+        found.append(goal(what, "1e-4 apart" if name == "cpu" else "1 % apart", text, one["apart"] <= one["most"] if one else None))
     for tool, one in parts.get("sanitizer", {}).get("tools", {}).items():
         text = f"{one['findings']} findings, {one['tests']} of {one['wanted']} tests"
         whole = one["tests"] >= one["wanted"] > 0
