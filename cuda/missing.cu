@@ -4,8 +4,6 @@ namespace ink::cuda {
 void triangle(Tensor&, const Tensor&, int64_t, bool) { ink::detail::fail("triangle: no CUDA kernel yet"); }
 void arg_reduce(Tensor&, Tensor&, const Tensor&, int64_t, bool) { ink::detail::fail("arg_reduce: no CUDA kernel yet"); }
 void reduce_var(Tensor&, const Tensor&, double, bool) { ink::detail::fail("reduce_var: no CUDA kernel yet"); }
-void attention(Tensor&, Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const AttentionRule&) { ink::detail::fail("attention: no CUDA kernel yet"); }
-void attention_backward(Tensor&, Tensor&, Tensor&, Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const AttentionRule&) { ink::detail::fail("attention_backward: no CUDA kernel yet"); }
 void cumsum(Tensor&, const Tensor&, int64_t) { ink::detail::fail("cumsum: no CUDA kernel yet"); }
 void gather(Tensor&, const Tensor&, const Tensor&, int64_t) { ink::detail::fail("gather: no CUDA kernel yet"); }
 void scatter_add(Tensor&, const Tensor&, const Tensor&, int64_t) { ink::detail::fail("scatter_add: no CUDA kernel yet"); }
