@@ -101,7 +101,7 @@ void time(benchmark::State& state, const std::function<void()>& f) {
                  roof = std::max(work.flops / machine().flops_per_second,
                                  work.bytes() / machine().bytes_per_second);
     for ([[maybe_unused]] auto iteration : state) state.SetIterationTime(seconds);
-    state.counters["of_roof"] = roof / seconds;
+    if (roof > 0) state.counters["of_roof"] = roof / seconds;
   } else {
     for ([[maybe_unused]] auto iteration : state) f();
   }
