@@ -3,7 +3,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
-# Debian and Ubuntu packages that the build needs.
+# Debian and Ubuntu packages that the build needs. CUDA kernels are built too where the CUDA toolkit, 12 or newer, is found.
 packages=(g++ cmake ninja-build libopenblas-openmp-dev libcli11-dev libfmt-dev nlohmann-json3-dev libgtest-dev)
 
 usage() {
@@ -15,8 +15,8 @@ usage: ./run.sh COMMAND [options]
   bench [options]      measure a training step on this machine: time, memory, and where they go
   walkthrough [NAME]   read a lesson on attention; without NAME, list them      seedhunt: see build/release/inkling --help
   test                 build and run the tests
-  build [preset]       build only: release (default), debug, asan, tsan, portable
-  test-asan            the tests under the address and undefined-behaviour sanitizers
+  build [preset]       build only: release (default), debug, asan, tsan, portable, emulated, gpu
+  test-asan            the tests under the address and undefined-behaviour sanitizers, CUDA kernels emulated
   help                 this text
 
 Missing Debian or Ubuntu packages are installed first (through sudo unless you are root).
@@ -84,6 +84,7 @@ case $command in
     exec build/release/inkling "$command" "$@"
     ;;
   build)
+    [[ ${1:-} == asan || ${1:-} == emulated ]] && packages+=(libboost-context-dev)
     install_missing
     build "${1:-release}"
     ;;
@@ -93,6 +94,7 @@ case $command in
     exec ctest --preset release -j "$(nproc)" "$@"
     ;;
   test-asan)
+    packages+=(libboost-context-dev)  # fibers, which emulate a GPU's threads
     install_missing
     build asan
     exec ctest --preset asan -j "$(nproc)" "$@"
