@@ -80,9 +80,9 @@ void launch(const char* op, Blocks blocks, const Kernel& kernel) {
   });
 #else
   if constexpr (bytes > 48 * 1024) {  // more than every card gives unasked
-    static const cudaError_t raised = cudaFuncSetAttribute(
-        run<Kernel>, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
-    check(raised, op);
+    check(cudaFuncSetAttribute(run<Kernel>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                               static_cast<int>(bytes)),
+          op);
   }
   // clang-format off
   run<<<grid, Kernel::kThreads, bytes, stream()>>>(kernel);

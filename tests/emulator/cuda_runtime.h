@@ -156,7 +156,7 @@ enum cudaMemcpyKind {
   cudaMemcpyDeviceToHost,
   cudaMemcpyDeviceToDevice
 };
-enum cudaStreamCaptureMode { cudaStreamCaptureModeThreadLocal = 1 };
+enum cudaStreamCaptureMode { cudaStreamCaptureModeRelaxed = 2 };
 enum cudaStreamCaptureStatus { cudaStreamCaptureStatusNone, cudaStreamCaptureStatusActive };
 inline constexpr unsigned cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2;
 
