@@ -91,6 +91,23 @@ void launch(const char* op, Blocks blocks, const Kernel& kernel) {
 #endif
 }
 
+/// The number of a kernel's blocks that the current device can run at once.
+template <class Kernel>
+int64_t resident_blocks() {
+#ifdef INKLING_EMULATED
+  return 2 * multiprocessors();
+#else
+  static const int each = [] {
+    int blocks = 0;
+    check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, run<Kernel>, Kernel::kThreads,
+                                                        detail::shared_bytes<Kernel>()),
+          "cuda");
+    return blocks;
+  }();
+  return int64_t{each} * multiprocessors();
+#endif
+}
+
 /// Blocks of `threads` for n elements, each thread taking `each` of them.
 inline int64_t blocks_for(int64_t n, int threads, int64_t each = 1) {
   return (n + threads * each - 1) / (threads * each);
@@ -136,11 +153,12 @@ struct Larger {  // NaN if either is
   }
 };
 
-/// The values of all lanes joined, in every lane, in the same order.
-template <class Op, class T>
+/// The values of all lanes joined, in every lane, in the same order; or of kLanes next to each
+/// other, a power of two.
+template <class Op, int kLanes = kWarp, class T>
 __device__ inline T warp_reduce(T value) {
 #pragma unroll
-  for (int mask = kWarp / 2; mask > 0; mask /= 2) value = Op::join(value, warp_xor(value, mask));
+  for (int mask = kLanes / 2; mask > 0; mask /= 2) value = Op::join(value, warp_xor(value, mask));
   return value;
 }
 template <class T>
@@ -175,15 +193,13 @@ struct BlockScratch {
 template <class Op, int kThreads, class T>
 __device__ inline T block_reduce(T value, BlockScratch<T>& scratch) {
   constexpr int kWarps = kThreads / kWarp;
+  static_assert((kWarps & (kWarps - 1)) == 0, "a power of two");
   value = warp_reduce<Op>(value);
   if constexpr (kWarps == 1) return value;
   __syncthreads();  // the scratch may still be read
   if (lane_id() == 0) scratch.warps[warp_id()] = value;
   __syncthreads();
-  T total = scratch.warps[0];
-#pragma unroll
-  for (int warp = 1; warp < kWarps; ++warp) total = Op::join(total, scratch.warps[warp]);
-  return total;
+  return warp_reduce<Op, kWarps>(scratch.warps[lane_id() % kWarps]);
 }
 template <int kThreads, class T>
 __device__ inline T block_sum(T value, BlockScratch<T>& scratch) {

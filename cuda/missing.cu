@@ -7,14 +7,6 @@ void reduce_var(Tensor&, const Tensor&, double, bool) { ink::detail::fail("reduc
 void cumsum(Tensor&, const Tensor&, int64_t) { ink::detail::fail("cumsum: no CUDA kernel yet"); }
 void gather(Tensor&, const Tensor&, const Tensor&, int64_t) { ink::detail::fail("gather: no CUDA kernel yet"); }
 void scatter_add(Tensor&, const Tensor&, const Tensor&, int64_t) { ink::detail::fail("scatter_add: no CUDA kernel yet"); }
-void log_softmax(Tensor&, const Tensor&) { ink::detail::fail("log_softmax: no CUDA kernel yet"); }
-void log_softmax_backward(Tensor&, const Tensor&, const Tensor&) { ink::detail::fail("log_softmax_backward: no CUDA kernel yet"); }
-void layer_norm(Tensor&, Tensor&, Tensor&, const Tensor&, const Tensor&, const Tensor&, double) { ink::detail::fail("layer_norm: no CUDA kernel yet"); }
-void layer_norm_backward(Tensor&, Tensor&, Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, bool) { ink::detail::fail("layer_norm_backward: no CUDA kernel yet"); }
-void rms_norm(Tensor&, Tensor&, const Tensor&, const Tensor&, double) { ink::detail::fail("rms_norm: no CUDA kernel yet"); }
-void rms_norm_backward(Tensor&, Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, bool) { ink::detail::fail("rms_norm_backward: no CUDA kernel yet"); }
-void target_scale(Tensor&, const Tensor&, int64_t) { ink::detail::fail("target_scale: no CUDA kernel yet"); }
-void cross_entropy(Tensor&, Tensor&, const Tensor&, const Tensor&, const Tensor&, int64_t) { ink::detail::fail("cross_entropy: no CUDA kernel yet"); }
 void embedding(Tensor&, const Tensor&, const Tensor&) { ink::detail::fail("embedding: no CUDA kernel yet"); }
 void embedding_backward(Tensor&, const Tensor&, const Tensor&) { ink::detail::fail("embedding_backward: no CUDA kernel yet"); }
 void dropout(Tensor&, const Tensor&, double, const RandomPosition&) { ink::detail::fail("dropout: no CUDA kernel yet"); }

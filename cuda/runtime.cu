@@ -5,7 +5,9 @@
 #include <array>
 #include <cstring>
 #include <mutex>
+#include <new>
 #include <string>
+#include <utility>
 
 #include "autograd/check.h"
 #include "autograd/device_backend.h"
@@ -22,6 +24,7 @@ struct Gpu {
   cudaStream_t stream = nullptr;
   cudaDeviceProp properties{};
   uint64_t* step = nullptr;  // on the device
+  BadId* bad_id = nullptr;
 };
 
 Gpu& gpu(int index) {
@@ -32,6 +35,9 @@ Gpu& gpu(int index) {
     check(cudaGetDeviceProperties(&gpus[i].properties, index), "cuda");
     check(cudaStreamCreateWithFlags(&gpus[i].stream, cudaStreamNonBlocking), "cuda");
     check(cudaMalloc(reinterpret_cast<void**>(&gpus[i].step), sizeof(uint64_t)), "cuda");
+    void* shared = nullptr;
+    check(cudaMallocHost(&shared, sizeof(BadId)), "cuda");
+    gpus[i].bad_id = new (shared) BadId;
   });
   return gpus[i];
 }
@@ -89,17 +95,27 @@ void upload(void* to, const void* from, int64_t bytes, Device device) {
   staging[static_cast<size_t>(device.index)].upload(to, from, bytes, stream());
 }
 
+// Waits for the device, and throws what kernels found amiss.
+void wait(Device device, const char* op) {
+  check(cudaStreamSynchronize(stream()), op);
+  BadId& bad = *gpu(device.index).bad_id;
+  if (bad.found == 0) return;
+  const BadId was = std::exchange(bad, BadId());
+  ink::detail::fail(was.op, ": ", was.id_name, " ", was.id, " at position ", was.position,
+                    " is out of range for ", was.count, " ", was.count_name);
+}
+
 void download(void* to, const void* from, int64_t bytes, Device device) {
   use(device);
   INK_CHECK(!capturing(), "download: the host reads a GPU's memory while a step is being captured");
   check(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost, stream()),
         "download");
-  check(cudaStreamSynchronize(stream()), "download");
+  wait(device, "download");
 }
 
 void synchronize(Device device) {
   use(device);
-  check(cudaStreamSynchronize(stream()), "synchronize");
+  wait(device, "synchronize");
 }
 
 const char* name(Device device) { return gpu(device.index).properties.name; }
@@ -169,6 +185,7 @@ void use(Device device) {
 
 cudaStream_t stream() { return gpu(current_device()).stream; }
 const uint64_t* step_cell() { return gpu(current_device()).step; }
+BadId* bad_id() { return gpu(current_device()).bad_id; }
 int multiprocessors() { return gpu(current_device()).properties.multiProcessorCount; }
 
 bool capturing() {

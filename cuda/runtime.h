@@ -24,6 +24,16 @@ int multiprocessors();
 /// Device memory with the step that random masks of a record are drawn for (replay.h).
 const uint64_t* step_cell();
 
+/// The first id that a kernel was to follow and could not; ids.cuh writes it, the host throws it
+/// when it waits for the device.
+struct BadId {
+  int found = 0;
+  const char *op = nullptr, *id_name = nullptr, *count_name = nullptr;
+  int64_t id = 0, position = 0, count = 0;
+};
+/// That of the current device: memory that host and device share.
+BadId* bad_id();
+
 /// Is the current device's stream being recorded into a graph, and are kernels only noted?
 bool capturing();
 

@@ -1,57 +1,53 @@
 // softmax over the last dimension: the twin of autograd/ops/softmax.cpp.          (the one to copy)
 //   y  = exp(x - max x) / sum exp(x - max x)
 //   dx = y (dy - sum dy y)
-#include "autograd/kernels.h"
 #include "cuda/rows.cuh"
 
 namespace ink::cuda {
 namespace {
 
-// A block takes a row; each thread every kThreads-th element of it.
-template <class T>
+template <class T, class Plan>
 struct Softmax {
-  static constexpr int kThreads = kRowThreads;
+  static constexpr int kThreads = Plan::kThreads;
   using C = compute_t<T>;
-  struct Shared {
-    BlockScratch<C> scratch;
-  };
+  using Shared = BlockScratch<C>;
   T* y;
   const T* x;
-  int64_t n;
+  int64_t rows, n;
 
-  __device__ void operator()(Shared& shared) const {
-    const T* a = x + blockIdx.x * n;
-    T* b = y + blockIdx.x * n;
-    C top = -infinity<C>();
-    for (int64_t i = threadIdx.x; i < n; i += kThreads) top = Larger::join(top, C(a[i]));
-    top = block_max<kThreads>(top, shared.scratch);
-    C total = 0;
-    for (int64_t i = threadIdx.x; i < n; i += kThreads)
-      total += simd::exp_nonpositive(C(a[i]) - top);
-    const C scale = 1 / block_sum<kThreads>(total, shared.scratch);
-    for (int64_t i = threadIdx.x; i < n; i += kThreads)
-      b[i] = T(simd::exp_nonpositive(C(a[i]) - top) * scale);
+  __device__ void operator()(Shared& scratch) const {
+    const int64_t row = Plan::row();
+    if (row >= rows) return;
+    const Row<T, Plan> a(x, row, n);
+    SoftmaxSums<C> sums;
+    a.each([&](RowPlace i) { sums.add(a[i]); });
+    sums.template join<Plan>(scratch);
+    const C top = sums.top, scale = 1 / sums.total;
+    a.each([&](RowPlace i) {
+      store(y + row * n + i.at, zip([=](C v) { return exp_nonpositive(v - top) * scale; }, a[i]));
+    });
   }
 };
 
-template <class T>
+template <class T, class Plan>
 struct SoftmaxBackward {
-  static constexpr int kThreads = kRowThreads;
+  static constexpr int kThreads = Plan::kThreads;
   using C = compute_t<T>;
-  struct Shared {
-    BlockScratch<C> scratch;
-  };
+  using Shared = BlockScratch<C>;
   T* dx;
   const T *dy, *y;
-  int64_t n;
+  int64_t rows, n;
 
-  __device__ void operator()(Shared& shared) const {
-    const T *a = y + blockIdx.x * n, *g = dy + blockIdx.x * n;
-    T* d = dx + blockIdx.x * n;
+  __device__ void operator()(Shared& scratch) const {
+    const int64_t row = Plan::row();
+    if (row >= rows) return;
+    const Row<T, Plan> a(y, row, n), g(dy, row, n);
     C dot = 0;
-    for (int64_t i = threadIdx.x; i < n; i += kThreads) dot += C(g[i]) * C(a[i]);
-    dot = block_sum<kThreads>(dot, shared.scratch);
-    for (int64_t i = threadIdx.x; i < n; i += kThreads) d[i] = T(C(a[i]) * (C(g[i]) - dot));
+    a.each([&](RowPlace i) { dot += sum(a[i] * g[i]); });
+    dot = Plan::template join<Plus>(dot, scratch);
+    a.each([&](RowPlace i) {
+      store(dx + row * n + i.at, zip([=](C v, C w) { return v * (w - dot); }, a[i], g[i]));
+    });
   }
 };
 
@@ -59,14 +55,24 @@ struct SoftmaxBackward {
 
 void softmax(Tensor& y, const Tensor& x) {
   for_float("softmax", x.dtype(), [&]<class T>(T) {
-    launch("softmax", row_count(x), Softmax<T>{y.mutable_data<T>(), x.data<T>(), x.size(-1)});
+    T* out = y.mutable_data<T>();
+    const T* in = x.data<T>();
+    const int64_t rows = row_count(x), n = x.size(-1);
+    plan_rows<T>(n, {out, in}, [&]<class Plan>(Plan) {
+      launch("softmax", Plan::blocks(rows), Softmax<T, Plan>{out, in, rows, n});
+    });
   });
 }
 
 void softmax_backward(Tensor& dx, const Tensor& dy, const Tensor& y) {
   for_float("softmax_backward", y.dtype(), [&]<class T>(T) {
-    launch("softmax_backward", row_count(y),
-           SoftmaxBackward<T>{dx.mutable_data<T>(), dy.data<T>(), y.data<T>(), y.size(-1)});
+    T* down = dx.mutable_data<T>();
+    const T *upstream = dy.data<T>(), *out = y.data<T>();
+    const int64_t rows = row_count(y), n = y.size(-1);
+    plan_rows<T, 2>(n, {down, upstream, out}, [&]<class Plan>(Plan) {
+      launch("softmax_backward", Plan::blocks(rows),
+             SoftmaxBackward<T, Plan>{down, upstream, out, rows, n});
+    });
   });
 }
 

@@ -1,0 +1,136 @@
+// Cross entropy of logits (rows, V) with the classes that targets (rows) name: the twin of
+// autograd/ops/cross_entropy.cpp. The logits are read once, but for what the threads of a long row
+// cannot keep, and their gradient is written once.
+//   loss_i    = log sum exp x_i - x_i[target_i];  0 where the target is ignored
+//   dlogits_i = (softmax x_i - onehot target_i) scale
+#include "cuda/ids.cuh"
+#include "cuda/rows.cuh"
+
+namespace ink::cuda {
+namespace {
+
+// A target that is out of range counts as ignored until the host hears of it.
+template <class T, class D, class Plan>
+struct CrossEntropy {
+  static constexpr int kThreads = Plan::kThreads, N = Plan::N;
+  using C = compute_t<T>;
+  using Shared = BlockScratch<C>;
+  C* losses;
+  D* dlogits;  // null: not wanted; may be the logits
+  const T* logits;
+  const int64_t* targets;
+  const C* scale;  // null: 1
+  int64_t rows, n, ignore_index;
+  IdCheck in_range;
+
+  __device__ void operator()(Shared& scratch) const {
+    const int64_t row = Plan::row();
+    if (row >= rows) return;
+    const int64_t target = targets[row];
+    if (target == ignore_index || !in_range(target, row)) return ignore(row);
+    const C weight = scale ? *scale : C(1);
+    const Row<T, Plan> a(logits, row, n);
+    SoftmaxSums<C> sums;
+    a.each([&](RowPlace i) { sums.add(a[i]); });
+    sums.template join<Plan>(scratch);
+    const C top = sums.top, share = weight / sums.total;
+    C chosen = 0;  // the logit of the target, in the one thread that has it
+    bool has_chosen = false;
+    a.each([&](RowPlace i) {
+      const bool here = i.at <= target && target < i.at + N;
+      if (dlogits == nullptr && !here) return;
+      const Pack<C, N> v = a[i];
+      Pack<C, N> d = zip([=](C w) { return exp_nonpositive(w - top) * share; }, v);
+      if (here) {
+        has_chosen = true;
+#pragma unroll
+        for (int j = 0; j < N; ++j) {
+          chosen = i.at + j == target ? v.at[j] : chosen;
+          d.at[j] -= i.at + j == target ? weight : C(0);
+        }
+      }
+      if (dlogits) store(dlogits + row * n + i.at, d);
+    });
+    if (has_chosen) losses[row] = simd::log(sums.total) + (top - chosen);
+  }
+
+  __device__ void ignore(int64_t row) const {
+    if (Plan::rank() == 0) losses[row] = 0;
+    if (dlogits == nullptr) return;
+    for (int64_t i = Plan::rank(); i < n; i += Plan::kSize) dlogits[row * n + i] = D(0);
+  }
+};
+
+// loss = scale times the sum of all losses. One block, whose threads sum in double.
+template <class C>
+struct SumLosses {
+  static constexpr int kThreads = 1024;
+  using Shared = BlockScratch<double>;
+  C* loss;
+  const C *losses, *scale;
+  int64_t rows;
+
+  __device__ void operator()(Shared& scratch) const {
+    double total = 0;
+    for (int64_t i = threadIdx.x; i < rows; i += kThreads) total += static_cast<double>(losses[i]);
+    total = block_sum<kThreads>(total, scratch);
+    if (threadIdx.x == 0) *loss = static_cast<C>(total) * (scale ? *scale : C(1));
+  }
+};
+
+template <class C>
+struct TargetScale {
+  static constexpr int kThreads = 1024;
+  using Shared = BlockScratch<int64_t>;
+  C* scale;
+  const int64_t* targets;
+  int64_t n, ignore_index;
+
+  __device__ void operator()(Shared& scratch) const {
+    int64_t counted = 0;
+    for (int64_t i = threadIdx.x; i < n; i += kThreads) counted += targets[i] != ignore_index;
+    counted = block_sum<kThreads>(counted, scratch);
+    if (threadIdx.x == 0) *scale = static_cast<C>(1 / static_cast<double>(counted));
+  }
+};
+
+// Calls f(T{}, D{}) with the C++ types of the logits and their gradient.
+template <class F>
+void for_logits(const Tensor& logits, const Tensor& dlogits, const F& f) {
+  if (logits.dtype() == f32 && dlogits.defined() && dlogits.dtype() == bf16)
+    return f(float{}, bfloat16{});
+  for_float("cross_entropy", logits.dtype(), [&]<class T>(T) { f(T{}, T{}); });
+}
+
+}  // namespace
+
+void target_scale(Tensor& scale, const Tensor& targets, int64_t ignore_index) {
+  for_float("target_scale", scale.dtype(), [&]<class C>(C) {
+    launch("target_scale", 1,
+           TargetScale<C>{scale.mutable_data<C>(), targets.data<int64_t>(), targets.numel(),
+                          ignore_index});
+  });
+}
+
+void cross_entropy(Tensor& loss, Tensor& dlogits, const Tensor& logits, const Tensor& targets,
+                   const Tensor& scale, int64_t ignore_index) {
+  for_logits(logits, dlogits, [&]<class T, class D>(T, D) {
+    using C = compute_t<T>;
+    const int64_t rows = targets.numel(), n = logits.size(-1);
+    Tensor by_row = loss.dim() ? loss : empty({rows}, loss.options());
+    C* losses = by_row.mutable_data<C>();
+    D* down = dlogits.defined() ? dlogits.mutable_data<D>() : nullptr;
+    const T* in = logits.data<T>();
+    const C* weight = scale.defined() ? scale.data<C>() : nullptr;
+    const IdCheck in_range("cross_entropy", "target", n, "classes");
+    plan_rows<T>(n, {down, in}, [&]<class Plan>(Plan) {
+      launch("cross_entropy", Plan::blocks(rows),
+             CrossEntropy<T, D, Plan>{losses, down, in, targets.data<int64_t>(), weight, rows, n,
+                                      ignore_index, in_range});
+    });
+    if (loss.dim() == 0)
+      launch("cross_entropy", 1, SumLosses<C>{loss.mutable_data<C>(), losses, weight, rows});
+  });
+}
+
+}  // namespace ink::cuda

@@ -1,0 +1,80 @@
+// log_softmax over the last dimension: the twin of autograd/ops/log_softmax.cpp.
+//   y  = x - max x - log sum exp(x - max x)
+//   dx = dy - exp(y) sum dy
+#include "cuda/rows.cuh"
+
+namespace ink::cuda {
+namespace {
+
+template <class T, class Plan>
+struct LogSoftmax {
+  static constexpr int kThreads = Plan::kThreads;
+  using C = compute_t<T>;
+  using Shared = BlockScratch<C>;
+  T* y;
+  const T* x;
+  int64_t rows, n;
+
+  __device__ void operator()(Shared& scratch) const {
+    const int64_t row = Plan::row();
+    if (row >= rows) return;
+    const Row<T, Plan> a(x, row, n);
+    SoftmaxSums<C> sums;
+    a.each([&](RowPlace i) { sums.add(a[i]); });
+    sums.template join<Plan>(scratch);
+    const C top = sums.top, log_total = simd::log(sums.total);
+    a.each([&](RowPlace i) {
+      store(y + row * n + i.at, zip([=](C v) { return v - top - log_total; }, a[i]));
+    });
+  }
+};
+
+template <class T, class Plan>
+struct LogSoftmaxBackward {
+  static constexpr int kThreads = Plan::kThreads;
+  using C = compute_t<T>;
+  using Shared = BlockScratch<C>;
+  T* dx;
+  const T *dy, *y;
+  int64_t rows, n;
+
+  __device__ void operator()(Shared& scratch) const {
+    const int64_t row = Plan::row();
+    if (row >= rows) return;
+    const Row<T, Plan> a(y, row, n), g(dy, row, n);
+    C total = 0;
+    g.each([&](RowPlace i) { total += sum(g[i]); });
+    total = Plan::template join<Plus>(total, scratch);
+    a.each([&](RowPlace i) {
+      const auto slope = [=](C v, C w) { return w - exp_nonpositive(v) * total; };
+      store(dx + row * n + i.at, zip(slope, a[i], g[i]));
+    });
+  }
+};
+
+}  // namespace
+
+void log_softmax(Tensor& y, const Tensor& x) {
+  for_float("log_softmax", x.dtype(), [&]<class T>(T) {
+    T* out = y.mutable_data<T>();
+    const T* in = x.data<T>();
+    const int64_t rows = row_count(x), n = x.size(-1);
+    plan_rows<T>(n, {out, in}, [&]<class Plan>(Plan) {
+      launch("log_softmax", Plan::blocks(rows), LogSoftmax<T, Plan>{out, in, rows, n});
+    });
+  });
+}
+
+void log_softmax_backward(Tensor& dx, const Tensor& dy, const Tensor& y) {
+  for_float("log_softmax_backward", y.dtype(), [&]<class T>(T) {
+    T* down = dx.mutable_data<T>();
+    const T *upstream = dy.data<T>(), *out = y.data<T>();
+    const int64_t rows = row_count(y), n = y.size(-1);
+    plan_rows<T, 2>(n, {down, upstream, out}, [&]<class Plan>(Plan) {
+      launch("log_softmax_backward", Plan::blocks(rows),
+             LogSoftmaxBackward<T, Plan>{down, upstream, out, rows, n});
+    });
+  });
+}
+
+}  // namespace ink::cuda

@@ -1,0 +1,160 @@
+// The backward pass of layer_norm and rms_norm: one pass over x and dy, then the blocks' sums.
+#pragma once
+
+#include "autograd/ops/norm.h"
+#include "cuda/rows.cuh"
+
+namespace ink::cuda {
+
+/// dx, and each block's share of dw and db. Every warp (or block) takes rows gridDim.x * kRows
+/// apart and keeps the sums of its columns in registers; those of columns that have none are kept
+/// in the block's row of `partial`.
+template <class X, class Y, class Plan, bool kCentred>
+struct NormBackward {
+  static constexpr int kThreads = Plan::kThreads, N = Plan::N, kHeld = Plan::kHeld;
+  static constexpr bool kShared = Plan::kRows > 1;
+  using C = compute_t<X>;
+  using Values = Pack<C, N>;
+  struct Shared {
+    BlockScratch<C> scratch;
+    alignas(16) C sums[kShared ? 2 * Plan::kSize * kHeld * N : 1];
+  };
+  X* dx;       // null: not wanted
+  C* partial;  // (blocks, 2, n)
+  const Y* dy;
+  const X* x;
+  const C *mean, *rstd, *weight;
+  int64_t rows, n;
+  bool accumulate;
+
+  struct Sums {
+    Values weight[kHeld] = {}, bias[kHeld] = {};
+  };
+
+  __device__ void operator()(Shared& shared) const {
+    Sums sums;
+    C* mine = partial + blockIdx.x * 2 * n;
+    for (int64_t i = Plan::kSize * kHeld * N + threadIdx.x; i < n; i += kThreads)
+      mine[i] = mine[n + i] = 0;
+    if (Plan::kSize * kHeld * N < n) __syncthreads();
+    const int64_t step = static_cast<int64_t>(gridDim.x) * Plan::kRows;
+    for (int64_t row = Plan::row(); row < rows; row += step)
+      one_row(row, sums, mine, shared.scratch);
+    C* to = kShared ? shared.sums : mine;
+    for (int turn = 0; turn < Plan::kRows; ++turn) {
+      if (static_cast<int>(threadIdx.x) / Plan::kSize == turn) add_sums(to, sums, turn > 0);
+      if (kShared) __syncthreads();
+    }
+    if constexpr (kShared)
+      for (int64_t i = threadIdx.x; i < 2 * n; i += kThreads) mine[i] = shared.sums[i];
+  }
+
+  __device__ __forceinline__ void one_row(int64_t row, Sums& sums, C* mine,
+                                          BlockScratch<C>& scratch) const {
+    const Row<X, Plan> a(x, row, n);
+    const Row<Y, Plan> g(dy, row, n);
+    const C m = kCentred ? mean[row] : C(0), r = rstd[row], share = 1 / static_cast<C>(n);
+    const auto xhat = [&](RowPlace i) { return zip([=](C v) { return (v - m) * r; }, a[i]); };
+    const auto dxhat = [&](RowPlace i) { return g[i] * load<N>(weight + i.at); };
+    C dot = 0, total = 0;
+    a.each([&](RowPlace i) {
+      const Values normal = xhat(i), d = dxhat(i);
+      Values dw = g[i] * normal, db = g[i];
+      if (i.slot < kHeld) {
+        sums.weight[i.slot] = sums.weight[i.slot] + dw;
+        if (kCentred) sums.bias[i.slot] = sums.bias[i.slot] + db;
+      } else {
+        store(mine + i.at, load<N>(mine + i.at) + dw);
+        if (kCentred) store(mine + n + i.at, load<N>(mine + n + i.at) + db);
+      }
+      dot += sum(d * normal);
+      total += sum(d);
+    });
+    dot = Plan::template join<Plus>(dot, scratch) * share;
+    if (kCentred) total = Plan::template join<Plus>(total, scratch) * share;
+    const C offset = kCentred ? total : C(0);
+    if (dx == nullptr) return;
+    a.each([&](RowPlace i) {
+      X* to = dx + row * n + i.at;
+      const auto slope = [=](C d, C normal) { return (d - (offset + normal * dot)) * r; };
+      Values d = zip(slope, dxhat(i), xhat(i));
+      if (accumulate) d = load<N>(to) + d;
+      store(to, d);
+    });
+  }
+
+  // to (2, n), of the columns in registers, is this thread's sums, or gets them added.
+  __device__ __forceinline__ void add_sums(C* to, const Sums& sums, bool add) const {
+#pragma unroll
+    for (int k = 0; k < kHeld; ++k) {
+      const int64_t at = (Plan::rank() + k * Plan::kSize) * N;
+      if (at >= n) break;
+      store(to + at, add ? load<N>(to + at) + sums.weight[k] : sums.weight[k]);
+      store(to + n + at, add ? load<N>(to + n + at) + sums.bias[k] : sums.bias[k]);
+    }
+  }
+};
+
+/// dw += the sum of the parts (parts, 2, n) of its columns, db likewise; either may be null. In
+/// double, as on the CPU.
+template <class C>
+struct AddNormSums {
+  static constexpr int kThreads = 256, kWarps = kThreads / kWarp;
+  struct Shared {
+    double sums[kWarps][kWarp];
+  };
+  C *dweight, *dbias;
+  const C* partial;
+  int64_t parts, n;
+
+  __device__ void operator()(Shared& shared) const {
+    const int64_t column = static_cast<int64_t>(blockIdx.x) * kWarp + lane_id();
+    double total = 0;
+    if (column < 2 * n) {
+#pragma unroll 8
+      for (int64_t part = warp_id(); part < parts; part += kWarps)
+        total += static_cast<double>(partial[part * 2 * n + column]);
+    }
+    shared.sums[warp_id()][lane_id()] = total;
+    __syncthreads();
+    C* sum = column < n ? dweight : dbias;
+    if (warp_id() > 0 || column >= 2 * n || sum == nullptr) return;
+    for (int warp = 1; warp < kWarps; ++warp) total += shared.sums[warp][lane_id()];
+    sum[column < n ? column : column - n] += static_cast<C>(total);
+  }
+};
+
+/// Both, in order. mean and dbias: undefined for rms_norm.
+template <bool kCentred>
+void norm_backward(const char* op, Tensor& dx, Tensor& dweight, Tensor& dbias, const Tensor& dy,
+                   const Tensor& x, const Tensor& mean, const Tensor& rstd, const Tensor& weight,
+                   bool accumulate) {
+  const int64_t rows = row_count(x), n = x.size(-1);
+  if (rows == 0) return;
+  for_norm(op, x, dy, [&]<class X, class Y>(X, Y) {
+    using C = compute_t<X>;
+    const X* in = x.data<X>();
+    const Y* upstream = dy.data<Y>();
+    X* down = dx.defined() ? dx.mutable_data<X>() : nullptr;
+    const C *means = mean.defined() ? mean.data<C>() : nullptr, *w = weight.data<C>();
+    using Wider = std::conditional_t<sizeof(X) < sizeof(Y), Y, X>;
+    const auto run = [&]<class Plan>(Plan) {
+      using Kernel = NormBackward<X, Y, Plan, kCentred>;
+      const int64_t parts = std::min(Plan::blocks(rows), resident_blocks<Kernel>());
+      Tensor partial = empty({parts, 2, n}, rstd.options());
+      launch(op, parts,
+             Kernel{down, partial.mutable_data<C>(), upstream, in, means, rstd.data<C>(), w, rows,
+                    n, accumulate});
+      if (!dweight.defined() && !dbias.defined()) return;
+      launch(op, blocks_for(2 * n, kWarp),
+             AddNormSums<C>{dweight.defined() ? dweight.mutable_data<C>() : nullptr,
+                            dbias.defined() ? dbias.mutable_data<C>() : nullptr, partial.data<C>(),
+                            parts, n});
+    };
+    // 768 columns in as few registers as may be; few of them where the block is large.
+    plan_rows<Wider, RowSize<kWarp, 24>, RowSize<kWarp, 32>, RowSize<256, 8>, RowSize<256, 32>>(
+        n, {in, upstream, down, w}, run);
+  });
+}
+
+}  // namespace ink::cuda

@@ -1,0 +1,61 @@
+// Elements that lie side by side, moved and computed with as one.
+#pragma once
+
+#include <initializer_list>
+
+#include "autograd/dtype.h"
+#include "cuda/launch.cuh"
+
+namespace ink::cuda {
+
+/// N elements that lie side by side, moved as one.
+template <class T, int N>
+struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) Pack {
+  T at[N];
+};
+
+/// Can packs of 16 bytes start at all of these? Null pointers do not matter.
+inline bool are_aligned(std::initializer_list<const void*> pointers) {
+  for (const void* p : pointers)
+    if (reinterpret_cast<uintptr_t>(p) % 16 != 0) return false;
+  return true;
+}
+
+/// f of the first elements, of the second ones, and so on.
+template <class F, int N, class A, class... B>
+__device__ __forceinline__ auto zip(const F& f, const Pack<A, N>& a, const Pack<B, N>&... b) {
+  Pack<decltype(f(a.at[0], b.at[0]...)), N> y;
+#pragma unroll
+  for (int j = 0; j < N; ++j) y.at[j] = f(a.at[j], b.at[j]...);
+  return y;
+}
+
+template <class C, int N>
+__device__ __forceinline__ Pack<C, N> operator*(const Pack<C, N>& a, const Pack<C, N>& b) {
+  return zip([](C v, C w) { return v * w; }, a, b);
+}
+template <class C, int N>
+__device__ __forceinline__ Pack<C, N> operator+(const Pack<C, N>& a, const Pack<C, N>& b) {
+  return zip([](C v, C w) { return v + w; }, a, b);
+}
+template <class C, int N>
+__device__ __forceinline__ C sum(const Pack<C, N>& a) {
+  C total = a.at[0];
+#pragma unroll
+  for (int j = 1; j < N; ++j) total += a.at[j];
+  return total;
+}
+
+/// The pack at an address, and back, in the type that arithmetic happens in. (It is copied whole
+/// before any of it is used: or nvcc makes N loads of it.)
+template <int N, class T>
+__device__ __forceinline__ Pack<compute_t<T>, N> load(const T* from) {
+  const Pack<T, N> values = *reinterpret_cast<const Pack<T, N>*>(from);
+  return zip([](T v) { return static_cast<compute_t<T>>(v); }, values);
+}
+template <class T, class C, int N>
+__device__ __forceinline__ void store(T* to, const Pack<C, N>& values) {
+  *reinterpret_cast<Pack<T, N>*>(to) = zip([](C v) { return static_cast<T>(v); }, values);
+}
+
+}  // namespace ink::cuda

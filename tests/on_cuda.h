@@ -1,0 +1,56 @@
+// What the tests of the CUDA backend share.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "autograd/device_backend.h"
+#include "autograd/ops.h"
+
+namespace ink {
+
+inline constexpr Device cuda_device{Device::CUDA, 0};
+
+/// While it lives, factories make tensors on the device.
+struct OnCuda : FieldGuard<Device> {
+  OnCuda() : FieldGuard(&Context::default_device, cuda_device) {}
+};
+
+inline double largest_of(const std::vector<double>& values) {
+  double most = 0;
+  for (double v : values) most = std::isfinite(v) ? std::max(most, std::abs(v)) : most;
+  return most;
+}
+
+// |got - expected| <= tolerance * largest expected, at every element. Where nothing but zeros is
+// expected, as of a softmax over one key, rounding errors may differ.
+inline void expect_close(const std::vector<Tensor>& got, const std::vector<Tensor>& expected,
+                         double tolerance, const char* what) {
+  ASSERT_EQ(got.size(), expected.size()) << what;
+  for (size_t k = 0; k < got.size(); ++k) {
+    ASSERT_EQ(got[k].shape(), expected[k].shape()) << what << " " << k;
+    ASSERT_EQ(got[k].dtype(), expected[k].dtype()) << what << " " << k;
+    ASSERT_TRUE(got[k].numel() == 0 || got[k].device() == cuda_device) << what << " " << k;
+    const auto a = got[k].tolist(), b = expected[k].tolist();
+    const double largest = largest_of(b), bound = tolerance * (largest == 0 ? 1 : largest);
+    for (size_t i = 0; i < a.size(); ++i) {
+      const bool same = a[i] == b[i] || (std::isnan(a[i]) && std::isnan(b[i]));
+      ASSERT_TRUE(same || std::abs(a[i] - b[i]) <= bound)
+          << what << " " << k << ", element " << i << ": " << a[i] << " on the device, " << b[i]
+          << " on the CPU; allowed difference " << bound;
+    }
+  }
+}
+
+inline bool same_bits(const Tensor& a, const Tensor& b) {
+  const Tensor x = a.to(cpu_device).contiguous(), y = b.to(cpu_device).contiguous();
+  return for_any(x.dtype(), [&]<class T>(T) {
+    return x.numel() == 0 ||
+           std::memcmp(x.data<T>(), y.data<T>(), static_cast<size_t>(x.numel()) * sizeof(T)) == 0;
+  });
+}
+
+}  // namespace ink

@@ -1,0 +1,202 @@
+// Row kernels of the CUDA backend against the CPU's, over rows of every length that is treated in a
+// way of its own: in single elements or 16 bytes at a time, by a warp or a block, kept in registers
+// or read again.
+#include <functional>
+#include <string>
+
+#include "autograd/kernels.h"
+#include "autograd/random.h"
+#include "tests/on_cuda.h"
+
+namespace ink {
+namespace {
+
+/// Random numbers (rows, n) of a dtype, on the CPU.
+Tensor random(const Shape& shape, DType dtype) { return randn(shape).to(dtype); }
+
+/// A contiguous copy on a device that starts one element off the allocator's alignment.
+Tensor off_by_one(const Tensor& x, Device device) {
+  Tensor room = empty({x.numel() + 1}, {x.dtype(), device});
+  Tensor place = room.narrow(0, 1, x.numel()).view(x.shape());
+  place.copy_(x.to(device));
+  return place;
+}
+
+struct RowOp {
+  const char* name;
+  /// Given x, dy (rows, n) of one dtype, two parameters (n) in the dtype they have, and targets.
+  std::function<Tensors(const Tensors&)> run;
+};
+
+Tensor f32_at_least(const Tensor& x) { return x.dtype() == f64 ? x : x.to(f32); }
+
+// Values, mean and rstd of a norm, and its gradients: dx added to what x holds, or not wanted.
+Tensors layer_norm_passes(const Tensors& in, DType y_dtype) {
+  const Tensor &x = in[0], &dy = in[1], &w = in[2], &b = in[3];
+  Tensor y = empty(x.shape(), {y_dtype, x.device()});
+  Tensor mean = empty({x.size(0)}, w.options()), rstd = empty_like(mean);
+  kernel::layer_norm(y, mean, rstd, x, w, b, 1e-5);
+  const Tensor upstream = dy.to(y_dtype);
+  Tensor dx = x.clone(), fresh = empty_like(x), none;
+  Tensor dw = b.clone(), db = w.clone(), dw_alone = w.clone();
+  kernel::layer_norm_backward(dx, dw, db, upstream, x, mean, rstd, w, true);
+  kernel::layer_norm_backward(fresh, none, none, upstream, x, mean, rstd, w, false);
+  kernel::layer_norm_backward(none, dw_alone, none, upstream, x, mean, rstd, w, false);
+  return {y, mean, rstd, dx, fresh, dw, db, dw_alone};
+}
+Tensors rms_norm_passes(const Tensors& in, DType y_dtype) {
+  const Tensor &x = in[0], &dy = in[1], &w = in[2];
+  Tensor y = empty(x.shape(), {y_dtype, x.device()}), rstd = empty({x.size(0)}, w.options());
+  kernel::rms_norm(y, rstd, x, w, 1e-5);
+  const Tensor upstream = dy.to(y_dtype);
+  Tensor dx = x.clone(), fresh = empty_like(x), none, dw = in[3].clone();
+  kernel::rms_norm_backward(dx, dw, upstream, x, rstd, w, true);
+  kernel::rms_norm_backward(fresh, none, upstream, x, rstd, w, false);
+  return {y, rstd, dx, fresh, dw};
+}
+
+// Losses and their scaled sum, with gradients of a dtype, of the logits' own in their place.
+Tensors cross_entropy_passes(const Tensors& in, DType d_dtype) {
+  const Tensor &logits = in[0], &targets = in[4];
+  const Options options = in[2].options();
+  Tensor losses = empty({logits.size(0)}, options), loss = empty({}, options), none;
+  Tensor scale = empty({}, options), d = empty(logits.shape(), {d_dtype, logits.device()});
+  kernel::target_scale(scale, targets, 1);
+  kernel::cross_entropy(losses, none, logits, targets, scale, 1);
+  kernel::cross_entropy(loss, d, logits, targets, scale, 1);
+  Tensor both = logits.clone(), again = empty({}, options);
+  kernel::cross_entropy(again, both, both, targets, none, 1);
+  return {scale, losses, loss, d, again, both};
+}
+
+Tensors softmax_passes(const Tensors& in) {
+  Tensor y = empty_like(in[0]), dx = empty_like(y);
+  kernel::softmax(y, in[0]);
+  kernel::softmax_backward(dx, in[1], y);
+  return {y, dx};
+}
+Tensors log_softmax_passes(const Tensors& in) {
+  Tensor y = empty_like(in[0]), dx = empty_like(y);
+  kernel::log_softmax(y, in[0]);
+  kernel::log_softmax_backward(dx, in[1], y);
+  return {y, dx};
+}
+
+const std::vector<RowOp>& row_ops() {
+  static const std::vector<RowOp> ops = {
+      {"softmax", softmax_passes},
+      {"log_softmax", log_softmax_passes},
+      {"layer_norm", [](const Tensors& in) { return layer_norm_passes(in, in[0].dtype()); }},
+      {"rms_norm", [](const Tensors& in) { return rms_norm_passes(in, in[0].dtype()); }},
+      {"cross_entropy", [](const Tensors& in) { return cross_entropy_passes(in, in[0].dtype()); }},
+  };
+  return ops;
+}
+// f32 in, bf16 out.
+const std::vector<RowOp>& mixed_ops() {
+  static const std::vector<RowOp> ops = {
+      {"layer_norm", [](const Tensors& in) { return layer_norm_passes(in, bf16); }},
+      {"rms_norm", [](const Tensors& in) { return rms_norm_passes(in, bf16); }},
+      {"cross_entropy", [](const Tensors& in) { return cross_entropy_passes(in, bf16); }},
+  };
+  return ops;
+}
+
+class CudaRows : public testing::TestWithParam<int64_t> {
+ protected:
+  void SetUp() override {
+    if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device";
+    manual_seed(GetParam());
+  }
+  // More rows than the blocks of a backward pass take at once, where that is cheap.
+  Tensors inputs(DType dtype) const {
+    const int64_t n = GetParam(), rows = n <= 2048 ? 75 : n <= 8192 ? 11 : 3;
+    const auto parameter = [&] { return f32_at_least(random({n}, dtype)); };
+    return {random({rows, n}, dtype), random({rows, n}, dtype), parameter(), parameter(),
+            randint(n, {rows})};
+  }
+  static void check(const std::vector<RowOp>& ops, const Tensors& on_cpu, const Tensors& on_gpu,
+                    double tolerance) {
+    for (const RowOp& op : ops) {
+      SCOPED_TRACE(op.name);
+      expect_close(op.run(on_gpu), op.run(on_cpu), tolerance, "result");
+    }
+  }
+  static Tensors moved(const Tensors& list) {
+    Tensors on_gpu;
+    for (const Tensor& x : list) on_gpu.push_back(x.to(cuda_device));
+    return on_gpu;
+  }
+};
+
+TEST_P(CudaRows, AgreeWithTheCpu) {
+  for (const auto& [dtype, tolerance] :
+       {std::pair(f64, 1e-10), std::pair(f32, 1e-5), std::pair(bf16, 0.01)}) {
+    SCOPED_TRACE(name_of(dtype));
+    const Tensors in = inputs(dtype);
+    check(row_ops(), in, moved(in), tolerance);
+  }
+}
+
+TEST_P(CudaRows, MixedDtypesAgreeWithTheCpu) {
+  const Tensors in = inputs(f32);
+  check(mixed_ops(), in, moved(in), 0.01);
+}
+
+TEST_P(CudaRows, AlignmentDoesNotMatter) {
+  for (const DType dtype : {f32, bf16}) {
+    const Tensors in = inputs(dtype);
+    Tensors shifted;
+    for (const Tensor& x : in) shifted.push_back(off_by_one(x, cuda_device));
+    check(row_ops(), in, shifted, dtype == f32 ? 1e-5 : 0.01);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Lengths, CudaRows,
+                         testing::Values(1, 3, 64, 65, 100, 512, 768, 770, 1024, 1100, 1600, 2048,
+                                         2500, 8192, 8200, 9001, 33000, 33001));
+
+// -inf is a mask; NaN, +inf and a row of nothing but -inf make the row NaN. On every path.
+TEST(CudaSoftmax, SpecialValuesAreTheCpus) {
+  if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device";
+  for (const int64_t n : {5, 64, 1100, 33000}) {
+    Tensor x = randn({6, n});
+    float* v = x.mutable_data<float>();
+    for (int64_t i = 0; i < n; ++i) {
+      if (i < 2 * n / 3) v[i] = -INFINITY;
+      v[n + i] = -INFINITY;
+      v[2 * n + i] = std::numeric_limits<float>::lowest();
+      v[5 * n + i] *= 1e30f;
+    }
+    v[3 * n + 1] = NAN;
+    v[4 * n + n - 1] = INFINITY;
+    const Tensors in = {x, randn({6, n}), ones({n}), ones({n}),
+                        from_vector(std::vector<int64_t>{4, 0, 2, 0, 2, 0})};
+    Tensors on_gpu;
+    for (const Tensor& t : in) on_gpu.push_back(t.to(cuda_device));
+    for (const RowOp& op : row_ops()) {
+      if (std::string(op.name).find("norm") != std::string::npos) continue;
+      SCOPED_TRACE(op.name + (" of " + std::to_string(n)));
+      expect_close(op.run(on_gpu), op.run(in), 1e-5, "result");
+    }
+  }
+}
+
+// Where the mean is much larger than the deviation, the variance must not drown in rounding.
+TEST(CudaLayerNorm, KeepsSmallDeviations) {
+  if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device";
+  for (const int64_t n : {100, 2000}) {
+    const Tensor x = (randn({5, n}) * 0.01 + 1000).to(cuda_device), w = ones({n}, x.options());
+    const Tensor b = zeros({n}, x.options());
+    Tensor y = empty_like(x), mean = empty({5}, x.options()), rstd = empty_like(mean);
+    kernel::layer_norm(y, mean, rstd, x, w, b, 0);
+    Tensor expected = empty({5, n}, f64), m = empty({5}, f64), r = empty({5}, f64);
+    kernel::layer_norm(expected, m, r, x.to(cpu_device).to(f64), ones({n}, f64), zeros({n}, f64),
+                       0);
+    const auto got = rstd.tolist(), right = r.tolist();
+    for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i] / right[i], 1, 1e-3);
+  }
+}
+
+}  // namespace
+}  // namespace ink
