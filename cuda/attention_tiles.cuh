@@ -7,6 +7,7 @@
 #pragma once
 
 #include "cuda/attention.cuh"
+#include "cuda/pack.cuh"
 
 namespace ink::cuda {
 
@@ -21,9 +22,7 @@ __device__ inline int other_group() { return static_cast<int>(threadIdx.x) % kAl
 template <class C>
 inline constexpr int kPack = 16 / static_cast<int>(sizeof(C));
 template <class C>
-struct alignas(16) Pack {
-  C x[kPack<C>];
-};
+using Wide = Pack<C, kPack<C>>;
 
 /// Does any query of the block's see a key? A byte for each group of them.
 struct Alive {
@@ -202,17 +201,17 @@ struct Tiles {
   __device__ void add_slice(Square<C>& square) const {
 #pragma unroll 1
     for (int p = 0; p < kSlice; p += kPack<C>) {
-      Pack<C> b[kSquare];
+      Wide<C> b[kSquare];
 #pragma unroll
       for (int c = 0; c < kSquare; ++c)
         b[c] = pack(slices.other + (c * kAlongOther + other_group()) * kSliceRow + p);
 #pragma unroll
       for (int r = 0; r < kSquare; ++r) {
-        const Pack<C> a = pack(slices.own + (r * kAlongOwn + own_group()) * kSliceRow + p);
+        const Wide<C> a = pack(slices.own + (r * kAlongOwn + own_group()) * kSliceRow + p);
 #pragma unroll
         for (int k = 0; k < kPack<C>; ++k) {
 #pragma unroll
-          for (int c = 0; c < kSquare; ++c) square.x[r][c] += a.x[k] * b[c].x[k];
+          for (int c = 0; c < kSquare; ++c) square.x[r][c] += a.at[k] * b[c].at[k];
         }
       }
     }
@@ -220,22 +219,24 @@ struct Tiles {
   __device__ void add_values(Sums& sums, const C* weight) const {
 #pragma unroll 1
     for (int j = 0; j < kValues; j += kPack<C>) {
-      Pack<C> w[kSquare];
+      Wide<C> w[kSquare];
 #pragma unroll
       for (int r = 0; r < kSquare; ++r) w[r] = pack(weight + r * kWeightRow + j);
 #pragma unroll
       for (int k = 0; k < kPack<C>; ++k) {
 #pragma unroll
         for (int n = 0; n < kColumns; n += kPack<C>) {
-          const Pack<C> v = pack(values + (j + k) * kWidth + column(n));
+          const Wide<C> v = pack(values + (j + k) * kWidth + column(n));
 #pragma unroll
           for (int e = 0; e < kSquare * kPack<C>; ++e)
-            sums.x[e / kPack<C>][n + e % kPack<C>] += w[e / kPack<C>].x[k] * v.x[e % kPack<C>];
+            sums.x[e / kPack<C>][n + e % kPack<C>] += w[e / kPack<C>].at[k] * v.at[e % kPack<C>];
         }
       }
     }
   }
-  __device__ static Pack<C> pack(const C* at) { return *reinterpret_cast<const Pack<C>*>(at); }
+  __device__ static Wide<C> pack(const C* from) {
+    return *reinterpret_cast<const Wide<C>*>(from);
+  }
 };
 
 }  // namespace ink::cuda
