@@ -125,8 +125,6 @@ cudaError_t cudaMalloc(void** memory, size_t bytes) {
   }
   g.used += size;
   g.blocks.emplace(*memory, size);
-  const emulator::Open open;
-  std::memset(*memory, 0xff, size);
   return cudaSuccess;
 }
 cudaError_t cudaFree(void* memory) {
