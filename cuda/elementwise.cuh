@@ -10,14 +10,9 @@
 #include "autograd/kernels.h"
 #include "autograd/ops/strided_loop.h"
 #include "cuda/launch.cuh"
+#include "cuda/pack.cuh"
 
 namespace ink::cuda {
-
-/// V neighbouring elements that are moved together.
-template <class T, int V>
-struct alignas(sizeof(T) * V) Pack {
-  T values[V];
-};
 
 /// Division by what is known at the launch, without dividing; for numbers below 2^(bits - 1) of a
 /// word of 32 or 64 bits.
@@ -128,7 +123,7 @@ struct Map {
       if (i >= n) break;
       Pack<Y, V> out;
 #pragma unroll
-      for (int v = 0; v < V; ++v) out.values[v] = f(std::get<K>(in[e]).values[v]...);
+      for (int v = 0; v < V; ++v) out.at[v] = f(std::get<K>(in[e]).at[v]...);
       store(out, y + to[e], left(i));
     }
   }
@@ -140,7 +135,7 @@ struct Map {
     if (V > 1 && step != 0 && left >= V) return *reinterpret_cast<const Pack<T, V>*>(p);
     Pack<T, V> pack;
 #pragma unroll
-    for (int v = 0; v < V; ++v) pack.values[v] = p[step != 0 && v < left ? v : 0];
+    for (int v = 0; v < V; ++v) pack.at[v] = p[step != 0 && v < left ? v : 0];
     return pack;
   }
   __device__ static void store(const Pack<Y, V>& pack, Y* p, int left) {
@@ -150,7 +145,7 @@ struct Map {
     }
 #pragma unroll
     for (int v = 0; v < V; ++v) {
-      if (v < left) p[v] = pack.values[v];
+      if (v < left) p[v] = pack.at[v];
     }
   }
 };

@@ -65,7 +65,9 @@ struct Reduce {
     }
   }
   __device__ Pack<T, V> load(const T* start, int64_t item) const {
-    return *reinterpret_cast<const Pack<T, V>*>(start + items.find(item)[0]);
+    const T* from = start + items.find(item)[0];
+    if constexpr (V == 1) return {*from};
+    return *reinterpret_cast<const Pack<T, V>*>(from);
   }
   template <int K>
   __device__ void take(Acc (&acc)[kAccs], const Pack<T, V> (&packs)[K], int64_t item) const {
@@ -73,12 +75,12 @@ struct Reduce {
 #pragma unroll
       for (int c = 0; c < V; ++c) {
         T values[K];
-        for (int u = 0; u < K; ++u) values[u] = packs[u].values[c];
+        for (int u = 0; u < K; ++u) values[u] = packs[u].at[c];
         R::take(acc[c], values, item, lanes);
       }
     } else {
 #pragma unroll
-      for (int u = 0; u < K; ++u) R::take(acc[0], packs[u].values, (item + u * lanes) * V, 1);
+      for (int u = 0; u < K; ++u) R::take(acc[0], packs[u].at, (item + u * lanes) * V, 1);
     }
   }
 

@@ -371,8 +371,12 @@ void sort(Tensor& values, Tensor& indices, const Tensor& x, int64_t dim, bool de
 }
 
 void sort_ids(Tensor& sorted_ids, Tensor& positions, const Tensor& ids, int64_t limit) {
-  const Tensor flat = ids.contiguous().view({-1});
-  sort_along(sorted_ids, positions, flat, 0, false, limit);
+  sort_ids_along(sorted_ids, positions, ids.contiguous().view({-1}), 0, limit);
+}
+
+void sort_ids_along(Tensor& sorted_ids, Tensor& positions, const Tensor& ids, int64_t dim,
+                    int64_t limit) {
+  sort_along(sorted_ids, positions, ids, dim, false, limit);
 }
 
 }  // namespace ink::cuda

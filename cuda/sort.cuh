@@ -13,4 +13,8 @@ namespace ink::cuda {
 void sort_ids(Tensor& sorted_ids, Tensor& positions, const Tensor& ids,
               int64_t limit = std::numeric_limits<int64_t>::max());
 
+/// The same along a dimension, line by line, of ids of any layout; all three of one shape.
+void sort_ids_along(Tensor& sorted_ids, Tensor& positions, const Tensor& ids, int64_t dim,
+                    int64_t limit);
+
 }  // namespace ink::cuda

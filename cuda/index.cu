@@ -1,0 +1,250 @@
+// gather and scatter_add: the twins of autograd/ops/index.cpp.
+#include "cuda/reduce.cuh"
+#include "cuda/sort.cuh"
+
+namespace ink::cuda {
+namespace {
+
+// x seen with the shape of ids, for a loop over ids: along `dim` it stays where it is, and the id
+// says how far to go.
+Tensor base_of(const Tensor& x, int64_t dim, const Shape& shape) {
+  Layout layout{shape, x.strides(), x.layout().offset};
+  layout.strides[dim] = 0;
+  return x.alias(layout);
+}
+
+// y[i] = x[base of i + step ids[i]], V neighbours of one id at a time.
+template <class T, int V>
+struct Gather {
+  static constexpr int kThreads = 256, kEach = 4;
+  T* y;
+  const T* x;
+  const int64_t* ids;
+  Places<3> places;  // of each V elements in y, base and ids
+  int64_t step;
+  uint32_t n;  // of V elements
+
+  __device__ void operator()() const {
+    const uint32_t first = blockIdx.x * (kThreads * kEach) + threadIdx.x;
+    Pack<T, V> packs[kEach];
+    int64_t to[kEach];
+#pragma unroll
+    for (int e = 0; e < kEach; ++e) {
+      const uint32_t i = first + e * kThreads;
+      if (i >= n) break;
+      const auto at = places.find(i);
+      to[e] = at[0];
+      packs[e] = *reinterpret_cast<const Pack<T, V>*>(x + at[1] + ids[at[2]] * step);
+    }
+#pragma unroll
+    for (int e = 0; e < kEach; ++e) {
+      if (first + e * kThreads < n) *reinterpret_cast<Pack<T, V>*>(y + to[e]) = packs[e];
+    }
+  }
+};
+
+template <class T, int V>
+void launch_gather(T* y, const T* x, const int64_t* ids, int64_t step, StridedLoop<3> all) {
+  using Kernel = Gather<T, V>;
+  if (V > 1) {
+    all.sizes.back() /= V;
+    for (Shape& strides : all.strides) strides.back() *= V;
+  }
+  for_each_piece<3>(all, [&](const StridedLoop<3>& loop, const std::array<int64_t, 3>& first) {
+    const int64_t n = loop.sizes.numel();
+    launch("gather", blocks_for(n, Kernel::kThreads, Kernel::kEach),
+           Kernel{y, x, ids, {loop.sizes, loop.strides, first}, step, static_cast<uint32_t>(n)});
+  });
+}
+
+// ---- scatter_add: every sum has one owner and one order
+
+// All dimensions but `dim` of the operands, joined, and the steps along it.
+template <class T>
+struct Scatter {
+  using C = compute_t<T>;
+  T* y;
+  const T* source;
+  const int64_t *ids, *positions;  // positions: null where ids are in the source's order
+  Places<4, uint64_t> lines;       // first elements of y, source, ids, positions
+  int64_t step, next_source, next_id, next_position;
+  int64_t line_count, count;
+
+  struct Line {
+    T* y;
+    const T* source;
+    const int64_t *ids, *positions;
+  };
+  __device__ Line line(int64_t number) const {
+    const auto at = lines.find(number);
+    return {y + at[0], source + at[1], ids + at[2], positions + at[3]};
+  }
+  __device__ int64_t id(const Line& l, int64_t i) const { return l.ids[i * next_id]; }
+  __device__ C sorted(const Line& l, int64_t i) const {
+    return static_cast<C>(l.source[l.positions[i * next_position] * next_source]);
+  }
+  __device__ void add(const Line& l, int64_t id, C value) const {
+    T& sum = l.y[id * step];
+    sum = static_cast<T>(static_cast<C>(sum) + value);
+  }
+};
+
+// A thread takes a line, and its ids in order: for short lines, or very many.
+template <class T>
+struct ScatterLines {
+  static constexpr int kThreads = 128;
+  Scatter<T> all;
+
+  __device__ void operator()() const {
+    const int64_t number = global_thread();
+    if (number >= all.line_count) return;
+    const auto line = all.line(number);
+    for (int64_t i = 0; i < all.count; ++i)
+      all.add(line, all.id(line, i),
+              static_cast<typename Scatter<T>::C>(line.source[i * all.next_source]));
+  }
+};
+
+// Ids in order: equals form a run. A thread takes a chunk of a line: it adds up the runs, and what
+// it has of a run that reaches beyond the chunk is kept, for the thread in whose chunk it begins.
+constexpr int kChunk = 32;
+
+template <class T>
+struct ScatterChunks {
+  static constexpr int kThreads = 128;
+  using C = typename Scatter<T>::C;
+  Scatter<T> all;
+  C *heads, *tails;  // chunks x lines: of the run that began before, and of that which goes on
+  int64_t chunks;
+  Divider<uint64_t> lines;
+  bool join;  // the second time, when heads and tails are known
+
+  __device__ void operator()() const {
+    const int64_t unit = global_thread();
+    const auto chunk = static_cast<int64_t>(lines.quotient(unit));
+    if (chunk >= chunks) return;
+    const auto line = all.line(unit - chunk * all.line_count);
+    join ? add_parts(line, chunk, unit) : add_runs(line, chunk, unit);
+  }
+
+  // Does a run go on from the element before number i?
+  __device__ bool goes_on(const typename Scatter<T>::Line& line, int64_t i) const {
+    return i > 0 && i < all.count && all.id(line, i) == all.id(line, i - 1);
+  }
+
+  __device__ void add_runs(const typename Scatter<T>::Line& line, int64_t chunk,
+                           int64_t unit) const {
+    const int64_t begin = chunk * kChunk, end = std::min(begin + kChunk, all.count);
+    bool began_before = goes_on(line, begin);
+    C sum = 0;
+    for (int64_t i = begin; i < end; ++i) {
+      sum = static_cast<C>(sum + all.sorted(line, i));
+      if (i + 1 < end && goes_on(line, i + 1)) continue;
+      if (began_before) {
+        heads[unit] = sum;
+      } else if (goes_on(line, i + 1)) {
+        tails[unit] = sum;
+      } else {
+        all.add(line, all.id(line, i), sum);
+      }
+      began_before = false;
+      sum = 0;
+    }
+  }
+
+  // The run that begins in this chunk and ends in a later one.
+  __device__ void add_parts(const typename Scatter<T>::Line& line, int64_t chunk,
+                            int64_t unit) const {
+    const int64_t last = std::min((chunk + 1) * kChunk, all.count) - 1;
+    const int64_t id = all.id(line, last), begin = chunk * kChunk;
+    if (!goes_on(line, last + 1)) return;
+    if (goes_on(line, begin) && all.id(line, begin) == id) return;  // it began before
+    C sum = tails[unit];
+    int64_t next = chunk + 1;
+    do {
+      sum = static_cast<C>(sum + heads[unit + (next - chunk) * all.line_count]);
+      ++next;
+    } while (goes_on(line, next * kChunk) && all.id(line, next * kChunk) == id);
+    all.add(line, id, sum);
+  }
+};
+
+template <class T>
+Scatter<T> describe(Tensor& y, const Tensor& source, const Tensor& ids, const Tensor& positions,
+                    int64_t dim) {
+  Shape lines = ids.shape();
+  const int64_t count = std::exchange(lines[dim], 1);
+  const Tensor y0 = base_of(y, dim, lines), source0 = base_of(source, dim, lines),
+               ids0 = base_of(ids, dim, lines), positions0 = base_of(positions, dim, lines);
+  const StridedLoop<4> loop(lines, {&y0, &source0, &ids0, &positions0});
+  return {y.mutable_data<T>(),
+          source.data<T>(),
+          ids.data<int64_t>(),
+          positions.data<int64_t>(),
+          {loop.sizes, loop.strides},
+          y.strides()[dim],
+          source.strides()[dim],
+          ids.strides()[dim],
+          positions.strides()[dim],
+          lines.numel(),
+          count};
+}
+
+template <class T>
+void scatter_sorted(const Scatter<T>& all, Device device) {
+  using C = typename Scatter<T>::C;
+  const int64_t chunks = blocks_for(all.count, 1, kChunk), units = chunks * all.line_count;
+  const auto [memory, parts] = detail::scratch<C>(chunks > 1 ? 2 * units : 0, device);
+  ScatterChunks<T> kernel{all,  parts, parts + units, chunks, Divider<uint64_t>(all.line_count),
+                          false};
+  launch("scatter_add", blocks_for(units, kernel.kThreads), kernel);
+  if (chunks == 1) return;
+  kernel.join = true;
+  launch("scatter_add", blocks_for(units, kernel.kThreads), kernel);
+}
+
+// Ids of few enough a line, or of enough lines, are followed in their order.
+bool in_order(int64_t lines, int64_t count) { return count <= 64 || lines >= 65536; }
+
+}  // namespace
+
+void gather(Tensor& y, const Tensor& x, const Tensor& ids, int64_t dim) {
+  const Tensor base = base_of(x, dim, ids.shape());
+  const StridedLoop<3> loop(ids.shape(), {&y, &base, &ids});
+  const int64_t step = x.strides()[dim];
+  for_any(x.dtype(), [&]<class T>(T) {
+    constexpr int V = std::min<int>(16 / sizeof(T), 8);
+    T* out = y.mutable_data<T>();
+    const T* in = x.data<T>();
+    const bool rows = loop.inner_stride(1) == 1 && loop.inner_stride(2) == 0;
+    const bool packs = rows && loop.sizes.back() % V == 0 && step % V == 0 &&
+                       detail::in_packs(loop, 0, out, sizeof(T) * V, V) &&
+                       detail::in_packs(loop, 1, in, sizeof(T) * V, V);
+    packs ? launch_gather<T, V>(out, in, ids.data<int64_t>(), step, loop)
+          : launch_gather<T, 1>(out, in, ids.data<int64_t>(), step, loop);
+  });
+}
+
+void scatter_add(Tensor& y, const Tensor& source, const Tensor& ids, int64_t dim) {
+  if (ids.numel() == 0) return;
+  const int64_t count = ids.shape()[dim], lines = ids.numel() / count;
+  if (in_order(lines, count)) {
+    return for_any(y.dtype(), [&]<class T>(T) {
+      launch("scatter_add", blocks_for(lines, ScatterLines<T>::kThreads),
+             ScatterLines<T>{describe<T>(y, source, ids, ids, dim)});
+    });
+  }
+  Layout once = ids.layout();  // without what is only repeated
+  for (int64_t d = 0; d < ids.dim(); ++d) {
+    if (d != dim && once.strides[d] == 0) once.sizes[d] = 1;
+  }
+  Tensor sorted = empty(once.sizes, ids.options()), positions = empty(once.sizes, ids.options());
+  sort_ids_along(sorted, positions, ids.alias(once), dim, y.shape()[dim]);
+  for_any(y.dtype(), [&]<class T>(T) {
+    scatter_sorted(
+        describe<T>(y, source, sorted.expand(ids.shape()), positions.expand(ids.shape()), dim),
+        y.device());
+  });
+}
+
+}  // namespace ink::cuda
