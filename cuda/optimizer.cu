@@ -1,0 +1,245 @@
+// What optimizers run, over all parameters at once: the twins of autograd/ops/optimizer.cpp.
+// Whether a step is skipped, the learning rate and the counts are read on the device.
+#include "autograd/kernels.h"
+#include "cuda/tensor_table.cuh"
+
+namespace ink::cuda {
+namespace {
+
+// ---- gradient_norm
+
+// The sum of the squares of each chunk, in double, which holds the square of any float.
+template <class T>
+struct SquaresOfChunks {
+  using Table = TensorTable<T, 1>;
+  static constexpr int kThreads = Table::kThreads;
+  using Shared = BlockScratch<double>;
+  Table table;
+  double* sums;
+
+  __device__ void operator()(Shared& scratch) const {
+    const auto& item = table.item();
+    const T* x = item.lists[0];
+    double total = 0;
+    table.each(item, [&]<int N>(std::integral_constant<int, N>, int64_t at) {
+      const auto wide = zip([](auto v) { return static_cast<double>(v); }, load<N>(x + at));
+      total += sum(wide * wide);
+    });
+    total = block_sum<kThreads>(total, scratch);
+    if (threadIdx.x == 0) sums[blockIdx.x] = total;
+  }
+};
+
+// One block adds up the chunks, looks at the loss, and writes what the step is to know.
+template <class L>
+struct FinishNorm {
+  static constexpr int kThreads = 1024;
+  using Shared = BlockScratch<double>;
+  const double* sums;
+  int64_t chunks;
+  const L* loss;
+  int64_t loss_size;
+  double max_norm;
+  double *grad_norm, *clip;
+  bool* finite;
+  int64_t* skipped;
+
+  __device__ void operator()(Shared& scratch) const {
+    double squares = 0, of_loss = 0;
+    for (int64_t i = threadIdx.x; i < chunks; i += kThreads) squares += sums[i];
+    for (int64_t i = threadIdx.x; i < loss_size; i += kThreads) {
+      const auto value = static_cast<double>(static_cast<compute_t<L>>(loss[i]));
+      of_loss += value * value;
+    }
+    const double norm = std::sqrt(block_sum<kThreads>(squares, scratch));
+    of_loss = block_sum<kThreads>(of_loss, scratch);
+    if (threadIdx.x > 0) return;
+    const bool good = std::isfinite(norm) && std::isfinite(of_loss);
+    const double ratio = max_norm > 0 ? max_norm / (norm + 1e-6) : 1;
+    *grad_norm = norm;
+    *clip = ratio < 1 ? ratio : 1;
+    *finite = good;
+    skipped[0] += good ? 0 : 1;
+    skipped[1] = good ? 0 : skipped[1] + 1;
+  }
+};
+
+// Calls f(T{}) for each dtype that parameters can have.
+template <class F>
+void for_each_float(const F& f) {
+  f(float{});
+  f(bfloat16{});
+  f(double{});
+}
+
+// ---- updates
+
+// Counts the update of each parameter of a table, and works out what all its elements share.
+struct AdamWFactors {
+  double keep, size, root2;  // 1 - lr decay, lr / correction 1, 1 / sqrt(correction 2)
+};
+template <class Table>
+struct CountUpdates {
+  static constexpr int kThreads = 128;
+  Table table;
+  const bool* finite;
+  int64_t* counts;
+  const double *lr, *lr_scale, *decay;
+  double beta1, beta2;
+  AdamWFactors* factors;  // by parameter; null: not wanted
+
+  __device__ void operator()() const {
+    const auto i = static_cast<int>(global_thread());
+    if (i >= table.count || !*finite) return;
+    const int parameter = table.items[i].index;
+    const auto t = static_cast<double>(++counts[parameter]);
+    if (factors == nullptr) return;
+    const double rate = *lr * lr_scale[parameter];
+    factors[parameter] = {1 - rate * decay[parameter], rate / (1 - std::pow(beta1, t)),
+                          1 / std::sqrt(1 - std::pow(beta2, t))};
+  }
+};
+
+template <class T>
+struct AdamW {
+  using Table = TensorTable<T, 4>;
+  static constexpr int kThreads = Table::kThreads;
+  using C = compute_t<T>;
+  Table table;  // p, m, v, gradient
+  const bool* finite;
+  const double* clip;
+  const AdamWFactors* factors;
+  C new1, old2, new2, eps;
+
+  __device__ void operator()() const {
+    if (!*finite) return;
+    const auto& item = table.item();
+    const AdamWFactors of = factors[item.index];
+    const auto scale = static_cast<C>(*clip), keep = static_cast<C>(of.keep);
+    const auto size = static_cast<C>(of.size), root2 = static_cast<C>(of.root2);
+    T *p = item.lists[0], *m = item.lists[1], *v = item.lists[2];
+    const T* g = item.lists[3];
+    table.each(item, [&]<int N>(std::integral_constant<int, N>, int64_t at) {
+      const auto value = load<N>(p + at), m_old = load<N>(m + at), v_old = load<N>(v + at);
+      const auto gradient = zip([=](C d) { return d * scale; }, load<N>(g + at));
+      const auto m_new = zip([&](C a, C d) { return a + new1 * (d - a); }, m_old, gradient);
+      const auto v_new = zip([&](C a, C d) { return old2 * a + new2 * d * d; }, v_old, gradient);
+      const auto moved = [&](C w, C first, C second) {
+        return w * keep - size * first / (std::sqrt(second) * root2 + eps);
+      };
+      store(p + at, zip(moved, value, m_new, v_new));
+      store(m + at, m_new);
+      store(v + at, v_new);
+    });
+  }
+};
+
+template <class T>
+struct Sgd {
+  using Table = TensorTable<T, 3>;
+  static constexpr int kThreads = Table::kThreads;
+  using C = compute_t<T>;
+  Table table;  // p, momentum buffer or null, gradient
+  const bool* finite;
+  const double *clip, *lr, *lr_scale, *decay;
+  C mu;
+  bool nesterov;
+
+  __device__ void operator()() const {
+    if (!*finite) return;
+    const auto& item = table.item();
+    const auto scale = static_cast<C>(*clip), shrink = static_cast<C>(decay[item.index]);
+    const auto rate = static_cast<C>(*lr * lr_scale[item.index]);
+    T *p = item.lists[0], *b = item.lists[1];
+    const T* g = item.lists[2];
+    table.each(item, [&]<int N>(std::integral_constant<int, N>, int64_t at) {
+      const auto value = load<N>(p + at);
+      auto change = zip([=](C d, C w) { return d * scale + shrink * w; }, load<N>(g + at), value);
+      if (b != nullptr) {
+        const auto moving = zip([&](C a, C d) { return mu * a + d; }, load<N>(b + at), change);
+        store(b + at, moving);
+        change = nesterov ? zip([&](C d, C a) { return d + mu * a; }, change, moving) : moving;
+      }
+      store(p + at, zip([&](C w, C d) { return w - rate * d; }, value, change));
+    });
+  }
+};
+
+}  // namespace
+
+void gradient_norm(OptimizerStep& step, const Tensors& grads, const Tensor& loss, double max_norm) {
+  Tensor sums = empty({0}, step.grad_norm.options());
+  int64_t chunks = 0;
+  for (const bool count_only : {true, false}) {
+    if (!count_only) sums = empty({std::exchange(chunks, 0)}, sums.options());
+    for_each_float([&]<class T>(T) {
+      const auto address = [&](size_t i) { return std::array{const_cast<T*>(grads[i].data<T>())}; };
+      for_tables<T, 1>(grads, address, [&](const TensorTable<T, 1>& table) {
+        if (!count_only)
+          launch("gradient_norm", table.chunks,
+                 SquaresOfChunks<T>{table, sums.mutable_data<double>() + chunks});
+        chunks += table.chunks;
+      });
+    });
+  }
+  for_float("gradient_norm", loss.defined() ? loss.dtype() : f32, [&]<class L>(L) {
+    const FinishNorm<L> finish{sums.data<double>(),
+                               chunks,
+                               loss.defined() ? loss.data<L>() : nullptr,
+                               loss.defined() ? loss.numel() : 0,
+                               max_norm,
+                               step.grad_norm.mutable_data<double>(),
+                               step.clip.mutable_data<double>(),
+                               step.finite.mutable_data<bool>(),
+                               step.skipped.mutable_data<int64_t>()};
+    launch("gradient_norm", 1, finish);
+  });
+}
+
+void adamw(Tensors& p, Tensors& m, Tensors& v, Tensor& counts, const Tensors& grads,
+           const OptimizerStep& step, const Tensor& lr_scale, const Tensor& decay, double beta1,
+           double beta2, double eps) {
+  Tensor factors = empty({std::ssize(p), 3}, step.lr.options());
+  auto* by_parameter = reinterpret_cast<AdamWFactors*>(factors.mutable_data<double>());
+  const bool* finite = step.finite.data<bool>();
+  for_each_float([&]<class T>(T) {
+    using C = compute_t<T>;
+    const auto addresses = [&](size_t i) {
+      return std::array{p[i].mutable_data<T>(), m[i].mutable_data<T>(), v[i].mutable_data<T>(),
+                        const_cast<T*>(grads[i].data<T>())};
+    };
+    for_tables<T, 4>(grads, addresses, [&](const TensorTable<T, 4>& table) {
+      launch("adamw", blocks_for(table.count, 128),
+             CountUpdates<TensorTable<T, 4>>{table, finite, counts.mutable_data<int64_t>(),
+                                             step.lr.data<double>(), lr_scale.data<double>(),
+                                             decay.data<double>(), beta1, beta2, by_parameter});
+      launch(
+          "adamw", table.chunks,
+          AdamW<T>{table, finite, step.clip.data<double>(), by_parameter, static_cast<C>(1 - beta1),
+                   static_cast<C>(beta2), static_cast<C>(1 - beta2), static_cast<C>(eps)});
+    });
+  });
+}
+
+void sgd(Tensors& p, Tensors& b, Tensor& counts, const Tensors& grads, const OptimizerStep& step,
+         const Tensor& lr_scale, const Tensor& decay, double momentum, bool nesterov) {
+  const bool* finite = step.finite.data<bool>();
+  const double *lr = step.lr.data<double>(), *scales = lr_scale.data<double>();
+  const double *decays = decay.data<double>(), *clip = step.clip.data<double>();
+  for_each_float([&]<class T>(T) {
+    const auto addresses = [&](size_t i) {
+      return std::array{p[i].mutable_data<T>(), b.empty() ? nullptr : b[i].mutable_data<T>(),
+                        const_cast<T*>(grads[i].data<T>())};
+    };
+    for_tables<T, 3>(grads, addresses, [&](const TensorTable<T, 3>& table) {
+      launch("sgd", blocks_for(table.count, 128),
+             CountUpdates<TensorTable<T, 3>>{table, finite, counts.mutable_data<int64_t>(), lr,
+                                             scales, decays, 0, 0, nullptr});
+      launch("sgd", table.chunks,
+             Sgd<T>{table, finite, clip, lr, scales, decays, static_cast<compute_t<T>>(momentum),
+                    nesterov});
+    });
+  });
+}
+
+}  // namespace ink::cuda
