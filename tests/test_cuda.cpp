@@ -43,6 +43,7 @@ class CudaOp : public testing::TestWithParam<size_t> {
   void TearDown() override {
     Coverage::instance().enter_row("");
     EXPECT_EQ(Node::live, 0) << "a graph outlived its test";
+    if (cuda_device_count() > 0) empty_cache(cuda_device);
   }
   CaseRun run_on_cuda(const std::vector<In>& set, const Inputs& inputs) const {
     const OnCuda guard;
