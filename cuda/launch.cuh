@@ -2,6 +2,8 @@
 //
 // A kernel is a struct of its arguments, passed by value, with
 //   static constexpr int kThreads    threads of a block, a multiple of 32
+//   static constexpr int kResident   blocks that a multiprocessor must have registers for (may be
+//                                    left out)
 //   struct Shared                    what the block shares (may be left out)
 //   __device__ void operator()() const, or operator()(Shared& shared) const
 // and launch("op", blocks, kernel) runs it once in every thread. Inside, threadIdx, blockIdx and
@@ -36,6 +38,14 @@ concept SharesMemory = requires {
 
 namespace detail {
 template <class Kernel>
+constexpr int resident_blocks() {
+  if constexpr (requires { Kernel::kResident; }) {
+    return Kernel::kResident;
+  } else {
+    return 1;
+  }
+}
+template <class Kernel>
 constexpr size_t shared_bytes() {
   if constexpr (SharesMemory<Kernel>) {
     return sizeof(typename Kernel::Shared);
@@ -47,7 +57,8 @@ constexpr size_t shared_bytes() {
 
 #ifndef INKLING_EMULATED
 template <class Kernel>
-__global__ void __launch_bounds__(Kernel::kThreads) run(const Kernel kernel) {
+__global__ void __launch_bounds__(Kernel::kThreads, detail::resident_blocks<Kernel>())
+    run(const Kernel kernel) {
   if constexpr (SharesMemory<Kernel>) {
     extern __shared__ __align__(16) unsigned char memory[];
     kernel(*reinterpret_cast<typename Kernel::Shared*>(memory));

@@ -50,7 +50,7 @@ enum class Collective : uint8_t { shuffle, sync, ballot, match, product };
 /// values, 16 bytes apart times `slots`. A call of another kind or place in any lane is an error.
 const unsigned char* exchange(Collective kind, const void* value, size_t bytes, Where where);
 void block_barrier(Where where);
-/// The calling thread's copies that cp_async asked for and that were not waited for.
+/// The calling thread's copies that were started and not waited for, in groups; of zeros from null.
 void copy_later(void* to, const void* from, size_t bytes);
 void commit_copies();
 void finish_copies(int groups_left);

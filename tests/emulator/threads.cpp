@@ -312,11 +312,16 @@ void finish_copies(int groups_left) {
   auto& copies = b.lanes[static_cast<size_t>(b.lane)].copies;
   auto groups = std::count_if(copies.begin(), copies.end(), [](auto& c) { return c[0] == 0; });
   auto end = copies.begin();
-  for (; end != copies.end() && (groups > groups_left || groups_left == 0); ++end) {
+  for (; groups > groups_left; ++end) {
     const auto [to, from, bytes] = *end;
-    if (to == 0) --groups;
-    if (to != 0)
-      std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
+    void* target = reinterpret_cast<void*>(to);
+    if (to == 0) {
+      --groups;
+    } else if (from == 0) {
+      std::memset(target, 0, bytes);
+    } else {
+      std::memcpy(target, reinterpret_cast<const void*>(from), bytes);
+    }
   }
   copies.erase(copies.begin(), end);
 }

@@ -1,0 +1,52 @@
+// Tensor cores and ldmatrix by their definition in the PTX ISA: what cuda/mma.cuh does under the
+// emulator.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <array>
+#include <bit>
+
+namespace emulator {
+
+/// The bf16 in the lower (0) or upper (1) half of a pair.
+inline float half_of(uint32_t pair, unsigned which) {
+  return std::bit_cast<float>(which ? pair & 0xffff0000u : pair << 16);
+}
+
+inline void mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
+                         Where where = Where::current()) {
+  const uint32_t mine[6] = {a[0], a[1], a[2], a[3], b[0], b[1]};
+  const unsigned char* all = exchange(Collective::product, mine, sizeof mine, where);
+  const auto held = [&](unsigned lane, unsigned word) {
+    return from_lane<std::array<uint32_t, 6>>(all, lane)[word];
+  };
+  const unsigned g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+  for (unsigned i = 0; i < 4; ++i) {
+    const unsigned row_half = i / 2, col = 2 * t + i % 2;  // of d's row g + 8 row_half
+    for (unsigned k = 0; k < 16; k += 2) {                 // a's columns, b's rows
+      const unsigned pair = k % 8 / 2, far = k / 8;
+      const uint32_t x = held(4 * g + pair, 2 * far + row_half), y = held(4 * col + pair, 4 + far);
+      d[i] += half_of(x, 0) * half_of(y, 0);
+      d[i] += half_of(x, 1) * half_of(y, 1);
+    }
+  }
+}
+
+inline void load_matrices(uint32_t (&r)[4], const void* row, bool transposed,
+                          Where where = Where::current()) {
+  using Row = std::array<uint16_t, 8>;
+  if (reinterpret_cast<uintptr_t>(row) % 16 != 0)
+    throw std::runtime_error("emulator: ldmatrix of a row that is not aligned to 16 bytes");
+  const unsigned char* all = exchange(Collective::product, row, sizeof(Row), where);
+  const unsigned g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+  for (unsigned m = 0; m < 4; ++m) {
+    const auto element = [&](unsigned i, unsigned j) -> uint32_t {
+      return from_lane<Row>(all, 8 * m + i)[j];
+    };
+    r[m] = transposed ? element(2 * t, g) | element(2 * t + 1, g) << 16
+                      : element(g, 2 * t) | element(g, 2 * t + 1) << 16;
+  }
+}
+
+}  // namespace emulator
