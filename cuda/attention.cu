@@ -3,6 +3,7 @@
 //   v_j
 // A block takes a tile of queries and meets the keys tile by tile, with running maxima and sums of
 // its softmax. Dao et al. 2022, algorithm 1.
+#include "cuda/attention_mma.h"
 #include "cuda/attention_tiles.cuh"
 
 namespace ink::cuda {
@@ -41,8 +42,8 @@ struct Softmax {
 
 template <class T, int kWidth>
 struct AttentionForward {
-  static constexpr int kThreads = kTileThreads;
   using C = compute_t<T>;
+  static constexpr int kThreads = kTileThreads, kResident = sizeof(C) == 8 ? 2 : 3;
   using Sums = typename Tiles<T, kWidth>::Sums;
   struct Shared {
     Tiles<T, kWidth> tiles;
@@ -136,6 +137,8 @@ void run_forward(Tensor& out, Tensor& lse, const AttentionProblem<T>& problem) {
 void attention(Tensor& out, Tensor& lse, const Tensor& q, const Tensor& k, const Tensor& v,
                const Tensor& mask, const AttentionRule& rule) {
   if (out.numel() == 0 || k.size(-2) == 0) return fill(out, 0);
+  if (suits_attention_mma(mask, rule, {&out, &q, &k, &v}))
+    return attention_mma(out, lse, q, k, v, rule);
   for_float("attention", q.dtype(), [&]<class T>(T) {
     const AttentionProblem<T> problem(q, k, v, mask, rule);
     if constexpr (!std::is_same_v<T, double>) {

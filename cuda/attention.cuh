@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "autograd/ops/dropout_mask.h"
+#include "cuda/pack.cuh"
 #include "cuda/rows.cuh"
 
 namespace ink::cuda {
@@ -27,6 +28,7 @@ struct Heads {
   }
   __device__ int64_t operator[](unsigned head) const {
     int64_t offset = 0;
+#pragma unroll 1
     for (int d = dims - 1; d >= 0; --d) {
       const unsigned rest = d == 0 ? 0 : head / sizes[d];
       offset += (head - rest * sizes[d]) * strides[d];
@@ -41,6 +43,7 @@ template <class E>
 struct Matrix {
   E* data;
   int64_t row, col;
+  bool in_packs;  // does 16 bytes' worth of columns lie side by side, at a multiple of 16?
 
   __device__ E& at(int i, int c) const { return data[i * row + c * col]; }
 };
@@ -50,6 +53,7 @@ template <class E>
 struct HeadMatrices {
   E* data = nullptr;
   int64_t row = 0, col = 0;
+  bool in_packs = false;
   Heads heads;
 
   HeadMatrices() = default;
@@ -61,9 +65,12 @@ struct HeadMatrices {
     for (int64_t d = 0; d < shape.size() - 2; ++d) heads.add(shape[d], stride(d));
     row = stride(shape.size() - 2);
     col = stride(shape.size() - 1);
+    constexpr int64_t kPack = 16 / sizeof(E);
+    in_packs = col == 1 && row % kPack == 0 && shape.back() % kPack == 0 && are_aligned({data});
+    for (int d = 0; d < heads.dims; ++d) in_packs &= heads.strides[d] % kPack == 0;
   }
   __device__ Matrix<E> operator[](int head) const {
-    return {data + heads[static_cast<unsigned>(head)], row, col};
+    return {data + heads[static_cast<unsigned>(head)], row, col, in_packs};
   }
 };
 template <class T>

@@ -5,39 +5,19 @@
 // Nothing is added by several blocks, so that the bits are the same every time: a block that owns
 // queries collects their dq, one that owns keys their dk and dv, one that owns a tile of the mask
 // its dmask; each computes the scores it needs again. Dao et al. 2022, algorithm 4.
+#include "cuda/attention_mma.h"
 #include "cuda/attention_tiles.cuh"
 
 namespace ink::cuda {
 namespace {
-
-/// delta: a warp takes a row.
-template <class T>
-struct AttentionDelta {
-  static constexpr int kThreads = 256, kRows = kThreads / kWarp;
-  using C = compute_t<T>;
-  C* delta;
-  HeadMatrices<const T> out, dout;
-  int64_t rows, queries;
-  int dv;
-
-  __device__ void operator()() const {
-    const int64_t row = int64_t{blockIdx.x} * kRows + warp_id();
-    if (row >= rows) return;
-    const int head = static_cast<int>(row / queries), i = static_cast<int>(row % queries);
-    const Matrix<const T> o = out[head], g = dout[head];
-    C sum = 0;
-    for (int c = lane_id(); c < dv; c += kWarp) sum += C(o.at(i, c)) * C(g.at(i, c));
-    sum = warp_sum(sum);
-    if (lane_id() == 0) delta[row] = sum;
-  }
-};
 
 /// All that the kernels below are given but for what they write.
 template <class T>
 struct BackwardProblem : AttentionProblem<T> {
   using C = compute_t<T>;
   HeadMatrices<const T> dout;
-  const C *lse, *delta;  // (heads, queries)
+  const C* lse;  // (heads, queries)
+  C* delta;      // likewise; QueryGradient, the first, fills it
 };
 
 /// What the softmax of one query remembers.
@@ -95,13 +75,14 @@ __device__ inline void turn_tile(Square<compute_t<T>>& s, Square<compute_t<T>>& 
 
 template <class T, int kWidth>
 struct QueryGradient {
-  static constexpr int kThreads = kTileThreads;
   using C = compute_t<T>;
+  static constexpr int kThreads = kTileThreads, kResident = sizeof(C) == 8 ? 2 : 3;
   struct Shared {
     Tiles<T, kWidth> tiles;
     Alive alive[kOther];
   };
   BackwardProblem<T> problem;
+  HeadMatrices<const T> out;
   HeadMatrices<T> dq;
   unsigned tiles;  // of a head's queries
 
@@ -114,6 +95,8 @@ struct QueryGradient {
     const Sight<T> sight(problem, head);
     const Alive* alive = problem.mask.given() ? shared.alive : nullptr;
     const int end = size.seen(i0 + rows - 1);
+    find_delta(head, i0);
+    __syncthreads();
     typename Tiles<T, kWidth>::Sums sums;
     for (int j0 = 0; j0 < end; j0 += kOther) {
       Square<C> s, ds;
@@ -125,12 +108,27 @@ struct QueryGradient {
     Tiles<T, kWidth>::store(dq[head], i0, rows, col, size.d, sums,
                             [&](int) { return problem.scale; });
   }
+
+  // Of the block's queries. Blocks that share them find, and write, the same.
+  __device__ void find_delta(int head, int i0) const {
+    const Matrix<const T> o = out[head], g = problem.dout[head];
+#pragma unroll
+    for (int r = 0; r < kSquare; ++r) {
+      const int i = i0 + own_group() * kSquare + r;
+      const int cols = i < problem.size.queries ? problem.size.dv : 0;
+      C sum = 0;
+      for (int c = other_group(); c < cols; c += kAlongOther) sum += C(o.at(i, c)) * C(g.at(i, c));
+      sum = along_other<Plus>(sum);
+      if (other_group() == 0 && i < problem.size.queries)
+        problem.delta[int64_t{head} * problem.size.queries + i] = sum;
+    }
+  }
 };
 
 template <class T, int kWidth>
 struct KeyGradient {
-  static constexpr int kThreads = kTileThreads;
   using C = compute_t<T>;
+  static constexpr int kThreads = kTileThreads, kResident = sizeof(C) * kWidth > 256 ? 2 : 3;
   using Sums = typename Tiles<T, kWidth>::Sums;
   using Shared = Tiles<T, kWidth>;
   BackwardProblem<T> problem;
@@ -265,12 +263,14 @@ void run_mask_gradient(Tensor& dmask, const BackwardProblem<T>& problem, const S
 }
 
 template <class T, int kWidth>
-void run_backward(Tensor& dq, Tensor& dk, Tensor& dv, const BackwardProblem<T>& problem) {
+void run_backward(Tensor& dq, Tensor& dk, Tensor& dv, const Tensor& out,
+                  const BackwardProblem<T>& problem) {
   const auto& size = problem.size;
   const auto query_tiles = static_cast<unsigned>(blocks_for(size.queries, kOwn));
   const auto key_tiles = static_cast<unsigned>(blocks_for(size.keys, kOwn));
-  launch("attention_backward", {int64_t{size.heads} * query_tiles, blocks_for(size.d, kWidth)},
-         QueryGradient<T, kWidth>{problem, matrices_of<T>(dq), query_tiles});
+  launch("attention_backward",
+         {int64_t{size.heads} * query_tiles, blocks_for(std::max(size.d, 1), kWidth)},
+         QueryGradient<T, kWidth>{problem, matrices_of<T>(out), matrices_of<T>(dq), query_tiles});
   launch(
       "attention_backward",
       {int64_t{size.heads / size.group} * key_tiles, blocks_for(std::max(size.d, size.dv), kWidth)},
@@ -282,21 +282,19 @@ void run_backward(Tensor& dq, Tensor& dk, Tensor& dv, const BackwardProblem<T>& 
 void attention_backward(Tensor& dq, Tensor& dk, Tensor& dv, Tensor& dmask, const Tensor& dout,
                         const Tensor& out, const Tensor& lse, const Tensor& q, const Tensor& k,
                         const Tensor& v, const Tensor& mask, const AttentionRule& rule) {
+  if (suits_attention_mma(mask, rule, {&dq, &dk, &dv, &dout, &out, &q, &k, &v}))
+    return attention_mma_backward(dq, dk, dv, dout, out, lse, q, k, v, rule);
   for_float("attention_backward", q.dtype(), [&]<class T>(T) {
     using C = compute_t<T>;
     Tensor delta = empty(lse.shape(), lse.options());
     const BackwardProblem<T> problem{
-        {q, k, v, mask, rule}, matrices_of<T>(dout), lse.data<C>(), delta.data<C>()};
-    const auto& size = problem.size;
-    using Delta = AttentionDelta<T>;
-    launch("attention_backward", blocks_for(lse.numel(), Delta::kRows),
-           Delta{delta.mutable_data<C>(), matrices_of<T>(out), problem.dout, lse.numel(),
-                 size.queries, size.dv});
-    if (dmask.defined()) run_mask_gradient(dmask, problem, scores_shape(q, k));
-    if constexpr (!std::is_same_v<T, double>) {
-      if (std::max(size.d, size.dv) > 64) return run_backward<T, 128>(dq, dk, dv, problem);
+        {q, k, v, mask, rule}, matrices_of<T>(dout), lse.data<C>(), delta.mutable_data<C>()};
+    if (!std::is_same_v<T, double> && std::max(q.size(-1), v.size(-1)) > 64) {
+      run_backward<T, std::is_same_v<T, double> ? 64 : 128>(dq, dk, dv, out, problem);
+    } else {
+      run_backward<T, 64>(dq, dk, dv, out, problem);
     }
-    run_backward<T, 64>(dq, dk, dv, problem);
+    if (dmask.defined()) run_mask_gradient(dmask, problem, scores_shape(q, k));
   });
 }
 

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "cuda/attention.cuh"
+#include "cuda/mma.cuh"
 #include "cuda/pack.cuh"
 
 namespace ink::cuda {
@@ -126,13 +127,13 @@ struct Tiles {
   __device__ void dots(Square<C>& square, const Rows<T>& own, const Rows<T>& other, int cols) {
     for (int c0 = 0; c0 < cols; c0 += kSlice) {
       __syncthreads();  // the memory may still be read
-      load<kOwn, kSlice>(own, 0, c0, cols, [&](int i, int c, C x) {
-        slices.own[place<kAlongOwn>(i) * kSliceRow + c] = x;
+      load<kOwn, kSlice>(own, 0, c0, cols, [&](int i, int c) {
+        return slices.own + place<kAlongOwn>(i) * kSliceRow + c;
       });
-      load<kOther, kSlice>(other, 0, c0, cols, [&](int i, int c, C x) {
-        slices.other[place<kAlongOther>(i) * kSliceRow + c] = x;
+      load<kOther, kSlice>(other, 0, c0, cols, [&](int i, int c) {
+        return slices.other + place<kAlongOther>(i) * kSliceRow + c;
       });
-      __syncthreads();
+      finish_loads();
       add_slice(square);
     }
   }
@@ -153,9 +154,10 @@ struct Tiles {
     for (int j0 = 0; j0 < rows.count; j0 += kValues) {
       __syncthreads();
       load<kValues, kWidth>(rows, j0, first_col, cols,
-                            [&](int j, int c, C x) { values[j * kWidth + c] = x; });
-      __syncthreads();
-      add_values(sums, weights + own_group() * kSquare * kWeightRow + j0);
+                            [&](int j, int c) { return values + j * kWidth + c; });
+      finish_loads();
+      add_values(sums, weights + own_group() * kSquare * kWeightRow + j0,
+                 rows_of_tile(j0, rows.count, kValues));
     }
   }
 
@@ -176,21 +178,43 @@ struct Tiles {
   }
 
  private:
-  // put(i, c, x) for rows i of a tile from `first_row` on and kCols columns from first_col on. A
-  // thread keeps its column, so that neighbours read neighbours.
-  template <int kRows, int kCols, class Put>
+  // Rows that a thread asks for at once: copies need not, what is converted waits in registers.
+  static constexpr int kAtOnce = std::is_same_v<T, C> ? 2 : 8;
+
+  // *to(i, c) = x for rows i of a tile from `first_row` on and kCols columns from first_col on.
+  template <int kRows, int kCols, class To>
   __device__ static void load(const Rows<T>& rows, int first_row, int first_col, int cols,
-                              Put&& put) {
-    static_assert(kTileThreads % kCols == 0);
-    constexpr int kStep = kTileThreads / kCols;
-    const int i0 = static_cast<int>(threadIdx.x) / kCols, c = static_cast<int>(threadIdx.x) % kCols;
+                              To&& to) {
+    if (std::is_same_v<T, C> && rows.matrix.in_packs) {
+      load_each<kRows, kCols, kPack<C>>(rows, first_row, first_col, cols, to);
+    } else {
+      load_each<kRows, kCols, 1>(rows, first_row, first_col, cols, to);
+    }
+  }
+  // kEach columns at a time. A thread keeps its columns, so that neighbours read neighbours.
+  template <int kRows, int kCols, int kEach, class To>
+  __device__ static void load_each(const Rows<T>& rows, int first_row, int first_col, int cols,
+                                   To& to) {
+    constexpr int kAlong = kCols / kEach, kStep = kTileThreads / kAlong;
+    static_assert(kTileThreads % kAlong == 0);
+    const int i0 = static_cast<int>(threadIdx.x) / kAlong,
+              c = static_cast<int>(threadIdx.x) % kAlong * kEach;
     const T* from = &rows.matrix.at(rows.first + first_row + i0, first_col + c);
     const int count = first_col + c < cols ? rows.count - first_row : 0;
-#pragma unroll 2
+#pragma unroll kAtOnce
     for (int i = i0; i < kRows; i += kStep, from += kStep * rows.matrix.row) {
       const bool there = i < count && (rows.alive == nullptr || rows.alive[first_row + i].any);
-      put(i, c, there ? C(*from) : C(0));
+      if constexpr (std::is_same_v<T, C>) {
+        start_copy<kEach * sizeof(C)>(to(i, c), from, there);
+      } else {
+        *to(i, c) = there ? C(*from) : C(0);
+      }
     }
+  }
+  __device__ static void finish_loads() {
+    end_copies();
+    wait_for_copies<0>();
+    __syncthreads();
   }
 
   // Row i stands where threads of neighbouring groups, of four rows each, read neighbours.
@@ -216,9 +240,10 @@ struct Tiles {
       }
     }
   }
-  __device__ void add_values(Sums& sums, const C* weight) const {
+  // Rows beyond the last are zeros up to a whole pack.
+  __device__ void add_values(Sums& sums, const C* weight, int count) const {
 #pragma unroll 1
-    for (int j = 0; j < kValues; j += kPack<C>) {
+    for (int j = 0; j < count; j += kPack<C>) {
       Wide<C> w[kSquare];
 #pragma unroll
       for (int r = 0; r < kSquare; ++r) w[r] = pack(weight + r * kWeightRow + j);
@@ -234,9 +259,7 @@ struct Tiles {
       }
     }
   }
-  __device__ static Wide<C> pack(const C* from) {
-    return *reinterpret_cast<const Wide<C>*>(from);
-  }
+  __device__ static Wide<C> pack(const C* from) { return *reinterpret_cast<const Wide<C>*>(from); }
 };
 
 }  // namespace ink::cuda

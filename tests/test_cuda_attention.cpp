@@ -1,0 +1,254 @@
+// Attention on tensor cores: bf16 on the device against f32 on the CPU, on the same numbers. Runs
+// where there is a device: a GPU, or the emulated one.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <sstream>
+
+#include "autograd/device_backend.h"
+#include "autograd/ops.h"
+#include "autograd/random.h"
+#include "autograd/replay.h"
+#ifdef WITH_CUDA
+#include "cuda/attention_mma.h"
+#endif
+
+namespace ink {
+namespace {
+
+constexpr Device gpu{Device::CUDA, 0};
+
+class CudaAttention : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device";
+    manual_seed(1);
+  }
+  void TearDown() override { EXPECT_EQ(Node::live, 0); }
+  const ContextGuard guard_;
+};
+
+// Sizes: batch, heads of queries, of keys; queries, keys; elements of a key, of a value.
+struct Problem {
+  int64_t B, H, H_kv, T, S, d, dv;
+  AttentionOptions options = {};
+  uint64_t first_row = 0;
+
+  std::string name() const {
+    std::ostringstream text;
+    text << "B " << B << ", H " << H << "/" << H_kv << ", T " << T << ", S " << S << ", d " << d
+         << "/" << dv << (options.is_causal ? ", upper left" : "")
+         << (options.causal_lower_right ? ", lower right" : "") << ", dropout "
+         << options.dropout_p;
+    return text.str();
+  }
+};
+
+// out and the gradients of q, k and v.
+using Results = std::vector<Tensor>;
+
+Results run(const Problem& problem, const std::vector<Tensor>& inputs, const Tensor& upstream) {
+  const ContextGuard same_mask;
+  context().random = {
+      .seed = 5, .step = 3, .micro_batch = 1, .call = 2, .first_row = problem.first_row};
+  std::vector<Tensor> leaves;
+  for (const Tensor& x : inputs) leaves.push_back(x.detach().requires_grad_());
+  const Tensor out = scaled_dot_product_attention(leaves[0], leaves[1], leaves[2], problem.options);
+  Results results = grad({out}, leaves, {upstream});
+  results.insert(results.begin(), out.detach());
+  return results;
+}
+
+#ifdef WITH_CUDA
+bool on_tensor_cores(const Tensor& x) { return cuda::suits_attention_mma({}, {1, 0, 0, {}}, {&x}); }
+#else
+bool on_tensor_cores(const Tensor&) { return false; }
+#endif
+
+// Heads side by side in each row, (B, T, H d), seen as (B, H, T, d): as linear layers leave them.
+Tensor heads(int64_t B, int64_t H, int64_t T, int64_t d) {
+  return randn({B, T, H, d}).to(bf16).transpose(1, 2);
+}
+
+// At every element within 2e-2 of the largest expected, on average within 2e-3.
+void expect_close(const Results& got, const Results& expected) {
+  constexpr const char* kNames[] = {"out", "dq", "dk", "dv"};
+  for (size_t r = 0; r < 4; ++r) {
+    ASSERT_EQ(got[r].shape(), expected[r].shape());
+    ASSERT_EQ(got[r].device(), gpu);
+    const std::vector<double> a = got[r].tolist(), b = expected[r].tolist();
+    double largest = 0, worst = 0, sum = 0;
+    for (size_t i = 0; i < a.size(); ++i) {
+      const double error = std::abs(a[i] - b[i]);
+      ASSERT_FALSE(std::isnan(error)) << kNames[r] << " " << i << ": " << a[i] << ", " << b[i];
+      largest = std::max(largest, std::abs(b[i]));
+      worst = std::max(worst, error);
+      sum += error;
+    }
+    // Where the softmax is over one key, q and k have no gradient but rounding errors.
+    const double scale = std::max(largest, 0.1);
+    EXPECT_LE(worst, 2e-2 * scale) << kNames[r];
+    EXPECT_LE(sum, 2e-3 * scale * static_cast<double>(a.size())) << kNames[r];
+  }
+}
+
+void expect_same_bits(const Results& a, const Results& b) {
+  for (size_t r = 0; r < a.size(); ++r) EXPECT_EQ(a[r].tolist(), b[r].tolist()) << r;
+}
+
+void check(const Problem& problem) {
+  SCOPED_TRACE(problem.name());
+  const auto& [B, H, H_kv, T, S, d, dv, options, first_row] = problem;
+  std::vector<Tensor> inputs{heads(B, H, T, d), heads(B, H_kv, S, d), heads(B, H_kv, S, dv)};
+  Tensor upstream = heads(B, H, T, dv);
+  std::vector<Tensor> moved, wide;
+  for (Tensor x : inputs) {
+    wide.push_back(x.to(f32));
+    moved.push_back(x.transpose(1, 2).contiguous().to(gpu).transpose(1, 2));
+    EXPECT_TRUE(on_tensor_cores(moved.back()));
+  }
+  const Results expected = run(problem, wide, upstream.to(f32));
+  const Results got = run(problem, moved, upstream.to(gpu));
+  expect_close(got, expected);
+  expect_same_bits(run(problem, moved, upstream.to(gpu)), got);
+}
+
+TEST_F(CudaAttention, OfAnyLength) {
+  for (const int64_t T : {1, 63, 64, 65, 130, 200}) check({1, 1, 1, T, T, 64, 64, {}});
+}
+TEST_F(CudaAttention, Causal) {
+  for (const int64_t T : {1, 63, 64, 65, 130, 200})
+    check({1, 1, 1, T, T, 64, 64, {.is_causal = true}});
+}
+TEST_F(CudaAttention, OfEveryHeadSize) {
+  for (const int64_t d : {8, 32, 48, 96, 128}) check({1, 2, 2, 70, 70, d, d, {.is_causal = true}});
+  check({1, 1, 1, 130, 130, 128, 128});
+  check({1, 1, 1, 70, 70, 64, 40});
+  check({1, 1, 1, 70, 70, 24, 128, {.scale = 0.3}});
+}
+TEST_F(CudaAttention, QueriesAndKeysOfDifferentLength) {
+  for (const auto& [T, S] : {std::pair(40, 150), {150, 40}, {1, 129}, {129, 1}}) {
+    check({1, 1, 1, T, S, 32, 32, {.is_causal = true}});
+    check({1, 1, 1, T, S, 32, 32, {.causal_lower_right = true}});
+    check({1, 1, 1, T, S, 32, 32, {}});
+  }
+}
+// So that the diagonal crosses tiles and the rows of warps at every kind of place.
+TEST_F(CudaAttention, DiagonalsAnywhere) {
+  for (const int64_t diagonal : {-33, -17, 1, 15, 17, 30, 31, 47, 62})
+    check({1, 1, 1, 70, 70 + diagonal, 32, 32, {.causal_lower_right = true}});
+}
+TEST_F(CudaAttention, GroupsOfHeads) {
+  check({2, 4, 2, 70, 90, 32, 32, {.causal_lower_right = true}});
+  check({1, 3, 1, 65, 65, 64, 64, {.dropout_p = 0.2, .is_causal = true}});
+  check({2, 35, 35, 3, 3, 32, 32});  // more than a bunch of heads
+}
+// With rows of the weights that start at a multiple of four elements, and not.
+TEST_F(CudaAttention, DropsWhatTheCpuDrops) {
+  for (const int64_t S : {128, 131}) {
+    for (const int64_t d : {32, 64, 128})
+      check({1, 2, 2, 70, S, d, d, {.dropout_p = 0.3, .causal_lower_right = d != 32}});
+  }
+  check({1, 1, 1, 35, 36, 32, 32, {.dropout_p = 0.3}, 3});
+  check({1, 1, 1, 35, 37, 32, 32, {.dropout_p = 0.3}, 3});
+}
+
+TEST_F(CudaAttention, RowsThatSeeNothingAreZero) {
+  const Problem problem{1, 1, 1, 130, 60, 64, 64, {.causal_lower_right = true}};
+  check(problem);
+  const Tensor q = heads(1, 1, 130, 64).to(gpu), k = heads(1, 1, 60, 64).to(gpu);
+  const Results got = run(problem, {q, k, k}, q);
+  for (size_t r : {0, 1}) EXPECT_EQ(sum(abs(got[r].narrow(2, 0, 70))).item(), 0);
+}
+
+// What lies past what a tile of queries may see never matters, be it NaN.
+TEST_F(CudaAttention, WhatIsMaskedNeverMatters) {
+  const Problem problem{1, 1, 1, 130, 130, 64, 64, {.is_causal = true}};
+  const Tensor q = heads(1, 1, 130, 64), k = heads(1, 1, 130, 64), v = heads(1, 1, 130, 64);
+  const Tensor upstream = cat({heads(1, 1, 100, 64), zeros({1, 1, 30, 64}, bf16)}, 2);
+  const auto first = [&](const Tensor& keys, const Tensor& values) {
+    const Results all = run(problem, {q.to(gpu), keys.to(gpu), values.to(gpu)}, upstream.to(gpu));
+    return Results{all[0].narrow(2, 0, 100), all[1].narrow(2, 0, 100)};
+  };
+  Tensor bad_k = k.clone(), bad_v = v.clone();
+  bad_k.narrow(2, 128, 2).fill_(NAN);
+  bad_v.narrow(2, 128, 2).fill_(INFINITY);
+  expect_same_bits(first(bad_k, bad_v), first(k, v));
+}
+
+// The same of a mask, which is the general kernels'.
+TEST_F(CudaAttention, KeysThatNoQuerySeesNeverMatter) {
+  const int64_t S = 150, hidden = 70;
+  const Tensor allowed = arange(static_cast<double>(S)) < static_cast<double>(hidden);
+  const Tensor bias = masked_fill(randn({S}), logical_not(allowed), -INFINITY);
+  for (const Tensor& mask : {allowed, bias}) {
+    const Problem problem{1, 1, 1, 40, S, 16, 16, {.attn_mask = mask.to(gpu)}};
+    const Tensor q = randn({1, 1, 40, 16}), k = randn({1, 1, S, 16}), v = randn({1, 1, S, 16});
+    Tensor bad_k = k.clone(), bad_v = v.clone();
+    bad_k.narrow(2, hidden, S - hidden).fill_(NAN);
+    bad_v.narrow(2, hidden, S - hidden).fill_(-INFINITY);
+    const auto attend = [&](const Tensor& keys, const Tensor& values) {
+      return run(problem, {q.to(gpu), keys.to(gpu), values.to(gpu)}, q.to(gpu));
+    };
+    expect_same_bits(attend(bad_k, bad_v), attend(k, v));
+  }
+}
+
+// q, k and v inside (B, T, 3 C), and their gradients in one buffer of that shape.
+TEST_F(CudaAttention, ReadsAndWritesPackedHeadsInPlace) {
+  const int64_t B = 2, T = 65, H = 2, d = 32;
+  const Tensor packed = randn({B, T, 3 * H * d}).to(bf16), upstream = heads(B, H, T, d);
+  const auto attend = [&](const Tensor& qkv, const Tensor& dout) {
+    const Tensor leaf = qkv.detach().requires_grad_();
+    std::vector<Tensor> parts;
+    for (const Tensor& x : split(leaf, H * d, -1))
+      parts.push_back(x.view({B, T, H, d}).transpose(1, 2));
+    EXPECT_EQ(on_tensor_cores(parts[1]), qkv.dtype() == bf16);
+    const Tensor out =
+        scaled_dot_product_attention(parts[0], parts[1], parts[2], {.is_causal = true});
+    const Tensor dqkv = grad({out}, {leaf}, {dout})[0];
+    Results results{out.detach()};
+    for (int64_t n = 0; n < 3; ++n) results.push_back(dqkv.narrow(2, n * H * d, H * d));
+    return results;
+  };
+  expect_close(attend(packed.to(gpu), upstream.to(gpu)), attend(packed.to(f32), upstream.to(f32)));
+}
+
+// Rows that are not aligned to 16 bytes are the general kernels'.
+TEST_F(CudaAttention, FallsBackWhereRowsAreNotAligned) {
+  const Tensor x = randn({1, 2, 70, 36}).to(bf16);
+  const Tensor shifted = x.to(gpu).narrow(3, 2, 32);
+  EXPECT_FALSE(on_tensor_cores(shifted));
+  const Problem problem{1, 2, 2, 70, 70, 32, 32, {.is_causal = true}};
+  const Tensor wide = x.to(f32).narrow(3, 2, 32), upstream = heads(1, 2, 70, 32);
+  expect_close(run(problem, {shifted, shifted, shifted}, upstream.to(gpu)),
+               run(problem, {wide, wide, wide}, upstream.to(f32)));
+}
+
+// A record draws the masks of the step it is replayed for.
+TEST_F(CudaAttention, ARecordFollowsTheStep) {
+  context().observers.clear();  // nothing is recorded under their eyes
+  const Tensor q = heads(1, 1, 40, 32).to(gpu);
+  for (const DType dtype : {bf16, f32}) {
+    const Tensor x = q.to(dtype);
+    Tensor out = zeros({1, 1, 40, 32}, {dtype, gpu});
+    const auto work = [&] {
+      const NoGrad none;
+      const ContextGuard same_call;
+      out.copy_(scaled_dot_product_attention(x, x, x, {.dropout_p = 0.5}));
+    };
+    Replay replay(gpu, {out});
+    for (uint64_t step = 0; step < 6; ++step) {
+      context().random.step = step;
+      replay.run(work);
+      const std::vector<double> replayed = out.tolist();
+      work();
+      EXPECT_EQ(replayed, out.tolist()) << "step " << step;
+    }
+    EXPECT_TRUE(replay.recorded());
+  }
+}
+
+}  // namespace
+}  // namespace ink
