@@ -119,11 +119,12 @@ struct MmaForward {
   __device__ void walk(Shared& shared, const Work& work, const Queries& q) const {
     const auto& size = problem.size;
     const int first = work.i0 + work.row0;  // the warp's rows are [first, first + kRows)
+    const int seen = first < size.queries ? size.seen(first + kRows - 1) : 0;
     Softmax softmax;
     Sums sums;
     for (int j0 = 0, buffer = 0; j0 < work.end; j0 += kKeys, buffer ^= 1) {
       if (j0 + kKeys < work.end) start_keys(shared, work, j0 + kKeys, buffer ^ 1);
-      if (j0 < size.seen(first + kRows - 1)) {
+      if (j0 < seen) {
         WarpSums<kTall, kWide> s;
         add_dots<kHead>(s, q, shared.k[buffer], 0);
         if (j0 + kKeys > size.seen(first)) hide(s, first, j0);

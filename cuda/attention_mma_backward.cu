@@ -56,13 +56,14 @@ struct MmaQueryGradient {
     const Rows rows = load_rows(shared, place.head, i0, row0);
     __syncthreads();  // the memory they came by is that of the keys
     start_keys(shared, k, v, 0, end, 0);
+    const int seen = rows.first < size.queries ? size.seen(rows.first + 15) : 0;
     Sums sums;
     for (int j0 = 0, buffer = 0; j0 < end; j0 += kTile, buffer ^= 1) {
       wait_for_copies<0>();
       __syncthreads();
       if (j0 + kTile < end) start_keys(shared, k, v, j0 + kTile, end, buffer ^ 1);
 #pragma unroll 1
-      for (int j = 0; j < kTile && j0 + j < size.seen(rows.first + 15); j += kStep)
+      for (int j = 0; j < kTile && j0 + j < seen; j += kStep)
         step(sums, rows, j0 + j, shared.k[buffer], shared.v[buffer], j);
     }
     wait_for_copies<0>();
@@ -196,7 +197,7 @@ struct MmaKeyGradient {
       if (next_head < end_head) start_queries(shared.tiles[buffer ^ 1], next_head, next_i0);
 #pragma unroll 1
       for (int i = 0; i < kTile; i += kStep) {
-        if (i0 + i + kStep > size.first_query(rows.first))
+        if (rows.first < size.keys && i0 + i + kStep > size.first_query(rows.first))
           step(dk_sums, dv_sums, rows, head, i0 + i, shared.tiles[buffer], i);
       }
       head = next_head;
@@ -290,10 +291,10 @@ struct MmaKeyGradient {
 void attention_mma_backward(Tensor& dq, Tensor& dk, Tensor& dv, const Tensor& dout,
                             const Tensor& out, const Tensor& lse, const Tensor& q, const Tensor& k,
                             const Tensor& v, const AttentionRule& rule) {
-  const Tensor rows = empty({lse.numel(), 2}, lse.options());
+  Tensor rows = empty({lse.numel(), 2}, lse.options());
   const BackwardProblem problem{{q, k, v, rule},
                                 HeadRows(matrices_of<bfloat16>(dout)),
-                                reinterpret_cast<QueryRow*>(Tensor(rows).mutable_data<float>())};
+                                reinterpret_cast<QueryRow*>(rows.mutable_data<float>())};
   const auto& size = problem.size;
   const auto run = [&]<int kHead, bool kDrop>() {
     const int64_t query_tiles = blocks_for(size.queries, kTile),
