@@ -56,9 +56,11 @@ void Allocator::release(void* memory, int64_t bytes) noexcept {
   const std::lock_guard lock(mutex_);
   const int64_t size = rounded(bytes);
   char* block = static_cast<char*>(memory);
-  ASAN_POISON_MEMORY_REGION(block, static_cast<size_t>(size));
+  const Pool pool = pool_of(block);
+  if (pool == eager)  // what was recorded uses its memory again whenever it is replayed
+    ASAN_POISON_MEMORY_REGION(block, static_cast<size_t>(size));
   stats_.bytes_in_use -= size;
-  free_[pool_of(block)].put(block, size);
+  free_[pool].put(block, size);
 }
 
 MemoryStats Allocator::stats() {
