@@ -161,6 +161,23 @@ TEST_F(Cuda, SamplesAreTheCpus) {
   EXPECT_EQ(sample(gpu), expected);
 }
 
+TEST_F(Cuda, TheProgramTrainsSamplesAndEvaluates) {
+  const std::string run = " --device cuda --out_dir " + (folder_ / "run").string();
+  const Ran trained = run_program(
+      "train --n_layer 1 --n_head 2 --n_embd 16 --block_size 16 --batch_size 2 --max_iters 12 "
+      "--eval_interval 5 --eval_iters 1 --sample_interval 10 --dtype bfloat16 --data " +
+      folder_.write("text.txt", std::string(40, 'a') + std::string(40, 'b')).string() +
+      " --val_fraction 0.4" + run);
+  EXPECT_EQ(trained.code, 0) << trained.err;
+  const Ran on_gpu = run_program("sample --max_new_tokens 12" + run),
+            on_cpu =
+                run_program("sample --max_new_tokens 12 --out_dir " + (folder_ / "run").string());
+  EXPECT_EQ(on_gpu.code, 0) << on_gpu.err;
+  EXPECT_EQ(on_gpu.out, on_cpu.out);
+  EXPECT_GE(on_gpu.out.size(), 13u);
+  EXPECT_EQ(run_program("eval" + run).code, 0);
+}
+
 TEST_F(Cuda, TooMuchMemoryIsAnErrorThatSaysWhatToDo) {
   const std::string error = error_of([] { zeros({int64_t{1} << 45}, gpu); });
   EXPECT_NE(error.find("memory: cannot allocate 140737488355328 bytes on cuda:0"),

@@ -325,7 +325,8 @@ std::vector<int64_t> write_sample(const GPT& model, const Tokenizer& tokenizer,
   write(start);
   GenerateOptions streamed = options;
   streamed.on_token = [&](const std::vector<int64_t>& next) { write(tokenizer.decode(next)); };
-  return model.generate(ids_tensor(ids, 1), streamed).tolist<int64_t>();
+  const Tensor first = ids_tensor(ids, 1).to(model.wte.weight.device());
+  return model.generate(first, streamed).tolist<int64_t>();
 }
 
 }  // namespace ink
