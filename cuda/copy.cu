@@ -18,6 +18,66 @@ struct Convert {
   }
 };
 
+// y = x where x's neighbours lie along dimension a and y's along b: the copy of a transposed
+// matrix. A block takes a square of both, reads it in x's order and writes it in y's.
+template <class T>
+struct CopyTransposed {
+  static constexpr int kThreads = 256, kSide = sizeof(T) < 4 ? 64 : 32;
+  static constexpr int kApart = kSide + std::max<int>(1, 4 / sizeof(T));  // columns in other banks
+  struct Shared {
+    T square[kSide][kApart];
+  };
+  T* y;
+  const T* x;
+  Places<4, uint64_t> squares;             // where they begin in y, in x, along a and along b
+  int64_t a_size, b_size, y_step, x_step;  // the steps: of y along a, of x along b
+
+  __device__ void operator()(Shared& shared) const {
+    const auto [to, from, a, b] = squares.find(blockIdx.x);
+    const int near = threadIdx.x % kSide, first = threadIdx.x / kSide;
+#pragma unroll
+    for (int far = first; far < kSide; far += kThreads / kSide) {
+      if (a + near < a_size && b + far < b_size)
+        shared.square[far][near] = x[from + far * x_step + near];
+    }
+    __syncthreads();
+#pragma unroll
+    for (int far = first; far < kSide; far += kThreads / kSide) {
+      if (a + far < a_size && b + near < b_size)
+        y[to + far * y_step + near] = shared.square[near][far];
+    }
+  }
+};
+
+// The dimension that an operand steps through element by element, if it is long; -1 if none is.
+int64_t dim_of_neighbours(const StridedLoop<2>& loop, size_t operand) {
+  for (int64_t d = 0; d < loop.sizes.size(); ++d) {
+    if (loop.strides[operand][d] == 1 && loop.sizes[d] >= 8) return d;
+  }
+  return -1;
+}
+
+template <class T>
+void copy_transposed(T* y, const T* x, const StridedLoop<2>& loop, int64_t a, int64_t b) {
+  constexpr int64_t kSide = CopyTransposed<T>::kSide;
+  const Shape none = Shape::filled(loop.sizes.size(), 0);
+  Shape sizes = loop.sizes;
+  std::array<Shape, 4> steps{loop.strides[0], loop.strides[1], none, none};
+  steps[2][a] = steps[3][b] = 1;
+  for (const int64_t d : {a, b}) {
+    sizes[d] = blocks_for(sizes[d], kSide);
+    for (Shape& step : steps) step[d] *= kSide;
+  }
+  launch("copy", sizes.numel(),
+         CopyTransposed<T>{y,
+                           x,
+                           {sizes, steps},
+                           loop.sizes[a],
+                           loop.sizes[b],
+                           loop.strides[0][a],
+                           loop.strides[1][b]});
+}
+
 }  // namespace
 
 void fill(Tensor& y, double value) {
@@ -25,7 +85,11 @@ void fill(Tensor& y, double value) {
 }
 
 void copy(Tensor& y, const Tensor& x) {
+  const StridedLoop<2> loop(y.shape(), {&y, &x});
+  const int64_t a = dim_of_neighbours(loop, 1), b = dim_of_neighbours(loop, 0);
   for_any(x.dtype(), [&]<class From>(From) {
+    if (x.dtype() == y.dtype() && a >= 0 && b >= 0 && a != b)
+      return copy_transposed(y.mutable_data<From>(), x.data<From>(), loop, a, b);
     for_any(y.dtype(), [&]<class To>(To) { map("copy", y, Convert<To, From>(), x); });
   });
 }

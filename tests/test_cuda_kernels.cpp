@@ -1,0 +1,258 @@
+// CUDA kernels where the rows of op_cases.cpp do not reach: long lines, many equal values, NaN, odd
+// addresses. On a GPU, or the emulated one; what the CPU computes is right.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+#include "tests/on_cuda.h"
+#include "tests/op_cases.h"
+
+#ifdef WITH_CUDA
+#include "cuda/sort.cuh"
+#endif
+
+namespace ink {
+namespace {
+
+constexpr DType all_dtypes[] = {f32, f64, bf16, i64, boolean};
+
+class CudaKernels : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device";
+  }
+  std::mt19937_64 random_{42};
+
+  // Whole numbers from -range to range, NaN and infinities among them.
+  Tensor with_ties(const Shape& shape, int64_t range, DType dtype) {
+    std::vector<double> values(static_cast<size_t>(shape.numel()));
+    for (double& v : values) {
+      v = static_cast<double>(random_() % static_cast<uint64_t>(2 * range + 1)) -
+          static_cast<double>(range);
+      if (is_floating(dtype) && random_() % 64 == 0) v = NAN;
+      if (is_floating(dtype) && random_() % 64 == 0) v = -INFINITY;
+      if (v == 0 && random_() % 2) v = -0.0;
+    }
+    return from_vector(values, shape).to(dtype);
+  }
+};
+
+// The same op on both devices gives the same values, within the tolerance.
+void agree(const Inputs& inputs, const std::function<Outputs(const Inputs&)>& op,
+           double tolerance = 0) {
+  Inputs moved;
+  for (const Tensor& x : inputs) moved.push_back(x.to(cuda_device));
+  expect_close(op(moved), op(inputs), tolerance, "output");
+}
+
+// ---- sorting
+
+TEST_F(CudaKernels, SortsLongLinesStably) {
+  for (const DType dtype : all_dtypes) {
+    SCOPED_TRACE(name_of(dtype));
+    const Tensor x = with_ties({3, 5001}, 300, dtype);
+    agree({x}, [](const Inputs& in) -> Outputs {
+      const auto [a, b] = sort(in[0]);
+      const auto [c, d] = sort(in[0], -1, true);
+      const auto [e, f] = sort(in[0].T().contiguous(), 0);
+      const auto [g, h] = topk(in[0], 7);
+      return {a, b, c, d, e, f, g, h};
+    });
+  }
+}
+
+TEST_F(CudaKernels, SortsShortLinesStably) {
+  for (const DType dtype : all_dtypes) {
+    SCOPED_TRACE(name_of(dtype));
+    for (const Shape& shape : {Shape{7, 1}, Shape{133, 5}, Shape{3, 2048}, Shape{2, 1000, 3}})
+      agree({with_ties(shape, 9, dtype)}, [](const Inputs& in) -> Outputs {
+        const auto [a, b] = sort(in[0]);
+        const auto [c, d] = sort(in[0], 0, true);
+        const auto [e, f] = sort(in[0], 1, true);
+        return {a, b, c, d, e, f};
+      });
+  }
+}
+
+// ---- copies and elementwise ops
+
+TEST_F(CudaKernels, CopiesTransposedMatrices) {
+  for (const DType dtype : all_dtypes) {
+    SCOPED_TRACE(name_of(dtype));
+    const Tensor batch = with_ties({3, 70, 41}, 50, dtype), wide = with_ties({9, 300}, 50, dtype);
+    agree({batch, wide}, [](const Inputs& in) -> Outputs {
+      Tensor into = zeros({41, 70, 3}, in[0].options());
+      Tensor turned = into.permute({2, 1, 0});
+      turned.copy_(in[0]);
+      return {in[0].permute({0, 2, 1}).contiguous(),
+              in[0].T().contiguous(),
+              in[0].permute({1, 0, 2}).contiguous(),
+              in[0].permute({1, 2, 0}).narrow(1, 3, 17).contiguous(),
+              into,
+              in[1].T().contiguous(),
+              flip(in[1].T(), {0, 1})};
+    });
+  }
+}
+
+// Rows that start at every address, of lengths that packs fit and do not; a row, a column and one
+// element repeated.
+TEST_F(CudaKernels, ElementwiseOpsTakeOddAddresses) {
+  for (const DType dtype : {f32, f64, bf16, i64}) {
+    SCOPED_TRACE(name_of(dtype));
+    const Tensor x = with_ties({5, 72}, 50, dtype), row = with_ties({72}, 50, dtype),
+                 mask = with_ties({5, 72}, 1, boolean);
+    for (const int64_t start : {0, 1, 4, 8}) {
+      for (const int64_t n : {64, 63, 7, 1}) {
+        SCOPED_TRACE(std::to_string(n) + " from " + std::to_string(start));
+        agree({x, row, mask}, [=](const Inputs& in) -> Outputs {
+          const Tensor a = in[0].narrow(1, start, n), b = in[1].narrow(0, start, n),
+                       m = in[2].narrow(1, start, n), whole = in[0].view({-1}).narrow(0, start, n);
+          Tensor changed = in[0].clone();
+          changed.narrow(1, start, n).add_(b);
+          return {a + b,
+                  a * in[0].narrow(1, 3, 1),
+                  a - b.narrow(0, 0, 1),
+                  where(m, a, b),
+                  changed,
+                  masked_fill(a, m, 3),
+                  whole + b,
+                  a < b,
+                  neg(whole),
+                  abs(a.T()),
+                  a.to(f32),
+                  a.to(boolean)};
+        });
+      }
+    }
+  }
+}
+
+TEST_F(CudaKernels, ExtremesKnowNan) {
+  for (const DType dtype : {f32, f64, bf16}) {
+    SCOPED_TRACE(name_of(dtype));
+    agree({with_ties({40, 33}, 9, dtype), with_ties({40, 33}, 9, dtype)},
+          [](const Inputs& in) -> Outputs {
+            const auto [a, b] = max(in[0], 0);
+            const auto [c, d] = min(in[0], 1);
+            return {maximum(in[0], in[1]),
+                    minimum(in[0], in[1]),
+                    amax(in[0], {0}),
+                    amin(in[0], {1}),
+                    max(in[0]),
+                    argmax(in[0]),
+                    clamp(in[0], -2, 3),
+                    a,
+                    b,
+                    c,
+                    d};
+          });
+  }
+}
+
+// ---- reductions, scans
+
+// Long lines are shared by blocks. Sums of whole numbers are exact in any order.
+TEST_F(CudaKernels, ReducesLongLines) {
+  for (const DType dtype : all_dtypes) {
+    SCOPED_TRACE(name_of(dtype));
+    std::vector<double> ones(200003, 1);
+    ones[70000] = ones[150000] = 0;
+    const Tensor x = from_vector(ones).to(dtype);
+    agree({x}, [](const Inputs& in) -> Outputs {
+      const Tensor odd = in[0].narrow(0, 1, 199999), even = in[0].narrow(0, 0, 199808),
+                   matrix = even.view({3122, 64}), narrow = odd.view({-1, 1}).expand({-1, 3});
+      Outputs all;
+      for (const Tensor& t : {in[0], odd, even, matrix, matrix.T(), narrow, matrix.view({2, -1})}) {
+        all.push_back(sum(t));
+        all.push_back(argmin(t.dim() == 1 ? t : t.select(0, 0)));
+        if (t.dim() == 1) continue;
+        for (const int64_t dim : {0, 1}) {
+          all.push_back(sum(t, {dim}));
+          all.push_back(min(t, dim).indices);
+        }
+      }
+      return all;
+    });
+  }
+}
+
+TEST_F(CudaKernels, VarianceOfLongLines) {
+  std::vector<double> values(60000);
+  for (double& v : values) v = 1000 + static_cast<double>(random_() % 1000) / 1000;
+  const Tensor x = from_vector(values);
+  agree(
+      {x},
+      [](const Inputs& in) -> Outputs {
+        const Tensor matrix = in[0].view({1000, 60});
+        return {var(in[0]), var(in[0].narrow(0, 1, 59998)), std(matrix, {0}), std(matrix, {1}),
+                var(matrix.narrow(1, 0, 1).expand({1000, 7}))};
+      },
+      1e-10);
+}
+
+TEST_F(CudaKernels, RunningSumsOfLongLines) {
+  const Tensor x = with_ties({2, 10007}, 3, i64);
+  for (const DType dtype : {i64, f32, f64}) {
+    agree({x.to(dtype)}, [](const Inputs& in) -> Outputs {
+      const Tensor columns = in[0].T().contiguous();
+      return {cumsum(in[0], 1),
+              cumsum(in[0], 0),
+              cumsum(columns, 0),
+              cumsum(columns, 1),
+              cumsum(in[0].narrow(1, 3, 300), 1),
+              cumsum(in[0].narrow(1, 3, 200), 1),
+              cumsum(columns.view({-1}), 0)};
+    });
+  }
+}
+
+// ---- ids
+
+// Many elements of few ids, which lie together once they are sorted.
+TEST_F(CudaKernels, AddsUpRunsOfEqualIds) {
+  const int64_t n = 3000;
+  std::vector<int64_t> few(n), same(n, 2), distinct(n);
+  for (size_t i = 0; i < few.size(); ++i) {
+    few[i] = static_cast<int64_t>(random_() % 4);
+    distinct[i] = static_cast<int64_t>(i * 7 % n);
+  }
+  for (const auto& ids : {few, same, distinct}) {
+    for (const DType dtype : {f32, f64, i64}) {
+      agree({with_ties({n, 24}, 3, i64).to(dtype), from_vector(ids)},
+            [=](const Inputs& in) -> Outputs {
+              const Tensor y = zeros({n, 24}, in[0].options()), columns = in[0].T(),
+                           rows_ids = in[1].view({n, 1}).expand({n, 24});
+              return {scatter_add(y, 0, rows_ids, in[0]),
+                      scatter_add(y.T(), 1, rows_ids.T(), columns),
+                      scatter_add(y, 0, rows_ids.contiguous(), in[0]),
+                      scatter_add(y.select(1, 0), 0, in[1], in[0].select(1, 3)),
+                      index_select(in[0], 0, in[1]),
+                      index_select(columns, 1, in[1]),
+                      gather(in[0].narrow(1, 1, 16), 0, rows_ids.narrow(1, 0, 16))};
+            });
+    }
+  }
+}
+
+#ifdef WITH_CUDA
+TEST_F(CudaKernels, SortsIds) {
+  for (const int64_t limit : {1, 65, 50257}) {
+    for (const int64_t n : {1, 2000, 20000}) {
+      std::vector<int64_t> values(static_cast<size_t>(n));
+      for (int64_t& v : values) v = static_cast<int64_t>(random_() % static_cast<uint64_t>(limit));
+      const Tensor ids = from_vector(values);
+      const auto [sorted, places] = sort(ids);
+      const Options there{i64, cuda_device};
+      Tensor found = empty({n}, there), positions = empty({n}, there);
+      cuda::sort_ids(found, positions, ids.to(cuda_device), limit);
+      EXPECT_EQ(found.tolist<int64_t>(), sorted.tolist<int64_t>());
+      EXPECT_EQ(positions.tolist<int64_t>(), places.tolist<int64_t>());
+    }
+  }
+}
+#endif
+
+}  // namespace
+}  // namespace ink
