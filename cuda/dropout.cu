@@ -1,24 +1,28 @@
-// Dropout: the twin of autograd/ops/dropout.cpp, with the same mask, bit for bit.
+// Dropout: the twin of autograd/ops/dropout.cpp.
 //   y  = x mask,  mask = 0 with probability p, else 1 / (1 - p)
-//   dx = dy mask
+// The mask is the CPU's to the bit, whatever the launch: element i of the whole batch has the
+// number i % 4 of counter i / 4.
 #include "autograd/ops/dropout_mask.h"
-#include "cuda/rows.cuh"
+
+#include "autograd/kernels.h"
+#include "cuda/pack.cuh"
 
 namespace ink::cuda {
 namespace {
 
-// A thread takes the four elements of the whole batch that one counter gives random words for.
-template <class T, bool kAligned>
+// A thread makes the numbers of some counters, and so four elements at a time. kWhole: they lie in
+// memory as they do in counters, and packs of four can be moved.
+template <class T, bool kWhole>
 struct Dropout {
-  static constexpr int kThreads = 256, N = 4;
+  static constexpr int kThreads = 256, kEach = 4;  // counters of a thread
   using C = compute_t<T>;
   struct Shared {
     uint64_t key;
   };
   T* y;
   const T* x;
-  int64_t n, first;  // elements, and where the first of them stands in the whole batch
-  uint32_t threshold;
+  int64_t n, first;  // elements, and the index of the first in the whole batch
+  DropoutMask mask;
   C kept;
   RandomPosition at;
   const uint64_t* step;  // where to read it on the device; null: at.step
@@ -27,21 +31,25 @@ struct Dropout {
     if (threadIdx.x == 0)
       shared.key = Philox::derive(at.seed, step ? *step : at.step, at.micro_batch);
     __syncthreads();
-    const int64_t counter = first / N + global_thread(), start = counter * N - first;
-    if (start >= n) return;
-    const auto words = Philox::at(shared.key, static_cast<uint64_t>(counter), at.call);
-    const auto dropped = [&](int k, C v) { return words[k] >> 8 < threshold ? C(0) : v * kept; };
-    if (kAligned && start + N <= n) {
-      Pack<C, N> v = load<N>(x + start);
+    const int64_t begin = first / 4 + static_cast<int64_t>(blockIdx.x) * kThreads * kEach;
 #pragma unroll
-      for (int k = 0; k < N; ++k) v.at[k] = dropped(k, v.at[k]);
-      return store(y + start, v);
+    for (int k = 0; k < kEach; ++k) {
+      const int64_t counter = begin + k * kThreads + threadIdx.x;
+      if (4 * counter - first < n) four(counter, shared.key);
     }
+  }
+
+  __device__ __forceinline__ void four(int64_t counter, uint64_t key) const {
+    const auto words = Philox::at(key, static_cast<uint64_t>(counter), at.call);
+    const int64_t i = 4 * counter - first;
+    Pack<C, 4> factors;
 #pragma unroll
-    for (int k = 0; k < N; ++k) {
-      const int64_t i = start + k;
-      if (i >= 0 && i < n) y[i] = static_cast<T>(dropped(k, static_cast<C>(x[i])));
-    }
+    for (int j = 0; j < 4; ++j) factors.at[j] = mask.drops(words[j] >> 8) ? C(0) : kept;
+    if (kWhole && i + 4 <= n) return store(y + i, load<4>(x + i) * factors);
+#pragma unroll
+    for (int j = 0; j < 4; ++j)
+      if (i + j >= 0 && i + j < n)
+        y[i + j] = static_cast<T>(static_cast<C>(x[i + j]) * factors.at[j]);
   }
 };
 
@@ -50,21 +58,17 @@ struct Dropout {
 void dropout(Tensor& y, const Tensor& x, double p, const RandomPosition& at) {
   const int64_t n = x.numel();
   if (n == 0) return;
+  const DropoutMask mask(p, at);
   const int64_t first = first_of_batch(at, n, x.dim() ? x.size(0) : 1);
+  const int64_t counters = (first + n - 1) / 4 - first / 4 + 1;
+  const uint64_t* step = capturing() ? step_cell() : nullptr;
   for_float("dropout", x.dtype(), [&]<class T>(T) {
-    using C = compute_t<T>;
     T* out = y.mutable_data<T>();
     const T* in = x.data<T>();
-    const auto run = [&]<bool kAligned>(std::bool_constant<kAligned>) {
-      const Dropout<T, kAligned> kernel{out,
-                                        in,
-                                        n,
-                                        first,
-                                        static_cast<uint32_t>(std::ceil(p * 0x1p24)),
-                                        static_cast<C>(1 / (1 - p)),
-                                        at,
-                                        capturing() ? step_cell() : nullptr};
-      launch("dropout", blocks_for(first % 4 + n, kernel.kThreads, kernel.N), kernel);
+    const auto run = [&]<bool kWhole>(std::bool_constant<kWhole>) {
+      using Kernel = Dropout<T, kWhole>;
+      launch("dropout", blocks_for(counters, Kernel::kThreads, Kernel::kEach),
+             Kernel{out, in, n, first, mask, static_cast<compute_t<T>>(mask.kept), at, step});
     };
     if (first % 4 == 0 && are_aligned({out, in})) {
       run(std::true_type());

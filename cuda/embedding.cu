@@ -1,6 +1,7 @@
-// Rows of a table (V, C) by ids: the twins of autograd/ops/embedding.cpp.
+// Rows of a table (V, C) by ids (...): the twin of autograd/ops/embedding.cpp.
 //   y[i]          = weight[ids[i]]
 //   dweight[v]    = sum of dy[i] over all i with ids[i] = v
+// An id that is out of range gives zeros, and no gradient, until the host hears of it.
 #include "cuda/ids.cuh"
 #include "cuda/rows.cuh"
 #include "cuda/sort.cuh"
@@ -8,140 +9,175 @@
 namespace ink::cuda {
 namespace {
 
-// A thread takes N neighbours of a row. An id out of range gives zeros until the host hears of it.
+// A warp takes an id.
 template <class T, int N>
 struct Embedding {
-  static constexpr int kThreads = 256;
+  static constexpr int kThreads = 256, kWarps = kThreads / kWarp;
+  static constexpr int kAhead = 4, kStep = kWarp * N;
   T* y;
-  const T* weight;
   const int64_t* ids;
-  int64_t packs, count;  // of a row; of all rows
+  const T* weight;
+  int64_t count, n;
   IdCheck in_range;
 
   __device__ void operator()() const {
-    const int64_t i = global_thread();
+    const int64_t i = static_cast<int64_t>(blockIdx.x) * kWarps + warp_id();
     if (i >= count) return;
-    const int64_t row = i / packs, id = ids[row], from = id * packs + (i - row * packs);
-    Pack<T, N> values{};
-    if (in_range(id, row)) values = reinterpret_cast<const Pack<T, N>*>(weight)[from];
-    reinterpret_cast<Pack<T, N>*>(y)[i] = values;
-  }
-};
-
-// Tokens in the order of their ids, and of their positions where ids are equal. Runs of one id are
-// summed in chunks of kChunk tokens, so that a few ids that many tokens share are as much work for
-// the card as many. What lies within a chunk is added to the table at once; a run that goes on over
-// chunks leaves a sum in each.
-constexpr int64_t kChunk = 32;
-
-template <class T>
-struct Runs {
-  static constexpr int kThreads = 128;
-  using C = compute_t<T>;
-  C* dweight;
-  C* parts;  // (chunks, 2, columns): of the run that came into a chunk; of the one that leaves it
-  const T* dy;
-  const int64_t *ids, *positions;
-  int64_t n, columns, table_rows;
-
-  __device__ int64_t column() const {
-    return static_cast<int64_t>(blockIdx.y) * kThreads + threadIdx.x;
-  }
-  __device__ int64_t begin(int64_t chunk) const { return chunk * kChunk; }
-  __device__ int64_t end(int64_t chunk) const {
-    const int64_t after = begin(chunk) + kChunk;
-    return after < n ? after : n;
-  }
-  /// Are tokens i - 1 and i there, and of one run?
-  __device__ bool joined(int64_t i) const { return i > 0 && i < n && ids[i - 1] == ids[i]; }
-  __device__ void add(int64_t id, C sum) const {
-    if (id >= 0 && id < table_rows) dweight[id * columns + column()] += sum;
-  }
-};
-
-template <class T>
-struct SumRuns : Runs<T> {
-  using C = compute_t<T>;
-  __device__ void operator()() const {
-    if (this->column() >= this->columns) return;
-    const int64_t chunk = blockIdx.x, end = this->end(chunk);
-    C* part = this->parts + 2 * chunk * this->columns + this->column();
-    bool came_in = this->joined(this->begin(chunk));
-    C sum = 0;
-    for (int64_t i = this->begin(chunk); i < end; ++i) {
-      sum += static_cast<C>(this->dy[this->positions[i] * this->columns + this->column()]);
-      if (i + 1 < end && this->joined(i + 1)) continue;
-      if (came_in) {
-        part[0] = sum;
-      } else if (this->joined(i + 1)) {
-        part[this->columns] = sum;
-      } else {
-        this->add(this->ids[i], sum);
-      }
-      came_in = false;
-      sum = 0;
+    const int64_t id = ids[i];
+    const bool found = in_range(id, i);
+    const T* from = weight + (found ? id : 0) * n;
+    for (int64_t begin = lane_id() * N; begin < n; begin += kAhead * kStep) {
+      Pack<compute_t<T>, N> row[kAhead] = {};
+#pragma unroll
+      for (int k = 0; k < kAhead; ++k)
+        if (found && begin + k * kStep < n) row[k] = load<N>(from + begin + k * kStep);
+#pragma unroll
+      for (int k = 0; k < kAhead; ++k)
+        if (begin + k * kStep < n) store(y + i * n + begin + k * kStep, row[k]);
     }
   }
 };
 
-// The chunk in which a run begins that goes on collects what the others have of it, in order.
-template <class T>
-struct JoinRuns : Runs<T> {
+// The gradient. With the ids in order, those of one row of the table lie side by side; a warp takes
+// 32 of them, whatever rows they are of, and some columns: N in each lane. What it adds up for a
+// row goes to the table, which is its own to write if the row's ids begin among its 32; or else,
+// for the first of its rows, to `partial`, and a second launch adds that to the table.
+template <class T, int N>
+struct RowSums {
   using C = compute_t<T>;
-  __device__ void operator()() const {
-    const int64_t chunk = blockIdx.x, after = this->end(chunk);
-    if (this->column() >= this->columns || !this->joined(after)) return;
-    const int64_t id = this->ids[after - 1], begin = this->begin(chunk);
-    if (begin > 0 && this->ids[begin - 1] == id) return;  // it came in
-    C sum = this->parts[(2 * chunk + 1) * this->columns + this->column()];
-    for (int64_t k = chunk + 1; this->joined(this->begin(k)) && this->ids[this->begin(k)] == id;
-         ++k)
-      sum += this->parts[2 * k * this->columns + this->column()];
-    this->add(id, sum);
+  C* table;    // (V, n)
+  C* partial;  // (chunks, n)
+  const T* dy;
+  const int64_t *ids, *positions;  // in order, and where in dy each comes from
+  int64_t count, n, rows;
+
+  __host__ __device__ int64_t chunks() const { return (count + kWarp - 1) / kWarp; }
+  /// Do the ids of a chunk's first row begin in an earlier chunk?
+  __device__ bool continues(int64_t chunk) const {
+    return chunk > 0 && ids[chunk * kWarp] == ids[chunk * kWarp - 1];
+  }
+  __device__ void add(int64_t id, int64_t column, const Pack<C, N>& sum) const {
+    if (id < 0 || id >= rows || column >= n) return;
+    C* to = table + id * n + column;
+    store(to, load<N>(to) + sum);
   }
 };
+
+template <class T, int N>
+struct SumChunk {
+  static constexpr int kThreads = 256, kWarps = kThreads / kWarp, kAhead = 8;
+  using C = compute_t<T>;
+  RowSums<T, N> of;
+
+  __device__ void operator()() const {
+    const int64_t chunk = static_cast<int64_t>(blockIdx.x) * kWarps + warp_id();
+    if (chunk >= of.chunks()) return;
+    const int64_t column = (static_cast<int64_t>(blockIdx.y) * kWarp + lane_id()) * N;
+    const int64_t first = chunk * kWarp, left = of.count - first;
+    const int size = left < kWarp ? static_cast<int>(left) : kWarp;
+    const int64_t mine = first + (lane_id() < size ? lane_id() : 0);
+    const int64_t my_id = of.ids[mine], my_position = of.positions[mine];
+    bool is_partial = of.continues(chunk);
+    Pack<C, N> sum{};
+    for (int begin = 0; begin < size; begin += kAhead) {
+      Pack<C, N> dy[kAhead] = {};
+#pragma unroll
+      for (int k = 0; k < kAhead; ++k) {
+        const int64_t row = warp_from(my_position, begin + k);
+        if (begin + k < size && column < of.n) dy[k] = load<N>(of.dy + row * of.n + column);
+      }
+#pragma unroll
+      for (int k = 0; k < kAhead; ++k) {
+        const int64_t id = warp_from(my_id, begin + k), next = warp_from(my_id, begin + k + 1);
+        sum = sum + dy[k];
+        if (begin + k + 1 < size ? id == next : begin + k >= size) continue;
+        if (!is_partial) {
+          of.add(id, column, sum);
+        } else if (column < of.n) {
+          store(of.partial + chunk * of.n + column, sum);
+        }
+        is_partial = false;
+        sum = {};
+      }
+    }
+  }
+};
+
+// A warp for each chunk: where it is the second that a row of the table has ids in, the sums of
+// that and all further chunks are added to the row.
+template <class T, int N>
+struct AddPartial {
+  static constexpr int kThreads = 256, kWarps = kThreads / kWarp;
+  using C = compute_t<T>;
+  RowSums<T, N> of;
+
+  __device__ void operator()() const {
+    int64_t chunk = static_cast<int64_t>(blockIdx.x) * kWarps + warp_id();
+    const int64_t chunks = of.chunks();
+    if (chunk >= chunks || !of.continues(chunk)) return;
+    const int64_t id = of.ids[chunk * kWarp];
+    if (of.continues(chunk - 1) && of.ids[(chunk - 1) * kWarp] == id) return;
+    const int64_t column = (static_cast<int64_t>(blockIdx.y) * kWarp + lane_id()) * N;
+    Pack<C, N> sum{};
+    for (int run = kWarp; run == kWarp; chunk += run) {
+      const int64_t other = chunk + lane_id();
+      run = warp_run(other < chunks && of.ids[other * kWarp] == id);
+#pragma unroll 8
+      for (int k = 0; k < run; ++k)
+        if (column < of.n) sum = sum + load<N>(of.partial + (chunk + k) * of.n + column);
+    }
+    of.add(id, column, sum);
+  }
+};
+
+// Calls f(N) with the number of elements to move at once.
+template <class T, class F>
+void for_width(int64_t n, std::initializer_list<const void*> pointers, const F& f) {
+  constexpr int N = 16 / sizeof(T);
+  if (n % N == 0 && are_aligned(pointers)) {
+    f(std::integral_constant<int, N>());
+  } else {
+    f(std::integral_constant<int, 1>());
+  }
+}
 
 }  // namespace
 
 void embedding(Tensor& y, const Tensor& ids, const Tensor& weight) {
   for_float("embedding", weight.dtype(), [&]<class T>(T) {
+    const int64_t n = weight.size(-1), count = n ? ids.numel() : 0;
     T* out = y.mutable_data<T>();
     const T* table = weight.data<T>();
-    const int64_t columns = weight.size(1);
     const IdCheck in_range("embedding", "id", weight.size(0), "rows");
-    const auto run = [&]<int N>(std::integral_constant<int, N>) {
-      const Embedding<T, N> kernel{out,         table,         ids.data<int64_t>(),
-                                   columns / N, y.numel() / N, in_range};
-      launch("embedding", blocks_for(kernel.count, kernel.kThreads), kernel);
-    };
-    constexpr int kWide = 16 / sizeof(T);
-    if (columns % kWide == 0 && are_aligned({out, table})) {
-      run(std::integral_constant<int, kWide>());
-    } else {
-      run(std::integral_constant<int, 1>());
-    }
+    for_width<T>(n, {out, table}, [&]<int N>(std::integral_constant<int, N>) {
+      using Kernel = Embedding<T, N>;
+      launch("embedding", blocks_for(count, Kernel::kWarps),
+             Kernel{out, ids.data<int64_t>(), table, count, n, in_range});
+    });
   });
 }
 
 void embedding_backward(Tensor& dweight, const Tensor& dy, const Tensor& ids) {
-  const int64_t n = ids.numel(), columns = dy.size(-1), chunks = (n + kChunk - 1) / kChunk;
-  if (n == 0 || columns == 0) return;
-  Tensor sorted = empty({n}, ids.options()), positions = empty_like(sorted);
+  const int64_t count = ids.numel(), n = dy.size(-1);
+  if (count == 0 || n == 0) return;
+  const Options options(i64, ids.device());
+  Tensor sorted = empty({count}, options), positions = empty({count}, options);
   sort_ids(sorted, positions, ids, dweight.size(0));
-  Tensor parts = empty({chunks, 2, columns}, dweight.options());
   for_float("embedding_backward", dy.dtype(), [&]<class T>(T) {
     using C = compute_t<T>;
-    const Runs<T> runs{dweight.mutable_data<C>(),
-                       parts.mutable_data<C>(),
-                       dy.data<T>(),
-                       sorted.data<int64_t>(),
-                       positions.data<int64_t>(),
-                       n,
-                       columns,
-                       dweight.size(0)};
-    const Blocks blocks(chunks, blocks_for(columns, Runs<T>::kThreads));
-    launch("embedding_backward", blocks, SumRuns<T>{runs});
-    launch("embedding_backward", blocks, JoinRuns<T>{runs});
+    C* table = dweight.mutable_data<C>();
+    const T* upstream = dy.data<T>();
+    for_width<C>(n, {table, upstream}, [&]<int N>(std::integral_constant<int, N>) {
+      RowSums<T, N> sums{
+          table, nullptr, upstream,       sorted.data<int64_t>(), positions.data<int64_t>(),
+          count, n,       dweight.size(0)};
+      Tensor partial = empty({sums.chunks(), n}, dweight.options());
+      sums.partial = partial.mutable_data<C>();
+      const Blocks blocks(blocks_for(sums.chunks(), SumChunk<T, N>::kWarps),
+                          blocks_for(n, kWarp, N));
+      launch("embedding_backward", blocks, SumChunk<T, N>{sums});
+      launch("embedding_backward", blocks, AddPartial<T, N>{sums});
+    });
   });
 }
 

@@ -151,6 +151,12 @@ __device__ inline T warp_up(T value, int delta) {
 /// The lanes that hold the same value, a bit each.
 __device__ inline unsigned warp_match(int value) { return __match_any_sync(kAllLanes, value); }
 
+/// How many lanes, from lane 0 on, there are before the first whose vote is no.
+__device__ inline int warp_run(bool vote) {
+  const unsigned no = ~__ballot_sync(kAllLanes, vote);
+  return no == 0 ? kWarp : __ffs(static_cast<int>(no)) - 1;
+}
+
 struct Plus {
   template <class T>
   __device__ static T join(T a, T b) {

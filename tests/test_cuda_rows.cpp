@@ -198,5 +198,26 @@ TEST(CudaLayerNorm, KeepsSmallDeviations) {
   }
 }
 
+// Tables of few rows and many, with ids by chance, all alike, and alike in long runs.
+TEST(CudaEmbedding, AddsGradientsOfAnyNumberOfIds) {
+  if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device";
+  manual_seed(1);
+  for (const auto& [rows, count] : {std::pair(65, 5000), std::pair(1, 3000), std::pair(3, 64),
+                                    std::pair(7, 33), std::pair(1000, 100), std::pair(2, 1)}) {
+    for (const int64_t n : {1, 6, 128, 772}) {
+      for (const DType dtype : {f64, f32, bf16}) {
+        SCOPED_TRACE(std::to_string(rows) + " rows, " + std::to_string(count) + " ids, " +
+                     std::to_string(n) + " columns of " + name_of(dtype));
+        const Tensor ids = randint(rows, {count}), dy = random({count, n}, dtype);
+        Tensor expected = f32_at_least(random({rows, n}, dtype));
+        Tensor got = expected.to(cuda_device);
+        kernel::embedding_backward(got, dy.to(cuda_device), ids.to(cuda_device));
+        kernel::embedding_backward(expected, dy, ids);
+        expect_close({got}, {expected}, dtype == f64 ? 1e-13 : 1e-5, "gradient");
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace ink

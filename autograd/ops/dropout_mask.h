@@ -37,7 +37,7 @@ class DropoutMask {
       for (uint64_t j = 0; j < 4; ++j) digits[4 * k + j] = words[j] >> 8;
     }
   }
-  bool drops(uint32_t digit) const { return digit < threshold_; }
+  INK_DEVICE bool drops(uint32_t digit) const { return digit < threshold_; }
 
  private:
 #ifdef __AVX512F__
