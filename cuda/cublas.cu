@@ -1,13 +1,13 @@
 // Matrix products by cuBLASLt. A matrix in rows is its transpose in columns, which is what cuBLAS
 // works on: C = A B in rows is C^T = B^T A^T in columns, so the operands trade places.
 #include <cublasLt.h>
+#include <dlfcn.h>
 
 #include <array>
 #include <cstdlib>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <tuple>
 
 #include "autograd/check.h"
 #include "cuda/product.h"
@@ -16,12 +16,62 @@
 namespace ink::cuda {
 namespace {
 
+// The library is half a gigabyte: it is loaded when the first product asks for it, not whenever a
+// program starts.
+void* open_library() {
+  for (const char* name : {INKLING_CUBLASLT_NAME, INKLING_CUBLASLT_FILE}) {
+    if (void* handle = dlopen(name, RTLD_NOW | RTLD_LOCAL)) return handle;
+  }
+  ink::detail::fail("gemm: cannot load cuBLASLt: ", dlerror(), "; install CUDA ", CUBLAS_VER_MAJOR,
+                    ", or name the folder of ", INKLING_CUBLASLT_NAME, " in LD_LIBRARY_PATH");
+}
+
+// A function of it, as a pointer to any type of function.
+struct Symbol {
+  const char* name;
+  template <class F>
+  operator F*() const {
+    static void* const library = open_library();
+    void* found = dlsym(library, name);
+    INK_CHECK(found != nullptr, "gemm: ", INKLING_CUBLASLT_NAME, " has no ", name);
+    return reinterpret_cast<F*>(found);
+  }
+};
+
+// Its functions, under their names without the prefix.
+struct CublasLt {
+  decltype(cublasLtCreate)* Create = Symbol{"cublasLtCreate"};
+  decltype(cublasLtGetStatusString)* GetStatusString = Symbol{"cublasLtGetStatusString"};
+  decltype(cublasLtMatmul)* Matmul = Symbol{"cublasLtMatmul"};
+  decltype(cublasLtMatmulAlgoGetHeuristic)* MatmulAlgoGetHeuristic =
+      Symbol{"cublasLtMatmulAlgoGetHeuristic"};
+  decltype(cublasLtMatmulDescCreate)* MatmulDescCreate = Symbol{"cublasLtMatmulDescCreate"};
+  decltype(cublasLtMatmulDescDestroy)* MatmulDescDestroy = Symbol{"cublasLtMatmulDescDestroy"};
+  decltype(cublasLtMatmulDescSetAttribute)* MatmulDescSetAttribute =
+      Symbol{"cublasLtMatmulDescSetAttribute"};
+  decltype(cublasLtMatmulPreferenceCreate)* MatmulPreferenceCreate =
+      Symbol{"cublasLtMatmulPreferenceCreate"};
+  decltype(cublasLtMatmulPreferenceDestroy)* MatmulPreferenceDestroy =
+      Symbol{"cublasLtMatmulPreferenceDestroy"};
+  decltype(cublasLtMatmulPreferenceSetAttribute)* MatmulPreferenceSetAttribute =
+      Symbol{"cublasLtMatmulPreferenceSetAttribute"};
+  decltype(cublasLtMatrixLayoutCreate)* MatrixLayoutCreate = Symbol{"cublasLtMatrixLayoutCreate"};
+  decltype(cublasLtMatrixLayoutDestroy)* MatrixLayoutDestroy =
+      Symbol{"cublasLtMatrixLayoutDestroy"};
+  decltype(cublasLtMatrixLayoutSetAttribute)* MatrixLayoutSetAttribute =
+      Symbol{"cublasLtMatrixLayoutSetAttribute"};
+};
+const CublasLt& lt() {
+  static const CublasLt functions;
+  return functions;
+}
+
 constexpr int64_t kWorkspace = int64_t{32} << 20;  // what NVIDIA advises for Hopper
 
 void check(cublasStatus_t status, const Product& p, const char* call) {
   if (status == CUBLAS_STATUS_SUCCESS) return;
-  ink::detail::fail(p.op, ": ", call, ": ", cublasLtGetStatusString(status), ", for (", p.batch,
-                    ", ", p.m, ", ", p.k, ") x (", p.k, ", ", p.n, ") of ", p.a.dtype, " into ",
+  ink::detail::fail(p.op, ": ", call, ": ", lt().GetStatusString(status), ", for (", p.batch, ", ",
+                    p.m, ", ", p.k, ") x (", p.k, ", ", p.n, ") of ", p.a.dtype, " into ",
                     p.c.dtype);
 }
 
@@ -38,31 +88,28 @@ bool tf32() {
   return on;
 }
 
-template <class T, cublasStatus_t (*destroy)(T)>
 struct Destroy {
-  using pointer = T;
-  void operator()(T handle) const { destroy(handle); }
+  void operator()(cublasLtMatrixLayout_t layout) const { lt().MatrixLayoutDestroy(layout); }
+  void operator()(cublasLtMatmulDesc_t operation) const { lt().MatmulDescDestroy(operation); }
 };
-using Layout = std::unique_ptr<cublasLtMatrixLayoutOpaque_t,
-                               Destroy<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy>>;
-using Operation = std::unique_ptr<cublasLtMatmulDescOpaque_t,
-                                  Destroy<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy>>;
+using Layout = std::unique_ptr<cublasLtMatrixLayoutOpaque_t, Destroy>;
+using Operation = std::unique_ptr<cublasLtMatmulDescOpaque_t, Destroy>;
 
 /// A matrix of `rows` x `cols` in columns: as it is stored.
 Layout make_layout(const Product& p, const Matrices& x, int64_t rows, int64_t cols) {
   cublasLtMatrixLayout_t layout = nullptr;
   if (x.layout.transposed) std::swap(rows, cols);
   // rows x cols in rows is cols x rows in columns.
-  check(cublasLtMatrixLayoutCreate(&layout, type_of(x.dtype), static_cast<uint64_t>(cols),
-                                   static_cast<uint64_t>(rows), x.layout.ld),
+  check(lt().MatrixLayoutCreate(&layout, type_of(x.dtype), static_cast<uint64_t>(cols),
+                                static_cast<uint64_t>(rows), x.layout.ld),
         p, "cublasLtMatrixLayoutCreate");
   Layout owned(layout);
   const auto count = static_cast<int32_t>(p.batch);
-  check(cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count,
-                                         sizeof count),
+  check(lt().MatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count,
+                                      sizeof count),
         p, "batch count");
-  check(cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
-                                         &x.step, sizeof x.step),
+  check(lt().MatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &x.step,
+                                      sizeof x.step),
         p, "batch step");
   return owned;
 }
@@ -83,7 +130,7 @@ int64_t alignment(const void* address) {
 class Gpu {
  public:
   Gpu() {
-    INK_CHECK(cublasLtCreate(&handle_) == CUBLAS_STATUS_SUCCESS, "cublasLtCreate failed");
+    INK_CHECK(lt().Create(&handle_) == CUBLAS_STATUS_SUCCESS, "cublasLtCreate failed");
     cuda::check(cudaMalloc(&workspace_, kWorkspace), "cublas");
   }
 
@@ -91,17 +138,17 @@ class Gpu {
     const std::lock_guard lock(mutex_);
     const Plan& plan = plan_for(p);
     if (p.bias != nullptr)
-      check(cublasLtMatmulDescSetAttribute(plan.operation.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER,
-                                           &p.bias, sizeof p.bias),
+      check(lt().MatmulDescSetAttribute(plan.operation.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER,
+                                        &p.bias, sizeof p.bias),
             p, "bias");
     const double alpha = p.alpha, beta = p.accumulate ? 1 : 0;
     const auto alpha32 = static_cast<float>(alpha), beta32 = static_cast<float>(beta);
     const bool wide = p.c.dtype == f64;
     const void* scale = wide ? static_cast<const void*>(&alpha) : &alpha32;
     const void* keep = wide ? static_cast<const void*>(&beta) : &beta32;
-    check(cublasLtMatmul(handle_, plan.operation.get(), scale, p.b.data, plan.b.get(), p.a.data,
-                         plan.a.get(), keep, p.c.data, plan.c.get(), p.c.data, plan.c.get(),
-                         &plan.algorithm, workspace_, kWorkspace, stream()),
+    check(lt().Matmul(handle_, plan.operation.get(), scale, p.b.data, plan.b.get(), p.a.data,
+                      plan.a.get(), keep, p.c.data, plan.c.get(), p.c.data, plan.c.get(),
+                      &plan.algorithm, workspace_, kWorkspace, stream()),
           p, "cublasLtMatmul");
   }
 
@@ -132,9 +179,9 @@ class Gpu {
   }
 
   const Plan& plan_for(const Product& p) {
-    const auto [place, is_new] = plans_.try_emplace(key_of(p));
-    if (is_new) place->second = make_plan(p);
-    return place->second;
+    const Key key = key_of(p);
+    const auto known = plans_.find(key);
+    return known != plans_.end() ? known->second : plans_.emplace(key, make_plan(p)).first->second;
   }
 
   Plan make_plan(const Product& p) {
@@ -144,10 +191,9 @@ class Gpu {
               make_layout(p, p.c, p.m, p.n),
               {}};
     cublasLtMatmulPreference_t wish = nullptr;
-    check(cublasLtMatmulPreferenceCreate(&wish), p, "cublasLtMatmulPreferenceCreate");
+    check(lt().MatmulPreferenceCreate(&wish), p, "cublasLtMatmulPreferenceCreate");
     const auto set = [&](cublasLtMatmulPreferenceAttributes_t what, auto value) {
-      check(cublasLtMatmulPreferenceSetAttribute(wish, what, &value, sizeof value), p,
-            "preference");
+      check(lt().MatmulPreferenceSetAttribute(wish, what, &value, sizeof value), p, "preference");
     };
     set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<uint64_t>(kWorkspace));
     set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, static_cast<uint32_t>(alignment(p.b.data)));
@@ -157,9 +203,9 @@ class Gpu {
     cublasLtMatmulHeuristicResult_t found{};
     int count = 0;
     const cublasStatus_t status =
-        cublasLtMatmulAlgoGetHeuristic(handle_, plan.operation.get(), plan.b.get(), plan.a.get(),
-                                       plan.c.get(), plan.c.get(), wish, 1, &found, &count);
-    cublasLtMatmulPreferenceDestroy(wish);
+        lt().MatmulAlgoGetHeuristic(handle_, plan.operation.get(), plan.b.get(), plan.a.get(),
+                                    plan.c.get(), plan.c.get(), wish, 1, &found, &count);
+    lt().MatmulPreferenceDestroy(wish);
     check(status, p, "cublasLtMatmulAlgoGetHeuristic");
     check(count > 0 ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED, p,
           "cublasLtMatmulAlgoGetHeuristic");
@@ -172,11 +218,11 @@ class Gpu {
                                         : p.a.dtype == f32 && tf32() ? CUBLAS_COMPUTE_32F_FAST_TF32
                                                                      : CUBLAS_COMPUTE_32F;
     cublasLtMatmulDesc_t made = nullptr;
-    check(cublasLtMatmulDescCreate(&made, compute, p.a.dtype == f64 ? CUDA_R_64F : CUDA_R_32F), p,
+    check(lt().MatmulDescCreate(&made, compute, p.a.dtype == f64 ? CUDA_R_64F : CUDA_R_32F), p,
           "cublasLtMatmulDescCreate");
     Operation operation(made);
     const auto set = [&](cublasLtMatmulDescAttributes_t what, auto value) {
-      check(cublasLtMatmulDescSetAttribute(made, what, &value, sizeof value), p,
+      check(lt().MatmulDescSetAttribute(made, what, &value, sizeof value), p,
             "cublasLtMatmulDescSetAttribute");
     };
     set(CUBLASLT_MATMUL_DESC_TRANSA, p.b.layout.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
@@ -184,6 +230,7 @@ class Gpu {
     if (p.bias != nullptr) {
       set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
       set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(p.c.dtype));
+      set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias);
     }
     return operation;
   }

@@ -19,7 +19,7 @@ struct IdCheck {
   /// May the kernel follow it? Positions count in row-major order.
   __device__ bool operator()(int64_t id, int64_t position) const {
     if (id >= 0 && id < count) return true;
-    if (atomicMax(&bad->found, 1) == 0) {
+    if (atomicAdd(&bad->found, 1) == 0) {
       bad->op = op;
       bad->id_name = id_name;
       bad->count_name = count_name;

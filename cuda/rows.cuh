@@ -10,13 +10,11 @@
 #include <limits>
 
 #include "autograd/kernels.h"
+#include "autograd/ops/rows.h"
 #include "autograd/simd.h"
 #include "cuda/pack.cuh"
 
 namespace ink::cuda {
-
-/// The number of rows of x: all its dimensions but the last.
-inline int64_t row_count(const Tensor& x) { return x.size(-1) ? x.numel() / x.size(-1) : 0; }
 
 // ---- rows
 

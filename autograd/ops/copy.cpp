@@ -174,7 +174,8 @@ Tensor to(const Tensor& x, Device device) {
   for_any(x.dtype(), [&]<class T>(T) {
     void* memory = y.mutable_data<T>();
     if (bytes == 0) return;
-    if (x.device().is_cpu()) return backend_of(device).upload(memory, from.data<T>(), bytes, device);
+    if (x.device().is_cpu())
+      return backend_of(device).upload(memory, from.data<T>(), bytes, device);
     if (device.is_cpu())
       return backend_of(x.device()).download(memory, from.data<T>(), bytes, x.device());
     y.copy_(from.to(cpu_device).to(device));

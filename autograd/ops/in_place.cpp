@@ -145,11 +145,11 @@ Tensor& Tensor::copy_(const Tensor& source) {
     kernel::copy(*this, operand(source.to(device()), *this));
   }
   if (!grad_enabled() || !(requires_grad() || source.requires_grad())) return *this;
-  detail::rebind(*this,
-                 record("copy_", {source}, detach(),
-                        [from = source.shape(), options = source.options()](const Tensor& dy) -> Grads {
-                          return {sum_to(dy.to(options.dtype), from).to(options.device)};
-                        }));
+  detail::rebind(
+      *this, record("copy_", {source}, detach(),
+                    [from = source.shape(), options = source.options()](const Tensor& dy) -> Grads {
+                      return {sum_to(dy.to(options.dtype), from).to(options.device)};
+                    }));
   return *this;
 }
 

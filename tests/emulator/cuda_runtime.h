@@ -129,18 +129,6 @@ T atomicAdd(T* address, T value) {
   *address = before + value;
   return before;
 }
-template <class T>
-T atomicMin(T* address, T value) {
-  const T before = *address;
-  *address = value < before ? value : before;
-  return before;
-}
-template <class T>
-T atomicMax(T* address, T value) {
-  const T before = *address;
-  *address = value > before ? value : before;
-  return before;
-}
 inline void __threadfence() {}
 
 // ---- outside
