@@ -19,18 +19,6 @@ struct dim3 {
   unsigned x = 1, y = 1, z = 1;
   constexpr dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_) {}
 };
-struct alignas(8) float2 {
-  float x, y;
-};
-struct alignas(16) float4 {
-  float x, y, z, w;
-};
-struct alignas(8) uint2 {
-  unsigned x, y;
-};
-struct alignas(16) uint4 {
-  unsigned x, y, z, w;
-};
 
 // ---- inside a kernel
 
@@ -116,10 +104,6 @@ unsigned __match_any_sync(unsigned, T value, emulator::Where where = emulator::W
 }
 inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
 inline int __ffs(unsigned bits) { return __builtin_ffs(static_cast<int>(bits)); }
-template <class T>
-T __ldg(const T* address) {
-  return *address;
-}
 
 // Only one thread runs at a time.
 template <class T>
@@ -129,7 +113,6 @@ T atomicAdd(T* address, T value) {
   *address = before + value;
   return before;
 }
-inline void __threadfence() {}
 
 // ---- outside
 
