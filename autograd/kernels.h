@@ -152,8 +152,9 @@ KERNEL_STRIDED(sum_rows,          Tensor& y, const Tensor& x, bool accumulate)  
 KERNEL_STRIDED(cumsum,            Tensor& y, const Tensor& x, int64_t dim)
 KERNEL_STRIDED(sort,              Tensor& values, Tensor& indices, const Tensor& x, int64_t dim, bool descending)
 // ops/index.cpp; ids i64, checked to lie in x's (y's) dimension `dim`
-KERNEL_STRIDED(gather,            Tensor& y, const Tensor& x, const Tensor& ids, int64_t dim)         // y, ids: one shape
-KERNEL_STRIDED(scatter_add,       Tensor& y, const Tensor& source, const Tensor& ids, int64_t dim)    // source, ids: one shape
+// (on the CPU by the op, on a GPU by the kernel, which says whose they are)
+KERNEL_STRIDED(gather,            Tensor& y, const Tensor& x, const Tensor& ids, int64_t dim, const char* op)       // y, ids: one shape
+KERNEL_STRIDED(scatter_add,       Tensor& y, const Tensor& source, const Tensor& ids, int64_t dim, const char* op)  // source, ids: one shape
 // ops/softmax.cpp; over the last dimension
 KERNEL(softmax,                   Tensor& y, const Tensor& x)
 KERNEL(softmax_backward,          Tensor& dx, const Tensor& dy, const Tensor& y)

@@ -1,34 +1,59 @@
 // Ids that choose rows or classes, checked by the kernels that follow them: the twin of
-// autograd/ops/check_ids.h. The host hears of a bad one when it next waits for the device.
+// autograd/ops/check_ids.h, and of what index.cpp says. The host hears of a bad one when it next
+// waits for the device.
 #pragma once
 
-#include "cuda/launch.cuh"
+#include <sstream>
+
+#include "autograd/shape.h"
+#include "cuda/faults.cuh"
 
 namespace ink::cuda {
 
-/// Notes the first id outside [0, count). The words are those of the error, and the host's alone.
-struct IdCheck {
-  BadId* bad;
-  const char *op, *id_name;
-  int64_t count;
-  const char* count_name;
-
-  IdCheck(const char* op_, const char* id_name_, int64_t count_, const char* count_name_)
-      : bad(bad_id()), op(op_), id_name(id_name_), count(count_), count_name(count_name_) {}
+/// Notes the first id outside [0, count).
+class IdCheck {
+ public:
+  /// "embedding: id 7 at position 2 is out of range for 5 rows".
+  IdCheck(const char* op, const char* id_name, int64_t count, const char* count_name)
+      : to_(fault_cell()), count_(count) {
+    fault_.op = op;
+    fault_.name = id_name;
+    fault_.of = count_name;
+    fault_.sizes.push_back(count);
+    fault_.words = [](const Fault& f) {
+      std::ostringstream text;
+      text << f.op << ": " << f.name << ' ' << f.value << " at position " << f.position
+           << " is out of range for " << f.sizes[0] << ' ' << f.of;
+      return text.str();
+    };
+  }
+  /// "gather: index 7 is out of range for dimension 1 of (2, 3)".
+  IdCheck(const char* op, int64_t dim, const Shape& sizes) : to_(fault_cell()), count_(sizes[dim]) {
+    fault_.op = op;
+    fault_.dim = dim;
+    fault_.sizes = sizes;
+    fault_.words = [](const Fault& f) {
+      std::ostringstream text;
+      text << f.op << ": index " << f.value << " is out of range for dimension " << f.dim << " of "
+           << f.sizes;
+      return text.str();
+    };
+  }
 
   /// May the kernel follow it? Positions count in row-major order.
-  __device__ bool operator()(int64_t id, int64_t position) const {
-    if (id >= 0 && id < count) return true;
-    if (atomicAdd(&bad->found, 1) == 0) {
-      bad->op = op;
-      bad->id_name = id_name;
-      bad->count_name = count_name;
-      bad->id = id;
-      bad->position = position;
-      bad->count = count;
-    }
+  __device__ bool operator()(int64_t id, int64_t position = 0) const {
+    if (id >= 0 && id < count_) return true;
+    Fault fault = fault_;
+    fault.value = id;
+    fault.position = position;
+    note(to_, fault);
     return false;
   }
+
+ private:
+  Fault* to_;
+  int64_t count_;
+  Fault fault_;
 };
 
 }  // namespace ink::cuda

@@ -1,4 +1,6 @@
-// gather and scatter_add: the twins of autograd/ops/index.cpp.
+// gather and scatter_add: the twins of autograd/ops/index.cpp. Of an id that is out of range gather
+// gives zeros and scatter_add leaves the element out, until the host hears of it.
+#include "cuda/ids.cuh"
 #include "cuda/reduce.cuh"
 #include "cuda/sort.cuh"
 
@@ -23,6 +25,7 @@ struct Gather {
   Places<3> places;  // of each V elements in y, base and ids
   int64_t step;
   uint32_t n;  // of V elements
+  IdCheck in_range;
 
   __device__ void operator()() const {
     const uint32_t first = blockIdx.x * (kThreads * kEach) + threadIdx.x;
@@ -34,7 +37,9 @@ struct Gather {
       if (i >= n) break;
       const auto at = places.find(i);
       to[e] = at[0];
-      packs[e] = *reinterpret_cast<const Pack<T, V>*>(x + at[1] + ids[at[2]] * step);
+      const int64_t id = ids[at[2]];
+      packs[e] =
+          in_range(id) ? *reinterpret_cast<const Pack<T, V>*>(x + at[1] + id * step) : Pack<T, V>{};
     }
 #pragma unroll
     for (int e = 0; e < kEach; ++e) {
@@ -44,7 +49,8 @@ struct Gather {
 };
 
 template <class T, int V>
-void launch_gather(T* y, const T* x, const int64_t* ids, int64_t step, StridedLoop<3> all) {
+void launch_gather(T* y, const T* x, const int64_t* ids, int64_t step, StridedLoop<3> all,
+                   const IdCheck& in_range) {
   using Kernel = Gather<T, V>;
   if (V > 1) {
     all.sizes.back() /= V;
@@ -53,7 +59,13 @@ void launch_gather(T* y, const T* x, const int64_t* ids, int64_t step, StridedLo
   for_each_piece<3>(all, [&](const StridedLoop<3>& loop, const std::array<int64_t, 3>& first) {
     const int64_t n = loop.sizes.numel();
     launch("gather", blocks_for(n, Kernel::kThreads, Kernel::kEach),
-           Kernel{y, x, ids, {loop.sizes, loop.strides, first}, step, static_cast<uint32_t>(n)});
+           Kernel{y,
+                  x,
+                  ids,
+                  {loop.sizes, loop.strides, first},
+                  step,
+                  static_cast<uint32_t>(n),
+                  in_range});
   });
 }
 
@@ -69,6 +81,7 @@ struct Scatter {
   Places<4, uint64_t> lines;       // first elements of y, source, ids, positions
   int64_t step, next_source, next_id, next_position;
   int64_t line_count, count;
+  IdCheck in_range;
 
   struct Line {
     T* y;
@@ -84,6 +97,7 @@ struct Scatter {
     return static_cast<C>(l.source[l.positions[i * next_position] * next_source]);
   }
   __device__ void add(const Line& l, int64_t id, C value) const {
+    if (!in_range(id)) return;
     T& sum = l.y[id * step];
     sum = static_cast<T>(static_cast<C>(sum) + value);
   }
@@ -171,7 +185,7 @@ struct ScatterChunks {
 
 template <class T>
 Scatter<T> describe(Tensor& y, const Tensor& source, const Tensor& ids, const Tensor& positions,
-                    int64_t dim) {
+                    int64_t dim, const IdCheck& in_range) {
   Shape lines = ids.shape();
   const int64_t count = std::exchange(lines[dim], 1);
   const Tensor y0 = base_of(y, dim, lines), source0 = base_of(source, dim, lines),
@@ -187,7 +201,8 @@ Scatter<T> describe(Tensor& y, const Tensor& source, const Tensor& ids, const Te
           ids.strides()[dim],
           positions.strides()[dim],
           lines.numel(),
-          count};
+          count,
+          in_range};
 }
 
 template <class T>
@@ -208,7 +223,8 @@ bool in_order(int64_t lines, int64_t count) { return count <= 64 || lines >= 655
 
 }  // namespace
 
-void gather(Tensor& y, const Tensor& x, const Tensor& ids, int64_t dim) {
+void gather(Tensor& y, const Tensor& x, const Tensor& ids, int64_t dim, const char* op) {
+  const IdCheck in_range(op, dim, x.shape());
   const Tensor base = base_of(x, dim, ids.shape());
   const StridedLoop<3> loop(ids.shape(), {&y, &base, &ids});
   const int64_t step = x.strides()[dim];
@@ -220,18 +236,19 @@ void gather(Tensor& y, const Tensor& x, const Tensor& ids, int64_t dim) {
     const bool packs = rows && loop.sizes.back() % V == 0 && step % V == 0 &&
                        detail::in_packs(loop, 0, out, sizeof(T) * V, V) &&
                        detail::in_packs(loop, 1, in, sizeof(T) * V, V);
-    packs ? launch_gather<T, V>(out, in, ids.data<int64_t>(), step, loop)
-          : launch_gather<T, 1>(out, in, ids.data<int64_t>(), step, loop);
+    packs ? launch_gather<T, V>(out, in, ids.data<int64_t>(), step, loop, in_range)
+          : launch_gather<T, 1>(out, in, ids.data<int64_t>(), step, loop, in_range);
   });
 }
 
-void scatter_add(Tensor& y, const Tensor& source, const Tensor& ids, int64_t dim) {
+void scatter_add(Tensor& y, const Tensor& source, const Tensor& ids, int64_t dim, const char* op) {
   if (ids.numel() == 0) return;
+  const IdCheck in_range(op, dim, y.shape());
   const int64_t count = ids.shape()[dim], lines = ids.numel() / count;
   if (in_order(lines, count)) {
     return for_any(y.dtype(), [&]<class T>(T) {
       launch("scatter_add", blocks_for(lines, ScatterLines<T>::kThreads),
-             ScatterLines<T>{describe<T>(y, source, ids, ids, dim)});
+             ScatterLines<T>{describe<T>(y, source, ids, ids, dim, in_range)});
     });
   }
   Layout once = ids.layout();  // without what is only repeated
@@ -241,9 +258,9 @@ void scatter_add(Tensor& y, const Tensor& source, const Tensor& ids, int64_t dim
   Tensor sorted = empty(once.sizes, ids.options()), positions = empty(once.sizes, ids.options());
   sort_ids_along(sorted, positions, ids.alias(once), dim, y.shape()[dim]);
   for_any(y.dtype(), [&]<class T>(T) {
-    scatter_sorted(
-        describe<T>(y, source, sorted.expand(ids.shape()), positions.expand(ids.shape()), dim),
-        y.device());
+    scatter_sorted(describe<T>(y, source, sorted.expand(ids.shape()), positions.expand(ids.shape()),
+                               dim, in_range),
+                   y.device());
   });
 }
 

@@ -24,7 +24,7 @@ struct Gpu {
   cudaStream_t stream = nullptr;
   cudaDeviceProp properties{};
   uint64_t* step = nullptr;  // on the device
-  BadId* bad_id = nullptr;
+  Fault* fault = nullptr;
 };
 
 Gpu& gpu(int index) {
@@ -36,8 +36,8 @@ Gpu& gpu(int index) {
     check(cudaStreamCreateWithFlags(&gpus[i].stream, cudaStreamNonBlocking), "cuda");
     check(cudaMalloc(reinterpret_cast<void**>(&gpus[i].step), sizeof(uint64_t)), "cuda");
     void* shared = nullptr;
-    check(cudaMallocHost(&shared, sizeof(BadId)), "cuda");
-    gpus[i].bad_id = new (shared) BadId;
+    check(cudaMallocHost(&shared, sizeof(Fault)), "cuda");
+    gpus[i].fault = new (shared) Fault;
   });
   return gpus[i];
 }
@@ -98,11 +98,10 @@ void upload(void* to, const void* from, int64_t bytes, Device device) {
 // Waits for the device, and throws what kernels found amiss.
 void wait(Device device, const char* op) {
   check(cudaStreamSynchronize(stream()), op);
-  BadId& bad = *gpu(device.index).bad_id;
-  if (bad.found == 0) return;
-  const BadId was = std::exchange(bad, BadId());
-  ink::detail::fail(was.op, ": ", was.id_name, " ", was.id, " at position ", was.position,
-                    " is out of range for ", was.count, " ", was.count_name);
+  Fault& fault = *gpu(device.index).fault;
+  if (fault.found == 0) return;
+  const Fault was = std::exchange(fault, Fault());
+  ink::detail::fail(was.words(was));
 }
 
 void download(void* to, const void* from, int64_t bytes, Device device) {
@@ -185,7 +184,7 @@ void use(Device device) {
 
 cudaStream_t stream() { return gpu(current_device()).stream; }
 const uint64_t* step_cell() { return gpu(current_device()).step; }
-BadId* bad_id() { return gpu(current_device()).bad_id; }
+Fault* fault_cell() { return gpu(current_device()).fault; }
 int multiprocessors() { return gpu(current_device()).properties.multiProcessorCount; }
 
 bool capturing() {

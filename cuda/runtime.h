@@ -4,8 +4,10 @@
 #include <cuda_runtime.h>
 
 #include <cstdint>
+#include <string>
 
 #include "autograd/device.h"
+#include "autograd/shape.h"
 
 namespace ink::cuda {
 
@@ -24,15 +26,17 @@ int multiprocessors();
 /// Device memory with the step that random masks of a record are drawn for (replay.h).
 const uint64_t* step_cell();
 
-/// The first id that a kernel was to follow and could not; ids.cuh writes it, the host throws it
-/// when it waits for the device.
-struct BadId {
+/// What a kernel found amiss: faults.cuh notes the first, and the host throws its words when it
+/// waits for the device. The pointers are the host's, and a kernel only carries them.
+struct Fault {
   int found = 0;
-  const char *op = nullptr, *id_name = nullptr, *count_name = nullptr;
-  int64_t id = 0, position = 0, count = 0;
+  std::string (*words)(const Fault&) = nullptr;
+  const char *op = nullptr, *name = nullptr, *of = nullptr;
+  int64_t value = 0, position = 0, dim = 0;
+  Shape sizes;
 };
-/// That of the current device: memory that host and device share.
-BadId* bad_id();
+/// Where the current device's kernels note theirs: memory that host and device share.
+Fault* fault_cell();
 
 /// Is the current device's stream being recorded into a graph, and are kernels only noted?
 bool capturing();

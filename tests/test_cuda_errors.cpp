@@ -1,6 +1,7 @@
 // What goes wrong on a CUDA device where the host does not look: ids that lead nowhere. The op is
 // done without them, and the next wait for the device says so.
 #include "autograd/ops.h"
+#include "autograd/replay.h"
 #include "error_of.h"
 #include "tests/on_cuda.h"
 
@@ -60,6 +61,88 @@ TEST_F(CudaErrors, IdOutOfRange) {
   EXPECT_EQ(y.select(0, 1).tolist(), std::vector<double>(6, 0));
   EXPECT_EQ(y.select(0, 0).tolist(), table.select(0, 3).tolist());
   EXPECT_EQ(sum(dtable, {1}).tolist(), (std::vector<double>{6, 0, 0, 6}));
+}
+
+// What it leads to is zeros, or left out of a sum.
+TEST_F(CudaErrors, IndexOutOfRange) {
+  const Tensor x = randn({4, 6});
+  const auto told = [](const std::function<Tensor()>& op) {
+    return error_of([&] { static_cast<void>(op().tolist()); });
+  };
+  EXPECT_EQ(told([&] {
+              return gather(x, 1, ids({0, 1, 6, 3}).view({4, 1}));
+            }),
+            "gather: index 6 is out of range for dimension 1 of (4, 6)");
+  EXPECT_EQ(told([&] {
+              return index_select(x, 0, ids({0, -1, 3}));
+            }),
+            "index_select: index -1 is out of range for dimension 0 of (4, 6)");
+  EXPECT_EQ(told([&] {
+              return x.index(ids({0, -4, 3, 4}));
+            }),
+            "index: index 4 is out of range for dimension 0 of (4, 6)");
+  EXPECT_EQ(told([&] {
+              return x.index(ids({0, -5, 3}));
+            }),
+            "index: index -5 is out of range for dimension 0 of (4, 6)");
+  EXPECT_EQ(told([&] {
+              return one_hot(ids({0, 9, 3}), 4);
+            }),
+            "one_hot: index 9 is out of range for dimension 1 of (3, 4)");
+  EXPECT_EQ(told([&] {
+              return scatter_add(x, 0, ids({1, 7}).view({2, 1}), ones({2, 1}));
+            }),
+            "scatter_add: index 7 is out of range for dimension 0 of (4, 6)");
+
+  const Tensor y = index_select(x, 0, ids({3, 4, 0}));
+  const Tensor sums = scatter_add(zeros({4}), 0, ids({1, 4, 1, -1, 3}), ones({5}));
+  EXPECT_EQ(error_of([&] { synchronize(cuda_device); }),
+            "index_select: index 4 is out of range for dimension 0 of (4, 6)");
+  EXPECT_EQ(y.select(0, 1).tolist(), std::vector<double>(6, 0));
+  EXPECT_EQ(y.select(0, 2).tolist(), x.select(0, 0).tolist());
+  EXPECT_EQ(sums.tolist(), (std::vector<double>{0, 2, 0, 1}));
+}
+
+// Lines so long that ids are sorted first.
+TEST_F(CudaErrors, IndexOutOfRangeAmongMany) {
+  std::vector<int64_t> many(5000);
+  for (size_t i = 0; i < many.size(); ++i) many[i] = static_cast<int64_t>(i % 7);
+  many[4321] = 1000;
+  many[77] = -8;
+  Tensor sums = scatter_add(zeros({7}), 0, ids(many), ones({5000}));
+  const std::string error = error_of([&] { synchronize(cuda_device); });
+  EXPECT_TRUE(error == "scatter_add: index 1000 is out of range for dimension 0 of (7,)" ||
+              error == "scatter_add: index -8 is out of range for dimension 0 of (7,)")
+      << error;
+  EXPECT_EQ(sum(sums).item(), 4998);
+}
+
+// Ids are read by a replay as they then are, and so is a bad one found.
+TEST_F(CudaErrors, RecordedIdsAreChecked) {
+  const NoGrad no_grad;
+  const ContextGuard guard;
+  context().observers.clear();  // nothing is replayed while one looks on
+  const Tensor x = randn({5, 3});
+  Tensor at = ids({0, 1, 2, 3}), y = zeros({4, 3}), sums = zeros({5});
+  const auto work = [&] {
+    y.copy_(x.index(at));
+    sums.copy_(scatter_add(zeros({5}), 0, at, ones({4})));
+  };
+  Replay replay(cuda_device, {y, sums});
+  for (int64_t i = 0; i < 6; ++i) {
+    at.copy_(ids({i % 5, 1, -1, 4}));
+    if (i == 4) at.copy_(ids({0, 1, 2, 5}));
+    replay.run(work);
+    if (i == 4) {
+      EXPECT_EQ(error_of([&] { synchronize(cuda_device); }),
+                "index: index 5 is out of range for dimension 0 of (5, 3)");
+      continue;
+    }
+    const std::string error = error_of([&] { synchronize(cuda_device); });
+    EXPECT_EQ(error, "scatter_add: index -1 is out of range for dimension 0 of (5,)");
+    EXPECT_EQ(y.tolist(), x.index(at).tolist());
+  }
+  EXPECT_TRUE(replay.recorded());
 }
 
 TEST_F(CudaErrors, TheFirstOpIsTold) {

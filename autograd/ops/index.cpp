@@ -24,7 +24,7 @@ Tensor base_of(const Tensor& x, int64_t dim, const Shape& shape) {
 
 }  // namespace
 
-void gather(Tensor& y, const Tensor& x, const Tensor& ids, int64_t dim) {
+void gather(Tensor& y, const Tensor& x, const Tensor& ids, int64_t dim, const char* /*op*/) {
   const Tensor base = base_of(x, dim, ids.shape());
   const StridedLoop<3> loop(ids.shape(), {&y, &base, &ids});
   const int64_t sy = loop.inner_stride(0), sx = loop.inner_stride(1), si = loop.inner_stride(2);
@@ -49,7 +49,8 @@ void gather(Tensor& y, const Tensor& x, const Tensor& ids, int64_t dim) {
 // Elements that differ in another dimension than `dim` never meet, so threads share those, and each
 // takes the ids along `dim` in order. Where there is little else than `dim`, each thread takes all
 // ids, but only for its part of the places. Either way every sum has one owner and one order.
-void scatter_add(Tensor& y, const Tensor& source, const Tensor& ids, int64_t dim) {
+void scatter_add(Tensor& y, const Tensor& source, const Tensor& ids, int64_t dim,
+                 const char* /*op*/) {
   Shape lines = ids.shape();
   const int64_t count = std::exchange(lines[dim], 1), step = y.strides()[dim];
   const int64_t next_source = source.strides()[dim], next_id = ids.strides()[dim];
@@ -96,11 +97,12 @@ void scatter_add(Tensor& y, const Tensor& source, const Tensor& ids, int64_t dim
 namespace {
 
 // All ids must name a place of dimension `dim` of `shape`, from 0 or -(its size) on. Returns the
-// lowest.
+// lowest that there may be. Ids on a GPU are its kernel's to check.
 int64_t check_ids(const char* op, const Tensor& ids, int64_t dim, const Shape& shape,
                   bool negative = false) {
   INK_CHECK(ids.dtype() == i64, op, ": expected int64 ids, got ", ids.dtype());
   if (ids.numel() == 0) return 0;
+  if (!ids.device().is_cpu()) return negative ? -1 : 0;
   Tensor extreme = empty(Shape::filled(ids.dim(), 1), ids.options());
   kernel::reduce(extreme, ids, ReduceOp::min);
   const int64_t low = extreme.item<int64_t>();
@@ -137,7 +139,7 @@ Tensor gather(const Tensor& x, int64_t dim, const Tensor& ids) {
             " outside dimension ", d, ", got ", ids.shape());
   check_ids("gather", ids, d, x.shape());
   Tensor y = empty(ids.shape(), x.options());
-  kernel::gather(y, x, ids, d);
+  kernel::gather(y, x, ids, d, "gather");
   return record("gather", {x}, y,
                 [d, from = x.shape(), ids = Saved::input(ids)](const Tensor& dy) -> Grads {
                   return {scatter_add(zeros(from, dy.options()), d, *ids, dy)};
@@ -158,7 +160,7 @@ Tensor scatter_add(const Tensor& x, int64_t dim, const Tensor& ids, const Tensor
   check_ids("scatter_add", ids, d, x.shape());
   Tensor y = empty_like(x);
   kernel::copy(y, x);
-  kernel::scatter_add(y, source, ids, d);
+  kernel::scatter_add(y, source, ids, d, "scatter_add");
   return record("scatter_add", {x, source}, y,
                 [d, ids = Saved::input(ids)](const Tensor& dy, VjpContext& g) -> Grads {
                   return {dy, g.needs(1) ? gather(dy, d, *ids) : Tensor()};
@@ -173,7 +175,7 @@ Tensor index_select(const Tensor& x, int64_t dim, const Tensor& ids) {
   check_ids("index_select", ids, d, x.shape());
   const Tensor all_ids = spread(contiguous(ids), d, x.shape());
   Tensor y = empty(all_ids.shape(), x.options());
-  kernel::gather(y, x, all_ids, d);
+  kernel::gather(y, x, all_ids, d, "index_select");
   return record("index_select", {x}, y,
                 [d, from = x.shape(), ids = Saved::input(all_ids)](const Tensor& dy) -> Grads {
                   return {scatter_add(zeros(from, dy.options()), d, *ids, dy)};
@@ -184,13 +186,15 @@ Tensor index_select(const Tensor& x, int64_t dim, const Tensor& ids) {
 Tensor index(const Tensor& x, const Tensor& indices) {
   INK_CHECK(x.dim() > 0, "index: a scalar has no dimension to choose from");
   Tensor ids = contiguous(indices);
-  if (check_ids("index", ids, 0, x.shape(), true) < 0)
-    ids = where(ids < 0, ids + static_cast<double>(x.shape()[0]), ids);
+  if (check_ids("index", ids, 0, x.shape(), true) < 0) {
+    const auto n = static_cast<double>(x.shape()[0]);  // what is below -n stays as it is
+    ids = where((ids < 0) == (ids >= -n), ids + n, ids);
+  }
   const Tensor all_ids = spread(ids, 0, x.shape());
   Shape shape = ids.shape();
   for (int64_t d = 1; d < x.dim(); ++d) shape.push_back(x.shape()[d]);
   Tensor y = empty(all_ids.shape(), x.options());
-  kernel::gather(y, x, all_ids, 0);
+  kernel::gather(y, x, all_ids, 0, "index");
   return record("index", {x}, y.view(shape),
                 [from = x.shape(), ids = Saved::input(all_ids)](const Tensor& dy) -> Grads {
                   const Tensor rows = reshape(dy, (*ids).shape());
@@ -207,7 +211,7 @@ Tensor one_hot(const Tensor& ids, int64_t num_classes) {
   check_ids("one_hot", ids, ids.dim(), shape);
   Tensor y = zeros(shape, {i64, ids.device()});
   const Tensor last = unsqueeze(ids, -1);
-  kernel::scatter_add(y, expand(ones({}, y.options()), last.shape()), last, ids.dim());
+  kernel::scatter_add(y, expand(ones({}, y.options()), last.shape()), last, ids.dim(), "one_hot");
   return y;
 }
 
