@@ -178,6 +178,8 @@ KERNEL(embedding,                 Tensor& y, const Tensor& ids, const Tensor& we
 KERNEL(embedding_backward,        Tensor& dweight, const Tensor& dy, const Tensor& ids)
 // ops/dropout.cpp; y = x mask
 KERNEL(dropout,                   Tensor& y, const Tensor& x, double p, const RandomPosition& at)
+// ops/sample.cpp; ids i64 (..., 1) of probabilities (..., V)
+KERNEL(sample,                    Tensor& ids, const Tensor& probabilities, const RandomPosition& at)
 // ops/optimizer.cpp; lists have one tensor a parameter, and one without a gradient is left alone; lr_scale, decay: f64 (P)
 KERNEL(gradient_norm,             OptimizerStep& step, const Tensors& grads, const Tensor& loss, double max_norm)  // all of step but lr
 KERNEL(adamw,                     Tensors& p, Tensors& m, Tensors& v, Tensor& counts, const Tensors& grads, const OptimizerStep& step, const Tensor& lr_scale, const Tensor& decay, double beta1, double beta2, double eps)

@@ -3,8 +3,6 @@
 #include <cmath>
 #include <limits>
 
-#include "autograd/philox.h"
-
 namespace ink {
 
 // N(0, 0.02), biases zero; what adds to the residual stream is scaled down by the square root of
@@ -27,30 +25,6 @@ void GPT::init_weights() {
 }
 
 namespace {
-
-// One id per row of probabilities (B, V): where the cumulative sum passes a uniform number, which
-// is a function of the context's random position and the row.
-Tensor sample(const Tensor& probabilities) {
-  const RandomPosition at = context().random;
-  ++context().random.call;
-  const uint64_t key = Philox::derive(at.seed, at.step, at.micro_batch);
-  const std::vector<double> p = probabilities.tolist();
-  const int64_t rows = probabilities.size(0), n = probabilities.size(1);
-  std::vector<int64_t> ids;
-  for (int64_t row = 0; row < rows; ++row) {
-    const double* weights = p.data() + row * n;
-    INK_CHECK(std::isfinite(weights[0]), "generate: the logits of row ", row, " are not finite");
-    const auto words = Philox::at(key, at.first_row + static_cast<uint64_t>(row), at.call);
-    double left = static_cast<double>((uint64_t{words[1]} << 32 | words[0]) >> 11) * 0x1p-53;
-    int64_t id = 0, possible = 0;
-    for (; id < n && left >= 0; ++id) {
-      if (weights[id] > 0) possible = id;
-      left -= weights[id];
-    }
-    ids.push_back(possible);  // rounding can leave a rest: then the last possible one
-  }
-  return from_vector(ids, Shape{rows, 1}).to(probabilities.device());
-}
 
 // The next token's ids (B, 1) from its logits (B, V).
 Tensor choose(const Tensor& logits, const GenerateOptions& options) {

@@ -117,6 +117,22 @@ TEST_F(CudaErrors, IndexOutOfRangeAmongMany) {
   EXPECT_EQ(sum(sums).item(), 4998);
 }
 
+TEST_F(CudaErrors, NoProbabilities) {
+  const Tensor p = softmax(randn({3, 70}));
+  p.narrow(0, 2, 1).fill_(NAN);
+  const Tensor drawn = sample(p);
+  EXPECT_EQ(error_of([&] { static_cast<void>(drawn.tolist()); }),
+            "sample: the probabilities of row 2 are not finite, or do not sum to 1");
+  EXPECT_EQ(drawn.tolist()[2], 0);
+  for (const Shape& shape : {Shape{1, 2049}, Shape{1, 3}}) {
+    for (const double value : {1.0, 0.0, -1.0}) {
+      sample(zeros(shape) + value);
+      EXPECT_EQ(error_of([&] { synchronize(cuda_device); }),
+                "sample: the probabilities of row 0 are not finite, or do not sum to 1");
+    }
+  }
+}
+
 // Ids are read by a replay as they then are, and so is a bad one found.
 TEST_F(CudaErrors, RecordedIdsAreChecked) {
   const NoGrad no_grad;

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <random>
 
+#include "autograd/philox.h"
 #include "tests/on_cuda.h"
 #include "tests/op_cases.h"
 
@@ -72,6 +73,63 @@ TEST_F(CudaKernels, SortsShortLinesStably) {
         const auto [e, f] = sort(in[0], 1, true);
         return {a, b, c, d, e, f};
       });
+  }
+}
+
+// ---- draws
+
+TEST_F(CudaKernels, SamplesAreTheCpus) {
+  const auto drawn = [](const Inputs& in) -> Outputs {
+    const ContextGuard guard;
+    context().random = {.seed = 3, .step = 1, .first_row = 2};
+    return {sample(in[0]), sample(in[0]), sample(in[0])};
+  };
+  for (const DType dtype : {f32, f64, bf16}) {
+    SCOPED_TRACE(name_of(dtype));
+    for (const Shape& shape : {Shape{20, 1}, Shape{40, 7}, Shape{2, 5, 33}, Shape{12, 1025},
+                               Shape{4, 50257}, Shape{0, 5}})
+      agree({softmax(randn(shape, dtype))}, drawn);
+  }
+}
+
+// All of a row's probability in one place; all but a little; none at its end.
+TEST_F(CudaKernels, SamplesOfRowsThatAreMostlyZeros) {
+  const auto drawn = [](const Inputs& in) -> Outputs {
+    Outputs all;
+    for (uint64_t step = 0; step < 8; ++step) {
+      const ContextGuard guard;
+      context().random = {.step = step};
+      all.push_back(sample(in[0]));
+    }
+    return all;
+  };
+  for (const int64_t n : {5, 64, 3000}) {
+    Tensor one = zeros({n, n > 100 ? 50257 : n}), few = zeros({9, n});
+    for (int64_t i = 0; i < n; ++i) one.select(0, i).narrow(0, i * (one.size(1) / n), 1).fill_(1);
+    if (n > 100) one = one.narrow(0, n - 20, 20).contiguous();
+    few.narrow(1, 0, 1).fill_(0.9);
+    few.narrow(1, 3, 2).fill_(0.048);
+    agree({one}, drawn);
+    agree({few}, drawn);
+    EXPECT_EQ(sample(one.to(cuda_device)).view({-1}).tolist(), argmax(one, 1).tolist());
+  }
+}
+
+// The sum passes the number drawn in f64 by the last bit, or does not.
+TEST_F(CudaKernels, SamplesToTheLastBit) {
+  for (uint64_t step = 0; step < 20; ++step) {
+    const ContextGuard guard;
+    const uint64_t bits = Philox::derive(Philox::derive(0, step, 0), 0, 0) >> 11;
+    for (const int64_t n : {2, 1500}) {
+      for (const uint64_t more : {0, 1}) {
+        const double first = static_cast<double>(bits + more) * 0x1p-53;
+        std::vector<double> p(static_cast<size_t>(n));
+        p[p.size() / 2 - 1] = first;
+        p.back() = 1 - first;
+        context().random = {.step = step};
+        EXPECT_EQ(sample(from_vector(p).to(cuda_device)).item<int64_t>(), more ? n / 2 - 1 : n - 1);
+      }
+    }
   }
 }
 

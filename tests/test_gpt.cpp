@@ -285,7 +285,7 @@ TEST(Generate, SaysWhatItCannotDo) {
             "generate: expected max_new_tokens and top_k of 0 or more, got 100 and -1");
   const GPT broken = constant_model({NAN, 0, 0, 0, 0, 0, 0});
   EXPECT_EQ(error_of([&] { broken.generate(ids_of(1, 1)); }),
-            "generate: the logits of row 0 are not finite");
+            "sample: the probabilities of row 0 are not finite, or do not sum to 1");
 }
 
 // ---- gradients

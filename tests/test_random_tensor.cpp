@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "autograd/ops.h"
+#include "autograd/philox.h"
 #include "autograd/random.h"
 #include "error_of.h"
 
@@ -68,6 +69,65 @@ TEST(RandomTensor, SamplesRowByRow) {
   const Tensor ids = multinomial(weights, 4, true);
   EXPECT_EQ(ids.shape(), (Shape{1, 2, 4}));
   EXPECT_EQ(ids.tolist(), (Values{1, 1, 1, 1, 2, 2, 2, 2}));
+}
+
+// The number that sample draws for the first row at a step, from the generator that it is made of.
+double drawn_at(uint64_t step) {
+  const uint64_t bits = Philox::derive(Philox::derive(0, step, 0), 0, 0);
+  return static_cast<double>(bits >> 11) * 0x1p-53;
+}
+int64_t sample_at(uint64_t step, const Tensor& probabilities) {
+  const ContextGuard guard;
+  context().random = {.step = step};
+  return sample(probabilities).item<int64_t>();
+}
+
+TEST(RandomTensor, SamplesWhereTheSumPassesTheNumberDrawn) {
+  for (uint64_t step = 0; step < 100; ++step) {
+    const double u = drawn_at(step), above = u + 0x1p-53;
+    EXPECT_EQ(sample_at(step, from_vector(Values{u, 1 - u}).to(f64)), u == 0 ? 0 : 1);
+    EXPECT_EQ(sample_at(step, from_vector(Values{above, 1 - above})), 0);
+    EXPECT_EQ(sample_at(step, from_vector(Values{u, 0, 0, 1 - u, 0})), 3);
+    EXPECT_EQ(sample_at(step, from_vector(Values{0, 0, above, 0, 1 - above})), 2);
+    EXPECT_EQ(sample_at(step, tensor({0.0, 0.0, 1.0, 0.0})), 2);
+  }
+}
+
+TEST(RandomTensor, SamplesTheLastPossibleWhereTheSumFallsShort) {
+  uint64_t step = 0;
+  while (drawn_at(step) < 0.995) ++step;
+  EXPECT_EQ(sample_at(step, tensor({0.5, 0.494, 0.0})), 1);
+  EXPECT_EQ(sample_at(step, tensor({0.5, 0.494, 0.0, 0.006})), 3);
+}
+
+TEST(RandomTensor, SamplesRowsOfABatchAlikeHoweverItIsSplit) {
+  const ContextGuard guard;
+  const Tensor p = softmax(randn({6, 50}));
+  context().random = {.seed = 5, .step = 2};
+  const std::vector<int64_t> whole = sample(p).tolist<int64_t>();
+  EXPECT_EQ(context().random.call, 1u);
+  EXPECT_NE(sample(p).tolist<int64_t>(), whole) << "the next call draws others";
+  context().random = {.seed = 5, .step = 2, .first_row = 4};
+  const Tensor part = sample(p.narrow(0, 4, 2));
+  EXPECT_EQ(part.shape(), (Shape{2, 1}));
+  EXPECT_EQ(part.tolist<int64_t>(), std::vector<int64_t>(whole.end() - 2, whole.end()));
+}
+
+TEST(RandomTensor, SampleRefusesWhatIsNoProbability) {
+  const std::string error = "sample: the probabilities of row 1 are not finite, or do not sum to 1";
+  for (const Values& row : {Values{0, 0, 0}, Values{NAN, 1, 0}, Values{-0.5, 1, 0.5},
+                            Values{INFINITY, 0, 0}, Values{1, 1, 1}, Values{0.5, 0.25, 0.125}})
+    EXPECT_EQ(error_of([&] { sample(stack({tensor({0.0, 1.0, 0.0}), from_vector(row)})); }), error);
+  EXPECT_EQ(error_of([] {
+              sample(ones({2, 2049}));
+            }),  // 2^64 + 2^53 in units of 2^-53
+            "sample: the probabilities of row 0 are not finite, or do not sum to 1");
+  EXPECT_EQ(error_of([] { sample(tensor(1.0)); }),
+            "sample: expected probabilities (..., V), got a scalar");
+  EXPECT_EQ(error_of([] {
+              sample(ones({1, 1}, i64));
+            }),
+            "sample: expected a floating dtype, got int64");
 }
 
 TEST(RandomTensor, EmptyOnesDrawNothing) {

@@ -1,0 +1,50 @@
+// Draws from probabilities (..., V): an element of each row.
+//   y = the first i with p_0 + ... + p_i > u, u uniform in [0, 1)
+// u is a function of the context's random position and the row. No gradient.
+#include "autograd/kernels.h"
+#include "autograd/ops.h"
+#include "autograd/ops/rows.h"
+#include "autograd/ops/sample_units.h"
+
+namespace ink {
+
+namespace cpu {
+
+void sample(Tensor& ids, const Tensor& probabilities, const RandomPosition& at) {
+  const int64_t n = probabilities.size(-1);
+  const uint64_t key = Philox::derive(at.seed, at.step, at.micro_batch);
+  int64_t* out = ids.mutable_data<int64_t>();
+  for_float("sample", probabilities.dtype(), [&]<class T>(T) {
+    const T* all = probabilities.data<T>();
+    for_each_row(ids.numel(), n, [=](int64_t row) {
+      const T* p = all + row * n;
+      const uint64_t u = SampleUnits::draw(key, at.first_row + static_cast<uint64_t>(row), at.call);
+      uint64_t total = 0;
+      int64_t chosen = -1, possible = 0;
+      for (int64_t i = 0; i < n; ++i) {
+        const uint64_t units = SampleUnits::of(static_cast<compute_t<T>>(p[i]));
+        total = SampleUnits::join(total, units);
+        if (units > 0) possible = i;
+        if (chosen < 0 && total > u) chosen = i;
+      }
+      INK_CHECK(SampleUnits::are_whole(total), "sample: the probabilities of row ", row,
+                " are not finite, or do not sum to 1");
+      out[row] = chosen < 0 ? possible : chosen;  // rounding can leave a rest: then the last
+    });
+  });
+}
+
+}  // namespace cpu
+
+Tensor sample(const Tensor& probabilities) {
+  INK_CHECK(probabilities.dim() >= 1, "sample: expected probabilities (..., V), got a scalar");
+  const RandomPosition at = context().random;
+  ++context().random.call;
+  Shape shape = probabilities.shape();
+  shape.back() = 1;
+  Tensor ids = empty(shape, {i64, probabilities.device()});
+  kernel::sample(ids, probabilities.detach().contiguous(), at);
+  return ids;
+}
+
+}  // namespace ink

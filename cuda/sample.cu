@@ -1,0 +1,121 @@
+// Draws from probabilities: the twin of autograd/ops/sample.cpp, with the same draws.
+//   y = the first i with p_0 + ... + p_i > u, u uniform in [0, 1)
+#include <string>
+
+#include "autograd/kernels.h"
+#include "autograd/ops/rows.h"
+#include "autograd/ops/sample_units.h"
+#include "cuda/faults.cuh"
+
+namespace ink::cuda {
+namespace {
+
+struct Highest {
+  __device__ static int64_t join(int64_t a, int64_t b) { return a > b ? a : b; }
+};
+
+// A block takes a row, and each of its warps a part of it that lies side by side. First all add up
+// their parts; then the warp in whose part the sum passes u looks where.
+template <class T>
+struct Sample {
+  static constexpr int kThreads = 1024, kWarps = kThreads / kWarp;
+  struct Shared {
+    uint64_t totals[kWarps];
+    int64_t last[kWarps];
+  };
+  int64_t* ids;
+  const T* all;
+  int64_t n;
+  RandomPosition at;
+  const uint64_t* step;  // where to read it on the device; null: at.step
+  Fault* fault;
+  Fault not_whole;
+
+  __device__ void operator()(Shared& shared) const {
+    const int64_t row = blockIdx.x, size = (n + kThreads - 1) / kThreads * kWarp;
+    const int64_t begin = warp_id() * size, end = begin + size < n ? begin + size : n;
+    const T* p = all + row * n;
+    add_up(p, begin, end, shared);
+    __syncthreads();
+    // Every warp joins the totals: lane i holds warp i's.
+    const uint64_t before = running(shared.totals[lane_id()]);
+    const uint64_t total = warp_from(before, kWarps - 1);
+    const int64_t last = warp_reduce<Highest>(shared.last[lane_id()]);
+    if (!SampleUnits::are_whole(total)) {
+      if (threadIdx.x == 0) {
+        Fault found = not_whole;
+        found.value = row;
+        note(fault, found);
+        ids[row] = 0;
+      }
+      return;
+    }
+    const uint64_t key = Philox::derive(at.seed, step ? *step : at.step, at.micro_batch);
+    const uint64_t u = SampleUnits::draw(key, at.first_row + static_cast<uint64_t>(row), at.call);
+    const int warp = warp_run(before <= u);  // the first whose part takes the sum past u
+    if (warp == kWarps) {
+      if (threadIdx.x == 0) ids[row] = last;  // rounding can leave a rest: then the last
+    } else if (warp == warp_id()) {
+      const uint64_t below = warp_from(before - shared.totals[lane_id()], warp);
+      const int64_t chosen = find(p, begin, end, below, u);
+      if (lane_id() == 0) ids[row] = chosen;
+    }
+  }
+
+  __device__ static uint64_t units(const T* p, int64_t i, int64_t end) {
+    return i < end ? SampleUnits::of(static_cast<compute_t<T>>(p[i])) : 0;
+  }
+  __device__ static uint64_t running(uint64_t value) {
+#pragma unroll
+    for (int delta = 1; delta < kWarp; delta *= 2) {
+      const uint64_t below = warp_up(value, delta);
+      if (lane_id() >= delta) value = SampleUnits::join(value, below);
+    }
+    return value;
+  }
+
+  __device__ static void add_up(const T* p, int64_t begin, int64_t end, Shared& shared) {
+    uint64_t total = 0;
+    int64_t last = 0;
+#pragma unroll 8
+    for (int64_t i = begin + lane_id(); i < end; i += kWarp) {
+      const uint64_t one = units(p, i, end);
+      total = SampleUnits::join(total, one);
+      if (one > 0) last = i;
+    }
+    total = running(total);
+    last = warp_reduce<Highest>(last);
+    if (lane_id() == kWarp - 1) {
+      shared.totals[warp_id()] = total;
+      shared.last[warp_id()] = last;
+    }
+  }
+
+  // Where the sum, `below` before begin, passes u.
+  __device__ static int64_t find(const T* p, int64_t begin, int64_t end, uint64_t below,
+                                 uint64_t u) {
+    for (int64_t i = begin;; i += kWarp) {
+      const uint64_t sum = below + running(units(p, i + lane_id(), end));
+      const int ahead = warp_run(sum <= u);
+      if (ahead < kWarp) return i + ahead;
+      below = warp_from(sum, kWarp - 1);
+    }
+  }
+};
+
+}  // namespace
+
+void sample(Tensor& ids, const Tensor& probabilities, const RandomPosition& at) {
+  Fault not_whole;
+  not_whole.words = [](const Fault& f) {
+    return "sample: the probabilities of row " + std::to_string(f.value) +
+           " are not finite, or do not sum to 1";
+  };
+  for_float("sample", probabilities.dtype(), [&]<class T>(T) {
+    launch("sample", ids.numel(),
+           Sample<T>{ids.mutable_data<int64_t>(), probabilities.data<T>(), probabilities.size(-1),
+                     at, capturing() ? step_cell() : nullptr, fault_cell(), not_whole});
+  });
+}
+
+}  // namespace ink::cuda
