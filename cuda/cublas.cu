@@ -3,13 +3,19 @@
 #include <cublasLt.h>
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <cstring>
+#include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <sstream>
 
 #include "autograd/check.h"
+#include "autograd/tensor.h"
+#include "cuda/gemm_choices.h"
 #include "cuda/product.h"
 #include "cuda/runtime.h"
 
@@ -42,7 +48,9 @@ struct Symbol {
 struct CublasLt {
   decltype(cublasLtCreate)* Create = Symbol{"cublasLtCreate"};
   decltype(cublasLtGetStatusString)* GetStatusString = Symbol{"cublasLtGetStatusString"};
+  decltype(cublasLtGetVersion)* GetVersion = Symbol{"cublasLtGetVersion"};
   decltype(cublasLtMatmul)* Matmul = Symbol{"cublasLtMatmul"};
+  decltype(cublasLtMatmulAlgoCheck)* MatmulAlgoCheck = Symbol{"cublasLtMatmulAlgoCheck"};
   decltype(cublasLtMatmulAlgoGetHeuristic)* MatmulAlgoGetHeuristic =
       Symbol{"cublasLtMatmulAlgoGetHeuristic"};
   decltype(cublasLtMatmulDescCreate)* MatmulDescCreate = Symbol{"cublasLtMatmulDescCreate"};
@@ -121,15 +129,82 @@ struct Plan {
   cublasLtMatmulAlgo_t algorithm;
 };
 
+/// Ways to compute a product, the library's best guess first. (A plain array: in a vector, their
+/// type, which has no name, is more than nvcc can bear.)
+struct Candidates {
+  static constexpr int kMost = 16;
+  cublasLtMatmulHeuristicResult_t all[kMost];
+  int count = 0;
+};
+
 /// Largest power of two up to 256 that divides an address.
 int64_t alignment(const void* address) {
   const auto bits = reinterpret_cast<uintptr_t>(address) | 256;
   return static_cast<int64_t>(bits & (~bits + 1));
 }
 
+// ---- choices by time: INKLING_GEMM_TUNE=FILE in the environment
+
+/// All that an algorithm may depend on, in one line.
+std::string describe(const Product& p) {
+  std::ostringstream text;
+  text << p.batch << " of (" << p.m << ", " << p.k << ") x (" << p.k << ", " << p.n << "), "
+       << p.a.dtype << " into " << p.c.dtype << (p.accumulate ? ", added" : "")
+       << (p.a.dtype == f32 && tf32() ? ", tf32" : "");
+  for (const Matrices* x : {&p.a, &p.b, &p.c})
+    text << "; " << (x->layout.transposed ? "turned, " : "") << "rows " << x->layout.ld
+         << ", matrices " << x->step << " apart, aligned to " << alignment(x->data);
+  if (p.bias != nullptr) text << "; a bias aligned to " << alignment(p.bias);
+  return text.str();
+}
+
+/// The choices of one card, the first that asks; null for others, or if none are wanted.
+GemmChoices* choices_for(int device) {
+  static const char* const file = std::getenv("INKLING_GEMM_TUNE");
+  if (file == nullptr || file[0] == '\0') return nullptr;
+  static const int first = device;
+  static GemmChoices choices = [&] {
+    cudaDeviceProp properties{};
+    cuda::check(cudaGetDeviceProperties(&properties, device), "gemm");
+    return GemmChoices(
+        file, std::string(properties.name) + ", cuBLASLt " + std::to_string(lt().GetVersion()));
+  }();
+  return device == first ? &choices : nullptr;
+}
+
+static_assert(sizeof(cublasLtMatmulAlgo_t) == sizeof(GemmChoices::Algorithm));
+
+/// Measures what the stream does between start and stop.
+class Timer {
+ public:
+  Timer() {
+    cuda::check(cudaEventCreate(&start_), "gemm");
+    cuda::check(cudaEventCreate(&stop_), "gemm");
+  }
+  ~Timer() {
+    static_cast<void>(cudaEventDestroy(start_));
+    static_cast<void>(cudaEventDestroy(stop_));
+  }
+  Timer(const Timer&) = delete;
+  Timer& operator=(const Timer&) = delete;
+
+  void start() { cuda::check(cudaEventRecord(start_, stream()), "gemm"); }
+  float stop() {
+    float milliseconds = 0;
+    cuda::check(cudaEventRecord(stop_, stream()), "gemm");
+    cuda::check(cudaEventSynchronize(stop_), "gemm");
+    cuda::check(cudaEventElapsedTime(&milliseconds, start_, stop_), "gemm");
+    return milliseconds;
+  }
+
+ private:
+  cudaEvent_t start_ = nullptr, stop_ = nullptr;
+};
+
 class Gpu {
  public:
-  Gpu() {
+  explicit Gpu(int device)
+      : device_{Device::CUDA, static_cast<int8_t>(device)}, choices_(choices_for(device)) {
     INK_CHECK(lt().Create(&handle_) == CUBLAS_STATUS_SUCCESS, "cublasLtCreate failed");
     cuda::check(cudaMalloc(&workspace_, kWorkspace), "cublas");
   }
@@ -141,19 +216,23 @@ class Gpu {
       check(lt().MatmulDescSetAttribute(plan.operation.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER,
                                         &p.bias, sizeof p.bias),
             p, "bias");
+    check(multiply(p, plan, plan.algorithm), p, "cublasLtMatmul");
+  }
+
+ private:
+  using Key = std::array<int64_t, 20>;
+
+  cublasStatus_t multiply(const Product& p, const Plan& plan,
+                          const cublasLtMatmulAlgo_t& algorithm) {
     const double alpha = p.alpha, beta = p.accumulate ? 1 : 0;
     const auto alpha32 = static_cast<float>(alpha), beta32 = static_cast<float>(beta);
     const bool wide = p.c.dtype == f64;
     const void* scale = wide ? static_cast<const void*>(&alpha) : &alpha32;
     const void* keep = wide ? static_cast<const void*>(&beta) : &beta32;
-    check(lt().Matmul(handle_, plan.operation.get(), scale, p.b.data, plan.b.get(), p.a.data,
-                      plan.a.get(), keep, p.c.data, plan.c.get(), p.c.data, plan.c.get(),
-                      &plan.algorithm, workspace_, kWorkspace, stream()),
-          p, "cublasLtMatmul");
+    return lt().Matmul(handle_, plan.operation.get(), scale, p.b.data, plan.b.get(), p.a.data,
+                       plan.a.get(), keep, p.c.data, plan.c.get(), p.c.data, plan.c.get(),
+                       &algorithm, workspace_, kWorkspace, stream());
   }
-
- private:
-  using Key = std::array<int64_t, 20>;
 
   static Key key_of(const Product& p) {
     return {p.m,
@@ -185,11 +264,42 @@ class Gpu {
   }
 
   Plan make_plan(const Product& p) {
-    Plan plan{make_operation(p),
-              make_layout(p, p.a, p.m, p.k),
-              make_layout(p, p.b, p.k, p.n),
-              make_layout(p, p.c, p.m, p.n),
-              {}};
+    Plan plan = describe_to_library(p);
+    const std::string name = choices_ ? describe(p) : "";
+    if (choices_ && recall(plan, name)) return plan;
+    const bool time_them = choices_ && !capturing();
+    const Candidates candidates = ask_heuristic(p, plan, time_them ? Candidates::kMost : 1);
+    plan.algorithm = candidates.all[0].algo;
+    if (!time_them) return plan;
+    plan.algorithm = fastest(p, plan, candidates);
+    GemmChoices::Algorithm words;
+    std::memcpy(words.data(), &plan.algorithm, sizeof words);
+    choices_->keep(name, words);
+    return plan;
+  }
+
+  static Plan describe_to_library(const Product& p) {
+    return {make_operation(p),
+            make_layout(p, p.a, p.m, p.k),
+            make_layout(p, p.b, p.k, p.n),
+            make_layout(p, p.c, p.m, p.n),
+            {}};
+  }
+
+  /// Takes the algorithm that the file names for the product, if the library can run it.
+  bool recall(Plan& plan, const std::string& name) {
+    const auto words = choices_->find(name);
+    if (!words) return false;
+    std::memcpy(&plan.algorithm, words->data(), sizeof plan.algorithm);
+    cublasLtMatmulHeuristicResult_t found{};
+    return lt().MatmulAlgoCheck(handle_, plan.operation.get(), plan.b.get(), plan.a.get(),
+                                plan.c.get(), plan.c.get(), &plan.algorithm,
+                                &found) == CUBLAS_STATUS_SUCCESS &&
+           found.workspaceSize <= kWorkspace;
+  }
+
+  /// At most `most` ways that work.
+  Candidates ask_heuristic(const Product& p, const Plan& plan, int most) {
     cublasLtMatmulPreference_t wish = nullptr;
     check(lt().MatmulPreferenceCreate(&wish), p, "cublasLtMatmulPreferenceCreate");
     const auto set = [&](cublasLtMatmulPreferenceAttributes_t what, auto value) {
@@ -200,17 +310,45 @@ class Gpu {
     set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, static_cast<uint32_t>(alignment(p.a.data)));
     set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, static_cast<uint32_t>(alignment(p.c.data)));
     set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, static_cast<uint32_t>(alignment(p.c.data)));
-    cublasLtMatmulHeuristicResult_t found{};
-    int count = 0;
-    const cublasStatus_t status =
-        lt().MatmulAlgoGetHeuristic(handle_, plan.operation.get(), plan.b.get(), plan.a.get(),
-                                    plan.c.get(), plan.c.get(), wish, 1, &found, &count);
+    Candidates found;
+    const cublasStatus_t status = lt().MatmulAlgoGetHeuristic(
+        handle_, plan.operation.get(), plan.b.get(), plan.a.get(), plan.c.get(), plan.c.get(), wish,
+        most, found.all, &found.count);
     lt().MatmulPreferenceDestroy(wish);
     check(status, p, "cublasLtMatmulAlgoGetHeuristic");
-    check(count > 0 ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED, p,
+    const auto works = [](const auto& result) { return result.state == CUBLAS_STATUS_SUCCESS; };
+    found.count = static_cast<int>(
+        std::stable_partition(found.all, found.all + found.count, works) - found.all);
+    check(found.count > 0 ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED, p,
           "cublasLtMatmulAlgoGetHeuristic");
-    plan.algorithm = found.algo;
-    return plan;
+    return found;
+  }
+
+  /// The one that takes the least time; a later one must be 2 % faster than those before. The
+  /// results go where the product's will be written next, or if that is to be added there, to
+  /// memory that nobody needs.
+  cublasLtMatmulAlgo_t fastest(Product p, const Plan& plan, const Candidates& candidates) {
+    constexpr int kTimes = 5;
+    Tensor spare;
+    if (p.accumulate) {
+      const int64_t room = (p.batch - 1) * p.c.step + (p.m - 1) * p.c.layout.ld + p.n;
+      spare = zeros({room}, {p.c.dtype, device_});
+      p.c.data = for_any(p.c.dtype, [&]<class T>(T) -> void* { return spare.mutable_data<T>(); });
+    }
+    Timer timer;
+    cublasLtMatmulAlgo_t best = candidates.all[0].algo;
+    float least = std::numeric_limits<float>::infinity();
+    for (int n = 0; n < candidates.count; ++n) {
+      const cublasLtMatmulAlgo_t& algorithm = candidates.all[n].algo;
+      if (multiply(p, plan, algorithm) != CUBLAS_STATUS_SUCCESS) continue;  // and to warm up
+      timer.start();
+      for (int i = 0; i < kTimes; ++i) check(multiply(p, plan, algorithm), p, "cublasLtMatmul");
+      const float time = timer.stop();
+      if (time >= 0.98f * least) continue;
+      least = time;
+      best = algorithm;
+    }
+    return best;
   }
 
   static Operation make_operation(const Product& p) {
@@ -236,6 +374,8 @@ class Gpu {
   }
 
   std::mutex mutex_;
+  Device device_;
+  GemmChoices* choices_;
   cublasLtHandle_t handle_ = nullptr;
   void* workspace_ = nullptr;
   std::map<Key, Plan> plans_;
@@ -249,7 +389,7 @@ void product(const Product& p) {
   int index = 0;
   cuda::check(cudaGetDevice(&index), p.op);
   const auto i = static_cast<size_t>(index);
-  std::call_once(once[i], [&] { gpus[i] = std::make_unique<Gpu>(); });
+  std::call_once(once[i], [&] { gpus[i] = std::make_unique<Gpu>(index); });
   gpus[i]->run(p);
 }
 
