@@ -138,7 +138,7 @@ void attention(Tensor& out, Tensor& lse, const Tensor& q, const Tensor& k, const
                const Tensor& mask, const AttentionRule& rule) {
   if (out.numel() == 0 || k.size(-2) == 0) return fill(out, 0);
   if (suits_attention_mma(mask, rule, {&out, &q, &k, &v}))
-    return attention_mma(out, lse, q, k, v, rule);
+    return attention_mma(out, lse, q, k, v, mask, rule);
   for_float("attention", q.dtype(), [&]<class T>(T) {
     const AttentionProblem<T> problem(q, k, v, mask, rule);
     if constexpr (!std::is_same_v<T, double>) {

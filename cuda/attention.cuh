@@ -126,20 +126,7 @@ inline Shape scores_shape(const Tensor& q, const Tensor& k) {
   return shape;
 }
 
-/// What of attn_mask a head sees: bools, or numbers that are added, or neither.
-template <class C>
-struct MaskOfHead {
-  Matrix<const bool> allowed;
-  Matrix<const C> bias;
-
-  /// A score with the mask: -inf where nothing may be seen, whatever it was.
-  __device__ C apply(C score, int i, int j) const {
-    if (allowed.data) return allowed.at(i, j) ? score : -infinity<C>();
-    if (!bias.data) return score;
-    const C b = bias.at(i, j);
-    return b == -infinity<C>() ? b : score + b;
-  }
-};
+/// attn_mask: bools, or numbers that are added, or neither.
 template <class C>
 struct AttentionMask {
   HeadMatrices<const bool> allowed;
@@ -153,12 +140,19 @@ struct AttentionMask {
       bias = {mask.data<C>(), mask, scores};
     }
   }
-  __device__ bool given() const { return allowed.data || bias.data; }
-  __device__ MaskOfHead<C> operator[](int head) const {
-    MaskOfHead<C> one{};
-    if (allowed.data) one.allowed = allowed[head];
-    if (bias.data) one.bias = bias[head];
-    return one;
+  __host__ __device__ bool given() const { return allowed.data || bias.data; }
+  /// Where a head's matrix starts.
+  __device__ int64_t start(int head) const {
+    return allowed.data ? allowed.heads[static_cast<unsigned>(head)]
+                        : bias.heads[static_cast<unsigned>(head)];
+  }
+  /// A score with the mask: -inf where nothing may be seen, whatever it was.
+  __device__ C apply(C score, int64_t start, int i, int j) const {
+    if (allowed.data)
+      return allowed.data[start + i * allowed.row + j * allowed.col] ? score : -infinity<C>();
+    if (!bias.data) return score;
+    const C b = bias.data[start + i * bias.row + j * bias.col];
+    return b == -infinity<C>() ? b : score + b;
   }
 };
 

@@ -282,8 +282,8 @@ void run_backward(Tensor& dq, Tensor& dk, Tensor& dv, const Tensor& out,
 void attention_backward(Tensor& dq, Tensor& dk, Tensor& dv, Tensor& dmask, const Tensor& dout,
                         const Tensor& out, const Tensor& lse, const Tensor& q, const Tensor& k,
                         const Tensor& v, const Tensor& mask, const AttentionRule& rule) {
-  if (suits_attention_mma(mask, rule, {&dq, &dk, &dv, &dout, &out, &q, &k, &v}))
-    return attention_mma_backward(dq, dk, dv, dout, out, lse, q, k, v, rule);
+  if (!dmask.defined() && suits_attention_mma(mask, rule, {&dq, &dk, &dv, &dout, &out, &q, &k, &v}))
+    return attention_mma_backward(dq, dk, dv, dout, out, lse, q, k, v, mask, rule);
   for_float("attention_backward", q.dtype(), [&]<class T>(T) {
     using C = compute_t<T>;
     Tensor delta = empty(lse.shape(), lse.options());

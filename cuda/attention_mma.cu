@@ -10,6 +10,7 @@ namespace {
 constexpr int kTall = 2;
 
 /// The softmax of a lane's rows so far: rows 16 m + 8 h + g of the warp's.
+template <bool kMask>
 struct Softmax {
   float top[kTall][2], total[kTall][2];  // the largest score; the sum of this lane's weights
 
@@ -20,8 +21,8 @@ struct Softmax {
       total[r / 2][r % 2] = 0;
     }
   }
-  /// Scores, without their scale, to weights in place, and sums over earlier keys to what they are
-  /// for the new top: p = exp(scale (s - top)) = 2^(c s - c top), c = scale log2 e.
+  /// Scores to weights in place, and sums over earlier keys to what they are for the new top. c:
+  /// log2 e, and the scale where scores are without.
   template <int kWide, int kSums>
   __device__ void add(WarpSums<kTall, kWide>& s, WarpSums<kTall, kSums>& sums, float c) {
 #pragma unroll
@@ -33,15 +34,15 @@ struct Softmax {
         high = fmaxf(high, fmaxf(s.x[m][n][2 * h], s.x[m][n][2 * h + 1]));
       high = fmaxf(high, warp_xor(high, 1));
       high = fmaxf(high, warp_xor(high, 2));
-      const float base = high == -infinity<float>() ? 0.0f : c * high;  // -inf - -inf would be NaN
-      const float shrink = exp2_fast(c * top[m][h] - base);
+      const float base = high == -infinity<float>() ? 0.0f : high;  // -inf - -inf would be NaN
+      const float shrink = weight(top[m][h], base, c);
       top[m][h] = high;
       float sum = 0;
 #pragma unroll
       for (int n = 0; n < kWide; ++n) {
 #pragma unroll
         for (int e = 2 * h; e < 2 * h + 2; ++e) {
-          s.x[m][n][e] = exp2_fast(c * s.x[m][n][e] - base);
+          s.x[m][n][e] = weight(s.x[m][n][e], base, c);
           sum += s.x[m][n][e];
         }
       }
@@ -53,14 +54,17 @@ struct Softmax {
       }
     }
   }
+  __device__ static float weight(float score, float base, float c) {
+    return exp2_fast(kMask ? c * (score - base) : c * score - c * base);
+  }
 };
 
-template <int kHead, bool kDrop>
+template <int kHead, bool kMask, bool kDrop>
 struct MmaForward {
   static constexpr int kThreads = 128, kResident = 2, kRows = 16 * kTall,
                        kQueries = kThreads / kWarp * kRows;
   static constexpr int kKeys = kHead <= 64 ? 64 : 32, kWide = kKeys / 8;
-  static constexpr bool kHold = kHead <= 64 && !kDrop;  // the queries in registers?
+  static constexpr bool kHold = kHead <= 64 && !kMask && !kDrop;  // the queries in registers?
   using Sums = WarpSums<kTall, kHead / 8>;
   struct Shared {
     alignas(128) bfloat16 q[kQueries * kHead], k[2][kKeys * kHead], v[2][kKeys * kHead];
@@ -74,7 +78,7 @@ struct MmaForward {
   struct Work {
     int head, i0, row0, end;  // end: of the keys that the tile sees
     Matrix<const bfloat16> k, v;
-    float c;
+    int64_t mask_start;
     uint64_t key;  // of dropout
   };
 
@@ -89,7 +93,7 @@ struct MmaForward {
                     size.seen(i0 + rows - 1),
                     problem.k[kv_head],
                     problem.v[kv_head],
-                    problem.scale * kLog2e,
+                    kMask ? problem.mask.start(place.head) : 0,
                     kDrop ? problem.dropout.key() : 0};
     start_rows<kQueries, kHead, kThreads>(shared.q, problem.q[place.head], i0, size.queries,
                                           size.d);
@@ -120,17 +124,23 @@ struct MmaForward {
     const auto& size = problem.size;
     const int first = work.i0 + work.row0;  // the warp's rows are [first, first + kRows)
     const int seen = first < size.queries ? size.seen(first + kRows - 1) : 0;
-    Softmax softmax;
+    const float c = kMask ? kLog2e : problem.scale * kLog2e;
+    Softmax<kMask> softmax;
     Sums sums;
     for (int j0 = 0, buffer = 0; j0 < work.end; j0 += kKeys, buffer ^= 1) {
       if (j0 + kKeys < work.end) start_keys(shared, work, j0 + kKeys, buffer ^ 1);
       if (j0 < seen) {
         WarpSums<kTall, kWide> s;
         add_dots<kHead>(s, q, shared.k[buffer], 0);
-        if (j0 + kKeys > size.seen(first)) hide(s, first, j0);
-        softmax.add(s, sums, work.c);
+        std::conditional_t<kMask, SomeRows, AllRows> keys{};
+        if constexpr (kMask) {
+          keys = look(s, problem, work.mask_start, first, j0);
+        } else if (j0 + kKeys > size.seen(first)) {
+          hide(s, first, j0);
+        }
+        softmax.add(s, sums, c);
         if constexpr (kDrop) drop(s, work, first, j0);
-        add_rows<kHead>(sums, hold(s), shared.v[buffer], 0);
+        add_rows<kHead>(sums, hold(s), shared.v[buffer], 0, keys);
       }
       wait_for_copies<0>();
       __syncthreads();
@@ -163,7 +173,8 @@ struct MmaForward {
     }
   }
 
-  __device__ void finish(Shared& shared, const Work& work, Softmax& softmax, Sums& sums) const {
+  __device__ void finish(Shared& shared, const Work& work, Softmax<kMask>& softmax,
+                         Sums& sums) const {
     const auto& size = problem.size;
     const int first = work.i0 + work.row0;
     const float kept = kDrop ? static_cast<float>(problem.dropout.kept) : 1.0f;
@@ -177,7 +188,7 @@ struct MmaForward {
       const int i = first + 8 * r + lane_id() / 4;
       if (lane_id() % 4 == 0 && i < size.queries)
         lse[int64_t{work.head} * size.queries + i] =
-            problem.scale * softmax.top[r / 2][r % 2] + simd::log(total);
+            (kMask ? 1 : problem.scale) * softmax.top[r / 2][r % 2] + simd::log(total);
     }
     store_rows<kHead>(out[work.head], first, size.queries, size.dv, shared.q, work.row0, sums,
                       [&](int m, int h) { return factor[m][h]; });
@@ -188,7 +199,8 @@ struct MmaForward {
 
 bool suits_attention_mma(const Tensor& mask, const AttentionRule& rule,
                          std::initializer_list<const Tensor*> rows) {
-  if (mask.defined() || rule.scale <= 0) return false;
+  if (rule.scale <= 0) return false;
+  if (mask.defined() && mask.dtype() != DType::boolean && mask.dtype() != f32) return false;
   for (const Tensor* x : rows) {
     if (x->dtype() != bf16 || x->size(-1) > 128) return false;
     const auto matrices = matrices_of<bfloat16>(*x);
@@ -198,18 +210,14 @@ bool suits_attention_mma(const Tensor& mask, const AttentionRule& rule,
 }
 
 void attention_mma(Tensor& out, Tensor& lse, const Tensor& q, const Tensor& k, const Tensor& v,
-                   const AttentionRule& rule) {
-  const MmaProblem problem(q, k, v, rule);
-  const auto run = [&]<int kHead, bool kDrop>() {
-    using Kernel = MmaForward<kHead, kDrop>;
+                   const Tensor& mask, const AttentionRule& rule) {
+  const MmaProblem problem(q, k, v, mask, rule);
+  for_kind(problem, [&]<int kHead, bool kMask, bool kDrop>() {
+    using Kernel = MmaForward<kHead, kMask, kDrop>;
     const int64_t tiles = blocks_for(problem.size.queries, Kernel::kQueries);
     launch("attention", problem.size.heads * tiles,
            Kernel{problem, HeadRows(matrices_of<bfloat16>(out)), lse.mutable_data<float>(),
                   static_cast<int>(tiles)});
-  };
-  for_head_size(problem.size, [&]<int kHead>() {
-    problem.dropout.on ? run.template operator()<kHead, true>()
-                       : run.template operator()<kHead, false>();
   });
 }
 

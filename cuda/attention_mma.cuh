@@ -1,6 +1,10 @@
 // What attention's kernels on tensor cores are made of (attention_mma.cu,
 // attention_mma_backward.cu): tiles of rows in shared memory, and a warp's products of them. bf16
-// with f32 sums; no mask but the diagonal.
+// with f32 sums.
+//
+// Without a mask a score is left what the product gives it, and its scale goes into the exponent:
+// exp(scale (s - top)) = 2^(c s - c top), one instruction. With one it is scaled and added to, and
+// the top comes off first, for then it may be as large as a mask's numbers are.
 #pragma once
 
 #include "cuda/attention.cuh"
@@ -38,15 +42,25 @@ struct MmaProblem {
   AttentionSizes size;
   float scale;
   HeadRows<const bfloat16> q, k, v;
+  AttentionMask<float> mask;
   WeightDropout dropout;
 
-  MmaProblem(const Tensor& q_, const Tensor& k_, const Tensor& v_, const AttentionRule& rule)
+  MmaProblem(const Tensor& q_, const Tensor& k_, const Tensor& v_, const Tensor& mask_,
+             const AttentionRule& rule)
       : size(q_, k_, v_, rule),
         scale(static_cast<float>(rule.scale)),
         q(matrices_of<bfloat16>(q_)),
         k(matrices_of<bfloat16>(k_)),
         v(matrices_of<bfloat16>(v_)),
+        mask(mask_, scores_shape(q_, k_)),
         dropout(rule, size, q_.size(0)) {}
+
+  /// The score of query i and key j from their product; -inf where i does not see j. mask_start: of
+  /// the head's.
+  __device__ float score(float dot, int64_t mask_start, int i, int j) const {
+    if (i >= size.queries || j >= size.seen(i)) return -infinity<float>();
+    return mask.apply(dot * scale, mask_start, i, j);
+  }
 };
 
 /// Where chunk `chunk`, of eight elements, of row `row` of a tile stands. A row's chunks change
@@ -162,10 +176,30 @@ __device__ inline void add_dots(WarpSums<kTall, kWide>& sums, const A& a, const 
   }
 }
 
+/// Which rows of a tile count; the others are as zeros, be they NaN.
+struct AllRows {
+  __device__ void keep(uint32_t (&)[4], int) const {}
+};
+struct SomeRows {
+  uint32_t bits;  // bit 2 n + e: row 8 n + 2 t + e
+
+  // r: of rows 16 k ... 16 k + 15, as add_rows loads them.
+  __device__ void keep(uint32_t (&r)[4], int k) const {
+    const uint32_t upper = halves(bits >> 4 * k), lower = halves(bits >> (4 * k + 2));
+    r[0] &= upper;
+    r[1] &= lower;
+    r[2] &= upper;
+    r[3] &= lower;
+  }
+  __device__ static uint32_t halves(uint32_t two) {
+    return (two & 1) * 0xffffu | (two >> 1 & 1) * 0xffff0000u;
+  }
+};
+
 /// sums += weights rows, of kDeep x 16 rows of a tile from row0 on.
-template <int kHead, int kTall, int kDeep>
+template <int kHead, int kTall, int kDeep, class Which = AllRows>
 __device__ inline void add_rows(WarpSums<kTall, kHead / 8>& sums, const Held<kTall, kDeep>& weights,
-                                const bfloat16* tile, int row0) {
+                                const bfloat16* tile, int row0, const Which& which = {}) {
   const int at = place<kHead>(row0 + lane_id() % 16, lane_id() / 16);
 #pragma unroll
   for (int k = 0; k < kDeep; ++k) {
@@ -176,6 +210,7 @@ __device__ inline void add_rows(WarpSums<kTall, kHead / 8>& sums, const Held<kTa
     for (int n = 0; n < kHead / 8; n += 2) {
       uint32_t r[4];
       load_transposed(r, tile + (at ^ 8 * n) + 16 * k * kHead);
+      which.keep(r, k);
       add_pair(sums, x, r, n);
     }
   }
@@ -226,6 +261,42 @@ __device__ inline BlockPlace place_of_block(int tiles, int heads) {
   const int rest = static_cast<int>(blockIdx.x) - bunch * tiles;
   const int size = heads - bunch < kBunch ? heads - bunch : kBunch;
   return {rest / size, bunch + rest % size};
+}
+
+/// Products of queries from i0 on and keys from j0 on to scores; the keys that any query sees.
+template <int kTall, int kWide>
+__device__ inline SomeRows look(WarpSums<kTall, kWide>& s, const MmaProblem& problem,
+                                int64_t mask_start, int i0, int j0) {
+  const int i = i0 + lane_id() / 4, j = j0 + lane_id() % 4 * 2;
+  SomeRows seen{0};
+#pragma unroll
+  for (int n = 0; n < kWide; ++n) {
+#pragma unroll
+    for (int e = 0; e < 4 * kTall; ++e) {
+      float& score = s.x[e / 4][n][e % 4];
+      score = problem.score(score, mask_start, i + e / 2 * 8, j + 8 * n + e % 2);
+      seen.bits |= uint32_t{score != -infinity<float>()} << (2 * n + e % 2);
+    }
+  }
+#pragma unroll
+  for (int lane = 4; lane < kWarp; lane *= 2) seen.bits |= warp_xor(seen.bits, lane);
+  return seen;
+}
+
+/// The same of 16 keys from j0 on and queries from i0 on, the queries along the columns. Bit 4 n +
+/// c: does the query of x[0][n][c] see its key?
+template <int kWide>
+__device__ inline uint32_t look_by_key(WarpSums<1, kWide>& s, const MmaProblem& problem,
+                                       int64_t mask_start, int i0, int j0) {
+  const int i = i0 + lane_id() % 4 * 2, j = j0 + lane_id() / 4;
+  uint32_t seen = 0;
+#pragma unroll
+  for (int n = 0; n < 4 * kWide; ++n) {
+    float& score = s.x[0][n / 4][n % 4];
+    score = problem.score(score, mask_start, i + n / 4 * 8 + n % 2, j + n % 4 / 2 * 8);
+    seen |= uint32_t{score != -infinity<float>()} << n;
+  }
+  return seen;
 }
 
 /// Which weights of 16 queries from i0 on and kWide x 8 keys from j0 on stay: bit 4 n + c for
@@ -281,13 +352,21 @@ __device__ inline uint32_t kept_by_key(const WeightDropout& drop, uint64_t key, 
   return bits;
 }
 
-/// Calls f.operator()<kHead>() with the size of head that tiles are made for.
+/// Calls f.operator()<kHead, kMask, kDrop>(): the size of head that tiles are made for; is there a
+/// mask, is there dropout?
 template <class F>
-void for_head_size(const AttentionSizes& size, F&& f) {
-  const int widest = std::max(size.d, size.dv);
-  if (widest <= 32) return f.template operator()<32>();
-  if (widest <= 64) return f.template operator()<64>();
-  f.template operator()<128>();
+void for_kind(const MmaProblem& problem, F&& f) {
+  const auto sized = [&]<int kHead>() {
+    const bool masked = problem.mask.given();
+    if (masked && problem.dropout.on) return f.template operator()<kHead, true, true>();
+    if (masked) return f.template operator()<kHead, true, false>();
+    if (problem.dropout.on) return f.template operator()<kHead, false, true>();
+    f.template operator()<kHead, false, false>();
+  };
+  const int widest = std::max(problem.size.d, problem.size.dv);
+  if (widest <= 32) return sized.template operator()<32>();
+  if (widest <= 64) return sized.template operator()<64>();
+  sized.template operator()<128>();
 }
 
 }  // namespace ink::cuda

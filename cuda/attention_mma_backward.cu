@@ -13,8 +13,8 @@ namespace {
 constexpr int kFourWarps = 128, kTile = 64, kStep = 32, kWide = kStep / 8;
 using Scores = WarpSums<1, kWide>;
 
-/// What a query's softmax remembers: the log of its sum, in powers of two (infinite if it saw
-/// nothing, so that no weight comes of it), and delta.
+/// What a query's softmax remembers: the log of its sum, in powers of two without a mask (infinite
+/// if it saw nothing, so that no weight comes of it), and delta.
 struct alignas(8) QueryRow {
   float lse, delta;
 };
@@ -22,9 +22,14 @@ struct alignas(8) QueryRow {
 struct BackwardProblem : MmaProblem {
   HeadRows<const bfloat16> dout;
   QueryRow* rows;  // (heads, T)
+
+  template <bool kMask>
+  __device__ float weight(float score, float lse) const {
+    return exp2_fast(kMask ? kLog2e * (score - lse) : scale * kLog2e * score - lse);
+  }
 };
 
-template <int kHead, bool kDrop>
+template <int kHead, bool kMask, bool kDrop>
 struct MmaQueryGradient {
   static constexpr int kThreads = kFourWarps, kResident = kHead <= 64 ? 3 : 2;
   using Operand = Held<1, kHead / 16>;
@@ -43,7 +48,8 @@ struct MmaQueryGradient {
     int head, first;
     Operand q, dout;
     QueryRow row[2];  // of queries g and g + 8
-    uint64_t key;     // of dropout
+    int64_t mask_start;
+    uint64_t key;  // of dropout
   };
 
   __device__ void operator()(Shared& shared) const {
@@ -93,6 +99,7 @@ struct MmaQueryGradient {
     rows.first = i0 + row0;
     rows.q = hold<kHead, 1>({shared.k[0], row0});
     rows.dout = hold<kHead, 1>({shared.k[1], row0});
+    rows.mask_start = kMask ? problem.mask.start(head) : 0;
     rows.key = kDrop ? problem.dropout.key() : 0;
     find_rows(rows, hold<kHead, 1>({shared.v[0], row0}));
     return rows;
@@ -113,7 +120,7 @@ struct MmaQueryGradient {
       const int i = rows.first + 8 * h + lane_id() / 4;
       if (i >= problem.size.queries) continue;
       const int64_t at = int64_t{rows.head} * problem.size.queries + i;
-      row.lse = lse[at] == -infinity<float>() ? infinity<float>() : lse[at] * kLog2e;
+      row.lse = lse[at] == -infinity<float>() ? infinity<float>() : lse[at] * (kMask ? 1 : kLog2e);
       if (lane_id() % 4 == 0) problem.rows[at] = row;
     }
   }
@@ -124,19 +131,26 @@ struct MmaQueryGradient {
     Scores s, dp;
     add_dots<kHead>(s, rows.q, k, at);
     add_dots<kHead>(dp, rows.dout, v, at);
-    if (j0 + kStep > problem.size.seen(rows.first)) hide(s, dp, rows.first, j0);
+    std::conditional_t<kMask, SomeRows, AllRows> keys{};
+    if constexpr (kMask) {
+      keys = look(s, problem, rows.mask_start, rows.first, j0);
+    } else if (j0 + kStep > problem.size.seen(rows.first)) {
+      hide(s, dp, rows.first, j0);
+    }
     uint32_t kept = 0;
     if constexpr (kDrop)
       kept = kept_by_query<kWide>(problem.dropout, rows.key, rows.head, rows.first, j0);
-    const float factor = static_cast<float>(problem.dropout.kept), c = problem.scale * kLog2e;
+    const float factor = static_cast<float>(problem.dropout.kept);
 #pragma unroll
     for (int n = 0; n < 4 * kWide; ++n) {
       const QueryRow& row = rows.row[n % 4 / 2];
+      const float score = s.x[0][n / 4][n % 4];
       float& ds = dp.x[0][n / 4][n % 4];
       if constexpr (kDrop) ds = kept >> n & 1 ? factor * ds : 0.0f;
-      ds = exp2_fast(c * s.x[0][n / 4][n % 4] - row.lse) * (ds - row.delta);
+      ds = problem.template weight<kMask>(score, row.lse) * (ds - row.delta);
+      if (kMask && score == -infinity<float>()) ds = 0;
     }
-    add_rows<kHead>(sums, hold(dp), k, at);
+    add_rows<kHead>(sums, hold(dp), k, at, keys);
   }
   // Where a query does not see a key.
   __device__ void hide(Scores& s, Scores& dp, int first, int j0) const {
@@ -154,7 +168,7 @@ struct MmaQueryGradient {
   }
 };
 
-template <int kHead, bool kDrop>
+template <int kHead, bool kMask, bool kDrop>
 struct MmaKeyGradient {
   static constexpr int kThreads = kFourWarps, kResident = kHead <= 64 ? 3 : 2;
   static constexpr bool kHold = kHead <= 64;  // keys and values in registers?
@@ -241,18 +255,19 @@ struct MmaKeyGradient {
   // dv += (m p)^T dout and dk += ds^T q of kStep queries from i0 on: rows of the tile from `at` on.
   __device__ void step(Sums& dk_sums, Sums& dv_sums, const Rows& rows, int head, int i0,
                        const Tiles& tile, int at) const {
-    const float factor = static_cast<float>(problem.dropout.kept), c = problem.scale * kLog2e;
-    const bool all_see = i0 >= problem.size.first_query(rows.first + 15);
-    uint32_t kept = 0;
+    const float factor = static_cast<float>(problem.dropout.kept);
+    const bool all_see = kMask || i0 >= problem.size.first_query(rows.first + 15);
+    uint32_t kept = 0, seen = 0;
     if constexpr (kDrop) kept = kept_by_key<kWide>(problem.dropout, rows.key, head, i0, rows.first);
     Scores p, dp;
     add_dots<kHead>(p, rows.k, tile.q, at);
+    if constexpr (kMask) seen = look_by_key(p, problem, problem.mask.start(head), i0, rows.first);
     if (!all_see) hide(p, -infinity<float>(), rows.first, i0);
     const QueryRow* row = tile.rows + at + lane_id() % 4 * 2;  // of columns 2 t, 2 t + 1
 #pragma unroll
     for (int n = 0; n < 4 * kWide; ++n) {
       float& x = p.x[0][n / 4][n % 4];
-      x = exp2_fast(c * x - row[n / 4 * 8 + n % 2].lse);
+      x = problem.template weight<kMask>(x, row[n / 4 * 8 + n % 2].lse);
     }
     add_rows<kHead>(dv_sums, hold(dropped(p, kept)), tile.dout, at);
     add_dots<kHead>(dp, rows.v, tile.dout, at);
@@ -262,6 +277,7 @@ struct MmaKeyGradient {
       float& ds = dp.x[0][n / 4][n % 4];
       if constexpr (kDrop) ds = kept >> n & 1 ? factor * ds : 0.0f;
       ds = p.x[0][n / 4][n % 4] * (ds - row[n / 4 * 8 + n % 2].delta);
+      if (kMask && !(seen >> n & 1)) ds = 0;
     }
     add_rows<kHead>(dk_sums, hold(dp), tile.q, at);
   }
@@ -290,27 +306,23 @@ struct MmaKeyGradient {
 
 void attention_mma_backward(Tensor& dq, Tensor& dk, Tensor& dv, const Tensor& dout,
                             const Tensor& out, const Tensor& lse, const Tensor& q, const Tensor& k,
-                            const Tensor& v, const AttentionRule& rule) {
+                            const Tensor& v, const Tensor& mask, const AttentionRule& rule) {
   Tensor rows = empty({lse.numel(), 2}, lse.options());
-  const BackwardProblem problem{{q, k, v, rule},
+  const BackwardProblem problem{{q, k, v, mask, rule},
                                 HeadRows(matrices_of<bfloat16>(dout)),
                                 reinterpret_cast<QueryRow*>(rows.mutable_data<float>())};
   const auto& size = problem.size;
-  const auto run = [&]<int kHead, bool kDrop>() {
+  for_kind(problem, [&]<int kHead, bool kMask, bool kDrop>() {
     const int64_t query_tiles = blocks_for(size.queries, kTile),
                   key_tiles = blocks_for(size.keys, kTile);
     launch("attention_backward", size.heads * query_tiles,
-           MmaQueryGradient<kHead, kDrop>{problem, HeadRows(matrices_of<bfloat16>(out)),
-                                          lse.data<float>(), HeadRows(matrices_of<bfloat16>(dq)),
-                                          static_cast<int>(query_tiles)});
+           MmaQueryGradient<kHead, kMask, kDrop>{
+               problem, HeadRows(matrices_of<bfloat16>(out)), lse.data<float>(),
+               HeadRows(matrices_of<bfloat16>(dq)), static_cast<int>(query_tiles)});
     launch("attention_backward", size.heads / size.group * key_tiles,
-           MmaKeyGradient<kHead, kDrop>{problem, HeadRows(matrices_of<bfloat16>(dk)),
-                                        HeadRows(matrices_of<bfloat16>(dv)),
-                                        static_cast<int>(key_tiles)});
-  };
-  for_head_size(size, [&]<int kHead>() {
-    problem.dropout.on ? run.template operator()<kHead, true>()
-                       : run.template operator()<kHead, false>();
+           MmaKeyGradient<kHead, kMask, kDrop>{problem, HeadRows(matrices_of<bfloat16>(dk)),
+                                               HeadRows(matrices_of<bfloat16>(dv)),
+                                               static_cast<int>(key_tiles)});
   });
 }
 

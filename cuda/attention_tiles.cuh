@@ -68,12 +68,12 @@ struct Sight {
   using C = compute_t<T>;
   const AttentionProblem<T>& problem;
   int head;
-  MaskOfHead<C> mask;
+  int64_t mask;      // where the head's starts
   uint64_t key = 0;  // of dropout
   C factor = 1;      // of weights that stay
 
   __device__ Sight(const AttentionProblem<T>& p, int number)
-      : problem(p), head(number), mask(p.mask[number]) {
+      : problem(p), head(number), mask(p.mask.start(number)) {
     if (!p.dropout.on) return;
     key = p.dropout.key();
     factor = static_cast<C>(p.dropout.kept);
@@ -81,7 +81,7 @@ struct Sight {
   /// s_ij from q_i . k_j; -inf where i does not see j.
   __device__ C score(C dot, int i, int j) const {
     if (i >= problem.size.queries || j >= problem.size.seen(i)) return -infinity<C>();
-    return mask.apply(dot * problem.scale, i, j);
+    return problem.mask.apply(dot * problem.scale, mask, i, j);
   }
   /// Which of the weights of queries i ... i + 3 and keys j ... j + 3 stay: four bits a query.
   __device__ unsigned kept(int i, int j) const {

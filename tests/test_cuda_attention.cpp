@@ -2,6 +2,7 @@
 // where there is a device: a GPU, or the emulated one.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <sstream>
@@ -41,6 +42,8 @@ struct Problem {
          << "/" << dv << (options.is_causal ? ", upper left" : "")
          << (options.causal_lower_right ? ", lower right" : "") << ", dropout "
          << options.dropout_p;
+    if (options.attn_mask.defined())
+      text << ", mask " << options.attn_mask.shape() << " " << options.attn_mask.dtype();
     return text.str();
   }
 };
@@ -61,9 +64,11 @@ Results run(const Problem& problem, const std::vector<Tensor>& inputs, const Ten
 }
 
 #ifdef WITH_CUDA
-bool on_tensor_cores(const Tensor& x) { return cuda::suits_attention_mma({}, {1, 0, 0, {}}, {&x}); }
+bool on_tensor_cores(const Tensor& x, const Tensor& mask = {}) {
+  return cuda::suits_attention_mma(mask, {1, 0, 0, {}}, {&x});
+}
 #else
-bool on_tensor_cores(const Tensor&) { return false; }
+bool on_tensor_cores(const Tensor&, const Tensor& = {}) { return false; }
 #endif
 
 // Heads side by side in each row, (B, T, H d), seen as (B, H, T, d): as linear layers leave them.
@@ -97,21 +102,29 @@ void expect_same_bits(const Results& a, const Results& b) {
   for (size_t r = 0; r < a.size(); ++r) EXPECT_EQ(a[r].tolist(), b[r].tolist()) << r;
 }
 
+// On the device, with the same strides if it is a transposed matrix.
+Tensor moved_as_it_lies(const Tensor& mask) {
+  const bool turned = mask.dim() == 2 && !mask.is_contiguous();
+  return turned ? mask.T().contiguous().to(gpu).T() : mask.to(gpu);
+}
+
 void check(const Problem& problem) {
   SCOPED_TRACE(problem.name());
   const auto& [B, H, H_kv, T, S, d, dv, options, first_row] = problem;
   std::vector<Tensor> inputs{heads(B, H, T, d), heads(B, H_kv, S, d), heads(B, H_kv, S, dv)};
   Tensor upstream = heads(B, H, T, dv);
+  Problem on_gpu = problem;
+  if (options.attn_mask.defined()) on_gpu.options.attn_mask = moved_as_it_lies(options.attn_mask);
   std::vector<Tensor> moved, wide;
   for (Tensor x : inputs) {
     wide.push_back(x.to(f32));
     moved.push_back(x.transpose(1, 2).contiguous().to(gpu).transpose(1, 2));
-    EXPECT_TRUE(on_tensor_cores(moved.back()));
+    EXPECT_TRUE(on_tensor_cores(moved.back(), on_gpu.options.attn_mask));
   }
   const Results expected = run(problem, wide, upstream.to(f32));
-  const Results got = run(problem, moved, upstream.to(gpu));
+  const Results got = run(on_gpu, moved, upstream.to(gpu));
   expect_close(got, expected);
-  expect_same_bits(run(problem, moved, upstream.to(gpu)), got);
+  expect_same_bits(run(on_gpu, moved, upstream.to(gpu)), got);
 }
 
 TEST_F(CudaAttention, OfAnyLength) {
@@ -154,6 +167,84 @@ TEST_F(CudaAttention, DropsWhatTheCpuDrops) {
   check({1, 1, 1, 35, 37, 32, 32, {.dropout_p = 0.3}, 3});
 }
 
+Tensor some(const Shape& shape) { return rand(shape) < 0.6; }
+Tensor bias(const Shape& shape) {
+  return masked_fill(randn(shape) * 2.0, logical_not(some(shape)), -INFINITY);
+}
+
+// Of the queries and keys of each head, of each batch, of all; along the keys alone, along the
+// queries alone; transposed.
+TEST_F(CudaAttention, Masked) {
+  const int64_t B = 2, H = 2, T = 70, S = 90, d = 32;
+  for (const Shape& shape :
+       {Shape{T, S}, Shape{S}, Shape{B, 1, 1, S}, Shape{B, H, T, S}, Shape{H, T, 1}, Shape{1, 1}}) {
+    for (const Tensor& mask : {some(shape), bias(shape)}) {
+      if (shape.numel() > 1) check({B, H, H, T, S, d, d, {.attn_mask = mask}});
+    }
+    check({B, H, H, T, S, d, d, {.attn_mask = randn(shape)}});
+  }
+  for (const Tensor& mask : {some({S, T}).T(), bias({S, T}).T()})
+    check({B, H, H, T, S, d, d, {.attn_mask = mask}});
+}
+TEST_F(CudaAttention, MaskedOfEverySize) {
+  for (const int64_t d : {24, 64, 128}) {
+    for (const double dropout : {0.0, 0.3}) {
+      check({1, 1, 1, 140, 70, d, d, {.attn_mask = some({140, 70}), .dropout_p = dropout}});
+      check({1,
+             2,
+             1,
+             65,
+             131,
+             d,
+             d,
+             {.attn_mask = bias({65, 131}), .dropout_p = dropout, .causal_lower_right = true}});
+      check({1,
+             1,
+             1,
+             90,
+             90,
+             d,
+             d,
+             {.attn_mask = bias({90, 90}), .dropout_p = dropout, .is_causal = true, .scale = 0.2}});
+    }
+  }
+}
+// A window, padding, and numbers so low that they are as good as -inf where others are not.
+TEST_F(CudaAttention, MaskedAsModelsDo) {
+  const int64_t T = 150;
+  const Tensor i = arange(T).view({T, 1}), j = arange(T);
+  const Tensor far = i - j > 20.0;
+  check({1, 2, 2, T, T, 64, 64, {.attn_mask = logical_not(far), .is_causal = true}});
+  for (const double low : {-1e4, -1e9, -3.4e38}) {
+    check({1, 2, 2, T, T, 64, 64, {.attn_mask = masked_fill(zeros({T, T}), far, low)}});
+    check({2, 1, 1, T, T, 32, 32, {.attn_mask = masked_fill(zeros({T}), j > 99.0, low)}});
+  }
+}
+// Of a row with nothing but lowest numbers the weights are what they would be without.
+TEST_F(CudaAttention, MasksMayBeLowEverywhere) {
+  const Tensor q = heads(1, 1, 40, 32).to(gpu);
+  const auto attend = [&](double low) {
+    return scaled_dot_product_attention(
+        q, q, q, {.attn_mask = zeros({40, 40}, {f32, gpu}) + low, .scale = 1e-4});
+  };
+  const std::vector<double> expected = attend(0).tolist();
+  for (const double low : {-1e4, -1e9, -3.4e38}) {
+    const std::vector<double> got = attend(low).tolist();
+    for (size_t e = 0; e < got.size(); ++e) EXPECT_NEAR(got[e], expected[e], 0.01) << low;
+  }
+}
+TEST_F(CudaAttention, AMaskWithAGradientHasOne) {
+  const Tensor q = heads(1, 2, 40, 32), mask = randn({40, 40});
+  const auto dmask = [&](const Tensor& x, const Tensor& m) {
+    const Tensor leaf = m.detach().requires_grad_();
+    const Tensor out = scaled_dot_product_attention(x, x, x, {.attn_mask = leaf});
+    return grad({out}, {leaf}, {x})[0].tolist();
+  };
+  const auto got = dmask(q.to(gpu), mask.to(gpu)), expected = dmask(q.to(f32), mask);
+  const double largest = *std::max_element(expected.begin(), expected.end());
+  for (size_t e = 0; e < got.size(); ++e) EXPECT_NEAR(got[e], expected[e], 0.03 * largest);
+}
+
 TEST_F(CudaAttention, RowsThatSeeNothingAreZero) {
   const Problem problem{1, 1, 1, 130, 60, 64, 64, {.causal_lower_right = true}};
   check(problem);
@@ -177,14 +268,17 @@ TEST_F(CudaAttention, WhatIsMaskedNeverMatters) {
   expect_same_bits(first(bad_k, bad_v), first(k, v));
 }
 
-// The same of a mask, which is the general kernels'.
+// The same of a mask, by the general kernels and on tensor cores.
 TEST_F(CudaAttention, KeysThatNoQuerySeesNeverMatter) {
   const int64_t S = 150, hidden = 70;
   const Tensor allowed = arange(static_cast<double>(S)) < static_cast<double>(hidden);
   const Tensor bias = masked_fill(randn({S}), logical_not(allowed), -INFINITY);
-  for (const Tensor& mask : {allowed, bias}) {
+  for (const auto& [mask, dtype] :
+       {std::pair(allowed, f32), {bias, f32}, {allowed, bf16}, {bias, bf16}}) {
     const Problem problem{1, 1, 1, 40, S, 16, 16, {.attn_mask = mask.to(gpu)}};
-    const Tensor q = randn({1, 1, 40, 16}), k = randn({1, 1, S, 16}), v = randn({1, 1, S, 16});
+    const Tensor q = randn({1, 1, 40, 16}, dtype), k = randn({1, 1, S, 16}, dtype),
+                 v = randn({1, 1, S, 16}, dtype);
+    EXPECT_EQ(on_tensor_cores(q.to(gpu), mask), dtype == bf16);
     Tensor bad_k = k.clone(), bad_v = v.clone();
     bad_k.narrow(2, hidden, S - hidden).fill_(NAN);
     bad_v.narrow(2, hidden, S - hidden).fill_(-INFINITY);
