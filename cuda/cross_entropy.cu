@@ -29,7 +29,7 @@ struct CrossEntropy {
     const int64_t target = targets[row];
     if (target == ignore_index || !in_range(target, row)) return ignore(row);
     const C weight = scale ? *scale : C(1);
-    const Row<T, Plan> a(logits, row, n);
+    const Row<T, Plan> a(logits, row, n, -infinity<C>());
     SoftmaxSums<C> sums;
     a.each([&](RowPlace i) { sums.add(a[i]); });
     sums.template join<Plan>(scratch);
@@ -49,7 +49,7 @@ struct CrossEntropy {
           d.at[j] -= i.at + j == target ? weight : C(0);
         }
       }
-      if (dlogits) store(dlogits + row * n + i.at, d);
+      if (dlogits) a.put(dlogits + row * n, i, d);
     });
     if (has_chosen) losses[row] = simd::log(sums.total) + (top - chosen);
   }
@@ -123,7 +123,7 @@ void cross_entropy(Tensor& loss, Tensor& dlogits, const Tensor& logits, const Te
     const T* in = logits.data<T>();
     const C* weight = scale.defined() ? scale.data<C>() : nullptr;
     const IdCheck in_range("cross_entropy", "target", n, "classes");
-    plan_rows<T>(n, {down, in}, [&]<class Plan>(Plan) {
+    plan_rows_anywhere<T>(n, {down, in}, [&]<class Plan>(Plan) {
       launch("cross_entropy", Plan::blocks(rows),
              CrossEntropy<T, D, Plan>{losses, down, in, targets.data<int64_t>(), weight, rows, n,
                                       ignore_index, in_range});

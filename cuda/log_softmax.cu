@@ -18,13 +18,13 @@ struct LogSoftmax {
   __device__ void operator()(Shared& scratch) const {
     const int64_t row = Plan::row();
     if (row >= rows) return;
-    const Row<T, Plan> a(x, row, n);
+    const Row<T, Plan> a(x, row, n, -infinity<C>());
     SoftmaxSums<C> sums;
     a.each([&](RowPlace i) { sums.add(a[i]); });
     sums.template join<Plan>(scratch);
     const C top = sums.top, log_total = simd::log(sums.total);
     a.each([&](RowPlace i) {
-      store(y + row * n + i.at, zip([=](C v) { return v - top - log_total; }, a[i]));
+      a.put(y + row * n, i, zip([=](C v) { return v - top - log_total; }, a[i]));
     });
   }
 };
@@ -47,7 +47,7 @@ struct LogSoftmaxBackward {
     total = Plan::template join<Plus>(total, scratch);
     a.each([&](RowPlace i) {
       const auto slope = [=](C v, C w) { return w - exp_nonpositive(v) * total; };
-      store(dx + row * n + i.at, zip(slope, a[i], g[i]));
+      a.put(dx + row * n, i, zip(slope, a[i], g[i]));
     });
   }
 };
@@ -59,7 +59,7 @@ void log_softmax(Tensor& y, const Tensor& x) {
     T* out = y.mutable_data<T>();
     const T* in = x.data<T>();
     const int64_t rows = row_count(x), n = x.size(-1);
-    plan_rows<T>(n, {out, in}, [&]<class Plan>(Plan) {
+    plan_rows_anywhere<T>(n, {out, in}, [&]<class Plan>(Plan) {
       launch("log_softmax", Plan::blocks(rows), LogSoftmax<T, Plan>{out, in, rows, n});
     });
   });
@@ -70,7 +70,7 @@ void log_softmax_backward(Tensor& dx, const Tensor& dy, const Tensor& y) {
     T* down = dx.mutable_data<T>();
     const T *upstream = dy.data<T>(), *out = y.data<T>();
     const int64_t rows = row_count(y), n = y.size(-1);
-    plan_rows<T, 2>(n, {down, upstream, out}, [&]<class Plan>(Plan) {
+    plan_rows_anywhere<T, 2>(n, {down, upstream, out}, [&]<class Plan>(Plan) {
       launch("log_softmax_backward", Plan::blocks(rows),
              LogSoftmaxBackward<T, Plan>{down, upstream, out, rows, n});
     });

@@ -5,6 +5,10 @@
 // lie side by side, N at a time being 16 bytes where memory is aligned to that and 1 elsewhere:
 //   const Row<T, Plan> a(x, Plan::row(), n);
 //   a.each([&](RowPlace i) { total += sum(a[i]); });
+// Rows of a length that no pack divides start anywhere between two addresses that packs can start
+// at. Long ones are taken in packs all the same: at their ends a pack reaches out of the row, and
+// holds a number there that does not matter; each() comes to those two packs last, and put() leaves
+// out of memory what is not the row's.
 #pragma once
 
 #include <limits>
@@ -18,10 +22,12 @@ namespace ink::cuda {
 
 // ---- rows
 
-/// Rows taken by kSize threads each, a warp or a block; a thread keeps kHeld packs of a row.
-template <int N_, int kSize_, int kHeld_>
+/// Rows taken by kSize threads each, a warp or a block; a thread keeps kHeld packs of a row. Do
+/// rows start anywhere?
+template <int N_, int kSize_, int kHeld_, bool kAnywhere_ = false>
 struct RowPlan {
   static constexpr int N = N_, kSize = kSize_, kHeld = kHeld_;
+  static constexpr bool kAnywhere = kAnywhere_;
   static constexpr int kThreads = kSize == kWarp ? 4 * kWarp : kSize;
   static constexpr int kRows = kThreads / kSize;  // of a block
 
@@ -43,17 +49,18 @@ struct RowPlan {
 };
 
 /// A choice of plan_rows: kThreads a row, each keeping kElements of it, or half of them if they
-/// have 8 bytes.
-template <int kThreads, int kElements>
+/// have 8 bytes. Does the kernel take rows that start anywhere?
+template <int kThreads, int kElements, bool kAnywhere_ = false>
 struct RowSize {
+  static constexpr bool kAnywhere = kAnywhere_;
   template <class T>
   static constexpr int elements = sizeof(T) == 8 ? kElements / 2 : kElements;
   template <class T>
   static constexpr bool holds(int64_t n) {
     return n <= kThreads * elements<T>;
   }
-  template <class T, int N>
-  using Plan = RowPlan<N, kThreads, elements<T> / N>;
+  template <class T, int N, bool kShifts = false>
+  using Plan = RowPlan<N, kThreads, elements<T> / N, kShifts>;
 };
 
 /// Calls f(RowPlan<...>()) for rows of n elements, the widest of type T, in arrays that start at
@@ -65,6 +72,8 @@ void plan_rows(int64_t n, std::initializer_list<const void*> pointers, const F& 
     if constexpr (sizeof...(Larger) > 0) plan_rows<T, Larger...>(n, pointers, f);
   } else if (n % kWide == 0 && are_aligned(pointers)) {
     f(typename Size::template Plan<T, kWide>());
+  } else if (Size::kAnywhere && are_aligned(pointers)) {
+    f(typename Size::template Plan<T, kWide, Size::kAnywhere>());
   } else {
     f(typename Size::template Plan<T, 1>());
   }
@@ -75,6 +84,14 @@ void plan_rows(int64_t n, std::initializer_list<const void*> pointers, const F& 
   constexpr int kElements = 32 / kArrays;
   plan_rows<T, RowSize<kWarp, kElements>, RowSize<256, kElements>, RowSize<1024, kElements>>(
       n, pointers, f);
+}
+
+/// The same, for kernels that take long rows that start anywhere.
+template <class T, int kArrays = 1, class F>
+void plan_rows_anywhere(int64_t n, std::initializer_list<const void*> pointers, const F& f) {
+  constexpr int kElements = 32 / kArrays;
+  plan_rows<T, RowSize<kWarp, kElements>, RowSize<256, kElements, true>,
+            RowSize<1024, kElements, true>>(n, pointers, f);
 }
 
 /// One of the packs of a row that a thread takes: the number of the register that keeps it, kHeld
@@ -88,13 +105,20 @@ struct RowPlace {
 template <class T, class Plan>
 class Row {
   static constexpr int N = Plan::N, kHeld = Plan::kHeld, kStep = Plan::kSize * N;
+  using C = compute_t<T>;
 
  public:
-  __device__ __forceinline__ Row(const T* x, int64_t row, int64_t n) : from_(x + row * n), n_(n) {
+  /// outside: what packs hold beyond the row's ends.
+  __device__ __forceinline__ Row(const T* x, int64_t row, int64_t n, C outside = 0)
+      : from_(x + row * n), n_(n), end_(n), outside_(outside) {
+    if constexpr (Plan::kAnywhere) {
+      begin_ = -(row * n) & (N - 1);
+      end_ = begin_ + ((n - begin_) & ~int64_t{N - 1});
+    }
 #pragma unroll
     for (int k = 0; k < kHeld; ++k) {
-      const int64_t at = Plan::rank() * N + k * kStep;
-      if (at >= n_) break;
+      const int64_t at = begin_ + Plan::rank() * N + k * kStep;
+      if (at >= end_) break;
       held_[k] = *reinterpret_cast<const Pack<T, N>*>(from_ + at);
     }
   }
@@ -102,23 +126,51 @@ class Row {
   /// Calls f(place) for each pack.
   template <class F>
   __device__ __forceinline__ void each(const F& f) const {
-    int64_t at = Plan::rank() * N;
-#pragma unroll
-    for (int k = 0; k < kHeld; ++k, at += kStep) {
-      if (at >= n_) return;
-      f(RowPlace{k, at});
+    whole_packs(f);
+    if constexpr (Plan::kAnywhere) {  // the first thread may have one before, the second one after
+      const int64_t at = Plan::rank() == 0 ? begin_ - N : end_;
+      if (Plan::rank() < 2 && at > -N && at < n_) f(RowPlace{kHeld, at});
     }
-    for (; at < n_; at += kStep) f(RowPlace{kHeld, at});
   }
 
-  __device__ __forceinline__ Pack<compute_t<T>, N> operator[](RowPlace i) const {
-    if (i.slot == kHeld) return load<N>(from_ + i.at);
-    return zip([](T v) { return static_cast<compute_t<T>>(v); }, held_[i.slot]);
+  __device__ __forceinline__ Pack<C, N> operator[](RowPlace i) const {
+    if (i.slot != kHeld) return zip([](T v) { return static_cast<C>(v); }, held_[i.slot]);
+    if (is_whole(i)) return load<N>(from_ + i.at);
+    Pack<C, N> values;
+#pragma unroll
+    for (int j = 0; j < N; ++j)
+      values.at[j] = in_row(i.at + j) ? static_cast<C>(from_[i.at + j]) : outside_;
+    return values;
+  }
+
+  /// Writes a pack to its place in a row that starts at `to`.
+  template <class D>
+  __device__ __forceinline__ void put(D* to, RowPlace i, const Pack<C, N>& values) const {
+    if (i.slot != kHeld || is_whole(i)) return store(to + i.at, values);
+#pragma unroll
+    for (int j = 0; j < N; ++j)
+      if (in_row(i.at + j)) to[i.at + j] = static_cast<D>(values.at[j]);
   }
 
  private:
+  template <class F>
+  __device__ __forceinline__ void whole_packs(const F& f) const {
+    int64_t at = begin_ + Plan::rank() * N;
+#pragma unroll
+    for (int k = 0; k < kHeld; ++k, at += kStep) {
+      if (at >= end_) return;
+      f(RowPlace{k, at});
+    }
+    for (; at < end_; at += kStep) f(RowPlace{kHeld, at});
+  }
+  __device__ bool in_row(int64_t at) const { return at >= 0 && at < n_; }
+  __device__ bool is_whole(RowPlace i) const {
+    return !Plan::kAnywhere || (i.at >= 0 && i.at < end_);
+  }
+
   const T* from_;
-  int64_t n_;
+  int64_t n_, begin_ = 0, end_;  // whole packs are from begin_ to end_
+  C outside_;
   Pack<T, N> held_[kHeld] = {};
 };
 

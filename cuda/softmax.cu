@@ -18,13 +18,13 @@ struct Softmax {
   __device__ void operator()(Shared& scratch) const {
     const int64_t row = Plan::row();
     if (row >= rows) return;
-    const Row<T, Plan> a(x, row, n);
+    const Row<T, Plan> a(x, row, n, -infinity<C>());
     SoftmaxSums<C> sums;
     a.each([&](RowPlace i) { sums.add(a[i]); });
     sums.template join<Plan>(scratch);
     const C top = sums.top, scale = 1 / sums.total;
     a.each([&](RowPlace i) {
-      store(y + row * n + i.at, zip([=](C v) { return exp_nonpositive(v - top) * scale; }, a[i]));
+      a.put(y + row * n, i, zip([=](C v) { return exp_nonpositive(v - top) * scale; }, a[i]));
     });
   }
 };
@@ -46,7 +46,7 @@ struct SoftmaxBackward {
     a.each([&](RowPlace i) { dot += sum(a[i] * g[i]); });
     dot = Plan::template join<Plus>(dot, scratch);
     a.each([&](RowPlace i) {
-      store(dx + row * n + i.at, zip([=](C v, C w) { return v * (w - dot); }, a[i], g[i]));
+      a.put(dx + row * n, i, zip([=](C v, C w) { return v * (w - dot); }, a[i], g[i]));
     });
   }
 };
@@ -58,7 +58,7 @@ void softmax(Tensor& y, const Tensor& x) {
     T* out = y.mutable_data<T>();
     const T* in = x.data<T>();
     const int64_t rows = row_count(x), n = x.size(-1);
-    plan_rows<T>(n, {out, in}, [&]<class Plan>(Plan) {
+    plan_rows_anywhere<T>(n, {out, in}, [&]<class Plan>(Plan) {
       launch("softmax", Plan::blocks(rows), Softmax<T, Plan>{out, in, rows, n});
     });
   });
@@ -69,7 +69,7 @@ void softmax_backward(Tensor& dx, const Tensor& dy, const Tensor& y) {
     T* down = dx.mutable_data<T>();
     const T *upstream = dy.data<T>(), *out = y.data<T>();
     const int64_t rows = row_count(y), n = y.size(-1);
-    plan_rows<T, 2>(n, {down, upstream, out}, [&]<class Plan>(Plan) {
+    plan_rows_anywhere<T, 2>(n, {down, upstream, out}, [&]<class Plan>(Plan) {
       launch("softmax_backward", Plan::blocks(rows),
              SoftmaxBackward<T, Plan>{down, upstream, out, rows, n});
     });

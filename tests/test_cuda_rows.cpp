@@ -153,13 +153,14 @@ TEST_P(CudaRows, AlignmentDoesNotMatter) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Lengths, CudaRows,
-                         testing::Values(1, 3, 64, 65, 100, 512, 768, 770, 1024, 1100, 1600, 2048,
-                                         2500, 8192, 8200, 9001, 33000, 33001));
+                         testing::Values(1, 3, 64, 65, 100, 512, 768, 770, 1024, 1025, 1031, 1100,
+                                         1600, 2048, 2500, 8191, 8192, 8200, 9001, 33000, 33001,
+                                         50257));
 
 // -inf is a mask; NaN, +inf and a row of nothing but -inf make the row NaN. On every path.
 TEST(CudaSoftmax, SpecialValuesAreTheCpus) {
   if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device";
-  for (const int64_t n : {5, 64, 1100, 33000}) {
+  for (const int64_t n : {5, 64, 1100, 1101, 33000, 33001}) {
     Tensor x = randn({6, n});
     float* v = x.mutable_data<float>();
     for (int64_t i = 0; i < n; ++i) {
