@@ -3,6 +3,7 @@
 //   v_j
 // A block takes a tile of queries and meets the keys tile by tile, with running maxima and sums of
 // its softmax. Dao et al. 2022, algorithm 1.
+#include "cuda/attention_decode.h"
 #include "cuda/attention_mma.h"
 #include "cuda/attention_tiles.cuh"
 
@@ -137,6 +138,7 @@ void run_forward(Tensor& out, Tensor& lse, const AttentionProblem<T>& problem) {
 void attention(Tensor& out, Tensor& lse, const Tensor& q, const Tensor& k, const Tensor& v,
                const Tensor& mask, const AttentionRule& rule) {
   if (out.numel() == 0 || k.size(-2) == 0) return fill(out, 0);
+  if (suits_attention_decode(q, v, rule)) return attention_decode(out, lse, q, k, v, mask, rule);
   if (suits_attention_mma(mask, rule, {&out, &q, &k, &v}))
     return attention_mma(out, lse, q, k, v, mask, rule);
   for_float("attention", q.dtype(), [&]<class T>(T) {

@@ -309,6 +309,82 @@ TEST_F(CudaAttention, ReadsAndWritesPackedHeadsInPlace) {
   expect_close(attend(packed.to(gpu), upstream.to(gpu)), attend(packed.to(f32), upstream.to(f32)));
 }
 
+// ---- few queries, whose keys are shared out
+
+// out, and gradients that follow from what the softmax is said to have been.
+void check_few(const Problem& problem, DType dtype, double tolerance) {
+  SCOPED_TRACE(problem.name() + std::string(" ") + name_of(dtype));
+  const auto& [B, H, H_kv, T, S, d, dv, options, first_row] = problem;
+  const std::vector<Tensor> inputs{randn({B, H, T, d}, dtype), randn({B, H_kv, S, d}, dtype),
+                                   randn({B, H_kv, S, dv}, dtype)};
+  const Tensor upstream = randn({B, H, T, dv}, dtype);
+  Problem on_gpu = problem;
+  if (options.attn_mask.defined()) on_gpu.options.attn_mask = options.attn_mask.to(gpu);
+  std::vector<Tensor> moved;
+  for (const Tensor& x : inputs) moved.push_back(x.to(gpu));
+  const Results expected = run(problem, inputs, upstream),
+                got = run(on_gpu, moved, upstream.to(gpu));
+  for (size_t r = 0; r < got.size(); ++r) {
+    const std::vector<double> a = got[r].tolist(), b = expected[r].tolist();
+    double largest = 0.1;  // over one key, q and k have no gradient but rounding errors
+    for (const double x : b) largest = std::max(largest, std::abs(x));
+    for (size_t i = 0; i < a.size(); ++i)
+      ASSERT_NEAR(a[i], b[i], tolerance * largest) << "result " << r << ", element " << i;
+  }
+  expect_same_bits(run(on_gpu, moved, upstream.to(gpu)), got);
+}
+
+TEST_F(CudaAttention, FewQueries) {
+  for (const int64_t S : {5, 64, 65, 127, 128, 129, 300, 1025}) {
+    check_few({2, 3, 3, 1, S, 64, 64}, f32, 1e-5);
+    check_few({1, 2, 1, 4, S, 32, 40, {.causal_lower_right = true}}, f32, 1e-5);
+    check_few({1, 2, 2, 3, S, 16, 16, {.is_causal = true}}, f64, 1e-10);
+  }
+  for (const int64_t d : {1, 7, 64, 100, 128, 200, 256}) {
+    check_few({1, 2, 2, 2, 260, d, d}, f32, 1e-5);
+    check_few({1, 1, 1, 1, 260, d, 257 - d}, f64, 1e-10);
+    check_few({1, 2, 2, 1, 260, d, d}, bf16, 2e-2);
+  }
+  check_few({1, 1, 1, 1, 260, 257, 257}, f32, 1e-5);  // too wide for it
+  check_few({1, 1, 1, 5, 260, 32, 32}, f32, 1e-5);    // too many
+}
+
+TEST_F(CudaAttention, FewQueriesMasked) {
+  const int64_t T = 2, S = 300;
+  for (const Shape& shape : {Shape{T, S}, Shape{S}, Shape{2, 1, 1, S}}) {
+    for (const Tensor& mask : {some(shape), bias(shape)})
+      check_few({2, 2, 1, T, S, 32, 32, {.attn_mask = mask, .causal_lower_right = true}}, f32,
+                1e-5);
+  }
+  const Tensor ends = arange(static_cast<double>(S)) < 70.0;  // parts that see nothing
+  check_few({1, 1, 1, 1, S, 32, 32, {.attn_mask = ends}}, f32, 1e-5);
+  check_few({1, 1, 1, 1, S, 32, 32, {.attn_mask = logical_not(ends)}}, f32, 1e-5);
+  check_few({1, 1, 1, 4, 2, 32, 32, {.causal_lower_right = true}}, f32, 1e-5);  // rows, too
+
+  const Problem problem{1, 1, 1, 1, S, 32, 32, {.attn_mask = ends.to(gpu)}};
+  const Tensor q = randn({1, 1, 1, 32}), k = randn({1, 1, S, 32}), v = randn({1, 1, S, 32});
+  Tensor bad_k = k.clone(), bad_v = v.clone();
+  bad_k.narrow(2, 70, S - 70).fill_(NAN);
+  bad_v.narrow(2, 70, S - 70).fill_(INFINITY);
+  const auto attend = [&](const Tensor& keys, const Tensor& values) {
+    return run(problem, {q.to(gpu), keys.to(gpu), values.to(gpu)}, q.to(gpu));
+  };
+  expect_same_bits(attend(bad_k, bad_v), attend(k, v));
+}
+
+// As a cache holds them: heads of a row side by side, and room behind the last.
+TEST_F(CudaAttention, FewQueriesReadACacheInPlace) {
+  const Tensor cache = randn({2, 200, 3, 24}), x = randn({2, 1, 3, 24});
+  for (const int64_t seen : {130, 77}) {
+    const auto attend = [&](Device device) {
+      const Tensor keys = cache.to(device).narrow(1, 0, seen).transpose(1, 2);
+      return scaled_dot_product_attention(x.to(device).transpose(1, 2), keys, keys).tolist();
+    };
+    const auto got = attend(gpu), expected = attend(cpu_device);
+    for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], expected[i], 1e-5) << i;
+  }
+}
+
 // Rows that are not aligned to 16 bytes are the general kernels'.
 TEST_F(CudaAttention, FallsBackWhereRowsAreNotAligned) {
   const Tensor x = randn({1, 2, 70, 36}).to(bf16);
