@@ -81,6 +81,19 @@ TEST_F(CudaTraining, ReplayedDropoutDrawsForItsStep) {
   EXPECT_TRUE(replay.recorded());
 }
 
+TEST_F(CudaTraining, ReplayedSamplesAreDrawnForTheirStep) {
+  const Tensor p = softmax(randn({9, 301})), on_gpu = on_cuda(p);
+  Tensor drawn = on_cuda(zeros({9, 1}, i64)), expected = zeros({9, 1}, i64);
+  Replay replay(cuda_device, {drawn});
+  for (uint64_t step = 0; step < 6; ++step) {
+    context().random = {.seed = 3, .step = step, .micro_batch = 1, .call = 2};
+    replay.run([&] { kernel::sample(drawn, on_gpu, context().random); });
+    kernel::sample(expected, p, context().random);
+    EXPECT_TRUE(same_bits(drawn, expected)) << "step " << step;
+  }
+  EXPECT_TRUE(replay.recorded());
+}
+
 // ---- optimizers
 
 using MakeOptimizer = std::function<std::unique_ptr<Optimizer>(const NamedTensors&)>;

@@ -345,6 +345,54 @@ void add_large() {
   }
 }
 
+// ---- what a step of training has none of
+
+// A token of a text, of `batch` texts at once: one query to many keys, and the draw.
+void add_sampling(int64_t batch, int64_t heads, int64_t keys, int64_t V) {
+  const auto make = [=] {
+    return Subject{{activation({batch, heads, 1, 64}), activation({batch, heads, keys, 64})},
+                   [](const Inputs& x) -> Outputs {
+                     return {scaled_dot_product_attention(x[0], x[1], x[1])};
+                   }};
+  };
+  const std::string size = "_B" + std::to_string(batch);
+  add("sampling/attention" + size + "_S" + std::to_string(keys), make, false);
+  add(
+      "sampling/draw" + size + "_V" + std::to_string(V),
+      [=] {
+        return Subject{{softmax(numbers({batch, V}))},
+                       [](const Inputs& x) -> Outputs { return {sample(x[0])}; }};
+      },
+      false);
+}
+
+// A window of 256 positions, as a mask of bools and as one of numbers.
+void add_masked_attention(int64_t B, int64_t H, int64_t T) {
+  for (const bool bools : {true, false}) {
+    add(std::string("masked/attention.") + (bools ? "bools" : "numbers"), [=] {
+      const Tensor i = arange(static_cast<double>(T)).view({T, 1}), far = i - i.T() > 255.0;
+      const Tensor mask = bools ? logical_not(far) : masked_fill(zeros({T, T}), far, -INFINITY);
+      return Subject{{activation({B, H, T, 64}), mask}, [](const Inputs& x) -> Outputs {
+                       return {scaled_dot_product_attention(
+                           x[0], x[0], x[0], {.attn_mask = x[1], .is_causal = true})};
+                     }};
+    });
+  }
+}
+
+// Rows that start at no multiple of 16 bytes.
+void add_vocabulary(int64_t rows, int64_t V) {
+  const std::string size = "_V" + std::to_string(V);
+  add("vocabulary/softmax" + size, [=] {
+    return Subject{{activation({rows, V})},
+                   [](const Inputs& x) -> Outputs { return {softmax(x[0])}; }};
+  });
+  add("vocabulary/cross_entropy" + size, [=] {
+    return Subject{{activation({rows, V}), ids(V, {rows})},
+                   [](const Inputs& x) -> Outputs { return {cross_entropy(x[0], x[1])}; }};
+  });
+}
+
 // ---- options
 
 // The value of --name VALUE or --name=VALUE, which is taken out of the arguments; "" if it is not
@@ -384,8 +432,14 @@ void add_all() {
   for (const BenchSetup& setup : gpt_setups()) add_gpt(setup);
   if (settings.small) {
     add_attention("attention/B1_H2_T64_D32", 1, 64, 2, 64);
+    add_sampling(1, 2, 130, 1025);
+    add_masked_attention(1, 2, 64);
+    add_vocabulary(3, 1025);
   } else {
     add_attention("attention/B16_H12_T1024_D64", 16, 1024, 12, 768);
+    for (const int64_t batch : {1, 32}) add_sampling(batch, 12, 1024, 50257);
+    add_masked_attention(16, 12, 1024);
+    add_vocabulary(656, 50257);
   }
   add_large();
   add_rows();

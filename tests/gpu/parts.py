@@ -290,8 +290,11 @@ def bench(job):
 # ---- kernels: tests/benchmarks/ops.cpp
 
 
-KERNELS = {"bfloat16": "^(gpt/(char|gpt2)|attention|large)/", "float32": "^(gpt/baby|large|op)/"}
-SMALL_KERNELS = {"bfloat16": "^(gpt/baby/linear|attention|large/softmax)", "float32": "^(large/copy|op/softmax)"}
+KERNELS = {
+    "bfloat16": "^(gpt/(char|gpt2)|attention|masked|large|vocabulary|sampling)/",
+    "float32": "^(gpt/baby|large|vocabulary|sampling|op)/",
+}
+SMALL_KERNELS = {"bfloat16": "^(gpt/baby/linear|attention|masked|large/softmax)", "float32": "^(large/copy|op/softmax)"}
 
 
 def kernels(job):
