@@ -100,6 +100,11 @@ TEST(RandomTensor, SamplesTheLastPossibleWhereTheSumFallsShort) {
   EXPECT_EQ(sample_at(step, tensor({0.5, 0.494, 0.0, 0.006})), 3);
 }
 
+TEST(RandomTensor, SamplesWhatRoundingLeftAboveOne) {
+  EXPECT_EQ(sample_at(0, tensor({0.0, 1.0 + 0x1p-23, 0.0})), 1);
+  EXPECT_EQ(sample(softmax(randn({300, 70}) * 20.0).to(bf16)).shape(), (Shape{300, 1}));
+}
+
 TEST(RandomTensor, SamplesRowsOfABatchAlikeHoweverItIsSplit) {
   const ContextGuard guard;
   const Tensor p = softmax(randn({6, 50}));

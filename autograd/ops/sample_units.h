@@ -11,10 +11,10 @@ struct SampleUnits {
   static constexpr uint64_t kOne = uint64_t{1} << 53;
   static constexpr uint64_t kTooMany = 2 * kOne;
 
-  /// What is no probability counts as too much.
+  /// What is no probability counts as too much; what rounding has left above 1 is one.
   template <class C>
   INK_DEVICE static uint64_t of(C p) {
-    if (!(p >= C(0) && p <= C(1))) return kTooMany;
+    if (!(p >= C(0) && p <= C(1 + 1.0 / 64))) return kTooMany;
     return static_cast<uint64_t>(static_cast<double>(p) * 0x1p53);
   }
   /// The sum, or kTooMany.
