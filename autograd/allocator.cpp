@@ -32,7 +32,7 @@ namespace {
 
 constexpr int64_t kAlignment = 64;
 constexpr char kGuardByte = 0x5a;
-constexpr int64_t kLarge = int64_t{1} << 20;
+constexpr int64_t kLarge = int64_t{1} << 16;
 constexpr int64_t kHugePage = int64_t{2} << 20;
 
 int64_t page_size() {
@@ -46,8 +46,8 @@ int64_t physical_memory() {
 
 int64_t round_up(int64_t bytes, int64_t step) { return (bytes + step - 1) / step * step; }
 
-// Large sizes are whole pages. Small ones are rounded up to an eighth of their power of two: at
-// most 12.5 % is lost, and few distinct sizes remain.
+// Large sizes are whole pages, cut from mappings of huge ones. Small ones are rounded up to an
+// eighth of their power of two: at most 12.5 % is lost, and few distinct sizes remain.
 int64_t rounded(int64_t bytes) {
   if (bytes >= kLarge) return round_up(bytes, page_size());
   const int64_t size = std::max(bytes, kAlignment);

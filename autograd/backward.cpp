@@ -170,19 +170,21 @@ class Walk {
               " gradients for ", node.inputs.size(), " inputs");
     for (Observer* observer : context().observers) observer->after_vjp(node, dxs);
     pending.dys.clear();
+    const auto inputs = retain_graph_ ? node.inputs : free(node);
     for (size_t i = 0; i < dxs.size(); ++i) {
       Tensor dx = std::move(dxs[i]);
-      if (node.inputs[i] && dx.defined() && !asked.given(i))
-        deliver(node.inputs[i], std::move(dx), node.name);
+      if (inputs[i] && dx.defined() && !asked.given(i))
+        deliver(inputs[i], std::move(dx), node.name);
     }
-    if (!retain_graph_) free(node);
   }
 
-  static void free(Node& node) {
+  // Frees what the node keeps, before its gradients are delivered: one that it kept is then its
+  // leaf's alone. Returns its inputs.
+  static std::vector<std::shared_ptr<GradSlot>> free(Node& node) {
     node.freed = true;
     node.vjp = nullptr;
     node.remake = nullptr;
-    node.inputs.clear();
+    return std::exchange(node.inputs, {});
   }
 
   const Sink& sink_;

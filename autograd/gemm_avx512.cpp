@@ -29,6 +29,7 @@ namespace {
 constexpr int64_t kLanes = 16, kVectors = 2, kWidth = kLanes * kVectors, kHeight = 14;
 constexpr int64_t kLongestPart = 384;  // steps
 constexpr int64_t kColumns = 512;      // of packed right panels
+constexpr int64_t kGroup = 8;          // blocks of a transposed left operand, packed at once
 
 // The left operand's rows in bytes: lane (row, step) is at row * row_stride + step * step_stride.
 struct Left {
@@ -39,6 +40,10 @@ struct Left {
     const int64_t ld = x.layout.ld * (x.is_bf16 ? 2 : 4);
     const auto* data = static_cast<const char*>(x.data);
     return x.layout.transposed ? Left{data, 4, ld} : Left{data, ld, 4};
+  }
+  // 16 lanes a step.
+  static Left packed(const float* data) {
+    return {reinterpret_cast<const char*>(data), 4, 4 * kLanes};
   }
 };
 
@@ -159,15 +164,11 @@ struct LaneLines {
   __m512i operator()(int64_t r, int64_t at) const {
     return whole(r, at) ? vector<true>(r, at) : vector<false>(r, at);
   }
-  // W vectors at `at` of each of the first `steps` lines, ld apart.
-  template <int W>
-  void copy(float* to, int64_t ld, int64_t steps, int64_t at) const {
-    const bool all_whole = whole(steps - 1, at + (W - 1) * kLanes);
-    for (int64_t r = 0; r < steps; ++r) {
-      for (int64_t v = 0; v < W * kLanes; v += kLanes)
-        _mm512_store_si512(to + r * ld + v,
-                           all_whole ? vector<true>(r, at + v) : vector<false>(r, at + v));
-    }
+  void prefetch(int64_t r, int64_t at) const {
+    const T* from = lines.data + (kPairs && !kAlong ? 2 * r : r) * lines.ld;
+    from += kPairs && kAlong ? 2 * at : at;
+    __builtin_prefetch(from);
+    if (kPairs && !kAlong) __builtin_prefetch(from + lines.ld);
   }
 };
 
@@ -184,14 +185,27 @@ template <bool kPairs, bool kAlong, class F>
   }
 }
 
-// The right operand's panels: 32 columns of `steps` lanes each, with room for a multiple of 16.
+// Of a panel of the right operand: `steps` by 32 columns, with room for a multiple of 16 steps, and
+// so that panels begin in different sets of the cache.
+int64_t panel_floats(int64_t steps) { return (up_to_multiple(steps, kLanes) + 2) * kWidth; }
+
+// The right operand's panels.
 template <bool kPairs>
 void pack_right(float* to, const GemmOperand& x, int64_t inner, int64_t cols, int64_t steps) {
-  const int64_t panel_size = up_to_multiple(steps, kLanes) * kWidth;
+  const int64_t panel_size = panel_floats(steps);
   if (!x.layout.transposed) {
     return with_lines<kPairs, false>(x, inner, cols, [&](const auto& lines) {
-      for (int64_t j = 0; j < cols; j += kWidth)
-        lines.template copy<kVectors>(to + j / kWidth * panel_size, kWidth, steps, j);
+      const bool whole = cols % kWidth == 0 && lines.whole(steps - 1, cols - kLanes);
+      for (int64_t r = 0; r < steps; ++r) {
+        float* panel = to + r * kWidth;
+        for (int64_t j = 0; j < cols; j += kWidth, panel += panel_size) {
+          for (int64_t v = 0; v < kWidth; v += kLanes) {
+            lines.prefetch(r + 4, j + v);  // runs are short: the processor does not see them coming
+            _mm512_store_si512(panel + v,
+                               whole ? lines.template vector<true>(r, j + v) : lines(r, j + v));
+          }
+        }
+      }
     });
   }
   with_lines<kPairs, true>(x, cols, inner, [&](const auto& lines) {
@@ -200,6 +214,7 @@ void pack_right(float* to, const GemmOperand& x, int64_t inner, int64_t cols, in
       for (int64_t r = 0; r < steps; r += kLanes) {
         __m512i square[kLanes];
         const bool whole = lines.whole(j + kLanes - 1, r);
+        for (int64_t i = 0; i < kLanes; ++i) lines.prefetch(j + kLanes + i, r);
 #pragma GCC unroll 16
         for (int64_t i = 0; i < kLanes; ++i)
           square[i] = whole ? lines.template vector<true>(j + i, r)
@@ -213,6 +228,13 @@ void pack_right(float* to, const GemmOperand& x, int64_t inner, int64_t cols, in
   });
 }
 
+// Rows in blocks of like heights, up to kHeight.
+struct Blocks {
+  int64_t rows, count = (rows + kHeight - 1) / kHeight;
+
+  int64_t begin(int64_t block) const { return rows * block / count; }
+};
+
 // Can the left operand be read where it is, and is that faster? Few columns do not repay packing.
 template <bool kPairs>
 bool reads_in_place(const GemmOperand& x, int64_t inner, int64_t cols) {
@@ -221,18 +243,9 @@ bool reads_in_place(const GemmOperand& x, int64_t inner, int64_t cols) {
   return has_lanes && cols <= kFewColumns;
 }
 
-// The left operand's first `rows` rows, of `below` that there are, in `memory`, in the order that
-// they have: rows, or columns.
+// The left operand's rows, in `memory`.
 template <bool kPairs>
-Left pack_left(float* memory, const GemmOperand& x, int64_t rows, int64_t below, int64_t inner,
-               int64_t steps) {
-  const auto* data = reinterpret_cast<const char*>(memory);
-  if (x.layout.transposed) {
-    with_lines<kPairs, false>(x, inner, below, [&](const auto& lines) {
-      lines.template copy<1>(memory, kLanes, steps, 0);
-    });
-    return {data, 4, 4 * kLanes};
-  }
+Left pack_rows(float* memory, const GemmOperand& x, int64_t rows, int64_t inner, int64_t steps) {
   const int64_t ld = up_to_multiple(steps, kLanes) + kLanes;  // in different sets of the cache
   with_lines<kPairs, true>(x, rows, inner, [&](const auto& lines) {
     for (int64_t i = 0; i < rows; ++i) {
@@ -240,7 +253,23 @@ Left pack_left(float* memory, const GemmOperand& x, int64_t rows, int64_t below,
         _mm512_store_si512(memory + i * ld + r, lines(i, r));
     }
   });
-  return {data, 4 * ld, 4};
+  return {reinterpret_cast<const char*>(memory), 4 * ld, 4};
+}
+
+// The rows of blocks first to first + kGroup of a transposed left operand, step by step, so that
+// memory is read in long runs: 16 lanes from where each block begins.
+template <bool kPairs>
+void pack_group(float* memory, const GemmOperand& x, const Blocks& blocks, int64_t first,
+                int64_t inner, int64_t steps) {
+  int64_t begin[kGroup];
+  const int64_t n = std::min(kGroup, blocks.count - first);
+  for (int64_t b = 0; b < n; ++b) begin[b] = blocks.begin(first + b);
+  with_lines<kPairs, false>(x, inner, blocks.rows, [&](const auto& lines) {
+    for (int64_t r = 0; r < steps; ++r) {
+      for (int64_t b = 0; b < n; ++b)
+        _mm512_store_si512(memory + (b * steps + r) * kLanes, lines(r, begin[b]));
+    }
+  });
 }
 
 // Brings rows of the left operand to the L1 cache, while the block before them is computed.
@@ -258,32 +287,37 @@ int64_t part_steps(int64_t steps, bool whole) {
   return up_to_multiple((steps + parts - 1) / parts, kLanes);
 }
 
+// Room for a packed block of rows, or for a group of transposed blocks.
+int64_t left_floats(int64_t steps) { return kLanes * std::max(steps + kLanes, kGroup * steps); }
+
 template <bool kPairs>
 bool multiply(const GemmProduct& p, void* scratch) {
   constexpr int64_t kStep = kPairs ? 2 : 1;
   const int64_t part = part_steps((p.k + kStep - 1) / kStep, p.c.is_bf16);
-  const int64_t blocks = (p.m + kHeight - 1) / kHeight;
-  float *left_memory = static_cast<float*>(scratch),
-        *right = left_memory + kLanes * (part + kLanes);
+  const Blocks blocks{p.m};
+  float *left_memory = static_cast<float*>(scratch), *right = left_memory + left_floats(part);
   for (int64_t j0 = 0; j0 < p.n; j0 += kColumns) {
     const int64_t cols = std::min(kColumns, p.n - j0);
     for (int64_t k0 = 0; k0 < p.k; k0 += kStep * part) {
       const int64_t inner = std::min(kStep * part, p.k - k0), steps = (inner + kStep - 1) / kStep,
-                    panel = up_to_multiple(steps, kLanes) * kWidth;
+                    panel = panel_floats(steps);
       const bool in_place = reads_in_place<kPairs>(p.a, inner, p.n);
       pack_right<kPairs>(right, p.b.from(k0, j0), inner, cols, steps);
       const Start start = k0 > 0 || p.accumulate
                               ? Start{static_cast<const float*>(p.c.data), p.c.ld}
                               : Start{p.bias, 0};
-      for (int64_t block = 0; block < blocks; ++block) {
-        const int64_t i = p.m * block / blocks, rows = p.m * (block + 1) / blocks - i;
-        const GemmOperand a = p.a.from(i, k0);
-        const Left left = in_place ? Left::in_place(a)
-                                   : pack_left<kPairs>(left_memory, a, rows, p.m - i, inner, steps);
-        const GemmOperand below = p.a.from(i + rows, k0);
-        const int64_t next_rows = p.m * (block + 2) / blocks - i - rows;
+      for (int64_t block = 0; block < blocks.count; ++block) {
+        const int64_t i = blocks.begin(block), end = blocks.begin(block + 1), rows = end - i;
+        const GemmOperand a = p.a.from(i, k0), below = p.a.from(end, k0);
+        const bool transposed = a.layout.transposed, last = block + 1 == blocks.count;
+        if (!in_place && transposed && block % kGroup == 0)
+          pack_group<kPairs>(left_memory, p.a.from(0, k0), blocks, block, inner, steps);
+        const Left left = in_place     ? Left::in_place(a)
+                          : transposed ? Left::packed(left_memory + block % kGroup * steps * kLanes)
+                                       : pack_rows<kPairs>(left_memory, a, rows, inner, steps);
+        const int64_t next_rows = last ? 0 : blocks.begin(block + 2) - end;
         for (int64_t j = 0; j < cols; j += kWidth) {
-          if (!below.layout.transposed && block + 1 < blocks)
+          if (!transposed)
             fetch_rows(below, next_rows * j / cols, next_rows * std::min(j + kWidth, cols) / cols,
                        inner);
           const int64_t live = std::min(kWidth, cols - j), at = i * p.c.ld + j0 + j;
@@ -306,8 +340,8 @@ bool product_bf16(const GemmProduct& p, void* scratch) {
 
 int64_t scratch_bytes(int64_t, int64_t n, int64_t k) {
   const int64_t steps = up_to_multiple(std::min(k, kLongestBf16Inner), kLanes);
-  const int64_t cols = up_to_multiple(std::min(n, kColumns), kWidth);
-  return 4 * (kLanes * (steps + kLanes) + cols * steps);
+  const int64_t panels = (std::min(n, kColumns) + kWidth - 1) / kWidth;
+  return 4 * (left_floats(steps) + panels * panel_floats(steps));
 }
 
 template <bool kPairs>

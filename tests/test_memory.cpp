@@ -63,6 +63,29 @@ TEST(Memory, FreedBlocksServeLargerAndSmallerOnes) {
   EXPECT_EQ(memory_stats().bytes_in_use, before.bytes_in_use + 10 * kMiB);
 }
 
+TEST(Memory, BlocksOfAFewPagesServeOneAnother) {
+  empty_cache();
+  const void* start = nullptr;
+  {
+    const Tensor a = block_of(kMiB / 16), b = block_of(kMiB / 8);
+    start = a.data<bool>();
+  }
+  EXPECT_EQ(block_of(3 * kMiB / 16).data<bool>(), start);
+}
+
+// The head's weight has its gradient since forward.
+TEST(Memory, AGradientThatAnOpKeptBecomesItsLeafsOwn) {
+  const int64_t V = 20000, C = 64;
+  const Tensor x = randn({8, C}), targets = randint(0, V, {8}),
+               weight = randn({V, C}).requires_grad_();
+  const Tensor loss = linear_cross_entropy(x, weight, targets);
+  const int64_t before = memory_stats().bytes_in_use;
+  reset_peak_memory();
+  loss.backward();
+  EXPECT_LT(memory_stats().peak_bytes_in_use - before, V * C);  // a quarter of a copy
+  ASSERT_EQ(weight.grad().shape(), weight.shape());
+}
+
 TEST(Memory, GrowsByWhatTheLastRangeLacks) {
   empty_cache();
   const int64_t before = memory_stats().bytes_held;
