@@ -223,6 +223,17 @@ TEST(Program, TrainsSamplesEvaluatesAndExplains) {
   EXPECT_NE(run_program("info " + out_dir).out.find("wte"), std::string::npos);
 }
 
+TEST(Program, NoStepsSaveTheModelAsItStarts) {
+  const Folder folder;
+  const Ran trained = run_program(
+      "train --n_layer 1 --n_head 2 --n_embd 16 --block_size 32 "
+      "--max_iters 0 --out_dir " +
+      (folder / "out").string());
+  EXPECT_EQ(trained.code, 0) << trained.err;
+  const Ran sampled = run_program("sample --out_dir " + (folder / "out").string());
+  EXPECT_EQ(sampled.code, 0) << sampled.err;
+}
+
 TEST(Program, RefusesBadData) {
   const Folder folder;
   const auto error_of = [&](const std::string& arguments) {

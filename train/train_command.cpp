@@ -239,19 +239,17 @@ class TrainRun {
   }
 
   int finish() {
-    if (config_.max_iters > 0) {
-      const Evaluation evaluation = trainer_.evaluate(true);
-      const bool best = trainer_.note_validation(evaluation.loss);
-      write_validation(evaluation);
-      trainer_.save("ckpt");
-      if (best) trainer_.save("best");
-      std::string text =
-          fmt::format("validation {}", loss_text(evaluation.loss, evaluation.best_possible));
-      if (evaluation.best_possible)
-        text += fmt::format(": {}", percent_above(evaluation.loss, *evaluation.best_possible));
-      console_.line(console_.bold(console_.green(text)) +
-                    fmt::format("  over all {} validation tokens", evaluation.tokens));
-    }
+    const Evaluation evaluation = trainer_.evaluate(true);
+    const bool best = trainer_.note_validation(evaluation.loss);
+    write_validation(evaluation);
+    trainer_.save("ckpt");
+    if (best) trainer_.save("best");
+    std::string text =
+        fmt::format("validation {}", loss_text(evaluation.loss, evaluation.best_possible));
+    if (evaluation.best_possible)
+      text += fmt::format(": {}", percent_above(evaluation.loss, *evaluation.best_possible));
+    console_.line(console_.bold(console_.green(text)) +
+                  fmt::format("  over all {} validation tokens", evaluation.tokens));
     show_sample();
     console_.line(fmt::format(
         "Trained in {}. Saved in {}/ckpt. To let it write more: inkling sample --out_dir {}",
