@@ -58,7 +58,7 @@ constexpr size_t shared_bytes() {
 #ifndef INKLING_EMULATED
 template <class Kernel>
 __global__ void __launch_bounds__(Kernel::kThreads, detail::resident_blocks<Kernel>())
-    run(const Kernel kernel) {
+    run(const __grid_constant__ Kernel kernel) {  // read where it is: no thread copies it
   if constexpr (SharesMemory<Kernel>) {
     extern __shared__ __align__(16) unsigned char memory[];
     kernel(*reinterpret_cast<typename Kernel::Shared*>(memory));

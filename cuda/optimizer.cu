@@ -9,9 +9,8 @@ namespace {
 // ---- gradient_norm
 
 // The sum of the squares of each chunk, in double, which holds the square of any float.
-template <class T>
+template <class T, class Table>
 struct SquaresOfChunks {
-  using Table = TensorTable<T, 1>;
   static constexpr int kThreads = Table::kThreads;
   using Shared = BlockScratch<double>;
   Table table;
@@ -100,9 +99,8 @@ struct CountUpdates {
   }
 };
 
-template <class T>
+template <class T, class Table>
 struct AdamW {
-  using Table = TensorTable<T, 4>;
   static constexpr int kThreads = Table::kThreads;
   using C = compute_t<T>;
   Table table;  // p, m, v, gradient
@@ -134,9 +132,8 @@ struct AdamW {
   }
 };
 
-template <class T>
+template <class T, class Table>
 struct Sgd {
-  using Table = TensorTable<T, 3>;
   static constexpr int kThreads = Table::kThreads;
   using C = compute_t<T>;
   Table table;  // p, momentum buffer or null, gradient
@@ -174,10 +171,10 @@ void gradient_norm(OptimizerStep& step, const Tensors& grads, const Tensor& loss
     if (!count_only) sums = empty({std::exchange(chunks, 0)}, sums.options());
     for_each_float([&]<class T>(T) {
       const auto address = [&](size_t i) { return std::array{const_cast<T*>(grads[i].data<T>())}; };
-      for_tables<T, 1>(grads, address, [&](const TensorTable<T, 1>& table) {
+      for_tables<T, 1>(grads, address, [&]<class Table>(const Table& table) {
         if (!count_only)
           launch("gradient_norm", table.chunks,
-                 SquaresOfChunks<T>{table, sums.mutable_data<double>() + chunks});
+                 SquaresOfChunks<T, Table>{table, sums.mutable_data<double>() + chunks});
         chunks += table.chunks;
       });
     });
@@ -208,15 +205,15 @@ void adamw(Tensors& p, Tensors& m, Tensors& v, Tensor& counts, const Tensors& gr
       return std::array{p[i].mutable_data<T>(), m[i].mutable_data<T>(), v[i].mutable_data<T>(),
                         const_cast<T*>(grads[i].data<T>())};
     };
-    for_tables<T, 4>(grads, addresses, [&](const TensorTable<T, 4>& table) {
+    for_tables<T, 4>(grads, addresses, [&]<class Table>(const Table& table) {
       launch("adamw", blocks_for(table.count, 128),
-             CountUpdates<TensorTable<T, 4>>{table, finite, counts.mutable_data<int64_t>(),
-                                             step.lr.data<double>(), lr_scale.data<double>(),
-                                             decay.data<double>(), beta1, beta2, by_parameter});
-      launch(
-          "adamw", table.chunks,
-          AdamW<T>{table, finite, step.clip.data<double>(), by_parameter, static_cast<C>(1 - beta1),
-                   static_cast<C>(beta2), static_cast<C>(1 - beta2), static_cast<C>(eps)});
+             CountUpdates<Table>{table, finite, counts.mutable_data<int64_t>(),
+                                 step.lr.data<double>(), lr_scale.data<double>(),
+                                 decay.data<double>(), beta1, beta2, by_parameter});
+      launch("adamw", table.chunks,
+             AdamW<T, Table>{table, finite, step.clip.data<double>(), by_parameter,
+                             static_cast<C>(1 - beta1), static_cast<C>(beta2),
+                             static_cast<C>(1 - beta2), static_cast<C>(eps)});
     });
   });
 }
@@ -231,13 +228,13 @@ void sgd(Tensors& p, Tensors& b, Tensor& counts, const Tensors& grads, const Opt
       return std::array{p[i].mutable_data<T>(), b.empty() ? nullptr : b[i].mutable_data<T>(),
                         const_cast<T*>(grads[i].data<T>())};
     };
-    for_tables<T, 3>(grads, addresses, [&](const TensorTable<T, 3>& table) {
+    for_tables<T, 3>(grads, addresses, [&]<class Table>(const Table& table) {
       launch("sgd", blocks_for(table.count, 128),
-             CountUpdates<TensorTable<T, 3>>{table, finite, counts.mutable_data<int64_t>(), lr,
-                                             scales, decays, 0, 0, nullptr});
+             CountUpdates<Table>{table, finite, counts.mutable_data<int64_t>(), lr, scales, decays,
+                                 0, 0, nullptr});
       launch("sgd", table.chunks,
-             Sgd<T>{table, finite, clip, lr, scales, decays, static_cast<compute_t<T>>(momentum),
-                    nesterov});
+             Sgd<T, Table>{table, finite, clip, lr, scales, decays,
+                           static_cast<compute_t<T>>(momentum), nesterov});
     });
   });
 }

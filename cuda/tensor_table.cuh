@@ -10,9 +10,16 @@
 
 namespace ink::cuda {
 
-/// Some of the tensors of kLists parallel lists, cut into chunks; a block takes a chunk. A kernel's
-/// arguments may have 4 KB.
-template <class T, int kLists>
+/// Bytes of a table. A kernel's arguments may have 4 KB, and since CUDA 12.1 32,764 bytes.
+inline constexpr int kSmallTable = 3968;
+#if defined(CUDART_VERSION) && CUDART_VERSION < 12010
+inline constexpr int kLargeTable = kSmallTable;
+#else
+inline constexpr int kLargeTable = 32000;
+#endif
+
+/// Some of the tensors of kLists parallel lists, cut into chunks; a block takes a chunk.
+template <class T, int kLists, int kBytes>
 struct TensorTable {
   static constexpr int kThreads = 256;
   static constexpr int64_t kChunk = 4096;  // elements
@@ -22,7 +29,7 @@ struct TensorTable {
     int first_chunk;  // in the table
     int index;        // in the lists
   };
-  static constexpr int kMost = 3968 / sizeof(Item);
+  static constexpr int kMost = kBytes / sizeof(Item);
   int count = 0, chunks = 0;
   Item items[kMost];
 
@@ -61,23 +68,29 @@ struct TensorTable {
   }
 };
 
-/// Calls f(table) with tables of all i whose tensor in `of` has elements of type T; pointers(i)
-/// gives the addresses of its tensors.
+/// Calls f(table) with tables of all i whose tensor in `of` has elements of type T, one if they
+/// fit; pointers(i) gives the addresses of its tensors.
 template <class T, int kLists, class Pointers, class F>
 void for_tables(const Tensors& of, const Pointers& pointers, const F& f) {
-  using Table = TensorTable<T, kLists>;
-  Table table;
-  for (size_t i = 0; i < of.size(); ++i) {
-    if (!of[i].defined() || of[i].dtype() != dtype_of<T>()) continue;
-    typename Table::Item item{};
-    const std::array<T*, kLists> addresses = pointers(i);
-    std::copy(addresses.begin(), addresses.end(), item.lists);
-    item.n = of[i].numel();
-    item.index = static_cast<int>(i);
-    table.add(item);
-    if (table.count == Table::kMost) f(std::exchange(table, Table()));
+  const auto fill = [&]<class Table>(Table table) {
+    for (size_t i = 0; i < of.size(); ++i) {
+      if (!of[i].defined() || of[i].dtype() != dtype_of<T>()) continue;
+      typename Table::Item item{};
+      const std::array<T*, kLists> addresses = pointers(i);
+      std::copy(addresses.begin(), addresses.end(), item.lists);
+      item.n = of[i].numel();
+      item.index = static_cast<int>(i);
+      table.add(item);
+      if (table.count == Table::kMost) f(std::exchange(table, Table()));
+    }
+    if (table.count > 0) f(table);
+  };
+  using Small = TensorTable<T, kLists, kSmallTable>;
+  if (of.size() <= Small::kMost) {
+    fill(Small());
+  } else {
+    fill(TensorTable<T, kLists, kLargeTable>());
   }
-  if (table.count > 0) f(table);
 }
 
 }  // namespace ink::cuda

@@ -139,13 +139,14 @@ struct Twins {
   }
 };
 
-// More tensors than one launch takes, of sizes about a chunk of a block and a pack of a thread.
-std::vector<Tensor> values(DType dtype) {
+// Tensors of sizes about a chunk of a block and a pack of a thread: more than a small table holds.
+std::vector<Tensor> values(DType dtype, size_t count = 170) {
   std::vector<Tensor> all;
   for (const Shape& shape : {Shape{}, Shape{1}, Shape{3, 5}, Shape{4096}, Shape{64, 129},
                              Shape{0, 4}, Shape{4099}, Shape{100, 100}})
     all.push_back(randn(shape).to(dtype));
-  while (all.size() < 170) all.push_back(randn({static_cast<int64_t>(all.size() % 19)}).to(dtype));
+  while (all.size() < count)
+    all.push_back(randn({static_cast<int64_t>(all.size() % 19)}).to(dtype));
   return all;
 }
 
@@ -182,6 +183,19 @@ TEST_F(CudaTraining, OptimizersTakeTheCpusSteps) {
       }
       twins.expect_equal(tolerance);
     }
+  }
+}
+
+TEST_F(CudaTraining, MoreParametersThanOneLaunchTakes) {
+  for (const auto& [name, make] : makers()) {
+    SCOPED_TRACE(name);
+    Twins twins(values(f32, 1400), make);
+    for (int64_t step = 1; step <= 2; ++step) {
+      twins.set_grads(step);
+      twins.cpu.optimizer->step();
+      twins.gpu.optimizer->step();
+    }
+    twins.expect_equal(1e-6);
   }
 }
 
