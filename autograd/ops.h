@@ -222,8 +222,8 @@ Tensor embedding(const Tensor& ids, const Tensor& weight);
 /// function of the context's random position, which moves on, and the element's index. x itself
 /// where p = 0 or not training. Srivastava et al. 2014. (dropout.cpp)
 Tensor dropout(const Tensor& x, double p, bool training = true);
-/// An element drawn from each row of probabilities (..., V), which sums to 1: i64 (..., 1). The draw
-/// is a function of the context's random position, which moves on, and the row. (sample.cpp)
+/// An element drawn from each row of probabilities (..., V), which sums to 1: i64 (..., 1). The
+/// draw is a function of the context's random position, which moves on, and the row. (sample.cpp)
 Tensor sample(const Tensor& probabilities);
 enum class Reduction { mean, sum, none };
 /// -log softmax(logits)[target]. logits (..., V), targets (...) i64; targets equal to ignore_index
