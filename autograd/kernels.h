@@ -164,6 +164,7 @@ KERNEL(log_softmax_backward,      Tensor& dx, const Tensor& dy, const Tensor& y)
 // ops/layer_norm.cpp; x (rows, C); y as x, or bf16 for f32; mean, rstd (rows) and parameters (C) in f32, or f64 for f64;
 // adds to dweight and dbias, and to dx if `accumulate`; undefined gradients are left out
 KERNEL(layer_norm,                Tensor& y, Tensor& mean, Tensor& rstd, const Tensor& x, const Tensor& weight, const Tensor& bias, double eps)
+KERNEL(add_layer_norm,            Tensor& sum, Tensor& y, Tensor& mean, Tensor& rstd, const Tensor& x, const Tensor& branch, const Tensor& weight, const Tensor& bias, double eps)  // sum as x, branch as y
 KERNEL(layer_norm_backward,       Tensor& dx, Tensor& dweight, Tensor& dbias, const Tensor& dy, const Tensor& x, const Tensor& mean, const Tensor& rstd, const Tensor& weight, bool accumulate)
 // ops/rms_norm.cpp; as layer_norm
 KERNEL(rms_norm,                  Tensor& y, Tensor& rstd, const Tensor& x, const Tensor& weight, double eps)

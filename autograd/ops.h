@@ -213,6 +213,11 @@ Tensor log_softmax(const Tensor& x, int64_t dim = -1);  // x - logsumexp x
 /// 2016, eq. 4. (layer_norm.cpp)
 Tensor layer_norm(const Tensor& x, const Tensor& weight = {}, const Tensor& bias = {},
                   double eps = 1e-5);
+/// {s, layer_norm(s, ...)}, s = x + branch of the same shape: what stands between the parts of a
+/// transformer's block, in one pass. (layer_norm.cpp)
+std::pair<Tensor, Tensor> add_layer_norm(const Tensor& x, const Tensor& branch,
+                                         const Tensor& weight = {}, const Tensor& bias = {},
+                                         double eps = 1e-5);
 /// x / sqrt(mean x^2 + eps) * weight over the last dimension, dtypes as layer_norm's. Zhang and
 /// Sennrich 2019. (rms_norm.cpp)
 Tensor rms_norm(const Tensor& x, const Tensor& weight = {}, double eps = 1e-6);

@@ -2,12 +2,14 @@
 //   y  = xhat w + b,  xhat = (x - mean x) rstd,  rstd = 1 / sqrt(mean (x - mean x)^2 + eps)
 //   dx = rstd (dxhat - mean dxhat - xhat mean(dxhat xhat)),  dxhat = dy w
 //   dw = sum over rows of dy xhat,  db = sum over rows of dy
+// add_layer_norm: s = x + branch, y = layer_norm(s)
 #include "cuda/norm.cuh"
 
 namespace ink::cuda {
 namespace {
 
-template <class X, class Y, class Plan>
+// The norm of x, or, with kAdds, of x + branch, which is written to `sum`, too.
+template <class X, class Y, class Plan, bool kAdds>
 struct LayerNorm {
   static constexpr int kThreads = Plan::kThreads, N = Plan::N;
   using C = compute_t<X>;
@@ -18,11 +20,14 @@ struct LayerNorm {
   const C *weight, *bias;
   int64_t rows, n;
   C eps;
+  const Y* branch;
+  X* sum_of_both;
 
   __device__ void operator()(Shared& scratch) const {
     const int64_t row = Plan::row();
     if (row >= rows) return;
-    const Row<X, Plan> a(x, row, n);
+    Row<X, Plan> a(x, row, n);
+    if constexpr (kAdds) a.add(branch + row * n, sum_of_both + row * n);
     const C share = 1 / static_cast<C>(n);
     C total = 0;
     a.each([&](RowPlace i) { total += sum(a[i]); });
@@ -50,22 +55,35 @@ struct LayerNorm {
   }
 };
 
+template <bool kAdds>
+void run(const char* op, Tensor* sum, Tensor& y, Tensor& mean, Tensor& rstd, const Tensor& x,
+         const Tensor* branch, const Tensor& weight, const Tensor& bias, double eps) {
+  for_norm(op, x, y, [&]<class X, class Y>(X, Y) {
+    using C = compute_t<X>;
+    Y* out = y.mutable_data<Y>();
+    X* both = sum ? sum->mutable_data<X>() : nullptr;
+    const X* in = x.data<X>();
+    const Y* added = branch ? branch->data<Y>() : nullptr;
+    const C *w = weight.data<C>(), *b = bias.data<C>();
+    const int64_t rows = row_count(x), n = x.size(-1);
+    plan_rows<X>(n, {out, in, w, b, added, both}, [&]<class Plan>(Plan) {
+      launch(op, Plan::blocks(rows),
+             LayerNorm<X, Y, Plan, kAdds>{out, mean.mutable_data<C>(), rstd.mutable_data<C>(), in,
+                                          w, b, rows, n, static_cast<C>(eps), added, both});
+    });
+  });
+}
+
 }  // namespace
 
 void layer_norm(Tensor& y, Tensor& mean, Tensor& rstd, const Tensor& x, const Tensor& weight,
                 const Tensor& bias, double eps) {
-  for_norm("layer_norm", x, y, [&]<class X, class Y>(X, Y) {
-    using C = compute_t<X>;
-    Y* out = y.mutable_data<Y>();
-    const X* in = x.data<X>();
-    const C *w = weight.data<C>(), *b = bias.data<C>();
-    const int64_t rows = row_count(x), n = x.size(-1);
-    plan_rows<X>(n, {out, in, w, b}, [&]<class Plan>(Plan) {
-      launch("layer_norm", Plan::blocks(rows),
-             LayerNorm<X, Y, Plan>{out, mean.mutable_data<C>(), rstd.mutable_data<C>(), in, w, b,
-                                   rows, n, static_cast<C>(eps)});
-    });
-  });
+  run<false>("layer_norm", nullptr, y, mean, rstd, x, nullptr, weight, bias, eps);
+}
+
+void add_layer_norm(Tensor& sum, Tensor& y, Tensor& mean, Tensor& rstd, const Tensor& x,
+                    const Tensor& branch, const Tensor& weight, const Tensor& bias, double eps) {
+  run<true>("add_layer_norm", &sum, y, mean, rstd, x, &branch, weight, bias, eps);
 }
 
 void layer_norm_backward(Tensor& dx, Tensor& dweight, Tensor& dbias, const Tensor& dy,

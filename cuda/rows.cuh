@@ -143,6 +143,18 @@ class Row {
     return values;
   }
 
+  /// Adds the row at `branch` and writes the sum, which is the row from then on, to `to`.
+  template <class B>
+  __device__ __forceinline__ void add(const B* branch, T* to) {
+    static_assert(!Plan::kAnywhere);
+    whole_packs([&](RowPlace i) {
+      const auto both = (*this)[i] + load<N>(branch + i.at);
+      store(to + i.at, both);
+      if (i.slot != kHeld) held_[i.slot] = zip([](C v) { return static_cast<T>(v); }, both);
+    });
+    from_ = to;
+  }
+
   /// Writes a pack to its place in a row that starts at `to`.
   template <class D>
   __device__ __forceinline__ void put(D* to, RowPlace i, const Pack<C, N>& values) const {

@@ -19,8 +19,18 @@ struct Block : Module {
       : ln_1(c.n_embd, c.bias), attn(c), ln_2(c.n_embd, c.bias), mlp(c) {}
 
   Tensor operator()(Tensor x, KVCache* cache = nullptr) const {
-    x = x + attn(ln_1(x), cache);
-    return x + mlp(ln_2(x));
+    Tensor branch;
+    std::tie(x, branch) = (*this)(x, {}, cache);
+    return x + branch;
+  }
+
+  /// The same where blocks follow one another: x and the branch still to be added to it -> the
+  /// next ones. Each norm then adds and normalises in one pass.
+  std::pair<Tensor, Tensor> operator()(Tensor x, Tensor branch, KVCache* cache) const {
+    Tensor normed;
+    std::tie(x, normed) = ln_1(x, branch);
+    std::tie(x, normed) = ln_2(x, attn(normed, cache));
+    return {x, mlp(normed)};
   }
 
   INK_FIELDS(ln_1, attn, ln_2, mlp)

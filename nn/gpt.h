@@ -52,9 +52,10 @@ struct GPT : Module {
   /// What the head sees. ids (B, T) -> (B, T, C). With caches, one for each block, ids are the
   /// tokens after those that they remember.
   Tensor features(const Tensor& ids, std::vector<KVCache>* caches = nullptr) const {
-    Tensor x = embedded(ids, caches ? caches->front().size() : 0);
-    for (size_t i = 0; i < h.size(); ++i) x = h[i](x, caches ? &caches->at(i) : nullptr);
-    return ln_f(x);
+    Tensor x = embedded(ids, caches ? caches->front().size() : 0), branch;
+    for (size_t i = 0; i < h.size(); ++i)
+      std::tie(x, branch) = h[i](x, branch, caches ? &caches->at(i) : nullptr);
+    return ln_f(x, branch).second;
   }
 
   /// Who looks at whom, to be shown (attention_page.h): ids (1, T) -> one (n_head, T, T) a layer.

@@ -20,6 +20,11 @@ struct LayerNorm : Module {
       : eps(epsilon), weight(ones({n})), bias(with_bias ? zeros({n}) : Tensor()) {}
 
   Tensor operator()(const Tensor& x) const { return layer_norm(x, weight, bias, eps); }
+  /// {x + branch, y of that}, in one pass; branch may be undefined, nothing to add.
+  std::pair<Tensor, Tensor> operator()(const Tensor& x, const Tensor& branch) const {
+    if (!branch.defined()) return {x, (*this)(x)};
+    return add_layer_norm(x, branch, weight, bias, eps);
+  }
 
   std::string extra_repr() const override {
     return detail::text(weight.shape(), ", eps=", eps, bias.defined() ? "" : ", bias=False");

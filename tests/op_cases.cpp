@@ -68,6 +68,8 @@ std::vector<std::vector<In>> masks(In::Kind kind, const Shape& large, bool holes
   return sets;
 }
 
+Outputs pair_of(const std::pair<Tensor, Tensor>& both) { return {both.first, both.second}; }
+
 // In f64 all is f64, so that differences are exact.
 Tensor narrow(const Tensor& x) { return to(x, x.dtype() == f64 ? f64 : bf16); }
 // The op under Autocast: of f32 inputs, bf16 results and f32 gradients; and with a bf16 activation.
@@ -320,6 +322,15 @@ std::vector<OpCase> make_cases() {
       {"layer_norm.weight", {{{{3, 5}}, {{5}}}, {{{0, 2}}, {{2}}}, {{big}, {{193}}}}, [](I x) -> Outputs { return {layer_norm(x[0], x[1])}; }},
       {"layer_norm.bias", {{{{3, 5}}, {{5}}}, {{{0, 2}}, {{2}}}, {{big}, {{193}}}}, [](I x) -> Outputs { return {layer_norm(x[0], {}, x[1])}; }},
       {"layer_norm.mixed", {{{{3, 5}}, {{5}}, {{5}}}, {{{0, 2}}, {{2}}, {{2}}}, {{big}, {{193}}, {{193}}}}, mixed([](I x) { return layer_norm(x[0], x[1], x[2]); }), 0.03},
+      {"add_layer_norm", {{{{3, 5}}, {{3, 5}}, {{5}}, {{5}}}, {{{5}}, {{5}}, {{5}}, {{5}}}, {{{0, 2}}, {{0, 2}}, {{2}}, {{2}}}, {{{2, 0}}, {{2, 0}}, {{0}}, {{0}}}, {{big}, {big}, {{193}}, {{193}}}},
+       [](I x) -> Outputs { return pair_of(add_layer_norm(x[0], x[1], x[2], x[3])); }},
+      {"add_layer_norm.plain", {{{{3, 5}}, {{3, 5}}}, {{{0, 2}}, {{0, 2}}}, {{big}, {big}}}, [](I x) -> Outputs { return pair_of(add_layer_norm(x[0], x[1])); }},
+      {"add_layer_norm.weight", {{{{3, 5}}, {{3, 5}}, {{5}}}, {{{0, 2}}, {{0, 2}}, {{2}}}, {{big}, {big}, {{193}}}}, [](I x) -> Outputs { return pair_of(add_layer_norm(x[0], x[1], x[2])); }},
+      {"add_layer_norm.sum_alone", {{{{3, 5}}, {{3, 5}}, {{5}}}, {{big}, {big}, {{193}}}}, [](I x) -> Outputs { return {add_layer_norm(x[0], x[1], x[2], x[2]).first}; }},
+      {"add_layer_norm.norm_alone", {{{{3, 5}}, {{3, 5}}, {{5}}}, {{big}, {big}, {{193}}}}, [](I x) -> Outputs { return {add_layer_norm(x[0], x[1], x[2], x[2]).second}; }},
+      {"add_layer_norm.mixed", {{{{3, 5}}, {{3, 5}}, {{5}}, {{5}}}, {{{0, 2}}, {{0, 2}}, {{2}}, {{2}}}, {{big}, {big}, {{193}}, {{193}}}}, [](I x) -> Outputs {
+         const Autocast guard;
+         return pair_of(add_layer_norm(x[0], narrow(x[1]), x[2], x[3])); }, 0.03},
       {"rms_norm.mixed", {{{{3, 5}}, {{5}}}, {{{0, 2}}, {{2}}}, {{big}, {{193}}}}, mixed([](I x) { return rms_norm(x[0], x[1]); }), 0.03},
       {"rms_norm", {{{{3, 5}}, {{5}}}, {{{5}}, {{5}}}, {{{0, 2}}, {{2}}}, {{{2, 0}}, {{0}}}, {{big}, {{193}}}},
        [](I x) -> Outputs { return {rms_norm(x[0], x[1])}; }},

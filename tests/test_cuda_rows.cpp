@@ -44,6 +44,14 @@ Tensors layer_norm_passes(const Tensors& in, DType y_dtype) {
   kernel::layer_norm_backward(none, dw_alone, none, upstream, x, mean, rstd, w, false);
   return {y, mean, rstd, dx, fresh, dw, db, dw_alone};
 }
+// x + dy, its norm, mean and rstd.
+Tensors add_layer_norm_pass(const Tensors& in, DType y_dtype) {
+  const Tensor &x = in[0], branch = in[1].to(y_dtype), &w = in[2], &b = in[3];
+  Tensor sum = empty_like(x), y = empty_like(branch);
+  Tensor mean = empty({x.size(0)}, w.options()), rstd = empty_like(mean);
+  kernel::add_layer_norm(sum, y, mean, rstd, x, branch, w, b, 1e-5);
+  return {sum, y, mean, rstd};
+}
 Tensors rms_norm_passes(const Tensors& in, DType y_dtype) {
   const Tensor &x = in[0], &dy = in[1], &w = in[2];
   Tensor y = empty(x.shape(), {y_dtype, x.device()}), rstd = empty({x.size(0)}, w.options());
@@ -87,6 +95,7 @@ const std::vector<RowOp>& row_ops() {
       {"softmax", softmax_passes},
       {"log_softmax", log_softmax_passes},
       {"layer_norm", [](const Tensors& in) { return layer_norm_passes(in, in[0].dtype()); }},
+      {"add_layer_norm", [](const Tensors& in) { return add_layer_norm_pass(in, in[0].dtype()); }},
       {"rms_norm", [](const Tensors& in) { return rms_norm_passes(in, in[0].dtype()); }},
       {"cross_entropy", [](const Tensors& in) { return cross_entropy_passes(in, in[0].dtype()); }},
   };
@@ -96,6 +105,7 @@ const std::vector<RowOp>& row_ops() {
 const std::vector<RowOp>& mixed_ops() {
   static const std::vector<RowOp> ops = {
       {"layer_norm", [](const Tensors& in) { return layer_norm_passes(in, bf16); }},
+      {"add_layer_norm", [](const Tensors& in) { return add_layer_norm_pass(in, bf16); }},
       {"rms_norm", [](const Tensors& in) { return rms_norm_passes(in, bf16); }},
       {"cross_entropy", [](const Tensors& in) { return cross_entropy_passes(in, bf16); }},
   };

@@ -104,6 +104,32 @@ TEST(LayerNorm, PyTorchsNumbers) {
   expect_near(g[2], {1.5, -1, 5});
 }
 
+TEST(AddLayerNorm, TheBitsOfTheSumAndItsNorm) {
+  for (const DType dtype : {f32, bf16}) {
+    const auto leaf = [&](const Shape& shape) { return numbers(shape).to(dtype).requires_grad_(); };
+    const Tensor x = leaf({70, 33}), branch = flip(x.detach(), {0}).requires_grad_();
+    const Tensor w = numbers({33}).to(f32).requires_grad_(), b = w.detach().requires_grad_();
+    const Tensor ds = numbers({70, 33}).to(dtype), dy = exp(ds) * 0.1;
+    const auto [s, y] = add_layer_norm(x, branch, w, b);
+    const Tensor sum = x + branch, norm = layer_norm(sum, w, b);
+    EXPECT_EQ(s.tolist(), sum.tolist());
+    EXPECT_EQ(y.tolist(), norm.tolist());
+    EXPECT_EQ(y.dtype(), dtype);
+    const Grads fused = grad({s * 3, y}, {x, branch, w, b}, {ds, dy});
+    const Grads steps = grad({sum * 3, norm}, {x, branch, w, b}, {ds, dy});
+    for (size_t i = 0; i < fused.size(); ++i) EXPECT_EQ(fused[i].tolist(), steps[i].tolist()) << i;
+  }
+}
+
+// It may add to the sum's gradient where nobody else holds that.
+TEST(AddLayerNorm, AGradientThatTheCallerHoldsIsLeftAlone) {
+  const Tensor x = numbers({3, 5}).requires_grad_(), ds = numbers({3, 5}), before = ds.clone();
+  const auto [s, y] = add_layer_norm(x, x.detach());
+  const Tensor held = grad({s, y}, {x}, {ds, ds})[0];
+  EXPECT_EQ(ds.tolist(), before.tolist());
+  EXPECT_NE(held.tolist(), before.tolist());
+}
+
 TEST(RmsNorm, PyTorchsNumbers) {
   const Tensor x = x23(), w = tensor({0.5, -1, 2}, f64).requires_grad_();
   const Tensor y = rms_norm(x, w);
@@ -278,6 +304,12 @@ TEST(FusedErrors, NameWhatWasExpected) {
               layer_norm(x, {}, zeros({3, 1}));
             }),
             "layer_norm: expected bias of shape (3,) for an input (2, 3), got (3, 1)");
+  EXPECT_EQ(error_of([&] { add_layer_norm(x, zeros({3})); }),
+            "add_layer_norm: expected two of one shape, got (2, 3) and (3,)");
+  EXPECT_EQ(error_of([&] { add_layer_norm(x, whole); }),
+            "add_layer_norm: expected floating dtypes, got float32 and int64");
+  EXPECT_EQ(error_of([&] { add_layer_norm(scalar, scalar); }),
+            "add_layer_norm: needs at least one dimension, got scalars");
   EXPECT_EQ(error_of([&] { rms_norm(scalar); }),
             "rms_norm: needs at least one dimension, got a scalar");
   EXPECT_EQ(error_of([&] { rms_norm(whole); }), "rms_norm: expected a floating dtype, got int64");

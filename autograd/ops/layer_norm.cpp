@@ -4,6 +4,8 @@
 //   dw = sum over rows of dy xhat,  db = sum over rows of dy
 // Under Autocast an f32 x, such as the residual stream, gives a bf16 y: written for the linear
 // layer that follows.
+//
+// add_layer_norm: s = x + branch, y = layer_norm(s); dx = dbranch = ds + that of the norm.
 #include "autograd/kernels.h"
 #include "autograd/ops.h"
 #include "autograd/ops/norm.h"
@@ -13,32 +15,62 @@ namespace ink {
 
 namespace cpu {
 
+namespace {
+
+// y's row of x's, and the row's mean and rstd.
+template <class C, class X, class Y>
+[[gnu::always_inline]] inline std::pair<C, C> normalise(Y* y, const X* x, const C* w, const C* b,
+                                                        int64_t n, C eps) {
+  const C count = static_cast<C>(n);
+  const C near = sum_of<C>(n, [&](int64_t i) { return static_cast<C>(x[i]); }) / count;
+  // Around a value near the mean, so that nothing is lost where mean >> std (Chan et al. 1983).
+  const auto [drift, squares] = sums_of<C>(n, [&](int64_t i, C& sum, C& sum_of_squares) {
+    const C d = static_cast<C>(x[i]) - near;
+    sum += d;
+    sum_of_squares += d * d;
+  });
+  const C m = near + drift / count;
+  const C variance = (squares - drift * (drift / count)) / count;
+  const C r = 1 / std::sqrt(variance + eps);
+  for (int64_t i = 0; i < n; ++i)
+    y[i] = static_cast<Y>((static_cast<C>(x[i]) - m) * r * w[i] + b[i]);
+  return {m, r};
+}
+
+}  // namespace
+
 void layer_norm(Tensor& y, Tensor& mean, Tensor& rstd, const Tensor& x, const Tensor& weight,
                 const Tensor& bias, double eps) {
   for_norm("layer_norm", x, y, [&]<class X, class Y>(X, Y) {
     using C = compute_t<X>;
     const int64_t n = x.size(-1);
-    const C *w = weight.data<C>(), *b = bias.data<C>(), count = static_cast<C>(n);
+    const C *w = weight.data<C>(), *b = bias.data<C>();
     const X* in = x.data<X>();
     Y* out = y.mutable_data<Y>();
     C *means = mean.mutable_data<C>(), *rstds = rstd.mutable_data<C>();
     for_each_row(row_count(x), n, [=](int64_t row) {
-      const X* a = in + row * n;
-      Y* to = out + row * n;
-      const C near = sum_of<C>(n, [&](int64_t i) { return static_cast<C>(a[i]); }) / count;
-      // Around a value near the mean, so that nothing is lost where mean >> std (Chan et al. 1983).
-      const auto [drift, squares] = sums_of<C>(n, [&](int64_t i, C& sum, C& sum_of_squares) {
-        const C d = static_cast<C>(a[i]) - near;
-        sum += d;
-        sum_of_squares += d * d;
-      });
-      const C m = near + drift / count;
-      const C variance = (squares - drift * (drift / count)) / count;
-      const C r = 1 / std::sqrt(variance + static_cast<C>(eps));
+      std::tie(means[row], rstds[row]) =
+          normalise(out + row * n, in + row * n, w, b, n, static_cast<C>(eps));
+    });
+  });
+}
+
+void add_layer_norm(Tensor& sum, Tensor& y, Tensor& mean, Tensor& rstd, const Tensor& x,
+                    const Tensor& branch, const Tensor& weight, const Tensor& bias, double eps) {
+  for_norm("add_layer_norm", x, y, [&]<class X, class Y>(X, Y) {
+    using C = compute_t<X>;
+    const int64_t n = x.size(-1);
+    const C *w = weight.data<C>(), *b = bias.data<C>();
+    const X* in = x.data<X>();
+    const Y* added = branch.data<Y>();
+    X* sums = sum.mutable_data<X>();
+    Y* out = y.mutable_data<Y>();
+    C *means = mean.mutable_data<C>(), *rstds = rstd.mutable_data<C>();
+    for_each_row(row_count(x), n, [=](int64_t row) {
+      X* s = sums + row * n;
       for (int64_t i = 0; i < n; ++i)
-        to[i] = static_cast<Y>((static_cast<C>(a[i]) - m) * r * w[i] + b[i]);
-      means[row] = m;
-      rstds[row] = r;
+        s[i] = static_cast<X>(static_cast<C>(in[row * n + i]) + static_cast<C>(added[row * n + i]));
+      std::tie(means[row], rstds[row]) = normalise(out + row * n, s, w, b, n, static_cast<C>(eps));
     });
   });
 }
@@ -120,6 +152,44 @@ Tensor layer_norm(const Tensor& input, const Tensor& weight, const Tensor& bias,
     return again;
   };
   return record_fused("layer_norm", {x, w, b}, y, vjp, remake);
+}
+
+// What is added to is ds itself where nobody else holds it.
+static Tensor add_layer_norm_backward(const Tensor& ds, const Tensor& dy, const Tensor& s,
+                                      const Tensor& mean, const Tensor& rstd, const Tensor& w,
+                                      Tensor& dw, Tensor& db) {
+  if (!dy.defined()) return ds;
+  Tensor dx = !ds.defined() ? empty_like(s) : ds.sole_owner() ? ds.contiguous() : ds.clone();
+  kernel::layer_norm_backward(dx, dw, db, dy.contiguous(), s, mean, rstd, w, ds.defined());
+  return dx;
+}
+
+std::pair<Tensor, Tensor> add_layer_norm(const Tensor& left, const Tensor& right,
+                                         const Tensor& weight, const Tensor& bias, double eps) {
+  INK_CHECK(left.shape() == right.shape(), "add_layer_norm: expected two of one shape, got ",
+            left.shape(), " and ", right.shape());
+  INK_CHECK(left.is_floating() && right.is_floating(),
+            "add_layer_norm: expected floating dtypes, got ", left.dtype(), " and ", right.dtype());
+  if (composed() || context().recompute || right.dtype() != autocast(left.dtype())) {
+    const Tensor s = left + right;
+    return {s, layer_norm(s, weight, bias, eps)};
+  }
+  const Tensor x = left.contiguous(), branch = right.contiguous();
+  INK_CHECK(x.dim() >= 1, "add_layer_norm: needs at least one dimension, got scalars");
+  const Tensor w = norm_parameter("add_layer_norm", "weight", weight, x, 1);
+  const Tensor b = norm_parameter("add_layer_norm", "bias", bias, x, 0);
+  Tensor s = empty_like(x), y = empty_like(branch);
+  Tensor mean = empty({row_count(x)}, w.options()), rstd = empty_like(mean);
+  kernel::add_layer_norm(s, y, mean, rstd, x, branch, w, b, eps);
+  const auto vjp = [saved_s = Saved::output(s), saved_w = Saved::input(w, "its weight"), mean, rstd,
+                    dtype = branch.dtype()](const Grads& dys, VjpContext& g) -> Grads {
+    Tensor dw = sum_for(g, 2, *saved_w), db = sum_for(g, 3, *saved_w);
+    const Tensor dx =
+        add_layer_norm_backward(dys[0], dys[1], *saved_s, mean, rstd, *saved_w, dw, db);
+    return {dx, g.needs(1) ? to(dx, dtype) : Tensor(), dw, db};
+  };
+  const auto both = record("add_layer_norm", {x, branch, w, b}, {s, y}, vjp, true);
+  return {both[0], both[1]};
 }
 
 }  // namespace ink

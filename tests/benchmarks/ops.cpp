@@ -249,6 +249,13 @@ void add_gpt(const BenchSetup& setup) {
     return Subject{{leaf({N, C}), leaf({C}), leaf({C})},
                    [](const Inputs& x) -> Outputs { return {layer_norm(x[0], x[1], x[2])}; }};
   });
+  add(gpt + "add_layer_norm", [=] {
+    return Subject{{leaf({N, C}), activation({N, C}), leaf({C}), leaf({C})},
+                   [](const Inputs& x) -> Outputs {
+                     const auto [sum, y] = add_layer_norm(x[0], x[1], x[2], x[3]);
+                     return {sum, y};
+                   }};
+  });
   add(gpt + "gelu", [=] {
     return Subject{{activation({N, 4 * C})},
                    [](const Inputs& x) -> Outputs { return {gelu(x[0], Gelu::tanh)}; }};
