@@ -221,6 +221,11 @@ Tensor GradStore::get(const Tensor& leaf) const {
   return found == index_.end() ? Tensor() : grads_[found->second].second;
 }
 
+Tensor GradStore::take(const Tensor& leaf) {
+  const auto found = index_.find(leaf.slot().get());
+  return found == index_.end() ? Tensor() : std::exchange(grads_[found->second].second, {});
+}
+
 void GradStore::add_to_leaves() {
   const NoGrad no_grad;
   for (auto& [slot, g] : grads_) {

@@ -155,6 +155,8 @@ class GradStore {
  public:
   /// The gradient collected for a leaf; undefined if none.
   Tensor get(const Tensor& leaf) const;
+  /// The same, which the store then holds no more.
+  Tensor take(const Tensor& leaf);
   /// Adds the collected gradients to those of the leaves, and empties the store. Call for one store
   /// after the other, in a fixed order, to get the same bits every time.
   void add_to_leaves();

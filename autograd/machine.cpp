@@ -4,6 +4,9 @@
 #include <chrono>
 #include <fstream>
 #include <numeric>
+#include <set>
+#include <string>
+#include <thread>
 #include <vector>
 
 #include "autograd/device_backend.h"
@@ -12,6 +15,9 @@
 
 #if defined(__x86_64__)
 #include <immintrin.h>
+#endif
+#if defined(__linux__)
+#include <sched.h>
 #endif
 
 namespace ink {
@@ -161,6 +167,23 @@ double datasheet_flops(const std::string& name) {
     if (name.find(card) != std::string::npos) return 1e12 * tera;
   }
   return 0;
+}
+
+int physical_cores() {
+#if defined(__linux__)
+  cpu_set_t allowed;
+  std::set<std::string> cores;  // each by the list of its hardware threads
+  for (int cpu = 0; sched_getaffinity(0, sizeof allowed, &allowed) == 0 && cpu < CPU_SETSIZE;
+       ++cpu) {
+    if (!CPU_ISSET(cpu, &allowed)) continue;
+    const std::string name = std::to_string(cpu);
+    std::ifstream file("/sys/devices/system/cpu/cpu" + name + "/topology/thread_siblings_list");
+    std::string threads;
+    cores.insert(std::getline(file, threads) ? threads : name);
+  }
+  if (!cores.empty()) return static_cast<int>(cores.size());
+#endif
+  return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
 }
 
 std::string processor_name() {

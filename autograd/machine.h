@@ -22,6 +22,10 @@ Machine measure_machine(Device device = cpu_device, DType dtype = f32);
 /// utilisation, Chowdhery et al. 2022) is a fraction of; 0 where it is not known here.
 double datasheet_flops(const std::string& name);
 
+/// Processor cores that this process may run on; the hardware threads of one count as one, for they
+/// share the units that products keep busy. 1 or more.
+int physical_cores();
+
 /// The processor's name as the system tells it; "unknown" if it does not.
 std::string processor_name();
 

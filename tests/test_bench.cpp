@@ -235,6 +235,46 @@ TEST(Program, BenchWritesWhatItMeasured) {
   EXPECT_NEAR(share, 1, 1e-6);
 }
 
+// Tests observe ops, which makes batches of one part; the program's have more. The formula says
+// what parts side by side need when they are at their peaks together.
+TEST(Program, BenchMeasuresTheGradientsOfEveryPart) {
+  const TempFolder folder;
+  const std::string file = (folder / "a.json").string();
+  for (const int parts : {0, 1, 3, 6}) {
+    const Ran ran =
+        run_program("bench --n_embd 256 --batch_size 6 --steps 3 --profile_steps 0 --batch_parts " +
+                    std::to_string(parts) + " --json " + file);
+    ASSERT_EQ(ran.code, 0) << ran.err;
+    const json memory = read_json(file).at("memory");
+    const double share =
+        memory.at("formula").get<double>() / memory.at("allocator_peak").get<double>();
+    EXPECT_GT(share, 0.9) << parts;
+    EXPECT_LT(share, parts == 1 ? 1.1 : 1.35) << parts;
+  }
+}
+
+// From the third step on memory comes from what earlier ones left.
+TEST(Program, StepsAskTheSystemForNoMemory) {
+  const TempFolder folder;
+  const std::string file = (folder / "a.json").string();
+  ASSERT_EQ(run_program("bench --steps 30 --profile_steps 0 --json " + file).code, 0);
+  const json memory = read_json(file).at("memory");
+  EXPECT_LE(memory.at("raw_allocations"), 3);  // which blocks parts take depends on who is first
+#ifndef __SANITIZE_ADDRESS__
+  EXPECT_LT(memory.at("page_faults").get<double>(), 20);
+#endif
+}
+
+TEST(Program, TakesAThreadACore) {
+  const auto threads = [](const std::string& before) {
+    const std::string out = run_shell(before + "inkling info").out;
+    return std::stoi(out.substr(out.find(", ") + 2));
+  };
+  EXPECT_EQ(threads("unset OMP_NUM_THREADS; "), physical_cores());
+  EXPECT_EQ(threads("export OMP_NUM_THREADS=3; "), 3);
+  EXPECT_LE(physical_cores(), static_cast<int>(std::thread::hardware_concurrency()));
+}
+
 TEST(Program, BenchComparesTwoRuns) {
   const TempFolder folder;
   const std::string a = (folder / "a.json").string(), b = (folder / "b.json").string();

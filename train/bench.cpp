@@ -1,5 +1,7 @@
 #include "train/bench.h"
 
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <chrono>
 #include <fstream>
@@ -110,6 +112,12 @@ int64_t process_peak() {
   return 0;
 }
 
+int64_t page_faults() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_minflt + usage.ru_majflt;
+}
+
 void profile(Trainer& trainer, BenchResult& result) {
   Profiler profiler;
   const Observe observe(profiler);
@@ -159,7 +167,8 @@ StepFlops step_flops(const GPTConfig& model, int64_t batch_size) {
 double BenchResult::median() const {
   std::vector<double> sorted = times;
   std::sort(sorted.begin(), sorted.end());
-  return sorted.empty() ? 0 : sorted[sorted.size() / 2];
+  const size_t n = sorted.size();
+  return n == 0 ? 0 : (sorted[(n - 1) / 2] + sorted[n / 2]) / 2;
 }
 double BenchResult::best() const {
   return times.empty() ? 0 : *std::min_element(times.begin(), times.end());
@@ -189,7 +198,7 @@ BenchResult run_bench(const BenchSetup& setup) {
   result.flops =
       step_flops(model.config, setup.config.batch_size * setup.config.gradient_accumulation_steps);
   result.formula = estimate_memory(model, setup.config);
-  int64_t steps = setup.steps;
+  int64_t steps = setup.steps, faults_before = 0;
   for (int64_t i = 0; i < kWarmUp || std::ssize(result.times) < steps; ++i) {
     const int64_t in_a_row = i < kFirst ? 1 : together;
     const Clock::time_point begin = Clock::now();
@@ -202,7 +211,13 @@ BenchResult run_bench(const BenchSetup& setup) {
     if (in_a_row == 1) result.losses.push_back(loss);
     if (i == kWarmUp - 1 && steps == 0)
       steps = std::clamp(static_cast<int64_t>(kMilliseconds / time), kFewest, kMost);
+    if (i != kWarmUp - 1) continue;
+    faults_before = page_faults();
+    result.raw_allocations = memory_stats(device).raw_allocations;
   }
+  result.raw_allocations = memory_stats(device).raw_allocations - result.raw_allocations;
+  result.page_faults = static_cast<double>(page_faults() - faults_before) /
+                       static_cast<double>(std::max<size_t>(result.times.size(), 1));
   result.allocator_peak = memory_stats(device).peak_bytes_in_use - held_before;
   result.allocator_held = memory_stats(device).bytes_held;
   result.process_peak = process_peak();

@@ -45,11 +45,13 @@ struct BenchResult {
   std::vector<double> losses;  // of each step from the very first on, also those to warm up
   StepFlops flops;
   MemoryEstimate formula;
-  int64_t allocator_peak = 0;  // in use at a time, the allocator's rounding included
-  int64_t allocator_held = 0;  // that, and blocks of other sizes kept for reuse
-  int64_t process_peak = 0;    // resident, of the whole process so far
+  int64_t allocator_peak = 0;   // in use at a time, the allocator's rounding included
+  int64_t allocator_held = 0;   // that, and blocks of other sizes kept for reuse
+  int64_t process_peak = 0;     // resident, of the whole process so far
+  int64_t raw_allocations = 0;  // calls to the system's allocator in the timed steps
+  double page_faults = 0;       // of a timed step, in the whole process
   std::vector<ProfileRow> rows;
-  int64_t profiled = 0;  // steps that rows are of
+  int64_t profiled = 0;  // steps that rows are of, with batch_parts 1
 
   double median() const;
   double best() const;

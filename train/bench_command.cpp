@@ -14,6 +14,7 @@
 #include "train/bench.h"
 #include "train/command_line.h"
 #include "train/console.h"
+#include "train/data_parallel.h"
 #include "train/profile_table.h"
 
 namespace ink {
@@ -120,7 +121,9 @@ ordered_json to_json(const BenchResult& result, const Machine& machine) {
            {{"formula", result.formula.total()},
             {"allocator_peak", result.allocator_peak},
             {"allocator_held", result.allocator_held},
-            {"process_peak", result.process_peak}}},
+            {"process_peak", result.process_peak},
+            {"raw_allocations", result.raw_allocations},
+            {"page_faults", result.page_faults}}},
           {"losses", result.losses},
           {"profiled_steps", result.profiled},
           {"ops", profile_json(result.rows, std::max<int64_t>(result.profiled, 1), machine)}};
@@ -156,15 +159,17 @@ void print(const BenchResult& result, const Machine& machine) {
         100 * rate / peak, peak / 1e12));
   line(fmt::format(
       "memory    formula {:.1f} MB, measured {:.1f} MB ({:+.1f} %); {:.1f} with what is kept for "
-      "reuse, {:.1f} the process",
+      "reuse, {:.1f} the process; {:.1f} page faults a step",
       megabytes(result.formula.total()), megabytes(result.allocator_peak),
       100 * (static_cast<double>(result.formula.total()) /
                  static_cast<double>(result.allocator_peak) -
              1),
-      megabytes(result.allocator_held), megabytes(result.process_peak)));
+      megabytes(result.allocator_held), megabytes(result.process_peak), result.page_faults));
   if (result.profiled == 0) return;
   line("");
   for (const std::string& text : profile_table(result.rows, result.profiled, machine)) line(text);
+  if (const int64_t parts = batch_parts(config, result.parameters); parts > 1)
+    line(fmt::format("The table is of steps with batch_parts 1; those timed above had {}.", parts));
 }
 
 // ---- scaling
@@ -284,7 +289,7 @@ int bench_command(const Arguments& arguments) {
   }
   const bool quiet = options.json == "-";
   if (!options.json.empty() && !quiet) AtomicFile{options.json};  // refused now if at all
-  if (setup.config.threads > 0) omp_set_num_threads(static_cast<int>(setup.config.threads));
+  use_threads(setup.config.threads);
   warn_of_slow_blas();
   BenchResult result = run_bench(setup);
   result.start += before_main;

@@ -1,5 +1,7 @@
 #include "train/command_line.h"
 
+#include <omp.h>
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,6 +10,7 @@
 #include <numeric>
 
 #include "autograd/log.h"
+#include "autograd/machine.h"
 
 namespace ink {
 namespace {
@@ -143,6 +146,11 @@ void add_options(CLI::App& app, TrainConfig& config, const std::set<std::string>
   });
 }
 
+void use_threads(int64_t threads) {
+  if (threads == 0 && std::getenv("OMP_NUM_THREADS") != nullptr) return;
+  omp_set_num_threads(threads > 0 ? static_cast<int>(threads) : physical_cores());
+}
+
 int run_command_line(int argc, char** argv) {
   set_log_callback([](const std::string& message) { std::cerr << "inkling: " << message << "\n"; });
   const std::string name = argc > 1 ? argv[1] : "";
@@ -157,6 +165,7 @@ int run_command_line(int argc, char** argv) {
       for (const auto& [known, command] : commands()) names.push_back(known);
       throw UsageError(fmt::format("there is no command {}{}", name, suggestion(name, names)));
     }
+    use_threads(0);
     return found->second.run(Arguments(argv + 2, argv + argc));
   } catch (const UsageError& error) {
     std::cerr << "inkling " << name << ": " << error.what() << "\nTry: inkling " << name

@@ -46,6 +46,9 @@ std::string suggestion(const std::string& unknown, const std::vector<std::string
 /// One option for each field of a config but those named.
 void add_options(CLI::App& app, TrainConfig& config, const std::set<std::string>& left_out = {});
 
+/// Sets the number of CPU threads; 0: that of OMP_NUM_THREADS, or else one a core.
+void use_threads(int64_t threads);
+
 /// Warns on standard error when OpenBLAS runs kernels for an older processor than this one.
 void warn_of_slow_blas();
 

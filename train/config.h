@@ -120,7 +120,8 @@ void for_each_field(Config& c, F&& f) {
   f("eval_iters", c.eval_iters, "batches per evaluation; 0: the whole validation set");
   f("log_interval", c.log_interval, "steps between progress lines");
   f("sample_interval", c.sample_interval, "steps between printed samples; 0: never");
-  f("threads", c.threads, "CPU threads; 0: all cores (another number: other last bits)");
+  f("threads", c.threads,
+    "CPU threads; 0: one a core, or OMP_NUM_THREADS (another number: other last bits)");
   f("batch_parts", c.batch_parts,
     "parts of a batch that threads work on side by side; 0: one a thread for small models, else 1 "
     "(another number: other last bits)");

@@ -1,5 +1,8 @@
 #include "train/data_parallel.h"
 
+#include <algorithm>
+
+#include "autograd/device_backend.h"
 #include "autograd/graph.h"
 #include "autograd/ops.h"
 #include "autograd/parallel.h"
@@ -8,16 +11,30 @@ namespace ink {
 namespace {
 
 // A parameter's gradients of all parts, in order, on top of what it holds already.
-void sum_gradients(Tensor parameter, const std::vector<GradStore>& stores) {
+void sum_gradients(Tensor parameter, std::vector<GradStore>& stores) {
   Tensor sum = parameter.grad();
-  for (const GradStore& store : stores) {
-    const Tensor part = store.get(parameter);
-    if (part.defined()) sum = sum.defined() ? sum + part : part;
+  for (GradStore& store : stores) {
+    const Tensor part = store.take(parameter);
+    if (!part.defined()) continue;
+    if (sum.defined()) {
+      sum.add_(part);
+    } else {
+      sum = part;
+    }
   }
   parameter.set_grad(sum);
 }
 
 }  // namespace
+
+int64_t batch_parts(const TrainConfig& config, int64_t model_parameters) {
+  constexpr int64_t kSmallModel = 1 << 22;  // parameters
+  const int64_t wanted = config.batch_parts > 0 ? config.batch_parts
+                         : model_parameters <= kSmallModel
+                             ? host_threads(parse_device(config.device))
+                             : 1;
+  return std::min(wanted, config.batch_size);
+}
 
 Tensor backward_in_parts(const std::vector<Tensor>& parameters, int64_t rows, int64_t parts,
                          double scale, const PartLoss& loss) {

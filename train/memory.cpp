@@ -6,13 +6,14 @@
 #include "autograd/gemm_units.h"
 #include "autograd/parallel.h"
 #include "autograd/storage.h"
+#include "train/data_parallel.h"
 
 namespace ink {
 namespace {
 
 int64_t floats(int64_t count) { return block_bytes(4 * count); }
 
-// Bytes of what a step makes of `tokens` tokens.
+// Bytes of what a step makes of `tokens` tokens: a batch's, or a part's.
 struct Sizes {
   const GPTConfig& model;
   int64_t tokens;
@@ -82,12 +83,15 @@ int64_t rounded_weights(const GPT& model) {
 }  // namespace
 
 // A step is at its peak at one of these moments. As backward goes from block to block it frees what
-// the block kept and leaves its gradients, so that one of its ends is the highest.
+// the block kept and leaves its gradients, so that one of its ends is the highest. Parts of a batch
+// that run side by side go through them together, each with gradients of its own.
 MemoryEstimate estimate_memory(const GPT& model, const TrainConfig& config) {
   const GPTConfig& c = model.config;
   const bool mixed = config.autocast() == bf16;
-  const Sizes s{c, config.batch_size * c.block_size, mixed ? 2 : 4, config.recompute,
-                parse_device(config.device)};
+  const int64_t parts = batch_parts(config, model.num_parameters()),
+                together = std::min(parts, max_threads());
+  const Sizes s{c, (config.batch_size + parts - 1) / parts * c.block_size, mixed ? 2 : 4,
+                config.recompute, parse_device(config.device)};
   int64_t parameters = 0, block = 0;
   for (const auto& [name, parameter] : model.named_parameters()) {
     const int64_t bytes = floats(parameter.numel());
@@ -95,9 +99,14 @@ MemoryEstimate estimate_memory(const GPT& model, const TrainConfig& config) {
     if (name.rfind("h.0.", 0) == 0) block += bytes;
   }
   const int64_t moments = config.optimizer == "adamw" ? 2 : config.momentum > 0 ? 1 : 0;
-  // Gradients that forward finds.
-  const int64_t before = config.gradient_accumulation_steps > 1 ? parameters : 0;
-  const int64_t head = before + floats(c.vocab_size * c.n_embd), kept = kept_of_block(s);
+  // Gradients that forward finds: those of earlier micro-batches, those of earlier parts.
+  const int64_t waiting = config.gradient_accumulation_steps > 1 ? parameters : 0,
+                before = waiting + (parts - together) * parameters;
+  // Those that `parts` at work have, on top or, of one alone, in the same memory.
+  const auto gradients = [&](int64_t bytes) {
+    return parts == 1 ? std::max(before, bytes) : before + together * bytes;
+  };
+  const int64_t head = before + together * floats(c.vocab_size * c.n_embd), kept = kept_of_block(s);
   const int64_t added = added_by_block(s, config.dropout > 0),
                 packed = s.device.is_cpu() ? product_scratch(s) : 0;
   struct Moment {
@@ -105,10 +114,10 @@ MemoryEstimate estimate_memory(const GPT& model, const TrainConfig& config) {
     int64_t total() const { return gradients + activations; }
   };
   const std::array<Moment, 4> step = {
-      {{head, c.n_layer * kept + head_activations(s)},        // the head
-       {head, c.n_layer * kept + added},                      // the last block
-       {std::max(before, parameters - block), kept + added},  // the first block
-       {parameters, 3 * s.stream(c.n_embd)}}};                // the end
+      {{head, together * (c.n_layer * kept + head_activations(s))},   // the head
+       {head, together * (c.n_layer * kept + added)},                 // the last block
+       {gradients(parameters - block), together * (kept + added)},    // the first block
+       {gradients(parameters), together * 3 * s.stream(c.n_embd)}}};  // the end
   const Moment peak = *std::max_element(step.begin(), step.end(),
                                         [](auto& a, auto& b) { return a.total() < b.total(); });
   return {(1 + moments) * parameters + (mixed ? rounded_weights(model) : 0), peak.gradients,

@@ -15,7 +15,8 @@ struct MemoryEstimate {
   int64_t total() const { return model + gradients + activations; }
 };
 
-/// Linear in batch_size, block_size and n_layer. Within 10 % of what is measured.
+/// Linear in batch_size, block_size and n_layer. Within 10 % of what is measured; with several
+/// parts of a batch side by side (data_parallel.h), less is used when their peaks do not coincide.
 MemoryEstimate estimate_memory(const GPT& model, const TrainConfig& config);
 
 }  // namespace ink

@@ -11,6 +11,10 @@ double total_seconds(const std::vector<ProfileRow>& rows) {
   return total;
 }
 
+double bytes_of(const ProfileRow& row) {
+  return row.forward.work.bytes() + row.backward.work.bytes() + row.other.work.bytes();
+}
+
 // "12.345   87 %", or blanks for what did not happen.
 std::string cell(const ProfileEntry& entry, double steps, const Machine& machine) {
   if (entry.calls == 0) return std::string(18, ' ');
@@ -32,15 +36,15 @@ std::vector<std::string> profile_table(const std::vector<ProfileRow>& rows, int6
                                        const Machine& machine) {
   const double total = total_seconds(rows), per = static_cast<double>(steps);
   ProfileRow sum{"all", {}, {}, {}};
-  std::vector<std::string> lines{fmt::format("{:<30}{:>6}{:>11}{:>7}{:>11}{:>7}{:>11}{:>7}{:>8}",
-                                             "ms a step, and of the roof", "calls", "forward", "",
-                                             "backward", "", "other", "", "share")};
+  std::vector<std::string> lines{fmt::format(
+      "{:<30}{:>6}{:>11}{:>7}{:>11}{:>7}{:>11}{:>7}{:>9}{:>8}", "ms a step, and of the roof",
+      "calls", "forward", "", "backward", "", "other", "", "MB", "share")};
   for (const ProfileRow& row : rows) {
     const int64_t calls = row.forward.calls + row.other.calls;
-    lines.push_back(fmt::format("{:<30}{:>6.0f}{}{}{}{:>6.1f} %", row.name,
+    lines.push_back(fmt::format("{:<30}{:>6.0f}{}{}{}{:>9.1f}{:>6.1f} %", row.name,
                                 static_cast<double>(calls) / per, cell(row.forward, per, machine),
                                 cell(row.backward, per, machine), cell(row.other, per, machine),
-                                100 * row.seconds() / total));
+                                bytes_of(row) / per / 1e6, 100 * row.seconds() / total));
     for (const auto phase : {&ProfileRow::forward, &ProfileRow::backward, &ProfileRow::other})
       (sum.*phase).seconds += (row.*phase).seconds;
   }

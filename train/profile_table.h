@@ -16,7 +16,7 @@ namespace ink {
 double roof_share(const ProfileEntry& entry, const Machine& machine);
 
 /// One line an op: calls and milliseconds a step, forward, backward and other, each with its share
-/// of the roof.
+/// of the roof; the megabytes that it read and wrote.
 std::vector<std::string> profile_table(const std::vector<ProfileRow>& rows, int64_t steps,
                                        const Machine& machine);
 

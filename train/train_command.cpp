@@ -283,7 +283,8 @@ bool read_config(const Arguments& arguments, TrainConfig& config, TrainOptions& 
     app.add_flag("--print_config", options.print_config, "print the effective config and stop");
     app.add_option(
         "--profile", options.profile,
-        "print where the time goes, op by op, and write a trace of 3 steps to this file");
+        "print where the time goes, op by op, and write a trace of 3 steps to this file (runs with "
+        "batch_parts 1)");
     return parse(app, arguments);
   };
   if (!parse_into(config)) return false;
@@ -315,7 +316,7 @@ int train_command(const Arguments& arguments) {
     });
     return kOk;
   }
-  if (config.threads > 0) omp_set_num_threads(static_cast<int>(config.threads));
+  use_threads(config.threads);
   warn_of_slow_blas();
   Console console;
   return TrainRun(config, options.profile, console).run();

@@ -128,16 +128,6 @@ Context Trainer::run_context() const {
   return run;
 }
 
-// One for each thread while a second set of gradients costs little; observers see one thread.
-int64_t Trainer::batch_parts() const {
-  constexpr int64_t kSmallModel = 1 << 22;  // parameters
-  if (!context().observers.empty()) return 1;
-  const int64_t wanted = config_.batch_parts > 0                   ? config_.batch_parts
-                         : model_->num_parameters() <= kSmallModel ? host_threads(device_)
-                                                                   : 1;
-  return std::min(wanted, config_.batch_size);
-}
-
 // Fetches a step's micro-batches into the tensors that hold them.
 void Trainer::load_batches(int64_t step) {
   const NoGrad no_grad;
@@ -160,7 +150,10 @@ Tensor Trainer::forward_backward(int64_t step, int64_t micro_batch) {
                       .step = static_cast<uint64_t>(step),
                       .micro_batch = static_cast<uint64_t>(micro_batch)};
   const Ids& ids = batches_[static_cast<size_t>(micro_batch)];
-  return backward_in_parts(parameters_, config_.batch_size, batch_parts(),
+  // Observers see one thread.
+  const int64_t parts =
+      context().observers.empty() ? batch_parts(config_, model_->num_parameters()) : 1;
+  return backward_in_parts(parameters_, config_.batch_size, parts,
                            1 / static_cast<double>(config_.gradient_accumulation_steps),
                            [&](int64_t first, int64_t count) {
                              return model_->loss(ids.x.narrow(0, first, count),

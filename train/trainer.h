@@ -83,7 +83,6 @@ class Trainer {
   };
   /// What this thread runs under, changed to what the config asks for.
   Context run_context() const;
-  int64_t batch_parts() const;
   void load_batches(int64_t step);
   Tensor forward_backward(int64_t step, int64_t micro_batch);
   void forward_backward_update();
