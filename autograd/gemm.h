@@ -4,7 +4,7 @@
 // kernel::gemm(c, a, b, alpha, accumulate) takes a (..., m, k), b (..., k, n) and c (..., m, n)
 // with equal leading dimensions, the batch. A transposed matrix is a transposed view, a repeated
 // one has batch strides of 0: the tensors' own strides say it all, and this header turns them into
-// the flags and leading dimensions of BLAS.  Unless it accumulates, it reads nothing from c.
+// the flags and leading dimensions of BLAS. Unless it accumulates, it reads nothing from c.
 //
 // dtypes: f32 and f64 throughout; bf16 for any of the three beside f32 (sums are in f32); i64. An
 // f32 operand beside one of bf16 may be rounded to bf16, too (gemm_units.h); precision is bf16's

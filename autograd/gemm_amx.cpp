@@ -171,16 +171,6 @@ template <int P>
   }
 }
 
-// f32 values that a block of the result starts from: rows ld apart. None: zeros.
-struct Start {
-  const float* data = nullptr;
-  int64_t ld = 0;
-
-  Start at(int64_t row, int64_t col) const {
-    return data == nullptr ? *this : Start{data + row * ld + col, ld};
-  }
-};
-
 // One block of the result.
 template <int P>
 void multiply_block(int64_t steps, const uint16_t* a, const uint16_t* b, Start start, float* c,

@@ -47,17 +47,6 @@ struct Left {
   }
 };
 
-// f32 values that a block of the result is added to: rows ld apart. None: zeros.
-struct Start {
-  const float* data = nullptr;
-  int64_t ld = 0;
-
-  Start at(int64_t row, int64_t col) const {
-    return data == nullptr ? *this : Start{data + row * ld + col, ld};
-  }
-};
-
-template <bool kPairs>
 [[gnu::always_inline]] inline __m512 broadcast(const char* lane) {
   return _mm512_castsi512_ps(_mm512_broadcastd_epi32(_mm_loadu_si32(lane)));
 }
@@ -105,7 +94,7 @@ void multiply_block(int64_t steps, Left left, const float* right, Start start, G
     for (int v = 0; v < V; ++v) b[v] = _mm512_load_ps(right + v * kLanes);
 #pragma GCC unroll 14
     for (int i = 0; i < R; ++i) {
-      const __m512 a = broadcast<kPairs>(rows[i / 3] + i % 3 * left.row_stride);
+      const __m512 a = broadcast(rows[i / 3] + i % 3 * left.row_stride);
       for (int v = 0; v < V; ++v) sums[i][v] = add_product<kPairs>(sums[i][v], a, b[v]);
     }
     for (const char*& row : rows) row += left.step_stride;
@@ -288,7 +277,7 @@ int64_t part_steps(int64_t steps, bool whole) {
 }
 
 // Room for a packed block of rows, or for a group of transposed blocks.
-int64_t left_floats(int64_t steps) { return kLanes * std::max(steps + kLanes, kGroup * steps); }
+int64_t left_floats(int64_t steps) { return kLanes * kGroup * steps; }
 
 template <bool kPairs>
 bool multiply(const GemmProduct& p, void* scratch) {

@@ -18,6 +18,16 @@ inline __mmask16 first_lanes(int64_t n) {
   return n >= 16 ? 0xffff : n <= 0 ? 0 : static_cast<__mmask16>((1u << n) - 1);
 }
 
+// f32 values that a block of the result starts from: rows ld apart. None: zeros.
+struct Start {
+  const float* data = nullptr;
+  int64_t ld = 0;
+
+  Start at(int64_t row, int64_t col) const {
+    return data == nullptr ? *this : Start{data + row * ld + col, ld};
+  }
+};
+
 // Two vectors of f32 that become one of bf16 pairs: elements 0..15 and 16..31 of a run along the
 // inner dimension (kAlong), or 16 columns' elements 2 r and 2 r + 1.
 template <bool kAlong>

@@ -53,9 +53,8 @@ struct Storage {
 struct MemoryStats {
   int64_t bytes_in_use = 0;
   int64_t peak_bytes_in_use = 0;
-  int64_t bytes_held = 0;  // in use or kept for reuse
-  int64_t raw_allocations =
-      0;  // calls to the system's allocator: none after the first training steps
+  int64_t bytes_held = 0;       // in use or kept for reuse
+  int64_t raw_allocations = 0;  // calls to the system's allocator: none after the first steps
 };
 
 MemoryStats memory_stats(Device device = cpu_device);

@@ -95,10 +95,13 @@ TEST(DataParallel, AnErrorOfOnePartReachesTheCaller) {
   EXPECT_EQ(Node::live, 0);
 }
 
-TEST(DataParallel, RefusesANumberOfPartsThatIsNone) {
-  TrainConfig config;
-  config.batch_parts = -1;
-  EXPECT_NE(error_of([&] { config.check(); }).find("batch_parts"), std::string::npos);
+TEST(DataParallel, RefusesPartsWithoutRows) {
+  for (const int64_t parts : {0, 4})
+    EXPECT_EQ(
+        error_of([&] {
+          backward_in_parts({}, 3, parts, 1, [](int64_t, int64_t) { return zeros({}); });
+        }),
+        "backward_in_parts: expected 1 to 3 parts of as many rows, got " + std::to_string(parts));
 }
 
 }  // namespace

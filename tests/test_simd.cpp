@@ -7,6 +7,8 @@
 #include <limits>
 #include <vector>
 
+#include "autograd/pointwise.h"
+
 namespace ink {
 namespace {
 
@@ -69,6 +71,12 @@ TEST(Simd, TanhIsWithinTwoUlp) {
 TEST(Simd, ErfIsWithinTwoUlp) {
   expect_close(
       "erf", [](float x) { return simd::erf(x); }, [](double x) { return std::erf(x); }, 2);
+}
+
+TEST(Simd, RsqrtIsWithinTwoUlp) {
+  expect_close(
+      "rsqrt", [](float x) { return formula::rsqrt::f(x); },
+      [](double x) { return 1 / std::sqrt(x); }, 2);
 }
 
 TEST(Simd, SpecialValues) {

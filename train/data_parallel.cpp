@@ -38,6 +38,8 @@ int64_t batch_parts(const TrainConfig& config, int64_t model_parameters) {
 
 Tensor backward_in_parts(const std::vector<Tensor>& parameters, int64_t rows, int64_t parts,
                          double scale, const PartLoss& loss) {
+  INK_CHECK(parts >= 1 && parts <= rows, "backward_in_parts: expected 1 to ", rows,
+            " parts of as many rows, got ", parts);
   if (parts == 1) {
     const Tensor mean = loss(0, rows);
     backward({scale == 1 ? mean : mean * scale});

@@ -22,17 +22,31 @@ std::string read_text(const std::string& file) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-void add_device_option(CLI::App& app, std::string& device) {
-  app.add_option("--device", device, "cpu, cuda or cuda:N: what the model runs on")
-      ->capture_default_str();
-}
-Device device_option(const std::string& name) {
-  try {
-    return parse_device(name);
-  } catch (const Error& error) {
-    throw UsageError(error.what());
+// Which model, and what it runs on.
+struct ModelOptions {
+  std::string out_dir = "out", checkpoint, device = "cpu";
+  int64_t threads = 0;
+
+  void add_to(CLI::App& app) {
+    app.add_option("--out_dir", out_dir, "folder of the run")->capture_default_str();
+    app.add_option("--checkpoint", checkpoint,
+                   "ckpt (the last) or best; by default best, if there is one");
+    app.add_option("--device", device, "cpu, cuda or cuda:N: what the model runs on")
+        ->capture_default_str();
+    app.add_option("--threads", threads, "CPU threads; 0: one a core, or OMP_NUM_THREADS")
+        ->capture_default_str()
+        ->check(CLI::NonNegativeNumber);
   }
-}
+  /// Sets the threads; gives the device.
+  Device use() const {
+    use_threads(threads);
+    try {
+      return parse_device(device);
+    } catch (const Error& error) {
+      throw UsageError(error.what());
+    }
+  }
+};
 
 void describe_checkpoint(const LoadedModel& loaded) {
   std::cout << fmt::format("checkpoint  {}, step {}\n", loaded.folder.string(),
@@ -60,73 +74,79 @@ void write_attention(const LoadedModel& loaded, std::vector<int64_t> ids, const 
   std::cerr << "inkling: attention over the last " << seen << " tokens is in " << file << "\n";
 }
 
+struct SampleOptions {
+  std::string start, attention;  // attention: a file for the page
+  int64_t num_samples = 1, seed = 1337;
+  GenerateOptions generate;
+
+  SampleOptions() { generate.max_new_tokens = -1; }
+};
+
+void write_samples(const LoadedModel& loaded, SampleOptions options) {
+  if (options.start.rfind("FILE:", 0) == 0) options.start = read_text(options.start.substr(5));
+  if (options.start.empty()) options.start = loaded.start;
+  if (options.generate.max_new_tokens < 0) {
+    const auto given = static_cast<int64_t>(loaded.tokenizer->encode(options.start).size());
+    options.generate.max_new_tokens = std::max<int64_t>(loaded.config.block_size - given, 100);
+  }
+  for (int64_t i = 0; i < options.num_samples; ++i) {
+    const bool last = i + 1 == options.num_samples;
+    context().random = {.seed = static_cast<uint64_t>(options.seed),
+                        .step = static_cast<uint64_t>(i)};
+    const std::vector<int64_t> ids =
+        write_sample(*loaded.model, *loaded.tokenizer, options.start, options.generate,
+                     [](const std::string& text) { std::cout << text << std::flush; });
+    std::cout << "\n" << (last ? "" : "---------------\n");
+    if (!options.attention.empty() && last) write_attention(loaded, ids, options.attention);
+  }
+}
+
 }  // namespace
 
 int sample_command(const Arguments& arguments) {
   CLI::App app("Lets a trained model write; the text goes to standard output as it is chosen.",
                "inkling sample");
-  std::string out_dir = "out", checkpoint, start, attention, device = "cpu";
-  int64_t num_samples = 1, seed = 1337;
-  GenerateOptions options;
-  options.max_new_tokens = -1;
-  app.add_option("--out_dir", out_dir, "folder of the run")->capture_default_str();
-  app.add_option("--checkpoint", checkpoint,
-                 "ckpt (the last) or best; by default best, if there is one");
-  app.add_option("--start", start,
+  ModelOptions model;
+  SampleOptions options;
+  model.add_to(app);
+  app.add_option("--start", options.start,
                  "text to go on from, or FILE:path; by default what the training data starts with");
-  app.add_option("--num_samples", num_samples, "how many texts")
+  app.add_option("--num_samples", options.num_samples, "how many texts")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
-  app.add_option("--max_new_tokens", options.max_new_tokens,
+  app.add_option("--max_new_tokens", options.generate.max_new_tokens,
                  "length of each; by default as many as the context holds")
       ->check(CLI::NonNegativeNumber);
-  app.add_option("--temperature", options.temperature,
+  app.add_option("--temperature", options.generate.temperature,
                  "below 1: safer, above 1: wilder, 0: always the likeliest")
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber);
-  app.add_option("--top_k", options.top_k, "choose among the k likeliest only; 0: among all")
+  app.add_option("--top_k", options.generate.top_k,
+                 "choose among the k likeliest only; 0: among all")
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber);
-  app.add_option("--seed", seed, "of the choices")
+  app.add_option("--seed", options.seed, "of the choices")
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber);
-  app.add_option("--attention", attention,
+  app.add_option("--attention", options.attention,
                  "write an HTML page that shows the last text with the weights of all heads");
-  add_device_option(app, device);
   if (!parse(app, arguments)) return kOk;
-  const FieldGuard on_device(&Context::default_device, device_option(device));
+  const FieldGuard on_device(&Context::default_device, model.use());
 
-  const LoadedModel loaded = load_model(out_dir, checkpoint);
-  if (start.rfind("FILE:", 0) == 0) start = read_text(start.substr(5));
-  if (start.empty()) start = loaded.start;
-  if (options.max_new_tokens < 0) {
-    const auto given = static_cast<int64_t>(loaded.tokenizer->encode(start).size());
-    options.max_new_tokens = std::max<int64_t>(loaded.config.block_size - given, 100);
-  }
-  for (int64_t i = 0; i < num_samples; ++i) {
-    context().random = {.seed = static_cast<uint64_t>(seed), .step = static_cast<uint64_t>(i)};
-    const std::vector<int64_t> ids =
-        write_sample(*loaded.model, *loaded.tokenizer, start, options,
-                     [](const std::string& text) { std::cout << text << std::flush; });
-    std::cout << "\n" << (i + 1 < num_samples ? "---------------\n" : "");
-    if (!attention.empty() && i + 1 == num_samples) write_attention(loaded, ids, attention);
-  }
+  write_samples(load_model(model.out_dir, model.checkpoint), options);
   return kOk;
 }
 
 int eval_command(const Arguments& arguments) {
   CLI::App app("Measures a trained model's loss on the whole validation set.", "inkling eval");
-  std::string out_dir = "out", checkpoint, device = "cpu";
+  ModelOptions model;
   std::vector<std::string> data;
-  app.add_option("--out_dir", out_dir, "folder of the run")->capture_default_str();
-  app.add_option("--checkpoint", checkpoint,
-                 "ckpt (the last) or best; by default best, if there is one");
+  model.add_to(app);
   app.add_option("--data", data, "other text files than the run's own");
-  add_device_option(app, device);
   if (!parse(app, arguments)) return kOk;
-  const FieldGuard on_device(&Context::default_device, device_option(device));
+  const FieldGuard on_device(&Context::default_device, model.use());
 
-  const LoadedModel loaded = load_model(out_dir, checkpoint);
+  const LoadedModel loaded = load_model(model.out_dir, model.checkpoint);
   TrainConfig config = loaded.config;
   if (!data.empty()) config.data = data;
   const auto dataset = make_dataset(config, parse_tokenizer(loaded.tokenizer->to_json()));

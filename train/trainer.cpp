@@ -166,14 +166,14 @@ Tensor Trainer::forward_backward(int64_t step, int64_t micro_batch) {
 void Trainer::forward_backward_update() {
   optimizer_->zero_grad();
   Tensor step_loss;
-  const int64_t parts = config_.gradient_accumulation_steps;
-  for (int64_t micro_batch = 0; micro_batch < parts; ++micro_batch) {
+  const int64_t micro_batches = config_.gradient_accumulation_steps;
+  for (int64_t micro_batch = 0; micro_batch < micro_batches; ++micro_batch) {
     const Tensor loss = forward_backward(steps_done_, micro_batch);
     const NoGrad no_grad;
     step_loss = step_loss.defined() ? step_loss + loss : loss;
   }
   const NoGrad no_grad;
-  if (parts > 1) step_loss = step_loss / static_cast<double>(parts);
+  if (micro_batches > 1) step_loss = step_loss / static_cast<double>(micro_batches);
   optimizer_->step(step_loss);
   optimizer_->zero_grad();
   loss_sum_.add_(step_loss);
@@ -288,8 +288,8 @@ std::string Trainer::find_non_finite() {
   {
     const Observe observe(sentinel);
     load_batches(steps_done_ - 1);
-    for (int64_t part = 0; part < config_.gradient_accumulation_steps; ++part)
-      forward_backward(steps_done_ - 1, part);
+    for (int64_t i = 0; i < config_.gradient_accumulation_steps; ++i)
+      forward_backward(steps_done_ - 1, i);
   }
   optimizer_->zero_grad();
   return sentinel.first();

@@ -1,7 +1,8 @@
 // gelu, the Gaussian error linear unit (Hendrycks and Gimpel 2016).
-//   erf:   y = x Phi(x),   dx = dy (Phi(x) + x phi(x)),   Phi, phi: the normal distribution and its
-//   density tanh:  y = x (1 + tanh u) / 2,   u = sqrt(2/pi) (x + 0.044715 x^3),
-//          dx = dy (1 + tanh u + x (1 - tanh^2 u) u') / 2
+//   erf:   y = x Phi(x),   dx = dy (Phi(x) + x phi(x))
+//          Phi, phi: the distribution function of the standard normal, and its density
+//   tanh:  y = x (1 + tanh u) / 2,   dx = dy (1 + tanh u + x (1 - tanh^2 u) u') / 2
+//          u = sqrt(2/pi) (x + 0.044715 x^3)
 #include "autograd/kernels.h"
 #include "autograd/ops.h"
 #include "autograd/ops/elementwise.h"

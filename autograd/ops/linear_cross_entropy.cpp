@@ -1,7 +1,7 @@
 // The head of a language model: cross_entropy(linear(x, W), targets), chunk by chunk of x's rows,
 // so that the logits never exist whole.
-//   logits = x W^T,   dlogits = (softmax logits - onehot target) dloss,   dx = dlogits W,   dW =
-//   dlogits^T x
+//   logits = x W^T,   dlogits = (softmax logits - onehot target) dloss
+//   dx = dlogits W,   dW = dlogits^T x
 // When gradients will be wanted, the forward pass, which has each chunk's logits at hand, computes
 // dx and dW for dloss = 1; backward scales them. With losses of their own (Reduction::none),
 // backward computes each chunk's logits again.
