@@ -11,6 +11,7 @@
 #include "autograd/profiler.h"
 #include "tests/run_program.h"
 #include "train/bench.h"
+#include "train/profile_table.h"
 
 namespace ink {
 namespace {
@@ -189,6 +190,21 @@ TEST(Memory, FormulaAgreesWithMeasurement) {
   expect_formula_holds(setup, "norms and GELUs computed again");
   setup.config.optimizer = "sgd";
   expect_formula_holds(setup, "one moment");
+}
+
+TEST(Bench, TheRoofIsWhatTakesLonger) {
+  const Machine machine{.flops_per_second = 100, .bytes_per_second = 10};
+  const ProfileEntry multiplies{.calls = 2, .seconds = 4, .work = {8, 2, 200}},
+      moves{.calls = 2, .seconds = 4, .work = {8, 2, 50}},
+      none{.calls = 1, .seconds = 0, .work = {}};
+  EXPECT_DOUBLE_EQ(roof_share(multiplies, machine), 0.5);  // 2 s of 4
+  EXPECT_DOUBLE_EQ(roof_share(moves, machine), 0.25);      // 1 s of 4
+  EXPECT_EQ(roof_share(none, machine), 0);
+  const auto lines = profile_table({{"matmul", multiplies, moves, {}}}, 2, machine);
+  ASSERT_EQ(lines.size(), 3u);
+  // milliseconds a step, forward and backward, and 20 bytes in two steps
+  for (const char* text : {"matmul", "2000.000   50 %", "2000.000   25 %", "0.0 100.0 %"})
+    EXPECT_NE(lines[1].find(text), std::string::npos) << text << "\n" << lines[1];
 }
 
 TEST(Bench, RepeatsABatchAtAConstantRate) {

@@ -6,7 +6,7 @@
 6 layers, 6 heads, 384 wide, block 256, batch 64, dropout 0.2; warm-up 100, learning rate 1e-3 to 1e-4 by cosine over
 5000 steps, AdamW (0.9, 0.99), weight decay 0.1, clip at 1. inkling starts, saves its weights and trains; PyTorch
 (eager: with dropout its compiled steps take longer on a CPU) loads them and trains on batches of its own of the same text,
-so that dropout's masks and batches differ. The table holds the mean training loss of every 25 steps, and the loss over the
+so that dropout's masks and batches differ; two --seeds show how far these alone move its losses. The table holds the mean training loss of every 25 steps, and the loss over the
 whole validation text before and after.
 """
 
@@ -37,6 +37,7 @@ def arguments():
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--dtypes", default="float32,bfloat16", help="inkling's, in turn")
     parser.add_argument("--pytorch", default="float32", help="PyTorch's")
+    parser.add_argument("--seeds", default="1337", help="of PyTorch's batches and masks; it trains once with each")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--out", type=Path, help="the table")
     options = parser.parse_args()
@@ -88,11 +89,11 @@ def learning_rate(step):
     return MIN_LR + 0.5 * (1 + math.cos(math.pi * done)) * (LR - MIN_LR)
 
 
-def pytorch_curve(text, weights, steps, dtype, threads):
+def pytorch_curve(text, weights, steps, dtype, threads, seed):
     import torch
 
     torch.set_num_threads(threads)
-    torch.manual_seed(1337)
+    torch.manual_seed(seed)
     B, T, *_ = CONFIGS[CONFIG]
     characters = text.read_text()
     ids = {c: i for i, c in enumerate(sorted(set(characters)))}
@@ -134,7 +135,7 @@ def pytorch_curve(text, weights, steps, dtype, threads):
         times.append(1e3 * (time.perf_counter() - start))
         if (step + 1) % WINDOW == 0:
             print(f"PyTorch {torch.__version__}, step {step + 1}: {losses[-1]:.4f}, {times[-1]:.0f} ms", file=sys.stderr, flush=True)
-    name = f"PyTorch {torch.__version__.split('+')[0]}, {dtype}"
+    name = f"PyTorch {torch.__version__.split('+')[0]}, {dtype}, seed {seed}"
     return {"name": name, "losses": losses, "ms": statistics.median(times), "before": before, "val": validate()}
 
 
@@ -169,17 +170,20 @@ def main():
         folder = Path(name)
         start = [entry["val_loss"] for entry in train(options, folder / "start", 0, "float32") if "val_loss" in entry][-1]
         curves = []
-        for dtype in options.dtypes.split(","):
+        for dtype in filter(None, options.dtypes.split(",")):
             curves.append(inkling_curve(options, folder, dtype))
             print(f"{curves[-1]['name']}: {curves[-1]['ms']:.0f} ms a step", file=sys.stderr, flush=True)
         library = unlock_mkl(folder)
         environment = {**clean_environment(options), **({"LD_PRELOAD": str(library)} if library else {})}
         weights = folder / "start/ckpt/model.safetensors"
         given = [str(options.text), str(weights), str(options.steps), options.pytorch, str(options.threads)]
-        command = [sys.executable, __file__, "--in-pytorch", *given]
-        done = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True)
-        curves.append(json.loads(done.stdout))
-        text = table(curves, [start] * (len(curves) - 1) + [curves[-1]["before"]], options)
+        before = [start] * len(curves)
+        for seed in filter(None, options.seeds.split(",")):
+            command = [sys.executable, __file__, "--in-pytorch", *given, seed]
+            done = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True)
+            curves.append(json.loads(done.stdout))
+            before.append(curves[-1]["before"])
+        text = table(curves, before, options)
     if options.out:
         options.out.write_text(text)
     print(text)
@@ -187,7 +191,7 @@ def main():
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--in-pytorch"]:
-        text, weights, steps, dtype, threads = sys.argv[2:]
-        print(json.dumps(pytorch_curve(Path(text), Path(weights), int(steps), dtype, int(threads))))
+        text, weights, steps, dtype, threads, seed = sys.argv[2:]
+        print(json.dumps(pytorch_curve(Path(text), Path(weights), int(steps), dtype, int(threads), int(seed))))
     else:
         main()
