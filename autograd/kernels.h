@@ -79,6 +79,8 @@ struct Kernel<void(Args...)> {
 
 }  // namespace detail
 
+struct IdRange;  // ops/check_ids.h
+
 /// Of x's elements along the reduced dimensions; mean divides the sum by their number. Of bools,
 /// max and min are any and all.
 enum class ReduceOp { sum, mean, prod, max, min };
@@ -151,8 +153,9 @@ KERNEL_STRIDED(sum_rows,          Tensor& y, const Tensor& x, bool accumulate)  
 // ops/scan.cpp; along `dim`. sort fills values and indices with as many as they have room for
 KERNEL_STRIDED(cumsum,            Tensor& y, const Tensor& x, int64_t dim)
 KERNEL_STRIDED(sort,              Tensor& values, Tensor& indices, const Tensor& x, int64_t dim, bool descending)
+// ops/check_ids.cpp; throws where an i64 id is out of range; a GPU leaves that to the kernels that follow the ids, which say whose they are
+KERNEL_STRIDED(check_ids,         const Tensor& ids, const IdRange& range)
 // ops/index.cpp; ids i64, checked to lie in x's (y's) dimension `dim`
-// (on the CPU by the op, on a GPU by the kernel, which says whose they are)
 KERNEL_STRIDED(gather,            Tensor& y, const Tensor& x, const Tensor& ids, int64_t dim, const char* op)       // y, ids: one shape
 KERNEL_STRIDED(scatter_add,       Tensor& y, const Tensor& source, const Tensor& ids, int64_t dim, const char* op)  // source, ids: one shape
 // ops/softmax.cpp; over the last dimension

@@ -1,6 +1,5 @@
 // Ids that choose rows or classes, checked by the kernels that follow them: the twin of
-// autograd/ops/check_ids.h, and of what index.cpp says. The host hears of a bad one when it next
-// waits for the device.
+// autograd/ops/check_ids.cpp. The host hears of a bad one when it next waits for the device.
 #pragma once
 
 #include <sstream>

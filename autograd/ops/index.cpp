@@ -7,6 +7,7 @@
 
 #include "autograd/kernels.h"
 #include "autograd/ops.h"
+#include "autograd/ops/check_ids.h"
 #include "autograd/ops/strided_loop.h"
 
 namespace ink {
@@ -96,24 +97,6 @@ void scatter_add(Tensor& y, const Tensor& source, const Tensor& ids, int64_t dim
 
 namespace {
 
-// All ids must name a place of dimension `dim` of `shape`, from 0 or -(its size) on. Returns the
-// lowest that there may be. Ids on a GPU are its kernel's to check.
-int64_t check_ids(const char* op, const Tensor& ids, int64_t dim, const Shape& shape,
-                  bool negative = false) {
-  INK_CHECK(ids.dtype() == i64, op, ": expected int64 ids, got ", ids.dtype());
-  if (ids.numel() == 0) return 0;
-  if (!ids.device().is_cpu()) return negative ? -1 : 0;
-  Tensor extreme = empty(Shape::filled(ids.dim(), 1), ids.options());
-  kernel::reduce(extreme, ids, ReduceOp::min);
-  const int64_t low = extreme.item<int64_t>();
-  kernel::reduce(extreme, ids, ReduceOp::max);
-  const int64_t high = extreme.item<int64_t>(), n = shape[dim];
-  const bool too_low = low < (negative ? -n : 0);
-  INK_CHECK(!too_low && high < n, op, ": index ", too_low ? low : high,
-            " is out of range for dimension ", dim, " of ", shape);
-  return low;
-}
-
 bool fits(const Shape& small, const Shape& large, int64_t except) {
   if (small.size() != large.size()) return false;
   for (int64_t d = 0; d < small.size(); ++d) {
@@ -185,11 +168,9 @@ Tensor index_select(const Tensor& x, int64_t dim, const Tensor& ids) {
 // y[i...] = x[ids[i...]], ids below 0 counted from the end.   dx = zeros, dy added at ids
 Tensor index(const Tensor& x, const Tensor& indices) {
   INK_CHECK(x.dim() > 0, "index: a scalar has no dimension to choose from");
-  Tensor ids = contiguous(indices);
-  if (check_ids("index", ids, 0, x.shape(), true) < 0) {
-    const auto n = static_cast<double>(x.shape()[0]);  // what is below -n stays as it is
-    ids = where((ids < 0) == (ids >= -n), ids + n, ids);
-  }
+  check_ids("index", indices, 0, x.shape(), true);
+  const auto n = static_cast<double>(x.shape()[0]);  // what is below -n stays as it is
+  const Tensor ids = where((indices < 0) == (indices >= -n), indices + n, indices);
   const Tensor all_ids = spread(ids, 0, x.shape());
   Shape shape = ids.shape();
   for (int64_t d = 1; d < x.dim(); ++d) shape.push_back(x.shape()[d]);
