@@ -361,6 +361,9 @@ std::string gemm_backend() {
   std::string version = openblas_get_config();  // "OpenBLAS 0.3.21 NO_LAPACKE ..."
   version = version.substr(0, version.find(' ', version.find(' ') + 1));
   version += std::string(", ") + openblas_get_corename() + " kernels";
+#ifdef INKLING_LEVEL  // of a portable build: which of its libraries the loader took
+  version += "; row kernels for " INKLING_LEVEL;
+#endif
   return gemm_unit() != nullptr ? gemm_unit()->name + ("; " + version) : version;
 }
 
