@@ -39,7 +39,7 @@ Tensor as_rows(const Tensor& x);
 int64_t batch_offset(const Tensor& x, int64_t index);
 
 /// The library behind the CPU's products and the kernel family it chose: "OpenBLAS 0.3.21, SkylakeX
-/// kernels".
+/// kernels"; in a portable build also what all other kernels were compiled for.
 std::string gemm_backend();
 
 }  // namespace ink
