@@ -31,6 +31,7 @@ struct DeviceBackend {
   /// From here on what the device is asked for is not done but recorded (replay.h) ...
   void (*begin_recording)(Device);
   /// ... up to here. The record, to be given to replay and forget; null if nothing came of it.
+  /// Memory that was taken meanwhile is the record's, for as long as there is one.
   void* (*end_recording)(Device);
   void (*replay)(void* record, Device);
   void (*forget)(void* record, Device) noexcept;

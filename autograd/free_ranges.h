@@ -9,8 +9,8 @@
 
 namespace ink {
 
-/// Ranges of addresses that touch no other one: neighbours are merged. Best fit, so that wide
-/// ranges stay whole for what needs them.
+/// Ranges of addresses; neighbours are merged. Best fit, so that wide ranges stay whole for what
+/// needs them.
 class FreeRanges {
  public:
   /// Takes `size` bytes from the start of the smallest range that has them, the lowest of equals;
@@ -24,17 +24,20 @@ class FreeRanges {
     return start;
   }
 
-  void put(char* start, int64_t size) {
+  void put(char* start, int64_t size) { put(start, size, nullptr, nullptr); }
+
+  /// The same, merged only with what lies in [first, end), if that is given.
+  void put(char* start, int64_t size, const char* first, const char* end) {
     const auto after = by_address_.upper_bound(start);
     if (after != by_address_.begin()) {
       const auto before = std::prev(after);
-      if (before->first + before->second == start) {
+      if (before->first + before->second == start && start != first) {
         start = before->first;
         size += before->second;
         erase(before);
       }
     }
-    if (after != by_address_.end() && start + size == after->first) {
+    if (after != by_address_.end() && start + size == after->first && after->first != end) {
       size += after->second;
       erase(after);
     }

@@ -1,8 +1,9 @@
 #include "cuda/allocator.h"
 
 #include <algorithm>
-#include <array>
+#include <cstdlib>
 #include <iterator>
+#include <string_view>
 #include <vector>
 
 #include "autograd/check.h"
@@ -23,16 +24,20 @@ constexpr int64_t kSegment = int64_t{64} << 20;     // cudaMalloc is asked for n
 constexpr int64_t kSegmentStep = int64_t{2} << 20;  // and for multiples of this
 
 int64_t round_up(int64_t bytes, int64_t step) { return (bytes + step - 1) / step * step; }
-int64_t rounded(int64_t bytes) { return round_up(std::max<int64_t>(bytes, 1), kGranule); }
 
 }  // namespace
 
+int64_t Allocator::rounded(int64_t bytes) const {
+  return direct_ ? std::max<int64_t>(bytes, 1) : round_up(std::max<int64_t>(bytes, 1), kGranule);
+}
+
 void* Allocator::allocate(int64_t bytes) {
   use(device_);
-  const Pool pool = capturing() ? captured : eager;
+  const bool recorded = capturing();
   const std::lock_guard lock(mutex_);
+  const Pool pool = recorded ? last_pool_ : kEager;
   const int64_t size = rounded(bytes);
-  char* block = free_[pool].take(size);
+  char* block = direct_ ? nullptr : free_[pool].take(size);
   if (block == nullptr && !add_segment(pool, size)) {
     flush();
     size_t left = 0, total = 0;
@@ -55,12 +60,21 @@ void* Allocator::allocate(int64_t bytes) {
 void Allocator::release(void* memory, int64_t bytes) noexcept {
   const std::lock_guard lock(mutex_);
   const int64_t size = rounded(bytes);
-  char* block = static_cast<char*>(memory);
-  const Pool pool = pool_of(block);
-  if (pool == eager)  // what was recorded uses its memory again whenever it is replayed
-    ASAN_POISON_MEMORY_REGION(block, static_cast<size_t>(size));
   stats_.bytes_in_use -= size;
-  free_[pool].put(block, size);
+  put(static_cast<char*>(memory), size);
+  if (!direct_) return;
+  try {
+    use(device_);
+    flush();
+  } catch (const Error&) {  // the device is lost, and its memory with it
+  }
+}
+
+void Allocator::put(char* block, int64_t size) {
+  const auto& [start, segment] = *segment_of(block);
+  if (segment.pool == kEager)  // what was recorded uses its memory again whenever it is replayed
+    ASAN_POISON_MEMORY_REGION(block, static_cast<size_t>(size));
+  free_[segment.pool].put(block, size, start, start + segment.bytes);
 }
 
 MemoryStats Allocator::stats() {
@@ -74,19 +88,33 @@ void Allocator::reset_peak() {
 }
 
 void Allocator::empty_cache() {
+  use(device_);
   const std::lock_guard lock(mutex_);
   flush();
 }
 
-Allocator::Pool Allocator::pool_of(const char* block) const {
-  return std::prev(segments_.upper_bound(const_cast<char*>(block)))->second.pool;
+Allocator::Pool Allocator::open_pool() {
+  const std::lock_guard lock(mutex_);
+  return ++last_pool_;
+}
+
+void Allocator::close_pool(Pool pool) {
+  const std::lock_guard lock(mutex_);
+  for (auto& [start, segment] : segments_)
+    if (segment.pool == pool) segment.pool = kEager;
+  if (const auto ranges = free_.extract(pool))
+    for (const auto& [start, size] : ranges.mapped().all()) put(start, size);
+}
+
+std::map<char*, Allocator::Segment>::iterator Allocator::segment_of(char* block) {
+  return std::prev(segments_.upper_bound(block));
 }
 
 // False if the card has no room for it. A large segment is tried first, then one as small as may
 // be.
 bool Allocator::add_segment(Pool pool, int64_t bytes) {
   for (const int64_t size : {std::max(bytes, kSegment), bytes}) {
-    const int64_t length = round_up(size, kSegmentStep);
+    const int64_t length = direct_ ? bytes : round_up(size, kSegmentStep);
     void* start = nullptr;
     if (cudaMalloc(&start, static_cast<size_t>(length)) != cudaSuccess) {
       static_cast<void>(cudaGetLastError());
@@ -94,7 +122,7 @@ bool Allocator::add_segment(Pool pool, int64_t bytes) {
     }
     ASAN_POISON_MEMORY_REGION(start, static_cast<size_t>(length));
     segments_.emplace(static_cast<char*>(start), Segment{length, pool});
-    free_[pool].put(static_cast<char*>(start), length);
+    put(static_cast<char*>(start), length);
     stats_.bytes_held += length;
     ++stats_.raw_allocations;
     return true;
@@ -102,16 +130,14 @@ bool Allocator::add_segment(Pool pool, int64_t bytes) {
   return false;
 }
 
-// cudaFree waits until the GPU is done with all before. A free range may span several segments.
+// cudaFree waits until the GPU is done with all before.
 void Allocator::flush() {
   if (capturing()) return;
-  FreeRanges& ranges = free_[eager];
+  FreeRanges& ranges = free_[kEager];
   for (auto segment = segments_.begin(); segment != segments_.end();) {
     const auto [start, bytes] = std::pair(segment->first, segment->second.bytes);
-    auto range = ranges.all().upper_bound(start);
-    const bool is_free = segment->second.pool == eager && range != ranges.all().begin() &&
-                         (--range, range->first + range->second >= start + bytes);
-    if (!is_free) {
+    const auto range = ranges.all().find(start);
+    if (segment->second.pool != kEager || range == ranges.all().end() || range->second != bytes) {
       ++segment;
       continue;
     }
@@ -126,7 +152,11 @@ void Allocator::flush() {
 Allocator& allocator(Device device) {
   static auto* all = [] {  // never destroyed: tensors may live in other static objects
     auto* made = new std::vector<Allocator*>;
-    for (int8_t i = 0; i < 16; ++i) made->push_back(new Allocator(Device{Device::CUDA, i}));
+    const char* how = std::getenv("INKLING_CUDA_ALLOCATOR");
+    const bool direct = how != nullptr && *how != '\0';
+    INK_CHECK(!direct || std::string_view(how) == "direct",
+              "INKLING_CUDA_ALLOCATOR: expected direct, got ", how);
+    for (int8_t i = 0; i < 16; ++i) made->push_back(new Allocator(Device{Device::CUDA, i}, direct));
     return made;
   }();
   return *(*all)[static_cast<size_t>(device.index)];

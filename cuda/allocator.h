@@ -9,13 +9,16 @@
 
 namespace ink::cuda {
 
-/// Blocks are cut from segments, which cudaMalloc gives, and merge again when they are freed. All
-/// work of a device runs on one stream, in order: a freed block may be handed out at once, though
-/// the GPU may still be at work on it. What is allocated while a step is being captured comes from
-/// segments of its own, which only captured steps use: a replay writes there again.
+/// Blocks are cut from segments, which cudaMalloc gives, and merge again when they are freed, but
+/// not over the seam of two segments: CUDA refuses copies there. All work of a device runs on one
+/// stream, in order: a freed block may be handed out at once, though the GPU may still be at work
+/// on it. What is allocated while a step is being captured comes from a pool of segments of its
+/// own, until its record is forgotten: a replay writes there again.
 class Allocator {
  public:
-  explicit Allocator(Device device) : device_(device) {}
+  /// direct: each block is a cudaMalloc of its own, and freed at once, so that tools see where it
+  /// ends (INKLING_CUDA_ALLOCATOR=direct in the environment).
+  explicit Allocator(Device device, bool direct = false) : device_(device), direct_(direct) {}
 
   void* allocate(int64_t bytes);
   void release(void* block, int64_t bytes) noexcept;
@@ -24,20 +27,30 @@ class Allocator {
   /// Gives free segments back to the driver.
   void empty_cache();
 
+  using Pool = int64_t;
+  /// A pool for what is allocated from now on while the stream is captured.
+  Pool open_pool();
+  /// What was captured is not replayed any more: its memory is for everyone.
+  void close_pool(Pool pool);
+
  private:
-  enum Pool { eager, captured };
+  static constexpr Pool kEager = 0;
   struct Segment {
     int64_t bytes;
     Pool pool;
   };
-  Pool pool_of(const char* block) const;
+  int64_t rounded(int64_t bytes) const;
+  std::map<char*, Segment>::iterator segment_of(char* block);
+  void put(char* block, int64_t size);
   bool add_segment(Pool pool, int64_t bytes);
   void flush();
 
   Device device_;
+  bool direct_;
   std::mutex mutex_;
   std::map<char*, Segment> segments_;
-  FreeRanges free_[2];  // by pool
+  std::map<Pool, FreeRanges> free_;
+  Pool last_pool_ = kEager;
   MemoryStats stats_;
 };
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <memory>
 #include <mutex>
 #include <new>
 #include <string>
@@ -121,8 +122,16 @@ const char* name(Device device) { return gpu(device.index).properties.name; }
 
 // ---- records: CUDA graphs
 
+struct Record {
+  cudaGraphExec_t graph;
+  Allocator::Pool pool;
+};
+// By device: the pool of what is being recorded.
+std::array<Allocator::Pool, kMostDevices> open_pools;
+
 void begin_recording(Device device) {
   use(device);
+  open_pools[static_cast<size_t>(device.index)] = allocator(device).open_pool();
   check(cudaStreamSynchronize(stream()), "replay");
   // Relaxed: meanwhile the allocator may ask the driver for memory.
   check(cudaStreamBeginCapture(stream(), cudaStreamCaptureModeRelaxed), "replay");
@@ -131,24 +140,31 @@ void begin_recording(Device device) {
 void* end_recording(Device device) {
   use(device);
   cudaGraph_t graph = nullptr;
-  cudaGraphExec_t record = nullptr;
+  Record record{nullptr, std::exchange(open_pools[static_cast<size_t>(device.index)], {})};
   if (cudaStreamEndCapture(stream(), &graph) != cudaSuccess || graph == nullptr ||
-      cudaGraphInstantiate(&record, graph, 0) != cudaSuccess)
+      cudaGraphInstantiate(&record.graph, graph, 0) != cudaSuccess)
     static_cast<void>(cudaGetLastError());
-  if (graph != nullptr) check(cudaGraphDestroy(graph), "replay");
-  return record;
+  if (graph != nullptr) static_cast<void>(cudaGraphDestroy(graph));
+  if (record.graph != nullptr) return new Record(record);
+  allocator(device).close_pool(record.pool);
+  return nullptr;
 }
 
 void replay(void* record, Device device) {
   use(device);
-  check(cudaGraphLaunch(static_cast<cudaGraphExec_t>(record), stream()), "replay");
+  check(cudaGraphLaunch(static_cast<Record*>(record)->graph, stream()), "replay");
 }
 
 void forget(void* record, Device device) noexcept {
   if (record == nullptr) return;
-  use(device);
-  static_cast<void>(cudaStreamSynchronize(stream()));
-  static_cast<void>(cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(record)));
+  const std::unique_ptr<Record> owned(static_cast<Record*>(record));
+  try {
+    use(device);
+    static_cast<void>(cudaStreamSynchronize(stream()));
+    static_cast<void>(cudaGraphExecDestroy(owned->graph));
+    allocator(device).close_pool(owned->pool);
+  } catch (const Error&) {  // the device is lost, and what it held with it
+  }
 }
 
 // A kernel's argument travels with its launch, so that no memory of the host need live on.

@@ -4,6 +4,7 @@
 #include <cuda_runtime.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
@@ -11,6 +12,8 @@
 #include <mutex>
 #include <utility>
 #include <vector>
+
+#include "autograd/free_ranges.h"
 
 struct Stream {};
 struct Event {};
@@ -28,11 +31,12 @@ struct Gpu {
   std::recursive_mutex mutex;  // one launch at a time
   char* memory = static_cast<char*>(
       mmap(nullptr, kMostMemory, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
-  size_t end = 0, used = 0;            // bytes handed out so far at most; now
-  std::map<void*, size_t> blocks;      // in use
-  std::multimap<size_t, void*> freed;  // by size
-  std::unique_ptr<Graph> graph;        // being recorded
+  size_t end = 0, used = 0;        // bytes handed out so far at most; now
+  std::map<void*, size_t> blocks;  // in use
+  ink::FreeRanges free;
+  std::unique_ptr<Graph> graph;  // being recorded
   Stream stream;
+  Gpu() { free.put(memory, kMostMemory); }
 };
 
 Gpu& gpu() {
@@ -115,14 +119,10 @@ cudaError_t cudaMalloc(void** memory, size_t bytes) {
   auto& g = gpu();
   const std::lock_guard lock(g.mutex);
   const size_t size = (bytes + emulator::kGranule - 1) / emulator::kGranule * emulator::kGranule;
-  if (const auto found = g.freed.find(size); found != g.freed.end()) {
-    *memory = found->second;
-    g.freed.erase(found);
-  } else {
-    if (g.end + size > emulator::kMostMemory) return cudaErrorMemoryAllocation;
-    *memory = g.memory + g.end;
-    g.end += size;
-  }
+  char* const block = g.free.take(static_cast<int64_t>(size));
+  if (block == nullptr) return cudaErrorMemoryAllocation;
+  *memory = block;
+  g.end = std::max(g.end, static_cast<size_t>(block - g.memory) + size);
   g.used += size;
   g.blocks.emplace(*memory, size);
   return cudaSuccess;
@@ -134,7 +134,7 @@ cudaError_t cudaFree(void* memory) {
   if (found == g.blocks.end()) return memory ? cudaErrorInvalidValue : cudaSuccess;
   g.used -= found->second;
   madvise(memory, found->second, MADV_DONTNEED);  // pages in use make opening and closing slow
-  g.freed.emplace(found->second, memory);
+  g.free.put(static_cast<char*>(memory), static_cast<int64_t>(found->second));
   g.blocks.erase(found);
   return cudaSuccess;
 }
