@@ -168,7 +168,7 @@ struct WeightDropout {
   WeightDropout(const AttentionRule& rule, const AttentionSizes& size, int64_t rows)
       : on(rule.dropout_p > 0),
         threshold(static_cast<uint32_t>(std::ceil(rule.dropout_p * 0x1p24))),
-        kept(1 / (1 - rule.dropout_p)),
+        kept(rule.dropout_p < 1 ? 1 / (1 - rule.dropout_p) : 0),
         at(rule.random),
         step(on && capturing() ? step_cell() : nullptr),
         queries(size.queries),

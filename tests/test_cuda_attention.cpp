@@ -165,6 +165,7 @@ TEST_F(CudaAttention, DropsWhatTheCpuDrops) {
   }
   check({1, 1, 1, 35, 36, 32, 32, {.dropout_p = 0.3}, 3});
   check({1, 1, 1, 35, 37, 32, 32, {.dropout_p = 0.3}, 3});
+  for (const int64_t d : {32, 128}) check({1, 1, 1, 35, 35, d, d, {.dropout_p = 1}});
 }
 
 Tensor some(const Shape& shape) { return rand(shape) < 0.6; }
