@@ -2,6 +2,7 @@
 
 #include <mutex>
 
+#include "autograd/context.h"
 #include "autograd/kernels.h"
 
 namespace ink {
@@ -14,14 +15,16 @@ Tensor cached_cast(const Tensor& x, DType dtype) {
   const std::lock_guard lock(mutex);
   Storage& memory = *x.storage();
   const int64_t n = memory.bytes / size_of(f32);
-  const uint64_t version = memory.version;
-  if (!memory.rounded || memory.rounded_version != version) {
+  const uint64_t version = memory.version, recording = context().recording;
+  if (!memory.rounded || memory.rounded_version != version ||
+      memory.rounded_recording != recording) {
     const Tensor wide(x.storage(), Layout{{n}, {1}, 0}, f32);
     Tensor narrow = memory.rounded ? Tensor(memory.rounded, wide.layout(), bf16)
                                    : empty({n}, {bf16, x.device()});
     kernel::copy(narrow, wide);
     memory.rounded = narrow.storage();
     memory.rounded_version = version;
+    memory.rounded_recording = recording;
   }
   return {memory.rounded, x.layout(), bf16};
 }

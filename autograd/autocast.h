@@ -8,6 +8,7 @@ namespace ink {
 /// x in the given dtype, outside any graph; x itself if it has it. The bf16 copy of f32 memory is
 /// kept beside that memory and made again only after a write to it, whoever wrote: a weight that
 /// many micro-batches, threads and tied layers read is rounded once after each optimizer step.
+/// A copy that was only recorded (replay.h) counts within that recording alone.
 Tensor cached_cast(const Tensor& x, DType dtype);
 
 }  // namespace ink

@@ -1,5 +1,8 @@
 #include "autograd/replay.h"
 
+#include <atomic>
+#include <utility>
+
 #include "autograd/device_backend.h"
 #include "autograd/log.h"
 
@@ -8,13 +11,16 @@ namespace ink {
 Replay::Replay(Device device, std::vector<Tensor> written)
     : device_(device), written_(std::move(written)), possible_(device.is_cuda()) {}
 
-Replay::~Replay() {
-  if (record_ != nullptr) backend_of(device_).forget(record_, device_);
-}
+Replay::~Replay() { forget(); }
 
-void Replay::run(const std::function<void()>& work) {
+void Replay::run(const std::function<void()>& work, const std::vector<Tensor>& read) {
   constexpr int64_t kAsItIs = 2;  // runs that make what later ones find: memory, plans of products
   if (!possible_ || !context().observers.empty()) return work();
+  if (std::vector<Place> now = places(read); now != places_) {
+    forget();
+    places_ = std::move(now);
+    runs_ = 0;
+  }
   if (record_ == nullptr && ++runs_ > kAsItIs) record(work);
   if (record_ == nullptr) return work();
   backend_of(device_).set_step(context().random.step, device_);
@@ -22,21 +28,40 @@ void Replay::run(const std::function<void()>& work) {
   touch();
 }
 
+std::vector<Replay::Place> Replay::places(const std::vector<Tensor>& read) const {
+  std::vector<Place> all;
+  all.reserve(written_.size() + read.size());
+  for (const std::vector<Tensor>* list : {&written_, &read})
+    for (const Tensor& x : *list)
+      if (x.defined()) all.push_back({x.storage()->data, x.layout(), x.dtype()});
+  return all;
+}
+
+// Whatever the work throws, the device does again what it is asked for.
 void Replay::record(const std::function<void()>& work) {
+  static std::atomic<uint64_t> recordings = 0;
   const DeviceBackend& backend = backend_of(device_);
-  const Context before = context();
-  touch();  // what was computed of them outside is computed again inside
-  backend.begin_recording(device_);
+  const ContextGuard restored;
+  context().recording = ++recordings;
+  possible_ = false;     // unless it ends well
+  empty_cache(device_);  // a record has memory of its own
   try {
+    backend.begin_recording(device_);
     work();
     record_ = backend.end_recording(device_);
   } catch (const Error& error) {
     backend.forget(backend.end_recording(device_), device_);
     log_message("a step cannot be recorded and replayed, and is done op by op: ", error.what());
+  } catch (...) {
+    backend.forget(backend.end_recording(device_), device_);
+    throw;
   }
   possible_ = record_ != nullptr;
-  context() = before;
-  empty_cache(device_);  // a record has memory of its own
+  empty_cache(device_);  // of what the work gave back meanwhile
+}
+
+void Replay::forget() {
+  if (record_ != nullptr) backend_of(device_).forget(std::exchange(record_, nullptr), device_);
 }
 
 void Replay::touch() {

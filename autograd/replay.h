@@ -26,16 +26,29 @@ class Replay {
   Replay(const Replay&) = delete;
   Replay& operator=(const Replay&) = delete;
 
-  void run(const std::function<void()>& work);
+  /// Does the work. read: tensors that it reads and that may be others at another time. Where they,
+  /// or what is written, have another shape or lie elsewhere than when the work was recorded, the
+  /// record is forgotten, and all begins anew.
+  void run(const std::function<void()>& work, const std::vector<Tensor>& read = {});
   /// Has the work been recorded?
   bool recorded() const { return record_ != nullptr; }
 
  private:
+  /// What a record knows of a tensor.
+  struct Place {
+    const void* memory;
+    Layout layout;
+    DType dtype;
+    bool operator==(const Place&) const = default;
+  };
+  std::vector<Place> places(const std::vector<Tensor>& read) const;
   void record(const std::function<void()>& work);
+  void forget();
   void touch();
 
   Device device_;
   std::vector<Tensor> written_;
+  std::vector<Place> places_;
   int64_t runs_ = 0;
   bool possible_;
   void* record_ = nullptr;

@@ -44,6 +44,7 @@ struct Storage {
   /// The same elements rounded to bf16, as they were at a version: what cached_cast keeps.
   std::shared_ptr<Storage> rounded;
   uint64_t rounded_version = 0;
+  uint64_t rounded_recording = 0;  // made for it (Context::recording)
 
  private:
   Deleter deleter_;  // empty: the block belongs to the caching allocator

@@ -20,7 +20,9 @@ class Cuda : public testing::Test {
  protected:
   void SetUp() override {
     if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device";
+    context().observers.clear();  // nothing is replayed while one looks on
   }
+  const ContextGuard guard_;
   TempFolder folder_;
 
   TrainConfig config(const std::string& device, const std::string& name = "run") const {
@@ -74,10 +76,14 @@ TEST_F(Cuda, Bfloat16TrainsToNearlyTheSameLosses) {
 }
 
 // An observer keeps a step from being replayed.
-TEST_F(Cuda, ReplayedStepsHaveTheBitsOfThoseDoneOpByOp) {
+class CudaReplay : public Cuda, public testing::WithParamInterface<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Dtypes, CudaReplay, testing::Values("float32", "bfloat16"));
+
+TEST_P(CudaReplay, StepsHaveTheBitsOfThoseDoneOpByOp) {
   struct Nothing : Observer {};
   TrainConfig accumulating = config("cuda");
   accumulating.gradient_accumulation_steps = 2;
+  accumulating.dtype = GetParam();
   Trainer replayed(accumulating), plain(accumulating);
   for (int i = 0; i < 8; ++i) {
     replayed.step();
@@ -91,6 +97,8 @@ TEST_F(Cuda, ReplayedStepsHaveTheBitsOfThoseDoneOpByOp) {
     }
     EXPECT_EQ(replayed.progress().loss, plain.progress().loss) << "step " << i;
   }
+  EXPECT_TRUE(replayed.replaying());
+  EXPECT_FALSE(plain.replaying());
   replayed.save("ckpt");
   const std::string first = read_file(folder_ / "run/ckpt/model.safetensors");
   plain.save("ckpt");
@@ -101,6 +109,7 @@ TEST_F(Cuda, ReplayedStepsHaveTheBitsOfThoseDoneOpByOp) {
 TEST_F(Cuda, StepsTouchNoRawMemory) {
   Trainer trainer(config("cuda"));
   for (int i = 0; i < 5; ++i) trainer.step();
+  EXPECT_TRUE(trainer.replaying());
   const MemoryStats before = memory_stats(gpu);
   for (int i = 0; i < 10; ++i) trainer.step();
   EXPECT_EQ(memory_stats(gpu).raw_allocations, before.raw_allocations);

@@ -94,6 +94,116 @@ TEST_F(CudaTraining, ReplayedSamplesAreDrawnForTheirStep) {
   EXPECT_TRUE(replay.recorded());
 }
 
+// ---- records
+
+// A work that reads its result back cannot be recorded, and is found out at its end, when the
+// rounding of the weight was recorded and not done: it must be done again.
+TEST_F(CudaTraining, AfterARecordingThatFailedWeightsAreRoundedAgain) {
+  const Autocast narrow;
+  const NoGrad no_grad;
+  const Tensor x = on_cuda(ones({1, 1}));
+  Tensor w = on_cuda(ones({1, 1}));
+  Replay replay(cuda_device, {w});
+  for (int step = 1; step <= 6; ++step) {
+    double y = 0;
+    replay.run([&] {
+      const Tensor product = linear(x, w);
+      w += 1;
+      y = product.item();
+    });
+    EXPECT_EQ(y, step);
+  }
+  EXPECT_FALSE(replay.recorded());
+}
+
+// Nor does what was rounded while a step was done op by op count in its record.
+TEST_F(CudaTraining, RecordedStepsRoundWhatTheyRead) {
+  const Autocast narrow;
+  const NoGrad no_grad;
+  const Tensor x = on_cuda(ones({1, 1}));
+  Tensor w = on_cuda(ones({1, 1})), y = on_cuda(zeros({1, 1}));
+  Replay replay(cuda_device, {y});
+  for (int step = 0; step < 6; ++step) {
+    if (step >= 4) w.fill_(step);  // when it is recorded it is as it was
+    replay.run([&] { y.copy_(linear(x, w)); });
+    EXPECT_EQ(y.item(), w.item()) << "step " << step;
+    EXPECT_EQ(linear(x, w).item(), w.item()) << "step " << step;
+  }
+  EXPECT_TRUE(replay.recorded());
+}
+
+TEST_F(CudaTraining, WhateverIsThrownEndsTheRecording) {
+  Tensor x = on_cuda(zeros({3}));
+  Replay replay(cuda_device, {x});
+  const NoGrad no_grad;
+  const auto work = [&](int step) {
+    replay.run([&] {
+      x += 1;
+      if (step == 2) throw std::runtime_error("of another kind");
+    });
+  };
+  for (int step = 0; step < 5; ++step) {
+    if (step == 2) {
+      EXPECT_THROW(work(step), std::runtime_error);
+    } else {
+      work(step);
+    }
+  }
+  EXPECT_EQ(x.tolist(), std::vector<double>(3, 4));
+}
+
+TEST_F(CudaTraining, RecordsAreForgottenWhenTensorsChange) {
+  const NoGrad no_grad;
+  Tensor total = on_cuda(zeros({}));
+  Replay replay(cuda_device, {total});
+  double expected = 0;
+  const auto run = [&](const Tensor& x, int times, bool recorded) {
+    for (int i = 0; i < times; ++i) replay.run([&] { total += sum(x); }, {x});
+    expected += times * sum(x).item();
+    EXPECT_EQ(total.item(), expected) << x.shape();
+    EXPECT_EQ(replay.recorded(), recorded) << x.shape();
+  };
+  const Tensor first = on_cuda(ones({5})), longer = on_cuda(ones({7}) * 2),
+               elsewhere = on_cuda(ones({7}) * 3);
+  run(first, 4, true);
+  run(longer, 1, false);
+  run(longer, 3, true);
+  run(elsewhere, 2, false);
+  run(elsewhere, 1, true);
+  run(elsewhere.narrow(0, 2, 5), 3, true);
+
+  Tensor moved = on_cuda(zeros({}));
+  moved.storage()->swap(*total.storage());  // as a parameter's memory moves
+  expected = 0;
+  run(elsewhere, 4, true);
+}
+
+// While it is recorded there is no second set of segments, and afterwards none is left.
+TEST_F(CudaTraining, RecordsTakeTheMemoryThatTheirWorkNeeds) {
+  constexpr int64_t kBytes = int64_t{96} << 20;
+  const NoGrad no_grad;
+  Tensor y = on_cuda(zeros({}));
+  empty_cache(cuda_device);
+  const int64_t before = memory_stats(cuda_device).bytes_held;
+  {
+    Replay replay(cuda_device, {y});
+    for (int i = 0; i < 4; ++i) {
+      replay.run([&] {
+        y.fill_(i);
+        const Tensor large = empty({kBytes / 4}, {f32, cuda_device});
+        if (i == 2) {
+          EXPECT_LT(memory_stats(cuda_device).bytes_held, before + kBytes * 3 / 2);
+        }
+      });
+    }
+    EXPECT_TRUE(replay.recorded());
+    empty_cache(cuda_device);
+    EXPECT_GE(memory_stats(cuda_device).bytes_held, before + kBytes);
+  }
+  empty_cache(cuda_device);
+  EXPECT_EQ(memory_stats(cuda_device).bytes_held, before);
+}
+
 // ---- optimizers
 
 using MakeOptimizer = std::function<std::unique_ptr<Optimizer>(const NamedTensors&)>;

@@ -18,10 +18,10 @@ Tensor ids_tensor(const std::vector<int64_t>& ids, int64_t rows) {
   return from_vector(ids, Shape{rows, static_cast<int64_t>(ids.size()) / rows});
 }
 
-// The same into memory that stays where it is, once made.
+// The same into memory that stays where it is while the shape does.
 void copy_ids(Tensor& to, const std::vector<int64_t>& ids, int64_t rows) {
   const Tensor from = ids_tensor(ids, rows);
-  if (!to.defined()) to = empty_like(from);
+  if (!to.defined() || to.shape() != from.shape()) to = empty_like(from);
   to.copy_(from);
 }
 
@@ -185,7 +185,9 @@ void Trainer::step() {
   context().random.step = static_cast<uint64_t>(steps_done_);
   load_batches(steps_done_);
   optimizer_->set_lr(schedule_(steps_done_));
-  replay_->run([&] { forward_backward_update(); });
+  std::vector<Tensor> ids;
+  for (const Ids& batch : batches_) ids.insert(ids.end(), {batch.x, batch.y});
+  replay_->run([&] { forward_backward_update(); }, ids);
   ++steps_since_;
   ++steps_done_;
 }

@@ -54,6 +54,8 @@ class Trainer {
   /// device.
   void step();
   int64_t steps_done() const { return steps_done_; }
+  /// Are steps replayed as a whole (on a GPU), or done op by op?
+  bool replaying() const { return replay_->recorded(); }
 
   /// Reads back what the steps since the last call left in tensors.
   Progress progress();
