@@ -30,22 +30,26 @@ void advance(Matrices& x, int64_t elements) {
   x.data = static_cast<char*>(x.data) + elements * size_of(x.dtype);
 }
 
-// Runs all products of a batch: in one call along the last dimension that steps evenly.
+// Runs all products of a batch: in one call along the last dimension that steps evenly, as far as
+// one goes.
 void for_batch(Product all, const Tensor& c, const Tensor& a, const Tensor& b) {
   const Tensor c0 = heads(c), a0 = heads(a), b0 = heads(b);
   const StridedLoop<3> loop(c0.shape(), {&c0, &a0, &b0});
-  all.batch = loop.sizes.back();
+  const int64_t batch = loop.sizes.back();
   all.c.step = loop.inner_stride(0);
   all.a.step = loop.inner_stride(1);
   all.b.step = loop.inner_stride(2);
-  const int64_t calls = loop.sizes.numel() / all.batch;
+  const int64_t calls = loop.sizes.numel() / batch;
   StridedLoop<3>::Position at(loop, 0);
   for (int64_t i = 0; i < calls; ++i, at.next()) {
-    Product one = all;
-    advance(one.c, at.offsets[0]);
-    advance(one.a, at.offsets[1]);
-    advance(one.b, at.offsets[2]);
-    product(one);
+    for (int64_t first = 0; first < batch; first += kMostMatrices) {
+      Product one = all;
+      one.batch = std::min(kMostMatrices, batch - first);
+      advance(one.c, at.offsets[0] + first * one.c.step);
+      advance(one.a, at.offsets[1] + first * one.a.step);
+      advance(one.b, at.offsets[2] + first * one.b.step);
+      product(one);
+    }
   }
 }
 
@@ -151,9 +155,12 @@ void gemm_bias(Tensor& c, const Tensor& a, const Tensor& b, const Tensor& bias) 
   }
   const NoGrad no_grad;
   const Tensor left = as_gemm_operand(a, dtype), right = as_gemm_operand(b, dtype),
-               added = bias.contiguous().to(c.dtype());
+               row = bias.contiguous().to(c.dtype());
+  const auto address = [](const Tensor& x) { return matrices(x.view({1, -1})).data; };
+  const bool aligned = reinterpret_cast<uintptr_t>(address(row)) % kBiasAlignment == 0;
+  const Tensor added = aligned ? row : row.clone();
   Product all = describe("gemm_bias", c, left, right, 1, false);
-  all.bias = matrices(added.view({1, -1})).data;
+  all.bias = address(added);
   for_batch(all, c, left, right);
 }
 

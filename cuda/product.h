@@ -2,9 +2,14 @@
 // under emulation (tests/emulator/product.cpp).
 #pragma once
 
+#include <cstdint>
+
 #include "autograd/gemm.h"
 
 namespace ink::cuda {
+
+/// Of one product: some of cuBLASLt's algorithms number them in a grid's third dimension.
+inline constexpr int64_t kMostMatrices = 65535;
 
 /// `batch` matrices, `step` elements apart; 0 repeats one.
 struct Matrices {
@@ -13,6 +18,8 @@ struct Matrices {
   MatrixLayout layout;
   int64_t step;
 };
+
+inline constexpr uintptr_t kBiasAlignment = 16;
 
 /// C = alpha A B, or C += alpha A B; A (m, k), B (k, n), C (m, n), in rows. A and B have one dtype:
 /// f64 (then C, too), f32 (then C, too), or bf16, with C f32 or bf16; sums of bf16 are in f32. Or
@@ -23,7 +30,7 @@ struct Product {
   Matrices a, b, c;
   double alpha;
   bool accumulate;
-  const void* bias;  // null: none
+  const void* bias;  // null: none; else at a multiple of kBiasAlignment, for it is read in packs
 };
 
 void product(const Product& product);

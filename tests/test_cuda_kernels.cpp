@@ -187,6 +187,26 @@ TEST_F(CudaKernels, ElementwiseOpsTakeOddAddresses) {
   }
 }
 
+// A library reads biases in packs, and takes so many matrices at once: products are asked for so
+// (tests/emulator/product.cpp minds).
+TEST_F(CudaKernels, BiasesAtOddAddresses) {
+  const Tensor all = randn({20}), x = randn({3, 4}), w = randn({8, 4});
+  for (const DType dtype : {f32, bf16}) {
+    for (int64_t first = 0; first < 9; ++first) {
+      const auto product = [&](Device device) {
+        const Tensor bias = all.to(device).to(dtype).narrow(0, first, 8);
+        return linear(x.to(device).to(dtype), w.to(device).to(dtype), bias);
+      };
+      expect_close({product(cuda_device)}, {product(cpu_device)}, dtype == f32 ? 1e-6 : 1e-2, "y");
+    }
+  }
+}
+
+TEST_F(CudaKernels, ProductsOfManyMatrices) {
+  const Tensor a = randn({70'000, 1, 2}), b = randn({70'000, 2, 1});
+  agree({a, b}, [](const Inputs& x) { return Outputs{matmul(x[0], x[1])}; }, 1e-6);
+}
+
 TEST_F(CudaKernels, ExtremesKnowNan) {
   for (const DType dtype : {f32, f64, bf16}) {
     SCOPED_TRACE(name_of(dtype));

@@ -17,6 +17,8 @@ Tensor seen(const Matrices& x, int64_t batch, int64_t rows, int64_t cols) {
 }  // namespace
 
 void product(const Product& p) {
+  INK_CHECK(p.batch <= kMostMatrices, p.op, ": ", p.batch, " matrices in one product");
+  INK_CHECK(reinterpret_cast<uintptr_t>(p.bias) % kBiasAlignment == 0, p.op, ": bias not aligned");
   emulator::on_device([p] {
     const Tensor a = seen(p.a, p.batch, p.m, p.k), b = seen(p.b, p.batch, p.k, p.n);
     Tensor c = seen(p.c, p.batch, p.m, p.n);
