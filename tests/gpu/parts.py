@@ -110,6 +110,7 @@ def tests(job):
             more = {"GTEST_TOTAL_SHARDS": str(shards), "GTEST_SHARD_INDEX": str(shard), "GTEST_OUTPUT": f"json:{output}"}
             more |= {"OMP_NUM_THREADS": "2", "OMP_WAIT_POLICY": "passive"}
             more |= {"INKLING_TEST_LARGEST": "1000"} if job.small else {}
+            more |= {"INKLING_PROGRAM": str(job.build / "inkling")}  # not where it was built
             tasks.append(([program, f"--gtest_filter={chosen}"], more))
             outputs.append((program.name, output))
     runs = curve_tasks(job)

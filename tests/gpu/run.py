@@ -59,7 +59,8 @@ def unpacked(build, scratch):
     """The folder with the programs."""
     if build.is_file():
         with tarfile.open(build) as archive:
-            archive.extractall(scratch / "build", filter="data")
+            safely = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}  # since Python 3.10.12 and 3.11.4
+            archive.extractall(scratch / "build", **safely)
         build = scratch / "build"
     if not (build / "inkling").exists():
         fail(f"there is no {build}/inkling; build it elsewhere (cmake --preset gpu && cmake --build --preset gpu), bring it along")
@@ -71,14 +72,29 @@ def missing_libraries(program, environment):
     return re.findall(r"^\s*(\S+) => not found", done.stdout, re.M)
 
 
+def loaded_libraries(program):
+    """What a program opens by name when it first needs it, which ldd cannot know: cuBLASLt."""
+    return sorted({name.decode() for name in re.findall(rb"libcublasLt\.so\.\d+", program.read_bytes())})
+
+
+def can_be_loaded(name):
+    return subprocess.run([sys.executable, "-c", f"import ctypes; ctypes.CDLL('{name}')"], capture_output=True).returncode == 0
+
+
+def package_folders():
+    """Where PyTorch's wheels put CUDA's libraries: nvidia/cu13/lib, nvidia/cublas/lib."""
+    return [folder for place in sys.path if place for folder in sorted(Path(place).glob("nvidia/*/lib"))]
+
+
 def library_path(build):
     """LD_LIBRARY_PATH for the programs: what came with them, and CUDA's libcublasLt where it is found."""
-    packages = Path(sys.prefix).glob("lib/python3*/site-packages/nvidia/*/lib")
-    folders = [build / "lib", *map(Path, CUDA_FOLDERS), *sorted(Path("/usr/local").glob("cuda-*/lib64")), *sorted(packages)]
-    names = missing_libraries(build / "inkling", dict(os.environ))
+    folders = [build / "lib", *map(Path, CUDA_FOLDERS), *sorted(Path("/usr/local").glob("cuda-*/lib64")), *package_folders()]
+    loaded = loaded_libraries(build / "inkling")
     used = [build / "lib"] if (build / "lib").exists() else []
-    for name in names:
+    for name in [*missing_libraries(build / "inkling", dict(os.environ)), *loaded]:
         found = next((folder for folder in folders if (folder / name).exists()), None)
+        if found is None and name in loaded and can_be_loaded(name):
+            continue
         if found is None:
             fail(f"{name} is not in {', '.join(map(str, folders))}; LD_LIBRARY_PATH may name its folder")
         used.append(found)

@@ -8,9 +8,16 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 
+def commit():
+    try:
+        done = subprocess.run(["git", "-C", ROOT, "describe", "--always", "--dirty"], capture_output=True, text=True)
+    except OSError:  # there is no git
+        return "unknown"
+    return done.stdout.strip() or "unknown"
+
+
 def write(results, out):
-    commit = subprocess.run(["git", "-C", ROOT, "describe", "--always", "--dirty"], capture_output=True, text=True)
-    results["commit"] = commit.stdout.strip() or "unknown"
+    results["commit"] = commit()
     results["date"] = f"{datetime.datetime.now():%Y-%m-%d %H:%M}"
     results["goals"] = goals(results["parts"])
     (out / "summary.json").write_text(json.dumps(results, indent=1) + "\n")
