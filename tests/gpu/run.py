@@ -25,10 +25,10 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 PARTS = {
     "tests": (parts.tests, 60),
     "sanitizer": (parts.sanitizer, 110),
-    "bench": (parts.bench, 50),
+    "bench": (parts.bench, 65),
     "kernels": (parts.kernels, 50),
     "attention": (parts.attention, 40),
-    "pytorch": (parts.pytorch, 220),
+    "pytorch": (parts.pytorch, 205),
 }
 CUDA_FOLDERS = ["/usr/local/cuda/lib64", "/usr/local/cuda/lib", "/usr/local/cuda/targets/x86_64-linux/lib"]
 

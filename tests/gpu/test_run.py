@@ -110,6 +110,20 @@ class Programs(Folder):
         parts.tests(job)
         self.assertIn(f"program: {self.folder}/inkling\n", log.getvalue())
 
+    def test_are_sanitized_with_a_cudamalloc_a_tensor(self):
+        for name in parts.SANITIZED_SMALL:
+            self.write(f"tests/{name}", '#!/bin/sh\necho "  Listed"\n', executable=True)
+        lines = r'echo "$2 $7 $INKLING_CUDA_ALLOCATOR"; echo "[       OK ] X (1 ms)"; echo "ERROR SUMMARY: 0 errors"; echo "RACECHECK SUMMARY: 0 hazards"'
+        tool = self.write("compute-sanitizer", f"#!/bin/sh\n{lines}\n", executable=True)
+        job, log = self.job()
+        with mock.patch.object(parts, "find_sanitizer", lambda: str(tool)), mock.patch.object(parts, "cpus", lambda: 1):
+            parts.sanitizer(job)
+        self.assertEqual((job.status, job.note), ("ok", ""))
+        self.assertEqual(job.data["tools"]["racecheck"]["tests"], len(parts.SANITIZED_SMALL))
+        self.assertEqual(job.data["tools"]["racecheck"]["wanted"], len(parts.SANITIZED_SMALL))
+        for name in parts.SANITIZED_SMALL:
+            self.assertIn(f"initcheck {self.folder}/tests/{name} direct\n", log.getvalue())
+
 
 if __name__ == "__main__":
     unittest.main()
