@@ -6,6 +6,7 @@
 #include <iostream>
 #include <map>
 
+#include "autograd/device_backend.h"
 #include "autograd/gradcheck.h"
 #include "tests/module_cases.h"
 #include "tests/op_case_inputs.h"
@@ -68,11 +69,14 @@ int gradcheck_command(const Arguments& arguments) {
   CLI::App app("Checks the gradients of every op and layer against central differences in f64.",
                "inkling gradcheck");
   bool second = false;
-  std::string only;
+  std::string only, device = "cpu";
   app.add_flag("--second", second, "second derivatives too");
   app.add_option("--only", only, "names that contain this text");
+  app.add_option("--device", device, "cpu, cuda or cuda:N: what computes them")
+      ->capture_default_str();
   if (!parse(app, arguments)) return kOk;
 
+  const FieldGuard on_device(&Context::default_device, parse_device(device));
   const Console console;
   std::cout << fmt::format("{:<28} {:>6} {:>9}  {:>10}  {:>6}\n", "op", "cases", "checked",
                            "worst error", "of tol");
