@@ -157,6 +157,7 @@ Machine measure_machine(Device device, DType dtype) {
 
 double datasheet_flops(const std::string& name) {
   for (const auto& [card, tera] : {std::pair("H100 PCIe", 756.0),
+                                   {"H100 NVL", 835.0},
                                    {"H100", 989.0},
                                    {"H200", 989.0},
                                    {"H800", 989.0},
