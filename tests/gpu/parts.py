@@ -94,6 +94,7 @@ def together(job, tasks, most=1000):
 
 
 SMALL_TESTS = "*_softmax*:*Large*:*Mix*"
+ALONE = "CudaMemory.CachedBlocksMakeRoomForOthers"  # it takes all memory, which those beside it would miss
 ON_EVERY_MACHINE = "Device.*"  # tests of words and errors, which need no device, but the folders they were built in
 
 
@@ -106,7 +107,7 @@ def tests(job):
         shards = max(1, min(8, cpus() // 2)) if program.name == "test_cuda" else 1
         for shard in range(shards):
             output = job.scratch / f"{program.name}_{shard}.json"
-            chosen = f"{SMALL_TESTS if job.small else '*'}:-{ON_EVERY_MACHINE}"
+            chosen = f"{SMALL_TESTS if job.small else '*'}:-{ON_EVERY_MACHINE}:{ALONE}"
             more = {"GTEST_TOTAL_SHARDS": str(shards), "GTEST_SHARD_INDEX": str(shard), "GTEST_OUTPUT": f"json:{output}"}
             more |= {"OMP_NUM_THREADS": "2", "OMP_WAIT_POLICY": "passive"}
             more |= {"INKLING_TEST_LARGEST": "1000"} if job.small else {}
@@ -115,15 +116,20 @@ def tests(job):
             outputs.append((program.name, output))
     runs = curve_tasks(job)
     all_done = together(job, tasks + list(runs.values()))
+    tests_done, curves_done = all_done[: len(tasks)], all_done[len(tasks) :]
+    if not job.small:
+        outputs.append(("test_cuda_memory", job.scratch / "alone.json"))
+        more = {"GTEST_OUTPUT": f"json:{job.scratch}/alone.json", "OMP_NUM_THREADS": "2"}
+        tests_done.append(job.run([job.build / "tests/test_cuda_memory", f"--gtest_filter={ALONE}"], more))
     found = job.data["programs"] = {}
-    for (name, output), done in zip(outputs, all_done):
+    for (name, output), done in zip(outputs, tests_done):
         add_test_results(found.setdefault(name, {"passed": 0, "skipped": [], "failed": [], "ended": []}), output, done)
     for name, result in found.items():
         if result["failed"]:
             job.worse("failed", f"{name}: {len(result['failed'])} failed")
         for end in result["ended"]:
             job.worse("cut short" if end.startswith("out of time") else "failed", f"{name}: {end}")
-    compare_curves(job, dict(zip(runs, all_done[len(tasks) :])))
+    compare_curves(job, dict(zip(runs, curves_done)))
 
 
 def add_test_results(result, output, done):
