@@ -13,7 +13,7 @@ const DeviceBackend& backend_of(Device device) {
   INK_CHECK(backend != nullptr, "device: ", device,
             " is not to be had: this build of inkling has no CUDA backend; build it where the CUDA "
             "toolkit (12 or newer) is installed");
-  INK_CHECK(count > 0, "device: ", device, " is not to be had: no NVIDIA GPU and driver found");
+  INK_CHECK(count > 0, "device: ", device, " is not to be had: ", backend->why_none());
   INK_CHECK(device.index < count, "device: ", device, " is not to be had: this machine has ", count,
             count == 1 ? " GPU, cuda:0" : " GPUs, numbered from 0");
   return *backend;

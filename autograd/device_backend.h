@@ -13,6 +13,8 @@ namespace ink {
 struct DeviceBackend {
   /// How many devices the machine has.
   int (*count)();
+  /// Where there is none: "no NVIDIA driver found".
+  std::string (*why_none)();
   /// Makes a device the one that kernels of the calling thread run on.
   void (*enter)(Device);
   void* (*allocate)(int64_t bytes, Device);

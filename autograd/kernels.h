@@ -6,6 +6,7 @@
 // "not given". A missing definition is a link error.
 #pragma once
 
+#include <algorithm>
 #include <type_traits>
 
 #include "autograd/device_backend.h"
@@ -45,9 +46,17 @@ struct KernelCheck {
   void see(const Other&) {}
 };
 
-/// " (2, 3) float32" for each tensor among a kernel's arguments.
+/// " (2, 3) float32" for each tensor among a kernel's arguments, " 148 tensors, the first (768,)
+/// float32" for a list.
 inline void describe(std::ostream& out, const Tensor& x) {
   if (x.defined()) out << ' ' << x.shape() << ' ' << x.dtype();
+}
+inline void describe(std::ostream& out, const Tensors& list) {
+  out << ' ' << list.size() << (list.size() == 1 ? " tensor" : " tensors");
+  const auto first = std::find_if(list.begin(), list.end(), [](auto& x) { return x.defined(); });
+  if (first == list.end()) return;
+  out << ", the first";
+  describe(out, *first);
 }
 template <class Other>
 void describe(std::ostream&, const Other&) {}
@@ -140,7 +149,7 @@ KERNEL_STRIDED(reduce,            Tensor& y, const Tensor& x, ReduceOp op)
 KERNEL_STRIDED(arg_reduce,        Tensor& values, Tensor& indices, const Tensor& x, int64_t dim, bool largest)
 KERNEL_STRIDED(reduce_var,        Tensor& y, const Tensor& x, double correction, bool root)  // root: std
 // ops/attention_forward.cpp, attention_backward.cpp; q, dq (..., T, d), k, dk (..., S, d), v, dv (..., S, dv), out, dout
-// (..., T, dv), lse (..., T), f32, or f64 for f64; mask: bool or lse's dtype, broadcasts to (..., T, S); dmask: as mask, contiguous
+// (..., T, dv), lse (..., T), -inf for a query that sees nothing, f32, or f64 for f64; mask: bool or lse's dtype, broadcasts to (..., T, S); dmask: as mask, contiguous
 KERNEL_STRIDED(attention,         Tensor& out, Tensor& lse, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
                const AttentionRule& rule)
 KERNEL_STRIDED(attention_backward, Tensor& dq, Tensor& dk, Tensor& dv, Tensor& dmask, const Tensor& dout, const Tensor& out,

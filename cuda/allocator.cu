@@ -41,7 +41,7 @@ void* Allocator::allocate(int64_t bytes) {
   if (block == nullptr && !add_segment(pool, size)) {
     flush();
     size_t left = 0, total = 0;
-    check(cudaMemGetInfo(&left, &total), "memory");
+    check(cudaMemGetInfo(&left, &total), "memory", "cudaMemGetInfo");
     INK_CHECK(add_segment(pool, size), "memory: cannot allocate ", bytes, " bytes on ", device_,
               ": ", stats_.bytes_in_use, " in use and ", stats_.bytes_held - stats_.bytes_in_use,
               " kept by inkling, ", left, " of ", total,
@@ -52,7 +52,8 @@ void* Allocator::allocate(int64_t bytes) {
   stats_.peak_bytes_in_use = std::max(stats_.peak_bytes_in_use, stats_.bytes_in_use);
   ASAN_UNPOISON_MEMORY_REGION(block, static_cast<size_t>(bytes));
 #ifndef NDEBUG
-  check(cudaMemsetAsync(block, 0xff, static_cast<size_t>(bytes), stream()), "memory");  // NaN
+  check(cudaMemsetAsync(block, 0xff, static_cast<size_t>(bytes), stream()), "memory",
+        "cudaMemsetAsync");  // NaN
 #endif
   return block;
 }
@@ -143,7 +144,7 @@ void Allocator::flush() {
     }
     ranges.cut(start, bytes);
     ASAN_UNPOISON_MEMORY_REGION(start, static_cast<size_t>(bytes));
-    check(cudaFree(start), "memory");
+    check(cudaFree(start), "memory", "cudaFree");
     stats_.bytes_held -= bytes;
     segment = segments_.erase(segment);
   }

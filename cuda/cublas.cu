@@ -165,7 +165,7 @@ GemmChoices* choices_for(int device) {
   static const int first = device;
   static GemmChoices choices = [&] {
     cudaDeviceProp properties{};
-    cuda::check(cudaGetDeviceProperties(&properties, device), "gemm");
+    cuda::check(cudaGetDeviceProperties(&properties, device), "gemm", "cudaGetDeviceProperties");
     return GemmChoices(
         file, std::string(properties.name) + ", cuBLASLt " + std::to_string(lt().GetVersion()));
   }();
@@ -178,8 +178,8 @@ static_assert(sizeof(cublasLtMatmulAlgo_t) == sizeof(GemmChoices::Algorithm));
 class Timer {
  public:
   Timer() {
-    cuda::check(cudaEventCreate(&start_), "gemm");
-    cuda::check(cudaEventCreate(&stop_), "gemm");
+    cuda::check(cudaEventCreate(&start_), "gemm", "cudaEventCreate");
+    cuda::check(cudaEventCreate(&stop_), "gemm", "cudaEventCreate");
   }
   ~Timer() {
     static_cast<void>(cudaEventDestroy(start_));
@@ -188,12 +188,12 @@ class Timer {
   Timer(const Timer&) = delete;
   Timer& operator=(const Timer&) = delete;
 
-  void start() { cuda::check(cudaEventRecord(start_, stream()), "gemm"); }
+  void start() { cuda::check(cudaEventRecord(start_, stream()), "gemm", "cudaEventRecord"); }
   float stop() {
     float milliseconds = 0;
-    cuda::check(cudaEventRecord(stop_, stream()), "gemm");
-    cuda::check(cudaEventSynchronize(stop_), "gemm");
-    cuda::check(cudaEventElapsedTime(&milliseconds, start_, stop_), "gemm");
+    cuda::check(cudaEventRecord(stop_, stream()), "gemm", "cudaEventRecord");
+    cuda::check(cudaEventSynchronize(stop_), "gemm", "cudaEventSynchronize");
+    cuda::check(cudaEventElapsedTime(&milliseconds, start_, stop_), "gemm", "cudaEventElapsedTime");
     return milliseconds;
   }
 
@@ -205,8 +205,10 @@ class Gpu {
  public:
   explicit Gpu(int device)
       : device_{Device::CUDA, static_cast<int8_t>(device)}, choices_(choices_for(device)) {
-    INK_CHECK(lt().Create(&handle_) == CUBLAS_STATUS_SUCCESS, "cublasLtCreate failed");
-    cuda::check(cudaMalloc(&workspace_, kWorkspace), "cublas");
+    const cublasStatus_t status = lt().Create(&handle_);
+    INK_CHECK(status == CUBLAS_STATUS_SUCCESS,
+              "gemm: cublasLtCreate: ", lt().GetStatusString(status));
+    cuda::check(cudaMalloc(&workspace_, kWorkspace), "gemm", "cudaMalloc");
   }
 
   void run(const Product& p) {
@@ -387,7 +389,7 @@ void product(const Product& p) {
   static std::array<std::unique_ptr<Gpu>, 16> gpus;
   static std::array<std::once_flag, 16> once;
   int index = 0;
-  cuda::check(cudaGetDevice(&index), p.op);
+  cuda::check(cudaGetDevice(&index), p.op, "cudaGetDevice");
   const auto i = static_cast<size_t>(index);
   std::call_once(once[i], [&] { gpus[i] = std::make_unique<Gpu>(index); });
   gpus[i]->run(p);

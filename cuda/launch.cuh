@@ -13,6 +13,8 @@
 
 #include <cuda_runtime.h>
 
+#include <array>
+#include <atomic>
 #include <cstdint>
 #include <type_traits>
 
@@ -60,7 +62,8 @@ template <class Kernel>
 __global__ void __launch_bounds__(Kernel::kThreads, detail::resident_blocks<Kernel>())
     run(const __grid_constant__ Kernel kernel) {  // read where it is: no thread copies it
   if constexpr (SharesMemory<Kernel>) {
-    extern __shared__ __align__(16) unsigned char memory[];
+    extern __shared__ __align__(128) unsigned char memory[];
+    static_assert(alignof(typename Kernel::Shared) <= 128);
     kernel(*reinterpret_cast<typename Kernel::Shared*>(memory));
   } else {
     kernel();
@@ -93,12 +96,12 @@ void launch(const char* op, Blocks blocks, const Kernel& kernel) {
   if constexpr (bytes > 48 * 1024) {  // more than every card gives unasked
     check(cudaFuncSetAttribute(run<Kernel>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                static_cast<int>(bytes)),
-          op);
+          op, "cudaFuncSetAttribute");
   }
   // clang-format off
   run<<<grid, Kernel::kThreads, bytes, stream()>>>(kernel);
   // clang-format on
-  check(cudaGetLastError(), op);
+  check(cudaGetLastError(), op, "launch");
 #endif
 }
 
@@ -108,14 +111,16 @@ int64_t resident_blocks() {
 #ifdef INKLING_EMULATED
   return 2 * multiprocessors();
 #else
-  static const int each = [] {
+  static std::array<std::atomic<int>, kMostDevices> known;  // by device; 0: not asked yet
+  std::atomic<int>& each = known[static_cast<size_t>(current_device())];
+  if (each == 0) {
     int blocks = 0;
     check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, run<Kernel>, Kernel::kThreads,
                                                         detail::shared_bytes<Kernel>()),
-          "cuda");
-    return blocks;
-  }();
-  return int64_t{each} * multiprocessors();
+          "cuda", "cudaOccupancyMaxActiveBlocksPerMultiprocessor");
+    each = blocks;
+  }
+  return int64_t{each.load()} * multiprocessors();
 #endif
 }
 

@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <sstream>
 #include <string>
 #include <utility>
 
@@ -17,8 +18,6 @@
 
 namespace ink::cuda {
 namespace {
-
-constexpr int kMostDevices = 16;
 
 // One stream a device, made when it is first wanted.
 struct Gpu {
@@ -33,20 +32,16 @@ Gpu& gpu(int index) {
   static std::array<std::once_flag, kMostDevices> once;
   const auto i = static_cast<size_t>(index);
   std::call_once(once[i], [&] {
-    check(cudaGetDeviceProperties(&gpus[i].properties, index), "cuda");
-    check(cudaStreamCreateWithFlags(&gpus[i].stream, cudaStreamNonBlocking), "cuda");
-    check(cudaMalloc(reinterpret_cast<void**>(&gpus[i].step), sizeof(uint64_t)), "cuda");
+    check(cudaGetDeviceProperties(&gpus[i].properties, index), "cuda", "cudaGetDeviceProperties");
+    check(cudaStreamCreateWithFlags(&gpus[i].stream, cudaStreamNonBlocking), "cuda",
+          "cudaStreamCreateWithFlags");
+    check(cudaMalloc(reinterpret_cast<void**>(&gpus[i].step), sizeof(uint64_t)), "cuda",
+          "cudaMalloc");
     void* shared = nullptr;
-    check(cudaMallocHost(&shared, sizeof(Fault)), "cuda");
+    check(cudaMallocHost(&shared, sizeof(Fault)), "cuda", "cudaMallocHost");
     gpus[i].fault = new (shared) Fault;
   });
   return gpus[i];
-}
-
-int current_device() {
-  int index = 0;
-  check(cudaGetDevice(&index), "cuda");
-  return index;
 }
 
 // Pinned host memory in which uploads wait for the GPU, so that the caller need not: a ring of
@@ -61,16 +56,17 @@ class Staging {
       const auto n = static_cast<size_t>(std::min(kSlotBytes, bytes - at));
       Slot& slot = slots_[next_++ % slots_.size()];
       if (slot.memory == nullptr) {
-        check(cudaMallocHost(&slot.memory, kSlotBytes), "upload");
-        check(cudaEventCreateWithFlags(&slot.copied, cudaEventDisableTiming), "upload");
+        check(cudaMallocHost(&slot.memory, kSlotBytes), "upload", "cudaMallocHost");
+        check(cudaEventCreateWithFlags(&slot.copied, cudaEventDisableTiming), "upload",
+              "cudaEventCreateWithFlags");
       } else {
-        check(cudaEventSynchronize(slot.copied), "upload");
+        check(cudaEventSynchronize(slot.copied), "upload", "cudaEventSynchronize");
       }
       std::memcpy(slot.memory, static_cast<const char*>(from) + at, n);
       check(
           cudaMemcpyAsync(static_cast<char*>(to) + at, slot.memory, n, cudaMemcpyHostToDevice, on),
-          "upload");
-      check(cudaEventRecord(slot.copied, on), "upload");
+          "upload", "cudaMemcpyAsync");
+      check(cudaEventRecord(slot.copied, on), "upload", "cudaEventRecord");
     }
   }
 
@@ -89,6 +85,19 @@ int count() {
   return cudaGetDeviceCount(&found) == cudaSuccess ? std::min(found, kMostDevices) : 0;
 }
 
+// Without a driver, too, CUDA says that it is too old.
+std::string why_none() {
+  int found = 0, driver = 0;
+  const cudaError_t error = cudaGetDeviceCount(&found);
+  if (error == cudaSuccess || error == cudaErrorNoDevice) return "no NVIDIA GPU found";
+  if (error != cudaErrorInsufficientDriver) return cudaGetErrorString(error);
+  if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0) return "no NVIDIA driver found";
+  std::ostringstream text;
+  text << "its driver is of CUDA " << driver / 1000 << '.' << driver % 1000 / 10
+       << "; this build of inkling needs one of CUDA " << CUDART_VERSION / 1000 << " or newer";
+  return text.str();
+}
+
 void upload(void* to, const void* from, int64_t bytes, Device device) {
   static std::array<Staging, kMostDevices> staging;
   use(device);
@@ -98,7 +107,7 @@ void upload(void* to, const void* from, int64_t bytes, Device device) {
 
 // Waits for the device, and throws what kernels found amiss.
 void wait(Device device, const char* op) {
-  check(cudaStreamSynchronize(stream()), op);
+  check(cudaStreamSynchronize(stream()), op, "cudaStreamSynchronize");
   Fault& fault = *gpu(device.index).fault;
   if (fault.found == 0) return;
   const Fault was = std::exchange(fault, Fault());
@@ -109,7 +118,7 @@ void download(void* to, const void* from, int64_t bytes, Device device) {
   use(device);
   INK_CHECK(!capturing(), "download: the host reads a GPU's memory while a step is being captured");
   check(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost, stream()),
-        "download");
+        "download", "cudaMemcpyAsync");
   wait(device, "download");
 }
 
@@ -132,9 +141,10 @@ std::array<Allocator::Pool, kMostDevices> open_pools;
 void begin_recording(Device device) {
   use(device);
   open_pools[static_cast<size_t>(device.index)] = allocator(device).open_pool();
-  check(cudaStreamSynchronize(stream()), "replay");
+  check(cudaStreamSynchronize(stream()), "replay", "cudaStreamSynchronize");
   // Relaxed: meanwhile the allocator may ask the driver for memory.
-  check(cudaStreamBeginCapture(stream(), cudaStreamCaptureModeRelaxed), "replay");
+  check(cudaStreamBeginCapture(stream(), cudaStreamCaptureModeRelaxed), "replay",
+        "cudaStreamBeginCapture");
 }
 
 void* end_recording(Device device) {
@@ -152,7 +162,8 @@ void* end_recording(Device device) {
 
 void replay(void* record, Device device) {
   use(device);
-  check(cudaGraphLaunch(static_cast<Record*>(record)->graph, stream()), "replay");
+  check(cudaGraphLaunch(static_cast<Record*>(record)->graph, stream()), "replay",
+        "cudaGraphLaunch");
 }
 
 void forget(void* record, Device device) noexcept {
@@ -184,17 +195,23 @@ void set_step(uint64_t step, Device device) {
 
 }  // namespace
 
-void check(cudaError_t error, const char* op) {
+void check(cudaError_t error, const char* op, const char* call) {
   if (error == cudaSuccess) [[likely]]
     return;
   static_cast<void>(cudaGetLastError());  // not to be found by the next call
-  ink::detail::fail(op, ": CUDA: ", cudaGetErrorString(error));
+  ink::detail::fail(op, ": ", call, ": ", cudaGetErrorString(error));
+}
+
+int current_device() {
+  int index = 0;
+  check(cudaGetDevice(&index), "cuda", "cudaGetDevice");
+  return index;
 }
 
 void use(Device device) {
   thread_local int current = -1;
   if (current == device.index) return;
-  check(cudaSetDevice(device.index), "cuda");
+  check(cudaSetDevice(device.index), "cuda", "cudaSetDevice");
   current = device.index;
 }
 
@@ -205,13 +222,14 @@ int multiprocessors() { return gpu(current_device()).properties.multiProcessorCo
 
 bool capturing() {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  check(cudaStreamIsCapturing(stream(), &status), "cuda");
+  check(cudaStreamIsCapturing(stream(), &status), "cuda", "cudaStreamIsCapturing");
   return status != cudaStreamCaptureStatusNone;
 }
 
 extern const DeviceBackend backend;
 const DeviceBackend backend{
     .count = count,
+    .why_none = why_none,
     .enter = use,
     .allocate = [](int64_t bytes, Device device) { return allocator(device).allocate(bytes); },
     .release = [](void* block, int64_t bytes,

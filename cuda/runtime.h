@@ -11,8 +11,12 @@
 
 namespace ink::cuda {
 
-/// Throws "softmax: CUDA: an illegal memory access was encountered" unless the call succeeded.
-void check(cudaError_t error, const char* op);
+/// Throws "softmax: cudaMallocHost: out of memory" unless the call succeeded.
+void check(cudaError_t error, const char* op, const char* call);
+
+inline constexpr int kMostDevices = 16;
+/// The number of the calling thread's device.
+int current_device();
 
 /// The stream of the current device: everything of ours runs there, in order.
 cudaStream_t stream();

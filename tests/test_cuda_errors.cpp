@@ -1,5 +1,6 @@
 // What goes wrong on a CUDA device where the host does not look: ids that lead nowhere. The op is
 // done without them, and the next wait for the device says so.
+#include "autograd/kernels.h"
 #include "autograd/ops.h"
 #include "autograd/replay.h"
 #include "error_of.h"
@@ -159,6 +160,29 @@ TEST_F(CudaErrors, RecordedIdsAreChecked) {
     EXPECT_EQ(y.tolist(), x.index(at).tolist());
   }
   EXPECT_TRUE(replay.recorded());
+}
+
+// The op, the call and what CUDA said of it; and what the kernel was given.
+TEST_F(CudaErrors, CallsOfCudaThatFailAreNamed) {
+  const ContextGuard guard;
+  context().observers.clear();
+  Replay replay(cuda_device, {});
+  std::string error;
+  for (int i = 0; i < 3; ++i)
+    replay.run([&] { error = error_of([] { synchronize(cuda_device); }); });
+  if (replay.recorded()) {  // on a GPU such a recording comes to nothing, and this is done again
+    EXPECT_EQ(error, "synchronize: cudaStreamSynchronize: invalid argument");
+  }
+
+  const detail::Kernel<void(Tensor&, const Tensors&, double)> broken{
+      "broken", nullptr, [](Tensor&, const Tensors&, double) { detail::fail("broken: told"); },
+      true};
+  Tensor y = ones({2, 3});
+  EXPECT_EQ(error_of([&] {
+              broken(y, {Tensor(), ones({5}), y}, 1);
+            }),
+            "broken: told; given (2, 3) float32 3 tensors, the first (5,) float32");
+  EXPECT_EQ(error_of([&] { broken(y, {}, 1); }), "broken: told; given (2, 3) float32 0 tensors");
 }
 
 TEST_F(CudaErrors, TheFirstOpIsTold) {

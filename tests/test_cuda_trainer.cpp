@@ -189,6 +189,15 @@ TEST_F(Cuda, TheProgramTrainsSamplesAndEvaluates) {
   EXPECT_EQ(run_program("eval" + run).code, 0);
 }
 
+TEST_F(Cuda, TheProgramChecksGradients) {
+  for (const char* only : {"softmax", "Linear"}) {
+    const Ran ran = run_program(std::string("gradcheck --device cuda --only ") + only);
+    EXPECT_EQ(ran.code, 0) << ran.out << ran.err;
+    EXPECT_NE(ran.out.find("\n0 of "), std::string::npos) << ran.out;
+  }
+  EXPECT_EQ(run_program("gradcheck --device cuda:100 --only softmax").code, 1);
+}
+
 TEST_F(Cuda, TooMuchMemoryIsAnErrorThatSaysWhatToDo) {
   const std::string error = error_of([] { zeros({int64_t{1} << 45}, gpu); });
   EXPECT_NE(error.find("memory: cannot allocate 140737488355328 bytes on cuda:0"),
@@ -211,6 +220,19 @@ TEST(Device, Names) {
     EXPECT_NE(error_of([&] { parse_device(wrong); }).find("expected cpu, cuda or cuda:N"),
               std::string::npos)
         << wrong;
+}
+
+TEST(Device, ADriverThatIsTooOldIsSaidToBe) {
+  if (cuda_device_count() == 0 || describe(gpu) != "emulated GPU")
+    GTEST_SKIP() << "of the emulator's driver";
+  const auto told = [](const std::string& version) {
+    return run_shell("INKLING_EMULATED_DRIVER=" + version + " inkling bench --device cuda").err;
+  };
+  EXPECT_NE(told("12040").find("cuda:0 is not to be had: its driver is of CUDA 12.4; this build of "
+                               "inkling needs one of CUDA 13 or newer"),
+            std::string::npos)
+      << told("12040");
+  EXPECT_NE(told("0").find("no NVIDIA driver found"), std::string::npos) << told("0");
 }
 
 TEST(Device, OneThatIsNotThereIsRefusedInWords) {

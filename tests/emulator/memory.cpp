@@ -84,9 +84,17 @@ const char* cudaGetErrorString(cudaError_t error) {
   }
 }
 cudaError_t cudaGetLastError() { return cudaSuccess; }
-cudaError_t cudaGetDeviceCount(int* count) {
-  *count = 1;
+// INKLING_EMULATED_DRIVER in the environment: the version of a driver that is too old, 0 for none.
+cudaError_t cudaDriverGetVersion(int* version) {
+  const char* set = std::getenv("INKLING_EMULATED_DRIVER");
+  *version = set != nullptr ? std::atoi(set) : CUDART_VERSION;
   return cudaSuccess;
+}
+cudaError_t cudaGetDeviceCount(int* count) {
+  int driver = 0;
+  cudaDriverGetVersion(&driver);
+  *count = driver >= CUDART_VERSION ? 1 : 0;
+  return *count == 1 ? cudaSuccess : cudaErrorInsufficientDriver;
 }
 cudaError_t cudaSetDevice(int device) { return device == 0 ? cudaSuccess : cudaErrorInvalidDevice; }
 cudaError_t cudaGetDevice(int* device) {
