@@ -96,8 +96,8 @@ TEST_F(CudaTraining, ReplayedSamplesAreDrawnForTheirStep) {
 
 // ---- records
 
-// A work that reads its result back cannot be recorded, and is found out at its end, when the
-// rounding of the weight was recorded and not done: it must be done again.
+// A work that reads its result back cannot be recorded. That is found out when the rounding of the
+// weight was recorded, and not done: it must be done again.
 TEST_F(CudaTraining, AfterARecordingThatFailedWeightsAreRoundedAgain) {
   const Autocast narrow;
   const NoGrad no_grad;
@@ -107,9 +107,8 @@ TEST_F(CudaTraining, AfterARecordingThatFailedWeightsAreRoundedAgain) {
   for (int step = 1; step <= 6; ++step) {
     double y = 0;
     replay.run([&] {
-      const Tensor product = linear(x, w);
+      y = linear(x, w).item();
       w += 1;
-      y = product.item();
     });
     EXPECT_EQ(y, step);
   }
