@@ -270,7 +270,7 @@ TEST(Program, BenchMeasuresTheGradientsOfEveryPart) {
 }
 
 // From the third step on memory comes from what earlier ones left, all but a little: which blocks
-// the parts hold at the same time is chance on a busy machine. A step takes about 500.
+// the parts hold at the same time is chance on a busy machine. A step takes hundreds.
 TEST(Program, StepsAskTheSystemForNoMemory) {
   const TempFolder folder;
   const std::string file = (folder / "a.json").string();
