@@ -1,9 +1,12 @@
 #include "autograd/device_backend.h"
 
 #include <charconv>
+#include <cstring>
+#include <vector>
 
 #include "autograd/kernels.h"
 #include "autograd/parallel.h"
+#include "autograd/transfer.h"
 
 namespace ink {
 
@@ -50,6 +53,21 @@ ChunkLimits chunk_limits(Device device) {
 }
 
 int64_t host_threads(Device device) { return device.is_cpu() ? max_threads() : 1; }
+
+void transfer(void* to, Device to_device, const void* from, Device from_device, int64_t bytes) {
+  if (bytes == 0) return;
+  if (from_device.is_cpu() && to_device.is_cpu()) {
+    std::memcpy(to, from, static_cast<size_t>(bytes));
+  } else if (from_device.is_cpu()) {
+    backend_of(to_device).upload(to, from, bytes, to_device);
+  } else if (to_device.is_cpu()) {
+    backend_of(from_device).download(to, from, bytes, from_device);
+  } else {
+    std::vector<char> host(static_cast<size_t>(bytes));
+    transfer(host.data(), cpu_device, from, from_device, bytes);
+    transfer(to, to_device, host.data(), cpu_device, bytes);
+  }
+}
 
 void synchronize(Device device) {
   if (device.is_cuda()) backend_of(device).synchronize(device);

@@ -357,6 +357,8 @@ const GemmUnit* gemm_unit() {
   return best;
 }
 
+bool packs_operands(Device device) { return device.is_cpu(); }
+
 std::string gemm_backend() {
   std::string version = openblas_get_config();  // "OpenBLAS 0.3.21 NO_LAPACKE ..."
   version = version.substr(0, version.find(' ', version.find(' ') + 1));

@@ -70,6 +70,10 @@ const GemmUnit* amx_unit();
 const GemmUnit* avx512_bf16_unit();
 const GemmUnit* avx512_unit();
 
+/// Do products pack or convert operands in memory that is ours to count? A GPU's library has its
+/// own.
+bool packs_operands(Device device);
+
 /// The best unit that there is and that the environment allows, or null.
 const GemmUnit* gemm_unit();
 

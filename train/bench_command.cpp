@@ -85,9 +85,7 @@ bool read_options(const Arguments& arguments, BenchOptions& options, BenchSetup&
 // ---- one run
 
 std::string machine_text(const TrainConfig& config) {
-  const Device device = parse_device(config.device);
-  if (device.is_cuda()) return describe(device);
-  return fmt::format("{}, {}, {}", processor_name(), describe(device), gemm_backend());
+  return describe_machine(parse_device(config.device));
 }
 
 ordered_json to_json(const BenchResult& result, const Machine& machine) {

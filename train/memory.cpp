@@ -108,7 +108,7 @@ MemoryEstimate estimate_memory(const GPT& model, const TrainConfig& config) {
   };
   const int64_t head = before + together * floats(c.vocab_size * c.n_embd), kept = kept_of_block(s);
   const int64_t added = added_by_block(s, config.dropout > 0),
-                packed = s.device.is_cpu() ? product_scratch(s) : 0;
+                packed = packs_operands(s.device) ? product_scratch(s) : 0;
   struct Moment {
     int64_t gradients, activations;
     int64_t total() const { return gradients + activations; }

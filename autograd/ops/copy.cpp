@@ -5,6 +5,7 @@
 #include "autograd/kernels.h"
 #include "autograd/ops.h"
 #include "autograd/ops/elementwise.h"
+#include "autograd/transfer.h"
 
 namespace ink {
 
@@ -170,15 +171,9 @@ Tensor to(const Tensor& x, Device device) {
   if (x.device() == device) return x;
   const Tensor from = x.detach().contiguous();
   Tensor y = empty(x.shape(), {x.dtype(), device});
-  const int64_t bytes = x.numel() * size_of(x.dtype());
   for_any(x.dtype(), [&]<class T>(T) {
-    void* memory = y.mutable_data<T>();
-    if (bytes == 0) return;
-    if (x.device().is_cpu())
-      return backend_of(device).upload(memory, from.data<T>(), bytes, device);
-    if (device.is_cpu())
-      return backend_of(x.device()).download(memory, from.data<T>(), bytes, x.device());
-    y.copy_(from.to(cpu_device).to(device));
+    transfer(y.mutable_data<T>(), device, from.data<T>(), x.device(),
+             x.numel() * size_of(x.dtype()));
   });
   return record("to", {x}, y,
                 [back = x.device()](const Tensor& dy) -> Grads { return {to(dy, back)}; });
