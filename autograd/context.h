@@ -37,8 +37,7 @@ struct Context {
   DType default_dtype = DType::f32;  // of the factories and of floating literals
   Device default_device;
   RandomPosition random;
-  uint64_t recording =
-      0;  // that what is asked of the device goes into, not done yet (Replay); 0: none
+  uint64_t recording = 0;  // that (of a Replay) which takes what the device is asked for; 0: none
   std::optional<BernoulliRule> imitate_torch;  // do as PyTorch does, even where we differ?
   std::vector<Observer*> observers;            // told of every record and every vjp
 };
