@@ -45,6 +45,8 @@ struct DeviceBackend {
 const DeviceBackend& backend_of(Device device);
 /// The number of CUDA devices that this build can use: 0 without a CUDA backend.
 int cuda_device_count();
+/// Copies bytes from one device's memory to another's, by way of the host's where neither is its.
+void transfer(void* to, Device to_device, const void* from, Device from_device, int64_t bytes);
 /// Waits for a device; nothing to do for the CPU.
 void synchronize(Device device);
 /// "2 threads", or a GPU's name.
@@ -57,5 +59,8 @@ struct ChunkLimits {
 ChunkLimits chunk_limits(Device device);
 /// How many host threads are worth having to keep a device at work: one for a GPU.
 int64_t host_threads(Device device);
+/// How many steps to ask a device for before waiting, to see what one takes in training: a GPU
+/// works while the host asks for more.
+int64_t steps_ahead(Device device);
 
 }  // namespace ink

@@ -176,8 +176,6 @@ std::string describe_machine(Device device) {
   return processor_name() + ", " + describe(device) + ", " + gemm_backend();
 }
 
-int64_t steps_ahead(Device device) { return device.is_cpu() ? 1 : 10; }
-
 int physical_cores() {
 #if defined(__linux__)
   cpu_set_t allowed;

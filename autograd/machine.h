@@ -25,10 +25,6 @@ double datasheet_flops(const std::string& name);
 /// A GPU's name; or the processor's, how many threads use it, and what its products run on.
 std::string describe_machine(Device device);
 
-/// How many steps to ask a device for before waiting, to see what one takes in training: a GPU
-/// works while the host asks for more.
-int64_t steps_ahead(Device device);
-
 /// Processor cores that this process may run on; the hardware threads of one count as one, for they
 /// share the units that products keep busy. 1 or more.
 int physical_cores();

@@ -204,7 +204,8 @@ TEST_F(CudaKernels, BiasesAtOddAddresses) {
 
 TEST_F(CudaKernels, ProductsOfManyMatrices) {
   const Tensor a = randn({70'000, 1, 2}), b = randn({70'000, 2, 1});
-  agree({a, b}, [](const Inputs& x) { return Outputs{matmul(x[0], x[1])}; }, 1e-6);
+  agree(
+      {a, b}, [](const Inputs& x) { return Outputs{matmul(x[0], x[1])}; }, 1e-6);
 }
 
 TEST_F(CudaKernels, ExtremesKnowNan) {

@@ -96,6 +96,9 @@ TEST(DataParallel, AnErrorOfOnePartReachesTheCaller) {
 }
 
 TEST(DataParallel, RefusesPartsWithoutRows) {
+  TrainConfig config;
+  config.batch_parts = -1;
+  EXPECT_NE(error_of([&] { config.check(); }).find("batch_parts"), std::string::npos);
   for (const int64_t parts : {0, 4})
     EXPECT_EQ(
         error_of([&] {

@@ -1,8 +1,7 @@
 #include "train/command_line.h"
 
-#include <omp.h>
-
 #include <fmt/format.h>
+#include <omp.h>
 
 #include <algorithm>
 #include <iostream>

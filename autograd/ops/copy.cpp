@@ -5,7 +5,6 @@
 #include "autograd/kernels.h"
 #include "autograd/ops.h"
 #include "autograd/ops/elementwise.h"
-#include "autograd/transfer.h"
 
 namespace ink {
 
