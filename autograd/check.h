@@ -1,4 +1,4 @@
-// Errors: one exception type and one macro.
+// Errors: an exception type, and one macro.
 #pragma once
 
 #include <sstream>
@@ -13,14 +13,19 @@ class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
+/// One that a device's runtime or libraries reported, whatever was asked of them.
+class DeviceError : public Error {
+ public:
+  using Error::Error;
+};
 
 namespace detail {
-template <class... Args>
+template <class Thrown = Error, class... Args>
 [[noreturn]] void fail(const Args&... args) {
   std::ostringstream text;
   text << std::boolalpha;
   (text << ... << args);
-  throw Error(text.str());
+  throw Thrown(text.str());
 }
 }  // namespace detail
 

@@ -78,10 +78,10 @@ struct Kernel<void(Args...)> {
     backend_of(check.device).enter(check.device);
     try {
       cuda(args...);
-    } catch (const Error& error) {
+    } catch (const DeviceError& error) {
       std::ostringstream given;
       (describe(given, args), ...);
-      fail(error.what(), "; given", given.str());
+      fail<DeviceError>(error.what(), "; given", given.str());
     }
   }
 };

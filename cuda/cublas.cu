@@ -78,9 +78,9 @@ constexpr int64_t kWorkspace = int64_t{32} << 20;  // what NVIDIA advises for Ho
 
 void check(cublasStatus_t status, const Product& p, const char* call) {
   if (status == CUBLAS_STATUS_SUCCESS) return;
-  ink::detail::fail(p.op, ": ", call, ": ", lt().GetStatusString(status), ", for (", p.batch, ", ",
-                    p.m, ", ", p.k, ") x (", p.k, ", ", p.n, ") of ", p.a.dtype, " into ",
-                    p.c.dtype);
+  ink::detail::fail<DeviceError>(p.op, ": ", call, ": ", lt().GetStatusString(status), ", for (",
+                                 p.batch, ", ", p.m, ", ", p.k, ") x (", p.k, ", ", p.n, ") of ",
+                                 p.a.dtype, " into ", p.c.dtype);
 }
 
 cudaDataType_t type_of(DType dtype) {

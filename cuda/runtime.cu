@@ -199,7 +199,7 @@ void check(cudaError_t error, const char* op, const char* call) {
   if (error == cudaSuccess) [[likely]]
     return;
   static_cast<void>(cudaGetLastError());  // not to be found by the next call
-  ink::detail::fail(op, ": ", call, ": ", cudaGetErrorString(error));
+  ink::detail::fail<DeviceError>(op, ": ", call, ": ", cudaGetErrorString(error));
 }
 
 int current_device() {

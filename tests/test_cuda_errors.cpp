@@ -175,8 +175,8 @@ TEST_F(CudaErrors, CallsOfCudaThatFailAreNamed) {
   }
 
   const detail::Kernel<void(Tensor&, const Tensors&, double)> broken{
-      "broken", nullptr, [](Tensor&, const Tensors&, double) { detail::fail("broken: told"); },
-      true};
+      "broken", nullptr,
+      [](Tensor&, const Tensors&, double) { detail::fail<DeviceError>("broken: told"); }, true};
   Tensor y = ones({2, 3});
   EXPECT_EQ(error_of([&] {
               broken(y, {Tensor(), ones({5}), y}, 1);
