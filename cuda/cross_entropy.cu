@@ -1,6 +1,6 @@
 // Cross entropy of logits (rows, V) with the classes that targets (rows) name: the twin of
-// autograd/ops/cross_entropy.cpp. The logits are read once, but for what the threads of a long row
-// cannot keep, and their gradient is written once.
+// autograd/ops/cross_entropy.cpp. The logits are read once (of rows longer than 57,344, the rest is
+// read twice), and their gradient is written once.
 //   loss_i    = log sum exp x_i - x_i[target_i];  0 where the target is ignored
 //   dlogits_i = (softmax x_i - onehot target_i) scale
 #include "cuda/ids.cuh"
@@ -14,7 +14,10 @@ template <class T, class D, class Plan>
 struct CrossEntropy {
   static constexpr int kThreads = Plan::kThreads, N = Plan::N;
   using C = compute_t<T>;
-  using Shared = BlockScratch<C>;
+  struct Parking : BlockScratch<C> {
+    ParkedRow<T, Plan> row;
+  };
+  using Shared = std::conditional_t<(Plan::kParked > 0), Parking, BlockScratch<C>>;
   C* losses;
   D* dlogits;  // null: not wanted; may be the logits
   const T* logits;
@@ -29,10 +32,12 @@ struct CrossEntropy {
     const int64_t target = targets[row];
     if (target == ignore_index || !in_range(target, row)) return ignore(row);
     const C weight = scale ? *scale : C(1);
-    const Row<T, Plan> a(logits, row, n, -infinity<C>());
+    ParkedRow<T, Plan>* parked = nullptr;
+    if constexpr (Plan::kParked > 0) parked = &scratch.row;
+    const Row<T, Plan> a(logits, row, n, -infinity<C>(), parked);
     SoftmaxSums<C> sums;
     a.each([&](RowPlace i) { sums.add(a[i]); });
-    sums.template join<Plan>(scratch);
+    sums.template join<Plan>(static_cast<BlockScratch<C>&>(scratch));
     const C top = sums.top, share = weight / sums.total;
     C chosen = 0;  // the logit of the target, in the one thread that has it
     bool has_chosen = false;
@@ -123,7 +128,8 @@ void cross_entropy(Tensor& loss, Tensor& dlogits, const Tensor& logits, const Te
     const T* in = logits.data<T>();
     const C* weight = scale.defined() ? scale.data<C>() : nullptr;
     const IdCheck in_range("cross_entropy", "target", n, "classes");
-    plan_rows_anywhere<T>(n, {down, in}, [&]<class Plan>(Plan) {
+    plan_rows<T, RowSize<kWarp, 32>, RowSize<256, 32, true>, RowSize<1024, 32, true>,
+              RowSize<1024, 32, true, 24>>(n, {down, in}, [&]<class Plan>(Plan) {
       launch("cross_entropy", Plan::blocks(rows),
              CrossEntropy<T, D, Plan>{losses, down, in, targets.data<int64_t>(), weight, rows, n,
                                       ignore_index, in_range});

@@ -1,7 +1,8 @@
 // What kernels of rows (the last dimension, n elements) share.
 //
-// A row is a warp's if its 32 lanes can keep it in registers, a block's if it is longer, and what
-// not even a block can keep is read again each time. Every thread takes packs of N elements that
+// A row is a warp's if its 32 lanes can keep it in registers, a block's if it is longer. What a
+// block's registers cannot hold is parked in shared memory, if the kernel has such room, and what
+// is left is read again each time. Every thread takes packs of N elements that
 // lie side by side, N at a time being 16 bytes where memory is aligned to that and 1 elsewhere:
 //   const Row<T, Plan> a(x, Plan::row(), n);
 //   a.each([&](RowPlace i) { total += sum(a[i]); });
@@ -22,11 +23,11 @@ namespace ink::cuda {
 
 // ---- rows
 
-/// Rows taken by kSize threads each, a warp or a block; a thread keeps kHeld packs of a row. Do
-/// rows start anywhere?
-template <int N_, int kSize_, int kHeld_, bool kAnywhere_ = false>
+/// Rows taken by kSize threads each, a warp or a block; a thread keeps kHeld packs of a row in
+/// registers, and the next kParked in shared memory. Do rows start anywhere?
+template <int N_, int kSize_, int kHeld_, bool kAnywhere_ = false, int kParked_ = 0>
 struct RowPlan {
-  static constexpr int N = N_, kSize = kSize_, kHeld = kHeld_;
+  static constexpr int N = N_, kSize = kSize_, kHeld = kHeld_, kParked = kParked_;
   static constexpr bool kAnywhere = kAnywhere_;
   static constexpr int kThreads = kSize == kWarp ? 4 * kWarp : kSize;
   static constexpr int kRows = kThreads / kSize;  // of a block
@@ -48,19 +49,21 @@ struct RowPlan {
   }
 };
 
-/// A choice of plan_rows: kThreads a row, each keeping kElements of it, or half of them if they
-/// have 8 bytes. Does the kernel take rows that start anywhere?
-template <int kThreads, int kElements, bool kAnywhere_ = false>
+/// A choice of plan_rows: kThreads a row, each keeping kElements of it and parking kParked, or half
+/// of them if they have 8 bytes. Does the kernel take rows that start anywhere?
+template <int kThreads, int kElements, bool kAnywhere_ = false, int kParked = 0>
 struct RowSize {
   static constexpr bool kAnywhere = kAnywhere_;
   template <class T>
-  static constexpr int elements = sizeof(T) == 8 ? kElements / 2 : kElements;
+  static constexpr int share(int elements) {
+    return sizeof(T) == 8 ? elements / 2 : elements;
+  }
   template <class T>
   static constexpr bool holds(int64_t n) {
-    return n <= kThreads * elements<T>;
+    return n <= kThreads * share<T>(kElements + kParked);
   }
   template <class T, int N, bool kShifts = false>
-  using Plan = RowPlan<N, kThreads, elements<T> / N, kShifts>;
+  using Plan = RowPlan<N, kThreads, share<T>(kElements) / N, kShifts, share<T>(kParked) / N>;
 };
 
 /// Calls f(RowPlan<...>()) for rows of n elements, the widest of type T, in arrays that start at
@@ -94,23 +97,31 @@ void plan_rows_anywhere(int64_t n, std::initializer_list<const void*> pointers, 
             RowSize<1024, kElements, true>>(n, pointers, f);
 }
 
-/// One of the packs of a row that a thread takes: the number of the register that keeps it, kHeld
-/// if none does, and where in the row it starts.
+/// One of the packs of a row that a thread takes: the number of the register that keeps it, or of
+/// its place in shared memory after them, or else kKept; and where in the row it starts.
 struct RowPlace {
   int slot;
   int64_t at;
+};
+
+/// What a block parks, each thread its own packs: side by side for neighbouring threads.
+template <class T, class Plan>
+struct ParkedRow {
+  Pack<T, Plan::N> packs[Plan::kParked][Plan::kThreads];
 };
 
 /// The calling thread's share of a row.
 template <class T, class Plan>
 class Row {
   static constexpr int N = Plan::N, kHeld = Plan::kHeld, kStep = Plan::kSize * N;
+  static constexpr int kParked = Plan::kParked, kKept = kHeld + kParked;
   using C = compute_t<T>;
 
  public:
-  /// outside: what packs hold beyond the row's ends.
-  __device__ __forceinline__ Row(const T* x, int64_t row, int64_t n, C outside = 0)
-      : from_(x + row * n), n_(n), end_(n), outside_(outside) {
+  /// outside: what packs hold beyond the row's ends. parked: needed if the plan has such packs.
+  __device__ __forceinline__ Row(const T* x, int64_t row, int64_t n, C outside = 0,
+                                 ParkedRow<T, Plan>* parked = nullptr)
+      : from_(x + row * n), n_(n), end_(n), outside_(outside), parked_(parked) {
     if constexpr (Plan::kAnywhere) {
       begin_ = -(row * n) & (N - 1);
       end_ = begin_ + ((n - begin_) & ~int64_t{N - 1});
@@ -121,6 +132,12 @@ class Row {
       if (at >= end_) break;
       held_[k] = *reinterpret_cast<const Pack<T, N>*>(from_ + at);
     }
+#pragma unroll
+    for (int k = 0; k < kParked; ++k) {
+      const int64_t at = begin_ + Plan::rank() * N + (kHeld + k) * kStep;
+      if (at >= end_) break;
+      parked_->packs[k][threadIdx.x] = *reinterpret_cast<const Pack<T, N>*>(from_ + at);
+    }
   }
 
   /// Calls f(place) for each pack.
@@ -129,12 +146,16 @@ class Row {
     whole_packs(f);
     if constexpr (Plan::kAnywhere) {  // the first thread may have one before, the second one after
       const int64_t at = Plan::rank() == 0 ? begin_ - N : end_;
-      if (Plan::rank() < 2 && at > -N && at < n_) f(RowPlace{kHeld, at});
+      if (Plan::rank() < 2 && at > -N && at < n_) f(RowPlace{kKept, at});
     }
   }
 
   __device__ __forceinline__ Pack<C, N> operator[](RowPlace i) const {
-    if (i.slot != kHeld) return zip([](T v) { return static_cast<C>(v); }, held_[i.slot]);
+    const auto wide = [](T v) { return static_cast<C>(v); };
+    if (i.slot < kHeld) return zip(wide, held_[i.slot]);
+    if constexpr (kParked > 0) {
+      if (i.slot < kKept) return zip(wide, parked_->packs[i.slot - kHeld][threadIdx.x]);
+    }
     if (is_whole(i)) return load<N>(from_ + i.at);
     Pack<C, N> values;
 #pragma unroll
@@ -146,11 +167,11 @@ class Row {
   /// Adds the row at `branch` and writes the sum, which is the row from then on, to `to`.
   template <class B>
   __device__ __forceinline__ void add(const B* branch, T* to) {
-    static_assert(!Plan::kAnywhere);
+    static_assert(!Plan::kAnywhere && kParked == 0);
     whole_packs([&](RowPlace i) {
       const auto both = (*this)[i] + load<N>(branch + i.at);
       store(to + i.at, both);
-      if (i.slot != kHeld) held_[i.slot] = zip([](C v) { return static_cast<T>(v); }, both);
+      if (i.slot < kHeld) held_[i.slot] = zip([](C v) { return static_cast<T>(v); }, both);
     });
     from_ = to;
   }
@@ -158,7 +179,7 @@ class Row {
   /// Writes a pack to its place in a row that starts at `to`.
   template <class D>
   __device__ __forceinline__ void put(D* to, RowPlace i, const Pack<C, N>& values) const {
-    if (i.slot != kHeld || is_whole(i)) return store(to + i.at, values);
+    if (i.slot < kKept || is_whole(i)) return store(to + i.at, values);
 #pragma unroll
     for (int j = 0; j < N; ++j)
       if (in_row(i.at + j)) to[i.at + j] = static_cast<D>(values.at[j]);
@@ -169,11 +190,11 @@ class Row {
   __device__ __forceinline__ void whole_packs(const F& f) const {
     int64_t at = begin_ + Plan::rank() * N;
 #pragma unroll
-    for (int k = 0; k < kHeld; ++k, at += kStep) {
+    for (int k = 0; k < kKept; ++k, at += kStep) {
       if (at >= end_) return;
       f(RowPlace{k, at});
     }
-    for (; at < end_; at += kStep) f(RowPlace{kHeld, at});
+    for (; at < end_; at += kStep) f(RowPlace{kKept, at});
   }
   __device__ bool in_row(int64_t at) const { return at >= 0 && at < n_; }
   __device__ bool is_whole(RowPlace i) const {
@@ -183,6 +204,7 @@ class Row {
   const T* from_;
   int64_t n_, begin_ = 0, end_;  // whole packs are from begin_ to end_
   C outside_;
+  ParkedRow<T, Plan>* parked_;
   Pack<T, N> held_[kHeld] = {};
 };
 

@@ -164,8 +164,8 @@ TEST_P(CudaRows, AlignmentDoesNotMatter) {
 
 INSTANTIATE_TEST_SUITE_P(Lengths, CudaRows,
                          testing::Values(1, 3, 64, 65, 100, 512, 768, 770, 1024, 1025, 1031, 1100,
-                                         1600, 2048, 2500, 8191, 8192, 8200, 9001, 33000, 33001,
-                                         50257));
+                                         1600, 2048, 2500, 8191, 8192, 8200, 9001, 33000, 50257,
+                                         57345));
 
 // -inf is a mask; NaN, +inf and a row of nothing but -inf make the row NaN. On every path.
 TEST(CudaSoftmax, SpecialValuesAreTheCpus) {
