@@ -94,8 +94,7 @@ double device_seconds(const std::function<void()>& f) {
   return times[kWindows / 2] / static_cast<double>(calls);
 }
 
-void time(benchmark::State& state, const std::function<void()>& f) {
-  const Work work = work_of(f);
+void time(benchmark::State& state, const std::function<void()>& f, const Work& work) {
   if (settings.device.is_cuda()) {
     const double seconds = device_seconds(f),
                  roof = std::max(work.flops / machine().flops_per_second,
@@ -111,6 +110,8 @@ void time(benchmark::State& state, const std::function<void()>& f) {
   if (work.flops > 0) state.counters["FLOP/s"] = rate(work.flops);
   if (work.bytes() > 0) state.counters["bytes/s"] = rate(work.bytes());
 }
+
+void time(benchmark::State& state, const std::function<void()>& f) { time(state, f, work_of(f)); }
 
 std::vector<Tensor> that_require_grad(const std::vector<Tensor>& tensors) {
   std::vector<Tensor> found;
@@ -229,10 +230,11 @@ void add_head(const std::string& name, int64_t tokens, int64_t C, int64_t V) {
   });
 }
 
-void adamw(benchmark::State& state, int64_t parameters) {
+template <class AnyOptimizer, class AnyOptions>
+void update(benchmark::State& state, int64_t parameters, const AnyOptions& options) {
   Tensor p = leaf({parameters / 1024, 1024});
   p.set_grad(numbers(p.shape()));
-  AdamW optimizer(NamedTensors{{"p", p}}, {.grad_clip = 1});
+  AnyOptimizer optimizer(NamedTensors{{"p", p}}, options);
   time(state, [&] { optimizer.step(); });
 }
 
@@ -274,7 +276,12 @@ void add_gpt(const BenchSetup& setup) {
   });
   add_head(gpt + "linear_cross_entropy", N, C, V);
   const int64_t parameters = 12 * c.n_layer * C * C + V * C;
-  add_one(gpt + "AdamW", [=](benchmark::State& state) { adamw(state, parameters); });
+  add_one(gpt + "AdamW", [=](benchmark::State& state) {
+    update<AdamW>(state, parameters, AdamWOptions{.grad_clip = 1});
+  });
+  add_one(gpt + "SGD", [=](benchmark::State& state) {
+    update<SGD>(state, parameters, SGDOptions{.momentum = 0.9, .grad_clip = 1});
+  });
 }
 
 // On a GPU a batch that fills it.
@@ -350,6 +357,10 @@ void add_large() {
         },
         has_gradient);
   }
+  add_one("large/fill", [=](benchmark::State& state) {
+    Tensor x = activation(shape).detach();
+    time(state, [&] { x.fill_(1); }, {.bytes_written = static_cast<double>(x.storage()->bytes)});
+  });
 }
 
 // ---- what a step of training has none of
