@@ -206,6 +206,10 @@ Tensor outer(const Tensor& a, const Tensor& b);  // (n), (m) -> (n, m)
 /// x W^T + b. x (..., in), weight (out, in), bias (out) or undefined. -> (..., out), bf16 under
 /// Autocast. (linear.cpp)
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
+/// linear(gelu(linear(x, fc_weight, fc_bias), tanh), proj_weight, proj_bias): x (..., in), weights
+/// (hidden, in) and (out, hidden), biases (hidden) and (out) or undefined -> (..., out). (mlp.cpp)
+Tensor mlp(const Tensor& x, const Tensor& fc_weight, const Tensor& fc_bias,
+           const Tensor& proj_weight, const Tensor& proj_bias);
 Tensor softmax(const Tensor& x, int64_t dim = -1);  // exp(x - max) / sum exp(x - max) (softmax.cpp)
 Tensor log_softmax(const Tensor& x, int64_t dim = -1);  // x - logsumexp x
 /// (x - mean) / sqrt(var + eps) * weight + bias over the last dimension, var biased; weight, bias

@@ -122,11 +122,12 @@ Layout make_layout(const Product& p, const Matrices& x, int64_t rows, int64_t co
   return owned;
 }
 
-/// How cuBLASLt computes products of one kind.
+/// How cuBLASLt computes products of one kind, if it does (only of epilogues it may not).
 struct Plan {
   Operation operation;
   Layout a, b, c;
   cublasLtMatmulAlgo_t algorithm;
+  bool exists = true;
 };
 
 /// Ways to compute a product, the library's best guess first. (A plain array: in a vector, their
@@ -155,6 +156,9 @@ std::string describe(const Product& p) {
     text << "; " << (x->layout.transposed ? "turned, " : "") << "rows " << x->layout.ld
          << ", matrices " << x->step << " apart, aligned to " << alignment(x->data);
   if (p.bias != nullptr) text << "; a bias aligned to " << alignment(p.bias);
+  if (p.epilogue != Epilogue::none)
+    text << (p.epilogue == Epilogue::gelu ? "; gelu" : "; its gradient") << ", aligned to "
+         << alignment(p.aux);
   return text.str();
 }
 
@@ -208,21 +212,34 @@ class Gpu {
     const cublasStatus_t status = lt().Create(&handle_);
     INK_CHECK(status == CUBLAS_STATUS_SUCCESS,
               "gemm: cublasLtCreate: ", lt().GetStatusString(status));
+    cuda::check(cudaDeviceGetAttribute(&major_, cudaDevAttrComputeCapabilityMajor, device), "gemm",
+                "cudaDeviceGetAttribute");
     cuda::check(cudaMalloc(&workspace_, kWorkspace), "gemm", "cudaMalloc");
   }
 
   void run(const Product& p) {
     const std::lock_guard lock(mutex_);
     const Plan& plan = plan_for(p);
-    if (p.bias != nullptr)
-      check(lt().MatmulDescSetAttribute(plan.operation.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER,
-                                        &p.bias, sizeof p.bias),
-            p, "bias");
+    const auto point = [&](cublasLtMatmulDescAttributes_t what, const void* where) {
+      check(lt().MatmulDescSetAttribute(plan.operation.get(), what, &where, sizeof where), p,
+            "cublasLtMatmulDescSetAttribute");
+    };
+    if (p.bias != nullptr) point(CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias);
+    if (p.aux != nullptr) point(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, p.aux);
     check(multiply(p, plan, plan.algorithm), p, "cublasLtMatmul");
   }
 
+  bool has_epilogue(const Product& p) {
+    constexpr int64_t kAuxColumns = 8, kAuxAlignment = 16;  // which the library asks for
+    if (!wants_epilogue(major_ >= 9) || p.c.layout.ld % kAuxColumns != 0 ||
+        alignment(p.aux) < kAuxAlignment)
+      return false;
+    const std::lock_guard lock(mutex_);
+    return plan_for(p).exists;
+  }
+
  private:
-  using Key = std::array<int64_t, 20>;
+  using Key = std::array<int64_t, 22>;
 
   cublasStatus_t multiply(const Product& p, const Plan& plan,
                           const cublasLtMatmulAlgo_t& algorithm) {
@@ -256,7 +273,9 @@ class Gpu {
             alignment(p.a.data),
             alignment(p.b.data),
             alignment(p.c.data),
-            alignment(p.bias)};
+            alignment(p.bias),
+            static_cast<int64_t>(p.epilogue),
+            alignment(p.aux)};
   }
 
   const Plan& plan_for(const Product& p) {
@@ -271,6 +290,8 @@ class Gpu {
     if (choices_ && recall(plan, name)) return plan;
     const bool time_them = choices_ && !capturing();
     const Candidates candidates = ask_heuristic(p, plan, time_them ? Candidates::kMost : 1);
+    plan.exists = candidates.count > 0;
+    if (!plan.exists) return plan;
     plan.algorithm = candidates.all[0].algo;
     if (!time_them) return plan;
     plan.algorithm = fastest(p, plan, candidates);
@@ -300,7 +321,7 @@ class Gpu {
            found.workspaceSize <= kWorkspace;
   }
 
-  /// At most `most` ways that work.
+  /// At most `most` ways that work; none only of a product with an epilogue.
   Candidates ask_heuristic(const Product& p, const Plan& plan, int most) {
     cublasLtMatmulPreference_t wish = nullptr;
     check(lt().MatmulPreferenceCreate(&wish), p, "cublasLtMatmulPreferenceCreate");
@@ -317,12 +338,14 @@ class Gpu {
         handle_, plan.operation.get(), plan.b.get(), plan.a.get(), plan.c.get(), plan.c.get(), wish,
         most, found.all, &found.count);
     lt().MatmulPreferenceDestroy(wish);
+    if (status == CUBLAS_STATUS_NOT_SUPPORTED && p.epilogue != Epilogue::none) return {};
     check(status, p, "cublasLtMatmulAlgoGetHeuristic");
     const auto works = [](const auto& result) { return result.state == CUBLAS_STATUS_SUCCESS; };
     found.count = static_cast<int>(
         std::stable_partition(found.all, found.all + found.count, works) - found.all);
-    check(found.count > 0 ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED, p,
-          "cublasLtMatmulAlgoGetHeuristic");
+    check(found.count > 0 || p.epilogue != Epilogue::none ? CUBLAS_STATUS_SUCCESS
+                                                          : CUBLAS_STATUS_NOT_SUPPORTED,
+          p, "cublasLtMatmulAlgoGetHeuristic");
     return found;
   }
 
@@ -353,6 +376,19 @@ class Gpu {
     return best;
   }
 
+  static cublasLtEpilogue_t epilogue_of(const Product& p) {
+    const bool bias = p.bias != nullptr;
+    switch (p.epilogue) {
+      case Epilogue::gelu:
+        return bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
+      case Epilogue::gelu_gradient:
+        return CUBLASLT_EPILOGUE_DGELU;
+      case Epilogue::none:
+        break;
+    }
+    return bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+  }
+
   static Operation make_operation(const Product& p) {
     const cublasComputeType_t compute = p.a.dtype == f64             ? CUBLAS_COMPUTE_64F
                                         : p.a.dtype == f32 && tf32() ? CUBLAS_COMPUTE_32F_FAST_TF32
@@ -368,15 +404,20 @@ class Gpu {
     set(CUBLASLT_MATMUL_DESC_TRANSA, p.b.layout.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
     set(CUBLASLT_MATMUL_DESC_TRANSB, p.a.layout.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
     if (p.bias != nullptr) {
-      set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
       set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(p.c.dtype));
       set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias);
     }
+    if (p.epilogue != Epilogue::none) {
+      set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, p.aux);
+      set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, p.c.layout.ld);
+    }
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(p));
     return operation;
   }
 
   std::mutex mutex_;
   Device device_;
+  int major_ = 0;  // of its compute capability
   GemmChoices* choices_;
   cublasLtHandle_t handle_ = nullptr;
   void* workspace_ = nullptr;
@@ -385,14 +426,17 @@ class Gpu {
 
 }  // namespace
 
-void product(const Product& p) {
+static Gpu& current_gpu(const char* op) {
   static std::array<std::unique_ptr<Gpu>, 16> gpus;
   static std::array<std::once_flag, 16> once;
   int index = 0;
-  cuda::check(cudaGetDevice(&index), p.op, "cudaGetDevice");
+  cuda::check(cudaGetDevice(&index), op, "cudaGetDevice");
   const auto i = static_cast<size_t>(index);
   std::call_once(once[i], [&] { gpus[i] = std::make_unique<Gpu>(index); });
-  gpus[i]->run(p);
+  return *gpus[i];
 }
+
+void product(const Product& p) { current_gpu(p.op).run(p); }
+bool has_epilogue(const Product& p) { return current_gpu(p.op).has_epilogue(p); }
 
 }  // namespace ink::cuda

@@ -1,5 +1,6 @@
 // Matrix products: the twins of autograd/gemm.cpp. What the tensors' strides say is turned into
 // batches of matrices with leading dimensions; the products themselves are a library's.
+#include "autograd/autocast.h"
 #include "autograd/ops/strided_loop.h"
 #include "cuda/elementwise.cuh"
 #include "cuda/product.h"
@@ -22,6 +23,7 @@ Matrices matrices(const Tensor& x) {
   void* data = with_data(x, [&]<class T>() { return const_cast<T*>(x.data<T>()); });
   return {data, x.dtype(), *matrix_layout(x), 0};
 }
+void* address(const Tensor& x) { return matrices(x.view({1, -1})).data; }
 Matrices result(Tensor& x) {
   static_cast<void>(with_data(x, [&]<class T>() { return x.mutable_data<T>(); }));
   return matrices(x);
@@ -115,6 +117,18 @@ Product describe(const char* op, Tensor& c, const Tensor& a, const Tensor& b, do
           matrices(b), result(c),  alpha,      accumulate, nullptr};
 }
 
+// A bias as products take it: of c's dtype, its elements side by side, at an aligned address.
+Tensor as_product_bias(const Tensor& bias, DType dtype) {
+  const NoGrad no_grad;
+  const Tensor row = cached_cast(bias, dtype).contiguous();
+  return reinterpret_cast<uintptr_t>(address(row)) % kBiasAlignment == 0 ? row : row.clone();
+}
+
+// Is c = a b one product with an epilogue that reads or writes aux?
+bool one_product(const Tensor& c, const Tensor& a, const Tensor& aux) {
+  return c.numel() > 0 && a.size(-1) > 0 && c.dim() == 2 && c.strides() == aux.strides();
+}
+
 }  // namespace
 
 void gemm(Tensor& c, const Tensor& a, const Tensor& b, double alpha, bool accumulate) {
@@ -153,15 +167,43 @@ void gemm_bias(Tensor& c, const Tensor& a, const Tensor& b, const Tensor& bias) 
     copy(c, bias.alias(rows));
     return gemm(c, a, b, 1, true);
   }
-  const NoGrad no_grad;
   const Tensor left = as_gemm_operand(a, dtype), right = as_gemm_operand(b, dtype),
-               row = bias.contiguous().to(c.dtype());
-  const auto address = [](const Tensor& x) { return matrices(x.view({1, -1})).data; };
-  const bool aligned = reinterpret_cast<uintptr_t>(address(row)) % kBiasAlignment == 0;
-  const Tensor added = aligned ? row : row.clone();
+               row = as_product_bias(bias, c.dtype());
   Product all = describe("gemm_bias", c, left, right, 1, false);
-  all.bias = address(added);
+  all.bias = address(row);
   for_batch(all, c, left, right);
+}
+
+void gemm_gelu(Tensor& y, Tensor& h, const Tensor& a, const Tensor& b, const Tensor& bias) {
+  const DType dtype = operand_dtype(y, a, b);
+  if (one_product(y, a, h) && fits(y, dtype) && !matrix_layout(y)->transposed) {
+    const Tensor left = as_gemm_operand(a, dtype), right = as_gemm_operand(b, dtype),
+                 row = bias.defined() ? as_product_bias(bias, y.dtype()) : bias;
+    Product all = describe("gemm_gelu", y, left, right, 1, false);
+    all.bias = row.defined() ? address(row) : nullptr;
+    all.epilogue = Epilogue::gelu;
+    all.aux = result(h).data;
+    if (has_epilogue(all)) return product(all);
+  }
+  if (bias.defined()) {
+    gemm_bias(h, a, b, bias);
+  } else {
+    gemm(h, a, b, 1, false);
+  }
+  unary(y, h, UnaryOp::gelu_tanh);
+}
+
+void gemm_gelu_backward(Tensor& dh, const Tensor& dy, const Tensor& w, const Tensor& h) {
+  const DType dtype = operand_dtype(dh, dy, w);
+  if (one_product(dh, dy, h) && fits(dh, dtype) && !matrix_layout(dh)->transposed) {
+    const Tensor left = as_gemm_operand(dy, dtype), right = as_gemm_operand(w, dtype);
+    Product all = describe("gemm_gelu_backward", dh, left, right, 1, false);
+    all.epilogue = Epilogue::gelu_gradient;
+    all.aux = matrices(h).data;
+    if (has_epilogue(all)) return product(all);
+  }
+  gemm(dh, dy, w, 1, false);
+  unary_backward(dh, dh, h, UnaryOp::gelu_tanh);
 }
 
 }  // namespace ink::cuda

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstdlib>
 
 #include "autograd/gemm.h"
 
@@ -21,6 +22,13 @@ struct Matrices {
 
 inline constexpr uintptr_t kBiasAlignment = 16;
 
+/// What becomes of each element before it is written. gelu by its tanh form.
+enum class Epilogue {
+  none,
+  gelu,           // aux = A B + bias, C = gelu(aux)
+  gelu_gradient,  // C = (A B) gelu'(aux)
+};
+
 /// C = alpha A B, or C += alpha A B; A (m, k), B (k, n), C (m, n), in rows. A and B have one dtype:
 /// f64 (then C, too), f32 (then C, too), or bf16, with C f32 or bf16; sums of bf16 are in f32. Or
 /// C = A B + bias (n), of C's dtype, in every row: f32 and bf16 only.
@@ -31,8 +39,19 @@ struct Product {
   double alpha;
   bool accumulate;
   const void* bias;  // null: none; else at a multiple of kBiasAlignment, for it is read in packs
+  Epilogue epilogue = Epilogue::none;
+  void* aux = nullptr;  // of an epilogue: it lies as C does, and has its dtype
 };
 
 void product(const Product& product);
+
+/// Is this product with an epilogue to be had, and worth having? If not, a kernel is to follow one
+/// without. INKLING_GELU_EPILOGUE=0 or 1 in the environment: never, or whenever it is to be had;
+/// else on GPUs since Hopper, for before them the library's fused kernels were slower.
+bool has_epilogue(const Product& product);
+inline bool wants_epilogue(bool by_default) {
+  const char* set = std::getenv("INKLING_GELU_EPILOGUE");
+  return set == nullptr || set[0] == '\0' ? by_default : set[0] == '1';
+}
 
 }  // namespace ink::cuda

@@ -21,7 +21,10 @@ struct MLP : Module {
         c_proj(4 * c.n_embd, c.n_embd, c.bias),
         drop(c.dropout) {}
 
-  Tensor operator()(const Tensor& x) const { return drop(c_proj(gelu(c_fc(x)))); }
+  /// drop(c_proj(gelu(c_fc(x)))), as one op.
+  Tensor operator()(const Tensor& x) const {
+    return drop(mlp(x, c_fc.weight, c_fc.bias, c_proj.weight, c_proj.bias));
+  }
 
   INK_FIELDS(c_fc, gelu, c_proj, drop)
 };

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <random>
 
+#include "autograd/kernels.h"
 #include "autograd/philox.h"
 #include "tests/on_cuda.h"
 #include "tests/op_cases.h"
@@ -200,6 +201,34 @@ TEST_F(CudaKernels, BiasesAtOddAddresses) {
       expect_close({product(cuda_device)}, {product(cpu_device)}, dtype == f32 ? 1e-6 : 1e-2, "y");
     }
   }
+}
+
+// gelu and its gradient as epilogues of products, and as kernels behind them.
+TEST_F(CudaKernels, GeluWithinAndBehindProducts) {
+  const std::vector<std::array<int64_t, 3>> sizes = {{24, 16, 40}, {5, 8, 8}, {7, 3, 9}, {3, 0, 8}};
+  for (const char* within : {"0", "1"}) {
+    setenv("INKLING_GELU_EPILOGUE", within, 1);
+    for (const auto& [rows, in, hidden] : sizes) {
+      for (const DType dtype : {f64, f32, bf16}) {
+        for (const bool biased : {false, true}) {
+          const Tensor x = randn({rows, in}, dtype), w = randn({hidden, in}, dtype),
+                       bias = biased ? randn({hidden}, dtype) : Tensor(),
+                       dy = randn({rows, 4}, dtype), v = randn({4, hidden}, dtype);
+          const auto passes = [&](Device device) -> Outputs {
+            const auto here = [&](const Tensor& t) { return t.defined() ? t.to(device) : t; };
+            Tensor h = empty({rows, hidden}, {dtype, device}), y = empty_like(h),
+                   dh = empty_like(h);
+            kernel::gemm_gelu(y, h, here(x), here(w).T(), here(bias));
+            kernel::gemm_gelu_backward(dh, here(dy), here(v), here(h));
+            return {h, y, dh};
+          };
+          const double rounding = dtype == f64 ? 1e-14 : dtype == f32 ? 1e-6 : 1e-2;
+          expect_close(passes(cuda_device), passes(cpu_device), rounding, within);
+        }
+      }
+    }
+  }
+  unsetenv("INKLING_GELU_EPILOGUE");
 }
 
 TEST_F(CudaKernels, ProductsOfManyMatrices) {

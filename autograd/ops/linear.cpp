@@ -2,6 +2,7 @@
 //   dx = dy W,  dW = dy^T x,  db = sum of dy's rows
 // Under Autocast x, W and y are bf16, whatever the dtypes of the inputs, and every gradient has the
 // dtype of its input: dW and db are summed in f32, straight out of the products.
+#include "autograd/ops/linear.h"
 #include "autograd/autocast.h"
 #include "autograd/gemm.h"
 #include "autograd/kernels.h"
@@ -58,51 +59,52 @@ static Tensor linear_composed(const Tensor& x, const Tensor& weight, const Tenso
   return bias.defined() ? y + to(bias, dtype) : y;
 }
 
-// dx += dy W etc. where a gradient has been collected already, dx = dy W where it has not. dtypes:
-// of the three gradients.
-static Grads linear_backward(const Tensor& dy, const Saved& x, const Saved& weight,
-                             const Shape& x_shape, const std::array<DType, 3>& dtypes,
-                             VjpContext& g) {
-  Grads grads(3);
-  const auto target = [&](size_t i, const Shape& shape) {
-    grads[i] = g.into(i);
-    const bool accumulate = grads[i].defined();
-    if (!accumulate) grads[i] = empty(shape, {dtypes[i], dy.device()});
-    return accumulate;
-  };
-  const Tensor rows = as_gemm_operand(as_rows(dy), dy.dtype());
-  if (g.needs(1)) {  // first: x may be computed for this alone, and is gone when dx is made
-    const bool accumulate = target(1, {dy.size(-1), x_shape.back()});
-    kernel::gemm(grads[1], rows.transpose(0, 1), as_rows(*x), 1, accumulate);
-  }
-  if (g.needs(0)) {
-    const bool accumulate = target(0, x_shape);
-    Tensor dx = as_rows(grads[0]);
-    kernel::gemm(dx, rows, cached_cast(*weight, dy.dtype()), 1, accumulate);
-  }
-  if (g.needs(2)) {
-    const bool accumulate = target(2, {dy.size(-1)});
-    kernel::sum_rows(grads[2], rows, accumulate);
-  }
-  return grads;
+// The gradient collected so far, or room for one.
+static Tensor target(VjpContext& g, size_t i, const Shape& shape, const Options& options,
+                     bool& accumulate) {
+  Tensor gradient = g.into(i);
+  accumulate = gradient.defined();
+  return accumulate ? gradient : empty(shape, options);
 }
 
-static void check_linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
-  INK_CHECK(weight.dim() == 2, "linear: expected a weight (out, in), got ", weight.shape());
-  INK_CHECK(x.dim() >= 1 && x.size(-1) == weight.size(1), "linear: expected x (..., ",
-            weight.size(1), ") for weight ", weight.shape(), ", got ", x.shape());
-  INK_CHECK(x.is_floating() && autocast(x.dtype()) == autocast(weight.dtype()),
-            "linear: expected one floating dtype, got x ", x.dtype(), " and weight ",
-            weight.dtype());
+Tensor linear_dweight(VjpContext& g, size_t i, const Tensor& dy, const Tensor& x, DType dtype) {
+  bool accumulate = false;
+  Tensor dw = target(g, i, {dy.size(-1), x.size(-1)}, {dtype, dy.device()}, accumulate);
+  kernel::gemm(dw, dy.transpose(0, 1), as_rows(x), 1, accumulate);
+  return dw;
+}
+
+Tensor linear_dx(VjpContext& g, size_t i, const Tensor& dy, const Tensor& weight,
+                 const Shape& shape, DType dtype) {
+  bool accumulate = false;
+  const Tensor dx = target(g, i, shape, {dtype, dy.device()}, accumulate);
+  Tensor rows = as_rows(dx);
+  kernel::gemm(rows, dy, cached_cast(weight, dy.dtype()), 1, accumulate);
+  return dx;
+}
+
+Tensor linear_dbias(VjpContext& g, size_t i, const Tensor& dy, DType dtype) {
+  bool accumulate = false;
+  Tensor db = target(g, i, {dy.size(-1)}, {dtype, dy.device()}, accumulate);
+  kernel::sum_rows(db, dy, accumulate);
+  return db;
+}
+
+void check_linear(const char* op, const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  INK_CHECK(weight.dim() == 2, op, ": expected a weight (out, in), got ", weight.shape());
+  INK_CHECK(x.dim() >= 1 && x.size(-1) == weight.size(1), op, ": expected x (..., ", weight.size(1),
+            ") for weight ", weight.shape(), ", got ", x.shape());
+  INK_CHECK(x.is_floating() && autocast(x.dtype()) == autocast(weight.dtype()), op,
+            ": expected one floating dtype, got x ", x.dtype(), " and weight ", weight.dtype());
   if (!bias.defined()) return;
-  INK_CHECK(bias.shape() == Shape{weight.size(0)}, "linear: expected bias ", Shape{weight.size(0)},
+  INK_CHECK(bias.shape() == Shape{weight.size(0)}, op, ": expected bias ", Shape{weight.size(0)},
             " for weight ", weight.shape(), ", got ", bias.shape());
-  INK_CHECK(autocast(bias.dtype()) == autocast(x.dtype()),
-            "linear: expected one floating dtype, got x ", x.dtype(), " and bias ", bias.dtype());
+  INK_CHECK(autocast(bias.dtype()) == autocast(x.dtype()), op,
+            ": expected one floating dtype, got x ", x.dtype(), " and bias ", bias.dtype());
 }
 
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
-  check_linear(x, weight, bias);
+  check_linear("linear", x, weight, bias);
   if (composed()) return linear_composed(x, weight, bias);
   const DType dtype = autocast(x.dtype());
   const Tensor in = x.dtype() == dtype ? x : x.detach().to(dtype);
@@ -125,7 +127,13 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   return record_fused(
       "linear", {x, weight, bias}, y,
       [saved_x, saved_weight, dtypes, from = x.shape()](const Tensor& dy, VjpContext& g) {
-        return linear_backward(dy, saved_x, saved_weight, from, dtypes, g);
+        const Tensor dy_rows = as_gemm_operand(as_rows(dy), dy.dtype());
+        Grads grads(3);
+        // First the weight's: x may be computed for it alone, and is gone when dx is made.
+        if (g.needs(1)) grads[1] = linear_dweight(g, 1, dy_rows, *saved_x, dtypes[1]);
+        if (g.needs(0)) grads[0] = linear_dx(g, 0, dy_rows, *saved_weight, from, dtypes[0]);
+        if (g.needs(2)) grads[2] = linear_dbias(g, 2, dy_rows, dtypes[2]);
+        return grads;
       });
 }
 

@@ -244,8 +244,11 @@ void add_gpt(const BenchSetup& setup) {
   const std::string gpt = "gpt/" + setup.name + "/";
   add_linear(gpt + "linear.c_attn", N, C, 3 * C);
   add_linear(gpt + "linear.attn.c_proj", N, C, C);
-  add_linear(gpt + "linear.c_fc", N, C, 4 * C);
-  add_linear(gpt + "linear.mlp.c_proj", N, 4 * C, C);
+  add(gpt + "mlp", [=] {
+    return Subject{
+        {activation({N, C}), leaf({4 * C, C}), leaf({4 * C}), leaf({C, 4 * C}), leaf({C})},
+        [](const Inputs& x) -> Outputs { return {mlp(x[0], x[1], x[2], x[3], x[4])}; }};
+  });
   add_attention(gpt + "attention", B, T, c.n_head, C);
   add(gpt + "layer_norm", [=] {
     return Subject{{leaf({N, C}), leaf({C}), leaf({C})},

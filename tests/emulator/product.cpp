@@ -21,11 +21,19 @@ void product(const Product& p) {
   INK_CHECK(reinterpret_cast<uintptr_t>(p.bias) % kBiasAlignment == 0, p.op, ": bias not aligned");
   emulator::on_device([p] {
     const Tensor a = seen(p.a, p.batch, p.m, p.k), b = seen(p.b, p.batch, p.k, p.n);
-    Tensor c = seen(p.c, p.batch, p.m, p.n);
-    if (p.bias == nullptr) return cpu::gemm(c, a, b, p.alpha, p.accumulate);
-    const Tensor bias = from_blob(const_cast<void*>(p.bias), {p.n}, {p.c.dtype, cpu_device});
+    Tensor c = seen(p.c, p.batch, p.m, p.n), bias;
+    if (p.bias != nullptr)
+      bias = from_blob(const_cast<void*>(p.bias), {p.n}, {p.c.dtype, cpu_device});
+    if (p.epilogue != Epilogue::none) {
+      Tensor aux = seen({p.aux, p.c.dtype, p.c.layout, p.c.step}, p.batch, p.m, p.n);
+      if (p.epilogue == Epilogue::gelu) return cpu::gemm_gelu(c, aux, a, b, bias);
+      return cpu::gemm_gelu_backward(c, a, b, aux);
+    }
+    if (!bias.defined()) return cpu::gemm(c, a, b, p.alpha, p.accumulate);
     cpu::gemm_bias(c, a, b, bias);
   });
 }
+
+bool has_epilogue(const Product& p) { return p.a.dtype != f64 && wants_epilogue(true); }
 
 }  // namespace ink::cuda

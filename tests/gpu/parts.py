@@ -273,6 +273,7 @@ BENCHES = {  # the first ten steps are timed alone, the others ten at a time
     "gpt2 bf16 B32 V50304": {**GPT2, "vocab_size": 50304},
     "gpt2 bf16 B64 V50304": {**GPT2, "vocab_size": 50304, "batch_size": 64},
     "gpt2 bf16 B32 V50304, products timed": {**GPT2, "vocab_size": 50304},
+    "gpt2 bf16 B32 V50304, gelu apart": {**GPT2, "vocab_size": 50304},
     "char f32": {"config": "char", "steps": 22},
     "char f32, TF32": {"config": "char", "steps": 22},
 }
@@ -280,8 +281,12 @@ SMALL_BENCH = {"batch_size": 1, "block_size": 8, "n_layer": 1, "n_head": 1, "n_e
 
 
 def bench_environment(job, name):
-    timed = {"INKLING_GEMM_TUNE": str(job.scratch / "products.txt")} if name.endswith("products timed") else {}
-    return timed | ({"INKLING_TF32": "1"} if name.endswith("TF32") else {})
+    settings = {
+        "products timed": {"INKLING_GEMM_TUNE": str(job.scratch / "products.txt")},
+        "gelu apart": {"INKLING_GELU_EPILOGUE": "0"},
+        "TF32": {"INKLING_TF32": "1"},
+    }
+    return settings.get(name.rpartition(", ")[2], {})
 
 
 def bench(job):

@@ -1,0 +1,21 @@
+// The gradients of y = x W^T + b, for the ops that hold such a product: from dy's rows (rows, out),
+// which as_gemm_operand gave. Each is added to what the walk has collected for that input already,
+// if it has. Outside any graph.
+#pragma once
+
+#include "autograd/graph.h"
+
+namespace ink {
+
+/// dW = dy^T x (out, in), for input number `i`.
+Tensor linear_dweight(VjpContext& g, size_t i, const Tensor& dy, const Tensor& x, DType dtype);
+/// dx = dy W, of x's shape.
+Tensor linear_dx(VjpContext& g, size_t i, const Tensor& dy, const Tensor& weight,
+                 const Shape& shape, DType dtype);
+/// db = sum of dy's rows (out).
+Tensor linear_dbias(VjpContext& g, size_t i, const Tensor& dy, DType dtype);
+
+/// Throws unless x W^T + b can be computed, with the op's name.
+void check_linear(const char* op, const Tensor& x, const Tensor& weight, const Tensor& bias);
+
+}  // namespace ink
