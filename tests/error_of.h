@@ -4,14 +4,18 @@
 #include <string>
 
 #include "autograd/check.h"
+#include "autograd/context.h"
+#include "autograd/device_backend.h"
 
 namespace ink {
 
-/// What f() says when it throws an ink::Error; "(no error)" if it throws none.
+/// What f() says when it throws an ink::Error, or the default device when it is waited for then;
+/// "(no error)" if neither throws.
 template <class F>
 std::string error_of(F&& f) {
   try {
     f();
+    synchronize(context().default_device);
   } catch (const Error& error) {
     return error.what();
   }

@@ -1,10 +1,16 @@
-// main of every test program: runs the tests under the coverage observer.
+// main of every test program: runs the tests under the coverage observer. With
+// INKLING_TEST_DEVICE=cuda in the environment, factories make tensors on that device.
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
+#include "autograd/device_backend.h"
 #include "tests/coverage.h"
 
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
+  if (const char* device = std::getenv("INKLING_TEST_DEVICE"))
+    ink::context().default_device = ink::parse_device(device);
   const ink::Observe observe(ink::Coverage::instance());
   const int status = RUN_ALL_TESTS();
   ink::Coverage::instance().write();

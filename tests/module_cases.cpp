@@ -114,13 +114,13 @@ std::vector<ModuleCase> module_cases() {
   return rows;
 }
 
-GradcheckReport check_module(const ModuleCase& row) {
+GradcheckReport check_module(const ModuleCase& row, const GradcheckOptions& options) {
   std::vector<Tensor> leaves = row.module->parameters(), inputs = row.inputs;
   for (Tensor& x : inputs) {
     if (x.is_floating()) leaves.push_back(x.requires_grad_());
   }
   return gradcheck([&](const std::vector<Tensor>&) { return row.forward(*row.module, inputs); },
-                   leaves);
+                   leaves, options);
 }
 
 }  // namespace ink

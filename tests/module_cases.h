@@ -22,6 +22,6 @@ struct ModuleCase {
 /// All rows; module_cases.cpp.
 std::vector<ModuleCase> module_cases();
 /// gradcheck over the row's parameters and floating inputs.
-GradcheckReport check_module(const ModuleCase& row);
+GradcheckReport check_module(const ModuleCase& row, const GradcheckOptions& options = {});
 
 }  // namespace ink

@@ -5,11 +5,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <vector>
 
 #include "autograd/device_backend.h"
 #include "autograd/ops.h"
+#include "tests/test_device.h"
 
 namespace ink {
 
@@ -44,14 +44,6 @@ inline void expect_close(const std::vector<Tensor>& got, const std::vector<Tenso
           << " on the CPU; allowed difference " << bound;
     }
   }
-}
-
-inline bool same_bits(const Tensor& a, const Tensor& b) {
-  const Tensor x = a.to(cpu_device).contiguous(), y = b.to(cpu_device).contiguous();
-  return for_any(x.dtype(), [&]<class T>(T) {
-    return x.numel() == 0 ||
-           std::memcmp(x.data<T>(), y.data<T>(), static_cast<size_t>(x.numel()) * sizeof(T)) == 0;
-  });
 }
 
 }  // namespace ink

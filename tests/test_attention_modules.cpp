@@ -13,6 +13,7 @@
 #include "nn/multihead_attention.h"
 #include "nn/self_attention.h"
 #include "tests/temp_files.h"
+#include "tests/test_device.h"
 
 namespace ink {
 namespace {
@@ -21,7 +22,7 @@ using Group = std::map<std::string, Tensor>;
 
 // The tensors of the fixture whose names begin with a prefix, without it.
 Group group(const std::string& prefix) {
-  static const NamedTensors all = load(INKLING_SOURCE_DIR "/tests/golden/nn.safetensors");
+  static const NamedTensors all = load_golden("nn.safetensors");
   Group found;
   for (const auto& [name, tensor] : all) {
     if (name.rfind(prefix, 0) == 0) found[name.substr(prefix.size())] = tensor;

@@ -10,6 +10,7 @@
 #include "autograd/ops.h"
 #include "autograd/random.h"
 #include "autograd/serialize.h"
+#include "tests/test_device.h"
 
 namespace ink {
 namespace {
@@ -100,8 +101,7 @@ double difference(const Tensor& result, Stream& fixture) {
 
 TEST(AttentionParity, EveryCaseOfTheGrid) {
   Metadata metadata;
-  const NamedTensors tensors =
-      load(std::string(INKLING_SOURCE_DIR) + "/tests/golden/attention.safetensors", &metadata);
+  const NamedTensors tensors = load_golden("attention.safetensors", &metadata);
   std::map<std::string, Stream> streams;
   for (const auto& [name, values] : tensors) streams.emplace(name, Stream(values.to(f64)));
   std::istringstream lines(metadata.at("cases"));
@@ -111,7 +111,8 @@ TEST(AttentionParity, EveryCaseOfTheGrid) {
     const Case c(line);
     for (const Tensor& result : c.run()) {
       const double error = difference(result, streams.at(c.dtype));
-      EXPECT_LE(error, c.dtype == "f32" ? 1e-5 : 1e-10) << line;
+      const double rounding = test_device().is_cpu() ? 1e-5 : 2e-5;  // other orders of the sums
+      EXPECT_LE(error, c.dtype == "f32" ? rounding : 1e-10) << line;
       worst[c.dtype] = std::max(worst[c.dtype], error);
     }
   }

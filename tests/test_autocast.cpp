@@ -15,6 +15,7 @@
 #include "autograd/serialize.h"
 #include "tests/error_of.h"
 #include "tests/temp_files.h"
+#include "tests/test_device.h"
 #include "train/trainer.h"
 
 namespace ink {
@@ -410,16 +411,16 @@ TEST(MixedTraining, TheLossesOfPyTorchsAutocast) {
   GPT model(config);
   std::map<std::string, Tensor> fixture;
   NamedTensors initial;
-  for (const auto& [name, tensor] : load(INKLING_SOURCE_DIR "/tests/golden/gpt.safetensors")) {
+  for (const auto& [name, tensor] : load_golden("gpt.safetensors")) {
     fixture[name] = tensor;
     if (name.rfind("initial.", 0) == 0) initial.emplace_back(name.substr(8), tensor);
   }
   model.load_state_dict(initial);
   AdamW optimizer(decay_matrices(model.named_parameters(), 0.1),
                   {.lr = 1e-3, .beta2 = 0.95, .grad_clip = 1});
-  std::ifstream golden(INKLING_SOURCE_DIR "/tests/golden/autocast.txt");
+  std::ifstream expected(golden("autocast.txt"));
   int64_t step = 0;
-  for (double loss = 0, norm = 0; golden >> loss >> norm; ++step) {
+  for (double loss = 0, norm = 0; expected >> loss >> norm; ++step) {
     const Autocast guard;
     const Tensor got =
         model.loss(fixture["ids"].select(0, step), fixture["targets"].select(0, step));

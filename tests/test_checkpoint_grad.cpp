@@ -8,6 +8,7 @@
 #include "autograd/ops.h"
 #include "error_of.h"
 #include "tests/temp_files.h"
+#include "tests/test_device.h"
 
 namespace ink {
 namespace {
@@ -196,14 +197,14 @@ TEST_F(Checkpoint, SavesMemory) {
     return h;
   };
   const auto peak = [&](bool saving) {
-    reset_peak_memory();
-    const int64_t before = memory_stats().bytes_in_use;
+    reset_peak_memory(test_device());
+    const int64_t before = memory_stats(test_device()).bytes_in_use;
     Tensor h = x;
     for (int i = 0; i < 8; ++i) h = saving ? checkpoint(section, h) : section(h);
     sum(h).backward();
     Tensor leaf = x;
     leaf.set_grad({});
-    return memory_stats().peak_bytes_in_use - before;
+    return memory_stats(test_device()).peak_bytes_in_use - before;
   };
   const int64_t plain = peak(false), saved = peak(true), one = 64 * 256 * 4;
   EXPECT_GT(plain, 64 * one);        // what each exp of each section computed
@@ -213,8 +214,10 @@ TEST_F(Checkpoint, SavesMemory) {
 TEST_F(Checkpoint, ALongChainIsFreedWithoutRecursion) {
   const Tensor x = ones({1}).requires_grad_();
   Tensor y = x;
-  for (int i = 0; i < 20000; ++i) y = checkpoint([](const Tensor& a) { return a + a * 0; }, y);
-  EXPECT_EQ(Node::live, 20000);
+  const int64_t sections = by_device(20000, 1000);
+  for (int64_t i = 0; i < sections; ++i)
+    y = checkpoint([](const Tensor& a) { return a + a * 0; }, y);
+  EXPECT_EQ(Node::live, sections);
   y.backward();
   EXPECT_EQ(x.grad().item(), 1);
 }
@@ -257,10 +260,11 @@ TEST(Draw, DotOfASmallGraph) {
 
 TEST(Draw, DeepGraphsNeedNoStack) {
   Tensor y = ones({1}).requires_grad_();
-  for (int i = 0; i < 100000; ++i) y = y * y;
+  const int64_t nodes = by_device(100000, 10000);
+  for (int64_t i = 0; i < nodes; ++i) y = y * y;
   const std::string text = print_graph(y), dot = to_dot(y);
-  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 200001);
-  EXPECT_EQ(std::count(dot.begin(), dot.end(), '\n'), 4 + 100001 + 1 + 200000);
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 2 * nodes + 1);
+  EXPECT_EQ(std::count(dot.begin(), dot.end(), '\n'), 4 + nodes + 1 + 1 + 2 * nodes);
 }
 
 }  // namespace

@@ -32,7 +32,7 @@ void expect_near(const Tensor& y, const Values& expected, double tolerance = 1e-
 }
 
 Tensor x23() { return tensor({{1, 2, 4}, {-1, 0.5, 0}}, f64).requires_grad_(); }
-const Tensor dy23 = tensor({{1, -2, 3}, {0.5, 1, 2}}, f64);
+Tensor dy23() { return tensor({{1, -2, 3}, {0.5, 1, 2}}, f64); }
 
 // n values in [-1, 1) without a pattern.
 Tensor numbers(const Shape& shape) {
@@ -50,10 +50,10 @@ TEST(Softmax, PyTorchsNumbers) {
   const Tensor y = softmax(x);
   expect_near(y, {0.04201006613406605, 0.11419519938459449, 0.8437947344813395, 0.12195165230972885,
                   0.5465493872661796, 0.3314989604240915});
-  expect_near(grad({y}, {x}, {dy23})[0],
+  expect_near(grad({y}, {x}, {dy23()})[0],
               {-0.05650370156325652, -0.4961785833538567, 0.5526822849171132, -0.0939665693670033,
                -0.14785425327617252, 0.24182082264317578});
-  expect_near(grad({softmax(x, 0)}, {x}, {dy23})[0],
+  expect_near(grad({softmax(x, 0)}, {x}, {dy23()})[0],
               {0.05249679270175336, -0.44743935621099856, 0.01766270621329089, -0.05249679270175324,
                0.4474393562109985, -0.017662706213291118});
 }
@@ -63,7 +63,7 @@ TEST(LogSoftmax, PyTorchsNumbers) {
   const Tensor y = log_softmax(x);
   expect_near(y, {-3.1698460195562856, -2.1698460195562856, -0.16984601955628567,
                   -2.1041306053367284, -0.6041306053367284, -1.1041306053367284});
-  expect_near(grad({y}, {x}, {dy23})[0],
+  expect_near(grad({y}, {x}, {dy23()})[0],
               {0.9159798677318679, -2.228390398769189, 1.312410531037321, 0.07316921691594903,
                -0.9129228554316287, 0.8397536385156797});
 }
@@ -97,7 +97,7 @@ TEST(LayerNorm, PyTorchsNumbers) {
   const Tensor y = layer_norm(x, w, b);
   expect_near(y, {0.46547923427485116, 0.26726038286257453, 1.6726038286257436, 0.33185548559318667,
                   -1.0690312230509016, -0.4654843884745492});
-  const Grads g = grad({y}, {x, w, b}, {dy23});
+  const Grads g = grad({y}, {x, w, b}, {dy23()});
   expect_near(g[0], {0.11452740111915394, -0.171813436867142, 0.057286035747989406,
                      -1.5749059338099312, -3.149829048037023, 4.7247349818469555});
   expect_near(g[1], {-1.7371860458571113, 1.6035519887760508, 4.5434213544640665});
@@ -135,7 +135,7 @@ TEST(RmsNorm, PyTorchsNumbers) {
   const Tensor y = rms_norm(x, w);
   expect_near(y, {0.18898222300588385, -0.7559288920235354, 3.0237155680941417, -0.7745957397271533,
                   -0.7745957397271533, 0});
-  const Grads g = grad({y}, {x, w}, {dy23});
+  const Grads g = grad({y}, {x, w}, {dy23()});
   expect_near(g[0], {-0.32396945187413295, -0.2699744577364982, 0.21597997655053902,
                      -0.5422147869786309, -1.0844351510332029, 6.196765917817227});
   expect_near(g[1], {-0.39663129371538564, -0.7372620443199175, 4.5355733521412125});
@@ -262,8 +262,9 @@ TEST(Embedding, RowsAndTheirGradients) {
 
 TEST(Embedding, GradientsDoNotDependOnTheThreads) {
   const Tensor table = zeros({17, 96}).requires_grad_();
-  Tensor ids = zeros({3000}, i64);
-  for (int64_t i = 0; i < 3000; ++i) ids.mutable_data<int64_t>()[i] = i * i % 17;
+  Values rows(3000);
+  for (size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<double>(i * i % 17);
+  const Tensor ids = from_vector(rows).to(i64);
   const Tensor dy = numbers({3000, 96}).to(f32);
   Values runs[3];
   const int threads = omp_get_max_threads();

@@ -7,6 +7,7 @@
 #include "autograd/random.h"
 #include "autograd/serialize.h"
 #include "nn/gpt.h"
+#include "tests/test_device.h"
 #include "train/optimizer.h"
 
 namespace ink {
@@ -15,7 +16,7 @@ namespace {
 // The tensors of the fixture by name, and those whose names begin with a prefix, without it.
 class Fixture {
  public:
-  Fixture() : tensors_(load(INKLING_SOURCE_DIR "/tests/golden/gpt.safetensors")) {}
+  Fixture() : tensors_(load_golden("gpt.safetensors")) {}
 
   Tensor operator[](const std::string& name) const {
     for (const auto& [key, tensor] : tensors_) {

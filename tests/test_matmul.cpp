@@ -34,11 +34,7 @@ void expect_near(const Tensor& got, const std::vector<double>& expected, double 
 }
 
 // Small integers: every dtype is exact.
-Tensor small_integers(const Shape& shape, DType dtype) {
-  Tensor x = empty(shape, i64);
-  randint_(x.mutable_data<int64_t>(), x.numel(), -3, 4, default_generator());
-  return x.to(dtype);
-}
+Tensor small_integers(const Shape& shape, DType dtype) { return randint(-3, 4, shape).to(dtype); }
 
 // The matrix x in another place: its transpose in memory, rows or columns apart, or both.
 Tensor laid_out(const Tensor& x, int way) {

@@ -94,6 +94,7 @@ def together(job, tasks, most=1000):
 
 
 SMALL_TESTS = "*_softmax*:*Large*:*Mix*"
+SUITE = "test_cuda_suite"  # tests of the CPU, run on the device
 ALONE = "CudaMemory.CachedBlocksMakeRoomForOthers"  # it takes all memory, which those beside it would miss
 ON_EVERY_MACHINE = "Device.*"  # tests of words and errors, which need no device, but the folders they were built in
 
@@ -104,14 +105,15 @@ def tests(job):
         raise FileNotFoundError(f"there is no test_cuda* in {job.build}/tests")
     tasks, outputs = [], []
     for program in programs:
-        shards = max(1, min(8, cpus() // 2)) if program.name == "test_cuda" else 1
+        shards = max(1, min(8, cpus() // 2)) if program.name in ("test_cuda", SUITE) else 1
         for shard in range(shards):
             output = job.scratch / f"{program.name}_{shard}.json"
             chosen = f"{SMALL_TESTS if job.small else '*'}:-{ON_EVERY_MACHINE}:{ALONE}"
             more = {"GTEST_TOTAL_SHARDS": str(shards), "GTEST_SHARD_INDEX": str(shard), "GTEST_OUTPUT": f"json:{output}"}
             more |= {"OMP_NUM_THREADS": "2", "OMP_WAIT_POLICY": "passive"}
             more |= {"INKLING_TEST_LARGEST": "1000"} if job.small else {}
-            more |= {"INKLING_PROGRAM": str(job.build / "inkling")}  # not where it was built
+            more |= {"INKLING_PROGRAM": str(job.build / "inkling"), "INKLING_SOURCE_DIR": str(job.root)}  # not where it was built
+            more |= {"INKLING_TEST_DEVICE": "cuda"} if program.name == SUITE else {}
             tasks.append(([program, f"--gtest_filter={chosen}"], more))
             outputs.append((program.name, output))
     runs = curve_tasks(job)
@@ -202,7 +204,8 @@ TOOLS = {
 # Values, gradients and layouts of every row (differences would launch a thousand times as many kernels), and of the
 # kernels that rows do not reach: tensor cores, long lines, odd addresses, draws.
 SANITIZED = {
-    "test_cuda": "*AgreesWithTheCpu*:*LayoutsDoNotMatter*",
+    "test_cuda": "*",
+    SUITE: "Rows/Op.LayoutsDoNotMatter*",
     "test_cuda_attention": "*.Causal:*.DropsWhatTheCpuDrops:*.Masked:*.FewQueries:*.ReadsAndWritesPackedHeadsInPlace",
     "test_cuda_mma": "*",
     "test_cuda_rows": "*SpecialValues*:*KeepsSmallDeviations*:*AddsGradients*",
@@ -225,10 +228,11 @@ def sanitizer(job):
     for name, chosen in (SANITIZED_SMALL if job.small else SANITIZED).items():
         command = [job.build / "tests" / name, f"--gtest_filter={chosen}"]
         wanted += sum(line.startswith("  ") for line in job.run([*command, "--gtest_list_tests"]).text.split("\n"))
-        shards = max(1, min(4, cpus() // 4)) if name == "test_cuda" else 1
+        shards = max(1, min(4, cpus() // 4)) if name in ("test_cuda", SUITE) else 1
         for shard in range(shards):
             more = {"GTEST_TOTAL_SHARDS": str(shards), "GTEST_SHARD_INDEX": str(shard), "INKLING_TEST_LARGEST": "1000"}
             # Every tensor is a cudaMalloc of its own, so that the tools see where it ends.
+            more |= {"INKLING_TEST_DEVICE": "cuda"} if name == SUITE else {}
             runs.append((command, more | {"OMP_NUM_THREADS": "1", "INKLING_CUDA_ALLOCATOR": "direct"}))
     prefixes = {tool: [tool_program, "--tool", tool, "--error-exitcode", "77", "--print-limit", "20"] for tool in TOOLS}
     tasks = {(tool, i): ([*prefix, *command], more) for i, (command, more) in enumerate(runs) for tool, prefix in prefixes.items()}

@@ -1,0 +1,53 @@
+// What test_ops and test_cuda share: a test of each row of op_cases.cpp, with all its sets.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cctype>
+#include <cstdlib>
+#include <functional>
+#include <limits>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "tests/coverage.h"
+#include "tests/op_case_inputs.h"
+#include "tests/test_device.h"
+
+namespace ink {
+
+class OpRow : public testing::TestWithParam<size_t> {
+ protected:
+  const OpCase& row() const { return op_cases()[GetParam()]; }
+
+  /// Calls check for each set of the row's inputs, until one has a fatal failure.
+  /// INKLING_TEST_LARGEST in the environment: without larger inputs, where all take too long.
+  void for_each_set(const std::function<void(const std::vector<In>&)>& check) const {
+    static const char* const most = std::getenv("INKLING_TEST_LARGEST");
+    for (const auto& set : row().inputs) {
+      if (most != nullptr && largest(set) > std::stoll(most)) continue;
+      std::ostringstream shapes;
+      for (const In& in : set) shapes << in.shape << " ";
+      SCOPED_TRACE(shapes.str());
+      check(set);
+      if (HasFatalFailure()) return;
+    }
+  }
+
+  void SetUp() override { Coverage::instance().enter_row(row().name); }
+  void TearDown() override {
+    Coverage::instance().enter_row("");
+    EXPECT_EQ(Node::live, 0) << "a graph outlived its test";
+    if (!test_device().is_cpu()) empty_cache(test_device());
+  }
+
+ public:
+  static std::string name(const testing::TestParamInfo<size_t>& info) {
+    std::string name = std::to_string(info.index) + "_" + op_cases()[info.param].name;
+    for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+    return name;
+  }
+};
+
+}  // namespace ink
