@@ -29,4 +29,14 @@ Tensor cached_cast(const Tensor& x, DType dtype) {
   return {memory.rounded, x.layout(), bf16};
 }
 
+Tensor current_cast(const Tensor& x) {
+  const Storage& memory = *x.storage();
+  const bool current = x.dtype() == f32 && memory.rounded &&
+                       memory.rounded_version == memory.version &&
+                       memory.rounded_recording == context().recording;
+  return current ? Tensor(memory.rounded, x.layout(), bf16) : Tensor();
+}
+
+void keep_cast(const Tensor& x) { x.storage()->rounded_version = x.storage()->version; }
+
 }  // namespace ink

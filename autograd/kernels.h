@@ -198,8 +198,8 @@ KERNEL(dropout,                   Tensor& y, const Tensor& x, double p, const Ra
 KERNEL(sample,                    Tensor& ids, const Tensor& probabilities, const RandomPosition& at)
 // ops/optimizer.cpp; lists have one tensor a parameter, and one without a gradient is left alone; lr_scale, decay: f64 (P)
 KERNEL(gradient_norm,             OptimizerStep& step, const Tensors& grads, const Tensor& loss, double max_norm)  // all of step but lr
-KERNEL(adamw,                     Tensors& p, Tensors& m, Tensors& v, Tensor& counts, const Tensors& grads, const OptimizerStep& step, const Tensor& lr_scale, const Tensor& decay, double beta1, double beta2, double eps)
-KERNEL(sgd,                       Tensors& p, Tensors& b, Tensor& counts, const Tensors& grads, const OptimizerStep& step, const Tensor& lr_scale, const Tensor& decay, double momentum, bool nesterov)  // b may be empty
+KERNEL(adamw,                     Tensors& p, Tensors& m, Tensors& v, Tensors& rounded, Tensor& counts, const Tensors& grads, const OptimizerStep& step, const Tensor& lr_scale, const Tensor& decay, double beta1, double beta2, double eps)  // rounded: bf16 copies of p, written with them, or undefined
+KERNEL(sgd,                       Tensors& p, Tensors& b, Tensors& rounded, Tensor& counts, const Tensors& grads, const OptimizerStep& step, const Tensor& lr_scale, const Tensor& decay, double momentum, bool nesterov)  // b may be empty
 // clang-format on
 
 #undef KERNEL

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <utility>
 
+#include "autograd/autocast.h"
 #include "autograd/device_backend.h"
 #include "autograd/log.h"
 
@@ -23,9 +24,10 @@ void Replay::run(const std::function<void()>& work, const std::vector<Tensor>& r
   }
   if (record_ == nullptr && ++runs_ > kAsItIs) record(work);
   if (record_ == nullptr) return work();
+  before_replay();
   backend_of(device_).set_step(context().random.step, device_);
   backend_of(device_).replay(record_, device_);
-  touch();
+  after_replay();
 }
 
 std::vector<Replay::Place> Replay::places(const std::vector<Tensor>& read) const {
@@ -41,14 +43,24 @@ std::vector<Replay::Place> Replay::places(const std::vector<Tensor>& read) const
 void Replay::record(const std::function<void()>& work) {
   static std::atomic<uint64_t> recordings = 0;
   const DeviceBackend& backend = backend_of(device_);
+  const auto with_current_cast = [&] {
+    std::vector<Tensor> found;
+    for (const Tensor& x : written_)
+      if (current_cast(x).defined()) found.push_back(x);
+    return found;
+  };
+  rounded_ = with_current_cast();
   const ContextGuard restored;
   context().recording = ++recordings;
-  possible_ = false;     // unless it ends well
-  empty_cache(device_);  // a record has memory of its own
+  for (const Tensor& x : rounded_)
+    x.storage()->rounded_recording = context().recording;  // count in it, too
+  possible_ = false;                                       // unless it ends well
+  empty_cache(device_);                                    // a record has memory of its own
   try {
     backend.begin_recording(device_);
     work();
     record_ = backend.end_recording(device_);
+    kept_ = with_current_cast();
   } catch (const Error& error) {
     backend.forget(backend.end_recording(device_), device_);
     log_message("a step cannot be recorded and replayed, and is done op by op: ", error.what());
@@ -64,9 +76,17 @@ void Replay::forget() {
   if (record_ != nullptr) backend_of(device_).forget(std::exchange(record_, nullptr), device_);
 }
 
-void Replay::touch() {
+void Replay::before_replay() {
+  for (const Tensor& x : rounded_) cached_cast(x, bf16);
+}
+
+void Replay::after_replay() {
   for (Tensor& x : written_)
     for_any(x.dtype(), [&]<class T>(T) { static_cast<void>(x.mutable_data<T>()); });
+  for (const Tensor& x : kept_) {
+    keep_cast(x);
+    x.storage()->rounded_recording = 0;
+  }
 }
 
 }  // namespace ink

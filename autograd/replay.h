@@ -20,7 +20,9 @@ namespace ink {
 class Replay {
  public:
   /// written: tensors that the work changes and that outlive it. They count as written after every
-  /// replay, so that what was computed of them (cached_cast) is not taken for current.
+  /// replay, so that what was computed of them is not taken for current; but for their bf16 copies
+  /// (cached_cast) where the work keeps these current itself, as an optimizer does. Copies that are
+  /// current when the work is recorded are made so before each replay.
   Replay(Device device, std::vector<Tensor> written);
   ~Replay();
   Replay(const Replay&) = delete;
@@ -44,10 +46,13 @@ class Replay {
   std::vector<Place> places(const std::vector<Tensor>& read) const;
   void record(const std::function<void()>& work);
   void forget();
-  void touch();
+  void before_replay();
+  void after_replay();
 
   Device device_;
   std::vector<Tensor> written_;
+  std::vector<Tensor> rounded_;  // of those written: what the record reads the copy of
+  std::vector<Tensor> kept_;     // and what it leaves with a current one
   std::vector<Place> places_;
   int64_t runs_ = 0;
   bool possible_;

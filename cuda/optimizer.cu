@@ -125,7 +125,9 @@ struct AdamW {
       const auto moved = [&](C w, C first, C second) {
         return w * keep - size * first / (std::sqrt(second) * root2 + eps);
       };
-      store(p + at, zip(moved, value, m_new, v_new));
+      const auto updated = zip(moved, value, m_new, v_new);
+      store(p + at, updated);
+      if (item.rounded) store(item.rounded + at, updated);
       store(m + at, m_new);
       store(v + at, v_new);
     });
@@ -157,7 +159,9 @@ struct Sgd {
         store(b + at, moving);
         change = nesterov ? zip([&](C d, C a) { return d + mu * a; }, change, moving) : moving;
       }
-      store(p + at, zip([&](C w, C d) { return w - rate * d; }, value, change));
+      const auto updated = zip([&](C w, C d) { return w - rate * d; }, value, change);
+      store(p + at, updated);
+      if (item.rounded) store(item.rounded + at, updated);
     });
   }
 };
@@ -171,7 +175,8 @@ void gradient_norm(OptimizerStep& step, const Tensors& grads, const Tensor& loss
     if (!count_only) sums = empty({std::exchange(chunks, 0)}, sums.options());
     for_each_float([&]<class T>(T) {
       const auto address = [&](size_t i) { return std::array{const_cast<T*>(grads[i].data<T>())}; };
-      for_tables<T, 1>(grads, address, [&]<class Table>(const Table& table) {
+      Tensors none;
+      for_tables<T, 1>(grads, none, address, [&]<class Table>(const Table& table) {
         if (!count_only)
           launch("gradient_norm", table.chunks,
                  SquaresOfChunks<T, Table>{table, sums.mutable_data<double>() + chunks});
@@ -193,9 +198,9 @@ void gradient_norm(OptimizerStep& step, const Tensors& grads, const Tensor& loss
   });
 }
 
-void adamw(Tensors& p, Tensors& m, Tensors& v, Tensor& counts, const Tensors& grads,
-           const OptimizerStep& step, const Tensor& lr_scale, const Tensor& decay, double beta1,
-           double beta2, double eps) {
+void adamw(Tensors& p, Tensors& m, Tensors& v, Tensors& rounded, Tensor& counts,
+           const Tensors& grads, const OptimizerStep& step, const Tensor& lr_scale,
+           const Tensor& decay, double beta1, double beta2, double eps) {
   Tensor factors = empty({std::ssize(p), 3}, step.lr.options());
   auto* by_parameter = reinterpret_cast<AdamWFactors*>(factors.mutable_data<double>());
   const bool* finite = step.finite.data<bool>();
@@ -205,7 +210,7 @@ void adamw(Tensors& p, Tensors& m, Tensors& v, Tensor& counts, const Tensors& gr
       return std::array{p[i].mutable_data<T>(), m[i].mutable_data<T>(), v[i].mutable_data<T>(),
                         const_cast<T*>(grads[i].data<T>())};
     };
-    for_tables<T, 4>(grads, addresses, [&]<class Table>(const Table& table) {
+    for_tables<T, 4>(grads, rounded, addresses, [&]<class Table>(const Table& table) {
       launch("adamw", blocks_for(table.count, 128),
              CountUpdates<Table>{table, finite, counts.mutable_data<int64_t>(),
                                  step.lr.data<double>(), lr_scale.data<double>(),
@@ -218,8 +223,9 @@ void adamw(Tensors& p, Tensors& m, Tensors& v, Tensor& counts, const Tensors& gr
   });
 }
 
-void sgd(Tensors& p, Tensors& b, Tensor& counts, const Tensors& grads, const OptimizerStep& step,
-         const Tensor& lr_scale, const Tensor& decay, double momentum, bool nesterov) {
+void sgd(Tensors& p, Tensors& b, Tensors& rounded, Tensor& counts, const Tensors& grads,
+         const OptimizerStep& step, const Tensor& lr_scale, const Tensor& decay, double momentum,
+         bool nesterov) {
   const bool* finite = step.finite.data<bool>();
   const double *lr = step.lr.data<double>(), *scales = lr_scale.data<double>();
   const double *decays = decay.data<double>(), *clip = step.clip.data<double>();
@@ -228,7 +234,7 @@ void sgd(Tensors& p, Tensors& b, Tensor& counts, const Tensors& grads, const Opt
       return std::array{p[i].mutable_data<T>(), b.empty() ? nullptr : b[i].mutable_data<T>(),
                         const_cast<T*>(grads[i].data<T>())};
     };
-    for_tables<T, 3>(grads, addresses, [&]<class Table>(const Table& table) {
+    for_tables<T, 3>(grads, rounded, addresses, [&]<class Table>(const Table& table) {
       launch("sgd", blocks_for(table.count, 128),
              CountUpdates<Table>{table, finite, counts.mutable_data<int64_t>(), lr, scales, decays,
                                  0, 0, nullptr});

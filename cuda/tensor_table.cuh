@@ -25,9 +25,10 @@ struct TensorTable {
   static constexpr int64_t kChunk = 4096;  // elements
   struct Item {
     T* lists[kLists];
-    int64_t n;        // elements of each
-    int first_chunk;  // in the table
-    int index;        // in the lists
+    bfloat16* rounded;  // a copy of the first, or null
+    int64_t n;          // elements of each
+    int first_chunk;    // in the table
+    int index;          // in the lists
   };
   static constexpr int kMost = kBytes / sizeof(Item);
   int count = 0, chunks = 0;
@@ -58,7 +59,7 @@ struct TensorTable {
     constexpr int N = 16 / sizeof(T);
     const int64_t begin = (static_cast<int>(blockIdx.x) - item.first_chunk) * kChunk;
     const int64_t end = begin + kChunk < item.n ? begin + kChunk : item.n;
-    uintptr_t addresses = 0;
+    auto addresses = reinterpret_cast<uintptr_t>(item.rounded);
     for (T* list : item.lists) addresses |= reinterpret_cast<uintptr_t>(list);
     const int64_t whole = addresses % 16 == 0 ? end - (end - begin) % N : begin;
     for (int64_t at = begin + threadIdx.x * N; at < whole; at += kThreads * N)
@@ -69,15 +70,18 @@ struct TensorTable {
 };
 
 /// Calls f(table) with tables of all i whose tensor in `of` has elements of type T, one if they
-/// fit; pointers(i) gives the addresses of its tensors.
+/// fit; pointers(i) gives the addresses of its tensors. rounded: undefined tensors, or none at all,
+/// where there is no copy.
 template <class T, int kLists, class Pointers, class F>
-void for_tables(const Tensors& of, const Pointers& pointers, const F& f) {
+void for_tables(const Tensors& of, Tensors& rounded, const Pointers& pointers, const F& f) {
   const auto fill = [&]<class Table>(Table table) {
     for (size_t i = 0; i < of.size(); ++i) {
       if (!of[i].defined() || of[i].dtype() != dtype_of<T>()) continue;
       typename Table::Item item{};
       const std::array<T*, kLists> addresses = pointers(i);
       std::copy(addresses.begin(), addresses.end(), item.lists);
+      if (!rounded.empty() && rounded[i].defined())
+        item.rounded = rounded[i].mutable_data<bfloat16>();
       item.n = of[i].numel();
       item.index = static_cast<int>(i);
       table.add(item);

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 
+#include "autograd/autocast.h"
 #include "autograd/kernels.h"
 #include "autograd/random.h"
 #include "autograd/replay.h"
@@ -127,6 +128,33 @@ TEST_F(CudaTraining, RecordedStepsRoundWhatTheyRead) {
     replay.run([&] { y.copy_(linear(x, w)); });
     EXPECT_EQ(y.item(), w.item()) << "step " << step;
     EXPECT_EQ(linear(x, w).item(), w.item()) << "step " << step;
+  }
+  EXPECT_TRUE(replay.recorded());
+}
+
+// An optimizer rounds the weights that it writes, so that a recorded step need not; but it reads
+// what was written to them in between.
+TEST_F(CudaTraining, RecordedStepsKeepRoundedWeightsCurrent) {
+  const OnCuda guard;
+  const Autocast narrow;
+  const Tensor x = ones({1, 2});
+  Tensor w = full({3, 2}, 1.003).requires_grad_(), y = zeros({1, 3}, bf16);
+  AdamW optimizer(NamedTensors{{"w", w}}, {.lr = 0.25});
+  Replay replay(cuda_device, {w, y});
+  for (int step = 0; step < 8; ++step) {
+    const NoGrad no_grad;
+    if (step == 5 || step == 7) w.fill_(step + 0.003);
+    const Tensor before = w.detach().clone();
+    replay.run([&] {
+      y.copy_(linear(x, w));
+      w.set_grad(ones({3, 2}));
+      optimizer.step();
+    });
+    EXPECT_EQ(y.tolist()[0], 2 * before.to(bf16).tolist()[0]) << "step " << step;
+    EXPECT_LT(w.tolist()[0], before.tolist()[0]);
+    ASSERT_TRUE(current_cast(w).defined());
+    EXPECT_TRUE(same_bits(current_cast(w), w.detach().to(bf16))) << "step " << step;
+    EXPECT_EQ(linear(x, w).tolist()[0], 2 * w.detach().to(bf16).tolist()[0]);
   }
   EXPECT_TRUE(replay.recorded());
 }

@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "autograd/autocast.h"
 #include "autograd/graph.h"
 #include "autograd/kernels.h"
 #include "autograd/log.h"
@@ -90,7 +91,11 @@ void Optimizer::step(const Tensor& loss) {
   }
   kernel::gradient_norm(status_, grads, loss.defined() ? loss.contiguous() : loss, grad_clip_);
   note_work("gradient_norm", grads, {});
-  update(grads);
+  Tensors rounded;  // what linear layers read of the parameters under Autocast is updated with them
+  for (const Tensor& value : values_) rounded.push_back(current_cast(value));
+  update(grads, rounded);
+  for (size_t i = 0; i < rounded.size(); ++i)
+    if (rounded[i].defined()) keep_cast(values_[i]);
   note_update(grads);
   warn_of_unowned();
 }
@@ -169,9 +174,9 @@ AdamW::AdamW(const std::vector<ParameterGroup>& groups, const AdamWOptions& opti
     INK_CHECK(beta >= 0 && beta < 1, "AdamW: expected betas in [0, 1), got ", beta);
 }
 
-void AdamW::update(const Tensors& grads) {
-  kernel::adamw(values_, exp_avg_, exp_avg_sq_, steps_, grads, status_, lr_scale_, weight_decay_,
-                options_.beta1, options_.beta2, options_.eps);
+void AdamW::update(const Tensors& grads, Tensors& rounded) {
+  kernel::adamw(values_, exp_avg_, exp_avg_sq_, rounded, steps_, grads, status_, lr_scale_,
+                weight_decay_, options_.beta1, options_.beta2, options_.eps);
 }
 
 // ---- SGD
@@ -186,8 +191,8 @@ SGD::SGD(const std::vector<ParameterGroup>& groups, const SGDOptions& options)
             "SGD: nesterov needs a momentum above 0, got ", options.momentum);
 }
 
-void SGD::update(const Tensors& grads) {
-  kernel::sgd(values_, *momentum_buffer_, steps_, grads, status_, lr_scale_, weight_decay_,
+void SGD::update(const Tensors& grads, Tensors& rounded) {
+  kernel::sgd(values_, *momentum_buffer_, rounded, steps_, grads, status_, lr_scale_, weight_decay_,
               options_.momentum, options_.nesterov);
 }
 

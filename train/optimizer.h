@@ -82,7 +82,7 @@ class Optimizer {
  private:
   /// One update, or none if the status says that it is not finite. An undefined gradient leaves its
   /// parameter out.
-  virtual void update(const Tensors& grads) = 0;
+  virtual void update(const Tensors& grads, Tensors& rounded) = 0;
   void note_update(const Tensors& grads) const;  // for observers
   void warn_of_unowned();
 
@@ -113,7 +113,7 @@ class AdamW : public Optimizer {
       : AdamW(std::vector<ParameterGroup>{{parameters}}, options) {}
 
  private:
-  void update(const Tensors& grads) override;
+  void update(const Tensors& grads, Tensors& rounded) override;
 
   AdamWOptions options_;
   Tensors &exp_avg_, &exp_avg_sq_;  // m and v
@@ -137,7 +137,7 @@ class SGD : public Optimizer {
       : SGD(std::vector<ParameterGroup>{{parameters}}, options) {}
 
  private:
-  void update(const Tensors& grads) override;
+  void update(const Tensors& grads, Tensors& rounded) override;
 
   SGDOptions options_;
   Tensors no_buffer_;

@@ -71,20 +71,31 @@ double sum_of_squares(const Tensors& tensors) {
 }
 
 // Calls f(i, rate, decay, at, n) in parallel for pieces of all parameters that have a gradient,
-// with the learning rate and the decay of parameter i, after counting the update.
+// with the learning rate and the decay of parameter i, after counting the update. Pieces are short
+// enough to be in a cache still when they are rounded.
 template <class F>
 void for_updates(const Tensors& grads, Tensor& counts, const OptimizerStep& step,
                  const Tensor& lr_scale, const Tensor& decay, F&& f) {
+  constexpr int64_t kPiece = 32768;
   const double lr = *step.lr.data<double>();
   const double *scales = lr_scale.data<double>(), *decays = decay.data<double>();
   int64_t* count = counts.mutable_data<int64_t>();
   for (size_t i = 0; i < grads.size(); ++i) count[i] += grads[i].defined();
   const Joined all(grads);
   parallel_for(all.size(), kGrain, [&](int64_t begin, int64_t end) {
-    all.for_pieces(begin, end, [&](size_t i, int64_t at, int64_t n) {
-      f(i, lr * scales[i], decays[i], at, n);
-    });
+    for (int64_t from = begin; from < end; from += kPiece)
+      all.for_pieces(from, std::min(from + kPiece, end), [&](size_t i, int64_t at, int64_t n) {
+        f(i, lr * scales[i], decays[i], at, n);
+      });
   });
+}
+
+// The bf16 copy of values that were just written, if there is one.
+template <class T>
+void round(Tensor& copy, const T* values, int64_t at, int64_t n) {
+  if (!copy.defined()) return;
+  bfloat16* to = copy.mutable_data<bfloat16>() + at;
+  for (int64_t k = 0; k < n; ++k) to[k] = static_cast<bfloat16>(static_cast<float>(values[k]));
 }
 
 }  // namespace
@@ -101,9 +112,9 @@ void gradient_norm(OptimizerStep& step, const Tensors& grads, const Tensor& loss
   *step.finite.mutable_data<bool>() = finite;
 }
 
-void adamw(Tensors& p, Tensors& m, Tensors& v, Tensor& counts, const Tensors& grads,
-           const OptimizerStep& step, const Tensor& lr_scale, const Tensor& decay, double beta1,
-           double beta2, double eps) {
+void adamw(Tensors& p, Tensors& m, Tensors& v, Tensors& rounded, Tensor& counts,
+           const Tensors& grads, const OptimizerStep& step, const Tensor& lr_scale,
+           const Tensor& decay, double beta1, double beta2, double eps) {
   if (!*step.finite.data<bool>()) return;
   const double clip = *step.clip.data<double>();
   const auto update = [&](size_t i, double lr, double weight_decay, int64_t at, int64_t n) {
@@ -129,13 +140,15 @@ void adamw(Tensors& p, Tensors& m, Tensors& v, Tensor& counts, const Tensors& gr
         first[k] = static_cast<T>(m_new);
         second[k] = static_cast<T>(v_new);
       }
+      round(rounded[i], value, at, n);
     });
   };
   for_updates(grads, counts, step, lr_scale, decay, update);
 }
 
-void sgd(Tensors& p, Tensors& b, Tensor& counts, const Tensors& grads, const OptimizerStep& step,
-         const Tensor& lr_scale, const Tensor& decay, double momentum, bool nesterov) {
+void sgd(Tensors& p, Tensors& b, Tensors& rounded, Tensor& counts, const Tensors& grads,
+         const OptimizerStep& step, const Tensor& lr_scale, const Tensor& decay, double momentum,
+         bool nesterov) {
   if (!*step.finite.data<bool>()) return;
   const double clip = *step.clip.data<double>();
   const auto update = [&](size_t i, double lr, double weight_decay, int64_t at, int64_t n) {
@@ -156,6 +169,7 @@ void sgd(Tensors& p, Tensors& b, Tensor& counts, const Tensors& grads, const Opt
         }
         value[k] = static_cast<T>(static_cast<C>(value[k]) - rate * change);
       }
+      round(rounded[i], value, at, n);
     });
   };
   for_updates(grads, counts, step, lr_scale, decay, update);
