@@ -206,7 +206,9 @@ Tensor outer(const Tensor& a, const Tensor& b);  // (n), (m) -> (n, m)
 /// x W^T + b. x (..., in), weight (out, in), bias (out) or undefined. -> (..., out), bf16 under
 /// Autocast. (linear.cpp)
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
-/// linear(gelu(linear(x, fc_weight, fc_bias), tanh), proj_weight, proj_bias): x (..., in), weights
+/// linear(gelu(x, Gelu::tanh), weight, bias) (mlp.cpp)
+Tensor gelu_linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
+/// gelu_linear(linear(x, fc_weight, fc_bias), proj_weight, proj_bias): x (..., in), weights
 /// (hidden, in) and (out, hidden), biases (hidden) and (out) or undefined -> (..., out). (mlp.cpp)
 Tensor mlp(const Tensor& x, const Tensor& fc_weight, const Tensor& fc_bias,
            const Tensor& proj_weight, const Tensor& proj_bias);

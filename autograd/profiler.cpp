@@ -52,18 +52,12 @@ Flops flops_of(std::string_view name, const std::vector<Tensor>& inputs, const T
     const double product = 2 * numel_of(y) * length(inputs[0], -1);
     return {product, product * (wanted(inputs[0]) + wanted(inputs[1]))};
   }
-  if (name.substr(0, 6) == "linear") {  // x (..., in), weight (out, in), and what is fused to them
+  if (name.substr(0, 6) == "linear" ||
+      name == "gelu_linear") {  // x (..., in), weight (out, in), and what is fused to them
     const double product = 2 * numel_of(inputs[0]) * length(inputs[1], 0);
     const double gradients = product * (wanted(inputs[0]) + wanted(inputs[1]));
     if (name == "linear_cross_entropy") return {product + gradients, 0};  // all of it in forward
     return {product, gradients};
-  }
-  if (name == "mlp") {  // x (..., in), weight (hidden, in), bias, weight (out, hidden), bias
-    const double rows = numel_of(inputs[0]) / std::max(length(inputs[0], -1), 1.0),
-                 first = 2 * rows * numel_of(inputs[1]), second = 2 * rows * numel_of(inputs[3]);
-    const bool inner = wanted(inputs[0]) || wanted(inputs[1]) || wanted(inputs[2]);
-    return {first + second,
-            first * (wanted(inputs[0]) + wanted(inputs[1])) + second * (inner + wanted(inputs[3]))};
   }
   if (name == "scaled_dot_product_attention")
     return attention_flops(inputs[0], inputs[1], inputs[2], inputs[3].defined());

@@ -274,10 +274,10 @@ TEST(MixedTraining, NothingIsConvertedThatNeedNotBe) {
   }
   using Counts = std::map<DType, int>;
   EXPECT_EQ(forward.seen.count("to"), 0u);
-  EXPECT_EQ(forward.seen["linear"], (Counts{{bf16, 6}}));
+  EXPECT_EQ(forward.seen["linear"], (Counts{{bf16, 9}}));
   EXPECT_EQ(forward.seen["layer_norm"], (Counts{{bf16, 1}}));
   EXPECT_EQ(forward.seen["add_layer_norm"], (Counts{{f32, 6}, {bf16, 6}}));
-  EXPECT_EQ(forward.seen["mlp"], (Counts{{bf16, 3}}));
+  EXPECT_EQ(forward.seen["gelu_linear"], (Counts{{bf16, 3}}));
   EXPECT_EQ(forward.seen["scaled_dot_product_attention"], (Counts{{bf16, 3}}));
   EXPECT_EQ(forward.seen["add"], (Counts{{f32, 1}}));
   EXPECT_EQ(forward.seen["embedding"], (Counts{{f32, 1}}));

@@ -40,7 +40,9 @@ int64_t kept_of_block(const Sizes& s) {
 // as wide, and a weight's. Of the stream's come copies: one as an activation, one of dropout.
 int64_t added_by_block(const Sizes& s, bool dropout) {
   const int64_t C = s.model.n_embd, copies = (s.narrow < 4 ? 1 : 0) + (dropout ? 1 : 0);
-  return s.stream(C) + copies * s.activation(C) + s.activation(4 * C) + floats(4 * C * C);
+  // gelu's output, where it was not kept, is made again.
+  return s.stream(C) + copies * s.activation(C) + (s.recompute ? 2 : 1) * s.activation(4 * C) +
+         floats(4 * C * C);
 }
 
 int64_t head_rows(const Sizes& s) {

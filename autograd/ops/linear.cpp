@@ -103,27 +103,25 @@ void check_linear(const char* op, const Tensor& x, const Tensor& weight, const T
             ": expected one floating dtype, got x ", x.dtype(), " and bias ", bias.dtype());
 }
 
-Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
-  check_linear("linear", x, weight, bias);
-  if (composed()) return linear_composed(x, weight, bias);
-  const DType dtype = autocast(x.dtype());
-  const Tensor in = x.dtype() == dtype ? x : x.detach().to(dtype);
+Tensor linear_forward(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  const NoGrad no_grad;
   Shape shape = x.shape();
   shape.back() = weight.size(0);
-  Tensor y = empty(shape, in.options());
+  const Tensor y = empty(shape, x.options()), w = transpose(cached_cast(weight, x.dtype()), 0, 1);
   Tensor rows = as_rows(y);
-  {
-    const NoGrad no_grad;
-    const Tensor w = transpose(cached_cast(weight, dtype), 0, 1);
-    if (bias.defined()) {
-      kernel::gemm_bias(rows, as_rows(in), w, bias.contiguous());
-    } else {
-      kernel::gemm(rows, as_rows(in), w, 1, false);
-    }
+  if (bias.defined()) {
+    kernel::gemm_bias(rows, as_rows(x), w, bias.contiguous());
+  } else {
+    kernel::gemm(rows, as_rows(x), w, 1, false);
   }
+  return y;
+}
+
+Tensor record_linear(const Tensor& x, const Tensor& in, const Tensor& weight, const Tensor& bias,
+                     const Tensor& y) {
   const Saved saved_x = Saved::input(weight.requires_grad() ? in : Tensor()),
               saved_weight = Saved::input(x.requires_grad() ? weight : Tensor());
-  const std::array dtypes{x.dtype(), weight.dtype(), bias.defined() ? bias.dtype() : dtype};
+  const std::array dtypes{x.dtype(), weight.dtype(), bias.defined() ? bias.dtype() : y.dtype()};
   return record_fused(
       "linear", {x, weight, bias}, y,
       [saved_x, saved_weight, dtypes, from = x.shape()](const Tensor& dy, VjpContext& g) {
@@ -135,6 +133,14 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
         if (g.needs(2)) grads[2] = linear_dbias(g, 2, dy_rows, dtypes[2]);
         return grads;
       });
+}
+
+Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  check_linear("linear", x, weight, bias);
+  if (composed()) return linear_composed(x, weight, bias);
+  const DType dtype = autocast(x.dtype());
+  const Tensor in = x.dtype() == dtype ? x : x.detach().to(dtype);
+  return record_linear(x, in, weight, bias, linear_forward(in, weight, bias));
 }
 
 }  // namespace ink

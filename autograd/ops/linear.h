@@ -1,6 +1,6 @@
-// The gradients of y = x W^T + b, for the ops that hold such a product: from dy's rows (rows, out),
-// which as_gemm_operand gave. Each is added to what the walk has collected for that input already,
-// if it has. Outside any graph.
+// What linear shares with the ops that hold such a product. The gradients of y = x W^T + b are
+// taken from dy's rows (rows, out), which as_gemm_operand gave; each is added to what the walk has
+// collected for that input already, if it has. Outside any graph.
 #pragma once
 
 #include "autograd/graph.h"
@@ -14,6 +14,12 @@ Tensor linear_dx(VjpContext& g, size_t i, const Tensor& dy, const Tensor& weight
                  const Shape& shape, DType dtype);
 /// db = sum of dy's rows (out).
 Tensor linear_dbias(VjpContext& g, size_t i, const Tensor& dy, DType dtype);
+
+/// x W^T + b, of x's dtype, which f32 weights are rounded to. Outside any graph.
+Tensor linear_forward(const Tensor& x, const Tensor& weight, const Tensor& bias);
+/// Records y = in W^T + b, where `in` is x in y's dtype.
+Tensor record_linear(const Tensor& x, const Tensor& in, const Tensor& weight, const Tensor& bias,
+                     const Tensor& y);
 
 /// Throws unless x W^T + b can be computed, with the op's name.
 void check_linear(const char* op, const Tensor& x, const Tensor& weight, const Tensor& bias);
