@@ -36,6 +36,7 @@ std::vector<Tensor> run(const Tensor& q, const Tensor& k, const Tensor& v, bool 
 TEST(Attention, EqualsItsTwinAtAllSizesAroundATile) {
   manual_seed(1);
   for (const int64_t t : {1, 6, 7, 33, 64, 65, 128, 129, 300}) {
+    if (t > by_device(300, 70)) continue;
     for (const int64_t d : {1, 16, 37, 130}) {
       const Tensor q = normal({2, t, d}), k = normal({2, t, d}), v = normal({2, t, d / 2 + 1});
       for (const bool causal : {false, true}) {

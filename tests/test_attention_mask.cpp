@@ -105,7 +105,7 @@ TEST_F(AttentionMask, KeysThatNoQuerySeesNeverMatter) {
   int64_t cases = 0, combinations = 0;
   for (const Variant& variant : variants()) {
     for (const DType dtype : {f32, f64, bf16}) {
-      if (combinations++ % by_device(1, 4) != 0) continue;
+      if (combinations++ % by_device(1, 10) != 0) continue;
       const auto& [name, T, S, group, hidden, options] = variant;
       const Tensor q = randn({2, 4, T, 5}, dtype), k = randn({2, 4 / group, S, 5}, dtype),
                    v = randn({2, 4 / group, S, 3}, dtype);
@@ -122,7 +122,7 @@ TEST_F(AttentionMask, KeysThatNoQuerySeesNeverMatter) {
       }
     }
   }
-  EXPECT_EQ(cases, by_device(21 * 3 * 6, 16 * 2));
+  EXPECT_EQ(cases, by_device(21 * 3 * 6, 7 * 2));
 }
 
 // Query 100's tile ends before key 192 at the latest: its row and all before it stay what they are.
@@ -207,13 +207,14 @@ TEST_F(AttentionMask, TheSameBitsEveryTimeAndMemoryNotOfTheBroadcastMask) {
   const Result first = attend(q, q, q, {.attn_mask = bias, .dropout_p = 0.1});
   for (int i = 0; i < 3; ++i)
     expect_bits(attend(q, q, q, {.attn_mask = bias, .dropout_p = 0.1}), first, "again");
-  const Tensor x = randn({1, 64, 512, 4}), allowed = randn({512, 512}) > 0.0;
+  const int64_t t = by_device(512, 128);
+  const Tensor x = randn({1, 64, t, 4}), allowed = randn({t, t}) > 0.0;
   empty_cache(test_device());
   reset_peak_memory(test_device());
   const int64_t before = memory_stats(test_device()).bytes_in_use;
   scaled_dot_product_attention(x, x, x, {.attn_mask = allowed});
   EXPECT_LT(memory_stats(test_device()).peak_bytes_in_use - before,
-            64 * 512 * 512);  // bytes of it expanded
+            64 * t * t);  // bytes of it expanded
 }
 
 TEST_F(AttentionMask, MemoryIsLinearInTForEveryVariant) {
@@ -228,7 +229,7 @@ TEST_F(AttentionMask, MemoryIsLinearInTForEveryVariant) {
     return memory_stats(test_device()).peak_bytes_in_use - before;
   };
   const auto bias = [](int64_t t) { return randn({2, 1, t}).requires_grad_(); };
-  const int64_t t = by_device(1024, 256);
+  const int64_t t = by_device(1024, 128);
   for (const double p : {0.0, 0.1}) {
     EXPECT_LT(peak(4 * t, {.dropout_p = p}), 8 * peak(t, {.dropout_p = p}));
     EXPECT_LT(peak(4 * t, {.attn_mask = bias(4 * t), .dropout_p = p, .is_causal = true}),

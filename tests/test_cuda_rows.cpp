@@ -164,8 +164,24 @@ TEST_P(CudaRows, AlignmentDoesNotMatter) {
 
 INSTANTIATE_TEST_SUITE_P(Lengths, CudaRows,
                          testing::Values(1, 3, 64, 65, 100, 512, 768, 770, 1024, 1025, 1031, 1100,
-                                         1600, 2048, 2500, 8191, 8192, 8200, 9001, 33000, 50257,
-                                         57345));
+                                         1600, 2048, 2500, 8191, 8192, 8200, 9001, 33000, 33001,
+                                         50257));
+
+// Beyond what a block keeps of a row in registers and in shared memory.
+TEST(CudaCrossEntropy, RowsOfAnyLength) {
+  if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device";
+  for (const int64_t n : {57344, 57345, 60003}) {
+    for (const DType dtype : {f32, bf16}) {
+      SCOPED_TRACE(name_of(dtype) + std::to_string(n));
+      const Tensors in{random({2, n}, dtype), {}, random({n}, f32), {}, randint(n, {2})};
+      Tensors on_gpu;
+      for (const Tensor& x : in) on_gpu.push_back(x.defined() ? x.to(cuda_device) : x);
+      for (const DType d_dtype : {dtype, bf16})
+        expect_close(cross_entropy_passes(on_gpu, d_dtype), cross_entropy_passes(in, d_dtype),
+                     d_dtype == f32 ? 1e-5 : 0.01, "result");
+    }
+  }
+}
 
 // -inf is a mask; NaN, +inf and a row of nothing but -inf make the row NaN. On every path.
 TEST(CudaSoftmax, SpecialValuesAreTheCpus) {

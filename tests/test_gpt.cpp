@@ -248,7 +248,7 @@ TEST(Generate, DrawsInProportion) {
   options.max_new_tokens = 1;
   options.temperature = 0.5;
   options.top_k = 4;  // 1, 3, 5, 6
-  const int64_t rows = by_device(20000, 2000);
+  const int64_t rows = by_device(20000, 500);
   std::vector<double> share(7);
   for (const int64_t id :
        model.generate(zeros({rows, 1}, i64), options).select(1, 1).tolist<int64_t>())
