@@ -22,6 +22,10 @@ void Replay::run(const std::function<void()>& work, const std::vector<Tensor>& r
     places_ = std::move(now);
     runs_ = 0;
   }
+  if (record_ != nullptr && copies() != copies_) {
+    forget();
+    runs_ = 0;
+  }
   if (record_ == nullptr && ++runs_ > kAsItIs) record(work);
   if (record_ == nullptr) return work();
   before_replay();
@@ -36,6 +40,15 @@ std::vector<Replay::Place> Replay::places(const std::vector<Tensor>& read) const
   for (const std::vector<Tensor>* list : {&written_, &read})
     for (const Tensor& x : *list)
       if (x.defined()) all.push_back({x.storage()->data, x.layout(), x.dtype()});
+  return all;
+}
+
+// Where the bf16 copies are that the record reads or writes.
+std::vector<const void*> Replay::copies() const {
+  std::vector<const void*> all;
+  for (const std::vector<Tensor>* list : {&rounded_, &kept_})
+    for (const Tensor& x : *list)
+      all.push_back(x.storage()->rounded ? x.storage()->rounded->data : nullptr);
   return all;
 }
 
@@ -61,6 +74,7 @@ void Replay::record(const std::function<void()>& work) {
     work();
     record_ = backend.end_recording(device_);
     kept_ = with_current_cast();
+    copies_ = copies();
   } catch (const Error& error) {
     backend.forget(backend.end_recording(device_), device_);
     log_message("a step cannot be recorded and replayed, and is done op by op: ", error.what());

@@ -44,6 +44,7 @@ class Replay {
     bool operator==(const Place&) const = default;
   };
   std::vector<Place> places(const std::vector<Tensor>& read) const;
+  std::vector<const void*> copies() const;
   void record(const std::function<void()>& work);
   void forget();
   void before_replay();
@@ -53,6 +54,7 @@ class Replay {
   std::vector<Tensor> written_;
   std::vector<Tensor> rounded_;  // of those written: what the record reads the copy of
   std::vector<Tensor> kept_;     // and what it leaves with a current one
+  std::vector<const void*> copies_;
   std::vector<Place> places_;
   int64_t runs_ = 0;
   bool possible_;

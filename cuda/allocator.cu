@@ -42,10 +42,11 @@ void* Allocator::allocate(int64_t bytes) {
     flush();
     size_t left = 0, total = 0;
     check(cudaMemGetInfo(&left, &total), "memory", "cudaMemGetInfo");
-    INK_CHECK(add_segment(pool, size), "memory: cannot allocate ", bytes, " bytes on ", device_,
-              ": ", stats_.bytes_in_use, " in use and ", stats_.bytes_held - stats_.bytes_in_use,
-              " kept by inkling, ", left, " of ", total,
-              " free on the card; use a smaller batch, block or model, or --recompute");
+    if (!add_segment(pool, size))
+      ink::detail::fail<DeviceError>(
+          "memory: cannot allocate ", bytes, " bytes on ", device_, ": ", stats_.bytes_in_use,
+          " in use and ", stats_.bytes_held - stats_.bytes_in_use, " kept by inkling, ", left,
+          " of ", total, " free on the card; use a smaller batch, block or model, or --recompute");
   }
   if (block == nullptr) block = free_[pool].take(size);
   stats_.bytes_in_use += size;

@@ -1,6 +1,6 @@
 // Cross entropy of logits (rows, V) with the classes that targets (rows) name: the twin of
-// autograd/ops/cross_entropy.cpp. The logits are read once (of rows longer than 57,344, the rest is
-// read twice), and their gradient is written once.
+// autograd/ops/cross_entropy.cpp. The logits are read once (of rows longer than 57,344, half that
+// in f64, the rest is read twice), and their gradient is written once.
 //   loss_i    = log sum exp x_i - x_i[target_i];  0 where the target is ignored
 //   dlogits_i = (softmax x_i - onehot target_i) scale
 #include "cuda/ids.cuh"

@@ -28,8 +28,9 @@ void* open_library() {
   for (const char* name : {INKLING_CUBLASLT_NAME, INKLING_CUBLASLT_FILE}) {
     if (void* handle = dlopen(name, RTLD_NOW | RTLD_LOCAL)) return handle;
   }
-  ink::detail::fail("gemm: cannot load cuBLASLt: ", dlerror(), "; install CUDA ", CUBLAS_VER_MAJOR,
-                    ", or name the folder of ", INKLING_CUBLASLT_NAME, " in LD_LIBRARY_PATH");
+  ink::detail::fail<DeviceError>("gemm: cannot load cuBLASLt: ", dlerror(), "; install CUDA ",
+                                 CUBLAS_VER_MAJOR, ", or name the folder of ",
+                                 INKLING_CUBLASLT_NAME, " in LD_LIBRARY_PATH");
 }
 
 // A function of it, as a pointer to any type of function.
@@ -210,8 +211,8 @@ class Gpu {
   explicit Gpu(int device)
       : device_{Device::CUDA, static_cast<int8_t>(device)}, choices_(choices_for(device)) {
     const cublasStatus_t status = lt().Create(&handle_);
-    INK_CHECK(status == CUBLAS_STATUS_SUCCESS,
-              "gemm: cublasLtCreate: ", lt().GetStatusString(status));
+    if (status != CUBLAS_STATUS_SUCCESS)
+      ink::detail::fail<DeviceError>("gemm: cublasLtCreate: ", lt().GetStatusString(status));
     cuda::check(cudaDeviceGetAttribute(&major_, cudaDevAttrComputeCapabilityMajor, device), "gemm",
                 "cudaDeviceGetAttribute");
     cuda::check(cudaMalloc(&workspace_, kWorkspace), "gemm", "cudaMalloc");
@@ -230,10 +231,7 @@ class Gpu {
   }
 
   bool has_epilogue(const Product& p) {
-    constexpr int64_t kAuxColumns = 8, kAuxAlignment = 16;  // which the library asks for
-    if (!wants_epilogue(major_ >= 9) || p.c.layout.ld % kAuxColumns != 0 ||
-        alignment(p.aux) < kAuxAlignment)
-      return false;
+    if (!allows_epilogue(p) || !wants_epilogue(major_ >= 9)) return false;
     const std::lock_guard lock(mutex_);
     return plan_for(p).exists;
   }

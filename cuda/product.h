@@ -45,6 +45,13 @@ struct Product {
 
 void product(const Product& product);
 
+/// May there be such an epilogue? cuBLASLt asks for rows and addresses of aux in packs; and of what
+/// precision its gelu is no card has shown yet, so that only bf16 is left to it.
+inline bool allows_epilogue(const Product& p) {
+  return p.c.dtype == bf16 && p.batch == 1 && p.c.layout.ld % 8 == 0 &&
+         reinterpret_cast<uintptr_t>(p.aux) % 16 == 0;
+}
+
 /// Is this product with an epilogue to be had, and worth having? If not, a kernel is to follow one
 /// without. INKLING_GELU_EPILOGUE=0 or 1 in the environment: never, or whenever it is to be had;
 /// else on GPUs since Hopper, for before them the library's fused kernels were slower.

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <iostream>
 
 #include "autograd/device_backend.h"
 #include "tests/coverage.h"
@@ -11,6 +12,10 @@ int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
   if (const char* device = std::getenv("INKLING_TEST_DEVICE"))
     ink::context().default_device = ink::parse_device(device);
+  if (ink::context().default_device.is_cuda() && ink::cuda_device_count() == 0) {
+    std::cout << "no CUDA device\n";
+    return 0;
+  }
   const ink::Observe observe(ink::Coverage::instance());
   const int status = RUN_ALL_TESTS();
   ink::Coverage::instance().write();

@@ -17,6 +17,11 @@ struct Ran {
   std::string out, err;
 };
 
+inline std::string program_path() {
+  const char* elsewhere = std::getenv("INKLING_PROGRAM");  // where a build was carried to
+  return elsewhere ? elsewhere : INKLING_PROGRAM;
+}
+
 /// A line for the shell, in which "inkling" is the program under test.
 inline Ran run_shell(const std::string& line) {
   const TempFolder folder;
@@ -25,9 +30,7 @@ inline Ran run_shell(const std::string& line) {
     return {std::istreambuf_iterator<char>(in), {}};
   };
   const std::string out = (folder / "stdout").string(), err = (folder / "stderr").string();
-  const char* elsewhere = std::getenv("INKLING_PROGRAM");  // where a build was carried to
-  const std::string program =
-      std::string("inkling() { ") + (elsewhere ? elsewhere : INKLING_PROGRAM) + " \"$@\"; }; ";
+  const std::string program = "inkling() { " + program_path() + " \"$@\"; }; ";
   const int status = std::system((program + "{ " + line + "; } >" + out + " 2>" + err).c_str());
   return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read(out), read(err)};
 }

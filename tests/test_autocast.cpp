@@ -194,6 +194,7 @@ TEST(CachedCast, IsMadeAgainAfterAWriteAndOnlyThen) {
 
 TrainConfig small_config(const std::filesystem::path& out_dir) {
   TrainConfig config;
+  config.device = test_device_name();
   config.n_layer = 2;
   config.n_head = 2;
   config.n_embd = 32;

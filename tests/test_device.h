@@ -12,6 +12,8 @@
 namespace ink {
 
 inline Device test_device() { return context().default_device; }
+/// The same for TrainConfig::device.
+inline std::string test_device_name() { return test_device().is_cpu() ? "cpu" : "cuda"; }
 
 /// A file of tests/golden.
 inline std::filesystem::path golden(const std::string& name) {

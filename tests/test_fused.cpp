@@ -318,6 +318,26 @@ TEST(FusedErrors, NameWhatWasExpected) {
             "rms_norm: expected weight of shape (3,) for an input (2, 3), got (2,)");
 }
 
+TEST(FusedErrors, WeightsOfAnMlp) {
+  const Tensor x = zeros({2, 3}), fc = zeros({6, 3}), proj = zeros({4, 6}), wrong = zeros({4, 5});
+  const auto told = [&](const Tensor& first, const Tensor& bias, const Tensor& second,
+                        const Tensor& last) {
+    const std::string plain = error_of([&] { mlp(x, first, bias, second, last); });
+    const Composed composed;
+    EXPECT_EQ(error_of([&] { mlp(x, first, bias, second, last); }), plain);
+    return plain;
+  };
+  EXPECT_EQ(told(wrong, {}, proj, {}), "mlp: expected x (..., 5) for weight (4, 5), got (2, 3)");
+  EXPECT_EQ(told(fc, zeros({5}), proj, {}), "mlp: expected bias (6,) for weight (6, 3), got (5,)");
+  EXPECT_EQ(told(fc, {}, wrong, {}),
+            "mlp: expected a proj_weight (out, 6) for fc_weight (6, 3), got (4, 5)");
+  EXPECT_EQ(told(fc, {}, proj, zeros({6})), "mlp: expected bias (4,) for weight (4, 6), got (6,)");
+  EXPECT_EQ(told(fc, {}, proj.to(f64), {}),
+            "mlp: expected one floating dtype, got x float32 and weight float64");
+  EXPECT_EQ(error_of([&] { gelu_linear(x, wrong); }),
+            "gelu_linear: expected x (..., 5) for weight (4, 5), got (2, 3)");
+}
+
 TEST(FusedErrors, IdsAndTargets) {
   const Tensor logits = zeros({2, 2, 65}), table = zeros({65, 4});
   const Tensor ids = tensor({{1, 2}, {64, 70}}), negative = tensor({{1, 2}, {-1, 0}});

@@ -315,7 +315,7 @@ TEST(BatchNorm1d, RefusesWhatHasNoVariance) {
   EXPECT_EQ(norm(zeros({1, 3})).shape(), (Shape{1, 3}));
 }
 
-TEST(Dropout, DropsInTrainingOnly) {
+TEST(DropoutLayer, DropsInTrainingOnly) {
   Dropout drop(0.5);
   const Tensor x = ones({1000});
   double kept = 0;

@@ -24,7 +24,8 @@ double relative_error(const Tensor& got, const Tensor& expected) {
     error = std::isnan(difference) ? INFINITY : std::max(error, difference);
     scale = std::max(scale, std::abs(b[i]));
   }
-  return error / (scale < 1e-15 ? 1 : scale);  // zeros, and their rounding errors
+  if (scale < 1e-15 && error < 1e-15) return 0;  // zeros, and their rounding errors
+  return error == 0 ? 0 : error / scale;
 }
 
 void expect_close(const CaseRun& got, const CaseRun& expected, double tolerance,

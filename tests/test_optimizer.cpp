@@ -9,7 +9,9 @@
 #include <fstream>
 #include <functional>
 #include <memory>
+#include <set>
 
+#include "autograd/autocast.h"
 #include "autograd/log.h"
 #include "autograd/ops.h"
 #include "error_of.h"
@@ -188,6 +190,59 @@ TEST(Optimizer, ScalesTheLearningRateOfAGroup) {
   optimizer.step();
   EXPECT_FLOAT_EQ(static_cast<float>(slow.tolist()[0]), 0.99f);
   EXPECT_FLOAT_EQ(static_cast<float>(fast.tolist()[0]), 0.9f);
+}
+
+// What linear layers read of f32 parameters under Autocast: of two that lie in one memory at odd
+// addresses, one that has no gradient, and beside others of other dtypes.
+TEST(Optimizer, RoundsWhatItWrites) {
+  for (const std::string name : {"adamw_groups", "sgd_nesterov"}) {
+    const Tensor memory = randn({4000});
+    NamedTensors parameters;
+    const auto add = [&](const char* label, Tensor p) {
+      parameters.emplace_back(label, p.requires_grad_());
+    };
+    add("first", memory.narrow(0, 3, 1001));
+    add("second", memory.narrow(0, 1005, 2990).view({1495, 2}));
+    add("alone", randn({40000}));
+    add("ungraded", randn({7}));
+    add("narrow", randn({9}, bf16));
+    add("wide", randn({9}, f64));
+    add("never read so", randn({5}));
+    const std::set<std::string> read{"first", "second", "alone", "ungraded"};
+    const auto optimizer = maker(name)(parameters);
+    const auto copies = [&] {
+      std::vector<Tensor> found;
+      for (const auto& [label, p] : parameters)
+        if (read.count(label)) found.push_back(cached_cast(p, bf16));
+      return found;
+    };
+    const auto expect_current = [&] {
+      for (const auto& [label, p] : parameters) {
+        ASSERT_EQ(current_cast(p).defined(), read.count(label) == 1) << label;
+        if (read.count(label)) {
+          EXPECT_TRUE(same_bits(current_cast(p), p.detach().to(bf16))) << label;
+        }
+      }
+    };
+    const auto before = copies();
+    for (const double loss : {1.0, double(NAN), 1.0}) {
+      for (auto& [label, p] : parameters)
+        if (label != "ungraded") p.set_grad(randn(p.shape(), p.dtype()));
+      const std::vector<double> old = parameters[2].second.tolist();
+      optimizer->step(full({}, loss));
+      EXPECT_EQ(parameters[2].second.tolist() == old, std::isnan(loss));
+      expect_current();
+    }
+    const auto after = copies();
+    for (size_t i = 0; i < after.size(); ++i) EXPECT_EQ(after[i].storage(), before[i].storage());
+    const NoGrad no_grad;
+    parameters[0].second.fill_(1);
+    EXPECT_FALSE(current_cast(parameters[1].second).defined()) << "it may have been written, too";
+    optimizer->step(ones({}));
+    EXPECT_FALSE(current_cast(parameters[1].second).defined()) << "nor is it then";
+    copies();
+    expect_current();
+  }
 }
 
 TEST(Optimizer, SkipsWhatIsNotFinite) {

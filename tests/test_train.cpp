@@ -6,6 +6,7 @@
 
 #include "autograd/random.h"
 #include "tests/run_program.h"
+#include "tests/test_device.h"
 #include "train/trainer.h"
 
 namespace ink {
@@ -22,6 +23,7 @@ using Folder = TempFolder;
 
 TrainConfig small_config(const fs::path& out_dir) {
   TrainConfig config;
+  config.device = test_device_name();
   config.n_layer = 2;
   config.n_head = 2;
   config.n_embd = 16;
@@ -177,9 +179,8 @@ TEST(Program, ConfigFilePlusFlags) {
 TEST(Program, InterruptedAndResumedEqualsStraight) {
   const Folder folder;
   EXPECT_EQ(run_program(small_flags(folder, "straight")).code, 0);
-  const Ran interrupted =
-      run_shell(std::string(INKLING_PROGRAM) + " " + small_flags(folder, "stopped") +
-                "& pid=$!; sleep 0.3; kill -INT $pid; wait $pid");
+  const Ran interrupted = run_shell(program_path() + " " + small_flags(folder, "stopped") +
+                                    "& pid=$!; sleep 0.3; kill -INT $pid; wait $pid");
   if (interrupted.code != 0) {  // it may have been faster than the signal
     EXPECT_EQ(interrupted.code, 130);
     EXPECT_NE(interrupted.out.find("To go on: inkling train --init_from resume"), std::string::npos)

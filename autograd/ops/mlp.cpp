@@ -82,14 +82,18 @@ Tensor gelu_linear(const Tensor& h, const Tensor& weight, const Tensor& bias) {
 Tensor mlp(const Tensor& x, const Tensor& fc_weight, const Tensor& fc_bias,
            const Tensor& proj_weight, const Tensor& proj_bias) {
   check_linear("mlp", x, fc_weight, fc_bias);
-  if (composed())
-    return gelu_linear_composed(linear(x, fc_weight, fc_bias), proj_weight, proj_bias);
+  INK_CHECK(proj_weight.dim() == 2 && proj_weight.size(1) == fc_weight.size(0),
+            "mlp: expected a proj_weight (out, ", fc_weight.size(0), ") for fc_weight ",
+            fc_weight.shape(), ", got ", proj_weight.shape());
+  check_linear("mlp", fc_weight.detach().T(), proj_weight, proj_bias);  // its dtype, and the bias
+  // Under Recompute backward makes gelu again from h, and must find the same bits.
+  if (composed() || context().recompute)
+    return gelu_linear(linear(x, fc_weight, fc_bias), proj_weight, proj_bias);
   const DType dtype = autocast(x.dtype());
   const Tensor in = x.dtype() == dtype ? x : x.detach().to(dtype);
   Shape shape = x.shape();
   shape.back() = fc_weight.size(0);
   Tensor h = empty(shape, in.options()), a = empty_like(h);
-  check_linear("mlp", a, proj_weight, proj_bias);
   {
     const NoGrad no_grad;
     Tensor h_rows = as_rows(h), a_rows = as_rows(a);

@@ -92,7 +92,7 @@ void for_updates(const Tensors& grads, Tensor& counts, const OptimizerStep& step
 
 // The bf16 copy of values that were just written, if there is one.
 template <class T>
-void round(Tensor& copy, const T* values, int64_t at, int64_t n) {
+void write_copy(Tensor& copy, const T* values, int64_t at, int64_t n) {
   if (!copy.defined()) return;
   bfloat16* to = copy.mutable_data<bfloat16>() + at;
   for (int64_t k = 0; k < n; ++k) to[k] = static_cast<bfloat16>(static_cast<float>(values[k]));
@@ -140,7 +140,7 @@ void adamw(Tensors& p, Tensors& m, Tensors& v, Tensors& rounded, Tensor& counts,
         first[k] = static_cast<T>(m_new);
         second[k] = static_cast<T>(v_new);
       }
-      round(rounded[i], value, at, n);
+      write_copy(rounded[i], value, at, n);
     });
   };
   for_updates(grads, counts, step, lr_scale, decay, update);
@@ -169,7 +169,7 @@ void sgd(Tensors& p, Tensors& b, Tensors& rounded, Tensor& counts, const Tensors
         }
         value[k] = static_cast<T>(static_cast<C>(value[k]) - rate * change);
       }
-      round(rounded[i], value, at, n);
+      write_copy(rounded[i], value, at, n);
     });
   };
   for_updates(grads, counts, step, lr_scale, decay, update);

@@ -19,6 +19,7 @@ Tensor seen(const Matrices& x, int64_t batch, int64_t rows, int64_t cols) {
 void product(const Product& p) {
   INK_CHECK(p.batch <= kMostMatrices, p.op, ": ", p.batch, " matrices in one product");
   INK_CHECK(reinterpret_cast<uintptr_t>(p.bias) % kBiasAlignment == 0, p.op, ": bias not aligned");
+  INK_CHECK(p.epilogue == Epilogue::none || allows_epilogue(p), p.op, ": not a product for gelu");
   emulator::on_device([p] {
     const Tensor a = seen(p.a, p.batch, p.m, p.k), b = seen(p.b, p.batch, p.k, p.n);
     Tensor c = seen(p.c, p.batch, p.m, p.n), bias;
@@ -34,6 +35,6 @@ void product(const Product& p) {
   });
 }
 
-bool has_epilogue(const Product& p) { return p.a.dtype != f64 && wants_epilogue(true); }
+bool has_epilogue(const Product& p) { return allows_epilogue(p) && wants_epilogue(true); }
 
 }  // namespace ink::cuda
