@@ -227,6 +227,7 @@ inline constexpr auto kLaneNumbers = [] {
 template <class T, int kEnd, class F>
 void map_lanes(const Pair<T>& pair, T* s, F& f) {
   constexpr int n = kLanes<T>, kQ = kQueries<T>;
+  constexpr int kBefore = whole_vectors<T>(kBlockRows - 1);  // sums take so many rows at a time
   for (int64_t j = 0; j < pair.n; ++j) {
     T* row = s + j * kQ;
     const int first = static_cast<int>(pair.first_lane(j)), vector = first / n * n;
@@ -240,12 +241,12 @@ void map_lanes(const Pair<T>& pair, T* s, F& f) {
 #pragma omp simd
       for (int i = v; i < v + n; ++i) row[i] = f(row[i], kLaneNumbers<T>[i] >= bound, j, i);
     }
-    if (vector > 0) store(row + vector - n, Vector<T>{});
+    for (int v = std::max(0, vector - kBefore); v < vector; v += n) store(row + v, Vector<T>{});
   }
 }
 
 /// s[j][i] = f(s[j][i], does query i see key j, j, i) in vectors that see key j; 0 in others, as
-/// far as sum_over_keys reads them.
+/// far as sum_over_keys and sum_over_queries read them.
 template <class T, class F>
 void map_scores(const Pair<T>& pair, T* s, F&& f) {
   constexpr int n = kLanes<T>, kQ = kQueries<T>;
