@@ -16,8 +16,8 @@ for program in inkling tests/benchmark_ops $(cd "$build" && ls tests/test_cuda* 
   [[ -x $build/$program ]] || { echo "tests/gpu/pack.sh: leaving out $program, which was not built" >&2; continue; }
   strip -o "$packed/$program" "$build/$program"
   # The system's own stay behind, and so do CUDA's.
-  ldd "$build/$program" | awk '$3 ~ /^\// {print $3}' |
-    grep -Ev '/(libc|libm|libdl|librt|libpthread|libstdc\+\+|libgcc_s|libcuda.*|libcublas.*|libnv.*)\.so' |
+  ldd "$build/$program" |
+    awk '$3 ~ /^\// && $3 !~ /\/(libc|libm|libdl|librt|libpthread|libstdc[+][+]|libgcc_s|libcuda.*|libcublas.*|libnv.*)[.]so/ {print $3}' |
     xargs -r cp -Lnt "$packed/lib"
 done
 # Much is the same in all programs: the window of the compression must span several of them.
