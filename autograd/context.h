@@ -94,11 +94,12 @@ struct Composed : FlagGuard {
 struct Recompute : FlagGuard {
   Recompute() : FlagGuard(&Context::recompute, true) {}
 };
-/// Mixed precision: while it lives, linear and linear_cross_entropy round f32 operands to bf16, and
-/// layer_norm and rms_norm give bf16 for f32. Their sums are f32, and so are gradients of f32
-/// tensors: weights, moments, losses and the residual stream stay f32, what lies between two linear
-/// layers is bf16. Every other op computes in the dtypes it is given (f32 + bf16 is f32). Only the
-/// forward needs the guard. Autocast(f32) switches an outer one off. Micikevicius et al. 2018.
+/// Mixed precision: while it lives, linear, gelu_linear, mlp and linear_cross_entropy round f32
+/// operands to bf16, and layer_norm and rms_norm give bf16 for f32. Their sums are f32, and so are
+/// gradients of f32 tensors: weights, moments, losses and the residual stream stay f32, what lies
+/// between two linear layers is bf16. Every other op computes in the dtypes it is given (f32 + bf16
+/// is f32). Only the forward needs the guard. Autocast(f32) switches an outer one off. Micikevicius
+/// et al. 2018.
 struct Autocast : FieldGuard<DType> {
   explicit Autocast(DType dtype = DType::bf16) : FieldGuard(&Context::autocast, dtype) {
     INK_CHECK(dtype == DType::bf16 || dtype == DType::f32,
