@@ -325,6 +325,7 @@ void gemm(Tensor& c, const Tensor& a, const Tensor& b, double alpha, bool accumu
 
 void gemm_bias(Tensor& c, const Tensor& a, const Tensor& b, const Tensor& bias) {
   if (c.numel() == 0) return;
+  if (!bias.defined()) return gemm(c, a, b, 1, false);
   if (const GemmUnit* unit = suitable_unit(c, a, b, 1, false);
       unit != nullptr && bias.dtype() == f32)
     return unit_products(*unit, c, a, b, false, bias);

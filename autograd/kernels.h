@@ -156,7 +156,7 @@ KERNEL_STRIDED(attention_backward, Tensor& dq, Tensor& dk, Tensor& dv, Tensor& d
                const Tensor& lse, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, const AttentionRule& rule)
 // gemm.cpp; c = alpha a b, or c += alpha a b: a (..., m, k), b (..., k, n), batches of equal shape (gemm.h)
 KERNEL_STRIDED(gemm,              Tensor& c, const Tensor& a, const Tensor& b, double alpha, bool accumulate)
-KERNEL_STRIDED(gemm_bias,         Tensor& c, const Tensor& a, const Tensor& b, const Tensor& bias)  // c = a b + bias, in every row; see gemm.h
+KERNEL_STRIDED(gemm_bias,         Tensor& c, const Tensor& a, const Tensor& b, const Tensor& bias)  // c = a b + bias (or undefined), in every row; see gemm.h
 // ops/mlp.cpp; gelu is its tanh form; y, h, dh (m, n) of one layout and dtype
 KERNEL_STRIDED(gemm_gelu,         Tensor& y, Tensor& h, const Tensor& a, const Tensor& b, const Tensor& bias)  // h = a b + bias, y = gelu h
 KERNEL_STRIDED(gemm_gelu_backward, Tensor& dh, const Tensor& dy, const Tensor& w, const Tensor& h)             // dh = (dy w) gelu'(h)

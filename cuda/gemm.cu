@@ -157,6 +157,7 @@ void gemm(Tensor& c, const Tensor& a, const Tensor& b, double alpha, bool accumu
 
 void gemm_bias(Tensor& c, const Tensor& a, const Tensor& b, const Tensor& bias) {
   if (c.numel() == 0) return;
+  if (!bias.defined()) return gemm(c, a, b, 1, false);
   const DType dtype = operand_dtype(c, a, b);
   const bool one_call =
       dtype != f64 && a.size(-1) > 0 && fits(c, dtype) && !matrix_layout(c)->transposed;
@@ -185,11 +186,7 @@ void gemm_gelu(Tensor& y, Tensor& h, const Tensor& a, const Tensor& b, const Ten
     all.aux = result(h).data;
     if (has_epilogue(all)) return product(all);
   }
-  if (bias.defined()) {
-    gemm_bias(h, a, b, bias);
-  } else {
-    gemm(h, a, b, 1, false);
-  }
+  gemm_bias(h, a, b, bias);
   unary(y, h, UnaryOp::gelu_tanh);
 }
 

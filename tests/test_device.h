@@ -28,7 +28,7 @@ inline NamedTensors load_golden(const std::string& name, Metadata* metadata = nu
   return tensors;
 }
 
-/// How much of something to try: emulated threads take their time.
+/// How much of something to try: launches take their time, and emulated threads far more.
 inline int64_t by_device(int64_t on_cpu, int64_t on_device) {
   return test_device().is_cpu() ? on_cpu : on_device;
 }

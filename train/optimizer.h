@@ -81,7 +81,7 @@ class Optimizer {
 
  private:
   /// One update, or none if the status says that it is not finite. An undefined gradient leaves its
-  /// parameter out.
+  /// parameter out. rounded: the parameters' bf16 copies, written with them, or undefined.
   virtual void update(const Tensors& grads, Tensors& rounded) = 0;
   void note_update(const Tensors& grads) const;  // for observers
   void warn_of_unowned();

@@ -109,11 +109,7 @@ Tensor linear_forward(const Tensor& x, const Tensor& weight, const Tensor& bias)
   shape.back() = weight.size(0);
   const Tensor y = empty(shape, x.options()), w = transpose(cached_cast(weight, x.dtype()), 0, 1);
   Tensor rows = as_rows(y);
-  if (bias.defined()) {
-    kernel::gemm_bias(rows, as_rows(x), w, bias.contiguous());
-  } else {
-    kernel::gemm(rows, as_rows(x), w, 1, false);
-  }
+  kernel::gemm_bias(rows, as_rows(x), w, bias.defined() ? bias.contiguous() : bias);
   return y;
 }
 

@@ -16,11 +16,7 @@ namespace ink {
 namespace cpu {
 
 void gemm_gelu(Tensor& y, Tensor& h, const Tensor& a, const Tensor& b, const Tensor& bias) {
-  if (bias.defined()) {
-    gemm_bias(h, a, b, bias);
-  } else {
-    gemm(h, a, b, 1, false);
-  }
+  gemm_bias(h, a, b, bias);
   unary(y, h, UnaryOp::gelu_tanh);
 }
 
