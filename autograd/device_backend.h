@@ -41,9 +41,12 @@ struct DeviceBackend {
   void (*set_step)(uint64_t step, Device);
 };
 
-/// The backend of a device that is not the CPU; throws if this build or this machine has none.
+/// The CUDA backend, or null where the library inkling::cuda is not linked. That library sets it
+/// before main.
+extern const DeviceBackend* cuda_backend;
+/// The backend of a device that is not the CPU; throws if this program or this machine has none.
 const DeviceBackend& backend_of(Device device);
-/// The number of CUDA devices that this build can use: 0 without a CUDA backend.
+/// The number of CUDA devices that this program can use: 0 without a CUDA backend.
 int cuda_device_count();
 /// Copies bytes from one device's memory to another's, by way of the host's where neither is its.
 void transfer(void* to, Device to_device, const void* from, Device from_device, int64_t bytes);

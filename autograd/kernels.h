@@ -3,7 +3,8 @@
 // A line declares cpu::name, cuda::name and kernel::name; the last looks at its Tensor arguments
 // and calls one of the first two. A kernel computes into given outputs, which have the right shape
 // and dtype, and knows nothing of graphs. Outputs come first. An undefined tensor argument means
-// "not given". A missing definition is a link error.
+// "not given". A missing definition is a link error: of cpu::name in this library, of cuda::name
+// in the library inkling::cuda, which enters its kernels into twin::name where it is linked.
 #pragma once
 
 #include <algorithm>
@@ -67,17 +68,17 @@ template <class... Args>
 struct Kernel<void(Args...)> {
   const char* name;
   void (*cpu)(Args...);
-  void (*cuda)(Args...);
+  void (**cuda)(Args...);
   bool strided;
 
   void operator()(std::type_identity_t<Args>... args) const {
     KernelCheck check{name, strided, {}};
     (check.see(args), ...);
     if (check.device.is_cpu()) return cpu(args...);
-    INK_CHECK(cuda != nullptr, name, ": there is no CUDA kernel for it in this build");
     backend_of(check.device).enter(check.device);
+    INK_CHECK(*cuda != nullptr, name, ": there is no CUDA kernel for it");
     try {
-      cuda(args...);
+      (*cuda)(args...);
     } catch (const DeviceError& error) {
       std::ostringstream given;
       (describe(given, args), ...);
@@ -103,29 +104,26 @@ struct AttentionRule {
   RandomPosition random;  // of dropout
 };
 
-#ifdef WITH_CUDA
-namespace cuda {
-extern const DeviceBackend backend;
-}
-inline const DeviceBackend* cuda_backend() { return &cuda::backend; }
-#define CUDA_TWIN(name) &cuda::name
-#else
-inline const DeviceBackend* cuda_backend() { return nullptr; }
-#define CUDA_TWIN(name) nullptr
+#ifndef CUDA_TWIN  // cuda/twins.cpp defines it
+#define CUDA_TWIN(name)
 #endif
-#define DECLARE_KERNEL(name, strided, twin, ...)                                             \
-  namespace cpu {                                                                            \
-  void name(__VA_ARGS__);                                                                    \
-  }                                                                                          \
-  namespace cuda {                                                                           \
-  void name(__VA_ARGS__);                                                                    \
-  }                                                                                          \
-  namespace kernel {                                                                         \
-  inline constexpr detail::Kernel<void(__VA_ARGS__)> name{#name, &cpu::name, twin, strided}; \
+#define DECLARE_KERNEL(name, strided, ...)                                                \
+  namespace cpu {                                                                         \
+  void name(__VA_ARGS__);                                                                 \
+  }                                                                                       \
+  namespace cuda {                                                                        \
+  void name(__VA_ARGS__);                                                                 \
+  }                                                                                       \
+  namespace twin {                                                                        \
+  inline std::add_pointer_t<void(__VA_ARGS__)> name = nullptr;                            \
+  }                                                                                       \
+  namespace kernel {                                                                      \
+  inline constexpr detail::Kernel<void(__VA_ARGS__)> name{#name, &cpu::name, &twin::name, \
+                                                          strided};                       \
   }
-#define KERNEL(name, ...) DECLARE_KERNEL(name, false, CUDA_TWIN(name), __VA_ARGS__)
-#define KERNEL_STRIDED(name, ...) DECLARE_KERNEL(name, true, CUDA_TWIN(name), __VA_ARGS__)
-#define KERNEL_CPU(name, ...) DECLARE_KERNEL(name, true, nullptr, __VA_ARGS__)  // no GPU twin yet
+#define KERNEL(name, ...) DECLARE_KERNEL(name, false, __VA_ARGS__) CUDA_TWIN(name)
+#define KERNEL_STRIDED(name, ...) DECLARE_KERNEL(name, true, __VA_ARGS__) CUDA_TWIN(name)
+#define KERNEL_CPU(name, ...) DECLARE_KERNEL(name, true, __VA_ARGS__)  // no GPU twin yet
 
 // clang-format off
 // ops/copy.cpp
@@ -202,6 +200,8 @@ KERNEL(adamw,                     Tensors& p, Tensors& m, Tensors& v, Tensors& r
 KERNEL(sgd,                       Tensors& p, Tensors& b, Tensors& rounded, Tensor& counts, const Tensors& grads, const OptimizerStep& step, const Tensor& lr_scale, const Tensor& decay, double momentum, bool nesterov)  // b may be empty
 // clang-format on
 
+#undef CUDA_TWIN
+#undef DECLARE_KERNEL
 #undef KERNEL
 #undef KERNEL_STRIDED
 #undef KERNEL_CPU

@@ -5,12 +5,12 @@
 include(CheckCXXCompilerFlag)
 include(GNUInstallDirs)
 
-set(autograd_type STATIC)
+set(library_type)  # BUILD_SHARED_LIBS says
 set(autograd_levels)
 if(NOT INKLING_NATIVE AND NOT INKLING_STATIC AND CMAKE_SYSTEM_NAME STREQUAL Linux AND CMAKE_SYSTEM_PROCESSOR STREQUAL x86_64)
   check_cxx_compiler_flag(-march=x86-64-v4 INKLING_COMPILER_KNOWS_LEVELS)  # GCC 11, Clang 12
   if(INKLING_COMPILER_KNOWS_LEVELS)
-    set(autograd_type SHARED)
+    set(library_type SHARED)
     set(autograd_levels x86-64-v3 x86-64-v4)
   endif()
 endif()
@@ -35,6 +35,5 @@ function(inkling_add_levels)
     add_dependencies(inkling_autograd ${name})
   endforeach()
   target_compile_definitions(inkling_autograd PRIVATE INKLING_LEVEL="x86-64")
-  set_target_properties(inkling_autograd ${cuda_target} PROPERTIES INSTALL_RPATH $ORIGIN
-                        LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib)
+  set_target_properties(inkling_autograd PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib)
 endfunction()

@@ -30,7 +30,7 @@ inline Ran run_shell(const std::string& line) {
     return {std::istreambuf_iterator<char>(in), {}};
   };
   const std::string out = (folder / "stdout").string(), err = (folder / "stderr").string();
-  const std::string program = "inkling() { " + program_path() + " \"$@\"; }; ";
+  const std::string program = "inkling() { '" + program_path() + "' \"$@\"; }; ";
   const int status = std::system((program + "{ " + line + "; } >" + out + " 2>" + err).c_str());
   return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read(out), read(err)};
 }

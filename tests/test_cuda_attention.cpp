@@ -11,9 +11,7 @@
 #include "autograd/ops.h"
 #include "autograd/random.h"
 #include "autograd/replay.h"
-#ifdef WITH_CUDA
 #include "cuda/attention_mma.h"
-#endif
 
 namespace ink {
 namespace {
@@ -63,13 +61,9 @@ Results run(const Problem& problem, const std::vector<Tensor>& inputs, const Ten
   return results;
 }
 
-#ifdef WITH_CUDA
 bool on_tensor_cores(const Tensor& x, const Tensor& mask = {}) {
   return cuda::suits_attention_mma(mask, {1, 0, 0, {}}, {&x});
 }
-#else
-bool on_tensor_cores(const Tensor&, const Tensor& = {}) { return false; }
-#endif
 
 // Heads side by side in each row, (B, T, H d), seen as (B, H, T, d): as linear layers leave them.
 Tensor heads(int64_t B, int64_t H, int64_t T, int64_t d) {

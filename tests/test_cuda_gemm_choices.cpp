@@ -1,10 +1,9 @@
-// The file in which a GPU's choice of algorithms is kept. Needs no GPU, but a build for one.
+// The file in which a GPU's choice of algorithms is kept. Needs no GPU.
 #include <gtest/gtest.h>
 
 #include "tests/error_of.h"
 #include "tests/temp_files.h"
 
-#ifdef WITH_CUDA
 #include "autograd/log.h"
 #include "cuda/gemm_choices.h"
 
@@ -83,4 +82,3 @@ TEST_F(CudaGemmChoices, SayWhereTheyCannotBeKept) {
 
 }  // namespace
 }  // namespace ink::cuda
-#endif

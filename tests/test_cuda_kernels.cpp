@@ -10,9 +10,7 @@
 #include "tests/on_cuda.h"
 #include "tests/op_cases.h"
 
-#ifdef WITH_CUDA
 #include "cuda/sort.cuh"
-#endif
 
 namespace ink {
 namespace {
@@ -344,7 +342,6 @@ TEST_F(CudaKernels, AddsUpRunsOfEqualIds) {
   }
 }
 
-#ifdef WITH_CUDA
 TEST_F(CudaKernels, SortsIds) {
   for (const int64_t limit : {1, 65, 50257}) {
     for (const int64_t n : {1, 2000, 20000}) {
@@ -360,7 +357,6 @@ TEST_F(CudaKernels, SortsIds) {
     }
   }
 }
-#endif
 
 }  // namespace
 }  // namespace ink

@@ -212,16 +212,6 @@ TEST_F(Cuda, TensorsOnTwoDevicesDoNotMix) {
   EXPECT_NE(error.find("tensors live on cuda:0 and cpu"), std::string::npos) << error;
 }
 
-TEST(Device, Names) {
-  EXPECT_EQ(parse_device("cpu"), cpu_device);
-  EXPECT_EQ(parse_device("cuda"), gpu);
-  EXPECT_EQ(parse_device("cuda:3").index, 3);
-  for (const char* wrong : {"", "gpu", "cuda:", "cuda:x", "cuda:-1", "cuda:1000", "cuda1"})
-    EXPECT_NE(error_of([&] { parse_device(wrong); }).find("expected cpu, cuda or cuda:N"),
-              std::string::npos)
-        << wrong;
-}
-
 TEST(Device, ADriverThatIsTooOldIsSaidToBe) {
   if (cuda_device_count() == 0 || describe(gpu) != "emulated GPU")
     GTEST_SKIP() << "of the emulator's driver";
@@ -233,15 +223,6 @@ TEST(Device, ADriverThatIsTooOldIsSaidToBe) {
             std::string::npos)
       << told("12040");
   EXPECT_NE(told("0").find("no NVIDIA driver found"), std::string::npos) << told("0");
-}
-
-TEST(Device, OneThatIsNotThereIsRefusedInWords) {
-  const std::string error = error_of([] { zeros({2}, Device{Device::CUDA, 100}); });
-  EXPECT_EQ(error.find("device: cuda:100 is not to be had: "), 0) << error;
-  EXPECT_EQ(run_program("train --device gpu").code, 2);
-  const Ran ran = run_program("train --device cuda:100 --out_dir /nonexistent/run");
-  EXPECT_EQ(ran.code, 1);
-  EXPECT_NE(ran.err.find("cuda:100 is not to be had"), std::string::npos) << ran.err;
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "autograd/random.h"
+#include "tests/error_of.h"
 #include "tests/run_program.h"
 #include "tests/test_device.h"
 #include "train/trainer.h"
@@ -270,6 +271,25 @@ TEST(Program, ADamagedCheckpointFallsBackToTheOneBefore) {
                                   (folder / "out").string());
   EXPECT_EQ(sampled.code, 0) << sampled.err;
   EXPECT_NE(sampled.err.find("ckpt.prev"), std::string::npos) << sampled.err;
+}
+
+TEST(Device, Names) {
+  EXPECT_EQ(parse_device("cpu"), cpu_device);
+  EXPECT_EQ(parse_device("cuda"), (Device{Device::CUDA, 0}));
+  EXPECT_EQ(parse_device("cuda:3").index, 3);
+  for (const char* wrong : {"", "gpu", "cuda:", "cuda:x", "cuda:-1", "cuda:1000", "cuda1"})
+    EXPECT_NE(error_of([&] { parse_device(wrong); }).find("expected cpu, cuda or cuda:N"),
+              std::string::npos)
+        << wrong;
+}
+
+TEST(Device, OneThatIsNotThereIsRefusedInWords) {
+  const std::string error = error_of([] { zeros({2}, Device{Device::CUDA, 100}); });
+  EXPECT_EQ(error.find("device: cuda:100 is not to be had: "), 0) << error;
+  EXPECT_EQ(run_program("train --device gpu").code, 2);
+  const Ran ran = run_program("train --device cuda:100 --out_dir /nonexistent/run");
+  EXPECT_EQ(ran.code, 1);
+  EXPECT_NE(ran.err.find("cuda:100 is not to be had"), std::string::npos) << ran.err;
 }
 
 }  // namespace

@@ -1,0 +1,17 @@
+# cmake --install: the libraries for find_package(inkling), and the program. The folder may be moved afterwards.
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+if(TARGET inkling)
+  file(RELATIVE_PATH from_program ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR})
+  set_target_properties(inkling PROPERTIES INSTALL_RPATH $ORIGIN/${from_program})
+  install(TARGETS inkling RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
+install(TARGETS ${libraries} EXPORT inklingTargets
+        ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(DIRECTORY autograd nn data DESTINATION include/inkling FILES_MATCHING PATTERN "*.h")
+set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/inkling)
+install(EXPORT inklingTargets NAMESPACE inkling:: DESTINATION ${package_folder})
+configure_package_config_file(cmake/inklingConfig.cmake.in inklingConfig.cmake INSTALL_DESTINATION ${package_folder})
+write_basic_package_version_file(inklingConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/inklingConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/inklingConfigVersion.cmake
+              cmake/FindOpenBLAS.cmake DESTINATION ${package_folder})

@@ -1,0 +1,12 @@
+// Enters the CUDA kernels and the backend where the library looks for them. A program that links
+// inkling::cuda holds this file, by the symbol inkling_cuda; others hold nothing of CUDA.
+#define CUDA_TWIN(name) \
+  [[maybe_unused]] static const bool name##_entered = (twin::name = &cuda::name, true);
+#include "autograd/kernels.h"
+
+extern "C" void inkling_cuda() {}
+
+namespace ink::cuda {
+extern const DeviceBackend backend;  // runtime.cu
+[[maybe_unused]] static const bool backend_entered = (cuda_backend = &backend, true);
+}  // namespace ink::cuda
