@@ -4,9 +4,8 @@ file(GLOB train_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/train/*.cp
 list(FILTER train_sources EXCLUDE REGEX "/main\\.cpp$")
 target_sources(inkling_train PRIVATE ${train_sources})
 add_library(inkling::train ALIAS inkling_train)
-target_link_libraries(inkling_train PUBLIC inkling::nn inkling::data nlohmann_json::nlohmann_json CLI11::CLI11
-                      PRIVATE inkling_driver_options inkling_cases inkling_walkthroughs ${fmt_target})
-target_precompile_headers(inkling_train PRIVATE <CLI/CLI.hpp> <fmt/format.h> <nlohmann/json.hpp>)
+target_link_libraries(inkling_train PUBLIC inkling::nn inkling::data nlohmann_json::nlohmann_json
+                      PRIVATE CLI11::CLI11 inkling_driver_options inkling_cases inkling_walkthroughs ${fmt_target})
 target_compile_definitions(inkling_train PRIVATE INKLING_VERSION="${PROJECT_VERSION}")
 
 # The tables of ops and layers that drive their tests, `inkling gradcheck` and the benchmarks.

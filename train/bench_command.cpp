@@ -7,6 +7,7 @@
 #include <fstream>
 #include <iostream>
 #include <map>
+#include <nlohmann/json.hpp>
 
 #include "autograd/atomic_file.h"
 #include "autograd/device_backend.h"
@@ -44,25 +45,24 @@ std::string config_help() {
 // Flags over the setup that --config names.
 bool read_options(const Arguments& arguments, BenchOptions& options, BenchSetup& setup) {
   const auto parse_into = [&](BenchSetup& into) {
-    CLI::App app("Measures a training step on random tokens: time, memory, and where they go.",
-                 "inkling bench");
-    app.add_option("--config", options.config, config_help())->capture_default_str();
-    app.add_option("--vocab_size", into.vocab_size, "ids are below it");
-    add_options(app, into.config, kNotOfAStep);
-    app.add_option("--steps", into.steps,
-                   "timed steps, after two to warm up; 0: ten seconds of them")
-        ->check(CLI::NonNegativeNumber)
-        ->capture_default_str();
-    app.add_option("--profile_steps", into.profile_steps,
-                   "further steps whose ops are timed; -1: a quarter of the above");
-    app.add_option("--weights", into.weights,
-                   "a safetensors file with the model's weights and a batch, x and y (B, T)");
-    app.add_flag("--scaling", options.scaling, "once more with B, T, L and C doubled, each alone");
-    app.add_option("--json", options.json, "write the results to this file; -: print nothing else");
-    app.add_option("--compare", options.compare,
-                   "a file of --json to show beside this run; of two files: both, and no run")
-        ->expected(1, 2);
-    return parse(app, arguments);
+    CommandOptions command(
+        "inkling bench",
+        "Measures a training step on random tokens: time, memory, and where they go.");
+    command.add("--config", &options.config, config_help(), {.shows_default = true});
+    command.add("--vocab_size", &into.vocab_size, "ids are below it");
+    command.add_fields(into.config, kNotOfAStep);
+    command.add("--steps", &into.steps, "timed steps, after two to warm up; 0: ten seconds of them",
+                {.shows_default = true, .range = CommandOptions::Range::non_negative});
+    command.add("--profile_steps", &into.profile_steps,
+                "further steps whose ops are timed; -1: a quarter of the above");
+    command.add("--weights", &into.weights,
+                "a safetensors file with the model's weights and a batch, x and y (B, T)");
+    command.flag("--scaling", options.scaling, "once more with B, T, L and C doubled, each alone");
+    command.add("--json", &options.json, "write the results to this file; -: print nothing else");
+    command.add("--compare", &options.compare,
+                "a file of --json to show beside this run; of two files: both, and no run",
+                {.most_values = 2});
+    return command.parse(arguments);
   };
   BenchSetup ignored;
   if (!parse_into(ignored)) return false;

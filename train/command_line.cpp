@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <omp.h>
 
+#include <CLI/CLI.hpp>
+
 #include <algorithm>
 #include <iostream>
 #include <map>
@@ -117,7 +119,49 @@ std::string suggestion(const std::string& unknown, const std::vector<std::string
   return fmt::format("; did you mean {}{}?", prefix, *nearest);
 }
 
-bool parse(CLI::App& app, const Arguments& given) {
+struct CommandOptions::Parser {
+  CLI::App app;
+};
+
+CommandOptions::CommandOptions(const std::string& command, const std::string& description)
+    : parser_(new Parser{CLI::App(description, command)}) {}
+CommandOptions::~CommandOptions() = default;
+
+void CommandOptions::add(const std::string& names, Value value, const std::string& help,
+                         const Rules& rules) {
+  CLI::Option* option =
+      std::visit([&](auto* to) { return parser_->app.add_option(names, *to, help); }, value);
+  if (rules.shows_default) option->capture_default_str();
+  if (rules.most_values > 0) option->expected(1, rules.most_values);
+  if (rules.delimiter != 0) option->delimiter(rules.delimiter);
+  if (rules.range == Range::non_negative) option->check(CLI::NonNegativeNumber);
+  if (rules.range == Range::positive) option->check(CLI::PositiveNumber);
+}
+
+void CommandOptions::flag(const std::string& name, bool& value, const std::string& help) {
+  parser_->app.add_flag(name, value, help);
+}
+
+void CommandOptions::add_fields(TrainConfig& config, const std::set<std::string>& left_out) {
+  for_each_field(config, [&]<class Field>(const char* name, Field& field, const char* help) {
+    if (left_out.count(name) > 0) return;
+    const std::string option = std::string("--") + name;
+    if constexpr (std::is_same_v<Field, bool>) {
+      flag(option + "{true}", field, help);
+    } else {
+      add(option, &field, help, {.shows_default = true});
+    }
+  });
+}
+
+void CommandOptions::take_config_file(const std::string& help) {
+  parser_->app.set_config("--config", "", help);
+}
+
+bool CommandOptions::given(const std::string& name) const { return parser_->app.count(name) > 0; }
+
+bool CommandOptions::parse(const Arguments& given) {
+  CLI::App& app = parser_->app;
   try {
     const Arguments arguments = normalised(app, given);
     check_config_file(app, arguments);
@@ -131,18 +175,6 @@ bool parse(CLI::App& app, const Arguments& given) {
     std::replace(text.begin(), text.end(), '\n', ' ');
     throw UsageError(text);
   }
-}
-
-void add_options(CLI::App& app, TrainConfig& config, const std::set<std::string>& left_out) {
-  for_each_field(config, [&]<class Field>(const char* name, Field& field, const char* help) {
-    if (left_out.count(name) > 0) return;
-    const std::string flag = std::string("--") + name;
-    if constexpr (std::is_same_v<Field, bool>) {
-      app.add_flag(flag + "{true}", field, help);
-    } else {
-      app.add_option(flag, field, help)->capture_default_str();
-    }
-  });
 }
 
 void use_threads(int64_t threads) {

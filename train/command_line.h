@@ -1,9 +1,10 @@
 // The command line: one function a command, and what they share.
 #pragma once
 
-#include <CLI/CLI.hpp>
+#include <memory>
 #include <set>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "train/config.h"
@@ -36,15 +37,50 @@ int walkthrough_command(const Arguments& arguments);  // walkthrough_command.cpp
 int seedhunt_command(const Arguments& arguments);     // seedhunt_command.cpp
 int bench_command(const Arguments& arguments);        // bench_command.cpp
 
-/// Parses arguments and, if it takes one, a --config file ("name = value" lines). '-' and '_' are
-/// alike within names; an unknown name is answered with the nearest one. Throws UsageError. Returns
-/// false if help was printed instead.
-bool parse(CLI::App& app, const Arguments& arguments);
+/// The options of one command: what they are called, where their values go, and a line of help
+/// each.
+class CommandOptions {
+ public:
+  /// Where an option's value goes, and the default that it holds before.
+  using Value =
+      std::variant<std::string*, int*, int64_t*, uint64_t*, double*, std::vector<std::string>*>;
+  enum class Range { any, non_negative, positive };
+  struct Rules {
+    bool shows_default = false;  // in the help
+    Range range = Range::any;
+    int most_values = 0;  // of a list; 0: any number
+    char delimiter = 0;   // between the values of a list in one word
+  };
+
+  CommandOptions(const std::string& command, const std::string& description);
+  ~CommandOptions();
+
+  /// Names: "--rand,--values"; a name without dashes is the command's own argument.
+  void add(const std::string& names, Value value, const std::string& help, const Rules& rules);
+  void add(const std::string& names, Value value, const std::string& help) {
+    add(names, value, help, Rules{});
+  }
+  /// One that needs no value.
+  void flag(const std::string& name, bool& value, const std::string& help);
+  /// One option for each field of a config but those named.
+  void add_fields(TrainConfig& config, const std::set<std::string>& left_out = {});
+  /// Takes --config FILE, a file of "name = value" lines.
+  void take_config_file(const std::string& help);
+
+  /// Reads arguments, and the config file that they name, into the values. '-' and '_' are alike
+  /// within names; an unknown name is answered with the nearest one. Throws UsageError. Returns
+  /// false if help was printed instead.
+  bool parse(const Arguments& arguments);
+  /// Was this option among the arguments?
+  bool given(const std::string& name) const;
+
+ private:
+  struct Parser;  // CLI11's
+  std::unique_ptr<Parser> parser_;
+};
 /// "; did you mean NAME?", or nothing if no name is near.
 std::string suggestion(const std::string& unknown, const std::vector<std::string>& names,
                        const char* prefix = "");
-/// One option for each field of a config but those named.
-void add_options(CLI::App& app, TrainConfig& config, const std::set<std::string>& left_out = {});
 
 /// Sets the number of CPU threads; 0: that of OMP_NUM_THREADS, or else one a core.
 void use_threads(int64_t threads);

@@ -1,6 +1,8 @@
 #include "train/config.h"
 
 #include <cmath>
+#include <nlohmann/json.hpp>
+#include <utility>
 
 namespace ink {
 

@@ -66,15 +66,16 @@ bool print(const Console& console, const std::string& name, const Line& line) {
 }  // namespace
 
 int gradcheck_command(const Arguments& arguments) {
-  CLI::App app("Checks the gradients of every op and layer against central differences in f64.",
-               "inkling gradcheck");
+  CommandOptions command(
+      "inkling gradcheck",
+      "Checks the gradients of every op and layer against central differences in f64.");
   bool second = false;
   std::string only, device = "cpu";
-  app.add_flag("--second", second, "second derivatives too");
-  app.add_option("--only", only, "names that contain this text");
-  app.add_option("--device", device, "cpu, cuda or cuda:N: what computes them")
-      ->capture_default_str();
-  if (!parse(app, arguments)) return kOk;
+  command.flag("--second", second, "second derivatives too");
+  command.add("--only", &only, "names that contain this text");
+  command.add("--device", &device, "cpu, cuda or cuda:N: what computes them",
+              {.shows_default = true});
+  if (!command.parse(arguments)) return kOk;
 
   const FieldGuard on_device(&Context::default_device, parse_device(device));
   const Console console;

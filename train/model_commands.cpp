@@ -22,20 +22,21 @@ std::string read_text(const std::string& file) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
+constexpr CommandOptions::Rules kAtLeast0{.shows_default = true,
+                                          .range = CommandOptions::Range::non_negative};
+
 // Which model, and what it runs on.
 struct ModelOptions {
   std::string out_dir = "out", checkpoint, device = "cpu";
   int64_t threads = 0;
 
-  void add_to(CLI::App& app) {
-    app.add_option("--out_dir", out_dir, "folder of the run")->capture_default_str();
-    app.add_option("--checkpoint", checkpoint,
-                   "ckpt (the last) or best; by default best, if there is one");
-    app.add_option("--device", device, "cpu, cuda or cuda:N: what the model runs on")
-        ->capture_default_str();
-    app.add_option("--threads", threads, "CPU threads; 0: one a core, or OMP_NUM_THREADS")
-        ->capture_default_str()
-        ->check(CLI::NonNegativeNumber);
+  void add_to(CommandOptions& command) {
+    command.add("--out_dir", &out_dir, "folder of the run", {.shows_default = true});
+    command.add("--checkpoint", &checkpoint,
+                "ckpt (the last) or best; by default best, if there is one");
+    command.add("--device", &device, "cpu, cuda or cuda:N: what the model runs on",
+                {.shows_default = true});
+    command.add("--threads", &threads, "CPU threads; 0: one a core, or OMP_NUM_THREADS", kAtLeast0);
   }
   /// Sets the threads; gives the device.
   Device use() const {
@@ -49,12 +50,10 @@ struct ModelOptions {
 };
 
 void describe_checkpoint(const LoadedModel& loaded) {
-  std::cout << fmt::format("checkpoint  {}, step {}\n", loaded.folder.string(),
-                           loaded.state.at("step").get<int64_t>());
-  std::cout << "trained on  " << loaded.state.at("dataset").get<std::string>() << "\n";
-  const auto& best = loaded.state.at("best_val_loss");
-  if (!best.is_null())
-    std::cout << fmt::format("best validation loss {:.4f}\n", best.get<double>());
+  std::cout << fmt::format("checkpoint  {}, step {}\n", loaded.folder.string(), loaded.step);
+  std::cout << "trained on  " << loaded.dataset << "\n";
+  if (loaded.best_val_loss)
+    std::cout << fmt::format("best validation loss {:.4f}\n", *loaded.best_val_loss);
   std::cout << *loaded.model << "\n";
 }
 
@@ -65,8 +64,8 @@ void write_attention(const LoadedModel& loaded, std::vector<int64_t> ids, const 
   std::vector<std::string> tokens;
   for (const int64_t& id : ids) tokens.push_back(loaded.tokenizer->decode({&id, 1}));
   const Tensor row = from_vector(ids, Shape{1, static_cast<int64_t>(seen)});
-  const std::string title = fmt::format("Attention of {}, step {}", loaded.folder.string(),
-                                        loaded.state.at("step").get<int64_t>());
+  const std::string title =
+      fmt::format("Attention of {}, step {}", loaded.folder.string(), loaded.step);
   const std::string page = attention_page(title, tokens, loaded.model->attention_weights(row));
   AtomicFile out(file);
   out.write(page.data(), page.size());
@@ -104,33 +103,27 @@ void write_samples(const LoadedModel& loaded, SampleOptions options) {
 }  // namespace
 
 int sample_command(const Arguments& arguments) {
-  CLI::App app("Lets a trained model write; the text goes to standard output as it is chosen.",
-               "inkling sample");
+  CommandOptions command(
+      "inkling sample",
+      "Lets a trained model write; the text goes to standard output as it is chosen.");
   ModelOptions model;
   SampleOptions options;
-  model.add_to(app);
-  app.add_option("--start", options.start,
-                 "text to go on from, or FILE:path; by default what the training data starts with");
-  app.add_option("--num_samples", options.num_samples, "how many texts")
-      ->capture_default_str()
-      ->check(CLI::PositiveNumber);
-  app.add_option("--max_new_tokens", options.generate.max_new_tokens,
-                 "length of each; by default as many as the context holds")
-      ->check(CLI::NonNegativeNumber);
-  app.add_option("--temperature", options.generate.temperature,
-                 "below 1: safer, above 1: wilder, 0: always the likeliest")
-      ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
-  app.add_option("--top_k", options.generate.top_k,
-                 "choose among the k likeliest only; 0: among all")
-      ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
-  app.add_option("--seed", options.seed, "of the choices")
-      ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
-  app.add_option("--attention", options.attention,
-                 "write an HTML page that shows the last text with the weights of all heads");
-  if (!parse(app, arguments)) return kOk;
+  model.add_to(command);
+  command.add("--start", &options.start,
+              "text to go on from, or FILE:path; by default what the training data starts with");
+  command.add("--num_samples", &options.num_samples, "how many texts",
+              {.shows_default = true, .range = CommandOptions::Range::positive});
+  command.add("--max_new_tokens", &options.generate.max_new_tokens,
+              "length of each; by default as many as the context holds",
+              {.range = CommandOptions::Range::non_negative});
+  command.add("--temperature", &options.generate.temperature,
+              "below 1: safer, above 1: wilder, 0: always the likeliest", kAtLeast0);
+  command.add("--top_k", &options.generate.top_k, "choose among the k likeliest only; 0: among all",
+              kAtLeast0);
+  command.add("--seed", &options.seed, "of the choices", kAtLeast0);
+  command.add("--attention", &options.attention,
+              "write an HTML page that shows the last text with the weights of all heads");
+  if (!command.parse(arguments)) return kOk;
   const FieldGuard on_device(&Context::default_device, model.use());
 
   write_samples(load_model(model.out_dir, model.checkpoint), options);
@@ -138,12 +131,13 @@ int sample_command(const Arguments& arguments) {
 }
 
 int eval_command(const Arguments& arguments) {
-  CLI::App app("Measures a trained model's loss on the whole validation set.", "inkling eval");
+  CommandOptions command("inkling eval",
+                         "Measures a trained model's loss on the whole validation set.");
   ModelOptions model;
   std::vector<std::string> data;
-  model.add_to(app);
-  app.add_option("--data", data, "other text files than the run's own");
-  if (!parse(app, arguments)) return kOk;
+  model.add_to(command);
+  command.add("--data", &data, "other text files than the run's own");
+  if (!command.parse(arguments)) return kOk;
   const FieldGuard on_device(&Context::default_device, model.use());
 
   const LoadedModel loaded = load_model(model.out_dir, model.checkpoint);
@@ -162,12 +156,12 @@ int eval_command(const Arguments& arguments) {
 }
 
 int info_command(const Arguments& arguments) {
-  CLI::App app("Shows this build, or what a checkpoint holds.", "inkling info");
+  CommandOptions command("inkling info", "Shows this build, or what a checkpoint holds.");
   std::string out_dir, checkpoint;
-  app.add_option("--out_dir", out_dir, "show this run's checkpoint");
-  app.add_option("--checkpoint", checkpoint,
-                 "ckpt (the last) or best; by default best, if there is one");
-  if (!parse(app, arguments)) return kOk;
+  command.add("--out_dir", &out_dir, "show this run's checkpoint");
+  command.add("--checkpoint", &checkpoint,
+              "ckpt (the last) or best; by default best, if there is one");
+  if (!command.parse(arguments)) return kOk;
 
   std::cout << fmt::format("inkling {}, {} threads, matrix products by {}\n", INKLING_VERSION,
                            omp_get_max_threads(), gemm_backend());

@@ -1,7 +1,7 @@
 // A profile as people read it, and as programs do.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 

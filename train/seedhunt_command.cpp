@@ -68,21 +68,21 @@ class Progress {
 }  // namespace
 
 int seedhunt_command(const Arguments& arguments) {
-  CLI::App app(
-      "Finds the seed of a PyTorch program from a few numbers that it drew on the CPU and printed.",
-      "inkling seedhunt");
+  CommandOptions command(
+      "inkling seedhunt",
+      "Finds the seed of a PyTorch program from a few numbers that it drew on the CPU "
+      "and printed.");
   Given given;
-  app.add_option("--rand,--values", given.values,
-                 "consecutive numbers of rand, as printed: v1,v2,...")
-      ->delimiter(',');
-  app.add_option("--randint", given.high,
-                 "the numbers are those of randint(HIGH), given as --values v1,v2,...");
-  app.add_option("--skip", given.skip, "how many 32-bit outputs were drawn before them")
-      ->capture_default_str();
-  app.add_option("--digits", given.digits, "digits after the point, as printed")
-      ->capture_default_str();
-  if (!parse(app, arguments)) return kOk;
-  if (app.count("--randint") > 0 && given.high == 0)
+  command.add("--rand,--values", &given.values,
+              "consecutive numbers of rand, as printed: v1,v2,...", {.delimiter = ','});
+  command.add("--randint", &given.high,
+              "the numbers are those of randint(HIGH), given as --values v1,v2,...");
+  command.add("--skip", &given.skip, "how many 32-bit outputs were drawn before them",
+              {.shows_default = true});
+  command.add("--digits", &given.digits, "digits after the point, as printed",
+              {.shows_default = true});
+  if (!command.parse(arguments)) return kOk;
+  if (command.given("--randint") && given.high == 0)
     throw UsageError("expected --randint HIGH with HIGH from 2 up, got 0");
   if (given.skip > 1000000)
     throw UsageError(fmt::format("expected --skip of at most 1000000, got {}", given.skip));

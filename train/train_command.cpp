@@ -5,9 +5,11 @@
 #include <csignal>
 #include <filesystem>
 #include <iostream>
+#include <nlohmann/json.hpp>
 
 #include "autograd/atomic_file.h"
 #include "autograd/device_backend.h"
+#include "train/checkpoint.h"
 #include "train/command_line.h"
 #include "train/console.h"
 #include "train/profile_table.h"
@@ -277,15 +279,15 @@ struct TrainOptions {
 // Flags over the config file over (when resuming) the checkpoint's config over the defaults.
 bool read_config(const Arguments& arguments, TrainConfig& config, TrainOptions& options) {
   const auto parse_into = [&](TrainConfig& into) {
-    CLI::App app("Trains a GPT; with no options, on the built-in stories.", "inkling train");
-    add_options(app, into);
-    app.set_config("--config", "", "a file of name = value lines; flags go before it");
-    app.add_flag("--print_config", options.print_config, "print the effective config and stop");
-    app.add_option(
-        "--profile", options.profile,
-        "print where the time goes, op by op, and write a trace of 3 steps to this file (runs with "
-        "batch_parts 1)");
-    return parse(app, arguments);
+    CommandOptions command("inkling train",
+                           "Trains a GPT; with no options, on the built-in stories.");
+    command.add_fields(into);
+    command.take_config_file("a file of name = value lines; flags go before it");
+    command.flag("--print_config", options.print_config, "print the effective config and stop");
+    command.add("--profile", &options.profile,
+                "print where the time goes, op by op, and write a trace of 3 steps to this file "
+                "(runs with batch_parts 1)");
+    return command.parse(arguments);
   };
   if (!parse_into(config)) return false;
   if (config.init_from == "resume") {

@@ -1,10 +1,13 @@
 #include "train/trainer.h"
 
+#include <nlohmann/json.hpp>
+
 #include "autograd/device_backend.h"
 #include "autograd/log.h"
 #include "autograd/nan_sentinel.h"
 #include "autograd/parallel.h"
 #include "autograd/random.h"
+#include "train/checkpoint.h"
 #include "train/data_parallel.h"
 
 namespace ink {
@@ -12,6 +15,12 @@ namespace {
 
 constexpr const char* kLast = "ckpt";
 constexpr const char* kBest = "best";
+
+// The best validation loss of the run so far, if there was one.
+std::optional<double> best_of(const Checkpoint& saved) {
+  const nlohmann::json& best = saved.state.at("best_val_loss");
+  return best.is_null() ? std::nullopt : std::optional(best.get<double>());
+}
 
 // (B, T) ids of a batch as a tensor on the default device.
 Tensor ids_tensor(const std::vector<int64_t>& ids, int64_t rows) {
@@ -110,8 +119,7 @@ void Trainer::resume() {
   model_->load_state_dict(saved.model);
   optimizer_->load_state(saved.optimizer);
   steps_done_ = saved.state.at("step").get<int64_t>();
-  const auto& best = saved.state.at("best_val_loss");
-  if (!best.is_null()) best_val_loss_ = best.get<double>();
+  best_val_loss_ = best_of(saved).value_or(best_val_loss_);
 }
 
 std::string Trainer::sample_start() const {
@@ -299,14 +307,18 @@ std::string Trainer::find_non_finite() {
 
 LoadedModel load_model(const std::string& out_dir, const std::string& name) {
   const bool best = name.empty() && checkpoint_exists(out_dir, kBest);
-  LoadedCheckpoint saved = load_checkpoint(out_dir, !name.empty() ? name : best ? kBest : kLast);
+  const LoadedCheckpoint saved = load_checkpoint(out_dir, !name.empty() ? name
+                                                          : best        ? kBest
+                                                                        : kLast);
   LoadedModel loaded;
   loaded.tokenizer = parse_tokenizer(saved.config.at("vocabulary").dump());
   from_json(saved.config, loaded.config);
   loaded.model = std::make_unique<GPT>(loaded.config.gpt(loaded.tokenizer->vocab_size()));
   loaded.model->load_state_dict(saved.model);
   loaded.model->eval();
-  loaded.state = std::move(saved.state);
+  loaded.step = saved.state.at("step").get<int64_t>();
+  loaded.best_val_loss = best_of(saved);
+  loaded.dataset = saved.state.at("dataset").get<std::string>();
   loaded.start = saved.config.at("start").get<std::string>();
   loaded.folder = saved.folder;
   return loaded;

@@ -13,7 +13,6 @@
 #include "autograd/replay.h"
 #include "data/dataset.h"
 #include "nn/gpt.h"
-#include "train/checkpoint.h"
 #include "train/config.h"
 #include "train/memory.h"
 #include "train/optimizer.h"
@@ -118,8 +117,10 @@ struct LoadedModel {
   TrainConfig config;
   std::unique_ptr<GPT> model;
   std::unique_ptr<Tokenizer> tokenizer;
-  nlohmann::json state;
-  std::string start;  // what samples start from when nothing else is said
+  int64_t step;                         // where the run stood
+  std::optional<double> best_val_loss;  // so far
+  std::string dataset;                  // what it was trained on, in words
+  std::string start;                    // what samples start from when nothing else is said
   std::filesystem::path folder;
 };
 /// Loads out_dir/name: "ckpt", "best", or, for "", best if there is one and ckpt otherwise. The

@@ -51,15 +51,15 @@ void read(const Walkthrough& w, int steps) {
 }  // namespace
 
 int walkthrough_command(const Arguments& arguments) {
-  CLI::App app(
+  CommandOptions command(
+      "inkling walkthrough",
       "Lessons on attention, step by step: explanation, code and tensors, with PyTorch's digits.\n"
-      "Without NAME: lists them.",
-      "inkling walkthrough");
+      "Without NAME: lists them.");
   std::string name;
   int step = 0;
-  app.add_option("NAME", name, "which one");
-  app.add_option("--step", step, "stop after this step; by default the last");
-  if (!parse(app, arguments)) return kOk;
+  command.add("NAME", &name, "which one");
+  command.add("--step", &step, "stop after this step; by default the last");
+  if (!command.parse(arguments)) return kOk;
   if (name.empty()) {
     list();
     return kOk;
@@ -68,7 +68,7 @@ int walkthrough_command(const Arguments& arguments) {
   for (const Walkthrough& w : walkthroughs()) {
     names.push_back(w.name);
     if (w.name != name) continue;
-    if (app.count("--step") > 0 && (step < 1 || step > w.steps))
+    if (command.given("--step") && (step < 1 || step > w.steps))
       throw UsageError(fmt::format("{} has steps 1 to {}, got {}", name, w.steps, step));
     read(w, step == 0 ? w.steps : step);
     return kOk;
