@@ -1,7 +1,12 @@
 // The walk: backward, grad and GradStore. Recording is in graph.cpp.
+#include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <tuple>
+#include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "autograd/graph.h"
 #include "autograd/ops.h"

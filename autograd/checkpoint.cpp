@@ -1,5 +1,7 @@
 #include "autograd/checkpoint.h"
 
+#include <utility>
+
 #include "autograd/graph.h"
 
 namespace ink {

@@ -1,10 +1,12 @@
 #include "autograd/draw.h"
 
 #include <algorithm>
+#include <functional>
 #include <iomanip>
 #include <map>
 #include <sstream>
 #include <unordered_map>
+#include <vector>
 
 #include "autograd/graph.h"
 

@@ -6,10 +6,13 @@
 
 #include <cblas.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <limits>
 #include <numeric>
 #include <string_view>
+#include <utility>
 
 #include "autograd/gemm_units.h"
 #include "autograd/kernels.h"

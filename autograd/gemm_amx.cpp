@@ -9,6 +9,7 @@
 //   Henry, Tang, Heinecke: Leveraging the bfloat16 Artificial Intelligence Datatype For
 //   Higher-Precision Computations, 2019.
 #include <algorithm>
+#include <utility>
 
 #include "autograd/gemm_units.h"
 

@@ -5,6 +5,8 @@
 // file compiles for its processor must not end up in another's.
 #pragma once
 
+#include <type_traits>
+
 #include <immintrin.h>
 
 #include "autograd/gemm_units.h"

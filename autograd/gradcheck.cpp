@@ -1,6 +1,8 @@
 #include "autograd/gradcheck.h"
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 #include <random>
 
 #include "autograd/ops.h"

@@ -2,6 +2,7 @@
 #include "autograd/graph.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace ink {
 namespace {

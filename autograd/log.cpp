@@ -1,6 +1,7 @@
 #include "autograd/log.h"
 
 #include <mutex>
+#include <utility>
 
 namespace ink {
 namespace {

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cmath>
+#include <sstream>
 #include <string>
+#include <vector>
 
 #include "autograd/graph.h"
 #include "autograd/ops.h"

@@ -8,6 +8,7 @@
 #include <limits>
 #include <numeric>
 #include <type_traits>
+#include <utility>
 
 #include "autograd/check.h"
 #include "autograd/context.h"

@@ -1,6 +1,7 @@
 // Draws from probabilities: bernoulli, exponential, multinomial.
 #include <algorithm>
 #include <cmath>
+#include <mutex>
 #include <numeric>
 #include <vector>
 

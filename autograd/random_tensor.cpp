@@ -1,4 +1,8 @@
 // Random numbers into tensors: the factories of tensor.h and the fills of random.h.
+#include <algorithm>
+#include <type_traits>
+#include <vector>
+
 #include "autograd/graph.h"
 #include "autograd/ops.h"
 #include "autograd/random.h"

@@ -1,6 +1,7 @@
 // Shape: the sizes (or strides) of a tensor, at most eight, held in place without an allocation.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <initializer_list>

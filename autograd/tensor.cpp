@@ -1,6 +1,10 @@
 #include "autograd/tensor.h"
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
+#include <type_traits>
+#include <utility>
 
 #include "autograd/kernels.h"
 #include "autograd/ops.h"

@@ -1,10 +1,15 @@
 // Tensor: a handle to a strided view of a storage, with an optional place in a graph.
 #pragma once
 
+#include <atomic>
+#include <functional>
 #include <initializer_list>
 #include <memory>
 #include <optional>
+#include <ostream>
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <variant>
 #include <vector>
 

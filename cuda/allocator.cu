@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <iterator>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "autograd/check.h"

@@ -3,6 +3,8 @@
 //   v_j
 // A block takes a tile of queries and meets the keys tile by tile, with running maxima and sums of
 // its softmax. Dao et al. 2022, algorithm 1.
+#include <type_traits>
+
 #include "cuda/attention_decode.h"
 #include "cuda/attention_mma.h"
 #include "cuda/attention_tiles.cuh"

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 
 #include "autograd/ops/dropout_mask.h"
 #include "cuda/pack.cuh"

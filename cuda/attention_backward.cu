@@ -5,6 +5,9 @@
 // Nothing is added by several blocks, so that the bits are the same every time: a block that owns
 // queries collects their dq, one that owns keys their dk and dv, one that owns a tile of the mask
 // its dmask; each computes the scores it needs again. Dao et al. 2022, algorithm 4.
+#include <algorithm>
+#include <type_traits>
+
 #include "cuda/attention_mma.h"
 #include "cuda/attention_tiles.cuh"
 

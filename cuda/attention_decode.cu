@@ -4,6 +4,8 @@
 // joins the parts of a query, in their order. Dao et al. 2023, "Flash-Decoding".
 #include "cuda/attention_decode.h"
 
+#include <algorithm>
+
 #include "cuda/attention.cuh"
 
 namespace ink::cuda {

@@ -1,6 +1,8 @@
 // Attention forward on tensor cores (the formula: attention.cu). A block of four warps takes 128
 // queries, a warp 32 of them, and meets the keys 64 at a time; while it works on one tile of keys
 // and values the next is being copied to shared memory. Dao 2023, "FlashAttention-2".
+#include <type_traits>
+
 #include "cuda/attention_mma.cuh"
 #include "cuda/attention_mma.h"
 

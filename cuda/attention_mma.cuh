@@ -7,6 +7,9 @@
 // the top comes off first, for then it may be as large as a mask's numbers are.
 #pragma once
 
+#include <algorithm>
+#include <bit>
+
 #include "cuda/attention.cuh"
 #include "cuda/mma.cuh"
 #include "cuda/pack.cuh"

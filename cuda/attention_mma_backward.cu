@@ -4,6 +4,8 @@
 // their operands and sums in registers, and meets 32 others at a time. In the second kernel the
 // scores are transposed, keys along the rows, so that the weights already lie where the first
 // operand of the next product must.
+#include <type_traits>
+
 #include "cuda/attention_mma.cuh"
 #include "cuda/attention_mma.h"
 

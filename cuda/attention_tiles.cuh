@@ -6,6 +6,8 @@
 // of the block's threads 8 stand along its own rows and 16 along the others.
 #pragma once
 
+#include <type_traits>
+
 #include "cuda/attention.cuh"
 #include "cuda/mma.cuh"
 #include "cuda/pack.cuh"

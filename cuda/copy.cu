@@ -1,4 +1,8 @@
 // Fills and copies: the twins of autograd/ops/copy.cpp.
+#include <algorithm>
+#include <array>
+#include <type_traits>
+
 #include "cuda/elementwise.cuh"
 
 namespace ink::cuda {

@@ -3,6 +3,8 @@
 // in f64, the rest is read twice), and their gradient is written once.
 //   loss_i    = log sum exp x_i - x_i[target_i];  0 where the target is ignored
 //   dlogits_i = (softmax x_i - onehot target_i) scale
+#include <type_traits>
+
 #include "cuda/ids.cuh"
 #include "cuda/rows.cuh"
 

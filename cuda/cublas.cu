@@ -12,6 +12,8 @@
 #include <memory>
 #include <mutex>
 #include <sstream>
+#include <string>
+#include <utility>
 
 #include "autograd/check.h"
 #include "autograd/tensor.h"

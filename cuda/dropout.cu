@@ -2,6 +2,8 @@
 //   y  = x mask,  mask = 0 with probability p, else 1 / (1 - p)
 // The mask is the CPU's to the bit, whatever the launch: element i of the whole batch has the
 // number i % 4 of counter i / 4.
+#include <type_traits>
+
 #include "autograd/ops/dropout_mask.h"
 
 #include "autograd/kernels.h"

@@ -5,6 +5,7 @@
 #include <array>
 #include <bit>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 
 #include "autograd/kernels.h"

@@ -2,6 +2,9 @@
 //   y[i]          = weight[ids[i]]
 //   dweight[v]    = sum of dy[i] over all i with ids[i] = v
 // An id that is out of range gives zeros, and no gradient, until the host hears of it.
+#include <initializer_list>
+#include <type_traits>
+
 #include "cuda/ids.cuh"
 #include "cuda/rows.cuh"
 #include "cuda/sort.cuh"

@@ -1,5 +1,8 @@
 // Matrix products: the twins of autograd/gemm.cpp. What the tensors' strides say is turned into
 // batches of matrices with leading dimensions; the products themselves are a library's.
+#include <algorithm>
+#include <array>
+
 #include "autograd/autocast.h"
 #include "autograd/ops/strided_loop.h"
 #include "cuda/elementwise.cuh"

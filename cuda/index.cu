@@ -1,5 +1,9 @@
 // gather and scatter_add: the twins of autograd/ops/index.cpp. Of an id that is out of range gather
 // gives zeros and scatter_add leaves the element out, until the host hears of it.
+#include <algorithm>
+#include <array>
+#include <utility>
+
 #include "cuda/ids.cuh"
 #include "cuda/reduce.cuh"
 #include "cuda/sort.cuh"

@@ -3,6 +3,8 @@
 //   dx = rstd (dxhat - mean dxhat - xhat mean(dxhat xhat)),  dxhat = dy w
 //   dw = sum over rows of dy xhat,  db = sum over rows of dy
 // add_layer_norm: s = x + branch, y = layer_norm(s)
+#include <cmath>
+
 #include "cuda/norm.cuh"
 
 namespace ink::cuda {

@@ -10,6 +10,9 @@
 // with floating point type".)
 #pragma once
 
+#include <bit>
+#include <cmath>
+
 #include "autograd/dtype.h"
 #include "cuda/launch.cuh"
 #ifdef INKLING_EMULATED

@@ -1,6 +1,9 @@
 // The backward pass of layer_norm and rms_norm: one pass over x and dy, then the blocks' sums.
 #pragma once
 
+#include <algorithm>
+#include <type_traits>
+
 #include "autograd/ops/norm.h"
 #include "cuda/rows.cuh"
 

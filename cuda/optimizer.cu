@@ -1,5 +1,10 @@
 // What optimizers run, over all parameters at once: the twins of autograd/ops/optimizer.cpp.
 // Whether a step is skipped, the learning rate and the counts are read on the device.
+#include <array>
+#include <cmath>
+#include <type_traits>
+#include <utility>
+
 #include "autograd/kernels.h"
 #include "cuda/tensor_table.cuh"
 

@@ -1,4 +1,7 @@
 // sum, mean, prod, max, min: the twins of autograd/ops/reduce.cpp.
+#include <algorithm>
+#include <type_traits>
+
 #include "cuda/folds.cuh"
 
 namespace ink::cuda {

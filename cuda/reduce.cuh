@@ -11,6 +11,11 @@
 // elements are; where those of neighbouring outputs are, the threads of these are ("columns").
 #pragma once
 
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <utility>
+
 #include "autograd/ops/reduce_loop.h"
 #include "cuda/elementwise.cuh"
 

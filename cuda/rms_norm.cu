@@ -2,6 +2,8 @@
 //   y  = xhat w,  xhat = x rstd,  rstd = 1 / sqrt(mean x^2 + eps)
 //   dx = rstd (dxhat - xhat mean(dxhat xhat)),  dxhat = dy w
 //   dw = sum over rows of dy xhat
+#include <cmath>
+
 #include "cuda/norm.cuh"
 
 namespace ink::cuda {

@@ -12,6 +12,7 @@
 // out of memory what is not the row's.
 #pragma once
 
+#include <initializer_list>
 #include <limits>
 
 #include "autograd/kernels.h"

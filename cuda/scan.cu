@@ -2,6 +2,9 @@
 //
 // Lines are cut into chunks, so that few long ones keep the GPU busy, too: first every chunk's sum,
 // then the running sums of those, then of the elements. Sums are in double, or int64.
+#include <algorithm>
+#include <type_traits>
+
 #include "cuda/reduce.cuh"
 
 namespace ink::cuda {

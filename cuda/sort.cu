@@ -5,6 +5,12 @@
 // place). Long ones are sorted digit by digit from the lowest, by counting (radix sort): how many
 // keys of a tile have each digit; from that, where the tile's keys of each digit go; then all keys
 // are moved.
+#include <algorithm>
+#include <bit>
+#include <optional>
+#include <type_traits>
+#include <utility>
+
 #include "cuda/sort.cuh"
 
 #include "cuda/reduce.cuh"

@@ -1,4 +1,7 @@
 // var, std: the twin of autograd/ops/var.cpp.
+#include <algorithm>
+#include <cmath>
+
 #include "cuda/reduce.cuh"
 
 namespace ink::cuda {

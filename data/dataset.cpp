@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstddef>
 #include <iomanip>
 #include <sstream>
 #include <utility>

@@ -1,6 +1,8 @@
 // Activations as modules, for Sequential.
 #pragma once
 
+#include <string>
+
 #include "nn/module.h"
 
 namespace ink {

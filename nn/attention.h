@@ -1,6 +1,9 @@
 // CausalSelfAttention: the part of a block where a position looks at those before it.
 #pragma once
 
+#include <tuple>
+#include <vector>
+
 #include "nn/config.h"
 #include "nn/dropout.h"
 #include "nn/kv_cache.h"

@@ -1,5 +1,6 @@
 #include "nn/attention_page.h"
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 

@@ -1,6 +1,8 @@
 // BatchNorm1d: every channel to mean 0 and variance 1 over the batch.
 #pragma once
 
+#include <string>
+
 #include "nn/module.h"
 
 namespace ink {

@@ -1,6 +1,9 @@
 // Block: one layer of a GPT.
 #pragma once
 
+#include <tuple>
+#include <utility>
+
 #include "nn/attention.h"
 #include "nn/layer_norm.h"
 #include "nn/mlp.h"

@@ -1,6 +1,8 @@
 // Dropout: in training, each element is zero with probability p.
 #pragma once
 
+#include <string>
+
 #include "nn/module.h"
 
 namespace ink {

@@ -1,6 +1,8 @@
 // Embedding: a table of vectors, read by ids.
 #pragma once
 
+#include <string>
+
 #include "nn/init.h"
 #include "nn/module.h"
 

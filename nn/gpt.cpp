@@ -1,7 +1,9 @@
 #include "nn/gpt.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <vector>
 
 namespace ink {
 

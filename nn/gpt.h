@@ -1,6 +1,10 @@
 // GPT: the whole language model. Radford et al. 2019; names and numbers as in nanoGPT.
 #pragma once
 
+#include <functional>
+#include <tuple>
+#include <vector>
+
 #include "nn/block.h"
 #include "nn/embedding.h"
 

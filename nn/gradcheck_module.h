@@ -5,6 +5,8 @@
 //   if (!report.ok) std::cout << report << "\n";
 #pragma once
 
+#include <vector>
+
 #include "autograd/gradcheck.h"
 #include "nn/module.h"
 

@@ -5,6 +5,9 @@
 //   gradcheck_module(layer, randn({2, 3, 8}))      (nn/gradcheck_module.h)
 #pragma once
 
+#include <string>
+#include <utility>
+
 #include "nn/module.h"
 
 namespace ink {

@@ -1,6 +1,7 @@
 #include "nn/multihead_attention.h"
 
 #include <limits>
+#include <tuple>
 
 namespace ink {
 

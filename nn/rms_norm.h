@@ -1,6 +1,8 @@
 // RMSNorm: every vector to mean square 1, then scaled.
 #pragma once
 
+#include <string>
+
 #include "nn/module.h"
 
 namespace ink {

@@ -1,5 +1,7 @@
 #include "tests/module_cases.h"
 
+#include <utility>
+
 #include "nn/activation.h"
 #include "nn/batch_norm.h"
 #include "nn/gpt.h"

@@ -1,6 +1,8 @@
 // What the rows of op_cases.cpp are run on.
 #pragma once
 
+#include <vector>
+
 #include "tests/op_cases.h"
 
 namespace ink {

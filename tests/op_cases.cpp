@@ -1,6 +1,7 @@
 #include "tests/op_cases.h"
 
 #include <cmath>
+#include <utility>
 
 #include "autograd/checkpoint.h"
 

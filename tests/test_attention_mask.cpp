@@ -6,6 +6,8 @@
 #include <array>
 #include <cmath>
 #include <functional>
+#include <string>
+#include <vector>
 
 #include "autograd/ops.h"
 #include "autograd/random.h"

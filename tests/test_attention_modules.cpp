@@ -2,9 +2,12 @@
 // running it all at once, and what is refused.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <map>
+#include <string>
+#include <vector>
 
 #include "autograd/random.h"
 #include "error_of.h"

@@ -2,10 +2,13 @@
 // (golden/attention.safetensors, made by golden/attention_fixtures.py, which tells what it holds).
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <iostream>
 #include <map>
 #include <sstream>
+#include <string>
+#include <vector>
 
 #include "autograd/ops.h"
 #include "autograd/random.h"

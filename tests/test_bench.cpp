@@ -1,11 +1,16 @@
 // What shows speed: the profiler, and the program's options that print what it saw.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
+#include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "autograd/checkpoint.h"
 #include "autograd/ops.h"

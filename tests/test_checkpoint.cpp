@@ -7,8 +7,12 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <filesystem>
 #include <map>
+#include <span>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "autograd/log.h"
 #include "autograd/ops.h"

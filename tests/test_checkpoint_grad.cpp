@@ -1,4 +1,9 @@
 // checkpoint: the gradients of a plain call, bit for bit, in less memory. And pictures of graphs.
+#include <algorithm>
+#include <functional>
+#include <string>
+#include <vector>
+
 #include "autograd/checkpoint.h"
 
 #include <gtest/gtest.h>

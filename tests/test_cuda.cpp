@@ -2,6 +2,10 @@
 // or the emulated one. What else must hold there: test_ops, with INKLING_TEST_DEVICE=cuda.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <utility>
+#include <vector>
+
 #include "tests/on_cuda.h"
 #include "tests/op_rows.h"
 

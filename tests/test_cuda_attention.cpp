@@ -6,6 +6,9 @@
 #include <cmath>
 #include <cstring>
 #include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "autograd/device_backend.h"
 #include "autograd/ops.h"

@@ -1,5 +1,10 @@
 // What goes wrong on a CUDA device where the host does not look: ids that lead nowhere. The op is
 // done without them, and the next wait for the device says so.
+#include <cmath>
+#include <functional>
+#include <string>
+#include <vector>
+
 #include "autograd/kernels.h"
 #include "autograd/ops.h"
 #include "autograd/replay.h"

@@ -1,6 +1,12 @@
 // The file in which a GPU's choice of algorithms is kept. Needs no GPU.
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
 #include "tests/error_of.h"
 #include "tests/temp_files.h"
 

@@ -2,8 +2,12 @@
 // addresses. On a GPU, or the emulated one; what the CPU computes is right.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
+#include <functional>
 #include <random>
+#include <string>
+#include <vector>
 
 #include "autograd/kernels.h"
 #include "autograd/philox.h"

@@ -2,6 +2,8 @@
 // at are both ends and the elements around the 2^31-th. Needs a real GPU with 30 GB to spare.
 #include <gtest/gtest.h>
 
+#include <vector>
+
 #include "autograd/device_backend.h"
 #include "autograd/ops.h"
 

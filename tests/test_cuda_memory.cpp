@@ -1,4 +1,9 @@
 // The memory of a CUDA device: where blocks come from, and what happens when there is no more.
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
 #include "autograd/replay.h"
 #include "tests/error_of.h"
 #include "tests/on_cuda.h"

@@ -2,7 +2,10 @@
 // way of its own: in single elements or 16 bytes at a time, by a warp or a block, kept in registers
 // or read again.
 #include <functional>
+#include <limits>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "autograd/kernels.h"
 #include "autograd/random.h"

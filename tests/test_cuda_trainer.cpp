@@ -4,6 +4,10 @@
 
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "autograd/device_backend.h"
 #include "autograd/random.h"

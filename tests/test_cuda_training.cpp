@@ -1,8 +1,13 @@
 // What a training step on a CUDA device does besides ops: dropout's masks are the CPU's to the bit,
 // optimizers take the CPU's steps, and both follow what changes from step to step when a step is
 // recorded and replayed.
+#include <cmath>
 #include <functional>
 #include <memory>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "autograd/autocast.h"
 #include "autograd/kernels.h"

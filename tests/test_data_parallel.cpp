@@ -2,6 +2,9 @@
 // same bits every time, and errors that reach the caller.
 #include <gtest/gtest.h>
 
+#include <string>
+#include <vector>
+
 #include "autograd/graph.h"
 #include "autograd/ops.h"
 #include "autograd/random.h"

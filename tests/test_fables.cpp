@@ -10,6 +10,8 @@
 #include <map>
 #include <numeric>
 #include <set>
+#include <string>
+#include <vector>
 
 #include "autograd/check.h"
 

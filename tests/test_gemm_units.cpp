@@ -5,9 +5,13 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <bit>
 #include <cmath>
+#include <initializer_list>
 #include <limits>
+#include <string>
+#include <vector>
 
 #include "autograd/graph.h"
 #include "autograd/kernels.h"

@@ -1,8 +1,11 @@
 // The GPT against PyTorch's: the same seed, weights, batches and optimizer (golden/gpt.py).
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
+#include <string>
+#include <vector>
 
 #include "autograd/random.h"
 #include "autograd/serialize.h"

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <thread>
+#include <vector>
 
 #include "autograd/ops.h"
 #include "error_of.h"

@@ -1,9 +1,12 @@
 // ImitateTorch against PyTorch's numbers (golden/imitate.txt, made by golden/imitate_fixtures.py).
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <sstream>
+#include <string>
+#include <vector>
 
 #include "autograd/ops.h"
 #include "autograd/random.h"

@@ -1,6 +1,8 @@
 // gather, scatter_add, index_select, index and one_hot: values, order of sums, error texts.
 #include <gtest/gtest.h>
 
+#include <vector>
+
 #include "autograd/ops.h"
 #include "error_of.h"
 #include "tests/temp_files.h"

@@ -2,6 +2,8 @@
 // takes the one it should, and all of them train the same model.
 #include <gtest/gtest.h>
 
+#include <string>
+
 #include <nlohmann/json.hpp>
 
 #include "tests/run_program.h"

@@ -1,5 +1,9 @@
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
+#include <vector>
+
 #include "autograd/gemm.h"
 #include "autograd/kernels.h"
 #include "autograd/ops.h"

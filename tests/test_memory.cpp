@@ -2,6 +2,10 @@
 // again instead of kept.
 #include <gtest/gtest.h>
 
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "autograd/free_ranges.h"
 #include "autograd/ops.h"
 #include "tests/error_of.h"

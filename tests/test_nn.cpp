@@ -1,6 +1,11 @@
 // Modules: the walks over their fields, and the layers against PyTorch's numbers.
 #include <gtest/gtest.h>
 
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
 #include "autograd/random.h"
 #include "error_of.h"
 #include "nn/activation.h"

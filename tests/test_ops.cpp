@@ -1,7 +1,10 @@
 // Every row of op_cases.cpp through every check that an op must pass.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <string>
+#include <vector>
 
 #include "autograd/gradcheck.h"
 #include "tests/op_rows.h"

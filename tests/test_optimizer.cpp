@@ -5,11 +5,15 @@
 #include <gtest/gtest.h>
 #include <omp.h>
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <functional>
 #include <memory>
 #include <set>
+#include <sstream>
+#include <string>
+#include <vector>
 
 #include "autograd/autocast.h"
 #include "autograd/log.h"

@@ -3,9 +3,12 @@
 // are checked by the rows of op_cases.cpp.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <string>
+#include <vector>
 
 #include "autograd/ops.h"
 #include "error_of.h"

@@ -1,9 +1,12 @@
 // The code of README.md, compiled and run; and a check that it is the same code.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <fstream>
 #include <iostream>
+#include <iterator>
 #include <sstream>
+#include <string>
 
 #include "autograd/gradcheck.h"
 #include "autograd/ops.h"

@@ -1,9 +1,12 @@
 // Reductions against a plain loop, PyTorch's values on odd cases, and error texts.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <numeric>
+#include <vector>
 
 #include "autograd/ops.h"
 #include "error_of.h"

@@ -1,6 +1,11 @@
 // Seeds found again, in slices of the seed space small enough for every test run.
 #include <gtest/gtest.h>
 
+#include <cstdio>
+#include <initializer_list>
+#include <string>
+#include <vector>
+
 #include "autograd/random.h"
 #include "autograd/random_seedhunt.h"
 #include "autograd/tensor.h"

@@ -1,4 +1,9 @@
 // Tokenizers: ids, round trips, saved vocabularies, and every error's text.
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
 #include "data/tokenizer.h"
 
 #include <gtest/gtest.h>

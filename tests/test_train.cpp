@@ -3,7 +3,11 @@
 
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <limits>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
 
 #include "autograd/random.h"
 #include "tests/error_of.h"

@@ -6,6 +6,10 @@
 #include <chrono>
 #include <fstream>
 #include <map>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <utility>
 
 #include "autograd/device_backend.h"
 #include "autograd/serialize.h"

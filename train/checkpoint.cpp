@@ -1,6 +1,7 @@
 #include "train/checkpoint.h"
 
 #include <array>
+#include <cstddef>
 #include <cstring>
 #include <iomanip>
 #include <sstream>

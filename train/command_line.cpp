@@ -6,9 +6,12 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <cstdlib>
+#include <exception>
 #include <iostream>
 #include <map>
 #include <numeric>
+#include <type_traits>
 
 #include "autograd/log.h"
 #include "autograd/machine.h"

@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <functional>
 #include <iostream>
 #include <map>
+#include <string>
 
 #include "autograd/device_backend.h"
 #include "autograd/gradcheck.h"

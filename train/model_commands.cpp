@@ -2,8 +2,13 @@
 #include <fmt/format.h>
 #include <omp.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <fstream>
 #include <iostream>
+#include <iterator>
+#include <string>
+#include <vector>
 
 #include "autograd/atomic_file.h"
 #include "autograd/device_backend.h"

@@ -1,8 +1,11 @@
 #include "train/optimizer.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
+#include <sstream>
+#include <string>
 
 #include "autograd/autocast.h"
 #include "autograd/graph.h"

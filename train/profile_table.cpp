@@ -1,5 +1,8 @@
 #include "train/profile_table.h"
 
+#include <algorithm>
+#include <utility>
+
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>

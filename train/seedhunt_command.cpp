@@ -3,6 +3,8 @@
 
 #include <chrono>
 #include <iostream>
+#include <string>
+#include <vector>
 
 #include "autograd/random_seedhunt.h"
 #include "train/command_line.h"

@@ -2,10 +2,16 @@
 #include <fmt/format.h>
 #include <omp.h>
 
+#include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <utility>
 
 #include "autograd/atomic_file.h"
 #include "autograd/device_backend.h"

@@ -1,6 +1,12 @@
 #include "train/trainer.h"
 
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <functional>
 #include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
 
 #include "autograd/device_backend.h"
 #include "autograd/log.h"

@@ -6,9 +6,13 @@
 //   trainer.save("ckpt");
 #pragma once
 
+#include <filesystem>
+#include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "autograd/replay.h"
 #include "data/dataset.h"

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <iostream>
+#include <string>
+#include <vector>
 
 #include "tests/walkthroughs/notebook.h"
 #include "train/command_line.h"

@@ -6,7 +6,12 @@
 // The kernels (attention_forward.cpp, attention_backward.cpp) never hold more scores than those of
 // two tiles; backward computes p again from the saved log-sum-exp: p_ij = exp(s_ij - lse_i). Dao et
 // al. 2022, algorithms 1 and 4.
+#include <algorithm>
+#include <cmath>
+#include <limits>
 #include <numeric>
+#include <utility>
+#include <vector>
 
 #include "autograd/kernels.h"
 #include "autograd/ops.h"

@@ -1,5 +1,6 @@
 // The backward kernel of attention (attention.cpp): each head's keys meet its queries tile by tile,
 // and collect dK and dV.
+#include <algorithm>
 #include <numeric>
 
 #include "autograd/ops/attention_bf16.h"

@@ -1,5 +1,8 @@
 #include "autograd/ops/attention_bf16.h"
 
+#include <algorithm>
+#include <limits>
+
 #include "autograd/gemm_units.h"
 #include "autograd/ops/attention_tiles.h"
 

@@ -1,5 +1,8 @@
 // The forward kernel of attention (attention.cpp): each tile of queries meets the keys tile by
 // tile, with running maxima and sums of its softmax.
+#include <algorithm>
+#include <iterator>
+
 #include "autograd/ops/attention_bf16.h"
 #include "autograd/ops/attention_mask.h"
 

@@ -2,6 +2,9 @@
 // the layout of its scores, [j][i] of key j and query i.
 #pragma once
 
+#include <algorithm>
+#include <limits>
+
 #include "autograd/kernels.h"
 #include "autograd/ops/attention_tiles.h"
 #include "autograd/ops/dropout_mask.h"

@@ -7,9 +7,11 @@
 // dropout are tiles of their own (attention_mask.h).
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
+#include <type_traits>
 #include <vector>
 
 #include "autograd/gemm.h"

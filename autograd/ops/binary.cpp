@@ -1,5 +1,7 @@
 // Elementwise ops of two tensors, or a tensor and a number; where and masked_fill. The formulas are
 // in pointwise.h; the vjps are written with public ops and so can be differentiated again.
+#include <utility>
+
 #include "autograd/kernels.h"
 #include "autograd/ops.h"
 #include "autograd/ops/elementwise.h"

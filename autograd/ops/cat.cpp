@@ -1,4 +1,7 @@
 // cat, stack, repeat: several tensors, or several copies of one, side by side in one.
+#include <utility>
+#include <vector>
+
 #include "autograd/kernels.h"
 #include "autograd/ops.h"
 #include "autograd/ops/elementwise.h"

@@ -1,6 +1,8 @@
 // Fills and copies: fill, copy (with conversion), contiguous, clone, to.
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <type_traits>
 
 #include "autograd/kernels.h"
 #include "autograd/ops.h"

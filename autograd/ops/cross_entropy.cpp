@@ -3,6 +3,9 @@
 //   dlogits_i = (softmax x_i - onehot target_i) dloss_i
 // When a gradient will be wanted, the forward pass, which has the exponentials at hand, leaves
 // dlogits for dloss = 1 behind; backward scales it.
+#include <algorithm>
+#include <type_traits>
+
 #include "autograd/kernels.h"
 #include "autograd/ops.h"
 #include "autograd/ops/check_ids.h"

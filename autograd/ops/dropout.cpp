@@ -2,6 +2,8 @@
 //   y  = x mask,  mask = 0 with probability p, else 1 / (1 - p)
 //   dx = dy mask
 // The mask is never stored (dropout_mask.h): backward draws the same numbers again.
+#include <algorithm>
+
 #include "autograd/kernels.h"
 #include "autograd/ops.h"
 #include "autograd/ops/dropout_mask.h"

@@ -2,6 +2,7 @@
 // any layout, and PyTorch's rules for the dtype of a result.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <tuple>

@@ -1,6 +1,8 @@
 // Rows of a table (V, C) by ids (...).
 //   y[i]          = weight[ids[i]]
 //   dweight[v]    = sum of dy[i] over all i with ids[i] = v
+#include <algorithm>
+
 #include "autograd/kernels.h"
 #include "autograd/ops.h"
 #include "autograd/ops/check_ids.h"

@@ -1,4 +1,7 @@
 // amax, amin: the largest and smallest values. max, min, argmax, argmin: and where they are.
+#include <algorithm>
+#include <optional>
+
 #include "autograd/kernels.h"
 #include "autograd/ops.h"
 #include "autograd/ops/reduce_dims.h"

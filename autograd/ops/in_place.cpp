@@ -4,6 +4,8 @@
 // value is copied into the memory, and the handle that was written through takes over the op's
 // place in the graph. Other handles of the old value are stale from then on; detail::check_in_place
 // refuses what could not be told from a wrong gradient.
+#include <ostream>
+
 #include "autograd/kernels.h"
 #include "autograd/ops.h"
 #include "autograd/ops/elementwise.h"

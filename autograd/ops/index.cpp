@@ -3,6 +3,7 @@
 // One pair of kernels does it all: gather, and scatter_add, its gradient. index_select and index
 // are gathers whose ids are repeated, without a copy, over the dimensions they do not choose from;
 // a run of elements under one id is copied or added as a whole.
+#include <algorithm>
 #include <utility>
 
 #include "autograd/kernels.h"

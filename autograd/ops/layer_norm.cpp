@@ -6,6 +6,10 @@
 // layer that follows.
 //
 // add_layer_norm: s = x + branch, y = layer_norm(s); dx = dbranch = ds + that of the norm.
+#include <cmath>
+#include <tuple>
+#include <utility>
+
 #include "autograd/kernels.h"
 #include "autograd/ops.h"
 #include "autograd/ops/norm.h"

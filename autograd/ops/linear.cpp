@@ -3,6 +3,9 @@
 // Under Autocast x, W and y are bf16, whatever the dtypes of the inputs, and every gradient has the
 // dtype of its input: dW and db are summed in f32, straight out of the products.
 #include "autograd/ops/linear.h"
+
+#include <algorithm>
+#include <array>
 #include "autograd/autocast.h"
 #include "autograd/gemm.h"
 #include "autograd/kernels.h"

@@ -7,6 +7,8 @@
 // backward computes each chunk's logits again.
 // Of bf16 operands, which Autocast makes of f32 ones, the logits, the loss and dW are f32, and
 // dlogits, an operand again, is bf16.
+#include <algorithm>
+
 #include "autograd/autocast.h"
 #include "autograd/device_backend.h"
 #include "autograd/gemm.h"

@@ -5,6 +5,8 @@
 // Two nodes: linear, and gelu_linear, which takes h to y. What gelu does is done to the tiles of
 // the product before it as they are written, and what its gradient does to those of dy V. Under
 // Autocast h, a and y are bf16, and gradients have the dtypes of their inputs.
+#include <array>
+
 #include "autograd/autocast.h"
 #include "autograd/gemm.h"
 #include "autograd/kernels.h"

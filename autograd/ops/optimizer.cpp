@@ -1,5 +1,9 @@
 // What optimizers run: the norm of all gradients, and one update of every parameter. Each is one
 // pass over the memory, and one parallel region, however many tensors it lies in.
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
 #include "autograd/kernels.h"
 
 namespace ink::cpu {

@@ -1,4 +1,6 @@
 // flip, tril, triu: the elements of one tensor in another order, or some of them only.
+#include <algorithm>
+
 #include "autograd/kernels.h"
 #include "autograd/ops.h"
 

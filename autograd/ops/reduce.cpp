@@ -1,6 +1,8 @@
 // sum, mean, any, all: reductions over any dimensions, and the kernel they share with prod and the
 // extremes.
+#include <algorithm>
 #include <limits>
+#include <type_traits>
 
 #include "autograd/kernels.h"
 #include "autograd/ops.h"

@@ -14,8 +14,11 @@
 // merged at the end (sums of rows).
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <bit>
 #include <memory>
+#include <type_traits>
 
 #include "autograd/parallel.h"
 #include "autograd/tensor.h"

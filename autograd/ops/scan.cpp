@@ -3,6 +3,8 @@
 #include <array>
 #include <bit>
 #include <numeric>
+#include <type_traits>
+#include <vector>
 
 #include "autograd/kernels.h"
 #include "autograd/ops.h"

@@ -1,6 +1,8 @@
 // softmax over one dimension.                             (the op to copy when you add a fused one)
 //   y  = exp(x - max x) / sum exp(x - max x)
 //   dx = y (dy - sum dy y)
+#include <type_traits>
+
 #include "autograd/kernels.h"
 #include "autograd/ops.h"
 #include "autograd/ops/rows.h"

@@ -1,5 +1,8 @@
 // split, chunk: a tensor cut into views along one dimension, and put together again.
+#include <algorithm>
 #include <numeric>
+#include <utility>
+#include <vector>
 
 #include "autograd/ops.h"
 

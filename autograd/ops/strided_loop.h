@@ -2,6 +2,7 @@
 // made of.
 #pragma once
 
+#include <algorithm>
 #include <array>
 
 #include "autograd/parallel.h"

@@ -2,6 +2,8 @@
 //
 // All are basic ops: their vjps can be differentiated again. An ordinary walk, which nobody
 // differentiates, takes the formula's df instead, in one pass over memory.
+#include <optional>
+
 #include "autograd/kernels.h"
 #include "autograd/ops.h"
 #include "autograd/ops/elementwise.h"

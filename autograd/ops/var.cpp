@@ -1,4 +1,5 @@
 // var, std: the spread of the elements around their mean.
+#include <algorithm>
 #include <cmath>
 #include <functional>
 

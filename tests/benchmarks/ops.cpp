@@ -11,7 +11,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <iostream>
+#include <iterator>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "autograd/device_backend.h"
 #include "autograd/machine.h"

@@ -5,6 +5,7 @@
 #include <nn/linear.h>
 
 #include <iostream>
+#include <vector>
 
 using ink::Grads, ink::Tensor;
 

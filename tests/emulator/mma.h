@@ -6,6 +6,8 @@
 
 #include <array>
 #include <bit>
+#include <cstdint>
+#include <stdexcept>
 
 namespace emulator {
 

@@ -1,6 +1,8 @@
 // The emulator itself: what it computes, and the mistakes of kernels that it must find.
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <string>
 #include <vector>
 
 #include "autograd/ops.h"

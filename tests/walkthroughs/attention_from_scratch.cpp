@@ -4,6 +4,7 @@
 // me here, and how much? We begin with nothing but dot products and end with the multi-head layer
 // of a GPT. Six words stand for the sentence, each a vector of three numbers.
 #include <cmath>
+#include <vector>
 
 #include "autograd/random.h"
 #include "nn/dropout.h"

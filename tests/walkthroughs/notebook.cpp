@@ -1,6 +1,8 @@
 #include "tests/walkthroughs/notebook.h"
 
+#include <algorithm>
 #include <sstream>
+#include <utility>
 
 #include "autograd/random.h"
 

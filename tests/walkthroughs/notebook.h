@@ -14,6 +14,7 @@
 #include <map>
 #include <source_location>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "autograd/ops.h"

@@ -7,6 +7,7 @@
 //   inkling seedhunt --skip 1078 --rand 0.1245,0.6143,0.4404
 // finds it from three of the numbers that it printed (those of step 3).
 #include <cmath>
+#include <vector>
 
 #include "autograd/random.h"
 #include "nn/self_attention.h"

@@ -3,7 +3,10 @@
 // One sentence all the way: from words to ids, from ids to vectors, and from the vectors to what
 // one word makes of the others. Small enough to check every number by hand.
 #include <cmath>
+#include <map>
 #include <sstream>
+#include <string>
+#include <vector>
 
 #include "autograd/random.h"
 #include "nn/embedding.h"
