@@ -292,7 +292,7 @@ void Trainer::save(const std::string& name) {
   checkpoint.config["start"] = sample_start();
   checkpoint.state = {{"step", steps_done_}, {"dataset", dataset_->summary()}};
   checkpoint.state["best_val_loss"] =
-      std::isfinite(best_val_loss_) ? nlohmann::json(best_val_loss_) : nullptr;
+      std::isfinite(best_val_loss_) ? nlohmann::json(best_val_loss_) : nlohmann::json();
   checkpoint.model = model_->state_dict();
   checkpoint.optimizer = optimizer_->state();
   save_checkpoint(config_.out_dir, name, checkpoint);
