@@ -12,15 +12,13 @@
 #include <utility>
 
 #include "autograd/gemm_units.h"
+#include "autograd/target.h"
 
 #if defined(__x86_64__) && defined(__linux__)
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#pragma GCC diagnostic ignored "-Wuninitialized"  // GCC 12 and 11: in their own headers
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#pragma GCC push_options
-#pragma GCC target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,amx-tile,amx-bf16")
+INK_BEGIN_TARGET("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,amx-tile,amx-bf16")
 
 #include "autograd/gemm_pack.h"
 
@@ -341,7 +339,7 @@ const GemmUnit* amx_unit() {
 
 }  // namespace ink
 
-#pragma GCC pop_options
+INK_END_TARGET
 #else
 
 namespace ink {

@@ -5,14 +5,12 @@
 #include <utility>
 
 #include "autograd/gemm_units.h"
+#include "autograd/target.h"
 
 #if defined(__x86_64__) && defined(__linux__)
 #include <immintrin.h>
 
-#pragma GCC diagnostic ignored "-Wuninitialized"  // GCC 12 and 11: in their own headers
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#pragma GCC push_options
-#pragma GCC target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")
+INK_BEGIN_TARGET("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")
 
 #include "autograd/gemm_pack.h"
 
@@ -365,7 +363,7 @@ const GemmUnit* avx512_unit() {
 
 }  // namespace ink
 
-#pragma GCC pop_options
+INK_END_TARGET
 #else
 
 namespace ink {

@@ -7,6 +7,7 @@
 #include "autograd/kernels.h"
 #include "autograd/ops.h"
 #include "autograd/ops/elementwise.h"
+#include "autograd/ops/shuffle.h"
 
 namespace ink {
 
@@ -31,13 +32,12 @@ namespace {
 template <class Bits>
 void transpose_block(Bits* y, int64_t y_row, const Bits* x, int64_t x_row) {
   typedef Bits Row __attribute__((vector_size(8 * sizeof(Bits))));
-  constexpr Row low{0, 8, 1, 9, 2, 10, 3, 11}, high{4, 12, 5, 13, 6, 14, 7, 15};
   Row a[8], b[8];
   for (int i = 0; i < 8; ++i) std::memcpy(&a[i], x + i * x_row, sizeof(Row));
   for (int round = 0; round < 3; ++round) {
     for (int i = 0; i < 4; ++i) {
-      b[2 * i] = __builtin_shuffle(a[i], a[i + 4], low);
-      b[2 * i + 1] = __builtin_shuffle(a[i], a[i + 4], high);
+      b[2 * i] = INK_SHUFFLE(a[i], a[i + 4], 0, 8, 1, 9, 2, 10, 3, 11);
+      b[2 * i + 1] = INK_SHUFFLE(a[i], a[i + 4], 4, 12, 5, 13, 6, 14, 7, 15);
     }
     for (int i = 0; i < 8; ++i) a[i] = b[i];
   }

@@ -11,6 +11,7 @@
 #endif
 
 #include "autograd/context.h"
+#include "autograd/ops/shuffle.h"
 #include "autograd/philox.h"
 
 namespace ink {
@@ -63,8 +64,9 @@ class DropoutMask {
     const auto pair = [](Lanes low, Lanes high) {  // as digits
       return (low & kLow) >> 8 | (high & kLow) >> 8 << 32;
     };
-    const Lanes a = pair(c0, c1), b = pair(c2, c3), first{0, 8, 1, 9, 2, 10, 3, 11};
-    const Lanes in_order[] = {__builtin_shuffle(a, b, first), __builtin_shuffle(a, b, first + 4)};
+    const Lanes a = pair(c0, c1), b = pair(c2, c3);
+    const Lanes in_order[] = {INK_SHUFFLE(a, b, 0, 8, 1, 9, 2, 10, 3, 11),
+                              INK_SHUFFLE(a, b, 4, 12, 5, 13, 6, 14, 7, 15)};
     std::memcpy(digits, in_order, sizeof in_order);
   }
 #endif

@@ -96,12 +96,13 @@ void layer_norm_backward(Tensor& dx, Tensor& dweight, Tensor& dbias, const Tenso
       const C m = means[row], r = rstds[row], share = 1 / static_cast<C>(n);
       const auto xhat = [&](int64_t i) { return (static_cast<C>(a[i]) - m) * r; };
       const auto dxhat = [&](int64_t i) { return static_cast<C>(g[i]) * w[i]; };
-      const auto [dot, total] = sums_of<C>(n, [&](int64_t i, C& dot_, C& total_) {
+      const auto sums_of_row = sums_of<C>(n, [&](int64_t i, C& dot, C& total) {
         dw[i] += static_cast<C>(g[i]) * xhat(i);
         db[i] += static_cast<C>(g[i]);
-        dot_ += dxhat(i) * xhat(i);
-        total_ += dxhat(i);
+        dot += dxhat(i) * xhat(i);
+        total += dxhat(i);
       });
+      const C dot = sums_of_row.first, total = sums_of_row.second;
       if (down == nullptr) return;
       X* d = down + row * n;
       const auto slope = [&](int64_t i) {

@@ -5,8 +5,9 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <type_traits>
 #include <utility>
+
+#include "autograd/ops/shuffle.h"
 
 namespace ink {
 
@@ -89,21 +90,16 @@ inline constexpr auto kProductBlocks = []<size_t... I>(std::index_sequence<I...>
 (std::make_index_sequence<kBlockRows * kBlockVectors>{});
 
 /// Exchanges the elements (i, j + S) and (i + S, j) of a square block, for i and j without bit S.
-template <class T, int S>
-[[gnu::always_inline]] inline void exchange(Vector<T>* rows) {
-  constexpr int n = kLanes<T>;
-  typedef std::conditional_t<sizeof(T) == 4, int32_t, int64_t> Index;
-  Vector<Index> upper{}, lower{};  // lanes to take, those of the second row counted from n
-  for (int j = 0; j < n; ++j) {
-    upper[j] = j & S ? n + j - S : j;
-    lower[j] = j & S ? n + j : j + S;
-  }
+/// J: 0 ... kLanes<T> - 1.
+template <class T, int S, int... J>
+[[gnu::always_inline]] inline void exchange(Vector<T>* rows, std::integer_sequence<int, J...>) {
+  constexpr int n = sizeof...(J);
 #pragma GCC unroll 16
   for (int i = 0; i < n; ++i) {
     if (i & S) continue;
     const Vector<T> a = rows[i], b = rows[i + S];
-    rows[i] = __builtin_shuffle(a, b, upper);
-    rows[i + S] = __builtin_shuffle(a, b, lower);
+    rows[i] = INK_SHUFFLE(a, b, (J & S ? n + J - S : J)...);
+    rows[i + S] = INK_SHUFFLE(a, b, (J & S ? n + J : J + S)...);
   }
 }
 
@@ -112,10 +108,11 @@ template <class T, int S>
 /// Transposes a square block of kLanes<T> rows, by halves, quarters and so on.
 template <class T>
 [[gnu::always_inline]] inline void transpose_block(Vector<T>* rows) {
-  if constexpr (kLanes<T> >= 16) detail::exchange<T, 8>(rows);
-  if constexpr (kLanes<T> >= 8) detail::exchange<T, 4>(rows);
-  detail::exchange<T, 2>(rows);
-  detail::exchange<T, 1>(rows);
+  constexpr auto lanes = std::make_integer_sequence<int, kLanes<T>>{};
+  if constexpr (kLanes<T> >= 16) detail::exchange<T, 8>(rows, lanes);
+  if constexpr (kLanes<T> >= 8) detail::exchange<T, 4>(rows, lanes);
+  detail::exchange<T, 2>(rows, lanes);
+  detail::exchange<T, 1>(rows, lanes);
 }
 
 /// c = a b, or c += a b, for a (rows, inner) of any strides, b (inner, width) and c (rows, width)
