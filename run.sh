@@ -1,108 +1,316 @@
 #!/usr/bin/env bash
 # inkling's front door: installs what is missing, builds, and runs. ./run.sh help
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")"
+shopt -s lastpipe  # the filters below run in this shell, not in a copy of it
 
-# Debian and Ubuntu packages that the build needs. CUDA kernels are built too where the CUDA toolkit, 12 or newer, is found.
-packages=(g++ cmake ninja-build libopenblas-openmp-dev libcli11-dev libfmt-dev nlohmann-json3-dev libgtest-dev)
+checkout=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
+name=$0  # what the user typed
+[[ $name == */* ]] || name=./$name
+
+# Debian and Ubuntu packages that the build needs.
+packages=(g++ cmake ninja-build libopenblas-openmp-dev libcli11-dev libfmt-dev nlohmann-json3-dev
+          libgtest-dev)
 
 usage() {
-  cat <<'TEXT'
-usage: ./run.sh COMMAND [options]
+  cat <<TEXT
+usage: $name COMMAND [options]
 
-  train [options]      build, then train a GPT on the built-in stories (options as for: build/release/inkling train --help)
-  sample [options]     let a trained model write            eval, info, gradcheck: see build/release/inkling --help
+  train [options]      build, then train a GPT on the built-in stories
+  sample [options]     let a trained model write            eval, info, gradcheck: likewise
   bench [options]      measure a training step on this machine: time, memory, and where they go
-  walkthrough [NAME]   read a lesson on attention; without NAME, list them      seedhunt: see build/release/inkling --help
-  test                 build and run the tests
-  build [preset]       build only: release (default), debug, asan, tsan, portable, emulated, gpu
-  test-asan            the tests under the address and undefined-behaviour sanitizers, CUDA kernels emulated
-  help                 this text
+  walkthrough [NAME]   read a lesson on attention; without NAME, list them
+  seedhunt [options]   find a PyTorch program's seed from numbers it printed
+  test [options]       build and run the tests              (options as for ctest)
+  test-asan            the tests under the address and undefined-behaviour sanitizers
+  build [PRESET] [-DNAME=VALUE...]
+                       build only: release (default), debug, asan, tsan, portable, emulated, gpu
+  help                 this text                            COMMAND --help: the command's options
 
 Missing Debian or Ubuntu packages are installed first (through sudo unless you are root).
+Programs run in the folder you are in. INKLING_BUILD names a folder to build in, instead of
+$checkout/build. CXX names the compiler.
 TEXT
 }
 
 say() { printf '%s\n' "$*" >&2; }
 
-install_missing() {
-  if ! command -v dpkg-query >/dev/null; then
-    say "run.sh installs packages on Debian and Ubuntu only. On other systems install these yourself, then build with cmake:"
-    say "  ${packages[*]}"
-    command -v cmake >/dev/null && return 0 || exit 1
+die() {
+  clear_line
+  say "$@"
+  exit 1
+}
+
+# progress TEXT MARK: a line that moves on a terminal; elsewhere a plain line where MARK is new.
+last_mark=
+progress() {
+  if [[ -t 2 && ${TERM:-dumb} != dumb ]]; then
+    printf '\r\033[K%s' "$1" >&2
+  elif [[ $2 != "$last_mark" ]]; then
+    last_mark=$2
+    say "$1"
   fi
-  local missing=() package
-  for package in "${packages[@]}"; do
-    [[ $(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null) == installed ]] || missing+=("$package")
+}
+
+clear_line() { [[ ! -t 2 || ${TERM:-dumb} == dumb ]] || printf '\r\033[K' >&2; }
+
+# watch FILTER COMMAND...: gives FILTER each line that the command writes; returns its exit code.
+watch() {
+  local filter=$1 line interrupted='' codes
+  shift
+  trap 'interrupted=1' INT
+  set +e
+  "$@" 2>&1 </dev/null | while IFS= read -r line || [[ -n $line ]]; do "$filter" "$line"; done
+  codes=("${PIPESTATUS[@]}")
+  set -e
+  trap - INT
+  clear_line
+  [[ -z $interrupted ]] || { say "Stopped. The next run goes on from here."; exit 130; }
+  return "${codes[0]}"
+}
+
+# ---- packages
+
+apt_line() {
+  local percent
+  if [[ $1 =~ ^(dl|pm)status:[^\ ]*:([0-9]+)(\.[0-9]+)?: ]]; then
+    percent=$((BASH_REMATCH[2] / 2))
+    [[ ${BASH_REMATCH[1]} == dl ]] || percent=$((percent + 50))
+    [[ -n $listing ]] || progress "Installing: $percent %" $((percent / 10))
+  elif [[ $1 == *'Waiting for cache lock'* ]]; then
+    progress "Installing: waiting for another program that installs packages" wait
+  else
+    log+=$1$'\n'
+  fi
+}
+
+# As apt-get; leaves what it said in $log. Fresh systems update themselves at their first start.
+apt_get() {
+  local begin=$SECONDS listing=''
+  [[ $1 != update ]] || { listing=1; progress "Installing: reading the lists of packages" lists; }
+  while log=; ! watch apt_line "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive LC_ALL=C \
+      apt-get -qq -y -o DPkg::Lock::Timeout=120 -o APT::Status-Fd=1 "$@"; do
+    [[ $log == *'E: Could not get lock'* && $((SECONDS - begin)) -lt 120 ]] || return 1
+    progress "Installing: waiting for another program that installs packages" wait
+    sleep 2
   done
-  [[ ${#missing[@]} -eq 0 ]] && return 0
-  local root=()
+}
+
+# Shows what matters of apt's words, and says what to do.
+explain_apt() {
+  local package policy
+  grep -E '^(E|W|Err|dpkg|sudo)\b' <<<"$log" | tail -n 12 >&2 || tail -n 12 <<<"$log" >&2
+  case $log in
+    *'No space left'* | *'enough free space'*)
+      die "The disk is full. Free about 1 GB, then run this again." ;;
+    *'E: Could not get lock'*)
+      die "Another program is installing packages. Run this again when it is done." ;;
+    *'Could not resolve'* | *'Failed to fetch'* | *'Could not connect'*)
+      die "apt cannot fetch packages. Check the network, then run this again." ;;
+  esac
+  package=$(sed -nE "s/^E: (Unable to locate package |Package ')([^' ]+).*/\2/p" <<<"$log" |
+    head -n 1)
+  [[ -n $package ]] || die "Installing failed. The lines above say why."
+  policy=$(apt-cache policy 2>/dev/null) || true
+  [[ $policy != *o=Ubuntu* || $policy == *c=universe* ]] ||
+    die "$package is in Ubuntu's part 'universe', which is switched off here. Switch it on" \
+        "(sudo add-apt-repository universe), then run this again."
+  die "This system has no package $package. inkling needs Debian 12, Ubuntu 22.04 or newer."
+}
+
+install_missing() {
+  local package installed missing=() as_root=() log lists by_hand
+  if ! command -v apt-get >/dev/null; then
+    command -v cmake >/dev/null && command -v ninja >/dev/null && return
+    die "run.sh installs packages on Debian and Ubuntu only. Install what these are on this system," \
+        "then run this again: ${packages[*]}"
+  fi
+  # shellcheck disable=SC2016  # dpkg-query fills these in
+  installed=$(dpkg-query -W -f='${db:Status-Status} ${Package} \n' "${packages[@]}" 2>&1) || true
+  for package in "${packages[@]}"; do
+    [[ $installed == *"installed $package "* ]] || missing+=("$package")
+  done
+  [[ ${#missing[@]} -gt 0 ]] || return 0
+  by_hand="apt-get update && apt-get install --no-install-recommends ${missing[*]}"
   if [[ $(id -u) -ne 0 ]]; then
-    command -v sudo >/dev/null || { say "Missing packages, and neither root nor sudo to install them: ${missing[*]}"; exit 1; }
-    root=(sudo)
+    command -v sudo >/dev/null || die "Packages are missing. Ask root to run: $by_hand"
+    as_root=(sudo)
   fi
   say "Installing: ${missing[*]}"
-  local log
-  log=$(mktemp)
-  if ! { "${root[@]}" apt-get update -qq &&
-         "${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}"; } >"$log" 2>&1; then
-    cat "$log" >&2
-    say "Installing failed; the messages above say why."
-    exit 1
-  fi
-  rm -f "$log"
+  "${as_root[@]}" true || die "sudo did not let you install packages. Ask root to run: $by_hand"
+  apt_get update || true  # what someone else's archive lacks may not matter
+  lists=$log
+  apt_get install --no-install-recommends "${missing[@]}" || { log=$lists$log; explain_apt; }
 }
 
-# build PRESET [target...]: quiet unless there is work or an error.
+# ---- building
+
+has_gpu() {
+  [[ -e /dev/nvidia0 ]] || compgen -G '/proc/driver/nvidia/gpus/*' >/dev/null ||
+    [[ -e /dev/dxg && -e /usr/lib/wsl/lib/libcuda.so.1 ]]
+}
+
+has_toolkit() { command -v nvcc >/dev/null || [[ -x /usr/local/cuda/bin/nvcc ]]; }
+
+# cached NAME: its value in the build folder.
+cached() { sed -n "s/^$1:[A-Z]*=//p" "$folder/CMakeCache.txt" 2>/dev/null; }
+
+compiler() {
+  local words
+  read -ra words <<<"${CXX:-$(command -v c++ || command -v g++ || command -v clang++ || echo c++)}"
+  "${words[@]}" "$@"
+}
+
+check_tools() {
+  local version macros clang gcc
+  version=$(cmake --version | sed -n '1s/.* //p')
+  [[ $(printf '3.22\n%s\n' "$version" | sort -V | head -n 1) == 3.22 ]] ||
+    die "cmake here is $version. inkling needs 3.22 or newer (Debian 12, Ubuntu 22.04)."
+  macros=$(compiler -dM -E -x c++ /dev/null 2>/dev/null) ||
+    die "There is no C++ compiler '${CXX:-c++}'. Name another one in CXX."
+  clang=$(sed -n 's/^#define __clang_major__ //p' <<<"$macros")
+  gcc=$(sed -n 's/^#define __GNUC__ //p' <<<"$macros")
+  if [[ -n $clang ]]; then
+    ((clang >= 14)) || die "${CXX:-c++} is clang $clang. inkling needs g++ 11, clang 14 or newer:" \
+                           "name another compiler in CXX."
+  elif ((gcc < 11)); then
+    die "${CXX:-c++} is g++ $gcc. inkling needs g++ 11, clang 14 or newer:" \
+        "name another compiler in CXX."
+  fi
+}
+
+# explain WHAT LOG: says what to do after WHAT failed.
+explain() {
+  case $2 in
+    *'No space left on device'*)
+      die "The disk of $folder or of ${TMPDIR:-/tmp} is full. Free about 1 GB, or name another" \
+          "folder to build in: INKLING_BUILD=FOLDER $name ..." ;;
+    *Killed*) die "Memory ran out. Close other programs, then run this again." ;;
+  esac
+  die "$1 failed. The lines above say why."
+}
+
+# Must the build folder be configured with these options?
+differs() {
+  local option value
+  [[ $folder/build.ninja -nt $checkout/CMakePresets.json ]] || return 0
+  for option; do
+    value=$(cached "${option%%=*}")
+    [[ $value == "${option#*=}" ]] || return 0
+    [[ $option != INKLING_CUDA=AUTO || -n $(cached CMAKE_CUDA_COMPILER) ]] || ! has_toolkit ||
+      return 0
+  done
+  return 1
+}
+
+# configure PRESET [NAME=VALUE...]
+configure() {
+  local preset=$1 options=("${@:2}") log
+  folder=$(realpath -m "${INKLING_BUILD:-$checkout/build}")/$preset
+  { mkdir -p "$folder" && [[ -w $folder ]]; } 2>/dev/null ||
+    die "run.sh cannot write to $folder. Name another folder to build in:" \
+        "INKLING_BUILD=/tmp/inkling $name ..."
+  if [[ -e $folder/CMakeCache.txt ]] && { [[ ! $(cached CMAKE_HOME_DIRECTORY) -ef $checkout ]] ||
+      [[ -n ${CXX:-} && ! $(cached CMAKE_CXX_COMPILER) -ef $(command -v "${CXX%% *}") ]]; }; then
+    # Made for another checkout, or by another compiler.
+    rm -rf "$folder"/{CMakeCache.txt,CMakeFiles,build.ninja}
+  fi
+  if [[ ! -e $folder/build.ninja ]]; then
+    check_tools
+    ! command -v ccache >/dev/null || options+=(CMAKE_CXX_COMPILER_LAUNCHER=ccache)
+    [[ $preset != release || ${options[*]} == *INKLING_CUDA=* ]] || has_gpu ||
+      options+=(INKLING_CUDA=OFF)
+  elif ! differs "${options[@]}"; then
+    return 0
+  fi
+  progress "Building: looking for the compiler and libraries" 0
+  if ! log=$(cd "$checkout" && cmake --preset "$preset" -B "$folder" "${options[@]/#/-D}" 2>&1); then
+    clear_line
+    sed -n '/CMake Error/,$p' <<<"$log" >&2
+    explain Configuring "$log"
+  fi
+}
+
+# ninja's status lines begin with @@ and have: steps done, steps in all, the step.
+ninja_line() {
+  local finished total step left='' elapsed=$((SECONDS - begin))
+  case $1 in
+    '@@ '*)
+      read -r _ finished total step <<<"$1"
+      [[ $step != Re-* ]] || return 0  # Re-checking globbed directories, Re-running CMake
+      if ((elapsed >= 5 && finished > 0)); then
+        left=$((elapsed * (total - finished) / finished))
+        left=", about $((left / 60)):$(printf %02d $((left % 60))) left"
+      fi
+      progress "Building: $finished of $total$left" "$((10 * finished / total))${left:+ with time}" ;;
+    'ninja: Entering directory'* | 'ninja: no work to do.' | '-- '*) ;;
+    *)
+      clear_line
+      say "$1"
+      log+=$1$'\n' ;;
+  esac
+}
+
+# build PRESET [TARGET]: says nothing where there is nothing to do.
 build() {
-  local preset=$1 log
-  shift
-  local options=()
-  command -v ccache >/dev/null && options+=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
-  mkdir -p "build/$preset"
-  log=build/$preset/configure.log
-  if ! cmake --preset "$preset" "${options[@]}" >"$log" 2>&1; then
-    cat "$log" >&2
-    say "Configuring failed; the messages above say why."
-    exit 1
-  fi
-  # Not piped through a filter: ninja rewrites one line on a terminal.
-  local plan
-  plan=$(ninja -C "build/$preset" -n "$@")
-  if grep -q '^\[[1-9]' <<<"$plan"; then
-    say "Building ($preset; the first time takes a few minutes) ..."
-    cmake --build --preset "$preset" ${1:+--target "$@"} >&2
-  fi
+  local log='' begin code=0
+  begin=$SECONDS
+  NINJA_STATUS='@@ %f %t ' watch ninja_line ninja -C "$folder" "$@" || code=$?
+  [[ $code -eq 0 ]] || (explain Building "$log") || exit "$code"
 }
 
+# ---- commands
+
+# run_program COMMAND [options]: built in the checkout, run where the user stands.
+run_program() {
+  local options=()
+  [[ " $* " != *' --device'[\ =]cuda* ]] || ! has_toolkit || options=(INKLING_CUDA=AUTO)
+  install_missing
+  configure release "${options[@]}"
+  build inkling
+  exec -a "$name" "$folder/inkling" "$@"
+}
+
+# run_tests PRESET [options for ctest]
+run_tests() {
+  install_missing
+  configure "$1"
+  build
+  exec ctest --test-dir "$folder" --output-on-failure -LE slow -j "$(nproc)" "${@:2}"
+}
+
+build_only() {
+  local preset=release options=() option
+  [[ ${1:--} == -* ]] || { preset=$1; shift; }
+  case $preset in
+    release | debug | tsan | portable | gpu) ;;
+    asan | emulated) packages+=(libboost-context-dev) ;;
+    *) misused "there is no preset '$preset'" ;;
+  esac
+  for option; do
+    [[ $option == -D?*=* ]] || misused "build takes -DNAME=VALUE, got '$option'"
+    options+=("${option#-D}")
+  done
+  [[ $preset != release || "${options[*]}" == *INKLING_CUDA=* ]] || options+=(INKLING_CUDA=AUTO)
+  install_missing
+  configure "$preset" "${options[@]}"
+  build
+}
+
+misused() {
+  say "run.sh: $1. Try: $name help"
+  exit 2
+}
+
+((BASH_VERSINFO[0] >= 5)) || die "run.sh needs bash 5 or newer."
 command=${1:-help}
-[[ $# -gt 0 ]] && shift
 case $command in
-  train | sample | eval | bench | gradcheck | info | walkthrough | seedhunt)
-    install_missing
-    build release inkling
-    exec build/release/inkling "$command" "$@"
-    ;;
-  build)
-    [[ ${1:-} == asan || ${1:-} == emulated ]] && packages+=(libboost-context-dev)
-    install_missing
-    build "${1:-release}"
-    ;;
-  test)
-    install_missing
-    build release
-    exec ctest --preset release -j "$(nproc)" "$@"
-    ;;
+  train | sample | eval | bench | gradcheck | info | walkthrough | seedhunt) run_program "$@" ;;
+  build) build_only "${@:2}" ;;
+  test) run_tests release "${@:2}" ;;
   test-asan)
     packages+=(libboost-context-dev)  # fibers, which emulate a GPU's threads
-    install_missing
-    build asan
-    exec ctest --preset asan -j "$(nproc)" "$@"
+    run_tests asan "${@:2}"
     ;;
   help | -h | --help) usage ;;
-  *)
-    say "run.sh: there is no command '$command'."
-    usage >&2
-    exit 2
-    ;;
+  *) misused "there is no command '$command'" ;;
 esac
