@@ -22,7 +22,7 @@ inline std::string program_path() {
   return elsewhere ? elsewhere : INKLING_PROGRAM;
 }
 
-/// A line for the shell, in which "inkling" is the program under test.
+/// A line for the shell, in which inkling is the program under test, and "$INKLING_PROGRAM", too.
 inline Ran run_shell(const std::string& line) {
   const TempFolder folder;
   const auto read = [](const std::string& file) -> std::string {
@@ -30,7 +30,8 @@ inline Ran run_shell(const std::string& line) {
     return {std::istreambuf_iterator<char>(in), {}};
   };
   const std::string out = (folder / "stdout").string(), err = (folder / "stderr").string();
-  const std::string program = "inkling() { '" + program_path() + "' \"$@\"; }; ";
+  setenv("INKLING_PROGRAM", program_path().c_str(), 1);  // its path may have spaces
+  const std::string program = "inkling() { \"$INKLING_PROGRAM\" \"$@\"; }; ";
   const int status = std::system((program + "{ " + line + "; } >" + out + " 2>" + err).c_str());
   return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read(out), read(err)};
 }

@@ -185,17 +185,34 @@ TEST(Program, ConfigFilePlusFlags) {
             ran.out);
 }
 
+// The command that a text tells the user to type.
+std::string told(const std::string& text, const std::string& before) {
+  const size_t begin = text.find(before);
+  EXPECT_NE(begin, std::string::npos) << text;
+  if (begin == std::string::npos) return "false";
+  return text.substr(begin + before.size(), text.find('\n', begin) - begin - before.size());
+}
+
+TEST(Program, NamesItselfAsItWasCalled) {
+  const Folder folder;
+  fs::create_symlink(program_path(), folder / "ada's program");
+  const std::string called = "\"" + (folder / "ada's program").string() + "\"";
+  const Ran unknown = run_shell(called + " train --n_layers 2");
+  EXPECT_EQ(unknown.code, 2);
+  const std::string quoted = "'" + (folder / "ada'\\''s program").string() + "'";
+  EXPECT_EQ(told(unknown.err, "Try: "), quoted + " train --help");
+  const Ran help = run_shell(told(unknown.err, "Try: "));
+  EXPECT_NE(help.out.find(quoted + " train"), std::string::npos) << help.out;
+}
+
 TEST(Program, InterruptedAndResumedEqualsStraight) {
   const Folder folder;
   EXPECT_EQ(run_program(small_flags(folder, "straight")).code, 0);
-  const Ran interrupted = run_shell(program_path() + " " + small_flags(folder, "stopped") +
+  const Ran interrupted = run_shell("\"$INKLING_PROGRAM\" " + small_flags(folder, "stopped") +
                                     "& pid=$!; sleep 0.3; kill -INT $pid; wait $pid");
   if (interrupted.code != 0) {  // it may have been faster than the signal
     EXPECT_EQ(interrupted.code, 130);
-    EXPECT_NE(interrupted.out.find("To go on: inkling train --init_from resume"), std::string::npos)
-        << interrupted.out;
-    const Ran resumed =
-        run_program("train --init_from resume --out_dir " + (folder / "stopped").string());
+    const Ran resumed = run_shell(told(interrupted.out, "To go on: "));
     EXPECT_EQ(resumed.code, 0) << resumed.err;
   }
   expect_same_files(folder / "straight/ckpt", folder / "stopped/ckpt");
@@ -214,6 +231,7 @@ TEST(Program, TrainsSamplesEvaluatesAndExplains) {
   const Ran trained = run_program(small_flags(folder, "out"));
   EXPECT_EQ(trained.code, 0) << trained.err;
   EXPECT_NE(trained.out.find("best possible"), std::string::npos) << trained.out;
+  EXPECT_EQ(run_shell(told(trained.out, "To let it write more: ")).code, 0);
   EXPECT_EQ(trained.out.find('\033'), std::string::npos) << "escape codes outside of a terminal";
   const std::string out_dir = "--out_dir " + (folder / "out").string();
   const Ran sampled =

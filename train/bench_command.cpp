@@ -52,8 +52,7 @@ std::string config_help() {
 bool read_options(const Arguments& arguments, BenchOptions& options, BenchSetup& setup) {
   const auto parse_into = [&](BenchSetup& into) {
     CommandOptions command(
-        "inkling bench",
-        "Measures a training step on random tokens: time, memory, and where they go.");
+        "bench", "Measures a training step on random tokens: time, memory, and where they go.");
     command.add("--config", &options.config, config_help(), {.shows_default = true});
     command.add("--vocab_size", &into.vocab_size, "ids are below it");
     command.add_fields(into.config, kNotOfAStep);

@@ -6,11 +6,13 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <cctype>
 #include <cstdlib>
 #include <exception>
 #include <iostream>
 #include <map>
 #include <numeric>
+#include <string_view>
 #include <type_traits>
 
 #include "autograd/log.h"
@@ -40,8 +42,9 @@ const std::map<std::string, Command>& commands() {
 }
 
 void print_help(std::ostream& out) {
-  out << "inkling: trains GPTs, from scratch\n\nusage: inkling COMMAND [options]     (inkling "
-         "COMMAND --help shows them)\n\n";
+  out << fmt::format(
+      "inkling: trains GPTs, from scratch\n\nusage: {}     (COMMAND --help shows them)\n\n",
+      typed("COMMAND [options]"));
   for (const auto& [name, command] : commands())
     out << fmt::format("  {:<12} {}\n", name, command.help);
 }
@@ -108,7 +111,22 @@ void check_config_file(const CLI::App& app, const Arguments& arguments) {
   }
 }
 
+std::string program_name = "inkling";
+
 }  // namespace
+
+std::string for_shell(const std::string& word) {
+  const auto plain = [](unsigned char c) {
+    return std::isalnum(c) != 0 || c >= 0x80 ||
+           std::string_view("_./+-=:,@%").find(c) != std::string_view::npos;
+  };
+  if (!word.empty() && std::all_of(word.begin(), word.end(), plain)) return word;
+  std::string quoted = "'";
+  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
+std::string typed(const std::string& command) { return for_shell(program_name) + " " + command; }
 
 std::string suggestion(const std::string& unknown, const std::vector<std::string>& names,
                        const char* prefix) {
@@ -127,7 +145,7 @@ struct CommandOptions::Parser {
 };
 
 CommandOptions::CommandOptions(const std::string& command, const std::string& description)
-    : parser_(new Parser{CLI::App(description, command)}) {}
+    : parser_(new Parser{CLI::App(description, typed(command))}) {}
 CommandOptions::~CommandOptions() = default;
 
 void CommandOptions::add(const std::string& names, Value value, const std::string& help,
@@ -187,6 +205,7 @@ void use_threads(int64_t threads) {
 
 int run_command_line(int argc, char** argv) {
   set_log_callback([](const std::string& message) { std::cerr << "inkling: " << message << "\n"; });
+  if (argc > 0) program_name = argv[0];
   const std::string name = argc > 1 ? argv[1] : "";
   if (name.empty() || name == "help" || name == "--help" || name == "-h") {
     print_help(name.empty() ? std::cerr : std::cout);
@@ -202,8 +221,8 @@ int run_command_line(int argc, char** argv) {
     use_threads(0);
     return found->second.run(Arguments(argv + 2, argv + argc));
   } catch (const UsageError& error) {
-    std::cerr << "inkling " << name << ": " << error.what() << "\nTry: inkling " << name
-              << " --help\n";
+    std::cerr << "inkling " << name << ": " << error.what() << "\nTry: " << typed(name + " --help")
+              << "\n";
     return kUsage;
   } catch (const std::exception& error) {
     std::cerr << "inkling " << name << ": " << error.what() << "\n";

@@ -27,6 +27,11 @@ class UsageError : public Error {
 
 using Arguments = std::vector<std::string>;
 
+/// A word as the shell reads it: in quotes where it needs them.
+std::string for_shell(const std::string& word);
+/// What a user types to run a command of this program, by the name it was called by.
+std::string typed(const std::string& command);
+
 // The commands; the arguments are those after the command's name.
 int train_command(const Arguments& arguments);   // train_command.cpp
 int sample_command(const Arguments& arguments);  // model_commands.cpp

@@ -70,7 +70,7 @@ bool print(const Console& console, const std::string& name, const Line& line) {
 
 int gradcheck_command(const Arguments& arguments) {
   CommandOptions command(
-      "inkling gradcheck",
+      "gradcheck",
       "Checks the gradients of every op and layer against central differences in f64.");
   bool second = false;
   std::string only, device = "cpu";

@@ -109,8 +109,7 @@ void write_samples(const LoadedModel& loaded, SampleOptions options) {
 
 int sample_command(const Arguments& arguments) {
   CommandOptions command(
-      "inkling sample",
-      "Lets a trained model write; the text goes to standard output as it is chosen.");
+      "sample", "Lets a trained model write; the text goes to standard output as it is chosen.");
   ModelOptions model;
   SampleOptions options;
   model.add_to(command);
@@ -136,8 +135,7 @@ int sample_command(const Arguments& arguments) {
 }
 
 int eval_command(const Arguments& arguments) {
-  CommandOptions command("inkling eval",
-                         "Measures a trained model's loss on the whole validation set.");
+  CommandOptions command("eval", "Measures a trained model's loss on the whole validation set.");
   ModelOptions model;
   std::vector<std::string> data;
   model.add_to(command);
@@ -161,7 +159,7 @@ int eval_command(const Arguments& arguments) {
 }
 
 int info_command(const Arguments& arguments) {
-  CommandOptions command("inkling info", "Shows this build, or what a checkpoint holds.");
+  CommandOptions command("info", "Shows this build, or what a checkpoint holds.");
   std::string out_dir, checkpoint;
   command.add("--out_dir", &out_dir, "show this run's checkpoint");
   command.add("--checkpoint", &checkpoint,

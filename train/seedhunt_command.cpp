@@ -71,7 +71,7 @@ class Progress {
 
 int seedhunt_command(const Arguments& arguments) {
   CommandOptions command(
-      "inkling seedhunt",
+      "seedhunt",
       "Finds the seed of a PyTorch program from a few numbers that it drew on the CPU "
       "and printed.");
   Given given;

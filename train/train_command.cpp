@@ -240,9 +240,9 @@ class TrainRun {
 
   int stop_early(const char* why, int code) {
     trainer_.save("ckpt");
-    console_.line(fmt::format(
-        "{} after step {}; saved. To go on: inkling train --init_from resume --out_dir {}", why,
-        trainer_.steps_done(), config_.out_dir));
+    console_.line(fmt::format("{} after step {}; saved. To go on: {} {}", why,
+                              trainer_.steps_done(), typed("train --init_from resume --out_dir"),
+                              for_shell(config_.out_dir)));
     return code;
   }
 
@@ -259,9 +259,9 @@ class TrainRun {
     console_.line(console_.bold(console_.green(text)) +
                   fmt::format("  over all {} validation tokens", evaluation.tokens));
     show_sample();
-    console_.line(fmt::format(
-        "Trained in {}. Saved in {}/ckpt. To let it write more: inkling sample --out_dir {}",
-        clock_text(seconds_since(start_)), config_.out_dir, config_.out_dir));
+    console_.line(fmt::format("Trained in {}. Saved in {}/ckpt. To let it write more: {} {}",
+                              clock_text(seconds_since(start_)), config_.out_dir,
+                              typed("sample --out_dir"), for_shell(config_.out_dir)));
     profile_.finish(console_, config_);
     return kOk;
   }
@@ -285,8 +285,7 @@ struct TrainOptions {
 // Flags over the config file over (when resuming) the checkpoint's config over the defaults.
 bool read_config(const Arguments& arguments, TrainConfig& config, TrainOptions& options) {
   const auto parse_into = [&](TrainConfig& into) {
-    CommandOptions command("inkling train",
-                           "Trains a GPT; with no options, on the built-in stories.");
+    CommandOptions command("train", "Trains a GPT; with no options, on the built-in stories.");
     command.add_fields(into);
     command.take_config_file("a file of name = value lines; flags go before it");
     command.flag("--print_config", options.print_config, "print the effective config and stop");

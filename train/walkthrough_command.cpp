@@ -27,7 +27,7 @@ std::string indented(const std::string& text) {
 void list() {
   for (const Walkthrough& w : walkthroughs())
     std::cout << fmt::format("  {:<24} {} ({} steps)\n", w.name, page(w, 0).at(0).text, w.steps);
-  std::cout << "\nTo read one: inkling walkthrough NAME [--step N]\n";
+  std::cout << "\nTo read one: " << typed("walkthrough NAME [--step N]\n");
 }
 
 void read(const Walkthrough& w, int steps) {
@@ -54,7 +54,7 @@ void read(const Walkthrough& w, int steps) {
 
 int walkthrough_command(const Arguments& arguments) {
   CommandOptions command(
-      "inkling walkthrough",
+      "walkthrough",
       "Lessons on attention, step by step: explanation, code and tensors, with PyTorch's digits.\n"
       "Without NAME: lists them.");
   std::string name;
