@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # The README's two commands on a system that has nothing but git, as a newcomer sees them.
+# shellcheck disable=SC2317  # it takes exec for the end
 set -euo pipefail
 
 usage() {
@@ -51,12 +52,13 @@ work=$(realpath "$work") root=$work/$suite-run home=/home/$user log=$work/$suite
 [[ $user != root ]] || home=/root
 
 make_system() {
-  local options=(--variant=minbase --include=ca-certificates,git) script=''
+  local options=(--variant=minbase '--include=ca-certificates,git') script=''
   case ${MIRROR:-} in *ubuntu*)
-    options+=(--components=main,universe)  # what Ubuntu's installers switch on
+    options+=('--components=main,universe')  # what Ubuntu's installers switch on
     [[ -e /usr/share/debootstrap/scripts/$suite ]] || script=/usr/share/debootstrap/scripts/jammy ;;
   esac
   say "making a bare system"
+  rm -rf "$work/$suite.part"
   # shellcheck disable=SC2086  # no script: no argument
   debootstrap "${options[@]}" "$suite" "$work/$suite.part" "${MIRROR:-}" $script >"$log.log" ||
     { say "debootstrap failed, see $log.log"; exit 1; }
@@ -72,6 +74,7 @@ inside() {
 }
 
 prepare() {
+  [[ -d $work/$suite ]] || make_system
   rm -rf --one-file-system "$root"
   cp -a "$work/$suite" "$root"
   cat /etc/resolv.conf >"$root/etc/resolv.conf"
