@@ -121,8 +121,8 @@ install_missing() {
   local package installed missing=() as_root=() log lists by_hand
   if ! command -v apt-get >/dev/null; then
     command -v cmake >/dev/null && command -v ninja >/dev/null && return
-    die "run.sh installs packages on Debian and Ubuntu only. Install what these are on this system," \
-        "then run this again: ${packages[*]}"
+    die "run.sh installs packages on Debian and Ubuntu only. Install what these are here, then" \
+        "run this again: ${packages[*]}"
   fi
   # shellcheck disable=SC2016  # dpkg-query fills these in
   installed=$(dpkg-query -W -f='${db:Status-Status} ${Package} \n' "${packages[@]}" 2>&1) || true
@@ -222,8 +222,9 @@ configure() {
   elif ! differs "${options[@]}"; then
     return 0
   fi
-  progress "Building: looking for the compiler and libraries" 0
-  if ! log=$(cd "$checkout" && cmake --preset "$preset" -B "$folder" "${options[@]/#/-D}" 2>&1); then
+  progress "Building: looking for the compiler and libraries" tools
+  if ! log=$(cd "$checkout" &&
+      cmake --preset "$preset" -B "$folder" "${options[@]/#/-D}" 2>&1); then
     clear_line
     sed -n '/CMake Error/,$p' <<<"$log" >&2
     explain Configuring "$log"
@@ -232,7 +233,7 @@ configure() {
 
 # ninja's status lines begin with @@ and have: steps done, steps in all, the step.
 ninja_line() {
-  local finished total step left='' elapsed=$((SECONDS - begin))
+  local finished total step mark left='' elapsed=$((SECONDS - begin))
   case $1 in
     '@@ '*)
       read -r _ finished total step <<<"$1"
@@ -241,7 +242,8 @@ ninja_line() {
         left=$((elapsed * (total - finished) / finished))
         left=", about $((left / 60)):$(printf %02d $((left % 60))) left"
       fi
-      progress "Building: $finished of $total$left" "$((10 * finished / total))${left:+ with time}" ;;
+      mark=$((10 * finished / total))${left:+ with time}
+      progress "Building: $finished of $total$left" "$mark" ;;
     'ninja: Entering directory'* | 'ninja: no work to do.' | '-- '*) ;;
     *)
       clear_line

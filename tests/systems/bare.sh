@@ -81,10 +81,13 @@ prepare() {
   mount -t proc proc "$root/proc"
   mount --rbind /dev "$root/dev"
   if [[ $user != root ]]; then
-    inside root "useradd -m -s /bin/bash $user && apt-get -qq update && apt-get -qq -y install sudo" >"$log.log"
+    inside root "useradd -m -s /bin/bash $user"
+    packages+=' sudo'
+    mkdir -p "$root/etc/sudoers.d"
     echo "$user ALL=(ALL) NOPASSWD: ALL" >"$root/etc/sudoers.d/$user"
   fi
-  [[ -z $packages ]] || inside root "apt-get -qq update && apt-get -qq -y install $packages" >"$log.log"
+  [[ -z $packages ]] ||
+    inside root "apt-get -qq update && apt-get -qq -y install $packages" >"$log.log"
   git clone -q --bare "$checkout" "$root/srv/ink.git"
   inside "$user" "git clone -q file:///srv/ink.git '$path'"
 }

@@ -1,0 +1,197 @@
+#!/usr/bin/env bash
+# What run.sh says and does, among programs that pretend: needs no network, root, or compiler.
+# shellcheck disable=SC2016,SC2028  # the pretenders' texts are theirs to expand
+set -euo pipefail
+source_folder=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../..")
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+bin=$work/bin checkout="$work/my föllder/ink" user="$work/user's folder"
+mkdir -p "$bin" "$checkout" "$user"
+cp "$source_folder"/{run.sh,CMakePresets.json} "$checkout"
+export calls=$work/calls bash locked=$work/locked  # calls: what the pretenders were asked
+bash=$(command -v bash)
+for tool in bash env cat sed grep sort head tail mkdir dirname readlink realpath nproc rm ln tr; do
+  ln -s "$(command -v $tool)" "$bin/$tool"
+done
+
+# fake NAME: a program whose text is read here.
+fake() {
+  { printf '#!%s\necho "%s $*" >>"$calls"\n' "$bash" "$1"; cat; } >"$bin/$1"
+  chmod +x "$bin/$1"
+}
+fake id <<<'echo "${ID:-0}"'
+fake sleep <<<''
+fake sudo <<<'[[ -z ${SUDO_SAYS:-} ]] || { echo "$SUDO_SAYS" >&2; exit 1; }; "$@"'
+fake dpkg-query <<<'[[ -n ${MISSING:-} ]] || { for p; do echo "installed $p "; done; }'
+fake apt-cache <<<'echo "${POLICY:-o=Debian}"'
+fake apt-get <<'END'
+[[ " $* " == *" install "* ]] || exit 0
+if [[ -n ${LOCKED:-} && ! -e $locked ]]; then
+  echo >"$locked"
+  echo "E: Could not get lock /var/lib/apt/lists/lock"
+  exit 100
+fi
+for percent in 0 4.5 55 100; do echo "dlstatus:1:$percent:Retrieving"; done
+for percent in 0.5 21.2 22.2 100; do echo "pmstatus:libc6:amd64:$percent:Unpacking"; done
+[[ -z ${APT_SAYS:-} ]] || { printf 'Reading lists\n%s\n' "$APT_SAYS"; exit 100; }
+END
+fake c++ <<<'echo "#define __GNUC__ ${GCC:-11}"'
+fake clang++ <<<'printf "#define __GNUC__ 4\n#define __clang_major__ ${CLANG:-14}\n"'
+fake cmake <<'END'
+[[ $1 != --version ]] || { echo "cmake version ${CMAKE:-3.22.1}"; exit; }
+[[ -z ${CMAKE_SAYS:-} ]] || { printf -- '-- chatter\nCMake Error: %s\n' "$CMAKE_SAYS"; exit 1; }
+{
+  echo "CMAKE_HOME_DIRECTORY:INTERNAL=$PWD"
+  echo "CMAKE_CXX_COMPILER:FILEPATH=$(type -P "${CXX:-c++}")"
+  for option in "${@:5}"; do option=${option#-D}; echo "${option%%=*}:STRING=${option#*=}"; done
+  [[ $* != *INKLING_CUDA=AUTO* ]] || echo CMAKE_CUDA_COMPILER:FILEPATH=nvcc
+} >"$4/CMakeCache.txt"
+echo >"$4/build.ninja"
+END
+fake ninja <<'END'
+ln -sf "$bash" "$2/inkling"
+echo "ninja: Entering directory \`$2'"
+case ${NINJA_SAYS:-} in
+  '') printf '@@ 0 1 Re-checking globbed directories...\nninja: no work to do.\n' ;;
+  steps) for ((i = 1; i <= 40; ++i)); do echo "@@ $i 40 Building CXX object x.o"; done ;;
+  forever)
+    trap 'echo "ninja: build stopped: interrupted by user."; echo stopped >>"$calls"; exit 2' INT
+    while :; do echo "@@ 1 2 Building CXX object x.o"; done ;;
+  *) printf '@@ 1 2 Building CXX object x.o\n%s\n' "$NINJA_SAYS" ;;
+esac
+exit "${NINJA_CODE:-0}"
+END
+fake ctest <<<'echo "ctest in $PWD"'
+# The program is bash, and its command a script: says where it stands and how it was called.
+echo 'echo "in $PWD as $(tr "\0" "|" </proc/$$/cmdline)"' | tee "$user/train" >"$user/sample"
+
+failures=0
+fail() { printf 'FAILED %s: %s\n%s\n' "$case_name" "$1" "$out"; failures=$((failures + 1)); }
+# run NAME [VARIABLE=VALUE...] -- ARGUMENTS: sets out and code.
+run() {
+  local settings=()
+  case_name=$1
+  shift
+  while [[ $1 != -- ]]; do settings+=("$1"); shift; done
+  : >"$calls"
+  code=0
+  out=$(cd "$user" && env -i PATH="$bin" calls="$calls" bash="$bash" locked="$locked" \
+    "${settings[@]}" "../my föllder/ink/run.sh" "${@:2}" 2>&1) || code=$?
+}
+afresh() { rm -rf "$checkout/build" "$work/elsewhere"; }
+expect() { [[ $code == "$1" ]] || fail "exit code $code, not $1"; has "${@:2}"; }
+has() { local text; for text; do [[ $out == *"$text"* ]] || fail "should say: $text"; done; }
+lacks() { [[ $out != *"$1"* ]] || fail "should not say: $1"; }
+called() { grep -q -- "$1" "$calls" || fail "should have called: $1"; }
+not_called() { ! grep -q -- "$1" "$calls" || fail "should not have called: $1"; }
+last_line() { [[ ${out##*$'\n'} == "$1" ]] || fail "should end with: $1"; }
+
+# ---- commands
+run usage -- fly; expect 2; last_line \
+  "run.sh: there is no command 'fly'. Try: ../my föllder/ink/run.sh help"
+run usage -- build nonsense; expect 2 "no preset 'nonsense'"
+run usage -- build debug -Werror; expect 2 "-DNAME=VALUE, got '-Werror'"; not_called ^cmake
+run help -- help; expect 0 'test-asan'
+
+# ---- installing
+install='apt-get update && apt-get install --no-install-recommends g++ cmake ninja-build'
+run 'no sudo' MISSING=1 ID=7 SUDO_SAYS=x -- train; expect 1 "Ask root to run: $install"
+mv "$bin/sudo" "$bin/no-sudo"
+run 'neither root nor sudo' MISSING=1 ID=7 -- train; expect 1
+[[ $out == "Packages are missing. Ask root to run: $install"* ]] || fail 'one sentence'
+not_called ^apt-get
+mv "$bin/no-sudo" "$bin/sudo"
+run 'a password' MISSING=1 ID=7 SUDO_SAYS='sudo: a password is required' -- train
+expect 1 'sudo: a password is required' "sudo did not let you install packages. Ask root to run:"
+not_called ^apt-get
+run offline MISSING=1 APT_SAYS="E: Failed to fetch http://x  Could not resolve 'x'" -- train
+expect 1 'E: Failed to fetch'; lacks 'Reading lists'
+last_line 'apt cannot fetch packages. Check the network, then run this again.'
+run 'old system' MISSING=1 APT_SAYS='E: Unable to locate package libcli11-dev' -- train
+expect 1 'has no package libcli11-dev. inkling needs Debian 12, Ubuntu 22.04 or newer.'
+run universe MISSING=1 POLICY='o=Ubuntu,c=main' -- train; expect 0
+run universe MISSING=1 POLICY='o=Ubuntu,c=main' \
+  APT_SAYS="E: Package 'libcli11-dev' has no installation candidate" -- train
+expect 1 "libcli11-dev is in Ubuntu's part 'universe'" 'sudo add-apt-repository universe'
+run 'no space' MISSING=1 APT_SAYS='dpkg: error: failed to write (No space left on device)' -- train
+expect 1 'dpkg: error'; last_line 'The disk is full. Free about 1 GB, then run this again.'
+not_called ^cmake
+afresh
+run lock MISSING=1 LOCKED=1 ID=7 -- train
+expect 0 'waiting for another program'; called 'sudo env .*DPkg::Lock::Timeout=120'
+run progress MISSING=1 -- train
+has 'Installing: g++' $'Installing: 0 %\nInstalling: 27 %\nInstalling: 50 %\nInstalling: 60 %'
+lacks '61 %'; has 'Installing: 100 %'
+
+# ---- other systems
+mv "$bin/apt-get" "$bin/no-apt"
+afresh; run 'not Debian' -- train; expect 0
+mv "$bin/cmake" "$bin/no-cmake"
+run 'not Debian, no cmake' -- train; expect 1 'on Debian and Ubuntu only. Install what these are'
+mv "$bin/no-apt" "$bin/apt-get"; mv "$bin/no-cmake" "$bin/cmake"
+
+# ---- compilers
+afresh
+run 'old cmake' CMAKE=3.9.6 -- train; expect 1 'cmake here is 3.9.6. inkling needs 3.22'
+run 'old g++' GCC=10 -- train; expect 1 'c++ is g++ 10. inkling needs g++ 11, clang 14 or newer'
+run 'old clang' CXX=clang++ CLANG=13 -- train; expect 1 'clang++ is clang 13'
+run 'no compiler' CXX=g++-99 -- train; expect 1 "There is no C++ compiler 'g++-99'."
+not_called '^cmake --preset'
+run 'new clang' CXX=clang++ GCC=10 -- train; expect 0
+run 'another compiler' CXX=c++ -- train; expect 0; called '^cmake --preset'
+
+# ---- configuring
+afresh
+run errors CMAKE_SAYS='no CLI11' -- train; expect 1 'CMake Error: no CLI11'; lacks chatter
+last_line 'Configuring failed. The lines above say why.'
+run fresh -- train; expect 0; called '^cmake --preset release .*-DINKLING_CUDA=OFF'
+run again -- train; not_called ^cmake
+[[ $out == "in $user as ../my föllder/ink/run.sh|train|" ]] ||
+  fail 'the program alone should speak, in the folder of the user'
+run options -- build release -DINKLING_WERROR=ON; expect 0
+called '-DINKLING_WERROR=ON -DINKLING_CUDA=AUTO'
+run options -- build release -DINKLING_WERROR=ON; not_called ^cmake; [[ -z $out ]] || fail silence
+run 'keeps its options' -- test; expect 0 "ctest in $user"; not_called ^cmake
+afresh; run fresh -- train
+fake nvcc <<<''
+run 'a toolkit' -- train; not_called ^cmake
+run 'a toolkit' -- sample --device cuda:0; called 'cmake .*-DINKLING_CUDA=AUTO'
+rm "$bin/nvcc"
+sleep 0.01; echo >>"$checkout/CMakePresets.json"
+run 'new presets' -- train; called '^cmake --preset'
+sed -i 's|^CMAKE_HOME_DIRECTORY.*|CMAKE_HOME_DIRECTORY:INTERNAL=/gone|' \
+  "$checkout/build/release/CMakeCache.txt"
+run moved -- train; expect 0; called '^cmake --preset'
+afresh; echo >"$checkout/build"  # root may write anywhere, but not into a file
+run 'read-only' -- train; expect 1 'cannot write to' 'INKLING_BUILD=/tmp/inkling ../my föllder/ink'
+run 'read-only' INKLING_BUILD=../elsewhere -- train; expect 0
+called "cmake --preset release -B $work/elsewhere/release"
+
+# ---- building
+afresh
+run steps NINJA_SAYS=steps -- train
+has 'Building: 1 of 40' 'Building: 4 of 40' 'Building: 40 of 40'; lacks 'Building: 5 of'
+run warnings NINJA_SAYS='x.cpp:1: warning: odd' -- build; expect 0 'x.cpp:1: warning: odd'
+run errors NINJA_SAYS='x.cpp:1: error: odd' NINJA_CODE=3 -- build
+expect 3 'error: odd'; last_line 'Building failed. The lines above say why.'
+run 'no space' NINJA_SAYS='fatal error: No space left on device' NINJA_CODE=1 -- build
+expect 1 "The disk of $checkout/build/release or of /tmp is full."
+run memory NINJA_SAYS='fatal error: Killed signal terminated program cc1plus' NINJA_CODE=1 -- build
+expect 1 'Memory ran out.'
+
+set -m  # a process group of its own, which Ctrl-C reaches as a whole
+: >"$calls"
+env PATH="$bin" NINJA_SAYS=forever "$checkout/run.sh" build >"$work/out" 2>&1 &
+for _ in {1..50}; do grep -q ninja "$calls" && break; sleep 0.1; done
+sleep 0.1
+kill -INT -- -$!
+code=0; wait $! || code=$?
+case_name=Ctrl-C out=$(cat "$work/out")
+expect 130; called stopped; last_line 'Stopped. The next run goes on from here.'
+
+if command -v script >/dev/null; then
+  printf -v line '%q ' env PATH="$bin" TERM=xterm NINJA_SAYS=steps "$checkout/run.sh" build
+  case_name=terminal out=$(script -qec "$line" /dev/null </dev/null)
+  has $'\r\e[KBuilding: 5 of 40' $'40 of 40\r\e[K'
+fi
+((failures == 0)) && echo "run.sh says what it should."
