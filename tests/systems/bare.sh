@@ -48,8 +48,7 @@ done
 [[ -n ${INKLING_BARE:-} ]] || INKLING_BARE=1 exec unshare --mount "$0" "${all[@]}"
 
 mkdir -p "$work"
-work=$(realpath "$work") root=$work/$suite-run home=/home/$user log=$work/$suite
-[[ $user != root ]] || home=/root
+work=$(realpath "$work") root=$work/$suite-run log=$work/$suite
 
 make_system() {
   local options=(--variant=minbase '--include=ca-certificates,git') script=''
@@ -67,8 +66,8 @@ make_system() {
 
 # inside USER COMMAND: on the bare system, without a terminal.
 inside() {
-  local by=()
-  [[ $1 == root ]] || by=(--userspec="$1")
+  local by=() home=/root
+  [[ $1 == root ]] || by=(--userspec="$1") home=/home/$1
   env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME="$home" ${cxx:+CXX="$cxx"} \
     ${offline:+unshare --net} chroot "${by[@]}" "$root" bash -c "cd && $2" </dev/null 2>&1
 }
