@@ -98,7 +98,7 @@ apt_get() {
 # Shows what matters of apt's words, and says what to do.
 explain_apt() {
   local package policy
-  grep -E '^(E|W|Err|dpkg|sudo)\b' <<<"$log" | tail -n 12 >&2 || tail -n 12 <<<"$log" >&2
+  grep -E '^(E|W|Err|dpkg|sudo)\b' <<<"$log" | tail -n 5 >&2 || tail -n 5 <<<"$log" >&2
   case $log in
     *'No space left'* | *'enough free space'*)
       die "The disk is full. Free about 1 GB, then run this again." ;;
