@@ -1,0 +1,18 @@
+# Target check_headers: every header as a file of its own, so that none leans on what others include before it.
+find_package(GTest REQUIRED)
+set(folders autograd autograd/ops nn data train tests)
+list(TRANSFORM folders APPEND /*.h)
+file(GLOB headers RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} CONFIGURE_DEPENDS ${folders})
+if(NOT CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  list(REMOVE_ITEM headers autograd/gemm_pack.h)
+endif()
+set(header_sources)
+foreach(header IN LISTS headers)
+  set(source ${CMAKE_CURRENT_BINARY_DIR}/check_headers/${header}.cpp)
+  file(CONFIGURE OUTPUT ${source} CONTENT "#include \"${header}\"\n")
+  list(APPEND header_sources ${source})
+endforeach()
+add_library(check_headers OBJECT EXCLUDE_FROM_ALL ${header_sources})
+target_include_directories(check_headers PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
+target_link_libraries(check_headers PRIVATE inkling_driver_options OpenMP::OpenMP_CXX nlohmann_json::nlohmann_json GTest::gtest)
+target_compile_definitions(check_headers PRIVATE INKLING_SOURCE_DIR="" INKLING_PROGRAM="")  # what tests/CMakeLists.txt defines
