@@ -180,8 +180,11 @@ check_tools() {
 
 # explain WHAT LOG: says what to do after WHAT failed.
 explain() {
-  case $2 in
-    *'No space left on device'*)
+  local full=''
+  # cmake does not say why it could not write.
+  full=$(df -Pk "$folder" "${TMPDIR:-/tmp}" | awk 'NR > 1 && $4 < 5000 { print "No space left" }')
+  case $2$full in
+    *'No space left'*)
       die "The disk of $folder or of ${TMPDIR:-/tmp} is full. Free about 1 GB, or name another" \
           "folder to build in: INKLING_BUILD=FOLDER $name ..." ;;
     *Killed*) die "Memory ran out. Close other programs, then run this again." ;;

@@ -10,7 +10,7 @@ mkdir -p "$bin" "$checkout" "$user"
 cp "$source_folder"/{run.sh,CMakePresets.json} "$checkout"
 export calls=$work/calls bash locked=$work/locked  # calls: what the pretenders were asked
 bash=$(command -v bash)
-for tool in bash env cat sed grep sort head tail mkdir dirname readlink realpath nproc rm ln tr; do
+for tool in bash env cat sed grep sort head tail mkdir dirname readlink realpath nproc rm ln tr awk; do
   ln -s "$(command -v $tool)" "$bin/$tool"
 done
 
@@ -21,6 +21,7 @@ fake() {
 }
 fake id <<<'echo "${ID:-0}"'
 fake sleep <<<''
+fake df <<<'printf "head\n/dev/a 9 9 ${FREE:-9999999} 9%% /\n"'
 fake sudo <<<'[[ -z ${SUDO_SAYS:-} ]] || { echo "$SUDO_SAYS" >&2; exit 1; }; "$@"'
 fake dpkg-query <<<'[[ -n ${MISSING:-} ]] || { for p; do echo "installed $p "; done; }'
 fake apt-cache <<<'echo "${POLICY:-o=Debian}"'
@@ -144,6 +145,9 @@ run 'another compiler' CXX=c++ -- train; expect 0; called '^cmake --preset'
 afresh
 run errors CMAKE_SAYS='no CLI11' -- train; expect 1 'CMake Error: no CLI11'; lacks chatter
 last_line 'Configuring failed. The lines above say why.'
+run 'full disk' CMAKE_SAYS='no words' FREE=7 -- train; expect 1 'no words'; last_line \
+  "The disk of $checkout/build/release or of /tmp is full. Free about 1 GB, or name another folder$(
+  ) to build in: INKLING_BUILD=FOLDER ../my föllder/ink/run.sh ..."
 run fresh -- train; expect 0; called '^cmake --preset release .*-DINKLING_CUDA=OFF'
 run again -- train; not_called ^cmake
 [[ $out == "in $user as ../my föllder/ink/run.sh|train|" ]] ||
