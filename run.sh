@@ -149,6 +149,8 @@ has_gpu() {
     [[ -e /dev/dxg && -e /usr/lib/wsl/lib/libcuda.so.1 ]]
 }
 
+builds_cuda() { compgen -G "$folder/CMakeFiles/*/CMakeCUDACompiler.cmake" >/dev/null; }
+
 has_toolkit() { command -v nvcc >/dev/null || [[ -x /usr/local/cuda/bin/nvcc ]]; }
 
 # cached NAME: its value in the build folder.
@@ -194,13 +196,11 @@ explain() {
 
 # Must the build folder be configured with these options?
 differs() {
-  local option value
+  local option
   [[ $folder/build.ninja -nt $checkout/CMakePresets.json ]] || return 0
   for option; do
-    value=$(cached "${option%%=*}")
-    [[ $value == "${option#*=}" ]] || return 0
-    [[ $option != INKLING_CUDA=AUTO || -n $(cached CMAKE_CUDA_COMPILER) ]] || ! has_toolkit ||
-      return 0
+    [[ $(cached "${option%%=*}") == "${option#*=}" ]] || return 0
+    [[ $option != INKLING_CUDA=AUTO ]] || builds_cuda || ! has_toolkit || return 0
   done
   return 1
 }
@@ -255,11 +255,16 @@ ninja_line() {
   esac
 }
 
-# build PRESET [TARGET]: says nothing where there is nothing to do.
+# build [TARGET]: says nothing where there is nothing to do.
 build() {
-  local log='' begin code=0
-  begin=$SECONDS
-  NINJA_STATUS='@@ %f %t ' watch ninja_line ninja -C "$folder" "$@" || code=$?
+  local log='' begin=$SECONDS code=0
+  local -x NINJA_STATUS='@@ %f %t '
+  watch ninja_line ninja -C "$folder" "$@" || code=$?
+  if [[ $code -ne 0 && $log == *Killed* ]]; then
+    say "Memory ran out. Building one file at a time:"
+    log='' begin=$SECONDS code=0
+    watch ninja_line ninja -C "$folder" -j 1 "$@" || code=$?
+  fi
   [[ $code -eq 0 ]] || (explain Building "$log") || exit "$code"
 }
 

@@ -45,9 +45,10 @@ fake cmake <<'END'
   echo "CMAKE_HOME_DIRECTORY:INTERNAL=$PWD"
   echo "CMAKE_CXX_COMPILER:FILEPATH=$(type -P "${CXX:-c++}")"
   for option in "${@:5}"; do option=${option#-D}; echo "${option%%=*}:STRING=${option#*=}"; done
-  [[ $* != *INKLING_CUDA=AUTO* ]] || echo CMAKE_CUDA_COMPILER:FILEPATH=nvcc
 } >"$4/CMakeCache.txt"
 echo >"$4/build.ninja"
+mkdir -p "$4/CMakeFiles/3"
+[[ $* != *INKLING_CUDA=AUTO* ]] || echo >"$4/CMakeFiles/3/CMakeCUDACompiler.cmake"
 END
 fake ninja <<'END'
 ln -sf "$bash" "$2/inkling"
@@ -181,7 +182,8 @@ expect 3 'error: odd'; last_line 'Building failed. The lines above say why.'
 run 'no space' NINJA_SAYS='fatal error: No space left on device' NINJA_CODE=1 -- build
 expect 1 "The disk of $checkout/build/release or of /tmp is full."
 run memory NINJA_SAYS='fatal error: Killed signal terminated program cc1plus' NINJA_CODE=1 -- build
-expect 1 'Memory ran out.'
+expect 1 'Memory ran out. Building one file at a time:' 'Memory ran out. Close other programs'
+called '^ninja .* -j 1'
 
 set -m  # a process group of its own, which Ctrl-C reaches as a whole
 : >"$calls"
