@@ -89,7 +89,7 @@ prepare() {
   [[ -z $packages ]] ||
     inside root "apt-get -qq update && apt-get -qq -y install $packages" >"$log.log"
   git -C "$checkout" bundle create -q "$root/srv/ink" HEAD
-  inside "$user" "git -c advice.detachedHead=false -c init.defaultBranch=main clone -q /srv/ink '$path'"
+  inside "$user" "git clone -q /srv/ink '$path'" >"$log.log"
 }
 
 # first PATTERN FILE: seconds before the first line that matches.

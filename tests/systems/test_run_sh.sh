@@ -196,8 +196,9 @@ case_name=Ctrl-C out=$(cat "$work/out")
 expect 130; called stopped; last_line 'Stopped. The next run goes on from here.'
 
 if command -v script >/dev/null; then
-  printf -v line '%q ' env PATH="$bin" TERM=xterm NINJA_SAYS=steps "$checkout/run.sh" build
-  case_name=terminal out=$(script -qec "$line" /dev/null </dev/null)
+  settings=(PATH="$bin" TERM=xterm SHELL=/bin/sh NINJA_SAYS=steps run="$checkout/run.sh")
+  case_name=terminal
+  out=$(env "${settings[@]}" "$(command -v script)" -qec '"$run" build' /dev/null </dev/null) || true
   has $'\r\e[KBuilding: 5 of 40' $'40 of 40\r\e[K'
 fi
 ((failures == 0)) && echo "run.sh says what it should."
