@@ -10,7 +10,8 @@ mkdir -p "$bin" "$checkout" "$user"
 cp "$source_folder"/{run.sh,CMakePresets.json} "$checkout"
 export calls=$work/calls bash locked=$work/locked  # calls: what the pretenders were asked
 bash=$(command -v bash)
-for tool in bash env cat sed grep sort head tail mkdir dirname readlink realpath nproc rm ln tr awk; do
+for tool in awk bash cat dirname env grep head ln mkdir nproc readlink realpath rm sed sort tail \
+            tr; do
   ln -s "$(command -v $tool)" "$bin/$tool"
 done
 
@@ -197,8 +198,8 @@ expect 130; called stopped; last_line 'Stopped. The next run goes on from here.'
 
 if command -v script >/dev/null; then
   settings=(PATH="$bin" TERM=xterm SHELL=/bin/sh NINJA_SAYS=steps run="$checkout/run.sh")
-  case_name=terminal
-  out=$(env "${settings[@]}" "$(command -v script)" -qec '"$run" build' /dev/null </dev/null) || true
+  case_name=terminal script=$(command -v script)
+  out=$(env "${settings[@]}" "$script" -qec '"$run" build' /dev/null </dev/null) || true
   has $'\r\e[KBuilding: 5 of 40' $'40 of 40\r\e[K'
 fi
 ((failures == 0)) && echo "run.sh says what it should."
