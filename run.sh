@@ -125,9 +125,9 @@ install_missing() {
         "run this again: ${packages[*]}"
   fi
   # shellcheck disable=SC2016  # dpkg-query fills these in
-  installed=$(dpkg-query -W -f='${db:Status-Status} ${Package} \n' "${packages[@]}" 2>&1) || true
+  installed=$(dpkg-query -W -f=':${db:Status-Status} ${Package}:' "${packages[@]}" 2>&1) || true
   for package in "${packages[@]}"; do
-    [[ $installed == *"installed $package "* ]] || missing+=("$package")
+    [[ $installed == *":installed $package:"* ]] || missing+=("$package")
   done
   [[ ${#missing[@]} -gt 0 ]] || return 0
   by_hand="apt-get update && apt-get install --no-install-recommends ${missing[*]}"

@@ -24,7 +24,7 @@ fake id <<<'echo "${ID:-0}"'
 fake sleep <<<''
 fake df <<<'printf "head\n/dev/a 9 9 ${FREE:-9999999} 9%% /\n"'
 fake sudo <<<'[[ -z ${SUDO_SAYS:-} ]] || { echo "$SUDO_SAYS" >&2; exit 1; }; "$@"'
-fake dpkg-query <<<'[[ -n ${MISSING:-} ]] || { for p; do echo "installed $p "; done; }'
+fake dpkg-query <<<'for p; do echo ":${MISSING:+not-}installed $p:"; done'
 fake apt-cache <<<'echo "${POLICY:-o=Debian}"'
 fake apt-get <<'END'
 [[ " $* " == *" install "* ]] || exit 0
