@@ -1,7 +1,9 @@
 // Defines an op and a layer outside of inkling, checks their gradients, and sees errors arrive as
-// exceptions.
+// exceptions. Holds the GPU's backend only if it links it.
+#include <autograd/device_backend.h>
 #include <autograd/gradcheck.h>
 #include <autograd/ops.h>
+#include <data/tokenizer.h>
 #include <nn/linear.h>
 
 #include <iostream>
@@ -23,7 +25,18 @@ struct Twice : ink::Module {
   INK_FIELDS(first, second)
 };
 
+#ifdef LINKS_CUDA
+constexpr bool links_cuda = true;
+#else
+constexpr bool links_cuda = false;
+#endif
+
 int main() {
+  if ((ink::cuda_backend != nullptr) != links_cuda) {
+    std::cout << "expected " << (links_cuda ? "the" : "no") << " CUDA backend\n";
+    return 1;
+  }
+  if (ink::ByteTokenizer().vocab_size() != 256) return 1;
   Twice model;
   model.to(ink::f64);
   std::vector<Tensor> inputs = model.parameters();

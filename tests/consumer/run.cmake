@@ -1,5 +1,5 @@
 # cmake -DBUILD=... -DSOURCE=... -DWORK=... -DGENERATOR=... -P run.cmake: installs inkling into WORK, and builds and runs the
-# consumer against it. GENERATOR is the build's own, because CMake's default needs make.
+# consumer against it, after moving what was installed. GENERATOR is the build's own, because CMake's default needs make.
 function(step)
   execute_process(COMMAND ${ARGV} RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE output)
   if(NOT status EQUAL 0)
@@ -8,8 +8,9 @@ function(step)
 endfunction()
 
 file(REMOVE_RECURSE ${WORK})
-step(${CMAKE_COMMAND} --install ${BUILD} --prefix ${WORK}/prefix)
+step(${CMAKE_COMMAND} --install ${BUILD} --prefix ${WORK}/first)
+file(RENAME ${WORK}/first ${WORK}/prefix)
 step(${CMAKE_COMMAND} -G ${GENERATOR} -S ${SOURCE} -B ${WORK}/build -DCMAKE_PREFIX_PATH=${WORK}/prefix -DCMAKE_CXX_COMPILER=${CXX}
      -DCMAKE_BUILD_TYPE=Debug "-DCMAKE_CXX_FLAGS=${FLAGS}")
 step(${CMAKE_COMMAND} --build ${WORK}/build)
-step(${WORK}/build/consumer)
+step(${CMAKE_CTEST_COMMAND} --test-dir ${WORK}/build --output-on-failure)
