@@ -1,6 +1,7 @@
 // Matrix products on AVX-512, of f32, and of bf16 where the processor multiplies pairs of them.
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <type_traits>
 #include <utility>
 
@@ -46,7 +47,9 @@ struct Left {
 };
 
 [[gnu::always_inline]] inline __m512 broadcast(const char* lane) {
-  return _mm512_castsi512_ps(_mm512_broadcastd_epi32(_mm_loadu_si32(lane)));
+  float value;  // not _mm_loadu_si32, because GCC 11.2 loads it into the wrong lane
+  std::memcpy(&value, lane, sizeof value);
+  return _mm512_set1_ps(value);
 }
 template <bool kPairs>
 [[gnu::always_inline]] inline __m512 add_product(__m512 sum, __m512 a, __m512 b) {
