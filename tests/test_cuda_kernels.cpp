@@ -210,7 +210,8 @@ TEST_F(CudaKernels, GeluWithinAndBehindProducts) {
   const std::vector<std::array<int64_t, 3>> sizes = {{24, 16, 40}, {5, 8, 8}, {7, 3, 9}, {3, 0, 8}};
   for (const char* within : {"0", "1"}) {
     setenv("INKLING_GELU_EPILOGUE", within, 1);
-    for (const auto& [rows, in, hidden] : sizes) {
+    for (const auto& size : sizes) {
+      const int64_t rows = size[0], in = size[1], hidden = size[2];
       for (const DType dtype : {f64, f32, bf16}) {
         for (const bool biased : {false, true}) {
           const Tensor x = randn({rows, in}, dtype), w = randn({hidden, in}, dtype),

@@ -61,7 +61,8 @@ TEST(CharTokenizer, RefusesEveryIllFormedSequence) {
       {"\xf4\x90\x80\x80", "(0xf4)"},  // beyond U+10FFFF
       {"\xff", "(0xff)"},
   };
-  for (const auto& [bytes, shown] : cases) {
+  for (const auto& [ill, shown] : cases) {
+    const std::string& bytes = ill;
     const std::string expected = "encode: invalid UTF-8 at byte 4 " +
                                  shown.substr(0, shown.size() - 1) +
                                  "): convert the text to UTF-8 or use the byte tokenizer";

@@ -158,8 +158,8 @@ void Optimizer::load_state(const NamedTensors& state) {
     }
   }
   for (const auto& entry : given) wrong << "\n  unexpected: " << entry.first;
-  INK_CHECK(wrong.view().empty(), name_,
-            ": the saved state is not of these parameters:", wrong.view());
+  INK_CHECK(wrong.str().empty(), name_,
+            ": the saved state is not of these parameters:", wrong.str());
   const NoGrad no_grad;
   for (auto& [own, saved] : copies) own.copy_(saved);
 }

@@ -225,8 +225,7 @@ void reduce_loop(const Tensor& y, const Tensor& x, Write&& write) {
     return;
   }
   const int64_t tasks = plan.units * plan.parts;
-  const auto partial =
-      std::make_unique_for_overwrite<Acc[]>(static_cast<size_t>(tasks * plan.kBlock));
+  const std::unique_ptr<Acc[]> partial(new Acc[static_cast<size_t>(tasks * plan.kBlock)]);
   parallel_for(tasks, 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const ReducePlan::Unit unit = plan.unit(i / plan.parts);

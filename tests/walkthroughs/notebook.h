@@ -12,7 +12,6 @@
 #include <functional>
 #include <limits>
 #include <map>
-#include <source_location>
 #include <string>
 #include <utility>
 #include <vector>
@@ -53,15 +52,19 @@ class Notebook {
   int step = 0;  // the one that runs
 
  protected:
-  using Here = std::source_location;
-  void print(const Text& a, Here here = Here::current()) {
-    printed.push_back({step, static_cast<int>(here.line()), a.value});
+  /// Of the source. Not std::source_location, because Clang 14 has none.
+  struct Line {
+    Line(int n) : number(n) {}
+    int number;
+  };
+  void print(const Text& a, Line line = __builtin_LINE()) {
+    printed.push_back({step, line.number, a.value});
   }
-  void print(const Text& a, const Text& b, Here here = Here::current()) {
-    print(a.value + " " + b.value, here);
+  void print(const Text& a, const Text& b, Line line = __builtin_LINE()) {
+    print(a.value + " " + b.value, line);
   }
-  void print(const Text& a, const Text& b, const Text& c, Here here = Here::current()) {
-    print(a.value + " " + b.value + " " + c.value, here);
+  void print(const Text& a, const Text& b, const Text& c, Line line = __builtin_LINE()) {
+    print(a.value + " " + b.value + " " + c.value, line);
   }
 };
 
