@@ -138,12 +138,18 @@ struct Grid {
   int64_t rows, cols;
 };
 
+// What one product takes, in multiplications; reading an element takes as long as eight.
+int64_t work_of(int64_t m, int64_t n, int64_t k) {
+  return std::max<int64_t>(m * n * k, 8 * (m * k + k * n + m * n));
+}
+
+// The work that a thread is worth waking for: about 20 us.
+constexpr int64_t kWorthAThread = 1 << 20;
+
 // As many tiles a matrix as bring `threads` an even share, shaped so that each tile reads least of
 // a and b. Products too small to be shared out stay whole.
 Grid choose_grid(int64_t batch, int64_t m, int64_t n, int64_t k, int64_t threads) {
-  constexpr int64_t kWorthAThread = 1 << 17;  // multiplications: about 3 us
-  const double work =
-      static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k * batch);
+  const double work = static_cast<double>(work_of(m, n, k)) * static_cast<double>(batch);
   const int64_t useful = static_cast<int64_t>(
       std::min(static_cast<double>(threads), 1 + work / static_cast<double>(kWorthAThread)));
   const int64_t tiles = batch >= 4 * useful ? 1 : useful / std::gcd(batch, useful);
@@ -179,8 +185,7 @@ struct Sharing {
         batch(c.numel() / (m * n)),
         grid(choose_grid(batch, m, n, k, max_threads())) {
     const int64_t tiles = grid.rows * grid.cols;
-    const int64_t work = std::max<int64_t>(m * n / tiles * k, 1);
-    const int64_t grain = tiles > 1 ? 1 : (1 << 17) / work + 1;
+    const int64_t grain = tiles > 1 ? 1 : kWorthAThread / work_of(m, n, k) + 1;
     threads = std::min(max_threads(), (batch * tiles + grain - 1) / grain);
   }
 

@@ -279,6 +279,26 @@ TEST(GemmUnit, TheEnvironmentNamesTheBest) {
       << wrong.err;
 }
 
+TEST(GemmUnit, SlowProductsAreToldOnlyWhereTheyAreOpenBlas) {
+  const auto told = [](const std::string& environment) {
+    return run_shell(environment +
+                     " inkling bench --n_layer 1 --n_embd 32 --steps 1 --profile_steps 0");
+  };
+  const std::string prescott = "OPENBLAS_CORETYPE=Prescott INKLING_CPU_CAPABILITY=";
+  if (told(prescott + "default").out.find("Prescott") == std::string::npos)
+    GTEST_SKIP() << "an OpenBLAS without kernels to choose from";
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx2")) {
+    EXPECT_EQ(told(prescott + "default").err,
+              "inkling: OpenBLAS multiplies matrices with its Prescott kernels although this "
+              "processor has AVX2; unset OPENBLAS_CORETYPE to be about twice as fast\n");
+  }
+#endif
+  if (avx512_unit() != nullptr) {
+    EXPECT_EQ(told(prescott + "avx512").err, "");
+  }
+}
+
 // Grads of q, k and v, packed in one (B, T, 3 C) as a model has them, and the output before them.
 Grads attend(const Tensor& packed, int64_t heads, const AttentionOptions& options,
              const Tensor& upstream) {

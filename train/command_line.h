@@ -90,7 +90,8 @@ std::string suggestion(const std::string& unknown, const std::vector<std::string
 /// Sets the number of CPU threads; 0: that of OMP_NUM_THREADS, or else one a core.
 void use_threads(int64_t threads);
 
-/// Warns on standard error when OpenBLAS runs kernels for an older processor than this one.
+/// Warns on standard error where products are OpenBLAS's and it runs kernels for an older processor
+/// than this one; says what to do.
 void warn_of_slow_blas();
 
 }  // namespace ink

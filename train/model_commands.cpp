@@ -13,6 +13,7 @@
 #include "autograd/atomic_file.h"
 #include "autograd/device_backend.h"
 #include "autograd/gemm.h"
+#include "autograd/gemm_units.h"
 #include "nn/attention_page.h"
 #include "train/command_line.h"
 #include "train/console.h"
@@ -175,18 +176,16 @@ int info_command(const Arguments& arguments) {
 }
 
 void warn_of_slow_blas() {
-  const std::string backend = gemm_backend();
 #if defined(__x86_64__)
-  const bool wide = __builtin_cpu_supports("avx512f");
-  for (const char* narrow :
-       {"Haswell", "Zen", "Sandybridge", "Nehalem", "Prescott", "Core2", "Generic"}) {
-    if (wide && backend.find(narrow) != std::string::npos) {
-      std::cerr << "inkling: OpenBLAS runs its " << narrow
-                << " kernels although this processor has AVX-512"
-                << (std::getenv("OPENBLAS_CORETYPE")
-                        ? "; unset OPENBLAS_CORETYPE to be up to twice as fast\n"
-                        : "\n");
-    }
+  if (gemm_unit() != nullptr || !__builtin_cpu_supports("avx2")) return;
+  const std::string backend = gemm_backend();
+  for (const char* old : {"Sandybridge", "Nehalem", "Penryn", "Prescott", "Core2", "Generic"}) {
+    if (backend.find(old) == std::string::npos) continue;
+    std::cerr << "inkling: OpenBLAS multiplies matrices with its " << old
+              << " kernels although this processor has AVX2; "
+              << (std::getenv("OPENBLAS_CORETYPE") ? "unset OPENBLAS_CORETYPE"
+                                                   : "set OPENBLAS_CORETYPE=Haswell")
+              << " to be about twice as fast\n";
   }
 #endif
 }

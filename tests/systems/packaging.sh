@@ -40,7 +40,7 @@ rm -rf "$source"
 mkdir -p "$source"
 git archive HEAD | tar -x -C "$source"
 listing=$(find "$source" | sort)
-without=(-DCMAKE_DISABLE_FIND_PACKAGE_CLI11=ON -DCMAKE_DISABLE_FIND_PACKAGE_fmt=ON -DINKLING_CUDA=OFF)
+without=(--no-warn-unused-cli -DCMAKE_DISABLE_FIND_PACKAGE_CLI11=ON -DCMAKE_DISABLE_FIND_PACKAGE_fmt=ON -DINKLING_CUDA=OFF)
 
 make=()
 ! command -v make >/dev/null || make=(-G "Unix Makefiles")
