@@ -182,7 +182,10 @@ void Replay::draw(const std::string& what) {
   } else if (what == "embedding") {
     fixture<float>([&](float* out, int64_t n) { normal_(out, n, 0.0, 1.0, g_); });
   } else if (what == "state") {
-    fixture<uint8_t>([&](uint8_t* out, int64_t) { std::ranges::copy(g_.get_state(), out); });
+    fixture<uint8_t>([&](uint8_t* out, int64_t) {
+      const auto state = g_.get_state();
+      std::copy(state.begin(), state.end(), out);
+    });
   } else {
     FAIL() << "line " << line_ << ": unknown fixture " << what;
   }
@@ -270,15 +273,15 @@ TEST(Random, FillsShareAGenerator) {
   constexpr int64_t kEach = 100000;
   Generator shared(21), alone(21);
   std::vector<float> together(2 * kEach), once(2 * kEach);
-  {
-    const auto fill = [&](float* out) {
-      for (int64_t i = 0; i < kEach; i += 10) uniform_(out + i, 10, 0.0, 1.0, shared);
-    };
-    std::jthread a(fill, together.data()), b(fill, together.data() + kEach);
-  }
+  const auto fill = [&](float* out) {
+    for (int64_t i = 0; i < kEach; i += 10) uniform_(out + i, 10, 0.0, 1.0, shared);
+  };
+  std::thread a(fill, together.data()), b(fill, together.data() + kEach);
+  a.join();
+  b.join();
   uniform_(once.data(), 2 * kEach, 0.0, 1.0, alone);
-  std::ranges::sort(together);
-  std::ranges::sort(once);
+  std::sort(together.begin(), together.end());
+  std::sort(once.begin(), once.end());
   EXPECT_EQ(together, once);
 }
 
@@ -331,8 +334,8 @@ TEST(Philox, DerivedKeysDiffer) {
   for (uint64_t step = 0; step < 30; ++step) {
     for (uint64_t call = 0; call < 30; ++call) keys.push_back(Philox::derive(1, step, call));
   }
-  std::ranges::sort(keys);
-  EXPECT_EQ(std::ranges::adjacent_find(keys), keys.end());
+  std::sort(keys.begin(), keys.end());
+  EXPECT_EQ(std::adjacent_find(keys.begin(), keys.end()), keys.end());
 }
 
 }  // namespace
