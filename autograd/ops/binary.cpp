@@ -132,10 +132,10 @@ Tensor sub(const Tensor& left, const Tensor& right) {
 Tensor mul(const Tensor& left, const Tensor& right) {
   const auto [a, b] = promoted(left, right);
   return record("mul", {a, b}, binary(BinaryOp::mul, a, b),
-                [a = saved_for(b, a), b = saved_for(a, b), sa = a.shape(), sb = b.shape()](
+                [x = saved_for(b, a), y = saved_for(a, b), sa = a.shape(), sb = b.shape()](
                     const Tensor& dy, VjpContext& g) -> Grads {
-                  return {if_needed(g, 0, sa, [&] { return dy * *b; }),
-                          if_needed(g, 1, sb, [&] { return dy * *a; })};
+                  return {if_needed(g, 0, sa, [&] { return dy * *y; }),
+                          if_needed(g, 1, sb, [&] { return dy * *x; })};
                 });
 }
 
@@ -144,10 +144,10 @@ Tensor div(const Tensor& left, const Tensor& right) {
   const auto [a, b] = promoted(floating(left), floating(right));
   Tensor y = binary(BinaryOp::div, a, b);
   return record("div", {a, b}, y,
-                [y = Saved::output(b.requires_grad() ? y : Tensor()), b = Saved::input(b),
+                [y = Saved::output(b.requires_grad() ? y : Tensor()), divisor = Saved::input(b),
                  sa = a.shape(), sb = b.shape()](const Tensor& dy, VjpContext& g) -> Grads {
-                  return {if_needed(g, 0, sa, [&] { return dy / *b; }),
-                          if_needed(g, 1, sb, [&] { return -dy * *y / *b; })};
+                  return {if_needed(g, 0, sa, [&] { return dy / *divisor; }),
+                          if_needed(g, 1, sb, [&] { return -dy * *y / *divisor; })};
                 });
 }
 
@@ -156,10 +156,10 @@ Tensor pow(const Tensor& left, const Tensor& right) {
   const auto [a, b] = promoted(left, right);
   Tensor y = binary(BinaryOp::pow, a, b);
   return record("pow", {a, b}, y,
-                [y = Saved::output(b.requires_grad() ? y : Tensor()), a = Saved::input(a),
-                 b = Saved::input(b), sa = a.shape(),
+                [y = Saved::output(b.requires_grad() ? y : Tensor()), x = Saved::input(a),
+                 power = Saved::input(b), sa = a.shape(),
                  sb = b.shape()](const Tensor& dy, VjpContext& g) -> Grads {
-                  const Tensor base = *a, exponent = *b;
+                  const Tensor base = *x, exponent = *power;
                   return {if_needed(g, 0, sa,
                                     [&] {
                                       return masked_fill(dy * exponent * pow(base, exponent - 1),
@@ -184,8 +184,8 @@ Tensor extremum(BinaryOp op, const Tensor& left, const Tensor& right) {
   const auto [a, b] = promoted(left, right);
   return record(
       name_of(op), {a, b}, binary(op, a, b),
-      [op, a = Saved::input(a), b = Saved::input(b)](const Tensor& dy, VjpContext& g) -> Grads {
-        const Tensor p = *a, q = *b, tie = p == q;
+      [op, x = Saved::input(a), y = Saved::input(b)](const Tensor& dy, VjpContext& g) -> Grads {
+        const Tensor p = *x, q = *y, tie = p == q;
         const bool larger = op == BinaryOp::maximum;
         return {if_needed(g, 0, p.shape(),
                           [&] { return winners_share(dy, tie, larger ? p < q : p > q); }),
