@@ -21,7 +21,7 @@ using Values = std::vector<double>;
 class Fixture {
  public:
   explicit Fixture(const std::string& kind) {
-    std::ifstream file(std::string(INKLING_SOURCE_DIR) + "/tests/golden/imitate.txt");
+    std::ifstream file(INKLING_SOURCE_DIR "/tests/golden/imitate.txt");
     for (std::string line; std::getline(file, line);) {
       if (line.rfind(kind + " ", 0) == 0) lines_.push_back(line);
       if (line == "rule mkl") rule = BernoulliRule::mkl;

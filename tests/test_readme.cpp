@@ -60,7 +60,7 @@ std::string without_indentation(const std::string& text) {
 }
 
 std::string read_file(const std::string& name) {
-  std::ifstream in(std::string(INKLING_SOURCE_DIR) + "/" + name);
+  std::ifstream in(INKLING_SOURCE_DIR "/" + name);
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
