@@ -1,5 +1,6 @@
 // inkling walkthrough: lessons to read in a terminal.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <iostream>
