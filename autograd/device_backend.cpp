@@ -1,5 +1,6 @@
 #include "autograd/device_backend.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstring>
 #include <vector>

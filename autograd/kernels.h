@@ -8,6 +8,8 @@
 #pragma once
 
 #include <algorithm>
+#include <ostream>
+#include <sstream>
 #include <type_traits>
 
 #include "autograd/device_backend.h"

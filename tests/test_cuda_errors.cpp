@@ -179,9 +179,11 @@ TEST_F(CudaErrors, CallsOfCudaThatFailAreNamed) {
     EXPECT_EQ(error, "synchronize: cudaStreamSynchronize: invalid argument");
   }
 
-  const detail::Kernel<void(Tensor&, const Tensors&, double)> broken{
-      "broken", nullptr,
-      [](Tensor&, const Tensors&, double) { detail::fail<DeviceError>("broken: told"); }, true};
+  void (*twin)(Tensor&, const Tensors&, double) = [](Tensor&, const Tensors&, double) {
+    detail::fail<DeviceError>("broken: told");
+  };
+  const detail::Kernel<void(Tensor&, const Tensors&, double)> broken{"broken", nullptr, &twin,
+                                                                     true};
   Tensor y = ones({2, 3});
   EXPECT_EQ(error_of([&] {
               broken(y, {Tensor(), ones({5}), y}, 1);
