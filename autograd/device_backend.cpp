@@ -15,9 +15,10 @@ constinit const DeviceBackend* cuda_backend = nullptr;
 const DeviceBackend& backend_of(Device device) {
   const DeviceBackend* backend = cuda_backend;
   const int count = cuda_device_count();
-  INK_CHECK(backend != nullptr, "device: ", device,
-            " is not to be had: this program has no CUDA backend; build inkling where the CUDA toolkit "
-            "(12 or newer) is installed, and link inkling::cuda");
+  INK_CHECK(
+      backend != nullptr, "device: ", device,
+      " is not to be had: this program has no CUDA backend; build inkling where the CUDA toolkit "
+      "(12 or newer) is installed, and link inkling::cuda");
   INK_CHECK(count > 0, "device: ", device, " is not to be had: ", backend->why_none());
   INK_CHECK(device.index < count, "device: ", device, " is not to be had: this machine has ", count,
             count == 1 ? " GPU, cuda:0" : " GPUs, numbered from 0");
@@ -25,9 +26,7 @@ const DeviceBackend& backend_of(Device device) {
 }
 
 int cuda_device_count() {
-  static const int count = [] {
-    return cuda_backend == nullptr ? 0 : cuda_backend->count();
-  }();
+  static const int count = [] { return cuda_backend == nullptr ? 0 : cuda_backend->count(); }();
   return count;
 }
 
