@@ -12,8 +12,8 @@ namespace ink {
 /// How many threads parallel_for may use here: 1 inside another parallel region.
 inline int64_t max_threads() { return omp_in_parallel() ? 1 : omp_get_max_threads(); }
 
-/// Makes threads that wait for work sleep after about 0.1 ms. The first line of a main: OpenMP reads
-/// its environment when it is loaded, so this sets GOMP_SPINCOUNT (libgomp) and KMP_BLOCKTIME
+/// Makes threads that wait for work sleep after about 0.1 ms. The first line of a main: OpenMP
+/// reads its environment when it is loaded, so this sets GOMP_SPINCOUNT (libgomp) and KMP_BLOCKTIME
 /// (libomp) there and starts the program over, which takes 3 ms. Without it they spin for 20 ms or
 /// more, and steps take many times as long where another program wants a core. Does nothing where
 /// the environment says how to wait: OMP_WAIT_POLICY, GOMP_SPINCOUNT or KMP_BLOCKTIME.
