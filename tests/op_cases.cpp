@@ -1,6 +1,7 @@
 #include "tests/op_cases.h"
 
 #include <cmath>
+#include <functional>
 #include <utility>
 
 #include "autograd/checkpoint.h"
@@ -74,12 +75,13 @@ Outputs pair_of(const std::pair<Tensor, Tensor>& both) { return {both.first, bot
 // In f64 all is f64, so that differences are exact.
 Tensor narrow(const Tensor& x) { return to(x, x.dtype() == f64 ? f64 : bf16); }
 // The op under Autocast: of f32 inputs, bf16 results and f32 gradients; and with a bf16 activation.
-auto mixed(Tensor (*op)(I x)) {
-  return [op](I x) -> Outputs {
+template <class Op>
+Outputs (*mixed(Op))(I x) {
+  return [](I x) -> Outputs {
     const Autocast guard;
     Inputs activation = x;
     activation[0] = narrow(x[0]);
-    return {op(x), op(activation)};
+    return {Op()(x), Op()(activation)};
   };
 }
 
