@@ -4,7 +4,7 @@
 file(GLOB case_sources CONFIGURE_DEPENDS tests/*_cases.cpp tests/*_case_inputs.cpp)
 add_library(inkling_cases STATIC ${case_sources})
 target_link_libraries(inkling_cases PUBLIC inkling::nn PRIVATE inkling_driver_options)
-target_precompile_headers(inkling_cases PRIVATE ${standard_headers})
+inkling_precompile(cases inkling_driver_options)
 set_source_files_properties(tests/op_case_inputs.cpp PROPERTIES COMPILE_OPTIONS $<$<CONFIG:Release>:-O2> SKIP_PRECOMPILE_HEADERS ON)
 
 # Lessons: programs that are also kept as text, for `inkling walkthrough` to show.
@@ -16,7 +16,7 @@ add_custom_command(OUTPUT ${walkthrough_texts}
   DEPENDS ${walkthrough_sources} cmake/EmbedTexts.cmake VERBATIM)
 add_library(inkling_walkthroughs STATIC ${walkthrough_sources} ${walkthrough_texts})
 target_link_libraries(inkling_walkthroughs PUBLIC inkling::nn PRIVATE inkling_driver_options)
-target_precompile_headers(inkling_walkthroughs REUSE_FROM inkling_cases)
+inkling_precompile(walkthroughs inkling_driver_options)
 
 add_library(inkling_train STATIC)
 file(GLOB train_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/train/*.cpp)
@@ -25,7 +25,7 @@ target_sources(inkling_train PRIVATE ${train_sources})
 add_library(inkling::train ALIAS inkling_train)
 target_link_libraries(inkling_train PUBLIC inkling::nn inkling::data nlohmann_json::nlohmann_json
                       PRIVATE CLI11::CLI11 inkling_driver_options inkling_cases inkling_walkthroughs ${fmt_target})
-target_precompile_headers(inkling_train REUSE_FROM inkling_cases)
+inkling_precompile(train inkling_driver_options)
 target_compile_definitions(inkling_train PRIVATE INKLING_VERSION="${PROJECT_VERSION}")
 
 # What programs link besides: the GPU backend where there is one.
