@@ -14,7 +14,8 @@
 #include "autograd/gemm_units.h"
 #include "autograd/target.h"
 
-#if defined(__x86_64__) && defined(__linux__) && (defined(__AMX_BF16__) || !defined(INKLING_THIS_MACHINE))
+#if defined(__x86_64__) && defined(__linux__) && \
+    (defined(__AMX_BF16__) || !defined(INKLING_THIS_MACHINE))
 #include <sys/syscall.h>
 #include <unistd.h>
 

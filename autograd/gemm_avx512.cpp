@@ -8,7 +8,8 @@
 #include "autograd/gemm_units.h"
 #include "autograd/target.h"
 
-#if defined(__x86_64__) && defined(__linux__) && (defined(__AVX512F__) || !defined(INKLING_THIS_MACHINE))
+#if defined(__x86_64__) && defined(__linux__) && \
+    (defined(__AVX512F__) || !defined(INKLING_THIS_MACHINE))
 #include <immintrin.h>
 
 INK_BEGIN_TARGET("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")

@@ -34,8 +34,8 @@ struct OpCase {
       inputs;  // several sets: small (all broadcasts and corners), zero-size, and one of over
                // 100,000 elements with odd sizes, such as 3 x 257 x 193, past vector width, tile
                // and grain
-  Outputs (*op)(const Inputs&);
-  double f32_tolerance = 1e-5;  // of max|f32 - f64| / max|f64|, values and gradients
+  Outputs (*op)(const Inputs&);  // no std::function, because each takes long to compile
+  double f32_tolerance = 1e-5;   // of max|f32 - f64| / max|f64|, values and gradients
   double bf16_tolerance = 0.03;
   bool second_derivative = true;  // check d2 too (always under Composed)
 };

@@ -166,7 +166,7 @@ BenchSetup small_setup(int64_t batch_size, int64_t block_size, int64_t n_layer, 
   setup.config.n_layer = n_layer;
   setup.config.n_embd = n_embd;
   setup.vocab_size = vocab_size;
-  setup.config.batch_parts = 1;  // as trainers do that tests observe
+  setup.config.batch_parts = 1;  // what a trainer takes under an observer, as here
   setup.steps = 1;
   setup.profile_steps = 0;
   return setup;
