@@ -47,7 +47,7 @@ std::vector<OutputSet> outputs_of(const Given& given) {
 }
 
 // The live line: how far, and how long still.
-class Progress {
+class SearchProgress {
  public:
   void operator()(double done) {
     const double seconds = elapsed();
@@ -90,7 +90,7 @@ int seedhunt_command(const Arguments& arguments) {
     throw UsageError(fmt::format("expected --skip of at most 1000000, got {}", given.skip));
 
   const std::vector<OutputSet> outputs = outputs_of(given);
-  Progress progress;
+  SearchProgress progress;
   SeedhuntOptions options;
   options.progress = [&](double done) { progress(done); };
   const std::vector<uint32_t> seeds = seedhunt(given.skip, outputs, options);

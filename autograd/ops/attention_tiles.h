@@ -145,9 +145,9 @@ void load_lanes(T* to, Strided<const T> x, int64_t rows, int64_t cols, T factor)
     int64_t c = 0;
     for (; c + n <= cols && r + n <= rows && x.col == 1; c += n) {
       Vector<T> block[n];
-      for (int64_t i = 0; i < n; ++i) block[i] = load(x.data + (r + i) * x.row + c);
+      for (int64_t i = 0; i < n; ++i) block[i] = load_vector(x.data + (r + i) * x.row + c);
       transpose_block<T>(block);
-      for (int64_t i = 0; i < n; ++i) store(to + (c + i) * kQ + r, factor * block[i]);
+      for (int64_t i = 0; i < n; ++i) store_vector(to + (c + i) * kQ + r, factor * block[i]);
     }
     for (; c < cols; ++c) {
       for (int64_t i = r; i < r + n; ++i)
@@ -243,7 +243,8 @@ void map_lanes(const Pair<T>& pair, T* s, F& f) {
 #pragma omp simd
       for (int i = v; i < v + n; ++i) row[i] = f(row[i], kLaneNumbers<T>[i] >= bound, j, i);
     }
-    for (int v = std::max(0, vector - kBefore); v < vector; v += n) store(row + v, Vector<T>{});
+    for (int v = std::max(0, vector - kBefore); v < vector; v += n)
+      store_vector(row + v, Vector<T>{});
   }
 }
 

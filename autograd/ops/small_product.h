@@ -37,11 +37,11 @@ template <class T>
 using Vector = typename VectorOf<T>::type;
 
 template <class T>
-Vector<T> load(const T* p) {
+Vector<T> load_vector(const T* p) {
   return *reinterpret_cast<const Vector<T>*>(p);
 }
 template <class T>
-void store(T* p, Vector<T> v) {
+void store_vector(T* p, Vector<T> v) {
   *reinterpret_cast<Vector<T>*>(p) = v;
 }
 
@@ -63,18 +63,18 @@ void product_block(int64_t inner, Strided<const T> a, const T* b, int64_t ldb, T
   Vector<T> sums[R][V];
   for (int r = 0; r < R; ++r) {
     for (int v = 0; v < V; ++v)
-      sums[r][v] = accumulate ? load(c + r * ldc + v * kLanes<T>) : Vector<T>{};
+      sums[r][v] = accumulate ? load_vector(c + r * ldc + v * kLanes<T>) : Vector<T>{};
   }
   for (int64_t k = 0; k < inner; ++k) {
     Vector<T> row[V];
-    for (int v = 0; v < V; ++v) row[v] = load(b + k * ldb + v * kLanes<T>);
+    for (int v = 0; v < V; ++v) row[v] = load_vector(b + k * ldb + v * kLanes<T>);
     for (int r = 0; r < R; ++r) {
       const T factor = a.data[r * a.row + k * a.col];
       for (int v = 0; v < V; ++v) sums[r][v] += factor * row[v];
     }
   }
   for (int r = 0; r < R; ++r) {
-    for (int v = 0; v < V; ++v) store(c + r * ldc + v * kLanes<T>, sums[r][v]);
+    for (int v = 0; v < V; ++v) store_vector(c + r * ldc + v * kLanes<T>, sums[r][v]);
   }
 }
 
