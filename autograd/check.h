@@ -1,7 +1,8 @@
 // Errors: an exception type, and one macro.
 #pragma once
 
-#include <sstream>
+#include <initializer_list>
+#include <ostream>
 #include <stdexcept>
 #include <string>
 
@@ -20,12 +21,34 @@ class DeviceError : public Error {
 };
 
 namespace detail {
-template <class Thrown = Error, class... Args>
-[[noreturn]] void fail(const Args&... args) {
-  std::ostringstream text;
-  text << std::boolalpha;
-  (text << ... << args);
-  throw Thrown(text.str());
+/// A piece of an error's text: a value of any type that prints. It outlives no statement.
+class Piece {
+ public:
+  Piece(const char* text) : value_(text), print_(&print_text) {}
+  template <class T>
+  Piece(const T& value) : value_(&value), print_(&print_value<T>) {}
+  friend std::ostream& operator<<(std::ostream& out, const Piece& piece) {
+    piece.print_(out, piece.value_);
+    return out;
+  }
+
+ private:
+  static void print_text(std::ostream& out, const void* text) {
+    out << static_cast<const char*>(text);
+  }
+  template <class T>
+  static void print_value(std::ostream& out, const void* value) {
+    out << *static_cast<const T*>(value);
+  }
+  const void* value_;
+  void (*print_)(std::ostream&, const void*);
+};
+
+std::string joined(std::initializer_list<Piece> pieces);
+
+template <class Thrown = Error>
+[[noreturn]] void fail(std::initializer_list<Piece> pieces) {
+  throw Thrown(joined(pieces));
 }
 }  // namespace detail
 
@@ -33,8 +56,8 @@ template <class Thrown = Error, class... Args>
 
 /// Throws ink::Error with the remaining arguments streamed together unless the condition holds:
 ///   INK_CHECK(x.dim() == 2, "linear: expected a matrix, got ", x.shape());
-#define INK_CHECK(condition, ...)       \
-  do {                                  \
-    if (!(condition)) [[unlikely]]      \
-      ::ink::detail::fail(__VA_ARGS__); \
+#define INK_CHECK(condition, ...)         \
+  do {                                    \
+    if (!(condition)) [[unlikely]]        \
+      ::ink::detail::fail({__VA_ARGS__}); \
   } while (false)

@@ -84,7 +84,7 @@ struct Kernel<void(Args...)> {
     } catch (const DeviceError& error) {
       std::ostringstream given;
       (describe(given, args), ...);
-      fail<DeviceError>(error.what(), "; given", given.str());
+      fail<DeviceError>({error.what(), "; given", given.str()});
     }
   }
 };

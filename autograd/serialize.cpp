@@ -75,7 +75,7 @@ std::string header_of(const NamedTensors& tensors, const std::vector<size_t>& or
     text.append((8 - text.size() % 8) % 8, ' ');
     return text;
   } catch (const Json::exception&) {
-    detail::fail("save: names and metadata must be UTF-8");
+    detail::fail({"save: names and metadata must be UTF-8"});
   }
 }
 
@@ -174,9 +174,9 @@ Json parse_header(const std::string& text) {
     INK_CHECK(header.is_object(), "expected the header to be a JSON object");
     return header;
   } catch (const Json::parse_error& error) {
-    detail::fail("invalid JSON in the header at byte ", error.byte);
+    detail::fail({"invalid JSON in the header at byte ", error.byte});
   } catch (const Json::exception&) {
-    detail::fail("invalid JSON in the header");
+    detail::fail({"invalid JSON in the header"});
   }
 }
 

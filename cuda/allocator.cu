@@ -45,9 +45,10 @@ void* Allocator::allocate(int64_t bytes) {
     check(cudaMemGetInfo(&left, &total), "memory", "cudaMemGetInfo");
     if (!add_segment(pool, size))
       ink::detail::fail<DeviceError>(
-          "memory: cannot allocate ", bytes, " bytes on ", device_, ": ", stats_.bytes_in_use,
-          " in use and ", stats_.bytes_held - stats_.bytes_in_use, " kept by inkling, ", left,
-          " of ", total, " free on the card; use a smaller batch, block or model, or --recompute");
+          {"memory: cannot allocate ", bytes, " bytes on ", device_, ": ", stats_.bytes_in_use,
+           " in use and ", stats_.bytes_held - stats_.bytes_in_use, " kept by inkling, ", left,
+           " of ", total,
+           " free on the card; use a smaller batch, block or model, or --recompute"});
   }
   if (block == nullptr) block = free_[pool].take(size);
   stats_.bytes_in_use += size;

@@ -30,9 +30,9 @@ void* open_library() {
   for (const char* name : {INKLING_CUBLASLT_NAME, INKLING_CUBLASLT_FILE}) {
     if (void* handle = dlopen(name, RTLD_NOW | RTLD_LOCAL)) return handle;
   }
-  ink::detail::fail<DeviceError>("gemm: cannot load cuBLASLt: ", dlerror(), "; install CUDA ",
-                                 CUBLAS_VER_MAJOR, ", or name the folder of ",
-                                 INKLING_CUBLASLT_NAME, " in LD_LIBRARY_PATH");
+  ink::detail::fail<DeviceError>({"gemm: cannot load cuBLASLt: ", dlerror(), "; install CUDA ",
+                                  CUBLAS_VER_MAJOR, ", or name the folder of ",
+                                  INKLING_CUBLASLT_NAME, " in LD_LIBRARY_PATH"});
 }
 
 // A function of it, as a pointer to any type of function.
@@ -81,9 +81,9 @@ constexpr int64_t kWorkspace = int64_t{32} << 20;  // what NVIDIA advises for Ho
 
 void check(cublasStatus_t status, const Product& p, const char* call) {
   if (status == CUBLAS_STATUS_SUCCESS) return;
-  ink::detail::fail<DeviceError>(p.op, ": ", call, ": ", lt().GetStatusString(status), ", for (",
-                                 p.batch, ", ", p.m, ", ", p.k, ") x (", p.k, ", ", p.n, ") of ",
-                                 p.a.dtype, " into ", p.c.dtype);
+  ink::detail::fail<DeviceError>({p.op, ": ", call, ": ", lt().GetStatusString(status), ", for (",
+                                  p.batch, ", ", p.m, ", ", p.k, ") x (", p.k, ", ", p.n, ") of ",
+                                  p.a.dtype, " into ", p.c.dtype});
 }
 
 cudaDataType_t type_of(DType dtype) {
@@ -214,7 +214,7 @@ class Gpu {
       : device_{Device::CUDA, static_cast<int8_t>(device)}, choices_(choices_for(device)) {
     const cublasStatus_t status = lt().Create(&handle_);
     if (status != CUBLAS_STATUS_SUCCESS)
-      ink::detail::fail<DeviceError>("gemm: cublasLtCreate: ", lt().GetStatusString(status));
+      ink::detail::fail<DeviceError>({"gemm: cublasLtCreate: ", lt().GetStatusString(status)});
     cuda::check(cudaDeviceGetAttribute(&major_, cudaDevAttrComputeCapabilityMajor, device), "gemm",
                 "cudaDeviceGetAttribute");
     cuda::check(cudaMalloc(&workspace_, kWorkspace), "gemm", "cudaMalloc");

@@ -111,7 +111,7 @@ void wait(Device device, const char* op) {
   Fault& fault = *gpu(device.index).fault;
   if (fault.found == 0) return;
   const Fault was = std::exchange(fault, Fault());
-  ink::detail::fail(was.words(was));
+  ink::detail::fail({was.words(was)});
 }
 
 void download(void* to, const void* from, int64_t bytes, Device device) {
@@ -199,7 +199,7 @@ void check(cudaError_t error, const char* op, const char* call) {
   if (error == cudaSuccess) [[likely]]
     return;
   static_cast<void>(cudaGetLastError());  // not to be found by the next call
-  ink::detail::fail<DeviceError>(op, ": ", call, ": ", cudaGetErrorString(error));
+  ink::detail::fail<DeviceError>({op, ": ", call, ": ", cudaGetErrorString(error)});
 }
 
 int current_device() {

@@ -35,7 +35,7 @@ void unary_backward(Tensor& dx, const Tensor& dy, const Tensor& v, UnaryOp op) {
       for_float(name_of(op), v.dtype(),
                 [&]<class T>(T) { map(name_of(op), dx, Derivative<F, T>(), dy, v); });
     } else {
-      ink::detail::fail(name_of(op), ": its formula has no df");
+      ink::detail::fail({name_of(op), ": its formula has no df"});
     }
   });
 }

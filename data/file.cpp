@@ -21,7 +21,8 @@ class Descriptor {
     const int failed = ::fstat(fd_, &status_);
     if (failed != 0 || S_ISDIR(status_.st_mode)) {
       ::close(fd_);  // no destructor runs for a constructor that throws
-      detail::fail(file.string(), failed ? ": cannot read" : ": expected a file, got a directory");
+      detail::fail(
+          {file.string(), failed ? ": cannot read" : ": expected a file, got a directory"});
     }
   }
   Descriptor(const Descriptor&) = delete;

@@ -1,6 +1,7 @@
 #include "data/tokenizer.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <iomanip>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -32,9 +33,10 @@ std::string describe(char32_t character) {
 }
 
 [[noreturn]] void fail_invalid_utf8(std::string_view text, size_t at) {
-  detail::fail("encode: invalid UTF-8 at byte ", at, " (0x", std::hex,
-               static_cast<int>(static_cast<unsigned char>(text[at])),
-               "): convert the text to UTF-8 or use the byte tokenizer");
+  char byte[8];
+  std::snprintf(byte, sizeof byte, "0x%x", static_cast<unsigned char>(text[at]));
+  detail::fail({"encode: invalid UTF-8 at byte ", at, " (", static_cast<const char*>(byte),
+                "): convert the text to UTF-8 or use the byte tokenizer"});
 }
 
 [[noreturn]] void fail_unknown(std::string_view text, size_t at, char32_t character,
@@ -44,8 +46,8 @@ std::string describe(char32_t character) {
   const size_t line_start = before.rfind('\n') + 1;  // npos + 1 is 0
   int64_t column = 1;
   for (size_t i = line_start; i < at; ++column) utf8::next(text, i);
-  detail::fail("encode: character ", describe(character), " at line ", line, ", column ", column,
-               " is not in the vocabulary of ", vocab_size, " characters");
+  detail::fail({"encode: character ", describe(character), " at line ", line, ", column ", column,
+                " is not in the vocabulary of ", vocab_size, " characters"});
 }
 
 void check_id(int64_t id, int64_t vocab_size) {
@@ -163,16 +165,16 @@ std::unique_ptr<Tokenizer> parse_tokenizer(std::string_view text) {
   try {
     object = json::parse(text);
   } catch (const json::parse_error& error) {
-    detail::fail("tokenizer: invalid JSON at byte ", error.byte);
+    detail::fail({"tokenizer: invalid JSON at byte ", error.byte});
   } catch (const json::exception&) {  // a number beyond double
-    detail::fail("tokenizer: invalid JSON");
+    detail::fail({"tokenizer: invalid JSON"});
   }
   const bool has_kind = object.is_object() && object.contains("tokenizer");
   const json kind = has_kind ? object["tokenizer"] : json();
   if (kind == "char") return parse_char_tokenizer(object);
   if (kind == "byte") return std::make_unique<ByteTokenizer>();
-  detail::fail("tokenizer: expected \"tokenizer\" to be \"char\" or \"byte\", got ",
-               kind.is_null() ? "none" : kind.dump());
+  detail::fail({"tokenizer: expected \"tokenizer\" to be \"char\" or \"byte\", got ",
+                kind.is_null() ? "none" : kind.dump()});
 }
 
 std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& file) {

@@ -180,7 +180,7 @@ TEST_F(CudaErrors, CallsOfCudaThatFailAreNamed) {
   }
 
   void (*twin)(Tensor&, const Tensors&, double) = [](Tensor&, const Tensors&, double) {
-    detail::fail<DeviceError>("broken: told");
+    detail::fail<DeviceError>({"broken: told"});
   };
   const detail::Kernel<void(Tensor&, const Tensors&, double)> broken{"broken", nullptr, &twin,
                                                                      true};

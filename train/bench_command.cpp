@@ -222,7 +222,7 @@ ordered_json read_results(const std::string& file) {
     static_cast<void>(results.at("ops").at(0));
     return results;
   } catch (const nlohmann::json::exception&) {
-    detail::fail(file, " is not a file that bench --json wrote");
+    detail::fail({file, " is not a file that bench --json wrote"});
   }
 }
 

@@ -65,8 +65,8 @@ void from_json(const nlohmann::json& json, TrainConfig& config) {
     try {
       json.at(name).get_to(field);
     } catch (const nlohmann::json::exception&) {
-      detail::fail("config: ", name, " is ", json.at(name).dump(),
-                   ", which is not a value it can have");
+      detail::fail(
+          {"config: ", name, " is ", json.at(name).dump(), ", which is not a value it can have"});
     }
   });
 }

@@ -193,12 +193,12 @@ class TrainRun {
     }
     if (progress.skipped_in_a_row < 10) return;
     const std::string first = trainer_.find_non_finite();
-    detail::fail(progress.skipped_in_a_row,
-                 " steps in a row had a loss or gradient that is not finite; the first such value "
-                 "came from ",
-                 first.empty() ? "an earlier step" : first,
-                 "; try a lower --learning_rate. The last checkpoint in ", config_.out_dir,
-                 " is from before");
+    detail::fail({progress.skipped_in_a_row,
+                  " steps in a row had a loss or gradient that is not finite; the first such value "
+                  "came from ",
+                  first.empty() ? "an earlier step" : first,
+                  "; try a lower --learning_rate. The last checkpoint in ", config_.out_dir,
+                  " is from before"});
   }
 
   void validate() {

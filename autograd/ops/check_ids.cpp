@@ -28,8 +28,8 @@ void check_ids(const char* op, const char* id_name, const Tensor& ids, int64_t c
                const char* count_name, std::optional<int64_t> ignored) {
   INK_CHECK(ids.dtype() == i64, op, ": expected ", id_name, "s of dtype int64, got ", ids.dtype());
   const auto refuse = [=](int64_t id, int64_t position) {
-    detail::fail(op, ": ", id_name, " ", id, " at position ", position, " is out of range for ",
-                 count, " ", count_name);
+    detail::fail({op, ": ", id_name, " ", id, " at position ", position, " is out of range for ",
+                  count, " ", count_name});
   };
   kernel::check_ids(ids, IdRange{0, count, ignored, refuse});
 }
@@ -37,7 +37,7 @@ void check_ids(const char* op, const char* id_name, const Tensor& ids, int64_t c
 void check_ids(const char* op, const Tensor& ids, int64_t dim, const Shape& shape, bool negative) {
   INK_CHECK(ids.dtype() == i64, op, ": expected int64 ids, got ", ids.dtype());
   const auto refuse = [=](int64_t id, int64_t) {
-    detail::fail(op, ": index ", id, " is out of range for dimension ", dim, " of ", shape);
+    detail::fail({op, ": index ", id, " is out of range for dimension ", dim, " of ", shape});
   };
   kernel::check_ids(ids, IdRange{negative ? -shape[dim] : 0, shape[dim], {}, refuse});
 }

@@ -33,7 +33,7 @@ void unary_backward(Tensor& dx, const Tensor& dy, const Tensor& v, UnaryOp op) {
             dy, v);
       });
     } else {
-      detail::fail(name_of(op), ": its formula has no df");
+      detail::fail({name_of(op), ": its formula has no df"});
     }
   });
 }
