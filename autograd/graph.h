@@ -83,6 +83,11 @@ class Saved {
   /// Keeps the data of output number `index` alone (no cycle); unpacking re-attaches it to the node
   /// that runs.
   static Saved output(const Tensor& y, int index = 0) { return Saved(y, index, "its output"); }
+  Saved(const Saved&);
+  Saved(Saved&&) noexcept;
+  Saved& operator=(const Saved&);
+  Saved& operator=(Saved&&) noexcept;
+  ~Saved();
   Tensor operator*() const;
 
  private:

@@ -15,6 +15,12 @@
 
 namespace ink {
 
+std::ostream& operator<<(std::ostream& out, const Shape& shape) {
+  out << '(';
+  for (int64_t i = 0; i < shape.size(); ++i) out << (i ? ", " : "") << shape[i];
+  return out << (shape.size() == 1 ? ",)" : ")");
+}
+
 PrintOptions& print_options() {
   static PrintOptions options;
   return options;

@@ -14,6 +14,12 @@ Saved::Saved(const Tensor& tensor, int output_index, const char* what)
   }
 }
 
+Saved::Saved(const Saved&) = default;
+Saved::Saved(Saved&&) noexcept = default;
+Saved& Saved::operator=(const Saved&) = default;
+Saved& Saved::operator=(Saved&&) noexcept = default;
+Saved::~Saved() = default;
+
 // It takes the place of the first one, and so its version.
 Tensor Saved::remade() const {
   INK_CHECK(slot_->node->remake, "backward: the graph through ", slot_->node->name,

@@ -77,11 +77,7 @@ class Shape {
   }
 
   /// Prints as Python prints a tuple: (), (3,), (2, 3).
-  friend std::ostream& operator<<(std::ostream& out, const Shape& shape) {
-    out << '(';
-    for (int64_t i = 0; i < shape.size(); ++i) out << (i ? ", " : "") << shape[i];
-    return out << (shape.size() == 1 ? ",)" : ")");
-  }
+  friend std::ostream& operator<<(std::ostream& out, const Shape& shape);
 
  private:
   std::array<int64_t, kMaxDims> values_{};

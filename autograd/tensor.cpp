@@ -19,6 +19,13 @@ Context& context() {
 // ---- the handle
 // --------------------------------------------------------------------------------------------------
 
+// Here, not in the header: inlined, they are half of an op's code.
+Tensor::Tensor(const Tensor&) = default;
+Tensor::Tensor(Tensor&&) noexcept = default;
+Tensor& Tensor::operator=(const Tensor&) = default;
+Tensor& Tensor::operator=(Tensor&&) noexcept = default;
+Tensor::~Tensor() = default;
+
 int64_t Tensor::size(int64_t d) const {
   INK_CHECK(dim() > 0, "size: a scalar has no dimensions");
   return shape()[wrap_dim("size", d, shape())];

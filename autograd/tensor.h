@@ -54,6 +54,11 @@ using Index = std::variant<int64_t, int, Slice, NoneType, EllipsisType>;
 class Tensor {
  public:
   Tensor() = default;
+  Tensor(const Tensor&);
+  Tensor(Tensor&&) noexcept;
+  Tensor& operator=(const Tensor&);
+  Tensor& operator=(Tensor&&) noexcept;
+  ~Tensor();
   Tensor(std::shared_ptr<Storage> storage, const Layout& layout, DType dtype)
       : storage_(std::move(storage)), layout_(layout), dtype_(dtype) {}
 
