@@ -18,7 +18,7 @@ usage: tests/systems/bare.sh SUITE [options] [-- options for train]
 
 It makes the bare system once with debootstrap, and copies it for each run. It clones HEAD of this
 checkout there. It checks exit codes, that nothing warns, and that a second run has nothing to do.
-MIRROR names the archive's address, which Ubuntu's suites need, and on Debian the package
+MIRROR names the archive's address. Ubuntu's suites need it, and on Debian Ubuntu's package
 ubuntu-keyring. Needs root and the network.
 TEXT
 }
