@@ -5,9 +5,8 @@
 # JOBS: how many at a time.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-compiler=${1:-clang++-14}
-[[ $# -gt 0 ]] && shift
-flags=${*:--stdlib=libc++}
+[[ $# -gt 0 ]] || set -- clang++-14 -stdlib=libc++
+compiler=$1 flags=${*:2}
 build=$(mktemp -d)
 trap 'rm -rf "$build"' EXIT
 cmake -S . -B "$build" -G Ninja -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_CXX_FLAGS="$flags" -DCMAKE_BUILD_TYPE=Release \
