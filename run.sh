@@ -124,6 +124,11 @@ install_missing() {
     die "run.sh installs packages on Debian and Ubuntu only. Install what these are here, then" \
         "run this again: ${packages[*]}"
   fi
+  # Clang's OpenMP is a package of its own.
+  if [[ ${CXX:-} == *clang* && -n $(major clang_major) ]] &&
+      ! compiler -fopenmp -fsyntax-only -x c++ - <<<'#include <omp.h>' >/dev/null 2>&1; then
+    packages+=("libomp-$(major clang_major)-dev")
+  fi
   # shellcheck disable=SC2016  # dpkg-query fills these in
   installed=$(dpkg-query -W -f=':${db:Status-Status} ${Package}:' "${packages[@]}" 2>&1) || true
   for package in "${packages[@]}"; do
@@ -162,15 +167,16 @@ compiler() {
   "${words[@]}" "$@"
 }
 
+# major GNUC|clang_major: the compiler's version, if it is of that make.
+major() { compiler -dM -E -x c++ /dev/null 2>/dev/null | sed -n "s/^#define __$1__ //p"; }
+
 check_tools() {
-  local version macros clang gcc
+  local version clang gcc
   version=$(cmake --version | sed -n '1s/.* //p')
   [[ $(printf '3.22\n%s\n' "$version" | sort -V | head -n 1) == 3.22 ]] ||
     die "cmake here is $version. inkling needs 3.22 or newer (Debian 12, Ubuntu 22.04)."
-  macros=$(compiler -dM -E -x c++ /dev/null 2>/dev/null) ||
-    die "There is no C++ compiler '${CXX:-c++}'. Name another one in CXX."
-  clang=$(sed -n 's/^#define __clang_major__ //p' <<<"$macros")
-  gcc=$(sed -n 's/^#define __GNUC__ //p' <<<"$macros")
+  gcc=$(major GNUC) || die "There is no C++ compiler '${CXX:-c++}'. Name another one in CXX."
+  clang=$(major clang_major)
   if [[ -n $clang ]]; then
     ((clang >= 14)) || die "${CXX:-c++} is clang $clang. inkling needs g++ 11, clang 14 or newer:" \
                            "name another compiler in CXX."

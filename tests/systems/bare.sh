@@ -52,11 +52,10 @@ mkdir -p "$work"
 work=$(realpath "$work") root=$work/$suite-run log=$work/$suite
 
 make_system() {
-  local options=(--variant=minbase '--include=ca-certificates,git') script=''
-  case ${MIRROR:-} in *ubuntu*)
-    options+=('--components=main,universe')  # what Ubuntu's installers switch on
-    [[ -e /usr/share/debootstrap/scripts/$suite ]] || script=/usr/share/debootstrap/scripts/jammy ;;
-  esac
+  local options=(--variant=minbase '--include=ca-certificates,git') like=sid script=''
+  [[ ${MIRROR:-} != *ubuntu* ]] ||
+    { like=jammy; options+=('--components=main,universe'); }  # what Ubuntu's installers switch on
+  [[ -e /usr/share/debootstrap/scripts/$suite ]] || script=/usr/share/debootstrap/scripts/$like  # a newer suite
   say "making a bare system"
   rm -rf "$work/$suite.part"
   # shellcheck disable=SC2086  # no script: no argument

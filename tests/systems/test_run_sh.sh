@@ -38,7 +38,8 @@ for percent in 0.5 21.2 22.2 100; do echo "pmstatus:libc6:amd64:$percent:Unpacki
 [[ -z ${APT_SAYS:-} ]] || { printf 'Reading lists\n%s\n' "$APT_SAYS"; exit 100; }
 END
 fake c++ <<<'echo "#define __GNUC__ ${GCC:-11}"'
-fake clang++ <<<'printf "#define __GNUC__ 4\n#define __clang_major__ ${CLANG:-14}\n"'
+fake clang++ <<<'[[ $* != *-fopenmp* || -z ${NO_OMP:-} ]] || exit 1
+  printf "#define __GNUC__ 4\n#define __clang_major__ ${CLANG:-14}\n"'
 fake cmake <<'END'
 [[ $1 != --version ]] || { echo "cmake version ${CMAKE:-3.22.1}"; exit; }
 [[ -z ${CMAKE_SAYS:-} ]] || { printf -- '-- chatter\nCMake Error: %s\n' "$CMAKE_SAYS"; exit 1; }
@@ -141,6 +142,9 @@ run 'old clang' CXX=clang++ CLANG=13 -- train; expect 1 'clang++ is clang 13'
 run 'no compiler' CXX=g++-99 -- train; expect 1 "There is no C++ compiler 'g++-99'."
 not_called '^cmake --preset'
 run 'new clang' CXX=clang++ GCC=10 -- train; expect 0
+run 'clang without OpenMP' CXX=clang++ CLANG=17 NO_OMP=1 MISSING=1 -- train
+expect 0 'libgtest-dev libomp-17-dev'
+run 'clang with OpenMP' CXX=clang++ CLANG=17 MISSING=1 -- train; lacks libomp
 run 'another compiler' CXX=c++ -- train; expect 0; called '^cmake --preset'
 
 # ---- configuring
