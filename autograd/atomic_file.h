@@ -8,7 +8,8 @@ namespace ink {
 
 /// Writes beside the target, under its name with ".tmp" appended; commit() makes the bytes durable
 /// (fsync) and renames the file to its name. Without commit() the target stays what it was. Errors
-/// start with the file's name.
+/// start with the file's name. What is no regular file, such as a pipe or /dev/null, is written in
+/// its place; a symbolic link stays, and the file it points to is replaced.
 class AtomicFile {
  public:
   explicit AtomicFile(const std::filesystem::path& target);
@@ -20,7 +21,9 @@ class AtomicFile {
   void commit();
 
  private:
-  std::filesystem::path target_, temporary_;
+  void open_file(const std::filesystem::path& name, int flags);
+  std::filesystem::path target_;
+  std::filesystem::path temporary_;  // empty: the target is written in its place
   int fd_ = -1;
 };
 

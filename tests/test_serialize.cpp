@@ -1,7 +1,10 @@
 // Files of tensors: round trips, what Python writes, and every error's text.
 #include "autograd/serialize.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <filesystem>
@@ -122,6 +125,28 @@ TEST(Serialize, NeverLeavesHalfAFile) {
   const fs::path nowhere = folder / "none/x";
   EXPECT_EQ(error_of([&] { save(nowhere, {}); }),
             nowhere.string() + ".tmp: cannot create: No such file or directory");
+}
+
+TEST(Serialize, ReplacesRegularFilesAlone) {
+  const TempFolder folder;
+  save(folder / "x", {});
+  fs::create_symlink("x", folder / "link");
+  save(folder / "link", {{"w", ones({2})}});
+  EXPECT_TRUE(fs::is_symlink(folder / "link"));
+  EXPECT_EQ(load(folder / "x").size(), 1);
+
+  const fs::path pipe = folder / "pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  const int reader = open(pipe.c_str(), O_RDWR);
+  save(pipe, {{"w", ones({2})}});
+  std::string received(fs::file_size(folder / "x"), ' ');
+  EXPECT_EQ(read(reader, received.data(), received.size()), received.size());
+  EXPECT_EQ(received, bytes_of(folder / "x"));
+  close(reader);
+  EXPECT_TRUE(fs::is_fifo(pipe));
+
+  EXPECT_EQ(error_of([&] { save(folder.path(), {}); }),
+            folder.path().string() + ": cannot write: it is a folder");
 }
 
 TEST(Serialize, SaysWhatIsWrongWithAFile) {
