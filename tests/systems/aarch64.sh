@@ -39,8 +39,9 @@ check() {
     -DCMAKE_CROSSCOMPILING_EMULATOR="$(IFS=';'; echo "${qemu[*]}")" "${@:3}" >"$work/$1.log" 2>&1 ||
     { tail -n 20 "$work/$1.log"; exit 1; }
   ninja -C "$build" >>"$work/$1.log" 2>&1 || { grep -A5 -m 3 -E 'error|warning' "$work/$1.log"; exit 1; }
-  # The program that tests run. Under qemu it cannot start itself anew, so it is told how to wait.
-  printf '#!/bin/sh\nOMP_WAIT_POLICY=passive exec %s "%s" "$@"\n' "$(printf "'%s' " "${qemu[@]}")" "$build/inkling" >"$build/inkling.sh"
+  # The program that tests run, under the name that it was called by. Under qemu it cannot start itself anew, so it is told how to wait.
+  # shellcheck disable=SC2016  # for the script that is written
+  printf '#!/bin/sh\nOMP_WAIT_POLICY=passive exec %s -0 "$0" "%s" "$@"\n' "$(printf "'%s' " "${qemu[@]}")" "$build/inkling" >"$build/inkling.sh"
   chmod +x "$build/inkling.sh"
   "$build/inkling.sh" info
   INKLING_PROGRAM=$build/inkling.sh ctest --test-dir "$build" -R "$tests" -j "$(nproc)" --timeout 3000 --output-on-failure
