@@ -21,7 +21,7 @@ AtomicFile::AtomicFile(const std::filesystem::path& target) : target_(target) {
               ": cannot write: ", std::strerror(errno));
     return;  // opened by write(), because who reads a pipe takes its closing for the end
   }
-  if (is_symlink(target, error)) target_ = canonical(target, error);
+  if (exists(status) && is_symlink(target, error)) target_ = canonical(target, error);
   temporary_ = target_.string() + ".tmp";
   open_file(temporary_, O_CREAT | O_TRUNC);
 }

@@ -135,6 +135,10 @@ TEST(Serialize, ReplacesRegularFilesAlone) {
   EXPECT_TRUE(fs::is_symlink(folder / "link"));
   EXPECT_EQ(load(folder / "x").size(), 1);
 
+  fs::create_symlink("nothing", folder / "dangling");
+  save(folder / "dangling", {{"w", ones({2})}});
+  EXPECT_EQ(load(folder / "dangling").size(), 1);
+
   const fs::path pipe = folder / "pipe";
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
   const int reader = open(pipe.c_str(), O_RDWR);
