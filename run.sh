@@ -118,16 +118,17 @@ explain_apt() {
 }
 
 install_missing() {
-  local package installed missing=() as_root=() log lists by_hand
+  local clang='' package installed missing=() as_root=() log lists by_hand
   if ! command -v apt-get >/dev/null; then
     command -v cmake >/dev/null && command -v ninja >/dev/null && return
     die "run.sh installs packages on Debian and Ubuntu only. Install what these are here, then" \
         "run this again: ${packages[*]}"
   fi
   # Clang's OpenMP is a package of its own.
-  if [[ ${CXX:-} == *clang* && -n $(major clang_major) ]] &&
+  [[ ${CXX:-} != *clang* ]] || clang=$(major clang_major) || clang=''
+  if ((${clang:-0} >= 14)) &&
       ! compiler -fopenmp -fsyntax-only -x c++ - <<<'#include <omp.h>' >/dev/null 2>&1; then
-    packages+=("libomp-$(major clang_major)-dev")
+    packages+=("libomp-$clang-dev")
   fi
   # shellcheck disable=SC2016  # dpkg-query fills these in
   installed=$(dpkg-query -W -f=':${db:Status-Status} ${Package}:' "${packages[@]}" 2>&1) || true

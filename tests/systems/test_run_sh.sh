@@ -138,7 +138,8 @@ mv "$bin/no-apt" "$bin/apt-get"; mv "$bin/no-cmake" "$bin/cmake"
 afresh
 run 'old cmake' CMAKE=3.9.6 -- train; expect 1 'cmake here is 3.9.6. inkling needs 3.22'
 run 'old g++' GCC=10 -- train; expect 1 'c++ is g++ 10. inkling needs g++ 11, clang 14 or newer'
-run 'old clang' CXX=clang++ CLANG=13 -- train; expect 1 'clang++ is clang 13'
+run 'old clang' CXX=clang++ CLANG=13 NO_OMP=1 MISSING=1 -- train
+expect 1 'clang++ is clang 13'; lacks libomp
 run 'no compiler' CXX=g++-99 -- train; expect 1 "There is no C++ compiler 'g++-99'."
 not_called '^cmake --preset'
 run 'new clang' CXX=clang++ GCC=10 -- train; expect 0
