@@ -1,42 +1,71 @@
 #include "autograd/autocast.h"
 
+#include <memory>
 #include <mutex>
 
 #include "autograd/context.h"
 #include "autograd/kernels.h"
 
 namespace ink {
+namespace {
+
+// The elements of a storage rounded to bf16, as they were at a version of it.
+struct Rounded {
+  Array array;
+  uint64_t version;
+  uint64_t recording;  // made for it (Context::recording)
+};
+
+constexpr uint64_t kNever = ~uint64_t{0};  // a version that no storage gets to
+
+Rounded* rounded_of(const Array& x) { return static_cast<Rounded*>(x.storage()->attached.get()); }
+
+bool is_current(const Rounded& rounded, const Array& x) {
+  return rounded.version == x.storage()->version && rounded.recording == context().recording;
+}
+
+}  // namespace
 
 // The copy has the layout of all of the memory, so that any view of x is a view of it.
-Tensor cached_cast(const Tensor& x, DType dtype) {
-  if (x.dtype() == dtype) return x.detach();
-  if (x.dtype() != f32 || dtype != bf16) return x.detach().to(dtype);
+Array cached_cast(const Array& x, DType dtype) {
+  if (x.dtype() == dtype) return x;
+  if (x.dtype() != f32 || dtype != bf16) {
+    Array y = Array::empty(x.shape(), dtype, x.device());
+    kernel::copy(y, x);
+    return y;
+  }
   static std::mutex mutex;  // threads that come for a stale copy wait for the one that makes it
   const std::lock_guard lock(mutex);
   Storage& memory = *x.storage();
-  const int64_t n = memory.bytes / size_of(f32);
-  const uint64_t version = memory.version, recording = context().recording;
-  if (!memory.rounded || memory.rounded_version != version ||
-      memory.rounded_recording != recording) {
-    const Tensor wide(x.storage(), Layout{{n}, {1}, 0}, f32);
-    Tensor narrow = memory.rounded ? Tensor(memory.rounded, wide.layout(), bf16)
-                                   : empty({n}, {bf16, x.device()});
-    kernel::copy(narrow, wide);
-    memory.rounded = narrow.storage();
-    memory.rounded_version = version;
-    memory.rounded_recording = recording;
+  Rounded* rounded = rounded_of(x);
+  if (rounded == nullptr) {
+    const int64_t n = memory.bytes / size_of(f32);
+    auto made = std::make_shared<Rounded>(Rounded{Array::empty({n}, bf16, x.device()), kNever, 0});
+    rounded = made.get();
+    memory.attached = std::move(made);
   }
-  return {memory.rounded, x.layout(), bf16};
+  if (!is_current(*rounded, x)) {
+    kernel::copy(rounded->array, x.seen_as(rounded->array.layout()));
+    keep_cast(x);
+  }
+  return rounded->array.seen_as(x.layout());
 }
 
-Tensor current_cast(const Tensor& x) {
-  const Storage& memory = *x.storage();
-  const bool current = x.dtype() == f32 && memory.rounded &&
-                       memory.rounded_version == memory.version &&
-                       memory.rounded_recording == context().recording;
-  return current ? Tensor(memory.rounded, x.layout(), bf16) : Tensor();
+Array current_cast(const Array& x) {
+  const Rounded* rounded = x.dtype() == f32 ? rounded_of(x) : nullptr;
+  if (rounded == nullptr || !is_current(*rounded, x)) return {};
+  return rounded->array.seen_as(x.layout());
 }
 
-void keep_cast(const Tensor& x) { x.storage()->rounded_version = x.storage()->version; }
+void keep_cast(const Array& x) {
+  Rounded& rounded = *rounded_of(x);
+  rounded.version = x.storage()->version;
+  rounded.recording = context().recording;
+}
+
+const void* cast_address(const Array& x) {
+  const Rounded* rounded = rounded_of(x);
+  return rounded == nullptr ? nullptr : rounded->array.storage()->data;
+}
 
 }  // namespace ink

@@ -19,7 +19,7 @@
 
 namespace ink {
 
-std::optional<MatrixLayout> matrix_layout(const Tensor& x) {
+std::optional<MatrixLayout> matrix_layout(const Array& x) {
   const int64_t d = x.dim(), rows = x.shape()[d - 2], cols = x.shape()[d - 1];
   const int64_t row_stride = x.strides()[d - 2], col_stride = x.strides()[d - 1];
   if ((cols == 1 || col_stride == 1) && (rows == 1 || row_stride >= std::max<int64_t>(cols, 1)))
@@ -29,31 +29,32 @@ std::optional<MatrixLayout> matrix_layout(const Tensor& x) {
   return {};
 }
 
-Tensor as_gemm_operand(const Tensor& x, DType dtype) {
+Array as_gemm_operand(const Array& x, DType dtype) {
   if (x.dtype() == dtype && matrix_layout(x)) return x;
   Layout once = x.layout();
   for (int64_t d = 0; d < x.dim() - 2; ++d) {
     if (once.strides[d] == 0) once.sizes[d] = 1;
   }
-  Tensor copy = empty(once.sizes, {dtype, x.device()});
-  kernel::copy(copy, x.alias(once));
+  Array copy = Array::empty(once.sizes, dtype, x.device());
+  kernel::copy(copy, x.seen_as(once));
   Layout repeated = copy.layout();
   for (int64_t d = 0; d < x.dim() - 2; ++d) {
     if (once.sizes[d] != x.shape()[d]) repeated.strides[d] = 0;
   }
   repeated.sizes = x.shape();
-  return copy.alias(repeated);
+  return copy.seen_as(repeated);
 }
 
-Tensor as_rows(const Tensor& x) {
-  const NoGrad no_grad;
+Array as_rows(const Array& x) {
   const int64_t n = x.size(-1);
   Shape leading = x.shape();
   leading.back() = 1;
-  return x.detach().reshape({leading.numel(), n});
+  const Shape shape = {leading.numel(), n};
+  const auto rows = x.reshaped(shape);
+  return rows ? *rows : *contiguous(x).reshaped(shape);
 }
 
-int64_t batch_offset(const Tensor& x, int64_t index) {
+int64_t batch_offset(const Array& x, int64_t index) {
   int64_t offset = 0;
   for (int64_t d = x.dim() - 3; d >= 0; --d) {
     offset += index % x.shape()[d] * x.strides()[d];
@@ -178,7 +179,7 @@ struct Sharing {
   Grid grid;
   int64_t threads;
 
-  Sharing(const Tensor& c, int64_t inner)
+  Sharing(const Array& c, int64_t inner)
       : m(c.size(-2)),
         n(c.size(-1)),
         k(inner),
@@ -205,8 +206,8 @@ struct Sharing {
 };
 
 template <class T>
-void tile_product(const Tile& tile, Tensor& c, const Tensor& a, const Tensor& b, T* pc,
-                  double alpha, bool accumulate) {
+void tile_product(const Tile& tile, Array& c, const Array& a, const Array& b, T* pc, double alpha,
+                  bool accumulate) {
   const MatrixLayout la = *matrix_layout(a), lb = *matrix_layout(b), lc = *matrix_layout(c);
   const Matrix<const T> ma{a.data<T>() + batch_offset(a, tile.index), la},
       mb{b.data<T>() + batch_offset(b, tile.index), lb};
@@ -216,23 +217,23 @@ void tile_product(const Tile& tile, Tensor& c, const Tensor& a, const Tensor& b,
 }
 
 template <class T>
-void blas_products(Tensor& c, const Tensor& a, const Tensor& b, double alpha, bool accumulate) {
+void blas_products(Array& c, const Array& a, const Array& b, double alpha, bool accumulate) {
   T* pc = c.mutable_data<T>();
   Sharing(c, a.size(-1)).for_each_tile([&](const Tile& tile, int64_t) {
     tile_product<T>(tile, c, a, b, pc, alpha, accumulate);
   });
 }
 
-bool row_major(const Tensor& x) {
+bool row_major(const Array& x) {
   const auto layout = matrix_layout(x);
   return layout && !layout->transposed;
 }
 
 // The unit for a product, or null: it is of f32 and bf16, and large enough to be worth packing.
-const GemmUnit* suitable_unit(const Tensor& c, const Tensor& a, const Tensor& b, double alpha,
+const GemmUnit* suitable_unit(const Array& c, const Array& a, const Array& b, double alpha,
                               bool accumulate) {
   constexpr int64_t kLeastSide = 16, kLeastWork = 1 << 16;
-  const auto suits = [](const Tensor& x) {
+  const auto suits = [](const Array& x) {
     return (x.dtype() == f32 || x.dtype() == bf16) && matrix_layout(x);
   };
   const int64_t m = c.size(-2), n = c.size(-1), k = a.size(-1);
@@ -244,7 +245,7 @@ const GemmUnit* suitable_unit(const Tensor& c, const Tensor& a, const Tensor& b,
   return suitable ? gemm_unit() : nullptr;
 }
 
-GemmOperand operand_of(const Tensor& x, int64_t index) {
+GemmOperand operand_of(const Array& x, int64_t index) {
   const bool is_bf16 = x.dtype() == bf16;
   const int64_t offset = batch_offset(x, index);
   const void* data = is_bf16 ? static_cast<const void*>(x.data<bfloat16>() + offset)
@@ -252,15 +253,15 @@ GemmOperand operand_of(const Tensor& x, int64_t index) {
   return {data, is_bf16, *matrix_layout(x)};
 }
 
-void unit_products(const GemmUnit& unit, Tensor& c, const Tensor& a, const Tensor& b,
-                   bool accumulate, const Tensor& bias) {
+void unit_products(const GemmUnit& unit, Array& c, const Array& a, const Array& b, bool accumulate,
+                   const Array& bias) {
   const Sharing sharing(c, a.size(-1));
   const bool to_bf16 = c.dtype() == bf16;
   char* pc = to_bf16 ? reinterpret_cast<char*>(c.mutable_data<bfloat16>())
                      : reinterpret_cast<char*>(c.mutable_data<float>());
   const int64_t ld = matrix_layout(c)->ld;
   const int64_t bytes = unit.scratch_bytes(sharing.m, sharing.n, sharing.k);
-  Tensor scratch = empty({sharing.threads, bytes}, {DType::boolean, cpu_device});
+  Array scratch = Array::empty({sharing.threads, bytes}, DType::boolean, cpu_device);
   char* memory = reinterpret_cast<char*>(scratch.mutable_data<bool>());
   const float* added = bias.defined() ? bias.data<float>() : nullptr;
   sharing.for_each_tile([&](const Tile& tile, int64_t thread) {
@@ -283,12 +284,12 @@ void unit_products(const GemmUnit& unit, Tensor& c, const Tensor& a, const Tenso
 }
 
 // Plain loops over integers, which BLAS does not know.
-void integer_products(Tensor& c, const Tensor& a, const Tensor& b, int64_t alpha, bool accumulate) {
+void integer_products(Array& c, const Array& a, const Array& b, int64_t alpha, bool accumulate) {
   const int64_t m = c.size(-2), n = c.size(-1), k = a.size(-1), batch = c.numel() / (m * n);
   const int64_t *pa = a.data<int64_t>(), *pb = b.data<int64_t>();
   int64_t* pc = c.mutable_data<int64_t>();
-  const auto row_stride = [](const Tensor& x) { return x.strides()[x.dim() - 2]; };
-  const auto col_stride = [](const Tensor& x) { return x.strides()[x.dim() - 1]; };
+  const auto row_stride = [](const Array& x) { return x.strides()[x.dim() - 2]; };
+  const auto col_stride = [](const Array& x) { return x.strides()[x.dim() - 1]; };
   parallel_for(batch * m, kGrain / std::max<int64_t>(n * k, 1), [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       const int64_t *x = pa + batch_offset(a, row / m) + row % m * row_stride(a),
@@ -307,7 +308,7 @@ void integer_products(Tensor& c, const Tensor& a, const Tensor& b, int64_t alpha
 
 }  // namespace
 
-void gemm(Tensor& c, const Tensor& a, const Tensor& b, double alpha, bool accumulate) {
+void gemm(Array& c, const Array& a, const Array& b, double alpha, bool accumulate) {
   if (c.numel() == 0) return;
   if (c.dtype() == i64) return integer_products(c, a, b, static_cast<int64_t>(alpha), accumulate);
   if (a.size(-1) == 0) {  // the empty sum
@@ -315,15 +316,15 @@ void gemm(Tensor& c, const Tensor& a, const Tensor& b, double alpha, bool accumu
     return;
   }
   if (const GemmUnit* unit = suitable_unit(c, a, b, alpha, accumulate))
-    return unit_products(*unit, c, a, b, accumulate, Tensor());
+    return unit_products(*unit, c, a, b, accumulate, Array());
   const DType dtype = c.dtype() == f64 ? f64 : f32;
   if (c.dtype() != dtype || !matrix_layout(c)) {
-    Tensor result = empty(c.shape(), {dtype, c.device()});
+    Array result = Array::empty(c.shape(), dtype, c.device());
     if (accumulate) copy(result, c);
     gemm(result, a, b, alpha, accumulate);
     return copy(c, result);
   }
-  const Tensor left = as_gemm_operand(a, dtype), right = as_gemm_operand(b, dtype);
+  const Array left = as_gemm_operand(a, dtype), right = as_gemm_operand(b, dtype);
   if (dtype == f64) {
     blas_products<double>(c, left, right, alpha, accumulate);
   } else {
@@ -331,7 +332,7 @@ void gemm(Tensor& c, const Tensor& a, const Tensor& b, double alpha, bool accumu
   }
 }
 
-void gemm_bias(Tensor& c, const Tensor& a, const Tensor& b, const Tensor& bias) {
+void gemm_bias(Array& c, const Array& a, const Array& b, const Array& bias) {
   if (c.numel() == 0) return;
   if (!bias.defined()) return gemm(c, a, b, 1, false);
   if (const GemmUnit* unit = suitable_unit(c, a, b, 1, false);
@@ -340,7 +341,7 @@ void gemm_bias(Tensor& c, const Tensor& a, const Tensor& b, const Tensor& bias) 
   Layout rows{c.shape(), c.strides(), bias.layout().offset};
   std::fill(rows.strides.begin(), rows.strides.end(), 0);
   rows.strides[c.dim() - 1] = bias.strides()[0];
-  copy(c, bias.alias(rows));
+  copy(c, bias.seen_as(rows));
   gemm(c, a, b, 1, true);
 }
 

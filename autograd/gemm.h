@@ -14,7 +14,7 @@
 #include <optional>
 #include <string>
 
-#include "autograd/tensor.h"
+#include "autograd/array.h"
 
 namespace ink {
 
@@ -25,18 +25,17 @@ struct MatrixLayout {
 };
 
 /// The layout of the last two dimensions of x; none when neither has stride 1, or rows overlap.
-std::optional<MatrixLayout> matrix_layout(const Tensor& x);
+std::optional<MatrixLayout> matrix_layout(const Array& x);
 
 /// x itself if it has the dtype and a matrix layout, a copy that does otherwise. Matrices repeated
 /// over the batch are copied once and stay repeated.
-Tensor as_gemm_operand(const Tensor& x, DType dtype);
+Array as_gemm_operand(const Array& x, DType dtype);
 
 /// x (..., n) as a matrix (rows, n) of its rows, on the same memory where the strides allow it.
-/// Outside any graph.
-Tensor as_rows(const Tensor& x);
+Array as_rows(const Array& x);
 
 /// Where matrix number `index` of x (..., rows, cols) begins, in elements from x's first one.
-int64_t batch_offset(const Tensor& x, int64_t index);
+int64_t batch_offset(const Array& x, int64_t index);
 
 /// The library behind the CPU's products and the kernel family it chose: "OpenBLAS 0.3.21, SkylakeX
 /// kernels"; in a portable build also what all other kernels were compiled for.

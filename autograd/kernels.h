@@ -1,6 +1,6 @@
 // The whole CPU/CUDA seam: every kernel, one line each.
 //
-// A line declares cpu::name, cuda::name and kernel::name; the last looks at its Tensor arguments
+// A line declares cpu::name, cuda::name and kernel::name; the last looks at its Array arguments
 // and calls one of the first two. A kernel computes into given outputs, which have the right shape
 // and dtype, and knows nothing of graphs. Outputs come first. An undefined tensor argument means
 // "not given". A missing definition is a link error: of cpu::name in this library, of cuda::name
@@ -12,84 +12,14 @@
 #include <sstream>
 #include <type_traits>
 
+#include "autograd/array.h"
+#include "autograd/context.h"
 #include "autograd/device_backend.h"
 #include "autograd/optimizer_step.h"
 #include "autograd/parallel.h"
 #include "autograd/pointwise.h"
-#include "autograd/tensor.h"
 
 namespace ink {
-namespace detail {
-
-/// The device of a kernel's tensors: "softmax: tensors live on cuda:0 and cpu", "softmax: argument
-/// 1 must be contiguous".
-struct KernelCheck {
-  const char* name;
-  bool strided;
-  Device device;
-  bool found = false;
-
-  void see(const Tensor& x) {
-    if (!x.defined()) return;
-    INK_CHECK(!found || x.device() == device, name, ": tensors live on ", device, " and ",
-              x.device());
-    INK_CHECK(strided || x.is_contiguous(), name, ": its kernel needs contiguous tensors, got ",
-              x.shape(), " with strides ", x.strides());
-    device = x.device();
-    found = true;
-  }
-  void see(const Tensors& list) {
-    for (const Tensor& x : list) see(x);
-  }
-  void see(const OptimizerStep& step) {
-    for (const Tensor* x : {&step.lr, &step.grad_norm, &step.clip, &step.finite, &step.skipped})
-      see(*x);
-  }
-  template <class Other>
-  void see(const Other&) {}
-};
-
-/// " (2, 3) float32" for each tensor among a kernel's arguments, " 148 tensors, the first (768,)
-/// float32" for a list.
-inline void describe(std::ostream& out, const Tensor& x) {
-  if (x.defined()) out << ' ' << x.shape() << ' ' << x.dtype();
-}
-inline void describe(std::ostream& out, const Tensors& list) {
-  out << ' ' << list.size() << (list.size() == 1 ? " tensor" : " tensors");
-  const auto first = std::find_if(list.begin(), list.end(), [](auto& x) { return x.defined(); });
-  if (first == list.end()) return;
-  out << ", the first";
-  describe(out, *first);
-}
-template <class Other>
-void describe(std::ostream&, const Other&) {}
-
-template <class F>
-struct Kernel;
-template <class... Args>
-struct Kernel<void(Args...)> {
-  const char* name;
-  void (*cpu)(Args...);
-  void (**cuda)(Args...);
-  bool strided;
-
-  void operator()(std::type_identity_t<Args>... args) const {
-    KernelCheck check{name, strided, {}};
-    (check.see(args), ...);
-    if (check.device.is_cpu()) return cpu(args...);
-    backend_of(check.device).enter(check.device);
-    INK_CHECK(*cuda != nullptr, name, ": there is no CUDA kernel for it");
-    try {
-      (*cuda)(args...);
-    } catch (const DeviceError& error) {
-      std::ostringstream given;
-      (describe(given, args), ...);
-      fail<DeviceError>({error.what(), "; given", given.str()});
-    }
-  }
-};
-
-}  // namespace detail
 
 struct IdRange;  // ops/check_ids.h
 
@@ -105,6 +35,135 @@ struct AttentionRule {
   double dropout_p;
   RandomPosition random;  // of dropout
 };
+
+/// q (..., T, d), k (..., S, d), v (..., S, dv); mask: bool, or f32 (f64 for f64), which broadcasts
+/// to (..., T, S), or undefined.
+struct AttentionInputs {
+  Array q, k, v, mask;
+  AttentionRule rule;
+};
+/// As q, k, v and mask; dmask is contiguous.
+struct AttentionGradients {
+  Array dq, dk, dv, dmask;
+};
+
+/// weight and bias (C), f32, or f64 for f64; rms_norm has no bias.
+struct NormParameters {
+  Array weight, bias;
+  double eps;
+};
+/// dweight and dbias are added to, and so is dx if `accumulate`; undefined ones are left out.
+struct NormGradients {
+  Array dx, dweight, dbias;
+  bool accumulate;
+};
+
+namespace detail {
+
+/// Calls f for each array, or list of arrays, that a kernel's argument holds.
+template <class F>
+void for_arrays(F&& f, const Array& x) {
+  f(x);
+}
+template <class F>
+void for_arrays(F&& f, const Arrays& list) {
+  f(list);
+}
+template <class F, class... Members>
+void for_members(F&& f, const Members&... members) {
+  (for_arrays(f, members), ...);
+}
+template <class F>
+void for_arrays(F&& f, const OptimizerStep& s) {
+  for_members(f, s.lr, s.grad_norm, s.clip, s.finite, s.skipped);
+}
+template <class F>
+void for_arrays(F&& f, const ParameterLists& p) {
+  for_members(f, p.values, p.grads, p.rounded, p.counts, p.lr_scale, p.decay);
+}
+template <class F>
+void for_arrays(F&& f, const AttentionInputs& in) {
+  for_members(f, in.q, in.k, in.v, in.mask);
+}
+template <class F>
+void for_arrays(F&& f, const AttentionGradients& d) {
+  for_members(f, d.dq, d.dk, d.dv, d.dmask);
+}
+template <class F>
+void for_arrays(F&& f, const NormParameters& p) {
+  for_members(f, p.weight, p.bias);
+}
+template <class F>
+void for_arrays(F&& f, const NormGradients& d) {
+  for_members(f, d.dx, d.dweight, d.dbias);
+}
+template <class F, class Other>
+void for_arrays(F&&, const Other&) {}
+
+/// The device of a kernel's arrays: "softmax: tensors live on cuda:0 and cpu".
+struct KernelCheck {
+  const char* name;
+  bool strided;
+  Device device;
+  bool found = false;
+
+  void operator()(const Array& x) {
+    if (!x.defined()) return;
+    INK_CHECK(!found || x.device() == device, name, ": tensors live on ", device, " and ",
+              x.device());
+    INK_CHECK(strided || x.is_contiguous(), name, ": its kernel needs contiguous tensors, got ",
+              x.shape(), " with strides ", x.strides());
+    device = x.device();
+    found = true;
+  }
+  void operator()(const Arrays& list) {
+    for (const Array& x : list) (*this)(x);
+  }
+};
+
+/// " (2, 3) float32" for each array among a kernel's arguments, " 148 tensors, the first (768,)
+/// float32" for a list.
+struct DescribeArrays {
+  std::ostream& out;
+
+  void operator()(const Array& x) const {
+    if (x.defined()) out << ' ' << x.shape() << ' ' << x.dtype();
+  }
+  void operator()(const Arrays& list) const {
+    out << ' ' << list.size() << (list.size() == 1 ? " tensor" : " tensors");
+    const auto first = std::find_if(list.begin(), list.end(), [](auto& x) { return x.defined(); });
+    if (first == list.end()) return;
+    out << ", the first";
+    (*this)(*first);
+  }
+};
+
+template <class F>
+struct Kernel;
+template <class... Args>
+struct Kernel<void(Args...)> {
+  const char* name;
+  void (*cpu)(Args...);
+  void (**cuda)(Args...);
+  bool strided;
+
+  void operator()(std::type_identity_t<Args>... args) const {
+    KernelCheck check{name, strided, {}};
+    (for_arrays(check, args), ...);
+    if (check.device.is_cpu()) return cpu(args...);
+    backend_of(check.device).enter(check.device);
+    INK_CHECK(*cuda != nullptr, name, ": there is no CUDA kernel for it");
+    try {
+      (*cuda)(args...);
+    } catch (const DeviceError& error) {
+      std::ostringstream given;
+      (for_arrays(DescribeArrays{given}, args), ...);
+      fail<DeviceError>({error.what(), "; given", given.str()});
+    }
+  }
+};
+
+}  // namespace detail
 
 #ifndef CUDA_TWIN  // cuda/twins.cpp defines it
 #define CUDA_TWIN(name)
@@ -128,79 +187,126 @@ struct AttentionRule {
 #define KERNEL_CPU(name, ...) DECLARE_KERNEL(name, true, __VA_ARGS__)  // no GPU twin yet
 
 // clang-format off
-// ops/copy.cpp
-KERNEL_STRIDED(fill,              Tensor& y, double value)
-KERNEL_STRIDED(copy,              Tensor& y, const Tensor& x)                    // same shape; converts the dtype
-// ops/rearrange.cpp; of the last two dimensions
-KERNEL(triangle,                  Tensor& y, const Tensor& x, int64_t diagonal, bool lower)
-// ops/unary.cpp; inputs have y's shape (expanded where they broadcast), y may be one of them
-KERNEL_STRIDED(unary,             Tensor& y, const Tensor& x, UnaryOp op)
-KERNEL_STRIDED(unary_backward,    Tensor& dx, const Tensor& dy, const Tensor& v, UnaryOp op)  // v: x or y, as df says
-// ops/binary.cpp; likewise; add takes f32 and bf16 side by side, y f32
-KERNEL_STRIDED(binary,            Tensor& y, const Tensor& a, const Tensor& b, BinaryOp op)
-KERNEL_STRIDED(binary_number,     Tensor& y, const Tensor& x, double number, BinaryOp op)
-KERNEL_STRIDED(where,             Tensor& y, const Tensor& condition, const Tensor& a, const Tensor& b)
-KERNEL_STRIDED(masked_fill,       Tensor& y, const Tensor& x, const Tensor& mask, double value)
-// ops/compare.cpp; y is bool
-KERNEL_STRIDED(compare,           Tensor& y, const Tensor& a, const Tensor& b, CompareOp op)
-KERNEL_STRIDED(compare_number,    Tensor& y, const Tensor& x, double number, CompareOp op)
-// ops/reduce.cpp; y keeps the reduced dimensions, with size 1
-KERNEL_STRIDED(reduce,            Tensor& y, const Tensor& x, ReduceOp op)
-KERNEL_STRIDED(arg_reduce,        Tensor& values, Tensor& indices, const Tensor& x, int64_t dim, bool largest)
-KERNEL_STRIDED(reduce_var,        Tensor& y, const Tensor& x, double correction, bool root)  // root: std
-// ops/attention_forward.cpp, attention_backward.cpp; q, dq (..., T, d), k, dk (..., S, d), v, dv (..., S, dv), out, dout
-// (..., T, dv), lse (..., T), -inf for a query that sees nothing, f32, or f64 for f64; mask: bool or lse's dtype, broadcasts to (..., T, S); dmask: as mask, contiguous
-KERNEL_STRIDED(attention,         Tensor& out, Tensor& lse, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
-               const AttentionRule& rule)
-KERNEL_STRIDED(attention_backward, Tensor& dq, Tensor& dk, Tensor& dv, Tensor& dmask, const Tensor& dout, const Tensor& out,
-               const Tensor& lse, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, const AttentionRule& rule)
-// gemm.cpp; c = alpha a b, or c += alpha a b: a (..., m, k), b (..., k, n), batches of equal shape (gemm.h)
-KERNEL_STRIDED(gemm,              Tensor& c, const Tensor& a, const Tensor& b, double alpha, bool accumulate)
-KERNEL_STRIDED(gemm_bias,         Tensor& c, const Tensor& a, const Tensor& b, const Tensor& bias)  // c = a b + bias (or undefined), in every row; see gemm.h
-// ops/mlp.cpp; gelu is its tanh form; y, h, dh (m, n) of one layout and dtype
-KERNEL_STRIDED(gemm_gelu,         Tensor& y, Tensor& h, const Tensor& a, const Tensor& b, const Tensor& bias)  // h = a b + bias, y = gelu h
-KERNEL_STRIDED(gemm_gelu_backward, Tensor& dh, const Tensor& dy, const Tensor& w, const Tensor& h)             // dh = (dy w) gelu'(h)
-// ops/linear.cpp; x (rows, n), y (n), of any floating dtypes
-KERNEL_STRIDED(sum_rows,          Tensor& y, const Tensor& x, bool accumulate)   // y = sum of x's rows, or y += it
-// ops/scan.cpp; along `dim`. sort fills values and indices with as many as they have room for
-KERNEL_STRIDED(cumsum,            Tensor& y, const Tensor& x, int64_t dim)
-KERNEL_STRIDED(sort,              Tensor& values, Tensor& indices, const Tensor& x, int64_t dim, bool descending)
-// ops/check_ids.cpp; throws where an i64 id is out of range; a GPU leaves that to the kernels that follow the ids, which say whose they are
-KERNEL_STRIDED(check_ids,         const Tensor& ids, const IdRange& range)
-// ops/index.cpp; ids i64, checked to lie in x's (y's) dimension `dim`
-KERNEL_STRIDED(gather,            Tensor& y, const Tensor& x, const Tensor& ids, int64_t dim, const char* op)       // y, ids: one shape
-KERNEL_STRIDED(scatter_add,       Tensor& y, const Tensor& source, const Tensor& ids, int64_t dim, const char* op)  // source, ids: one shape
-// ops/softmax.cpp; over the last dimension
-KERNEL(softmax,                   Tensor& y, const Tensor& x)
-KERNEL(softmax_backward,          Tensor& dx, const Tensor& dy, const Tensor& y)
-// ops/log_softmax.cpp; over the last dimension
-KERNEL(log_softmax,               Tensor& y,  const Tensor& x)
-KERNEL(log_softmax_backward,      Tensor& dx, const Tensor& dy, const Tensor& y)
-// ops/layer_norm.cpp; x (rows, C); y as x, or bf16 for f32; mean, rstd (rows) and parameters (C) in f32, or f64 for f64;
-// adds to dweight and dbias, and to dx if `accumulate`; undefined gradients are left out
-KERNEL(layer_norm,                Tensor& y, Tensor& mean, Tensor& rstd, const Tensor& x, const Tensor& weight, const Tensor& bias, double eps)
-KERNEL(add_layer_norm,            Tensor& sum, Tensor& y, Tensor& mean, Tensor& rstd, const Tensor& x, const Tensor& branch, const Tensor& weight, const Tensor& bias, double eps)  // sum as x, branch as y
-KERNEL(layer_norm_backward,       Tensor& dx, Tensor& dweight, Tensor& dbias, const Tensor& dy, const Tensor& x, const Tensor& mean, const Tensor& rstd, const Tensor& weight, bool accumulate)
-// ops/rms_norm.cpp; as layer_norm
-KERNEL(rms_norm,                  Tensor& y, Tensor& rstd, const Tensor& x, const Tensor& weight, double eps)
-KERNEL(rms_norm_backward,         Tensor& dx, Tensor& dweight, const Tensor& dy, const Tensor& x, const Tensor& rstd, const Tensor& weight, bool accumulate)
-// ops/cross_entropy.cpp; scale: 1 / the number of targets that count
-KERNEL(target_scale,              Tensor& scale, const Tensor& targets, int64_t ignore_index)
-// loss: one a target, or (), scale times their sum; dlogits (if defined): scale times the gradient of their sum, as logits or
-// bf16 for f32, may be logits itself; scale: 1 if undefined. loss and scale are f32, or f64 for f64
-KERNEL(cross_entropy,             Tensor& loss, Tensor& dlogits, const Tensor& logits, const Tensor& targets, const Tensor& scale, int64_t ignore_index)
-// ops/embedding.cpp; adds to dweight, which is f32 for bf16
-KERNEL(embedding,                 Tensor& y, const Tensor& ids, const Tensor& weight)
-KERNEL(embedding_backward,        Tensor& dweight, const Tensor& dy, const Tensor& ids)
-// ops/dropout.cpp; y = x mask
-KERNEL(dropout,                   Tensor& y, const Tensor& x, double p, const RandomPosition& at)
-// ops/sample.cpp; ids i64 (..., 1) of probabilities (..., V)
-KERNEL(sample,                    Tensor& ids, const Tensor& probabilities, const RandomPosition& at)
-// ops/optimizer.cpp; lists have one tensor a parameter, and one without a gradient is left alone; lr_scale, decay: f64 (P)
-KERNEL(gradient_norm,             OptimizerStep& step, const Tensors& grads, const Tensor& loss, double max_norm)  // all of step but lr
-KERNEL(adamw,                     Tensors& p, Tensors& m, Tensors& v, Tensors& rounded, Tensor& counts, const Tensors& grads, const OptimizerStep& step, const Tensor& lr_scale, const Tensor& decay, double beta1, double beta2, double eps)  // rounded: bf16 copies of p, written with them, or undefined
-KERNEL(sgd,                       Tensors& p, Tensors& b, Tensors& rounded, Tensor& counts, const Tensors& grads, const OptimizerStep& step, const Tensor& lr_scale, const Tensor& decay, double momentum, bool nesterov)  // b may be empty
+
+// ---- ops/copy.cpp
+KERNEL_STRIDED(fill, Array& y, double value)
+// y = x, of one shape, in y's dtype.
+KERNEL_STRIDED(copy, Array& y, const Array& x)
+
+// ---- ops/rearrange.cpp
+// The lower or upper triangle of the last two dimensions; zeros elsewhere.
+KERNEL(triangle, Array& y, const Array& x, int64_t diagonal, bool lower)
+
+// ---- ops/unary.cpp, ops/binary.cpp: inputs have y's shape (expanded where they broadcast), and y
+// may be one of them
+KERNEL_STRIDED(unary, Array& y, const Array& x, UnaryOp op)
+// v: x or y, as the op's df says.
+KERNEL_STRIDED(unary_backward, Array& dx, const Array& dy, const Array& v, UnaryOp op)
+// add takes f32 and bf16 side by side, y f32.
+KERNEL_STRIDED(binary, Array& y, const Array& a, const Array& b, BinaryOp op)
+KERNEL_STRIDED(binary_number, Array& y, const Array& x, double number, BinaryOp op)
+KERNEL_STRIDED(where, Array& y, const Array& condition, const Array& a, const Array& b)
+KERNEL_STRIDED(masked_fill, Array& y, const Array& x, const Array& mask, double value)
+
+// ---- ops/compare.cpp: y is bool
+KERNEL_STRIDED(compare, Array& y, const Array& a, const Array& b, CompareOp op)
+KERNEL_STRIDED(compare_number, Array& y, const Array& x, double number, CompareOp op)
+
+// ---- ops/reduce.cpp, var.cpp: y keeps the reduced dimensions, with size 1
+KERNEL_STRIDED(reduce, Array& y, const Array& x, ReduceOp op)
+KERNEL_STRIDED(arg_reduce, Array& values, Array& indices, const Array& x, int64_t dim, bool largest)
+// root: the standard deviation.
+KERNEL_STRIDED(reduce_var, Array& y, const Array& x, double correction, bool root)
+
+// ---- ops/attention_forward.cpp, attention_backward.cpp: out (..., T, dv); lse (..., T), f32, or f64
+// for f64: the log of the sum of exp(scores), -inf for a query that sees nothing
+KERNEL_STRIDED(attention, Array& out, Array& lse, const AttentionInputs& in)
+KERNEL_STRIDED(attention_backward, AttentionGradients d, const Array& dout, const Array& out,
+               const Array& lse, const AttentionInputs& in)
+
+// ---- gemm.cpp (gemm.h): c = alpha a b, or c += alpha a b, of a (..., m, k) and b (..., k, n),
+// batches of equal shape
+KERNEL_STRIDED(gemm, Array& c, const Array& a, const Array& b, double alpha, bool accumulate)
+// c = a b + bias (n) in every row; bias may be undefined.
+KERNEL_STRIDED(gemm_bias, Array& c, const Array& a, const Array& b, const Array& bias)
+
+// ---- ops/mlp.cpp: gelu is its tanh form; y, h, dh (m, n) of one layout and dtype
+// h = a b + bias, y = gelu h.
+KERNEL_STRIDED(gemm_gelu, Array& y, Array& h, const Array& a, const Array& b, const Array& bias)
+// dh = (dy w) gelu'(h).
+KERNEL_STRIDED(gemm_gelu_backward, Array& dh, const Array& dy, const Array& w, const Array& h)
+
+// ---- ops/linear.cpp: y (n) = the sum of x's rows, or y += it; x (rows, n), any floating dtypes
+KERNEL_STRIDED(sum_rows, Array& y, const Array& x, bool accumulate)
+
+// ---- ops/scan.cpp: along `dim`
+KERNEL_STRIDED(cumsum, Array& y, const Array& x, int64_t dim)
+// Fills values and indices with as many as they have room for.
+KERNEL_STRIDED(sort, Array& values, Array& indices, const Array& x, int64_t dim, bool descending)
+
+// ---- ops/check_ids.cpp: throws where an i64 id is out of range. A GPU leaves that to the kernels
+// that follow the ids, and these name the op.
+KERNEL_STRIDED(check_ids, const Array& ids, const IdRange& range)
+
+// ---- ops/index.cpp: ids i64, checked to lie in x's (y's) dimension `dim`
+// y and ids have one shape.
+KERNEL_STRIDED(gather, Array& y, const Array& x, const Array& ids, int64_t dim, const char* op)
+// source and ids have one shape.
+KERNEL_STRIDED(scatter_add, Array& y, const Array& source, const Array& ids, int64_t dim,
+               const char* op)
+
+// ---- ops/softmax.cpp, log_softmax.cpp: over the last dimension
+KERNEL(softmax, Array& y, const Array& x)
+KERNEL(softmax_backward, Array& dx, const Array& dy, const Array& y)
+KERNEL(log_softmax, Array& y, const Array& x)
+KERNEL(log_softmax_backward, Array& dx, const Array& dy, const Array& y)
+
+// ---- ops/layer_norm.cpp, rms_norm.cpp: x (rows, C); y as x, or bf16 for f32; mean, rstd (rows),
+// f32, or f64 for f64
+KERNEL(layer_norm, Array& y, Array& mean, Array& rstd, const Array& x, const NormParameters& p)
+// sum = x + branch; sum as x, branch as y.
+KERNEL(add_layer_norm, Array& sum, Array& y, Array& mean, Array& rstd, const Array& x,
+       const Array& branch, const NormParameters& p)
+KERNEL(layer_norm_backward, NormGradients d, const Array& dy, const Array& x, const Array& mean,
+       const Array& rstd, const Array& weight)
+KERNEL(rms_norm, Array& y, Array& rstd, const Array& x, const NormParameters& p)
+KERNEL(rms_norm_backward, NormGradients d, const Array& dy, const Array& x, const Array& rstd,
+       const Array& weight)
+
+// ---- ops/cross_entropy.cpp
+// scale: 1 / the number of targets that count.
+KERNEL(target_scale, Array& scale, const Array& targets, int64_t ignore_index)
+// loss: one a target, or (), scale times their sum. dlogits (if defined): scale times the gradient of
+// their sum, as logits, or bf16 for f32; may be logits itself. scale: 1 if undefined. loss and scale
+// are f32, or f64 for f64.
+KERNEL(cross_entropy, Array& loss, Array& dlogits, const Array& logits, const Array& targets,
+       const Array& scale, int64_t ignore_index)
+
+// ---- ops/embedding.cpp
+KERNEL(embedding, Array& y, const Array& ids, const Array& weight)
+// Adds to dweight, which is f32 for bf16.
+KERNEL(embedding_backward, Array& dweight, const Array& dy, const Array& ids)
+
+// ---- ops/dropout.cpp: y = x mask
+KERNEL(dropout, Array& y, const Array& x, double p, const RandomPosition& at)
+
+// ---- ops/sample.cpp: ids i64 (..., 1) of probabilities (..., V)
+KERNEL(sample, Array& ids, const Array& probabilities, const RandomPosition& at)
+
+// ---- ops/optimizer.cpp
+// Fills all of step but lr.
+KERNEL(gradient_norm, OptimizerStep step, const Arrays& grads, const Array& loss, double max_norm)
+// m, v: as the values.
+KERNEL(adamw, ParameterLists p, Arrays m, Arrays v, const OptimizerStep& step, double beta1,
+       double beta2, double eps)
+// buffers: as the values, or empty without momentum.
+KERNEL(sgd, ParameterLists p, Arrays buffers, const OptimizerStep& step, double momentum,
+       bool nesterov)
+
 // clang-format on
+
+/// x itself if it is contiguous, else a copy that is.
+Array contiguous(const Array& x);
 
 #undef CUDA_TWIN
 #undef DECLARE_KERNEL

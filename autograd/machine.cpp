@@ -14,6 +14,7 @@
 #include "autograd/gemm.h"
 #include "autograd/kernels.h"
 #include "autograd/parallel.h"
+#include "autograd/tensor.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>

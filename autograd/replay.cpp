@@ -47,8 +47,7 @@ std::vector<Replay::Place> Replay::places(const std::vector<Tensor>& read) const
 std::vector<const void*> Replay::copies() const {
   std::vector<const void*> all;
   for (const std::vector<Tensor>* list : {&rounded_, &kept_})
-    for (const Tensor& x : *list)
-      all.push_back(x.storage()->rounded ? x.storage()->rounded->data : nullptr);
+    for (const Tensor& x : *list) all.push_back(cast_address(x));
   return all;
 }
 
@@ -65,10 +64,9 @@ void Replay::record(const std::function<void()>& work) {
   rounded_ = with_current_cast();
   const ContextGuard restored;
   context().recording = ++recordings;
-  for (const Tensor& x : rounded_)
-    x.storage()->rounded_recording = context().recording;  // count in it, too
-  possible_ = false;                                       // unless it ends well
-  empty_cache(device_);                                    // a record has memory of its own
+  for (const Tensor& x : rounded_) keep_cast(x);  // they count in it, too
+  possible_ = false;                              // unless it ends well
+  empty_cache(device_);                           // a record has memory of its own
   try {
     backend.begin_recording(device_);
     work();
@@ -97,10 +95,7 @@ void Replay::before_replay() {
 void Replay::after_replay() {
   for (Tensor& x : written_)
     for_any(x.dtype(), [&]<class T>(T) { static_cast<void>(x.mutable_data<T>()); });
-  for (const Tensor& x : kept_) {
-    keep_cast(x);
-    x.storage()->rounded_recording = 0;
-  }
+  for (const Tensor& x : kept_) keep_cast(x);
 }
 
 }  // namespace ink

@@ -31,7 +31,7 @@ struct Storage {
     std::swap(bytes, other.bytes);
     std::swap(device, other.device);
     std::swap(deleter_, other.deleter_);
-    rounded = other.rounded = nullptr;
+    attached = other.attached = nullptr;
     ++version;
     ++other.version;
   }
@@ -41,10 +41,8 @@ struct Storage {
   Device device;
   std::atomic<uint64_t> version{0};  // bumped by every mutable_data(), compared by saved tensors
 
-  /// The same elements rounded to bf16, as they were at a version: what cached_cast keeps.
-  std::shared_ptr<Storage> rounded;
-  uint64_t rounded_version = 0;
-  uint64_t rounded_recording = 0;  // made for it (Context::recording)
+  /// What a cache keeps with this memory (autocast.h).
+  std::shared_ptr<void> attached;
 
  private:
   Deleter deleter_;  // empty: the block belongs to the caching allocator

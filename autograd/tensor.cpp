@@ -26,27 +26,22 @@ Tensor& Tensor::operator=(const Tensor&) = default;
 Tensor& Tensor::operator=(Tensor&&) noexcept = default;
 Tensor::~Tensor() = default;
 
-int64_t Tensor::size(int64_t d) const {
-  INK_CHECK(dim() > 0, "size: a scalar has no dimensions");
-  return shape()[wrap_dim("size", d, shape())];
-}
-
 Tensor Tensor::alias(const Layout& layout) const {
-  Tensor result(storage_, layout, dtype_);
+  Tensor result(array_.seen_as(layout));
   result.is_view_ = true;
   return result;
 }
 
 bool Tensor::sole_owner() const {
-  return storage_.use_count() == 1 && layout_.offset == 0 && is_contiguous() &&
-         numel() * size_of(dtype_) == storage_->bytes;
+  return storage().use_count() == 1 && layout().offset == 0 && is_contiguous() &&
+         numel() * size_of(dtype()) == storage()->bytes;
 }
 
 template <class To>
 std::vector<To> Tensor::tolist() const {
   const Tensor x = detach().to(cpu_device).contiguous();
   std::vector<To> values(static_cast<size_t>(numel()));
-  for_any(dtype_, [&]<class From>(From) {
+  for_any(dtype(), [&]<class From>(From) {
     const From* data = x.data<From>();
     for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<To>(data[i]);
   });
@@ -87,7 +82,7 @@ void Tensor::set_grad(const Tensor& grad) {
 }
 
 Tensor& Tensor::requires_grad_(bool value) {
-  INK_CHECK(!value || is_floating(), "requires_grad_: expected a floating dtype, got ", dtype_);
+  INK_CHECK(!value || is_floating(), "requires_grad_: expected a floating dtype, got ", dtype());
   INK_CHECK(is_leaf(),
             "requires_grad_: only a leaf's flag can be set; this tensor was computed by ",
             slot_->node->name);
@@ -124,23 +119,11 @@ void Tensor::backward(const Tensor& gradient, bool retain_graph, bool create_gra
 // ---- factories
 // ---------------------------------------------------------------------------------------------------
 
-namespace {
-
-// A new contiguous tensor; sizes must be >= 0 and their bytes must fit 63 bits.
-Tensor make(const char* op, const Shape& shape, Options options) {
-  for (int64_t size : shape) INK_CHECK(size >= 0, op, ": expected sizes of 0 or more, got ", shape);
-  int64_t bytes = 0;
-  INK_CHECK(!__builtin_mul_overflow(shape.numel(), size_of(options.dtype), &bytes), op,
-            ": the size in bytes of ", shape, " ", options.dtype, " overflows 64 bits");
-  return Tensor(std::make_shared<Storage>(bytes, options.device),
-                {shape, contiguous_strides(shape), 0}, options.dtype);
+Tensor empty(const Shape& shape, Options options) {
+  return Tensor(Array::empty(shape, options.dtype, options.device));
 }
-
-}  // namespace
-
-Tensor empty(const Shape& shape, Options options) { return make("empty", shape, options); }
 Tensor full(const Shape& shape, double value, Options options) {
-  Tensor x = make("full", shape, options);
+  Tensor x(Array::empty(shape, options.dtype, options.device, "full"));
   kernel::fill(x, value);
   return x;
 }
@@ -156,8 +139,8 @@ Tensor ones_like(const Tensor& other) { return full_like(other, 1); }
 Tensor from_blob(void* memory, const Shape& shape, Options options, Storage::Deleter deleter) {
   INK_CHECK(deleter, "from_blob: expected a deleter");
   const int64_t bytes = shape.numel() * size_of(options.dtype);
-  return Tensor(std::make_shared<Storage>(memory, bytes, options.device, std::move(deleter)),
-                {shape, contiguous_strides(shape), 0}, options.dtype);
+  return Tensor(Array(std::make_shared<Storage>(memory, bytes, options.device, std::move(deleter)),
+                      {shape, contiguous_strides(shape), 0}, options.dtype));
 }
 
 template <class T>

@@ -13,11 +13,8 @@
 #include <variant>
 #include <vector>
 
+#include "autograd/array.h"
 #include "autograd/context.h"
-#include "autograd/device.h"
-#include "autograd/dtype.h"
-#include "autograd/shape.h"
-#include "autograd/storage.h"
 
 namespace ink {
 
@@ -59,44 +56,41 @@ class Tensor {
   Tensor& operator=(const Tensor&);
   Tensor& operator=(Tensor&&) noexcept;
   ~Tensor();
-  Tensor(std::shared_ptr<Storage> storage, const Layout& layout, DType dtype)
-      : storage_(std::move(storage)), layout_(layout), dtype_(dtype) {}
+  /// A constant on an array's memory.
+  explicit Tensor(Array array) : array_(std::move(array)) {}
 
   // ---- what it is
-  bool defined() const { return storage_ != nullptr; }
-  const Shape& shape() const { return layout_.sizes; }
-  const Shape& strides() const { return layout_.strides; }
-  const Layout& layout() const { return layout_; }
-  int64_t dim() const { return layout_.sizes.size(); }
-  int64_t size(int64_t dim) const;
-  int64_t numel() const { return layout_.sizes.numel(); }
-  DType dtype() const { return dtype_; }
-  Device device() const { return storage_->device; }
-  Options options() const { return {dtype_, device()}; }
-  bool is_contiguous() const { return layout_.contiguous(); }
-  bool is_floating() const { return ink::is_floating(dtype_); }
+  bool defined() const { return array_.defined(); }
+  const Shape& shape() const { return array_.shape(); }
+  const Shape& strides() const { return array_.strides(); }
+  const Layout& layout() const { return array_.layout(); }
+  int64_t dim() const { return array_.dim(); }
+  int64_t size(int64_t dim) const { return array_.size(dim); }
+  int64_t numel() const { return array_.numel(); }
+  DType dtype() const { return array_.dtype(); }
+  Device device() const { return array_.device(); }
+  Options options() const { return {dtype(), device()}; }
+  bool is_contiguous() const { return array_.is_contiguous(); }
+  bool is_floating() const { return array_.is_floating(); }
   /// Made by a view op: shares its storage with the tensor it was taken from.
   bool is_view() const { return is_view_; }
 
-  // ---- its memory
-  /// The first element, for reading; throws unless T is the dtype. Elements lie at strides(), in
-  /// elements.
+  // ---- its memory (array.h)
   template <class T>
   const T* data() const {
-    check_dtype(dtype_of<T>());
-    return static_cast<const T*>(storage_->data) + layout_.offset;
+    return array_.data<T>();
   }
-  /// The same for writing: the only way to a writable pointer. Counts as a write to every tensor
-  /// that shares the memory.
   template <class T>
   T* mutable_data() {
-    check_dtype(dtype_of<T>());
-    storage_->version.fetch_add(1, std::memory_order_relaxed);
-    return static_cast<T*>(storage_->data) + layout_.offset;
+    return array_.mutable_data<T>();
   }
-  const std::shared_ptr<Storage>& storage() const { return storage_; }
+  const std::shared_ptr<Storage>& storage() const { return array_.storage(); }
   /// The number of writes so far to the memory.
-  uint64_t version() const { return storage_->version.load(std::memory_order_relaxed); }
+  uint64_t version() const { return storage()->version.load(std::memory_order_relaxed); }
+  /// What kernels take.
+  const Array& array() const { return array_; }
+  operator const Array&() const { return array_; }
+  operator Array&() { return array_; }
 
   // ---- its values
   /// The one element of a tensor that has one, as T (default double).
@@ -176,14 +170,7 @@ class Tensor {
   bool sole_owner() const;
 
  private:
-  void check_dtype(DType wanted) const {
-    INK_CHECK(defined(), "data: the tensor is undefined");
-    INK_CHECK(wanted == dtype_, "data: expected ", dtype_, ", the tensor's dtype, got ", wanted);
-  }
-
-  std::shared_ptr<Storage> storage_;
-  Layout layout_;
-  DType dtype_ = DType::f32;
+  Array array_;
   bool is_view_ = false;
   std::shared_ptr<GradSlot> slot_;  // null: a constant
 };

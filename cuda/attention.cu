@@ -128,7 +128,7 @@ struct AttentionForward {
 };
 
 template <class T, int kWidth>
-void run_forward(Tensor& out, Tensor& lse, const AttentionProblem<T>& problem) {
+void run_forward(Array& out, Array& lse, const AttentionProblem<T>& problem) {
   const int64_t tiles = blocks_for(problem.size.queries, kOwn);
   launch("attention", {problem.size.heads * tiles, blocks_for(problem.size.dv, kWidth)},
          AttentionForward<T, kWidth>{problem, matrices_of<T>(out), lse.mutable_data<compute_t<T>>(),
@@ -137,16 +137,15 @@ void run_forward(Tensor& out, Tensor& lse, const AttentionProblem<T>& problem) {
 
 }  // namespace
 
-void attention(Tensor& out, Tensor& lse, const Tensor& q, const Tensor& k, const Tensor& v,
-               const Tensor& mask, const AttentionRule& rule) {
-  if (out.numel() == 0 || k.size(-2) == 0) return fill(out, 0);
-  if (suits_attention_decode(q, v, rule)) return attention_decode(out, lse, q, k, v, mask, rule);
-  if (suits_attention_mma(mask, rule, {&out, &q, &k, &v}))
-    return attention_mma(out, lse, q, k, v, mask, rule);
-  for_float("attention", q.dtype(), [&]<class T>(T) {
-    const AttentionProblem<T> problem(q, k, v, mask, rule);
+void attention(Array& out, Array& lse, const AttentionInputs& in) {
+  if (out.numel() == 0 || in.k.size(-2) == 0) return fill(out, 0);
+  if (suits_attention_decode(in)) return attention_decode(out, lse, in);
+  if (suits_attention_mma(in.mask, in.rule, {&out, &in.q, &in.k, &in.v}))
+    return attention_mma(out, lse, in);
+  for_float("attention", in.q.dtype(), [&]<class T>(T) {
+    const AttentionProblem<T> problem(in);
     if constexpr (!std::is_same_v<T, double>) {
-      if (v.size(-1) > 64) return run_forward<T, 128>(out, lse, problem);
+      if (in.v.size(-1) > 64) return run_forward<T, 128>(out, lse, problem);
     }
     run_forward<T, 64>(out, lse, problem);
   });

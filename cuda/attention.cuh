@@ -58,7 +58,7 @@ struct HeadMatrices {
   Heads heads;
 
   HeadMatrices() = default;
-  HeadMatrices(E* first, const Tensor& x, const Shape& shape) : data(first) {
+  HeadMatrices(E* first, const Array& x, const Shape& shape) : data(first) {
     const auto stride = [&](int64_t d) {
       const int64_t at = d - shape.size() + x.dim();
       return at < 0 || x.shape()[at] == 1 ? 0 : x.strides()[at];
@@ -75,16 +75,16 @@ struct HeadMatrices {
   }
 };
 template <class T>
-HeadMatrices<const T> matrices_of(const Tensor& x) {
+HeadMatrices<const T> matrices_of(const Array& x) {
   return {x.data<T>(), x, x.shape()};
 }
 template <class T>
-HeadMatrices<T> matrices_of(Tensor& x) {
+HeadMatrices<T> matrices_of(Array& x) {
   return {x.mutable_data<T>(), x, x.shape()};
 }
 
 /// How many matrices a tensor (..., rows, cols) holds.
-inline int64_t head_count(const Tensor& x) {
+inline int64_t head_count(const Array& x) {
   Shape leading = x.shape();
   leading[x.dim() - 1] = leading[x.dim() - 2] = 1;
   return leading.numel();
@@ -95,7 +95,7 @@ inline int64_t head_count(const Tensor& x) {
 struct AttentionSizes {
   int heads, group, queries, keys, d, dv, diagonal;
 
-  AttentionSizes(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionRule& rule)
+  AttentionSizes(const Array& q, const Array& k, const Array& v, const AttentionRule& rule)
       : heads(small(head_count(q))),
         group(heads > 0 ? heads / small(head_count(k)) : 1),
         queries(small(q.size(-2))),
@@ -121,7 +121,7 @@ struct AttentionSizes {
 };
 
 /// The scores' shape, (..., T, S).
-inline Shape scores_shape(const Tensor& q, const Tensor& k) {
+inline Shape scores_shape(const Array& q, const Array& k) {
   Shape shape = q.shape();
   shape.back() = k.size(-2);
   return shape;
@@ -133,7 +133,7 @@ struct AttentionMask {
   HeadMatrices<const bool> allowed;
   HeadMatrices<const C> bias;
 
-  AttentionMask(const Tensor& mask, const Shape& scores) {
+  AttentionMask(const Array& mask, const Shape& scores) {
     if (!mask.defined()) return;
     if (mask.dtype() == DType::boolean) {
       allowed = {mask.data<bool>(), mask, scores};
@@ -201,24 +201,23 @@ struct WeightDropout {
 };
 
 /// All that the kernels are given but for what they write.
-template <class T>
+template <class T, class Rows = HeadMatrices<const T>>
 struct AttentionProblem {
   using C = compute_t<T>;
   AttentionSizes size;
   C scale;
-  HeadMatrices<const T> q, k, v;
+  Rows q, k, v;
   AttentionMask<C> mask;
   WeightDropout dropout;
 
-  AttentionProblem(const Tensor& q_, const Tensor& k_, const Tensor& v_, const Tensor& mask_,
-                   const AttentionRule& rule)
-      : size(q_, k_, v_, rule),
-        scale(static_cast<C>(rule.scale)),
-        q(matrices_of<T>(q_)),
-        k(matrices_of<T>(k_)),
-        v(matrices_of<T>(v_)),
-        mask(mask_, scores_shape(q_, k_)),
-        dropout(rule, size, q_.size(0)) {}
+  explicit AttentionProblem(const AttentionInputs& in)
+      : size(in.q, in.k, in.v, in.rule),
+        scale(static_cast<C>(in.rule.scale)),
+        q(matrices_of<T>(in.q)),
+        k(matrices_of<T>(in.k)),
+        v(matrices_of<T>(in.v)),
+        mask(in.mask, scores_shape(in.q, in.k)),
+        dropout(in.rule, size, in.q.size(0)) {}
 };
 
 }  // namespace ink::cuda

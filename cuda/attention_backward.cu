@@ -239,7 +239,7 @@ struct MaskGradient {
 };
 
 template <class T>
-void run_mask_gradient(Tensor& dmask, const BackwardProblem<T>& problem, const Shape& scores) {
+void run_mask_gradient(Array& dmask, const BackwardProblem<T>& problem, const Shape& scores) {
   const int64_t dims = scores.size();
   const auto size_of = [&](int64_t d) {  // of the mask, in the scores' dimension d
     const int64_t at = d - dims + dmask.dim();
@@ -266,38 +266,38 @@ void run_mask_gradient(Tensor& dmask, const BackwardProblem<T>& problem, const S
 }
 
 template <class T, int kWidth>
-void run_backward(Tensor& dq, Tensor& dk, Tensor& dv, const Tensor& out,
-                  const BackwardProblem<T>& problem) {
+void run_backward(AttentionGradients& d, const Array& out, const BackwardProblem<T>& problem) {
   const auto& size = problem.size;
   const auto query_tiles = static_cast<unsigned>(blocks_for(size.queries, kOwn));
   const auto key_tiles = static_cast<unsigned>(blocks_for(size.keys, kOwn));
   launch("attention_backward",
          {int64_t{size.heads} * query_tiles, blocks_for(std::max(size.d, 1), kWidth)},
-         QueryGradient<T, kWidth>{problem, matrices_of<T>(out), matrices_of<T>(dq), query_tiles});
+         QueryGradient<T, kWidth>{problem, matrices_of<T>(out), matrices_of<T>(d.dq), query_tiles});
   launch(
       "attention_backward",
       {int64_t{size.heads / size.group} * key_tiles, blocks_for(std::max(size.d, size.dv), kWidth)},
-      KeyGradient<T, kWidth>{problem, matrices_of<T>(dk), matrices_of<T>(dv), key_tiles});
+      KeyGradient<T, kWidth>{problem, matrices_of<T>(d.dk), matrices_of<T>(d.dv), key_tiles});
 }
 
 }  // namespace
 
-void attention_backward(Tensor& dq, Tensor& dk, Tensor& dv, Tensor& dmask, const Tensor& dout,
-                        const Tensor& out, const Tensor& lse, const Tensor& q, const Tensor& k,
-                        const Tensor& v, const Tensor& mask, const AttentionRule& rule) {
-  if (!dmask.defined() && suits_attention_mma(mask, rule, {&dq, &dk, &dv, &dout, &out, &q, &k, &v}))
-    return attention_mma_backward(dq, dk, dv, dout, out, lse, q, k, v, mask, rule);
+void attention_backward(AttentionGradients d, const Array& dout, const Array& out, const Array& lse,
+                        const AttentionInputs& in) {
+  const Array &q = in.q, &k = in.k, &v = in.v;
+  if (!d.dmask.defined() &&
+      suits_attention_mma(in.mask, in.rule, {&d.dq, &d.dk, &d.dv, &dout, &out, &q, &k, &v}))
+    return attention_mma_backward(d, dout, out, lse, in);
   for_float("attention_backward", q.dtype(), [&]<class T>(T) {
     using C = compute_t<T>;
-    Tensor delta = empty(lse.shape(), lse.options());
-    const BackwardProblem<T> problem{
-        {q, k, v, mask, rule}, matrices_of<T>(dout), lse.data<C>(), delta.mutable_data<C>()};
+    Array delta = Array::empty(lse.shape(), lse.dtype(), lse.device());
+    const BackwardProblem<T> problem{AttentionProblem<T>(in), matrices_of<T>(dout), lse.data<C>(),
+                                     delta.mutable_data<C>()};
     if (!std::is_same_v<T, double> && std::max(q.size(-1), v.size(-1)) > 64) {
-      run_backward<T, std::is_same_v<T, double> ? 64 : 128>(dq, dk, dv, out, problem);
+      run_backward<T, std::is_same_v<T, double> ? 64 : 128>(d, out, problem);
     } else {
-      run_backward<T, 64>(dq, dk, dv, out, problem);
+      run_backward<T, 64>(d, out, problem);
     }
-    if (dmask.defined()) run_mask_gradient(dmask, problem, scores_shape(q, k));
+    if (d.dmask.defined()) run_mask_gradient(d.dmask, problem, scores_shape(q, k));
   });
 }
 

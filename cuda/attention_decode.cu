@@ -173,19 +173,19 @@ void run_parts(const AttentionProblem<T>& problem, const DecodeResult<T>& result
 
 }  // namespace
 
-bool suits_attention_decode(const Tensor& q, const Tensor& v, const AttentionRule& rule) {
-  return q.size(-2) <= kMostQueries && v.size(-2) >= kFewestKeys &&
-         std::max(q.size(-1), v.size(-1)) <= kWidest && rule.dropout_p == 0;
+bool suits_attention_decode(const AttentionInputs& in) {
+  return in.q.size(-2) <= kMostQueries && in.v.size(-2) >= kFewestKeys &&
+         std::max(in.q.size(-1), in.v.size(-1)) <= kWidest && in.rule.dropout_p == 0;
 }
 
-void attention_decode(Tensor& out, Tensor& lse, const Tensor& q, const Tensor& k, const Tensor& v,
-                      const Tensor& mask, const AttentionRule& rule) {
-  for_float("attention", q.dtype(), [&]<class T>(T) {
+void attention_decode(Array& out, Array& lse, const AttentionInputs& in) {
+  for_float("attention", in.q.dtype(), [&]<class T>(T) {
     using C = compute_t<T>;
     constexpr int kPack = 16 / sizeof(T), kLanes = 8;
-    const AttentionProblem<T> problem(q, k, v, mask, rule);
+    const AttentionProblem<T> problem(in);
     const int64_t rows = lse.numel(), chunks = blocks_for(problem.size.keys, kKeys);
-    Tensor memory = empty({chunks > 1 ? rows * chunks * (2 + problem.size.dv) : 0}, lse.options());
+    Array memory = Array::empty({chunks > 1 ? rows * chunks * (2 + problem.size.dv) : 0},
+                                lse.dtype(), lse.device());
     const Parts<C> parts{memory.mutable_data<C>(), static_cast<int>(chunks), problem.size.dv};
     const DecodeResult<T> result{matrices_of<T>(out), lse.mutable_data<C>(), problem.size.queries};
     const int widest = std::max(problem.size.d, problem.size.dv);

@@ -6,9 +6,8 @@
 namespace ink::cuda {
 
 /// At most four queries a head and more than 64 keys, heads of at most 256 elements, no dropout.
-bool suits_attention_decode(const Tensor& q, const Tensor& v, const AttentionRule& rule);
+bool suits_attention_decode(const AttentionInputs& in);
 
-void attention_decode(Tensor& out, Tensor& lse, const Tensor& q, const Tensor& k, const Tensor& v,
-                      const Tensor& mask, const AttentionRule& rule);
+void attention_decode(Array& out, Array& lse, const AttentionInputs& in);
 
 }  // namespace ink::cuda

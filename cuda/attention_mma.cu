@@ -199,11 +199,11 @@ struct MmaForward {
 
 }  // namespace
 
-bool suits_attention_mma(const Tensor& mask, const AttentionRule& rule,
-                         std::initializer_list<const Tensor*> rows) {
+bool suits_attention_mma(const Array& mask, const AttentionRule& rule,
+                         std::initializer_list<const Array*> rows) {
   if (rule.scale <= 0) return false;
   if (mask.defined() && mask.dtype() != DType::boolean && mask.dtype() != f32) return false;
-  for (const Tensor* x : rows) {
+  for (const Array* x : rows) {
     if (x->dtype() != bf16 || x->size(-1) > 128) return false;
     const auto matrices = matrices_of<bfloat16>(*x);
     if (!matrices.in_packs || matrices.heads.dims > 2) return false;
@@ -211,9 +211,8 @@ bool suits_attention_mma(const Tensor& mask, const AttentionRule& rule,
   return true;
 }
 
-void attention_mma(Tensor& out, Tensor& lse, const Tensor& q, const Tensor& k, const Tensor& v,
-                   const Tensor& mask, const AttentionRule& rule) {
-  const MmaProblem problem(q, k, v, mask, rule);
+void attention_mma(Array& out, Array& lse, const AttentionInputs& in) {
+  const MmaProblem problem(in);
   for_kind(problem, [&]<int kHead, bool kMask, bool kDrop>() {
     using Kernel = MmaForward<kHead, kMask, kDrop>;
     const int64_t tiles = blocks_for(problem.size.queries, Kernel::kQueries);

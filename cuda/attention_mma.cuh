@@ -41,22 +41,8 @@ struct HeadRows {
 };
 
 /// All that the kernels are given but for what they write.
-struct MmaProblem {
-  AttentionSizes size;
-  float scale;
-  HeadRows<const bfloat16> q, k, v;
-  AttentionMask<float> mask;
-  WeightDropout dropout;
-
-  MmaProblem(const Tensor& q_, const Tensor& k_, const Tensor& v_, const Tensor& mask_,
-             const AttentionRule& rule)
-      : size(q_, k_, v_, rule),
-        scale(static_cast<float>(rule.scale)),
-        q(matrices_of<bfloat16>(q_)),
-        k(matrices_of<bfloat16>(k_)),
-        v(matrices_of<bfloat16>(v_)),
-        mask(mask_, scores_shape(q_, k_)),
-        dropout(rule, size, q_.size(0)) {}
+struct MmaProblem : AttentionProblem<bfloat16, HeadRows<const bfloat16>> {
+  using AttentionProblem::AttentionProblem;
 
   /// The score of query i and key j from their product; -inf where i does not see j. mask_start: of
   /// the head's.

@@ -306,12 +306,10 @@ struct MmaKeyGradient {
 
 }  // namespace
 
-void attention_mma_backward(Tensor& dq, Tensor& dk, Tensor& dv, const Tensor& dout,
-                            const Tensor& out, const Tensor& lse, const Tensor& q, const Tensor& k,
-                            const Tensor& v, const Tensor& mask, const AttentionRule& rule) {
-  Tensor rows = empty({lse.numel(), 2}, lse.options());
-  const BackwardProblem problem{{q, k, v, mask, rule},
-                                HeadRows(matrices_of<bfloat16>(dout)),
+void attention_mma_backward(AttentionGradients& d, const Array& dout, const Array& out,
+                            const Array& lse, const AttentionInputs& in) {
+  Array rows = Array::empty({lse.numel(), 2}, lse.dtype(), lse.device());
+  const BackwardProblem problem{MmaProblem(in), HeadRows(matrices_of<bfloat16>(dout)),
                                 reinterpret_cast<QueryRow*>(rows.mutable_data<float>())};
   const auto& size = problem.size;
   for_kind(problem, [&]<int kHead, bool kMask, bool kDrop>() {
@@ -320,10 +318,10 @@ void attention_mma_backward(Tensor& dq, Tensor& dk, Tensor& dv, const Tensor& do
     launch("attention_backward", size.heads * query_tiles,
            MmaQueryGradient<kHead, kMask, kDrop>{
                problem, HeadRows(matrices_of<bfloat16>(out)), lse.data<float>(),
-               HeadRows(matrices_of<bfloat16>(dq)), static_cast<int>(query_tiles)});
+               HeadRows(matrices_of<bfloat16>(d.dq)), static_cast<int>(query_tiles)});
     launch("attention_backward", size.heads / size.group * key_tiles,
-           MmaKeyGradient<kHead, kMask, kDrop>{problem, HeadRows(matrices_of<bfloat16>(dk)),
-                                               HeadRows(matrices_of<bfloat16>(dv)),
+           MmaKeyGradient<kHead, kMask, kDrop>{problem, HeadRows(matrices_of<bfloat16>(d.dk)),
+                                               HeadRows(matrices_of<bfloat16>(d.dv)),
                                                static_cast<int>(key_tiles)});
   });
 }

@@ -40,7 +40,7 @@ struct MaskedFill {
 
 }  // namespace
 
-void binary(Tensor& y, const Tensor& a, const Tensor& b, BinaryOp op) {
+void binary(Array& y, const Array& a, const Array& b, BinaryOp op) {
   if (op == BinaryOp::add && a.dtype() == f32 && b.dtype() == bf16)
     return map("add", y, AddMixed(), a, b);
   if (op == BinaryOp::add && a.dtype() == bf16 && b.dtype() == f32)
@@ -51,7 +51,7 @@ void binary(Tensor& y, const Tensor& a, const Tensor& b, BinaryOp op) {
   });
 }
 
-void binary_number(Tensor& y, const Tensor& x, double number, BinaryOp op) {
+void binary_number(Array& y, const Array& x, double number, BinaryOp op) {
   visit(op, [&]<class F>(F) {
     for_domain<F>(name_of(op), x.dtype(), [&]<class T>(T) {
       map(name_of(op), y, BinaryNumber<F, T>{static_cast<compute_t<T>>(number)}, x);
@@ -59,11 +59,11 @@ void binary_number(Tensor& y, const Tensor& x, double number, BinaryOp op) {
   });
 }
 
-void where(Tensor& y, const Tensor& condition, const Tensor& a, const Tensor& b) {
+void where(Array& y, const Array& condition, const Array& a, const Array& b) {
   for_any(y.dtype(), [&]<class T>(T) { map("where", y, Where<T>(), condition, a, b); });
 }
 
-void masked_fill(Tensor& y, const Tensor& x, const Tensor& mask, double value) {
+void masked_fill(Array& y, const Array& x, const Array& mask, double value) {
   for_any(y.dtype(), [&]<class T>(T) {
     map("masked_fill", y, MaskedFill<T>{static_cast<T>(value)}, x, mask);
   });

@@ -20,13 +20,13 @@ struct CompareNumber {
 
 }  // namespace
 
-void compare(Tensor& y, const Tensor& a, const Tensor& b, CompareOp op) {
+void compare(Array& y, const Array& a, const Array& b, CompareOp op) {
   visit(op, [&]<class F>(F) {
     for_any(a.dtype(), [&]<class T>(T) { map(name_of(op), y, Compare<F, T>(), a, b); });
   });
 }
 
-void compare_number(Tensor& y, const Tensor& x, double number, CompareOp op) {
+void compare_number(Array& y, const Array& x, double number, CompareOp op) {
   visit(op, [&]<class F>(F) {
     for_any(x.dtype(), [&]<class T>(T) {
       map(name_of(op), y, CompareNumber<F, T>{static_cast<compute_t<T>>(number)}, x);

@@ -84,11 +84,11 @@ void copy_transposed(T* y, const T* x, const StridedLoop<2>& loop, int64_t a, in
 
 }  // namespace
 
-void fill(Tensor& y, double value) {
+void fill(Array& y, double value) {
   for_any(y.dtype(), [&]<class T>(T) { map("fill", y, Constant<T>{static_cast<T>(value)}); });
 }
 
-void copy(Tensor& y, const Tensor& x) {
+void copy(Array& y, const Array& x) {
   const StridedLoop<2> loop(y.shape(), {&y, &x});
   const int64_t a = dim_of_neighbours(loop, 1), b = dim_of_neighbours(loop, 0);
   for_any(x.dtype(), [&]<class From>(From) {

@@ -103,7 +103,7 @@ struct TargetScale {
 
 // Calls f(T{}, D{}) with the C++ types of the logits and their gradient.
 template <class F>
-void for_logits(const Tensor& logits, const Tensor& dlogits, const F& f) {
+void for_logits(const Array& logits, const Array& dlogits, const F& f) {
   if (logits.dtype() == f32 && dlogits.defined() && dlogits.dtype() == bf16)
     return f(float{}, bfloat16{});
   for_float("cross_entropy", logits.dtype(), [&]<class T>(T) { f(T{}, T{}); });
@@ -111,7 +111,7 @@ void for_logits(const Tensor& logits, const Tensor& dlogits, const F& f) {
 
 }  // namespace
 
-void target_scale(Tensor& scale, const Tensor& targets, int64_t ignore_index) {
+void target_scale(Array& scale, const Array& targets, int64_t ignore_index) {
   for_float("target_scale", scale.dtype(), [&]<class C>(C) {
     launch("target_scale", 1,
            TargetScale<C>{scale.mutable_data<C>(), targets.data<int64_t>(), targets.numel(),
@@ -119,12 +119,12 @@ void target_scale(Tensor& scale, const Tensor& targets, int64_t ignore_index) {
   });
 }
 
-void cross_entropy(Tensor& loss, Tensor& dlogits, const Tensor& logits, const Tensor& targets,
-                   const Tensor& scale, int64_t ignore_index) {
+void cross_entropy(Array& loss, Array& dlogits, const Array& logits, const Array& targets,
+                   const Array& scale, int64_t ignore_index) {
   for_logits(logits, dlogits, [&]<class T, class D>(T, D) {
     using C = compute_t<T>;
     const int64_t rows = targets.numel(), n = logits.size(-1);
-    Tensor by_row = loss.dim() ? loss : empty({rows}, loss.options());
+    Array by_row = loss.dim() ? loss : Array::empty({rows}, loss.dtype(), loss.device());
     C* losses = by_row.mutable_data<C>();
     D* down = dlogits.defined() ? dlogits.mutable_data<D>() : nullptr;
     const T* in = logits.data<T>();

@@ -15,8 +15,8 @@
 #include <string>
 #include <utility>
 
+#include "autograd/array.h"
 #include "autograd/check.h"
-#include "autograd/tensor.h"
 #include "cuda/gemm_choices.h"
 #include "cuda/product.h"
 #include "cuda/runtime.h"
@@ -354,10 +354,11 @@ class Gpu {
   /// memory that nobody needs.
   cublasLtMatmulAlgo_t fastest(Product p, const Plan& plan, const Candidates& candidates) {
     constexpr int kTimes = 5;
-    Tensor spare;
+    Array spare;
     if (p.accumulate) {
       const int64_t room = (p.batch - 1) * p.c.step + (p.m - 1) * p.c.layout.ld + p.n;
-      spare = zeros({room}, {p.c.dtype, device_});
+      spare = Array::empty({room}, p.c.dtype, device_);
+      fill(spare, 0);
       p.c.data = for_any(p.c.dtype, [&]<class T>(T) -> void* { return spare.mutable_data<T>(); });
     }
     Timer timer;

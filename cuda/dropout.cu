@@ -57,7 +57,7 @@ struct Dropout {
 
 }  // namespace
 
-void dropout(Tensor& y, const Tensor& x, double p, const RandomPosition& at) {
+void dropout(Array& y, const Array& x, double p, const RandomPosition& at) {
   const int64_t n = x.numel();
   if (n == 0) return;
   const DropoutMask mask(p, at);

@@ -173,8 +173,8 @@ struct Mapping<Y (F::*)(X...) const> {
   using Loop = StridedLoop<kOperands>;
 
   template <size_t... K>
-  static void run(std::index_sequence<K...>, const char* op, Tensor& y, const F& f,
-                  const std::array<const Tensor*, kInputs>& inputs) {
+  static void run(std::index_sequence<K...>, const char* op, Array& y, const F& f,
+                  const std::array<const Array*, kInputs>& inputs) {
     const Loop loop(y.shape(), {&y, inputs[K]...});
     Y* out = y.mutable_data<Y>();
     const std::array<const void*, kInputs> x{inputs[K]->template data<X>()...};
@@ -205,7 +205,7 @@ struct Mapping<Y (F::*)(X...) const> {
 /// and any layouts. F: a struct of values; the parameter types and the result of its operator() are
 /// the element types. y may be one of the inputs.
 template <class F, class... Inputs>
-void map(const char* op, Tensor& y, const F& f, const Inputs&... inputs) {
+void map(const char* op, Array& y, const F& f, const Inputs&... inputs) {
   detail::Mapping<decltype(&F::operator())>::run(std::index_sequence_for<Inputs...>(), op, y, f,
                                                  {&inputs...});
 }

@@ -146,7 +146,7 @@ void for_width(int64_t n, std::initializer_list<const void*> pointers, const F& 
 
 }  // namespace
 
-void embedding(Tensor& y, const Tensor& ids, const Tensor& weight) {
+void embedding(Array& y, const Array& ids, const Array& weight) {
   for_float("embedding", weight.dtype(), [&]<class T>(T) {
     const int64_t n = weight.size(-1), count = n ? ids.numel() : 0;
     T* out = y.mutable_data<T>();
@@ -160,11 +160,11 @@ void embedding(Tensor& y, const Tensor& ids, const Tensor& weight) {
   });
 }
 
-void embedding_backward(Tensor& dweight, const Tensor& dy, const Tensor& ids) {
+void embedding_backward(Array& dweight, const Array& dy, const Array& ids) {
   const int64_t count = ids.numel(), n = dy.size(-1);
   if (count == 0 || n == 0) return;
-  const Options options(i64, ids.device());
-  Tensor sorted = empty({count}, options), positions = empty({count}, options);
+  Array sorted = Array::empty({count}, i64, ids.device()),
+        positions = Array::empty({count}, i64, ids.device());
   sort_ids(sorted, positions, ids, dweight.size(0));
   for_float("embedding_backward", dy.dtype(), [&]<class T>(T) {
     using C = compute_t<T>;
@@ -174,7 +174,7 @@ void embedding_backward(Tensor& dweight, const Tensor& dy, const Tensor& ids) {
       RowSums<T, N> sums{
           table, nullptr, upstream,       sorted.data<int64_t>(), positions.data<int64_t>(),
           count, n,       dweight.size(0)};
-      Tensor partial = empty({sums.chunks(), n}, dweight.options());
+      Array partial = Array::empty({sums.chunks(), n}, dweight.dtype(), dweight.device());
       sums.partial = partial.mutable_data<C>();
       const Blocks blocks(blocks_for(sums.chunks(), SumChunk<T, N>::kWarps),
                           blocks_for(n, kWarp, N));

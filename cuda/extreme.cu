@@ -42,7 +42,7 @@ struct StoreBest {
 
 }  // namespace
 
-void arg_reduce(Tensor& values, Tensor& indices, const Tensor& x, int64_t, bool largest) {
+void arg_reduce(Array& values, Array& indices, const Array& x, int64_t, bool largest) {
   for_any(x.dtype(), [&]<class T>(T) {
     const StoreBest<T> store{values.mutable_data<T>(), indices.mutable_data<int64_t>()};
     if (largest) {

@@ -12,22 +12,22 @@ namespace ink::cuda {
 namespace {
 
 // The first matrix of x, for a loop over its batch.
-Tensor heads(const Tensor& x) {
+Array heads(const Array& x) {
   Layout layout = x.layout();
   layout.sizes[x.dim() - 2] = layout.sizes[x.dim() - 1] = 1;
-  return x.alias(layout);
+  return x.seen_as(layout);
 }
 
 template <class F>
-void* with_data(const Tensor& x, F&& f) {
+void* with_data(const Array& x, F&& f) {
   return for_any(x.dtype(), [&]<class T>(T) -> void* { return f.template operator()<T>(); });
 }
-Matrices matrices(const Tensor& x) {
+Matrices matrices(const Array& x) {
   void* data = with_data(x, [&]<class T>() { return const_cast<T*>(x.data<T>()); });
   return {data, x.dtype(), *matrix_layout(x), 0};
 }
-void* address(const Tensor& x) { return matrices(x.view({1, -1})).data; }
-Matrices result(Tensor& x) {
+void* address(const Array& x) { return matrices(*x.reshaped({1, x.numel()})).data; }
+Matrices result(Array& x) {
   static_cast<void>(with_data(x, [&]<class T>() { return x.mutable_data<T>(); }));
   return matrices(x);
 }
@@ -37,8 +37,8 @@ void advance(Matrices& x, int64_t elements) {
 
 // Runs all products of a batch: in one call along the last dimension that steps evenly, as far as
 // one goes.
-void for_batch(Product all, const Tensor& c, const Tensor& a, const Tensor& b) {
-  const Tensor c0 = heads(c), a0 = heads(a), b0 = heads(b);
+void for_batch(Product all, const Array& c, const Array& a, const Array& b) {
+  const Array c0 = heads(c), a0 = heads(a), b0 = heads(b);
   const StridedLoop<3> loop(c0.shape(), {&c0, &a0, &b0});
   const int64_t batch = loop.sizes.back();
   all.c.step = loop.inner_stride(0);
@@ -77,15 +77,15 @@ struct IntegerProduct {
   }
 };
 
-void integer_products(Tensor& c, const Tensor& a, const Tensor& b, int64_t alpha, bool accumulate) {
+void integer_products(Array& c, const Array& a, const Array& b, int64_t alpha, bool accumulate) {
   // Seen with c's shape: a does not move along c's columns, b not along its rows.
-  const auto like_c = [&](const Tensor& x, int64_t fixed) {
+  const auto like_c = [&](const Array& x, int64_t fixed) {
     Layout layout{c.shape(), x.strides(), x.layout().offset};
     layout.strides[fixed] = 0;
-    return x.alias(layout);
+    return x.seen_as(layout);
   };
   const int64_t d = c.dim();
-  const Tensor rows = like_c(a, d - 1), cols = like_c(b, d - 2);
+  const Array rows = like_c(a, d - 1), cols = like_c(b, d - 2);
   const StridedLoop<3> all(c.shape(), {&c, &rows, &cols});
   int64_t* out = c.mutable_data<int64_t>();
   for_each_piece<3>(all, [&](const StridedLoop<3>& loop, const std::array<int64_t, 3>& first) {
@@ -105,36 +105,38 @@ void integer_products(Tensor& c, const Tensor& a, const Tensor& b, int64_t alpha
 }
 
 // What both operands are multiplied in.
-DType operand_dtype(const Tensor& c, const Tensor& a, const Tensor& b) {
+DType operand_dtype(const Array& c, const Array& a, const Array& b) {
   if (c.dtype() == f64) return f64;
   return a.dtype() == bf16 || b.dtype() == bf16 ? bf16 : f32;
 }
 
-bool fits(const Tensor& c, DType operands) {
+bool fits(const Array& c, DType operands) {
   return matrix_layout(c) && (c.dtype() == operands || (c.dtype() == f32 && operands == bf16));
 }
 
-Product describe(const char* op, Tensor& c, const Tensor& a, const Tensor& b, double alpha,
+Product describe(const char* op, Array& c, const Array& a, const Array& b, double alpha,
                  bool accumulate) {
   return {op,          c.size(-2), c.size(-1), a.size(-1), 1,      matrices(a),
           matrices(b), result(c),  alpha,      accumulate, nullptr};
 }
 
 // A bias as products take it: of c's dtype, its elements side by side, at an aligned address.
-Tensor as_product_bias(const Tensor& bias, DType dtype) {
-  const NoGrad no_grad;
-  const Tensor row = cached_cast(bias, dtype).contiguous();
-  return reinterpret_cast<uintptr_t>(address(row)) % kBiasAlignment == 0 ? row : row.clone();
+Array as_product_bias(const Array& bias, DType dtype) {
+  const Array row = contiguous(cached_cast(bias, dtype));
+  if (reinterpret_cast<uintptr_t>(address(row)) % kBiasAlignment == 0) return row;
+  Array aligned = Array::empty(row.shape(), dtype, row.device());
+  copy(aligned, row);
+  return aligned;
 }
 
 // Is c = a b one product with an epilogue that reads or writes aux?
-bool one_product(const Tensor& c, const Tensor& a, const Tensor& aux) {
+bool one_product(const Array& c, const Array& a, const Array& aux) {
   return c.numel() > 0 && a.size(-1) > 0 && c.dim() == 2 && c.strides() == aux.strides();
 }
 
 }  // namespace
 
-void gemm(Tensor& c, const Tensor& a, const Tensor& b, double alpha, bool accumulate) {
+void gemm(Array& c, const Array& a, const Array& b, double alpha, bool accumulate) {
   if (c.numel() == 0) return;
   if (c.dtype() == i64) return integer_products(c, a, b, static_cast<int64_t>(alpha), accumulate);
   if (a.size(-1) == 0) {  // the empty sum
@@ -143,22 +145,22 @@ void gemm(Tensor& c, const Tensor& a, const Tensor& b, double alpha, bool accumu
   }
   const DType dtype = operand_dtype(c, a, b);
   if (!fits(c, dtype)) {
-    Tensor whole = empty(c.shape(), {dtype == bf16 ? f32 : dtype, c.device()});
+    Array whole = Array::empty(c.shape(), dtype == bf16 ? f32 : dtype, c.device());
     if (accumulate) copy(whole, c);
     gemm(whole, a, b, alpha, accumulate);
     return copy(c, whole);
   }
-  const Tensor left = as_gemm_operand(a, dtype), right = as_gemm_operand(b, dtype);
+  const Array left = as_gemm_operand(a, dtype), right = as_gemm_operand(b, dtype);
   if (matrix_layout(c)->transposed) {  // then its transpose is not
-    Tensor flipped = c.transpose(-2, -1);
-    return for_batch(describe("gemm", flipped, right.transpose(-2, -1), left.transpose(-2, -1),
-                              alpha, accumulate),
-                     flipped, right, left);
+    Array flipped = c.transposed();
+    return for_batch(
+        describe("gemm", flipped, right.transposed(), left.transposed(), alpha, accumulate),
+        flipped, right, left);
   }
   for_batch(describe("gemm", c, left, right, alpha, accumulate), c, left, right);
 }
 
-void gemm_bias(Tensor& c, const Tensor& a, const Tensor& b, const Tensor& bias) {
+void gemm_bias(Array& c, const Array& a, const Array& b, const Array& bias) {
   if (c.numel() == 0) return;
   if (!bias.defined()) return gemm(c, a, b, 1, false);
   const DType dtype = operand_dtype(c, a, b);
@@ -168,21 +170,21 @@ void gemm_bias(Tensor& c, const Tensor& a, const Tensor& b, const Tensor& bias) 
     Layout rows{c.shape(), c.strides(), bias.layout().offset};
     std::fill(rows.strides.begin(), rows.strides.end(), 0);
     rows.strides[c.dim() - 1] = bias.strides()[0];
-    copy(c, bias.alias(rows));
+    copy(c, bias.seen_as(rows));
     return gemm(c, a, b, 1, true);
   }
-  const Tensor left = as_gemm_operand(a, dtype), right = as_gemm_operand(b, dtype),
-               row = as_product_bias(bias, c.dtype());
+  const Array left = as_gemm_operand(a, dtype), right = as_gemm_operand(b, dtype),
+              row = as_product_bias(bias, c.dtype());
   Product all = describe("gemm_bias", c, left, right, 1, false);
   all.bias = address(row);
   for_batch(all, c, left, right);
 }
 
-void gemm_gelu(Tensor& y, Tensor& h, const Tensor& a, const Tensor& b, const Tensor& bias) {
+void gemm_gelu(Array& y, Array& h, const Array& a, const Array& b, const Array& bias) {
   const DType dtype = operand_dtype(y, a, b);
   if (one_product(y, a, h) && fits(y, dtype) && !matrix_layout(y)->transposed) {
-    const Tensor left = as_gemm_operand(a, dtype), right = as_gemm_operand(b, dtype),
-                 row = bias.defined() ? as_product_bias(bias, y.dtype()) : bias;
+    const Array left = as_gemm_operand(a, dtype), right = as_gemm_operand(b, dtype),
+                row = bias.defined() ? as_product_bias(bias, y.dtype()) : bias;
     Product all = describe("gemm_gelu", y, left, right, 1, false);
     all.bias = row.defined() ? address(row) : nullptr;
     all.epilogue = Epilogue::gelu;
@@ -193,10 +195,10 @@ void gemm_gelu(Tensor& y, Tensor& h, const Tensor& a, const Tensor& b, const Ten
   unary(y, h, UnaryOp::gelu_tanh);
 }
 
-void gemm_gelu_backward(Tensor& dh, const Tensor& dy, const Tensor& w, const Tensor& h) {
+void gemm_gelu_backward(Array& dh, const Array& dy, const Array& w, const Array& h) {
   const DType dtype = operand_dtype(dh, dy, w);
   if (one_product(dh, dy, h) && fits(dh, dtype) && !matrix_layout(dh)->transposed) {
-    const Tensor left = as_gemm_operand(dy, dtype), right = as_gemm_operand(w, dtype);
+    const Array left = as_gemm_operand(dy, dtype), right = as_gemm_operand(w, dtype);
     Product all = describe("gemm_gelu_backward", dh, left, right, 1, false);
     all.epilogue = Epilogue::gelu_gradient;
     all.aux = matrices(h).data;

@@ -13,10 +13,10 @@ namespace {
 
 // x seen with the shape of ids, for a loop over ids: along `dim` it stays where it is, and the id
 // says how far to go.
-Tensor base_of(const Tensor& x, int64_t dim, const Shape& shape) {
+Array base_of(const Array& x, int64_t dim, const Shape& shape) {
   Layout layout{shape, x.strides(), x.layout().offset};
   layout.strides[dim] = 0;
-  return x.alias(layout);
+  return x.seen_as(layout);
 }
 
 // y[i] = x[base of i + step ids[i]], V neighbours of one id at a time.
@@ -188,12 +188,12 @@ struct ScatterChunks {
 };
 
 template <class T>
-Scatter<T> describe(Tensor& y, const Tensor& source, const Tensor& ids, const Tensor& positions,
+Scatter<T> describe(Array& y, const Array& source, const Array& ids, const Array& positions,
                     int64_t dim, const IdCheck& in_range) {
   Shape lines = ids.shape();
   const int64_t count = std::exchange(lines[dim], 1);
-  const Tensor y0 = base_of(y, dim, lines), source0 = base_of(source, dim, lines),
-               ids0 = base_of(ids, dim, lines), positions0 = base_of(positions, dim, lines);
+  const Array y0 = base_of(y, dim, lines), source0 = base_of(source, dim, lines),
+              ids0 = base_of(ids, dim, lines), positions0 = base_of(positions, dim, lines);
   const StridedLoop<4> loop(lines, {&y0, &source0, &ids0, &positions0});
   return {y.mutable_data<T>(),
           source.data<T>(),
@@ -228,11 +228,11 @@ bool in_order(int64_t lines, int64_t count) { return count <= 64 || lines >= 655
 }  // namespace
 
 // The kernels that follow ids do.
-void check_ids(const Tensor&, const IdRange&) {}
+void check_ids(const Array&, const IdRange&) {}
 
-void gather(Tensor& y, const Tensor& x, const Tensor& ids, int64_t dim, const char* op) {
+void gather(Array& y, const Array& x, const Array& ids, int64_t dim, const char* op) {
   const IdCheck in_range(op, dim, x.shape());
-  const Tensor base = base_of(x, dim, ids.shape());
+  const Array base = base_of(x, dim, ids.shape());
   const StridedLoop<3> loop(ids.shape(), {&y, &base, &ids});
   const int64_t step = x.strides()[dim];
   for_any(x.dtype(), [&]<class T>(T) {
@@ -248,7 +248,7 @@ void gather(Tensor& y, const Tensor& x, const Tensor& ids, int64_t dim, const ch
   });
 }
 
-void scatter_add(Tensor& y, const Tensor& source, const Tensor& ids, int64_t dim, const char* op) {
+void scatter_add(Array& y, const Array& source, const Array& ids, int64_t dim, const char* op) {
   if (ids.numel() == 0) return;
   const IdCheck in_range(op, dim, y.shape());
   const int64_t count = ids.shape()[dim], lines = ids.numel() / count;
@@ -262,11 +262,12 @@ void scatter_add(Tensor& y, const Tensor& source, const Tensor& ids, int64_t dim
   for (int64_t d = 0; d < ids.dim(); ++d) {
     if (d != dim && once.strides[d] == 0) once.sizes[d] = 1;
   }
-  Tensor sorted = empty(once.sizes, ids.options()), positions = empty(once.sizes, ids.options());
-  sort_ids_along(sorted, positions, ids.alias(once), dim, y.shape()[dim]);
+  Array sorted = Array::empty(once.sizes, i64, ids.device()),
+        positions = Array::empty(once.sizes, i64, ids.device());
+  sort_ids_along(sorted, positions, ids.seen_as(once), dim, y.shape()[dim]);
   for_any(y.dtype(), [&]<class T>(T) {
-    scatter_sorted(describe<T>(y, source, sorted.expand(ids.shape()), positions.expand(ids.shape()),
-                               dim, in_range),
+    scatter_sorted(describe<T>(y, source, sorted.expanded(ids.shape()),
+                               positions.expanded(ids.shape()), dim, in_range),
                    y.device());
   });
 }

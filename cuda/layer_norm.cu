@@ -58,41 +58,38 @@ struct LayerNorm {
 };
 
 template <bool kAdds>
-void run(const char* op, Tensor* sum, Tensor& y, Tensor& mean, Tensor& rstd, const Tensor& x,
-         const Tensor* branch, const Tensor& weight, const Tensor& bias, double eps) {
+void run(const char* op, Array* sum, Array& y, Array& mean, Array& rstd, const Array& x,
+         const Array* branch, const NormParameters& p) {
   for_norm(op, x, y, [&]<class X, class Y>(X, Y) {
     using C = compute_t<X>;
     Y* out = y.mutable_data<Y>();
     X* both = sum ? sum->mutable_data<X>() : nullptr;
     const X* in = x.data<X>();
     const Y* added = branch ? branch->data<Y>() : nullptr;
-    const C *w = weight.data<C>(), *b = bias.data<C>();
+    const C *w = p.weight.data<C>(), *b = p.bias.data<C>();
     const int64_t rows = row_count(x), n = x.size(-1);
     plan_rows<X>(n, {out, in, w, b, added, both}, [&]<class Plan>(Plan) {
       launch(op, Plan::blocks(rows),
              LayerNorm<X, Y, Plan, kAdds>{out, mean.mutable_data<C>(), rstd.mutable_data<C>(), in,
-                                          w, b, rows, n, static_cast<C>(eps), added, both});
+                                          w, b, rows, n, static_cast<C>(p.eps), added, both});
     });
   });
 }
 
 }  // namespace
 
-void layer_norm(Tensor& y, Tensor& mean, Tensor& rstd, const Tensor& x, const Tensor& weight,
-                const Tensor& bias, double eps) {
-  run<false>("layer_norm", nullptr, y, mean, rstd, x, nullptr, weight, bias, eps);
+void layer_norm(Array& y, Array& mean, Array& rstd, const Array& x, const NormParameters& p) {
+  run<false>("layer_norm", nullptr, y, mean, rstd, x, nullptr, p);
 }
 
-void add_layer_norm(Tensor& sum, Tensor& y, Tensor& mean, Tensor& rstd, const Tensor& x,
-                    const Tensor& branch, const Tensor& weight, const Tensor& bias, double eps) {
-  run<true>("add_layer_norm", &sum, y, mean, rstd, x, &branch, weight, bias, eps);
+void add_layer_norm(Array& sum, Array& y, Array& mean, Array& rstd, const Array& x,
+                    const Array& branch, const NormParameters& p) {
+  run<true>("add_layer_norm", &sum, y, mean, rstd, x, &branch, p);
 }
 
-void layer_norm_backward(Tensor& dx, Tensor& dweight, Tensor& dbias, const Tensor& dy,
-                         const Tensor& x, const Tensor& mean, const Tensor& rstd,
-                         const Tensor& weight, bool accumulate) {
-  norm_backward<true>("layer_norm_backward", dx, dweight, dbias, dy, x, mean, rstd, weight,
-                      accumulate);
+void layer_norm_backward(NormGradients d, const Array& dy, const Array& x, const Array& mean,
+                         const Array& rstd, const Array& weight) {
+  norm_backward<true>("layer_norm_backward", d, dy, x, mean, rstd, weight);
 }
 
 }  // namespace ink::cuda

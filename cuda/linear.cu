@@ -16,8 +16,8 @@ struct StoreOrAdd {
 
 }  // namespace
 
-void sum_rows(Tensor& y, const Tensor& x, bool accumulate) {
-  const Tensor one_row = y.alias({{1, y.size(0)}, {0, y.strides()[0]}, y.layout().offset});
+void sum_rows(Array& y, const Array& x, bool accumulate) {
+  const Array one_row = y.seen_as({{1, y.size(0)}, {0, y.strides()[0]}, y.layout().offset});
   for_float("sum_rows", x.dtype(), [&]<class T>(T) {
     for_float("sum_rows", y.dtype(), [&]<class To>(To) {
       const StoreOrAdd<To> store{y.mutable_data<To>(), accumulate};

@@ -54,7 +54,7 @@ struct LogSoftmaxBackward {
 
 }  // namespace
 
-void log_softmax(Tensor& y, const Tensor& x) {
+void log_softmax(Array& y, const Array& x) {
   for_float("log_softmax", x.dtype(), [&]<class T>(T) {
     T* out = y.mutable_data<T>();
     const T* in = x.data<T>();
@@ -65,7 +65,7 @@ void log_softmax(Tensor& y, const Tensor& x) {
   });
 }
 
-void log_softmax_backward(Tensor& dx, const Tensor& dy, const Tensor& y) {
+void log_softmax_backward(Array& dx, const Array& dy, const Array& y) {
   for_float("log_softmax_backward", y.dtype(), [&]<class T>(T) {
     T* down = dx.mutable_data<T>();
     const T *upstream = dy.data<T>(), *out = y.data<T>();

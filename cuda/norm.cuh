@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <type_traits>
 
-#include "autograd/ops/norm.h"
+#include "autograd/ops/rows.h"
 #include "cuda/rows.cuh"
 
 namespace ink::cuda {
@@ -129,30 +129,29 @@ struct AddNormSums {
 
 /// Both, in order. mean and dbias: undefined for rms_norm.
 template <bool kCentred>
-void norm_backward(const char* op, Tensor& dx, Tensor& dweight, Tensor& dbias, const Tensor& dy,
-                   const Tensor& x, const Tensor& mean, const Tensor& rstd, const Tensor& weight,
-                   bool accumulate) {
+void norm_backward(const char* op, NormGradients& d, const Array& dy, const Array& x,
+                   const Array& mean, const Array& rstd, const Array& weight) {
   const int64_t rows = row_count(x), n = x.size(-1);
   if (rows == 0) return;
   for_norm(op, x, dy, [&]<class X, class Y>(X, Y) {
     using C = compute_t<X>;
     const X* in = x.data<X>();
     const Y* upstream = dy.data<Y>();
-    X* down = dx.defined() ? dx.mutable_data<X>() : nullptr;
+    X* down = d.dx.defined() ? d.dx.mutable_data<X>() : nullptr;
     const C *means = mean.defined() ? mean.data<C>() : nullptr, *w = weight.data<C>();
     using Wider = std::conditional_t<sizeof(X) < sizeof(Y), Y, X>;
     const auto run = [&]<class Plan>(Plan) {
       using Kernel = NormBackward<X, Y, Plan, kCentred>;
       const int64_t parts = std::min(Plan::blocks(rows), resident_blocks<Kernel>());
-      Tensor partial = empty({parts, 2, n}, rstd.options());
+      Array partial = Array::empty({parts, 2, n}, rstd.dtype(), rstd.device());
       launch(op, parts,
              Kernel{down, partial.mutable_data<C>(), upstream, in, means, rstd.data<C>(), w, rows,
-                    n, accumulate});
-      if (!dweight.defined() && !dbias.defined()) return;
+                    n, d.accumulate});
+      if (!d.dweight.defined() && !d.dbias.defined()) return;
       launch(op, blocks_for(2 * n, kWarp),
-             AddNormSums<C>{dweight.defined() ? dweight.mutable_data<C>() : nullptr,
-                            dbias.defined() ? dbias.mutable_data<C>() : nullptr, partial.data<C>(),
-                            parts, n});
+             AddNormSums<C>{d.dweight.defined() ? d.dweight.mutable_data<C>() : nullptr,
+                            d.dbias.defined() ? d.dbias.mutable_data<C>() : nullptr,
+                            partial.data<C>(), parts, n});
     };
     // 768 columns in as few registers as may be; few of them where the block is large.
     plan_rows<Wider, RowSize<kWarp, 24>, RowSize<kWarp, 32>, RowSize<256, 8>, RowSize<256, 32>>(

@@ -173,14 +173,14 @@ struct Sgd {
 
 }  // namespace
 
-void gradient_norm(OptimizerStep& step, const Tensors& grads, const Tensor& loss, double max_norm) {
-  Tensor sums = empty({0}, step.grad_norm.options());
+void gradient_norm(OptimizerStep step, const Arrays& grads, const Array& loss, double max_norm) {
+  Array sums = Array::empty({0}, step.grad_norm.dtype(), step.grad_norm.device());
   int64_t chunks = 0;
   for (const bool count_only : {true, false}) {
-    if (!count_only) sums = empty({std::exchange(chunks, 0)}, sums.options());
+    if (!count_only) sums = Array::empty({std::exchange(chunks, 0)}, sums.dtype(), sums.device());
     for_each_float([&]<class T>(T) {
       const auto address = [&](size_t i) { return std::array{const_cast<T*>(grads[i].data<T>())}; };
-      Tensors none;
+      Arrays none;
       for_tables<T, 1>(grads, none, address, [&]<class Table>(const Table& table) {
         if (!count_only)
           launch("gradient_norm", table.chunks,
@@ -203,23 +203,22 @@ void gradient_norm(OptimizerStep& step, const Tensors& grads, const Tensor& loss
   });
 }
 
-void adamw(Tensors& p, Tensors& m, Tensors& v, Tensors& rounded, Tensor& counts,
-           const Tensors& grads, const OptimizerStep& step, const Tensor& lr_scale,
-           const Tensor& decay, double beta1, double beta2, double eps) {
-  Tensor factors = empty({std::ssize(p), 3}, step.lr.options());
+void adamw(ParameterLists p, Arrays m, Arrays v, const OptimizerStep& step, double beta1,
+           double beta2, double eps) {
+  Array factors = Array::empty({std::ssize(p.values), 3}, step.lr.dtype(), step.lr.device());
   auto* by_parameter = reinterpret_cast<AdamWFactors*>(factors.mutable_data<double>());
   const bool* finite = step.finite.data<bool>();
   for_each_float([&]<class T>(T) {
     using C = compute_t<T>;
     const auto addresses = [&](size_t i) {
-      return std::array{p[i].mutable_data<T>(), m[i].mutable_data<T>(), v[i].mutable_data<T>(),
-                        const_cast<T*>(grads[i].data<T>())};
+      return std::array{p.values[i].mutable_data<T>(), m[i].mutable_data<T>(),
+                        v[i].mutable_data<T>(), const_cast<T*>(p.grads[i].data<T>())};
     };
-    for_tables<T, 4>(grads, rounded, addresses, [&]<class Table>(const Table& table) {
+    for_tables<T, 4>(p.grads, p.rounded, addresses, [&]<class Table>(const Table& table) {
       launch("adamw", blocks_for(table.count, 128),
-             CountUpdates<Table>{table, finite, counts.mutable_data<int64_t>(),
-                                 step.lr.data<double>(), lr_scale.data<double>(),
-                                 decay.data<double>(), beta1, beta2, by_parameter});
+             CountUpdates<Table>{table, finite, p.counts.mutable_data<int64_t>(),
+                                 step.lr.data<double>(), p.lr_scale.data<double>(),
+                                 p.decay.data<double>(), beta1, beta2, by_parameter});
       launch("adamw", table.chunks,
              AdamW<T, Table>{table, finite, step.clip.data<double>(), by_parameter,
                              static_cast<C>(1 - beta1), static_cast<C>(beta2),
@@ -228,21 +227,21 @@ void adamw(Tensors& p, Tensors& m, Tensors& v, Tensors& rounded, Tensor& counts,
   });
 }
 
-void sgd(Tensors& p, Tensors& b, Tensors& rounded, Tensor& counts, const Tensors& grads,
-         const OptimizerStep& step, const Tensor& lr_scale, const Tensor& decay, double momentum,
+void sgd(ParameterLists p, Arrays buffers, const OptimizerStep& step, double momentum,
          bool nesterov) {
   const bool* finite = step.finite.data<bool>();
-  const double *lr = step.lr.data<double>(), *scales = lr_scale.data<double>();
-  const double *decays = decay.data<double>(), *clip = step.clip.data<double>();
+  const double *lr = step.lr.data<double>(), *scales = p.lr_scale.data<double>();
+  const double *decays = p.decay.data<double>(), *clip = step.clip.data<double>();
   for_each_float([&]<class T>(T) {
     const auto addresses = [&](size_t i) {
-      return std::array{p[i].mutable_data<T>(), b.empty() ? nullptr : b[i].mutable_data<T>(),
-                        const_cast<T*>(grads[i].data<T>())};
+      return std::array{p.values[i].mutable_data<T>(),
+                        buffers.empty() ? nullptr : buffers[i].mutable_data<T>(),
+                        const_cast<T*>(p.grads[i].data<T>())};
     };
-    for_tables<T, 3>(grads, rounded, addresses, [&]<class Table>(const Table& table) {
+    for_tables<T, 3>(p.grads, p.rounded, addresses, [&]<class Table>(const Table& table) {
       launch("sgd", blocks_for(table.count, 128),
-             CountUpdates<Table>{table, finite, counts.mutable_data<int64_t>(), lr, scales, decays,
-                                 0, 0, nullptr});
+             CountUpdates<Table>{table, finite, p.counts.mutable_data<int64_t>(), lr, scales,
+                                 decays, 0, 0, nullptr});
       launch("sgd", table.chunks,
              Sgd<T, Table>{table, finite, clip, lr, scales, decays,
                            static_cast<compute_t<T>>(momentum), nesterov});

@@ -31,7 +31,7 @@ struct Triangle {
 
 }  // namespace
 
-void triangle(Tensor& y, const Tensor& x, int64_t diagonal, bool lower) {
+void triangle(Array& y, const Array& x, int64_t diagonal, bool lower) {
   if (x.numel() == 0) return;
   for_any(x.dtype(), [&]<class T>(T) {
     using Kernel = Triangle<T>;

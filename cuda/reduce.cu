@@ -18,7 +18,7 @@ struct Store {
 
 // y = the fold F of x, divided by `divisor`.
 template <class To, class F, class T>
-void fold(const char* op, Tensor& y, const Tensor& x, T, F, int64_t divisor = 1) {
+void fold(const char* op, Array& y, const Array& x, T, F, int64_t divisor = 1) {
   using Far = typename F::Far;
   const Store<To, Far> store{y.mutable_data<To>(), static_cast<Far>(divisor)};
   reduce_loop<Fold<F, T>, T>(op, y, x, store);
@@ -26,7 +26,7 @@ void fold(const char* op, Tensor& y, const Tensor& x, T, F, int64_t divisor = 1)
 
 }  // namespace
 
-void reduce(Tensor& y, const Tensor& x, ReduceOp op) {
+void reduce(Array& y, const Array& x, ReduceOp op) {
   for_any(x.dtype(), [&]<class T>(T) {
     using To = std::conditional_t<std::is_same_v<T, bool>, int64_t, T>;  // of sums
     switch (op) {

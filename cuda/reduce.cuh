@@ -137,8 +137,8 @@ namespace detail {
 
 /// Device memory for n of T, as long as the tensor lives.
 template <class T>
-std::pair<Tensor, T*> scratch(int64_t n, Device device) {
-  Tensor memory = empty({(n * static_cast<int64_t>(sizeof(T)) + 7) / 8}, {i64, device});
+std::pair<Array, T*> scratch(int64_t n, Device device) {
+  Array memory = Array::empty({(n * static_cast<int64_t>(sizeof(T)) + 7) / 8}, i64, device);
   return {memory, reinterpret_cast<T*>(memory.mutable_data<int64_t>())};
 }
 
@@ -236,7 +236,7 @@ void launch_reduce(const char* op, ReduceSizes sizes, const T* x, const Write& w
 /// Reduces x (elements of T) into the shape of y, which has x's dimensions with the reduced ones of
 /// size 1. write(offset in y, acc) runs on the device for each output.
 template <class R, class T, class Write>
-void reduce_loop(const char* op, const Tensor& y, const Tensor& x, const Write& write) {
+void reduce_loop(const char* op, const Array& y, const Array& x, const Write& write) {
   if (y.numel() == 0) return;
   const detail::ReduceSizes sizes{ReducePlan(y, x)};
   const T* in = x.data<T>();

@@ -39,25 +39,24 @@ struct RmsNorm {
 
 }  // namespace
 
-void rms_norm(Tensor& y, Tensor& rstd, const Tensor& x, const Tensor& weight, double eps) {
+void rms_norm(Array& y, Array& rstd, const Array& x, const NormParameters& p) {
   for_norm("rms_norm", x, y, [&]<class X, class Y>(X, Y) {
     using C = compute_t<X>;
     Y* out = y.mutable_data<Y>();
     const X* in = x.data<X>();
-    const C* w = weight.data<C>();
+    const C* w = p.weight.data<C>();
     const int64_t rows = row_count(x), n = x.size(-1);
     plan_rows<X>(n, {out, in, w}, [&]<class Plan>(Plan) {
-      launch("rms_norm", Plan::blocks(rows),
-             RmsNorm<X, Y, Plan>{out, rstd.mutable_data<C>(), in, w, rows, n, static_cast<C>(eps)});
+      launch(
+          "rms_norm", Plan::blocks(rows),
+          RmsNorm<X, Y, Plan>{out, rstd.mutable_data<C>(), in, w, rows, n, static_cast<C>(p.eps)});
     });
   });
 }
 
-void rms_norm_backward(Tensor& dx, Tensor& dweight, const Tensor& dy, const Tensor& x,
-                       const Tensor& rstd, const Tensor& weight, bool accumulate) {
-  Tensor no_bias;
-  norm_backward<false>("rms_norm_backward", dx, dweight, no_bias, dy, x, Tensor(), rstd, weight,
-                       accumulate);
+void rms_norm_backward(NormGradients d, const Array& dy, const Array& x, const Array& rstd,
+                       const Array& weight) {
+  norm_backward<false>("rms_norm_backward", d, dy, x, Array(), rstd, weight);
 }
 
 }  // namespace ink::cuda

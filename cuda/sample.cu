@@ -105,7 +105,7 @@ struct Sample {
 
 }  // namespace
 
-void sample(Tensor& ids, const Tensor& probabilities, const RandomPosition& at) {
+void sample(Array& ids, const Array& probabilities, const RandomPosition& at) {
   Fault not_whole;
   not_whole.words = [](const Fault& f) {
     return "sample: the probabilities of row " + std::to_string(f.value) +

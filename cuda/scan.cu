@@ -137,11 +137,11 @@ int64_t chunk_size(int64_t lines, int64_t count, bool columns) {
 
 }  // namespace
 
-void cumsum(Tensor& y, const Tensor& x, int64_t dim) {
+void cumsum(Array& y, const Array& x, int64_t dim) {
   if (x.numel() == 0) return;
   Layout y0 = y.layout(), x0 = x.layout();
   y0.sizes[dim] = x0.sizes[dim] = 1;
-  const Tensor to = y.alias(y0), from = x.alias(x0);
+  const Array to = y.seen_as(y0), from = x.seen_as(x0);
   const StridedLoop<2> loop(to.shape(), {&to, &from});
   const int64_t lines = to.numel(), count = x.shape()[dim], next = x.strides()[dim];
   const bool columns = lines > 1 && loop.inner_stride(1) < next;
@@ -160,9 +160,9 @@ void cumsum(Tensor& y, const Tensor& x, int64_t dim) {
                  chunks,
                  nullptr,
                  true};
-    Tensor sums;
+    Array sums;
     if (chunks > 1) {
-      sums = empty({lines, chunks}, {dtype_of<Sum>(), x.device()});
+      sums = Array::empty({lines, chunks}, dtype_of<Sum>(), x.device());
       scan.sums = sums.template mutable_data<Sum>();
       run(scan, columns);
       cumsum(sums, sums, 1);

@@ -53,7 +53,7 @@ struct SoftmaxBackward {
 
 }  // namespace
 
-void softmax(Tensor& y, const Tensor& x) {
+void softmax(Array& y, const Array& x) {
   for_float("softmax", x.dtype(), [&]<class T>(T) {
     T* out = y.mutable_data<T>();
     const T* in = x.data<T>();
@@ -64,7 +64,7 @@ void softmax(Tensor& y, const Tensor& x) {
   });
 }
 
-void softmax_backward(Tensor& dx, const Tensor& dy, const Tensor& y) {
+void softmax_backward(Array& dx, const Array& dy, const Array& y) {
   for_float("softmax_backward", y.dtype(), [&]<class T>(T) {
     T* down = dx.mutable_data<T>();
     const T *upstream = dy.data<T>(), *out = y.data<T>();

@@ -339,17 +339,17 @@ void sort_long(const Lines<T>& lines, std::pair<int, int> bits, Device device) {
 }
 
 // The first elements of all lines of x along `dim`.
-Tensor heads(const Tensor& x, int64_t dim) {
+Array heads(const Array& x, int64_t dim) {
   Layout layout = x.layout();
   layout.sizes[dim] = 1;
-  return x.alias(layout);
+  return x.seen_as(layout);
 }
 
 // limit: of what the values are below, if they are ids.
-void sort_along(Tensor& values, Tensor& indices, const Tensor& x, int64_t dim, bool descending,
+void sort_along(Array& values, Array& indices, const Array& x, int64_t dim, bool descending,
                 std::optional<int64_t> limit) {
   if (values.numel() == 0) return;
-  const Tensor values0 = heads(values, dim), indices0 = heads(indices, dim), x0 = heads(x, dim);
+  const Array values0 = heads(values, dim), indices0 = heads(indices, dim), x0 = heads(x, dim);
   const StridedLoop<3> loop(x0.shape(), {&values0, &indices0, &x0});
   for_any(x.dtype(), [&]<class T>(T) {
     const Lines<T> lines{values.mutable_data<T>(),
@@ -372,15 +372,15 @@ void sort_along(Tensor& values, Tensor& indices, const Tensor& x, int64_t dim, b
 
 }  // namespace
 
-void sort(Tensor& values, Tensor& indices, const Tensor& x, int64_t dim, bool descending) {
+void sort(Array& values, Array& indices, const Array& x, int64_t dim, bool descending) {
   sort_along(values, indices, x, dim, descending, {});
 }
 
-void sort_ids(Tensor& sorted_ids, Tensor& positions, const Tensor& ids, int64_t limit) {
-  sort_ids_along(sorted_ids, positions, ids.contiguous().view({-1}), 0, limit);
+void sort_ids(Array& sorted_ids, Array& positions, const Array& ids, int64_t limit) {
+  sort_ids_along(sorted_ids, positions, *contiguous(ids).reshaped({ids.numel()}), 0, limit);
 }
 
-void sort_ids_along(Tensor& sorted_ids, Tensor& positions, const Tensor& ids, int64_t dim,
+void sort_ids_along(Array& sorted_ids, Array& positions, const Array& ids, int64_t dim,
                     int64_t limit) {
   sort_along(sorted_ids, positions, ids, dim, false, limit);
 }

@@ -74,7 +74,7 @@ struct TensorTable {
 /// fit; pointers(i) gives the addresses of its tensors. rounded: undefined tensors, or none at all,
 /// where there is no copy.
 template <class T, int kLists, class Pointers, class F>
-void for_tables(const Tensors& of, Tensors& rounded, const Pointers& pointers, const F& f) {
+void for_tables(const Arrays& of, Arrays& rounded, const Pointers& pointers, const F& f) {
   const auto fill = [&]<class Table>(Table table) {
     for (size_t i = 0; i < of.size(); ++i) {
       if (!of[i].defined() || of[i].dtype() != dtype_of<T>()) continue;

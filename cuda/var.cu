@@ -52,7 +52,7 @@ struct StoreVar {
 
 }  // namespace
 
-void reduce_var(Tensor& y, const Tensor& x, double correction, bool root) {
+void reduce_var(Array& y, const Array& x, double correction, bool root) {
   for_float("var", x.dtype(), [&]<class T>(T) {
     reduce_loop<Moments<T>, T>("var", y, x, StoreVar<T>{y.mutable_data<T>(), correction, root});
   });

@@ -65,7 +65,7 @@ Results run(const Problem& problem, const std::vector<Tensor>& inputs, const Ten
 }
 
 bool on_tensor_cores(const Tensor& x, const Tensor& mask = {}) {
-  return cuda::suits_attention_mma(mask, {1, 0, 0, {}}, {&x});
+  return cuda::suits_attention_mma(mask, {1, 0, 0, {}}, {&x.array()});
 }
 
 // Heads side by side in each row, (B, T, H d), seen as (B, H, T, d): as linear layers leave them.

@@ -38,13 +38,13 @@ Tensors layer_norm_passes(const Tensors& in, DType y_dtype) {
   const Tensor &x = in[0], &dy = in[1], &w = in[2], &b = in[3];
   Tensor y = empty(x.shape(), {y_dtype, x.device()});
   Tensor mean = empty({x.size(0)}, w.options()), rstd = empty_like(mean);
-  kernel::layer_norm(y, mean, rstd, x, w, b, 1e-5);
+  kernel::layer_norm(y, mean, rstd, x, {w, b, 1e-5});
   const Tensor upstream = dy.to(y_dtype);
   Tensor dx = x.clone(), fresh = empty_like(x), none;
   Tensor dw = b.clone(), db = w.clone(), dw_alone = w.clone();
-  kernel::layer_norm_backward(dx, dw, db, upstream, x, mean, rstd, w, true);
-  kernel::layer_norm_backward(fresh, none, none, upstream, x, mean, rstd, w, false);
-  kernel::layer_norm_backward(none, dw_alone, none, upstream, x, mean, rstd, w, false);
+  kernel::layer_norm_backward({dx, dw, db, true}, upstream, x, mean, rstd, w);
+  kernel::layer_norm_backward({fresh, none, none, false}, upstream, x, mean, rstd, w);
+  kernel::layer_norm_backward({none, dw_alone, none, false}, upstream, x, mean, rstd, w);
   return {y, mean, rstd, dx, fresh, dw, db, dw_alone};
 }
 // x + dy, its norm, mean and rstd.
@@ -52,7 +52,7 @@ Tensors add_layer_norm_pass(const Tensors& in, DType y_dtype) {
   const Tensor &x = in[0], branch = in[1].to(y_dtype), &w = in[2], &b = in[3];
   Tensor sum = empty_like(x), y = empty_like(branch);
   Tensor mean = empty({x.size(0)}, w.options()), rstd = empty_like(mean);
-  kernel::add_layer_norm(sum, y, mean, rstd, x, branch, w, b, 1e-5);
+  kernel::add_layer_norm(sum, y, mean, rstd, x, branch, {w, b, 1e-5});
   return {sum, y, mean, rstd};
 }
 Tensors rms_norm_passes(const Tensors& in, DType y_dtype) {
@@ -219,10 +219,10 @@ TEST(CudaLayerNorm, KeepsSmallDeviations) {
     const Tensor x = (randn({5, n}) * 0.01 + 1000).to(cuda_device), w = ones({n}, x.options());
     const Tensor b = zeros({n}, x.options());
     Tensor y = empty_like(x), mean = empty({5}, x.options()), rstd = empty_like(mean);
-    kernel::layer_norm(y, mean, rstd, x, w, b, 0);
+    kernel::layer_norm(y, mean, rstd, x, {w, b, 0});
     Tensor expected = empty({5, n}, f64), m = empty({5}, f64), r = empty({5}, f64);
-    kernel::layer_norm(expected, m, r, x.to(cpu_device).to(f64), ones({n}, f64), zeros({n}, f64),
-                       0);
+    kernel::layer_norm(expected, m, r, x.to(cpu_device).to(f64),
+                       {ones({n}, f64), zeros({n}, f64), 0});
     const auto got = rstd.tolist(), right = r.tolist();
     for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i] / right[i], 1, 1e-3);
   }

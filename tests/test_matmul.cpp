@@ -87,7 +87,7 @@ TEST(Gemm, TilesOfOneProductAndProductsOfABatchAreSharedByThreads) {
 TEST(Gemm, RepeatedOperandsAreCopiedOnceAtMost) {
   const Tensor x = arange(6, f32).view({1, 2, 3}).expand({4, 2, 3});
   EXPECT_EQ(as_gemm_operand(x, f32).storage(), x.storage());
-  const Tensor wide = as_gemm_operand(x, f64);
+  const Tensor wide(as_gemm_operand(x, f64));
   EXPECT_EQ(wide.storage()->bytes, 6 * 8);
   EXPECT_EQ(wide.tolist(), x.tolist());
   const Tensor row = tensor({1.0, 2.0, 3.0}).expand({2, 3});  // rows overlap

@@ -16,7 +16,7 @@
 namespace ink {
 namespace {
 
-OptimizerStep fresh_status(Device device) {
+OptimizerStatus fresh_status(Device device) {
   return {.lr = zeros({}, {f64, device}),
           .grad_norm = zeros({}, {f64, device}),
           .clip = ones({}, {f64, device}),
@@ -59,16 +59,16 @@ Optimizer::Optimizer(const char* name, const std::vector<ParameterGroup>& groups
       INK_CHECK(is_new, name, ": ", label, " is listed twice, the first time as ", first->second);
       INK_CHECK(names.insert(label).second, name, ": two parameters have the name ", label);
       parameters_.emplace_back(label, value);
-      values_.push_back(value.detach());
+      lists_.values.push_back(value);
       scales.push_back(group.lr_scale);
       decays.push_back(decay);
     }
   }
-  INK_CHECK(!values_.empty(), name, ": expected parameters that require grad, got none");
-  const Device device = values_[0].device();
-  lr_scale_ = from_vector(scales).to(device);
-  weight_decay_ = from_vector(decays).to(device);
-  steps_ = zeros({std::ssize(scales)}, {i64, device});
+  INK_CHECK(!parameters_.empty(), name, ": expected parameters that require grad, got none");
+  const Device device = lists_.values[0].device();
+  lists_.lr_scale = from_vector(scales).to(device);
+  lists_.decay = from_vector(decays).to(device);
+  lists_.counts = zeros({std::ssize(scales)}, {i64, device});
   status_ = fresh_status(device);
   set_lr(lr);
   for (const auto& entry : parameters_) ++entry.second.slot()->owners;
@@ -78,37 +78,46 @@ Optimizer::~Optimizer() {
   for (const auto& entry : parameters_) --entry.second.slot()->owners;
 }
 
-Tensors& Optimizer::add_moments(const char* kind) {
-  auto tensors = std::make_unique<Tensors>();
-  for (const Tensor& value : values_) tensors->push_back(zeros_like(value));
-  moments_.emplace_back(kind, std::move(tensors));
+Arrays& Optimizer::add_moments(const char* kind) {
+  auto arrays = std::make_unique<Arrays>();
+  for (const auto& entry : parameters_) arrays->push_back(zeros_like(entry.second));
+  moments_.emplace_back(kind, std::move(arrays));
   return *moments_.back().second;
 }
 
+OptimizerStep Optimizer::step_arrays() const {
+  const auto& [lr, grad_norm, clip, finite, skipped] = status_;
+  return {lr, grad_norm, clip, finite, skipped};
+}
+
+// What linear layers read of the parameters under Autocast is updated with them.
 void Optimizer::step(const Tensor& loss) {
   const NoGrad no_grad;
-  Tensors grads;
+  std::vector<Tensor> grads;
+  ParameterLists lists = lists_;
   for (const auto& entry : parameters_) {
     const Tensor g = entry.second.grad();
     grads.push_back(g.defined() ? g.contiguous() : g);
+    lists.grads.push_back(grads.back());
+    lists.rounded.push_back(current_cast(entry.second));
   }
-  kernel::gradient_norm(status_, grads, loss.defined() ? loss.contiguous() : loss, grad_clip_);
+  kernel::gradient_norm(step_arrays(), lists.grads, loss.defined() ? loss.contiguous() : loss,
+                        grad_clip_);
   note_work("gradient_norm", grads, {});
-  Tensors rounded;  // what linear layers read of the parameters under Autocast is updated with them
-  for (const Tensor& value : values_) rounded.push_back(current_cast(value));
-  update(grads, rounded);
-  for (size_t i = 0; i < rounded.size(); ++i)
-    if (rounded[i].defined()) keep_cast(values_[i]);
+  update(lists, step_arrays());
+  for (size_t i = 0; i < lists.rounded.size(); ++i)
+    if (lists.rounded[i].defined()) keep_cast(lists.values[i]);
   note_update(grads);
   warn_of_unowned();
 }
 
-void Optimizer::note_update(const Tensors& grads) const {
+void Optimizer::note_update(const std::vector<Tensor>& grads) const {
   if (context().observers.empty()) return;
-  Tensors written = values_;
+  std::vector<Tensor> written;
+  for (const auto& entry : parameters_) written.push_back(entry.second.detach());
   for (const auto& entry : moments_)
-    written.insert(written.end(), entry.second->begin(), entry.second->end());
-  Tensors read = written;
+    for (const Array& moment : *entry.second) written.emplace_back(moment);
+  std::vector<Tensor> read = written;
   read.insert(read.end(), grads.begin(), grads.end());
   note_work(name_, read, written);
 }
@@ -132,12 +141,13 @@ void Optimizer::warn_of_unowned() {
 
 NamedTensors Optimizer::state() const {
   NamedTensors all;
-  for (const auto& [kind, tensors] : moments_) {
+  for (const auto& [kind, arrays] : moments_) {
     for (size_t i = 0; i < parameters_.size(); ++i)
-      all.emplace_back(std::string(kind) + "." + parameters_[i].first, (*tensors)[i]);
+      all.emplace_back(std::string(kind) + "." + parameters_[i].first, Tensor((*arrays)[i]));
   }
   for (size_t i = 0; i < parameters_.size(); ++i)
-    all.emplace_back("step." + parameters_[i].first, steps_.select(0, static_cast<int64_t>(i)));
+    all.emplace_back("step." + parameters_[i].first,
+                     Tensor(lists_.counts).select(0, static_cast<int64_t>(i)));
   all.emplace_back("skipped", status_.skipped);
   return all;
 }
@@ -177,9 +187,9 @@ AdamW::AdamW(const std::vector<ParameterGroup>& groups, const AdamWOptions& opti
     INK_CHECK(beta >= 0 && beta < 1, "AdamW: expected betas in [0, 1), got ", beta);
 }
 
-void AdamW::update(const Tensors& grads, Tensors& rounded) {
-  kernel::adamw(values_, exp_avg_, exp_avg_sq_, rounded, steps_, grads, status_, lr_scale_,
-                weight_decay_, options_.beta1, options_.beta2, options_.eps);
+void AdamW::update(const ParameterLists& parameters, const OptimizerStep& step) {
+  kernel::adamw(parameters, exp_avg_, exp_avg_sq_, step, options_.beta1, options_.beta2,
+                options_.eps);
 }
 
 // ---- SGD
@@ -194,9 +204,8 @@ SGD::SGD(const std::vector<ParameterGroup>& groups, const SGDOptions& options)
             "SGD: nesterov needs a momentum above 0, got ", options.momentum);
 }
 
-void SGD::update(const Tensors& grads, Tensors& rounded) {
-  kernel::sgd(values_, *momentum_buffer_, rounded, steps_, grads, status_, lr_scale_, weight_decay_,
-              options_.momentum, options_.nesterov);
+void SGD::update(const ParameterLists& parameters, const OptimizerStep& step) {
+  kernel::sgd(parameters, *momentum_buffer_, step, options_.momentum, options_.nesterov);
 }
 
 }  // namespace ink

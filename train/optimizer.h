@@ -18,7 +18,7 @@
 #include <utility>
 #include <vector>
 
-#include "autograd/optimizer_step.h"
+#include "autograd/kernels.h"
 #include "autograd/serialize.h"
 #include "autograd/tensor.h"
 
@@ -34,6 +34,15 @@ struct ParameterGroup {
 /// nanoGPT's two groups: tensors with two dimensions or more (matrices, embeddings) decay, all
 /// others (biases, norms) do not.
 std::vector<ParameterGroup> decay_matrices(const NamedTensors& parameters, double weight_decay);
+
+/// What the last step left, as tensors: the host need not read any of it.
+struct OptimizerStatus {
+  Tensor lr;         ///< f64 (): learning rate
+  Tensor grad_norm;  ///< f64 (): Euclidean norm of all gradients together, before clipping
+  Tensor clip;       ///< f64 (): the factor that clips gradients; 1 when they need not be clipped
+  Tensor finite;     ///< bool (): were the loss and all gradients finite?
+  Tensor skipped;    ///< i64 (2): steps skipped so far; those of them since the last that was not
+};
 
 class Optimizer {
  public:
@@ -52,7 +61,7 @@ class Optimizer {
   void set_lr(double lr);
 
   /// Learning rate, gradient norm, clip factor, finite flag and counts, as the last step left them.
-  const OptimizerStep& status() const { return status_; }
+  const OptimizerStatus& status() const { return status_; }
   /// The parameters it updates, in the order of the groups.
   const NamedTensors& parameters() const { return parameters_; }
 
@@ -71,25 +80,21 @@ class Optimizer {
             double weight_decay, double grad_clip);
 
   /// A zero tensor beside each parameter, saved as `kind`.NAME.
-  Tensors& add_moments(const char* kind);
-
-  Tensors values_;       // the parameters, as the kernels take them
-  Tensor lr_scale_;      // f64 (P), of each parameter, as the next two
-  Tensor weight_decay_;  // f64 (P)
-  Tensor steps_;         // i64 (P): updates done
-  OptimizerStep status_;
+  Arrays& add_moments(const char* kind);
 
  private:
-  /// One update, or none if the status says that it is not finite. An undefined gradient leaves its
-  /// parameter out. rounded: the parameters' bf16 copies, written with them, or undefined.
-  virtual void update(const Tensors& grads, Tensors& rounded) = 0;
-  void note_update(const Tensors& grads) const;  // for observers
+  /// One update, or none if the step is not finite.
+  virtual void update(const ParameterLists& parameters, const OptimizerStep& step) = 0;
+  OptimizerStep step_arrays() const;
+  void note_update(const std::vector<Tensor>& grads) const;  // for observers
   void warn_of_unowned();
 
   const char* name_;
   double grad_clip_;
   NamedTensors parameters_;
-  std::vector<std::pair<const char*, std::unique_ptr<Tensors>>> moments_;
+  ParameterLists lists_;  // what of the parameters no step changes: the gradients are left out
+  OptimizerStatus status_;
+  std::vector<std::pair<const char*, std::unique_ptr<Arrays>>> moments_;
   bool warned_ = false;
 };
 
@@ -113,10 +118,10 @@ class AdamW : public Optimizer {
       : AdamW(std::vector<ParameterGroup>{{parameters}}, options) {}
 
  private:
-  void update(const Tensors& grads, Tensors& rounded) override;
+  void update(const ParameterLists& parameters, const OptimizerStep& step) override;
 
   AdamWOptions options_;
-  Tensors &exp_avg_, &exp_avg_sq_;  // m and v
+  Arrays &exp_avg_, &exp_avg_sq_;  // m and v
 };
 
 struct SGDOptions {
@@ -137,11 +142,11 @@ class SGD : public Optimizer {
       : SGD(std::vector<ParameterGroup>{{parameters}}, options) {}
 
  private:
-  void update(const Tensors& grads, Tensors& rounded) override;
+  void update(const ParameterLists& parameters, const OptimizerStep& step) override;
 
   SGDOptions options_;
-  Tensors no_buffer_;
-  Tensors* momentum_buffer_;  // no_buffer_ without momentum
+  Arrays no_buffer_;
+  Arrays* momentum_buffer_;  // no_buffer_ without momentum
 };
 
 }  // namespace ink

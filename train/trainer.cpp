@@ -209,7 +209,7 @@ void Trainer::step() {
 Progress Trainer::progress() {
   INK_CHECK(steps_since_ > 0, "progress: no step was taken since it was last asked");
   const NoGrad no_grad;
-  const OptimizerStep& status = optimizer_->status();
+  const OptimizerStatus& status = optimizer_->status();
   const auto skipped = status.skipped.tolist<int64_t>();
   const auto steps = static_cast<double>(steps_since_);
   Progress result{.loss = loss_sum_.item() / steps,

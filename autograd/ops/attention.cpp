@@ -142,7 +142,7 @@ Tensor empty_in_order_of(const Tensor& x, int64_t last) {
     layout.strides[*d] = stride;
     stride *= std::max<int64_t>(layout.sizes[*d], 1);
   }
-  return Tensor(empty({layout.sizes.numel()}, x.options()).storage(), layout, x.dtype());
+  return Tensor(Array::empty({layout.sizes.numel()}, x.dtype(), x.device()).seen_as(layout));
 }
 
 // The distance of q, k and v in memory when together they fill one buffer, as heads of a packed
@@ -173,10 +173,10 @@ Grads empty_gradients(const Tensor& q, const Tensor& k, const Tensor& v) {
   if (step == 0)
     return {empty_in_order_of(q, q.size(-1)), empty_in_order_of(k, k.size(-1)),
             empty_in_order_of(v, v.size(-1))};
-  const Tensor buffer = empty({3 * q.numel()}, q.options());
+  const Array buffer = Array::empty({3 * q.numel()}, q.dtype(), q.device());
   Grads grads;
   for (int64_t i = 0; i < 3; ++i)
-    grads.emplace_back(buffer.storage(), Layout{q.shape(), q.strides(), i * step}, q.dtype());
+    grads.emplace_back(buffer.seen_as({q.shape(), q.strides(), i * step}));
   return grads;
 }
 
@@ -199,15 +199,15 @@ Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tens
   Shape rows = q.shape();
   rows.erase(q.dim() - 1);
   Tensor lse = empty(rows, {problem.dtype, q.device()});
-  kernel::attention(out, lse, q, k, v, mask, rule);
+  kernel::attention(out, lse, {q, k, v, mask, rule});
   return record_fused(
       "scaled_dot_product_attention", {q, k, v, mask}, out,
       [q = Saved::input(q), k = Saved::input(k), v = Saved::input(v), out = Saved::output(out), lse,
        mask = Saved::input(mask), rule](const Tensor& dout, VjpContext& g) -> Grads {
         Grads grads = empty_gradients(*q, *k, *v);
         grads.push_back(g.needs(3) ? empty_like(*mask) : Tensor());
-        kernel::attention_backward(grads[0], grads[1], grads[2], grads[3], dout, *out, lse, *q, *k,
-                                   *v, *mask, rule);
+        kernel::attention_backward({grads[0], grads[1], grads[2], grads[3]}, dout, *out, lse,
+                                   {*q, *k, *v, *mask, rule});
         return grads;
       });
 }

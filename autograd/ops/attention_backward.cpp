@@ -16,9 +16,9 @@ using namespace tiles;
 template <class T>
 class MaskGradient {
  public:
-  MaskGradient(Tensor& dmask, const Shape& scores)
+  MaskGradient(Array& dmask, const Shape& scores)
       : size_(dmask.defined() ? dmask.numel() : 0),
-        view_(dmask.defined() ? dmask.alias(broadcast_layout(dmask, scores)) : dmask) {
+        view_(dmask.defined() ? dmask.seen_as(broadcast_layout(dmask, scores)) : dmask) {
     for (int64_t d = 0; dmask.defined() && d < scores.size(); ++d)
       shared_ |= d != scores.size() - 2 && scores[d] > 1 && view_.strides()[d] == 0;
     if (!dmask.defined()) return;
@@ -48,7 +48,7 @@ class MaskGradient {
 
  private:
   const int64_t size_;
-  const Tensor view_;  // dmask, which has the mask's own shape, broadcast to the scores'
+  const Array view_;  // dmask, which has the mask's own shape, broadcast to the scores'
   T* data_ = nullptr;
   bool shared_ = false;
 };
@@ -58,28 +58,27 @@ class MaskGradient {
 template <class T>
 class Backward {
  public:
-  Backward(Tensor& dq, Tensor& dk, Tensor& dv, Tensor& dmask, const Tensor& dout, const Tensor& out,
-           const Tensor& lse, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
-           const AttentionRule& rule)
-      : size_(q, k, v, rule.diagonal),
-        scale_(static_cast<T>(rule.scale)),
+  Backward(AttentionGradients& d, const Array& dout, const Array& out, const Array& lse,
+           const AttentionInputs& in)
+      : size_(in.q, in.k, in.v, in.rule.diagonal),
+        scale_(static_cast<T>(in.rule.scale)),
         kv_heads_(size_.heads / size_.group),
         slices_(kv_heads_ >= 4 * max_threads()
                     ? 1
                     : max_threads() / std::gcd(kv_heads_, max_threads())),
         parts_(slices_ > 1 ? slices_ * size_.heads * size_.queries * size_.d : 0),
-        q_(q),
-        k_(k),
-        v_(v),
+        q_(in.q),
+        k_(in.k),
+        v_(in.v),
         out_(out),
         dout_(dout),
         lse_(lse.data<T>()),
-        dq_(dq),
-        dk_(dk),
-        dv_(dv),
-        mask_(mask, scores_shape(q, k)),
-        dmask_(dmask, scores_shape(q, k)),
-        dropout_(rule, size_, q.size(0)) {}
+        dq_(d.dq),
+        dk_(d.dk),
+        dv_(d.dv),
+        mask_(in.mask, scores_shape(in.q, in.k)),
+        dmask_(d.dmask, scores_shape(in.q, in.k)),
+        dropout_(in.rule, size_, in.q.size(0)) {}
 
   void run() const {
     const int64_t n = kv_heads_ * slices_;
@@ -262,21 +261,21 @@ class Backward {
 
 }  // namespace
 
-void attention_backward(Tensor& dq, Tensor& dk, Tensor& dv, Tensor& dmask, const Tensor& dout,
-                        const Tensor& out, const Tensor& lse, const Tensor& q, const Tensor& k,
-                        const Tensor& v, const Tensor& mask, const AttentionRule& rule) {
-  if (q.dtype() == f64)
-    return Backward<double>(dq, dk, dv, dmask, dout, out, lse, q, k, v, mask, rule).run();
-  if (q.dtype() == f32)
-    return Backward<float>(dq, dk, dv, dmask, dout, out, lse, q, k, v, mask, rule).run();
+void attention_backward(AttentionGradients d, const Array& dout, const Array& out, const Array& lse,
+                        const AttentionInputs& in) {
+  const auto& [q, k, v, mask, rule] = in;
+  auto& [dq, dk, dv, dmask] = d;
+  if (q.dtype() == f64) return Backward<double>(d, dout, out, lse, in).run();
+  if (q.dtype() == f32) return Backward<float>(d, dout, out, lse, in).run();
   if (suits_attention_bf16(q, k, v, mask, rule))
     return attention_bf16_backward(dq, dk, dv, dout, out, lse, q, k, v, rule);
-  Tensor wide[] = {empty(dq.shape(), f32), empty(dk.shape(), f32), empty(dv.shape(), f32)};
-  attention_backward(wide[0], wide[1], wide[2], dmask, in_f32(dout), in_f32(out), lse, in_f32(q),
-                     in_f32(k), in_f32(v), mask, rule);
-  copy(dq, wide[0]);
-  copy(dk, wide[1]);
-  copy(dv, wide[2]);
+  AttentionGradients wide{Array::empty(dq.shape(), f32), Array::empty(dk.shape(), f32),
+                          Array::empty(dv.shape(), f32), dmask};
+  attention_backward(wide, in_f32(dout), in_f32(out), lse,
+                     {in_f32(q), in_f32(k), in_f32(v), mask, rule});
+  copy(dq, wide.dq);
+  copy(dk, wide.dk);
+  copy(dv, wide.dv);
 }
 
 }  // namespace ink::cpu

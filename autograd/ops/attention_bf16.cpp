@@ -17,11 +17,11 @@ constexpr int64_t kWidest = 256;                // rows of q, k and v
 
 // Matrices of a tensor, one a head, with rows in one piece.
 struct Rows {
-  const Tensor& tensor;
+  const Array& tensor;
   bfloat16* data;
   int64_t ld;
 
-  explicit Rows(const Tensor& x)
+  explicit Rows(const Array& x)
       : tensor(x), data(const_cast<bfloat16*>(x.data<bfloat16>())), ld(x.strides()[x.dim() - 2]) {}
   bfloat16* row(int64_t head, int64_t i) const {
     return data + batch_offset(tensor, head) + i * ld;
@@ -158,14 +158,14 @@ void backward_tile(const Sizes& size, float scale, int64_t head, int64_t i0, con
     gemm_unit()->round_row(dq.row(head, i0 + i), own.sums + i * size.d, size.d, 1);
 }
 
-bool rows_in_one_piece(const Tensor& x) {
+bool rows_in_one_piece(const Array& x) {
   const auto layout = matrix_layout(x);
   return layout && !layout->transposed;
 }
 
 }  // namespace
 
-bool suits_attention_bf16(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
+bool suits_attention_bf16(const Array& q, const Array& k, const Array& v, const Array& mask,
                           const AttentionRule& rule) {
   constexpr int64_t kFewest = 32;  // queries and keys worth the unit
   if (q.dtype() != bf16 || mask.defined() || rule.dropout_p > 0 || gemm_unit() == nullptr)
@@ -176,7 +176,7 @@ bool suits_attention_bf16(const Tensor& q, const Tensor& k, const Tensor& v, con
          rows_in_one_piece(q) && rows_in_one_piece(k) && rows_in_one_piece(v);
 }
 
-void attention_bf16(Tensor& out, Tensor& lse, const Tensor& q, const Tensor& k, const Tensor& v,
+void attention_bf16(Array& out, Array& lse, const Array& q, const Array& k, const Array& v,
                     const AttentionRule& rule) {
   const Sizes size(q, k, v, rule.diagonal);
   const Rows q_rows(q), k_rows(k), v_rows(v), out_rows(out);
@@ -190,12 +190,12 @@ void attention_bf16(Tensor& out, Tensor& lse, const Tensor& q, const Tensor& k, 
   });
 }
 
-void attention_bf16_backward(Tensor& dq, Tensor& dk, Tensor& dv, const Tensor& dout,
-                             const Tensor& out, const Tensor& lse, const Tensor& q, const Tensor& k,
-                             const Tensor& v, const AttentionRule& rule) {
+void attention_bf16_backward(Array& dq, Array& dk, Array& dv, const Array& dout, const Array& out,
+                             const Array& lse, const Array& q, const Array& k, const Array& v,
+                             const AttentionRule& rule) {
   const Sizes size(q, k, v, rule.diagonal);
-  const Tensor upstream = rows_in_one_piece(dout) ? dout : as_gemm_operand(dout, bf16);
-  for (Tensor* x : {&dq, &dk, &dv}) static_cast<void>(x->mutable_data<bfloat16>());
+  const Array upstream = rows_in_one_piece(dout) ? dout : as_gemm_operand(dout, bf16);
+  for (Array* x : {&dq, &dk, &dv}) static_cast<void>(x->mutable_data<bfloat16>());
   const Rows q_rows(q), k_rows(k), v_rows(v), out_rows(out), dout_rows(upstream), dq_rows(dq),
       dk_rows(dk), dv_rows(dv);
   const float* sums = lse.data<float>();

@@ -14,17 +14,16 @@ using namespace tiles;
 template <class T>
 class Forward {
  public:
-  Forward(Tensor& out, Tensor& lse, const Tensor& q, const Tensor& k, const Tensor& v,
-          const Tensor& mask, const AttentionRule& rule)
-      : size_(q, k, v, rule.diagonal),
-        scale_(static_cast<T>(rule.scale)),
-        q_(q),
-        k_(k),
-        v_(v),
+  Forward(Array& out, Array& lse, const AttentionInputs& in)
+      : size_(in.q, in.k, in.v, in.rule.diagonal),
+        scale_(static_cast<T>(in.rule.scale)),
+        q_(in.q),
+        k_(in.k),
+        v_(in.v),
         out_(out),
         lse_(lse.mutable_data<T>()),
-        mask_(mask, scores_shape(q, k)),
-        dropout_(rule, size_, q.size(0)) {}
+        mask_(in.mask, scores_shape(in.q, in.k)),
+        dropout_(in.rule, size_, in.q.size(0)) {}
 
   void run() const {
     const int64_t tiles = (size_.queries + kQueries<T> - 1) / kQueries<T>, n = size_.heads * tiles;
@@ -108,14 +107,14 @@ class Forward {
 
 }  // namespace
 
-void attention(Tensor& out, Tensor& lse, const Tensor& q, const Tensor& k, const Tensor& v,
-               const Tensor& mask, const AttentionRule& rule) {
+void attention(Array& out, Array& lse, const AttentionInputs& in) {
+  const auto& [q, k, v, mask, rule] = in;
   if (out.numel() == 0 || k.size(-2) == 0) return fill(out, 0);
-  if (q.dtype() == f64) return Forward<double>(out, lse, q, k, v, mask, rule).run();
-  if (q.dtype() == f32) return Forward<float>(out, lse, q, k, v, mask, rule).run();
+  if (q.dtype() == f64) return Forward<double>(out, lse, in).run();
+  if (q.dtype() == f32) return Forward<float>(out, lse, in).run();
   if (suits_attention_bf16(q, k, v, mask, rule)) return attention_bf16(out, lse, q, k, v, rule);
-  Tensor wide = empty(out.shape(), {f32, out.device()});
-  attention(wide, lse, in_f32(q), in_f32(k), in_f32(v), mask, rule);
+  Array wide = Array::empty(out.shape(), f32, out.device());
+  attention(wide, lse, {in_f32(q), in_f32(k), in_f32(v), mask, rule});
   copy(out, wide);
 }
 

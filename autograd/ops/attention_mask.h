@@ -12,7 +12,7 @@
 namespace ink::tiles {
 
 /// Sizes and strides of x broadcast to a shape: strides of 0 where it repeats.
-inline Layout broadcast_layout(const Tensor& x, const Shape& shape) {
+inline Layout broadcast_layout(const Array& x, const Shape& shape) {
   Layout layout{shape, Shape::filled(shape.size(), 0), x.layout().offset};
   for (int64_t d = 1; d <= x.dim(); ++d) {
     if (x.size(-d) != 1) layout.strides[shape.size() - d] = x.strides()[x.dim() - d];
@@ -21,7 +21,7 @@ inline Layout broadcast_layout(const Tensor& x, const Shape& shape) {
 }
 
 /// The shape of the scores, (..., T, S).
-inline Shape scores_shape(const Tensor& q, const Tensor& k) {
+inline Shape scores_shape(const Array& q, const Array& k) {
   Shape shape = q.shape();
   shape.back() = k.size(-2);
   return shape;
@@ -51,8 +51,8 @@ class Mask {
   static constexpr T kNever = -std::numeric_limits<T>::infinity();
 
   /// mask: bool or T, broadcast to the scores' shape; or undefined.
-  Mask(const Tensor& mask, const Shape& scores)
-      : mask_(mask.defined() ? mask.alias(broadcast_layout(mask, scores)) : mask) {}
+  Mask(const Array& mask, const Shape& scores)
+      : mask_(mask.defined() ? mask.seen_as(broadcast_layout(mask, scores)) : mask) {}
 
   explicit operator bool() const { return mask_.defined(); }
 
@@ -114,7 +114,7 @@ class Mask {
     return end;
   }
 
-  const Tensor mask_;
+  const Array mask_;
 };
 
 /// Dropout of the weights, as dropout(weights, p) would drop them.

@@ -32,7 +32,7 @@ struct Sizes {
   int64_t heads, group, queries, keys, d, dv;
   int64_t diagonal;  // query i sees keys 0 .. i + diagonal
 
-  Sizes(const Tensor& q, const Tensor& k, const Tensor& v, int64_t last_seen)
+  Sizes(const Array& q, const Array& k, const Array& v, int64_t last_seen)
       : heads(matrices(q)),
         group(heads > 0 ? heads / matrices(k) : 1),
         queries(q.size(-2)),
@@ -44,7 +44,7 @@ struct Sizes {
   int64_t seen(int64_t end) const { return std::clamp<int64_t>(end + diagonal, 0, keys); }
 
  private:
-  static int64_t matrices(const Tensor& x) {
+  static int64_t matrices(const Array& x) {
     Shape leading = x.shape();
     leading[x.dim() - 1] = leading[x.dim() - 2] = 1;
     return leading.numel();
@@ -70,18 +70,18 @@ struct Pair {
 /// Scratch memory.
 template <class T>
 struct Buffer {
-  Tensor memory;
+  Array memory;
   T* data;
 
   explicit Buffer(int64_t n)
-      : memory(empty({n}, {dtype_of<T>(), cpu_device})), data(memory.mutable_data<T>()) {}
+      : memory(Array::empty({n}, dtype_of<T>(), cpu_device)), data(memory.mutable_data<T>()) {}
   operator T*() const { return data; }
 };
 
 /// bf16 runs in f32.
-inline Tensor in_f32(const Tensor& x) {
+inline Array in_f32(const Array& x) {
   if (!x.defined() || x.dtype() != bf16) return x;
-  Tensor y = empty(x.shape(), {f32, x.device()});
+  Array y = Array::empty(x.shape(), f32, x.device());
   cpu::copy(y, x);
   return y;
 }
@@ -111,11 +111,11 @@ void for_each_item(int64_t n, const std::vector<Scratch>& scratch, const F& f) {
 /// The matrices of a tensor (..., rows, cols), one a head. E: T, or const T to read only.
 template <class E>
 struct Heads {
-  const Tensor& tensor;
+  const Array& tensor;
   E* data;
 
-  explicit Heads(const Tensor& x) : tensor(x), data(x.data<std::remove_const_t<E>>()) {}
-  explicit Heads(Tensor& x) : tensor(x), data(x.mutable_data<E>()) {}
+  explicit Heads(const Array& x) : tensor(x), data(x.data<std::remove_const_t<E>>()) {}
+  explicit Heads(Array& x) : tensor(x), data(x.mutable_data<E>()) {}
   Strided<E> operator[](int64_t head) const {
     const int64_t d = tensor.dim();
     return {data + batch_offset(tensor, head), tensor.strides()[d - 2], tensor.strides()[d - 1]};

@@ -14,12 +14,12 @@ namespace ink {
 namespace cpu {
 
 // An f32 residual stream and the bf16 branch that joins it, read as they are.
-static void add_mixed(Tensor& y, const Tensor& wide, const Tensor& narrow) {
+static void add_mixed(Array& y, const Array& wide, const Array& narrow) {
   map(
       y, [](float p, bfloat16 q) { return p + static_cast<float>(q); }, wide, narrow);
 }
 
-void binary(Tensor& y, const Tensor& a, const Tensor& b, BinaryOp op) {
+void binary(Array& y, const Array& a, const Array& b, BinaryOp op) {
   if (op == BinaryOp::add && a.dtype() == f32 && b.dtype() == bf16) return add_mixed(y, a, b);
   if (op == BinaryOp::add && a.dtype() == bf16 && b.dtype() == f32) return add_mixed(y, b, a);
   visit(op, [&]<class F>(F) {
@@ -32,7 +32,7 @@ void binary(Tensor& y, const Tensor& a, const Tensor& b, BinaryOp op) {
   });
 }
 
-void binary_number(Tensor& y, const Tensor& x, double number, BinaryOp op) {
+void binary_number(Array& y, const Array& x, double number, BinaryOp op) {
   visit(op, [&]<class F>(F) {
     for_domain<F>(name_of(op), x.dtype(), [&]<class T>(T) {
       using C = compute_t<T>;
@@ -43,14 +43,14 @@ void binary_number(Tensor& y, const Tensor& x, double number, BinaryOp op) {
   });
 }
 
-void where(Tensor& y, const Tensor& condition, const Tensor& a, const Tensor& b) {
+void where(Array& y, const Array& condition, const Array& a, const Array& b) {
   for_any(y.dtype(), [&]<class T>(T) {
     map(
         y, [](bool c, T p, T q) { return c ? p : q; }, condition, a, b);
   });
 }
 
-void masked_fill(Tensor& y, const Tensor& x, const Tensor& mask, double value) {
+void masked_fill(Array& y, const Array& x, const Array& mask, double value) {
   for_any(y.dtype(), [&]<class T>(T) {
     const T v = static_cast<T>(value);
     map(
@@ -75,7 +75,7 @@ Tensor binary(BinaryOp op, const Tensor& a, const Tensor& b) {
   if (a.dtype() == boolean) return to(binary(op, to(a, i64), to(b, i64)), boolean);
   const Shape shape = broadcast_shapes(name_of(op), a.shape(), b.shape());
   Tensor y = empty(shape, {promote(a.dtype(), b.dtype()), a.device()});
-  kernel::binary(y, expand(a, shape), expand(b, shape), op);
+  kernel::binary(y, a.array().expanded(shape), b.array().expanded(shape), op);
   return y;
 }
 
@@ -284,10 +284,8 @@ Tensor where(const Tensor& condition, const Tensor& left, const Tensor& right) {
   const Shape shape =
       broadcast_shapes("where", condition.shape(), broadcast_shapes("where", a.shape(), b.shape()));
   Tensor y = empty(shape, a.options());
-  {
-    const NoGrad no_grad;
-    kernel::where(y, expand(condition, shape), expand(a, shape), expand(b, shape));
-  }
+  kernel::where(y, condition.array().expanded(shape), a.array().expanded(shape),
+                b.array().expanded(shape));
   return record(
       "where", {condition, a, b}, y,
       [condition = Saved::input(condition), sa = a.shape(), sb = b.shape()](
@@ -303,10 +301,7 @@ Tensor masked_fill(const Tensor& x, const Tensor& mask, double value) {
   check_masked_fill("masked_fill", x, mask, value);
   const Shape shape = broadcast_shapes("masked_fill", x.shape(), mask.shape());
   Tensor y = empty(shape, x.options());
-  {
-    const NoGrad no_grad;
-    kernel::masked_fill(y, expand(x, shape), expand(mask, shape), value);
-  }
+  kernel::masked_fill(y, x.array().expanded(shape), mask.array().expanded(shape), value);
   return record("masked_fill", {x}, y,
                 [mask = Saved::input(mask), from = x.shape()](const Tensor& dy) -> Grads {
                   return {sum_to(masked_fill(dy, *mask, 0), from)};

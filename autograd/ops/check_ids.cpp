@@ -7,14 +7,14 @@ namespace ink {
 namespace cpu {
 
 // Where all are in range, as nearly always, their least and largest say so without a copy.
-void check_ids(const Tensor& ids, const IdRange& range) {
+void check_ids(const Array& ids, const IdRange& range) {
   if (ids.numel() == 0) return;
-  Tensor extreme = empty(Shape::filled(ids.dim(), 1), ids.options());
+  Array extreme = Array::empty(Shape::filled(ids.dim(), 1), ids.dtype(), ids.device());
   reduce(extreme, ids, ReduceOp::min);
   const int64_t least = *extreme.data<int64_t>();
   reduce(extreme, ids, ReduceOp::max);
   if (least >= range.low && *extreme.data<int64_t>() < range.high) return;
-  const Tensor flat = ids.contiguous();
+  const Array flat = contiguous(ids);
   const int64_t* id = flat.data<int64_t>();
   for (int64_t i = 0; i < flat.numel(); ++i) {
     const bool fits = (id[i] >= range.low && id[i] < range.high) || id[i] == range.ignored;

@@ -9,7 +9,7 @@ namespace ink {
 
 namespace cpu {
 
-void compare(Tensor& y, const Tensor& a, const Tensor& b, CompareOp op) {
+void compare(Array& y, const Array& a, const Array& b, CompareOp op) {
   visit(op, [&]<class F>(F) {
     for_any(a.dtype(), [&]<class T>(T) {
       using C = compute_t<T>;
@@ -19,7 +19,7 @@ void compare(Tensor& y, const Tensor& a, const Tensor& b, CompareOp op) {
   });
 }
 
-void compare_number(Tensor& y, const Tensor& x, double number, CompareOp op) {
+void compare_number(Array& y, const Array& x, double number, CompareOp op) {
   visit(op, [&]<class F>(F) {
     for_any(x.dtype(), [&]<class T>(T) {
       using C = compute_t<T>;
@@ -39,7 +39,8 @@ Tensor compare(CompareOp op, const Tensor& a, const Tensor& b) {
   const DType dtype = promote(a, b);
   const Shape shape = broadcast_shapes(name_of(op), a.shape(), b.shape());
   Tensor y = empty(shape, {boolean, a.device()});
-  kernel::compare(y, expand(to(a, dtype), shape), expand(to(b, dtype), shape), op);
+  kernel::compare(y, to(a, dtype).array().expanded(shape), to(b, dtype).array().expanded(shape),
+                  op);
   return y;
 }
 

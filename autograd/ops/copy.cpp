@@ -13,7 +13,7 @@ namespace ink {
 
 namespace cpu {
 
-void fill(Tensor& y, double value) {
+void fill(Array& y, double value) {
   for_any(y.dtype(), [&]<class T>(T) {
     const T v = static_cast<T>(value);
     const bool zero_bits = value == 0 && !std::signbit(value);
@@ -130,7 +130,7 @@ using bits_t = std::conditional_t<
 
 }  // namespace
 
-void copy(Tensor& y, const Tensor& x) {
+void copy(Array& y, const Array& x) {
   const StridedLoop<2> loop(y.shape(), {&y, &x});
   for_any(x.dtype(), [&]<class From>(From) {
     if (x.dtype() == y.dtype()) {
@@ -148,6 +148,13 @@ void copy(Tensor& y, const Tensor& x) {
 }
 
 }  // namespace cpu
+
+Array contiguous(const Array& x) {
+  if (x.is_contiguous()) return x;
+  Array y = Array::empty(x.shape(), x.dtype(), x.device());
+  kernel::copy(y, x);
+  return y;
+}
 
 // y = x with its elements in row-major order.   dx = dy
 Tensor clone(const Tensor& x) {

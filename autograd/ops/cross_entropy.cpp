@@ -15,7 +15,7 @@ namespace ink {
 
 namespace cpu {
 
-void target_scale(Tensor& scale, const Tensor& targets, int64_t ignore_index) {
+void target_scale(Array& scale, const Array& targets, int64_t ignore_index) {
   const int64_t* target = targets.data<int64_t>();
   const int64_t n = targets.numel(), ignored = std::count(target, target + n, ignore_index);
   for_float("target_scale", scale.dtype(), [&]<class C>(C) {
@@ -46,21 +46,21 @@ static C cross_entropy_row(D* d, const T* a, int64_t n, int64_t target, C weight
 
 // Calls f(T{}, D{}) with the C++ types of the logits and their gradient.
 template <class F>
-static void for_logits(const Tensor& logits, const Tensor& dlogits, F&& f) {
+static void for_logits(const Array& logits, const Array& dlogits, F&& f) {
   if (logits.dtype() == f32 && dlogits.defined() && dlogits.dtype() == bf16)
     return f(float{}, bfloat16{});
   for_float("cross_entropy", logits.dtype(), [&]<class T>(T) { f(T{}, T{}); });
 }
 
-void cross_entropy(Tensor& loss, Tensor& dlogits, const Tensor& logits, const Tensor& targets,
-                   const Tensor& scale, int64_t ignore_index) {
+void cross_entropy(Array& loss, Array& dlogits, const Array& logits, const Array& targets,
+                   const Array& scale, int64_t ignore_index) {
   for_logits(logits, dlogits, [&]<class T, class D>(T, D) {
     using C = compute_t<T>;
     const int64_t n = logits.size(-1), rows = targets.numel();
     const int64_t* target = targets.data<int64_t>();
     const T* in = logits.data<T>();
     D* down = dlogits.defined() ? dlogits.mutable_data<D>() : nullptr;
-    Tensor by_row = loss.dim() ? loss : empty({rows}, loss.options());
+    Array by_row = loss.dim() ? loss : Array::empty({rows}, loss.dtype(), loss.device());
     C* losses = by_row.mutable_data<C>();
     const C weight = scale.defined() ? *scale.data<C>() : C(1);
     for_each_row(rows, n, [=](int64_t row) {

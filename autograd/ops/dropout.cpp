@@ -16,7 +16,7 @@ namespace cpu {
 
 static constexpr int64_t kBlock = 256;  // elements whose random words are made at a time
 
-void dropout(Tensor& y, const Tensor& x, double p, const RandomPosition& at) {
+void dropout(Array& y, const Array& x, double p, const RandomPosition& at) {
   const int64_t n = x.numel();
   if (n == 0) return;
   const DropoutMask mask(p, at);

@@ -73,8 +73,8 @@ void map_strided(MapContiguous<To, From...> run, const void* f, int64_t n, To* y
 }
 
 template <class To, class... From, size_t... K>
-void map_rows(std::index_sequence<K...>, MapContiguous<To, From...> run, const void* f, Tensor& y,
-              const std::array<const Tensor*, sizeof...(From)>& inputs) {
+void map_rows(std::index_sequence<K...>, MapContiguous<To, From...> run, const void* f, Array& y,
+              const std::array<const Array*, sizeof...(From)>& inputs) {
   const StridedLoop<1 + sizeof...(From)> loop(y.shape(), {&y, inputs[K]...});
   const std::tuple<const From*...> in{inputs[K]->template data<From>()...};
   To* out = y.mutable_data<To>();
@@ -91,8 +91,8 @@ void map_rows(std::index_sequence<K...>, MapContiguous<To, From...> run, const v
 }
 
 template <class F, class To, class... From>
-void map_typed(To (F::*)(From...) const, const F& f, Tensor& y,
-               const std::array<const Tensor*, sizeof...(From)>& inputs) {
+void map_typed(To (F::*)(From...) const, const F& f, Array& y,
+               const std::array<const Array*, sizeof...(From)>& inputs) {
   map_rows<To, From...>(std::index_sequence_for<From...>{}, &map_contiguous<F, To, From...>, &f, y,
                         inputs);
 }
@@ -103,7 +103,7 @@ void map_typed(To (F::*)(From...) const, const F& f, Tensor& y,
 /// and any layouts, in parallel. The parameter types and result of f are the element types: map(y,
 /// [](float a, bool m) { return m ? 0 : a; }, x, mask). y may be one of the inputs.
 template <class F, class... Inputs>
-void map(Tensor& y, F f, const Inputs&... inputs) {
+void map(Array& y, F f, const Inputs&... inputs) {
   detail::map_typed(&F::operator(), f, y, {&inputs...});
 }
 

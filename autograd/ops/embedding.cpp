@@ -12,7 +12,7 @@ namespace ink {
 
 namespace cpu {
 
-void embedding(Tensor& y, const Tensor& ids, const Tensor& weight) {
+void embedding(Array& y, const Array& ids, const Array& weight) {
   for_float("embedding", weight.dtype(), [&]<class T>(T) {
     const int64_t n = weight.size(-1);
     const int64_t* id = ids.data<int64_t>();
@@ -25,7 +25,7 @@ void embedding(Tensor& y, const Tensor& ids, const Tensor& weight) {
 
 // A thread owns some columns of the whole table and adds their rows in order: no two threads meet,
 // and the bits do not depend on their number.
-void embedding_backward(Tensor& dweight, const Tensor& dy, const Tensor& ids) {
+void embedding_backward(Array& dweight, const Array& dy, const Array& ids) {
   for_float("embedding_backward", dy.dtype(), [&]<class T>(T) {
     using C = compute_t<T>;
     constexpr int64_t kCacheLine = 64 / sizeof(C);

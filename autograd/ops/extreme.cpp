@@ -60,7 +60,7 @@ struct Best {
 
 }  // namespace
 
-void arg_reduce(Tensor& values, Tensor& indices, const Tensor& x, int64_t dim, bool largest) {
+void arg_reduce(Array& values, Array& indices, const Array& x, int64_t dim, bool largest) {
   const int64_t stride = std::max<int64_t>(x.strides()[dim], 1);
   int64_t* where = indices.mutable_data<int64_t>();
   for_any(x.dtype(), [&]<class T>(T) {

@@ -40,17 +40,17 @@ void check_fits(const char* op, const Tensor& x, const Shape& other, DType resul
 
 // y seen with x's shape. Where it overlaps x otherwise than element by element it is copied, since
 // x is about to be written.
-Tensor operand(const Tensor& y, const Tensor& x) {
-  const Tensor seen = expand(y, x.shape());
-  return seen.storage() == x.storage() && !(seen.layout() == x.layout()) ? clone(seen) : seen;
+Array operand(const Array& y, const Array& x) {
+  const Array seen = y.expanded(x.shape());
+  if (seen.storage() != x.storage() || seen.layout() == x.layout()) return seen;
+  Array copy = Array::empty(seen.shape(), seen.dtype(), seen.device());
+  kernel::copy(copy, seen);
+  return copy;
 }
 
 // Writes an ordinary op's value into x; x takes over its place in the graph.
 Tensor& assign(Tensor& x, const Tensor& result, bool graph) {
-  {
-    const NoGrad no_grad;
-    kernel::copy(x, result);
-  }
+  kernel::copy(x, result);
   if (graph) detail::rebind(x, result);
   return x;
 }
@@ -162,7 +162,6 @@ Tensor& Tensor::masked_fill_(const Tensor& mask, double value) {
   if (grad_enabled() && requires_grad()) {
     return assign(*this, masked_fill(*this, mask, value), true);
   }
-  const NoGrad no_grad;
   kernel::masked_fill(*this, *this, operand(mask, *this), value);
   return *this;
 }

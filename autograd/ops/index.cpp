@@ -18,16 +18,16 @@ namespace {
 
 // x seen with the shape of ids, for a loop over ids: along `dim` it stays where it is, and the id
 // says how far to go.
-Tensor base_of(const Tensor& x, int64_t dim, const Shape& shape) {
+Array base_of(const Array& x, int64_t dim, const Shape& shape) {
   Layout layout{shape, x.strides(), x.layout().offset};
   layout.strides[dim] = 0;
-  return x.alias(layout);
+  return x.seen_as(layout);
 }
 
 }  // namespace
 
-void gather(Tensor& y, const Tensor& x, const Tensor& ids, int64_t dim, const char* /*op*/) {
-  const Tensor base = base_of(x, dim, ids.shape());
+void gather(Array& y, const Array& x, const Array& ids, int64_t dim, const char* /*op*/) {
+  const Array base = base_of(x, dim, ids.shape());
   const StridedLoop<3> loop(ids.shape(), {&y, &base, &ids});
   const int64_t sy = loop.inner_stride(0), sx = loop.inner_stride(1), si = loop.inner_stride(2);
   const int64_t step = x.strides()[dim];
@@ -51,13 +51,12 @@ void gather(Tensor& y, const Tensor& x, const Tensor& ids, int64_t dim, const ch
 // Elements that differ in another dimension than `dim` never meet, so threads share those, and each
 // takes the ids along `dim` in order. Where there is little else than `dim`, each thread takes all
 // ids, but only for its part of the places. Either way every sum has one owner and one order.
-void scatter_add(Tensor& y, const Tensor& source, const Tensor& ids, int64_t dim,
-                 const char* /*op*/) {
+void scatter_add(Array& y, const Array& source, const Array& ids, int64_t dim, const char* /*op*/) {
   Shape lines = ids.shape();
   const int64_t count = std::exchange(lines[dim], 1), step = y.strides()[dim];
   const int64_t next_source = source.strides()[dim], next_id = ids.strides()[dim];
-  const Tensor to0 = base_of(y, dim, lines), from0 = base_of(source, dim, lines);
-  const Tensor ids0 = base_of(ids, dim, lines);
+  const Array to0 = base_of(y, dim, lines), from0 = base_of(source, dim, lines);
+  const Array ids0 = base_of(ids, dim, lines);
   const StridedLoop<3> loop(lines, {&to0, &from0, &ids0});
   const int64_t sy = loop.inner_stride(0), ss = loop.inner_stride(1), si = loop.inner_stride(2);
   const int64_t* places = ids.data<int64_t>();

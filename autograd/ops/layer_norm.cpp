@@ -43,28 +43,27 @@ template <class C, class X, class Y>
 
 }  // namespace
 
-void layer_norm(Tensor& y, Tensor& mean, Tensor& rstd, const Tensor& x, const Tensor& weight,
-                const Tensor& bias, double eps) {
+void layer_norm(Array& y, Array& mean, Array& rstd, const Array& x, const NormParameters& p) {
   for_norm("layer_norm", x, y, [&]<class X, class Y>(X, Y) {
     using C = compute_t<X>;
     const int64_t n = x.size(-1);
-    const C *w = weight.data<C>(), *b = bias.data<C>();
+    const C *w = p.weight.data<C>(), *b = p.bias.data<C>();
     const X* in = x.data<X>();
     Y* out = y.mutable_data<Y>();
     C *means = mean.mutable_data<C>(), *rstds = rstd.mutable_data<C>();
     for_each_row(row_count(x), n, [=](int64_t row) {
       std::tie(means[row], rstds[row]) =
-          normalise(out + row * n, in + row * n, w, b, n, static_cast<C>(eps));
+          normalise(out + row * n, in + row * n, w, b, n, static_cast<C>(p.eps));
     });
   });
 }
 
-void add_layer_norm(Tensor& sum, Tensor& y, Tensor& mean, Tensor& rstd, const Tensor& x,
-                    const Tensor& branch, const Tensor& weight, const Tensor& bias, double eps) {
+void add_layer_norm(Array& sum, Array& y, Array& mean, Array& rstd, const Array& x,
+                    const Array& branch, const NormParameters& p) {
   for_norm("add_layer_norm", x, y, [&]<class X, class Y>(X, Y) {
     using C = compute_t<X>;
     const int64_t n = x.size(-1);
-    const C *w = weight.data<C>(), *b = bias.data<C>();
+    const C *w = p.weight.data<C>(), *b = p.bias.data<C>();
     const X* in = x.data<X>();
     const Y* added = branch.data<Y>();
     X* sums = sum.mutable_data<X>();
@@ -74,22 +73,23 @@ void add_layer_norm(Tensor& sum, Tensor& y, Tensor& mean, Tensor& rstd, const Te
       X* s = sums + row * n;
       for (int64_t i = 0; i < n; ++i)
         s[i] = static_cast<X>(static_cast<C>(in[row * n + i]) + static_cast<C>(added[row * n + i]));
-      std::tie(means[row], rstds[row]) = normalise(out + row * n, s, w, b, n, static_cast<C>(eps));
+      std::tie(means[row], rstds[row]) =
+          normalise(out + row * n, s, w, b, n, static_cast<C>(p.eps));
     });
   });
 }
 
-void layer_norm_backward(Tensor& dx, Tensor& dweight, Tensor& dbias, const Tensor& dy,
-                         const Tensor& x, const Tensor& mean, const Tensor& rstd,
-                         const Tensor& weight, bool accumulate) {
+void layer_norm_backward(NormGradients d, const Array& dy, const Array& x, const Array& mean,
+                         const Array& rstd, const Array& weight) {
   for_norm("layer_norm_backward", x, dy, [&]<class X, class Y>(X, Y) {
     using C = compute_t<X>;
     const int64_t n = x.size(-1);
     const C *w = weight.data<C>(), *means = mean.data<C>(), *rstds = rstd.data<C>();
     const X* in = x.data<X>();
     const Y* upstream = dy.data<Y>();
-    X* down = dx.defined() ? dx.mutable_data<X>() : nullptr;
-    const Tensor sums = sum_over_rows<C>(row_count(x), 2 * n, [=](int64_t row, C* dw) {
+    X* down = d.dx.defined() ? d.dx.mutable_data<X>() : nullptr;
+    const bool accumulate = d.accumulate;
+    const Array sums = sum_over_rows<C>(row_count(x), 2 * n, [=](int64_t row, C* dw) {
       const X* a = in + row * n;
       const Y* g = upstream + row * n;
       C* db = dw + n;
@@ -104,18 +104,18 @@ void layer_norm_backward(Tensor& dx, Tensor& dweight, Tensor& dbias, const Tenso
       });
       const C dot = sums_of_row.first, total = sums_of_row.second;
       if (down == nullptr) return;
-      X* d = down + row * n;
+      X* to = down + row * n;
       const auto slope = [&](int64_t i) {
         return (dxhat(i) - (total + xhat(i) * dot) * share) * r;
       };
       if (accumulate) {
-        for (int64_t i = 0; i < n; ++i) d[i] = static_cast<X>(static_cast<C>(d[i]) + slope(i));
+        for (int64_t i = 0; i < n; ++i) to[i] = static_cast<X>(static_cast<C>(to[i]) + slope(i));
       } else {
-        for (int64_t i = 0; i < n; ++i) d[i] = static_cast<X>(slope(i));
+        for (int64_t i = 0; i < n; ++i) to[i] = static_cast<X>(slope(i));
       }
     });
-    add_part(dweight, sums.data<C>());
-    add_part(dbias, sums.data<C>() + n);
+    add_part(d.dweight, sums.data<C>());
+    add_part(d.dbias, sums.data<C>() + n);
   });
 }
 
@@ -138,14 +138,14 @@ Tensor layer_norm(const Tensor& input, const Tensor& weight, const Tensor& bias,
   const Tensor x = input.contiguous();
   Tensor y = empty(x.shape(), {autocast(x.dtype()), x.device()});
   Tensor mean = empty({row_count(x)}, w.options()), rstd = empty_like(mean);
-  kernel::layer_norm(y, mean, rstd, x, w, b, eps);
+  kernel::layer_norm(y, mean, rstd, x, {w, b, eps});
   const Saved saved_x = Saved::input(x), saved_w = Saved::input(w, "its weight");
   const auto vjp = [saved_x, saved_w, mean, rstd](const Tensor& dy, VjpContext& g) -> Grads {
     const Tensor v = *saved_x;
     Tensor dx = g.into(0), dw = sum_for(g, 1, *saved_w), db = sum_for(g, 2, *saved_w);
     const bool accumulate = dx.defined();
     if (g.needs(0) && !accumulate) dx = empty_like(v);
-    kernel::layer_norm_backward(dx, dw, db, dy.contiguous(), v, mean, rstd, *saved_w, accumulate);
+    kernel::layer_norm_backward({dx, dw, db, accumulate}, dy.contiguous(), v, mean, rstd, *saved_w);
     return {dx, dw, db};
   };
   const auto remake = [saved_x, saved_w, saved_b = Saved::input(b, "its bias"), eps,
@@ -153,7 +153,7 @@ Tensor layer_norm(const Tensor& input, const Tensor& weight, const Tensor& bias,
     const Tensor v = *saved_x, scale = *saved_w;
     Tensor again = empty(v.shape(), options), m = empty({row_count(v)}, scale.options()),
            r = empty_like(m);
-    kernel::layer_norm(again, m, r, v, scale, *saved_b, eps);
+    kernel::layer_norm(again, m, r, v, {scale, *saved_b, eps});
     return again;
   };
   return record_fused("layer_norm", {x, w, b}, y, vjp, remake);
@@ -165,7 +165,7 @@ static Tensor add_layer_norm_backward(const Tensor& ds, const Tensor& dy, const 
                                       Tensor& dw, Tensor& db) {
   if (!dy.defined()) return ds;
   Tensor dx = !ds.defined() ? empty_like(s) : ds.sole_owner() ? ds.contiguous() : ds.clone();
-  kernel::layer_norm_backward(dx, dw, db, dy.contiguous(), s, mean, rstd, w, ds.defined());
+  kernel::layer_norm_backward({dx, dw, db, ds.defined()}, dy.contiguous(), s, mean, rstd, w);
   return dx;
 }
 
@@ -185,7 +185,7 @@ std::pair<Tensor, Tensor> add_layer_norm(const Tensor& left, const Tensor& right
   const Tensor b = norm_parameter("add_layer_norm", "bias", bias, x, 0);
   Tensor s = empty_like(x), y = empty_like(branch);
   Tensor mean = empty({row_count(x)}, w.options()), rstd = empty_like(mean);
-  kernel::add_layer_norm(s, y, mean, rstd, x, branch, w, b, eps);
+  kernel::add_layer_norm(s, y, mean, rstd, x, branch, {w, b, eps});
   const auto vjp = [saved_s = Saved::output(s), saved_w = Saved::input(w, "its weight"), mean, rstd,
                     dtype = branch.dtype()](const Grads& dys, VjpContext& g) -> Grads {
     Tensor dw = sum_for(g, 2, *saved_w), db = sum_for(g, 3, *saved_w);

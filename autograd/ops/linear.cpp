@@ -17,7 +17,7 @@ namespace cpu {
 
 // Each thread has columns of its own. A column's float sum is kept short: 64 rows, then double.
 // y may have another dtype than x.
-void sum_rows(Tensor& y, const Tensor& x, bool accumulate) {
+void sum_rows(Array& y, const Array& x, bool accumulate) {
   constexpr int64_t kRows = 64, kColumns = 64;
   const int64_t rows = x.size(0), cols = x.size(1);
   const int64_t row_stride = x.strides()[0], col_stride = x.strides()[1];
@@ -70,23 +70,23 @@ static Tensor target(VjpContext& g, size_t i, const Shape& shape, const Options&
   return accumulate ? gradient : empty(shape, options);
 }
 
-Tensor linear_dweight(VjpContext& g, size_t i, const Tensor& dy, const Tensor& x, DType dtype) {
+Tensor linear_dweight(VjpContext& g, size_t i, const Array& dy, const Array& x, DType dtype) {
   bool accumulate = false;
   Tensor dw = target(g, i, {dy.size(-1), x.size(-1)}, {dtype, dy.device()}, accumulate);
-  kernel::gemm(dw, dy.transpose(0, 1), as_rows(x), 1, accumulate);
+  kernel::gemm(dw, dy.transposed(), as_rows(x), 1, accumulate);
   return dw;
 }
 
-Tensor linear_dx(VjpContext& g, size_t i, const Tensor& dy, const Tensor& weight,
-                 const Shape& shape, DType dtype) {
+Tensor linear_dx(VjpContext& g, size_t i, const Array& dy, const Array& weight, const Shape& shape,
+                 DType dtype) {
   bool accumulate = false;
   const Tensor dx = target(g, i, shape, {dtype, dy.device()}, accumulate);
-  Tensor rows = as_rows(dx);
+  Array rows = as_rows(dx);
   kernel::gemm(rows, dy, cached_cast(weight, dy.dtype()), 1, accumulate);
   return dx;
 }
 
-Tensor linear_dbias(VjpContext& g, size_t i, const Tensor& dy, DType dtype) {
+Tensor linear_dbias(VjpContext& g, size_t i, const Array& dy, DType dtype) {
   bool accumulate = false;
   Tensor db = target(g, i, {dy.size(-1)}, {dtype, dy.device()}, accumulate);
   kernel::sum_rows(db, dy, accumulate);
@@ -106,13 +106,13 @@ void check_linear(const char* op, const Tensor& x, const Tensor& weight, const T
             ": expected one floating dtype, got x ", x.dtype(), " and bias ", bias.dtype());
 }
 
-Tensor linear_forward(const Tensor& x, const Tensor& weight, const Tensor& bias) {
-  const NoGrad no_grad;
+Tensor linear_forward(const Array& x, const Array& weight, const Array& bias) {
   Shape shape = x.shape();
   shape.back() = weight.size(0);
-  const Tensor y = empty(shape, x.options()), w = transpose(cached_cast(weight, x.dtype()), 0, 1);
-  Tensor rows = as_rows(y);
-  kernel::gemm_bias(rows, as_rows(x), w, bias.defined() ? bias.contiguous() : bias);
+  const Tensor y = empty(shape, {x.dtype(), x.device()});
+  Array rows = as_rows(y);
+  kernel::gemm_bias(rows, as_rows(x), cached_cast(weight, x.dtype()).transposed(),
+                    bias.defined() ? contiguous(bias) : bias);
   return y;
 }
 
@@ -124,7 +124,7 @@ Tensor record_linear(const Tensor& x, const Tensor& in, const Tensor& weight, co
   return record_fused(
       "linear", {x, weight, bias}, y,
       [saved_x, saved_weight, dtypes, from = x.shape()](const Tensor& dy, VjpContext& g) {
-        const Tensor dy_rows = as_gemm_operand(as_rows(dy), dy.dtype());
+        const Array dy_rows = as_gemm_operand(as_rows(dy), dy.dtype());
         Grads grads(3);
         // First the weight's: x may be computed for it alone, and is gone when dx is made.
         if (g.needs(1)) grads[1] = linear_dweight(g, 1, dy_rows, *saved_x, dtypes[1]);

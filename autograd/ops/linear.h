@@ -8,15 +8,15 @@
 namespace ink {
 
 /// dW = dy^T x (out, in), for input number `i`.
-Tensor linear_dweight(VjpContext& g, size_t i, const Tensor& dy, const Tensor& x, DType dtype);
+Tensor linear_dweight(VjpContext& g, size_t i, const Array& dy, const Array& x, DType dtype);
 /// dx = dy W, of x's shape.
-Tensor linear_dx(VjpContext& g, size_t i, const Tensor& dy, const Tensor& weight,
-                 const Shape& shape, DType dtype);
+Tensor linear_dx(VjpContext& g, size_t i, const Array& dy, const Array& weight, const Shape& shape,
+                 DType dtype);
 /// db = sum of dy's rows (out).
-Tensor linear_dbias(VjpContext& g, size_t i, const Tensor& dy, DType dtype);
+Tensor linear_dbias(VjpContext& g, size_t i, const Array& dy, DType dtype);
 
 /// x W^T + b, of x's dtype, which f32 weights are rounded to. Outside any graph.
-Tensor linear_forward(const Tensor& x, const Tensor& weight, const Tensor& bias);
+Tensor linear_forward(const Array& x, const Array& weight, const Array& bias);
 /// Records y = in W^T + b, where `in` is x in y's dtype.
 Tensor record_linear(const Tensor& x, const Tensor& in, const Tensor& weight, const Tensor& bias,
                      const Tensor& y);

@@ -20,7 +20,7 @@ namespace ink {
 namespace {
 
 struct Head {
-  Tensor x, weight, targets;  // (N, C), (V, C), (N); x and weight of one dtype
+  Array x, weight, targets;  // (N, C), (V, C), (N); x and weight of one dtype
   int64_t ignore_index;
 
   /// Of logits, losses and sums over chunks.
@@ -31,35 +31,42 @@ struct HeadGrads {
   Tensor dx, dweight;  // undefined: not wanted
 };
 
+// Rows first ... first + count - 1.
+Array rows_of(const Array& x, int64_t first, int64_t count) {
+  Layout layout = x.layout();
+  layout.sizes[0] = count;
+  layout.offset += first * layout.strides[0];
+  return x.seen_as(layout);
+}
+
 // Calls f(first, rows, logits, dlogits) for each chunk; f fills dlogits, if defined, from logits,
 // and the products follow. Both may be the same memory.
 template <class F>
 void for_each_chunk(const Head& head, HeadGrads& grads, F&& f) {
   const int64_t N = head.x.size(0), V = head.weight.size(0),
                 most = linear_cross_entropy_rows(N, V, head.x.device());
-  const Options options(head.dtype(), head.x.device());
   for (int64_t first = 0; first < N; first += most) {
     const int64_t rows = std::min(most, N - first);
-    const Tensor x = head.x.narrow(0, first, rows);
-    Tensor logits = empty({rows, V}, options);
-    kernel::gemm(logits, x, head.weight.transpose(0, 1), 1, false);
-    Tensor dlogits;
+    const Array x = rows_of(head.x, first, rows);
+    Array logits = Array::empty({rows, V}, head.dtype(), x.device());
+    kernel::gemm(logits, x, head.weight.transposed(), 1, false);
+    Array dlogits;
     if (grads.dx.defined() || grads.dweight.defined())
-      dlogits = x.dtype() == logits.dtype() ? logits : empty(logits.shape(), x.options());
+      dlogits = x.dtype() == logits.dtype() ? logits
+                                            : Array::empty(logits.shape(), x.dtype(), x.device());
     f(first, rows, logits, dlogits);
     if (grads.dx.defined()) {
-      Tensor dx = grads.dx.narrow(0, first, rows);
+      Array dx = rows_of(grads.dx, first, rows);
       kernel::gemm(dx, dlogits, head.weight, 1, false);
     }
-    if (grads.dweight.defined())
-      kernel::gemm(grads.dweight, dlogits.transpose(0, 1), x, 1, first > 0);
+    if (grads.dweight.defined()) kernel::gemm(grads.dweight, dlogits.transposed(), x, 1, first > 0);
   }
 }
 
 // Room for the gradients that are wanted; dW is summed in f32 at least.
 HeadGrads make_grads(const Head& head, bool x_wanted, bool weight_wanted) {
   HeadGrads grads;
-  if (x_wanted) grads.dx = empty_like(head.x);
+  if (x_wanted) grads.dx = empty(head.x.shape(), {head.x.dtype(), head.x.device()});
   if (weight_wanted) {
     const Options options(head.dtype(), head.x.device());
     const bool empty_sum = head.x.size(0) == 0;
@@ -83,17 +90,15 @@ Tensor reduced(const Tensor& input, const Tensor& weight, const Head& head, Redu
   Tensor scale = reduction == Reduction::mean ? empty({}, options) : Tensor();
   if (scale.defined()) kernel::target_scale(scale, head.targets, head.ignore_index);
   Tensor loss = zeros({}, options);
-  {
-    const NoGrad no_grad;
-    for_each_chunk(
-        head, grads, [&](int64_t first, int64_t rows, const Tensor& logits, Tensor& dlogits) {
-          Tensor part = empty({}, options);
-          kernel::cross_entropy(part, dlogits, logits, head.targets.narrow(0, first, rows), scale,
-                                head.ignore_index);
-          loss.add_(part);
-        });
-    if (head.x.size(0) == 0 && scale.defined()) loss = loss * scale;  // the mean of nothing is NaN
-  }
+  for_each_chunk(head, grads,
+                 [&](int64_t first, int64_t rows, const Array& logits, Array& dlogits) {
+                   Array part = Array::empty({}, head.dtype(), head.x.device());
+                   kernel::cross_entropy(part, dlogits, logits, rows_of(head.targets, first, rows),
+                                         scale, head.ignore_index);
+                   kernel::binary(loss, loss, part, BinaryOp::add);
+                 });
+  if (head.x.size(0) == 0 && scale.defined())  // the mean of nothing is NaN
+    kernel::binary(loss, loss, scale, BinaryOp::mul);
   return record_fused("linear_cross_entropy", {input, weight}, loss,
                       [dx = Saved::input(grads.dx), dw = Saved::input(grads.dweight),
                        shape = input.shape(), x_dtype = input.dtype(),
@@ -110,26 +115,23 @@ Tensor unreduced(const Tensor& input, const Tensor& weight, const Head& head, co
   const Options options(head.dtype(), head.x.device());
   Tensor losses = empty({head.x.size(0)}, options);
   HeadGrads nothing;
-  {
-    const NoGrad no_grad;
-    for_each_chunk(
-        head, nothing, [&](int64_t first, int64_t rows, const Tensor& logits, Tensor& dlogits) {
-          Tensor part = losses.narrow(0, first, rows);
-          kernel::cross_entropy(part, dlogits, logits, head.targets.narrow(0, first, rows),
-                                Tensor(), head.ignore_index);
-        });
-  }
+  for_each_chunk(head, nothing,
+                 [&](int64_t first, int64_t rows, const Array& logits, Array& dlogits) {
+                   Array part = rows_of(losses, first, rows);
+                   kernel::cross_entropy(part, dlogits, logits, rows_of(head.targets, first, rows),
+                                         Array(), head.ignore_index);
+                 });
   const auto backward = [x = Saved::input(input), w = Saved::input(weight), head](
                             const Tensor& dy, VjpContext& g) -> Grads {
     static_cast<void>(*x), static_cast<void>(*w);  // still what they were
     HeadGrads grads = make_grads(head, g.needs(0), g.needs(1));
     const Tensor dlosses = dy.contiguous().view({-1, 1});
     for_each_chunk(
-        head, grads, [&](int64_t first, int64_t rows, const Tensor& logits, Tensor& dlogits) {
-          Tensor again = empty({rows}, logits.options());
-          kernel::cross_entropy(again, dlogits, logits, head.targets.narrow(0, first, rows),
-                                Tensor(), head.ignore_index);
-          dlogits.mul_(dlosses.narrow(0, first, rows));
+        head, grads, [&](int64_t first, int64_t rows, const Array& logits, Array& dlogits) {
+          Array again = Array::empty({rows}, logits.dtype(), logits.device());
+          kernel::cross_entropy(again, dlogits, logits, rows_of(head.targets, first, rows), Array(),
+                                head.ignore_index);
+          Tensor(dlogits).mul_(dlosses.narrow(0, first, rows));
         });
     return {grads.dx.defined() ? grads.dx.to((*x).dtype()).view((*x).shape()) : Tensor(),
             grads.dweight.defined() ? grads.dweight.to((*w).dtype()) : Tensor()};
@@ -164,8 +166,9 @@ Tensor linear_cross_entropy(const Tensor& input, const Tensor& weight, const Ten
   if (composed())
     return linear_cross_entropy_composed(input, weight, targets, ignore_index, reduction);
   const DType dtype = autocast(input.dtype());
-  const Head head{as_rows(input).to(dtype).contiguous(), cached_cast(weight, dtype).contiguous(),
-                  targets.contiguous().view({-1}), ignore_index};
+  const Tensor x = input.dtype() == dtype ? input : input.detach().to(dtype);
+  const Head head{contiguous(as_rows(x)), contiguous(cached_cast(weight, dtype)),
+                  *contiguous(targets.array()).reshaped({targets.numel()}), ignore_index};
   return reduction == Reduction::none ? unreduced(input, weight, head, expected)
                                       : reduced(input, weight, head, reduction);
 }

@@ -9,7 +9,7 @@ namespace ink {
 
 namespace cpu {
 
-void log_softmax(Tensor& y, const Tensor& x) {
+void log_softmax(Array& y, const Array& x) {
   for_float("log_softmax", x.dtype(), [&]<class T>(T) {
     using C = compute_t<T>;
     const int64_t n = x.size(-1);
@@ -27,7 +27,7 @@ void log_softmax(Tensor& y, const Tensor& x) {
   });
 }
 
-void log_softmax_backward(Tensor& dx, const Tensor& dy, const Tensor& y) {
+void log_softmax_backward(Array& dx, const Array& dy, const Array& y) {
   for_float("log_softmax_backward", y.dtype(), [&]<class T>(T) {
     using C = compute_t<T>;
     const int64_t n = y.size(-1);

@@ -17,12 +17,12 @@ namespace ink {
 
 namespace cpu {
 
-void gemm_gelu(Tensor& y, Tensor& h, const Tensor& a, const Tensor& b, const Tensor& bias) {
+void gemm_gelu(Array& y, Array& h, const Array& a, const Array& b, const Array& bias) {
   gemm_bias(h, a, b, bias);
   unary(y, h, UnaryOp::gelu_tanh);
 }
 
-void gemm_gelu_backward(Tensor& dh, const Tensor& dy, const Tensor& w, const Tensor& h) {
+void gemm_gelu_backward(Array& dh, const Array& dy, const Array& w, const Array& h) {
   gemm(dh, dy, w, 1, false);
   unary_backward(dh, dh, h, UnaryOp::gelu_tanh);
 }
@@ -52,7 +52,7 @@ static Tensor gelu_linear(const Tensor& h, const Tensor& in, const Tensor& a, co
               saved_weight = keep(h.requires_grad(), weight);
   const std::array dtypes{h.dtype(), weight.dtype(), bias.defined() ? bias.dtype() : y.dtype()};
   const auto vjp = [=](const Tensor& dy, VjpContext& g) {
-    const Tensor rows = as_gemm_operand(as_rows(dy), dy.dtype());
+    const Array rows = as_gemm_operand(as_rows(dy), dy.dtype());
     Grads grads(3);
     if (g.needs(1)) {
       const Tensor kept = *saved_a;
@@ -61,7 +61,7 @@ static Tensor gelu_linear(const Tensor& h, const Tensor& in, const Tensor& a, co
     if (g.needs(2)) grads[2] = linear_dbias(g, 2, rows, dtypes[2]);
     if (!g.needs(0)) return grads;
     const Tensor before = *saved_h, dh = empty_like(before);
-    Tensor dh_rows = as_rows(dh);
+    Array dh_rows = as_rows(dh);
     kernel::gemm_gelu_backward(dh_rows, rows, cached_cast(*saved_weight, dy.dtype()),
                                as_rows(before));
     grads[0] = dh.to(dtypes[0]);
@@ -92,12 +92,9 @@ Tensor mlp(const Tensor& x, const Tensor& fc_weight, const Tensor& fc_bias,
   Shape shape = x.shape();
   shape.back() = fc_weight.size(0);
   Tensor h = empty(shape, in.options()), a = empty_like(h);
-  {
-    const NoGrad no_grad;
-    Tensor h_rows = as_rows(h), a_rows = as_rows(a);
-    kernel::gemm_gelu(a_rows, h_rows, as_rows(in), transpose(cached_cast(fc_weight, dtype), 0, 1),
-                      fc_bias.defined() ? fc_bias.contiguous() : fc_bias);
-  }
+  Array h_rows = as_rows(h), a_rows = as_rows(a);
+  kernel::gemm_gelu(a_rows, h_rows, as_rows(in), cached_cast(fc_weight, dtype).transposed(),
+                    fc_bias.defined() ? contiguous(fc_bias.array()) : fc_bias.array());
   const Tensor before = record_linear(x, in, fc_weight, fc_bias, h);
   return gelu_linear(before, before, a, proj_weight, proj_bias);
 }

@@ -12,7 +12,7 @@ namespace {
 // The elements of several tensors, one tensor after the other, as one range [0, size).
 class Joined {
  public:
-  explicit Joined(const Tensors& tensors) : ends_(tensors.size()) {
+  explicit Joined(const Arrays& tensors) : ends_(tensors.size()) {
     for (size_t i = 0; i < tensors.size(); ++i)
       ends_[i] = size_ += tensors[i].defined() ? tensors[i].numel() : 0;
   }
@@ -54,7 +54,7 @@ double sum_of_squares(const T* x, int64_t n) {
 }
 
 // The same bits for any number of threads: blocks have a fixed size and are added up in order.
-double sum_of_squares(const Tensors& tensors) {
+double sum_of_squares(const Arrays& tensors) {
   constexpr int64_t kBlock = 4096;
   const Joined all(tensors);
   std::vector<double> sums(static_cast<size_t>((all.size() + kBlock - 1) / kBlock));
@@ -78,14 +78,13 @@ double sum_of_squares(const Tensors& tensors) {
 // with the learning rate and the decay of parameter i, after counting the update. Pieces are short
 // enough to be in a cache still when they are rounded.
 template <class F>
-void for_updates(const Tensors& grads, Tensor& counts, const OptimizerStep& step,
-                 const Tensor& lr_scale, const Tensor& decay, F&& f) {
+void for_updates(ParameterLists& p, const OptimizerStep& step, F&& f) {
   constexpr int64_t kPiece = 32768;
   const double lr = *step.lr.data<double>();
-  const double *scales = lr_scale.data<double>(), *decays = decay.data<double>();
-  int64_t* count = counts.mutable_data<int64_t>();
-  for (size_t i = 0; i < grads.size(); ++i) count[i] += grads[i].defined();
-  const Joined all(grads);
+  const double *scales = p.lr_scale.data<double>(), *decays = p.decay.data<double>();
+  int64_t* count = p.counts.mutable_data<int64_t>();
+  for (size_t i = 0; i < p.grads.size(); ++i) count[i] += p.grads[i].defined();
+  const Joined all(p.grads);
   parallel_for(all.size(), kGrain, [&](int64_t begin, int64_t end) {
     for (int64_t from = begin; from < end; from += kPiece)
       all.for_pieces(from, std::min(from + kPiece, end), [&](size_t i, int64_t at, int64_t n) {
@@ -96,7 +95,7 @@ void for_updates(const Tensors& grads, Tensor& counts, const OptimizerStep& step
 
 // The bf16 copy of values that were just written, if there is one.
 template <class T>
-void write_copy(Tensor& copy, const T* values, int64_t at, int64_t n) {
+void write_copy(Array& copy, const T* values, int64_t at, int64_t n) {
   if (!copy.defined()) return;
   bfloat16* to = copy.mutable_data<bfloat16>() + at;
   for (int64_t k = 0; k < n; ++k) to[k] = static_cast<bfloat16>(static_cast<float>(values[k]));
@@ -104,7 +103,7 @@ void write_copy(Tensor& copy, const T* values, int64_t at, int64_t n) {
 
 }  // namespace
 
-void gradient_norm(OptimizerStep& step, const Tensors& grads, const Tensor& loss, double max_norm) {
+void gradient_norm(OptimizerStep step, const Arrays& grads, const Array& loss, double max_norm) {
   const double norm = std::sqrt(sum_of_squares(grads));
   const bool finite =
       std::isfinite(norm) && (!loss.defined() || std::isfinite(sum_of_squares({loss})));
@@ -116,23 +115,22 @@ void gradient_norm(OptimizerStep& step, const Tensors& grads, const Tensor& loss
   *step.finite.mutable_data<bool>() = finite;
 }
 
-void adamw(Tensors& p, Tensors& m, Tensors& v, Tensors& rounded, Tensor& counts,
-           const Tensors& grads, const OptimizerStep& step, const Tensor& lr_scale,
-           const Tensor& decay, double beta1, double beta2, double eps) {
+void adamw(ParameterLists p, Arrays m, Arrays v, const OptimizerStep& step, double beta1,
+           double beta2, double eps) {
   if (!*step.finite.data<bool>()) return;
   const double clip = *step.clip.data<double>();
   const auto update = [&](size_t i, double lr, double weight_decay, int64_t at, int64_t n) {
-    const auto t = static_cast<double>(counts.data<int64_t>()[i]);
+    const auto t = static_cast<double>(p.counts.data<int64_t>()[i]);
     const double correction1 = 1 - std::pow(beta1, t), correction2 = 1 - std::pow(beta2, t);
-    for_float("adamw", p[i].dtype(), [&]<class T>(T) {
+    for_float("adamw", p.values[i].dtype(), [&]<class T>(T) {
       using C = compute_t<T>;
       const auto scale = static_cast<C>(clip), keep = static_cast<C>(1 - lr * weight_decay);
       const auto new1 = static_cast<C>(1 - beta1), old2 = static_cast<C>(beta2),
                  new2 = static_cast<C>(1 - beta2), epsilon = static_cast<C>(eps);
       const auto size = static_cast<C>(lr / correction1),
                  root2 = static_cast<C>(1 / std::sqrt(correction2));
-      const T* g = grads[i].data<T>() + at;
-      T* value = p[i].mutable_data<T>() + at;
+      const T* g = p.grads[i].data<T>() + at;
+      T* value = p.values[i].mutable_data<T>() + at;
       T *first = m[i].mutable_data<T>() + at, *second = v[i].mutable_data<T>() + at;
 #pragma omp simd
       for (int64_t k = 0; k < n; ++k) {
@@ -144,25 +142,24 @@ void adamw(Tensors& p, Tensors& m, Tensors& v, Tensors& rounded, Tensor& counts,
         first[k] = static_cast<T>(m_new);
         second[k] = static_cast<T>(v_new);
       }
-      write_copy(rounded[i], value, at, n);
+      write_copy(p.rounded[i], value, at, n);
     });
   };
-  for_updates(grads, counts, step, lr_scale, decay, update);
+  for_updates(p, step, update);
 }
 
-void sgd(Tensors& p, Tensors& b, Tensors& rounded, Tensor& counts, const Tensors& grads,
-         const OptimizerStep& step, const Tensor& lr_scale, const Tensor& decay, double momentum,
+void sgd(ParameterLists p, Arrays buffers, const OptimizerStep& step, double momentum,
          bool nesterov) {
   if (!*step.finite.data<bool>()) return;
   const double clip = *step.clip.data<double>();
   const auto update = [&](size_t i, double lr, double weight_decay, int64_t at, int64_t n) {
-    for_float("sgd", p[i].dtype(), [&]<class T>(T) {
+    for_float("sgd", p.values[i].dtype(), [&]<class T>(T) {
       using C = compute_t<T>;
       const auto scale = static_cast<C>(clip), shrink = static_cast<C>(weight_decay),
                  rate = static_cast<C>(lr), mu = static_cast<C>(momentum);
-      const T* g = grads[i].data<T>() + at;
-      T* value = p[i].mutable_data<T>() + at;
-      T* buffer = b.empty() ? nullptr : b[i].mutable_data<T>() + at;
+      const T* g = p.grads[i].data<T>() + at;
+      T* value = p.values[i].mutable_data<T>() + at;
+      T* buffer = buffers.empty() ? nullptr : buffers[i].mutable_data<T>() + at;
 #pragma omp simd
       for (int64_t k = 0; k < n; ++k) {
         C change = static_cast<C>(g[k]) * scale + shrink * static_cast<C>(value[k]);
@@ -173,10 +170,10 @@ void sgd(Tensors& p, Tensors& b, Tensors& rounded, Tensor& counts, const Tensors
         }
         value[k] = static_cast<T>(static_cast<C>(value[k]) - rate * change);
       }
-      write_copy(rounded[i], value, at, n);
+      write_copy(p.rounded[i], value, at, n);
     });
   };
-  for_updates(grads, counts, step, lr_scale, decay, update);
+  for_updates(p, step, update);
 }
 
 }  // namespace ink::cpu

@@ -8,7 +8,7 @@ namespace ink {
 
 namespace cpu {
 
-void triangle(Tensor& y, const Tensor& x, int64_t diagonal, bool lower) {
+void triangle(Array& y, const Array& x, int64_t diagonal, bool lower) {
   const int64_t columns = x.size(-1), height = x.size(-2);
   const int64_t rows = columns > 0 ? x.numel() / columns : 0;
   for_any(x.dtype(), [&]<class T>(T) {

@@ -101,7 +101,7 @@ struct Fold {
 
 // y = the fold of x, divided by `divisor`.
 template <class To, class F, class T>
-void fold(Tensor& y, const Tensor& x, T, F, int64_t divisor = 1) {
+void fold(Array& y, const Array& x, T, F, int64_t divisor = 1) {
   To* out = y.mutable_data<To>();
   reduce_loop<Fold<F, T>, T>(y, x, [=](int64_t i, typename F::Far total, const T*) {
     out[i] = static_cast<To>(total / static_cast<typename F::Far>(divisor));
@@ -110,7 +110,7 @@ void fold(Tensor& y, const Tensor& x, T, F, int64_t divisor = 1) {
 
 }  // namespace
 
-void reduce(Tensor& y, const Tensor& x, ReduceOp op) {
+void reduce(Array& y, const Array& x, ReduceOp op) {
   for_any(x.dtype(), [&]<class T>(T) {
     using To = std::conditional_t<std::is_same_v<T, bool>, int64_t, T>;  // of sums
     const int64_t count = x.numel() / std::max<int64_t>(y.numel(), 1);

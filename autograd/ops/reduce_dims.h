@@ -55,8 +55,7 @@ struct ReducedShape {
 
   /// A new contiguous tensor of shape `kept`, in the shape that was asked for.
   Tensor finish(const Tensor& y, bool keepdim) const {
-    return keepdim ? y
-                   : Tensor(y.storage(), {squeezed, contiguous_strides(squeezed), 0}, y.dtype());
+    return keepdim ? y : Tensor(y.array().seen_as({squeezed, contiguous_strides(squeezed), 0}));
   }
   /// A result (or its gradient) in the shape that broadcasts to x's.
   Tensor keep(const Tensor& y) const { return ink::reshape(y, kept); }

@@ -20,8 +20,8 @@
 #include <memory>
 #include <type_traits>
 
+#include "autograd/array.h"
 #include "autograd/parallel.h"
-#include "autograd/tensor.h"
 
 namespace ink {
 
@@ -94,7 +94,7 @@ struct ReducePlan {
   int64_t blocks, units, total_rows, parts, grain;
 
   /// y has x's dimensions, the reduced ones with size 1.
-  ReducePlan(const Tensor& y, const Tensor& x) {
+  ReducePlan(const Array& y, const Array& x) {
     for (int64_t d = 0; d < x.dim(); ++d) {
       const int64_t size = x.shape()[d], step = x.strides()[d];
       if (size == 1) continue;
@@ -203,7 +203,7 @@ auto tree_of_eight(At at, Join join) {
 /// size 1. Calls write(offset in y, acc, address of the first element) for each output, from
 /// several threads.
 template <class R, class T, class Write>
-void reduce_loop(const Tensor& y, const Tensor& x, Write&& write) {
+void reduce_loop(const Array& y, const Array& x, Write&& write) {
   using Acc = typename R::Acc;
   const ReducePlan plan(y, x);
   const T* in = x.data<T>();

@@ -13,11 +13,12 @@ namespace ink {
 
 namespace cpu {
 
-void rms_norm(Tensor& y, Tensor& rstd, const Tensor& x, const Tensor& weight, double eps) {
+void rms_norm(Array& y, Array& rstd, const Array& x, const NormParameters& p) {
   for_norm("rms_norm", x, y, [&]<class X, class Y>(X, Y) {
     using C = compute_t<X>;
     const int64_t n = x.size(-1);
-    const C* w = weight.data<C>();
+    const C* w = p.weight.data<C>();
+    const auto eps = static_cast<C>(p.eps);
     const X* in = x.data<X>();
     Y* out = y.mutable_data<Y>();
     C* rstds = rstd.mutable_data<C>();
@@ -26,23 +27,24 @@ void rms_norm(Tensor& y, Tensor& rstd, const Tensor& x, const Tensor& weight, do
       Y* to = out + row * n;
       const auto value = [&](int64_t i) { return static_cast<C>(a[i]); };
       const C squares = sum_of<C>(n, [&](int64_t i) { return value(i) * value(i); });
-      const C r = 1 / std::sqrt(squares / static_cast<C>(n) + static_cast<C>(eps));
+      const C r = 1 / std::sqrt(squares / static_cast<C>(n) + eps);
       for (int64_t i = 0; i < n; ++i) to[i] = static_cast<Y>(value(i) * r * w[i]);
       rstds[row] = r;
     });
   });
 }
 
-void rms_norm_backward(Tensor& dx, Tensor& dweight, const Tensor& dy, const Tensor& x,
-                       const Tensor& rstd, const Tensor& weight, bool accumulate) {
+void rms_norm_backward(NormGradients d, const Array& dy, const Array& x, const Array& rstd,
+                       const Array& weight) {
   for_norm("rms_norm_backward", x, dy, [&]<class X, class Y>(X, Y) {
     using C = compute_t<X>;
     const int64_t n = x.size(-1);
     const C *w = weight.data<C>(), *rstds = rstd.data<C>();
     const X* in = x.data<X>();
     const Y* upstream = dy.data<Y>();
-    X* down = dx.defined() ? dx.mutable_data<X>() : nullptr;
-    const Tensor sums = sum_over_rows<C>(row_count(x), n, [=](int64_t row, C* dw) {
+    X* down = d.dx.defined() ? d.dx.mutable_data<X>() : nullptr;
+    const bool accumulate = d.accumulate;
+    const Array sums = sum_over_rows<C>(row_count(x), n, [=](int64_t row, C* dw) {
       const X* a = in + row * n;
       const Y* g = upstream + row * n;
       const C r = rstds[row], share = 1 / static_cast<C>(n);
@@ -53,15 +55,15 @@ void rms_norm_backward(Tensor& dx, Tensor& dweight, const Tensor& dy, const Tens
         return dxhat(i) * xhat(i);
       });
       if (down == nullptr) return;
-      X* d = down + row * n;
+      X* to = down + row * n;
       const auto slope = [&](int64_t i) { return (dxhat(i) - xhat(i) * dot * share) * r; };
       if (accumulate) {
-        for (int64_t i = 0; i < n; ++i) d[i] = static_cast<X>(static_cast<C>(d[i]) + slope(i));
+        for (int64_t i = 0; i < n; ++i) to[i] = static_cast<X>(static_cast<C>(to[i]) + slope(i));
       } else {
-        for (int64_t i = 0; i < n; ++i) d[i] = static_cast<X>(slope(i));
+        for (int64_t i = 0; i < n; ++i) to[i] = static_cast<X>(slope(i));
       }
     });
-    add_part(dweight, sums.data<C>());
+    add_part(d.dweight, sums.data<C>());
   });
 }
 
@@ -80,20 +82,20 @@ Tensor rms_norm(const Tensor& input, const Tensor& weight, double eps) {
   const Tensor x = input.contiguous();
   Tensor y = empty(x.shape(), {autocast(x.dtype()), x.device()});
   Tensor rstd = empty({row_count(x)}, w.options());
-  kernel::rms_norm(y, rstd, x, w, eps);
+  kernel::rms_norm(y, rstd, x, {w, {}, eps});
   const Saved saved_x = Saved::input(x), saved_w = Saved::input(w, "its weight");
   const auto vjp = [saved_x, saved_w, rstd](const Tensor& dy, VjpContext& g) -> Grads {
     const Tensor v = *saved_x;
     Tensor dx = g.into(0), dw = sum_for(g, 1, *saved_w);
     const bool accumulate = dx.defined();
     if (g.needs(0) && !accumulate) dx = empty_like(v);
-    kernel::rms_norm_backward(dx, dw, dy.contiguous(), v, rstd, *saved_w, accumulate);
+    kernel::rms_norm_backward({dx, dw, {}, accumulate}, dy.contiguous(), v, rstd, *saved_w);
     return {dx, dw};
   };
   const auto remake = [saved_x, saved_w, eps, options = y.options()] {
     const Tensor v = *saved_x, scale = *saved_w;
     Tensor again = empty(v.shape(), options), r = empty({row_count(v)}, scale.options());
-    kernel::rms_norm(again, r, v, scale, eps);
+    kernel::rms_norm(again, r, v, {scale, {}, eps});
     return again;
   };
   return record_fused("rms_norm", {x, w}, y, vjp, remake);

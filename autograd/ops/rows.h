@@ -8,13 +8,13 @@
 #include <utility>
 #include <vector>
 
+#include "autograd/array.h"
 #include "autograd/parallel.h"
-#include "autograd/tensor.h"
 
 namespace ink {
 
 /// The number of rows of x: all its dimensions but the last.
-inline int64_t row_count(const Tensor& x) { return x.size(-1) ? x.numel() / x.size(-1) : 0; }
+inline int64_t row_count(const Array& x) { return x.size(-1) ? x.numel() / x.size(-1) : 0; }
 
 /// Calls f(row) for each row of n elements, in parallel. f should capture by value: every thread
 /// works with a copy of its own, whose pointers stay in registers.
@@ -69,14 +69,15 @@ template <class C, class F>
 /// sums) adds the row's share to `width` sums; the totals are returned. Rows are summed in parts of
 /// 64, and the parts meet in double: the same bits whatever the number of threads.
 template <class C, class F>
-Tensor sum_over_rows(int64_t rows, int64_t width, const F& f) {
+Array sum_over_rows(int64_t rows, int64_t width, const F& f) {
   constexpr int64_t kPart = 64;
   const int64_t parts = (rows + kPart - 1) / kPart;
-  const Options options(dtype_of<C>(), cpu_device);
-  Tensor partial = zeros({parts, width}, options), total = empty({width}, options);
+  Array partial = Array::empty({parts, width}, dtype_of<C>()),
+        total = Array::empty({width}, dtype_of<C>());
   C *sums = partial.mutable_data<C>(), *totals = total.mutable_data<C>();
   for_each_row(parts, kPart * width, [=](int64_t part) {
     const int64_t end = std::min(rows, (part + 1) * kPart);
+    std::fill_n(sums + part * width, width, C(0));
     for (int64_t row = part * kPart; row < end; ++row) f(row, sums + part * width);
   });
   parallel_for(width, kGrain / std::max<int64_t>(parts, 1), [&](int64_t begin, int64_t end) {
@@ -87,6 +88,22 @@ Tensor sum_over_rows(int64_t rows, int64_t width, const F& f) {
     for (int64_t i = begin; i < end; ++i) totals[i] = static_cast<C>(wide[i - begin]);
   });
   return total;
+}
+
+/// Calls f(X{}, Y{}) with the C++ types of a norm's input and output: of one dtype, or, under
+/// Autocast, f32 and bf16.
+template <class F>
+void for_norm(const char* op, const Array& x, const Array& y, F&& f) {
+  if (x.dtype() == f32 && y.dtype() == bf16) return f(float{}, bfloat16{});
+  for_float(op, x.dtype(), [&]<class T>(T) { f(T{}, T{}); });
+}
+
+/// sum += part, where someone wants the sum.
+template <class C>
+void add_part(Array& sum, const C* part) {
+  if (!sum.defined()) return;
+  C* to = sum.mutable_data<C>();
+  for (int64_t i = 0; i < sum.numel(); ++i) to[i] += part[i];
 }
 
 }  // namespace ink

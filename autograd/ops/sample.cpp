@@ -10,7 +10,7 @@ namespace ink {
 
 namespace cpu {
 
-void sample(Tensor& ids, const Tensor& probabilities, const RandomPosition& at) {
+void sample(Array& ids, const Array& probabilities, const RandomPosition& at) {
   const int64_t n = probabilities.size(-1);
   const uint64_t key = Philox::derive(at.seed, at.step, at.micro_batch);
   int64_t* out = ids.mutable_data<int64_t>();

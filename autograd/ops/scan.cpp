@@ -16,10 +16,10 @@ namespace cpu {
 namespace {
 
 // The first elements of all lines of x along `dim`, for a loop over lines.
-Tensor heads(const Tensor& x, int64_t dim) {
+Array heads(const Array& x, int64_t dim) {
   Layout layout = x.layout();
   layout.sizes[dim] = 1;
-  return x.alias(layout);
+  return x.seen_as(layout);
 }
 
 // Unsigned integers in the order of the values; NaN is the largest, -0 equals 0.
@@ -77,9 +77,9 @@ void cumsum_lines(T* y, const T* x, Width width, int64_t line_y, int64_t line_x,
 
 }  // namespace
 
-void cumsum(Tensor& y, const Tensor& x, int64_t dim) {
+void cumsum(Array& y, const Array& x, int64_t dim) {
   if (x.numel() == 0) return;
-  const Tensor y0 = heads(y, dim), x0 = heads(x, dim);
+  const Array y0 = heads(y, dim), x0 = heads(x, dim);
   const StridedLoop<2> loop(y0.shape(), {&y0, &x0});
   const int64_t count = x.shape()[dim], next_y = y.strides()[dim], next_x = x.strides()[dim];
   const int64_t sy = loop.inner_stride(0), sx = loop.inner_stride(1);
@@ -105,9 +105,9 @@ void cumsum(Tensor& y, const Tensor& x, int64_t dim) {
   });
 }
 
-void sort(Tensor& values, Tensor& indices, const Tensor& x, int64_t dim, bool descending) {
+void sort(Array& values, Array& indices, const Array& x, int64_t dim, bool descending) {
   if (x.numel() == 0) return;
-  const Tensor values0 = heads(values, dim), indices0 = heads(indices, dim), x0 = heads(x, dim);
+  const Array values0 = heads(values, dim), indices0 = heads(indices, dim), x0 = heads(x, dim);
   const StridedLoop<3> loop(x0.shape(), {&values0, &indices0, &x0});
   const int64_t count = x.shape()[dim], kept = values.shape()[dim];
   const int64_t step = x.strides()[dim], out_step = values.strides()[dim];

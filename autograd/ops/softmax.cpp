@@ -11,7 +11,7 @@ namespace ink {
 
 namespace cpu {
 
-void softmax(Tensor& y, const Tensor& x) {
+void softmax(Array& y, const Array& x) {
   for_float("softmax", x.dtype(), [&]<class T>(T) {
     using C = compute_t<T>;
     const int64_t n = x.size(-1);
@@ -35,7 +35,7 @@ void softmax(Tensor& y, const Tensor& x) {
   });
 }
 
-void softmax_backward(Tensor& dx, const Tensor& dy, const Tensor& y) {
+void softmax_backward(Array& dx, const Array& dy, const Array& y) {
   for_float("softmax_backward", y.dtype(), [&]<class T>(T) {
     using C = compute_t<T>;
     const int64_t n = y.size(-1);

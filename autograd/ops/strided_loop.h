@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <array>
 
+#include "autograd/array.h"
 #include "autograd/parallel.h"
-#include "autograd/tensor.h"
 
 namespace ink {
 
@@ -17,7 +17,7 @@ struct StridedLoop {
   Shape sizes;
   std::array<Shape, N> strides;  // in elements, innermost dimension last
 
-  StridedLoop(const Shape& shape, const std::array<const Tensor*, N>& operands) {
+  StridedLoop(const Shape& shape, const std::array<const Array*, N>& operands) {
     for (int64_t d = 0; d < shape.size(); ++d) {
       if (shape[d] == 1) continue;
       if (!sizes.empty() && joins(d, operands)) {
@@ -84,7 +84,7 @@ struct StridedLoop {
  private:
   // Does dimension d continue the last one kept? (The last stride must be size times this one, for
   // every operand.)
-  bool joins(int64_t d, const std::array<const Tensor*, N>& operands) const {
+  bool joins(int64_t d, const std::array<const Array*, N>& operands) const {
     for (size_t k = 0; k < N; ++k) {
       if (strides[k].back() != operands[k]->strides()[d] * operands[k]->shape()[d]) return false;
     }

@@ -12,7 +12,7 @@ namespace ink {
 
 namespace cpu {
 
-void unary(Tensor& y, const Tensor& x, UnaryOp op) {
+void unary(Array& y, const Array& x, UnaryOp op) {
   visit(op, [&]<class F>(F) {
     for_domain<F>(name_of(op), x.dtype(), [&]<class T>(T) {
       using C = compute_t<T>;
@@ -22,7 +22,7 @@ void unary(Tensor& y, const Tensor& x, UnaryOp op) {
   });
 }
 
-void unary_backward(Tensor& dx, const Tensor& dy, const Tensor& v, UnaryOp op) {
+void unary_backward(Array& dx, const Array& dy, const Array& v, UnaryOp op) {
   visit(op, [&]<class F>(F) {
     if constexpr (requires { F::df(1.0f, 1.0f); }) {
       for_float(name_of(op), v.dtype(), [&]<class T>(T) {

@@ -50,7 +50,7 @@ struct Moments {
 
 }  // namespace
 
-void reduce_var(Tensor& y, const Tensor& x, double correction, bool root) {
+void reduce_var(Array& y, const Array& x, double correction, bool root) {
   for_float("var", x.dtype(), [&]<class T>(T) {
     T* out = y.mutable_data<T>();
     reduce_loop<Moments<T>, T>(y, x, [&](int64_t i, const auto& seen, const T*) {

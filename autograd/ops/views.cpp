@@ -12,31 +12,6 @@
 namespace ink {
 namespace {
 
-// Is `shape` reachable from x without a copy? Fills in the strides if so: each group of old
-// dimensions that are contiguous among themselves may be cut anew.
-bool view_strides(const Tensor& x, const Shape& shape, Shape& strides) {
-  strides = contiguous_strides(shape);
-  if (x.is_contiguous()) return true;
-  int64_t d = x.dim() - 1;  // of x, from the right
-  int64_t left = 1,
-          stride = 1;  // elements left in the current group of x, and the stride of the next
-  for (int64_t i = shape.size() - 1; i >= 0; --i) {
-    if (shape[i] == 1) continue;
-    if (left == 1) {
-      while (d >= 0 && x.size(d) == 1) --d;
-      if (d < 0) return false;
-      stride = x.strides()[d];
-      left = x.size(d--);
-      while (d >= 0 && (x.size(d) == 1 || x.strides()[d] == stride * left)) left *= x.size(d--);
-    }
-    if (left % shape[i] != 0) return false;
-    strides[i] = stride;
-    stride *= shape[i];
-    left /= shape[i];
-  }
-  return true;
-}
-
 // Replaces a -1 by the size that makes the number of elements fit.
 Shape infer_size(const char* op, const Tensor& x, Shape shape) {
   int64_t known = 1, unknown = -1;
@@ -62,17 +37,16 @@ Shape infer_size(const char* op, const Tensor& x, Shape shape) {
 // The same elements in row-major order under other sizes.   dx = dy seen as x's shape
 Tensor view(const Tensor& x, const Shape& sizes) {
   const Shape shape = infer_size("view", x, sizes);
-  Shape strides;
-  INK_CHECK(view_strides(x, shape, strides), "view: ", x.shape(), " with strides ", x.strides(),
-            " cannot be seen as ", shape, " without a copy; use reshape, or contiguous() first");
-  return record("view", {x}, x.alias({shape, strides, x.layout().offset}),
+  const auto seen = x.array().reshaped(shape);
+  INK_CHECK(seen, "view: ", x.shape(), " with strides ", x.strides(), " cannot be seen as ", shape,
+            " without a copy; use reshape, or contiguous() first");
+  return record("view", {x}, x.alias(seen->layout()),
                 [from = x.shape()](const Tensor& dy) -> Grads { return {reshape(dy, from)}; });
 }
 
 Tensor reshape(const Tensor& x, const Shape& sizes) {
   const Shape shape = infer_size("reshape", x, sizes);
-  Shape strides;
-  return view(view_strides(x, shape, strides) ? x : clone(x), shape);
+  return view(x.array().reshaped(shape) ? x : clone(x), shape);
 }
 
 // y[j0, j1, ...] = x with dimension dims[i] at place i.   dx = dy permuted back
