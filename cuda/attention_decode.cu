@@ -184,7 +184,7 @@ void attention_decode(Array& out, Array& lse, const AttentionInputs& in) {
     constexpr int kPack = 16 / sizeof(T), kLanes = 8;
     const AttentionProblem<T> problem(in);
     const int64_t rows = lse.numel(), chunks = blocks_for(problem.size.keys, kKeys);
-    Array memory = Array::empty({chunks > 1 ? rows * chunks * (2 + problem.size.dv) : 0},
+    Array memory = Array::empty(Shape{chunks > 1 ? rows * chunks * (2 + problem.size.dv) : 0},
                                 lse.dtype(), lse.device());
     const Parts<C> parts{memory.mutable_data<C>(), static_cast<int>(chunks), problem.size.dv};
     const DecodeResult<T> result{matrices_of<T>(out), lse.mutable_data<C>(), problem.size.queries};

@@ -308,7 +308,7 @@ struct MmaKeyGradient {
 
 void attention_mma_backward(AttentionGradients& d, const Array& dout, const Array& out,
                             const Array& lse, const AttentionInputs& in) {
-  Array rows = Array::empty({lse.numel(), 2}, lse.dtype(), lse.device());
+  Array rows = Array::empty(Shape{lse.numel(), 2}, lse.dtype(), lse.device());
   const BackwardProblem problem{MmaProblem(in), HeadRows(matrices_of<bfloat16>(dout)),
                                 reinterpret_cast<QueryRow*>(rows.mutable_data<float>())};
   const auto& size = problem.size;

@@ -124,7 +124,7 @@ void cross_entropy(Array& loss, Array& dlogits, const Array& logits, const Array
   for_logits(logits, dlogits, [&]<class T, class D>(T, D) {
     using C = compute_t<T>;
     const int64_t rows = targets.numel(), n = logits.size(-1);
-    Array by_row = loss.dim() ? loss : Array::empty({rows}, loss.dtype(), loss.device());
+    Array by_row = loss.dim() ? loss : Array::empty(Shape{rows}, loss.dtype(), loss.device());
     C* losses = by_row.mutable_data<C>();
     D* down = dlogits.defined() ? dlogits.mutable_data<D>() : nullptr;
     const T* in = logits.data<T>();

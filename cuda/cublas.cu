@@ -357,7 +357,7 @@ class Gpu {
     Array spare;
     if (p.accumulate) {
       const int64_t room = (p.batch - 1) * p.c.step + (p.m - 1) * p.c.layout.ld + p.n;
-      spare = Array::empty({room}, p.c.dtype, device_);
+      spare = Array::empty(Shape{room}, p.c.dtype, device_);
       fill(spare, 0);
       p.c.data = for_any(p.c.dtype, [&]<class T>(T) -> void* { return spare.mutable_data<T>(); });
     }

@@ -163,8 +163,8 @@ void embedding(Array& y, const Array& ids, const Array& weight) {
 void embedding_backward(Array& dweight, const Array& dy, const Array& ids) {
   const int64_t count = ids.numel(), n = dy.size(-1);
   if (count == 0 || n == 0) return;
-  Array sorted = Array::empty({count}, i64, ids.device()),
-        positions = Array::empty({count}, i64, ids.device());
+  Array sorted = Array::empty(Shape{count}, i64, ids.device()),
+        positions = Array::empty(Shape{count}, i64, ids.device());
   sort_ids(sorted, positions, ids, dweight.size(0));
   for_float("embedding_backward", dy.dtype(), [&]<class T>(T) {
     using C = compute_t<T>;
@@ -174,7 +174,7 @@ void embedding_backward(Array& dweight, const Array& dy, const Array& ids) {
       RowSums<T, N> sums{
           table, nullptr, upstream,       sorted.data<int64_t>(), positions.data<int64_t>(),
           count, n,       dweight.size(0)};
-      Array partial = Array::empty({sums.chunks(), n}, dweight.dtype(), dweight.device());
+      Array partial = Array::empty(Shape{sums.chunks(), n}, dweight.dtype(), dweight.device());
       sums.partial = partial.mutable_data<C>();
       const Blocks blocks(blocks_for(sums.chunks(), SumChunk<T, N>::kWarps),
                           blocks_for(n, kWarp, N));

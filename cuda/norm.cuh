@@ -143,7 +143,7 @@ void norm_backward(const char* op, NormGradients& d, const Array& dy, const Arra
     const auto run = [&]<class Plan>(Plan) {
       using Kernel = NormBackward<X, Y, Plan, kCentred>;
       const int64_t parts = std::min(Plan::blocks(rows), resident_blocks<Kernel>());
-      Array partial = Array::empty({parts, 2, n}, rstd.dtype(), rstd.device());
+      Array partial = Array::empty(Shape{parts, 2, n}, rstd.dtype(), rstd.device());
       launch(op, parts,
              Kernel{down, partial.mutable_data<C>(), upstream, in, means, rstd.data<C>(), w, rows,
                     n, d.accumulate});

@@ -174,10 +174,11 @@ struct Sgd {
 }  // namespace
 
 void gradient_norm(OptimizerStep step, const Arrays& grads, const Array& loss, double max_norm) {
-  Array sums = Array::empty({0}, step.grad_norm.dtype(), step.grad_norm.device());
+  Array sums = Array::empty(Shape{0}, step.grad_norm.dtype(), step.grad_norm.device());
   int64_t chunks = 0;
   for (const bool count_only : {true, false}) {
-    if (!count_only) sums = Array::empty({std::exchange(chunks, 0)}, sums.dtype(), sums.device());
+    if (!count_only)
+      sums = Array::empty(Shape{std::exchange(chunks, 0)}, sums.dtype(), sums.device());
     for_each_float([&]<class T>(T) {
       const auto address = [&](size_t i) { return std::array{const_cast<T*>(grads[i].data<T>())}; };
       Arrays none;
@@ -205,7 +206,7 @@ void gradient_norm(OptimizerStep step, const Arrays& grads, const Array& loss, d
 
 void adamw(ParameterLists p, Arrays m, Arrays v, const OptimizerStep& step, double beta1,
            double beta2, double eps) {
-  Array factors = Array::empty({std::ssize(p.values), 3}, step.lr.dtype(), step.lr.device());
+  Array factors = Array::empty(Shape{std::ssize(p.values), 3}, step.lr.dtype(), step.lr.device());
   auto* by_parameter = reinterpret_cast<AdamWFactors*>(factors.mutable_data<double>());
   const bool* finite = step.finite.data<bool>();
   for_each_float([&]<class T>(T) {

@@ -138,7 +138,7 @@ namespace detail {
 /// Device memory for n of T, as long as the tensor lives.
 template <class T>
 std::pair<Array, T*> scratch(int64_t n, Device device) {
-  Array memory = Array::empty({(n * static_cast<int64_t>(sizeof(T)) + 7) / 8}, i64, device);
+  Array memory = Array::empty(Shape{(n * static_cast<int64_t>(sizeof(T)) + 7) / 8}, i64, device);
   return {memory, reinterpret_cast<T*>(memory.mutable_data<int64_t>())};
 }
 

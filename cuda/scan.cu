@@ -162,7 +162,7 @@ void cumsum(Array& y, const Array& x, int64_t dim) {
                  true};
     Array sums;
     if (chunks > 1) {
-      sums = Array::empty({lines, chunks}, dtype_of<Sum>(), x.device());
+      sums = Array::empty(Shape{lines, chunks}, dtype_of<Sum>(), x.device());
       scan.sums = sums.template mutable_data<Sum>();
       run(scan, columns);
       cumsum(sums, sums, 1);
