@@ -3,7 +3,7 @@
 #include <memory>
 #include <mutex>
 
-#include "autograd/context.h"
+#include "autograd/base/context.h"
 #include "autograd/kernels.h"
 
 namespace ink {

@@ -1,7 +1,7 @@
 // What mixed precision (Autocast, context.h) adds to the library: weights rounded once a step.
 #pragma once
 
-#include "autograd/array.h"
+#include "autograd/memory/array.h"
 
 namespace ink {
 

@@ -12,16 +12,14 @@
 #include <sstream>
 #include <type_traits>
 
-#include "autograd/array.h"
-#include "autograd/context.h"
-#include "autograd/device_backend.h"
-#include "autograd/optimizer_step.h"
-#include "autograd/parallel.h"
-#include "autograd/pointwise.h"
+#include "autograd/base/context.h"
+#include "autograd/base/parallel.h"
+#include "autograd/loops/optimizer.h"
+#include "autograd/loops/pointwise.h"
+#include "autograd/memory/array.h"
+#include "autograd/memory/device_backend.h"
 
 namespace ink {
-
-struct IdRange;  // ops/check_ids.h
 
 /// Of x's elements along the reduced dimensions; mean divides the sum by their number. Of bools,
 /// max and min are any and all.
@@ -193,7 +191,7 @@ KERNEL_STRIDED(fill, Array& y, double value)
 // y = x, of one shape, in y's dtype.
 KERNEL_STRIDED(copy, Array& y, const Array& x)
 
-// ---- ops/rearrange.cpp
+// ---- ops/tril.cpp
 // The lower or upper triangle of the last two dimensions; zeros elsewhere.
 KERNEL(triangle, Array& y, const Array& x, int64_t diagonal, bool lower)
 
@@ -205,6 +203,8 @@ KERNEL_STRIDED(unary_backward, Array& dx, const Array& dy, const Array& v, Unary
 // add takes f32 and bf16 side by side, y f32.
 KERNEL_STRIDED(binary, Array& y, const Array& a, const Array& b, BinaryOp op)
 KERNEL_STRIDED(binary_number, Array& y, const Array& x, double number, BinaryOp op)
+
+// ---- ops/where.cpp: likewise
 KERNEL_STRIDED(where, Array& y, const Array& condition, const Array& a, const Array& b)
 KERNEL_STRIDED(masked_fill, Array& y, const Array& x, const Array& mask, double value)
 
@@ -212,19 +212,19 @@ KERNEL_STRIDED(masked_fill, Array& y, const Array& x, const Array& mask, double 
 KERNEL_STRIDED(compare, Array& y, const Array& a, const Array& b, CompareOp op)
 KERNEL_STRIDED(compare_number, Array& y, const Array& x, double number, CompareOp op)
 
-// ---- ops/reduce.cpp, var.cpp: y keeps the reduced dimensions, with size 1
+// ---- ops/reduce.cpp, max_min.cpp (arg_reduce), var.cpp: y keeps the reduced dimensions, with size 1
 KERNEL_STRIDED(reduce, Array& y, const Array& x, ReduceOp op)
 KERNEL_STRIDED(arg_reduce, Array& values, Array& indices, const Array& x, int64_t dim, bool largest)
 // root: the standard deviation.
 KERNEL_STRIDED(reduce_var, Array& y, const Array& x, double correction, bool root)
 
-// ---- ops/attention_forward.cpp, attention_backward.cpp: out (..., T, dv); lse (..., T), f32, or f64
-// for f64: the log of the sum of exp(scores), -inf for a query that sees nothing
+// ---- ops/attention/forward.cpp, backward.cpp: out (..., T, dv); lse (..., T), f32, or f64 for f64:
+// the log of the sum of exp(scores), -inf for a query that sees nothing
 KERNEL_STRIDED(attention, Array& out, Array& lse, const AttentionInputs& in)
 KERNEL_STRIDED(attention_backward, AttentionGradients d, const Array& dout, const Array& out,
                const Array& lse, const AttentionInputs& in)
 
-// ---- gemm.cpp (gemm.h): c = alpha a b, or c += alpha a b, of a (..., m, k) and b (..., k, n),
+// ---- gemm/gemm.cpp (gemm.h): c = alpha a b, or c += alpha a b, of a (..., m, k) and b (..., k, n),
 // batches of equal shape
 KERNEL_STRIDED(gemm, Array& c, const Array& a, const Array& b, double alpha, bool accumulate)
 // c = a b + bias (n) in every row; bias may be undefined.
@@ -239,14 +239,10 @@ KERNEL_STRIDED(gemm_gelu_backward, Array& dh, const Array& dy, const Array& w, c
 // ---- ops/linear.cpp: y (n) = the sum of x's rows, or y += it; x (rows, n), any floating dtypes
 KERNEL_STRIDED(sum_rows, Array& y, const Array& x, bool accumulate)
 
-// ---- ops/scan.cpp: along `dim`
+// ---- ops/cumsum.cpp, sort.cpp: along `dim`
 KERNEL_STRIDED(cumsum, Array& y, const Array& x, int64_t dim)
 // Fills values and indices with as many as they have room for.
 KERNEL_STRIDED(sort, Array& values, Array& indices, const Array& x, int64_t dim, bool descending)
-
-// ---- ops/check_ids.cpp: throws where an i64 id is out of range. A GPU leaves that to the kernels
-// that follow the ids, and these name the op.
-KERNEL_STRIDED(check_ids, const Array& ids, const IdRange& range)
 
 // ---- ops/index.cpp: ids i64, checked to lie in x's (y's) dimension `dim`
 // y and ids have one shape.
@@ -293,7 +289,7 @@ KERNEL(dropout, Array& y, const Array& x, double p, const RandomPosition& at)
 // ---- ops/sample.cpp: ids i64 (..., 1) of probabilities (..., V)
 KERNEL(sample, Array& ids, const Array& probabilities, const RandomPosition& at)
 
-// ---- ops/optimizer.cpp
+// ---- loops/optimizer.cpp
 // Fills all of step but lr.
 KERNEL(gradient_norm, OptimizerStep step, const Arrays& grads, const Array& loss, double max_norm)
 // m, v: as the values.

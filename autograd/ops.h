@@ -1,5 +1,4 @@
-// Every public op: formula, shapes, one line each. Each is defined in ops/GROUP.cpp, named in the
-// headings below.
+// Every public op: formula, shapes, one line each. The headings name the files in ops/.
 //
 // Shapes broadcast as in NumPy. Mixed dtypes are promoted as in PyTorch (i64 and bool yield to
 // floating; f32 and bf16 meet in f32). `dims` count from the end when negative; an empty list means
@@ -11,23 +10,22 @@
 #include <utility>
 #include <vector>
 
-#include "autograd/graph.h"
+#include "autograd/engine/graph.h"
+#include "autograd/random/generator.h"
 #include "autograd/tensor.h"
 
 namespace ink {
 
 // ---- binary.cpp: elementwise, two tensors
-// ----------------------------------------------------------------------
-Tensor add(const Tensor& a, const Tensor& b);  // a + b
-Tensor sub(const Tensor& a, const Tensor& b);  // a - b
-Tensor mul(const Tensor& a, const Tensor& b);  // a * b
-Tensor div(const Tensor& a, const Tensor& b);  // a / b; integers give the default floating dtype
+
+Tensor add(const Tensor& a, const Tensor& b);
+Tensor sub(const Tensor& a, const Tensor& b);
+Tensor mul(const Tensor& a, const Tensor& b);
+Tensor div(const Tensor& a, const Tensor& b);  // integers give the default floating dtype
 Tensor pow(const Tensor& a, const Tensor& b);  // a ^ b
-Tensor maximum(const Tensor& a,
-               const Tensor& b);  // the larger; at a tie each gets half the gradient; NaN wins
+/// The larger; at a tie each gets half the gradient; NaN wins.
+Tensor maximum(const Tensor& a, const Tensor& b);
 Tensor minimum(const Tensor& a, const Tensor& b);
-Tensor where(const Tensor& condition, const Tensor& a,
-             const Tensor& b);  // condition (bool) ? a : b
 
 // A number takes the tensor's dtype; a fractional one turns i64 and bool into the default floating
 // dtype.
@@ -53,8 +51,8 @@ Tensor& operator-=(Tensor& a, double b);
 Tensor& operator*=(Tensor& a, double b);
 Tensor& operator/=(Tensor& a, double b);
 
-// ---- unary.cpp: elementwise, one tensor
-// -----------------------------------------------------------------------
+// ---- unary.cpp, gelu.cpp: elementwise, one tensor
+
 Tensor neg(const Tensor& x);
 Tensor exp(const Tensor& x);
 Tensor log(const Tensor& x);
@@ -71,15 +69,18 @@ Tensor relu(const Tensor& x);     // max(x, 0); gradient 0 at 0
 Tensor silu(const Tensor& x);     // x sigmoid(x)
 Tensor erf(const Tensor& x);
 Tensor clamp(const Tensor& x, std::optional<double> min, std::optional<double> max = {});
-Tensor masked_fill(const Tensor& x, const Tensor& mask,
-                   double value);  // value where mask (bool) holds
 enum class Gelu { erf, tanh };
 /// x Phi(x); with Gelu::tanh its approximation 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).
-/// Hendrycks and Gimpel 2016. (gelu.cpp)
+/// Hendrycks and Gimpel 2016.
 Tensor gelu(const Tensor& x, Gelu approximate = Gelu::erf);
 
+// ---- where.cpp
+
+Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);  // condition ? a : b
+Tensor masked_fill(const Tensor& x, const Tensor& mask, double value);    // mask ? value : x
+
 // ---- compare.cpp: bool results, no gradients
-// ----------------------------------------------------------------------
+
 Tensor eq(const Tensor& a, const Tensor& b);
 Tensor ne(const Tensor& a, const Tensor& b);
 Tensor lt(const Tensor& a, const Tensor& b);
@@ -111,46 +112,52 @@ bool allclose(const Tensor& a, const Tensor& b, double rtol = 1e-5, double atol 
               bool equal_nan = false);
 bool equal(const Tensor& a, const Tensor& b);  // same shape and the same values
 
-// ---- reduce.cpp, extreme.cpp (amax to argmin), prod.cpp, var.cpp, logsumexp.cpp
-// ---------------------------------------------------------------------------------------------------
-Tensor sum(const Tensor& x, const Shape& dims = {},
-           bool keepdim = false);  // bool and i64 sum to i64
+// ---- reduce.cpp: over dimensions
+
+Tensor sum(const Tensor& x, const Shape& dims = {}, bool keepdim = false);  // bool, i64: i64
 Tensor mean(const Tensor& x, const Shape& dims = {}, bool keepdim = false);
-Tensor prod(const Tensor& x, const Shape& dims = {}, bool keepdim = false);
-Tensor amax(const Tensor& x, const Shape& dims = {},
-            bool keepdim = false);  // ties share the gradient; NaN wins
-Tensor amin(const Tensor& x, const Shape& dims = {}, bool keepdim = false);
-Tensor max(const Tensor& x);  // the largest of all
-Tensor min(const Tensor& x);
-struct ValuesIndices {
-  Tensor values, indices;  // indices are i64
-};
-ValuesIndices max(const Tensor& x, int64_t dim,
-                  bool keepdim = false);  // the first of equals; it gets the gradient
-ValuesIndices min(const Tensor& x, int64_t dim, bool keepdim = false);
-Tensor argmax(const Tensor& x, std::optional<int64_t> dim = {},
-              bool keepdim = false);  // without dim: of the flat tensor
-Tensor argmin(const Tensor& x, std::optional<int64_t> dim = {}, bool keepdim = false);
-/// sum (x - mean)^2 / (n - correction): 1 gives the unbiased estimate, 0 the biased one.
-Tensor var(const Tensor& x, const Shape& dims = {}, double correction = 1, bool keepdim = false);
-Tensor std(const Tensor& x, const Shape& dims = {}, double correction = 1, bool keepdim = false);
-Tensor logsumexp(const Tensor& x, const Shape& dims,
-                 bool keepdim = false);  // log sum exp x, without overflow
 Tensor any(const Tensor& x, const Shape& dims = {}, bool keepdim = false);  // bool
 Tensor all(const Tensor& x, const Shape& dims = {}, bool keepdim = false);
 /// Sums x down to a shape that broadcasts to x's: the gradient of expand.
 Tensor sum_to(const Tensor& x, const Shape& shape);
 
-// ---- scan.cpp: along one dimension
-// --------------------------------------------------------------------------------
-Tensor cumsum(const Tensor& x, int64_t dim);
-ValuesIndices sort(const Tensor& x, int64_t dim = -1,
-                   bool descending = false);  // stable; NaN is the largest
-ValuesIndices topk(const Tensor& x, int64_t k, int64_t dim = -1,
-                   bool largest = true);  // in sorted order
+// ---- prod.cpp, var.cpp, logsumexp.cpp
 
-// ---- views.cpp, split.cpp: the same memory (Tensor's members call these)
-// --------------------------------------------------------
+Tensor prod(const Tensor& x, const Shape& dims = {}, bool keepdim = false);
+/// sum (x - mean)^2 / (n - correction): 1 gives the unbiased estimate, 0 the biased one.
+Tensor var(const Tensor& x, const Shape& dims = {}, double correction = 1, bool keepdim = false);
+Tensor std(const Tensor& x, const Shape& dims = {}, double correction = 1, bool keepdim = false);
+/// log sum exp x, without overflow.
+Tensor logsumexp(const Tensor& x, const Shape& dims, bool keepdim = false);
+
+// ---- max_min.cpp
+
+/// Values and their i64 indices along a dimension.
+struct ValuesIndices {
+  Tensor values, indices;
+};
+/// Of equals the first one counts, and gets the gradient. NaN wins.
+ValuesIndices max(const Tensor& x, int64_t dim, bool keepdim = false);
+ValuesIndices min(const Tensor& x, int64_t dim, bool keepdim = false);
+Tensor max(const Tensor& x);  // the largest of all
+Tensor min(const Tensor& x);
+/// Equals share the gradient; NaN wins.
+Tensor amax(const Tensor& x, const Shape& dims = {}, bool keepdim = false);
+Tensor amin(const Tensor& x, const Shape& dims = {}, bool keepdim = false);
+/// Without dim, of the flat tensor.
+Tensor argmax(const Tensor& x, std::optional<int64_t> dim = {}, bool keepdim = false);
+Tensor argmin(const Tensor& x, std::optional<int64_t> dim = {}, bool keepdim = false);
+
+// ---- cumsum.cpp, sort.cpp: along one dimension
+
+Tensor cumsum(const Tensor& x, int64_t dim);
+/// Stable; NaN is the largest.
+ValuesIndices sort(const Tensor& x, int64_t dim = -1, bool descending = false);
+/// The k largest (smallest) in order.
+ValuesIndices topk(const Tensor& x, int64_t k, int64_t dim = -1, bool largest = true);
+
+// ---- views.cpp, split.cpp: the same memory
+
 Tensor view(const Tensor& x, const Shape& shape);
 Tensor reshape(const Tensor& x, const Shape& shape);
 Tensor transpose(const Tensor& x, int64_t dim0, int64_t dim1);
@@ -160,17 +167,17 @@ Tensor unsqueeze(const Tensor& x, int64_t dim);
 Tensor expand(const Tensor& x, const Shape& shape);
 Tensor select(const Tensor& x, int64_t dim, int64_t index);
 Tensor narrow(const Tensor& x, int64_t dim, int64_t start, int64_t length);
-Tensor slice(const Tensor& x, int64_t dim, int64_t start, int64_t stop,
-             int64_t step = 1);  // clamped, as Python's
+/// start and stop are clamped, as Python's.
+Tensor slice(const Tensor& x, int64_t dim, int64_t start, int64_t stop, int64_t step = 1);
 Tensor slice_backward(const Tensor& x, const Shape& shape, int64_t dim, int64_t start, int64_t stop,
                       int64_t step);
-std::vector<Tensor> split(const Tensor& x, int64_t size,
-                          int64_t dim = 0);  // pieces of `size`, views
+/// Pieces of `size`, or of each of the sizes.
+std::vector<Tensor> split(const Tensor& x, int64_t size, int64_t dim = 0);
 std::vector<Tensor> split(const Tensor& x, const std::vector<int64_t>& sizes, int64_t dim = 0);
 std::vector<Tensor> chunk(const Tensor& x, int64_t chunks, int64_t dim = 0);
 
-// ---- copy.cpp, cat.cpp (cat, stack, repeat), rearrange.cpp (flip, tril, triu)
-// -----------------------------------------------------------------------------------------------------
+// ---- copy.cpp, cat.cpp, flip.cpp, tril.cpp
+
 Tensor contiguous(const Tensor& x);
 Tensor clone(const Tensor& x);
 Tensor to(const Tensor& x, DType dtype);
@@ -179,30 +186,45 @@ Tensor cat(const std::vector<Tensor>& tensors, int64_t dim = 0);
 Tensor stack(const std::vector<Tensor>& tensors, int64_t dim = 0);
 Tensor repeat(const Tensor& x, const Shape& times);
 Tensor flip(const Tensor& x, const Shape& dims);
-Tensor tril(const Tensor& x,
-            int64_t diagonal = 0);  // zeros above the diagonal of the last two dimensions
+/// Zeros above (below) the given diagonal of the last two dimensions.
+Tensor tril(const Tensor& x, int64_t diagonal = 0);
 Tensor triu(const Tensor& x, int64_t diagonal = 0);
 
 // ---- index.cpp: by i64 ids; an id out of range is an error that names it
-// --------------------------------------------
+
 Tensor index_select(const Tensor& x, int64_t dim, const Tensor& ids);  // ids (n,)
-Tensor gather(const Tensor& x, int64_t dim,
-              const Tensor& ids);  // y[i][j] = x[ids[i][j]][j] for dim 0
-Tensor scatter_add(const Tensor& x, int64_t dim, const Tensor& ids,
-                   const Tensor& source);                // the reverse, summed onto x
+/// y[i][j] = x[ids[i][j]][j] for dim 0.
+Tensor gather(const Tensor& x, int64_t dim, const Tensor& ids);
+/// The reverse, summed onto x.
+Tensor scatter_add(const Tensor& x, int64_t dim, const Tensor& ids, const Tensor& source);
 Tensor index(const Tensor& x, const Tensor& ids);        // rows: ids.shape + x.shape[1:]
 Tensor one_hot(const Tensor& ids, int64_t num_classes);  // i64
 
 // ---- matmul.cpp
-// ---------------------------------------------------------------------------------------------------
-Tensor matmul(
-    const Tensor& a,
-    const Tensor& b);  // (..., n, k) @ (..., k, m), batch broadcast; vectors as in PyTorch
+
+/// (..., n, k) @ (..., k, m); batches broadcast; vectors as in PyTorch.
+Tensor matmul(const Tensor& a, const Tensor& b);
 Tensor dot(const Tensor& a, const Tensor& b);    // (n) . (n)
 Tensor outer(const Tensor& a, const Tensor& b);  // (n), (m) -> (n, m)
 
-// ---- fused ops: kernels of their own forward and backward, and a composed twin in the same file
-// ---------------------
+// ---- random.cpp: values that PyTorch's CPU generator gives
+// Any floating dtype, layout and device; the values are those of a contiguous CPU tensor in
+// row-major order (bf16: f32's, rounded). With grad mode on, a leaf that requires grad is refused.
+
+Tensor& uniform_(Tensor& x, double from = 0, double to = 1, Generator& g = default_generator());
+Tensor& normal_(Tensor& x, double mean = 0, double std = 1, Generator& g = default_generator());
+Tensor& exponential_(Tensor& x, double lambda = 1, Generator& g = default_generator());
+/// 1 with probability p, else 0.
+Tensor& bernoulli_(Tensor& x, double p = 0.5, Generator& g = default_generator(),
+                   BernoulliRule rule = BernoulliRule::plain);
+/// A random order of 0 .. n-1, (n,) i64.
+Tensor randperm(int64_t n, Generator& g = default_generator());
+/// `samples` indices per row, drawn in proportion to weights (..., categories): (..., samples) i64.
+Tensor multinomial(const Tensor& weights, int64_t samples, bool replacement = false,
+                   Generator& g = default_generator());
+
+// ---- fused ops: kernels of their own forward and backward, and a definition in the same file
+
 /// x W^T + b. x (..., in), weight (out, in), bias (out) or undefined. -> (..., out), bf16 under
 /// Autocast. (linear.cpp)
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
@@ -212,8 +234,10 @@ Tensor gelu_linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {
 /// (hidden, in) and (out, hidden), biases (hidden) and (out) or undefined -> (..., out). (mlp.cpp)
 Tensor mlp(const Tensor& x, const Tensor& fc_weight, const Tensor& fc_bias,
            const Tensor& proj_weight, const Tensor& proj_bias);
-Tensor softmax(const Tensor& x, int64_t dim = -1);  // exp(x - max) / sum exp(x - max) (softmax.cpp)
-Tensor log_softmax(const Tensor& x, int64_t dim = -1);  // x - logsumexp x
+/// exp(x - max x) / sum exp(x - max x) (softmax.cpp)
+Tensor softmax(const Tensor& x, int64_t dim = -1);
+/// x - logsumexp x (log_softmax.cpp)
+Tensor log_softmax(const Tensor& x, int64_t dim = -1);
 /// (x - mean) / sqrt(var + eps) * weight + bias over the last dimension, var biased; weight, bias
 /// (C) or undefined, f32 also for a bf16 x; under Autocast bf16 for an f32 x. Ba, Kiros, Hinton
 /// 2016, eq. 4. (layer_norm.cpp)
@@ -236,6 +260,9 @@ Tensor dropout(const Tensor& x, double p, bool training = true);
 /// An element drawn from each row of probabilities (..., V), which sums to 1: i64 (..., 1). The
 /// draw is a function of the context's random position, which moves on, and the row. (sample.cpp)
 Tensor sample(const Tensor& probabilities);
+
+// ---- losses
+
 enum class Reduction { mean, sum, none };
 /// -log softmax(logits)[target]. logits (..., V), targets (...) i64; targets equal to ignore_index
 /// count nothing. mean: over the targets that count, NaN if none does. -> () or, for none, targets'
@@ -248,8 +275,11 @@ Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor&
                             int64_t ignore_index = -100, Reduction reduction = Reduction::mean);
 /// How many of x's rows have logits at a time there.
 int64_t linear_cross_entropy_rows(int64_t rows, int64_t classes, Device device = cpu_device);
-Tensor mse_loss(const Tensor& input, const Tensor& target,
-                Reduction reduction = Reduction::mean);  // basic (mse_loss.cpp)
+/// The mean of (input - target)^2: a basic op. (mse_loss.cpp)
+Tensor mse_loss(const Tensor& input, const Tensor& target, Reduction reduction = Reduction::mean);
+
+// ---- attention/
+
 /// What scaled_dot_product_attention attends to, and how. T queries, S keys.
 struct AttentionOptions {
   /// Bool: true where a query may attend to a key; or floating: added to the scores, -inf for what

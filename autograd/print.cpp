@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "autograd/graph.h"
+#include "autograd/engine/graph.h"
 #include "autograd/tensor.h"
 
 namespace ink {

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "autograd/autocast.h"
-#include "autograd/device_backend.h"
-#include "autograd/log.h"
+#include "autograd/base/log.h"
+#include "autograd/memory/device_backend.h"
 
 namespace ink {
 

@@ -11,11 +11,6 @@
 
 namespace ink {
 
-Context& context() {
-  thread_local Context current;
-  return current;
-}
-
 // ---- the handle
 // --------------------------------------------------------------------------------------------------
 
@@ -36,37 +31,6 @@ bool Tensor::sole_owner() const {
   return storage().use_count() == 1 && layout().offset == 0 && is_contiguous() &&
          numel() * size_of(dtype()) == storage()->bytes;
 }
-
-template <class To>
-std::vector<To> Tensor::tolist() const {
-  const Tensor x = detach().to(cpu_device).contiguous();
-  std::vector<To> values(static_cast<size_t>(numel()));
-  for_any(dtype(), [&]<class From>(From) {
-    const From* data = x.data<From>();
-    for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<To>(data[i]);
-  });
-  return values;
-}
-
-template <class To>
-To Tensor::item() const {
-  INK_CHECK(numel() == 1, "item: expected a tensor with one element, got ", shape());
-  return tolist<To>()[0];
-}
-
-template std::vector<float> Tensor::tolist() const;
-template std::vector<double> Tensor::tolist() const;
-template std::vector<int64_t> Tensor::tolist() const;
-template std::vector<bool> Tensor::tolist() const;
-template float Tensor::item() const;
-template double Tensor::item() const;
-template int64_t Tensor::item() const;
-template bool Tensor::item() const;
-
-Tensor Tensor::contiguous() const { return ink::contiguous(*this); }
-Tensor Tensor::clone() const { return ink::clone(*this); }
-Tensor Tensor::to(DType dtype) const { return ink::to(*this, dtype); }
-Tensor Tensor::to(Device device) const { return ink::to(*this, device); }
 
 // ---- its autograd half
 

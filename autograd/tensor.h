@@ -13,8 +13,8 @@
 #include <variant>
 #include <vector>
 
-#include "autograd/array.h"
-#include "autograd/context.h"
+#include "autograd/base/context.h"
+#include "autograd/memory/array.h"
 
 namespace ink {
 
@@ -225,7 +225,7 @@ Tensor zeros_like(const Tensor& other);
 Tensor ones_like(const Tensor& other);
 
 /// Random factories draw the numbers that PyTorch's CPU generator draws from the same seed
-/// (random.h).
+/// (random/generator.h).
 class Generator;
 Generator& default_generator();
 Tensor rand(const Shape& shape, Options options = {},  // uniform in [0, 1)

@@ -5,7 +5,7 @@ foreach(source IN LISTS SOURCES)
   file(READ "${source}" text)
   string(APPEND entries "      {\"${name}\", R\"~~(${text})~~\"},\n")
 endforeach()
-file(WRITE "${OUTPUT}" "#include \"tests/walkthroughs/notebook.h\"
+file(WRITE "${OUTPUT}" "#include \"train/lessons/notebook.h\"
 
 namespace ink {
 

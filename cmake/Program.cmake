@@ -1,35 +1,33 @@
-# The program `inkling`, and what it is made of: train, the lessons, the tables of ops and layers.
+# The program `inkling`, and what it is made of.
+
+# inkling_add_part(NAME FOLDER): a static library that is not installed, of the .cpp in train/FOLDER.
+function(inkling_add_part name folder)
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/train/${folder}/*.cpp)
+  list(FILTER sources EXCLUDE REGEX "/main\\.cpp$")
+  add_library(inkling_${name} STATIC ${sources} ${ARGN})
+  target_link_libraries(inkling_${name} PUBLIC inkling::nn PRIVATE inkling_driver_options)
+  inkling_precompile(${name} inkling_driver_options)
+  inkling_unite(${name})
+endfunction()
 
 # The tables of ops and layers that drive their tests, `inkling gradcheck` and the benchmarks.
-file(GLOB case_sources CONFIGURE_DEPENDS tests/*_cases.cpp tests/*_case_inputs.cpp)
-add_library(inkling_cases STATIC ${case_sources})
-target_link_libraries(inkling_cases PUBLIC inkling::nn PRIVATE inkling_driver_options)
-inkling_precompile(cases inkling_driver_options)
-inkling_unite(cases)
-set_source_files_properties(tests/op_case_inputs.cpp PROPERTIES COMPILE_OPTIONS $<$<CONFIG:Release>:-O2> SKIP_PRECOMPILE_HEADERS ON)
+inkling_add_part(cases cases)
+set_source_files_properties(train/cases/op_case_inputs.cpp PROPERTIES
+  COMPILE_OPTIONS $<$<CONFIG:Release>:-O2> SKIP_PRECOMPILE_HEADERS ON)
 
 # Lessons: programs that are also kept as text, for `inkling walkthrough` to show.
-file(GLOB walkthrough_sources CONFIGURE_DEPENDS tests/walkthroughs/*.cpp)
-set(walkthrough_texts ${CMAKE_CURRENT_BINARY_DIR}/walkthrough_texts.cpp)
-add_custom_command(OUTPUT ${walkthrough_texts}
-  COMMAND ${CMAKE_COMMAND} -DOUTPUT=${walkthrough_texts} "-DSOURCES=${walkthrough_sources}"
+file(GLOB lesson_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/train/lessons/*.cpp)
+set(lesson_texts ${CMAKE_CURRENT_BINARY_DIR}/lesson_texts.cpp)
+add_custom_command(OUTPUT ${lesson_texts}
+  COMMAND ${CMAKE_COMMAND} -DOUTPUT=${lesson_texts} "-DSOURCES=${lesson_sources}"
           -P ${CMAKE_CURRENT_SOURCE_DIR}/cmake/EmbedTexts.cmake
-  DEPENDS ${walkthrough_sources} cmake/EmbedTexts.cmake VERBATIM)
-add_library(inkling_walkthroughs STATIC ${walkthrough_sources} ${walkthrough_texts})
-target_link_libraries(inkling_walkthroughs PUBLIC inkling::nn PRIVATE inkling_driver_options)
-inkling_precompile(walkthroughs inkling_driver_options)
-inkling_unite(walkthroughs)
+  DEPENDS ${lesson_sources} cmake/EmbedTexts.cmake VERBATIM)
+inkling_add_part(lessons lessons ${lesson_texts})
 
-add_library(inkling_train STATIC)
-file(GLOB train_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/train/*.cpp)
-list(FILTER train_sources EXCLUDE REGEX "/main\\.cpp$")
-target_sources(inkling_train PRIVATE ${train_sources})
-add_library(inkling::train ALIAS inkling_train)
-target_link_libraries(inkling_train PUBLIC inkling::nn inkling::data nlohmann_json::nlohmann_json
-                      PRIVATE CLI11::CLI11 inkling_driver_options inkling_cases inkling_walkthroughs ${fmt_target})
-inkling_precompile(train inkling_driver_options)
-inkling_unite(train)
-target_compile_definitions(inkling_train PRIVATE INKLING_VERSION="${PROJECT_VERSION}")
+inkling_add_part(cli cli)
+target_link_libraries(inkling_cli PUBLIC inkling::train
+                      PRIVATE CLI11::CLI11 inkling_cases inkling_lessons ${fmt_target})
+target_compile_definitions(inkling_cli PRIVATE INKLING_VERSION="${PROJECT_VERSION}")
 
 # What programs link besides: the GPU backend where there is one.
 add_library(inkling_backends INTERFACE)
@@ -37,5 +35,5 @@ if(cuda_backend)
   target_link_libraries(inkling_backends INTERFACE inkling::cuda)
 endif()
 
-add_executable(inkling train/main.cpp)
-target_link_libraries(inkling PRIVATE inkling_driver_options inkling_backends inkling::train)
+add_executable(inkling train/cli/main.cpp)
+target_link_libraries(inkling PRIVATE inkling_driver_options inkling_backends inkling_cli)

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "autograd/check.h"
+#include "autograd/base/check.h"
 #include "cuda/runtime.h"
 
 #if defined(__SANITIZE_ADDRESS__)

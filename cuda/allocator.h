@@ -4,8 +4,8 @@
 #include <map>
 #include <mutex>
 
-#include "autograd/free_ranges.h"
-#include "autograd/storage.h"
+#include "autograd/memory/free_ranges.h"
+#include "autograd/memory/storage.h"
 
 namespace ink::cuda {
 

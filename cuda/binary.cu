@@ -1,5 +1,5 @@
-// Elementwise ops of two tensors, or a tensor and a number; where and masked_fill: the twins of
-// autograd/ops/binary.cpp. The formulas are in pointwise.h.
+// Elementwise ops of two tensors, or a tensor and a number: the twins of autograd/ops/binary.cpp.
+// The formulas are in loops/pointwise.h.
 #include "cuda/elementwise.cuh"
 
 namespace ink::cuda {
@@ -27,17 +27,6 @@ struct BinaryNumber {
   __device__ T operator()(T x) const { return static_cast<T>(F::f(static_cast<C>(x), number)); }
 };
 
-template <class T>
-struct Where {
-  __device__ T operator()(bool condition, T a, T b) const { return condition ? a : b; }
-};
-
-template <class T>
-struct MaskedFill {
-  T value;
-  __device__ T operator()(T x, bool masked) const { return masked ? value : x; }
-};
-
 }  // namespace
 
 void binary(Array& y, const Array& a, const Array& b, BinaryOp op) {
@@ -56,16 +45,6 @@ void binary_number(Array& y, const Array& x, double number, BinaryOp op) {
     for_domain<F>(name_of(op), x.dtype(), [&]<class T>(T) {
       map(name_of(op), y, BinaryNumber<F, T>{static_cast<compute_t<T>>(number)}, x);
     });
-  });
-}
-
-void where(Array& y, const Array& condition, const Array& a, const Array& b) {
-  for_any(y.dtype(), [&]<class T>(T) { map("where", y, Where<T>(), condition, a, b); });
-}
-
-void masked_fill(Array& y, const Array& x, const Array& mask, double value) {
-  for_any(y.dtype(), [&]<class T>(T) {
-    map("masked_fill", y, MaskedFill<T>{static_cast<T>(value)}, x, mask);
   });
 }
 

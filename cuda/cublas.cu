@@ -15,8 +15,8 @@
 #include <string>
 #include <utility>
 
-#include "autograd/array.h"
-#include "autograd/check.h"
+#include "autograd/base/check.h"
+#include "autograd/kernels.h"
 #include "cuda/gemm_choices.h"
 #include "cuda/product.h"
 #include "cuda/runtime.h"
@@ -358,7 +358,7 @@ class Gpu {
     if (p.accumulate) {
       const int64_t room = (p.batch - 1) * p.c.step + (p.m - 1) * p.c.layout.ld + p.n;
       spare = Array::empty(Shape{room}, p.c.dtype, device_);
-      fill(spare, 0);
+      cuda::fill(spare, 0);
       p.c.data = for_any(p.c.dtype, [&]<class T>(T) -> void* { return spare.mutable_data<T>(); });
     }
     Timer timer;

@@ -4,7 +4,7 @@
 // number i % 4 of counter i / 4.
 #include <type_traits>
 
-#include "autograd/ops/dropout_mask.h"
+#include "autograd/random/dropout_mask.h"
 
 #include "autograd/kernels.h"
 #include "cuda/pack.cuh"

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "autograd/kernels.h"
-#include "autograd/ops/strided_loop.h"
+#include "autograd/loops/strided_loop.h"
 #include "cuda/launch.cuh"
 #include "cuda/pack.cuh"
 

@@ -1,22 +1,15 @@
-// Matrix products: the twins of autograd/gemm.cpp. What the tensors' strides say is turned into
+// Matrix products: the twins of autograd/gemm/gemm.cpp. What the tensors' strides say is turned into
 // batches of matrices with leading dimensions; the products themselves are a library's.
 #include <algorithm>
 #include <array>
 
 #include "autograd/autocast.h"
-#include "autograd/ops/strided_loop.h"
+#include "autograd/loops/strided_loop.h"
 #include "cuda/elementwise.cuh"
 #include "cuda/product.h"
 
 namespace ink::cuda {
 namespace {
-
-// The first matrix of x, for a loop over its batch.
-Array heads(const Array& x) {
-  Layout layout = x.layout();
-  layout.sizes[x.dim() - 2] = layout.sizes[x.dim() - 1] = 1;
-  return x.seen_as(layout);
-}
 
 template <class F>
 void* with_data(const Array& x, F&& f) {
@@ -38,7 +31,10 @@ void advance(Matrices& x, int64_t elements) {
 // Runs all products of a batch: in one call along the last dimension that steps evenly, as far as
 // one goes.
 void for_batch(Product all, const Array& c, const Array& a, const Array& b) {
-  const Array c0 = heads(c), a0 = heads(a), b0 = heads(b);
+  const auto first = [d = c.dim()](const Array& x) {  // of each row and column: a batch of scalars
+    return first_of_lines(first_of_lines(x, d - 1), d - 2);
+  };
+  const Array c0 = first(c), a0 = first(a), b0 = first(b);
   const StridedLoop<3> loop(c0.shape(), {&c0, &a0, &b0});
   const int64_t batch = loop.sizes.back();
   all.c.step = loop.inner_stride(0);

@@ -4,9 +4,9 @@
 #include <sstream>
 #include <utility>
 
-#include "autograd/atomic_file.h"
-#include "autograd/check.h"
-#include "autograd/log.h"
+#include "autograd/base/check.h"
+#include "autograd/base/log.h"
+#include "autograd/io/atomic_file.h"
 
 namespace ink::cuda {
 namespace {

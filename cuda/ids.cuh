@@ -4,7 +4,7 @@
 
 #include <sstream>
 
-#include "autograd/shape.h"
+#include "autograd/base/shape.h"
 #include "cuda/faults.cuh"
 
 namespace ink::cuda {

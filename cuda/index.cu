@@ -11,14 +11,6 @@
 namespace ink::cuda {
 namespace {
 
-// x seen with the shape of ids, for a loop over ids: along `dim` it stays where it is, and the id
-// says how far to go.
-Array base_of(const Array& x, int64_t dim, const Shape& shape) {
-  Layout layout{shape, x.strides(), x.layout().offset};
-  layout.strides[dim] = 0;
-  return x.seen_as(layout);
-}
-
 // y[i] = x[base of i + step ids[i]], V neighbours of one id at a time.
 template <class T, int V>
 struct Gather {
@@ -192,8 +184,9 @@ Scatter<T> describe(Array& y, const Array& source, const Array& ids, const Array
                     int64_t dim, const IdCheck& in_range) {
   Shape lines = ids.shape();
   const int64_t count = std::exchange(lines[dim], 1);
-  const Array y0 = base_of(y, dim, lines), source0 = base_of(source, dim, lines),
-              ids0 = base_of(ids, dim, lines), positions0 = base_of(positions, dim, lines);
+  const Array y0 = constant_along(y, dim, lines), source0 = constant_along(source, dim, lines),
+              ids0 = constant_along(ids, dim, lines),
+              positions0 = constant_along(positions, dim, lines);
   const StridedLoop<4> loop(lines, {&y0, &source0, &ids0, &positions0});
   return {y.mutable_data<T>(),
           source.data<T>(),
@@ -227,12 +220,9 @@ bool in_order(int64_t lines, int64_t count) { return count <= 64 || lines >= 655
 
 }  // namespace
 
-// The kernels that follow ids do.
-void check_ids(const Array&, const IdRange&) {}
-
 void gather(Array& y, const Array& x, const Array& ids, int64_t dim, const char* op) {
   const IdCheck in_range(op, dim, x.shape());
-  const Array base = base_of(x, dim, ids.shape());
+  const Array base = constant_along(x, dim, ids.shape());
   const StridedLoop<3> loop(ids.shape(), {&y, &base, &ids});
   const int64_t step = x.strides()[dim];
   for_any(x.dtype(), [&]<class T>(T) {

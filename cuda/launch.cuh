@@ -1,4 +1,4 @@
-// How kernels are written and started, on a GPU and under the emulator of tests/emulator.
+// How kernels are written and started, on a GPU and under the emulator of cuda/emulator.
 //
 // A kernel is a struct of its arguments, passed by value, with
 //   static constexpr int kThreads    threads of a block, a multiple of 32
@@ -18,7 +18,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "autograd/check.h"
+#include "autograd/base/check.h"
 #include "cuda/runtime.h"
 
 namespace ink::cuda {

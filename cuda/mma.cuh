@@ -1,5 +1,5 @@
 // Products of tiles on tensor cores, and copies to shared memory that the threads need not wait
-// for: PTX on a GPU (sm_80 and later), PTX's definition under the emulator (tests/emulator/mma.h).
+// for: PTX on a GPU (sm_80 and later), PTX's definition under the emulator (cuda/emulator/mma.h).
 //
 // A warp's tiles are spread over its lanes. With g = lane / 4 and t = lane % 4 a lane holds
 //   of a (16 x 16)  a[0]: columns 2t, 2t + 1 of row g;    a[1]: of row g + 8;
@@ -13,10 +13,10 @@
 #include <bit>
 #include <cmath>
 
-#include "autograd/dtype.h"
+#include "autograd/base/dtype.h"
 #include "cuda/launch.cuh"
 #ifdef INKLING_EMULATED
-#include "tests/emulator/mma.h"
+#include "cuda/emulator/mma.h"
 #endif
 
 namespace ink::cuda {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <type_traits>
 
-#include "autograd/ops/rows.h"
+#include "autograd/loops/rows.h"
 #include "cuda/rows.cuh"
 
 namespace ink::cuda {

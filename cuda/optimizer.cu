@@ -1,4 +1,4 @@
-// What optimizers run, over all parameters at once: the twins of autograd/ops/optimizer.cpp.
+// What optimizers run, over all parameters at once: the twins of autograd/loops/optimizer.cpp.
 // Whether a step is skipped, the learning rate and the counts are read on the device.
 #include <array>
 #include <cmath>

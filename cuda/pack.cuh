@@ -3,7 +3,7 @@
 
 #include <initializer_list>
 
-#include "autograd/dtype.h"
+#include "autograd/base/dtype.h"
 #include "cuda/launch.cuh"
 
 namespace ink::cuda {

@@ -1,11 +1,11 @@
 // The one description of a matrix product that cuBLASLt answers on a GPU (cublas.cu) and OpenBLAS
-// under emulation (tests/emulator/product.cpp).
+// under emulation (cuda/emulator/product.cpp).
 #pragma once
 
 #include <cstdint>
 #include <cstdlib>
 
-#include "autograd/gemm.h"
+#include "autograd/gemm/gemm.h"
 
 namespace ink::cuda {
 

@@ -16,7 +16,7 @@
 #include <bit>
 #include <utility>
 
-#include "autograd/ops/reduce_loop.h"
+#include "autograd/loops/reduce_loop.h"
 #include "cuda/elementwise.cuh"
 
 namespace ink::cuda {

@@ -15,9 +15,9 @@
 #include <initializer_list>
 #include <limits>
 
+#include "autograd/base/simd.h"
 #include "autograd/kernels.h"
-#include "autograd/ops/rows.h"
-#include "autograd/simd.h"
+#include "autograd/loops/rows.h"
 #include "cuda/pack.cuh"
 
 namespace ink::cuda {

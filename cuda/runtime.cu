@@ -11,8 +11,8 @@
 #include <string>
 #include <utility>
 
-#include "autograd/check.h"
-#include "autograd/device_backend.h"
+#include "autograd/base/check.h"
+#include "autograd/memory/device_backend.h"
 #include "cuda/allocator.h"
 #include "cuda/launch.cuh"
 

@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <string>
 
-#include "autograd/device.h"
-#include "autograd/shape.h"
+#include "autograd/base/device.h"
+#include "autograd/base/shape.h"
 
 namespace ink::cuda {
 

@@ -3,8 +3,8 @@
 #include <string>
 
 #include "autograd/kernels.h"
-#include "autograd/ops/rows.h"
-#include "autograd/ops/sample_units.h"
+#include "autograd/loops/rows.h"
+#include "autograd/random/sample_units.h"
 #include "cuda/faults.cuh"
 
 namespace ink::cuda {

@@ -1,4 +1,4 @@
-// sort, topk: the twin of autograd/ops/scan.cpp, and sort_ids.
+// sort, topk: the twin of autograd/ops/sort.cpp, and sort_ids.
 //
 // Values become unsigned integers of the same order, the keys; equals keep their order. Short lines
 // are sorted by a block in shared memory, several at once (Batcher's bitonic sort, by key and
@@ -338,18 +338,12 @@ void sort_long(const Lines<T>& lines, std::pair<int, int> bits, Device device) {
          PutSorted<T>{lines, sorted.places, Divider<uint64_t>(lines.kept)});
 }
 
-// The first elements of all lines of x along `dim`.
-Array heads(const Array& x, int64_t dim) {
-  Layout layout = x.layout();
-  layout.sizes[dim] = 1;
-  return x.seen_as(layout);
-}
-
 // limit: of what the values are below, if they are ids.
 void sort_along(Array& values, Array& indices, const Array& x, int64_t dim, bool descending,
                 std::optional<int64_t> limit) {
   if (values.numel() == 0) return;
-  const Array values0 = heads(values, dim), indices0 = heads(indices, dim), x0 = heads(x, dim);
+  const Array values0 = first_of_lines(values, dim), indices0 = first_of_lines(indices, dim),
+              x0 = first_of_lines(x, dim);
   const StridedLoop<3> loop(x0.shape(), {&values0, &indices0, &x0});
   for_any(x.dtype(), [&]<class T>(T) {
     const Lines<T> lines{values.mutable_data<T>(),

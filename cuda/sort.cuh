@@ -3,7 +3,7 @@
 
 #include <limits>
 
-#include "autograd/array.h"
+#include "autograd/memory/array.h"
 
 namespace ink::cuda {
 

@@ -6,7 +6,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "autograd/optimizer_step.h"
+#include "autograd/loops/optimizer.h"
 #include "cuda/pack.cuh"
 
 namespace ink::cuda {

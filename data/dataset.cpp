@@ -7,7 +7,7 @@
 #include <sstream>
 #include <utility>
 
-#include "autograd/check.h"
+#include "autograd/base/check.h"
 
 namespace ink {
 namespace {

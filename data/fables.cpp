@@ -1,7 +1,7 @@
 // Telling stories, and reading them: both walk the same rules; they differ in who chooses.
 #include "data/fables.h"
 
-#include "autograd/check.h"
+#include "autograd/base/check.h"
 #include "data/fables_grammar.h"
 
 namespace ink {

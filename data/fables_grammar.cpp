@@ -6,7 +6,7 @@
 #include <set>
 #include <utility>
 
-#include "autograd/check.h"
+#include "autograd/base/check.h"
 
 namespace ink {
 namespace {

@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 
-#include "autograd/check.h"
+#include "autograd/base/check.h"
 
 namespace ink {
 

@@ -7,7 +7,7 @@
 #include <sstream>
 #include <utility>
 
-#include "autograd/check.h"
+#include "autograd/base/check.h"
 #include "data/file.h"
 #include "data/utf8.h"
 

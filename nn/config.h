@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "autograd/check.h"
+#include "autograd/base/check.h"
 
 namespace ink {
 

@@ -7,7 +7,7 @@
 
 #include <vector>
 
-#include "autograd/gradcheck.h"
+#include "autograd/inspect/gradcheck.h"
 #include "nn/module.h"
 
 namespace ink {

@@ -1,8 +1,9 @@
 // Initial values, as torch.nn.init: in place, outside any graph, from the default generator.
 #pragma once
 
-#include "autograd/context.h"
-#include "autograd/random.h"
+#include "autograd/base/context.h"
+#include "autograd/ops.h"
+#include "autograd/random/generator.h"
 #include "autograd/tensor.h"
 
 namespace ink::init {

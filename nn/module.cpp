@@ -5,10 +5,14 @@
 #include <cctype>
 #include <cstdlib>
 #include <memory>
+#include <mutex>
+#include <set>
 #include <sstream>
 #include <typeinfo>
 #include <unordered_map>
 #include <unordered_set>
+
+#include "autograd/base/log.h"
 
 namespace ink {
 namespace {
@@ -42,9 +46,71 @@ void for_each_distinct(const Module& module, F&& f) {
   });
 }
 
+// The class without namespaces and template arguments.
+std::string type_name(const Module& module) {
+  const std::unique_ptr<char, void (*)(void*)> text(
+      abi::__cxa_demangle(typeid(module).name(), nullptr, nullptr, nullptr), std::free);
+  std::string name = text ? text.get() : typeid(module).name();
+  if (name.back() == '>') name.erase(name.find('<'));
+  return name.substr(name.rfind(':') + 1);
+}
+
+// Where parameters are, so that one that lies in a module and is no field of it can be found.
+struct Parameters {
+  std::mutex mutex;
+  std::set<const void*> addresses;
+
+  void enter(const Parameter* p) {
+    const std::lock_guard lock(mutex);
+    addresses.insert(p);
+  }
+  void leave(const Parameter* p) {
+    const std::lock_guard lock(mutex);
+    addresses.erase(p);
+  }
+  std::vector<const Parameter*> within(const Module& module) {
+    const char* first = static_cast<const char*>(dynamic_cast<const void*>(&module));
+    const std::lock_guard lock(mutex);
+    std::vector<const Parameter*> found;
+    for (auto p = addresses.lower_bound(first);
+         p != addresses.end() && *p < first + module.object_bytes(); ++p)
+      found.push_back(static_cast<const Parameter*>(*p));
+    return found;
+  }
+};
+Parameters& all_parameters() {
+  static auto* const all = new Parameters;  // for modules that outlive the end of main
+  return *all;
+}
+
+// Says once for each type of module which parameter is none of its fields. listed: the parameters
+// that are some module's, and those that were named already.
+void warn_of_forgotten(const Module& module, std::unordered_set<const void*>& listed) {
+  for (const Field& field : fields_of(module))
+    if (field.module) warn_of_forgotten(*field.module, listed);
+  for (const Parameter* p : all_parameters().within(module)) {
+    if (!p->defined() || !p->requires_grad() || !listed.insert(identity(*p)).second) continue;
+    static std::mutex mutex;
+    static std::set<std::string> warned;
+    const std::lock_guard lock(mutex);
+    if (!warned.insert(type_name(module)).second) return;
+    log_message(type_name(module), ": a parameter of shape ", p->shape(),
+                " is not among its fields, and no optimizer will update it; was it left out of "
+                "INK_FIELDS?");
+  }
+}
+
 }  // namespace
 
+Parameter::Parameter() { all_parameters().enter(this); }
+Parameter::Parameter(const Parameter& other) : Tensor(other) { all_parameters().enter(this); }
+Parameter::Parameter(Parameter&& other) noexcept : Tensor(std::move(other)) {
+  all_parameters().enter(this);
+}
+Parameter::~Parameter() { all_parameters().leave(this); }
+
 Parameter::Parameter(const Tensor& value) : Tensor(value) {
+  all_parameters().enter(this);
   if (!defined()) return;
   if (!value.requires_grad() || !value.is_leaf()) static_cast<Tensor&>(*this) = Buffer(value);
   requires_grad_();
@@ -74,6 +140,9 @@ NamedTensors Module::named_parameters() const {
   for_each_distinct(*this, [&](const std::string& name, const Field& field) {
     if (field.parameter) list.emplace_back(name, *field.parameter);
   });
+  std::unordered_set<const void*> listed;
+  for (const auto& entry : list) listed.insert(identity(entry.second));
+  warn_of_forgotten(*this, listed);
   return list;
 }
 
@@ -200,15 +269,6 @@ std::string grouped(int64_t n) {
     digits.insert(static_cast<size_t>(at), 1, ',');
   }
   return digits;
-}
-
-// The class without namespaces and template arguments.
-std::string type_name(const Module& module) {
-  const std::unique_ptr<char, void (*)(void*)> text(
-      abi::__cxa_demangle(typeid(module).name(), nullptr, nullptr, nullptr), std::free);
-  std::string name = text ? text.get() : typeid(module).name();
-  if (name.back() == '>') name.erase(name.find('<'));
-  return name.substr(name.rfind(':') + 1);
 }
 
 // On lines of its own, moved to the right.

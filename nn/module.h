@@ -24,8 +24,8 @@
 #include <utility>
 #include <vector>
 
+#include "autograd/io/serialize.h"
 #include "autograd/ops.h"
-#include "autograd/serialize.h"
 #include "autograd/tensor.h"
 
 namespace ink {
@@ -34,10 +34,15 @@ class Module;
 
 /// A tensor that training changes. An undefined one is not there: a bias that was not wanted.
 struct Parameter : Tensor {
-  Parameter() = default;
+  Parameter();
   /// A leaf that requires grad, with value's memory; a copy of it if value is a view, and value
   /// itself if it is such a leaf already. Floating dtypes only.
   Parameter(const Tensor& value);
+  Parameter(const Parameter& other);
+  Parameter(Parameter&& other) noexcept;
+  Parameter& operator=(const Parameter&) = default;
+  Parameter& operator=(Parameter&&) noexcept = default;
+  ~Parameter();
 };
 
 /// A tensor that is saved with the model and moves with it, but is not trained: running statistics.
@@ -72,10 +77,14 @@ class Module {
   // ---- what a layer says about itself
   /// Its parameters, buffers and modules, in order: INK_FIELDS writes this.
   virtual std::vector<Field> fields() { return {}; }
+  /// How much memory the module's own object takes: INK_FIELDS writes this, too.
+  virtual size_t object_bytes() const { return sizeof(Module); }
   /// What is printed between the brackets of its line: "in_features=2, out_features=3".
   virtual std::string extra_repr() const { return {}; }
 
   // ---- what it holds. Handles share the model's memory.
+  /// Parameters that are members of a module but not among its fields are left out, and a message
+  /// (log.h) says so once for each type of module.
   std::vector<Tensor> parameters() const;
   NamedTensors named_parameters() const;
   NamedTensors named_buffers() const;
@@ -188,8 +197,10 @@ std::vector<Field> named_fields(const char* names, std::initializer_list<Field> 
 }  // namespace ink
 
 /// Names the fields of a module: parameters, buffers and modules, in the order they are listed,
-/// printed and saved. An optimizer warns about a parameter that was forgotten here.
+/// printed and saved. A parameter that was forgotten here is found when an optimizer (or anyone)
+/// asks for the module's parameters.
 #define INK_FIELDS(...)                                              \
   std::vector<::ink::Field> fields() override {                      \
     return ::ink::detail::named_fields(#__VA_ARGS__, {__VA_ARGS__}); \
-  }
+  }                                                                  \
+  size_t object_bytes() const override { return sizeof(*this); }

@@ -6,7 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "autograd/graph.h"
+#include "autograd/engine/graph.h"
+#include "autograd/engine/observer.h"
 
 namespace ink {
 

@@ -3,9 +3,9 @@
 
 #include <string>
 
-#include "autograd/check.h"
-#include "autograd/context.h"
-#include "autograd/device_backend.h"
+#include "autograd/base/check.h"
+#include "autograd/base/context.h"
+#include "autograd/memory/device_backend.h"
 
 namespace ink {
 

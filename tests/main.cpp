@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <iostream>
 
-#include "autograd/device_backend.h"
+#include "autograd/memory/device_backend.h"
 #include "tests/coverage.h"
 
 int main(int argc, char** argv) {

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <vector>
 
-#include "autograd/device_backend.h"
+#include "autograd/memory/device_backend.h"
 #include "autograd/ops.h"
 #include "tests/test_device.h"
 

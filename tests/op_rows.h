@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "tests/coverage.h"
-#include "tests/op_case_inputs.h"
 #include "tests/test_device.h"
+#include "train/cases/op_case_inputs.h"
 
 namespace ink {
 

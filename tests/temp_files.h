@@ -9,7 +9,7 @@
 #include <string_view>
 #include <system_error>
 
-#include "autograd/check.h"
+#include "autograd/base/check.h"
 
 namespace ink {
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "autograd/ops.h"
-#include "autograd/random.h"
+#include "autograd/random/generator.h"
 #include "tests/temp_files.h"
 #include "tests/test_device.h"
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "autograd/random.h"
+#include "autograd/random/generator.h"
 #include "error_of.h"
 #include "nn/batch_norm.h"
 #include "nn/gpt.h"

@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "autograd/random.h"
+#include "autograd/random/generator.h"
 #include "error_of.h"
-#include "nn/attention_page.h"
 #include "nn/gpt.h"
+#include "train/cli/attention_page.h"
 
 namespace ink {
 namespace {

@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
+#include "autograd/io/serialize.h"
 #include "autograd/ops.h"
-#include "autograd/random.h"
-#include "autograd/serialize.h"
+#include "autograd/random/generator.h"
 #include "tests/test_device.h"
 
 namespace ink {

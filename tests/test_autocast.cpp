@@ -1,6 +1,8 @@
 // Mixed precision: dtypes and rounding of every op that Autocast is about, weights rounded once a
 // step, and training with it beside f32's and PyTorch's.
 #include "autograd/autocast.h"
+#include "autograd/engine/grad_store.h"
+#include "autograd/engine/observer.h"
 
 #include <gtest/gtest.h>
 
@@ -12,10 +14,10 @@
 #include <thread>
 #include <vector>
 
-#include "autograd/graph.h"
+#include "autograd/engine/graph.h"
+#include "autograd/io/serialize.h"
 #include "autograd/ops.h"
-#include "autograd/random.h"
-#include "autograd/serialize.h"
+#include "autograd/random/generator.h"
 #include "tests/error_of.h"
 #include "tests/temp_files.h"
 #include "tests/test_device.h"

@@ -12,12 +12,13 @@
 #include <thread>
 #include <vector>
 
-#include "autograd/checkpoint.h"
+#include "autograd/engine/checkpoint.h"
+#include "autograd/engine/observer.h"
+#include "autograd/inspect/profiler.h"
 #include "autograd/ops.h"
-#include "autograd/profiler.h"
 #include "tests/run_program.h"
-#include "train/bench.h"
-#include "train/profile_table.h"
+#include "train/cli/bench.h"
+#include "train/cli/profile_table.h"
 
 namespace ink {
 namespace {

@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include "autograd/log.h"
+#include "autograd/base/log.h"
 #include "autograd/ops.h"
 #include "data/file.h"
 #include "error_of.h"

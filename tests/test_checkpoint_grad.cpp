@@ -4,12 +4,13 @@
 #include <string>
 #include <vector>
 
-#include "autograd/checkpoint.h"
+#include "autograd/engine/checkpoint.h"
+#include "autograd/engine/grad_store.h"
 
 #include <gtest/gtest.h>
 
-#include "autograd/draw.h"
-#include "autograd/gradcheck.h"
+#include "autograd/inspect/draw.h"
+#include "autograd/inspect/gradcheck.h"
 #include "autograd/ops.h"
 #include "error_of.h"
 #include "tests/temp_files.h"

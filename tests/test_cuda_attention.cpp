@@ -10,11 +10,11 @@
 #include <utility>
 #include <vector>
 
-#include "autograd/device_backend.h"
+#include "autograd/memory/device_backend.h"
 #include "autograd/ops.h"
-#include "autograd/random.h"
+#include "autograd/random/generator.h"
 #include "autograd/replay.h"
-#include "cuda/attention_mma.h"
+#include "cuda/attention/mma.h"
 
 namespace ink {
 namespace {

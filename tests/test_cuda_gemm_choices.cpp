@@ -10,7 +10,7 @@
 #include "tests/error_of.h"
 #include "tests/temp_files.h"
 
-#include "autograd/log.h"
+#include "autograd/base/log.h"
 #include "cuda/gemm_choices.h"
 
 namespace ink::cuda {

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "autograd/kernels.h"
-#include "autograd/philox.h"
+#include "autograd/random/philox.h"
 #include "tests/on_cuda.h"
-#include "tests/op_cases.h"
+#include "train/cases/op_cases.h"
 
 #include "cuda/sort.cuh"
 
@@ -191,7 +191,7 @@ TEST_F(CudaKernels, ElementwiseOpsTakeOddAddresses) {
 }
 
 // A library reads biases in packs, and takes so many matrices at once: products are asked for so
-// (tests/emulator/product.cpp minds).
+// (cuda/emulator/product.cpp minds).
 TEST_F(CudaKernels, BiasesAtOddAddresses) {
   const Tensor all = randn({20}), x = randn({3, 4}), w = randn({8, 4});
   for (const DType dtype : {f32, bf16}) {

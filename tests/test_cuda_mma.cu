@@ -4,7 +4,7 @@
 #include <cmath>
 #include <vector>
 
-#include "autograd/device_backend.h"
+#include "autograd/memory/device_backend.h"
 #include "autograd/ops.h"
 #include "cuda/mma.cuh"
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "autograd/kernels.h"
-#include "autograd/random.h"
+#include "autograd/random/generator.h"
 #include "tests/on_cuda.h"
 
 namespace ink {

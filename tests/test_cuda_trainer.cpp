@@ -9,8 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include "autograd/device_backend.h"
-#include "autograd/random.h"
+#include "autograd/engine/observer.h"
+#include "autograd/memory/device_backend.h"
+#include "autograd/random/generator.h"
 #include "tests/error_of.h"
 #include "tests/run_program.h"
 #include "train/trainer.h"

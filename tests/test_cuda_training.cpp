@@ -11,7 +11,7 @@
 
 #include "autograd/autocast.h"
 #include "autograd/kernels.h"
-#include "autograd/random.h"
+#include "autograd/random/generator.h"
 #include "autograd/replay.h"
 #include "tests/on_cuda.h"
 #include "train/optimizer.h"

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "autograd/graph.h"
+#include "autograd/engine/graph.h"
 #include "autograd/ops.h"
-#include "autograd/random.h"
+#include "autograd/random/generator.h"
 #include "error_of.h"
 #include "nn/gpt.h"
 #include "train/config.h"

@@ -6,8 +6,8 @@
 #include <filesystem>
 #include <string>
 
-#include "autograd/device_backend.h"
-#include "autograd/serialize.h"
+#include "autograd/io/serialize.h"
+#include "autograd/memory/device_backend.h"
 
 namespace ink {
 

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "autograd/ops.h"
-#include "autograd/philox.h"
-#include "autograd/random.h"
+#include "autograd/random/generator.h"
+#include "autograd/random/philox.h"
 #include "error_of.h"
 #include "tests/temp_files.h"
 

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "autograd/check.h"
+#include "autograd/base/check.h"
 
 namespace ink {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <iostream>
 
-#include "autograd/random.h"
+#include "autograd/random/generator.h"
 #include "data/dataset.h"
 #include "nn/gpt.h"
 #include "train/optimizer.h"

@@ -1,7 +1,7 @@
-// Matrix products on the processor's units (gemm_units.h), those that this processor has: f32's
+// Matrix products on the processor's units (gemm/units.h), those that this processor has: f32's
 // precision, edges, layouts, bf16, infinities and NaN, which unit is chosen, and attention of bf16
 // built of them.
-#include "autograd/gemm_units.h"
+#include "autograd/gemm/units.h"
 
 #include <gtest/gtest.h>
 
@@ -13,10 +13,10 @@
 #include <string>
 #include <vector>
 
-#include "autograd/graph.h"
+#include "autograd/engine/graph.h"
 #include "autograd/kernels.h"
 #include "autograd/ops.h"
-#include "autograd/random.h"
+#include "autograd/random/generator.h"
 #include "tests/run_program.h"
 
 namespace ink {

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "autograd/random.h"
-#include "autograd/serialize.h"
+#include "autograd/io/serialize.h"
+#include "autograd/random/generator.h"
 #include "nn/gpt.h"
 #include "tests/test_device.h"
 #include "train/optimizer.h"

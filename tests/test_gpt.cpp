@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "autograd/random.h"
+#include "autograd/random/generator.h"
 #include "error_of.h"
 #include "nn/gradcheck_module.h"
 #include "tests/test_device.h"

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "autograd/ops.h"
-#include "autograd/random.h"
+#include "autograd/random/generator.h"
 #include "tests/temp_files.h"
 
 namespace ink {

@@ -4,10 +4,10 @@
 #include <limits>
 #include <vector>
 
-#include "autograd/gemm.h"
+#include "autograd/gemm/gemm.h"
 #include "autograd/kernels.h"
 #include "autograd/ops.h"
-#include "autograd/random.h"
+#include "autograd/random/generator.h"
 #include "error_of.h"
 
 namespace ink {

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "autograd/free_ranges.h"
+#include "autograd/memory/free_ranges.h"
 #include "autograd/ops.h"
 #include "tests/error_of.h"
 #include "tests/temp_files.h"

@@ -1,8 +1,8 @@
 // Every layer of module_cases.cpp: the gradients of all its parameters and inputs.
 #include <gtest/gtest.h>
 
-#include "tests/module_cases.h"
 #include "tests/test_device.h"
+#include "train/cases/module_cases.h"
 
 namespace ink {
 namespace {

@@ -6,7 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "autograd/random.h"
+#include "autograd/base/log.h"
+#include "autograd/random/generator.h"
 #include "error_of.h"
 #include "nn/activation.h"
 #include "nn/batch_norm.h"
@@ -364,6 +365,37 @@ TEST(Activations, PassTheGradientCheck) {
   EXPECT_TRUE(gradcheck_module(smooth, randn({3, 4})));
   ReLU relu_layer;
   EXPECT_TRUE(gradcheck_module(relu_layer, tensor({{-1.0, 0.5}, {2.0, -0.25}})));
+}
+
+// ---- parameters that were left out of INK_FIELDS
+
+struct Forgetful : Module {
+  Parameter kept{ones({2})}, forgotten{ones({1, 2})};
+  INK_FIELDS(kept)
+};
+struct Holder : Module {
+  Parameter tied, unused;
+  Linear layer{2, 2};
+  Forgetful inner;
+  Holder() { tied = inner.kept; }
+  INK_FIELDS(layer, inner)
+};
+
+TEST(Module, FindsForgottenParameters) {
+  std::vector<std::string> messages;
+  set_log_callback([&](const std::string& message) { messages.push_back(message); });
+  const Linear whole(2, 2);
+  whole.parameters();
+  EXPECT_TRUE(messages.empty());
+  std::vector<Holder> moved(1);
+  moved.emplace_back();  // to another place
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(moved[0].parameters().size(), 3u);
+  EXPECT_EQ(messages,
+            std::vector<std::string>{
+                "Forgetful: a parameter of shape (1, 2) is not among its fields, and no optimizer "
+                "will update it; was it left out of INK_FIELDS?"})
+      << "once; what is tied to a field, or undefined, is not forgotten";
+  set_log_callback({});
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "autograd/gradcheck.h"
+#include "autograd/inspect/gradcheck.h"
 #include "tests/op_rows.h"
 
 namespace ink {

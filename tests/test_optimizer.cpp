@@ -1,5 +1,6 @@
 // Optimizers against PyTorch's numbers (golden/optimizer.txt, made by
 // golden/optimizer_fixtures.py), skipped steps, saved state, the warning, and schedules.
+#include "autograd/engine/grad_store.h"
 #include "train/optimizer.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +17,7 @@
 #include <vector>
 
 #include "autograd/autocast.h"
-#include "autograd/log.h"
+#include "autograd/base/log.h"
 #include "autograd/ops.h"
 #include "error_of.h"
 #include "tests/temp_files.h"
@@ -376,43 +377,6 @@ TEST(Optimizer, NamesWhatIsWrongWithItsParameters) {
               SGD optimizer(NamedTensors{{"a", w}}, {.nesterov = true});
             }),
             "SGD: nesterov needs a momentum above 0, got 0");
-}
-
-TEST(Optimizer, WarnsOnceOfALeafNobodyOwns) {
-  std::vector<std::string> messages;
-  set_log_callback([&](const std::string& message) { messages.push_back(message); });
-  Tensor owned = ones({2}).requires_grad_(), forgotten = ones({1, 2}).requires_grad_();
-  SGD optimizer({{"owned", owned}});
-  (owned * owned).backward(ones({2}));
-  optimizer.step();
-  EXPECT_TRUE(messages.empty());
-  for (int i = 0; i < 2; ++i) {
-    (owned * forgotten).backward(ones({1, 2}));
-    optimizer.step();
-  }
-  EXPECT_EQ(messages, std::vector<std::string>{
-                          "SGD: a leaf of shape (1, 2) received a gradient, but no optimizer "
-                          "updates it; was it left out of INK_FIELDS, or of the optimizer's "
-                          "parameters?"});
-  {
-    messages.clear();
-    SGD fresh({{"owned", owned}}), other({{"forgotten", forgotten}});
-    (owned * forgotten).backward(ones({1, 2}));
-    fresh.step();
-    EXPECT_TRUE(messages.empty());
-    GradStore store;
-    backward(mul(owned, ones({2})).select(0, 0), store);
-    store.add_to_leaves();
-    fresh.step();
-    EXPECT_TRUE(messages.empty());
-  }
-  SGD fresh({{"owned", owned}});
-  GradStore store;
-  backward((owned * forgotten).select(0, 0).select(0, 0), store);
-  store.add_to_leaves();
-  fresh.step();
-  EXPECT_EQ(messages.size(), 1u);
-  set_log_callback({});
 }
 
 TEST(Optimizer, StepsAllocateNothing) {

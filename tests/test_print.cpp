@@ -9,7 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "autograd/graph.h"
+#include "autograd/engine/graph.h"
+#include "autograd/engine/observer.h"
 #include "autograd/ops.h"
 #include "autograd/tensor.h"
 

@@ -1,6 +1,6 @@
 // The generator against PyTorch's, bit for bit (golden/random.txt, made by
 // golden/random_fixtures.py), and Philox against its published answers.
-#include "autograd/random.h"
+#include "autograd/random/generator.h"
 
 #include <gtest/gtest.h>
 
@@ -17,9 +17,9 @@
 #include <type_traits>
 #include <vector>
 
-#include "autograd/check.h"
-#include "autograd/context.h"
-#include "autograd/philox.h"
+#include "autograd/base/check.h"
+#include "autograd/base/context.h"
+#include "autograd/random/philox.h"
 #include "error_of.h"
 
 namespace ink {

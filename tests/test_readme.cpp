@@ -8,7 +8,7 @@
 #include <sstream>
 #include <string>
 
-#include "autograd/gradcheck.h"
+#include "autograd/inspect/gradcheck.h"
 #include "autograd/ops.h"
 #include "nn/linear.h"
 

@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "autograd/random.h"
-#include "autograd/random_seedhunt.h"
+#include "autograd/random/generator.h"
 #include "autograd/tensor.h"
 #include "tests/run_program.h"
+#include "train/cli/seedhunt.h"
 
 namespace ink {
 namespace {

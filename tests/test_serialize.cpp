@@ -1,5 +1,5 @@
 // Files of tensors: round trips, what Python writes, and every error's text.
-#include "autograd/serialize.h"
+#include "autograd/io/serialize.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "autograd/atomic_file.h"
+#include "autograd/io/atomic_file.h"
 #include "autograd/ops.h"
 #include "error_of.h"
 #include "temp_files.h"

@@ -1,5 +1,5 @@
 // simd.h against double precision, over the whole range of floats.
-#include "autograd/simd.h"
+#include "autograd/base/simd.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "autograd/pointwise.h"
+#include "autograd/loops/pointwise.h"
 
 namespace ink {
 namespace {

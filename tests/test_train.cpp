@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "autograd/random.h"
+#include "autograd/random/generator.h"
 #include "tests/error_of.h"
 #include "tests/run_program.h"
 #include "tests/test_device.h"

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "tests/run_program.h"
-#include "tests/walkthroughs/notebook.h"
+#include "train/lessons/notebook.h"
 
 namespace ink {
 namespace {
@@ -67,7 +67,7 @@ struct Listed {
 
 const std::vector<Listed>& listed() {
   static const std::vector<Listed> list = {
-#include "tests/walkthroughs/listed_numbers.inc"
+#include "tests/listed_numbers.inc"
   };
   return list;
 }

@@ -6,9 +6,9 @@
 #include <iomanip>
 #include <sstream>
 
-#include "autograd/atomic_file.h"
-#include "autograd/check.h"
-#include "autograd/log.h"
+#include "autograd/base/check.h"
+#include "autograd/base/log.h"
+#include "autograd/io/atomic_file.h"
 #include "data/file.h"
 
 namespace ink {

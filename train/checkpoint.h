@@ -18,7 +18,7 @@
 #include <span>
 #include <string>
 
-#include "autograd/serialize.h"
+#include "autograd/io/serialize.h"
 
 namespace ink {
 

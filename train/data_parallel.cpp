@@ -2,10 +2,11 @@
 
 #include <algorithm>
 
-#include "autograd/device_backend.h"
-#include "autograd/graph.h"
+#include "autograd/base/parallel.h"
+#include "autograd/engine/grad_store.h"
+#include "autograd/engine/graph.h"
+#include "autograd/memory/device_backend.h"
 #include "autograd/ops.h"
-#include "autograd/parallel.h"
 
 namespace ink {
 namespace {

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <array>
 
-#include "autograd/gemm_units.h"
-#include "autograd/parallel.h"
-#include "autograd/storage.h"
+#include "autograd/base/parallel.h"
+#include "autograd/gemm/units.h"
+#include "autograd/memory/storage.h"
 #include "train/data_parallel.h"
 
 namespace ink {

@@ -8,9 +8,9 @@
 #include <string>
 
 #include "autograd/autocast.h"
-#include "autograd/graph.h"
+#include "autograd/engine/graph.h"
+#include "autograd/engine/observer.h"
 #include "autograd/kernels.h"
-#include "autograd/log.h"
 #include "autograd/ops.h"
 
 namespace ink {
@@ -71,11 +71,6 @@ Optimizer::Optimizer(const char* name, const std::vector<ParameterGroup>& groups
   lists_.counts = zeros({std::ssize(scales)}, {i64, device});
   status_ = fresh_status(device);
   set_lr(lr);
-  for (const auto& entry : parameters_) ++entry.second.slot()->owners;
-}
-
-Optimizer::~Optimizer() {
-  for (const auto& entry : parameters_) --entry.second.slot()->owners;
 }
 
 Arrays& Optimizer::add_moments(const char* kind) {
@@ -108,7 +103,6 @@ void Optimizer::step(const Tensor& loss) {
   for (size_t i = 0; i < lists.rounded.size(); ++i)
     if (lists.rounded[i].defined()) keep_cast(lists.values[i]);
   note_update(grads);
-  warn_of_unowned();
 }
 
 void Optimizer::note_update(const std::vector<Tensor>& grads) const {
@@ -127,17 +121,6 @@ void Optimizer::zero_grad() {
 }
 
 void Optimizer::set_lr(double lr) { kernel::fill(status_.lr, lr); }
-
-void Optimizer::warn_of_unowned() {
-  if (warned_) return;
-  const std::shared_ptr<GradSlot> leaf = detail::unowned_leaf.lock();
-  if (!leaf || !leaf->grad.defined() || leaf->owners > 0) return;
-  log_message(
-      name_, ": a leaf of shape ", leaf->shape,
-      " received a gradient, but no optimizer updates it; was it left out of INK_FIELDS, or "
-      "of the optimizer's parameters?");
-  warned_ = true;
-}
 
 NamedTensors Optimizer::state() const {
   NamedTensors all;

@@ -18,8 +18,8 @@
 #include <utility>
 #include <vector>
 
-#include "autograd/kernels.h"
-#include "autograd/serialize.h"
+#include "autograd/io/serialize.h"
+#include "autograd/loops/optimizer.h"
 #include "autograd/tensor.h"
 
 namespace ink {
@@ -46,14 +46,13 @@ struct OptimizerStatus {
 
 class Optimizer {
  public:
-  virtual ~Optimizer();
+  virtual ~Optimizer() = default;
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
 
   /// Updates every parameter that has a gradient, unless a gradient or the loss (any shape, may be
   /// left out) is not finite: then values, moments and step counts stay as they are and the step
-  /// counts as skipped. Gradients are left alone. Warns once about a leaf that received a gradient
-  /// on this thread and that no optimizer owns.
+  /// counts as skipped. Gradients are left alone.
   void step(const Tensor& loss = {});
   /// Every gradient becomes undefined.
   void zero_grad();
@@ -87,7 +86,6 @@ class Optimizer {
   virtual void update(const ParameterLists& parameters, const OptimizerStep& step) = 0;
   OptimizerStep step_arrays() const;
   void note_update(const std::vector<Tensor>& grads) const;  // for observers
-  void warn_of_unowned();
 
   const char* name_;
   double grad_clip_;
@@ -95,7 +93,6 @@ class Optimizer {
   ParameterLists lists_;  // what of the parameters no step changes: the gradients are left out
   OptimizerStatus status_;
   std::vector<std::pair<const char*, std::unique_ptr<Arrays>>> moments_;
-  bool warned_ = false;
 };
 
 struct AdamWOptions {

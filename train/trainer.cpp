@@ -8,11 +8,12 @@
 #include <utility>
 #include <vector>
 
-#include "autograd/device_backend.h"
-#include "autograd/log.h"
-#include "autograd/nan_sentinel.h"
-#include "autograd/parallel.h"
-#include "autograd/random.h"
+#include "autograd/base/log.h"
+#include "autograd/base/parallel.h"
+#include "autograd/engine/observer.h"
+#include "autograd/inspect/nan_sentinel.h"
+#include "autograd/memory/device_backend.h"
+#include "autograd/random/generator.h"
 #include "train/checkpoint.h"
 #include "train/data_parallel.h"
 

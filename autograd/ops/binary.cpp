@@ -1,10 +1,11 @@
-// Elementwise ops of two tensors, or a tensor and a number; where and masked_fill. The formulas are
-// in pointwise.h; the vjps are written with public ops and so can be differentiated again.
+// Elementwise ops of two tensors, or a tensor and a number. The formulas are in
+// pointwise.h; the vjps are written with public ops and so can be differentiated again.
 #include <utility>
 
 #include "autograd/kernels.h"
+#include "autograd/loops/map.h"
 #include "autograd/ops.h"
-#include "autograd/ops/elementwise.h"
+#include "autograd/ops/promote.h"
 
 namespace ink {
 
@@ -43,30 +44,9 @@ void binary_number(Array& y, const Array& x, double number, BinaryOp op) {
   });
 }
 
-void where(Array& y, const Array& condition, const Array& a, const Array& b) {
-  for_any(y.dtype(), [&]<class T>(T) {
-    map(
-        y, [](bool c, T p, T q) { return c ? p : q; }, condition, a, b);
-  });
-}
-
-void masked_fill(Array& y, const Array& x, const Array& mask, double value) {
-  for_any(y.dtype(), [&]<class T>(T) {
-    const T v = static_cast<T>(value);
-    map(
-        y, [v](T p, bool masked) { return masked ? v : p; }, x, mask);
-  });
-}
-
 }  // namespace cpu
 
 namespace {
-
-// a and b in the dtype they meet in.
-std::pair<Tensor, Tensor> promoted(const Tensor& a, const Tensor& b) {
-  const DType dtype = promote(a, b);
-  return {to(a, dtype), to(b, dtype)};
-}
 
 // The values of a op b, which have one dtype, or f32 and bf16 for a sum. Bools are computed as
 // integers: + is or, * is and.
@@ -271,41 +251,6 @@ Tensor pow(const Tensor& input, double e) {
     if (e == 0) return {zeros_like(dy)};
     return {dy * ((e == 2 ? *x : pow(*x, e - 1)) * e)};
   });
-}
-
-// ---- masks
-// -------------------------------------------------------------------------------------------------------
-
-// da = dy where the condition holds, db = dy elsewhere
-Tensor where(const Tensor& condition, const Tensor& left, const Tensor& right) {
-  INK_CHECK(condition.dtype() == boolean, "where: expected a bool condition, got ",
-            condition.dtype());
-  const auto [a, b] = promoted(left, right);
-  const Shape shape =
-      broadcast_shapes("where", condition.shape(), broadcast_shapes("where", a.shape(), b.shape()));
-  Tensor y = empty(shape, a.options());
-  kernel::where(y, condition.array().expanded(shape), a.array().expanded(shape),
-                b.array().expanded(shape));
-  return record(
-      "where", {condition, a, b}, y,
-      [condition = Saved::input(condition), sa = a.shape(), sb = b.shape()](
-          const Tensor& dy, VjpContext& g) -> Grads {
-        return {Tensor(),
-                if_needed(g, 1, sa, [&] { return masked_fill(dy, logical_not(*condition), 0); }),
-                if_needed(g, 2, sb, [&] { return masked_fill(dy, *condition, 0); })};
-      });
-}
-
-// dx = dy where the mask does not hold
-Tensor masked_fill(const Tensor& x, const Tensor& mask, double value) {
-  check_masked_fill("masked_fill", x, mask, value);
-  const Shape shape = broadcast_shapes("masked_fill", x.shape(), mask.shape());
-  Tensor y = empty(shape, x.options());
-  kernel::masked_fill(y, x.array().expanded(shape), mask.array().expanded(shape), value);
-  return record("masked_fill", {x}, y,
-                [mask = Saved::input(mask), from = x.shape()](const Tensor& dy) -> Grads {
-                  return {sum_to(masked_fill(dy, *mask, 0), from)};
-                });
 }
 
 // ---- operators

@@ -4,7 +4,7 @@
 
 #include "autograd/kernels.h"
 #include "autograd/ops.h"
-#include "autograd/ops/elementwise.h"
+#include "autograd/ops/promote.h"
 
 namespace ink {
 

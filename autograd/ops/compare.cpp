@@ -2,8 +2,9 @@
 #include <limits>
 
 #include "autograd/kernels.h"
+#include "autograd/loops/map.h"
 #include "autograd/ops.h"
-#include "autograd/ops/elementwise.h"
+#include "autograd/ops/promote.h"
 
 namespace ink {
 

@@ -4,10 +4,10 @@
 #include <cstring>
 #include <type_traits>
 
+#include "autograd/base/shuffle.h"
 #include "autograd/kernels.h"
+#include "autograd/loops/map.h"
 #include "autograd/ops.h"
-#include "autograd/ops/elementwise.h"
-#include "autograd/ops/shuffle.h"
 
 namespace ink {
 

@@ -7,9 +7,9 @@
 #include <type_traits>
 
 #include "autograd/kernels.h"
+#include "autograd/loops/rows.h"
 #include "autograd/ops.h"
 #include "autograd/ops/check_ids.h"
-#include "autograd/ops/rows.h"
 
 namespace ink {
 

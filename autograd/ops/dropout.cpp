@@ -5,10 +5,10 @@
 #include <algorithm>
 
 #include "autograd/kernels.h"
+#include "autograd/loops/rows.h"
 #include "autograd/ops.h"
-#include "autograd/ops/dropout_mask.h"
-#include "autograd/ops/rows.h"
-#include "autograd/random.h"
+#include "autograd/random/dropout_mask.h"
+#include "autograd/random/generator.h"
 
 namespace ink {
 

@@ -4,9 +4,9 @@
 #include <algorithm>
 
 #include "autograd/kernels.h"
+#include "autograd/loops/rows.h"
 #include "autograd/ops.h"
 #include "autograd/ops/check_ids.h"
-#include "autograd/ops/rows.h"
 
 namespace ink {
 
@@ -62,7 +62,7 @@ Tensor embedding(const Tensor& input, const Tensor& table) {
   const auto vjp = [ids = Saved::input(ids, "its ids"), shape = weight.shape(),
                     dtype = weight.dtype()](const Tensor& dy, VjpContext& g) -> Grads {
     const bool narrow = dtype == bf16;  // summed in f32, rounded once
-    Tensor dweight = narrow ? Tensor() : g.into(0);
+    Tensor dweight = narrow ? Tensor() : g.sum_so_far(0);
     if (!dweight.defined()) dweight = zeros(shape, {narrow ? f32 : dtype, dy.device()});
     kernel::embedding_backward(dweight, dy.contiguous(), *ids);
     return {dweight.to(dtype)};

@@ -5,7 +5,6 @@
 //          u = sqrt(2/pi) (x + 0.044715 x^3)
 #include "autograd/kernels.h"
 #include "autograd/ops.h"
-#include "autograd/ops/elementwise.h"
 
 namespace ink {
 

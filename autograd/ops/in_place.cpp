@@ -8,7 +8,7 @@
 
 #include "autograd/kernels.h"
 #include "autograd/ops.h"
-#include "autograd/ops/elementwise.h"
+#include "autograd/ops/promote.h"
 
 namespace ink {
 

@@ -7,27 +7,16 @@
 #include <utility>
 
 #include "autograd/kernels.h"
+#include "autograd/loops/strided_loop.h"
 #include "autograd/ops.h"
 #include "autograd/ops/check_ids.h"
-#include "autograd/ops/strided_loop.h"
 
 namespace ink {
 
 namespace cpu {
-namespace {
-
-// x seen with the shape of ids, for a loop over ids: along `dim` it stays where it is, and the id
-// says how far to go.
-Array base_of(const Array& x, int64_t dim, const Shape& shape) {
-  Layout layout{shape, x.strides(), x.layout().offset};
-  layout.strides[dim] = 0;
-  return x.seen_as(layout);
-}
-
-}  // namespace
 
 void gather(Array& y, const Array& x, const Array& ids, int64_t dim, const char* /*op*/) {
-  const Array base = base_of(x, dim, ids.shape());
+  const Array base = constant_along(x, dim, ids.shape());
   const StridedLoop<3> loop(ids.shape(), {&y, &base, &ids});
   const int64_t sy = loop.inner_stride(0), sx = loop.inner_stride(1), si = loop.inner_stride(2);
   const int64_t step = x.strides()[dim];
@@ -55,8 +44,8 @@ void scatter_add(Array& y, const Array& source, const Array& ids, int64_t dim, c
   Shape lines = ids.shape();
   const int64_t count = std::exchange(lines[dim], 1), step = y.strides()[dim];
   const int64_t next_source = source.strides()[dim], next_id = ids.strides()[dim];
-  const Array to0 = base_of(y, dim, lines), from0 = base_of(source, dim, lines);
-  const Array ids0 = base_of(ids, dim, lines);
+  const Array to0 = constant_along(y, dim, lines), from0 = constant_along(source, dim, lines);
+  const Array ids0 = constant_along(ids, dim, lines);
   const StridedLoop<3> loop(lines, {&to0, &from0, &ids0});
   const int64_t sy = loop.inner_stride(0), ss = loop.inner_stride(1), si = loop.inner_stride(2);
   const int64_t* places = ids.data<int64_t>();
@@ -182,7 +171,6 @@ Tensor index(const Tensor& x, const Tensor& indices) {
                   return {scatter_add(zeros(from, dy.options()), 0, *ids, rows)};
                 });
 }
-Tensor Tensor::index(const Tensor& ids) const { return ink::index(*this, ids); }
 
 // y[i...][c] = 1 where c = ids[i...], else 0
 Tensor one_hot(const Tensor& ids, int64_t num_classes) {

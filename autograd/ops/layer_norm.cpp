@@ -11,9 +11,9 @@
 #include <utility>
 
 #include "autograd/kernels.h"
+#include "autograd/loops/rows.h"
 #include "autograd/ops.h"
 #include "autograd/ops/norm.h"
-#include "autograd/ops/rows.h"
 
 namespace ink {
 
@@ -142,21 +142,21 @@ Tensor layer_norm(const Tensor& input, const Tensor& weight, const Tensor& bias,
   const Saved saved_x = Saved::input(x), saved_w = Saved::input(w, "its weight");
   const auto vjp = [saved_x, saved_w, mean, rstd](const Tensor& dy, VjpContext& g) -> Grads {
     const Tensor v = *saved_x;
-    Tensor dx = g.into(0), dw = sum_for(g, 1, *saved_w), db = sum_for(g, 2, *saved_w);
+    Tensor dx = g.sum_so_far(0), dw = sum_for(g, 1, *saved_w), db = sum_for(g, 2, *saved_w);
     const bool accumulate = dx.defined();
     if (g.needs(0) && !accumulate) dx = empty_like(v);
     kernel::layer_norm_backward({dx, dw, db, accumulate}, dy.contiguous(), v, mean, rstd, *saved_w);
     return {dx, dw, db};
   };
-  const auto remake = [saved_x, saved_w, saved_b = Saved::input(b, "its bias"), eps,
-                       options = y.options()] {
+  const auto recompute = [saved_x, saved_w, saved_b = Saved::input(b, "its bias"), eps,
+                          options = y.options()] {
     const Tensor v = *saved_x, scale = *saved_w;
     Tensor again = empty(v.shape(), options), m = empty({row_count(v)}, scale.options()),
            r = empty_like(m);
     kernel::layer_norm(again, m, r, v, {scale, *saved_b, eps});
     return again;
   };
-  return record_fused("layer_norm", {x, w, b}, y, vjp, remake);
+  return record_fused("layer_norm", {x, w, b}, y, vjp, recompute);
 }
 
 // What is added to is ds itself where nobody else holds it.

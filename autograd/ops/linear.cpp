@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <array>
 #include "autograd/autocast.h"
-#include "autograd/gemm.h"
+#include "autograd/gemm/gemm.h"
 #include "autograd/kernels.h"
 #include "autograd/ops.h"
 
@@ -65,7 +65,7 @@ static Tensor linear_composed(const Tensor& x, const Tensor& weight, const Tenso
 // The gradient collected so far, or room for one.
 static Tensor target(VjpContext& g, size_t i, const Shape& shape, const Options& options,
                      bool& accumulate) {
-  Tensor gradient = g.into(i);
+  Tensor gradient = g.sum_so_far(i);
   accumulate = gradient.defined();
   return accumulate ? gradient : empty(shape, options);
 }

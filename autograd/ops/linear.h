@@ -3,7 +3,7 @@
 // collected for that input already, if it has. Outside any graph.
 #pragma once
 
-#include "autograd/graph.h"
+#include "autograd/engine/graph.h"
 
 namespace ink {
 

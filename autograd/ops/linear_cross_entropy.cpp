@@ -10,9 +10,9 @@
 #include <algorithm>
 
 #include "autograd/autocast.h"
-#include "autograd/device_backend.h"
-#include "autograd/gemm.h"
+#include "autograd/gemm/gemm.h"
 #include "autograd/kernels.h"
+#include "autograd/memory/device_backend.h"
 #include "autograd/ops.h"
 #include "autograd/ops/check_ids.h"
 

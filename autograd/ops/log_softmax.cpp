@@ -2,8 +2,8 @@
 //   y  = x - max x - log sum exp(x - max x)
 //   dx = dy - exp(y) sum dy
 #include "autograd/kernels.h"
+#include "autograd/loops/rows.h"
 #include "autograd/ops.h"
-#include "autograd/ops/rows.h"
 
 namespace ink {
 

@@ -3,7 +3,7 @@
 //   overflows dx = dy exp(x - y)
 #include <cmath>
 
-#include "autograd/ops/elementwise.h"
+#include "autograd/ops/promote.h"
 #include "autograd/ops/reduce_dims.h"
 
 namespace ink {

@@ -1,5 +1,5 @@
 // Matrix products of all ranks, on kernel::gemm (gemm.h).
-#include "autograd/gemm.h"
+#include "autograd/gemm/gemm.h"
 #include "autograd/kernels.h"
 #include "autograd/ops.h"
 

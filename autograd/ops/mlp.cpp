@@ -8,7 +8,7 @@
 #include <array>
 
 #include "autograd/autocast.h"
-#include "autograd/gemm.h"
+#include "autograd/gemm/gemm.h"
 #include "autograd/kernels.h"
 #include "autograd/ops.h"
 #include "autograd/ops/linear.h"
@@ -46,9 +46,9 @@ static Tensor gelu_linear(const Tensor& h, const Tensor& in, const Tensor& a, co
   const auto keep = [](bool needed, const Tensor& t) {
     return Saved::input(needed ? t : Tensor());
   };
-  const bool remake = context().recompute && weight.requires_grad();
-  const Saved saved_h = keep(h.requires_grad() || remake, in),
-              saved_a = keep(weight.requires_grad() && !remake, a),
+  const bool again = context().recompute && weight.requires_grad();
+  const Saved saved_h = keep(h.requires_grad() || again, in),
+              saved_a = keep(weight.requires_grad() && !again, a),
               saved_weight = keep(h.requires_grad(), weight);
   const std::array dtypes{h.dtype(), weight.dtype(), bias.defined() ? bias.dtype() : y.dtype()};
   const auto vjp = [=](const Tensor& dy, VjpContext& g) {

@@ -21,7 +21,7 @@ inline Tensor norm_parameter(const char* op, const char* name, const Tensor& giv
 /// undefined if nobody wants it.
 inline Tensor sum_for(VjpContext& g, size_t i, const Tensor& parameter) {
   if (!g.needs(i)) return {};
-  const Tensor existing = g.into(i);
+  const Tensor existing = g.sum_so_far(i);
   return existing.defined() ? existing : zeros_like(parameter);
 }
 

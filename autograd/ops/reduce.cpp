@@ -5,9 +5,9 @@
 #include <type_traits>
 
 #include "autograd/kernels.h"
+#include "autograd/loops/reduce_loop.h"
 #include "autograd/ops.h"
 #include "autograd/ops/reduce_dims.h"
-#include "autograd/ops/reduce_loop.h"
 
 namespace ink {
 

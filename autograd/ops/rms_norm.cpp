@@ -5,9 +5,9 @@
 #include <cmath>
 
 #include "autograd/kernels.h"
+#include "autograd/loops/rows.h"
 #include "autograd/ops.h"
 #include "autograd/ops/norm.h"
-#include "autograd/ops/rows.h"
 
 namespace ink {
 
@@ -86,19 +86,19 @@ Tensor rms_norm(const Tensor& input, const Tensor& weight, double eps) {
   const Saved saved_x = Saved::input(x), saved_w = Saved::input(w, "its weight");
   const auto vjp = [saved_x, saved_w, rstd](const Tensor& dy, VjpContext& g) -> Grads {
     const Tensor v = *saved_x;
-    Tensor dx = g.into(0), dw = sum_for(g, 1, *saved_w);
+    Tensor dx = g.sum_so_far(0), dw = sum_for(g, 1, *saved_w);
     const bool accumulate = dx.defined();
     if (g.needs(0) && !accumulate) dx = empty_like(v);
     kernel::rms_norm_backward({dx, dw, {}, accumulate}, dy.contiguous(), v, rstd, *saved_w);
     return {dx, dw};
   };
-  const auto remake = [saved_x, saved_w, eps, options = y.options()] {
+  const auto recompute = [saved_x, saved_w, eps, options = y.options()] {
     const Tensor v = *saved_x, scale = *saved_w;
     Tensor again = empty(v.shape(), options), r = empty({row_count(v)}, scale.options());
     kernel::rms_norm(again, r, v, {scale, {}, eps});
     return again;
   };
-  return record_fused("rms_norm", {x, w}, y, vjp, remake);
+  return record_fused("rms_norm", {x, w}, y, vjp, recompute);
 }
 
 }  // namespace ink

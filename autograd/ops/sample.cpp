@@ -2,9 +2,9 @@
 //   y = the first i with p_0 + ... + p_i > u, u uniform in [0, 1)
 // u is a function of the context's random position and the row. No gradient.
 #include "autograd/kernels.h"
+#include "autograd/loops/rows.h"
 #include "autograd/ops.h"
-#include "autograd/ops/rows.h"
-#include "autograd/ops/sample_units.h"
+#include "autograd/random/sample_units.h"
 
 namespace ink {
 

@@ -4,8 +4,8 @@
 #include <type_traits>
 
 #include "autograd/kernels.h"
+#include "autograd/loops/rows.h"
 #include "autograd/ops.h"
-#include "autograd/ops/rows.h"
 
 namespace ink {
 

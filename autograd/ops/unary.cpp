@@ -5,8 +5,9 @@
 #include <optional>
 
 #include "autograd/kernels.h"
+#include "autograd/loops/map.h"
 #include "autograd/ops.h"
-#include "autograd/ops/elementwise.h"
+#include "autograd/ops/promote.h"
 
 namespace ink {
 

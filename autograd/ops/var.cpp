@@ -4,9 +4,9 @@
 #include <functional>
 
 #include "autograd/kernels.h"
+#include "autograd/loops/reduce_loop.h"
 #include "autograd/ops.h"
 #include "autograd/ops/reduce_dims.h"
-#include "autograd/ops/reduce_loop.h"
 
 namespace ink {
 

@@ -77,12 +77,6 @@ Tensor transpose(const Tensor& x, int64_t dim0, int64_t dim1) {
                 [a, b](const Tensor& dy) -> Grads { return {transpose(dy, a, b)}; });
 }
 
-Tensor Tensor::T() const {
-  Shape reversed;
-  for (int64_t d = dim() - 1; d >= 0; --d) reversed.push_back(d);
-  return ink::permute(*this, reversed);
-}
-
 // Without dimensions of size 1 (all of them, or the given one).
 Tensor squeeze(const Tensor& x, std::optional<int64_t> dim) {
   Layout layout = x.layout();
@@ -132,7 +126,7 @@ namespace {
 // cost no more than their own size; or zeros of x's shape with dy in its places.
 Grads slice_gradient(const Tensor& dy, VjpContext& g, const Shape& shape, int64_t dim,
                      int64_t start, int64_t stop, int64_t step) {
-  if (Tensor sum = g.into(0); sum.defined()) {
+  if (Tensor sum = g.sum_so_far(0); sum.defined()) {
     slice(sum, dim, start, stop, step).add_(dy);
     return {sum};
   }
@@ -195,67 +189,6 @@ Tensor select(const Tensor& x, int64_t dim, int64_t index) {
                 [d, i, from = x.shape()](const Tensor& dy, VjpContext& g) -> Grads {
                   return slice_gradient(unsqueeze(dy, d), g, from, d, i, i + 1, 1);
                 });
-}
-
-// ---- the members
-// -------------------------------------------------------------------------------------------------
-
-Tensor Tensor::view(const Shape& sizes) const { return ink::view(*this, sizes); }
-Tensor Tensor::reshape(const Shape& sizes) const { return ink::reshape(*this, sizes); }
-Tensor Tensor::transpose(int64_t dim0, int64_t dim1) const {
-  return ink::transpose(*this, dim0, dim1);
-}
-Tensor Tensor::permute(const Shape& dims) const { return ink::permute(*this, dims); }
-Tensor Tensor::squeeze() const { return ink::squeeze(*this); }
-Tensor Tensor::squeeze(int64_t dim) const { return ink::squeeze(*this, dim); }
-Tensor Tensor::unsqueeze(int64_t dim) const { return ink::unsqueeze(*this, dim); }
-Tensor Tensor::expand(const Shape& sizes) const { return ink::expand(*this, sizes); }
-Tensor Tensor::select(int64_t dim, int64_t i) const { return ink::select(*this, dim, i); }
-Tensor Tensor::narrow(int64_t dim, int64_t start, int64_t length) const {
-  return ink::narrow(*this, dim, start, length);
-}
-
-Tensor Tensor::flatten(int64_t start_dim, int64_t end_dim) const {
-  if (dim() == 0) return ink::reshape(*this, {1});
-  const int64_t first = wrap_dim("flatten", start_dim, shape()),
-                last = wrap_dim("flatten", end_dim, shape());
-  INK_CHECK(first <= last, "flatten: dimension ", start_dim, " comes after ", end_dim);
-  Shape sizes;
-  for (int64_t d = 0; d < dim(); ++d) {
-    if (d > first && d <= last) {
-      sizes.back() *= shape()[d];
-    } else {
-      sizes.push_back(shape()[d]);
-    }
-  }
-  return ink::reshape(*this, sizes);
-}
-
-Tensor Tensor::index(std::initializer_list<Index> indices) const {
-  int64_t consumed = 0, ellipses = 0;
-  for (const Index& index : indices) {
-    consumed +=
-        !std::holds_alternative<NoneType>(index) && !std::holds_alternative<EllipsisType>(index);
-    ellipses += std::holds_alternative<EllipsisType>(index);
-  }
-  INK_CHECK(consumed <= dim(), "index: ", consumed, " indices for ", shape());
-  INK_CHECK(ellipses <= 1, "index: only one Ellipsis is possible");
-  Tensor y = *this;
-  int64_t d = 0;
-  for (const Index& index : indices) {
-    if (const auto* range = std::get_if<Slice>(&index)) {
-      y = ink::slice(y, d, range->start.value_or(0), range->stop.value_or(y.size(d)), range->step);
-      ++d;
-    } else if (std::holds_alternative<NoneType>(index)) {
-      y = ink::unsqueeze(y, d++);
-    } else if (std::holds_alternative<EllipsisType>(index)) {
-      d += dim() - consumed;
-    } else {
-      const auto* wide = std::get_if<int64_t>(&index);
-      y = ink::select(y, d, wide ? *wide : std::get<int>(index));
-    }
-  }
-  return y;
 }
 
 }  // namespace ink

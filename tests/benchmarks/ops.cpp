@@ -18,12 +18,13 @@
 #include <utility>
 #include <vector>
 
-#include "autograd/device_backend.h"
-#include "autograd/machine.h"
-#include "autograd/profiler.h"
+#include "autograd/engine/observer.h"
+#include "autograd/inspect/machine.h"
+#include "autograd/inspect/profiler.h"
+#include "autograd/memory/device_backend.h"
 #include "autograd/replay.h"
-#include "tests/op_case_inputs.h"
-#include "train/bench.h"
+#include "train/cases/op_case_inputs.h"
+#include "train/cli/bench.h"
 #include "train/optimizer.h"
 
 namespace ink {

@@ -10,6 +10,20 @@ endfunction()
 file(REMOVE_RECURSE ${WORK})
 step(${CMAKE_COMMAND} --install ${BUILD} --prefix ${WORK}/first)
 file(RENAME ${WORK}/first ${WORK}/prefix)
+
+# No macros but these two: others could clash with the user's.
+file(GLOB_RECURSE headers ${WORK}/prefix/include/*.h)
+if(NOT headers)
+  message(FATAL_ERROR "No headers were installed")
+endif()
+foreach(header IN LISTS headers)
+  file(STRINGS ${header} macros REGEX "^ *# *define ")
+  list(FILTER macros EXCLUDE REGEX "define (INK_CHECK|INK_FIELDS)\\(")
+  if(macros)
+    message(FATAL_ERROR "${header} defines ${macros}")
+  endif()
+endforeach()
+
 step(${CMAKE_COMMAND} -G ${GENERATOR} -S ${SOURCE} -B ${WORK}/build -DCMAKE_PREFIX_PATH=${WORK}/prefix -DCMAKE_CXX_COMPILER=${CXX}
      -DCMAKE_BUILD_TYPE=Debug "-DCMAKE_CXX_FLAGS=${FLAGS}")
 step(${CMAKE_COMMAND} --build ${WORK}/build)

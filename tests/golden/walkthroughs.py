@@ -1,4 +1,4 @@
-"""Makes walkthroughs/NAME.txt, what the programs of tests/walkthroughs must print: the same steps, taken by PyTorch.
+"""Makes walkthroughs/NAME.txt, what the programs of train/lessons must print: the same steps, taken by PyTorch.
 
     python tests/golden/walkthroughs.py        (needs torch; run by hand, the tests need only the files)
 

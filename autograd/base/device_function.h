@@ -1,0 +1,8 @@
+// INK_DEVICE marks a scalar function that kernels of both devices call.
+#pragma once
+
+#ifdef __CUDACC__
+#define INK_DEVICE __host__ __device__
+#else
+#define INK_DEVICE [[gnu::always_inline]]  // or the loop around it may stay scalar
+#endif

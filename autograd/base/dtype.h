@@ -1,0 +1,88 @@
+// Element types, and the step from a run-time DType to a compile-time C++ type.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <ostream>
+#include <type_traits>
+
+#include "autograd/base/check.h"
+
+namespace ink {
+
+/// bfloat16: the upper half of a float. Arithmetic happens in float; conversion rounds to nearest
+/// even. (Always inlined, or the loop around a conversion may stay scalar; constexpr is what nvcc
+/// compiles for a GPU, too.)
+struct bfloat16 {
+  uint16_t bits = 0;
+
+  bfloat16() = default;
+  [[gnu::always_inline]] constexpr bfloat16(float value) {
+    const uint32_t u = std::bit_cast<uint32_t>(value);
+    const uint32_t rounded = value != value ? u | 0x400000u : u + 0x7fffu + ((u >> 16) & 1u);
+    bits = static_cast<uint16_t>(rounded >> 16);
+  }
+  [[gnu::always_inline]] constexpr operator float() const {
+    return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
+  }
+};
+
+enum class DType : uint8_t { f32, f64, bf16, i64, boolean };
+
+inline constexpr DType f32 = DType::f32, f64 = DType::f64, bf16 = DType::bf16, i64 = DType::i64,
+                       boolean = DType::boolean;
+
+/// Bytes per element.
+inline int64_t size_of(DType dtype) {
+  constexpr int64_t sizes[] = {4, 8, 2, 8, 1};
+  return sizes[static_cast<int>(dtype)];
+}
+inline bool is_floating(DType dtype) { return dtype <= DType::bf16; }
+
+/// PyTorch's name: float32, float64, bfloat16, int64, bool.
+inline const char* name_of(DType dtype) {
+  constexpr const char* names[] = {"float32", "float64", "bfloat16", "int64", "bool"};
+  return names[static_cast<int>(dtype)];
+}
+inline std::ostream& operator<<(std::ostream& out, DType dtype) { return out << name_of(dtype); }
+
+/// The DType of a C++ element type.
+template <class T>
+constexpr DType dtype_of() {
+  if constexpr (std::is_same_v<T, float>) {
+    return DType::f32;
+  } else if constexpr (std::is_same_v<T, double>) {
+    return DType::f64;
+  } else if constexpr (std::is_same_v<T, bfloat16>) {
+    return DType::bf16;
+  } else if constexpr (std::is_same_v<T, int64_t>) {
+    return DType::i64;
+  } else {
+    static_assert(std::is_same_v<T, bool>, "elements are float, double, bfloat16, int64_t or bool");
+    return DType::boolean;
+  }
+}
+
+/// The type arithmetic on T happens in: float for bfloat16, T itself otherwise.
+template <class T>
+using compute_t = std::conditional_t<std::is_same_v<T, bfloat16>, float, T>;
+
+/// Calls f(T{}) with the C++ type of a floating dtype: for_float("exp", x.dtype(), [&]<class T>(T)
+/// {...}).
+template <class F>
+auto for_float(const char* op, DType dtype, F&& f) {
+  if (dtype == DType::f32) return f(float{});
+  if (dtype == DType::f64) return f(double{});
+  INK_CHECK(dtype == DType::bf16, op, ": expected a floating dtype, got ", dtype);
+  return f(bfloat16{});
+}
+
+/// The same over all five dtypes.
+template <class F>
+auto for_any(DType dtype, F&& f) {
+  if (dtype == DType::i64) return f(int64_t{});
+  if (dtype == DType::boolean) return f(bool{});
+  return for_float("", dtype, f);
+}
+
+}  // namespace ink

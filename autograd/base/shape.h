@@ -1,0 +1,139 @@
+// Shape: the sizes (or strides) of a tensor, at most eight, held in place without an allocation.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <initializer_list>
+#include <ostream>
+#include <vector>
+
+#include "autograd/base/check.h"
+
+namespace ink {
+
+class Shape {
+ public:
+  static constexpr int kMaxDims = 8;
+
+  Shape() = default;
+  Shape(std::initializer_list<int64_t> sizes) {
+    for (int64_t size : sizes) push_back(size);
+  }
+  Shape(const std::vector<int64_t>& sizes) {
+    for (int64_t size : sizes) push_back(size);
+  }
+  /// `count` entries, each `value`.
+  static Shape filled(int64_t count, int64_t value) {
+    Shape shape;
+    for (int64_t i = 0; i < count; ++i) shape.push_back(value);
+    return shape;
+  }
+
+  /// The number of entries: the tensor's dimension.
+  int64_t size() const { return count_; }
+  bool empty() const { return count_ == 0; }
+  const int64_t* begin() const { return values_.data(); }
+  const int64_t* end() const { return values_.data() + count_; }
+  int64_t* begin() { return values_.data(); }
+  int64_t* end() { return values_.data() + count_; }
+  int64_t operator[](int64_t i) const { return values_[static_cast<size_t>(i)]; }
+  int64_t& operator[](int64_t i) { return values_[static_cast<size_t>(i)]; }
+  int64_t back() const { return values_[static_cast<size_t>(count_ - 1)]; }
+  int64_t& back() { return values_[static_cast<size_t>(count_ - 1)]; }
+
+  void push_back(int64_t value) {
+    INK_CHECK(count_ < kMaxDims, "shape: a tensor has at most ", kMaxDims, " dimensions");
+    values_[static_cast<size_t>(count_++)] = value;
+  }
+  void insert(int64_t at, int64_t value) {
+    push_back(0);
+    for (int64_t i = count_ - 1; i > at; --i) (*this)[i] = (*this)[i - 1];
+    (*this)[at] = value;
+  }
+  void erase(int64_t at) {
+    for (int64_t i = at; i + 1 < count_; ++i) (*this)[i] = (*this)[i + 1];
+    --count_;
+  }
+
+  /// The product of all sizes. Throws if it overflows.
+  int64_t numel() const {
+    int64_t product = 1;
+    bool overflow = false;
+    for (int64_t size : *this) overflow |= __builtin_mul_overflow(product, size, &product);
+    for (int64_t size : *this) {
+      if (size == 0) return 0;
+    }
+    INK_CHECK(!overflow, "shape: the number of elements of ", *this, " overflows 64 bits");
+    return product;
+  }
+
+  bool operator==(const Shape& other) const {
+    if (count_ != other.count_) return false;
+    for (int64_t i = 0; i < count_; ++i) {
+      if ((*this)[i] != other[i]) return false;
+    }
+    return true;
+  }
+
+  /// Prints as Python prints a tuple: (), (3,), (2, 3).
+  friend std::ostream& operator<<(std::ostream& out, const Shape& shape);
+
+ private:
+  std::array<int64_t, kMaxDims> values_{};
+  int64_t count_ = 0;
+};
+
+/// Row-major strides of a contiguous tensor of these sizes, in elements.
+inline Shape contiguous_strides(const Shape& sizes) {
+  Shape strides = Shape::filled(sizes.size(), 1);
+  for (int64_t i = sizes.size() - 2; i >= 0; --i) {
+    strides[i] = strides[i + 1] * std::max<int64_t>(sizes[i + 1], 1);
+  }
+  return strides;
+}
+
+/// Where a tensor's elements lie in its storage: element (i0, i1, ...) at offset + sum of ik *
+/// strides[k]. Offset and strides count elements; a stride of 0 repeats one element (expand), a
+/// negative one never occurs.
+struct Layout {
+  Shape sizes;
+  Shape strides;
+  int64_t offset = 0;
+
+  bool operator==(const Layout&) const = default;
+  bool contiguous() const {
+    int64_t expected = 1;
+    for (int64_t i = sizes.size() - 1; i >= 0; --i) {
+      if (sizes[i] == 0) return true;
+    }
+    for (int64_t i = sizes.size() - 1; i >= 0; --i) {
+      if (sizes[i] != 1 && strides[i] != expected) return false;
+      expected *= sizes[i];
+    }
+    return true;
+  }
+};
+
+/// The index of a dimension, negative ones counted from the end; throws "op: dimension 3 is out of
+/// range for (2, 4)".
+inline int64_t wrap_dim(const char* op, int64_t dim, const Shape& sizes) {
+  const int64_t n = std::max<int64_t>(sizes.size(), 1);
+  INK_CHECK(dim >= -n && dim < n, op, ": dimension ", dim, " is out of range for shape ", sizes);
+  return dim < 0 ? dim + n : dim;
+}
+
+/// The shape two shapes broadcast to, as in NumPy; throws "op: shapes (2, 3) and (4,) do not
+/// broadcast".
+inline Shape broadcast_shapes(const char* op, const Shape& a, const Shape& b) {
+  Shape out = Shape::filled(std::max(a.size(), b.size()), 1);
+  for (int64_t i = 1; i <= out.size(); ++i) {
+    const int64_t x = i <= a.size() ? a[a.size() - i] : 1;
+    const int64_t y = i <= b.size() ? b[b.size() - i] : 1;
+    INK_CHECK(x == y || x == 1 || y == 1, op, ": shapes ", a, " and ", b, " do not broadcast");
+    out[out.size() - i] = x == 1 ? y : x;
+  }
+  return out;
+}
+
+}  // namespace ink

@@ -1,0 +1,197 @@
+// The engine: records what ops did, and walks it backwards. It orders and sums gradients, and knows
+// nothing of ops. The idea, with scalars, a tape and no corner cases:
+//
+//   struct Node { std::function<double(double)> vjp; Value* input; Value* output; };
+//   std::vector<Node> tape;                                // in the order in which ops ran
+//
+//   Value exp(Value& x) {
+//     Value y{std::exp(x.data)};
+//     tape.push_back({[y](double dy) { return dy * y.data; }, &x, &y});
+//     return y;
+//   }
+//
+//   void backward(Value& loss) {
+//     loss.grad = 1;
+//     for (auto node = tape.rbegin(); node != tape.rend(); ++node)     // the newest first
+//       node->input->grad += node->vjp(node->output->grad);            // sums where paths meet
+//   }
+//
+// What follows differs in that nodes are not on a tape but own their inputs' slots, so that a graph
+// lives as long as its result; that a node has several inputs and outputs; and that the walk
+// (backward.cpp: run and visit) visits only nodes that the loss depends on.
+//
+//   slot   A tensor's place in the graph, shared by copies of the handle. A leaf is a slot that
+//          requires grad and has no node.
+//   node   One op that ran: its name, the slots of its inputs and outputs, and its vjp
+//          (vector-Jacobian product).
+//   walk   The nodes that wait, newest first: creation order is a topological order.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <type_traits>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "autograd/tensor.h"
+
+namespace ink {
+
+/// One per input (or output) of a node; an undefined one stands for zero.
+using Grads = std::vector<Tensor>;
+struct Node;
+class GradStore;
+
+struct GradSlot {
+  bool requires_grad = false;
+  bool retain_grad = false;
+  std::shared_ptr<Node> node;  // who computes the tensor; null for a leaf
+  int output_index = 0;        // which of the node's outputs
+  uint64_t version = 0;        // of the storage, when the node wrote it
+  Shape shape;                 // the tensor's, and so its gradient's
+  Tensor grad;
+  std::vector<std::function<Tensor(const Tensor&)>> hooks;
+
+  ~GradSlot();  // takes long chains apart without recursion
+};
+
+/// What a vjp may ask of the walk; an op may ignore it.
+class VjpContext {
+ public:
+  virtual ~VjpContext() = default;
+  /// Does anyone want the gradient of input i? If not, its place in the result may stay undefined.
+  virtual bool needs(size_t i) const = 0;
+  /// The gradient collected so far for input i, to add into and return (contiguous, solely owned);
+  /// undefined when there is none, and the vjp makes its own.
+  virtual Tensor sum_so_far(size_t i) = 0;
+  /// The walk goes on at y, which the vjp has just computed from the inputs, with the gradient dy;
+  /// what follows from it is no longer the vjp's to return. (checkpoint)
+  virtual void continue_from(const Tensor& y, const Tensor& dy) = 0;
+};
+
+/// Computes an op's output again, from what its vjp keeps anyway.
+using Recomputation = std::function<Tensor()>;
+
+/// Gradients of the inputs from those of the outputs.
+using Vjp = std::function<Grads(const Grads& dys, VjpContext& g)>;
+
+struct Node {
+  const char* name;
+  uint64_t order;  // counts up as nodes are made
+  bool fused;      // its vjp calls kernels, so it cannot be differentiated again
+  bool freed = false;
+  std::vector<std::shared_ptr<GradSlot>> inputs;  // null: a constant
+  std::vector<std::weak_ptr<GradSlot>> outputs;
+  Vjp vjp;
+  Recomputation recompute;  // empty unless it ran under Recompute and is cheap
+
+  Node(const char* op, bool is_fused);
+  ~Node();
+  static std::atomic<int64_t> live;         // nodes that exist now
+  static thread_local const Node* running;  // the one whose vjp runs on this thread
+};
+
+/// A tensor kept for a vjp. Unpacking (*saved) throws when the memory was written since.
+class Saved {
+ public:
+  /// Keeps the tensor with its slot, so that second derivatives reach it; the slot alone if its
+  /// node can compute the tensor again, which each unpacking then does.
+  static Saved input(const Tensor& x, const char* what = "an input") { return Saved(x, -1, what); }
+  /// Keeps the data of output number `index` alone (no cycle); unpacking re-attaches it to the node
+  /// that runs.
+  static Saved output(const Tensor& y, int index = 0) { return Saved(y, index, "its output"); }
+  Saved(const Saved&);
+  Saved(Saved&&) noexcept;
+  Saved& operator=(const Saved&);
+  Saved& operator=(Saved&&) noexcept;
+  ~Saved();
+  Tensor operator*() const;
+
+ private:
+  Saved(const Tensor& tensor, int output_index, const char* what);
+  Tensor recomputed() const;
+  Tensor tensor_;
+  std::shared_ptr<GradSlot> slot_;  // instead of the tensor
+  uint64_t version_ = 0;
+  int output_index_;
+  const char* what_;
+};
+
+/// Puts `outputs`, computed from `inputs`, into the graph if any input requires grad (and grad mode
+/// is on). Undefined inputs are allowed; they get no gradient. An output that requires grad already
+/// leaves the graph that computed it for this node (checkpoint). Returns the outputs, with their
+/// slots.
+std::vector<Tensor> record(const char* name, const std::vector<Tensor>& inputs,
+                           std::vector<Tensor> outputs, Vjp vjp, bool fused = false,
+                           Recomputation recompute = {});
+
+namespace detail {
+bool wants_record(const std::vector<Tensor>& inputs);  // also true while someone observes
+/// The short form, vjp(dy) -> Grads, as the full one.
+template <class F>
+Vjp full_vjp(F&& f) {
+  if constexpr (std::is_invocable_v<F&, const Tensor&>) {
+    return [f = std::forward<F>(f)](const Grads& dys, VjpContext&) -> Grads { return f(dys[0]); };
+  } else if constexpr (std::is_invocable_v<F&, const Tensor&, VjpContext&>) {
+    return
+        [f = std::forward<F>(f)](const Grads& dys, VjpContext& g) -> Grads { return f(dys[0], g); };
+  } else {
+    return std::forward<F>(f);
+  }
+}
+}  // namespace detail
+
+/// One output; the vjp is written with public ops (a basic op), as vjp(dy) or vjp(dy, g).
+template <class F>
+Tensor record(const char* name, const std::vector<Tensor>& inputs, Tensor output, F&& vjp) {
+  if (!detail::wants_record(inputs)) return output;
+  return record(name, inputs, std::vector<Tensor>{std::move(output)},
+                detail::full_vjp(std::forward<F>(vjp)))[0];
+}
+/// One output; the vjp calls kernels (a fused op, which has a definition in basic ops). A cheap op
+/// says how to compute the output again: see Recompute.
+template <class F>
+Tensor record_fused(const char* name, const std::vector<Tensor>& inputs, Tensor output, F&& vjp,
+                    Recomputation recompute = {}) {
+  if (!detail::wants_record(inputs)) return output;
+  return record(name, inputs, std::vector<Tensor>{std::move(output)},
+                detail::full_vjp(std::forward<F>(vjp)), true, std::move(recompute))[0];
+}
+
+/// Is this gradient the 1 that backward() starts from, so that nothing need be scaled by it? False
+/// where only the device knows.
+bool is_one(const Tensor& gradient);
+
+/// Adds d outputs / d leaf to the grad of every leaf. grads: one per output; an undefined one means
+/// 1 (one element only).
+void backward(const std::vector<Tensor>& outputs, const Grads& grads = {},
+              bool retain_graph = false, bool create_graph = false);
+/// The same into a store instead of the leaves: several threads may walk graphs over one model at
+/// once.
+void backward(const Tensor& loss, GradStore& store);
+/// d outputs / d inputs, leaving every leaf's grad alone. Undefined where nothing depends on the
+/// input.
+Grads grad(const std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs,
+           const Grads& grad_outputs = {}, bool retain_graph = false, bool create_graph = false);
+
+namespace detail {
+/// Throws if x's memory was written in place since its node computed it.
+void check_fresh(const char* op, const Tensor& x, size_t index);
+/// Refuses a write into x that would falsify a graph: into a leaf or a view that takes part in one.
+/// Called by in-place ops.
+void check_in_place(const char* op, const Tensor& x, bool operands_require_grad);
+/// x was written in place with the value of `result`, an ordinary op's output: moves result's slot
+/// to this handle.
+void rebind(Tensor& x, const Tensor& result);
+
+// All that the engine asks of arithmetic (ops/gradients.cpp):
+/// sum += g: borrows the first g, makes a copy of its own for the second, and adds in place after
+/// that; with create_graph by recorded ops.
+void add_gradient(Tensor& sum, const Tensor& g, bool create_graph);
+/// The ones that a walk starts from.
+Tensor first_gradient(const Tensor& output);
+}  // namespace detail
+
+}  // namespace ink

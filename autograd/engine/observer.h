@@ -1,0 +1,41 @@
+// Observers: who wants to see every op.
+#pragma once
+
+#include <vector>
+
+#include "autograd/engine/graph.h"
+
+namespace ink {
+
+/// Sees every op as it is recorded and every vjp as it runs, on the threads whose context lists it.
+/// The NaN sentinel, the profiler and the test harness are observers.
+class Observer {
+ public:
+  virtual ~Observer() = default;
+  /// Every op that ran; `recorded` says whether it entered a graph.
+  virtual void op(const char* /*name*/, const std::vector<Tensor>& /*inputs*/,
+                  const std::vector<Tensor>& /*outputs*/, bool /*recorded*/) {}
+  /// Work outside of any graph that ended just now: see note_work().
+  virtual void work(const char* /*name*/, const std::vector<Tensor>& /*read*/,
+                    const std::vector<Tensor>& /*written*/) {}
+  virtual void before_vjp(const Node& /*node*/) {}
+  virtual void after_vjp(const Node& /*node*/, const Grads& /*input_grads*/) {}
+};
+
+/// Lists an observer in the calling thread's context while it lives.
+class Observe {
+ public:
+  explicit Observe(Observer& observer) { context().observers.push_back(&observer); }
+  ~Observe() { context().observers.pop_back(); }
+  Observe(const Observe&) = delete;
+  Observe& operator=(const Observe&) = delete;
+};
+
+/// Tells the observers that something other than an op has ended, such as a batch or an optimizer's
+/// update, and which tensors it read and wrote.
+inline void note_work(const char* name, const std::vector<Tensor>& read,
+                      const std::vector<Tensor>& written) {
+  for (Observer* observer : context().observers) observer->work(name, read, written);
+}
+
+}  // namespace ink

@@ -1,0 +1,352 @@
+// Matrix products on the tile unit of recent Intel processors (AMX, bf16).
+//
+// bf16 operands enter as they are. An f32 is the sum of three bf16, each the rounded rest of those
+// before: x = x1 + x2 + x3, 8 bits of its 24 in each. Of the nine products of a b the six with
+// indices i + j <= 4 are computed; the other three are below 2^-26 of it, under f32's own rounding.
+// All products of bf16 are exact in f32 and sums run in f32, so the result is as good as that of
+// f32 arithmetic (test_gemm_units measures both against f64), at 6/16 of its multiplications. What
+// three bf16 cannot stand for (infinity, NaN, a number that rounds to infinity) is refused.
+//   Henry, Tang, Heinecke: Leveraging the bfloat16 Artificial Intelligence Datatype For
+//   Higher-Precision Computations, 2019.
+#include <algorithm>
+#include <utility>
+
+#include "autograd/base/target.h"
+#include "autograd/gemm/units.h"
+
+#if defined(__x86_64__) && defined(__linux__) && \
+    (defined(__AMX_BF16__) || !defined(INKLING_THIS_MACHINE))
+#include <sys/syscall.h>
+#include <unistd.h>
+
+INK_BEGIN_TARGET("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,amx-tile,amx-bf16")
+
+#include "autograd/gemm/pack.h"
+
+namespace ink {
+namespace {
+
+// A tile is 16 rows of 64 bytes. The left operand's holds 16 rows of 32 bf16 along the inner
+// dimension; the right one's holds 16 columns of 32, pair by pair: row r has elements 2 r and 2 r +
+// 1 of every column. Of 32-bit pairs, one is the transpose of the other.
+constexpr int64_t kTile = 16, kInner = 32, kTileElements = kTile * kInner;
+// A block of the result has 2 x 2 tiles, and a panel is what one row, or column, of blocks reads:
+// for every 32 of the inner dimension each piece's two tiles.
+constexpr int64_t kBlock = 2 * kTile;
+constexpr int64_t kPiece = kBlock * kInner;      // elements of two tiles, of one piece
+constexpr int64_t kRows = 128, kColumns = 2048;  // of packed panels: in the L2 and L3 caches
+constexpr int64_t kLongestPart = 512;            // of the inner dimension, with three pieces
+constexpr int64_t kCachedBytes = 1 << 20;        // right panels that the L2 cache keeps
+
+enum class Side { left, right };
+
+// A packed operand: for each panel and each 32 of the inner dimension, P pieces of two tiles.
+template <int P>
+struct Packed {
+  uint16_t* data;
+  int64_t steps;
+
+  // Row r of the first piece's tile for 16 rows (left) or columns (right), `tile` of them before.
+  uint16_t* row(int64_t tile, int64_t step, int64_t r) const {
+    return data + (tile / 2 * steps + step) * P * kPiece + tile % 2 * kTileElements + r * kInner;
+  }
+};
+
+// Stores one vector in P pieces, kPiece elements apart; returns `finite`, or NaN (as all that
+// follow).
+template <int P, class V>
+[[gnu::always_inline]] inline __m512 store_pieces(uint16_t* to, V rest, __m512 finite) {
+  for (int piece = 0; piece < P; ++piece) {
+    _mm512_store_si512(to + piece * kPiece, rest.take_piece());
+    if (P > 1 && piece == 0) finite = rest.note_not_finite(finite);
+  }
+  return finite;
+}
+
+// Memory's vectors are rows of tiles, in order: a line (or two) is read from end to end.
+template <int P, class T, bool kAlong>
+__m512 pack_rows(const Packed<P> to, const Lines<T, kAlong> from, int64_t vectors, int64_t chunks) {
+  __m512 finite = _mm512_setzero_ps();
+  for (int64_t r = 0; r < vectors; ++r) {
+    for (int64_t chunk = 0; chunk < chunks; ++chunk) {
+      const int64_t at = chunk * (kAlong ? kInner : kTile);
+      uint16_t* row =
+          kAlong ? to.row(r / kTile, chunk, r % kTile) : to.row(chunk, r / kTile, r % kTile);
+      if (from.whole(r, at)) {
+        finite = store_pieces<P>(row, from.template vector<true>(r, at), finite);
+      } else {
+        finite = store_pieces<P>(row, from.template vector<false>(r, at), finite);
+      }
+    }
+  }
+  return finite;
+}
+
+// Memory's vectors are columns of tiles: 16 of them are transposed in registers.
+template <int P, bool kWhole, class T, bool kAlong>
+__m512 pack_transposed_tile(uint16_t* to, const Lines<T, kAlong>& from, int64_t r0, int64_t at) {
+  __m512 finite = _mm512_setzero_ps();
+  __m512i pieces[P][kTile];
+#pragma GCC unroll 16
+  for (int64_t r = 0; r < kTile; ++r) {
+    auto rest = from.template vector<kWhole>(r0 + r, at);
+    for (int piece = 0; piece < P; ++piece) {
+      pieces[piece][r] = rest.take_piece();
+      if (P > 1 && piece == 0) finite = rest.note_not_finite(finite);
+    }
+  }
+  for (int piece = 0; piece < P; ++piece) {
+    transpose(pieces[piece]);
+#pragma GCC unroll 16
+    for (int64_t r = 0; r < kTile; ++r)
+      _mm512_store_si512(to + piece * kPiece + r * kInner, pieces[piece][r]);
+  }
+  return finite;
+}
+template <int P, class T, bool kAlong>
+__m512 pack_transposed(const Packed<P> to, const Lines<T, kAlong> from, int64_t vectors,
+                       int64_t chunks) {
+  __m512 finite = _mm512_setzero_ps();
+  for (int64_t r = 0; r < vectors; r += kTile) {
+    for (int64_t chunk = 0; chunk < chunks; ++chunk) {
+      const int64_t at = chunk * (kAlong ? kInner : kTile);
+      uint16_t* tile = kAlong ? to.row(r / kTile, chunk, 0) : to.row(chunk, r / kTile, 0);
+      finite = _mm512_add_ps(finite, from.whole(r + kTile - 1, at)
+                                         ? pack_transposed_tile<P, true>(tile, from, r, at)
+                                         : pack_transposed_tile<P, false>(tile, from, r, at));
+    }
+  }
+  return finite;
+}
+
+bool all_zero(__m512 x) { return _mm512_cmp_ps_mask(x, _mm512_setzero_ps(), _CMP_NEQ_UQ) == 0; }
+
+// Packs `outer` rows (left) or columns (right) of `inner` elements each. False: not finite.
+template <int P, Side side>
+bool pack(uint16_t* to, const GemmOperand& x, int64_t outer, int64_t inner) {
+  const int64_t tiles = 2 * ((outer + kBlock - 1) / kBlock), steps = (inner + kInner - 1) / kInner;
+  const Packed<P> packed{to, steps};
+  const auto typed = [&]<class T>(const T* data) {
+    if (x.layout.transposed == (side == Side::right)) {
+      const Lines<T, true> lines{data, x.layout.ld, outer, inner};
+      return side == Side::left ? pack_rows(packed, lines, kTile * tiles, steps)
+                                : pack_transposed(packed, lines, kTile * tiles, steps);
+    }
+    const Lines<T, false> lines{data, x.layout.ld, inner, outer};
+    return side == Side::right ? pack_rows(packed, lines, kTile * steps, tiles)
+                               : pack_transposed(packed, lines, kTile * steps, tiles);
+  };
+  return all_zero(x.is_bf16 ? typed(static_cast<const bfloat16*>(x.data))
+                            : typed(static_cast<const float*>(x.data)));
+}
+
+// Tiles 0 to 3 sum a block of the result; 4 and 5 are the left operand's, 6 and 7 the right one's.
+[[gnu::always_inline]] inline void load_left(const uint16_t* piece) {
+  _tile_loadd(4, piece, 2 * kInner);
+  _tile_loadd(5, piece + kTileElements, 2 * kInner);
+}
+[[gnu::always_inline]] inline void load_right(const uint16_t* piece) {
+  _tile_loadd(6, piece, 2 * kInner);
+  _tile_loadd(7, piece + kTileElements, 2 * kInner);
+}
+[[gnu::always_inline]] inline void multiply_tiles() {
+  _tile_dpbf16ps(0, 4, 6);
+  _tile_dpbf16ps(1, 4, 7);
+  _tile_dpbf16ps(2, 5, 6);
+  _tile_dpbf16ps(3, 5, 7);
+}
+
+// All products of 32 of the inner dimension, small ones first.
+template <int P>
+[[gnu::always_inline]] inline void multiply_step(const uint16_t* a, const uint16_t* b) {
+  if constexpr (P == 1) {
+    load_left(a), load_right(b), multiply_tiles();
+  } else {
+    load_left(a), load_right(b + 2 * kPiece), multiply_tiles();  // a1 b3
+    load_right(b + kPiece), multiply_tiles();                    // a1 b2
+    load_left(a + kPiece), multiply_tiles();                     // a2 b2
+    load_right(b), multiply_tiles();                             // a2 b1
+    load_left(a + 2 * kPiece), multiply_tiles();                 // a3 b1
+    load_left(a), multiply_tiles();                              // a1 b1
+  }
+}
+
+// One block of the result.
+template <int P>
+void multiply_block(int64_t steps, const uint16_t* a, const uint16_t* b, Start start, float* c,
+                    int64_t ld) {
+  asm volatile("" ::: "memory");  // the tile instructions do not tell the compiler what they read
+  if (start.data != nullptr) {
+    const float* below = start.data + kTile * start.ld;
+    _tile_loadd(0, start.data, 4 * start.ld);
+    _tile_loadd(1, start.data + kTile, 4 * start.ld);
+    _tile_loadd(2, below, 4 * start.ld);
+    _tile_loadd(3, below + kTile, 4 * start.ld);
+  } else {
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+  }
+  for (int64_t step = 0; step < steps; ++step)
+    multiply_step<P>(a + step * P * kPiece, b + step * P * kPiece);
+  float* below = c + kTile * ld;
+  _tile_stored(0, c, 4 * ld);
+  _tile_stored(1, c + kTile, 4 * ld);
+  _tile_stored(2, below, 4 * ld);
+  _tile_stored(3, below + kTile, 4 * ld);
+  asm volatile("" ::: "memory");
+}
+
+// The same for rows x cols of a block, at element `at` of c.
+template <int P>
+void multiply_part(int64_t steps, const uint16_t* a, const uint16_t* b, Start start,
+                   const GemmResult& c, int64_t at, int64_t rows, int64_t cols) {
+  if (!c.is_bf16 && rows == kBlock && cols == kBlock)
+    return multiply_block<P>(steps, a, b, start, static_cast<float*>(c.data) + at, c.ld);
+  alignas(64) float block[kBlock * kBlock];
+  for (int64_t i = 0; i < rows && start.data != nullptr; ++i)
+    std::copy_n(start.data + i * start.ld, cols, block + i * kBlock);
+  multiply_block<P>(steps, a, b, start.data != nullptr ? Start{block, kBlock} : Start{}, block,
+                    kBlock);
+  for (int64_t i = 0; i < rows; ++i) {
+    const float* from = block + i * kBlock;
+    if (!c.is_bf16) {
+      std::copy_n(from, cols, static_cast<float*>(c.data) + at + i * c.ld);
+      continue;
+    }
+    const auto row = reinterpret_cast<__m512i>(
+        _mm512_cvtne2ps_pbh(_mm512_load_ps(from + 16), _mm512_load_ps(from)));
+    const auto live = static_cast<__mmask32>((uint64_t{1} << cols) - 1);
+    _mm512_mask_storeu_epi16(static_cast<bfloat16*>(c.data) + at + i * c.ld, live, row);
+  }
+}
+
+int64_t packed_rows(int64_t m) { return std::min(kRows, up_to_multiple(m, kBlock)); }
+
+// The inner dimension in equal parts, so that a left and a right panel share the L1 and L2 caches.
+int64_t inner_part(int64_t k, int pieces) {
+  const int64_t longest = pieces == 1 ? kLongestBf16Inner : kLongestPart;
+  const int64_t parts = (k + longest - 1) / longest;
+  return up_to_multiple((k + parts - 1) / parts, kInner);
+}
+
+template <int P>
+bool multiply(int64_t m, int64_t n, int64_t k, const GemmOperand& a, const GemmOperand& b,
+              const GemmResult& c, Start start, uint16_t* scratch) {
+  const int64_t part = inner_part(k, P), panel = P * kBlock;  // elements of a panel, per inner one
+  uint16_t *left = scratch, *right = left + packed_rows(m) * P * part;
+  for (int64_t j0 = 0; j0 < n; j0 += kColumns) {
+    const int64_t cols = std::min(kColumns, n - j0);
+    for (int64_t k0 = 0; k0 < k; k0 += part) {
+      const int64_t inner = std::min(part, k - k0), padded = up_to_multiple(inner, kInner);
+      if (!pack<P, Side::right>(right, b.from(k0, j0), cols, inner)) return false;
+      for (int64_t i0 = 0; i0 < m; i0 += kRows) {
+        const int64_t rows = std::min(kRows, m - i0);
+        if (!pack<P, Side::left>(left, a.from(i0, k0), rows, inner)) return false;
+        const Start from = k0 > 0 ? Start{static_cast<const float*>(c.data), c.ld} : start;
+        const auto part_of_result = [&](int64_t i, int64_t j) {
+          multiply_part<P>(padded / kInner, left + i / kBlock * panel * padded,
+                           right + j / kBlock * panel * padded, from.at(i0 + i, j0 + j), c,
+                           (i0 + i) * c.ld + j0 + j, std::min(kBlock, rows - i),
+                           std::min(kBlock, cols - j));
+        };
+        if (2 * panel * padded * cols / kBlock <= kCachedBytes) {  // row by row, as memory likes it
+          for (int64_t i = 0; i < rows; i += kBlock) {
+            for (int64_t j = 0; j < cols; j += kBlock) part_of_result(i, j);
+          }
+        } else {  // a right panel is fetched once
+          for (int64_t j = 0; j < cols; j += kBlock) {
+            for (int64_t i = 0; i < rows; i += kBlock) part_of_result(i, j);
+          }
+        }
+      }
+    }
+  }
+  return true;
+}
+
+// Is every element one that three bf16 can stand for?
+bool splits(const GemmOperand& x, int64_t rows, int64_t cols) {
+  if (x.is_bf16) return true;
+  if (x.layout.transposed) std::swap(rows, cols);
+  for (int64_t i = 0; i < rows; ++i) {
+    const float* row = static_cast<const float*>(x.data) + i * x.layout.ld;
+    __m512 finite = _mm512_setzero_ps();
+    for (int64_t j = 0; j < cols; j += kInner) {
+      auto pair = Lines<float, true>{row, 0, 1, cols}.vector<false>(0, j);
+      pair.take_piece();
+      finite = pair.note_not_finite(finite);
+    }
+    if (!all_zero(finite)) return false;
+  }
+  return true;
+}
+
+// The shape of all eight tiles; the unit is idle again when this goes.
+struct TileConfig {
+  struct alignas(64) {
+    uint8_t palette = 1, start_row = 0, reserved[14] = {};
+    uint16_t bytes_per_row[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+    uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+  } memory;
+
+  TileConfig() { _tile_loadconfig(&memory); }
+  ~TileConfig() { _tile_release(); }
+};
+
+bool ask_for_tiles() {
+  __builtin_cpu_init();
+  unsigned eax = 7, ebx = 0, ecx = 0, edx = 0;
+  asm("cpuid" : "+a"(eax), "=b"(ebx), "+c"(ecx), "=d"(edx));
+  const bool has_unit = (edx >> 22 & 1) && (edx >> 24 & 1);   // AMX-BF16, AMX-TILE
+  constexpr int kRequestPermission = 0x1023, kTileData = 18;  // arch_prctl(2)
+  return has_unit && __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+         syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+}
+
+int64_t scratch_bytes(int64_t m, int64_t n, int64_t k) {
+  const int64_t cols = std::min(kColumns, up_to_multiple(n, kBlock));
+  return std::max(3 * inner_part(k, 3), inner_part(k, 1)) * 2 * (packed_rows(m) + cols);
+}
+
+bool product(const GemmProduct& p, void* scratch) {
+  const TileConfig config;
+  auto* packed = static_cast<uint16_t*>(scratch);
+  const Start start =
+      p.accumulate ? Start{static_cast<const float*>(p.c.data), p.c.ld} : Start{p.bias, 0};
+  if (p.a.is_bf16 || p.b.is_bf16) return multiply<1>(p.m, p.n, p.k, p.a, p.b, p.c, start, packed);
+  if (p.accumulate && !(splits(p.a, p.m, p.k) && splits(p.b, p.k, p.n))) return false;
+  return multiply<3>(p.m, p.n, p.k, p.a, p.b, p.c, start, packed);
+}
+
+void round_row(bfloat16* to, const float* from, int64_t n, float factor) {
+  const __m512 scale = _mm512_set1_ps(factor);
+  for (int64_t i = 0; i < n; i += 16) {
+    const __mmask16 live = first_lanes(n - i);
+    const __m512 x = _mm512_mul_ps(_mm512_maskz_loadu_ps(live, from + i), scale);
+    _mm256_mask_storeu_epi16(to + i, live, reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(x)));
+  }
+}
+
+}  // namespace
+
+const GemmUnit* amx_unit() {
+  static const GemmUnit unit{"AMX tiles", scratch_bytes, product, round_row};
+  static const bool there = ask_for_tiles();
+  return there ? &unit : nullptr;
+}
+
+}  // namespace ink
+
+INK_END_TARGET
+#else
+
+namespace ink {
+
+const GemmUnit* amx_unit() { return nullptr; }
+
+}  // namespace ink
+
+#endif

@@ -1,0 +1,139 @@
+// Rows and columns of matrices on their way into the panels that gemm/amx.cpp and gemm/avx512.cpp
+// multiply: runs of 16 or 32 elements as vectors, bf16 in pairs along the inner dimension.
+//
+// To be included where the target is AVX-512 with bf16. Everything is local to the file: what one
+// file compiles for its processor must not end up in another's.
+#pragma once
+
+#include <type_traits>
+
+#include <immintrin.h>
+
+#include "autograd/gemm/units.h"
+
+namespace ink {
+namespace {
+
+inline int64_t up_to_multiple(int64_t n, int64_t of) { return (n + of - 1) / of * of; }
+
+inline __mmask16 first_lanes(int64_t n) {
+  return n >= 16 ? 0xffff : n <= 0 ? 0 : static_cast<__mmask16>((1u << n) - 1);
+}
+
+// f32 values that a block of the result starts from: rows ld apart. None: zeros.
+struct Start {
+  const float* data = nullptr;
+  int64_t ld = 0;
+
+  Start at(int64_t row, int64_t col) const {
+    return data == nullptr ? *this : Start{data + row * ld + col, ld};
+  }
+};
+
+// Two vectors of f32 that become one of bf16 pairs: elements 0..15 and 16..31 of a run along the
+// inner dimension (kAlong), or 16 columns' elements 2 r and 2 r + 1.
+template <bool kAlong>
+struct Pairs {
+  __m512 low, high;
+
+  // Rounds both to bf16 and keeps the rests.
+  __m512i take_piece() {
+    const auto packed = reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(high, low));
+    if constexpr (kAlong) {
+      low = _mm512_sub_ps(low, widened(_mm512_castsi512_si256(packed)));
+      high = _mm512_sub_ps(high, widened(_mm512_extracti64x4_epi64(packed, 1)));
+      return packed;
+    } else {
+      const __m512i pairs = interleaved(packed);
+      low = _mm512_sub_ps(low, _mm512_castsi512_ps(_mm512_slli_epi32(pairs, 16)));
+      high = _mm512_sub_ps(high, _mm512_castsi512_ps(_mm512_and_si512(
+                                     pairs, _mm512_set1_epi32(static_cast<int>(0xffff0000)))));
+      return pairs;
+    }
+  }
+  static __m512 widened(__m256i x) {
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16));
+  }
+  // Elements i and 16 + i side by side.
+  static __m512i interleaved(__m512i x) {
+    alignas(64) static constexpr uint16_t kOrder[32] = {0,  16, 1,  17, 2,  18, 3,  19, 4,  20, 5,
+                                                        21, 6,  22, 7,  23, 8,  24, 9,  25, 10, 26,
+                                                        11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
+    return _mm512_permutexvar_epi16(_mm512_load_si512(kOrder), x);
+  }
+  // NaN where sum is or a rest is not finite; sum elsewhere.
+  __m512 note_not_finite(__m512 sum) const {
+    const __m512 zero = _mm512_setzero_ps();
+    return _mm512_add_ps(sum, _mm512_fmadd_ps(low, zero, _mm512_mul_ps(high, zero)));
+  }
+};
+
+// A row of a tile, of bf16.
+struct Ready {
+  __m512i row;
+
+  __m512i take_piece() const { return row; }
+  __m512 note_not_finite(__m512 sum) const { return sum; }
+};
+
+// Lines of a matrix in memory, ld apart: rows of the left operand, of `width` elements along the
+// inner dimension (kAlong), say. Past the last line and past `width` there are zeros.
+template <class T, bool kAlong>
+struct Lines {
+  const T* data;
+  int64_t ld, lines, width;
+
+  // 32 elements of line r from `at` on (kAlong), or 16 of lines 2 r and 2 r + 1, as Pairs, or, of
+  // bf16, as a row of a tile. kWhole: none is past an end.
+  template <bool kWhole>
+  auto vector(int64_t r, int64_t at) const {
+    const int64_t line = kAlong ? r : 2 * r;
+    const T *low = data + line * ld + at, *high = low + (kAlong ? 16 : ld);
+    __mmask16 low_lanes = 0xffff, high_lanes = 0xffff;
+    if constexpr (!kWhole) {
+      low_lanes = first_lanes(line < lines ? width - at : 0);
+      high_lanes = first_lanes(kAlong ? (line < lines ? width - at - 16 : 0)
+                                      : (line + 1 < lines ? width - at : 0));
+    }
+    if constexpr (std::is_same_v<T, float>) {
+      return Pairs<kAlong>{_mm512_maskz_loadu_ps(low_lanes, low),
+                           _mm512_maskz_loadu_ps(high_lanes, high)};
+    } else {
+      const __m256i a = _mm256_maskz_loadu_epi16(low_lanes, low),
+                    b = _mm256_maskz_loadu_epi16(high_lanes, high);
+      const __m512i both = _mm512_inserti64x4(_mm512_castsi256_si512(a), b, 1);
+      return Ready{kAlong ? both : Pairs<false>::interleaved(both)};
+    }
+  }
+  // Is vector (r, at) whole?
+  bool whole(int64_t r, int64_t at) const {
+    return (kAlong ? r < lines && at + 32 <= width : 2 * r + 1 < lines && at + 16 <= width);
+  }
+};
+
+// Exchanges the 32-bit elements (i, j + S) and (i + S, j) for i and j without bit S.
+template <int S>
+[[gnu::always_inline]] inline void exchange(__m512i* rows) {
+  alignas(64) int32_t upper[16], lower[16];  // lanes to take, those of the second row from 16 on
+  for (int j = 0; j < 16; ++j) {
+    upper[j] = j & S ? 16 + j - S : j;
+    lower[j] = j & S ? 16 + j : j + S;
+  }
+  const __m512i up = _mm512_load_si512(upper), low = _mm512_load_si512(lower);
+#pragma GCC unroll 16
+  for (int i = 0; i < 16; ++i) {
+    if (i & S) continue;
+    const __m512i a = rows[i], b = rows[i + S];
+    rows[i] = _mm512_permutex2var_epi32(a, up, b);
+    rows[i + S] = _mm512_permutex2var_epi32(a, low, b);
+  }
+}
+[[gnu::always_inline]] inline void transpose(__m512i* rows) {
+  exchange<8>(rows);
+  exchange<4>(rows);
+  exchange<2>(rows);
+  exchange<1>(rows);
+}
+
+}  // namespace
+}  // namespace ink

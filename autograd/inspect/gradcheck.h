@@ -1,0 +1,76 @@
+// Gradient checks: compares what backward computes with central differences. For our ops and
+// layers, and for yours:
+//
+//   Linear layer(3, 4);
+//   layer.to(f64);
+//   auto inputs = layer.parameters();
+//   inputs.push_back(randn({2, 3}, f64).requires_grad_());
+//   GradcheckReport report = gradcheck([&](auto& x) { return layer(x.back()); }, inputs);
+//   if (!report.ok) std::cout << report << "\n";
+#pragma once
+
+#include <functional>
+#include <ostream>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "autograd/engine/graph.h"
+
+namespace ink {
+
+struct GradcheckOptions {
+  double eps = 1e-6;   // the step of the differences
+  double rtol = 1e-5;  // |analytic - numeric| <= rtol |numeric| + atol max|numeric|, the maximum
+                       // over the tensor
+  double atol = 1e-7;
+  int64_t max_elements = 100;  // tensors up to this size are checked element by element, larger
+                               // ones along random directions
+  int directions = 4;
+  uint64_t seed = 1;  // of the upstream gradient and the directions
+};
+
+/// What a check found; `ok` only if every element was within tolerance. The element named is the
+/// one that came closest to, or went furthest past, its tolerance.
+struct GradcheckReport {
+  bool ok = true;
+  double worst = 0;   // |analytic - numeric| / tolerance
+  size_t input = 0;   // which of the inputs
+  std::string place;  // "[1, 2]", or "direction 3" in a large tensor
+  double analytic = 0, numeric = 0, tolerance = 0;
+  int64_t checked = 0;  // elements and directions
+  explicit operator bool() const { return ok; }
+};
+std::ostream& operator<<(std::ostream& out, const GradcheckReport& report);
+
+/// A function of the inputs; it may also reach them by itself, as a module reaches its parameters.
+using CheckedFunction = std::function<std::vector<Tensor>(const std::vector<Tensor>&)>;
+
+/// Checks d outputs / d input for every f64 leaf among `inputs` that requires grad, from a random
+/// upstream gradient. Inputs are moved by eps in place and put back. Throws on f32 and bf16 inputs
+/// that require grad, and when there is none to check.
+GradcheckReport gradcheck(const CheckedFunction& f, const std::vector<Tensor>& inputs,
+                          GradcheckOptions options = {});
+/// Checks the second derivatives: the gradient of the gradient, with respect to inputs and upstream
+/// gradient. Fused ops need to run under Composed.
+GradcheckReport gradgradcheck(const CheckedFunction& f, const std::vector<Tensor>& inputs,
+                              GradcheckOptions options = {});
+
+/// The same for functions that return one tensor.
+template <class F, class = std::enable_if_t<std::is_convertible_v<
+                       std::invoke_result_t<F&, const std::vector<Tensor>&>, Tensor>>>
+GradcheckReport gradcheck(F f, const std::vector<Tensor>& inputs, GradcheckOptions options = {}) {
+  return gradcheck(
+      CheckedFunction([&](const std::vector<Tensor>& x) { return std::vector<Tensor>{f(x)}; }),
+      inputs, options);
+}
+template <class F, class = std::enable_if_t<std::is_convertible_v<
+                       std::invoke_result_t<F&, const std::vector<Tensor>&>, Tensor>>>
+GradcheckReport gradgradcheck(F f, const std::vector<Tensor>& inputs,
+                              GradcheckOptions options = {}) {
+  return gradgradcheck(
+      CheckedFunction([&](const std::vector<Tensor>& x) { return std::vector<Tensor>{f(x)}; }),
+      inputs, options);
+}
+
+}  // namespace ink

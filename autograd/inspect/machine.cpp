@@ -1,0 +1,206 @@
+#include "autograd/inspect/machine.h"
+
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+#include <numeric>
+#include <set>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "autograd/base/parallel.h"
+#include "autograd/gemm/gemm.h"
+#include "autograd/kernels.h"
+#include "autograd/memory/device_backend.h"
+#include "autograd/tensor.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+#if defined(__linux__)
+#include <sched.h>
+#endif
+
+namespace ink {
+namespace {
+
+// Each makes chains of x = x / 2 + 1 on vectors, as many as hide the latency of the units, and says
+// how many FLOPs those were. Chains start apart and end in `sink`, or the compiler would leave some
+// out.
+constexpr int64_t kRounds = 200000;
+constexpr int kChains = 12;
+using Chains = double (*)(float& sink);
+
+template <class Vector>
+double flops_of() {
+  return 2.0 * kChains * kRounds * (sizeof(Vector) / sizeof(float));
+}
+
+double any_chains(float& sink) {
+  using Vector = float __attribute__((vector_size(16)));
+  Vector sums[kChains] = {};
+  for (int i = 0; i < kChains; ++i) sums[i] += static_cast<float>(i);
+  for (int64_t round = 0; round < kRounds; ++round) {
+    for (Vector& sum : sums) sum = sum * 0.5f + 1;
+  }
+  for (const Vector& sum : sums) sink += sum[0];
+  return flops_of<Vector>();
+}
+
+#if defined(__x86_64__)
+__attribute__((target("avx2,fma"))) double avx2_chains(float& sink) {
+  __m256 sums[kChains];
+  for (int i = 0; i < kChains; ++i) sums[i] = _mm256_set1_ps(static_cast<float>(i));
+  const __m256 half = _mm256_set1_ps(0.5f), one = _mm256_set1_ps(1);
+  for (int64_t round = 0; round < kRounds; ++round) {
+    for (__m256& sum : sums) sum = _mm256_fmadd_ps(sum, half, one);
+  }
+  for (const __m256& sum : sums) sink += _mm256_cvtss_f32(sum);
+  return flops_of<__m256>();
+}
+
+__attribute__((target("avx512f"))) double avx512_chains(float& sink) {
+  __m512 sums[kChains];
+  for (int i = 0; i < kChains; ++i) sums[i] = _mm512_set1_ps(static_cast<float>(i));
+  const __m512 half = _mm512_set1_ps(0.5f), one = _mm512_set1_ps(1);
+  for (int64_t round = 0; round < kRounds; ++round) {
+    for (__m512& sum : sums) sum = _mm512_fmadd_ps(sum, half, one);
+  }
+  for (const __m512& sum : sums) sink += _mm512_cvtss_f32(sum);
+  return flops_of<__m512>();
+}
+#endif
+
+// Of this processor's widest vectors, whichever one was compiled for.
+Chains widest_chains() {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512f")) return avx512_chains;
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return avx2_chains;
+#endif
+  return any_chains;
+}
+
+// The most of `amount` that f() does in a second, over a few runs.
+template <class F>
+double best_rate(double amount, int runs, F&& f) {
+  double best = 0;
+  for (int run = 0; run < runs; ++run) {
+    const auto start = std::chrono::steady_clock::now();
+    f();
+    const std::chrono::duration<double> time = std::chrono::steady_clock::now() - start;
+    best = std::max(best, amount / time.count());
+  }
+  return best;
+}
+
+// Every thread has its own best: they run at the same time, but need not wait for each other.
+double measure_flops() {
+  const Chains chains = widest_chains();
+  const int64_t threads = max_threads();
+  std::vector<double> rates(static_cast<size_t>(threads));
+  parallel_for(threads, 1, [&](int64_t begin, int64_t) {
+    float sink = 0;
+    const double flops = chains(sink);
+    rates[static_cast<size_t>(begin)] = best_rate(flops, 100, [&] { chains(sink); });
+  });
+  return std::accumulate(rates.begin(), rates.end(), 0.0);
+}
+
+double measure_bandwidth() {
+  constexpr int64_t kElements = int64_t{3} << 22;
+  std::vector<float> a(kElements, 1), b(kElements, 2);
+  return best_rate(3.0 * sizeof(float) * kElements, 20, [&] {
+    parallel_for(kElements, 1, [&](int64_t begin, int64_t end) {
+      float* to = a.data();
+      const float* from = b.data();
+      for (int64_t i = begin; i < end; ++i) to[i] += 3 * from[i];
+    });
+  });
+}
+
+// Sizes that double until a run takes long enough to be measured.
+template <class F>
+double rate_of_growing(int64_t size, int64_t most, const F& run) {
+  constexpr double kLongEnough = 4e-3;  // seconds
+  for (;; size *= 2) {
+    const double amount = run(size);  // the first run makes what later ones find
+    const double rate = best_rate(amount, 5, [&] { run(size); });
+    if (amount / rate >= kLongEnough || size >= most) return rate;
+  }
+}
+
+double measure_product(Device device, DType dtype) {
+  return rate_of_growing(512, 8192, [&](int64_t n) {
+    const Tensor a = ones({n, n}, {dtype, device});
+    Tensor c = empty_like(a);
+    kernel::gemm(c, a, a, 1, false);
+    synchronize(device);
+    return 2.0 * static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n);
+  });
+}
+
+double measure_copy(Device device) {
+  return rate_of_growing(int64_t{1} << 20, int64_t{1} << 29, [&](int64_t n) {
+    const Tensor x = empty({n}, {f32, device});
+    Tensor y = empty_like(x);
+    kernel::copy(y, x);
+    synchronize(device);
+    return 8.0 * static_cast<double>(n);
+  });
+}
+
+}  // namespace
+
+Machine measure_machine(Device device, DType dtype) {
+  if (device.is_cuda()) return {measure_product(device, dtype), measure_copy(device)};
+  return {measure_flops(), measure_bandwidth()};
+}
+
+double datasheet_flops(const std::string& name) {
+  for (const auto& [card, tera] : {std::pair("H100 PCIe", 756.0),
+                                   {"H100 NVL", 835.0},
+                                   {"H100", 989.0},
+                                   {"H200", 989.0},
+                                   {"H800", 989.0},
+                                   {"B200", 2250.0},
+                                   {"A100", 312.0},
+                                   {"L40S", 362.0},
+                                   {"RTX 4090", 165.2}}) {
+    if (name.find(card) != std::string::npos) return 1e12 * tera;
+  }
+  return 0;
+}
+
+std::string describe_machine(Device device) {
+  if (device.is_cuda()) return describe(device);
+  return processor_name() + ", " + describe(device) + ", " + gemm_backend();
+}
+
+int physical_cores() {
+#if defined(__linux__)
+  cpu_set_t allowed;
+  std::set<std::string> cores;  // each by the list of its hardware threads
+  for (int cpu = 0; sched_getaffinity(0, sizeof allowed, &allowed) == 0 && cpu < CPU_SETSIZE;
+       ++cpu) {
+    if (!CPU_ISSET(cpu, &allowed)) continue;
+    const std::string name = std::to_string(cpu);
+    std::ifstream file("/sys/devices/system/cpu/cpu" + name + "/topology/thread_siblings_list");
+    std::string threads;
+    cores.insert(std::getline(file, threads) ? threads : name);
+  }
+  if (!cores.empty()) return static_cast<int>(cores.size());
+#endif
+  return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+}
+
+std::string processor_name() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (line.rfind("model name", 0) == 0) return line.substr(line.find(':') + 2);
+  }
+  return "unknown";
+}
+
+}  // namespace ink

@@ -1,0 +1,49 @@
+// NanSentinel: names the first op whose value or gradient is not finite.
+#pragma once
+
+#include <cmath>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "autograd/engine/observer.h"
+#include "autograd/ops.h"
+
+namespace ink {
+
+/// NanSentinel sentinel;
+/// const Observe observe(sentinel);
+/// model.loss(x, y).backward();
+/// std::cout << sentinel.first();        // "the backward of softmax (output (12, 4, 64, 64))"
+class NanSentinel : public Observer {
+ public:
+  /// What went non-finite first, forward or backward; empty if nothing did.
+  const std::string& first() const { return first_; }
+
+  void op(const char* name, const std::vector<Tensor>& /*inputs*/,
+          const std::vector<Tensor>& outputs, bool recorded) override {
+    if (recorded) check(name, outputs);  // others may be views of memory still to be written
+  }
+  void after_vjp(const Node& node, const Grads& input_grads) override {
+    check(std::string("the backward of ") + node.name, input_grads);
+  }
+
+ private:
+  void check(const std::string& what, const std::vector<Tensor>& tensors) {
+    if (!first_.empty()) return;
+    const ContextGuard guard;
+    context().observers.clear();  // the check's own ops are not looked at
+    context().grad_enabled = false;
+    for (const Tensor& x : tensors) {
+      if (!x.defined() || !x.is_floating() || all(isfinite(x)).item<bool>()) continue;
+      std::ostringstream text;
+      text << what << " (output " << x.shape() << ")";
+      first_ = text.str();
+      return;
+    }
+  }
+
+  std::string first_;
+};
+
+}  // namespace ink

@@ -1,0 +1,190 @@
+#include "autograd/inspect/profiler.h"
+
+#include <algorithm>
+#include <sstream>
+#include <string_view>
+
+#include "autograd/io/atomic_file.h"
+#include "autograd/memory/device_backend.h"
+
+namespace ink {
+namespace {
+
+// Of the memory behind x, which an expanded dimension does not add to.
+double bytes_of(const Tensor& x) {
+  if (!x.defined()) return 0;
+  int64_t bytes = size_of(x.dtype());
+  for (int64_t d = 0; d < x.dim(); ++d) bytes *= x.strides()[d] == 0 ? 1 : x.shape()[d];
+  return static_cast<double>(bytes);
+}
+double bytes_of(const std::vector<Tensor>& tensors) {
+  double total = 0;
+  for (const Tensor& x : tensors) total += bytes_of(x);
+  return total;
+}
+
+bool is_view_of(const Tensor& y, const std::vector<Tensor>& inputs) {
+  return y.is_view() && std::any_of(inputs.begin(), inputs.end(), [&](const Tensor& x) {
+           return x.defined() && x.storage() == y.storage();
+         });
+}
+
+double wanted(const Tensor& x) { return x.defined() && x.requires_grad() ? 1 : 0; }
+double length(const Tensor& x, int64_t dim) { return static_cast<double>(x.size(dim)); }
+double numel_of(const Tensor& x) { return static_cast<double>(x.numel()); }
+
+// FLOPs of an op's matrix products, forward and (for the gradients that are wanted) backward.
+struct Flops {
+  double forward = 0, backward = 0;
+};
+
+// Without a mask it is taken as causal over T queries and S >= T keys, as in a GPT: that many pairs
+// have a weight. Backward computes the scores again: five products for forward's two.
+Flops attention_flops(const Tensor& q, const Tensor& k, const Tensor& v, bool masked) {
+  const double T = length(q, -2), S = length(k, -2), d = length(q, -1), dv = length(v, -1);
+  const double visible = masked || S < T ? S : S - (T - 1) / 2;
+  const double pairs = numel_of(q) / std::max(d, 1.0) * visible;
+  return {2 * pairs * (d + dv), 2 * pairs * (3 * d + 2 * dv)};
+}
+
+Flops flops_of(std::string_view name, const std::vector<Tensor>& inputs, const Tensor& y) {
+  if (name == "matmul") {
+    const double product = 2 * numel_of(y) * length(inputs[0], -1);
+    return {product, product * (wanted(inputs[0]) + wanted(inputs[1]))};
+  }
+  if (name.substr(0, 6) == "linear" ||
+      name == "gelu_linear") {  // x (..., in), weight (out, in), and what is fused to them
+    const double product = 2 * numel_of(inputs[0]) * length(inputs[1], 0);
+    const double gradients = product * (wanted(inputs[0]) + wanted(inputs[1]));
+    if (name == "linear_cross_entropy") return {product + gradients, 0};  // all of it in forward
+    return {product, gradients};
+  }
+  if (name == "scaled_dot_product_attention")
+    return attention_flops(inputs[0], inputs[1], inputs[2], inputs[3].defined());
+  return {};
+}
+
+Work forward_work(std::string_view name, const std::vector<Tensor>& inputs,
+                  const std::vector<Tensor>& outputs) {
+  Work work;
+  for (const Tensor& y : outputs) work.bytes_written += is_view_of(y, inputs) ? 0 : bytes_of(y);
+  if (work.bytes_written == 0) return work;
+  // Of a table only the rows that were asked for.
+  work.bytes_read = name == "embedding" ? work.bytes_written : bytes_of(inputs);
+  work.flops = flops_of(name, inputs, outputs[0]).forward;
+  return work;
+}
+
+}  // namespace
+
+void Profiler::start() {
+  synchronize(context().default_device);
+  const std::lock_guard lock(mutex_);
+  start_ = Clock::now();
+  backward_.clear();
+}
+
+void Profiler::book(const char* name, ProfileEntry ProfileRow::*phase, const Work& work) {
+  synchronize(context().default_device);  // a GPU only notes what it is asked for
+  const Clock::time_point now = Clock::now();
+  const auto [entry, added] = threads_.try_emplace(std::this_thread::get_id(),
+                                                   Thread{static_cast<int>(threads_.size()), {}});
+  Thread& thread = entry->second;
+  const Clock::time_point begin = std::max(thread.last, start_);
+  thread.last = now;
+  auto row = rows_.find(std::string_view(name));
+  if (row == rows_.end()) row = rows_.emplace(name, ProfileRow{name, {}, {}, {}}).first;
+  ProfileEntry& sum = row->second.*phase;
+  ++sum.calls;
+  sum.seconds += std::chrono::duration<double>(now - begin).count();
+  sum.work.bytes_read += work.bytes_read;
+  sum.work.bytes_written += work.bytes_written;
+  sum.work.flops += work.flops;
+  const char* label = phase == &ProfileRow::forward    ? "forward"
+                      : phase == &ProfileRow::backward ? "backward"
+                                                       : "other";
+  if (tracing_) events_.push_back({&row->first, label, thread.number, begin, now, work});
+}
+
+void Profiler::op(const char* name, const std::vector<Tensor>& inputs,
+                  const std::vector<Tensor>& outputs, bool recorded) {
+  if (!recorded) return;
+  const std::lock_guard lock(mutex_);
+  const Work forward = forward_work(name, inputs, outputs);
+  // Backward reads what forward read, and the gradient of what it wrote; what it writes is seen
+  // then.
+  const Work backward{forward.bytes(), 0, flops_of(name, inputs, outputs[0]).backward};
+  for (const Tensor& y : outputs) {
+    if (y.slot() && y.slot()->node) backward_[y.slot()->node->order] = backward;
+  }
+  book(name, &ProfileRow::forward, forward);
+}
+
+void Profiler::work(const char* name, const std::vector<Tensor>& read,
+                    const std::vector<Tensor>& written) {
+  const std::lock_guard lock(mutex_);
+  book(name, &ProfileRow::other, {bytes_of(read), bytes_of(written), 0});
+  start_ = Clock::now();  // other threads wait meanwhile
+}
+
+void Profiler::before_vjp(const Node&) {
+  const std::lock_guard lock(mutex_);
+  book("sum gradients", &ProfileRow::backward, {});
+}
+
+void Profiler::after_vjp(const Node& node, const Grads& input_grads) {
+  const std::lock_guard lock(mutex_);
+  Work work;
+  if (const auto entry = backward_.extract(node.order)) work = entry.mapped();
+  // A basic op may pass dy on as it is, and the head has its gradients from forward.
+  const bool head = std::string_view(node.name) == "linear_cross_entropy";
+  for (const Tensor& dx : input_grads) {
+    if (dx.defined() && !head && (node.fused || dx.sole_owner()))
+      work.bytes_written += bytes_of(dx);
+  }
+  if (work.bytes_written == 0) work.bytes_read = 0;
+  // Of a table's gradient only the rows that were looked up.
+  if (std::string_view(node.name) == "embedding") work.bytes_written = work.bytes_read;
+  book(node.name, &ProfileRow::backward, work);
+}
+
+std::vector<ProfileRow> Profiler::rows() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<ProfileRow> rows;
+  for (const auto& entry : rows_) rows.push_back(entry.second);
+  std::stable_sort(rows.begin(), rows.end(), [](const ProfileRow& a, const ProfileRow& b) {
+    return a.seconds() > b.seconds();
+  });
+  return rows;
+}
+
+void Profiler::save_trace(const std::filesystem::path& file) const {
+  const std::lock_guard lock(mutex_);
+  const auto microseconds = [](Clock::duration time) {
+    return std::chrono::duration<double, std::micro>(time).count();
+  };
+  std::ostringstream json;
+  json.precision(15);
+  json << "[";
+  for (const auto& entry : threads_) {
+    const int number = entry.second.number;
+    json << R"({"name":"thread_name","ph":"M","pid":1,"tid":)" << number
+         << R"(,"args":{"name":"thread )" << number << "\"}},\n";
+  }
+  for (const Event& event : events_) {
+    json << R"({"name":")" << *event.name << R"(","cat":")" << event.phase
+         << R"(","ph":"X","pid":1,"tid":)" << event.thread << R"(,"ts":)"
+         << microseconds(event.begin - made_) << R"(,"dur":)"
+         << microseconds(event.end - event.begin) << R"(,"args":{"bytes_read":)"
+         << event.work.bytes_read << R"(,"bytes_written":)" << event.work.bytes_written
+         << R"(,"flops":)" << event.work.flops << "}},\n";
+  }
+  json << R"({"name":"process_name","ph":"M","pid":1,"args":{"name":"inkling"}}])"
+       << "\n";
+  const std::string text = json.str();
+  AtomicFile out(file);
+  out.write(text.data(), text.size());
+  out.commit();
+}
+
+}  // namespace ink

@@ -1,0 +1,97 @@
+// Profiler: time, memory traffic and arithmetic of every op, forward and backward.
+//
+//   Profiler profiler;
+//   const Observe observe(profiler);
+//   profiler.start();
+//   model.loss(x, y).backward();
+//   for (const ProfileRow& row : profiler.rows()) std::cout << row.name << ...;
+//
+// An op's time is that since the thread's last event: its own, and the little that led to it. The
+// times of one thread therefore add up to what the clock on the wall shows. Ops that ran inside
+// others (no graph recorded them) count as part of those; what checkpoint computes again counts as
+// forward. Without an observer nothing here runs, and an op pays nothing for it.
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "autograd/engine/observer.h"
+
+namespace ink {
+
+/// What the tensors and the formulas of ops say was done. Bytes are what has to be moved at least:
+/// each operand once. A multiplication and an addition are two FLOPs; only matrix products
+/// (attention's included) are counted.
+struct Work {
+  double bytes_read = 0, bytes_written = 0, flops = 0;
+  double bytes() const { return bytes_read + bytes_written; }
+};
+
+struct ProfileEntry {
+  int64_t calls = 0;
+  double seconds = 0;
+  Work work;
+};
+
+/// One op; `other` is work of no graph (note_work).
+struct ProfileRow {
+  std::string name;
+  ProfileEntry forward, backward, other;
+  double seconds() const { return forward.seconds + backward.seconds + other.seconds; }
+};
+
+class Profiler : public Observer {
+ public:
+  /// Time counts from now on: what the calling thread did since its last event is not looked at.
+  void start();
+  /// Keeps (or no longer keeps) every event for the trace, too: about 100 bytes each.
+  void trace(bool on) { tracing_ = on; }
+
+  /// What was seen so far, the longest first. The row "sum gradients" is the walk's own work.
+  std::vector<ProfileRow> rows() const;
+  /// Writes the kept events in Chrome's trace format, a JSON array, which Perfetto shows. Times are
+  /// in microseconds since the profiler was made. The file appears whole or not at all.
+  void save_trace(const std::filesystem::path& file) const;
+
+  void op(const char* name, const std::vector<Tensor>& inputs, const std::vector<Tensor>& outputs,
+          bool recorded) override;
+  void work(const char* name, const std::vector<Tensor>& read,
+            const std::vector<Tensor>& written) override;
+  void before_vjp(const Node& node) override;
+  void after_vjp(const Node& node, const Grads& input_grads) override;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Thread {
+    int number;
+    Clock::time_point last;  // its last event
+  };
+  struct Event {
+    const std::string* name;
+    const char* phase;
+    int thread;
+    Clock::time_point begin, end;
+    Work work;
+  };
+
+  /// Books the time since the calling thread's last event.
+  void book(const char* name, ProfileEntry ProfileRow::*phase, const Work& work);
+
+  mutable std::mutex mutex_;
+  const Clock::time_point made_ = Clock::now();
+  Clock::time_point start_ = made_;  // when last no op was running
+  std::unordered_map<std::thread::id, Thread> threads_;
+  std::map<std::string, ProfileRow, std::less<>> rows_;
+  std::unordered_map<uint64_t, Work> backward_;  // by Node::order, of nodes not walked yet
+  bool tracing_ = false;
+  std::vector<Event> events_;
+};
+
+}  // namespace ink

@@ -1,0 +1,74 @@
+#include "autograd/io/atomic_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+
+#include "autograd/base/check.h"
+
+namespace ink {
+
+AtomicFile::AtomicFile(const std::filesystem::path& target) : target_(target) {
+  std::error_code error;  // where something is wrong with the name, open() says what
+  const auto status = std::filesystem::status(target, error);
+  INK_CHECK(!is_directory(status), target.string(), ": cannot write: it is a folder");
+  if (exists(status) && !is_regular_file(status)) {
+    INK_CHECK(::access(target.c_str(), W_OK) == 0, target.string(),
+              ": cannot write: ", std::strerror(errno));
+    return;  // opened by write(), because who reads a pipe takes its closing for the end
+  }
+  if (exists(status) && is_symlink(target, error)) target_ = canonical(target, error);
+  temporary_ = target_.string() + ".tmp";
+  open_file(temporary_, O_CREAT | O_TRUNC);
+}
+
+AtomicFile::~AtomicFile() {
+  if (fd_ < 0) return;
+  ::close(fd_);
+  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+}
+
+void AtomicFile::open_file(const std::filesystem::path& name, int flags) {
+  fd_ = ::open(name.c_str(), O_WRONLY | O_CLOEXEC | flags, 0666);
+  INK_CHECK(fd_ >= 0, name.string(), ": cannot create: ", std::strerror(errno));
+}
+
+void AtomicFile::write(const void* bytes, size_t count) {
+  const auto& name = temporary_.empty() ? target_ : temporary_;
+  if (fd_ < 0) open_file(name, 0);
+  const char* at = static_cast<const char*>(bytes);
+  while (count > 0) {
+    const ssize_t written = ::write(fd_, at, count);
+    if (written < 0 && errno == EINTR) continue;
+    INK_CHECK(written >= 0, name.string(), ": cannot write: ", std::strerror(errno));
+    at += written;
+    count -= static_cast<size_t>(written);
+  }
+}
+
+void AtomicFile::commit() {
+  if (temporary_.empty()) return;
+  INK_CHECK(::fsync(fd_) == 0, temporary_.string(), ": cannot write: ", std::strerror(errno));
+  INK_CHECK(::rename(temporary_.c_str(), target_.c_str()) == 0, target_.string(),
+            ": cannot replace: ", std::strerror(errno));
+  ::close(fd_);
+  fd_ = -1;
+  sync_folder(target_.has_parent_path() ? target_.parent_path() : ".");
+}
+
+void sync_folder(const std::filesystem::path& folder) {
+  const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  INK_CHECK(fd >= 0, folder.string(), ": cannot open: ", std::strerror(errno));
+  const int failed = ::fsync(fd);
+  const int reason = errno;
+  ::close(fd);
+  // Some file systems know no fsync of folders.
+  INK_CHECK(failed == 0 || reason == EINVAL, folder.string(),
+            ": cannot write: ", std::strerror(reason));
+}
+
+}  // namespace ink

@@ -1,0 +1,302 @@
+#include "autograd/io/serialize.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "autograd/io/atomic_file.h"
+
+namespace ink {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "the file format is little-endian");
+
+using Json = nlohmann::ordered_json;
+
+constexpr const char* kMetadata = "__metadata__";
+constexpr uint64_t kMaxHeader = 100'000'000;  // bytes; the format's own limit
+
+constexpr const char* kDTypeNames[] = {"F32", "F64", "BF16", "I64", "BOOL"};  // in DType's order
+
+// f(), with the file's name put before the text of an Error that leaves it.
+template <class F>
+auto with_file_name(const std::filesystem::path& file, F&& f) {
+  try {
+    return f();
+  } catch (const Error& error) {
+    throw Error(file.string() + ": " + error.what());
+  }
+}
+
+}  // namespace
+
+// ---- save
+// ---------------------------------------------------------------------------------------------------------
+
+namespace {
+
+// Large elements first, so that each tensor starts at a multiple of its element's size.
+std::vector<size_t> order_in_file(const NamedTensors& tensors) {
+  std::vector<size_t> order(tensors.size());
+  for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return size_of(tensors[a].second.dtype()) > size_of(tensors[b].second.dtype());
+  });
+  return order;
+}
+
+int64_t bytes_of(const Tensor& x) { return x.numel() * size_of(x.dtype()); }
+
+std::string header_of(const NamedTensors& tensors, const std::vector<size_t>& order,
+                      const Metadata& metadata) {
+  std::vector<int64_t> starts(tensors.size());
+  int64_t end = 0;
+  for (const size_t i : order) {
+    starts[i] = end;
+    end += bytes_of(tensors[i].second);
+  }
+  Json header = Json::object();
+  if (!metadata.empty()) header[kMetadata] = metadata;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const auto& [name, x] = tensors[i];
+    header[name] = {{"dtype", kDTypeNames[static_cast<int>(x.dtype())]},
+                    {"shape", std::vector<int64_t>(x.shape().begin(), x.shape().end())},
+                    {"data_offsets", {starts[i], starts[i] + bytes_of(x)}}};
+  }
+  try {
+    std::string text = header.dump();
+    text.append((8 - text.size() % 8) % 8, ' ');
+    return text;
+  } catch (const Json::exception&) {
+    detail::fail({"save: names and metadata must be UTF-8"});
+  }
+}
+
+void check_names(const NamedTensors& tensors) {
+  std::set<std::string> seen;
+  for (const auto& [name, x] : tensors) {
+    INK_CHECK(name != kMetadata, "save: a tensor cannot be named ", kMetadata);
+    INK_CHECK(x.defined(), "save: ", name, " is undefined");
+    INK_CHECK(seen.insert(name).second, "save: the name ", name, " comes twice");
+  }
+}
+
+void write_elements(AtomicFile& out, const Tensor& tensor) {
+  const Tensor x = tensor.detach().to(cpu_device).contiguous();
+  for_any(x.dtype(), [&]<class T>(T) { out.write(x.data<T>(), static_cast<size_t>(bytes_of(x))); });
+}
+
+}  // namespace
+
+void save(const std::filesystem::path& file, const NamedTensors& tensors,
+          const Metadata& metadata) {
+  check_names(tensors);
+  const std::vector<size_t> order = order_in_file(tensors);
+  const std::string header = header_of(tensors, order, metadata);
+  const uint64_t length = header.size();
+  AtomicFile out(file);
+  out.write(&length, sizeof length);
+  out.write(header.data(), header.size());
+  for (const size_t i : order) write_elements(out, tensors[i].second);
+  out.commit();
+}
+
+// ---- load
+// ---------------------------------------------------------------------------------------------------------
+
+namespace {
+
+class Reader {
+ public:
+  explicit Reader(const std::filesystem::path& file)
+      : fd_(::open(file.c_str(), O_RDONLY | O_CLOEXEC)) {
+    INK_CHECK(fd_ >= 0, "cannot open: ", std::strerror(errno));
+  }
+  ~Reader() { ::close(fd_); }
+  Reader(const Reader&) = delete;
+  Reader& operator=(const Reader&) = delete;
+
+  uint64_t size() const {
+    struct stat status {};
+    INK_CHECK(::fstat(fd_, &status) == 0, "cannot read: ", std::strerror(errno));
+    INK_CHECK(S_ISREG(status.st_mode), "expected a regular file");
+    return static_cast<uint64_t>(status.st_size);
+  }
+
+  void read(void* bytes, uint64_t count, uint64_t offset) const {
+    char* at = static_cast<char*>(bytes);
+    while (count > 0) {
+      const ssize_t got = ::pread(fd_, at, count, static_cast<off_t>(offset));
+      if (got < 0 && errno == EINTR) continue;
+      INK_CHECK(got >= 0, "cannot read: ", std::strerror(errno));
+      INK_CHECK(got > 0, "the file became shorter while it was read");
+      at += got;
+      offset += static_cast<uint64_t>(got);
+      count -= static_cast<uint64_t>(got);
+    }
+  }
+
+ private:
+  int fd_;
+};
+
+// What the header says of one tensor; begin and end count bytes from the first element of the file.
+struct Entry {
+  std::string name;
+  DType dtype;
+  Shape shape;
+  uint64_t begin, end;
+};
+
+// The header as JSON. Names that come twice are refused, which the parser alone would not do.
+Json parse_header(const std::string& text) {
+  std::vector<std::set<std::string>> names;
+  const auto watch = [&](int depth, Json::parse_event_t event, Json& value) {
+    INK_CHECK(depth <= 3, "the header is nested too deeply");
+    if (event == Json::parse_event_t::object_start) names.emplace_back();
+    if (event == Json::parse_event_t::object_end) names.pop_back();
+    if (event == Json::parse_event_t::key) {
+      const auto& name = value.get_ref<const std::string&>();
+      INK_CHECK(names.back().insert(name).second, "the name \"", name,
+                "\" comes twice in the header");
+    }
+    return true;
+  };
+  try {
+    Json header = Json::parse(text, watch);
+    INK_CHECK(header.is_object(), "expected the header to be a JSON object");
+    return header;
+  } catch (const Json::parse_error& error) {
+    detail::fail({"invalid JSON in the header at byte ", error.byte});
+  } catch (const Json::exception&) {
+    detail::fail({"invalid JSON in the header"});
+  }
+}
+
+DType parse_dtype(const std::string& name, const Json& entry) {
+  const std::string text = entry.is_string() ? entry.get<std::string>() : entry.dump();
+  const auto found = std::find(std::begin(kDTypeNames), std::end(kDTypeNames), text);
+  INK_CHECK(found != std::end(kDTypeNames), name,
+            ": expected dtype F32, F64, BF16, I64 or BOOL, got ", text);
+  return static_cast<DType>(found - std::begin(kDTypeNames));
+}
+
+std::vector<uint64_t> parse_sizes(const std::string& name, const char* key, const Json& list) {
+  const auto is_size = [](const Json& size) {
+    return size.is_number_unsigned() && size.get<uint64_t>() <= INT64_MAX;
+  };
+  INK_CHECK(list.is_array() && std::all_of(list.begin(), list.end(), is_size), name,
+            ": expected \"", key, "\" to be a list of sizes, got ", list.dump());
+  return list.get<std::vector<uint64_t>>();
+}
+
+Entry parse_entry(const std::string& name, const Json& json) {
+  for (const char* key : {"dtype", "shape", "data_offsets"}) {
+    INK_CHECK(json.is_object() && json.contains(key), name, ": \"", key,
+              "\" is missing in the header");
+  }
+  INK_CHECK(json.size() == 3, name, ": unknown keys in the header: ", json.dump());
+  Entry entry{name, parse_dtype(name, json["dtype"]), {}, 0, 0};
+  const auto sizes = parse_sizes(name, "shape", json["shape"]);
+  INK_CHECK(sizes.size() <= Shape::kMaxDims, name, ": expected at most ", Shape::kMaxDims,
+            " dimensions, got ", sizes.size());
+  for (const uint64_t size : sizes) entry.shape.push_back(static_cast<int64_t>(size));
+  const auto offsets = parse_sizes(name, "data_offsets", json["data_offsets"]);
+  INK_CHECK(offsets.size() == 2 && offsets[0] <= offsets[1], name,
+            ": expected \"data_offsets\" to be [begin, end], got ", json["data_offsets"].dump());
+  entry.begin = offsets[0];
+  entry.end = offsets[1];
+  int64_t bytes = 0;
+  INK_CHECK(!__builtin_mul_overflow(entry.shape.numel(), size_of(entry.dtype), &bytes) &&
+                static_cast<uint64_t>(bytes) == entry.end - entry.begin,
+            name, ": ", entry.shape, " of ", entry.dtype, " does not fill its ",
+            entry.end - entry.begin, " bytes");
+  return entry;
+}
+
+Metadata parse_metadata(const Json& json) {
+  INK_CHECK(json.is_object(), kMetadata, ": expected an object of strings, got ", json.dump());
+  Metadata metadata;
+  for (const auto& [key, value] : json.items()) {
+    INK_CHECK(value.is_string(), kMetadata, ": expected a string for \"", key, "\", got ",
+              value.dump());
+    metadata[key] = value;
+  }
+  return metadata;
+}
+
+// The tensors must fill the file: no holes, no overlaps, nothing missing at its end, nothing after.
+void check_places(std::vector<Entry> entries, uint64_t bytes) {
+  std::stable_sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
+    return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
+  });
+  uint64_t end = 0;
+  for (const Entry& entry : entries) {
+    INK_CHECK(entry.begin <= end, "a hole of ", entry.begin - end, " bytes before ", entry.name);
+    INK_CHECK(entry.begin == end, entry.name, " overlaps another tensor");
+    end = entry.end;
+  }
+  INK_CHECK(end <= bytes, "the file is truncated: expected ", end, " bytes of elements, got ",
+            bytes);
+  INK_CHECK(end == bytes, bytes - end, " bytes are left over after the last tensor");
+}
+
+Tensor read_tensor(const Reader& in, const Entry& entry, uint64_t data_begin) {
+  Tensor x = empty(entry.shape, {entry.dtype, cpu_device});
+  void* const memory =
+      for_any(entry.dtype, [&]<class T>(T) -> void* { return x.mutable_data<T>(); });
+  in.read(memory, entry.end - entry.begin, data_begin + entry.begin);
+  if (entry.dtype == boolean) {
+    const auto* bytes = static_cast<const unsigned char*>(memory);
+    INK_CHECK(std::all_of(bytes, bytes + x.numel(), [](unsigned char b) { return b <= 1; }),
+              entry.name, ": expected 0 or 1 for every BOOL");
+  }
+  return x;
+}
+
+NamedTensors load_from(const Reader& in, Metadata* metadata) {
+  const uint64_t size = in.size();
+  uint64_t length = 0;
+  INK_CHECK(size >= sizeof length, "expected a safetensors file, got ", size, " bytes");
+  in.read(&length, sizeof length, 0);
+  INK_CHECK(length <= kMaxHeader, "expected a safetensors file: a header of ", length,
+            " bytes cannot be");
+  INK_CHECK(length <= size - sizeof length, "the file is truncated: expected a header of ", length,
+            " bytes, got ", size - sizeof length);
+  std::string text(length, '\0');
+  in.read(text.data(), length, sizeof length);
+
+  const Json header = parse_header(text);
+  std::vector<Entry> entries;
+  Metadata about;
+  for (const auto& [name, json] : header.items()) {
+    if (name == kMetadata) {
+      about = parse_metadata(json);
+    } else {
+      entries.push_back(parse_entry(name, json));
+    }
+  }
+  const uint64_t data_begin = sizeof length + length;
+  check_places(entries, size - data_begin);
+
+  NamedTensors tensors;
+  for (const Entry& entry : entries)
+    tensors.emplace_back(entry.name, read_tensor(in, entry, data_begin));
+  if (metadata) *metadata = std::move(about);
+  return tensors;
+}
+
+}  // namespace
+
+NamedTensors load(const std::filesystem::path& file, Metadata* metadata) {
+  return with_file_name(file, [&] { return load_from(Reader(file), metadata); });
+}
+
+}  // namespace ink

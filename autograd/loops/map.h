@@ -1,0 +1,105 @@
+// map: applies a function to every element of arrays of any layout.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <tuple>
+#include <utility>
+
+#include "autograd/base/device_function.h"
+#include "autograd/loops/strided_loop.h"
+
+namespace ink {
+
+namespace detail {
+
+inline constexpr int64_t kChunk = 256;  // elements gathered at a time: well inside the first cache
+
+// An element. A bool is read as the byte that it is: the compiler vectorises no loads of bool.
+template <class T>
+INK_DEVICE inline T load(const T* x) {
+  return *x;
+}
+INK_DEVICE inline bool load(const bool* x) { return *reinterpret_cast<const uint8_t*>(x) != 0; }
+
+// The one loop of an op and a dtype; all layouts come down to it. y may be one of the inputs (the
+// same elements in the same places), so that no element depends on another: `omp simd` says so.
+template <class F, class To, class... From>
+void map_contiguous(const void* function, int64_t n, To* y, const From*... x) {
+  const F f = *static_cast<const F*>(function);
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) y[i] = f(load(x + i)...);
+}
+// What is around it knows the element types alone, which keeps the library small and quick to
+// build.
+template <class To, class... From>
+using MapContiguous = void (*)(const void* function, int64_t n, To* y, const From*... x);
+
+// A run of an input as contiguous memory: gathered in chunks, unless it is contiguous.
+template <class T>
+class Run {
+ public:
+  Run(const T* start, int64_t stride, int64_t n) : start_(start), stride_(stride) {
+    if (stride == 0) std::fill_n(buffer_, std::min(n, kChunk), *start);
+  }
+  const T* chunk(int64_t begin, int64_t n) {
+    if (stride_ == 1) return start_ + begin;
+    if (stride_ == 0) return buffer_;
+    for (int64_t i = 0; i < n; ++i) buffer_[i] = start_[(begin + i) * stride_];
+    return buffer_;
+  }
+
+ private:
+  const T* start_;
+  int64_t stride_;
+  T buffer_[kChunk];
+};
+
+template <class To, class... From>
+void map_strided(MapContiguous<To, From...> run, const void* f, int64_t n, To* y, int64_t stride,
+                 Run<From>&&... x) {
+  To buffer[kChunk];
+  for (int64_t begin = 0; begin < n; begin += kChunk) {
+    const int64_t count = std::min(kChunk, n - begin);
+    run(f, count, stride == 1 ? y + begin : buffer, x.chunk(begin, count)...);
+    if (stride == 1) continue;
+    for (int64_t i = 0; i < count; ++i) y[(begin + i) * stride] = buffer[i];
+  }
+}
+
+template <class To, class... From, size_t... K>
+void map_rows(std::index_sequence<K...>, MapContiguous<To, From...> run, const void* f, Array& y,
+              const std::array<const Array*, sizeof...(From)>& inputs) {
+  const StridedLoop<1 + sizeof...(From)> loop(y.shape(), {&y, inputs[K]...});
+  const std::tuple<const From*...> in{inputs[K]->template data<From>()...};
+  To* out = y.mutable_data<To>();
+  const bool contiguous = loop.inner_stride(0) == 1 && (... && (loop.inner_stride(K + 1) == 1));
+  loop.for_each_row([&](const auto& offset, int64_t n) {
+    if (contiguous) {
+      run(f, n, out + offset[0], (std::get<K>(in) + offset[K + 1])...);
+    } else {
+      map_strided<To, From...>(
+          run, f, n, out + offset[0], loop.inner_stride(0),
+          Run<From>(std::get<K>(in) + offset[K + 1], loop.inner_stride(K + 1), n)...);
+    }
+  });
+}
+
+template <class F, class To, class... From>
+void map_typed(To (F::*)(From...) const, const F& f, Array& y,
+               const std::array<const Array*, sizeof...(From)>& inputs) {
+  map_rows<To, From...>(std::index_sequence_for<From...>{}, &map_contiguous<F, To, From...>, &f, y,
+                        inputs);
+}
+
+}  // namespace detail
+
+/// y = f(inputs...), element by element, for tensors of one shape (expanded where they broadcast)
+/// and any layouts, in parallel. The parameter types and result of f are the element types: map(y,
+/// [](float a, bool m) { return m ? 0 : a; }, x, mask). y may be one of the inputs.
+template <class F, class... Inputs>
+void map(Array& y, F f, const Inputs&... inputs) {
+  detail::map_typed(&F::operator(), f, y, {&inputs...});
+}
+
+}  // namespace ink

@@ -1,0 +1,27 @@
+// What optimizers' kernels take: a training step's numbers, and parameters as lists. The numbers are
+// arrays, so that the host need not read them, and a device can run step after step alone.
+#pragma once
+
+#include "autograd/memory/array.h"
+
+namespace ink {
+
+struct OptimizerStep {
+  Array lr;         ///< f64 (): learning rate; the host writes it before a step
+  Array grad_norm;  ///< f64 (): Euclidean norm of all gradients together, before clipping
+  Array clip;       ///< f64 (): the factor that clips gradients; 1 when they need not be clipped
+  Array finite;     ///< bool (): are the loss and all gradients finite? If not, the step is skipped
+  Array skipped;    ///< i64 (2): steps skipped so far; those of them since the last that was not
+};
+
+/// Parameters and what belongs to each: lists of one length. One without a gradient is left alone.
+struct ParameterLists {
+  Arrays values;
+  Arrays grads;    ///< as values, or undefined
+  Arrays rounded;  ///< bf16 copies of values, written with them, or undefined
+  Array counts;    ///< i64 (P): updates so far
+  Array lr_scale;  ///< f64 (P): factor of the learning rate
+  Array decay;     ///< f64 (P): weight decay
+};
+
+}  // namespace ink

@@ -1,0 +1,219 @@
+// The scalar formula of each elementwise op, compiled for both devices: one struct and one name in
+// a list.
+//
+// f is written for any arithmetic type T of its domain (float for bf16). Where df is given, the
+// gradient takes one pass: df(dy, v) is dy f'(x), v being x or y as the comment beside it says. CPU
+// loops are vectorised by the compiler, so formulas are branch-free where that matters and call
+// simd.h, not libm, for exp, log, tanh and erf.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+
+#include "autograd/base/device_function.h"
+#include "autograd/base/dtype.h"
+#include "autograd/base/simd.h"
+
+namespace ink {
+
+// Adding an op: its struct below, its name in a list, its public function and vjp in ops/unary.cpp,
+// ops/binary.cpp or ops/compare.cpp.
+// clang-format off
+#define INK_UNARY_OPS(OP) OP(neg) OP(abs) OP(sign) OP(relu) OP(exp) OP(log) OP(sqrt) OP(rsqrt) OP(sin) \
+  OP(cos) OP(tanh) OP(sigmoid) OP(silu) OP(erf) OP(gelu_erf) OP(gelu_tanh)
+#define INK_BINARY_OPS(OP) OP(add) OP(sub) OP(rsub) OP(mul) OP(div) OP(rdiv) OP(pow) OP(maximum) OP(minimum)
+#define INK_COMPARE_OPS(OP) OP(eq) OP(ne) OP(lt) OP(le) OP(gt) OP(ge) OP(logical_and) OP(logical_or) \
+  OP(logical_xor)
+// clang-format on
+
+#define INK_NAME(op) op,
+enum class UnaryOp { INK_UNARY_OPS(INK_NAME) };
+enum class BinaryOp { INK_BINARY_OPS(INK_NAME) };
+enum class CompareOp { INK_COMPARE_OPS(INK_NAME) };
+#undef INK_NAME
+
+#define INK_NAME(op) #op,
+inline const char* name_of(UnaryOp op) {
+  constexpr const char* names[] = {INK_UNARY_OPS(INK_NAME)};
+  return names[static_cast<int>(op)];
+}
+inline const char* name_of(BinaryOp op) {
+  constexpr const char* names[] = {INK_BINARY_OPS(INK_NAME)};
+  return names[static_cast<int>(op)];
+}
+inline const char* name_of(CompareOp op) {
+  constexpr const char* names[] = {INK_COMPARE_OPS(INK_NAME)};
+  return names[static_cast<int>(op)];
+}
+#undef INK_NAME
+
+namespace formula {
+
+// What a formula is defined on besides floats.
+struct OnFloats {
+  static constexpr bool integers = false;
+};
+struct OnNumbers {
+  static constexpr bool integers = true;
+};
+
+template <class T>
+INK_DEVICE inline T logistic(T x) {
+  return T(1) / (T(1) + simd::exp(-x));
+}
+
+// Phi(x), the normal distribution function.
+template <class T>
+INK_DEVICE inline T normal_cdf(T x) {
+  return T(0.5) + T(0.5) * simd::erf(x * T(0.70710678118654752));
+}
+
+// What gelu_tanh multiplies x by: (1 + tanh(v / 2)) / 2 = 1 / (1 + e^-v), and that gate's
+// derivative. v = 2 sqrt(2/pi) (x + 0.044715 x^3). By e^-|v|, which neither overflows nor cancels.
+template <class T>
+struct GeluGate {
+  T value, slope;
+  INK_DEVICE explicit GeluGate(T x) {
+    const T z = x * x, v = x * (T(1.5957691216057308) + T(0.071354816272600248) * z);
+    const T e = simd::exp_nonpositive(-std::fabs(v)), share = T(1) / (T(1) + e);
+    value = v < 0 ? e * share : share;
+    slope = e * share * share * (T(1.5957691216057308) + T(0.21406444881780074) * z);
+  }
+};
+
+// a^b for b >= 0 by squaring; for b < 0 the fraction rounds to 0 unless a is 1 or -1.
+INK_DEVICE inline int64_t integer_pow(int64_t a, int64_t b) {
+  if (b < 0) return a == 1 ? 1 : a == -1 ? (b % 2 ? -1 : 1) : 0;
+  uint64_t y = 1, base = static_cast<uint64_t>(a);  // unsigned: overflow wraps
+  for (; b > 0; b >>= 1, base *= base) {
+    if (b & 1) y *= base;
+  }
+  return static_cast<int64_t>(y);
+}
+
+// clang-format off
+struct neg : OnNumbers { template <class T> INK_DEVICE static T f(T x) { return -x; } };
+struct sign : OnNumbers { template <class T> INK_DEVICE static T f(T x) { return x > 0 ? T(1) : x < 0 ? T(-1) : T(0); } };
+struct abs : OnNumbers {
+  template <class T> INK_DEVICE static T f(T x) {
+    if constexpr (std::is_integral_v<T>) { return x < 0 ? -x : x; } else { return std::fabs(x); }
+  }
+  template <class T> INK_DEVICE static T df(T dy, T x) { return dy * sign::f(x); }
+};
+struct relu : OnNumbers {
+  template <class T> INK_DEVICE static T f(T x) { return x < 0 ? T(0) : x; }
+  template <class T> INK_DEVICE static T df(T dy, T y) { return y <= 0 ? T(0) : dy; }
+};
+struct exp : OnFloats { template <class T> INK_DEVICE static T f(T x) { return simd::exp(x); } };
+struct log : OnFloats { template <class T> INK_DEVICE static T f(T x) { return simd::log(x); } };
+struct sqrt : OnFloats {
+  template <class T> INK_DEVICE static T f(T x) { return std::sqrt(x); }
+  template <class T> INK_DEVICE static T df(T dy, T y) { return dy / (T(2) * y); }
+};
+struct rsqrt : OnFloats {
+  template <class T> INK_DEVICE static T f(T x) { return T(1) / std::sqrt(x); }
+  template <class T> INK_DEVICE static T df(T dy, T y) { return T(-0.5) * dy * (y * y * y); }
+};
+struct sin : OnFloats {
+  template <class T> INK_DEVICE static T f(T x) { return std::sin(x); }
+  template <class T> INK_DEVICE static T df(T dy, T x) { return dy * std::cos(x); }
+};
+struct cos : OnFloats {
+  template <class T> INK_DEVICE static T f(T x) { return std::cos(x); }
+  template <class T> INK_DEVICE static T df(T dy, T x) { return -dy * std::sin(x); }
+};
+struct tanh : OnFloats {
+  template <class T> INK_DEVICE static T f(T x) { return simd::tanh(x); }
+  template <class T> INK_DEVICE static T df(T dy, T y) { return dy * (T(1) - y * y); }
+};
+struct sigmoid : OnFloats {
+  template <class T> INK_DEVICE static T f(T x) { return logistic(x); }
+  template <class T> INK_DEVICE static T df(T dy, T y) { return dy * (T(1) - y) * y; }
+};
+struct silu : OnFloats {
+  template <class T> INK_DEVICE static T f(T x) { return x / (T(1) + simd::exp(-x)); }
+  template <class T> INK_DEVICE static T df(T dy, T x) {
+    const T s = logistic(x);
+    return dy * s * (T(1) + x * (T(1) - s));
+  }
+};
+struct erf : OnFloats {
+  template <class T> INK_DEVICE static T f(T x) { return simd::erf(x); }
+  template <class T> INK_DEVICE static T df(T dy, T x) { return dy * T(1.1283791670955126) * simd::exp(-x * x); }
+};
+struct gelu_erf : OnFloats {
+  template <class T> INK_DEVICE static T f(T x) { return x * normal_cdf(x); }
+  template <class T> INK_DEVICE static T df(T dy, T x) {
+    return dy * (normal_cdf(x) + x * T(0.39894228040143268) * simd::exp(T(-0.5) * x * x));
+  }
+};
+struct gelu_tanh : OnFloats {
+  template <class T> INK_DEVICE static T f(T x) { return x * GeluGate<T>(x).value; }
+  template <class T> INK_DEVICE static T df(T dy, T x) {
+    const GeluGate<T> gate(x);
+    return dy * (gate.value + x * gate.slope);
+  }
+};
+
+struct add  : OnNumbers { template <class T> INK_DEVICE static T f(T a, T b) { return a + b; } };
+struct sub  : OnNumbers { template <class T> INK_DEVICE static T f(T a, T b) { return a - b; } };
+struct rsub : OnNumbers { template <class T> INK_DEVICE static T f(T a, T b) { return b - a; } };
+struct mul  : OnNumbers { template <class T> INK_DEVICE static T f(T a, T b) { return a * b; } };
+struct div  : OnFloats { template <class T> INK_DEVICE static T f(T a, T b) { return a / b; } };
+struct rdiv : OnFloats { template <class T> INK_DEVICE static T f(T a, T b) { return b / a; } };
+struct pow  : OnNumbers {
+  template <class T> INK_DEVICE static T f(T a, T b) {
+    if constexpr (std::is_integral_v<T>) { return integer_pow(a, b); } else { return std::pow(a, b); }
+  }
+};
+struct maximum : OnNumbers { template <class T> INK_DEVICE static T f(T a, T b) { return a != a || a > b ? a : b; } };
+struct minimum : OnNumbers { template <class T> INK_DEVICE static T f(T a, T b) { return a != a || a < b ? a : b; } };
+
+struct eq { template <class T> INK_DEVICE static bool f(T a, T b) { return a == b; } };
+struct ne { template <class T> INK_DEVICE static bool f(T a, T b) { return a != b; } };
+struct lt { template <class T> INK_DEVICE static bool f(T a, T b) { return a < b; } };
+struct le { template <class T> INK_DEVICE static bool f(T a, T b) { return a <= b; } };
+struct gt { template <class T> INK_DEVICE static bool f(T a, T b) { return a > b; } };
+struct ge { template <class T> INK_DEVICE static bool f(T a, T b) { return a >= b; } };
+struct logical_and { template <class T> INK_DEVICE static bool f(T a, T b) { return (a != T(0)) & (b != T(0)); } };
+struct logical_or  { template <class T> INK_DEVICE static bool f(T a, T b) { return (a != T(0)) | (b != T(0)); } };
+struct logical_xor { template <class T> INK_DEVICE static bool f(T a, T b) { return (a != T(0)) != (b != T(0)); } };
+// clang-format on
+
+}  // namespace formula
+
+/// Calls body(F{}) with the formula of an op: visit(op, [&]<class F>(F) { ... F::f(x) ... }).
+#define INK_CASE(name) \
+  case Op::name:       \
+    return body(formula::name{});
+template <class Body>
+void visit(UnaryOp op, Body&& body) {
+  using Op = UnaryOp;
+  switch (op) { INK_UNARY_OPS(INK_CASE) }
+}
+template <class Body>
+void visit(BinaryOp op, Body&& body) {
+  using Op = BinaryOp;
+  switch (op) { INK_BINARY_OPS(INK_CASE) }
+}
+template <class Body>
+void visit(CompareOp op, Body&& body) {
+  using Op = CompareOp;
+  switch (op) { INK_COMPARE_OPS(INK_CASE) }
+}
+#undef INK_CASE
+
+/// Calls body(T{}) with the element type of a dtype that F is defined on; names the op otherwise.
+template <class F, class Body>
+void for_domain(const char* op, DType dtype, Body&& body) {
+  if constexpr (F::integers) {
+    if (dtype == DType::i64) return body(int64_t{});
+  }
+  INK_CHECK(is_floating(dtype), op, ": expected ",
+            F::integers ? "a floating dtype or int64" : "a floating dtype", ", got ", dtype);
+  for_float(op, dtype, body);
+}
+
+}  // namespace ink

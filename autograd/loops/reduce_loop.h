@@ -1,0 +1,248 @@
+// The one loop behind every reduction: any dimensions of a tensor of any strides, without a copy.
+//
+// What is computed is a type R, whose functions work on many accumulators side by side so that the
+// compiler turns them into vectors:
+//   Acc                               all that need be known of the elements seen so far
+//   none()                            of no elements
+//   one(acc, width, p, step)          acc[c] takes in p[c step], for each c below width
+//   eight(acc, width, p, step, row)   acc[c] takes in p[c step + i row] for i = 0 ... 7: a tree of
+//                                     eight is fast, and rounds three times where a chain rounds
+//                                     eight
+//   merge(acc, other)                 one takes in all that another has seen
+//   repeat(acc, times)                as though each element had been seen so many times
+// The accumulators are those of neighbouring outputs (sums of columns), or several of one output,
+// merged at the end (sums of rows).
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <memory>
+#include <type_traits>
+
+#include "autograd/base/parallel.h"
+#include "autograd/memory/array.h"
+
+namespace ink {
+
+/// The dimensions of x that are reduced, or those that are kept: the one with the largest step
+/// first, neighbours joined where one step serves both. A step of 0 counts as the largest.
+struct ReduceAxes {
+  Shape sizes, steps, out_steps;  // steps in elements of x, and of y
+
+  void add(int64_t size, int64_t step, int64_t out_step) {
+    const auto larger = [](int64_t a, int64_t b) { return b != 0 && (a == 0 || a > b); };
+    int64_t at = sizes.size();
+    while (at > 0 && larger(step, steps[at - 1])) --at;
+    sizes.insert(at, size);
+    steps.insert(at, step);
+    out_steps.insert(at, out_step);
+  }
+
+  void join() {
+    for (int64_t d = sizes.size() - 1; d > 0; --d) {
+      if (steps[d - 1] != steps[d] * sizes[d] || out_steps[d - 1] != out_steps[d] * sizes[d])
+        continue;
+      sizes[d] *= sizes[d - 1];
+      sizes.erase(d - 1);
+      steps.erase(d - 1);
+      out_steps.erase(d - 1);
+    }
+  }
+
+  struct Axis {
+    int64_t size = 1, step = 0, out_step = 0;
+  };
+  Axis pop_inner() {
+    if (sizes.empty()) return {};
+    const int64_t d = sizes.size() - 1;
+    const Axis inner{sizes[d], steps[d], out_steps[d]};
+    sizes.erase(d);
+    steps.erase(d);
+    out_steps.erase(d);
+    return inner;
+  }
+
+  /// Where number i of all combinations of these dimensions lies.
+  struct Offsets {
+    int64_t x = 0, y = 0;
+  };
+  Offsets offsets(int64_t i) const {
+    Offsets at;
+    for (int64_t d = sizes.size() - 1; d >= 0; --d) {
+      const int64_t k = d > 0 ? i % sizes[d] : i;
+      at.x += k * steps[d];
+      at.y += k * out_steps[d];
+      if (d > 0) i /= sizes[d];
+    }
+    return at;
+  }
+};
+
+/// How a reduction of x into y is walked: for each block of neighbouring outputs ("columns"), runs
+/// of elements to take in ("rows"), each split into parts where there are too few blocks for the
+/// threads.
+struct ReducePlan {
+  static constexpr int64_t kBlock = 512;    // accumulators side by side, at most
+  static constexpr int64_t kLanes = 16;     // of one output
+  static constexpr int64_t kShortRow = 32;  // too short for several
+
+  ReduceAxes outer, outer_rows;
+  ReduceAxes::Axis columns, rows;
+  int64_t repeats = 1;  // of each element: the sizes of reduced dimensions with step 0
+  int64_t lanes;        // a power of two times the columns where rows follow each other without gap
+  int64_t blocks, units, total_rows, parts, grain;
+
+  /// y has x's dimensions, the reduced ones with size 1.
+  ReducePlan(const Array& y, const Array& x) {
+    for (int64_t d = 0; d < x.dim(); ++d) {
+      const int64_t size = x.shape()[d], step = x.strides()[d];
+      if (size == 1) continue;
+      if (y.shape()[d] != 1) {
+        outer.add(size, step, y.strides()[d]);
+      } else if (step == 0 && size > 1) {
+        repeats *= size;
+      } else {
+        outer_rows.add(size, step, 0);
+      }
+    }
+    outer.join();
+    outer_rows.join();
+    rows = outer_rows.pop_inner();
+    if (columns_first()) columns = outer.pop_inner();
+    total_rows = outer_rows.sizes.numel() * rows.size;
+    if (columns.size == 1) columns.step = rows.step;
+    const bool gapless = rows.step == columns.size * columns.step;
+    const int64_t fold = gapless ? kLanes / std::max<int64_t>(columns.size, 1) : 0;
+    lanes = columns.size * static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(fold)));
+    lanes = std::max(lanes, columns.size);
+    blocks = (columns.size + kBlock - 1) / kBlock;
+    units = outer.sizes.numel() * blocks;
+    const int64_t work = total_rows * std::min(columns.size, kBlock);
+    const int64_t wanted = units == 0 || max_threads() == 1 ? 1 : 4 * max_threads() / units;
+    parts = std::clamp<int64_t>(wanted, 1, std::max<int64_t>(1, work / kGrain));
+    grain = kGrain / std::max<int64_t>(work, 1);
+  }
+
+  /// Block number i: its width, and where its first column lies.
+  struct Unit {
+    int64_t width, x, y;
+  };
+  Unit unit(int64_t i) const {
+    const int64_t line = blocks == 1 ? i : i / blocks;  // divisions take longer than short rows
+    const int64_t column = (i - line * blocks) * kBlock;
+    const ReduceAxes::Offsets at = outer.offsets(line);
+    return {std::min(kBlock, columns.size - column), at.x + column * columns.step,
+            at.y + column * columns.out_step};
+  }
+
+ private:
+  // Neighbouring outputs go side by side when their elements lie closer than those of one output,
+  // or when one output has too few for lanes of its own.
+  bool columns_first() const {
+    if (outer.sizes.empty()) return false;
+    const int64_t step = outer.steps.back();
+    return step != 0 && (rows.step == 0 || step < rows.step || rows.size < kShortRow);
+  }
+};
+
+namespace detail {
+
+// Takes `count` rows of `width` elements into acc[0 .. width). Step and Width may be compile-time
+// constants.
+template <class R, class T, class Width, class Step>
+void absorb_rows(typename R::Acc* acc, Width width, const T* x, Step step, int64_t count,
+                 int64_t row_step) {
+  for (; count >= 8; count -= 8, x += 8 * row_step) R::eight(acc, width, x, step, row_step);
+  for (; count > 0; --count, x += row_step) R::one(acc, width, x, step);
+}
+
+template <class R, class T>
+void absorb(typename R::Acc* acc, int64_t width, const T* x, int64_t step, int64_t count,
+            int64_t row_step) {
+  constexpr std::integral_constant<int64_t, 1> one;
+  constexpr std::integral_constant<int64_t, ReducePlan::kLanes> lanes;
+  if (step != 1) return absorb_rows<R>(acc, width, x, step, count, row_step);
+  if (width == lanes) return absorb_rows<R>(acc, lanes, x, one, count, row_step);
+  absorb_rows<R>(acc, width, x, one, count, row_step);
+}
+
+// Rows begin .. end of one block of columns, into acc[0 .. width).
+template <class R, class T>
+void absorb_part(typename R::Acc* acc, int64_t width, const T* x, const ReducePlan& plan,
+                 int64_t begin, int64_t end) {
+  const int64_t lanes = plan.lanes > plan.columns.size ? plan.lanes : width;
+  const int64_t fold = lanes / width, size = plan.rows.size;
+  std::fill_n(acc, lanes, R::none());
+  while (begin < end) {
+    const int64_t run = begin < size ? 0 : begin / size, row = begin - run * size;
+    const int64_t count = std::min(size - row, end - begin), folded = count / fold;
+    const T* p = x + plan.outer_rows.offsets(run).x + row * plan.rows.step;
+    absorb<R>(acc, lanes, p, plan.columns.step, folded, fold * plan.rows.step);
+    p += folded * fold * plan.rows.step;
+    if (fold > 1)
+      absorb<R>(acc, width, p, plan.columns.step, count - folded * fold, plan.rows.step);
+    begin += count;
+  }
+  for (int64_t half = lanes / 2; half >= width; half /= 2) {
+#pragma omp simd
+    for (int64_t c = 0; c < half; ++c) R::merge(acc[c], acc[c + half]);
+  }
+}
+
+/// Of at(0), ... at(7).
+template <class At, class Join>
+auto tree_of_eight(At at, Join join) {
+  return join(join(join(at(0), at(1)), join(at(2), at(3))),
+              join(join(at(4), at(5)), join(at(6), at(7))));
+}
+
+}  // namespace detail
+
+/// Reduces x (elements of T) into the shape of y, which has x's dimensions with the reduced ones of
+/// size 1. Calls write(offset in y, acc, address of the first element) for each output, from
+/// several threads.
+template <class R, class T, class Write>
+void reduce_loop(const Array& y, const Array& x, Write&& write) {
+  using Acc = typename R::Acc;
+  const ReducePlan plan(y, x);
+  const T* in = x.data<T>();
+  const auto finish = [&](const ReducePlan::Unit& unit, Acc* acc) {
+    for (int64_t c = 0; c < unit.width; ++c) {
+      if (plan.repeats != 1) R::repeat(acc[c], plan.repeats);
+      write(unit.y + c * plan.columns.out_step, acc[c], in + unit.x + c * plan.columns.step);
+    }
+  };
+  if (plan.parts == 1) {
+    parallel_for(plan.units, plan.grain, [&](int64_t begin, int64_t end) {
+      std::array<Acc, static_cast<size_t>(ReducePlan::kBlock)> acc;
+      for (int64_t i = begin; i < end; ++i) {
+        const ReducePlan::Unit unit = plan.unit(i);
+        detail::absorb_part<R>(acc.data(), unit.width, in + unit.x, plan, 0, plan.total_rows);
+        finish(unit, acc.data());
+      }
+    });
+    return;
+  }
+  const int64_t tasks = plan.units * plan.parts;
+  const std::unique_ptr<Acc[]> partial(new Acc[static_cast<size_t>(tasks * plan.kBlock)]);
+  parallel_for(tasks, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const ReducePlan::Unit unit = plan.unit(i / plan.parts);
+      const int64_t part = i % plan.parts;
+      detail::absorb_part<R>(&partial[static_cast<size_t>(i * plan.kBlock)], unit.width,
+                             in + unit.x, plan, plan.total_rows * part / plan.parts,
+                             plan.total_rows * (part + 1) / plan.parts);
+    }
+  });
+  for (int64_t i = 0; i < plan.units; ++i) {
+    const ReducePlan::Unit unit = plan.unit(i);
+    Acc* acc = &partial[static_cast<size_t>(i * plan.parts * plan.kBlock)];
+    for (int64_t part = 1; part < plan.parts; ++part) {
+      for (int64_t c = 0; c < unit.width; ++c) R::merge(acc[c], acc[part * plan.kBlock + c]);
+    }
+    finish(unit, acc);
+  }
+}
+
+}  // namespace ink

@@ -1,0 +1,110 @@
+// Loops over several tensors of one shape and any strides: what elementwise kernels and copies are
+// made of.
+#pragma once
+
+#include <algorithm>
+#include <array>
+
+#include "autograd/base/parallel.h"
+#include "autograd/memory/array.h"
+
+namespace ink {
+
+/// The first element of each line of x along `dim`: for a loop over lines.
+inline Array first_of_lines(const Array& x, int64_t dim) {
+  Layout layout = x.layout();
+  layout.sizes[dim] = 1;
+  return x.seen_as(layout);
+}
+
+/// x with another shape that does not move along `dim`: for a loop over ids, each of which says how
+/// far to go there.
+inline Array constant_along(const Array& x, int64_t dim, const Shape& shape) {
+  Layout layout{shape, x.strides(), x.layout().offset};
+  layout.strides[dim] = 0;
+  return x.seen_as(layout);
+}
+
+/// The loops over N operands of one shape after joining the dimensions that all operands step
+/// through evenly.
+template <int N>
+struct StridedLoop {
+  Shape sizes;
+  std::array<Shape, N> strides;  // in elements, innermost dimension last
+
+  StridedLoop(const Shape& shape, const std::array<const Array*, N>& operands) {
+    for (int64_t d = 0; d < shape.size(); ++d) {
+      if (shape[d] == 1) continue;
+      if (!sizes.empty() && joins(d, operands)) {
+        sizes.back() *= shape[d];
+        for (size_t k = 0; k < N; ++k) strides[k].back() = operands[k]->strides()[d];
+      } else {
+        sizes.push_back(shape[d]);
+        for (size_t k = 0; k < N; ++k) strides[k].push_back(operands[k]->strides()[d]);
+      }
+    }
+    if (sizes.empty()) {
+      sizes.push_back(shape.numel());
+      for (Shape& s : strides) s.push_back(1);
+    }
+  }
+
+  /// Calls row(offsets, count) for runs along the innermost dimension, in parallel; offsets in
+  /// elements, one per operand.
+  template <class Row>
+  void for_each_row(Row&& row, int64_t grain = kGrain) const {
+    const int64_t inner = sizes.back();
+    parallel_for(sizes.numel(), grain, [&](int64_t begin, int64_t end) {
+      Position at(*this, begin / inner);
+      for (int64_t column = begin % inner; begin < end; column = 0, at.next()) {
+        const int64_t count = std::min(inner - column, end - begin);
+        std::array<int64_t, N> offsets = at.offsets;
+        for (size_t k = 0; k < N; ++k) offsets[k] += column * strides[k].back();
+        row(offsets, count);
+        begin += count;
+      }
+    });
+  }
+
+  int64_t inner_stride(size_t operand) const { return strides[operand].back(); }
+
+  /// Steps through the rows in order.
+  struct Position {
+    Position(const StridedLoop& loop, int64_t row)
+        : loop_(loop), index(Shape::filled(loop.sizes.size(), 0)) {
+      for (int64_t d = loop.sizes.size() - 2; d >= 0; --d) {
+        index[d] = row % loop.sizes[d];
+        row /= loop.sizes[d];
+        for (size_t k = 0; k < N; ++k) offsets[k] += index[d] * loop.strides[k][d];
+      }
+    }
+    void next() {
+      for (int64_t d = loop_.sizes.size() - 2; d >= 0; --d) {
+        const bool wraps = ++index[d] == loop_.sizes[d];
+        const int64_t steps = wraps ? 1 - loop_.sizes[d] : 1;
+        for (size_t k = 0; k < N; ++k) offsets[k] += steps * loop_.strides[k][d];
+        if (!wraps) return;
+        index[d] = 0;
+      }
+    }
+
+   private:
+    const StridedLoop& loop_;
+
+   public:
+    Shape index;                       // of the row; its last entry is 0
+    std::array<int64_t, N> offsets{};  // of the row's first element
+  };
+
+ private:
+  // Does dimension d continue the last one kept? (The last stride must be size times this one, for
+  // every operand.)
+  bool joins(int64_t d, const std::array<const Array*, N>& operands) const {
+    for (size_t k = 0; k < N; ++k) {
+      if (strides[k].back() != operands[k]->strides()[d] * operands[k]->shape()[d]) return false;
+    }
+    return true;
+  }
+};
+
+}  // namespace ink

@@ -1,0 +1,215 @@
+// Scaled dot-product attention of queries q (..., T, d), keys k (..., S, d), values v (..., S, dv).
+//   s_ij = scale q_i . k_j + mask_ij,   p_ij = softmax over j of s_ij   (over the j that i may see)
+//   out_i = sum_j m_ij p_ij v_j,   m: dropout's mask
+//   dv_j = sum_i m_ij p_ij dout_i,   ds_ij = p_ij (m_ij dout_i . v_j - dout_i . out_i) = dmask_ij
+//   dq_i = scale sum_j ds_ij k_j,   dk_j = scale sum_i ds_ij q_i
+// The kernels (attention/forward.cpp, attention/backward.cpp) never hold more scores than those of
+// two tiles; backward computes p again from the saved log-sum-exp: p_ij = exp(s_ij - lse_i). Dao et
+// al. 2022, algorithms 1 and 4.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "autograd/kernels.h"
+#include "autograd/ops.h"
+
+namespace ink {
+namespace {
+
+// x (..., H_kv, S, d) with each head repeated `times` times, one after the other: a view if once.
+Tensor repeat_heads(const Tensor& x, int64_t times) {
+  if (times == 1) return x;
+  const int64_t heads = x.dim() - 3;
+  Shape sizes = x.shape();
+  sizes.insert(heads + 1, times);
+  const Tensor repeated = expand(x.unsqueeze(heads + 1), sizes);
+  sizes.erase(heads + 1);
+  sizes[heads] *= times;
+  return reshape(repeated, sizes);
+}
+
+// What the options say about a problem, with defaults filled in and the mask in a floating dtype of
+// its scores, or bool.
+struct Problem {
+  AttentionRule rule;
+  Tensor mask;
+  int64_t group;  // query heads that share a key's head
+  DType dtype;    // of the scores
+  bool masked;    // may a query see less than all keys?
+};
+
+// The scale, the mask and the softmax of the formula, then dropout.
+Tensor weights_composed(const Tensor& q, const Tensor& k, const Problem& problem) {
+  constexpr double kNever = -std::numeric_limits<double>::infinity();
+  const auto& [rule, mask, group, dtype, masked] = problem;
+  const Tensor keys = repeat_heads(k.to(dtype), group);
+  Tensor s = matmul(q.to(dtype), transpose(keys, -2, -1)) * rule.scale;
+  if (mask.defined() && mask.is_floating()) {
+    s = masked_fill(s + mask, mask == kNever, kNever);  // -inf whatever the score, be it NaN
+  } else if (mask.defined()) {
+    s = masked_fill(s, logical_not(mask), kNever);
+  }
+  if (rule.diagonal < k.size(-2)) {
+    const Tensor i = arange(static_cast<double>(q.size(-2)), {i64, q.device()}),
+                 j = arange(static_cast<double>(k.size(-2)), {i64, q.device()});
+    s = masked_fill(s, j > (i + static_cast<double>(rule.diagonal)).unsqueeze(1), kNever);
+  }
+  if (!masked || context().imitate_torch) return dropout(softmax(s), rule.dropout_p);
+  const Tensor none = all(s == kNever, {-1}, true);  // their softmax would be 0 / 0
+  return dropout(masked_fill(softmax(masked_fill(s, none, 0)), none, 0), rule.dropout_p);
+}
+
+Tensor attention_composed(const Tensor& q, const Tensor& k, const Tensor& v,
+                          const Problem& problem) {
+  const Tensor values = repeat_heads(v.to(problem.dtype), problem.group);
+  return matmul(weights_composed(q, k, problem), values).to(q.dtype());
+}
+
+// Shapes but for dimension -3, -2 and -1.
+Shape batch_shape(const Tensor& x) {
+  Shape shape = x.shape();
+  for (int64_t d = 1; d <= std::min<int64_t>(x.dim(), 3); ++d) shape[x.dim() - d] = 1;
+  return shape;
+}
+int64_t head_count(const Tensor& x) { return x.dim() < 3 ? 1 : x.size(-3); }
+
+// k stands for v, too, where there is none.
+void check_shapes(const char* op, const Tensor& q, const Tensor& k, const Tensor& v) {
+  INK_CHECK(q.dim() >= 2 && k.dim() == q.dim() && v.dim() == q.dim() &&
+                batch_shape(q) == batch_shape(k) && batch_shape(q) == batch_shape(v) &&
+                head_count(k) == head_count(v) && q.size(-1) == k.size(-1) &&
+                k.size(-2) == v.size(-2),
+            op, ": expected q (..., T, d), k (..., S, d) and v (..., S, dv), got ", q.shape(), ", ",
+            k.shape(), " and ", v.shape());
+  const int64_t heads = head_count(q), kv_heads = head_count(k);
+  INK_CHECK(kv_heads == 0 ? heads == 0 : heads % kv_heads == 0, op,
+            ": expected the heads of q, dimension -3, to be a multiple of those of k and v, got ",
+            heads, " and ", kv_heads);
+  INK_CHECK(q.is_floating() && q.dtype() == k.dtype() && q.dtype() == v.dtype(), op,
+            ": expected one floating dtype, got ", q.dtype(), ", ", k.dtype(), " and ", v.dtype());
+}
+
+void check_options(const char* op, const Shape& scores, const AttentionOptions& options) {
+  const double p = options.dropout_p;
+  INK_CHECK(p >= 0 && p <= 1, op, ": expected dropout_p in [0, 1], got ", p);
+  const Tensor& mask = options.attn_mask;
+  if (!mask.defined()) return;
+  INK_CHECK(mask.is_floating() || mask.dtype() == DType::boolean, op,
+            ": expected a bool or floating attn_mask, got ", mask.dtype());
+  bool fits = mask.dim() <= scores.size();
+  for (int64_t d = 1; fits && d <= mask.dim(); ++d)
+    fits = mask.size(-d) == 1 || mask.size(-d) == scores[scores.size() - d];
+  INK_CHECK(fits, op, ": expected an attn_mask that broadcasts to ", scores, ", got ",
+            mask.shape());
+}
+
+Problem checked(const char* op, const Tensor& q, const Tensor& k, const Tensor& v,
+                const AttentionOptions& options) {
+  check_shapes(op, q, k, v);
+  Shape scores = q.shape();
+  scores.back() = k.size(-2);
+  check_options(op, scores, options);
+  const int64_t queries = q.size(-2), keys = k.size(-2);
+  const double d = static_cast<double>(std::max<int64_t>(q.size(-1), 1));
+  Problem problem{{options.scale.value_or(1 / std::sqrt(d)), keys, options.dropout_p, {}},
+                  options.attn_mask,
+                  head_count(q) / std::max<int64_t>(head_count(k), 1),
+                  q.dtype() == f64 ? f64 : f32,
+                  options.attn_mask.defined() || options.is_causal || options.causal_lower_right};
+  int64_t& diagonal = problem.rule.diagonal;
+  if (options.is_causal) diagonal = std::min<int64_t>(diagonal, 0);
+  if (options.causal_lower_right) diagonal = std::min(diagonal, keys - queries);
+  if (problem.mask.defined() && problem.mask.is_floating())
+    problem.mask = problem.mask.to(problem.dtype);
+  return problem;
+}
+
+// Uninitialised, with the sizes of x but for the last, and its dimensions in memory in x's order:
+// heads that were split off a row stay side by side in it, and can be joined without a copy.
+Tensor empty_in_order_of(const Tensor& x, int64_t last) {
+  std::vector<int64_t> order(static_cast<size_t>(x.dim() - 1));
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int64_t a, int64_t b) { return x.strides()[a] > x.strides()[b]; });
+  order.push_back(x.dim() - 1);
+  Layout layout{x.shape(), x.strides(), 0};
+  layout.sizes.back() = last;
+  int64_t stride = 1;
+  for (auto d = order.rbegin(); d != order.rend(); ++d) {
+    layout.strides[*d] = stride;
+    stride *= std::max<int64_t>(layout.sizes[*d], 1);
+  }
+  return Tensor(Array::empty({layout.sizes.numel()}, x.dtype(), x.device()).seen_as(layout));
+}
+
+// The distance of q, k and v in memory when together they fill one buffer, as heads of a packed
+// (B, T, 3 C) do; 0 otherwise.
+int64_t packed_step(const Tensor& q, const Tensor& k, const Tensor& v) {
+  const int64_t step = k.layout().offset - q.layout().offset;
+  const bool alike = q.storage() == k.storage() && q.storage() == v.storage() &&
+                     q.shape() == k.shape() && q.shape() == v.shape() &&
+                     q.strides() == k.strides() && q.strides() == v.strides();
+  if (!alike || step <= 0 || v.layout().offset - k.layout().offset != step) return 0;
+  std::vector<std::pair<int64_t, int64_t>> dims{{step, 3}};  // stride, size
+  for (int64_t d = 0; d < q.dim(); ++d) {
+    if (q.shape()[d] != 1) dims.emplace_back(q.strides()[d], q.shape()[d]);
+  }
+  std::sort(dims.begin(), dims.end());
+  int64_t expected = 1;
+  for (const auto& [stride, size] : dims) {
+    if (stride != expected) return 0;
+    expected *= size;
+  }
+  return step;
+}
+
+// Where dq, dk and dv go: into one buffer if q, k and v came from one, so that the gradient of the
+// split is that buffer.
+Grads empty_gradients(const Tensor& q, const Tensor& k, const Tensor& v) {
+  const int64_t step = packed_step(q, k, v);
+  if (step == 0)
+    return {empty_in_order_of(q, q.size(-1)), empty_in_order_of(k, k.size(-1)),
+            empty_in_order_of(v, v.size(-1))};
+  const Array buffer = Array::empty({3 * q.numel()}, q.dtype(), q.device());
+  Grads grads;
+  for (int64_t i = 0; i < 3; ++i)
+    grads.emplace_back(buffer.seen_as({q.shape(), q.strides(), i * step}));
+  return grads;
+}
+
+}  // namespace
+
+Tensor attention_weights(const Tensor& q, const Tensor& k, const AttentionOptions& options) {
+  const Problem problem = checked("attention_weights", q, k, k, options);
+  return weights_composed(q, k, problem).to(q.dtype());
+}
+
+Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v,
+                                    const AttentionOptions& options) {
+  const Problem problem = checked("scaled_dot_product_attention", q, k, v, options);
+  if (composed() || context().imitate_torch) return attention_composed(q, k, v, problem);
+  const Tensor& mask = problem.mask;
+  AttentionRule rule = problem.rule;
+  rule.random = context().random;
+  if (rule.dropout_p > 0) ++context().random.call;
+  Tensor out = empty_in_order_of(q, v.size(-1));
+  Shape rows = q.shape();
+  rows.erase(q.dim() - 1);
+  Tensor lse = empty(rows, {problem.dtype, q.device()});
+  kernel::attention(out, lse, {q, k, v, mask, rule});
+  return record_fused(
+      "scaled_dot_product_attention", {q, k, v, mask}, out,
+      [q = Saved::input(q), k = Saved::input(k), v = Saved::input(v), out = Saved::output(out), lse,
+       mask = Saved::input(mask), rule](const Tensor& dout, VjpContext& g) -> Grads {
+        Grads grads = empty_gradients(*q, *k, *v);
+        grads.push_back(g.needs(3) ? empty_like(*mask) : Tensor());
+        kernel::attention_backward({grads[0], grads[1], grads[2], grads[3]}, dout, *out, lse,
+                                   {*q, *k, *v, *mask, rule});
+        return grads;
+      });
+}
+
+}  // namespace ink

@@ -1,0 +1,21 @@
+// Attention of bf16 on a unit of the processor (gemm/units.h): the products of attention.cpp for a
+// head's tiles of queries and keys, with the scores in f32 and the weights rounded to bf16 between
+// them.
+#pragma once
+
+#include "autograd/kernels.h"
+
+namespace ink::cpu {
+
+/// Is there a unit, and does the problem suit it: bf16, rows in one piece, a head of keys for
+/// each head of queries, no mask but the diagonal, no dropout, and heads for every thread?
+bool suits_attention_bf16(const Array& q, const Array& k, const Array& v, const Array& mask,
+                          const AttentionRule& rule);
+
+void attention_bf16(Array& out, Array& lse, const Array& q, const Array& k, const Array& v,
+                    const AttentionRule& rule);
+void attention_bf16_backward(Array& dq, Array& dk, Array& dv, const Array& dout, const Array& out,
+                             const Array& lse, const Array& q, const Array& k, const Array& v,
+                             const AttentionRule& rule);
+
+}  // namespace ink::cpu

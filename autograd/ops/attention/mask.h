@@ -1,0 +1,161 @@
+// attn_mask and dropout as attention's kernels see them: made for one pair of tiles at a time, in
+// the layout of its scores, [j][i] of key j and query i.
+#pragma once
+
+#include <algorithm>
+#include <limits>
+
+#include "autograd/kernels.h"
+#include "autograd/ops/attention/tiles.h"
+#include "autograd/random/dropout_mask.h"
+
+namespace ink::tiles {
+
+/// Sizes and strides of x broadcast to a shape: strides of 0 where it repeats.
+inline Layout broadcast_layout(const Array& x, const Shape& shape) {
+  Layout layout{shape, Shape::filled(shape.size(), 0), x.layout().offset};
+  for (int64_t d = 1; d <= x.dim(); ++d) {
+    if (x.size(-d) != 1) layout.strides[shape.size() - d] = x.strides()[x.dim() - d];
+  }
+  return layout;
+}
+
+/// The shape of the scores, (..., T, S).
+inline Shape scores_shape(const Array& q, const Array& k) {
+  Shape shape = q.shape();
+  shape.back() = k.size(-2);
+  return shape;
+}
+
+/// Memory for what a pair of tiles needs to know of a mask and of dropout; none where there is
+/// none.
+template <class T>
+struct PairScratch {
+  Buffer<T> rows;      // [i][j], on the way to ...
+  Buffer<T> bias;      // ... [j][i]: what is added to a score; -inf where nothing may be seen
+  Buffer<T> drop;      // [j][i]: 0 or 1 / (1 - p), the factor of a weight
+  Buffer<bool> alive;  // [j]: does any query of the tile see key j?
+  Buffer<T> live;      // rows of keys or values, zeros for those that none sees
+
+  PairScratch(bool masked, bool dropout, int64_t width)
+      : rows(masked || dropout ? kKeys * kQueries<T> : 0),
+        bias(masked ? kKeys * kQueries<T> : 0),
+        drop(dropout ? kKeys * kQueries<T> : 0),
+        alive(masked ? kKeys : 0),
+        live(masked ? kKeys * width : 0) {}
+};
+
+template <class T>
+class Mask {
+ public:
+  static constexpr T kNever = -std::numeric_limits<T>::infinity();
+
+  /// mask: bool or T, broadcast to the scores' shape; or undefined.
+  Mask(const Array& mask, const Shape& scores)
+      : mask_(mask.defined() ? mask.seen_as(broadcast_layout(mask, scores)) : mask) {}
+
+  explicit operator bool() const { return mask_.defined(); }
+
+  /// Fills bias and alive. Returns how many keys are left of pair.n when those behind the last one
+  /// that is alive are cut off.
+  int64_t load(const PairScratch<T>& to, int64_t head, const Pair<T>& pair) const {
+    if (mask_.dtype() == DType::boolean) {
+      const Strided<const bool> x = Heads<const bool>(mask_)[head].from(pair.i0, pair.j0);
+      const T bias[] = {kNever, 0};  // a table, where the compiler would rather branch
+      for (int64_t i = 0; i < pair.rows; ++i) {
+        const bool* allowed = x.data + i * x.row;
+        T* row = to.rows + i * kKeys;
+        for (int64_t j = 0; j < pair.n; ++j) row[j] = bias[allowed[j * x.col]];
+      }
+      load_lanes<T>(to.bias, {to.rows, kKeys, 1}, pair.rows, pair.n, 1);
+    } else {
+      load_lanes<T>(to.bias, Heads<const T>(mask_)[head].from(pair.i0, pair.j0), pair.rows, pair.n,
+                    1);
+    }
+    return close(to, pair);
+  }
+
+  /// Scores: added to, and -inf where nothing may be seen, whatever they were.
+  static void add(T* s, const PairScratch<T>& from, int64_t n) {
+    const T* bias = from.bias;
+    for (int64_t e = 0; e < n * kQueries<T>; ++e)
+      s[e] = bias[e] == kNever ? kNever : s[e] + bias[e];
+  }
+  /// Zeros where nothing may be seen.
+  static void clear(T* ds, const PairScratch<T>& from, int64_t n) {
+    const T* bias = from.bias;
+    for (int64_t e = 0; e < n * kQueries<T>; ++e) ds[e] = bias[e] == kNever ? T(0) : ds[e];
+  }
+  /// The rows of a tile's keys or values; zeros for those that must not matter.
+  static Rows<T> live_rows(const PairScratch<T>& from, Rows<T> rows, int64_t n, int64_t width) {
+    if (std::all_of(from.alive.data, from.alive.data + n, [](bool alive) { return alive; }))
+      return rows;
+    for (int64_t j = 0; j < n; ++j) {
+      T* to = from.live + j * width;
+      from.alive[j] ? std::copy_n(rows.data + j * rows.ld, width, to)
+                    : std::fill_n(to, width, T(0));
+    }
+    return {from.live, width};
+  }
+
+ private:
+  // Closes the lanes that the causal mask or the end of the tile closes, and looks what is open.
+  static int64_t close(const PairScratch<T>& to, const Pair<T>& pair) {
+    int64_t end = 0;
+    for (int64_t j = 0; j < pair.n; ++j) {
+      T* row = to.bias + j * kQueries<T>;
+      std::fill_n(row, pair.first_lane(j), kNever);
+      std::fill(row + pair.rows, row + kQueries<T>, kNever);
+      int open = 0;
+      for (int i = 0; i < kQueries<T>; ++i) open |= row[i] != kNever;
+      if (open) end = j + 1;
+      to.alive[j] = open != 0;
+    }
+    return end;
+  }
+
+  const Array mask_;
+};
+
+/// Dropout of the weights, as dropout(weights, p) would drop them.
+template <class T>
+class WeightDropout {
+ public:
+  /// rows: of q along its first dimension.
+  WeightDropout(const AttentionRule& rule, const Sizes& size, int64_t rows)
+      : on_(rule.dropout_p > 0),
+        mask_(rule.dropout_p, rule.random),
+        queries_(size.queries),
+        keys_(size.keys),
+        first_(first_of_batch(rule.random, size.heads * queries_ * keys_, rows)) {}
+
+  explicit operator bool() const { return on_; }
+
+  /// Fills drop.
+  void load(const PairScratch<T>& to, int64_t head, const Pair<T>& pair) const {
+    const DropoutMask mask = mask_;  // our own, which no write below can change
+    const T kept = static_cast<T>(mask.kept);
+    uint32_t digits[kKeys + 8];
+    for (int64_t i = 0; i < pair.rows; ++i) {
+      const int64_t first = first_ + (head * queries_ + pair.i0 + i) * keys_ + pair.j0;
+      const int64_t skipped = first % 4, counters = (skipped + pair.n + 3) / 4;
+      mask.fill_digits(digits, static_cast<uint64_t>(first / 4), static_cast<uint64_t>(counters));
+      T* row = to.rows + i * kKeys;
+      for (int64_t j = 0; j < pair.n; ++j) row[j] = mask.drops(digits[skipped + j]) ? T(0) : kept;
+    }
+    load_lanes<T>(to.drop, {to.rows, kKeys, 1}, pair.rows, pair.n, 1);
+  }
+
+  /// to = factors * x.
+  static void apply(T* to, const T* x, const PairScratch<T>& from, int64_t n) {
+    const T* drop = from.drop;
+    for (int64_t e = 0; e < n * kQueries<T>; ++e) to[e] = x[e] * drop[e];
+  }
+
+ private:
+  bool on_;
+  DropoutMask mask_;
+  int64_t queries_, keys_, first_;
+};
+
+}  // namespace ink::tiles

@@ -1,0 +1,286 @@
+// What attention's kernels are made of (attention.cpp).
+//
+// A tile of queries meets the keys tile by tile; only the scores of one pair of tiles exist at a
+// time, and transposed: s[j][i] belongs to key j and query i. Each query has a vector lane of its
+// own, so that maxima and sums over keys need no shuffles. Under the causal mask the products leave
+// out what no query of a tile may see, in steps of a few rows or one vector. Other masks and
+// dropout are tiles of their own (attention/mask.h).
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <type_traits>
+#include <vector>
+
+#include "autograd/base/parallel.h"
+#include "autograd/base/simd.h"
+#include "autograd/gemm/gemm.h"
+#include "autograd/gemm/small_product.h"
+#include "autograd/kernels.h"
+
+namespace ink::tiles {
+
+template <class T>
+inline constexpr int64_t kQueries = 4 * kLanes<T>;  // of a tile
+inline constexpr int64_t kKeys = 192;               // of a tile
+
+/// The problem's sizes. `heads` counts all leading dimensions of the queries; `group` of them in
+/// turn share a head of keys and values.
+struct Sizes {
+  int64_t heads, group, queries, keys, d, dv;
+  int64_t diagonal;  // query i sees keys 0 .. i + diagonal
+
+  Sizes(const Array& q, const Array& k, const Array& v, int64_t last_seen)
+      : heads(matrices(q)),
+        group(heads > 0 ? heads / matrices(k) : 1),
+        queries(q.size(-2)),
+        keys(k.size(-2)),
+        d(q.size(-1)),
+        dv(v.size(-1)),
+        diagonal(last_seen) {}
+  /// How many keys the queries before `end` see.
+  int64_t seen(int64_t end) const { return std::clamp<int64_t>(end + diagonal, 0, keys); }
+
+ private:
+  static int64_t matrices(const Array& x) {
+    Shape leading = x.shape();
+    leading[x.dim() - 1] = leading[x.dim() - 2] = 1;
+    return leading.numel();
+  }
+};
+
+/// What a pair of tiles sees of each other.
+template <class T>
+struct Pair {
+  int64_t i0, j0;   // first query, first key
+  int64_t rows, n;  // numbers of queries and of keys
+  int64_t diagonal;
+
+  /// The first lane that sees key j0 + j.
+  int64_t first_lane(int64_t j) const {
+    return std::clamp<int64_t>(j0 + j - i0 - diagonal, 0, kQueries<T>);
+  }
+  int64_t first_vector(int64_t j) const { return first_lane(j) / kLanes<T> * kLanes<T>; }
+  /// How many of the keys lane i sees.
+  int64_t seen(int64_t i) const { return std::clamp<int64_t>(i0 + i + diagonal + 1 - j0, 0, n); }
+};
+
+/// Scratch memory.
+template <class T>
+struct Buffer {
+  Array memory;
+  T* data;
+
+  explicit Buffer(int64_t n)
+      : memory(Array::empty({n}, dtype_of<T>(), cpu_device)), data(memory.mutable_data<T>()) {}
+  operator T*() const { return data; }
+};
+
+/// bf16 runs in f32.
+inline Array in_f32(const Array& x) {
+  if (!x.defined() || x.dtype() != bf16) return x;
+  Array y = Array::empty(x.shape(), f32, x.device());
+  cpu::copy(y, x);
+  return y;
+}
+
+/// Scratch memory for the threads that share n items. It is taken before they start: which of them
+/// run side by side is chance, what the allocator holds is not.
+template <class Scratch, class... Args>
+std::vector<Scratch> scratch_for(int64_t n, const Args&... args) {
+  const int64_t parts = std::min(n, max_threads());
+  std::vector<Scratch> scratch;
+  while (static_cast<int64_t>(scratch.size()) < parts) scratch.emplace_back(args...);
+  return scratch;
+}
+
+/// f(item, scratch) for every item below n.
+template <class Scratch, class F>
+void for_each_item(int64_t n, const std::vector<Scratch>& scratch, const F& f) {
+  const auto parts = static_cast<int64_t>(scratch.size());
+  parallel_for(parts, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t part = begin; part < end; ++part) {
+      for (int64_t item = n * part / parts; item < n * (part + 1) / parts; ++item)
+        f(item, scratch[static_cast<size_t>(part)]);
+    }
+  });
+}
+
+/// The matrices of a tensor (..., rows, cols), one a head. E: T, or const T to read only.
+template <class E>
+struct Heads {
+  const Array& tensor;
+  E* data;
+
+  explicit Heads(const Array& x) : tensor(x), data(x.data<std::remove_const_t<E>>()) {}
+  explicit Heads(Array& x) : tensor(x), data(x.mutable_data<E>()) {}
+  Strided<E> operator[](int64_t head) const {
+    const int64_t d = tensor.dim();
+    return {data + batch_offset(tensor, head), tensor.strides()[d - 2], tensor.strides()[d - 1]};
+  }
+};
+
+/// to(i, c) = factor(i) from[i * ld + c].
+template <class T, class F>
+void store_rows(Strided<T> to, int64_t rows, int64_t cols, const T* from, int64_t ld, F&& factor) {
+  for (int64_t i = 0; i < rows; ++i) {
+    T* out = to.data + i * to.row;
+    const T* in = from + i * ld;
+    const T f = factor(i);
+    if (to.col == 1) {
+      for (int64_t c = 0; c < cols; ++c) out[c] = in[c] * f;
+    } else {
+      for (int64_t c = 0; c < cols; ++c) out[c * to.col] = in[c] * f;
+    }
+  }
+}
+
+/// to[c][r] = factor x(r, c), zero in lanes past the last row.
+template <class T>
+void load_lanes(T* to, Strided<const T> x, int64_t rows, int64_t cols, T factor) {
+  constexpr int64_t kQ = kQueries<T>, n = kLanes<T>;
+  for (int64_t r = 0; r < kQ; r += n) {
+    int64_t c = 0;
+    for (; c + n <= cols && r + n <= rows && x.col == 1; c += n) {
+      Vector<T> block[n];
+      for (int64_t i = 0; i < n; ++i) block[i] = load_vector(x.data + (r + i) * x.row + c);
+      transpose_block<T>(block);
+      for (int64_t i = 0; i < n; ++i) store_vector(to + (c + i) * kQ + r, factor * block[i]);
+    }
+    for (; c < cols; ++c) {
+      for (int64_t i = r; i < r + n; ++i)
+        to[c * kQ + i] = i < rows ? factor * x.data[i * x.row + c * x.col] : T(0);
+    }
+  }
+}
+
+/// Consecutive rows with their elements side by side and zeros up to whole vectors.
+template <class T>
+struct Rows {
+  const T* data;
+  int64_t ld;
+
+  Rows from(int64_t i) const { return {data + i * ld, ld}; }
+};
+
+template <class T>
+Rows<T> load_rows(T* to, Strided<const T> x, int64_t rows, int64_t cols) {
+  const int64_t ld = whole_vectors<T>(cols);
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t c = 0; c < cols; ++c) to[r * ld + c] = x.data[r * x.row + c * x.col];
+    std::fill(to + r * ld + cols, to + (r + 1) * ld, T(0));
+  }
+  return {to, ld};
+}
+
+/// x's rows where they are, if they can be read by whole vectors; otherwise in `memory`.
+template <class T>
+Rows<T> vector_rows(T* memory, Strided<const T> x, int64_t rows, int64_t cols) {
+  if (x.col == 1 && cols % kLanes<T> == 0) return {x.data, x.row};
+  return load_rows(memory, x, rows, cols);
+}
+
+/// s[j][i] = keys(j) . queries(i) for the lanes i that see key j, and for a few others.
+template <class T>
+void scores(T* s, const Pair<T>& pair, Strided<const T> keys, const T* queries, int64_t d) {
+  constexpr int64_t kQ = kQueries<T>;
+  const int64_t lanes = whole_vectors<T>(pair.rows);
+  for (int64_t j = 0; j < pair.n; j += kBlockRows) {
+    const int64_t height = std::min<int64_t>(kBlockRows, pair.n - j), lane = pair.first_vector(j);
+    small_product(height, d, lanes - lane, keys.from(j, 0), queries + lane, kQ, s + j * kQ + lane,
+                  kQ, false);
+  }
+}
+
+/// sums[i] (+)= sum of p[j][i] values(j) over the keys that query i sees. Rows of `width` elements.
+template <class T>
+void sum_over_keys(T* sums, int64_t width, const Pair<T>& pair, const T* p, Rows<T> values,
+                   bool accumulate) {
+  for (int64_t i = 0; i < pair.rows; i += kBlockRows) {
+    const int64_t height = std::min<int64_t>(kBlockRows, pair.rows - i);
+    small_product(height, pair.seen(i + height - 1), width, {p + i, 1, kQueries<T>}, values.data,
+                  values.ld, sums + i * width, width, accumulate);
+  }
+}
+
+/// sums[j] += sum of p[j][i] values(i) over the queries that see key j.
+template <class T>
+void sum_over_queries(T* sums, int64_t width, const Pair<T>& pair, const T* p, Rows<T> values) {
+  constexpr int64_t kQ = kQueries<T>;
+  for (int64_t j = 0; j < pair.n; j += kBlockRows) {
+    const int64_t height = std::min<int64_t>(kBlockRows, pair.n - j), lane = pair.first_lane(j);
+    if (lane >= pair.rows) break;
+    small_product(height, pair.rows - lane, width, {p + j * kQ + lane, kQ, 1},
+                  values.from(lane).data, values.ld, sums + j * width, width, true);
+  }
+}
+
+/// 0, 1, 2, ...: compared as data, a lane's number does not tempt the compiler to split loops.
+template <class T>
+inline constexpr auto kLaneNumbers = [] {
+  std::array<T, kQueries<T>> numbers{};
+  for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<T>(i);
+  return numbers;
+}();
+
+/// map_scores for tiles whose queries lie in the first `kEnd` lanes.
+template <class T, int kEnd, class F>
+void map_lanes(const Pair<T>& pair, T* s, F& f) {
+  constexpr int n = kLanes<T>, kQ = kQueries<T>;
+  constexpr int kBefore = whole_vectors<T>(kBlockRows - 1);  // sums take so many rows at a time
+  for (int64_t j = 0; j < pair.n; ++j) {
+    T* row = s + j * kQ;
+    const int first = static_cast<int>(pair.first_lane(j)), vector = first / n * n;
+    if (first == 0) {
+#pragma omp simd
+      for (int i = 0; i < kEnd; ++i) row[i] = f(row[i], true, j, i);
+      continue;
+    }
+    const T bound = static_cast<T>(first);
+    for (int v = vector; v < kEnd; v += n) {
+#pragma omp simd
+      for (int i = v; i < v + n; ++i) row[i] = f(row[i], kLaneNumbers<T>[i] >= bound, j, i);
+    }
+    for (int v = std::max(0, vector - kBefore); v < vector; v += n)
+      store_vector(row + v, Vector<T>{});
+  }
+}
+
+/// s[j][i] = f(s[j][i], does query i see key j, j, i) in vectors that see key j; 0 in others, as
+/// far as sum_over_keys and sum_over_queries read them.
+template <class T, class F>
+void map_scores(const Pair<T>& pair, T* s, F&& f) {
+  constexpr int n = kLanes<T>, kQ = kQueries<T>;
+  pair.rows <= n ? map_lanes<T, n>(pair, s, f) : map_lanes<T, kQ>(pair, s, f);
+}
+
+/// Scores to weights, in place: p[j][i] = exp(s[j][i] - top[i]), 0 where query i does not see key
+/// j. top: the largest scores so far. total: the sums of weights so far. shrink: what sums over
+/// earlier tiles are to be multiplied by.
+template <class T>
+void weights(T* s, const Pair<T>& pair, T* top, T* total, T* shrink) {
+  constexpr int64_t kQ = kQueries<T>;
+  constexpr T kMasked = -std::numeric_limits<T>::infinity();
+  T high[kQ], base[kQ], sums[kQ] = {};
+  std::copy(top, top + kQ, high);
+  map_scores<T>(pair, s, [&](T x, bool seen, int64_t, int i) {
+    const T score = seen ? x : kMasked;
+    high[i] = score > high[i] ? score : high[i];
+    return score;
+  });
+  for (int64_t i = 0; i < kQ; ++i) {
+    base[i] = high[i] == kMasked ? T(0) : high[i];  // -inf - -inf would be NaN
+    shrink[i] = simd::exp(top[i] - base[i]);
+    top[i] = high[i];
+  }
+  map_scores<T>(pair, s, [&](T x, bool, int64_t, int i) {
+    const T p = simd::exp_nonpositive(x - base[i]);
+    sums[i] += p;
+    return p;
+  });
+  for (int64_t i = 0; i < kQ; ++i) total[i] = total[i] * shrink[i] + sums[i];
+}
+
+}  // namespace ink::tiles

@@ -1,0 +1,23 @@
+// flip: the elements in reverse order along dimensions.
+#include "autograd/kernels.h"
+#include "autograd/ops.h"
+
+namespace ink {
+
+// y[i] = x[n - 1 - i] along each of dims.   dx = dy flipped back
+Tensor flip(const Tensor& x, const Shape& dims) {
+  Layout reversed = x.layout();
+  Shape seen = Shape::filled(x.dim(), 0);
+  for (int64_t dim : dims) {
+    const int64_t d = wrap_dim("flip", dim, x.shape());
+    if (x.dim() == 0 || x.shape()[d] == 0) continue;
+    INK_CHECK(!seen[d]++, "flip: dimension ", d, " is named twice in ", dims);
+    reversed.offset += (x.shape()[d] - 1) * x.strides()[d];
+    reversed.strides[d] *= -1;  // never leaves this function: tensors have no negative strides
+  }
+  Tensor y = empty_like(x);
+  kernel::copy(y, x.array().seen_as(reversed));
+  return record("flip", {x}, y, [dims](const Tensor& dy) -> Grads { return {flip(dy, dims)}; });
+}
+
+}  // namespace ink

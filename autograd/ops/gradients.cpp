@@ -1,0 +1,41 @@
+// What the engine asks of arithmetic (engine/graph.h): how gradients are added up, and the one that
+// a walk starts from.
+#include <map>
+#include <mutex>
+#include <tuple>
+
+#include "autograd/ops.h"
+
+namespace ink {
+
+void detail::add_gradient(Tensor& sum, const Tensor& g, bool create_graph) {
+  if (!sum.defined()) {
+    sum = g;
+  } else if (!create_graph && sum.sole_owner()) {
+    sum.add_(g);
+  } else {
+    sum = add(sum, g);
+  }
+}
+
+// The constant 1 for each dtype and device; made anew if it was written to.
+static Tensor constant_one(Options options) {
+  constexpr uint64_t kAsMade = 1;  // version: a single write
+  static std::mutex mutex;
+  static auto* made = new std::map<std::tuple<DType, Device::Type, int>, Tensor>;
+  const std::lock_guard lock(mutex);
+  Tensor& kept = (*made)[{options.dtype, options.device.type, options.device.index}];
+  if (!kept.defined() || kept.version() != kAsMade) kept = full({}, 1, options);
+  return kept;
+}
+
+Tensor detail::first_gradient(const Tensor& output) {
+  const Layout layout{output.shape(), Shape::filled(output.dim(), 1), 0};
+  return constant_one(output.options()).alias(layout);
+}
+
+bool is_one(const Tensor& gradient) {
+  return gradient.numel() == 1 && gradient.storage() == constant_one(gradient.options()).storage();
+}
+
+}  // namespace ink

@@ -1,0 +1,149 @@
+// amax, amin: the largest and smallest values. max, min, argmax, argmin: and where they are.
+#include <algorithm>
+#include <optional>
+
+#include "autograd/kernels.h"
+#include "autograd/loops/reduce_loop.h"
+#include "autograd/ops.h"
+#include "autograd/ops/reduce_dims.h"
+
+namespace ink {
+
+namespace cpu {
+namespace {
+
+// The best element so far and its address; of equals the one with the lowest address, which is the
+// first along a dimension. NaN is better than any number.
+template <class T, bool largest>
+struct Best {
+  using Value = compute_t<T>;
+  struct Acc {
+    Value value;
+    const T* at;  // null: none yet
+  };
+  static bool better(Value a, Value b) { return (largest ? a > b : a < b) || (a != a && b == b); }
+  static Value best(Value a, Value b) {
+    const Value one = (largest ? b > a : b < a) ? b : a;  // a if either is NaN
+    return b != b ? b : one;
+  }
+  static Acc none() { return {Value(), nullptr}; }
+
+  static void look(Acc& acc, const T* p) {
+    const auto value = static_cast<Value>(*p);
+    if (acc.at == nullptr || better(value, acc.value)) acc = {value, p};
+  }
+  template <class Width, class Step>
+  static void one(Acc* acc, Width width, const T* p, Step step) {
+    for (int64_t c = 0; c < width; ++c) look(acc[c], p + c * step);
+  }
+  static Value of_eight(const T* p, int64_t row) {
+    return detail::tree_of_eight([=](int64_t i) { return static_cast<Value>(p[i * row]); }, best);
+  }
+  // The best of each eight first, in vectors; nearly always it is no better than what is known.
+  template <class Width, class Step>
+  static void eight(Acc* acc, Width width, const T* p, Step step, int64_t row) {
+    Value top[ReducePlan::kBlock];
+#pragma omp simd
+    for (int64_t c = 0; c < width; ++c) top[c] = of_eight(p + c * step, row);
+    for (int64_t c = 0; c < width; ++c) {
+      if (acc[c].at != nullptr && !better(top[c], acc[c].value)) continue;
+      for (int64_t i = 0; i < 8; ++i) look(acc[c], p + c * step + i * row);
+    }
+  }
+  static void merge(Acc& acc, const Acc& other) {
+    if (other.at == nullptr) return;
+    const bool worse = acc.at == nullptr || better(other.value, acc.value);
+    if (worse || (!better(acc.value, other.value) && other.at < acc.at)) acc = other;
+  }
+  static void repeat(Acc&, int64_t) {}
+};
+
+}  // namespace
+
+void arg_reduce(Array& values, Array& indices, const Array& x, int64_t dim, bool largest) {
+  const int64_t stride = std::max<int64_t>(x.strides()[dim], 1);
+  int64_t* where = indices.mutable_data<int64_t>();
+  for_any(x.dtype(), [&]<class T>(T) {
+    T* out = values.mutable_data<T>();
+    const auto write = [&](int64_t i, const auto& best, const T* first) {
+      out[i] = static_cast<T>(best.value);
+      where[i] = (best.at - first) / stride;
+    };
+    if (largest) {
+      reduce_loop<Best<T, true>, T>(values, x, write);
+    } else {
+      reduce_loop<Best<T, false>, T>(values, x, write);
+    }
+  });
+}
+
+}  // namespace cpu
+
+namespace {
+
+// y = the largest (smallest) of x over dims.   dx = dy, shared evenly among the elements equal to y
+// (Of max and min also NaN equals NaN; amax and amin have no gradient there but NaN. As PyTorch.)
+Tensor extreme(const char* op, ReduceOp which, const Tensor& x, const Shape& dims, bool keepdim,
+               bool nan_equals_nan) {
+  const ReducedShape shape(op, x, dims);
+  shape.check_not_empty(op);
+  Tensor kept = empty(shape.kept, x.options());
+  kernel::reduce(kept, x, which);
+  const Tensor y = shape.finish(kept, keepdim);
+  const auto vjp = [=, x = Saved::input(x), y = Saved::output(y)](const Tensor& dy) -> Grads {
+    const Tensor equal = eq(*x, shape.keep(*y));
+    const Tensor ties = to(nan_equals_nan ? logical_or(equal, isnan(*x)) : equal, dy.dtype());
+    return {shape.keep(dy) * ties / sum(ties, shape.dims, true)};
+  };
+  return record(op, {x}, y, vjp);
+}
+
+// values = the largest (smallest) of x along a dimension, indices = the first place of each.
+// dx = dy at that place
+ValuesIndices best(const char* op, const Tensor& x, int64_t dim, bool keepdim, bool largest) {
+  const int64_t d = wrap_dim(op, dim, x.shape());
+  if (x.dim() == 0) return best(op, reshape(x, {1}), 0, false, largest);
+  const ReducedShape shape(op, x, {d});
+  shape.check_not_empty(op);
+  Tensor values = empty(shape.kept, x.options()), indices = empty(shape.kept, {i64, x.device()});
+  kernel::arg_reduce(values, indices, x, d, largest);
+  const auto vjp = [shape, d, indices = Saved::input(indices)](const Tensor& dy) -> Grads {
+    return {scatter_add(zeros(shape.from, dy.options()), d, *indices, shape.keep(dy))};
+  };
+  return {record(op, {x}, shape.finish(values, keepdim), vjp), shape.finish(indices, keepdim)};
+}
+
+Tensor best_index(const char* op, const Tensor& x, std::optional<int64_t> dim, bool keepdim,
+                  bool largest) {
+  const NoGrad no_grad;
+  if (dim) return best(op, x, *dim, keepdim, largest).indices;
+  INK_CHECK(x.numel() > 0, op, ": ", x.shape(), " has no elements to choose from");
+  const Tensor index = best(op, reshape(x, {-1}), 0, false, largest).indices;
+  return keepdim ? reshape(index, Shape::filled(x.dim(), 1)) : index;
+}
+
+}  // namespace
+
+Tensor amax(const Tensor& x, const Shape& dims, bool keepdim) {
+  return extreme("amax", ReduceOp::max, x, dims, keepdim, false);
+}
+Tensor amin(const Tensor& x, const Shape& dims, bool keepdim) {
+  return extreme("amin", ReduceOp::min, x, dims, keepdim, false);
+}
+Tensor max(const Tensor& x) { return extreme("max", ReduceOp::max, x, {}, false, true); }
+Tensor min(const Tensor& x) { return extreme("min", ReduceOp::min, x, {}, false, true); }
+
+ValuesIndices max(const Tensor& x, int64_t dim, bool keepdim) {
+  return best("max", x, dim, keepdim, true);
+}
+ValuesIndices min(const Tensor& x, int64_t dim, bool keepdim) {
+  return best("min", x, dim, keepdim, false);
+}
+Tensor argmax(const Tensor& x, std::optional<int64_t> dim, bool keepdim) {
+  return best_index("argmax", x, dim, keepdim, true);
+}
+Tensor argmin(const Tensor& x, std::optional<int64_t> dim, bool keepdim) {
+  return best_index("argmin", x, dim, keepdim, false);
+}
+
+}  // namespace ink

@@ -1,0 +1,107 @@
+// Random numbers into tensors: the factories of tensor.h and the fills of random/generator.h.
+#include <algorithm>
+#include <type_traits>
+#include <vector>
+
+#include "autograd/engine/graph.h"
+#include "autograd/ops.h"
+#include "autograd/random/generator.h"
+#include "autograd/tensor.h"
+
+namespace ink {
+namespace {
+
+// Overwrites x with what draw(pointer, n) writes: at once where the memory allows it, else through
+// a contiguous CPU tensor. x no longer depends on anything that was computed before.
+template <class Draw>
+Tensor& fill_from(const char* op, Tensor& x, Draw&& draw) {
+  detail::check_in_place(op, x, false);
+  const bool direct = x.is_contiguous() && x.device().is_cpu() && x.dtype() != bf16;
+  Tensor drawn = direct ? x : empty(x.shape(), {x.dtype() == bf16 ? f32 : x.dtype(), cpu_device});
+  for_float(op, drawn.dtype(), [&]<class T>(T) {
+    if constexpr (!std::is_same_v<T, bfloat16>) draw(drawn.mutable_data<T>(), drawn.numel());
+  });
+  if (!direct) {
+    const NoGrad no_grad;
+    x.copy_(drawn.to(x.device()));
+  }
+  if (grad_enabled() && !x.is_leaf()) x.set_slot(nullptr);
+  return x;
+}
+
+}  // namespace
+
+Tensor& uniform_(Tensor& x, double from, double to, Generator& g) {
+  return fill_from("uniform_", x, [&](auto* out, int64_t n) { uniform_(out, n, from, to, g); });
+}
+
+Tensor& normal_(Tensor& x, double mean, double std, Generator& g) {
+  return fill_from("normal_", x, [&](auto* out, int64_t n) { normal_(out, n, mean, std, g); });
+}
+
+Tensor& exponential_(Tensor& x, double lambda, Generator& g) {
+  return fill_from("exponential_", x,
+                   [&](auto* out, int64_t n) { exponential_(out, n, lambda, g); });
+}
+
+Tensor& bernoulli_(Tensor& x, double p, Generator& g, BernoulliRule rule) {
+  return fill_from("bernoulli_", x, [&]<class T>(T* out, int64_t n) {
+    if constexpr (std::is_same_v<T, float>) {
+      bernoulli_(out, n, p, g, rule);
+    } else {  // PyTorch's rule does not look at the type of the result
+      std::vector<float> drawn(static_cast<size_t>(n));
+      bernoulli_(drawn.data(), n, p, g, rule);
+      std::copy(drawn.begin(), drawn.end(), out);
+    }
+  });
+}
+
+Tensor rand(const Shape& shape, Options options, Generator& g) {
+  Tensor x = empty(shape, options);
+  return uniform_(x, 0, 1, g);
+}
+
+Tensor randn(const Shape& shape, Options options, Generator& g) {
+  Tensor x = empty(shape, options);
+  return normal_(x, 0, 1, g);
+}
+
+Tensor randint(int64_t low, int64_t high, const Shape& shape, Options options, Generator& g) {
+  Tensor x = empty(shape, {i64, cpu_device});
+  randint_(x.mutable_data<int64_t>(), x.numel(), low, high, g);
+  return x.to(options.dtype).to(options.device);
+}
+
+Tensor randint(int64_t high, const Shape& shape, Options options, Generator& g) {
+  return randint(0, high, shape, options, g);
+}
+
+Tensor rand_like(const Tensor& other, Generator& g) {
+  return rand(other.shape(), other.options(), g);
+}
+Tensor randn_like(const Tensor& other, Generator& g) {
+  return randn(other.shape(), other.options(), g);
+}
+Tensor randint_like(const Tensor& other, int64_t low, int64_t high, Generator& g) {
+  return randint(low, high, other.shape(), other.options(), g);
+}
+
+Tensor randperm(int64_t n, Generator& g) {
+  Tensor x = empty({n}, {i64, cpu_device});
+  randperm_(x.mutable_data<int64_t>(), n, g);
+  return x.to(context().default_device);
+}
+
+Tensor multinomial(const Tensor& weights, int64_t samples, bool replacement, Generator& g) {
+  INK_CHECK(weights.dim() >= 1, "multinomial: expected weights (..., categories), got a scalar");
+  const Tensor w = weights.detach().to(cpu_device).to(f32).contiguous();
+  const int64_t categories = w.size(-1), rows = categories ? w.numel() / categories : 0;
+  Shape shape = w.shape();
+  shape.back() = samples;
+  Tensor ids = empty(shape, {i64, cpu_device});
+  multinomial_(ids.mutable_data<int64_t>(), w.data<float>(), rows, categories, samples, replacement,
+               g);
+  return ids.to(weights.device());
+}
+
+}  // namespace ink

@@ -1,0 +1,137 @@
+// sort, topk: along one dimension, line by line.
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <numeric>
+#include <type_traits>
+#include <vector>
+
+#include "autograd/kernels.h"
+#include "autograd/loops/strided_loop.h"
+#include "autograd/ops.h"
+
+namespace ink {
+
+namespace cpu {
+namespace {
+
+// Unsigned integers in the order of the values; NaN is the largest, -0 equals 0.
+uint32_t ordered(float v) {
+  const auto bits = std::bit_cast<uint32_t>(v == 0 ? 0.0f : v);
+  return v != v ? ~0u : bits >> 31 ? ~bits : bits | 1u << 31;
+}
+uint64_t ordered(double v) {
+  const auto bits = std::bit_cast<uint64_t>(v == 0 ? 0.0 : v);
+  return v != v ? ~0ull : bits >> 63 ? ~bits : bits | 1ull << 63;
+}
+uint64_t ordered(int64_t v) { return static_cast<uint64_t>(v) ^ 1ull << 63; }
+uint32_t ordered(bool v) { return v; }
+
+template <class Key>
+struct Keyed {
+  Key key;
+  int64_t index;
+  bool operator<(const Keyed& other) const {  // of equals the first comes first
+    return key != other.key ? key < other.key : index < other.index;
+  }
+};
+
+// Sorts by key, equals in their order: byte by byte from the lowest, by counting (radix sort).
+template <class Key>
+void radix_sort(std::vector<Keyed<Key>>& items, std::vector<Keyed<Key>>& other) {
+  other.resize(items.size());
+  for (size_t byte = 0; byte < sizeof(Key); ++byte) {
+    const auto digit = [byte](Key key) { return static_cast<uint8_t>(key >> (8 * byte)); };
+    std::array<size_t, 257> starts{};
+    for (const auto& item : items) ++starts[digit(item.key) + 1u];
+    if (starts[digit(items[0].key) + 1u] == items.size()) continue;  // all alike here
+    std::partial_sum(starts.begin(), starts.end(), starts.begin());
+    for (const auto& item : items) other[starts[digit(item.key)]++] = item;
+    items.swap(other);
+  }
+}
+
+constexpr int64_t kRadixSize = 256;  // below it, counting takes longer than comparing
+
+}  // namespace
+
+void sort(Array& values, Array& indices, const Array& x, int64_t dim, bool descending) {
+  if (x.numel() == 0) return;
+  const Array values0 = first_of_lines(values, dim), indices0 = first_of_lines(indices, dim),
+              x0 = first_of_lines(x, dim);
+  const StridedLoop<3> loop(x0.shape(), {&values0, &indices0, &x0});
+  const int64_t count = x.shape()[dim], kept = values.shape()[dim];
+  const int64_t step = x.strides()[dim], out_step = values.strides()[dim];
+  for_any(x.dtype(), [&]<class T>(T) {
+    using Key = decltype(ordered(compute_t<T>()));
+    const T* in = x.data<T>();
+    T* out = values.mutable_data<T>();
+    int64_t* places = indices.mutable_data<int64_t>();
+    const auto lines = [&](auto offset, int64_t n) {
+      std::vector<Keyed<Key>> items(static_cast<size_t>(count)), other;
+      for (int64_t line = 0; line < n; ++line) {
+        const T* from = in + offset[2] + line * loop.inner_stride(2);
+        for (int64_t i = 0; i < count; ++i) {
+          const Key key = ordered(static_cast<compute_t<T>>(from[i * step]));
+          items[static_cast<size_t>(i)] = {descending ? static_cast<Key>(~key) : key, i};
+        }
+        const auto last = items.begin() + kept;
+        if (kept < count) std::nth_element(items.begin(), last, items.end());
+        if (kept == count && count >= kRadixSize) {
+          radix_sort(items, other);
+        } else {
+          std::sort(items.begin(), last);
+        }
+        T* value = out + offset[0] + line * loop.inner_stride(0);
+        int64_t* place = places + offset[1] + line * loop.inner_stride(1);
+        for (int64_t i = 0; i < kept; ++i) {
+          place[i * out_step] = items[static_cast<size_t>(i)].index;
+          value[i * out_step] = from[place[i * out_step] * step];
+        }
+      }
+    };
+    loop.for_each_row(lines, kGrain / 8 / count);
+  });
+}
+
+}  // namespace cpu
+
+namespace {
+
+// values = the first k in order, indices = their places.   dx = dy at those places
+ValuesIndices sorted(const char* op, const Tensor& x, int64_t d, int64_t k, bool descending) {
+  Shape shape = x.shape();
+  shape[d] = k;
+  Tensor values = empty(shape, x.options()), indices = empty(shape, {i64, x.device()});
+  kernel::sort(values, indices, x, d, descending);
+  const auto vjp = [d, from = x.shape(), ids = Saved::input(indices)](const Tensor& dy) -> Grads {
+    return {scatter_add(zeros(from, dy.options()), d, *ids, dy)};
+  };
+  return {record(op, {x}, values, vjp), indices};
+}
+
+// Of a scalar, by way of a line of one element.
+template <class Op>
+ValuesIndices as_line(const Tensor& x, Op op) {
+  const auto [values, indices] = op(reshape(x, {1}));
+  return {reshape(values, {}), reshape(indices, {})};
+}
+
+}  // namespace
+
+ValuesIndices sort(const Tensor& x, int64_t dim, bool descending) {
+  const int64_t d = wrap_dim("sort", dim, x.shape());
+  if (x.dim() == 0) return as_line(x, [](const Tensor& line) { return sort(line); });
+  return sorted("sort", x, d, x.shape()[d], descending);
+}
+
+ValuesIndices topk(const Tensor& x, int64_t k, int64_t dim, bool largest) {
+  const int64_t d = wrap_dim("topk", dim, x.shape()), n = x.dim() == 0 ? 1 : x.shape()[d];
+  INK_CHECK(k >= 0 && k <= n, "topk: expected k between 0 and ", n, ", the size of dimension ", d,
+            " of ", x.shape(), ", got ", k);
+  if (x.dim() == 0 && k == 1) return as_line(x, [](const Tensor& line) { return topk(line, 1); });
+  INK_CHECK(x.dim() > 0, "topk: expected k = 1 for a scalar, got 0");
+  return sorted("topk", x, d, k, largest);
+}
+
+}  // namespace ink

@@ -1,0 +1,60 @@
+// where, masked_fill: one of two values for each element, as a condition says.
+#include "autograd/kernels.h"
+#include "autograd/loops/map.h"
+#include "autograd/ops.h"
+#include "autograd/ops/promote.h"
+
+namespace ink {
+
+namespace cpu {
+
+void where(Array& y, const Array& condition, const Array& a, const Array& b) {
+  for_any(y.dtype(), [&]<class T>(T) {
+    map(
+        y, [](bool c, T p, T q) { return c ? p : q; }, condition, a, b);
+  });
+}
+
+void masked_fill(Array& y, const Array& x, const Array& mask, double value) {
+  for_any(y.dtype(), [&]<class T>(T) {
+    const T v = static_cast<T>(value);
+    map(
+        y, [v](T p, bool masked) { return masked ? v : p; }, x, mask);
+  });
+}
+
+}  // namespace cpu
+
+// da = dy where the condition holds, db = dy elsewhere
+Tensor where(const Tensor& condition, const Tensor& left, const Tensor& right) {
+  INK_CHECK(condition.dtype() == boolean, "where: expected a bool condition, got ",
+            condition.dtype());
+  const auto [a, b] = promoted(left, right);
+  const Shape shape =
+      broadcast_shapes("where", condition.shape(), broadcast_shapes("where", a.shape(), b.shape()));
+  Tensor y = empty(shape, a.options());
+  kernel::where(y, condition.array().expanded(shape), a.array().expanded(shape),
+                b.array().expanded(shape));
+  return record(
+      "where", {condition, a, b}, y,
+      [condition = Saved::input(condition), sa = a.shape(), sb = b.shape()](
+          const Tensor& dy, VjpContext& g) -> Grads {
+        return {Tensor(),
+                g.needs(1) ? sum_to(masked_fill(dy, logical_not(*condition), 0), sa) : Tensor(),
+                g.needs(2) ? sum_to(masked_fill(dy, *condition, 0), sb) : Tensor()};
+      });
+}
+
+// dx = dy where the mask does not hold
+Tensor masked_fill(const Tensor& x, const Tensor& mask, double value) {
+  check_masked_fill("masked_fill", x, mask, value);
+  const Shape shape = broadcast_shapes("masked_fill", x.shape(), mask.shape());
+  Tensor y = empty(shape, x.options());
+  kernel::masked_fill(y, x.array().expanded(shape), mask.array().expanded(shape), value);
+  return record("masked_fill", {x}, y,
+                [mask = Saved::input(mask), from = x.shape()](const Tensor& dy) -> Grads {
+                  return {sum_to(masked_fill(dy, *mask, 0), from)};
+                });
+}
+
+}  // namespace ink

@@ -1,0 +1,117 @@
+// Random numbers: PyTorch's CPU generator, and the fills that draw from it as PyTorch does.
+//
+// With the same seed and the same calls in the same order, every fill below writes the bits that
+// PyTorch (2.15, x86 with AVX2) writes into a contiguous CPU tensor of n elements; for doubles from
+// log, sin and cos that takes the same libm. Fills lock the generator they draw from; a generator's
+// own members do not, so share one between threads through fills only. n = 0 draws nothing.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "autograd/base/context.h"
+
+namespace ink {
+
+/// mt19937 (Matsumoto and Nishimura 1998), with the spare normal that PyTorch keeps beside it.
+class Generator {
+ public:
+  static constexpr uint64_t kDefaultSeed = 67280421310721;  // PyTorch's, when nobody seeds
+
+  explicit Generator(uint64_t seed = kDefaultSeed) { manual_seed(seed); }
+
+  /// Starts over. mt19937 sees the seed modulo 2^32; the spare normal is dropped.
+  void manual_seed(uint64_t seed);
+  uint64_t initial_seed() const { return seed_; }
+
+  /// The next output: all 32 bits of it, ...
+  uint32_t random() {
+    if (unread_ == 0) refill();
+    return output_[static_cast<size_t>(kSize - unread_--)];
+  }
+  /// ... two of them, the first one high, ...
+  uint64_t random64();
+  /// ... the low 24 bits as a float in [0, 1), ...
+  float uniform24() { return static_cast<float>(random() & 0xFFFFFF) * 0x1p-24f; }
+  /// ... the low 53 bits of two as a double in [0, 1), ...
+  double uniform53() { return static_cast<double>(random64() & ((1ull << 53) - 1)) * 0x1p-53; }
+  /// ... or a standard normal: Box and Muller make two at a time; the second is kept as a spare.
+  double normal();
+
+  /// The next outputs that lie in one piece, at least 1 and at most n >= 1 of them; valid until the
+  /// next draw.
+  std::span<const uint32_t> take(int64_t n);
+  /// Passes over n outputs as if they had been drawn.
+  void skip(uint64_t n);
+
+  /// The whole state, in the 5056 bytes of torch.get_rng_state().
+  std::vector<uint8_t> get_state() const;
+  /// Takes a state from get_state() or from PyTorch. Throws if it is neither.
+  void set_state(std::span<const uint8_t> bytes);
+
+  std::mutex& mutex() { return mutex_; }
+
+ private:
+  static constexpr int kSize = 624;
+
+  void twist();   // the recurrence: the next 624 words of state
+  void temper();  // output_ from state_
+  void refill();  // both, and all of output_ unread
+
+  uint64_t seed_ = 0;
+  std::array<uint32_t, kSize> state_;
+  std::array<uint32_t, kSize> output_;
+  int64_t unread_ = 0;  // how many at the end of output_ are still to come
+  std::optional<double> spare_normal_;
+  std::mutex mutex_;
+};
+
+/// The generator that everything draws from unless told otherwise; one for the process.
+Generator& default_generator();
+/// Seeds the default generator, and starts the calling thread's random position (context.h), from
+/// which dropout and sampling draw, over at that seed.
+void manual_seed(uint64_t seed);
+
+/// Uniform in [from, to). Throws unless from <= to.
+void uniform_(float* out, int64_t n, double from, double to, Generator& g);
+void uniform_(double* out, int64_t n, double from, double to, Generator& g);
+
+/// Normal. Throws unless std >= 0. From 16 elements up PyTorch transforms blocks of 16 uniforms (a
+/// tail that is no whole block draws its last 16 afresh); below that it draws one by one, and a
+/// spare may be left over for the next fill.
+void normal_(float* out, int64_t n, double mean, double std, Generator& g);
+void normal_(double* out, int64_t n, double mean, double std, Generator& g);
+
+/// Integers in [low, high). Throws unless low < high, and, where reals are to hold them, unless the
+/// type holds every integer there (24 bits of a float, 53 of a double).
+void randint_(int64_t* out, int64_t n, int64_t low, int64_t high, Generator& g);
+void randint_(float* out, int64_t n, int64_t low, int64_t high, Generator& g);
+void randint_(double* out, int64_t n, int64_t low, int64_t high, Generator& g);
+
+/// A random order of 0 .. n-1.
+void randperm_(int64_t* out, int64_t n, Generator& g);
+
+/// 1 with probability p, else 0. Throws unless p is in [0, 1].
+void bernoulli_(float* out, int64_t n, double p, Generator& g,
+                BernoulliRule rule = BernoulliRule::plain);
+/// The same with a probability for each element; PyTorch looks at 24 bits for float ones and 53 for
+/// double ones.
+void bernoulli_(float* out, int64_t n, const float* p, Generator& g);
+void bernoulli_(float* out, int64_t n, const double* p, Generator& g);
+
+/// Exponential with rate lambda, density lambda exp(-lambda x). Throws unless lambda > 0.
+void exponential_(float* out, int64_t n, double lambda, Generator& g);
+void exponential_(double* out, int64_t n, double lambda, Generator& g);
+
+/// For each of rows: samples indices into its categories, (rows, samples) from weights (rows,
+/// categories). Weights are non-negative and need not sum to one. Throws on a negative, infinite or
+/// NaN weight, a row of zeros, or, without replacement, more samples than a row has weights above
+/// zero.
+void multinomial_(int64_t* out, const float* weights, int64_t rows, int64_t categories,
+                  int64_t samples, bool replacement, Generator& g);
+
+}  // namespace ink

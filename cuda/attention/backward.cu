@@ -1,0 +1,304 @@
+// Attention, backward: the twin of autograd/ops/attention/backward.cpp.
+//   p_ij = exp(s_ij - lse_i),   delta_i = dout_i . out_i,   ds_ij = p_ij (m_ij dout_i . v_j -
+//   delta_i) dv_j = sum_i m_ij p_ij dout_i,   dq_i = scale sum_j ds_ij k_j,   dk_j = scale sum_i
+//   ds_ij q_i
+// Nothing is added by several blocks, so that the bits are the same every time: a block that owns
+// queries collects their dq, one that owns keys their dk and dv, one that owns a tile of the mask
+// its dmask; each computes the scores it needs again. Dao et al. 2022, algorithm 4.
+#include <algorithm>
+#include <type_traits>
+
+#include "cuda/attention/mma.h"
+#include "cuda/attention/tiles.cuh"
+
+namespace ink::cuda {
+namespace {
+
+/// All that the kernels below are given but for what they write.
+template <class T>
+struct BackwardProblem : AttentionProblem<T> {
+  using C = compute_t<T>;
+  HeadMatrices<const T> dout;
+  const C* lse;  // (heads, queries)
+  C* delta;      // likewise; QueryGradient, the first, fills it
+};
+
+/// What the softmax of one query remembers.
+template <class C>
+struct QueryRow {
+  C lse = 0, delta = 0;
+};
+template <class T>
+__device__ inline QueryRow<compute_t<T>> query_row(const BackwardProblem<T>& problem, int head,
+                                                   int i) {
+  const int64_t queries = problem.size.queries;
+  if (i >= queries) return {};
+  return {problem.lse[head * queries + i], problem.delta[head * queries + i]};
+}
+
+/// s: q_i . k_j, becomes m_ij p_ij; dp: dout_i . v_j, becomes ds_ij. Does i see j?
+template <class T, class C>
+__device__ inline bool turn(C& s, C& dp, const Sight<T>& sight, const QueryRow<C>& row, C m, int i,
+                            int j) {
+  const C score = sight.score(s, i, j);
+  const bool sees = score != -infinity<C>();
+  const C p = sees ? simd::exp_nonpositive(score - row.lse) : C(0);
+  s = p * m;
+  dp = sees ? p * (m * dp - row.delta) : C(0);
+  return sees;
+}
+
+/// Of a block that owns queries: s and dp of its tile and the keys from j0 on, turned.
+template <class T, int kWidth>
+__device__ inline void turn_tile(Square<compute_t<T>>& s, Square<compute_t<T>>& dp,
+                                 Tiles<T, kWidth>& tiles, Alive* alive,
+                                 const BackwardProblem<T>& problem, const Sight<T>& sight, int i0,
+                                 int j0) {
+  using C = compute_t<T>;
+  const auto& size = problem.size;
+  const int head = sight.head, kv_head = head / size.group;
+  const int rows = rows_of_tile(i0, size.queries, kOwn), n = rows_of_tile(j0, size.keys, kOther);
+  tiles.dots(s, {problem.q[head], i0, rows}, {problem.k[kv_head], j0, n}, size.d);
+  tiles.dots(dp, {problem.dout[head], i0, rows}, {problem.v[kv_head], j0, n}, size.dv);
+  const int i = i0 + own_group() * kSquare, j = other_group() * kSquare;
+  const unsigned kept = sight.kept(i, j0 + j);
+  bool seen[kSquare] = {};
+#pragma unroll
+  for (int r = 0; r < kSquare; ++r) {
+    const QueryRow<C> row = query_row(problem, head, i + r);
+#pragma unroll
+    for (int c = 0; c < kSquare; ++c) {
+      const C m = kept >> (kSquare * r + c) & 1 ? sight.factor : C(0);
+      seen[c] |= turn(s.x[r][c], dp.x[r][c], sight, row, m, i + r, j0 + j + c);
+    }
+  }
+#pragma unroll
+  for (int c = 0; c < kSquare; ++c) alive[j + c].seen[own_group()] = seen[c];
+}
+
+template <class T, int kWidth>
+struct QueryGradient {
+  using C = compute_t<T>;
+  static constexpr int kThreads = kTileThreads, kResident = sizeof(C) == 8 ? 2 : 3;
+  struct Shared {
+    Tiles<T, kWidth> tiles;
+    Alive alive[kOther];
+  };
+  BackwardProblem<T> problem;
+  HeadMatrices<const T> out;
+  HeadMatrices<T> dq;
+  unsigned tiles;  // of a head's queries
+
+  __device__ void operator()(Shared& shared) const {
+    const auto& size = problem.size;
+    const int head = blockIdx.x / tiles;
+    const int i0 = (tiles - 1 - blockIdx.x % tiles) * kOwn, col = blockIdx.y * kWidth;
+    const int rows = rows_of_tile(i0, size.queries, kOwn);
+    const Matrix<const T> k = problem.k[head / size.group];
+    const Sight<T> sight(problem, head);
+    const Alive* alive = problem.mask.given() ? shared.alive : nullptr;
+    const int end = size.seen(i0 + rows - 1);
+    find_delta(head, i0);
+    __syncthreads();
+    typename Tiles<T, kWidth>::Sums sums;
+    for (int j0 = 0; j0 < end; j0 += kOther) {
+      Square<C> s, ds;
+      turn_tile(s, ds, shared.tiles, shared.alive, problem, sight, i0, j0);
+      shared.tiles.put(ds);
+      const Rows<T> keys{k, j0, rows_of_tile(j0, end, kOther), alive};
+      shared.tiles.add_rows(sums, keys, col, size.d);
+    }
+    Tiles<T, kWidth>::store(dq[head], i0, rows, col, size.d, sums,
+                            [&](int) { return problem.scale; });
+  }
+
+  // Of the block's queries. Blocks that share them find, and write, the same.
+  __device__ void find_delta(int head, int i0) const {
+    const Matrix<const T> o = out[head], g = problem.dout[head];
+#pragma unroll
+    for (int r = 0; r < kSquare; ++r) {
+      const int i = i0 + own_group() * kSquare + r;
+      const int cols = i < problem.size.queries ? problem.size.dv : 0;
+      C sum = 0;
+      for (int c = other_group(); c < cols; c += kAlongOther) sum += C(o.at(i, c)) * C(g.at(i, c));
+      sum = along_other<Plus>(sum);
+      if (other_group() == 0 && i < problem.size.queries)
+        problem.delta[int64_t{head} * problem.size.queries + i] = sum;
+    }
+  }
+};
+
+template <class T, int kWidth>
+struct KeyGradient {
+  using C = compute_t<T>;
+  static constexpr int kThreads = kTileThreads, kResident = sizeof(C) * kWidth > 256 ? 2 : 3;
+  using Sums = typename Tiles<T, kWidth>::Sums;
+  using Shared = Tiles<T, kWidth>;
+  BackwardProblem<T> problem;
+  HeadMatrices<T> dk, dv;
+  unsigned tiles;  // of a head's keys
+
+  __device__ void operator()(Shared& shared) const {
+    const auto& size = problem.size;
+    const int kv_head = blockIdx.x / tiles, j0 = blockIdx.x % tiles * kOwn;
+    const int col = blockIdx.y * kWidth;
+    const int rows = rows_of_tile(j0, size.keys, kOwn);
+    const Rows<T> k{problem.k[kv_head], j0, rows}, v{problem.v[kv_head], j0, rows};
+    Sums dk_sums, dv_sums;
+    for (int head = kv_head * size.group; head < (kv_head + 1) * size.group; ++head) {
+      const Matrix<const T> q_head = problem.q[head], dout_head = problem.dout[head];
+      const Sight<T> sight(problem, head);
+      for (int i0 = size.first_query(j0); i0 < size.queries; i0 += kOther) {
+        const int n = rows_of_tile(i0, size.queries, kOther);
+        const Rows<T> q{q_head, i0, n}, dout{dout_head, i0, n};
+        Square<C> s, dp;
+        shared.dots(s, k, q, size.d);
+        shared.dots(dp, v, dout, size.dv);
+        turn_squares(s, dp, sight, i0, j0);
+        shared.put(s);
+        shared.add_rows(dv_sums, dout, col, size.dv);
+        shared.put(dp);
+        shared.add_rows(dk_sums, q, col, size.d);
+      }
+    }
+    shared.store(dk[kv_head], j0, rows, col, size.d, dk_sums, [&](int) { return problem.scale; });
+    shared.store(dv[kv_head], j0, rows, col, size.dv, dv_sums, [](int) { return C(1); });
+  }
+
+  // Own rows are keys, the others queries.
+  __device__ void turn_squares(Square<C>& s, Square<C>& dp, const Sight<T>& sight, int i0,
+                               int j0) const {
+    const int i = i0 + other_group() * kSquare, j = j0 + own_group() * kSquare;
+    const unsigned kept = sight.kept(i, j);
+#pragma unroll
+    for (int c = 0; c < kSquare; ++c) {
+      const QueryRow<C> row = query_row(problem, sight.head, i + c);
+#pragma unroll
+      for (int r = 0; r < kSquare; ++r) {
+        const C m = kept >> (kSquare * c + r) & 1 ? sight.factor : C(0);
+        turn(s.x[r][c], dp.x[r][c], sight, row, m, i + c, j + r);
+      }
+    }
+  }
+};
+
+/// Sums of ds over all that a mask broadcasts to. A block takes one of the mask's matrices, and of
+/// that a tile; where the mask does not step along queries or keys it walks all of their tiles.
+template <class T>
+struct MaskGradient {
+  static constexpr int kThreads = kTileThreads;
+  using C = compute_t<T>;
+  struct Shared {
+    Tiles<T, 64> tiles;
+    Alive alive[kOther];
+  };
+  BackwardProblem<T> problem;
+  HeadMatrices<C> dmask;
+  Heads own, repeated;  // the numbers of the heads that have matrices of their own, that share one
+  int repeats;
+  int rows, cols;  // of a matrix of the mask: 1, or those of the scores
+
+  __device__ void operator()(Shared& shared) const {
+    const auto& size = problem.size;
+    const int i_first = blockIdx.y * kOwn, j_first = blockIdx.z * kOther;
+    // From a tile to the next: there is none if the mask steps along.
+    const int i_step = rows == 1 ? kOwn : size.queries, j_step = cols == 1 ? kOther : size.keys;
+    const int first_head = static_cast<int>(own[blockIdx.x]);
+    Square<C> sums;
+    for (int n = 0; n < repeats; ++n) {
+      const Sight<T> sight(problem, first_head + static_cast<int>(repeated[n]));
+      for (int i0 = i_first; i0 < size.queries; i0 += i_step) {
+        const int end = size.seen(i0 + rows_of_tile(i0, size.queries, kOwn) - 1);
+        for (int j0 = j_first; j0 < end; j0 += j_step) {
+          Square<C> s, ds;
+          turn_tile(s, ds, shared.tiles, shared.alive, problem, sight, i0, j0);
+#pragma unroll
+          for (int e = 0; e < kSquare * kSquare; ++e)
+            sums.x[e / kSquare][e % kSquare] += ds.x[e / kSquare][e % kSquare];
+        }
+      }
+    }
+    shared.tiles.put(sums);
+    __syncthreads();
+    const int height = rows == 1 ? 1 : rows_of_tile(i_first, rows, kOwn);
+    const int width = cols == 1 ? 1 : rows_of_tile(j_first, cols, kOther);
+    const Matrix<C> to = dmask[first_head];
+    for (int e = static_cast<int>(threadIdx.x); e < height * width; e += kThreads)
+      to.at(i_first + e / width, j_first + e % width) = total(shared.tiles, e / width, e % width);
+  }
+
+  // The sum of what belongs to one element of the mask.
+  __device__ C total(const Tiles<T, 64>& tiles, int row, int col) const {
+    const int i_end = rows == 1 ? kOwn : row + 1, j_end = cols == 1 ? kOther : col + 1;
+    C sum = 0;
+    for (int i = row; i < i_end; ++i) {
+      for (int j = col; j < j_end; ++j) sum += tiles.weights[i * tiles.kWeightRow + j];
+    }
+    return sum;
+  }
+};
+
+template <class T>
+void run_mask_gradient(Array& dmask, const BackwardProblem<T>& problem, const Shape& scores) {
+  const int64_t dims = scores.size();
+  const auto size_of = [&](int64_t d) {  // of the mask, in the scores' dimension d
+    const int64_t at = d - dims + dmask.dim();
+    return at < 0 ? 1 : dmask.shape()[at];
+  };
+  Heads own, repeated;
+  int64_t matrices = 1, repeats = 1;
+  for (int64_t d = 0; d < dims - 2; ++d) {
+    int64_t stride = 1;
+    for (int64_t later = d + 1; later < dims - 2; ++later) stride *= scores[later];
+    const bool is_own = size_of(d) == scores[d];
+    (is_own ? own : repeated).add(scores[d], stride);
+    (is_own ? matrices : repeats) *= scores[d];
+  }
+  const int rows = static_cast<int>(size_of(dims - 2)), cols = static_cast<int>(size_of(dims - 1));
+  launch("attention_backward", {matrices, blocks_for(rows, kOwn), blocks_for(cols, kOther)},
+         MaskGradient<T>{problem,
+                         {dmask.mutable_data<compute_t<T>>(), dmask, scores},
+                         own,
+                         repeated,
+                         static_cast<int>(repeats),
+                         rows,
+                         cols});
+}
+
+template <class T, int kWidth>
+void run_backward(AttentionGradients& d, const Array& out, const BackwardProblem<T>& problem) {
+  const auto& size = problem.size;
+  const auto query_tiles = static_cast<unsigned>(blocks_for(size.queries, kOwn));
+  const auto key_tiles = static_cast<unsigned>(blocks_for(size.keys, kOwn));
+  launch("attention_backward",
+         {int64_t{size.heads} * query_tiles, blocks_for(std::max(size.d, 1), kWidth)},
+         QueryGradient<T, kWidth>{problem, matrices_of<T>(out), matrices_of<T>(d.dq), query_tiles});
+  launch(
+      "attention_backward",
+      {int64_t{size.heads / size.group} * key_tiles, blocks_for(std::max(size.d, size.dv), kWidth)},
+      KeyGradient<T, kWidth>{problem, matrices_of<T>(d.dk), matrices_of<T>(d.dv), key_tiles});
+}
+
+}  // namespace
+
+void attention_backward(AttentionGradients d, const Array& dout, const Array& out, const Array& lse,
+                        const AttentionInputs& in) {
+  const Array &q = in.q, &k = in.k, &v = in.v;
+  if (!d.dmask.defined() &&
+      suits_attention_mma(in.mask, in.rule, {&d.dq, &d.dk, &d.dv, &dout, &out, &q, &k, &v}))
+    return attention_mma_backward(d, dout, out, lse, in);
+  for_float("attention_backward", q.dtype(), [&]<class T>(T) {
+    using C = compute_t<T>;
+    Array delta = Array::empty(lse.shape(), lse.dtype(), lse.device());
+    const BackwardProblem<T> problem{AttentionProblem<T>(in), matrices_of<T>(dout), lse.data<C>(),
+                                     delta.mutable_data<C>()};
+    if (!std::is_same_v<T, double> && std::max(q.size(-1), v.size(-1)) > 64) {
+      run_backward<T, std::is_same_v<T, double> ? 64 : 128>(d, out, problem);
+    } else {
+      run_backward<T, 64>(d, out, problem);
+    }
+    if (d.dmask.defined()) run_mask_gradient(d.dmask, problem, scores_shape(q, k));
+  });
+}
+
+}  // namespace ink::cuda

@@ -1,0 +1,225 @@
+// Attention forward on tensor cores (the formula: forward.cu). A block of four warps takes 128
+// queries, a warp 32 of them, and meets the keys 64 at a time; while it works on one tile of keys
+// and values the next is being copied to shared memory. Dao 2023, "FlashAttention-2".
+#include <type_traits>
+
+#include "cuda/attention/mma.cuh"
+#include "cuda/attention/mma.h"
+
+namespace ink::cuda {
+namespace {
+
+constexpr int kTall = 2;
+
+/// The softmax of a lane's rows so far: rows 16 m + 8 h + g of the warp's.
+template <bool kMask>
+struct Softmax {
+  float top[kTall][2], total[kTall][2];  // the largest score; the sum of this lane's weights
+
+  __device__ Softmax() {
+#pragma unroll
+    for (int r = 0; r < 2 * kTall; ++r) {
+      top[r / 2][r % 2] = -infinity<float>();
+      total[r / 2][r % 2] = 0;
+    }
+  }
+  /// Scores to weights in place, and sums over earlier keys to what they are for the new top. c:
+  /// log2 e, and the scale where scores are without.
+  template <int kWide, int kSums>
+  __device__ void add(WarpSums<kTall, kWide>& s, WarpSums<kTall, kSums>& sums, float c) {
+#pragma unroll
+    for (int r = 0; r < 2 * kTall; ++r) {
+      const int m = r / 2, h = r % 2;
+      float high = top[m][h];
+#pragma unroll
+      for (int n = 0; n < kWide; ++n)
+        high = fmaxf(high, fmaxf(s.x[m][n][2 * h], s.x[m][n][2 * h + 1]));
+      high = fmaxf(high, warp_xor(high, 1));
+      high = fmaxf(high, warp_xor(high, 2));
+      const float base = high == -infinity<float>() ? 0.0f : high;  // -inf - -inf would be NaN
+      const float shrink = weight(top[m][h], base, c);
+      top[m][h] = high;
+      float sum = 0;
+#pragma unroll
+      for (int n = 0; n < kWide; ++n) {
+#pragma unroll
+        for (int e = 2 * h; e < 2 * h + 2; ++e) {
+          s.x[m][n][e] = weight(s.x[m][n][e], base, c);
+          sum += s.x[m][n][e];
+        }
+      }
+      total[m][h] = total[m][h] * shrink + sum;
+#pragma unroll
+      for (int n = 0; n < kSums; ++n) {
+        sums.x[m][n][2 * h] *= shrink;
+        sums.x[m][n][2 * h + 1] *= shrink;
+      }
+    }
+  }
+  __device__ static float weight(float score, float base, float c) {
+    return exp2_fast(kMask ? c * (score - base) : c * score - c * base);
+  }
+};
+
+template <int kHead, bool kMask, bool kDrop>
+struct MmaForward {
+  static constexpr int kThreads = 128, kResident = 2, kRows = 16 * kTall,
+                       kQueries = kThreads / kWarp * kRows;
+  static constexpr int kKeys = kHead <= 64 ? 64 : 32, kWide = kKeys / 8;
+  static constexpr bool kHold = kHead <= 64 && !kMask && !kDrop;  // the queries in registers?
+  using Sums = WarpSums<kTall, kHead / 8>;
+  struct Shared {
+    alignas(128) bfloat16 q[kQueries * kHead], k[2][kKeys * kHead], v[2][kKeys * kHead];
+  };
+  MmaProblem problem;
+  HeadRows<bfloat16> out;
+  float* lse;
+  int tiles;  // of a head's queries
+
+  // What a block works on. row0: the warp's first row of the tile.
+  struct Work {
+    int head, i0, row0, end;  // end: of the keys that the tile sees
+    Matrix<const bfloat16> k, v;
+    int64_t mask_start;
+    uint64_t key;  // of dropout
+  };
+
+  __device__ void operator()(Shared& shared) const {
+    const auto& size = problem.size;
+    const BlockPlace place = place_of_block(tiles, size.heads);
+    const int i0 = (tiles - 1 - place.rank) * kQueries, kv_head = place.head / size.group;
+    const int rows = rows_from(i0);
+    const Work work{place.head,
+                    i0,
+                    warp_id() * kRows,
+                    size.seen(i0 + rows - 1),
+                    problem.k[kv_head],
+                    problem.v[kv_head],
+                    kMask ? problem.mask.start(place.head) : 0,
+                    kDrop ? problem.dropout.key() : 0};
+    start_rows<kQueries, kHead, kThreads>(shared.q, problem.q[place.head], i0, size.queries,
+                                          size.d);
+    start_keys(shared, work, 0, 0);
+    wait_for_copies<0>();
+    __syncthreads();
+    const InTile<kHead> q{shared.q, work.row0};
+    if constexpr (kHold) {
+      walk(shared, work, hold<kHead, kTall>(q));
+    } else {
+      walk(shared, work, q);
+    }
+  }
+
+ private:
+  __device__ int rows_from(int i0) const {
+    const int left = problem.size.queries - i0;
+    return left < kQueries ? left : kQueries;
+  }
+  __device__ void start_keys(Shared& shared, const Work& work, int j0, int buffer) const {
+    start_rows<kKeys, kHead, kThreads>(shared.k[buffer], work.k, j0, work.end, problem.size.d);
+    start_rows<kKeys, kHead, kThreads>(shared.v[buffer], work.v, j0, work.end, problem.size.dv);
+    end_copies();
+  }
+
+  template <class Queries>
+  __device__ void walk(Shared& shared, const Work& work, const Queries& q) const {
+    const auto& size = problem.size;
+    const int first = work.i0 + work.row0;  // the warp's rows are [first, first + kRows)
+    const int seen = first < size.queries ? size.seen(first + kRows - 1) : 0;
+    const float c = kMask ? kLog2e : problem.scale * kLog2e;
+    Softmax<kMask> softmax;
+    Sums sums;
+    for (int j0 = 0, buffer = 0; j0 < work.end; j0 += kKeys, buffer ^= 1) {
+      if (j0 + kKeys < work.end) start_keys(shared, work, j0 + kKeys, buffer ^ 1);
+      if (j0 < seen) {
+        WarpSums<kTall, kWide> s;
+        add_dots<kHead>(s, q, shared.k[buffer], 0);
+        std::conditional_t<kMask, SomeRows, AllRows> keys{};
+        if constexpr (kMask) {
+          keys = look(s, problem, work.mask_start, first, j0);
+        } else if (j0 + kKeys > size.seen(first)) {
+          hide(s, first, j0);
+        }
+        softmax.add(s, sums, c);
+        if constexpr (kDrop) drop(s, work, first, j0);
+        add_rows<kHead>(sums, hold(s), shared.v[buffer], 0, keys);
+      }
+      wait_for_copies<0>();
+      __syncthreads();
+    }
+    finish(shared, work, softmax, sums);
+  }
+
+  // -inf where a query does not see a key.
+  __device__ void hide(WarpSums<kTall, kWide>& s, int first, int j0) const {
+#pragma unroll
+    for (int r = 0; r < 2 * kTall; ++r) {
+      const int i = first + 8 * r + lane_id() / 4;
+      const int seen = problem.size.seen(i) - j0 - lane_id() % 4 * 2;
+#pragma unroll
+      for (int n = 0; n < 2 * kWide; ++n) {
+        float& score = s.x[r / 2][n / 2][r % 2 * 2 + n % 2];
+        if (n / 2 * 8 + n % 2 >= seen) score = -infinity<float>();
+      }
+    }
+  }
+  __device__ void drop(WarpSums<kTall, kWide>& p, const Work& work, int first, int j0) const {
+#pragma unroll
+    for (int m = 0; m < kTall; ++m) {
+      const uint32_t kept =
+          kept_by_query<kWide>(problem.dropout, work.key, work.head, first + 16 * m, j0);
+#pragma unroll
+      for (int n = 0; n < 4 * kWide; ++n) {
+        if (!(kept >> n & 1)) p.x[m][n / 4][n % 4] = 0;
+      }
+    }
+  }
+
+  __device__ void finish(Shared& shared, const Work& work, Softmax<kMask>& softmax,
+                         Sums& sums) const {
+    const auto& size = problem.size;
+    const int first = work.i0 + work.row0;
+    const float kept = kDrop ? static_cast<float>(problem.dropout.kept) : 1.0f;
+    float factor[kTall][2];
+#pragma unroll
+    for (int r = 0; r < 2 * kTall; ++r) {
+      float& total = softmax.total[r / 2][r % 2];
+      total += warp_xor(total, 1);
+      total += warp_xor(total, 2);
+      factor[r / 2][r % 2] = total == 0 ? 0 : kept / total;
+      const int i = first + 8 * r + lane_id() / 4;
+      if (lane_id() % 4 == 0 && i < size.queries)
+        lse[int64_t{work.head} * size.queries + i] =
+            (kMask ? 1 : problem.scale) * softmax.top[r / 2][r % 2] + simd::log(total);
+    }
+    store_rows<kHead>(out[work.head], first, size.queries, size.dv, shared.q, work.row0, sums,
+                      [&](int m, int h) { return factor[m][h]; });
+  }
+};
+
+}  // namespace
+
+bool suits_attention_mma(const Array& mask, const AttentionRule& rule,
+                         std::initializer_list<const Array*> rows) {
+  if (rule.scale <= 0) return false;
+  if (mask.defined() && mask.dtype() != DType::boolean && mask.dtype() != f32) return false;
+  for (const Array* x : rows) {
+    if (x->dtype() != bf16 || x->size(-1) > 128) return false;
+    const auto matrices = matrices_of<bfloat16>(*x);
+    if (!matrices.in_packs || matrices.heads.dims > 2) return false;
+  }
+  return true;
+}
+
+void attention_mma(Array& out, Array& lse, const AttentionInputs& in) {
+  const MmaProblem problem(in);
+  for_kind(problem, [&]<int kHead, bool kMask, bool kDrop>() {
+    using Kernel = MmaForward<kHead, kMask, kDrop>;
+    const int64_t tiles = blocks_for(problem.size.queries, Kernel::kQueries);
+    launch("attention", problem.size.heads * tiles,
+           Kernel{problem, HeadRows(matrices_of<bfloat16>(out)), lse.mutable_data<float>(),
+                  static_cast<int>(tiles)});
+  });
+}
+
+}  // namespace ink::cuda

@@ -1,0 +1,361 @@
+// What attention's kernels on tensor cores are made of (mma.cu,
+// mma_backward.cu): tiles of rows in shared memory, and a warp's products of them. bf16
+// with f32 sums.
+//
+// Without a mask a score is left what the product gives it, and its scale goes into the exponent:
+// exp(scale (s - top)) = 2^(c s - c top), one instruction. With one it is scaled and added to, and
+// the top comes off first, for then it may be as large as a mask's numbers are.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+
+#include "cuda/attention/attention.cuh"
+#include "cuda/mma.cuh"
+#include "cuda/pack.cuh"
+
+namespace ink::cuda {
+
+inline constexpr float kLog2e = 1.44269504f;
+
+/// The rows of each head of a tensor, as chunks of 16 bytes can be copied.
+template <class E>
+struct HeadRows {
+  E* data;
+  int64_t row, outer, inner;  // from a row to the next; from head to head in two dimensions
+  unsigned inner_heads;
+
+  explicit HeadRows(const HeadMatrices<E>& x)
+      : data(x.data), row(x.row), outer(0), inner(0), inner_heads(1) {
+    const Heads& heads = x.heads;
+    if (heads.dims == 2) outer = heads.strides[0];
+    if (heads.dims > 0) {
+      inner = heads.strides[heads.dims - 1];
+      inner_heads = heads.sizes[heads.dims - 1];
+    }
+  }
+  __device__ Matrix<E> operator[](int head) const {
+    const unsigned number = static_cast<unsigned>(head), of_outer = number / inner_heads;
+    return {data + of_outer * outer + (number - of_outer * inner_heads) * inner, row, 1, true};
+  }
+};
+
+/// All that the kernels are given but for what they write.
+struct MmaProblem : AttentionProblem<bfloat16, HeadRows<const bfloat16>> {
+  using AttentionProblem::AttentionProblem;
+
+  /// The score of query i and key j from their product; -inf where i does not see j. mask_start: of
+  /// the head's.
+  __device__ float score(float dot, int64_t mask_start, int i, int j) const {
+    if (i >= size.queries || j >= size.seen(i)) return -infinity<float>();
+    return mask.apply(dot * scale, mask_start, i, j);
+  }
+};
+
+/// Where chunk `chunk`, of eight elements, of row `row` of a tile stands. A row's chunks change
+/// places with its number, so that those of eight rows lie in different banks. Chunk 2 k + c stands
+/// at place(row, c) ^ 16 k, and the chunk of row + 8 n at place(row, chunk) + 8 n kHead.
+template <int kHead>
+__device__ inline int place(int row, int chunk) {
+  static_assert(kHead == 32 || kHead == 64 || kHead == 128);
+  const int turn = kHead == 32 ? row / 2 % 4 : row % 8;
+  return row * kHead + (chunk ^ turn) * 8;
+}
+
+/// Starts copies of kRows rows of a matrix from `first` on to a tile: zeros from row `end` and from
+/// column `cols` on.
+template <int kRows, int kHead, int kThreads>
+__device__ inline void start_rows(bfloat16* tile, const Matrix<const bfloat16>& from, int first,
+                                  int end, int cols) {
+  constexpr int kChunks = kHead / 8, kStep = kThreads / kChunks;  // rows at a time
+  static_assert(kRows % kStep == 0 && kStep % 8 == 0);
+  const int row = static_cast<int>(threadIdx.x) / kChunks,
+            chunk = static_cast<int>(threadIdx.x) % kChunks;
+  const int count = chunk * 8 < cols ? end - first - row : 0;
+  const bfloat16* source = from.data + (first + row) * from.row + chunk * 8;
+  bfloat16* to = tile + place<kHead>(row, chunk);
+#pragma unroll
+  for (int r = 0; r < kRows; r += kStep)
+    start_copy<16>(to + r * kHead, source + r * from.row, r < count);
+}
+
+/// A warp's sums: kTall x 16 rows, kWide x 8 columns, each pair as mma.cuh says. x[m][n][c]: with
+/// h = c / 2, of row 16 m + 8 h + g and column 8 n + 2 t + c % 2.
+template <int kTall, int kWide>
+struct WarpSums {
+  float x[kTall][kWide][4] = {};
+};
+
+/// kTall x 16 rows of a warp, kDeep x 16 columns: the first operand of products, held in registers.
+template <int kTall, int kDeep>
+struct Held {
+  uint32_t x[kTall][kDeep][4];
+
+  __device__ void get(uint32_t (&a)[4], int m, int k) const {
+#pragma unroll
+    for (int r = 0; r < 4; ++r) a[r] = x[m][k][r];
+  }
+};
+/// The same, left in a tile from row0 on.
+template <int kHead>
+struct InTile {
+  const bfloat16* tile;
+  int row0;
+
+  __device__ void get(uint32_t (&a)[4], int m, int k) const {
+    const int at = place<kHead>(row0 + lane_id() % 16, lane_id() / 16) ^ 16 * k;
+    load_matrices(a, tile + at + 16 * m * kHead);
+  }
+};
+template <int kHead, int kTall>
+__device__ inline Held<kTall, kHead / 16> hold(const InTile<kHead>& rows) {
+  Held<kTall, kHead / 16> held;
+#pragma unroll
+  for (int m = 0; m < kTall; ++m) {
+#pragma unroll
+    for (int k = 0; k < kHead / 16; ++k) rows.get(held.x[m][k], m, k);
+  }
+  return held;
+}
+/// Sums, rounded, as the first operand of another product: their columns are its inner dimension.
+template <int kTall, int kWide>
+__device__ inline Held<kTall, kWide / 2> hold(const WarpSums<kTall, kWide>& sums) {
+  Held<kTall, kWide / 2> held;
+#pragma unroll
+  for (int m = 0; m < kTall; ++m) {
+#pragma unroll
+    for (int n = 0; n < kWide; ++n) {
+      const float(&c)[4] = sums.x[m][n];
+      held.x[m][n / 2][n % 2 * 2] = pack_bf16(c[0], c[1]);
+      held.x[m][n / 2][n % 2 * 2 + 1] = pack_bf16(c[2], c[3]);
+    }
+  }
+  return held;
+}
+
+/// Adds a's products with 16 columns of b, of which r holds four matrices.
+template <int kTall, int kWide>
+__device__ inline void add_pair(WarpSums<kTall, kWide>& sums, const uint32_t (&a)[kTall][4],
+                                const uint32_t (&r)[4], int n) {
+  const uint32_t left[2] = {r[0], r[1]}, right[2] = {r[2], r[3]};
+#pragma unroll
+  for (int m = 0; m < kTall; ++m) {
+    mma_m16n8k16(sums.x[m][n], a[m], left);
+    mma_m16n8k16(sums.x[m][n + 1], a[m], right);
+  }
+}
+
+/// sums += a rows^T, of kWide x 8 rows of a tile from row0 on.
+template <int kHead, int kTall, int kWide, class A>
+__device__ inline void add_dots(WarpSums<kTall, kWide>& sums, const A& a, const bfloat16* tile,
+                                int row0) {
+  const int lane = lane_id();
+  const int at = place<kHead>(row0 + lane / 16 * 8 + lane % 8, lane / 8 % 2);
+#pragma unroll
+  for (int k = 0; k < kHead / 16; ++k) {
+    uint32_t x[kTall][4];
+#pragma unroll
+    for (int m = 0; m < kTall; ++m) a.get(x[m], m, k);
+#pragma unroll
+    for (int n = 0; n < kWide; n += 2) {
+      uint32_t r[4];
+      load_matrices(r, tile + (at ^ 16 * k) + 8 * n * kHead);
+      add_pair(sums, x, r, n);
+    }
+  }
+}
+
+/// Which rows of a tile count; the others are as zeros, be they NaN.
+struct AllRows {
+  __device__ void keep(uint32_t (&)[4], int) const {}
+};
+struct SomeRows {
+  uint32_t bits;  // bit 2 n + e: row 8 n + 2 t + e
+
+  // r: of rows 16 k ... 16 k + 15, as add_rows loads them.
+  __device__ void keep(uint32_t (&r)[4], int k) const {
+    const uint32_t upper = halves(bits >> 4 * k), lower = halves(bits >> (4 * k + 2));
+    r[0] &= upper;
+    r[1] &= lower;
+    r[2] &= upper;
+    r[3] &= lower;
+  }
+  __device__ static uint32_t halves(uint32_t two) {
+    return (two & 1) * 0xffffu | (two >> 1 & 1) * 0xffff0000u;
+  }
+};
+
+/// sums += weights rows, of kDeep x 16 rows of a tile from row0 on.
+template <int kHead, int kTall, int kDeep, class Which = AllRows>
+__device__ inline void add_rows(WarpSums<kTall, kHead / 8>& sums, const Held<kTall, kDeep>& weights,
+                                const bfloat16* tile, int row0, const Which& which = {}) {
+  const int at = place<kHead>(row0 + lane_id() % 16, lane_id() / 16);
+#pragma unroll
+  for (int k = 0; k < kDeep; ++k) {
+    uint32_t x[kTall][4];
+#pragma unroll
+    for (int m = 0; m < kTall; ++m) weights.get(x[m], m, k);
+#pragma unroll
+    for (int n = 0; n < kHead / 8; n += 2) {
+      uint32_t r[4];
+      load_transposed(r, tile + (at ^ 8 * n) + 16 * k * kHead);
+      which.keep(r, k);
+      add_pair(sums, x, r, n);
+    }
+  }
+}
+
+/// to(first + row, column) = factor(m, h) sums below row `end` and column `cols`, by way of the
+/// warp's own rows of a tile, from row0 on.
+template <int kHead, int kTall, class F>
+__device__ inline void store_rows(const Matrix<bfloat16>& to, int first, int end, int cols,
+                                  bfloat16* tile, int row0, const WarpSums<kTall, kHead / 8>& sums,
+                                  F&& factor) {
+  using Pair = Pack<bfloat16, 2>;
+  using Chunk = Pack<bfloat16, 8>;
+  const int lane = lane_id(), g = lane / 4, t = lane % 4;
+  __syncwarp();  // the rows may still be read
+#pragma unroll
+  for (int m = 0; m < kTall; ++m) {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const float f = factor(m, h);
+#pragma unroll
+      for (int n = 0; n < kHead / 8; ++n) {
+        const uint32_t pair = pack_bf16(sums.x[m][n][2 * h] * f, sums.x[m][n][2 * h + 1] * f);
+        bfloat16* at = tile + place<kHead>(row0 + 16 * m + 8 * h + g, n) + 2 * t;
+        *reinterpret_cast<Pair*>(at) = std::bit_cast<Pair>(pair);
+      }
+    }
+  }
+  __syncwarp();
+  constexpr int kChunks = kHead / 8;
+  for (int e = lane; e < kTall * 16 * kChunks; e += kWarp) {
+    const int row = e / kChunks, chunk = e % kChunks;
+    if (first + row < end && chunk * 8 < cols)
+      *reinterpret_cast<Chunk*>(&to.at(first + row, chunk * 8)) =
+          *reinterpret_cast<const Chunk*>(tile + place<kHead>(row0 + row, chunk));
+  }
+}
+
+/// The tile and the head that a block takes. Heads go in bunches, whose keys and values the L2
+/// cache can hold; of a bunch the longest causal tiles, rank 0, come first, so that short ones fill
+/// what gaps the long ones leave.
+struct BlockPlace {
+  int rank, head;
+};
+__device__ inline BlockPlace place_of_block(int tiles, int heads) {
+  constexpr int kBunch = 32;
+  const int bunch = static_cast<int>(blockIdx.x) / (kBunch * tiles) * kBunch;
+  const int rest = static_cast<int>(blockIdx.x) - bunch * tiles;
+  const int size = heads - bunch < kBunch ? heads - bunch : kBunch;
+  return {rest / size, bunch + rest % size};
+}
+
+/// Products of queries from i0 on and keys from j0 on to scores; the keys that any query sees.
+template <int kTall, int kWide>
+__device__ inline SomeRows look(WarpSums<kTall, kWide>& s, const MmaProblem& problem,
+                                int64_t mask_start, int i0, int j0) {
+  const int i = i0 + lane_id() / 4, j = j0 + lane_id() % 4 * 2;
+  SomeRows seen{0};
+#pragma unroll
+  for (int n = 0; n < kWide; ++n) {
+#pragma unroll
+    for (int e = 0; e < 4 * kTall; ++e) {
+      float& score = s.x[e / 4][n][e % 4];
+      score = problem.score(score, mask_start, i + e / 2 * 8, j + 8 * n + e % 2);
+      seen.bits |= uint32_t{score != -infinity<float>()} << (2 * n + e % 2);
+    }
+  }
+#pragma unroll
+  for (int lane = 4; lane < kWarp; lane *= 2) seen.bits |= warp_xor(seen.bits, lane);
+  return seen;
+}
+
+/// The same of 16 keys from j0 on and queries from i0 on, the queries along the columns. Bit 4 n +
+/// c: does the query of x[0][n][c] see its key?
+template <int kWide>
+__device__ inline uint32_t look_by_key(WarpSums<1, kWide>& s, const MmaProblem& problem,
+                                       int64_t mask_start, int i0, int j0) {
+  const int i = i0 + lane_id() % 4 * 2, j = j0 + lane_id() / 4;
+  uint32_t seen = 0;
+#pragma unroll
+  for (int n = 0; n < 4 * kWide; ++n) {
+    float& score = s.x[0][n / 4][n % 4];
+    score = problem.score(score, mask_start, i + n / 4 * 8 + n % 2, j + n % 4 / 2 * 8);
+    seen |= uint32_t{score != -infinity<float>()} << n;
+  }
+  return seen;
+}
+
+/// Which weights of 16 queries from i0 on and kWide x 8 keys from j0 on stay: bit 4 n + c for
+/// x[0][n][c] of their WarpSums.
+template <int kWide>
+__device__ inline uint32_t kept_by_query(const WeightDropout& drop, uint64_t key, int head, int i0,
+                                         int j0) {
+  const int lane = lane_id(), g = lane / 4, t = lane % 4;
+  if ((drop.first | drop.keys) % 4 != 0) {
+    uint32_t bits = 0;
+#pragma unroll 1
+    for (int p = 0; p < 2 * kWide; ++p) {
+      const int i = i0 + g + p % 2 * 8, j = j0 + p / 2 * 8 + 2 * t;
+      bits |= (drop.four_from(key, drop.element(head, i, j)) & 3) << 2 * p;
+    }
+    return bits;
+  }
+  // Two lanes need the four bits of a counter: the even one makes those of row g, the odd one those
+  // of row g + 8, and they swap halves.
+  const uint64_t counter = drop.element(head, i0 + g + t % 2 * 8, j0 + t / 2 * 4) / 4;
+  uint32_t mine = 0;
+#pragma unroll
+  for (unsigned n = 0; n < kWide; ++n) mine |= drop.four(key, counter + 2 * n) << 4 * n;
+  const uint32_t other = warp_xor(mine, 1), low = 0x33333333, high = 0xcccccccc;
+  return t % 2 == 0 ? (mine & low) | (other & low) << 2 : (mine & high) | (other >> 2 & low);
+}
+
+/// The same of 16 keys from j0 on and kWide x 8 queries from i0 on, the queries along the columns.
+template <int kWide>
+__device__ inline uint32_t kept_by_key(const WeightDropout& drop, uint64_t key, int head, int i0,
+                                       int j0) {
+  const int lane = lane_id(), g = lane / 4, t = lane % 4;
+  uint32_t bits = 0;
+  if ((drop.first | drop.keys) % 4 != 0) {
+#pragma unroll 1
+    for (int p = 0; p < 4 * kWide; ++p) {
+      const int i = i0 + p / 4 * 8 + 2 * t + p % 2, j = j0 + g + p % 4 / 2 * 8;
+      bits |= (drop.four_from(key, drop.element(head, i, j)) & 1) << p;
+    }
+    return bits;
+  }
+  // Four lanes, of four keys that follow one another, need one bit each of four counters: lane r of
+  // them makes the four bits of x[0][n][r], and each lane gathers its own.
+  const int r = g % 4;
+  const uint64_t counter = drop.element(head, i0 + 2 * t + r % 2, j0 + g / 4 * 4 + r / 2 * 8) / 4;
+  const uint64_t step = static_cast<uint64_t>(drop.keys) * 2;  // of eight queries
+  uint32_t mine = 0;
+#pragma unroll
+  for (unsigned n = 0; n < kWide; ++n) mine |= drop.four(key, counter + step * n) << 4 * n;
+#pragma unroll
+  for (int c = 0; c < 4; ++c)
+    bits |= (warp_from(mine, (lane & ~12) | c << 2) >> r & 0x11111111) << c;
+  return bits;
+}
+
+/// Calls f.operator()<kHead, kMask, kDrop>(): the size of head that tiles are made for; is there a
+/// mask, is there dropout?
+template <class F>
+void for_kind(const MmaProblem& problem, F&& f) {
+  const auto sized = [&]<int kHead>() {
+    const bool masked = problem.mask.given();
+    if (masked && problem.dropout.on) return f.template operator()<kHead, true, true>();
+    if (masked) return f.template operator()<kHead, true, false>();
+    if (problem.dropout.on) return f.template operator()<kHead, false, true>();
+    f.template operator()<kHead, false, false>();
+  };
+  const int widest = std::max(problem.size.d, problem.size.dv);
+  if (widest <= 32) return sized.template operator()<32>();
+  if (widest <= 64) return sized.template operator()<64>();
+  sized.template operator()<128>();
+}
+
+}  // namespace ink::cuda

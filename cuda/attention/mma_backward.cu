@@ -1,0 +1,329 @@
+// Attention backward on tensor cores (the formulas: backward.cu). Two kernels, each of
+// which computes the weights it needs again, so that no sum is shared by blocks: the first collects
+// dq of 64 queries a block, and delta; the second dk and dv of 64 keys. A warp owns 16 rows, with
+// their operands and sums in registers, and meets 32 others at a time. In the second kernel the
+// scores are transposed, keys along the rows, so that the weights already lie where the first
+// operand of the next product must.
+#include <type_traits>
+
+#include "cuda/attention/mma.cuh"
+#include "cuda/attention/mma.h"
+
+namespace ink::cuda {
+namespace {
+
+constexpr int kFourWarps = 128, kTile = 64, kStep = 32, kWide = kStep / 8;
+using Scores = WarpSums<1, kWide>;
+
+/// What a query's softmax remembers: the log of its sum, in powers of two without a mask (infinite
+/// if it saw nothing, so that no weight comes of it), and delta.
+struct alignas(8) QueryRow {
+  float lse, delta;
+};
+
+struct BackwardProblem : MmaProblem {
+  HeadRows<const bfloat16> dout;
+  QueryRow* rows;  // (heads, T)
+
+  template <bool kMask>
+  __device__ float weight(float score, float lse) const {
+    return exp2_fast(kMask ? kLog2e * (score - lse) : scale * kLog2e * score - lse);
+  }
+};
+
+template <int kHead, bool kMask, bool kDrop>
+struct MmaQueryGradient {
+  static constexpr int kThreads = kFourWarps, kResident = kHead <= 64 ? 3 : 2;
+  using Operand = Held<1, kHead / 16>;
+  using Sums = WarpSums<1, kHead / 8>;
+  struct Shared {
+    alignas(128) bfloat16 k[2][kTile * kHead], v[2][kTile * kHead];
+  };
+  BackwardProblem problem;
+  HeadRows<const bfloat16> out;
+  const float* lse;
+  HeadRows<bfloat16> dq;
+  int tiles;  // of a head's queries
+
+  // What a warp knows of its rows, queries first ... first + 15.
+  struct Rows {
+    int head, first;
+    Operand q, dout;
+    QueryRow row[2];  // of queries g and g + 8
+    int64_t mask_start;
+    uint64_t key;  // of dropout
+  };
+
+  __device__ void operator()(Shared& shared) const {
+    const auto& size = problem.size;
+    const BlockPlace place = place_of_block(tiles, size.heads);
+    const int i0 = (tiles - 1 - place.rank) * kTile, row0 = warp_id() * 16;
+    const int left = size.queries - i0, kv_head = place.head / size.group;
+    const int end = size.seen(i0 + (left < kTile ? left : kTile) - 1);
+    const Matrix<const bfloat16> k = problem.k[kv_head], v = problem.v[kv_head];
+    const Rows rows = load_rows(shared, place.head, i0, row0);
+    __syncthreads();  // the memory they came by is that of the keys
+    start_keys(shared, k, v, 0, end, 0);
+    const int seen = rows.first < size.queries ? size.seen(rows.first + 15) : 0;
+    Sums sums;
+    for (int j0 = 0, buffer = 0; j0 < end; j0 += kTile, buffer ^= 1) {
+      wait_for_copies<0>();
+      __syncthreads();
+      if (j0 + kTile < end) start_keys(shared, k, v, j0 + kTile, end, buffer ^ 1);
+#pragma unroll 1
+      for (int j = 0; j < kTile && j0 + j < seen; j += kStep)
+        step(sums, rows, j0 + j, shared.k[buffer], shared.v[buffer], j);
+    }
+    wait_for_copies<0>();
+    __syncthreads();
+    store_rows<kHead>(dq[place.head], rows.first, size.queries, size.d, shared.k[0], row0, sums,
+                      [&](int, int) { return problem.scale; });
+  }
+
+ private:
+  __device__ void start_keys(Shared& shared, const Matrix<const bfloat16>& k,
+                             const Matrix<const bfloat16>& v, int j0, int end, int buffer) const {
+    start_rows<kTile, kHead, kThreads>(shared.k[buffer], k, j0, end, problem.size.d);
+    start_rows<kTile, kHead, kThreads>(shared.v[buffer], v, j0, end, problem.size.dv);
+    end_copies();
+  }
+
+  __device__ Rows load_rows(Shared& shared, int head, int i0, int row0) const {
+    const auto& size = problem.size;
+    start_rows<kTile, kHead, kThreads>(shared.k[0], problem.q[head], i0, size.queries, size.d);
+    start_rows<kTile, kHead, kThreads>(shared.k[1], problem.dout[head], i0, size.queries, size.dv);
+    start_rows<kTile, kHead, kThreads>(shared.v[0], out[head], i0, size.queries, size.dv);
+    end_copies();
+    wait_for_copies<0>();
+    __syncthreads();
+    Rows rows;
+    rows.head = head;
+    rows.first = i0 + row0;
+    rows.q = hold<kHead, 1>({shared.k[0], row0});
+    rows.dout = hold<kHead, 1>({shared.k[1], row0});
+    rows.mask_start = kMask ? problem.mask.start(head) : 0;
+    rows.key = kDrop ? problem.dropout.key() : 0;
+    find_rows(rows, hold<kHead, 1>({shared.v[0], row0}));
+    return rows;
+  }
+  // What the softmax remembers, for the second kernel, too.
+  __device__ void find_rows(Rows& rows, const Operand& o) const {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      QueryRow& row = rows.row[h];
+      row = {0, 0};
+#pragma unroll
+      for (int n = 0; n < kHead / 8; ++n) {
+        const uint32_t a = rows.dout.x[0][n / 2][n % 2 * 2 + h], b = o.x[0][n / 2][n % 2 * 2 + h];
+        row.delta += first_of(a) * first_of(b) + second_of(a) * second_of(b);
+      }
+      row.delta += warp_xor(row.delta, 1);
+      row.delta += warp_xor(row.delta, 2);
+      const int i = rows.first + 8 * h + lane_id() / 4;
+      if (i >= problem.size.queries) continue;
+      const int64_t at = int64_t{rows.head} * problem.size.queries + i;
+      row.lse = lse[at] == -infinity<float>() ? infinity<float>() : lse[at] * (kMask ? 1 : kLog2e);
+      if (lane_id() % 4 == 0) problem.rows[at] = row;
+    }
+  }
+
+  // dq += ds k of kStep keys from j0 on: those from row `at` on of the tiles of keys and values.
+  __device__ void step(Sums& sums, const Rows& rows, int j0, const bfloat16* k, const bfloat16* v,
+                       int at) const {
+    Scores s, dp;
+    add_dots<kHead>(s, rows.q, k, at);
+    add_dots<kHead>(dp, rows.dout, v, at);
+    std::conditional_t<kMask, SomeRows, AllRows> keys{};
+    if constexpr (kMask) {
+      keys = look(s, problem, rows.mask_start, rows.first, j0);
+    } else if (j0 + kStep > problem.size.seen(rows.first)) {
+      hide(s, dp, rows.first, j0);
+    }
+    uint32_t kept = 0;
+    if constexpr (kDrop)
+      kept = kept_by_query<kWide>(problem.dropout, rows.key, rows.head, rows.first, j0);
+    const float factor = static_cast<float>(problem.dropout.kept);
+#pragma unroll
+    for (int n = 0; n < 4 * kWide; ++n) {
+      const QueryRow& row = rows.row[n % 4 / 2];
+      const float score = s.x[0][n / 4][n % 4];
+      float& ds = dp.x[0][n / 4][n % 4];
+      if constexpr (kDrop) ds = kept >> n & 1 ? factor * ds : 0.0f;
+      ds = problem.template weight<kMask>(score, row.lse) * (ds - row.delta);
+      if (kMask && score == -infinity<float>()) ds = 0;
+    }
+    add_rows<kHead>(sums, hold(dp), k, at, keys);
+  }
+  // Where a query does not see a key.
+  __device__ void hide(Scores& s, Scores& dp, int first, int j0) const {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const int i = first + 8 * h + lane_id() / 4;
+      const int seen = problem.size.seen(i) - j0 - lane_id() % 4 * 2;
+#pragma unroll
+      for (int n = 0; n < 2 * kWide; ++n) {
+        if (n / 2 * 8 + n % 2 < seen) continue;
+        s.x[0][n / 2][2 * h + n % 2] = -infinity<float>();
+        dp.x[0][n / 2][2 * h + n % 2] = 0;
+      }
+    }
+  }
+};
+
+template <int kHead, bool kMask, bool kDrop>
+struct MmaKeyGradient {
+  static constexpr int kThreads = kFourWarps, kResident = kHead <= 64 ? 3 : 2;
+  static constexpr bool kHold = kHead <= 64;  // keys and values in registers?
+  using Operand = std::conditional_t<kHold, Held<1, kHead / 16>, InTile<kHead>>;
+  using Sums = WarpSums<1, kHead / 8>;
+  struct Tiles {
+    alignas(128) bfloat16 q[kTile * kHead], dout[kTile * kHead];
+    QueryRow rows[kTile];
+  };
+  struct Shared {
+    Tiles tiles[kHold ? 2 : 3];  // of queries, twice; of keys and values
+  };
+  BackwardProblem problem;
+  HeadRows<bfloat16> dk, dv;
+  int tiles;  // of a head's keys
+
+  // What a warp knows of its rows, keys first ... first + 15.
+  struct Rows {
+    int first;
+    Operand k, v;
+    uint64_t key;  // of dropout
+  };
+
+  __device__ void operator()(Shared& shared) const {
+    const auto& size = problem.size;
+    const BlockPlace place = place_of_block(tiles, size.heads / size.group);
+    const int j0 = place.rank * kTile, row0 = warp_id() * 16, start = size.first_query(j0);
+    const Rows rows = load_rows(shared.tiles[kHold ? 0 : 2], place.head, j0, row0);
+    if constexpr (kHold) __syncthreads();  // the memory they came by is that of the queries
+    Sums dk_sums, dv_sums;
+    // Tiles of queries of all heads that share the keys, one after the other.
+    int head = place.head * size.group, i0 = start;
+    const int end_head = start < size.queries ? head + size.group : head;
+    if (head < end_head) start_queries(shared.tiles[0], head, i0);
+    for (int buffer = 0; head < end_head; buffer ^= 1) {
+      wait_for_copies<0>();
+      __syncthreads();
+      const bool last = i0 + kTile >= size.queries;  // of its head
+      const int next_head = last ? head + 1 : head, next_i0 = last ? start : i0 + kTile;
+      if (next_head < end_head) start_queries(shared.tiles[buffer ^ 1], next_head, next_i0);
+#pragma unroll 1
+      for (int i = 0; i < kTile; i += kStep) {
+        if (rows.first < size.keys && i0 + i + kStep > size.first_query(rows.first))
+          step(dk_sums, dv_sums, rows, head, i0 + i, shared.tiles[buffer], i);
+      }
+      head = next_head;
+      i0 = next_i0;
+    }
+    __syncthreads();
+    const float kept = kDrop ? static_cast<float>(problem.dropout.kept) : 1.0f;
+    store_rows<kHead>(dk[place.head], rows.first, size.keys, size.d, shared.tiles[0].q, row0,
+                      dk_sums, [&](int, int) { return problem.scale; });
+    store_rows<kHead>(dv[place.head], rows.first, size.keys, size.dv, shared.tiles[0].dout, row0,
+                      dv_sums, [&](int, int) { return kept; });
+  }
+
+ private:
+  __device__ Rows load_rows(Tiles& to, int head, int j0, int row0) const {
+    const auto& size = problem.size;
+    start_rows<kTile, kHead, kThreads>(to.q, problem.k[head], j0, size.keys, size.d);
+    start_rows<kTile, kHead, kThreads>(to.dout, problem.v[head], j0, size.keys, size.dv);
+    end_copies();
+    wait_for_copies<0>();
+    __syncthreads();
+    const InTile<kHead> k{to.q, row0}, v{to.dout, row0};
+    const uint64_t key = kDrop ? problem.dropout.key() : 0;
+    if constexpr (kHold) {
+      return {j0 + row0, hold<kHead, 1>(k), hold<kHead, 1>(v), key};
+    } else {
+      return {j0 + row0, k, v, key};
+    }
+  }
+  // Queries past the last are zeros in all, and add nothing.
+  __device__ void start_queries(Tiles& to, int head, int i0) const {
+    const auto& size = problem.size;
+    start_rows<kTile, kHead, kThreads>(to.q, problem.q[head], i0, size.queries, size.d);
+    start_rows<kTile, kHead, kThreads>(to.dout, problem.dout[head], i0, size.queries, size.dv);
+    const int i = static_cast<int>(threadIdx.x);
+    const QueryRow* row = problem.rows + int64_t{head} * size.queries + i0 + i;
+    if (i < kTile) start_copy<sizeof(QueryRow)>(&to.rows[i], row, i0 + i < size.queries);
+    end_copies();
+  }
+
+  // dv += (m p)^T dout and dk += ds^T q of kStep queries from i0 on: rows of the tile from `at` on.
+  __device__ void step(Sums& dk_sums, Sums& dv_sums, const Rows& rows, int head, int i0,
+                       const Tiles& tile, int at) const {
+    const float factor = static_cast<float>(problem.dropout.kept);
+    const bool all_see = kMask || i0 >= problem.size.first_query(rows.first + 15);
+    uint32_t kept = 0, seen = 0;
+    if constexpr (kDrop) kept = kept_by_key<kWide>(problem.dropout, rows.key, head, i0, rows.first);
+    Scores p, dp;
+    add_dots<kHead>(p, rows.k, tile.q, at);
+    if constexpr (kMask) seen = look_by_key(p, problem, problem.mask.start(head), i0, rows.first);
+    if (!all_see) hide(p, -infinity<float>(), rows.first, i0);
+    const QueryRow* row = tile.rows + at + lane_id() % 4 * 2;  // of columns 2 t, 2 t + 1
+#pragma unroll
+    for (int n = 0; n < 4 * kWide; ++n) {
+      float& x = p.x[0][n / 4][n % 4];
+      x = problem.template weight<kMask>(x, row[n / 4 * 8 + n % 2].lse);
+    }
+    add_rows<kHead>(dv_sums, hold(dropped(p, kept)), tile.dout, at);
+    add_dots<kHead>(dp, rows.v, tile.dout, at);
+    if (!all_see) hide(dp, 0, rows.first, i0);
+#pragma unroll
+    for (int n = 0; n < 4 * kWide; ++n) {
+      float& ds = dp.x[0][n / 4][n % 4];
+      if constexpr (kDrop) ds = kept >> n & 1 ? factor * ds : 0.0f;
+      ds = p.x[0][n / 4][n % 4] * (ds - row[n / 4 * 8 + n % 2].delta);
+      if (kMask && !(seen >> n & 1)) ds = 0;
+    }
+    add_rows<kHead>(dk_sums, hold(dp), tile.q, at);
+  }
+  __device__ static Scores dropped(Scores p, uint32_t kept) {
+#pragma unroll
+    for (int n = 0; n < 4 * kWide; ++n) {
+      if (kDrop && !(kept >> n & 1)) p.x[0][n / 4][n % 4] = 0;
+    }
+    return p;
+  }
+  // Where a query does not see a key.
+  __device__ void hide(Scores& s, float value, int first, int i0) const {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      const int j = first + 8 * h + lane_id() / 4;
+      const int unseen = problem.size.first_query(j) - i0 - lane_id() % 4 * 2;
+#pragma unroll
+      for (int n = 0; n < 2 * kWide; ++n) {
+        if (n / 2 * 8 + n % 2 < unseen) s.x[0][n / 2][2 * h + n % 2] = value;
+      }
+    }
+  }
+};
+
+}  // namespace
+
+void attention_mma_backward(AttentionGradients& d, const Array& dout, const Array& out,
+                            const Array& lse, const AttentionInputs& in) {
+  Array rows = Array::empty(Shape{lse.numel(), 2}, lse.dtype(), lse.device());
+  const BackwardProblem problem{MmaProblem(in), HeadRows(matrices_of<bfloat16>(dout)),
+                                reinterpret_cast<QueryRow*>(rows.mutable_data<float>())};
+  const auto& size = problem.size;
+  for_kind(problem, [&]<int kHead, bool kMask, bool kDrop>() {
+    const int64_t query_tiles = blocks_for(size.queries, kTile),
+                  key_tiles = blocks_for(size.keys, kTile);
+    launch("attention_backward", size.heads * query_tiles,
+           MmaQueryGradient<kHead, kMask, kDrop>{
+               problem, HeadRows(matrices_of<bfloat16>(out)), lse.data<float>(),
+               HeadRows(matrices_of<bfloat16>(d.dq)), static_cast<int>(query_tiles)});
+    launch("attention_backward", size.heads / size.group * key_tiles,
+           MmaKeyGradient<kHead, kMask, kDrop>{problem, HeadRows(matrices_of<bfloat16>(d.dk)),
+                                               HeadRows(matrices_of<bfloat16>(d.dv)),
+                                               static_cast<int>(key_tiles)});
+  });
+}
+
+}  // namespace ink::cuda

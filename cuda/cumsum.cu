@@ -1,0 +1,173 @@
+// cumsum: the twin of autograd/ops/sort.cpp, whose sort and topk are in sort.cu.
+//
+// Lines are cut into chunks, so that few long ones keep the GPU busy, too: first every chunk's sum,
+// then the running sums of those, then of the elements. Sums are in double, or int64.
+#include <algorithm>
+#include <type_traits>
+
+#include "cuda/reduce.cuh"
+
+namespace ink::cuda {
+namespace {
+
+template <class T>
+struct Scan {
+  using Sum = std::conditional_t<std::is_integral_v<T>, int64_t, double>;
+  T* y;
+  const T* x;
+  Places<2, uint64_t> heads;  // of a line, in both
+  int64_t next_y, next_x, line_count, count, chunk, chunks;
+  Sum* sums;       // lines x chunks: of each chunk, written if only_sums; later, of all up to it.
+  bool only_sums;  // null where one chunk is all
+
+  __device__ Sum before(int64_t line, int64_t number) const {
+    return number == 0 ? 0 : sums[line * chunks + number - 1];
+  }
+};
+
+constexpr int kEach = 8;  // elements a thread holds
+
+// kWarps warps take a chunk, each a part of it, 32 elements at a time.
+template <class T, int kWarps>
+struct ScanRows {
+  static constexpr int kThreads = 256, kChunk = kWarps * kWarp * kEach;
+  using Sum = typename Scan<T>::Sum;
+  struct Shared {
+    Sum warps[kThreads / kWarp];
+  };
+  Scan<T> scan;
+
+  __device__ void operator()(Shared& shared) const {
+    const int64_t unit = (blockIdx.x * int64_t{kThreads / kWarp} + warp_id()) / kWarps;
+    const int64_t line = unit / scan.chunks, number = unit - line * scan.chunks;
+    const int64_t begin = number * kChunk + warp_id() % kWarps * kWarp * kEach + lane_id();
+    const int64_t end = line < scan.line_count ? scan.count : 0;
+    const auto head = scan.heads.find(line < scan.line_count ? line : 0);
+    T values[kEach];
+#pragma unroll
+    for (int e = 0; e < kEach; ++e) {
+      const int64_t i = begin + e * kWarp;
+      values[e] = i < end ? scan.x[head[1] + i * scan.next_x] : T(0);
+    }
+    Sum sums[kEach], total = 0;
+#pragma unroll
+    for (int e = 0; e < kEach; ++e) {
+      sums[e] = total + warp_running_sum(static_cast<Sum>(values[e]));
+      total = warp_from(sums[e], kWarp - 1);
+    }
+    if constexpr (kWarps > 1) {
+      if (lane_id() == 0) shared.warps[warp_id()] = total;
+      __syncthreads();
+      total = 0;
+      for (int warp = 0; warp < kWarps; ++warp) {
+        if (warp == warp_id()) add(sums, total);
+        total += shared.warps[warp];
+      }
+    }
+    if (end == 0) return;
+    if (scan.only_sums) {
+      if (lane_id() == 0) scan.sums[line * scan.chunks + number] = total;
+      return;
+    }
+    add(sums, scan.before(line, number));
+#pragma unroll
+    for (int e = 0; e < kEach; ++e) {
+      const int64_t i = begin + e * kWarp;
+      if (i < end) scan.y[head[0] + i * scan.next_y] = static_cast<T>(sums[e]);
+    }
+  }
+  __device__ static void add(Sum (&sums)[kEach], Sum before) {
+#pragma unroll
+    for (int e = 0; e < kEach; ++e) sums[e] += before;
+  }
+};
+
+// A thread takes a chunk; its neighbours those of the neighbouring lines.
+template <class T>
+struct ScanColumns {
+  static constexpr int kThreads = 128;
+  Scan<T> scan;
+  Divider<uint64_t> lines;
+
+  __device__ void operator()() const {
+    const int64_t i = global_thread();
+    const auto number = static_cast<int64_t>(lines.quotient(i)),
+               line = i - number * scan.line_count;
+    if (number >= scan.chunks) return;
+    const auto head = scan.heads.find(line);
+    typename Scan<T>::Sum sum = scan.only_sums ? 0 : scan.before(line, number);
+    const int64_t begin = number * scan.chunk, end = std::min(begin + scan.chunk, scan.count);
+    const T* from = scan.x + head[1] + begin * scan.next_x;
+    T* to = scan.y + head[0] + begin * scan.next_y;
+    for (int64_t left = end - begin; left > 0; left -= kEach) {
+      T values[kEach];
+#pragma unroll
+      for (int e = 0; e < kEach; ++e, from += scan.next_x) values[e] = e < left ? *from : T(0);
+#pragma unroll
+      for (int e = 0; e < kEach; ++e, to += scan.next_y) {
+        sum += static_cast<typename Scan<T>::Sum>(values[e]);
+        if (e < left && !scan.only_sums) *to = static_cast<T>(sum);
+      }
+    }
+    if (scan.only_sums) scan.sums[line * scan.chunks + number] = sum;
+  }
+};
+
+template <class T>
+void run(const Scan<T>& scan, bool columns) {
+  const int64_t units = scan.line_count * scan.chunks;
+  if (columns) {
+    launch("cumsum", blocks_for(units, ScanColumns<T>::kThreads),
+           ScanColumns<T>{scan, Divider<uint64_t>(scan.line_count)});
+  } else if (scan.chunk == ScanRows<T, 1>::kChunk) {
+    launch("cumsum", blocks_for(units, ScanRows<T, 1>::kThreads / kWarp), ScanRows<T, 1>{scan});
+  } else {
+    launch("cumsum", units, ScanRows<T, 8>{scan});
+  }
+}
+
+// How many elements a chunk has.
+template <class T>
+int64_t chunk_size(int64_t lines, int64_t count, bool columns) {
+  if (!columns)
+    return count <= ScanRows<T, 1>::kChunk ? ScanRows<T, 1>::kChunk : ScanRows<T, 8>::kChunk;
+  const int64_t threads = multiprocessors() * int64_t{1024};
+  return std::clamp(lines * count / threads, std::min<int64_t>(count, 64), count);
+}
+
+}  // namespace
+
+void cumsum(Array& y, const Array& x, int64_t dim) {
+  if (x.numel() == 0) return;
+  const Array to = first_of_lines(y, dim), from = first_of_lines(x, dim);
+  const StridedLoop<2> loop(to.shape(), {&to, &from});
+  const int64_t lines = to.numel(), count = x.shape()[dim], next = x.strides()[dim];
+  const bool columns = lines > 1 && loop.inner_stride(1) < next;
+  for_any(x.dtype(), [&]<class T>(T) {
+    using Sum = typename Scan<T>::Sum;
+    const int64_t chunk = chunk_size<T>(lines, count, columns),
+                  chunks = blocks_for(count, 1, chunk);
+    Scan<T> scan{y.mutable_data<T>(),
+                 x.data<T>(),
+                 {loop.sizes, loop.strides},
+                 y.strides()[dim],
+                 next,
+                 lines,
+                 count,
+                 chunk,
+                 chunks,
+                 nullptr,
+                 true};
+    Array sums;
+    if (chunks > 1) {
+      sums = Array::empty(Shape{lines, chunks}, dtype_of<Sum>(), x.device());
+      scan.sums = sums.template mutable_data<Sum>();
+      run(scan, columns);
+      cumsum(sums, sums, 1);
+    }
+    scan.only_sums = false;
+    run(scan, columns);
+  });
+}
+
+}  // namespace ink::cuda

@@ -1,0 +1,204 @@
+// Device memory, copies, and graphs of the emulated GPU. Device memory cannot be touched by the
+// host: outside of launches and copies its pages are closed, so that code which reads a CUDA
+// tensor's data where it must not stops with a segmentation fault here as it would there.
+#include <cuda_runtime.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "autograd/memory/free_ranges.h"
+
+struct Stream {};
+struct Event {};
+struct Graph {
+  std::vector<std::function<void()>> work;
+};
+
+namespace emulator {
+namespace {
+
+constexpr size_t kMostMemory = size_t{4} << 30;  // of the emulated card
+constexpr size_t kGranule = 4096;
+
+struct Gpu {
+  std::recursive_mutex mutex;  // one launch at a time
+  char* memory = static_cast<char*>(
+      mmap(nullptr, kMostMemory, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+  size_t end = 0, used = 0;        // bytes handed out so far at most; now
+  std::map<void*, size_t> blocks;  // in use
+  ink::FreeRanges free;
+  std::unique_ptr<Graph> graph;  // being recorded
+  Stream stream;
+  Gpu() { free.put(memory, kMostMemory); }
+};
+
+Gpu& gpu() {
+  static auto* only = new Gpu;
+  return *only;
+}
+
+// Opens device memory while it lives.
+class Open {
+ public:
+  Open() : lock_(gpu().mutex) { protect(PROT_READ | PROT_WRITE); }
+  ~Open() { protect(PROT_NONE); }
+
+ private:
+  static void protect(int how) {
+    if (gpu().end > 0) mprotect(gpu().memory, gpu().end, how);
+  }
+  std::lock_guard<std::recursive_mutex> lock_;
+};
+
+}  // namespace
+
+void on_device(std::function<void()> work) {
+  Gpu& g = gpu();
+  const std::lock_guard lock(g.mutex);
+  if (g.graph) return g.graph->work.push_back(std::move(work));
+  const Open open;
+  work();
+}
+
+}  // namespace emulator
+
+using emulator::gpu;
+
+const char* cudaGetErrorString(cudaError_t error) {
+  switch (error) {
+    case cudaSuccess:
+      return "no error";
+    case cudaErrorMemoryAllocation:
+      return "out of memory";
+    case cudaErrorInvalidDevice:
+      return "invalid device ordinal";
+    default:
+      return "invalid argument";
+  }
+}
+cudaError_t cudaGetLastError() { return cudaSuccess; }
+// INKLING_EMULATED_DRIVER in the environment: the version of a driver that is too old, 0 for none.
+cudaError_t cudaDriverGetVersion(int* version) {
+  const char* set = std::getenv("INKLING_EMULATED_DRIVER");
+  *version = set != nullptr ? std::atoi(set) : CUDART_VERSION;
+  return cudaSuccess;
+}
+cudaError_t cudaGetDeviceCount(int* count) {
+  int driver = 0;
+  cudaDriverGetVersion(&driver);
+  *count = driver >= CUDART_VERSION ? 1 : 0;
+  return *count == 1 ? cudaSuccess : cudaErrorInsufficientDriver;
+}
+cudaError_t cudaSetDevice(int device) { return device == 0 ? cudaSuccess : cudaErrorInvalidDevice; }
+cudaError_t cudaGetDevice(int* device) {
+  *device = 0;
+  return cudaSuccess;
+}
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
+  *properties = {};
+  std::snprintf(properties->name, sizeof properties->name, "emulated GPU");
+  properties->multiProcessorCount = 4;
+  properties->major = 8;
+  properties->totalGlobalMem = emulator::kMostMemory;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
+  *stream = &gpu().stream;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t) {
+  return gpu().graph ? cudaErrorInvalidValue : cudaSuccess;
+}
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+  *event = new Event;
+  return cudaSuccess;
+}
+cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) { return cudaSuccess; }
+cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaSuccess; }
+
+cudaError_t cudaMalloc(void** memory, size_t bytes) {
+  auto& g = gpu();
+  const std::lock_guard lock(g.mutex);
+  const size_t size = (bytes + emulator::kGranule - 1) / emulator::kGranule * emulator::kGranule;
+  char* const block = g.free.take(static_cast<int64_t>(size));
+  if (block == nullptr) return cudaErrorMemoryAllocation;
+  *memory = block;
+  g.end = std::max(g.end, static_cast<size_t>(block - g.memory) + size);
+  g.used += size;
+  g.blocks.emplace(*memory, size);
+  return cudaSuccess;
+}
+cudaError_t cudaFree(void* memory) {
+  auto& g = gpu();
+  const std::lock_guard lock(g.mutex);
+  const auto found = g.blocks.find(memory);
+  if (found == g.blocks.end()) return memory ? cudaErrorInvalidValue : cudaSuccess;
+  g.used -= found->second;
+  madvise(memory, found->second, MADV_DONTNEED);  // pages in use make opening and closing slow
+  g.free.put(static_cast<char*>(memory), static_cast<int64_t>(found->second));
+  g.blocks.erase(found);
+  return cudaSuccess;
+}
+cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
+  *free = emulator::kMostMemory - gpu().used;
+  *total = emulator::kMostMemory;
+  return cudaSuccess;
+}
+cudaError_t cudaMallocHost(void** memory, size_t bytes) {
+  *memory = std::malloc(bytes);
+  return *memory ? cudaSuccess : cudaErrorMemoryAllocation;
+}
+cudaError_t cudaFreeHost(void* memory) {
+  std::free(memory);
+  return cudaSuccess;
+}
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind,
+                            cudaStream_t) {
+  emulator::on_device([=] { std::memmove(to, from, bytes); });
+  return cudaSuccess;
+}
+cudaError_t cudaMemsetAsync(void* memory, int value, size_t bytes, cudaStream_t) {
+  emulator::on_device([=] { std::memset(memory, value, bytes); });
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t, cudaStreamCaptureMode) {
+  const std::lock_guard lock(gpu().mutex);
+  if (gpu().graph) return cudaErrorInvalidValue;
+  gpu().graph = std::make_unique<Graph>();
+  return cudaSuccess;
+}
+cudaError_t cudaStreamEndCapture(cudaStream_t, cudaGraph_t* graph) {
+  const std::lock_guard lock(gpu().mutex);
+  *graph = gpu().graph.release();
+  return *graph ? cudaSuccess : cudaErrorInvalidValue;
+}
+cudaError_t cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus* status) {
+  *status = gpu().graph ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long) {
+  *exec = new Graph(*graph);
+  return cudaSuccess;
+}
+cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t) {
+  for (const auto& work : exec->work) emulator::on_device(work);
+  return cudaSuccess;
+}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  delete graph;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
+  delete exec;
+  return cudaSuccess;
+}

@@ -1,0 +1,313 @@
+// inkling bench: a training step measured; two runs side by side.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <omp.h>
+
+#include <algorithm>
+#include <ctime>
+#include <fstream>
+#include <iostream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "autograd/gemm/gemm.h"
+#include "autograd/io/atomic_file.h"
+#include "autograd/memory/device_backend.h"
+#include "train/cli/bench.h"
+#include "train/cli/command_line.h"
+#include "train/cli/console.h"
+#include "train/cli/profile_table.h"
+#include "train/data_parallel.h"
+
+namespace ink {
+namespace {
+
+using nlohmann::ordered_json;
+
+struct BenchOptions {
+  std::string config = "baby", json;
+  std::vector<std::string> compare;
+  bool scaling = false;
+};
+
+double megabytes(int64_t bytes) { return static_cast<double>(bytes) / 1e6; }
+
+// What a config of train has beyond a step.
+const std::set<std::string> kNotOfAStep = {
+    "dataset",        "data",          "tokenizer",    "val_fraction", "max_iters",
+    "lr_decay_iters", "min_lr",        "warmup_iters", "out_dir",      "init_from",
+    "max_minutes",    "eval_interval", "eval_iters",   "log_interval", "sample_interval"};
+
+std::string config_help() {
+  return fmt::format("sizes to start from, which the options below change: {}",
+                     fmt::join(bench_names(), ", "));
+}
+
+// Flags over the setup that --config names.
+bool read_options(const Arguments& arguments, BenchOptions& options, BenchSetup& setup) {
+  const auto parse_into = [&](BenchSetup& into) {
+    CommandOptions command(
+        "bench", "Measures a training step on random tokens: time, memory, and where they go.");
+    command.add("--config", &options.config, config_help(), {.shows_default = true});
+    command.add("--vocab_size", &into.vocab_size, "ids are below it");
+    command.add_fields(into.config, kNotOfAStep);
+    command.add("--steps", &into.steps, "timed steps, after two to warm up; 0: ten seconds of them",
+                {.shows_default = true, .range = CommandOptions::Range::non_negative});
+    command.add("--profile_steps", &into.profile_steps,
+                "further steps whose ops are timed; -1: a quarter of the above");
+    command.add("--weights", &into.weights,
+                "a safetensors file with the model's weights and a batch, x and y (B, T)");
+    command.flag("--scaling", options.scaling, "once more with B, T, L and C doubled, each alone");
+    command.add("--json", &options.json, "write the results to this file; -: print nothing else");
+    command.add("--compare", &options.compare,
+                "a file of --json to show beside this run; of two files: both, and no run",
+                {.most_values = 2});
+    return command.parse(arguments);
+  };
+  BenchSetup ignored;
+  if (!parse_into(ignored)) return false;
+  const std::vector<std::string> names = bench_names();
+  if (std::find(names.begin(), names.end(), options.config) == names.end())
+    throw UsageError(fmt::format("there are no sizes called {}{}", options.config,
+                                 suggestion(options.config, names)));
+  setup = bench_setup(options.config);
+  parse_into(setup);
+  if (setup.vocab_size < 1)
+    throw UsageError(fmt::format("vocab_size is {}; expected 1 or more", setup.vocab_size));
+  try {
+    setup.config.check();
+  } catch (const Error& error) {
+    throw UsageError(error.what());
+  }
+  return true;
+}
+
+// ---- one run
+
+std::string machine_text(const TrainConfig& config) {
+  return describe_machine(parse_device(config.device));
+}
+
+ordered_json to_json(const BenchResult& result, const Machine& machine) {
+  const TrainConfig& config = result.setup.config;
+  ordered_json sizes{{"name", result.setup.name}, {"vocab_size", result.setup.vocab_size}};
+  const ordered_json all = to_json(config);
+  for (const auto& [name, value] : all.items()) {
+    if (kNotOfAStep.count(name) == 0) sizes[name] = value;
+  }
+  const double rate = result.flops.total() / result.median() * 1e3;
+  return {{"inkling", INKLING_VERSION},
+          {"config", sizes},
+          {"parameters", result.parameters},
+          {"machine",
+           {{"processor", processor_name()},
+            {"device", machine_text(config)},
+            {"threads", omp_get_max_threads()},
+            {"gemm", gemm_backend()},
+            {"flops_per_second", machine.flops_per_second},
+            {"bytes_per_second", machine.bytes_per_second}}},
+          {"step",
+           {{"steps", result.times.size()},
+            {"ms_median", result.median()},
+            {"ms_best", result.best()},
+            {"start_ms", result.start},
+            {"tokens_per_second", result.tokens_per_second()},
+            {"flops", result.flops.total()},
+            {"flops_per_second", rate},
+            {"of_peak", rate / machine.flops_per_second}}},
+          {"memory",
+           {{"formula", result.formula.total()},
+            {"allocator_peak", result.allocator_peak},
+            {"allocator_held", result.allocator_held},
+            {"process_peak", result.process_peak},
+            {"raw_allocations", result.raw_allocations},
+            {"page_faults", result.page_faults}}},
+          {"losses", result.losses},
+          {"profiled_steps", result.profiled},
+          {"ops", profile_json(result.rows, std::max<int64_t>(result.profiled, 1), machine)}};
+}
+
+void print(const BenchResult& result, const Machine& machine) {
+  const BenchSetup& setup = result.setup;
+  const TrainConfig& config = setup.config;
+  const double rate = result.flops.total() / result.median() * 1e3;
+  const auto line = [](const std::string& text) { std::cout << text << "\n"; };
+  line(fmt::format("{:<9} B {}, T {}, L {}, H {}, C {}, V {}; {} parameters; dropout {}; {}",
+                   setup.name, config.batch_size, config.block_size, config.n_layer, config.n_head,
+                   config.n_embd, setup.vocab_size,
+                   count_text(static_cast<double>(result.parameters)), config.dropout,
+                   config.dtype));
+  line(fmt::format("machine   {}; measured at best {:.0f} GFLOP/s, {:.1f} GB/s",
+                   machine_text(config), machine.flops_per_second / 1e9,
+                   machine.bytes_per_second / 1e9));
+  line(fmt::format(
+      "step      {:.2f} ms median, {:.2f} best of {}; {} tokens/s; first one done {:.0f} "
+      "ms after the start",
+      result.median(), result.best(), result.times.size(), count_text(result.tokens_per_second()),
+      result.start));
+  line(fmt::format(
+      "work      {:.2f} GFLOP: 6 x weights x tokens, {:.2f}, and causal attention, {:.2f}; "
+      "{:.0f} GFLOP/s, {:.0f} % of the machine's",
+      result.flops.total() / 1e9, result.flops.weights / 1e9, result.flops.attention / 1e9,
+      rate / 1e9, 100 * rate / machine.flops_per_second));
+  if (const double peak = datasheet_flops(machine_text(config)); peak > 0)
+    line(fmt::format(
+        "MFU       {:.1f} %: of the {:.0f} TFLOP/s of dense bf16 products that the data "
+        "sheet names",
+        100 * rate / peak, peak / 1e12));
+  line(fmt::format(
+      "memory    formula {:.1f} MB, measured {:.1f} MB ({:+.1f} %); {:.1f} with what is kept for "
+      "reuse, {:.1f} the process; {:.1f} page faults a step",
+      megabytes(result.formula.total()), megabytes(result.allocator_peak),
+      100 * (static_cast<double>(result.formula.total()) /
+                 static_cast<double>(result.allocator_peak) -
+             1),
+      megabytes(result.allocator_held), megabytes(result.process_peak), result.page_faults));
+  if (result.profiled == 0) return;
+  line("");
+  for (const std::string& text : profile_table(result.rows, result.profiled, machine)) line(text);
+  if (const int64_t parts = batch_parts(config, result.parameters); parts > 1)
+    line(fmt::format("The table is of steps with batch_parts 1; those timed above had {}.", parts));
+}
+
+// ---- scaling
+
+struct Doubled {
+  const char* name;
+  int64_t TrainConfig::*field;
+};
+
+// How the time grows as B, T, L and C do, beside how the FLOPs do.
+ordered_json run_scaling(const BenchSetup& base, const BenchResult& one, bool print_it) {
+  auto rows = ordered_json::array();
+  if (print_it)
+    std::cout << fmt::format("\n{:<10}{:>12}{:>14}{:>13}{:>14}\n", "doubled", "ms median",
+                             "time grows", "FLOPs grow", "memory grows");
+  for (const auto& [name, field] :
+       {Doubled{"batch_size", &TrainConfig::batch_size},
+        Doubled{"block_size", &TrainConfig::block_size}, Doubled{"n_layer", &TrainConfig::n_layer},
+        Doubled{"n_embd", &TrainConfig::n_embd}}) {
+    BenchSetup setup = base;
+    setup.config.*field *= 2;
+    setup.profile_steps = 0;
+    const BenchResult two = run_bench(setup);
+    const double time = two.median() / one.median(), flops = two.flops.total() / one.flops.total(),
+                 memory = static_cast<double>(two.allocator_peak) /
+                          static_cast<double>(one.allocator_peak);
+    rows.push_back({{"doubled", name},
+                    {"ms_median", two.median()},
+                    {"time", time},
+                    {"flops", flops},
+                    {"memory", memory}});
+    if (print_it)
+      std::cout << fmt::format("{:<10}{:>12.2f}{:>14.2f}{:>13.2f}{:>14.2f}\n", name, two.median(),
+                               time, flops, memory);
+  }
+  return rows;
+}
+
+// ---- comparing
+
+ordered_json read_results(const std::string& file) {
+  std::ifstream in(file);
+  INK_CHECK(in.good(), file, ": cannot read");
+  try {
+    ordered_json results = ordered_json::parse(in);
+    static_cast<void>(results.at("step").at("ms_median").get<double>());
+    static_cast<void>(results.at("ops").at(0));
+    return results;
+  } catch (const nlohmann::json::exception&) {
+    detail::fail({file, " is not a file that bench --json wrote"});
+  }
+}
+
+// "linear forward": ms, of every op and phase.
+std::map<std::string, double> phase_times(const ordered_json& results) {
+  std::map<std::string, double> times;
+  for (const auto& row : results.at("ops")) {
+    for (const char* phase : {"forward", "backward", "other"}) {
+      if (row.contains(phase))
+        times[row.at("op").get<std::string>() + " " + phase] = row.at(phase).at("ms");
+    }
+  }
+  return times;
+}
+
+void print_comparison(const ordered_json& a, const ordered_json& b, const std::string& name_a,
+                      const std::string& name_b) {
+  const auto row = [](const std::string& what, double x, double y) {
+    const std::string ratio = y > 0 ? fmt::format("{:>10.3f}", x / y) : "";
+    std::cout << fmt::format("{:<40}{:>14.3f}{:>14.3f}{}\n", what, x, y, ratio);
+  };
+  std::cout << fmt::format("\n{:<40}{:>14}{:>14}{:>10}\n", "", name_a, name_b, "ratio");
+  for (const auto& [section, field, what, unit] :
+       {std::tuple{"step", "ms_median", "ms a step, median", 1.0},
+        {"step", "ms_best", "ms a step, best", 1.0},
+        {"step", "tokens_per_second", "tokens/s", 1.0},
+        {"step", "start_ms", "ms from start to first step", 1.0},
+        {"memory", "allocator_peak", "MB of tensors", 1e6},
+        {"memory", "process_peak", "MB of process", 1e6}})
+    row(what, a.at(section).at(field).get<double>() / unit,
+        b.at(section).at(field).get<double>() / unit);
+  std::map<std::string, double> before = phase_times(b), now = phase_times(a);
+  for (const auto& entry : before) now.try_emplace(entry.first, 0);
+  std::vector<std::pair<std::string, double>> sorted(now.begin(), now.end());
+  std::stable_sort(sorted.begin(), sorted.end(), [&](const auto& x, const auto& y) {
+    return std::max(x.second, before[x.first]) > std::max(y.second, before[y.first]);
+  });
+  for (const auto& [what, time] : sorted) row(what, time, before[what]);
+  if (a.at("config") == b.at("config")) return;
+  std::cout << "The two are of different settings:\n";
+  for (const auto& [name, value] : a.at("config").items()) {
+    const ordered_json other = b.at("config").value(name, ordered_json());
+    if (value != other)
+      std::cout << fmt::format("  {} {} and {}\n", name, value.dump(), other.dump());
+  }
+}
+
+void write_file(const std::string& file, const std::string& text) {
+  AtomicFile out(file);
+  out.write(text.data(), text.size());
+  out.commit();
+}
+
+}  // namespace
+
+int bench_command(const Arguments& arguments) {
+  const double before_main = 1000.0 * static_cast<double>(std::clock()) / CLOCKS_PER_SEC;
+  BenchOptions options;
+  BenchSetup setup;
+  if (!read_options(arguments, options, setup)) return kOk;
+  const auto& compare = options.compare;
+  std::vector<ordered_json> others;
+  for (const std::string& file : compare) others.push_back(read_results(file));
+  if (others.size() == 2) {
+    print_comparison(others[0], others[1], "first", "second");
+    return kOk;
+  }
+  const bool quiet = options.json == "-";
+  if (!options.json.empty() && !quiet) AtomicFile{options.json};  // refused now if at all
+  use_threads(setup.config.threads);
+  warn_of_slow_blas();
+  BenchResult result = run_bench(setup);
+  result.start += before_main;
+  const Machine machine =
+      measure_machine(parse_device(setup.config.device), setup.config.autocast());
+  if (!quiet) print(result, machine);
+  ordered_json json = to_json(result, machine);
+  if (options.scaling) json["scaling"] = run_scaling(setup, result, !quiet);
+  if (quiet) {
+    std::cout << json.dump(2) << "\n";
+  } else if (!options.json.empty()) {
+    write_file(options.json, json.dump(2) + "\n");
+  }
+  if (!others.empty() && !quiet) print_comparison(json, others[0], "this run", "before");
+  return kOk;
+}
+
+}  // namespace ink

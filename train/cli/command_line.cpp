@@ -1,0 +1,233 @@
+#include "train/cli/command_line.h"
+
+#include <fmt/format.h>
+#include <omp.h>
+
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <cctype>
+#include <cstdlib>
+#include <exception>
+#include <iostream>
+#include <map>
+#include <numeric>
+#include <string_view>
+#include <type_traits>
+
+#include "autograd/base/log.h"
+#include "autograd/inspect/machine.h"
+
+namespace ink {
+namespace {
+
+struct Command {
+  int (*run)(const Arguments&);
+  const char* help;
+};
+
+const std::map<std::string, Command>& commands() {
+  static const std::map<std::string, Command> table = {
+      {"train", {train_command, "train a GPT on the built-in stories or on your text"}},
+      {"sample", {sample_command, "let a trained model write"}},
+      {"eval", {eval_command, "measure a trained model's loss on the whole validation set"}},
+      {"bench", {bench_command, "measure a training step: time, memory, and where they go"}},
+      {"gradcheck", {gradcheck_command, "check the gradients of every op and layer numerically"}},
+      {"info", {info_command, "show this build, or what a checkpoint holds"}},
+      {"walkthrough",
+       {walkthrough_command, "lessons on attention, step by step, with PyTorch's digits"}},
+      {"seedhunt", {seedhunt_command, "find a PyTorch program's seed from numbers it printed"}},
+  };
+  return table;
+}
+
+void print_help(std::ostream& out) {
+  out << fmt::format(
+      "inkling: trains GPTs, from scratch\n\nusage: {}     (COMMAND --help shows them)\n\n",
+      typed("COMMAND [options]"));
+  for (const auto& [name, command] : commands())
+    out << fmt::format("  {:<12} {}\n", name, command.help);
+}
+
+// Insertions, deletions and replacements that lead from a to b (Levenshtein 1966).
+size_t edit_distance(const std::string& a, const std::string& b) {
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t replaced = diagonal + (a[i - 1] != b[j - 1]);
+      diagonal = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, replaced});
+    }
+  }
+  return row.back();
+}
+
+std::vector<std::string> option_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back(name);
+  }
+  return names;
+}
+
+// Arguments with '-' as '_' within option names; throws on names that the command does not have.
+Arguments normalised(const CLI::App& app, const Arguments& arguments) {
+  const std::vector<std::string> names = option_names(app);
+  Arguments result;
+  for (const std::string& argument : arguments) {
+    if (argument.rfind("--", 0) != 0 || argument.size() == 2) {
+      result.push_back(argument);
+      continue;
+    }
+    const size_t end = std::min(argument.find('='), argument.size());
+    std::string name = argument.substr(2, end - 2);
+    std::replace(name.begin(), name.end(), '-', '_');
+    if (std::find(names.begin(), names.end(), name) == names.end()) {
+      throw UsageError(fmt::format("there is no option {}{}", argument.substr(0, end),
+                                   suggestion(name, names, "--")));
+    }
+    result.push_back("--" + name + argument.substr(end));
+  }
+  return result;
+}
+
+// CLI11 takes a config file's unknown names for its own error; ours names the nearest.
+void check_config_file(const CLI::App& app, const Arguments& arguments) {
+  if (app.get_config_ptr() == nullptr) return;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    std::string file;
+    if (arguments[i] == "--config" && i + 1 < arguments.size()) file = arguments[i + 1];
+    if (arguments[i].rfind("--config=", 0) == 0) file = arguments[i].substr(9);
+    if (file.empty()) continue;
+    const std::vector<std::string> names = option_names(app);
+    for (const CLI::ConfigItem& item : app.get_config_formatter()->from_file(file)) {
+      if (std::find(names.begin(), names.end(), item.name) != names.end()) continue;
+      throw UsageError(fmt::format("{}: there is no setting {}{}", file, item.name,
+                                   suggestion(item.name, names)));
+    }
+  }
+}
+
+std::string program_name = "inkling";
+
+}  // namespace
+
+std::string for_shell(const std::string& word) {
+  const auto plain = [](unsigned char c) {
+    return std::isalnum(c) != 0 || c >= 0x80 ||
+           std::string_view("_./+-=:,@%").find(c) != std::string_view::npos;
+  };
+  if (!word.empty() && std::all_of(word.begin(), word.end(), plain)) return word;
+  std::string quoted = "'";
+  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
+std::string typed(const std::string& command) { return for_shell(program_name) + " " + command; }
+
+std::string suggestion(const std::string& unknown, const std::vector<std::string>& names,
+                       const char* prefix) {
+  const auto nearer = [&](const std::string& a, const std::string& b) {
+    return edit_distance(unknown, a) < edit_distance(unknown, b);
+  };
+  const auto nearest = std::min_element(names.begin(), names.end(), nearer);
+  if (nearest == names.end() ||
+      edit_distance(unknown, *nearest) > std::max<size_t>(2, unknown.size() / 3))
+    return "";
+  return fmt::format("; did you mean {}{}?", prefix, *nearest);
+}
+
+struct CommandOptions::Parser {
+  CLI::App app;
+};
+
+CommandOptions::CommandOptions(const std::string& command, const std::string& description)
+    : parser_(new Parser{CLI::App(description, typed(command))}) {}
+CommandOptions::~CommandOptions() = default;
+
+void CommandOptions::add(const std::string& names, Value value, const std::string& help,
+                         const Rules& rules) {
+  CLI::Option* option =
+      std::visit([&](auto* to) { return parser_->app.add_option(names, *to, help); }, value);
+  if (rules.shows_default) option->capture_default_str();
+  if (rules.most_values > 0) option->expected(1, rules.most_values);
+  if (rules.delimiter != 0) option->delimiter(rules.delimiter);
+  if (rules.range == Range::non_negative) option->check(CLI::NonNegativeNumber);
+  if (rules.range == Range::positive) option->check(CLI::PositiveNumber);
+}
+
+void CommandOptions::flag(const std::string& name, bool& value, const std::string& help) {
+  parser_->app.add_flag(name, value, help);
+}
+
+void CommandOptions::add_fields(TrainConfig& config, const std::set<std::string>& left_out) {
+  for_each_field(config, [&]<class Field>(const char* name, Field& field, const char* help) {
+    if (left_out.count(name) > 0) return;
+    const std::string option = std::string("--") + name;
+    if constexpr (std::is_same_v<Field, bool>) {
+      flag(option + "{true}", field, help);
+    } else {
+      add(option, &field, help, {.shows_default = true});
+    }
+  });
+}
+
+void CommandOptions::take_config_file(const std::string& help) {
+  parser_->app.set_config("--config", "", help);
+}
+
+bool CommandOptions::given(const std::string& name) const { return parser_->app.count(name) > 0; }
+
+bool CommandOptions::parse(const Arguments& given) {
+  CLI::App& app = parser_->app;
+  try {
+    const Arguments arguments = normalised(app, given);
+    check_config_file(app, arguments);
+    app.parse(Arguments(arguments.rbegin(), arguments.rend()));
+    return true;
+  } catch (const CLI::CallForHelp&) {
+    std::cout << app.help();
+    return false;
+  } catch (const CLI::ParseError& error) {
+    std::string text = error.what();
+    std::replace(text.begin(), text.end(), '\n', ' ');
+    throw UsageError(text);
+  }
+}
+
+void use_threads(int64_t threads) {
+  if (threads == 0 && std::getenv("OMP_NUM_THREADS") != nullptr) return;
+  omp_set_num_threads(threads > 0 ? static_cast<int>(threads) : physical_cores());
+}
+
+int run_command_line(int argc, char** argv) {
+  set_log_callback([](const std::string& message) { std::cerr << "inkling: " << message << "\n"; });
+  if (argc > 0) program_name = argv[0];
+  const std::string name = argc > 1 ? argv[1] : "";
+  if (name.empty() || name == "help" || name == "--help" || name == "-h") {
+    print_help(name.empty() ? std::cerr : std::cout);
+    return name.empty() ? kUsage : kOk;
+  }
+  try {
+    const auto found = commands().find(name);
+    if (found == commands().end()) {
+      std::vector<std::string> names;
+      for (const auto& [known, command] : commands()) names.push_back(known);
+      throw UsageError(fmt::format("there is no command {}{}", name, suggestion(name, names)));
+    }
+    use_threads(0);
+    return found->second.run(Arguments(argv + 2, argv + argc));
+  } catch (const UsageError& error) {
+    std::cerr << "inkling " << name << ": " << error.what() << "\nTry: " << typed(name + " --help")
+              << "\n";
+    return kUsage;
+  } catch (const std::exception& error) {
+    std::cerr << "inkling " << name << ": " << error.what() << "\n";
+    return kFailed;
+  }
+}
+
+}  // namespace ink

@@ -1,0 +1,193 @@
+// inkling sample, eval, info
+#include <fmt/format.h>
+#include <omp.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "autograd/gemm/gemm.h"
+#include "autograd/gemm/units.h"
+#include "autograd/io/atomic_file.h"
+#include "autograd/memory/device_backend.h"
+#include "train/cli/attention_page.h"
+#include "train/cli/command_line.h"
+#include "train/cli/console.h"
+#include "train/trainer.h"
+
+namespace ink {
+namespace {
+
+std::string read_text(const std::string& file) {
+  std::ifstream in(file, std::ios::binary);
+  INK_CHECK(in.good(), "sample: cannot read ", file);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+constexpr CommandOptions::Rules kAtLeast0{.shows_default = true,
+                                          .range = CommandOptions::Range::non_negative};
+
+// Which model, and what it runs on.
+struct ModelOptions {
+  std::string out_dir = "out", checkpoint, device = "cpu";
+  int64_t threads = 0;
+
+  void add_to(CommandOptions& command) {
+    command.add("--out_dir", &out_dir, "folder of the run", {.shows_default = true});
+    command.add("--checkpoint", &checkpoint,
+                "ckpt (the last) or best; by default best, if there is one");
+    command.add("--device", &device, "cpu, cuda or cuda:N: what the model runs on",
+                {.shows_default = true});
+    command.add("--threads", &threads, "CPU threads; 0: one a core, or OMP_NUM_THREADS", kAtLeast0);
+  }
+  /// Sets the threads; gives the device.
+  Device use() const {
+    use_threads(threads);
+    try {
+      return parse_device(device);
+    } catch (const Error& error) {
+      throw UsageError(error.what());
+    }
+  }
+};
+
+void describe_checkpoint(const LoadedModel& loaded) {
+  std::cout << fmt::format("checkpoint  {}, step {}\n", loaded.folder.string(), loaded.step);
+  std::cout << "trained on  " << loaded.dataset << "\n";
+  if (loaded.best_val_loss)
+    std::cout << fmt::format("best validation loss {:.4f}\n", *loaded.best_val_loss);
+  std::cout << *loaded.model << "\n";
+}
+
+// One page with the weights over the end of a text, as far as the context reaches.
+void write_attention(const LoadedModel& loaded, std::vector<int64_t> ids, const std::string& file) {
+  const auto seen = std::min(ids.size(), static_cast<size_t>(loaded.config.block_size));
+  ids.erase(ids.begin(), ids.end() - static_cast<int64_t>(seen));
+  std::vector<std::string> tokens;
+  for (const int64_t& id : ids) tokens.push_back(loaded.tokenizer->decode({&id, 1}));
+  const Tensor row = from_vector(ids, Shape{1, static_cast<int64_t>(seen)});
+  const std::string title =
+      fmt::format("Attention of {}, step {}", loaded.folder.string(), loaded.step);
+  const std::string page = attention_page(title, tokens, loaded.model->attention_weights(row));
+  AtomicFile out(file);
+  out.write(page.data(), page.size());
+  out.commit();
+  std::cerr << "inkling: attention over the last " << seen << " tokens is in " << file << "\n";
+}
+
+struct SampleOptions {
+  std::string start, attention;  // attention: a file for the page
+  int64_t num_samples = 1, seed = 1337;
+  GenerateOptions generate;
+
+  SampleOptions() { generate.max_new_tokens = -1; }
+};
+
+void write_samples(const LoadedModel& loaded, SampleOptions options) {
+  if (options.start.rfind("FILE:", 0) == 0) options.start = read_text(options.start.substr(5));
+  if (options.start.empty()) options.start = loaded.start;
+  if (options.generate.max_new_tokens < 0) {
+    const auto given = static_cast<int64_t>(loaded.tokenizer->encode(options.start).size());
+    options.generate.max_new_tokens = std::max<int64_t>(loaded.config.block_size - given, 100);
+  }
+  for (int64_t i = 0; i < options.num_samples; ++i) {
+    const bool last = i + 1 == options.num_samples;
+    context().random = {.seed = static_cast<uint64_t>(options.seed),
+                        .step = static_cast<uint64_t>(i)};
+    const std::vector<int64_t> ids =
+        write_sample(*loaded.model, *loaded.tokenizer, options.start, options.generate,
+                     [](const std::string& text) { std::cout << text << std::flush; });
+    std::cout << "\n" << (last ? "" : "---------------\n");
+    if (!options.attention.empty() && last) write_attention(loaded, ids, options.attention);
+  }
+}
+
+}  // namespace
+
+int sample_command(const Arguments& arguments) {
+  CommandOptions command(
+      "sample", "Lets a trained model write; the text goes to standard output as it is chosen.");
+  ModelOptions model;
+  SampleOptions options;
+  model.add_to(command);
+  command.add("--start", &options.start,
+              "text to go on from, or FILE:path; by default what the training data starts with");
+  command.add("--num_samples", &options.num_samples, "how many texts",
+              {.shows_default = true, .range = CommandOptions::Range::positive});
+  command.add("--max_new_tokens", &options.generate.max_new_tokens,
+              "length of each; by default as many as the context holds",
+              {.range = CommandOptions::Range::non_negative});
+  command.add("--temperature", &options.generate.temperature,
+              "below 1: safer, above 1: wilder, 0: always the likeliest", kAtLeast0);
+  command.add("--top_k", &options.generate.top_k, "choose among the k likeliest only; 0: among all",
+              kAtLeast0);
+  command.add("--seed", &options.seed, "of the choices", kAtLeast0);
+  command.add("--attention", &options.attention,
+              "write an HTML page that shows the last text with the weights of all heads");
+  if (!command.parse(arguments)) return kOk;
+  const FieldGuard on_device(&Context::default_device, model.use());
+
+  write_samples(load_model(model.out_dir, model.checkpoint), options);
+  return kOk;
+}
+
+int eval_command(const Arguments& arguments) {
+  CommandOptions command("eval", "Measures a trained model's loss on the whole validation set.");
+  ModelOptions model;
+  std::vector<std::string> data;
+  model.add_to(command);
+  command.add("--data", &data, "other text files than the run's own");
+  if (!command.parse(arguments)) return kOk;
+  const FieldGuard on_device(&Context::default_device, model.use());
+
+  const LoadedModel loaded = load_model(model.out_dir, model.checkpoint);
+  TrainConfig config = loaded.config;
+  if (!data.empty()) config.data = data;
+  const auto dataset = make_dataset(config, parse_tokenizer(loaded.tokenizer->to_json()));
+  const Evaluation evaluation = evaluate(*loaded.model, *dataset, 0, config.batch_size, 0);
+  std::cout << fmt::format("{}: loss {:.4f}", loaded.folder.string(), evaluation.loss);
+  if (evaluation.best_possible) {
+    std::cout << fmt::format(" (best possible {:.4f}, {:+.2f} %)", *evaluation.best_possible,
+                             100 * (evaluation.loss / *evaluation.best_possible - 1));
+  }
+  std::cout << fmt::format(" nats a token over {} tokens of {}\n", evaluation.tokens,
+                           dataset->summary());
+  return kOk;
+}
+
+int info_command(const Arguments& arguments) {
+  CommandOptions command("info", "Shows this build, or what a checkpoint holds.");
+  std::string out_dir, checkpoint;
+  command.add("--out_dir", &out_dir, "show this run's checkpoint");
+  command.add("--checkpoint", &checkpoint,
+              "ckpt (the last) or best; by default best, if there is one");
+  if (!command.parse(arguments)) return kOk;
+
+  std::cout << fmt::format("inkling {}, {} threads, matrix products by {}\n", INKLING_VERSION,
+                           omp_get_max_threads(), gemm_backend());
+  for (int8_t i = 0; i < cuda_device_count(); ++i)
+    std::cout << fmt::format("cuda:{}, {}\n", i, describe({Device::CUDA, i}));
+  if (!out_dir.empty()) describe_checkpoint(load_model(out_dir, checkpoint));
+  return kOk;
+}
+
+void warn_of_slow_blas() {
+#if defined(__x86_64__)
+  if (gemm_unit() != nullptr || !__builtin_cpu_supports("avx2")) return;
+  const std::string backend = gemm_backend();
+  for (const char* old : {"Sandybridge", "Nehalem", "Penryn", "Prescott", "Core2", "Generic"}) {
+    if (backend.find(old) == std::string::npos) continue;
+    std::cerr << "inkling: OpenBLAS multiplies matrices with its " << old
+              << " kernels although this processor has AVX2; "
+              << (std::getenv("OPENBLAS_CORETYPE") ? "unset OPENBLAS_CORETYPE"
+                                                   : "set OPENBLAS_CORETYPE=Haswell")
+              << " to be about twice as fast\n";
+  }
+#endif
+}
+
+}  // namespace ink

@@ -1,0 +1,333 @@
+// inkling train
+#include <fmt/format.h>
+#include <omp.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <utility>
+
+#include "autograd/engine/observer.h"
+#include "autograd/io/atomic_file.h"
+#include "autograd/memory/device_backend.h"
+#include "train/checkpoint.h"
+#include "train/cli/command_line.h"
+#include "train/cli/console.h"
+#include "train/cli/profile_table.h"
+#include "train/trainer.h"
+
+namespace ink {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+volatile std::sig_atomic_t interrupted = 0;
+
+// The first Ctrl-C (or kill) asks the loop to finish its step and save; the second one ends the
+// program at once.
+void on_signal(int signal) {
+  interrupted = 1;
+  std::signal(signal, SIG_DFL);
+}
+
+std::string percent_above(double loss, double best) {
+  return fmt::format("{:+.1f} %", 100 * (loss / best - 1));
+}
+
+std::string loss_text(double loss, const std::optional<double>& best) {
+  return best ? fmt::format("loss {:.4f} (best possible {:.4f})", loss, *best)
+              : fmt::format("loss {:.4f}", loss);
+}
+
+// --profile: the table of all steps but the first ones, which allocate, and the trace of a few.
+class StepProfile {
+ public:
+  explicit StepProfile(std::filesystem::path file) : file_(std::move(file)) {
+    if (!file_.empty()) AtomicFile{file_};  // one that cannot be written is refused now
+  }
+
+  void step(Trainer& trainer) {
+    ++seen_;
+    if (file_.empty() || seen_ <= kWarmUp) return trainer.step();
+    profiler_.trace(seen_ <= kWarmUp + kTraced);
+    const Observe observe(profiler_);
+    profiler_.start();
+    trainer.step();
+    note_work("rest of the step", {}, {});
+  }
+
+  void finish(Console& console, const TrainConfig& config) const {
+    const int64_t steps = seen_ - kWarmUp;
+    if (file_.empty()) return;
+    profiler_.save_trace(file_);
+    if (steps <= 0) return console.line("Too few steps for a profile: the first two are left out.");
+    console.line("");
+    const Machine machine = measure_machine(parse_device(config.device), config.autocast());
+    for (const std::string& text : profile_table(profiler_.rows(), steps, machine))
+      console.line(text);
+    console.line(fmt::format("Trace of {} steps: {}; ui.perfetto.dev or chrome://tracing show it",
+                             std::min(steps, kTraced), file_.string()));
+  }
+
+ private:
+  static constexpr int64_t kWarmUp = 2, kTraced = 3;  // steps
+  std::filesystem::path file_;
+  Profiler profiler_;
+  int64_t seen_ = 0;
+};
+
+// The run as a person watches it: the trainer, the clock, the console and metrics.jsonl.
+class TrainRun {
+ public:
+  TrainRun(const TrainConfig& config, const std::string& profile, Console& console)
+      : config_(config),
+        console_(console),
+        profile_(profile),
+        trainer_(config),
+        metrics_((std::filesystem::create_directories(config.out_dir),
+                  std::filesystem::path(config.out_dir) / "metrics.jsonl"),
+                 trainer_.steps_done()),
+        start_(Clock::now()) {}
+
+  int run() {
+    introduce();
+    std::signal(SIGINT, on_signal);
+    std::signal(SIGTERM, on_signal);
+    first_step_ = trainer_.steps_done();
+    last_report_ = Clock::now();
+    while (trainer_.steps_done() < config_.max_iters) {
+      profile_.step(trainer_);
+      const int64_t step = trainer_.steps_done();
+      if (step % config_.log_interval == 0 || step == config_.max_iters) report();
+      if (interrupted) return stop_early("Interrupted", kInterrupted);
+      if (step == config_.max_iters) break;
+      if (step % config_.eval_interval == 0) validate();
+      if (config_.sample_interval > 0 && step % config_.sample_interval == 0) show_sample();
+      if (config_.max_minutes > 0 && seconds_since(start_) > 60 * config_.max_minutes)
+        return stop_early("Time is up", kOk);
+    }
+    return finish();
+  }
+
+ private:
+  void introduce() {
+    const GPT& model = trainer_.model();
+    console_.line(fmt::format("{}  {}", console_.bold("data "), trainer_.dataset().summary()));
+    console_.line(fmt::format(
+        "{}  GPT: {} layers, {} heads, {} wide, context {}, vocabulary {}; {} parameters",
+        console_.bold("model"), config_.n_layer, config_.n_head, config_.n_embd, config_.block_size,
+        model.config.vocab_size, count_text(static_cast<double>(model.num_parameters()))));
+    print_parameters();
+    const MemoryEstimate memory = estimate_memory(model, config_);
+    const auto megabytes = [](int64_t bytes) { return static_cast<double>(bytes) / 1e6; };
+    console_.line(fmt::format(
+        "{}  about {:.0f} MB: {:.0f} for parameters and moments, {:.0f} for gradients and "
+        "activations",
+        console_.bold("memory"), megabytes(memory.total()), megabytes(memory.model),
+        megabytes(memory.gradients + memory.activations)));
+    console_.line(fmt::format("{}  {} steps of {} x {} tokens, {}; Ctrl-C saves and stops",
+                              console_.bold("run  "), config_.max_iters,
+                              config_.batch_size * config_.gradient_accumulation_steps,
+                              config_.block_size, describe(parse_device(config_.device))));
+    if (trainer_.steps_done() > 0)
+      console_.line(
+          fmt::format("resumed after step {} from {}", trainer_.steps_done(), config_.out_dir));
+    console_.line("");
+  }
+
+  // One line per kind of parameter; the blocks are alike, so h.0 stands for all.
+  void print_parameters() {
+    for (const auto& [name, parameter] : trainer_.model().named_parameters()) {
+      const bool block = name.rfind("h.", 0) == 0;
+      if (block && name.rfind("h.0.", 0) != 0) continue;
+      std::ostringstream shape;
+      shape << parameter.shape();
+      const std::string shown = block ? "h.*" + name.substr(3) : name;
+      const int64_t copies = block ? config_.n_layer : 1;
+      console_.line(console_.dim(fmt::format("         {:<24} {:<14} {:>12}", shown, shape.str(),
+                                             parameter.numel() * copies)));
+    }
+  }
+
+  void report() {
+    const Progress progress = trainer_.progress();
+    const double seconds = seconds_since(last_report_);
+    const int64_t step = trainer_.steps_done(), steps = step - reported_step();
+    const double ms = 1000 * seconds / static_cast<double>(steps),
+                 rate = static_cast<double>(progress.tokens) / seconds;
+    training_seconds_ += seconds;
+    const double left = training_seconds_ / static_cast<double>(step - first_step_) *
+                        static_cast<double>(config_.max_iters - step);
+    console_.live(
+        fmt::format("step {:>5}/{}  {}  lr {:.1e}  norm {:.2f}  {} tokens/s  {:.1f} ms  {} left",
+                    step, config_.max_iters, loss_text(progress.loss, progress.best_possible),
+                    progress.lr, progress.grad_norm, count_text(rate), ms, clock_text(left)));
+    nlohmann::ordered_json object{{"step", step}, {"train_loss", progress.loss}};
+    if (progress.best_possible) object["best_possible"] = *progress.best_possible;
+    object.update({{"lr", progress.lr},
+                   {"grad_norm", progress.grad_norm},
+                   {"tokens_per_s", rate},
+                   {"ms", ms}});
+    metrics_.write(object);
+    check_finite(progress);
+    last_reported_ = step;
+    last_report_ = Clock::now();
+  }
+  int64_t reported_step() const { return std::max(last_reported_, first_step_); }
+
+  void check_finite(const Progress& progress) {
+    if (progress.skipped > skipped_) {
+      console_.line(console_.yellow(
+          fmt::format("step {}: {} steps skipped so far: a loss or gradient was not finite",
+                      trainer_.steps_done(), progress.skipped)));
+      skipped_ = progress.skipped;
+    }
+    if (progress.skipped_in_a_row < 10) return;
+    const std::string first = trainer_.find_non_finite();
+    detail::fail({progress.skipped_in_a_row,
+                  " steps in a row had a loss or gradient that is not finite; the first such value "
+                  "came from ",
+                  first.empty() ? "an earlier step" : first,
+                  "; try a lower --learning_rate. The last checkpoint in ", config_.out_dir,
+                  " is from before"});
+  }
+
+  void validate() {
+    const Evaluation evaluation = trainer_.evaluate();
+    const bool best = trainer_.note_validation(evaluation.loss);
+    std::string text = fmt::format("step {:>5}  validation {}", trainer_.steps_done(),
+                                   loss_text(evaluation.loss, evaluation.best_possible));
+    if (evaluation.best_possible)
+      text += fmt::format(", {}", percent_above(evaluation.loss, *evaluation.best_possible));
+    text += fmt::format("  after {}", clock_text(seconds_since(start_)));
+    console_.line(console_.green(text));
+    write_validation(evaluation);
+    trainer_.save("ckpt");
+    if (best) trainer_.save("best");
+    last_report_ = Clock::now();
+  }
+
+  void write_validation(const Evaluation& evaluation) {
+    nlohmann::ordered_json object{{"step", trainer_.steps_done()}, {"val_loss", evaluation.loss}};
+    if (evaluation.best_possible) object["best_possible"] = *evaluation.best_possible;
+    metrics_.write(object);
+  }
+
+  // As much as the context holds: beyond it the model would have to go on from the middle of
+  // things.
+  void show_sample() {
+    const ContextGuard guard;
+    context().random = {.seed = static_cast<uint64_t>(config_.seed),
+                        .step = static_cast<uint64_t>(trainer_.steps_done())};
+    trainer_.model().eval();
+    GenerateOptions options;
+    options.max_new_tokens = config_.block_size - 1;
+    console_.line(console_.dim("--- the model writes:"));
+    write_sample(trainer_.model(), trainer_.dataset().tokenizer(), trainer_.sample_start(), options,
+                 [&](const std::string& text) { console_.write(text); });
+    console_.line("\n" + console_.dim("---"));
+    last_report_ = Clock::now();
+  }
+
+  int stop_early(const char* why, int code) {
+    trainer_.save("ckpt");
+    console_.line(fmt::format("{} after step {}; saved. To go on: {} {}", why,
+                              trainer_.steps_done(), typed("train --init_from resume --out_dir"),
+                              for_shell(config_.out_dir)));
+    return code;
+  }
+
+  int finish() {
+    const Evaluation evaluation = trainer_.evaluate(true);
+    const bool best = trainer_.note_validation(evaluation.loss);
+    write_validation(evaluation);
+    trainer_.save("ckpt");
+    if (best) trainer_.save("best");
+    std::string text =
+        fmt::format("validation {}", loss_text(evaluation.loss, evaluation.best_possible));
+    if (evaluation.best_possible)
+      text += fmt::format(": {}", percent_above(evaluation.loss, *evaluation.best_possible));
+    console_.line(console_.bold(console_.green(text)) +
+                  fmt::format("  over all {} validation tokens", evaluation.tokens));
+    show_sample();
+    console_.line(fmt::format("Trained in {}. Saved in {}/ckpt. To let it write more: {} {}",
+                              clock_text(seconds_since(start_)), config_.out_dir,
+                              typed("sample --out_dir"), for_shell(config_.out_dir)));
+    profile_.finish(console_, config_);
+    return kOk;
+  }
+
+  const TrainConfig config_;
+  Console& console_;
+  StepProfile profile_;
+  Trainer trainer_;
+  Metrics metrics_;
+  Clock::time_point start_, last_report_;
+  double training_seconds_ = 0;
+  int64_t first_step_ = 0, last_reported_ = 0, skipped_ = 0;
+};
+
+// What train is told beside its config.
+struct TrainOptions {
+  bool print_config = false;
+  std::string profile;  // a file
+};
+
+// Flags over the config file over (when resuming) the checkpoint's config over the defaults.
+bool read_config(const Arguments& arguments, TrainConfig& config, TrainOptions& options) {
+  const auto parse_into = [&](TrainConfig& into) {
+    CommandOptions command("train", "Trains a GPT; with no options, on the built-in stories.");
+    command.add_fields(into);
+    command.take_config_file("a file of name = value lines; flags go before it");
+    command.flag("--print_config", options.print_config, "print the effective config and stop");
+    command.add("--profile", &options.profile,
+                "print where the time goes, op by op, and write a trace of 3 steps to this file "
+                "(runs with batch_parts 1)");
+    return command.parse(arguments);
+  };
+  if (!parse_into(config)) return false;
+  if (config.init_from == "resume") {
+    TrainConfig resumed;
+    from_json(load_checkpoint(config.out_dir, "ckpt").config, resumed);
+    parse_into(resumed);
+    config = resumed;
+  }
+  return true;
+}
+
+}  // namespace
+
+int train_command(const Arguments& arguments) {
+  TrainConfig config;
+  TrainOptions options;
+  if (!read_config(arguments, config, options)) return kOk;
+  try {
+    config.check();
+  } catch (const Error& error) {
+    throw UsageError(error.what());
+  }
+  if (options.print_config) {
+    for_each_field(config, [](const char* name, const auto& value, const char* help) {
+      const nlohmann::json json = value;
+      const bool unset = json.is_array() && json.empty();  // the config file has no empty lists
+      std::cout << fmt::format("# {}\n{}{} = {}\n", help, unset ? "# " : "", name, json.dump());
+    });
+    return kOk;
+  }
+  use_threads(config.threads);
+  warn_of_slow_blas();
+  Console console;
+  return TrainRun(config, options.profile, console).run();
+}
+
+}  // namespace ink

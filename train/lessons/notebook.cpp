@@ -1,0 +1,135 @@
+#include "train/lessons/notebook.h"
+
+#include <algorithm>
+#include <sstream>
+#include <utility>
+
+#include "autograd/random/generator.h"
+
+namespace ink {
+
+Text::Text(const Shape& x) {
+  value = "torch.Size([";
+  for (int64_t d = 0; d < x.size(); ++d) value += (d ? ", " : "") + std::to_string(x[d]);
+  value += "])";
+}
+
+Text::Text(const std::map<std::string, int64_t>& x) {
+  for (const auto& [key, number] : x)
+    value += (value.empty() ? "{'" : ", '") + key + "': " + std::to_string(number);
+  value += "}";
+}
+
+void detail::run_apart(const std::function<void()>& f) {
+  struct Restore {
+    ContextGuard guard;
+    PrintOptions options = print_options();
+    std::vector<uint8_t> state = default_generator().get_state();
+    ~Restore() {
+      set_printoptions(options);
+      default_generator().set_state(state);
+    }
+  } restore;
+  set_printoptions({});
+  f();
+}
+
+std::vector<Walkthrough> walkthroughs() {
+  return {attention_from_scratch(), self_attention_sentence(), padding_and_cache(),
+          average_to_attention(), the_averaging_trick()};
+}
+
+// ---- the page
+
+namespace {
+
+bool begins(const std::string& line, const std::string& prefix) {
+  return line.compare(0, prefix.size(), prefix) == 0;
+}
+
+size_t indent_of(const std::string& line) {
+  return std::min(line.find_first_not_of(' '), line.size());
+}
+
+/// Goes through the lines of a source and sets down what there is to read.
+class Typesetter {
+ public:
+  Typesetter(const std::string& source, std::vector<Printed> printed, int steps)
+      : printed_(std::move(printed)), steps_(steps) {
+    std::istringstream in(source);
+    for (std::string line; std::getline(in, line);) lines_.push_back(line);
+  }
+
+  std::vector<Piece> pieces() {
+    size_t i = 0;
+    for (; i < lines_.size() && begins(lines_[i], "//"); ++i)
+      add(i == 0 ? Piece::title : Piece::prose,
+          lines_[i].substr(std::min<size_t>(3, lines_[i].size())));
+    while (i < lines_.size() && !begins(lines_[i], "  // ---- ")) ++i;
+    for (; i < lines_.size() && lines_[i] != "};" && !done_; ++i) set(i);
+    return std::move(pieces_);
+  }
+
+ private:
+  void set(size_t i) {
+    const std::string& line = lines_[i];
+    if (begins(line, "  // ---- ")) {
+      done_ = ++step_ > steps_;
+      if (!done_) add(Piece::title, line.substr(10));
+    } else if (begins(line, "  void step_")) {
+      base_ = 4;
+    } else if (base_ == 4 && line == "  }") {
+      base_ = 2;
+    } else if (line.empty()) {
+      if (!pieces_.empty() && pieces_.back().kind != Piece::title) add(pieces_.back().kind, "");
+    } else if (begins(line.substr(indent_of(line)), "//") && indent_of(line) == base_) {
+      add(Piece::prose, line.substr(std::min(base_ + 3, line.size())));
+    } else {
+      add(Piece::code, line.substr(std::min(base_, indent_of(line))));
+      if (ends_statement(i)) add_output(static_cast<int>(i) + 1);
+    }
+  }
+
+  // Is line i the last of what began at the outermost indentation?
+  bool ends_statement(size_t i) const {
+    const char last = lines_[i].back();
+    size_t next = i + 1;
+    while (next < lines_.size() && lines_[next].empty()) ++next;
+    return (last == ';' || last == '}') && next < lines_.size() &&
+           indent_of(lines_[next]) <= base_ && !(lines_[next] == std::string(base_, ' ') + "}");
+  }
+
+  void add_output(int line) {
+    while (next_ < printed_.size() && printed_[next_].line <= line && printed_[next_].step == step_)
+      add(Piece::output, printed_[next_++].text);
+  }
+
+  void add(Piece::Kind kind, const std::string& text) {
+    const bool goes_on = !pieces_.empty() && pieces_.back().kind == kind && kind != Piece::title;
+    if (goes_on) {
+      pieces_.back().text += "\n" + text;
+      return;
+    }
+    if (text.empty()) return;
+    if (!pieces_.empty()) {  // blank lines at the end of a piece are the next one's business
+      std::string& before = pieces_.back().text;
+      before.erase(before.find_last_not_of('\n') + 1);
+    }
+    pieces_.push_back({kind, text});
+  }
+
+  std::vector<std::string> lines_;
+  std::vector<Printed> printed_;
+  int steps_, step_ = 0;
+  size_t base_ = 2, next_ = 0;  // the indentation of what is read; the next output
+  bool done_ = false;
+  std::vector<Piece> pieces_;
+};
+
+}  // namespace
+
+std::vector<Piece> page(const Walkthrough& w, int n) {
+  return Typesetter(w.source, w.run(n), n).pieces();
+}
+
+}  // namespace ink

@@ -1,7 +1,0 @@
-#include "autograd/parallel.h"
-#include "train/command_line.h"
-
-int main(int argc, char** argv) {
-  ink::set_wait_policy(argv);
-  return ink::run_command_line(argc, argv);
-}
