@@ -12,7 +12,6 @@
 namespace ink {
 
 // ---- the handle
-// --------------------------------------------------------------------------------------------------
 
 // Here, not in the header: inlined, they are half of an op's code.
 Tensor::Tensor(const Tensor&) = default;
@@ -81,7 +80,6 @@ void Tensor::backward(const Tensor& gradient, bool retain_graph, bool create_gra
 }
 
 // ---- factories
-// ---------------------------------------------------------------------------------------------------
 
 Tensor empty(const Shape& shape, Options options) {
   return Tensor(Array::empty(shape, options.dtype, options.device));

@@ -178,7 +178,6 @@ class Tensor {
 std::ostream& operator<<(std::ostream& out, const Tensor& tensor);
 
 // ---- factories
-// -------------------------------------------------------------------------------------------------
 
 namespace detail {
 /// Nested braces of numbers: {{1, 2}, {3, 4}}. The kind of the widest number decides the dtype.

@@ -133,7 +133,6 @@ std::vector<Field> Sequential::fields() {
 }
 
 // ---- what it holds
-// ------------------------------------------------------------------------------------------------
 
 NamedTensors Module::named_parameters() const {
   NamedTensors list;
@@ -213,7 +212,6 @@ void Module::load_state_dict(const NamedTensors& state) {
 }
 
 // ---- what changes all of it
-// ---------------------------------------------------------------------------------------
 
 void Module::apply(const std::function<void(Module&)>& f) {
   for (const Field& field : fields()) {
@@ -258,7 +256,6 @@ void Module::to(DType dtype) {
 }
 
 // ---- printing
-// -----------------------------------------------------------------------------------------------------
 
 namespace {
 

@@ -25,7 +25,6 @@ class InPlace : public testing::Test {
 };
 
 // ---- values
-// ------------------------------------------------------------------------------------------------------
 
 TEST_F(InPlace, OperatorsWriteTheSameMemory) {
   Tensor x = tensor({1.0, 2.0, 3.0});
@@ -83,7 +82,6 @@ TEST_F(InPlace, DtypesOfTheTensorStay) {
 }
 
 // ---- gradients
-// ---------------------------------------------------------------------------------------------------
 
 TEST_F(InPlace, RecordAnOrdinaryOpAndRebindTheHandle) {
   Tensor w = leaf({3}, 2), x = leaf({3}, 3);
@@ -143,7 +141,6 @@ TEST_F(InPlace, PlainMemoryUnderNoGrad) {
 }
 
 // ---- refusals
-// ----------------------------------------------------------------------------------------------------
 
 TEST_F(InPlace, RefusesALeafThatRequiresGrad) {
   Tensor w = leaf({3}, 2);

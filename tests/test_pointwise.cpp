@@ -35,7 +35,6 @@ void expect_values(const Tensor& got, const std::vector<double>& expected) {
 }
 
 // ---- one tensor
-// --------------------------------------------------------------------------------------------------
 
 struct UnaryCase {
   const char* name;
@@ -107,7 +106,6 @@ TEST(Pointwise, ZeroKeepsItsSign) {
 }
 
 // ---- two tensors
-// -------------------------------------------------------------------------------------------------
 
 TEST(Pointwise, PowAtZero) {
   Tensor a = tensor({2.0, 0.0, 0.0, -2.0, 3.0}), b = tensor({3.0, 2.0, 0.0, 2.0, -1.0});
@@ -159,7 +157,6 @@ TEST(Pointwise, NumbersFromBothSides) {
 }
 
 // ---- dtypes
-// ------------------------------------------------------------------------------------------------------
 
 TEST(Pointwise, DtypesMeetAsInPyTorch) {
   const auto meet = [](const Tensor& a, const Tensor& b) {
@@ -243,7 +240,6 @@ TEST(Pointwise, Bools) {
 }
 
 // ---- comparisons
-// -------------------------------------------------------------------------------------------------
 
 TEST(Compare, NaNIsUnequalToEverything) {
   using V = std::vector<bool>;
@@ -298,7 +294,6 @@ TEST(Compare, RecordsNothing) {
 }
 
 // ---- errors
-// ------------------------------------------------------------------------------------------------------
 
 TEST(Pointwise, ErrorTexts) {
   const Tensor x = ones({2, 3}), b = ones({2}, boolean), i = ones({2}, i64);

@@ -200,7 +200,6 @@ TEST(Reduce, ScalarsReduceToThemselves) {
 }
 
 // ---- values and gradients on odd inputs, as PyTorch prints them
-// ---------------------------------------------------------------------------------------------------
 
 struct Run {
   std::vector<double> y, dx;

@@ -158,7 +158,6 @@ void Optimizer::load_state(const NamedTensors& state) {
 }
 
 // ---- AdamW
-// ---------------------------------------------------------------------------------------------------
 
 AdamW::AdamW(const std::vector<ParameterGroup>& groups, const AdamWOptions& options)
     : Optimizer("AdamW", groups, options.lr, options.weight_decay, options.grad_clip),
@@ -176,7 +175,6 @@ void AdamW::update(const ParameterLists& parameters, const OptimizerStep& step) 
 }
 
 // ---- SGD
-// -----------------------------------------------------------------------------------------------------
 
 SGD::SGD(const std::vector<ParameterGroup>& groups, const SGDOptions& options)
     : Optimizer("SGD", groups, options.lr, options.weight_decay, options.grad_clip),

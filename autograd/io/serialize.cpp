@@ -38,7 +38,6 @@ auto with_file_name(const std::filesystem::path& file, F&& f) {
 }  // namespace
 
 // ---- save
-// ---------------------------------------------------------------------------------------------------------
 
 namespace {
 
@@ -109,7 +108,6 @@ void save(const std::filesystem::path& file, const NamedTensors& tensors,
 }
 
 // ---- load
-// ---------------------------------------------------------------------------------------------------------
 
 namespace {
 

@@ -10,7 +10,6 @@
 namespace ink {
 
 // ---- kernels
-// -----------------------------------------------------------------------------------------------------
 
 namespace cpu {
 
@@ -81,7 +80,6 @@ Saved saved_for(const Tensor& a, const Tensor& b) {
 }  // namespace
 
 // ---- two tensors
-// -------------------------------------------------------------------------------------------------
 
 // da = dy, db = dy
 Tensor add(const Tensor& left, const Tensor& right) {
@@ -180,7 +178,6 @@ Tensor maximum(const Tensor& a, const Tensor& b) { return extremum(BinaryOp::max
 Tensor minimum(const Tensor& a, const Tensor& b) { return extremum(BinaryOp::minimum, a, b); }
 
 // ---- a tensor and a number
-// ---------------------------------------------------------------------------------------
 
 // dx = dy
 Tensor operator+(const Tensor& input, double number) {
@@ -254,7 +251,6 @@ Tensor pow(const Tensor& input, double e) {
 }
 
 // ---- operators
-// ---------------------------------------------------------------------------------------------------
 
 Tensor operator+(const Tensor& a, const Tensor& b) { return add(a, b); }
 Tensor operator-(const Tensor& a, const Tensor& b) { return sub(a, b); }

@@ -83,7 +83,6 @@ Tensor& in_place(const char* name, BinaryOp code, Tensor& x, double number, Op o
 }  // namespace
 
 // ---- arithmetic
-// --------------------------------------------------------------------------------------------------
 
 Tensor& Tensor::add_(const Tensor& y) {
   return in_place("add_", BinaryOp::add, *this, y, ink::add);
@@ -127,7 +126,6 @@ Tensor& operator*=(Tensor& a, double b) { return a.mul_(b); }
 Tensor& operator/=(Tensor& a, double b) { return a.div_(b); }
 
 // ---- new values
-// --------------------------------------------------------------------------------------------------
 
 // The old value is gone, and with it this handle's place in the graph.
 Tensor& Tensor::fill_(double value) {

@@ -62,7 +62,6 @@ Tensor derivative(UnaryOp op, const Tensor& dy, const Tensor& v, WrittenOut&& wr
 }  // namespace
 
 // ---- integers stay integers
-// --------------------------------------------------------------------------------------
 
 // dx = -dy
 Tensor neg(const Tensor& x) {
@@ -110,7 +109,6 @@ Tensor clamp(const Tensor& input, std::optional<double> min, std::optional<doubl
 }
 
 // ---- integers become floating
-// ------------------------------------------------------------------------------------
 
 // dx = dy y
 Tensor exp(const Tensor& input) {
