@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "autograd/kernels.h"
-#include "autograd/ops.h"
+#include "autograd/engine/graph.h"
 
 namespace ink {
 

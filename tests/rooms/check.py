@@ -1,0 +1,111 @@
+#!/usr/bin/env python3
+"""Checks every #include against rooms.txt, and counts the lines of each room.
+
+Fails when a file includes one that its room may not include, when a file belongs to no room, when a
+room names one below it, or when the core has grown by more than 2 % over core_lines. --update writes
+core_lines anew: do that in the commit that grows the core, and say there why.
+"""
+import os
+import re
+import subprocess
+import sys
+
+SUFFIXES = (".h", ".cpp", ".cu", ".cuh", ".inc")
+GROWTH = 1.02
+
+
+class Room:
+    def __init__(self, name, is_core, paths, sees):
+        self.name, self.is_core, self.paths, self.sees = name, is_core, paths, sees
+        self.files = self.lines = 0
+
+
+def read_rooms(file):
+    """The rooms in order, and the recorded lines of the core."""
+    rooms, core_lines = [], None
+    for number, line in enumerate(open(file), 1):
+        line = line.split("#")[0].strip()
+        if not line:
+            continue
+        if line.startswith("core_lines"):
+            core_lines = int(line.split("=")[1])
+            continue
+        match = re.fullmatch(r"(core\s+)?(\w+)\s*=\s*([^:]*):(.*)", line)
+        if not match:
+            sys.exit(f"{file}:{number}: expected 'room = files : rooms', got '{line}'")
+        above = [room.name for room in rooms]
+        sees = above if match[4].split() == ["all"] else match[4].split()
+        for name in sees:
+            if name not in above:
+                sys.exit(f"{file}:{number}: {match[2]} may include only rooms above it, got {name}")
+        rooms.append(Room(match[2], bool(match[1]), match[3].split(), set(sees)))
+    return rooms, core_lines
+
+
+def room_of(path, rooms):
+    """The room that names the path most closely; None if none does."""
+    best, length = None, -1
+    for room in rooms:
+        for prefix in room.paths:
+            fits = path.startswith(prefix) if prefix.endswith("/") else path == prefix
+            if fits and len(prefix) > length:
+                best, length = room, len(prefix)
+    return best
+
+
+def code_lines(text):
+    """Lines that are neither empty nor comment."""
+    return sum(1 for line in text.split("\n") if line.strip() and not line.strip().startswith("//"))
+
+
+def main():
+    here = os.path.dirname(os.path.abspath(__file__))
+    root = os.path.dirname(os.path.dirname(here))
+    os.chdir(root)
+    table = os.path.join(here, "rooms.txt")
+    rooms, recorded = read_rooms(table)
+    files = [f for f in find_files() if f.endswith(SUFFIXES)]
+    faults = []
+    for path in files:
+        room = room_of(path, rooms)
+        if room is None:
+            faults.append(f"{path}: belongs to no room of rooms.txt")
+            continue
+        text = open(path).read()
+        room.files += 1
+        room.lines += code_lines(text)
+        for number, line in enumerate(text.split("\n"), 1):
+            include = re.match(r'\s*#\s*include\s*"([^"]+)"', line)
+            if not include:
+                continue
+            target = include[1]
+            if not os.path.exists(target):  # beside the file that includes it
+                target = os.path.normpath(os.path.join(os.path.dirname(path), include[1]))
+            other = room_of(target, rooms)
+            if other is None or other is room or other.name in room.sees:
+                continue
+            faults.append(f"{path}:{number}: {room.name} may not include {include[1]} ({other.name})")
+    core = sum(room.lines for room in rooms if room.is_core)
+    for room in rooms:
+        print(f"{room.name:10} {room.files:4} files {room.lines:6} lines{'  core' * room.is_core}")
+    print(f"{'core':10} {'':10} {core:6} lines, {recorded} recorded")
+    if "--update" in sys.argv:
+        text = re.sub(r"core_lines = \d+", f"core_lines = {core}", open(table).read())
+        open(table, "w").write(text)
+    elif core > GROWTH * recorded:
+        faults.append(f"the core has grown from {recorded} to {core} lines: make it smaller, or record "
+                      "it (check.py --update) and say why in the commit")
+    print(f"{len(faults)} faults")
+    for fault in faults:
+        print(fault)
+    sys.exit(1 if faults else 0)
+
+
+def find_files():
+    for folder in ("autograd", "cuda", "data", "nn", "train", "tests"):
+        for where, _, names in os.walk(folder):
+            for name in names:
+                yield os.path.join(where, name)
+
+
+main()
