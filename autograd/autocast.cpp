@@ -13,7 +13,7 @@ namespace {
 struct Rounded {
   Array array;
   uint64_t version;
-  uint64_t recording;  // made for it (Context::recording)
+  uint64_t recording;  // the capture that it was made in (Context::recording)
 };
 
 constexpr uint64_t kNever = ~uint64_t{0};  // a version that no storage gets to

@@ -1,14 +1,14 @@
-// What mixed precision (Autocast, context.h) adds to the library: weights rounded once a step.
+// What mixed precision (Autocast, base/context.h) adds to the library: weights rounded once a step.
 #pragma once
 
 #include "autograd/memory/array.h"
 
 namespace ink {
 
-/// x in the given dtype; x itself if it has it. The bf16 copy of f32 memory is kept with that memory
-/// and made again only after a write to it, whoever wrote: a weight that many micro-batches, threads
-/// and tied layers read is rounded once, and then by the optimizer as it writes the weight. A copy
-/// that was only recorded (replay.h) counts within that recording.
+/// x in the given dtype; x itself if it has it. The bf16 copy of f32 memory is kept with the memory
+/// and made again only after a write to it. So a weight that many micro-batches, threads and tied
+/// layers read is rounded once, and then by the optimizer as it writes the weight. A copy that was
+/// only captured (replay.h) is current within that capture alone.
 Array cached_cast(const Array& x, DType dtype);
 
 /// That copy of x as it is, for a kernel that writes x and its copy together; undefined if there is

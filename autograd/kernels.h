@@ -39,6 +39,13 @@ struct AttentionRule {
 struct AttentionInputs {
   Array q, k, v, mask;
   AttentionRule rule;
+
+  /// (..., T, S)
+  Shape scores_shape() const {
+    Shape shape = q.shape();
+    shape.back() = k.size(-2);
+    return shape;
+  }
 };
 /// As q, k, v and mask; dmask is contiguous.
 struct AttentionGradients {
@@ -138,21 +145,21 @@ struct DescribeArrays {
 
 template <class F>
 struct Kernel;
-template <class... Args>
-struct Kernel<void(Args...)> {
+template <class Result, class... Args>
+struct Kernel<Result(Args...)> {
   const char* name;
-  void (*cpu)(Args...);
-  void (**cuda)(Args...);
+  Result (*cpu)(Args...);
+  Result (**cuda)(Args...);
   bool strided;
 
-  void operator()(std::type_identity_t<Args>... args) const {
+  Result operator()(std::type_identity_t<Args>... args) const {
     KernelCheck check{name, strided, {}};
     (for_arrays(check, args), ...);
     if (check.device.is_cpu()) return cpu(args...);
     backend_of(check.device).enter(check.device);
     INK_CHECK(*cuda != nullptr, name, ": there is no CUDA kernel for it");
     try {
-      (*cuda)(args...);
+      return (*cuda)(args...);
     } catch (const DeviceError& error) {
       std::ostringstream given;
       (for_arrays(DescribeArrays{given}, args), ...);
@@ -161,28 +168,39 @@ struct Kernel<void(Args...)> {
   }
 };
 
+/// The CPU's side of a kernel that only a GPU has: nothing is computed.
+template <class... Args>
+bool nothing(Args...) {
+  return false;
+}
+
 }  // namespace detail
 
 #ifndef CUDA_TWIN  // cuda/twins.cpp defines it
 #define CUDA_TWIN(name)
 #endif
-#define DECLARE_KERNEL(name, strided, ...)                                                \
-  namespace cpu {                                                                         \
-  void name(__VA_ARGS__);                                                                 \
-  }                                                                                       \
-  namespace cuda {                                                                        \
-  void name(__VA_ARGS__);                                                                 \
-  }                                                                                       \
-  namespace twin {                                                                        \
-  inline std::add_pointer_t<void(__VA_ARGS__)> name = nullptr;                            \
-  }                                                                                       \
-  namespace kernel {                                                                      \
-  inline constexpr detail::Kernel<void(__VA_ARGS__)> name{#name, &cpu::name, &twin::name, \
-                                                          strided};                       \
+#define DECLARE_KERNEL(Result, name, cpu_kernel, strided, ...)                               \
+  namespace cuda {                                                                           \
+  Result name(__VA_ARGS__);                                                                  \
+  }                                                                                          \
+  namespace twin {                                                                           \
+  inline std::add_pointer_t<Result(__VA_ARGS__)> name = nullptr;                             \
+  }                                                                                          \
+  namespace kernel {                                                                         \
+  inline constexpr detail::Kernel<Result(__VA_ARGS__)> name{#name, &cpu_kernel, &twin::name, \
+                                                            strided};                        \
   }
-#define KERNEL(name, ...) DECLARE_KERNEL(name, false, __VA_ARGS__) CUDA_TWIN(name)
-#define KERNEL_STRIDED(name, ...) DECLARE_KERNEL(name, true, __VA_ARGS__) CUDA_TWIN(name)
-#define KERNEL_CPU(name, ...) DECLARE_KERNEL(name, true, __VA_ARGS__)  // no GPU twin yet
+#define DECLARE_TWO(name, strided, ...) \
+  namespace cpu {                       \
+  void name(__VA_ARGS__);               \
+  }                                     \
+  DECLARE_KERNEL(void, name, cpu::name, strided, __VA_ARGS__)
+#define KERNEL(name, ...) DECLARE_TWO(name, false, __VA_ARGS__) CUDA_TWIN(name)
+#define KERNEL_STRIDED(name, ...) DECLARE_TWO(name, true, __VA_ARGS__) CUDA_TWIN(name)
+#define KERNEL_CPU(name, ...) DECLARE_TWO(name, true, __VA_ARGS__)  // no CUDA twin yet
+// Only a GPU has it, and not for every argument: returns whether it has computed anything.
+#define KERNEL_CUDA(name, ...) \
+  DECLARE_KERNEL(bool, name, detail::nothing, true, __VA_ARGS__) CUDA_TWIN(name)
 
 // clang-format off
 
@@ -230,11 +248,11 @@ KERNEL_STRIDED(gemm, Array& c, const Array& a, const Array& b, double alpha, boo
 // c = a b + bias (n) in every row; bias may be undefined.
 KERNEL_STRIDED(gemm_bias, Array& c, const Array& a, const Array& b, const Array& bias)
 
-// ---- ops/mlp.cpp: gelu is its tanh form; y, h, dh (m, n) of one layout and dtype
+// ---- a GPU's alone (ops/mlp.cpp); gelu is its tanh form; y, h, dh (m, n) of one layout and dtype
 // h = a b + bias, y = gelu h.
-KERNEL_STRIDED(gemm_gelu, Array& y, Array& h, const Array& a, const Array& b, const Array& bias)
+KERNEL_CUDA(gemm_gelu, Array& y, Array& h, const Array& a, const Array& b, const Array& bias)
 // dh = (dy w) gelu'(h).
-KERNEL_STRIDED(gemm_gelu_backward, Array& dh, const Array& dy, const Array& w, const Array& h)
+KERNEL_CUDA(gemm_gelu_backward, Array& dh, const Array& dy, const Array& w, const Array& h)
 
 // ---- ops/linear.cpp: y (n) = the sum of x's rows, or y += it; x (rows, n), any floating dtypes
 KERNEL_STRIDED(sum_rows, Array& y, const Array& x, bool accumulate)
@@ -306,8 +324,10 @@ Array contiguous(const Array& x);
 
 #undef CUDA_TWIN
 #undef DECLARE_KERNEL
+#undef DECLARE_TWO
 #undef KERNEL
 #undef KERNEL_STRIDED
 #undef KERNEL_CPU
+#undef KERNEL_CUDA
 
 }  // namespace ink

@@ -12,7 +12,7 @@ install(TARGETS ${libraries} EXPORT inklingTargets
 install(DIRECTORY autograd nn data train DESTINATION include/inkling FILES_MATCHING PATTERN "*.h"
   PATTERN cli EXCLUDE PATTERN cases EXCLUDE PATTERN lessons EXCLUDE
   PATTERN gemm EXCLUDE PATTERN attention EXCLUDE
-  REGEX "/(kernels|simd|shuffle|target|device_function|pointwise|map|philox|dropout_mask|sample_units)\\.h$" EXCLUDE)
+  REGEX "/(kernels|simd|shuffle|target|device_function|pointwise|map|folds|philox|dropout_mask|sample_units)\\.h$" EXCLUDE)
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/inkling)
 install(EXPORT inklingTargets NAMESPACE inkling:: DESTINATION ${package_folder})
 configure_package_config_file(cmake/inklingConfig.cmake.in inklingConfig.cmake INSTALL_DESTINATION ${package_folder})

@@ -21,8 +21,8 @@ namespace ink::cuda {
 namespace {
 
 constexpr int64_t kGranule = 512;                   // what blocks are rounded up to
-constexpr int64_t kSegment = int64_t{64} << 20;     // cudaMalloc is asked for no less,
-constexpr int64_t kSegmentStep = int64_t{2} << 20;  // and for multiples of this
+constexpr int64_t kSegment = int64_t{64} << 20;     // the least that cudaMalloc is asked for first
+constexpr int64_t kSegmentStep = int64_t{2} << 20;  // segments are multiples of this
 
 int64_t round_up(int64_t bytes, int64_t step) { return (bytes + step - 1) / step * step; }
 
@@ -55,8 +55,9 @@ void* Allocator::allocate(int64_t bytes) {
   stats_.peak_bytes_in_use = std::max(stats_.peak_bytes_in_use, stats_.bytes_in_use);
   ASAN_UNPOISON_MEMORY_REGION(block, static_cast<size_t>(bytes));
 #ifndef NDEBUG
+  // NaN in every float.
   check(cudaMemsetAsync(block, 0xff, static_cast<size_t>(bytes), stream()), "memory",
-        "cudaMemsetAsync");  // NaN
+        "cudaMemsetAsync");
 #endif
   return block;
 }
@@ -76,7 +77,7 @@ void Allocator::release(void* memory, int64_t bytes) noexcept {
 
 void Allocator::put(char* block, int64_t size) {
   const auto& [start, segment] = *segment_of(block);
-  if (segment.pool == kEager)  // what was recorded uses its memory again whenever it is replayed
+  if (segment.pool == kEager)  // what was captured uses its memory again whenever it is replayed
     ASAN_POISON_MEMORY_REGION(block, static_cast<size_t>(size));
   free_[segment.pool].put(block, size, start, start + segment.bytes);
 }
@@ -114,8 +115,7 @@ std::map<char*, Allocator::Segment>::iterator Allocator::segment_of(char* block)
   return std::prev(segments_.upper_bound(block));
 }
 
-// False if the card has no room for it. A large segment is tried first, then one as small as may
-// be.
+// False if the card has no room for it. Tries a large segment, then the smallest that fits.
 bool Allocator::add_segment(Pool pool, int64_t bytes) {
   for (const int64_t size : {std::max(bytes, kSegment), bytes}) {
     const int64_t length = direct_ ? bytes : round_up(size, kSegmentStep);

@@ -13,7 +13,7 @@ namespace ink::cuda {
 /// not over the seam of two segments: CUDA refuses copies there. All work of a device runs on one
 /// stream, in order: a freed block may be handed out at once, though the GPU may still be at work
 /// on it. What is allocated while a step is being captured comes from a pool of segments of its
-/// own, until its record is forgotten: a replay writes there again.
+/// own, until the capture is forgotten: a replay writes there again.
 class Allocator {
  public:
   /// direct: each block is a cudaMalloc of its own, and freed at once, so that tools see where it

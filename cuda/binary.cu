@@ -1,5 +1,5 @@
 // Elementwise ops of two tensors, or a tensor and a number: the twins of autograd/ops/binary.cpp.
-// The formulas are in loops/pointwise.h.
+// The formulas are in autograd/loops/pointwise.h.
 #include "cuda/elementwise.cuh"
 
 namespace ink::cuda {

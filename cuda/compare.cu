@@ -1,5 +1,5 @@
-// Comparisons and logical ops: the twins of autograd/ops/compare.cpp. The formulas are in
-// pointwise.h.
+// Comparisons and logical ops: the twins of autograd/ops/compare.cpp.
+// The formulas are in autograd/loops/pointwise.h.
 #include "cuda/elementwise.cuh"
 
 namespace ink::cuda {

@@ -1,8 +1,9 @@
 // Cross entropy of logits (rows, V) with the classes that targets (rows) name: the twin of
-// autograd/ops/cross_entropy.cpp. The logits are read once (of rows longer than 57,344, half that
-// in f64, the rest is read twice), and their gradient is written once.
+// autograd/ops/cross_entropy.cpp.
 //   loss_i    = log sum exp x_i - x_i[target_i];  0 where the target is ignored
 //   dlogits_i = (softmax x_i - onehot target_i) scale
+// The logits are read once and their gradient is written once. Of rows longer than 57,344 elements,
+// half that in f64, the rest is read twice.
 #include <type_traits>
 
 #include "cuda/ids.cuh"

@@ -24,8 +24,7 @@
 namespace ink::cuda {
 namespace {
 
-// The library is half a gigabyte: it is loaded when the first product asks for it, not whenever a
-// program starts.
+// The library is half a gigabyte: it is loaded when the first product needs it, not at the start.
 void* open_library() {
   for (const char* name : {INKLING_CUBLASLT_NAME, INKLING_CUBLASLT_FILE}) {
     if (void* handle = dlopen(name, RTLD_NOW | RTLD_LOCAL)) return handle;

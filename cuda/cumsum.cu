@@ -1,4 +1,4 @@
-// cumsum: the twin of autograd/ops/sort.cpp, whose sort and topk are in sort.cu.
+// cumsum: the twin of autograd/ops/cumsum.cpp.
 //
 // Lines are cut into chunks, so that few long ones keep the GPU busy, too: first every chunk's sum,
 // then the running sums of those, then of the elements. Sums are in double, or int64.
@@ -17,8 +17,10 @@ struct Scan {
   const T* x;
   Places<2, uint64_t> heads;  // of a line, in both
   int64_t next_y, next_x, line_count, count, chunk, chunks;
-  Sum* sums;       // lines x chunks: of each chunk, written if only_sums; later, of all up to it.
-  bool only_sums;  // null where one chunk is all
+  // lines x chunks: of each chunk, written if only_sums; later, of all up to it. Null where one
+  // chunk is all.
+  Sum* sums;
+  bool only_sums;
 
   __device__ Sum before(int64_t line, int64_t number) const {
     return number == 0 ? 0 : sums[line * chunks + number - 1];

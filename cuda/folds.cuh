@@ -1,9 +1,7 @@
-// What reductions of numbers compute: the twins of the folds in autograd/ops/reduce.cpp.
+// Reductions of numbers by the folds of autograd/loops/folds.h.
 #pragma once
 
-#include <limits>
-#include <type_traits>
-
+#include "autograd/loops/folds.h"
 #include "cuda/reduce.cuh"
 
 namespace ink::cuda {
@@ -27,59 +25,6 @@ struct Fold {
   }
   __device__ static void merge(Acc& acc, const Acc& other) { acc = F::join(acc, other); }
   __device__ static void repeat(Acc& acc, int64_t times) { acc = F::repeated(acc, times); }
-};
-
-template <class T>
-using wide_t = std::conditional_t<std::is_integral_v<T>, int64_t, double>;
-
-template <class T>
-struct Sum {
-  using Near = std::conditional_t<std::is_same_v<T, bool>, int64_t, compute_t<T>>;
-  using Far = wide_t<T>;
-  __device__ static Near load(T x) { return static_cast<Near>(x); }
-  __device__ static Far none() { return 0; }
-  template <class V>
-  __device__ static V join(V a, V b) {
-    return a + b;
-  }
-  __device__ static Far repeated(Far a, int64_t times) { return a * static_cast<Far>(times); }
-};
-
-template <class T>
-struct Product {
-  using Near = wide_t<T>;
-  using Far = wide_t<T>;
-  __device__ static Near load(T x) { return static_cast<Near>(static_cast<compute_t<T>>(x)); }
-  __device__ static Far none() { return 1; }
-  __device__ static Far join(Far a, Far b) { return a * b; }
-  __device__ static Far repeated(Far a, int64_t times) {
-    Far result = 1;  // by squaring
-    for (; times > 0; times /= 2, a *= a) {
-      if (times % 2) result *= a;
-    }
-    return result;
-  }
-};
-
-/// NaN if any is. Of bools, the largest is any and the smallest all.
-template <class T>
-struct Largest {
-  using Near = std::conditional_t<std::is_same_v<T, bool>, uint8_t, compute_t<T>>;
-  using Far = Near;
-  using Limits = std::numeric_limits<Near>;
-  __device__ static Near load(T x) { return static_cast<Near>(x); }
-  __device__ static Far none() {
-    return Limits::has_infinity ? -Limits::infinity() : Limits::lowest();
-  }
-  __device__ static Far join(Far a, Far b) { return a != a || a > b ? a : b; }
-  __device__ static Far repeated(Far a, int64_t) { return a; }
-};
-
-template <class T>
-struct Smallest : Largest<T> {
-  using typename Largest<T>::Far, typename Largest<T>::Limits;
-  __device__ static Far none() { return Limits::has_infinity ? Limits::infinity() : Limits::max(); }
-  __device__ static Far join(Far a, Far b) { return a != a || a < b ? a : b; }
 };
 
 }  // namespace ink::cuda

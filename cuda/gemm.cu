@@ -1,5 +1,5 @@
-// Matrix products: the twins of autograd/gemm/gemm.cpp. What the tensors' strides say is turned into
-// batches of matrices with leading dimensions; the products themselves are a library's.
+// Matrix products: the twins of autograd/gemm/gemm.cpp. What the tensors' strides say is turned
+// into batches of matrices with leading dimensions; the products themselves are a library's.
 #include <algorithm>
 #include <array>
 
@@ -28,13 +28,14 @@ void advance(Matrices& x, int64_t elements) {
   x.data = static_cast<char*>(x.data) + elements * size_of(x.dtype);
 }
 
-// Runs all products of a batch: in one call along the last dimension that steps evenly, as far as
-// one goes.
+// Runs all products of a batch: in one call along the last dimension that steps evenly, as far as a
+// call can go.
 void for_batch(Product all, const Array& c, const Array& a, const Array& b) {
-  const auto first = [d = c.dim()](const Array& x) {  // of each row and column: a batch of scalars
-    return first_of_lines(first_of_lines(x, d - 1), d - 2);
-  };
-  const Array c0 = first(c), a0 = first(a), b0 = first(b);
+  const auto scalars =
+      [d = c.dim()](const Array& x) {  // of each row and column: a batch of scalars
+        return first_of_lines(first_of_lines(x, d - 1), d - 2);
+      };
+  const Array c0 = scalars(c), a0 = scalars(a), b0 = scalars(b);
   const StridedLoop<3> loop(c0.shape(), {&c0, &a0, &b0});
   const int64_t batch = loop.sizes.back();
   all.c.step = loop.inner_stride(0);
@@ -176,32 +177,30 @@ void gemm_bias(Array& c, const Array& a, const Array& b, const Array& bias) {
   for_batch(all, c, left, right);
 }
 
-void gemm_gelu(Array& y, Array& h, const Array& a, const Array& b, const Array& bias) {
+bool gemm_gelu(Array& y, Array& h, const Array& a, const Array& b, const Array& bias) {
   const DType dtype = operand_dtype(y, a, b);
-  if (one_product(y, a, h) && fits(y, dtype) && !matrix_layout(y)->transposed) {
-    const Array left = as_gemm_operand(a, dtype), right = as_gemm_operand(b, dtype),
-                row = bias.defined() ? as_product_bias(bias, y.dtype()) : bias;
-    Product all = describe("gemm_gelu", y, left, right, 1, false);
-    all.bias = row.defined() ? address(row) : nullptr;
-    all.epilogue = Epilogue::gelu;
-    all.aux = result(h).data;
-    if (has_epilogue(all)) return product(all);
-  }
-  gemm_bias(h, a, b, bias);
-  unary(y, h, UnaryOp::gelu_tanh);
+  if (!one_product(y, a, h) || !fits(y, dtype) || matrix_layout(y)->transposed) return false;
+  const Array left = as_gemm_operand(a, dtype), right = as_gemm_operand(b, dtype),
+              row = bias.defined() ? as_product_bias(bias, y.dtype()) : bias;
+  Product all = describe("gemm_gelu", y, left, right, 1, false);
+  all.bias = row.defined() ? address(row) : nullptr;
+  all.epilogue = Epilogue::gelu;
+  all.aux = result(h).data;
+  if (!has_epilogue(all)) return false;
+  product(all);
+  return true;
 }
 
-void gemm_gelu_backward(Array& dh, const Array& dy, const Array& w, const Array& h) {
+bool gemm_gelu_backward(Array& dh, const Array& dy, const Array& w, const Array& h) {
   const DType dtype = operand_dtype(dh, dy, w);
-  if (one_product(dh, dy, h) && fits(dh, dtype) && !matrix_layout(dh)->transposed) {
-    const Array left = as_gemm_operand(dy, dtype), right = as_gemm_operand(w, dtype);
-    Product all = describe("gemm_gelu_backward", dh, left, right, 1, false);
-    all.epilogue = Epilogue::gelu_gradient;
-    all.aux = matrices(h).data;
-    if (has_epilogue(all)) return product(all);
-  }
-  gemm(dh, dy, w, 1, false);
-  unary_backward(dh, dh, h, UnaryOp::gelu_tanh);
+  if (!one_product(dh, dy, h) || !fits(dh, dtype) || matrix_layout(dh)->transposed) return false;
+  const Array left = as_gemm_operand(dy, dtype), right = as_gemm_operand(w, dtype);
+  Product all = describe("gemm_gelu_backward", dh, left, right, 1, false);
+  all.epilogue = Epilogue::gelu_gradient;
+  all.aux = matrices(h).data;
+  if (!has_epilogue(all)) return false;
+  product(all);
+  return true;
 }
 
 }  // namespace ink::cuda

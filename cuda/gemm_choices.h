@@ -12,8 +12,7 @@
 namespace ink::cuda {
 
 /// A text file: the machine (card and version of the library) in its first line, then a product a
-/// line. One of another machine, or one that is not understood, is as good as none; the log says
-/// so.
+/// line. A file of another machine, or one that is not understood, counts as none; the log says so.
 class GemmChoices {
  public:
   /// As cuBLASLt keeps it: words that mean something to one version of it.

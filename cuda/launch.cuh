@@ -7,8 +7,7 @@
 //   struct Shared                    what the block shares (may be left out)
 //   __device__ void operator()() const, or operator()(Shared& shared) const
 // and launch("op", blocks, kernel) runs it once in every thread. Inside, threadIdx, blockIdx and
-// __syncthreads() are CUDA's own. What else is special goes through this header: shuffles, block
-// reductions.
+// __syncthreads() are CUDA's own. Shuffles and block reductions go through this header.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -58,9 +57,10 @@ constexpr size_t shared_bytes() {
 }  // namespace detail
 
 #ifndef INKLING_EMULATED
+/// The kernel is read where it is: no thread copies it.
 template <class Kernel>
 __global__ void __launch_bounds__(Kernel::kThreads, detail::resident_blocks<Kernel>())
-    run(const __grid_constant__ Kernel kernel) {  // read where it is: no thread copies it
+    run(const __grid_constant__ Kernel kernel) {
   if constexpr (SharesMemory<Kernel>) {
     extern __shared__ __align__(128) unsigned char memory[];
     static_assert(alignof(typename Kernel::Shared) <= 128);
@@ -71,8 +71,7 @@ __global__ void __launch_bounds__(Kernel::kThreads, detail::resident_blocks<Kern
 }
 #endif
 
-/// Runs a kernel on the current device's stream; op names it in errors. Nothing happens for 0
-/// blocks.
+/// Runs a kernel on the current device's stream; op names it in errors. 0 blocks do nothing.
 template <class Kernel>
 void launch(const char* op, Blocks blocks, const Kernel& kernel) {
   static_assert(Kernel::kThreads % kWarp == 0 && Kernel::kThreads <= 1024);

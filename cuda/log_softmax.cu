@@ -54,27 +54,10 @@ struct LogSoftmaxBackward {
 
 }  // namespace
 
-void log_softmax(Array& y, const Array& x) {
-  for_float("log_softmax", x.dtype(), [&]<class T>(T) {
-    T* out = y.mutable_data<T>();
-    const T* in = x.data<T>();
-    const int64_t rows = row_count(x), n = x.size(-1);
-    plan_rows_anywhere<T>(n, {out, in}, [&]<class Plan>(Plan) {
-      launch("log_softmax", Plan::blocks(rows), LogSoftmax<T, Plan>{out, in, rows, n});
-    });
-  });
-}
+void log_softmax(Array& y, const Array& x) { launch_rows<LogSoftmax>("log_softmax", y, x); }
 
 void log_softmax_backward(Array& dx, const Array& dy, const Array& y) {
-  for_float("log_softmax_backward", y.dtype(), [&]<class T>(T) {
-    T* down = dx.mutable_data<T>();
-    const T *upstream = dy.data<T>(), *out = y.data<T>();
-    const int64_t rows = row_count(y), n = y.size(-1);
-    plan_rows_anywhere<T, 2>(n, {down, upstream, out}, [&]<class Plan>(Plan) {
-      launch("log_softmax_backward", Plan::blocks(rows),
-             LogSoftmaxBackward<T, Plan>{down, upstream, out, rows, n});
-    });
-  });
+  launch_rows<LogSoftmaxBackward>("log_softmax_backward", dx, dy, y);
 }
 
 }  // namespace ink::cuda

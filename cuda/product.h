@@ -29,32 +29,35 @@ enum class Epilogue {
   gelu_gradient,  // C = (A B) gelu'(aux)
 };
 
-/// C = alpha A B, or C += alpha A B; A (m, k), B (k, n), C (m, n), in rows. A and B have one dtype:
-/// f64 (then C, too), f32 (then C, too), or bf16, with C f32 or bf16; sums of bf16 are in f32. Or
-/// C = A B + bias (n), of C's dtype, in every row: f32 and bf16 only.
+/// One of these, of A (m, k), B (k, n) and C (m, n), in rows:
+///   C = alpha A B
+///   C += alpha A B
+///   C = A B + bias    bias (n), of C's dtype, in every row; f32 and bf16 only
+/// A and B have one dtype: f64 (then C, too), f32 (then C, too), or bf16, with C f32 or bf16. Sums
+/// of bf16 are in f32.
 struct Product {
   const char* op;
   int64_t m, n, k, batch;
   Matrices a, b, c;
   double alpha;
   bool accumulate;
-  const void* bias;  // null: none; else at a multiple of kBiasAlignment, for it is read in packs
+  const void* bias;  // null: none; else at a multiple of kBiasAlignment: it is read in packs
   Epilogue epilogue = Epilogue::none;
   void* aux = nullptr;  // of an epilogue: it lies as C does, and has its dtype
 };
 
 void product(const Product& product);
 
-/// May there be such an epilogue? cuBLASLt asks for rows and addresses of aux in packs; and of what
-/// precision its gelu is no card has shown yet, so that only bf16 is left to it.
+/// May there be such an epilogue? cuBLASLt needs rows and addresses of aux aligned to packs. Only
+/// bf16 is left to it, because the precision of its gelu has not been measured yet.
 inline bool allows_epilogue(const Product& p) {
   return p.c.dtype == bf16 && p.batch == 1 && p.c.layout.ld % 8 == 0 &&
          reinterpret_cast<uintptr_t>(p.aux) % 16 == 0;
 }
 
-/// Is this product with an epilogue to be had, and worth having? If not, a kernel is to follow one
-/// without. INKLING_GELU_EPILOGUE=0 or 1 in the environment: never, or whenever it is to be had;
-/// else on GPUs since Hopper, for before them the library's fused kernels were slower.
+/// Is this product with an epilogue available, and worth using? If not, a kernel follows a product
+/// without one. INKLING_GELU_EPILOGUE=0 or 1 in the environment: never, or whenever it is
+/// available. By default on GPUs since Hopper, because the fused kernels for older ones are slower.
 bool has_epilogue(const Product& product);
 inline bool wants_epilogue(bool by_default) {
   const char* set = std::getenv("INKLING_GELU_EPILOGUE");

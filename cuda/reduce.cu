@@ -35,11 +35,11 @@ void reduce(Array& y, const Array& x, ReduceOp op) {
       case ReduceOp::mean:
         return fold<To>("mean", y, x, T(), Sum<T>(), x.numel() / std::max<int64_t>(y.numel(), 1));
       case ReduceOp::prod:
-        return fold<To>("prod", y, x, T(), Product<T>());
+        return fold<To>("prod", y, x, T(), Prod<T>());
       case ReduceOp::max:
-        return fold<T>("max", y, x, T(), Largest<T>());
+        return fold<T>("max", y, x, T(), Max<T>());
       case ReduceOp::min:
-        return fold<T>("min", y, x, T(), Smallest<T>());
+        return fold<T>("min", y, x, T(), Min<T>());
     }
   });
 }

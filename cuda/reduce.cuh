@@ -1,10 +1,10 @@
 // The one kernel behind every reduction: any dimensions of a tensor of any strides, without a copy.
 // What is computed is a type R, whose functions run in one thread:
-//   Acc                         all that need be known of the elements seen so far
-//   none()                      of no elements
-//   take(acc, x, at, step)      acc takes in x[k], element number at + k step of its line, k = 0
-//   ... merge(acc, other)           one takes in all that another has seen repeat(acc, times) as
-//   though each element had been seen so many times
+//   Acc                       all that need be known of the elements seen so far
+//   none()                    of no elements
+//   take(acc, x, at, step)    acc takes in x[k], element number at + k step of its line; k = 0 ...
+//   merge(acc, other)         one takes in all that another has seen
+//   repeat(acc, times)        as though each element had been seen so many times
 //
 // A line, the elements of one output, is shared by some lanes of a block, and long lines also by
 // several blocks, whose results are then reduced again. Lanes are neighbours where a line's
@@ -30,8 +30,8 @@ struct Reduce {
     Acc accs[kAccs][kThreads];
   };
   const T* x;
-  Write write;                   // (offset in y, acc) for each output; or, if there are parts,
-  Acc* partial;                  // their results: parts x outputs
+  Write write;                   // (offset in y, acc) of each output, where lines have no parts
+  Acc* partial;                  // the results of parts: parts x outputs
   Places<2, uint64_t> outputs;   // in y and x, kAccs at a time
   Places<1, uint64_t> items;     // of a line, in x: V elements each, or one
   int64_t output_count, next_y;  // outputs; from one to the next of a pack, in y

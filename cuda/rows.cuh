@@ -2,8 +2,8 @@
 //
 // A row is a warp's if its 32 lanes can keep it in registers, a block's if it is longer. What a
 // block's registers cannot hold is parked in shared memory, if the kernel has such room, and what
-// is left is read again each time. Every thread takes packs of N elements that
-// lie side by side, N at a time being 16 bytes where memory is aligned to that and 1 elsewhere:
+// is left is read again each time. Every thread takes packs of N elements that lie side by side:
+// 16 bytes where memory is aligned to that, and one element elsewhere.
 //   const Row<T, Plan> a(x, Plan::row(), n);
 //   a.each([&](RowPlace i) { total += sum(a[i]); });
 // Rows of a length that no pack divides start anywhere between two addresses that packs can start
@@ -96,6 +96,21 @@ void plan_rows_anywhere(int64_t n, std::initializer_list<const void*> pointers, 
   constexpr int kElements = 32 / kArrays;
   plan_rows<T, RowSize<kWarp, kElements>, RowSize<256, kElements, true>,
             RowSize<1024, kElements, true>>(n, pointers, f);
+}
+
+/// Launches Kernel<T, Plan>{y, x..., rows, n} for rows of y and of the x..., all of one shape and one
+/// floating dtype T.
+template <template <class T, class Plan> class Kernel, class... Inputs>
+void launch_rows(const char* op, Array& y, const Inputs&... x) {
+  for_float(op, y.dtype(), [&]<class T>(T) {
+    const int64_t rows = row_count(y), n = y.size(-1);
+    const auto run = [&](T* to, const auto*... from) {
+      plan_rows_anywhere<T, sizeof...(Inputs)>(n, {to, from...}, [&]<class Plan>(Plan) {
+        launch(op, Plan::blocks(rows), Kernel<T, Plan>{to, from..., rows, n});
+      });
+    };
+    run(y.mutable_data<T>(), x.template data<T>()...);
+  });
 }
 
 /// One of the packs of a row that a thread takes: the number of the register that keeps it, or of
@@ -217,7 +232,7 @@ __device__ constexpr C infinity() {
 }
 
 /// e^x for x <= 0 by the GPU's own 2^x: within 2^-21 of it, relatively, near 0, and within 2^-17 at
-/// x = -80, for x log2(e) is rounded (where it counts in a sum, it is near the largest, 0).
+/// x = -80, because x log2(e) is rounded (where it counts in a sum, it is near the largest, 0).
 __device__ inline float exp_nonpositive(float x) {
 #ifdef INKLING_EMULATED
   return simd::exp_nonpositive(x);

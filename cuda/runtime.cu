@@ -129,13 +129,13 @@ void synchronize(Device device) {
 
 const char* name(Device device) { return gpu(device.index).properties.name; }
 
-// ---- records: CUDA graphs
+// ---- captures: CUDA graphs
 
 struct Record {
   cudaGraphExec_t graph;
   Allocator::Pool pool;
 };
-// By device: the pool of what is being recorded.
+// By device: the pool of what is being captured.
 std::array<Allocator::Pool, kMostDevices> open_pools;
 
 void begin_recording(Device device) {

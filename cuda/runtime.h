@@ -27,7 +27,7 @@ void use(Device device);
 /// The multiprocessors of the current device.
 int multiprocessors();
 
-/// Device memory with the step that random masks of a record are drawn for (replay.h).
+/// Device memory with the step that random masks of a capture are drawn for (autograd/replay.h).
 const uint64_t* step_cell();
 
 /// What a kernel found amiss: faults.cuh notes the first, and the host throws its words when it
@@ -42,7 +42,7 @@ struct Fault {
 /// Where the current device's kernels note theirs: memory that host and device share.
 Fault* fault_cell();
 
-/// Is the current device's stream being recorded into a graph, and are kernels only noted?
+/// Is the current device's stream being captured into a graph, so that kernels are only noted?
 bool capturing();
 
 }  // namespace ink::cuda

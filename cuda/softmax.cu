@@ -1,4 +1,4 @@
-// softmax over the last dimension: the twin of autograd/ops/softmax.cpp.          (the one to copy)
+// softmax over the last dimension: the twin of autograd/ops/softmax.cpp. The one to copy.
 //   y  = exp(x - max x) / sum exp(x - max x)
 //   dx = y (dy - sum dy y)
 #include "cuda/rows.cuh"
@@ -53,27 +53,10 @@ struct SoftmaxBackward {
 
 }  // namespace
 
-void softmax(Array& y, const Array& x) {
-  for_float("softmax", x.dtype(), [&]<class T>(T) {
-    T* out = y.mutable_data<T>();
-    const T* in = x.data<T>();
-    const int64_t rows = row_count(x), n = x.size(-1);
-    plan_rows_anywhere<T>(n, {out, in}, [&]<class Plan>(Plan) {
-      launch("softmax", Plan::blocks(rows), Softmax<T, Plan>{out, in, rows, n});
-    });
-  });
-}
+void softmax(Array& y, const Array& x) { launch_rows<Softmax>("softmax", y, x); }
 
 void softmax_backward(Array& dx, const Array& dy, const Array& y) {
-  for_float("softmax_backward", y.dtype(), [&]<class T>(T) {
-    T* down = dx.mutable_data<T>();
-    const T *upstream = dy.data<T>(), *out = y.data<T>();
-    const int64_t rows = row_count(y), n = y.size(-1);
-    plan_rows_anywhere<T, 2>(n, {down, upstream, out}, [&]<class Plan>(Plan) {
-      launch("softmax_backward", Plan::blocks(rows),
-             SoftmaxBackward<T, Plan>{down, upstream, out, rows, n});
-    });
-  });
+  launch_rows<SoftmaxBackward>("softmax_backward", dx, dy, y);
 }
 
 }  // namespace ink::cuda

@@ -2,9 +2,10 @@
 //
 // Values become unsigned integers of the same order, the keys; equals keep their order. Short lines
 // are sorted by a block in shared memory, several at once (Batcher's bitonic sort, by key and
-// place). Long ones are sorted digit by digit from the lowest, by counting (radix sort): how many
-// keys of a tile have each digit; from that, where the tile's keys of each digit go; then all keys
-// are moved.
+// place). Long ones are sorted digit by digit from the lowest, by counting (radix sort):
+//   1. how many keys of a tile have each digit
+//   2. from that, where the tile's keys of each digit go
+//   3. all keys are moved
 #include <algorithm>
 #include <bit>
 #include <optional>

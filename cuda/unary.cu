@@ -1,5 +1,5 @@
-// Elementwise ops of one tensor: the twins of autograd/ops/unary.cpp. The formulas are in
-// pointwise.h.
+// Elementwise ops of one tensor: the twins of autograd/ops/unary.cpp.
+// The formulas are in autograd/loops/pointwise.h.
 #include "cuda/elementwise.cuh"
 
 namespace ink::cuda {

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "autograd/base/check.h"
+#include "data/splitmix.h"
 
 namespace ink {
 namespace {
@@ -17,24 +18,14 @@ constexpr int64_t kMaxRows = int64_t{1} << kRowBits;
 constexpr uint64_t kMaxSteps = uint64_t{1} << (63 - kRowBits);
 constexpr uint64_t kValStream = uint64_t{1} << 63;  // no training row has this bit
 
-// The finaliser of SplitMix64 (Steele, Lea, Flood 2014): every bit of the result depends on every
-// bit of x.
-uint64_t mix(uint64_t x) {
-  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9;
-  x = (x ^ x >> 27) * 0x94d049bb133111eb;
-  return x ^ x >> 31;
-}
-
 // Element `number` of the random stream `seed`: SplitMix64, entered at any place.
 uint64_t random_bits(uint64_t seed, uint64_t number) {
-  constexpr uint64_t kGamma = 0x9e3779b97f4a7c15;
+  using namespace splitmix;
   return mix(mix(seed + kGamma) + number * kGamma);
 }
 
-// Maps 64 random bits to [0, n) by the high half of a product; its bias is at most n / 2^64.
 int64_t below(int64_t n, uint64_t bits) {
-  __extension__ using Wide = unsigned __int128;
-  return static_cast<int64_t>(static_cast<Wide>(bits) * static_cast<uint64_t>(n) >> 64);
+  return static_cast<int64_t>(splitmix::below(static_cast<uint64_t>(n), bits));
 }
 
 uint64_t row_number(uint64_t step, int64_t first_row, int64_t row) {
@@ -59,12 +50,12 @@ Batch Dataset::fill(int64_t batch_size, int64_t block_size, FillRow&& fill_row) 
   const size_t count = static_cast<size_t>(batch_size) * width;
   batch.x.resize(count);
   batch.y.resize(count);
-  if (knows_floor()) batch.floor.resize(count);
+  if (knows_best_possible()) batch.best_possible.resize(count);
   for (int64_t row = 0; row < batch_size; ++row) {
     const size_t start = static_cast<size_t>(row) * width;
     const auto part = [&](auto& values) { return std::span(values).subspan(start, width); };
     fill_row(row, Row{part(batch.x), part(batch.y),
-                      knows_floor() ? part(batch.floor) : std::span<float>()});
+                      knows_best_possible() ? part(batch.best_possible) : std::span<float>()});
   }
   return batch;
 }
@@ -184,13 +175,14 @@ TextDataset::TextDataset(const std::vector<std::filesystem::path>& files,
   if (!tokenizer_) {
     std::vector<char32_t> characters;
     for (size_t i = 0; i < files.size(); ++i) {
-      const auto found = with_file_name(files[i], [&] { return distinct_characters(texts[i]); });
+      const auto found =
+          with_prefix(files[i].string(), [&] { return distinct_characters(texts[i]); });
       characters.insert(characters.end(), found.begin(), found.end());
     }
     tokenizer_ = std::make_shared<CharTokenizer>(std::move(characters));
   }
   for (size_t i = 0; i < files.size(); ++i) {
-    const auto ids = with_file_name(files[i], [&] { return tokenizer_->encode(texts[i]); });
+    const auto ids = with_prefix(files[i].string(), [&] { return tokenizer_->encode(texts[i]); });
     ids_.insert(ids_.end(), ids.begin(), ids.end());
     texts[i] = {};
   }
@@ -266,7 +258,8 @@ void FablesDataset::fill_row(uint64_t seed, uint64_t index, Row row) const {
   const std::vector<int64_t> ids = tokenizer_.encode(sample.text);
   std::copy(ids.begin(), ids.end() - 1, row.x.begin());
   std::copy(ids.begin() + 1, ids.end(), row.y.begin());
-  std::copy(sample.nll.begin() + 1, sample.nll.end(), row.floor.begin());
+  std::copy(sample.best_possible.begin() + 1, sample.best_possible.end(),
+            row.best_possible.begin());
 }
 
 }  // namespace ink

@@ -23,7 +23,7 @@ struct Batch {
   std::vector<int64_t> x, y;               ///< B * T ids each
   /// B * T: -log p (nats) of each target given all that stands before it in its row, exactly, where
   /// the dataset knows it: their mean is the best possible loss. Else empty.
-  std::vector<float> floor;
+  std::vector<float> best_possible;
 };
 
 /// Batches of token windows. Every function is pure (nothing moves on between calls): any step can
@@ -60,15 +60,15 @@ class Dataset {
   Batch val_window_batch(int64_t first, int64_t count, int64_t block_size) const;
 
  protected:
-  /// One row of a batch, to be filled: T inputs, T targets, T floors (empty unless knows_floor).
+  /// One row of a batch, to be filled: T inputs, T targets, T best possible losses (empty unless knows_best_possible).
   struct Row {
     std::span<int64_t> x, y;
-    std::span<float> floor;
+    std::span<float> best_possible;
   };
 
  private:
   // What a dataset of your own defines, beside the three functions above.
-  virtual bool knows_floor() const { return false; }
+  virtual bool knows_best_possible() const { return false; }
   /// Training row `number` (step * 2^24 + row; below 2^63) of the stream `seed`.
   virtual void fill_train_row(uint64_t seed, uint64_t number, Row row) const = 0;
   /// Validation window `window`, in [0, val_windows(T)).
@@ -147,7 +147,7 @@ class TokenDataset final : public WindowDataset {
 };
 
 /// The built-in language (data/fables.h), which needs no file: every row is fresh text from a
-/// story's start, with its exact floor. The validation part is fixed: the same windows for every
+/// story's start, with its exact best possible loss. The validation part is fixed: the same windows for every
 /// training seed, 100,000 targets rounded up to whole windows, of indices that training never asks
 /// for.
 class FablesDataset final : public Dataset {
@@ -159,7 +159,7 @@ class FablesDataset final : public Dataset {
   int64_t val_windows(int64_t block_size) const override;
 
  private:
-  bool knows_floor() const override { return true; }
+  bool knows_best_possible() const override { return true; }
   void fill_train_row(uint64_t seed, uint64_t number, Row row) const override;
   void fill_val_row(int64_t window, Row row) const override;
   void fill_row(uint64_t seed, uint64_t index, Row row) const;

@@ -3,6 +3,7 @@
 
 #include "autograd/base/check.h"
 #include "data/fables_grammar.h"
+#include "data/splitmix.h"
 
 namespace ink {
 namespace {
@@ -51,24 +52,18 @@ bool tell(const FableGrammar& grammar, const Rule& rule, Memory& memory, Narrato
   return true;
 }
 
-/// SplitMix64 (Steele, Lea, Flood 2014): a counter, well mixed.
+/// SplitMix64: a counter, well mixed.
 class Stream {
  public:
-  Stream(uint64_t seed, uint64_t index) : state_(mix(mix(seed) + index)) {}
+  Stream(uint64_t seed, uint64_t index) : state_(splitmix::mix(splitmix::mix(seed) + index)) {}
 
   /// Uniform in [0, n), n > 0; the bias is below n / 2^64.
   uint64_t below(uint64_t n) {
-    state_ += 0x9e3779b97f4a7c15;
-    __extension__ typedef unsigned __int128 Wide;  // no standard name yet
-    return static_cast<uint64_t>((static_cast<Wide>(mix(state_)) * n) >> 64);
+    state_ += splitmix::kGamma;
+    return splitmix::below(n, splitmix::mix(state_));
   }
 
  private:
-  static uint64_t mix(uint64_t z) {
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
-    return z ^ (z >> 31);
-  }
   uint64_t state_;
 };
 
@@ -87,14 +82,15 @@ class Writer {
     while (left >= rule.alternatives[chosen].weight) left -= rule.alternatives[chosen++].weight;
     const Alternative& alternative = rule.alternatives[chosen];
     if (rule.fixed) {
-      sample_.nll.insert(sample_.nll.end(), alternative.nll.begin(), alternative.nll.end());
+      sample_.best_possible.insert(sample_.best_possible.end(), alternative.best_possible.begin(),
+                                   alternative.best_possible.end());
     } else {
       const auto lead_of = [&](size_t i) {
         return lead(rule.alternatives[i], memory, sample_.text);
       };
       const auto weight = [&](size_t i) { return rule.alternatives[i].weight; };
       walk_lead(rule.alternatives.size(), chosen, lead_of, weight,
-                [&](float nll) { sample_.nll.push_back(nll); });
+                [&](float loss) { sample_.best_possible.push_back(loss); });
     }
     sample_.text.append(lead(alternative, memory, sample_.text));
     return size() < length_ ? static_cast<int>(chosen) : -1;
@@ -102,7 +98,7 @@ class Writer {
 
   bool walk(std::string_view piece) {
     sample_.text.append(piece);
-    sample_.nll.resize(sample_.text.size(), 0.0f);  // certain: p = 1
+    sample_.best_possible.resize(sample_.text.size(), 0.0f);  // certain: p = 1
     return size() < length_;
   }
 
@@ -193,11 +189,11 @@ FableSample Fables::sample(uint64_t seed, uint64_t index, int64_t length) const 
   const size_t size = static_cast<size_t>(length);
   FableSample result;
   result.text.reserve(size + 64);
-  result.nll.reserve(size + 64);
+  result.best_possible.reserve(size + 64);
   Writer writer(result, size, Stream(seed, index));
   if (size > 0) tell_all(*grammar_, writer);
   result.text.resize(size);
-  result.nll.resize(size);
+  result.best_possible.resize(size);
   return result;
 }
 

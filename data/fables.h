@@ -14,8 +14,8 @@ class FableGrammar;
 /// Stories in a row, and what the best possible model would lose on each of their characters.
 struct FableSample {
   std::string text;
-  std::vector<float>
-      nll;  ///< nll[i] = -log p(text[i] | text[0..i)), nats; exact but for f32 rounding
+  /// best_possible[i] = -log p(text[i] | text[0..i)), in nats; exact but for f32 rounding.
+  std::vector<float> best_possible;
 };
 
 /// A language given by rules with probabilities (data/README.md has the notation). It is

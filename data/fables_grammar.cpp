@@ -181,9 +181,9 @@ void FableGrammar::prepare(Rule& rule) {
   const auto lead = [&](size_t i) { return std::string_view(rule.alternatives[i].parts[0].text); };
   const auto weight = [&](size_t i) { return rule.alternatives[i].weight; };
   for (size_t i = 0; i < rule.alternatives.size(); ++i) {
-    std::vector<float>& nll = rule.alternatives[i].nll;
+    std::vector<float>& best_possible = rule.alternatives[i].best_possible;
     walk_lead(rule.alternatives.size(), i, lead, weight,
-              [&](float value) { nll.push_back(value); });
+              [&](float value) { best_possible.push_back(value); });
   }
 }
 

@@ -30,13 +30,15 @@ class FableGrammar {
   struct Alternative {
     uint64_t weight = 1;
     std::vector<Part> parts;
-    std::vector<float> nll;  // of the characters of its lead; empty if the rule is not `fixed`
+    // Of the characters of its lead, -log p; empty if the rule is not `fixed`.
+    std::vector<float> best_possible;
   };
   struct Rule {
     std::string name;
     std::vector<Alternative> alternatives;
     uint64_t weight = 0;  // the sum of its alternatives'
-    bool fixed = true;    // every lead is a text, so the nll of every choice is known beforehand
+    bool fixed =
+        true;  // every lead is a text, so the best possible loss of every choice is known beforehand
     /// With one alternative there is nothing to choose and no lead.
     bool is_choice() const { return alternatives.size() > 1; }
   };

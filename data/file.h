@@ -30,14 +30,4 @@ class MappedFile {
   std::span<const std::byte> bytes_;
 };
 
-/// f(), with the file's name put before the text of an ink::Error that leaves it.
-template <class F>
-auto with_file_name(const std::filesystem::path& file, F&& f) {
-  try {
-    return f();
-  } catch (const Error& error) {
-    throw Error(file.string() + ": " + error.what());
-  }
-}
-
 }  // namespace ink

@@ -179,7 +179,7 @@ std::unique_ptr<Tokenizer> parse_tokenizer(std::string_view text) {
 
 std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& file) {
   const std::string text = read_file(file);
-  return with_file_name(file, [&] { return parse_tokenizer(text); });
+  return with_prefix(file.string(), [&] { return parse_tokenizer(text); });
 }
 
 }  // namespace ink

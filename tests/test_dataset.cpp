@@ -61,7 +61,7 @@ TEST(TextDataset, SplitsAsNanoGPT) {
   const Batch val = data.val_window_batch(0, 1, 10);
   EXPECT_EQ(data.tokenizer().decode(val.x), text.substr(96, 10));
   EXPECT_EQ(data.tokenizer().decode(val.y), text.substr(97, 10));
-  EXPECT_TRUE(val.floor.empty());
+  EXPECT_TRUE(val.best_possible.empty());
 
   // With one window only in the training part, that is what every row is.
   const Batch train = data.train_batch(1, 2, 3, 95);
@@ -318,8 +318,8 @@ TEST(FablesDataset, RowsAreStoriesWithTheirFloor) {
     };
     EXPECT_EQ(text_of(batch.x), sample.text.substr(0, 150));
     EXPECT_EQ(text_of(batch.y), sample.text.substr(1));
-    EXPECT_TRUE(
-        std::equal(sample.nll.begin() + 1, sample.nll.end(), batch.floor.begin() + row * 150));
+    EXPECT_TRUE(std::equal(sample.best_possible.begin() + 1, sample.best_possible.end(),
+                           batch.best_possible.begin() + row * 150));
   }
 }
 
@@ -331,7 +331,7 @@ TEST(FablesDataset, FloorIsWhatTheLanguageSaysOfEachTarget) {
   for (size_t i = 0; i < 60; ++i) {
     const std::string next = data.tokenizer().decode(std::span(batch.y).subspan(i, 1));
     const double p = fables.next_distribution(prefix)[fables.alphabet().find(next)];
-    EXPECT_NEAR(batch.floor[i], -std::log(p), 1e-5) << "after " << prefix;
+    EXPECT_NEAR(batch.best_possible[i], -std::log(p), 1e-5) << "after " << prefix;
     prefix += next;
   }
 }
@@ -344,7 +344,7 @@ TEST(FablesDataset, ValidationIsFixedAndApartFromTraining) {
   EXPECT_EQ(error_of([&] { data.val_windows(0); }), "batch: expected block_size >= 1, got 0");
   const Batch all = data.val_window_batch(0, 100, 1000);
   EXPECT_EQ(again.val_window_batch(0, 100, 1000).x, all.x);
-  EXPECT_EQ(all.floor.size(), 100'000u);
+  EXPECT_EQ(all.best_possible.size(), 100'000u);
   const auto rows = [](const Batch& batch) {
     std::set<std::vector<int64_t>> found;
     for (auto row = batch.x.begin(); row != batch.x.end(); row += batch.block_size)

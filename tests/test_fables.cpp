@@ -70,11 +70,11 @@ double probability_of_prefix(const Stories& stories, const std::string& prefix) 
   return sum;
 }
 
-double mean_nll(const Fables& fables, uint64_t seed, int samples) {
+double mean_best_possible(const Fables& fables, uint64_t seed, int samples) {
   double sum = 0;
   for (int i = 0; i < samples; ++i) {
     const FableSample sample = fables.sample(seed, i, kLength);
-    sum += std::accumulate(sample.nll.begin() + 1, sample.nll.end(), 0.0);
+    sum += std::accumulate(sample.best_possible.begin() + 1, sample.best_possible.end(), 0.0);
   }
   return sum / (samples * (kLength - 1.0));
 }
@@ -162,7 +162,7 @@ TEST(Fables, ProbabilitiesSumToOneAndAreTheSamplers) {
       const std::vector<double> next = fables.next_distribution(sample.text.substr(0, i));
       ASSERT_NEAR(std::accumulate(next.begin(), next.end(), 0.0), 1.0, 1e-12);
       const double p = next[fables.alphabet().find(sample.text[i])];
-      ASSERT_NEAR(sample.nll[i], -std::log(p), 1e-5) << sample.text.substr(0, i + 1);
+      ASSERT_NEAR(sample.best_possible[i], -std::log(p), 1e-5) << sample.text.substr(0, i + 1);
     }
   }
 }
@@ -171,7 +171,7 @@ TEST(Fables, SamplesAreFunctionsOfTheirArguments) {
   const Fables fables, again;
   const FableSample sample = fables.sample(1, 2, 1000);
   EXPECT_EQ(sample.text, again.sample(1, 2, 1000).text);
-  EXPECT_EQ(sample.nll, again.sample(1, 2, 1000).nll);
+  EXPECT_EQ(sample.best_possible, again.sample(1, 2, 1000).best_possible);
   EXPECT_EQ(sample.text.substr(0, 300),
             fables.sample(1, 2, 300).text);  // cut at length, not told anew
   std::set<std::string> different;
@@ -181,7 +181,7 @@ TEST(Fables, SamplesAreFunctionsOfTheirArguments) {
   }
   EXPECT_EQ(different.size(), 400u);
   EXPECT_EQ(fables.sample(1, 2, 0).text, "");
-  EXPECT_EQ(fables.sample(1, 2, 1).nll.size(), 1u);
+  EXPECT_EQ(fables.sample(1, 2, 1).best_possible.size(), 1u);
 }
 
 TEST(Fables, WritesOnlyItsAlphabet) {
@@ -202,9 +202,9 @@ TEST(Fables, IsNoTemplate) {
   }
   EXPECT_GE(names.size(), 30u);
   EXPECT_GE(fables.count(), 1e12);
-  const double floor = mean_nll(fables, 11, 500);
-  EXPECT_GE(floor, 0.32);
-  EXPECT_LE(floor, 0.9);
+  const double best_possible = mean_best_possible(fables, 11, 500);
+  EXPECT_GE(best_possible, 0.32);
+  EXPECT_LE(best_possible, 0.9);
 }
 
 TEST(Fables, WhatTheStartSaysReturnsByName) {

@@ -16,17 +16,18 @@ namespace {
 constexpr int64_t kContext = 8, kRows = 16, kLength = 256;
 
 struct Windows {
-  Tensor x, y;   // (n, 8): windows side by side from everywhere in the stories
-  double floor;  // mean over the last target of each, which has all eight characters before it
+  Tensor x, y;  // (n, 8): windows side by side from everywhere in the stories
+  double
+      best_possible;  // mean over the last target of each, which has all eight characters before it
 };
 
 Windows windows_of(const Batch& batch) {
   const int64_t n = batch.batch_size * batch.block_size / kContext;
-  double floor = 0;
+  double best_possible = 0;
   for (int64_t i = 0; i < n; ++i)
-    floor += batch.floor[static_cast<size_t>(i * kContext + kContext - 1)];
+    best_possible += batch.best_possible[static_cast<size_t>(i * kContext + kContext - 1)];
   return {from_vector(batch.x, Shape{n, kContext}), from_vector(batch.y, Shape{n, kContext}),
-          floor / static_cast<double>(n)};
+          best_possible / static_cast<double>(n)};
 }
 
 double last_loss(const GPT& model, const Windows& windows) {
@@ -63,9 +64,9 @@ TEST(Fables, EightCharactersOfContextAreNotEnough) {
   }
   const double reached = last_loss(model, held_out);
   std::cout << "context 8: " << reached << " nats a character (halfway " << halfway
-            << "), best possible with all of it " << held_out.floor << "\n";
+            << "), best possible with all of it " << held_out.best_possible << "\n";
   EXPECT_LT(halfway / reached, 1.15) << "it was still learning";
-  EXPECT_GT(reached, 1.1 * held_out.floor);
+  EXPECT_GT(reached, 1.1 * held_out.best_possible);
 }
 
 }  // namespace

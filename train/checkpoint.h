@@ -7,8 +7,8 @@
 //   state.json              where the run stands, and size and checksum (CRC-64/XZ) of every file
 //
 // Saving NAME writes NAME.tmp, flushes it to the disk, and then renames NAME to NAME.prev and
-// NAME.tmp to NAME: whenever the power goes, one of the three is whole. The same contents give the
-// same bytes.
+// NAME.tmp to NAME: whenever the power fails, one of the three is whole. The same contents give
+// the same bytes.
 #pragma once
 
 #include <cstddef>

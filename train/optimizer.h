@@ -64,9 +64,10 @@ class Optimizer {
   /// The parameters it updates, in the order of the groups.
   const NamedTensors& parameters() const { return parameters_; }
 
-  /// All that training changes, to be saved: KIND.NAME for each parameter (AdamW: exp_avg,
-  /// exp_avg_sq and step; SGD: momentum_buffer and step), and `skipped`. Handles share the
-  /// optimizer's memory.
+  /// All that training changes, to be saved. Handles share the optimizer's memory.
+  ///   KIND.NAME   for each parameter. AdamW: exp_avg, exp_avg_sq and step; SGD: momentum_buffer
+  ///               and step
+  ///   skipped     the counts of skipped steps
   NamedTensors state() const;
   /// Copies a saved state in. Every name that is missing or unexpected and every shape that differs
   /// is listed in one error, and then nothing was copied.
@@ -129,8 +130,10 @@ struct SGDOptions {
   double grad_clip = 0;  ///< as AdamW's
 };
 
-/// g = g + weight_decay p;  b = momentum b + g;  p = p - lr (nesterov ? g + momentum b : b).
 /// Sutskever et al. 2013, in PyTorch's form: the learning rate stays outside the momentum.
+///   g = g + weight_decay p
+///   b = momentum b + g
+///   p = p - lr (nesterov ? g + momentum b : b)
 class SGD : public Optimizer {
  public:
   /// Throws unless all numbers are >= 0, and where nesterov has no momentum to work with.

@@ -1,5 +1,4 @@
-// Learning-rate schedules: pure functions of the step, so that a resumed run needs no memory of
-// them.
+// Learning-rate schedules: pure functions of the step, so that a resumed run needs no state.
 #pragma once
 
 #include <algorithm>

@@ -154,8 +154,8 @@ void Trainer::load_batches(int64_t step) {
     copy_ids(batches_[i].x, batch.x, batch.batch_size);
     copy_ids(batches_[i].y, batch.y, batch.batch_size);
     note_work("batch", {}, {batches_[i].x, batches_[i].y});
-    floor_sum_ += mean_of(batch.floor) / static_cast<double>(batches_.size());
-    floor_known_ = !batch.floor.empty();
+    best_possible_sum_ += mean_of(batch.best_possible) / static_cast<double>(batches_.size());
+    best_possible_known_ = !batch.best_possible.empty();
   }
 }
 
@@ -176,10 +176,9 @@ Tensor Trainer::forward_backward(int64_t step, int64_t micro_batch) {
                            });
 }
 
-// What a step does on the device: it reads batches_ and the learning rate, and nothing of it is
-// read here.
+// What a step does on the device: it reads batches_ and the learning rate. The host reads nothing
+// of it here.
 void Trainer::forward_backward_update() {
-  optimizer_->zero_grad();
   Tensor step_loss;
   const int64_t micro_batches = config_.gradient_accumulation_steps;
   for (int64_t micro_batch = 0; micro_batch < micro_batches; ++micro_batch) {
@@ -221,9 +220,9 @@ Progress Trainer::progress() {
                   .skipped_in_a_row = skipped[1],
                   .tokens = steps_since_ * config_.gradient_accumulation_steps *
                             config_.batch_size * config_.block_size};
-  if (floor_known_) result.best_possible = floor_sum_ / steps;
+  if (best_possible_known_) result.best_possible = best_possible_sum_ / steps;
   loss_sum_.zero_();
-  floor_sum_ = 0;
+  best_possible_sum_ = 0;
   steps_since_ = 0;
   return result;
 }
@@ -237,8 +236,8 @@ Evaluation evaluate(GPT& model, const Dataset& dataset, int64_t batches, int64_t
   const int64_t rows = batches > 0 ? batches * batch_size : dataset.val_windows(block);
   struct Part {
     Tensor loss;  // mean over the batch; read when all are under way
-    double rows = 0, floor = 0;
-    bool floor_known = false;
+    double rows = 0, best_possible = 0;
+    bool best_possible_known = false;
   };
   std::vector<Part> parts(static_cast<size_t>((rows + batch_size - 1) / batch_size));
   const Context caller = context();
@@ -255,19 +254,20 @@ Evaluation evaluate(GPT& model, const Dataset& dataset, int64_t batches, int64_t
                    const Tensor loss =
                        model.loss(ids_tensor(batch.x, count), ids_tensor(batch.y, count));
                    parts[static_cast<size_t>(i)] = {loss, static_cast<double>(count),
-                                                    mean_of(batch.floor), !batch.floor.empty()};
+                                                    mean_of(batch.best_possible),
+                                                    !batch.best_possible.empty()};
                  }
                });
   model.train(training);
-  double loss = 0, floor = 0;
-  bool floor_known = false;
+  double loss = 0, best_possible = 0;
+  bool best_possible_known = false;
   for (const Part& part : parts) {
     loss += part.loss.item() * part.rows;
-    floor += part.floor * part.rows;
-    floor_known = part.floor_known;
+    best_possible += part.best_possible * part.rows;
+    best_possible_known = part.best_possible_known;
   }
   Evaluation result{loss / static_cast<double>(rows), {}, rows * block};
-  if (floor_known) result.best_possible = floor / static_cast<double>(rows);
+  if (best_possible_known) result.best_possible = best_possible / static_cast<double>(rows);
   return result;
 }
 

@@ -1,5 +1,4 @@
-// Trainer: a model, its data and its optimizer, one step after the other; saved and resumed bit for
-// bit.
+// Trainer: a model, its data and its optimizer, step by step; saved and resumed bit for bit.
 //
 //   Trainer trainer(config);
 //   while (trainer.steps_done() < config.max_iters) trainer.step();
@@ -23,8 +22,8 @@
 
 namespace ink {
 
-/// The mean loss over some batches, in nats a token, and the best that any model could reach on
-/// them (where known).
+/// The mean loss over some batches, in nats a token, and, where known, the best possible: the lowest
+/// that any model could reach on them.
 struct Evaluation {
   double loss = 0;
   std::optional<double> best_possible;
@@ -53,8 +52,7 @@ class Trainer {
   /// The same on data of the caller's, whatever the config says about data.
   Trainer(const TrainConfig& config, std::unique_ptr<Dataset> dataset);
 
-  /// One optimizer step over gradient_accumulation_steps micro-batches. Reads nothing back from the
-  /// device.
+  /// One optimizer step over gradient_accumulation_steps micro-batches. The device is not waited for.
   void step();
   int64_t steps_done() const { return steps_done_; }
   /// Are steps replayed as a whole (on a GPU), or done op by op?
@@ -62,15 +60,14 @@ class Trainer {
 
   /// Reads back what the steps since the last call left in tensors.
   Progress progress();
-  /// Evaluates on eval_iters sampled batches, or, if whole (or eval_iters is 0), on the whole
-  /// validation set.
+  /// Evaluates on eval_iters sampled batches, or on the whole validation set if `whole` or if
+  /// eval_iters is 0.
   Evaluation evaluate(bool whole = false) const;
   /// Saves as `name` in out_dir: "ckpt" (the last) or "best".
   void save(const std::string& name);
   /// Notes a validation loss; says whether it is the best so far.
   bool note_validation(double loss);
-  /// Repeats the last step's forward and backward under the NaN sentinel; empty if all is finite
-  /// now.
+  /// Repeats the last step's forward and backward under the NaN sentinel; empty if all is finite.
   std::string find_non_finite();
 
   const TrainConfig& config() const { return config_; }
@@ -106,8 +103,8 @@ class Trainer {
   double best_val_loss_ = std::numeric_limits<double>::infinity();
   // since the last progress()
   Tensor loss_sum_;  // f32 ()
-  double floor_sum_ = 0;
-  bool floor_known_ = false;
+  double best_possible_sum_ = 0;
+  bool best_possible_known_ = false;
   int64_t steps_since_ = 0;
 };
 

@@ -8,8 +8,7 @@
 
 namespace ink {
 
-/// The one exception inkling throws. Its text reads "op: expected X, got Y" and names shapes and
-/// values.
+/// The exception inkling throws. Its text reads "op: expected X, got Y", with shapes and values.
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -51,6 +50,16 @@ template <class Thrown = Error>
   throw Thrown(joined(pieces));
 }
 }  // namespace detail
+
+/// f(), with `where: ` put before the text of an Error that leaves it.
+template <class F>
+auto with_prefix(const std::string& where, F&& f) {
+  try {
+    return f();
+  } catch (const Error& error) {
+    throw Error(where + ": " + error.what());
+  }
+}
 
 }  // namespace ink
 

@@ -11,7 +11,7 @@
 
 namespace ink {
 
-class Observer;  // graph.h
+class Observer;  // engine/observer.h
 
 /// Where a run stands in its random streams: dropout and sampling are pure functions of this and
 /// the element's index.
@@ -19,9 +19,9 @@ struct RandomPosition {
   uint64_t seed = 0;
   uint64_t step = 0;
   uint64_t micro_batch = 0;
-  uint64_t call = 0;       // counts the draws within a step
-  uint64_t first_row = 0;  // where dimension 0 of what is drawn for starts in the whole batch, when
-                           // the batch is split over threads
+  uint64_t call = 0;  // counts the draws within a step
+  /// The row of the whole batch at which this part of it starts, when threads share the batch.
+  uint64_t first_row = 0;
 };
 
 /// Where PyTorch's CPU builds differ, and with them the masks of its dropout. Plain: two outputs of
@@ -31,13 +31,13 @@ enum class BernoulliRule { plain, mkl };
 
 struct Context {
   bool grad_enabled = true;          // record a graph? (NoGrad)
-  bool composed = false;             // run fused ops as their composed twins? (Composed)
+  bool composed = false;             // run fused ops as their definitions? (Composed)
   bool recompute = false;            // compute cheap values again in backward? (Recompute)
   DType autocast = DType::f32;       // what fused ops round f32 operands to (Autocast)
   DType default_dtype = DType::f32;  // of the factories and of floating literals
   Device default_device;
   RandomPosition random;
-  uint64_t recording = 0;  // that (of a Replay) which takes what the device is asked for; 0: none
+  uint64_t recording = 0;  // the number of the Replay's capture that is under way; 0: none
   std::optional<BernoulliRule> imitate_torch;  // do as PyTorch does, even where we differ?
   std::vector<Observer*> observers;            // told of every record and every vjp
 };
@@ -45,33 +45,31 @@ struct Context {
 /// The calling thread's context.
 Context& context();
 
-/// Restores the context that was in force at its construction; optionally enters another one.
-class ContextGuard {
+/// Gives a variable its value back when it dies, and may give it another one until then.
+template <class T>
+class Restore {
  public:
-  ContextGuard() : saved_(context()) {}
-  explicit ContextGuard(const Context& entered) : saved_(context()) { context() = entered; }
-  ~ContextGuard() { context() = saved_; }
-  ContextGuard(const ContextGuard&) = delete;
-  ContextGuard& operator=(const ContextGuard&) = delete;
+  explicit Restore(T& variable) : variable_(variable), saved_(variable) {}
+  Restore(T& variable, const T& value) : Restore(variable) { variable = value; }
+  ~Restore() { variable_ = saved_; }
+  Restore(const Restore&) = delete;
+  Restore& operator=(const Restore&) = delete;
 
  private:
-  Context saved_;
+  T& variable_;
+  T saved_;
+};
+
+/// Restores the calling thread's context; optionally enters another one.
+struct ContextGuard : Restore<Context> {
+  ContextGuard() : Restore(context()) {}
+  explicit ContextGuard(const Context& entered) : Restore(context(), entered) {}
 };
 
 /// While it lives one field of the context has another value.
 template <class T>
-class FieldGuard {
- public:
-  FieldGuard(T Context::*field, T value) : field_(field), saved_(context().*field) {
-    context().*field_ = value;
-  }
-  ~FieldGuard() { context().*field_ = saved_; }
-  FieldGuard(const FieldGuard&) = delete;
-  FieldGuard& operator=(const FieldGuard&) = delete;
-
- private:
-  T Context::*field_;
-  T saved_;
+struct FieldGuard : Restore<T> {
+  FieldGuard(T Context::*field, T value) : Restore<T>(context().*field, value) {}
 };
 using FlagGuard = FieldGuard<bool>;
 
@@ -83,8 +81,8 @@ struct NoGrad : FlagGuard {
 struct EnableGrad : FlagGuard {
   EnableGrad() : FlagGuard(&Context::grad_enabled, true) {}
 };
-/// While it lives every fused op runs as its composed twin: the same numbers within rounding,
-/// written out of basic ops.
+/// While it lives every fused op runs as its definition in basic ops: the same numbers within
+/// rounding error.
 struct Composed : FlagGuard {
   Composed() : FlagGuard(&Context::composed, true) {}
 };

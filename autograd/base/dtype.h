@@ -67,8 +67,8 @@ constexpr DType dtype_of() {
 template <class T>
 using compute_t = std::conditional_t<std::is_same_v<T, bfloat16>, float, T>;
 
-/// Calls f(T{}) with the C++ type of a floating dtype: for_float("exp", x.dtype(), [&]<class T>(T)
-/// {...}).
+/// Calls f(T{}) with the C++ type of a floating dtype:
+///   for_float("exp", x.dtype(), [&]<class T>(T) { ... });
 template <class F>
 auto for_float(const char* op, DType dtype, F&& f) {
   if (dtype == DType::f32) return f(float{});

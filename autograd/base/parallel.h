@@ -45,8 +45,7 @@ void parallel_for(int64_t n, int64_t grain, F&& f) {
   if (error) std::rethrow_exception(error);
 }
 
-/// Elements a thread should at least have before another one is worth waking (about 10 us of simple
-/// arithmetic).
+/// The elements a thread should have before another one is worth waking: about 10 us of arithmetic.
 inline constexpr int64_t kGrain = 16384;
 
 }  // namespace ink

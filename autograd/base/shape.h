@@ -93,9 +93,10 @@ inline Shape contiguous_strides(const Shape& sizes) {
   return strides;
 }
 
-/// Where a tensor's elements lie in its storage: element (i0, i1, ...) at offset + sum of ik *
-/// strides[k]. Offset and strides count elements; a stride of 0 repeats one element (expand), a
-/// negative one never occurs.
+/// Where a tensor's elements lie in its storage: element (i0, i1, ...) is at
+///   offset + i0 * strides[0] + i1 * strides[1] + ...
+/// Offset and strides count elements. A stride of 0 repeats one element (expand); a negative one
+/// never occurs.
 struct Layout {
   Shape sizes;
   Shape strides;
@@ -115,16 +116,16 @@ struct Layout {
   }
 };
 
-/// The index of a dimension, negative ones counted from the end; throws "op: dimension 3 is out of
-/// range for (2, 4)".
+/// The index of a dimension; negative ones count from the end. Throws
+/// "op: dimension 3 is out of range for (2, 4)".
 inline int64_t wrap_dim(const char* op, int64_t dim, const Shape& sizes) {
   const int64_t n = std::max<int64_t>(sizes.size(), 1);
   INK_CHECK(dim >= -n && dim < n, op, ": dimension ", dim, " is out of range for shape ", sizes);
   return dim < 0 ? dim + n : dim;
 }
 
-/// The shape two shapes broadcast to, as in NumPy; throws "op: shapes (2, 3) and (4,) do not
-/// broadcast".
+/// The shape two shapes broadcast to, as in NumPy. Throws
+/// "op: shapes (2, 3) and (4,) do not broadcast".
 inline Shape broadcast_shapes(const char* op, const Shape& a, const Shape& b) {
   Shape out = Shape::filled(std::max(a.size(), b.size()), 1);
   for (int64_t i = 1; i <= out.size(); ++i) {

@@ -35,8 +35,8 @@ INK_DEVICE inline uint32_t power_of(float rounded) {
 }
 INK_DEVICE inline float two_to(uint32_t n) { return std::bit_cast<float>((n + 127) << 23); }
 
-/// x = n ln 2 + r; e^x = 2^n e^r, with 2^n in two factors, so that results among the denormals are
-/// rounded once.
+///   e^x = 2^n e^r,  x = n ln 2 + r
+/// 2^n is applied in two factors, so that denormal results are rounded once.
 INK_DEVICE inline float exp(float x) {
   const float clamped = x < -104.0f ? -104.0f : x > 89.0f ? 89.0f : x;
   const float rounded = clamped * 1.44269504f + kRound;
@@ -53,8 +53,8 @@ INK_DEVICE inline float exp_nonpositive(float x) {
   return x < -87.0f ? 0.0f : y;
 }
 
-/// x = 2^e m with m in [sqrt(1/2), sqrt(2)); log m = 2 atanh s, s = (m - 1) / (m + 1), by its
-/// series to s^9.
+///   log x = e ln 2 + log m,  x = 2^e m,  m in [sqrt(1/2), sqrt(2))
+///   log m = 2 atanh s,  s = (m - 1) / (m + 1),  by its series to s^9
 INK_DEVICE inline float log(float x) {
   const bool denormal = x < std::numeric_limits<float>::min();
   const uint32_t bits = std::bit_cast<uint32_t>(denormal ? x * 8388608.0f : x);

@@ -46,7 +46,8 @@ class Walk {
     Node& node = *pending.node;
     check_usable(node);
     finish_outputs(pending);
-    const Running scope(node, create_graph_);
+    const Restore<const Node*> running(Node::running, &node);
+    const FlagGuard grad_mode(&Context::grad_enabled, create_graph_);
     for (Observer* observer : context().observers) observer->before_vjp(node);
     NodeContext asked(*this, node);
     Grads dxs = node.vjp(pending.dys, asked);
@@ -100,16 +101,6 @@ class Walk {
     std::vector<bool> added_ = std::vector<bool>(node_.inputs.size());
   };
 
-  // While it lives, a node's vjp runs, and records only if its gradients are to be differentiated.
-  struct Running {
-    Running(const Node& node, bool create_graph)
-        : grad_mode(&Context::grad_enabled, create_graph),
-          outer(std::exchange(Node::running, &node)) {}
-    ~Running() { Node::running = outer; }
-    FlagGuard grad_mode;
-    const Node* outer;
-  };
-
   void check_usable(const Node& node) const {
     INK_CHECK(!node.freed, "backward: the graph through ", node.name,
               " was freed by an earlier walk; pass retain_graph to the first one, or run the "
@@ -142,8 +133,8 @@ class Walk {
     return &pending.dys[i];
   }
 
-  // A leaf steals a gradient it solely owns and copies any other, so that its grad never shares
-  // memory.
+  // A leaf takes over a gradient that nobody else owns and copies any other: its grad shares no
+  // memory with another tensor.
   void store(Tensor& to, Tensor g) {
     if (to.defined()) {
       detail::add_gradient(to, g, create_graph_);

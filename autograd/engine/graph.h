@@ -99,8 +99,7 @@ class Saved {
   /// Keeps the tensor with its slot, so that second derivatives reach it; the slot alone if its
   /// node can compute the tensor again, which each unpacking then does.
   static Saved input(const Tensor& x, const char* what = "an input") { return Saved(x, -1, what); }
-  /// Keeps the data of output number `index` alone (no cycle); unpacking re-attaches it to the node
-  /// that runs.
+  /// Keeps only the data of output `index` (no cycle); unpacking attaches it to the running node.
   static Saved output(const Tensor& y, int index = 0) { return Saved(y, index, "its output"); }
   Saved(const Saved&);
   Saved(Saved&&) noexcept;
@@ -120,9 +119,8 @@ class Saved {
 };
 
 /// Puts `outputs`, computed from `inputs`, into the graph if any input requires grad (and grad mode
-/// is on). Undefined inputs are allowed; they get no gradient. An output that requires grad already
-/// leaves the graph that computed it for this node (checkpoint). Returns the outputs, with their
-/// slots.
+/// is on), and returns them with their slots. Undefined inputs are allowed; they get no gradient.
+/// An output that already requires grad leaves its graph for this node (checkpoint).
 std::vector<Tensor> record(const char* name, const std::vector<Tensor>& inputs,
                            std::vector<Tensor> outputs, Vjp vjp, bool fused = false,
                            Recomputation recompute = {});
@@ -168,11 +166,10 @@ bool is_one(const Tensor& gradient);
 /// 1 (one element only).
 void backward(const std::vector<Tensor>& outputs, const Grads& grads = {},
               bool retain_graph = false, bool create_graph = false);
-/// The same into a store instead of the leaves: several threads may walk graphs over one model at
-/// once.
+/// The same into a store, not the leaves: several threads may walk graphs over one model at once.
 void backward(const Tensor& loss, GradStore& store);
-/// d outputs / d inputs, leaving every leaf's grad alone. Undefined where nothing depends on the
-/// input.
+/// d outputs / d inputs, leaving every leaf's grad alone. Undefined for an input that no output
+/// depends on.
 Grads grad(const std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs,
            const Grads& grad_outputs = {}, bool retain_graph = false, bool create_graph = false);
 

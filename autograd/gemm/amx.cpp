@@ -27,8 +27,8 @@ namespace ink {
 namespace {
 
 // A tile is 16 rows of 64 bytes. The left operand's holds 16 rows of 32 bf16 along the inner
-// dimension; the right one's holds 16 columns of 32, pair by pair: row r has elements 2 r and 2 r +
-// 1 of every column. Of 32-bit pairs, one is the transpose of the other.
+// dimension. The right one's holds 16 columns of 32, pair by pair: row r has elements 2 r and
+// 2 r + 1 of every column. Of 32-bit pairs, one is the transpose of the other.
 constexpr int64_t kTile = 16, kInner = 32, kTileElements = kTile * kInner;
 // A block of the result has 2 x 2 tiles, and a panel is what one row, or column, of blocks reads:
 // for every 32 of the inner dimension each piece's two tiles.
@@ -52,8 +52,7 @@ struct Packed {
   }
 };
 
-// Stores one vector in P pieces, kPiece elements apart; returns `finite`, or NaN (as all that
-// follow).
+// Stores one vector in P pieces, kPiece elements apart. Returns `finite` or NaN, as those below.
 template <int P, class V>
 [[gnu::always_inline]] inline __m512 store_pieces(uint16_t* to, V rest, __m512 finite) {
   for (int piece = 0; piece < P; ++piece) {

@@ -1,5 +1,4 @@
-// Matrix products: C = alpha A B, or C += alpha A B; the one description that OpenBLAS and cuBLASLt
-// answer.
+// Matrix products, C = alpha A B or C += alpha A B: one description for OpenBLAS and cuBLASLt.
 //
 // kernel::gemm(c, a, b, alpha, accumulate) takes a (..., m, k), b (..., k, n) and c (..., m, n)
 // with equal leading dimensions, the batch. A transposed matrix is a transposed view, a repeated
@@ -37,8 +36,9 @@ Array as_rows(const Array& x);
 /// Where matrix number `index` of x (..., rows, cols) begins, in elements from x's first one.
 int64_t batch_offset(const Array& x, int64_t index);
 
-/// The library behind the CPU's products and the kernel family it chose: "OpenBLAS 0.3.21, SkylakeX
-/// kernels"; in a portable build also what all other kernels were compiled for.
+/// The library behind the CPU's products and the kernel family it chose, as in
+/// "OpenBLAS 0.3.21, SkylakeX kernels". In a portable build also what the other kernels were
+/// compiled for.
 std::string gemm_backend();
 
 }  // namespace ink

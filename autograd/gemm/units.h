@@ -1,6 +1,5 @@
-// The processor's units for matrix products, behind one interface. gemm.cpp asks for the best one
-// there is and leaves the rest to OpenBLAS: f64, products too small to be packed, machines without
-// any.
+// The processor's units for matrix products, behind one interface. gemm.cpp takes the best one and
+// leaves the rest to OpenBLAS: f64, products too small to be packed, machines without a unit.
 //
 //   amx          tiles of bf16; an f32 as three of them          gemm/amx.cpp
 //   avx512_bf16  AVX-512, and its products of bf16 for bf16       gemm/avx512.cpp
@@ -70,8 +69,7 @@ const GemmUnit* amx_unit();
 const GemmUnit* avx512_bf16_unit();
 const GemmUnit* avx512_unit();
 
-/// Do products pack or convert operands in memory that is ours to count? A GPU's library has its
-/// own.
+/// Do products pack or convert operands in memory that we count? A GPU's library has its own.
 bool packs_operands(Device device);
 
 /// The best unit that there is and that the environment allows, or null.

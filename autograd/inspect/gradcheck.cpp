@@ -12,8 +12,7 @@ namespace {
 
 using Tensors = std::vector<Tensor>;
 
-// A random tensor of the same shape, with a generator of its own: a check draws nothing from the
-// program's.
+// A random tensor of the same shape, from the check's own generator, not from the program's.
 Tensor noise_like(const Tensor& x, std::mt19937_64& random) {
   std::normal_distribution<double> normal;
   std::vector<double> values(static_cast<size_t>(x.numel()));
@@ -36,7 +35,8 @@ std::string index_text(const Tensor& x, int64_t i) {
   return "[" + text;
 }
 
-// sum of u (f(x + eps v) - f(x - eps v)) / (2 eps), where v moves elements of one input:
+// A central difference, where v moves elements of one input:
+//   sum of u (f(x + eps v) - f(x - eps v)) / (2 eps)
 // move(values, step) adds step v to x's values, in row-major order.
 class Difference {
  public:
@@ -46,16 +46,16 @@ class Difference {
   template <class Move>
   double along(Tensor x, Move move) const {
     const std::vector<double> before = x.tolist();
-    const auto values_at =
-        [&](double step) {  // read before x is put back: an output may share its memory
-          std::vector<double> moved = before;
-          move(moved, step);
-          put(x, moved);
-          std::vector<std::vector<double>> values;
-          for (const Tensor& y : evaluate(f_, inputs_)) values.push_back(y.tolist());
-          put(x, before);
-          return values;
-        };
+    // Outputs are read before x is put back, because one may share x's memory.
+    const auto values_at = [&](double step) {
+      std::vector<double> moved = before;
+      move(moved, step);
+      put(x, moved);
+      std::vector<std::vector<double>> values;
+      for (const Tensor& y : evaluate(f_, inputs_)) values.push_back(y.tolist());
+      put(x, before);
+      return values;
+    };
     const auto above = values_at(eps_), below = values_at(-eps_);
     double total = 0;
     for (size_t k = 0; k < above.size(); ++k) {

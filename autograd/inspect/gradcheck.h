@@ -20,12 +20,12 @@
 namespace ink {
 
 struct GradcheckOptions {
-  double eps = 1e-6;   // the step of the differences
-  double rtol = 1e-5;  // |analytic - numeric| <= rtol |numeric| + atol max|numeric|, the maximum
-                       // over the tensor
+  double eps = 1e-6;  // the step of the differences
+  /// |analytic - numeric| <= rtol |numeric| + atol max|numeric|, the maximum over the tensor
+  double rtol = 1e-5;
   double atol = 1e-7;
-  int64_t max_elements = 100;  // tensors up to this size are checked element by element, larger
-                               // ones along random directions
+  /// Tensors up to this size are checked element by element, larger ones along random directions.
+  int64_t max_elements = 100;
   int directions = 4;
   uint64_t seed = 1;  // of the upstream gradient and the directions
 };

@@ -27,8 +27,7 @@ namespace ink {
 namespace {
 
 // Each makes chains of x = x / 2 + 1 on vectors, as many as hide the latency of the units, and says
-// how many FLOPs those were. Chains start apart and end in `sink`, or the compiler would leave some
-// out.
+// how many FLOPs those were. Chains start apart and end in `sink`, or the compiler would drop some.
 constexpr int64_t kRounds = 200000;
 constexpr int kChains = 12;
 using Chains = double (*)(float& sink);

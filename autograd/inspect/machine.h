@@ -10,9 +10,12 @@ namespace ink {
 
 /// Of all threads that parallel_for uses, together; or of a GPU.
 struct Machine {
-  double flops_per_second = 0;  // CPU: f32 fused multiply-adds from registers, two FLOPs each;
-                                // GPU: a large product of matrices, of the dtype that was asked for
-  double bytes_per_second = 0;  // CPU: a[i] += s b[i] on arrays that no cache holds; GPU: a copy
+  /// CPU: f32 fused multiply-adds from registers, two FLOPs each.
+  /// GPU: a large product of matrices, of the dtype that was asked for.
+  double flops_per_second = 0;
+  /// CPU: a[i] += s b[i] on arrays that no cache holds.
+  /// GPU: a copy.
+  double bytes_per_second = 0;
 };
 
 /// The best of a few short runs: 0.3 s or so.
@@ -25,8 +28,8 @@ double datasheet_flops(const std::string& name);
 /// A GPU's name; or the processor's, how many threads use it, and what its products run on.
 std::string describe_machine(Device device);
 
-/// Processor cores that this process may run on; the hardware threads of one count as one, for they
-/// share the units that products keep busy. 1 or more.
+/// Processor cores that this process may run on, 1 or more. The hardware threads of a core count as
+/// one, because they share the units that products keep busy.
 int physical_cores();
 
 /// The processor's name as the system tells it; "unknown" if it does not.

@@ -11,10 +11,10 @@
 
 namespace ink {
 
-/// NanSentinel sentinel;
-/// const Observe observe(sentinel);
-/// model.loss(x, y).backward();
-/// std::cout << sentinel.first();        // "the backward of softmax (output (12, 4, 64, 64))"
+///   NanSentinel sentinel;
+///   const Observe observe(sentinel);
+///   model.loss(x, y).backward();
+///   std::cout << sentinel.first();      // "the backward of softmax (output (12, 4, 64, 64))"
 class NanSentinel : public Observer {
  public:
   /// What went non-finite first, forward or backward; empty if nothing did.

@@ -52,8 +52,8 @@ Flops flops_of(std::string_view name, const std::vector<Tensor>& inputs, const T
     const double product = 2 * numel_of(y) * length(inputs[0], -1);
     return {product, product * (wanted(inputs[0]) + wanted(inputs[1]))};
   }
-  if (name.substr(0, 6) == "linear" ||
-      name == "gelu_linear") {  // x (..., in), weight (out, in), and what is fused to them
+  // x (..., in), weight (out, in), and what is fused to them.
+  if (name.substr(0, 6) == "linear" || name == "gelu_linear") {
     const double product = 2 * numel_of(inputs[0]) * length(inputs[1], 0);
     const double gradients = product * (wanted(inputs[0]) + wanted(inputs[1]));
     if (name == "linear_cross_entropy") return {product + gradients, 0};  // all of it in forward
@@ -111,8 +111,7 @@ void Profiler::op(const char* name, const std::vector<Tensor>& inputs,
   if (!recorded) return;
   const std::lock_guard lock(mutex_);
   const Work forward = forward_work(name, inputs, outputs);
-  // Backward reads what forward read, and the gradient of what it wrote; what it writes is seen
-  // then.
+  // Backward reads what forward read, and the gradient of what it wrote. Its writes are seen then.
   const Work backward{forward.bytes(), 0, flops_of(name, inputs, outputs[0]).backward};
   for (const Tensor& y : outputs) {
     if (y.slot() && y.slot()->node) backward_[y.slot()->node->order] = backward;

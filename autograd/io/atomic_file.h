@@ -8,9 +8,8 @@ namespace ink {
 
 /// Writes beside the target, under its name with ".tmp" appended; commit() makes the bytes durable
 /// (fsync) and renames the file to its name. Without commit() the target stays what it was. Errors
-/// start with the file's name. What is no regular file, such as a pipe or /dev/null, is written in
-/// its place. A symbolic link to a file stays, and that file is replaced; a link to nothing is
-/// replaced itself.
+/// start with the file's name. Anything but a regular file (a pipe, /dev/null) is written in place.
+/// A symbolic link to a file stays and the file is replaced; a link to nothing is replaced itself.
 class AtomicFile {
  public:
   explicit AtomicFile(const std::filesystem::path& target);

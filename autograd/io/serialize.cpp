@@ -25,16 +25,6 @@ constexpr uint64_t kMaxHeader = 100'000'000;  // bytes; the format's own limit
 
 constexpr const char* kDTypeNames[] = {"F32", "F64", "BF16", "I64", "BOOL"};  // in DType's order
 
-// f(), with the file's name put before the text of an Error that leaves it.
-template <class F>
-auto with_file_name(const std::filesystem::path& file, F&& f) {
-  try {
-    return f();
-  } catch (const Error& error) {
-    throw Error(file.string() + ": " + error.what());
-  }
-}
-
 }  // namespace
 
 // ---- save
@@ -294,7 +284,7 @@ NamedTensors load_from(const Reader& in, Metadata* metadata) {
 }  // namespace
 
 NamedTensors load(const std::filesystem::path& file, Metadata* metadata) {
-  return with_file_name(file, [&] { return load_from(Reader(file), metadata); });
+  return with_prefix(file.string(), [&] { return load_from(Reader(file), metadata); });
 }
 
 }  // namespace ink

@@ -1,5 +1,4 @@
-// save and load: named tensors in a file of the safetensors format, which Python reads and writes
-// too.
+// save and load: named tensors in a safetensors file, which Python reads and writes, too.
 //
 //   save("model.safetensors", model.state_dict());
 //   model.load_state_dict(load("model.safetensors"));

@@ -26,6 +26,19 @@ void for_each_row(int64_t rows, int64_t n, const F& f) {
   });
 }
 
+/// Rows of y from rows of the x..., all of one shape and one floating dtype T, in parallel:
+/// f(n, T* y, const T*... x).
+template <class F, class... Inputs>
+void map_rows(const char* op, const F& f, Array& y, const Inputs&... x) {
+  for_float(op, y.dtype(), [&]<class T>(T) {
+    const int64_t n = y.size(-1);
+    const auto run = [&](T* to, const auto*... from) {
+      for_each_row(row_count(y), n, [=](int64_t row) { f(n, to + row * n, (from + row * n)...); });
+    };
+    run(y.mutable_data<T>(), x.template data<T>()...);
+  });
+}
+
 /// sum of f(i) for i < n. Float sums are blocks of 1024 that meet in double, so that a long row is
 /// as accurate as a short one.
 template <class C, class F>

@@ -10,38 +10,26 @@ namespace ink {
 namespace cpu {
 
 void log_softmax(Array& y, const Array& x) {
-  for_float("log_softmax", x.dtype(), [&]<class T>(T) {
+  const auto row = []<class T>(int64_t n, T* b, const T* a) {
     using C = compute_t<T>;
-    const int64_t n = x.size(-1);
-    const T* in = x.data<T>();
-    T* out = y.mutable_data<T>();
-    for_each_row(row_count(x), n, [=](int64_t row) {
-      const T* a = in + row * n;
-      T* b = out + row * n;
-      const C top = max_of<C>(n, [&](int64_t i) { return static_cast<C>(a[i]); });
-      const C total = sum_of<C>(
-          n, [&](int64_t i) { return simd::exp_nonpositive(static_cast<C>(a[i]) - top); });
-      const C log_total = simd::log(total);
-      for (int64_t i = 0; i < n; ++i) b[i] = static_cast<T>(static_cast<C>(a[i]) - top - log_total);
-    });
-  });
+    const C top = max_of<C>(n, [&](int64_t i) { return static_cast<C>(a[i]); });
+    const C total =
+        sum_of<C>(n, [&](int64_t i) { return simd::exp_nonpositive(static_cast<C>(a[i]) - top); });
+    const C log_total = simd::log(total);
+    for (int64_t i = 0; i < n; ++i) b[i] = static_cast<T>(static_cast<C>(a[i]) - top - log_total);
+  };
+  map_rows("log_softmax", row, y, x);
 }
 
 void log_softmax_backward(Array& dx, const Array& dy, const Array& y) {
-  for_float("log_softmax_backward", y.dtype(), [&]<class T>(T) {
+  const auto row = []<class T>(int64_t n, T* d, const T* g, const T* a) {
     using C = compute_t<T>;
-    const int64_t n = y.size(-1);
-    const T *out = y.data<T>(), *upstream = dy.data<T>();
-    T* down = dx.mutable_data<T>();
-    for_each_row(row_count(y), n, [=](int64_t row) {
-      const T *a = out + row * n, *g = upstream + row * n;
-      T* d = down + row * n;
-      const C total = sum_of<C>(n, [&](int64_t i) { return static_cast<C>(g[i]); });
-      for (int64_t i = 0; i < n; ++i)
-        d[i] = static_cast<T>(static_cast<C>(g[i]) -
-                              simd::exp_nonpositive(static_cast<C>(a[i])) * total);
-    });
-  });
+    const C total = sum_of<C>(n, [&](int64_t i) { return static_cast<C>(g[i]); });
+    for (int64_t i = 0; i < n; ++i)
+      d[i] = static_cast<T>(static_cast<C>(g[i]) -
+                            simd::exp_nonpositive(static_cast<C>(a[i])) * total);
+  };
+  map_rows("log_softmax_backward", row, dx, dy, y);
 }
 
 }  // namespace cpu

@@ -15,19 +15,19 @@
 
 namespace ink {
 
-namespace cpu {
-
-void gemm_gelu(Array& y, Array& h, const Array& a, const Array& b, const Array& bias) {
-  gemm_bias(h, a, b, bias);
-  unary(y, h, UnaryOp::gelu_tanh);
+// h = x w + bias, a = gelu h
+static void gemm_gelu(Array& a, Array& h, const Array& x, const Array& w, const Array& bias) {
+  if (kernel::gemm_gelu(a, h, x, w, bias)) return;
+  kernel::gemm_bias(h, x, w, bias);
+  kernel::unary(a, h, UnaryOp::gelu_tanh);
 }
 
-void gemm_gelu_backward(Array& dh, const Array& dy, const Array& w, const Array& h) {
-  gemm(dh, dy, w, 1, false);
-  unary_backward(dh, dh, h, UnaryOp::gelu_tanh);
+// dh = (dy w) gelu'(h)
+static void gemm_gelu_backward(Array& dh, const Array& dy, const Array& w, const Array& h) {
+  if (kernel::gemm_gelu_backward(dh, dy, w, h)) return;
+  kernel::gemm(dh, dy, w, 1, false);
+  kernel::unary_backward(dh, dh, h, UnaryOp::gelu_tanh);
 }
-
-}  // namespace cpu
 
 static Tensor gelu_linear_composed(const Tensor& h, const Tensor& weight, const Tensor& bias) {
   return linear(gelu(h, Gelu::tanh), weight, bias);
@@ -62,8 +62,7 @@ static Tensor gelu_linear(const Tensor& h, const Tensor& in, const Tensor& a, co
     if (!g.needs(0)) return grads;
     const Tensor before = *saved_h, dh = empty_like(before);
     Array dh_rows = as_rows(dh);
-    kernel::gemm_gelu_backward(dh_rows, rows, cached_cast(*saved_weight, dy.dtype()),
-                               as_rows(before));
+    gemm_gelu_backward(dh_rows, rows, cached_cast(*saved_weight, dy.dtype()), as_rows(before));
     grads[0] = dh.to(dtypes[0]);
     return grads;
   };
@@ -93,8 +92,8 @@ Tensor mlp(const Tensor& x, const Tensor& fc_weight, const Tensor& fc_bias,
   shape.back() = fc_weight.size(0);
   Tensor h = empty(shape, in.options()), a = empty_like(h);
   Array h_rows = as_rows(h), a_rows = as_rows(a);
-  kernel::gemm_gelu(a_rows, h_rows, as_rows(in), cached_cast(fc_weight, dtype).transposed(),
-                    fc_bias.defined() ? contiguous(fc_bias.array()) : fc_bias.array());
+  gemm_gelu(a_rows, h_rows, as_rows(in), cached_cast(fc_weight, dtype).transposed(),
+            fc_bias.defined() ? contiguous(fc_bias.array()) : fc_bias.array());
   const Tensor before = record_linear(x, in, fc_weight, fc_bias, h);
   return gelu_linear(before, before, a, proj_weight, proj_bias);
 }

@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "autograd/kernels.h"
+#include "autograd/loops/folds.h"
 #include "autograd/loops/reduce_loop.h"
 #include "autograd/ops.h"
 #include "autograd/ops/reduce_dims.h"
@@ -13,66 +14,6 @@ namespace ink {
 
 namespace cpu {
 namespace {
-
-// Each reduction folds with one operation, join: eight values of type Near in a tree, the results
-// in type Far. Floats are summed far in double, so that a sum's error does not grow with its
-// length.
-template <class T>
-using wide_t = std::conditional_t<std::is_integral_v<T>, int64_t, double>;
-
-template <class T>
-struct Sum {
-  using Near = std::conditional_t<std::is_same_v<T, bool>, int64_t, compute_t<T>>;
-  using Far = wide_t<T>;
-  static Near load(T x) { return static_cast<Near>(x); }
-  static Far none() { return 0; }
-  template <class V>
-  static V join(V a, V b) {
-    return a + b;
-  }
-  static Far repeated(Far a, int64_t times) { return a * static_cast<Far>(times); }
-};
-
-template <class T>
-struct Prod {
-  using Near = wide_t<T>;
-  using Far = wide_t<T>;
-  static Near load(T x) { return static_cast<Near>(static_cast<compute_t<T>>(x)); }
-  static Far none() { return 1; }
-  static Far join(Far a, Far b) { return a * b; }
-  static Far repeated(Far a, int64_t times) {
-    Far result = 1;  // by squaring
-    for (; times > 0; times /= 2, a *= a) {
-      if (times % 2) result *= a;
-    }
-    return result;
-  }
-};
-
-// Of bools, max and min are any and all.
-template <class T>
-struct Max {
-  using Near = std::conditional_t<std::is_same_v<T, bool>, uint8_t, compute_t<T>>;
-  using Far = Near;
-  using Limits = std::numeric_limits<Near>;
-  static Near load(T x) { return static_cast<Near>(x); }
-  static Far none() { return Limits::has_infinity ? -Limits::infinity() : Limits::lowest(); }
-  static Far join(Far a, Far b) {
-    const Far larger = a > b ? a : b;  // b if either is NaN
-    return a != a ? a : larger;
-  }
-  static Far repeated(Far a, int64_t) { return a; }
-};
-
-template <class T>
-struct Min : Max<T> {
-  using typename Max<T>::Far, typename Max<T>::Limits;
-  static Far none() { return Limits::has_infinity ? Limits::infinity() : Limits::max(); }
-  static Far join(Far a, Far b) {
-    const Far smaller = a < b ? a : b;
-    return a != a ? a : smaller;
-  }
-};
 
 // The loop's view of a fold.
 template <class F, class T>

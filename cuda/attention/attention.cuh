@@ -1,5 +1,5 @@
 // What attention's kernels know of their problem: the twin of autograd/ops/attention/mask.h and of
-// the sizes in attention/tiles.h.
+// the sizes in autograd/ops/attention/tiles.h.
 #pragma once
 
 #include <algorithm>
@@ -120,13 +120,6 @@ struct AttentionSizes {
   }
 };
 
-/// The scores' shape, (..., T, S).
-inline Shape scores_shape(const Array& q, const Array& k) {
-  Shape shape = q.shape();
-  shape.back() = k.size(-2);
-  return shape;
-}
-
 /// attn_mask: bools, or numbers that are added, or neither.
 template <class C>
 struct AttentionMask {
@@ -216,7 +209,7 @@ struct AttentionProblem {
         q(matrices_of<T>(in.q)),
         k(matrices_of<T>(in.k)),
         v(matrices_of<T>(in.v)),
-        mask(in.mask, scores_shape(in.q, in.k)),
+        mask(in.mask, in.scores_shape()),
         dropout(in.rule, size, in.q.size(0)) {}
 };
 

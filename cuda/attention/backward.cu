@@ -1,7 +1,10 @@
 // Attention, backward: the twin of autograd/ops/attention/backward.cpp.
-//   p_ij = exp(s_ij - lse_i),   delta_i = dout_i . out_i,   ds_ij = p_ij (m_ij dout_i . v_j -
-//   delta_i) dv_j = sum_i m_ij p_ij dout_i,   dq_i = scale sum_j ds_ij k_j,   dk_j = scale sum_i
-//   ds_ij q_i
+//   p_ij    = exp(s_ij - lse_i)
+//   delta_i = dout_i . out_i
+//   ds_ij   = p_ij (m_ij dout_i . v_j - delta_i)
+//   dv_j    = sum_i m_ij p_ij dout_i
+//   dq_i    = scale sum_j ds_ij k_j
+//   dk_j    = scale sum_i ds_ij q_i
 // Nothing is added by several blocks, so that the bits are the same every time: a block that owns
 // queries collects their dq, one that owns keys their dk and dv, one that owns a tile of the mask
 // its dmask; each computes the scores it needs again. Dao et al. 2022, algorithm 4.
@@ -194,7 +197,8 @@ struct MaskGradient {
   };
   BackwardProblem<T> problem;
   HeadMatrices<C> dmask;
-  Heads own, repeated;  // the numbers of the heads that have matrices of their own, that share one
+  // The numbers of the heads that have matrices of their own, and of those that share one.
+  Heads own, repeated;
   int repeats;
   int rows, cols;  // of a matrix of the mask: 1, or those of the scores
 
@@ -297,7 +301,7 @@ void attention_backward(AttentionGradients d, const Array& dout, const Array& ou
     } else {
       run_backward<T, 64>(d, out, problem);
     }
-    if (d.dmask.defined()) run_mask_gradient(d.dmask, problem, scores_shape(q, k));
+    if (d.dmask.defined()) run_mask_gradient(d.dmask, problem, in.scores_shape());
   });
 }
 

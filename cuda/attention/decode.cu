@@ -1,6 +1,6 @@
-// Attention of few queries to many keys (the formula: forward.cu), as when a text is written
-// token by token. A block for each head would leave most of a GPU idle, and what there is to do is
-// to read keys and values once: so a block takes one query and 128 of its keys, and a second launch
+// Attention of few queries to many keys (the formula: forward.cu), as when a text is written token
+// by token. A block for each head would leave most of a GPU idle, and what there is to do is to
+// read keys and values once: so a block takes one query and 128 of its keys, and a second launch
 // joins the parts of a query, in their order. Dao et al. 2023, "Flash-Decoding".
 #include "cuda/attention/decode.h"
 

@@ -1,4 +1,4 @@
-// Attention of few queries to many keys: what attention.cu calls where it suits.
+// Attention of few queries to many keys: what forward.cu calls where it suits.
 #pragma once
 
 #include "autograd/kernels.h"

@@ -1,6 +1,7 @@
 // Scaled dot-product attention, forward: the twin of autograd/ops/attention/forward.cpp.
-//   s_ij = scale q_i . k_j + mask_ij,   p_ij = softmax over j of s_ij,   out_i = sum_j m_ij p_ij
-//   v_j
+//   s_ij  = scale q_i . k_j + mask_ij
+//   p_ij  = softmax over j of s_ij
+//   out_i = sum_j m_ij p_ij v_j
 // A block takes a tile of queries and meets the keys tile by tile, with running maxima and sums of
 // its softmax. Dao et al. 2022, algorithm 1.
 #include <type_traits>
@@ -23,8 +24,7 @@ struct Softmax {
       total[r] = 0;
     }
   }
-  /// Scores to weights, in place: exp(s - top). shrink: what sums over earlier keys are to be
-  /// multiplied by.
+  /// Scores to weights, in place: exp(s - top). shrink: the factor for sums over earlier keys.
   __device__ void add(Square<C>& s, C (&shrink)[kSquare]) {
 #pragma unroll
     for (int r = 0; r < kSquare; ++r) {

@@ -23,8 +23,8 @@ struct Softmax {
       total[r / 2][r % 2] = 0;
     }
   }
-  /// Scores to weights in place, and sums over earlier keys to what they are for the new top. c:
-  /// log2 e, and the scale where scores are without.
+  /// Scores to weights in place, and sums over earlier keys to what they are for the new top.
+  /// c: log2 e, times the scale where scores are not scaled.
   template <int kWide, int kSums>
   __device__ void add(WarpSums<kTall, kWide>& s, WarpSums<kTall, kSums>& sums, float c) {
 #pragma unroll

@@ -1,10 +1,11 @@
-// What attention's kernels on tensor cores are made of (mma.cu,
-// mma_backward.cu): tiles of rows in shared memory, and a warp's products of them. bf16
-// with f32 sums.
+// What attention's kernels on tensor cores are made of (mma.cu, mma_backward.cu): tiles of rows in
+// shared memory, and a warp's products of them. bf16 with f32 sums.
 //
-// Without a mask a score is left what the product gives it, and its scale goes into the exponent:
-// exp(scale (s - top)) = 2^(c s - c top), one instruction. With one it is scaled and added to, and
-// the top comes off first, for then it may be as large as a mask's numbers are.
+// Without a mask a score stays what the product gives, and its scale goes into the exponent, which
+// takes one instruction:
+//   exp(scale (s - top)) = 2^(c s - c top)
+// With a mask a score is scaled and added to. The top is subtracted first, because a score may then
+// be as large as the mask's numbers are.
 #pragma once
 
 #include <algorithm>
@@ -44,8 +45,8 @@ struct HeadRows {
 struct MmaProblem : AttentionProblem<bfloat16, HeadRows<const bfloat16>> {
   using AttentionProblem::AttentionProblem;
 
-  /// The score of query i and key j from their product; -inf where i does not see j. mask_start: of
-  /// the head's.
+  /// The score of query i and key j from their product; -inf where i does not see j. mask_start:
+  /// where the head's mask starts.
   __device__ float score(float dot, int64_t mask_start, int i, int j) const {
     if (i >= size.queries || j >= size.seen(i)) return -infinity<float>();
     return mask.apply(dot * scale, mask_start, i, j);
@@ -272,8 +273,8 @@ __device__ inline SomeRows look(WarpSums<kTall, kWide>& s, const MmaProblem& pro
   return seen;
 }
 
-/// The same of 16 keys from j0 on and queries from i0 on, the queries along the columns. Bit 4 n +
-/// c: does the query of x[0][n][c] see its key?
+/// The same of 16 keys from j0 on and queries from i0 on, the queries along the columns.
+/// Bit 4 n + c: does the query of x[0][n][c] see its key?
 template <int kWide>
 __device__ inline uint32_t look_by_key(WarpSums<1, kWide>& s, const MmaProblem& problem,
                                        int64_t mask_start, int i0, int j0) {

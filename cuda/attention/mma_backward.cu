@@ -1,9 +1,9 @@
-// Attention backward on tensor cores (the formulas: backward.cu). Two kernels, each of
-// which computes the weights it needs again, so that no sum is shared by blocks: the first collects
-// dq of 64 queries a block, and delta; the second dk and dv of 64 keys. A warp owns 16 rows, with
-// their operands and sums in registers, and meets 32 others at a time. In the second kernel the
-// scores are transposed, keys along the rows, so that the weights already lie where the first
-// operand of the next product must.
+// Attention backward on tensor cores (the formulas: backward.cu). Two kernels, each of which
+// computes the weights it needs again, so that no sum is shared by blocks: the first collects dq of
+// 64 queries a block, and delta; the second dk and dv of 64 keys. A warp owns 16 rows, with their
+// operands and sums in registers, and meets 32 others at a time. In the second kernel the scores
+// are transposed, keys along the rows, so that the weights already lie where the first operand of
+// the next product must.
 #include <type_traits>
 
 #include "cuda/attention/mma.cuh"

@@ -1,5 +1,5 @@
-// What attention's general kernels are made of (forward.cu, backward.cu): products of
-// tiles, in f32 or f64 arithmetic, for any head size, strides and mask.
+// What attention's general kernels are made of (forward.cu, backward.cu): products of tiles, in f32
+// or f64 arithmetic, for any head size, strides and mask.
 //
 // A block owns kOwn rows (queries, or keys when it collects their gradients) and meets the others
 // kOther at a time. The scores of the two tiles lie in registers, a square of 4 x 4 in each thread:

@@ -46,7 +46,7 @@ void finish_copies(int groups_left);
 /// Runs `thread` once in every thread of every block. op names the launch in errors.
 void launch(const char* op, dim3 blocks, int threads, size_t shared_bytes,
             std::function<void(void*)> thread);
-/// Runs `work`, which reads or writes device memory, as a launch would be: in order, or recorded.
+/// Runs `work`, which reads or writes device memory, as a launch would be: in order, or captured.
 void on_device(std::function<void()> work);
 
 inline constexpr size_t kSlot = 64;  // bytes a lane may exchange at once

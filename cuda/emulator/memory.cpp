@@ -36,7 +36,7 @@ struct Gpu {
   size_t end = 0, used = 0;        // bytes handed out so far at most; now
   std::map<void*, size_t> blocks;  // in use
   ink::FreeRanges free;
-  std::unique_ptr<Graph> graph;  // being recorded
+  std::unique_ptr<Graph> graph;  // being captured
   Stream stream;
   Gpu() { free.put(memory, kMostMemory); }
 };

@@ -1,5 +1,4 @@
-// Tensor cores and ldmatrix by their definition in the PTX ISA: what cuda/mma.cuh does under the
-// emulator.
+// Tensor cores and ldmatrix by their definition in the PTX ISA: cuda/mma.cuh under the emulator.
 #pragma once
 
 #include <cuda_runtime.h>

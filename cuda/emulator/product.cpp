@@ -32,8 +32,12 @@ void product(const Product& p) {
     if (p.bias != nullptr) bias = on_memory(const_cast<void*>(p.bias), p.c.dtype, {{p.n}, {1}, 0});
     if (p.epilogue != Epilogue::none) {
       Array aux = seen({p.aux, p.c.dtype, p.c.layout, p.c.step}, p.batch, p.m, p.n);
-      if (p.epilogue == Epilogue::gelu) return cpu::gemm_gelu(c, aux, a, b, bias);
-      return cpu::gemm_gelu_backward(c, a, b, aux);
+      if (p.epilogue == Epilogue::gelu) {
+        cpu::gemm_bias(aux, a, b, bias);
+        return cpu::unary(c, aux, UnaryOp::gelu_tanh);
+      }
+      cpu::gemm(c, a, b, 1, false);
+      return cpu::unary_backward(c, c, aux, UnaryOp::gelu_tanh);
     }
     if (!bias.defined()) return cpu::gemm(c, a, b, p.alpha, p.accumulate);
     cpu::gemm_bias(c, a, b, bias);

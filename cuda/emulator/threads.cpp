@@ -53,8 +53,7 @@ class Fiber {
  public:
   Fiber();
   ~Fiber();
-  /// Goes on with its lane, or takes lanes until one waits or none is fresh. Called by the
-  /// scheduler.
+  /// Goes on with its lane, or takes lanes until one waits or none is fresh. For the scheduler.
   void resume();
   /// Back to the scheduler, until it resumes.
   void give_way();

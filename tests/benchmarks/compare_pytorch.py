@@ -8,7 +8,7 @@ Both start from the same weights, see the same batch at every step, clip at 1 an
 for a run whose first ten losses are PyTorch's (eager, f32): within 1e-5 of them in f32, 1e-2 in bf16. With dropout the
 masks differ, so the gate is the same work without. Each turn is a process of its own. PyTorch's f32 is its best of
 eager and compiled; on a processor that is not Intel's, MKL's check for one is answered for it, or it would take a
-path half as fast. JAX takes part where it can be imported. In a file that has the lines BEGIN and END below, what stands
+path half as fast. In a file that has the lines BEGIN and END below, what stands
 between them is replaced and the rest kept.
 
 On a GPU PyTorch (its f32 without TF32) takes its turns in one process, for starting one takes longer than a turn; who
@@ -57,7 +57,6 @@ def arguments():
     parser.add_argument("--program", type=Path, help="inkling; else as built for the device")
     parser.add_argument("--configs", help=f"of {', '.join(CONFIGS)}")
     parser.add_argument("--modes", help="PyTorch's (see pytorch_gpt.py); its losses in f32, eager, are always had")
-    parser.add_argument("--jax", default=sys.executable, help="a python; if it has jax and optax, JAX takes part (CPU)")
     parser.add_argument("--rounds", type=int, help="turns of each contender")
     parser.add_argument("--steps", default=0, type=int, help="timed steps a turn; 0: by config")
     parser.add_argument("--threads", default=len(os.sched_getaffinity(0)), type=int)
@@ -228,10 +227,6 @@ def contenders(config, weights, options, tools):
         arguments = [config, mode, str(weights), timed, options.threads, options.device]
         run = lambda seconds, a=arguments: tools["pytorch"](a, seconds)  # noqa: E731
         found.append(Contender(f"PyTorch, {mode}", dtype_of(mode), run, rounds=rounds))
-    jax = not options.gpu and not CONFIGS[config][-1]
-    if jax and subprocess.run([options.jax, "-c", "import jax, optax"], capture_output=True).returncode == 0:
-        command = [str(part) for part in (options.jax, HERE / "jax_gpt.py", config, weights, steps)]
-        found.append(Contender("JAX", "f32", lambda seconds: run_program(command, tools["ours"], seconds)))
     return found
 
 
@@ -338,8 +333,7 @@ def versions(results):
     everyone = [c for contenders_ in results.values() for c in contenders_ if c.turns]
     ours = next((c.turns[0]["kernels"] for c in everyone if c.name.startswith("inkling")), "inkling: no turn")
     theirs = next((c.turns[0] for c in everyone if c.name.startswith("PyTorch")), {"version": "no turn", "kernels": "no turn"})
-    jax = next((f"; JAX {c.turns[0]['version']}" for c in everyone if c.name == "JAX"), "")
-    return ours, f"PyTorch {theirs['version']}, {theirs['kernels']}{jax}"
+    return ours, f"PyTorch {theirs['version']}, {theirs['kernels']}"
 
 
 def report(results, options, mkl):

@@ -272,7 +272,7 @@ def sanitizer_result(all_done, pattern, wanted):
 # ---- bench: a training step
 
 
-GPT2 = {"config": "gpt2", "dtype": "bfloat16", "steps": 16, "batch_size": 32}
+GPT2 = {"config": "gpt2_1024", "dtype": "bfloat16", "steps": 16, "batch_size": 32}
 BENCHES = {  # the first ten steps are timed alone, the others ten at a time
     "baby f32": {"config": "baby", "steps": 60},
     "baby bf16": {"config": "baby", "steps": 60, "dtype": "bfloat16"},

@@ -1,5 +1,5 @@
-// One row per layer: checked with all its parameters and inputs, in f64, by test_modules and
-// `inkling gradcheck`.
+// One row per layer: test_modules and `inkling gradcheck` check it in f64, with all its parameters
+// and inputs.
 #pragma once
 
 #include <functional>

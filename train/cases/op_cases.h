@@ -1,5 +1,5 @@
-// One row per op. The rows drive every check of test_ops.cpp (values, gradients, layouts, dtypes,
-// guard bytes, ...), the table of `inkling gradcheck`, and the benchmarks.
+// One row per op. The rows drive every check of tests/test_ops.cpp (values, gradients, layouts,
+// dtypes, guard bytes, ...), the table of `inkling gradcheck`, and the benchmarks.
 #pragma once
 
 #include <string>
@@ -14,10 +14,11 @@ struct In {
   enum Kind {
     normal,    // N(0, 1)
     positive,  // uniform in [0.5, 2): for log, sqrt, divisors
-    spread,    // all elements apart by at least 0.01 and away from 0 by 0.005: for max, sort, relu,
-               // abs, where ties are kinks
-    mask,      // bool, half of them true
-    ids,       // i64 in [0, limit)
+    /// All elements apart by at least 0.01 and away from 0 by 0.005: for max, sort, relu and abs,
+    /// where ties are kinks.
+    spread,
+    mask,  // bool, half of them true
+    ids,   // i64 in [0, limit)
   };
   Shape shape;
   Kind kind = normal;
@@ -30,10 +31,9 @@ using Outputs = std::vector<Tensor>;
 
 struct OpCase {
   std::string name;  // of the op, as record knows it; ".branch" may follow: "cross_entropy.none"
-  std::vector<std::vector<In>>
-      inputs;  // several sets: small (all broadcasts and corners), zero-size, and one of over
-               // 100,000 elements with odd sizes, such as 3 x 257 x 193, past vector width, tile
-               // and grain
+  /// Several sets: small (all broadcasts and corners), zero-size, and one of over 100,000 elements
+  /// with odd sizes, such as 3 x 257 x 193, past vector width, tile and grain.
+  std::vector<std::vector<In>> inputs;
   Outputs (*op)(const Inputs&);  // no std::function, because each takes long to compile
   double f32_tolerance = 1e-5;   // of max|f32 - f64| / max|f64|, values and gradients
   double bf16_tolerance = 0.03;

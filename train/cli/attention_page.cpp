@@ -193,8 +193,9 @@ std::string attention_page(const std::string& title, const std::vector<std::stri
                                {"layers", weights.size()}, {"heads", weights[0].size(0)},
                                {"causal", is_causal},      {"weights", base64(bytes)}};
   std::string json = data.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  // No text of the model's may end the script.
   for (size_t at = 0; (at = json.find('<', at)) != std::string::npos;)
-    json.replace(at, 1, "\\u003c");  // no text of the model's may end the script
+    json.replace(at, 1, "\\u003c");
   return std::string(kPage) + "show(" + json + ");\n</script>\n</html>\n";
 }
 

@@ -15,8 +15,7 @@ namespace ink {
 /// 130 after Ctrl-C.
 enum ExitCode { kOk = 0, kFailed = 1, kUsage = 2, kInterrupted = 130 };
 
-/// The whole program: dispatches on the first word. Never throws; errors go to standard error, one
-/// line each.
+/// The whole program: dispatches on the first word. Never throws; each error is a line of stderr.
 int run_command_line(int argc, char** argv);
 
 /// A command line that makes no sense; the text says what would.
@@ -42,8 +41,7 @@ int walkthrough_command(const Arguments& arguments);  // walkthrough_command.cpp
 int seedhunt_command(const Arguments& arguments);     // seedhunt_command.cpp
 int bench_command(const Arguments& arguments);        // bench_command.cpp
 
-/// The options of one command: what they are called, where their values go, and a line of help
-/// each.
+/// The options of one command: their names, where their values go, and a line of help for each.
 class CommandOptions {
  public:
   /// Where an option's value goes, and the default that it holds before.

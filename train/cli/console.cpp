@@ -18,8 +18,8 @@ bool set_and_not_empty(const char* variable) {
   return value != nullptr && *value != '\0';
 }
 
-// A live line must fit the terminal: a wrapped one could not be rewritten. (Escape codes take no
-// room.)
+// A live line must fit the terminal: a wrapped one could not be rewritten. Escape codes take no
+// columns of it.
 std::string cut_to_terminal(const std::string& text) {
   winsize size{};
   const bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
@@ -82,8 +82,8 @@ Metrics::Metrics(const std::filesystem::path& file, int64_t resume_after_step) :
   if (resume_after_step > 0) {
     std::ifstream old(file);
     for (std::string text; std::getline(old, text);) {
-      const auto object =
-          nlohmann::json::parse(text, nullptr, false);  // a torn last line is discarded
+      // A torn last line is discarded.
+      const auto object = nlohmann::json::parse(text, nullptr, false);
       if (object.is_object() && object.value("step", int64_t{-1}) >= 0 &&
           object.value("step", int64_t{0}) <= resume_after_step) {
         kept.push_back(text);

@@ -1,5 +1,5 @@
-// Console: what a run shows. One live line that is rewritten on a terminal, plain lines elsewhere,
-// and metrics.jsonl.
+// What a run shows: one live line that is rewritten on a terminal, plain lines elsewhere, and
+// metrics.jsonl.
 #pragma once
 
 #include <chrono>
@@ -41,8 +41,7 @@ class Console {
   bool live_shown_ = false;
 };
 
-/// metrics.jsonl: one JSON object a line. A resumed run keeps the lines up to its step and goes on
-/// after them.
+/// metrics.jsonl: one JSON object a line. A resumed run keeps the lines up to its step.
 class Metrics {
  public:
   Metrics(const std::filesystem::path& file, int64_t resume_after_step);

@@ -1,5 +1,5 @@
-// inkling gradcheck: every row of train/cases/op_cases.cpp and train/cases/module_cases.cpp against central
-// differences.
+// inkling gradcheck: every row of train/cases/op_cases.cpp and train/cases/module_cases.cpp against
+// central differences.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -223,8 +223,7 @@ class TrainRun {
     metrics_.write(object);
   }
 
-  // As much as the context holds: beyond it the model would have to go on from the middle of
-  // things.
+  // As much as the context holds: beyond it the model would have to go on from the middle.
   void show_sample() {
     const ContextGuard guard;
     context().random = {.seed = static_cast<uint64_t>(config_.seed),

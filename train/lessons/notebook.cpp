@@ -21,16 +21,12 @@ Text::Text(const std::map<std::string, int64_t>& x) {
 }
 
 void detail::run_apart(const std::function<void()>& f) {
-  struct Restore {
-    ContextGuard guard;
-    PrintOptions options = print_options();
+  const ContextGuard guard;
+  const Restore<PrintOptions> options(print_options(), {});
+  struct GeneratorGuard {
     std::vector<uint8_t> state = default_generator().get_state();
-    ~Restore() {
-      set_printoptions(options);
-      default_generator().set_state(state);
-    }
-  } restore;
-  set_printoptions({});
+    ~GeneratorGuard() { default_generator().set_state(state); }
+  } generator;
   f();
 }
 

@@ -76,8 +76,8 @@ class Backward {
         dq_(d.dq),
         dk_(d.dk),
         dv_(d.dv),
-        mask_(in.mask, scores_shape(in.q, in.k)),
-        dmask_(d.dmask, scores_shape(in.q, in.k)),
+        mask_(in.mask, in.scores_shape()),
+        dmask_(d.dmask, in.scores_shape()),
         dropout_(in.rule, size_, in.q.size(0)) {}
 
   void run() const {

@@ -22,7 +22,7 @@ class Forward {
         v_(in.v),
         out_(out),
         lse_(lse.mutable_data<T>()),
-        mask_(in.mask, scores_shape(in.q, in.k)),
+        mask_(in.mask, in.scores_shape()),
         dropout_(in.rule, size_, in.q.size(0)) {}
 
   void run() const {

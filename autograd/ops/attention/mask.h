@@ -20,13 +20,6 @@ inline Layout broadcast_layout(const Array& x, const Shape& shape) {
   return layout;
 }
 
-/// The shape of the scores, (..., T, S).
-inline Shape scores_shape(const Array& q, const Array& k) {
-  Shape shape = q.shape();
-  shape.back() = k.size(-2);
-  return shape;
-}
-
 /// Memory for what a pair of tiles needs to know of a mask and of dropout; none where there is
 /// none.
 template <class T>

@@ -1,0 +1,75 @@
+// What reductions of numbers compute, for kernels of both devices.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+
+#include "autograd/base/device_function.h"
+#include "autograd/base/dtype.h"
+
+namespace ink {
+
+/// Each reduction folds with one operation, join: eight values of type Near in a tree, the results
+/// in type Far. Floats are summed far in double, so that a sum's error does not grow with its
+/// length.
+template <class T>
+using wide_t = std::conditional_t<std::is_integral_v<T>, int64_t, double>;
+
+template <class T>
+struct Sum {
+  using Near = std::conditional_t<std::is_same_v<T, bool>, int64_t, compute_t<T>>;
+  using Far = wide_t<T>;
+  INK_DEVICE static Near load(T x) { return static_cast<Near>(x); }
+  INK_DEVICE static Far none() { return 0; }
+  template <class V>
+  INK_DEVICE static V join(V a, V b) {
+    return a + b;
+  }
+  INK_DEVICE static Far repeated(Far a, int64_t times) { return a * static_cast<Far>(times); }
+};
+
+template <class T>
+struct Prod {
+  using Near = wide_t<T>;
+  using Far = wide_t<T>;
+  INK_DEVICE static Near load(T x) { return static_cast<Near>(static_cast<compute_t<T>>(x)); }
+  INK_DEVICE static Far none() { return 1; }
+  INK_DEVICE static Far join(Far a, Far b) { return a * b; }
+  INK_DEVICE static Far repeated(Far a, int64_t times) {
+    Far result = 1;  // by squaring
+    for (; times > 0; times /= 2, a *= a) {
+      if (times % 2) result *= a;
+    }
+    return result;
+  }
+};
+
+/// Of bools, max and min are any and all.
+template <class T>
+struct Max {
+  using Near = std::conditional_t<std::is_same_v<T, bool>, uint8_t, compute_t<T>>;
+  using Far = Near;
+  using Limits = std::numeric_limits<Near>;
+  INK_DEVICE static Near load(T x) { return static_cast<Near>(x); }
+  INK_DEVICE static Far none() {
+    return Limits::has_infinity ? -Limits::infinity() : Limits::lowest();
+  }
+  INK_DEVICE static Far join(Far a, Far b) {
+    const Far larger = a > b ? a : b;  // b if either is NaN
+    return a != a ? a : larger;
+  }
+  INK_DEVICE static Far repeated(Far a, int64_t) { return a; }
+};
+
+template <class T>
+struct Min : Max<T> {
+  using typename Max<T>::Far, typename Max<T>::Limits;
+  INK_DEVICE static Far none() { return Limits::has_infinity ? Limits::infinity() : Limits::max(); }
+  INK_DEVICE static Far join(Far a, Far b) {
+    const Far smaller = a < b ? a : b;
+    return a != a ? a : smaller;
+  }
+};
+
+}  // namespace ink
