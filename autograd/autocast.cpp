@@ -13,7 +13,7 @@ namespace {
 struct Rounded {
   Array array;
   uint64_t version;
-  uint64_t recording;  // the capture that it was made in (Context::recording)
+  uint64_t capture;  // the capture that it was made in (Context::capture)
 };
 
 constexpr uint64_t kNever = ~uint64_t{0};  // a version that no storage gets to
@@ -21,7 +21,7 @@ constexpr uint64_t kNever = ~uint64_t{0};  // a version that no storage gets to
 Rounded* rounded_of(const Array& x) { return static_cast<Rounded*>(x.storage()->attached.get()); }
 
 bool is_current(const Rounded& rounded, const Array& x) {
-  return rounded.version == x.storage()->version && rounded.recording == context().recording;
+  return rounded.version == x.storage()->version && rounded.capture == context().capture;
 }
 
 }  // namespace
@@ -60,7 +60,7 @@ Array current_cast(const Array& x) {
 void keep_cast(const Array& x) {
   Rounded& rounded = *rounded_of(x);
   rounded.version = x.storage()->version;
-  rounded.recording = context().recording;
+  rounded.capture = context().capture;
 }
 
 const void* cast_address(const Array& x) {

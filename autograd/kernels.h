@@ -25,8 +25,7 @@ namespace ink {
 /// max and min are any and all.
 enum class ReduceOp { sum, mean, prod, max, min };
 
-/// How attention weighs: query i sees keys 0 .. i + diagonal, all of them if diagonal is their
-/// number.
+/// How attention weighs: query i sees keys 0 .. i + diagonal; all if diagonal is their number.
 struct AttentionRule {
   double scale;
   int64_t diagonal;
@@ -126,8 +125,8 @@ struct KernelCheck {
   }
 };
 
-/// " (2, 3) float32" for each array among a kernel's arguments, " 148 tensors, the first (768,)
-/// float32" for a list.
+/// " (2, 3) float32" for each array among a kernel's arguments,
+/// " 148 tensors, the first (768,) float32" for a list.
 struct DescribeArrays {
   std::ostream& out;
 
@@ -213,8 +212,8 @@ KERNEL_STRIDED(copy, Array& y, const Array& x)
 // The lower or upper triangle of the last two dimensions; zeros elsewhere.
 KERNEL(triangle, Array& y, const Array& x, int64_t diagonal, bool lower)
 
-// ---- ops/unary.cpp, ops/binary.cpp: inputs have y's shape (expanded where they broadcast), and y
-// may be one of them
+// ---- ops/unary.cpp, binary.cpp
+// Inputs have y's shape (expanded where they broadcast), and y may be one of them.
 KERNEL_STRIDED(unary, Array& y, const Array& x, UnaryOp op)
 // v: x or y, as the op's df says.
 KERNEL_STRIDED(unary_backward, Array& dx, const Array& dy, const Array& v, UnaryOp op)
@@ -230,20 +229,20 @@ KERNEL_STRIDED(masked_fill, Array& y, const Array& x, const Array& mask, double 
 KERNEL_STRIDED(compare, Array& y, const Array& a, const Array& b, CompareOp op)
 KERNEL_STRIDED(compare_number, Array& y, const Array& x, double number, CompareOp op)
 
-// ---- ops/reduce.cpp, max_min.cpp (arg_reduce), var.cpp: y keeps the reduced dimensions, with size 1
+// ---- ops/reduce.cpp, max_min.cpp, var.cpp: y keeps the reduced dimensions, with size 1
 KERNEL_STRIDED(reduce, Array& y, const Array& x, ReduceOp op)
 KERNEL_STRIDED(arg_reduce, Array& values, Array& indices, const Array& x, int64_t dim, bool largest)
 // root: the standard deviation.
 KERNEL_STRIDED(reduce_var, Array& y, const Array& x, double correction, bool root)
 
-// ---- ops/attention/forward.cpp, backward.cpp: out (..., T, dv); lse (..., T), f32, or f64 for f64:
-// the log of the sum of exp(scores), -inf for a query that sees nothing
+// ---- ops/attention/forward.cpp, backward.cpp: out (..., T, dv)
+// lse (..., T), f32, or f64 for f64: log of the sum of exp(scores), -inf if a query sees nothing.
 KERNEL_STRIDED(attention, Array& out, Array& lse, const AttentionInputs& in)
 KERNEL_STRIDED(attention_backward, AttentionGradients d, const Array& dout, const Array& out,
                const Array& lse, const AttentionInputs& in)
 
-// ---- gemm/gemm.cpp (gemm.h): c = alpha a b, or c += alpha a b, of a (..., m, k) and b (..., k, n),
-// batches of equal shape
+// ---- gemm/gemm.cpp (gemm/gemm.h): a (..., m, k) and b (..., k, n), batches of equal shape
+// c = alpha a b, or c += alpha a b.
 KERNEL_STRIDED(gemm, Array& c, const Array& a, const Array& b, double alpha, bool accumulate)
 // c = a b + bias (n) in every row; bias may be undefined.
 KERNEL_STRIDED(gemm_bias, Array& c, const Array& a, const Array& b, const Array& bias)
@@ -275,8 +274,8 @@ KERNEL(softmax_backward, Array& dx, const Array& dy, const Array& y)
 KERNEL(log_softmax, Array& y, const Array& x)
 KERNEL(log_softmax_backward, Array& dx, const Array& dy, const Array& y)
 
-// ---- ops/layer_norm.cpp, rms_norm.cpp: x (rows, C); y as x, or bf16 for f32; mean, rstd (rows),
-// f32, or f64 for f64
+// ---- ops/layer_norm.cpp, rms_norm.cpp: x (rows, C); y as x, or bf16 for f32
+// mean, rstd (rows): f32, or f64 for f64.
 KERNEL(layer_norm, Array& y, Array& mean, Array& rstd, const Array& x, const NormParameters& p)
 // sum = x + branch; sum as x, branch as y.
 KERNEL(add_layer_norm, Array& sum, Array& y, Array& mean, Array& rstd, const Array& x,
@@ -290,9 +289,11 @@ KERNEL(rms_norm_backward, NormGradients d, const Array& dy, const Array& x, cons
 // ---- ops/cross_entropy.cpp
 // scale: 1 / the number of targets that count.
 KERNEL(target_scale, Array& scale, const Array& targets, int64_t ignore_index)
-// loss: one a target, or (), scale times their sum. dlogits (if defined): scale times the gradient of
-// their sum, as logits, or bf16 for f32; may be logits itself. scale: 1 if undefined. loss and scale
-// are f32, or f64 for f64.
+// loss      one a target, or (): scale times their sum
+// dlogits   if defined: scale times the gradient of their sum, as logits, or bf16 for f32; may be
+//           logits itself
+// scale     1 if undefined
+// loss and scale are f32, or f64 for f64.
 KERNEL(cross_entropy, Array& loss, Array& dlogits, const Array& logits, const Array& targets,
        const Array& scale, int64_t ignore_index)
 

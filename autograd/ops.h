@@ -27,8 +27,8 @@ Tensor pow(const Tensor& a, const Tensor& b);  // a ^ b
 Tensor maximum(const Tensor& a, const Tensor& b);
 Tensor minimum(const Tensor& a, const Tensor& b);
 
-// A number takes the tensor's dtype; a fractional one turns i64 and bool into the default floating
-// dtype.
+// A number takes the tensor's dtype. With a fractional number, i64 and bool become the default
+// floating dtype.
 Tensor operator+(const Tensor& a, const Tensor& b);
 Tensor operator-(const Tensor& a, const Tensor& b);
 Tensor operator*(const Tensor& a, const Tensor& b);
@@ -269,8 +269,8 @@ enum class Reduction { mean, sum, none };
 /// shape; f32 for bf16 logits. (cross_entropy.cpp)
 Tensor cross_entropy(const Tensor& logits, const Tensor& targets, int64_t ignore_index = -100,
                      Reduction reduction = Reduction::mean);
-/// cross_entropy(linear(x, weight), targets) in chunks of rows: the logits never exist whole. x
-/// (..., C), weight (V, C), both rounded to bf16 under Autocast. -> f32 (linear_cross_entropy.cpp)
+/// cross_entropy(linear(x, weight), targets) in chunks of rows: the logits never exist whole.
+/// x (..., C), weight (V, C), both rounded to bf16 under Autocast -> f32 (linear_cross_entropy.cpp)
 Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& targets,
                             int64_t ignore_index = -100, Reduction reduction = Reduction::mean);
 /// How many of x's rows have logits at a time there.

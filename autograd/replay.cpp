@@ -22,15 +22,15 @@ void Replay::run(const std::function<void()>& work, const std::vector<Tensor>& r
     places_ = std::move(now);
     runs_ = 0;
   }
-  if (record_ != nullptr && copies() != copies_) {
+  if (captured_ != nullptr && copies() != copies_) {
     forget();
     runs_ = 0;
   }
-  if (record_ == nullptr && ++runs_ > kAsItIs) record(work);
-  if (record_ == nullptr) return work();
+  if (captured_ == nullptr && ++runs_ > kAsItIs) capture(work);
+  if (captured_ == nullptr) return work();
   before_replay();
   backend_of(device_).set_step(context().random.step, device_);
-  backend_of(device_).replay(record_, device_);
+  backend_of(device_).replay(captured_, device_);
   after_replay();
 }
 
@@ -43,7 +43,7 @@ std::vector<Replay::Place> Replay::places(const std::vector<Tensor>& read) const
   return all;
 }
 
-// Where the bf16 copies are that the record reads or writes.
+// Where the bf16 copies are that the capture reads or writes.
 std::vector<const void*> Replay::copies() const {
   std::vector<const void*> all;
   for (const std::vector<Tensor>* list : {&rounded_, &kept_})
@@ -52,8 +52,8 @@ std::vector<const void*> Replay::copies() const {
 }
 
 // Whatever the work throws, the device does again what it is asked for.
-void Replay::record(const std::function<void()>& work) {
-  static std::atomic<uint64_t> recordings = 0;
+void Replay::capture(const std::function<void()>& work) {
+  static std::atomic<uint64_t> captures = 0;
   const DeviceBackend& backend = backend_of(device_);
   const auto with_current_cast = [&] {
     std::vector<Tensor> found;
@@ -63,29 +63,29 @@ void Replay::record(const std::function<void()>& work) {
   };
   rounded_ = with_current_cast();
   const ContextGuard restored;
-  context().recording = ++recordings;
+  context().capture = ++captures;
   for (const Tensor& x : rounded_) keep_cast(x);  // they count in it, too
   possible_ = false;                              // unless it ends well
-  empty_cache(device_);                           // a record has memory of its own
+  empty_cache(device_);                           // a capture has memory of its own
   try {
-    backend.begin_recording(device_);
+    backend.begin_capture(device_);
     work();
-    record_ = backend.end_recording(device_);
+    captured_ = backend.end_capture(device_);
     kept_ = with_current_cast();
     copies_ = copies();
   } catch (const Error& error) {
-    backend.forget(backend.end_recording(device_), device_);
-    log_message("a step cannot be recorded and replayed, and is done op by op: ", error.what());
+    backend.forget(backend.end_capture(device_), device_);
+    log_message("a step cannot be captured and replayed, and is done op by op: ", error.what());
   } catch (...) {
-    backend.forget(backend.end_recording(device_), device_);
+    backend.forget(backend.end_capture(device_), device_);
     throw;
   }
-  possible_ = record_ != nullptr;
+  possible_ = captured_ != nullptr;
   empty_cache(device_);  // of what the work gave back meanwhile
 }
 
 void Replay::forget() {
-  if (record_ != nullptr) backend_of(device_).forget(std::exchange(record_, nullptr), device_);
+  if (captured_ != nullptr) backend_of(device_).forget(std::exchange(captured_, nullptr), device_);
 }
 
 void Replay::before_replay() {

@@ -75,7 +75,7 @@ class Tensor {
   /// Made by a view op: shares its storage with the tensor it was taken from.
   bool is_view() const { return is_view_; }
 
-  // ---- its memory (array.h)
+  // ---- its memory (memory/array.h)
   template <class T>
   const T* data() const {
     return array_.data<T>();
@@ -115,8 +115,7 @@ class Tensor {
   Tensor select(int64_t dim, int64_t index) const;
   Tensor narrow(int64_t dim, int64_t start, int64_t length) const;
   Tensor T() const;  // all dimensions reversed
-  /// x.index({0, Slice(1, -1), None, Ellipsis}): integers, ranges with steps, None and Ellipsis, as
-  /// in Python.
+  /// As x[0, 1:-1, None, ...] in Python: x.index({0, Slice(1, -1), None, Ellipsis}).
   Tensor index(std::initializer_list<Index> indices) const;
   /// Rows by an i64 tensor of ids: shape ids.shape + x.shape[1:].
   Tensor index(const Tensor& ids) const;
@@ -141,7 +140,7 @@ class Tensor {
   Tensor& div_(double value);
   Tensor& masked_fill_(const Tensor& mask, double value);
 
-  // ---- autograd (graph.h)
+  // ---- autograd (engine/graph.h)
   bool requires_grad() const;
   /// Makes a leaf whose gradient is collected (or not). Floating dtypes only.
   Tensor& requires_grad_(bool value = true);
@@ -155,16 +154,14 @@ class Tensor {
   void register_hook(std::function<Tensor(const Tensor&)> hook);
   /// The same memory, outside any graph.
   Tensor detach() const;
-  /// Adds d self / d leaf to every leaf's grad. self has one element, or `gradient` says where to
-  /// start.
+  /// Adds d self / d leaf to every leaf's grad. self has one element, or its gradient is given.
   void backward() const;
   void backward(const Tensor& gradient, bool retain_graph = false, bool create_graph = false) const;
 
   // ---- for ops and the engine
   const std::shared_ptr<GradSlot>& slot() const { return slot_; }
   void set_slot(std::shared_ptr<GradSlot> slot) { slot_ = std::move(slot); }
-  /// Another layout over the same storage, with no place in a graph: what a view op makes and then
-  /// records.
+  /// Another layout over the same storage, outside any graph: a view op makes it, then records it.
   Tensor alias(const Layout& layout) const;
   /// Is this handle the only owner of all of its storage?
   bool sole_owner() const;
@@ -223,16 +220,16 @@ Tensor full_like(const Tensor& other, double value);
 Tensor zeros_like(const Tensor& other);
 Tensor ones_like(const Tensor& other);
 
-/// Random factories draw the numbers that PyTorch's CPU generator draws from the same seed
-/// (random/generator.h).
+// Random factories draw what PyTorch's CPU generator draws from the same seed (random/generator.h).
 class Generator;
 Generator& default_generator();
-Tensor rand(const Shape& shape, Options options = {},  // uniform in [0, 1)
-            Generator& g = default_generator());
-Tensor randn(const Shape& shape, Options options = {},  // normal, mean 0, variance 1
-             Generator& g = default_generator());
-Tensor randint(int64_t low, int64_t high, const Shape& shape,  // low <= x < high
-               Options options = DType::i64, Generator& g = default_generator());
+/// Uniform in [0, 1).
+Tensor rand(const Shape& shape, Options options = {}, Generator& g = default_generator());
+/// Normal, with mean 0 and variance 1.
+Tensor randn(const Shape& shape, Options options = {}, Generator& g = default_generator());
+/// Integers in [low, high); low is 0 if not given.
+Tensor randint(int64_t low, int64_t high, const Shape& shape, Options options = DType::i64,
+               Generator& g = default_generator());
 Tensor randint(int64_t high, const Shape& shape, Options options = DType::i64,
                Generator& g = default_generator());
 Tensor rand_like(const Tensor& other, Generator& g = default_generator());

@@ -1,5 +1,6 @@
 # OpenBLAS built with OpenMP (Debian and Ubuntu: libopenblas-openmp-dev), as OpenBLAS::OpenBLAS.
-# The pthread build would bring a second thread pool that fights with ours, so the OpenMP one is looked for by its own folder first.
+# The pthread build would bring a second thread pool that fights with ours, so the OpenMP one is
+# looked for by its own folder first.
 find_path(OpenBLAS_INCLUDE_DIR cblas.h
   PATH_SUFFIXES ${CMAKE_LIBRARY_ARCHITECTURE}/openblas-openmp openblas-openmp openblas)
 find_library(OpenBLAS_LIBRARY openblas

@@ -1,8 +1,10 @@
-# Target check_headers: every header as a file of its own, so that none leans on what others include before it.
+# Target check_headers: every header as a file of its own, so that none leans on what others include
+# before it.
 find_package(GTest REQUIRED)
 set(folders autograd nn data train cuda tests)
 list(TRANSFORM folders APPEND /*.h OUTPUT_VARIABLE headers)
-file(GLOB_RECURSE headers RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} CONFIGURE_DEPENDS ${headers} cuda/*.cuh)
+file(GLOB_RECURSE headers RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} CONFIGURE_DEPENDS
+     ${headers} cuda/*.cuh)
 list(FILTER headers EXCLUDE REGEX "^tests/(consumer|systems)/")
 if(NOT CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   list(REMOVE_ITEM headers autograd/gemm/pack.h)
@@ -19,5 +21,7 @@ foreach(header IN LISTS headers)
 endforeach()
 add_library(check_headers OBJECT EXCLUDE_FROM_ALL ${header_sources})
 target_include_directories(check_headers PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
-target_link_libraries(check_headers PRIVATE inkling_driver_options OpenMP::OpenMP_CXX nlohmann_json::nlohmann_json GTest::gtest)
-target_compile_definitions(check_headers PRIVATE INKLING_SOURCE_DIR="" INKLING_PROGRAM="")  # what tests/CMakeLists.txt defines
+target_link_libraries(check_headers PRIVATE inkling_driver_options OpenMP::OpenMP_CXX
+                      nlohmann_json::nlohmann_json GTest::gtest)
+target_compile_definitions(check_headers PRIVATE  # as tests/CMakeLists.txt does
+                           INKLING_SOURCE_DIR="" INKLING_PROGRAM="")

@@ -1,4 +1,5 @@
-# cmake --install: the libraries for find_package(inkling), and the program. The folder may be moved afterwards.
+# cmake --install: the libraries for find_package(inkling), and the program. The folder may be moved
+# afterwards.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 if(TARGET inkling)
@@ -12,10 +13,13 @@ install(TARGETS ${libraries} EXPORT inklingTargets
 install(DIRECTORY autograd nn data train DESTINATION include/inkling FILES_MATCHING PATTERN "*.h"
   PATTERN cli EXCLUDE PATTERN cases EXCLUDE PATTERN lessons EXCLUDE
   PATTERN gemm EXCLUDE PATTERN attention EXCLUDE
-  REGEX "/(kernels|simd|shuffle|target|device_function|pointwise|map|folds|philox|dropout_mask|sample_units)\\.h$" EXCLUDE)
+  REGEX "/(kernels|simd|shuffle|target|device_function)\\.h$" EXCLUDE
+  REGEX "/(pointwise|map|folds|philox|dropout_mask|sample_units)\\.h$" EXCLUDE)
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/inkling)
 install(EXPORT inklingTargets NAMESPACE inkling:: DESTINATION ${package_folder})
-configure_package_config_file(cmake/inklingConfig.cmake.in inklingConfig.cmake INSTALL_DESTINATION ${package_folder})
+configure_package_config_file(cmake/inklingConfig.cmake.in inklingConfig.cmake
+                              INSTALL_DESTINATION ${package_folder})
 write_basic_package_version_file(inklingConfigVersion.cmake COMPATIBILITY SameMinorVersion)
-install(FILES ${CMAKE_CURRENT_BINARY_DIR}/inklingConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/inklingConfigVersion.cmake
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/inklingConfig.cmake
+              ${CMAKE_CURRENT_BINARY_DIR}/inklingConfigVersion.cmake
               cmake/FindOpenBLAS.cmake DESTINATION ${package_folder})

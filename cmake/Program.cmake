@@ -1,6 +1,7 @@
 # The program `inkling`, and what it is made of.
 
-# inkling_add_part(NAME FOLDER): a static library that is not installed, of the .cpp in train/FOLDER.
+# inkling_add_part(NAME FOLDER FILE...): a static library that is not installed, of the .cpp in
+# train/FOLDER and further files.
 function(inkling_add_part name folder)
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/train/${folder}/*.cpp)
   list(FILTER sources EXCLUDE REGEX "/main\\.cpp$")
@@ -25,6 +26,12 @@ add_custom_command(OUTPUT ${lesson_texts}
 inkling_add_part(lessons lessons ${lesson_texts})
 
 inkling_add_part(cli cli)
+if(NOT INKLING_SEEDHUNT)
+  get_target_property(cli_sources inkling_cli SOURCES)
+  list(FILTER cli_sources EXCLUDE REGEX "/seedhunt")
+  set_target_properties(inkling_cli PROPERTIES SOURCES "${cli_sources}")
+  target_compile_definitions(inkling_cli PRIVATE INKLING_NO_SEEDHUNT)
+endif()
 target_link_libraries(inkling_cli PUBLIC inkling::train
                       PRIVATE CLI11::CLI11 inkling_cases inkling_lessons ${fmt_target})
 target_compile_definitions(inkling_cli PRIVATE INKLING_VERSION="${PROJECT_VERSION}")

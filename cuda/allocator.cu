@@ -34,9 +34,9 @@ int64_t Allocator::rounded(int64_t bytes) const {
 
 void* Allocator::allocate(int64_t bytes) {
   use(device_);
-  const bool recorded = capturing();
+  const bool captured = capturing();
   const std::lock_guard lock(mutex_);
-  const Pool pool = recorded ? last_pool_ : kEager;
+  const Pool pool = captured ? last_pool_ : kEager;
   const int64_t size = rounded(bytes);
   char* block = direct_ ? nullptr : free_[pool].take(size);
   if (block == nullptr && !add_segment(pool, size)) {

@@ -98,8 +98,8 @@ void plan_rows_anywhere(int64_t n, std::initializer_list<const void*> pointers, 
             RowSize<1024, kElements, true>>(n, pointers, f);
 }
 
-/// Launches Kernel<T, Plan>{y, x..., rows, n} for rows of y and of the x..., all of one shape and one
-/// floating dtype T.
+/// Launches Kernel<T, Plan>{y, x..., rows, n} for rows of y and of the x..., all of one shape and
+/// one floating dtype T.
 template <template <class T, class Plan> class Kernel, class... Inputs>
 void launch_rows(const char* op, Array& y, const Inputs&... x) {
   for_float(op, y.dtype(), [&]<class T>(T) {

@@ -131,14 +131,14 @@ const char* name(Device device) { return gpu(device.index).properties.name; }
 
 // ---- captures: CUDA graphs
 
-struct Record {
+struct Capture {
   cudaGraphExec_t graph;
   Allocator::Pool pool;
 };
 // By device: the pool of what is being captured.
 std::array<Allocator::Pool, kMostDevices> open_pools;
 
-void begin_recording(Device device) {
+void begin_capture(Device device) {
   use(device);
   open_pools[static_cast<size_t>(device.index)] = allocator(device).open_pool();
   check(cudaStreamSynchronize(stream()), "replay", "cudaStreamSynchronize");
@@ -147,28 +147,28 @@ void begin_recording(Device device) {
         "cudaStreamBeginCapture");
 }
 
-void* end_recording(Device device) {
+void* end_capture(Device device) {
   use(device);
   cudaGraph_t graph = nullptr;
-  Record record{nullptr, std::exchange(open_pools[static_cast<size_t>(device.index)], {})};
+  Capture capture{nullptr, std::exchange(open_pools[static_cast<size_t>(device.index)], {})};
   if (cudaStreamEndCapture(stream(), &graph) != cudaSuccess || graph == nullptr ||
-      cudaGraphInstantiate(&record.graph, graph, 0) != cudaSuccess)
+      cudaGraphInstantiate(&capture.graph, graph, 0) != cudaSuccess)
     static_cast<void>(cudaGetLastError());
   if (graph != nullptr) static_cast<void>(cudaGraphDestroy(graph));
-  if (record.graph != nullptr) return new Record(record);
-  allocator(device).close_pool(record.pool);
+  if (capture.graph != nullptr) return new Capture(capture);
+  allocator(device).close_pool(capture.pool);
   return nullptr;
 }
 
-void replay(void* record, Device device) {
+void replay(void* captured, Device device) {
   use(device);
-  check(cudaGraphLaunch(static_cast<Record*>(record)->graph, stream()), "replay",
+  check(cudaGraphLaunch(static_cast<Capture*>(captured)->graph, stream()), "replay",
         "cudaGraphLaunch");
 }
 
-void forget(void* record, Device device) noexcept {
-  if (record == nullptr) return;
-  const std::unique_ptr<Record> owned(static_cast<Record*>(record));
+void forget(void* captured, Device device) noexcept {
+  if (captured == nullptr) return;
+  const std::unique_ptr<Capture> owned(static_cast<Capture*>(captured));
   try {
     use(device);
     static_cast<void>(cudaStreamSynchronize(stream()));
@@ -241,8 +241,8 @@ const DeviceBackend backend{
     .download = download,
     .synchronize = synchronize,
     .name = name,
-    .begin_recording = begin_recording,
-    .end_recording = end_recording,
+    .begin_capture = begin_capture,
+    .end_capture = end_capture,
     .replay = replay,
     .forget = forget,
     .set_step = set_step,

@@ -85,7 +85,7 @@ Batch Dataset::val_window_batch(int64_t first, int64_t count, int64_t block_size
   return fill(count, block_size, [&](int64_t row, Row out) { fill_val_row(first + row, out); });
 }
 
-// WindowDataset
+// ---- WindowDataset
 
 namespace {
 
@@ -155,7 +155,7 @@ void WindowDataset::fill_window(const Ids& ids, std::string_view part, int64_t s
       ids);
 }
 
-// TextDataset
+// ---- TextDataset
 
 namespace {
 
@@ -189,7 +189,7 @@ TextDataset::TextDataset(const std::vector<std::filesystem::path>& files,
   use_split(std::span<const uint32_t>(ids_), val_fraction);
 }
 
-// TokenDataset
+// ---- TokenDataset
 
 namespace {
 
@@ -225,7 +225,7 @@ TokenDataset::TokenDataset(const std::filesystem::path& file,
   }
 }
 
-// FablesDataset
+// ---- FablesDataset
 
 FablesDataset::FablesDataset(Fables language)
     : language_(std::move(language)), tokenizer_(distinct_characters(language_.alphabet())) {}

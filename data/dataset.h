@@ -47,8 +47,7 @@ class Dataset {
   Batch train_batch(uint64_t seed, uint64_t step, int64_t batch_size, int64_t block_size,
                     int64_t first_row = 0) const;
 
-  /// As train_batch, from the validation part: windows drawn with replacement among all
-  /// val_windows.
+  /// As train_batch, from the validation part: windows drawn with replacement among val_windows.
   Batch val_batch(uint64_t seed, uint64_t step, int64_t batch_size, int64_t block_size,
                   int64_t first_row = 0) const;
 
@@ -60,7 +59,8 @@ class Dataset {
   Batch val_window_batch(int64_t first, int64_t count, int64_t block_size) const;
 
  protected:
-  /// One row of a batch, to be filled: T inputs, T targets, T best possible losses (empty unless knows_best_possible).
+  /// One row of a batch, to be filled: T inputs, T targets, and, if
+  /// knows_best_possible(), T best possible losses.
   struct Row {
     std::span<int64_t> x, y;
     std::span<float> best_possible;
@@ -95,8 +95,7 @@ class WindowDataset : public Dataset {
       : name_(std::move(name)), tokenizer_(std::move(tokenizer)) {}
 
   void use(Ids train, Ids val) { train_ = train, val_ = val; }
-  /// As nanoGPT: the first floor(size * (1 - val_fraction)) ids to train on, the rest to validate
-  /// on.
+  /// As nanoGPT: the first floor(size * (1 - val_fraction)) ids train, the rest validate.
   void use_split(Ids ids, double val_fraction);
 
   std::string name_;
@@ -115,8 +114,7 @@ class WindowDataset : public Dataset {
 class TextDataset final : public WindowDataset {
  public:
   /// Without a tokenizer, a CharTokenizer of the characters found. val_fraction is in [0, 1).
-  /// Throws where a file is missing, unreadable or empty, or holds text that the tokenizer has no
-  /// ids for.
+  /// Throws where a file is missing, unreadable or empty, or holds text without ids.
   explicit TextDataset(const std::vector<std::filesystem::path>& files,
                        std::shared_ptr<const Tokenizer> tokenizer = nullptr,
                        double val_fraction = 0.1);
@@ -125,8 +123,7 @@ class TextDataset final : public WindowDataset {
   std::vector<uint32_t> ids_;
 };
 
-/// A file of raw little-endian ids (nanoGPT's train.bin), mapped into memory: it may be larger than
-/// memory.
+/// A file of raw little-endian ids (nanoGPT's train.bin), mapped: it may be larger than memory.
 class TokenDataset final : public WindowDataset {
  public:
   struct Options {
@@ -135,7 +132,7 @@ class TokenDataset final : public WindowDataset {
     int bytes_per_id = 0;            ///< 2 or 4; 0: 4 for a file named *.u32, else 2
   };
 
-  /// Ids are checked against the tokenizer's vocabulary as they are drawn, for a pass over the
+  /// Ids are checked against the tokenizer's vocabulary as they are drawn, because a pass over the
   /// whole file may take minutes.
   TokenDataset(const std::filesystem::path& file, std::shared_ptr<const Tokenizer> tokenizer,
                Options options);
@@ -147,9 +144,9 @@ class TokenDataset final : public WindowDataset {
 };
 
 /// The built-in language (data/fables.h), which needs no file: every row is fresh text from a
-/// story's start, with its exact best possible loss. The validation part is fixed: the same windows for every
-/// training seed, 100,000 targets rounded up to whole windows, of indices that training never asks
-/// for.
+/// story's start, with its exact best possible loss. The validation part is fixed: the same windows
+/// for every training seed, 100,000 targets rounded up to whole windows, at indices that training
+/// never uses.
 class FablesDataset final : public Dataset {
  public:
   explicit FablesDataset(Fables language = Fables());

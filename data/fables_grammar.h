@@ -14,8 +14,8 @@ namespace ink {
 extern const char* const kFablesRules;
 
 /// Rules, checked: every name is defined and used, nothing is recursive or recalled before it is
-/// remembered, and the alternatives of every choice can be told apart by the text each begins with
-/// (its lead).
+/// remembered, and the alternatives of every choice can be told apart by their leads, which are the
+/// texts they begin with.
 class FableGrammar {
  public:
   /// An alternative is a sequence of texts, of other rules (what they become may be remembered) and
@@ -24,21 +24,21 @@ class FableGrammar {
     enum Kind { kText, kRule, kRecall } kind;
     std::string text;  // kText: the characters; otherwise the name of the rule or memory
     int rule = -1;     // kRule: index into rules
-    int memory =
-        -1;  // kRule: where what it becomes is remembered, or -1; kRecall: what is repeated
+    /// kRule: where what it becomes is remembered, or -1. kRecall: what is repeated.
+    int memory = -1;
   };
   struct Alternative {
     uint64_t weight = 1;
     std::vector<Part> parts;
-    // Of the characters of its lead, -log p; empty if the rule is not `fixed`.
+    /// -log p of each character of its lead; empty if the rule is not `fixed`.
     std::vector<float> best_possible;
   };
   struct Rule {
     std::string name;
     std::vector<Alternative> alternatives;
     uint64_t weight = 0;  // the sum of its alternatives'
-    bool fixed =
-        true;  // every lead is a text, so the best possible loss of every choice is known beforehand
+    /// Every lead is a text, so the best possible loss of every choice is known beforehand.
+    bool fixed = true;
     /// With one alternative there is nothing to choose and no lead.
     bool is_choice() const { return alternatives.size() > 1; }
   };
@@ -66,8 +66,9 @@ class FableGrammar {
 };
 
 /// Calls emit(-log p) for each character of lead(chosen), which was chosen among lead(0..count)
-/// with weight(0..count): p(character) = the weight of the leads that agree up to and including it
-/// / the weight of those that agree up to it. In other words, the leads are walked as a trie.
+/// with weight(0..count). The leads are walked as a trie:
+///   p = weight of the leads that agree up to and including the character
+///       / weight of the leads that agree up to it
 template <class Lead, class Weight, class Emit>
 void walk_lead(size_t count, size_t chosen, Lead lead, Weight weight, Emit emit) {
   const std::string_view text = lead(chosen);

@@ -42,8 +42,7 @@ class ByteTokenizer final : public Tokenizer {
 };
 
 /// One id per character (Unicode code point), in the order of the code points: nanoGPT's
-/// `sorted(set(text))`. Text is UTF-8; lines and columns in errors count from 1, columns in
-/// characters.
+/// `sorted(set(text))`. Text is UTF-8. Errors count lines and columns (in characters) from 1.
 class CharTokenizer final : public Tokenizer {
  public:
   /// The vocabulary is the distinct ones of `characters`, in any order; at least one.
@@ -64,8 +63,7 @@ class CharTokenizer final : public Tokenizer {
 /// invalid UTF-8 with the offset of the byte.
 std::vector<char32_t> distinct_characters(std::string_view text);
 
-/// The tokenizer that `Tokenizer::to_json` wrote. Throws on anything else and says what is wrong
-/// with it.
+/// The tokenizer that `Tokenizer::to_json` wrote. Throws on anything else and says what is wrong.
 std::unique_ptr<Tokenizer> parse_tokenizer(std::string_view json);
 
 /// `parse_tokenizer` of a file; its errors start with the file's name.

@@ -62,7 +62,7 @@ struct GPT : Module {
     return ln_f(x, branch).second;
   }
 
-  /// Who looks at whom, to be shown (attention_page.h): ids (1, T) -> one (n_head, T, T) a layer.
+  /// Who looks at whom, for `sample --attention`: ids (1, T) -> one (n_head, T, T) a layer.
   std::vector<Tensor> attention_weights(const Tensor& ids) const;
 
   /// Continues ids (B, T), T >= 1, token by token -> (B, T + max_new_tokens). Sees the last

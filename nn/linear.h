@@ -9,8 +9,7 @@
 
 namespace ink {
 
-/// x (..., in) -> (..., out). Weight and bias start uniform in +-1 / sqrt(in), as PyTorch draws
-/// them.
+/// x (..., in) -> (..., out). Weight and bias start uniform in +-1 / sqrt(in), as in PyTorch.
 struct Linear : Module {
   int64_t in_features, out_features;
   Parameter weight;  // (out, in)

@@ -84,7 +84,7 @@ class Module {
 
   // ---- what it holds. Handles share the model's memory.
   /// Parameters that are members of a module but not among its fields are left out, and a message
-  /// (log.h) says so once for each type of module.
+  /// (base/log.h) says so once for each type of module.
   std::vector<Tensor> parameters() const;
   NamedTensors named_parameters() const;
   NamedTensors named_buffers() const;

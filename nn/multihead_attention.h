@@ -31,9 +31,11 @@ struct MultiheadCall {
 struct MultiheadAttention : Module {
   int64_t embed_dim, num_heads;
   MultiheadOptions options;
-  Parameter in_proj_weight;                               // (3 E, E): q, k, v; undefined if ...
-  Parameter q_proj_weight, k_proj_weight, v_proj_weight;  // ... kdim or vdim differs: (E, E), ...
-  Parameter in_proj_bias;                                 // (3 E,), or undefined
+  /// (3 E, E): q, k, v. Undefined if kdim or vdim is not embed_dim, E.
+  Parameter in_proj_weight;
+  /// In its place: (E, E), (E, kdim), (E, vdim).
+  Parameter q_proj_weight, k_proj_weight, v_proj_weight;
+  Parameter in_proj_bias;  // (3 E,), or undefined
   Linear out_proj;
 
   struct Result {

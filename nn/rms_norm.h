@@ -7,8 +7,8 @@
 
 namespace ink {
 
-/// y = x / sqrt(mean x^2 + eps) * weight over the last dimension of x (..., n). Zhang and Sennrich
-/// 2019.
+/// y = x / sqrt(mean x^2 + eps) * weight over the last dimension of x (..., n).
+/// Zhang and Sennrich 2019.
 struct RMSNorm : Module {
   double eps;
   Parameter weight;  // (n,)

@@ -36,9 +36,8 @@ struct SelfAttention : Module {
     Tensor key, value;  // (B, S, E): with a cache, those of all tokens so far
   };
 
-  /// attention_mask (B, S): 0 (or false) where a token is padding, which nobody attends to;
-  /// undefined: none is. With a cache, x holds the tokens after those it remembers, and S counts
-  /// all.
+  /// attention_mask (B, S): 0 (or false) where a token is padding, which nobody attends to. With a
+  /// cache, x holds the tokens after those it remembers, and S counts all.
   Result operator()(const Tensor& x, const Tensor& attention_mask = {},
                     KVCache* cache = nullptr) const;
 
@@ -50,8 +49,7 @@ struct SelfAttention : Module {
   virtual Tensor causal_mask(const Tensor& logits) const;
   /// -inf in the columns of padding. Called only if there is an attention mask.
   virtual Tensor attention_mask(const Tensor& logits, const Tensor& mask) const;
-  /// softmax over the keys. A row of nothing but -inf gives zeros, and no gradient; NaN under
-  /// ImitateTorch.
+  /// softmax over the keys. A row of -inf alone gives zeros, and no gradient (ImitateTorch: NaN).
   virtual Tensor weights(const Tensor& logits) const;
   /// The weighted sums of the values, through the last layer.
   virtual Tensor mix(const Tensor& weights, const Tensor& v) const;

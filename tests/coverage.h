@@ -1,5 +1,5 @@
-// Which ops entered a graph during the tests, and which of them a row of op_cases.cpp
-// gradient-checks.
+// Which ops entered a graph during the tests, and which of them are gradient-checked by a row of
+// train/cases/op_cases.cpp.
 #pragma once
 
 #include <set>
@@ -12,8 +12,8 @@
 namespace ink {
 
 /// Notes every (op, dtype, inputs given) that record puts into a graph. A key counts as checked
-/// when the row in work, set by test_ops.cpp, is the op's own: "cross_entropy.none" is a row of
-/// cross_entropy.
+/// when the row in work, set by test_ops.cpp, is the op's own. "cross_entropy.none" is a row of
+/// the op cross_entropy.
 class Coverage : public Observer {
  public:
   static Coverage& instance();

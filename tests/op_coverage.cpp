@@ -1,6 +1,6 @@
-// op_coverage FOLDER: reads what all test programs recorded and fails if some (op, dtype, inputs
+// op_coverage FOLDER: reads what all test programs noted and fails if some (op, dtype, inputs
 // given) entered a graph anywhere in the suite without being checked by the op's own row in
-// op_cases.cpp. Ops that tests make up are named test_*.
+// train/cases/op_cases.cpp. Ops that tests make up are named test_*.
 #include <filesystem>
 #include <fstream>
 #include <iostream>

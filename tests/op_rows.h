@@ -1,4 +1,4 @@
-// What test_ops and test_cuda share: a test of each row of op_cases.cpp, with all its sets.
+// What test_ops and test_cuda share: a test of each row of train/cases/op_cases.cpp, with all sets.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -24,9 +24,10 @@ double largest_difference(const Tensor& a, const Tensor& b) {
   return largest;
 }
 
-// out, dq, dk, dv of attention, or of its twin.
-std::vector<Tensor> run(const Tensor& q, const Tensor& k, const Tensor& v, bool causal, bool twin) {
-  const FlagGuard mode(&Context::composed, twin);
+// out, dq, dk, dv of attention, or of its definition.
+std::vector<Tensor> run(const Tensor& q, const Tensor& k, const Tensor& v, bool causal,
+                        bool definition) {
+  const FlagGuard mode(&Context::composed, definition);
   std::vector<Tensor> leaves{q.clone(), k.clone(), v.clone()};
   for (Tensor& x : leaves) x.requires_grad_();
   const Tensor out =
@@ -44,9 +45,9 @@ TEST(Attention, EqualsItsTwinAtAllSizesAroundATile) {
     for (const int64_t d : {1, 16, 37, 130}) {
       const Tensor q = normal({2, t, d}), k = normal({2, t, d}), v = normal({2, t, d / 2 + 1});
       for (const bool causal : {false, true}) {
-        const auto fused = run(q, k, v, causal, false), twin = run(q, k, v, causal, true);
+        const auto fused = run(q, k, v, causal, false), definition = run(q, k, v, causal, true);
         for (size_t i = 0; i < 4; ++i)
-          ASSERT_LT(largest_difference(fused[i], twin[i]), 1e-11)
+          ASSERT_LT(largest_difference(fused[i], definition[i]), 1e-11)
               << "T " << t << " d " << d << " causal " << causal << " result " << i;
       }
     }
@@ -57,9 +58,9 @@ TEST(Attention, QueriesAndKeysMayDifferInNumber) {
   manual_seed(2);
   for (const int64_t s : {1, 3, 150, 300}) {
     const Tensor q = normal({3, 2, 70, 8}), k = normal({3, 2, s, 8}), v = normal({3, 2, s, 4});
-    const auto fused = run(q, k, v, false, false), twin = run(q, k, v, false, true);
+    const auto fused = run(q, k, v, false, false), definition = run(q, k, v, false, true);
     for (size_t i = 0; i < 4; ++i)
-      ASSERT_LT(largest_difference(fused[i], twin[i]), 1e-11) << "S " << s << " result " << i;
+      ASSERT_LT(largest_difference(fused[i], definition[i]), 1e-11) << "S " << s << " result " << i;
   }
   const Tensor none = scaled_dot_product_attention(ones({2, 3}), ones({0, 3}), ones({0, 4}));
   EXPECT_EQ(none.tolist(), std::vector<double>(8));
@@ -69,8 +70,8 @@ TEST(Attention, LargeScoresAndLongRowsStayFinite) {
   manual_seed(3);
   const Tensor q = normal({1, 300, 8}) * 100, k = normal({1, 300, 8}) * 100,
                v = normal({1, 300, 8});
-  const auto fused = run(q, k, v, true, false), twin = run(q, k, v, true, true);
-  for (size_t i = 0; i < 4; ++i) EXPECT_LT(largest_difference(fused[i], twin[i]), 1e-9);
+  const auto fused = run(q, k, v, true, false), definition = run(q, k, v, true, true);
+  for (size_t i = 0; i < 4; ++i) EXPECT_LT(largest_difference(fused[i], definition[i]), 1e-9);
 }
 
 TEST(Attention, WhatIsMaskedNeverMatters) {

@@ -178,8 +178,8 @@ TEST_F(AttentionMask, LargeNumbersInTheDiagonalTileNeverMatter) {
 }
 
 TEST_F(AttentionMask, RowsThatSeeNothingAreZero) {
-  for (const bool twin : {false, true}) {
-    const FlagGuard mode(&Context::composed, twin);
+  for (const bool definition : {false, true}) {
+    const FlagGuard mode(&Context::composed, definition);
     const Tensor q = randn({2, 70, 4}), k = randn({2, 70, 4}), v = randn({2, 70, 3});
     const Tensor rows = arange(70.0) == 3.0;  // query 3 sees nothing
     const Tensor allowed = logical_not(rows.unsqueeze(1).expand({70, 70}));
@@ -215,8 +215,8 @@ TEST_F(AttentionMask, TheSameBitsEveryTimeAndMemoryNotOfTheBroadcastMask) {
   reset_peak_memory(test_device());
   const int64_t before = memory_stats(test_device()).bytes_in_use;
   scaled_dot_product_attention(x, x, x, {.attn_mask = allowed});
-  EXPECT_LT(memory_stats(test_device()).peak_bytes_in_use - before,
-            64 * t * t);  // bytes of it expanded
+  // The mask expanded would take 64 t t bytes.
+  EXPECT_LT(memory_stats(test_device()).peak_bytes_in_use - before, 64 * t * t);
 }
 
 TEST_F(AttentionMask, MemoryIsLinearInTForEveryVariant) {

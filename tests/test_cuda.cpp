@@ -1,5 +1,6 @@
-// Every row of op_cases.cpp on a CUDA device, against the CPU. Runs where there is a device: a GPU,
-// or the emulated one. What else must hold there: test_ops, with INKLING_TEST_DEVICE=cuda.
+// Every row of train/cases/op_cases.cpp on a CUDA device, against the CPU. Runs where there is a
+// device: a GPU, or the emulated one. What else must hold there: test_ops, with
+// INKLING_TEST_DEVICE=cuda.
 #include <gtest/gtest.h>
 
 #include <algorithm>

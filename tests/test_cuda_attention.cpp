@@ -394,9 +394,9 @@ TEST_F(CudaAttention, FallsBackWhereRowsAreNotAligned) {
                run(problem, {wide, wide, wide}, upstream.to(f32)));
 }
 
-// A record draws the masks of the step it is replayed for.
+// A capture draws the masks of the step that it is replayed for.
 TEST_F(CudaAttention, ARecordFollowsTheStep) {
-  context().observers.clear();  // nothing is recorded under their eyes
+  context().observers.clear();  // nothing is captured while one looks on
   const Tensor q = heads(1, 1, 40, 32).to(gpu);
   for (const DType dtype : {bf16, f32}) {
     const Tensor x = q.to(dtype);
@@ -414,7 +414,7 @@ TEST_F(CudaAttention, ARecordFollowsTheStep) {
       work();
       EXPECT_EQ(replayed, out.tolist()) << "step " << step;
     }
-    EXPECT_TRUE(replay.recorded());
+    EXPECT_TRUE(replay.captured());
   }
 }
 

@@ -139,7 +139,7 @@ TEST_F(CudaErrors, NoProbabilities) {
   }
 }
 
-// Ids are read by a replay as they then are, and so is a bad one found.
+// A replay reads ids as they then are, and so finds a bad one.
 TEST_F(CudaErrors, RecordedIdsAreChecked) {
   const NoGrad no_grad;
   const ContextGuard guard;
@@ -164,7 +164,7 @@ TEST_F(CudaErrors, RecordedIdsAreChecked) {
     EXPECT_EQ(error, "scatter_add: index -1 is out of range for dimension 0 of (5,)");
     EXPECT_EQ(y.tolist(), x.index(at).tolist());
   }
-  EXPECT_TRUE(replay.recorded());
+  EXPECT_TRUE(replay.captured());
 }
 
 // The op, the call and what CUDA said of it; and what the kernel was given.
@@ -175,15 +175,14 @@ TEST_F(CudaErrors, CallsOfCudaThatFailAreNamed) {
   std::string error;
   for (int i = 0; i < 3; ++i)
     replay.run([&] { error = error_of([] { synchronize(cuda_device); }); });
-  if (replay.recorded()) {  // on a GPU such a recording comes to nothing, and this is done again
+  if (replay.captured()) {  // on a GPU such a capture comes to nothing, and this is done again
     EXPECT_EQ(error, "synchronize: cudaStreamSynchronize: invalid argument");
   }
 
-  void (*twin)(Tensor&, const Tensors&, double) = [](Tensor&, const Tensors&, double) {
+  void (*twin)(Array&, const Arrays&, double) = [](Array&, const Arrays&, double) {
     detail::fail<DeviceError>({"broken: told"});
   };
-  const detail::Kernel<void(Tensor&, const Tensors&, double)> broken{"broken", nullptr, &twin,
-                                                                     true};
+  const detail::Kernel<void(Array&, const Arrays&, double)> broken{"broken", nullptr, &twin, true};
   Tensor y = ones({2, 3});
   EXPECT_EQ(error_of([&] {
               broken(y, {Tensor(), ones({5}), y}, 1);

@@ -1,5 +1,5 @@
-// CUDA kernels where the rows of op_cases.cpp do not reach: long lines, many equal values, NaN, odd
-// addresses. On a GPU, or the emulated one; what the CPU computes is right.
+// CUDA kernels where the rows of train/cases/op_cases.cpp do not reach: long lines, many equal
+// values, NaN, odd addresses. On a GPU, or the emulated one; what the CPU computes is right.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -157,8 +157,8 @@ TEST_F(CudaKernels, CopiesTransposedMatrices) {
   }
 }
 
-// Rows that start at every address, of lengths that packs fit and do not; a row, a column and one
-// element repeated.
+// Rows that start at every address, of lengths that packs fit and do not. A row, a column and one
+// element that are repeated.
 TEST_F(CudaKernels, ElementwiseOpsTakeOddAddresses) {
   for (const DType dtype : {f32, f64, bf16, i64}) {
     SCOPED_TRACE(name_of(dtype));
@@ -190,8 +190,8 @@ TEST_F(CudaKernels, ElementwiseOpsTakeOddAddresses) {
   }
 }
 
-// A library reads biases in packs, and takes so many matrices at once: products are asked for so
-// (cuda/emulator/product.cpp minds).
+// A library reads biases in packs and takes a limited number of matrices at once. Products must
+// keep to that, which cuda/emulator/product.cpp checks.
 TEST_F(CudaKernels, BiasesAtOddAddresses) {
   const Tensor all = randn({20}), x = randn({3, 4}), w = randn({8, 4});
   for (const DType dtype : {f32, bf16}) {

@@ -35,7 +35,7 @@ __device__ inline uint32_t pair(bfloat16 first, bfloat16 second) {
   return first.bits | uint32_t{second.bits} << 16;
 }
 
-// d (16 x 8) += a (16 x 16) b (16 x 8), each element where mma.cuh says.
+// d (16 x 8) += a (16 x 16) b (16 x 8), each element where cuda/mma.cuh says.
 struct Product {
   static constexpr int kThreads = 32;
   float* d;

@@ -1,6 +1,6 @@
 // What a training step on a CUDA device does besides ops: dropout's masks are the CPU's to the bit,
 // optimizers take the CPU's steps, and both follow what changes from step to step when a step is
-// recorded and replayed.
+// captured and replayed.
 #include <cmath>
 #include <functional>
 #include <memory>
@@ -84,7 +84,7 @@ TEST_F(CudaTraining, ReplayedDropoutDrawsForItsStep) {
     kernel::dropout(expected, x, 0.4, context().random);
     EXPECT_TRUE(same_bits(y, expected)) << "step " << step;
   }
-  EXPECT_TRUE(replay.recorded());
+  EXPECT_TRUE(replay.captured());
 }
 
 TEST_F(CudaTraining, ReplayedSamplesAreDrawnForTheirStep) {
@@ -97,13 +97,13 @@ TEST_F(CudaTraining, ReplayedSamplesAreDrawnForTheirStep) {
     kernel::sample(expected, p, context().random);
     EXPECT_TRUE(same_bits(drawn, expected)) << "step " << step;
   }
-  EXPECT_TRUE(replay.recorded());
+  EXPECT_TRUE(replay.captured());
 }
 
-// ---- records
+// ---- captures
 
-// A work that reads its result back cannot be recorded. That is found out when the rounding of the
-// weight was recorded, and not done: it must be done again.
+// Work that reads its result back cannot be captured. That shows only after the rounding of the
+// weight was captured, and so not done: it must be done again.
 TEST_F(CudaTraining, AfterARecordingThatFailedWeightsAreRoundedAgain) {
   const Autocast narrow;
   const NoGrad no_grad;
@@ -118,10 +118,10 @@ TEST_F(CudaTraining, AfterARecordingThatFailedWeightsAreRoundedAgain) {
     });
     EXPECT_EQ(y, step);
   }
-  EXPECT_FALSE(replay.recorded());
+  EXPECT_FALSE(replay.captured());
 }
 
-// Nor does what was rounded while a step was done op by op count in its record.
+// Nor does what was rounded while a step was done op by op count in its capture.
 TEST_F(CudaTraining, RecordedStepsRoundWhatTheyRead) {
   const Autocast narrow;
   const NoGrad no_grad;
@@ -129,15 +129,15 @@ TEST_F(CudaTraining, RecordedStepsRoundWhatTheyRead) {
   Tensor w = on_cuda(ones({1, 1})), y = on_cuda(zeros({1, 1}));
   Replay replay(cuda_device, {y});
   for (int step = 0; step < 6; ++step) {
-    if (step >= 4) w.fill_(step);  // when it is recorded it is as it was
+    if (step >= 4) w.fill_(step);  // when it is captured it is as it was
     replay.run([&] { y.copy_(linear(x, w)); });
     EXPECT_EQ(y.item(), w.item()) << "step " << step;
     EXPECT_EQ(linear(x, w).item(), w.item()) << "step " << step;
   }
-  EXPECT_TRUE(replay.recorded());
+  EXPECT_TRUE(replay.captured());
 }
 
-// An optimizer rounds the weights that it writes, so that a recorded step need not; but it reads
+// An optimizer rounds the weights that it writes, so that a captured step need not; but it reads
 // what was written to them in between.
 TEST_F(CudaTraining, RecordedStepsKeepRoundedWeightsCurrent) {
   const OnCuda guard;
@@ -161,7 +161,7 @@ TEST_F(CudaTraining, RecordedStepsKeepRoundedWeightsCurrent) {
     EXPECT_TRUE(same_bits(Tensor(current_cast(w)), w.detach().to(bf16))) << "step " << step;
     EXPECT_EQ(linear(x, w).tolist()[0], 2 * w.detach().to(bf16).tolist()[0]);
   }
-  EXPECT_TRUE(replay.recorded());
+  EXPECT_TRUE(replay.captured());
 }
 
 TEST_F(CudaTraining, WhateverIsThrownEndsTheRecording) {
@@ -193,7 +193,7 @@ TEST_F(CudaTraining, RecordsAreForgottenWhenTensorsChange) {
     for (int i = 0; i < times; ++i) replay.run([&] { total += sum(x); }, {x});
     expected += times * sum(x).item();
     EXPECT_EQ(total.item(), expected) << x.shape();
-    EXPECT_EQ(replay.recorded(), recorded) << x.shape();
+    EXPECT_EQ(replay.captured(), recorded) << x.shape();
   };
   const Tensor first = on_cuda(ones({5})), longer = on_cuda(ones({7}) * 2),
                elsewhere = on_cuda(ones({7}) * 3);
@@ -210,7 +210,7 @@ TEST_F(CudaTraining, RecordsAreForgottenWhenTensorsChange) {
   run(elsewhere, 4, true);
 }
 
-// While it is recorded there is no second set of segments, and afterwards none is left.
+// While it is captured there is no second set of segments, and afterwards none is left.
 TEST_F(CudaTraining, RecordsTakeTheMemoryThatTheirWorkNeeds) {
   constexpr int64_t kBytes = int64_t{96} << 20;
   const NoGrad no_grad;
@@ -228,7 +228,7 @@ TEST_F(CudaTraining, RecordsTakeTheMemoryThatTheirWorkNeeds) {
         }
       });
     }
-    EXPECT_TRUE(replay.recorded());
+    EXPECT_TRUE(replay.captured());
     empty_cache(cuda_device);
     EXPECT_GE(memory_stats(cuda_device).bytes_held, before + kBytes);
   }
@@ -417,7 +417,7 @@ TEST_F(CudaTraining, ReplayedOptimizersFollowTheirSteps) {
       replay.run([&] { twins.gpu.optimizer->step(); });
       twins.expect_equal(1e-6);
     }
-    EXPECT_TRUE(replay.recorded());
+    EXPECT_TRUE(replay.captured());
   }
 }
 

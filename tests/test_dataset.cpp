@@ -105,8 +105,8 @@ TEST(Batches, ArePureFunctionsOfTheirArguments) {
   EXPECT_NE(again.data.val_batch(7, 1001, 16, 2).x, val.x);
 }
 
-// A resumed run must draw what it would have drawn: these numbers never change.
-// (Written by SplitMix64 in another language.)
+// A resumed run must draw what it would have drawn: these numbers never change. They were written
+// by SplitMix64 in another language.
 TEST(Batches, AreTheSameForEver) {
   const Places places;
   EXPECT_EQ(places.data.train_batch(1337, 0, 6, 1).x,
@@ -369,8 +369,8 @@ TEST(TinyShakespeare, IsAsPublishedAndQuick) {
             file.string() +
                 ": 1003854 tokens to train on, 111540 to validate on, vocabulary of "
                 "65 (char)");
-  const std::string opening =
-      "?\n\nGREMIO:\nGood morrow, neighbour Baptista.";  // nanoGPT's val.bin begins so
+  // nanoGPT's val.bin begins so.
+  const std::string opening = "?\n\nGREMIO:\nGood morrow, neighbour Baptista.";
   EXPECT_EQ(
       data.tokenizer().decode(data.val_window_batch(0, 1, static_cast<int64_t>(opening.size())).x),
       opening);

@@ -172,8 +172,8 @@ TEST(Fables, SamplesAreFunctionsOfTheirArguments) {
   const FableSample sample = fables.sample(1, 2, 1000);
   EXPECT_EQ(sample.text, again.sample(1, 2, 1000).text);
   EXPECT_EQ(sample.best_possible, again.sample(1, 2, 1000).best_possible);
-  EXPECT_EQ(sample.text.substr(0, 300),
-            fables.sample(1, 2, 300).text);  // cut at length, not told anew
+  // Cut at length, not told anew.
+  EXPECT_EQ(sample.text.substr(0, 300), fables.sample(1, 2, 300).text);
   std::set<std::string> different;
   for (uint64_t seed = 0; seed < 20; ++seed) {
     for (uint64_t index = 0; index < 20; ++index)

@@ -17,8 +17,8 @@ constexpr int64_t kContext = 8, kRows = 16, kLength = 256;
 
 struct Windows {
   Tensor x, y;  // (n, 8): windows side by side from everywhere in the stories
-  double
-      best_possible;  // mean over the last target of each, which has all eight characters before it
+  /// Mean over the last target of each, which has all eight characters before it.
+  double best_possible;
 };
 
 Windows windows_of(const Batch& batch) {

@@ -1,6 +1,6 @@
-// Matrix products on the processor's units (gemm/units.h), those that this processor has: f32's
-// precision, edges, layouts, bf16, infinities and NaN, which unit is chosen, and attention of bf16
-// built of them.
+// Matrix products on the processor's units (autograd/gemm/units.h), those that this processor has:
+// f32's precision, edges, layouts, bf16, infinities and NaN, which unit is chosen, and attention of
+// bf16 built of them.
 #include "autograd/gemm/units.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Every layer of module_cases.cpp: the gradients of all its parameters and inputs.
+// Every layer of train/cases/module_cases.cpp: the gradients of all its parameters and inputs.
 #include <gtest/gtest.h>
 
 #include "tests/test_device.h"

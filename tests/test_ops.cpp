@@ -1,4 +1,4 @@
-// Every row of op_cases.cpp through every check that an op must pass.
+// Every row of train/cases/op_cases.cpp through every check that an op must pass.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -111,8 +111,7 @@ TEST_P(Op, SecondDerivativesMatchDifferences) {
   });
 }
 
-// The same values in other layouts: dimensions stored in reverse, every second element from an
-// offset.
+// The same values in other layouts: dimensions in reverse; every second element, from an offset on.
 Tensor permuted(const Tensor& x) { return x.dim() < 2 ? x : x.T().contiguous().T(); }
 Tensor spaced(const Tensor& x) {
   if (x.dim() == 0) return x;
@@ -167,8 +166,7 @@ TEST_P(Op, AliasedInputsSumTheirGradients) {
   });
 }
 
-// Each differentiable input alone: what a vjp leaves out because nobody needs it must not change
-// the rest.
+// Each differentiable input alone: the gradients that a vjp leaves out must not change the others.
 TEST_P(Op, NeedsDoNotMatter) {
   for_each_set([&](const auto& set) {
     const auto wanted = differentiable(set);

@@ -1,6 +1,6 @@
 // Elementwise ops and comparisons: values and gradients where PyTorch has a say (infinities, NaN,
 // zeros, ties), dtypes of results, and error texts. Layouts, broadcasting and ordinary gradients
-// are checked by the rows of op_cases.cpp.
+// are checked by the rows of train/cases/op_cases.cpp.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -74,13 +74,15 @@ const std::vector<UnaryCase> unary_cases{
     {"relu", relu, {0, 0, 0, 0.25, 2, inf, 0, nan}, {0, 0, 0, 1, 1, 1, 0, 1}},
     {"abs", abs, {3, 0.5, 0, 0.25, 2, inf, inf, nan}, {-1, -1, 0, 1, 1, 1, -1, 0}},
     {"sign", sign, {-1, -1, 0, 1, 1, 1, -1, 0}, {0, 0, 0, 0, 0, 0, 0, 0}},
-    {"clamp", [](const Tensor& x) { return clamp(x, -0.5, 1); }, {-0.5, -0.5, 0, 0.25, 1, 1, -0.5, nan},
-              {0, 1, 1, 1, 0, 0, 0, 0}},
+    {"clamp", [](const Tensor& x) { return clamp(x, -0.5, 1); },
+              {-0.5, -0.5, 0, 0.25, 1, 1, -0.5, nan}, {0, 1, 1, 1, 0, 0, 0, 0}},
     {"square", [](const Tensor& x) { return pow(x, 2); }, {9, 0.25, 0, 0.0625, 4, inf, inf, nan},
                {-6, -1, 0, 0.5, 4, inf, -inf, nan}},
-    {"root", [](const Tensor& x) { return pow(x, 0.5); }, {nan, nan, 0, 0.5, 1.41421354, inf, nan, nan},
+    {"root", [](const Tensor& x) { return pow(x, 0.5); },
+             {nan, nan, 0, 0.5, 1.41421354, inf, nan, nan},
              {nan, nan, inf, 1, 0.35355338, 0, nan, nan}},
-    {"to the 0", [](const Tensor& x) { return pow(x, 0); }, {1, 1, 1, 1, 1, 1, 1, 1}, {0, 0, 0, 0, 0, 0, 0, 0}},
+    {"to the 0", [](const Tensor& x) { return pow(x, 0); },
+                 {1, 1, 1, 1, 1, 1, 1, 1}, {0, 0, 0, 0, 0, 0, 0, 0}},
 };
 // clang-format on
 

@@ -125,9 +125,10 @@ TEST(RandomTensor, SampleRefusesWhatIsNoProbability) {
   for (const Values& row : {Values{0, 0, 0}, Values{NAN, 1, 0}, Values{-0.5, 1, 0.5},
                             Values{INFINITY, 0, 0}, Values{1, 1, 1}, Values{0.5, 0.25, 0.125}})
     EXPECT_EQ(error_of([&] { sample(stack({tensor({0.0, 1.0, 0.0}), from_vector(row)})); }), error);
+  // 2049 ones are 2^64 + 2^53 in units of 2^-53.
   EXPECT_EQ(error_of([] {
               sample(ones({2, 2049}));
-            }),  // 2^64 + 2^53 in units of 2^-53
+            }),
             "sample: the probabilities of row 0 are not finite, or do not sum to 1");
   EXPECT_EQ(error_of([] { sample(tensor(1.0)); }),
             "sample: expected probabilities (..., V), got a scalar");

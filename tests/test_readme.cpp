@@ -65,9 +65,11 @@ std::string read_file(const std::string& name) {
 }
 
 TEST(Readme, ItsCodeIsTheCodeAbove) {
-  const std::string readme = read_file("README.md"), here = without_indentation(read_file("tests/test_readme.cpp"));
+  const std::string readme = read_file("README.md"),
+                    here = without_indentation(read_file("tests/test_readme.cpp"));
   int blocks = 0;
-  for (size_t at = readme.find("```cpp\n"); at != std::string::npos; at = readme.find("```cpp\n", at + 1)) {
+  for (size_t at = readme.find("```cpp\n"); at != std::string::npos;
+       at = readme.find("```cpp\n", at + 1)) {
     const size_t start = at + 7, end = readme.find("```", start);
     const std::string code = without_indentation(readme.substr(start, end - start));
     EXPECT_NE(here.find(code), std::string::npos) << code;

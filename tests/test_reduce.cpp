@@ -130,8 +130,7 @@ TEST(Reduce, AllReductionsAgreeWithTheirDefinition) {
   }
 }
 
-// A sum of n floats that rounds at each addition would be off by up to n / 2 units in the last
-// place.
+// A sum of n floats that rounds at each addition would be off by up to n / 2 ulps.
 TEST(Reduce, FloatSumsAreAccurate) {
   const int64_t n = by_device(1 << 22, 1 << 18);
   const Tensor tenths = full({n}, 0.1), columns = full({n / 8, 8}, 0.1);

@@ -30,8 +30,7 @@ std::vector<OutputSet> rands(const std::vector<std::string>& printed, int digits
 }
 
 // The third walkthrough: rand(2, 8, 16), three Linear(16, 16), then the last three of the first row
-// of rand(3, 9, 9). Trying all 2^32 gives this one seed too, in about a minute and a half on two
-// cores.
+// of rand(3, 9, 9). Trying all 2^32 gives this one seed too, in some 90 seconds on two cores.
 TEST(Seedhunt, FindsTheWalkthroughsSeed) {
   const uint64_t skip = 2 * 8 * 16 + 3 * (16 * 16 + 16) + 6;
   EXPECT_EQ(hunt(skip, rands({"0.1245", "0.6143", "0.4404"}), 3308764504 - 100000, 200000),

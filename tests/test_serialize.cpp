@@ -250,8 +250,7 @@ TEST(Serialize, EveryTruncationIsAnError) {
   }
 }
 
-// A byte with a flipped bit loads as another value or name, or is an ink::Error; nothing else may
-// happen.
+// A byte with a flipped bit loads as another value or name, or is an ink::Error, and nothing else.
 TEST(Serialize, FlippedBitsAreHarmless) {
   const std::string whole = small_file();
   int refused = 0;

@@ -1,4 +1,4 @@
-// simd.h against double precision, over the whole range of floats.
+// autograd/base/simd.h against double precision, over the whole range of floats.
 #include "autograd/base/simd.h"
 
 #include <gtest/gtest.h>

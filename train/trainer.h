@@ -22,8 +22,8 @@
 
 namespace ink {
 
-/// The mean loss over some batches, in nats a token, and, where known, the best possible: the lowest
-/// that any model could reach on them.
+/// The mean loss over some batches, in nats a token, and, where known, the best possible: the
+/// lowest that any model could reach on them.
 struct Evaluation {
   double loss = 0;
   std::optional<double> best_possible;
@@ -52,11 +52,11 @@ class Trainer {
   /// The same on data of the caller's, whatever the config says about data.
   Trainer(const TrainConfig& config, std::unique_ptr<Dataset> dataset);
 
-  /// One optimizer step over gradient_accumulation_steps micro-batches. The device is not waited for.
+  /// One optimizer step over gradient_accumulation_steps micro-batches. Nothing is read back.
   void step();
   int64_t steps_done() const { return steps_done_; }
   /// Are steps replayed as a whole (on a GPU), or done op by op?
-  bool replaying() const { return replay_->recorded(); }
+  bool replaying() const { return replay_->captured(); }
 
   /// Reads back what the steps since the last call left in tensors.
   Progress progress();

@@ -37,7 +37,7 @@ struct Context {
   DType default_dtype = DType::f32;  // of the factories and of floating literals
   Device default_device;
   RandomPosition random;
-  uint64_t recording = 0;  // the number of the Replay's capture that is under way; 0: none
+  uint64_t capture = 0;  // the number of the Replay's capture that is under way; 0: none
   std::optional<BernoulliRule> imitate_torch;  // do as PyTorch does, even where we differ?
   std::vector<Observer*> observers;            // told of every record and every vjp
 };
@@ -81,8 +81,7 @@ struct NoGrad : FlagGuard {
 struct EnableGrad : FlagGuard {
   EnableGrad() : FlagGuard(&Context::grad_enabled, true) {}
 };
-/// While it lives every fused op runs as its definition in basic ops: the same numbers within
-/// rounding error.
+/// While it lives every fused op runs as its definition in basic ops: equal up to rounding.
 struct Composed : FlagGuard {
   Composed() : FlagGuard(&Context::composed, true) {}
 };

@@ -14,7 +14,7 @@
 #include "autograd/base/target.h"
 #include "autograd/gemm/units.h"
 
-#if defined(__x86_64__) && defined(__linux__) && \
+#if defined(__x86_64__) && defined(__linux__) && !defined(INKLING_NO_AMX) && \
     (defined(__AMX_BF16__) || !defined(INKLING_THIS_MACHINE))
 #include <sys/syscall.h>
 #include <unistd.h>

@@ -11,8 +11,7 @@
 namespace ink {
 
 /// Each reduction folds with one operation, join: eight values of type Near in a tree, the results
-/// in type Far. Floats are summed far in double, so that a sum's error does not grow with its
-/// length.
+/// in type Far. Floats are summed far in double, so that the error does not grow with the length.
 template <class T>
 using wide_t = std::conditional_t<std::is_integral_v<T>, int64_t, double>;
 

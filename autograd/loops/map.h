@@ -30,8 +30,7 @@ void map_contiguous(const void* function, int64_t n, To* y, const From*... x) {
 #pragma omp simd
   for (int64_t i = 0; i < n; ++i) y[i] = f(load(x + i)...);
 }
-// What is around it knows the element types alone, which keeps the library small and quick to
-// build.
+// The code around it knows only the element types, so the library is small and quick to build.
 template <class To, class... From>
 using MapContiguous = void (*)(const void* function, int64_t n, To* y, const From*... x);
 
@@ -94,9 +93,10 @@ void map_typed(To (F::*)(From...) const, const F& f, Array& y,
 
 }  // namespace detail
 
-/// y = f(inputs...), element by element, for tensors of one shape (expanded where they broadcast)
-/// and any layouts, in parallel. The parameter types and result of f are the element types: map(y,
-/// [](float a, bool m) { return m ? 0 : a; }, x, mask). y may be one of the inputs.
+/// y = f(inputs...), element by element, for arrays of one shape (expanded where they broadcast)
+/// and any layouts, in parallel. The parameter types and result of f are the element types:
+///   map(y, [](float a, bool m) { return m ? 0 : a; }, x, mask);
+/// y may be one of the inputs.
 template <class F, class... Inputs>
 void map(Array& y, F f, const Inputs&... inputs) {
   detail::map_typed(&F::operator(), f, y, {&inputs...});

@@ -1,5 +1,5 @@
-// What optimizers' kernels take: a training step's numbers, and parameters as lists. The numbers are
-// arrays, so that the host need not read them, and a device can run step after step alone.
+// What optimizers' kernels take: a training step's numbers, and parameters as lists. The numbers
+// are arrays: the host need not read them, so a device can run step after step alone.
 #pragma once
 
 #include "autograd/memory/array.h"

@@ -1,10 +1,9 @@
-// The scalar formula of each elementwise op, compiled for both devices: one struct and one name in
-// a list.
+// The scalar formula of each elementwise op, for both devices: one struct and one name in a list.
 //
 // f is written for any arithmetic type T of its domain (float for bf16). Where df is given, the
 // gradient takes one pass: df(dy, v) is dy f'(x), v being x or y as the comment beside it says. CPU
 // loops are vectorised by the compiler, so formulas are branch-free where that matters and call
-// simd.h, not libm, for exp, log, tanh and erf.
+// base/simd.h, not libm, for exp, log, tanh and erf.
 #pragma once
 
 #include <cmath>
@@ -21,11 +20,13 @@ namespace ink {
 // Adding an op: its struct below, its name in a list, its public function and vjp in ops/unary.cpp,
 // ops/binary.cpp or ops/compare.cpp.
 // clang-format off
-#define INK_UNARY_OPS(OP) OP(neg) OP(abs) OP(sign) OP(relu) OP(exp) OP(log) OP(sqrt) OP(rsqrt) OP(sin) \
-  OP(cos) OP(tanh) OP(sigmoid) OP(silu) OP(erf) OP(gelu_erf) OP(gelu_tanh)
-#define INK_BINARY_OPS(OP) OP(add) OP(sub) OP(rsub) OP(mul) OP(div) OP(rdiv) OP(pow) OP(maximum) OP(minimum)
-#define INK_COMPARE_OPS(OP) OP(eq) OP(ne) OP(lt) OP(le) OP(gt) OP(ge) OP(logical_and) OP(logical_or) \
-  OP(logical_xor)
+#define INK_UNARY_OPS(OP) \
+  OP(neg) OP(abs) OP(sign) OP(relu) OP(exp) OP(log) OP(sqrt) OP(rsqrt) OP(sin) OP(cos) OP(tanh) \
+  OP(sigmoid) OP(silu) OP(erf) OP(gelu_erf) OP(gelu_tanh)
+#define INK_BINARY_OPS(OP) \
+  OP(add) OP(sub) OP(rsub) OP(mul) OP(div) OP(rdiv) OP(pow) OP(maximum) OP(minimum)
+#define INK_COMPARE_OPS(OP) \
+  OP(eq) OP(ne) OP(lt) OP(le) OP(gt) OP(ge) OP(logical_and) OP(logical_or) OP(logical_xor)
 // clang-format on
 
 #define INK_NAME(op) op,
@@ -70,8 +71,9 @@ INK_DEVICE inline T normal_cdf(T x) {
   return T(0.5) + T(0.5) * simd::erf(x * T(0.70710678118654752));
 }
 
-// What gelu_tanh multiplies x by: (1 + tanh(v / 2)) / 2 = 1 / (1 + e^-v), and that gate's
-// derivative. v = 2 sqrt(2/pi) (x + 0.044715 x^3). By e^-|v|, which neither overflows nor cancels.
+// What gelu_tanh multiplies x by, and that gate's derivative:
+//   gate = (1 + tanh(v / 2)) / 2 = 1 / (1 + e^-v),  v = 2 sqrt(2/pi) (x + 0.044715 x^3)
+// Computed from e^-|v|, which neither overflows nor cancels.
 template <class T>
 struct GeluGate {
   T value, slope;
@@ -95,7 +97,9 @@ INK_DEVICE inline int64_t integer_pow(int64_t a, int64_t b) {
 
 // clang-format off
 struct neg : OnNumbers { template <class T> INK_DEVICE static T f(T x) { return -x; } };
-struct sign : OnNumbers { template <class T> INK_DEVICE static T f(T x) { return x > 0 ? T(1) : x < 0 ? T(-1) : T(0); } };
+struct sign : OnNumbers {
+  template <class T> INK_DEVICE static T f(T x) { return x > 0 ? T(1) : x < 0 ? T(-1) : T(0); }
+};
 struct abs : OnNumbers {
   template <class T> INK_DEVICE static T f(T x) {
     if constexpr (std::is_integral_v<T>) { return x < 0 ? -x : x; } else { return std::fabs(x); }
@@ -141,7 +145,9 @@ struct silu : OnFloats {
 };
 struct erf : OnFloats {
   template <class T> INK_DEVICE static T f(T x) { return simd::erf(x); }
-  template <class T> INK_DEVICE static T df(T dy, T x) { return dy * T(1.1283791670955126) * simd::exp(-x * x); }
+  template <class T> INK_DEVICE static T df(T dy, T x) {
+    return dy * T(1.1283791670955126) * simd::exp(-x * x);
+  }
 };
 struct gelu_erf : OnFloats {
   template <class T> INK_DEVICE static T f(T x) { return x * normal_cdf(x); }
@@ -165,11 +171,19 @@ struct div  : OnFloats { template <class T> INK_DEVICE static T f(T a, T b) { re
 struct rdiv : OnFloats { template <class T> INK_DEVICE static T f(T a, T b) { return b / a; } };
 struct pow  : OnNumbers {
   template <class T> INK_DEVICE static T f(T a, T b) {
-    if constexpr (std::is_integral_v<T>) { return integer_pow(a, b); } else { return std::pow(a, b); }
+    if constexpr (std::is_integral_v<T>) {
+      return integer_pow(a, b);
+    } else {
+      return std::pow(a, b);
+    }
   }
 };
-struct maximum : OnNumbers { template <class T> INK_DEVICE static T f(T a, T b) { return a != a || a > b ? a : b; } };
-struct minimum : OnNumbers { template <class T> INK_DEVICE static T f(T a, T b) { return a != a || a < b ? a : b; } };
+struct maximum : OnNumbers {
+  template <class T> INK_DEVICE static T f(T a, T b) { return a != a || a > b ? a : b; }
+};
+struct minimum : OnNumbers {
+  template <class T> INK_DEVICE static T f(T a, T b) { return a != a || a < b ? a : b; }
+};
 
 struct eq { template <class T> INK_DEVICE static bool f(T a, T b) { return a == b; } };
 struct ne { template <class T> INK_DEVICE static bool f(T a, T b) { return a != b; } };
@@ -177,9 +191,15 @@ struct lt { template <class T> INK_DEVICE static bool f(T a, T b) { return a < b
 struct le { template <class T> INK_DEVICE static bool f(T a, T b) { return a <= b; } };
 struct gt { template <class T> INK_DEVICE static bool f(T a, T b) { return a > b; } };
 struct ge { template <class T> INK_DEVICE static bool f(T a, T b) { return a >= b; } };
-struct logical_and { template <class T> INK_DEVICE static bool f(T a, T b) { return (a != T(0)) & (b != T(0)); } };
-struct logical_or  { template <class T> INK_DEVICE static bool f(T a, T b) { return (a != T(0)) | (b != T(0)); } };
-struct logical_xor { template <class T> INK_DEVICE static bool f(T a, T b) { return (a != T(0)) != (b != T(0)); } };
+struct logical_and {
+  template <class T> INK_DEVICE static bool f(T a, T b) { return (a != T(0)) & (b != T(0)); }
+};
+struct logical_or {
+  template <class T> INK_DEVICE static bool f(T a, T b) { return (a != T(0)) | (b != T(0)); }
+};
+struct logical_xor {
+  template <class T> INK_DEVICE static bool f(T a, T b) { return (a != T(0)) != (b != T(0)); }
+};
 // clang-format on
 
 }  // namespace formula

@@ -5,9 +5,8 @@
 //   Acc                               all that need be known of the elements seen so far
 //   none()                            of no elements
 //   one(acc, width, p, step)          acc[c] takes in p[c step], for each c below width
-//   eight(acc, width, p, step, row)   acc[c] takes in p[c step + i row] for i = 0 ... 7: a tree of
-//                                     eight is fast, and rounds three times where a chain rounds
-//                                     eight
+//   eight(acc, width, p, step, row)   acc[c] takes in p[c step + i row] for i = 0 ... 7, as a tree:
+//                                     fast, with three roundings where a chain has eight
 //   merge(acc, other)                 one takes in all that another has seen
 //   repeat(acc, times)                as though each element had been seen so many times
 // The accumulators are those of neighbouring outputs (sums of columns), or several of one output,
@@ -80,8 +79,7 @@ struct ReduceAxes {
 };
 
 /// How a reduction of x into y is walked: for each block of neighbouring outputs ("columns"), runs
-/// of elements to take in ("rows"), each split into parts where there are too few blocks for the
-/// threads.
+/// of elements to take in ("rows"), each split into parts where threads outnumber blocks.
 struct ReducePlan {
   static constexpr int64_t kBlock = 512;    // accumulators side by side, at most
   static constexpr int64_t kLanes = 16;     // of one output
@@ -148,8 +146,8 @@ struct ReducePlan {
 
 namespace detail {
 
-// Takes `count` rows of `width` elements into acc[0 .. width). Step and Width may be compile-time
-// constants.
+// Takes `count` rows of `width` elements into acc[0 .. width). Step and Width are int64_t, or
+// constants at compile time.
 template <class R, class T, class Width, class Step>
 void absorb_rows(typename R::Acc* acc, Width width, const T* x, Step step, int64_t count,
                  int64_t row_step) {
@@ -199,9 +197,8 @@ auto tree_of_eight(At at, Join join) {
 
 }  // namespace detail
 
-/// Reduces x (elements of T) into the shape of y, which has x's dimensions with the reduced ones of
-/// size 1. Calls write(offset in y, acc, address of the first element) for each output, from
-/// several threads.
+/// Reduces x (elements of T) into the shape of y: x's dimensions, the reduced ones of size 1.
+/// Several threads call write(offset in y, acc, address of the first element) for the outputs.
 template <class R, class T, class Write>
 void reduce_loop(const Array& y, const Array& x, Write&& write) {
   using Acc = typename R::Acc;

@@ -1,5 +1,4 @@
-// Loops over several tensors of one shape and any strides: what elementwise kernels and copies are
-// made of.
+// Loops over several arrays of one shape and any strides, for elementwise kernels and copies.
 #pragma once
 
 #include <algorithm>
@@ -25,8 +24,7 @@ inline Array constant_along(const Array& x, int64_t dim, const Shape& shape) {
   return x.seen_as(layout);
 }
 
-/// The loops over N operands of one shape after joining the dimensions that all operands step
-/// through evenly.
+/// The loops over N operands of one shape. Dimensions that all step through evenly are joined.
 template <int N>
 struct StridedLoop {
   Shape sizes;

@@ -156,8 +156,7 @@ class CpuAllocator {
     return block;
   }
 
-  // The system promises more than it has, so what cannot fit is refused here rather than by a kill
-  // later.
+  // The system promises more than it has. What cannot fit is refused here, not by a later kill.
   void* take_new(int64_t bytes, int64_t size) {
     const auto fits = [&] { return size <= physical_memory() - stats_.bytes_held; };
     if (!fits()) flush();

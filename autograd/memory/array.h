@@ -38,8 +38,7 @@ class Array {
   bool is_contiguous() const { return layout_.contiguous(); }
   bool is_floating() const { return ink::is_floating(dtype_); }
 
-  /// The first element, for reading; throws unless T is the dtype. Elements lie at strides(), in
-  /// elements.
+  /// The first element, for reading; throws unless T is the dtype. strides() counts elements.
   template <class T>
   const T* data() const {
     check_dtype(dtype_of<T>());
@@ -59,8 +58,7 @@ class Array {
   Array seen_as(const Layout& layout) const { return {storage_, layout, dtype_}; }
   /// The same memory with the last two dimensions exchanged.
   Array transposed() const;
-  /// The same memory repeated where a size is 1, or missing in front, and shape's is another:
-  /// strides of 0.
+  /// The same memory, repeated with strides of 0 where a size is 1 (or missing) and shape's is not.
   Array expanded(const Shape& shape) const;
   /// The same memory under other sizes, of as many elements in row-major order; none where that
   /// takes a copy.

@@ -30,19 +30,18 @@ struct DeviceBackend {
   void (*synchronize)(Device);
   /// What the device calls itself: "NVIDIA H100 80GB HBM3".
   const char* (*name)(Device);
-  /// From here on what the device is asked for is not done but recorded (replay.h) ...
-  void (*begin_recording)(Device);
-  /// ... up to here. The record, to be given to replay and forget; null if nothing came of it.
-  /// Memory that was taken meanwhile is the record's, for as long as there is one.
-  void* (*end_recording)(Device);
-  void (*replay)(void* record, Device);
-  void (*forget)(void* record, Device) noexcept;
-  /// The step that random masks in a record are drawn for, when it is replayed next.
+  /// From here on what the device is asked for is not done but captured (replay.h) ...
+  void (*begin_capture)(Device);
+  /// ... up to here. Returns the capture, to be given to replay and forget; null if it failed.
+  /// Memory that was taken meanwhile belongs to the capture until it is forgotten.
+  void* (*end_capture)(Device);
+  void (*replay)(void* captured, Device);
+  void (*forget)(void* captured, Device) noexcept;
+  /// The step that random masks in a capture are drawn for, when it is replayed next.
   void (*set_step)(uint64_t step, Device);
 };
 
-/// The CUDA backend, or null where the library inkling::cuda is not linked. That library sets it
-/// before main.
+/// The CUDA backend, set before main by the library inkling::cuda; null where that is not linked.
 extern const DeviceBackend* cuda_backend;
 /// The backend of a device that is not the CPU; throws if this program or this machine has none.
 const DeviceBackend& backend_of(Device device);

@@ -9,8 +9,7 @@
 
 namespace ink {
 
-/// Ranges of addresses; neighbours are merged. Best fit, so that wide ranges stay whole for what
-/// needs them.
+/// Ranges of addresses; neighbours are merged. Best fit keeps wide ranges whole for large requests.
 class FreeRanges {
  public:
   /// Takes `size` bytes from the start of the smallest range that has them, the lowest of equals;

@@ -1,5 +1,4 @@
-// Storage: one block of memory, shared by every tensor that views it; and the caching allocator
-// behind it.
+// Storage: one block of memory, shared by every tensor that views it; and the caching allocator.
 #pragma once
 
 #include <atomic>
@@ -17,9 +16,10 @@ namespace ink {
 struct Storage {
   using Deleter = std::function<void(void*)>;
 
-  Storage(int64_t bytes, Device device);  // from the caching allocator
-  Storage(void* memory, int64_t bytes, Device device,
-          Deleter deleter);  // somebody else's (from_blob)
+  /// From the caching allocator.
+  Storage(int64_t bytes, Device device);
+  /// Somebody else's memory (from_blob).
+  Storage(void* memory, int64_t bytes, Device device, Deleter deleter);
   ~Storage();
   Storage(const Storage&) = delete;
   Storage& operator=(const Storage&) = delete;
@@ -77,7 +77,7 @@ class MemoryGuard {
 };
 
 namespace detail {
-/// Blocks of at least `bytes`, 64-byte aligned; throws Error when the memory is not to be had.
+/// Blocks of at least `bytes`, 64-byte aligned; throws Error when the memory is not available.
 void* allocate(int64_t bytes, Device device);
 void release(void* block, int64_t bytes, Device device) noexcept;
 }  // namespace detail

@@ -1,5 +1,5 @@
-// Elementwise ops of two tensors, or a tensor and a number. The formulas are in
-// pointwise.h; the vjps are written with public ops and so can be differentiated again.
+// Elementwise ops of two tensors, or a tensor and a number. The formulas are in loops/pointwise.h.
+// The vjps are written with public ops and so can be differentiated again.
 #include <utility>
 
 #include "autograd/kernels.h"

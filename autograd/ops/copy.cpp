@@ -103,8 +103,7 @@ void copy_transposed(Bits* y, const Bits* x, StridedLoop<2> loop, int64_t dim) {
   });
 }
 
-// One dtype: rows that are contiguous, or reversed (flip), are moved faster than a general loop
-// does.
+// One dtype. Rows that are contiguous, or reversed (flip), are moved faster than by a general loop.
 template <class T>
 void copy_rows(T* y, const T* x, const StridedLoop<2>& loop) {
   const int64_t sy = loop.inner_stride(0), sx = loop.inner_stride(1);

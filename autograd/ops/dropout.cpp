@@ -1,7 +1,7 @@
 // Dropout. Srivastava et al. 2014.
 //   y  = x mask,  mask = 0 with probability p, else 1 / (1 - p)
 //   dx = dy mask
-// The mask is never stored (dropout_mask.h): backward draws the same numbers again.
+// The mask is never stored (random/dropout_mask.h): backward draws the same numbers again.
 #include <algorithm>
 
 #include "autograd/kernels.h"

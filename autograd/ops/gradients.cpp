@@ -1,5 +1,5 @@
-// What the engine asks of arithmetic (engine/graph.h): how gradients are added up, and the one that
-// a walk starts from.
+// What the engine asks of arithmetic (engine/graph.h): how gradients are added up, and the gradient
+// that a walk starts from.
 #include <map>
 #include <mutex>
 #include <tuple>

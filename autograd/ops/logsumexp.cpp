@@ -1,6 +1,7 @@
 // logsumexp over dimensions.
-//   y  = log sum exp x, computed as m + log sum exp(x - m) with m = max x, so that nothing
-//   overflows dx = dy exp(x - y)
+//   y  = log sum exp x
+//   dx = dy exp(x - y)
+// y is computed as m + log sum exp(x - m) with m = max x, so that nothing overflows.
 #include <cmath>
 
 #include "autograd/ops/promote.h"

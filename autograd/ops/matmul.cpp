@@ -1,4 +1,4 @@
-// Matrix products of all ranks, on kernel::gemm (gemm.h).
+// Matrix products of all ranks, on kernel::gemm (gemm/gemm.h).
 #include "autograd/gemm/gemm.h"
 #include "autograd/kernels.h"
 #include "autograd/ops.h"

@@ -16,8 +16,7 @@ inline DType promote(DType a, DType b) {
   return boolean;
 }
 
-/// The same for two tensors; of two floating ones, one of no dimensions yields to one that has
-/// some.
+/// The same for two tensors; of two floating ones, a scalar yields to one that has dimensions.
 inline DType promote(const Tensor& a, const Tensor& b) {
   if (a.is_floating() && b.is_floating() && (a.dim() == 0) != (b.dim() == 0))
     return a.dim() == 0 ? b.dtype() : a.dtype();

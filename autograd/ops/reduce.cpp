@@ -1,5 +1,4 @@
-// sum, mean, any, all: reductions over any dimensions, and the kernel they share with prod and the
-// extremes.
+// sum, mean, any, all: reductions over any dimensions. prod, amax and amin share their kernel.
 #include <algorithm>
 #include <limits>
 #include <type_traits>

@@ -1,4 +1,4 @@
-// Elementwise ops of one tensor. The formulas are in pointwise.h.
+// Elementwise ops of one tensor. The formulas are in loops/pointwise.h.
 //
 // All are basic ops: their vjps can be differentiated again. An ordinary walk, which nobody
 // differentiates, takes the formula's df instead, in one pass over memory.
@@ -192,8 +192,8 @@ Tensor silu(const Tensor& input) {
                 });
 }
 
-// erf x = 2 / sqrt(pi) times the integral of exp(-t^2) from 0 to x.   dx = dy 2 / sqrt(pi)
-// exp(-x^2)
+// y = 2 / sqrt(pi) times the integral of exp(-t^2) from 0 to x.
+// dx = dy 2 / sqrt(pi) exp(-x^2)
 Tensor erf(const Tensor& input) {
   const Tensor x = floating(input);
   return record("erf", {x}, unary(UnaryOp::erf, x),

@@ -101,8 +101,8 @@ Tensor unsqueeze(const Tensor& x, int64_t dim) {
                 [d](const Tensor& dy) -> Grads { return {squeeze(dy, d)}; });
 }
 
-// Sizes of 1 repeated without a copy (stride 0), new dimensions in front.   dx = dy summed over the
-// repeats
+// Sizes of 1 repeated without a copy (stride 0), new dimensions in front.
+// dx = dy summed over the repeats
 Tensor expand(const Tensor& x, const Shape& sizes) {
   INK_CHECK(sizes.size() >= x.dim(), "expand: ", x.shape(), " has more dimensions than ", sizes);
   Layout layout{sizes, Shape::filled(sizes.size(), 0), x.layout().offset};

@@ -180,8 +180,7 @@ void uniform_(double* out, int64_t n, double from, double to, Generator& g) {
 
 namespace {
 
-// From this range up PyTorch spends two outputs on a number, to keep the bias of the remainder
-// small.
+// From this range up PyTorch spends two outputs on a number, to limit the bias of the remainder.
 constexpr uint64_t kWideRange = 1ull << 28;
 
 template <class T>

@@ -42,8 +42,7 @@ class Generator {
   /// ... or a standard normal: Box and Muller make two at a time; the second is kept as a spare.
   double normal();
 
-  /// The next outputs that lie in one piece, at least 1 and at most n >= 1 of them; valid until the
-  /// next draw.
+  /// The next outputs that lie in one piece, 1 to n of them (n >= 1); valid until the next draw.
   std::span<const uint32_t> take(int64_t n);
   /// Passes over n outputs as if they had been drawn.
   void skip(uint64_t n);
@@ -72,8 +71,8 @@ class Generator {
 
 /// The generator that everything draws from unless told otherwise; one for the process.
 Generator& default_generator();
-/// Seeds the default generator, and starts the calling thread's random position (context.h), from
-/// which dropout and sampling draw, over at that seed.
+/// Seeds the default generator. The calling thread's random position (base/context.h), from which
+/// dropout and sampling draw, starts over at that seed.
 void manual_seed(uint64_t seed);
 
 /// Uniform in [from, to). Throws unless from <= to.
@@ -98,8 +97,7 @@ void randperm_(int64_t* out, int64_t n, Generator& g);
 /// 1 with probability p, else 0. Throws unless p is in [0, 1].
 void bernoulli_(float* out, int64_t n, double p, Generator& g,
                 BernoulliRule rule = BernoulliRule::plain);
-/// The same with a probability for each element; PyTorch looks at 24 bits for float ones and 53 for
-/// double ones.
+/// The same with a probability for each element; PyTorch uses 24 bits for floats, 53 for doubles.
 void bernoulli_(float* out, int64_t n, const float* p, Generator& g);
 void bernoulli_(float* out, int64_t n, const double* p, Generator& g);
 
@@ -107,10 +105,9 @@ void bernoulli_(float* out, int64_t n, const double* p, Generator& g);
 void exponential_(float* out, int64_t n, double lambda, Generator& g);
 void exponential_(double* out, int64_t n, double lambda, Generator& g);
 
-/// For each of rows: samples indices into its categories, (rows, samples) from weights (rows,
-/// categories). Weights are non-negative and need not sum to one. Throws on a negative, infinite or
-/// NaN weight, a row of zeros, or, without replacement, more samples than a row has weights above
-/// zero.
+/// `samples` indices into each row's categories: weights (rows, categories) -> (rows, samples).
+/// Weights are non-negative and need not sum to one. Throws on a negative, infinite or NaN weight,
+/// a row of zeros, or, without replacement, more samples than a row has weights above zero.
 void multinomial_(int64_t* out, const float* weights, int64_t rows, int64_t categories,
                   int64_t samples, bool replacement, Generator& g);
 

@@ -1,8 +1,9 @@
-// benchmark_ops: every row of op_cases.cpp at its largest shapes, the ops of a GPT's step at
-// theirs, and the others on tensors that no cache holds; forward, and forward with backward. FLOPs
-// and bytes are those that the profiler counts. On a GPU `of_roof` is the time that its measured
-// peak or bandwidth needs for them, whichever is longer, as a fraction of the time taken: above 1
-// where a cache holds the data, near 0 where the row is small and the launch is what takes time.
+// benchmark_ops: every row of train/cases/op_cases.cpp at its largest shapes, the ops of a GPT's
+// step at theirs, and the others on tensors that no cache holds; forward, and forward with
+// backward. FLOPs and bytes are those that the profiler counts. On a GPU `of_roof` is the time
+// that its measured peak or bandwidth needs for them, whichever is longer, as a fraction of the
+// time taken: above 1 where a cache holds the data, near 0 where the row is small and the launch
+// is what takes time.
 //
 //   benchmark_ops --benchmark_filter=gpt2_64/linear
 //   benchmark_ops --device cuda --dtype bfloat16 --benchmark_filter='^(gpt|large|attention)/'
@@ -68,10 +69,10 @@ Work work_of(const std::function<void()>& f) {
   return total;
 }
 
-// Seconds a call of f on a GPU, which is synchronised around many of them. They are recorded and
+// Seconds a call of f on a GPU, which is synchronised around many of them. They are captured and
 // replayed, as a training step is: what the host does between launches is no part of it.
 double device_seconds(const std::function<void()>& f) {
-  constexpr double kTogether = 2e-3, kWindow = 10e-3;  // of calls in a record; between two looks
+  constexpr double kTogether = 2e-3, kWindow = 10e-3;  // of captured calls; between two looks
   constexpr size_t kWindows = 5;
   const auto seconds_of = [&](int64_t times, const auto& run) {
     synchronize(settings.device);
@@ -168,7 +169,7 @@ void add(const std::string& name, const MakeSubject& make, bool has_gradient = t
             [make](benchmark::State& state) { forward_backward(state, make); });
 }
 
-// ---- the rows of op_cases.cpp
+// ---- the rows of train/cases/op_cases.cpp
 
 void add_rows() {
   for (const OpCase& row : op_cases()) {
@@ -189,8 +190,7 @@ void add_rows() {
 
 // ---- inputs that are drawn
 
-// A million numbers at most are drawn, and repeated: to draw them all would take longer than the
-// benchmark.
+// A million numbers at most are drawn, and repeated: drawing all would take longer than the rest.
 constexpr int64_t kDrawn = int64_t{1} << 20;
 Tensor repeated(const Tensor& drawn, const Shape& shape) {
   const int64_t n = shape.numel(), times = (n + drawn.numel() - 1) / drawn.numel();
@@ -422,8 +422,7 @@ void add_vocabulary(int64_t rows, int64_t V) {
 
 // ---- options
 
-// The value of --name VALUE or --name=VALUE, which is taken out of the arguments; "" if it is not
-// there.
+// The value of --name VALUE or --name=VALUE, which is taken out of the arguments; else "".
 std::string take(int& argc, char** argv, const std::string& name) {
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];

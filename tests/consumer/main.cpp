@@ -1,6 +1,6 @@
-// Defines an op and a layer outside of inkling, checks their gradients, trains them with AdamW and a
-// schedule, saves and loads them, trains a GPT with the Trainer, and sees errors arrive as exceptions.
-// Holds the GPU's backend only if it links it.
+// Defines an op and a layer outside of inkling, checks their gradients, trains them with AdamW and
+// a schedule, saves and loads them, trains a GPT with the Trainer, and sees errors arrive as
+// exceptions. Holds the GPU's backend only if it links it.
 #include <inkling/autograd/autograd.h>
 #include <inkling/data/tokenizer.h>
 #include <inkling/nn/linear.h>

@@ -1,7 +1,9 @@
-# cmake -DBUILD=... -DSOURCE=... -DWORK=... -DGENERATOR=... -P run.cmake: installs inkling into WORK, and builds and runs the
-# consumer against it, after moving what was installed. GENERATOR is the build's own, because CMake's default needs make.
+# cmake -DBUILD=... -DSOURCE=... -DWORK=... -DGENERATOR=... -P run.cmake: installs inkling into
+# WORK, and builds and runs the consumer against it, after moving what was installed. GENERATOR is the
+# build's own, because CMake's default needs make.
 function(step)
-  execute_process(COMMAND ${ARGV} RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE output)
+  execute_process(COMMAND ${ARGV} RESULT_VARIABLE status
+                  OUTPUT_VARIABLE output ERROR_VARIABLE output)
   if(NOT status EQUAL 0)
     message(FATAL_ERROR "${ARGV}\n${output}")
   endif()
@@ -24,7 +26,8 @@ foreach(header IN LISTS headers)
   endif()
 endforeach()
 
-step(${CMAKE_COMMAND} -G ${GENERATOR} -S ${SOURCE} -B ${WORK}/build -DCMAKE_PREFIX_PATH=${WORK}/prefix -DCMAKE_CXX_COMPILER=${CXX}
+step(${CMAKE_COMMAND} -G ${GENERATOR} -S ${SOURCE} -B ${WORK}/build
+     -DCMAKE_PREFIX_PATH=${WORK}/prefix -DCMAKE_CXX_COMPILER=${CXX}
      -DCMAKE_BUILD_TYPE=Debug "-DCMAKE_CXX_FLAGS=${FLAGS}")
 step(${CMAKE_COMMAND} --build ${WORK}/build)
 step(${CMAKE_CTEST_COMMAND} --test-dir ${WORK}/build --output-on-failure)

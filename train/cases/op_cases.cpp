@@ -91,7 +91,8 @@ std::vector<OpCase> make_cases() {
       // clang-format off
       // ---- pointwise
       {"add", two(), [](I x) -> Outputs { return {x[0] + x[1]}; }},
-      {"add.mixed", two(), [](I x) -> Outputs { return {x[0] + narrow(x[1]), narrow(x[0]) + x[1]}; }, 0.03},
+      {"add.mixed", two(),
+       [](I x) -> Outputs { return {x[0] + narrow(x[1]), narrow(x[0]) + x[1]}; }, 0.03},
       {"add.number", one(), [](I x) -> Outputs { return {x[0] + 0.3, 2 + x[0]}; }},
       {"sub", two(), [](I x) -> Outputs { return {x[0] - x[1]}; }},
       {"sub.number", one(), [](I x) -> Outputs { return {x[0] - 0.3}; }},
@@ -103,18 +104,27 @@ std::vector<OpCase> make_cases() {
       {"rdiv", one(positive), [](I x) -> Outputs { return {2.5 / x[0]}; }},
       {"pow", two(positive, normal), [](I x) -> Outputs { return {pow(x[0], x[1])}; }},
       {"pow.number", one(positive), [](I x) -> Outputs {
-         return {pow(x[0], 2), pow(x[0], 3), pow(x[0], -1), pow(x[0], 0.5), pow(x[0], -0.5), pow(x[0], 1.7), pow(x[0], 0), pow(x[0], 1)}; }},
+         return {pow(x[0], 2), pow(x[0], 3), pow(x[0], -1), pow(x[0], 0.5), pow(x[0], -0.5),
+                 pow(x[0], 1.7), pow(x[0], 0), pow(x[0], 1)}; }},
       {"maximum", two(spread, spread), [](I x) -> Outputs { return {maximum(x[0], x[1] * 2)}; }},
       {"minimum", two(spread, spread), [](I x) -> Outputs { return {minimum(x[0], x[1] * 2)}; }},
-      {"where", {{{{2, 1, 3}, mask}, {{4, 1}}, {{3}}}, {{{}, mask}, {{2, 2}}, {{}}}, {{{0, 3}, mask}, {{3}}, {{1, 1}}}, {{big, mask}, {big}, {{257, 1}}}},
+      {"where",
+       {{{{2, 1, 3}, mask}, {{4, 1}}, {{3}}}, {{{}, mask}, {{2, 2}}, {{}}},
+        {{{0, 3}, mask}, {{3}}, {{1, 1}}}, {{big, mask}, {big}, {{257, 1}}}},
        [](I x) -> Outputs { return {where(x[0], x[1], x[2])}; }},
-      {"masked_fill", {{{{2, 1, 3}}, {{4, 1}, mask}}, {{{}}, {{}, mask}}, {{{0, 3}}, {{3}, mask}}, {{big}, {{257, 1}, mask}}},
+      {"masked_fill",
+       {{{{2, 1, 3}}, {{4, 1}, mask}}, {{{}}, {{}, mask}}, {{{0, 3}}, {{3}, mask}},
+        {{big}, {{257, 1}, mask}}},
        [](I x) -> Outputs { return {masked_fill(x[0], x[1], -2.5)}; }},
-      {"copy_", {{{{2, 3}}, {{3}}}, {{{}}, {{}}}, {{{0, 3}}, {{3}}}, {{big}, {{257, 1}}}}, [](I x) -> Outputs {
+      {"copy_", {{{{2, 3}}, {{3}}}, {{{}}, {{}}}, {{{0, 3}}, {{3}}}, {{big}, {{257, 1}}}},
+       [](I x) -> Outputs {
          Tensor y = x[0] * 2, z = y * 1;
          z.copy_(x[1]);
          return {y + z}; }},
-      {"mul.in_place", {{{{2, 3}}, {{2, 3}, positive}, {{3}, mask}}, {{{}}, {{}, positive}, {{}, mask}}, {{big}, {{257, 1}, positive}, {big, mask}}}, [](I x) -> Outputs {
+      {"mul.in_place",
+       {{{{2, 3}}, {{2, 3}, positive}, {{3}, mask}}, {{{}}, {{}, positive}, {{}, mask}},
+        {{big}, {{257, 1}, positive}, {big, mask}}},
+       [](I x) -> Outputs {
          Tensor y = x[0] + 0.5;
          ((((((y += x[1]) *= x[1]) -= x[1]) /= x[1]) += 0.5) *= 3) /= 1.5;
          return {(y -= 0.25).masked_fill_(x[2], 0.7)}; }},
@@ -137,27 +147,37 @@ std::vector<OpCase> make_cases() {
 
       // ---- compare
       {"eq", two(spread, spread), [](I x) -> Outputs {
-         return {x[0] == x[1], x[0] != x[1], x[0] < x[1], x[0] <= x[1], x[0] > x[1], x[0] >= x[1]}; }},
+         return {x[0] == x[1], x[0] != x[1], x[0] < x[1], x[0] <= x[1], x[0] > x[1],
+                 x[0] >= x[1]}; }},
       {"eq.number", one(spread), [](I x) -> Outputs {
          return {x[0] == 0, x[0] != 0, x[0] < 0.25, x[0] <= 0.25, x[0] > -0.25, x[0] >= -0.25}; }},
       {"logical_and", two(normal, mask), [](I x) -> Outputs {
          const Tensor a = x[0] > 0;
-         return {logical_and(a, x[1]), logical_or(a, x[1]), logical_xor(a, x[1]), logical_not(a), isnan(x[0]), isfinite(x[0])}; }},
-      {"isclose", two_like(normal, mask), [](I x) -> Outputs { return {isclose(x[0], where(x[1], x[0], x[0] + 1))}; }},
+         return {logical_and(a, x[1]), logical_or(a, x[1]), logical_xor(a, x[1]), logical_not(a),
+                 isnan(x[0]), isfinite(x[0])}; }},
+      {"isclose", two_like(normal, mask),
+       [](I x) -> Outputs { return {isclose(x[0], where(x[1], x[0], x[0] + 1))}; }},
 
       // ---- reduce
-      {"sum", one(normal), [](I x) { return over(x[0], [&](auto& dims, bool keep) { return sum(x[0], dims, keep); }); }},
-      {"sum.to", {{{{2, 3, 4}}}, {{{0, 3, 1}}}, {{big}}},
-       [](I x) -> Outputs { return {sum_to(x[0], {x[0].size(1), 1}), sum_to(x[0], {1, x[0].size(1), x[0].size(2)}), sum_to(x[0], {})}; }},
-      {"mean", one(normal), [](I x) { return over(x[0], [&](auto& dims, bool keep) { return mean(x[0], dims, keep); }); }},
+      {"sum", one(normal), [](I x) {
+         return over(x[0], [&](auto& dims, bool keep) { return sum(x[0], dims, keep); }); }},
+      {"sum.to", {{{{2, 3, 4}}}, {{{0, 3, 1}}}, {{big}}}, [](I x) -> Outputs {
+         return {sum_to(x[0], {x[0].size(1), 1}), sum_to(x[0], {1, x[0].size(1), x[0].size(2)}),
+                 sum_to(x[0], {})}; }},
+      {"mean", one(normal), [](I x) {
+         return over(x[0], [&](auto& dims, bool keep) { return mean(x[0], dims, keep); }); }},
       {"prod", {{{{2, 3, 4}}}, {{{5}}}, {{{2, 0, 3}}}, {{{193, 79, 8}, positive}}}, [](I x) {
          if (x[0].numel() > 1000) return Outputs{prod(x[0], {0}), prod(x[0], {-1}, true)};
          return over(x[0], [&](auto& dims, bool keep) { return prod(x[0], dims, keep); });
        }, 1e-5, 0.1},
-      {"amax", one(spread), [](I x) { return over(x[0], [&](auto& dims, bool keep) { return amax(x[0], dims, keep); }); }},
-      {"amin", one(spread), [](I x) { return over(x[0], [&](auto& dims, bool keep) { return amin(x[0], dims, keep); }); }},
-      {"max", {{{{2, 3, 4}, spread}}, {{{}, spread}}, {{big, spread}}}, [](I x) -> Outputs { return {max(x[0])}; }},
-      {"min", {{{{2, 3, 4}, spread}}, {{{}, spread}}, {{big, spread}}}, [](I x) -> Outputs { return {min(x[0])}; }},
+      {"amax", one(spread), [](I x) {
+         return over(x[0], [&](auto& dims, bool keep) { return amax(x[0], dims, keep); }); }},
+      {"amin", one(spread), [](I x) {
+         return over(x[0], [&](auto& dims, bool keep) { return amin(x[0], dims, keep); }); }},
+      {"max", {{{{2, 3, 4}, spread}}, {{{}, spread}}, {{big, spread}}},
+       [](I x) -> Outputs { return {max(x[0])}; }},
+      {"min", {{{{2, 3, 4}, spread}}, {{{}, spread}}, {{big, spread}}},
+       [](I x) -> Outputs { return {min(x[0])}; }},
       {"max.dim", one(spread), [](I x) -> Outputs {
          const auto [a, b] = max(x[0], 0);
          const auto [c, d] = max(x[0], -1, true);
@@ -168,23 +188,31 @@ std::vector<OpCase> make_cases() {
          const auto [c, d] = min(x[0], -1);
          return {a, b, c, d};
        }},
-      {"argmax", {{{{2, 3, 4}, spread}}, {{{3}, spread}}, {{big, spread}}},
-       [](I x) -> Outputs { return {argmax(x[0]), argmax(x[0], 0), argmin(x[0], -1, true), argmin(x[0], {}, true)}; }},
+      {"argmax", {{{{2, 3, 4}, spread}}, {{{3}, spread}}, {{big, spread}}}, [](I x) -> Outputs {
+         return {argmax(x[0]), argmax(x[0], 0), argmin(x[0], -1, true), argmin(x[0], {}, true)}; }},
       {"var", {{{{2, 3, 4}}}, {{{5}}}, {{{3, 0, 2}}}, {{big}}}, [](I x) -> Outputs {
-         return {var(x[0], {0}), var(x[0], {-1}, 0, true), x[0].numel() > 0 ? var(x[0], {}, 1) : x[0], var(x[0], {0}, 0.5)};
+         return {var(x[0], {0}), var(x[0], {-1}, 0, true),
+                 x[0].numel() > 0 ? var(x[0], {}, 1) : x[0], var(x[0], {0}, 0.5)};
        }},
       {"std", {{{{2, 3, 4}}}, {{{5}}}, {{{3, 0, 2}}}, {{big}}}, [](I x) -> Outputs {
-         return {std(x[0], {0}), std(x[0], {-1}, 0, true), x[0].numel() > 0 ? std(x[0], {}, 1) : x[0]};
+         return {std(x[0], {0}), std(x[0], {-1}, 0, true),
+                 x[0].numel() > 0 ? std(x[0], {}, 1) : x[0]};
        }, 1e-5, 0.05},
-      {"logsumexp", one(normal), [](I x) { return over(x[0], [&](auto& dims, bool keep) { return logsumexp(x[0], dims, keep); }); }},
-      {"any", one(In::mask), [](I x) { return over(x[0], [&](auto& dims, bool keep) { return any(x[0], dims, keep); }); }},
-      {"all", one(normal), [](I x) { return over(x[0], [&](auto& dims, bool keep) { return all(x[0], dims, keep); }); }},
+      {"logsumexp", one(normal), [](I x) {
+         return over(x[0], [&](auto& dims, bool keep) { return logsumexp(x[0], dims, keep); }); }},
+      {"any", one(In::mask), [](I x) {
+         return over(x[0], [&](auto& dims, bool keep) { return any(x[0], dims, keep); }); }},
+      {"all", one(normal), [](I x) {
+         return over(x[0], [&](auto& dims, bool keep) { return all(x[0], dims, keep); }); }},
       {"mse_loss", {{{{2, 3}}, {{2, 3}}}, {{{}}, {{}}}, {{{0, 3}}, {{0, 3}}}, {{big}, {big}}},
-       [](I x) -> Outputs { return {mse_loss(x[0], x[1], Reduction::sum), mse_loss(x[0], x[1], Reduction::none)}; }},
-      {"mse_loss.mean", {{{{2, 3}}, {{2, 3}}}, {{big}, {big}}}, [](I x) -> Outputs { return {mse_loss(x[0], x[1])}; }},
+       [](I x) -> Outputs {
+         return {mse_loss(x[0], x[1], Reduction::sum), mse_loss(x[0], x[1], Reduction::none)}; }},
+      {"mse_loss.mean", {{{{2, 3}}, {{2, 3}}}, {{big}, {big}}},
+       [](I x) -> Outputs { return {mse_loss(x[0], x[1])}; }},
 
       // ---- scan
-      {"cumsum", one(normal), [](I x) -> Outputs { return {cumsum(x[0], 0), cumsum(x[0], -1), cumsum(x[0], x[0].dim() / 2)}; }},
+      {"cumsum", one(normal), [](I x) -> Outputs {
+         return {cumsum(x[0], 0), cumsum(x[0], -1), cumsum(x[0], x[0].dim() / 2)}; }},
       {"sort", one(spread), [](I x) -> Outputs {
          const auto [a, b] = sort(x[0]);
          const auto [c, d] = sort(x[0], 0, true);
@@ -197,22 +225,28 @@ std::vector<OpCase> make_cases() {
        }},
 
       // ---- views
-      {"view", {{{{2, 3, 4}}}, {{{}}}, {{{2, 0, 3}}}, {{big}}},
-       [](I x) -> Outputs { return {x[0].contiguous().view({x[0].numel()}), reshape(x[0], x[0].numel() ? Shape{-1, 1} : x[0].shape())}; }},
+      {"view", {{{{2, 3, 4}}}, {{{}}}, {{{2, 0, 3}}}, {{big}}}, [](I x) -> Outputs {
+         return {x[0].contiguous().view({x[0].numel()}),
+                 reshape(x[0], x[0].numel() ? Shape{-1, 1} : x[0].shape())}; }},
       {"transpose", one(normal), [](I x) -> Outputs { return {transpose(x[0], 0, -1)}; }},
-      {"permute", {{{{2, 3, 4}}}, {{{2, 0, 3}}}, {{big}}}, [](I x) -> Outputs { return {permute(x[0], {2, 0, 1}), x[0].T()}; }},
-      {"squeeze", {{{{1, 3, 1}}}, {{{1, 0}}}, {{{1, 1000, 1, 101}}}}, [](I x) -> Outputs { return {squeeze(x[0]), squeeze(x[0], 0), squeeze(x[0], 1)}; }},
-      {"unsqueeze", one(normal), [](I x) -> Outputs { return {unsqueeze(x[0], 0), unsqueeze(x[0], -1), unsqueeze(x[0], x[0].dim() / 2)}; }},
-      {"expand", {{{{2, 1, 3}}}, {{{1}}}, {{{0, 1, 2}}}, {{{259, 1, 401}}}},
-       [](I x) -> Outputs { return {x[0].dim() == 3 ? expand(x[0], {2, -1, 3, -1}) : expand(x[0], {2, 3})}; }},
-      {"select", {{{{2, 3, 4}}}, {{{1, 0, 3}}}, {{big}}},
-       [](I x) -> Outputs { return {select(x[0], 0, -1), select(x[0], 0, 0), select(x[0], 2, 1), select(x[0], 2, 2)}; }},
+      {"permute", {{{{2, 3, 4}}}, {{{2, 0, 3}}}, {{big}}},
+       [](I x) -> Outputs { return {permute(x[0], {2, 0, 1}), x[0].T()}; }},
+      {"squeeze", {{{{1, 3, 1}}}, {{{1, 0}}}, {{{1, 1000, 1, 101}}}},
+       [](I x) -> Outputs { return {squeeze(x[0]), squeeze(x[0], 0), squeeze(x[0], 1)}; }},
+      {"unsqueeze", one(normal), [](I x) -> Outputs {
+         return {unsqueeze(x[0], 0), unsqueeze(x[0], -1), unsqueeze(x[0], x[0].dim() / 2)}; }},
+      {"expand", {{{{2, 1, 3}}}, {{{1}}}, {{{0, 1, 2}}}, {{{259, 1, 401}}}}, [](I x) -> Outputs {
+         return {x[0].dim() == 3 ? expand(x[0], {2, -1, 3, -1}) : expand(x[0], {2, 3})}; }},
+      {"select", {{{{2, 3, 4}}}, {{{1, 0, 3}}}, {{big}}}, [](I x) -> Outputs {
+         return {select(x[0], 0, -1), select(x[0], 0, 0), select(x[0], 2, 1),
+                 select(x[0], 2, 2)}; }},
       {"slice", {{{{5, 3, 4}}}, {{{2, 0, 3}}}, {{big}}}, [](I x) -> Outputs {
-         return {slice(x[0], 0, 1, -1), slice(x[0], 2, 0, 100, 2), narrow(x[0], 1, 0, x[0].size(1)), slice(x[0], 0, 2, 1),
-                 x[0].index({Slice(1, {}, 2), Ellipsis, None, -1})};
+         return {slice(x[0], 0, 1, -1), slice(x[0], 2, 0, 100, 2), narrow(x[0], 1, 0, x[0].size(1)),
+                 slice(x[0], 0, 2, 1), x[0].index({Slice(1, {}, 2), Ellipsis, None, -1})};
        }},
-      {"slice_backward", {{{{2, 3}}}, {{{0, 3}}}, {{{263, 391}}}},
-       [](I x) -> Outputs { return {slice_backward(x[0], {x[0].size(0), 3 * x[0].size(1)}, 1, 2, 3 * x[0].size(1), 3)}; }},
+      {"slice_backward", {{{{2, 3}}}, {{{0, 3}}}, {{{263, 391}}}}, [](I x) -> Outputs {
+         return {slice_backward(x[0], {x[0].size(0), 3 * x[0].size(1)}, 1, 2, 3 * x[0].size(1),
+                                3)}; }},
       {"split", {{{{5, 3, 4}}}, {{{4, 0, 3}}}, {{{7, 257, 59}}}}, [](I x) -> Outputs {
          const auto a = split(x[0], 2), b = chunk(x[0], 3, -1);
          const auto c = split(x[0], std::vector<int64_t>{1, 0, x[0].size(0) - 1});
@@ -220,160 +254,282 @@ std::vector<OpCase> make_cases() {
        }},
 
       // ---- copy
-      {"clone", one(normal), [](I x) -> Outputs { return {clone(x[0]), contiguous(transpose(x[0], 0, -1))}; }},
-      {"to", one(normal), [](I x) -> Outputs {  // to the other dtypes; f64 stays, so that differences are exact
+      {"clone", one(normal),
+       [](I x) -> Outputs { return {clone(x[0]), contiguous(transpose(x[0], 0, -1))}; }},
+      // To the other dtypes. f64 stays, so that differences are exact.
+      {"to", one(normal), [](I x) -> Outputs {
          const DType t = x[0].dtype();
          return {to(x[0], f64), to(x[0], t == f64 ? f64 : t == f32 ? bf16 : f32)};
        }},
-      {"cat", {{{{2, 3}}, {{2, 1}}, {{2, 2}}}, {{{2, 0}}, {{2, 1}}, {{2, 0}}}, {{{257, 31}}, {{257, 400}}, {{257, 93}}}},
-       [](I x) -> Outputs { return {cat({x[0], x[1], x[2]}, 1), cat({x[1], x[0], x[1], x[2], x[1]}, -1)}; }},
+      {"cat",
+       {{{{2, 3}}, {{2, 1}}, {{2, 2}}}, {{{2, 0}}, {{2, 1}}, {{2, 0}}},
+        {{{257, 31}}, {{257, 400}}, {{257, 93}}}},
+       [](I x) -> Outputs {
+         return {cat({x[0], x[1], x[2]}, 1), cat({x[1], x[0], x[1], x[2], x[1]}, -1)}; }},
       {"cat.two", {{{{2, 3}}, {{1, 3}}}, {{{0, 3}}, {{2, 3}}}, {{{257, 31}}, {{3301, 31}}}},
        [](I x) -> Outputs { return {cat({x[0], x[1]})}; }},
       {"cat.one", {{{{2, 3}}}, {{big}}}, [](I x) -> Outputs { return {cat({x[0]}, 1)}; }},
-      {"stack", {{{{2, 3}}, {{2, 3}}}, {{{0, 3}}, {{0, 3}}}, {{{}}, {{}}}, {{big}, {big}}}, [](I x) -> Outputs {
-         return {stack({x[0], x[1]}), stack({x[0], x[1], x[0]}, -1), stack({x[0], x[0], x[1], x[0]}, x[0].dim() / 2)};
+      {"stack", {{{{2, 3}}, {{2, 3}}}, {{{0, 3}}, {{0, 3}}}, {{{}}, {{}}}, {{big}, {big}}},
+       [](I x) -> Outputs {
+         return {stack({x[0], x[1]}), stack({x[0], x[1], x[0]}, -1),
+                 stack({x[0], x[0], x[1], x[0]}, x[0].dim() / 2)};
        }, 1e-5, 0.1},
       {"stack.one", {{{{2, 3}}}, {{big}}}, [](I x) -> Outputs { return {stack({x[0]}, 1)}; }},
-      {"repeat", {{{{2, 3}}}, {{{0, 3}}}, {{{401, 251}}}}, [](I x) -> Outputs { return {repeat(x[0], {2, 1, 3}), repeat(x[0], {1, 1}), repeat(x[0], {0, 2})}; }},
+      {"repeat", {{{{2, 3}}}, {{{0, 3}}}, {{{401, 251}}}}, [](I x) -> Outputs {
+         return {repeat(x[0], {2, 1, 3}), repeat(x[0], {1, 1}), repeat(x[0], {0, 2})}; }},
       {"flip", one(normal), [](I x) -> Outputs { return {flip(x[0], {0}), flip(x[0], {})}; }},
-      {"flip.two", {{{{2, 3, 4}}}, {{{2, 0, 3}}}, {{big}}}, [](I x) -> Outputs { return {flip(x[0], {0, -1}), flip(x[0], {1, 2})}; }},
-      {"tril", {{{{2, 3, 4}}}, {{{3, 3}}}, {{{2, 0, 3}}}, {{big}}}, [](I x) -> Outputs { return {tril(x[0]), tril(x[0], 1), tril(x[0], -9)}; }},
-      {"triu", {{{{2, 4, 3}}}, {{{3, 3}}}, {{{2, 3, 0}}}, {{big}}}, [](I x) -> Outputs { return {triu(x[0]), triu(x[0], 2), triu(x[0], -1)}; }},
+      {"flip.two", {{{{2, 3, 4}}}, {{{2, 0, 3}}}, {{big}}},
+       [](I x) -> Outputs { return {flip(x[0], {0, -1}), flip(x[0], {1, 2})}; }},
+      {"tril", {{{{2, 3, 4}}}, {{{3, 3}}}, {{{2, 0, 3}}}, {{big}}},
+       [](I x) -> Outputs { return {tril(x[0]), tril(x[0], 1), tril(x[0], -9)}; }},
+      {"triu", {{{{2, 4, 3}}}, {{{3, 3}}}, {{{2, 3, 0}}}, {{big}}},
+       [](I x) -> Outputs { return {triu(x[0]), triu(x[0], 2), triu(x[0], -1)}; }},
 
       // ---- index
-      {"gather", {{{{3, 4}}, {{2, 3}, ids, 3}}, {{{3, 4}}, {{0, 4}, ids, 3}}, {{{257, 401}}, {{300, 359}, ids, 257}}},
+      {"gather",
+       {{{{3, 4}}, {{2, 3}, ids, 3}}, {{{3, 4}}, {{0, 4}, ids, 3}},
+        {{{257, 401}}, {{300, 359}, ids, 257}}},
        [](I x) -> Outputs { return {gather(x[0], 0, x[1])}; }},
-      {"gather.last", {{{{2, 3, 4}}, {{2, 2, 7}, ids, 4}}, {{{1, 5}}, {{1, 0}, ids, 5}}, {{big}, {{3, 257, 193}, ids, 193}}},
+      {"gather.last",
+       {{{{2, 3, 4}}, {{2, 2, 7}, ids, 4}}, {{{1, 5}}, {{1, 0}, ids, 5}},
+        {{big}, {{3, 257, 193}, ids, 193}}},
        [](I x) -> Outputs { return {gather(x[0], -1, x[1])}; }},
-      {"scatter_add", {{{{3, 4}}, {{2, 3}}, {{2, 3}, ids, 3}}, {{{3, 4}}, {{0, 4}}, {{0, 4}, ids, 3}}, {{{257, 401}}, {{300, 359}}, {{300, 359}, ids, 257}}},
+      {"scatter_add",
+       {{{{3, 4}}, {{2, 3}}, {{2, 3}, ids, 3}}, {{{3, 4}}, {{0, 4}}, {{0, 4}, ids, 3}},
+        {{{257, 401}}, {{300, 359}}, {{300, 359}, ids, 257}}},
        [](I x) -> Outputs { return {scatter_add(x[0], 0, x[2], x[1])}; }},
-      {"scatter_add.last", {{{{2, 3, 4}}, {{2, 2, 7}}, {{2, 2, 7}, ids, 4}}, {{{5}}, {{0}}, {{0}, ids, 5}}, {{{1001}}, {{100001}}, {{100001}, ids, 1001}}},
+      {"scatter_add.last",
+       {{{{2, 3, 4}}, {{2, 2, 7}}, {{2, 2, 7}, ids, 4}}, {{{5}}, {{0}}, {{0}, ids, 5}},
+        {{{1001}}, {{100001}}, {{100001}, ids, 1001}}},
        [](I x) -> Outputs { return {scatter_add(x[0], -1, x[2], x[1])}; }, 1e-5, 0.3},
-      {"index_select", {{{{3, 4}}, {{5}, ids, 3}}, {{{3, 4}}, {{0}, ids, 3}}, {{{257, 401}}, {{300}, ids, 257}}},
+      {"index_select",
+       {{{{3, 4}}, {{5}, ids, 3}}, {{{3, 4}}, {{0}, ids, 3}}, {{{257, 401}}, {{300}, ids, 257}}},
        [](I x) -> Outputs { return {index_select(x[0], 0, x[1]), index_select(x[0], 1, x[1])}; }},
-      {"index", {{{{3, 4}}, {{2, 5}, ids, 3}}, {{{3}}, {{}, ids, 3}}, {{{3, 4}}, {{2, 0}, ids, 3}}, {{{257, 401}}, {{20, 17}, ids, 257}}},
+      {"index",
+       {{{{3, 4}}, {{2, 5}, ids, 3}}, {{{3}}, {{}, ids, 3}}, {{{3, 4}}, {{2, 0}, ids, 3}},
+        {{{257, 401}}, {{20, 17}, ids, 257}}},
        [](I x) -> Outputs { return {index(x[0], x[1]), x[0].index(x[1] + -1)}; }},
-      {"one_hot", {{{{2, 3}, ids, 4}}, {{{0}, ids, 4}}, {{{}, ids, 4}}, {{{257, 401}, ids, 4}}}, [](I x) -> Outputs { return {one_hot(x[0], 4)}; }},
+      {"one_hot", {{{{2, 3}, ids, 4}}, {{{0}, ids, 4}}, {{{}, ids, 4}}, {{{257, 401}, ids, 4}}},
+       [](I x) -> Outputs { return {one_hot(x[0], 4)}; }},
 
       // ---- matmul
-      {"matmul", {{{{3, 4}}, {{4, 5}}}, {{{1, 4}}, {{4, 5}}}, {{{3, 4}}, {{4, 1}}}, {{{4}}, {{4}}}, {{{4}}, {{4, 5}}},
-                  {{{2, 3, 4}}, {{4}}}, {{{2, 3, 4}}, {{4, 5}}}, {{{2, 3, 4}}, {{2, 4, 5}}}, {{{2, 1, 3, 4}}, {{5, 4, 2}}},
-                  {{{3, 4}}, {{2, 4, 2}}}, {{{2, 0}}, {{0, 3}}}, {{{0, 3}}, {{3, 2}}}, {{big}, {{193, 101}}}, {{big}, {{3, 193, 101}}}},
+      {"matmul",
+       {{{{3, 4}}, {{4, 5}}}, {{{1, 4}}, {{4, 5}}}, {{{3, 4}}, {{4, 1}}}, {{{4}}, {{4}}},
+        {{{4}}, {{4, 5}}}, {{{2, 3, 4}}, {{4}}}, {{{2, 3, 4}}, {{4, 5}}},
+        {{{2, 3, 4}}, {{2, 4, 5}}}, {{{2, 1, 3, 4}}, {{5, 4, 2}}}, {{{3, 4}}, {{2, 4, 2}}},
+        {{{2, 0}}, {{0, 3}}}, {{{0, 3}}, {{3, 2}}}, {{big}, {{193, 101}}},
+        {{big}, {{3, 193, 101}}}},
        [](I x) -> Outputs { return {matmul(x[0], x[1])}; }},
-      {"matmul.dot", {{{{5}}, {{5}}}, {{{0}}, {{0}}}, {{{100003}}, {{100003}}}}, [](I x) -> Outputs { return {dot(x[0], x[1])}; }, 1e-4},
-      {"mul.outer", {{{{3}}, {{4}}}, {{{0}}, {{3}}}, {{{100003}}, {{3}}}}, [](I x) -> Outputs { return {outer(x[0], x[1])}; }},
+      {"matmul.dot", {{{{5}}, {{5}}}, {{{0}}, {{0}}}, {{{100003}}, {{100003}}}},
+       [](I x) -> Outputs { return {dot(x[0], x[1])}; }, 1e-4},
+      {"mul.outer", {{{{3}}, {{4}}}, {{{0}}, {{3}}}, {{{100003}}, {{3}}}},
+       [](I x) -> Outputs { return {outer(x[0], x[1])}; }},
 
       // ---- linear, linear_cross_entropy, attention
-      {"linear", {{{{3, 4}}, {{5, 4}}, {{5}}}, {{{4}}, {{5, 4}}, {{5}}}, {{{2, 3, 4}}, {{1, 4}}, {{1}}}, {{{0, 4}}, {{5, 4}}, {{5}}},
-                  {{{3, 0}}, {{5, 0}}, {{5}}}, {{big}, {{101, 193}}, {{101}}}},
+      {"linear",
+       {{{{3, 4}}, {{5, 4}}, {{5}}}, {{{4}}, {{5, 4}}, {{5}}}, {{{2, 3, 4}}, {{1, 4}}, {{1}}},
+        {{{0, 4}}, {{5, 4}}, {{5}}}, {{{3, 0}}, {{5, 0}}, {{5}}}, {{big}, {{101, 193}}, {{101}}}},
        [](I x) -> Outputs { return {linear(x[0], x[1], x[2])}; }},
-      {"linear.no_bias", {{{{3, 4}}, {{5, 4}}}, {{{2, 1, 4}}, {{5, 4}}}, {{{2, 0, 4}}, {{5, 4}}}, {{big}, {{101, 193}}}},
+      {"linear.no_bias",
+       {{{{3, 4}}, {{5, 4}}}, {{{2, 1, 4}}, {{5, 4}}}, {{{2, 0, 4}}, {{5, 4}}},
+        {{big}, {{101, 193}}}},
        [](I x) -> Outputs { return {linear(x[0], x[1])}; }},
-      {"linear.mixed", {{{{3, 4}}, {{5, 4}}, {{5}}}, {{{0, 4}}, {{5, 4}}, {{5}}}, {{{3, 0}}, {{5, 0}}, {{5}}}, {{big}, {{101, 193}}, {{101}}}},
+      {"linear.mixed",
+       {{{{3, 4}}, {{5, 4}}, {{5}}}, {{{0, 4}}, {{5, 4}}, {{5}}}, {{{3, 0}}, {{5, 0}}, {{5}}},
+        {{big}, {{101, 193}}, {{101}}}},
        mixed([](I x) { return linear(x[0], x[1], x[2]); }), 0.03},
-      {"linear.mixed_no_bias", {{{{3, 4}}, {{5, 4}}}, {{{2, 0, 4}}, {{5, 4}}}, {{big}, {{101, 193}}}}, mixed([](I x) { return linear(x[0], x[1]); }), 0.03},
-      {"linear.recompute", {{{{3, 5}}, {{5}}, {{5}}, {{4, 5}}}, {{{0, 5}}, {{5}}, {{5}}, {{4, 5}}}, {{big}, {{193}}, {{193}}, {{101, 193}}}}, [](I x) -> Outputs {
+      {"linear.mixed_no_bias",
+       {{{{3, 4}}, {{5, 4}}}, {{{2, 0, 4}}, {{5, 4}}}, {{big}, {{101, 193}}}},
+       mixed([](I x) { return linear(x[0], x[1]); }), 0.03},
+      {"linear.recompute",
+       {{{{3, 5}}, {{5}}, {{5}}, {{4, 5}}}, {{{0, 5}}, {{5}}, {{5}}, {{4, 5}}},
+        {{big}, {{193}}, {{193}}, {{101, 193}}}},
+       [](I x) -> Outputs {
          const Recompute guard;
-         return {linear(layer_norm(x[0], x[1], x[2]), x[3]), linear(rms_norm(x[0], x[1]), x[3]), linear(gelu(x[0]), x[3])}; }, 2e-5, 0.06},
-      {"gelu_linear", {{{{3, 4}}, {{5, 4}}, {{5}}}, {{{4}}, {{5, 4}}, {{5}}}, {{{2, 0, 4}}, {{5, 4}}, {{5}}}, {{{3, 0}}, {{5, 0}}, {{5}}},
-                       {{{2, 3, 8}}, {{8, 8}}, {{8}}}, {{big}, {{101, 193}}, {{101}}}},
+         return {linear(layer_norm(x[0], x[1], x[2]), x[3]), linear(rms_norm(x[0], x[1]), x[3]),
+                 linear(gelu(x[0]), x[3])}; }, 2e-5, 0.06},
+      {"gelu_linear",
+       {{{{3, 4}}, {{5, 4}}, {{5}}}, {{{4}}, {{5, 4}}, {{5}}}, {{{2, 0, 4}}, {{5, 4}}, {{5}}},
+        {{{3, 0}}, {{5, 0}}, {{5}}}, {{{2, 3, 8}}, {{8, 8}}, {{8}}},
+        {{big}, {{101, 193}}, {{101}}}},
        [](I x) -> Outputs { return {gelu_linear(x[0], x[1], x[2])}; }},
-      {"gelu_linear.no_bias", {{{{3, 4}}, {{5, 4}}}, {{{2, 3, 8}}, {{8, 8}}}, {{big}, {{101, 193}}}}, [](I x) -> Outputs { return {gelu_linear(x[0], x[1])}; }},
-      {"gelu_linear.mixed", {{{{3, 4}}, {{5, 4}}, {{5}}}, {{{0, 4}}, {{5, 4}}, {{5}}}, {{{2, 3, 8}}, {{8, 8}}, {{8}}}, {{big}, {{101, 193}}, {{101}}}},
+      {"gelu_linear.no_bias",
+       {{{{3, 4}}, {{5, 4}}}, {{{2, 3, 8}}, {{8, 8}}}, {{big}, {{101, 193}}}},
+       [](I x) -> Outputs { return {gelu_linear(x[0], x[1])}; }},
+      {"gelu_linear.mixed",
+       {{{{3, 4}}, {{5, 4}}, {{5}}}, {{{0, 4}}, {{5, 4}}, {{5}}}, {{{2, 3, 8}}, {{8, 8}}, {{8}}},
+        {{big}, {{101, 193}}, {{101}}}},
        mixed([](I x) { return gelu_linear(x[0], x[1], x[2]); }), 0.03},
-      {"gelu_linear.mixed_no_bias", {{{{3, 4}}, {{5, 4}}}, {{big}, {{101, 193}}}}, mixed([](I x) { return gelu_linear(x[0], x[1]); }), 0.03},
-      {"gelu_linear.recompute", {{{{3, 4}}, {{5, 4}}, {{5}}}, {{big}, {{101, 193}}, {{101}}}}, [](I x) -> Outputs {
+      {"gelu_linear.mixed_no_bias", {{{{3, 4}}, {{5, 4}}}, {{big}, {{101, 193}}}},
+       mixed([](I x) { return gelu_linear(x[0], x[1]); }), 0.03},
+      {"gelu_linear.recompute", {{{{3, 4}}, {{5, 4}}, {{5}}}, {{big}, {{101, 193}}, {{101}}}},
+       [](I x) -> Outputs {
          const Recompute guard;
          return {gelu_linear(x[0], x[1], x[2])}; }},
-      {"gelu_linear.mlp", {{{{3, 4}}, {{6, 4}}, {{6}}, {{5, 6}}, {{5}}}, {{{4}}, {{6, 4}}, {{6}}, {{1, 6}}, {{1}}}, {{{2, 0, 4}}, {{6, 4}}, {{6}}, {{5, 6}}, {{5}}},
-                           {{{3, 0}}, {{6, 0}}, {{6}}, {{5, 6}}, {{5}}}, {{{2, 3, 8}}, {{8, 8}}, {{8}}, {{8, 8}}, {{8}}}, {{big}, {{101, 193}}, {{101}}, {{37, 101}}, {{37}}}},
+      {"gelu_linear.mlp",
+       {{{{3, 4}}, {{6, 4}}, {{6}}, {{5, 6}}, {{5}}}, {{{4}}, {{6, 4}}, {{6}}, {{1, 6}}, {{1}}},
+        {{{2, 0, 4}}, {{6, 4}}, {{6}}, {{5, 6}}, {{5}}},
+        {{{3, 0}}, {{6, 0}}, {{6}}, {{5, 6}}, {{5}}},
+        {{{2, 3, 8}}, {{8, 8}}, {{8}}, {{8, 8}}, {{8}}},
+        {{big}, {{101, 193}}, {{101}}, {{37, 101}}, {{37}}}},
        [](I x) -> Outputs { return {mlp(x[0], x[1], x[2], x[3], x[4])}; }, 2e-5},
-      {"gelu_linear.mlp_mixed", {{{{3, 4}}, {{6, 4}}, {{5, 6}}}, {{{2, 3, 8}}, {{8, 8}}, {{8, 8}}}, {{big}, {{101, 193}}, {{37, 101}}}},
+      {"gelu_linear.mlp_mixed",
+       {{{{3, 4}}, {{6, 4}}, {{5, 6}}}, {{{2, 3, 8}}, {{8, 8}}, {{8, 8}}},
+        {{big}, {{101, 193}}, {{37, 101}}}},
        mixed([](I x) { return mlp(x[0], x[1], {}, x[2], {}); }), 0.03},
-      {"scaled_dot_product_attention", {{{{3, 4}}, {{3, 4}}, {{3, 4}}}, {{{2, 5, 4}}, {{2, 5, 4}}, {{2, 5, 3}}}, {{{1, 2, 1, 4}}, {{1, 2, 1, 4}}, {{1, 2, 1, 4}}},
-                     {{{0, 3, 4}}, {{0, 3, 4}}, {{0, 3, 4}}}, {{{2, 0, 4}}, {{2, 0, 4}}, {{2, 0, 4}}},
-                     {{{3, 257, 133}}, {{3, 257, 133}}, {{3, 257, 37}}}},
-       [](I x) -> Outputs { return {scaled_dot_product_attention(x[0], x[1], x[2], {.is_causal = true})}; }, 2e-5},
-      {"scaled_dot_product_attention.full", {{{{3, 4}}, {{5, 4}}, {{5, 3}}}, {{{2, 1, 2, 4}}, {{2, 1, 3, 4}}, {{2, 1, 3, 4}}}, {{{2, 0, 4}}, {{2, 3, 4}}, {{2, 3, 4}}},
-                          {{{3, 257, 133}}, {{3, 131, 133}}, {{3, 131, 37}}}},
-       [](I x) -> Outputs { return {scaled_dot_product_attention(x[0], x[1], x[2], {.scale = 0.3})}; }, 2e-5},
-      {"scaled_dot_product_attention.upper_left", cross(), [](I x) -> Outputs { return {attend(x, {.is_causal = true})}; }, 2e-5},
-      {"scaled_dot_product_attention.lower_right", cross(), [](I x) -> Outputs { return {attend(x, {.causal_lower_right = true})}; }, 2e-5},
-      {"scaled_dot_product_attention.bool_mask", masks(mask, {3, 257, 1}), [](I x) -> Outputs { return {attend(x, {.attn_mask = x[3]})}; }, 2e-5, 0.06},
-      {"scaled_dot_product_attention.bias", masks(normal, {257, 131}), [](I x) -> Outputs { return {attend(x, {.attn_mask = x[3]})}; }, 2e-5, 0.06},
-      {"scaled_dot_product_attention.causal_mask", masks(mask, {3, 1, 131}), [](I x) -> Outputs { return {attend(x, {.attn_mask = x[3], .is_causal = true})}; }, 2e-5, 0.06},
-      {"scaled_dot_product_attention.bias_with_holes", masks(normal, {3, 1, 131}, true), [](I x) -> Outputs {
-         return {attend(x, {.attn_mask = masked_fill(x[3], x[4], -INFINITY), .causal_lower_right = true})}; }, 2e-5, 0.06},
-      {"scaled_dot_product_attention.grouped", {{{{2, 3, 4}}, {{1, 5, 4}}, {{1, 5, 3}}}, {{{2, 6, 3, 4}}, {{2, 2, 5, 4}}, {{2, 2, 5, 3}}}, {{{0, 3, 4}}, {{0, 3, 4}}, {{0, 3, 4}}},
-                                                {{{9, 257, 53}}, {{3, 131, 53}}, {{3, 131, 37}}}},
+      {"scaled_dot_product_attention",
+       {{{{3, 4}}, {{3, 4}}, {{3, 4}}}, {{{2, 5, 4}}, {{2, 5, 4}}, {{2, 5, 3}}},
+        {{{1, 2, 1, 4}}, {{1, 2, 1, 4}}, {{1, 2, 1, 4}}}, {{{0, 3, 4}}, {{0, 3, 4}}, {{0, 3, 4}}},
+        {{{2, 0, 4}}, {{2, 0, 4}}, {{2, 0, 4}}},
+        {{{3, 257, 133}}, {{3, 257, 133}}, {{3, 257, 37}}}},
+       [](I x) -> Outputs {
+         return {scaled_dot_product_attention(x[0], x[1], x[2], {.is_causal = true})}; }, 2e-5},
+      {"scaled_dot_product_attention.full",
+       {{{{3, 4}}, {{5, 4}}, {{5, 3}}}, {{{2, 1, 2, 4}}, {{2, 1, 3, 4}}, {{2, 1, 3, 4}}},
+        {{{2, 0, 4}}, {{2, 3, 4}}, {{2, 3, 4}}},
+        {{{3, 257, 133}}, {{3, 131, 133}}, {{3, 131, 37}}}},
+       [](I x) -> Outputs {
+         return {scaled_dot_product_attention(x[0], x[1], x[2], {.scale = 0.3})}; }, 2e-5},
+      {"scaled_dot_product_attention.upper_left", cross(),
+       [](I x) -> Outputs { return {attend(x, {.is_causal = true})}; }, 2e-5},
+      {"scaled_dot_product_attention.lower_right", cross(),
+       [](I x) -> Outputs { return {attend(x, {.causal_lower_right = true})}; }, 2e-5},
+      {"scaled_dot_product_attention.bool_mask", masks(mask, {3, 257, 1}),
+       [](I x) -> Outputs { return {attend(x, {.attn_mask = x[3]})}; }, 2e-5, 0.06},
+      {"scaled_dot_product_attention.bias", masks(normal, {257, 131}),
+       [](I x) -> Outputs { return {attend(x, {.attn_mask = x[3]})}; }, 2e-5, 0.06},
+      {"scaled_dot_product_attention.causal_mask", masks(mask, {3, 1, 131}), [](I x) -> Outputs {
+         return {attend(x, {.attn_mask = x[3], .is_causal = true})}; }, 2e-5, 0.06},
+      {"scaled_dot_product_attention.bias_with_holes", masks(normal, {3, 1, 131}, true),
+       [](I x) -> Outputs {
+         return {attend(x,
+                        {.attn_mask = masked_fill(x[3], x[4], -INFINITY),
+                         .causal_lower_right = true})}; }, 2e-5, 0.06},
+      {"scaled_dot_product_attention.grouped",
+       {{{{2, 3, 4}}, {{1, 5, 4}}, {{1, 5, 3}}}, {{{2, 6, 3, 4}}, {{2, 2, 5, 4}}, {{2, 2, 5, 3}}},
+        {{{0, 3, 4}}, {{0, 3, 4}}, {{0, 3, 4}}}, {{{9, 257, 53}}, {{3, 131, 53}}, {{3, 131, 37}}}},
        [](I x) -> Outputs { return {attend(x, {.causal_lower_right = true})}; }, 2e-5, 0.06},
-      {"scaled_dot_product_attention.dropout", cross(), [](I x) -> Outputs { const ContextGuard same_mask; return {attend(x, {.dropout_p = 0.3})}; }, 2e-5, 0.06},
-      {"scaled_dot_product_attention.all", {{{{2, 4, 3, 4}}, {{2, 2, 5, 4}}, {{2, 2, 5, 3}}, {{4, 1, 5}}, {{2, 1, 1, 5}, mask}},
-                                            {{{3, 4, 257, 37}}, {{3, 2, 131, 37}}, {{3, 2, 131, 17}}, {{4, 1, 131}}, {{3, 1, 1, 131}, mask}}},
+      {"scaled_dot_product_attention.dropout", cross(), [](I x) -> Outputs {
+         const ContextGuard same_mask;
+         return {attend(x, {.dropout_p = 0.3})}; }, 2e-5, 0.06},
+      {"scaled_dot_product_attention.all",
+       {{{{2, 4, 3, 4}}, {{2, 2, 5, 4}}, {{2, 2, 5, 3}}, {{4, 1, 5}}, {{2, 1, 1, 5}, mask}},
+        {{{3, 4, 257, 37}}, {{3, 2, 131, 37}}, {{3, 2, 131, 17}}, {{4, 1, 131}},
+         {{3, 1, 1, 131}, mask}}},
        [](I x) -> Outputs {
          const ContextGuard same_mask;
-         return {attend(x, {.attn_mask = masked_fill(x[3], x[4], -INFINITY), .dropout_p = 0.2, .is_causal = true, .scale = 0.4})};
+         return {attend(x,
+                        {.attn_mask = masked_fill(x[3], x[4], -INFINITY), .dropout_p = 0.2,
+                         .is_causal = true, .scale = 0.4})};
        }, 2e-5, 0.06},
-      {"attention_weights", {{{{3, 4}}, {{5, 4}}, {{5}, mask}}, {{{2, 4, 3, 4}}, {{2, 2, 5, 4}}, {{2, 1, 3, 1}, mask}}, {{{2, 4}}, {{0, 4}}, {{2, 1}, mask}}, {{{3, 257, 133}}, {{3, 131, 133}}, {{3, 1, 131}, mask}}},
-       [](I x) -> Outputs { const ContextGuard same_mask; return {attention_weights(x[0], x[1], {.attn_mask = x[2], .dropout_p = 0.1, .causal_lower_right = true})}; }, 2e-5},
-      {"linear_cross_entropy.mean", {{{{6, 4}}, {{5, 4}}, {{6}, ids, 5}}, {{{2, 3, 4}}, {{5, 4}}, {{2, 3}, ids, 5}},
-                                     {{{2100, 53}}, {{101, 53}}, {{2100}, ids, 101}}},
+      {"attention_weights",
+       {{{{3, 4}}, {{5, 4}}, {{5}, mask}}, {{{2, 4, 3, 4}}, {{2, 2, 5, 4}}, {{2, 1, 3, 1}, mask}},
+        {{{2, 4}}, {{0, 4}}, {{2, 1}, mask}},
+        {{{3, 257, 133}}, {{3, 131, 133}}, {{3, 1, 131}, mask}}},
+       [](I x) -> Outputs {
+         const ContextGuard same_mask;
+         return {attention_weights(x[0], x[1],
+                                   {.attn_mask = x[2], .dropout_p = 0.1,
+                                    .causal_lower_right = true})}; }, 2e-5},
+      {"linear_cross_entropy.mean",
+       {{{{6, 4}}, {{5, 4}}, {{6}, ids, 5}}, {{{2, 3, 4}}, {{5, 4}}, {{2, 3}, ids, 5}},
+        {{{2100, 53}}, {{101, 53}}, {{2100}, ids, 101}}},
        [](I x) -> Outputs { return {linear_cross_entropy(x[0], x[1], x[2], 2)}; }, 2e-5},
-      {"linear_cross_entropy.sum", {{{{6, 4}}, {{5, 4}}, {{6}, ids, 5}}, {{{0, 4}}, {{5, 4}}, {{0}, ids, 5}}, {{big}, {{211, 193}}, {{3, 257}, ids, 211}}},
-       [](I x) -> Outputs { return {linear_cross_entropy(x[0], x[1], x[2], -100, Reduction::sum)}; }, 2e-5},
-      {"linear_cross_entropy.none", {{{{6, 4}}, {{5, 4}}, {{6}, ids, 5}}, {{{2, 3, 4}}, {{5, 4}}, {{2, 3}, ids, 5}}, {{{0, 4}}, {{5, 4}}, {{0}, ids, 5}},
-                                     {{{2100, 53}}, {{101, 53}}, {{2100}, ids, 101}}},
-       [](I x) -> Outputs { return {linear_cross_entropy(x[0], x[1], x[2], 3, Reduction::none)}; }, 2e-5},
+      {"linear_cross_entropy.sum",
+       {{{{6, 4}}, {{5, 4}}, {{6}, ids, 5}}, {{{0, 4}}, {{5, 4}}, {{0}, ids, 5}},
+        {{big}, {{211, 193}}, {{3, 257}, ids, 211}}},
+       [](I x) -> Outputs {
+         return {linear_cross_entropy(x[0], x[1], x[2], -100, Reduction::sum)}; }, 2e-5},
+      {"linear_cross_entropy.none",
+       {{{{6, 4}}, {{5, 4}}, {{6}, ids, 5}}, {{{2, 3, 4}}, {{5, 4}}, {{2, 3}, ids, 5}},
+        {{{0, 4}}, {{5, 4}}, {{0}, ids, 5}}, {{{2100, 53}}, {{101, 53}}, {{2100}, ids, 101}}},
+       [](I x) -> Outputs {
+         return {linear_cross_entropy(x[0], x[1], x[2], 3, Reduction::none)}; }, 2e-5},
 
-      {"linear_cross_entropy.mixed", {{{{6, 4}}, {{5, 4}}, {{6}, ids, 5}}, {{{0, 4}}, {{5, 4}}, {{0}, ids, 5}}, {{{2100, 53}}, {{101, 53}}, {{2100}, ids, 101}}},
-       mixed([](I x) { return linear_cross_entropy(x[0], x[1], x[2], -100, Reduction::sum); }), 0.03},
-      {"linear_cross_entropy.mixed_none", {{{{6, 4}}, {{5, 4}}, {{6}, ids, 5}}, {{{2100, 53}}, {{101, 53}}, {{2100}, ids, 101}}},
+      {"linear_cross_entropy.mixed",
+       {{{{6, 4}}, {{5, 4}}, {{6}, ids, 5}}, {{{0, 4}}, {{5, 4}}, {{0}, ids, 5}},
+        {{{2100, 53}}, {{101, 53}}, {{2100}, ids, 101}}},
+       mixed([](I x) {
+         return linear_cross_entropy(x[0], x[1], x[2], -100, Reduction::sum); }), 0.03},
+      {"linear_cross_entropy.mixed_none",
+       {{{{6, 4}}, {{5, 4}}, {{6}, ids, 5}}, {{{2100, 53}}, {{101, 53}}, {{2100}, ids, 101}}},
        mixed([](I x) { return linear_cross_entropy(x[0], x[1], x[2], 3, Reduction::none); }), 0.03},
 
       // ---- softmax, log_softmax, layer_norm, rms_norm
-      {"softmax", {{{{2, 3}}}, {{{5}}}, {{{0, 2}}}, {{{2, 0}}}, {{big}}}, [](I x) -> Outputs { return {softmax(x[0])}; }},
-      {"softmax.dim", {{{{2, 3, 4}}}, {{{2, 0, 3}}}, {{big}}}, [](I x) -> Outputs { return {softmax(x[0], 1)}; }},
-      {"log_softmax", {{{{2, 3}}}, {{{5}}}, {{{0, 2}}}, {{{2, 0}}}, {{big}}}, [](I x) -> Outputs { return {log_softmax(x[0])}; }},
-      {"log_softmax.dim", {{{{2, 3, 4}}}, {{{2, 0, 3}}}, {{big}}}, [](I x) -> Outputs { return {log_softmax(x[0], 0)}; }},
-      {"layer_norm", {{{{3, 5}}, {{5}}, {{5}}}, {{{5}}, {{5}}, {{5}}}, {{{0, 2}}, {{2}}, {{2}}}, {{{2, 0}}, {{0}}, {{0}}}, {{big}, {{193}}, {{193}}}},
+      {"softmax", {{{{2, 3}}}, {{{5}}}, {{{0, 2}}}, {{{2, 0}}}, {{big}}},
+       [](I x) -> Outputs { return {softmax(x[0])}; }},
+      {"softmax.dim", {{{{2, 3, 4}}}, {{{2, 0, 3}}}, {{big}}},
+       [](I x) -> Outputs { return {softmax(x[0], 1)}; }},
+      {"log_softmax", {{{{2, 3}}}, {{{5}}}, {{{0, 2}}}, {{{2, 0}}}, {{big}}},
+       [](I x) -> Outputs { return {log_softmax(x[0])}; }},
+      {"log_softmax.dim", {{{{2, 3, 4}}}, {{{2, 0, 3}}}, {{big}}},
+       [](I x) -> Outputs { return {log_softmax(x[0], 0)}; }},
+      {"layer_norm",
+       {{{{3, 5}}, {{5}}, {{5}}}, {{{5}}, {{5}}, {{5}}}, {{{0, 2}}, {{2}}, {{2}}},
+        {{{2, 0}}, {{0}}, {{0}}}, {{big}, {{193}}, {{193}}}},
        [](I x) -> Outputs { return {layer_norm(x[0], x[1], x[2])}; }},
-      {"layer_norm.plain", {{{{3, 5}}}, {{{0, 2}}}, {{big}}}, [](I x) -> Outputs { return {layer_norm(x[0], {}, {}, 1e-3)}; }},
-      {"layer_norm.weight", {{{{3, 5}}, {{5}}}, {{{0, 2}}, {{2}}}, {{big}, {{193}}}}, [](I x) -> Outputs { return {layer_norm(x[0], x[1])}; }},
-      {"layer_norm.bias", {{{{3, 5}}, {{5}}}, {{{0, 2}}, {{2}}}, {{big}, {{193}}}}, [](I x) -> Outputs { return {layer_norm(x[0], {}, x[1])}; }},
-      {"layer_norm.mixed", {{{{3, 5}}, {{5}}, {{5}}}, {{{0, 2}}, {{2}}, {{2}}}, {{big}, {{193}}, {{193}}}}, mixed([](I x) { return layer_norm(x[0], x[1], x[2]); }), 0.03},
-      {"add_layer_norm", {{{{3, 5}}, {{3, 5}}, {{5}}, {{5}}}, {{{5}}, {{5}}, {{5}}, {{5}}}, {{{0, 2}}, {{0, 2}}, {{2}}, {{2}}}, {{{2, 0}}, {{2, 0}}, {{0}}, {{0}}}, {{big}, {big}, {{193}}, {{193}}}},
+      {"layer_norm.plain", {{{{3, 5}}}, {{{0, 2}}}, {{big}}},
+       [](I x) -> Outputs { return {layer_norm(x[0], {}, {}, 1e-3)}; }},
+      {"layer_norm.weight", {{{{3, 5}}, {{5}}}, {{{0, 2}}, {{2}}}, {{big}, {{193}}}},
+       [](I x) -> Outputs { return {layer_norm(x[0], x[1])}; }},
+      {"layer_norm.bias", {{{{3, 5}}, {{5}}}, {{{0, 2}}, {{2}}}, {{big}, {{193}}}},
+       [](I x) -> Outputs { return {layer_norm(x[0], {}, x[1])}; }},
+      {"layer_norm.mixed",
+       {{{{3, 5}}, {{5}}, {{5}}}, {{{0, 2}}, {{2}}, {{2}}}, {{big}, {{193}}, {{193}}}},
+       mixed([](I x) { return layer_norm(x[0], x[1], x[2]); }), 0.03},
+      {"add_layer_norm",
+       {{{{3, 5}}, {{3, 5}}, {{5}}, {{5}}}, {{{5}}, {{5}}, {{5}}, {{5}}},
+        {{{0, 2}}, {{0, 2}}, {{2}}, {{2}}}, {{{2, 0}}, {{2, 0}}, {{0}}, {{0}}},
+        {{big}, {big}, {{193}}, {{193}}}},
        [](I x) -> Outputs { return pair_of(add_layer_norm(x[0], x[1], x[2], x[3])); }},
-      {"add_layer_norm.plain", {{{{3, 5}}, {{3, 5}}}, {{{0, 2}}, {{0, 2}}}, {{big}, {big}}}, [](I x) -> Outputs { return pair_of(add_layer_norm(x[0], x[1])); }},
-      {"add_layer_norm.weight", {{{{3, 5}}, {{3, 5}}, {{5}}}, {{{0, 2}}, {{0, 2}}, {{2}}}, {{big}, {big}, {{193}}}}, [](I x) -> Outputs { return pair_of(add_layer_norm(x[0], x[1], x[2])); }},
-      {"add_layer_norm.sum_alone", {{{{3, 5}}, {{3, 5}}, {{5}}}, {{big}, {big}, {{193}}}}, [](I x) -> Outputs { return {add_layer_norm(x[0], x[1], x[2], x[2]).first}; }},
-      {"add_layer_norm.norm_alone", {{{{3, 5}}, {{3, 5}}, {{5}}}, {{big}, {big}, {{193}}}}, [](I x) -> Outputs { return {add_layer_norm(x[0], x[1], x[2], x[2]).second}; }},
-      {"add_layer_norm.mixed", {{{{3, 5}}, {{3, 5}}, {{5}}, {{5}}}, {{{0, 2}}, {{0, 2}}, {{2}}, {{2}}}, {{big}, {big}, {{193}}, {{193}}}}, [](I x) -> Outputs {
+      {"add_layer_norm.plain", {{{{3, 5}}, {{3, 5}}}, {{{0, 2}}, {{0, 2}}}, {{big}, {big}}},
+       [](I x) -> Outputs { return pair_of(add_layer_norm(x[0], x[1])); }},
+      {"add_layer_norm.weight",
+       {{{{3, 5}}, {{3, 5}}, {{5}}}, {{{0, 2}}, {{0, 2}}, {{2}}}, {{big}, {big}, {{193}}}},
+       [](I x) -> Outputs { return pair_of(add_layer_norm(x[0], x[1], x[2])); }},
+      {"add_layer_norm.sum_alone", {{{{3, 5}}, {{3, 5}}, {{5}}}, {{big}, {big}, {{193}}}},
+       [](I x) -> Outputs { return {add_layer_norm(x[0], x[1], x[2], x[2]).first}; }},
+      {"add_layer_norm.norm_alone", {{{{3, 5}}, {{3, 5}}, {{5}}}, {{big}, {big}, {{193}}}},
+       [](I x) -> Outputs { return {add_layer_norm(x[0], x[1], x[2], x[2]).second}; }},
+      {"add_layer_norm.mixed",
+       {{{{3, 5}}, {{3, 5}}, {{5}}, {{5}}}, {{{0, 2}}, {{0, 2}}, {{2}}, {{2}}},
+        {{big}, {big}, {{193}}, {{193}}}},
+       [](I x) -> Outputs {
          const Autocast guard;
          return pair_of(add_layer_norm(x[0], narrow(x[1]), x[2], x[3])); }, 0.03},
-      {"rms_norm.mixed", {{{{3, 5}}, {{5}}}, {{{0, 2}}, {{2}}}, {{big}, {{193}}}}, mixed([](I x) { return rms_norm(x[0], x[1]); }), 0.03},
-      {"rms_norm", {{{{3, 5}}, {{5}}}, {{{5}}, {{5}}}, {{{0, 2}}, {{2}}}, {{{2, 0}}, {{0}}}, {{big}, {{193}}}},
+      {"rms_norm.mixed", {{{{3, 5}}, {{5}}}, {{{0, 2}}, {{2}}}, {{big}, {{193}}}},
+       mixed([](I x) { return rms_norm(x[0], x[1]); }), 0.03},
+      {"rms_norm",
+       {{{{3, 5}}, {{5}}}, {{{5}}, {{5}}}, {{{0, 2}}, {{2}}}, {{{2, 0}}, {{0}}}, {{big}, {{193}}}},
        [](I x) -> Outputs { return {rms_norm(x[0], x[1])}; }},
-      {"rms_norm.plain", {{{{3, 5}}}, {{{0, 2}}}, {{big}}}, [](I x) -> Outputs { return {rms_norm(x[0], {}, 1e-3)}; }},
+      {"rms_norm.plain", {{{{3, 5}}}, {{{0, 2}}}, {{big}}},
+       [](I x) -> Outputs { return {rms_norm(x[0], {}, 1e-3)}; }},
 
       // ---- cross_entropy, embedding, dropout, gelu
-      {"cross_entropy", {{{{4, 3}}, {{4}, ids, 3}}, {{{2, 3, 5}}, {{2, 3}, ids, 5}}, {{{5}}, {{}, ids, 5}}, {{{0, 2}}, {{0}, ids, 2}}, {{big}, {{3, 257}, ids, 193}}},
+      {"cross_entropy",
+       {{{{4, 3}}, {{4}, ids, 3}}, {{{2, 3, 5}}, {{2, 3}, ids, 5}}, {{{5}}, {{}, ids, 5}},
+        {{{0, 2}}, {{0}, ids, 2}}, {{big}, {{3, 257}, ids, 193}}},
        [](I x) -> Outputs { return {cross_entropy(x[0], x[1])}; }},
-      {"cross_entropy.ignore", {{{{7, 3}}, {{7}, ids, 3}}, {{{0, 2}}, {{0}, ids, 2}}, {{big}, {{3, 257}, ids, 193}}},
+      {"cross_entropy.ignore",
+       {{{{7, 3}}, {{7}, ids, 3}}, {{{0, 2}}, {{0}, ids, 2}}, {{big}, {{3, 257}, ids, 193}}},
        [](I x) -> Outputs { return {cross_entropy(x[0], x[1], 1)}; }},
-      {"cross_entropy.sum", {{{{7, 3}}, {{7}, ids, 3}}, {{{0, 2}}, {{0}, ids, 2}}, {{big}, {{3, 257}, ids, 193}}},
+      {"cross_entropy.sum",
+       {{{{7, 3}}, {{7}, ids, 3}}, {{{0, 2}}, {{0}, ids, 2}}, {{big}, {{3, 257}, ids, 193}}},
        [](I x) -> Outputs { return {cross_entropy(x[0], x[1], 1, Reduction::sum)}; }},
-      {"cross_entropy.none", {{{{7, 3}}, {{7}, ids, 3}}, {{{5}}, {{}, ids, 5}}, {{{0, 2}}, {{0}, ids, 2}}, {{big}, {{3, 257}, ids, 193}}},
+      {"cross_entropy.none",
+       {{{{7, 3}}, {{7}, ids, 3}}, {{{5}}, {{}, ids, 5}}, {{{0, 2}}, {{0}, ids, 2}},
+        {{big}, {{3, 257}, ids, 193}}},
        [](I x) -> Outputs { return {cross_entropy(x[0], x[1], 1, Reduction::none)}; }},
-      {"embedding", {{{{2, 3}, ids, 4}, {{4, 5}}}, {{{}, ids, 4}, {{4, 5}}}, {{{0}, ids, 4}, {{4, 2}}}, {{{5}, ids, 4}, {{4, 0}}}, {{{3, 257}, ids, 601}, {{601, 193}}}},
+      {"embedding",
+       {{{{2, 3}, ids, 4}, {{4, 5}}}, {{{}, ids, 4}, {{4, 5}}}, {{{0}, ids, 4}, {{4, 2}}},
+        {{{5}, ids, 4}, {{4, 0}}}, {{{3, 257}, ids, 601}, {{601, 193}}}},
        [](I x) -> Outputs { return {embedding(x[0], x[1])}; }},
-      {"dropout", {{{{3, 5}}}, {{{}}}, {{{0, 2}}}, {{big}}}, [](I x) -> Outputs { const ContextGuard same_mask; return {dropout(x[0], 0.3)}; }},
-      {"checkpoint", {{{{2, 3}}, {{3}}}, {{{0, 2}}, {{2}}}, {{big}, {{193}}}},
-       [](I x) -> Outputs { return {checkpoint([](I y) { return tanh(y[0] * y[1]) + y[0]; }, {x[0], x[1]})}; }},
+      {"dropout", {{{{3, 5}}}, {{{}}}, {{{0, 2}}}, {{big}}},
+       [](I x) -> Outputs { const ContextGuard same_mask; return {dropout(x[0], 0.3)}; }},
+      {"checkpoint", {{{{2, 3}}, {{3}}}, {{{0, 2}}, {{2}}}, {{big}, {{193}}}}, [](I x) -> Outputs {
+         return {checkpoint([](I y) { return tanh(y[0] * y[1]) + y[0]; }, {x[0], x[1]})}; }},
       {"gelu.erf", one(), [](I x) -> Outputs { return {gelu(x[0])}; }},
       {"gelu.tanh", one(), [](I x) -> Outputs { return {gelu(x[0], Gelu::tanh)}; }},
-
-      // ---- nn
-
       // clang-format on
   };
 }

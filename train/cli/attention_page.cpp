@@ -17,25 +17,29 @@ constexpr const char* kPage = R"html(<!doctype html>
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>Attention</title>
 <style>
-  :root { color-scheme: light dark; --back: #ffffff; --ink: #1b1f24; --quiet: #66707c; --line: #d5dae0;
-          --mark: #b3261e; }
+  :root { color-scheme: light dark; --back: #ffffff; --ink: #1b1f24; --quiet: #66707c;
+          --line: #d5dae0; --mark: #b3261e; }
   @media (prefers-color-scheme: dark) {
     :root { --back: #14171b; --ink: #e8ebee; --quiet: #96a0ab; --line: #3a414a; --mark: #ff8a80; }
   }
-  body { margin: 1.5rem auto; padding: 0 1rem; max-width: 75rem; background: var(--back); color: var(--ink);
-         font: 15px/1.5 system-ui, sans-serif; }
+  body { margin: 1.5rem auto; padding: 0 1rem; max-width: 75rem; background: var(--back);
+         color: var(--ink); font: 15px/1.5 system-ui, sans-serif; }
   h1 { font-size: 1.25rem; margin: 0; }
   p { margin: .3rem 0 1rem; color: var(--quiet); max-width: 60rem; }
-  #text { font: 15px/1.8 ui-monospace, monospace; white-space: pre-wrap; overflow-wrap: anywhere; margin: 1rem 0; }
+  #text { font: 15px/1.8 ui-monospace, monospace; white-space: pre-wrap; overflow-wrap: anywhere;
+          margin: 1rem 0; }
   #text span { cursor: pointer; border-radius: 2px; }
   #text .query { outline: 2px solid var(--mark); }
   #text .masked { color: var(--quiet); }
   main { display: flex; flex-wrap: wrap; gap: 2rem; align-items: flex-start; }
   #map { position: relative; width: min(32rem, 92vw); height: min(32rem, 92vw); }
   #large { width: 100%; height: 100%; cursor: crosshair; }
-  #mark { position: absolute; left: 0; width: 100%; outline: 2px solid var(--mark); pointer-events: none; }
-  canvas { box-sizing: border-box; border: 1px solid var(--line); image-rendering: pixelated; display: block; }
-  #value { min-height: 4.5em; max-width: min(32rem, 92vw); margin-top: .5rem; font-variant-numeric: tabular-nums; }
+  #mark { position: absolute; left: 0; width: 100%; outline: 2px solid var(--mark);
+          pointer-events: none; }
+  canvas { box-sizing: border-box; border: 1px solid var(--line); image-rendering: pixelated;
+           display: block; }
+  #value { min-height: 4.5em; max-width: min(32rem, 92vw); margin-top: .5rem;
+           font-variant-numeric: tabular-nums; }
   table { border-spacing: .35rem; }
   th { font-weight: normal; color: var(--quiet); font-size: .85rem; text-align: left; }
   #heads { overflow-x: auto; max-width: 100%; }
@@ -43,12 +47,16 @@ constexpr const char* kPage = R"html(<!doctype html>
   #heads canvas.chosen { outline: 2px solid var(--mark); }
 </style>
 <h1 id="title"></h1>
-<p>Every square is a head: a row is a token that looks, a column a token that is looked at, and the stronger the colour,
-the larger the weight. Striped is masked: it comes later in the text. Point at a square or at the text; click a small
-square to enlarge it. Arrow keys: left and right step through the tokens, up and down through the heads.</p>
+<p>Every square is a head: a row is a token that looks, a column a token that is looked at, and the
+stronger the colour, the larger the weight. Striped is masked: it comes later in the text. Point at
+a square or at the text; click a small square to enlarge it. Arrow keys: left and right step through
+the tokens, up and down through the heads.</p>
 <div id="text"></div>
 <main>
-  <div><div id="map"><canvas id="large"></canvas><div id="mark"></div></div><div id="value"></div></div>
+  <div>
+    <div id="map"><canvas id="large"></canvas><div id="mark"></div></div>
+    <div id="value"></div>
+  </div>
   <div id="heads"></div>
 </main>
 <script>
@@ -74,7 +82,8 @@ function show(data) {
   function paint(canvas, which) {  // a pixel a weight; the page enlarges them
     canvas.width = canvas.height = n;
     const c = canvas.getContext('2d'), image = c.createImageData(n, n);
-    const [even, stripe] = dark() ? [[35, 40, 46], [58, 65, 74]] : [[238, 241, 244], [213, 218, 224]];
+    const [even, stripe] =
+        dark() ? [[35, 40, 46], [58, 65, 74]] : [[238, 241, 244], [213, 218, 224]];
     for (let i = 0; i < n; ++i) for (let j = 0; j < n; ++j) {
       const colour = seen(i, j) ? mix(weight(which, i, j)) : (i + j) % 6 < 2 ? stripe : even;
       image.data.set([...colour, 255], 4 * (i * n + j));
@@ -98,11 +107,13 @@ function show(data) {
       span.style.background = `rgb(${mix(w)})`;
       span.style.color = w > .25 ? (dark() ? '#000' : '#fff') : '';
     });
-    const row = [...tokens.keys()].filter(j => seen(query, j)).sort((a, b) => weight(head, query, b) - weight(head, query, a));
+    const row = [...tokens.keys()].filter(j => seen(query, j))
+        .sort((a, b) => weight(head, query, b) - weight(head, query, a));
     const one = j => named(j) + ' ' + weight(head, query, j).toFixed(4);
     document.getElementById('value').textContent =
         `layer ${Math.floor(head / heads)}, head ${head % heads}: ${named(query)} looks at ` +
-        (key === undefined ? row.slice(0, 4).map(one).join(', ') : seen(query, key) ? one(key) : named(key) + ', masked');
+        (key === undefined ? row.slice(0, 4).map(one).join(', ') :
+         seen(query, key) ? one(key) : named(key) + ', masked');
     mark.style.top = 100 * query / n + '%';
   }
   function choose(which) {
@@ -119,7 +130,8 @@ function show(data) {
     const row = table.insertRow();
     row.appendChild(document.createElement('th')).textContent = 'layer ' + layer;
     for (let h = 0; h < heads; ++h) {
-      const canvas = row.insertCell().appendChild(document.createElement('canvas')), which = layer * heads + h;
+      const canvas = row.insertCell().appendChild(document.createElement('canvas'));
+      const which = layer * heads + h;
       canvas.title = `layer ${layer}, head ${h}`;
       canvas.onclick = () => choose(which);
       small.push(canvas);
@@ -127,12 +139,14 @@ function show(data) {
   }
   const draw = () => { small.forEach(paint); choose(head); };
   large.onmousemove = event => {
-    const at = large.getBoundingClientRect(), index = x => Math.min(n - 1, Math.max(0, Math.floor(x * n)));
+    const at = large.getBoundingClientRect();
+    const index = x => Math.min(n - 1, Math.max(0, Math.floor(x * n)));
     query = index((event.clientY - at.top) / at.height);
     point(index((event.clientX - at.left) / at.width));
   };
   document.onkeydown = event => {
-    const step = {ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0]}[event.key];
+    const step =
+        {ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0]}[event.key];
     if (!step) return;
     event.preventDefault();
     query = (query + step[1] + n) % n;

@@ -36,7 +36,9 @@ const std::map<std::string, Command>& commands() {
       {"info", {info_command, "show this build, or what a checkpoint holds"}},
       {"walkthrough",
        {walkthrough_command, "lessons on attention, step by step, with PyTorch's digits"}},
+#ifndef INKLING_NO_SEEDHUNT
       {"seedhunt", {seedhunt_command, "find a PyTorch program's seed from numbers it printed"}},
+#endif
   };
   return table;
 }

@@ -1,5 +1,4 @@
-// What a run shows: one live line that is rewritten on a terminal, plain lines elsewhere, and
-// metrics.jsonl.
+// What a run shows: one live line that is rewritten on a terminal, or plain lines; metrics.jsonl.
 #pragma once
 
 #include <chrono>

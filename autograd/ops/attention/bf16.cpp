@@ -116,8 +116,9 @@ float dot(const bfloat16* a, const bfloat16* b, int64_t n) {
   return sum;
 }
 
-// p = exp(scale s - lse) and ds = scale p (dp - dout . out), zero from `seen` on. Overwrites s and
-// dp.
+//   p  = exp(scale s - lse)
+//   ds = scale p (dp - dout . out)
+// Both are zero from `seen` on. s and dp are overwritten.
 void backward_row(bfloat16* p, bfloat16* ds, float* s, float* dp, int64_t seen, int64_t n,
                   float scale, float lse, float delta) {
 #pragma omp simd

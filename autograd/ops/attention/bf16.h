@@ -1,6 +1,5 @@
 // Attention of bf16 on a unit of the processor (gemm/units.h): the products of attention.cpp for a
-// head's tiles of queries and keys, with the scores in f32 and the weights rounded to bf16 between
-// them.
+// head's tiles of queries and keys. The scores are in f32, and the weights are rounded to bf16.
 #pragma once
 
 #include "autograd/kernels.h"

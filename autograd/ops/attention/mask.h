@@ -20,12 +20,11 @@ inline Layout broadcast_layout(const Array& x, const Shape& shape) {
   return layout;
 }
 
-/// Memory for what a pair of tiles needs to know of a mask and of dropout; none where there is
-/// none.
+/// Memory for what a pair of tiles needs to know of a mask and of dropout; none without them.
 template <class T>
 struct PairScratch {
-  Buffer<T> rows;      // [i][j], on the way to ...
-  Buffer<T> bias;      // ... [j][i]: what is added to a score; -inf where nothing may be seen
+  Buffer<T> rows;      // [i][j]: bias before it is transposed
+  Buffer<T> bias;      // [j][i]: what is added to a score; -inf where nothing may be seen
   Buffer<T> drop;      // [j][i]: 0 or 1 / (1 - p), the factor of a weight
   Buffer<bool> alive;  // [j]: does any query of the tile see key j?
   Buffer<T> live;      // rows of keys or values, zeros for those that none sees

@@ -256,9 +256,11 @@ void map_scores(const Pair<T>& pair, T* s, F&& f) {
   pair.rows <= n ? map_lanes<T, n>(pair, s, f) : map_lanes<T, kQ>(pair, s, f);
 }
 
-/// Scores to weights, in place: p[j][i] = exp(s[j][i] - top[i]), 0 where query i does not see key
-/// j. top: the largest scores so far. total: the sums of weights so far. shrink: what sums over
-/// earlier tiles are to be multiplied by.
+/// Scores to weights, in place:
+///   p[j][i] = exp(s[j][i] - top[i]), 0 where query i does not see key j
+///   top      the largest scores so far
+///   total    the sums of weights so far
+///   shrink   what sums over earlier tiles are to be multiplied by
 template <class T>
 void weights(T* s, const Pair<T>& pair, T* top, T* total, T* shrink) {
   constexpr int64_t kQ = kQueries<T>;
