@@ -6,8 +6,8 @@
 #include <type_traits>
 #include <utility>
 
-#include "autograd/kernels.h"
 #include "autograd/engine/graph.h"
+#include "autograd/kernels.h"
 
 namespace ink {
 

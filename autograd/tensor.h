@@ -126,7 +126,7 @@ class Tensor {
   Tensor to(DType dtype) const;
   Tensor to(Device device) const;
 
-  // ---- writes in place. Rules for graphs: see README.md, "In-place ops".
+  // ---- writes in place. Rules for graphs: see engine/README.md, "In-place ops".
   Tensor& fill_(double value);
   Tensor& zero_() { return fill_(0); }
   Tensor& copy_(const Tensor& source);

@@ -218,7 +218,7 @@ TEST(KVCache, GenerationIsTheSameWithout) {
   config.n_head = 2;
   config.n_embd = 16;
   GPT model(config);
-  for (Tensor p : model.parameters()) init::normal_(p, 0, 0.5);
+  for (const Tensor& p : model.parameters()) init::normal_(p, 0, 0.5);
   const Tensor prompt = randint(31, {2, 3});
   Tensor expected = prompt;
   for (int i = 0; i < 20; ++i) {  // past block_size

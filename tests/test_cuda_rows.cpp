@@ -25,6 +25,8 @@ Tensor off_by_one(const Tensor& x, Device device) {
   return place;
 }
 
+using Tensors = std::vector<Tensor>;
+
 struct RowOp {
   const char* name;
   /// Given x, dy (rows, n) of one dtype, two parameters (n) in the dtype they have, and targets.

@@ -268,7 +268,7 @@ struct Twins {
     }
   }
   void expect_equal(double tolerance) const {
-    const OptimizerStep &a = gpu.optimizer->status(), &b = cpu.optimizer->status();
+    const OptimizerStatus &a = gpu.optimizer->status(), &b = cpu.optimizer->status();
     expect_close({a.grad_norm, a.clip, a.skipped}, {b.grad_norm, b.clip, b.skipped}, tolerance,
                  "status");
     EXPECT_EQ(a.finite.item(), b.finite.item());

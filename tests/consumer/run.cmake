@@ -1,6 +1,6 @@
 # cmake -DBUILD=... -DSOURCE=... -DWORK=... -DGENERATOR=... -P run.cmake: installs inkling into
-# WORK, and builds and runs the consumer against it, after moving what was installed. GENERATOR is the
-# build's own, because CMake's default needs make.
+# WORK, and builds and runs the consumer against it, after moving what was installed. GENERATOR is
+# the build's own, because the default of CMake needs make.
 function(step)
   execute_process(COMMAND ${ARGV} RESULT_VARIABLE status
                   OUTPUT_VARIABLE output ERROR_VARIABLE output)
