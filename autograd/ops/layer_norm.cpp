@@ -47,13 +47,12 @@ void layer_norm(Array& y, Array& mean, Array& rstd, const Array& x, const NormPa
   for_norm("layer_norm", x, y, [&]<class X, class Y>(X, Y) {
     using C = compute_t<X>;
     const int64_t n = x.size(-1);
-    const C *w = p.weight.data<C>(), *b = p.bias.data<C>();
+    const C *w = p.weight.data<C>(), *b = p.bias.data<C>(), eps = static_cast<C>(p.eps);
     const X* in = x.data<X>();
     Y* out = y.mutable_data<Y>();
     C *means = mean.mutable_data<C>(), *rstds = rstd.mutable_data<C>();
     for_each_row(row_count(x), n, [=](int64_t row) {
-      std::tie(means[row], rstds[row]) =
-          normalise(out + row * n, in + row * n, w, b, n, static_cast<C>(p.eps));
+      std::tie(means[row], rstds[row]) = normalise(out + row * n, in + row * n, w, b, n, eps);
     });
   });
 }
@@ -63,7 +62,7 @@ void add_layer_norm(Array& sum, Array& y, Array& mean, Array& rstd, const Array&
   for_norm("add_layer_norm", x, y, [&]<class X, class Y>(X, Y) {
     using C = compute_t<X>;
     const int64_t n = x.size(-1);
-    const C *w = p.weight.data<C>(), *b = p.bias.data<C>();
+    const C *w = p.weight.data<C>(), *b = p.bias.data<C>(), eps = static_cast<C>(p.eps);
     const X* in = x.data<X>();
     const Y* added = branch.data<Y>();
     X* sums = sum.mutable_data<X>();
@@ -73,8 +72,7 @@ void add_layer_norm(Array& sum, Array& y, Array& mean, Array& rstd, const Array&
       X* s = sums + row * n;
       for (int64_t i = 0; i < n; ++i)
         s[i] = static_cast<X>(static_cast<C>(in[row * n + i]) + static_cast<C>(added[row * n + i]));
-      std::tie(means[row], rstds[row]) =
-          normalise(out + row * n, s, w, b, n, static_cast<C>(p.eps));
+      std::tie(means[row], rstds[row]) = normalise(out + row * n, s, w, b, n, eps);
     });
   });
 }
