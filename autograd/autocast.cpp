@@ -4,7 +4,7 @@
 #include <mutex>
 
 #include "autograd/base/context.h"
-#include "autograd/kernels.h"
+#include "autograd/kernels/copy.h"
 
 namespace ink {
 namespace {

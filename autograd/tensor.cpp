@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "autograd/engine/graph.h"
-#include "autograd/kernels.h"
+#include "autograd/kernels/copy.h"
 
 namespace ink {
 

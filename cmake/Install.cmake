@@ -12,7 +12,7 @@ install(TARGETS ${libraries} EXPORT inklingTargets
 # Not what only kernels need: it defines macros.
 install(DIRECTORY autograd nn data train DESTINATION include/inkling FILES_MATCHING PATTERN "*.h"
   PATTERN cli EXCLUDE PATTERN cases EXCLUDE PATTERN lessons EXCLUDE
-  PATTERN gemm EXCLUDE PATTERN attention EXCLUDE
+  PATTERN gemm EXCLUDE PATTERN attention EXCLUDE PATTERN kernels EXCLUDE
   REGEX "/(kernels|simd|shuffle|target|device_function)\\.h$" EXCLUDE
   REGEX "/(pointwise|map|folds|philox|dropout_mask|sample_units)\\.h$" EXCLUDE)
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/inkling)

@@ -16,7 +16,7 @@
 #include <utility>
 
 #include "autograd/base/check.h"
-#include "autograd/kernels.h"
+#include "autograd/kernels/copy.h"
 #include "cuda/gemm_choices.h"
 #include "cuda/product.h"
 #include "cuda/runtime.h"

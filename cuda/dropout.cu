@@ -6,7 +6,7 @@
 
 #include "autograd/random/dropout_mask.h"
 
-#include "autograd/kernels.h"
+#include "autograd/kernels/rows.h"
 #include "cuda/pack.cuh"
 
 namespace ink::cuda {

@@ -8,7 +8,8 @@
 #include <type_traits>
 #include <utility>
 
-#include "autograd/kernels.h"
+#include "autograd/kernels/copy.h"
+#include "autograd/kernels/elementwise.h"
 #include "autograd/loops/strided_loop.h"
 #include "cuda/launch.cuh"
 #include "cuda/pack.cuh"

@@ -5,7 +5,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "autograd/kernels.h"
+#include "autograd/kernels/optimizer.h"
 #include "cuda/tensor_table.cuh"
 
 namespace ink::cuda {

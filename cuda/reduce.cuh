@@ -16,6 +16,7 @@
 #include <bit>
 #include <utility>
 
+#include "autograd/kernels/reduce.h"
 #include "autograd/loops/reduce_loop.h"
 #include "cuda/elementwise.cuh"
 

@@ -16,7 +16,8 @@
 #include <limits>
 
 #include "autograd/base/simd.h"
-#include "autograd/kernels.h"
+#include "autograd/kernels/copy.h"
+#include "autograd/kernels/rows.h"
 #include "autograd/loops/rows.h"
 #include "cuda/pack.cuh"
 

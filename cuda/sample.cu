@@ -2,7 +2,7 @@
 //   y = the first i with p_0 + ... + p_i > u, u uniform in [0, 1)
 #include <string>
 
-#include "autograd/kernels.h"
+#include "autograd/kernels/rows.h"
 #include "autograd/loops/rows.h"
 #include "autograd/random/sample_units.h"
 #include "cuda/faults.cuh"

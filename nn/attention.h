@@ -4,6 +4,7 @@
 #include <tuple>
 #include <vector>
 
+#include "autograd/fused_ops.h"
 #include "nn/config.h"
 #include "nn/dropout.h"
 #include "nn/kv_cache.h"

@@ -4,6 +4,7 @@
 #include <tuple>
 #include <utility>
 
+#include "autograd/fused_ops.h"
 #include "nn/attention.h"
 #include "nn/layer_norm.h"
 #include "nn/mlp.h"

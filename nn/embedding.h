@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "autograd/fused_ops.h"
 #include "nn/init.h"
 #include "nn/module.h"
 

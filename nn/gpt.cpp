@@ -1,4 +1,5 @@
 #include "nn/gpt.h"
+#include "autograd/ops.h"
 
 #include <algorithm>
 #include <cmath>

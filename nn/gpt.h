@@ -5,6 +5,7 @@
 #include <tuple>
 #include <vector>
 
+#include "autograd/fused_ops.h"
 #include "nn/block.h"
 #include "nn/embedding.h"
 

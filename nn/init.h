@@ -2,7 +2,7 @@
 #pragma once
 
 #include "autograd/base/context.h"
-#include "autograd/ops.h"
+#include "autograd/basic_ops.h"
 #include "autograd/random/generator.h"
 #include "autograd/tensor.h"
 

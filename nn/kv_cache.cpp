@@ -1,4 +1,5 @@
 #include "nn/kv_cache.h"
+#include "autograd/ops.h"
 
 namespace ink {
 namespace {

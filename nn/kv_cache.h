@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "autograd/ops.h"
+#include "autograd/basic_ops.h"
 
 namespace ink {
 

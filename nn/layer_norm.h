@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "autograd/fused_ops.h"
 #include "nn/module.h"
 
 namespace ink {

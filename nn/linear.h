@@ -4,6 +4,7 @@
 #include <cmath>
 #include <string>
 
+#include "autograd/fused_ops.h"
 #include "nn/init.h"
 #include "nn/module.h"
 

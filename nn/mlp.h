@@ -1,6 +1,7 @@
 // MLP: the part of a block that looks at one position at a time.
 #pragma once
 
+#include "autograd/fused_ops.h"
 #include "nn/activation.h"
 #include "nn/config.h"
 #include "nn/dropout.h"

@@ -24,8 +24,8 @@
 #include <utility>
 #include <vector>
 
+#include "autograd/basic_ops.h"
 #include "autograd/io/serialize.h"
-#include "autograd/ops.h"
 #include "autograd/tensor.h"
 
 namespace ink {

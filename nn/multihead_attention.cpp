@@ -1,4 +1,5 @@
 #include "nn/multihead_attention.h"
+#include "autograd/fused_ops.h"
 
 #include <limits>
 #include <tuple>

@@ -1,4 +1,5 @@
 #include "nn/self_attention.h"
+#include "autograd/fused_ops.h"
 
 #include <cmath>
 #include <limits>

@@ -7,8 +7,8 @@
 #include <cmath>
 #include <vector>
 
+#include "autograd/basic_ops.h"
 #include "autograd/memory/device_backend.h"
-#include "autograd/ops.h"
 #include "tests/test_device.h"
 
 namespace ink {

@@ -5,8 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "autograd/basic_ops.h"
 #include "autograd/engine/observer.h"
-#include "autograd/ops.h"
+#include "autograd/fused_ops.h"
 #include "autograd/random/generator.h"
 #include "error_of.h"
 #include "tests/test_device.h"

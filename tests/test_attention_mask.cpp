@@ -9,7 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "autograd/ops.h"
+#include "autograd/basic_ops.h"
+#include "autograd/fused_ops.h"
 #include "autograd/random/generator.h"
 #include "tests/temp_files.h"
 #include "tests/test_device.h"

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "autograd/fused_ops.h"
 #include "autograd/random/generator.h"
 #include "error_of.h"
 #include "nn/gpt.h"

@@ -10,8 +10,9 @@
 #include <string>
 #include <vector>
 
+#include "autograd/basic_ops.h"
+#include "autograd/fused_ops.h"
 #include "autograd/io/serialize.h"
-#include "autograd/ops.h"
 #include "autograd/random/generator.h"
 #include "tests/test_device.h"
 

@@ -14,9 +14,10 @@
 #include <thread>
 #include <vector>
 
+#include "autograd/basic_ops.h"
 #include "autograd/engine/graph.h"
+#include "autograd/fused_ops.h"
 #include "autograd/io/serialize.h"
-#include "autograd/ops.h"
 #include "autograd/random/generator.h"
 #include "tests/error_of.h"
 #include "tests/temp_files.h"

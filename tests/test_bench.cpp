@@ -12,10 +12,11 @@
 #include <thread>
 #include <vector>
 
+#include "autograd/basic_ops.h"
 #include "autograd/engine/checkpoint.h"
 #include "autograd/engine/observer.h"
+#include "autograd/fused_ops.h"
 #include "autograd/inspect/profiler.h"
-#include "autograd/ops.h"
 #include "tests/run_program.h"
 #include "train/cli/bench.h"
 #include "train/cli/profile_table.h"

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "autograd/base/log.h"
-#include "autograd/ops.h"
+#include "autograd/basic_ops.h"
 #include "data/file.h"
 #include "error_of.h"
 #include "tests/temp_files.h"

@@ -9,9 +9,10 @@
 
 #include <gtest/gtest.h>
 
+#include "autograd/basic_ops.h"
+#include "autograd/fused_ops.h"
 #include "autograd/inspect/draw.h"
 #include "autograd/inspect/gradcheck.h"
-#include "autograd/ops.h"
 #include "error_of.h"
 #include "tests/temp_files.h"
 #include "tests/test_device.h"

@@ -10,8 +10,9 @@
 #include <utility>
 #include <vector>
 
+#include "autograd/basic_ops.h"
+#include "autograd/fused_ops.h"
 #include "autograd/memory/device_backend.h"
-#include "autograd/ops.h"
 #include "autograd/random/generator.h"
 #include "autograd/replay.h"
 #include "cuda/attention/mma.h"

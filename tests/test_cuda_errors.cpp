@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "autograd/kernels.h"
+#include "autograd/kernels/kernel.h"
 #include "autograd/ops.h"
 #include "autograd/replay.h"
 #include "error_of.h"

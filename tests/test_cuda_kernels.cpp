@@ -9,7 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "autograd/kernels.h"
+#include "autograd/kernels/elementwise.h"
+#include "autograd/kernels/gemm.h"
+#include "autograd/ops.h"
 #include "autograd/random/philox.h"
 #include "tests/on_cuda.h"
 #include "train/cases/op_cases.h"

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <vector>
 
+#include "autograd/basic_ops.h"
 #include "autograd/memory/device_backend.h"
-#include "autograd/ops.h"
 #include "cuda/mma.cuh"
 
 namespace ink::cuda {

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "autograd/kernels.h"
+#include "autograd/kernels/rows.h"
 #include "autograd/random/generator.h"
 #include "tests/on_cuda.h"
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "autograd/engine/observer.h"
+#include "autograd/fused_ops.h"
 #include "autograd/memory/device_backend.h"
 #include "autograd/random/generator.h"
 #include "tests/error_of.h"

@@ -10,7 +10,8 @@
 #include <vector>
 
 #include "autograd/autocast.h"
-#include "autograd/kernels.h"
+#include "autograd/fused_ops.h"
+#include "autograd/kernels/rows.h"
 #include "autograd/random/generator.h"
 #include "autograd/replay.h"
 #include "tests/on_cuda.h"

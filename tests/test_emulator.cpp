@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "autograd/ops.h"
+#include "autograd/basic_ops.h"
 #include "cuda/launch.cuh"
 #include "tests/error_of.h"
 

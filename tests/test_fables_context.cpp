@@ -4,6 +4,7 @@
 
 #include <iostream>
 
+#include "autograd/fused_ops.h"
 #include "autograd/random/generator.h"
 #include "data/dataset.h"
 #include "nn/gpt.h"

@@ -13,9 +13,10 @@
 #include <string>
 #include <vector>
 
+#include "autograd/basic_ops.h"
 #include "autograd/engine/graph.h"
-#include "autograd/kernels.h"
-#include "autograd/ops.h"
+#include "autograd/fused_ops.h"
+#include "autograd/kernels/gemm.h"
 #include "autograd/random/generator.h"
 #include "tests/run_program.h"
 

@@ -1,4 +1,5 @@
 // The GPT: shapes, ties, causality, generation, errors, and the gradients of its parts.
+#include "autograd/ops.h"
 #include "nn/gpt.h"
 
 #include <gtest/gtest.h>

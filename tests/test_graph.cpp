@@ -5,8 +5,8 @@
 #include <thread>
 #include <vector>
 
+#include "autograd/basic_ops.h"
 #include "autograd/engine/grad_store.h"
-#include "autograd/ops.h"
 #include "error_of.h"
 #include "tests/test_device.h"
 

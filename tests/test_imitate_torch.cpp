@@ -8,7 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "autograd/ops.h"
+#include "autograd/basic_ops.h"
+#include "autograd/fused_ops.h"
 #include "autograd/random/generator.h"
 #include "tests/temp_files.h"
 

@@ -4,9 +4,10 @@
 #include <limits>
 #include <vector>
 
+#include "autograd/basic_ops.h"
+#include "autograd/fused_ops.h"
 #include "autograd/gemm/gemm.h"
-#include "autograd/kernels.h"
-#include "autograd/ops.h"
+#include "autograd/kernels/gemm.h"
 #include "autograd/random/generator.h"
 #include "error_of.h"
 

@@ -6,8 +6,9 @@
 #include <utility>
 #include <vector>
 
+#include "autograd/basic_ops.h"
+#include "autograd/fused_ops.h"
 #include "autograd/memory/free_ranges.h"
-#include "autograd/ops.h"
 #include "tests/error_of.h"
 #include "tests/temp_files.h"
 #include "train/trainer.h"

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "autograd/base/log.h"
+#include "autograd/fused_ops.h"
 #include "autograd/random/generator.h"
 #include "error_of.h"
 #include "nn/activation.h"

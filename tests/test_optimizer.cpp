@@ -18,7 +18,7 @@
 
 #include "autograd/autocast.h"
 #include "autograd/base/log.h"
-#include "autograd/ops.h"
+#include "autograd/basic_ops.h"
 #include "error_of.h"
 #include "tests/temp_files.h"
 #include "tests/test_device.h"

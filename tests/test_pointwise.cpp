@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "autograd/ops.h"
+#include "autograd/basic_ops.h"
 #include "error_of.h"
 
 namespace ink {

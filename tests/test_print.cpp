@@ -9,9 +9,10 @@
 #include <string>
 #include <vector>
 
+#include "autograd/basic_ops.h"
 #include "autograd/engine/graph.h"
 #include "autograd/engine/observer.h"
-#include "autograd/ops.h"
+#include "autograd/fused_ops.h"
 #include "autograd/tensor.h"
 
 namespace ink {

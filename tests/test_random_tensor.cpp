@@ -5,7 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "autograd/ops.h"
+#include "autograd/basic_ops.h"
+#include "autograd/fused_ops.h"
 #include "autograd/random/generator.h"
 #include "autograd/random/philox.h"
 #include "error_of.h"

@@ -8,8 +8,8 @@
 #include <iterator>
 #include <string>
 
+#include "autograd/basic_ops.h"
 #include "autograd/inspect/gradcheck.h"
-#include "autograd/ops.h"
 #include "nn/linear.h"
 
 namespace ink {

@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "autograd/basic_ops.h"
 #include "autograd/io/atomic_file.h"
-#include "autograd/ops.h"
 #include "error_of.h"
 #include "temp_files.h"
 

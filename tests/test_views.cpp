@@ -4,7 +4,7 @@
 #include <cmath>
 #include <vector>
 
-#include "autograd/ops.h"
+#include "autograd/basic_ops.h"
 #include "error_of.h"
 #include "tests/temp_files.h"
 

@@ -3,10 +3,10 @@
 #include <algorithm>
 
 #include "autograd/base/parallel.h"
+#include "autograd/basic_ops.h"
 #include "autograd/engine/grad_store.h"
 #include "autograd/engine/graph.h"
 #include "autograd/memory/device_backend.h"
-#include "autograd/ops.h"
 
 namespace ink {
 namespace {

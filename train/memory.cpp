@@ -4,6 +4,7 @@
 #include <array>
 
 #include "autograd/base/parallel.h"
+#include "autograd/fused_ops.h"
 #include "autograd/gemm/units.h"
 #include "autograd/memory/storage.h"
 #include "train/data_parallel.h"

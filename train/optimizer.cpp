@@ -8,10 +8,11 @@
 #include <string>
 
 #include "autograd/autocast.h"
+#include "autograd/basic_ops.h"
 #include "autograd/engine/graph.h"
 #include "autograd/engine/observer.h"
-#include "autograd/kernels.h"
-#include "autograd/ops.h"
+#include "autograd/kernels/copy.h"
+#include "autograd/kernels/optimizer.h"
 
 namespace ink {
 namespace {

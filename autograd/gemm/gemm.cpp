@@ -14,8 +14,10 @@
 #include <string_view>
 #include <utility>
 
+#include "autograd/base/parallel.h"
 #include "autograd/gemm/units.h"
-#include "autograd/kernels.h"
+#include "autograd/kernels/copy.h"
+#include "autograd/kernels/gemm.h"
 
 namespace ink {
 

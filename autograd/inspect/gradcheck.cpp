@@ -5,7 +5,7 @@
 #include <limits>
 #include <random>
 
-#include "autograd/ops.h"
+#include "autograd/basic_ops.h"
 
 namespace ink {
 namespace {

@@ -12,7 +12,8 @@
 
 #include "autograd/base/parallel.h"
 #include "autograd/gemm/gemm.h"
-#include "autograd/kernels.h"
+#include "autograd/kernels/copy.h"
+#include "autograd/kernels/gemm.h"
 #include "autograd/memory/device_backend.h"
 #include "autograd/tensor.h"
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "autograd/basic_ops.h"
 #include "autograd/engine/observer.h"
-#include "autograd/ops.h"
 
 namespace ink {
 

@@ -12,6 +12,11 @@ struct OptimizerStep {
   Array clip;       ///< f64 (): the factor that clips gradients; 1 when they need not be clipped
   Array finite;     ///< bool (): are the loss and all gradients finite? If not, the step is skipped
   Array skipped;    ///< i64 (2): steps skipped so far; those of them since the last that was not
+
+  template <class F>
+  void for_arrays(F& f) const {
+    f(lr), f(grad_norm), f(clip), f(finite), f(skipped);
+  }
 };
 
 /// Parameters and what belongs to each: lists of one length. One without a gradient is left alone.
@@ -22,6 +27,11 @@ struct ParameterLists {
   Array counts;    ///< i64 (P): updates so far
   Array lr_scale;  ///< f64 (P): factor of the learning rate
   Array decay;     ///< f64 (P): weight decay
+
+  template <class F>
+  void for_arrays(F& f) const {
+    f(values), f(grads), f(rounded), f(counts), f(lr_scale), f(decay);
+  }
 };
 
 }  // namespace ink

@@ -2,9 +2,9 @@
 // The vjps are written with public ops and so can be differentiated again.
 #include <utility>
 
-#include "autograd/kernels.h"
+#include "autograd/basic_ops.h"
+#include "autograd/kernels/elementwise.h"
 #include "autograd/loops/map.h"
-#include "autograd/ops.h"
 #include "autograd/ops/promote.h"
 
 namespace ink {

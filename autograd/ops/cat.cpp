@@ -2,8 +2,8 @@
 #include <utility>
 #include <vector>
 
-#include "autograd/kernels.h"
-#include "autograd/ops.h"
+#include "autograd/basic_ops.h"
+#include "autograd/kernels/copy.h"
 #include "autograd/ops/promote.h"
 
 namespace ink {

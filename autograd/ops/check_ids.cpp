@@ -1,6 +1,7 @@
 #include "autograd/ops/check_ids.h"
 
-#include "autograd/kernels.h"
+#include "autograd/kernels/copy.h"
+#include "autograd/kernels/reduce.h"
 
 namespace ink {
 namespace {

@@ -1,9 +1,9 @@
 // Comparisons and logical ops: bool tensors, without gradients.
 #include <limits>
 
-#include "autograd/kernels.h"
+#include "autograd/basic_ops.h"
+#include "autograd/kernels/elementwise.h"
 #include "autograd/loops/map.h"
-#include "autograd/ops.h"
 #include "autograd/ops/promote.h"
 
 namespace ink {

@@ -5,9 +5,9 @@
 #include <type_traits>
 
 #include "autograd/base/shuffle.h"
-#include "autograd/kernels.h"
+#include "autograd/basic_ops.h"
+#include "autograd/kernels/copy.h"
 #include "autograd/loops/map.h"
-#include "autograd/ops.h"
 
 namespace ink {
 

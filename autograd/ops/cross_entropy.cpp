@@ -6,7 +6,8 @@
 #include <algorithm>
 #include <type_traits>
 
-#include "autograd/kernels.h"
+#include "autograd/base/simd.h"
+#include "autograd/kernels/rows.h"
 #include "autograd/loops/rows.h"
 #include "autograd/ops.h"
 #include "autograd/ops/check_ids.h"

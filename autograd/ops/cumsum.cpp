@@ -1,7 +1,7 @@
 // cumsum: running sums along one dimension.
 #include <type_traits>
 
-#include "autograd/kernels.h"
+#include "autograd/kernels/lines.h"
 #include "autograd/loops/strided_loop.h"
 #include "autograd/ops.h"
 

@@ -4,9 +4,10 @@
 // The mask is never stored (random/dropout_mask.h): backward draws the same numbers again.
 #include <algorithm>
 
-#include "autograd/kernels.h"
+#include "autograd/basic_ops.h"
+#include "autograd/fused_ops.h"
+#include "autograd/kernels/rows.h"
 #include "autograd/loops/rows.h"
-#include "autograd/ops.h"
 #include "autograd/random/dropout_mask.h"
 #include "autograd/random/generator.h"
 

@@ -3,7 +3,7 @@
 //   dweight[v]    = sum of dy[i] over all i with ids[i] = v
 #include <algorithm>
 
-#include "autograd/kernels.h"
+#include "autograd/kernels/rows.h"
 #include "autograd/loops/rows.h"
 #include "autograd/ops.h"
 #include "autograd/ops/check_ids.h"

@@ -1,6 +1,6 @@
 // flip: the elements in reverse order along dimensions.
-#include "autograd/kernels.h"
-#include "autograd/ops.h"
+#include "autograd/basic_ops.h"
+#include "autograd/kernels/copy.h"
 
 namespace ink {
 

@@ -3,8 +3,8 @@
 //          Phi, phi: the distribution function of the standard normal, and its density
 //   tanh:  y = x (1 + tanh u) / 2,   dx = dy (1 + tanh u + x (1 - tanh^2 u) u') / 2
 //          u = sqrt(2/pi) (x + 0.044715 x^3)
-#include "autograd/kernels.h"
-#include "autograd/ops.h"
+#include "autograd/basic_ops.h"
+#include "autograd/kernels/elementwise.h"
 
 namespace ink {
 

@@ -4,7 +4,7 @@
 #include <mutex>
 #include <tuple>
 
-#include "autograd/ops.h"
+#include "autograd/basic_ops.h"
 
 namespace ink {
 

@@ -6,8 +6,9 @@
 // refuses what could not be told from a wrong gradient.
 #include <ostream>
 
-#include "autograd/kernels.h"
-#include "autograd/ops.h"
+#include "autograd/basic_ops.h"
+#include "autograd/kernels/copy.h"
+#include "autograd/kernels/elementwise.h"
 #include "autograd/ops/promote.h"
 
 namespace ink {

@@ -6,7 +6,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "autograd/kernels.h"
+#include "autograd/kernels/copy.h"
+#include "autograd/kernels/lines.h"
 #include "autograd/loops/strided_loop.h"
 #include "autograd/ops.h"
 #include "autograd/ops/check_ids.h"

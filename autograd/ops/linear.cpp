@@ -7,9 +7,13 @@
 #include <algorithm>
 #include <array>
 #include "autograd/autocast.h"
+#include "autograd/base/parallel.h"
+#include "autograd/basic_ops.h"
+#include "autograd/fused_ops.h"
 #include "autograd/gemm/gemm.h"
-#include "autograd/kernels.h"
-#include "autograd/ops.h"
+#include "autograd/kernels/copy.h"
+#include "autograd/kernels/gemm.h"
+#include "autograd/kernels/reduce.h"
 
 namespace ink {
 

@@ -10,10 +10,14 @@
 #include <algorithm>
 
 #include "autograd/autocast.h"
+#include "autograd/basic_ops.h"
+#include "autograd/fused_ops.h"
 #include "autograd/gemm/gemm.h"
-#include "autograd/kernels.h"
+#include "autograd/kernels/copy.h"
+#include "autograd/kernels/elementwise.h"
+#include "autograd/kernels/gemm.h"
+#include "autograd/kernels/rows.h"
 #include "autograd/memory/device_backend.h"
-#include "autograd/ops.h"
 #include "autograd/ops/check_ids.h"
 
 namespace ink {

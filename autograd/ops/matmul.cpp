@@ -1,7 +1,7 @@
 // Matrix products of all ranks, on kernel::gemm (gemm/gemm.h).
+#include "autograd/basic_ops.h"
 #include "autograd/gemm/gemm.h"
-#include "autograd/kernels.h"
-#include "autograd/ops.h"
+#include "autograd/kernels/gemm.h"
 
 namespace ink {
 namespace {

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "autograd/kernels.h"
+#include "autograd/kernels/reduce.h"
 #include "autograd/loops/reduce_loop.h"
 #include "autograd/ops.h"
 #include "autograd/ops/reduce_dims.h"

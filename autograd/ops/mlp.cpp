@@ -8,9 +8,12 @@
 #include <array>
 
 #include "autograd/autocast.h"
+#include "autograd/basic_ops.h"
+#include "autograd/fused_ops.h"
 #include "autograd/gemm/gemm.h"
-#include "autograd/kernels.h"
-#include "autograd/ops.h"
+#include "autograd/kernels/copy.h"
+#include "autograd/kernels/elementwise.h"
+#include "autograd/kernels/gemm.h"
 #include "autograd/ops/linear.h"
 
 namespace ink {

@@ -1,7 +1,8 @@
 // mse_loss: the mean squared error.
 //   y      = mean (or sum) of d^2, d = input - target
 //   dinput = dy 2 d / n (n = 1 but for mean), dtarget = -dinput
-#include "autograd/ops.h"
+#include "autograd/basic_ops.h"
+#include "autograd/fused_ops.h"
 
 namespace ink {
 

@@ -1,7 +1,7 @@
 // What layer_norm and rms_norm share.
 #pragma once
 
-#include "autograd/ops.h"
+#include "autograd/basic_ops.h"
 
 namespace ink {
 

@@ -1,5 +1,5 @@
 // prod: the product over dimensions.
-#include "autograd/kernels.h"
+#include "autograd/kernels/reduce.h"
 #include "autograd/ops.h"
 #include "autograd/ops/reduce_dims.h"
 

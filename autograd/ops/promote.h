@@ -4,7 +4,7 @@
 #include <cmath>
 #include <utility>
 
-#include "autograd/ops.h"
+#include "autograd/basic_ops.h"
 
 namespace ink {
 

@@ -3,10 +3,10 @@
 #include <limits>
 #include <type_traits>
 
-#include "autograd/kernels.h"
+#include "autograd/basic_ops.h"
+#include "autograd/kernels/reduce.h"
 #include "autograd/loops/folds.h"
 #include "autograd/loops/reduce_loop.h"
-#include "autograd/ops.h"
 #include "autograd/ops/reduce_dims.h"
 
 namespace ink {

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "autograd/ops.h"
+#include "autograd/basic_ops.h"
 
 namespace ink {
 

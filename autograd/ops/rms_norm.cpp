@@ -4,9 +4,10 @@
 //   dw = sum over rows of dy xhat
 #include <cmath>
 
-#include "autograd/kernels.h"
+#include "autograd/basic_ops.h"
+#include "autograd/fused_ops.h"
+#include "autograd/kernels/rows.h"
 #include "autograd/loops/rows.h"
-#include "autograd/ops.h"
 #include "autograd/ops/norm.h"
 
 namespace ink {

@@ -1,9 +1,10 @@
 // Draws from probabilities (..., V): an element of each row.
 //   y = the first i with p_0 + ... + p_i > u, u uniform in [0, 1)
 // u is a function of the context's random position and the row. No gradient.
-#include "autograd/kernels.h"
+#include "autograd/basic_ops.h"
+#include "autograd/fused_ops.h"
+#include "autograd/kernels/rows.h"
 #include "autograd/loops/rows.h"
-#include "autograd/ops.h"
 #include "autograd/random/sample_units.h"
 
 namespace ink {

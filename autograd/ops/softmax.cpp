@@ -3,9 +3,11 @@
 //   dx = y (dy - sum dy y)
 #include <type_traits>
 
-#include "autograd/kernels.h"
+#include "autograd/base/simd.h"
+#include "autograd/basic_ops.h"
+#include "autograd/fused_ops.h"
+#include "autograd/kernels/rows.h"
 #include "autograd/loops/rows.h"
-#include "autograd/ops.h"
 
 namespace ink {
 

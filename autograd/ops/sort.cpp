@@ -6,7 +6,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "autograd/kernels.h"
+#include "autograd/kernels/lines.h"
 #include "autograd/loops/strided_loop.h"
 #include "autograd/ops.h"
 

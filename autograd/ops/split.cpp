@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "autograd/ops.h"
+#include "autograd/basic_ops.h"
 
 namespace ink {
 namespace {

@@ -1,8 +1,10 @@
 // tril, triu: the lower or upper triangle of each matrix.
 #include <algorithm>
 
-#include "autograd/kernels.h"
-#include "autograd/ops.h"
+#include "autograd/base/parallel.h"
+#include "autograd/basic_ops.h"
+#include "autograd/kernels/copy.h"
+#include "autograd/kernels/lines.h"
 
 namespace ink {
 

@@ -4,9 +4,9 @@
 // differentiates, takes the formula's df instead, in one pass over memory.
 #include <optional>
 
-#include "autograd/kernels.h"
+#include "autograd/basic_ops.h"
+#include "autograd/kernels/elementwise.h"
 #include "autograd/loops/map.h"
-#include "autograd/ops.h"
 #include "autograd/ops/promote.h"
 
 namespace ink {

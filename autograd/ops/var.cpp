@@ -3,7 +3,7 @@
 #include <cmath>
 #include <functional>
 
-#include "autograd/kernels.h"
+#include "autograd/kernels/reduce.h"
 #include "autograd/loops/reduce_loop.h"
 #include "autograd/ops.h"
 #include "autograd/ops/reduce_dims.h"

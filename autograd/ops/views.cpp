@@ -7,7 +7,7 @@
 #include <utility>
 #include <variant>
 
-#include "autograd/ops.h"
+#include "autograd/basic_ops.h"
 
 namespace ink {
 namespace {

@@ -1,7 +1,7 @@
 // where, masked_fill: one of two values for each element, as a condition says.
-#include "autograd/kernels.h"
+#include "autograd/basic_ops.h"
+#include "autograd/kernels/elementwise.h"
 #include "autograd/loops/map.h"
-#include "autograd/ops.h"
 #include "autograd/ops/promote.h"
 
 namespace ink {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "autograd/kernels/attention.h"
 #include "autograd/random/dropout_mask.h"
 #include "cuda/pack.cuh"
 #include "cuda/rows.cuh"

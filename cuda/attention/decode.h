@@ -1,7 +1,7 @@
 // Attention of few queries to many keys: what forward.cu calls where it suits.
 #pragma once
 
-#include "autograd/kernels.h"
+#include "autograd/kernels/attention.h"
 
 namespace ink::cuda {
 

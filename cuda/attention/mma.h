@@ -3,7 +3,7 @@
 
 #include <initializer_list>
 
-#include "autograd/kernels.h"
+#include "autograd/kernels/attention.h"
 
 namespace ink::cuda {
 

@@ -5,7 +5,8 @@
 
 #include <memory>
 
-#include "autograd/kernels.h"
+#include "autograd/kernels/elementwise.h"
+#include "autograd/kernels/gemm.h"
 
 namespace ink::cuda {
 namespace {

@@ -9,7 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "autograd/ops.h"
+#include "autograd/basic_ops.h"
+#include "autograd/fused_ops.h"
 
 namespace {
 

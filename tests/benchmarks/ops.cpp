@@ -23,6 +23,7 @@
 #include "autograd/inspect/machine.h"
 #include "autograd/inspect/profiler.h"
 #include "autograd/memory/device_backend.h"
+#include "autograd/ops.h"
 #include "autograd/replay.h"
 #include "train/cases/op_case_inputs.h"
 #include "train/cli/bench.h"

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "autograd/engine/checkpoint.h"
+#include "autograd/ops.h"
 
 namespace ink {
 namespace {

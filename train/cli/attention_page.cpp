@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "autograd/base/check.h"
-#include "autograd/ops.h"
+#include "autograd/basic_ops.h"
 
 namespace ink {
 namespace {

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <vector>
 
+#include "autograd/fused_ops.h"
 #include "autograd/random/generator.h"
 #include "nn/dropout.h"
 #include "nn/linear.h"

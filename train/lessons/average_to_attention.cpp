@@ -5,6 +5,7 @@
 // library's own op must agree with what we made by hand.
 #include <cmath>
 
+#include "autograd/fused_ops.h"
 #include "autograd/random/generator.h"
 #include "nn/linear.h"
 #include "train/lessons/notebook.h"

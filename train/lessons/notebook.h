@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-#include "autograd/ops.h"
+#include "autograd/basic_ops.h"
 
 namespace ink {
 

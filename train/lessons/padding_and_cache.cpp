@@ -9,6 +9,7 @@
 #include <cmath>
 #include <vector>
 
+#include "autograd/fused_ops.h"
 #include "autograd/random/generator.h"
 #include "nn/self_attention.h"
 #include "train/lessons/notebook.h"

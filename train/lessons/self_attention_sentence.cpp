@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "autograd/fused_ops.h"
 #include "autograd/random/generator.h"
 #include "nn/embedding.h"
 #include "train/lessons/notebook.h"

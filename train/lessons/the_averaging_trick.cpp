@@ -5,6 +5,7 @@
 // in which most hand-written norms differ from the libraries'.
 #include <cmath>
 
+#include "autograd/ops.h"
 #include "autograd/random/generator.h"
 #include "nn/batch_norm.h"
 #include "nn/layer_norm.h"

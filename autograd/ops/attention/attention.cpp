@@ -13,8 +13,9 @@
 #include <utility>
 #include <vector>
 
-#include "autograd/kernels.h"
-#include "autograd/ops.h"
+#include "autograd/basic_ops.h"
+#include "autograd/fused_ops.h"
+#include "autograd/kernels/attention.h"
 
 namespace ink {
 namespace {

@@ -2,7 +2,7 @@
 // head's tiles of queries and keys. The scores are in f32, and the weights are rounded to bf16.
 #pragma once
 
-#include "autograd/kernels.h"
+#include "autograd/kernels/attention.h"
 
 namespace ink::cpu {
 

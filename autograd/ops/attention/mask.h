@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "autograd/kernels.h"
+#include "autograd/kernels/attention.h"
 #include "autograd/ops/attention/tiles.h"
 #include "autograd/random/dropout_mask.h"
 

@@ -18,7 +18,7 @@
 #include "autograd/base/simd.h"
 #include "autograd/gemm/gemm.h"
 #include "autograd/gemm/small_product.h"
-#include "autograd/kernels.h"
+#include "autograd/kernels/copy.h"
 
 namespace ink::tiles {
 

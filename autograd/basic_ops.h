@@ -1,0 +1,198 @@
+// Basic ops: what other ops, layers and tests are written with. They are closed under
+// differentiation. The headings name the files in ops/.
+//
+// Shapes broadcast as in NumPy. Mixed dtypes are promoted as in PyTorch (i64 and bool yield to
+// floating; f32 and bf16 meet in f32). `dims` count from the end when negative; an empty list means
+// all of them. Errors are ink::Error, "op: ...".
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "autograd/engine/graph.h"
+#include "autograd/random/generator.h"
+#include "autograd/tensor.h"
+
+namespace ink {
+
+// ---- binary.cpp: elementwise, two tensors
+
+Tensor add(const Tensor& a, const Tensor& b);
+Tensor sub(const Tensor& a, const Tensor& b);
+Tensor mul(const Tensor& a, const Tensor& b);
+Tensor div(const Tensor& a, const Tensor& b);  // integers give the default floating dtype
+Tensor pow(const Tensor& a, const Tensor& b);  // a ^ b
+/// The larger; at a tie each gets half the gradient; NaN wins.
+Tensor maximum(const Tensor& a, const Tensor& b);
+Tensor minimum(const Tensor& a, const Tensor& b);
+
+// A number takes the tensor's dtype. With a fractional number, i64 and bool become the default
+// floating dtype.
+Tensor operator+(const Tensor& a, const Tensor& b);
+Tensor operator-(const Tensor& a, const Tensor& b);
+Tensor operator*(const Tensor& a, const Tensor& b);
+Tensor operator/(const Tensor& a, const Tensor& b);
+Tensor operator+(const Tensor& a, double b);
+Tensor operator-(const Tensor& a, double b);
+Tensor operator*(const Tensor& a, double b);
+Tensor operator/(const Tensor& a, double b);
+Tensor operator+(double a, const Tensor& b);
+Tensor operator-(double a, const Tensor& b);
+Tensor operator*(double a, const Tensor& b);
+Tensor operator/(double a, const Tensor& b);
+Tensor operator-(const Tensor& x);
+Tensor& operator+=(Tensor& a, const Tensor& b);  // in place, as a.add_(b)
+Tensor& operator-=(Tensor& a, const Tensor& b);
+Tensor& operator*=(Tensor& a, const Tensor& b);
+Tensor& operator/=(Tensor& a, const Tensor& b);
+Tensor& operator+=(Tensor& a, double b);
+Tensor& operator-=(Tensor& a, double b);
+Tensor& operator*=(Tensor& a, double b);
+Tensor& operator/=(Tensor& a, double b);
+
+// ---- unary.cpp, gelu.cpp: elementwise, one tensor
+
+Tensor neg(const Tensor& x);
+Tensor exp(const Tensor& x);
+Tensor log(const Tensor& x);
+Tensor sqrt(const Tensor& x);
+Tensor rsqrt(const Tensor& x);  // 1 / sqrt(x)
+Tensor pow(const Tensor& x, double exponent);
+Tensor abs(const Tensor& x);   // gradient 0 at 0
+Tensor sign(const Tensor& x);  // -1, 0 or 1; gradient 0
+Tensor sin(const Tensor& x);
+Tensor cos(const Tensor& x);
+Tensor tanh(const Tensor& x);
+Tensor sigmoid(const Tensor& x);  // 1 / (1 + exp(-x))
+Tensor relu(const Tensor& x);     // max(x, 0); gradient 0 at 0
+Tensor silu(const Tensor& x);     // x sigmoid(x)
+Tensor erf(const Tensor& x);
+Tensor clamp(const Tensor& x, std::optional<double> min, std::optional<double> max = {});
+enum class Gelu { erf, tanh };
+/// x Phi(x); with Gelu::tanh its approximation 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).
+/// Hendrycks and Gimpel 2016.
+Tensor gelu(const Tensor& x, Gelu approximate = Gelu::erf);
+
+// ---- where.cpp
+
+Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);  // condition ? a : b
+Tensor masked_fill(const Tensor& x, const Tensor& mask, double value);    // mask ? value : x
+
+// ---- compare.cpp: bool results, no gradients
+
+Tensor eq(const Tensor& a, const Tensor& b);
+Tensor ne(const Tensor& a, const Tensor& b);
+Tensor lt(const Tensor& a, const Tensor& b);
+Tensor le(const Tensor& a, const Tensor& b);
+Tensor gt(const Tensor& a, const Tensor& b);
+Tensor ge(const Tensor& a, const Tensor& b);
+Tensor operator==(const Tensor& a, const Tensor& b);
+Tensor operator!=(const Tensor& a, const Tensor& b);
+Tensor operator<(const Tensor& a, const Tensor& b);
+Tensor operator<=(const Tensor& a, const Tensor& b);
+Tensor operator>(const Tensor& a, const Tensor& b);
+Tensor operator>=(const Tensor& a, const Tensor& b);
+Tensor operator==(const Tensor& a, double b);
+Tensor operator!=(const Tensor& a, double b);
+Tensor operator<(const Tensor& a, double b);
+Tensor operator<=(const Tensor& a, double b);
+Tensor operator>(const Tensor& a, double b);
+Tensor operator>=(const Tensor& a, double b);
+Tensor logical_and(const Tensor& a, const Tensor& b);  // non-zero counts as true
+Tensor logical_or(const Tensor& a, const Tensor& b);
+Tensor logical_xor(const Tensor& a, const Tensor& b);
+Tensor logical_not(const Tensor& x);
+Tensor isnan(const Tensor& x);
+Tensor isfinite(const Tensor& x);
+/// |a - b| <= atol + rtol |b|, element by element.
+Tensor isclose(const Tensor& a, const Tensor& b, double rtol = 1e-5, double atol = 1e-8,
+               bool equal_nan = false);
+bool allclose(const Tensor& a, const Tensor& b, double rtol = 1e-5, double atol = 1e-8,
+              bool equal_nan = false);
+bool equal(const Tensor& a, const Tensor& b);  // same shape and the same values
+
+// ---- reduce.cpp: over dimensions
+
+Tensor sum(const Tensor& x, const Shape& dims = {}, bool keepdim = false);  // bool, i64: i64
+Tensor mean(const Tensor& x, const Shape& dims = {}, bool keepdim = false);
+Tensor any(const Tensor& x, const Shape& dims = {}, bool keepdim = false);  // bool
+Tensor all(const Tensor& x, const Shape& dims = {}, bool keepdim = false);
+/// Sums x down to a shape that broadcasts to x's: the gradient of expand.
+Tensor sum_to(const Tensor& x, const Shape& shape);
+
+// ---- max_min.cpp
+
+/// Values and their i64 indices along a dimension.
+struct ValuesIndices {
+  Tensor values, indices;
+};
+/// Of equals the first one counts, and gets the gradient. NaN wins.
+ValuesIndices max(const Tensor& x, int64_t dim, bool keepdim = false);
+ValuesIndices min(const Tensor& x, int64_t dim, bool keepdim = false);
+Tensor max(const Tensor& x);  // the largest of all
+Tensor min(const Tensor& x);
+/// Equals share the gradient; NaN wins.
+Tensor amax(const Tensor& x, const Shape& dims = {}, bool keepdim = false);
+Tensor amin(const Tensor& x, const Shape& dims = {}, bool keepdim = false);
+/// Without dim, of the flat tensor.
+Tensor argmax(const Tensor& x, std::optional<int64_t> dim = {}, bool keepdim = false);
+Tensor argmin(const Tensor& x, std::optional<int64_t> dim = {}, bool keepdim = false);
+
+// ---- views.cpp, split.cpp: the same memory
+
+Tensor view(const Tensor& x, const Shape& shape);
+Tensor reshape(const Tensor& x, const Shape& shape);
+Tensor transpose(const Tensor& x, int64_t dim0, int64_t dim1);
+Tensor permute(const Tensor& x, const Shape& dims);
+Tensor squeeze(const Tensor& x, std::optional<int64_t> dim = {});
+Tensor unsqueeze(const Tensor& x, int64_t dim);
+Tensor expand(const Tensor& x, const Shape& shape);
+Tensor select(const Tensor& x, int64_t dim, int64_t index);
+Tensor narrow(const Tensor& x, int64_t dim, int64_t start, int64_t length);
+/// start and stop are clamped, as Python's.
+Tensor slice(const Tensor& x, int64_t dim, int64_t start, int64_t stop, int64_t step = 1);
+Tensor slice_backward(const Tensor& x, const Shape& shape, int64_t dim, int64_t start, int64_t stop,
+                      int64_t step);
+/// Pieces of `size`, or of each of the sizes.
+std::vector<Tensor> split(const Tensor& x, int64_t size, int64_t dim = 0);
+std::vector<Tensor> split(const Tensor& x, const std::vector<int64_t>& sizes, int64_t dim = 0);
+std::vector<Tensor> chunk(const Tensor& x, int64_t chunks, int64_t dim = 0);
+
+// ---- copy.cpp, cat.cpp, flip.cpp, tril.cpp
+
+Tensor contiguous(const Tensor& x);
+Tensor clone(const Tensor& x);
+Tensor to(const Tensor& x, DType dtype);
+Tensor to(const Tensor& x, Device device);
+Tensor cat(const std::vector<Tensor>& tensors, int64_t dim = 0);
+Tensor stack(const std::vector<Tensor>& tensors, int64_t dim = 0);
+Tensor repeat(const Tensor& x, const Shape& times);
+Tensor flip(const Tensor& x, const Shape& dims);
+/// Zeros above (below) the given diagonal of the last two dimensions.
+Tensor tril(const Tensor& x, int64_t diagonal = 0);
+Tensor triu(const Tensor& x, int64_t diagonal = 0);
+
+// ---- matmul.cpp
+
+/// (..., n, k) @ (..., k, m); batches broadcast; vectors as in PyTorch.
+Tensor matmul(const Tensor& a, const Tensor& b);
+Tensor dot(const Tensor& a, const Tensor& b);    // (n) . (n)
+Tensor outer(const Tensor& a, const Tensor& b);  // (n), (m) -> (n, m)
+
+// ---- random.cpp: values that PyTorch's CPU generator gives
+// Any floating dtype, layout and device; the values are those of a contiguous CPU tensor in
+// row-major order (bf16: f32's, rounded). With grad mode on, a leaf that requires grad is refused.
+
+Tensor& uniform_(Tensor& x, double from = 0, double to = 1, Generator& g = default_generator());
+Tensor& normal_(Tensor& x, double mean = 0, double std = 1, Generator& g = default_generator());
+Tensor& exponential_(Tensor& x, double lambda = 1, Generator& g = default_generator());
+/// 1 with probability p, else 0.
+Tensor& bernoulli_(Tensor& x, double p = 0.5, Generator& g = default_generator(),
+                   BernoulliRule rule = BernoulliRule::plain);
+/// A random order of 0 .. n-1, (n,) i64.
+Tensor randperm(int64_t n, Generator& g = default_generator());
+/// `samples` indices per row, drawn in proportion to weights (..., categories): (..., samples) i64.
+Tensor multinomial(const Tensor& weights, int64_t samples, bool replacement = false,
+                   Generator& g = default_generator());
+
+}  // namespace ink

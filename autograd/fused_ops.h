@@ -1,0 +1,91 @@
+// Fused ops: each has kernels of its own for forward and backward, and a definition in basic ops in
+// the same file. Each comment names the file in ops/.
+#pragma once
+
+#include <optional>
+#include <utility>
+
+#include "autograd/tensor.h"
+
+namespace ink {
+
+/// x W^T + b. x (..., in), weight (out, in), bias (out) or undefined. -> (..., out), bf16 under
+/// Autocast. (linear.cpp)
+Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
+/// linear(gelu(x, Gelu::tanh), weight, bias) (mlp.cpp)
+Tensor gelu_linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
+/// gelu_linear(linear(x, fc_weight, fc_bias), proj_weight, proj_bias): x (..., in), weights
+/// (hidden, in) and (out, hidden), biases (hidden) and (out) or undefined -> (..., out). (mlp.cpp)
+Tensor mlp(const Tensor& x, const Tensor& fc_weight, const Tensor& fc_bias,
+           const Tensor& proj_weight, const Tensor& proj_bias);
+/// exp(x - max x) / sum exp(x - max x) (softmax.cpp)
+Tensor softmax(const Tensor& x, int64_t dim = -1);
+/// x - logsumexp x (log_softmax.cpp)
+Tensor log_softmax(const Tensor& x, int64_t dim = -1);
+/// (x - mean) / sqrt(var + eps) * weight + bias over the last dimension, var biased; weight, bias
+/// (C) or undefined, f32 also for a bf16 x; under Autocast bf16 for an f32 x. Ba, Kiros, Hinton
+/// 2016, eq. 4. (layer_norm.cpp)
+Tensor layer_norm(const Tensor& x, const Tensor& weight = {}, const Tensor& bias = {},
+                  double eps = 1e-5);
+/// {s, layer_norm(s, ...)}, s = x + branch of the same shape: what stands between the parts of a
+/// transformer's block, in one pass. (layer_norm.cpp)
+std::pair<Tensor, Tensor> add_layer_norm(const Tensor& x, const Tensor& branch,
+                                         const Tensor& weight = {}, const Tensor& bias = {},
+                                         double eps = 1e-5);
+/// x / sqrt(mean x^2 + eps) * weight over the last dimension, dtypes as layer_norm's. Zhang and
+/// Sennrich 2019. (rms_norm.cpp)
+Tensor rms_norm(const Tensor& x, const Tensor& weight = {}, double eps = 1e-6);
+/// Rows of weight (V, C) by ids (...): (..., C). (embedding.cpp)
+Tensor embedding(const Tensor& ids, const Tensor& weight);
+/// Zeroes each element with probability p and scales the others by 1 / (1 - p); the mask is a
+/// function of the context's random position, which moves on, and the element's index. x itself
+/// where p = 0 or not training. Srivastava et al. 2014. (dropout.cpp)
+Tensor dropout(const Tensor& x, double p, bool training = true);
+/// An element drawn from each row of probabilities (..., V), which sums to 1: i64 (..., 1). The
+/// draw is a function of the context's random position, which moves on, and the row. (sample.cpp)
+Tensor sample(const Tensor& probabilities);
+
+// ---- losses
+
+enum class Reduction { mean, sum, none };
+/// -log softmax(logits)[target]. logits (..., V), targets (...) i64; targets equal to ignore_index
+/// count nothing. mean: over the targets that count, NaN if none does. -> () or, for none, targets'
+/// shape; f32 for bf16 logits. (cross_entropy.cpp)
+Tensor cross_entropy(const Tensor& logits, const Tensor& targets, int64_t ignore_index = -100,
+                     Reduction reduction = Reduction::mean);
+/// cross_entropy(linear(x, weight), targets) in chunks of rows: the logits never exist whole.
+/// x (..., C), weight (V, C), both rounded to bf16 under Autocast -> f32 (linear_cross_entropy.cpp)
+Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& targets,
+                            int64_t ignore_index = -100, Reduction reduction = Reduction::mean);
+/// How many of x's rows have logits at a time there.
+int64_t linear_cross_entropy_rows(int64_t rows, int64_t classes, Device device = cpu_device);
+/// The mean of (input - target)^2: a basic op. (mse_loss.cpp)
+Tensor mse_loss(const Tensor& input, const Tensor& target, Reduction reduction = Reduction::mean);
+
+// ---- attention/
+
+/// What scaled_dot_product_attention attends to, and how. T queries, S keys.
+struct AttentionOptions {
+  /// Bool: true where a query may attend to a key; or floating: added to the scores, -inf for what
+  /// may not be attended to, with a gradient if it requires one. Broadcasts to (..., T, S) and is
+  /// never expanded in memory: (S,) or (B, 1, 1, S) masks padding, (T, S) serves all heads.
+  Tensor attn_mask = {};
+  double dropout_p = 0;              ///< of each weight, always in force: pass 0 when not training
+  bool is_causal = false;            ///< query i attends to keys 0 .. i
+  bool causal_lower_right = false;   ///< ... to keys 0 .. i + S - T: the queries are the last of S
+  std::optional<double> scale = {};  ///< of the scores; 1 / sqrt(d) if not given
+};
+/// softmax(q k^T scale + mask) v: (..., T, dv) of q (..., T, d), k (..., S, d), v (..., S, dv), all
+/// read in place where strided. k and v may have fewer heads (dimension -3) than q, by a whole
+/// factor n: head h of q then uses head h / n. Everything in `options` applies together; a query
+/// that may attend to nothing gives zeros, and no gradient. Dropout is that of dropout(weights,
+/// dropout_p) at the same random position. Memory is linear in T and S. Dao et al. 2022, alg. 1 and
+/// 4. (attention.cpp)
+///   scaled_dot_product_attention(q, k, v, {.is_causal = true})
+Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v,
+                                    const AttentionOptions& options = {});
+/// The weights, (..., T, S), by which scaled_dot_product_attention mixes values: for looking at
+/// them. At the same random position they have the same ones dropped.
+Tensor attention_weights(const Tensor& q, const Tensor& k, const AttentionOptions& options = {});
+
+}  // namespace ink

@@ -1,0 +1,24 @@
+// Kernels: matrix products.
+#pragma once
+
+#include "autograd/kernels/kernel.h"
+
+namespace ink {
+
+// clang-format off
+
+// ---- gemm/gemm.cpp (gemm/gemm.h): a (..., m, k) and b (..., k, n), batches of equal shape
+// c = alpha a b, or c += alpha a b.
+KERNEL_STRIDED(gemm, Array& c, const Array& a, const Array& b, double alpha, bool accumulate)
+// c = a b + bias (n) in every row; bias may be undefined.
+KERNEL_STRIDED(gemm_bias, Array& c, const Array& a, const Array& b, const Array& bias)
+
+// ---- a GPU's alone (ops/mlp.cpp); gelu is its tanh form; y, h, dh (m, n) of one layout and dtype
+// h = a b + bias, y = gelu h.
+KERNEL_CUDA(gemm_gelu, Array& y, Array& h, const Array& a, const Array& b, const Array& bias)
+// dh = (dy w) gelu'(h).
+KERNEL_CUDA(gemm_gelu_backward, Array& dh, const Array& dy, const Array& w, const Array& h)
+
+// clang-format on
+
+}  // namespace ink

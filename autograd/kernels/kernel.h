@@ -1,0 +1,129 @@
+// The seam between CPU and CUDA: how a kernel is declared, and how a call finds its device.
+//
+// A declaration makes cpu::name, cuda::name and kernel::name; the last looks at its arrays and
+// calls one of the first two. A kernel computes into given outputs, which have the right shape and dtype,
+// and knows nothing of graphs. Outputs come first. An undefined array means "not given". A missing
+// definition is a link error: of cpu::name in this library, of cuda::name in the library
+// inkling::cuda, which enters its kernels into twin::name where it is linked.
+#pragma once
+
+#include <algorithm>
+#include <ostream>
+#include <sstream>
+#include <type_traits>
+
+#include "autograd/memory/array.h"
+#include "autograd/memory/device_backend.h"
+
+namespace ink {
+namespace detail {
+
+/// Calls f for the arrays, and lists of arrays, that a kernel's argument holds: it is one, or a
+/// struct whose for_arrays(f) names them.
+template <class F, class Argument>
+void for_arrays(F&& f, const Argument& x) {
+  if constexpr (std::is_same_v<Argument, Array> || std::is_same_v<Argument, Arrays>) {
+    f(x);
+  } else if constexpr (requires { x.for_arrays(f); }) {
+    x.for_arrays(f);
+  }
+}
+
+/// The device of a kernel's arrays: "softmax: tensors live on cuda:0 and cpu".
+struct KernelCheck {
+  const char* name;
+  bool strided;
+  Device device;
+  bool found = false;
+
+  void operator()(const Array& x) {
+    if (!x.defined()) return;
+    INK_CHECK(!found || x.device() == device, name, ": tensors live on ", device, " and ",
+              x.device());
+    INK_CHECK(strided || x.is_contiguous(), name, ": its kernel needs contiguous tensors, got ",
+              x.shape(), " with strides ", x.strides());
+    device = x.device();
+    found = true;
+  }
+  void operator()(const Arrays& list) {
+    for (const Array& x : list) (*this)(x);
+  }
+};
+
+/// " (2, 3) float32" for each array among a kernel's arguments,
+/// " 148 tensors, the first (768,) float32" for a list.
+struct DescribeArrays {
+  std::ostream& out;
+
+  void operator()(const Array& x) const {
+    if (x.defined()) out << ' ' << x.shape() << ' ' << x.dtype();
+  }
+  void operator()(const Arrays& list) const {
+    out << ' ' << list.size() << (list.size() == 1 ? " tensor" : " tensors");
+    const auto first = std::find_if(list.begin(), list.end(), [](auto& x) { return x.defined(); });
+    if (first == list.end()) return;
+    out << ", the first";
+    (*this)(*first);
+  }
+};
+
+template <class F>
+struct Kernel;
+template <class Result, class... Args>
+struct Kernel<Result(Args...)> {
+  const char* name;
+  Result (*cpu)(Args...);
+  Result (**cuda)(Args...);
+  bool strided;
+
+  Result operator()(std::type_identity_t<Args>... args) const {
+    KernelCheck check{name, strided, {}};
+    (for_arrays(check, args), ...);
+    if (check.device.is_cpu()) return cpu(args...);
+    backend_of(check.device).enter(check.device);
+    INK_CHECK(*cuda != nullptr, name, ": there is no CUDA kernel for it");
+    try {
+      return (*cuda)(args...);
+    } catch (const DeviceError& error) {
+      std::ostringstream given;
+      (for_arrays(DescribeArrays{given}, args), ...);
+      fail<DeviceError>({error.what(), "; given", given.str()});
+    }
+  }
+};
+
+/// The CPU's side of a kernel that only a GPU has: nothing is computed.
+template <class... Args>
+bool nothing(Args...) {
+  return false;
+}
+
+}  // namespace detail
+
+#ifndef CUDA_TWIN  // cuda/twins.cpp defines it
+#define CUDA_TWIN(name)
+#endif
+#define DECLARE_KERNEL(Result, name, cpu_kernel, strided, ...)                               \
+  namespace cuda {                                                                           \
+  Result name(__VA_ARGS__);                                                                  \
+  }                                                                                          \
+  namespace twin {                                                                           \
+  inline std::add_pointer_t<Result(__VA_ARGS__)> name = nullptr;                             \
+  }                                                                                          \
+  namespace kernel {                                                                         \
+  inline constexpr detail::Kernel<Result(__VA_ARGS__)> name{#name, &cpu_kernel, &twin::name, \
+                                                            strided};                        \
+  }
+#define DECLARE_TWO(name, strided, ...) \
+  namespace cpu {                       \
+  void name(__VA_ARGS__);               \
+  }                                     \
+  DECLARE_KERNEL(void, name, cpu::name, strided, __VA_ARGS__)
+#define KERNEL(name, ...) DECLARE_TWO(name, false, __VA_ARGS__) CUDA_TWIN(name)
+#define KERNEL_STRIDED(name, ...) DECLARE_TWO(name, true, __VA_ARGS__) CUDA_TWIN(name)
+#define KERNEL_CPU(name, ...) DECLARE_TWO(name, true, __VA_ARGS__)  // no CUDA twin yet
+// Only a GPU has it, and not for every argument: returns whether it has computed anything.
+#define KERNEL_CUDA(name, ...) \
+  DECLARE_KERNEL(bool, name, detail::nothing, true, __VA_ARGS__) CUDA_TWIN(name)
+
+}  // namespace ink

@@ -1,0 +1,28 @@
+// Kernels: ops that work along one dimension, line by line.
+#pragma once
+
+#include "autograd/kernels/kernel.h"
+
+namespace ink {
+
+// clang-format off
+
+// ---- ops/cumsum.cpp, sort.cpp: along `dim`
+KERNEL_STRIDED(cumsum, Array& y, const Array& x, int64_t dim)
+// Fills values and indices with as many as they have room for.
+KERNEL_STRIDED(sort, Array& values, Array& indices, const Array& x, int64_t dim, bool descending)
+
+// ---- ops/index.cpp: ids i64, checked to lie in x's (y's) dimension `dim`
+// y and ids have one shape.
+KERNEL_STRIDED(gather, Array& y, const Array& x, const Array& ids, int64_t dim, const char* op)
+// source and ids have one shape.
+KERNEL_STRIDED(scatter_add, Array& y, const Array& source, const Array& ids, int64_t dim,
+               const char* op)
+
+// ---- ops/tril.cpp
+// The lower or upper triangle of the last two dimensions; zeros elsewhere.
+KERNEL(triangle, Array& y, const Array& x, int64_t diagonal, bool lower)
+
+// clang-format on
+
+}  // namespace ink

@@ -1,0 +1,23 @@
+// Kernels: what optimizers run.
+#pragma once
+
+#include "autograd/kernels/kernel.h"
+#include "autograd/loops/optimizer.h"
+
+namespace ink {
+
+// clang-format off
+
+// ---- loops/optimizer.cpp
+// Fills all of step but lr.
+KERNEL(gradient_norm, OptimizerStep step, const Arrays& grads, const Array& loss, double max_norm)
+// m, v: as the values.
+KERNEL(adamw, ParameterLists p, Arrays m, Arrays v, const OptimizerStep& step, double beta1,
+       double beta2, double eps)
+// buffers: as the values, or empty without momentum.
+KERNEL(sgd, ParameterLists p, Arrays buffers, const OptimizerStep& step, double momentum,
+       bool nesterov)
+
+// clang-format on
+
+}  // namespace ink

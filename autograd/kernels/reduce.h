@@ -1,0 +1,25 @@
+// Kernels: reductions.
+#pragma once
+
+#include "autograd/kernels/kernel.h"
+
+namespace ink {
+
+/// Of x's elements along the reduced dimensions; mean divides the sum by their number. Of bools,
+/// max and min are any and all.
+enum class ReduceOp { sum, mean, prod, max, min };
+
+// clang-format off
+
+// ---- ops/reduce.cpp, max_min.cpp, var.cpp: y keeps the reduced dimensions, with size 1
+KERNEL_STRIDED(reduce, Array& y, const Array& x, ReduceOp op)
+KERNEL_STRIDED(arg_reduce, Array& values, Array& indices, const Array& x, int64_t dim, bool largest)
+// root: the standard deviation.
+KERNEL_STRIDED(reduce_var, Array& y, const Array& x, double correction, bool root)
+
+// ---- ops/linear.cpp: y (n) = the sum of x's rows, or y += it; x (rows, n), any floating dtypes
+KERNEL_STRIDED(sum_rows, Array& y, const Array& x, bool accumulate)
+
+// clang-format on
+
+}  // namespace ink

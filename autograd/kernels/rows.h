@@ -1,0 +1,74 @@
+// Kernels: ops over the last dimension, row by row.
+#pragma once
+
+#include "autograd/base/context.h"
+#include "autograd/kernels/kernel.h"
+
+namespace ink {
+
+/// weight and bias (C), f32, or f64 for f64; rms_norm has no bias.
+struct NormParameters {
+  Array weight, bias;
+  double eps;
+
+  template <class F>
+  void for_arrays(F& f) const {
+    f(weight), f(bias);
+  }
+};
+/// dweight and dbias are added to, and so is dx if `accumulate`; undefined ones are left out.
+struct NormGradients {
+  Array dx, dweight, dbias;
+  bool accumulate;
+
+  template <class F>
+  void for_arrays(F& f) const {
+    f(dx), f(dweight), f(dbias);
+  }
+};
+
+// clang-format off
+
+// ---- ops/softmax.cpp, log_softmax.cpp: over the last dimension
+KERNEL(softmax, Array& y, const Array& x)
+KERNEL(softmax_backward, Array& dx, const Array& dy, const Array& y)
+KERNEL(log_softmax, Array& y, const Array& x)
+KERNEL(log_softmax_backward, Array& dx, const Array& dy, const Array& y)
+
+// ---- ops/layer_norm.cpp, rms_norm.cpp: x (rows, C); y as x, or bf16 for f32
+// mean, rstd (rows): f32, or f64 for f64.
+KERNEL(layer_norm, Array& y, Array& mean, Array& rstd, const Array& x, const NormParameters& p)
+// sum = x + branch; sum as x, branch as y.
+KERNEL(add_layer_norm, Array& sum, Array& y, Array& mean, Array& rstd, const Array& x,
+       const Array& branch, const NormParameters& p)
+KERNEL(layer_norm_backward, NormGradients d, const Array& dy, const Array& x, const Array& mean,
+       const Array& rstd, const Array& weight)
+KERNEL(rms_norm, Array& y, Array& rstd, const Array& x, const NormParameters& p)
+KERNEL(rms_norm_backward, NormGradients d, const Array& dy, const Array& x, const Array& rstd,
+       const Array& weight)
+
+// ---- ops/cross_entropy.cpp
+// scale: 1 / the number of targets that count.
+KERNEL(target_scale, Array& scale, const Array& targets, int64_t ignore_index)
+// loss      one a target, or (): scale times their sum
+// dlogits   if defined: scale times the gradient of their sum, as logits, or bf16 for f32; may be
+//           logits itself
+// scale     1 if undefined
+// loss and scale are f32, or f64 for f64.
+KERNEL(cross_entropy, Array& loss, Array& dlogits, const Array& logits, const Array& targets,
+       const Array& scale, int64_t ignore_index)
+
+// ---- ops/embedding.cpp
+KERNEL(embedding, Array& y, const Array& ids, const Array& weight)
+// Adds to dweight, which is f32 for bf16.
+KERNEL(embedding_backward, Array& dweight, const Array& dy, const Array& ids)
+
+// ---- ops/dropout.cpp: y = x mask
+KERNEL(dropout, Array& y, const Array& x, double p, const RandomPosition& at)
+
+// ---- ops/sample.cpp: ids i64 (..., 1) of probabilities (..., V)
+KERNEL(sample, Array& ids, const Array& probabilities, const RandomPosition& at)
+
+// clang-format on
+
+}  // namespace ink
