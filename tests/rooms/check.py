@@ -4,6 +4,9 @@
 Fails when a file includes one that its room may not include, when a file belongs to no room, when a
 room names one below it, or when the core has grown by more than 2 % over core_lines. --update writes
 core_lines anew: do that in the commit that grows the core, and say there why.
+
+Fails also when a kernel's CUDA definition does not stand in the file named like its CPU one, when a
+kernel takes more than eight arguments, and when autograd/ or ops/ hold too many files.
 """
 import os
 import re
@@ -12,6 +15,8 @@ import sys
 
 SUFFIXES = (".h", ".cpp", ".cu", ".cuh", ".inc")
 GROWTH = 1.02
+MOST_FILES = {"autograd": 20, "autograd/ops": 45}
+MOST_ARGUMENTS = 8
 
 
 class Room:
@@ -58,6 +63,44 @@ def code_lines(text):
     return sum(1 for line in text.split("\n") if line.strip() and not line.strip().startswith("//"))
 
 
+def definitions(files, folders):
+    """By kernel: the files in `folders` that define a function of its name at the start of a line."""
+    found = {}
+    for path in files:
+        if not path.startswith(folders) or not path.endswith((".cpp", ".cu")):
+            continue
+        for match in re.finditer(r"^(?:void|bool) (\w+)\(", open(path).read(), re.M):
+            found.setdefault(match[1], set()).add(os.path.splitext(os.path.basename(path))[0])
+    return found
+
+
+def kernel_faults(files):
+    """What is wrong with the kernels that autograd/kernels/ declares."""
+    cpu = definitions(files, ("autograd/ops/", "autograd/gemm/", "autograd/loops/"))
+    cuda = definitions(files, ("cuda/",))
+    count = 0
+    for path in files:
+        if not path.startswith("autograd/kernels/") or path.endswith("kernel.h"):
+            continue
+        for kind, name, rest in re.findall(r"^(KERNEL\w*)\((\w+),(.*?)\)$", open(path).read(), re.M | re.S):
+            count += 1
+            if rest.count(",") + 1 > MOST_ARGUMENTS:
+                yield f"{path}: {name} takes more than {MOST_ARGUMENTS} arguments; give it a struct"
+            if kind in ("KERNEL", "KERNEL_STRIDED") and not cpu.get(name, set()) & cuda.get(name, set()):
+                yield (f"{path}: {name} is defined in {sorted(cpu.get(name, []))} for the CPU and in "
+                       f"{sorted(cuda.get(name, []))} for CUDA; expected one file name")
+    if count == 0:
+        yield "autograd/kernels/: found no kernels"
+
+
+def folder_faults():
+    for folder, most in MOST_FILES.items():
+        count = sum(os.path.isfile(os.path.join(folder, name)) for name in os.listdir(folder))
+        print(f"{folder}: {count} files, at most {most}")
+        if count > most:
+            yield f"{folder}: {count} files, expected at most {most}; find a room for some"
+
+
 def main():
     here = os.path.dirname(os.path.abspath(__file__))
     root = os.path.dirname(os.path.dirname(here))
@@ -85,6 +128,8 @@ def main():
             if other is None or other is room or other.name in room.sees:
                 continue
             faults.append(f"{path}:{number}: {room.name} may not include {include[1]} ({other.name})")
+    faults += kernel_faults(files)
+    faults += folder_faults()
     core = sum(room.lines for room in rooms if room.is_core)
     for room in rooms:
         print(f"{room.name:10} {room.files:4} files {room.lines:6} lines{'  core' * room.is_core}")
