@@ -18,14 +18,11 @@ constexpr int64_t kMaxRows = int64_t{1} << kRowBits;
 constexpr uint64_t kMaxSteps = uint64_t{1} << (63 - kRowBits);
 constexpr uint64_t kValStream = uint64_t{1} << 63;  // no training row has this bit
 
-// Element `number` of the random stream `seed`: SplitMix64, entered at any place.
-uint64_t random_bits(uint64_t seed, uint64_t number) {
+// Element `number` of the random stream `seed`, in [0, n): SplitMix64, entered at any place.
+int64_t random_below(int64_t n, uint64_t seed, uint64_t number) {
   using namespace splitmix;
-  return mix(mix(seed + kGamma) + number * kGamma);
-}
-
-int64_t below(int64_t n, uint64_t bits) {
-  return static_cast<int64_t>(splitmix::below(static_cast<uint64_t>(n), bits));
+  const uint64_t bits = mix(mix(seed + kGamma) + number * kGamma);
+  return static_cast<int64_t>(below(static_cast<uint64_t>(n), bits));
 }
 
 uint64_t row_number(uint64_t step, int64_t first_row, int64_t row) {
@@ -74,7 +71,7 @@ Batch Dataset::val_batch(uint64_t seed, uint64_t step, int64_t batch_size, int64
   const int64_t windows = val_windows(block_size);
   return fill(batch_size, block_size, [&](int64_t row, Row out) {
     const uint64_t number = kValStream | row_number(step, first_row, row);
-    fill_val_row(below(windows, random_bits(seed, number)), out);
+    fill_val_row(random_below(windows, seed, number), out);
   });
 }
 
@@ -132,7 +129,7 @@ int64_t WindowDataset::val_windows(int64_t block_size) const {
 void WindowDataset::fill_train_row(uint64_t seed, uint64_t number, Row row) const {
   const auto block_size = static_cast<int64_t>(row.x.size());
   const int64_t places = checked_size(train_, "training", block_size) - block_size;
-  fill_window(train_, "training", below(places, random_bits(seed, number)), row);
+  fill_window(train_, "training", random_below(places, seed, number), row);
 }
 
 void WindowDataset::fill_val_row(int64_t window, Row row) const {

@@ -56,31 +56,28 @@ std::string type_name(const Module& module) {
 }
 
 // Where parameters are, so that one that lies in a module and is no field of it can be found.
-struct Parameters {
+struct Addresses {
   std::mutex mutex;
-  std::set<const void*> addresses;
-
-  void enter(const Parameter* p) {
-    const std::lock_guard lock(mutex);
-    addresses.insert(p);
-  }
-  void leave(const Parameter* p) {
-    const std::lock_guard lock(mutex);
-    addresses.erase(p);
-  }
-  std::vector<const Parameter*> within(const Module& module) {
-    const char* first = static_cast<const char*>(dynamic_cast<const void*>(&module));
-    const std::lock_guard lock(mutex);
-    std::vector<const Parameter*> found;
-    for (auto p = addresses.lower_bound(first);
-         p != addresses.end() && *p < first + module.object_bytes(); ++p)
-      found.push_back(static_cast<const Parameter*>(*p));
-    return found;
-  }
+  std::set<const void*> all;
 };
-Parameters& all_parameters() {
-  static auto* const all = new Parameters;  // for modules that outlive the end of main
-  return *all;
+Addresses& addresses() {
+  static auto* const made = new Addresses;  // for modules that outlive the end of main
+  return *made;
+}
+
+void enter(const Parameter* p) {
+  const std::lock_guard lock(addresses().mutex);
+  addresses().all.insert(p);
+}
+
+std::vector<const Parameter*> parameters_within(const Module& module) {
+  const char* first = static_cast<const char*>(dynamic_cast<const void*>(&module));
+  const std::lock_guard lock(addresses().mutex);
+  const auto& all = addresses().all;
+  std::vector<const Parameter*> found;
+  for (auto p = all.lower_bound(first); p != all.end() && *p < first + module.object_bytes(); ++p)
+    found.push_back(static_cast<const Parameter*>(*p));
+  return found;
 }
 
 // Says once for each type of module which parameter is none of its fields. listed: the parameters
@@ -88,7 +85,7 @@ Parameters& all_parameters() {
 void warn_of_forgotten(const Module& module, std::unordered_set<const void*>& listed) {
   for (const Field& field : fields_of(module))
     if (field.module) warn_of_forgotten(*field.module, listed);
-  for (const Parameter* p : all_parameters().within(module)) {
+  for (const Parameter* p : parameters_within(module)) {
     if (!p->defined() || !p->requires_grad() || !listed.insert(identity(*p)).second) continue;
     static std::mutex mutex;
     static std::set<std::string> warned;
@@ -102,15 +99,16 @@ void warn_of_forgotten(const Module& module, std::unordered_set<const void*>& li
 
 }  // namespace
 
-Parameter::Parameter() { all_parameters().enter(this); }
-Parameter::Parameter(const Parameter& other) : Tensor(other) { all_parameters().enter(this); }
-Parameter::Parameter(Parameter&& other) noexcept : Tensor(std::move(other)) {
-  all_parameters().enter(this);
+Parameter::Parameter() { enter(this); }
+Parameter::Parameter(const Parameter& other) : Tensor(other) { enter(this); }
+Parameter::Parameter(Parameter&& other) noexcept : Tensor(std::move(other)) { enter(this); }
+Parameter::~Parameter() {
+  const std::lock_guard lock(addresses().mutex);
+  addresses().all.erase(this);
 }
-Parameter::~Parameter() { all_parameters().leave(this); }
 
 Parameter::Parameter(const Tensor& value) : Tensor(value) {
-  all_parameters().enter(this);
+  enter(this);
   if (!defined()) return;
   if (!value.requires_grad() || !value.is_leaf()) static_cast<Tensor&>(*this) = Buffer(value);
   requires_grad_();

@@ -1,6 +1,8 @@
 // Kernels: attention.
 #pragma once
 
+#include <tuple>
+
 #include "autograd/base/context.h"
 #include "autograd/kernels/kernel.h"
 
@@ -26,19 +28,13 @@ struct AttentionInputs {
     shape.back() = k.size(-2);
     return shape;
   }
-  template <class F>
-  void for_arrays(F& f) const {
-    f(q), f(k), f(v), f(mask);
-  }
+  auto arrays() const { return std::tie(q, k, v, mask); }
 };
 /// As q, k, v and mask; dmask is contiguous.
 struct AttentionGradients {
   Array dq, dk, dv, dmask;
 
-  template <class F>
-  void for_arrays(F& f) const {
-    f(dq), f(dk), f(dv), f(dmask);
-  }
+  auto arrays() const { return std::tie(dq, dk, dv, dmask); }
 };
 
 // clang-format off

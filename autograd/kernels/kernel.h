@@ -1,7 +1,7 @@
 // The seam between CPU and CUDA: how a kernel is declared, and how a call finds its device.
 //
 // A declaration makes cpu::name, cuda::name and kernel::name; the last looks at its arrays and
-// calls one of the first two. A kernel computes into given outputs, which have the right shape and dtype,
+// calls one of them. A kernel computes into given outputs, which have the right shape and dtype,
 // and knows nothing of graphs. Outputs come first. An undefined array means "not given". A missing
 // definition is a link error: of cpu::name in this library, of cuda::name in the library
 // inkling::cuda, which enters its kernels into twin::name where it is linked.
@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <ostream>
 #include <sstream>
+#include <tuple>
 #include <type_traits>
 
 #include "autograd/memory/array.h"
@@ -19,13 +20,13 @@ namespace ink {
 namespace detail {
 
 /// Calls f for the arrays, and lists of arrays, that a kernel's argument holds: it is one, or a
-/// struct whose for_arrays(f) names them.
+/// struct whose arrays() ties them together.
 template <class F, class Argument>
 void for_arrays(F&& f, const Argument& x) {
   if constexpr (std::is_same_v<Argument, Array> || std::is_same_v<Argument, Arrays>) {
     f(x);
-  } else if constexpr (requires { x.for_arrays(f); }) {
-    x.for_arrays(f);
+  } else if constexpr (requires { x.arrays(); }) {
+    std::apply([&](const auto&... member) { (f(member), ...); }, x.arrays());
   }
 }
 

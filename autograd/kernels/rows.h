@@ -1,6 +1,8 @@
 // Kernels: ops over the last dimension, row by row.
 #pragma once
 
+#include <tuple>
+
 #include "autograd/base/context.h"
 #include "autograd/kernels/kernel.h"
 
@@ -11,20 +13,14 @@ struct NormParameters {
   Array weight, bias;
   double eps;
 
-  template <class F>
-  void for_arrays(F& f) const {
-    f(weight), f(bias);
-  }
+  auto arrays() const { return std::tie(weight, bias); }
 };
 /// dweight and dbias are added to, and so is dx if `accumulate`; undefined ones are left out.
 struct NormGradients {
   Array dx, dweight, dbias;
   bool accumulate;
 
-  template <class F>
-  void for_arrays(F& f) const {
-    f(dx), f(dweight), f(dbias);
-  }
+  auto arrays() const { return std::tie(dx, dweight, dbias); }
 };
 
 // clang-format off

@@ -2,6 +2,8 @@
 // are arrays: the host need not read them, so a device can run step after step alone.
 #pragma once
 
+#include <tuple>
+
 #include "autograd/memory/array.h"
 
 namespace ink {
@@ -13,10 +15,7 @@ struct OptimizerStep {
   Array finite;     ///< bool (): are the loss and all gradients finite? If not, the step is skipped
   Array skipped;    ///< i64 (2): steps skipped so far; those of them since the last that was not
 
-  template <class F>
-  void for_arrays(F& f) const {
-    f(lr), f(grad_norm), f(clip), f(finite), f(skipped);
-  }
+  auto arrays() const { return std::tie(lr, grad_norm, clip, finite, skipped); }
 };
 
 /// Parameters and what belongs to each: lists of one length. One without a gradient is left alone.
@@ -28,10 +27,7 @@ struct ParameterLists {
   Array lr_scale;  ///< f64 (P): factor of the learning rate
   Array decay;     ///< f64 (P): weight decay
 
-  template <class F>
-  void for_arrays(F& f) const {
-    f(values), f(grads), f(rounded), f(counts), f(lr_scale), f(decay);
-  }
+  auto arrays() const { return std::tie(values, grads, rounded, counts, lr_scale, decay); }
 };
 
 }  // namespace ink

@@ -179,39 +179,28 @@ Tensor minimum(const Tensor& a, const Tensor& b) { return extremum(BinaryOp::min
 
 // ---- a tensor and a number
 
-// dx = dy
-Tensor operator+(const Tensor& input, double number) {
-  const Tensor x = to(input, promote(input, number));
-  return record("add", {x}, binary(BinaryOp::add, x, number),
-                [](const Tensor& dy) -> Grads { return {dy}; });
+// x op number, whose gradient is dx(dy); x has the dtype that the two meet in.
+template <class Dx>
+static Tensor with_number(BinaryOp op, const Tensor& x, double number, Dx dx) {
+  return record(name_of(op), {x}, binary(op, x, number),
+                [dx](const Tensor& dy) -> Grads { return {dx(dy)}; });
 }
+static Tensor met(const Tensor& x, double number) { return to(x, promote(x, number)); }
 
-// dx = dy
-Tensor operator-(const Tensor& input, double number) {
-  const Tensor x = to(input, promote(input, number));
-  return record("sub", {x}, binary(BinaryOp::sub, x, number),
-                [](const Tensor& dy) -> Grads { return {dy}; });
+Tensor operator+(const Tensor& x, double n) {
+  return with_number(BinaryOp::add, met(x, n), n, [](auto& dy) { return dy; });
 }
-
-// dx = -dy
-Tensor operator-(double number, const Tensor& input) {
-  const Tensor x = to(input, promote(input, number));
-  return record("rsub", {x}, binary(BinaryOp::rsub, x, number),
-                [](const Tensor& dy) -> Grads { return {-dy}; });
+Tensor operator-(const Tensor& x, double n) {
+  return with_number(BinaryOp::sub, met(x, n), n, [](auto& dy) { return dy; });
 }
-
-// dx = dy number
-Tensor operator*(const Tensor& input, double number) {
-  const Tensor x = to(input, promote(input, number));
-  return record("mul", {x}, binary(BinaryOp::mul, x, number),
-                [number](const Tensor& dy) -> Grads { return {dy * number}; });
+Tensor operator-(double n, const Tensor& x) {
+  return with_number(BinaryOp::rsub, met(x, n), n, [](auto& dy) { return -dy; });
 }
-
-// dx = dy / number
-Tensor operator/(const Tensor& input, double number) {
-  const Tensor x = floating(input);
-  return record("div", {x}, binary(BinaryOp::div, x, number),
-                [number](const Tensor& dy) -> Grads { return {dy / number}; });
+Tensor operator*(const Tensor& x, double n) {
+  return with_number(BinaryOp::mul, met(x, n), n, [n](auto& dy) { return dy * n; });
+}
+Tensor operator/(const Tensor& x, double n) {
+  return with_number(BinaryOp::div, floating(x), n, [n](auto& dy) { return dy / n; });
 }
 
 // y = number / x.   dx = -dy y / x

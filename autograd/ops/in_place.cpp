@@ -4,6 +4,8 @@
 // value is copied into the memory, and the handle that was written through takes over the op's
 // place in the graph. Other handles of the old value are stale from then on; detail::check_in_place
 // refuses what could not be told from a wrong gradient.
+#include <functional>
+
 #include <ostream>
 
 #include "autograd/basic_ops.h"
@@ -104,18 +106,12 @@ Tensor& Tensor::div_(const Tensor& y) {
     return b.requires_grad() ? ink::clone(quotient) : quotient;
   });
 }
-Tensor& Tensor::add_(double y) {
-  return in_place("add_", BinaryOp::add, *this, y, [](auto& a, double b) { return a + b; });
-}
-Tensor& Tensor::sub_(double y) {
-  return in_place("sub_", BinaryOp::sub, *this, y, [](auto& a, double b) { return a - b; });
-}
+Tensor& Tensor::add_(double y) { return in_place("add_", BinaryOp::add, *this, y, std::plus()); }
+Tensor& Tensor::sub_(double y) { return in_place("sub_", BinaryOp::sub, *this, y, std::minus()); }
 Tensor& Tensor::mul_(double y) {
-  return in_place("mul_", BinaryOp::mul, *this, y, [](auto& a, double b) { return a * b; });
+  return in_place("mul_", BinaryOp::mul, *this, y, std::multiplies());
 }
-Tensor& Tensor::div_(double y) {
-  return in_place("div_", BinaryOp::div, *this, y, [](auto& a, double b) { return a / b; });
-}
+Tensor& Tensor::div_(double y) { return in_place("div_", BinaryOp::div, *this, y, std::divides()); }
 
 Tensor& operator+=(Tensor& a, const Tensor& b) { return a.add_(b); }
 Tensor& operator-=(Tensor& a, const Tensor& b) { return a.sub_(b); }

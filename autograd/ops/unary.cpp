@@ -49,14 +49,30 @@ Tensor unary(UnaryOp op, const Tensor& x) {
   return y;
 }
 
-// dy f'(x), where v is x or y as df wants it: one pass, or written_out(dy, v), made of public ops,
-// when the gradient is to be differentiated itself (create_graph) and under Composed.
-template <class WrittenOut>
-Tensor derivative(UnaryOp op, const Tensor& dy, const Tensor& v, WrittenOut&& written_out) {
-  if (grad_enabled() || composed()) return written_out(dy, v);
+// dy f'(v) in one pass, by df; or slope(dy, v), made of public ops, when the gradient is to be
+// differentiated itself (create_graph) and under Composed.
+template <class Slope>
+Tensor derivative(UnaryOp op, const Tensor& dy, const Tensor& v, const Slope& slope) {
+  if (grad_enabled() || composed()) return slope(dy, v);
   Tensor dx = empty_like(v);
   kernel::unary_backward(dx, dy, v, op);
   return dx;
+}
+
+// An op whose df takes x, and one whose df takes y.
+template <class Slope>
+Tensor from_input(UnaryOp op, const Tensor& x, Slope slope) {
+  return record(name_of(op), {x}, unary(op, x),
+                [=, x = Saved::input(x)](const Tensor& dy) -> Grads {
+                  return {derivative(op, dy, *x, slope)};
+                });
+}
+template <class Slope>
+Tensor from_output(UnaryOp op, const Tensor& x, Slope slope) {
+  Tensor y = unary(op, x);
+  return record(name_of(op), {x}, y, [=, y = Saved::output(y)](const Tensor& dy) -> Grads {
+    return {derivative(op, dy, *y, slope)};
+  });
 }
 
 }  // namespace
@@ -71,10 +87,7 @@ Tensor neg(const Tensor& x) {
 
 // dx = dy sign x
 Tensor abs(const Tensor& x) {
-  return record(
-      "abs", {x}, unary(UnaryOp::abs, x), [x = Saved::input(x)](const Tensor& dy) -> Grads {
-        return {derivative(UnaryOp::abs, dy, *x, [](auto& g, auto& v) { return g * sign(v); })};
-      });
+  return from_input(UnaryOp::abs, x, [](auto& dy, auto& v) { return dy * sign(v); });
 }
 
 // dx = 0
@@ -85,11 +98,8 @@ Tensor sign(const Tensor& x) {
 
 // dx = dy where y > 0
 Tensor relu(const Tensor& x) {
-  Tensor y = unary(UnaryOp::relu, x);
-  return record("relu", {x}, y, [y = Saved::output(y)](const Tensor& dy) -> Grads {
-    return {derivative(UnaryOp::relu, dy, *y,
-                       [](auto& g, auto& v) { return masked_fill(g, v <= 0, 0); })};
-  });
+  return from_output(UnaryOp::relu, x,
+                     [](auto& dy, auto& y) { return masked_fill(dy, y <= 0, 0); });
 }
 
 // dx = dy where min <= x <= max
@@ -126,82 +136,51 @@ Tensor log(const Tensor& input) {
 }
 
 // dx = dy / (2 y)
-Tensor sqrt(const Tensor& input) {
-  const Tensor x = floating(input);
-  Tensor y = unary(UnaryOp::sqrt, x);
-  return record("sqrt", {x}, y, [y = Saved::output(y)](const Tensor& dy) -> Grads {
-    return {derivative(UnaryOp::sqrt, dy, *y, [](auto& g, auto& v) { return g / (v * 2); })};
-  });
+Tensor sqrt(const Tensor& x) {
+  return from_output(UnaryOp::sqrt, floating(x), [](auto& dy, auto& y) { return dy / (y * 2); });
 }
 
 // dx = -dy y^3 / 2
-Tensor rsqrt(const Tensor& input) {
-  const Tensor x = floating(input);
-  Tensor y = unary(UnaryOp::rsqrt, x);
-  return record("rsqrt", {x}, y, [y = Saved::output(y)](const Tensor& dy) -> Grads {
-    return {
-        derivative(UnaryOp::rsqrt, dy, *y, [](auto& g, auto& v) { return g * -0.5 * pow(v, 3); })};
-  });
+Tensor rsqrt(const Tensor& x) {
+  return from_output(UnaryOp::rsqrt, floating(x),
+                     [](auto& dy, auto& y) { return dy * -0.5 * pow(y, 3); });
 }
 
 // dx = dy cos x
-Tensor sin(const Tensor& input) {
-  const Tensor x = floating(input);
-  return record(
-      "sin", {x}, unary(UnaryOp::sin, x), [x = Saved::input(x)](const Tensor& dy) -> Grads {
-        return {derivative(UnaryOp::sin, dy, *x, [](auto& g, auto& v) { return g * cos(v); })};
-      });
+Tensor sin(const Tensor& x) {
+  return from_input(UnaryOp::sin, floating(x), [](auto& dy, auto& v) { return dy * cos(v); });
 }
 
 // dx = -dy sin x
-Tensor cos(const Tensor& input) {
-  const Tensor x = floating(input);
-  return record(
-      "cos", {x}, unary(UnaryOp::cos, x), [x = Saved::input(x)](const Tensor& dy) -> Grads {
-        return {derivative(UnaryOp::cos, dy, *x, [](auto& g, auto& v) { return -g * sin(v); })};
-      });
+Tensor cos(const Tensor& x) {
+  return from_input(UnaryOp::cos, floating(x), [](auto& dy, auto& v) { return -dy * sin(v); });
 }
 
 // dx = dy (1 - y^2)
-Tensor tanh(const Tensor& input) {
-  const Tensor x = floating(input);
-  Tensor y = unary(UnaryOp::tanh, x);
-  return record("tanh", {x}, y, [y = Saved::output(y)](const Tensor& dy) -> Grads {
-    return {derivative(UnaryOp::tanh, dy, *y, [](auto& g, auto& v) { return g * (1 - v * v); })};
-  });
+Tensor tanh(const Tensor& x) {
+  return from_output(UnaryOp::tanh, floating(x),
+                     [](auto& dy, auto& y) { return dy * (1 - y * y); });
 }
 
 // dx = dy y (1 - y)
-Tensor sigmoid(const Tensor& input) {
-  const Tensor x = floating(input);
-  Tensor y = unary(UnaryOp::sigmoid, x);
-  return record("sigmoid", {x}, y, [y = Saved::output(y)](const Tensor& dy) -> Grads {
-    return {derivative(UnaryOp::sigmoid, dy, *y, [](auto& g, auto& v) { return g * (1 - v) * v; })};
-  });
+Tensor sigmoid(const Tensor& x) {
+  return from_output(UnaryOp::sigmoid, floating(x),
+                     [](auto& dy, auto& y) { return dy * (1 - y) * y; });
 }
 
 // dx = dy s (1 + x (1 - s)), s = sigmoid x
-Tensor silu(const Tensor& input) {
-  const Tensor x = floating(input);
-  return record("silu", {x}, unary(UnaryOp::silu, x),
-                [x = Saved::input(x)](const Tensor& dy) -> Grads {
-                  return {derivative(UnaryOp::silu, dy, *x, [](auto& g, auto& v) {
-                    const Tensor s = sigmoid(v);
-                    return g * s * (1 + v * (1 - s));
-                  })};
-                });
+Tensor silu(const Tensor& x) {
+  return from_input(UnaryOp::silu, floating(x), [](auto& dy, auto& v) {
+    const Tensor s = sigmoid(v);
+    return dy * s * (1 + v * (1 - s));
+  });
 }
 
 // y = 2 / sqrt(pi) times the integral of exp(-t^2) from 0 to x.
 // dx = dy 2 / sqrt(pi) exp(-x^2)
-Tensor erf(const Tensor& input) {
-  const Tensor x = floating(input);
-  return record("erf", {x}, unary(UnaryOp::erf, x),
-                [x = Saved::input(x)](const Tensor& dy) -> Grads {
-                  return {derivative(UnaryOp::erf, dy, *x, [](auto& g, auto& v) {
-                    return g * (exp(-v * v) * 1.1283791670955126);
-                  })};
-                });
+Tensor erf(const Tensor& x) {
+  return from_input(UnaryOp::erf, floating(x),
+                    [](auto& dy, auto& v) { return dy * (exp(-v * v) * 1.1283791670955126); });
 }
 
 }  // namespace ink

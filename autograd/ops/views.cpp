@@ -105,18 +105,16 @@ Tensor unsqueeze(const Tensor& x, int64_t dim) {
 // dx = dy summed over the repeats
 Tensor expand(const Tensor& x, const Shape& sizes) {
   INK_CHECK(sizes.size() >= x.dim(), "expand: ", x.shape(), " has more dimensions than ", sizes);
-  Layout layout{sizes, Shape::filled(sizes.size(), 0), x.layout().offset};
+  Shape shape = sizes;
   const int64_t added = sizes.size() - x.dim();
   for (int64_t i = 0; i < sizes.size(); ++i) {
     const int64_t d = i - added;
-    if (sizes[i] == -1 && d >= 0) layout.sizes[i] = x.shape()[d];
-    INK_CHECK(
-        layout.sizes[i] >= 0 && (d < 0 || x.shape()[d] == layout.sizes[i] || x.shape()[d] == 1),
-        "expand: ", x.shape(), " cannot be expanded to ", sizes);
-    if (d >= 0 && x.shape()[d] == layout.sizes[i]) layout.strides[i] = x.strides()[d];
+    if (sizes[i] == -1 && d >= 0) shape[i] = x.shape()[d];
+    INK_CHECK(shape[i] >= 0 && (d < 0 || x.shape()[d] == shape[i] || x.shape()[d] == 1),
+              "expand: ", x.shape(), " cannot be expanded to ", sizes);
   }
-  if (layout.sizes == x.shape()) return x;
-  return record("expand", {x}, x.alias(layout),
+  if (shape == x.shape()) return x;
+  return record("expand", {x}, x.alias(x.array().expanded(shape).layout()),
                 [from = x.shape()](const Tensor& dy) -> Grads { return {sum_to(dy, from)}; });
 }
 

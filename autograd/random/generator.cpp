@@ -183,8 +183,10 @@ namespace {
 // From this range up PyTorch spends two outputs on a number, to limit the bias of the remainder.
 constexpr uint64_t kWideRange = 1ull << 28;
 
+}  // namespace
+
 template <class T>
-void randint_into(T* out, int64_t n, int64_t low, int64_t high, Generator& g) {
+void randint_(T* out, int64_t n, int64_t low, int64_t high, Generator& g) {
   INK_CHECK(low < high, "randint_: expected low < high, got ", low, " and ", high);
   if constexpr (std::is_floating_point_v<T>) {
     constexpr int64_t kExact = int64_t{1} << std::numeric_limits<T>::digits;
@@ -202,18 +204,9 @@ void randint_into(T* out, int64_t n, int64_t low, int64_t high, Generator& g) {
     for (int64_t i = 0; i < n; ++i) out[i] = draw(g.random64());
   }
 }
-
-}  // namespace
-
-void randint_(int64_t* out, int64_t n, int64_t low, int64_t high, Generator& g) {
-  randint_into(out, n, low, high, g);
-}
-void randint_(float* out, int64_t n, int64_t low, int64_t high, Generator& g) {
-  randint_into(out, n, low, high, g);
-}
-void randint_(double* out, int64_t n, int64_t low, int64_t high, Generator& g) {
-  randint_into(out, n, low, high, g);
-}
+template void randint_(int64_t*, int64_t, int64_t, int64_t, Generator&);
+template void randint_(float*, int64_t, int64_t, int64_t, Generator&);
+template void randint_(double*, int64_t, int64_t, int64_t, Generator&);
 
 // Fisher and Yates from the front. PyTorch spends two outputs an element once n reaches 2^32 / 20.
 void randperm_(int64_t* out, int64_t n, Generator& g) {

@@ -82,14 +82,13 @@ void uniform_(double* out, int64_t n, double from, double to, Generator& g);
 /// Normal. Throws unless std >= 0. From 16 elements up PyTorch transforms blocks of 16 uniforms (a
 /// tail that is no whole block draws its last 16 afresh); below that it draws one by one, and a
 /// spare may be left over for the next fill.
-void normal_(float* out, int64_t n, double mean, double std, Generator& g);
-void normal_(double* out, int64_t n, double mean, double std, Generator& g);
+template <class T>  // float or double
+void normal_(T* out, int64_t n, double mean, double std, Generator& g);
 
 /// Integers in [low, high). Throws unless low < high, and, where reals are to hold them, unless the
 /// type holds every integer there (24 bits of a float, 53 of a double).
-void randint_(int64_t* out, int64_t n, int64_t low, int64_t high, Generator& g);
-void randint_(float* out, int64_t n, int64_t low, int64_t high, Generator& g);
-void randint_(double* out, int64_t n, int64_t low, int64_t high, Generator& g);
+template <class T>  // int64_t, float or double
+void randint_(T* out, int64_t n, int64_t low, int64_t high, Generator& g);
 
 /// A random order of 0 .. n-1.
 void randperm_(int64_t* out, int64_t n, Generator& g);
@@ -102,8 +101,8 @@ void bernoulli_(float* out, int64_t n, const float* p, Generator& g);
 void bernoulli_(float* out, int64_t n, const double* p, Generator& g);
 
 /// Exponential with rate lambda, density lambda exp(-lambda x). Throws unless lambda > 0.
-void exponential_(float* out, int64_t n, double lambda, Generator& g);
-void exponential_(double* out, int64_t n, double lambda, Generator& g);
+template <class T>  // float or double
+void exponential_(T* out, int64_t n, double lambda, Generator& g);
 
 /// `samples` indices into each row's categories: weights (rows, categories) -> (rows, samples).
 /// Weights are non-negative and need not sum to one. Throws on a negative, infinite or NaN weight,

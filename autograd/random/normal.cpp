@@ -105,24 +105,6 @@ void draw_uniform(double* out, int64_t n, Generator& g) {
   for (int64_t i = 0; i < n; ++i) out[i] = g.uniform53();
 }
 
-template <class T>
-void fill_normal(T* out, int64_t n, double mean, double std, Generator& g) {
-  INK_CHECK(std >= 0.0, "normal_: expected std >= 0, got ", std);
-  const std::lock_guard lock(g.mutex());
-  if (n < kBlock) {
-    for (int64_t i = 0; i < n; ++i) out[i] = static_cast<T>(std::fma(g.normal(), std, mean));
-    return;
-  }
-  const T mu = static_cast<T>(mean), sigma = static_cast<T>(std);
-  draw_uniform(out, n, g);
-  for (int64_t i = 0; i + kBlock <= n; i += kBlock) transform_block(out + i, mu, sigma);
-  if (n % kBlock != 0) {
-    T* const last = out + n - kBlock;
-    draw_uniform(last, kBlock, g);
-    transform_block(last, mu, sigma);
-  }
-}
-
 }  // namespace
 
 double Generator::normal() {
@@ -138,11 +120,24 @@ double Generator::normal() {
   return radius * std::cos(angle);
 }
 
-void normal_(float* out, int64_t n, double mean, double std, Generator& g) {
-  fill_normal(out, n, mean, std, g);
+template <class T>
+void normal_(T* out, int64_t n, double mean, double std, Generator& g) {
+  INK_CHECK(std >= 0.0, "normal_: expected std >= 0, got ", std);
+  const std::lock_guard lock(g.mutex());
+  if (n < kBlock) {
+    for (int64_t i = 0; i < n; ++i) out[i] = static_cast<T>(std::fma(g.normal(), std, mean));
+    return;
+  }
+  const T mu = static_cast<T>(mean), sigma = static_cast<T>(std);
+  draw_uniform(out, n, g);
+  for (int64_t i = 0; i + kBlock <= n; i += kBlock) transform_block(out + i, mu, sigma);
+  if (n % kBlock != 0) {
+    T* const last = out + n - kBlock;
+    draw_uniform(last, kBlock, g);
+    transform_block(last, mu, sigma);
+  }
 }
-void normal_(double* out, int64_t n, double mean, double std, Generator& g) {
-  fill_normal(out, n, mean, std, g);
-}
+template void normal_(float*, int64_t, double, double, Generator&);
+template void normal_(double*, int64_t, double, double, Generator&);
 
 }  // namespace ink

@@ -37,15 +37,6 @@ void check_probability(double p) {
 
 double exponential(Generator& g) { return -std::log1p(-g.uniform53()); }
 
-template <class T>
-void fill_exponential(T* out, int64_t n, double lambda, Generator& g) {
-  INK_CHECK(lambda > 0.0, "exponential_: expected a rate > 0, got ", lambda);
-  const Lock lock(g.mutex());
-  for (int64_t i = 0; i < n; ++i) {
-    out[i] = static_cast<T>(-1.0 / lambda * std::log1p(-g.uniform53()));
-  }
-}
-
 void check_weights(const float* w, int64_t categories, int64_t needed) {
   int64_t positive = 0;
   for (int64_t i = 0; i < categories; ++i) {
@@ -115,12 +106,16 @@ void bernoulli_(float* out, int64_t n, const double* p, Generator& g) {
   }
 }
 
-void exponential_(float* out, int64_t n, double lambda, Generator& g) {
-  fill_exponential(out, n, lambda, g);
+template <class T>
+void exponential_(T* out, int64_t n, double lambda, Generator& g) {
+  INK_CHECK(lambda > 0.0, "exponential_: expected a rate > 0, got ", lambda);
+  const Lock lock(g.mutex());
+  for (int64_t i = 0; i < n; ++i) {
+    out[i] = static_cast<T>(-1.0 / lambda * std::log1p(-g.uniform53()));
+  }
 }
-void exponential_(double* out, int64_t n, double lambda, Generator& g) {
-  fill_exponential(out, n, lambda, g);
-}
+template void exponential_(float*, int64_t, double, Generator&);
+template void exponential_(double*, int64_t, double, Generator&);
 
 // PyTorch takes one sample without replacement in either case.
 void multinomial_(int64_t* out, const float* weights, int64_t rows, int64_t categories,

@@ -267,8 +267,7 @@ void attention_backward(AttentionGradients d, const Array& dout, const Array& ou
   auto& [dq, dk, dv, dmask] = d;
   if (q.dtype() == f64) return Backward<double>(d, dout, out, lse, in).run();
   if (q.dtype() == f32) return Backward<float>(d, dout, out, lse, in).run();
-  if (suits_attention_bf16(q, k, v, mask, rule))
-    return attention_bf16_backward(dq, dk, dv, dout, out, lse, q, k, v, rule);
+  if (suits_attention_bf16(in)) return attention_bf16_backward(d, dout, out, lse, in);
   AttentionGradients wide{Array::empty(dq.shape(), f32), Array::empty(dk.shape(), f32),
                           Array::empty(dv.shape(), f32), dmask};
   attention_backward(wide, in_f32(dout), in_f32(out), lse,

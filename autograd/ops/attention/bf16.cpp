@@ -166,8 +166,8 @@ bool rows_in_one_piece(const Array& x) {
 
 }  // namespace
 
-bool suits_attention_bf16(const Array& q, const Array& k, const Array& v, const Array& mask,
-                          const AttentionRule& rule) {
+bool suits_attention_bf16(const AttentionInputs& in) {
+  const auto& [q, k, v, mask, rule] = in;
   constexpr int64_t kFewest = 32;  // queries and keys worth the unit
   if (q.dtype() != bf16 || mask.defined() || rule.dropout_p > 0 || gemm_unit() == nullptr)
     return false;
@@ -177,35 +177,33 @@ bool suits_attention_bf16(const Array& q, const Array& k, const Array& v, const 
          rows_in_one_piece(q) && rows_in_one_piece(k) && rows_in_one_piece(v);
 }
 
-void attention_bf16(Array& out, Array& lse, const Array& q, const Array& k, const Array& v,
-                    const AttentionRule& rule) {
-  const Sizes size(q, k, v, rule.diagonal);
-  const Rows q_rows(q), k_rows(k), v_rows(v), out_rows(out);
+void attention_bf16(Array& out, Array& lse, const AttentionInputs& in) {
+  const Sizes size(in.q, in.k, in.v, in.rule.diagonal);
+  const Rows q_rows(in.q), k_rows(in.k), v_rows(in.v), out_rows(out);
   float* sums = lse.mutable_data<float>();
   static_cast<void>(out.mutable_data<bfloat16>());  // written through out_rows
   const auto scratch = tiles::scratch_for<Scratch>(size.heads, size, int64_t{0});
   tiles::for_each_item(size.heads, scratch, [&](int64_t head, const Scratch& own) {
     for (int64_t i0 = 0; i0 < size.queries; i0 += kQueries)
-      forward_tile(size, static_cast<float>(rule.scale), head, i0, q_rows, k_rows, v_rows, out_rows,
-                   sums + head * size.queries + i0, own);
+      forward_tile(size, static_cast<float>(in.rule.scale), head, i0, q_rows, k_rows, v_rows,
+                   out_rows, sums + head * size.queries + i0, own);
   });
 }
 
-void attention_bf16_backward(Array& dq, Array& dk, Array& dv, const Array& dout, const Array& out,
-                             const Array& lse, const Array& q, const Array& k, const Array& v,
-                             const AttentionRule& rule) {
-  const Sizes size(q, k, v, rule.diagonal);
+void attention_bf16_backward(AttentionGradients& d, const Array& dout, const Array& out,
+                             const Array& lse, const AttentionInputs& in) {
+  const Sizes size(in.q, in.k, in.v, in.rule.diagonal);
   const Array upstream = rows_in_one_piece(dout) ? dout : as_gemm_operand(dout, bf16);
-  for (Array* x : {&dq, &dk, &dv}) static_cast<void>(x->mutable_data<bfloat16>());
-  const Rows q_rows(q), k_rows(k), v_rows(v), out_rows(out), dout_rows(upstream), dq_rows(dq),
-      dk_rows(dk), dv_rows(dv);
+  for (Array* x : {&d.dq, &d.dk, &d.dv}) static_cast<void>(x->mutable_data<bfloat16>());
+  const Rows q_rows(in.q), k_rows(in.k), v_rows(in.v), out_rows(out), dout_rows(upstream),
+      dq_rows(d.dq), dk_rows(d.dk), dv_rows(d.dv);
   const float* sums = lse.data<float>();
   const auto scratch = tiles::scratch_for<Scratch>(size.heads, size, size.keys);
   tiles::for_each_item(size.heads, scratch, [&](int64_t head, const Scratch& own) {
     std::fill_n(own.dk.data, size.keys * size.d, 0.0f);
     std::fill_n(own.dv.data, size.keys * size.dv, 0.0f);
     for (int64_t i0 = 0; i0 < size.queries; i0 += kQueries)
-      backward_tile(size, static_cast<float>(rule.scale), head, i0, q_rows, k_rows, v_rows,
+      backward_tile(size, static_cast<float>(in.rule.scale), head, i0, q_rows, k_rows, v_rows,
                     out_rows, dout_rows, sums + head * size.queries + i0, dq_rows, own);
     for (int64_t j = 0; j < size.keys; ++j) {
       gemm_unit()->round_row(dk_rows.row(head, j), own.dk + j * size.d, size.d, 1);

@@ -8,13 +8,10 @@ namespace ink::cpu {
 
 /// Is there a unit, and does the problem suit it: bf16, rows in one piece, a head of keys for
 /// each head of queries, no mask but the diagonal, no dropout, and heads for every thread?
-bool suits_attention_bf16(const Array& q, const Array& k, const Array& v, const Array& mask,
-                          const AttentionRule& rule);
+bool suits_attention_bf16(const AttentionInputs& in);
 
-void attention_bf16(Array& out, Array& lse, const Array& q, const Array& k, const Array& v,
-                    const AttentionRule& rule);
-void attention_bf16_backward(Array& dq, Array& dk, Array& dv, const Array& dout, const Array& out,
-                             const Array& lse, const Array& q, const Array& k, const Array& v,
-                             const AttentionRule& rule);
+void attention_bf16(Array& out, Array& lse, const AttentionInputs& in);
+void attention_bf16_backward(AttentionGradients& d, const Array& dout, const Array& out,
+                             const Array& lse, const AttentionInputs& in);
 
 }  // namespace ink::cpu

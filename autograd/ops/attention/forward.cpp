@@ -112,7 +112,7 @@ void attention(Array& out, Array& lse, const AttentionInputs& in) {
   if (out.numel() == 0 || k.size(-2) == 0) return fill(out, 0);
   if (q.dtype() == f64) return Forward<double>(out, lse, in).run();
   if (q.dtype() == f32) return Forward<float>(out, lse, in).run();
-  if (suits_attention_bf16(q, k, v, mask, rule)) return attention_bf16(out, lse, q, k, v, rule);
+  if (suits_attention_bf16(in)) return attention_bf16(out, lse, in);
   Array wide = Array::empty(out.shape(), f32, out.device());
   attention(wide, lse, {in_f32(q), in_f32(k), in_f32(v), mask, rule});
   copy(out, wide);
