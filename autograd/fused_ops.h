@@ -1,5 +1,6 @@
-// Fused ops: each has kernels of its own for forward and backward, and a definition in basic ops in
-// the same file. Each comment names the file in ops/.
+// Fused ops, losses and attention. A fused op has kernels of its own for forward and backward, and
+// a definition in basic ops in the same file. Each comment names the file in ops/. (mse_loss is a
+// basic op, and sample has no gradient.)
 #pragma once
 
 #include <optional>
@@ -57,7 +58,7 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& targets, int64_t ignore
 /// x (..., C), weight (V, C), both rounded to bf16 under Autocast -> f32 (linear_cross_entropy.cpp)
 Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& targets,
                             int64_t ignore_index = -100, Reduction reduction = Reduction::mean);
-/// How many of x's rows have logits at a time there.
+/// The number of rows whose logits linear_cross_entropy holds at a time.
 int64_t linear_cross_entropy_rows(int64_t rows, int64_t classes, Device device = cpu_device);
 /// The mean of (input - target)^2: a basic op. (mse_loss.cpp)
 Tensor mse_loss(const Tensor& input, const Tensor& target, Reduction reduction = Reduction::mean);

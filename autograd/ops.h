@@ -1,4 +1,4 @@
-// Every public op: formula, shapes, one line each. Three pages:
+// Every public op, in three pages:
 //
 //   basic_ops.h   arithmetic, comparisons, sums, views, copies, products, random values
 //   fused_ops.h   linear, softmax, norms, dropout, embedding, losses, attention

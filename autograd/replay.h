@@ -13,16 +13,16 @@ namespace ink {
 /// work is done as it is a few times, then captured, and from then on replayed as a whole (a CUDA
 /// graph). On the CPU, or while an observer looks on, it is done as it is every time.
 ///
-/// What is captured is the work on the device alone: the same kernels on the same memory. The work
-/// must therefore read what changes from tensors that were made before and are written in between
-/// (a batch, a learning rate), leave its results in tensors, have no other effect, and not read
-/// them. Random masks are the exception: they are drawn for the context's step at each replay.
+/// What is captured is the work on the device alone: the same kernels on the same memory. So the
+/// work reads what changes (a batch, a learning rate) from tensors that were made beforehand. It
+/// leaves its results in tensors, reads no results back, and has no other effect. Random masks are
+/// the exception: they are drawn for the context's step at each replay.
 class Replay {
  public:
-  /// written: tensors that the work changes and that outlive it. They count as written after every
-  /// replay, so that what was computed of them is not taken for current; but for their bf16 copies
-  /// (cached_cast) where the work keeps these current itself, as an optimizer does. Copies that are
-  /// current when the work is captured are made so before each replay.
+  /// written: tensors that the work changes and that outlive it. After each replay these count as
+  /// written, so that anything cached from them is stale. The exception is a bf16 copy
+  /// (cached_cast) that the work itself keeps current, as an optimizer does. Copies that were
+  /// current at the capture are refreshed before each replay.
   Replay(Device device, std::vector<Tensor> written);
   ~Replay();
   Replay(const Replay&) = delete;

@@ -102,7 +102,7 @@ class Tensor {
   /// As PyTorch prints it.
   std::string to_string() const;
 
-  // ---- views: the same memory seen otherwise (ops.h)
+  // ---- views: the same memory seen otherwise (basic_ops.h)
   Tensor view(const Shape& shape) const;  // one size may be -1; throws when a copy would be needed
   Tensor reshape(const Shape& shape) const;  // a view where possible, a copy otherwise
   Tensor flatten(int64_t start_dim = 0, int64_t end_dim = -1) const;

@@ -9,10 +9,11 @@ if(TARGET inkling)
 endif()
 install(TARGETS ${libraries} EXPORT inklingTargets
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
-# Not what only kernels need: it defines macros.
+# Not the headers of kernels that define macros.
 install(DIRECTORY autograd nn data train DESTINATION include/inkling FILES_MATCHING PATTERN "*.h"
   PATTERN cli EXCLUDE PATTERN cases EXCLUDE PATTERN lessons EXCLUDE
   PATTERN gemm EXCLUDE PATTERN attention EXCLUDE PATTERN kernels EXCLUDE
+  PATTERN shared EXCLUDE
   REGEX "/(kernels|simd|shuffle|target|device_function)\\.h$" EXCLUDE
   REGEX "/(pointwise|map|folds|philox|dropout_mask|sample_units)\\.h$" EXCLUDE)
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/inkling)

@@ -22,7 +22,7 @@ struct MLP : Module {
         c_proj(4 * c.n_embd, c.n_embd, c.bias),
         drop(c.dropout) {}
 
-  /// drop(c_proj(gelu(c_fc(x)))). With Gelu::tanh it is mlp (autograd/ops.h), in fewer passes.
+  /// drop(c_proj(gelu(c_fc(x)))). With Gelu::tanh it is ink::mlp, in fewer passes.
   Tensor operator()(const Tensor& x) const {
     if (gelu.approximate != Gelu::tanh) return drop(c_proj(gelu(c_fc(x))));
     return drop(mlp(x, c_fc.weight, c_fc.bias, c_proj.weight, c_proj.bias));

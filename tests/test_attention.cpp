@@ -39,7 +39,7 @@ std::vector<Tensor> run(const Tensor& q, const Tensor& k, const Tensor& v, bool 
   return {out.detach(), grads[0], grads[1], grads[2]};
 }
 
-TEST(Attention, EqualsItsTwinAtAllSizesAroundATile) {
+TEST(Attention, EqualsItsDefinitionAtAllSizesAroundATile) {
   manual_seed(1);
   for (const int64_t t : {1, 6, 7, 33, 64, 65, 128, 129, 300}) {
     if (t > by_device(300, 70)) continue;

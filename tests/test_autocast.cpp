@@ -299,7 +299,7 @@ TEST(MixedTraining, NothingIsConvertedThatNeedNotBe) {
   }
 }
 
-TEST(MixedTraining, TheComposedTwinsGiveTheSameWithinRounding) {
+TEST(MixedTraining, DefinitionsGiveTheSameWithinRounding) {
   const TempFolder folder;
   TrainConfig config = small_config(folder / "run");
   std::vector<double> losses[2];

@@ -60,11 +60,11 @@ Tensors add_layer_norm_pass(const Tensors& in, DType y_dtype) {
 Tensors rms_norm_passes(const Tensors& in, DType y_dtype) {
   const Tensor &x = in[0], &dy = in[1], &w = in[2];
   Tensor y = empty(x.shape(), {y_dtype, x.device()}), rstd = empty({x.size(0)}, w.options());
-  kernel::rms_norm(y, rstd, x, w, 1e-5);
+  kernel::rms_norm(y, rstd, x, {w, {}, 1e-5});
   const Tensor upstream = dy.to(y_dtype);
   Tensor dx = x.clone(), fresh = empty_like(x), none, dw = in[3].clone();
-  kernel::rms_norm_backward(dx, dw, upstream, x, rstd, w, true);
-  kernel::rms_norm_backward(fresh, none, upstream, x, rstd, w, false);
+  kernel::rms_norm_backward({dx, dw, {}, true}, upstream, x, rstd, w);
+  kernel::rms_norm_backward({fresh, none, {}, false}, upstream, x, rstd, w);
   return {y, rstd, dx, fresh, dw};
 }
 

@@ -144,7 +144,7 @@ TEST(GPT, NoPositionSeesTheFuture) {
   EXPECT_NE(rows(before, 5, 1), rows(after, 5, 1));
 }
 
-TEST(GPT, TheComposedTwinsGiveTheSame) {
+TEST(GPT, DefinitionsGiveTheSame) {
   GPT model(tiny());
   model.to(f64);
   const Tensor ids = ids_of(3, 6), targets = ids_of(3, 6);

@@ -4,8 +4,8 @@
 //   ...
 //   INK_END_TARGET
 //
-// What the functions include comes before: a header's functions must not be compiled for another
-// processor than in other files. Unless they are local to the file (gemm/pack.h).
+// Include headers before INK_BEGIN_TARGET, because a shared header's functions must be compiled the
+// same in every file. Only functions that are local to the file (gemm/pack.h) may come after it.
 #pragma once
 
 #define INK_PRAGMA(...) _Pragma(#__VA_ARGS__)

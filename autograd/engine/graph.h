@@ -66,8 +66,9 @@ class VjpContext {
   /// The gradient collected so far for input i, to add into and return (contiguous, solely owned);
   /// undefined when there is none, and the vjp makes its own.
   virtual Tensor sum_so_far(size_t i) = 0;
-  /// The walk goes on at y, which the vjp has just computed from the inputs, with the gradient dy;
-  /// what follows from it is no longer the vjp's to return. (checkpoint)
+  /// Continues the walk at y, a tensor that the vjp has just computed again, with gradient dy. The
+  /// walk delivers the gradients that are reached from y, so the vjp must not return them, too.
+  /// (checkpoint)
   virtual void continue_from(const Tensor& y, const Tensor& dy) = 0;
 };
 

@@ -120,6 +120,7 @@ bool nothing(Args...) {
   void name(__VA_ARGS__);               \
   }                                     \
   DECLARE_KERNEL(void, name, cpu::name, strided, __VA_ARGS__)
+// KERNEL: all its arrays must be contiguous. KERNEL_STRIDED: they may have any strides.
 #define KERNEL(name, ...) DECLARE_TWO(name, false, __VA_ARGS__) CUDA_TWIN(name)
 #define KERNEL_STRIDED(name, ...) DECLARE_TWO(name, true, __VA_ARGS__) CUDA_TWIN(name)
 #define KERNEL_CPU(name, ...) DECLARE_TWO(name, true, __VA_ARGS__)  // no CUDA twin yet

@@ -16,8 +16,7 @@ inline Array first_of_lines(const Array& x, int64_t dim) {
   return x.seen_as(layout);
 }
 
-/// x with another shape that does not move along `dim`: for a loop over ids, each of which says how
-/// far to go there.
+/// x seen with `shape`, with stride 0 along `dim`. For loops over ids: the id says how far to step.
 inline Array constant_along(const Array& x, int64_t dim, const Shape& shape) {
   Layout layout{shape, x.strides(), x.layout().offset};
   layout.strides[dim] = 0;

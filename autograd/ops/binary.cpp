@@ -5,7 +5,7 @@
 #include "autograd/basic_ops.h"
 #include "autograd/kernels/elementwise.h"
 #include "autograd/loops/map.h"
-#include "autograd/ops/promote.h"
+#include "autograd/ops/shared/promote.h"
 
 namespace ink {
 

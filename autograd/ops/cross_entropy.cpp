@@ -10,7 +10,7 @@
 #include "autograd/kernels/rows.h"
 #include "autograd/loops/rows.h"
 #include "autograd/ops.h"
-#include "autograd/ops/check_ids.h"
+#include "autograd/ops/shared/check_ids.h"
 
 namespace ink {
 

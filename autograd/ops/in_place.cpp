@@ -11,7 +11,7 @@
 #include "autograd/basic_ops.h"
 #include "autograd/kernels/copy.h"
 #include "autograd/kernels/elementwise.h"
-#include "autograd/ops/promote.h"
+#include "autograd/ops/shared/promote.h"
 
 namespace ink {
 

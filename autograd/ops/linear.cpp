@@ -2,7 +2,7 @@
 //   dx = dy W,  dW = dy^T x,  db = sum of dy's rows
 // Under Autocast x, W and y are bf16, whatever the dtypes of the inputs, and every gradient has the
 // dtype of its input: dW and db are summed in f32, straight out of the products.
-#include "autograd/ops/linear.h"
+#include "autograd/ops/shared/linear.h"
 
 #include <algorithm>
 #include <array>

@@ -18,7 +18,7 @@
 #include "autograd/kernels/gemm.h"
 #include "autograd/kernels/rows.h"
 #include "autograd/memory/device_backend.h"
-#include "autograd/ops/check_ids.h"
+#include "autograd/ops/shared/check_ids.h"
 
 namespace ink {
 namespace {

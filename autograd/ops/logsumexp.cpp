@@ -4,8 +4,8 @@
 // y is computed as m + log sum exp(x - m) with m = max x, so that nothing overflows.
 #include <cmath>
 
-#include "autograd/ops/promote.h"
-#include "autograd/ops/reduce_dims.h"
+#include "autograd/ops/shared/promote.h"
+#include "autograd/ops/shared/reduce_dims.h"
 
 namespace ink {
 

@@ -1,4 +1,4 @@
-// Tensor's methods that are ops: each calls the function of ops.h that has its name.
+// Tensor's methods that are ops: each calls the function of basic_ops.h that has its name.
 #include <algorithm>
 #include <functional>
 #include <variant>

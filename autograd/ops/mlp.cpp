@@ -14,7 +14,7 @@
 #include "autograd/kernels/copy.h"
 #include "autograd/kernels/elementwise.h"
 #include "autograd/kernels/gemm.h"
-#include "autograd/ops/linear.h"
+#include "autograd/ops/shared/linear.h"
 
 namespace ink {
 

@@ -1,7 +1,7 @@
 // prod: the product over dimensions.
 #include "autograd/kernels/reduce.h"
 #include "autograd/ops.h"
-#include "autograd/ops/reduce_dims.h"
+#include "autograd/ops/shared/reduce_dims.h"
 
 namespace ink {
 namespace {

@@ -8,7 +8,7 @@
 #include "autograd/fused_ops.h"
 #include "autograd/kernels/rows.h"
 #include "autograd/loops/rows.h"
-#include "autograd/ops/norm.h"
+#include "autograd/ops/shared/norm.h"
 
 namespace ink {
 

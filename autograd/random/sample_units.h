@@ -12,7 +12,7 @@ struct SampleUnits {
   static constexpr uint64_t kOne = uint64_t{1} << 53;
   static constexpr uint64_t kTooMany = 2 * kOne;
 
-  /// What is no probability counts as too much; what rounding has left above 1 is one.
+  /// A p that is no probability gives kTooMany. A p slightly above 1, from rounding, is accepted.
   template <class C>
   INK_DEVICE static uint64_t of(C p) {
     if (!(p >= C(0) && p <= C(1 + 1.0 / 64))) return kTooMany;

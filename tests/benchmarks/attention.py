@@ -1,6 +1,6 @@
 """Times inkling's attention beside PyTorch's, taking turns, on the same cores or GPU.
 
-    python tests/benchmarks/attention.py build/tests/benchmark_attention [threads]
+    python tests/benchmarks/attention.py build/release/tests/benchmark_attention [threads]
     python tests/benchmarks/attention.py --device cuda build/gpu/tests/benchmark_ops [--json FILE]
 
 On the CPU: causal, batch 1, 12 heads of T x 64, f32, forward and backward. Each turn is a process of its own: the table

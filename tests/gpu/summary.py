@@ -25,7 +25,7 @@ def write(results, out):
     if results["small"]:
         lines += ["**Tiny sizes, to try the scripts: no number here means anything.**", ""]
     lines += table(["part", "result", "seconds", "of", "why"], [part_row(item) for item in results["parts"].items()])
-    lines += ["", "## Goals", "", "Of issue 6, for an H200; a limit is what such a card could do at best.", ""]
+    lines += ["", "## Goals", "", "For an H200; a limit is what such a card could do at best.", ""]
     lines += table(["what", "goal", "limit", "measured", ""], [goal_row(goal) for goal in results["goals"]])
     for name, describe in SECTIONS.items():
         if name in results["parts"]:

@@ -1,4 +1,4 @@
-#include "autograd/ops/check_ids.h"
+#include "autograd/ops/shared/check_ids.h"
 
 #include "autograd/kernels/copy.h"
 #include "autograd/kernels/reduce.h"
