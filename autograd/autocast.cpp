@@ -45,8 +45,10 @@ Array cached_cast(const Array& x, DType dtype) {
     memory.attached = std::move(made);
   }
   if (!is_current(*rounded, x)) {
+    const uint64_t version = memory.version;  // before: a write meanwhile makes the copy stale
     kernel::copy(rounded->array, x.seen_as(rounded->array.layout()));
-    keep_cast(x);
+    rounded->version = version;
+    rounded->capture = context().capture;
   }
   return rounded->array.seen_as(x.layout());
 }

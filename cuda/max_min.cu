@@ -1,4 +1,5 @@
 // max, min, argmax, argmin along a dimension: the twin of autograd/ops/max_min.cpp.
+#include "autograd/loops/folds.h"
 #include "cuda/reduce.cuh"
 
 namespace ink::cuda {
@@ -13,9 +14,6 @@ struct Best {
     int64_t at;  // negative: none yet
   };
   __device__ static Acc none() { return {Value(), -1}; }
-  __device__ static bool better(Value a, Value b) {
-    return (largest ? a > b : a < b) || (a != a && b == b);
-  }
   template <int K>
   __device__ static void take(Acc& acc, const T (&x)[K], int64_t at, int64_t step) {
 #pragma unroll
@@ -23,8 +21,8 @@ struct Best {
   }
   __device__ static void merge(Acc& acc, const Acc& other) {
     if (other.at < 0) return;
-    const bool worse = acc.at < 0 || better(other.value, acc.value);
-    if (worse || (!better(acc.value, other.value) && other.at < acc.at)) acc = other;
+    const bool worse = acc.at < 0 || better<largest>(other.value, acc.value);
+    if (worse || (!better<largest>(acc.value, other.value) && other.at < acc.at)) acc = other;
   }
   __device__ static void repeat(Acc&, int64_t) {}
 };

@@ -204,7 +204,7 @@ void gradient_norm(OptimizerStep step, const Arrays& grads, const Array& loss, d
   });
 }
 
-void adamw(ParameterLists p, Arrays m, Arrays v, const OptimizerStep& step, double beta1,
+void adamw(ParameterLists& p, Arrays& m, Arrays& v, const OptimizerStep& step, double beta1,
            double beta2, double eps) {
   Array factors = Array::empty(Shape{std::ssize(p.values), 3}, step.lr.dtype(), step.lr.device());
   auto* by_parameter = reinterpret_cast<AdamWFactors*>(factors.mutable_data<double>());
@@ -228,7 +228,7 @@ void adamw(ParameterLists p, Arrays m, Arrays v, const OptimizerStep& step, doub
   });
 }
 
-void sgd(ParameterLists p, Arrays buffers, const OptimizerStep& step, double momentum,
+void sgd(ParameterLists& p, Arrays& buffers, const OptimizerStep& step, double momentum,
          bool nesterov) {
   const bool* finite = step.finite.data<bool>();
   const double *lr = step.lr.data<double>(), *scales = p.lr_scale.data<double>();

@@ -170,7 +170,7 @@ AdamW::AdamW(const std::vector<ParameterGroup>& groups, const AdamWOptions& opti
     INK_CHECK(beta >= 0 && beta < 1, "AdamW: expected betas in [0, 1), got ", beta);
 }
 
-void AdamW::update(const ParameterLists& parameters, const OptimizerStep& step) {
+void AdamW::update(ParameterLists& parameters, const OptimizerStep& step) {
   kernel::adamw(parameters, exp_avg_, exp_avg_sq_, step, options_.beta1, options_.beta2,
                 options_.eps);
 }
@@ -186,7 +186,7 @@ SGD::SGD(const std::vector<ParameterGroup>& groups, const SGDOptions& options)
             "SGD: nesterov needs a momentum above 0, got ", options.momentum);
 }
 
-void SGD::update(const ParameterLists& parameters, const OptimizerStep& step) {
+void SGD::update(ParameterLists& parameters, const OptimizerStep& step) {
   kernel::sgd(parameters, *momentum_buffer_, step, options_.momentum, options_.nesterov);
 }
 

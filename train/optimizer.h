@@ -84,7 +84,7 @@ class Optimizer {
 
  private:
   /// One update, or none if the step is not finite.
-  virtual void update(const ParameterLists& parameters, const OptimizerStep& step) = 0;
+  virtual void update(ParameterLists& parameters, const OptimizerStep& step) = 0;
   OptimizerStep step_arrays() const;
   void note_update(const std::vector<Tensor>& grads) const;  // for observers
 
@@ -116,7 +116,7 @@ class AdamW : public Optimizer {
       : AdamW(std::vector<ParameterGroup>{{parameters}}, options) {}
 
  private:
-  void update(const ParameterLists& parameters, const OptimizerStep& step) override;
+  void update(ParameterLists& parameters, const OptimizerStep& step) override;
 
   AdamWOptions options_;
   Arrays &exp_avg_, &exp_avg_sq_;  // m and v
@@ -142,7 +142,7 @@ class SGD : public Optimizer {
       : SGD(std::vector<ParameterGroup>{{parameters}}, options) {}
 
  private:
-  void update(const ParameterLists& parameters, const OptimizerStep& step) override;
+  void update(ParameterLists& parameters, const OptimizerStep& step) override;
 
   SGDOptions options_;
   Arrays no_buffer_;

@@ -106,6 +106,7 @@ Trainer::Trainer(const TrainConfig& config, std::unique_ptr<Dataset> dataset)
   manual_seed(static_cast<uint64_t>(config_.seed));
   model_ = std::make_unique<GPT>(config_.gpt(dataset_->tokenizer().vocab_size()));
   parameters_ = model_->parameters();
+  num_parameters_ = model_->num_parameters();
   optimizer_ = make_optimizer(config_, *model_);
   loss_sum_ = zeros({});
   replay_ = std::make_unique<Replay>(device_, parameters_);
@@ -166,8 +167,7 @@ Tensor Trainer::forward_backward(int64_t step, int64_t micro_batch) {
                       .micro_batch = static_cast<uint64_t>(micro_batch)};
   const Ids& ids = batches_[static_cast<size_t>(micro_batch)];
   // Observers see one thread.
-  const int64_t parts =
-      context().observers.empty() ? batch_parts(config_, model_->num_parameters()) : 1;
+  const int64_t parts = context().observers.empty() ? batch_parts(config_, num_parameters_) : 1;
   return backward_in_parts(parameters_, config_.batch_size, parts,
                            1 / static_cast<double>(config_.gradient_accumulation_steps),
                            [&](int64_t first, int64_t count) {

@@ -95,6 +95,7 @@ class Trainer {
   std::unique_ptr<Dataset> dataset_;
   std::unique_ptr<GPT> model_;
   std::vector<Tensor> parameters_;
+  int64_t num_parameters_ = 0;  // elements
   std::unique_ptr<Optimizer> optimizer_;
   Schedule schedule_;
   std::vector<Ids> batches_;  // by micro-batch

@@ -1,17 +1,20 @@
 // The engine: records what ops did, and walks it backwards. It orders and sums gradients, and knows
 // nothing of ops. The idea, with scalars, a tape and no corner cases:
 //
-//   struct Node { std::function<double(double)> vjp; Value* input; Value* output; };
+//   struct Number { double data, grad = 0; };
+//   using Value = std::shared_ptr<Number>;
+//   struct Node { std::function<double(double)> vjp; Value input, output; };
 //   std::vector<Node> tape;                                // in the order in which ops ran
 //
-//   Value exp(Value& x) {
-//     Value y{std::exp(x.data)};
-//     tape.push_back({[y](double dy) { return dy * y.data; }, &x, &y});
+//   Value exp(Value x) {
+//     const double e = std::exp(x->data);
+//     Value y = std::make_shared<Number>(e);
+//     tape.push_back({[e](double dy) { return dy * e; }, x, y});
 //     return y;
 //   }
 //
-//   void backward(Value& loss) {
-//     loss.grad = 1;
+//   void backward(Value loss) {
+//     loss->grad = 1;
 //     for (auto node = tape.rbegin(); node != tape.rend(); ++node)     // the newest first
 //       node->input->grad += node->vjp(node->output->grad);            // sums where paths meet
 //   }

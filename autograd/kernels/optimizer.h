@@ -12,10 +12,10 @@ namespace ink {
 // Fills all of step but lr.
 KERNEL(gradient_norm, OptimizerStep step, const Arrays& grads, const Array& loss, double max_norm)
 // m, v: as the values.
-KERNEL(adamw, ParameterLists p, Arrays m, Arrays v, const OptimizerStep& step, double beta1,
+KERNEL(adamw, ParameterLists& p, Arrays& m, Arrays& v, const OptimizerStep& step, double beta1,
        double beta2, double eps)
 // buffers: as the values, or empty without momentum.
-KERNEL(sgd, ParameterLists p, Arrays buffers, const OptimizerStep& step, double momentum,
+KERNEL(sgd, ParameterLists& p, Arrays& buffers, const OptimizerStep& step, double momentum,
        bool nesterov)
 
 // clang-format on

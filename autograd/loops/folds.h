@@ -71,4 +71,10 @@ struct Min : Max<T> {
   }
 };
 
+/// Does a come before b as the largest (the smallest)? NaN comes before any number.
+template <bool largest, class V>
+INK_DEVICE inline bool better(V a, V b) {
+  return (largest ? a > b : a < b) || (a != a && b == b);
+}
+
 }  // namespace ink

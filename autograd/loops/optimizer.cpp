@@ -116,7 +116,7 @@ void gradient_norm(OptimizerStep step, const Arrays& grads, const Array& loss, d
   *step.finite.mutable_data<bool>() = finite;
 }
 
-void adamw(ParameterLists p, Arrays m, Arrays v, const OptimizerStep& step, double beta1,
+void adamw(ParameterLists& p, Arrays& m, Arrays& v, const OptimizerStep& step, double beta1,
            double beta2, double eps) {
   if (!*step.finite.data<bool>()) return;
   const double clip = *step.clip.data<double>();
@@ -149,7 +149,7 @@ void adamw(ParameterLists p, Arrays m, Arrays v, const OptimizerStep& step, doub
   for_updates(p, step, update);
 }
 
-void sgd(ParameterLists p, Arrays buffers, const OptimizerStep& step, double momentum,
+void sgd(ParameterLists& p, Arrays& buffers, const OptimizerStep& step, double momentum,
          bool nesterov) {
   if (!*step.finite.data<bool>()) return;
   const double clip = *step.clip.data<double>();

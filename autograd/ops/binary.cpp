@@ -185,19 +185,18 @@ static Tensor with_number(BinaryOp op, const Tensor& x, double number, Dx dx) {
   return record(name_of(op), {x}, binary(op, x, number),
                 [dx](const Tensor& dy) -> Grads { return {dx(dy)}; });
 }
-static Tensor met(const Tensor& x, double number) { return to(x, promote(x, number)); }
 
 Tensor operator+(const Tensor& x, double n) {
-  return with_number(BinaryOp::add, met(x, n), n, [](auto& dy) { return dy; });
+  return with_number(BinaryOp::add, promoted(x, n), n, [](auto& dy) { return dy; });
 }
 Tensor operator-(const Tensor& x, double n) {
-  return with_number(BinaryOp::sub, met(x, n), n, [](auto& dy) { return dy; });
+  return with_number(BinaryOp::sub, promoted(x, n), n, [](auto& dy) { return dy; });
 }
 Tensor operator-(double n, const Tensor& x) {
-  return with_number(BinaryOp::rsub, met(x, n), n, [](auto& dy) { return -dy; });
+  return with_number(BinaryOp::rsub, promoted(x, n), n, [](auto& dy) { return -dy; });
 }
 Tensor operator*(const Tensor& x, double n) {
-  return with_number(BinaryOp::mul, met(x, n), n, [n](auto& dy) { return dy * n; });
+  return with_number(BinaryOp::mul, promoted(x, n), n, [n](auto& dy) { return dy * n; });
 }
 Tensor operator/(const Tensor& x, double n) {
   return with_number(BinaryOp::div, floating(x), n, [n](auto& dy) { return dy / n; });
@@ -230,7 +229,7 @@ Tensor power(const Tensor& x, double e) {
 
 // dx = dy e x^(e - 1), and 0 for e = 0
 Tensor pow(const Tensor& input, double e) {
-  const Tensor x = to(input, promote(input, e));
+  const Tensor x = promoted(input, e);
   INK_CHECK(x.is_floating() || e >= 0, "pow: expected an exponent of 0 or more for int64, got ", e,
             "; convert the tensor to a floating dtype first");
   return record("pow", {x}, power(x, e), [e, x = Saved::input(x)](const Tensor& dy) -> Grads {

@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "autograd/kernels/reduce.h"
+#include "autograd/loops/folds.h"
 #include "autograd/loops/reduce_loop.h"
 #include "autograd/ops.h"
 #include "autograd/ops/shared/reduce_dims.h"
@@ -21,7 +22,6 @@ struct Best {
     Value value;
     const T* at;  // null: none yet
   };
-  static bool better(Value a, Value b) { return (largest ? a > b : a < b) || (a != a && b == b); }
   static Value best(Value a, Value b) {
     const Value one = (largest ? b > a : b < a) ? b : a;  // a if either is NaN
     return b != b ? b : one;
@@ -30,7 +30,7 @@ struct Best {
 
   static void look(Acc& acc, const T* p) {
     const auto value = static_cast<Value>(*p);
-    if (acc.at == nullptr || better(value, acc.value)) acc = {value, p};
+    if (acc.at == nullptr || better<largest>(value, acc.value)) acc = {value, p};
   }
   template <class Width, class Step>
   static void one(Acc* acc, Width width, const T* p, Step step) {
@@ -46,14 +46,14 @@ struct Best {
 #pragma omp simd
     for (int64_t c = 0; c < width; ++c) top[c] = of_eight(p + c * step, row);
     for (int64_t c = 0; c < width; ++c) {
-      if (acc[c].at != nullptr && !better(top[c], acc[c].value)) continue;
+      if (acc[c].at != nullptr && !better<largest>(top[c], acc[c].value)) continue;
       for (int64_t i = 0; i < 8; ++i) look(acc[c], p + c * step + i * row);
     }
   }
   static void merge(Acc& acc, const Acc& other) {
     if (other.at == nullptr) return;
-    const bool worse = acc.at == nullptr || better(other.value, acc.value);
-    if (worse || (!better(acc.value, other.value) && other.at < acc.at)) acc = other;
+    const bool worse = acc.at == nullptr || better<largest>(other.value, acc.value);
+    if (worse || (!better<largest>(acc.value, other.value) && other.at < acc.at)) acc = other;
   }
   static void repeat(Acc&, int64_t) {}
 };

@@ -105,8 +105,7 @@ Tensor relu(const Tensor& x) {
 // dx = dy where min <= x <= max
 Tensor clamp(const Tensor& input, std::optional<double> min, std::optional<double> max) {
   INK_CHECK(min || max, "clamp: expected a min or a max, got neither");
-  Tensor x = to(input, promote(input, min.value_or(0)));
-  x = to(x, promote(x, max.value_or(0)));
+  const Tensor x = promoted(promoted(input, min.value_or(0)), max.value_or(0));
   Tensor y = empty_like(x);
   if (min) kernel::binary_number(y, x, *min, BinaryOp::maximum);
   if (max) kernel::binary_number(y, min ? y : x, *max, BinaryOp::minimum);

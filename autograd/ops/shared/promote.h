@@ -35,6 +35,9 @@ inline Tensor floating(const Tensor& x) {
   return x.is_floating() ? x : to(x, context().default_dtype);
 }
 
+/// x in the dtype in which it meets a number.
+inline Tensor promoted(const Tensor& x, double number) { return to(x, promote(x, number)); }
+
 /// Both, in the dtype in which they meet.
 inline std::pair<Tensor, Tensor> promoted(const Tensor& a, const Tensor& b) {
   const DType dtype = promote(a, b);
