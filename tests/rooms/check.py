@@ -119,16 +119,16 @@ def main():
         room.files += 1
         room.lines += code_lines(text)
         for number, line in enumerate(text.split("\n"), 1):
-            include = re.match(r'\s*#\s*include\s*"([^"]+)"', line)
+            include = re.match(r'\s*#\s*include\s*(["<])(?:inkling/)?([^">]+)', line)
             if not include:
                 continue
-            target = include[1]
-            if not os.path.exists(target):  # beside the file that includes it
-                target = os.path.normpath(os.path.join(os.path.dirname(path), include[1]))
+            target = include[2]
+            if include[1] == '"' and not os.path.exists(target):  # beside the file that includes it
+                target = os.path.normpath(os.path.join(os.path.dirname(path), target))
             other = room_of(target, rooms)
             if other is None or other is room or other.name in room.sees:
                 continue
-            faults.append(f"{path}:{number}: {room.name} may not include {include[1]} ({other.name})")
+            faults.append(f"{path}:{number}: {room.name} may not include {target} ({other.name})")
     faults += kernel_faults(files)
     faults += folder_faults()
     core = sum(room.lines for room in rooms if room.is_core)
