@@ -41,14 +41,6 @@ Tensor operator-(double a, const Tensor& b);
 Tensor operator*(double a, const Tensor& b);
 Tensor operator/(double a, const Tensor& b);
 Tensor operator-(const Tensor& x);
-Tensor& operator+=(Tensor& a, const Tensor& b);  // in place, as a.add_(b)
-Tensor& operator-=(Tensor& a, const Tensor& b);
-Tensor& operator*=(Tensor& a, const Tensor& b);
-Tensor& operator/=(Tensor& a, const Tensor& b);
-Tensor& operator+=(Tensor& a, double b);
-Tensor& operator-=(Tensor& a, double b);
-Tensor& operator*=(Tensor& a, double b);
-Tensor& operator/=(Tensor& a, double b);
 
 // ---- unary.cpp, gelu.cpp: elementwise, one tensor
 
@@ -183,12 +175,12 @@ Tensor outer(const Tensor& a, const Tensor& b);  // (n), (m) -> (n, m)
 // Any floating dtype, layout and device; the values are those of a contiguous CPU tensor in
 // row-major order (bf16: f32's, rounded). With grad mode on, a leaf that requires grad is refused.
 
-Tensor& uniform_(Tensor& x, double from = 0, double to = 1, Generator& g = default_generator());
-Tensor& normal_(Tensor& x, double mean = 0, double std = 1, Generator& g = default_generator());
-Tensor& exponential_(Tensor& x, double lambda = 1, Generator& g = default_generator());
+Tensor uniform_(Tensor x, double from = 0, double to = 1, Generator& g = default_generator());
+Tensor normal_(Tensor x, double mean = 0, double std = 1, Generator& g = default_generator());
+Tensor exponential_(Tensor x, double lambda = 1, Generator& g = default_generator());
 /// 1 with probability p, else 0.
-Tensor& bernoulli_(Tensor& x, double p = 0.5, Generator& g = default_generator(),
-                   BernoulliRule rule = BernoulliRule::plain);
+Tensor bernoulli_(Tensor x, double p = 0.5, Generator& g = default_generator(),
+                  BernoulliRule rule = BernoulliRule::plain);
 /// A random order of 0 .. n-1, (n,) i64.
 Tensor randperm(int64_t n, Generator& g = default_generator());
 /// `samples` indices per row, drawn in proportion to weights (..., categories): (..., samples) i64.

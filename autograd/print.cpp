@@ -220,6 +220,8 @@ std::string borrowed_name(const Node& node, const Tensor& x) {
   if (op == "dropout" || op == "rms_norm") return "MulBackward0";
   if (op == "layer_norm") return "NativeLayerNormBackward0";
   if (op == "cross_entropy") return "NllLossBackward0";
+  if (op == "reshape") return "UnsafeViewBackward0";
+  if (op == "copy_slices") return "CopySlices";
   return {};
 }
 

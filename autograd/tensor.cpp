@@ -13,66 +13,78 @@ namespace ink {
 
 // ---- the handle
 
-// Here, not in the header: inlined, they are half of an op's code.
-Tensor::Tensor(const Tensor&) = default;
-Tensor::Tensor(Tensor&&) noexcept = default;
-Tensor& Tensor::operator=(const Tensor&) = default;
-Tensor& Tensor::operator=(Tensor&&) noexcept = default;
-Tensor::~Tensor() = default;
+std::atomic<int64_t> TensorImpl::live{0};
 
-Tensor Tensor::alias(const Layout& layout) const {
-  Tensor result(array_.seen_as(layout));
-  result.is_view_ = true;
-  return result;
+Tensor::Tensor(Array array)
+    : impl_(array.defined() ? std::make_shared<TensorImpl>(std::move(array)) : nullptr) {}
+
+Array& Tensor::not_given() {
+  thread_local Array none;
+  return none;
 }
 
-bool Tensor::sole_owner() const {
-  return storage().use_count() == 1 && layout().offset == 0 && is_contiguous() &&
-         numel() * size_of(dtype()) == storage()->bytes;
+void Tensor::fail_undefined(const char* method) {
+  detail::fail({method,
+                ": the tensor is undefined: it was never given a value, or it is the "
+                "gradient of a tensor that no backward has reached"});
 }
 
-// ---- its autograd half
+bool Tensor::alone() const {
+  const Array& x = array("alone");
+  return impl_.use_count() == 1 && x.storage().use_count() == 1 && x.layout().offset == 0 &&
+         x.is_contiguous() && x.numel() * size_of(x.dtype()) == x.storage()->bytes;
+}
 
-bool Tensor::requires_grad() const { return slot_ && slot_->requires_grad; }
-bool Tensor::is_leaf() const { return !slot_ || !slot_->node; }
-Tensor Tensor::grad() const { return slot_ ? slot_->grad : Tensor(); }
+// ---- its autograd half. Views and writes are in engine/writes.cpp.
+
+const std::shared_ptr<GradSlot>& Tensor::place() const {
+  static const std::shared_ptr<GradSlot> none;
+  return impl_ ? impl_->slot : none;
+}
+
+bool Tensor::requires_grad() const {
+  const GradSlot* at = slot().get();
+  return at != nullptr && at->requires_grad;
+}
+bool Tensor::is_leaf() const { return !slot() || !slot()->node; }
+Tensor Tensor::grad() const { return slot() ? slot()->grad : Tensor(); }
 
 void Tensor::set_grad(const Tensor& grad) {
-  INK_CHECK(slot_, "set_grad: the tensor does not require grad");
+  INK_CHECK(slot(), "set_grad: the tensor does not require grad");
   INK_CHECK(!grad.defined() || grad.shape() == shape(), "set_grad: expected shape ", shape(),
             ", got ", grad.shape());
-  slot_->grad = grad;
+  slot()->grad = grad;
 }
 
 Tensor& Tensor::requires_grad_(bool value) {
   INK_CHECK(!value || is_floating(), "requires_grad_: expected a floating dtype, got ", dtype());
-  INK_CHECK(is_leaf(),
-            "requires_grad_: only a leaf's flag can be set; this tensor was computed by ",
-            slot_->node->name);
-  if (!slot_ && value) {
-    slot_ = std::make_shared<GradSlot>();
-    slot_->shape = shape();
+  INK_CHECK(value || is_leaf(),
+            "requires_grad_: only a leaf's flag can be set to false; this tensor was computed by ",
+            slot()->node->name, "; use detach()");
+  if (!is_leaf()) return *this;
+  if (!slot() && value) {
+    impl_->slot = std::make_shared<GradSlot>();
+    impl_->slot->shape = shape();
+    // A later write to what it was a view of must not take the leaf's place in the graph.
+    impl_->base = nullptr;
+    impl_->is_view = false;
   }
-  if (slot_) slot_->requires_grad = value;
+  if (slot()) slot()->requires_grad = value;
   return *this;
 }
 
 Tensor& Tensor::retain_grad() {
   INK_CHECK(requires_grad(), "retain_grad: the tensor does not require grad");
-  slot_->retain_grad = true;
+  slot()->retain_grad = true;
   return *this;
 }
 
 void Tensor::register_hook(std::function<Tensor(const Tensor&)> hook) {
   INK_CHECK(requires_grad(), "register_hook: the tensor does not require grad");
-  slot_->hooks.push_back(std::move(hook));
+  slot()->hooks.push_back(std::move(hook));
 }
 
-Tensor Tensor::detach() const {
-  Tensor result = *this;
-  result.slot_ = nullptr;
-  return result;
-}
+Tensor Tensor::detach() const { return Tensor(array("detach")); }
 
 void Tensor::backward() const { ink::backward({*this}); }
 void Tensor::backward(const Tensor& gradient, bool retain_graph, bool create_graph) const {
@@ -140,7 +152,7 @@ Tensor arange(double end, Options options) { return arange(0, end, 1, options); 
 
 Tensor eye(int64_t n, Options options) {
   Tensor x = zeros({n, n}, options);
-  Tensor diagonal = x.alias({{n}, {n + 1}, 0});
+  Array diagonal = x.array().seen_as({{n}, {n + 1}, 0});
   kernel::fill(diagonal, 1);
   return x;
 }

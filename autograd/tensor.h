@@ -1,4 +1,4 @@
-// Tensor: a handle to a strided view of a storage, with an optional place in a graph.
+// Tensor: an array, with an optional place in a graph. Handles are counted: copies are one tensor.
 #pragma once
 
 #include <atomic>
@@ -37,7 +37,7 @@ struct Slice {
   std::optional<int64_t> start, stop;
   int64_t step = 1;
   Slice() = default;  // ":"
-  Slice(std::optional<int64_t> first, std::optional<int64_t> last, int64_t by = 1)
+  explicit Slice(std::optional<int64_t> first, std::optional<int64_t> last = {}, int64_t by = 1)
       : start(first), stop(last), step(by) {}
 };
 struct NoneType {};
@@ -46,51 +46,80 @@ inline constexpr NoneType None{};          // a new dimension of size 1
 inline constexpr EllipsisType Ellipsis{};  // as many ":" as are missing
 using Index = std::variant<int64_t, int, Slice, NoneType, EllipsisType>;
 
-/// Copies of a handle are cheap and mean the same tensor: the same memory and the same place in the
-/// graph. A default-constructed tensor is undefined: "no tensor here".
+/// What all handles of one tensor share.
+struct TensorImpl {
+  explicit TensorImpl(Array memory) : array(std::move(memory)) { ++live; }
+  ~TensorImpl() { --live; }
+  TensorImpl(const TensorImpl&) = delete;
+  TensorImpl& operator=(const TensorImpl&) = delete;
+
+  Array array;
+  std::shared_ptr<GradSlot> slot;  // its place in the graph; null: a constant
+
+  // Of views and writes (engine/writes.cpp):
+  uint64_t moves = 0;                   // how often a recorded write replaced `slot`
+  bool is_view = false;                 // made by a view op
+  bool left_graph = false;              // a view taken under NoGrad of something in a graph
+  std::shared_ptr<TensorImpl> base;     // of a view: whose memory it is. Never itself a view
+  std::atomic<uint64_t> base_moves{0};  // base->moves when `slot` was derived from base
+  static std::atomic<int64_t> live;     // implementations that exist now
+};
+
+/// A counted handle. Copies of it are the same tensor: the same memory and the same place in the
+/// graph. A default-constructed one is undefined: "no tensor here".
 class Tensor {
  public:
   Tensor() = default;
-  Tensor(const Tensor&);
-  Tensor(Tensor&&) noexcept;
-  Tensor& operator=(const Tensor&);
-  Tensor& operator=(Tensor&&) noexcept;
-  ~Tensor();
-  /// A constant on an array's memory.
-  explicit Tensor(Array array) : array_(std::move(array)) {}
+  Tensor(const Tensor&) = default;
+  Tensor(Tensor&&) noexcept = default;
+  /// A variable from now on means another tensor.
+  Tensor& operator=(const Tensor&) & = default;
+  Tensor& operator=(Tensor&&) & noexcept = default;
+  /// A view that was just taken is written: x.index({0}) = y. Throws for any other temporary.
+  Tensor& operator=(const Tensor& value) &&;
+  Tensor& operator=(double value) &&;
+  /// A constant on an array's memory; undefined if the array is.
+  explicit Tensor(Array array);
 
-  // ---- what it is
-  bool defined() const { return array_.defined(); }
-  const Shape& shape() const { return array_.shape(); }
-  const Shape& strides() const { return array_.strides(); }
-  const Layout& layout() const { return array_.layout(); }
-  int64_t dim() const { return array_.dim(); }
-  int64_t size(int64_t dim) const { return array_.size(dim); }
-  int64_t numel() const { return array_.numel(); }
-  DType dtype() const { return array_.dtype(); }
-  Device device() const { return array_.device(); }
-  Options options() const { return {dtype(), device()}; }
-  bool is_contiguous() const { return array_.is_contiguous(); }
-  bool is_floating() const { return array_.is_floating(); }
-  /// Made by a view op: shares its storage with the tensor it was taken from.
-  bool is_view() const { return is_view_; }
+  // ---- what it is. All but defined() throw if it is undefined.
+  bool defined() const { return impl_ != nullptr; }
+  const Shape& shape() const { return array("shape").shape(); }
+  const Shape& strides() const { return array("strides").strides(); }
+  const Layout& layout() const { return array("layout").layout(); }
+  int64_t dim() const { return array("dim").dim(); }
+  int64_t size(int64_t dim) const { return array("size").size(dim); }
+  int64_t numel() const { return array("numel").numel(); }
+  DType dtype() const { return array("dtype").dtype(); }
+  Device device() const { return array("device").device(); }
+  Options options() const { return {array("options").dtype(), device()}; }
+  bool is_contiguous() const { return array("is_contiguous").is_contiguous(); }
+  bool is_floating() const { return array("is_floating").is_floating(); }
+  /// The same tensor, not one that is merely equal?
+  bool is_same(const Tensor& other) const { return impl_ == other.impl_; }
+  /// Made by a view op: shares its memory with the tensor it was taken from.
+  bool is_view() const { return impl_ && impl_->is_view; }
 
   // ---- its memory (memory/array.h)
   template <class T>
   const T* data() const {
-    return array_.data<T>();
+    return array("data").data<T>();
   }
+  /// A pointer that is kept and written through later: call bump_version() after each such write.
   template <class T>
   T* mutable_data() {
-    return array_.mutable_data<T>();
+    return impl("mutable_data").array.mutable_data<T>();
   }
-  const std::shared_ptr<Storage>& storage() const { return array_.storage(); }
+  const std::shared_ptr<Storage>& storage() const { return array("storage").storage(); }
   /// The number of writes so far to the memory.
   uint64_t version() const { return storage()->version.load(std::memory_order_relaxed); }
-  /// What kernels take.
-  const Array& array() const { return array_; }
-  operator const Array&() const { return array_; }
-  operator Array&() { return array_; }
+  /// Says that the memory was written by way of a pointer: what was saved for backward and what was
+  /// cached of it are then known to be out of date.
+  void bump_version() { storage()->version.fetch_add(1, std::memory_order_relaxed); }
+  /// What kernels take, where an undefined one means "not given".
+  operator const Array&() const { return impl_ ? impl_->array : not_given(); }
+  operator Array&() { return impl_ ? impl_->array : not_given(); }
+  /// The same of a tensor that must be there; `method` is what the error says.
+  const Array& array(const char* method = "array") const { return impl(method).array; }
 
   // ---- its values
   /// The one element of a tensor that has one, as T (default double).
@@ -117,7 +146,7 @@ class Tensor {
   Tensor T() const;  // all dimensions reversed
   /// As x[0, 1:-1, None, ...] in Python: x.index({0, Slice(1, -1), None, Ellipsis}).
   Tensor index(std::initializer_list<Index> indices) const;
-  /// Rows by an i64 tensor of ids: shape ids.shape + x.shape[1:].
+  /// Rows by an i64 tensor of ids: shape ids.shape + x.shape[1:]. A copy, no view.
   Tensor index(const Tensor& ids) const;
 
   // ---- copies
@@ -138,11 +167,20 @@ class Tensor {
   Tensor& sub_(double value);
   Tensor& mul_(double value);
   Tensor& div_(double value);
+  Tensor& operator+=(const Tensor& other) { return add_(other); }
+  Tensor& operator-=(const Tensor& other) { return sub_(other); }
+  Tensor& operator*=(const Tensor& other) { return mul_(other); }
+  Tensor& operator/=(const Tensor& other) { return div_(other); }
+  Tensor& operator+=(double value) { return add_(value); }
+  Tensor& operator-=(double value) { return sub_(value); }
+  Tensor& operator*=(double value) { return mul_(value); }
+  Tensor& operator/=(double value) { return div_(value); }
   Tensor& masked_fill_(const Tensor& mask, double value);
 
   // ---- autograd (engine/graph.h)
   bool requires_grad() const;
-  /// Makes a leaf whose gradient is collected (or not). Floating dtypes only.
+  /// Makes a leaf whose gradient is collected (or not); a view then stands for itself. Floating
+  /// dtypes only.
   Tensor& requires_grad_(bool value = true);
   bool is_leaf() const;
   /// The gradient that backward left here; undefined if none.
@@ -152,24 +190,39 @@ class Tensor {
   Tensor& retain_grad();
   /// Called with the gradient once it is complete; may return another one to use in its place.
   void register_hook(std::function<Tensor(const Tensor&)> hook);
-  /// The same memory, outside any graph.
+  /// Another tensor on the same memory, outside any graph.
   Tensor detach() const;
   /// Adds d self / d leaf to every leaf's grad. self has one element, or its gradient is given.
   void backward() const;
   void backward(const Tensor& gradient, bool retain_graph = false, bool create_graph = false) const;
 
   // ---- for ops and the engine
-  const std::shared_ptr<GradSlot>& slot() const { return slot_; }
-  void set_slot(std::shared_ptr<GradSlot> slot) { slot_ = std::move(slot); }
-  /// Another layout over the same storage, outside any graph: a view op makes it, then records it.
+  /// Its place in the graph, null for a constant. A view whose base was written derives it again.
+  const std::shared_ptr<GradSlot>& slot() const {
+    const bool current = !impl_ || !impl_->base || impl_->base_moves == impl_->base->moves;
+    return current ? place() : derive_again();
+  }
+  void set_slot(std::shared_ptr<GradSlot> slot) { impl("set_slot").slot = std::move(slot); }
+  /// A view of it in another layout, outside any graph: a view op makes it, then records it.
   Tensor alias(const Layout& layout) const;
-  /// Is this handle the only owner of all of its storage?
-  bool sole_owner() const;
+  /// Does nobody else hold this tensor, or any of its memory, of which it fills all?
+  bool alone() const;
+  TensorImpl& impl(const char* method = "impl") const {
+    if (!impl_) [[unlikely]]
+      fail_undefined(method);
+    return *impl_;
+  }
+  const std::shared_ptr<TensorImpl>& shared_impl() const { return impl_; }
+  explicit Tensor(std::shared_ptr<TensorImpl> impl) : impl_(std::move(impl)) {}
 
  private:
-  Array array_;
-  bool is_view_ = false;
-  std::shared_ptr<GradSlot> slot_;  // null: a constant
+  [[noreturn]] static void fail_undefined(const char* method);
+  static Array& not_given();
+  Tensor& checked_target();
+  const std::shared_ptr<GradSlot>& place() const;
+  const std::shared_ptr<GradSlot>& derive_again() const;
+
+  std::shared_ptr<TensorImpl> impl_;
 };
 
 std::ostream& operator<<(std::ostream& out, const Tensor& tensor);

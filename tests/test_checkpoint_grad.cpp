@@ -255,7 +255,7 @@ TEST(Draw, DotOfASmallGraph) {
             "  y [shape=plaintext];\n"
             "  n0 [label=\"sum\"];\n"
             "  n1 [label=\"mul\"];\n"
-            "  n2 [label=\"softmax\", style=bold];\n"
+            "  n2 [label=\"softmax\"];\n"
             "  n3 [label=\"x \\\"quoted\\\"\", shape=box];\n"
             "  n0 -> y [label=\"()\"];\n"
             "  n1 -> n0 [label=\"(3,)\"];\n"

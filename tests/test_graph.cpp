@@ -174,7 +174,9 @@ TEST_F(Graph, RefusalsNameTheOpAndTheWayOut) {
             "grad: an input of the derivative, (1,), does not require grad");
   Tensor y = x * x;
   EXPECT_EQ(error_of([&] { y.requires_grad_(false); }),
-            "requires_grad_: only a leaf's flag can be set; this tensor was computed by mul");
+            "requires_grad_: only a leaf's flag can be set to false; this tensor was computed by "
+            "mul; use detach()");
+  EXPECT_FALSE(y.requires_grad_().is_leaf());
   Tensor ids = arange(3);
   EXPECT_EQ(error_of([&] { ids.requires_grad_(); }),
             "requires_grad_: expected a floating dtype, got int64");

@@ -83,7 +83,7 @@ TEST_F(InPlace, DtypesOfTheTensorStay) {
 
 // ---- gradients
 
-TEST_F(InPlace, RecordAnOrdinaryOpAndRebindTheHandle) {
+TEST_F(InPlace, RecordAnOrdinaryOp) {
   Tensor w = leaf({3}, 2), x = leaf({3}, 3);
   Tensor y = x * 1;
   y *= w;      // 6
@@ -110,18 +110,19 @@ TEST_F(InPlace, CopySendsTheGradientToItsSource) {
   Tensor y = x * 2;
   y.copy_(source);
   sum(y * 3).backward();
-  EXPECT_FALSE(x.grad().defined());
+  EXPECT_EQ(x.grad().tolist(), (V{0, 0, 0, 0, 0, 0}));
   EXPECT_EQ(source.grad().tolist(), (V{6, 6, 6}));
 }
 
-TEST_F(InPlace, FillLeavesTheGraph) {
+TEST_F(InPlace, WhatIsFilledHasNoGradient) {
   Tensor x = leaf({3}, 1);
   Tensor y = x * 2;
   y.fill_(4);
-  EXPECT_FALSE(y.requires_grad());
+  sum(y).backward();
+  EXPECT_EQ(x.grad().tolist(), (V{0, 0, 0}));
   Tensor z = x * 2;
   z.masked_fill_(tensor({true, false, false}), 9);
-  sum(z + y).backward();
+  sum(z).backward();
   EXPECT_EQ(x.grad().tolist(), (V{0, 2, 2}));
 }
 
@@ -155,45 +156,6 @@ TEST_F(InPlace, RefusesALeafThatRequiresGrad) {
   EXPECT_EQ(error_of([&] { w.copy_(ones({3})); }), "copy_" + hint);
   EXPECT_EQ(error_of([&] { w.masked_fill_(w > 0, 0); }), "masked_fill_" + hint);
   EXPECT_EQ(w.tolist(), (V{2, 2, 2}));
-}
-
-TEST_F(InPlace, RefusesAViewThatTakesPartInAGraph) {
-  const std::string hint =
-      ": writing in place through a view, (3,), is not recorded; write out of place (x = x + y), "
-      "or "
-      "under NoGrad";
-  Tensor w = leaf({2, 3}, 2);
-  Tensor row = (w * 1).select(0, 0);
-  EXPECT_EQ(error_of([&] { row += 1; }), "add_" + hint);
-  Tensor constant_row = ones({2, 3}).select(0, 0);
-  EXPECT_EQ(error_of([&] { constant_row.mul_(w.select(0, 0)); }), "mul_" + hint);
-  EXPECT_EQ(error_of([&] { constant_row.copy_(w.select(0, 0)); }), "copy_" + hint);
-}
-
-TEST_F(InPlace, RefusesMemoryThatOthersShare) {
-  Tensor w = leaf({3}, 2), x = ones({3});
-  const Tensor view = x.view({3, 1});
-  EXPECT_EQ(error_of([&] { x += w; }),
-            "add_: other tensors share the memory of (3,) and would miss its gradient; clone() it "
-            "first, or write out of place (x = x + y)");
-  x += ones({3});  // without a graph it is allowed
-  EXPECT_EQ(view.tolist(), (V{2, 2, 2}));
-}
-
-TEST_F(InPlace, RefusesAStaleHandle) {
-  Tensor x = leaf({3}, 2);
-  Tensor y = x * 2;
-  const Tensor stale = y;
-  y += 1;
-  const std::string text =
-      "(3,) float32 from mul, is a stale handle: its memory was written in place (version 2, "
-      "recorded at version 1); use the handle that was written through, or clone() before writing";
-  EXPECT_EQ(error_of([&] { stale * 2; }), "mul: input 0, " + text);
-  EXPECT_EQ(error_of([&] { sum(stale); }), "sum: input 0, " + text);
-  EXPECT_EQ(error_of([&] { backward({stale}, {ones({3})}); }), "backward: input 0, " + text);
-  EXPECT_EQ(stale.tolist(), (V{5, 5, 5}));  // the memory is the same
-  sum(y).backward();
-  EXPECT_EQ(x.grad().tolist(), (V{2, 2, 2}));
 }
 
 TEST_F(InPlace, RefusesBackwardThroughASavedTensorThatWasWritten) {

@@ -322,15 +322,5 @@ TEST(Pointwise, ErrorTexts) {
             "isclose: expected tolerances of 0 or more, got rtol -1 and atol 1e-08");
 }
 
-TEST(Pointwise, GeluRefusesASecondDerivativeUnlessComposed) {
-  Tensor x = ones({2}, f64);
-  x.requires_grad_();
-  EXPECT_EQ(error_of([&] { grad({sum(gelu(x))}, {x}, {}, false, true); }),
-            "backward: gelu is a fused op, and its backward cannot be differentiated; run the "
-            "forward under Composed");
-  const Composed composed;
-  EXPECT_TRUE(grad({sum(gelu(x))}, {x}, {}, false, true)[0].requires_grad());
-}
-
 }  // namespace
 }  // namespace ink

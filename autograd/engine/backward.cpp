@@ -46,7 +46,7 @@ class Walk {
     Node& node = *pending.node;
     check_usable(node);
     finish_outputs(pending);
-    const Restore<const Node*> running(Node::running, &node);
+    const Restore<Node*> running(Node::running, &node);
     const FlagGuard grad_mode(&Context::grad_enabled, create_graph_);
     for (Observer* observer : context().observers) observer->before_vjp(node);
     NodeContext asked(*this, node);
@@ -67,7 +67,6 @@ class Walk {
   void start(const Tensor& output, Tensor gradient) {
     INK_CHECK(output.defined() && output.requires_grad(),
               "backward: the tensor does not require grad and was not computed from one that does");
-    detail::check_fresh("backward", output, 0);
     if (!gradient.defined()) {
       INK_CHECK(output.numel() == 1, "backward: expected a tensor with one element, got ",
                 output.shape(),
@@ -87,7 +86,7 @@ class Walk {
     }
     Tensor sum_so_far(size_t i) override {
       Tensor* sum = walk_.create_graph_ || !needs(i) ? nullptr : walk_.sum_of(node_.inputs[i]);
-      if (sum == nullptr || !sum->defined() || !sum->sole_owner()) return {};
+      if (sum == nullptr || !sum->defined() || !sum->alone()) return {};
       added_[i] = true;
       return *sum;
     }
@@ -105,9 +104,6 @@ class Walk {
     INK_CHECK(!node.freed, "backward: the graph through ", node.name,
               " was freed by an earlier walk; pass retain_graph to the first one, or run the "
               "forward again");
-    INK_CHECK(!(create_graph_ && node.fused), "backward: ", node.name,
-              " is a fused op, and its backward cannot be differentiated; run the forward under "
-              "Composed");
   }
 
   // Adds g to the gradient of a slot, whose shape it must have.
@@ -139,7 +135,7 @@ class Walk {
     if (to.defined()) {
       detail::add_gradient(to, g, create_graph_);
     } else {
-      to = create_graph_ || g.sole_owner() ? std::move(g) : g.clone();
+      to = !g.alone() ? g.clone() : g.is_view() ? g.detach() : std::move(g);
     }
   }
 
@@ -225,6 +221,26 @@ Grads grad(const std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs
   walk(found_in, outputs, grad_outputs, retain_graph || create_graph, create_graph);
   Grads result;
   for (const Tensor& input : inputs) result.push_back(wanted[input.slot().get()]);
+  return result;
+}
+
+// The definition starts from nodes of its own, so that its gradients end there.
+Grads differentiate(const std::function<Tensor(const std::vector<Tensor>&)>& definition,
+                    const std::vector<Tensor>& inputs, const Tensor& dy) {
+  const Composed composed;
+  std::vector<Tensor> starts, wanted;
+  for (const Tensor& x : inputs) {
+    const bool needed = x.defined() && x.requires_grad();
+    starts.push_back(needed ? x.expand(x.shape()) : x);
+    if (needed) wanted.push_back(starts.back());
+  }
+  Grads result(inputs.size());
+  const Tensor y = definition(starts).to(dy.dtype());
+  if (!y.requires_grad()) return result;
+  Grads found = grad({y}, wanted, {dy}, true, true);
+  for (size_t i = 0, k = 0; i < inputs.size(); ++i) {
+    if (!starts[i].is_same(inputs[i])) result[i] = found[k++];
+  }
   return result;
 }
 

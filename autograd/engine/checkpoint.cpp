@@ -1,10 +1,34 @@
 #include "autograd/engine/checkpoint.h"
 
+#include <memory>
+#include <unordered_set>
 #include <utility>
 
 #include "autograd/engine/graph.h"
 
 namespace ink {
+namespace {
+
+using Slot = std::shared_ptr<GradSlot>;
+
+// What nodes made since number `first` computed y from: inputs and what the section captured.
+std::vector<Slot> sources_of(const Tensor& y, uint64_t first) {
+  std::vector<Slot> sources, path{y.slot()};
+  std::unordered_set<const GradSlot*> seen;
+  while (!path.empty()) {
+    const Slot slot = std::move(path.back());
+    path.pop_back();
+    if (!slot || !seen.insert(slot.get()).second) continue;
+    if (!slot->node || slot->node->order < first) {
+      sources.push_back(slot);
+    } else {
+      path.insert(path.end(), slot->node->inputs.begin(), slot->node->inputs.end());
+    }
+  }
+  return sources;
+}
+
+}  // namespace
 
 // The first run's graph dies here, with all that it saved. In backward the second run records a new
 // one, from the very same inputs and parameters, and the walk goes on in it: gradients meet in the
@@ -14,18 +38,23 @@ Tensor checkpoint(const std::function<Tensor(const std::vector<Tensor>&)>& fn,
   const Context first_run = context();
   std::vector<Saved> saved;
   for (const Tensor& x : inputs) saved.push_back(Saved::input(x));
-  Tensor y = fn(inputs);
+  const uint64_t first = Node::made;
+  const Tensor y = fn(inputs);
   if (!y.requires_grad()) return y;
-  return record("checkpoint", inputs, std::vector<Tensor>{std::move(y)},
-                [fn, saved, first_run](const Grads& dys, VjpContext& g) -> Grads {
-                  Context second_run = first_run;
-                  second_run.observers = context().observers;  // the first run's may be gone
-                  const ContextGuard guard(second_run);
-                  std::vector<Tensor> xs;
-                  for (const Saved& x : saved) xs.push_back(*x);
-                  g.continue_from(fn(xs), dys[0]);
-                  return Grads(xs.size());
-                })[0];
+  const std::vector<Slot> sources = sources_of(y, first);
+  const auto vjp = [fn, saved, first_run, count = sources.size()](const Grads& dys,
+                                                                  VjpContext& g) -> Grads {
+    Context second_run = first_run;
+    second_run.observers = context().observers;  // the first run's may be gone
+    const ContextGuard guard(second_run);
+    std::vector<Tensor> xs;
+    for (const Saved& x : saved) xs.push_back(*x);
+    g.continue_from(fn(xs), dys[0]);
+    return Grads(count);
+  };
+  std::vector<Tensor> output{y.detach()};
+  detail::make_node("checkpoint", sources, output, vjp);
+  return output[0];
 }
 
 Tensor checkpoint(const std::function<Tensor(const Tensor&)>& fn, const Tensor& input) {

@@ -33,11 +33,11 @@ bool any_requires_grad(const std::vector<Tensor>& tensors) {
 }  // namespace
 
 std::atomic<int64_t> Node::live{0};
-thread_local const Node* Node::running = nullptr;
+thread_local Node* Node::running = nullptr;
 
-Node::Node(const char* op, bool is_fused) : name(op), fused(is_fused) {
-  static std::atomic<uint64_t> counter{0};
-  order = counter.fetch_add(1, std::memory_order_relaxed);
+std::atomic<uint64_t> Node::made{0};
+
+Node::Node(const char* op) : name(op), order(made.fetch_add(1, std::memory_order_relaxed)) {
   live.fetch_add(1, std::memory_order_relaxed);
 }
 Node::~Node() { live.fetch_sub(1, std::memory_order_relaxed); }
@@ -45,40 +45,49 @@ GradSlot::~GradSlot() {
   if (node) release(std::move(node));
 }
 
-void detail::check_fresh(const char* op, const Tensor& x, size_t index) {
-  const GradSlot* slot = x.slot().get();
-  INK_CHECK(slot == nullptr || slot->node == nullptr || slot->version == x.version(), op,
-            ": input ", index, ", ", x.shape(), " ", x.dtype(), " from ", slot->node->name,
-            ", is a stale handle: its memory was written in place ", "(version ", x.version(),
-            ", recorded at version ", slot->version,
-            "); use the handle that was written through, or clone() before writing");
-}
-
 bool detail::wants_record(const std::vector<Tensor>& inputs) {
   return !context().observers.empty() || (grad_enabled() && any_requires_grad(inputs));
 }
 
+std::shared_ptr<Node> detail::make_node(const char* name,
+                                        std::vector<std::shared_ptr<GradSlot>> inputs,
+                                        std::vector<Tensor>& outputs, Vjp vjp) {
+  auto node = std::make_shared<Node>(name);
+  node->inputs = std::move(inputs);
+  node->vjp = std::move(vjp);
+  node->outputs.resize(outputs.size());
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    Tensor& y = outputs[i];
+    if (y.slot()) y = y.is_view() ? y.alias(y.layout()) : y.detach();
+    if (y.is_floating()) y.set_slot(node->output_slot(i, y));
+  }
+  return node;
+}
+
+std::shared_ptr<GradSlot> Node::output_slot(size_t i, const Array& value) {
+  auto slot = outputs[i].lock();
+  if (slot) return slot;
+  slot = std::make_shared<GradSlot>();
+  slot->requires_grad = true;
+  slot->node = shared_from_this();
+  slot->output_index = static_cast<int>(i);
+  slot->shape = value.shape();
+  outputs[i] = slot;
+  return slot;
+}
+
 std::vector<Tensor> record(const char* name, const std::vector<Tensor>& inputs,
-                           std::vector<Tensor> outputs, Vjp vjp, bool fused,
-                           Recomputation recompute) {
-  const bool needed = grad_enabled() && (any_requires_grad(inputs) || any_requires_grad(outputs));
+                           std::vector<Tensor> outputs, Vjp vjp, Recomputation recompute) {
+  const bool needed = grad_enabled() && any_requires_grad(inputs);
   if (needed) {
-    auto node = std::make_shared<Node>(name, fused);
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      detail::check_fresh(name, inputs[i], i);
-      node->inputs.push_back(inputs[i].requires_grad() ? inputs[i].slot() : nullptr);
+    std::vector<std::shared_ptr<GradSlot>> slots;
+    for (const Tensor& x : inputs) {
+      slots.push_back(x.requires_grad() ? x.slot() : nullptr);
+      for (Tensor& y : outputs) {
+        if (y.is_same(x)) y = y.detach();
+      }
     }
-    for (size_t i = 0; i < outputs.size(); ++i) {
-      auto slot = std::make_shared<GradSlot>();
-      slot->requires_grad = outputs[i].is_floating();
-      slot->node = node;
-      slot->output_index = static_cast<int>(i);
-      slot->version = outputs[i].version();
-      slot->shape = outputs[i].shape();
-      node->outputs.push_back(slot);
-      if (slot->requires_grad) outputs[i].set_slot(std::move(slot));
-    }
-    node->vjp = std::move(vjp);
+    const auto node = detail::make_node(name, std::move(slots), outputs, std::move(vjp));
     if (context().recompute) node->recompute = std::move(recompute);
   }
   for (Observer* observer : context().observers) observer->op(name, inputs, outputs, needed);

@@ -52,7 +52,6 @@ struct GradSlot {
   bool retain_grad = false;
   std::shared_ptr<Node> node;  // who computes the tensor; null for a leaf
   int output_index = 0;        // which of the node's outputs
-  uint64_t version = 0;        // of the storage, when the node wrote it
   Shape shape;                 // the tensor's, and so its gradient's
   Tensor grad;
   std::vector<std::function<Tensor(const Tensor&)>> hooks;
@@ -81,56 +80,56 @@ using Recomputation = std::function<Tensor()>;
 /// Gradients of the inputs from those of the outputs.
 using Vjp = std::function<Grads(const Grads& dys, VjpContext& g)>;
 
-struct Node {
+struct Node : std::enable_shared_from_this<Node> {
   const char* name;
   uint64_t order;  // counts up as nodes are made
-  bool fused;      // its vjp calls kernels, so it cannot be differentiated again
   bool freed = false;
   std::vector<std::shared_ptr<GradSlot>> inputs;  // null: a constant
   std::vector<std::weak_ptr<GradSlot>> outputs;
+  /// The slot of output i, a new one if nobody holds it.
+  std::shared_ptr<GradSlot> output_slot(size_t i, const Array& value);
   Vjp vjp;
   Recomputation recompute;  // empty unless it ran under Recompute and is cheap
 
-  Node(const char* op, bool is_fused);
+  explicit Node(const char* op);
   ~Node();
-  static std::atomic<int64_t> live;         // nodes that exist now
-  static thread_local const Node* running;  // the one whose vjp runs on this thread
+  static std::atomic<uint64_t> made;  // nodes made so far: the order of the next
+  static std::atomic<int64_t> live;   // nodes that exist now
+  static thread_local Node* running;  // the one whose vjp runs on this thread
 };
 
-/// A tensor kept for a vjp. Unpacking (*saved) throws when the memory was written since.
+/// A tensor kept for a vjp: its memory and its place in the graph, not the tensor, whose place a
+/// later write may change. Unpacking (*saved) throws when the memory was written since.
 class Saved {
  public:
-  /// Keeps the tensor with its slot, so that second derivatives reach it; the slot alone if its
-  /// node can compute the tensor again, which each unpacking then does.
+  /// Keeps the slot, too, so that second derivatives reach it; the slot alone if its node can
+  /// compute the tensor again, which each unpacking then does.
   static Saved input(const Tensor& x, const char* what = "an input") { return Saved(x, -1, what); }
-  /// Keeps only the data of output `index` (no cycle); unpacking attaches it to the running node.
+  /// Keeps only the memory of output `index` (no cycle); unpacking gives it the running node's
+  /// slot.
   static Saved output(const Tensor& y, int index = 0) { return Saved(y, index, "its output"); }
-  Saved(const Saved&);
-  Saved(Saved&&) noexcept;
-  Saved& operator=(const Saved&);
-  Saved& operator=(Saved&&) noexcept;
-  ~Saved();
   Tensor operator*() const;
 
  private:
   Saved(const Tensor& tensor, int output_index, const char* what);
-  Tensor recomputed() const;
-  Tensor tensor_;
-  std::shared_ptr<GradSlot> slot_;  // instead of the tensor
+  Array array_;
+  std::shared_ptr<GradSlot> slot_;
   uint64_t version_ = 0;
   int output_index_;
   const char* what_;
 };
 
 /// Puts `outputs`, computed from `inputs`, into the graph if any input requires grad (and grad mode
-/// is on), and returns them with their slots. Undefined inputs are allowed; they get no gradient.
-/// An output that already requires grad leaves its graph for this node (checkpoint).
+/// is on), and returns them. Undefined inputs are allowed; they get no gradient. Of an output that
+/// is in a graph already, or is an input, another tensor on the same memory is returned.
 std::vector<Tensor> record(const char* name, const std::vector<Tensor>& inputs,
-                           std::vector<Tensor> outputs, Vjp vjp, bool fused = false,
-                           Recomputation recompute = {});
+                           std::vector<Tensor> outputs, Vjp vjp, Recomputation recompute = {});
 
 namespace detail {
 bool wants_record(const std::vector<Tensor>& inputs);  // also true while someone observes
+/// The node that computes `outputs`, which get its slots.
+std::shared_ptr<Node> make_node(const char* name, std::vector<std::shared_ptr<GradSlot>> inputs,
+                                std::vector<Tensor>& outputs, Vjp vjp);
 /// The short form, vjp(dy) -> Grads, as the full one.
 template <class F>
 Vjp full_vjp(F&& f) {
@@ -145,21 +144,14 @@ Vjp full_vjp(F&& f) {
 }
 }  // namespace detail
 
-/// One output; the vjp is written with public ops (a basic op), as vjp(dy) or vjp(dy, g).
+/// One output; the vjp as vjp(dy) or vjp(dy, g). A cheap op says how to compute the output again:
+/// see Recompute.
 template <class F>
-Tensor record(const char* name, const std::vector<Tensor>& inputs, Tensor output, F&& vjp) {
+Tensor record(const char* name, const std::vector<Tensor>& inputs, Tensor output, F&& vjp,
+              Recomputation recompute = {}) {
   if (!detail::wants_record(inputs)) return output;
   return record(name, inputs, std::vector<Tensor>{std::move(output)},
-                detail::full_vjp(std::forward<F>(vjp)))[0];
-}
-/// One output; the vjp calls kernels (a fused op, which has a definition in basic ops). A cheap op
-/// says how to compute the output again: see Recompute.
-template <class F>
-Tensor record_fused(const char* name, const std::vector<Tensor>& inputs, Tensor output, F&& vjp,
-                    Recomputation recompute = {}) {
-  if (!detail::wants_record(inputs)) return output;
-  return record(name, inputs, std::vector<Tensor>{std::move(output)},
-                detail::full_vjp(std::forward<F>(vjp)), true, std::move(recompute))[0];
+                detail::full_vjp(std::forward<F>(vjp)), std::move(recompute))[0];
 }
 
 /// Is this gradient the 1 that backward() starts from, so that nothing need be scaled by it? False
@@ -177,15 +169,22 @@ void backward(const Tensor& loss, GradStore& store);
 Grads grad(const std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs,
            const Grads& grad_outputs = {}, bool retain_graph = false, bool create_graph = false);
 
+/// The gradients of a definition at `inputs` (undefined where one requires none), by ops that can
+/// be differentiated again. For a fused op's vjp while its gradient is to be differentiated, which
+/// is what grad_enabled() says there.
+Grads differentiate(const std::function<Tensor(const std::vector<Tensor>&)>& definition,
+                    const std::vector<Tensor>& inputs, const Tensor& dy);
+
 namespace detail {
-/// Throws if x's memory was written in place since its node computed it.
-void check_fresh(const char* op, const Tensor& x, size_t index);
-/// Refuses a write into x that would falsify a graph: into a leaf or a view that takes part in one.
-/// Called by in-place ops.
-void check_in_place(const char* op, const Tensor& x, bool operands_require_grad);
-/// x was written in place with the value of `result`, an ordinary op's output: moves result's slot
-/// to this handle.
-void rebind(Tensor& x, const Tensor& result);
+// Views and writes (writes.cpp), for ops that write in place:
+/// Whether a write into x has to be recorded. Throws where that cannot be done. value_in_graph:
+/// does what is written require grad?
+bool check_write(const char* op, const Tensor& x, bool value_in_graph);
+/// x's memory was just written with `value`, a new tensor of x's shape and dtype: x, or what it is
+/// a view of, takes its place in the graph from it.
+void record_write(Tensor& x, const Tensor& value);
+/// The same of values that depend on nothing (ops/in_place.cpp).
+void record_fill(const char* op, Tensor& x);
 
 // All that the engine asks of arithmetic (ops/gradients.cpp):
 /// sum += g: borrows the first g, makes a copy of its own for the second, and adds in place after
@@ -193,6 +192,10 @@ void rebind(Tensor& x, const Tensor& result);
 void add_gradient(Tensor& sum, const Tensor& g, bool create_graph);
 /// The ones that a walk starts from.
 Tensor first_gradient(const Tensor& output);
+/// The view of x that sees its memory through `layout` (ops/as_strided.cpp).
+Tensor as_strided(const Tensor& x, const Layout& layout);
+/// Records that `value` was written to the places of x's memory that `layout` names.
+Tensor copy_slices(const Tensor& x, const Tensor& value, const Layout& layout);
 }  // namespace detail
 
 }  // namespace ink

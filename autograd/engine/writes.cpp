@@ -1,25 +1,95 @@
-// What a write in place may do to a graph. The ops themselves are in ops/.
+// Views and writes: who shares memory with whom, and what a write does to the graph.
+//
+// A view holds its base, the tensor whose memory it sees; a view of a view holds the same base. A
+// recorded write gives a tensor another place in the graph:
+//
+//   x owns its memory   x takes the place of the value.
+//   x is a view         its base takes the place of copy_slices(base, value). The base counts its
+//                       moves, by which every view of it, x too, finds that its own place is out of
+//                       date; it derives another one when it is next used.
+//
+// Without a graph, or under NoGrad, a write is plain memory. Backward finds a saved tensor that was
+// overwritten by the version of its storage.
+#include <mutex>
+#include <utility>
+
 #include "autograd/engine/graph.h"
 
 namespace ink {
+namespace {
 
-void detail::check_in_place(const char* op, const Tensor& x, bool operands_require_grad) {
-  if (!grad_enabled()) return;
-  const bool tracked = x.requires_grad();
-  INK_CHECK(!(tracked && x.is_leaf()), op, ": a leaf that requires grad, ", x.shape(),
+// retain_grad goes with the tensor. Hooks stay, because they wait for the value's gradient.
+void move(TensorImpl& x, const std::shared_ptr<GradSlot>& to) {
+  if (x.slot && x.slot->retain_grad && to) {
+    to->retain_grad = std::exchange(x.slot->retain_grad, false);
+    to->grad = std::exchange(x.slot->grad, {});
+  }
+  x.slot = to;
+}
+
+}  // namespace
+
+// A view that holds no base cannot be followed: under NoGrad it would keep a graph alive.
+Tensor Tensor::alias(const Layout& layout) const {
+  Tensor y(array("alias").seen_as(layout));
+  TensorImpl& view = *y.impl_;
+  view.is_view = true;
+  if (grad_enabled() && (impl_->base || !impl_->is_view)) {
+    view.base = impl_->base ? impl_->base : impl_;
+    view.base_moves = view.base->moves;
+  } else {
+    view.left_graph = impl_->left_graph || requires_grad();
+  }
+  return y;
+}
+
+const std::shared_ptr<GradSlot>& Tensor::derive_again() const {
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  const Tensor base(impl_->base);
+  const uint64_t moves = base.impl_->moves;
+  if (impl_->base_moves == moves) return impl_->slot;  // another thread was here meanwhile
+  const EnableGrad enable_grad;
+  move(*impl_, detail::as_strided(base, layout()).slot());
+  impl_->base_moves = moves;
+  return impl_->slot;
+}
+
+bool detail::check_write(const char* op, const Tensor& x, bool value_in_graph) {
+  if (!grad_enabled()) return false;
+  const TensorImpl& impl = x.impl(op);
+  const Tensor owner = impl.base ? Tensor(impl.base) : x;
+  const bool in_graph = owner.requires_grad() || x.requires_grad();
+  INK_CHECK(!(in_graph && owner.is_leaf()), op, ": ", impl.base ? "a view of " : "",
+            "a leaf that requires grad, ", x.shape(),
             ", cannot be written in place while a graph is recorded; do it under NoGrad, or on "
             "x.detach()");
-  INK_CHECK(!(x.is_view() && (tracked || operands_require_grad)), op,
-            ": writing in place through a view, ", x.shape(),
-            ", is not recorded; write out of place (x = x + y), or under NoGrad");
-  INK_CHECK(tracked || !operands_require_grad || x.storage().use_count() == 1, op,
-            ": other tensors share the memory of ", x.shape(),
-            " and would miss its gradient; clone() it first, or write out of place (x = x + y)");
+  INK_CHECK(!impl.left_graph && !(impl.is_view && !impl.base && value_in_graph), op, ": a view, ",
+            x.shape(),
+            ", that was taken under NoGrad cannot be written while a graph is recorded, because "
+            "the graph would not see it; take the view again, or write under NoGrad");
+  return in_graph || value_in_graph;
 }
 
-void detail::rebind(Tensor& x, const Tensor& result) {
-  x.set_slot(result.slot());
-  if (x.slot()) x.slot()->version = x.version();
+void detail::record_write(Tensor& x, const Tensor& value) {
+  TensorImpl& impl = x.impl();
+  const Tensor owner = impl.base ? Tensor(impl.base) : x;
+  move(owner.impl(), impl.base ? copy_slices(owner, value, x.layout()).slot() : value.slot());
+  ++owner.impl().moves;
 }
+
+// What x.index({0}) = y says. Of a view that nobody shares memory with, nobody would see the value.
+Tensor& Tensor::checked_target() {
+  const TensorImpl& view = impl("=");
+  const int64_t holders = view.base ? view.base.use_count() : view.array.storage().use_count();
+  INK_CHECK(view.is_view && holders > 1,
+            "=: expected a view on the left, as in x.index({0}) = y, got a temporary, ", shape(),
+            ", whose new value nobody would see; rows by ids are written with "
+            "x.index_put_({ids}, y), gradients with set_grad");
+  return *this;
+}
+
+Tensor& Tensor::operator=(const Tensor& value) && { return checked_target().copy_(value); }
+Tensor& Tensor::operator=(double value) && { return checked_target().fill_(value); }
 
 }  // namespace ink

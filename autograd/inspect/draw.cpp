@@ -99,7 +99,7 @@ std::string to_dot(const Tensor& y, const NamedTensors& names) {
     (to ? text << 'n' << ids.at(to) : text << 'y') << " [label=\"" << slot->shape << "\"];\n";
   };
   text << "digraph {\n  rankdir=BT;\n  y [shape=plaintext];\n";
-  for (const Node* node : parts.nodes) declare(node, node->name, node->fused ? ", style=bold" : "");
+  for (const Node* node : parts.nodes) declare(node, node->name, "");
   for (const GradSlot* leaf : parts.leaves) declare(leaf, name_of_leaf(leaf, names), ", shape=box");
   if (y.slot()) edge(y.slot().get(), nullptr);
   for (const Node* node : parts.nodes) {

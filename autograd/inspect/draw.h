@@ -22,7 +22,7 @@ namespace ink {
 std::string print_graph(const Tensor& y, const NamedTensors& names = {});
 
 /// The same for Graphviz: `dot -Tsvg` draws it from the leaves (boxes) up, with the shapes of what
-/// flows along the edges and fused ops in bold.
+/// flows along the edges.
 std::string to_dot(const Tensor& y, const NamedTensors& names = {});
 
 }  // namespace ink

@@ -29,6 +29,14 @@ bool is_view_of(const Tensor& y, const std::vector<Tensor>& inputs) {
          });
 }
 
+// Is a gradient's memory of this vjp's making? Nobody but these gradients holds it then.
+bool is_new(const Tensor& dx, const Grads& all) {
+  return dx.storage().use_count() ==
+         std::count_if(all.begin(), all.end(), [&](const Tensor& other) {
+           return other.defined() && other.storage() == dx.storage();
+         });
+}
+
 double wanted(const Tensor& x) { return x.defined() && x.requires_grad() ? 1 : 0; }
 double length(const Tensor& x, int64_t dim) { return static_cast<double>(x.size(dim)); }
 double numel_of(const Tensor& x) { return static_cast<double>(x.numel()); }
@@ -138,8 +146,7 @@ void Profiler::after_vjp(const Node& node, const Grads& input_grads) {
   // A basic op may pass dy on as it is, and the head has its gradients from forward.
   const bool head = std::string_view(node.name) == "linear_cross_entropy";
   for (const Tensor& dx : input_grads) {
-    if (dx.defined() && !head && (node.fused || dx.sole_owner()))
-      work.bytes_written += bytes_of(dx);
+    if (dx.defined() && !head && is_new(dx, input_grads)) work.bytes_written += bytes_of(dx);
   }
   if (work.bytes_written == 0) work.bytes_read = 0;
   // Of a table's gradient only the rows that were looked up.

@@ -29,7 +29,7 @@ Tensor cat(const std::vector<Tensor>& tensors, int64_t dim) {
   std::vector<std::pair<int64_t, DType>> sizes;
   for (const Tensor& x : tensors) {
     part.sizes[d] = x.shape()[d];
-    Tensor place = y.alias(part);
+    Array place = y.array().seen_as(part);
     kernel::copy(place, x);
     part.offset += part.sizes[d] * part.strides[d];
     sizes.emplace_back(part.sizes[d], x.dtype());

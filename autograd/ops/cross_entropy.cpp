@@ -107,11 +107,18 @@ Tensor cross_entropy(const Tensor& input, const Tensor& targets, int64_t ignore_
   Tensor dlogits = grad_enabled() && input.requires_grad() ? empty_like(logits) : Tensor();
   if (scale.defined()) kernel::target_scale(scale, ids, ignore_index);
   kernel::cross_entropy(loss, dlogits, logits, ids, scale, ignore_index);
-  return record_fused("cross_entropy", {logits}, loss,
-                      [dlogits = Saved::input(dlogits)](const Tensor& dy) -> Grads {
-                        if (is_one(dy)) return {*dlogits};
-                        return {(*dlogits * dy.unsqueeze(-1)).to((*dlogits).dtype())};
-                      });
+  const auto vjp = [=, x = Saved::input(logits), targets = Saved::input(ids, "its targets"),
+                    dx = Saved::input(dlogits)](const Tensor& dy) -> Grads {
+    if (grad_enabled()) {
+      const auto definition = [&](auto& in) {
+        return cross_entropy_composed(in[0].to(dtype), *targets, ignore_index, reduction);
+      };
+      return differentiate(definition, {*x}, dy);
+    }
+    if (is_one(dy)) return {*dx};
+    return {(*dx * dy.unsqueeze(-1)).to((*dx).dtype())};
+  };
+  return record("cross_entropy", {logits}, loss, vjp);
 }
 
 }  // namespace ink

@@ -59,6 +59,15 @@ static Tensor dropout_of_torch(const Tensor& x, double p, BernoulliRule rule) {
   return x * (mask / (1 - p)).to(x.dtype());
 }
 
+// Its gradient is itself, applied to dy.
+static Tensor dropout_at(const Tensor& input, double p, const RandomPosition& at) {
+  const Tensor x = input.contiguous();
+  Tensor y = empty_like(x);
+  kernel::dropout(y, x, p, at);
+  return record("dropout", {x}, y,
+                [p, at](const Tensor& dy) -> Grads { return {dropout_at(dy, p, at)}; });
+}
+
 Tensor dropout(const Tensor& input, double p, bool training) {
   INK_CHECK(p >= 0 && p <= 1, "dropout: expected a probability in [0, 1], got ", p);
   if (p == 0 || !training) return input;
@@ -66,14 +75,7 @@ Tensor dropout(const Tensor& input, double p, bool training) {
   const RandomPosition at = context().random;
   ++context().random.call;
   if (composed()) return dropout_composed(input, p, at);
-  const Tensor x = input.contiguous();
-  Tensor y = empty_like(x);
-  kernel::dropout(y, x, p, at);
-  return record_fused("dropout", {x}, y, [p, at](const Tensor& dy) -> Grads {
-    Tensor dx = empty_like(dy);
-    kernel::dropout(dx, dy.contiguous(), p, at);
-    return {dx};
-  });
+  return dropout_at(input, p, at);
 }
 
 }  // namespace ink

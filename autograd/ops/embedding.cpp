@@ -61,13 +61,18 @@ Tensor embedding(const Tensor& input, const Tensor& table) {
   kernel::embedding(y, ids, weight);
   const auto vjp = [ids = Saved::input(ids, "its ids"), shape = weight.shape(),
                     dtype = weight.dtype()](const Tensor& dy, VjpContext& g) -> Grads {
+    if (grad_enabled()) {  // to be differentiated
+      const Tensor rows = reshape(dy, {(*ids).numel(), shape[1]});
+      const Tensor places = expand(view(*ids, {(*ids).numel(), 1}), rows.shape());
+      return {scatter_add(zeros(shape, dy.options()), 0, places, rows)};
+    }
     const bool narrow = dtype == bf16;  // summed in f32, rounded once
     Tensor dweight = narrow ? Tensor() : g.sum_so_far(0);
     if (!dweight.defined()) dweight = zeros(shape, {narrow ? f32 : dtype, dy.device()});
     kernel::embedding_backward(dweight, dy.contiguous(), *ids);
     return {dweight.to(dtype)};
   };
-  return record_fused("embedding", {weight}, y, vjp);
+  return record("embedding", {weight}, y, vjp);
 }
 
 }  // namespace ink

@@ -23,13 +23,15 @@ Tensor gelu(const Tensor& input, Gelu approximate) {
     return y;
   };
   const Saved x = Saved::input(input);
-  const auto vjp = [op, x](const Tensor& dy) -> Grads {
+  const auto vjp = [op, x, approximate](const Tensor& dy) -> Grads {
     const Tensor v = *x;
+    if (grad_enabled())
+      return differentiate([=](auto& in) { return gelu_composed(in[0], approximate); }, {v}, dy);
     Tensor dx = empty_like(v);
     kernel::unary_backward(dx, dy, v, op);
     return {dx};
   };
-  return record_fused("gelu", {input}, compute(input), vjp, [compute, x] { return compute(*x); });
+  return record("gelu", {input}, compute(input), vjp, [compute, x] { return compute(*x); });
 }
 
 }  // namespace ink

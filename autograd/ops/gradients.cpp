@@ -11,7 +11,7 @@ namespace ink {
 void detail::add_gradient(Tensor& sum, const Tensor& g, bool create_graph) {
   if (!sum.defined()) {
     sum = g;
-  } else if (!create_graph && sum.sole_owner()) {
+  } else if (!create_graph && sum.alone()) {
     sum.add_(g);
   } else {
     sum = add(sum, g);
@@ -31,7 +31,7 @@ static Tensor constant_one(Options options) {
 
 Tensor detail::first_gradient(const Tensor& output) {
   const Layout layout{output.shape(), Shape::filled(output.dim(), 1), 0};
-  return constant_one(output.options()).alias(layout);
+  return Tensor(constant_one(output.options()).array().seen_as(layout));
 }
 
 bool is_one(const Tensor& gradient) {

@@ -1,9 +1,8 @@
 // Writes into a tensor's own memory.
 //
 // Where no graph is concerned they are one kernel call. Where one is, the ordinary op runs, its
-// value is copied into the memory, and the handle that was written through takes over the op's
-// place in the graph. Other handles of the old value are stale from then on; detail::check_in_place
-// refuses what could not be told from a wrong gradient.
+// value is copied into the memory, and the tensor takes over the op's place in the graph
+// (engine/writes.cpp, which refuses what cannot be recorded).
 #include <functional>
 
 #include <ostream>
@@ -51,10 +50,11 @@ Array operand(const Array& y, const Array& x) {
   return copy;
 }
 
-// Writes an ordinary op's value into x; x takes over its place in the graph.
-Tensor& assign(Tensor& x, const Tensor& result, bool graph) {
-  kernel::copy(x, result);
-  if (graph) detail::rebind(x, result);
+// Writes an ordinary op's value into x, which takes over its place in the graph.
+Tensor& assign(Tensor& x, const Tensor& result, bool recorded) {
+  const Tensor value = to(result, x.dtype());
+  kernel::copy(x, value);
+  if (recorded) detail::record_write(x, value);
   return x;
 }
 
@@ -63,9 +63,8 @@ template <class Op>
 Tensor& in_place(const char* name, BinaryOp code, Tensor& x, const Tensor& y, Op op) {
   const DType meet = promote(x, y), floats = context().default_dtype;
   check_fits(name, x, y.shape(), code == BinaryOp::div && !is_floating(meet) ? floats : meet);
-  detail::check_in_place(name, x, y.requires_grad());
-  const bool graph = grad_enabled() && (x.requires_grad() || y.requires_grad());
-  if (graph || meet != x.dtype() || meet == boolean) return assign(x, op(x, y), graph);
+  const bool recorded = detail::check_write(name, x, y.requires_grad());
+  if (recorded || meet != x.dtype() || meet == boolean) return assign(x, op(x, y), recorded);
   const NoGrad no_grad;
   kernel::binary(x, x, operand(to(y, meet), x), code);
   return x;
@@ -77,11 +76,14 @@ Tensor& in_place(const char* name, BinaryOp code, Tensor& x, double number, Op o
   const DType floats = context().default_dtype;
   check_fits(name, x, x.shape(),
              code == BinaryOp::div && !x.is_floating() ? floats : promote(x, number));
-  detail::check_in_place(name, x, false);
-  if (grad_enabled() && x.requires_grad()) return assign(x, op(x, number), true);
+  if (detail::check_write(name, x, false)) return assign(x, op(x, number), true);
   kernel::binary_number(x, x, number, code);
   return x;
 }
+
+// A write that keeps nothing of x still depends on it, with a gradient of 0. Of a view copy_slices
+// says so.
+Tensor old_value(const Tensor& x) { return x.is_view() ? Tensor() : x; }
 
 }  // namespace
 
@@ -113,50 +115,45 @@ Tensor& Tensor::mul_(double y) {
 }
 Tensor& Tensor::div_(double y) { return in_place("div_", BinaryOp::div, *this, y, std::divides()); }
 
-Tensor& operator+=(Tensor& a, const Tensor& b) { return a.add_(b); }
-Tensor& operator-=(Tensor& a, const Tensor& b) { return a.sub_(b); }
-Tensor& operator*=(Tensor& a, const Tensor& b) { return a.mul_(b); }
-Tensor& operator/=(Tensor& a, const Tensor& b) { return a.div_(b); }
-Tensor& operator+=(Tensor& a, double b) { return a.add_(b); }
-Tensor& operator-=(Tensor& a, double b) { return a.sub_(b); }
-Tensor& operator*=(Tensor& a, double b) { return a.mul_(b); }
-Tensor& operator/=(Tensor& a, double b) { return a.div_(b); }
-
 // ---- new values
 
-// The old value is gone, and with it this handle's place in the graph.
+// dx = 0
+void detail::record_fill(const char* op, Tensor& x) {
+  record_write(x, record(op, {old_value(x)}, x.detach(),
+                         [](const Tensor& dy) -> Grads { return {zeros_like(dy)}; }));
+}
+
 Tensor& Tensor::fill_(double value) {
   check_fits("fill_", *this, shape(), boolean);
-  detail::check_in_place("fill_", *this, false);
+  const bool recorded = detail::check_write("fill_", *this, false);
   kernel::fill(*this, value);
-  if (grad_enabled() && requires_grad()) detail::rebind(*this, Tensor());
+  if (recorded) detail::record_fill("fill_", *this);
   return *this;
 }
 
-// dsource = dy in source's dtype, summed where it was broadcast
+// dx = 0, dsource = dy in source's dtype, summed where it was broadcast
 Tensor& Tensor::copy_(const Tensor& source) {
   check_fits("copy_", *this, source.shape(), boolean);
-  detail::check_in_place("copy_", *this, source.requires_grad());
+  const bool recorded = detail::check_write("copy_", *this, source.requires_grad());
   {
     const NoGrad no_grad;
     kernel::copy(*this, operand(source.to(device()), *this));
   }
-  if (!grad_enabled() || !(requires_grad() || source.requires_grad())) return *this;
-  detail::rebind(
-      *this, record("copy_", {source}, detach(),
-                    [from = source.shape(), options = source.options()](const Tensor& dy) -> Grads {
-                      return {sum_to(dy.to(options.dtype), from).to(options.device)};
-                    }));
+  if (!recorded) return *this;
+  const auto vjp = [from = source.shape(), options = source.options()](const Tensor& dy,
+                                                                       VjpContext& g) -> Grads {
+    return {g.needs(0) ? zeros_like(dy) : Tensor(),
+            g.needs(1) ? sum_to(dy.to(options.dtype), from).to(options.device) : Tensor()};
+  };
+  detail::record_write(*this, record("copy_", {old_value(*this), source}, detach(), vjp));
   return *this;
 }
 
 Tensor& Tensor::masked_fill_(const Tensor& mask, double value) {
   check_masked_fill("masked_fill_", *this, mask, value);
   check_fits("masked_fill_", *this, mask.shape(), boolean);
-  detail::check_in_place("masked_fill_", *this, false);
-  if (grad_enabled() && requires_grad()) {
+  if (detail::check_write("masked_fill_", *this, false))
     return assign(*this, masked_fill(*this, mask, value), true);
-  }
   kernel::masked_fill(*this, *this, operand(mask, *this), value);
   return *this;
 }

@@ -166,7 +166,7 @@ Tensor index(const Tensor& x, const Tensor& indices) {
   for (int64_t d = 1; d < x.dim(); ++d) shape.push_back(x.shape()[d]);
   Tensor y = empty(all_ids.shape(), x.options());
   kernel::gather(y, x, all_ids, 0, "index");
-  return record("index", {x}, y.view(shape),
+  return record("index", {x}, Tensor(*y.array().reshaped(shape)),
                 [from = x.shape(), ids = Saved::input(all_ids)](const Tensor& dy) -> Grads {
                   const Tensor rows = reshape(dy, (*ids).shape());
                   return {scatter_add(zeros(from, dy.options()), 0, *ids, rows)};

@@ -128,6 +128,17 @@ static Tensor layer_norm_composed(const Tensor& input, const Tensor& weight, con
   return (centred * rsqrt(variance + eps) * weight + bias).to(autocast(input.dtype()));
 }
 
+// dx, dw and db in basic ops, to be differentiated. No gradient depends on the bias.
+static Grads layer_norm_gradients(const Tensor& x, const Tensor& weight, const Tensor& dy,
+                                  double eps) {
+  const auto definition = [eps](auto& in) {
+    return layer_norm_composed(in[0], in[1], zeros_like(in[1]), eps);
+  };
+  Grads grads = differentiate(definition, {x, weight}, dy);
+  grads.push_back(sum_to(dy.to(weight.dtype()), weight.shape()));
+  return grads;
+}
+
 Tensor layer_norm(const Tensor& input, const Tensor& weight, const Tensor& bias, double eps) {
   INK_CHECK(input.dim() >= 1, "layer_norm: needs at least one dimension, got a scalar");
   INK_CHECK(input.is_floating(), "layer_norm: expected a floating dtype, got ", input.dtype());
@@ -139,8 +150,9 @@ Tensor layer_norm(const Tensor& input, const Tensor& weight, const Tensor& bias,
   Tensor mean = empty({row_count(x)}, w.options()), rstd = empty_like(mean);
   kernel::layer_norm(y, mean, rstd, x, {w, b, eps});
   const Saved saved_x = Saved::input(x), saved_w = Saved::input(w, "its weight");
-  const auto vjp = [saved_x, saved_w, mean, rstd](const Tensor& dy, VjpContext& g) -> Grads {
+  const auto vjp = [saved_x, saved_w, mean, rstd, eps](const Tensor& dy, VjpContext& g) -> Grads {
     const Tensor v = *saved_x;
+    if (grad_enabled()) return layer_norm_gradients(v, *saved_w, dy, eps);
     Tensor dx = g.sum_so_far(0), dw = sum_for(g, 1, *saved_w), db = sum_for(g, 2, *saved_w);
     const bool accumulate = dx.defined();
     if (g.needs(0) && !accumulate) dx = empty_like(v);
@@ -155,7 +167,7 @@ Tensor layer_norm(const Tensor& input, const Tensor& weight, const Tensor& bias,
     kernel::layer_norm(again, m, r, v, {scale, *saved_b, eps});
     return again;
   };
-  return record_fused("layer_norm", {x, w, b}, y, vjp, recompute);
+  return record("layer_norm", {x, w, b}, y, vjp, recompute);
 }
 
 // What is added to is ds itself where nobody else holds it.
@@ -163,7 +175,7 @@ static Tensor add_layer_norm_backward(const Tensor& ds, const Tensor& dy, const 
                                       const Tensor& mean, const Tensor& rstd, const Tensor& w,
                                       Tensor& dw, Tensor& db) {
   if (!dy.defined()) return ds;
-  Tensor dx = !ds.defined() ? empty_like(s) : ds.sole_owner() ? ds.contiguous() : ds.clone();
+  Tensor dx = !ds.defined() ? empty_like(s) : ds.alone() ? ds.contiguous() : ds.clone();
   kernel::layer_norm_backward({dx, dw, db, ds.defined()}, dy.contiguous(), s, mean, rstd, w);
   return dx;
 }
@@ -186,13 +198,19 @@ std::pair<Tensor, Tensor> add_layer_norm(const Tensor& left, const Tensor& right
   Tensor mean = empty({row_count(x)}, w.options()), rstd = empty_like(mean);
   kernel::add_layer_norm(s, y, mean, rstd, x, branch, {w, b, eps});
   const auto vjp = [saved_s = Saved::output(s), saved_w = Saved::input(w, "its weight"), mean, rstd,
-                    dtype = branch.dtype()](const Grads& dys, VjpContext& g) -> Grads {
+                    dtype = branch.dtype(), eps](const Grads& dys, VjpContext& g) -> Grads {
+    if (grad_enabled()) {
+      Grads d(3);
+      if (dys[1].defined()) d = layer_norm_gradients(*saved_s, *saved_w, dys[1], eps);
+      const Tensor dx = !d[0].defined() ? dys[0] : dys[0].defined() ? dys[0] + d[0] : d[0];
+      return {dx, to(dx, dtype), d[1], d[2]};
+    }
     Tensor dw = sum_for(g, 2, *saved_w), db = sum_for(g, 3, *saved_w);
     const Tensor dx =
         add_layer_norm_backward(dys[0], dys[1], *saved_s, mean, rstd, *saved_w, dw, db);
     return {dx, g.needs(1) ? to(dx, dtype) : Tensor(), dw, db};
   };
-  const auto both = record("add_layer_norm", {x, branch, w, b}, {s, y}, vjp, true);
+  const auto both = record("add_layer_norm", {x, branch, w, b}, {s, y}, vjp);
   return {both[0], both[1]};
 }
 

@@ -97,6 +97,21 @@ Tensor linear_dbias(VjpContext& g, size_t i, const Array& dy, DType dtype) {
   return db;
 }
 
+static Tensor rows_of(const Tensor& x) { return reshape(x, as_rows(x).shape()); }
+
+Grads linear_gradients(VjpContext& g, const Tensor& dy, const Tensor& x, const Tensor& weight,
+                       const Shape& shape, const std::array<DType, 3>& dtypes) {
+  const Tensor rows = rows_of(dy);
+  Grads grads(3);
+  if (g.needs(0)) {
+    const Tensor dx = matmul(rows, to(weight, dy.dtype()));
+    grads[0] = to(reshape(dx, shape), dtypes[0]);
+  }
+  if (g.needs(1)) grads[1] = to(matmul(transpose(rows, 0, 1), rows_of(x)), dtypes[1]);
+  if (g.needs(2)) grads[2] = to(sum(rows, {0}), dtypes[2]);
+  return grads;
+}
+
 void check_linear(const char* op, const Tensor& x, const Tensor& weight, const Tensor& bias) {
   INK_CHECK(weight.dim() == 2, op, ": expected a weight (out, in), got ", weight.shape());
   INK_CHECK(x.dim() >= 1 && x.size(-1) == weight.size(1), op, ": expected x (..., ", weight.size(1),
@@ -125,24 +140,24 @@ Tensor record_linear(const Tensor& x, const Tensor& in, const Tensor& weight, co
   const Saved saved_x = Saved::input(weight.requires_grad() ? in : Tensor()),
               saved_weight = Saved::input(x.requires_grad() ? weight : Tensor());
   const std::array dtypes{x.dtype(), weight.dtype(), bias.defined() ? bias.dtype() : y.dtype()};
-  return record_fused(
-      "linear", {x, weight, bias}, y,
-      [saved_x, saved_weight, dtypes, from = x.shape()](const Tensor& dy, VjpContext& g) {
-        const Array dy_rows = as_gemm_operand(as_rows(dy), dy.dtype());
-        Grads grads(3);
-        // First the weight's: x may be computed for it alone, and is gone when dx is made.
-        if (g.needs(1)) grads[1] = linear_dweight(g, 1, dy_rows, *saved_x, dtypes[1]);
-        if (g.needs(0)) grads[0] = linear_dx(g, 0, dy_rows, *saved_weight, from, dtypes[0]);
-        if (g.needs(2)) grads[2] = linear_dbias(g, 2, dy_rows, dtypes[2]);
-        return grads;
-      });
+  const auto vjp = [=, from = x.shape()](const Tensor& dy, VjpContext& g) {
+    if (grad_enabled()) return linear_gradients(g, dy, *saved_x, *saved_weight, from, dtypes);
+    const Array dy_rows = as_gemm_operand(as_rows(dy), dy.dtype());
+    Grads grads(3);
+    // First the weight's: x may be computed for it alone, and is gone when dx is made.
+    if (g.needs(1)) grads[1] = linear_dweight(g, 1, dy_rows, *saved_x, dtypes[1]);
+    if (g.needs(0)) grads[0] = linear_dx(g, 0, dy_rows, *saved_weight, from, dtypes[0]);
+    if (g.needs(2)) grads[2] = linear_dbias(g, 2, dy_rows, dtypes[2]);
+    return grads;
+  };
+  return record("linear", {x, weight, bias}, y, vjp);
 }
 
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   check_linear("linear", x, weight, bias);
   if (composed()) return linear_composed(x, weight, bias);
   const DType dtype = autocast(x.dtype());
-  const Tensor in = x.dtype() == dtype ? x : x.detach().to(dtype);
+  const Tensor in = to(x, dtype);
   return record_linear(x, in, weight, bias, linear_forward(in, weight, bias));
 }
 

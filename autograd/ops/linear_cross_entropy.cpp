@@ -8,6 +8,8 @@
 // Of bf16 operands, which Autocast makes of f32 ones, the logits, the loss and dW are f32, and
 // dlogits, an operand again, is bf16.
 #include <algorithm>
+#include <functional>
+#include <vector>
 
 #include "autograd/autocast.h"
 #include "autograd/basic_ops.h"
@@ -85,8 +87,18 @@ Tensor linear_cross_entropy_composed(const Tensor& x, const Tensor& weight, cons
   return cross_entropy(linear(x, weight), targets, ignore_index, reduction);
 }
 
-// mean and sum: the loss, and with it both gradients.
-Tensor reduced(const Tensor& input, const Tensor& weight, const Head& head, Reduction reduction) {
+// The loss of x and W in basic ops.
+using Definition = std::function<Tensor(const std::vector<Tensor>&)>;
+
+// Gradients of which the first, of x, gets the dtype of x's input.
+Grads in_dtype(Grads grads, DType dtype) {
+  if (grads[0].defined()) grads[0] = to(grads[0], dtype);
+  return grads;
+}
+
+// mean and sum: the loss, and with it both gradients. x: input in the products' dtype.
+Tensor reduced(const Tensor& input, const Tensor& x, const Tensor& weight, const Head& head,
+               Reduction reduction, const Definition& definition) {
   const bool record_it = grad_enabled();
   HeadGrads grads =
       make_grads(head, record_it && input.requires_grad(), record_it && weight.requires_grad());
@@ -103,19 +115,22 @@ Tensor reduced(const Tensor& input, const Tensor& weight, const Head& head, Redu
                  });
   if (head.x.size(0) == 0 && scale.defined())  // the mean of nothing is NaN
     kernel::binary(loss, loss, scale, BinaryOp::mul);
-  return record_fused("linear_cross_entropy", {input, weight}, loss,
-                      [dx = Saved::input(grads.dx), dw = Saved::input(grads.dweight),
-                       shape = input.shape(), x_dtype = input.dtype(),
-                       w_dtype = weight.dtype()](const Tensor& dy, VjpContext& g) -> Grads {
-                        const bool one = is_one(dy);
-                        const auto scaled = [&](const Tensor& d) { return one ? d : d * dy; };
-                        return {g.needs(0) ? scaled(*dx).to(x_dtype).view(shape) : Tensor(),
-                                g.needs(1) ? scaled(*dw).to(w_dtype) : Tensor()};
-                      });
+  const auto vjp = [dx = Saved::input(grads.dx), dw = Saved::input(grads.dweight),
+                    x = Saved::input(x), w = Saved::input(weight), definition,
+                    shape = input.shape(), x_dtype = input.dtype(),
+                    w_dtype = weight.dtype()](const Tensor& dy, VjpContext& g) -> Grads {
+    if (grad_enabled()) return in_dtype(differentiate(definition, {*x, *w}, dy), x_dtype);
+    const bool one = is_one(dy);
+    const auto scaled = [&](const Tensor& d) { return one ? d : d * dy; };
+    return {g.needs(0) ? scaled(*dx).to(x_dtype).view(shape) : Tensor(),
+            g.needs(1) ? scaled(*dw).to(w_dtype) : Tensor()};
+  };
+  return record("linear_cross_entropy", {input, weight}, loss, vjp);
 }
 
 // none: a loss for each row, each with an upstream gradient of its own.
-Tensor unreduced(const Tensor& input, const Tensor& weight, const Head& head, const Shape& shape) {
+Tensor unreduced(const Tensor& input, const Tensor& x, const Tensor& weight, const Head& head,
+                 const Shape& shape, const Definition& definition) {
   const Options options(head.dtype(), head.x.device());
   Tensor losses = empty({head.x.size(0)}, options);
   HeadGrads nothing;
@@ -125,9 +140,10 @@ Tensor unreduced(const Tensor& input, const Tensor& weight, const Head& head, co
                    kernel::cross_entropy(part, dlogits, logits, rows_of(head.targets, first, rows),
                                          Array(), head.ignore_index);
                  });
-  const auto backward = [x = Saved::input(input), w = Saved::input(weight), head](
-                            const Tensor& dy, VjpContext& g) -> Grads {
+  const auto vjp = [x = Saved::input(x), w = Saved::input(weight), head, definition,
+                    x_dtype = input.dtype()](const Tensor& dy, VjpContext& g) -> Grads {
     static_cast<void>(*x), static_cast<void>(*w);  // still what they were
+    if (grad_enabled()) return in_dtype(differentiate(definition, {*x, *w}, dy), x_dtype);
     HeadGrads grads = make_grads(head, g.needs(0), g.needs(1));
     const Tensor dlosses = dy.contiguous().view({-1, 1});
     for_each_chunk(
@@ -137,10 +153,11 @@ Tensor unreduced(const Tensor& input, const Tensor& weight, const Head& head, co
                                 head.ignore_index);
           Tensor(dlogits).mul_(dlosses.narrow(0, first, rows));
         });
-    return {grads.dx.defined() ? grads.dx.to((*x).dtype()).view((*x).shape()) : Tensor(),
+    return {grads.dx.defined() ? grads.dx.to(x_dtype).view((*x).shape()) : Tensor(),
             grads.dweight.defined() ? grads.dweight.to((*w).dtype()) : Tensor()};
   };
-  return record_fused("linear_cross_entropy", {input, weight}, losses.view(shape), backward);
+  return record("linear_cross_entropy", {input, weight}, Tensor(*losses.array().reshaped(shape)),
+                vjp);
 }
 
 }  // namespace
@@ -170,11 +187,15 @@ Tensor linear_cross_entropy(const Tensor& input, const Tensor& weight, const Ten
   if (composed())
     return linear_cross_entropy_composed(input, weight, targets, ignore_index, reduction);
   const DType dtype = autocast(input.dtype());
-  const Tensor x = input.dtype() == dtype ? input : input.detach().to(dtype);
+  const Tensor x = to(input, dtype);
   const Head head{contiguous(as_rows(x)), contiguous(cached_cast(weight, dtype)),
                   *contiguous(targets.array()).reshaped({targets.numel()}), ignore_index};
-  return reduction == Reduction::none ? unreduced(input, weight, head, expected)
-                                      : reduced(input, weight, head, reduction);
+  const Definition definition = [=](const std::vector<Tensor>& xs) {
+    return linear_cross_entropy_composed(xs[0], to(xs[1], xs[0].dtype()), targets, ignore_index,
+                                         reduction);
+  };
+  return reduction == Reduction::none ? unreduced(input, x, weight, head, expected, definition)
+                                      : reduced(input, x, weight, head, reduction, definition);
 }
 
 }  // namespace ink

@@ -50,7 +50,8 @@ Tensor log_softmax(const Tensor& input, int64_t dim) {
   const Tensor x = input.contiguous();
   Tensor y = empty_like(x);
   kernel::log_softmax(y, x);
-  return record_fused("log_softmax", {x}, y, [y = Saved::output(y)](const Tensor& dy) -> Grads {
+  return record("log_softmax", {x}, y, [y = Saved::output(y)](const Tensor& dy) -> Grads {
+    if (grad_enabled()) return {dy - exp(*y) * sum(dy, {-1}, true)};  // to be differentiated
     Tensor dx = empty_like(dy);
     kernel::log_softmax_backward(dx, dy.contiguous(), *y);
     return {dx};

@@ -98,7 +98,7 @@ Tensor Tensor::index(std::initializer_list<Index> indices) const {
       y = ink::select(y, d, wide ? *wide : std::get<int>(index));
     }
   }
-  return y;
+  return y.is_same(*this) ? ink::expand(y, shape()) : y;  // a view in any case
 }
 Tensor Tensor::index(const Tensor& ids) const { return ink::index(*this, ids); }
 

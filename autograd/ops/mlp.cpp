@@ -55,6 +55,15 @@ static Tensor gelu_linear(const Tensor& h, const Tensor& in, const Tensor& a, co
               saved_weight = keep(h.requires_grad(), weight);
   const std::array dtypes{h.dtype(), weight.dtype(), bias.defined() ? bias.dtype() : y.dtype()};
   const auto vjp = [=](const Tensor& dy, VjpContext& g) {
+    if (grad_enabled()) {  // to be differentiated. Without h, a is a constant
+      const Tensor before = *saved_h;
+      const auto gelu_tanh = [](auto& xs) { return gelu(xs[0], Gelu::tanh); };
+      const Tensor after = before.defined() ? gelu(before, Gelu::tanh) : *saved_a;
+      Grads grads = linear_gradients(g, dy, after, *saved_weight, after.shape(),
+                                     {after.dtype(), dtypes[1], dtypes[2]});
+      if (g.needs(0)) grads[0] = differentiate(gelu_tanh, {before}, grads[0])[0].to(dtypes[0]);
+      return grads;
+    }
     const Array rows = as_gemm_operand(as_rows(dy), dy.dtype());
     Grads grads(3);
     if (g.needs(1)) {
@@ -69,13 +78,13 @@ static Tensor gelu_linear(const Tensor& h, const Tensor& in, const Tensor& a, co
     grads[0] = dh.to(dtypes[0]);
     return grads;
   };
-  return record_fused("gelu_linear", {h, weight, bias}, y, vjp);
+  return record("gelu_linear", {h, weight, bias}, y, vjp);
 }
 
 Tensor gelu_linear(const Tensor& h, const Tensor& weight, const Tensor& bias) {
   check_linear("gelu_linear", h, weight, bias);
   if (composed()) return gelu_linear_composed(h, weight, bias);
-  const Tensor in = h.detach().to(autocast(h.dtype())).contiguous();
+  const Tensor in = h.to(autocast(h.dtype())).contiguous();
   return gelu_linear(h, in, gelu_of(in), weight, bias);
 }
 
@@ -90,13 +99,13 @@ Tensor mlp(const Tensor& x, const Tensor& fc_weight, const Tensor& fc_bias,
   if (composed() || context().recompute)
     return gelu_linear(linear(x, fc_weight, fc_bias), proj_weight, proj_bias);
   const DType dtype = autocast(x.dtype());
-  const Tensor in = x.dtype() == dtype ? x : x.detach().to(dtype);
+  const Tensor in = to(x, dtype);
   Shape shape = x.shape();
   shape.back() = fc_weight.size(0);
   Tensor h = empty(shape, in.options()), a = empty_like(h);
   Array h_rows = as_rows(h), a_rows = as_rows(a);
   gemm_gelu(a_rows, h_rows, as_rows(in), cached_cast(fc_weight, dtype).transposed(),
-            fc_bias.defined() ? contiguous(fc_bias.array()) : fc_bias.array());
+            fc_bias.defined() ? contiguous(fc_bias.array()) : Array());
   const Tensor before = record_linear(x, in, fc_weight, fc_bias, h);
   return gelu_linear(before, before, a, proj_weight, proj_bias);
 }

@@ -12,10 +12,10 @@ namespace ink {
 namespace {
 
 // Overwrites x with what draw(pointer, n) writes: at once where the memory allows it, else through
-// a contiguous CPU tensor. x no longer depends on anything that was computed before.
+// a contiguous CPU tensor.
 template <class Draw>
-Tensor& fill_from(const char* op, Tensor& x, Draw&& draw) {
-  detail::check_in_place(op, x, false);
+Tensor fill_from(const char* op, Tensor x, Draw&& draw) {
+  const bool recorded = detail::check_write(op, x, false);
   const bool direct = x.is_contiguous() && x.device().is_cpu() && x.dtype() != bf16;
   Tensor drawn = direct ? x : empty(x.shape(), {x.dtype() == bf16 ? f32 : x.dtype(), cpu_device});
   for_float(op, drawn.dtype(), [&]<class T>(T) {
@@ -25,26 +25,26 @@ Tensor& fill_from(const char* op, Tensor& x, Draw&& draw) {
     const NoGrad no_grad;
     x.copy_(drawn.to(x.device()));
   }
-  if (grad_enabled() && !x.is_leaf()) x.set_slot(nullptr);
+  if (recorded) detail::record_fill(op, x);
   return x;
 }
 
 }  // namespace
 
-Tensor& uniform_(Tensor& x, double from, double to, Generator& g) {
+Tensor uniform_(Tensor x, double from, double to, Generator& g) {
   return fill_from("uniform_", x, [&](auto* out, int64_t n) { uniform_(out, n, from, to, g); });
 }
 
-Tensor& normal_(Tensor& x, double mean, double std, Generator& g) {
+Tensor normal_(Tensor x, double mean, double std, Generator& g) {
   return fill_from("normal_", x, [&](auto* out, int64_t n) { normal_(out, n, mean, std, g); });
 }
 
-Tensor& exponential_(Tensor& x, double lambda, Generator& g) {
+Tensor exponential_(Tensor x, double lambda, Generator& g) {
   return fill_from("exponential_", x,
                    [&](auto* out, int64_t n) { exponential_(out, n, lambda, g); });
 }
 
-Tensor& bernoulli_(Tensor& x, double p, Generator& g, BernoulliRule rule) {
+Tensor bernoulli_(Tensor x, double p, Generator& g, BernoulliRule rule) {
   return fill_from("bernoulli_", x, [&]<class T>(T* out, int64_t n) {
     if constexpr (std::is_same_v<T, float>) {
       bernoulli_(out, n, p, g, rule);

@@ -85,8 +85,12 @@ Tensor rms_norm(const Tensor& input, const Tensor& weight, double eps) {
   Tensor rstd = empty({row_count(x)}, w.options());
   kernel::rms_norm(y, rstd, x, {w, {}, eps});
   const Saved saved_x = Saved::input(x), saved_w = Saved::input(w, "its weight");
-  const auto vjp = [saved_x, saved_w, rstd](const Tensor& dy, VjpContext& g) -> Grads {
+  const auto vjp = [saved_x, saved_w, rstd, eps](const Tensor& dy, VjpContext& g) -> Grads {
     const Tensor v = *saved_x;
+    if (grad_enabled()) {
+      const auto definition = [eps](auto& in) { return rms_norm_composed(in[0], in[1], eps); };
+      return differentiate(definition, {v, *saved_w}, dy);
+    }
     Tensor dx = g.sum_so_far(0), dw = sum_for(g, 1, *saved_w);
     const bool accumulate = dx.defined();
     if (g.needs(0) && !accumulate) dx = empty_like(v);
@@ -99,7 +103,7 @@ Tensor rms_norm(const Tensor& input, const Tensor& weight, double eps) {
     kernel::rms_norm(again, r, v, {scale, {}, eps});
     return again;
   };
-  return record_fused("rms_norm", {x, w}, y, vjp, recompute);
+  return record("rms_norm", {x, w}, y, vjp, recompute);
 }
 
 }  // namespace ink

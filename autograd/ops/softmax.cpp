@@ -58,7 +58,8 @@ Tensor softmax(const Tensor& input, int64_t dim) {
   const Tensor x = input.contiguous();
   Tensor y = empty_like(x);
   kernel::softmax(y, x);
-  return record_fused("softmax", {x}, y, [y = Saved::output(y)](const Tensor& dy) -> Grads {
+  return record("softmax", {x}, y, [y = Saved::output(y)](const Tensor& dy) -> Grads {
+    if (grad_enabled()) return {*y * (dy - sum(dy * *y, {-1}, true))};  // to be differentiated
     Tensor dx = empty_like(dy);
     kernel::softmax_backward(dx, dy.contiguous(), *y);
     return {dx};

@@ -23,7 +23,7 @@ Tensor joined(const Grads& pieces, const Shape& shape, int64_t dim) {
       return {};
     offset += piece.shape()[dim] * piece.strides()[dim];
   }
-  return first.alias({shape, first.strides(), first.layout().offset});
+  return Tensor(first.array().seen_as({shape, first.strides(), first.layout().offset}));
 }
 
 Shape with_size(Shape shape, int64_t dim, int64_t size) {

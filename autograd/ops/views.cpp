@@ -8,6 +8,7 @@
 #include <variant>
 
 #include "autograd/basic_ops.h"
+#include "autograd/kernels/copy.h"
 
 namespace ink {
 namespace {
@@ -46,7 +47,12 @@ Tensor view(const Tensor& x, const Shape& sizes) {
 
 Tensor reshape(const Tensor& x, const Shape& sizes) {
   const Shape shape = infer_size("reshape", x, sizes);
-  return view(x.array().reshaped(shape) ? x : clone(x), shape);
+  if (x.array().reshaped(shape)) return view(x, shape);
+  Tensor y = empty(shape, x.options());
+  Array seen = *y.array().reshaped(x.shape());
+  kernel::copy(seen, x);
+  return record("reshape", {x}, y,
+                [from = x.shape()](const Tensor& dy) -> Grads { return {reshape(dy, from)}; });
 }
 
 // y[j0, j1, ...] = x with dimension dims[i] at place i.   dx = dy permuted back
@@ -113,7 +119,6 @@ Tensor expand(const Tensor& x, const Shape& sizes) {
     INK_CHECK(shape[i] >= 0 && (d < 0 || x.shape()[d] == shape[i] || x.shape()[d] == 1),
               "expand: ", x.shape(), " cannot be expanded to ", sizes);
   }
-  if (shape == x.shape()) return x;
   return record("expand", {x}, x.alias(x.array().expanded(shape).layout()),
                 [from = x.shape()](const Tensor& dy) -> Grads { return {sum_to(dy, from)}; });
 }

@@ -27,6 +27,10 @@ Outputs over(const Tensor& x, const std::function<Tensor(const Shape& dims, bool
 std::vector<std::vector<In>> one(In::Kind kind = normal) {
   return {{{{2, 3, 4}, kind}}, {{{}, kind}}, {{{2, 0, 3}, kind}}, {{big, kind}}};
 }
+// A matrix, and what to write to its first column from the second row on.
+std::vector<std::vector<In>> row_and_column() {
+  return {{{{4, 3}}, {{3}}}, {{{2, 3}}, {{}}}, {{{40009, 3}}, {{40008}}}};
+}
 Tensor first(const ValuesIndices& found) { return found.values; }
 // Sets of two inputs: broadcast, and of one shape.
 std::vector<std::vector<In>> two(In::Kind a = normal, In::Kind b = normal) {
@@ -122,6 +126,37 @@ std::vector<OpCase> make_cases() {
          Tensor y = x[0] * 2, z = y * 1;
          z.copy_(x[1]);
          return {y + z}; }},
+      {"copy_.into_a_view",
+       {{{{2, 3}}, {{2}}}, {{{3, 1}}, {{}}}, {{{0, 3}}, {{0}}}, {{big}, {{257}}}},
+       [](I x) -> Outputs {
+         Tensor z = x[0] * 1;
+         z.select(-1, 0).copy_(x[1]);
+         return {z}; }},
+      {"fill_", one(), [](I x) -> Outputs {
+         Tensor y = x[0] * 2, z = y * 1;
+         z.fill_(0.5);
+         return {y * z}; }},
+      {"uniform_", one(), [](I x) -> Outputs {
+         Tensor y = x[0] * 2, z = y * 1;
+         uniform_(z, 0.5, 0.5);
+         return {y * z}; }},
+      {"copy_slices", row_and_column(), [](I x) -> Outputs {
+         Tensor y = x[0] * 1;
+         y.T().index({0, Slice(1)}) *= x[1];
+         return {y}; }},
+      {"as_strided", row_and_column(), [](I x) -> Outputs {
+         Tensor y = x[0] * 1, row = y.index({1}), column = y.T().index({0, Slice(1)});
+         column *= x[1];
+         return {row, column, row.expand({2, 3})}; }},
+      // Recorded by second derivatives.
+      {"gather_strided", row_and_column(), [](I x) -> Outputs {
+         Tensor y = x[0] * 1;
+         y.T().index({0, Slice(1)}) += x[1] * x[1];
+         return {y}; }},
+      {"scatter_strided", row_and_column(), [](I x) -> Outputs {
+         Tensor y = x[0] * 1, row = y.index({1});
+         y *= 2;
+         return {row * row}; }},
       {"mul.in_place",
        {{{{2, 3}}, {{2, 3}, positive}, {{3}, mask}}, {{{}}, {{}, positive}, {{}, mask}},
         {{big}, {{257, 1}, positive}, {big, mask}}},
@@ -229,6 +264,8 @@ std::vector<OpCase> make_cases() {
       {"view", {{{{2, 3, 4}}}, {{{}}}, {{{2, 0, 3}}}, {{big}}}, [](I x) -> Outputs {
          return {x[0].contiguous().view({x[0].numel()}),
                  reshape(x[0], x[0].numel() ? Shape{-1, 1} : x[0].shape())}; }},
+      {"reshape", one(), [](I x) -> Outputs {
+         return {reshape(x[0].T(), {x[0].numel()}), reshape(x[0].T(), x[0].shape())}; }},
       {"transpose", one(normal), [](I x) -> Outputs { return {transpose(x[0], 0, -1)}; }},
       {"permute", {{{{2, 3, 4}}}, {{{2, 0, 3}}}, {{big}}},
        [](I x) -> Outputs { return {permute(x[0], {2, 0, 1}), x[0].T()}; }},

@@ -69,6 +69,20 @@ Tensor attention_composed(const Tensor& q, const Tensor& k, const Tensor& v,
   return matmul(weights_composed(q, k, problem), values).to(q.dtype());
 }
 
+// dq, dk, dv and dmask in basic ops, to be differentiated. inputs: q, k, v, mask.
+Grads gradients_composed(const std::vector<Tensor>& inputs, const Tensor& dout,
+                         const Problem& problem) {
+  const ContextGuard guard;
+  context().random = problem.rule.random;  // the same dropout again
+  context().imitate_torch.reset();
+  const auto definition = [&](const std::vector<Tensor>& xs) {
+    Problem with_mask = problem;
+    with_mask.mask = xs[3];
+    return attention_composed(xs[0], xs[1], xs[2], with_mask);
+  };
+  return differentiate(definition, inputs, dout);
+}
+
 // Shapes but for dimension -3, -2 and -1.
 Shape batch_shape(const Tensor& x) {
   Shape shape = x.shape();
@@ -190,25 +204,25 @@ Tensor attention_weights(const Tensor& q, const Tensor& k, const AttentionOption
 
 Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v,
                                     const AttentionOptions& options) {
-  const Problem problem = checked("scaled_dot_product_attention", q, k, v, options);
+  Problem problem = checked("scaled_dot_product_attention", q, k, v, options);
   if (composed() || context().imitate_torch) return attention_composed(q, k, v, problem);
-  const Tensor& mask = problem.mask;
-  AttentionRule rule = problem.rule;
-  rule.random = context().random;
-  if (rule.dropout_p > 0) ++context().random.call;
+  const Tensor mask = std::exchange(problem.mask, {});
+  problem.rule.random = context().random;
+  if (problem.rule.dropout_p > 0) ++context().random.call;
   Tensor out = empty_in_order_of(q, v.size(-1));
   Shape rows = q.shape();
   rows.erase(q.dim() - 1);
   Tensor lse = empty(rows, {problem.dtype, q.device()});
-  kernel::attention(out, lse, {q, k, v, mask, rule});
-  return record_fused(
+  kernel::attention(out, lse, {q, k, v, mask, problem.rule});
+  return record(
       "scaled_dot_product_attention", {q, k, v, mask}, out,
       [q = Saved::input(q), k = Saved::input(k), v = Saved::input(v), out = Saved::output(out), lse,
-       mask = Saved::input(mask), rule](const Tensor& dout, VjpContext& g) -> Grads {
+       mask = Saved::input(mask), problem](const Tensor& dout, VjpContext& g) -> Grads {
+        if (grad_enabled()) return gradients_composed({*q, *k, *v, *mask}, dout, problem);
         Grads grads = empty_gradients(*q, *k, *v);
         grads.push_back(g.needs(3) ? empty_like(*mask) : Tensor());
         kernel::attention_backward({grads[0], grads[1], grads[2], grads[3]}, dout, *out, lse,
-                                   {*q, *k, *v, *mask, rule});
+                                   {*q, *k, *v, *mask, problem.rule});
         return grads;
       });
 }

@@ -3,6 +3,8 @@
 // collected for that input already, if it has. Outside any graph.
 #pragma once
 
+#include <array>
+
 #include "autograd/engine/graph.h"
 
 namespace ink {
@@ -14,6 +16,10 @@ Tensor linear_dx(VjpContext& g, size_t i, const Array& dy, const Array& weight, 
                  DType dtype);
 /// db = sum of dy's rows (out).
 Tensor linear_dbias(VjpContext& g, size_t i, const Array& dy, DType dtype);
+
+/// dx (of `shape`), dW and db in basic ops, to be differentiated, for the inputs that want one.
+Grads linear_gradients(VjpContext& g, const Tensor& dy, const Tensor& x, const Tensor& weight,
+                       const Shape& shape, const std::array<DType, 3>& dtypes);
 
 /// x W^T + b, of x's dtype, which f32 weights are rounded to. Outside any graph.
 Tensor linear_forward(const Array& x, const Array& weight, const Array& bias);

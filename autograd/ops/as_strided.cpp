@@ -1,0 +1,100 @@
+// Places of a tensor's memory: what views of a tensor that was written in place consist of
+// (engine/writes.cpp). `whole` is the tensor's layout, `part` one that names some of its places.
+//
+//   as_strided       y = a view of x as `part`
+//   gather_strided   y = the elements of x, of whole's shape, at the places of part
+//   scatter_strided  y = zeros of whole's shape, with x added at the places of part
+//   copy_slices      y = x with a value at the places of part
+//
+// The second and the third are each other's gradient.
+#include "autograd/basic_ops.h"
+#include "autograd/kernels/copy.h"
+#include "autograd/kernels/elementwise.h"
+
+namespace ink {
+namespace {
+
+// New memory laid out as `whole`, from its first element on.
+Array empty_laid_out(const Layout& whole, DType dtype, Device device) {
+  int64_t extent = whole.sizes.numel() > 0 ? 1 : 0;
+  for (int64_t d = 0; d < whole.sizes.size() && extent > 0; ++d)
+    extent += (whole.sizes[d] - 1) * whole.strides[d];
+  return Array::empty({extent}, dtype, device).seen_as({whole.sizes, whole.strides, 0});
+}
+
+// x, or a copy of it, with whole's strides.
+Array laid_out(const Array& x, const Layout& whole) {
+  if (x.strides() == whole.strides) return x;
+  Array y = empty_laid_out(whole, x.dtype(), x.device());
+  kernel::copy(y, x);
+  return y;
+}
+
+// x, which is laid out as `whole`, seen at the places of `part`.
+Array places(const Array& x, const Layout& whole, Layout part) {
+  part.offset += x.layout().offset - whole.offset;
+  return x.seen_as(part);
+}
+
+Tensor scatter_strided(const Tensor& x, const Layout& whole, const Layout& part);
+
+Tensor gather_strided(const Tensor& x, const Layout& whole, const Layout& part) {
+  Tensor y = empty(part.sizes, x.options());
+  kernel::copy(y, places(laid_out(x, whole), whole, part));
+  return record("gather_strided", {x}, y, [whole, part](const Tensor& dy) -> Grads {
+    return {scatter_strided(dy, whole, part)};
+  });
+}
+
+// What is expanded in `part` is summed first; its other places are all different.
+Tensor scatter_strided(const Tensor& x, const Layout& whole, const Layout& part) {
+  Layout once = part;
+  for (int64_t d = 0; d < x.dim(); ++d) {
+    if (part.strides[d] == 0) once.sizes[d] = std::min<int64_t>(part.sizes[d], 1);
+  }
+  Array y = empty_laid_out(whole, x.dtype(), x.device());
+  kernel::fill(y, 0);
+  Array at = places(y, {whole.sizes, whole.strides, whole.offset}, once);
+  kernel::copy(at, sum_to(x.detach(), once.sizes));
+  return record("scatter_strided", {x}, Tensor(y), [whole, part](const Tensor& dy) -> Grads {
+    return {gather_strided(dy, whole, part)};
+  });
+}
+
+// dy with zeros at the places of `part`: dy itself, written, where nobody else holds it.
+Tensor zeroed(const Tensor& dy, const Layout& whole, const Layout& part) {
+  if (grad_enabled()) {  // the gradient is to be differentiated itself
+    const NoGrad no_grad;
+    const Tensor mask =
+        scatter_strided(ones({}, dy.options()).expand(part.sizes), whole, part) != 0;
+    const EnableGrad enable_grad;
+    return masked_fill(dy, mask, 0);
+  }
+  const bool own = dy.strides() == whole.strides && dy.alone();
+  Tensor dx = own ? dy : Tensor(empty_laid_out(whole, dy.dtype(), dy.device()));
+  if (!own) kernel::copy(dx, dy);
+  Array at = places(dx, whole, part);
+  kernel::fill(at, 0);
+  return dx;
+}
+
+}  // namespace
+
+// dx = dy scattered
+Tensor detail::as_strided(const Tensor& x, const Layout& part) {
+  return record("as_strided", {x}, x.alias(part),
+                [whole = x.layout(), part](const Tensor& dy) -> Grads {
+                  return {scatter_strided(dy, whole, part)};
+                });
+}
+
+// dx = dy with zeros at the places of part, dvalue = dy at those places
+Tensor detail::copy_slices(const Tensor& x, const Tensor& value, const Layout& part) {
+  return record("copy_slices", {x, value}, x.detach(),
+                [whole = x.layout(), part](const Tensor& dy, VjpContext& g) -> Grads {
+                  const Tensor dvalue = g.needs(1) ? gather_strided(dy, whole, part) : Tensor();
+                  return {g.needs(0) ? zeroed(dy, whole, part) : Tensor(), dvalue};
+                });
+}
+
+}  // namespace ink
