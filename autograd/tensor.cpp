@@ -51,20 +51,18 @@ Tensor Tensor::grad() const { return slot() ? slot()->grad : Tensor(); }
 
 void Tensor::set_grad(const Tensor& grad) {
   INK_CHECK(slot(), "set_grad: the tensor does not require grad");
-  INK_CHECK(!grad.defined() || grad.shape() == shape(), "set_grad: expected shape ", shape(),
-            ", got ", grad.shape());
+  if (grad.defined()) slot()->check_gradient("set_grad", grad);
   slot()->grad = grad;
 }
 
 Tensor& Tensor::requires_grad_(bool value) {
   INK_CHECK(!value || is_floating(), "requires_grad_: expected a floating dtype, got ", dtype());
   INK_CHECK(value || is_leaf(),
-            "requires_grad_: only a leaf's flag can be set to false; this tensor was computed by ",
-            slot()->node->name, "; use detach()");
+            "requires_grad_: only a leaf's flag can be set; this tensor was computed by ",
+            slot()->node->name);
   if (!is_leaf()) return *this;
   if (!slot() && value) {
-    impl_->slot = std::make_shared<GradSlot>();
-    impl_->slot->shape = shape();
+    impl_->slot = std::make_shared<GradSlot>(impl_->array);
     // A later write to what it was a view of must not take the leaf's place in the graph.
     impl_->base = nullptr;
     impl_->is_view = false;
@@ -77,11 +75,6 @@ Tensor& Tensor::retain_grad() {
   INK_CHECK(requires_grad(), "retain_grad: the tensor does not require grad");
   slot()->retain_grad = true;
   return *this;
-}
-
-void Tensor::register_hook(std::function<Tensor(const Tensor&)> hook) {
-  INK_CHECK(requires_grad(), "register_hook: the tensor does not require grad");
-  slot()->hooks.push_back(std::move(hook));
 }
 
 Tensor Tensor::detach() const { return Tensor(array("detach")); }

@@ -65,6 +65,19 @@ struct TensorImpl {
   static std::atomic<int64_t> live;     // implementations that exist now
 };
 
+/// A hook that was registered. It stays until it is removed, or the tensor dies.
+class HookHandle {
+ public:
+  HookHandle() = default;
+  HookHandle(const std::shared_ptr<GradSlot>& slot, uint64_t number)
+      : slot_(slot), number_(number) {}
+  void remove();
+
+ private:
+  std::weak_ptr<GradSlot> slot_;
+  uint64_t number_ = 0;
+};
+
 /// A counted handle. Copies of it are the same tensor: the same memory and the same place in the
 /// graph. A default-constructed one is undefined: "no tensor here".
 class Tensor {
@@ -188,8 +201,11 @@ class Tensor {
   void set_grad(const Tensor& grad);
   /// Collects in grad() the gradient of a tensor that is not a leaf, too.
   Tensor& retain_grad();
-  /// Called with the gradient once it is complete; may return another one to use in its place.
-  void register_hook(std::function<Tensor(const Tensor&)> hook);
+  /// Called once in each walk with the complete gradient; may return another one to use instead.
+  HookHandle register_hook(std::function<Tensor(const Tensor&)> hook);
+  /// Called with a leaf whose grad backward() has just brought up to date, while the walk goes on.
+  /// (Of a batch in parts, by several threads: when the parts' gradients have been summed.)
+  HookHandle register_post_accumulate_grad_hook(std::function<void(const Tensor&)> hook);
   /// Another tensor on the same memory, outside any graph.
   Tensor detach() const;
   /// Adds d self / d leaf to every leaf's grad. self has one element, or its gradient is given.

@@ -2,11 +2,13 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "autograd/basic_ops.h"
 #include "autograd/engine/grad_store.h"
+#include "autograd/engine/observer.h"
 #include "error_of.h"
 #include "tests/test_device.h"
 
@@ -174,8 +176,7 @@ TEST_F(Graph, RefusalsNameTheOpAndTheWayOut) {
             "grad: an input of the derivative, (1,), does not require grad");
   Tensor y = x * x;
   EXPECT_EQ(error_of([&] { y.requires_grad_(false); }),
-            "requires_grad_: only a leaf's flag can be set to false; this tensor was computed by "
-            "mul; use detach()");
+            "requires_grad_: only a leaf's flag can be set; this tensor was computed by mul");
   EXPECT_FALSE(y.requires_grad_().is_leaf());
   Tensor ids = arange(3);
   EXPECT_EQ(error_of([&] { ids.requires_grad_(); }),
@@ -187,6 +188,178 @@ TEST_F(Graph, RetainGraphAllowsASecondWalk) {
   const Tensor y = x * x;
   y.backward({}, true);
   y.backward();
+  EXPECT_EQ(x.grad().item(), 12);
+}
+
+// ---- whose gradients are whose
+
+TEST_F(Graph, ALeafSharesItsGradientWithNobody) {
+  for (const bool create_graph : {false, true}) {
+    const Tensor a = leaf({1, 2}), b = leaf({2, 3}), c = leaf({3, 4});
+    const Tensor seed = ones({2}, f64);
+    backward({a + b + c.expand({2})}, {seed}, false, create_graph);
+    a.grad() *= 0.5;
+    b.grad() *= 0.25;
+    EXPECT_EQ(a.grad().tolist(), (Values{0.5, 0.5}));
+    EXPECT_EQ(b.grad().tolist(), (Values{0.25, 0.25}));
+    EXPECT_EQ(c.grad().tolist(), (Values{1, 1}));
+    EXPECT_EQ(seed.tolist(), (Values{1, 1}));
+    const Tensor x = leaf({1, 2, 3});
+    backward({sum(x)}, {}, false, create_graph);
+    x.grad() += 1;  // an expanded gradient would refuse
+    EXPECT_EQ(x.grad().tolist(), (Values{2, 2, 2}));
+  }
+  Tensor a = leaf({1}), b = leaf({2});
+  Grads both = grad({a + b}, {a, b});
+  both[0] *= 5;
+  EXPECT_EQ(both[1].item(), 1);
+}
+
+TEST_F(Graph, AGradientStaysTheSameTensorAsWalksAddToIt) {
+  const Tensor x = leaf({3});
+  (x * 2).backward();
+  const Tensor g = x.grad();
+  (x * 5).backward();
+  EXPECT_TRUE(x.grad().is_same(g));
+  EXPECT_EQ(g.item(), 7);
+  const Tensor saved = g * leaf({1});  // keeps the 7
+  (x * 1).backward();
+  EXPECT_EQ(g.item(), 8);
+  Tensor w = leaf({2, 2});
+  w.set_grad(ones({1}, f64).expand({2}));
+  sum(w * w).backward();
+  EXPECT_EQ(w.grad().tolist(), (Values{5, 5}));
+}
+
+TEST_F(Graph, WhatAHookKeepsKeepsItsValue) {
+  Tensor x = leaf({1, 2});
+  Tensor y = x * 3;
+  std::vector<Tensor> kept;
+  const auto keep = [&](const Tensor& g) {
+    kept.push_back(g);
+    return Tensor();
+  };
+  y.register_hook(keep);
+  x.register_hook(keep);
+  sum(y + exp(y) * 0).backward();
+  sum(x * 100).backward();
+  x.grad() *= 0;
+  EXPECT_EQ(kept[0].tolist(), (Values{1, 1}));
+  EXPECT_EQ(kept[1].tolist(), (Values{3, 3}));
+  EXPECT_EQ(kept[2].tolist(), (Values{100, 100}));
+}
+
+TEST_F(Graph, GradientsHaveTheDtypeOfWhatTheyBelongTo) {
+  Tensor x = leaf({1, 2});
+  const std::string got =
+      ": expected a gradient of float64 on cpu, as the tensor, got float32 on cpu";
+  EXPECT_EQ(error_of([&] { (x * x).backward(ones({2})); }), "backward" + got);
+  EXPECT_EQ(error_of([&] { x.set_grad(ones({2})); }), "set_grad" + got);
+  HookHandle hook = x.register_hook([](const Tensor& g) { return g.to(f32); });
+  EXPECT_EQ(error_of([&] { sum(x).backward(); }), "hook" + got);
+  hook.remove();
+  const Tensor wrong =
+      record("test_narrow", {x}, x.clone(), [](const Tensor& dy) -> Grads { return {dy.to(f32)}; });
+  EXPECT_EQ(error_of([&] { sum(wrong).backward(); }), "test_narrow" + got);
+  EXPECT_FALSE(x.grad().defined());
+}
+
+TEST_F(Graph, HooksCanBeRemoved) {
+  Tensor x = leaf({2});
+  int calls = 0;
+  HookHandle once, handle = x.register_hook([&](const Tensor&) {
+    ++calls;
+    return Tensor();
+  });
+  once = x.register_hook([&](const Tensor&) {
+    calls += 10;
+    once.remove();
+    return Tensor();
+  });
+  (x * 2).backward();
+  (x * 2).backward();
+  handle.remove();
+  handle.remove();
+  (x * 2).backward();
+  EXPECT_EQ(calls, 12);
+  Tensor gone = leaf({1});
+  handle = gone.register_hook([](const Tensor& g) { return g; });
+  gone = Tensor();
+  handle.remove();
+}
+
+// The order of what happens in a walk, with the leaf's gradient as it is then.
+TEST_F(Graph, ALeafSaysWhenItsGradientIsComplete) {
+  Tensor w = leaf({2}), v = leaf({3}), unused = leaf({4});
+  std::string log;
+  const auto tell = [&](const char* name) {
+    return [&log, name](const Tensor& p) {
+      log += name + std::string("=") + std::to_string(static_cast<int>(p.grad().item())) + " ";
+    };
+  };
+  w.register_post_accumulate_grad_hook(tell("w"));
+  HookHandle on_v = v.register_post_accumulate_grad_hook(tell("v"));
+  unused.register_post_accumulate_grad_hook(tell("unused"));
+  Tensor first = w * 3;
+  first.register_hook([&](const Tensor&) {
+    log += "first ";
+    return Tensor();
+  });
+  (first * 1 * v * v + v).backward({}, true);  // v is last used by the product, w by `first`
+  EXPECT_EQ(log, "v=37 first w=27 ");
+  log.clear();
+  on_v.remove();
+  EXPECT_EQ(grad({first * v}, {w}, {}, true)[0].item(), 9);
+  EXPECT_EQ(log, "first ");  // grad() leaves the leaves alone
+}
+
+// ---- what a walk looks at
+
+// Counts the vjps that run.
+struct CountVjps : Observer {
+  void before_vjp(const Node& node) override { names += node.name + std::string(" "); }
+  std::string names;
+};
+
+TEST_F(Graph, OnlyWhatLeadsToWhatIsAskedForRuns) {
+  const Tensor p = leaf({2}), q = leaf({3});
+  const Tensor branch = exp(exp(q)), middle = sin(p), y = middle * branch + q;
+  CountVjps count;
+  const Observe observe(count);
+  EXPECT_NEAR(grad({y}, {p}, {}, true)[0].item(), std::cos(2) * std::exp(std::exp(3)), 1e-3);
+  EXPECT_EQ(count.names, "add mul sin ");
+  count.names.clear();
+  grad({y}, {middle}, {}, true);
+  EXPECT_EQ(count.names, "add mul ");
+  count.names.clear();
+  EXPECT_FALSE(grad({branch}, {p}, {}, true)[0].defined());
+  EXPECT_EQ(count.names, "");
+  grad({y}, {p});  // frees what it walked, and the other branch not
+  EXPECT_EQ(grad({branch}, {q})[0].defined(), true);
+}
+
+TEST_F(Graph, AFreedGraphIsRefusedBeforeAnythingHappens) {
+  const Tensor a = leaf({2}), b = leaf({3});
+  const Tensor shared = exp(a);
+  sum(shared).backward();
+  const Tensor fresh = b * b, both = fresh + shared;
+  EXPECT_NE(error_of([&] { both.backward(); }).find("through exp was freed"), std::string::npos);
+  EXPECT_FALSE(b.grad().defined());
+  fresh.backward();  // still whole
+  EXPECT_EQ(b.grad().item(), 6);
+}
+
+TEST_F(Graph, AHookMayLookAtTheGraphButNotTakeItAway) {
+  const Tensor x = leaf({2});
+  Tensor y = x * x, z = y * 3;
+  double inner = 0;
+  z.register_hook([&](const Tensor&) {
+    inner = grad({y}, {x}, {}, true)[0].item();
+    EXPECT_NE(error_of([&] { y.backward(); }).find("is being walked already"), std::string::npos);
+    return Tensor();
+  });
+  z.backward();
+  EXPECT_EQ(inner, 4);
   EXPECT_EQ(x.grad().item(), 12);
 }
 
@@ -298,6 +471,62 @@ TEST_F(Graph, ThreadsShareAModelThroughStores) {
   for (GradStore& store : stores) store.add_to_leaves();
   EXPECT_NEAR(weight.grad().tolist()[999], 60 * one, 1e-10);
   EXPECT_FALSE(stores[0].get(weight).defined());
+}
+
+TEST_F(Graph, RetainGradAndHooksWorkWithAStore) {
+  Tensor x = leaf({3});
+  int calls = 0;
+  x.register_hook([&](const Tensor& g) {
+    ++calls;
+    return g * 2;
+  });
+  Tensor y = x * x;
+  y.retain_grad();
+  GradStore store;
+  backward(y * 5, store);
+  EXPECT_EQ(y.grad().item(), 5);
+  EXPECT_EQ(calls, 0);
+  EXPECT_EQ(store.get(x).item(), 30);
+  store.add_to_leaves();
+  EXPECT_EQ(calls, 1);
+  EXPECT_EQ(x.grad().item(), 60);
+}
+
+// Of walks that would free a graph that they share, one is right and the others are refused, and
+// have changed nothing. Walks that leave it as it is are all right.
+TEST_F(Graph, ThreadsThatShareAnInnerNode) {
+  for (const bool retain : {false, true}) {
+    for (int round = 0; round < 50; ++round) {
+      const Tensor w = from_vector(Values(64, 0.5)).requires_grad_();
+      const Tensor shared = exp(w * w);
+      std::vector<Tensor> own, losses;
+      for (int t = 0; t < 3; ++t) {
+        own.push_back(leaf({2.0}));
+        losses.push_back(sum(sin(shared) * own.back()));
+      }
+      std::vector<std::string> errors(3);
+      std::vector<Grads> found(3);
+      std::vector<std::thread> threads;
+      for (size_t t = 0; t < 3; ++t) {
+        threads.emplace_back([&, t] {
+          errors[t] = error_of([&] { found[t] = grad({losses[t]}, {w, own[t]}, {}, retain); });
+        });
+      }
+      for (std::thread& thread : threads) thread.join();
+      int right = 0;
+      for (size_t t = 0; t < 3; ++t) {
+        if (errors[t] == "(no error)") {
+          const double u = std::exp(0.25);
+          EXPECT_NEAR(found[t][0].tolist()[63], 2 * std::cos(u) * u, 1e-12);
+          ++right;
+        } else {
+          EXPECT_EQ(errors[t].rfind("backward: the graph through ", 0), 0u) << errors[t];
+          EXPECT_FALSE(losses[t].slot()->node->freed);
+        }
+      }
+      EXPECT_EQ(right, retain ? 3 : 1);
+    }
+  }
 }
 
 TEST_F(Graph, ThreadsHaveIndependentGraphs) {

@@ -11,19 +11,14 @@
 namespace ink {
 namespace {
 
-// A parameter's gradients of all parts, in order, on top of what it holds already.
-void sum_gradients(Tensor parameter, std::vector<GradStore>& stores) {
-  Tensor sum = parameter.grad();
+// A parameter's gradients of all parts, added in order; undefined if it has none.
+Tensor sum_of_parts(const Tensor& parameter, std::vector<GradStore>& stores) {
+  Tensor sum;
   for (GradStore& store : stores) {
-    const Tensor part = store.take(parameter);
-    if (!part.defined()) continue;
-    if (sum.defined()) {
-      sum.add_(part);
-    } else {
-      sum = part;
-    }
+    Tensor part = store.take(parameter);
+    if (part.defined()) detail::add_gradient(sum, std::move(part), false, false);
   }
-  parameter.set_grad(sum);
+  return sum;
 }
 
 }  // namespace
@@ -61,11 +56,17 @@ Tensor backward_in_parts(const std::vector<Tensor>& parameters, int64_t rows, in
     }
   });
   const NoGrad no_grad;
+  Grads sums(parameters.size());
   parallel_for(std::ssize(parameters), 1, [&](int64_t begin, int64_t end) {
     const ContextGuard guard(caller);
     const NoGrad no_graph;
-    for (int64_t i = begin; i < end; ++i) sum_gradients(parameters[static_cast<size_t>(i)], stores);
+    for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i)
+      sums[i] = sum_of_parts(parameters[i], stores);
   });
+  // Here, one after the other: users' hooks may see them.
+  for (size_t i = 0; i < sums.size(); ++i) {
+    if (sums[i].defined()) parameters[i].slot()->accumulate(std::move(sums[i]), false);
+  }
   Tensor total = losses[0];
   for (size_t part = 1; part < losses.size(); ++part) total = total + losses[part];
   return total;

@@ -21,9 +21,10 @@ using PartLoss = std::function<Tensor(int64_t first, int64_t count)>;
 /// adds the gradients of `scale` times the batch's mean loss to `parameters`, and returns that mean
 /// loss (not scaled, outside any graph). With several parts, each runs on one thread: threads meet
 /// once a step instead of at every op, and each works in its own cache. The price is a set of
-/// gradients for each part, which are summed in order afterwards. Random masks are those of
-/// the whole batch. With several parts, the bits depend on their number and not on the threads'.
-/// The first exception of a part is thrown on in the caller.
+/// gradients for each part, which are summed in order afterwards; hooks of parameters
+/// see the sums. Random masks are those of the whole batch. With several parts, the bits depend on
+/// their number and not on the threads'. The first exception of a part is thrown on
+/// in the caller.
 Tensor backward_in_parts(const std::vector<Tensor>& parameters, int64_t rows, int64_t parts,
                          double scale, const PartLoss& loss);
 

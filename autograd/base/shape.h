@@ -103,6 +103,13 @@ struct Layout {
   int64_t offset = 0;
 
   bool operator==(const Layout&) const = default;
+  /// Do several elements lie in one place?
+  bool repeats() const {
+    for (int64_t i = 0; i < sizes.size(); ++i) {
+      if (strides[i] == 0 && sizes[i] > 1) return sizes.numel() > 0;
+    }
+    return false;
+  }
   bool contiguous() const {
     int64_t expected = 1;
     for (int64_t i = sizes.size() - 1; i >= 0; --i) {

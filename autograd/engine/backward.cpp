@@ -1,4 +1,5 @@
 // The walk: backward and grad. Recording is in graph.cpp.
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <memory>
@@ -9,6 +10,7 @@
 #include "autograd/engine/grad_store.h"
 #include "autograd/engine/graph.h"
 #include "autograd/engine/observer.h"
+#include "autograd/engine/survey.h"
 
 namespace ink {
 namespace {
@@ -26,8 +28,30 @@ struct Pending {
 
 class Walk {
  public:
-  Walk(const Destination& destination, bool retain_graph, bool create_graph)
-      : destination_(destination), retain_graph_(retain_graph), create_graph_(create_graph) {}
+  Walk(const Destination& destination, uint64_t oldest, bool retain_graph, bool create_graph,
+       bool runs_leaf_hooks)
+      : destination_(destination),
+        survey_([&](const Slot& slot) { return destination_(slot) != nullptr; }, oldest,
+                retain_graph),
+        retain_graph_(retain_graph),
+        create_graph_(create_graph),
+        runs_leaf_hooks_(runs_leaf_hooks) {}
+
+  // Where a walk starts, or goes on: at `output`, with its gradient; ones if undefined. First look,
+  // so that what cannot be walked is refused while nothing has happened yet.
+  void look(const Tensor& output, const Tensor& gradient) {
+    INK_CHECK(output.defined() && output.requires_grad(),
+              "backward: the tensor does not require grad and was not computed from one that does");
+    INK_CHECK(gradient.defined() || output.numel() == 1,
+              "backward: expected a tensor with one element, got ", output.shape(),
+              "; pass the gradient to start from, or reduce it first (sum, mean)");
+    if (gradient.defined()) output.slot()->check_gradient("backward", gradient);
+    survey_.add(output.slot()->node);
+  }
+  void start(const Tensor& output, const Tensor& gradient) {
+    deliver(output.slot(), gradient.defined() ? gradient : detail::first_gradient(output),
+            "backward");
+  }
 
   // Visits the newest node that waits, until none does. A node is newer than those that computed
   // its inputs, so that when its turn comes the gradients of its outputs are complete.
@@ -38,14 +62,15 @@ class Walk {
       pending_.erase(newest);
       visit(pending);
     }
-    finish_hooked_leaves();
+    while (!hooked_leaves_.empty()) finish_leaf(hooked_leaves_.begin()->first);
   }
 
+ private:
   // From the gradients of a node's outputs to those of its inputs.
   void visit(Pending& pending) {
     Node& node = *pending.node;
-    check_usable(node);
     finish_outputs(pending);
+    if (!survey_.leads(&node)) return;
     const Restore<Node*> running(Node::running, &node);
     const FlagGuard grad_mode(&Context::grad_enabled, create_graph_);
     for (Observer* observer : context().observers) observer->before_vjp(node);
@@ -58,31 +83,18 @@ class Walk {
     const std::vector<Slot> inputs = retain_graph_ ? node.inputs : free(node);
     for (size_t i = 0; i < dxs.size(); ++i) {
       Tensor dx = std::move(dxs[i]);
-      if (inputs[i] && dx.defined() && !asked.has_added(i))
-        deliver(inputs[i], std::move(dx), node.name);
+      if (!inputs[i]) continue;
+      if (dx.defined() && !asked.has_added(i)) deliver(inputs[i], std::move(dx), node.name);
+      if (survey_.was_last_use(inputs[i].get())) finish_leaf(inputs[i]);
     }
   }
 
-  // Where a walk starts, or goes on: at `output`, with its gradient; ones if undefined.
-  void start(const Tensor& output, Tensor gradient) {
-    INK_CHECK(output.defined() && output.requires_grad(),
-              "backward: the tensor does not require grad and was not computed from one that does");
-    if (!gradient.defined()) {
-      INK_CHECK(output.numel() == 1, "backward: expected a tensor with one element, got ",
-                output.shape(),
-                "; pass the gradient to start from, or reduce it first (sum, mean)");
-      gradient = detail::first_gradient(output);
-    }
-    deliver(output.slot(), gradient, "backward");
-  }
-
- private:
   // What a vjp may ask of the walk.
   struct NodeContext : VjpContext {
     NodeContext(Walk& walk, const Node& node) : walk_(walk), node_(node) {}
     bool needs(size_t i) const override {
       const Slot& slot = node_.inputs[i];
-      return slot && (slot->node || walk_.destination_(slot) != nullptr);
+      return slot && walk_.survey_.leads(slot);
     }
     Tensor sum_so_far(size_t i) override {
       Tensor* sum = walk_.create_graph_ || !needs(i) ? nullptr : walk_.sum_of(node_.inputs[i]);
@@ -91,7 +103,10 @@ class Walk {
       return *sum;
     }
     // y is newer than every node that waits, so that the walk takes it and its ancestors next.
-    void continue_from(const Tensor& y, const Tensor& dy) override { walk_.start(y, dy); }
+    void continue_from(const Tensor& y, const Tensor& dy) override {
+      walk_.look(y, dy);
+      walk_.start(y, dy);
+    }
     bool has_added(size_t i) const { return added_[i]; }
 
    private:
@@ -100,43 +115,29 @@ class Walk {
     std::vector<bool> added_ = std::vector<bool>(node_.inputs.size());
   };
 
-  void check_usable(const Node& node) const {
-    INK_CHECK(!node.freed, "backward: the graph through ", node.name,
-              " was freed by an earlier walk; pass retain_graph to the first one, or run the "
-              "forward again");
-  }
-
-  // Adds g to the gradient of a slot, whose shape it must have.
+  // Adds g to the gradient of a slot. One that goes where it is kept shares no memory with others.
   void deliver(const Slot& slot, Tensor g, const char* from) {
-    INK_CHECK(g.shape() == slot->shape, from, ": expected a gradient of shape ", slot->shape,
-              ", got ", g.shape());
+    slot->check_gradient(from, g);
     Tensor* sum = sum_of(slot);
     if (sum == nullptr) return;
-    if (!slot->node && slot->hooks.empty()) {
-      store(*sum, std::move(g));
-    } else {
-      detail::add_gradient(*sum, g, create_graph_);
-    }
+    detail::add_gradient(*sum, std::move(g), !slot->node && !waits(*slot), create_graph_);
   }
+
+  // Does the gradient of a leaf wait for its hooks?
+  bool waits(const GradSlot& leaf) const { return runs_leaf_hooks_ && leaf.has_hooks(); }
 
   // The sum that a slot's gradient is collected in; null when nobody wants it.
   Tensor* sum_of(const Slot& slot) {
-    if (!slot->node) return slot->hooks.empty() ? destination_(slot) : &hooked_leaves_[slot];
+    if (!slot->node) {
+      Tensor* to = destination_(slot);
+      return to && waits(*slot) ? &hooked_leaves_[slot] : to;
+    }
+    if (!survey_.leads(slot)) return nullptr;
     Pending& pending = pending_[slot->node->order];
     const size_t outputs = slot->node->outputs.size(), i = static_cast<size_t>(slot->output_index);
     if (!pending.node) pending = {slot->node, Grads(outputs), {outputs, nullptr}};
     pending.slots[i] = slot;
     return &pending.dys[i];
-  }
-
-  // A leaf takes over a gradient that nobody else owns and copies any other: its grad shares no
-  // memory with another tensor.
-  void store(Tensor& to, Tensor g) {
-    if (to.defined()) {
-      detail::add_gradient(to, g, create_graph_);
-    } else {
-      to = !g.alone() ? g.clone() : g.is_view() ? g.detach() : std::move(g);
-    }
   }
 
   // The gradients of a node's outputs are complete: hooks see them, and who asked for them.
@@ -145,24 +146,19 @@ class Walk {
       const Slot& slot = pending.slots[i];
       Tensor& dy = pending.dys[i];
       if (!slot || !dy.defined()) continue;
-      for (const auto& hook : slot->hooks) apply(hook, dy);
-      if (Tensor* to = destination_(slot)) store(*to, dy);
+      slot->run_hooks(dy);
+      if (Tensor* to = destination_(slot)) detail::add_gradient(*to, dy, true, create_graph_);
     }
   }
 
-  void finish_hooked_leaves() {
-    for (auto& [slot, sum] : hooked_leaves_) {
-      for (const auto& hook : slot->hooks) apply(hook, sum);
-      if (Tensor* to = destination_(slot)) store(*to, std::move(sum));
-    }
-  }
-
-  static void apply(const std::function<Tensor(const Tensor&)>& hook, Tensor& g) {
-    if (Tensor replaced = hook(g); replaced.defined()) {
-      INK_CHECK(replaced.shape() == g.shape(), "hook: expected a gradient of shape ", g.shape(),
-                ", got ", replaced.shape());
-      g = replaced;
-    }
+  void finish_leaf(const Slot slot) {
+    const auto waiting = hooked_leaves_.extract(slot);
+    if (waiting.empty()) return;
+    Tensor& g = waiting.mapped();
+    Tensor* to = destination_(slot);
+    if (to == &slot->grad) return slot->accumulate(std::move(g), create_graph_);
+    slot->run_hooks(g);
+    detail::add_gradient(*to, std::move(g), true, create_graph_);
   }
 
   // Frees what the node keeps, before its gradients are delivered: one that it kept is then its
@@ -175,19 +171,27 @@ class Walk {
   }
 
   const Destination& destination_;
-  const bool retain_graph_, create_graph_;
+  Survey survey_;
+  const bool retain_graph_, create_graph_, runs_leaf_hooks_;
   std::map<uint64_t, Pending, std::greater<>> pending_;  // by the nodes' order, newest first
   std::map<Slot, Tensor> hooked_leaves_;
 };
 
+struct WalkOptions {
+  bool retain_graph = false, create_graph = false, runs_leaf_hooks = true;
+  uint64_t oldest = 0;
+};
+
 void walk(const Destination& destination, const std::vector<Tensor>& outputs, const Grads& grads,
-          bool retain_graph, bool create_graph) {
+          const WalkOptions& options) {
+  const auto& [retain_graph, create_graph, runs_leaf_hooks, oldest] = options;
   INK_CHECK(grads.empty() || grads.size() == outputs.size(), "backward: got ", grads.size(),
             " gradients for ", outputs.size(), " outputs");
   const FlagGuard grad_mode(&Context::grad_enabled, create_graph);
-  Walk steps(destination, retain_graph, create_graph);
-  for (size_t i = 0; i < outputs.size(); ++i)
-    steps.start(outputs[i], grads.empty() ? Tensor() : grads[i]);
+  const Grads given = grads.empty() ? Grads(outputs.size()) : grads;
+  Walk steps(destination, oldest, retain_graph || create_graph, create_graph, runs_leaf_hooks);
+  for (size_t i = 0; i < outputs.size(); ++i) steps.look(outputs[i], given[i]);
+  for (size_t i = 0; i < outputs.size(); ++i) steps.start(outputs[i], given[i]);
   steps.run();
 }
 
@@ -195,30 +199,32 @@ void walk(const Destination& destination, const std::vector<Tensor>& outputs, co
 
 void backward(const std::vector<Tensor>& outputs, const Grads& grads, bool retain_graph,
               bool create_graph) {
-  const Destination leaves = [](const Slot& slot) {
-    return !slot->node || slot->retain_grad ? &slot->grad : nullptr;
-  };
-  walk(leaves, outputs, grads, retain_graph || create_graph, create_graph);
+  const Destination leaves = [](const Slot& slot) { return slot->own_grad(); };
+  walk(leaves, outputs, grads, {retain_graph, create_graph});
 }
 
 void backward(const Tensor& loss, GradStore& store) {
-  const auto leaves = [&](const auto& slot) { return slot->node ? nullptr : store.cell(slot); };
-  walk(leaves, {loss}, {}, false, false);
+  const Destination cells = [&](const Slot& slot) {
+    return slot->node || !slot->requires_grad ? slot->own_grad() : store.cell(slot);
+  };
+  walk(cells, {loss}, {}, {.runs_leaf_hooks = false});
 }
 
 Grads grad(const std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs,
            const Grads& grad_outputs, bool retain_graph, bool create_graph) {
   std::unordered_map<GradSlot*, Tensor> wanted;
+  uint64_t oldest = Node::made;
   for (const Tensor& input : inputs) {
     INK_CHECK(input.defined() && input.requires_grad(), "grad: an input of the derivative, ",
               input.shape(), ", does not require grad");
     wanted[input.slot().get()];
+    oldest = std::min(oldest, input.slot()->node ? input.slot()->node->order : 0);
   }
-  const auto found_in = [&](const Slot& slot) {
+  const Destination found_in = [&](const Slot& slot) {
     const auto found = wanted.find(slot.get());
     return found == wanted.end() ? nullptr : &found->second;
   };
-  walk(found_in, outputs, grad_outputs, retain_graph || create_graph, create_graph);
+  walk(found_in, outputs, grad_outputs, {retain_graph, create_graph, true, oldest});
   Grads result;
   for (const Tensor& input : inputs) result.push_back(wanted[input.slot().get()]);
   return result;

@@ -20,11 +20,11 @@ Tensor GradStore::take(const Tensor& leaf) {
 
 void GradStore::add_to_leaves() {
   const NoGrad no_grad;
-  for (auto& [slot, g] : grads_) {
-    if (g.defined()) detail::add_gradient(slot->grad, std::exchange(g, {}), false);
-  }
-  grads_.clear();
+  auto grads = std::exchange(grads_, {});
   index_.clear();
+  for (auto& [slot, g] : grads) {
+    if (g.defined()) slot->accumulate(std::move(g), false);
+  }
 }
 
 }  // namespace ink

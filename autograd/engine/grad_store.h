@@ -17,8 +17,8 @@ class GradStore {
   Tensor get(const Tensor& leaf) const;
   /// The same, which the store then holds no more.
   Tensor take(const Tensor& leaf);
-  /// Adds the collected gradients to those of the leaves, and empties the store. Call for one store
-  /// after the other, in a fixed order, to get the same bits every time.
+  /// Adds the collected gradients to those of the leaves, and empties the store. Hooks of leaves
+  /// see them now, not while the graph is walked.
   void add_to_leaves();
 
  private:

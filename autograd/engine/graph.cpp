@@ -35,7 +35,7 @@ bool any_requires_grad(const std::vector<Tensor>& tensors) {
 std::atomic<int64_t> Node::live{0};
 thread_local Node* Node::running = nullptr;
 
-std::atomic<uint64_t> Node::made{0};
+std::atomic<uint64_t> Node::made{1};
 
 Node::Node(const char* op) : name(op), order(made.fetch_add(1, std::memory_order_relaxed)) {
   live.fetch_add(1, std::memory_order_relaxed);
@@ -67,11 +67,9 @@ std::shared_ptr<Node> detail::make_node(const char* name,
 std::shared_ptr<GradSlot> Node::output_slot(size_t i, const Array& value) {
   auto slot = outputs[i].lock();
   if (slot) return slot;
-  slot = std::make_shared<GradSlot>();
-  slot->requires_grad = true;
+  slot = std::make_shared<GradSlot>(value);
   slot->node = shared_from_this();
   slot->output_index = static_cast<int>(i);
-  slot->shape = value.shape();
   outputs[i] = slot;
   return slot;
 }

@@ -32,6 +32,7 @@
 
 #include <atomic>
 #include <functional>
+#include <map>
 #include <memory>
 #include <type_traits>
 #include <unordered_map>
@@ -48,15 +49,33 @@ struct Node;
 class GradStore;
 
 struct GradSlot {
-  bool requires_grad = false;
+  /// Of a tensor with this array; a leaf unless a node is entered.
+  explicit GradSlot(const Array& x) : shape(x.shape()), dtype(x.dtype()), device(x.device()) {}
+  ~GradSlot();  // takes long chains apart without recursion
+
+  bool requires_grad = true;
   bool retain_grad = false;
   std::shared_ptr<Node> node;  // who computes the tensor; null for a leaf
   int output_index = 0;        // which of the node's outputs
-  Shape shape;                 // the tensor's, and so its gradient's
+  Shape shape;                 // these three are the tensor's, and so its gradient's
+  DType dtype;
+  Device device;
   Tensor grad;
-  std::vector<std::function<Tensor(const Tensor&)>> hooks;
+  /// By number, in the order in which they were registered.
+  std::map<uint64_t, std::function<Tensor(const Tensor&)>> hooks;
+  std::map<uint64_t, std::function<void()>> after_hooks;  // once a leaf's grad has been written
 
-  ~GradSlot();  // takes long chains apart without recursion
+  bool has_hooks() const { return !hooks.empty() || !after_hooks.empty(); }
+  /// Throws "from: expected a gradient ..." unless g has the shape, dtype and device.
+  void check_gradient(const char* from, const Tensor& g) const;
+  /// Shows g to the hooks, of which each may put another one in its place.
+  void run_hooks(Tensor& g) const;
+  /// Adds the complete gradient of a walk to a leaf's grad, by way of its hooks.
+  void accumulate(Tensor g, bool create_graph);
+  /// Where backward() leaves the gradient; null if it is not kept.
+  Tensor* own_grad() {
+    return node ? (retain_grad ? &grad : nullptr) : requires_grad ? &grad : nullptr;
+  }
 };
 
 /// What a vjp may ask of the walk; an op may ignore it.
@@ -84,6 +103,8 @@ struct Node : std::enable_shared_from_this<Node> {
   const char* name;
   uint64_t order;  // counts up as nodes are made
   bool freed = false;
+  int walks = 0;                                  // that look at it now
+  const void* freeing_thread = nullptr;           // of the one that will free it (survey.cpp)
   std::vector<std::shared_ptr<GradSlot>> inputs;  // null: a constant
   std::vector<std::weak_ptr<GradSlot>> outputs;
   /// The slot of output i, a new one if nobody holds it.
@@ -93,7 +114,7 @@ struct Node : std::enable_shared_from_this<Node> {
 
   explicit Node(const char* op);
   ~Node();
-  static std::atomic<uint64_t> made;  // nodes made so far: the order of the next
+  static std::atomic<uint64_t> made;  // the order of the next node
   static std::atomic<int64_t> live;   // nodes that exist now
   static thread_local Node* running;  // the one whose vjp runs on this thread
 };
@@ -187,9 +208,10 @@ void record_write(Tensor& x, const Tensor& value);
 void record_fill(const char* op, Tensor& x);
 
 // All that the engine asks of arithmetic (ops/gradients.cpp):
-/// sum += g: borrows the first g, makes a copy of its own for the second, and adds in place after
-/// that; with create_graph by recorded ops.
-void add_gradient(Tensor& sum, const Tensor& g, bool create_graph);
+/// sum += g; with create_graph by recorded ops. A sum of the walk borrows the first g, makes a copy
+/// of its own for the second, and is added to in place after that. One that is kept (a leaf's grad)
+/// takes over a first g that nobody else holds and copies any other; it stays the same tensor.
+void add_gradient(Tensor& sum, Tensor g, bool kept, bool create_graph);
 /// The ones that a walk starts from.
 Tensor first_gradient(const Tensor& output);
 /// The view of x that sees its memory through `layout` (ops/as_strided.cpp).

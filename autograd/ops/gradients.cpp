@@ -3,16 +3,23 @@
 #include <map>
 #include <mutex>
 #include <tuple>
+#include <utility>
 
 #include "autograd/basic_ops.h"
 
 namespace ink {
 
-void detail::add_gradient(Tensor& sum, const Tensor& g, bool create_graph) {
+void detail::add_gradient(Tensor& sum, Tensor g, bool kept, bool create_graph) {
   if (!sum.defined()) {
-    sum = g;
-  } else if (!create_graph && sum.alone()) {
+    const bool own = !kept || g.alone();
+    sum = own ? std::move(g) : g.clone();
+    if (kept && sum.is_view()) sum = sum.detach();  // what it is a view of is gone
+  } else if (create_graph) {
+    sum = add(sum, g);
+  } else if (kept ? sum.storage().use_count() == 1 && !sum.layout().repeats() : sum.alone()) {
     sum.add_(g);
+  } else if (kept) {
+    sum.impl().array = add(sum, g).array();  // someone still reads the old values
   } else {
     sum = add(sum, g);
   }

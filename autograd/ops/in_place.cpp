@@ -34,10 +34,8 @@ void check_fits(const char* op, const Tensor& x, const Shape& other, DType resul
             " doesn't match the broadcast shape ", AsList{shape});
   INK_CHECK(category(result) <= category(x.dtype()), op, ": the result, ", result,
             ", does not fit into the tensor, ", x.dtype());
-  for (int64_t d = 0; d < x.dim() && x.numel() > 0; ++d) {
-    INK_CHECK(x.strides()[d] != 0 || x.shape()[d] <= 1, op, ": several elements of ", x.shape(),
-              " lie in one place (it was expanded); clone() it first");
-  }
+  INK_CHECK(!x.layout().repeats(), op, ": several elements of ", x.shape(),
+            " lie in one place (it was expanded); clone() it first");
 }
 
 // y seen with x's shape. Where it overlaps x otherwise than element by element it is copied, since

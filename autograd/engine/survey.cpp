@@ -1,0 +1,73 @@
+#include "autograd/engine/survey.h"
+
+#include <algorithm>
+#include <mutex>
+#include <utility>
+
+namespace ink {
+namespace {
+
+std::mutex claims;  // guards Node::walks and Node::walker
+
+}  // namespace
+
+Survey::~Survey() {
+  const std::lock_guard lock(claims);
+  for (const auto& node : claimed_) --node->walks;
+}
+
+void Survey::claim(const std::shared_ptr<Node>& node) {
+  const void* const thread = &Node::running;
+  const bool freeing = node->walks > 0 && node->freeing_thread != nullptr;
+  // Within a walk a hook, or a vjp, may look at the same graph, but not take it away.
+  const bool allowed =
+      node->walks == 0 || (retain_graph_ && (!freeing || node->freeing_thread == thread));
+  INK_CHECK(allowed, "backward: the graph through ", node->name,
+            " is being walked already, by another thread or by the walk that this one is part of; "
+            "give each a graph of its own, or pass retain_graph to all of them");
+  INK_CHECK(!node->freed, "backward: the graph through ", node->name,
+            " was freed by an earlier walk; pass retain_graph to the first one, or run the forward "
+            "again");
+  if (node->walks == 0) node->freeing_thread = retain_graph_ ? nullptr : thread;
+  ++node->walks;
+  claimed_.push_back(node);
+}
+
+// Depth first, without recursion: a node is decided when all that it was computed from is.
+void Survey::add(const std::shared_ptr<Node>& root) {
+  const std::lock_guard lock(claims);
+  std::vector<std::pair<std::shared_ptr<Node>, size_t>> path;  // and the next input to look at
+  const auto enter = [&](const std::shared_ptr<Node>& node) {
+    if (!node || node->order <= oldest_ || !leads_.try_emplace(node.get()).second) return;
+    claim(node);
+    path.emplace_back(node, 0);
+  };
+  enter(root);
+  while (!path.empty()) {
+    const auto& inputs = path.back().first->inputs;
+    if (path.back().second < inputs.size()) {
+      const auto& x = inputs[path.back().second++];
+      if (x && !x->node && x->has_hooks()) ++uses_[x.get()];
+      if (x) enter(x->node);
+    } else {
+      leads_[path.back().first.get()] =
+          std::any_of(inputs.begin(), inputs.end(), [&](auto& x) { return x && leads(x); });
+      path.pop_back();
+    }
+  }
+}
+
+bool Survey::leads(const Node* node) const {
+  const auto found = leads_.find(node);
+  return found != leads_.end() && found->second;
+}
+bool Survey::leads(const std::shared_ptr<GradSlot>& slot) const {
+  return wanted_(slot) || leads(slot->node.get());
+}
+
+bool Survey::was_last_use(const GradSlot* leaf) {
+  const auto found = uses_.find(leaf);
+  return found != uses_.end() && --found->second == 0;
+}
+
+}  // namespace ink

@@ -1,0 +1,48 @@
+// Survey: looks a graph over before it is walked, so that what cannot be walked is refused before
+// anything has run or been freed.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "autograd/engine/graph.h"
+
+namespace ink {
+
+/// What a walk has to know of the nodes before it. Until it dies, their graph is this walk's:
+/// another walk of the same nodes is refused, unless both leave the graph as it is (retain_graph).
+class Survey {
+ public:
+  /// wanted: is the gradient of this slot asked for? oldest: nodes up to this order lead to none.
+  Survey(std::function<bool(const std::shared_ptr<GradSlot>&)> wanted, uint64_t oldest,
+         bool retain_graph)
+      : wanted_(std::move(wanted)), oldest_(oldest), retain_graph_(retain_graph) {}
+  ~Survey();
+  Survey(const Survey&) = delete;
+  Survey& operator=(const Survey&) = delete;
+
+  /// Looks at a node and all that it was computed from. Throws for a node that an earlier walk has
+  /// freed, or that another thread is walking.
+  void add(const std::shared_ptr<Node>& node);
+  /// Does the gradient of this slot lead to one that is asked for?
+  bool leads(const std::shared_ptr<GradSlot>& slot) const;
+  /// Does a node lead there?
+  bool leads(const Node* node) const;
+  /// One of the nodes that use a leaf has run. Was it the last? Only for leaves with hooks.
+  bool was_last_use(const GradSlot* leaf);
+
+ private:
+  void claim(const std::shared_ptr<Node>& node);
+
+  const std::function<bool(const std::shared_ptr<GradSlot>&)> wanted_;
+  const uint64_t oldest_;
+  const bool retain_graph_;
+  std::unordered_map<const Node*, bool> leads_;        // by node that was looked at
+  std::unordered_map<const GradSlot*, int64_t> uses_;  // edges to leaves with hooks, not walked yet
+  std::vector<std::shared_ptr<Node>> claimed_;
+};
+
+}  // namespace ink
