@@ -29,7 +29,7 @@ bool is_current(const Rounded& rounded, const Array& x) {
 // The copy has the layout of all of the memory, so that any view of x is a view of it.
 Array cached_cast(const Array& x, DType dtype) {
   if (x.dtype() == dtype) return x;
-  if (x.dtype() != f32 || dtype != bf16) {
+  if (x.dtype() != f32 || dtype != bf16 || x.storage()->foreign()) {
     Array y = Array::empty(x.shape(), dtype, x.device());
     kernel::copy(y, x);
     return y;

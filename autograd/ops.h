@@ -35,7 +35,13 @@ Tensor index_select(const Tensor& x, int64_t dim, const Tensor& ids);  // ids (n
 Tensor gather(const Tensor& x, int64_t dim, const Tensor& ids);
 /// The reverse, summed onto x.
 Tensor scatter_add(const Tensor& x, int64_t dim, const Tensor& ids, const Tensor& source);
-Tensor index(const Tensor& x, const Tensor& ids);        // rows: ids.shape + x.shape[1:]
+Tensor index(const Tensor& x, const Tensor& ids);  // rows: ids.shape + x.shape[1:]
+/// x with values at [ids[0], ids[1], ...]: i64 ids (below 0 from the end) that broadcast together,
+/// one tensor for each of the first dimensions, or bool masks, each for as many as it has. The
+/// values broadcast to the ids' shape + the other sizes. Where ids come twice, the last value
+/// counts; with accumulate, values are added to x.
+Tensor index_put(const Tensor& x, const std::vector<Tensor>& ids, const Tensor& values,
+                 bool accumulate = false);
 Tensor one_hot(const Tensor& ids, int64_t num_classes);  // i64
 
 }  // namespace ink

@@ -189,6 +189,8 @@ class Tensor {
   Tensor& operator*=(double value) { return mul_(value); }
   Tensor& operator/=(double value) { return div_(value); }
   Tensor& masked_fill_(const Tensor& mask, double value);
+  /// x[ids, ...] = values: see index_put in ops.h.
+  Tensor& index_put_(const std::vector<Tensor>& ids, const Tensor& values, bool accumulate = false);
 
   // ---- autograd (engine/graph.h)
   bool requires_grad() const;

@@ -19,6 +19,12 @@ bool fits(const Tensor& memory, const Tensor& x) {
 
 }  // namespace
 
+KVCache::KVCache(const KVCache& other) : capacity_(other.capacity_), size_(other.size_) {
+  if (size_ == 0) return;
+  keys_ = other.keys_.clone();
+  values_ = other.values_.clone();
+}
+
 std::pair<Tensor, Tensor> KVCache::append(const Tensor& k, const Tensor& v) {
   INK_CHECK(k.dim() >= 2 && v.dim() == k.dim() && k.size(-2) == v.size(-2),
             "kv_cache: expected k (..., n, d) and v (..., n, dv), got ", k.shape(), " and ",

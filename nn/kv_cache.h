@@ -15,12 +15,18 @@ namespace ink {
 ///   y = attn(prompt, &cache);      // (B, T, C)
 ///   y = attn(next, &cache);        // (B, 1, C), as the last row of attn(cat({prompt, next}, 1))
 ///
-/// The memory is allocated once, at the first append, for `capacity` tokens and that batch.
+/// The memory is allocated once, at the first append, for `capacity` tokens and that batch. A copy
+/// has memory of its own, so that one prompt can be continued in several ways.
 class KVCache {
  public:
   explicit KVCache(int64_t capacity) : capacity_(capacity) {
     INK_CHECK(capacity > 0, "kv_cache: expected a capacity above 0, got ", capacity);
   }
+
+  KVCache(const KVCache& other);
+  KVCache(KVCache&&) = default;
+  KVCache& operator=(const KVCache& other) { return *this = KVCache(other); }
+  KVCache& operator=(KVCache&&) = default;
 
   /// Tokens so far, and at most.
   int64_t size() const { return size_; }

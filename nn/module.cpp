@@ -33,9 +33,7 @@ void for_each_tensor(const Module& module, const std::string& prefix, F&& f) {
 }
 
 // What tied tensors have in common.
-const void* identity(const Tensor& x) {
-  return x.slot() ? static_cast<const void*>(x.slot().get()) : x.storage().get();
-}
+const void* identity(const Tensor& x) { return x.shared_impl().get(); }
 
 // The same, each tensor once, under its first name.
 template <class F>
@@ -55,73 +53,109 @@ std::string type_name(const Module& module) {
   return name.substr(name.rfind(':') + 1);
 }
 
-// Where parameters are, so that one that lies in a module and is no field of it can be found.
+// Where parameters and modules are, so that those that lie in a module and are no field of it can
+// be found.
+template <class T>
 struct Addresses {
   std::mutex mutex;
   std::set<const void*> all;
-};
-Addresses& addresses() {
-  static auto* const made = new Addresses;  // for modules that outlive the end of main
-  return *made;
-}
 
-void enter(const Parameter* p) {
-  const std::lock_guard lock(addresses().mutex);
-  addresses().all.insert(p);
-}
-
-std::vector<const Parameter*> parameters_within(const Module& module) {
-  const char* first = static_cast<const char*>(dynamic_cast<const void*>(&module));
-  const std::lock_guard lock(addresses().mutex);
-  const auto& all = addresses().all;
-  std::vector<const Parameter*> found;
-  for (auto p = all.lower_bound(first); p != all.end() && *p < first + module.object_bytes(); ++p)
-    found.push_back(static_cast<const Parameter*>(*p));
-  return found;
-}
-
-// Says once for each type of module which parameter is none of its fields. listed: the parameters
-// that are some module's, and those that were named already.
-void warn_of_forgotten(const Module& module, std::unordered_set<const void*>& listed) {
-  for (const Field& field : fields_of(module))
-    if (field.module) warn_of_forgotten(*field.module, listed);
-  for (const Parameter* p : parameters_within(module)) {
-    if (!p->defined() || !p->requires_grad() || !listed.insert(identity(*p)).second) continue;
-    static std::mutex mutex;
-    static std::set<std::string> warned;
+  static Addresses& instance() {
+    static auto* const made = new Addresses;  // for modules that outlive the end of main
+    return *made;
+  }
+  void enter(const T* x) {
     const std::lock_guard lock(mutex);
-    if (!warned.insert(type_name(module)).second) return;
-    log_message(type_name(module), ": a parameter of shape ", p->shape(),
-                " is not among its fields, and no optimizer will update it; was it left out of "
-                "INK_FIELDS?");
+    all.insert(x);
+  }
+  void leave(const T* x) {
+    const std::lock_guard lock(mutex);
+    all.erase(x);
+  }
+  std::vector<const T*> within(const Module& module) {
+    const char* first = static_cast<const char*>(dynamic_cast<const void*>(&module));
+    const std::lock_guard lock(mutex);
+    std::vector<const T*> found;
+    for (auto x = all.lower_bound(first); x != all.end() && *x < first + module.object_bytes(); ++x)
+      found.push_back(static_cast<const T*>(*x));
+    return found;
+  }
+};
+auto& parameters_alive() { return Addresses<Parameter>::instance(); }
+auto& modules_alive() { return Addresses<Module>::instance(); }
+
+// What the walks over fields have met, and what was named already.
+struct Met {
+  std::unordered_set<const void*> parameters;
+  std::unordered_set<const Module*> modules;
+};
+
+void meet(const Module& module, Met& met) {
+  met.modules.insert(&module);
+  for (const Field& field : fields_of(module))
+    if (field.module) meet(*field.module, met);
+}
+
+// Says once for each type of module what is none of its fields.
+void warn(const Module& module, const Parameter& forgotten) {
+  static std::mutex mutex;
+  static std::set<std::string> warned;
+  const std::lock_guard lock(mutex);
+  if (!warned.insert(type_name(module)).second) return;
+  log_message(type_name(module), ": a parameter of shape ", forgotten.shape(),
+              " is not among its fields, and no optimizer will update it; was it left out of "
+              "INK_FIELDS?");
+}
+
+void warn_of_forgotten(const Module& module, Met& met) {
+  for (const Field& field : fields_of(module))
+    if (field.module) warn_of_forgotten(*field.module, met);
+  const auto look_at = [&](const Parameter& p) {
+    if (p.defined() && p.requires_grad() && met.parameters.insert(identity(p)).second)
+      warn(module, p);
+  };
+  for (const Parameter* p : parameters_alive().within(module)) look_at(*p);
+  for (const Module* m : modules_alive().within(module)) {
+    if (!met.modules.count(m))
+      for_each_tensor(*m, "", [&](const std::string&, const Field& field) {
+        if (field.parameter) look_at(*field.parameter);
+      });
   }
 }
 
 }  // namespace
 
-Parameter::Parameter() { enter(this); }
-Parameter::Parameter(const Parameter& other) : Tensor(other) { enter(this); }
-Parameter::Parameter(Parameter&& other) noexcept : Tensor(std::move(other)) { enter(this); }
-Parameter::~Parameter() {
-  const std::lock_guard lock(addresses().mutex);
-  addresses().all.erase(this);
+Parameter::Parameter() { parameters_alive().enter(this); }
+Parameter::Parameter(const Parameter& other) : Tensor(other) { parameters_alive().enter(this); }
+Parameter::Parameter(Parameter&& other) noexcept : Tensor(std::move(other)) {
+  parameters_alive().enter(this);
 }
+Parameter::~Parameter() { parameters_alive().leave(this); }
 
-Parameter::Parameter(const Tensor& value) : Tensor(value) {
-  enter(this);
-  if (!defined()) return;
-  if (!value.requires_grad() || !value.is_leaf()) static_cast<Tensor&>(*this) = Buffer(value);
+Parameter::Parameter(const Tensor& value) : Parameter() {
+  if (!value.defined()) return;
+  INK_CHECK(value.is_leaf(), "Parameter: expected a tensor that is not in a graph, got ",
+            value.shape(), " computed by ", value.slot()->node->name,
+            "; compute it under NoGrad, or use its detach()");
+  static_cast<Tensor&>(*this) = value.requires_grad() ? value : Buffer(value);
   requires_grad_();
 }
+
+Module::Module() { modules_alive().enter(this); }
+Module::Module(Module&& other) noexcept : training(other.training) { modules_alive().enter(this); }
+Module::~Module() { modules_alive().leave(this); }
 
 Buffer::Buffer(const Tensor& value)
     : Tensor(value.defined() && value.is_view() ? value.detach().clone() : value.detach()) {}
 
-std::vector<Field> detail::named_fields(const char* names, std::initializer_list<Field> fields) {
-  std::vector<Field> list(fields);
+std::vector<Field> detail::named_fields(std::vector<Field> base, const char* names,
+                                        const std::vector<Field>& fields) {
   std::istringstream text(names);
-  for (Field& field : list) std::getline(text >> std::ws, field.name, ',');
-  return list;
+  for (Field field : fields) {
+    std::getline(text >> std::ws, field.name, ',');
+    if (field.given()) base.push_back(field);
+  }
+  return base;
 }
 
 std::vector<Field> Sequential::fields() {
@@ -137,9 +171,10 @@ NamedTensors Module::named_parameters() const {
   for_each_distinct(*this, [&](const std::string& name, const Field& field) {
     if (field.parameter) list.emplace_back(name, *field.parameter);
   });
-  std::unordered_set<const void*> listed;
-  for (const auto& entry : list) listed.insert(identity(entry.second));
-  warn_of_forgotten(*this, listed);
+  Met met;
+  for (const auto& entry : list) met.parameters.insert(identity(entry.second));
+  meet(*this, met);
+  warn_of_forgotten(*this, met);
   return list;
 }
 
@@ -226,30 +261,33 @@ void Module::zero_grad() {
   for (Tensor& parameter : parameters()) parameter.set_grad({});
 }
 
+// x has moved or was converted: its gradient follows it.
+static void bring_grad(Tensor& x) {
+  if (!x.slot()) return;
+  const Tensor g = x.grad();
+  x.slot()->dtype = x.dtype();
+  x.slot()->device = x.device();
+  if (g.defined()) x.set_grad(g.to(x.device()).to(x.dtype()));
+}
+
 void Module::to(Device device) {
   const NoGrad no_grad;
   for_each_distinct(*this, [&](const std::string&, const Field& field) {
     Tensor& x = *field.tensor();
     if (x.device() == device) return;
     x.storage()->swap(*x.detach().to(device).storage());
-    if (x.grad().defined()) x.set_grad(x.grad().to(device));
+    bring_grad(x);
   });
 }
 
 void Module::to(DType dtype) {
   INK_CHECK(ink::is_floating(dtype), "to: expected a floating dtype for a module, got ", dtype);
-  std::unordered_map<const void*, Tensor> converted;
-  std::vector<Tensor> replaced;  // kept alive, so that identities stay distinct
-  for_each_tensor(*this, "", [&](const std::string&, const Field& field) {
+  const NoGrad no_grad;
+  for_each_distinct(*this, [&](const std::string&, const Field& field) {
     Tensor& x = *field.tensor();
     if (!x.is_floating() || x.dtype() == dtype) return;
-    Tensor& to = converted[identity(x)];
-    if (!to.defined()) {
-      to = x.detach().to(dtype);
-      if (field.parameter) to.requires_grad_(true).requires_grad_(x.requires_grad());
-    }
-    replaced.push_back(x);
-    x = to;
+    x.impl().array = x.detach().to(dtype).array();
+    bring_grad(x);
   });
 }
 

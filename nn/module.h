@@ -12,11 +12,15 @@
 //
 // Copying a Parameter ties it: both names mean one parameter (a.weight = b.weight). It is then
 // listed and saved once, under the name that comes first.
+//
+// A module that extends another names it first: INK_FIELDS(Affine, scale). A field may also be a
+// std::optional or std::unique_ptr of a module, or a std::vector of parameters or modules.
 #pragma once
 
 #include <functional>
 #include <initializer_list>
 #include <memory>
+#include <optional>
 #include <ostream>
 #include <sstream>
 #include <string>
@@ -36,7 +40,8 @@ class Module;
 struct Parameter : Tensor {
   Parameter();
   /// A leaf that requires grad, with value's memory; a copy of it if value is a view, and value
-  /// itself if it is such a leaf already. Floating dtypes only.
+  /// itself if it is such a leaf already. Floating dtypes only. Throws if value was computed in a
+  /// graph, because training would then change something else than the value.
   Parameter(const Tensor& value);
   Parameter(const Parameter& other);
   Parameter(Parameter&& other) noexcept;
@@ -52,27 +57,36 @@ struct Buffer : Tensor {
   Buffer(const Tensor& value);
 };
 
-/// One entry of INK_FIELDS: exactly one of the three pointers is set.
+/// One entry of INK_FIELDS: exactly one of the three pointers is set; none for an optional module
+/// that is not there.
 struct Field {
   Field(Parameter& p) : parameter(&p) {}
   Field(Buffer& b) : buffer(&b) {}
   Field(Module& m) : module(&m) {}
-  Field(Tensor&) = delete;  // say whether training changes it: make it a Parameter or a Buffer
+  template <class M>
+  Field(std::optional<M>& m) : module(m ? &*m : nullptr) {}
+  template <class M>
+  Field(std::unique_ptr<M>& m) : module(m.get()) {}
+  template <class T>
+  Field(std::vector<T>& items);  // named NAME.0, NAME.1, ...
+  Field(Tensor&) = delete;       // say whether training changes it: make it a Parameter or a Buffer
 
+  bool given() const { return parameter || buffer || module; }
   Tensor* tensor() const { return parameter ? static_cast<Tensor*>(parameter) : buffer; }
 
   std::string name;
   Parameter* parameter = nullptr;
   Buffer* buffer = nullptr;
   Module* module = nullptr;
+  std::shared_ptr<Module> owned;  // what `module` points to, where the list made it
 };
 
 class Module {
  public:
-  Module() = default;
-  Module(Module&&) = default;
+  Module();
+  Module(Module&& other) noexcept;
   Module& operator=(Module&&) = default;
-  virtual ~Module() = default;
+  virtual ~Module();
 
   // ---- what a layer says about itself
   /// Its parameters, buffers and modules, in order: INK_FIELDS writes this.
@@ -83,8 +97,9 @@ class Module {
   virtual std::string extra_repr() const { return {}; }
 
   // ---- what it holds. Handles share the model's memory.
-  /// Parameters that are members of a module but not among its fields are left out, and a message
-  /// (base/log.h) says so once for each type of module.
+  /// Parameters, and modules with parameters, that are members of a module (or of the one that it
+  /// extends) but not among its fields are left out, and a message (base/log.h) says so once for
+  /// each type of module.
   std::vector<Tensor> parameters() const;
   NamedTensors named_parameters() const;
   NamedTensors named_buffers() const;
@@ -102,8 +117,8 @@ class Module {
   void zero_grad();  // gradients become undefined
   /// Moves the memory; handles to the parameters stay valid, ties stay tied.
   void to(Device device);
-  /// Converts floating tensors. Parameters become new ones without a gradient (ties stay tied):
-  /// convert before an optimizer takes them.
+  /// Converts floating tensors and gradients; handles stay valid, ties stay tied. Convert before an
+  /// optimizer takes the parameters.
   void to(DType dtype);
   /// Calls f for every module of the tree, a module after those it holds.
   void apply(const std::function<void(Module&)>& f);
@@ -143,6 +158,15 @@ class ModuleList : public Module {
 
  private:
   std::vector<M> modules_;
+};
+
+/// Parameters in a list, named 0, 1, ...
+class ParameterList : public ModuleList<Parameter> {
+ public:
+  ParameterList() = default;
+  ParameterList(std::initializer_list<Tensor> values) {
+    for (const Tensor& value : values) push_back(value);
+  }
 };
 
 /// Modules that map one tensor to one tensor, each fed by the one before:
@@ -190,17 +214,57 @@ std::string text(const Args&... args) {
   (out << ... << args);
   return out.str();
 }
-/// Gives the fields the names of a list such as "ln_1, attn, mlp".
-std::vector<Field> named_fields(const char* names, std::initializer_list<Field> fields);
+/// The fields of `base`, then those given, under the names of a list: "ln_1, attn".
+std::vector<Field> named_fields(std::vector<Field> base, const char* names,
+                                const std::vector<Field>& fields);
+
+/// Tells a type from a member: (Base)-kind is a cast to Base, (member)-kind is the operator below.
+struct FieldKind {
+  template <class M, class = std::enable_if_t<std::is_base_of_v<Module, M>>>
+  operator M() const;
+  FieldKind operator-() const;
+  Field as_field(Field field) const { return field; }
+};
+template <class Member>
+Field operator-(Member& member, const FieldKind&) {
+  return member;
+}
 }  // namespace detail
+
+template <class T>
+Field::Field(std::vector<T>& items) {
+  struct List : Module {
+    std::vector<T>* items;
+    std::vector<Field> fields() override {
+      std::vector<Field> list(items->begin(), items->end());
+      for (size_t i = 0; i < list.size(); ++i) list[i].name = std::to_string(i);
+      return list;
+    }
+  };
+  auto list = std::make_shared<List>();
+  list->items = &items;
+  module = list.get();
+  owned = std::move(list);
+}
 
 }  // namespace ink
 
 /// Names the fields of a module: parameters, buffers and modules, in the order they are listed,
-/// printed and saved. A parameter that was forgotten here is found when an optimizer (or anyone)
-/// asks for the module's parameters.
-#define INK_FIELDS(...)                                              \
-  std::vector<::ink::Field> fields() override {                      \
-    return ::ink::detail::named_fields(#__VA_ARGS__, {__VA_ARGS__}); \
-  }                                                                  \
+/// printed and saved. The first may be the module type that this one extends: its fields come first
+/// then. A parameter that was forgotten here is found when an optimizer (or anyone) asks for the
+/// module's parameters.
+#define INK_FIELDS(first, ...)                                                      \
+  std::vector<::ink::Field> fields() override {                                     \
+    return [this](auto ink_kind) {                                                  \
+      using ink_first = decltype((first)-ink_kind);                                 \
+      if constexpr (std::is_same_v<ink_first, ::ink::Field>) {                      \
+        return ::ink::detail::named_fields(                                         \
+            {}, #first __VA_OPT__(", ") #__VA_ARGS__,                               \
+            {ink_kind.as_field((first)-ink_kind) __VA_OPT__(, ) __VA_ARGS__});      \
+      } else {                                                                      \
+        return ::ink::detail::named_fields(this->ink_first::fields(), #__VA_ARGS__, \
+                                           {__VA_ARGS__});                          \
+      }                                                                             \
+    }(::ink::detail::FieldKind());                                                  \
+  }                                                                                 \
   size_t object_bytes() const override { return sizeof(*this); }

@@ -179,6 +179,21 @@ TEST(KVCache, ABatchOfContinuations) {
   EXPECT_EQ(values.tolist(), (std::vector<double>{11, 15, 11, 15, 10, 15}));
 }
 
+TEST(KVCache, ACopyGoesItsOwnWay) {
+  const NoGrad no_grad;
+  const Tensor one = full({1, 1, 1}, 1), two = full({1, 1, 1}, 2), three = full({1, 1, 1}, 3);
+  std::vector<KVCache> caches(2, KVCache(3));
+  for (KVCache& cache : caches) cache.append(one, one);
+  KVCache branch = caches[0];
+  const Tensor first = caches[0].append(two, two).first;
+  const Tensor second = branch.append(three, three).first;
+  caches[1] = branch;
+  caches[1].append(two, two);
+  EXPECT_EQ(first.tolist(), (std::vector<double>{1, 2}));
+  EXPECT_EQ(second.tolist(), (std::vector<double>{1, 3}));
+  EXPECT_EQ(branch.size(), 2);
+}
+
 TEST(KVCache, AllocatesOnce) {
   KVCache cache(3);
   const NoGrad no_grad;

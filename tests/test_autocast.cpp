@@ -217,6 +217,29 @@ TrainConfig small_config(const std::filesystem::path& out_dir) {
   return config;
 }
 
+TEST(CachedCast, KeepsNothingOfMemoryThatOthersMayWrite) {
+  std::vector<float> memory{1, 2};
+  const Tensor w = from_blob(memory.data(), {1, 2}, f32), x = ones({1, 2});
+  const Autocast autocast;
+  EXPECT_EQ(linear(x, w).item(), 3);
+  memory[0] = 5;
+  EXPECT_EQ(linear(x, w).item(), 7);
+}
+
+TEST(CachedCast, AWriteThroughAKeptPointerIsSaid) {
+  if (!test_device().is_cpu()) GTEST_SKIP() << "the host cannot write there";
+  Tensor w = ones({1, 2});
+  const Tensor x = ones({1, 2}), v = ones({1, 2}).requires_grad_();
+  float* kept = w.mutable_data<float>();
+  const Autocast autocast;
+  EXPECT_EQ(linear(x, w).item(), 2);
+  const Tensor y = sum(w * v);
+  kept[0] = 4;
+  w.bump_version();
+  EXPECT_EQ(linear(x, w).item(), 5);
+  EXPECT_THROW(y.backward(), Error);
+}
+
 TEST(MixedTraining, RoundsEveryWeightAsItIsWritten) {
   const TempFolder folder;
   Trainer trainer(small_config(folder / "run"));

@@ -76,9 +76,7 @@ TEST(Module, NamesItsFieldsInOrderAndTiedOnesOnce) {
 
 TEST(Module, ParametersAreLeavesAndCopiesAreTies) {
   const Tensor x = ones({2}).requires_grad_();
-  const Parameter computed = x * 2.0, same = x, copy = same;
-  EXPECT_TRUE(computed.is_leaf() && computed.requires_grad());
-  EXPECT_NE(computed.slot(), x.slot());
+  const Parameter same = x, copy = same;
   EXPECT_EQ(same.slot(), x.slot());
   EXPECT_EQ(copy.slot(), x.slot());
   EXPECT_FALSE(Parameter(Tensor()).defined());
@@ -368,6 +366,83 @@ TEST(Activations, PassTheGradientCheck) {
   EXPECT_TRUE(gradcheck_module(relu_layer, tensor({{-1.0, 0.5}, {2.0, -0.25}})));
 }
 
+// ---- fields of every kind
+
+struct Scaled : Module {
+  Parameter scale{ones({2})};
+  ModuleList<Linear> layers{1, 2, 2};
+  INK_FIELDS(scale, layers)
+};
+struct Extended : Scaled {
+  Parameter shift{zeros({2})};
+  std::optional<Linear> proj;
+  std::unique_ptr<Linear> gate;
+  std::vector<Parameter> rates;
+  ParameterList list{ones({1}), ones({3})};
+  INK_FIELDS(Scaled, shift, proj, gate, rates, list)
+};
+struct Twice : Extended {
+  INK_FIELDS(Extended)
+};
+
+std::vector<std::string> names_of(const Module& module) {
+  std::vector<std::string> names;
+  for (const auto& entry : module.named_parameters()) names.push_back(entry.first);
+  return names;
+}
+
+TEST(Module, ExtendsAnotherAndHoldsWhatIsOptional) {
+  Twice net;
+  std::vector<std::string> names{"scale", "layers.0.weight", "layers.0.bias",
+                                 "shift", "list.0",          "list.1"};
+  EXPECT_EQ(names_of(net), names);
+  net.proj.emplace(2, 3);
+  net.gate = std::make_unique<Linear>(2, 1);
+  net.rates.emplace_back(ones({4}));
+  names = {"scale",       "layers.0.weight", "layers.0.bias", "shift",  "proj.weight", "proj.bias",
+           "gate.weight", "gate.bias",       "rates.0",       "list.0", "list.1"};
+  EXPECT_EQ(names_of(net), names);
+  net.eval();
+  EXPECT_FALSE(net.proj->training || net.layers[0].training);
+  EXPECT_NE(net.to_string().find("(proj): Linear("), std::string::npos) << net;
+  net.to(f64);
+  EXPECT_EQ(net.rates[0].dtype(), f64);
+  Twice other;
+  other.rates.emplace_back(zeros({4}));
+  other.proj.emplace(2, 3);
+  other.gate = std::make_unique<Linear>(2, 1);
+  other.load_state_dict(net.state_dict());
+  EXPECT_EQ(other.rates[0].tolist(), (std::vector<double>{1, 1, 1, 1}));
+}
+
+TEST(Parameter, IsNeverMadeOfSomethingInAGraph) {
+  Parameter p = ones({2});
+  EXPECT_EQ(
+      error_of([&] { p = p * 2; }),
+      "Parameter: expected a tensor that is not in a graph, got (2,) computed by mul; compute "
+      "it under NoGrad, or use its detach()");
+  EXPECT_EQ(p.tolist(), (std::vector<double>{1, 1}));
+  const Tensor constant = ones({2});
+  p = constant;
+  EXPECT_TRUE(p.requires_grad());
+  EXPECT_FALSE(constant.requires_grad());
+  const Tensor leaf = ones({2}).requires_grad_();
+  p = leaf;
+  EXPECT_TRUE(p.is_same(leaf));
+}
+
+TEST(Module, HandlesStayValidWhenItIsConverted) {
+  Linear layer(2, 2);
+  const Tensor weight = layer.parameters()[0];
+  sum(layer(ones({1, 2}))).backward();
+  layer.to(f64);
+  EXPECT_TRUE(weight.is_same(layer.weight));
+  EXPECT_EQ(weight.dtype(), f64);
+  EXPECT_EQ(weight.grad().dtype(), f64);
+  sum(layer(ones({1, 2}, f64))).backward();
+  EXPECT_EQ(weight.grad().tolist(), (std::vector<double>{2, 2, 2, 2}));
+}
+
 // ---- parameters that were left out of INK_FIELDS
 
 struct Forgetful : Module {
@@ -396,6 +471,27 @@ TEST(Module, FindsForgottenParameters) {
                 "Forgetful: a parameter of shape (1, 2) is not among its fields, and no optimizer "
                 "will update it; was it left out of INK_FIELDS?"})
       << "once; what is tied to a field, or undefined, is not forgotten";
+  messages.clear();
+  struct ForgetsItsBase : Extended {
+    INK_FIELDS(gate)
+  };
+  ForgetsItsBase net;
+  net.parameters();
+  EXPECT_EQ(messages, std::vector<std::string>{
+                          "ForgetsItsBase: a parameter of shape (2,) is not among its fields, and "
+                          "no optimizer will update it; was it left out of INK_FIELDS?"});
+  messages.clear();
+  struct OnlyModules : Module {
+    ModuleList<Linear> layers{1, 2, 2};
+    INK_FIELDS(layers)
+  };
+  struct ForgetsModules : OnlyModules {
+    Parameter mine{ones({1})};
+    INK_FIELDS(mine)
+  };
+  ForgetsModules other;
+  other.parameters();
+  EXPECT_EQ(messages.size(), 1u);
   set_log_callback({});
 }
 

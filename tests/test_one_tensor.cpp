@@ -199,6 +199,36 @@ TEST_F(OneTensor, AssignmentToAViewWrites) {
   refused([&] { x.transpose(0, 1).contiguous() = 1; });
 }
 
+// ---- writes by ids and masks
+
+TEST_F(OneTensor, IdsAndMasksNameWhatIsWritten) {
+  const Tensor x = leaf({3, 2}, 1), v = leaf({2}, 5);
+  Tensor y = x * 1;
+  y.index_put_({tensor({2, 0, -1})}, v * tensor({{1}, {2}, {3}}));  // row 2 twice: the last counts
+  EXPECT_EQ(y.tolist(), (V{10, 10, 1, 1, 15, 15}));
+  sum(y * y).backward();
+  EXPECT_EQ(x.grad().tolist(), (V{0, 0, 2, 2, 0, 0}));
+  EXPECT_EQ(v.grad().tolist(), (V{2 * 10 * 2 + 2 * 15 * 3, 2 * 10 * 2 + 2 * 15 * 3}));
+
+  Tensor z = zeros({3, 2}, f64);
+  const Tensor column = z.T().index({1});
+  z.index_put_({tensor({0, 1, 0}), tensor({1})}, v.index({0}), /*accumulate=*/true);
+  z.index_put_({tensor({{false, false}, {false, false}, {true, true}})}, v * 2);
+  EXPECT_EQ(z.tolist(), (V{0, 10, 0, 5, 10, 10}));
+  EXPECT_EQ(grad({sum(column)}, {v})[0].tolist(), (V{3, 2}));
+  z.index_put_({tensor({true, false, true})}, tensor(7.0, f64));
+  EXPECT_EQ(z.tolist(), (V{7, 7, 0, 5, 7, 7}));
+  z.index_put_({tensor({false, false, false})}, tensor(9.0, f64));
+  EXPECT_EQ(z.tolist()[0], 7);
+  EXPECT_EQ(error_of([&] { z.index_put_({tensor({3})}, v); }),
+            "index_put: index 3 is out of range for dimension 0 of (3, 2)");
+  EXPECT_EQ(error_of([&] { z.index_put_({tensor({true})}, v); }),
+            "index_put: expected a mask whose sizes are those of (3, 2) from dimension 0 on, got "
+            "(1,)");
+  EXPECT_EQ(error_of([&] { z.index_put_({tensor({0})}, leaf({3}, 1)); }),
+            "index_put: shapes (1, 2) and (3,) do not broadcast");
+}
+
 // ---- refusals
 
 TEST_F(OneTensor, RefusesWritesThatTheGraphCannotSee) {

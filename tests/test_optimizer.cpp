@@ -20,6 +20,7 @@
 #include "autograd/base/log.h"
 #include "autograd/basic_ops.h"
 #include "error_of.h"
+#include "nn/linear.h"
 #include "tests/temp_files.h"
 #include "tests/test_device.h"
 #include "train/schedule.h"
@@ -377,6 +378,24 @@ TEST(Optimizer, NamesWhatIsWrongWithItsParameters) {
               SGD optimizer(NamedTensors{{"a", w}}, {.nesterov = true});
             }),
             "SGD: nesterov needs a momentum above 0, got 0");
+}
+
+TEST(Optimizer, ChecksEverythingBeforeItChangesAnything) {
+  Linear layer(2, 2);
+  AdamW optimizer(layer.named_parameters());
+  sum(layer(ones({1, 2}))).backward();
+  const Tensor weight = layer.weight;
+  layer.bias.slot()->grad = ones({2}, f64);  // which no walk and no set_grad would leave there
+  const auto before = weight.tolist();
+  EXPECT_EQ(
+      error_of([&] { optimizer.step(); }),
+      "AdamW: bias: expected a gradient of float32 on cpu, as the tensor, got float64 on cpu");
+  EXPECT_EQ(weight.tolist(), before);
+  layer.bias.set_grad({});
+  layer.to(f64);
+  EXPECT_EQ(error_of([&] { optimizer.step(); }),
+            "AdamW: weight has other memory than when the optimizer was made; convert a model "
+            "before that");
 }
 
 TEST(Optimizer, StepsAllocateNothing) {

@@ -45,7 +45,7 @@ Optimizer::Optimizer(const char* name, const std::vector<ParameterGroup>& groups
     : name_(name), grad_clip_(grad_clip) {
   check_numbers(name, {{"lr", lr}, {"weight_decay", weight_decay}, {"grad_clip", grad_clip}});
   std::vector<double> scales, decays;
-  std::map<const GradSlot*, std::string> seen;
+  std::map<const TensorImpl*, std::string> seen;
   std::set<std::string> names;
   for (const ParameterGroup& group : groups) {
     const double decay = group.weight_decay.value_or(weight_decay);
@@ -56,7 +56,7 @@ Optimizer::Optimizer(const char* name, const std::vector<ParameterGroup>& groups
                 value.slot()->node->name);
       INK_CHECK(value.is_contiguous(), name, ": ", label, ", ", value.shape(),
                 ", is a strided view; make the parameter of its contiguous() copy");
-      const auto [first, is_new] = seen.emplace(value.slot().get(), label);
+      const auto [first, is_new] = seen.emplace(&value.impl(), label);
       INK_CHECK(is_new, name, ": ", label, " is listed twice, the first time as ", first->second);
       INK_CHECK(names.insert(label).second, name, ": two parameters have the name ", label);
       parameters_.emplace_back(label, value);
@@ -86,11 +86,23 @@ OptimizerStep Optimizer::step_arrays() const {
   return {lr, grad_norm, clip, finite, skipped};
 }
 
+// All of them, before anything changes.
+void Optimizer::check_gradients() const {
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    const auto& [label, p] = parameters_[i];
+    INK_CHECK(p.storage() == lists_.values[i].storage(), name_, ": ", label,
+              " has other memory than when the optimizer was made; convert a model before that");
+    if (const Tensor g = p.grad(); g.defined())
+      with_prefix(name_, [&, &label = label] { p.slot()->check_gradient(label.c_str(), g); });
+  }
+}
+
 // What linear layers read of the parameters under Autocast is updated with them.
 void Optimizer::step(const Tensor& loss) {
   const NoGrad no_grad;
   std::vector<Tensor> grads;
   ParameterLists lists = lists_;
+  check_gradients();
   for (const auto& entry : parameters_) {
     const Tensor g = entry.second.grad();
     grads.push_back(g.defined() ? g.contiguous() : g);

@@ -52,7 +52,8 @@ class Optimizer {
 
   /// Updates every parameter that has a gradient, unless a gradient or the loss (any shape, may be
   /// left out) is not finite: then values, moments and step counts stay as they are and the step
-  /// counts as skipped. Gradients are left alone.
+  /// counts as skipped. Gradients are left alone. Throws, and changes nothing, where a gradient's
+  /// shape, dtype or device is not the parameter's.
   void step(const Tensor& loss = {});
   /// Every gradient becomes undefined.
   void zero_grad();
@@ -85,6 +86,7 @@ class Optimizer {
  private:
   /// One update, or none if the step is not finite.
   virtual void update(ParameterLists& parameters, const OptimizerStep& step) = 0;
+  void check_gradients() const;
   OptimizerStep step_arrays() const;
   void note_update(const std::vector<Tensor>& grads) const;  // for observers
 

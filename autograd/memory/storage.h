@@ -36,6 +36,9 @@ struct Storage {
     ++other.version;
   }
 
+  /// Somebody else's memory, who may write it without our knowing?
+  bool foreign() const { return deleter_ != nullptr; }
+
   void* data = nullptr;
   int64_t bytes = 0;
   Device device;

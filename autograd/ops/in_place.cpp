@@ -7,9 +7,9 @@
 
 #include <ostream>
 
-#include "autograd/basic_ops.h"
 #include "autograd/kernels/copy.h"
 #include "autograd/kernels/elementwise.h"
+#include "autograd/ops.h"
 #include "autograd/ops/shared/promote.h"
 
 namespace ink {
@@ -154,6 +154,12 @@ Tensor& Tensor::masked_fill_(const Tensor& mask, double value) {
     return assign(*this, masked_fill(*this, mask, value), true);
   kernel::masked_fill(*this, *this, operand(mask, *this), value);
   return *this;
+}
+
+Tensor& Tensor::index_put_(const std::vector<Tensor>& ids, const Tensor& values, bool accumulate) {
+  check_fits("index_put_", *this, shape(), dtype());
+  const bool recorded = detail::check_write("index_put_", *this, values.requires_grad());
+  return assign(*this, index_put(*this, ids, values, accumulate), recorded);
 }
 
 }  // namespace ink
