@@ -23,10 +23,11 @@ Array& Tensor::not_given() {
   return none;
 }
 
-void Tensor::fail_undefined(const char* method) {
-  detail::fail({method,
-                ": the tensor is undefined: it was never given a value, or it is the "
-                "gradient of a tensor that no backward has reached"});
+void detail::fail_undefined(const char* op, int argument) {
+  const std::string which = argument == 0 ? "the tensor" : "argument " + std::to_string(argument);
+  fail({op, ": ", which,
+        " is undefined: it was never given a value, or it is the gradient of a tensor that no "
+        "backward has reached"});
 }
 
 bool Tensor::alone() const {
@@ -56,6 +57,7 @@ void Tensor::set_grad(const Tensor& grad) {
 }
 
 Tensor& Tensor::requires_grad_(bool value) {
+  array("requires_grad_");
   INK_CHECK(!value || is_floating(), "requires_grad_: expected a floating dtype, got ", dtype());
   INK_CHECK(value || is_leaf(),
             "requires_grad_: only a leaf's flag can be set; this tensor was computed by ",

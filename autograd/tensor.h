@@ -20,6 +20,10 @@ namespace ink {
 
 class Tensor;
 class Generator;
+namespace detail {
+/// argument: its number, from 1; 0: what a method was called on.
+[[noreturn]] void fail_undefined(const char* op, int argument);
+}  // namespace detail
 struct GradSlot;
 
 /// dtype and device of a new tensor; what is not given comes from the context. zeros({2, 3}, f64)
@@ -227,14 +231,13 @@ class Tensor {
   bool alone() const;
   TensorImpl& impl(const char* method = "impl") const {
     if (!impl_) [[unlikely]]
-      fail_undefined(method);
+      detail::fail_undefined(method, 0);
     return *impl_;
   }
   const std::shared_ptr<TensorImpl>& shared_impl() const { return impl_; }
   explicit Tensor(std::shared_ptr<TensorImpl> impl) : impl_(std::move(impl)) {}
 
  private:
-  [[noreturn]] static void fail_undefined(const char* method);
   static Array& not_given();
   Tensor& checked_target();
   const std::shared_ptr<GradSlot>& place() const;
@@ -244,6 +247,13 @@ class Tensor {
 };
 
 std::ostream& operator<<(std::ostream& out, const Tensor& tensor);
+
+/// What an op begins with: throws "op: argument 2 is undefined ..." if that is so.
+template <class... Tensors>
+void check_defined(const char* op, const Tensors&... arguments) {
+  int number = 0;
+  ((++number, arguments.defined() ? void() : detail::fail_undefined(op, number)), ...);
+}
 
 // ---- factories
 

@@ -40,7 +40,8 @@ class Walk {
   // Where a walk starts, or goes on: at `output`, with its gradient; ones if undefined. First look,
   // so that what cannot be walked is refused while nothing has happened yet.
   void look(const Tensor& output, const Tensor& gradient) {
-    INK_CHECK(output.defined() && output.requires_grad(),
+    check_defined("backward", output);
+    INK_CHECK(output.requires_grad(),
               "backward: the tensor does not require grad and was not computed from one that does");
     INK_CHECK(gradient.defined() || output.numel() == 1,
               "backward: expected a tensor with one element, got ", output.shape(),

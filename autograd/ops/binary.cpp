@@ -83,9 +83,10 @@ Saved saved_for(const Tensor& a, const Tensor& b) {
 
 // da = dy, db = dy
 Tensor add(const Tensor& left, const Tensor& right) {
+  check_defined("add", left, right);
   const bool residual = promote(left, right) == f32 && left.is_floating() && right.is_floating() &&
                         left.dim() > 0 && right.dim() > 0;  // then f32 or bf16 each
-  const auto [a, b] = residual ? std::pair(left, right) : promoted(left, right);
+  const auto [a, b] = residual ? std::pair(left, right) : promoted("add", left, right);
   return record("add", {a, b}, binary(BinaryOp::add, a, b),
                 [sa = a.shape(), sb = b.shape(), ta = a.dtype(), tb = b.dtype()](
                     const Tensor& dy, VjpContext& g) -> Grads {
@@ -96,7 +97,7 @@ Tensor add(const Tensor& left, const Tensor& right) {
 
 // da = dy, db = -dy
 Tensor sub(const Tensor& left, const Tensor& right) {
-  const auto [a, b] = promoted(left, right);
+  const auto [a, b] = promoted("sub", left, right);
   INK_CHECK(a.dtype() != boolean,
             "sub: bool tensors cannot be subtracted; use logical_xor, or convert with to(i64)");
   return record("sub", {a, b}, binary(BinaryOp::sub, a, b),
@@ -108,7 +109,7 @@ Tensor sub(const Tensor& left, const Tensor& right) {
 
 // da = dy b, db = dy a
 Tensor mul(const Tensor& left, const Tensor& right) {
-  const auto [a, b] = promoted(left, right);
+  const auto [a, b] = promoted("mul", left, right);
   return record("mul", {a, b}, binary(BinaryOp::mul, a, b),
                 [x = saved_for(b, a), y = saved_for(a, b), sa = a.shape(), sb = b.shape()](
                     const Tensor& dy, VjpContext& g) -> Grads {
@@ -119,7 +120,8 @@ Tensor mul(const Tensor& left, const Tensor& right) {
 
 // da = dy / b, db = -dy y / b
 Tensor div(const Tensor& left, const Tensor& right) {
-  const auto [a, b] = promoted(floating(left), floating(right));
+  check_defined("div", left, right);
+  const auto [a, b] = promoted("div", floating("div", left), floating("div", right));
   Tensor y = binary(BinaryOp::div, a, b);
   return record("div", {a, b}, y,
                 [y = Saved::output(b.requires_grad() ? y : Tensor()), divisor = Saved::input(b),
@@ -131,7 +133,7 @@ Tensor div(const Tensor& left, const Tensor& right) {
 
 // da = dy b a^(b - 1), 0 where b = 0;  db = dy y log a, 0 where a = 0 and b >= 0
 Tensor pow(const Tensor& left, const Tensor& right) {
-  const auto [a, b] = promoted(left, right);
+  const auto [a, b] = promoted("pow", left, right);
   Tensor y = binary(BinaryOp::pow, a, b);
   return record("pow", {a, b}, y,
                 [y = Saved::output(b.requires_grad() ? y : Tensor()), x = Saved::input(a),
@@ -159,7 +161,7 @@ Tensor winners_share(const Tensor& dy, const Tensor& tie, const Tensor& loses) {
 
 // maximum or minimum.   da = dy where a wins, dy / 2 at a tie
 Tensor extremum(BinaryOp op, const Tensor& left, const Tensor& right) {
-  const auto [a, b] = promoted(left, right);
+  const auto [a, b] = promoted(name_of(op), left, right);
   return record(
       name_of(op), {a, b}, binary(op, a, b),
       [op, x = Saved::input(a), y = Saved::input(b)](const Tensor& dy, VjpContext& g) -> Grads {
@@ -187,24 +189,24 @@ static Tensor with_number(BinaryOp op, const Tensor& x, double number, Dx dx) {
 }
 
 Tensor operator+(const Tensor& x, double n) {
-  return with_number(BinaryOp::add, promoted(x, n), n, [](auto& dy) { return dy; });
+  return with_number(BinaryOp::add, promoted("add", x, n), n, [](auto& dy) { return dy; });
 }
 Tensor operator-(const Tensor& x, double n) {
-  return with_number(BinaryOp::sub, promoted(x, n), n, [](auto& dy) { return dy; });
+  return with_number(BinaryOp::sub, promoted("sub", x, n), n, [](auto& dy) { return dy; });
 }
 Tensor operator-(double n, const Tensor& x) {
-  return with_number(BinaryOp::rsub, promoted(x, n), n, [](auto& dy) { return -dy; });
+  return with_number(BinaryOp::rsub, promoted("sub", x, n), n, [](auto& dy) { return -dy; });
 }
 Tensor operator*(const Tensor& x, double n) {
-  return with_number(BinaryOp::mul, promoted(x, n), n, [n](auto& dy) { return dy * n; });
+  return with_number(BinaryOp::mul, promoted("mul", x, n), n, [n](auto& dy) { return dy * n; });
 }
 Tensor operator/(const Tensor& x, double n) {
-  return with_number(BinaryOp::div, floating(x), n, [n](auto& dy) { return dy / n; });
+  return with_number(BinaryOp::div, floating("div", x), n, [n](auto& dy) { return dy / n; });
 }
 
 // y = number / x.   dx = -dy y / x
 Tensor operator/(double number, const Tensor& input) {
-  const Tensor x = floating(input);
+  const Tensor x = floating("div", input);
   Tensor y = binary(BinaryOp::rdiv, x, number);
   return record("rdiv", {x}, y,
                 [x = Saved::input(x), y = Saved::output(y)](const Tensor& dy) -> Grads {
@@ -229,7 +231,7 @@ Tensor power(const Tensor& x, double e) {
 
 // dx = dy e x^(e - 1), and 0 for e = 0
 Tensor pow(const Tensor& input, double e) {
-  const Tensor x = promoted(input, e);
+  const Tensor x = promoted("pow", input, e);
   INK_CHECK(x.is_floating() || e >= 0, "pow: expected an exponent of 0 or more for int64, got ", e,
             "; convert the tensor to a floating dtype first");
   return record("pow", {x}, power(x, e), [e, x = Saved::input(x)](const Tensor& dy) -> Grads {

@@ -8,9 +8,16 @@
 
 namespace ink {
 
+static void check_all(const char* op, const std::vector<Tensor>& tensors) {
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    if (!tensors[i].defined()) detail::fail_undefined(op, static_cast<int>(i) + 1);
+  }
+}
+
 // y = the tensors one after the other along a dimension.   dx_i = dy's part, a view of it
 Tensor cat(const std::vector<Tensor>& tensors, int64_t dim) {
   INK_CHECK(!tensors.empty(), "cat: expected at least one tensor");
+  check_all("cat", tensors);
   Shape shape = tensors[0].shape();
   INK_CHECK(shape.size() > 0, "cat: scalars have no dimension to join along; use stack");
   const int64_t d = wrap_dim("cat", dim, shape);
@@ -48,6 +55,7 @@ Tensor cat(const std::vector<Tensor>& tensors, int64_t dim) {
 // The same along a new dimension.   dx_i = dy's layer i, a view of it
 Tensor stack(const std::vector<Tensor>& tensors, int64_t dim) {
   INK_CHECK(!tensors.empty(), "stack: expected at least one tensor");
+  check_all("stack", tensors);
   std::vector<Tensor> layers;
   std::vector<DType> dtypes;
   Tensor y;
@@ -73,6 +81,7 @@ Tensor stack(const std::vector<Tensor>& tensors, int64_t dim) {
 // y = times[d] copies of x along each dimension d (new dimensions in front).
 // dx = dy summed over the copies
 Tensor repeat(const Tensor& x, const Shape& times) {
+  check_defined("repeat", x);
   INK_CHECK(times.size() >= x.dim(), "repeat: expected a count for each dimension of ", x.shape(),
             ", got ", times);
   for (int64_t n : times) INK_CHECK(n >= 0, "repeat: expected counts of 0 or more, got ", times);

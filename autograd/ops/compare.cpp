@@ -36,6 +36,7 @@ void compare_number(Array& y, const Array& x, double number, CompareOp op) {
 namespace {
 
 Tensor compare(CompareOp op, const Tensor& a, const Tensor& b) {
+  check_defined(name_of(op), a, b);
   const NoGrad no_grad;
   const DType dtype = promote(a, b);
   const Shape shape = broadcast_shapes(name_of(op), a.shape(), b.shape());
@@ -46,6 +47,7 @@ Tensor compare(CompareOp op, const Tensor& a, const Tensor& b) {
 }
 
 Tensor compare(CompareOp op, const Tensor& x, double number) {
+  check_defined(name_of(op), x);
   const NoGrad no_grad;
   const bool is_bool = x.dtype() == boolean && (number == 0 || number == 1);
   Tensor y = empty(x.shape(), {boolean, x.device()});
@@ -81,16 +83,24 @@ Tensor logical_or(const Tensor& a, const Tensor& b) { return compare(CompareOp::
 Tensor logical_xor(const Tensor& a, const Tensor& b) {
   return compare(CompareOp::logical_xor, a, b);
 }
-Tensor logical_not(const Tensor& x) { return compare(CompareOp::eq, x, 0); }
+Tensor logical_not(const Tensor& x) {
+  check_defined("logical_not", x);
+  return compare(CompareOp::eq, x, 0);
+}
 
-Tensor isnan(const Tensor& x) { return compare(CompareOp::ne, x, x); }
+Tensor isnan(const Tensor& x) {
+  check_defined("isnan", x);
+  return compare(CompareOp::ne, x, x);
+}
 Tensor isfinite(const Tensor& x) {
+  check_defined("isfinite", x);
   if (!x.is_floating()) return full(x.shape(), 1, {boolean, x.device()});
   return abs(x.detach()) < std::numeric_limits<double>::infinity();
 }
 
 // |a - b| <= atol + rtol |b|, or the same infinity
 Tensor isclose(const Tensor& left, const Tensor& right, double rtol, double atol, bool equal_nan) {
+  check_defined("isclose", left, right);
   INK_CHECK(rtol >= 0 && atol >= 0, "isclose: expected tolerances of 0 or more, got rtol ", rtol,
             " and atol ", atol);
   const NoGrad no_grad;
@@ -103,10 +113,12 @@ Tensor isclose(const Tensor& left, const Tensor& right, double rtol, double atol
 }
 
 bool allclose(const Tensor& a, const Tensor& b, double rtol, double atol, bool equal_nan) {
+  check_defined("allclose", a, b);
   return all(isclose(a, b, rtol, atol, equal_nan)).item<bool>();
 }
 
 bool equal(const Tensor& a, const Tensor& b) {
+  check_defined("equal", a, b);
   return a.shape() == b.shape() && all(a == b).item<bool>();
 }
 

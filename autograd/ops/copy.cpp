@@ -157,15 +157,20 @@ Array contiguous(const Array& x) {
 
 // y = x with its elements in row-major order.   dx = dy
 Tensor clone(const Tensor& x) {
+  check_defined("clone", x);
   Tensor y = empty_like(x);
   kernel::copy(y, x);
   return record("clone", {x}, y, [](const Tensor& dy) -> Grads { return {dy}; });
 }
 
-Tensor contiguous(const Tensor& x) { return x.is_contiguous() ? x : clone(x); }
+Tensor contiguous(const Tensor& x) {
+  check_defined("contiguous", x);
+  return x.is_contiguous() ? x : clone(x);
+}
 
 // y = x rounded to another dtype.   dx = dy in x's dtype
 Tensor to(const Tensor& x, DType dtype) {
+  check_defined("to", x);
   if (x.dtype() == dtype) return x;
   Tensor y = empty(x.shape(), {dtype, x.device()});
   kernel::copy(y, x);
@@ -175,6 +180,7 @@ Tensor to(const Tensor& x, DType dtype) {
 
 // y = x on another device.   dx = dy on x's
 Tensor to(const Tensor& x, Device device) {
+  check_defined("to", x);
   if (x.device() == device) return x;
   const Tensor from = x.detach().contiguous();
   Tensor y = empty(x.shape(), {x.dtype(), device});

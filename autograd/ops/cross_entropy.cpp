@@ -92,6 +92,7 @@ static Tensor cross_entropy_composed(const Tensor& logits, const Tensor& targets
 
 Tensor cross_entropy(const Tensor& input, const Tensor& targets, int64_t ignore_index,
                      Reduction reduction) {
+  check_defined("cross_entropy", input, targets);
   INK_CHECK(input.dim() >= 1, "cross_entropy: logits need at least one dimension, got a scalar");
   Shape expected = input.shape();
   expected.erase(input.dim() - 1);

@@ -59,6 +59,7 @@ void cumsum(Array& y, const Array& x, int64_t dim) {
 
 // y_i = x_0 + ... + x_i.   dx_i = dy_i + ... + dy_(n-1)
 Tensor cumsum(const Tensor& x, int64_t dim) {
+  check_defined("cumsum", x);
   const int64_t d = wrap_dim("cumsum", dim, x.shape());
   if (x.dim() == 0) return reshape(cumsum(reshape(x, {1}), 0), {});
   if (x.dtype() == boolean) return cumsum(to(x, i64), d);

@@ -69,6 +69,7 @@ static Tensor dropout_at(const Tensor& input, double p, const RandomPosition& at
 }
 
 Tensor dropout(const Tensor& input, double p, bool training) {
+  check_defined("dropout", input);
   INK_CHECK(p >= 0 && p <= 1, "dropout: expected a probability in [0, 1], got ", p);
   if (p == 0 || !training) return input;
   if (const auto rule = context().imitate_torch) return dropout_of_torch(input, p, *rule);

@@ -51,6 +51,7 @@ static Tensor embedding_composed(const Tensor& ids, const Tensor& weight) {
 }
 
 Tensor embedding(const Tensor& input, const Tensor& table) {
+  check_defined("embedding", input, table);
   INK_CHECK(table.dim() == 2, "embedding: expected a weight (rows, columns), got ", table.shape());
   check_ids("embedding", "id", input, table.size(0), "rows");
   if (composed()) return embedding_composed(input, table);

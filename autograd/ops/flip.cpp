@@ -6,6 +6,7 @@ namespace ink {
 
 // y[i] = x[n - 1 - i] along each of dims.   dx = dy flipped back
 Tensor flip(const Tensor& x, const Shape& dims) {
+  check_defined("flip", x);
   Layout reversed = x.layout();
   Shape seen = Shape::filled(x.dim(), 0);
   for (int64_t dim : dims) {

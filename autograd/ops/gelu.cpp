@@ -14,6 +14,7 @@ static Tensor gelu_composed(const Tensor& x, Gelu approximate) {
 }
 
 Tensor gelu(const Tensor& input, Gelu approximate) {
+  check_defined("gelu", input);
   INK_CHECK(input.is_floating(), "gelu: expected a floating dtype, got ", input.dtype());
   if (composed()) return gelu_composed(input, approximate);
   const UnaryOp op = approximate == Gelu::erf ? UnaryOp::gelu_erf : UnaryOp::gelu_tanh;

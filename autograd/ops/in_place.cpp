@@ -59,6 +59,8 @@ Tensor& assign(Tensor& x, const Tensor& result, bool recorded) {
 // x op= y
 template <class Op>
 Tensor& in_place(const char* name, BinaryOp code, Tensor& x, const Tensor& y, Op op) {
+  x.impl(name);
+  check_defined(name, y);
   const DType meet = promote(x, y), floats = context().default_dtype;
   check_fits(name, x, y.shape(), code == BinaryOp::div && !is_floating(meet) ? floats : meet);
   const bool recorded = detail::check_write(name, x, y.requires_grad());
@@ -71,6 +73,7 @@ Tensor& in_place(const char* name, BinaryOp code, Tensor& x, const Tensor& y, Op
 // x op= number
 template <class Op>
 Tensor& in_place(const char* name, BinaryOp code, Tensor& x, double number, Op op) {
+  x.impl(name);
   const DType floats = context().default_dtype;
   check_fits(name, x, x.shape(),
              code == BinaryOp::div && !x.is_floating() ? floats : promote(x, number));
@@ -122,6 +125,7 @@ void detail::record_fill(const char* op, Tensor& x) {
 }
 
 Tensor& Tensor::fill_(double value) {
+  impl("fill_");
   check_fits("fill_", *this, shape(), boolean);
   const bool recorded = detail::check_write("fill_", *this, false);
   kernel::fill(*this, value);
@@ -131,6 +135,8 @@ Tensor& Tensor::fill_(double value) {
 
 // dx = 0, dsource = dy in source's dtype, summed where it was broadcast
 Tensor& Tensor::copy_(const Tensor& source) {
+  impl("copy_");
+  check_defined("copy_", source);
   check_fits("copy_", *this, source.shape(), boolean);
   const bool recorded = detail::check_write("copy_", *this, source.requires_grad());
   {
@@ -148,6 +154,7 @@ Tensor& Tensor::copy_(const Tensor& source) {
 }
 
 Tensor& Tensor::masked_fill_(const Tensor& mask, double value) {
+  impl("masked_fill_");
   check_masked_fill("masked_fill_", *this, mask, value);
   check_fits("masked_fill_", *this, mask.shape(), boolean);
   if (detail::check_write("masked_fill_", *this, false))
@@ -157,6 +164,8 @@ Tensor& Tensor::masked_fill_(const Tensor& mask, double value) {
 }
 
 Tensor& Tensor::index_put_(const std::vector<Tensor>& ids, const Tensor& values, bool accumulate) {
+  impl("index_put_");
+  check_defined("index_put_", values);
   check_fits("index_put_", *this, shape(), dtype());
   const bool recorded = detail::check_write("index_put_", *this, values.requires_grad());
   return assign(*this, index_put(*this, ids, values, accumulate), recorded);

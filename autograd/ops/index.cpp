@@ -106,6 +106,7 @@ Tensor spread(const Tensor& ids, int64_t dim, Shape shape) {
 
 // y[i][j] = x[ids[i][j]][j] for dim 0, and so on.   dx = zeros, dy added at ids
 Tensor gather(const Tensor& x, int64_t dim, const Tensor& ids) {
+  check_defined("gather", x, ids);
   INK_CHECK(x.dim() > 0, "gather: a scalar has no dimension to choose from");
   const int64_t d = wrap_dim("gather", dim, x.shape());
   INK_CHECK(fits(ids.shape(), x.shape(), d), "gather: expected ids no larger than ", x.shape(),
@@ -122,6 +123,7 @@ Tensor gather(const Tensor& x, int64_t dim, const Tensor& ids) {
 // y = x, then y[ids[i][j]][j] += source[i][j] for dim 0, and so on.
 // dx = dy, dsource = dy gathered at ids
 Tensor scatter_add(const Tensor& x, int64_t dim, const Tensor& ids, const Tensor& source) {
+  check_defined("scatter_add", x, ids, source);
   INK_CHECK(x.dim() > 0, "scatter_add: a scalar has no dimension to choose from");
   const int64_t d = wrap_dim("scatter_add", dim, x.shape());
   INK_CHECK(fits(ids.shape(), x.shape(), d), "scatter_add: expected ids no larger than ", x.shape(),
@@ -142,6 +144,7 @@ Tensor scatter_add(const Tensor& x, int64_t dim, const Tensor& ids, const Tensor
 
 // y[i] = x[ids[i]] along a dimension.   dx = zeros, dy added at ids
 Tensor index_select(const Tensor& x, int64_t dim, const Tensor& ids) {
+  check_defined("index_select", x, ids);
   INK_CHECK(x.dim() > 0, "index_select: a scalar has no dimension to choose from");
   INK_CHECK(ids.dim() == 1, "index_select: expected ids of one dimension, got ", ids.shape());
   const int64_t d = wrap_dim("index_select", dim, x.shape());
@@ -157,6 +160,7 @@ Tensor index_select(const Tensor& x, int64_t dim, const Tensor& ids) {
 
 // y[i...] = x[ids[i...]], ids below 0 counted from the end.   dx = zeros, dy added at ids
 Tensor index(const Tensor& x, const Tensor& indices) {
+  check_defined("index", x, indices);
   INK_CHECK(x.dim() > 0, "index: a scalar has no dimension to choose from");
   check_ids("index", indices, 0, x.shape(), true);
   const auto n = static_cast<double>(x.shape()[0]);  // what is below -n stays as it is
@@ -175,6 +179,7 @@ Tensor index(const Tensor& x, const Tensor& indices) {
 
 // y[i...][c] = 1 where c = ids[i...], else 0
 Tensor one_hot(const Tensor& ids, int64_t num_classes) {
+  check_defined("one_hot", ids);
   INK_CHECK(num_classes > 0, "one_hot: expected a positive number of classes, got ", num_classes);
   Shape shape = ids.shape();
   shape.push_back(num_classes);

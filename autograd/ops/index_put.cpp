@@ -30,6 +30,7 @@ std::vector<Tensor> places_of(const Tensor& mask) {
 std::vector<Tensor> all_ids(const Tensor& x, const std::vector<Tensor>& given) {
   std::vector<Tensor> ids;
   for (const Tensor& one : given) {
+    check_defined("index_put", one);
     const int64_t d = std::ssize(ids);
     const int64_t dims = one.dtype() == boolean ? one.dim() : 1;
     INK_CHECK(dims > 0 && d + dims <= x.dim(), "index_put: more ids than the dimensions of ",
@@ -70,6 +71,7 @@ Tensor last_ones(const Tensor& rows) {
 // With x's first dimensions as one, of rows: the row at each id is the value, or has it added.
 Tensor index_put(const Tensor& x, const std::vector<Tensor>& given, const Tensor& values,
                  bool accumulate) {
+  check_defined("index_put", x, values);
   const std::vector<Tensor> ids = all_ids(x, given);
   Shape shape = ids[0].shape();
   Tensor row = zeros({}, {i64, x.device()});

@@ -140,6 +140,7 @@ static Grads layer_norm_gradients(const Tensor& x, const Tensor& weight, const T
 }
 
 Tensor layer_norm(const Tensor& input, const Tensor& weight, const Tensor& bias, double eps) {
+  check_defined("layer_norm", input);
   INK_CHECK(input.dim() >= 1, "layer_norm: needs at least one dimension, got a scalar");
   INK_CHECK(input.is_floating(), "layer_norm: expected a floating dtype, got ", input.dtype());
   const Tensor w = norm_parameter("layer_norm", "weight", weight, input, 1);
@@ -182,6 +183,7 @@ static Tensor add_layer_norm_backward(const Tensor& ds, const Tensor& dy, const 
 
 std::pair<Tensor, Tensor> add_layer_norm(const Tensor& left, const Tensor& right,
                                          const Tensor& weight, const Tensor& bias, double eps) {
+  check_defined("add_layer_norm", left, right);
   INK_CHECK(left.shape() == right.shape(), "add_layer_norm: expected two of one shape, got ",
             left.shape(), " and ", right.shape());
   INK_CHECK(left.is_floating() && right.is_floating(),

@@ -154,6 +154,7 @@ Tensor record_linear(const Tensor& x, const Tensor& in, const Tensor& weight, co
 }
 
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  check_defined("linear", x, weight);
   check_linear("linear", x, weight, bias);
   if (composed()) return linear_composed(x, weight, bias);
   const DType dtype = autocast(x.dtype());

@@ -173,6 +173,7 @@ int64_t linear_cross_entropy_rows(int64_t rows, int64_t classes, Device device) 
 
 Tensor linear_cross_entropy(const Tensor& input, const Tensor& weight, const Tensor& targets,
                             int64_t ignore_index, Reduction reduction) {
+  check_defined("linear_cross_entropy", input, weight, targets);
   INK_CHECK(weight.dim() == 2 && input.dim() >= 1 && input.size(-1) == weight.size(1),
             "linear_cross_entropy: expected x (..., C) and weight (V, C), got ", input.shape(),
             " and ", weight.shape());

@@ -10,7 +10,7 @@
 namespace ink {
 
 Tensor logsumexp(const Tensor& input, const Shape& dims, bool keepdim) {
-  const Tensor x = floating(input);
+  const Tensor x = floating("logsumexp", input);
   const ReducedShape shape("logsumexp", x, dims);
   Tensor y;
   if (x.numel() == 0) {

@@ -44,6 +44,7 @@ bool folds(const Tensor& a, const Tensor& b) {
 }  // namespace
 
 Tensor matmul(const Tensor& a, const Tensor& b) {
+  check_defined("matmul", a, b);
   INK_CHECK(a.dim() >= 1 && b.dim() >= 1, "matmul: expected at least one dimension, got ",
             a.shape(), " @ ", b.shape());
   INK_CHECK(a.dtype() == b.dtype(), "matmul: expected one dtype, got ", a.dtype(), " @ ",
@@ -61,12 +62,14 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
 }
 
 Tensor dot(const Tensor& a, const Tensor& b) {
+  check_defined("dot", a, b);
   INK_CHECK(a.dim() == 1 && b.dim() == 1 && a.numel() == b.numel(),
             "dot: expected two vectors of one size, got ", a.shape(), " and ", b.shape());
   return matmul(a, b);
 }
 
 Tensor outer(const Tensor& a, const Tensor& b) {
+  check_defined("outer", a, b);
   INK_CHECK(a.dim() == 1 && b.dim() == 1, "outer: expected two vectors, got ", a.shape(), " and ",
             b.shape());
   return mul(unsqueeze(a, 1), b);

@@ -101,6 +101,7 @@ Tensor extreme(const char* op, ReduceOp which, const Tensor& x, const Shape& dim
 // values = the largest (smallest) of x along a dimension, indices = the first place of each.
 // dx = dy at that place
 ValuesIndices best(const char* op, const Tensor& x, int64_t dim, bool keepdim, bool largest) {
+  check_defined(op, x);
   const int64_t d = wrap_dim(op, dim, x.shape());
   if (x.dim() == 0) return best(op, reshape(x, {1}), 0, false, largest);
   const ReducedShape shape(op, x, {d});
@@ -115,6 +116,7 @@ ValuesIndices best(const char* op, const Tensor& x, int64_t dim, bool keepdim, b
 
 Tensor best_index(const char* op, const Tensor& x, std::optional<int64_t> dim, bool keepdim,
                   bool largest) {
+  check_defined(op, x);
   const NoGrad no_grad;
   if (dim) return best(op, x, *dim, keepdim, largest).indices;
   INK_CHECK(x.numel() > 0, op, ": ", x.shape(), " has no elements to choose from");

@@ -12,6 +12,7 @@ namespace ink {
 
 template <class To>
 std::vector<To> Tensor::tolist() const {
+  array("tolist");
   const Tensor x = detach().to(cpu_device).contiguous();
   std::vector<To> values(static_cast<size_t>(numel()));
   for_any(dtype(), [&]<class From>(From) {
@@ -23,6 +24,7 @@ std::vector<To> Tensor::tolist() const {
 
 template <class To>
 To Tensor::item() const {
+  array("item");
   INK_CHECK(numel() == 1, "item: expected a tensor with one element, got ", shape());
   return tolist<To>()[0];
 }
@@ -59,6 +61,7 @@ Tensor Tensor::narrow(int64_t dim, int64_t start, int64_t length) const {
 }
 
 Tensor Tensor::flatten(int64_t start_dim, int64_t end_dim) const {
+  array("flatten");
   if (dim() == 0) return ink::reshape(*this, {1});
   const int64_t first = wrap_dim("flatten", start_dim, shape()),
                 last = wrap_dim("flatten", end_dim, shape());
@@ -75,6 +78,7 @@ Tensor Tensor::flatten(int64_t start_dim, int64_t end_dim) const {
 }
 
 Tensor Tensor::index(std::initializer_list<Index> indices) const {
+  array("index");
   int64_t consumed = 0, ellipses = 0;
   for (const Index& index : indices) {
     consumed +=
@@ -103,6 +107,7 @@ Tensor Tensor::index(std::initializer_list<Index> indices) const {
 Tensor Tensor::index(const Tensor& ids) const { return ink::index(*this, ids); }
 
 Tensor Tensor::T() const {
+  array("T");
   Shape reversed;
   for (int64_t d = dim() - 1; d >= 0; --d) reversed.push_back(d);
   return ink::permute(*this, reversed);

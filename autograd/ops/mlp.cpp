@@ -82,6 +82,7 @@ static Tensor gelu_linear(const Tensor& h, const Tensor& in, const Tensor& a, co
 }
 
 Tensor gelu_linear(const Tensor& h, const Tensor& weight, const Tensor& bias) {
+  check_defined("gelu_linear", h, weight);
   check_linear("gelu_linear", h, weight, bias);
   if (composed()) return gelu_linear_composed(h, weight, bias);
   const Tensor in = h.to(autocast(h.dtype())).contiguous();
@@ -90,6 +91,8 @@ Tensor gelu_linear(const Tensor& h, const Tensor& weight, const Tensor& bias) {
 
 Tensor mlp(const Tensor& x, const Tensor& fc_weight, const Tensor& fc_bias,
            const Tensor& proj_weight, const Tensor& proj_bias) {
+  check_defined("mlp", x, fc_weight);
+  if (!proj_weight.defined()) detail::fail_undefined("mlp", 4);
   check_linear("mlp", x, fc_weight, fc_bias);
   INK_CHECK(proj_weight.dim() == 2 && proj_weight.size(1) == fc_weight.size(0),
             "mlp: expected a proj_weight (out, ", fc_weight.size(0), ") for fc_weight ",

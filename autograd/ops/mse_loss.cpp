@@ -7,6 +7,7 @@
 namespace ink {
 
 Tensor mse_loss(const Tensor& input, const Tensor& target, Reduction reduction) {
+  check_defined("mse_loss", input, target);
   INK_CHECK(input.shape() == target.shape(), "mse_loss: expected a target of the input's shape ",
             input.shape(), ", got ", target.shape());
   INK_CHECK(input.is_floating() && target.dtype() == input.dtype(),

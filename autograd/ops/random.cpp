@@ -15,6 +15,7 @@ namespace {
 // a contiguous CPU tensor.
 template <class Draw>
 Tensor fill_from(const char* op, Tensor x, Draw&& draw) {
+  check_defined(op, x);
   const bool recorded = detail::check_write(op, x, false);
   const bool direct = x.is_contiguous() && x.device().is_cpu() && x.dtype() != bf16;
   Tensor drawn = direct ? x : empty(x.shape(), {x.dtype() == bf16 ? f32 : x.dtype(), cpu_device});
@@ -93,6 +94,7 @@ Tensor randperm(int64_t n, Generator& g) {
 }
 
 Tensor multinomial(const Tensor& weights, int64_t samples, bool replacement, Generator& g) {
+  check_defined("multinomial", weights);
   INK_CHECK(weights.dim() >= 1, "multinomial: expected weights (..., categories), got a scalar");
   const Tensor w = weights.detach().to(cpu_device).to(f32).contiguous();
   const int64_t categories = w.size(-1), rows = categories ? w.numel() / categories : 0;

@@ -82,8 +82,8 @@ Tensor sum(const Tensor& x, const Shape& dims, bool keepdim) {
 
 // y = sum of x over dims / n.   dx = dy / n expanded
 Tensor mean(const Tensor& x, const Shape& dims, bool keepdim) {
-  INK_CHECK(x.is_floating(), "mean: expected a floating dtype, got ", x.dtype());
   const ReducedShape shape("mean", x, dims);
+  INK_CHECK(x.is_floating(), "mean: expected a floating dtype, got ", x.dtype());
   Tensor y = empty(shape.kept, x.options());
   kernel::reduce(y, x, ReduceOp::mean);
   return record("mean", {x}, shape.finish(y, keepdim), [shape](const Tensor& dy) -> Grads {
@@ -108,6 +108,7 @@ Tensor all(const Tensor& x, const Shape& dims, bool keepdim) {
 }
 
 Tensor sum_to(const Tensor& x, const Shape& shape) {
+  check_defined("sum_to", x);
   if (x.shape() == shape) return x;
   INK_CHECK(shape.size() <= x.dim() && broadcast_shapes("sum_to", x.shape(), shape) == x.shape(),
             "sum_to: ", shape, " does not broadcast to ", x.shape());

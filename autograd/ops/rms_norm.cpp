@@ -76,6 +76,7 @@ static Tensor rms_norm_composed(const Tensor& input, const Tensor& weight, doubl
 }
 
 Tensor rms_norm(const Tensor& input, const Tensor& weight, double eps) {
+  check_defined("rms_norm", input);
   INK_CHECK(input.dim() >= 1, "rms_norm: needs at least one dimension, got a scalar");
   INK_CHECK(input.is_floating(), "rms_norm: expected a floating dtype, got ", input.dtype());
   const Tensor w = norm_parameter("rms_norm", "weight", weight, input, 1);

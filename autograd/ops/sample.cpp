@@ -38,6 +38,7 @@ void sample(Array& ids, const Array& probabilities, const RandomPosition& at) {
 }  // namespace cpu
 
 Tensor sample(const Tensor& probabilities) {
+  check_defined("sample", probabilities);
   INK_CHECK(probabilities.dim() >= 1, "sample: expected probabilities (..., V), got a scalar");
   const RandomPosition at = context().random;
   ++context().random.call;

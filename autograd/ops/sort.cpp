@@ -120,12 +120,14 @@ ValuesIndices as_line(const Tensor& x, Op op) {
 }  // namespace
 
 ValuesIndices sort(const Tensor& x, int64_t dim, bool descending) {
+  check_defined("sort", x);
   const int64_t d = wrap_dim("sort", dim, x.shape());
   if (x.dim() == 0) return as_line(x, [](const Tensor& line) { return sort(line); });
   return sorted("sort", x, d, x.shape()[d], descending);
 }
 
 ValuesIndices topk(const Tensor& x, int64_t k, int64_t dim, bool largest) {
+  check_defined("topk", x);
   const int64_t d = wrap_dim("topk", dim, x.shape()), n = x.dim() == 0 ? 1 : x.shape()[d];
   INK_CHECK(k >= 0 && k <= n, "topk: expected k between 0 and ", n, ", the size of dimension ", d,
             " of ", x.shape(), ", got ", k);

@@ -36,6 +36,7 @@ Shape with_size(Shape shape, int64_t dim, int64_t size) {
 // y_i = x[..., size_0 + ... + size_(i-1) onwards, size_i elements, ...].
 // dx = the dy_i side by side, zeros where one is missing
 std::vector<Tensor> split(const Tensor& x, const std::vector<int64_t>& sizes, int64_t dim) {
+  check_defined("split", x);
   INK_CHECK(x.dim() > 0, "split: a scalar has no dimension to split");
   const int64_t d = wrap_dim("split", dim, x.shape()), n = x.shape()[d];
   for (int64_t s : sizes) INK_CHECK(s >= 0, "split: expected sizes of 0 or more, got ", s);
@@ -63,6 +64,7 @@ std::vector<Tensor> split(const Tensor& x, const std::vector<int64_t>& sizes, in
 }
 
 std::vector<Tensor> split(const Tensor& x, int64_t size, int64_t dim) {
+  check_defined("split", x);
   INK_CHECK(x.dim() > 0, "split: a scalar has no dimension to split");
   const int64_t n = x.size(dim);
   INK_CHECK(size > 0 || (size == 0 && n == 0), "split: expected a positive size, got ", size);
@@ -72,6 +74,7 @@ std::vector<Tensor> split(const Tensor& x, int64_t size, int64_t dim) {
 }
 
 std::vector<Tensor> chunk(const Tensor& x, int64_t chunks, int64_t dim) {
+  check_defined("chunk", x);
   INK_CHECK(x.dim() > 0, "chunk: a scalar has no dimension to split");
   INK_CHECK(chunks > 0, "chunk: expected a positive number of chunks, got ", chunks);
   const int64_t n = x.size(dim);

@@ -35,6 +35,7 @@ void triangle(Array& y, const Array& x, int64_t diagonal, bool lower) {
 }  // namespace cpu
 
 static Tensor triangle(const char* op, const Tensor& x, int64_t diagonal, bool lower) {
+  check_defined(op, x);
   INK_CHECK(x.dim() >= 2, op, ": expected a matrix or a batch of them, got ", x.shape());
   Tensor y = empty_like(x);
   kernel::triangle(y, contiguous(x.array()), diagonal, lower);

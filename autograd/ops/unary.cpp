@@ -44,6 +44,7 @@ void unary_backward(Array& dx, const Array& dy, const Array& v, UnaryOp op) {
 namespace {
 
 Tensor unary(UnaryOp op, const Tensor& x) {
+  check_defined(name_of(op), x);
   Tensor y = empty_like(x);
   kernel::unary(y, x, op);
   return y;
@@ -105,7 +106,7 @@ Tensor relu(const Tensor& x) {
 // dx = dy where min <= x <= max
 Tensor clamp(const Tensor& input, std::optional<double> min, std::optional<double> max) {
   INK_CHECK(min || max, "clamp: expected a min or a max, got neither");
-  const Tensor x = promoted(promoted(input, min.value_or(0)), max.value_or(0));
+  const Tensor x = promoted("clamp", promoted("clamp", input, min.value_or(0)), max.value_or(0));
   Tensor y = empty_like(x);
   if (min) kernel::binary_number(y, x, *min, BinaryOp::maximum);
   if (max) kernel::binary_number(y, min ? y : x, *max, BinaryOp::minimum);
@@ -121,7 +122,7 @@ Tensor clamp(const Tensor& input, std::optional<double> min, std::optional<doubl
 
 // dx = dy y
 Tensor exp(const Tensor& input) {
-  const Tensor x = floating(input);
+  const Tensor x = floating("exp", input);
   Tensor y = unary(UnaryOp::exp, x);
   return record("exp", {x}, y,
                 [y = Saved::output(y)](const Tensor& dy) -> Grads { return {dy * *y}; });
@@ -129,47 +130,50 @@ Tensor exp(const Tensor& input) {
 
 // dx = dy / x
 Tensor log(const Tensor& input) {
-  const Tensor x = floating(input);
+  const Tensor x = floating("log", input);
   return record("log", {x}, unary(UnaryOp::log, x),
                 [x = Saved::input(x)](const Tensor& dy) -> Grads { return {dy / *x}; });
 }
 
 // dx = dy / (2 y)
 Tensor sqrt(const Tensor& x) {
-  return from_output(UnaryOp::sqrt, floating(x), [](auto& dy, auto& y) { return dy / (y * 2); });
+  return from_output(UnaryOp::sqrt, floating("sqrt", x),
+                     [](auto& dy, auto& y) { return dy / (y * 2); });
 }
 
 // dx = -dy y^3 / 2
 Tensor rsqrt(const Tensor& x) {
-  return from_output(UnaryOp::rsqrt, floating(x),
+  return from_output(UnaryOp::rsqrt, floating("rsqrt", x),
                      [](auto& dy, auto& y) { return dy * -0.5 * pow(y, 3); });
 }
 
 // dx = dy cos x
 Tensor sin(const Tensor& x) {
-  return from_input(UnaryOp::sin, floating(x), [](auto& dy, auto& v) { return dy * cos(v); });
+  return from_input(UnaryOp::sin, floating("sin", x),
+                    [](auto& dy, auto& v) { return dy * cos(v); });
 }
 
 // dx = -dy sin x
 Tensor cos(const Tensor& x) {
-  return from_input(UnaryOp::cos, floating(x), [](auto& dy, auto& v) { return -dy * sin(v); });
+  return from_input(UnaryOp::cos, floating("cos", x),
+                    [](auto& dy, auto& v) { return -dy * sin(v); });
 }
 
 // dx = dy (1 - y^2)
 Tensor tanh(const Tensor& x) {
-  return from_output(UnaryOp::tanh, floating(x),
+  return from_output(UnaryOp::tanh, floating("tanh", x),
                      [](auto& dy, auto& y) { return dy * (1 - y * y); });
 }
 
 // dx = dy y (1 - y)
 Tensor sigmoid(const Tensor& x) {
-  return from_output(UnaryOp::sigmoid, floating(x),
+  return from_output(UnaryOp::sigmoid, floating("sigmoid", x),
                      [](auto& dy, auto& y) { return dy * (1 - y) * y; });
 }
 
 // dx = dy s (1 + x (1 - s)), s = sigmoid x
 Tensor silu(const Tensor& x) {
-  return from_input(UnaryOp::silu, floating(x), [](auto& dy, auto& v) {
+  return from_input(UnaryOp::silu, floating("silu", x), [](auto& dy, auto& v) {
     const Tensor s = sigmoid(v);
     return dy * s * (1 + v * (1 - s));
   });
@@ -178,7 +182,7 @@ Tensor silu(const Tensor& x) {
 // y = 2 / sqrt(pi) times the integral of exp(-t^2) from 0 to x.
 // dx = dy 2 / sqrt(pi) exp(-x^2)
 Tensor erf(const Tensor& x) {
-  return from_input(UnaryOp::erf, floating(x),
+  return from_input(UnaryOp::erf, floating("erf", x),
                     [](auto& dy, auto& v) { return dy * (exp(-v * v) * 1.1283791670955126); });
 }
 

@@ -64,8 +64,8 @@ void reduce_var(Array& y, const Array& x, double correction, bool root) {
 
 // y = sum (x - mean)^2 / (n - correction).   dx = dy 2 (x - mean) / (n - correction)
 Tensor var(const Tensor& x, const Shape& dims, double correction, bool keepdim) {
-  INK_CHECK(x.is_floating(), "var: expected a floating dtype, got ", x.dtype());
   const ReducedShape shape("var", x, dims);
+  INK_CHECK(x.is_floating(), "var: expected a floating dtype, got ", x.dtype());
   Tensor y = empty(shape.kept, x.options());
   kernel::reduce_var(y, x, correction, false);
   const double n = static_cast<double>(shape.count) - correction;
@@ -77,8 +77,8 @@ Tensor var(const Tensor& x, const Shape& dims, double correction, bool keepdim) 
 
 // y = sqrt var.   dx = dy (x - mean) / (y (n - correction)), 0 where y is 0
 Tensor std(const Tensor& x, const Shape& dims, double correction, bool keepdim) {
-  INK_CHECK(x.is_floating(), "std: expected a floating dtype, got ", x.dtype());
   const ReducedShape shape("std", x, dims);
+  INK_CHECK(x.is_floating(), "std: expected a floating dtype, got ", x.dtype());
   Tensor kept = empty(shape.kept, x.options());
   kernel::reduce_var(kept, x, correction, true);
   const Tensor y = shape.finish(kept, keepdim);

@@ -37,6 +37,7 @@ Shape infer_size(const char* op, const Tensor& x, Shape shape) {
 
 // The same elements in row-major order under other sizes.   dx = dy seen as x's shape
 Tensor view(const Tensor& x, const Shape& sizes) {
+  check_defined("view", x);
   const Shape shape = infer_size("view", x, sizes);
   const auto seen = x.array().reshaped(shape);
   INK_CHECK(seen, "view: ", x.shape(), " with strides ", x.strides(), " cannot be seen as ", shape,
@@ -46,6 +47,7 @@ Tensor view(const Tensor& x, const Shape& sizes) {
 }
 
 Tensor reshape(const Tensor& x, const Shape& sizes) {
+  check_defined("reshape", x);
   const Shape shape = infer_size("reshape", x, sizes);
   if (x.array().reshaped(shape)) return view(x, shape);
   Tensor y = empty(shape, x.options());
@@ -57,6 +59,7 @@ Tensor reshape(const Tensor& x, const Shape& sizes) {
 
 // y[j0, j1, ...] = x with dimension dims[i] at place i.   dx = dy permuted back
 Tensor permute(const Tensor& x, const Shape& dims) {
+  check_defined("permute", x);
   INK_CHECK(dims.size() == x.dim(), "permute: expected ", x.dim(), " dimensions, got ", dims);
   Layout layout = x.layout();
   Shape inverse = Shape::filled(dims.size(), -1);
@@ -72,6 +75,7 @@ Tensor permute(const Tensor& x, const Shape& dims) {
 }
 
 Tensor transpose(const Tensor& x, int64_t dim0, int64_t dim1) {
+  check_defined("transpose", x);
   const int64_t a = wrap_dim("transpose", dim0, x.shape()),
                 b = wrap_dim("transpose", dim1, x.shape());
   Layout layout = x.layout();
@@ -85,6 +89,7 @@ Tensor transpose(const Tensor& x, int64_t dim0, int64_t dim1) {
 
 // Without dimensions of size 1 (all of them, or the given one).
 Tensor squeeze(const Tensor& x, std::optional<int64_t> dim) {
+  check_defined("squeeze", x);
   Layout layout = x.layout();
   const int64_t only = dim ? wrap_dim("squeeze", *dim, x.shape()) : -1;
   for (int64_t d = x.dim() - 1; d >= 0; --d) {
@@ -97,6 +102,7 @@ Tensor squeeze(const Tensor& x, std::optional<int64_t> dim) {
 }
 
 Tensor unsqueeze(const Tensor& x, int64_t dim) {
+  check_defined("unsqueeze", x);
   INK_CHECK(dim >= -x.dim() - 1 && dim <= x.dim(), "unsqueeze: dimension ", dim,
             " is out of range for shape ", x.shape());
   const int64_t d = dim < 0 ? dim + x.dim() + 1 : dim;
@@ -110,6 +116,7 @@ Tensor unsqueeze(const Tensor& x, int64_t dim) {
 // Sizes of 1 repeated without a copy (stride 0), new dimensions in front.
 // dx = dy summed over the repeats
 Tensor expand(const Tensor& x, const Shape& sizes) {
+  check_defined("expand", x);
   INK_CHECK(sizes.size() >= x.dim(), "expand: ", x.shape(), " has more dimensions than ", sizes);
   Shape shape = sizes;
   const int64_t added = sizes.size() - x.dim();
@@ -140,6 +147,7 @@ Grads slice_gradient(const Tensor& dy, VjpContext& g, const Shape& shape, int64_
 
 // Elements start, start + step, ... of a dimension.   dx = zeros with dy at those places
 Tensor slice(const Tensor& x, int64_t dim, int64_t start, int64_t stop, int64_t step) {
+  check_defined("slice", x);
   INK_CHECK(x.dim() > 0, "slice: a scalar has no dimension to slice");
   INK_CHECK(step > 0, "slice: expected a positive step, got ", step, "; use flip to reverse");
   const int64_t d = wrap_dim("slice", dim, x.shape()), n = x.shape()[d];
@@ -159,6 +167,7 @@ Tensor slice(const Tensor& x, int64_t dim, int64_t start, int64_t stop, int64_t 
 // dx = dy sliced
 Tensor slice_backward(const Tensor& x, const Shape& shape, int64_t dim, int64_t start, int64_t stop,
                       int64_t step) {
+  check_defined("slice_backward", x);
   Tensor y = zeros(shape, x.options());
   {
     const NoGrad no_grad;
@@ -169,6 +178,7 @@ Tensor slice_backward(const Tensor& x, const Shape& shape, int64_t dim, int64_t 
 }
 
 Tensor narrow(const Tensor& x, int64_t dim, int64_t start, int64_t length) {
+  check_defined("narrow", x);
   INK_CHECK(x.dim() > 0, "narrow: a scalar has no dimension to narrow");
   const int64_t d = wrap_dim("narrow", dim, x.shape()), n = x.shape()[d];
   const int64_t first = start < 0 ? start + n : start;
@@ -179,6 +189,7 @@ Tensor narrow(const Tensor& x, int64_t dim, int64_t start, int64_t length) {
 
 // The part of x at one index of a dimension, which goes.   dx = zeros with dy at that index
 Tensor select(const Tensor& x, int64_t dim, int64_t index) {
+  check_defined("select", x);
   INK_CHECK(x.dim() > 0, "select: a scalar has no dimension to select from");
   const int64_t d = wrap_dim("select", dim, x.shape()), n = x.shape()[d];
   const int64_t i = index < 0 ? index + n : index;

@@ -27,9 +27,10 @@ void masked_fill(Array& y, const Array& x, const Array& mask, double value) {
 
 // da = dy where the condition holds, db = dy elsewhere
 Tensor where(const Tensor& condition, const Tensor& left, const Tensor& right) {
+  check_defined("where", condition, left, right);
   INK_CHECK(condition.dtype() == boolean, "where: expected a bool condition, got ",
             condition.dtype());
-  const auto [a, b] = promoted(left, right);
+  const auto [a, b] = promoted("where", left, right);
   const Shape shape =
       broadcast_shapes("where", condition.shape(), broadcast_shapes("where", a.shape(), b.shape()));
   Tensor y = empty(shape, a.options());

@@ -198,12 +198,14 @@ Grads empty_gradients(const Tensor& q, const Tensor& k, const Tensor& v) {
 }  // namespace
 
 Tensor attention_weights(const Tensor& q, const Tensor& k, const AttentionOptions& options) {
+  check_defined("attention_weights", q, k);
   const Problem problem = checked("attention_weights", q, k, k, options);
   return weights_composed(q, k, problem).to(q.dtype());
 }
 
 Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v,
                                     const AttentionOptions& options) {
+  check_defined("scaled_dot_product_attention", q, k, v);
   Problem problem = checked("scaled_dot_product_attention", q, k, v, options);
   if (composed() || context().imitate_torch) return attention_composed(q, k, v, problem);
   const Tensor mask = std::exchange(problem.mask, {});

@@ -30,22 +30,30 @@ inline DType promote(const Tensor& x, double number) {
   return std::isfinite(number) && number == std::trunc(number) ? i64 : context().default_dtype;
 }
 
+// What an op that promotes begins with; `op` is for an undefined argument.
+
 /// x, in the default floating dtype if it holds integers or bools.
-inline Tensor floating(const Tensor& x) {
+inline Tensor floating(const char* op, const Tensor& x) {
+  check_defined(op, x);
   return x.is_floating() ? x : to(x, context().default_dtype);
 }
 
 /// x in the dtype in which it meets a number.
-inline Tensor promoted(const Tensor& x, double number) { return to(x, promote(x, number)); }
+inline Tensor promoted(const char* op, const Tensor& x, double number) {
+  check_defined(op, x);
+  return to(x, promote(x, number));
+}
 
 /// Both, in the dtype in which they meet.
-inline std::pair<Tensor, Tensor> promoted(const Tensor& a, const Tensor& b) {
+inline std::pair<Tensor, Tensor> promoted(const char* op, const Tensor& a, const Tensor& b) {
+  check_defined(op, a, b);
   const DType dtype = promote(a, b);
   return {to(a, dtype), to(b, dtype)};
 }
 
 /// A mask is bool, and the value must be one of x's dtype.
 inline void check_masked_fill(const char* op, const Tensor& x, const Tensor& mask, double value) {
+  check_defined(op, x, mask);
   INK_CHECK(mask.dtype() == boolean, op, ": expected a bool mask, got ", mask.dtype());
   INK_CHECK(x.is_floating() || promote(x, value) == i64, op, ": expected a value of ", x.dtype(),
             ", got ", value);

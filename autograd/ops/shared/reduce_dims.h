@@ -15,8 +15,9 @@ struct ReducedShape {
   int64_t count = 1;  // elements of x for each of the result
 
   /// Empty dims mean all. Throws on a dimension out of range or named twice.
-  ReducedShape(const char* op, const Tensor& x, const Shape& which)
-      : from(x.shape()), kept(x.shape()) {
+  ReducedShape(const char* op, const Tensor& x, const Shape& which) {
+    check_defined(op, x);
+    from = kept = x.shape();
     Shape reduced = Shape::filled(x.dim(), which.empty());
     for (int64_t dim : which) {
       const int64_t d = wrap_dim(op, dim, from);
