@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -251,8 +252,10 @@ TEST_F(Graph, WhatAHookKeepsKeepsItsValue) {
 
 TEST_F(Graph, GradientsHaveTheDtypeOfWhatTheyBelongTo) {
   Tensor x = leaf({1, 2});
+  std::ostringstream on;
+  on << " on " << test_device();
   const std::string got =
-      ": expected a gradient of float64 on cpu, as the tensor, got float32 on cpu";
+      ": expected a gradient of float64" + on.str() + ", as the tensor, got float32" + on.str();
   EXPECT_EQ(error_of([&] { (x * x).backward(ones({2})); }), "backward" + got);
   EXPECT_EQ(error_of([&] { x.set_grad(ones({2})); }), "set_grad" + got);
   HookHandle hook = x.register_hook([](const Tensor& g) { return g.to(f32); });
