@@ -385,11 +385,13 @@ TEST(Optimizer, ChecksEverythingBeforeItChangesAnything) {
   AdamW optimizer(layer.named_parameters());
   sum(layer(ones({1, 2}))).backward();
   const Tensor weight = layer.weight;
+  std::ostringstream on;
+  on << " on " << context().default_device;
   layer.bias.slot()->grad = ones({2}, f64);  // which no walk and no set_grad would leave there
   const auto before = weight.tolist();
-  EXPECT_EQ(
-      error_of([&] { optimizer.step(); }),
-      "AdamW: bias: expected a gradient of float32 on cpu, as the tensor, got float64 on cpu");
+  EXPECT_EQ(error_of([&] { optimizer.step(); }), "AdamW: bias: expected a gradient of float32" +
+                                                     on.str() + ", as the tensor, got float64" +
+                                                     on.str());
   EXPECT_EQ(weight.tolist(), before);
   layer.bias.set_grad({});
   layer.to(f64);
