@@ -1,5 +1,5 @@
 // Basic ops: what other ops, layers and tests are written with. They are closed under
-// differentiation (but gelu is fused). The headings name the files in ops/.
+// differentiation. The headings name the files in ops/.
 //
 // Shapes broadcast as in NumPy. Mixed dtypes are promoted as in PyTorch (i64 and bool yield to
 // floating; f32 and bf16 meet in f32). `dims` count from the end when negative; an empty list means

@@ -52,8 +52,10 @@ using Index = std::variant<int64_t, int, Slice, NoneType, EllipsisType>;
 
 /// What all handles of one tensor share.
 struct TensorImpl {
-  explicit TensorImpl(Array memory) : array(std::move(memory)) { ++live; }
-  ~TensorImpl() { --live; }
+  explicit TensorImpl(Array memory) : array(std::move(memory)) {
+    live.fetch_add(1, std::memory_order_relaxed);
+  }
+  ~TensorImpl() { live.fetch_sub(1, std::memory_order_relaxed); }
   TensorImpl(const TensorImpl&) = delete;
   TensorImpl& operator=(const TensorImpl&) = delete;
 

@@ -131,6 +131,16 @@ class Module {
 
 std::ostream& operator<<(std::ostream& out, const Module& module);
 
+namespace detail {
+/// The items as fields with the names 0, 1, ...
+template <class T>
+std::vector<Field> numbered_fields(std::vector<T>& items) {
+  std::vector<Field> list(items.begin(), items.end());
+  for (size_t i = 0; i < list.size(); ++i) list[i].name = std::to_string(i);
+  return list;
+}
+}  // namespace detail
+
 /// Modules of one type, named 0, 1, ...: ModuleList<Block> h;
 template <class M>
 class ModuleList : public Module {
@@ -150,11 +160,7 @@ class ModuleList : public Module {
   auto begin() const { return modules_.begin(); }
   auto end() const { return modules_.end(); }
 
-  std::vector<Field> fields() override {
-    std::vector<Field> list(modules_.begin(), modules_.end());
-    for (size_t i = 0; i < list.size(); ++i) list[i].name = std::to_string(i);
-    return list;
-  }
+  std::vector<Field> fields() override { return detail::numbered_fields(modules_); }
 
  private:
   std::vector<M> modules_;
@@ -235,11 +241,7 @@ template <class T>
 Field::Field(std::vector<T>& items) {
   struct List : Module {
     std::vector<T>* items;
-    std::vector<Field> fields() override {
-      std::vector<Field> list(items->begin(), items->end());
-      for (size_t i = 0; i < list.size(); ++i) list[i].name = std::to_string(i);
-      return list;
-    }
+    std::vector<Field> fields() override { return detail::numbered_fields(*items); }
   };
   auto list = std::make_shared<List>();
   list->items = &items;

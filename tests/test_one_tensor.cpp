@@ -255,6 +255,29 @@ TEST_F(OneTensor, RefusesWritesThatTheGraphCannotSee) {
   EXPECT_EQ(h.tolist(), (V{3, 2, 2}));
 }
 
+TEST_F(OneTensor, RefusesWritesIntoViewsOfWhatIsExpanded) {
+  Tensor wide = ones({3}, f64).expand({2, 3}).detach(), row = wide.index({0});
+  const Tensor w = leaf({3}, 2);
+  EXPECT_EQ(error_of([&] { row *= w; }),
+            "mul_: a view, (3,), of (2, 3), of which several elements lie in one place (it was "
+            "expanded); clone() that first");
+  row *= 2;  // without a graph it is plain memory
+  EXPECT_EQ(wide.tolist(), V(6, 2));
+  Tensor x = w * 1, same = x.expand({2, 3});
+  same.copy_(same);  // nothing to do, as in PyTorch
+  EXPECT_TRUE(x.requires_grad());
+}
+
+// What divides and what was divided may be written afterwards where PyTorch allows it.
+TEST_F(OneTensor, AQuotientKeepsItsOperands) {
+  const Tensor a = leaf({2}, 3), b = leaf({2}, 2);
+  Tensor q = a / b, r = 1 / b;
+  q += 1;
+  r *= 3;
+  sum(q + r).backward();
+  EXPECT_EQ(b.grad().tolist(), (V{-1.5, -1.5}));  // -a / b^2 - 3 / b^2
+}
+
 TEST_F(OneTensor, FindsASavedValueThatWasWrittenThroughAView) {
   const Tensor x = leaf({3}, 2);
   Tensor y = exp(x);

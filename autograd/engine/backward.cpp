@@ -157,6 +157,7 @@ class Walk {
     if (waiting.empty()) return;
     Tensor& g = waiting.mapped();
     Tensor* to = destination_(slot);
+    if (to == nullptr) return;  // a hook of another leaf has switched this one off
     if (to == &slot->grad) return slot->accumulate(std::move(g), create_graph_);
     slot->run_hooks(g);
     detail::add_gradient(*to, std::move(g), true, create_graph_);

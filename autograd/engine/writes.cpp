@@ -68,7 +68,12 @@ bool detail::check_write(const char* op, const Tensor& x, bool value_in_graph) {
             x.shape(),
             ", that was taken under NoGrad cannot be written while a graph is recorded, because "
             "the graph would not see it; take the view again, or write under NoGrad");
-  return in_graph || value_in_graph;
+  const bool recorded = in_graph || value_in_graph;
+  INK_CHECK(!recorded || !owner.layout().repeats(), op, ": a view, ", x.shape(), ", of ",
+            owner.shape(),
+            ", of which several elements lie in one place (it was expanded); "
+            "clone() that first");
+  return recorded;
 }
 
 void detail::record_write(Tensor& x, const Tensor& value) {

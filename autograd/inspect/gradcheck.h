@@ -52,7 +52,7 @@ using CheckedFunction = std::function<std::vector<Tensor>(const std::vector<Tens
 GradcheckReport gradcheck(const CheckedFunction& f, const std::vector<Tensor>& inputs,
                           GradcheckOptions options = {});
 /// Checks the second derivatives: the gradient of the gradient, with respect to inputs and upstream
-/// gradient. Fused ops need to run under Composed.
+/// gradient.
 GradcheckReport gradgradcheck(const CheckedFunction& f, const std::vector<Tensor>& inputs,
                               GradcheckOptions options = {});
 

@@ -6,7 +6,7 @@
 //   scatter_strided  y = zeros of whole's shape, with x added at the places of part
 //   copy_slices      y = x with a value at the places of part
 //
-// The second and the third are each other's gradient.
+// gather and scatter are each other's gradient.
 #include "autograd/basic_ops.h"
 #include "autograd/kernels/copy.h"
 #include "autograd/kernels/elementwise.h"

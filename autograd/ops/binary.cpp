@@ -118,16 +118,15 @@ Tensor mul(const Tensor& left, const Tensor& right) {
                 });
 }
 
-// da = dy / b, db = -dy y / b
+// da = dy / b, db = -dy (a / b) / b
 Tensor div(const Tensor& left, const Tensor& right) {
   check_defined("div", left, right);
   const auto [a, b] = promoted("div", floating("div", left), floating("div", right));
-  Tensor y = binary(BinaryOp::div, a, b);
-  return record("div", {a, b}, y,
-                [y = Saved::output(b.requires_grad() ? y : Tensor()), divisor = Saved::input(b),
-                 sa = a.shape(), sb = b.shape()](const Tensor& dy, VjpContext& g) -> Grads {
+  return record("div", {a, b}, binary(BinaryOp::div, a, b),
+                [x = saved_for(b, a), divisor = Saved::input(b), sa = a.shape(), sb = b.shape()](
+                    const Tensor& dy, VjpContext& g) -> Grads {
                   return {if_needed(g, 0, sa, [&] { return dy / *divisor; }),
-                          if_needed(g, 1, sb, [&] { return -dy * *y / *divisor; })};
+                          if_needed(g, 1, sb, [&] { return -dy * (*x / *divisor) / *divisor; })};
                 });
 }
 
@@ -204,14 +203,16 @@ Tensor operator/(const Tensor& x, double n) {
   return with_number(BinaryOp::div, floating("div", x), n, [n](auto& dy) { return dy / n; });
 }
 
-// y = number / x.   dx = -dy y / x
-Tensor operator/(double number, const Tensor& input) {
-  const Tensor x = floating("div", input);
-  Tensor y = binary(BinaryOp::rdiv, x, number);
-  return record("rdiv", {x}, y,
-                [x = Saved::input(x), y = Saved::output(y)](const Tensor& dy) -> Grads {
-                  return {-dy * *y / *x};
-                });
+// y = 1 / x.   dx = -dy y^2
+static Tensor reciprocal(const Tensor& x) {
+  Tensor y = binary(BinaryOp::rdiv, x, 1);
+  return record("reciprocal", {x}, y,
+                [y = Saved::output(y)](const Tensor& dy) -> Grads { return {-dy * *y * *y}; });
+}
+
+Tensor operator/(double number, const Tensor& x) {
+  const Tensor y = reciprocal(floating("div", x));
+  return number == 1 ? y : y * number;
 }
 
 namespace {

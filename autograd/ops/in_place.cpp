@@ -102,11 +102,9 @@ Tensor& Tensor::mul_(const Tensor& y) {
     return mul(b.requires_grad() ? ink::clone(a) : a, b);
   });
 }
-// The gradient of y needs the quotient, which div keeps as its own; this handle stands for a copy.
 Tensor& Tensor::div_(const Tensor& y) {
   return in_place("div_", BinaryOp::div, *this, y, [](const Tensor& a, const Tensor& b) {
-    const Tensor quotient = div(a, b);
-    return b.requires_grad() ? ink::clone(quotient) : quotient;
+    return div(b.requires_grad() ? ink::clone(a) : a, b);
   });
 }
 Tensor& Tensor::add_(double y) { return in_place("add_", BinaryOp::add, *this, y, std::plus()); }
@@ -137,8 +135,12 @@ Tensor& Tensor::fill_(double value) {
 Tensor& Tensor::copy_(const Tensor& source) {
   impl("copy_");
   check_defined("copy_", source);
-  check_fits("copy_", *this, source.shape(), boolean);
   const bool recorded = detail::check_write("copy_", *this, source.requires_grad());
+  if (source.is_same(*this)) {  // a write all the same, also of what was expanded
+    bump_version();
+    return *this;
+  }
+  check_fits("copy_", *this, source.shape(), boolean);
   {
     const NoGrad no_grad;
     kernel::copy(*this, operand(source.to(device()), *this));

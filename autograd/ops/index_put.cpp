@@ -1,4 +1,5 @@
-// index_put: values at places that ids or masks name, made of other ops.
+// index_put: values at places that ids or masks name, made of other ops. Ids that come twice, and
+// where a mask is true, are found on the host.
 #include <algorithm>
 #include <unordered_map>
 #include <vector>
@@ -43,9 +44,8 @@ std::vector<Tensor> all_ids(const Tensor& x, const std::vector<Tensor>& given) {
     }
     for (int64_t i = 0; i < dims; ++i)
       INK_CHECK(one.shape()[i] == x.shape()[d + i],
-                "index_put: expected a mask whose sizes are "
-                "those of ",
-                x.shape(), " from dimension ", d, " on, got ", one.shape());
+                "index_put: expected a mask whose sizes are those of ", x.shape(),
+                " from dimension ", d, " on, got ", one.shape());
     for (const Tensor& place : places_of(one)) ids.push_back(place);
   }
   INK_CHECK(!ids.empty(), "index_put: expected ids or a mask, got none");
@@ -87,9 +87,7 @@ Tensor index_put(const Tensor& x, const std::vector<Tensor>& given, const Tensor
   row = reshape(row, {row.numel()});
   const int64_t width = rows == 0 ? 0 : x.numel() / rows;
   INK_CHECK(broadcast_shapes("index_put", shape, values.shape()) == shape,
-            "index_put: expected "
-            "values that broadcast to ",
-            shape, ", got ", values.shape());
+            "index_put: expected values that broadcast to ", shape, ", got ", values.shape());
   Tensor v = reshape(expand(to(values, x.dtype()), shape), {row.numel(), width});
   const Tensor table = reshape(x, {rows, width});
   if (!accumulate) {

@@ -35,6 +35,11 @@ Shape infer_size(const char* op, const Tensor& x, Shape shape) {
 
 }  // namespace
 
+static Tensor seen_as(const Tensor& x, const Array& seen) {
+  return record("view", {x}, x.alias(seen.layout()),
+                [from = x.shape()](const Tensor& dy) -> Grads { return {reshape(dy, from)}; });
+}
+
 // The same elements in row-major order under other sizes.   dx = dy seen as x's shape
 Tensor view(const Tensor& x, const Shape& sizes) {
   check_defined("view", x);
@@ -42,17 +47,17 @@ Tensor view(const Tensor& x, const Shape& sizes) {
   const auto seen = x.array().reshaped(shape);
   INK_CHECK(seen, "view: ", x.shape(), " with strides ", x.strides(), " cannot be seen as ", shape,
             " without a copy; use reshape, or contiguous() first");
-  return record("view", {x}, x.alias(seen->layout()),
-                [from = x.shape()](const Tensor& dy) -> Grads { return {reshape(dy, from)}; });
+  return seen_as(x, *seen);
 }
 
+// The same, or a copy where no view is possible.
 Tensor reshape(const Tensor& x, const Shape& sizes) {
   check_defined("reshape", x);
   const Shape shape = infer_size("reshape", x, sizes);
-  if (x.array().reshaped(shape)) return view(x, shape);
+  if (const auto seen = x.array().reshaped(shape)) return seen_as(x, *seen);
   Tensor y = empty(shape, x.options());
-  Array seen = *y.array().reshaped(x.shape());
-  kernel::copy(seen, x);
+  Array in_order = *y.array().reshaped(x.shape());
+  kernel::copy(in_order, x);
   return record("reshape", {x}, y,
                 [from = x.shape()](const Tensor& dy) -> Grads { return {reshape(dy, from)}; });
 }

@@ -106,7 +106,7 @@ std::vector<OpCase> make_cases() {
       {"mul.number", one(), [](I x) -> Outputs { return {x[0] * 0.3, 2 * x[0]}; }},
       {"div", two(normal, positive), [](I x) -> Outputs { return {x[0] / x[1]}; }},
       {"div.number", one(), [](I x) -> Outputs { return {x[0] / 0.3}; }},
-      {"rdiv", one(positive), [](I x) -> Outputs { return {2.5 / x[0]}; }},
+      {"reciprocal", one(positive), [](I x) -> Outputs { return {2.5 / x[0]}; }},
       {"pow", two(positive, normal), [](I x) -> Outputs { return {pow(x[0], x[1])}; }},
       {"pow.number", one(positive), [](I x) -> Outputs {
          return {pow(x[0], 2), pow(x[0], 3), pow(x[0], -1), pow(x[0], 0.5), pow(x[0], -0.5),

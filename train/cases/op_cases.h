@@ -37,7 +37,7 @@ struct OpCase {
   Outputs (*op)(const Inputs&);  // no std::function, because each takes long to compile
   double f32_tolerance = 1e-5;   // of max|f32 - f64| / max|f64|, values and gradients
   double bf16_tolerance = 0.03;
-  bool second_derivative = true;  // check d2 too (always under Composed)
+  bool second_derivative = true;  // check d2, too
 };
 
 /// All rows; op_cases.cpp.

@@ -50,7 +50,6 @@ void check_op(const OpCase& row, bool second, Line& line) {
     if (!differentiable_output(row, leaves)) continue;
     add(line, [&] { return gradcheck(row.op, leaves); });
     if (!second || !row.second_derivative || largest(set) > 100) continue;
-    const Composed composed;
     add(line, [&] { return gradgradcheck(row.op, leaves, {.rtol = 1e-4, .atol = 1e-6}); });
   }
 }
