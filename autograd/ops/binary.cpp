@@ -210,10 +210,8 @@ static Tensor reciprocal(const Tensor& x) {
                 [y = Saved::output(y)](const Tensor& dy) -> Grads { return {-dy * *y * *y}; });
 }
 
-Tensor operator/(double number, const Tensor& x) {
-  const Tensor y = reciprocal(floating("div", x));
-  return number == 1 ? y : y * number;
-}
+// As PyTorch: the result is no memory that backward reads, also where the number is 1.
+Tensor operator/(double number, const Tensor& x) { return reciprocal(floating("div", x)) * number; }
 
 namespace {
 
@@ -222,7 +220,7 @@ Tensor power(const Tensor& x, double e) {
   const NoGrad no_grad;
   if (e == 2) return binary(BinaryOp::mul, x, x);
   if (e == 3) return binary(BinaryOp::mul, binary(BinaryOp::mul, x, x), x);
-  if (e == -1) return 1 / x;
+  if (e == -1) return binary(BinaryOp::rdiv, x, 1);
   if (e == 0.5) return sqrt(x);
   if (e == -0.5) return rsqrt(x);
   return binary(BinaryOp::pow, x, e);
