@@ -31,9 +31,8 @@ struct AttentionFromScratch : Notebook {
     // The second word asks. A dot product is large where two vectors point the same way, so it
     // serves as a score of how much a word has to do with the one that asks, the query.
     const Tensor query = inputs.select(0, 1);
-    std::vector<Tensor> list;
-    for (int64_t i = 0; i < 6; ++i) list.push_back(dot(inputs.select(0, i), query));
-    const Tensor scores = stack(list);
+    Tensor scores = empty({6});
+    for (int64_t i = 0; i < 6; ++i) scores.index({i}) = dot(inputs.select(0, i), query);
     print(scores);
 
     // We want shares of a whole. Dividing by the sum gives them, as long as no score is negative.

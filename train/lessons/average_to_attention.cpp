@@ -44,7 +44,7 @@ struct AverageToAttention : Notebook {
     means = zeros({2, 3, 4});
     for (int64_t b = 0; b < 2; ++b) {
       for (int64_t t = 0; t < 3; ++t)
-        means.index({b, t}).copy_(mean(x.index({b, Slice({}, t + 1)}), {0}));
+        means.index({b, t}) = mean(x.index({b, Slice({}, t + 1)}), {0});
     }
     print(means);
   }
