@@ -116,13 +116,15 @@ std::vector<ModuleCase> module_cases() {
   return rows;
 }
 
-GradcheckReport check_module(const ModuleCase& row, const GradcheckOptions& options) {
+GradcheckReport check_module(const ModuleCase& row, const GradcheckOptions& options, bool second) {
   std::vector<Tensor> leaves = row.module->parameters(), inputs = row.inputs;
   for (Tensor& x : inputs) {
     if (x.is_floating()) leaves.push_back(x.requires_grad_());
   }
-  return gradcheck([&](const std::vector<Tensor>&) { return row.forward(*row.module, inputs); },
-                   leaves, options);
+  const CheckedFunction f = [&](const std::vector<Tensor>&) -> std::vector<Tensor> {
+    return {row.forward(*row.module, inputs)};
+  };
+  return second ? gradgradcheck(f, leaves, options) : gradcheck(f, leaves, options);
 }
 
 }  // namespace ink

@@ -21,7 +21,8 @@ struct ModuleCase {
 
 /// All rows; module_cases.cpp.
 std::vector<ModuleCase> module_cases();
-/// gradcheck over the row's parameters and floating inputs.
-GradcheckReport check_module(const ModuleCase& row, const GradcheckOptions& options = {});
+/// gradcheck, or gradgradcheck, over the row's parameters and floating inputs.
+GradcheckReport check_module(const ModuleCase& row, const GradcheckOptions& options = {},
+                             bool second = false);
 
 }  // namespace ink
