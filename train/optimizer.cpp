@@ -88,13 +88,14 @@ OptimizerStep Optimizer::step_arrays() const {
 
 // All of them, before anything changes.
 void Optimizer::check_gradients() const {
+  const std::string name = name_;
   for (size_t i = 0; i < parameters_.size(); ++i) {
     const std::string& label = parameters_[i].first;
     const Tensor& p = parameters_[i].second;
     INK_CHECK(p.storage() == lists_.values[i].storage(), name_, ": ", label,
               " has other memory than when the optimizer was made; convert a model before that");
     if (const Tensor g = p.grad(); g.defined())
-      with_prefix(name_, [&] { p.slot()->check_gradient(label.c_str(), g); });
+      with_prefix(name, [&] { p.slot()->check_gradient(label.c_str(), g); });
   }
 }
 
