@@ -23,7 +23,6 @@ using Values = std::vector<double>;
 class AttentionMask : public testing::Test {
  protected:
   void SetUp() override { manual_seed(1); }
-  void TearDown() override { EXPECT_EQ(Node::live, 0); }
   const ContextGuard guard_;
 };
 

@@ -25,7 +25,7 @@ using Group = std::map<std::string, Tensor>;
 
 // The tensors of the fixture whose names begin with a prefix, without it.
 Group group(const std::string& prefix) {
-  static const NamedTensors all = load_golden("nn.safetensors");
+  const NamedTensors all = load_golden("nn.safetensors");
   Group found;
   for (const auto& [name, tensor] : all) {
     if (name.rfind(prefix, 0) == 0) found[name.substr(prefix.size())] = tensor;

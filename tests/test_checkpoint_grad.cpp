@@ -85,7 +85,6 @@ std::vector<Values> run(const Model& model, const std::function<Tensor()>& forwa
 
 class Checkpoint : public testing::Test {
  protected:
-  void TearDown() override { EXPECT_EQ(Node::live, 0) << "a graph outlived its test"; }
   const Model model_{};
 };
 

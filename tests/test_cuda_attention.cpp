@@ -28,7 +28,6 @@ class CudaAttention : public testing::Test {
     if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device";
     manual_seed(1);
   }
-  void TearDown() override { EXPECT_EQ(Node::live, 0); }
   const ContextGuard guard_;
 };
 

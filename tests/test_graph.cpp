@@ -20,19 +20,14 @@ using Values = std::vector<double>;
 
 Tensor leaf(const Values& values) { return from_vector(values).requires_grad_(); }
 
-class Graph : public testing::Test {
- protected:
-  void TearDown() override { EXPECT_EQ(Node::live, 0) << "a graph outlived its test"; }
-};
-
-TEST_F(Graph, SharedLeafCollectsBothPaths) {
+TEST(Graph, SharedLeafCollectsBothPaths) {
   const Tensor x = leaf({1, 2, 3});
   sum(exp(x) * x + x).backward();
   const auto dx = x.grad().tolist();
   for (size_t i = 0; i < 3; ++i) EXPECT_NEAR(dx[i], std::exp(i + 1.0) * (i + 2.0) + 1, 1e-12);
 }
 
-TEST_F(Graph, DiamondsAreWalkedOncePerNode) {
+TEST(Graph, DiamondsAreWalkedOncePerNode) {
   const Tensor x = leaf({2});
   Tensor y = x;
   for (int i = 0; i < 60; ++i) y = y + y;  // 2^60 paths
@@ -40,14 +35,14 @@ TEST_F(Graph, DiamondsAreWalkedOncePerNode) {
   EXPECT_EQ(x.grad().item(), std::ldexp(1.0, 60));
 }
 
-TEST_F(Graph, GradientsAddUpOverWalks) {
+TEST(Graph, GradientsAddUpOverWalks) {
   const Tensor x = leaf({3});
   (x * x).backward();
   (x * x).backward();
   EXPECT_EQ(x.grad().item(), 12);
 }
 
-TEST_F(Graph, LeafGradientsNeverShareMemory) {
+TEST(Graph, LeafGradientsNeverShareMemory) {
   const Tensor a = leaf({1}), b = leaf({2});
   (a + b).backward();
   NoGrad no_grad;
@@ -55,7 +50,7 @@ TEST_F(Graph, LeafGradientsNeverShareMemory) {
   EXPECT_EQ(b.grad().item(), 1);
 }
 
-TEST_F(Graph, ChainOfAMillionNodesIsBuiltWalkedAndFreed) {
+TEST(Graph, ChainOfAMillionNodesIsBuiltWalkedAndFreed) {
   const Tensor x = leaf({1});
   Tensor y = x;
 #ifdef __SANITIZE_ADDRESS__
@@ -71,7 +66,7 @@ TEST_F(Graph, ChainOfAMillionNodesIsBuiltWalkedAndFreed) {
   for (int64_t i = 0; i < nodes; ++i) unwalked = exp(unwalked * unwalked);
 }
 
-TEST_F(Graph, IntermediateGradientsOnRequest) {
+TEST(Graph, IntermediateGradientsOnRequest) {
   const Tensor x = leaf({3});
   Tensor y = x * x, unasked = y + y;
   y.retain_grad();
@@ -83,7 +78,7 @@ TEST_F(Graph, IntermediateGradientsOnRequest) {
   EXPECT_FALSE(unasked.grad().defined());
 }
 
-TEST_F(Graph, HooksOutliveTheHandles) {
+TEST(Graph, HooksOutliveTheHandles) {
   const Tensor x = leaf({3});
   const auto forward = [&] {
     Tensor y = x * x;
@@ -94,7 +89,7 @@ TEST_F(Graph, HooksOutliveTheHandles) {
   EXPECT_EQ(x.grad().item(), 2 * 6 * 10);
 }
 
-TEST_F(Graph, HooksSeeAndReplaceCompleteGradients) {
+TEST(Graph, HooksSeeAndReplaceCompleteGradients) {
   const Tensor x = leaf({3});
   Tensor y = x * x;
   Values seen;
@@ -112,7 +107,7 @@ TEST_F(Graph, HooksSeeAndReplaceCompleteGradients) {
   EXPECT_EQ(x.grad().item(), 24);
 }
 
-TEST_F(Graph, GradLeavesLeavesAlone) {
+TEST(Graph, GradLeavesLeavesAlone) {
   const Tensor x = leaf({3}), y = leaf({4});
   const Tensor middle = x * y, out = middle * x;
   const Grads grads = grad({out}, {x, middle}, {}, true);
@@ -123,7 +118,7 @@ TEST_F(Graph, GradLeavesLeavesAlone) {
   EXPECT_FALSE(grad({out}, {unrelated})[0].defined());
 }
 
-TEST_F(Graph, HigherDerivatives) {
+TEST(Graph, HigherDerivatives) {
   const Tensor x = leaf({2});
   const Tensor y = x * x * x * x;
   const Tensor dy = grad({y}, {x}, {}, true, true)[0];
@@ -132,7 +127,7 @@ TEST_F(Graph, HigherDerivatives) {
   EXPECT_EQ((Values{dy.item(), ddy.item(), dddy.item()}), (Values{32, 48, 48}));
 }
 
-TEST_F(Graph, ActivationsDieAsTheWalkPasses) {
+TEST(Graph, ActivationsDieAsTheWalkPasses) {
   const Tensor x = from_vector(Values(1 << 16, 0.01)).requires_grad_();
   Tensor y = x;
   for (int i = 0; i < 20; ++i) y = exp(y) * y;
@@ -145,7 +140,7 @@ TEST_F(Graph, ActivationsDieAsTheWalkPasses) {
   EXPECT_LT(memory_stats(test_device()).bytes_in_use, before - 30 * (1 << 16) * 8);
 }
 
-TEST_F(Graph, NoGradAndDetachStopRecording) {
+TEST(Graph, NoGradAndDetachStopRecording) {
   const Tensor x = leaf({1});
   {
     const NoGrad no_grad;
@@ -157,7 +152,7 @@ TEST_F(Graph, NoGradAndDetachStopRecording) {
   EXPECT_EQ(x.detach().storage(), x.storage());
 }
 
-TEST_F(Graph, RefusalsNameTheOpAndTheWayOut) {
+TEST(Graph, RefusalsNameTheOpAndTheWayOut) {
   const Tensor x = leaf({1, 2});
   EXPECT_EQ(error_of([&] { (x * x).backward(); }),
             "backward: expected a tensor with one element, got (2,); pass the gradient to start "
@@ -184,7 +179,7 @@ TEST_F(Graph, RefusalsNameTheOpAndTheWayOut) {
             "requires_grad_: expected a floating dtype, got int64");
 }
 
-TEST_F(Graph, RetainGraphAllowsASecondWalk) {
+TEST(Graph, RetainGraphAllowsASecondWalk) {
   const Tensor x = leaf({3});
   const Tensor y = x * x;
   y.backward({}, true);
@@ -194,7 +189,7 @@ TEST_F(Graph, RetainGraphAllowsASecondWalk) {
 
 // ---- whose gradients are whose
 
-TEST_F(Graph, ALeafSharesItsGradientWithNobody) {
+TEST(Graph, ALeafSharesItsGradientWithNobody) {
   for (const bool create_graph : {false, true}) {
     const Tensor a = leaf({1, 2}), b = leaf({2, 3}), c = leaf({3, 4});
     const Tensor seed = ones({2}, f64);
@@ -216,7 +211,7 @@ TEST_F(Graph, ALeafSharesItsGradientWithNobody) {
   EXPECT_EQ(both[1].item(), 1);
 }
 
-TEST_F(Graph, AGradientStaysTheSameTensorAsWalksAddToIt) {
+TEST(Graph, AGradientStaysTheSameTensorAsWalksAddToIt) {
   const Tensor x = leaf({3});
   (x * 2).backward();
   const Tensor g = x.grad();
@@ -232,7 +227,7 @@ TEST_F(Graph, AGradientStaysTheSameTensorAsWalksAddToIt) {
   EXPECT_EQ(w.grad().tolist(), (Values{5, 5}));
 }
 
-TEST_F(Graph, WhatAHookKeepsKeepsItsValue) {
+TEST(Graph, WhatAHookKeepsKeepsItsValue) {
   Tensor x = leaf({1, 2});
   Tensor y = x * 3;
   std::vector<Tensor> kept;
@@ -250,7 +245,7 @@ TEST_F(Graph, WhatAHookKeepsKeepsItsValue) {
   EXPECT_EQ(kept[2].tolist(), (Values{100, 100}));
 }
 
-TEST_F(Graph, GradientsHaveTheDtypeOfWhatTheyBelongTo) {
+TEST(Graph, GradientsHaveTheDtypeOfWhatTheyBelongTo) {
   Tensor x = leaf({1, 2});
   std::ostringstream on;
   on << " on " << test_device();
@@ -267,7 +262,7 @@ TEST_F(Graph, GradientsHaveTheDtypeOfWhatTheyBelongTo) {
   EXPECT_FALSE(x.grad().defined());
 }
 
-TEST_F(Graph, HooksCanBeRemoved) {
+TEST(Graph, HooksCanBeRemoved) {
   Tensor x = leaf({2});
   int calls = 0;
   HookHandle once, handle = x.register_hook([&](const Tensor&) {
@@ -292,7 +287,7 @@ TEST_F(Graph, HooksCanBeRemoved) {
 }
 
 // The order of what happens in a walk, with the leaf's gradient as it is then.
-TEST_F(Graph, ALeafSaysWhenItsGradientIsComplete) {
+TEST(Graph, ALeafSaysWhenItsGradientIsComplete) {
   Tensor w = leaf({2}), v = leaf({3}), unused = leaf({4});
   std::string log;
   const auto tell = [&](const char* name) {
@@ -324,7 +319,7 @@ struct CountVjps : Observer {
   std::string names;
 };
 
-TEST_F(Graph, OnlyWhatLeadsToWhatIsAskedForRuns) {
+TEST(Graph, OnlyWhatLeadsToWhatIsAskedForRuns) {
   const Tensor p = leaf({2}), q = leaf({3});
   const Tensor branch = exp(exp(q)), middle = sin(p), y = middle * branch + q;
   CountVjps count;
@@ -341,7 +336,7 @@ TEST_F(Graph, OnlyWhatLeadsToWhatIsAskedForRuns) {
   EXPECT_EQ(grad({branch}, {q})[0].defined(), true);
 }
 
-TEST_F(Graph, AFreedGraphIsRefusedBeforeAnythingHappens) {
+TEST(Graph, AFreedGraphIsRefusedBeforeAnythingHappens) {
   const Tensor a = leaf({2}), b = leaf({3});
   const Tensor shared = exp(a);
   sum(shared).backward();
@@ -352,7 +347,7 @@ TEST_F(Graph, AFreedGraphIsRefusedBeforeAnythingHappens) {
   EXPECT_EQ(b.grad().item(), 6);
 }
 
-TEST_F(Graph, AHookMayLookAtTheGraphButNotTakeItAway) {
+TEST(Graph, AHookMayLookAtTheGraphButNotTakeItAway) {
   const Tensor x = leaf({2});
   Tensor y = x * x, z = y * 3;
   double inner = 0;
@@ -376,7 +371,7 @@ Tensor cube(const Tensor& x) {
   });
 }
 
-TEST_F(Graph, AUsersOpInADozenLines) {
+TEST(Graph, AUsersOpInADozenLines) {
   const Tensor x = leaf({2});
   const Tensor dx = grad({cube(x)}, {x}, {}, true, true)[0];
   EXPECT_EQ(dx.item(), 12);
@@ -395,7 +390,7 @@ std::vector<Tensor> sum_and_product(const Tensor& a, const Tensor& b) {
                 });
 }
 
-TEST_F(Graph, SeveralOutputsShareOneVjp) {
+TEST(Graph, SeveralOutputsShareOneVjp) {
   const Tensor a = leaf({2}), b = leaf({5});
   const auto both = sum_and_product(a, b);
   (both[0] * both[1]).backward();
@@ -405,7 +400,7 @@ TEST_F(Graph, SeveralOutputsShareOneVjp) {
 }
 
 // Adds its gradient into what is there already, and skips what nobody needs.
-TEST_F(Graph, NeedsAndInto) {
+TEST(Graph, NeedsAndInto) {
   const Tensor a = leaf({1}), b = leaf({2}), c = from_vector(Values{3});
   int given = 0;
   const auto op = [&](const Tensor& x, const Tensor& y, const Tensor& z) {
@@ -432,7 +427,7 @@ TEST_F(Graph, NeedsAndInto) {
   EXPECT_EQ(a.grad().item(), 2);
 }
 
-TEST_F(Graph, AWrongVjpIsNamed) {
+TEST(Graph, AWrongVjpIsNamed) {
   const Tensor x = leaf({1, 2});
   const auto op = [&](auto vjp) { return sum(record("test_wrong", {x}, x.detach().clone(), vjp)); };
   EXPECT_EQ(error_of([&] { op([](const Tensor& dy) -> Grads {
@@ -450,7 +445,7 @@ TEST_F(Graph, AWrongVjpIsNamed) {
 
 // ---- threads
 
-TEST_F(Graph, ThreadsShareAModelThroughStores) {
+TEST(Graph, ThreadsShareAModelThroughStores) {
   const Tensor weight = from_vector(Values(1000, 0.5)).requires_grad_();
   const auto loss_of = [&](double scale) {
     return sum(exp(weight * weight) * from_vector(Values(1000, scale)));
@@ -476,7 +471,7 @@ TEST_F(Graph, ThreadsShareAModelThroughStores) {
   EXPECT_FALSE(stores[0].get(weight).defined());
 }
 
-TEST_F(Graph, RetainGradAndHooksWorkWithAStore) {
+TEST(Graph, RetainGradAndHooksWorkWithAStore) {
   Tensor x = leaf({3});
   int calls = 0;
   x.register_hook([&](const Tensor& g) {
@@ -497,7 +492,7 @@ TEST_F(Graph, RetainGradAndHooksWorkWithAStore) {
 
 // Of walks that would free a graph that they share, one is right and the others are refused, and
 // have changed nothing. Walks that leave it as it is are all right.
-TEST_F(Graph, ThreadsThatShareAnInnerNode) {
+TEST(Graph, ThreadsThatShareAnInnerNode) {
   for (const bool retain : {false, true}) {
     for (int round = 0; round < 50; ++round) {
       const Tensor w = from_vector(Values(64, 0.5)).requires_grad_();
@@ -532,7 +527,7 @@ TEST_F(Graph, ThreadsThatShareAnInnerNode) {
   }
 }
 
-TEST_F(Graph, ThreadsHaveIndependentGraphs) {
+TEST(Graph, ThreadsHaveIndependentGraphs) {
   std::vector<std::thread> threads;
   std::vector<double> results(4);
   for (size_t t = 0; t < 4; ++t) {

@@ -19,14 +19,9 @@ Tensor leaf(const Shape& shape, double value) {
 
 using V = std::vector<double>;
 
-class InPlace : public testing::Test {
- protected:
-  void TearDown() override { EXPECT_EQ(Node::live, 0); }
-};
-
 // ---- values
 
-TEST_F(InPlace, OperatorsWriteTheSameMemory) {
+TEST(InPlace, OperatorsWriteTheSameMemory) {
   Tensor x = tensor({1.0, 2.0, 3.0});
   const Tensor other_handle = x;
   x += tensor({1.0, 1.0, 1.0});
@@ -48,7 +43,7 @@ TEST_F(InPlace, OperatorsWriteTheSameMemory) {
   EXPECT_EQ(other_handle.tolist(), (V{0, 0, 0}));
 }
 
-TEST_F(InPlace, ViewsAndOverlaps) {
+TEST(InPlace, ViewsAndOverlaps) {
   Tensor x = arange(6, f32).view({2, 3});
   x.select(0, 1).add_(10);
   EXPECT_EQ(x.tolist(), (V{0, 1, 2, 13, 14, 15}));
@@ -64,7 +59,7 @@ TEST_F(InPlace, ViewsAndOverlaps) {
   EXPECT_EQ(line.tolist()[999], 998 + 997);
 }
 
-TEST_F(InPlace, DtypesOfTheTensorStay) {
+TEST(InPlace, DtypesOfTheTensorStay) {
   Tensor h = ones({2}, bf16), i = ones({2}, i64), b = tensor({true, false}), f = ones({2});
   h += tensor({0.5, 1.0}, f64);
   EXPECT_EQ(h.dtype(), bf16);
@@ -83,7 +78,7 @@ TEST_F(InPlace, DtypesOfTheTensorStay) {
 
 // ---- gradients
 
-TEST_F(InPlace, RecordAnOrdinaryOp) {
+TEST(InPlace, RecordAnOrdinaryOp) {
   Tensor w = leaf({3}, 2), x = leaf({3}, 3);
   Tensor y = x * 1;
   y *= w;      // 6
@@ -96,7 +91,7 @@ TEST_F(InPlace, RecordAnOrdinaryOp) {
   EXPECT_EQ(w.grad().tolist(), (V{-2.75, -2.75, -2.75}));  // -x / w^2 - 2
 }
 
-TEST_F(InPlace, AConstantBecomesPartOfTheGraph) {
+TEST(InPlace, AConstantBecomesPartOfTheGraph) {
   Tensor w = leaf({3}, 2);
   Tensor x = ones({2, 3});
   x *= w;
@@ -105,7 +100,7 @@ TEST_F(InPlace, AConstantBecomesPartOfTheGraph) {
   EXPECT_EQ(w.grad().tolist(), (V{2, 2, 2}));
 }
 
-TEST_F(InPlace, CopySendsTheGradientToItsSource) {
+TEST(InPlace, CopySendsTheGradientToItsSource) {
   Tensor x = leaf({2, 3}, 1), source = leaf({3}, 5);
   Tensor y = x * 2;
   y.copy_(source);
@@ -114,7 +109,7 @@ TEST_F(InPlace, CopySendsTheGradientToItsSource) {
   EXPECT_EQ(source.grad().tolist(), (V{6, 6, 6}));
 }
 
-TEST_F(InPlace, WhatIsFilledHasNoGradient) {
+TEST(InPlace, WhatIsFilledHasNoGradient) {
   Tensor x = leaf({3}, 1);
   Tensor y = x * 2;
   y.fill_(4);
@@ -126,7 +121,7 @@ TEST_F(InPlace, WhatIsFilledHasNoGradient) {
   EXPECT_EQ(x.grad().tolist(), (V{0, 2, 2}));
 }
 
-TEST_F(InPlace, PlainMemoryUnderNoGrad) {
+TEST(InPlace, PlainMemoryUnderNoGrad) {
   Tensor w = leaf({3}, 2);
   {
     const NoGrad no_grad;
@@ -143,7 +138,7 @@ TEST_F(InPlace, PlainMemoryUnderNoGrad) {
 
 // ---- refusals
 
-TEST_F(InPlace, RefusesALeafThatRequiresGrad) {
+TEST(InPlace, RefusesALeafThatRequiresGrad) {
   Tensor w = leaf({3}, 2);
   const std::string hint =
       ": a leaf that requires grad, (3,), cannot be written in place while a graph is recorded; do "
@@ -158,7 +153,7 @@ TEST_F(InPlace, RefusesALeafThatRequiresGrad) {
   EXPECT_EQ(w.tolist(), (V{2, 2, 2}));
 }
 
-TEST_F(InPlace, RefusesBackwardThroughASavedTensorThatWasWritten) {
+TEST(InPlace, RefusesBackwardThroughASavedTensorThatWasWritten) {
   Tensor x = leaf({3}, 2);
   const auto text = [](const char* op, const char* what) {
     return std::string(op) + ": " + what +
@@ -184,7 +179,7 @@ TEST_F(InPlace, RefusesBackwardThroughASavedTensorThatWasWritten) {
   }
 }
 
-TEST_F(InPlace, RefusesAResultThatDoesNotFit) {
+TEST(InPlace, RefusesAResultThatDoesNotFit) {
   Tensor x = ones({2, 1, 5}), i = ones({2}, i64), b = tensor({true, false});
   EXPECT_EQ(error_of([&] {
               x += ones({2, 5, 5});
@@ -209,7 +204,7 @@ TEST_F(InPlace, RefusesAResultThatDoesNotFit) {
             "add_: the result, int64, does not fit into the tensor, bool");
 }
 
-TEST_F(InPlace, RefusesAnExpandedTensor) {
+TEST(InPlace, RefusesAnExpandedTensor) {
   Tensor x = ones({3}).expand({2, 3});
   EXPECT_EQ(
       error_of([&] { x += 1; }),

@@ -16,25 +16,9 @@ using V = std::vector<double>;
 
 Tensor leaf(const Shape& shape, double value) { return full(shape, value, f64).requires_grad_(); }
 
-// Constants that the library keeps (the 1 that walks start from) are made before the count.
-class OneTensor : public testing::Test {
- protected:
-  void SetUp() override {
-    for (DType dtype : {f32, f64}) sum(full({1}, 1, dtype).requires_grad_()).backward();
-    before_ = TensorImpl::live;
-  }
-  void TearDown() override {
-    EXPECT_EQ(Node::live, 0);
-    EXPECT_EQ(TensorImpl::live, before_);
-  }
-
- private:
-  int64_t before_ = 0;
-};
-
 // ---- handles
 
-TEST_F(OneTensor, CopiesOfAHandleAreTheSameTensor) {
+TEST(OneTensor, CopiesOfAHandleAreTheSameTensor) {
   Tensor w = ones({3});
   auto p = std::vector{w};
   p[0].requires_grad_();
@@ -48,7 +32,7 @@ TEST_F(OneTensor, CopiesOfAHandleAreTheSameTensor) {
   EXPECT_EQ(w.grad().tolist(), (V{12, 12, 12}));
 }
 
-TEST_F(OneTensor, AVariableMayMeanAnotherTensor) {
+TEST(OneTensor, AVariableMayMeanAnotherTensor) {
   Tensor a = ones({2}), b = zeros({3});
   const Tensor first = a;
   a = b;
@@ -60,7 +44,7 @@ TEST_F(OneTensor, AVariableMayMeanAnotherTensor) {
   EXPECT_EQ(std::exchange(a, b).shape(), (Shape{2}));
 }
 
-TEST_F(OneTensor, DetachIsAnotherTensorOnTheSameMemory) {
+TEST(OneTensor, DetachIsAnotherTensorOnTheSameMemory) {
   const Tensor w = leaf({2}, 3);
   Tensor d = w.detach();
   EXPECT_FALSE(d.is_same(w) || d.requires_grad());
@@ -69,7 +53,7 @@ TEST_F(OneTensor, DetachIsAnotherTensorOnTheSameMemory) {
   EXPECT_TRUE(w.requires_grad());
 }
 
-TEST_F(OneTensor, WritesAfterACopyingReshapeOrAnIndexWork) {
+TEST(OneTensor, WritesAfterACopyingReshapeOrAnIndexWork) {
   const Tensor w = leaf({2, 3}, 2), x = leaf({4, 5, 2}, 1);
   Tensor h = matmul(x, w);
   h += 1;
@@ -84,7 +68,7 @@ TEST_F(OneTensor, WritesAfterACopyingReshapeOrAnIndexWork) {
 
 // ---- writes through views
 
-TEST_F(OneTensor, AWriteThroughAViewReachesBaseAndValue) {
+TEST(OneTensor, AWriteThroughAViewReachesBaseAndValue) {
   const Tensor x = leaf({2, 3}, 2), v = leaf({2}, 5);
   Tensor y = x * 1;
   y.index({Slice(), 0}) *= v;  // y = {10, 2, 2, 10, 2, 2}
@@ -93,7 +77,7 @@ TEST_F(OneTensor, AWriteThroughAViewReachesBaseAndValue) {
   EXPECT_EQ(v.grad().tolist(), (V{40, 40}));
 }
 
-TEST_F(OneTensor, RowsAreFilledOneByOne) {
+TEST(OneTensor, RowsAreFilledOneByOne) {
   const Tensor q = leaf({3}, 2), k = leaf({4, 3}, 3);
   Tensor scores = zeros({4}, f64);
   for (int64_t i = 0; i < 4; ++i) scores.index({i}).copy_(dot(q, k.select(0, i)));
@@ -103,7 +87,7 @@ TEST_F(OneTensor, RowsAreFilledOneByOne) {
   EXPECT_EQ(k.grad().tolist(), (V{2, 2, 2, 4, 4, 4, 6, 6, 6, 8, 8, 8}));
 }
 
-TEST_F(OneTensor, OtherViewsSeeAWriteAndDeriveTheirPlaceAgain) {
+TEST(OneTensor, OtherViewsSeeAWriteAndDeriveTheirPlaceAgain) {
   const Tensor x = leaf({2, 2}, 3), v = leaf({2}, 4);
   Tensor y = x * 1;
   const Tensor row = y.index({0}), column = y.T().index({1}), wide = row.expand({3, 2});
@@ -117,7 +101,7 @@ TEST_F(OneTensor, OtherViewsSeeAWriteAndDeriveTheirPlaceAgain) {
   EXPECT_EQ(v.grad().tolist(), (V{75, 0}));
 }
 
-TEST_F(OneTensor, AConstantGetsIntoTheGraphThroughItsView) {
+TEST(OneTensor, AConstantGetsIntoTheGraphThroughItsView) {
   const Tensor w = leaf({3}, 2);
   Tensor x = zeros({2, 3}, f64);
   const Tensor all = x.view({6});
@@ -127,7 +111,7 @@ TEST_F(OneTensor, AConstantGetsIntoTheGraphThroughItsView) {
   EXPECT_EQ(w.grad().tolist(), (V{4, 4, 4}));
 }
 
-TEST_F(OneTensor, PiecesOfASplitAreViewsLikeAnyOther) {
+TEST(OneTensor, PiecesOfASplitAreViewsLikeAnyOther) {
   const Tensor x = leaf({4}, 3);
   const Tensor y = x * 1;
   auto pieces = split(y, 2);
@@ -136,7 +120,7 @@ TEST_F(OneTensor, PiecesOfASplitAreViewsLikeAnyOther) {
   EXPECT_EQ(x.grad().tolist(), (V{5, 5, 2, 2}));
 }
 
-TEST_F(OneTensor, AWriteIntoAViewOfAViewOfStridedMemory) {
+TEST(OneTensor, AWriteIntoAViewOfAViewOfStridedMemory) {
   const Tensor x = leaf({2, 3, 4}, 1), v = leaf({2, 2}, 3);
   Tensor y = (x * 1).transpose(0, 2).contiguous().transpose(0, 1);
   y.index({Slice(1), Slice(0, 4, 2)}).index({0}).mul_(v);
@@ -146,7 +130,7 @@ TEST_F(OneTensor, AWriteIntoAViewOfAViewOfStridedMemory) {
   EXPECT_EQ(v.grad().tolist(), (V{6, 6, 6, 6}));
 }
 
-TEST_F(OneTensor, FillsOfViewsCutTheGradient) {
+TEST(OneTensor, FillsOfViewsCutTheGradient) {
   const Tensor x = leaf({4}, 3);
   Tensor y = x * x;
   y.index({Slice(0, 2)}).fill_(7);
@@ -156,7 +140,7 @@ TEST_F(OneTensor, FillsOfViewsCutTheGradient) {
   EXPECT_EQ(x.grad().tolist(), (V{0, 0, 6, 0}));
 }
 
-TEST_F(OneTensor, BroadcastAndConvertedValues) {
+TEST(OneTensor, BroadcastAndConvertedValues) {
   const Tensor half = ones({3}, bf16).requires_grad_(), w = ones({2, 1}).requires_grad_();
   Tensor y = half * 2;
   y += w.index({0});  // f32 into bf16
@@ -169,7 +153,7 @@ TEST_F(OneTensor, BroadcastAndConvertedValues) {
   EXPECT_EQ(half.grad().tolist(), (V{2, 2, 2}));
 }
 
-TEST_F(OneTensor, SecondDerivativesGoThroughWrites) {
+TEST(OneTensor, SecondDerivativesGoThroughWrites) {
   const Tensor x = leaf({3}, 2), v = leaf({2}, 3);
   Tensor y = x * 1;
   y.index({Slice(1)}) *= v;
@@ -180,7 +164,7 @@ TEST_F(OneTensor, SecondDerivativesGoThroughWrites) {
   EXPECT_EQ(second[1].tolist(), (V{324, 324}));      // 9 x^2 v^2
 }
 
-TEST_F(OneTensor, AssignmentToAViewWrites) {
+TEST(OneTensor, AssignmentToAViewWrites) {
   Tensor x = zeros({2, 3}, f64);
   const Tensor y = leaf({3}, 4);
   x.index({0}) = y;
@@ -201,7 +185,7 @@ TEST_F(OneTensor, AssignmentToAViewWrites) {
 
 // ---- writes by ids and masks
 
-TEST_F(OneTensor, IdsAndMasksNameWhatIsWritten) {
+TEST(OneTensor, IdsAndMasksNameWhatIsWritten) {
   const Tensor x = leaf({3, 2}, 1), v = leaf({2}, 5);
   Tensor y = x * 1;
   y.index_put_({tensor({2, 0, -1})}, v * tensor({{1}, {2}, {3}}));  // row 2 twice: the last counts
@@ -231,7 +215,7 @@ TEST_F(OneTensor, IdsAndMasksNameWhatIsWritten) {
 
 // ---- refusals
 
-TEST_F(OneTensor, RefusesWritesThatTheGraphCannotSee) {
+TEST(OneTensor, RefusesWritesThatTheGraphCannotSee) {
   Tensor w = leaf({3}, 2), h = w * 1, constant = ones({3}, f64);
   EXPECT_EQ(error_of([&] { w.index({0}) += 1; }),
             "add_: a view of a leaf that requires grad, (), cannot be written in place while a "
@@ -255,7 +239,7 @@ TEST_F(OneTensor, RefusesWritesThatTheGraphCannotSee) {
   EXPECT_EQ(h.tolist(), (V{3, 2, 2}));
 }
 
-TEST_F(OneTensor, RefusesWritesIntoViewsOfWhatIsExpanded) {
+TEST(OneTensor, RefusesWritesIntoViewsOfWhatIsExpanded) {
   Tensor wide = ones({3}, f64).expand({2, 3}).detach(), row = wide.index({0});
   const Tensor w = leaf({3}, 2);
   EXPECT_EQ(error_of([&] { row *= w; }),
@@ -269,7 +253,7 @@ TEST_F(OneTensor, RefusesWritesIntoViewsOfWhatIsExpanded) {
 }
 
 // What divides and what was divided may be written afterwards where PyTorch allows it.
-TEST_F(OneTensor, AQuotientKeepsItsOperands) {
+TEST(OneTensor, AQuotientKeepsItsOperands) {
   const Tensor a = leaf({2}, 3), b = leaf({2}, 2);
   Tensor q = a / b, r = 1 / b;
   q += 1;
@@ -278,7 +262,7 @@ TEST_F(OneTensor, AQuotientKeepsItsOperands) {
   EXPECT_EQ(b.grad().tolist(), (V{-1.5, -1.5}));  // -a / b^2 - 3 / b^2
 }
 
-TEST_F(OneTensor, FindsASavedValueThatWasWrittenThroughAView) {
+TEST(OneTensor, FindsASavedValueThatWasWrittenThroughAView) {
   const Tensor x = leaf({3}, 2);
   Tensor y = exp(x);
   y.index({0}) += 1;
@@ -289,7 +273,7 @@ TEST_F(OneTensor, FindsASavedValueThatWasWrittenThroughAView) {
 
 // ---- the traps of views
 
-TEST_F(OneTensor, AViewUnderNoGradKeepsNoGraphAlive) {
+TEST(OneTensor, AViewUnderNoGradKeepsNoGraphAlive) {
   Tensor view;
   {
     const Tensor h = leaf({3}, 2) * 1;
@@ -299,7 +283,7 @@ TEST_F(OneTensor, AViewUnderNoGradKeepsNoGraphAlive) {
   EXPECT_EQ(Node::live, 0);
 }
 
-TEST_F(OneTensor, AViewMadeALeafStaysOne) {
+TEST(OneTensor, AViewMadeALeafStaysOne) {
   Tensor x = zeros({2, 2}, f64);
   Tensor row = x.index({0});
   row.requires_grad_();
@@ -309,7 +293,7 @@ TEST_F(OneTensor, AViewMadeALeafStaysOne) {
   EXPECT_EQ(row.grad().tolist(), (V{3, 3}));
 }
 
-TEST_F(OneTensor, RetainGradMovesWithTheTensorAndHooksStay) {
+TEST(OneTensor, RetainGradMovesWithTheTensorAndHooksStay) {
   const Tensor x = leaf({2}, 1);
   Tensor y = x * 2;
   y.retain_grad();
@@ -333,7 +317,7 @@ TEST_F(OneTensor, RetainGradMovesWithTheTensorAndHooksStay) {
   EXPECT_EQ(view.grad().item(), 1);
 }
 
-TEST_F(OneTensor, AnExpandedViewSumsItsGradient) {
+TEST(OneTensor, AnExpandedViewSumsItsGradient) {
   const Tensor x = leaf({2, 1}, 1);
   Tensor y = x * 1;
   const Tensor wide = y.expand({2, 3});
@@ -342,7 +326,7 @@ TEST_F(OneTensor, AnExpandedViewSumsItsGradient) {
   EXPECT_EQ(x.grad().tolist(), (V{12, 30}));
 }
 
-TEST_F(OneTensor, AViewFollowsItsBaseOverManyWrites) {
+TEST(OneTensor, AViewFollowsItsBaseOverManyWrites) {
   const Tensor w = leaf({2}, 3);
   Tensor y = zeros({2}, f64);
   const Tensor first = y.index({0});
@@ -352,7 +336,7 @@ TEST_F(OneTensor, AViewFollowsItsBaseOverManyWrites) {
   }
 }
 
-TEST_F(OneTensor, ThreadsMayUseOneViewWhoseBaseWasWritten) {
+TEST(OneTensor, ThreadsMayUseOneViewWhoseBaseWasWritten) {
   const Tensor w = leaf({64}, 3);
   for (int round = 0; round < 20; ++round) {
     Tensor y = w * 1;
@@ -367,7 +351,7 @@ TEST_F(OneTensor, ThreadsMayUseOneViewWhoseBaseWasWritten) {
   }
 }
 
-TEST_F(OneTensor, ManyRowsCostNoMoreThanTheirOwnSize) {
+TEST(OneTensor, ManyRowsCostNoMoreThanTheirOwnSize) {
   constexpr int64_t kRows = 4000;
   const Tensor w = leaf({8}, 1);
   Tensor y = zeros({kRows, 8}, f64);

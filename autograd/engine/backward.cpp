@@ -16,8 +16,6 @@ namespace ink {
 namespace {
 
 using Slot = std::shared_ptr<GradSlot>;
-// Where a slot's gradient goes when it is complete; null when nobody wants it.
-using Destination = std::function<Tensor*(const Slot&)>;
 
 // A node that waits, with the gradients of its outputs so far.
 struct Pending {
@@ -26,16 +24,18 @@ struct Pending {
   std::vector<Slot> slots;  // of the outputs: their handles may be gone
 };
 
+struct WalkOptions {
+  bool retain_graph = false, create_graph = false;
+  bool runs_leaf_hooks = true;
+  uint64_t oldest = 0;  // nodes up to this order lead to no gradient that is asked for
+};
+
 class Walk {
  public:
-  Walk(const Destination& destination, uint64_t oldest, bool retain_graph, bool create_graph,
-       bool runs_leaf_hooks)
+  Walk(const Destination& destination, const WalkOptions& options)
       : destination_(destination),
-        survey_([&](const Slot& slot) { return destination_(slot) != nullptr; }, oldest,
-                retain_graph),
-        retain_graph_(retain_graph),
-        create_graph_(create_graph),
-        runs_leaf_hooks_(runs_leaf_hooks) {}
+        options_(options),
+        survey_(destination, options.oldest, options.retain_graph) {}
 
   // Where a walk starts, or goes on: at `output`, with its gradient; ones if undefined. First look,
   // so that what cannot be walked is refused while nothing has happened yet.
@@ -73,7 +73,7 @@ class Walk {
     finish_outputs(pending);
     if (!survey_.leads(&node)) return;
     const Restore<Node*> running(Node::running, &node);
-    const FlagGuard grad_mode(&Context::grad_enabled, create_graph_);
+    const FlagGuard grad_mode(&Context::grad_enabled, options_.create_graph);
     for (Observer* observer : context().observers) observer->before_vjp(node);
     NodeContext asked(*this, node);
     Grads dxs = node.vjp(pending.dys, asked);
@@ -81,7 +81,7 @@ class Walk {
               " gradients for ", node.inputs.size(), " inputs");
     for (Observer* observer : context().observers) observer->after_vjp(node, dxs);
     pending.dys.clear();
-    const std::vector<Slot> inputs = retain_graph_ ? node.inputs : free(node);
+    const std::vector<Slot> inputs = options_.retain_graph ? node.inputs : free(node);
     for (size_t i = 0; i < dxs.size(); ++i) {
       Tensor dx = std::move(dxs[i]);
       if (!inputs[i]) continue;
@@ -98,7 +98,8 @@ class Walk {
       return slot && walk_.survey_.leads(slot);
     }
     Tensor sum_so_far(size_t i) override {
-      Tensor* sum = walk_.create_graph_ || !needs(i) ? nullptr : walk_.sum_of(node_.inputs[i]);
+      Tensor* sum =
+          walk_.options_.create_graph || !needs(i) ? nullptr : walk_.sum_of(node_.inputs[i]);
       if (sum == nullptr || !sum->defined() || !sum->alone()) return {};
       added_[i] = true;
       return *sum;
@@ -121,11 +122,11 @@ class Walk {
     slot->check_gradient(from, g);
     Tensor* sum = sum_of(slot);
     if (sum == nullptr) return;
-    detail::add_gradient(*sum, std::move(g), !slot->node && !waits(*slot), create_graph_);
+    detail::add_gradient(*sum, std::move(g), !slot->node && !waits(*slot), options_.create_graph);
   }
 
   // Does the gradient of a leaf wait for its hooks?
-  bool waits(const GradSlot& leaf) const { return runs_leaf_hooks_ && leaf.has_hooks(); }
+  bool waits(const GradSlot& leaf) const { return options_.runs_leaf_hooks && leaf.hooks; }
 
   // The sum that a slot's gradient is collected in; null when nobody wants it.
   Tensor* sum_of(const Slot& slot) {
@@ -148,7 +149,8 @@ class Walk {
       Tensor& dy = pending.dys[i];
       if (!slot || !dy.defined()) continue;
       slot->run_hooks(dy);
-      if (Tensor* to = destination_(slot)) detail::add_gradient(*to, dy, true, create_graph_);
+      if (Tensor* to = destination_(slot))
+        detail::add_gradient(*to, dy, true, options_.create_graph);
     }
   }
 
@@ -158,9 +160,9 @@ class Walk {
     Tensor& g = waiting.mapped();
     Tensor* to = destination_(slot);
     if (to == nullptr) return;  // a hook of another leaf has switched this one off
-    if (to == &slot->grad) return slot->accumulate(std::move(g), create_graph_);
+    if (to == &slot->grad) return slot->accumulate(std::move(g), options_.create_graph);
     slot->run_hooks(g);
-    detail::add_gradient(*to, std::move(g), true, create_graph_);
+    detail::add_gradient(*to, std::move(g), true, options_.create_graph);
   }
 
   // Frees what the node keeps, before its gradients are delivered: one that it kept is then its
@@ -173,25 +175,20 @@ class Walk {
   }
 
   const Destination& destination_;
+  const WalkOptions options_;
   Survey survey_;
-  const bool retain_graph_, create_graph_, runs_leaf_hooks_;
   std::map<uint64_t, Pending, std::greater<>> pending_;  // by the nodes' order, newest first
   std::map<Slot, Tensor> hooked_leaves_;
 };
 
-struct WalkOptions {
-  bool retain_graph = false, create_graph = false, runs_leaf_hooks = true;
-  uint64_t oldest = 0;
-};
-
 void walk(const Destination& destination, const std::vector<Tensor>& outputs, const Grads& grads,
-          const WalkOptions& options) {
-  const auto& [retain_graph, create_graph, runs_leaf_hooks, oldest] = options;
+          WalkOptions options) {
   INK_CHECK(grads.empty() || grads.size() == outputs.size(), "backward: got ", grads.size(),
             " gradients for ", outputs.size(), " outputs");
-  const FlagGuard grad_mode(&Context::grad_enabled, create_graph);
+  options.retain_graph |= options.create_graph;
+  const FlagGuard grad_mode(&Context::grad_enabled, options.create_graph);
   const Grads given = grads.empty() ? Grads(outputs.size()) : grads;
-  Walk steps(destination, oldest, retain_graph || create_graph, create_graph, runs_leaf_hooks);
+  Walk steps(destination, options);
   for (size_t i = 0; i < outputs.size(); ++i) steps.look(outputs[i], given[i]);
   for (size_t i = 0; i < outputs.size(); ++i) steps.start(outputs[i], given[i]);
   steps.run();
@@ -229,26 +226,6 @@ Grads grad(const std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs
   walk(found_in, outputs, grad_outputs, {retain_graph, create_graph, true, oldest});
   Grads result;
   for (const Tensor& input : inputs) result.push_back(wanted[input.slot().get()]);
-  return result;
-}
-
-// The definition starts from nodes of its own, so that its gradients end there.
-Grads differentiate(const std::function<Tensor(const std::vector<Tensor>&)>& definition,
-                    const std::vector<Tensor>& inputs, const Tensor& dy) {
-  const Composed composed;
-  std::vector<Tensor> starts, wanted;
-  for (const Tensor& x : inputs) {
-    const bool needed = x.defined() && x.requires_grad();
-    starts.push_back(needed ? x.expand(x.shape()) : x);
-    if (needed) wanted.push_back(starts.back());
-  }
-  Grads result(inputs.size());
-  const Tensor y = definition(starts).to(dy.dtype());
-  if (!y.requires_grad()) return result;
-  Grads found = grad({y}, wanted, {dy}, true, true);
-  for (size_t i = 0, k = 0; i < inputs.size(); ++i) {
-    if (!starts[i].is_same(inputs[i])) result[i] = found[k++];
-  }
   return result;
 }
 

@@ -1,4 +1,5 @@
-// Recording: nodes and their release. What they keep is in saved.cpp, the walk in backward.cpp.
+// Recording: nodes. Their outputs' places are in slot.cpp, what they keep in saved.cpp, the walk in
+// backward.cpp.
 #include "autograd/engine/graph.h"
 
 #include <algorithm>
@@ -9,41 +10,20 @@
 namespace ink {
 namespace {
 
-// A node is released through here: chains are taken apart in a loop, however long.
-void release(std::shared_ptr<Node> node) {
-  thread_local std::vector<std::shared_ptr<Node>>* queue = nullptr;
-  if (queue != nullptr) {
-    queue->push_back(std::move(node));
-    return;
-  }
-  std::vector<std::shared_ptr<Node>> mine;
-  queue = &mine;
-  mine.push_back(std::move(node));
-  while (!mine.empty()) {
-    const std::shared_ptr<Node> last = std::move(mine.back());
-    mine.pop_back();
-  }
-  queue = nullptr;
-}
-
 bool any_requires_grad(const std::vector<Tensor>& tensors) {
   return std::any_of(tensors.begin(), tensors.end(), [](auto& x) { return x.requires_grad(); });
 }
 
 }  // namespace
 
+std::atomic<uint64_t> Node::made{1};
 std::atomic<int64_t> Node::live{0};
 thread_local Node* Node::running = nullptr;
-
-std::atomic<uint64_t> Node::made{1};
 
 Node::Node(const char* op) : name(op), order(made.fetch_add(1, std::memory_order_relaxed)) {
   live.fetch_add(1, std::memory_order_relaxed);
 }
 Node::~Node() { live.fetch_sub(1, std::memory_order_relaxed); }
-GradSlot::~GradSlot() {
-  if (node) release(std::move(node));
-}
 
 bool detail::wants_record(const std::vector<Tensor>& inputs) {
   return !context().observers.empty() || (grad_enabled() && any_requires_grad(inputs));

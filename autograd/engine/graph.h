@@ -48,6 +48,12 @@ using Grads = std::vector<Tensor>;
 struct Node;
 class GradStore;
 
+/// What was registered to be called with a slot's gradient, by number: the oldest first.
+struct Hooks {
+  std::map<uint64_t, std::function<Tensor(const Tensor&)>> before;
+  std::map<uint64_t, std::function<void()>> after;  // once a leaf's grad has been written
+};
+
 struct GradSlot {
   /// Of a tensor with this array; a leaf unless a node is entered.
   explicit GradSlot(const Array& x) : shape(x.shape()), dtype(x.dtype()), device(x.device()) {}
@@ -61,11 +67,8 @@ struct GradSlot {
   DType dtype;
   Device device;
   Tensor grad;
-  /// By number, in the order in which they were registered.
-  std::map<uint64_t, std::function<Tensor(const Tensor&)>> hooks;
-  std::map<uint64_t, std::function<void()>> after_hooks;  // once a leaf's grad has been written
+  std::unique_ptr<Hooks> hooks;  // null: none
 
-  bool has_hooks() const { return !hooks.empty() || !after_hooks.empty(); }
   /// Throws "from: expected a gradient ..." unless g has the shape, dtype and device.
   void check_gradient(const char* from, const Tensor& g) const;
   /// Shows g to the hooks, of which each may put another one in its place.
@@ -190,12 +193,6 @@ void backward(const Tensor& loss, GradStore& store);
 Grads grad(const std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs,
            const Grads& grad_outputs = {}, bool retain_graph = false, bool create_graph = false);
 
-/// The gradients of a definition at `inputs` (undefined where one requires none), by ops that can
-/// be differentiated again. For a fused op's vjp while its gradient is to be differentiated, which
-/// is what grad_enabled() says there.
-Grads differentiate(const std::function<Tensor(const std::vector<Tensor>&)>& definition,
-                    const std::vector<Tensor>& inputs, const Tensor& dy);
-
 namespace detail {
 // Views and writes (writes.cpp), for ops that write in place:
 /// Whether a write into x has to be recorded. Throws where that cannot be done. value_in_graph:
@@ -219,5 +216,11 @@ Tensor as_strided(const Tensor& x, const Layout& layout);
 /// Records that `value` was written to the places of x's memory that `layout` names.
 Tensor copy_slices(const Tensor& x, const Tensor& value, const Layout& layout);
 }  // namespace detail
+
+/// The gradients of a definition at `inputs` (undefined where one requires none), by ops that can
+/// be differentiated again. For a fused op's vjp while its gradient is to be differentiated, which
+/// is what grad_enabled() says there (ops/gradients.cpp).
+Grads differentiate(const std::function<Tensor(const std::vector<Tensor>&)>& definition,
+                    const std::vector<Tensor>& inputs, const Tensor& dy);
 
 }  // namespace ink

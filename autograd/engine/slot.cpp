@@ -1,4 +1,4 @@
-// Slots: what a gradient must be, and who wants to see it.
+// Slots: their release, what a gradient must be, and who wants to see it.
 #include "autograd/engine/graph.h"
 
 namespace ink {
@@ -9,7 +9,33 @@ uint64_t next_number() {
   return ++numbers;
 }
 
+// A slot releases its node through here: chains are taken apart in a loop, however long.
+void release(std::shared_ptr<Node> node) {
+  thread_local std::vector<std::shared_ptr<Node>>* queue = nullptr;
+  if (queue != nullptr) {
+    queue->push_back(std::move(node));
+    return;
+  }
+  std::vector<std::shared_ptr<Node>> mine;
+  queue = &mine;
+  mine.push_back(std::move(node));
+  while (!mine.empty()) {
+    const std::shared_ptr<Node> last = std::move(mine.back());
+    mine.pop_back();
+  }
+  queue = nullptr;
+}
+
+Hooks& hooks_of(GradSlot& slot) {
+  if (!slot.hooks) slot.hooks = std::make_unique<Hooks>();
+  return *slot.hooks;
+}
+
 }  // namespace
+
+GradSlot::~GradSlot() {
+  if (node) release(std::move(node));
+}
 
 void GradSlot::check_gradient(const char* from, const Tensor& g) const {
   INK_CHECK(g.shape() == shape, from, ": expected a gradient of shape ", shape, ", got ",
@@ -20,8 +46,8 @@ void GradSlot::check_gradient(const char* from, const Tensor& g) const {
 
 // The copies of the lists are for hooks that remove themselves.
 void GradSlot::run_hooks(Tensor& g) const {
-  if (hooks.empty()) return;
-  for (const auto& [number, hook] : std::map(hooks)) {
+  if (!hooks) return;
+  for (const auto& [number, hook] : std::map(hooks->before)) {
     const Tensor other = hook(g);
     if (!other.defined()) continue;
     check_gradient("hook", other);
@@ -32,21 +58,21 @@ void GradSlot::run_hooks(Tensor& g) const {
 void GradSlot::accumulate(Tensor g, bool create_graph) {
   run_hooks(g);
   detail::add_gradient(grad, std::move(g), true, create_graph);
-  if (after_hooks.empty()) return;
-  for (const auto& [number, hook] : std::map(after_hooks)) hook();
+  if (!hooks) return;
+  for (const auto& [number, hook] : std::map(hooks->after)) hook();
 }
 
 void HookHandle::remove() {
   const auto slot = slot_.lock();
   if (!slot) return;
-  slot->hooks.erase(number_);
-  slot->after_hooks.erase(number_);
+  slot->hooks->before.erase(number_);
+  slot->hooks->after.erase(number_);
 }
 
 HookHandle Tensor::register_hook(std::function<Tensor(const Tensor&)> hook) {
   INK_CHECK(requires_grad(), "register_hook: the tensor does not require grad");
   const uint64_t number = next_number();
-  slot()->hooks.emplace(number, std::move(hook));
+  hooks_of(*slot()).before.emplace(number, std::move(hook));
   return {slot(), number};
 }
 
@@ -54,7 +80,7 @@ HookHandle Tensor::register_post_accumulate_grad_hook(std::function<void(const T
   INK_CHECK(requires_grad() && is_leaf(),
             "register_post_accumulate_grad_hook: expected a leaf that requires grad");
   const uint64_t number = next_number();
-  slot()->after_hooks.emplace(number, [hook = std::move(hook), self = std::weak_ptr(impl_)] {
+  hooks_of(*slot()).after.emplace(number, [hook = std::move(hook), self = std::weak_ptr(impl_)] {
     if (auto impl = self.lock()) hook(Tensor(std::move(impl)));
   });
   return {slot(), number};

@@ -7,7 +7,7 @@
 namespace ink {
 namespace {
 
-std::mutex claims;  // guards Node::walks and Node::walker
+std::mutex claims;  // guards Node::walks and Node::freeing_thread
 
 }  // namespace
 
@@ -47,7 +47,7 @@ void Survey::add(const std::shared_ptr<Node>& root) {
     const auto& inputs = path.back().first->inputs;
     if (path.back().second < inputs.size()) {
       const auto& x = inputs[path.back().second++];
-      if (x && !x->node && x->has_hooks()) ++uses_[x.get()];
+      if (x && !x->node && x->hooks) ++uses_[x.get()];
       if (x) enter(x->node);
     } else {
       leads_[path.back().first.get()] =
@@ -62,7 +62,7 @@ bool Survey::leads(const Node* node) const {
   return found != leads_.end() && found->second;
 }
 bool Survey::leads(const std::shared_ptr<GradSlot>& slot) const {
-  return wanted_(slot) || leads(slot->node.get());
+  return destination_(slot) != nullptr || leads(slot->node.get());
 }
 
 bool Survey::was_last_use(const GradSlot* leaf) {

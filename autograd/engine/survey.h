@@ -12,14 +12,16 @@
 
 namespace ink {
 
+/// Where a slot's gradient goes when it is complete; null when nobody asks for it.
+using Destination = std::function<Tensor*(const std::shared_ptr<GradSlot>&)>;
+
 /// What a walk has to know of the nodes before it. Until it dies, their graph is this walk's:
 /// another walk of the same nodes is refused, unless both leave the graph as it is (retain_graph).
 class Survey {
  public:
-  /// wanted: is the gradient of this slot asked for? oldest: nodes up to this order lead to none.
-  Survey(std::function<bool(const std::shared_ptr<GradSlot>&)> wanted, uint64_t oldest,
-         bool retain_graph)
-      : wanted_(std::move(wanted)), oldest_(oldest), retain_graph_(retain_graph) {}
+  /// oldest: nodes up to this order lead to no gradient that is asked for.
+  Survey(const Destination& destination, uint64_t oldest, bool retain_graph)
+      : destination_(destination), oldest_(oldest), retain_graph_(retain_graph) {}
   ~Survey();
   Survey(const Survey&) = delete;
   Survey& operator=(const Survey&) = delete;
@@ -37,7 +39,7 @@ class Survey {
  private:
   void claim(const std::shared_ptr<Node>& node);
 
-  const std::function<bool(const std::shared_ptr<GradSlot>&)> wanted_;
+  const Destination& destination_;
   const uint64_t oldest_;
   const bool retain_graph_;
   std::unordered_map<const Node*, bool> leads_;        // by node that was looked at

@@ -1,5 +1,5 @@
-// What the engine asks of arithmetic (engine/graph.h): how gradients are added up, and the gradient
-// that a walk starts from.
+// What the engine asks of arithmetic (engine/graph.h): how gradients are added up, the gradient
+// that a walk starts from, and the gradients of a definition.
 #include <map>
 #include <mutex>
 #include <tuple>
@@ -26,23 +26,43 @@ void detail::add_gradient(Tensor& sum, Tensor g, bool kept, bool create_graph) {
 }
 
 // The constant 1 for each dtype and device; made anew if it was written to.
-static Tensor constant_one(Options options) {
+static Array constant_one(Options options) {
   constexpr uint64_t kAsMade = 1;  // version: a single write
   static std::mutex mutex;
-  static auto* made = new std::map<std::tuple<DType, Device::Type, int>, Tensor>;
+  static auto* made = new std::map<std::tuple<DType, Device::Type, int>, Array>;
   const std::lock_guard lock(mutex);
-  Tensor& kept = (*made)[{options.dtype, options.device.type, options.device.index}];
-  if (!kept.defined() || kept.version() != kAsMade) kept = full({}, 1, options);
+  Array& kept = (*made)[{options.dtype, options.device.type, options.device.index}];
+  if (!kept.defined() || kept.storage()->version != kAsMade) kept = full({}, 1, options).array();
   return kept;
 }
 
 Tensor detail::first_gradient(const Tensor& output) {
   const Layout layout{output.shape(), Shape::filled(output.dim(), 1), 0};
-  return Tensor(constant_one(output.options()).array().seen_as(layout));
+  return Tensor(constant_one(output.options()).seen_as(layout));
 }
 
 bool is_one(const Tensor& gradient) {
   return gradient.numel() == 1 && gradient.storage() == constant_one(gradient.options()).storage();
+}
+
+// The definition starts from nodes of its own, so that its gradients end there.
+Grads differentiate(const std::function<Tensor(const std::vector<Tensor>&)>& definition,
+                    const std::vector<Tensor>& inputs, const Tensor& dy) {
+  const Composed composed;
+  std::vector<Tensor> starts, wanted;
+  for (const Tensor& x : inputs) {
+    const bool needed = x.defined() && x.requires_grad();
+    starts.push_back(needed ? x.expand(x.shape()) : x);
+    if (needed) wanted.push_back(starts.back());
+  }
+  Grads result(inputs.size());
+  const Tensor y = definition(starts).to(dy.dtype());
+  if (!y.requires_grad()) return result;
+  Grads found = grad({y}, wanted, {dy}, true, true);
+  for (size_t i = 0, k = 0; i < inputs.size(); ++i) {
+    if (!starts[i].is_same(inputs[i])) result[i] = found[k++];
+  }
+  return result;
 }
 
 }  // namespace ink
