@@ -67,7 +67,8 @@ Tensor& Tensor::requires_grad_(bool value) {
     impl_->slot = std::make_shared<GradSlot>(impl_->array);
     // A later write to what it was a view of must not take the leaf's place in the graph.
     impl_->base = nullptr;
-    impl_->is_view = impl_->left_graph = false;
+    impl_->is_view = false;
+    impl_->not_followed.reset();
   }
   if (slot()) slot()->requires_grad = value;
   return *this;

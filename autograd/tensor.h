@@ -63,10 +63,11 @@ struct TensorImpl {
   std::shared_ptr<GradSlot> slot;  // its place in the graph; null: a constant
 
   // Of views and writes (engine/writes.cpp):
-  uint64_t moves = 0;                   // how often a recorded write replaced `slot`
-  bool is_view = false;                 // made by a view op
-  bool left_graph = false;              // a view taken under NoGrad of something in a graph
-  std::shared_ptr<TensorImpl> base;     // of a view: whose memory it is. Never itself a view
+  uint64_t moves = 0;                // how often a recorded write replaced `slot`
+  bool is_view = false;              // made by a view op
+  std::shared_ptr<TensorImpl> base;  // of a view: whose memory it is. Never itself a view
+  std::weak_ptr<TensorImpl>
+      not_followed;                     // the same of a view taken under NoGrad, which has no base
   std::atomic<uint64_t> base_moves{0};  // base->moves when `slot` was derived from base
   static std::atomic<int64_t> live;     // implementations that exist now
 };

@@ -86,6 +86,39 @@ TEST(DataParallel, ScalesGradientsAndAddsToWhatIsThere) {
   for (size_t i = 0; i < sum.size(); ++i) ASSERT_NEAR(sum[i], expected[i], 1e-6);
 }
 
+// In one part and in several: once, with the gradient of the whole batch; what a hook returns is
+// added to the grad, which is up to date when the other kind of hook is called.
+TEST(DataParallel, HooksOfParametersRunOnceOnTheWholeGradient) {
+  Work work(0);
+  const auto plain = work.run(2);
+  Tensor p = work.parameters[0];
+  const auto expected = p.grad().tolist();
+  for (const int64_t parts : {1, 2, 7}) {
+    int calls = 0, calls_after = 0;
+    std::vector<double> seen, grad_after;
+    HookHandle hook = p.register_hook([&](const Tensor& g) {
+      ++calls;
+      seen = g.tolist();
+      return g * 2;
+    });
+    HookHandle after = p.register_post_accumulate_grad_hook([&](const Tensor& leaf) {
+      ++calls_after;
+      EXPECT_TRUE(leaf.is_same(p));
+      grad_after = leaf.grad().tolist();
+    });
+    const auto doubled = work.run(parts);
+    EXPECT_EQ(calls, 1) << parts;
+    EXPECT_EQ(calls_after, 1) << parts;
+    expect_near(seen, expected);
+    EXPECT_EQ(grad_after, p.grad().tolist());
+    for (size_t i = 0; i < seen.size(); ++i) ASSERT_EQ(grad_after[i], 2 * seen[i]) << i;
+    hook.remove();
+    after.remove();
+    expect_near(work.run(parts), plain);
+    EXPECT_EQ(calls + calls_after, 2) << "after remove()";
+  }
+}
+
 TEST(DataParallel, AnErrorOfOnePartReachesTheCaller) {
   Work work(0);
   const std::string error = error_of([&] {

@@ -237,6 +237,8 @@ TEST(OneTensor, RefusesWritesThatTheGraphCannotSee) {
   of_constant += 1;
   EXPECT_EQ(constant.tolist(), (V{2, 1, 1}));
   EXPECT_EQ(h.tolist(), (V{3, 2, 2}));
+  constant *= w;  // what the view sees has come into a graph since
+  EXPECT_EQ(error_of([&] { of_constant += 1; }), "add_: a view, ()" + hint);
 }
 
 TEST(OneTensor, RefusesWritesIntoViewsOfWhatIsExpanded) {
@@ -315,6 +317,25 @@ TEST(OneTensor, RetainGradMovesWithTheTensorAndHooksStay) {
   base *= 2;
   (before + view).backward();
   EXPECT_EQ(view.grad().item(), 1);
+
+  // Of a view, hooks do not see what the write itself sends to the old value.
+  base = x * 2, view = base.index({0});
+  view.register_hook([&](const Tensor& g) {
+    seen = {g.item()};
+    return Tensor();
+  });
+  const Tensor other_use = view * 3;
+  view *= 5;
+  (other_use + view).backward();
+  EXPECT_EQ(seen, V{3});
+
+  // What is written moves at once, though nobody asks for its place afterwards.
+  base = x * 2, view = base.index({0});
+  view.retain_grad();
+  const Tensor early = view * 3;
+  view *= 2;
+  (early + base.index({0})).backward();
+  EXPECT_FALSE(view.grad().defined());
 }
 
 TEST(OneTensor, AnExpandedViewSumsItsGradient) {

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "autograd/basic_ops.h"
+#include "autograd/ops.h"
 #include "error_of.h"
 
 namespace ink {
@@ -33,7 +33,8 @@ Words split_at(const std::string& text, const std::string& mark) {
 std::vector<double> numbers(const std::string& text) {
   std::vector<double> values;
   if (text.empty()) return values;
-  for (const std::string& word : split_at(text, ",")) values.push_back(std::stod(word));
+  for (const std::string& word : split_at(text, ","))
+    values.push_back(std::strtod(word.c_str(), nullptr));
   return values;
 }
 
@@ -52,11 +53,14 @@ class Machine {
       for (double size : numbers(words[1])) shape.push_back(static_cast<int64_t>(size));
       made_.push_back(from_vector(numbers(words[2]), shape).requires_grad_(op == "leaf"));
     } else if (op.back() == '_') {
-      write(op, at(words[1]), words[2]);
+      write(op, at(words[1]), words);
     } else if (op == "backward") {
       const Tensor x = at(words[1]);
-      const Tensor weights = (arange(static_cast<double>(x.numel()), f64) + 1).view(x.shape());
-      backward({sum(x * weights)}, {}, /*retain_graph=*/true);
+      backward({sum(x * weights(x))}, {}, /*retain_graph=*/true);
+    } else if (op == "dgrad") {
+      const Tensor x = at(words[1]);
+      const Tensor loss = sum(x * x * weights(x));
+      made_.push_back(grad({loss}, {at(words[2])}, {}, true, /*create_graph=*/true)[0]);
     } else if (op == "retain") {
       at(words[1]).retain_grad();
     } else {
@@ -74,7 +78,17 @@ class Machine {
  private:
   Tensor at(const std::string& word) const { return made_.at(std::stoul(word)); }
 
-  void write(const std::string& op, Tensor x, const std::string& word) const {
+  static Tensor weights(const Tensor& x) {
+    return (arange(static_cast<double>(x.numel()), f64) + 1).view(x.shape());
+  }
+
+  void write(const std::string& op, Tensor x, const Words& words) const {
+    const std::string& word = words[2];
+    if (op == "put_" || op == "put_acc_") {
+      const std::vector<double> ids = numbers(words[3]);
+      const std::vector<int64_t> rows(ids.begin(), ids.end());
+      x.index_put_({from_vector(rows)}, at(word), /*accumulate=*/op == "put_acc_");
+    }
     if (op == "add_") x += at(word);
     if (op == "sub_") x -= at(word);
     if (op == "mul_") x *= at(word);
@@ -101,6 +115,8 @@ class Machine {
     if (op == "relu") return relu(x);
     if (op == "square") return pow(x, 2);
     if (op == "sum0") return sum(x, {0});
+    if (op == "softmax") return softmax(x);
+    if (op == "clone") return x.clone();
     if (op == "same") return x;
     if (op == "select") return x.select(number(2), number(3));
     if (op == "slice") return slice(x, number(2), number(3), x.size(number(2)), number(4));
@@ -138,7 +154,7 @@ std::string difference(const std::string& line) {
     bool same = expected.size() == got.size();
     for (size_t k = 0; same && k < got.size(); ++k)
       same = std::abs(got[k] - expected[k]) <= 1e-9 * (1 + std::abs(expected[k]));
-    if (!same) return entry[0] + " differs";
+    if (!same) return entry[0] + ": expected " + entry[1] + ", got " + testing::PrintToString(got);
   }
   return {};
 }

@@ -29,7 +29,7 @@ void move(TensorImpl& x, const std::shared_ptr<GradSlot>& to) {
 
 }  // namespace
 
-// A view that holds no base cannot be followed: under NoGrad it would keep a graph alive.
+// A view taken under NoGrad does not hold its base, because it would keep a graph alive.
 Tensor Tensor::alias(const Layout& layout) const {
   Tensor y(array("alias").seen_as(layout));
   TensorImpl& view = *y.impl_;
@@ -38,7 +38,7 @@ Tensor Tensor::alias(const Layout& layout) const {
     view.base = impl_->base ? impl_->base : impl_;
     view.base_moves = view.base->moves;
   } else {
-    view.left_graph = impl_->left_graph || requires_grad();
+    view.not_followed = impl_->base ? impl_->base : impl_->is_view ? impl_->not_followed : impl_;
   }
   return y;
 }
@@ -64,8 +64,8 @@ bool detail::check_write(const char* op, const Tensor& x, bool value_in_graph) {
             "a leaf that requires grad, ", x.shape(),
             ", cannot be written in place while a graph is recorded; do it under NoGrad, or on "
             "x.detach()");
-  INK_CHECK(!impl.left_graph && !(impl.is_view && !impl.base && value_in_graph), op, ": a view, ",
-            x.shape(),
+  const bool missed = Tensor(impl.not_followed.lock()).requires_grad();
+  INK_CHECK(!missed && !(impl.is_view && !impl.base && value_in_graph), op, ": a view, ", x.shape(),
             ", that was taken under NoGrad cannot be written while a graph is recorded, because "
             "the graph would not see it; take the view again, or write under NoGrad");
   const bool recorded = in_graph || value_in_graph;
@@ -81,6 +81,7 @@ void detail::record_write(Tensor& x, const Tensor& value) {
   const Tensor owner = impl.base ? Tensor(impl.base) : x;
   move(owner.impl(), impl.base ? copy_slices(owner, value, x.layout()).slot() : value.slot());
   ++owner.impl().moves;
+  if (impl.base && impl.slot && impl.slot->retain_grad) x.slot();  // moves on, too
 }
 
 // What x.index({0}) = y says. Of a view that nobody shares memory with, nobody would see the value.

@@ -48,6 +48,13 @@ Array operand(const Array& y, const Array& x) {
   return copy;
 }
 
+// x as an operand of the write that replaces it. A view's place is taken from its base once more,
+// as in PyTorch: hooks of the view see what its other uses send, not what the write sends on.
+Tensor before_write(const Tensor& x) {
+  const Tensor base(x.impl().base);
+  return base.requires_grad() ? detail::as_strided(base, x.layout()) : x;
+}
+
 // Writes an ordinary op's value into x, which takes over its place in the graph.
 Tensor& assign(Tensor& x, const Tensor& result, bool recorded) {
   const Tensor value = to(result, x.dtype());
@@ -64,7 +71,8 @@ Tensor& in_place(const char* name, BinaryOp code, Tensor& x, const Tensor& y, Op
   const DType meet = promote(x, y), floats = context().default_dtype;
   check_fits(name, x, y.shape(), code == BinaryOp::div && !is_floating(meet) ? floats : meet);
   const bool recorded = detail::check_write(name, x, y.requires_grad());
-  if (recorded || meet != x.dtype() || meet == boolean) return assign(x, op(x, y), recorded);
+  if (recorded || meet != x.dtype() || meet == boolean)
+    return assign(x, op(before_write(x), y), recorded);
   const NoGrad no_grad;
   kernel::binary(x, x, operand(to(y, meet), x), code);
   return x;
@@ -77,7 +85,7 @@ Tensor& in_place(const char* name, BinaryOp code, Tensor& x, double number, Op o
   const DType floats = context().default_dtype;
   check_fits(name, x, x.shape(),
              code == BinaryOp::div && !x.is_floating() ? floats : promote(x, number));
-  if (detail::check_write(name, x, false)) return assign(x, op(x, number), true);
+  if (detail::check_write(name, x, false)) return assign(x, op(before_write(x), number), true);
   kernel::binary_number(x, x, number, code);
   return x;
 }
@@ -138,14 +146,12 @@ Tensor& Tensor::copy_(const Tensor& source) {
   const bool recorded = detail::check_write("copy_", *this, source.requires_grad());
   if (source.is_same(*this)) {  // a write all the same, also of what was expanded
     bump_version();
-    return *this;
-  }
-  check_fits("copy_", *this, source.shape(), boolean);
-  {
+  } else {
+    check_fits("copy_", *this, source.shape(), boolean);
     const NoGrad no_grad;
     kernel::copy(*this, operand(source.to(device()), *this));
   }
-  if (!recorded) return *this;
+  if (!recorded || layout().repeats()) return *this;
   const auto vjp = [from = source.shape(), options = source.options()](const Tensor& dy,
                                                                        VjpContext& g) -> Grads {
     return {g.needs(0) ? zeros_like(dy) : Tensor(),
@@ -160,7 +166,7 @@ Tensor& Tensor::masked_fill_(const Tensor& mask, double value) {
   check_masked_fill("masked_fill_", *this, mask, value);
   check_fits("masked_fill_", *this, mask.shape(), boolean);
   if (detail::check_write("masked_fill_", *this, false))
-    return assign(*this, masked_fill(*this, mask, value), true);
+    return assign(*this, masked_fill(before_write(*this), mask, value), true);
   kernel::masked_fill(*this, *this, operand(mask, *this), value);
   return *this;
 }
@@ -170,7 +176,7 @@ Tensor& Tensor::index_put_(const std::vector<Tensor>& ids, const Tensor& values,
   check_defined("index_put_", values);
   check_fits("index_put_", *this, shape(), dtype());
   const bool recorded = detail::check_write("index_put_", *this, values.requires_grad());
-  return assign(*this, index_put(*this, ids, values, accumulate), recorded);
+  return assign(*this, index_put(before_write(*this), ids, values, accumulate), recorded);
 }
 
 }  // namespace ink
