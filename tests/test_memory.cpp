@@ -2,7 +2,9 @@
 // again instead of kept.
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -89,6 +91,37 @@ TEST(Memory, AGradientThatAnOpKeptBecomesItsLeafsOwn) {
   loss.backward();
   EXPECT_LT(memory_stats().peak_bytes_in_use - before, V * C);  // a quarter of a copy
   ASSERT_EQ(weight.grad().shape(), weight.shape());
+}
+
+// In matrices of the inputs' size, beside the output. Second derivatives cost two of them:
+// cross_entropy's logits and linear_cross_entropy's input.
+TEST(Memory, OpsKeepForBackwardNoMoreThanTheyNeed) {
+  constexpr int64_t kSide = 512, kMatrix = kSide * kSide * 4;
+  const auto matrix = [] { return rand({kSide, kSide}).requires_grad_(); };
+  const Tensor w = matrix(), v = matrix(), row = rand({kSide}).requires_grad_();
+  const Tensor ids = randint(kSide, {kSide});
+  const std::vector<std::tuple<const char*, int, std::function<Tensor(const Tensor&)>>> cases = {
+      {"linear", 1, [&](auto& x) { return linear(x, w, row); }},
+      {"gelu", 1, [&](auto& x) { return gelu(x); }},
+      {"gelu_linear", 2, [&](auto& x) { return gelu_linear(x, w, row); }},
+      {"mlp", 3, [&](auto& x) { return mlp(x, w, row, v, row); }},
+      {"layer_norm", 1, [&](auto& x) { return layer_norm(x, row, row); }},
+      {"rms_norm", 1, [&](auto& x) { return rms_norm(x, row); }},
+      {"softmax", 0, [&](auto& x) { return softmax(x); }},
+      {"log_softmax", 0, [&](auto& x) { return log_softmax(x); }},
+      {"dropout", 0, [&](auto& x) { return dropout(x, 0.5); }},
+      {"attention", 1, [&](auto& x) { return scaled_dot_product_attention(x, x, x); }},
+      {"add", 0, [&](auto& x) { return x + w; }},
+      {"mul", 1, [&](auto& x) { return x * w; }},
+      {"a write into a view", 0, [&](auto& x) { return Tensor(x).index({0}).copy_(row), x; }},
+      {"cross_entropy", 2, [&](auto& x) { return cross_entropy(x, ids); }},
+      {"linear_cross_entropy", 3, [&](auto& x) { return linear_cross_entropy(x, w, ids); }}};
+  for (const auto& [name, expected, op] : cases) {
+    const int64_t before = memory_stats().bytes_in_use;
+    const Tensor y = op(w + 1);
+    const int64_t kept = memory_stats().bytes_in_use - before - y.storage()->bytes;
+    EXPECT_NEAR(static_cast<double>(kept) / kMatrix, expected, 0.05) << name;
+  }
 }
 
 TEST(Memory, GrowsByWhatTheLastRangeLacks) {
