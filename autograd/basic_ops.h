@@ -173,7 +173,7 @@ Tensor outer(const Tensor& a, const Tensor& b);  // (n), (m) -> (n, m)
 
 // ---- random.cpp: values that PyTorch's CPU generator gives
 // Any floating dtype, layout and device; the values are those of a contiguous CPU tensor in
-// row-major order (bf16: f32's, rounded). With grad mode on, a leaf that requires grad is refused.
+// row-major order (bf16: f32's, rounded). Rules for graphs: see engine/README.md, "In-place ops".
 
 Tensor uniform_(Tensor x, double from = 0, double to = 1, Generator& g = default_generator());
 Tensor normal_(Tensor x, double mean = 0, double std = 1, Generator& g = default_generator());

@@ -72,7 +72,8 @@ struct TensorImpl {
   static std::atomic<int64_t> live;     // implementations that exist now
 };
 
-/// A hook that was registered. It stays until it is removed, or the tensor dies.
+/// Removes a hook. Until then the hook stays as long as its place in the graph: that of an
+/// intermediate result is called even if the tensor itself is gone.
 class HookHandle {
  public:
   HookHandle() = default;
@@ -101,7 +102,7 @@ class Tensor {
   /// A constant on an array's memory; undefined if the array is.
   explicit Tensor(Array array);
 
-  // ---- what it is. All but defined() throw if it is undefined.
+  // ---- what it is. All but defined(), is_same() and is_view() throw if it is undefined.
   bool defined() const { return impl_ != nullptr; }
   const Shape& shape() const { return array("shape").shape(); }
   const Shape& strides() const { return array("strides").strides(); }
@@ -116,7 +117,7 @@ class Tensor {
   bool is_floating() const { return array("is_floating").is_floating(); }
   /// The same tensor, not one that is merely equal?
   bool is_same(const Tensor& other) const { return impl_ == other.impl_; }
-  /// Made by a view op: shares its memory with the tensor it was taken from.
+  /// Made by a view op, and not made a leaf since: shares the memory of what it was taken from.
   bool is_view() const { return impl_ && impl_->is_view; }
 
   // ---- its memory (memory/array.h)
@@ -201,16 +202,19 @@ class Tensor {
 
   // ---- autograd (engine/graph.h)
   bool requires_grad() const;
-  /// Makes a leaf whose gradient is collected (or not); a view then stands for itself. Floating
-  /// dtypes only.
+  /// Makes a leaf whose gradient is collected (or not). A view that becomes a leaf keeps its memory
+  /// but is no view any more. Floating dtypes only.
   Tensor& requires_grad_(bool value = true);
   bool is_leaf() const;
   /// The gradient that backward left here; undefined if none.
   Tensor grad() const;
-  void set_grad(const Tensor& grad);
-  /// Collects in grad() the gradient of a tensor that is not a leaf, too.
+  void set_grad(const Tensor& grad);  // that very tensor: later walks add to it
+  /// Collects in grad() the gradient of a tensor that is not a leaf, too. After a write in place it
+  /// is that of the new value.
   Tensor& retain_grad();
-  /// Called once in each walk with the complete gradient; may return another one to use instead.
+  /// Called once in each walk that computes this gradient, when it is complete. Returns the
+  /// gradient to use instead, or {}. After a write in place it still waits for the old value's
+  /// gradient.
   HookHandle register_hook(std::function<Tensor(const Tensor&)> hook);
   /// Called with a leaf whose grad backward() has just brought up to date, while the walk goes on.
   /// (Of a batch in parts, by several threads: when the parts' gradients have been summed.)
@@ -230,7 +234,7 @@ class Tensor {
   void set_slot(std::shared_ptr<GradSlot> slot) { impl("set_slot").slot = std::move(slot); }
   /// A view of it in another layout, outside any graph: a view op makes it, then records it.
   Tensor alias(const Layout& layout) const;
-  /// Does nobody else hold this tensor, or any of its memory, of which it fills all?
+  /// Is this the only handle, and does the tensor alone hold its memory, and fill it?
   bool alone() const;
   TensorImpl& impl(const char* method = "impl") const {
     if (!impl_) [[unlikely]]

@@ -96,7 +96,7 @@ class Module {
   /// What is printed between the brackets of its line: "in_features=2, out_features=3".
   virtual std::string extra_repr() const { return {}; }
 
-  // ---- what it holds. Handles share the model's memory.
+  // ---- what it holds: its own tensors, not copies
   /// Parameters, and modules with parameters, that are members of a module (or of the one that it
   /// extends) but not among its fields are left out, and a message (base/log.h) says so once for
   /// each type of module.

@@ -167,12 +167,13 @@ TEST_F(Checkpoint, HooksOfParametersSeeTheWholeGradient) {
   EXPECT_EQ(run(model_, [&] { return model_.plain(); }), hooked);
 }
 
-TEST_F(Checkpoint, SecondDerivativesUnderComposed) {
+TEST_F(Checkpoint, SecondDerivatives) {
   const Tensor x = numbers({2, 3}, 4).to(f64).requires_grad_();
   const auto f = [](const Inputs& in) {
     return checkpoint([](const Tensor& a) { return softmax(exp(a)) * a; }, in[0]);
   };
   EXPECT_TRUE(gradcheck(f, {x}));
+  EXPECT_TRUE(gradgradcheck(f, {x}));
   const Composed composed;
   EXPECT_TRUE(gradgradcheck(f, {x}));
 }

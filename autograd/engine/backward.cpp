@@ -21,7 +21,7 @@ using Slot = std::shared_ptr<GradSlot>;
 struct Pending {
   std::shared_ptr<Node> node;
   Grads dys;
-  std::vector<Slot> slots;  // of the outputs: their handles may be gone
+  std::vector<Slot> slots;  // of the outputs, whose tensors may be gone
 };
 
 struct WalkOptions {

@@ -23,8 +23,8 @@
 // lives as long as its result; that a node has several inputs and outputs; and that the walk
 // (backward.cpp: run and visit) visits only nodes that the loss depends on.
 //
-//   slot   A tensor's place in the graph, shared by copies of the handle. A leaf is a slot that
-//          requires grad and has no node.
+//   slot   A tensor's place in the graph. A recorded write in place gives the tensor another one.
+//          A leaf is a slot that requires grad and has no node.
 //   node   One op that ran: its name, the slots of its inputs and outputs, and its vjp
 //          (vector-Jacobian product).
 //   walk   The nodes that wait, newest first: creation order is a topological order.
@@ -48,10 +48,10 @@ using Grads = std::vector<Tensor>;
 struct Node;
 class GradStore;
 
-/// What was registered to be called with a slot's gradient, by number: the oldest first.
+/// The hooks of a slot by number, the oldest first.
 struct Hooks {
-  std::map<uint64_t, std::function<Tensor(const Tensor&)>> before;
-  std::map<uint64_t, std::function<void()>> after;  // once a leaf's grad has been written
+  std::map<uint64_t, std::function<Tensor(const Tensor&)>> before;  // called with the gradient
+  std::map<uint64_t, std::function<void()>> after;  // called when a leaf's grad has been written
 };
 
 struct GradSlot {
@@ -106,8 +106,8 @@ struct Node : std::enable_shared_from_this<Node> {
   const char* name;
   uint64_t order;  // counts up as nodes are made
   bool freed = false;
-  int walks = 0;                                  // that look at it now
-  const void* freeing_thread = nullptr;           // of the one that will free it (survey.cpp)
+  int walks = 0;                                  // how many hold this node now (survey.cpp)
+  const void* freeing_thread = nullptr;           // whose walk will free it; null: nobody's
   std::vector<std::shared_ptr<GradSlot>> inputs;  // null: a constant
   std::vector<std::weak_ptr<GradSlot>> outputs;
   /// The slot of output i, a new one if nobody holds it.
@@ -122,12 +122,13 @@ struct Node : std::enable_shared_from_this<Node> {
   static thread_local Node* running;  // the one whose vjp runs on this thread
 };
 
-/// A tensor kept for a vjp: its memory and its place in the graph, not the tensor, whose place a
-/// later write may change. Unpacking (*saved) throws when the memory was written since.
+/// What a vjp keeps of a tensor: its memory and its place in the graph. It does not keep the
+/// tensor, because a later write may give that another place. Unpacking (*saved) throws when the
+/// memory was written since.
 class Saved {
  public:
-  /// Keeps the slot, too, so that second derivatives reach it; the slot alone if its node can
-  /// compute the tensor again, which each unpacking then does.
+  /// Keeps the slot as well, so that second derivatives reach it. If the slot's node can compute
+  /// the tensor again, only the slot is kept, and each unpacking computes it.
   static Saved input(const Tensor& x, const char* what = "an input") { return Saved(x, -1, what); }
   /// Keeps only the memory of output `index` (no cycle); unpacking gives it the running node's
   /// slot.
@@ -204,10 +205,11 @@ void record_write(Tensor& x, const Tensor& value);
 /// The same of values that depend on nothing (ops/in_place.cpp).
 void record_fill(const char* op, Tensor& x);
 
-// All that the engine asks of arithmetic (ops/gradients.cpp):
+// All that the engine asks of arithmetic:
 /// sum += g; with create_graph by recorded ops. A sum of the walk borrows the first g, makes a copy
 /// of its own for the second, and is added to in place after that. One that is kept (a leaf's grad)
-/// takes over a first g that nobody else holds and copies any other; it stays the same tensor.
+/// takes over a first g that nobody else holds and copies any other; without create_graph it stays
+/// the same tensor.
 void add_gradient(Tensor& sum, Tensor g, bool kept, bool create_graph);
 /// The ones that a walk starts from.
 Tensor first_gradient(const Tensor& output);
@@ -217,9 +219,9 @@ Tensor as_strided(const Tensor& x, const Layout& layout);
 Tensor copy_slices(const Tensor& x, const Tensor& value, const Layout& layout);
 }  // namespace detail
 
-/// The gradients of a definition at `inputs` (undefined where one requires none), by ops that can
-/// be differentiated again. For a fused op's vjp while its gradient is to be differentiated, which
-/// is what grad_enabled() says there (ops/gradients.cpp).
+/// The gradients of a definition at `inputs`, computed by ops that can be differentiated again;
+/// undefined for an input that requires none. A fused op's vjp calls it if grad_enabled(), which
+/// there means that its gradient will be differentiated.
 Grads differentiate(const std::function<Tensor(const std::vector<Tensor>&)>& definition,
                     const std::vector<Tensor>& inputs, const Tensor& dy);
 

@@ -44,7 +44,7 @@ void GradSlot::check_gradient(const char* from, const Tensor& g) const {
             " on ", device, ", as the tensor, got ", g.dtype(), " on ", g.device());
 }
 
-// The copies of the lists are for hooks that remove themselves.
+// The lists are copied because a hook may remove itself.
 void GradSlot::run_hooks(Tensor& g) const {
   if (!hooks) return;
   for (const auto& [number, hook] : std::map(hooks->before)) {

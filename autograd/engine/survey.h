@@ -16,7 +16,8 @@ namespace ink {
 using Destination = std::function<Tensor*(const std::shared_ptr<GradSlot>&)>;
 
 /// What a walk has to know of the nodes before it. Until it dies, their graph is this walk's:
-/// another walk of the same nodes is refused, unless both leave the graph as it is (retain_graph).
+/// another walk of these nodes is refused, unless both retain the graph, or the other one retains
+/// it and runs inside this one (in a hook or a vjp).
 class Survey {
  public:
   /// oldest: nodes up to this order lead to no gradient that is asked for.
@@ -27,7 +28,7 @@ class Survey {
   Survey& operator=(const Survey&) = delete;
 
   /// Looks at a node and all that it was computed from. Throws for a node that an earlier walk has
-  /// freed, or that another thread is walking.
+  /// freed, or that another walk holds.
   void add(const std::shared_ptr<Node>& node);
   /// Does the gradient of this slot lead to one that is asked for?
   bool leads(const std::shared_ptr<GradSlot>& slot) const;

@@ -3,10 +3,11 @@
 // A view holds its base, the tensor whose memory it sees; a view of a view holds the same base. A
 // recorded write gives a tensor another place in the graph:
 //
-//   x owns its memory   x takes the place of the value.
-//   x is a view         its base takes the place of copy_slices(base, value). The base counts its
-//                       moves, by which every view of it, x too, finds that its own place is out of
-//                       date; it derives another one when it is next used.
+//   x is no view   x takes the place of the value.
+//   x is a view    its base takes the place of copy_slices(base, value).
+//
+// Either way the tensor that moved counts its moves. A view whose base has moved since derives its
+// own place again when it is next used.
 //
 // Without a graph, or under NoGrad, a write is plain memory. Backward finds a saved tensor that was
 // overwritten by the version of its storage.
@@ -18,7 +19,8 @@
 namespace ink {
 namespace {
 
-// retain_grad goes with the tensor. Hooks stay, because they wait for the value's gradient.
+// retain_grad goes with the tensor. Hooks stay at the old place, because they were registered for
+// the value before the write.
 void move(TensorImpl& x, const std::shared_ptr<GradSlot>& to) {
   if (x.slot && x.slot->retain_grad && to) {
     to->retain_grad = std::exchange(x.slot->retain_grad, false);

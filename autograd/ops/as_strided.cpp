@@ -1,5 +1,6 @@
-// Places of a tensor's memory: what views of a tensor that was written in place consist of
-// (engine/writes.cpp). `whole` is the tensor's layout, `part` one that names some of its places.
+// Ops on some places of a tensor's memory. With them, views of a tensor that was written in place
+// are recorded (engine/writes.cpp). `whole` is the tensor's layout, `part` one that names some of
+// its places.
 //
 //   as_strided       y = a view of x as `part`
 //   gather_strided   y = the elements of x, of whole's shape, at the places of part

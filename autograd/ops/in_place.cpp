@@ -90,8 +90,8 @@ Tensor& in_place(const char* name, BinaryOp code, Tensor& x, double number, Op o
   return x;
 }
 
-// A write that keeps nothing of x still depends on it, with a gradient of 0. Of a view copy_slices
-// says so.
+// A write that keeps nothing of x still has x as an input, with a gradient of 0. For a view,
+// copy_slices does that.
 Tensor old_value(const Tensor& x) { return x.is_view() ? Tensor() : x; }
 
 }  // namespace

@@ -29,7 +29,7 @@ struct TheAveragingTrick : Notebook {
     Tensor means = zeros({4, 8, 2});
     for (int64_t b = 0; b < 4; ++b) {
       for (int64_t t = 0; t < 8; ++t)
-        means.index({b, t}).copy_(mean(x.index({b, Slice({}, t + 1)}), {0}));
+        means.index({b, t}) = mean(x.index({b, Slice({}, t + 1)}), {0});
     }
     print(means.select(0, 0));
 
