@@ -25,22 +25,33 @@ Tensor pow(const Tensor& a, const Tensor& b);  // a ^ b
 /// The larger; at a tie each gets half the gradient; NaN wins.
 Tensor maximum(const Tensor& a, const Tensor& b);
 Tensor minimum(const Tensor& a, const Tensor& b);
+/// a - b floor(a / b): of b's sign, as Python's %.
+Tensor remainder(const Tensor& a, const Tensor& b);
+/// min(max(x, min), max); one of the bounds may be undefined.
+Tensor clamp(const Tensor& x, const Tensor& min, const Tensor& max);
 
-// A number takes the tensor's dtype. With a fractional number, i64 and bool become the default
-// floating dtype.
+// A number takes the tensor's dtype. With one that has a point (2.0), i64 and bool become the
+// default floating dtype.
 Tensor operator+(const Tensor& a, const Tensor& b);
 Tensor operator-(const Tensor& a, const Tensor& b);
 Tensor operator*(const Tensor& a, const Tensor& b);
 Tensor operator/(const Tensor& a, const Tensor& b);
-Tensor operator+(const Tensor& a, double b);
-Tensor operator-(const Tensor& a, double b);
-Tensor operator*(const Tensor& a, double b);
-Tensor operator/(const Tensor& a, double b);
-Tensor operator+(double a, const Tensor& b);
-Tensor operator-(double a, const Tensor& b);
-Tensor operator*(double a, const Tensor& b);
-Tensor operator/(double a, const Tensor& b);
+Tensor operator+(const Tensor& a, const Scalar& b);
+Tensor operator-(const Tensor& a, const Scalar& b);
+Tensor operator*(const Tensor& a, const Scalar& b);
+Tensor operator/(const Tensor& a, const Scalar& b);
+Tensor operator+(const Scalar& a, const Tensor& b);
+Tensor operator-(const Scalar& a, const Tensor& b);
+Tensor operator*(const Scalar& a, const Tensor& b);
+Tensor operator/(const Scalar& a, const Tensor& b);
+Tensor operator%(const Tensor& a, const Tensor& b);
+Tensor operator%(const Tensor& a, const Scalar& b);
 Tensor operator-(const Tensor& x);
+// Of integers bit by bit; of bools and, or, exclusive or, not.
+Tensor operator&(const Tensor& a, const Tensor& b);
+Tensor operator|(const Tensor& a, const Tensor& b);
+Tensor operator^(const Tensor& a, const Tensor& b);
+Tensor operator~(const Tensor& x);
 
 // ---- unary.cpp, gelu.cpp: elementwise, one tensor
 
@@ -49,9 +60,13 @@ Tensor exp(const Tensor& x);
 Tensor log(const Tensor& x);
 Tensor sqrt(const Tensor& x);
 Tensor rsqrt(const Tensor& x);  // 1 / sqrt(x)
-Tensor pow(const Tensor& x, double exponent);
-Tensor abs(const Tensor& x);   // gradient 0 at 0
-Tensor sign(const Tensor& x);  // -1, 0 or 1; gradient 0
+Tensor pow(const Tensor& x, const Scalar& exponent);
+Tensor pow(const Scalar& number, const Tensor& exponent);
+Tensor square(const Tensor& x);
+Tensor log1p(const Tensor& x);  // log(1 + x)
+Tensor expm1(const Tensor& x);  // exp(x) - 1
+Tensor abs(const Tensor& x);    // gradient 0 at 0
+Tensor sign(const Tensor& x);   // -1, 0 or 1; gradient 0
 Tensor sin(const Tensor& x);
 Tensor cos(const Tensor& x);
 Tensor tanh(const Tensor& x);
@@ -59,7 +74,16 @@ Tensor sigmoid(const Tensor& x);  // 1 / (1 + exp(-x))
 Tensor relu(const Tensor& x);     // max(x, 0); gradient 0 at 0
 Tensor silu(const Tensor& x);     // x sigmoid(x)
 Tensor erf(const Tensor& x);
-Tensor clamp(const Tensor& x, std::optional<double> min, std::optional<double> max = {});
+Tensor floor(const Tensor& x);  // these four: gradient 0
+Tensor ceil(const Tensor& x);
+Tensor trunc(const Tensor& x);  // towards 0
+Tensor round(const Tensor& x);  // halves to even
+/// min(max(x, min), max); gradient 0 at the bounds.
+Tensor clamp(const Tensor& x, std::optional<Scalar> min, std::optional<Scalar> max = {});
+/// log(1 + exp(beta x)) / beta, and x where beta x > threshold.
+Tensor softplus(const Tensor& x, double beta = 1, double threshold = 20);
+Tensor leaky_relu(const Tensor& x, double negative_slope = 0.01);  // x > 0 ? x : negative_slope x
+Tensor elu(const Tensor& x, double alpha = 1);                     // x > 0 ? x : alpha (exp(x) - 1)
 enum class Gelu { erf, tanh };
 /// x Phi(x); with Gelu::tanh its approximation 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).
 /// Hendrycks and Gimpel 2016.
@@ -68,7 +92,10 @@ Tensor gelu(const Tensor& x, Gelu approximate = Gelu::erf);
 // ---- where.cpp
 
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);  // condition ? a : b
-Tensor masked_fill(const Tensor& x, const Tensor& mask, double value);    // mask ? value : x
+Tensor where(const Tensor& condition, const Tensor& a, const Scalar& b);
+Tensor where(const Tensor& condition, const Scalar& a, const Tensor& b);
+Tensor where(const Tensor& condition, const Scalar& a, const Scalar& b);
+Tensor masked_fill(const Tensor& x, const Tensor& mask, const Scalar& value);  // mask ? value : x
 
 // ---- compare.cpp: bool results, no gradients
 
@@ -84,17 +111,18 @@ Tensor operator<(const Tensor& a, const Tensor& b);
 Tensor operator<=(const Tensor& a, const Tensor& b);
 Tensor operator>(const Tensor& a, const Tensor& b);
 Tensor operator>=(const Tensor& a, const Tensor& b);
-Tensor operator==(const Tensor& a, double b);
-Tensor operator!=(const Tensor& a, double b);
-Tensor operator<(const Tensor& a, double b);
-Tensor operator<=(const Tensor& a, double b);
-Tensor operator>(const Tensor& a, double b);
-Tensor operator>=(const Tensor& a, double b);
+Tensor operator==(const Tensor& a, const Scalar& b);
+Tensor operator!=(const Tensor& a, const Scalar& b);
+Tensor operator<(const Tensor& a, const Scalar& b);
+Tensor operator<=(const Tensor& a, const Scalar& b);
+Tensor operator>(const Tensor& a, const Scalar& b);
+Tensor operator>=(const Tensor& a, const Scalar& b);
 Tensor logical_and(const Tensor& a, const Tensor& b);  // non-zero counts as true
 Tensor logical_or(const Tensor& a, const Tensor& b);
 Tensor logical_xor(const Tensor& a, const Tensor& b);
 Tensor logical_not(const Tensor& x);
 Tensor isnan(const Tensor& x);
+Tensor isinf(const Tensor& x);
 Tensor isfinite(const Tensor& x);
 /// |a - b| <= atol + rtol |b|, element by element.
 Tensor isclose(const Tensor& a, const Tensor& b, double rtol = 1e-5, double atol = 1e-8,

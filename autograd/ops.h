@@ -6,6 +6,9 @@
 //                 to be compiled again.
 #pragma once
 
+#include <concepts>
+#include <utility>
+
 #include "autograd/basic_ops.h"
 #include "autograd/fused_ops.h"
 
@@ -17,6 +20,13 @@ Tensor prod(const Tensor& x, const Shape& dims = {}, bool keepdim = false);
 /// sum (x - mean)^2 / (n - correction): 1 gives the unbiased estimate, 0 the biased one.
 Tensor var(const Tensor& x, const Shape& dims = {}, double correction = 1, bool keepdim = false);
 Tensor std(const Tensor& x, const Shape& dims = {}, double correction = 1, bool keepdim = false);
+std::pair<Tensor, Tensor> var_mean(const Tensor& x, const Shape& dims = {}, double correction = 1,
+                                   bool keepdim = false);
+// A bool is no correction: keepdim comes after it.
+template <std::same_as<bool> Bool>
+Tensor var(const Tensor& x, const Shape& dims, Bool keepdim, bool = false) = delete;
+template <std::same_as<bool> Bool>
+Tensor std(const Tensor& x, const Shape& dims, Bool keepdim, bool = false) = delete;
 /// log sum exp x, without overflow.
 Tensor logsumexp(const Tensor& x, const Shape& dims, bool keepdim = false);
 
@@ -42,6 +52,7 @@ Tensor index(const Tensor& x, const Tensor& ids);  // rows: ids.shape + x.shape[
 /// counts; with accumulate, values are added to x.
 Tensor index_put(const Tensor& x, const std::vector<Tensor>& ids, const Tensor& values,
                  bool accumulate = false);
-Tensor one_hot(const Tensor& ids, int64_t num_classes);  // i64
+/// ids (...): 1 at each id, else 0, (..., num_classes) i64; -1: one class more than the largest id.
+Tensor one_hot(const Tensor& ids, int64_t num_classes = -1);
 
 }  // namespace ink

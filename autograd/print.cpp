@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <locale>
+#include <map>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -194,48 +195,37 @@ class Arranger {
 
 // ---- suffixes
 
-// The name that PyTorch 2.15 prints for x's node where it is not the op's own: ops there are made
-// of others, as some are here, and the last of those shows. Empty: it is the op's.
-std::string borrowed_name(const Node& node, const Tensor& x) {
-  const std::string op = node.name;
-  const auto input = [&](size_t i) {  // null: there is none, or a constant
-    return i < node.inputs.size() ? node.inputs[i].get() : nullptr;
-  };
-  const bool after_matmul =
-      input(0) && input(0)->node && input(0)->node->name == std::string("matmul");
-  if (op == "matmul") return x.dim() == 2 ? "MmBackward0" : "UnsafeViewBackward0";
-  if (op == "squeeze" && x.dim() == 0) return "DotBackward0";  // of two vectors, through matmul
-  if (op == "squeeze" && after_matmul && x.dim() == 1)
-    return input(0)->shape[0] == 1 ? "SqueezeBackward4" : "MvBackward0";
-  if (op == "squeeze" && !after_matmul) return "SqueezeBackward1";
-  if ((op == "view" || op == "squeeze") && after_matmul) return "UnsafeViewBackward0";
-  if (op == "linear") {
-    if (x.dim() == 2) return input(2) ? "AddmmBackward0" : "MmBackward0";
-    return x.dim() == 1 && !input(2) ? "SqueezeBackward4" : "UnsafeViewBackward0";
-  }
-  if (op == "scaled_dot_product_attention")
-    return x.dim() == 4 ? "ScaledDotProductFlashAttentionForCpuBackward0" : "SqueezeBackward1";
-  if (op == "sum" && x.dim() > 0) return "SumBackward1";
-  if (op == "mean" && x.dim() > 0) return "MeanBackward1";
-  if (op == "dropout" || op == "rms_norm") return "MulBackward0";
-  if (op == "layer_norm") return "NativeLayerNormBackward0";
-  if (op == "cross_entropy") return "NllLossBackward0";
-  if (op == "reshape") return "UnsafeViewBackward0";
-  if (op == "copy_slices") return "CopySlices";
-  return {};
+// PyTorch 2.15's name of a node whose op has another there (see also shown_as).
+const char* torch_name(const std::string& op) {
+  static const std::map<std::string, const char*> names = {{"dropout", "mul"},
+                                                           {"rms_norm", "mul"},
+                                                           {"layer_norm", "native_layer_norm"},
+                                                           {"cross_entropy", "nll_loss"},
+                                                           {"rsub", "rsub.1"},
+                                                           {"fill_", "fill.2"},
+                                                           {"to", "to_copy"},
+                                                           {"log1p", "log1_p"}};
+  const auto found = names.find(op);
+  return found == names.end() ? nullptr : found->second;
 }
 
-// linear_cross_entropy -> LinearCrossEntropyBackward0; what follows a '.' in the name is left out.
-std::string grad_fn_name(const Node& node, const Tensor& x) {
-  if (std::string borrowed = borrowed_name(node, x); !borrowed.empty()) return borrowed;
-  const std::string op = node.name;
+// linear_cross_entropy -> LinearCrossEntropyBackward0, sum.1 -> SumBackward1; what else follows a
+// '.' is left out.
+std::string grad_fn_name(const Node& node) {
+  const char* other = node.shown ? node.shown : torch_name(node.name);
+  const std::string op = other ? other : node.name;
+  if (op == "copy_slices") return "CopySlices";
+  if (op == "copy_") return "CopyBackwards";
+  const size_t dot = std::min(op.find('.'), op.size());
   std::string name;
   bool capital = true;
-  for (char c : op.substr(0, op.find('.'))) {
+  for (char c : op.substr(0, dot)) {
     if (c != '_') name += capital ? static_cast<char>(std::toupper(static_cast<int>(c))) : c;
     capital = c == '_';
   }
-  return name + "Backward0";
+  const bool numbered =
+      dot + 1 < op.size() && std::isdigit(static_cast<unsigned char>(op[dot + 1]));
+  return name + "Backward" + (numbered ? op.substr(dot + 1) : "0");
 }
 
 template <class... Args>
@@ -260,7 +250,7 @@ std::vector<std::string> suffixes(const Tensor& x) {
   }
   if (x.requires_grad()) {
     list.push_back(x.is_leaf() ? "requires_grad=True"
-                               : "grad_fn=<" + grad_fn_name(*x.slot()->node, x) + ">");
+                               : "grad_fn=<" + grad_fn_name(*x.slot()->node) + ">");
   }
   return list;
 }

@@ -92,15 +92,22 @@ void Tensor::backward(const Tensor& gradient, bool retain_graph, bool create_gra
 Tensor empty(const Shape& shape, Options options) {
   return Tensor(Array::empty(shape, options.dtype, options.device));
 }
-Tensor full(const Shape& shape, double value, Options options) {
+Tensor full(const Shape& shape, const Scalar& value, Options options) {
+  check_in_range("full", value, options.dtype);
   Tensor x(Array::empty(shape, options.dtype, options.device, "full"));
-  kernel::fill(x, value);
+  if (options.dtype == i64 && !value.exact()) {  // the kernel takes a double
+    const Tensor number = from_vector<int64_t>({value.integer}).to(options.device);
+    kernel::copy(x, number.array().expanded(shape));
+  } else {
+    kernel::fill(x, value.value);
+  }
   return x;
 }
+Tensor scalar_tensor(const Scalar& value, Options options) { return full({}, value, options); }
 Tensor zeros(const Shape& shape, Options options) { return full(shape, 0, options); }
 Tensor ones(const Shape& shape, Options options) { return full(shape, 1, options); }
 Tensor empty_like(const Tensor& other) { return empty(other.shape(), other.options()); }
-Tensor full_like(const Tensor& other, double value) {
+Tensor full_like(const Tensor& other, const Scalar& value) {
   return full(other.shape(), value, other.options());
 }
 Tensor zeros_like(const Tensor& other) { return full_like(other, 0); }
@@ -127,6 +134,7 @@ template Tensor from_vector(const std::vector<double>&, std::optional<Shape>);
 template Tensor from_vector(const std::vector<int64_t>&, std::optional<Shape>);
 template Tensor from_vector(const std::vector<bool>&, std::optional<Shape>);
 
+// PyTorch converts the bounds first, and counts before that.
 Tensor arange(double start, double end, double step, Options options) {
   INK_CHECK(step != 0 && std::isfinite(start) && std::isfinite(end) && std::isfinite(step),
             "arange: expected finite bounds and a step other than 0, got ", start, ", ", end, ", ",
@@ -137,20 +145,43 @@ Tensor arange(double start, double end, double step, Options options) {
   INK_CHECK(count < 0x1p62, "arange: ", count, " elements are too many");
   Tensor x = empty({static_cast<int64_t>(count)}, {options.dtype, cpu_device});
   for_any(options.dtype, [&]<class T>(T) {
+    using Number = std::conditional_t<std::is_same_v<T, int64_t>, int64_t, double>;
+    const auto first = static_cast<Number>(start), next = static_cast<Number>(step);
     T* out = x.mutable_data<T>();
     for (int64_t i = 0; i < x.numel(); ++i)
-      out[i] = static_cast<T>(start + static_cast<double>(i) * step);
+      out[i] = static_cast<T>(first + static_cast<Number>(i) * next);
   });
   return x.to(options.device);
 }
 Tensor arange(double start, double end, Options options) { return arange(start, end, 1, options); }
 Tensor arange(double end, Options options) { return arange(0, end, 1, options); }
 
-Tensor eye(int64_t n, Options options) {
-  Tensor x = zeros({n, n}, options);
-  Array diagonal = x.array().seen_as({{n}, {n + 1}, 0});
+Tensor eye(int64_t n, int64_t m, Options options) {
+  INK_CHECK(n >= 0 && m >= 0, "eye: expected sizes of 0 or more, got ", n, " and ", m);
+  Tensor x = zeros({n, m}, options);
+  Array diagonal = x.array().seen_as({{std::min(n, m)}, {m + 1}, 0});
   kernel::fill(diagonal, 1);
   return x;
+}
+Tensor eye(int64_t n, Options options) { return eye(n, n, options); }
+
+Tensor linspace(double start, double end, int64_t steps, Options options) {
+  INK_CHECK(steps >= 0, "linspace: expected a number of steps of 0 or more, got ", steps);
+  Tensor x = empty({steps}, {options.dtype, cpu_device});
+  if (options.dtype == i64) {  // which the bounds are converted to first, as in PyTorch
+    start = std::trunc(start);
+    end = std::trunc(end);
+  }
+  const double step = steps > 1 ? (end - start) / static_cast<double>(steps - 1) : 0;
+  for_any(options.dtype, [&]<class T>(T) {
+    T* out = x.mutable_data<T>();
+    for (int64_t i = 0; i < steps; ++i) {  // from both ends, so that both are exact
+      const double value = i < steps / 2 ? start + step * static_cast<double>(i)
+                                         : end - step * static_cast<double>(steps - 1 - i);
+      out[i] = static_cast<T>(steps == 1 ? start : value);
+    }
+  });
+  return x.to(options.device);
 }
 
 detail::Nested::Nested(std::initializer_list<Nested> list)

@@ -98,7 +98,7 @@ class Tensor {
   Tensor& operator=(Tensor&&) & noexcept = default;
   /// A view that was just taken is written: x.index({0}) = y. Throws for any other temporary.
   Tensor& operator=(const Tensor& value) &&;
-  Tensor& operator=(double value) &&;
+  Tensor& operator=(const Scalar& value) &&;
   /// A constant on an array's memory; undefined if the array is.
   explicit Tensor(Array array);
 
@@ -177,26 +177,26 @@ class Tensor {
   Tensor to(Device device) const;
 
   // ---- writes in place. Rules for graphs: see engine/README.md, "In-place ops".
-  Tensor& fill_(double value);
+  Tensor& fill_(const Scalar& value);
   Tensor& zero_() { return fill_(0); }
   Tensor& copy_(const Tensor& source);
   Tensor& add_(const Tensor& other);
   Tensor& sub_(const Tensor& other);
   Tensor& mul_(const Tensor& other);
   Tensor& div_(const Tensor& other);
-  Tensor& add_(double value);
-  Tensor& sub_(double value);
-  Tensor& mul_(double value);
-  Tensor& div_(double value);
+  Tensor& add_(const Scalar& value);
+  Tensor& sub_(const Scalar& value);
+  Tensor& mul_(const Scalar& value);
+  Tensor& div_(const Scalar& value);
   Tensor& operator+=(const Tensor& other) { return add_(other); }
   Tensor& operator-=(const Tensor& other) { return sub_(other); }
   Tensor& operator*=(const Tensor& other) { return mul_(other); }
   Tensor& operator/=(const Tensor& other) { return div_(other); }
-  Tensor& operator+=(double value) { return add_(value); }
-  Tensor& operator-=(double value) { return sub_(value); }
-  Tensor& operator*=(double value) { return mul_(value); }
-  Tensor& operator/=(double value) { return div_(value); }
-  Tensor& masked_fill_(const Tensor& mask, double value);
+  Tensor& operator+=(const Scalar& value) { return add_(value); }
+  Tensor& operator-=(const Scalar& value) { return sub_(value); }
+  Tensor& operator*=(const Scalar& value) { return mul_(value); }
+  Tensor& operator/=(const Scalar& value) { return div_(value); }
+  Tensor& masked_fill_(const Tensor& mask, const Scalar& value);
   /// x[ids, ...] = values: see index_put in ops.h.
   Tensor& index_put_(const std::vector<Tensor>& ids, const Tensor& values, bool accumulate = false);
 
@@ -294,7 +294,8 @@ Tensor from_blob(
     void* memory, const Shape& shape, Options options, Storage::Deleter deleter = [](void*) {});
 
 Tensor empty(const Shape& shape, Options options = {});  // uninitialised
-Tensor full(const Shape& shape, double value, Options options = {});
+Tensor full(const Shape& shape, const Scalar& value, Options options = {});
+Tensor scalar_tensor(const Scalar& value, Options options = {});  // ()
 Tensor zeros(const Shape& shape, Options options = {});
 Tensor ones(const Shape& shape, Options options = {});
 /// start, start + step, ... below end.
@@ -302,9 +303,12 @@ Tensor arange(double start, double end, double step, Options options);
 Tensor arange(double start, double end, Options options = DType::i64);
 Tensor arange(double end, Options options = DType::i64);
 Tensor eye(int64_t n, Options options = {});
+Tensor eye(int64_t n, int64_t m, Options options = {});  // (n, m)
+/// steps values from start to end, both included, equally far apart: (steps,).
+Tensor linspace(double start, double end, int64_t steps, Options options = {});
 
 Tensor empty_like(const Tensor& other);  // contiguous, same shape, dtype and device
-Tensor full_like(const Tensor& other, double value);
+Tensor full_like(const Tensor& other, const Scalar& value);
 Tensor zeros_like(const Tensor& other);
 Tensor ones_like(const Tensor& other);
 

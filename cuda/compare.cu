@@ -29,7 +29,9 @@ void compare(Array& y, const Array& a, const Array& b, CompareOp op) {
 void compare_number(Array& y, const Array& x, double number, CompareOp op) {
   visit(op, [&]<class F>(F) {
     for_any(x.dtype(), [&]<class T>(T) {
-      map(name_of(op), y, CompareNumber<F, T>{static_cast<compute_t<T>>(number)}, x);
+      using C = compute_t<T>;
+      const C rounded = static_cast<C>(static_cast<T>(static_cast<C>(number)));
+      map(name_of(op), y, CompareNumber<F, T>{rounded}, x);
     });
   });
 }

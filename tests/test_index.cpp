@@ -71,7 +71,7 @@ TEST(Index, Errors) {
   EXPECT_EQ(error_of([&] { index_select(x, 0, zeros({2})); }),
             "index_select: expected int64 ids, got float32");
   EXPECT_EQ(error_of([&] { index_select(scalar, 0, seven); }),
-            "index_select: a scalar has no dimension to choose from");
+            "index_select: index 7 is out of range for dimension 0 of (1,)");
   EXPECT_EQ(error_of([&] {
               x.index(tensor({0, -6}));
             }),
@@ -88,15 +88,15 @@ TEST(Index, Errors) {
             }),
             "gather: expected ids no larger than (5, 3) outside dimension 0, got (1, 4)");
   EXPECT_EQ(error_of([&] { gather(scalar, 0, seven); }),
-            "gather: a scalar has no dimension to choose from");
+            "gather: index 7 is out of range for dimension 0 of (1,)");
   EXPECT_EQ(error_of([&] {
               scatter_add(x, 0, one * 5, zeros({1, 1}));
             }),
             "scatter_add: index 5 is out of range for dimension 0 of (5, 3)");
   EXPECT_EQ(error_of([&] {
-              scatter_add(x, 0, one, zeros({2, 1}));
+              scatter_add(x, 0, zeros({2, 1}, i64), zeros({1, 1}));
             }),
-            "scatter_add: expected a source of the ids' shape (1, 1), got (2, 1)");
+            "scatter_add: expected a source no smaller than the ids, (2, 1), got (1, 1)");
   EXPECT_EQ(error_of([&] { scatter_add(x, 0, one, one); }),
             "scatter_add: expected a source of dtype float32, got int64");
   EXPECT_EQ(error_of([&] {
@@ -104,13 +104,15 @@ TEST(Index, Errors) {
             }),
             "scatter_add: expected ids no larger than (5, 3) outside dimension 1, got (6, 1)");
   EXPECT_EQ(error_of([&] { scatter_add(scalar, 0, one, one); }),
-            "scatter_add: a scalar has no dimension to choose from");
+            "scatter_add: expected ids no larger than (1,) outside dimension 0, got (1, 1)");
   EXPECT_EQ(error_of([&] {
               one_hot(tensor({0, 3}), 3);
             }),
             "one_hot: index 3 is out of range for dimension 1 of (2, 3)");
-  EXPECT_EQ(error_of([&] { one_hot(tensor({0}), 0); }),
-            "one_hot: expected a positive number of classes, got 0");
+  EXPECT_EQ(
+      error_of([&] { one_hot(tensor({0}), 0); }),
+      "one_hot: expected a positive number of classes, or -1 for one more than the largest id, "
+      "got 0");
 }
 
 }  // namespace

@@ -296,9 +296,9 @@ TEST(Random, BadArgumentsAreNamed) {
             "uniform_: expected from <= to with a finite distance, got from -1.7e+308 to 1.7e+308");
   EXPECT_EQ(error_of([&] { normal_(x, 4, 0.0, -1.0, g); }), "normal_: expected std >= 0, got -1");
   EXPECT_EQ(error_of([&] { randint_(i, 4, 3, 3, g); }),
-            "randint_: expected low < high, got 3 and 3");
+            "randint: expected low < high, got 3 and 3");
   EXPECT_EQ(error_of([&] { randint_(x, 4, 0, 1 << 25, g); }),
-            "randint_: expected bounds within +-16777216, where this type holds every integer, "
+            "randint: expected bounds within +-16777216, where this type holds every integer, "
             "got 0 and 33554432");
   EXPECT_EQ(error_of([&] { bernoulli_(x, 4, 1.5, g); }),
             "bernoulli_: expected a probability in [0, 1], got 1.5");
@@ -306,11 +306,11 @@ TEST(Random, BadArgumentsAreNamed) {
             "exponential_: expected a rate > 0, got 0");
   const float negative[] = {0.5f, -1.0f}, zero[] = {0.0f, 0.0f}, one[] = {0.0f, 2.0f};
   EXPECT_EQ(error_of([&] { multinomial_(i, negative, 1, 2, 1, true, g); }),
-            "multinomial_: expected finite weights >= 0, got -1 at index 1");
+            "multinomial: expected finite weights >= 0, got -1 at index 1");
   EXPECT_EQ(error_of([&] { multinomial_(i, zero, 1, 2, 2, true, g); }),
-            "multinomial_: expected at least 1 positive weights a row, got 0");
+            "multinomial: expected at least 1 positive weights a row, got 0");
   EXPECT_EQ(error_of([&] { multinomial_(i, one, 1, 2, 2, false, g); }),
-            "multinomial_: expected at least 2 positive weights a row, got 1");
+            "multinomial: expected at least 2 positive weights a row, got 1");
 }
 
 // The known answers published with Random123 (kat_vectors, philox4x32-10).

@@ -15,17 +15,19 @@
 namespace ink {
 namespace {
 
-// softplus: y = log(1 + exp x)   dx = dy / (1 + exp(-x))
-Tensor softplus(const Tensor& x) {
-  const Tensor y = log(exp(x.detach()) + 1.0);
-  return record("softplus", {x}, y,
-                [x = Saved::input(x)](const Tensor& dy) -> Grads { return {dy * sigmoid(*x)}; });
+// quick_gelu: y = x s, s = 1 / (1 + exp(-1.702 x))   dx = dy s (1 + 1.702 x (1 - s))
+Tensor quick_gelu(const Tensor& x) {
+  const Tensor y = x.detach() * sigmoid(x.detach() * 1.702);
+  return record("quick_gelu", {x}, y, [x = Saved::input(x)](const Tensor& dy) -> Grads {
+    const Tensor s = sigmoid(*x * 1.702);
+    return {dy * s * (1 + *x * 1.702 * (1 - s))};
+  });
 }
 
 struct Gated : Module {
   Linear gate, value;
   explicit Gated(int64_t n) : gate(n, n), value(n, n) {}
-  Tensor operator()(const Tensor& x) const { return sigmoid(gate(x)) * softplus(value(x)); }
+  Tensor operator()(const Tensor& x) const { return sigmoid(gate(x)) * quick_gelu(value(x)); }
   INK_FIELDS(gate, value)
 };
 

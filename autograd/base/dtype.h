@@ -32,6 +32,29 @@ enum class DType : uint8_t { f32, f64, bf16, i64, boolean };
 inline constexpr DType f32 = DType::f32, f64 = DType::f64, bf16 = DType::bf16, i64 = DType::i64,
                        boolean = DType::boolean;
 
+/// A number as it was written: true, 2 or 2.0. As in PyTorch (at::Scalar), that decides the dtype
+/// in which it meets a tensor.
+struct Scalar {
+  template <class Number, class = std::enable_if_t<std::is_arithmetic_v<Number>>>
+  constexpr Scalar(Number number)
+      : dtype(std::is_same_v<Number, bool> ? DType::boolean
+              : std::is_integral_v<Number> ? DType::i64
+                                           : DType::f64),
+        value(static_cast<double>(number)) {
+    if constexpr (std::is_integral_v<Number>) integer = static_cast<int64_t>(number);
+  }
+  DType dtype;          // boolean, i64 or f64
+  double value;         // the nearest one
+  int64_t integer = 0;  // of boolean and i64
+  /// Is `value` the number itself? Not every i64 beyond 2^53 is a double.
+  bool exact() const {
+    return dtype != i64 || (value < 0x1p63 && static_cast<int64_t>(value) == integer);
+  }
+  friend std::ostream& operator<<(std::ostream& out, const Scalar& x) {
+    return x.dtype == f64 ? out << x.value : out << x.integer;
+  }
+};
+
 /// Bytes per element.
 inline int64_t size_of(DType dtype) {
   constexpr int64_t sizes[] = {4, 8, 2, 8, 1};
@@ -61,6 +84,19 @@ constexpr DType dtype_of() {
     static_assert(std::is_same_v<T, bool>, "elements are float, double, bfloat16, int64_t or bool");
     return DType::boolean;
   }
+}
+
+/// Throws "op: ..." if `number` lies outside what the dtype holds; infinities and NaN are floating.
+inline void check_in_range(const char* op, const Scalar& number, DType dtype) {
+  if (dtype == DType::f64 || dtype == DType::boolean) return;
+  const double limit = dtype == DType::f32    ? 0x1.fffffep127
+                       : dtype == DType::bf16 ? 0x1.fep127
+                                              : 0x1p63;
+  const bool inside =
+      dtype != DType::i64
+          ? !(number.value > limit || number.value < -limit) || number.value - number.value != 0
+          : number.dtype != DType::f64 || (number.value >= -limit && number.value < limit);
+  INK_CHECK(inside, op, ": ", number, " is out of range for ", dtype);
 }
 
 /// The type arithmetic on T happens in: float for bfloat16, T itself otherwise.

@@ -104,7 +104,8 @@ using Vjp = std::function<Grads(const Grads& dys, VjpContext& g)>;
 
 struct Node : std::enable_shared_from_this<Node> {
   const char* name;
-  uint64_t order;  // counts up as nodes are made
+  const char* shown = nullptr;  // what a print calls it, if not `name` (shown_as)
+  uint64_t order;               // counts up as nodes are made
   bool freed = false;
   int walks = 0;                                  // how many hold this node now (survey.cpp)
   const void* freeing_thread = nullptr;           // whose walk will free it; null: nobody's
@@ -177,6 +178,13 @@ Tensor record(const char* name, const std::vector<Tensor>& inputs, Tensor output
   if (!detail::wants_record(inputs)) return output;
   return record(name, inputs, std::vector<Tensor>{std::move(output)},
                 detail::full_vjp(std::forward<F>(vjp)), std::move(recompute))[0];
+}
+
+/// y, whose node a print calls `name`, where PyTorch's grad_fn has another name than our op:
+/// "sum.1" is SumBackward1. y was just recorded.
+inline Tensor shown_as(const char* name, Tensor y) {
+  if (y.slot() && y.slot()->node) y.slot()->node->shown = name;
+  return y;
 }
 
 /// Is this gradient the 1 that backward() starts from, so that nothing need be scaled by it? False

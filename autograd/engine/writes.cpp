@@ -98,6 +98,6 @@ Tensor& Tensor::checked_target() {
 }
 
 Tensor& Tensor::operator=(const Tensor& value) && { return checked_target().copy_(value); }
-Tensor& Tensor::operator=(double value) && { return checked_target().fill_(value); }
+Tensor& Tensor::operator=(const Scalar& value) && { return checked_target().fill_(value); }
 
 }  // namespace ink

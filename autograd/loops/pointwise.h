@@ -22,9 +22,11 @@ namespace ink {
 // clang-format off
 #define INK_UNARY_OPS(OP) \
   OP(neg) OP(abs) OP(sign) OP(relu) OP(exp) OP(log) OP(sqrt) OP(rsqrt) OP(sin) OP(cos) OP(tanh) \
-  OP(sigmoid) OP(silu) OP(erf) OP(gelu_erf) OP(gelu_tanh)
+  OP(sigmoid) OP(silu) OP(erf) OP(gelu_erf) OP(gelu_tanh) OP(log1p) OP(expm1) OP(floor) OP(ceil) \
+  OP(trunc) OP(round) OP(bitwise_not)
 #define INK_BINARY_OPS(OP) \
-  OP(add) OP(sub) OP(rsub) OP(mul) OP(div) OP(rdiv) OP(pow) OP(maximum) OP(minimum)
+  OP(add) OP(sub) OP(rsub) OP(mul) OP(div) OP(rdiv) OP(pow) OP(rpow) OP(maximum) OP(minimum) \
+  OP(remainder) OP(bitwise_and) OP(bitwise_or) OP(bitwise_xor)
 #define INK_COMPARE_OPS(OP) \
   OP(eq) OP(ne) OP(lt) OP(le) OP(gt) OP(ge) OP(logical_and) OP(logical_or) OP(logical_xor)
 // clang-format on
@@ -59,6 +61,7 @@ struct OnFloats {
 struct OnNumbers {
   static constexpr bool integers = true;
 };
+struct OnIntegers : OnNumbers {};
 
 template <class T>
 INK_DEVICE inline T logistic(T x) {
@@ -163,6 +166,28 @@ struct gelu_tanh : OnFloats {
   }
 };
 
+struct log1p : OnFloats {
+  template <class T> INK_DEVICE static T f(T x) { return std::log1p(x); }
+  template <class T> INK_DEVICE static T df(T dy, T x) { return dy / (x + T(1)); }
+};
+struct expm1 : OnFloats {
+  template <class T> INK_DEVICE static T f(T x) { return std::expm1(x); }
+  template <class T> INK_DEVICE static T df(T dy, T y) { return dy * (y + T(1)); }
+};
+// Of the four ways to round, integers know none.
+#define INK_ROUNDING(name, function) \
+  struct name : OnNumbers { \
+    template <class T> INK_DEVICE static T f(T x) { \
+      if constexpr (std::is_integral_v<T>) { return x; } else { return std::function(x); } \
+    } \
+  };
+INK_ROUNDING(floor, floor)
+INK_ROUNDING(ceil, ceil)
+INK_ROUNDING(trunc, trunc)
+INK_ROUNDING(round, nearbyint)  // halves to even
+#undef INK_ROUNDING
+struct bitwise_not : OnIntegers { INK_DEVICE static int64_t f(int64_t x) { return ~x; } };
+
 struct add  : OnNumbers { template <class T> INK_DEVICE static T f(T a, T b) { return a + b; } };
 struct sub  : OnNumbers { template <class T> INK_DEVICE static T f(T a, T b) { return a - b; } };
 struct rsub : OnNumbers { template <class T> INK_DEVICE static T f(T a, T b) { return b - a; } };
@@ -177,6 +202,30 @@ struct pow  : OnNumbers {
       return std::pow(a, b);
     }
   }
+};
+struct rpow : OnNumbers {
+  template <class T> INK_DEVICE static T f(T a, T b) { return pow::f(b, a); }
+};
+// The remainder has b's sign, as Python's.
+struct remainder : OnNumbers {
+  template <class T> INK_DEVICE static T f(T a, T b) {
+    T rest;
+    if constexpr (std::is_integral_v<T>) {
+      rest = b == 0 || b == -1 ? 0 : a % b;
+    } else {
+      rest = std::fmod(a, b);
+    }
+    return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+  }
+};
+struct bitwise_and : OnIntegers {
+  INK_DEVICE static int64_t f(int64_t a, int64_t b) { return a & b; }
+};
+struct bitwise_or : OnIntegers {
+  INK_DEVICE static int64_t f(int64_t a, int64_t b) { return a | b; }
+};
+struct bitwise_xor : OnIntegers {
+  INK_DEVICE static int64_t f(int64_t a, int64_t b) { return a ^ b; }
 };
 struct maximum : OnNumbers {
   template <class T> INK_DEVICE static T f(T a, T b) { return a != a || a > b ? a : b; }
@@ -231,9 +280,13 @@ void for_domain(const char* op, DType dtype, Body&& body) {
   if constexpr (F::integers) {
     if (dtype == DType::i64) return body(int64_t{});
   }
-  INK_CHECK(is_floating(dtype), op, ": expected ",
-            F::integers ? "a floating dtype or int64" : "a floating dtype", ", got ", dtype);
-  for_float(op, dtype, body);
+  if constexpr (std::is_base_of_v<formula::OnIntegers, F>) {
+    detail::fail({op, ": expected int64 or bool, got ", name_of(dtype)});
+  } else {
+    INK_CHECK(is_floating(dtype), op, ": expected ",
+              F::integers ? "a floating dtype or int64" : "a floating dtype", ", got ", dtype);
+    for_float(op, dtype, body);
+  }
 }
 
 }  // namespace ink

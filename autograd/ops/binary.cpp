@@ -1,5 +1,6 @@
 // Elementwise ops of two tensors, or a tensor and a number. The formulas are in loops/pointwise.h.
 // The vjps are written with public ops and so can be differentiated again.
+#include <cmath>
 #include <utility>
 
 #include "autograd/basic_ops.h"
@@ -59,9 +60,11 @@ Tensor binary(BinaryOp op, const Tensor& a, const Tensor& b) {
 }
 
 // The values of x op number; x has the dtype that the two meet in.
-Tensor binary(BinaryOp op, const Tensor& x, double number) {
+Tensor binary(BinaryOp op, const Tensor& x, const Scalar& number) {
+  if (x.dtype() == boolean || (x.dtype() == i64 && !number.exact()))
+    return binary(op, x, scalar_tensor(number, x.options()));
   Tensor y = empty_like(x);
-  kernel::binary_number(y, x, number, op);
+  kernel::binary_number(y, x, number.value, op);
   return y;
 }
 
@@ -70,6 +73,11 @@ Tensor binary(BinaryOp op, const Tensor& x, double number) {
 template <class F>
 Tensor if_needed(VjpContext& g, size_t i, const Shape& shape, F&& dx) {
   return g.needs(i) ? sum_to(dx(), shape) : Tensor();
+}
+
+void check_sub(DType a, DType b) {
+  INK_CHECK(a != boolean && b != boolean,
+            "sub: bool tensors cannot be subtracted; use logical_xor, or convert with to(i64)");
 }
 
 // b, to be saved for the gradient of a: nothing if a wants none.
@@ -98,8 +106,7 @@ Tensor add(const Tensor& left, const Tensor& right) {
 // da = dy, db = -dy
 Tensor sub(const Tensor& left, const Tensor& right) {
   const auto [a, b] = promoted("sub", left, right);
-  INK_CHECK(a.dtype() != boolean,
-            "sub: bool tensors cannot be subtracted; use logical_xor, or convert with to(i64)");
+  check_sub(left.dtype(), right.dtype());
   return record("sub", {a, b}, binary(BinaryOp::sub, a, b),
                 [sa = a.shape(), sb = b.shape()](const Tensor& dy, VjpContext& g) -> Grads {
                   return {if_needed(g, 0, sa, [&] { return dy; }),
@@ -121,7 +128,8 @@ Tensor mul(const Tensor& left, const Tensor& right) {
 // da = dy / b, db = -dy (a / b) / b
 Tensor div(const Tensor& left, const Tensor& right) {
   check_defined("div", left, right);
-  const auto [a, b] = promoted("div", floating("div", left), floating("div", right));
+  const DType dtype = floating(promote(left, right));
+  const Tensor a = to(left, dtype), b = to(right, dtype);
   return record("div", {a, b}, binary(BinaryOp::div, a, b),
                 [x = saved_for(b, a), divisor = Saved::input(b), sa = a.shape(), sb = b.shape()](
                     const Tensor& dy, VjpContext& g) -> Grads {
@@ -134,22 +142,52 @@ Tensor div(const Tensor& left, const Tensor& right) {
 Tensor pow(const Tensor& left, const Tensor& right) {
   const auto [a, b] = promoted("pow", left, right);
   Tensor y = binary(BinaryOp::pow, a, b);
-  return record("pow", {a, b}, y,
-                [y = Saved::output(b.requires_grad() ? y : Tensor()), x = Saved::input(a),
-                 power = Saved::input(b), sa = a.shape(),
-                 sb = b.shape()](const Tensor& dy, VjpContext& g) -> Grads {
-                  const Tensor base = *x, exponent = *power;
-                  return {if_needed(g, 0, sa,
-                                    [&] {
-                                      return masked_fill(dy * exponent * pow(base, exponent - 1),
-                                                         exponent == 0, 0);
-                                    }),
-                          if_needed(g, 1, sb, [&] {
-                            return masked_fill(dy * *y * log(base),
-                                               logical_and(base == 0, exponent >= 0), 0);
-                          })};
-                });
+  const auto vjp = [y = Saved::output(b.requires_grad() ? y : Tensor()), x = Saved::input(a),
+                    power = Saved::input(b), sa = a.shape(),
+                    sb = b.shape()](const Tensor& dy, VjpContext& g) -> Grads {
+    const Tensor base = *x, exponent = *power;
+    const auto of_base = [&] {
+      return masked_fill(dy * (exponent * pow(base, exponent - 1)), exponent == 0, 0);
+    };
+    const auto of_exponent = [&] {
+      return dy * masked_fill(*y * log(base), (base == 0) & (exponent >= 0), 0);
+    };
+    return {if_needed(g, 0, sa, of_base), if_needed(g, 1, sb, of_exponent)};
+  };
+  return shown_as("pow.1", record("pow", {a, b}, y, vjp));
 }
+
+// y = a - b floor(a / b).   da = dy, db = -dy floor(a / b)
+Tensor remainder(const Tensor& left, const Tensor& right) {
+  const auto [a, b] = promoted("remainder", left, right);
+  INK_CHECK(a.dtype() != boolean, "remainder: expected numbers, got bool");
+  INK_CHECK(a.dtype() != i64 || !any(b == 0).item<bool>(), "remainder: integer division by zero");
+  const Tensor rest = binary(BinaryOp::remainder, a, b);
+  const auto vjp = [x = saved_for(b, a), y = saved_for(b, b), rest = saved_for(b, rest),
+                    sa = a.shape(), sb = b.shape()](const Tensor& dy, VjpContext& g) -> Grads {
+    const auto times = [&] {  // floor(x / y), of which rounding may miss the right side of a step
+      const Tensor p = (*x).detach(), q = (*y).detach(), r = *rest;
+      return where(isfinite(r), round((p - r) / q), floor(p / q));
+    };
+    return {if_needed(g, 0, sa, [&] { return dy; }),
+            if_needed(g, 1, sb, [&] { return -dy * times(); })};
+  };
+  return shown_as("remainder.1", record("remainder", {a, b}, rest, vjp));
+}
+
+namespace {
+
+// The values of a op b, integers or bools, which count as 0 and 1.
+Tensor bitwise(BinaryOp op, const Tensor& left, const Tensor& right) {
+  const auto [a, b] = promoted(name_of(op), left, right);
+  return binary(op, a, b);
+}
+
+}  // namespace
+
+Tensor operator&(const Tensor& a, const Tensor& b) { return bitwise(BinaryOp::bitwise_and, a, b); }
+Tensor operator|(const Tensor& a, const Tensor& b) { return bitwise(BinaryOp::bitwise_or, a, b); }
+Tensor operator^(const Tensor& a, const Tensor& b) { return bitwise(BinaryOp::bitwise_xor, a, b); }
 
 namespace {
 
@@ -159,10 +197,10 @@ Tensor winners_share(const Tensor& dy, const Tensor& tie, const Tensor& loses) {
 }
 
 // maximum or minimum.   da = dy where a wins, dy / 2 at a tie
-Tensor extremum(BinaryOp op, const Tensor& left, const Tensor& right) {
-  const auto [a, b] = promoted(name_of(op), left, right);
+Tensor extremum(const char* name, BinaryOp op, const Tensor& left, const Tensor& right) {
+  const auto [a, b] = promoted(name, left, right);
   return record(
-      name_of(op), {a, b}, binary(op, a, b),
+      name, {a, b}, binary(op, a, b),
       [op, x = Saved::input(a), y = Saved::input(b)](const Tensor& dy, VjpContext& g) -> Grads {
         const Tensor p = *x, q = *y, tie = p == q;
         const bool larger = op == BinaryOp::maximum;
@@ -175,32 +213,73 @@ Tensor extremum(BinaryOp op, const Tensor& left, const Tensor& right) {
 
 }  // namespace
 
-Tensor maximum(const Tensor& a, const Tensor& b) { return extremum(BinaryOp::maximum, a, b); }
-Tensor minimum(const Tensor& a, const Tensor& b) { return extremum(BinaryOp::minimum, a, b); }
+Tensor maximum(const Tensor& a, const Tensor& b) {
+  return extremum("maximum", BinaryOp::maximum, a, b);
+}
+Tensor minimum(const Tensor& a, const Tensor& b) {
+  return extremum("minimum", BinaryOp::minimum, a, b);
+}
+
+// y = min(max(x, low), high).   dx = dy between the bounds; a bound that holds gets it, and where x
+// is one of two different bounds both get half
+Tensor clamp(const Tensor& input, const Tensor& min, const Tensor& max) {
+  check_defined("clamp", input);
+  INK_CHECK(min.defined() || max.defined(), "clamp: expected a min or a max, got neither");
+  if (!max.defined()) return extremum("clamp", BinaryOp::maximum, input, min);
+  if (!min.defined()) return extremum("clamp", BinaryOp::minimum, input, max);
+  const DType dtype = promote(input, min, max);
+  const Tensor x = to(input, dtype), low = to(min, dtype), high = to(max, dtype);
+  const Tensor y = binary(BinaryOp::minimum, binary(BinaryOp::maximum, x, low), high);
+  return record(
+      "clamp", {x, low, high}, y,
+      [x = Saved::input(x), low = Saved::input(low), high = Saved::input(high)](
+          const Tensor& dy, VjpContext& g) -> Grads {
+        const Tensor v = *x, a = *low, b = *high, half = dy * 0.5, open = a < b;
+        const auto share = [&](const Tensor& all, const Tensor& tie) {
+          return masked_fill(where(tie, half, dy), ~(all | tie), 0);
+        };
+        const Tensor outside = (v < a) | (v > b) | (b < a);
+        const Tensor at_low = (v == a) & open, at_high = (v == b) & open;
+        return {if_needed(g, 0, v.shape(),
+                          [&] { return share(~(outside | at_low | at_high), at_low | at_high); }),
+                if_needed(g, 1, a.shape(), [&] { return share((v < a) & (a <= b), at_low); }),
+                if_needed(g, 2, b.shape(), [&] { return share((v > b) | (b < a), at_high); })};
+      });
+}
 
 // ---- a tensor and a number
 
 // x op number, whose gradient is dx(dy); x has the dtype that the two meet in.
 template <class Dx>
-static Tensor with_number(BinaryOp op, const Tensor& x, double number, Dx dx) {
+static Tensor with_number(BinaryOp op, const Tensor& x, const Scalar& number, Dx dx) {
   return record(name_of(op), {x}, binary(op, x, number),
                 [dx](const Tensor& dy) -> Grads { return {dx(dy)}; });
 }
 
-Tensor operator+(const Tensor& x, double n) {
+Tensor operator+(const Tensor& x, const Scalar& n) {
   return with_number(BinaryOp::add, promoted("add", x, n), n, [](auto& dy) { return dy; });
 }
-Tensor operator-(const Tensor& x, double n) {
-  return with_number(BinaryOp::sub, promoted("sub", x, n), n, [](auto& dy) { return dy; });
+Tensor operator-(const Tensor& x, const Scalar& n) {
+  const Tensor a = promoted("sub", x, n);
+  check_sub(x.dtype(), n.dtype);
+  return with_number(BinaryOp::sub, a, n, [](auto& dy) { return dy; });
 }
-Tensor operator-(double n, const Tensor& x) {
-  return with_number(BinaryOp::rsub, promoted("sub", x, n), n, [](auto& dy) { return -dy; });
+Tensor operator-(const Scalar& n, const Tensor& x) {
+  const Tensor a = promoted("sub", x, n);
+  check_sub(x.dtype(), n.dtype);
+  return with_number(BinaryOp::rsub, a, n, [](auto& dy) { return -dy; });
 }
-Tensor operator*(const Tensor& x, double n) {
+Tensor operator*(const Tensor& x, const Scalar& n) {
   return with_number(BinaryOp::mul, promoted("mul", x, n), n, [n](auto& dy) { return dy * n; });
 }
-Tensor operator/(const Tensor& x, double n) {
+Tensor operator/(const Tensor& x, const Scalar& n) {
   return with_number(BinaryOp::div, floating("div", x), n, [n](auto& dy) { return dy / n; });
+}
+Tensor operator%(const Tensor& x, const Scalar& n) {
+  const Tensor a = promoted("remainder", x, n);
+  INK_CHECK(a.dtype() != boolean, "remainder: expected numbers, got bool");
+  INK_CHECK(a.dtype() != i64 || n.integer != 0, "remainder: integer division by zero");
+  return with_number(BinaryOp::remainder, a, n, [](auto& dy) { return dy; });
 }
 
 // y = 1 / x.   dx = -dy y^2
@@ -211,32 +290,49 @@ static Tensor reciprocal(const Tensor& x) {
 }
 
 // As PyTorch: the result is no memory that backward reads, also where the number is 1.
-Tensor operator/(double number, const Tensor& x) { return reciprocal(floating("div", x)) * number; }
+Tensor operator/(const Scalar& number, const Tensor& x) {
+  return reciprocal(floating("div", x)) * number;
+}
 
 namespace {
 
 // The values of x^e, without libm for the exponents people write.
-Tensor power(const Tensor& x, double e) {
+Tensor power(const Tensor& x, const Scalar& exponent) {
   const NoGrad no_grad;
+  const double e = exponent.value;
   if (e == 2) return binary(BinaryOp::mul, x, x);
   if (e == 3) return binary(BinaryOp::mul, binary(BinaryOp::mul, x, x), x);
   if (e == -1) return binary(BinaryOp::rdiv, x, 1);
   if (e == 0.5) return sqrt(x);
   if (e == -0.5) return rsqrt(x);
-  return binary(BinaryOp::pow, x, e);
+  return binary(BinaryOp::pow, x, exponent);
 }
 
 }  // namespace
 
 // dx = dy e x^(e - 1), and 0 for e = 0
-Tensor pow(const Tensor& input, double e) {
-  const Tensor x = promoted("pow", input, e);
-  INK_CHECK(x.is_floating() || e >= 0, "pow: expected an exponent of 0 or more for int64, got ", e,
-            "; convert the tensor to a floating dtype first");
-  return record("pow", {x}, power(x, e), [e, x = Saved::input(x)](const Tensor& dy) -> Grads {
-    if (e == 0) return {zeros_like(dy)};
-    return {dy * ((e == 2 ? *x : pow(*x, e - 1)) * e)};
-  });
+Tensor pow(const Tensor& input, const Scalar& exponent) {
+  const Tensor x = promoted("pow", input, exponent);
+  const double e = exponent.value;
+  INK_CHECK(x.is_floating() || e >= 0, "pow: expected an exponent of 0 or more for ", x.dtype(),
+            ", got ", e, "; convert the tensor to a floating dtype first");
+  return record("pow", {x}, power(x, exponent),
+                [e, x = Saved::input(x)](const Tensor& dy) -> Grads {
+                  if (e == 0) return {zeros_like(dy)};
+                  return {dy * ((e == 2 ? *x : pow(*x, e - 1)) * e)};
+                });
+}
+
+// y = number^x.   dx = dy y log number, and 0 for number = 0 and x >= 0
+Tensor pow(const Scalar& number, const Tensor& exponent) {
+  const Tensor x = promoted("pow", exponent, number);
+  Tensor y = binary(BinaryOp::rpow, x, number);
+  const auto vjp = [a = number.value, x = Saved::input(x),
+                    y = Saved::output(y)](const Tensor& dy) -> Grads {
+    const Tensor slope = *y * std::log(a);
+    return {dy * (a == 0 ? masked_fill(slope, *x >= 0, 0) : slope)};
+  };
+  return shown_as("pow.2", record("pow", {x}, y, vjp));
 }
 
 // ---- operators
@@ -245,8 +341,16 @@ Tensor operator+(const Tensor& a, const Tensor& b) { return add(a, b); }
 Tensor operator-(const Tensor& a, const Tensor& b) { return sub(a, b); }
 Tensor operator*(const Tensor& a, const Tensor& b) { return mul(a, b); }
 Tensor operator/(const Tensor& a, const Tensor& b) { return div(a, b); }
-Tensor operator+(double a, const Tensor& b) { return b + a; }
-Tensor operator*(double a, const Tensor& b) { return b * a; }
+Tensor operator%(const Tensor& a, const Tensor& b) { return remainder(a, b); }
+Tensor operator+(const Scalar& a, const Tensor& b) { return b + a; }
+Tensor operator*(const Scalar& a, const Tensor& b) { return b * a; }
 Tensor operator-(const Tensor& x) { return neg(x); }
+Tensor operator~(const Tensor& x) {
+  check_defined("bitwise_not", x);
+  if (x.dtype() == boolean) return logical_not(x);
+  Tensor y = empty_like(x);
+  kernel::unary(y, x, UnaryOp::bitwise_not);
+  return y;
+}
 
 }  // namespace ink

@@ -1,4 +1,5 @@
 // cat, stack, repeat: several tensors, or several copies of one, side by side in one.
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -18,30 +19,37 @@ static void check_all(const char* op, const std::vector<Tensor>& tensors) {
 Tensor cat(const std::vector<Tensor>& tensors, int64_t dim) {
   INK_CHECK(!tensors.empty(), "cat: expected at least one tensor");
   check_all("cat", tensors);
-  Shape shape = tensors[0].shape();
+  // As in PyTorch, an empty tensor of shape (0,) goes with any others.
+  const auto is_void = [](const Tensor& x) { return x.shape() == Shape{0}; };
+  const auto first = std::find_if_not(tensors.begin(), tensors.end(), is_void);
+  Shape shape = first == tensors.end() ? Shape{0} : first->shape();
+  const Shape wanted = shape;
   INK_CHECK(shape.size() > 0, "cat: scalars have no dimension to join along; use stack");
   const int64_t d = wrap_dim("cat", dim, shape);
   DType dtype = tensors[0].dtype();  // they meet in that of one of them
+  std::vector<Tensor> parts;
   shape[d] = 0;
   for (const Tensor& x : tensors) {
+    dtype = promote(x.dtype(), dtype);
+    if (is_void(x) && wanted.size() > 1) continue;
     Shape expected = shape;
     if (x.dim() == shape.size()) expected[d] = x.shape()[d];
     INK_CHECK(x.shape() == expected, "cat: expected shapes that differ in dimension ", d,
-              " alone, got ", tensors[0].shape(), " and ", x.shape());
+              " alone, got ", wanted, " and ", x.shape());
     shape[d] += x.shape()[d];
-    dtype = promote(x.dtype(), dtype);
+    parts.push_back(x);
   }
   Tensor y = empty(shape, {dtype, tensors[0].device()});
   Layout part = y.layout();
   std::vector<std::pair<int64_t, DType>> sizes;
-  for (const Tensor& x : tensors) {
+  for (const Tensor& x : parts) {
     part.sizes[d] = x.shape()[d];
     Array place = y.array().seen_as(part);
     kernel::copy(place, x);
     part.offset += part.sizes[d] * part.strides[d];
     sizes.emplace_back(part.sizes[d], x.dtype());
   }
-  return record("cat", tensors, y, [d, sizes](const Tensor& dy, VjpContext& g) -> Grads {
+  return record("cat", parts, y, [d, sizes](const Tensor& dy, VjpContext& g) -> Grads {
     Grads dxs(sizes.size());
     int64_t start = 0;
     for (size_t i = 0; i < sizes.size(); ++i) {
@@ -56,6 +64,7 @@ Tensor cat(const std::vector<Tensor>& tensors, int64_t dim) {
 Tensor stack(const std::vector<Tensor>& tensors, int64_t dim) {
   INK_CHECK(!tensors.empty(), "stack: expected at least one tensor");
   check_all("stack", tensors);
+  const int64_t d = wrap_dim("stack", dim, Shape::filled(tensors[0].dim() + 1, 1));
   std::vector<Tensor> layers;
   std::vector<DType> dtypes;
   Tensor y;
@@ -64,15 +73,15 @@ Tensor stack(const std::vector<Tensor>& tensors, int64_t dim) {
     for (const Tensor& x : tensors) {
       INK_CHECK(x.shape() == tensors[0].shape(), "stack: expected tensors of one shape, got ",
                 tensors[0].shape(), " and ", x.shape());
-      layers.push_back(unsqueeze(x, dim));
+      layers.push_back(unsqueeze(x, d));
       dtypes.push_back(x.dtype());
     }
-    y = cat(layers, dim);
+    y = cat(layers, d);
   }
-  return record("stack", tensors, y, [dim, dtypes](const Tensor& dy, VjpContext& g) -> Grads {
+  return record("stack", tensors, y, [d, dtypes](const Tensor& dy, VjpContext& g) -> Grads {
     Grads dxs(dtypes.size());
     for (size_t i = 0; i < dtypes.size(); ++i) {
-      if (g.needs(i)) dxs[i] = to(select(dy, dim, static_cast<int64_t>(i)), dtypes[i]);
+      if (g.needs(i)) dxs[i] = to(select(dy, d, static_cast<int64_t>(i)), dtypes[i]);
     }
     return dxs;
   });
@@ -96,7 +105,7 @@ Tensor repeat(const Tensor& x, const Shape& times) {
     sizes[d] *= times[d];
     y = reshape(expand(reshape(y, {outer, 1, inner}), {outer, times[d], inner}), sizes);
   }
-  return y.storage() == x.storage() ? clone(y) : y;
+  return shown_as("repeat", y.storage() == x.storage() ? clone(y) : y);
 }
 
 }  // namespace ink

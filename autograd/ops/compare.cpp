@@ -24,7 +24,7 @@ void compare_number(Array& y, const Array& x, double number, CompareOp op) {
   visit(op, [&]<class F>(F) {
     for_any(x.dtype(), [&]<class T>(T) {
       using C = compute_t<T>;
-      const C q = static_cast<C>(number);
+      const C q = static_cast<C>(static_cast<T>(static_cast<C>(number)));  // rounded as x is
       map(
           y, [q](T p) { return F::f(static_cast<C>(p), q); }, x);
     });
@@ -46,12 +46,13 @@ Tensor compare(CompareOp op, const Tensor& a, const Tensor& b) {
   return y;
 }
 
-Tensor compare(CompareOp op, const Tensor& x, double number) {
+Tensor compare(CompareOp op, const Tensor& x, const Scalar& number) {
   check_defined(name_of(op), x);
+  const DType dtype = promote(x, number);
+  if (dtype == i64 && !number.exact()) return compare(op, x, tensor(number.integer, x.device()));
   const NoGrad no_grad;
-  const bool is_bool = x.dtype() == boolean && (number == 0 || number == 1);
   Tensor y = empty(x.shape(), {boolean, x.device()});
-  kernel::compare_number(y, is_bool ? x : to(x, promote(x, number)), number, op);
+  kernel::compare_number(y, to(x, dtype), number.value, op);
   return y;
 }
 
@@ -69,12 +70,12 @@ Tensor operator<(const Tensor& a, const Tensor& b) { return compare(CompareOp::l
 Tensor operator<=(const Tensor& a, const Tensor& b) { return compare(CompareOp::le, a, b); }
 Tensor operator>(const Tensor& a, const Tensor& b) { return compare(CompareOp::gt, a, b); }
 Tensor operator>=(const Tensor& a, const Tensor& b) { return compare(CompareOp::ge, a, b); }
-Tensor operator==(const Tensor& a, double b) { return compare(CompareOp::eq, a, b); }
-Tensor operator!=(const Tensor& a, double b) { return compare(CompareOp::ne, a, b); }
-Tensor operator<(const Tensor& a, double b) { return compare(CompareOp::lt, a, b); }
-Tensor operator<=(const Tensor& a, double b) { return compare(CompareOp::le, a, b); }
-Tensor operator>(const Tensor& a, double b) { return compare(CompareOp::gt, a, b); }
-Tensor operator>=(const Tensor& a, double b) { return compare(CompareOp::ge, a, b); }
+Tensor operator==(const Tensor& a, const Scalar& b) { return compare(CompareOp::eq, a, b); }
+Tensor operator!=(const Tensor& a, const Scalar& b) { return compare(CompareOp::ne, a, b); }
+Tensor operator<(const Tensor& a, const Scalar& b) { return compare(CompareOp::lt, a, b); }
+Tensor operator<=(const Tensor& a, const Scalar& b) { return compare(CompareOp::le, a, b); }
+Tensor operator>(const Tensor& a, const Scalar& b) { return compare(CompareOp::gt, a, b); }
+Tensor operator>=(const Tensor& a, const Scalar& b) { return compare(CompareOp::ge, a, b); }
 
 Tensor logical_and(const Tensor& a, const Tensor& b) {
   return compare(CompareOp::logical_and, a, b);
@@ -92,6 +93,11 @@ Tensor isnan(const Tensor& x) {
   check_defined("isnan", x);
   return compare(CompareOp::ne, x, x);
 }
+Tensor isinf(const Tensor& x) {
+  check_defined("isinf", x);
+  if (!x.is_floating()) return full(x.shape(), 0, {boolean, x.device()});
+  return abs(x.detach()) == std::numeric_limits<double>::infinity();
+}
 Tensor isfinite(const Tensor& x) {
   check_defined("isfinite", x);
   if (!x.is_floating()) return full(x.shape(), 1, {boolean, x.device()});
@@ -103,6 +109,7 @@ Tensor isclose(const Tensor& left, const Tensor& right, double rtol, double atol
   check_defined("isclose", left, right);
   INK_CHECK(rtol >= 0 && atol >= 0, "isclose: expected tolerances of 0 or more, got rtol ", rtol,
             " and atol ", atol);
+  broadcast_shapes("isclose", left.shape(), right.shape());
   const NoGrad no_grad;
   const DType dtype = promote(left, right);
   const Tensor a = left.to(dtype == boolean ? i64 : dtype), b = right.to(a.dtype());

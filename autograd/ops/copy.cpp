@@ -174,6 +174,7 @@ Tensor to(const Tensor& x, DType dtype) {
   if (x.dtype() == dtype) return x;
   Tensor y = empty(x.shape(), {dtype, x.device()});
   kernel::copy(y, x);
+  if (!is_floating(dtype)) return y;
   return record("to", {x}, y,
                 [from = x.dtype()](const Tensor& dy) -> Grads { return {to(dy, from)}; });
 }

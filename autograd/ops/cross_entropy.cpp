@@ -82,7 +82,7 @@ void cross_entropy(Array& loss, Array& dlogits, const Array& logits, const Array
 
 static Tensor cross_entropy_composed(const Tensor& logits, const Tensor& targets,
                                      int64_t ignore_index, Reduction reduction) {
-  const Tensor ignored = targets == static_cast<double>(ignore_index);
+  const Tensor ignored = targets == ignore_index;
   const Tensor ids = masked_fill(targets, ignored, 0).unsqueeze(-1);
   const Tensor log_p = gather(log_softmax(logits), -1, ids).squeeze(-1);
   const Tensor losses = masked_fill(-log_p, ignored, 0);

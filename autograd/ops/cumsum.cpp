@@ -61,7 +61,7 @@ void cumsum(Array& y, const Array& x, int64_t dim) {
 Tensor cumsum(const Tensor& x, int64_t dim) {
   check_defined("cumsum", x);
   const int64_t d = wrap_dim("cumsum", dim, x.shape());
-  if (x.dim() == 0) return reshape(cumsum(reshape(x, {1}), 0), {});
+  if (x.dim() == 0) return shown_as("cumsum", reshape(cumsum(reshape(x, {1}), 0), {}));
   if (x.dtype() == boolean) return cumsum(to(x, i64), d);
   Tensor y = empty_like(x);
   kernel::cumsum(y, x, d);

@@ -58,6 +58,10 @@ Tensor before_write(const Tensor& x) {
 // Writes an ordinary op's value into x, which takes over its place in the graph.
 Tensor& assign(Tensor& x, const Tensor& result, bool recorded) {
   const Tensor value = to(result, x.dtype());
+  if (recorded && !value.is_same(result) && result.slot()->node) {
+    const Node& op = *result.slot()->node;
+    shown_as(op.shown ? op.shown : op.name, value);
+  }
   kernel::copy(x, value);
   if (recorded) detail::record_write(x, value);
   return x;
@@ -70,6 +74,8 @@ Tensor& in_place(const char* name, BinaryOp code, Tensor& x, const Tensor& y, Op
   check_defined(name, y);
   const DType meet = promote(x, y), floats = context().default_dtype;
   check_fits(name, x, y.shape(), code == BinaryOp::div && !is_floating(meet) ? floats : meet);
+  INK_CHECK(code != BinaryOp::sub || (x.dtype() != boolean && y.dtype() != boolean), name,
+            ": bool tensors cannot be subtracted; use logical_xor, or convert with to(i64)");
   const bool recorded = detail::check_write(name, x, y.requires_grad());
   if (recorded || meet != x.dtype() || meet == boolean)
     return assign(x, op(before_write(x), y), recorded);
@@ -80,13 +86,14 @@ Tensor& in_place(const char* name, BinaryOp code, Tensor& x, const Tensor& y, Op
 
 // x op= number
 template <class Op>
-Tensor& in_place(const char* name, BinaryOp code, Tensor& x, double number, Op op) {
+Tensor& in_place(const char* name, BinaryOp code, Tensor& x, const Scalar& number, Op op) {
   x.impl(name);
   const DType floats = context().default_dtype;
   check_fits(name, x, x.shape(),
              code == BinaryOp::div && !x.is_floating() ? floats : promote(x, number));
   if (detail::check_write(name, x, false)) return assign(x, op(before_write(x), number), true);
-  kernel::binary_number(x, x, number, code);
+  if (x.dtype() == boolean || !number.exact()) return assign(x, op(x, number), false);
+  kernel::binary_number(x, x, number.value, code);
   return x;
 }
 
@@ -115,12 +122,18 @@ Tensor& Tensor::div_(const Tensor& y) {
     return div(b.requires_grad() ? ink::clone(a) : a, b);
   });
 }
-Tensor& Tensor::add_(double y) { return in_place("add_", BinaryOp::add, *this, y, std::plus()); }
-Tensor& Tensor::sub_(double y) { return in_place("sub_", BinaryOp::sub, *this, y, std::minus()); }
-Tensor& Tensor::mul_(double y) {
+Tensor& Tensor::add_(const Scalar& y) {
+  return in_place("add_", BinaryOp::add, *this, y, std::plus());
+}
+Tensor& Tensor::sub_(const Scalar& y) {
+  return in_place("sub_", BinaryOp::sub, *this, y, std::minus());
+}
+Tensor& Tensor::mul_(const Scalar& y) {
   return in_place("mul_", BinaryOp::mul, *this, y, std::multiplies());
 }
-Tensor& Tensor::div_(double y) { return in_place("div_", BinaryOp::div, *this, y, std::divides()); }
+Tensor& Tensor::div_(const Scalar& y) {
+  return in_place("div_", BinaryOp::div, *this, y, std::divides());
+}
 
 // ---- new values
 
@@ -130,11 +143,16 @@ void detail::record_fill(const char* op, Tensor& x) {
                          [](const Tensor& dy) -> Grads { return {zeros_like(dy)}; }));
 }
 
-Tensor& Tensor::fill_(double value) {
+Tensor& Tensor::fill_(const Scalar& value) {
   impl("fill_");
   check_fits("fill_", *this, shape(), boolean);
+  check_in_range("fill_", value, dtype());
   const bool recorded = detail::check_write("fill_", *this, false);
-  kernel::fill(*this, value);
+  if (dtype() == i64 && !value.exact()) {
+    kernel::copy(*this, scalar_tensor(value, options()).array().expanded(shape()));
+  } else {
+    kernel::fill(*this, value.value);
+  }
   if (recorded) detail::record_fill("fill_", *this);
   return *this;
 }
@@ -161,13 +179,13 @@ Tensor& Tensor::copy_(const Tensor& source) {
   return *this;
 }
 
-Tensor& Tensor::masked_fill_(const Tensor& mask, double value) {
+Tensor& Tensor::masked_fill_(const Tensor& mask, const Scalar& value) {
   impl("masked_fill_");
   check_masked_fill("masked_fill_", *this, mask, value);
   check_fits("masked_fill_", *this, mask.shape(), boolean);
   if (detail::check_write("masked_fill_", *this, false))
     return assign(*this, masked_fill(before_write(*this), mask, value), true);
-  kernel::masked_fill(*this, *this, operand(mask, *this), value);
+  kernel::masked_fill(*this, *this, operand(mask, *this), value.value);
   return *this;
 }
 

@@ -95,6 +95,24 @@ bool fits(const Shape& small, const Shape& large, int64_t except) {
   return true;
 }
 
+// A scalar is chosen from as a line of one element.
+Tensor as_line(const Tensor& x) { return x.dim() == 0 ? view(x, {1}) : x; }
+// The result in the shape of `like`.
+Tensor as_scalar(const Tensor& line, const char* op, const Tensor& like) {
+  return like.dim() == 0 ? shown_as(op, view(line, {})) : line;
+}
+
+// x in the first corner of zeros of a larger shape.
+Tensor padded(Tensor x, const Shape& shape) {
+  for (int64_t d = 0; d < shape.size(); ++d) {
+    if (x.shape()[d] == shape[d]) continue;
+    Shape larger = x.shape();
+    const int64_t n = std::exchange(larger[d], shape[d]);
+    x = slice_backward(x, larger, d, 0, n, 1);
+  }
+  return x;
+}
+
 // ids (n,) for a gather along `dim`, the same in all other dimensions: shape with n at dim.
 Tensor spread(const Tensor& ids, int64_t dim, Shape shape) {
   Shape one_dim = Shape::filled(shape.size(), 1);
@@ -107,8 +125,11 @@ Tensor spread(const Tensor& ids, int64_t dim, Shape shape) {
 // y[i][j] = x[ids[i][j]][j] for dim 0, and so on.   dx = zeros, dy added at ids
 Tensor gather(const Tensor& x, int64_t dim, const Tensor& ids) {
   check_defined("gather", x, ids);
-  INK_CHECK(x.dim() > 0, "gather: a scalar has no dimension to choose from");
+  if (x.dim() == 0 || (x.dim() == 1 && ids.dim() == 0))
+    return as_scalar(gather(as_line(x), dim, as_line(ids)), "gather", ids);
   const int64_t d = wrap_dim("gather", dim, x.shape());
+  if (ids.numel() == 0 && ids.dim() != x.dim())
+    return shown_as("gather", view(narrow(reshape(x, {x.numel()}), 0, 0, 0), ids.shape()));
   INK_CHECK(fits(ids.shape(), x.shape(), d), "gather: expected ids no larger than ", x.shape(),
             " outside dimension ", d, ", got ", ids.shape());
   check_ids("gather", ids, d, x.shape());
@@ -124,29 +145,37 @@ Tensor gather(const Tensor& x, int64_t dim, const Tensor& ids) {
 // dx = dy, dsource = dy gathered at ids
 Tensor scatter_add(const Tensor& x, int64_t dim, const Tensor& ids, const Tensor& source) {
   check_defined("scatter_add", x, ids, source);
-  INK_CHECK(x.dim() > 0, "scatter_add: a scalar has no dimension to choose from");
+  if (x.dim() == 0 || (x.dim() == 1 && ids.dim() == 0))
+    return as_scalar(scatter_add(as_line(x), dim, as_line(ids), as_line(source)), "scatter_add", x);
   const int64_t d = wrap_dim("scatter_add", dim, x.shape());
   INK_CHECK(fits(ids.shape(), x.shape(), d), "scatter_add: expected ids no larger than ", x.shape(),
             " outside dimension ", d, ", got ", ids.shape());
-  INK_CHECK(source.shape() == ids.shape(), "scatter_add: expected a source of the ids' shape ",
-            ids.shape(), ", got ", source.shape());
+  INK_CHECK(fits(ids.shape(), source.shape(), -1),
+            "scatter_add: expected a source no smaller than the ids, ", ids.shape(), ", got ",
+            source.shape());
   INK_CHECK(source.dtype() == x.dtype(), "scatter_add: expected a source of dtype ", x.dtype(),
             ", got ", source.dtype());
   check_ids("scatter_add", ids, d, x.shape());
   Tensor y = empty_like(x);
   kernel::copy(y, x);
-  kernel::scatter_add(y, source, ids, d, "scatter_add");
+  const Array used =
+      source.array().seen_as({ids.shape(), source.strides(), source.layout().offset});
+  kernel::scatter_add(y, used, ids, d, "scatter_add");
   return record("scatter_add", {x, source}, y,
-                [d, ids = Saved::input(ids)](const Tensor& dy, VjpContext& g) -> Grads {
-                  return {dy, g.needs(1) ? gather(dy, d, *ids) : Tensor()};
+                [d, ids = Saved::input(ids), from = source.shape()](const Tensor& dy,
+                                                                    VjpContext& g) -> Grads {
+                  return {dy, g.needs(1) ? padded(gather(dy, d, *ids), from) : Tensor()};
                 });
 }
 
 // y[i] = x[ids[i]] along a dimension.   dx = zeros, dy added at ids
 Tensor index_select(const Tensor& x, int64_t dim, const Tensor& ids) {
   check_defined("index_select", x, ids);
-  INK_CHECK(x.dim() > 0, "index_select: a scalar has no dimension to choose from");
-  INK_CHECK(ids.dim() == 1, "index_select: expected ids of one dimension, got ", ids.shape());
+  INK_CHECK(ids.dim() <= 1, "index_select: expected ids of one dimension, got ", ids.shape());
+  if (x.dim() == 0) {
+    INK_CHECK(ids.numel() == 1, "index_select: expected one id for a scalar, got ", ids.shape());
+    return as_scalar(index_select(as_line(x), dim, ids), "index_select", x);
+  }
   const int64_t d = wrap_dim("index_select", dim, x.shape());
   check_ids("index_select", ids, d, x.shape());
   const Tensor all_ids = spread(contiguous(ids), d, x.shape());
@@ -163,7 +192,7 @@ Tensor index(const Tensor& x, const Tensor& indices) {
   check_defined("index", x, indices);
   INK_CHECK(x.dim() > 0, "index: a scalar has no dimension to choose from");
   check_ids("index", indices, 0, x.shape(), true);
-  const auto n = static_cast<double>(x.shape()[0]);  // what is below -n stays as it is
+  const int64_t n = x.shape()[0];  // what is below -n stays as it is
   const Tensor ids = where((indices < 0) == (indices >= -n), indices + n, indices);
   const Tensor all_ids = spread(ids, 0, x.shape());
   Shape shape = ids.shape();
@@ -180,7 +209,14 @@ Tensor index(const Tensor& x, const Tensor& indices) {
 // y[i...][c] = 1 where c = ids[i...], else 0
 Tensor one_hot(const Tensor& ids, int64_t num_classes) {
   check_defined("one_hot", ids);
-  INK_CHECK(num_classes > 0, "one_hot: expected a positive number of classes, got ", num_classes);
+  if (num_classes == -1) {
+    INK_CHECK(ids.numel() > 0, "one_hot: expected a number of classes where there are no ids");
+    num_classes = max(ids).item<int64_t>() + 1;
+  }
+  INK_CHECK(num_classes > 0,
+            "one_hot: expected a positive number of classes, or -1 for one more "
+            "than the largest id, got ",
+            num_classes);
   Shape shape = ids.shape();
   shape.push_back(num_classes);
   check_ids("one_hot", ids, ids.dim(), shape);

@@ -38,7 +38,7 @@ std::vector<Tensor> all_ids(const Tensor& x, const std::vector<Tensor>& given) {
               x.shape());
     if (one.dtype() != boolean) {
       check_ids("index_put", one, d, x.shape(), true);
-      const auto n = static_cast<double>(x.shape()[d]);
+      const int64_t n = x.shape()[d];
       ids.push_back(where(one < 0, one + n, one));
       continue;
     }
@@ -82,7 +82,7 @@ Tensor index_put(const Tensor& x, const std::vector<Tensor>& given, const Tensor
       continue;
     }
     rows *= x.shape()[d];
-    row = row * static_cast<double>(x.shape()[d]) + ids[static_cast<size_t>(d)];
+    row = row * x.shape()[d] + ids[static_cast<size_t>(d)];
   }
   row = reshape(row, {row.numel()});
   const int64_t width = rows == 0 ? 0 : x.numel() / rows;
@@ -96,11 +96,12 @@ Tensor index_put(const Tensor& x, const std::vector<Tensor>& given, const Tensor
     v = index_select(v, 0, last);
   }
   const Tensor places = expand(unsqueeze(row, 1), v.shape());
-  if (accumulate) return reshape(scatter_add(table, 0, places, v), x.shape());
+  if (accumulate)
+    return shown_as("index_put", reshape(scatter_add(table, 0, places, v), x.shape()));
   const Tensor written = scatter_add(zeros_like(table), 0, places, v);
   const Tensor hit = scatter_add(zeros({rows, width}, {i64, x.device()}), 0, places,
                                  ones(v.shape(), {i64, x.device()})) != 0.0;
-  return reshape(where(hit, written, table), x.shape());
+  return shown_as("index_put", reshape(where(hit, written, table), x.shape()));
 }
 
 }  // namespace ink

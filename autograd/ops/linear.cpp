@@ -150,11 +150,21 @@ Tensor record_linear(const Tensor& x, const Tensor& in, const Tensor& weight, co
     if (g.needs(2)) grads[2] = linear_dbias(g, 2, dy_rows, dtypes[2]);
     return grads;
   };
-  return record("linear", {x, weight, bias}, y, vjp);
+  const char* shown = x.dim() == 2      ? bias.defined() ? "addmm" : "mm"
+                      : !bias.defined() ? x.dim() == 1 ? "squeeze.4" : "unsafe_view"
+                      : x.is_contiguous() && bias.is_contiguous() ? "unsafe_view"
+                                                                  : "add";
+  return shown_as(shown, record("linear", {x, weight, bias}, y, vjp));
 }
 
-Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& given_bias) {
   check_defined("linear", x, weight);
+  Tensor bias = given_bias;
+  if (bias.defined() && bias.dim() == 0 && weight.dim() == 2) bias = expand(bias, {weight.size(0)});
+  if (weight.dim() == 1 || !x.is_floating()) {  // one output, without a dimension; integers
+    const Tensor y = matmul(x, weight.dim() == 2 ? transpose(weight, 0, 1) : weight);
+    return bias.defined() ? y + bias : y;
+  }
   check_linear("linear", x, weight, bias);
   if (composed()) return linear_composed(x, weight, bias);
   const DType dtype = autocast(x.dtype());

@@ -44,9 +44,10 @@ static Tensor log_softmax_composed(const Tensor& x) {
 
 Tensor log_softmax(const Tensor& input, int64_t dim) {
   check_defined("log_softmax", input);
-  INK_CHECK(input.dim() >= 1, "log_softmax: needs at least one dimension, got a scalar");
   const int64_t d = wrap_dim("log_softmax", dim, input.shape());
-  if (d != input.dim() - 1) return log_softmax(input.transpose(d, -1)).transpose(d, -1);
+  if (input.dim() == 0) return shown_as("log_softmax", log_softmax(input.view({1})).view({}));
+  if (d != input.dim() - 1)
+    return shown_as("log_softmax", log_softmax(input.transpose(d, -1)).transpose(d, -1));
   if (composed()) return log_softmax_composed(input);
   const Tensor x = input.contiguous();
   Tensor y = empty_like(x);

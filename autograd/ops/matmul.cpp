@@ -43,6 +43,26 @@ bool folds(const Tensor& a, const Tensor& b) {
 
 }  // namespace
 
+// What PyTorch 2.15 calls the last of the ops that it makes the product of.
+static const char* torch_name(const Tensor& a, const Tensor& b) {
+  if (a.dim() == 1 && b.dim() <= 2) return b.dim() == 1 ? "dot" : "squeeze.4";
+  if (a.dim() == 2 && b.dim() <= 2) return b.dim() == 1 ? "mv" : "mm";
+  const bool alone = a.dim() == 3 && b.dim() == 3 && a.size(0) == 1 && b.size(0) > 1;
+  if (!(a.dim() == 2 || alone) || !a.requires_grad()) return "unsafe_view";
+  const bool line = a.size(-2) == 1 || b.size(-1) == 1 || a.size(-2) * b.numel() == 0;
+  return line ? "transpose" : "clone";
+}
+
+static Tensor product(const Tensor& a, const Tensor& b) {
+  if (a.dim() == 1) return squeeze(product(unsqueeze(a, 0), b), b.dim() == 1 ? 0 : -2);
+  if (b.dim() == 1) return squeeze(product(a, unsqueeze(b, 1)), -1);
+  if (!folds(a, b)) return batched_matmul(a, b);
+  Shape leading = a.shape(), shape = a.shape();
+  leading.back() = 1;
+  shape.back() = b.size(-1);
+  return reshape(batched_matmul(view(a, {leading.numel(), a.size(-1)}), b), shape);
+}
+
 Tensor matmul(const Tensor& a, const Tensor& b) {
   check_defined("matmul", a, b);
   INK_CHECK(a.dim() >= 1 && b.dim() >= 1, "matmul: expected at least one dimension, got ",
@@ -50,15 +70,9 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
   INK_CHECK(a.dtype() == b.dtype(), "matmul: expected one dtype, got ", a.dtype(), " @ ",
             b.dtype());
   INK_CHECK(a.dtype() != boolean, "matmul: expected numbers, got bool");
-  const int64_t inner = b.size(b.dim() == 1 ? 0 : -2);
-  INK_CHECK(a.size(-1) == inner, "matmul: inner dimensions differ: ", a.shape(), " @ ", b.shape());
-  if (a.dim() == 1) return squeeze(matmul(unsqueeze(a, 0), b), b.dim() == 1 ? 0 : -2);
-  if (b.dim() == 1) return squeeze(matmul(a, unsqueeze(b, 1)), -1);
-  if (!folds(a, b)) return batched_matmul(a, b);
-  Shape leading = a.shape(), shape = a.shape();
-  leading.back() = 1;
-  shape.back() = b.size(-1);
-  return reshape(batched_matmul(view(a, {leading.numel(), inner}), b), shape);
+  INK_CHECK(a.size(-1) == b.size(b.dim() == 1 ? 0 : -2),
+            "matmul: inner dimensions differ: ", a.shape(), " @ ", b.shape());
+  return shown_as(torch_name(a, b), product(a, b));
 }
 
 Tensor dot(const Tensor& a, const Tensor& b) {

@@ -132,8 +132,12 @@ Tensor amax(const Tensor& x, const Shape& dims, bool keepdim) {
 Tensor amin(const Tensor& x, const Shape& dims, bool keepdim) {
   return extreme("amin", ReduceOp::min, x, dims, keepdim, false);
 }
-Tensor max(const Tensor& x) { return extreme("max", ReduceOp::max, x, {}, false, true); }
-Tensor min(const Tensor& x) { return extreme("min", ReduceOp::min, x, {}, false, true); }
+Tensor max(const Tensor& x) {
+  return shown_as("max.1", extreme("max", ReduceOp::max, x, {}, false, true));
+}
+Tensor min(const Tensor& x) {
+  return shown_as("min.1", extreme("min", ReduceOp::min, x, {}, false, true));
+}
 
 ValuesIndices max(const Tensor& x, int64_t dim, bool keepdim) {
   return best("max", x, dim, keepdim, true);

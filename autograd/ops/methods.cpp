@@ -66,6 +66,7 @@ Tensor Tensor::flatten(int64_t start_dim, int64_t end_dim) const {
   const int64_t first = wrap_dim("flatten", start_dim, shape()),
                 last = wrap_dim("flatten", end_dim, shape());
   INK_CHECK(first <= last, "flatten: dimension ", start_dim, " comes after ", end_dim);
+  if (first == last) return *this;
   Shape sizes;
   for (int64_t d = 0; d < dim(); ++d) {
     if (d > first && d <= last) {

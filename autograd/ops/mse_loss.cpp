@@ -3,29 +3,29 @@
 //   dinput = dy 2 d / n (n = 1 but for mean), dtarget = -dinput
 #include "autograd/basic_ops.h"
 #include "autograd/fused_ops.h"
+#include "autograd/ops/shared/promote.h"
 
 namespace ink {
 
-Tensor mse_loss(const Tensor& input, const Tensor& target, Reduction reduction) {
-  check_defined("mse_loss", input, target);
-  INK_CHECK(input.shape() == target.shape(), "mse_loss: expected a target of the input's shape ",
-            input.shape(), ", got ", target.shape());
-  INK_CHECK(input.is_floating() && target.dtype() == input.dtype(),
-            "mse_loss: expected two tensors of one floating dtype, got ", input.dtype(), " and ",
-            target.dtype());
+Tensor mse_loss(const Tensor& left, const Tensor& right, Reduction reduction) {
+  const auto [input, target] = promoted("mse_loss", left, right);
+  INK_CHECK(input.is_floating(), "mse_loss: expected a floating dtype, got ", input.dtype());
+  broadcast_shapes("mse_loss", input.shape(), target.shape());
   const bool averaged = reduction == Reduction::mean;
-  const double scale = averaged ? 2.0 / static_cast<double>(input.numel()) : 2.0;
-  Tensor y;
+  Tensor d, y;
   {
     const NoGrad no_grad;
-    const Tensor d = input - target, squares = d * d;
+    d = input - target;
+    const Tensor squares = d * d;
     y = reduction == Reduction::none ? squares : averaged ? mean(squares) : sum(squares);
   }
+  const double scale = averaged ? 2.0 / static_cast<double>(d.numel()) : 2.0;
   return record("mse_loss", {input, target}, y,
-                [scale, a = Saved::input(input), b = Saved::input(target)](const Tensor& dy,
-                                                                           VjpContext& g) -> Grads {
-                  const Tensor d = dy * (*a - *b) * scale;
-                  return {d, g.needs(1) ? neg(d) : Tensor()};
+                [scale, a = Saved::input(input), b = Saved::input(target), sa = input.shape(),
+                 sb = target.shape()](const Tensor& dy, VjpContext& g) -> Grads {
+                  const Tensor dinput = dy * (*a - *b) * scale;
+                  return {g.needs(0) ? sum_to(dinput, sa) : Tensor(),
+                          g.needs(1) ? sum_to(neg(dinput), sb) : Tensor()};
                 });
 }
 

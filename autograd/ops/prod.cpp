@@ -40,7 +40,8 @@ Tensor prod(const Tensor& x, const Shape& dims, bool keepdim) {
     const Tensor rows = reshape(permute(*x, order), {shape.kept.numel(), shape.count});
     return {shape.keep(dy) * permute(reshape(product_of_others(rows), sizes), back)};
   };
-  return record("prod", {x}, shape.finish(y, keepdim), vjp);
+  return shown_as(dims.empty() ? "prod" : "prod.1",
+                  record("prod", {x}, shape.finish(y, keepdim), vjp));
 }
 
 }  // namespace ink

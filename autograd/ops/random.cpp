@@ -96,13 +96,18 @@ Tensor randperm(int64_t n, Generator& g) {
 Tensor multinomial(const Tensor& weights, int64_t samples, bool replacement, Generator& g) {
   check_defined("multinomial", weights);
   INK_CHECK(weights.dim() >= 1, "multinomial: expected weights (..., categories), got a scalar");
-  const Tensor w = weights.detach().to(cpu_device).to(f32).contiguous();
+  INK_CHECK(samples > 0, "multinomial: expected at least one sample, got ", samples);
+  const Tensor w =
+      weights.detach().to(cpu_device).to(weights.dtype() == f64 ? f64 : f32).contiguous();
   const int64_t categories = w.size(-1), rows = categories ? w.numel() / categories : 0;
   Shape shape = w.shape();
   shape.back() = samples;
   Tensor ids = empty(shape, {i64, cpu_device});
-  multinomial_(ids.mutable_data<int64_t>(), w.data<float>(), rows, categories, samples, replacement,
-               g);
+  for_float("multinomial", w.dtype(), [&]<class T>(T) {
+    if constexpr (!std::is_same_v<T, bfloat16>)
+      multinomial_(ids.mutable_data<int64_t>(), w.data<T>(), rows, categories, samples, replacement,
+                   g);
+  });
   return ids.to(weights.device());
 }
 

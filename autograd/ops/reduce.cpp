@@ -76,8 +76,9 @@ Tensor sum(const Tensor& x, const Shape& dims, bool keepdim) {
   const ReducedShape shape("sum", x, dims);
   Tensor y = empty(shape.kept, {x.is_floating() ? x.dtype() : i64, x.device()});
   kernel::reduce(y, x, ReduceOp::sum);
-  return record("sum", {x}, shape.finish(y, keepdim),
-                [shape](const Tensor& dy) -> Grads { return {shape.spread(dy)}; });
+  const auto vjp = [shape](const Tensor& dy) -> Grads { return {shape.spread(dy)}; };
+  return shown_as(dims.empty() && !keepdim ? "sum" : "sum.1",
+                  record("sum", {x}, shape.finish(y, keepdim), vjp));
 }
 
 // y = sum of x over dims / n.   dx = dy / n expanded
@@ -86,9 +87,12 @@ Tensor mean(const Tensor& x, const Shape& dims, bool keepdim) {
   INK_CHECK(x.is_floating(), "mean: expected a floating dtype, got ", x.dtype());
   Tensor y = empty(shape.kept, x.options());
   kernel::reduce(y, x, ReduceOp::mean);
-  return record("mean", {x}, shape.finish(y, keepdim), [shape](const Tensor& dy) -> Grads {
-    return {shape.spread(mul(dy, full({}, 1.0 / static_cast<double>(shape.count), dy.options())))};
-  });
+  const auto vjp = [shape](const Tensor& dy) -> Grads {
+    const auto n = static_cast<double>(std::max<int64_t>(shape.count, 1));
+    return {shape.spread(mul(dy, full({}, 1 / n, dy.options())))};
+  };
+  return shown_as(dims.empty() && !keepdim ? "mean" : "mean.1",
+                  record("mean", {x}, shape.finish(y, keepdim), vjp));
 }
 
 // any: not all are 0.   all: none is 0.   (of no elements: false, true)

@@ -52,9 +52,10 @@ static Tensor softmax_composed(const Tensor& x) {
 
 Tensor softmax(const Tensor& input, int64_t dim) {
   check_defined("softmax", input);
-  INK_CHECK(input.dim() >= 1, "softmax: needs at least one dimension, got a scalar");
   const int64_t d = wrap_dim("softmax", dim, input.shape());
-  if (d != input.dim() - 1) return softmax(input.transpose(d, -1)).transpose(d, -1);
+  if (input.dim() == 0) return shown_as("softmax", softmax(input.view({1})).view({}));
+  if (d != input.dim() - 1)
+    return shown_as("softmax", softmax(input.transpose(d, -1)).transpose(d, -1));
   if (composed()) return softmax_composed(input);
   const Tensor x = input.contiguous();
   Tensor y = empty_like(x);

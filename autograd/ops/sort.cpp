@@ -112,9 +112,9 @@ ValuesIndices sorted(const char* op, const Tensor& x, int64_t d, int64_t k, bool
 
 // Of a scalar, by way of a line of one element.
 template <class Op>
-ValuesIndices as_line(const Tensor& x, Op op) {
+ValuesIndices as_line(const char* name, const Tensor& x, Op op) {
   const auto [values, indices] = op(reshape(x, {1}));
-  return {reshape(values, {}), reshape(indices, {})};
+  return {shown_as(name, reshape(values, {})), reshape(indices, {})};
 }
 
 }  // namespace
@@ -122,7 +122,7 @@ ValuesIndices as_line(const Tensor& x, Op op) {
 ValuesIndices sort(const Tensor& x, int64_t dim, bool descending) {
   check_defined("sort", x);
   const int64_t d = wrap_dim("sort", dim, x.shape());
-  if (x.dim() == 0) return as_line(x, [](const Tensor& line) { return sort(line); });
+  if (x.dim() == 0) return as_line("sort", x, [](const Tensor& line) { return sort(line); });
   return sorted("sort", x, d, x.shape()[d], descending);
 }
 
@@ -131,8 +131,8 @@ ValuesIndices topk(const Tensor& x, int64_t k, int64_t dim, bool largest) {
   const int64_t d = wrap_dim("topk", dim, x.shape()), n = x.dim() == 0 ? 1 : x.shape()[d];
   INK_CHECK(k >= 0 && k <= n, "topk: expected k between 0 and ", n, ", the size of dimension ", d,
             " of ", x.shape(), ", got ", k);
-  if (x.dim() == 0 && k == 1) return as_line(x, [](const Tensor& line) { return topk(line, 1); });
-  INK_CHECK(x.dim() > 0, "topk: expected k = 1 for a scalar, got 0");
+  if (x.dim() == 0)  // which one element stays
+    return as_line("topk", x, [](const Tensor& line) { return topk(line, 1); });
   return sorted("topk", x, d, k, largest);
 }
 

@@ -43,6 +43,7 @@ std::vector<Tensor> split(const Tensor& x, const std::vector<int64_t>& sizes, in
   const int64_t total = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
   INK_CHECK(total == n, "split: expected sizes that add up to dimension ", d, " of ", x.shape(),
             ", got a sum of ", total);
+  if (sizes.empty()) return {};
   std::vector<Tensor> pieces;
   Layout layout = x.layout();
   for (int64_t size : sizes) {
@@ -60,24 +61,28 @@ std::vector<Tensor> split(const Tensor& x, const std::vector<int64_t>& sizes, in
     }
     return {cat(parts, d)};
   };
-  return record("split", {x}, std::move(pieces), vjp);
+  pieces = record("split", {x}, std::move(pieces), vjp);
+  shown_as("split_with_sizes", pieces[0]);
+  return pieces;
 }
 
 std::vector<Tensor> split(const Tensor& x, int64_t size, int64_t dim) {
   check_defined("split", x);
   INK_CHECK(x.dim() > 0, "split: a scalar has no dimension to split");
-  const int64_t n = x.size(dim);
+  const int64_t n = x.shape()[wrap_dim("split", dim, x.shape())];
   INK_CHECK(size > 0 || (size == 0 && n == 0), "split: expected a positive size, got ", size);
   std::vector<int64_t> sizes;
   for (int64_t at = 0; at < n; at += size) sizes.push_back(std::min(size, n - at));
-  return split(x, n == 0 ? std::vector<int64_t>{0} : sizes, dim);
+  const auto pieces = split(x, n == 0 ? std::vector<int64_t>{0} : sizes, dim);
+  shown_as("split", pieces[0]);
+  return pieces;
 }
 
 std::vector<Tensor> chunk(const Tensor& x, int64_t chunks, int64_t dim) {
   check_defined("chunk", x);
   INK_CHECK(x.dim() > 0, "chunk: a scalar has no dimension to split");
   INK_CHECK(chunks > 0, "chunk: expected a positive number of chunks, got ", chunks);
-  const int64_t n = x.size(dim);
+  const int64_t n = x.shape()[wrap_dim("chunk", dim, x.shape())];
   if (n == 0) return split(x, std::vector<int64_t>(static_cast<size_t>(chunks), 0), dim);
   return split(x, (n + chunks - 1) / chunks, dim);
 }

@@ -76,6 +76,19 @@ Tensor from_output(UnaryOp op, const Tensor& x, Slope slope) {
   });
 }
 
+// An op whose value y(x) and gradient dx(dy, x) are made of other ops.
+template <class Y, class Dx>
+Tensor recorded(const char* op, const Tensor& x, Y y, Dx dx) {
+  check_defined(op, x);
+  INK_CHECK(x.is_floating(), op, ": expected a floating dtype, got ", x.dtype());
+  const auto value = [&] {
+    const NoGrad no_grad;
+    return y(x);
+  };
+  return record(op, {x}, value(),
+                [dx, x = Saved::input(x)](const Tensor& dy) -> Grads { return {dx(dy, *x)}; });
+}
+
 }  // namespace
 
 // ---- integers stay integers
@@ -93,6 +106,7 @@ Tensor abs(const Tensor& x) {
 
 // dx = 0
 Tensor sign(const Tensor& x) {
+  if (x.defined() && x.dtype() == boolean) return clone(x);
   return record("sign", {x}, unary(UnaryOp::sign, x),
                 [](const Tensor& dy) -> Grads { return {zeros_like(dy)}; });
 }
@@ -103,19 +117,38 @@ Tensor relu(const Tensor& x) {
                      [](auto& dy, auto& y) { return masked_fill(dy, y <= 0, 0); });
 }
 
-// dx = dy where min <= x <= max
-Tensor clamp(const Tensor& input, std::optional<double> min, std::optional<double> max) {
+// dx = dy where min < x < max
+Tensor clamp(const Tensor& input, std::optional<Scalar> min, std::optional<Scalar> max) {
   INK_CHECK(min || max, "clamp: expected a min or a max, got neither");
-  const Tensor x = promoted("clamp", promoted("clamp", input, min.value_or(0)), max.value_or(0));
+  const Tensor x =
+      promoted("clamp", promoted("clamp", input, min.value_or(false)), max.value_or(false));
+  for (const auto& bound : {min, max})
+    if (bound) check_in_range("clamp", *bound, x.dtype());
   Tensor y = empty_like(x);
-  if (min) kernel::binary_number(y, x, *min, BinaryOp::maximum);
-  if (max) kernel::binary_number(y, min ? y : x, *max, BinaryOp::minimum);
-  return record("clamp", {x}, y, [=, x = Saved::input(x)](const Tensor& dy) -> Grads {
+  if (min) kernel::binary_number(y, x, min->value, BinaryOp::maximum);
+  if (max) kernel::binary_number(y, min ? y : x, max->value, BinaryOp::minimum);
+  const auto vjp = [=, x = Saved::input(x)](const Tensor& dy) -> Grads {
     Tensor dx = dy;
-    if (min) dx = masked_fill(dx, logical_not(*x >= *min), 0);
-    if (max) dx = masked_fill(dx, logical_not(*x <= *max), 0);
+    if (min) dx = masked_fill(dx, ~(*x > *min), 0);
+    if (max) dx = masked_fill(dx, ~(*x < *max), 0);
     return {dx};
-  });
+  };
+  return shown_as("clamp.1", record("clamp", {x}, y, vjp));
+}
+
+// dx = 0
+static Tensor rounded(UnaryOp op, const Tensor& x) {
+  return record(name_of(op), {x}, unary(op, x),
+                [](const Tensor& dy) -> Grads { return {zeros_like(dy)}; });
+}
+Tensor floor(const Tensor& x) { return rounded(UnaryOp::floor, x); }
+Tensor ceil(const Tensor& x) { return rounded(UnaryOp::ceil, x); }
+Tensor trunc(const Tensor& x) { return rounded(UnaryOp::trunc, x); }
+Tensor round(const Tensor& x) { return rounded(UnaryOp::round, x); }
+
+Tensor square(const Tensor& x) {
+  check_defined("square", x);
+  return pow(x, 2);
 }
 
 // ---- integers become floating
@@ -133,6 +166,18 @@ Tensor log(const Tensor& input) {
   const Tensor x = floating("log", input);
   return record("log", {x}, unary(UnaryOp::log, x),
                 [x = Saved::input(x)](const Tensor& dy) -> Grads { return {dy / *x}; });
+}
+
+// dx = dy / (1 + x)
+Tensor log1p(const Tensor& x) {
+  return from_input(UnaryOp::log1p, floating("log1p", x),
+                    [](auto& dy, auto& v) { return dy / (v + 1); });
+}
+
+// dx = dy (y + 1)
+Tensor expm1(const Tensor& x) {
+  return from_output(UnaryOp::expm1, floating("expm1", x),
+                     [](auto& dy, auto& y) { return dy * (y + 1); });
 }
 
 // dx = dy / (2 y)
@@ -184,6 +229,39 @@ Tensor silu(const Tensor& x) {
 Tensor erf(const Tensor& x) {
   return from_input(UnaryOp::erf, floating("erf", x),
                     [](auto& dy, auto& v) { return dy * (exp(-v * v) * 1.1283791670955126); });
+}
+
+// ---- values of other ops
+
+// y = log(1 + exp(beta x)) / beta, and x where beta x > threshold.
+// dx = dy sigmoid(beta x), and dy there
+Tensor softplus(const Tensor& x, double beta, double threshold) {
+  const auto y = [=](const Tensor& v) {
+    const Tensor z = v * beta, large = z > threshold;
+    return where(large, v, log1p(exp(masked_fill(z, large, 0))) / beta);
+  };
+  return recorded("softplus", x, y, [=](const Tensor& dy, const Tensor& v) {
+    const Tensor z = v * beta, smooth = where(z < threshold, z, z.detach());
+    return where(z > threshold, dy, dy * sigmoid(smooth));
+  });
+}
+
+// y = x for x > 0, else negative_slope x
+Tensor leaky_relu(const Tensor& x, double negative_slope) {
+  const auto scaled = [=](const Tensor& v, const Tensor& sign_of) {
+    return where(sign_of > 0, v, v * negative_slope);
+  };
+  return recorded(
+      "leaky_relu", x, [=](const Tensor& v) { return scaled(v, v); }, scaled);
+}
+
+// y = x for x > 0, else alpha (exp(x) - 1).   dx = dy, or dy alpha exp x
+Tensor elu(const Tensor& x, double alpha) {
+  const auto below = [](const Tensor& v) { return masked_fill(v, v >= 0, 0); };
+  const auto y = [=](const Tensor& v) { return where(v <= 0, expm1(below(v)) * alpha, v); };
+  return recorded("elu", x, y, [=](const Tensor& dy, const Tensor& v) {
+    return where(v <= 0, dy * exp(below(v)) * alpha, dy);
+  });
 }
 
 }  // namespace ink

@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
+#include <utility>
 
 #include "autograd/kernels/reduce.h"
 #include "autograd/loops/reduce_loop.h"
@@ -62,17 +64,28 @@ void reduce_var(Array& y, const Array& x, double correction, bool root) {
 
 }  // namespace cpu
 
+// dy 2 (x - mean) / (n - correction). Of all elements, if these are no more than `correction`, it
+// is infinite, or NaN where x is the mean. As PyTorch.
+static Tensor var_gradient(const Tensor& dy, const Tensor& x, const ReducedShape& shape,
+                           double correction, bool of_all) {
+  const double n = static_cast<double>(shape.count) - correction;
+  const Tensor center = mean(x, shape.dims, true);
+  if (!of_all || n > 0) return shape.keep(dy * (2 / n)) * (x - center);
+  constexpr double inf = std::numeric_limits<double>::infinity();
+  return shape.keep(dy) * where(x == center, full_like(x, std::nan("")), full_like(x, inf));
+}
+
 // y = sum (x - mean)^2 / (n - correction).   dx = dy 2 (x - mean) / (n - correction)
 Tensor var(const Tensor& x, const Shape& dims, double correction, bool keepdim) {
   const ReducedShape shape("var", x, dims);
   INK_CHECK(x.is_floating(), "var: expected a floating dtype, got ", x.dtype());
   Tensor y = empty(shape.kept, x.options());
   kernel::reduce_var(y, x, correction, false);
-  const double n = static_cast<double>(shape.count) - correction;
-  return record("var", {x}, shape.finish(y, keepdim),
-                [shape, n, x = Saved::input(x)](const Tensor& dy) -> Grads {
-                  return {shape.keep(dy) * (*x - mean(*x, shape.dims, true)) * (2 / n)};
-                });
+  return record(
+      "var", {x}, shape.finish(y, keepdim),
+      [=, all = dims.empty() || x.dim() == 0, x = Saved::input(x)](const Tensor& dy) -> Grads {
+        return {var_gradient(dy, *x, shape, correction, all)};
+      });
 }
 
 // y = sqrt var.   dx = dy (x - mean) / (y (n - correction)), 0 where y is 0
@@ -82,12 +95,19 @@ Tensor std(const Tensor& x, const Shape& dims, double correction, bool keepdim) 
   Tensor kept = empty(shape.kept, x.options());
   kernel::reduce_var(kept, x, correction, true);
   const Tensor y = shape.finish(kept, keepdim);
-  const double n = static_cast<double>(shape.count) - correction;
   return record("std", {x}, y,
-                [shape, n, x = Saved::input(x), y = Saved::output(y)](const Tensor& dy) -> Grads {
-                  const Tensor dvar = masked_fill(dy / *y, *y == 0.0, 0);
-                  return {shape.keep(dvar) * (*x - mean(*x, shape.dims, true)) * (1 / n)};
+                [=, all = dims.empty() || x.dim() == 0, x = Saved::input(x),
+                 y = Saved::output(y)](const Tensor& dy) -> Grads {
+                  const Tensor dvar = masked_fill(dy / (*y * 2), *y == 0, 0);
+                  return {var_gradient(dvar, *x, shape, correction, all)};
                 });
+}
+
+std::pair<Tensor, Tensor> var_mean(const Tensor& x, const Shape& dims, double correction,
+                                   bool keepdim) {
+  ReducedShape("var_mean", x, dims);  // so that an error has our name
+  return {shown_as("var_mean", var(x, dims, correction, keepdim)),
+          shown_as("var_mean", mean(x, dims, keepdim))};
 }
 
 }  // namespace ink

@@ -54,12 +54,13 @@ Tensor view(const Tensor& x, const Shape& sizes) {
 Tensor reshape(const Tensor& x, const Shape& sizes) {
   check_defined("reshape", x);
   const Shape shape = infer_size("reshape", x, sizes);
-  if (const auto seen = x.array().reshaped(shape)) return seen_as(x, *seen);
+  if (const auto seen = x.array().reshaped(shape))
+    return shown_as(x.is_contiguous() ? "view" : "reshape_alias", seen_as(x, *seen));
   Tensor y = empty(shape, x.options());
   Array in_order = *y.array().reshaped(x.shape());
   kernel::copy(in_order, x);
-  return record("reshape", {x}, y,
-                [from = x.shape()](const Tensor& dy) -> Grads { return {reshape(dy, from)}; });
+  const auto vjp = [from = x.shape()](const Tensor& dy) -> Grads { return {reshape(dy, from)}; };
+  return shown_as("unsafe_view", record("reshape", {x}, y, vjp));
 }
 
 // y[j0, j1, ...] = x with dimension dims[i] at place i.   dx = dy permuted back
@@ -102,8 +103,8 @@ Tensor squeeze(const Tensor& x, std::optional<int64_t> dim) {
     layout.sizes.erase(d);
     layout.strides.erase(d);
   }
-  return record("squeeze", {x}, x.alias(layout),
-                [from = x.shape()](const Tensor& dy) -> Grads { return {reshape(dy, from)}; });
+  const auto vjp = [from = x.shape()](const Tensor& dy) -> Grads { return {reshape(dy, from)}; };
+  return shown_as(dim ? "squeeze.1" : "squeeze", record("squeeze", {x}, x.alias(layout), vjp));
 }
 
 Tensor unsqueeze(const Tensor& x, int64_t dim) {

@@ -46,12 +46,31 @@ Tensor where(const Tensor& condition, const Tensor& left, const Tensor& right) {
       });
 }
 
+static Tensor number(const Scalar& value, const Options& options) {
+  check_in_range("where", value, options.dtype);
+  return scalar_tensor(value, options);
+}
+Tensor where(const Tensor& condition, const Tensor& a, const Scalar& b) {
+  check_defined("where", condition, a);
+  return where(condition, a, number(b, {promote(a, b), a.device()}));
+}
+Tensor where(const Tensor& condition, const Scalar& a, const Tensor& b) {
+  check_defined("where", condition, b);
+  return where(condition, number(a, {promote(b, a), b.device()}), b);
+}
+Tensor where(const Tensor& condition, const Scalar& a, const Scalar& b) {
+  check_defined("where", condition);
+  const DType meet = promote(a.dtype, b.dtype);
+  const Options options(meet == f64 ? context().default_dtype : meet, condition.device());
+  return where(condition, number(a, options), number(b, options));
+}
+
 // dx = dy where the mask does not hold
-Tensor masked_fill(const Tensor& x, const Tensor& mask, double value) {
+Tensor masked_fill(const Tensor& x, const Tensor& mask, const Scalar& value) {
   check_masked_fill("masked_fill", x, mask, value);
   const Shape shape = broadcast_shapes("masked_fill", x.shape(), mask.shape());
   Tensor y = empty(shape, x.options());
-  kernel::masked_fill(y, x.array().expanded(shape), mask.array().expanded(shape), value);
+  kernel::masked_fill(y, x.array().expanded(shape), mask.array().expanded(shape), value.value);
   return record("masked_fill", {x}, y,
                 [mask = Saved::input(mask), from = x.shape()](const Tensor& dy) -> Grads {
                   return {sum_to(masked_fill(dy, *mask, 0), from)};

@@ -187,10 +187,10 @@ constexpr uint64_t kWideRange = 1ull << 28;
 
 template <class T>
 void randint_(T* out, int64_t n, int64_t low, int64_t high, Generator& g) {
-  INK_CHECK(low < high, "randint_: expected low < high, got ", low, " and ", high);
+  INK_CHECK(low < high, "randint: expected low < high, got ", low, " and ", high);
   if constexpr (std::is_floating_point_v<T>) {
     constexpr int64_t kExact = int64_t{1} << std::numeric_limits<T>::digits;
-    INK_CHECK(low >= -kExact && high - 1 <= kExact, "randint_: expected bounds within +-", kExact,
+    INK_CHECK(low >= -kExact && high - 1 <= kExact, "randint: expected bounds within +-", kExact,
               ", where this type holds every integer, got ", low, " and ", high);
   }
   const uint64_t range = static_cast<uint64_t>(high) - static_cast<uint64_t>(low);

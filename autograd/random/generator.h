@@ -107,7 +107,8 @@ void exponential_(T* out, int64_t n, double lambda, Generator& g);
 /// `samples` indices into each row's categories: weights (rows, categories) -> (rows, samples).
 /// Weights are non-negative and need not sum to one. Throws on a negative, infinite or NaN weight,
 /// a row of zeros, or, without replacement, more samples than a row has weights above zero.
-void multinomial_(int64_t* out, const float* weights, int64_t rows, int64_t categories,
-                  int64_t samples, bool replacement, Generator& g);
+template <class T>  // float, double
+void multinomial_(int64_t* out, const T* weights, int64_t rows, int64_t categories, int64_t samples,
+                  bool replacement, Generator& g);
 
 }  // namespace ink

@@ -37,26 +37,28 @@ void check_probability(double p) {
 
 double exponential(Generator& g) { return -std::log1p(-g.uniform53()); }
 
-void check_weights(const float* w, int64_t categories, int64_t needed) {
+template <class T>
+void check_weights(const T* w, int64_t categories, int64_t needed) {
   int64_t positive = 0;
   for (int64_t i = 0; i < categories; ++i) {
-    INK_CHECK(w[i] >= 0.0f && std::isfinite(w[i]),
-              "multinomial_: expected finite weights >= 0, got ", w[i], " at index ", i);
-    positive += w[i] > 0.0f;
+    INK_CHECK(w[i] >= 0 && std::isfinite(w[i]), "multinomial: expected finite weights >= 0, got ",
+              w[i], " at index ", i);
+    positive += w[i] > 0;
   }
-  INK_CHECK(positive >= needed, "multinomial_: expected at least ", needed,
+  INK_CHECK(positive >= needed, "multinomial: expected at least ", needed,
             " positive weights a row, got ", positive);
 }
 
 /// With replacement: each sample is where a uniform falls in the cumulative distribution.
-void sample_row(int64_t* out, const float* w, std::vector<float>& cumulative, int64_t samples,
+template <class T>
+void sample_row(int64_t* out, const T* w, std::vector<T>& cumulative, int64_t samples,
                 Generator& g) {
-  float sum = 0.0f;
+  T sum = 0;
   for (size_t i = 0; i < cumulative.size(); ++i) cumulative[i] = sum += w[i];
-  for (float& c : cumulative) c /= sum;
-  cumulative.back() = 1.0f;
+  for (T& c : cumulative) c /= sum;
+  cumulative.back() = 1;
   for (int64_t s = 0; s < samples; ++s) {
-    const auto below = [](float c, double u) { return c < u; };
+    const auto below = [](T c, double u) { return c < u; };
     const auto slot = std::lower_bound(cumulative.begin(), cumulative.end(), g.uniform53(), below);
     out[s] = slot - cumulative.begin();
   }
@@ -64,13 +66,13 @@ void sample_row(int64_t* out, const float* w, std::vector<float>& cumulative, in
 
 /// Without: the largest weight / Exp(1) are a sample, in the order drawn (an exponential race). Of
 /// two equal scores the first wins; PyTorch may take either.
-void race_row(int64_t* out, const float* w, std::vector<float>& score, int64_t samples,
-              Generator& g) {
-  for (size_t i = 0; i < score.size(); ++i) score[i] = w[i] / static_cast<float>(exponential(g));
+template <class T>
+void race_row(int64_t* out, const T* w, std::vector<T>& score, int64_t samples, Generator& g) {
+  for (size_t i = 0; i < score.size(); ++i) score[i] = w[i] / static_cast<T>(exponential(g));
   std::vector<int64_t> order(score.size());
   std::iota(order.begin(), order.end(), int64_t{0});
   std::partial_sort(order.begin(), order.begin() + samples, order.end(), [&](int64_t a, int64_t b) {
-    const float x = score[static_cast<size_t>(a)], y = score[static_cast<size_t>(b)];
+    const T x = score[static_cast<size_t>(a)], y = score[static_cast<size_t>(b)];
     return x > y || (x == y && a < b);
   });
   std::copy_n(order.begin(), samples, out);
@@ -118,13 +120,14 @@ template void exponential_(float*, int64_t, double, Generator&);
 template void exponential_(double*, int64_t, double, Generator&);
 
 // PyTorch takes one sample without replacement in either case.
-void multinomial_(int64_t* out, const float* weights, int64_t rows, int64_t categories,
-                  int64_t samples, bool replacement, Generator& g) {
+template <class T>
+void multinomial_(int64_t* out, const T* weights, int64_t rows, int64_t categories, int64_t samples,
+                  bool replacement, Generator& g) {
   const bool race = !replacement || samples == 1;
   for (int64_t r = 0; r < rows; ++r) {
     check_weights(weights + r * categories, categories, race ? samples : 1);
   }
-  std::vector<float> scratch(static_cast<size_t>(categories));
+  std::vector<T> scratch(static_cast<size_t>(categories));
   const Lock lock(g.mutex());
   for (int64_t r = 0; r < rows; ++r, out += samples, weights += categories) {
     if (race) {
@@ -134,5 +137,8 @@ void multinomial_(int64_t* out, const float* weights, int64_t rows, int64_t cate
     }
   }
 }
+
+template void multinomial_(int64_t*, const float*, int64_t, int64_t, int64_t, bool, Generator&);
+template void multinomial_(int64_t*, const double*, int64_t, int64_t, int64_t, bool, Generator&);
 
 }  // namespace ink

@@ -16,16 +16,16 @@
 using ink::Grads, ink::Tensor;
 
 // y = x^2.   dx = 2 x dy
-Tensor square(const Tensor& x) {
+Tensor squared(const Tensor& x) {
   return ink::record(
-      "square", {x}, (x * x).detach(),
+      "squared", {x}, (x * x).detach(),
       [x = ink::Saved::input(x)](const Tensor& dy) -> Grads { return {dy * *x * 2.0}; });
 }
 
 struct Twice : ink::Module {
   ink::Linear first, second;
   Twice() : first(4, 3), second(3, 2) {}
-  Tensor operator()(const Tensor& x) const { return second(square(first(x))); }
+  Tensor operator()(const Tensor& x) const { return second(squared(first(x))); }
   INK_FIELDS(first, second)
 };
 

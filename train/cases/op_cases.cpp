@@ -113,6 +113,15 @@ std::vector<OpCase> make_cases() {
                  pow(x[0], 1.7), pow(x[0], 0), pow(x[0], 1)}; }},
       {"maximum", two(spread, spread), [](I x) -> Outputs { return {maximum(x[0], x[1] * 2)}; }},
       {"minimum", two(spread, spread), [](I x) -> Outputs { return {minimum(x[0], x[1] * 2)}; }},
+      {"remainder", two(spread, positive), [](I x) -> Outputs {
+         return {remainder(tanh(x[0]) * 0.3, x[1])}; }},
+      {"remainder.number", one(spread), [](I x) -> Outputs { return {(tanh(x[0]) * 0.7) % 0.75}; }},
+      {"clamp.tensors", {{{{2, 3}, spread}, {{3}, spread}}, {{{}, spread}, {{2, 2}, spread}},
+                         {{{0, 3}, spread}, {{3}, spread}}, {{big, spread}, {{257, 1}, spread}}},
+       [](I x) -> Outputs {
+         const Tensor bound = x[1] * 2;
+         return {clamp(x[0], bound, bound + 0.7), clamp(x[0], bound, Tensor()),
+                 clamp(x[0], Tensor(), bound)}; }, 1e-5, 0.5},  // rounding to bf16 makes ties
       {"where",
        {{{{2, 1, 3}, mask}, {{4, 1}}, {{3}}}, {{{}, mask}, {{2, 2}}, {{}}},
         {{{0, 3}, mask}, {{3}}, {{1, 1}}}, {{big, mask}, {big}, {{257, 1}}}},
@@ -139,6 +148,10 @@ std::vector<OpCase> make_cases() {
       {"uniform_", one(), [](I x) -> Outputs {
          Tensor y = x[0] * 2, z = y * 1;
          uniform_(z, 0.5, 0.5);
+         return {y * z}; }},
+      {"normal_", one(), [](I x) -> Outputs {
+         Tensor y = x[0] * 2, z = y * 1;
+         normal_(z, 0.5, 0);
          return {y * z}; }},
       {"copy_slices", row_and_column(), [](I x) -> Outputs {
          Tensor y = x[0] * 1;
@@ -180,6 +193,16 @@ std::vector<OpCase> make_cases() {
       {"erf", one(), [](I x) -> Outputs { return {erf(x[0])}; }},
       {"clamp", one(spread), [](I x) -> Outputs {
          return {clamp(x[0], -0.01, 0.02), clamp(x[0], -0.01), clamp(x[0], {}, 0.02)}; }},
+      {"log1p", one(positive), [](I x) -> Outputs { return {log1p(x[0])}; }},
+      {"expm1", one(), [](I x) -> Outputs { return {expm1(x[0])}; }},
+      {"floor", one(spread), [](I x) -> Outputs { return {floor(x[0])}; }, 1e-5, 0.03, false},
+      {"ceil", one(spread), [](I x) -> Outputs { return {ceil(x[0])}; }, 1e-5, 0.03, false},
+      {"trunc", one(spread), [](I x) -> Outputs { return {trunc(x[0])}; }, 1e-5, 0.03, false},
+      {"round", one(spread), [](I x) -> Outputs { return {round(x[0])}; }, 1e-5, 0.03, false},
+      {"softplus", one(), [](I x) -> Outputs {
+         return {softplus(x[0]), softplus(x[0], 2, 0.7)}; }, 1e-5, 0.03, false},
+      {"leaky_relu", one(spread), [](I x) -> Outputs { return {leaky_relu(x[0], 0.2)}; }},
+      {"elu", one(spread), [](I x) -> Outputs { return {elu(x[0], 0.7)}; }},
 
       // ---- compare
       {"eq", two(spread, spread), [](I x) -> Outputs {

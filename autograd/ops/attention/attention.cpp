@@ -56,7 +56,7 @@ Tensor weights_composed(const Tensor& q, const Tensor& k, const Problem& problem
   if (rule.diagonal < k.size(-2)) {
     const Tensor i = arange(static_cast<double>(q.size(-2)), {i64, q.device()}),
                  j = arange(static_cast<double>(k.size(-2)), {i64, q.device()});
-    s = masked_fill(s, j > (i + static_cast<double>(rule.diagonal)).unsqueeze(1), kNever);
+    s = masked_fill(s, j > (i + rule.diagonal).unsqueeze(1), kNever);
   }
   if (!masked || context().imitate_torch) return dropout(softmax(s), rule.dropout_p);
   const Tensor none = all(s == kNever, {-1}, true);  // their softmax would be 0 / 0
@@ -195,6 +195,38 @@ Grads empty_gradients(const Tensor& q, const Tensor& k, const Tensor& v) {
   return grads;
 }
 
+// Dimensions before the last two that q, k and v broadcast to. Of the heads, dimension -3, k and v
+// may have fewer.
+Shape common_batch(const Tensor& q, const Tensor& k, const Tensor& v) {
+  Shape batch;
+  for (const Tensor* x : {&q, &k, &v}) {
+    Shape leading = x->shape();
+    for (int i = 0; i < 2 && !leading.empty(); ++i) leading.erase(leading.size() - 1);
+    if (!leading.empty() && x != &q) leading.back() = 1;
+    batch = broadcast_shapes("scaled_dot_product_attention", batch, leading);
+  }
+  return batch;
+}
+Tensor with_batch(const Tensor& x, const Shape& batch) {
+  if (x.dim() < 2) return x;
+  Shape shape = batch;
+  if (!batch.empty()) shape.back() = x.dim() > 2 ? x.size(-3) : 1;
+  shape.push_back(x.size(-2));
+  shape.push_back(x.size(-1));
+  return x.shape() == shape ? x : expand(x, shape);
+}
+
+// What PyTorch 2.15 calls the last of the ops that it makes attention of.
+const char* torch_name(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask) {
+  if (q.dim() == 3) return "squeeze.1";
+  const auto dense = [](const Tensor& x) { return x.strides()[x.dim() - 1] == 1; };
+  const bool whole_mask = !mask.defined() || mask.dim() == 2 || mask.dim() == 4;
+  if (q.dim() == 4 && k.dim() == 4 && v.dim() == 4 && whole_mask && !mask.requires_grad() &&
+      q.size(-1) == v.size(-1) && dense(q) && dense(k) && dense(v))
+    return "scaled_dot_product_flash_attention_for_cpu";
+  return q.dtype() == bf16 ? "to_copy" : q.dim() == 2 ? "mm" : "unsafe_view";
+}
+
 }  // namespace
 
 Tensor attention_weights(const Tensor& q, const Tensor& k, const AttentionOptions& options) {
@@ -203,11 +235,16 @@ Tensor attention_weights(const Tensor& q, const Tensor& k, const AttentionOption
   return weights_composed(q, k, problem).to(q.dtype());
 }
 
-Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v,
+Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value,
                                     const AttentionOptions& options) {
-  check_defined("scaled_dot_product_attention", q, k, v);
+  check_defined("scaled_dot_product_attention", query, key, value);
+  const Shape batch = common_batch(query, key, value);
+  const Tensor q = with_batch(query, batch), k = with_batch(key, batch),
+               v = with_batch(value, batch);
   Problem problem = checked("scaled_dot_product_attention", q, k, v, options);
-  if (composed() || context().imitate_torch) return attention_composed(q, k, v, problem);
+  const char* shown = torch_name(query, key, value, problem.mask);
+  if (composed() || context().imitate_torch)
+    return shown_as(shown, attention_composed(q, k, v, problem));
   const Tensor mask = std::exchange(problem.mask, {});
   problem.rule.random = context().random;
   if (problem.rule.dropout_p > 0) ++context().random.call;
@@ -216,17 +253,17 @@ Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tens
   rows.erase(q.dim() - 1);
   Tensor lse = empty(rows, {problem.dtype, q.device()});
   kernel::attention(out, lse, {q, k, v, mask, problem.rule});
-  return record(
-      "scaled_dot_product_attention", {q, k, v, mask}, out,
-      [q = Saved::input(q), k = Saved::input(k), v = Saved::input(v), out = Saved::output(out), lse,
-       mask = Saved::input(mask), problem](const Tensor& dout, VjpContext& g) -> Grads {
-        if (grad_enabled()) return gradients_composed({*q, *k, *v, *mask}, dout, problem);
-        Grads grads = empty_gradients(*q, *k, *v);
-        grads.push_back(g.needs(3) ? empty_like(*mask) : Tensor());
-        kernel::attention_backward({grads[0], grads[1], grads[2], grads[3]}, dout, *out, lse,
-                                   {*q, *k, *v, *mask, problem.rule});
-        return grads;
-      });
+  const auto vjp = [q = Saved::input(q), k = Saved::input(k), v = Saved::input(v),
+                    out = Saved::output(out), lse, mask = Saved::input(mask),
+                    problem](const Tensor& dout, VjpContext& g) -> Grads {
+    if (grad_enabled()) return gradients_composed({*q, *k, *v, *mask}, dout, problem);
+    Grads grads = empty_gradients(*q, *k, *v);
+    grads.push_back(g.needs(3) ? empty_like(*mask) : Tensor());
+    kernel::attention_backward({grads[0], grads[1], grads[2], grads[3]}, dout, *out, lse,
+                               {*q, *k, *v, *mask, problem.rule});
+    return grads;
+  };
+  return shown_as(shown, record("scaled_dot_product_attention", {q, k, v, mask}, out, vjp));
 }
 
 }  // namespace ink

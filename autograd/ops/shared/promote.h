@@ -16,30 +16,38 @@ inline DType promote(DType a, DType b) {
   return boolean;
 }
 
-/// The same for two tensors; of two floating ones, a scalar yields to one that has dimensions.
-inline DType promote(const Tensor& a, const Tensor& b) {
-  if (a.is_floating() && b.is_floating() && (a.dim() == 0) != (b.dim() == 0))
-    return a.dim() == 0 ? b.dtype() : a.dtype();
-  return promote(a.dtype(), b.dtype());
+/// The same for tensors; of those of one kind (bool, integers, floating), scalars yield to those
+/// that have dimensions.
+template <class... Tensors>
+DType promote(const Tensor& a, const Tensor& b, const Tensors&... others) {
+  DType of_arrays = boolean, of_scalars = boolean;
+  for (const Tensor* x : {&a, &b, &others...}) {
+    DType& meet = x->dim() > 0 ? of_arrays : of_scalars;
+    meet = promote(meet, x->dtype());
+  }
+  return is_floating(of_arrays) ? of_arrays : promote(of_arrays, of_scalars);
 }
 
-/// The dtype of a tensor combined with a number: the tensor's, but a fractional number turns i64
-/// and bool into the default floating dtype, and a whole one turns bool into i64.
-inline DType promote(const Tensor& x, double number) {
+/// The dtype of a tensor combined with a number: the tensor's, but a number with a point turns i64
+/// and bool into the default floating dtype, and an integer turns bool into i64.
+inline DType promote(const Tensor& x, const Scalar& number) {
   if (x.is_floating()) return x.dtype();
-  return std::isfinite(number) && number == std::trunc(number) ? i64 : context().default_dtype;
+  return is_floating(number.dtype) ? context().default_dtype : promote(x.dtype(), number.dtype);
 }
+
+/// `dtype`, or the default floating dtype in place of integers and bools.
+inline DType floating(DType dtype) { return is_floating(dtype) ? dtype : context().default_dtype; }
 
 // What an op that promotes begins with; `op` is for an undefined argument.
 
 /// x, in the default floating dtype if it holds integers or bools.
 inline Tensor floating(const char* op, const Tensor& x) {
   check_defined(op, x);
-  return x.is_floating() ? x : to(x, context().default_dtype);
+  return to(x, floating(x.dtype()));
 }
 
 /// x in the dtype in which it meets a number.
-inline Tensor promoted(const char* op, const Tensor& x, double number) {
+inline Tensor promoted(const char* op, const Tensor& x, const Scalar& number) {
   check_defined(op, x);
   return to(x, promote(x, number));
 }
@@ -52,11 +60,11 @@ inline std::pair<Tensor, Tensor> promoted(const char* op, const Tensor& a, const
 }
 
 /// A mask is bool, and the value must be one of x's dtype.
-inline void check_masked_fill(const char* op, const Tensor& x, const Tensor& mask, double value) {
+inline void check_masked_fill(const char* op, const Tensor& x, const Tensor& mask,
+                              const Scalar& value) {
   check_defined(op, x, mask);
   INK_CHECK(mask.dtype() == boolean, op, ": expected a bool mask, got ", mask.dtype());
-  INK_CHECK(x.is_floating() || promote(x, value) == i64, op, ": expected a value of ", x.dtype(),
-            ", got ", value);
+  check_in_range(op, value, x.dtype());
 }
 
 }  // namespace ink

@@ -1,0 +1,55 @@
+"""Where inkling differs from PyTorch on purpose: each row with its reason.
+
+A row is (reason, test): test(case) says which checks of a case it lifts: "case" (all), or some of "value",
+"dtype", "grad", "second", "grad_fn", "text", "error". It sees case.op, case.arguments, case.tensors (all
+that are among them), case.error (PyTorch's text, or None) and case.outputs.
+"""
+import torch
+
+BF16 = torch.bfloat16
+
+
+def has(case, dtype):
+    return any(x.dtype == dtype for x in case.tensors)
+
+
+def finite(case):
+    return all(x.isfinite().all() for x in case.tensors if x.dtype.is_floating_point)
+
+
+def ties(case):
+    return case.tensors[0].unique().numel() < case.tensors[0].numel()
+
+
+ROWS = [
+    ("PyTorch has no kernel for the dtype; we compute",
+     lambda c: "case" if c.error and any(t in c.error for t in ("not implemented for", "not supported for", "does not support bool"))
+     else None),
+    ("an empty list of dims means all of them, as no list does",
+     lambda c: None if list(c.arguments.get("dim", [0]) if isinstance(c.arguments.get("dim"), (list, tuple)) else [0]) else "case" if any(x.dim() for x in c.tensors) else "grad_fn"),
+    ("the second derivative at an infinity or NaN, where the order of the factors decides",
+     lambda c: None if finite(c) else "second"),
+    ("dropout draws its own masks, which depend on no thread (ImitateTorch draws PyTorch's)",
+     lambda c: "case" if c.arguments.get("dropout_p") else None),
+    ("the ops that PyTorch makes attention of nothing of",
+     lambda c: "grad_fn" if c.op == "scaled_dot_product_attention" and any(x.numel() == 0 for x in c.tensors) else None),
+    ("in bf16, multinomial divides in f32, PyTorch in bf16",
+     lambda c: "value text" if c.op == "multinomial" and has(c, BF16) else None),
+    ("of numbers whose squares overflow f32, var computes in f64",
+     lambda c: "value grad text" if c.op in ("var", "std", "var_mean") and any(x.abs().max() > 1e15 for x in c.tensors if x.numel()) else None),
+    ("of equals, topk takes the first", lambda c: "value grad second text" if c.op == "topk" and ties(c) else None),
+    ("where ids come twice, the value that stays gets the gradient; PyTorch gives it to all of them",
+     lambda c: "grad second" if c.op.startswith("index_put") and not c.arguments.get("accumulate") else None),
+    ("a key that a query may not see has no influence, be it NaN or infinite",
+     lambda c: "value text grad second" if c.op == "scaled_dot_product_attention" and not finite(c) else None),
+]
+
+
+def lifted(case):
+    """The checks that some row lifts."""
+    found = set()
+    for _, test in ROWS:
+        checks = test(case)
+        if checks:
+            found.update(checks.split())
+    return found

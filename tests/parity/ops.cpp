@@ -1,0 +1,295 @@
+// One line an op: how it is called here with the arguments of PyTorch's.
+#include "ops.h"
+
+#include <cmath>
+#include <limits>
+
+namespace ink::parity {
+namespace {
+
+using A = Arguments;
+
+Outputs both(const ValuesIndices& y) { return {y.values, y.indices}; }
+
+Reduction reduction(A& a) {
+  const std::string name = a.text("reduction", "mean");
+  return name == "mean" ? Reduction::mean : name == "sum" ? Reduction::sum : Reduction::none;
+}
+
+// f(input, other), where other may be a number.
+template <class F>
+Call with_other(F f, const char* other = "other") {
+  return [=](A& a) -> Outputs {
+    if (a.is_tensor(other)) return {f(a.t("input"), a.t(other))};
+    return {f(a.t("input"), a.scalar(other))};
+  };
+}
+Call unary(Tensor (*f)(const Tensor&)) {
+  return [=](A& a) -> Outputs { return {f(a.t("input"))}; };
+}
+Call binary(Tensor (*f)(const Tensor&, const Tensor&), const char* other = "other") {
+  return [=](A& a) -> Outputs { return {f(a.t("input"), a.t(other))}; };
+}
+Call reduce(Tensor (*f)(const Tensor&, const Shape&, bool)) {
+  return [=](A& a) -> Outputs { return {f(a.t("input"), a.dims("dim"), a.flag("keepdim"))}; };
+}
+
+// A number, also where it comes as a tensor.
+Scalar value_of(A& a) {
+  return a.is_tensor("value") ? Scalar(a.t("value").item()) : a.scalar("value");
+}
+Tensor clamped(A& a) {
+  if (a.is_tensor("min") || a.is_tensor("max")) return clamp(a.t("input"), a.t("min"), a.t("max"));
+  return clamp(a.t("input"), a.maybe("min"), a.maybe("max"));
+}
+
+// A write in place into a copy, since a leaf refuses.
+template <class F>
+Call in_place(F f) {
+  return [=](A& a) -> Outputs {
+    Tensor x = a.t("input").clone();
+    f(x, a);
+    return {x};
+  };
+}
+
+std::map<std::string, Call> make() {
+  std::map<std::string, Call> ops;
+  // ---- elementwise
+  ops["add"] = with_other([](const Tensor& a, const auto& b) { return a + b; });
+  ops["sub"] = with_other([](const Tensor& a, const auto& b) { return a - b; });
+  ops["mul"] = with_other([](const Tensor& a, const auto& b) { return a * b; });
+  ops["div"] = with_other([](const Tensor& a, const auto& b) { return a / b; });
+  ops["rsub"] = [](A& a) -> Outputs { return {a.scalar("other") - a.t("input")}; };
+  ops["rdiv"] = [](A& a) -> Outputs { return {a.scalar("other") / a.t("input")}; };
+  ops["pow"] = with_other([](const Tensor& a, const auto& b) { return pow(a, b); }, "exponent");
+  ops["maximum"] = binary(maximum);
+  ops["minimum"] = binary(minimum);
+  ops["eq"] = with_other([](const Tensor& a, const auto& b) { return a == b; });
+  ops["ne"] = with_other([](const Tensor& a, const auto& b) { return a != b; });
+  ops["lt"] = with_other([](const Tensor& a, const auto& b) { return a < b; });
+  ops["le"] = with_other([](const Tensor& a, const auto& b) { return a <= b; });
+  ops["gt"] = with_other([](const Tensor& a, const auto& b) { return a > b; });
+  ops["ge"] = with_other([](const Tensor& a, const auto& b) { return a >= b; });
+  ops["logical_and"] = binary(logical_and);
+  ops["logical_or"] = binary(logical_or);
+  ops["logical_xor"] = binary(logical_xor);
+  ops["logical_not"] = unary(logical_not);
+  ops["isnan"] = unary(isnan);
+  ops["isfinite"] = unary(isfinite);
+  for (const auto& [name, f] :
+       std::map<std::string, Tensor (*)(const Tensor&)>{{"neg", neg},
+                                                        {"abs", abs},
+                                                        {"sign", sign},
+                                                        {"relu", relu},
+                                                        {"exp", exp},
+                                                        {"sqrt", sqrt},
+                                                        {"rsqrt", rsqrt},
+                                                        {"sin", sin},
+                                                        {"cos", cos},
+                                                        {"tanh", tanh},
+                                                        {"sigmoid", sigmoid},
+                                                        {"floor", floor},
+                                                        {"ceil", ceil},
+                                                        {"round", round},
+                                                        {"trunc", trunc},
+                                                        {"log1p", log1p},
+                                                        {"expm1", expm1},
+                                                        {"square", square},
+                                                        {"isinf", isinf},
+                                                        {"erf", erf},
+                                                        {"log", log},
+                                                        {"silu", silu},
+                                                        {"contiguous", contiguous},
+                                                        {"clone", clone}})
+    ops[name] = unary(f);
+  ops["reciprocal"] = [](A& a) -> Outputs { return {1.0 / a.t("input")}; };
+  ops["gelu"] = [](A& a) -> Outputs {
+    return {gelu(a.t("input"), a.text("approximate", "none") == "tanh" ? Gelu::tanh : Gelu::erf)};
+  };
+  ops["clamp"] = [](A& a) -> Outputs { return {clamped(a)}; };
+  ops["where"] = [](A& a) -> Outputs {
+    const Tensor condition = a.t("condition");
+    if (!a.is_tensor("input") && !a.is_tensor("other"))
+      return {where(condition, a.scalar("input"), a.scalar("other"))};
+    if (!a.is_tensor("input")) return {where(condition, a.scalar("input"), a.t("other"))};
+    if (!a.is_tensor("other")) return {where(condition, a.t("input"), a.scalar("other"))};
+    return {where(condition, a.t("input"), a.t("other"))};
+  };
+  ops["remainder"] = with_other([](const Tensor& a, const auto& b) { return a % b; });
+  ops["rpow"] = [](A& a) -> Outputs { return {pow(a.scalar("self"), a.t("exponent"))}; };
+  ops["bitwise_and"] = binary([](const Tensor& a, const Tensor& b) { return a & b; });
+  ops["bitwise_or"] = binary([](const Tensor& a, const Tensor& b) { return a | b; });
+  ops["bitwise_xor"] = binary([](const Tensor& a, const Tensor& b) { return a ^ b; });
+  ops["bitwise_not"] = unary([](const Tensor& a) { return ~a; });
+  ops["softplus"] = [](A& a) -> Outputs {
+    return {softplus(a.t("input"), a.number("beta", 1), a.number("threshold", 20))};
+  };
+  ops["leaky_relu"] = [](A& a) -> Outputs {
+    return {leaky_relu(a.t("input"), a.number("negative_slope", 0.01))};
+  };
+  ops["elu"] = [](A& a) -> Outputs { return {elu(a.t("input"), a.number("alpha", 1))}; };
+  ops["masked_fill"] = [](A& a) -> Outputs {
+    return {masked_fill(a.t("input"), a.t("mask"), value_of(a))};
+  };
+  ops["isclose"] = [](A& a) -> Outputs {
+    return {isclose(a.t("input"), a.t("other"), a.number("rtol", 1e-5), a.number("atol", 1e-8),
+                    a.flag("equal_nan"))};
+  };
+  // ---- reductions
+  ops["sum"] = reduce(sum);
+  ops["mean"] = reduce(mean);
+  ops["any"] = reduce(any);
+  ops["all"] = reduce(all);
+  ops["amax"] = reduce(amax);
+  ops["amin"] = reduce(amin);
+  ops["prod"] = reduce(prod);
+  ops["logsumexp"] = reduce(logsumexp);
+  ops["var"] = [](A& a) -> Outputs {
+    return {var(a.t("input"), a.dims("dim"), a.number("correction", 1), a.flag("keepdim"))};
+  };
+  ops["std"] = [](A& a) -> Outputs {
+    return {std(a.t("input"), a.dims("dim"), a.number("correction", 1), a.flag("keepdim"))};
+  };
+  ops["var_mean"] = [](A& a) -> Outputs {
+    const auto [var, mean] =
+        var_mean(a.t("input"), a.dims("dim"), a.number("correction", 1), a.flag("keepdim"));
+    return {var, mean};
+  };
+  ops["max"] = [](A& a) -> Outputs {
+    if (a.is_tensor("other")) return {maximum(a.t("input"), a.t("other"))};
+    if (!a.has("dim")) return {max(a.t("input"))};
+    return both(max(a.t("input"), a.i("dim"), a.flag("keepdim")));
+  };
+  ops["min"] = [](A& a) -> Outputs {
+    if (!a.has("dim")) return {min(a.t("input"))};
+    return both(min(a.t("input"), a.i("dim"), a.flag("keepdim")));
+  };
+  ops["argmax"] = [](A& a) -> Outputs {
+    return {argmax(a.t("input"), a.maybe_i("dim"), a.flag("keepdim"))};
+  };
+  ops["argmin"] = [](A& a) -> Outputs {
+    return {argmin(a.t("input"), a.maybe_i("dim"), a.flag("keepdim"))};
+  };
+  ops["cumsum"] = [](A& a) -> Outputs { return {cumsum(a.t("input"), a.i("dim"))}; };
+  ops["sort"] = [](A& a) { return both(sort(a.t("input"), a.i("dim", -1), a.flag("descending"))); };
+  ops["topk"] = [](A& a) {
+    return both(topk(a.t("input"), a.i("k"), a.i("dim", -1), a.flag("largest", true)));
+  };
+  // ---- views and copies
+  ops["view"] = [](A& a) -> Outputs { return {a.t("input").view(a.dims("shape"))}; };
+  ops["reshape"] = [](A& a) -> Outputs { return {reshape(a.t("input"), a.dims("shape"))}; };
+  ops["flatten"] = [](A& a) -> Outputs {
+    return {a.t("input").flatten(a.i("start_dim"), a.i("end_dim", -1))};
+  };
+  ops["transpose"] = [](A& a) -> Outputs {
+    return {transpose(a.t("input"), a.i("dim0"), a.i("dim1"))};
+  };
+  ops["permute"] = [](A& a) -> Outputs { return {permute(a.t("input"), a.dims("dims"))}; };
+  ops["squeeze"] = [](A& a) -> Outputs { return {squeeze(a.t("input"), a.maybe_i("dim"))}; };
+  ops["unsqueeze"] = [](A& a) -> Outputs { return {unsqueeze(a.t("input"), a.i("dim"))}; };
+  ops["expand"] = [](A& a) -> Outputs { return {expand(a.t("input"), a.dims("size"))}; };
+  ops["select"] = [](A& a) -> Outputs { return {select(a.t("input"), a.i("dim"), a.i("index"))}; };
+  ops["narrow"] = [](A& a) -> Outputs {
+    return {narrow(a.t("input"), a.i("dim"), a.i("start"), a.i("length"))};
+  };
+  ops["split"] = [](A& a) -> Outputs {
+    if (!a.is_list("split_size_or_sections"))
+      return split(a.t("tensor"), a.i("split_size_or_sections"), a.i("dim"));
+    const Shape sizes = a.dims("split_size_or_sections");
+    return split(a.t("tensor"), std::vector<int64_t>(sizes.begin(), sizes.end()), a.i("dim"));
+  };
+  ops["chunk"] = [](A& a) -> Outputs { return chunk(a.t("input"), a.i("chunks"), a.i("dim")); };
+  ops["to"] = [](A& a) -> Outputs { return {to(a.t("input"), a.dtype().dtype)}; };
+  ops["cat"] = [](A& a) -> Outputs { return {cat(a.ts("tensors"), a.i("dim"))}; };
+  ops["stack"] = [](A& a) -> Outputs { return {stack(a.ts("tensors"), a.i("dim"))}; };
+  ops["repeat"] = [](A& a) -> Outputs { return {repeat(a.t("input"), a.dims("repeats"))}; };
+  ops["flip"] = [](A& a) -> Outputs { return {flip(a.t("input"), a.dims("dims"))}; };
+  ops["tril"] = [](A& a) -> Outputs { return {tril(a.t("input"), a.i("diagonal"))}; };
+  ops["triu"] = [](A& a) -> Outputs { return {triu(a.t("input"), a.i("diagonal"))}; };
+  // ---- products
+  ops["matmul"] = binary(matmul);
+  ops["dot"] = binary(dot);
+  ops["outer"] = binary(outer, "vec2");
+  // ---- ids
+  ops["gather"] = [](A& a) -> Outputs { return {gather(a.t("input"), a.i("dim"), a.t("index"))}; };
+  ops["scatter_add"] = [](A& a) -> Outputs {
+    return {scatter_add(a.t("input"), a.i("dim"), a.t("index"), a.t("src"))};
+  };
+  ops["index_select"] = [](A& a) -> Outputs {
+    return {index_select(a.t("input"), a.i("dim"), a.t("index"))};
+  };
+  ops["index_put"] = [](A& a) -> Outputs {
+    return {index_put(a.t("input"), a.ts("indices"), a.t("values"), a.flag("accumulate"))};
+  };
+  ops["one_hot"] = [](A& a) -> Outputs { return {one_hot(a.t("input"), a.i("num_classes", -1))}; };
+  ops["embedding"] = [](A& a) -> Outputs { return {embedding(a.t("input"), a.t("weight"))}; };
+  // ---- fused
+  ops["linear"] = [](A& a) -> Outputs {
+    return {linear(a.t("input"), a.t("weight"), a.t("bias"))};
+  };
+  ops["softmax"] = [](A& a) -> Outputs { return {softmax(a.t("input"), a.i("dim"))}; };
+  ops["log_softmax"] = [](A& a) -> Outputs { return {log_softmax(a.t("input"), a.i("dim"))}; };
+  ops["mse_loss"] = [](A& a) -> Outputs {
+    return {mse_loss(a.t("input"), a.t("target"), reduction(a))};
+  };
+  ops["scaled_dot_product_attention"] = [](A& a) -> Outputs {
+    AttentionOptions options;
+    options.attn_mask = a.t("attn_mask");
+    options.dropout_p = a.number("dropout_p");
+    options.is_causal = a.flag("is_causal");
+    if (a.has("scale")) options.scale = a.number("scale");
+    return {scaled_dot_product_attention(a.t("query"), a.t("key"), a.t("value"), options)};
+  };
+  // ---- factories and random values
+  ops["full"] = [](A& a) -> Outputs {
+    return {full(a.dims("size"), a.scalar("fill_value"), a.dtype())};
+  };
+  ops["arange"] = [](A& a) -> Outputs {
+    return {arange(a.number("start"), a.number("end"), a.number("step", 1), a.dtype())};
+  };
+  ops["eye"] = [](A& a) -> Outputs { return {eye(a.i("n"), a.i("m", a.i("n")), a.dtype())}; };
+  ops["linspace"] = [](A& a) -> Outputs {
+    return {linspace(a.number("start"), a.number("end"), a.i("steps"), a.dtype())};
+  };
+  ops["rand"] = [](A& a) -> Outputs { return {rand(a.dims("size"), a.dtype())}; };
+  ops["randn"] = [](A& a) -> Outputs { return {randn(a.dims("size"), a.dtype())}; };
+  ops["randint"] = [](A& a) -> Outputs {
+    return {randint(a.i("low"), a.i("high"), a.dims("size"), a.dtype())};
+  };
+  ops["randperm"] = [](A& a) -> Outputs { return {randperm(a.i("n"))}; };
+  ops["multinomial"] = [](A& a) -> Outputs {
+    return {multinomial(a.t("input"), a.i("num_samples"), a.flag("replacement"))};
+  };
+  // ---- in place
+  const auto arithmetic = [](auto with_tensor, auto with_number) {
+    return in_place([=](Tensor& x, A& a) {
+      a.is_tensor("other") ? with_tensor(x, a.t("other")) : with_number(x, a.scalar("other"));
+    });
+  };
+  ops["add_"] = arithmetic([](Tensor& x, const Tensor& y) { x += y; },
+                           [](Tensor& x, const Scalar& y) { x += y; });
+  ops["sub_"] = arithmetic([](Tensor& x, const Tensor& y) { x -= y; },
+                           [](Tensor& x, const Scalar& y) { x -= y; });
+  ops["mul_"] = arithmetic([](Tensor& x, const Tensor& y) { x *= y; },
+                           [](Tensor& x, const Scalar& y) { x *= y; });
+  ops["div_"] = arithmetic([](Tensor& x, const Tensor& y) { x /= y; },
+                           [](Tensor& x, const Scalar& y) { x /= y; });
+  ops["copy_"] = in_place([](Tensor& x, A& a) { x.copy_(a.t("other")); });
+  ops["fill_"] = in_place([](Tensor& x, A& a) { x.fill_(a.scalar("value")); });
+  ops["masked_fill_"] = in_place([](Tensor& x, A& a) { x.masked_fill_(a.t("mask"), value_of(a)); });
+  ops["index_put_"] = in_place(
+      [](Tensor& x, A& a) { x.index_put_(a.ts("indices"), a.t("values"), a.flag("accumulate")); });
+  ops["uniform_"] = in_place([](Tensor& x, A&) { uniform_(x); });
+  ops["normal_"] = in_place([](Tensor& x, A&) { normal_(x); });
+  return ops;
+}
+
+}  // namespace
+
+const std::map<std::string, Call>& ops() {
+  static const std::map<std::string, Call> all = make();
+  return all;
+}
+
+}  // namespace ink::parity
