@@ -177,6 +177,9 @@ Tensor slice_backward(const Tensor& x, const Shape& shape, int64_t dim, int64_t 
 std::vector<Tensor> split(const Tensor& x, int64_t size, int64_t dim = 0);
 std::vector<Tensor> split(const Tensor& x, const std::vector<int64_t>& sizes, int64_t dim = 0);
 std::vector<Tensor> chunk(const Tensor& x, int64_t chunks, int64_t dim = 0);
+std::vector<Tensor> unbind(const Tensor& x, int64_t dim = 0);  // without the dimension
+/// The elements (..., i, i + offset) of two dimensions, as the last one.
+Tensor diagonal(const Tensor& x, int64_t offset = 0, int64_t dim1 = 0, int64_t dim2 = 1);
 
 // ---- copy.cpp, cat.cpp, flip.cpp, tril.cpp
 
@@ -196,6 +199,7 @@ Tensor triu(const Tensor& x, int64_t diagonal = 0);
 
 /// (..., n, k) @ (..., k, m); batches broadcast; vectors as in PyTorch.
 Tensor matmul(const Tensor& a, const Tensor& b);
+Tensor bmm(const Tensor& a, const Tensor& b);    // (b, n, k) @ (b, k, m)
 Tensor dot(const Tensor& a, const Tensor& b);    // (n) . (n)
 Tensor outer(const Tensor& a, const Tensor& b);  // (n), (m) -> (n, m)
 

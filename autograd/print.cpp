@@ -198,7 +198,7 @@ class Arranger {
 // PyTorch 2.15's name of a node whose op has another there (see also shown_as).
 const char* torch_name(const std::string& op) {
   static const std::map<std::string, const char*> names = {{"dropout", "mul"},
-                                                           {"rms_norm", "mul"},
+
                                                            {"layer_norm", "native_layer_norm"},
                                                            {"cross_entropy", "nll_loss"},
                                                            {"rsub", "rsub.1"},

@@ -121,7 +121,7 @@ Tensor from_blob(void* memory, const Shape& shape, Options options, Storage::Del
 }
 
 template <class T>
-Tensor from_vector(const std::vector<T>& values, std::optional<Shape> shape) {
+Tensor detail::from_vector_of(const std::vector<T>& values, const std::optional<Shape>& shape) {
   const Shape sizes = shape.value_or(Shape{static_cast<int64_t>(values.size())});
   INK_CHECK(sizes.numel() == static_cast<int64_t>(values.size()), "from_vector: ", values.size(),
             " values for shape ", sizes);
@@ -129,10 +129,10 @@ Tensor from_vector(const std::vector<T>& values, std::optional<Shape> shape) {
   std::copy(values.begin(), values.end(), x.mutable_data<T>());
   return x.to(context().default_device);
 }
-template Tensor from_vector(const std::vector<float>&, std::optional<Shape>);
-template Tensor from_vector(const std::vector<double>&, std::optional<Shape>);
-template Tensor from_vector(const std::vector<int64_t>&, std::optional<Shape>);
-template Tensor from_vector(const std::vector<bool>&, std::optional<Shape>);
+template Tensor detail::from_vector_of(const std::vector<float>&, const std::optional<Shape>&);
+template Tensor detail::from_vector_of(const std::vector<double>&, const std::optional<Shape>&);
+template Tensor detail::from_vector_of(const std::vector<int64_t>&, const std::optional<Shape>&);
+template Tensor detail::from_vector_of(const std::vector<bool>&, const std::optional<Shape>&);
 
 // PyTorch converts the bounds first, and counts before that.
 Tensor arange(double start, double end, double step, Options options) {

@@ -1,6 +1,8 @@
 // Tensor: an array, with an optional place in a graph. Handles are counted: copies are one tensor.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <functional>
 #include <initializer_list>
@@ -23,6 +25,11 @@ class Generator;
 namespace detail {
 /// argument: its number, from 1; 0: what a method was called on.
 [[noreturn]] void fail_undefined(const char* op, int argument);
+/// What numbers of type T are read as: T itself if tensors have such elements, else i64 or f64.
+template <class T>
+using widest_t = std::conditional_t<std::is_same_v<T, bool> || std::is_same_v<T, float> ||
+                                        std::is_same_v<T, int64_t>,
+                                    T, std::conditional_t<std::is_integral_v<T>, int64_t, double>>;
 }  // namespace detail
 struct GradSlot;
 
@@ -44,11 +51,14 @@ struct Slice {
   explicit Slice(std::optional<int64_t> first, std::optional<int64_t> last = {}, int64_t by = 1)
       : start(first), stop(last), step(by) {}
 };
-struct NoneType {};
+struct NoneType {
+  operator std::optional<int64_t>() const { return {}; }  // Slice(None, 2)
+};
 struct EllipsisType {};
 inline constexpr NoneType None{};          // a new dimension of size 1
 inline constexpr EllipsisType Ellipsis{};  // as many ":" as are missing
-using Index = std::variant<int64_t, int, Slice, NoneType, EllipsisType>;
+class Index;
+struct ValuesIndices;
 
 /// What all handles of one tensor share.
 struct TensorImpl {
@@ -143,12 +153,28 @@ class Tensor {
   const Array& array(const char* method = "array") const { return impl(method).array; }
 
   // ---- its values
-  /// The one element of a tensor that has one, as T (default double).
+  /// The one element of a tensor that has one, as any number T.
   template <class T = double>
-  T item() const;
-  /// All elements in row-major order, converted to T.
+  T item() const {
+    return static_cast<T>(item_as<detail::widest_t<T>>());
+  }
+  /// All elements in row-major order, converted to any number T.
   template <class T = double>
-  std::vector<T> tolist() const;
+  std::vector<T> tolist() const {
+    using Wide = detail::widest_t<T>;
+    if constexpr (std::is_same_v<T, Wide>) return list_as<T>();
+    std::vector<T> values;
+    for (Wide value : list_as<Wide>()) values.push_back(static_cast<T>(value));
+    return values;
+  }
+  /// The sizes, of which there must be N: auto [b, t, c] = x.sizes<3>();
+  template <size_t N>
+  std::array<int64_t, N> sizes() const {
+    INK_CHECK(dim() == int64_t{N}, "sizes: expected ", N, " dimensions, got ", shape());
+    std::array<int64_t, N> sizes;
+    std::copy(shape().begin(), shape().end(), sizes.begin());
+    return sizes;
+  }
   /// As PyTorch prints it.
   std::string to_string() const;
 
@@ -165,16 +191,77 @@ class Tensor {
   Tensor select(int64_t dim, int64_t index) const;
   Tensor narrow(int64_t dim, int64_t start, int64_t length) const;
   Tensor T() const;  // all dimensions reversed
-  /// As x[0, 1:-1, None, ...] in Python: x.index({0, Slice(1, -1), None, Ellipsis}).
+  /// As x[0, 1:-1, None, ...] in Python: x.index({0, Slice(1, -1), None, Ellipsis}), a view. Among
+  /// the indices may be tensors, i64 ids or bool masks, as in NumPy; the result is then a copy.
   Tensor index(std::initializer_list<Index> indices) const;
-  /// Rows by an i64 tensor of ids: shape ids.shape + x.shape[1:]. A copy, no view.
+  /// Rows by a tensor of ids, shape ids.shape + x.shape[1:], or by a bool mask.
   Tensor index(const Tensor& ids) const;
+  /// One index: x[0], x[Slice(1, 3)], x[mask].
+  Tensor operator[](const Index& index) const;
 
   // ---- copies
   Tensor contiguous() const;  // itself if it is
   Tensor clone() const;
   Tensor to(DType dtype) const;
   Tensor to(Device device) const;
+  Tensor to(const char* device) const;  // "cpu", "cuda", "cuda:1"
+
+  // ---- ops as methods: each is the function of its name (basic_ops.h, fused_ops.h, ops.h)
+  Tensor exp() const;
+  Tensor log() const;
+  Tensor sqrt() const;
+  Tensor rsqrt() const;
+  Tensor abs() const;
+  Tensor neg() const;
+  Tensor sin() const;
+  Tensor cos() const;
+  Tensor tanh() const;
+  Tensor sigmoid() const;
+  Tensor relu() const;
+  Tensor square() const;
+  Tensor floor() const;
+  Tensor ceil() const;
+  Tensor round() const;
+  Tensor pow(const Scalar& exponent) const;
+  Tensor pow(const Tensor& exponent) const;
+  Tensor clamp(std::optional<Scalar> min, std::optional<Scalar> max = {}) const;
+  Tensor clamp(const Tensor& min, const Tensor& max) const;
+  Tensor masked_fill(const Tensor& mask, const Scalar& value) const;
+  Tensor sum(const Shape& dims = {}, bool keepdim = false) const;
+  Tensor mean(const Shape& dims = {}, bool keepdim = false) const;
+  Tensor prod(const Shape& dims = {}, bool keepdim = false) const;
+  Tensor any(const Shape& dims = {}, bool keepdim = false) const;
+  Tensor all(const Shape& dims = {}, bool keepdim = false) const;
+  Tensor amax(const Shape& dims = {}, bool keepdim = false) const;
+  Tensor amin(const Shape& dims = {}, bool keepdim = false) const;
+  Tensor var(const Shape& dims = {}, double correction = 1, bool keepdim = false) const;
+  Tensor std(const Shape& dims = {}, double correction = 1, bool keepdim = false) const;
+  Tensor norm(double p = 2, const Shape& dims = {}, bool keepdim = false) const;
+  Tensor max() const;
+  Tensor min() const;
+  ValuesIndices max(int64_t dim, bool keepdim = false) const;
+  ValuesIndices min(int64_t dim, bool keepdim = false) const;
+  Tensor argmax(std::optional<int64_t> dim = {}, bool keepdim = false) const;
+  Tensor argmin(std::optional<int64_t> dim = {}, bool keepdim = false) const;
+  Tensor softmax(int64_t dim) const;
+  Tensor log_softmax(int64_t dim) const;
+  Tensor cumsum(int64_t dim) const;
+  ValuesIndices sort(int64_t dim = -1, bool descending = false) const;
+  ValuesIndices topk(int64_t k, int64_t dim = -1, bool largest = true) const;
+  Tensor argsort(int64_t dim = -1, bool descending = false) const;
+  Tensor matmul(const Tensor& other) const;
+  Tensor gather(int64_t dim, const Tensor& ids) const;
+  Tensor index_select(int64_t dim, const Tensor& ids) const;
+  Tensor masked_select(const Tensor& mask) const;
+  Tensor nonzero() const;
+  Tensor flip(const Shape& dims) const;
+  Tensor repeat(const Shape& times) const;
+  Tensor tril(int64_t diagonal = 0) const;
+  Tensor triu(int64_t diagonal = 0) const;
+  Tensor diagonal(int64_t offset = 0, int64_t dim1 = 0, int64_t dim2 = 1) const;
+  std::vector<Tensor> split(int64_t size, int64_t dim = 0) const;
+  std::vector<Tensor> chunk(int64_t chunks, int64_t dim = 0) const;
+  std::vector<Tensor> unbind(int64_t dim = 0) const;
 
   // ---- writes in place. Rules for graphs: see engine/README.md, "In-place ops".
   Tensor& fill_(const Scalar& value);
@@ -197,6 +284,21 @@ class Tensor {
   Tensor& operator*=(const Scalar& value) { return mul_(value); }
   Tensor& operator/=(const Scalar& value) { return div_(value); }
   Tensor& masked_fill_(const Tensor& mask, const Scalar& value);
+  // x = exp(x) and so on, into x's memory
+  Tensor& exp_();
+  Tensor& log_();
+  Tensor& sqrt_();
+  Tensor& neg_();
+  Tensor& abs_();
+  Tensor& tanh_();
+  Tensor& sigmoid_();
+  Tensor& relu_();
+  Tensor& square_();
+  Tensor& floor_();
+  Tensor& pow_(const Scalar& exponent);
+  Tensor& pow_(const Tensor& exponent);
+  Tensor& clamp_(std::optional<Scalar> min, std::optional<Scalar> max = {});
+  Tensor& clamp_(const Tensor& min, const Tensor& max);
   /// x[ids, ...] = values: see index_put in ops.h.
   Tensor& index_put_(const std::vector<Tensor>& ids, const Tensor& values, bool accumulate = false);
 
@@ -245,6 +347,10 @@ class Tensor {
   explicit Tensor(std::shared_ptr<TensorImpl> impl) : impl_(std::move(impl)) {}
 
  private:
+  template <class T>
+  T item_as() const;
+  template <class T>
+  std::vector<T> list_as() const;
   static Array& not_given();
   Tensor& checked_target();
   const std::shared_ptr<GradSlot>& place() const;
@@ -254,6 +360,20 @@ class Tensor {
 };
 
 std::ostream& operator<<(std::ostream& out, const Tensor& tensor);
+
+/// One of the indices between brackets: any integer, Slice, None, Ellipsis, or a tensor.
+class Index {
+ public:
+  template <class Integer, class = std::enable_if_t<std::is_integral_v<Integer>>>
+  Index(Integer i) : value(static_cast<int64_t>(i)) {
+    static_assert(!std::is_same_v<Integer, bool>, "an index is a number, a Slice or a tensor");
+  }
+  Index(Slice slice) : value(std::move(slice)) {}
+  Index(NoneType none) : value(none) {}
+  Index(EllipsisType dots) : value(dots) {}
+  Index(Tensor ids) : value(std::move(ids)) {}
+  std::variant<int64_t, Slice, NoneType, EllipsisType, Tensor> value;
+};
 
 /// What an op begins with: throws "op: argument 2 is undefined ..." if that is so.
 template <class... Tensors>
@@ -286,9 +406,31 @@ struct Nested {
 /// the default dtype.
 Tensor tensor(const detail::Nested& values);
 Tensor tensor(const detail::Nested& values, Options options);
+namespace detail {
+template <class T>  // float, double, int64_t, bool
+Tensor from_vector_of(const std::vector<T>& values, const std::optional<Shape>& shape);
+}  // namespace detail
 /// From a vector, row-major; the default shape is (n,).
 template <class T>
-Tensor from_vector(const std::vector<T>& values, std::optional<Shape> shape = {});
+Tensor from_vector(const std::vector<T>& values, std::optional<Shape> shape = {}) {
+  static_assert(std::is_arithmetic_v<T>, "from_vector takes numbers");
+  if constexpr (std::is_same_v<T, detail::widest_t<T>>) {
+    return detail::from_vector_of(values, shape);
+  } else {
+    return detail::from_vector_of(std::vector<detail::widest_t<T>>(values.begin(), values.end()),
+                                  shape);
+  }
+}
+/// The same of one dimension; floating ones get the default dtype, as PyTorch's.
+template <class T>
+Tensor tensor(const std::vector<T>& values) {
+  const Tensor x = from_vector(values);
+  return x.is_floating() ? x.to(context().default_dtype) : x;
+}
+template <class T>
+Tensor tensor(const std::vector<T>& values, Options options) {
+  return from_vector(values).to(options.dtype).to(options.device);
+}
 /// Somebody else's memory, not copied; `deleter` runs when the last tensor on it dies.
 Tensor from_blob(
     void* memory, const Shape& shape, Options options, Storage::Deleter deleter = [](void*) {});

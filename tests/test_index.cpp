@@ -76,7 +76,8 @@ TEST(Index, Errors) {
               x.index(tensor({0, -6}));
             }),
             "index: index -6 is out of range for dimension 0 of (5, 3)");
-  EXPECT_EQ(error_of([&] { x.index(tensor({true})); }), "index: expected int64 ids, got bool");
+  EXPECT_EQ(error_of([&] { x.index(tensor({true})); }),
+            "index: expected a mask whose sizes are those of (5, 3) from dimension 0 on, got (1,)");
   EXPECT_EQ(error_of([&] { scalar.index(seven); }),
             "index: a scalar has no dimension to choose from");
   EXPECT_EQ(error_of([&] { gather(x, 1, one * 3); }),

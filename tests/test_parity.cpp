@@ -83,7 +83,7 @@ class Comparison {
   void run() {
     const auto op = parity::ops().find(entry_["op"].get<std::string>());
     if (op == parity::ops().end()) return fail("missing", "no such op");
-    Arguments arguments(entry_["args"], stored_);
+    Arguments arguments(entry_["op"], entry_["args"], stored_);
     manual_seed(entry_["seed"].get<uint64_t>());
     Outputs outputs;
     try {
@@ -117,6 +117,7 @@ class Comparison {
     std::string op = entry_["op"], torch = entry_["error"];
     if (text.rfind(torch, 0) == 0) return true;
     if (op.back() == '_') op.pop_back();
+    if (op == "concat") op = "cat";
     if (op == "rsub" || op == "rdiv" || op == "rpow") op.erase(0, 1);
     return text.rfind(op + ":", 0) == 0 || text.rfind(op + "_:", 0) == 0;
   }

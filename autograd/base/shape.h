@@ -17,6 +17,7 @@ class Shape {
   static constexpr int kMaxDims = 8;
 
   Shape() = default;
+  Shape(int64_t size) { push_back(size); }  // where a list is taken, one number: mean(x, 0)
   Shape(std::initializer_list<int64_t> sizes) {
     for (int64_t size : sizes) push_back(size);
   }
@@ -37,8 +38,9 @@ class Shape {
   const int64_t* end() const { return values_.data() + count_; }
   int64_t* begin() { return values_.data(); }
   int64_t* end() { return values_.data() + count_; }
-  int64_t operator[](int64_t i) const { return values_[static_cast<size_t>(i)]; }
-  int64_t& operator[](int64_t i) { return values_[static_cast<size_t>(i)]; }
+  /// Entry i; below 0 counted from the end: x.shape()[-1].
+  int64_t operator[](int64_t i) const { return values_[place(i)]; }
+  int64_t& operator[](int64_t i) { return values_[place(i)]; }
   int64_t back() const { return values_[static_cast<size_t>(count_ - 1)]; }
   int64_t& back() { return values_[static_cast<size_t>(count_ - 1)]; }
 
@@ -80,6 +82,13 @@ class Shape {
   friend std::ostream& operator<<(std::ostream& out, const Shape& shape);
 
  private:
+  size_t place(int64_t i) const {
+    const int64_t from_start = i < 0 ? i + count_ : i;
+    if (from_start < 0 || from_start >= count_) [[unlikely]]
+      detail::fail({"shape: there is no dimension ", i, " in ", *this});
+    return static_cast<size_t>(from_start);
+  }
+
   std::array<int64_t, kMaxDims> values_{};
   int64_t count_ = 0;
 };

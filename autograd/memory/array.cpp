@@ -25,7 +25,7 @@ Array Array::transposed() const {
 
 Array Array::expanded(const Shape& shape) const {
   Layout layout{shape, Shape::filled(shape.size(), 0), layout_.offset};
-  for (int64_t d = 1; d <= dim(); ++d) {
+  for (int64_t d = 1; d <= std::min(dim(), shape.size()); ++d) {
     const int64_t from = dim() - d, to = shape.size() - d;
     if (shape[to] == layout_.sizes[from]) layout.strides[to] = layout_.strides[from];
   }

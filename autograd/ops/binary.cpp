@@ -147,7 +147,7 @@ Tensor pow(const Tensor& left, const Tensor& right) {
                     sb = b.shape()](const Tensor& dy, VjpContext& g) -> Grads {
     const Tensor base = *x, exponent = *power;
     const auto of_base = [&] {
-      return masked_fill(dy * (exponent * pow(base, exponent - 1)), exponent == 0, 0);
+      return dy * masked_fill(exponent * pow(base, exponent - 1), exponent == 0, 0);
     };
     const auto of_exponent = [&] {
       return dy * masked_fill(*y * log(base), (base == 0) & (exponent >= 0), 0);
@@ -225,6 +225,9 @@ Tensor minimum(const Tensor& a, const Tensor& b) {
 Tensor clamp(const Tensor& input, const Tensor& min, const Tensor& max) {
   check_defined("clamp", input);
   INK_CHECK(min.defined() || max.defined(), "clamp: expected a min or a max, got neither");
+  Shape shape = input.shape();
+  for (const Tensor* bound : {&min, &max})
+    if (bound->defined()) shape = broadcast_shapes("clamp", shape, bound->shape());
   if (!max.defined()) return extremum("clamp", BinaryOp::maximum, input, min);
   if (!min.defined()) return extremum("clamp", BinaryOp::minimum, input, max);
   const DType dtype = promote(input, min, max);
@@ -238,7 +241,7 @@ Tensor clamp(const Tensor& input, const Tensor& min, const Tensor& max) {
         const auto share = [&](const Tensor& all, const Tensor& tie) {
           return masked_fill(where(tie, half, dy), ~(all | tie), 0);
         };
-        const Tensor outside = (v < a) | (v > b) | (b < a);
+        const Tensor outside = (v < a) | (v > b);
         const Tensor at_low = (v == a) & open, at_high = (v == b) & open;
         return {if_needed(g, 0, v.shape(),
                           [&] { return share(~(outside | at_low | at_high), at_low | at_high); }),

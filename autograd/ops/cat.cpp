@@ -1,5 +1,6 @@
-// cat, stack, repeat: several tensors, or several copies of one, side by side in one.
+// cat, stack, repeat, pad: several tensors, copies of one, or one number around it, in one.
 #include <algorithm>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -25,36 +26,40 @@ Tensor cat(const std::vector<Tensor>& tensors, int64_t dim) {
   Shape shape = first == tensors.end() ? Shape{0} : first->shape();
   const Shape wanted = shape;
   INK_CHECK(shape.size() > 0, "cat: scalars have no dimension to join along; use stack");
-  const int64_t d = wrap_dim("cat", dim, shape);
+  const int64_t d = first == tensors.end() ? 0 : wrap_dim("cat", dim, shape);
   DType dtype = tensors[0].dtype();  // they meet in that of one of them
-  std::vector<Tensor> parts;
+  const auto skipped = [&](const Tensor& x) { return is_void(x) && wanted.size() > 1; };
   shape[d] = 0;
   for (const Tensor& x : tensors) {
     dtype = promote(x.dtype(), dtype);
-    if (is_void(x) && wanted.size() > 1) continue;
+    if (skipped(x)) continue;
     Shape expected = shape;
     if (x.dim() == shape.size()) expected[d] = x.shape()[d];
     INK_CHECK(x.shape() == expected, "cat: expected shapes that differ in dimension ", d,
               " alone, got ", wanted, " and ", x.shape());
     shape[d] += x.shape()[d];
-    parts.push_back(x);
   }
   Tensor y = empty(shape, {dtype, tensors[0].device()});
   Layout part = y.layout();
   std::vector<std::pair<int64_t, DType>> sizes;
-  for (const Tensor& x : parts) {
+  for (const Tensor& x : tensors) {
+    sizes.emplace_back(skipped(x) ? -1 : x.shape()[d], x.dtype());
+    if (skipped(x)) continue;
     part.sizes[d] = x.shape()[d];
     Array place = y.array().seen_as(part);
     kernel::copy(place, x);
     part.offset += part.sizes[d] * part.strides[d];
-    sizes.emplace_back(part.sizes[d], x.dtype());
   }
-  return record("cat", parts, y, [d, sizes](const Tensor& dy, VjpContext& g) -> Grads {
+  return record("cat", tensors, y, [d, sizes](const Tensor& dy, VjpContext& g) -> Grads {
     Grads dxs(sizes.size());
     int64_t start = 0;
     for (size_t i = 0; i < sizes.size(); ++i) {
-      if (g.needs(i)) dxs[i] = to(narrow(dy, d, start, sizes[i].first), sizes[i].second);
-      start += sizes[i].first;
+      const int64_t size = std::max<int64_t>(sizes[i].first, 0);
+      if (g.needs(i)) {
+        const Tensor piece = narrow(dy, d, start, size);
+        dxs[i] = to(sizes[i].first < 0 ? view(piece, {0}) : piece, sizes[i].second);
+      }
+      start += size;
     }
     return dxs;
   });
@@ -106,6 +111,47 @@ Tensor repeat(const Tensor& x, const Shape& times) {
     y = reshape(expand(reshape(y, {outer, 1, inner}), {outer, times[d], inner}), sizes);
   }
   return shown_as("repeat", y.storage() == x.storage() ? clone(y) : y);
+}
+
+Tensor concat(const std::vector<Tensor>& tensors, int64_t dim) { return cat(tensors, dim); }
+
+Tensor repeat_interleave(const Tensor& x, int64_t times, std::optional<int64_t> dim) {
+  check_defined("repeat_interleave", x);
+  INK_CHECK(times >= 0, "repeat_interleave: expected a count of 0 or more, got ", times);
+  if (!dim) return repeat_interleave(reshape(x, {x.numel()}), times, 0);
+  INK_CHECK(x.dim() > 0, "repeat_interleave: a scalar has no dimension ", *dim);
+  const int64_t d = wrap_dim("repeat_interleave", *dim, x.shape());
+  Shape copies = x.shape(), shape = x.shape();
+  copies.insert(d + 1, times);
+  shape[d] *= times;
+  return shown_as("view", reshape(expand(unsqueeze(x, d + 1), copies), shape));
+}
+
+// pads: before and after the last dimension, before and after the one before it, ...
+Tensor pad(const Tensor& x, const Shape& pads, const Scalar& value) {
+  check_defined("pad", x);
+  INK_CHECK(pads.size() % 2 == 0 && pads.size() / 2 <= x.dim(),
+            "pad: expected two numbers for each of the last dimensions of ", x.shape(), ", got ",
+            pads);
+  Shape shape = x.shape(), first = Shape::filled(x.dim(), 0), length = x.shape();
+  for (int64_t i = 0; i < pads.size() / 2; ++i) {
+    const int64_t d = x.dim() - 1 - i, before = pads[2 * i], after = pads[2 * i + 1];
+    shape[d] += before + after;
+    INK_CHECK(shape[d] >= 0, "pad: ", pads, " takes more from dimension ", d, " of ", x.shape(),
+              " than it has");
+    first[d] = before;
+    length[d] = std::max<int64_t>(
+        0, x.shape()[d] + std::min<int64_t>(before, 0) + std::min<int64_t>(after, 0));
+  }
+  Tensor y = full(shape, value, x.options()), target = y, source = x;
+  for (int64_t d = 0; d < x.dim(); ++d) {
+    const int64_t from = std::min(std::max<int64_t>(-first[d], 0), x.shape()[d]);
+    source = narrow(source, d, from, length[d]);
+    target = narrow(target, d, std::min(std::max<int64_t>(first[d], 0), shape[d] - length[d]),
+                    length[d]);
+  }
+  target.copy_(source);
+  return shown_as("constant_pad_nd", y);
 }
 
 }  // namespace ink

@@ -1,4 +1,4 @@
-// cumsum: running sums along one dimension.
+// cumsum, cumprod: running sums and products along one dimension.
 #include <type_traits>
 
 #include "autograd/kernels/lines.h"
@@ -67,6 +67,18 @@ Tensor cumsum(const Tensor& x, int64_t dim) {
   kernel::cumsum(y, x, d);
   return record("cumsum", {x}, y,
                 [d](const Tensor& dy) -> Grads { return {flip(cumsum(flip(dy, {d}), d), {d})}; });
+}
+
+// In steps of doubling length: after the step s, y_i = x_(i - 2s + 1) ... x_i.
+Tensor cumprod(const Tensor& x, int64_t dim) {
+  check_defined("cumprod", x);
+  const int64_t d = wrap_dim("cumprod", dim, x.shape());
+  if (x.dim() == 0) return shown_as("cumprod", clone(x));
+  Tensor y = x.dtype() == boolean ? to(x, i64) : clone(x);
+  const int64_t n = x.shape()[d];
+  for (int64_t s = 1; s < n; s *= 2)
+    y = cat({narrow(y, d, 0, s), narrow(y, d, s, n - s) * narrow(y, d, 0, n - s)}, d);
+  return shown_as("cumprod", y);
 }
 
 }  // namespace ink

@@ -73,9 +73,9 @@ Tensor& in_place(const char* name, BinaryOp code, Tensor& x, const Tensor& y, Op
   x.impl(name);
   check_defined(name, y);
   const DType meet = promote(x, y), floats = context().default_dtype;
-  check_fits(name, x, y.shape(), code == BinaryOp::div && !is_floating(meet) ? floats : meet);
   INK_CHECK(code != BinaryOp::sub || (x.dtype() != boolean && y.dtype() != boolean), name,
             ": bool tensors cannot be subtracted; use logical_xor, or convert with to(i64)");
+  check_fits(name, x, y.shape(), code == BinaryOp::div && !is_floating(meet) ? floats : meet);
   const bool recorded = detail::check_write(name, x, y.requires_grad());
   if (recorded || meet != x.dtype() || meet == boolean)
     return assign(x, op(before_write(x), y), recorded);
@@ -184,7 +184,7 @@ Tensor& Tensor::masked_fill_(const Tensor& mask, const Scalar& value) {
   check_masked_fill("masked_fill_", *this, mask, value);
   check_fits("masked_fill_", *this, mask.shape(), boolean);
   if (detail::check_write("masked_fill_", *this, false))
-    return assign(*this, masked_fill(before_write(*this), mask, value), true);
+    return assign(*this, ink::masked_fill(before_write(*this), mask, value), true);
   kernel::masked_fill(*this, *this, operand(mask, *this), value.value);
   return *this;
 }
@@ -195,6 +195,49 @@ Tensor& Tensor::index_put_(const std::vector<Tensor>& ids, const Tensor& values,
   check_fits("index_put_", *this, shape(), dtype());
   const bool recorded = detail::check_write("index_put_", *this, values.requires_grad());
   return assign(*this, index_put(before_write(*this), ids, values, accumulate), recorded);
+}
+
+// ---- x = op(x). The op's value is new memory, so what it saves is not what is overwritten.
+
+namespace {
+
+template <class Op>
+Tensor& replace(const char* name, Tensor& x, Op op, bool value_in_graph = false) {
+  x.impl(name);
+  check_fits(name, x, x.shape(), x.dtype());
+  const bool recorded = detail::check_write(name, x, value_in_graph);
+  const Tensor y = op(recorded ? before_write(x).clone() : x);
+  check_fits(name, x, x.shape(), y.dtype());
+  return assign(x, y, recorded);
+}
+
+}  // namespace
+
+Tensor& Tensor::exp_() { return replace("exp_", *this, ink::exp); }
+Tensor& Tensor::log_() { return replace("log_", *this, ink::log); }
+Tensor& Tensor::sqrt_() { return replace("sqrt_", *this, ink::sqrt); }
+Tensor& Tensor::neg_() { return replace("neg_", *this, ink::neg); }
+Tensor& Tensor::abs_() { return replace("abs_", *this, ink::abs); }
+Tensor& Tensor::tanh_() { return replace("tanh_", *this, ink::tanh); }
+Tensor& Tensor::sigmoid_() { return replace("sigmoid_", *this, ink::sigmoid); }
+Tensor& Tensor::relu_() { return replace("relu_", *this, ink::relu); }
+Tensor& Tensor::square_() { return replace("square_", *this, ink::square); }
+Tensor& Tensor::floor_() { return replace("floor_", *this, ink::floor); }
+Tensor& Tensor::pow_(const Scalar& e) {
+  return replace("pow_", *this, [&](const Tensor& x) { return ink::pow(x, e); });
+}
+Tensor& Tensor::pow_(const Tensor& e) {
+  check_defined("pow_", *this, e);
+  check_fits("pow_", *this, e.shape(), promote(*this, e));
+  const auto power = [&](const Tensor& x) { return ink::pow(x, e); };
+  return replace("pow_", *this, power, e.requires_grad());
+}
+Tensor& Tensor::clamp_(std::optional<Scalar> min, std::optional<Scalar> max) {
+  return replace("clamp_", *this, [&](const Tensor& x) { return ink::clamp(x, min, max); });
+}
+Tensor& Tensor::clamp_(const Tensor& min, const Tensor& max) {
+  const auto clamped = [&](const Tensor& x) { return ink::clamp(x, min, max); };
+  return replace("clamp_", *this, clamped, min.requires_grad() || max.requires_grad());
 }
 
 }  // namespace ink

@@ -102,6 +102,13 @@ Tensor as_scalar(const Tensor& line, const char* op, const Tensor& like) {
   return like.dim() == 0 ? shown_as(op, view(line, {})) : line;
 }
 
+// zeros of a shape, with dy added at ids; of bf16 the sums are f32.
+Tensor added_at(const Shape& shape, int64_t dim, const Tensor& ids, const Tensor& dy) {
+  const DType sums = dy.dtype() == bf16 ? f32 : dy.dtype();
+  const Tensor dx = scatter_add(zeros(shape, {sums, dy.device()}), dim, ids, to(dy, sums));
+  return to(dx, dy.dtype());
+}
+
 // x in the first corner of zeros of a larger shape.
 Tensor padded(Tensor x, const Shape& shape) {
   for (int64_t d = 0; d < shape.size(); ++d) {
@@ -128,7 +135,7 @@ Tensor gather(const Tensor& x, int64_t dim, const Tensor& ids) {
   if (x.dim() == 0 || (x.dim() == 1 && ids.dim() == 0))
     return as_scalar(gather(as_line(x), dim, as_line(ids)), "gather", ids);
   const int64_t d = wrap_dim("gather", dim, x.shape());
-  if (ids.numel() == 0 && ids.dim() != x.dim())
+  if (ids.numel() == 0 && !fits(ids.shape(), x.shape(), d))
     return shown_as("gather", view(narrow(reshape(x, {x.numel()}), 0, 0, 0), ids.shape()));
   INK_CHECK(fits(ids.shape(), x.shape(), d), "gather: expected ids no larger than ", x.shape(),
             " outside dimension ", d, ", got ", ids.shape());
@@ -137,7 +144,7 @@ Tensor gather(const Tensor& x, int64_t dim, const Tensor& ids) {
   kernel::gather(y, x, ids, d, "gather");
   return record("gather", {x}, y,
                 [d, from = x.shape(), ids = Saved::input(ids)](const Tensor& dy) -> Grads {
-                  return {scatter_add(zeros(from, dy.options()), d, *ids, dy)};
+                  return {added_at(from, d, *ids, dy)};
                 });
 }
 
@@ -148,6 +155,8 @@ Tensor scatter_add(const Tensor& x, int64_t dim, const Tensor& ids, const Tensor
   if (x.dim() == 0 || (x.dim() == 1 && ids.dim() == 0))
     return as_scalar(scatter_add(as_line(x), dim, as_line(ids), as_line(source)), "scatter_add", x);
   const int64_t d = wrap_dim("scatter_add", dim, x.shape());
+  if (ids.numel() == 0 && !fits(ids.shape(), x.shape(), d))
+    return shown_as("scatter_add", clone(x));
   INK_CHECK(fits(ids.shape(), x.shape(), d), "scatter_add: expected ids no larger than ", x.shape(),
             " outside dimension ", d, ", got ", ids.shape());
   INK_CHECK(fits(ids.shape(), source.shape(), -1),
@@ -183,13 +192,14 @@ Tensor index_select(const Tensor& x, int64_t dim, const Tensor& ids) {
   kernel::gather(y, x, all_ids, d, "index_select");
   return record("index_select", {x}, y,
                 [d, from = x.shape(), ids = Saved::input(all_ids)](const Tensor& dy) -> Grads {
-                  return {scatter_add(zeros(from, dy.options()), d, *ids, dy)};
+                  return {added_at(from, d, *ids, dy)};
                 });
 }
 
 // y[i...] = x[ids[i...]], ids below 0 counted from the end.   dx = zeros, dy added at ids
 Tensor index(const Tensor& x, const Tensor& indices) {
   check_defined("index", x, indices);
+  if (indices.dtype() == boolean) return index(x, std::vector<Tensor>{indices});
   INK_CHECK(x.dim() > 0, "index: a scalar has no dimension to choose from");
   check_ids("index", indices, 0, x.shape(), true);
   const int64_t n = x.shape()[0];  // what is below -n stays as it is
@@ -202,7 +212,7 @@ Tensor index(const Tensor& x, const Tensor& indices) {
   return record("index", {x}, Tensor(*y.array().reshaped(shape)),
                 [from = x.shape(), ids = Saved::input(all_ids)](const Tensor& dy) -> Grads {
                   const Tensor rows = reshape(dy, (*ids).shape());
-                  return {scatter_add(zeros(from, dy.options()), 0, *ids, rows)};
+                  return {added_at(from, 0, *ids, rows)};
                 });
 }
 

@@ -1,5 +1,5 @@
-// index_put: values at places that ids or masks name, made of other ops. Ids that come twice, and
-// where a mask is true, are found on the host.
+// index_put, index, masked_select, nonzero, scatter: places that ids or masks name. Made of other
+// ops. Ids that come twice, and where a mask is true, are found on the host.
 #include <algorithm>
 #include <unordered_map>
 #include <vector>
@@ -27,32 +27,41 @@ std::vector<Tensor> places_of(const Tensor& mask) {
   return ids;
 }
 
-// One tensor of ids for each of x's first dimensions, all of one shape.
-std::vector<Tensor> all_ids(const Tensor& x, const std::vector<Tensor>& given) {
+// What chooses from x's dimensions: ids for each, undefined for those that nothing chooses from.
+// All ids have one shape.
+std::vector<Tensor> all_ids(const char* op, const Tensor& x, const std::vector<Tensor>& given) {
   std::vector<Tensor> ids;
+  Shape shape;
   for (const Tensor& one : given) {
-    check_defined("index_put", one);
     const int64_t d = std::ssize(ids);
-    const int64_t dims = one.dtype() == boolean ? one.dim() : 1;
-    INK_CHECK(dims > 0 && d + dims <= x.dim(), "index_put: more ids than the dimensions of ",
-              x.shape());
-    if (one.dtype() != boolean) {
-      check_ids("index_put", one, d, x.shape(), true);
-      const int64_t n = x.shape()[d];
-      ids.push_back(where(one < 0, one + n, one));
-      continue;
+    const bool is_mask = one.defined() && one.dtype() == boolean;
+    const int64_t dims = is_mask ? one.dim() : 1;
+    INK_CHECK(dims > 0 && d + dims <= x.dim(), op, ": more ids than the dimensions of ", x.shape());
+    if (!one.defined()) {
+      ids.emplace_back();
+    } else if (!is_mask) {
+      check_ids(op, one, d, x.shape(), true);
+      ids.push_back(where(one < 0, one + x.shape()[d], one));
+    } else {
+      for (int64_t i = 0; i < dims; ++i)
+        INK_CHECK(one.shape()[i] == x.shape()[d + i], op,
+                  ": expected a mask whose sizes are those of ", x.shape(), " from dimension ", d,
+                  " on, got ", one.shape());
+      for (const Tensor& place : places_of(one)) ids.push_back(place);
     }
-    for (int64_t i = 0; i < dims; ++i)
-      INK_CHECK(one.shape()[i] == x.shape()[d + i],
-                "index_put: expected a mask whose sizes are those of ", x.shape(),
-                " from dimension ", d, " on, got ", one.shape());
-    for (const Tensor& place : places_of(one)) ids.push_back(place);
   }
-  INK_CHECK(!ids.empty(), "index_put: expected ids or a mask, got none");
-  Shape shape = ids[0].shape();
-  for (const Tensor& one : ids) shape = broadcast_shapes("index_put", shape, one.shape());
-  for (Tensor& one : ids) one = expand(one, shape);
+  for (const Tensor& one : ids)
+    if (one.defined()) shape = broadcast_shapes(op, shape, one.shape());
+  for (Tensor& one : ids)
+    if (one.defined()) one = expand(one, shape);
   return ids;
+}
+
+// The rows that ids for dimensions of these sizes name, if these dimensions are seen as one.
+Tensor rows_of(const std::vector<Tensor>& ids, const Shape& sizes) {
+  Tensor row = zeros({}, {i64, ids[0].device()});
+  for (int64_t d = 0; d < sizes.size(); ++d) row = row * sizes[d] + ids[static_cast<size_t>(d)];
+  return row;
 }
 
 // The places among rows at which each id comes for the last time.
@@ -72,20 +81,14 @@ Tensor last_ones(const Tensor& rows) {
 Tensor index_put(const Tensor& x, const std::vector<Tensor>& given, const Tensor& values,
                  bool accumulate) {
   check_defined("index_put", x, values);
-  const std::vector<Tensor> ids = all_ids(x, given);
-  Shape shape = ids[0].shape();
-  Tensor row = zeros({}, {i64, x.device()});
-  int64_t rows = 1;
-  for (int64_t d = 0; d < x.dim(); ++d) {
-    if (d >= std::ssize(ids)) {
-      shape.push_back(x.shape()[d]);
-      continue;
-    }
-    rows *= x.shape()[d];
-    row = row * x.shape()[d] + ids[static_cast<size_t>(d)];
-  }
-  row = reshape(row, {row.numel()});
-  const int64_t width = rows == 0 ? 0 : x.numel() / rows;
+  for (const Tensor& one : given) check_defined("index_put", one);
+  INK_CHECK(!given.empty(), "index_put: expected ids or a mask, got none");
+  const std::vector<Tensor> ids = all_ids("index_put", x, given);
+  Shape sizes, shape = ids[0].shape();
+  for (int64_t d = 0; d < x.dim(); ++d)
+    (d < std::ssize(ids) ? sizes : shape).push_back(x.shape()[d]);
+  Tensor row = reshape(rows_of(ids, sizes), {ids[0].numel()});
+  const int64_t rows = sizes.numel(), width = rows == 0 ? 0 : x.numel() / rows;
   INK_CHECK(broadcast_shapes("index_put", shape, values.shape()) == shape,
             "index_put: expected values that broadcast to ", shape, ", got ", values.shape());
   Tensor v = reshape(expand(to(values, x.dtype()), shape), {row.numel(), width});
@@ -96,12 +99,101 @@ Tensor index_put(const Tensor& x, const std::vector<Tensor>& given, const Tensor
     v = index_select(v, 0, last);
   }
   const Tensor places = expand(unsqueeze(row, 1), v.shape());
-  if (accumulate)
-    return shown_as("index_put", reshape(scatter_add(table, 0, places, v), x.shape()));
-  const Tensor written = scatter_add(zeros_like(table), 0, places, v);
-  const Tensor hit = scatter_add(zeros({rows, width}, {i64, x.device()}), 0, places,
-                                 ones(v.shape(), {i64, x.device()})) != 0.0;
-  return shown_as("index_put", reshape(where(hit, written, table), x.shape()));
+  Tensor y;
+  if (accumulate) {
+    y = scatter_add(table, 0, places, v);
+  } else {
+    const Tensor written = scatter_add(zeros_like(table), 0, places, v);
+    const Tensor hit = scatter_add(zeros({rows, width}, {i64, x.device()}), 0, places,
+                                   ones(v.shape(), {i64, x.device()})) != 0;
+    y = where(hit, written, table);
+  }
+  return shown_as("index_put", reshape(y, x.shape()));
+}
+
+// With the dimensions that ids choose from in front, and as one: rows of that. Where these
+// dimensions lie side by side in x, those of the ids come in their place.
+Tensor index(const Tensor& x, const std::vector<Tensor>& given) {
+  check_defined("index", x);
+  const std::vector<Tensor> all = all_ids("index", x, given);
+  std::vector<Tensor> ids;
+  Shape order, sizes, rest, others;
+  for (int64_t d = 0; d < x.dim(); ++d) {
+    const bool chosen = d < std::ssize(all) && all[static_cast<size_t>(d)].defined();
+    if (chosen) ids.push_back(all[static_cast<size_t>(d)]);
+    (chosen ? order : others).push_back(d);
+    (chosen ? sizes : rest).push_back(x.shape()[d]);
+  }
+  INK_CHECK(!ids.empty(), "index: expected ids or a mask, got none");
+  const int64_t count = order.size(), first = order[0];
+  const bool side_by_side = order.back() - first == count - 1;
+  for (int64_t d : others) order.push_back(d);
+  Shape table = rest, shape = ids[0].shape();
+  table.insert(0, sizes.numel());
+  const int64_t id_dims = shape.size();
+  for (int64_t n : rest) shape.push_back(n);
+  const Tensor row = reshape(rows_of(ids, sizes), {ids[0].numel()});
+  Tensor y = reshape(index_select(reshape(permute(x, order), table), 0, row), shape);
+  if (side_by_side && first > 0) {
+    Shape back;
+    for (int64_t d = 0; d < first; ++d) back.push_back(id_dims + d);
+    for (int64_t d = 0; d < id_dims; ++d) back.push_back(d);
+    for (int64_t d = first; d < rest.size(); ++d) back.push_back(id_dims + d);
+    y = permute(y, back);
+  }
+  return shown_as("index", y);
+}
+
+Tensor nonzero(const Tensor& x) {
+  check_defined("nonzero", x);
+  const NoGrad no_grad;
+  const Tensor mask = x != 0;
+  if (x.dim() == 0) return zeros({mask.item<bool>() ? 1 : 0, 0}, {i64, x.device()});
+  return stack(places_of(mask), 1);
+}
+
+Tensor masked_select(const Tensor& x, const Tensor& mask) {
+  check_defined("masked_select", x, mask);
+  INK_CHECK(mask.dtype() == boolean, "masked_select: expected a bool mask, got ", mask.dtype());
+  const Shape shape = broadcast_shapes("masked_select", x.shape(), mask.shape());
+  const int64_t n = shape.numel();
+  const Tensor ids = places_of(reshape(expand(mask, shape), {n}))[0];
+  return shown_as("masked_select", index_select(reshape(expand(x, shape), {n}), 0, ids));
+}
+
+// By index_put: each place of x has a number, that of its place in row-major order.
+Tensor scatter(const Tensor& x, int64_t dim, const Tensor& ids, const Tensor& source) {
+  check_defined("scatter", x, ids, source);
+  const int64_t d = wrap_dim("scatter", dim, x.shape());
+  INK_CHECK(source.dtype() == x.dtype(), "scatter: expected a source of dtype ", x.dtype(),
+            ", got ", source.dtype());
+  INK_CHECK(ids.dim() == x.dim() && source.dim() == x.dim(),
+            "scatter: expected ids and a source of ", x.dim(), " dimensions, got ", ids.shape(),
+            " and ", source.shape());
+  for (int64_t i = 0; i < x.dim(); ++i)
+    INK_CHECK(ids.shape()[i] <= source.shape()[i] && (i == d || ids.shape()[i] <= x.shape()[i]),
+              "scatter: expected ids no larger than x, ", x.shape(), " outside dimension ", d,
+              ", and the source, ", source.shape(), ", got ", ids.shape());
+  if (x.dim() == 0) {
+    check_ids("scatter", ids, 0, {1});
+    return shown_as("scatter", clone(source));
+  }
+  check_ids("scatter", ids, d, x.shape());
+  Tensor place = zeros({}, {i64, x.device()}), used = source;
+  for (int64_t i = 0; i < x.dim(); ++i) {
+    Shape line = Shape::filled(x.dim(), 1);
+    line[i] = ids.shape()[i];
+    place = place * x.shape()[i] + (i == d ? ids : view(arange(line[i]).to(x.device()), line));
+    used = narrow(used, i, 0, ids.shape()[i]);
+  }
+  const int64_t n = ids.numel();
+  const Tensor y = index_put(reshape(x, {x.numel()}), {reshape(place, {n})}, reshape(used, {n}));
+  return shown_as("scatter", reshape(y, x.shape()));
+}
+Tensor scatter(const Tensor& x, int64_t dim, const Tensor& ids, const Scalar& value) {
+  check_defined("scatter", x, ids);
+  check_in_range("scatter", value, x.dtype());
+  return shown_as("scatter.1", scatter(x, dim, ids, full(ids.shape(), value, x.options())));
 }
 
 }  // namespace ink

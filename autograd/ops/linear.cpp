@@ -162,6 +162,8 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& given_bias) {
   Tensor bias = given_bias;
   if (bias.defined() && bias.dim() == 0 && weight.dim() == 2) bias = expand(bias, {weight.size(0)});
   if (weight.dim() == 1 || !x.is_floating()) {  // one output, without a dimension; integers
+    INK_CHECK(weight.dim() == 2 || x.dim() != 2 || !bias.defined(),
+              "linear: a weight of one dimension takes no bias, got ", bias.shape());
     const Tensor y = matmul(x, weight.dim() == 2 ? transpose(weight, 0, 1) : weight);
     return bias.defined() ? y + bias : y;
   }

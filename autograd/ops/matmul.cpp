@@ -89,4 +89,11 @@ Tensor outer(const Tensor& a, const Tensor& b) {
   return mul(unsqueeze(a, 1), b);
 }
 
+Tensor bmm(const Tensor& a, const Tensor& b) {
+  check_defined("bmm", a, b);
+  INK_CHECK(a.dim() == 3 && b.dim() == 3 && a.size(0) == b.size(0) && a.size(2) == b.size(1),
+            "bmm: expected (b, n, k) and (b, k, m), got ", a.shape(), " and ", b.shape());
+  return shown_as("bmm", matmul(a, b));
+}
+
 }  // namespace ink

@@ -11,7 +11,7 @@ namespace ink {
 // ---- its values
 
 template <class To>
-std::vector<To> Tensor::tolist() const {
+std::vector<To> Tensor::list_as() const {
   array("tolist");
   const Tensor x = detach().to(cpu_device).contiguous();
   std::vector<To> values(static_cast<size_t>(numel()));
@@ -23,20 +23,20 @@ std::vector<To> Tensor::tolist() const {
 }
 
 template <class To>
-To Tensor::item() const {
+To Tensor::item_as() const {
   array("item");
   INK_CHECK(numel() == 1, "item: expected a tensor with one element, got ", shape());
-  return tolist<To>()[0];
+  return list_as<To>()[0];
 }
 
-template std::vector<float> Tensor::tolist() const;
-template std::vector<double> Tensor::tolist() const;
-template std::vector<int64_t> Tensor::tolist() const;
-template std::vector<bool> Tensor::tolist() const;
-template float Tensor::item() const;
-template double Tensor::item() const;
-template int64_t Tensor::item() const;
-template bool Tensor::item() const;
+template std::vector<float> Tensor::list_as() const;
+template std::vector<double> Tensor::list_as() const;
+template std::vector<int64_t> Tensor::list_as() const;
+template std::vector<bool> Tensor::list_as() const;
+template float Tensor::item_as() const;
+template double Tensor::item_as() const;
+template int64_t Tensor::item_as() const;
+template bool Tensor::item_as() const;
 
 Tensor Tensor::contiguous() const { return ink::contiguous(*this); }
 Tensor Tensor::clone() const { return ink::clone(*this); }
@@ -82,30 +82,53 @@ Tensor Tensor::index(std::initializer_list<Index> indices) const {
   array("index");
   int64_t consumed = 0, ellipses = 0;
   for (const Index& index : indices) {
-    consumed +=
-        !std::holds_alternative<NoneType>(index) && !std::holds_alternative<EllipsisType>(index);
-    ellipses += std::holds_alternative<EllipsisType>(index);
+    const auto* ids = std::get_if<Tensor>(&index.value);
+    if (ids) check_defined("index", *ids);
+    const bool takes_none = std::holds_alternative<NoneType>(index.value) ||
+                            std::holds_alternative<EllipsisType>(index.value);
+    consumed += takes_none ? 0 : ids && ids->dtype() == boolean ? ids->dim() : 1;
+    ellipses += std::holds_alternative<EllipsisType>(index.value);
   }
   INK_CHECK(consumed <= dim(), "index: ", consumed, " indices for ", shape());
   INK_CHECK(ellipses <= 1, "index: only one Ellipsis is possible");
   Tensor y = *this;
+  std::vector<Tensor> chosen;  // what chooses from y's dimensions; undefined: nothing
+  bool by_ids = false;
   int64_t d = 0;
+  const auto keep = [&](int64_t dims) {
+    d += dims;
+    chosen.resize(chosen.size() + static_cast<size_t>(dims));
+  };
   for (const Index& index : indices) {
-    if (const auto* range = std::get_if<Slice>(&index)) {
-      y = ink::slice(y, d, range->start.value_or(0), range->stop.value_or(y.size(d)), range->step);
-      ++d;
-    } else if (std::holds_alternative<NoneType>(index)) {
-      y = ink::unsqueeze(y, d++);
-    } else if (std::holds_alternative<EllipsisType>(index)) {
-      d += dim() - consumed;
+    if (const auto* range = std::get_if<Slice>(&index.value)) {
+      const int64_t n = y.shape()[d], start = range->start.value_or(0),
+                    stop = range->stop.value_or(n);
+      if (start != 0 || stop != n || range->step != 1)
+        y = ink::slice(y, d, start, stop, range->step);
+      keep(1);
+    } else if (std::holds_alternative<NoneType>(index.value)) {
+      y = ink::unsqueeze(y, d);
+      keep(1);
+    } else if (std::holds_alternative<EllipsisType>(index.value)) {
+      keep(dim() - consumed);
+    } else if (const auto* ids = std::get_if<Tensor>(&index.value);
+               ids && (ids->dim() > 0 || ids->dtype() != i64)) {
+      by_ids = true;
+      chosen.push_back(*ids);
+      d += ids->dtype() == boolean ? ids->dim() : 1;
     } else {
-      const auto* wide = std::get_if<int64_t>(&index);
-      y = ink::select(y, d, wide ? *wide : std::get<int>(index));
+      const int64_t i = ids ? ids->item<int64_t>() : std::get<int64_t>(index.value);
+      const int64_t n = y.shape()[d];
+      INK_CHECK(i >= -n && i < n, "index: ", i, " is out of range for dimension ", d, " of ",
+                y.shape());
+      y = ink::select(y, d, i);
     }
   }
-  return y.is_same(*this) ? ink::expand(y, shape()) : y;  // a view in any case
+  if (by_ids) return ink::index(y, chosen);
+  return y.is_same(*this) ? shown_as("alias", ink::expand(y, shape())) : y;  // a view in any case
 }
 Tensor Tensor::index(const Tensor& ids) const { return ink::index(*this, ids); }
+Tensor Tensor::operator[](const Index& one) const { return index({one}); }
 
 Tensor Tensor::T() const {
   array("T");
@@ -113,5 +136,94 @@ Tensor Tensor::T() const {
   for (int64_t d = dim() - 1; d >= 0; --d) reversed.push_back(d);
   return ink::permute(*this, reversed);
 }
+
+// ---- ops
+
+Tensor Tensor::to(const char* device) const { return to(parse_device(device)); }
+Tensor Tensor::exp() const { return ink::exp(*this); }
+Tensor Tensor::log() const { return ink::log(*this); }
+Tensor Tensor::sqrt() const { return ink::sqrt(*this); }
+Tensor Tensor::rsqrt() const { return ink::rsqrt(*this); }
+Tensor Tensor::abs() const { return ink::abs(*this); }
+Tensor Tensor::neg() const { return ink::neg(*this); }
+Tensor Tensor::sin() const { return ink::sin(*this); }
+Tensor Tensor::cos() const { return ink::cos(*this); }
+Tensor Tensor::tanh() const { return ink::tanh(*this); }
+Tensor Tensor::sigmoid() const { return ink::sigmoid(*this); }
+Tensor Tensor::relu() const { return ink::relu(*this); }
+Tensor Tensor::square() const { return ink::square(*this); }
+Tensor Tensor::floor() const { return ink::floor(*this); }
+Tensor Tensor::ceil() const { return ink::ceil(*this); }
+Tensor Tensor::round() const { return ink::round(*this); }
+Tensor Tensor::pow(const Scalar& exponent) const { return ink::pow(*this, exponent); }
+Tensor Tensor::pow(const Tensor& exponent) const { return ink::pow(*this, exponent); }
+Tensor Tensor::clamp(std::optional<Scalar> min, std::optional<Scalar> max) const {
+  return ink::clamp(*this, min, max);
+}
+Tensor Tensor::clamp(const Tensor& min, const Tensor& max) const {
+  return ink::clamp(*this, min, max);
+}
+Tensor Tensor::masked_fill(const Tensor& mask, const Scalar& value) const {
+  return ink::masked_fill(*this, mask, value);
+}
+Tensor Tensor::sum(const Shape& dims, bool keep) const { return ink::sum(*this, dims, keep); }
+Tensor Tensor::mean(const Shape& dims, bool keep) const { return ink::mean(*this, dims, keep); }
+Tensor Tensor::prod(const Shape& dims, bool keep) const { return ink::prod(*this, dims, keep); }
+Tensor Tensor::any(const Shape& dims, bool keep) const { return ink::any(*this, dims, keep); }
+Tensor Tensor::all(const Shape& dims, bool keep) const { return ink::all(*this, dims, keep); }
+Tensor Tensor::amax(const Shape& dims, bool keep) const { return ink::amax(*this, dims, keep); }
+Tensor Tensor::amin(const Shape& dims, bool keep) const { return ink::amin(*this, dims, keep); }
+Tensor Tensor::var(const Shape& dims, double correction, bool keep) const {
+  return ink::var(*this, dims, correction, keep);
+}
+Tensor Tensor::std(const Shape& dims, double correction, bool keep) const {
+  return ink::std(*this, dims, correction, keep);
+}
+Tensor Tensor::norm(double p, const Shape& dims, bool keep) const {
+  return ink::norm(*this, p, dims, keep);
+}
+Tensor Tensor::max() const { return ink::max(*this); }
+Tensor Tensor::min() const { return ink::min(*this); }
+ValuesIndices Tensor::max(int64_t dim, bool keep) const { return ink::max(*this, dim, keep); }
+ValuesIndices Tensor::min(int64_t dim, bool keep) const { return ink::min(*this, dim, keep); }
+Tensor Tensor::argmax(std::optional<int64_t> dim, bool keep) const {
+  return ink::argmax(*this, dim, keep);
+}
+Tensor Tensor::argmin(std::optional<int64_t> dim, bool keep) const {
+  return ink::argmin(*this, dim, keep);
+}
+Tensor Tensor::softmax(int64_t dim) const { return ink::softmax(*this, dim); }
+Tensor Tensor::log_softmax(int64_t dim) const { return ink::log_softmax(*this, dim); }
+Tensor Tensor::cumsum(int64_t dim) const { return ink::cumsum(*this, dim); }
+ValuesIndices Tensor::sort(int64_t dim, bool descending) const {
+  return ink::sort(*this, dim, descending);
+}
+ValuesIndices Tensor::topk(int64_t k, int64_t dim, bool largest) const {
+  return ink::topk(*this, k, dim, largest);
+}
+Tensor Tensor::argsort(int64_t dim, bool descending) const {
+  return ink::argsort(*this, dim, descending);
+}
+Tensor Tensor::matmul(const Tensor& other) const { return ink::matmul(*this, other); }
+Tensor Tensor::gather(int64_t dim, const Tensor& ids) const { return ink::gather(*this, dim, ids); }
+Tensor Tensor::index_select(int64_t dim, const Tensor& ids) const {
+  return ink::index_select(*this, dim, ids);
+}
+Tensor Tensor::masked_select(const Tensor& mask) const { return ink::masked_select(*this, mask); }
+Tensor Tensor::nonzero() const { return ink::nonzero(*this); }
+Tensor Tensor::flip(const Shape& dims) const { return ink::flip(*this, dims); }
+Tensor Tensor::repeat(const Shape& times) const { return ink::repeat(*this, times); }
+Tensor Tensor::tril(int64_t diagonal) const { return ink::tril(*this, diagonal); }
+Tensor Tensor::triu(int64_t diagonal) const { return ink::triu(*this, diagonal); }
+Tensor Tensor::diagonal(int64_t offset, int64_t dim1, int64_t dim2) const {
+  return ink::diagonal(*this, offset, dim1, dim2);
+}
+std::vector<Tensor> Tensor::split(int64_t size, int64_t dim) const {
+  return ink::split(*this, size, dim);
+}
+std::vector<Tensor> Tensor::chunk(int64_t chunks, int64_t dim) const {
+  return ink::chunk(*this, chunks, dim);
+}
+std::vector<Tensor> Tensor::unbind(int64_t dim) const { return ink::unbind(*this, dim); }
 
 }  // namespace ink

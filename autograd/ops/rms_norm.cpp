@@ -104,7 +104,8 @@ Tensor rms_norm(const Tensor& input, const Tensor& weight, double eps) {
     kernel::rms_norm(again, r, v, {scale, {}, eps});
     return again;
   };
-  return record("rms_norm", {x, w}, y, vjp, recompute);
+  return shown_as(x.dtype() == bf16 ? "to_copy" : "mul",
+                  record("rms_norm", {x, w}, y, vjp, recompute));
 }
 
 }  // namespace ink

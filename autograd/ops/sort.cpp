@@ -136,4 +136,11 @@ ValuesIndices topk(const Tensor& x, int64_t k, int64_t dim, bool largest) {
   return sorted("topk", x, d, k, largest);
 }
 
+Tensor argsort(const Tensor& x, int64_t dim, bool descending) {
+  check_defined("argsort", x);
+  const NoGrad no_grad;
+  wrap_dim("argsort", dim, x.shape());
+  return sort(x, dim, descending).indices;
+}
+
 }  // namespace ink

@@ -87,4 +87,15 @@ std::vector<Tensor> chunk(const Tensor& x, int64_t chunks, int64_t dim) {
   return split(x, (n + chunks - 1) / chunks, dim);
 }
 
+std::vector<Tensor> unbind(const Tensor& x, int64_t dim) {
+  check_defined("unbind", x);
+  INK_CHECK(x.dim() > 0, "unbind: a scalar has no dimension to take apart");
+  const int64_t d = wrap_dim("unbind", dim, x.shape());
+  std::vector<Tensor> layers;
+  for (const Tensor& piece : split(x, 1, d)) {
+    if (x.shape()[d] > 0) layers.push_back(shown_as("unbind", squeeze(piece, d)));
+  }
+  return layers;
+}
+
 }  // namespace ink

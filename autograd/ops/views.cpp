@@ -7,8 +7,8 @@
 #include <utility>
 #include <variant>
 
-#include "autograd/basic_ops.h"
 #include "autograd/kernels/copy.h"
+#include "autograd/ops.h"
 
 namespace ink {
 namespace {
@@ -209,6 +209,48 @@ Tensor select(const Tensor& x, int64_t dim, int64_t index) {
                 [d, i, from = x.shape()](const Tensor& dy, VjpContext& g) -> Grads {
                   return slice_gradient(unsqueeze(dy, d), g, from, d, i, i + 1, 1);
                 });
+}
+
+// The elements (..., i, i + offset) of two dimensions, as the last one.   dx = zeros with dy there
+Tensor diagonal(const Tensor& x, int64_t offset, int64_t dim1, int64_t dim2) {
+  check_defined("diagonal", x);
+  const int64_t a = wrap_dim("diagonal", dim1, x.shape()),
+                b = wrap_dim("diagonal", dim2, x.shape());
+  INK_CHECK(a != b, "diagonal: expected two dimensions, got ", dim1, " twice");
+  const int64_t row = std::max<int64_t>(-offset, 0), column = std::max<int64_t>(offset, 0);
+  const int64_t n = std::min(x.shape()[a] - row, x.shape()[b] - column);
+  Layout layout = x.layout();
+  if (n > 0) layout.offset += row * x.strides()[a] + column * x.strides()[b];
+  for (int64_t d : {std::max(a, b), std::min(a, b)}) {
+    layout.sizes.erase(d);
+    layout.strides.erase(d);
+  }
+  layout.sizes.push_back(std::max<int64_t>(n, 0));
+  layout.strides.push_back(x.strides()[a] + x.strides()[b]);
+  const auto vjp = [=, from = x.shape()](const Tensor& dy) -> Grads {
+    Tensor dx = zeros(from, dy.options());
+    diagonal(dx, offset, a, b).copy_(dy);
+    return {dx};
+  };
+  return record("diagonal", {x}, x.alias(layout), vjp);
+}
+
+Tensor unfold(const Tensor& x, int64_t dim, int64_t size, int64_t step) {
+  check_defined("unfold", x);
+  const int64_t d = wrap_dim("unfold", dim, x.shape()), n = x.dim() > 0 ? x.shape()[d] : 1;
+  INK_CHECK(size >= 0 && size <= n && step > 0, "unfold: expected a window of 0 to ", n,
+            " elements and a positive step, got ", size, " and ", step);
+  if (x.dim() == 0) return shown_as("unfold", expand(x, {size}));
+  const int64_t windows = (n - size) / step + 1;
+  const Tensor ids = unsqueeze(arange(windows) * step, 1) + arange(size);
+  Shape shape = x.shape(), order;
+  shape[d] = windows;
+  shape.insert(d + 1, size);
+  for (int64_t i = 0; i < shape.size(); ++i)
+    if (i != d + 1) order.push_back(i);
+  order.push_back(d + 1);
+  const Tensor taken = index_select(x, d, ids.flatten().to(x.device()));
+  return shown_as("unfold", permute(view(taken, shape), order));
 }
 
 }  // namespace ink

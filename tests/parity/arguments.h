@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "autograd/ops.h"
@@ -17,8 +18,10 @@ using Json = nlohmann::ordered_json;
 
 class Arguments {
  public:
-  Arguments(const Json& given, const std::map<std::string, Tensor>& stored)
-      : given_(given), stored_(stored) {
+  const std::string op;
+
+  Arguments(std::string op_name, const Json& given, const std::map<std::string, Tensor>& stored)
+      : op(std::move(op_name)), given_(given), stored_(stored) {
     for (const auto& [name, value] : given_.items()) collect(value);
   }
 

@@ -53,6 +53,67 @@ Call in_place(F f) {
   };
 }
 
+Index index_of(A& a, const Json& one) {
+  if (one.is_object() && one.contains("t")) return a.made(one);
+  if (one.is_null()) return None;
+  if (one.is_string()) return Ellipsis;
+  if (one.is_number()) return one.get<int64_t>();
+  const auto end = [&](int i) {
+    const Json& value = one["slice"][static_cast<size_t>(i)];
+    return value.is_null() ? std::nullopt : std::optional<int64_t>(value.get<int64_t>());
+  };
+  return Slice(end(0), end(1), end(2).value_or(1));
+}
+
+// input[indices], of which there are at most five.
+Tensor indexed(A& a) {
+  std::vector<Index> all;
+  for (const Json& one : a["indices"]) all.push_back(index_of(a, one));
+  const Tensor x = a.t("input");
+  switch (all.size()) {
+    case 0:
+      return x.index({});
+    case 1:
+      return x[all[0]];
+    case 2:
+      return x.index({all[0], all[1]});
+    case 3:
+      return x.index({all[0], all[1], all[2]});
+    case 4:
+      return x.index({all[0], all[1], all[2], all[3]});
+    default:
+      return x.index({all[0], all[1], all[2], all[3], all[4]});
+  }
+}
+
+// A norm over the last dimensions, by way of one that has them as one.
+template <class Norm>
+Tensor over_last(A& a, const char* shown, Norm norm) {
+  const Tensor x = a.t("input");
+  const Shape sizes = a.dims("normalized_shape");
+  Shape flat = x.shape();
+  for (int64_t i = 0; i < sizes.size(); ++i) {
+    INK_CHECK(flat.size() > 0 && flat.back() == sizes[sizes.size() - 1 - i], a.op,
+              ": expected the last sizes of ", x.shape(), ", got ", sizes);
+    flat.erase(flat.size() - 1);
+  }
+  flat.push_back(sizes.numel());
+  const auto line = [](const Tensor& p) { return p.defined() ? p.flatten() : p; };
+  if (sizes.size() == 1) return norm(x, a.t("weight"), a.t("bias"));
+  const Tensor y = norm(x.reshape(flat), line(a.t("weight")), line(a.t("bias")));
+  return shown_as(shown, y.reshape(x.shape()));
+}
+
+ClassOptions class_options(A& a, const Tensor& x) {
+  ClassOptions options;
+  options.weight = a.t("weight");
+  options.ignore_index = a.i("ignore_index", -100);
+  options.reduction = reduction(a);
+  options.label_smoothing = a.number("label_smoothing");
+  options.dim = x.dim() > 1 ? 1 : 0;
+  return options;
+}
+
 std::map<std::string, Call> make() {
   std::map<std::string, Call> ops;
   // ---- elementwise
@@ -156,6 +217,9 @@ std::map<std::string, Call> make() {
         var_mean(a.t("input"), a.dims("dim"), a.number("correction", 1), a.flag("keepdim"));
     return {var, mean};
   };
+  ops["norm"] = [](A& a) -> Outputs {
+    return {norm(a.t("input"), a.number("p", 2), a.dims("dim"), a.flag("keepdim"))};
+  };
   ops["max"] = [](A& a) -> Outputs {
     if (a.is_tensor("other")) return {maximum(a.t("input"), a.t("other"))};
     if (!a.has("dim")) return {max(a.t("input"))};
@@ -172,6 +236,10 @@ std::map<std::string, Call> make() {
     return {argmin(a.t("input"), a.maybe_i("dim"), a.flag("keepdim"))};
   };
   ops["cumsum"] = [](A& a) -> Outputs { return {cumsum(a.t("input"), a.i("dim"))}; };
+  ops["cumprod"] = [](A& a) -> Outputs { return {cumprod(a.t("input"), a.i("dim"))}; };
+  ops["argsort"] = [](A& a) -> Outputs {
+    return {argsort(a.t("input"), a.i("dim", -1), a.flag("descending"))};
+  };
   ops["sort"] = [](A& a) { return both(sort(a.t("input"), a.i("dim", -1), a.flag("descending"))); };
   ops["topk"] = [](A& a) {
     return both(topk(a.t("input"), a.i("k"), a.i("dim", -1), a.flag("largest", true)));
@@ -196,10 +264,24 @@ std::map<std::string, Call> make() {
   ops["split"] = [](A& a) -> Outputs {
     if (!a.is_list("split_size_or_sections"))
       return split(a.t("tensor"), a.i("split_size_or_sections"), a.i("dim"));
-    const Shape sizes = a.dims("split_size_or_sections");
-    return split(a.t("tensor"), std::vector<int64_t>(sizes.begin(), sizes.end()), a.i("dim"));
+    const auto sizes = a["split_size_or_sections"].get<std::vector<int64_t>>();
+    return split(a.t("tensor"), sizes, a.i("dim"));
   };
   ops["chunk"] = [](A& a) -> Outputs { return chunk(a.t("input"), a.i("chunks"), a.i("dim")); };
+  ops["unbind"] = [](A& a) -> Outputs { return unbind(a.t("input"), a.i("dim")); };
+  ops["diagonal"] = [](A& a) -> Outputs {
+    return {diagonal(a.t("input"), a.i("offset"), a.i("dim1", 0), a.i("dim2", 1))};
+  };
+  ops["unfold"] = [](A& a) -> Outputs {
+    return {unfold(a.t("input"), a.i("dimension"), a.i("size"), a.i("step"))};
+  };
+  ops["pad"] = [](A& a) -> Outputs {
+    return {pad(a.t("input"), a.dims("pad"), a.has("value") ? a.scalar("value") : Scalar(0))};
+  };
+  ops["repeat_interleave"] = [](A& a) -> Outputs {
+    return {repeat_interleave(a.t("input"), a.i("repeats"), a.maybe_i("dim"))};
+  };
+  ops["concat"] = [](A& a) -> Outputs { return {concat(a.ts("tensors"), a.i("dim"))}; };
   ops["to"] = [](A& a) -> Outputs { return {to(a.t("input"), a.dtype().dtype)}; };
   ops["cat"] = [](A& a) -> Outputs { return {cat(a.ts("tensors"), a.i("dim"))}; };
   ops["stack"] = [](A& a) -> Outputs { return {stack(a.ts("tensors"), a.i("dim"))}; };
@@ -211,7 +293,18 @@ std::map<std::string, Call> make() {
   ops["matmul"] = binary(matmul);
   ops["dot"] = binary(dot);
   ops["outer"] = binary(outer, "vec2");
+  ops["bmm"] = binary(bmm, "mat2");
+  ops["einsum"] = [](A& a) -> Outputs {
+    return {einsum(a.text("equation", ""), a.ts("operands"))};
+  };
   // ---- ids
+  ops["index"] = [](A& a) -> Outputs { return {indexed(a)}; };
+  ops["nonzero"] = unary(nonzero);
+  ops["masked_select"] = binary(masked_select, "mask");
+  ops["scatter"] = [](A& a) -> Outputs {
+    if (a.is_tensor("src")) return {scatter(a.t("input"), a.i("dim"), a.t("index"), a.t("src"))};
+    return {scatter(a.t("input"), a.i("dim"), a.t("index"), a.scalar("src"))};
+  };
   ops["gather"] = [](A& a) -> Outputs { return {gather(a.t("input"), a.i("dim"), a.t("index"))}; };
   ops["scatter_add"] = [](A& a) -> Outputs {
     return {scatter_add(a.t("input"), a.i("dim"), a.t("index"), a.t("src"))};
@@ -230,6 +323,42 @@ std::map<std::string, Call> make() {
   };
   ops["softmax"] = [](A& a) -> Outputs { return {softmax(a.t("input"), a.i("dim"))}; };
   ops["log_softmax"] = [](A& a) -> Outputs { return {log_softmax(a.t("input"), a.i("dim"))}; };
+  ops["layer_norm"] = [](A& a) -> Outputs {
+    return {
+        over_last(a, "native_layer_norm", [&](const Tensor& x, const Tensor& w, const Tensor& b) {
+          return layer_norm(x, w, b, a.number("eps", 1e-5));
+        })};
+  };
+  ops["rms_norm"] = [](A& a) -> Outputs {
+    return {over_last(a, a.t("input").dtype() == bf16 ? "to_copy" : "mul",
+                      [&](const Tensor& x, const Tensor& w, const Tensor&) {
+                        // PyTorch's default is the dtype's own eps.
+                        const double eps = x.dtype() == f64   ? 0x1p-52
+                                           : x.dtype() == f32 ? 0x1p-23
+                                                              : 0x1p-7;
+                        return rms_norm(x, w, a.number("eps", eps));
+                      })};
+  };
+  ops["cross_entropy"] = [](A& a) -> Outputs {
+    const Tensor x = a.t("input");
+    return {cross_entropy(x, a.t("target"), class_options(a, x))};
+  };
+  ops["nll_loss"] = [](A& a) -> Outputs {
+    const Tensor x = a.t("input");
+    return {nll_loss(x, a.t("target"), class_options(a, x))};
+  };
+  ops["l1_loss"] = [](A& a) -> Outputs {
+    return {l1_loss(a.t("input"), a.t("target"), reduction(a))};
+  };
+  ops["smooth_l1_loss"] = [](A& a) -> Outputs {
+    return {smooth_l1_loss(a.t("input"), a.t("target"), a.number("beta", 1), reduction(a))};
+  };
+  ops["binary_cross_entropy_with_logits"] = [](A& a) -> Outputs {
+    return {binary_cross_entropy_with_logits(a.t("input"), a.t("target"), reduction(a))};
+  };
+  ops["kl_div"] = [](A& a) -> Outputs {
+    return {kl_div(a.t("input"), a.t("target"), reduction(a), a.flag("log_target"))};
+  };
   ops["mse_loss"] = [](A& a) -> Outputs {
     return {mse_loss(a.t("input"), a.t("target"), reduction(a))};
   };
@@ -280,6 +409,25 @@ std::map<std::string, Call> make() {
   ops["masked_fill_"] = in_place([](Tensor& x, A& a) { x.masked_fill_(a.t("mask"), value_of(a)); });
   ops["index_put_"] = in_place(
       [](Tensor& x, A& a) { x.index_put_(a.ts("indices"), a.t("values"), a.flag("accumulate")); });
+  for (const auto& [name, f] :
+       std::map<std::string, Tensor& (Tensor::*)()>{{"exp_", &Tensor::exp_},
+                                                    {"log_", &Tensor::log_},
+                                                    {"sqrt_", &Tensor::sqrt_},
+                                                    {"neg_", &Tensor::neg_},
+                                                    {"abs_", &Tensor::abs_},
+                                                    {"tanh_", &Tensor::tanh_},
+                                                    {"sigmoid_", &Tensor::sigmoid_},
+                                                    {"relu_", &Tensor::relu_},
+                                                    {"square_", &Tensor::square_},
+                                                    {"floor_", &Tensor::floor_}})
+    ops[name] = in_place([f = f](Tensor& x, A&) { (x.*f)(); });
+  ops["pow_"] = in_place([](Tensor& x, A& a) {
+    a.is_tensor("exponent") ? x.pow_(a.t("exponent")) : x.pow_(a.scalar("exponent"));
+  });
+  ops["clamp_"] = in_place([](Tensor& x, A& a) {
+    const bool tensors = a.is_tensor("min") || a.is_tensor("max");
+    tensors ? x.clamp_(a.t("min"), a.t("max")) : x.clamp_(a.maybe("min"), a.maybe("max"));
+  });
   ops["uniform_"] = in_place([](Tensor& x, A&) { uniform_(x); });
   ops["normal_"] = in_place([](Tensor& x, A&) { normal_(x); });
   return ops;

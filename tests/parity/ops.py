@@ -470,7 +470,7 @@ op("pad", "input pad value", pad, call=lambda input, pad, value=0: F.pad(input, 
    op_db=["constant_pad_nd"])
 op("unfold", "input dimension size step",
    lambda d: (lambda a: {"input": a[0], "dimension": a[1], "size": d.rng.randint(0, max(a[2], 1)), "step": d.rng.randint(1, 3)})(along(d)),
-   call=lambda input, dimension, size, step: input.unfold(dimension, size, step))
+   call=lambda input, dimension, size, step: input.unfold(dimension, size, step), op_db=["unfold"])
 
 # ---- products
 
@@ -691,9 +691,9 @@ op("cross_entropy", "input target weight reduction ignore_index label_smoothing"
 op("nll_loss", "input target weight reduction ignore_index", lambda d: {k: v for k, v in cross_entropy(d).items() if k != "label_smoothing"})
 
 
-def pair_loss(low=-3.0, high=3.0):
+def pair_loss(low=-3.0, high=3.0, mixed=0.15):
     def draw(d):
-        a, b = d.pair("f", mixed=0.15)
+        a, b = d.pair("f", mixed=mixed)
         if not d.rare(0.3):
             b = d.tensor(a.shape, b.dtype, low=low, high=high)
         return {"input": a, "target": b, "reduction": d.rng.choice(REDUCTIONS)}
@@ -702,9 +702,9 @@ def pair_loss(low=-3.0, high=3.0):
 
 op("mse_loss l1_loss", "input target reduction", pair_loss())
 op("smooth_l1_loss", "input target reduction beta", lambda d: {**pair_loss()(d), "beta": d.rng.choice([1.0, 0.5, 0.0])})
-op("binary_cross_entropy_with_logits", "input target weight reduction pos_weight", pair_loss(0.0, 1.0))
+op("binary_cross_entropy_with_logits", "input target reduction", pair_loss(0.0, 1.0, 0))
 op("kl_div", "input target reduction log_target",
-   lambda d: {**pair_loss(0.0, 1.0)(d), "reduction": d.rng.choice(REDUCTIONS + ["batchmean"]), "log_target": d.flag()})
+   lambda d: {**pair_loss(0.0, 1.0)(d), "reduction": d.rng.choice(REDUCTIONS), "log_target": d.flag()})
 
 
 def attention(d):
@@ -762,7 +762,7 @@ op("randint", "low high size dtype",
    random=True, grad=False, call=typed(torch.randint), op_db=[])
 op("randperm", "n", lambda d: {"n": d.rng.randint(0, 20)}, random=True, grad=False, call=lambda n: torch.randperm(n), op_db=[])
 op("multinomial", "input num_samples replacement",
-   lambda d: (lambda n: {"input": d.tensor(d.shape(0, 1)[:1] + (n,), d.dtype(), low=0.01, grad=False), "num_samples": d.rng.randint(1 - d.rare(0.1), n), "replacement": d.flag()})(
+   lambda d: (lambda n: {"input": d.tensor(d.shape(0, 1)[:1] + (n,), d.dtype(), low=0.01, grad=False).nan_to_num(1, 1, 1).clamp(min=0.01), "num_samples": d.rng.randint(1 - d.rare(0.1), n), "replacement": d.flag()})(
        d.rng.randint(1, 6)), random=True, grad=False, op_db=[])
 
 # ---- in place: the input's value afterwards

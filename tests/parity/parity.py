@@ -245,6 +245,8 @@ def random_cases(count, seed, names):
 def bound(op, sample):
     """A sample's arguments by name."""
     params = OPS[op].params.split()
+    if op == "einsum":
+        return {"equation": sample.args[0], "operands": list(sample.input)}
     positional = [sample.input, *sample.args]
     if op in ("var", "std", "var_mean") and len(positional) == 2 and isinstance(positional[1], bool):
         raise NotExpressible("unbiased as the only argument")
@@ -264,6 +266,12 @@ def bound(op, sample):
     arguments = {k: v for k, v in arguments.items() if v is not None}
     if not set(arguments) <= set(params):
         raise NotExpressible("no argument " + ", ".join(sorted(set(arguments) - set(params))))
+    if op == "index":
+        indices = arguments["indices"]
+        arguments["indices"] = list(indices) if isinstance(indices, tuple) else [indices]
+        if any(isinstance(one, (list, tuple, bool)) for one in arguments["indices"]):
+            raise NotExpressible("a list of ids")
+
     def given(name, kind):
         return isinstance(arguments.get(name), kind)
 
@@ -271,6 +279,10 @@ def bound(op, sample):
             or (op.startswith("masked_fill") and given("value", torch.Tensor)) or (op == "narrow" and given("start", torch.Tensor)) \
             or (op in ("rsub", "rdiv") and given("other", torch.Tensor)) or (op == "topk" and given("k", list)):
         raise NotExpressible("an overload that is not here")
+    if arguments.get("reduction") == "batchmean" or (op == "cross_entropy" and arguments["target"].is_floating_point()):
+        raise NotExpressible("a form that is not here")
+    if op == "repeat_interleave" and not given("repeats", int):
+        raise NotExpressible("repeats as a tensor")
     if op in ("linspace", "arange", "eye") and "dtype" not in arguments:
         raise NotExpressible("no dtype")
     for x in tensors_in(arguments):

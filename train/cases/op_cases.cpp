@@ -225,6 +225,13 @@ std::vector<OpCase> make_cases() {
                  sum_to(x[0], {})}; }},
       {"mean", one(normal), [](I x) {
          return over(x[0], [&](auto& dims, bool keep) { return mean(x[0], dims, keep); }); }},
+      {"norm", {{{{2, 3, 4}, spread}}, {{{}, spread}}, {{{2, 0, 3}, spread}}, {{big}}},
+       [](I x) -> Outputs {
+         if (x[0].numel() > 1000) return {norm(x[0])};
+         Outputs norms;
+         for (double p : {1.0, 2.0, 3.0, 2.5}) norms.push_back(norm(x[0], p));
+         if (x[0].dim() > 1) norms.push_back(norm(x[0], 2, {1, -1}, true));
+         return norms; }},
       {"prod", {{{{2, 3, 4}}}, {{{5}}}, {{{2, 0, 3}}}, {{{193, 79, 8}, positive}}}, [](I x) {
          if (x[0].numel() > 1000) return Outputs{prod(x[0], {0}), prod(x[0], {-1}, true)};
          return over(x[0], [&](auto& dims, bool keep) { return prod(x[0], dims, keep); });
@@ -290,6 +297,8 @@ std::vector<OpCase> make_cases() {
       {"reshape", one(), [](I x) -> Outputs {
          return {reshape(x[0].T(), {x[0].numel()}), reshape(x[0].T(), x[0].shape())}; }},
       {"transpose", one(normal), [](I x) -> Outputs { return {transpose(x[0], 0, -1)}; }},
+      {"diagonal", {{{{2, 3, 4}}}, {{{3, 3}}}, {{{2, 0, 3}}}, {{big}}}, [](I x) -> Outputs {
+         return {diagonal(x[0]), diagonal(x[0], 1, -1, -2), diagonal(x[0], -1, 0, -1)}; }},
       {"permute", {{{{2, 3, 4}}}, {{{2, 0, 3}}}, {{big}}},
        [](I x) -> Outputs { return {permute(x[0], {2, 0, 1}), x[0].T()}; }},
       {"squeeze", {{{{1, 3, 1}}}, {{{1, 0}}}, {{{1, 1000, 1, 101}}}},

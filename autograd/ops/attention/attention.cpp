@@ -218,7 +218,7 @@ Tensor with_batch(const Tensor& x, const Shape& batch) {
 
 // What PyTorch 2.15 calls the last of the ops that it makes attention of.
 const char* torch_name(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask) {
-  if (q.dim() == 3) return "squeeze.1";
+  if (q.dim() == 3 && k.dim() == 3 && v.dim() == 3) return "squeeze.1";
   const auto dense = [](const Tensor& x) { return x.strides()[x.dim() - 1] == 1; };
   const bool whole_mask = !mask.defined() || mask.dim() == 2 || mask.dim() == 4;
   if (q.dim() == 4 && k.dim() == 4 && v.dim() == 4 && whole_mask && !mask.requires_grad() &&

@@ -1,0 +1,125 @@
+// Losses in basic ops: those that no training step here computes, and so have no kernels.
+#include "autograd/ops.h"
+#include "autograd/ops/shared/check_ids.h"
+#include "autograd/ops/shared/promote.h"
+
+namespace ink {
+namespace {
+
+Tensor reduced(const Tensor& losses, Reduction reduction) {
+  if (reduction == Reduction::none) return losses;
+  return reduction == Reduction::sum ? sum(losses) : mean(losses);
+}
+
+// Both in one floating dtype.
+std::pair<Tensor, Tensor> checked(const char* op, const Tensor& input, const Tensor& target) {
+  auto both = promoted(op, input, target);
+  INK_CHECK(both.first.is_floating(), op, ": expected a floating dtype, got ", both.first.dtype());
+  broadcast_shapes(op, input.shape(), target.shape());
+  return both;
+}
+
+// For each target the weight of its class, 0 where it is ignored; and the ids, 0 there.
+struct Targets {
+  Tensor ids, weights;
+};
+Targets targets_of(const char* op, const Tensor& log_p, const Tensor& targets,
+                   const ClassOptions& options) {
+  Shape expected = log_p.shape();
+  const int64_t d = wrap_dim(op, options.dim, log_p.shape());
+  expected.erase(d);
+  INK_CHECK(targets.shape() == expected, op, ": expected targets of shape ", expected,
+            " for classes in dimension ", d, " of ", log_p.shape(), ", got ", targets.shape());
+  check_ids(op, "target", targets, log_p.shape()[d], "classes", options.ignore_index);
+  INK_CHECK(!options.weight.defined() || options.weight.shape() == Shape{log_p.shape()[d]}, op,
+            ": expected a weight for each of ", log_p.shape()[d], " classes, got ",
+            options.weight.shape());
+  const Tensor ignored = targets == options.ignore_index;
+  const Tensor ids = masked_fill(targets, ignored, 0);
+  const Tensor weights = options.weight.defined()
+                             ? reshape(index_select(options.weight, 0, ids.flatten()), ids.shape())
+                             : ones(ids.shape(), log_p.options());
+  return {ids, masked_fill(weights, ignored, 0)};
+}
+
+Tensor weighted(const Tensor& losses, const Tensor& weights, Reduction reduction) {
+  if (reduction == Reduction::none) return losses;
+  return reduction == Reduction::sum ? sum(losses) : sum(losses) / sum(weights);
+}
+
+}  // namespace
+
+Tensor l1_loss(const Tensor& left, const Tensor& right, Reduction reduction) {
+  const auto [input, target] = checked("l1_loss", left, right);
+  return shown_as(reduction == Reduction::none  ? "abs"
+                  : reduction == Reduction::sum ? "sum"
+                                                : "mean",
+                  reduced(abs(input - target), reduction));
+}
+
+Tensor smooth_l1_loss(const Tensor& left, const Tensor& right, double beta, Reduction reduction) {
+  const auto [input, target] = checked("smooth_l1_loss", left, right);
+  INK_CHECK(beta >= 0, "smooth_l1_loss: expected a beta of 0 or more, got ", beta);
+  if (beta == 0) return l1_loss(input, target, reduction);
+  const Tensor d = input - target, distance = abs(d), near = distance < beta;
+  const Tensor square = masked_fill(d, ~near, 0);
+  return shown_as(
+      "smooth_l1_loss",
+      reduced(where(near, square * square * (0.5 / beta), distance - 0.5 * beta), reduction));
+}
+
+// max(x, 0) - x t + log(1 + exp(-|x|)): without overflow
+Tensor binary_cross_entropy_with_logits(const Tensor& left, const Tensor& right,
+                                        Reduction reduction) {
+  const auto [x, t] = checked("binary_cross_entropy_with_logits", left, right);
+  INK_CHECK(x.shape() == t.shape(), "binary_cross_entropy_with_logits: expected targets of shape ",
+            x.shape(), ", got ", t.shape());
+  return shown_as("binary_cross_entropy_with_logits",
+                  reduced((1 - t) * x + softplus(-x), reduction));
+}
+
+// t (log t - input), 0 where t = 0
+Tensor kl_div(const Tensor& left, const Tensor& right, Reduction reduction, bool log_target) {
+  const auto [input, target] = checked("kl_div", left, right);
+  if (log_target) return reduced(exp(target) * (target - input), reduction);
+  const Tensor none = target == 0, t = masked_fill(target, none, 1);
+  return reduced(masked_fill(t * log(t), none, 0) - target * input, reduction);
+}
+
+Tensor nll_loss(const Tensor& log_p, const Tensor& targets, const ClassOptions& options) {
+  check_defined("nll_loss", log_p, targets);
+  const auto [ids, weights] = targets_of("nll_loss", log_p, targets, options);
+  const int64_t d = wrap_dim("nll_loss", options.dim, log_p.shape());
+  const Tensor losses = -gather(log_p, d, unsqueeze(ids, d)).squeeze(d) * weights;
+  const int64_t dims = log_p.dim();
+  const bool seen_as_four = dims > 2 && dims != 4 && options.reduction == Reduction::none;
+  return shown_as(seen_as_four ? "view"
+                  : dims > 2   ? "nll_loss2_d"
+                               : "nll_loss",
+                  weighted(losses, weights, options.reduction));
+}
+
+// With label smoothing e, the target has probability 1 - e, and e is spread over all V classes:
+//   (1 - e) nll + e / V sum_c -w_c log p_c
+Tensor cross_entropy(const Tensor& logits, const Tensor& targets, const ClassOptions& options) {
+  check_defined("cross_entropy", logits, targets);
+  const double e = options.label_smoothing;
+  INK_CHECK(e >= 0 && e <= 1, "cross_entropy: expected a label smoothing in [0, 1], got ", e);
+  const Tensor log_p = log_softmax(logits, options.dim);
+  const auto [ids, weights] = targets_of("cross_entropy", log_p, targets, options);
+  if (e == 0) return nll_loss(log_p, targets, options);
+  const int64_t d = wrap_dim("cross_entropy", options.dim, logits.shape());
+  Tensor of_all = -log_p;
+  if (options.weight.defined()) {
+    Shape along = Shape::filled(logits.dim(), 1);
+    along[d] = -1;
+    of_all = of_all * view(options.weight, along);
+  }
+  const Tensor counts = to(targets != options.ignore_index, log_p.dtype());
+  const double share = e / static_cast<double>(logits.shape()[d]);
+  const Tensor nll = -gather(log_p, d, unsqueeze(ids, d)).squeeze(d) * weights;
+  return shown_as("add", weighted(nll * (1 - e) + sum(of_all, {d}) * counts * share, weights,
+                                  options.reduction));
+}
+
+}  // namespace ink
