@@ -13,6 +13,7 @@
 #include "autograd/io/serialize.h"
 #include "autograd/memory/device_backend.h"
 #include "autograd/ops.h"
+#include "autograd/print.h"
 #include "autograd/random/generator.h"
 #include "autograd/replay.h"
 #include "autograd/tensor.h"

@@ -213,8 +213,6 @@ Tensor exponential_(Tensor x, double lambda = 1, Generator& g = default_generato
 /// 1 with probability p, else 0.
 Tensor bernoulli_(Tensor x, double p = 0.5, Generator& g = default_generator(),
                   BernoulliRule rule = BernoulliRule::plain);
-/// A random order of 0 .. n-1, (n,) i64.
-Tensor randperm(int64_t n, Generator& g = default_generator());
 /// `samples` indices per row, drawn in proportion to weights (..., categories): (..., samples) i64.
 Tensor multinomial(const Tensor& weights, int64_t samples, bool replacement = false,
                    Generator& g = default_generator());

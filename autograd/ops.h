@@ -71,6 +71,19 @@ Tensor index_put(const Tensor& x, const std::vector<Tensor>& ids, const Tensor& 
 /// ids (...): 1 at each id, else 0, (..., num_classes) i64; -1: one class more than the largest id.
 Tensor one_hot(const Tensor& ids, int64_t num_classes = -1);
 
+/// embedding of fused_ops.h, but the row padding_idx gets no gradient. (embedding.cpp)
+Tensor embedding(const Tensor& ids, const Tensor& weight, int64_t padding_idx);
+
+// ---- group_norm.cpp
+
+/// layer_norm of fused_ops.h over the last dimensions of x (..., shape); weight, bias (shape).
+Tensor layer_norm(const Tensor& x, const Shape& shape, const Tensor& weight = {},
+                  const Tensor& bias = {}, double eps = 1e-5);
+/// (x - mean) / sqrt(var + eps) * weight + bias of x (N, C, ...), mean and var those of C / groups
+/// channels of one of the N; weight, bias (C). Wu and He 2018.
+Tensor group_norm(const Tensor& x, int64_t groups, const Tensor& weight = {},
+                  const Tensor& bias = {}, double eps = 1e-5);
+
 // ---- einsum.cpp
 
 /// Sums of products over named dimensions: einsum("bij,bjk->bik", {a, b}) is a batch of matrix

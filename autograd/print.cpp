@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "autograd/engine/graph.h"
-#include "autograd/tensor.h"
+#include "autograd/print.h"
 
 namespace ink {
 
@@ -27,13 +27,24 @@ PrintOptions& print_options() {
   return options;
 }
 
-void set_printoptions(const PrintOptions& options) {
+void set_printoptions(const PrintChanges& changes) {
+  PrintOptions next = print_options();
+  next.precision = changes.precision.value_or(next.precision);
+  next.threshold = changes.threshold.value_or(next.threshold);
+  next.edgeitems = changes.edgeitems.value_or(next.edgeitems);
+  next.linewidth = changes.linewidth.value_or(next.linewidth);
+  if (changes.sci_mode) next.sci_mode = changes.sci_mode;
   INK_CHECK(
-      options.precision >= 0 && options.threshold >= 0 && options.edgeitems >= 0 &&
-          options.linewidth > 0,
+      next.precision >= 0 && next.threshold >= 0 && next.edgeitems >= 0 && next.linewidth > 0,
       "set_printoptions: expected precision, threshold, edgeitems >= 0 and linewidth > 0, got ",
-      options.precision, ", ", options.threshold, ", ", options.edgeitems, ", ", options.linewidth);
-  print_options() = options;
+      next.precision, ", ", next.threshold, ", ", next.edgeitems, ", ", next.linewidth);
+  print_options() = next;
+}
+
+void detail::print_shape(std::ostream& out, const Shape& shape) {
+  out << "torch.Size([";
+  for (int64_t i = 0; i < shape.size(); ++i) out << (i ? ", " : "") << shape[i];
+  out << "])";
 }
 
 namespace {

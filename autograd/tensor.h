@@ -6,6 +6,7 @@
 #include <atomic>
 #include <functional>
 #include <initializer_list>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <ostream>
@@ -55,7 +56,8 @@ struct NoneType {
   operator std::optional<int64_t>() const { return {}; }  // Slice(None, 2)
 };
 struct EllipsisType {};
-inline constexpr NoneType None{};          // a new dimension of size 1
+inline constexpr NoneType None{};  // a new dimension of size 1
+inline constexpr double inf = std::numeric_limits<double>::infinity();
 inline constexpr EllipsisType Ellipsis{};  // as many ":" as are missing
 class Index;
 struct ValuesIndices;
@@ -466,20 +468,10 @@ Tensor randint(int64_t low, int64_t high, const Shape& shape, Options options = 
                Generator& g = default_generator());
 Tensor randint(int64_t high, const Shape& shape, Options options = DType::i64,
                Generator& g = default_generator());
+Tensor randperm(int64_t n, Generator& g = default_generator());  // a random order of 0 .. n-1
 Tensor rand_like(const Tensor& other, Generator& g = default_generator());
 Tensor randn_like(const Tensor& other, Generator& g = default_generator());
 Tensor randint_like(const Tensor& other, int64_t low, int64_t high,
                     Generator& g = default_generator());
-
-/// Digits and widths of printed tensors, as torch.set_printoptions.
-struct PrintOptions {
-  int precision = 4;         // digits after the point
-  int64_t threshold = 1000;  // more elements than this are summarised with "..."
-  int64_t edgeitems = 3;     // shown at each end of a summarised dimension
-  int linewidth = 80;
-  std::optional<bool> sci_mode;  // scientific notation: on, off or (default) as needed
-};
-PrintOptions& print_options();
-void set_printoptions(const PrintOptions& options);
 
 }  // namespace ink

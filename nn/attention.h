@@ -16,12 +16,13 @@ namespace ink {
 /// 0..i for position i, weighted by softmax(q k^T / sqrt(C / n_head)). Vaswani et al. 2017,
 /// section 3.2. In training, dropout acts on the weights and on the result, as nanoGPT's does.
 struct CausalSelfAttention : Module {
-  int64_t n_head;
+  int64_t n_head = 1;
   Linear c_attn;  // q, k and v side by side: (3 C, C)
   Linear c_proj;
-  double attn_dropout;  // of the weights
+  double attn_dropout = 0;  // of the weights
   Dropout resid_dropout;
 
+  CausalSelfAttention() = default;
   explicit CausalSelfAttention(const GPTConfig& c)
       : n_head(c.n_head),
         c_attn(c.n_embd, 3 * c.n_embd, c.bias),

@@ -12,11 +12,12 @@ namespace ink {
 /// `momentum` (the running var towards the unbiased estimate); in evaluation the running ones are
 /// used. Ioffe and Szegedy 2015, algorithms 1 and 2.
 struct BatchNorm1d : Module {
-  double eps, momentum;
+  double eps = 1e-5, momentum = 0.1;
   Parameter weight, bias;            // (C,)
   Buffer running_mean, running_var;  // (C,)
   Buffer num_batches_tracked;        // () i64
 
+  BatchNorm1d() = default;
   explicit BatchNorm1d(int64_t channels, double epsilon = 1e-5, double momentum_ = 0.1);
 
   Tensor operator()(const Tensor& x) const;

@@ -19,6 +19,7 @@ struct Block : Module {
   LayerNorm ln_2;
   MLP mlp;
 
+  Block() = default;
   explicit Block(const GPTConfig& c)
       : ln_1(c.n_embd, c.bias), attn(c), ln_2(c.n_embd, c.bias), mlp(c) {}
 

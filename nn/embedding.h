@@ -1,26 +1,35 @@
 // Embedding: a table of vectors, read by ids.
 #pragma once
 
+#include <optional>
 #include <string>
 
-#include "autograd/fused_ops.h"
+#include "autograd/ops.h"
 #include "nn/init.h"
 #include "nn/module.h"
 
 namespace ink {
 
-/// ids (...) i64, each in [0, num_embeddings) -> (..., embedding_dim). The table starts as N(0, 1).
+/// ids (...) i64, each in [0, num_embeddings) -> (..., embedding_dim). The table starts as N(0, 1);
+/// its row padding_idx (below 0: from the end) starts as zeros and gets no gradient.
 struct Embedding : Module {
-  int64_t num_embeddings, embedding_dim;
+  int64_t num_embeddings = 0, embedding_dim = 0;
+  std::optional<int64_t> padding_idx;
   Parameter weight;  // (num_embeddings, embedding_dim)
 
-  Embedding(int64_t num, int64_t dim)
-      : num_embeddings(num), embedding_dim(dim), weight(randn({num, dim})) {}
+  Embedding() = default;
+  Embedding(int64_t num, int64_t dim, std::optional<int64_t> padding = {})
+      : num_embeddings(num), embedding_dim(dim), padding_idx(padding), weight(randn({num, dim})) {
+    if (padding) init::zeros_(weight.select(0, *padding));
+  }
 
-  Tensor operator()(const Tensor& ids) const { return embedding(ids, weight); }
+  Tensor operator()(const Tensor& ids) const {
+    return padding_idx ? embedding(ids, weight, *padding_idx) : embedding(ids, weight);
+  }
 
   std::string extra_repr() const override {
-    return std::to_string(num_embeddings) + ", " + std::to_string(embedding_dim);
+    const auto padding = padding_idx ? ", padding_idx=" + std::to_string(*padding_idx) : "";
+    return std::to_string(num_embeddings) + ", " + std::to_string(embedding_dim) + padding;
   }
   INK_FIELDS(weight)
 };

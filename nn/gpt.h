@@ -55,8 +55,9 @@ struct GPT : Module {
   }
 
   /// What the head sees. ids (B, T) -> (B, T, C). With caches, one for each block, ids are the
-  /// tokens after those that they remember.
-  Tensor features(const Tensor& ids, std::vector<KVCache>* caches = nullptr) const {
+  /// tokens after those that they remember. Logits, loss and generate all begin here: override it
+  /// for a model with other features.
+  virtual Tensor features(const Tensor& ids, std::vector<KVCache>* caches = nullptr) const {
     Tensor x = embedded(ids, caches ? caches->front().size() : 0), branch;
     for (size_t i = 0; i < h.size(); ++i)
       std::tie(x, branch) = h[i](x, branch, caches ? &caches->at(i) : nullptr);

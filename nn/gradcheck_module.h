@@ -12,11 +12,31 @@
 
 namespace ink {
 
-/// Converts the module to f64 and checks the gradient of module(inputs...) with respect to each of
-/// its parameters and each floating input. Inputs are tensors; ids stay what they are.
+namespace detail {
+/// While it lives, a module computes in f64; then it is again what it was.
+class InF64 {
+ public:
+  [[nodiscard]] explicit InF64(Module& module);
+  ~InF64();
+  InF64(const InF64&) = delete;
+  InF64& operator=(const InF64&) = delete;
+
+ private:
+  struct Kept {
+    Tensor x;
+    Array array;
+    Tensor grad;
+  };
+  std::vector<Kept> kept_;
+};
+}  // namespace detail
+
+/// Checks the gradient of module(inputs...) with respect to each of its parameters and each
+/// floating input, in f64. Inputs are tensors; ids stay what they are. The module is left as it was
+/// found: dtypes, values, buffers and gradients.
 template <class M, class... Tensors>
 GradcheckReport gradcheck_module(M& module, Tensors... inputs) {
-  module.to(f64);
+  const detail::InF64 in_f64(module);
   std::vector<Tensor> checked = module.parameters();
   const auto prepare = [&](Tensor& x) {
     if (!x.is_floating()) return;

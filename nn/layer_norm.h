@@ -5,33 +5,55 @@
 //   gradcheck_module(layer, randn({2, 3, 8}))      (nn/gradcheck_module.h)
 #pragma once
 
+#include <concepts>
 #include <string>
 #include <utility>
+#include <vector>
 
-#include "autograd/fused_ops.h"
+#include "autograd/ops.h"
 #include "nn/module.h"
 
 namespace ink {
 
-/// y = (x - mean) / sqrt(var + eps) * weight + bias over the last dimension of x (..., n), var
-/// biased. Ba, Kiros and Hinton 2016.
+/// y = (x - mean) / sqrt(var + eps) * weight + bias over the last dimensions of x
+/// (..., normalized_shape), var biased. Ba, Kiros and Hinton 2016.
 struct LayerNorm : Module {
-  double eps;
-  Parameter weight;  // (n,)
-  Parameter bias;    // (n,), or undefined
+  Shape normalized_shape;
+  double eps = 1e-5;
+  Parameter weight;  // (normalized_shape), or undefined
+  Parameter bias;    // (normalized_shape), or undefined
 
-  explicit LayerNorm(int64_t n, bool with_bias = true, double epsilon = 1e-5)
-      : eps(epsilon), weight(ones({n})), bias(with_bias ? zeros({n}) : Tensor()) {}
+  LayerNorm() = default;  // to be assigned later, as every layer
+  explicit LayerNorm(const Shape& shape, double epsilon = 1e-5, bool elementwise_affine = true,
+                     bool with_bias = true)
+      : normalized_shape(shape), eps(epsilon) {
+    INK_CHECK(!shape.empty(), "LayerNorm: expected at least one size, got ", shape);
+    if (elementwise_affine) weight = ones(shape);
+    if (elementwise_affine && with_bias) bias = zeros(shape);
+  }
+  /// LayerNorm(n, false): without a bias, as nanoGPT's.
+  template <std::same_as<bool> Bool>
+  LayerNorm(const Shape& shape, Bool with_bias) : LayerNorm(shape, 1e-5, true, with_bias) {}
+  /// LayerNorm({3, 4}): braces alone could also mean a LayerNorm.
+  template <size_t N, class... Rest>
+  explicit LayerNorm(const int64_t (&shape)[N], Rest... rest)
+      : LayerNorm(Shape(std::vector<int64_t>(shape, shape + N)), rest...) {}
 
-  Tensor operator()(const Tensor& x) const { return layer_norm(x, weight, bias, eps); }
+  Tensor operator()(const Tensor& x) const {
+    return layer_norm(x, normalized_shape, weight, bias, eps);
+  }
   /// {x + branch, y of that}, in one pass; branch may be undefined, nothing to add.
   std::pair<Tensor, Tensor> operator()(const Tensor& x, const Tensor& branch) const {
     if (!branch.defined()) return {x, (*this)(x)};
-    return add_layer_norm(x, branch, weight, bias, eps);
+    if (normalized_shape.size() == 1) return add_layer_norm(x, branch, weight, bias, eps);
+    const Tensor sum = x + branch;
+    return {sum, (*this)(sum)};
   }
 
   std::string extra_repr() const override {
-    return detail::text(weight.shape(), ", eps=", eps, bias.defined() ? "" : ", bias=False");
+    return detail::text(normalized_shape, ", eps=", eps,
+                        weight.defined() ? "" : ", elementwise_affine=False",
+                        weight.defined() && !bias.defined() ? ", bias=False" : "");
   }
   INK_FIELDS(weight, bias)
 };

@@ -12,12 +12,14 @@ namespace ink {
 
 /// x (..., in) -> (..., out). Weight and bias start uniform in +-1 / sqrt(in), as in PyTorch.
 struct Linear : Module {
-  int64_t in_features, out_features;
+  int64_t in_features = 0, out_features = 0;
   Parameter weight;  // (out, in)
   Parameter bias;    // (out,), or undefined
 
-  Linear(int64_t in, int64_t out, bool with_bias = true)
-      : in_features(in), out_features(out), weight(empty({out, in})) {
+  Linear() = default;
+  Linear(int64_t in, int64_t out, bool with_bias = true) : in_features(in), out_features(out) {
+    INK_CHECK(in >= 0 && out >= 0, "Linear: expected sizes of 0 or more, got ", in, " and ", out);
+    weight = empty({out, in});
     init::kaiming_uniform_(weight, std::sqrt(5.0));
     if (!with_bias) return;
     bias = empty({out});

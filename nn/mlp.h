@@ -16,6 +16,7 @@ struct MLP : Module {
   Linear c_proj;
   Dropout drop;
 
+  MLP() = default;
   explicit MLP(const GPTConfig& c)
       : c_fc(c.n_embd, 4 * c.n_embd, c.bias),
         gelu(Gelu::tanh),

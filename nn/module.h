@@ -17,6 +17,7 @@
 // std::optional or std::unique_ptr of a module, or a std::vector of parameters or modules.
 #pragma once
 
+#include <concepts>
 #include <functional>
 #include <initializer_list>
 #include <memory>
@@ -151,6 +152,13 @@ class ModuleList : public Module {
   explicit ModuleList(int64_t count, const Args&... args) {
     for (int64_t i = 0; i < count; ++i) modules_.emplace_back(args...);
   }
+  /// ModuleList<Linear> layers{Linear(2, 3), Linear(3, 4)};
+  template <std::same_as<M>... More>
+  explicit ModuleList(M first, More... more) {
+    modules_.push_back(std::move(first));
+    (modules_.push_back(std::move(more)), ...);
+  }
+  explicit ModuleList(std::vector<M> modules) : modules_(std::move(modules)) {}
   void push_back(M module) { modules_.push_back(std::move(module)); }
   size_t size() const { return modules_.size(); }
   M& operator[](size_t i) { return modules_.at(i); }

@@ -102,8 +102,14 @@ MultiheadAttention::Result MultiheadAttention::attend(const Tensor& projected_q,
   Result result;
   Tensor y;  // (B, num_heads, T, E / num_heads)
   if (call.need_weights) {
+    const RandomPosition position = context().random;
     result.weights = attention_weights(q, k, how);
-    y = matmul(result.weights, v);
+    if (context().imitate_torch) {
+      y = matmul(result.weights, v);
+    } else {  // not a product with them: a NaN that a query may not see would reach it
+      context().random = position;
+      y = scaled_dot_product_attention(q, k, v, how);  // draws the same dropout again
+    }
     if (call.average_attn_weights) result.weights = mean(result.weights, {1});
   } else {
     y = scaled_dot_product_attention(q, k, v, how);

@@ -29,7 +29,7 @@ struct MultiheadCall {
 /// value, joined by out_proj. Vaswani et al. 2017, section 3.2.2. The first weights, the order of
 /// their draws and the names in a state_dict are those of torch.nn.MultiheadAttention.
 struct MultiheadAttention : Module {
-  int64_t embed_dim, num_heads;
+  int64_t embed_dim = 0, num_heads = 1;
   MultiheadOptions options;
   /// (3 E, E): q, k, v. Undefined if kdim or vdim is not embed_dim, E.
   Parameter in_proj_weight;
@@ -43,6 +43,7 @@ struct MultiheadAttention : Module {
     Tensor weights;  // (B, T, S); (B, num_heads, T, S) if not averaged; undefined if not asked for
   };
 
+  MultiheadAttention() = default;
   MultiheadAttention(int64_t embed_dim, int64_t num_heads, const MultiheadOptions& options = {});
 
   /// query (T, B, E), key (S, B, kdim), value (S, B, vdim), or as batch_first says. A query that

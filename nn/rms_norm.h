@@ -11,12 +11,16 @@ namespace ink {
 /// y = x / sqrt(mean x^2 + eps) * weight over the last dimension of x (..., n).
 /// Zhang and Sennrich 2019.
 struct RMSNorm : Module {
-  double eps;
+  double eps = 1e-6;
   Parameter weight;  // (n,)
 
+  RMSNorm() = default;
   explicit RMSNorm(int64_t n, double epsilon = 1e-6) : eps(epsilon), weight(ones({n})) {}
 
-  Tensor operator()(const Tensor& x) const { return rms_norm(x, weight, eps); }
+  Tensor operator()(const Tensor& x) const {
+    INK_CHECK(weight.defined(), "RMSNorm: was never given a size: assign RMSNorm(n)");
+    return rms_norm(x, weight, eps);
+  }
 
   std::string extra_repr() const override { return detail::text(weight.shape(), ", eps=", eps); }
   INK_FIELDS(weight)

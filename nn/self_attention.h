@@ -21,6 +21,7 @@ namespace ink {
 struct SelfAttention : Module {
   Linear query, key, value, output;  // E -> E, drawn in this order
 
+  SelfAttention() = default;
   explicit SelfAttention(int64_t embed_dim, bool bias = true)
       : query(embed_dim, embed_dim, bias),
         key(embed_dim, embed_dim, bias),

@@ -16,7 +16,6 @@ namespace ink {
 namespace {
 
 using Values = std::vector<double>;
-constexpr double inf = std::numeric_limits<double>::infinity();
 constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 
 void expect_near(const Tensor& y, const Values& expected, double tolerance = 1e-12) {
@@ -302,7 +301,7 @@ TEST(FusedErrors, NameWhatWasExpected) {
   EXPECT_EQ(error_of([&] { layer_norm(x, zeros({2})); }),
             "layer_norm: expected weight of shape (3,) for an input (2, 3), got (2,)");
   EXPECT_EQ(error_of([&] {
-              layer_norm(x, {}, zeros({3, 1}));
+              layer_norm(x, Tensor(), zeros({3, 1}));
             }),
             "layer_norm: expected bias of shape (3,) for an input (2, 3), got (3, 1)");
   EXPECT_EQ(error_of([&] { add_layer_norm(x, zeros({3})); }),

@@ -221,8 +221,8 @@ TEST(Module, PrintsItsTree) {
             "  (tied): Linear(in_features=3, out_features=4, bias=False)  # 12\n"
             ")");
   const Sequential layers{
-      Embedding(1000, 1234),     Dropout(0.2), GELU(),     GELU(Gelu::tanh), Tanh(),
-      LayerNorm(3, false, 1e-6), SiLU(),       RMSNorm(4), BatchNorm1d(5)};
+      Embedding(1000, 1234),           Dropout(0.2), GELU(),     GELU(Gelu::tanh), Tanh(),
+      LayerNorm(3, 1e-6, true, false), SiLU(),       RMSNorm(4), BatchNorm1d(5)};
   EXPECT_EQ(layers.to_string(),
             "Sequential(  # 1,234,017\n"
             "  (0): Embedding(1000, 1234)  # 1,234,000\n"

@@ -16,7 +16,6 @@
 namespace ink {
 namespace {
 
-constexpr double inf = std::numeric_limits<double>::infinity();
 constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 
 void expect_values(const Tensor& got, const std::vector<double>& expected) {

@@ -13,7 +13,7 @@
 #include "autograd/engine/graph.h"
 #include "autograd/engine/observer.h"
 #include "autograd/fused_ops.h"
-#include "autograd/tensor.h"
+#include "autograd/print.h"
 
 namespace ink {
 namespace {
@@ -80,7 +80,7 @@ PrintOptions read_options(std::istream& in) {
 /// Every test leaves the options and the context as it found them.
 class Print : public testing::Test {
  protected:
-  ~Print() override { set_printoptions({}); }
+  ~Print() override { print_options() = {}; }
   ContextGuard guard_;
 };
 
@@ -103,7 +103,7 @@ TEST_F(Print, AsPyTorch) {
     std::istringstream in(line);
     const auto kind = read<std::string>(in);
     if (kind == "options") {
-      set_printoptions(read_options(in));
+      print_options() = read_options(in);
     } else if (kind == "default") {
       context().default_dtype = dtype_named(read<std::string>(in));
     } else {
@@ -181,10 +181,8 @@ TEST_F(Print, IsNotObservedAndRecordsNothing) {
 }
 
 TEST_F(Print, RefusesSenselessOptions) {
-  PrintOptions options;
-  options.precision = -1;
   try {
-    set_printoptions(options);
+    set_printoptions({.precision = -1});
     FAIL() << "accepted a precision of -1";
   } catch (const Error& error) {
     EXPECT_STREQ(error.what(),
@@ -192,6 +190,24 @@ TEST_F(Print, RefusesSenselessOptions) {
                  "0, got -1, 1000, 3, 80");
   }
   EXPECT_EQ(print_options().precision, 4);
+}
+
+TEST_F(Print, ChangesOnlyTheOptionsThatAreGiven) {
+  set_printoptions({.precision = 2});
+  set_printoptions({.sci_mode = false});
+  EXPECT_EQ(print_options().precision, 2);
+  EXPECT_EQ(print_options().sci_mode, false);
+  EXPECT_EQ(print_options().threshold, 1000);
+}
+
+TEST_F(Print, PrintsAsPythonDoes) {
+  testing::internal::CaptureStdout();
+  print("x", ones({2, 3}).shape(), true, 1.5, tensor({1, 2}));
+  print(Shape{}, Shape{4});
+  print();
+  EXPECT_EQ(testing::internal::GetCapturedStdout(),
+            "x torch.Size([2, 3]) True 1.5 tensor([1, 2])\n"
+            "torch.Size([]) torch.Size([4])\n\n");
 }
 
 }  // namespace

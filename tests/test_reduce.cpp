@@ -16,8 +16,6 @@
 namespace ink {
 namespace {
 
-constexpr double inf = std::numeric_limits<double>::infinity();
-
 // n doubles in [-1, 1] without a pattern.
 Tensor numbers(int64_t n) {
   std::vector<double> values(static_cast<size_t>(n));

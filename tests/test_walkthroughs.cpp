@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "autograd/print.h"
 #include "tests/run_program.h"
 #include "train/lessons/notebook.h"
 

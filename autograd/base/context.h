@@ -49,8 +49,8 @@ Context& context();
 template <class T>
 class Restore {
  public:
-  explicit Restore(T& variable) : variable_(variable), saved_(variable) {}
-  Restore(T& variable, const T& value) : Restore(variable) { variable = value; }
+  [[nodiscard]] explicit Restore(T& variable) : variable_(variable), saved_(variable) {}
+  [[nodiscard]] Restore(T& variable, const T& value) : Restore(variable) { variable = value; }
   ~Restore() { variable_ = saved_; }
   Restore(const Restore&) = delete;
   Restore& operator=(const Restore&) = delete;
@@ -62,34 +62,34 @@ class Restore {
 
 /// Restores the calling thread's context; optionally enters another one.
 struct ContextGuard : Restore<Context> {
-  ContextGuard() : Restore(context()) {}
-  explicit ContextGuard(const Context& entered) : Restore(context(), entered) {}
+  [[nodiscard]] ContextGuard() : Restore(context()) {}
+  [[nodiscard]] explicit ContextGuard(const Context& entered) : Restore(context(), entered) {}
 };
 
 /// While it lives one field of the context has another value.
 template <class T>
 struct FieldGuard : Restore<T> {
-  FieldGuard(T Context::*field, T value) : Restore<T>(context().*field, value) {}
+  [[nodiscard]] FieldGuard(T Context::*field, T value) : Restore<T>(context().*field, value) {}
 };
 using FlagGuard = FieldGuard<bool>;
 
 /// While it lives no graph is recorded, and in-place writes are plain memory.
 struct NoGrad : FlagGuard {
-  NoGrad() : FlagGuard(&Context::grad_enabled, false) {}
+  [[nodiscard]] NoGrad() : FlagGuard(&Context::grad_enabled, false) {}
 };
 /// While it lives graphs are recorded again, inside a NoGrad.
 struct EnableGrad : FlagGuard {
-  EnableGrad() : FlagGuard(&Context::grad_enabled, true) {}
+  [[nodiscard]] EnableGrad() : FlagGuard(&Context::grad_enabled, true) {}
 };
 /// While it lives every fused op runs as its definition in basic ops: equal up to rounding.
 struct Composed : FlagGuard {
-  Composed() : FlagGuard(&Context::composed, true) {}
+  [[nodiscard]] Composed() : FlagGuard(&Context::composed, true) {}
 };
 /// While it lives, ops do not keep for backward what gelu, layer_norm or rms_norm gave them:
 /// backward computes it again from what those keep anyway. The same bits in less memory, for a few
 /// percent of time. Only the forward needs the guard.
 struct Recompute : FlagGuard {
-  Recompute() : FlagGuard(&Context::recompute, true) {}
+  [[nodiscard]] Recompute() : FlagGuard(&Context::recompute, true) {}
 };
 /// Mixed precision: while it lives, linear, gelu_linear, mlp and linear_cross_entropy round f32
 /// operands to bf16, and layer_norm and rms_norm give bf16 for f32. Their sums are f32, and so are
@@ -98,7 +98,8 @@ struct Recompute : FlagGuard {
 /// is f32). Only the forward needs the guard. Autocast(f32) switches an outer one off. Micikevicius
 /// et al. 2018.
 struct Autocast : FieldGuard<DType> {
-  explicit Autocast(DType dtype = DType::bf16) : FieldGuard(&Context::autocast, dtype) {
+  [[nodiscard]] explicit Autocast(DType dtype = DType::bf16)
+      : FieldGuard(&Context::autocast, dtype) {
     INK_CHECK(dtype == DType::bf16 || dtype == DType::f32,
               "autocast: expected bfloat16 (or float32: none), got ", dtype);
   }
@@ -108,7 +109,8 @@ struct Autocast : FieldGuard<DType> {
 /// on a CPU (checkpoint, which runs a section twice, then draws twice), and an attention row that
 /// may attend to nothing is NaN.
 struct ImitateTorch : FieldGuard<std::optional<BernoulliRule>> {
-  explicit ImitateTorch(BernoulliRule dropout) : FieldGuard(&Context::imitate_torch, dropout) {}
+  [[nodiscard]] explicit ImitateTorch(BernoulliRule dropout)
+      : FieldGuard(&Context::imitate_torch, dropout) {}
 };
 
 inline bool grad_enabled() { return context().grad_enabled; }

@@ -25,7 +25,7 @@ class Observer {
 /// Lists an observer in the calling thread's context while it lives.
 class Observe {
  public:
-  explicit Observe(Observer& observer) { context().observers.push_back(&observer); }
+  [[nodiscard]] explicit Observe(Observer& observer) { context().observers.push_back(&observer); }
   ~Observe() { context().observers.pop_back(); }
   Observe(const Observe&) = delete;
   Observe& operator=(const Observe&) = delete;

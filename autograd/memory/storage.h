@@ -71,7 +71,7 @@ void empty_cache(Device device = cpu_device);
 /// changed ones is counted.
 class MemoryGuard {
  public:
-  MemoryGuard();
+  [[nodiscard]] MemoryGuard();
   ~MemoryGuard();
   MemoryGuard(const MemoryGuard&) = delete;
   MemoryGuard& operator=(const MemoryGuard&) = delete;

@@ -142,15 +142,15 @@ Tensor div(const Tensor& left, const Tensor& right) {
 Tensor pow(const Tensor& left, const Tensor& right) {
   const auto [a, b] = promoted("pow", left, right);
   Tensor y = binary(BinaryOp::pow, a, b);
-  const auto vjp = [y = Saved::output(b.requires_grad() ? y : Tensor()), x = Saved::input(a),
-                    power = Saved::input(b), sa = a.shape(),
+  const auto vjp = [y = Saved::output(b.requires_grad() ? y : Tensor()), x = Saved::input(left),
+                    power = Saved::input(right), sa = a.shape(),
                     sb = b.shape()](const Tensor& dy, VjpContext& g) -> Grads {
     const Tensor base = *x, exponent = *power;
     const auto of_base = [&] {
-      return dy * masked_fill(exponent * pow(base, exponent - 1), exponent == 0, 0);
+      return masked_fill(dy * (exponent * pow(base, exponent - 1)), exponent == 0, 0);
     };
     const auto of_exponent = [&] {
-      return dy * masked_fill(*y * log(base), (base == 0) & (exponent >= 0), 0);
+      return dy * masked_fill(*y * log(to(base, dy.dtype())), (base == 0) & (exponent >= 0), 0);
     };
     return {if_needed(g, 0, sa, of_base), if_needed(g, 1, sb, of_exponent)};
   };

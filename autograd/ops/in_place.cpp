@@ -236,6 +236,8 @@ Tensor& Tensor::clamp_(std::optional<Scalar> min, std::optional<Scalar> max) {
   return replace("clamp_", *this, [&](const Tensor& x) { return ink::clamp(x, min, max); });
 }
 Tensor& Tensor::clamp_(const Tensor& min, const Tensor& max) {
+  for (const Tensor* bound : {&min, &max})
+    if (bound->defined()) check_fits("clamp_", *this, bound->shape(), dtype());
   const auto clamped = [&](const Tensor& x) { return ink::clamp(x, min, max); };
   return replace("clamp_", *this, clamped, min.requires_grad() || max.requires_grad());
 }

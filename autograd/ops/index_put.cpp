@@ -192,8 +192,9 @@ Tensor scatter(const Tensor& x, int64_t dim, const Tensor& ids, const Tensor& so
 }
 Tensor scatter(const Tensor& x, int64_t dim, const Tensor& ids, const Scalar& value) {
   check_defined("scatter", x, ids);
-  check_in_range("scatter", value, x.dtype());
-  return shown_as("scatter.1", scatter(x, dim, ids, full(ids.shape(), value, x.options())));
+  const Scalar source = ids.numel() > 0 ? value : 0;  // nothing is written: any value will do
+  check_in_range("scatter", source, x.dtype());
+  return shown_as("scatter.1", scatter(x, dim, ids, full(ids.shape(), source, x.options())));
 }
 
 }  // namespace ink

@@ -171,7 +171,8 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& given_bias) {
   if (composed()) return linear_composed(x, weight, bias);
   const DType dtype = autocast(x.dtype());
   const Tensor in = to(x, dtype);
-  return record_linear(x, in, weight, bias, linear_forward(in, weight, bias));
+  const Tensor y = record_linear(x, in, weight, bias, linear_forward(in, weight, bias));
+  return given_bias.defined() && given_bias.dim() == 0 && x.dim() > 2 ? shown_as("add", y) : y;
 }
 
 }  // namespace ink

@@ -19,9 +19,14 @@ std::pair<Tensor, Tensor> checked(const char* op, const Tensor& input, const Ten
   return both;
 }
 
-// For each target the weight of its class, 0 where it is ignored; and the ids, 0 there.
+// For each target the weight of its class, 0 where it is ignored; the ids, 0 there; and where.
 struct Targets {
-  Tensor ids, weights;
+  Tensor ids, weights, ignored;
+
+  // -log_p[target] w
+  Tensor losses(const Tensor& log_p, int64_t d) const {
+    return masked_fill(-gather(log_p, d, unsqueeze(ids, d)).squeeze(d), ignored, 0) * weights;
+  }
 };
 Targets targets_of(const char* op, const Tensor& log_p, const Tensor& targets,
                    const ClassOptions& options) {
@@ -39,7 +44,7 @@ Targets targets_of(const char* op, const Tensor& log_p, const Tensor& targets,
   const Tensor weights = options.weight.defined()
                              ? reshape(index_select(options.weight, 0, ids.flatten()), ids.shape())
                              : ones(ids.shape(), log_p.options());
-  return {ids, masked_fill(weights, ignored, 0)};
+  return {ids, masked_fill(weights, ignored, 0), ignored};
 }
 
 Tensor weighted(const Tensor& losses, const Tensor& weights, Reduction reduction) {
@@ -88,15 +93,14 @@ Tensor kl_div(const Tensor& left, const Tensor& right, Reduction reduction, bool
 
 Tensor nll_loss(const Tensor& log_p, const Tensor& targets, const ClassOptions& options) {
   check_defined("nll_loss", log_p, targets);
-  const auto [ids, weights] = targets_of("nll_loss", log_p, targets, options);
-  const int64_t d = wrap_dim("nll_loss", options.dim, log_p.shape());
-  const Tensor losses = -gather(log_p, d, unsqueeze(ids, d)).squeeze(d) * weights;
+  const Targets wanted = targets_of("nll_loss", log_p, targets, options);
+  const Tensor losses = wanted.losses(log_p, wrap_dim("nll_loss", options.dim, log_p.shape()));
   const int64_t dims = log_p.dim();
   const bool seen_as_four = dims > 2 && dims != 4 && options.reduction == Reduction::none;
   return shown_as(seen_as_four ? "view"
                   : dims > 2   ? "nll_loss2_d"
                                : "nll_loss",
-                  weighted(losses, weights, options.reduction));
+                  weighted(losses, wanted.weights, options.reduction));
 }
 
 // With label smoothing e, the target has probability 1 - e, and e is spread over all V classes:
@@ -106,7 +110,7 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& targets, const ClassOpt
   const double e = options.label_smoothing;
   INK_CHECK(e >= 0 && e <= 1, "cross_entropy: expected a label smoothing in [0, 1], got ", e);
   const Tensor log_p = log_softmax(logits, options.dim);
-  const auto [ids, weights] = targets_of("cross_entropy", log_p, targets, options);
+  const Targets wanted = targets_of("cross_entropy", log_p, targets, options);
   if (e == 0) return nll_loss(log_p, targets, options);
   const int64_t d = wrap_dim("cross_entropy", options.dim, logits.shape());
   Tensor of_all = -log_p;
@@ -115,10 +119,9 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& targets, const ClassOpt
     along[d] = -1;
     of_all = of_all * view(options.weight, along);
   }
-  const Tensor counts = to(targets != options.ignore_index, log_p.dtype());
   const double share = e / static_cast<double>(logits.shape()[d]);
-  const Tensor nll = -gather(log_p, d, unsqueeze(ids, d)).squeeze(d) * weights;
-  return shown_as("add", weighted(nll * (1 - e) + sum(of_all, {d}) * counts * share, weights,
+  const Tensor all = masked_fill(sum(of_all, {d}), wanted.ignored, 0);
+  return shown_as("add", weighted(wanted.losses(log_p, d) * (1 - e) + all * share, wanted.weights,
                                   options.reduction));
 }
 

@@ -103,7 +103,7 @@ Tensor Tensor::index(std::initializer_list<Index> indices) const {
     if (const auto* range = std::get_if<Slice>(&index.value)) {
       const int64_t n = y.shape()[d], start = range->start.value_or(0),
                     stop = range->stop.value_or(n);
-      if (start != 0 || stop != n || range->step != 1)
+      if (start != 0 || stop < n || range->step != 1)
         y = ink::slice(y, d, start, stop, range->step);
       keep(1);
     } else if (std::holds_alternative<NoneType>(index.value)) {
@@ -128,7 +128,12 @@ Tensor Tensor::index(std::initializer_list<Index> indices) const {
   return y.is_same(*this) ? shown_as("alias", ink::expand(y, shape())) : y;  // a view in any case
 }
 Tensor Tensor::index(const Tensor& ids) const { return ink::index(*this, ids); }
-Tensor Tensor::operator[](const Index& one) const { return index({one}); }
+Tensor Tensor::operator[](const Index& one) const {
+  const auto* range = std::get_if<Slice>(&one.value);
+  if (!range) return index({one});
+  return ink::slice(*this, 0, range->start.value_or(0), range->stop.value_or(INT64_MAX),
+                    range->step);
+}
 
 Tensor Tensor::T() const {
   array("T");

@@ -8,8 +8,6 @@
 namespace ink {
 namespace {
 
-constexpr double inf = std::numeric_limits<double>::infinity();
-
 Tensor value(const Tensor& x, double p, const Shape& dims, bool keepdim) {
   const NoGrad no_grad;
   if (p == 2) return sqrt(sum(x * x, dims, keepdim));

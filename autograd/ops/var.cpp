@@ -71,7 +71,6 @@ static Tensor var_gradient(const Tensor& dy, const Tensor& x, const ReducedShape
   const double n = static_cast<double>(shape.count) - correction;
   const Tensor center = mean(x, shape.dims, true);
   if (!of_all || n > 0) return shape.keep(dy * (2 / n)) * (x - center);
-  constexpr double inf = std::numeric_limits<double>::infinity();
   return shape.keep(dy) * where(x == center, full_like(x, std::nan("")), full_like(x, inf));
 }
 

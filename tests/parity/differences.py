@@ -31,8 +31,9 @@ ROWS = [
      lambda c: None if finite(c) else "second"),
     ("dropout draws its own masks, which depend on no thread (ImitateTorch draws PyTorch's)",
      lambda c: "case" if c.arguments.get("dropout_p") else None),
-    ("the ops that PyTorch makes attention of nothing of",
-     lambda c: "grad_fn" if c.op == "scaled_dot_product_attention" and any(x.numel() == 0 for x in c.tensors) else None),
+    ("the ops that PyTorch makes attention of nothing of; it checks no mask then",
+     lambda c: ("case" if "attn_mask" in c.arguments else "grad_fn")
+     if c.op == "scaled_dot_product_attention" and any(x.numel() == 0 for x in c.tensors) else None),
     ("multinomial divides in f32 where PyTorch does in bf16, and draws in row-major order, not in that of the memory",
      lambda c: "value text" if c.op == "multinomial" and (has(c, BF16) or not c.tensors[0].is_contiguous()) else None),
     ("of numbers whose squares overflow f32, norms and var are computed in f64",
@@ -44,13 +45,15 @@ ROWS = [
     ("kl_div's gradient of a target of 0 is the limit of what is around it; PyTorch's is NaN",
      lambda c: "grad second" if c.op == "kl_div" and not c.arguments["log_target"] else None),
     ("gradients where an infinity meets a 0", lambda c: "grad second" if c.op in ("remainder", "prod", "cumprod", "smooth_l1_loss") and not finite(c) else None),
-    ("gelu at an infinity, where PyTorch's vectors give NaN", lambda c: "value grad text" if c.op == "gelu" and not finite(c) else None),
+    ("gelu and elu at an infinity or NaN, where PyTorch's vectors differ from its single numbers",
+     lambda c: "value grad text" if c.op in ("gelu", "elu") and not finite(c) else None),
     ("the mean over no target is NaN, and so is its gradient",
      lambda c: "grad second" if c.op in ("nll_loss", "cross_entropy") and (c.arguments["target"] == c.arguments.get("ignore_index", -100)).all()
      else None),
     ("second gradients that PyTorch leaves out, or where it divides by 0: layer_norm of a constant, p-norms, cumprod beside a 0",
      lambda c: "second" if (c.op == "layer_norm" and not c.arguments["input"].requires_grad)
-     or c.op == "cumprod" or (c.op == "norm" and c.arguments.get("p", 2) not in (1, 2)) else None),
+     or c.op == "cumprod" or (c.op == "norm" and (c.arguments.get("p", 2) not in (1, 2) or not c.outputs or (c.outputs[0] == 0).any()))
+     else None),
     ("rms_norm of a permuted input: PyTorch ends with a copy",
      lambda c: "grad_fn" if c.op == "rms_norm" and not c.arguments["input"].is_contiguous() else None),
     ("where ids come twice, the value that stays gets the gradient; PyTorch gives it to all of them",

@@ -316,7 +316,10 @@ std::map<std::string, Call> make() {
     return {index_put(a.t("input"), a.ts("indices"), a.t("values"), a.flag("accumulate"))};
   };
   ops["one_hot"] = [](A& a) -> Outputs { return {one_hot(a.t("input"), a.i("num_classes", -1))}; };
-  ops["embedding"] = [](A& a) -> Outputs { return {embedding(a.t("input"), a.t("weight"))}; };
+  ops["embedding"] = [](A& a) -> Outputs {
+    if (!a.has("padding_idx")) return {embedding(a.t("input"), a.t("weight"))};
+    return {embedding(a.t("input"), a.t("weight"), a.i("padding_idx"))};
+  };
   // ---- fused
   ops["linear"] = [](A& a) -> Outputs {
     return {linear(a.t("input"), a.t("weight"), a.t("bias"))};
@@ -324,10 +327,12 @@ std::map<std::string, Call> make() {
   ops["softmax"] = [](A& a) -> Outputs { return {softmax(a.t("input"), a.i("dim"))}; };
   ops["log_softmax"] = [](A& a) -> Outputs { return {log_softmax(a.t("input"), a.i("dim"))}; };
   ops["layer_norm"] = [](A& a) -> Outputs {
-    return {
-        over_last(a, "native_layer_norm", [&](const Tensor& x, const Tensor& w, const Tensor& b) {
-          return layer_norm(x, w, b, a.number("eps", 1e-5));
-        })};
+    return {layer_norm(a.t("input"), a.dims("normalized_shape"), a.t("weight"), a.t("bias"),
+                       a.number("eps", 1e-5))};
+  };
+  ops["group_norm"] = [](A& a) -> Outputs {
+    return {group_norm(a.t("input"), a.i("num_groups"), a.t("weight"), a.t("bias"),
+                       a.number("eps", 1e-5))};
   };
   ops["rms_norm"] = [](A& a) -> Outputs {
     return {over_last(a, a.t("input").dtype() == bf16 ? "to_copy" : "mul",

@@ -625,8 +625,9 @@ op("masked_select", "input mask",
 op("nonzero", "input", lambda d: {"input": d.tensor(kinds="fffib")}, grad=False)
 op("one_hot", "input num_classes",
    lambda d: (lambda n: {"input": d.ids(d.shape(), n), "num_classes": d.rng.choice([n, n, n + 2, -1])})(d.rng.randint(1, 5)), grad=False)
-op("embedding", "input weight",
-   lambda d: (lambda v: {"input": d.ids(d.shape(0, 3), v), "weight": d.tensor((v, d.size()))})(d.rng.randint(1, 5)))
+op("embedding", "input weight padding_idx",
+   lambda d: (lambda v: named(input=d.ids(d.shape(0, 3), v), weight=d.tensor((v, d.size())),
+                              padding_idx=d.rng.randint(-v, v - 1 + d.rare(0.1)) if d.chance(0.3) else None))(d.rng.randint(1, 5)))
 
 # ---- fused
 

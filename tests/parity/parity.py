@@ -24,7 +24,7 @@ import torch
 import differences
 from ops import OPS, Draw
 
-REFUSALS = (RuntimeError, IndexError, ValueError, TypeError, NotImplementedError, ZeroDivisionError, OverflowError)
+REFUSALS = (AssertionError, RuntimeError, IndexError, ValueError, TypeError, NotImplementedError, ZeroDivisionError, OverflowError)
 EPS = {torch.float64: 2**-52, torch.float32: 2**-23, torch.bfloat16: 2**-8}
 KNOWN_DTYPES = {torch.float64: "F64", torch.float32: "F32", torch.bfloat16: "BF16", torch.int64: "I64", torch.bool: "BOOL"}
 
@@ -232,7 +232,10 @@ def add_answers(entry, case, writer):
     entry["grad"] = [writer.result(g, at(truth[1], i), case, 1.0) for i, g in enumerate(grads)]
     if second is not None:
         entry["which"], entry["v"] = which, [writer.store(v) for v in vs]
-        entry["second"] = [writer.result(g, at(truth[2], i), case, 1.0) for i, g in enumerate(second)]
+        # Each is a sum of products of all of them, and may cancel.
+        floor = max([1.0] + [g[g.isfinite()].abs().max().item() for g in (*grads, *second)
+                             if g is not None and g.isfinite().any()])
+        entry["second"] = [writer.result(g, at(truth[2], i), case, floor) for i, g in enumerate(second)]
 
 
 def random_cases(count, seed, names):

@@ -5,6 +5,7 @@
 #include "nn/activation.h"
 #include "nn/batch_norm.h"
 #include "nn/gpt.h"
+#include "nn/group_norm.h"
 #include "nn/multihead_attention.h"
 #include "nn/rms_norm.h"
 #include "nn/self_attention.h"
@@ -89,6 +90,11 @@ std::vector<ModuleCase> module_cases() {
   rows.push_back(one_input("Embedding", Embedding(5, 3), tensor({{0, 3, 3}, {4, 0, 1}})));
   rows.push_back(one_input("LayerNorm", LayerNorm(6), input({2, 3, 6})));
   rows.push_back(one_input("LayerNorm, no bias", LayerNorm(6, false), input({4, 6})));
+  rows.push_back(one_input("LayerNorm, two dimensions", LayerNorm({3, 4}), input({2, 3, 4})));
+  rows.push_back(one_input("LayerNorm, no parameters", LayerNorm(6, 1e-5, false), input({4, 6})));
+  rows.push_back(one_input("GroupNorm", GroupNorm(2, 4), input({3, 4, 2})));
+  rows.push_back(
+      one_input("Embedding, padding", Embedding(5, 3, 3), tensor({{0, 1, 2}, {4, 0, 1}})));
   rows.push_back(one_input("RMSNorm", RMSNorm(6), input({2, 3, 6})));
   rows.push_back(one_input("BatchNorm1d", BatchNorm1d(4), input({5, 4})));
   rows.push_back(one_input("Dropout", Dropout(0.3), input({4, 6})));

@@ -543,7 +543,7 @@ std::vector<OpCase> make_cases() {
       {"layer_norm.weight", {{{{3, 5}}, {{5}}}, {{{0, 2}}, {{2}}}, {{big}, {{193}}}},
        [](I x) -> Outputs { return {layer_norm(x[0], x[1])}; }},
       {"layer_norm.bias", {{{{3, 5}}, {{5}}}, {{{0, 2}}, {{2}}}, {{big}, {{193}}}},
-       [](I x) -> Outputs { return {layer_norm(x[0], {}, x[1])}; }},
+       [](I x) -> Outputs { return {layer_norm(x[0], Tensor(), x[1])}; }},
       {"layer_norm.mixed",
        {{{{3, 5}}, {{5}}, {{5}}}, {{{0, 2}}, {{2}}, {{2}}}, {{big}, {{193}}, {{193}}}},
        mixed([](I x) { return layer_norm(x[0], x[1], x[2]); }), 0.03},

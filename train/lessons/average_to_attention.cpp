@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "autograd/fused_ops.h"
+#include "autograd/print.h"
 #include "autograd/random/generator.h"
 #include "nn/linear.h"
 #include "train/lessons/notebook.h"
@@ -20,7 +21,7 @@ struct AverageToAttention : Notebook {
     // Plain decimals, also where numbers are far apart in size.
     PrintOptions plain;
     plain.sci_mode = false;
-    set_printoptions(plain);
+    print_options() = plain;
 
     // Two rows of four tokens. What follows a token is what a model has to guess, so a row of four
     // asks three questions, with one, two and three tokens to go by.

@@ -4,6 +4,7 @@
 #include <sstream>
 #include <utility>
 
+#include "autograd/print.h"
 #include "autograd/random/generator.h"
 
 namespace ink {

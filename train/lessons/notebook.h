@@ -20,8 +20,6 @@
 
 namespace ink {
 
-inline constexpr double inf = std::numeric_limits<double>::infinity();
-
 /// Does every row, along the last dimension, sum to 1? The sums themselves may differ from it in
 /// their last bit, and differ from one machine to the next.
 inline bool sums_to_one(const Tensor& weights) {

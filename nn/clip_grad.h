@@ -1,0 +1,19 @@
+// Limits on gradients, as torch.nn.utils: between backward and an optimizer's step. An optimizer's
+// own grad_clip does the first of them in fewer passes.
+#pragma once
+
+#include <vector>
+
+#include "autograd/tensor.h"
+
+namespace ink {
+
+/// Scales all gradients by max_norm / (norm + 1e-6) where the p-norm of all of them together
+/// (norm_type = p; infinity: the largest) exceeds max_norm. Returns that norm, () f32 (f64 where a
+/// gradient is). Parameters without a gradient are left out. Pascanu et al. 2013, algorithm 1.
+Tensor clip_grad_norm_(const std::vector<Tensor>& parameters, double max_norm,
+                       double norm_type = 2);
+/// Clamps every element of every gradient to [-clip_value, clip_value].
+void clip_grad_value_(const std::vector<Tensor>& parameters, double clip_value);
+
+}  // namespace ink

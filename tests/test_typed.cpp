@@ -1,0 +1,283 @@
+// What a PyTorch user types: small programs as somebody writes them who knows PyTorch and has not
+// read our headers.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <vector>
+
+#include "autograd/autograd.h"
+#include "nn/batch_norm.h"
+#include "nn/clip_grad.h"
+#include "nn/embedding.h"
+#include "nn/gpt.h"
+#include "nn/gradcheck_module.h"
+#include "nn/group_norm.h"
+#include "nn/layer_norm.h"
+#include "nn/linear.h"
+#include "nn/multihead_attention.h"
+#include "nn/rms_norm.h"
+#include "nn/self_attention.h"
+#include "tests/error_of.h"
+
+namespace ink {
+namespace {
+
+using Values = std::vector<double>;
+
+Values values(const Tensor& x) { return x.tolist<double>(); }
+
+// ---- tensors
+
+TEST(Typed, MethodsBesideTheFunctions) {
+  const Tensor x = tensor({{1.0, 2.0}, {3.0, 5.0}});
+  EXPECT_EQ(values(x.sum()), values(sum(x)));
+  EXPECT_EQ(values(x.mean(0)), (Values{2, 3.5}));
+  EXPECT_EQ(values(mean(x, 0)), values(x.mean(0)));
+  EXPECT_EQ(values(x.std()), values(ink::std(x)));
+  EXPECT_EQ(values(x.var(1)), values(var(x, 1)));
+  EXPECT_EQ(values(x.exp()), values(exp(x)));
+  EXPECT_EQ(values(x.log().sqrt()), values(sqrt(log(x))));
+  EXPECT_EQ(values(x.softmax(-1)), values(softmax(x, -1)));
+  EXPECT_EQ(values(x.masked_fill(x > 2, 0)), (Values{1, 2, 0, 0}));
+  EXPECT_EQ(values(x.matmul(x)), values(matmul(x, x)));
+  EXPECT_EQ(x.max().item(), 5);
+  EXPECT_EQ(x.min().item(), 1);
+  EXPECT_EQ(values(x.max(1).values), (Values{2, 5}));
+  EXPECT_EQ(values(x.argmax(1)), (Values{1, 1}));
+  EXPECT_EQ(values(x.cumsum(0)), (Values{1, 2, 4, 7}));
+  EXPECT_EQ(values(x.pow(2)), (Values{1, 4, 9, 25}));
+  EXPECT_EQ(values(x.clamp(2, 3)), (Values{2, 2, 3, 3}));
+}
+
+TEST(Typed, Indexing) {
+  const Tensor x = arange(12).view({3, 4});
+  const int i = 1;
+  const size_t j = 2;
+  EXPECT_EQ(values(x[i]), (Values{4, 5, 6, 7}));
+  EXPECT_EQ(values(x[j]), (Values{8, 9, 10, 11}));
+  EXPECT_EQ(values(x[-1]), values(x[2]));
+  EXPECT_EQ(x[i][j].item<int>(), 6);
+  EXPECT_EQ(x.index({i, j}).item<int>(), 6);
+  EXPECT_EQ(values(x[x > 9]), (Values{10, 11}));
+  EXPECT_EQ(values(x[Slice(None, 2)]), values(x.narrow(0, 0, 2)));
+  EXPECT_EQ(values(x.index({Slice(), Slice(None, None, 2)})), (Values{0, 2, 4, 6, 8, 10}));
+  EXPECT_EQ(values(x.index({Ellipsis, 0})), (Values{0, 4, 8}));
+  EXPECT_EQ(x.index({None, 0}).shape(), (Shape{1, 4}));
+  EXPECT_EQ(values(x.index({tensor({0, 2}), tensor({1, 3})})), (Values{1, 11}));
+  EXPECT_EQ(values(x.index({Slice(), tensor({3, 0})})), (Values{3, 0, 7, 4, 11, 8}));
+  Tensor y = x.clone();
+  y.index({0}) = 7;
+  y.index_put_({tensor({1, 2}), tensor({0, 0})}, tensor({-1, -2}));
+  EXPECT_EQ(values(y), (Values{7, 7, 7, 7, -1, 5, 6, 7, -2, 9, 10, 11}));
+  EXPECT_EQ(values(masked_select(x, x % 5 == 0)), (Values{0, 5, 10}));
+  EXPECT_EQ(values(nonzero(x > 9)), (Values{2, 2, 2, 3}));
+  EXPECT_EQ(values(scatter(zeros({2, 3}), 1, tensor({{2}, {0}}), 1.0)), (Values{0, 0, 1, 1, 0, 0}));
+}
+
+TEST(Typed, NumbersOfAnyType) {
+  const Tensor x = zeros({2, 3, 4});
+  const auto [b, n, d] = x.sizes<3>();
+  EXPECT_EQ(b * 100 + n * 10 + d, 234);
+  EXPECT_EQ(x.shape()[-1], 4);
+  EXPECT_THROW(x.shape()[3], Error);
+  EXPECT_THROW(x.shape()[-4], Error);
+  EXPECT_EQ(tensor({3}).item<int>(), 3);
+  EXPECT_EQ(tensor({3, 4}).tolist<size_t>(), (std::vector<size_t>{3, 4}));
+  EXPECT_EQ(from_vector(std::vector<int>{1, 2, 3}, Shape{3}).dtype(), i64);
+  EXPECT_EQ(tensor(std::vector<double>{0.5, 2}).dtype(), f32);
+  EXPECT_EQ(tensor(std::vector<float>{0.5, 2}).shape(), (Shape{2}));
+  EXPECT_EQ(x.to("cpu").device(), cpu_device);
+}
+
+TEST(Typed, OpsThatProgramsOfStrangersWanted) {
+  const Tensor x = tensor({{1.0, 2.0}, {3.0, 4.0}});
+  EXPECT_EQ(values(argsort(tensor({3, 1, 2}))), (Values{1, 2, 0}));
+  EXPECT_EQ(values(einsum("ij,jk->ik", {x, x})), values(matmul(x, x)));
+  EXPECT_EQ(values(bmm(x[None], x[None])), values(matmul(x, x)));
+  EXPECT_EQ(unbind(x).size(), 2u);
+  EXPECT_EQ(values(pad(x[0], {1, 2}, 9)), (Values{9, 1, 2, 9, 9}));
+  EXPECT_EQ(values(repeat_interleave(x[0], 2)), (Values{1, 1, 2, 2}));
+  EXPECT_EQ(values(linspace(0, 1, 3)), (Values{0, 0.5, 1}));
+  EXPECT_EQ(values(diagonal(x)), (Values{1, 4}));
+  EXPECT_EQ(values(var_mean(x).second), (Values{2.5}));
+  EXPECT_FLOAT_EQ(norm(x).item<float>(), std::sqrt(30.0F));
+  EXPECT_EQ(values(norm(x, inf)), (Values{4}));
+  EXPECT_EQ(values(cumprod(x, 1)), (Values{1, 2, 3, 12}));
+  EXPECT_EQ(eye(2, 3).shape(), (Shape{2, 3}));
+  EXPECT_EQ(values(clamp(x, full({2}, 2), full({2}, 3))), (Values{2, 2, 3, 3}));
+  EXPECT_EQ(values(square(floor(x / 2))), (Values{0, 1, 1, 4}));
+  EXPECT_EQ(values(pow(2.0, x)), (Values{2, 4, 8, 16}));
+  EXPECT_EQ(values(x % 2), (Values{1, 0, 1, 0}));
+  EXPECT_EQ(values(((x > 1) & (x < 4)) | ~(x > 1)), (Values{1, 1, 1, 0}));
+  EXPECT_EQ(values(where(x > 2, 1, 0)), (Values{0, 0, 1, 1}));
+  EXPECT_EQ(values(isinf(x / 0)), (Values{1, 1, 1, 1}));
+  Tensor y = x.clone();
+  y.log_().neg_().exp_();
+  EXPECT_TRUE(allclose(y, 1 / x));
+  EXPECT_EQ(values(concat({x[0], x[1]})), (Values{1, 2, 3, 4}));
+  EXPECT_EQ(randperm(4).numel(), 4);
+  EXPECT_EQ(inf, std::numeric_limits<double>::infinity());
+}
+
+// A convolution in two lines, with the gradient of each input.
+TEST(Typed, ConvolutionIsTwoLines) {
+  const auto conv1d = [](const Tensor& x, const Tensor& w) {  // (B, C, T), (O, C, K)
+    return einsum("bctk,ock->bot", {unfold(pad(x, {1, 1}), 2, w.size(2), 1), w});
+  };
+  const Tensor x = randn({2, 3, 5}, f64).requires_grad_(),
+               w = randn({4, 3, 3}, f64).requires_grad_();
+  EXPECT_EQ(conv1d(x, w).shape(), (Shape{2, 4, 5}));
+  EXPECT_TRUE(gradcheck([&](auto&) { return conv1d(x, w); }, {x, w}));
+}
+
+// ---- layers
+
+struct Head : Module {
+  Linear query, key;
+  std::vector<Linear> rest;
+  std::optional<LayerNorm> norm;
+
+  explicit Head(int64_t n) {
+    query = Linear(n, 4);
+    key = Linear(n, 4);
+    for (int i = 0; i < 2; ++i) rest.emplace_back(4, 4);
+    norm.emplace(4);
+  }
+  Tensor operator()(const Tensor& x) const {
+    Tensor y = query(x.to(f32)) * key(x);
+    for (const Linear& layer : rest) y = layer(y);
+    return (*norm)(y);
+  }
+  INK_FIELDS(query, key, rest, norm)
+};
+
+TEST(Typed, LayersThatAreMadeLater) {
+  const Head head(3);
+  EXPECT_EQ(head.named_parameters().size(), 10u);
+  EXPECT_EQ(head.named_parameters()[4].first, "rest.0.weight");
+  EXPECT_EQ(head(ones({2, 3})).shape(), (Shape{2, 4}));
+  Linear later;
+  EXPECT_EQ(error_of([&] { later(ones({2, 3})); }).substr(0, 6), "linear");
+  EXPECT_THROW(LayerNorm()(ones({2, 3})), Error);
+  EXPECT_THROW(Embedding()(tensor({0})), Error);
+  EXPECT_THROW(RMSNorm()(ones({2, 3})), Error);
+}
+
+TEST(Typed, ListsOfModules) {
+  ModuleList<Head> heads{Head(3), Head(4)};
+  EXPECT_EQ(heads.size(), 2u);
+  EXPECT_EQ(heads[1].query.in_features, 4);
+  EXPECT_EQ(ModuleList<Linear>{Linear(1, 2)}.size(), 1u);
+  std::vector<Linear> made;
+  made.emplace_back(2, 3);
+  made.emplace_back(3, 4);
+  EXPECT_EQ(ModuleList<Linear>(std::move(made)).named_parameters()[2].first, "1.weight");
+  EXPECT_EQ(ModuleList<Linear>(3, 4, 5).size(), 3u);
+}
+
+TEST(Typed, EmbeddingWithPadding) {
+  Embedding table(5, 3, -1);
+  EXPECT_EQ(values(table.weight[4]), (Values{0, 0, 0}));
+  table(tensor({{0, 4}, {4, 1}})).sum().backward();
+  EXPECT_EQ(values(table.weight.grad().sum(1)), (Values{3, 3, 0, 0, 0}));
+  EXPECT_EQ(table.extra_repr(), "5, 3, padding_idx=-1");
+  EXPECT_THROW(Embedding(5, 3, 5), Error);
+}
+
+TEST(Typed, LayerNormInAllItsForms) {
+  const Tensor x = randn({2, 3, 4}, f64);
+  const LayerNorm two({3, 4}), bare(Shape{4}, 1e-5, false), plain(4, false), tight(4, 1e-3);
+  EXPECT_EQ(two.weight.shape(), (Shape{3, 4}));
+  const Tensor flat = x.flatten(1);
+  EXPECT_TRUE(allclose(two(x).flatten(1),
+                       (flat - flat.mean(1, true)) / sqrt(var(flat, 1, 0, true) + 1e-5), 1e-6));
+  EXPECT_EQ(bare.parameters().size(), 0u);
+  EXPECT_TRUE(allclose(bare(x), plain(x), 1e-6));
+  EXPECT_EQ(plain.parameters().size(), 1u);
+  EXPECT_EQ(tight.eps, 1e-3);
+  EXPECT_TRUE(allclose(two(x, x).second, two(x * 2), 1e-6));
+  EXPECT_EQ(error_of([&] {
+              two(ones({4, 3}));
+            }),
+            "layer_norm: expected an input of shape (..., normalized_shape) with normalized_shape "
+            "(3, 4), got (4, 3)");
+  EXPECT_EQ(bare.to_string(), "LayerNorm((4,), eps=1e-05, elementwise_affine=False)");
+}
+
+TEST(Typed, GroupNorm) {
+  const Tensor x = randn({2, 6, 5}, f64);
+  const GroupNorm norm(3, 6);
+  const Tensor rows = x.reshape({6, 10});
+  const Tensor expected = (rows - rows.mean(1, true)) / sqrt(var(rows, 1, 0, true) + 1e-5);
+  EXPECT_TRUE(allclose(norm(x), expected.reshape({2, 6, 5}), 1e-6));
+  EXPECT_EQ(norm.to_string(), "GroupNorm(3, 6, eps=1e-05, affine=True)  # 12");
+  EXPECT_THROW(GroupNorm(4, 6), Error);
+  EXPECT_THROW(norm(randn({2, 5})), Error);
+}
+
+TEST(Typed, ClippedGradients) {
+  Tensor a = zeros({2}).requires_grad_(), b = zeros({}).requires_grad_();
+  const Tensor unused = zeros({3}).requires_grad_();
+  const auto fill = [&] {
+    a.set_grad(tensor({3.0, 0.0}));
+    b.set_grad(tensor(4.0));
+  };
+  fill();
+  EXPECT_EQ(clip_grad_norm_({a, b, unused}, 1.0).item(), 5);
+  EXPECT_NEAR(a.grad()[0].item(), 0.6, 1e-6);
+  EXPECT_NEAR(b.grad().item(), 0.8, 1e-6);
+  EXPECT_FALSE(unused.grad().defined());
+  fill();
+  clip_grad_norm_({a, b}, 10);  // short enough: untouched
+  EXPECT_EQ(b.grad().item(), 4);
+  EXPECT_EQ(clip_grad_norm_({a, b}, 2, inf).item(), 4);
+  EXPECT_NEAR(a.grad()[0].item(), 1.5, 1e-6);
+  fill();
+  clip_grad_value_({a, b, unused}, 3.5);
+  EXPECT_EQ(values(a.grad()), (Values{3, 0}));
+  EXPECT_EQ(b.grad().item(), 3.5);
+  EXPECT_EQ(clip_grad_norm_({unused}, 1).item(), 0);
+}
+
+struct Doubled : GPT {
+  using GPT::GPT;
+  Tensor features(const Tensor& ids, std::vector<KVCache>* caches = nullptr) const override {
+    return GPT::features(ids, caches) * 2;
+  }
+};
+
+TEST(Typed, GptWithOtherFeatures) {
+  const GPTConfig config{.block_size = 8, .vocab_size = 7, .n_layer = 1, .n_head = 2, .n_embd = 8};
+  manual_seed(1);
+  const GPT plain(config);
+  manual_seed(1);
+  const Doubled doubled(config);
+  const Tensor ids = tensor({{1, 2, 3}});
+  EXPECT_TRUE(allclose(doubled(ids), plain(ids) * 2));
+  EXPECT_NE(doubled.loss(ids, ids).item(), plain.loss(ids, ids).item());
+}
+
+TEST(Typed, GradcheckLeavesTheModuleAsItWas) {
+  Linear layer(2, 3);
+  const Tensor weight = layer.weight;
+  const Values before = values(weight);
+  sum(layer(ones({1, 2}))).backward();
+  const Tensor grad = weight.grad();
+  EXPECT_TRUE(gradcheck_module(layer, randn({4, 2})));
+  EXPECT_EQ(layer.weight.dtype(), f32);
+  EXPECT_EQ(values(weight), before);
+  EXPECT_EQ(weight.grad().dtype(), f32);
+  EXPECT_EQ(values(weight.grad()), values(grad));
+  sum(layer(ones({1, 2}))).backward();  // and it trains on
+  EXPECT_EQ(values(weight.grad()), (Values{2, 2, 2, 2, 2, 2}));
+  BatchNorm1d norm(3);
+  const Values running = values(norm.running_mean);
+  EXPECT_TRUE(gradcheck_module(norm, randn({4, 3})));
+  EXPECT_EQ(values(norm.running_mean), running);
+  EXPECT_EQ(norm.num_batches_tracked.item<int>(), 0);
+}
+
+}  // namespace
+}  // namespace ink
