@@ -48,10 +48,11 @@ struct GPT : Module {
   /// Logits of the next token at every position. ids (B, T) i64, T <= block_size -> (B, T, V).
   Tensor operator()(const Tensor& ids) const { return lm_head(features(ids)); }
 
-  /// The mean of -log p(target); the logits never exist whole. ids and targets (B, T) i64 -> ().
-  /// Targets of -100 count nothing.
-  Tensor loss(const Tensor& ids, const Tensor& targets) const {
-    return linear_cross_entropy(features(ids), lm_head.weight, targets);
+  /// The mean (or sum) of -log p(target); the logits never exist whole. ids and targets (B, T) i64
+  /// -> (). Targets of -100 count nothing.
+  Tensor loss(const Tensor& ids, const Tensor& targets,
+              Reduction reduction = Reduction::mean) const {
+    return linear_cross_entropy(features(ids), lm_head.weight, targets, -100, reduction);
   }
 
   /// What the head sees. ids (B, T) -> (B, T, C). With caches, one for each block, ids are the

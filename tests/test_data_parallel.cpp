@@ -10,6 +10,7 @@
 #include "autograd/fused_ops.h"
 #include "autograd/random/generator.h"
 #include "error_of.h"
+#include "nn/batch_norm.h"
 #include "nn/gpt.h"
 #include "train/config.h"
 #include "train/data_parallel.h"
@@ -39,15 +40,18 @@ struct Work {
         x(randint(0, 17, {7, 12})),
         y(randint(0, 17, {7, 12})) {}
 
-  // The loss, and after it all gradients in one vector.
+  PartLoss part_loss() const {
+    return [this](int64_t first, int64_t count) {
+      return model.loss(x.narrow(0, first, count), y.narrow(0, first, count), Reduction::sum);
+    };
+  }
+  // The mean loss, and after it all gradients in one vector.
   std::vector<double> run(int64_t parts, double scale = 1) {
     const ContextGuard guard;
     context().random = {.seed = 3, .step = 2};
     for (Tensor& p : parameters) p.set_grad(Tensor());
-    const Tensor loss =
-        backward_in_parts(parameters, 7, parts, scale, [&](int64_t first, int64_t count) {
-          return model.loss(x.narrow(0, first, count), y.narrow(0, first, count));
-        });
+    const Tensor share = 1 / sum(y != -100).to(f32);
+    const Tensor loss = backward_in_parts(7, parts, share * scale, part_loss()) * share;
     std::vector<double> all{loss.item()};
     for (const Tensor& p : parameters) {
       const auto values = p.grad().tolist();
@@ -78,10 +82,7 @@ TEST(DataParallel, ScalesGradientsAndAddsToWhatIsThere) {
   for (size_t i = 1; i < once.size(); ++i) ASSERT_NEAR(half[i], once[i] / 2, 1e-7);
   work.run(2);
   const Tensor before = work.parameters[0].grad().clone();
-  const auto loss = [&](int64_t first, int64_t count) {
-    return work.model.loss(work.x.narrow(0, first, count), work.y.narrow(0, first, count));
-  };
-  backward_in_parts(work.parameters, 7, 2, 1, loss);
+  backward_in_parts(7, 2, scalar_tensor(1.0 / work.y.numel()), work.part_loss());
   const auto sum = work.parameters[0].grad().tolist(), expected = (before * 2).tolist();
   for (size_t i = 0; i < sum.size(); ++i) ASSERT_NEAR(sum[i], expected[i], 1e-6);
 }
@@ -122,7 +123,7 @@ TEST(DataParallel, HooksOfParametersRunOnceOnTheWholeGradient) {
 TEST(DataParallel, AnErrorOfOnePartReachesTheCaller) {
   Work work(0);
   const std::string error = error_of([&] {
-    backward_in_parts(work.parameters, 7, 3, 1, [&](int64_t first, int64_t count) {
+    backward_in_parts(7, 3, {}, [&](int64_t first, int64_t count) {
       INK_CHECK(first < 4, "part: no rows from ", first, " on");
       return work.model.loss(work.x.narrow(0, first, count), work.y.narrow(0, first, count));
     });
@@ -132,15 +133,91 @@ TEST(DataParallel, AnErrorOfOnePartReachesTheCaller) {
   EXPECT_EQ(Node::live, 0);
 }
 
+// Also where a part has no target that counts.
+TEST(DataParallel, EveryTargetCountsAlike) {
+  Work work(0);
+  work.y.index({0}).fill_(-100);
+  work.y.index({Slice(2, 4), Slice(3, None)}).fill_(-100);
+  for (Tensor& p : work.parameters) p.set_grad(Tensor());
+  const Tensor mean = work.model.loss(work.x, work.y);
+  mean.backward();
+  const auto expected = work.parameters[2].grad().tolist();
+  for (const int64_t parts : {1, 2, 4, 7}) {
+    EXPECT_NEAR(work.run(parts)[0], mean.item(), 1e-6) << parts;
+    expect_near(work.parameters[2].grad().tolist(), expected);
+  }
+}
+
+// Of activations that were flattened to (B T, C), too; and the next call draws others.
+TEST(DataParallel, MasksAreThoseOfTheWholeBatch) {
+  const ContextGuard guard;
+  Tensor x = ones({6, 3, 4}).requires_grad_();
+  const auto masks = [&](int64_t parts) {
+    x.set_grad(Tensor());
+    backward_in_parts(6, parts, {}, [&](int64_t first, int64_t count) {
+      const Tensor rows = x.narrow(0, first, count).reshape({-1, 4});
+      return sum(dropout(dropout(rows, 0.5), 0.3));
+    });
+    return x.grad().tolist();
+  };
+  context().random = {.seed = 3};
+  const auto whole = masks(1), after = masks(1);
+  EXPECT_NE(whole, after);
+  for (const int64_t parts : {2, 3, 6}) {
+    context().random = {.seed = 3};
+    EXPECT_EQ(masks(parts), whole) << parts;
+    EXPECT_EQ(masks(parts), after) << parts;
+  }
+  const std::string error = error_of([&] {
+    backward_in_parts(6, 3, {}, [&](int64_t first, int64_t count) {
+      return sum(dropout(x.narrow(0, first, count).transpose(0, 1), 0.5));
+    });
+  });
+  EXPECT_NE(error.find("dropout: dimension 0 of (3, 2, 4) does not hold the 2 rows"),
+            std::string::npos)
+      << error;
+}
+
+TEST(DataParallel, RunningStatisticsAreRefusedInParts) {
+  const BatchNorm1d norm(3);
+  const Tensor x = randn({4, 3});
+  const auto run = [&](int64_t parts) {
+    return error_of([&] {
+      backward_in_parts(4, parts, {}, [&](int64_t first, int64_t count) {
+        return sum(norm(x.narrow(0, first, count)));
+      });
+    });
+  };
+  EXPECT_NE(run(2).find("batch_norm: a part of a batch"), std::string::npos);
+  EXPECT_EQ(norm.num_batches_tracked.item(), 0);
+  run(1);
+  EXPECT_EQ(norm.num_batches_tracked.item(), 1);
+}
+
+// Whoever owns it.
+TEST(DataParallel, EveryLeafGetsItsGradient) {
+  Tensor scale = ones({}).requires_grad_();
+  Tensor late = ones({}).requires_grad_();  // only the last part knows it
+  for (const int64_t parts : {1, 2, 4}) {
+    scale.set_grad({});
+    late.set_grad({});
+    backward_in_parts(4, parts, {}, [&](int64_t first, int64_t count) {
+      const Tensor loss = scale * static_cast<double>(count);
+      return first + count == 4 ? loss + late : loss;
+    });
+    EXPECT_EQ(scale.grad().item(), 4);
+    EXPECT_EQ(late.grad().item(), 1);
+  }
+}
+
 TEST(DataParallel, RefusesPartsWithoutRows) {
   TrainConfig config;
   config.batch_parts = -1;
   EXPECT_NE(error_of([&] { config.check(); }).find("batch_parts"), std::string::npos);
   for (const int64_t parts : {0, 4})
     EXPECT_EQ(
-        error_of([&] {
-          backward_in_parts({}, 3, parts, 1, [](int64_t, int64_t) { return zeros({}); });
-        }),
+        error_of(
+            [&] { backward_in_parts(3, parts, {}, [](int64_t, int64_t) { return zeros({}); }); }),
         "backward_in_parts: expected 1 to 3 parts of as many rows, got " + std::to_string(parts));
 }
 

@@ -1,14 +1,18 @@
 // The trainer and the program: resumed runs bit for bit, refusals in words, exit codes.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "autograd/engine/observer.h"
 #include "autograd/random/generator.h"
 #include "tests/error_of.h"
 #include "tests/run_program.h"
@@ -72,6 +76,79 @@ TEST(Trainer, ResumedRunsEqualUninterruptedOnesBitForBit) {
     config.init_from = "resume";
   }
   expect_same_files(folder / "straight/ckpt", folder / "interrupted/ckpt");
+}
+
+// Bytes, of which rows have targets that count nothing: all of every fourth row, some of others.
+class AnswersOnly : public Dataset {
+ public:
+  const Tokenizer& tokenizer() const override { return bytes_; }
+  std::string summary() const override { return "answers"; }
+  int64_t val_windows(int64_t) const override { return 7; }
+
+ private:
+  void fill_train_row(uint64_t, uint64_t number, Row row) const override {
+    for (size_t i = 0; i < row.x.size(); ++i) {
+      row.x[i] = static_cast<int64_t>((number * 7 + i * i) % 200);
+      row.y[i] = number % 4 == 0 || i < number % 4 ? -100 : (row.x[i] * 3) % 200;
+    }
+  }
+  void fill_val_row(int64_t window, Row row) const override {
+    fill_train_row(0, static_cast<uint64_t>(window), row);
+  }
+  ByteTokenizer bytes_;
+};
+
+// Whatever the parts and the micro-batches that the targets are in.
+TEST(Trainer, EveryTargetCountsAlike) {
+  const Folder folder;
+  std::vector<double> losses, norms, evaluated;
+  for (const auto& [rows, micro_batches, parts] :
+       {std::array{8, 1, 1}, {8, 1, 2}, {8, 1, 4}, {4, 2, 1}, {2, 4, 2}, {1, 8, 1}}) {
+    TrainConfig config = small_config(folder / "run");
+    config.dropout = 0;
+    config.batch_size = rows;
+    config.gradient_accumulation_steps = micro_batches;
+    config.batch_parts = parts;
+    Trainer trainer(config, std::make_unique<AnswersOnly>());
+    evaluated.push_back(trainer.evaluate(true).loss);
+    trainer.step();
+    const Progress progress = trainer.progress();
+    losses.push_back(progress.loss);
+    norms.push_back(progress.grad_norm);
+    EXPECT_EQ(progress.skipped, 0);
+  }
+  for (size_t i = 1; i < losses.size(); ++i) {
+    EXPECT_NEAR(losses[i], losses[0], 2e-6) << i;
+    EXPECT_NEAR(norms[i], norms[0], 2e-5) << i;
+    EXPECT_NEAR(evaluated[i], evaluated[0], 2e-6) << i;
+  }
+}
+
+TEST(Trainer, EvaluationKeepsToOneThreadWhereSomebodyObservesAndRestoresModes) {
+  const Folder folder;
+  Trainer trainer(small_config(folder / "run"), std::make_unique<AnswersOnly>());
+  GPT& model = trainer.model();
+  model.train();
+  model.drop.eval();
+  struct Watch : Observer {
+    std::set<std::thread::id> threads;
+    bool fail = false;
+    void op(const char*, const std::vector<Tensor>&, const std::vector<Tensor>&, bool) override {
+      threads.insert(std::this_thread::get_id());
+      INK_CHECK(!fail, "watch: fails");
+    }
+  } watch;
+  const Observe observe(watch);
+  const auto expect_modes = [&] {
+    EXPECT_TRUE(model.training && model.h[0].training);
+    EXPECT_FALSE(model.drop.training);
+  };
+  trainer.evaluate(true);
+  EXPECT_EQ(watch.threads.size(), 1u);
+  expect_modes();
+  watch.fail = true;
+  EXPECT_EQ(error_of([&] { trainer.evaluate(true); }), "watch: fails");
+  expect_modes();
 }
 
 TEST(Trainer, StepsTouchNoRawMemoryAndLeaveNoGraph) {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <functional>
-#include <vector>
 
 #include "autograd/tensor.h"
 #include "train/config.h"
@@ -14,18 +13,21 @@ namespace ink {
 /// for larger models. Never more than the batch has rows.
 int64_t batch_parts(const TrainConfig& config, int64_t model_parameters);
 
-/// The mean loss of rows [first, first + count) of a batch, as a graph.
+/// The loss of rows [first, first + count) of a batch, as a graph. The losses of parts add up to
+/// that of the batch: a sum over rows, not a mean.
 using PartLoss = std::function<Tensor(int64_t first, int64_t count)>;
 
 /// Forward and backward of a batch of `rows` rows in `parts` parts, shared out over the threads:
-/// adds the gradients of `scale` times the batch's mean loss to `parameters`, and returns that mean
-/// loss (not scaled, outside any graph). With several parts, each runs on one thread: threads meet
-/// once a step instead of at every op, and each works in its own cache. The price is a set of
-/// gradients for each part, which are summed in order afterwards; hooks of parameters
-/// see the sums. Random masks are those of the whole batch. With several parts, the bits depend on
-/// their number and not on the threads'. The first exception of a part is thrown on
-/// in the caller.
-Tensor backward_in_parts(const std::vector<Tensor>& parameters, int64_t rows, int64_t parts,
-                         double scale, const PartLoss& loss);
+/// adds the gradients of `scale` (a number (), or undefined: 1) times the batch's loss to the
+/// leaves and returns that loss (not scaled, outside any graph). A mean over targets is a sum with
+/// 1 divided by their number as its scale; then it does not matter which part they are in.
+///
+/// With several parts, each runs on one thread: threads meet once a step instead of at every op,
+/// and each works in its own cache. The price is a set of gradients for each part, which are summed
+/// in order afterwards; hooks of leaves see the sums. Random masks are those of the whole batch;
+/// where dimension 0 does not hold the part's rows, they are refused. With several parts, the bits
+/// depend on their number and not on the threads'. The first exception of a part is thrown on in
+/// the caller.
+Tensor backward_in_parts(int64_t rows, int64_t parts, const Tensor& scale, const PartLoss& loss);
 
 }  // namespace ink

@@ -22,6 +22,23 @@ namespace {
 
 constexpr const char* kLast = "ckpt";
 constexpr const char* kBest = "best";
+constexpr int64_t kIgnored = -100;  // a target that counts nothing
+
+// While it lives, a model is in evaluation mode; then each of its modules is as it was.
+class EvaluationMode {
+ public:
+  explicit EvaluationMode(Module& model) {
+    model.apply([this](Module& m) { were_.emplace_back(&m, std::exchange(m.training, false)); });
+  }
+  ~EvaluationMode() {
+    for (const auto& [module, training] : were_) module->training = training;
+  }
+  EvaluationMode(const EvaluationMode&) = delete;
+  EvaluationMode& operator=(const EvaluationMode&) = delete;
+
+ private:
+  std::vector<std::pair<Module*, bool>> were_;
+};
 
 // The best validation loss of the run so far, if there was one.
 std::optional<double> best_of(const Checkpoint& saved) {
@@ -160,34 +177,54 @@ void Trainer::load_batches(int64_t step) {
   }
 }
 
-// The mean loss of a micro-batch, outside any graph; adds to the gradients.
-Tensor Trainer::forward_backward(int64_t step, int64_t micro_batch) {
+// 1 divided by the number of targets in all micro-batches: () f32, read by nobody here.
+Tensor Trainer::share_of_a_target() const {
+  const NoGrad no_grad;
+  Tensor count;
+  for (const Ids& ids : batches_) {
+    const Tensor here = sum(ids.y != kIgnored);
+    count = count.defined() ? count + here : here;
+  }
+  return 1 / to(count, f32);
+}
+
+// The loss of a micro-batch, outside any graph: summed over its targets if gradients are to be
+// scaled by `scale`, else their mean. Adds to the gradients.
+Tensor Trainer::forward_backward(int64_t step, int64_t micro_batch, int64_t parts,
+                                 const Tensor& scale) {
   context().random = {.seed = static_cast<uint64_t>(config_.seed),
                       .step = static_cast<uint64_t>(step),
                       .micro_batch = static_cast<uint64_t>(micro_batch)};
   const Ids& ids = batches_[static_cast<size_t>(micro_batch)];
+  const Reduction reduction = scale.defined() ? Reduction::sum : Reduction::mean;
+  return backward_in_parts(config_.batch_size, parts, scale, [&](int64_t first, int64_t count) {
+    return model_->loss(ids.x.narrow(0, first, count), ids.y.narrow(0, first, count), reduction);
+  });
+}
+
+// The mean loss over a step's targets, outside any graph; adds its gradients. Each target counts
+// alike, whatever the micro-batch and the part that it is in.
+Tensor Trainer::forward_backward_all(int64_t step) {
   // Observers see one thread.
   const int64_t parts = context().observers.empty() ? batch_parts(config_, num_parameters_) : 1;
-  return backward_in_parts(parameters_, config_.batch_size, parts,
-                           1 / static_cast<double>(config_.gradient_accumulation_steps),
-                           [&](int64_t first, int64_t count) {
-                             return model_->loss(ids.x.narrow(0, first, count),
-                                                 ids.y.narrow(0, first, count));
-                           });
+  const int64_t micro_batches = config_.gradient_accumulation_steps;
+  if (parts == 1 && micro_batches == 1) return forward_backward(step, 0, 1, {});
+  const Tensor share = share_of_a_target();
+  Tensor total;
+  for (int64_t micro_batch = 0; micro_batch < micro_batches; ++micro_batch) {
+    const Tensor loss = forward_backward(step, micro_batch, parts, share);
+    const NoGrad no_grad;
+    total = total.defined() ? total + loss : loss;
+  }
+  const NoGrad no_grad;
+  return total * share;
 }
 
 // What a step does on the device: it reads batches_ and the learning rate. The host reads nothing
 // of it here.
 void Trainer::forward_backward_update() {
-  Tensor step_loss;
-  const int64_t micro_batches = config_.gradient_accumulation_steps;
-  for (int64_t micro_batch = 0; micro_batch < micro_batches; ++micro_batch) {
-    const Tensor loss = forward_backward(steps_done_, micro_batch);
-    const NoGrad no_grad;
-    step_loss = step_loss.defined() ? step_loss + loss : loss;
-  }
+  const Tensor step_loss = forward_backward_all(steps_done_);
   const NoGrad no_grad;
-  if (micro_batches > 1) step_loss = step_loss / static_cast<double>(micro_batches);
   optimizer_->step(step_loss);
   optimizer_->zero_grad();
   loss_sum_.add_(step_loss);
@@ -227,46 +264,48 @@ Progress Trainer::progress() {
   return result;
 }
 
-// Each thread takes batches of its own; their losses are summed in order.
+// Each thread takes batches of its own, but where observers look on; their losses are summed in
+// order.
 Evaluation evaluate(GPT& model, const Dataset& dataset, int64_t batches, int64_t batch_size,
                     uint64_t seed) {
-  const bool training = model.training;
-  model.eval();
+  const EvaluationMode evaluating(model);
   const int64_t block = model.config.block_size;
   const int64_t rows = batches > 0 ? batches * batch_size : dataset.val_windows(block);
   struct Part {
-    Tensor loss;  // mean over the batch; read when all are under way
-    double rows = 0, best_possible = 0;
+    Tensor loss;  // the sum over the batch; read when all are under way
+    double targets = 0, rows = 0, best_possible = 0;
     bool best_possible_known = false;
   };
   std::vector<Part> parts(static_cast<size_t>((rows + batch_size - 1) / batch_size));
   const Context caller = context();
-  const int64_t threads = host_threads(caller.default_device);
-  parallel_for(std::ssize(parts), (std::ssize(parts) + threads - 1) / threads,
-               [&](int64_t begin, int64_t end) {
-                 const ContextGuard guard(caller);
-                 const NoGrad no_grad;
-                 for (int64_t i = begin; i < end; ++i) {
-                   const int64_t first = i * batch_size, count = std::min(batch_size, rows - first);
-                   const Batch batch =
-                       batches > 0 ? dataset.val_batch(seed, static_cast<uint64_t>(i), count, block)
-                                   : dataset.val_window_batch(first, count, block);
-                   const Tensor loss =
-                       model.loss(ids_tensor(batch.x, count), ids_tensor(batch.y, count));
-                   parts[static_cast<size_t>(i)] = {loss, static_cast<double>(count),
-                                                    mean_of(batch.best_possible),
-                                                    !batch.best_possible.empty()};
-                 }
-               });
-  model.train(training);
-  double loss = 0, best_possible = 0;
+  const int64_t threads = caller.observers.empty() ? host_threads(caller.default_device) : 1;
+  parallel_for(
+      std::ssize(parts), (std::ssize(parts) + threads - 1) / threads,
+      [&](int64_t begin, int64_t end) {
+        const ContextGuard guard(caller);
+        const NoGrad no_grad;
+        for (int64_t i = begin; i < end; ++i) {
+          const int64_t first = i * batch_size, count = std::min(batch_size, rows - first);
+          const Batch batch = batches > 0
+                                  ? dataset.val_batch(seed, static_cast<uint64_t>(i), count, block)
+                                  : dataset.val_window_batch(first, count, block);
+          const Tensor loss =
+              model.loss(ids_tensor(batch.x, count), ids_tensor(batch.y, count), Reduction::sum);
+          const auto ignored = std::ranges::count(batch.y, kIgnored);
+          parts[static_cast<size_t>(i)] = {loss, static_cast<double>(std::ssize(batch.y) - ignored),
+                                           static_cast<double>(count), mean_of(batch.best_possible),
+                                           !batch.best_possible.empty()};
+        }
+      });
+  double loss = 0, targets = 0, best_possible = 0;
   bool best_possible_known = false;
   for (const Part& part : parts) {
-    loss += part.loss.item() * part.rows;
+    loss += part.loss.item();
+    targets += part.targets;
     best_possible += part.best_possible * part.rows;
     best_possible_known = part.best_possible_known;
   }
-  Evaluation result{loss / static_cast<double>(rows), {}, rows * block};
+  Evaluation result{loss / targets, {}, rows * block};
   if (best_possible_known) result.best_possible = best_possible / static_cast<double>(rows);
   return result;
 }
@@ -305,8 +344,7 @@ std::string Trainer::find_non_finite() {
   {
     const Observe observe(sentinel);
     load_batches(steps_done_ - 1);
-    for (int64_t i = 0; i < config_.gradient_accumulation_steps; ++i)
-      forward_backward(steps_done_ - 1, i);
+    forward_backward_all(steps_done_ - 1);
   }
   optimizer_->zero_grad();
   return sentinel.first();

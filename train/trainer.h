@@ -86,7 +86,9 @@ class Trainer {
   /// What this thread runs under, changed to what the config asks for.
   Context run_context() const;
   void load_batches(int64_t step);
-  Tensor forward_backward(int64_t step, int64_t micro_batch);
+  Tensor share_of_a_target() const;
+  Tensor forward_backward(int64_t step, int64_t micro_batch, int64_t parts, const Tensor& scale);
+  Tensor forward_backward_all(int64_t step);
   void forward_backward_update();
   void resume();
 

@@ -22,6 +22,7 @@ struct RandomPosition {
   uint64_t call = 0;  // counts the draws within a step
   /// The row of the whole batch at which this part of it starts, when threads share the batch.
   uint64_t first_row = 0;
+  uint64_t rows = 0;  // of this part; 0: it is the whole batch
 };
 
 /// Where PyTorch's CPU builds differ, and with them the masks of its dropout. Plain: two outputs of

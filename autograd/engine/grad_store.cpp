@@ -1,5 +1,7 @@
 #include "autograd/engine/grad_store.h"
 
+#include "autograd/base/parallel.h"
+
 namespace ink {
 
 Tensor* GradStore::cell(const std::shared_ptr<GradSlot>& slot) {
@@ -13,11 +15,6 @@ Tensor GradStore::get(const Tensor& leaf) const {
   return found == index_.end() ? Tensor() : grads_[found->second].second;
 }
 
-Tensor GradStore::take(const Tensor& leaf) {
-  const auto found = index_.find(leaf.slot().get());
-  return found == index_.end() ? Tensor() : std::exchange(grads_[found->second].second, {});
-}
-
 void GradStore::add_to_leaves() {
   const NoGrad no_grad;
   auto grads = std::exchange(grads_, {});
@@ -25,6 +22,29 @@ void GradStore::add_to_leaves() {
   for (auto& [slot, g] : grads) {
     if (g.defined()) slot->accumulate(std::move(g), false);
   }
+}
+
+void GradStore::add_to_leaves(std::vector<GradStore>& stores) {
+  if (stores.empty()) return;
+  GradStore& all = stores[0];
+  for (const GradStore& store : stores)
+    for (const auto& entry : store.grads_) all.cell(entry.first);
+  const Context caller = context();
+  parallel_for(std::ssize(all.grads_), 1, [&](int64_t begin, int64_t end) {
+    const ContextGuard guard(caller);
+    const NoGrad no_grad;
+    for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
+      auto& [slot, sum] = all.grads_[i];
+      for (size_t k = 1; k < stores.size(); ++k) {
+        const auto found = stores[k].index_.find(slot.get());
+        if (found == stores[k].index_.end()) continue;
+        Tensor part = std::exchange(stores[k].grads_[found->second].second, {});
+        if (part.defined()) detail::add_gradient(sum, std::move(part), false, false);
+      }
+    }
+  });
+  all.add_to_leaves();  // here, one after the other: users' hooks may see them
+  for (GradStore& store : stores) store = {};
 }
 
 }  // namespace ink

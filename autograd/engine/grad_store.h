@@ -15,11 +15,11 @@ class GradStore {
  public:
   /// The gradient collected for a leaf; undefined if none.
   Tensor get(const Tensor& leaf) const;
-  /// The same, which the store then holds no more.
-  Tensor take(const Tensor& leaf);
   /// Adds the collected gradients to those of the leaves, and empties the store. Hooks of leaves
   /// see them now, not while the graph is walked.
   void add_to_leaves();
+  /// The same with the sums of several stores' gradients, added in the stores' order.
+  static void add_to_leaves(std::vector<GradStore>& stores);
 
  private:
   friend void backward(const Tensor& loss, GradStore& store);

@@ -74,6 +74,7 @@ Tensor dropout(const Tensor& input, double p, bool training) {
   if (p == 0 || !training) return input;
   if (const auto rule = context().imitate_torch) return dropout_of_torch(input, p, *rule);
   const RandomPosition at = context().random;
+  check_part("dropout", input.shape(), at);
   ++context().random.call;
   if (composed()) return dropout_composed(input, p, at);
   return dropout_at(input, p, at);

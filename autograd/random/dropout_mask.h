@@ -12,6 +12,7 @@
 
 #include "autograd/base/context.h"
 #include "autograd/base/device_function.h"
+#include "autograd/base/shape.h"
 #include "autograd/base/shuffle.h"
 #include "autograd/random/philox.h"
 
@@ -77,9 +78,21 @@ class DropoutMask {
 };
 
 /// The index in the whole batch of the first element of a tensor of n elements, `rows` of them
-/// along dimension 0.
+/// along dimension 0: the rows of the batch, or of a part of it each of them several times, such as
+/// once for each of its positions.
 inline int64_t first_of_batch(const RandomPosition& at, int64_t n, int64_t rows) {
-  return static_cast<int64_t>(at.first_row) * (rows ? n / rows : n);
+  const auto of_batch = at.rows ? static_cast<int64_t>(at.rows) : rows;
+  return static_cast<int64_t>(at.first_row) * (of_batch ? n / of_batch : n);
+}
+
+/// Throws where a part of a batch cannot draw what the whole batch would: dimension 0 of the shape
+/// does not hold its rows.
+inline void check_part(const char* op, const Shape& shape, const RandomPosition& at) {
+  const int64_t first = shape.empty() ? 1 : shape[0];
+  INK_CHECK(at.rows == 0 || first % static_cast<int64_t>(at.rows) == 0, op, ": dimension 0 of ",
+            shape, " does not hold the ", at.rows,
+            " rows of this part of a batch, so that its mask cannot be that of the whole batch; "
+            "put the batch first, or take one part");
 }
 
 }  // namespace ink

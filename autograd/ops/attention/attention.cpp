@@ -16,6 +16,7 @@
 #include "autograd/basic_ops.h"
 #include "autograd/fused_ops.h"
 #include "autograd/kernels/attention.h"
+#include "autograd/random/dropout_mask.h"
 
 namespace ink {
 namespace {
@@ -247,7 +248,10 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
     return shown_as(shown, attention_composed(q, k, v, problem));
   const Tensor mask = std::exchange(problem.mask, {});
   problem.rule.random = context().random;
-  if (problem.rule.dropout_p > 0) ++context().random.call;
+  if (problem.rule.dropout_p > 0) {
+    check_part("scaled_dot_product_attention", q.shape(), context().random);
+    ++context().random.call;
+  }
   Tensor out = empty_in_order_of(q, v.size(-1));
   Shape rows = q.shape();
   rows.erase(q.dim() - 1);
