@@ -115,6 +115,8 @@ Tensor ones_like(const Tensor& other) { return full_like(other, 1); }
 
 Tensor from_blob(void* memory, const Shape& shape, Options options, Storage::Deleter deleter) {
   INK_CHECK(deleter, "from_blob: expected a deleter");
+  for (int64_t size : shape)
+    INK_CHECK(size >= 0, "from_blob: expected sizes of 0 or more, got ", shape);
   const int64_t bytes = shape.numel() * size_of(options.dtype);
   return Tensor(Array(std::make_shared<Storage>(memory, bytes, options.device, std::move(deleter)),
                       {shape, contiguous_strides(shape), 0}, options.dtype));

@@ -287,6 +287,43 @@ TEST(SelfAttention, RowsThatSeeNothingAreZero) {
 
 // ---- BatchNorm1d
 
+// What lies in padding has no influence: the same numbers and gradients as with zeros there, also
+// where the weights are asked for, and for a query that sees nothing.
+TEST(MultiheadAttention, PaddingMayHoldNaN) {
+  manual_seed(4);
+  for (const double dropout : {0.0, 0.4}) {
+    const MultiheadAttention attn(8, 2, {.dropout = dropout, .batch_first = true});
+    const Tensor x = randn({2, 3, 8}), clean = randn({2, 4, 8});
+    Tensor padding = zeros({2, 4}, boolean), nothing = zeros({2, 3, 4}, boolean);
+    padding.index({0, Slice(2, None)}).fill_(true);
+    padding.index({1, 0}).fill_(true);
+    nothing.index({1, 1}).fill_(true);
+    const Tensor mask = nothing.unsqueeze(1).expand({2, 2, 3, 4}).reshape({4, 3, 4});
+    for (const bool need_weights : {false, true}) {
+      const auto run = [&](double filler) {
+        const ContextGuard guard;
+        context().random = {.seed = 9};
+        const Tensor keys = masked_fill(clean, padding.unsqueeze(-1), filler);
+        Tensor q = x.clone().requires_grad_();
+        const auto result =
+            attn(q, keys, keys,
+                 {.key_padding_mask = padding, .attn_mask = mask, .need_weights = need_weights});
+        sum(result.output * result.output).backward();
+        auto all = result.output.tolist<double>();
+        for (const Tensor& t : {q.grad(), need_weights ? result.weights : q.grad()}) {
+          const auto more = t.tolist<double>();
+          all.insert(all.end(), more.begin(), more.end());
+        }
+        return all;
+      };
+      const auto expected = run(0);
+      for (const double v : expected) ASSERT_TRUE(std::isfinite(v));
+      EXPECT_EQ(run(std::nan("")), expected) << dropout << " " << need_weights;
+      EXPECT_EQ(run(inf), expected) << dropout << " " << need_weights;
+    }
+  }
+}
+
 TEST(BatchNorm1d, IsPyTorchsOverSixSteps) {
   BatchNorm1d norm(6);
   {

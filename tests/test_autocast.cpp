@@ -310,7 +310,7 @@ TEST(MixedTraining, NothingIsConvertedThatNeedNotBe) {
   EXPECT_EQ(forward.seen["layer_norm"], (Counts{{bf16, 1}}));
   EXPECT_EQ(forward.seen["add_layer_norm"], (Counts{{f32, 6}, {bf16, 6}}));
   EXPECT_EQ(forward.seen["gelu_linear"], (Counts{{bf16, 3}}));
-  EXPECT_EQ(forward.seen["scaled_dot_product_attention"], (Counts{{bf16, 3}}));
+  EXPECT_EQ(forward.seen["causal_attention"], (Counts{{bf16, 3}}));
   EXPECT_EQ(forward.seen["add"], (Counts{{f32, 1}}));
   EXPECT_EQ(forward.seen["embedding"], (Counts{{f32, 1}}));
   EXPECT_EQ(loss.dtype(), f32);

@@ -76,10 +76,15 @@ TEST(Profiler, AttentionCountsTheTriangle) {
   profiler.start();
   sum(scaled_dot_product_attention(x[0], x[1], x[2], {.is_causal = true})).backward();
   const auto rows = profiler.rows();
-  const ProfileRow& attention = row_of(rows, "scaled_dot_product_attention");
+  const ProfileRow& attention = row_of(rows, "causal_attention");
   const double pairs = 2 * 8 * 9 / 2;
   EXPECT_EQ(attention.forward.work.flops, pairs * 2 * 2 * 4);
   EXPECT_EQ(attention.backward.work.flops, pairs * 5 * 2 * 4);
+  profiler.start();
+  sum(scaled_dot_product_attention(x[0], x[1], x[2])).backward();
+  const ProfileRow whole = row_of(profiler.rows(), "scaled_dot_product_attention");
+  EXPECT_EQ(whole.forward.work.flops, 2 * 8 * 8 * 2 * 2 * 4);
+  EXPECT_EQ(whole.backward.work.flops, 2 * 8 * 8 * 5 * 2 * 4);
 }
 
 TEST(Profiler, TimesAddUpToTheClock) {

@@ -221,6 +221,24 @@ TEST_P(GemmUnits, InfinityAndNaN) {
   }
 }
 
+// So small that some units would take parts of it for 0: f32's quality, or refused.
+TEST_P(GemmUnits, SmallNumbers) {
+  const NoGrad no_grad;
+  for (const auto& [left, right] :
+       {std::array{1e-36, 1.0}, {1.0, 1e-34}, {1e-17, 1e-18}, {1e-36, 1e30}, {1e-31, 1e-2}}) {
+    for (const bool accumulate : {false, true}) {
+      const Tensor a = randn({70, 90}) * left, b = randn({90, 50}) * right;
+      Tensor c = zeros({70, 50});
+      if (!multiply(c, a, b, accumulate)) {
+        EXPECT_EQ(largest(c), 0);
+        kernel::gemm(c, a, b, 1, accumulate);
+      }
+      const Tensor exact = matmul(a.to(f64), b.to(f64));
+      EXPECT_LT(difference(c, exact), 3e-6 * largest(exact)) << left << " " << right;
+    }
+  }
+}
+
 TEST_P(GemmUnits, InfinityAndNaNInBf16) {
   const NoGrad no_grad;
   for (const float value : {kInfinity, kNaN}) {

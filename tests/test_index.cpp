@@ -58,6 +58,17 @@ TEST(Index, RepeatedIdsSumTheirGradients) {
   EXPECT_EQ(ints(x.grad()), (Ints{3, 4, 0, 0, 6, 8}));
 }
 
+// The op, not the shape that would have been made.
+TEST(Index, NinthDimensionsAreRefusedByName) {
+  const Tensor x = ones({1, 1, 1, 1, 1, 1, 1, 1}), ids = zeros(x.shape(), i64);
+  const std::string rest = ": the result would have 9 dimensions; a tensor has at most 8";
+  EXPECT_EQ(error_of([&] { unsqueeze(x, 0); }), "unsqueeze" + rest);
+  EXPECT_EQ(error_of([&] { stack({x}); }), "stack" + rest);
+  EXPECT_EQ(error_of([&] { one_hot(ids, 2); }), "one_hot" + rest);
+  EXPECT_EQ(error_of([&] { embedding(ids, ones({2, 3})); }), "embedding" + rest);
+  EXPECT_EQ(error_of([&] { ones({1, 1}).index(ids); }), "index" + rest);
+}
+
 TEST(Index, Errors) {
   const Tensor x = zeros({5, 3}), scalar = zeros({}), seven = tensor({7}), one = tensor({{1}});
   EXPECT_EQ(error_of([&] { index_select(x, 0, seven); }),
@@ -83,7 +94,7 @@ TEST(Index, Errors) {
   EXPECT_EQ(error_of([&] { gather(x, 1, one * 3); }),
             "gather: index 3 is out of range for dimension 1 of (5, 3)");
   EXPECT_EQ(error_of([&] { gather(x, 0, seven); }),
-            "gather: expected ids no larger than (5, 3) outside dimension 0, got (1,)");
+            "gather: expected ids of as many dimensions as the tensor (5, 3), got (1,)");
   EXPECT_EQ(error_of([&] {
               gather(x, 0, zeros({1, 4}, i64));
             }),
@@ -105,7 +116,7 @@ TEST(Index, Errors) {
             }),
             "scatter_add: expected ids no larger than (5, 3) outside dimension 1, got (6, 1)");
   EXPECT_EQ(error_of([&] { scatter_add(scalar, 0, one, one); }),
-            "scatter_add: expected ids no larger than (1,) outside dimension 0, got (1, 1)");
+            "scatter_add: expected ids of as many dimensions as the tensor (1,), got (1, 1)");
   EXPECT_EQ(error_of([&] {
               one_hot(tensor({0, 3}), 3);
             }),

@@ -26,8 +26,10 @@ struct RandomPosition {
 };
 
 /// Where PyTorch's CPU builds differ, and with them the masks of its dropout. Plain: two outputs of
-/// the generator an element. With MKL on an Intel processor: one output a call, which seeds MKL's
-/// own MCG31m1 for all elements. The caller picks the one to follow.
+/// the generator an element; so does PyTorch 2.15, on Intel processors too. Mkl: one output a call,
+/// which seeds MKL's own MCG31m1 for all elements; so do older builds with MKL on an Intel
+/// processor. The caller picks the one to follow; rule() of tests/golden/imitate_fixtures.py tells
+/// which one a PyTorch follows.
 enum class BernoulliRule { plain, mkl };
 
 struct Context {

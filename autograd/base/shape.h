@@ -140,6 +140,12 @@ inline int64_t wrap_dim(const char* op, int64_t dim, const Shape& sizes) {
   return dim < 0 ? dim + n : dim;
 }
 
+/// Throws where an op's result would have more dimensions than there can be.
+inline void check_dims(const char* op, int64_t dims) {
+  INK_CHECK(dims <= Shape::kMaxDims, op, ": the result would have ", dims,
+            " dimensions; a tensor has at most ", Shape::kMaxDims);
+}
+
 /// The shape two shapes broadcast to, as in NumPy. Throws
 /// "op: shapes (2, 3) and (4,) do not broadcast".
 inline Shape broadcast_shapes(const char* op, const Shape& a, const Shape& b) {

@@ -5,7 +5,8 @@
 // indices i + j <= 4 are computed; the other three are below 2^-26 of it, under f32's own rounding.
 // All products of bf16 are exact in f32 and sums run in f32, so the result is as good as that of
 // f32 arithmetic (test_gemm_units measures both against f64), at 6/16 of its multiplications. What
-// three bf16 cannot stand for (infinity, NaN, a number that rounds to infinity) is refused.
+// three bf16 cannot stand for (infinity, NaN, a number that rounds to infinity) is refused, and so
+// are operands so small that pieces or their products are denormal, which the unit takes for 0.
 //   Henry, Tang, Heinecke: Leveraging the bfloat16 Artificial Intelligence Datatype For
 //   Higher-Precision Computations, 2019.
 #include <algorithm>
@@ -52,46 +53,47 @@ struct Packed {
   }
 };
 
-// Stores one vector in P pieces, kPiece elements apart. Returns `finite` or NaN, as those below.
+// Stores one vector in P pieces, kPiece elements apart.
 template <int P, class V>
-[[gnu::always_inline]] inline __m512 store_pieces(uint16_t* to, V rest, __m512 finite) {
+[[gnu::always_inline]] inline void store_pieces(uint16_t* to, V rest, Seen& seen) {
+  if (P > 1) rest.note_size(seen);
   for (int piece = 0; piece < P; ++piece) {
     _mm512_store_si512(to + piece * kPiece, rest.take_piece());
-    if (P > 1 && piece == 0) finite = rest.note_not_finite(finite);
+    if (P > 1 && piece == 0) rest.note_not_finite(seen);
   }
-  return finite;
 }
 
 // Memory's vectors are rows of tiles, in order: a line (or two) is read from end to end.
 template <int P, class T, bool kAlong>
-__m512 pack_rows(const Packed<P> to, const Lines<T, kAlong> from, int64_t vectors, int64_t chunks) {
-  __m512 finite = _mm512_setzero_ps();
+Seen pack_rows(const Packed<P> to, const Lines<T, kAlong> from, int64_t vectors, int64_t chunks) {
+  Seen seen;
   for (int64_t r = 0; r < vectors; ++r) {
     for (int64_t chunk = 0; chunk < chunks; ++chunk) {
       const int64_t at = chunk * (kAlong ? kInner : kTile);
       uint16_t* row =
           kAlong ? to.row(r / kTile, chunk, r % kTile) : to.row(chunk, r / kTile, r % kTile);
       if (from.whole(r, at)) {
-        finite = store_pieces<P>(row, from.template vector<true>(r, at), finite);
+        store_pieces<P>(row, from.template vector<true>(r, at), seen);
       } else {
-        finite = store_pieces<P>(row, from.template vector<false>(r, at), finite);
+        store_pieces<P>(row, from.template vector<false>(r, at), seen);
       }
     }
   }
-  return finite;
+  return seen;
 }
 
 // Memory's vectors are columns of tiles: 16 of them are transposed in registers.
 template <int P, bool kWhole, class T, bool kAlong>
-__m512 pack_transposed_tile(uint16_t* to, const Lines<T, kAlong>& from, int64_t r0, int64_t at) {
-  __m512 finite = _mm512_setzero_ps();
+Seen pack_transposed_tile(uint16_t* to, const Lines<T, kAlong>& from, int64_t r0, int64_t at) {
+  Seen seen;
   __m512i pieces[P][kTile];
 #pragma GCC unroll 16
   for (int64_t r = 0; r < kTile; ++r) {
     auto rest = from.template vector<kWhole>(r0 + r, at);
+    if (P > 1) rest.note_size(seen);
     for (int piece = 0; piece < P; ++piece) {
       pieces[piece][r] = rest.take_piece();
-      if (P > 1 && piece == 0) finite = rest.note_not_finite(finite);
+      if (P > 1 && piece == 0) rest.note_not_finite(seen);
     }
   }
   for (int piece = 0; piece < P; ++piece) {
@@ -100,29 +102,33 @@ __m512 pack_transposed_tile(uint16_t* to, const Lines<T, kAlong>& from, int64_t 
     for (int64_t r = 0; r < kTile; ++r)
       _mm512_store_si512(to + piece * kPiece + r * kInner, pieces[piece][r]);
   }
-  return finite;
+  return seen;
 }
 template <int P, class T, bool kAlong>
-__m512 pack_transposed(const Packed<P> to, const Lines<T, kAlong> from, int64_t vectors,
-                       int64_t chunks) {
-  __m512 finite = _mm512_setzero_ps();
+Seen pack_transposed(const Packed<P> to, const Lines<T, kAlong> from, int64_t vectors,
+                     int64_t chunks) {
+  Seen seen;
   for (int64_t r = 0; r < vectors; r += kTile) {
     for (int64_t chunk = 0; chunk < chunks; ++chunk) {
       const int64_t at = chunk * (kAlong ? kInner : kTile);
       uint16_t* tile = kAlong ? to.row(r / kTile, chunk, 0) : to.row(chunk, r / kTile, 0);
-      finite = _mm512_add_ps(finite, from.whole(r + kTile - 1, at)
-                                         ? pack_transposed_tile<P, true>(tile, from, r, at)
-                                         : pack_transposed_tile<P, false>(tile, from, r, at));
+      seen.add(from.whole(r + kTile - 1, at) ? pack_transposed_tile<P, true>(tile, from, r, at)
+                                             : pack_transposed_tile<P, false>(tile, from, r, at));
     }
   }
-  return finite;
+  return seen;
 }
 
-bool all_zero(__m512 x) { return _mm512_cmp_ps_mask(x, _mm512_setzero_ps(), _CMP_NEQ_UQ) == 0; }
+// Would pieces, or their products, be denormal, which the unit takes for 0? The third piece of the
+// largest is 2^-24 of it, and 2^-126 is the smallest normal number.
+bool too_small(const Seen& left, const Seen& right) {
+  const float a = _mm512_reduce_max_ps(left.largest), b = _mm512_reduce_max_ps(right.largest);
+  return a > 0 && b > 0 && std::min({a, b, a * b}) < 0x1p-102f;
+}
 
-// Packs `outer` rows (left) or columns (right) of `inner` elements each. False: not finite.
+// Packs `outer` rows (left) or columns (right) of `inner` elements each.
 template <int P, Side side>
-bool pack(uint16_t* to, const GemmOperand& x, int64_t outer, int64_t inner) {
+Seen pack(uint16_t* to, const GemmOperand& x, int64_t outer, int64_t inner) {
   const int64_t tiles = 2 * ((outer + kBlock - 1) / kBlock), steps = (inner + kInner - 1) / kInner;
   const Packed<P> packed{to, steps};
   const auto typed = [&]<class T>(const T* data) {
@@ -135,8 +141,8 @@ bool pack(uint16_t* to, const GemmOperand& x, int64_t outer, int64_t inner) {
     return side == Side::right ? pack_rows(packed, lines, kTile * steps, tiles)
                                : pack_transposed(packed, lines, kTile * steps, tiles);
   };
-  return all_zero(x.is_bf16 ? typed(static_cast<const bfloat16*>(x.data))
-                            : typed(static_cast<const float*>(x.data)));
+  return x.is_bf16 ? typed(static_cast<const bfloat16*>(x.data))
+                   : typed(static_cast<const float*>(x.data));
 }
 
 // Tiles 0 to 3 sum a block of the result; 4 and 5 are the left operand's, 6 and 7 the right one's.
@@ -239,10 +245,13 @@ bool multiply(int64_t m, int64_t n, int64_t k, const GemmOperand& a, const GemmO
     const int64_t cols = std::min(kColumns, n - j0);
     for (int64_t k0 = 0; k0 < k; k0 += part) {
       const int64_t inner = std::min(part, k - k0), padded = up_to_multiple(inner, kInner);
-      if (!pack<P, Side::right>(right, b.from(k0, j0), cols, inner)) return false;
+      const Seen in_right = pack<P, Side::right>(right, b.from(k0, j0), cols, inner);
+      if (!in_right.all_finite()) return false;
       for (int64_t i0 = 0; i0 < m; i0 += kRows) {
         const int64_t rows = std::min(kRows, m - i0);
-        if (!pack<P, Side::left>(left, a.from(i0, k0), rows, inner)) return false;
+        const Seen in_left = pack<P, Side::left>(left, a.from(i0, k0), rows, inner);
+        if (!in_left.all_finite()) return false;
+        if (P > 1 && start.ld == 0 && too_small(in_left, in_right)) return false;
         const Start from = k0 > 0 ? Start{static_cast<const float*>(c.data), c.ld} : start;
         const auto part_of_result = [&](int64_t i, int64_t j) {
           multiply_part<P>(padded / kInner, left + i / kBlock * panel * padded,
@@ -265,21 +274,20 @@ bool multiply(int64_t m, int64_t n, int64_t k, const GemmOperand& a, const GemmO
   return true;
 }
 
-// Is every element one that three bf16 can stand for?
-bool splits(const GemmOperand& x, int64_t rows, int64_t cols) {
-  if (x.is_bf16) return true;
+// What packing would see of a whole operand.
+Seen seen_in(const GemmOperand& x, int64_t rows, int64_t cols) {
   if (x.layout.transposed) std::swap(rows, cols);
+  Seen seen;
   for (int64_t i = 0; i < rows; ++i) {
     const float* row = static_cast<const float*>(x.data) + i * x.layout.ld;
-    __m512 finite = _mm512_setzero_ps();
     for (int64_t j = 0; j < cols; j += kInner) {
       auto pair = Lines<float, true>{row, 0, 1, cols}.vector<false>(0, j);
+      pair.note_size(seen);
       pair.take_piece();
-      finite = pair.note_not_finite(finite);
+      pair.note_not_finite(seen);
     }
-    if (!all_zero(finite)) return false;
   }
-  return true;
+  return seen;
 }
 
 // The shape of all eight tiles; the unit is idle again when this goes.
@@ -316,7 +324,10 @@ bool product(const GemmProduct& p, void* scratch) {
   const Start start =
       p.accumulate ? Start{static_cast<const float*>(p.c.data), p.c.ld} : Start{p.bias, 0};
   if (p.a.is_bf16 || p.b.is_bf16) return multiply<1>(p.m, p.n, p.k, p.a, p.b, p.c, start, packed);
-  if (p.accumulate && !(splits(p.a, p.m, p.k) && splits(p.b, p.k, p.n))) return false;
+  if (p.accumulate) {  // a sum must not be left half added to
+    const Seen a = seen_in(p.a, p.m, p.k), b = seen_in(p.b, p.k, p.n);
+    if (!a.all_finite() || !b.all_finite() || too_small(a, b)) return false;
+  }
   return multiply<3>(p.m, p.n, p.k, p.a, p.b, p.c, start, packed);
 }
 

@@ -30,6 +30,20 @@ struct Start {
   }
 };
 
+// What of an operand was seen as it was packed.
+struct Seen {
+  __m512 finite = _mm512_setzero_ps();   // NaN where something is not finite
+  __m512 largest = _mm512_setzero_ps();  // |x|
+
+  void add(const Seen& other) {
+    finite = _mm512_add_ps(finite, other.finite);
+    largest = _mm512_max_ps(largest, other.largest);
+  }
+  bool all_finite() const {
+    return _mm512_cmp_ps_mask(finite, _mm512_setzero_ps(), _CMP_NEQ_UQ) == 0;
+  }
+};
+
 // Two vectors of f32 that become one of bf16 pairs: elements 0..15 and 16..31 of a run along the
 // inner dimension (kAlong), or 16 columns' elements 2 r and 2 r + 1.
 template <bool kAlong>
@@ -61,10 +75,16 @@ struct Pairs {
                                                         11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
     return _mm512_permutexvar_epi16(_mm512_load_si512(kOrder), x);
   }
-  // NaN where sum is or a rest is not finite; sum elsewhere.
-  __m512 note_not_finite(__m512 sum) const {
+  // Before the first piece is taken: how large the elements are.
+  void note_size(Seen& seen) const {
+    constexpr int kLargerMagnitude = 0b1011;
+    seen.largest = _mm512_range_ps(seen.largest, low, kLargerMagnitude);
+    seen.largest = _mm512_range_ps(seen.largest, high, kLargerMagnitude);
+  }
+  // After it: is a rest not finite?
+  void note_not_finite(Seen& seen) const {
     const __m512 zero = _mm512_setzero_ps();
-    return _mm512_add_ps(sum, _mm512_fmadd_ps(low, zero, _mm512_mul_ps(high, zero)));
+    seen.finite = _mm512_add_ps(seen.finite, _mm512_fmadd_ps(low, zero, _mm512_mul_ps(high, zero)));
   }
 };
 
@@ -73,7 +93,8 @@ struct Ready {
   __m512i row;
 
   __m512i take_piece() const { return row; }
-  __m512 note_not_finite(__m512 sum) const { return sum; }
+  void note_size(Seen&) const {}
+  void note_not_finite(Seen&) const {}
 };
 
 // Lines of a matrix in memory, ld apart: rows of the left operand, of `width` elements along the

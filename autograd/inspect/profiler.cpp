@@ -46,11 +46,11 @@ struct Flops {
   double forward = 0, backward = 0;
 };
 
-// Without a mask it is taken as causal over T queries and S >= T keys, as in a GPT: that many pairs
-// have a weight. Backward computes the scores again: five products for forward's two.
-Flops attention_flops(const Tensor& q, const Tensor& k, const Tensor& v, bool masked) {
+// Causal over T queries and S >= T keys: only that many pairs have a weight. Backward computes the
+// scores again: five products for forward's two.
+Flops attention_flops(const Tensor& q, const Tensor& k, const Tensor& v, bool causal) {
   const double T = length(q, -2), S = length(k, -2), d = length(q, -1), dv = length(v, -1);
-  const double visible = masked || S < T ? S : S - (T - 1) / 2;
+  const double visible = causal && S >= T ? S - (T - 1) / 2 : S;
   const double pairs = numel_of(q) / std::max(d, 1.0) * visible;
   return {2 * pairs * (d + dv), 2 * pairs * (3 * d + 2 * dv)};
 }
@@ -67,8 +67,8 @@ Flops flops_of(std::string_view name, const std::vector<Tensor>& inputs, const T
     if (name == "linear_cross_entropy") return {product + gradients, 0};  // all of it in forward
     return {product, gradients};
   }
-  if (name == "scaled_dot_product_attention")
-    return attention_flops(inputs[0], inputs[1], inputs[2], inputs[3].defined());
+  if (name == "scaled_dot_product_attention" || name == "causal_attention")
+    return attention_flops(inputs[0], inputs[1], inputs[2], name == "causal_attention");
   return {};
 }
 

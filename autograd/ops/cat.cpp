@@ -69,6 +69,7 @@ Tensor cat(const std::vector<Tensor>& tensors, int64_t dim) {
 Tensor stack(const std::vector<Tensor>& tensors, int64_t dim) {
   INK_CHECK(!tensors.empty(), "stack: expected at least one tensor");
   check_all("stack", tensors);
+  check_dims("stack", tensors[0].dim() + 1);
   const int64_t d = wrap_dim("stack", dim, Shape::filled(tensors[0].dim() + 1, 1));
   std::vector<Tensor> layers;
   std::vector<DType> dtypes;

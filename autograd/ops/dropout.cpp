@@ -3,6 +3,7 @@
 //   dx = dy mask
 // The mask is never stored (random/dropout_mask.h): backward draws the same numbers again.
 #include <algorithm>
+#include <numeric>
 
 #include "autograd/basic_ops.h"
 #include "autograd/fused_ops.h"
@@ -50,13 +51,23 @@ static Tensor dropout_composed(const Tensor& x, double p, const RandomPosition& 
   return (x * mask).to(x.dtype());
 }
 
-// Under ImitateTorch: a mask of PyTorch's numbers, which has to be kept. p = 1 draws none.
+// Under ImitateTorch: a mask of PyTorch's numbers, which has to be kept. p = 1 draws none. PyTorch
+// draws them in the order of x's memory; by MKL's rule in row-major order.
 static Tensor dropout_of_torch(const Tensor& x, double p, BernoulliRule rule) {
   if (x.numel() == 0) return x;
   if (p == 1) return x * zeros({}, x.options());
-  Tensor mask = empty(x.shape(), {x.dtype() == f64 ? f64 : f32, x.device()});
+  Shape order = Shape::filled(x.dim(), 0), sizes = order, place = order;
+  std::iota(order.begin(), order.end(), 0);
+  if (rule == BernoulliRule::plain && !x.layout().repeats())
+    std::stable_sort(order.begin(), order.end(),
+                     [&](int64_t a, int64_t b) { return x.strides()[a] > x.strides()[b]; });
+  for (int64_t i = 0; i < x.dim(); ++i) {
+    sizes[i] = x.size(order[i]);
+    place[order[i]] = i;
+  }
+  Tensor mask = empty(sizes, {x.dtype() == f64 ? f64 : f32, x.device()});
   bernoulli_(mask, 1 - p, default_generator(), rule);
-  return x * (mask / (1 - p)).to(x.dtype());
+  return x * (permute(mask, place) / (1 - p)).to(x.dtype());
 }
 
 // Its gradient is itself, applied to dy.

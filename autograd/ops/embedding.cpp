@@ -54,6 +54,7 @@ Tensor embedding(const Tensor& input, const Tensor& table) {
   check_defined("embedding", input, table);
   INK_CHECK(table.dim() == 2, "embedding: expected a weight (rows, columns), got ", table.shape());
   check_ids("embedding", "id", input, table.size(0), "rows");
+  check_dims("embedding", input.dim() + 1);
   if (composed()) return embedding_composed(input, table);
   const Tensor ids = input.contiguous(), weight = table.contiguous();
   Shape shape = ids.shape();

@@ -127,6 +127,11 @@ Tensor spread(const Tensor& ids, int64_t dim, Shape shape) {
   return expand(view(ids, one_dim), shape);
 }
 
+void check_rank(const char* op, const Tensor& ids, const Tensor& x) {
+  INK_CHECK(ids.dim() == x.dim(), op, ": expected ids of as many dimensions as the tensor ",
+            x.shape(), ", got ", ids.shape());
+}
+
 }  // namespace
 
 // y[i][j] = x[ids[i][j]][j] for dim 0, and so on.   dx = zeros, dy added at ids
@@ -137,6 +142,7 @@ Tensor gather(const Tensor& x, int64_t dim, const Tensor& ids) {
   const int64_t d = wrap_dim("gather", dim, x.shape());
   if (ids.numel() == 0 && !fits(ids.shape(), x.shape(), d))
     return shown_as("gather", view(narrow(reshape(x, {x.numel()}), 0, 0, 0), ids.shape()));
+  check_rank("gather", ids, x);
   INK_CHECK(fits(ids.shape(), x.shape(), d), "gather: expected ids no larger than ", x.shape(),
             " outside dimension ", d, ", got ", ids.shape());
   check_ids("gather", ids, d, x.shape());
@@ -157,6 +163,7 @@ Tensor scatter_add(const Tensor& x, int64_t dim, const Tensor& ids, const Tensor
   const int64_t d = wrap_dim("scatter_add", dim, x.shape());
   if (ids.numel() == 0 && !fits(ids.shape(), x.shape(), d))
     return shown_as("scatter_add", clone(x));
+  check_rank("scatter_add", ids, x);
   INK_CHECK(fits(ids.shape(), x.shape(), d), "scatter_add: expected ids no larger than ", x.shape(),
             " outside dimension ", d, ", got ", ids.shape());
   INK_CHECK(fits(ids.shape(), source.shape(), -1),
@@ -206,6 +213,7 @@ Tensor index(const Tensor& x, const Tensor& indices) {
   const Tensor ids = where((indices < 0) == (indices >= -n), indices + n, indices);
   const Tensor all_ids = spread(ids, 0, x.shape());
   Shape shape = ids.shape();
+  check_dims("index", ids.dim() + x.dim() - 1);
   for (int64_t d = 1; d < x.dim(); ++d) shape.push_back(x.shape()[d]);
   Tensor y = empty(all_ids.shape(), x.options());
   kernel::gather(y, x, all_ids, 0, "index");
@@ -228,6 +236,7 @@ Tensor one_hot(const Tensor& ids, int64_t num_classes) {
             "than the largest id, got ",
             num_classes);
   Shape shape = ids.shape();
+  check_dims("one_hot", ids.dim() + 1);
   shape.push_back(num_classes);
   check_ids("one_hot", ids, ids.dim(), shape);
   Tensor y = zeros(shape, {i64, ids.device()});

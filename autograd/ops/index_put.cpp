@@ -131,6 +131,7 @@ Tensor index(const Tensor& x, const std::vector<Tensor>& given) {
   Shape table = rest, shape = ids[0].shape();
   table.insert(0, sizes.numel());
   const int64_t id_dims = shape.size();
+  check_dims("index", shape.size() + rest.size());
   for (int64_t n : rest) shape.push_back(n);
   const Tensor row = reshape(rows_of(ids, sizes), {ids[0].numel()});
   Tensor y = reshape(index_select(reshape(permute(x, order), table), 0, row), shape);

@@ -62,9 +62,9 @@ Tensor Tensor::narrow(int64_t dim, int64_t start, int64_t length) const {
 
 Tensor Tensor::flatten(int64_t start_dim, int64_t end_dim) const {
   array("flatten");
-  if (dim() == 0) return ink::reshape(*this, {1});
   const int64_t first = wrap_dim("flatten", start_dim, shape()),
                 last = wrap_dim("flatten", end_dim, shape());
+  if (dim() == 0) return ink::reshape(*this, {1});
   INK_CHECK(first <= last, "flatten: dimension ", start_dim, " comes after ", end_dim);
   if (first == last) return *this;
   Shape sizes;

@@ -1,5 +1,6 @@
 // Random numbers into tensors: the factories of tensor.h and the fills of random/generator.h.
 #include <algorithm>
+#include <cmath>
 #include <type_traits>
 #include <vector>
 
@@ -32,12 +33,29 @@ Tensor fill_from(const char* op, Tensor x, Draw&& draw) {
 
 }  // namespace
 
+// The bound that is left out stays so when bf16 rounds up to it.
 Tensor uniform_(Tensor x, double from, double to, Generator& g) {
-  return fill_from("uniform_", x, [&](auto* out, int64_t n) { uniform_(out, n, from, to, g); });
+  return fill_from("uniform_", x, [&](auto* out, int64_t n) {
+    uniform_(out, n, from, to, g);
+    if (x.dtype() != bf16) return;
+    const bfloat16 excluded(static_cast<float>(to));
+    std::replace_if(
+        out, out + n,
+        [&](auto y) {
+          return static_cast<float>(bfloat16(static_cast<float>(y))) ==
+                 static_cast<float>(excluded);
+        },
+        from);
+  });
 }
 
+// PyTorch fills bf16 block by block: the last 16 follow the last whole block's, not all elements'.
 Tensor normal_(Tensor x, double mean, double std, Generator& g) {
-  return fill_from("normal_", x, [&](auto* out, int64_t n) { normal_(out, n, mean, std, g); });
+  return fill_from("normal_", x, [&](auto* out, int64_t n) {
+    const int64_t whole = x.dtype() == bf16 && n > 16 ? n - n % 16 : n;
+    normal_(out, whole, mean, std, g);
+    if (whole < n) normal_(out + n - 16, 16, mean, std, g);
+  });
 }
 
 Tensor exponential_(Tensor x, double lambda, Generator& g) {
@@ -67,7 +85,31 @@ Tensor randn(const Shape& shape, Options options, Generator& g) {
   return normal_(x, 0, 1, g);
 }
 
+// PyTorch moves a bound that the dtype rounds out of the range into it: high to the next number
+// below, low to the next above.
+static void move_into_range(DType dtype, int64_t& low, int64_t& high) {
+  if (!is_floating(dtype)) return;
+  const int digits = dtype == f64 ? 53 : dtype == f32 ? 24 : 8;
+  const auto rounded = [&](int64_t i) {
+    return dtype == f64   ? static_cast<double>(i)
+           : dtype == f32 ? static_cast<float>(i)
+                          : static_cast<float>(bfloat16(static_cast<float>(i)));
+  };
+  const auto unit = [&](int64_t i) {  // of the last digit
+    const int exponent = std::ilogb(std::abs(static_cast<long double>(i)));
+    return int64_t{1} << std::max(exponent - digits + 1, 0);
+  };
+  if (const double top = rounded(high - 1); top >= static_cast<double>(high))
+    high = static_cast<int64_t>(top - static_cast<double>(unit(high - 1)));
+  if (const double bottom = rounded(low + 1); bottom < static_cast<double>(low))
+    low = static_cast<int64_t>(bottom + static_cast<double>(unit(low + 1)));
+}
+
 Tensor randint(int64_t low, int64_t high, const Shape& shape, Options options, Generator& g) {
+  INK_CHECK(low < high, "randint: expected low < high, got ", low, " and ", high);
+  INK_CHECK(options.dtype != boolean || (low >= 0 && high <= 2),
+            "randint: expected numbers within [0, 2) for bool, got ", low, " and ", high);
+  move_into_range(options.dtype, low, high);
   Tensor x = empty(shape, {i64, cpu_device});
   randint_(x.mutable_data<int64_t>(), x.numel(), low, high, g);
   return x.to(options.dtype).to(options.device);

@@ -111,6 +111,7 @@ Tensor unsqueeze(const Tensor& x, int64_t dim) {
   check_defined("unsqueeze", x);
   INK_CHECK(dim >= -x.dim() - 1 && dim <= x.dim(), "unsqueeze: dimension ", dim,
             " is out of range for shape ", x.shape());
+  check_dims("unsqueeze", x.dim() + 1);
   const int64_t d = dim < 0 ? dim + x.dim() + 1 : dim;
   Layout layout = x.layout();
   layout.sizes.insert(d, 1);

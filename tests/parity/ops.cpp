@@ -395,6 +395,10 @@ std::map<std::string, Call> make() {
   ops["multinomial"] = [](A& a) -> Outputs {
     return {multinomial(a.t("input"), a.i("num_samples"), a.flag("replacement"))};
   };
+  ops["dropout"] = [](A& a) -> Outputs {
+    const ImitateTorch guard(BernoulliRule::plain);
+    return {dropout(a.t("input"), a.number("p"), a.flag("training"))};
+  };
   // ---- in place
   const auto arithmetic = [](auto with_tensor, auto with_number) {
     return in_place([=](Tensor& x, A& a) {

@@ -766,6 +766,9 @@ op("multinomial", "input num_samples replacement",
    lambda d: (lambda n: {"input": d.tensor(d.shape(0, 1)[:1] + (n,), d.dtype(), low=0.01, grad=False).nan_to_num(1, 1, 1).clamp(min=0.01), "num_samples": d.rng.randint(1 - d.rare(0.1), n), "replacement": d.flag()})(
        d.rng.randint(1, 6)), random=True, grad=False, op_db=[])
 
+op("dropout", "input p training", lambda d: {"input": d.tensor(), "p": d.rng.choice([0.0, 0.1, 0.5, 1.0]), "training": d.chance(0.9)},
+   random=True, op_db=[])
+
 # ---- in place: the input's value afterwards
 
 

@@ -267,7 +267,9 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
                                {*q, *k, *v, *mask, problem.rule});
     return grads;
   };
-  return shown_as(shown, record("scaled_dot_product_attention", {q, k, v, mask}, out, vjp));
+  const bool triangle = !mask.defined() && (options.is_causal || options.causal_lower_right);
+  const char* name = triangle ? "causal_attention" : "scaled_dot_product_attention";
+  return shown_as(shown, record(name, {q, k, v, mask}, out, vjp));
 }
 
 }  // namespace ink
