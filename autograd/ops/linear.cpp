@@ -164,6 +164,9 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& given_bias) {
   if (weight.dim() == 1 || !x.is_floating()) {  // one output, without a dimension; integers
     INK_CHECK(weight.dim() == 2 || x.dim() != 2 || !bias.defined(),
               "linear: a weight of one dimension takes no bias, got ", bias.shape());
+    INK_CHECK(weight.dim() >= 1 && x.dim() >= 1 && x.size(-1) == weight.size(-1),
+              "linear: expected x (..., in) and a weight (out, in) or (in), got ", x.shape(),
+              " and ", weight.shape());
     const Tensor y = matmul(x, weight.dim() == 2 ? transpose(weight, 0, 1) : weight);
     return bias.defined() ? y + bias : y;
   }

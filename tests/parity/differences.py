@@ -17,6 +17,13 @@ def finite(case):
     return all(x.isfinite().all() for x in case.tensors if x.dtype.is_floating_point)
 
 
+def equal_group(case):
+    """Is a group of a group_norm made of equal numbers?"""
+    x = case.arguments["input"]
+    rows = x.reshape(x.shape[0] * case.arguments["num_groups"], -1)
+    return x.numel() > 0 and bool((rows.amax(1) - rows.amin(1) < 1e-6).any())
+
+
 def ties(case):
     return case.tensors[0].unique().numel() < case.tensors[0].numel()
 
@@ -39,6 +46,8 @@ ROWS = [
     ("of numbers whose squares overflow f32, norms and var are computed in f64",
      lambda c: "value grad second text" if c.op in ("var", "std", "var_mean", "norm", "layer_norm", "rms_norm", "group_norm")
      and any(x.nan_to_num().abs().max() > 1e15 for x in c.tensors if x.numel()) else None),
+    ("products of nothing: PyTorch does not look at the dtypes then",
+     lambda c: "case" if c.op in ("matmul", "bmm") and len({x.dtype for x in c.tensors}) > 1 and any(x.numel() == 0 for x in c.tensors) else None),
     ("of equals, topk takes the first", lambda c: "value grad second text" if c.op == "topk" and ties(c) else None),
     ("einsum and x[..., i] are made of other ops", lambda c: "grad_fn" if c.op == "einsum" or "indices" in c.arguments
      and any(i is Ellipsis for i in c.arguments["indices"]) else None),
@@ -54,6 +63,8 @@ ROWS = [
      lambda c: "second" if (c.op == "layer_norm" and not c.arguments["input"].requires_grad)
      or c.op == "cumprod" or (c.op == "norm" and (c.arguments.get("p", 2) not in (1, 2) or not c.outputs or (c.outputs[0] == 0).any()))
      else None),
+    ("second gradients of group_norm of equal numbers: PyTorch's cancel, and what is left is rounding",
+     lambda c: "second" if c.op == "group_norm" and not c.error and equal_group(c) else None),
     ("rms_norm of a permuted input: PyTorch ends with a copy",
      lambda c: "grad_fn" if c.op == "rms_norm" and not c.arguments["input"].is_contiguous() else None),
     ("where ids come twice, the value that stays gets the gradient; PyTorch gives it to all of them",

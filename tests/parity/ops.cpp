@@ -74,7 +74,8 @@ Tensor indexed(A& a) {
     case 0:
       return x.index({});
     case 1:
-      return x[all[0]];
+      // PyTorch's x[:] is not its x[:,], which the cases hold.
+      return std::holds_alternative<Slice>(all[0].value) ? x.index({all[0]}) : x[all[0]];
     case 2:
       return x.index({all[0], all[1]});
     case 3:

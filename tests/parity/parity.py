@@ -6,7 +6,7 @@
 writes cases.jsonl, a case a line, and cases.safetensors, the tensors that they name. Without
 INKLING_PARITY the test runs the fixture of this folder, which was made by
 
-    python3 tests/parity/parity.py tests/parity/fixture --random 450 --seed 1
+    python3 tests/parity/parity.py tests/parity/fixture --random 660 --seed 1
 
 A case holds an op's name and arguments, and of PyTorch: the outputs (value, dtype, tolerance, grad_fn's
 name, printed text), the gradients for random dy, the second gradients for random v, or that it refused.
