@@ -66,7 +66,7 @@ template <int P, class V>
 // Memory's vectors are rows of tiles, in order: a line (or two) is read from end to end.
 template <int P, class T, bool kAlong>
 Seen pack_rows(const Packed<P> to, const Lines<T, kAlong> from, int64_t vectors, int64_t chunks) {
-  Seen seen;
+  Seen seen = Seen::nothing();
   for (int64_t r = 0; r < vectors; ++r) {
     for (int64_t chunk = 0; chunk < chunks; ++chunk) {
       const int64_t at = chunk * (kAlong ? kInner : kTile);
@@ -85,7 +85,7 @@ Seen pack_rows(const Packed<P> to, const Lines<T, kAlong> from, int64_t vectors,
 // Memory's vectors are columns of tiles: 16 of them are transposed in registers.
 template <int P, bool kWhole, class T, bool kAlong>
 Seen pack_transposed_tile(uint16_t* to, const Lines<T, kAlong>& from, int64_t r0, int64_t at) {
-  Seen seen;
+  Seen seen = Seen::nothing();
   __m512i pieces[P][kTile];
 #pragma GCC unroll 16
   for (int64_t r = 0; r < kTile; ++r) {
@@ -107,7 +107,7 @@ Seen pack_transposed_tile(uint16_t* to, const Lines<T, kAlong>& from, int64_t r0
 template <int P, class T, bool kAlong>
 Seen pack_transposed(const Packed<P> to, const Lines<T, kAlong> from, int64_t vectors,
                      int64_t chunks) {
-  Seen seen;
+  Seen seen = Seen::nothing();
   for (int64_t r = 0; r < vectors; r += kTile) {
     for (int64_t chunk = 0; chunk < chunks; ++chunk) {
       const int64_t at = chunk * (kAlong ? kInner : kTile);
@@ -277,7 +277,7 @@ bool multiply(int64_t m, int64_t n, int64_t k, const GemmOperand& a, const GemmO
 // What packing would see of a whole operand.
 Seen seen_in(const GemmOperand& x, int64_t rows, int64_t cols) {
   if (x.layout.transposed) std::swap(rows, cols);
-  Seen seen;
+  Seen seen = Seen::nothing();
   for (int64_t i = 0; i < rows; ++i) {
     const float* row = static_cast<const float*>(x.data) + i * x.layout.ld;
     for (int64_t j = 0; j < cols; j += kInner) {

@@ -32,9 +32,11 @@ struct Start {
 
 // What of an operand was seen as it was packed.
 struct Seen {
-  __m512 finite = _mm512_setzero_ps();   // NaN where something is not finite
-  __m512 largest = _mm512_setzero_ps();  // |x|
+  __m512 finite;   // NaN where something is not finite
+  __m512 largest;  // |x|
 
+  // Not a constructor: g++ compiles an implicit one for another target.
+  static Seen nothing() { return {_mm512_setzero_ps(), _mm512_setzero_ps()}; }
   void add(const Seen& other) {
     finite = _mm512_add_ps(finite, other.finite);
     largest = _mm512_max_ps(largest, other.largest);
