@@ -291,7 +291,7 @@ Evaluation evaluate(GPT& model, const Dataset& dataset, int64_t batches, int64_t
                                   : dataset.val_window_batch(first, count, block);
           const Tensor loss =
               model.loss(ids_tensor(batch.x, count), ids_tensor(batch.y, count), Reduction::sum);
-          const auto ignored = std::ranges::count(batch.y, kIgnored);
+          const auto ignored = std::count(batch.y.begin(), batch.y.end(), kIgnored);
           parts[static_cast<size_t>(i)] = {loss, static_cast<double>(std::ssize(batch.y) - ignored),
                                            static_cast<double>(count), mean_of(batch.best_possible),
                                            !batch.best_possible.empty()};
