@@ -163,7 +163,7 @@ TEST(Graph, RefusalsNameTheOpAndTheWayOut) {
   const Tensor loss = sum(x * x);
   loss.backward();
   EXPECT_EQ(error_of([&] { loss.backward(); }),
-            "backward: the graph through sum was freed by an earlier walk; pass retain_graph to "
+            "backward: the graph through mul was freed by an earlier walk; pass retain_graph to "
             "the first one, or run the "
             "forward again");
   EXPECT_EQ(error_of([&] { (x * x).backward(ones({3}, f64)); }),
@@ -334,6 +334,25 @@ TEST(Graph, OnlyWhatLeadsToWhatIsAskedForRuns) {
   EXPECT_EQ(count.names, "");
   grad({y}, {p});  // frees what it walked, and the other branch not
   EXPECT_EQ(grad({branch}, {q})[0].defined(), true);
+}
+
+// As in PyTorch: what keeps no tensor is not freed, and can be walked again.
+TEST(Graph, OpsThatKeepNothingAreWalkedAgain) {
+  Tensor x = leaf({1, 2, 3, 4}), w = leaf({5, 6, 7, 8});
+  const Tensor shared = (x + w).view({2, 2});
+  const Tensor first = sum(shared), second = sum(shared * shared.transpose(0, 1));
+  first.backward();
+  second.backward();
+  first.backward();
+  const Tensor s = shared.detach();
+  EXPECT_EQ(x.grad().tolist(), (s.T() * 2 + 2).flatten().tolist());
+  EXPECT_EQ(error_of([&] { second.backward(); }).substr(0, 39),
+            "backward: the graph through mul was fre");
+  x.set_grad({});
+  const Recompute again;  // keeps inputs, to compute its output again
+  const Tensor y = sum(exp(x.view({2, 2}) * 2));
+  y.backward();
+  EXPECT_NE(error_of([&] { y.backward(); }), "(no error)");
 }
 
 TEST(Graph, AFreedGraphIsRefusedBeforeAnythingHappens) {

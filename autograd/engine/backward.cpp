@@ -81,7 +81,8 @@ class Walk {
               " gradients for ", node.inputs.size(), " inputs");
     for (Observer* observer : context().observers) observer->after_vjp(node, dxs);
     pending.dys.clear();
-    const std::vector<Slot> inputs = options_.retain_graph ? node.inputs : free(node);
+    const bool stays = options_.retain_graph || node.keeps_nothing;
+    const std::vector<Slot> inputs = stays ? node.inputs : free(node);
     for (size_t i = 0; i < dxs.size(); ++i) {
       Tensor dx = std::move(dxs[i]);
       if (!inputs[i]) continue;

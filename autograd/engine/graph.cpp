@@ -55,7 +55,8 @@ std::shared_ptr<GradSlot> Node::output_slot(size_t i, const Array& value) {
 }
 
 std::vector<Tensor> record(const char* name, const std::vector<Tensor>& inputs,
-                           std::vector<Tensor> outputs, Vjp vjp, Recomputation recompute) {
+                           std::vector<Tensor> outputs, Vjp vjp, Recomputation recompute,
+                           bool keeps_nothing) {
   const bool needed = grad_enabled() && any_requires_grad(inputs);
   if (needed) {
     std::vector<std::shared_ptr<GradSlot>> slots;
@@ -67,6 +68,7 @@ std::vector<Tensor> record(const char* name, const std::vector<Tensor>& inputs,
     }
     const auto node = detail::make_node(name, std::move(slots), outputs, std::move(vjp));
     if (context().recompute) node->recompute = std::move(recompute);
+    node->keeps_nothing = keeps_nothing && !node->recompute;
   }
   for (Observer* observer : context().observers) observer->op(name, inputs, outputs, needed);
   return outputs;

@@ -107,6 +107,7 @@ struct Node : std::enable_shared_from_this<Node> {
   const char* shown = nullptr;  // what a print calls it, if not `name` (shown_as)
   uint64_t order;               // counts up as nodes are made
   bool freed = false;
+  bool keeps_nothing = false;                     // its vjp holds no memory: it is never freed
   int walks = 0;                                  // how many hold this node now (survey.cpp)
   const void* freeing_thread = nullptr;           // whose walk will free it; null: nobody's
   std::vector<std::shared_ptr<GradSlot>> inputs;  // null: a constant
@@ -149,7 +150,8 @@ class Saved {
 /// is on), and returns them. Undefined inputs are allowed; they get no gradient. Of an output that
 /// is in a graph already, or is an input, another tensor on the same memory is returned.
 std::vector<Tensor> record(const char* name, const std::vector<Tensor>& inputs,
-                           std::vector<Tensor> outputs, Vjp vjp, Recomputation recompute = {});
+                           std::vector<Tensor> outputs, Vjp vjp, Recomputation recompute = {},
+                           bool keeps_nothing = false);
 
 namespace detail {
 bool wants_record(const std::vector<Tensor>& inputs);  // also true while someone observes
@@ -177,7 +179,8 @@ Tensor record(const char* name, const std::vector<Tensor>& inputs, Tensor output
               Recomputation recompute = {}) {
   if (!detail::wants_record(inputs)) return output;
   return record(name, inputs, std::vector<Tensor>{std::move(output)},
-                detail::full_vjp(std::forward<F>(vjp)), std::move(recompute))[0];
+                detail::full_vjp(std::forward<F>(vjp)), std::move(recompute),
+                std::is_trivially_destructible_v<std::decay_t<F>>)[0];
 }
 
 /// y, whose node a print calls `name`, where PyTorch's grad_fn has another name than our op:
