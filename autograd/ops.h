@@ -6,7 +6,6 @@
 //                 to be compiled again.
 #pragma once
 
-#include <concepts>
 #include <string>
 #include <utility>
 
@@ -19,15 +18,12 @@ namespace ink {
 
 Tensor prod(const Tensor& x, const Shape& dims = {}, bool keepdim = false);
 /// sum (x - mean)^2 / (n - correction): 1 gives the unbiased estimate, 0 the biased one.
-Tensor var(const Tensor& x, const Shape& dims = {}, double correction = 1, bool keepdim = false);
-Tensor std(const Tensor& x, const Shape& dims = {}, double correction = 1, bool keepdim = false);
-std::pair<Tensor, Tensor> var_mean(const Tensor& x, const Shape& dims = {}, double correction = 1,
-                                   bool keepdim = false);
-// A bool is no correction: keepdim comes after it.
-template <std::same_as<bool> Bool>
-Tensor var(const Tensor& x, const Shape& dims, Bool keepdim, bool = false) = delete;
-template <std::same_as<bool> Bool>
-Tensor std(const Tensor& x, const Shape& dims, Bool keepdim, bool = false) = delete;
+Tensor var(const Tensor& x, const Shape& dims = {}, Correction correction = 1,
+           bool keepdim = false);
+Tensor std(const Tensor& x, const Shape& dims = {}, Correction correction = 1,
+           bool keepdim = false);
+std::pair<Tensor, Tensor> var_mean(const Tensor& x, const Shape& dims = {},
+                                   Correction correction = 1, bool keepdim = false);
 /// log sum exp x, without overflow.
 Tensor logsumexp(const Tensor& x, const Shape& dims, bool keepdim = false);
 

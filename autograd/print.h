@@ -4,6 +4,7 @@
 #include <iostream>
 #include <optional>
 #include <type_traits>
+#include <utility>
 
 #include "autograd/tensor.h"
 
@@ -30,25 +31,34 @@ void set_printoptions(const PrintChanges& changes);
 
 namespace detail {
 void print_shape(std::ostream& out, const Shape& shape);
+
+template <class T>
+void print_one(const T& arg) {
+  if constexpr (std::is_same_v<T, Shape>) {
+    print_shape(std::cout, arg);
+  } else if constexpr (std::is_same_v<T, bool>) {
+    std::cout << (arg ? "True" : "False");
+  } else if constexpr (requires { std::cout << arg; }) {
+    std::cout << arg;
+  } else if constexpr (requires { arg.begin(); }) {
+    const char* between = "[";
+    for (const auto& entry : arg) {
+      std::cout << std::exchange(between, ", ");
+      print_one(entry);
+    }
+    std::cout << (arg.empty() ? "[]" : "]");
+  } else {
+    static_assert(std::is_void_v<T>, "print: expected a type with operator<<, or a list of them");
+  }
 }
+}  // namespace detail
 
 /// Prints its arguments as Python's print does: a space between them, a shape as
-/// torch.Size([2, 3]), a bool as True.
+/// torch.Size([2, 3]), a bool as True, a vector as [1, 2].
 template <class... Args>
 void print(const Args&... args) {
-  const char* between = "";
-  [[maybe_unused]] const auto one = [&]<class T>(const T& arg) {
-    std::cout << between;
-    between = " ";
-    if constexpr (std::is_same_v<T, Shape>) {
-      detail::print_shape(std::cout, arg);
-    } else if constexpr (std::is_same_v<T, bool>) {
-      std::cout << (arg ? "True" : "False");
-    } else {
-      std::cout << arg;
-    }
-  };
-  (one(args), ...);
+  [[maybe_unused]] const char* between = "";
+  ((std::cout << std::exchange(between, " "), detail::print_one(args)), ...);
   std::cout << "\n";
 }
 

@@ -51,6 +51,8 @@ struct Slice {
   Slice() = default;  // ":"
   explicit Slice(std::optional<int64_t> first, std::optional<int64_t> last = {}, int64_t by = 1)
       : start(first), stop(last), step(by) {}
+  template <class... T>
+  requires(NotAnInteger<T> || ...) explicit Slice(T...) = delete;  // expected integers or None
 };
 struct NoneType {
   operator std::optional<int64_t>() const { return {}; }  // Slice(None, 2)
@@ -61,6 +63,16 @@ inline constexpr double inf = std::numeric_limits<double>::infinity();
 inline constexpr EllipsisType Ellipsis{};  // as many ":" as are missing
 class Index;
 struct ValuesIndices;
+
+/// What var takes off the number of elements. Any number, but no bool, because keepdim comes later.
+struct Correction {
+  template <class Number>
+  requires(std::is_arithmetic_v<Number>) Correction(Number number)
+      : value(static_cast<double>(number)) {}
+  Correction(bool) = delete;  // expected a number; keepdim comes after it
+  operator double() const { return value; }
+  double value;
+};
 
 /// What all handles of one tensor share.
 struct TensorImpl {
@@ -157,12 +169,12 @@ class Tensor {
   // ---- its values
   /// The one element of a tensor that has one, as any number T.
   template <class T = double>
-  T item() const {
-    return static_cast<T>(item_as<detail::widest_t<T>>());
-  }
+  requires(std::is_arithmetic_v<T>) T item()
+  const { return static_cast<T>(item_as<detail::widest_t<T>>()); }
   /// All elements in row-major order, converted to any number T.
   template <class T = double>
-  std::vector<T> tolist() const {
+  requires(std::is_arithmetic_v<T>) std::vector<T> tolist()
+  const {
     using Wide = detail::widest_t<T>;
     if constexpr (std::is_same_v<T, Wide>) return list_as<T>();
     std::vector<T> values;
@@ -198,6 +210,8 @@ class Tensor {
   Tensor index(std::initializer_list<Index> indices) const;
   /// Rows by a tensor of ids, shape ids.shape + x.shape[1:], or by a bool mask.
   Tensor index(const Tensor& ids) const;
+  void begin() const = delete;  // for (const Tensor& row : x.unbind())
+  void end() const = delete;
   /// One index: x[0], x[Slice(1, 3)], x[mask].
   Tensor operator[](const Index& index) const;
 
@@ -236,8 +250,8 @@ class Tensor {
   Tensor all(const Shape& dims = {}, bool keepdim = false) const;
   Tensor amax(const Shape& dims = {}, bool keepdim = false) const;
   Tensor amin(const Shape& dims = {}, bool keepdim = false) const;
-  Tensor var(const Shape& dims = {}, double correction = 1, bool keepdim = false) const;
-  Tensor std(const Shape& dims = {}, double correction = 1, bool keepdim = false) const;
+  Tensor var(const Shape& dims = {}, Correction correction = 1, bool keepdim = false) const;
+  Tensor std(const Shape& dims = {}, Correction correction = 1, bool keepdim = false) const;
   Tensor norm(double p = 2, const Shape& dims = {}, bool keepdim = false) const;
   Tensor max() const;
   Tensor min() const;
@@ -366,10 +380,13 @@ std::ostream& operator<<(std::ostream& out, const Tensor& tensor);
 /// One of the indices between brackets: any integer, Slice, None, Ellipsis, or a tensor.
 class Index {
  public:
-  template <class Integer, class = std::enable_if_t<std::is_integral_v<Integer>>>
-  Index(Integer i) : value(static_cast<int64_t>(i)) {
-    static_assert(!std::is_same_v<Integer, bool>, "an index is a number, a Slice or a tensor");
-  }
+  template <class Integer>
+  requires(std::is_integral_v<Integer> && !std::is_same_v<Integer, bool>) Index(Integer i)
+      : value(static_cast<int64_t>(i)) {}
+  template <class T>
+  requires(!std::is_integral_v<T> && !std::is_convertible_v<const T&, Tensor> ||
+           std::is_same_v<T, bool>) Index(const T&)
+  = delete;  // expected an integer, Slice, None, Ellipsis, or a tensor of ids or bools
   Index(Slice slice) : value(std::move(slice)) {}
   Index(NoneType none) : value(none) {}
   Index(EllipsisType dots) : value(dots) {}
@@ -389,8 +406,11 @@ void check_defined(const char* op, const Tensors&... arguments) {
 namespace detail {
 /// Nested braces of numbers: {{1, 2}, {3, 4}}. The kind of the widest number decides the dtype.
 struct Nested {
-  template <class Number, class = std::enable_if_t<std::is_arithmetic_v<Number>>>
-  Nested(Number number)
+  template <class T>
+  requires(!std::is_arithmetic_v<T>) Nested(const T&)
+  = delete;  // expected numbers
+  template <class Number>
+  requires(std::is_arithmetic_v<Number>) Nested(Number number)
       : kind(std::is_same_v<Number, bool> ? 0
              : std::is_integral_v<Number> ? 1
                                           : 2),

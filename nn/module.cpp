@@ -96,31 +96,48 @@ void meet(const Module& module, Met& met) {
     if (field.module) meet(*field.module, met);
 }
 
-// Says once for each type of module what is none of its fields.
-void warn(const Module& module, const Parameter& forgotten) {
-  static std::mutex mutex;
-  static std::set<std::string> warned;
-  const std::lock_guard lock(mutex);
-  if (!warned.insert(type_name(module)).second) return;
-  log_message(type_name(module), ": a parameter of shape ", forgotten.shape(),
-              " is not among its fields, and no optimizer will update it; was it left out of "
-              "INK_FIELDS?");
+// Where a member that is no field stands: the field before it in memory.
+std::string place_of(const Module& module, const void* member) {
+  const Field* before = nullptr;
+  const void* begin = dynamic_cast<const void*>(&module);
+  const std::vector<Field> fields = fields_of(module);
+  const auto at = [](const Field& field) {
+    return field.module ? static_cast<const void*>(field.module) : field.tensor();
+  };
+  for (const Field& field : fields)
+    if (at(field) >= begin && at(field) < member && (!before || at(field) > at(*before)))
+      before = &field;
+  return before ? "declared after " + before->name : "declared before all fields";
 }
 
+// Says once for each type of module which members with parameters are none of its fields.
 void warn_of_forgotten(const Module& module, Met& met) {
   for (const Field& field : fields_of(module))
     if (field.module) warn_of_forgotten(*field.module, met);
-  const auto look_at = [&](const Parameter& p) {
-    if (p.defined() && p.requires_grad() && met.parameters.insert(identity(p)).second)
-      warn(module, p);
+  std::string found;
+  const auto forgotten = [&](const std::string& what, const void* member) {
+    found += detail::text(found.empty() ? " " : ", ", "a ", what, " ", place_of(module, member));
   };
-  for (const Parameter* p : parameters_alive().within(module)) look_at(*p);
+  const auto is_new = [&](const Parameter& p) {
+    return p.defined() && p.requires_grad() && met.parameters.insert(identity(p)).second;
+  };
   for (const Module* m : modules_alive().within(module)) {
-    if (!met.modules.count(m))
-      for_each_tensor(*m, "", [&](const std::string&, const Field& field) {
-        if (field.parameter) look_at(*field.parameter);
-      });
+    if (met.modules.count(m)) continue;
+    bool any = false;
+    for_each_tensor(*m, "", [&](const std::string&, const Field& field) {
+      any |= field.parameter && is_new(*field.parameter);
+    });
+    if (any) forgotten(type_name(*m), m);
   }
+  for (const Parameter* p : parameters_alive().within(module))
+    if (is_new(*p)) forgotten(detail::text("Parameter of shape ", p->shape()), p);
+  if (found.empty()) return;
+  static std::mutex mutex;
+  static std::set<std::string> warned;
+  const std::lock_guard lock(mutex);
+  if (warned.insert(type_name(module)).second)
+    log_message(type_name(module), ": INK_FIELDS lacks", found,
+                "; no optimizer will update it and no checkpoint will have it");
 }
 
 }  // namespace

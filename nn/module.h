@@ -98,9 +98,8 @@ class Module {
   virtual std::string extra_repr() const { return {}; }
 
   // ---- what it holds: its own tensors, not copies
-  /// Parameters, and modules with parameters, that are members of a module (or of the one that it
-  /// extends) but not among its fields are left out, and a message (base/log.h) says so once for
-  /// each type of module.
+  /// Members with parameters that INK_FIELDS lacks (or those of an extended module) are left out. A
+  /// message (base/log.h) names them, once for each type of module.
   std::vector<Tensor> parameters() const;
   NamedTensors named_parameters() const;
   NamedTensors named_buffers() const;

@@ -468,8 +468,8 @@ TEST(Module, FindsForgottenParameters) {
   for (int i = 0; i < 2; ++i) EXPECT_EQ(moved[0].parameters().size(), 3u);
   EXPECT_EQ(messages,
             std::vector<std::string>{
-                "Forgetful: a parameter of shape (1, 2) is not among its fields, and no optimizer "
-                "will update it; was it left out of INK_FIELDS?"})
+                "Forgetful: INK_FIELDS lacks a Parameter of shape (1, 2) declared after kept; no "
+                "optimizer will update it and no checkpoint will have it"})
       << "once; what is tied to a field, or undefined, is not forgotten";
   messages.clear();
   struct ForgetsItsBase : Extended {
@@ -478,8 +478,23 @@ TEST(Module, FindsForgottenParameters) {
   ForgetsItsBase net;
   net.parameters();
   EXPECT_EQ(messages, std::vector<std::string>{
-                          "ForgetsItsBase: a parameter of shape (2,) is not among its fields, and "
-                          "no optimizer will update it; was it left out of INK_FIELDS?"});
+                          "ForgetsItsBase: INK_FIELDS lacks a ModuleList declared before all "
+                          "fields, a ParameterList declared before all fields, a Parameter of "
+                          "shape (2,) declared before all fields, a Parameter of shape (2,) "
+                          "declared before all fields; no optimizer will update it and no "
+                          "checkpoint will have it"});
+  messages.clear();
+  struct ForgetsTwo : Module {
+    Linear first{2, 3}, second{3, 2};
+    Parameter scale{ones({2})};
+    INK_FIELDS(first)
+  };
+  ForgetsTwo two;
+  two.zero_grad();
+  EXPECT_EQ(messages, std::vector<std::string>{
+                          "ForgetsTwo: INK_FIELDS lacks a Linear declared after first, a Parameter "
+                          "of shape (2,) declared after first; no optimizer will update it and no "
+                          "checkpoint will have it"});
   messages.clear();
   struct OnlyModules : Module {
     ModuleList<Linear> layers{1, 2, 2};

@@ -279,5 +279,109 @@ TEST(Typed, GradcheckLeavesTheModuleAsItWas) {
   EXPECT_EQ(norm.num_batches_tracked.item<int>(), 0);
 }
 
+// ---- what is refused, and by what name
+
+TEST(Typed, ErrorsNameTheirOp) {
+  const Tensor eight = ones({1, 1, 1, 1, 1, 1, 1, 1}), ids = zeros({1, 1, 1, 1, 1, 1, 1, 1}, i64);
+  EXPECT_EQ(error_of([] { eye(-1); }), "eye: expected sizes of 0 or more, got -1 and -1");
+  EXPECT_EQ(error_of([] { Linear(-1, 2); }), "Linear: expected sizes of 0 or more, got -1 and 2");
+  Tensor integers = ones({2}, i64), leaf = ones({2}).requires_grad_();
+  EXPECT_EQ(error_of([&] { uniform_(integers); }),
+            "uniform_: expected a floating dtype, got int64");
+  EXPECT_TRUE(error_of([&] { uniform_(leaf); }).starts_with("uniform_: a leaf"));
+  EXPECT_EQ(error_of([] {
+              gather(ones({2, 3}), 1, tensor({1}));
+            }),
+            "gather: expected ids of as many dimensions as the tensor (2, 3), got (1,)");
+  EXPECT_EQ(error_of([] {
+              scatter_add(ones({2, 3}), 1, tensor({1}), ones({1}));
+            }),
+            "scatter_add: expected ids of as many dimensions as the tensor (2, 3), got (1,)");
+  const std::string nine = ": the result would have 9 dimensions; a tensor has at most 8";
+  EXPECT_EQ(error_of([&] { unsqueeze(eight, 0); }), "unsqueeze" + nine);
+  EXPECT_EQ(error_of([&] { stack({eight, eight}); }), "stack" + nine);
+  EXPECT_EQ(error_of([&] { eight.index({None}); }), "index" + nine);
+  EXPECT_EQ(error_of([&] { ones({2, 2}).index(ids); }), "index" + nine);
+  EXPECT_EQ(error_of([&] { embedding(ids, ones({2, 3})); }), "embedding" + nine);
+  EXPECT_EQ(error_of([&] { one_hot(ids); }), "one_hot" + nine);
+  const Tensor five = ones({1, 1, 1, 1, 1});
+  EXPECT_EQ(error_of([&] {
+              einsum("abcde,fghij->afbgchdi", {five, five});
+            }),
+            "einsum: abcde and fghij name 10 dimensions; two operands may have at most 8");
+  EXPECT_EQ(error_of([] {
+              const Tensor x = ones({2}).requires_grad_();
+              x.to(f64).backward(ones({2}));
+            }),
+            "backward: expected a gradient of float64 on cpu, as the tensor, got float32 on cpu");
+}
+
+TEST(Typed, RefusedAsInPyTorch) {
+  EXPECT_EQ(error_of([] { multinomial(ones({3}), 0); }),
+            "multinomial: expected at least one sample, got 0");
+  EXPECT_EQ(error_of([] {
+              flip(ones({2}), {-1, -1});
+            }),
+            "flip: dimension 0 is named twice in (-1, -1)");
+  EXPECT_EQ(error_of([] { ones({}).flatten(1, 0); }),
+            "flatten: dimension 1 is out of range for shape ()");
+  EXPECT_EQ(error_of([] { randint_like(zeros({2}, boolean), 0, 5); }),
+            "randint_like: expected numbers within [0, 2) for bool, got 0 and 5");
+  float memory[4] = {};
+  EXPECT_EQ(error_of([&] {
+              from_blob(memory, {-2, -2}, f32);
+            }),
+            "from_blob: expected sizes of 0 or more, got (-2, -2)");
+}
+
+// Conversions that would compile and mean something else; tests/systems/short_errors.sh has more.
+TEST(Typed, WhatDoesNotCompile) {
+  EXPECT_FALSE((std::is_convertible_v<bool, Shape> || std::is_convertible_v<double, Shape>))
+      << "mean(x, true), sum(x, 1.5)";
+  EXPECT_FALSE((std::is_convertible_v<bool, Correction>)) << "var(x, {1}, true)";
+  EXPECT_FALSE((std::is_convertible_v<bool, Index> || std::is_convertible_v<double, Index>));
+  EXPECT_FALSE((std::is_convertible_v<const char*, Scalar>));
+  EXPECT_TRUE((std::is_convertible_v<int, Shape> && std::is_convertible_v<size_t, Shape> &&
+               std::is_convertible_v<int, Correction> && std::is_convertible_v<float, Correction> &&
+               std::is_convertible_v<Parameter, Index> && std::is_convertible_v<bool, Scalar>));
+}
+
+// ---- walks
+
+TEST(Typed, GradRunsNoHooksOfOtherLeaves) {
+  Tensor x = ones({2}).requires_grad_(), w = ones({2}).requires_grad_();
+  int calls = 0;
+  w.register_hook([&](const Tensor& g) {
+    ++calls;
+    return g;
+  });
+  const Tensor row = x.view({1, 2}), column = w.view({2, 1});
+  for (const Tensor& y :
+       {x * w, x / w, linear(row, w.view({1, 2})), layer_norm(x, w), matmul(row, column),
+        where(x > 0, x, w), maximum(x, w), pow(x, w), mse_loss(x, w)})
+    EXPECT_TRUE(grad({sum(y)}, {x})[0].defined());
+  EXPECT_EQ(calls, 0);
+}
+
+TEST(Typed, FieldsAreNamedWithoutTheSpacesAroundThem) {
+  struct Spaced : Module {
+    Parameter weight{ones({2})}, bias{ones({2})};
+    // clang-format off
+    INK_FIELDS(weight , bias)
+    // clang-format on
+  };
+  const Spaced module;
+  const NamedTensors named = module.named_parameters();
+  ASSERT_EQ(named.size(), 2u);
+  EXPECT_EQ(named[0].first + "|" + named[1].first, "weight|bias");
+}
+
+TEST(Typed, PrintsAsPythonDoes) {
+  testing::internal::CaptureStdout();
+  print("x", 1, true, ones({2, 3}).shape(), std::vector<int>{1, 2}, std::vector<double>());
+  print();
+  EXPECT_EQ(testing::internal::GetCapturedStdout(), "x 1 True torch.Size([2, 3]) [1, 2] []\n\n");
+}
+
 }  // namespace
 }  // namespace ink

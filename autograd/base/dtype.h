@@ -43,6 +43,10 @@ struct Scalar {
         value(static_cast<double>(number)) {
     if constexpr (std::is_integral_v<Number>) integer = static_cast<int64_t>(number);
   }
+  template <class T>
+  requires(std::is_array_v<T> || std::is_pointer_v<T> || requires(const T& list) { list.begin(); })
+      Scalar(const T&)
+  = delete;             // expected a tensor or a number
   DType dtype;          // boolean, i64 or f64
   double value;         // the nearest one
   int64_t integer = 0;  // of boolean and i64

@@ -6,11 +6,18 @@
 #include <cstdint>
 #include <initializer_list>
 #include <ostream>
+#include <type_traits>
 #include <vector>
 
 #include "autograd/base/check.h"
 
 namespace ink {
+
+/// What C++ would turn into an integer, and strings. Constructors deleted for these keep the
+/// compiler's error short.
+template <class T>
+concept NotAnInteger =
+    std::is_floating_point_v<T> || std::is_same_v<T, bool> || std::is_pointer_v<T>;
 
 class Shape {
  public:
@@ -18,6 +25,8 @@ class Shape {
 
   Shape() = default;
   Shape(int64_t size) { push_back(size); }  // where a list is taken, one number: mean(x, 0)
+  template <NotAnInteger T>
+  Shape(T) = delete;  // expected sizes or dimensions: {2, 3}, or one integer
   Shape(std::initializer_list<int64_t> sizes) {
     for (int64_t size : sizes) push_back(size);
   }

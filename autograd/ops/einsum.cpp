@@ -87,6 +87,8 @@ std::pair<Tensor, std::string> pair_of(const Tensor& a, const std::string& names
   for (char c : names_b)
     if (!has(names_a, c) && !has(right, c)) right += c;
   const std::string all = batch + left + right + summed;
+  INK_CHECK(all.size() <= Shape::kMaxDims, "einsum: ", names_a, " and ", names_b, " name ",
+            all.size(), " dimensions; two operands may have at most ", Shape::kMaxDims);
   return {contracted(arranged(a, names_a, all), arranged(b, names_b, all), batch.size(),
                      left.size(), right.size()),
           batch + left + right};

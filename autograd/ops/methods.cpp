@@ -107,6 +107,7 @@ Tensor Tensor::index(std::initializer_list<Index> indices) const {
         y = ink::slice(y, d, start, stop, range->step);
       keep(1);
     } else if (std::holds_alternative<NoneType>(index.value)) {
+      check_dims("index", y.dim() + 1);
       y = ink::unsqueeze(y, d);
       keep(1);
     } else if (std::holds_alternative<EllipsisType>(index.value)) {
@@ -178,10 +179,10 @@ Tensor Tensor::any(const Shape& dims, bool keep) const { return ink::any(*this, 
 Tensor Tensor::all(const Shape& dims, bool keep) const { return ink::all(*this, dims, keep); }
 Tensor Tensor::amax(const Shape& dims, bool keep) const { return ink::amax(*this, dims, keep); }
 Tensor Tensor::amin(const Shape& dims, bool keep) const { return ink::amin(*this, dims, keep); }
-Tensor Tensor::var(const Shape& dims, double correction, bool keep) const {
+Tensor Tensor::var(const Shape& dims, Correction correction, bool keep) const {
   return ink::var(*this, dims, correction, keep);
 }
-Tensor Tensor::std(const Shape& dims, double correction, bool keep) const {
+Tensor Tensor::std(const Shape& dims, Correction correction, bool keep) const {
   return ink::std(*this, dims, correction, keep);
 }
 Tensor Tensor::norm(double p, const Shape& dims, bool keep) const {

@@ -105,16 +105,20 @@ static void move_into_range(DType dtype, int64_t& low, int64_t& high) {
     low = static_cast<int64_t>(bottom + static_cast<double>(unit(low + 1)));
 }
 
-Tensor randint(int64_t low, int64_t high, const Shape& shape, Options options, Generator& g) {
-  INK_CHECK(low < high, "randint: expected low < high, got ", low, " and ", high);
-  INK_CHECK(options.dtype != boolean || (low >= 0 && high <= 2),
-            "randint: expected numbers within [0, 2) for bool, got ", low, " and ", high);
+static Tensor drawn_integers(const char* op, int64_t low, int64_t high, const Shape& shape,
+                             Options options, Generator& g) {
+  INK_CHECK(low < high, op, ": expected low < high, got ", low, " and ", high);
+  INK_CHECK(options.dtype != boolean || (low >= 0 && high <= 2), op,
+            ": expected numbers within [0, 2) for bool, got ", low, " and ", high);
   move_into_range(options.dtype, low, high);
   Tensor x = empty(shape, {i64, cpu_device});
   randint_(x.mutable_data<int64_t>(), x.numel(), low, high, g);
   return x.to(options.dtype).to(options.device);
 }
 
+Tensor randint(int64_t low, int64_t high, const Shape& shape, Options options, Generator& g) {
+  return drawn_integers("randint", low, high, shape, options, g);
+}
 Tensor randint(int64_t high, const Shape& shape, Options options, Generator& g) {
   return randint(0, high, shape, options, g);
 }
@@ -126,7 +130,7 @@ Tensor randn_like(const Tensor& other, Generator& g) {
   return randn(other.shape(), other.options(), g);
 }
 Tensor randint_like(const Tensor& other, int64_t low, int64_t high, Generator& g) {
-  return randint(low, high, other.shape(), other.options(), g);
+  return drawn_integers("randint_like", low, high, other.shape(), other.options(), g);
 }
 
 Tensor randperm(int64_t n, Generator& g) {
