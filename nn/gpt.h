@@ -20,7 +20,7 @@ struct GenerateOptions {
   /// torch.multinomial draws from this generator.
   Generator* generator = nullptr;
   /// Told every new token as it is chosen: one id for each row of the batch.
-  std::function<void(const std::vector<int64_t>& next)> on_token;
+  std::function<void(const std::vector<int64_t>& next)> on_token = {};
 };
 
 struct GPT : Module {

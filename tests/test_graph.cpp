@@ -54,7 +54,7 @@ TEST(Graph, ChainOfAMillionNodesIsBuiltWalkedAndFreed) {
   const Tensor x = leaf({1});
   Tensor y = x;
 #ifdef __SANITIZE_ADDRESS__
-  const int64_t nodes = 30000;  // deep enough for any recursion to end on its stacks
+  const int64_t nodes = by_device(30000, 3000);  // enough for any recursion to end on its stacks
 #else
   const int64_t nodes = by_device(1000000, 10000);
 #endif
