@@ -334,6 +334,10 @@ TEST(Typed, RefusedAsInPyTorch) {
             "from_blob: expected sizes of 0 or more, got (-2, -2)");
 }
 
+TEST(Typed, WhereTakesANumberBeyondTheDtype) {
+  EXPECT_EQ(where(tensor({false, true}), ones({2}, bf16), 1e39).tolist(), (Values{inf, 1}));
+}
+
 // Conversions that would compile and mean something else; tests/systems/short_errors.sh has more.
 TEST(Typed, WhatDoesNotCompile) {
   EXPECT_FALSE((std::is_convertible_v<bool, Shape> || std::is_convertible_v<double, Shape>))

@@ -46,9 +46,9 @@ Tensor where(const Tensor& condition, const Tensor& left, const Tensor& right) {
       });
 }
 
+// Out of range it is infinite, as in PyTorch.
 static Tensor number(const Scalar& value, const Options& options) {
-  check_in_range("where", value, options.dtype);
-  return scalar_tensor(value, options);
+  return scalar_tensor(value, {value.dtype, options.device}).to(options.dtype);
 }
 Tensor where(const Tensor& condition, const Tensor& a, const Scalar& b) {
   check_defined("where", condition, a);

@@ -17,11 +17,18 @@ def finite(case):
     return all(x.isfinite().all() for x in case.tensors if x.dtype.is_floating_point)
 
 
+def huge(case):
+    """Is a number infinite, or so large that a product of two overflows f32?"""
+    return any(x.abs().max() > 1e15 for x in case.tensors if x.numel() and x.dtype.is_floating_point) or not finite(case)
+
+
 def equal_group(case):
     """Is a group of a group_norm made of equal numbers?"""
     x = case.arguments["input"]
+    if x.numel() == 0:
+        return False
     rows = x.reshape(x.shape[0] * case.arguments["num_groups"], -1)
-    return x.numel() > 0 and bool((rows.amax(1) - rows.amin(1) < 1e-6).any())
+    return bool((rows.amax(1) - rows.amin(1) < 1e-6).any())
 
 
 def ties(case):
@@ -53,7 +60,12 @@ ROWS = [
      and any(i is Ellipsis for i in c.arguments["indices"]) else None),
     ("kl_div's gradient of a target of 0 is the limit of what is around it; PyTorch's is NaN",
      lambda c: "grad second" if c.op == "kl_div" and not c.arguments["log_target"] else None),
-    ("gradients where an infinity meets a 0", lambda c: "grad second" if c.op in ("remainder", "prod", "cumprod", "smooth_l1_loss") and not finite(c) else None),
+    ("gradients where an infinity meets a 0", lambda c: "grad second" if c.op in ("remainder", "prod", "cumprod", "smooth_l1_loss") and not finite(c)
+     else "second" if c.op in ("prod", "cumprod") and huge(c) else None),
+    ("pow_ in another dtype than its tensor's: the gradient is that of the result before it overflows",
+     lambda c: "grad second" if c.op == "pow_" and len({x.dtype for x in c.tensors}) > 1 and any(x.isinf().any() for x in c.outputs) else None),
+    ("ids beyond a tensor without elements: PyTorch does not look at them",
+     lambda c: "case" if c.op in ("index", "index_put", "index_put_") and c.arguments["input"].numel() == 0 else None),
     ("gelu and elu at an infinity or NaN, where PyTorch's vectors differ from its single numbers",
      lambda c: "value grad text" if c.op in ("gelu", "elu") and not finite(c) else None),
     ("the mean over no target is NaN, and so is its gradient",
