@@ -81,13 +81,15 @@ class Walk {
               " gradients for ", node.inputs.size(), " inputs");
     for (Observer* observer : context().observers) observer->after_vjp(node, dxs);
     pending.dys.clear();
-    const bool stays = options_.retain_graph || node.keeps_nothing;
-    const std::vector<Slot> inputs = stays ? node.inputs : free(node);
+    // What the node kept goes before its gradients are delivered: one that it kept is then its
+    // leaf's alone.
+    if (!options_.retain_graph && !node.keeps_nothing) free(node);
     for (size_t i = 0; i < dxs.size(); ++i) {
       Tensor dx = std::move(dxs[i]);
-      if (!inputs[i]) continue;
-      if (dx.defined() && !asked.has_added(i)) deliver(inputs[i], std::move(dx), node.name);
-      if (survey_.was_last_use(inputs[i].get())) finish_leaf(inputs[i]);
+      const Slot& input = node.inputs[i];
+      if (!input) continue;
+      if (dx.defined() && !asked.has_added(i)) deliver(input, std::move(dx), node.name);
+      if (survey_.was_last_use(input.get())) finish_leaf(input);
     }
   }
 
@@ -126,8 +128,10 @@ class Walk {
     detail::add_gradient(*sum, std::move(g), !slot->node && !waits(*slot), options_.create_graph);
   }
 
-  // Does the gradient of a leaf wait for its hooks?
-  bool waits(const GradSlot& leaf) const { return options_.runs_leaf_hooks && leaf.hooks; }
+  // Does the gradient of a leaf wait for its hooks? Those that a walk adds are for later walks.
+  bool waits(const GradSlot& leaf) const {
+    return options_.runs_leaf_hooks && leaf.hooks && survey_.has_hooks(&leaf);
+  }
 
   // The sum that a slot's gradient is collected in; null when nobody wants it.
   Tensor* sum_of(const Slot& slot) {
@@ -166,13 +170,11 @@ class Walk {
     detail::add_gradient(*to, std::move(g), true, options_.create_graph);
   }
 
-  // Frees what the node keeps, before its gradients are delivered: one that it kept is then its
-  // leaf's alone. Returns its inputs.
-  static std::vector<Slot> free(Node& node) {
+  // The node's place between its inputs and outputs stays, so that later walks know where it leads.
+  static void free(Node& node) {
     node.freed = true;
     node.vjp = nullptr;
     node.recompute = nullptr;
-    return std::exchange(node.inputs, {});
   }
 
   const Destination& destination_;

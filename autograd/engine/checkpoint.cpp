@@ -39,7 +39,7 @@ Tensor checkpoint(const std::function<Tensor(const std::vector<Tensor>&)>& fn,
   std::vector<Saved> saved;
   for (const Tensor& x : inputs) saved.push_back(Saved::input(x));
   const uint64_t first = Node::made;
-  const Tensor y = fn(inputs);
+  Tensor y = fn(inputs);
   if (!y.requires_grad()) return y;
   const std::vector<Slot> sources = sources_of(y, first);
   const auto vjp = [fn, saved, first_run, count = sources.size()](const Grads& dys,
@@ -53,6 +53,9 @@ Tensor checkpoint(const std::function<Tensor(const std::vector<Tensor>&)>& fn,
     return Grads(count);
   };
   std::vector<Tensor> output{y.detach()};
+  y = Tensor();
+  // A view, or one of the inputs, must not be written by way of the result.
+  if (!output[0].alone()) output[0] = output[0].clone();
   detail::make_node("checkpoint", sources, output, vjp);
   return output[0];
 }

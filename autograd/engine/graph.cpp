@@ -67,7 +67,10 @@ std::vector<Tensor> record(const char* name, const std::vector<Tensor>& inputs,
       }
     }
     const auto node = detail::make_node(name, std::move(slots), outputs, std::move(vjp));
-    if (context().recompute) node->recompute = std::move(recompute);
+    if (context().recompute && recompute) {
+      node->recompute = std::move(recompute);
+      node->recomputed = outputs[0].version();
+    }
     node->keeps_nothing = keeps_nothing && !node->recompute;
   }
   for (Observer* observer : context().observers) observer->op(name, inputs, outputs, needed);

@@ -116,6 +116,7 @@ struct Node : std::enable_shared_from_this<Node> {
   std::shared_ptr<GradSlot> output_slot(size_t i, const Array& value);
   Vjp vjp;
   Recomputation recompute;  // empty unless it ran under Recompute and is cheap
+  uint64_t recomputed = 0;  // the version of the memory that holds what `recompute` gives
 
   explicit Node(const char* op);
   ~Node();

@@ -23,7 +23,8 @@ Saved::Saved(const Tensor& tensor, int output_index, const char* what)
     : output_index_(output_index), what_(what) {
   if (!tensor.defined()) return;
   if (output_index < 0) slot_ = tensor.slot();
-  if (slot_ && slot_->node && slot_->node->recompute) return;
+  const Node* node = slot_ ? slot_->node.get() : nullptr;
+  if (node && node->recompute && node->recomputed == tensor.version()) return;
   array_ = tensor.array();
   version_ = tensor.version();
 }

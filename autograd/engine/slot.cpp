@@ -47,6 +47,7 @@ void GradSlot::check_gradient(const char* from, const Tensor& g) const {
 // The lists are copied because a hook may remove itself.
 void GradSlot::run_hooks(Tensor& g) const {
   if (!hooks) return;
+  if (is_one(g)) g = g.clone();  // the walk's own, which other walks share
   for (const auto& [number, hook] : std::map(hooks->before)) {
     const Tensor other = hook(g);
     if (!other.defined()) continue;
@@ -70,6 +71,7 @@ void HookHandle::remove() {
 }
 
 HookHandle Tensor::register_hook(std::function<Tensor(const Tensor&)> hook) {
+  check_defined("register_hook", *this);
   INK_CHECK(requires_grad(), "register_hook: the tensor does not require grad");
   const uint64_t number = next_number();
   hooks_of(*slot()).before.emplace(number, std::move(hook));
@@ -77,6 +79,7 @@ HookHandle Tensor::register_hook(std::function<Tensor(const Tensor&)> hook) {
 }
 
 HookHandle Tensor::register_post_accumulate_grad_hook(std::function<void(const Tensor&)> hook) {
+  check_defined("register_post_accumulate_grad_hook", *this);
   INK_CHECK(requires_grad() && is_leaf(),
             "register_post_accumulate_grad_hook: expected a leaf that requires grad");
   const uint64_t number = next_number();

@@ -39,7 +39,6 @@ void Survey::add(const std::shared_ptr<Node>& root) {
   std::vector<std::pair<std::shared_ptr<Node>, size_t>> path;  // and the next input to look at
   const auto enter = [&](const std::shared_ptr<Node>& node) {
     if (!node || node->order <= oldest_ || !leads_.try_emplace(node.get()).second) return;
-    claim(node);
     path.emplace_back(node, 0);
   };
   enter(root);
@@ -50,9 +49,12 @@ void Survey::add(const std::shared_ptr<Node>& root) {
       if (x && !x->node && x->hooks) ++uses_[x.get()];
       if (x) enter(x->node);
     } else {
-      leads_[path.back().first.get()] =
-          std::any_of(inputs.begin(), inputs.end(), [&](auto& x) { return x && leads(x); });
+      const auto node = std::move(path.back().first);
       path.pop_back();
+      if (!std::any_of(inputs.begin(), inputs.end(), [&](auto& x) { return x && leads(x); }))
+        continue;
+      claim(node);
+      leads_[node.get()] = true;
     }
   }
 }

@@ -27,13 +27,15 @@ class Survey {
   Survey(const Survey&) = delete;
   Survey& operator=(const Survey&) = delete;
 
-  /// Looks at a node and all that it was computed from. Throws for a node that an earlier walk has
-  /// freed, or that another walk holds.
+  /// Looks at a node and all that it was computed from. Throws if one of them leads to what is
+  /// asked for, and an earlier walk has freed it or another walk holds it.
   void add(const std::shared_ptr<Node>& node);
   /// Does the gradient of this slot lead to one that is asked for?
   bool leads(const std::shared_ptr<GradSlot>& slot) const;
   /// Does a node lead there?
   bool leads(const Node* node) const;
+  /// Did this leaf have hooks when it was looked at?
+  bool has_hooks(const GradSlot* leaf) const { return uses_.count(leaf) > 0; }
   /// One of the nodes that use a leaf has run. Was it the last? Only for leaves with hooks.
   bool was_last_use(const GradSlot* leaf);
 

@@ -97,6 +97,17 @@ Tensor& Tensor::checked_target() {
   return *this;
 }
 
+// What x[ids] += y says: the temporary is a copy that nobody else holds.
+Tensor& Tensor::seen_by_others() {
+  INK_CHECK(is_view() || !alone(),
+            "in-place operator: expected a view on the left, as in "
+            "x.index({0}) += y, got a copy, ",
+            shape(),
+            ", whose new value nobody would see; rows by "
+            "ids are added to with x.index_put_({ids}, y, true)");
+  return *this;
+}
+
 Tensor& Tensor::operator=(const Tensor& value) && { return checked_target().copy_(value); }
 Tensor& Tensor::operator=(const Scalar& value) && { return checked_target().fill_(value); }
 

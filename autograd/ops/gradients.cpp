@@ -16,10 +16,10 @@ void detail::add_gradient(Tensor& sum, Tensor g, bool kept, bool create_graph) {
     if (kept && sum.is_view()) sum = sum.detach();  // what it is a view of is gone
   } else if (create_graph) {
     sum = add(sum, g);
-  } else if (kept ? sum.storage().use_count() == 1 && !sum.layout().repeats() : sum.alone()) {
+  } else if (kept ? !sum.layout().repeats() : sum.alone()) {
     sum.add_(g);
   } else if (kept) {
-    sum.impl().array = add(sum, g).array();  // someone still reads the old values
+    sum.impl().array = add(sum, g).array();  // several of its elements are one place in memory
   } else {
     sum = add(sum, g);
   }
