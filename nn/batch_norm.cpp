@@ -5,7 +5,7 @@ namespace ink {
 BatchNorm1d::BatchNorm1d(int64_t channels, double epsilon, double momentum_)
     : eps(epsilon),
       momentum(momentum_),
-      weight(ones({channels})),
+      weight(ones({detail::checked_size("BatchNorm1d", channels)})),
       bias(zeros({channels})),
       running_mean(zeros({channels})),
       running_var(ones({channels})),

@@ -19,7 +19,11 @@ struct Embedding : Module {
 
   Embedding() = default;
   Embedding(int64_t num, int64_t dim, std::optional<int64_t> padding = {})
-      : num_embeddings(num), embedding_dim(dim), padding_idx(padding), weight(randn({num, dim})) {
+      : num_embeddings(num),
+        embedding_dim(dim),
+        padding_idx(padding),
+        weight(randn(
+            {detail::checked_size("Embedding", num), detail::checked_size("Embedding", dim)})) {
     if (padding) init::zeros_(weight.select(0, *padding));
   }
 

@@ -78,8 +78,9 @@ Tensor GPT::generate(const Tensor& ids, const GenerateOptions& options) const {
     if (T > config.block_size) {
       for (KVCache& cache : caches) cache.crop(0);
     }
-    const int64_t fresh = seen - caches.front().size();
-    const Tensor x = features(all.narrow(1, T - fresh, fresh), &caches);
+    const int64_t fresh = uses_caches() ? seen - caches.front().size() : seen;
+    const Tensor last = all.narrow(1, T - fresh, fresh);
+    const Tensor x = uses_caches() ? features(last, &caches) : features(last);
     const Tensor next = choose(lm_head(x.select(1, fresh - 1)), options);
     all = cat({all, next}, 1);
     if (options.on_token) options.on_token(next.tolist<int64_t>());

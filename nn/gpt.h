@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <tuple>
+#include <typeinfo>
 #include <vector>
 
 #include "autograd/fused_ops.h"
@@ -55,15 +56,19 @@ struct GPT : Module {
     return linear_cross_entropy(features(ids), lm_head.weight, targets, -100, reduction);
   }
 
-  /// What the head sees. ids (B, T) -> (B, T, C). With caches, one for each block, ids are the
-  /// tokens after those that they remember. Logits, loss and generate all begin here: override it
-  /// for a model with other features.
-  virtual Tensor features(const Tensor& ids, std::vector<KVCache>* caches = nullptr) const {
+  /// What the head sees. ids (B, T) -> (B, T, C). Logits, loss and generate all begin here: override
+  /// it for a model with other features.
+  virtual Tensor features(const Tensor& ids) const { return features(ids, nullptr); }
+  /// The same with caches, one for each block: ids are the tokens after those that they remember.
+  virtual Tensor features(const Tensor& ids, std::vector<KVCache>* caches) const {
     Tensor x = embedded(ids, caches ? caches->front().size() : 0), branch;
     for (size_t i = 0; i < h.size(); ++i)
       std::tie(x, branch) = h[i](x, branch, caches ? &caches->at(i) : nullptr);
     return ln_f(x, branch).second;
   }
+
+  /// Does generate use caches? A model that extends this one says yes if its features know them.
+  virtual bool uses_caches() const { return typeid(*this) == typeid(GPT); }
 
   /// Who looks at whom, for `sample --attention`: ids (1, T) -> one (n_head, T, T) a layer.
   std::vector<Tensor> attention_weights(const Tensor& ids) const;

@@ -18,8 +18,9 @@ struct GroupNorm : Module {
   GroupNorm() = default;
   GroupNorm(int64_t groups, int64_t channels, double epsilon = 1e-5, bool affine = true)
       : num_groups(groups), num_channels(channels), eps(epsilon) {
-    INK_CHECK(groups > 0 && channels % groups == 0, "GroupNorm: expected groups of one size, got ",
-              channels, " channels for ", groups, " groups");
+    INK_CHECK(groups > 0 && detail::checked_size("GroupNorm", channels) % groups == 0,
+              "GroupNorm: expected groups of one size, got ", channels, " channels for ", groups,
+              " groups");
     if (!affine) return;
     weight = ones({channels});
     bias = zeros({channels});

@@ -24,9 +24,15 @@ class KVCache {
   }
 
   KVCache(const KVCache& other);
-  KVCache(KVCache&&) = default;
+  KVCache(KVCache&& other) noexcept { *this = std::move(other); }
   KVCache& operator=(const KVCache& other) { return *this = KVCache(other); }
-  KVCache& operator=(KVCache&&) = default;
+  KVCache& operator=(KVCache&& other) noexcept {
+    capacity_ = other.capacity_;
+    size_ = std::exchange(other.size_, 0);
+    keys_ = std::move(other.keys_);
+    values_ = std::move(other.values_);
+    return *this;
+  }
 
   /// Tokens so far, and at most.
   int64_t size() const { return size_; }
@@ -45,7 +51,7 @@ class KVCache {
   void select(const Tensor& ids);
 
  private:
-  int64_t capacity_, size_ = 0;
+  int64_t capacity_ = 0, size_ = 0;
   Tensor keys_, values_;  // (..., capacity, d): the first size_ hold something
 };
 

@@ -28,6 +28,7 @@ struct LayerNorm : Module {
                      bool with_bias = true)
       : normalized_shape(shape), eps(epsilon) {
     INK_CHECK(!shape.empty(), "LayerNorm: expected at least one size, got ", shape);
+    for (int64_t n : shape) detail::checked_size("LayerNorm", n);
     if (elementwise_affine) weight = ones(shape);
     if (elementwise_affine && with_bias) bias = zeros(shape);
   }

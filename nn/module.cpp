@@ -12,8 +12,6 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "autograd/base/log.h"
-
 namespace ink {
 namespace {
 
@@ -110,10 +108,10 @@ std::string place_of(const Module& module, const void* member) {
   return before ? "declared after " + before->name : "declared before all fields";
 }
 
-// Says once for each type of module which members with parameters are none of its fields.
-void warn_of_forgotten(const Module& module, Met& met) {
+// Throws if members with parameters are none of their module's fields, and names them.
+void check_forgotten(const Module& module, Met& met) {
   for (const Field& field : fields_of(module))
-    if (field.module) warn_of_forgotten(*field.module, met);
+    if (field.module) check_forgotten(*field.module, met);
   std::string found;
   const auto forgotten = [&](const std::string& what, const void* member) {
     found += detail::text(found.empty() ? " " : ", ", "a ", what, " ", place_of(module, member));
@@ -131,13 +129,8 @@ void warn_of_forgotten(const Module& module, Met& met) {
   }
   for (const Parameter* p : parameters_alive().within(module))
     if (is_new(*p)) forgotten(detail::text("Parameter of shape ", p->shape()), p);
-  if (found.empty()) return;
-  static std::mutex mutex;
-  static std::set<std::string> warned;
-  const std::lock_guard lock(mutex);
-  if (warned.insert(type_name(module)).second)
-    log_message(type_name(module), ": INK_FIELDS lacks", found,
-                "; no optimizer will update it and no checkpoint will have it");
+  INK_CHECK(found.empty(), type_name(module), ": INK_FIELDS lacks", found,
+            "; name it there, or no optimizer would update it and no checkpoint have it");
 }
 
 }  // namespace
@@ -170,6 +163,9 @@ std::vector<Field> detail::named_fields(std::vector<Field> base, const char* nam
   std::istringstream text(names);
   for (Field field : fields) {
     std::getline(text >> std::ws, field.name, ',');
+    field.name.erase(field.name.find_last_not_of(" \t\n") + 1);
+    for (const Field& other : base)
+      INK_CHECK(other.name != field.name, "INK_FIELDS: two fields have the name ", field.name);
     if (field.given()) base.push_back(field);
   }
   return base;
@@ -191,7 +187,7 @@ NamedTensors Module::named_parameters() const {
   Met met;
   for (const auto& entry : list) met.parameters.insert(identity(entry.second));
   meet(*this, met);
-  warn_of_forgotten(*this, met);
+  check_forgotten(*this, met);
   return list;
 }
 

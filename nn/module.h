@@ -65,7 +65,9 @@ struct Field {
   Field(Buffer& b) : buffer(&b) {}
   Field(Module& m) : module(&m) {}
   template <class M>
-  Field(std::optional<M>& m) : module(m ? &*m : nullptr) {}
+  Field(std::optional<M>& m) {
+    if (m) *this = Field(*m);
+  }
   template <class M>
   Field(std::unique_ptr<M>& m) : module(m.get()) {}
   template <class T>
@@ -98,8 +100,8 @@ class Module {
   virtual std::string extra_repr() const { return {}; }
 
   // ---- what it holds: its own tensors, not copies
-  /// Members with parameters that INK_FIELDS lacks (or those of an extended module) are left out. A
-  /// message (base/log.h) names them, once for each type of module.
+  /// Throws if INK_FIELDS lacks a member with parameters, or the extended module, and names it.
+  /// (Members in a std::vector or behind a pointer are not found.)
   std::vector<Tensor> parameters() const;
   NamedTensors named_parameters() const;
   NamedTensors named_buffers() const;
@@ -117,6 +119,7 @@ class Module {
   void zero_grad();  // gradients become undefined
   /// Moves the memory; handles to the parameters stay valid, ties stay tied.
   void to(Device device);
+  void to(const char* device) { to(parse_device(device)); }  // "cpu", "cuda", "cuda:1"
   /// Converts floating tensors and gradients; handles stay valid, ties stay tied. Convert before an
   /// optimizer takes the parameters.
   void to(DType dtype);
@@ -132,11 +135,20 @@ class Module {
 std::ostream& operator<<(std::ostream& out, const Module& module);
 
 namespace detail {
+/// A size of a layer: n, or an error that names the layer.
+inline int64_t checked_size(const char* layer, int64_t n) {
+  INK_CHECK(n >= 0, layer, ": expected a size of 0 or more, got ", n);
+  return n;
+}
 /// The items as fields with the names 0, 1, ...
 template <class T>
 std::vector<Field> numbered_fields(std::vector<T>& items) {
-  std::vector<Field> list(items.begin(), items.end());
-  for (size_t i = 0; i < list.size(); ++i) list[i].name = std::to_string(i);
+  std::vector<Field> list;
+  for (size_t i = 0; i < items.size(); ++i) {
+    Field field(items[i]);
+    field.name = std::to_string(i);
+    if (field.given()) list.push_back(std::move(field));
+  }
   return list;
 }
 }  // namespace detail
@@ -260,8 +272,8 @@ Field::Field(std::vector<T>& items) {
 
 /// Names the fields of a module: parameters, buffers and modules, in the order they are listed,
 /// printed and saved. The first may be the module type that this one extends: its fields come first
-/// then. A parameter that was forgotten here is found when an optimizer (or anyone) asks for the
-/// module's parameters.
+/// then. A parameter that was forgotten here is an error as soon as an optimizer (or anyone) asks
+/// for the module's parameters.
 #define INK_FIELDS(first, ...)                                                      \
   std::vector<::ink::Field> fields() override {                                     \
     return [this](auto ink_kind) {                                                  \

@@ -15,7 +15,8 @@ struct RMSNorm : Module {
   Parameter weight;  // (n,)
 
   RMSNorm() = default;
-  explicit RMSNorm(int64_t n, double epsilon = 1e-6) : eps(epsilon), weight(ones({n})) {}
+  explicit RMSNorm(int64_t n, double epsilon = 1e-6)
+      : eps(epsilon), weight(ones({detail::checked_size("RMSNorm", n)})) {}
 
   Tensor operator()(const Tensor& x) const {
     INK_CHECK(weight.defined(), "RMSNorm: was never given a size: assign RMSNorm(n)");

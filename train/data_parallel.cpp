@@ -29,11 +29,15 @@ Tensor backward_in_parts(int64_t rows, int64_t parts, const Tensor& scale, const
     backward({scaled(whole)});
     return whole.detach();
   }
+  INK_CHECK(!context().imitate_torch,
+            "backward_in_parts: ImitateTorch draws random numbers in order, and several parts "
+            "cannot; take one part");
   std::vector<GradStore> stores(static_cast<size_t>(parts));
   std::vector<Tensor> losses(static_cast<size_t>(parts));
   std::vector<uint64_t> calls(static_cast<size_t>(parts));
   const Context caller = context();
-  parallel_for(parts, 1, [&](int64_t begin, int64_t end) {
+  const int64_t grain = caller.observers.empty() ? 1 : parts;  // observers see one thread
+  parallel_for(parts, grain, [&](int64_t begin, int64_t end) {
     for (int64_t part = begin; part < end; ++part) {
       const ContextGuard guard(caller);
       const int64_t first = rows * part / parts, count = rows * (part + 1) / parts - first;

@@ -24,10 +24,12 @@ using PartLoss = std::function<Tensor(int64_t first, int64_t count)>;
 ///
 /// With several parts, each runs on one thread: threads meet once a step instead of at every op,
 /// and each works in its own cache. The price is a set of gradients for each part, which are summed
-/// in order afterwards; hooks of leaves see the sums. Random masks are those of the whole batch;
-/// where dimension 0 does not hold the part's rows, they are refused. With several parts, the bits
-/// depend on their number and not on the threads'. The first exception of a part is thrown on in
-/// the caller.
+/// in order afterwards; hooks of leaves see the sums. Random masks are those of the whole batch,
+/// because dimension 0 of what is masked holds the part's rows, each once or several times; a size
+/// that cannot is refused, and so is ImitateTorch, which draws in order. (A dimension 0 that is
+/// something else and happens to be a multiple of the part's rows is not found.) While observers
+/// look on, the parts run one after another. With several parts, the bits depend on their number
+/// and not on the threads'. The first exception of a part is thrown on in the caller.
 Tensor backward_in_parts(int64_t rows, int64_t parts, const Tensor& scale, const PartLoss& loss);
 
 }  // namespace ink

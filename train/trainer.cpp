@@ -305,7 +305,7 @@ Evaluation evaluate(GPT& model, const Dataset& dataset, int64_t batches, int64_t
     best_possible += part.best_possible * part.rows;
     best_possible_known = part.best_possible_known;
   }
-  Evaluation result{loss / targets, {}, rows * block};
+  Evaluation result{loss / targets, {}, static_cast<int64_t>(targets)};
   if (best_possible_known) result.best_possible = best_possible / static_cast<double>(rows);
   return result;
 }

@@ -27,7 +27,7 @@ namespace ink {
 struct Evaluation {
   double loss = 0;
   std::optional<double> best_possible;
-  int64_t tokens = 0;
+  int64_t tokens = 0;  // that count as targets
 };
 
 /// What happened since progress() was last asked.
