@@ -46,12 +46,20 @@ Tensor operator*(const Scalar& a, const Tensor& b);
 Tensor operator/(const Scalar& a, const Tensor& b);
 Tensor operator%(const Tensor& a, const Tensor& b);
 Tensor operator%(const Tensor& a, const Scalar& b);
+Tensor operator%(const Scalar& a, const Tensor& b);
+Tensor remainder(const Tensor& a, const Scalar& b);
 Tensor operator-(const Tensor& x);
 // Of integers bit by bit; of bools and, or, exclusive or, not.
 Tensor operator&(const Tensor& a, const Tensor& b);
 Tensor operator|(const Tensor& a, const Tensor& b);
 Tensor operator^(const Tensor& a, const Tensor& b);
 Tensor operator~(const Tensor& x);
+Tensor operator&(const Tensor& a, const Scalar& b);
+Tensor operator|(const Tensor& a, const Scalar& b);
+Tensor operator^(const Tensor& a, const Scalar& b);
+inline Tensor& operator&=(Tensor& a, const auto& b) { return a.copy_(a & b); }
+inline Tensor& operator|=(Tensor& a, const auto& b) { return a.copy_(a | b); }
+inline Tensor& operator^=(Tensor& a, const auto& b) { return a.copy_(a ^ b); }
 
 // ---- unary.cpp, gelu.cpp: elementwise, one tensor
 
@@ -96,6 +104,7 @@ Tensor where(const Tensor& condition, const Tensor& a, const Scalar& b);
 Tensor where(const Tensor& condition, const Scalar& a, const Tensor& b);
 Tensor where(const Tensor& condition, const Scalar& a, const Scalar& b);
 Tensor masked_fill(const Tensor& x, const Tensor& mask, const Scalar& value);  // mask ? value : x
+Tensor masked_fill(const Tensor& x, const Tensor& mask, const Tensor& value);  // value ()
 
 // ---- compare.cpp: bool results, no gradients
 
@@ -117,6 +126,12 @@ Tensor operator<(const Tensor& a, const Scalar& b);
 Tensor operator<=(const Tensor& a, const Scalar& b);
 Tensor operator>(const Tensor& a, const Scalar& b);
 Tensor operator>=(const Tensor& a, const Scalar& b);
+Tensor operator==(const Scalar& a, const Tensor& b);
+Tensor operator!=(const Scalar& a, const Tensor& b);
+Tensor operator<(const Scalar& a, const Tensor& b);
+Tensor operator<=(const Scalar& a, const Tensor& b);
+Tensor operator>(const Scalar& a, const Tensor& b);
+Tensor operator>=(const Scalar& a, const Tensor& b);
 Tensor logical_and(const Tensor& a, const Tensor& b);  // non-zero counts as true
 Tensor logical_or(const Tensor& a, const Tensor& b);
 Tensor logical_xor(const Tensor& a, const Tensor& b);
@@ -151,6 +166,8 @@ ValuesIndices max(const Tensor& x, int64_t dim, bool keepdim = false);
 ValuesIndices min(const Tensor& x, int64_t dim, bool keepdim = false);
 Tensor max(const Tensor& x);  // the largest of all
 Tensor min(const Tensor& x);
+Tensor max(const Tensor& a, const Tensor& b);  // maximum, minimum
+Tensor min(const Tensor& a, const Tensor& b);
 /// Equals share the gradient; NaN wins.
 Tensor amax(const Tensor& x, const Shape& dims = {}, bool keepdim = false);
 Tensor amin(const Tensor& x, const Shape& dims = {}, bool keepdim = false);

@@ -91,6 +91,8 @@ Tensor einsum(const std::string& equation, const std::vector<Tensor>& operands);
 Tensor concat(const std::vector<Tensor>& tensors, int64_t dim = 0);  // cat
 /// Each element `times` times in a row; without dim, of the flat tensor.
 Tensor repeat_interleave(const Tensor& x, int64_t times, std::optional<int64_t> dim = {});
+/// ... times[i] times, times (n,) i64.
+Tensor repeat_interleave(const Tensor& x, const Tensor& times, std::optional<int64_t> dim = {});
 /// `value` around x: pads[0] before and pads[1] after along the last dimension, pads[2] and pads[3]
 /// along the one before it, and so on. Negative ones take away.
 Tensor pad(const Tensor& x, const Shape& pads, const Scalar& value = 0);
@@ -101,8 +103,8 @@ Tensor unfold(const Tensor& x, int64_t dim, int64_t size, int64_t step);
 
 Tensor l1_loss(const Tensor& input, const Tensor& target, Reduction reduction = Reduction::mean);
 /// d^2 / (2 beta) where d = |input - target| < beta, else d - beta / 2.
-Tensor smooth_l1_loss(const Tensor& input, const Tensor& target, double beta = 1,
-                      Reduction reduction = Reduction::mean);
+Tensor smooth_l1_loss(const Tensor& input, const Tensor& target,
+                      Reduction reduction = Reduction::mean, double beta = 1);
 /// -t log sigmoid x - (1 - t) log(1 - sigmoid x), targets t in [0, 1] of x's shape.
 Tensor binary_cross_entropy_with_logits(const Tensor& logits, const Tensor& targets,
                                         Reduction reduction = Reduction::mean);
@@ -120,7 +122,8 @@ struct ClassOptions {
 };
 /// -log_p[target], log_p being log probabilities.
 Tensor nll_loss(const Tensor& log_p, const Tensor& targets, const ClassOptions& options = {});
-/// cross_entropy of fused_ops.h with class weights, label smoothing or classes in another place:
+/// cross_entropy of fused_ops.h with class weights, label smoothing or classes in another place, in
+/// the dtype of the logits, as PyTorch's:
 ///   cross_entropy(logits, targets, {.label_smoothing = 0.1})
 Tensor cross_entropy(const Tensor& logits, const Tensor& targets, const ClassOptions& options);
 

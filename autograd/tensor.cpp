@@ -51,7 +51,9 @@ bool Tensor::is_leaf() const { return !slot() || !slot()->node; }
 Tensor Tensor::grad() const { return slot() ? slot()->grad : Tensor(); }
 
 void Tensor::set_grad(const Tensor& grad) {
+  impl("set_grad");
   INK_CHECK(slot(), "set_grad: the tensor does not require grad");
+  INK_CHECK(!grad.is_same(*this), "set_grad: a tensor cannot be its own gradient; clone() it");
   if (grad.defined()) slot()->check_gradient("set_grad", grad);
   slot()->grad = grad;
 }
@@ -75,6 +77,7 @@ Tensor& Tensor::requires_grad_(bool value) {
 }
 
 Tensor& Tensor::retain_grad() {
+  impl("retain_grad");
   INK_CHECK(requires_grad(), "retain_grad: the tensor does not require grad");
   slot()->retain_grad = true;
   return *this;
@@ -92,9 +95,9 @@ void Tensor::backward(const Tensor& gradient, bool retain_graph, bool create_gra
 Tensor empty(const Shape& shape, Options options) {
   return Tensor(Array::empty(shape, options.dtype, options.device));
 }
-Tensor full(const Shape& shape, const Scalar& value, Options options) {
-  check_in_range("full", value, options.dtype);
-  Tensor x(Array::empty(shape, options.dtype, options.device, "full"));
+static Tensor filled(const char* op, const Shape& shape, const Scalar& value, Options options) {
+  check_in_range(op, value, options.dtype, shape.numel());
+  Tensor x(Array::empty(shape, options.dtype, options.device, op));
   if (options.dtype == i64 && !value.exact()) {  // the kernel takes a double
     const Tensor number = from_vector<int64_t>({value.integer}).to(options.device);
     kernel::copy(x, number.array().expanded(shape));
@@ -103,15 +106,26 @@ Tensor full(const Shape& shape, const Scalar& value, Options options) {
   }
   return x;
 }
-Tensor scalar_tensor(const Scalar& value, Options options) { return full({}, value, options); }
-Tensor zeros(const Shape& shape, Options options) { return full(shape, 0, options); }
-Tensor ones(const Shape& shape, Options options) { return full(shape, 1, options); }
-Tensor empty_like(const Tensor& other) { return empty(other.shape(), other.options()); }
-Tensor full_like(const Tensor& other, const Scalar& value) {
-  return full(other.shape(), value, other.options());
+Tensor full(const Shape& shape, const Scalar& value, Options options) {
+  return filled("full", shape, value, options);
 }
-Tensor zeros_like(const Tensor& other) { return full_like(other, 0); }
-Tensor ones_like(const Tensor& other) { return full_like(other, 1); }
+Tensor scalar_tensor(const Scalar& value, Options options) {
+  return filled("scalar_tensor", {}, value, options);
+}
+Tensor zeros(const Shape& shape, Options options) { return filled("zeros", shape, 0, options); }
+Tensor ones(const Shape& shape, Options options) { return filled("ones", shape, 1, options); }
+Tensor empty_like(const Tensor& other) {
+  return empty(other.array("empty_like").shape(), other.options());
+}
+Tensor full_like(const Tensor& other, const Scalar& value) {
+  return filled("full_like", other.array("full_like").shape(), value, other.options());
+}
+Tensor zeros_like(const Tensor& other) {
+  return filled("zeros_like", other.array("zeros_like").shape(), 0, other.options());
+}
+Tensor ones_like(const Tensor& other) {
+  return filled("ones_like", other.array("ones_like").shape(), 1, other.options());
+}
 
 Tensor from_blob(void* memory, const Shape& shape, Options options, Storage::Deleter deleter) {
   INK_CHECK(deleter, "from_blob: expected a deleter");
@@ -137,7 +151,8 @@ template Tensor detail::from_vector_of(const std::vector<int64_t>&, const std::o
 template Tensor detail::from_vector_of(const std::vector<bool>&, const std::optional<Shape>&);
 
 // PyTorch converts the bounds first, and counts before that.
-Tensor arange(double start, double end, double step, Options options) {
+Tensor arange(const Scalar& from, const Scalar& to, const Scalar& by, Options options) {
+  const double start = from.value, end = to.value, step = by.value;
   INK_CHECK(step != 0 && std::isfinite(start) && std::isfinite(end) && std::isfinite(step),
             "arange: expected finite bounds and a step other than 0, got ", start, ", ", end, ", ",
             step);
@@ -155,8 +170,15 @@ Tensor arange(double start, double end, double step, Options options) {
   });
   return x.to(options.device);
 }
-Tensor arange(double start, double end, Options options) { return arange(start, end, 1, options); }
-Tensor arange(double end, Options options) { return arange(0, end, 1, options); }
+Tensor arange(const Scalar& start, const Scalar& end, const Scalar& step) {
+  const bool floats = is_floating(start.dtype) || is_floating(end.dtype) || is_floating(step.dtype);
+  return arange(start, end, step, floats ? context().default_dtype : i64);
+}
+Tensor arange(const Scalar& start, const Scalar& end, Options options) {
+  return arange(start, end, 1, options);
+}
+Tensor arange(const Scalar& end, Options options) { return arange(0, end, 1, options); }
+Tensor arange(const Scalar& end) { return arange(0, end); }
 
 Tensor eye(int64_t n, int64_t m, Options options) {
   INK_CHECK(n >= 0 && m >= 0, "eye: expected sizes of 0 or more, got ", n, " and ", m);
@@ -171,6 +193,7 @@ Tensor linspace(double start, double end, int64_t steps, Options options) {
   INK_CHECK(steps >= 0, "linspace: expected a number of steps of 0 or more, got ", steps);
   Tensor x = empty({steps}, {options.dtype, cpu_device});
   if (options.dtype == i64) {  // which the bounds are converted to first, as in PyTorch
+    for (const double bound : {start, end}) check_in_range("linspace", bound, i64);
     start = std::trunc(start);
     end = std::trunc(end);
   }
@@ -208,6 +231,8 @@ Tensor tensor(const detail::Nested& values) {
 }
 
 Tensor tensor(const detail::Nested& values, Options options) {
+  if (options.dtype == i64 && values.kind == 2)
+    for (const double value : values.floats) check_in_range("tensor", value, i64);
   Tensor x = empty(values.shape, {options.dtype, cpu_device});
   for_any(options.dtype, [&]<class T>(T) {
     T* out = x.mutable_data<T>();

@@ -55,7 +55,10 @@ struct Slice {
   requires(NotAnInteger<T> || ...) explicit Slice(T...) = delete;  // expected integers or None
 };
 struct NoneType {
-  operator std::optional<int64_t>() const { return {}; }  // Slice(None, 2)
+  template <class T>
+  operator std::optional<T>() const {
+    return {};  // Slice(None, 2), clamp(x, None, 1)
+  }
 };
 struct EllipsisType {};
 inline constexpr NoneType None{};  // a new dimension of size 1
@@ -156,10 +159,14 @@ class Tensor {
   }
   const std::shared_ptr<Storage>& storage() const { return array("storage").storage(); }
   /// The number of writes so far to the memory.
-  uint64_t version() const { return storage()->version.load(std::memory_order_relaxed); }
+  uint64_t version() const {
+    return array("version").storage()->version.load(std::memory_order_relaxed);
+  }
   /// Says that the memory was written by way of a pointer: what was saved for backward and what was
   /// cached of it are then known to be out of date.
-  void bump_version() { storage()->version.fetch_add(1, std::memory_order_relaxed); }
+  void bump_version() {
+    array("bump_version").storage()->version.fetch_add(1, std::memory_order_relaxed);
+  }
   /// What kernels take, where an undefined one means "not given".
   operator const Array&() const { return impl_ ? impl_->array : not_given(); }
   operator Array&() { return impl_ ? impl_->array : not_given(); }
@@ -184,7 +191,8 @@ class Tensor {
   /// The sizes, of which there must be N: auto [b, t, c] = x.sizes<3>();
   template <size_t N>
   std::array<int64_t, N> sizes() const {
-    INK_CHECK(dim() == int64_t{N}, "sizes: expected ", N, " dimensions, got ", shape());
+    INK_CHECK(array("sizes").dim() == int64_t{N}, "sizes: expected ", N, " dimensions, got ",
+              shape());
     std::array<int64_t, N> sizes;
     std::copy(shape().begin(), shape().end(), sizes.begin());
     return sizes;
@@ -235,14 +243,37 @@ class Tensor {
   Tensor sigmoid() const;
   Tensor relu() const;
   Tensor square() const;
+  Tensor log1p() const;
+  Tensor expm1() const;
+  Tensor sign() const;
+  Tensor erf() const;
+  Tensor isnan() const;
+  Tensor isinf() const;
+  Tensor isfinite() const;
   Tensor floor() const;
   Tensor ceil() const;
   Tensor round() const;
+  Tensor trunc() const;
   Tensor pow(const Scalar& exponent) const;
   Tensor pow(const Tensor& exponent) const;
   Tensor clamp(std::optional<Scalar> min, std::optional<Scalar> max = {}) const;
   Tensor clamp(const Tensor& min, const Tensor& max) const;
   Tensor masked_fill(const Tensor& mask, const Scalar& value) const;
+  Tensor masked_fill(const Tensor& mask, const Tensor& value) const;
+  Tensor where(const Tensor& condition, const Tensor& other) const;
+  Tensor where(const Tensor& condition, const Scalar& other) const;
+  // of another tensor or a number
+  Tensor add(const auto& other) const { return *this + other; }
+  Tensor sub(const auto& other) const { return *this - other; }
+  Tensor mul(const auto& other) const { return *this * other; }
+  Tensor div(const auto& other) const { return *this / other; }
+  Tensor remainder(const auto& other) const { return *this % other; }
+  Tensor eq(const auto& other) const { return *this == other; }
+  Tensor ne(const auto& other) const { return *this != other; }
+  Tensor lt(const auto& other) const { return *this < other; }
+  Tensor le(const auto& other) const { return *this <= other; }
+  Tensor gt(const auto& other) const { return *this > other; }
+  Tensor ge(const auto& other) const { return *this >= other; }
   Tensor sum(const Shape& dims = {}, bool keepdim = false) const;
   Tensor mean(const Shape& dims = {}, bool keepdim = false) const;
   Tensor prod(const Shape& dims = {}, bool keepdim = false) const;
@@ -252,6 +283,7 @@ class Tensor {
   Tensor amin(const Shape& dims = {}, bool keepdim = false) const;
   Tensor var(const Shape& dims = {}, Correction correction = 1, bool keepdim = false) const;
   Tensor std(const Shape& dims = {}, Correction correction = 1, bool keepdim = false) const;
+  Tensor logsumexp(const Shape& dims, bool keepdim = false) const;
   Tensor norm(double p = 2, const Shape& dims = {}, bool keepdim = false) const;
   Tensor max() const;
   Tensor min() const;
@@ -262,26 +294,40 @@ class Tensor {
   Tensor softmax(int64_t dim) const;
   Tensor log_softmax(int64_t dim) const;
   Tensor cumsum(int64_t dim) const;
+  Tensor cumprod(int64_t dim) const;
   ValuesIndices sort(int64_t dim = -1, bool descending = false) const;
   ValuesIndices topk(int64_t k, int64_t dim = -1, bool largest = true) const;
   Tensor argsort(int64_t dim = -1, bool descending = false) const;
   Tensor matmul(const Tensor& other) const;
+  Tensor bmm(const Tensor& other) const;
+  Tensor dot(const Tensor& other) const;
+  Tensor outer(const Tensor& other) const;
+  Tensor max(const Tensor& other) const;
+  Tensor min(const Tensor& other) const;
   Tensor gather(int64_t dim, const Tensor& ids) const;
   Tensor index_select(int64_t dim, const Tensor& ids) const;
+  Tensor scatter(int64_t dim, const Tensor& ids, const Tensor& source) const;
+  Tensor scatter(int64_t dim, const Tensor& ids, const Scalar& value) const;
+  Tensor scatter_add(int64_t dim, const Tensor& ids, const Tensor& source) const;
+  Tensor index_put(std::initializer_list<Index> indices, const Tensor& values,
+                   bool accumulate = false) const;
   Tensor masked_select(const Tensor& mask) const;
   Tensor nonzero() const;
   Tensor flip(const Shape& dims) const;
   Tensor repeat(const Shape& times) const;
+  Tensor repeat_interleave(int64_t times, std::optional<int64_t> dim = {}) const;
+  Tensor unfold(int64_t dim, int64_t size, int64_t step) const;
   Tensor tril(int64_t diagonal = 0) const;
   Tensor triu(int64_t diagonal = 0) const;
   Tensor diagonal(int64_t offset = 0, int64_t dim1 = 0, int64_t dim2 = 1) const;
   std::vector<Tensor> split(int64_t size, int64_t dim = 0) const;
+  std::vector<Tensor> split(const std::vector<int64_t>& sizes, int64_t dim = 0) const;
   std::vector<Tensor> chunk(int64_t chunks, int64_t dim = 0) const;
   std::vector<Tensor> unbind(int64_t dim = 0) const;
 
   // ---- writes in place. Rules for graphs: see engine/README.md, "In-place ops".
   Tensor& fill_(const Scalar& value);
-  Tensor& zero_() { return fill_(0); }
+  Tensor& zero_();
   Tensor& copy_(const Tensor& source);
   Tensor& add_(const Tensor& other);
   Tensor& sub_(const Tensor& other);
@@ -291,14 +337,19 @@ class Tensor {
   Tensor& sub_(const Scalar& value);
   Tensor& mul_(const Scalar& value);
   Tensor& div_(const Scalar& value);
-  Tensor& operator+=(const Tensor& other) { return add_(other); }
-  Tensor& operator-=(const Tensor& other) { return sub_(other); }
-  Tensor& operator*=(const Tensor& other) { return mul_(other); }
-  Tensor& operator/=(const Tensor& other) { return div_(other); }
-  Tensor& operator+=(const Scalar& value) { return add_(value); }
-  Tensor& operator-=(const Scalar& value) { return sub_(value); }
-  Tensor& operator*=(const Scalar& value) { return mul_(value); }
-  Tensor& operator/=(const Scalar& value) { return div_(value); }
+  Tensor& remainder_(const Tensor& other);
+  Tensor& remainder_(const Scalar& value);
+  // By operator, with a tensor or a number. Throws for x[ids] += y, which would write into a copy.
+  Tensor& operator+=(const auto& other) & { return add_(other); }
+  Tensor& operator-=(const auto& other) & { return sub_(other); }
+  Tensor& operator*=(const auto& other) & { return mul_(other); }
+  Tensor& operator/=(const auto& other) & { return div_(other); }
+  Tensor& operator%=(const auto& other) & { return remainder_(other); }
+  Tensor& operator+=(const auto& other) && { return seen_by_others().add_(other); }
+  Tensor& operator-=(const auto& other) && { return seen_by_others().sub_(other); }
+  Tensor& operator*=(const auto& other) && { return seen_by_others().mul_(other); }
+  Tensor& operator/=(const auto& other) && { return seen_by_others().div_(other); }
+  Tensor& operator%=(const auto& other) && { return seen_by_others().remainder_(other); }
   Tensor& masked_fill_(const Tensor& mask, const Scalar& value);
   // x = exp(x) and so on, into x's memory
   Tensor& exp_();
@@ -310,13 +361,29 @@ class Tensor {
   Tensor& sigmoid_();
   Tensor& relu_();
   Tensor& square_();
+  Tensor& rsqrt_();
+  Tensor& sin_();
+  Tensor& cos_();
+  Tensor& log1p_();
+  Tensor& expm1_();
   Tensor& floor_();
+  Tensor& ceil_();
+  Tensor& round_();
+  Tensor& trunc_();
   Tensor& pow_(const Scalar& exponent);
   Tensor& pow_(const Tensor& exponent);
   Tensor& clamp_(std::optional<Scalar> min, std::optional<Scalar> max = {});
   Tensor& clamp_(const Tensor& min, const Tensor& max);
-  /// x[ids, ...] = values: see index_put in ops.h.
+  /// x[indices] = values, or += with accumulate, where index() takes the same indices; ids and masks
+  /// as index_put in ops.h. x.index_put_({mask}, 0)
+  Tensor& index_put_(std::initializer_list<Index> indices, const Tensor& values,
+                     bool accumulate = false);
+  Tensor& index_put_(std::initializer_list<Index> indices, const Scalar& value,
+                     bool accumulate = false);
   Tensor& index_put_(const std::vector<Tensor>& ids, const Tensor& values, bool accumulate = false);
+  Tensor& scatter_(int64_t dim, const Tensor& ids, const Tensor& source);
+  Tensor& scatter_(int64_t dim, const Tensor& ids, const Scalar& value);
+  Tensor& scatter_add_(int64_t dim, const Tensor& ids, const Tensor& source);
 
   // ---- autograd (engine/graph.h)
   bool requires_grad() const;
@@ -369,6 +436,7 @@ class Tensor {
   std::vector<T> list_as() const;
   static Array& not_given();
   Tensor& checked_target();
+  Tensor& seen_by_others();
   const std::shared_ptr<GradSlot>& place() const;
   const std::shared_ptr<GradSlot>& derive_again() const;
 
@@ -387,7 +455,7 @@ class Index {
   requires(!std::is_integral_v<T> && !std::is_convertible_v<const T&, Tensor> ||
            std::is_same_v<T, bool>) Index(const T&)
   = delete;  // expected an integer, Slice, None, Ellipsis, or a tensor of ids or bools
-  Index(Slice slice) : value(std::move(slice)) {}
+  Index(Slice slice) : value(slice) {}
   Index(NoneType none) : value(none) {}
   Index(EllipsisType dots) : value(dots) {}
   Index(Tensor ids) : value(std::move(ids)) {}
@@ -443,6 +511,10 @@ Tensor from_vector(const std::vector<T>& values, std::optional<Shape> shape = {}
                                   shape);
   }
 }
+template <class T>
+Tensor from_vector(const std::vector<T>& values, std::initializer_list<int64_t> shape) {
+  return from_vector(values, std::optional<Shape>(shape));
+}
 /// The same of one dimension; floating ones get the default dtype, as PyTorch's.
 template <class T>
 Tensor tensor(const std::vector<T>& values) {
@@ -451,6 +523,8 @@ Tensor tensor(const std::vector<T>& values) {
 }
 template <class T>
 Tensor tensor(const std::vector<T>& values, Options options) {
+  for (size_t i = 0; options.dtype == i64 && i < values.size(); ++i)
+    check_in_range("tensor", Scalar(T(values[i])), i64);
   return from_vector(values).to(options.dtype).to(options.device);
 }
 /// Somebody else's memory, not copied; `deleter` runs when the last tensor on it dies.
@@ -462,10 +536,13 @@ Tensor full(const Shape& shape, const Scalar& value, Options options = {});
 Tensor scalar_tensor(const Scalar& value, Options options = {});  // ()
 Tensor zeros(const Shape& shape, Options options = {});
 Tensor ones(const Shape& shape, Options options = {});
-/// start, start + step, ... below end.
-Tensor arange(double start, double end, double step, Options options);
-Tensor arange(double start, double end, Options options = DType::i64);
-Tensor arange(double end, Options options = DType::i64);
+/// start, start + step, ... below end. Without options i64, or, if one of the numbers has a point,
+/// the default dtype.
+Tensor arange(const Scalar& start, const Scalar& end, const Scalar& step, Options options);
+Tensor arange(const Scalar& start, const Scalar& end, const Scalar& step = 1);
+Tensor arange(const Scalar& start, const Scalar& end, Options options);
+Tensor arange(const Scalar& end, Options options);
+Tensor arange(const Scalar& end);
 Tensor eye(int64_t n, Options options = {});
 Tensor eye(int64_t n, int64_t m, Options options = {});  // (n, m)
 /// steps values from start to end, both included, equally far apart: (steps,).

@@ -160,7 +160,7 @@ TEST(RandomTensor, FillsRespectGraphs) {
   Tensor computed = leaf * 2.0;
   uniform_(computed);
   EXPECT_EQ(grad({sum(computed)}, {leaf})[0].tolist(), (std::vector<double>{0, 0}));
-  EXPECT_EQ(error_of([] { rand({2}, i64); }), "uniform_: expected a floating dtype, got int64");
+  EXPECT_EQ(error_of([] { rand({2}, i64); }), "rand: expected a floating dtype, got int64");
   EXPECT_EQ(error_of([] { multinomial(tensor(1.0), 1); }),
             "multinomial: expected weights (..., categories), got a scalar");
 }

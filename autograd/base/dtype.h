@@ -41,7 +41,11 @@ struct Scalar {
               : std::is_integral_v<Number> ? DType::i64
                                            : DType::f64),
         value(static_cast<double>(number)) {
-    if constexpr (std::is_integral_v<Number>) integer = static_cast<int64_t>(number);
+    if constexpr (std::is_integral_v<Number>) {
+      integer = static_cast<int64_t>(number);
+      INK_CHECK(std::is_signed_v<Number> || integer >= 0,
+                "expected a number that int64 holds, got ", number);
+    }
   }
   template <class T>
   requires(std::is_array_v<T> || std::is_pointer_v<T> || requires(const T& list) { list.begin(); })
@@ -91,8 +95,11 @@ constexpr DType dtype_of() {
 }
 
 /// Throws "op: ..." if `number` lies outside what the dtype holds; infinities and NaN are floating.
-inline void check_in_range(const char* op, const Scalar& number, DType dtype) {
+/// elements: how many are written. One alone is infinite in bf16, as in PyTorch.
+inline void check_in_range(const char* op, const Scalar& number, DType dtype,
+                           int64_t elements = 0) {
   if (dtype == DType::f64 || dtype == DType::boolean) return;
+  if (dtype == DType::bf16 && elements == 1) return;
   const double limit = dtype == DType::f32    ? 0x1.fffffep127
                        : dtype == DType::bf16 ? 0x1.fep127
                                               : 0x1p63;

@@ -161,7 +161,8 @@ Tensor pow(const Tensor& left, const Tensor& right) {
 Tensor remainder(const Tensor& left, const Tensor& right) {
   const auto [a, b] = promoted("remainder", left, right);
   INK_CHECK(a.dtype() != boolean, "remainder: expected numbers, got bool");
-  INK_CHECK(a.dtype() != i64 || !any(b == 0).item<bool>(), "remainder: integer division by zero");
+  INK_CHECK(a.dtype() != i64 || a.numel() == 0 || !any(b == 0).item<bool>(),
+            "remainder: integer division by zero");
   const Tensor rest = binary(BinaryOp::remainder, a, b);
   const auto vjp = [x = saved_for(b, a), y = saved_for(b, b), rest = saved_for(b, rest),
                     sa = a.shape(), sb = b.shape()](const Tensor& dy, VjpContext& g) -> Grads {
@@ -188,6 +189,16 @@ Tensor bitwise(BinaryOp op, const Tensor& left, const Tensor& right) {
 Tensor operator&(const Tensor& a, const Tensor& b) { return bitwise(BinaryOp::bitwise_and, a, b); }
 Tensor operator|(const Tensor& a, const Tensor& b) { return bitwise(BinaryOp::bitwise_or, a, b); }
 Tensor operator^(const Tensor& a, const Tensor& b) { return bitwise(BinaryOp::bitwise_xor, a, b); }
+
+// A number in a dtype of its own kind.
+static Tensor as_tensor(const char* op, const Tensor& x, const Scalar& n) {
+  check_defined(op, x);
+  INK_CHECK(!is_floating(n.dtype), op, ": expected an integer, got ", n);
+  return scalar_tensor(n, {promote(x.dtype(), n.dtype), x.device()});
+}
+Tensor operator&(const Tensor& a, const Scalar& b) { return a & as_tensor("bitwise_and", a, b); }
+Tensor operator|(const Tensor& a, const Scalar& b) { return a | as_tensor("bitwise_or", a, b); }
+Tensor operator^(const Tensor& a, const Scalar& b) { return a ^ as_tensor("bitwise_xor", a, b); }
 
 namespace {
 
@@ -220,6 +231,9 @@ Tensor minimum(const Tensor& a, const Tensor& b) {
   return extremum("minimum", BinaryOp::minimum, a, b);
 }
 
+Tensor max(const Tensor& a, const Tensor& b) { return maximum(a, b); }
+Tensor min(const Tensor& a, const Tensor& b) { return minimum(a, b); }
+
 // y = min(max(x, low), high).   dx = dy between the bounds; a bound that holds gets it, and where x
 // is one of two different bounds both get half
 Tensor clamp(const Tensor& input, const Tensor& min, const Tensor& max) {
@@ -246,7 +260,8 @@ Tensor clamp(const Tensor& input, const Tensor& min, const Tensor& max) {
         return {if_needed(g, 0, v.shape(),
                           [&] { return share(~(outside | at_low | at_high), at_low | at_high); }),
                 if_needed(g, 1, a.shape(), [&] { return share((v < a) & (a <= b), at_low); }),
-                if_needed(g, 2, b.shape(), [&] { return share((v > b) | (b < a), at_high); })};
+                if_needed(g, 2, b.shape(),
+                          [&] { return share(((v > b) & (a <= b)) | (b < a), at_high); })};
       });
 }
 
@@ -281,15 +296,22 @@ Tensor operator/(const Tensor& x, const Scalar& n) {
 Tensor operator%(const Tensor& x, const Scalar& n) {
   const Tensor a = promoted("remainder", x, n);
   INK_CHECK(a.dtype() != boolean, "remainder: expected numbers, got bool");
-  INK_CHECK(a.dtype() != i64 || n.integer != 0, "remainder: integer division by zero");
+  INK_CHECK(a.dtype() != i64 || a.numel() == 0 || n.integer != 0,
+            "remainder: integer division by zero");
   return with_number(BinaryOp::remainder, a, n, [](auto& dy) { return dy; });
 }
+
+Tensor operator%(const Scalar& n, const Tensor& x) {
+  check_defined("remainder", x);
+  return remainder(scalar_tensor(n, {promote(x, n), x.device()}), x);
+}
+Tensor remainder(const Tensor& x, const Scalar& n) { return x % n; }
 
 // y = 1 / x.   dx = -dy y^2
 static Tensor reciprocal(const Tensor& x) {
   Tensor y = binary(BinaryOp::rdiv, x, 1);
   return record("reciprocal", {x}, y,
-                [y = Saved::output(y)](const Tensor& dy) -> Grads { return {-dy * *y * *y}; });
+                [y = Saved::output(y)](const Tensor& dy) -> Grads { return {-dy * (*y * *y)}; });
 }
 
 // As PyTorch: the result is no memory that backward reads, also where the number is 1.

@@ -4,8 +4,8 @@
 #include <utility>
 #include <vector>
 
-#include "autograd/basic_ops.h"
 #include "autograd/kernels/copy.h"
+#include "autograd/ops.h"
 #include "autograd/ops/shared/promote.h"
 
 namespace ink {
@@ -126,6 +126,27 @@ Tensor repeat_interleave(const Tensor& x, int64_t times, std::optional<int64_t> 
   copies.insert(d + 1, times);
   shape[d] *= times;
   return shown_as("view", reshape(expand(unsqueeze(x, d + 1), copies), shape));
+}
+
+// Each element's id as often as it comes.
+Tensor repeat_interleave(const Tensor& x, const Tensor& times, std::optional<int64_t> dim) {
+  check_defined("repeat_interleave", x, times);
+  INK_CHECK(times.dtype() == i64 && times.dim() <= 1,
+            "repeat_interleave: expected i64 counts of at most one dimension, got ", times.dtype(),
+            " ", times.shape());
+  const Tensor from = dim ? x : reshape(x, {x.numel()});
+  const int64_t d = wrap_dim("repeat_interleave", dim.value_or(0), from.shape());
+  const int64_t n = from.dim() > 0 ? from.size(d) : 1;
+  const auto counts = times.tolist<int64_t>();
+  INK_CHECK(times.numel() == 1 || times.numel() == n, "repeat_interleave: expected ", n,
+            " counts, got ", times.numel());
+  std::vector<int64_t> ids;
+  for (int64_t i = 0; i < n; ++i) {
+    const int64_t count = counts[times.numel() == 1 ? 0 : static_cast<size_t>(i)];
+    INK_CHECK(count >= 0, "repeat_interleave: expected counts of 0 or more, got ", count);
+    ids.insert(ids.end(), static_cast<size_t>(count), i);
+  }
+  return index_select(from, d, from_vector(ids).to(x.device()));
 }
 
 // pads: before and after the last dimension, before and after the one before it, ...

@@ -77,6 +77,13 @@ Tensor operator<=(const Tensor& a, const Scalar& b) { return compare(CompareOp::
 Tensor operator>(const Tensor& a, const Scalar& b) { return compare(CompareOp::gt, a, b); }
 Tensor operator>=(const Tensor& a, const Scalar& b) { return compare(CompareOp::ge, a, b); }
 
+Tensor operator==(const Scalar& a, const Tensor& b) { return compare(CompareOp::eq, b, a); }
+Tensor operator!=(const Scalar& a, const Tensor& b) { return compare(CompareOp::ne, b, a); }
+Tensor operator<(const Scalar& a, const Tensor& b) { return compare(CompareOp::gt, b, a); }
+Tensor operator<=(const Scalar& a, const Tensor& b) { return compare(CompareOp::ge, b, a); }
+Tensor operator>(const Scalar& a, const Tensor& b) { return compare(CompareOp::lt, b, a); }
+Tensor operator>=(const Scalar& a, const Tensor& b) { return compare(CompareOp::le, b, a); }
+
 Tensor logical_and(const Tensor& a, const Tensor& b) {
   return compare(CompareOp::logical_and, a, b);
 }

@@ -1,4 +1,6 @@
 // flip: the elements in reverse order along dimensions.
+#include <algorithm>
+
 #include "autograd/basic_ops.h"
 #include "autograd/kernels/copy.h"
 
@@ -8,11 +10,11 @@ namespace ink {
 Tensor flip(const Tensor& x, const Shape& dims) {
   check_defined("flip", x);
   Layout reversed = x.layout();
-  Shape seen = Shape::filled(x.dim(), 0);
+  Shape seen = Shape::filled(std::max<int64_t>(x.dim(), 1), 0);
   for (int64_t dim : dims) {
     const int64_t d = wrap_dim("flip", dim, x.shape());
-    if (x.dim() == 0 || x.shape()[d] == 0) continue;
     INK_CHECK(!seen[d]++, "flip: dimension ", d, " is named twice in ", dims);
+    if (x.dim() == 0 || x.shape()[d] == 0) continue;
     reversed.offset += (x.shape()[d] - 1) * x.strides()[d];
     reversed.strides[d] *= -1;  // never leaves this function: tensors have no negative strides
   }

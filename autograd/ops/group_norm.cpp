@@ -39,13 +39,13 @@ Tensor group_norm(const Tensor& input, int64_t groups, const Tensor& weight, con
   Tensor y = input.dtype() == bf16 ? input.to(f32) : input;  // rounded once, at the end
   const Tensor rows = reshape(y, {N * groups, N > 0 ? input.numel() / (N * groups) : 0});
   y = reshape(layer_norm(rows, Tensor(), Tensor(), eps), input.shape());
-  for (const Tensor* p : {&weight, &bias}) {
-    if (!p->defined()) continue;
-    INK_CHECK(p->shape() == Shape{C}, "group_norm: expected weight and bias of shape ", Shape{C},
-              ", got ", p->shape());
-    const Tensor each = reshape(p->to(y.dtype()), channels);
-    y = p == &weight ? y * each : y + each;
-  }
+  const auto of_channels = [&](const Tensor& p) {
+    INK_CHECK(p.shape() == Shape{C}, "group_norm: expected weight and bias of shape ", Shape{C},
+              ", got ", p.shape());
+    return reshape(p.to(y.dtype()), channels);
+  };
+  if (weight.defined()) y = y * of_channels(weight);
+  if (bias.defined()) y = y + of_channels(bias);
   return shown_as("native_group_norm", y.to(input.dtype()));
 }
 

@@ -114,12 +114,12 @@ Tensor& Tensor::sub_(const Tensor& y) {
 // The gradient of y needs the value that is about to be overwritten.
 Tensor& Tensor::mul_(const Tensor& y) {
   return in_place("mul_", BinaryOp::mul, *this, y, [](const Tensor& a, const Tensor& b) {
-    return mul(b.requires_grad() ? ink::clone(a) : a, b);
+    return ink::mul(b.requires_grad() ? ink::clone(a) : a, b);
   });
 }
 Tensor& Tensor::div_(const Tensor& y) {
   return in_place("div_", BinaryOp::div, *this, y, [](const Tensor& a, const Tensor& b) {
-    return div(b.requires_grad() ? ink::clone(a) : a, b);
+    return ink::div(b.requires_grad() ? ink::clone(a) : a, b);
   });
 }
 Tensor& Tensor::add_(const Scalar& y) {
@@ -135,6 +135,16 @@ Tensor& Tensor::div_(const Scalar& y) {
   return in_place("div_", BinaryOp::div, *this, y, std::divides());
 }
 
+Tensor& Tensor::remainder_(const Tensor& y) {
+  return in_place("remainder_", BinaryOp::remainder, *this, y,
+                  [](const Tensor& a, const Tensor& b) {
+                    return ink::remainder(b.requires_grad() ? ink::clone(a) : a, b);
+                  });
+}
+Tensor& Tensor::remainder_(const Scalar& y) {
+  return in_place("remainder_", BinaryOp::remainder, *this, y, std::modulus());
+}
+
 // ---- new values
 
 // dx = 0
@@ -143,19 +153,22 @@ void detail::record_fill(const char* op, Tensor& x) {
                          [](const Tensor& dy) -> Grads { return {zeros_like(dy)}; }));
 }
 
-Tensor& Tensor::fill_(const Scalar& value) {
-  impl("fill_");
-  check_fits("fill_", *this, shape(), boolean);
-  check_in_range("fill_", value, dtype());
-  const bool recorded = detail::check_write("fill_", *this, false);
-  if (dtype() == i64 && !value.exact()) {
-    kernel::copy(*this, scalar_tensor(value, options()).array().expanded(shape()));
+static Tensor& filled(const char* op, Tensor& x, const Scalar& value) {
+  x.impl(op);
+  check_fits(op, x, x.shape(), boolean);
+  check_in_range(op, value, x.dtype(), x.numel());
+  const bool recorded = detail::check_write(op, x, false);
+  if (x.dtype() == i64 && !value.exact()) {
+    kernel::copy(x, scalar_tensor(value, x.options()).array().expanded(x.shape()));
   } else {
-    kernel::fill(*this, value.value);
+    kernel::fill(x, value.value);
   }
-  if (recorded) detail::record_fill("fill_", *this);
-  return *this;
+  if (recorded) detail::record_fill(op, x);
+  return x;
 }
+
+Tensor& Tensor::fill_(const Scalar& value) { return filled("fill_", *this, value); }
+Tensor& Tensor::zero_() { return filled("zero_", *this, 0); }
 
 // dx = 0, dsource = dy in source's dtype, summed where it was broadcast
 Tensor& Tensor::copy_(const Tensor& source) {
@@ -194,7 +207,7 @@ Tensor& Tensor::index_put_(const std::vector<Tensor>& ids, const Tensor& values,
   check_defined("index_put_", values);
   check_fits("index_put_", *this, shape(), dtype());
   const bool recorded = detail::check_write("index_put_", *this, values.requires_grad());
-  return assign(*this, index_put(before_write(*this), ids, values, accumulate), recorded);
+  return assign(*this, ink::index_put(before_write(*this), ids, values, accumulate), recorded);
 }
 
 // ---- x = op(x). The op's value is new memory, so what it saves is not what is overwritten.
@@ -222,12 +235,33 @@ Tensor& Tensor::tanh_() { return replace("tanh_", *this, ink::tanh); }
 Tensor& Tensor::sigmoid_() { return replace("sigmoid_", *this, ink::sigmoid); }
 Tensor& Tensor::relu_() { return replace("relu_", *this, ink::relu); }
 Tensor& Tensor::square_() { return replace("square_", *this, ink::square); }
+Tensor& Tensor::rsqrt_() { return replace("rsqrt_", *this, ink::rsqrt); }
+Tensor& Tensor::sin_() { return replace("sin_", *this, ink::sin); }
+Tensor& Tensor::cos_() { return replace("cos_", *this, ink::cos); }
+Tensor& Tensor::log1p_() { return replace("log1p_", *this, ink::log1p); }
+Tensor& Tensor::expm1_() { return replace("expm1_", *this, ink::expm1); }
+Tensor& Tensor::ceil_() { return replace("ceil_", *this, ink::ceil); }
+Tensor& Tensor::round_() { return replace("round_", *this, ink::round); }
+Tensor& Tensor::trunc_() { return replace("trunc_", *this, ink::trunc); }
+Tensor& Tensor::scatter_(int64_t dim, const Tensor& ids, const Tensor& source) {
+  const auto written = [&](const Tensor& x) { return ink::scatter(x, dim, ids, source); };
+  return replace("scatter_", *this, written, source.requires_grad());
+}
+Tensor& Tensor::scatter_(int64_t dim, const Tensor& ids, const Scalar& value) {
+  return replace("scatter_", *this,
+                 [&](const Tensor& x) { return ink::scatter(x, dim, ids, value); });
+}
+Tensor& Tensor::scatter_add_(int64_t dim, const Tensor& ids, const Tensor& source) {
+  const auto added = [&](const Tensor& x) { return ink::scatter_add(x, dim, ids, source); };
+  return replace("scatter_add_", *this, added, source.requires_grad());
+}
 Tensor& Tensor::floor_() { return replace("floor_", *this, ink::floor); }
 Tensor& Tensor::pow_(const Scalar& e) {
   return replace("pow_", *this, [&](const Tensor& x) { return ink::pow(x, e); });
 }
 Tensor& Tensor::pow_(const Tensor& e) {
-  check_defined("pow_", *this, e);
+  impl("pow_");
+  check_defined("pow_", e);
   check_fits("pow_", *this, e.shape(), promote(*this, e));
   const auto power = [&](const Tensor& x) { return ink::pow(x, e); };
   return replace("pow_", *this, power, e.requires_grad());
@@ -236,6 +270,7 @@ Tensor& Tensor::clamp_(std::optional<Scalar> min, std::optional<Scalar> max) {
   return replace("clamp_", *this, [&](const Tensor& x) { return ink::clamp(x, min, max); });
 }
 Tensor& Tensor::clamp_(const Tensor& min, const Tensor& max) {
+  impl("clamp_");
   for (const Tensor* bound : {&min, &max})
     if (bound->defined()) check_fits("clamp_", *this, bound->shape(), dtype());
   const auto clamped = [&](const Tensor& x) { return ink::clamp(x, min, max); };

@@ -172,12 +172,14 @@ Tensor scatter_add(const Tensor& x, int64_t dim, const Tensor& ids, const Tensor
   INK_CHECK(source.dtype() == x.dtype(), "scatter_add: expected a source of dtype ", x.dtype(),
             ", got ", source.dtype());
   check_ids("scatter_add", ids, d, x.shape());
-  Tensor y = empty_like(x);
+  const DType sums = x.dtype() == bf16 ? f32 : x.dtype();
+  const Tensor added = source.detach().to(sums);
+  Tensor y = empty(x.shape(), {sums, x.device()});
   kernel::copy(y, x);
-  const Array used =
-      source.array().seen_as({ids.shape(), source.strides(), source.layout().offset});
-  kernel::scatter_add(y, used, ids, d, "scatter_add");
-  return record("scatter_add", {x, source}, y,
+  kernel::scatter_add(y,
+                      added.array().seen_as({ids.shape(), added.strides(), added.layout().offset}),
+                      ids, d, "scatter_add");
+  return record("scatter_add", {x, source}, y.to(x.dtype()),
                 [d, ids = Saved::input(ids), from = source.shape()](const Tensor& dy,
                                                                     VjpContext& g) -> Grads {
                   return {dy, g.needs(1) ? padded(gather(dy, d, *ids), from) : Tensor()};

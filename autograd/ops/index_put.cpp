@@ -57,6 +57,56 @@ std::vector<Tensor> all_ids(const char* op, const Tensor& x, const std::vector<T
   return ids;
 }
 
+Shape inverse(const Shape& order) {
+  Shape back = order;
+  for (int64_t d = 0; d < order.size(); ++d) back[order[d]] = d;
+  return back;
+}
+
+// values in a shape that they broadcast to.
+Tensor expand_to(const char* op, const Tensor& values, const Shape& shape) {
+  INK_CHECK(broadcast_shapes(op, shape, values.shape()) == shape, op,
+            ": expected values that broadcast to ", shape, ", got ", values.shape());
+  return expand(values, shape);
+}
+
+// How ids choose from x, where `all` has those of each dimension, undefined for none.
+struct Chosen {
+  std::vector<Tensor> ids;
+  Shape order;         // x's dimensions, those that ids choose from in front
+  Shape sizes, rest;   // of these, and of the others
+  int64_t before = 0;  // how many of the others come before the ids' dimensions in x[ids]
+
+  Chosen(const Tensor& x, const std::vector<Tensor>& all) {
+    Shape others;
+    for (int64_t d = 0; d < x.dim(); ++d) {
+      const bool chosen = d < std::ssize(all) && all[static_cast<size_t>(d)].defined();
+      if (chosen) ids.push_back(all[static_cast<size_t>(d)]);
+      (chosen ? order : others).push_back(d);
+      (chosen ? sizes : rest).push_back(x.shape()[d]);
+    }
+    if (!ids.empty() && order.back() - order[0] == order.size() - 1) before = order[0];
+    for (int64_t d : others) order.push_back(d);
+  }
+  // Where each dimension of x[ids] is if those of the ids come first.
+  Shape places() const {
+    Shape list;
+    const int64_t n = ids[0].dim();
+    for (int64_t d = 0; d < n; ++d) list.push_back(before + d);
+    for (int64_t d = 0; d < rest.size(); ++d) list.push_back(d < before ? d : n + d);
+    return list;
+  }
+  // Of x[ids].
+  Shape shape() const {
+    Shape sizes_first = ids[0].shape(), result;
+    for (int64_t n : rest) sizes_first.push_back(n);
+    result = sizes_first;
+    for (int64_t d = 0; d < result.size(); ++d) result[places()[d]] = sizes_first[d];
+    return result;
+  }
+  Tensor ids_first(const Tensor& y) const { return permute(y, places()); }
+};
+
 // The rows that ids for dimensions of these sizes name, if these dimensions are seen as one.
 Tensor rows_of(const std::vector<Tensor>& ids, const Shape& sizes) {
   Tensor row = zeros({}, {i64, ids[0].device()});
@@ -81,17 +131,24 @@ Tensor last_ones(const Tensor& rows) {
 Tensor index_put(const Tensor& x, const std::vector<Tensor>& given, const Tensor& values,
                  bool accumulate) {
   check_defined("index_put", x, values);
-  for (const Tensor& one : given) check_defined("index_put", one);
-  INK_CHECK(!given.empty(), "index_put: expected ids or a mask, got none");
-  const std::vector<Tensor> ids = all_ids("index_put", x, given);
+  INK_CHECK(values.dtype() == x.dtype(), "index_put: expected values of ", x.dtype(), ", got ",
+            values.dtype());
+  const std::vector<Tensor> all = all_ids("index_put", x, given);
+  const Chosen by(x, all);
+  INK_CHECK(!by.ids.empty(), "index_put: expected ids or a mask, got none");
+  if (by.ids.size() < all.size()) {  // with the dimensions that ids choose from in front
+    const Tensor put =
+        index_put(permute(x, by.order), by.ids,
+                  by.ids_first(expand_to("index_put", values, by.shape())), accumulate);
+    return shown_as("index_put", permute(put, inverse(by.order)));
+  }
+  const std::vector<Tensor>& ids = by.ids;
   Shape sizes, shape = ids[0].shape();
   for (int64_t d = 0; d < x.dim(); ++d)
     (d < std::ssize(ids) ? sizes : shape).push_back(x.shape()[d]);
   Tensor row = reshape(rows_of(ids, sizes), {ids[0].numel()});
   const int64_t rows = sizes.numel(), width = rows == 0 ? 0 : x.numel() / rows;
-  INK_CHECK(broadcast_shapes("index_put", shape, values.shape()) == shape,
-            "index_put: expected values that broadcast to ", shape, ", got ", values.shape());
-  Tensor v = reshape(expand(to(values, x.dtype()), shape), {row.numel(), width});
+  Tensor v = reshape(expand_to("index_put", values, shape), {row.numel(), width});
   const Tensor table = reshape(x, {rows, width});
   if (!accumulate) {
     const Tensor last = last_ones(row);
@@ -115,34 +172,15 @@ Tensor index_put(const Tensor& x, const std::vector<Tensor>& given, const Tensor
 // dimensions lie side by side in x, those of the ids come in their place.
 Tensor index(const Tensor& x, const std::vector<Tensor>& given) {
   check_defined("index", x);
-  const std::vector<Tensor> all = all_ids("index", x, given);
-  std::vector<Tensor> ids;
-  Shape order, sizes, rest, others;
-  for (int64_t d = 0; d < x.dim(); ++d) {
-    const bool chosen = d < std::ssize(all) && all[static_cast<size_t>(d)].defined();
-    if (chosen) ids.push_back(all[static_cast<size_t>(d)]);
-    (chosen ? order : others).push_back(d);
-    (chosen ? sizes : rest).push_back(x.shape()[d]);
-  }
-  INK_CHECK(!ids.empty(), "index: expected ids or a mask, got none");
-  const int64_t count = order.size(), first = order[0];
-  const bool side_by_side = order.back() - first == count - 1;
-  for (int64_t d : others) order.push_back(d);
-  Shape table = rest, shape = ids[0].shape();
-  table.insert(0, sizes.numel());
-  const int64_t id_dims = shape.size();
-  check_dims("index", shape.size() + rest.size());
-  for (int64_t n : rest) shape.push_back(n);
-  const Tensor row = reshape(rows_of(ids, sizes), {ids[0].numel()});
-  Tensor y = reshape(index_select(reshape(permute(x, order), table), 0, row), shape);
-  if (side_by_side && first > 0) {
-    Shape back;
-    for (int64_t d = 0; d < first; ++d) back.push_back(id_dims + d);
-    for (int64_t d = 0; d < id_dims; ++d) back.push_back(d);
-    for (int64_t d = first; d < rest.size(); ++d) back.push_back(id_dims + d);
-    y = permute(y, back);
-  }
-  return shown_as("index", y);
+  const Chosen by(x, all_ids("index", x, given));
+  INK_CHECK(!by.ids.empty(), "index: expected ids or a mask, got none");
+  Shape table = by.rest, shape = by.ids[0].shape();
+  table.insert(0, by.sizes.numel());
+  check_dims("index", shape.size() + by.rest.size());
+  for (int64_t n : by.rest) shape.push_back(n);
+  const Tensor row = reshape(rows_of(by.ids, by.sizes), {by.ids[0].numel()});
+  const Tensor y = reshape(index_select(reshape(permute(x, by.order), table), 0, row), shape);
+  return shown_as("index", by.before > 0 ? permute(y, inverse(by.places())) : y);
 }
 
 Tensor nonzero(const Tensor& x) {

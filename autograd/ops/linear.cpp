@@ -175,7 +175,7 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& given_bias) {
   const DType dtype = autocast(x.dtype());
   const Tensor in = to(x, dtype);
   const Tensor y = record_linear(x, in, weight, bias, linear_forward(in, weight, bias));
-  return given_bias.defined() && given_bias.dim() == 0 && x.dim() > 2 ? shown_as("add", y) : y;
+  return given_bias.defined() && given_bias.dim() == 0 && x.dim() != 2 ? shown_as("add", y) : y;
 }
 
 }  // namespace ink

@@ -47,7 +47,8 @@ Tensor log_softmax(const Tensor& input, int64_t dim) {
   const int64_t d = wrap_dim("log_softmax", dim, input.shape());
   if (input.dim() == 0) return shown_as("log_softmax", log_softmax(input.view({1})).view({}));
   if (d != input.dim() - 1)
-    return shown_as("log_softmax", log_softmax(input.transpose(d, -1)).transpose(d, -1));
+    return shown_as("log_softmax",
+                    log_softmax(input.transpose(d, -1)).transpose(d, -1).contiguous());
   if (composed()) return log_softmax_composed(input);
   const Tensor x = input.contiguous();
   Tensor y = empty_like(x);

@@ -11,12 +11,13 @@ Tensor reduced(const Tensor& losses, Reduction reduction) {
   return reduction == Reduction::sum ? sum(losses) : mean(losses);
 }
 
-// Both in one floating dtype.
+// Both in one floating dtype, where a scalar counts as much as any other: it is broadcast before.
 std::pair<Tensor, Tensor> checked(const char* op, const Tensor& input, const Tensor& target) {
-  auto both = promoted(op, input, target);
-  INK_CHECK(both.first.is_floating(), op, ": expected a floating dtype, got ", both.first.dtype());
+  check_defined(op, input, target);
+  const DType dtype = promote(input.dtype(), target.dtype());
+  INK_CHECK(is_floating(dtype), op, ": expected a floating dtype, got ", dtype);
   broadcast_shapes(op, input.shape(), target.shape());
-  return both;
+  return {to(input, dtype), to(target, dtype)};
 }
 
 // For each target the weight of its class, 0 where it is ignored; the ids, 0 there; and where.
@@ -62,11 +63,11 @@ Tensor l1_loss(const Tensor& left, const Tensor& right, Reduction reduction) {
                   reduced(abs(input - target), reduction));
 }
 
-Tensor smooth_l1_loss(const Tensor& left, const Tensor& right, double beta, Reduction reduction) {
+Tensor smooth_l1_loss(const Tensor& left, const Tensor& right, Reduction reduction, double beta) {
   const auto [input, target] = checked("smooth_l1_loss", left, right);
   INK_CHECK(beta >= 0, "smooth_l1_loss: expected a beta of 0 or more, got ", beta);
   if (beta == 0) return l1_loss(input, target, reduction);
-  const Tensor d = input - target, distance = abs(d), near = distance < beta;
+  const Tensor d = input - target, distance = abs(d), near = ~(distance >= beta);
   const Tensor square = masked_fill(d, ~near, 0);
   return shown_as(
       "smooth_l1_loss",
@@ -85,7 +86,8 @@ Tensor binary_cross_entropy_with_logits(const Tensor& left, const Tensor& right,
 
 // t (log t - input), 0 where t = 0
 Tensor kl_div(const Tensor& left, const Tensor& right, Reduction reduction, bool log_target) {
-  const auto [input, target] = checked("kl_div", left, right);
+  const auto [p, q] = promoted("kl_div", left, right);
+  const auto [input, target] = checked("kl_div", p, q);
   if (log_target) return reduced(exp(target) * (target - input), reduction);
   const Tensor none = target == 0, t = masked_fill(target, none, 1);
   return reduced(masked_fill(t * log(t), none, 0) - target * input, reduction);

@@ -47,7 +47,7 @@ bool folds(const Tensor& a, const Tensor& b) {
 static const char* torch_name(const Tensor& a, const Tensor& b) {
   if (a.dim() == 1 && b.dim() <= 2) return b.dim() == 1 ? "dot" : "squeeze.4";
   if (a.dim() == 2 && b.dim() <= 2) return b.dim() == 1 ? "mv" : "mm";
-  const bool alone = a.dim() == 3 && b.dim() == 3 && a.size(0) == 1 && b.size(0) > 1;
+  const bool alone = a.dim() == 3 && b.dim() == 3 && a.size(0) == 1 && b.size(0) != 1;
   if (!(a.dim() == 2 || alone) || !a.requires_grad()) return "unsafe_view";
   const bool line = a.size(-2) == 1 || b.size(-1) == 1 || a.size(-2) * b.numel() == 0;
   return line ? "transpose" : "clone";

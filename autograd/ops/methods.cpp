@@ -78,22 +78,25 @@ Tensor Tensor::flatten(int64_t start_dim, int64_t end_dim) const {
   return ink::reshape(*this, sizes);
 }
 
-Tensor Tensor::index(std::initializer_list<Index> indices) const {
-  array("index");
+// What indices other than ids choose of x, as a view (x itself if that is all of it), and the ids
+// and masks, each for the dimension of the view that it chooses from; none: undefined.
+static std::pair<Tensor, std::vector<Tensor>> chosen_by(const char* op, const Tensor& x,
+                                                        std::initializer_list<Index> indices) {
+  x.array(op);
   int64_t consumed = 0, ellipses = 0;
   for (const Index& index : indices) {
     const auto* ids = std::get_if<Tensor>(&index.value);
-    if (ids) check_defined("index", *ids);
+    INK_CHECK(!ids || ids->defined(), op, ": index ", &index - indices.begin() + 1,
+              " is undefined: it was never given a value");
     const bool takes_none = std::holds_alternative<NoneType>(index.value) ||
                             std::holds_alternative<EllipsisType>(index.value);
     consumed += takes_none ? 0 : ids && ids->dtype() == boolean ? ids->dim() : 1;
     ellipses += std::holds_alternative<EllipsisType>(index.value);
   }
-  INK_CHECK(consumed <= dim(), "index: ", consumed, " indices for ", shape());
-  INK_CHECK(ellipses <= 1, "index: only one Ellipsis is possible");
-  Tensor y = *this;
-  std::vector<Tensor> chosen;  // what chooses from y's dimensions; undefined: nothing
-  bool by_ids = false;
+  INK_CHECK(consumed <= x.dim(), op, ": ", consumed, " indices for ", x.shape());
+  INK_CHECK(ellipses <= 1, op, ": only one Ellipsis is possible");
+  Tensor y = x;
+  std::vector<Tensor> chosen;
   int64_t d = 0;
   const auto keep = [&](int64_t dims) {
     d += dims;
@@ -107,26 +110,54 @@ Tensor Tensor::index(std::initializer_list<Index> indices) const {
         y = ink::slice(y, d, start, stop, range->step);
       keep(1);
     } else if (std::holds_alternative<NoneType>(index.value)) {
-      check_dims("index", y.dim() + 1);
+      check_dims(op, y.dim() + 1);
       y = ink::unsqueeze(y, d);
       keep(1);
     } else if (std::holds_alternative<EllipsisType>(index.value)) {
-      keep(dim() - consumed);
+      keep(x.dim() - consumed);
     } else if (const auto* ids = std::get_if<Tensor>(&index.value);
                ids && (ids->dim() > 0 || ids->dtype() != i64)) {
-      by_ids = true;
       chosen.push_back(*ids);
       d += ids->dtype() == boolean ? ids->dim() : 1;
     } else {
       const int64_t i = ids ? ids->item<int64_t>() : std::get<int64_t>(index.value);
       const int64_t n = y.shape()[d];
-      INK_CHECK(i >= -n && i < n, "index: ", i, " is out of range for dimension ", d, " of ",
+      INK_CHECK(i >= -n && i < n, op, ": ", i, " is out of range for dimension ", d, " of ",
                 y.shape());
       y = ink::select(y, d, i);
     }
   }
-  if (by_ids) return ink::index(y, chosen);
+  if (std::none_of(chosen.begin(), chosen.end(), [](auto& ids) { return ids.defined(); }))
+    chosen.clear();
+  return {y, chosen};
+}
+
+Tensor Tensor::index(std::initializer_list<Index> indices) const {
+  const auto [y, ids] = chosen_by("index", *this, indices);
+  if (!ids.empty()) return ink::index(y, ids);
   return y.is_same(*this) ? shown_as("alias", ink::expand(y, shape())) : y;  // a view in any case
+}
+Tensor& Tensor::index_put_(std::initializer_list<Index> indices, const Tensor& values,
+                           bool accumulate) {
+  auto [y, ids] = chosen_by("index_put_", *this, indices);
+  check_defined("index_put_", values);
+  INK_CHECK(values.dtype() == dtype(), "index_put_: expected values of ", dtype(), ", got ",
+            values.dtype());
+  if (!ids.empty()) {
+    y.index_put_(ids, values, accumulate);
+  } else {
+    accumulate ? y.add_(values) : y.copy_(values);
+  }
+  return *this;
+}
+Tensor& Tensor::index_put_(std::initializer_list<Index> indices, const Scalar& value,
+                           bool accumulate) {
+  check_in_range("index_put_", value, array("index_put_").dtype(), 1);
+  return index_put_(indices, scalar_tensor(value, options()), accumulate);
+}
+Tensor Tensor::index_put(std::initializer_list<Index> indices, const Tensor& values,
+                         bool accumulate) const {
+  return clone().index_put_(indices, values, accumulate);
 }
 Tensor Tensor::index(const Tensor& ids) const { return ink::index(*this, ids); }
 Tensor Tensor::operator[](const Index& one) const {
@@ -158,6 +189,14 @@ Tensor Tensor::tanh() const { return ink::tanh(*this); }
 Tensor Tensor::sigmoid() const { return ink::sigmoid(*this); }
 Tensor Tensor::relu() const { return ink::relu(*this); }
 Tensor Tensor::square() const { return ink::square(*this); }
+Tensor Tensor::log1p() const { return ink::log1p(*this); }
+Tensor Tensor::expm1() const { return ink::expm1(*this); }
+Tensor Tensor::sign() const { return ink::sign(*this); }
+Tensor Tensor::erf() const { return ink::erf(*this); }
+Tensor Tensor::isnan() const { return ink::isnan(*this); }
+Tensor Tensor::isinf() const { return ink::isinf(*this); }
+Tensor Tensor::isfinite() const { return ink::isfinite(*this); }
+Tensor Tensor::trunc() const { return ink::trunc(*this); }
 Tensor Tensor::floor() const { return ink::floor(*this); }
 Tensor Tensor::ceil() const { return ink::ceil(*this); }
 Tensor Tensor::round() const { return ink::round(*this); }
@@ -172,6 +211,15 @@ Tensor Tensor::clamp(const Tensor& min, const Tensor& max) const {
 Tensor Tensor::masked_fill(const Tensor& mask, const Scalar& value) const {
   return ink::masked_fill(*this, mask, value);
 }
+Tensor Tensor::masked_fill(const Tensor& mask, const Tensor& value) const {
+  return ink::masked_fill(*this, mask, value);
+}
+Tensor Tensor::where(const Tensor& condition, const Tensor& other) const {
+  return ink::where(condition, *this, other);
+}
+Tensor Tensor::where(const Tensor& condition, const Scalar& other) const {
+  return ink::where(condition, *this, other);
+}
 Tensor Tensor::sum(const Shape& dims, bool keep) const { return ink::sum(*this, dims, keep); }
 Tensor Tensor::mean(const Shape& dims, bool keep) const { return ink::mean(*this, dims, keep); }
 Tensor Tensor::prod(const Shape& dims, bool keep) const { return ink::prod(*this, dims, keep); }
@@ -185,11 +233,16 @@ Tensor Tensor::var(const Shape& dims, Correction correction, bool keep) const {
 Tensor Tensor::std(const Shape& dims, Correction correction, bool keep) const {
   return ink::std(*this, dims, correction, keep);
 }
+Tensor Tensor::logsumexp(const Shape& dims, bool keep) const {
+  return ink::logsumexp(*this, dims, keep);
+}
 Tensor Tensor::norm(double p, const Shape& dims, bool keep) const {
   return ink::norm(*this, p, dims, keep);
 }
 Tensor Tensor::max() const { return ink::max(*this); }
 Tensor Tensor::min() const { return ink::min(*this); }
+Tensor Tensor::max(const Tensor& other) const { return ink::maximum(*this, other); }
+Tensor Tensor::min(const Tensor& other) const { return ink::minimum(*this, other); }
 ValuesIndices Tensor::max(int64_t dim, bool keep) const { return ink::max(*this, dim, keep); }
 ValuesIndices Tensor::min(int64_t dim, bool keep) const { return ink::min(*this, dim, keep); }
 Tensor Tensor::argmax(std::optional<int64_t> dim, bool keep) const {
@@ -201,6 +254,7 @@ Tensor Tensor::argmin(std::optional<int64_t> dim, bool keep) const {
 Tensor Tensor::softmax(int64_t dim) const { return ink::softmax(*this, dim); }
 Tensor Tensor::log_softmax(int64_t dim) const { return ink::log_softmax(*this, dim); }
 Tensor Tensor::cumsum(int64_t dim) const { return ink::cumsum(*this, dim); }
+Tensor Tensor::cumprod(int64_t dim) const { return ink::cumprod(*this, dim); }
 ValuesIndices Tensor::sort(int64_t dim, bool descending) const {
   return ink::sort(*this, dim, descending);
 }
@@ -211,14 +265,32 @@ Tensor Tensor::argsort(int64_t dim, bool descending) const {
   return ink::argsort(*this, dim, descending);
 }
 Tensor Tensor::matmul(const Tensor& other) const { return ink::matmul(*this, other); }
+Tensor Tensor::bmm(const Tensor& other) const { return ink::bmm(*this, other); }
+Tensor Tensor::dot(const Tensor& other) const { return ink::dot(*this, other); }
+Tensor Tensor::outer(const Tensor& other) const { return ink::outer(*this, other); }
 Tensor Tensor::gather(int64_t dim, const Tensor& ids) const { return ink::gather(*this, dim, ids); }
 Tensor Tensor::index_select(int64_t dim, const Tensor& ids) const {
   return ink::index_select(*this, dim, ids);
+}
+Tensor Tensor::scatter(int64_t dim, const Tensor& ids, const Tensor& source) const {
+  return ink::scatter(*this, dim, ids, source);
+}
+Tensor Tensor::scatter(int64_t dim, const Tensor& ids, const Scalar& value) const {
+  return ink::scatter(*this, dim, ids, value);
+}
+Tensor Tensor::scatter_add(int64_t dim, const Tensor& ids, const Tensor& source) const {
+  return ink::scatter_add(*this, dim, ids, source);
 }
 Tensor Tensor::masked_select(const Tensor& mask) const { return ink::masked_select(*this, mask); }
 Tensor Tensor::nonzero() const { return ink::nonzero(*this); }
 Tensor Tensor::flip(const Shape& dims) const { return ink::flip(*this, dims); }
 Tensor Tensor::repeat(const Shape& times) const { return ink::repeat(*this, times); }
+Tensor Tensor::repeat_interleave(int64_t times, std::optional<int64_t> dim) const {
+  return ink::repeat_interleave(*this, times, dim);
+}
+Tensor Tensor::unfold(int64_t dim, int64_t size, int64_t step) const {
+  return ink::unfold(*this, dim, size, step);
+}
 Tensor Tensor::tril(int64_t diagonal) const { return ink::tril(*this, diagonal); }
 Tensor Tensor::triu(int64_t diagonal) const { return ink::triu(*this, diagonal); }
 Tensor Tensor::diagonal(int64_t offset, int64_t dim1, int64_t dim2) const {
@@ -226,6 +298,9 @@ Tensor Tensor::diagonal(int64_t offset, int64_t dim1, int64_t dim2) const {
 }
 std::vector<Tensor> Tensor::split(int64_t size, int64_t dim) const {
   return ink::split(*this, size, dim);
+}
+std::vector<Tensor> Tensor::split(const std::vector<int64_t>& sizes, int64_t dim) const {
+  return ink::split(*this, sizes, dim);
 }
 std::vector<Tensor> Tensor::chunk(int64_t chunks, int64_t dim) const {
   return ink::chunk(*this, chunks, dim);

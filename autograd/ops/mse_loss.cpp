@@ -8,8 +8,10 @@
 namespace ink {
 
 Tensor mse_loss(const Tensor& left, const Tensor& right, Reduction reduction) {
-  const auto [input, target] = promoted("mse_loss", left, right);
-  INK_CHECK(input.is_floating(), "mse_loss: expected a floating dtype, got ", input.dtype());
+  check_defined("mse_loss", left, right);
+  const DType dtype = promote(left.dtype(), right.dtype());  // a scalar is broadcast before
+  INK_CHECK(is_floating(dtype), "mse_loss: expected a floating dtype, got ", dtype);
+  const Tensor input = to(left, dtype), target = to(right, dtype);
   broadcast_shapes("mse_loss", input.shape(), target.shape());
   const bool averaged = reduction == Reduction::mean;
   Tensor d, y;

@@ -12,23 +12,41 @@
 namespace ink {
 namespace {
 
+// x with its dimensions in the order of its memory, in which PyTorch draws.
+Tensor in_memory_order(const Tensor& x) {
+  Shape order;
+  for (int64_t d = 0; d < x.dim(); ++d) order.push_back(d);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int64_t a, int64_t b) { return x.strides()[a] > x.strides()[b]; });
+  const Tensor sorted = x.detach().permute(order);
+  return sorted.is_contiguous() ? sorted : x.detach();
+}
+
 // Overwrites x with what draw(pointer, n) writes: at once where the memory allows it, else through
 // a contiguous CPU tensor.
 template <class Draw>
 Tensor fill_from(const char* op, Tensor x, Draw&& draw) {
   check_defined(op, x);
+  INK_CHECK(!x.layout().repeats(), op, ": several elements of ", x.shape(),
+            " lie in one place (it was expanded); clone() it first");
   const bool recorded = detail::check_write(op, x, false);
-  const bool direct = x.is_contiguous() && x.device().is_cpu() && x.dtype() != bf16;
-  Tensor drawn = direct ? x : empty(x.shape(), {x.dtype() == bf16 ? f32 : x.dtype(), cpu_device});
+  Tensor to = in_memory_order(x);
+  const bool direct = to.is_contiguous() && x.device().is_cpu() && x.dtype() != bf16;
+  Tensor drawn = direct ? to : empty(to.shape(), {x.dtype() == bf16 ? f32 : x.dtype(), cpu_device});
   for_float(op, drawn.dtype(), [&]<class T>(T) {
     if constexpr (!std::is_same_v<T, bfloat16>) draw(drawn.mutable_data<T>(), drawn.numel());
   });
-  if (!direct) {
-    const NoGrad no_grad;
-    x.copy_(drawn.to(x.device()));
-  }
+  if (!direct) to.copy_(drawn.to(x.device()));
   if (recorded) detail::record_fill(op, x);
   return x;
+}
+
+// Uniform or normal numbers in new memory.
+template <class Draw>
+Tensor drawn_for(const char* op, const Shape& shape, Options options, Draw&& draw) {
+  INK_CHECK(is_floating(options.dtype), op, ": expected a floating dtype, got ", options.dtype);
+  Tensor x(Array::empty(shape, options.dtype, options.device, op));
+  return draw(x);
 }
 
 }  // namespace
@@ -64,7 +82,7 @@ Tensor exponential_(Tensor x, double lambda, Generator& g) {
 }
 
 Tensor bernoulli_(Tensor x, double p, Generator& g, BernoulliRule rule) {
-  return fill_from("bernoulli_", x, [&]<class T>(T* out, int64_t n) {
+  fill_from("bernoulli_", x, [&]<class T>(T* out, int64_t n) {
     if constexpr (std::is_same_v<T, float>) {
       bernoulli_(out, n, p, g, rule);
     } else {  // PyTorch's rule does not look at the type of the result
@@ -73,16 +91,15 @@ Tensor bernoulli_(Tensor x, double p, Generator& g, BernoulliRule rule) {
       std::copy(drawn.begin(), drawn.end(), out);
     }
   });
+  return x.requires_grad() && !x.is_leaf() ? shown_as("bernoulli.2", x) : x;
 }
 
 Tensor rand(const Shape& shape, Options options, Generator& g) {
-  Tensor x = empty(shape, options);
-  return uniform_(x, 0, 1, g);
+  return drawn_for("rand", shape, options, [&](Tensor& x) { return uniform_(x, 0, 1, g); });
 }
 
 Tensor randn(const Shape& shape, Options options, Generator& g) {
-  Tensor x = empty(shape, options);
-  return normal_(x, 0, 1, g);
+  return drawn_for("randn", shape, options, [&](Tensor& x) { return normal_(x, 0, 1, g); });
 }
 
 // PyTorch moves a bound that the dtype rounds out of the range into it: high to the next number
@@ -111,7 +128,7 @@ static Tensor drawn_integers(const char* op, int64_t low, int64_t high, const Sh
   INK_CHECK(options.dtype != boolean || (low >= 0 && high <= 2), op,
             ": expected numbers within [0, 2) for bool, got ", low, " and ", high);
   move_into_range(options.dtype, low, high);
-  Tensor x = empty(shape, {i64, cpu_device});
+  Tensor x(Array::empty(shape, i64, cpu_device, op));
   randint_(x.mutable_data<int64_t>(), x.numel(), low, high, g);
   return x.to(options.dtype).to(options.device);
 }
@@ -124,17 +141,22 @@ Tensor randint(int64_t high, const Shape& shape, Options options, Generator& g) 
 }
 
 Tensor rand_like(const Tensor& other, Generator& g) {
-  return rand(other.shape(), other.options(), g);
+  check_defined("rand_like", other);
+  return drawn_for("rand_like", other.shape(), other.options(),
+                   [&](Tensor& x) { return uniform_(x, 0, 1, g); });
 }
 Tensor randn_like(const Tensor& other, Generator& g) {
-  return randn(other.shape(), other.options(), g);
+  check_defined("randn_like", other);
+  return drawn_for("randn_like", other.shape(), other.options(),
+                   [&](Tensor& x) { return normal_(x, 0, 1, g); });
 }
 Tensor randint_like(const Tensor& other, int64_t low, int64_t high, Generator& g) {
+  check_defined("randint_like", other);
   return drawn_integers("randint_like", low, high, other.shape(), other.options(), g);
 }
 
 Tensor randperm(int64_t n, Generator& g) {
-  Tensor x = empty({n}, {i64, cpu_device});
+  Tensor x(Array::empty({n}, i64, cpu_device, "randperm"));
   randperm_(x.mutable_data<int64_t>(), n, g);
   return x.to(context().default_device);
 }
@@ -142,6 +164,7 @@ Tensor randperm(int64_t n, Generator& g) {
 Tensor multinomial(const Tensor& weights, int64_t samples, bool replacement, Generator& g) {
   check_defined("multinomial", weights);
   INK_CHECK(weights.dim() >= 1, "multinomial: expected weights (..., categories), got a scalar");
+  INK_CHECK(weights.is_floating(), "multinomial: expected floating weights, got ", weights.dtype());
   INK_CHECK(samples > 0, "multinomial: expected at least one sample, got ", samples);
   const Tensor w =
       weights.detach().to(cpu_device).to(weights.dtype() == f64 ? f64 : f32).contiguous();

@@ -5,6 +5,7 @@
 #include "autograd/fused_ops.h"
 #include "autograd/kernels/rows.h"
 #include "autograd/loops/rows.h"
+#include "autograd/random/dropout_mask.h"
 #include "autograd/random/sample_units.h"
 
 namespace ink {
@@ -40,10 +41,13 @@ void sample(Array& ids, const Array& probabilities, const RandomPosition& at) {
 Tensor sample(const Tensor& probabilities) {
   check_defined("sample", probabilities);
   INK_CHECK(probabilities.dim() >= 1, "sample: expected probabilities (..., V), got a scalar");
-  const RandomPosition at = context().random;
+  RandomPosition at = context().random;
   ++context().random.call;
   Shape shape = probabilities.shape();
   shape.back() = 1;
+  check_part("sample", shape, at);
+  if (at.rows > 0)
+    at.first_row = static_cast<uint64_t>(first_of_batch(at, shape.numel(), shape[0]));
   Tensor ids = empty(shape, {i64, probabilities.device()});
   kernel::sample(ids, probabilities.detach().contiguous(), at);
   return ids;

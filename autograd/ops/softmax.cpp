@@ -55,7 +55,7 @@ Tensor softmax(const Tensor& input, int64_t dim) {
   const int64_t d = wrap_dim("softmax", dim, input.shape());
   if (input.dim() == 0) return shown_as("softmax", softmax(input.view({1})).view({}));
   if (d != input.dim() - 1)
-    return shown_as("softmax", softmax(input.transpose(d, -1)).transpose(d, -1));
+    return shown_as("softmax", softmax(input.transpose(d, -1)).transpose(d, -1).contiguous());
   if (composed()) return softmax_composed(input);
   const Tensor x = input.contiguous();
   Tensor y = empty_like(x);

@@ -46,9 +46,9 @@ Tensor where(const Tensor& condition, const Tensor& left, const Tensor& right) {
       });
 }
 
-// Out of range it is infinite, as in PyTorch.
 static Tensor number(const Scalar& value, const Options& options) {
-  return scalar_tensor(value, {value.dtype, options.device}).to(options.dtype);
+  check_in_range("where", value, options.dtype, 1);
+  return scalar_tensor(value, options);
 }
 Tensor where(const Tensor& condition, const Tensor& a, const Scalar& b) {
   check_defined("where", condition, a);
@@ -63,6 +63,13 @@ Tensor where(const Tensor& condition, const Scalar& a, const Scalar& b) {
   const DType meet = promote(a.dtype, b.dtype);
   const Options options(meet == f64 ? context().default_dtype : meet, condition.device());
   return where(condition, number(a, options), number(b, options));
+}
+
+Tensor masked_fill(const Tensor& x, const Tensor& mask, const Tensor& value) {
+  check_defined("masked_fill", x, mask, value);
+  INK_CHECK(value.dim() == 0, "masked_fill: expected a value without dimensions, got ",
+            value.shape());
+  return shown_as("masked_fill", where(mask, value.to(x.dtype()), x));
 }
 
 // dx = dy where the mask does not hold

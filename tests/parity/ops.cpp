@@ -280,6 +280,8 @@ std::map<std::string, Call> make() {
     return {pad(a.t("input"), a.dims("pad"), a.has("value") ? a.scalar("value") : Scalar(0))};
   };
   ops["repeat_interleave"] = [](A& a) -> Outputs {
+    if (a.is_tensor("repeats"))
+      return {repeat_interleave(a.t("input"), a.t("repeats"), a.maybe_i("dim"))};
     return {repeat_interleave(a.t("input"), a.i("repeats"), a.maybe_i("dim"))};
   };
   ops["concat"] = [](A& a) -> Outputs { return {concat(a.ts("tensors"), a.i("dim"))}; };
@@ -357,7 +359,7 @@ std::map<std::string, Call> make() {
     return {l1_loss(a.t("input"), a.t("target"), reduction(a))};
   };
   ops["smooth_l1_loss"] = [](A& a) -> Outputs {
-    return {smooth_l1_loss(a.t("input"), a.t("target"), a.number("beta", 1), reduction(a))};
+    return {smooth_l1_loss(a.t("input"), a.t("target"), reduction(a), a.number("beta", 1))};
   };
   ops["binary_cross_entropy_with_logits"] = [](A& a) -> Outputs {
     return {binary_cross_entropy_with_logits(a.t("input"), a.t("target"), reduction(a))};

@@ -31,9 +31,9 @@ class Op:
 class Draw:
     """Draws arguments; `rng` is a random.Random."""
 
-    def __init__(self, rng):
+    def __init__(self, rng, edges=0.35):
         self.rng = rng
-        self.edges = rng.random() < 0.35  # whether this case goes to the edges
+        self.edges = rng.random() < edges  # whether this case goes to the edges
 
     def chance(self, p):
         return self.rng.random() < p
@@ -50,7 +50,10 @@ class Draw:
         return 0 if self.rare(0.1) else self.rng.choice([1, 2, 2, 3, 3, 4, 5])
 
     def shape(self, low=0, high=4):
-        return tuple(self.size() for _ in range(self.rng.randint(low, high)))
+        sizes = [self.size() for _ in range(self.rng.randint(low, high))]
+        if sizes and math.prod(sizes) < 60 and self.chance(0.08):  # beyond a vector register, with a rest
+            sizes[self.rng.randrange(len(sizes))] = self.rng.choice([8, 9, 16, 17, 33, 67])
+        return tuple(sizes)
 
     def values(self, shape, dtype, low=-3.0, high=3.0):
         n = math.prod(shape)
@@ -62,9 +65,11 @@ class Draw:
                     else self.rng.randint(math.ceil(low), math.floor(high)) for _ in range(n)]
             return torch.tensor(made, dtype=dtype).reshape(shape)
         ties, odd = self.chance(0.25), self.rare(0.25)
+        scale = self.rng.choice([1e-20, 1e-4, 30, 1e4]) if self.rare(0.15) and low < 0 else 1.0
         made = []
         for _ in range(n):
             v = float(self.rng.randint(math.ceil(low), math.floor(high))) if ties else self.rng.uniform(low, high)
+            v *= scale
             if odd and self.chance(0.2):
                 v = self.rng.choice([math.inf, -math.inf, math.nan, 0.0, -0.0, 1e-30, 1e30])
             made.append(v)

@@ -238,11 +238,11 @@ def add_answers(entry, case, writer):
         entry["second"] = [writer.result(g, at(truth[2], i), case, floor) for i, g in enumerate(second)]
 
 
-def random_cases(count, seed, names):
+def random_cases(count, seed, names, edges):
     for i in range(count):
         rng = random.Random(f"{seed} {i}")
         name = names[i % len(names)]
-        yield Case(name, OPS[name].draw(Draw(rng)), rng.randrange(2**31))
+        yield Case(name, OPS[name].draw(Draw(rng, edges)), rng.randrange(2**31))
 
 
 def bound(op, sample):
@@ -284,8 +284,6 @@ def bound(op, sample):
         raise NotExpressible("an overload that is not here")
     if arguments.get("reduction") == "batchmean" or (op == "cross_entropy" and arguments["target"].is_floating_point()):
         raise NotExpressible("a form that is not here")
-    if op == "repeat_interleave" and not given("repeats", int):
-        raise NotExpressible("repeats as a tensor")
     if op in ("linspace", "arange", "eye") and "dtype" not in arguments:
         raise NotExpressible("no dtype")
     for x in tensors_in(arguments):
@@ -317,6 +315,7 @@ def main():
     parser.add_argument("prefix", help="of the files that are written")
     parser.add_argument("--random", type=int, default=0, metavar="N", help="random cases")
     parser.add_argument("--seed", default="1")
+    parser.add_argument("--edges", type=float, default=0.35, metavar="P", help="the share of random cases at the edges")
     parser.add_argument("--op_db", action="store_true", help="PyTorch's own samples")
     parser.add_argument("--ops", help="only these, with commas")
     parser.add_argument("--why", action="store_true", help="list samples that cannot be expressed")
@@ -325,7 +324,7 @@ def main():
     torch.set_num_threads(1)
     names = options.ops.split(",") if options.ops else list(OPS)
     writer, tally, unexpressed = Writer(options.prefix), Counter(), Counter()
-    cases = list(random_cases(options.random, options.seed, names))
+    cases = list(random_cases(options.random, options.seed, names, options.edges))
     for case in cases:
         tally["random, " + evaluate(case, writer)] += 1
     if options.op_db:
