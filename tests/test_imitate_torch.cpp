@@ -34,10 +34,11 @@ class Fixture {
   uint64_t seed = 0;
   double p = 0;
   int64_t n = 0;
+  std::string listed;
   /// The values of the next line, which must list `what`.
   Values next(const std::string& what) {
     std::istringstream in(lines_.at(at_++));
-    std::string kind, listed;
+    std::string kind;
     in >> kind >> seed >> p >> n >> listed;
     EXPECT_EQ(listed, what);
     Values values;
@@ -49,7 +50,7 @@ class Fixture {
     const size_t at = at_;
     std::istringstream in(lines_.at(at));
     std::string kind;
-    in >> kind >> seed >> p >> n;
+    in >> kind >> seed >> p >> n >> listed;
   }
 
  private:
@@ -128,6 +129,56 @@ TEST(ImitateTorch, AttentionDropsTheSameWeightsAndIsNanWhereNothingMayBeSeen) {
   sum(out).backward();
   EXPECT_EQ(out.narrow(0, 1, 1).tolist(), Values(12, 0));
   EXPECT_EQ(x.grad().narrow(0, 1, 1).tolist(), Values(12, 0));
+}
+
+// "4x9x50", 'x': 4, 9, 50.
+Shape split(const std::string& text, char at) {
+  Shape numbers;
+  std::istringstream in(text);
+  for (std::string word; std::getline(in, word, at);) numbers.push_back(std::stoll(word));
+  return numbers;
+}
+
+TEST(ImitateTorch, SumsRoundAsPyTorchs) {
+  Fixture fixture("sum");
+  int cases = 0, ours_differ = 0;
+  for (; !fixture.done(); ++cases) {
+    fixture.peek();
+    const std::string what = fixture.listed;  // sizes and dimensions: 4x9x50:0,2
+    const Shape shape = split(what.substr(0, what.find(':')), 'x');
+    const Shape dims = split(what.substr(what.find(':') + 1), ',');
+    manual_seed(fixture.seed);
+    const Tensor x = randn(shape), thirds = x.to(f64) / 3;
+    const auto run = [&] {
+      Values all;
+      for (const Tensor& y :
+           {sum(x, dims), mean(x, dims), sum(thirds, dims), mean(thirds, dims, true)}) {
+        const Values values = y.tolist();
+        all.insert(all.end(), values.begin(), values.end());
+      }
+      return all;
+    };
+    const Values ours = run(), expected = fixture.next(what);
+    const ImitateTorch guard(BernoulliRule::plain);
+    expect_equal(run(), expected, what);
+    ours_differ += ours != expected;
+  }
+  EXPECT_EQ(cases, 19);
+  EXPECT_GT(ours_differ, 0);
+}
+
+TEST(ImitateTorch, SumsOfViewsAndOfNothing) {
+  const ImitateTorch guard(BernoulliRule::plain);
+  const Tensor x = arange(24, f32).reshape({2, 3, 4});  // whole numbers: exact in any order
+  EXPECT_EQ(sum(x.transpose(0, 2), {0}).tolist(), (Values{6, 54, 22, 70, 38, 86}));
+  EXPECT_EQ(mean(x.narrow(2, 1, 2), {0, 2}).tolist(), (Values{7.5, 11.5, 15.5}));
+  EXPECT_EQ(sum(x.narrow(0, 1, 1), {0}).tolist(), x.narrow(0, 1, 1).tolist());
+  EXPECT_EQ(sum(ones({3}).expand({5, 2, 3}), {0, 1}).tolist(), Values(3, 10));
+  EXPECT_EQ(sum(tensor(2.5)).tolist(), Values{2.5});
+  EXPECT_EQ(sum(empty({0, 2}), {0}).tolist(), Values(2, 0));
+  EXPECT_EQ(sum(empty({0, 2}), {1}).numel(), 0);
+  EXPECT_TRUE(std::isnan(mean(empty({0})).item<double>()));
+  EXPECT_EQ(sum(x.to(bf16)).tolist(), Values{276});
 }
 
 TEST(ImitateTorch, EndsWithItsScope) {

@@ -109,8 +109,9 @@ struct Autocast : FieldGuard<DType> {
 };
 /// While it lives we follow PyTorch where we otherwise do better, so that the two can be compared
 /// digit by digit: dropout draws its mask from default_generator(), as that build of PyTorch does
-/// on a CPU (checkpoint, which runs a section twice, then draws twice), and an attention row that
-/// may attend to nothing is NaN.
+/// on a CPU (checkpoint, which runs a section twice, then draws twice), an attention row that may
+/// attend to nothing is NaN, and sum and mean of f32 and f64 round as its CPU kernels do in one
+/// thread (ops/torch_sum.cpp).
 struct ImitateTorch : FieldGuard<std::optional<BernoulliRule>> {
   [[nodiscard]] explicit ImitateTorch(BernoulliRule dropout)
       : FieldGuard(&Context::imitate_torch, dropout) {}

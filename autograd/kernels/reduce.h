@@ -22,4 +22,11 @@ KERNEL_STRIDED(sum_rows, Array& y, const Array& x, bool accumulate)
 
 // clang-format on
 
+namespace cpu {
+/// ops/torch_sum.cpp: y (contiguous) = the sum of x along the reduced dimensions, with PyTorch's
+/// bits. T: float or double.
+template <class T>
+void sum_as_torch(Array& y, const Array& x);
+}  // namespace cpu
+
 }  // namespace ink

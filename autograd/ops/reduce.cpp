@@ -43,6 +43,13 @@ struct Fold {
 template <class To, class F, class T>
 void fold(Array& y, const Array& x, T, F, int64_t divisor = 1) {
   To* out = y.mutable_data<To>();
+  if constexpr (std::is_same_v<F, Sum<float>> || std::is_same_v<F, Sum<double>>) {
+    if (context().imitate_torch) {
+      sum_as_torch<T>(y, x);
+      for (int64_t i = 0; i < y.numel(); ++i) out[i] /= static_cast<T>(divisor);
+      return;
+    }
+  }
   reduce_loop<Fold<F, T>, T>(y, x, [=](int64_t i, typename F::Far total, const T*) {
     out[i] = static_cast<To>(total / static_cast<typename F::Far>(divisor));
   });

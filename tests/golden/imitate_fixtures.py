@@ -1,10 +1,11 @@
-"""Writes imitate.txt: what PyTorch's dropout and softmax attention give from a seed, for
+"""Writes imitate.txt: what PyTorch's dropout, softmax attention, sum and mean give from a seed, for
 tests/test_imitate_torch.cpp.
 
     python imitate_fixtures.py > imitate.txt
 
-The first line is the rule by which this PyTorch draws masks, as BernoulliRule knows it. The others
-are a case (seed, p, number of elements), what is listed and its values, as hexadecimal floats.
+Sums of one thread are the same on any processor with AVX2. The first line is the rule by which
+this PyTorch draws masks, as BernoulliRule knows it. The others are a case (seed, p, number of
+elements), what is listed and its values, as hexadecimal floats.
 """
 
 import torch
@@ -48,3 +49,17 @@ out = weights @ x
 out.sum().backward()
 for what, tensor in (("weights", weights), ("out", out), ("dx", x.grad)):
     emit(("attention", 6, 0.3, 24), what, tensor)
+
+# randn summed over some dimensions: the sums and the means of it, and of a third of it in doubles.
+torch.set_num_threads(1)
+cases = [((n,), (0,)) for n in (1, 7, 15, 31, 100, 1000, 4099, 100003)]
+sizes = (5, 70), (70, 5), (33, 100)
+cases += [((m, n), (d,)) for m, n in sizes for d in (0, 1)] + [((600000, 4), (0,))]
+cases += [((4, 9, 50), (1,)), ((4, 9, 50), (0, 2)), ((40, 3, 2), (0, 2)), ((7, 30, 3), (1, 2))]
+for seed, (shape, dims) in enumerate(cases):
+    torch.manual_seed(seed)
+    x = torch.randn(shape)
+    fs = (torch.sum, torch.mean)
+    parts = [f(y, dims).double().reshape(-1) for y in (x, x.double() / 3) for f in fs]
+    what = "x".join(map(str, shape)) + ":" + ",".join(map(str, dims))
+    emit(("sum", seed, 0, x.numel()), what, torch.cat(parts))

@@ -137,15 +137,17 @@ struct TheAveragingTrick : Notebook {
   Tensor batch;
 
   void step_5() {
+    const ImitateTorch imitate(BernoulliRule::plain);
     manual_seed(1337);
     HandMadeBatchNorm norm(100);
     batch = randn({32, 100});
     const Tensor y = norm(batch).detach();
     print(y.shape());
 
-    // Column 0 is normal, row 0 need not be.
+    // Column 0 is normal, row 0 need not be. (What rounding leaves of the mean 0 depends on the
+    // order in which numbers are added; here that is PyTorch's.)
     const Tensor column = y.select(1, 0), row = y.select(0, 0);
-    print(abs(mean(column)) < 1e-7);
+    print(mean(column));
     print(std(column));
     print(mean(row));
     print(std(row));
@@ -171,13 +173,14 @@ struct TheAveragingTrick : Notebook {
   // ---- 6. Layer normalisation by hand
 
   void step_6() {
+    const ImitateTorch imitate(BernoulliRule::plain);
     // The same with rows for columns: each token by itself, so there are no running statistics and
     // no difference between training and evaluation. gamma = 1 and beta = 0 are left out.
     const Tensor m = mean(batch, {1}, true), v = var(batch, {1}, 1, true);
     const Tensor y = (batch - m) / sqrt(v + 1e-5);
     print(mean(y.select(1, 0)));
     print(std(y.select(1, 0)));
-    print(abs(mean(y.select(0, 0))) < 1e-7);
+    print(mean(y.select(0, 0)));
     print(std(y.select(0, 0)));
 
     // LayerNorm is biased as well: over 100 features that is the third digit.
