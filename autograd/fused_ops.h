@@ -77,11 +77,12 @@ struct AttentionOptions {
   std::optional<double> scale = {};  ///< of the scores; 1 / sqrt(d) if not given
 };
 /// softmax(q k^T scale + mask) v: (..., T, dv) of q (..., T, d), k (..., S, d), v (..., S, dv), all
-/// read in place where strided. k and v may have fewer heads (dimension -3) than q, by a whole
-/// factor n: head h of q then uses head h / n. Everything in `options` applies together; a query
-/// that may attend to nothing gives zeros, and no gradient. Dropout is that of dropout(weights,
-/// dropout_p) at the same random position. Memory is linear in T and S. Dao et al. 2022, alg. 1 and
-/// 4. (attention.cpp)
+/// read in place where strided. Dimensions before the last two broadcast. k and v may also have
+/// fewer heads (dimension -3) than q, by a whole factor n: head h of q then uses head h / n.
+/// Everything in `options` applies together. A query that may attend to nothing gives zeros, and no
+/// gradient; neither it nor a key that no query of its head may attend to has any influence, be
+/// they NaN. Dropout is that of dropout(weights, dropout_p) at the same random position. Memory is
+/// linear in T and S. Dao et al. 2022, alg. 1 and 4. (attention.cpp)
 ///   scaled_dot_product_attention(q, k, v, {.is_causal = true})
 Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v,
                                     const AttentionOptions& options = {});

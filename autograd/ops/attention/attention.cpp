@@ -43,22 +43,50 @@ struct Problem {
   bool masked;    // may a query see less than all keys?
 };
 
+constexpr double kNever = -std::numeric_limits<double>::infinity();
+
+// What the options hide, in bools; undefined where they hide nothing.
+struct Hidden {
+  Tensor scores;   // that broadcast to (..., T, S)
+  Tensor queries;  // (..., T, 1): do they see nothing?
+  Tensor keys;     // (..., S, 1): does no query see them?
+};
+
+Hidden hidden_by(const Tensor& q, const Tensor& k, const Problem& problem) {
+  const Tensor& mask = problem.mask;
+  const int64_t queries = q.size(-2), keys = k.size(-2), diagonal = problem.rule.diagonal;
+  Hidden hidden;
+  if (mask.defined()) {
+    hidden.scores = mask.is_floating() ? mask == kNever : logical_not(mask);
+    if (mask.dim() < 2) hidden.scores = hidden.scores.view({1, mask.numel()});
+  }
+  if (diagonal < keys) {
+    const Tensor i = arange(static_cast<double>(queries), {i64, q.device()}),
+                 j = arange(static_cast<double>(keys), {i64, q.device()}),
+                 later = j > (i + diagonal).unsqueeze(1);
+    hidden.scores = mask.defined() ? logical_or(hidden.scores, later) : later;
+  }
+  if (!hidden.scores.defined() || context().imitate_torch) return hidden;
+  if (mask.defined() || diagonal < 0) hidden.queries = all(hidden.scores, {-1}, true);
+  if (mask.defined() || queries + diagonal < keys)
+    hidden.keys = transpose(all(hidden.scores, {-2}, true), -2, -1);
+  return hidden;
+}
+
+// x with zeros for some of its rows: a NaN there, times a weight of 0, would be NaN.
+Tensor without(const Tensor& rows, const Tensor& x) {
+  return rows.defined() ? masked_fill(x, rows, 0) : x;
+}
+
 // The scale, the mask and the softmax of the formula, then dropout.
-Tensor weights_composed(const Tensor& q, const Tensor& k, const Problem& problem) {
-  constexpr double kNever = -std::numeric_limits<double>::infinity();
+Tensor weights_composed(const Tensor& q, const Tensor& k, const Problem& problem,
+                        const Hidden& hidden) {
   const auto& [rule, mask, group, dtype, masked] = problem;
-  const Tensor keys = repeat_heads(k.to(dtype), group);
-  Tensor s = matmul(q.to(dtype), transpose(keys, -2, -1)) * rule.scale;
-  if (mask.defined() && mask.is_floating()) {
-    s = masked_fill(s + mask, mask == kNever, kNever);  // -inf whatever the score, be it NaN
-  } else if (mask.defined()) {
-    s = masked_fill(s, logical_not(mask), kNever);
-  }
-  if (rule.diagonal < k.size(-2)) {
-    const Tensor i = arange(static_cast<double>(q.size(-2)), {i64, q.device()}),
-                 j = arange(static_cast<double>(k.size(-2)), {i64, q.device()});
-    s = masked_fill(s, j > (i + rule.diagonal).unsqueeze(1), kNever);
-  }
+  const Tensor queries = without(hidden.queries, q.to(dtype)),
+               keys = without(hidden.keys, repeat_heads(k.to(dtype), group));
+  Tensor s = matmul(queries, transpose(keys, -2, -1)) * rule.scale;
+  if (mask.defined() && mask.is_floating()) s = s + mask;
+  if (hidden.scores.defined()) s = masked_fill(s, hidden.scores, kNever);  // even if it is NaN
   if (!masked || context().imitate_torch) return dropout(softmax(s), rule.dropout_p);
   const Tensor none = all(s == kNever, {-1}, true);  // their softmax would be 0 / 0
   return dropout(masked_fill(softmax(masked_fill(s, none, 0)), none, 0), rule.dropout_p);
@@ -66,8 +94,10 @@ Tensor weights_composed(const Tensor& q, const Tensor& k, const Problem& problem
 
 Tensor attention_composed(const Tensor& q, const Tensor& k, const Tensor& v,
                           const Problem& problem) {
-  const Tensor values = repeat_heads(v.to(problem.dtype), problem.group);
-  return matmul(weights_composed(q, k, problem), values).to(q.dtype());
+  const Hidden hidden = hidden_by(q, k, problem);
+  const Tensor values = without(hidden.keys, repeat_heads(v.to(problem.dtype), problem.group)),
+               out = matmul(weights_composed(q, k, problem, hidden), values);
+  return without(hidden.queries, out).to(q.dtype());
 }
 
 // dq, dk, dv and dmask in basic ops, to be differentiated. inputs: q, k, v, mask.
@@ -84,28 +114,45 @@ Grads gradients_composed(const std::vector<Tensor>& inputs, const Tensor& dout,
   return differentiate(definition, inputs, dout);
 }
 
-// Shapes but for dimension -3, -2 and -1.
+// The dimensions before the last three.
 Shape batch_shape(const Tensor& x) {
-  Shape shape = x.shape();
-  for (int64_t d = 1; d <= std::min<int64_t>(x.dim(), 3); ++d) shape[x.dim() - d] = 1;
-  return shape;
+  Shape batch = x.shape();
+  for (int i = 0; i < 3 && !batch.empty(); ++i) batch.erase(batch.size() - 1);
+  return batch;
 }
 int64_t head_count(const Tensor& x) { return x.dim() < 3 ? 1 : x.size(-3); }
 
-// k stands for v, too, where there is none.
-void check_shapes(const char* op, const Tensor& q, const Tensor& k, const Tensor& v) {
-  INK_CHECK(q.dim() >= 2 && k.dim() == q.dim() && v.dim() == q.dim() &&
-                batch_shape(q) == batch_shape(k) && batch_shape(q) == batch_shape(v) &&
-                head_count(k) == head_count(v) && q.size(-1) == k.size(-1) &&
-                k.size(-2) == v.size(-2),
-            op, ": expected q (..., T, d), k (..., S, d) and v (..., S, dv), got ", q.shape(), ", ",
-            k.shape(), " and ", v.shape());
-  const int64_t heads = head_count(q), kv_heads = head_count(k);
+// x with `dims` dimensions: those of `batch`, then heads, and its own last two. A view.
+Tensor with_batch(const Tensor& x, const Shape& batch, int64_t heads, int64_t dims) {
+  Shape shape = batch;
+  if (dims > 2) shape.push_back(heads);
+  shape.push_back(x.size(-2));
+  shape.push_back(x.size(-1));
+  return x.shape() == shape ? x : expand(x, shape);
+}
+
+// Broadcasts the dimensions before the last two, but for heads (dimension -3) of k and v that fewer
+// than those of q share. k stands for v, too, where there is none.
+void broadcast_batches(const char* op, Tensor& q, Tensor& k, Tensor& v) {
+  const auto check = [&](bool fits) {
+    INK_CHECK(fits, op, ": expected q (..., T, d), k (..., S, d) and v (..., S, dv), got ",
+              q.shape(), ", ", k.shape(), " and ", v.shape());
+  };
+  check(std::min({q.dim(), k.dim(), v.dim()}) >= 2);
+  const auto or_if_one = [](int64_t heads, int64_t others) { return heads == 1 ? others : heads; };
+  const int64_t kv_heads = or_if_one(head_count(k), head_count(v)),
+                heads = or_if_one(head_count(q), kv_heads), v_heads = head_count(v);
+  check(q.size(-1) == k.size(-1) && k.size(-2) == v.size(-2) &&
+        or_if_one(v_heads, kv_heads) == kv_heads);
   INK_CHECK(kv_heads == 0 ? heads == 0 : heads % kv_heads == 0, op,
             ": expected the heads of q, dimension -3, to be a multiple of those of k and v, got ",
             heads, " and ", kv_heads);
-  INK_CHECK(q.is_floating() && q.dtype() == k.dtype() && q.dtype() == v.dtype(), op,
-            ": expected one floating dtype, got ", q.dtype(), ", ", k.dtype(), " and ", v.dtype());
+  const Shape batch =
+      broadcast_shapes(op, broadcast_shapes(op, batch_shape(q), batch_shape(k)), batch_shape(v));
+  const int64_t dims = std::max({q.dim(), k.dim(), v.dim()});
+  q = with_batch(q, batch, heads, dims);
+  k = with_batch(k, batch, kv_heads, dims);
+  v = with_batch(v, batch, kv_heads, dims);
 }
 
 void check_options(const char* op, const Shape& scores, const AttentionOptions& options) {
@@ -122,9 +169,11 @@ void check_options(const char* op, const Shape& scores, const AttentionOptions& 
             mask.shape());
 }
 
-Problem checked(const char* op, const Tensor& q, const Tensor& k, const Tensor& v,
-                const AttentionOptions& options) {
-  check_shapes(op, q, k, v);
+// Broadcasts q, k and v, too.
+Problem checked(const char* op, Tensor& q, Tensor& k, Tensor& v, const AttentionOptions& options) {
+  broadcast_batches(op, q, k, v);
+  INK_CHECK(q.is_floating() && q.dtype() == k.dtype() && q.dtype() == v.dtype(), op,
+            ": expected one floating dtype, got ", q.dtype(), ", ", k.dtype(), " and ", v.dtype());
   Shape scores = q.shape();
   scores.back() = k.size(-2);
   check_options(op, scores, options);
@@ -196,54 +245,40 @@ Grads empty_gradients(const Tensor& q, const Tensor& k, const Tensor& v) {
   return grads;
 }
 
-// Dimensions before the last two that q, k and v broadcast to. Of the heads, dimension -3, k and v
-// may have fewer.
-Shape common_batch(const Tensor& q, const Tensor& k, const Tensor& v) {
-  Shape batch;
-  for (const Tensor* x : {&q, &k, &v}) {
-    Shape leading = x->shape();
-    for (int i = 0; i < 2 && !leading.empty(); ++i) leading.erase(leading.size() - 1);
-    if (!leading.empty() && x != &q) leading.back() = 1;
-    batch = broadcast_shapes("scaled_dot_product_attention", batch, leading);
-  }
-  return batch;
-}
-Tensor with_batch(const Tensor& x, const Shape& batch) {
-  if (x.dim() < 2) return x;
-  Shape shape = batch;
-  if (!batch.empty()) shape.back() = x.dim() > 2 ? x.size(-3) : 1;
-  shape.push_back(x.size(-2));
-  shape.push_back(x.size(-1));
-  return x.shape() == shape ? x : expand(x, shape);
-}
-
 // What PyTorch 2.15 calls the last of the ops that it makes attention of.
-const char* torch_name(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask) {
-  if (q.dim() == 3 && k.dim() == 3 && v.dim() == 3) return "squeeze.1";
+const char* torch_name(const Tensor& q, const Tensor& k, const Tensor& v,
+                       const AttentionOptions& options) {
+  const auto dims = [&](int64_t n) { return q.dim() == n && k.dim() == n && v.dim() == n; };
+  if (dims(3)) return "squeeze.1";
   const auto dense = [](const Tensor& x) { return x.strides()[x.dim() - 1] == 1; };
+  const auto alike = [&](int64_t d) { return q.size(d) == k.size(d) && q.size(d) == v.size(d); };
+  const Tensor& mask = options.attn_mask;
   const bool whole_mask = !mask.defined() || mask.dim() == 2 || mask.dim() == 4;
-  if (q.dim() == 4 && k.dim() == 4 && v.dim() == 4 && whole_mask && !mask.requires_grad() &&
-      q.size(-1) == v.size(-1) && dense(q) && dense(k) && dense(v))
+  if (dims(4) && alike(0) && alike(3) && k.size(1) == v.size(1) && q.size(1) >= k.size(1) &&
+      options.dropout_p == 0 && whole_mask && !mask.requires_grad() && dense(q) && dense(k) &&
+      dense(v))
     return "scaled_dot_product_flash_attention_for_cpu";
-  return q.dtype() == bf16 ? "to_copy" : q.dim() == 2 ? "mm" : "unsafe_view";
+  if (q.dtype() == bf16) return "to_copy";
+  if (q.dim() > 2 || k.dim() > 2) return "unsafe_view";
+  if (v.dim() == 2) return "mm";
+  return q.size(0) == 1 || v.size(-1) == 1 ? "transpose" : "clone";
 }
 
 }  // namespace
 
-Tensor attention_weights(const Tensor& q, const Tensor& k, const AttentionOptions& options) {
-  check_defined("attention_weights", q, k);
-  const Problem problem = checked("attention_weights", q, k, k, options);
-  return weights_composed(q, k, problem).to(q.dtype());
+Tensor attention_weights(const Tensor& query, const Tensor& key, const AttentionOptions& options) {
+  check_defined("attention_weights", query, key);
+  Tensor q = query, k = key, none = key;
+  const Problem problem = checked("attention_weights", q, k, none, options);
+  return weights_composed(q, k, problem, hidden_by(q, k, problem)).to(q.dtype());
 }
 
 Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value,
                                     const AttentionOptions& options) {
   check_defined("scaled_dot_product_attention", query, key, value);
-  const Shape batch = common_batch(query, key, value);
-  const Tensor q = with_batch(query, batch), k = with_batch(key, batch),
-               v = with_batch(value, batch);
+  Tensor q = query, k = key, v = value;
   Problem problem = checked("scaled_dot_product_attention", q, k, v, options);
-  const char* shown = torch_name(query, key, value, problem.mask);
+  const char* shown = torch_name(query, key, value, options);
   if (composed() || context().imitate_torch)
     return shown_as(shown, attention_composed(q, k, v, problem));
   const Tensor mask = std::exchange(problem.mask, {});
