@@ -111,8 +111,18 @@ struct QueryGradient {
       const Rows<T> keys{k, j0, rows_of_tile(j0, end, kOther), alive};
       shared.tiles.add_rows(sums, keys, col, size.d);
     }
+    clear_blind(sums, head, i0);
     Tiles<T, kWidth>::store(dq[head], i0, rows, col, size.d, sums,
                             [&](int) { return problem.scale; });
+  }
+
+  // Rows of queries that see nothing: in 0 times what the others see a NaN would stay one.
+  __device__ void clear_blind(typename Tiles<T, kWidth>::Sums& sums, int head, int i0) const {
+#pragma unroll
+    for (int r = 0; r < kSquare; ++r) {
+      if (query_row(problem, head, i0 + own_group() * kSquare + r).lse != -infinity<C>()) continue;
+      for (C& x : sums.x[r]) x = 0;
+    }
   }
 
   // Of the block's queries. Blocks that share them find, and write, the same.
@@ -136,7 +146,10 @@ struct KeyGradient {
   using C = compute_t<T>;
   static constexpr int kThreads = kTileThreads, kResident = sizeof(C) * kWidth > 256 ? 2 : 3;
   using Sums = typename Tiles<T, kWidth>::Sums;
-  using Shared = Tiles<T, kWidth>;
+  struct Shared {
+    Tiles<T, kWidth> tiles;
+    Alive alive[kOther];  // which queries see anything
+  };
   BackwardProblem<T> problem;
   HeadMatrices<T> dk, dv;
   unsigned tiles;  // of a head's keys
@@ -147,25 +160,34 @@ struct KeyGradient {
     const int col = blockIdx.y * kWidth;
     const int rows = rows_of_tile(j0, size.keys, kOwn);
     const Rows<T> k{problem.k[kv_head], j0, rows}, v{problem.v[kv_head], j0, rows};
+    const Alive* alive = problem.mask.given() ? shared.alive : nullptr;
     Sums dk_sums, dv_sums;
     for (int head = kv_head * size.group; head < (kv_head + 1) * size.group; ++head) {
       const Matrix<const T> q_head = problem.q[head], dout_head = problem.dout[head];
       const Sight<T> sight(problem, head);
       for (int i0 = size.first_query(j0); i0 < size.queries; i0 += kOther) {
         const int n = rows_of_tile(i0, size.queries, kOther);
-        const Rows<T> q{q_head, i0, n}, dout{dout_head, i0, n};
+        const Rows<T> q{q_head, i0, n, alive}, dout{dout_head, i0, n, alive};
         Square<C> s, dp;
-        shared.dots(s, k, q, size.d);
-        shared.dots(dp, v, dout, size.dv);
+        if (alive) look(shared.alive, head, i0);
+        shared.tiles.dots(s, k, q, size.d);
+        shared.tiles.dots(dp, v, dout, size.dv);
         turn_squares(s, dp, sight, i0, j0);
-        shared.put(s);
-        shared.add_rows(dv_sums, dout, col, size.dv);
-        shared.put(dp);
-        shared.add_rows(dk_sums, q, col, size.d);
+        shared.tiles.put(s);
+        shared.tiles.add_rows(dv_sums, dout, col, size.dv);
+        shared.tiles.put(dp);
+        shared.tiles.add_rows(dk_sums, q, col, size.d);
       }
     }
-    shared.store(dk[kv_head], j0, rows, col, size.d, dk_sums, [&](int) { return problem.scale; });
-    shared.store(dv[kv_head], j0, rows, col, size.dv, dv_sums, [](int) { return C(1); });
+    shared.tiles.store(dk[kv_head], j0, rows, col, size.d, dk_sums,
+                       [&](int) { return problem.scale; });
+    shared.tiles.store(dv[kv_head], j0, rows, col, size.dv, dv_sums, [](int) { return C(1); });
+  }
+
+  // A query that sees nothing counts as zeros, be it NaN.
+  __device__ void look(Alive* alive, int head, int i0) const {
+    const int i = static_cast<int>(threadIdx.x);
+    if (i < kOther) alive[i].any = query_row(problem, head, i0 + i).lse != -infinity<C>();
   }
 
   // Own rows are keys, the others queries.

@@ -175,6 +175,13 @@ struct MmaForward {
     }
   }
 
+  // In 0 times what other queries see a NaN would stay one.
+  __device__ static void clear_row(Sums& sums, float (&factor)[kTall][2], int r) {
+    factor[r / 2][r % 2] = 0;
+#pragma unroll
+    for (int n = 0; n < kHead / 4; ++n) sums.x[r / 2][n / 2][r % 2 * 2 + n % 2] = 0;
+  }
+
   __device__ void finish(Shared& shared, const Work& work, Softmax<kMask>& softmax,
                          Sums& sums) const {
     const auto& size = problem.size;
@@ -186,7 +193,8 @@ struct MmaForward {
       float& total = softmax.total[r / 2][r % 2];
       total += warp_xor(total, 1);
       total += warp_xor(total, 2);
-      factor[r / 2][r % 2] = total == 0 ? 0 : kept / total;
+      factor[r / 2][r % 2] = kept / total;
+      if (total == 0) clear_row(sums, factor, r);  // it saw nothing
       const int i = first + 8 * r + lane_id() / 4;
       if (lane_id() % 4 == 0 && i < size.queries)
         lse[int64_t{work.head} * size.queries + i] =

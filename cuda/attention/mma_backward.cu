@@ -74,6 +74,7 @@ struct MmaQueryGradient {
       for (int j = 0; j < kTile && j0 + j < seen; j += kStep)
         step(sums, rows, j0 + j, shared.k[buffer], shared.v[buffer], j);
     }
+    clear_blind(sums, rows);
     wait_for_copies<0>();
     __syncthreads();
     store_rows<kHead>(dq[place.head], rows.first, size.queries, size.d, shared.k[0], row0, sums,
@@ -124,6 +125,14 @@ struct MmaQueryGradient {
       const int64_t at = int64_t{rows.head} * problem.size.queries + i;
       row.lse = lse[at] == -infinity<float>() ? infinity<float>() : lse[at] * (kMask ? 1 : kLog2e);
       if (lane_id() % 4 == 0) problem.rows[at] = row;
+    }
+  }
+
+  // Rows of queries that see nothing: in 0 times what the others see a NaN would stay one.
+  __device__ static void clear_blind(Sums& sums, const Rows& rows) {
+#pragma unroll
+    for (int n = 0; n < kHead / 2; ++n) {
+      if (rows.row[n % 4 / 2].lse == infinity<float>()) sums.x[0][n / 4][n % 4] = 0;
     }
   }
 
@@ -266,12 +275,14 @@ struct MmaKeyGradient {
     if constexpr (kMask) seen = look_by_key(p, problem, problem.mask.start(head), i0, rows.first);
     if (!all_see) hide(p, -infinity<float>(), rows.first, i0);
     const QueryRow* row = tile.rows + at + lane_id() % 4 * 2;  // of columns 2 t, 2 t + 1
+    std::conditional_t<kMask, SomeRows, AllRows> queries{};
+    if constexpr (kMask) queries = seeing(row);
 #pragma unroll
     for (int n = 0; n < 4 * kWide; ++n) {
       float& x = p.x[0][n / 4][n % 4];
       x = problem.template weight<kMask>(x, row[n / 4 * 8 + n % 2].lse);
     }
-    add_rows<kHead>(dv_sums, hold(dropped(p, kept)), tile.dout, at);
+    add_rows<kHead>(dv_sums, hold(dropped(p, kept)), tile.dout, at, queries);
     add_dots<kHead>(dp, rows.v, tile.dout, at);
     if (!all_see) hide(dp, 0, rows.first, i0);
 #pragma unroll
@@ -281,7 +292,15 @@ struct MmaKeyGradient {
       ds = p.x[0][n / 4][n % 4] * (ds - row[n / 4 * 8 + n % 2].delta);
       if (kMask && !(seen >> n & 1)) ds = 0;
     }
-    add_rows<kHead>(dk_sums, hold(dp), tile.q, at);
+    add_rows<kHead>(dk_sums, hold(dp), tile.q, at, queries);
+  }
+  // The queries that see anything, of kStep from `row` on as step() reads them.
+  __device__ static SomeRows seeing(const QueryRow* row) {
+    SomeRows seeing{0};
+#pragma unroll
+    for (int n = 0; n < 2 * kWide; ++n)
+      seeing.bits |= uint32_t{row[n / 2 * 8 + n % 2].lse != infinity<float>()} << n;
+    return seeing;
   }
   __device__ static Scores dropped(Scores p, uint32_t kept) {
 #pragma unroll

@@ -122,6 +122,7 @@ class Backward {
     int64_t head, i0, rows, begin, end;
     Rows<T> k_rows, q_rows, dout_rows;
     T lse[kQueries<T>], mean[kQueries<T>];  // mean of m_ij dout_i . v_j under p: dout_i . out_i
+    bool blind[kQueries<T>], any_blind;     // which queries see nothing; is there one?
   };
 
   // Slices of equal work, in whole vectors: by how many queries see the keys before them.
@@ -145,8 +146,8 @@ class Backward {
       const int64_t head = kv_head * size_.group + h;
       for (int64_t i0 = 0; i0 < size_.queries; i0 += kQueries<T>) {
         const int64_t rows = std::min(kQueries<T>, size_.queries - i0);
-        Tile tile{head,   i0, rows, begin, std::min(end, size_.seen(i0 + rows)),
-                  k_rows, {}, {},   {},    {}};
+        Tile tile{head, i0, rows, begin, std::min(end, size_.seen(i0 + rows)), k_rows, {}, {},
+                  {},   {}, {},   false};
         if (tile.end <= begin || !run_tile(tile, scratch))
           std::fill_n(scratch.dq.data, rows * scratch.width, T(0));
         store_dq(slice, tile, scratch);
@@ -169,7 +170,22 @@ class Backward {
       run_pair(tile, pair, first, scratch);
       first = false;
     }
+    if (tile.any_blind) clear_blind(tile, scratch.dq, scratch.width);
     return !first;
+  }
+
+  // Rows of queries that see nothing: in 0 times what the others see a NaN would stay one.
+  static void clear_blind(const Tile& tile, T* rows, int64_t width) {
+    for (int64_t i = 0; i < tile.rows; ++i) {
+      if (tile.blind[i]) std::fill_n(rows + i * width, width, T(0));
+    }
+  }
+  // x's rows of a tile's queries.
+  static Rows<T> query_rows(const Tile& tile, T* memory, Strided<const T> x, int64_t cols) {
+    if (!tile.any_blind) return vector_rows<T>(memory, x, tile.rows, cols);
+    const Rows<T> rows = load_rows<T>(memory, x, tile.rows, cols);
+    clear_blind(tile, memory, rows.ld);
+    return rows;
   }
 
   void load_tile(Tile& tile, const Scratch& scratch) const {
@@ -179,10 +195,14 @@ class Backward {
     load_lanes<T>(scratch.q_lanes, q, tile.rows, size_.d, scale_);
     load_lanes<T>(scratch.dout_lanes, dout, tile.rows, size_.dv, 1);
     load_lanes<T>(scratch.out_lanes, out_[tile.head].from(tile.i0, 0), tile.rows, size_.dv, 1);
-    tile.q_rows = vector_rows<T>(scratch.q_rows, q, tile.rows, size_.d);
-    tile.dout_rows = vector_rows<T>(scratch.dout_rows, dout, tile.rows, size_.dv);
     std::copy_n(lse_ + tile.head * size_.queries + tile.i0, tile.rows, tile.lse);
-    for (T& lse : tile.lse) lse = lse == Mask<T>::kNever ? T(0) : lse;  // -inf - -inf would be NaN
+    for (int64_t i = 0; i < tile.rows; ++i) {
+      tile.blind[i] = tile.lse[i] == Mask<T>::kNever;
+      tile.any_blind |= tile.blind[i];
+      if (tile.blind[i]) tile.lse[i] = 0;  // -inf - -inf would be NaN
+    }
+    tile.q_rows = query_rows(tile, scratch.q_rows, q, size_.d);
+    tile.dout_rows = query_rows(tile, scratch.dout_rows, dout, size_.dv);
     for (int64_t c = 0; c < size_.dv; ++c) {
       for (int64_t i = 0; i < kQ; ++i)
         tile.mean[i] += scratch.dout_lanes[c * kQ + i] * scratch.out_lanes[c * kQ + i];

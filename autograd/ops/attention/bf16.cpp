@@ -84,6 +84,14 @@ int64_t seen_by(const Sizes& size, int64_t i, int64_t j0, int64_t n) {
   return std::clamp<int64_t>(i + size.diagonal + 1 - j0, 0, n);
 }
 
+// The first query that sees a key; those before it see nothing.
+int64_t first_query(const Sizes& size) {
+  return std::clamp<int64_t>(-size.diagonal, 0, size.queries);
+}
+void clear_rows(const Rows& to, int64_t head, int64_t rows, int64_t cols) {
+  for (int64_t i = 0; i < rows; ++i) std::fill_n(to.row(head, i), cols, bfloat16());
+}
+
 void forward_tile(const Sizes& size, float scale, int64_t head, int64_t i0, const Rows& q,
                   const Rows& k, const Rows& v, const Rows& out, float* lse, const Scratch& own) {
   const int64_t rows = std::min(kQueries, size.queries - i0), end = size.seen(i0 + rows);
@@ -184,7 +192,10 @@ void attention_bf16(Array& out, Array& lse, const AttentionInputs& in) {
   static_cast<void>(out.mutable_data<bfloat16>());  // written through out_rows
   const auto scratch = tiles::scratch_for<Scratch>(size.heads, size, int64_t{0});
   tiles::for_each_item(size.heads, scratch, [&](int64_t head, const Scratch& own) {
-    for (int64_t i0 = 0; i0 < size.queries; i0 += kQueries)
+    const int64_t first = first_query(size);
+    clear_rows(out_rows, head, first, size.dv);
+    std::fill_n(sums + head * size.queries, first, Softmax().top);
+    for (int64_t i0 = first; i0 < size.queries; i0 += kQueries)
       forward_tile(size, static_cast<float>(in.rule.scale), head, i0, q_rows, k_rows, v_rows,
                    out_rows, sums + head * size.queries + i0, own);
   });
@@ -202,7 +213,9 @@ void attention_bf16_backward(AttentionGradients& d, const Array& dout, const Arr
   tiles::for_each_item(size.heads, scratch, [&](int64_t head, const Scratch& own) {
     std::fill_n(own.dk.data, size.keys * size.d, 0.0f);
     std::fill_n(own.dv.data, size.keys * size.dv, 0.0f);
-    for (int64_t i0 = 0; i0 < size.queries; i0 += kQueries)
+    const int64_t first = first_query(size);
+    clear_rows(dq_rows, head, first, size.d);
+    for (int64_t i0 = first; i0 < size.queries; i0 += kQueries)
       backward_tile(size, static_cast<float>(in.rule.scale), head, i0, q_rows, k_rows, v_rows,
                     out_rows, dout_rows, sums + head * size.queries + i0, dq_rows, own);
     for (int64_t j = 0; j < size.keys; ++j) {
