@@ -67,6 +67,58 @@ TEST(Attention, QueriesAndKeysMayDifferInNumber) {
   EXPECT_EQ(none.tolist(), std::vector<double>(8));
 }
 
+// PyTorch broadcasts all dimensions before the last two. The results are those of what it would
+// expand, and gradients have the inputs' shapes.
+TEST(Attention, BroadcastsAsPyTorchDoes) {
+  manual_seed(7);
+  struct Sizes {
+    Shape q, k, v, common;  // the last: all but the last two of the result
+  };
+  const Sizes cases[] = {{{1, 3, 4}, {5, 3, 4}, {5, 3, 4}, {5}},
+                         {{3, 3}, {2, 3, 3}, {2, 3, 3}, {2}},
+                         {{1, 3, 3}, {2, 2, 3, 3}, {2, 2, 3, 3}, {2, 2}},
+                         {{5, 1, 3, 4}, {5, 2, 3, 4}, {5, 2, 3, 4}, {5, 2}},
+                         {{2, 3, 4}, {2, 3, 4}, {1, 3, 4}, {2}},
+                         {{2, 3, 4}, {5, 2, 3, 4}, {5, 2, 3, 4}, {5, 2}},
+                         {{3, 4, 2, 5}, {3, 1, 2, 5}, {3, 4, 2, 5}, {3, 4}},
+                         {{3, 4, 2, 5}, {4, 6, 5}, {3, 1, 6, 2}, {3, 4}},
+                         {{1, 4, 2, 5}, {3, 1, 6, 5}, {6, 5}, {3, 4}},
+                         {{2, 3}, {3, 3}, {2, 1, 3, 2}, {2, 1}},
+                         {{2, 1, 3, 4}, {2, 3, 4}, {1, 3, 4}, {2, 2}},
+                         {{5, 2, 3, 4}, {3, 4}, {3, 4}, {5, 2}},
+                         {{2, 1, 2, 3, 4}, {3, 1, 3, 4}, {2, 3, 4}, {2, 3, 2}},
+                         {{1, 3, 4}, {0, 3, 4}, {0, 3, 4}, {0}}};
+  const auto whole = [](const Tensor& x, Shape common) {
+    common.push_back(x.size(-2));
+    common.push_back(x.size(-1));
+    return expand(x, common).clone();
+  };
+  for (const DType dtype : {f64, bf16}) {
+    for (const auto& [q_shape, k_shape, v_shape, common] : cases) {
+      const std::vector<Tensor> x{normal(q_shape, dtype), normal(k_shape, dtype),
+                                  normal(v_shape, dtype)};
+      std::vector<Tensor> expanded;
+      for (const Tensor& each : x) expanded.push_back(whole(each, common));
+      for (const bool definition : {false, true}) {
+        const auto got = run(x[0], x[1], x[2], true, definition),
+                   expected = run(expanded[0], expanded[1], expanded[2], true, definition);
+        const double rounding = dtype == f64 ? 1e-13 : 0.1;
+        EXPECT_LE(largest_difference(got[0], expected[0]), dtype == f64 ? 1e-13 : 0.02) << q_shape;
+        for (size_t i = 0; i < 3; ++i) {
+          ASSERT_EQ(got[i + 1].shape(), x[i].shape());
+          EXPECT_LE(largest_difference(whole(got[i + 1], common),
+                                       whole(sum_to(expected[i + 1], x[i].shape()), common)),
+                    rounding)
+              << q_shape << " gradient " << i << " definition " << definition;
+        }
+      }
+      const Tensor weights = attention_weights(x[0], x[1]),
+                   expected = attention_weights(expanded[0], expanded[1]);
+      EXPECT_LE(largest_difference(whole(weights, common), expected), 1e-13) << q_shape;
+    }
+  }
+}
+
 TEST(Attention, LargeScoresAndLongRowsStayFinite) {
   manual_seed(3);
   const Tensor q = normal({1, 300, 8}) * 100, k = normal({1, 300, 8}) * 100,
@@ -152,6 +204,46 @@ TEST(Attention, ScaleIsGivenOrOneOverTheRootOfD) {
   EXPECT_NEAR(scaled_dot_product_attention(wide_q, wide_k, v).item(), sigmoid_of(2), 1e-6);
 }
 
+// What PyTorch 2.15 prints, on a CPU. Dropout is not what its fused kernels do.
+TEST(Attention, IsCalledAsInPyTorch) {
+  const ImitateTorch guard(BernoulliRule::plain);
+  const std::string flash = "ScaledDotProductFlashAttentionForCpuBackward0",
+                    view = "UnsafeViewBackward0";
+  const auto name = [](const Shape& q, const Shape& k, const Shape& v, double p,
+                       DType dtype = f32) {
+    const auto leaf = [&](const Shape& shape) { return ones(shape, dtype).requires_grad_(); };
+    const std::string text =
+        scaled_dot_product_attention(leaf(q), leaf(k), leaf(v), {.dropout_p = p}).to_string();
+    const size_t at = text.find("grad_fn=<") + 9;
+    return text.substr(at, text.rfind('>') - at);
+  };
+  struct Row {
+    Shape q, k, v;
+    std::string plain, dropped;
+  };
+  const Row rows[] = {{{4, 3}, {4, 3}, {4, 3}, "MmBackward0", "MmBackward0"},
+                      {{2, 4, 3}, {2, 4, 3}, {2, 4, 3}, "SqueezeBackward1", "SqueezeBackward1"},
+                      {{2, 2, 4, 3}, {2, 2, 4, 3}, {2, 2, 4, 3}, flash, view},
+                      {{2, 4, 4, 3}, {2, 2, 4, 3}, {2, 2, 4, 3}, flash, view},
+                      {{5, 2, 3, 4}, {5, 1, 3, 4}, {5, 1, 3, 4}, flash, view},
+                      {{1, 2, 2, 4, 3}, {1, 2, 2, 4, 3}, {1, 2, 2, 4, 3}, view, view},
+                      {{2, 2, 4, 3}, {2, 2, 4, 3}, {2, 2, 4, 5}, view, view},
+                      {{2, 4, 3, 4}, {1, 4, 3, 4}, {1, 4, 3, 4}, view, view},
+                      {{5, 1, 3, 4}, {5, 2, 3, 4}, {5, 2, 3, 4}, view, view},
+                      {{5, 2, 3, 4}, {5, 2, 3, 4}, {5, 1, 3, 4}, view, view},
+                      {{1, 3, 4}, {5, 3, 4}, {5, 3, 4}, "SqueezeBackward1", "SqueezeBackward1"},
+                      {{3, 3}, {2, 3, 3}, {2, 3, 3}, view, view},
+                      {{2, 3}, {2, 3, 3}, {3, 3}, view, view},
+                      {{3, 4}, {3, 4}, {2, 3, 4}, "CloneBackward0", "CloneBackward0"},
+                      {{1, 4}, {3, 4}, {2, 3, 4}, "TransposeBackward0", "TransposeBackward0"}};
+  for (const auto& [q, k, v, plain, dropped] : rows) {
+    EXPECT_EQ(name(q, k, v, 0), plain) << q << k << v;
+    EXPECT_EQ(name(q, k, v, 0.1), dropped) << q << k << v;
+  }
+  EXPECT_EQ(name({2, 2, 4, 3}, {2, 2, 4, 3}, {2, 2, 4, 3}, 0, bf16), flash);
+  EXPECT_EQ(name({2, 2, 4, 3}, {2, 2, 4, 3}, {2, 2, 4, 3}, 0.1, bf16), "ToCopyBackward0");
+}
+
 TEST(Attention, Errors) {
   const Tensor x = ones({2, 4, 3});
   const auto error = [](const Tensor& q, const Tensor& k, const Tensor& v,
@@ -168,6 +260,14 @@ TEST(Attention, Errors) {
   EXPECT_EQ(error(ones({3, 4, 3}), x, x),
             op + "expected the heads of q, dimension -3, to be a multiple of those of k and v, "
                  "got 3 and 2");
+  EXPECT_EQ(error(ones({1, 4, 3}), x, ones({3, 4, 3})),
+            op + "expected q (..., T, d), k (..., S, d) and v (..., S, dv), got (1, 4, 3), "
+                 "(2, 4, 3) and (3, 4, 3)");
+  EXPECT_EQ(error_of([&] {
+              attention_weights(ones({4, 4, 3}), ones({3, 4, 3}));
+            }),
+            "attention_weights: expected the heads of q, dimension -3, to be a multiple of those "
+            "of k and v, got 4 and 3");
   EXPECT_EQ(error(x, x, ones({2, 4, 3}, f64)),
             op + "expected one floating dtype, got float32, float32 and float64");
   EXPECT_EQ(error(x, x, x, {.dropout_p = -0.5}), op + "expected dropout_p in [0, 1], got -0.5");

@@ -195,6 +195,129 @@ TEST_F(AttentionMask, RowsThatSeeNothingAreZero) {
   }
 }
 
+// How attention and its gradients are computed.
+enum class By { kernels, definition, second };
+
+// out and the gradients of q, k, v and a floating mask; and with By::second those of a sum of those
+// gradients, too.
+Result attend_by(By by, const Tensor& q, const Tensor& k, const Tensor& v, AttentionOptions options,
+                 const Tensor& upstream) {
+  const FlagGuard mode(&Context::composed, by == By::definition);
+  std::vector<Tensor> leaves{q.clone(), k.clone(), v.clone()};
+  Tensor& mask = options.attn_mask;
+  if (mask.defined() && mask.is_floating()) leaves.push_back(mask.clone());
+  for (Tensor& x : leaves) x.requires_grad_();
+  if (leaves.size() == 4) mask = leaves[3];
+  const Tensor out = scaled_dot_product_attention(leaves[0], leaves[1], leaves[2], options);
+  Result result{out.detach(), grad({out}, leaves, {upstream}, false, by == By::second)};
+  if (by != By::second) return result;
+  Tensor total = zeros({}, q.dtype());
+  for (const Tensor& g : result.grads) total = total + sum(sin(g));
+  for (const Tensor& g : grad({total}, leaves)) result.grads.push_back(g);
+  return result;
+}
+Result attend_by(By by, const Tensor& q, const Tensor& k, const Tensor& v,
+                 const AttentionOptions& options) {
+  const Tensor wave = sin(arange(static_cast<double>(q.numel() / q.size(-1) * v.size(-1)), f64));
+  Shape shape = q.shape();
+  shape.back() = v.size(-1);
+  return attend_by(by, q, k, v, options, wave.view(shape).to(q.dtype()));
+}
+
+// Ways in which queries before `blind` see nothing, and the others keys before S - 1; of the last
+// way T - S must be `blind`. Rows of eight bf16 go to tensor cores, or a unit of the CPU.
+std::vector<AttentionOptions> blinding(int64_t T, int64_t S, int64_t blind, DType dtype) {
+  const Tensor i = arange(static_cast<double>(T)).unsqueeze(1), j = arange(static_cast<double>(S));
+  const Tensor allowed =
+      logical_and(i >= static_cast<double>(blind), j < static_cast<double>(S - 1));
+  const DType bias = dtype == f64 ? f64 : f32;
+  return {{.attn_mask = allowed},
+          {.attn_mask = as_bias(allowed, bias)},
+          {.attn_mask = allowed, .dropout_p = 0.3},
+          {.causal_lower_right = true}};
+}
+
+// f(by, blind, inputs, options): q, k, v and the gradient of what comes out, small and of several
+// tiles, in each dtype; of their queries the first `blind` see nothing.
+using Inputs = std::array<Tensor, 4>;
+template <class F>
+void for_blind_queries(F&& f) {
+  for (const auto& [T, S, d] : {std::array<int64_t, 3>{9, 6, 8}, {133, 70, 16}}) {
+    if (T > by_device(200, 9)) continue;
+    for (const DType dtype : {f32, f64, bf16}) {
+      const Shape queries{2, 2, T, d}, keys{2, 2, S, d};
+      const Inputs inputs{randn(queries, dtype), randn(keys, dtype), randn(keys, dtype),
+                          randn(queries, dtype)};
+      for (const AttentionOptions& options : blinding(T, S, T - S, dtype)) {
+        for (const By by : {By::kernels, By::definition, By::second})
+          if (test_device().is_cpu() || by == By::kernels) f(by, T - S, inputs, options);
+      }
+    }
+  }
+}
+
+TEST_F(AttentionMask, AQueryThatSeesNothingHasNoGradientWhateverOthersSee) {
+  for_blind_queries([](By by, int64_t blind, const Inputs& x, const AttentionOptions& options) {
+    const auto& [q, k, v, upstream] = x;
+    for (const double poison : {double(NAN), double(INFINITY)}) {
+      Tensor bad_k = k.clone(), bad_v = v.clone();
+      bad_k.narrow(2, 0, 1).fill_(poison);
+      bad_v.narrow(2, 1, 1).fill_(poison);
+      const Result run = attend_by(by, q, bad_k, bad_v, options, upstream);
+      const auto expect_zeros = [&](const Tensor& y) {
+        const auto values = y.narrow(2, 0, blind).tolist();
+        EXPECT_EQ(values, Values(values.size(), 0)) << q.shape() << q.dtype() << " by " << int(by);
+      };
+      expect_zeros(run.out);
+      expect_zeros(run.grads[0]);
+      if (by == By::second) expect_zeros(run.grads[run.grads.size() / 2]);  // of q
+    }
+  });
+}
+
+TEST_F(AttentionMask, AQueryThatSeesNothingNeverMatters) {
+  for_blind_queries([](By by, int64_t blind, const Inputs& x, const AttentionOptions& options) {
+    const auto& [q, k, v, upstream] = x;
+    Tensor bad_q = q.clone(), bad_upstream = upstream.clone();
+    bad_q.narrow(2, 0, blind).fill_(NAN);
+    bad_upstream.narrow(2, 0, blind).fill_(NAN);
+    const RandomPosition at = context().random;
+    const Result clean = attend_by(by, q, k, v, options, upstream);
+    context().random = at;
+    expect_bits(attend_by(by, bad_q, k, v, options, bad_upstream), clean,
+                "by " + std::to_string(int(by)));
+  });
+}
+
+TEST_F(AttentionMask, KeysThatNoQuerySeesNeverMatterInDefinitions) {
+  for (const Variant& variant : variants()) {
+    const auto& [name, T, S, group, hidden, options] = variant;
+    if (T > 9) continue;
+    const Tensor q = randn({2, 4, T, 5}), k = randn({2, 4 / group, S, 5}),
+                 v = randn({2, 4 / group, S, 3});
+    const AttentionOptions how = options(T, S, hidden, f32);
+    for (const double poison : {double(NAN), double(INFINITY)}) {
+      Tensor bad_k = k.clone(), bad_v = v.clone();
+      for (Tensor* x : {&bad_k, &bad_v})
+        x->narrow(0, 0, 1).narrow(2, hidden, S - hidden).fill_(poison);
+      for (const By by : {By::definition, By::second}) {
+        const RandomPosition at = context().random;
+        const Result clean = attend_by(by, q, k, v, how);
+        context().random = at;
+        expect_bits(attend_by(by, q, bad_k, bad_v, how), clean, name);
+        for (const Tensor& g : clean.grads) EXPECT_TRUE(all(isfinite(g)).item() != 0) << name;
+      }
+      const auto weights = [&](const Tensor& keys) {
+        const ContextGuard same_mask;
+        std::vector<Tensor> x{q.clone().requires_grad_(), keys.clone().requires_grad_()};
+        const Tensor out = attention_weights(x[0], x[1], how);
+        return Result{out.detach(), grad({sum(sin(out * 3))}, x)};
+      };
+      expect_bits(weights(bad_k), weights(k), name + ", weights");
+    }
+  }
+}
+
 TEST_F(AttentionMask, ABiasForAllKeysHasNoGradientButRounding) {
   const Tensor q = randn({2, 3, 70, 4}, f64), k = randn({2, 3, 200, 4}, f64);
   for (const Shape& shape : {Shape{2, 3, 70, 1}, Shape{70, 1}, Shape{}}) {

@@ -105,6 +105,30 @@ TEST(MultiheadAttention, IsPyTorchs) {
   }
 }
 
+// A loss on the weights has no gradient through what padding holds.
+TEST(MultiheadAttention, PaddingNeverMattersToTheWeights) {
+  manual_seed(2);
+  const MultiheadAttention mha(8, 2, {.batch_first = true});
+  const Tensor query = randn({2, 3, 8}), memory = randn({2, 5, 8}), upstream = randn({2, 3, 5}),
+               padding = arange(5.0).expand({2, 5}) > 3.0;
+  const auto run = [&](double last) {
+    Tensor keys = memory.clone();
+    if (last != 0) keys.narrow(1, 4, 1).fill_(last);
+    const Tensor q = query.clone().requires_grad_();
+    keys.requires_grad_();
+    const auto [y, weights] =
+        mha(q, keys, keys, {.key_padding_mask = padding, .need_weights = true});
+    const Grads grads = grad({sum(y) + sum(weights * upstream)}, {q, keys});
+    return std::vector<Tensor>{y.detach(), weights.detach(), grads[0], grads[1].narrow(1, 0, 4)};
+  };
+  const std::vector<Tensor> clean = run(0);
+  for (const double last : {double(NAN), double(INFINITY)}) {
+    const std::vector<Tensor> got = run(last);
+    for (size_t i = 0; i < clean.size(); ++i)
+      EXPECT_TRUE(allclose(got[i], clean[i], 1e-6, 1e-7)) << i;
+  }
+}
+
 TEST(MultiheadAttention, DropsTheWeightsItReturns) {
   manual_seed(1);
   const MultiheadAttention mha(8, 2, {.dropout = 0.5, .batch_first = true});
