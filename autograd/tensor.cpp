@@ -115,17 +115,19 @@ Tensor scalar_tensor(const Scalar& value, Options options) {
 Tensor zeros(const Shape& shape, Options options) { return filled("zeros", shape, 0, options); }
 Tensor ones(const Shape& shape, Options options) { return filled("ones", shape, 1, options); }
 Tensor empty_like(const Tensor& other) {
-  return empty(other.array("empty_like").shape(), other.options());
+  check_defined("empty_like", other);
+  return empty(other.shape(), other.options());
+}
+
+static Tensor filled_like(const char* op, const Tensor& other, const Scalar& value) {
+  check_defined(op, other);
+  return filled(op, other.shape(), value, other.options());
 }
 Tensor full_like(const Tensor& other, const Scalar& value) {
-  return filled("full_like", other.array("full_like").shape(), value, other.options());
+  return filled_like("full_like", other, value);
 }
-Tensor zeros_like(const Tensor& other) {
-  return filled("zeros_like", other.array("zeros_like").shape(), 0, other.options());
-}
-Tensor ones_like(const Tensor& other) {
-  return filled("ones_like", other.array("ones_like").shape(), 1, other.options());
-}
+Tensor zeros_like(const Tensor& other) { return filled_like("zeros_like", other, 0); }
+Tensor ones_like(const Tensor& other) { return filled_like("ones_like", other, 1); }
 
 Tensor from_blob(void* memory, const Shape& shape, Options options, Storage::Deleter deleter) {
   INK_CHECK(deleter, "from_blob: expected a deleter");

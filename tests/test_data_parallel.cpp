@@ -2,11 +2,15 @@
 // same bits every time, and errors that reach the caller.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "autograd/basic_ops.h"
 #include "autograd/engine/graph.h"
+#include "autograd/engine/observer.h"
 #include "autograd/fused_ops.h"
 #include "autograd/random/generator.h"
 #include "error_of.h"
@@ -176,6 +180,45 @@ TEST(DataParallel, MasksAreThoseOfTheWholeBatch) {
   EXPECT_NE(error.find("dropout: dimension 0 of (3, 2, 4) does not hold the 2 rows"),
             std::string::npos)
       << error;
+}
+
+TEST(DataParallel, SamplesAreThoseOfTheWholeBatch) {
+  const Tensor w = zeros({1}).requires_grad_(), p = full({24, 40}, 1.0 / 40);
+  const auto drawn = [&](int64_t parts) {
+    context().random = {};
+    std::vector<int64_t> ids(24);
+    backward_in_parts(12, parts, {}, [&](int64_t first, int64_t count) {  // two samples a row
+      const auto part = sample(p.narrow(0, 2 * first, 2 * count)).tolist<int64_t>();
+      std::copy(part.begin(), part.end(), ids.begin() + 2 * first);
+      return sum(w);
+    });
+    return ids;
+  };
+  const ContextGuard guard(context());
+  const auto whole = drawn(1);
+  for (int64_t parts : {2, 3, 4, 12}) EXPECT_EQ(drawn(parts), whole) << parts;
+}
+
+TEST(DataParallel, ObserversSeeOneThreadAndImitationIsRefused) {
+  struct Threads : Observer {
+    std::set<std::thread::id> seen;
+    void op(const char*, const std::vector<Tensor>&, const std::vector<Tensor>&, bool) override {
+      seen.insert(std::this_thread::get_id());
+    }
+  } threads;
+  const Tensor w = ones({1}).requires_grad_();
+  const PartLoss loss = [&](int64_t, int64_t count) { return sum(w * static_cast<double>(count)); };
+  {
+    const ContextGuard guard(context());
+    context().observers.push_back(&threads);
+    EXPECT_EQ(backward_in_parts(8, 4, {}, loss).item(), 8);
+  }
+  EXPECT_EQ(threads.seen.size(), 1u);
+  EXPECT_EQ(w.grad().item(), 8);
+  const ImitateTorch imitate(BernoulliRule::plain);
+  EXPECT_EQ(error_of([&] { backward_in_parts(8, 4, {}, loss); }),
+            "backward_in_parts: ImitateTorch draws random numbers in order, and several parts "
+            "cannot; take one part");
 }
 
 TEST(DataParallel, RunningStatisticsAreRefusedInParts) {

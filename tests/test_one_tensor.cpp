@@ -6,7 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "autograd/basic_ops.h"
+#include "autograd/engine/checkpoint.h"
+#include "autograd/ops.h"
 #include "error_of.h"
 
 namespace ink {
@@ -381,6 +382,92 @@ TEST(OneTensor, ManyRowsCostNoMoreThanTheirOwnSize) {
   sum(y).backward();  // whole copies would move 4000 x 4000 x 64 bytes, 1 GB
   EXPECT_EQ(w.grad().tolist(), V(8, kRows));
   EXPECT_EQ(y.version(), version);
+}
+
+// ---- walks
+
+TEST(OneTensor, AFreedBranchThatIsNotNeededIsNoObstacle) {
+  const Tensor a = ones({2}).requires_grad_(), p = ones({2}).requires_grad_();
+  const Tensor h = exp(a);
+  sum(h).backward();  // frees exp
+  const Tensor y = sum(h * 1) + sum(p * 2);
+  EXPECT_EQ(grad({y}, {p})[0].tolist(), (std::vector<double>{2, 2}));
+  EXPECT_NE(error_of([&] { grad({y}, {a}); }), "(no error)");
+  const Tensor e = exp(a), z = sum(e * 1) + sum(p * p);
+  grad({z}, {p});  // frees p * p alone
+  EXPECT_EQ(grad({z}, {a})[0].tolist(), exp(a).tolist());
+}
+
+TEST(OneTensor, TheSeedOfAWalkIsNobodyElses) {
+  const Tensor x = tensor(1.0).requires_grad_();
+  Tensor y1 = x * 1, y2 = x * 10, kept;
+  y1.register_hook([&](const Tensor& g) {
+    kept = g;
+    return Tensor();
+  });
+  y2.register_hook([](const Tensor& g) {
+    Tensor t = g;
+    t.mul_(2);
+    return Tensor();
+  });
+  backward({y1, y2});
+  EXPECT_EQ(x.grad().item(), 21);
+  EXPECT_EQ(kept.item(), 1);
+}
+
+TEST(OneTensor, AHookThatAWalkAddsIsForLaterWalks) {
+  Tensor a = ones({2}).requires_grad_(), h = a * 2;
+  std::vector<double> seen;
+  bool added = false;
+  h.register_hook([&](const Tensor&) {
+    if (!std::exchange(added, true))
+      a.register_hook([&](const Tensor& g) {
+        seen = g.tolist();
+        return Tensor();
+      });
+    return Tensor();
+  });
+  const Tensor y = sum(h) + sum(a * 3);
+  y.backward(Tensor(), true);
+  EXPECT_TRUE(seen.empty());
+  EXPECT_EQ(a.grad().tolist(), (std::vector<double>{5, 5}));
+  y.backward();
+  EXPECT_EQ(seen, (std::vector<double>{5, 5}));
+}
+
+TEST(OneTensor, AGradientThatWasSetIsAddedToInPlace) {
+  Tensor flat = zeros({4}), w = ones({2}).requires_grad_();
+  w.set_grad(flat.narrow(0, 1, 2));
+  sum(w * 3).backward();
+  EXPECT_EQ(flat.tolist(), (std::vector<double>{0, 3, 3, 0}));
+  EXPECT_NE(error_of([&] { w.set_grad(w); }), "(no error)");
+}
+
+TEST(OneTensor, WhatACheckpointReturnsIsMemoryOfItsOwn) {
+  const Tensor w = ones({2}).requires_grad_(), x = w * 1;
+  Tensor y = checkpoint([](const Tensor& t) { return t; }, x);
+  y *= 3;
+  sum(x).backward();
+  EXPECT_EQ(x.tolist(), (std::vector<double>{1, 1}));
+  EXPECT_EQ(w.grad().tolist(), (std::vector<double>{1, 1}));
+  Tensor z = checkpoint([](const Tensor& t) { return t.view({2, 1}); }, w);
+  z *= 3;
+  EXPECT_EQ(w.tolist(), (std::vector<double>{1, 1}));
+}
+
+TEST(OneTensor, WhatIsComputedAgainIsKeptIfItWasWritten) {
+  const Tensor x = tensor({0.5, -1.0}).requires_grad_(), w = tensor({{2.0, 3.0}}).requires_grad_();
+  const auto gradient = [&](bool again) {
+    const ContextGuard guard(context());
+    context().recompute = again;
+    Tensor h = gelu(x);
+    {
+      const NoGrad no_grad;
+      h *= 2;
+    }
+    return grad({sum(linear(h, w))}, {w})[0].tolist();
+  };
+  EXPECT_EQ(gradient(true), gradient(false));
 }
 
 }  // namespace

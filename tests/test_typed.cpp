@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "autograd/autograd.h"
@@ -49,6 +51,116 @@ TEST(Typed, MethodsBesideTheFunctions) {
   EXPECT_EQ(values(x.cumsum(0)), (Values{1, 2, 4, 7}));
   EXPECT_EQ(values(x.pow(2)), (Values{1, 4, 9, 25}));
   EXPECT_EQ(values(x.clamp(2, 3)), (Values{2, 2, 3, 3}));
+}
+
+TEST(Typed, MethodsThatTakeATensorOrANumber) {
+  const Tensor x = tensor({{1.0, -2.0}, {3.0, 0.5}}), y = x * 2;
+  EXPECT_EQ(values(x.add(1).sub(y).mul(2).div(x)), values((x + 1 - y) * 2 / x));
+  EXPECT_EQ(values(x.eq(3)), values(3 == x));
+  EXPECT_EQ(values(x.gt(0)), values(0 < x));
+  EXPECT_EQ(values(x.le(y)), values(y >= x));
+  EXPECT_EQ(values(x.ne(0.5) & x.lt(1) & x.ge(-2)), (Values{0, 1, 0, 0}));
+  EXPECT_EQ(values(1 <= x), (Values{1, 0, 1, 0}));
+  EXPECT_EQ(values(1 != x), (Values{0, 1, 1, 1}));
+  EXPECT_EQ(values(max(x, y)), values(x.max(y)));
+  EXPECT_EQ(values(min(x, y)), values(x.min(y)));
+  EXPECT_EQ(values(x.log1p().expm1().isnan()), (Values{0, 1, 0, 0}));
+  EXPECT_EQ(values(x.sign() + x.trunc() + x.isfinite() + x.isinf()), (Values{3, -2, 5, 2}));
+  EXPECT_EQ(values(x.cumprod(1)), (Values{1, -2, 3, 1.5}));
+  EXPECT_EQ(values(x[0].dot(x[1])), (Values{2}));
+  EXPECT_EQ(values(x.unsqueeze(0).bmm(y.unsqueeze(0))), values(matmul(x, y)));
+  EXPECT_EQ(values(x[0].outer(x[1])), (Values{3, 0.5, -6, -1}));
+  EXPECT_EQ(values(x.erf() + x.logsumexp(-1)), values(erf(x) + logsumexp(x, -1)));
+  EXPECT_EQ(values(x.where(x > 0, 0) + x.where(x > 0, y)), (Values{2, -4, 6, 1}));
+  EXPECT_EQ(values(x.clamp(None, 1)), (Values{1, -2, 1, 0.5}));
+  EXPECT_EQ(values(x.masked_fill(x < 0, tensor(7.0))), (Values{1, 7, 3, 0.5}));
+  EXPECT_EQ(values(x.repeat_interleave(2, 0)[1]), values(x[0]));
+  EXPECT_EQ(values(repeat_interleave(x, tensor({2, 0}), 1)), (Values{1, 1, 3, 3}));
+  EXPECT_EQ(values(x.unfold(1, 1, 1)), values(x));
+  EXPECT_EQ(x.split({1, 1}, 1).size(), 2u);
+  EXPECT_EQ(values(x.scatter(1, tensor({{0}, {1}}), 9)), (Values{9, -2, 3, 9}));
+  EXPECT_EQ(values(x.scatter_add(1, tensor({{0}, {1}}), ones({2, 1}))), (Values{2, -2, 3, 1.5}));
+}
+
+TEST(Typed, IntegersAndBoolsByOperator) {
+  Tensor k = arange(4), m = tensor({true, false, true, false});
+  EXPECT_EQ(values(5 % (k + 1)), (Values{0, 1, 2, 1}));
+  EXPECT_EQ(values(remainder(k, 3)), (Values{0, 1, 2, 0}));
+  EXPECT_EQ(values(k & 1), (Values{0, 1, 0, 1}));
+  EXPECT_EQ(values((k | 4) ^ 5), (Values{1, 0, 3, 2}));
+  k %= 2;
+  EXPECT_EQ(values(k), (Values{0, 1, 0, 1}));
+  m &= k == 0;
+  m |= tensor({false, true, false, false});
+  EXPECT_EQ(values(m), (Values{1, 1, 1, 0}));
+  EXPECT_EQ(arange(0, 10, 4).tolist<int>(), (std::vector<int>{0, 4, 8}));
+  EXPECT_EQ(arange(0, 1, 0.25).dtype(), f32);
+  EXPECT_EQ(from_vector(std::vector<int>{1, 2, 3, 4}, {2, 2}).shape(), (Shape{2, 2}));
+}
+
+TEST(Typed, InPlace) {
+  const Tensor x = tensor({0.5, 1.5});
+  const auto in_place = [&](Tensor& (Tensor::*f)()) {
+    Tensor y = x.clone();
+    return values((y.*f)());
+  };
+  EXPECT_EQ(in_place(&Tensor::ceil_), (Values{1, 2}));
+  EXPECT_EQ(in_place(&Tensor::round_), (Values{0, 2}));
+  EXPECT_EQ(in_place(&Tensor::trunc_), (Values{0, 1}));
+  EXPECT_EQ(in_place(&Tensor::sin_), values(sin(x)));
+  EXPECT_EQ(in_place(&Tensor::cos_), values(cos(x)));
+  EXPECT_EQ(in_place(&Tensor::rsqrt_), values(rsqrt(x)));
+  EXPECT_EQ(in_place(&Tensor::log1p_), values(log1p(x)));
+  EXPECT_EQ(in_place(&Tensor::expm1_), values(expm1(x)));
+  EXPECT_EQ(in_place(&Tensor::zero_), (Values{0, 0}));
+  Tensor w = ones({2, 3}).requires_grad_(), y = w * 1, v = ones({2, 1}).requires_grad_();
+  y.scatter_(1, tensor({{0}, {2}}), v * 5).scatter_add_(1, tensor({{1}, {1}}), v);
+  EXPECT_EQ(values(y), (Values{5, 2, 1, 1, 2, 5}));
+  sum(y).backward();
+  EXPECT_EQ(values(w.grad()), (Values{0, 1, 1, 1, 1, 0}));
+  EXPECT_EQ(values(v.grad()), (Values{6, 6}));
+}
+
+TEST(Typed, WhatIsWrittenByIndices) {
+  Tensor x = zeros({3, 4});
+  const Tensor ids = tensor({2, 0});
+  x.index_put_({x.eq(0)}, 1);
+  x.index_put_({ids, 1}, 5.0);
+  x.index_put_({Slice(), ids}, tensor({{6.0, 7.0}}));
+  x.index_put_({1, Slice(2)}, tensor({8.0, 9.0}));
+  x.index_put_({Ellipsis, 3}, 1, true);
+  EXPECT_EQ(values(x), (Values{7, 5, 6, 2, 7, 1, 8, 10, 7, 5, 6, 2}));
+  EXPECT_EQ(values(x.index_put({0}, zeros({4}))[0]), (Values{0, 0, 0, 0}));
+  // ids that do not lie side by side: their dimension comes first, as in x[ids, :, ids]
+  Tensor cube = zeros({2, 2, 2}).requires_grad_(), y = cube * 1;
+  const Tensor value = tensor({{1.0, 2.0}, {3.0, 4.0}}).requires_grad_();
+  y.index_put_({tensor({0, 1}), Slice(), tensor({1, 0})}, value);
+  EXPECT_EQ(values(y), (Values{0, 1, 0, 2, 3, 0, 4, 0}));
+  sum(y * y).backward();
+  EXPECT_EQ(values(value.grad()), (Values{2, 4, 6, 8}));
+  EXPECT_EQ(error_of([&] {
+              x.index_put_({ids}, tensor({1, 2, 3, 4}));
+            }),
+            "index_put_: expected values of float32, got int64");
+  // x[ids] is a copy, which nobody else sees
+  const std::string text = error_of([&] { x[x > 5] += 1; });
+  EXPECT_EQ(text.substr(0, text.find(',')), "in-place operator: expected a view on the left");
+  EXPECT_NE(error_of([&] { x.index({ids, 0}) *= 2; }), "(no error)");
+  x[0] *= 2;
+  EXPECT_EQ(values(x[0]), (Values{14, 10, 12, 4}));
+  Tensor w = ones({1}).requires_grad_();
+  sum(w).backward();
+  w.grad() *= 3;
+  EXPECT_EQ(w.grad().item(), 3);
+}
+
+TEST(Typed, NumbersThatInt64DoesNotHold) {
+  for (const auto& make : std::vector<std::function<Tensor()>>{
+           [] { return tensor({1e19}, i64); }, [] { return tensor(NAN, i64); },
+           [] { return tensor(std::vector<double>{1e19}, i64); },
+           [] { return full({1}, 18446744073709551615ull, i64); },
+           [] { return linspace(0, 1e19, 3, i64); }})
+    EXPECT_NE(error_of(make), "(no error)");
 }
 
 TEST(Typed, Indexing) {
@@ -259,6 +371,28 @@ TEST(Typed, GptWithOtherFeatures) {
   EXPECT_NE(doubled.loss(ids, ids).item(), plain.loss(ids, ids).item());
 }
 
+TEST(Typed, GptWhoseFeaturesTakeIdsAlone) {
+  struct Constant : GPT {
+    using GPT::GPT;
+    Tensor features(const Tensor& ids) const override { return GPT::features(ids) * 0; }
+  };
+  GPTConfig config;
+  config.n_layer = 1;
+  config.n_head = 1;
+  config.n_embd = 4;
+  config.block_size = 4;
+  config.vocab_size = 11;
+  config.dropout = 0;
+  Constant model(config);
+  model.eval();
+  const Tensor ids = zeros({1, 3}, i64);
+  EXPECT_NEAR(model.loss(ids, ids).item(), std::log(11), 1e-5);
+  GenerateOptions options;
+  options.max_new_tokens = 6;  // beyond the context, too
+  options.temperature = 0;
+  EXPECT_EQ(model.generate(ids, options).tolist<int>(), std::vector<int>(9, 0));
+}
+
 TEST(Typed, GradcheckLeavesTheModuleAsItWas) {
   Linear layer(2, 3);
   const Tensor weight = layer.weight;
@@ -314,6 +448,30 @@ TEST(Typed, ErrorsNameTheirOp) {
               x.to(f64).backward(ones({2}));
             }),
             "backward: expected a gradient of float64 on cpu, as the tensor, got float32 on cpu");
+}
+
+TEST(Typed, ErrorsNameTheirOpAndNotWhatItIsMadeOf) {
+  const Tensor ids = zeros({2}, i64), u;
+  const auto op = [](const std::function<void()>& f) {
+    const std::string text = error_of(f);
+    return text.substr(0, text.find(':'));
+  };
+  EXPECT_EQ(op([] { zeros({-1}); }), "zeros");
+  EXPECT_EQ(op([] { ones({2, -3}); }), "ones");
+  EXPECT_EQ(op([] { rand({-3}); }), "rand");
+  EXPECT_EQ(op([] { randn({2}, i64); }), "randn");
+  EXPECT_EQ(op([] { randint(3, {-3}); }), "randint");
+  EXPECT_EQ(op([] { randperm(-1); }), "randperm");
+  EXPECT_EQ(op([&] { full_like(ids, NAN); }), "full_like");
+  EXPECT_EQ(op([&] { rand_like(ids); }), "rand_like");
+  EXPECT_EQ(op([] { LayerNorm(-1); }), "LayerNorm");
+  EXPECT_EQ(op([] { BatchNorm1d(-1); }), "BatchNorm1d");
+  EXPECT_EQ(op([] { Embedding(-1, 2); }), "Embedding");
+  EXPECT_EQ(op([] { uniform_(ones({2}).expand({3, 2})); }), "uniform_");
+  EXPECT_EQ(op([] { ones({1}).requires_grad_().zero_(); }), "zero_");
+  EXPECT_EQ(op([&] { zeros_like(u); }), "zeros_like");
+  EXPECT_EQ(op([&] { u.version(); }), "version");
+  EXPECT_EQ(op([&] { Tensor(u).retain_grad(); }), "retain_grad");
 }
 
 TEST(Typed, RefusedAsInPyTorch) {

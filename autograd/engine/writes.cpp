@@ -11,6 +11,7 @@
 //
 // Without a graph, or under NoGrad, a write is plain memory. Backward finds a saved tensor that was
 // overwritten by the version of its storage.
+#include <algorithm>
 #include <mutex>
 #include <utility>
 
@@ -99,12 +100,14 @@ Tensor& Tensor::checked_target() {
 
 // What x[ids] += y says: the temporary is a copy that nobody else holds.
 Tensor& Tensor::seen_by_others() {
-  INK_CHECK(is_view() || !alone(),
-            "in-place operator: expected a view on the left, as in "
-            "x.index({0}) += y, got a copy, ",
+  const TensorImpl& written = impl("in-place operator");
+  const auto holders =
+      written.base ? written.base.use_count() : std::max(impl_.use_count(), storage().use_count());
+  INK_CHECK(holders > 1,
+            "in-place operator: expected a view on the left, as in x.index({0}) += y, got a copy, ",
             shape(),
-            ", whose new value nobody would see; rows by "
-            "ids are added to with x.index_put_({ids}, y, true)");
+            ", whose new value nobody would see; rows by ids are added to with "
+            "x.index_put_({ids}, y, true)");
   return *this;
 }
 
