@@ -374,8 +374,8 @@ class Tensor {
   Tensor& pow_(const Tensor& exponent);
   Tensor& clamp_(std::optional<Scalar> min, std::optional<Scalar> max = {});
   Tensor& clamp_(const Tensor& min, const Tensor& max);
-  /// x[indices] = values, or += with accumulate, where index() takes the same indices; ids and masks
-  /// as index_put in ops.h. x.index_put_({mask}, 0)
+  /// x[indices] = values, or += with accumulate. Indices are those of index(), ids and masks among
+  /// them those of index_put in ops.h: x.index_put_({mask}, 0)
   Tensor& index_put_(std::initializer_list<Index> indices, const Tensor& values,
                      bool accumulate = false);
   Tensor& index_put_(std::initializer_list<Index> indices, const Scalar& value,

@@ -56,8 +56,8 @@ struct GPT : Module {
     return linear_cross_entropy(features(ids), lm_head.weight, targets, -100, reduction);
   }
 
-  /// What the head sees. ids (B, T) -> (B, T, C). Logits, loss and generate all begin here: override
-  /// it for a model with other features.
+  /// What the head sees. ids (B, T) -> (B, T, C). Logits, loss and generate all begin here:
+  /// override it for a model with other features.
   virtual Tensor features(const Tensor& ids) const { return features(ids, nullptr); }
   /// The same with caches, one for each block: ids are the tokens after those that they remember.
   virtual Tensor features(const Tensor& ids, std::vector<KVCache>* caches) const {

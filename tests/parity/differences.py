@@ -97,7 +97,8 @@ ROWS = [
     ("of equals, topk takes the first", lambda c: "value grad second text" if c.op == "topk" and ties(c) else None),
     ("where ids come twice, the value that stays gets the gradient; PyTorch gives it to all of them",
      lambda c: "grad second" if c.op.startswith("index_put") and ids_twice(c) else None),
-    ("a key that a query may not see has no influence, be it NaN or infinite",
+    ("a query that may see nothing, and a key that no query may see, have no influence, be they NaN or infinite; "
+     "what a hidden key has does not reach the scores of those that do not see it",
      lambda c: "value text grad second" if c.op == "scaled_dot_product_attention" and not finite(c) else None),
     ("the mean over no target is NaN, and so is its gradient",
      lambda c: "grad second" if c.op in ("nll_loss", "cross_entropy") and (c.arguments["target"] == c.arguments.get("ignore_index", -100)).all()
