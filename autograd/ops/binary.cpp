@@ -168,7 +168,8 @@ Tensor remainder(const Tensor& left, const Tensor& right) {
                     sa = a.shape(), sb = b.shape()](const Tensor& dy, VjpContext& g) -> Grads {
     const auto times = [&] {  // floor(x / y), of which rounding may miss the right side of a step
       const Tensor p = (*x).detach(), q = (*y).detach(), r = *rest;
-      return where(isfinite(r), round((p - r) / q), floor(p / q));
+      const Tensor otherwise = where(isfinite(p) & isinf(q), -1, floor(p / q));
+      return where(isfinite(r), round((p - r) / q), otherwise);
     };
     return {if_needed(g, 0, sa, [&] { return dy; }),
             if_needed(g, 1, sb, [&] { return -dy * times(); })};

@@ -159,11 +159,10 @@ Tensor pad(const Tensor& x, const Shape& pads, const Scalar& value) {
   for (int64_t i = 0; i < pads.size() / 2; ++i) {
     const int64_t d = x.dim() - 1 - i, before = pads[2 * i], after = pads[2 * i + 1];
     shape[d] += before + after;
-    INK_CHECK(shape[d] >= 0, "pad: ", pads, " takes more from dimension ", d, " of ", x.shape(),
+    length[d] += std::min<int64_t>(before, 0) + std::min<int64_t>(after, 0);
+    INK_CHECK(length[d] >= 0, "pad: ", pads, " takes more from dimension ", d, " of ", x.shape(),
               " than it has");
     first[d] = before;
-    length[d] = std::max<int64_t>(
-        0, x.shape()[d] + std::min<int64_t>(before, 0) + std::min<int64_t>(after, 0));
   }
   Tensor y = full(shape, value, x.options()), target = y, source = x;
   for (int64_t d = 0; d < x.dim(); ++d) {

@@ -111,7 +111,7 @@ ROWS = [
     ("of numbers whose squares overflow f32, norms and var are computed in f64",
      lambda c: "value grad second text" if c.op in NORMS and beyond(c, 0, 1e15) else None),
     ("second gradients whose terms cancel, or underflow, among such numbers",
-     lambda c: "second" if c.op in ("prod", "cumprod", "scaled_dot_product_attention") and extreme(c) else None),
+     lambda c: "second" if c.op in (*NORMS, "prod", "cumprod", "scaled_dot_product_attention") and extreme(c) else None),
     ("deviations of equal numbers: what is left of them is rounding",
      lambda c: "grad second" if c.op in ("group_norm", "layer_norm", "std") and constant_rows(c) else None),
     ("pow_ in another dtype than its tensor's: the gradient is that of the result before it overflows",
