@@ -452,7 +452,7 @@ class Index {
   requires(std::is_integral_v<Integer> && !std::is_same_v<Integer, bool>) Index(Integer i)
       : value(static_cast<int64_t>(i)) {}
   template <class T>
-  requires(!std::is_integral_v<T> && !std::is_convertible_v<const T&, Tensor> ||
+  requires((!std::is_integral_v<T> && !std::is_convertible_v<const T&, Tensor>) ||
            std::is_same_v<T, bool>) Index(const T&)
   = delete;  // expected an integer, Slice, None, Ellipsis, or a tensor of ids or bools
   Index(Slice slice) : value(slice) {}

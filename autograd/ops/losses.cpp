@@ -123,8 +123,10 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& targets, const ClassOpt
   }
   const double share = e / static_cast<double>(logits.shape()[d]);
   const Tensor all = masked_fill(sum(of_all, {d}), wanted.ignored, 0);
-  return shown_as("add", weighted(wanted.losses(log_p, d) * (1 - e) + all * share, wanted.weights,
-                                  options.reduction));
+  const auto mean_of = [&](const Tensor& x) {
+    return weighted(x, wanted.weights, options.reduction);
+  };
+  return shown_as("add", mean_of(wanted.losses(log_p, d)) * (1 - e) + mean_of(all) * share);
 }
 
 }  // namespace ink

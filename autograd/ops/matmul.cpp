@@ -49,7 +49,9 @@ static const char* torch_name(const Tensor& a, const Tensor& b) {
   if (a.dim() == 2 && b.dim() <= 2) return b.dim() == 1 ? "mv" : "mm";
   const bool alone = a.dim() == 3 && b.dim() == 3 && a.size(0) == 1 && b.size(0) != 1;
   if (!(a.dim() == 2 || alone) || !a.requires_grad()) return "unsafe_view";
-  const bool line = a.size(-2) == 1 || b.size(-1) == 1 || a.size(-2) * b.numel() == 0;
+  bool empty = a.size(-2) == 0;
+  for (int64_t d = 0; d < b.dim(); ++d) empty |= d != b.dim() - 2 && b.size(d) == 0;
+  const bool line = a.size(-2) == 1 || b.size(-1) == 1 || empty;
   return line ? "transpose" : "clone";
 }
 

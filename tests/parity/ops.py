@@ -799,5 +799,5 @@ for name in ("exp", "sqrt", "neg", "abs", "tanh", "sigmoid", "relu", "log", "cla
     OPS[name + "_"] = Op(base.params, lambda input, name=name + "_", **arguments: getattr(input, name)(**arguments), base.draw, [])
 
 for name in ("sum mean prod var std var_mean norm cumsum matmul bmm dot einsum linear logsumexp softmax log_softmax layer_norm "
-             "rms_norm group_norm scaled_dot_product_attention").split():
+             "rms_norm group_norm scaled_dot_product_attention kl_div").split():
     OPS[name].sums = 1.0

@@ -233,7 +233,7 @@ def add_answers(entry, case, writer):
     if second is not None:
         entry["which"], entry["v"] = which, [writer.store(v) for v in vs]
         # Each is a sum of products of all of them, and may cancel.
-        floor = max([1.0] + [g[g.isfinite()].abs().max().item() for g in (*grads, *second)
+        floor = 4 * max([1.0] + [g[g.isfinite()].abs().max().item() for g in (*grads, *second)
                              if g is not None and g.isfinite().any()])
         entry["second"] = [writer.result(g, at(truth[2], i), case, floor) for i, g in enumerate(second)]
 
