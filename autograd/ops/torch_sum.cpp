@@ -1,14 +1,14 @@
-// sum and mean under ImitateTorch: floats and doubles are added in the order of PyTorch 2.15's CPU
-// kernels, for its bits. The order is the same with AVX2 and with AVX-512. Left out: bf16; PyTorch
-// without AVX2; what several threads of PyTorch do with 32,768 elements and more (here it is the
-// order of one thread); and sums over several dimensions along only some of which x is expanded.
+// sum and mean of f32 and f64 under ImitateTorch: in the order of one thread of PyTorch 2.15 with
+// AVX2 or AVX-512. Left out: bf16; sums over several dimensions, some of them expanded in x.
+#include <algorithm>
+#include <bit>
 #include <numeric>
+#include <utility>
 
 #include "autograd/kernels/reduce.h"
 #include "autograd/loops/reduce_loop.h"
 
 namespace ink::cpu {
-
 // sums[k] = the sum of p[i step + k lane_step] over i below n. The levels are the digits of a
 // counter: when one has taken in `run` numbers, it carries its sum to the next one.
 template <int64_t lanes, class T>
