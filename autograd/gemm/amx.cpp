@@ -4,13 +4,14 @@
 // before: x = x1 + x2 + x3, 8 bits of its 24 in each. Of the nine products of a b the six with
 // indices i + j <= 4 are computed; the other three are below 2^-26 of it, under f32's own rounding.
 // All products of bf16 are exact in f32 and sums run in f32, so the result is as good as that of
-// f32 arithmetic (test_gemm_units measures both against f64), at 6/16 of its multiplications. What
-// three bf16 cannot stand for (infinity, NaN, a number that rounds to infinity) is refused, and so
-// are operands so small that pieces or their products are denormal, which the unit takes for 0.
+// f32 arithmetic (test_gemm_units measures both against f64), at 6/16 of its multiplications. A
+// block is left to AVX-512 where three bf16 cannot stand for an element (infinity, NaN, a number
+// that rounds to infinity), or where a row or column is so small that its pieces or their products
+// are denormal, which the unit takes for 0.
 //   Henry, Tang, Heinecke: Leveraging the bfloat16 Artificial Intelligence Datatype For
 //   Higher-Precision Computations, 2019.
 #include <algorithm>
-#include <utility>
+#include <vector>
 
 #include "autograd/base/target.h"
 #include "autograd/gemm/units.h"
@@ -55,42 +56,62 @@ struct Packed {
 
 // Stores one vector in P pieces, kPiece elements apart.
 template <int P, class V>
-[[gnu::always_inline]] inline void store_pieces(uint16_t* to, V rest, Seen& seen) {
-  if (P > 1) rest.note_size(seen);
+[[gnu::always_inline]] inline void store_pieces(uint16_t* to, V rest, Seen& seen, __m512& largest) {
+  if (P > 1) rest.note_size(largest);
   for (int piece = 0; piece < P; ++piece) {
     _mm512_store_si512(to + piece * kPiece, rest.take_piece());
     if (P > 1 && piece == 0) rest.note_not_finite(seen);
   }
 }
 
+// The largest |x| so far of the lines being packed. A vector in memory is a part of one line
+// (kAlong), or an element of each of 16.
+template <bool kAlong>
+struct Largest {
+  __m512 of[kAlong ? kTile : kColumns / kTile];
+  int64_t count;
+
+  explicit Largest(int64_t n) : count(n) { std::fill_n(of, n, _mm512_setzero_ps()); }
+  void move_to(Seen& seen) {
+    for (int64_t i = 0; i < count; ++i) {
+      kAlong ? seen.add_line(of[i]) : seen.add_lines(of[i]);
+      of[i] = _mm512_setzero_ps();
+    }
+  }
+};
+
 // Memory's vectors are rows of tiles, in order: a line (or two) is read from end to end.
 template <int P, class T, bool kAlong>
 Seen pack_rows(const Packed<P> to, const Lines<T, kAlong> from, int64_t vectors, int64_t chunks) {
   Seen seen = Seen::nothing();
+  Largest<kAlong> largest(kAlong ? 1 : chunks);
   for (int64_t r = 0; r < vectors; ++r) {
     for (int64_t chunk = 0; chunk < chunks; ++chunk) {
       const int64_t at = chunk * (kAlong ? kInner : kTile);
       uint16_t* row =
           kAlong ? to.row(r / kTile, chunk, r % kTile) : to.row(chunk, r / kTile, r % kTile);
+      __m512& of = largest.of[kAlong ? 0 : chunk];
       if (from.whole(r, at)) {
-        store_pieces<P>(row, from.template vector<true>(r, at), seen);
+        store_pieces<P>(row, from.template vector<true>(r, at), seen, of);
       } else {
-        store_pieces<P>(row, from.template vector<false>(r, at), seen);
+        store_pieces<P>(row, from.template vector<false>(r, at), seen, of);
       }
     }
+    if (P > 1 && kAlong) largest.move_to(seen);
   }
+  if (P > 1) largest.move_to(seen);
   return seen;
 }
 
 // Memory's vectors are columns of tiles: 16 of them are transposed in registers.
 template <int P, bool kWhole, class T, bool kAlong>
-Seen pack_transposed_tile(uint16_t* to, const Lines<T, kAlong>& from, int64_t r0, int64_t at) {
-  Seen seen = Seen::nothing();
+void pack_transposed_tile(uint16_t* to, const Lines<T, kAlong>& from, int64_t r0, int64_t at,
+                          Seen& seen, __m512* largest) {
   __m512i pieces[P][kTile];
 #pragma GCC unroll 16
   for (int64_t r = 0; r < kTile; ++r) {
     auto rest = from.template vector<kWhole>(r0 + r, at);
-    if (P > 1) rest.note_size(seen);
+    if (P > 1) rest.note_size(largest[kAlong ? r : 0]);
     for (int piece = 0; piece < P; ++piece) {
       pieces[piece][r] = rest.take_piece();
       if (P > 1 && piece == 0) rest.note_not_finite(seen);
@@ -102,28 +123,35 @@ Seen pack_transposed_tile(uint16_t* to, const Lines<T, kAlong>& from, int64_t r0
     for (int64_t r = 0; r < kTile; ++r)
       _mm512_store_si512(to + piece * kPiece + r * kInner, pieces[piece][r]);
   }
-  return seen;
 }
 template <int P, class T, bool kAlong>
 Seen pack_transposed(const Packed<P> to, const Lines<T, kAlong> from, int64_t vectors,
                      int64_t chunks) {
   Seen seen = Seen::nothing();
+  Largest<kAlong> largest(kAlong ? kTile : chunks);
   for (int64_t r = 0; r < vectors; r += kTile) {
     for (int64_t chunk = 0; chunk < chunks; ++chunk) {
       const int64_t at = chunk * (kAlong ? kInner : kTile);
       uint16_t* tile = kAlong ? to.row(r / kTile, chunk, 0) : to.row(chunk, r / kTile, 0);
-      seen.add(from.whole(r + kTile - 1, at) ? pack_transposed_tile<P, true>(tile, from, r, at)
-                                             : pack_transposed_tile<P, false>(tile, from, r, at));
+      __m512* of = largest.of + (kAlong ? 0 : chunk);
+      if (from.whole(r + kTile - 1, at)) {
+        pack_transposed_tile<P, true>(tile, from, r, at, seen, of);
+      } else {
+        pack_transposed_tile<P, false>(tile, from, r, at, seen, of);
+      }
     }
+    if (P > 1 && kAlong) largest.move_to(seen);
   }
+  if (P > 1) largest.move_to(seen);
   return seen;
 }
 
-// Would pieces, or their products, be denormal, which the unit takes for 0? The third piece of the
-// largest is 2^-24 of it, and 2^-126 is the smallest normal number.
-bool too_small(const Seen& left, const Seen& right) {
-  const float a = _mm512_reduce_max_ps(left.largest), b = _mm512_reduce_max_ps(right.largest);
-  return a > 0 && b > 0 && std::min({a, b, a * b}) < 0x1p-102f;
+// Can pieces stand for these operands? Not for what is not finite; nor where pieces, or their
+// products, are denormal: the third piece of a line's largest element is 2^-24 of it, and 2^-126 is
+// the smallest normal number.
+bool pieces_suffice(const Seen& left, const Seen& right) {
+  const float a = _mm512_reduce_min_ps(left.least), b = _mm512_reduce_min_ps(right.least);
+  return left.all_finite() && right.all_finite() && std::min({a, b, a * b}) >= 0x1p-102f;
 }
 
 // Packs `outer` rows (left) or columns (right) of `inner` elements each.
@@ -236,27 +264,49 @@ int64_t inner_part(int64_t k, int pieces) {
   return up_to_multiple((k + parts - 1) / parts, kInner);
 }
 
+// A product on AVX-512, which stands for any f32.
+void multiply_elsewhere(const GemmProduct& part) {
+  const GemmUnit& unit = *avx512_unit();
+  struct alignas(64) Line {
+    char bytes[64];
+  };
+  std::vector<Line> scratch(static_cast<size_t>(unit.scratch_bytes(part.m, part.n, part.k)) / 64 +
+                            1);
+  unit.product(part, scratch.data());
+}
+
 template <int P>
-bool multiply(int64_t m, int64_t n, int64_t k, const GemmOperand& a, const GemmOperand& b,
-              const GemmResult& c, Start start, uint16_t* scratch) {
+void multiply(const GemmProduct& p, uint16_t* scratch) {
+  const int64_t m = p.m, n = p.n, k = p.k;
   const int64_t part = inner_part(k, P), panel = P * kBlock;  // elements of a panel, per inner one
   uint16_t *left = scratch, *right = left + packed_rows(m) * P * part;
   for (int64_t j0 = 0; j0 < n; j0 += kColumns) {
     const int64_t cols = std::min(kColumns, n - j0);
     for (int64_t k0 = 0; k0 < k; k0 += part) {
       const int64_t inner = std::min(part, k - k0), padded = up_to_multiple(inner, kInner);
-      const Seen in_right = pack<P, Side::right>(right, b.from(k0, j0), cols, inner);
-      if (!in_right.all_finite()) return false;
+      const Seen in_right = pack<P, Side::right>(right, p.b.from(k0, j0), cols, inner);
       for (int64_t i0 = 0; i0 < m; i0 += kRows) {
         const int64_t rows = std::min(kRows, m - i0);
-        const Seen in_left = pack<P, Side::left>(left, a.from(i0, k0), rows, inner);
-        if (!in_left.all_finite()) return false;
-        if (P > 1 && start.ld == 0 && too_small(in_left, in_right)) return false;
-        const Start from = k0 > 0 ? Start{static_cast<const float*>(c.data), c.ld} : start;
+        const Seen in_left = pack<P, Side::left>(left, p.a.from(i0, k0), rows, inner);
+        const bool adds = k0 > 0 || p.accumulate;
+        const Start from =
+            adds ? Start{static_cast<const float*>(p.c.data), p.c.ld} : Start{p.bias, 0};
+        if (P > 1 && !pieces_suffice(in_left, in_right)) {
+          float* corner = static_cast<float*>(p.c.data) + i0 * p.c.ld + j0;
+          multiply_elsewhere({rows,
+                              cols,
+                              inner,
+                              p.a.from(i0, k0),
+                              p.b.from(k0, j0),
+                              {corner, false, p.c.ld},
+                              adds,
+                              adds ? nullptr : from.at(0, j0).data});
+          continue;
+        }
         const auto part_of_result = [&](int64_t i, int64_t j) {
           multiply_part<P>(padded / kInner, left + i / kBlock * panel * padded,
-                           right + j / kBlock * panel * padded, from.at(i0 + i, j0 + j), c,
-                           (i0 + i) * c.ld + j0 + j, std::min(kBlock, rows - i),
+                           right + j / kBlock * panel * padded, from.at(i0 + i, j0 + j), p.c,
+                           (i0 + i) * p.c.ld + j0 + j, std::min(kBlock, rows - i),
                            std::min(kBlock, cols - j));
         };
         if (2 * panel * padded * cols / kBlock <= kCachedBytes) {  // row by row, as memory likes it
@@ -271,23 +321,6 @@ bool multiply(int64_t m, int64_t n, int64_t k, const GemmOperand& a, const GemmO
       }
     }
   }
-  return true;
-}
-
-// What packing would see of a whole operand.
-Seen seen_in(const GemmOperand& x, int64_t rows, int64_t cols) {
-  if (x.layout.transposed) std::swap(rows, cols);
-  Seen seen = Seen::nothing();
-  for (int64_t i = 0; i < rows; ++i) {
-    const float* row = static_cast<const float*>(x.data) + i * x.layout.ld;
-    for (int64_t j = 0; j < cols; j += kInner) {
-      auto pair = Lines<float, true>{row, 0, 1, cols}.vector<false>(0, j);
-      pair.note_size(seen);
-      pair.take_piece();
-      pair.note_not_finite(seen);
-    }
-  }
-  return seen;
 }
 
 // The shape of all eight tiles; the unit is idle again when this goes.
@@ -318,17 +351,10 @@ int64_t scratch_bytes(int64_t m, int64_t n, int64_t k) {
   return std::max(3 * inner_part(k, 3), inner_part(k, 1)) * 2 * (packed_rows(m) + cols);
 }
 
-bool product(const GemmProduct& p, void* scratch) {
+void product(const GemmProduct& p, void* scratch) {
   const TileConfig config;
   auto* packed = static_cast<uint16_t*>(scratch);
-  const Start start =
-      p.accumulate ? Start{static_cast<const float*>(p.c.data), p.c.ld} : Start{p.bias, 0};
-  if (p.a.is_bf16 || p.b.is_bf16) return multiply<1>(p.m, p.n, p.k, p.a, p.b, p.c, start, packed);
-  if (p.accumulate) {  // a sum must not be left half added to
-    const Seen a = seen_in(p.a, p.m, p.k), b = seen_in(p.b, p.k, p.n);
-    if (!a.all_finite() || !b.all_finite() || too_small(a, b)) return false;
-  }
-  return multiply<3>(p.m, p.n, p.k, p.a, p.b, p.c, start, packed);
+  p.a.is_bf16 || p.b.is_bf16 ? multiply<1>(p, packed) : multiply<3>(p, packed);
 }
 
 void round_row(bfloat16* to, const float* from, int64_t n, float factor) {

@@ -282,7 +282,7 @@ int64_t part_steps(int64_t steps, bool whole) {
 int64_t left_floats(int64_t steps) { return kLanes * kGroup * steps; }
 
 template <bool kPairs>
-bool multiply(const GemmProduct& p, void* scratch) {
+void multiply(const GemmProduct& p, void* scratch) {
   constexpr int64_t kStep = kPairs ? 2 : 1;
   const int64_t part = part_steps((p.k + kStep - 1) / kStep, p.c.is_bf16);
   const Blocks blocks{p.m};
@@ -322,11 +322,10 @@ bool multiply(const GemmProduct& p, void* scratch) {
       }
     }
   }
-  return true;
 }
 
-bool product_bf16(const GemmProduct& p, void* scratch) {
-  return p.a.is_bf16 || p.b.is_bf16 ? multiply<true>(p, scratch) : multiply<false>(p, scratch);
+void product_bf16(const GemmProduct& p, void* scratch) {
+  p.a.is_bf16 || p.b.is_bf16 ? multiply<true>(p, scratch) : multiply<false>(p, scratch);
 }
 
 int64_t scratch_bytes(int64_t, int64_t n, int64_t k) {

@@ -208,21 +208,15 @@ struct Sharing {
 };
 
 template <class T>
-void tile_product(const Tile& tile, Array& c, const Array& a, const Array& b, T* pc, double alpha,
-                  bool accumulate) {
-  const MatrixLayout la = *matrix_layout(a), lb = *matrix_layout(b), lc = *matrix_layout(c);
-  const Matrix<const T> ma{a.data<T>() + batch_offset(a, tile.index), la},
-      mb{b.data<T>() + batch_offset(b, tile.index), lb};
-  const Matrix<T> mc{pc + batch_offset(c, tile.index), lc};
-  product<T>(tile.i_end - tile.i, tile.j_end - tile.j, a.size(-1), alpha, {ma.at(tile.i, 0), la},
-             {mb.at(0, tile.j), lb}, accumulate ? 1 : 0, {mc.at(tile.i, tile.j), lc});
-}
-
-template <class T>
 void blas_products(Array& c, const Array& a, const Array& b, double alpha, bool accumulate) {
+  const MatrixLayout la = *matrix_layout(a), lb = *matrix_layout(b), lc = *matrix_layout(c);
   T* pc = c.mutable_data<T>();
   Sharing(c, a.size(-1)).for_each_tile([&](const Tile& tile, int64_t) {
-    tile_product<T>(tile, c, a, b, pc, alpha, accumulate);
+    const Matrix<const T> ma{a.data<T>() + batch_offset(a, tile.index), la},
+        mb{b.data<T>() + batch_offset(b, tile.index), lb};
+    const Matrix<T> mc{pc + batch_offset(c, tile.index), lc};
+    product<T>(tile.i_end - tile.i, tile.j_end - tile.j, a.size(-1), alpha, {ma.at(tile.i, 0), la},
+               {mb.at(0, tile.j), lb}, accumulate ? 1 : 0, {mc.at(tile.i, tile.j), lc});
   });
 }
 
@@ -277,11 +271,7 @@ void unit_products(const GemmUnit& unit, Array& c, const Array& a, const Array& 
                               {pc + at * (to_bf16 ? 2 : 4), to_bf16, ld},
                               accumulate,
                               added == nullptr ? nullptr : added + tile.j};
-    if (unit.product(product, memory + thread * bytes)) return;
-    float* plain = reinterpret_cast<float*>(pc);
-    for (int64_t i = 0; i < rows && added != nullptr; ++i)
-      std::copy_n(added + tile.j, cols, plain + at + i * ld);
-    tile_product(tile, c, a, b, plain, 1, accumulate || added != nullptr);
+    unit.product(product, memory + thread * bytes);
   });
 }
 

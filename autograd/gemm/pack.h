@@ -30,17 +30,21 @@ struct Start {
   }
 };
 
-// What of an operand was seen as it was packed.
+// What of an operand was seen as it was packed. Its lines are the left one's rows and the right
+// one's columns.
 struct Seen {
-  __m512 finite;   // NaN where something is not finite
-  __m512 largest;  // |x|
+  __m512 finite;  // NaN where something is not finite
+  __m512 least;   // of the lines' largest |x|, the smallest that is not 0
 
   // Not a constructor: g++ compiles an implicit one for another target.
-  static Seen nothing() { return {_mm512_setzero_ps(), _mm512_setzero_ps()}; }
-  void add(const Seen& other) {
-    finite = _mm512_add_ps(finite, other.finite);
-    largest = _mm512_max_ps(largest, other.largest);
+  static Seen nothing() { return {_mm512_setzero_ps(), _mm512_set1_ps(0x1.fffffep127f)}; }
+  // 16 lines, whose largest |x| these are.
+  void add_lines(__m512 largest) {
+    const __mmask16 some = _mm512_cmp_ps_mask(largest, _mm512_setzero_ps(), _CMP_GT_OQ);
+    least = _mm512_mask_min_ps(least, some, least, largest);
   }
+  // One line, of 16 parts.
+  void add_line(__m512 largest) { add_lines(_mm512_set1_ps(_mm512_reduce_max_ps(largest))); }
   bool all_finite() const {
     return _mm512_cmp_ps_mask(finite, _mm512_setzero_ps(), _CMP_NEQ_UQ) == 0;
   }
@@ -78,10 +82,10 @@ struct Pairs {
     return _mm512_permutexvar_epi16(_mm512_load_si512(kOrder), x);
   }
   // Before the first piece is taken: how large the elements are.
-  void note_size(Seen& seen) const {
+  void note_size(__m512& largest) const {
     constexpr int kLargerMagnitude = 0b1011;
-    seen.largest = _mm512_range_ps(seen.largest, low, kLargerMagnitude);
-    seen.largest = _mm512_range_ps(seen.largest, high, kLargerMagnitude);
+    largest =
+        _mm512_range_ps(_mm512_range_ps(low, high, kLargerMagnitude), largest, kLargerMagnitude);
   }
   // After it: is a rest not finite?
   void note_not_finite(Seen& seen) const {
@@ -95,7 +99,7 @@ struct Ready {
   __m512i row;
 
   __m512i take_piece() const { return row; }
-  void note_size(Seen&) const {}
+  void note_size(__m512&) const {}
   void note_not_finite(Seen&) const {}
 };
 

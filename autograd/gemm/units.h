@@ -51,10 +51,8 @@ struct GemmUnit {
   int64_t (*scratch_bytes)(int64_t m, int64_t n, int64_t k);
 
   /// The product, on the calling thread; sums are in f32. Two f32 operands give f32's precision;
-  /// with one of bf16, the other one may be rounded to bf16, too. Returns false if the unit cannot
-  /// stand for an f32 operand's value (infinity or NaN, say): then c is unchanged if it
-  /// accumulates, undefined otherwise.
-  bool (*product)(const GemmProduct& product, void* scratch);
+  /// with one of bf16, the other one may be rounded to bf16, too.
+  void (*product)(const GemmProduct& product, void* scratch);
 
   /// to[i] = factor from[i], rounded to bf16.
   void (*round_row)(bfloat16* to, const float* from, int64_t n, float factor);
