@@ -42,7 +42,7 @@ std::string difference(const Tensor& y, const Json& expected, const Stored& stor
   for (size_t i = 0; i < got.size(); ++i) {
     const double a = got[i], b = want[i];
     if (a == b || (std::isnan(a) && std::isnan(b))) continue;
-    const double allowed = x.is_floating() ? tolerance + step * std::abs(b) : 0;
+    const double allowed = tolerance > 0 ? tolerance + step * std::abs(b) : 0;
     if (std::isfinite(b) && std::abs(a - b) <= allowed) continue;
     const bool both_finite = std::isfinite(a) && std::isfinite(b);
     if (!both_finite && !out.str().empty()) continue;

@@ -86,6 +86,8 @@ TEST(Typed, IntegersAndBoolsByOperator) {
   Tensor k = arange(4), m = tensor({true, false, true, false});
   EXPECT_EQ(values(5 % (k + 1)), (Values{0, 1, 2, 1}));
   EXPECT_EQ(values(remainder(k, 3)), (Values{0, 1, 2, 0}));
+  EXPECT_THROW(k.clone().remainder_(0), Error);
+  EXPECT_THROW(k.clone().remainder_(k), Error);
   EXPECT_EQ(values(k & 1), (Values{0, 1, 0, 1}));
   EXPECT_EQ(values((k | 4) ^ 5), (Values{1, 0, 3, 2}));
   k %= 2;
@@ -96,6 +98,28 @@ TEST(Typed, IntegersAndBoolsByOperator) {
   EXPECT_EQ(arange(0, 10, 4).tolist<int>(), (std::vector<int>{0, 4, 8}));
   EXPECT_EQ(arange(0, 1, 0.25).dtype(), f32);
   EXPECT_EQ(from_vector(std::vector<int>{1, 2, 3, 4}, {2, 2}).shape(), (Shape{2, 2}));
+}
+
+// PyTorch's bits: it rounds the number to bf16, except where it multiplies or divides.
+TEST(Typed, NumbersBesideBf16) {
+  const Tensor x = tensor({1.5, 2.25, -3.0, 0.7}, bf16);
+  const auto in_place = [&](auto f) {
+    Tensor y = x.clone();
+    f(y);
+    return values(y);
+  };
+  const Values less{1.203125, 1.953125, -3.296875, 0.3984375},
+      rest{0.296875, 0.14453125, 0.0078125, 0.09765625};
+  EXPECT_EQ(values(x + 0.3), (Values{1.796875, 2.546875, -2.703125, 1}));
+  EXPECT_EQ(values(x - 0.3), less);
+  EXPECT_EQ(in_place([](Tensor& y) { y -= 0.3; }), less);
+  EXPECT_EQ(values(5.3 - x), (Values{3.8125, 3.0625, 8.3125, 4.625}));
+  EXPECT_EQ(values(x * 0.3), (Values{0.44921875, 0.67578125, -0.8984375, 0.2099609375}));
+  EXPECT_EQ(values(x / 0.3), (Values{5, 7.5, -10, 2.328125}));
+  EXPECT_EQ(values(x % 0.3), rest);
+  EXPECT_EQ(in_place([](Tensor& y) { y %= 0.3; }), rest);
+  EXPECT_EQ(values(pow(1.1, x)), (Values{1.15625, 1.2421875, 0.75, 1.0703125}));
+  EXPECT_EQ(values(pow(abs(x), 1.1)), (Values{1.5625, 2.4375, 3.359375, 0.67578125}));
 }
 
 TEST(Typed, InPlace) {

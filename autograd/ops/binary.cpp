@@ -64,7 +64,7 @@ Tensor binary(BinaryOp op, const Tensor& x, const Scalar& number) {
   if (x.dtype() == boolean || (x.dtype() == i64 && !number.exact()))
     return binary(op, x, scalar_tensor(number, x.options()));
   Tensor y = empty_like(x);
-  kernel::binary_number(y, x, number.value, op);
+  kernel::binary_number(y, x, number_beside(x.dtype(), number, op), op);
   return y;
 }
 
@@ -160,16 +160,13 @@ Tensor pow(const Tensor& left, const Tensor& right) {
 // y = a - b floor(a / b).   da = dy, db = -dy floor(a / b)
 Tensor remainder(const Tensor& left, const Tensor& right) {
   const auto [a, b] = promoted("remainder", left, right);
-  INK_CHECK(a.dtype() != boolean, "remainder: expected numbers, got bool");
-  INK_CHECK(a.dtype() != i64 || a.numel() == 0 || !any(b == 0).item<bool>(),
-            "remainder: integer division by zero");
+  check_remainder(a, b);
   const Tensor rest = binary(BinaryOp::remainder, a, b);
   const auto vjp = [x = saved_for(b, a), y = saved_for(b, b), rest = saved_for(b, rest),
                     sa = a.shape(), sb = b.shape()](const Tensor& dy, VjpContext& g) -> Grads {
     const auto times = [&] {  // floor(x / y), of which rounding may miss the right side of a step
       const Tensor p = (*x).detach(), q = (*y).detach(), r = *rest;
-      const Tensor otherwise = where(isfinite(p) & isinf(q), -1, floor(p / q));
-      return where(isfinite(r), round((p - r) / q), otherwise);
+      return where(q == 0, p / q, where(isinf(r), -1, round((p - r) / q)));
     };
     return {if_needed(g, 0, sa, [&] { return dy; }),
             if_needed(g, 1, sb, [&] { return -dy * times(); })};
@@ -296,9 +293,7 @@ Tensor operator/(const Tensor& x, const Scalar& n) {
 }
 Tensor operator%(const Tensor& x, const Scalar& n) {
   const Tensor a = promoted("remainder", x, n);
-  INK_CHECK(a.dtype() != boolean, "remainder: expected numbers, got bool");
-  INK_CHECK(a.dtype() != i64 || a.numel() == 0 || n.integer != 0,
-            "remainder: integer division by zero");
+  check_remainder(x, n);
   return with_number(BinaryOp::remainder, a, n, [](auto& dy) { return dy; });
 }
 
@@ -325,7 +320,7 @@ namespace {
 // The values of x^e, without libm for the exponents people write.
 Tensor power(const Tensor& x, const Scalar& exponent) {
   const NoGrad no_grad;
-  const double e = exponent.value;
+  const double e = number_beside(x.dtype(), exponent, BinaryOp::pow);
   if (e == 2) return binary(BinaryOp::mul, x, x);
   if (e == 3) return binary(BinaryOp::mul, binary(BinaryOp::mul, x, x), x);
   if (e == -1) return binary(BinaryOp::rdiv, x, 1);

@@ -93,7 +93,7 @@ Tensor& in_place(const char* name, BinaryOp code, Tensor& x, const Scalar& numbe
              code == BinaryOp::div && !x.is_floating() ? floats : promote(x, number));
   if (detail::check_write(name, x, false)) return assign(x, op(before_write(x), number), true);
   if (x.dtype() == boolean || !number.exact()) return assign(x, op(x, number), false);
-  kernel::binary_number(x, x, number.value, code);
+  kernel::binary_number(x, x, number_beside(x.dtype(), number, code), code);
   return x;
 }
 
@@ -136,12 +136,17 @@ Tensor& Tensor::div_(const Scalar& y) {
 }
 
 Tensor& Tensor::remainder_(const Tensor& y) {
+  impl("remainder_");
+  check_defined("remainder_", y);
+  check_remainder(*this, y);
   return in_place("remainder_", BinaryOp::remainder, *this, y,
                   [](const Tensor& a, const Tensor& b) {
                     return ink::remainder(b.requires_grad() ? ink::clone(a) : a, b);
                   });
 }
 Tensor& Tensor::remainder_(const Scalar& y) {
+  impl("remainder_");
+  check_remainder(*this, y);
   return in_place("remainder_", BinaryOp::remainder, *this, y, std::modulus());
 }
 

@@ -416,6 +416,8 @@ std::map<std::string, Call> make() {
                            [](Tensor& x, const Scalar& y) { x *= y; });
   ops["div_"] = arithmetic([](Tensor& x, const Tensor& y) { x /= y; },
                            [](Tensor& x, const Scalar& y) { x /= y; });
+  ops["remainder_"] = arithmetic([](Tensor& x, const Tensor& y) { x %= y; },
+                                 [](Tensor& x, const Scalar& y) { x %= y; });
   ops["copy_"] = in_place([](Tensor& x, A& a) { x.copy_(a.t("other")); });
   ops["fill_"] = in_place([](Tensor& x, A& a) { x.fill_(a.scalar("value")); });
   ops["masked_fill_"] = in_place([](Tensor& x, A& a) { x.masked_fill_(a.t("mask"), value_of(a)); });

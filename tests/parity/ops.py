@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 
 FLOATS = [torch.float64, torch.float32, torch.bfloat16]
-NUMBERS = [0, 1, 2, 3, -1, 0.5, -0.5, 2.0, 0.1, 1e-3, -2, 7]
+NUMBERS = [0, 1, 2, 3, -1, 0.5, -0.5, 2.0, 0.1, 1e-3, -2, 7, 0.3, 5.3, 1.1]
 EXTREMES = [math.inf, -math.inf, math.nan, 1e19, -1e19, 1e39, 1e300, 2**53 + 1, -(2**62), 0.0, -0.0]
 
 
@@ -26,6 +26,7 @@ class Op:
     grad: bool = True
     shown: str = None  # the name of its grad_fn, where PyTorch is asked for something else
     sums: float = 0.0  # how large the numbers are whose sums are its values
+    exact: bool = False  # of tensors of one dtype, its values have PyTorch's bits
 
 
 class Draw:
@@ -787,6 +788,7 @@ def in_place(name, params, draw):
 
 for name in ("add_", "sub_", "mul_", "div_"):
     in_place(name, "input other", two())
+in_place("remainder_", "input other", two("ffffi"))
 in_place("copy_", "input other", lambda d: dict(zip(("input", "other"), d.pair(mixed=0.5))))
 in_place("fill_", "input value", lambda d: {"input": d.tensor(kinds="fffib"), "value": d.number()})
 in_place("masked_fill_", "input mask value", masked_fill)
@@ -801,3 +803,5 @@ for name in ("exp", "sqrt", "neg", "abs", "tanh", "sigmoid", "relu", "log", "cla
 for name in ("sum mean prod var std var_mean norm cumsum matmul bmm dot einsum linear logsumexp softmax log_softmax layer_norm "
              "rms_norm group_norm scaled_dot_product_attention kl_div").split():
     OPS[name].sums = 1.0
+for name in "add add_ sub sub_ mul mul_ div div_ rsub rdiv remainder remainder_ clamp maximum minimum masked_fill where".split():
+    OPS[name].exact = True

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "autograd/basic_ops.h"
+#include "autograd/kernels/elementwise.h"
 
 namespace ink {
 
@@ -35,6 +36,14 @@ inline DType promote(const Tensor& x, const Scalar& number) {
   return is_floating(number.dtype) ? context().default_dtype : promote(x.dtype(), number.dtype);
 }
 
+/// The number that x op number computes with. As in PyTorch, a bf16 tensor's is rounded to bf16,
+/// except where it multiplies or divides.
+inline double number_beside(DType x, const Scalar& number, BinaryOp op) {
+  const bool is_factor = op == BinaryOp::mul || op == BinaryOp::div || op == BinaryOp::rdiv;
+  if (x != bf16 || is_factor) return number.value;
+  return static_cast<float>(bfloat16(static_cast<float>(number.value)));
+}
+
 /// `dtype`, or the default floating dtype in place of integers and bools.
 inline DType floating(DType dtype) { return is_floating(dtype) ? dtype : context().default_dtype; }
 
@@ -57,6 +66,21 @@ inline std::pair<Tensor, Tensor> promoted(const char* op, const Tensor& a, const
   check_defined(op, a, b);
   const DType dtype = promote(a, b);
   return {to(a, dtype), to(b, dtype)};
+}
+
+/// Refuses a remainder of bools, and one of integers by 0.
+template <class TensorOrScalar>
+void check_remainder(const Tensor& a, const TensorOrScalar& b) {
+  const DType dtype = promote(a, b);
+  INK_CHECK(dtype != boolean, "remainder: expected numbers, got bool");
+  if (dtype != i64 || a.numel() == 0) return;
+  bool by_zero;
+  if constexpr (std::is_same_v<TensorOrScalar, Scalar>) {
+    by_zero = b.integer == 0;
+  } else {
+    by_zero = any(b == 0).template item<bool>();
+  }
+  INK_CHECK(!by_zero, "remainder: integer division by zero");
 }
 
 /// A mask is bool, and the value must be one of x's dtype.
