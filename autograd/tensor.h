@@ -92,6 +92,7 @@ struct TensorImpl {
   // Of views and writes (engine/writes.cpp):
   uint64_t moves = 0;                // how often a recorded write replaced `slot`
   bool is_view = false;              // made by a view op
+  bool is_buffer = false;            // of a module, and so shared by all who call it
   std::shared_ptr<TensorImpl> base;  // of a view: whose memory it is. Never itself a view
   std::weak_ptr<TensorImpl>
       not_followed;                     // the same of a view taken under NoGrad, which has no base

@@ -156,7 +156,9 @@ Module::Module(Module&& other) noexcept : training(other.training) { modules_ali
 Module::~Module() { modules_alive().leave(this); }
 
 Buffer::Buffer(const Tensor& value)
-    : Tensor(value.defined() && value.is_view() ? value.detach().clone() : value.detach()) {}
+    : Tensor(value.defined() && value.is_view() ? value.detach().clone() : value.detach()) {
+  if (defined()) impl().is_buffer = true;
+}
 
 std::vector<Field> detail::named_fields(std::vector<Field> base, const char* names,
                                         const std::vector<Field>& fields) {

@@ -237,6 +237,35 @@ TEST(DataParallel, RunningStatisticsAreRefusedInParts) {
   EXPECT_EQ(norm.num_batches_tracked.item(), 1);
 }
 
+struct Counting : Module {
+  Buffer calls = zeros({});
+  Tensor operator()(const Tensor& x) const {
+    const NoGrad no_grad;
+    Tensor(calls).add_(1);
+    return x;
+  }
+  INK_FIELDS(calls)
+};
+
+TEST(DataParallel, ModulesThatWriteABufferAreRefusedInParts) {
+  const Counting counting;
+  const Tensor x = randn({4, 3}).requires_grad_();
+  const auto run = [&](int64_t parts) {
+    return error_of([&] {
+      backward_in_parts(4, parts, {}, [&](int64_t first, int64_t count) {
+        counting(x);
+        return sum(x.narrow(0, first, count));
+      });
+    });
+  };
+  EXPECT_EQ(run(2),
+            "add_: a module's buffer, (), is written by a part of a batch, beside which others "
+            "run; take one part (batch_parts = 1)");
+  EXPECT_EQ(counting.calls.item(), 0);
+  run(1);
+  EXPECT_EQ(counting.calls.item(), 1);
+}
+
 // Whoever owns it.
 TEST(DataParallel, EveryLeafGetsItsGradient) {
   Tensor scale = ones({}).requires_grad_();

@@ -59,8 +59,11 @@ const std::shared_ptr<GradSlot>& Tensor::derive_again() const {
 }
 
 bool detail::check_write(const char* op, const Tensor& x, bool value_in_graph) {
-  if (!grad_enabled()) return false;
   const TensorImpl& impl = x.impl(op);
+  INK_CHECK(!impl.is_buffer || context().random.rows == 0, op, ": a module's buffer, ", x.shape(),
+            ", is written by a part of a batch, beside which others run; take one part "
+            "(batch_parts = 1)");
+  if (!grad_enabled()) return false;
   const Tensor owner = impl.base ? Tensor(impl.base) : x;
   const bool in_graph = owner.requires_grad() || x.requires_grad();
   INK_CHECK(!(in_graph && owner.is_leaf()), op, ": ", impl.base ? "a view of " : "",

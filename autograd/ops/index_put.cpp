@@ -143,12 +143,9 @@ Tensor index_put(const Tensor& x, const std::vector<Tensor>& given, const Tensor
     return shown_as("index_put", permute(put, inverse(by.order)));
   }
   const std::vector<Tensor>& ids = by.ids;
-  Shape sizes, shape = ids[0].shape();
-  for (int64_t d = 0; d < x.dim(); ++d)
-    (d < std::ssize(ids) ? sizes : shape).push_back(x.shape()[d]);
-  Tensor row = reshape(rows_of(ids, sizes), {ids[0].numel()});
-  const int64_t rows = sizes.numel(), width = rows == 0 ? 0 : x.numel() / rows;
-  Tensor v = reshape(expand_to("index_put", values, shape), {row.numel(), width});
+  Tensor row = reshape(rows_of(ids, by.sizes), {ids[0].numel()});
+  const int64_t rows = by.sizes.numel(), width = rows == 0 ? 0 : x.numel() / rows;
+  Tensor v = reshape(expand_to("index_put", values, by.shape()), {row.numel(), width});
   const Tensor table = reshape(x, {rows, width});
   if (!accumulate) {
     const Tensor last = last_ones(row);

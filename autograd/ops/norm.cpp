@@ -10,6 +10,7 @@ namespace {
 
 Tensor value(const Tensor& x, double p, const Shape& dims, bool keepdim) {
   const NoGrad no_grad;
+  if (x.dtype() == bf16) return to(value(to(x, f32), p, dims, keepdim), bf16);
   if (p == 2) return sqrt(sum(x * x, dims, keepdim));
   const Tensor size = abs(x);
   if (p == 1) return sum(size, dims, keepdim);
