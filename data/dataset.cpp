@@ -102,7 +102,7 @@ std::string WindowDataset::summary() const {
 }
 
 void WindowDataset::use_split(Ids ids, double val_fraction) {
-  INK_CHECK(val_fraction >= 0 && val_fraction < 1, name_, ": expected val_fraction in [0, 1), got ",
+  INK_CHECK(val_fraction >= 0 && val_fraction <= 1, name_, ": expected val_fraction in [0, 1], got ",
             val_fraction);
   std::visit(
       [&](auto span) {

@@ -113,7 +113,7 @@ class WindowDataset : public Dataset {
 /// Text files, joined in the order given and tokenised once.
 class TextDataset final : public WindowDataset {
  public:
-  /// Without a tokenizer, a CharTokenizer of the characters found. val_fraction is in [0, 1).
+  /// Without a tokenizer, a CharTokenizer of the characters found. val_fraction is in [0, 1]; 1: nothing to train on.
   /// Throws where a file is missing, unreadable or empty, or holds text without ids.
   explicit TextDataset(const std::vector<std::filesystem::path>& files,
                        std::shared_ptr<const Tokenizer> tokenizer = nullptr,
@@ -128,7 +128,7 @@ class TokenDataset final : public WindowDataset {
  public:
   struct Options {
     std::filesystem::path val_file;  ///< empty: the last val_fraction of the file
-    double val_fraction = 0.1;       ///< in [0, 1)
+    double val_fraction = 0.1;       ///< in [0, 1]
     int bytes_per_id = 0;            ///< 2 or 4; 0: 4 for a file named *.u32, else 2
   };
 

@@ -9,15 +9,16 @@
 #include <cstring>
 #include <utility>
 
+#include "autograd/io/foreign.h"
+
 namespace ink {
 namespace {
 
 // A file open for reading.
 class Descriptor {
  public:
-  explicit Descriptor(const std::filesystem::path& file)
-      : fd_(::open(file.c_str(), O_RDONLY | O_CLOEXEC)) {
-    INK_CHECK(fd_ >= 0, file.string(), ": cannot open: ", std::strerror(errno));
+  explicit Descriptor(const std::filesystem::path& file, int flags = 0)
+      : fd_(open_file(file, O_RDONLY | flags)) {
     const int failed = ::fstat(fd_, &status_);
     if (failed != 0 || S_ISDIR(status_.st_mode)) {
       ::close(fd_);  // no destructor runs for a constructor that throws
@@ -41,13 +42,13 @@ class Descriptor {
 }  // namespace
 
 std::string read_file(const std::filesystem::path& file) {
-  const Descriptor open_file(file);
+  const Descriptor opened(file);
   // The size is a hint: a pipe has none, and a file can grow while it is read.
-  std::string text(open_file.size() + 1, '\0');
+  std::string text(opened.size() + 1, '\0');
   size_t used = 0;
   while (true) {
     if (used == text.size()) text.resize(2 * used);
-    const ssize_t got = ::read(open_file.get(), text.data() + used, text.size() - used);
+    const ssize_t got = ::read(opened.get(), text.data() + used, text.size() - used);
     if (got < 0 && errno == EINTR) continue;
     INK_CHECK(got >= 0, file.string(), ": cannot read: ", std::strerror(errno));
     if (got == 0) break;
@@ -59,13 +60,13 @@ std::string read_file(const std::filesystem::path& file) {
 }
 
 MappedFile::MappedFile(const std::filesystem::path& file) {
-  const Descriptor open_file(file);
-  INK_CHECK(open_file.regular(), file.string(),
+  const Descriptor opened(file, O_NONBLOCK);  // a pipe is refused, not waited for
+  INK_CHECK(opened.regular(), file.string(),
             ": expected a regular file, which can be mapped into memory");
-  INK_CHECK(open_file.size() > 0, file.string(), ": the file is empty");
-  void* const start = ::mmap(nullptr, open_file.size(), PROT_READ, MAP_PRIVATE, open_file.get(), 0);
+  INK_CHECK(opened.size() > 0, file.string(), ": the file is empty");
+  void* const start = ::mmap(nullptr, opened.size(), PROT_READ, MAP_PRIVATE, opened.get(), 0);
   INK_CHECK(start != MAP_FAILED, file.string(), ": cannot map into memory: ", std::strerror(errno));
-  bytes_ = {static_cast<const std::byte*>(start), open_file.size()};
+  bytes_ = {static_cast<const std::byte*>(start), opened.size()};
 }
 
 MappedFile::MappedFile(MappedFile&& other) noexcept : bytes_(std::exchange(other.bytes_, {})) {}

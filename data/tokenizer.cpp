@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "autograd/base/check.h"
+#include "autograd/io/foreign.h"
 #include "data/file.h"
 #include "data/utf8.h"
 
@@ -161,20 +162,13 @@ std::unique_ptr<Tokenizer> parse_char_tokenizer(const json& object) {
 }  // namespace
 
 std::unique_ptr<Tokenizer> parse_tokenizer(std::string_view text) {
-  json object;
-  try {
-    object = json::parse(text);
-  } catch (const json::parse_error& error) {
-    detail::fail({"tokenizer: invalid JSON at byte ", error.byte});
-  } catch (const json::exception&) {  // a number beyond double
-    detail::fail({"tokenizer: invalid JSON"});
-  }
+  const json object = with_prefix("tokenizer", [&] { return parse_json(text); });
   const bool has_kind = object.is_object() && object.contains("tokenizer");
   const json kind = has_kind ? object["tokenizer"] : json();
   if (kind == "char") return parse_char_tokenizer(object);
   if (kind == "byte") return std::make_unique<ByteTokenizer>();
   detail::fail({"tokenizer: expected \"tokenizer\" to be \"char\" or \"byte\", got ",
-                kind.is_null() ? "none" : kind.dump()});
+                kind.is_null() ? "none" : quoted(kind)});
 }
 
 std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& file) {

@@ -31,7 +31,8 @@ namespace {
 
 // The next token's ids (B, 1) from its logits (B, V).
 Tensor choose(const Tensor& logits, const GenerateOptions& options) {
-  if (options.temperature == 0) return argmax(logits, -1, true);
+  constexpr double kLeast = 1e-30;  // below it f32 holds no quotient
+  if (options.temperature < kLeast) return argmax(logits, -1, true);
   Tensor scores = logits / options.temperature;
   if (options.top_k > 0 && options.top_k < scores.size(-1)) {
     const Tensor worst = topk(scores, options.top_k).values.narrow(-1, options.top_k - 1, 1);

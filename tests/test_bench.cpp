@@ -355,7 +355,7 @@ TEST(Program, BenchRefusesInWords) {
   expect("--n_head 3", 2, "config: n_embd is 128; expected a multiple of n_head, 3");
   expect("--batch_sise 3", 2, "there is no option --batch_sise; did you mean --batch_size?");
   expect("--config babby", 2, "there are no sizes called babby; did you mean baby?");
-  expect("--vocab_size 0", 2, "vocab_size is 0; expected 1 or more");
+  expect("--vocab_size 0", 2, "--vocab_size is 0; expected 1 to 10000000");
   expect("--compare none.json", 1, "none.json: cannot read");
   const TempFolder folder;
   const std::string file = (folder / "x.json").string();
@@ -368,7 +368,7 @@ TEST(Program, TrainProfilesIntoATableAndATrace) {
   const std::string file = (folder / "trace.json").string();
   const std::string train =
       "train --n_layer 1 --n_head 2 --n_embd 16 --block_size 32 --batch_size 2 --max_iters 8 "
-      "--eval_iters 1 --sample_interval 0 --out_dir " +
+      "--eval_iters 1 --sample_interval 0 --overwrite --out_dir " +
       (folder / "out").string() + " --profile ";
   const Ran ran = run_program(train + file);
   EXPECT_EQ(ran.code, 0) << ran.err;

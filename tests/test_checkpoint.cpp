@@ -240,9 +240,8 @@ TEST_F(CheckpointTest, SaysWhatItFellBackFrom) {
 
 TEST_F(CheckpointTest, ExplainsWhyNothingLoads) {
   EXPECT_EQ(load_error(),
-            "load_checkpoint: there is no whole checkpoint:\n"
-            "  OUT/ckpt: no such folder\n"
-            "Put back a copy of the folder, or start anew in another out_dir.");
+            "load_checkpoint: OUT/ckpt: there is no such checkpoint; name another --out_dir, or "
+            "train one");
   save(1);
   save(2);
   out.write("ckpt/state.json", "{\"format\": \"something else\"}");
@@ -251,7 +250,7 @@ TEST_F(CheckpointTest, ExplainsWhyNothingLoads) {
             "load_checkpoint: there is no whole checkpoint:\n"
             "  OUT/ckpt/state.json: expected the format \"inkling checkpoint 1\", got \"something "
             "else\"; it is of another program or version\n"
-            "  OUT/ckpt.prev/state.json: expected JSON, but it is damaged at byte 101\n"
+            "  OUT/ckpt.prev/state.json: invalid JSON at byte 101\n"
             "Put back a copy of the folder, or start anew in another out_dir.");
 }
 

@@ -221,8 +221,8 @@ TEST(TextDataset, NamesTheFileThatCannotBeRead) {
   EXPECT_EQ(error(loop), loop.string() + ": cannot open: Too many levels of symbolic links");
   EXPECT_EQ(error_of([] { TextDataset({}); }),
             "text dataset: expected at least one file, got none");
-  EXPECT_EQ(error_of([&] { TextDataset({good}, nullptr, 1.0); }),
-            good.string() + ": expected val_fraction in [0, 1), got 1");
+  EXPECT_EQ(error_of([&] { TextDataset({good}, nullptr, 1.5); }),
+            good.string() + ": expected val_fraction in [0, 1], got 1.5");
 }
 
 TEST(TextDataset, NamesTheFileAndPlaceOfABadCharacter) {

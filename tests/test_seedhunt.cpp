@@ -118,9 +118,9 @@ TEST(Seedhunt, UsageErrors) {
   EXPECT_EQ(first_line("--randint 10 --values 3,0.5"),
             "inkling seedhunt: expected whole numbers with --randint, got '0.5'");
   EXPECT_EQ(first_line("--randint 0 --values 3"),
-            "inkling seedhunt: expected --randint HIGH with HIGH from 2 up, got 0");
+            "inkling seedhunt: --randint is 0; expected 2 to 9223372036854775807");
   EXPECT_EQ(first_line("--rand 0.1,0.2,0.3 --digits 12"),
-            "inkling seedhunt: expected 1 to 9 digits, got 12");
+            "inkling seedhunt: --digits is 12; expected 1 to 9");
 }
 
 }  // namespace

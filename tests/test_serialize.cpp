@@ -159,11 +159,11 @@ TEST(Serialize, SaysWhatIsWrongWithAFile) {
             "expected a safetensors file: a header of 8800140462016121680 bytes cannot be");
   EXPECT_EQ(load_error(file_of("{}").substr(0, 9)),
             "the file is truncated: expected a header of 2 bytes, got 1");
-  EXPECT_EQ(header_error("{\"a\": oops}"), "invalid JSON in the header at byte 7");
-  EXPECT_EQ(header_error("{} {}"), "invalid JSON in the header at byte 4");
-  EXPECT_EQ(header_error("[1]"), "expected the header to be a JSON object");
+  EXPECT_EQ(header_error("{\"a\": oops}"), "the header: invalid JSON at byte 7");
+  EXPECT_EQ(header_error("{} {}"), "the header: invalid JSON at byte 4");
+  EXPECT_EQ(header_error("[1]"), "expected the header to be a JSON object, got [1]");
   EXPECT_EQ(header_error("{\"a\":" + std::string(100000, '[') + "}"),
-            "the header is nested too deeply");
+            "the header: invalid JSON: nested more than 32 deep");
   const TempFolder folder;
   const fs::path none = folder / "none";
   EXPECT_EQ(error_of([&] { load(none); }),
@@ -183,9 +183,9 @@ TEST(Serialize, SaysWhatIsWrongWithAnEntry) {
   EXPECT_EQ(header_error(R"({"w":3})"), "w: \"dtype\" is missing in the header");
   EXPECT_EQ(entry(R"("dtype":"F32","shape":[],"data_offsets":[0,4],"x":1)"),
             "w: unknown keys in the header: "
-            R"({"dtype":"F32","shape":[],"data_offsets":[0,4],"x":1})");
+            R"({"data_offsets":[0,4],"dtype":"F32","shape":[],"x":1})");
   EXPECT_EQ(entry(R"("dtype":"F16","shape":[],"data_offsets":[0,2])"),
-            "w: expected dtype F32, F64, BF16, I64 or BOOL, got F16");
+            "w: expected dtype F32, F64, BF16, I64 or BOOL, got \"F16\"");
   EXPECT_EQ(entry(R"("dtype":7,"shape":[],"data_offsets":[0,2])"),
             "w: expected dtype F32, F64, BF16, I64 or BOOL, got 7");
   EXPECT_EQ(entry(R"("dtype":"F32","shape":[-1],"data_offsets":[0,4])"),
@@ -226,9 +226,9 @@ TEST(Serialize, SaysWhatIsWrongBetweenEntries) {
   EXPECT_EQ(two("[4,8]", "[0,8]", 8), "a overlaps another tensor");
   EXPECT_EQ(header_error(R"({"a":{"dtype":"F32","shape":[0],"data_offsets":[0,0]},)"
                          R"("a":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}})"),
-            "the name \"a\" comes twice in the header");
+            "the header: invalid JSON: the name \"a\" comes twice");
   EXPECT_EQ(header_error(R"({"a":{"dtype":"F32","dtype":"F32","shape":[0],"data_offsets":[0,0]}})"),
-            "the name \"dtype\" comes twice in the header");
+            "the header: invalid JSON: the name \"dtype\" comes twice");
   EXPECT_EQ(header_error(R"({"__metadata__":[1]})"),
             "__metadata__: expected an object of strings, got [1]");
   EXPECT_EQ(header_error(R"({"__metadata__":{"step":3}})"),

@@ -210,7 +210,7 @@ TEST(Trainer, SkipsAndNamesWhatIsNotFinite) {
   trainer.step();
   const Progress progress = trainer.progress();
   EXPECT_EQ(progress.skipped, 2);
-  EXPECT_EQ(progress.skipped_in_a_row, 2);
+  EXPECT_EQ(trainer.skipped().in_a_row, 2);
   EXPECT_EQ(trainer.model().wpe.weight.tolist(), before);
   EXPECT_EQ(trainer.find_non_finite().substr(0, 6), "linear") << trainer.find_non_finite();
 }
@@ -236,12 +236,12 @@ TEST(Program, UsageErrorsNameTheNearest) {
          "inkling train: there is no option --n_layers; did you mean --n_layer?");
   expect("train --batch-sise 2",
          "inkling train: there is no option --batch-sise; did you mean --batch_size?");
-  expect("trian", "inkling trian: there is no command trian; did you mean train?");
+  expect("trian", "inkling: there is no command trian; did you mean train?");
   expect("train --n_head 3",
          "inkling train: config: n_embd is 128; expected a multiple of n_head, 3");
   expect("train --dropout 1.5",
-         "inkling train: config: dropout is 1.5; expected 0 or more and less than 1");
-  expect("train --batch_size 0", "inkling train: config: batch_size is 0; expected 1 or more");
+         "inkling train: --dropout is 1.5; expected 0 or more and below 1");
+  expect("train --batch_size 0", "inkling train: --batch_size is 0; expected 1 to 1048576");
   std::ofstream(folder / "bad.toml") << "n_layr = 3\n";
   const std::string file = (folder / "bad.toml").string();
   expect("train --config " + file,
@@ -346,7 +346,7 @@ TEST(Program, RefusesBadData) {
     EXPECT_EQ(ran.code, 1) << arguments << ran.err;
     return ran.err;
   };
-  const std::string train = "train --out_dir " + (folder / "").string() + " --data ";
+  const std::string train = "train --overwrite --out_dir " + (folder / "").string() + " --data ";
   std::ofstream(folder / "metrics.jsonl") << "{}\n";  // an earlier run's
   std::ofstream(folder / "short.txt") << "too short";
   EXPECT_NE(error_of(train + (folder / "short.txt").string()).find("block_size"),

@@ -9,6 +9,7 @@
 #include "autograd/base/check.h"
 #include "autograd/base/log.h"
 #include "autograd/io/atomic_file.h"
+#include "autograd/io/foreign.h"
 #include "data/file.h"
 
 namespace ink {
@@ -61,6 +62,12 @@ Json fingerprint(const fs::path& file) {
   return {{"bytes", mapped.bytes().size()}, {"crc64", hex(crc64(mapped.bytes()))}};
 }
 
+// A member that must be there.
+const Json& member(const std::string& where, const Json& object, const char* name) {
+  INK_CHECK(object.is_object() && object.contains(name), where, ": ", name, ": is missing");
+  return object.at(name);
+}
+
 void write_json(const fs::path& file, const Json& json) {
   const std::string text = text_of(json, 2) + "\n";
   AtomicFile out(file);
@@ -69,12 +76,11 @@ void write_json(const fs::path& file, const Json& json) {
 }
 
 Json read_json(const fs::path& file) {
-  try {
-    return Json::parse(read_file(file));
-  } catch (const Json::parse_error& error) {
-    throw Error(file.string() + ": expected JSON, but it is damaged at byte " +
-                std::to_string(error.byte));
-  }
+  const MappedFile mapped(file);
+  const auto bytes = mapped.bytes();
+  return with_prefix(file.string(), [&] {
+    return parse_json({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  });
 }
 
 // f() of the standard library's file functions, with their exceptions as ink::Error.
@@ -83,7 +89,7 @@ auto file_operation(F&& f) {
   try {
     return f();
   } catch (const fs::filesystem_error& error) {
-    throw Error("checkpoint: " + std::string(error.what()));
+    throw Error(error.path1().string() + ": " + error.code().message());
   }
 }
 
@@ -95,15 +101,23 @@ bool is_there(const fs::path& path) {
 Json read_state(const fs::path& folder) {
   const fs::path file = folder / kState;
   Json state = read_json(file);
-  const std::string format =
-      state.is_object() && state.contains("format") ? text_of(state["format"]) : "none";
-  INK_CHECK(format == text_of(kFormat), file.string(), ": expected the format ", text_of(kFormat),
-            ", got ", format, "; it is of another program or version");
-  const std::string expected = text_of(state["checksum"]);
+  const std::string where = file.string();
+  const Json format = member(where, state, "format");
+  INK_CHECK(format == kFormat, where, ": expected the format \"", kFormat, "\", got ",
+            quoted(format), "; it is of another program or version");
+  const Json expected = member(where, state, "checksum");
   state.erase("checksum");
-  const std::string got = text_of(checksum_of(text_of(state)));
-  INK_CHECK(got == expected, file.string(), ": expected the checksum ", expected, ", got ", got,
-            "; the file is damaged");
+  const std::string got = checksum_of(text_of(state));
+  INK_CHECK(got == expected, where, ": expected the checksum ", quoted(expected), ", got \"", got,
+            "\"; the file is damaged");
+  INK_CHECK(member(where, state, "state").is_object(), where, ": state: expected an object, got ",
+            quoted(state["state"]));
+  for (const char* name : {kConfig, kModel, kOptimizer}) {
+    const Json& print = member(where, member(where, state, "files"), name);
+    INK_CHECK(member(where, print, "bytes").is_number_unsigned() &&
+                  member(where, print, "crc64").is_string(),
+              where, ": files: ", name, ": expected \"bytes\" and \"crc64\", got ", quoted(print));
+  }
   return state;
 }
 
@@ -120,6 +134,8 @@ LoadedCheckpoint load_folder(const fs::path& folder) {
     check_file(folder / file, state.at("files").at(file));
   LoadedCheckpoint loaded;
   loaded.config = read_json(folder / kConfig);
+  INK_CHECK(loaded.config.is_object(), (folder / kConfig).string(),
+            ": expected a JSON object, got ", quoted(loaded.config));
   loaded.state = state.at("state");
   loaded.model = load(folder / kModel);
   loaded.optimizer = load(folder / kOptimizer);
@@ -127,8 +143,35 @@ LoadedCheckpoint load_folder(const fs::path& folder) {
   return loaded;
 }
 
+// Does the folder hold what a save writes, or a part of it, and nothing else?
+bool is_ours(const fs::path& folder) {
+  if (fs::is_symlink(folder) || !fs::is_directory(folder)) return false;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+    fs::path file = entry.path().filename();
+    if (file.extension() == ".tmp") file.replace_extension();
+    if (file != kConfig && file != kState && file != kModel && file != kOptimizer) return false;
+  }
+  return true;
+}
+
+// Was the folder written to its end? Its checksums are not compared: that is for who reads it.
+bool is_complete(const fs::path& folder) {
+  try {
+    const Json state = read_state(folder);
+    for (const char* file : {kConfig, kModel, kOptimizer})
+      if (fs::file_size(folder / file) != state["files"][file]["bytes"]) return false;
+    return true;
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
 // Newest first: NAME.tmp is whole only when the renaming after it was cut short.
 std::array<fs::path, 3> candidates(const fs::path& out_dir, const std::string& name) {
+  const bool is_name =
+      !name.empty() && name != "." && name != ".." && name.find('/') == std::string::npos;
+  INK_CHECK(is_name, "checkpoint: expected the name of a folder in ", out_dir.string(), ", got '",
+            printable(name), "'");
   const fs::path folder = out_dir / name;
   return {folder, with_ending(folder, ".tmp"), with_ending(folder, ".prev")};
 }
@@ -150,12 +193,36 @@ uint64_t crc64(std::span<const std::byte> bytes, uint64_t crc) {
   return ~crc;
 }
 
+void check_replaceable(const fs::path& out_dir, const std::string& name) {
+  for (const fs::path& folder : candidates(out_dir, name)) {
+    INK_CHECK(
+        file_operation([&] { return !fs::exists(fs::symlink_status(folder)) || is_ours(folder); }),
+        folder.string(),
+        ": is no checkpoint of inkling, and a save would replace it; move it "
+        "away, or choose another out_dir");
+  }
+}
+
+// The last steps of a save, whose NAME.tmp is whole. Its name is on the disk before the oldest one
+// goes.
+static void put_in_place(const fs::path& out_dir, const std::string& name) {
+  const auto [folder, fresh, previous] = candidates(out_dir, name);
+  sync_folder(out_dir);
+  if (is_there(folder)) {
+    fs::remove_all(previous);
+    fs::rename(folder, previous);
+  }
+  fs::rename(fresh, folder);
+  sync_folder(out_dir);
+}
+
 void save_checkpoint(const fs::path& out_dir, const std::string& name,
                      const Checkpoint& checkpoint) {
-  const auto folders = candidates(out_dir, name);
-  const fs::path &folder = folders[0], &fresh = folders[1], &previous = folders[2];
+  const fs::path fresh = candidates(out_dir, name)[1];
+  check_replaceable(out_dir, name);
   file_operation([&] {
     fs::create_directories(out_dir);
+    if (is_complete(fresh)) put_in_place(out_dir, name);
     fs::remove_all(fresh);
     fs::create_directory(fresh);
   });
@@ -167,22 +234,17 @@ void save_checkpoint(const fs::path& out_dir, const std::string& name,
     state["files"][file] = fingerprint(fresh / file);
   state["checksum"] = checksum_of(text_of(state));
   write_json(fresh / kState, state);  // the last one: without it the folder is not a checkpoint
-  file_operation([&] {
-    if (is_there(folder)) {
-      fs::remove_all(previous);
-      fs::rename(folder, previous);
-    }
-    fs::rename(fresh, folder);
-  });
-  sync_folder(out_dir);
+  file_operation([&] { put_in_place(out_dir, name); });
 }
 
-LoadedCheckpoint load_checkpoint(const fs::path& out_dir, const std::string& name) {
+LoadedCheckpoint load_checkpoint(const fs::path& out_dir, const std::string& name,
+                                 const std::function<void(const LoadedCheckpoint&)>& use) {
   std::string reasons;
   for (const fs::path& folder : candidates(out_dir, name)) {
     if (!is_there(folder)) continue;
     try {
       LoadedCheckpoint loaded = load_folder(folder);
+      if (use) use(loaded);
       if (folder.filename() != name)
         log_message("load_checkpoint: ", folder.string(), " is used in place of ",
                     (out_dir / name).string(), reasons.empty() ? ", which is missing" : reasons);
@@ -191,7 +253,9 @@ LoadedCheckpoint load_checkpoint(const fs::path& out_dir, const std::string& nam
       reasons += std::string("\n  ") + error.what();
     }
   }
-  if (reasons.empty()) reasons = "\n  " + (out_dir / name).string() + ": no such folder";
+  if (reasons.empty())
+    throw Error("load_checkpoint: " + (out_dir / name).string() +
+                ": there is no such checkpoint; name another --out_dir, or train one");
   throw Error("load_checkpoint: there is no whole checkpoint:" + reasons +
               "\nPut back a copy of the folder, or start anew in another out_dir.");
 }

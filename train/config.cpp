@@ -2,72 +2,159 @@
 
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <sstream>
+#include <type_traits>
 #include <utility>
+
+#include "autograd/io/foreign.h"
 
 namespace ink {
 
-void TrainConfig::check() const {
-  const auto at_least = [](const char* name, auto value, auto lowest) {
-    INK_CHECK(value >= lowest, "config: ", name, " is ", value, "; expected ", lowest, " or more");
-  };
-  for (const auto& [name, value] : {std::pair{"n_layer", n_layer},
-                                    {"n_head", n_head},
-                                    {"n_embd", n_embd},
-                                    {"block_size", block_size},
-                                    {"batch_size", batch_size},
-                                    {"gradient_accumulation_steps", gradient_accumulation_steps},
-                                    {"eval_interval", eval_interval},
-                                    {"log_interval", log_interval}}) {
-    at_least(name, value, int64_t{1});
+using Json = nlohmann::json;
+
+namespace {
+
+std::string number(double value) {
+  std::ostringstream text;
+  if (std::abs(value) >= 1e6 && std::abs(value) < 0x1p63 && value == std::floor(value)) {
+    text << static_cast<int64_t>(value);
+  } else if (value >= 0x1p63) {
+    text << std::numeric_limits<int64_t>::max();
+  } else {
+    text << value;
   }
-  for (const auto& [name, value] : {std::pair{"max_iters", max_iters},
-                                    {"warmup_iters", warmup_iters},
-                                    {"eval_iters", eval_iters},
-                                    {"sample_interval", sample_interval},
-                                    {"threads", threads},
-                                    {"batch_parts", batch_parts},
-                                    {"seed", seed}}) {
-    at_least(name, value, int64_t{0});
-  }
-  for (const auto& [name, value] : {std::pair{"learning_rate", learning_rate},
-                                    {"weight_decay", weight_decay},
-                                    {"grad_clip", grad_clip},
-                                    {"max_minutes", max_minutes}}) {
-    at_least(name, value, 0.0);
-  }
-  INK_CHECK(n_embd % n_head == 0, "config: n_embd is ", n_embd, "; expected a multiple of n_head, ",
-            n_head);
-  INK_CHECK(dropout >= 0 && dropout < 1, "config: dropout is ", dropout,
-            "; expected 0 or more and less than 1");
-  INK_CHECK(val_fraction > 0 && val_fraction < 1, "config: val_fraction is ", val_fraction,
-            "; expected between 0 and 1");
-  INK_CHECK(dataset == "fables", "config: dataset is '", dataset,
-            "'; expected fables; for text of your own use --data FILE");
-  INK_CHECK(init_from == "scratch" || init_from == "resume", "config: init_from is '", init_from,
-            "'; expected scratch or resume");
-  INK_CHECK(dtype == "float32" || dtype == "bfloat16", "config: dtype is '", dtype,
-            "'; expected float32 or bfloat16");
-  static_cast<void>(parse_device(device));
-  INK_CHECK(optimizer == "adamw" || optimizer == "sgd", "config: optimizer is '", optimizer,
-            "'; expected adamw or sgd");
+  return text.str();
 }
 
-nlohmann::json to_json(const TrainConfig& config) {
-  nlohmann::ordered_json json;
-  for_each_field(config,
-                 [&](const char* name, const auto& field, const char*) { json[name] = field; });
+template <class Value>
+void check_number(const std::string& name, const Limits& limits, Value value) {
+  const auto x = static_cast<double>(value);
+  const bool inside = x >= limits.least && x <= limits.most && x > limits.above && x < limits.below;
+  INK_CHECK(inside, name, " is ", value, "; expected ", range_text(limits));
+}
+
+// The text of a field, whose bytes need not be UTF-8 if it names a file: then as {"hex": "63e9"}.
+Json text_json(const std::string& text) {
+  if (printable(text) == text) return text;
+  constexpr const char* kDigits = "0123456789abcdef";
+  std::string hex;
+  for (const unsigned char byte : text) hex += {kDigits[byte >> 4], kDigits[byte & 15]};
+  return {{"hex", hex}};
+}
+std::string text_from(const std::string& name, const Json& json) {
+  if (json.is_string()) return json.get<std::string>();
+  const bool has_hex =
+      json.is_object() && json.size() == 1 && json.contains("hex") && json["hex"].is_string();
+  const std::string hex = has_hex ? json["hex"].get<std::string>() : "?";
+  INK_CHECK(hex.size() % 2 == 0 && hex.find_first_not_of("0123456789abcdef") == std::string::npos,
+            "config: ", name, ": expected a text, got ", quoted(json));
+  std::string text;
+  for (size_t i = 0; i < hex.size(); i += 2)
+    text += static_cast<char>(std::stoi(hex.substr(i, 2), nullptr, 16));
+  return text;
+}
+
+template <class Field>
+Json field_json(const Field& field) {
+  if constexpr (std::is_same_v<Field, std::string>) {
+    return text_json(field);
+  } else if constexpr (std::is_same_v<Field, std::vector<std::string>>) {
+    Json list = Json::array();
+    for (const std::string& text : field) list.push_back(text_json(text));
+    return list;
+  } else {
+    return field;
+  }
+}
+
+template <class Field>
+void read_field(const std::string& name, const Json& json, Field& field) {
+  const auto expected = [&](const char* what, bool is_one) {
+    INK_CHECK(is_one, "config: ", name, ": expected ", what, ", got ", quoted(json));
+  };
+  if constexpr (std::is_same_v<Field, std::string>) {
+    field = text_from(name, json);
+  } else if constexpr (std::is_same_v<Field, std::vector<std::string>>) {
+    expected("a list of texts", json.is_array());
+    field.clear();
+    for (const Json& item : json) field.push_back(text_from(name, item));
+  } else if constexpr (std::is_same_v<Field, bool>) {
+    expected("true or false", json.is_boolean());
+    field = json.get<bool>();
+  } else if constexpr (std::is_same_v<Field, double>) {
+    expected("a number", json.is_number());
+    field = json.get<double>();
+  } else {
+    expected("an integer", json.is_number_integer() &&
+                               (!json.is_number_unsigned() ||
+                                json.get<uint64_t>() <= static_cast<uint64_t>(INT64_MAX)));
+    field = json.get<int64_t>();
+  }
+}
+
+}  // namespace
+
+std::string range_text(const Limits& limits) {
+  std::string text;
+  for (const std::string& choice : limits.choices)
+    text += (text.empty() ? "" : &choice == &limits.choices.back() ? " or " : ", ") + choice;
+  const bool open = std::isfinite(limits.above);
+  if (!open && !std::isfinite(limits.least)) return text;
+  text = open ? "above " + number(limits.above) : number(limits.least);
+  if (std::isfinite(limits.most)) return text + " to " + number(limits.most);
+  return text + (open ? "" : " or more") + " and below " + number(limits.below);
+}
+
+void check_limits(const std::string& name, const Limits& limits, double value) {
+  check_number(name, limits, value);
+}
+void check_limits(const std::string& name, const Limits& limits, int64_t value) {
+  check_number(name, limits, value);
+}
+void check_limits(const std::string& name, const Limits& limits, const std::string& value) {
+  for (const std::string& choice : limits.choices)
+    if (choice == value) return;
+  INK_CHECK(limits.choices.empty(), name, " is '", printable(value, 60), "'; expected ",
+            range_text(limits), name == "config: dataset" ? "; for text of your own use --data FILE" : "");
+}
+
+void TrainConfig::check() const {
+  for_each_field(*this, []<class Field>(const char* name, const Field& field, const char*,
+                                        const Limits& limits) {
+    if constexpr (!std::is_same_v<Field, bool> && !std::is_same_v<Field, std::vector<std::string>>)
+      check_limits(std::string("config: ") + name, limits, field);
+  });
+  INK_CHECK(n_embd % n_head == 0, "config: n_embd is ", n_embd, "; expected a multiple of n_head, ",
+            n_head);
+  INK_CHECK(min_lr >= 0 || min_lr == -1, "config: min_lr is ", min_lr,
+            "; expected -1, or 0 to 1000");
+  constexpr int64_t kMostRows = 1 << 24;
+  INK_CHECK(batch_size * gradient_accumulation_steps < kMostRows, "config: batch_size x ",
+            "gradient_accumulation_steps is ", batch_size * gradient_accumulation_steps,
+            "; expected less than ", kMostRows);
+  constexpr int64_t kMostTokens = int64_t{1} << 31;
+  INK_CHECK(batch_size * block_size <= kMostTokens, "config: batch_size x block_size is ",
+            batch_size * block_size, "; expected at most ", kMostTokens);
+  for (const std::string& file : data)
+    INK_CHECK(!file.empty(), "config: data: expected the name of a file, got none");
+  INK_CHECK(!tokenizer.empty(),
+            "config: tokenizer: expected char, byte or the name of a file, got "
+            "none");
+  INK_CHECK(!out_dir.empty(), "config: out_dir: expected the name of a folder, got none");
+  static_cast<void>(parse_device(device));
+}
+
+Json to_json(const TrainConfig& config) {
+  Json json;
+  for_each_field(config, [&](const char* name, const auto& field, const char*, const Limits&) {
+    json[name] = field_json(field);
+  });
   return json;
 }
 
-void from_json(const nlohmann::json& json, TrainConfig& config) {
-  for_each_field(config, [&](const char* name, auto& field, const char*) {
-    if (!json.contains(name)) return;
-    try {
-      json.at(name).get_to(field);
-    } catch (const nlohmann::json::exception&) {
-      detail::fail(
-          {"config: ", name, " is ", json.at(name).dump(), ", which is not a value it can have"});
-    }
+void from_json(const Json& json, TrainConfig& config) {
+  for_each_field(config, [&](const char* name, auto& field, const char*, const Limits&) {
+    if (json.contains(name)) read_field(name, json.at(name), field);
   });
 }
 

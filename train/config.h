@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
@@ -44,6 +45,7 @@ struct TrainConfig {
   std::string device = "cpu";
   std::string out_dir = "out";
   std::string init_from = "scratch";
+  bool data_changed = false;
   int64_t seed = 1337;
   double max_minutes = 0;
   int64_t eval_interval = 500;
@@ -72,63 +74,101 @@ struct TrainConfig {
   }
   /// What the model's products are computed in (Autocast); parameters and losses are f32 always.
   DType autocast() const { return dtype == "bfloat16" ? bf16 : f32; }
-  /// Throws, naming the field, on a value no run can have.
+  /// Throws, naming the field, on a value no run can have; the limits are those below.
   void check() const;
 };
 
-/// Calls f(name, field, help) for each field in order: what the command line, the config file, the
-/// saved config and the printed one are made of. Adding a field is a member above and a line here.
+/// What a field may be.
+struct Limits {
+  double least = -kNone, most = kNone;    // of a number,
+  double above = -kNone, below = kNone;   // which is neither of these two
+  std::vector<std::string> choices = {};  // of a text; none: any
+
+  static constexpr double kNone = std::numeric_limits<double>::infinity();
+};
+inline constexpr int64_t kMostSteps = 1'000'000'000;
+
+/// "1 to 1000", "0 to below 1", "adamw or sgd"; empty where any value will do.
+std::string range_text(const Limits& limits);
+/// Throws, beginning with the name, unless a number, or a text, is within the limits.
+void check_limits(const std::string& name, const Limits& limits, double value);
+void check_limits(const std::string& name, const Limits& limits, int64_t value);
+void check_limits(const std::string& name, const Limits& limits, const std::string& value);
+
+/// Calls f(name, field, help, limits) for each field in order: what the command line, the config
+/// file, the saved config and the printed one are made of. Adding a field is a member above and a
+/// line here.
 template <class Config, class F>
 void for_each_field(Config& c, F&& f) {
-  f("dataset", c.dataset, "the built-in language: fables (unless --data names files)");
+  f("dataset", c.dataset, "the built-in language: fables (unless --data names files)",
+    Limits{.choices = {"fables"}});
   f("data", c.data,
     "train on these text files, joined in order, or on one file of token ids (.bin: 16-bit, .u32: "
-    "32-bit)");
+    "32-bit)",
+    Limits{});
   f("tokenizer", c.tokenizer,
-    "char (the characters found in the text), byte, or a saved tokenizer's JSON file");
-  f("val_fraction", c.val_fraction, "how much of --data, from its end, is kept for validation");
-  f("n_layer", c.n_layer, "transformer blocks");
-  f("n_head", c.n_head, "attention heads per block; n_embd must be a multiple");
-  f("n_embd", c.n_embd, "width of the model");
-  f("block_size", c.block_size, "longest context, in tokens");
-  f("dropout", c.dropout, "probability of dropping an activation");
-  f("bias", c.bias, "biases in Linear and LayerNorm layers");
+    "char (the characters found in the text), byte, or a saved tokenizer's JSON file", Limits{});
+  f("val_fraction", c.val_fraction, "how much of --data, from its end, is kept for validation",
+    Limits{.above = 0, .below = 1});
+  f("n_layer", c.n_layer, "transformer blocks", Limits{1, 1000});
+  f("n_head", c.n_head, "attention heads per block; n_embd must be a multiple", Limits{1, 1024});
+  f("n_embd", c.n_embd, "width of the model", Limits{1, 65536});
+  f("block_size", c.block_size, "longest context, in tokens", Limits{1, 1 << 20});
+  f("dropout", c.dropout, "probability of dropping an activation", Limits{.least = 0, .below = 1});
+  f("bias", c.bias, "biases in Linear and LayerNorm layers", Limits{});
   f("dtype", c.dtype,
     "float32, or bfloat16: matrix products and activations in 16 bits, with weights and their "
-    "moments, sums and losses in 32 as before");
-  f("batch_size", c.batch_size, "sequences per micro-batch");
-  f("gradient_accumulation_steps", c.gradient_accumulation_steps, "micro-batches per step");
-  f("max_iters", c.max_iters, "training steps");
-  f("learning_rate", c.learning_rate, "the highest learning rate, after the warm-up");
+    "moments, sums and losses in 32 as before",
+    Limits{.choices = {"float32", "bfloat16"}});
+  f("batch_size", c.batch_size, "sequences per micro-batch", Limits{1, 1 << 20});
+  f("gradient_accumulation_steps", c.gradient_accumulation_steps, "micro-batches per step",
+    Limits{1, 1 << 20});
+  f("max_iters", c.max_iters, "training steps", Limits{0, kMostSteps});
+  f("learning_rate", c.learning_rate, "the highest learning rate, after the warm-up",
+    Limits{0, 1000});
   f("lr_decay_iters", c.lr_decay_iters,
-    "step at which the learning rate reaches min_lr; -1: max_iters");
-  f("min_lr", c.min_lr, "the lowest learning rate; -1: learning_rate / 10");
-  f("warmup_iters", c.warmup_iters, "steps over which the learning rate rises");
-  f("optimizer", c.optimizer, "adamw or sgd");
-  f("beta1", c.beta1, "AdamW: decay of the first moment");
-  f("beta2", c.beta2, "AdamW: decay of the second moment");
-  f("momentum", c.momentum, "SGD: momentum");
-  f("weight_decay", c.weight_decay, "decay of matrices (biases and norms do not decay)");
-  f("grad_clip", c.grad_clip, "gradients are scaled down to this global norm; 0: never");
+    "step at which the learning rate reaches min_lr; -1: max_iters", Limits{-1, kMostSteps});
+  f("min_lr", c.min_lr, "the lowest learning rate; -1: learning_rate / 10", Limits{-1, 1000});
+  f("warmup_iters", c.warmup_iters, "steps over which the learning rate rises",
+    Limits{0, kMostSteps});
+  f("optimizer", c.optimizer, "adamw or sgd", Limits{.choices = {"adamw", "sgd"}});
+  f("beta1", c.beta1, "AdamW: decay of the first moment", Limits{.least = 0, .below = 1});
+  f("beta2", c.beta2, "AdamW: decay of the second moment", Limits{.least = 0, .below = 1});
+  f("momentum", c.momentum, "SGD: momentum", Limits{.least = 0, .below = 1});
+  f("weight_decay", c.weight_decay, "decay of matrices (biases and norms do not decay)",
+    Limits{0, 1000});
+  f("grad_clip", c.grad_clip, "gradients are scaled down to this global norm; 0: never",
+    Limits{0, 1e9});
   f("device", c.device,
-    "cpu, cuda or cuda:N: where the model and its batches live (the other one: other last bits)");
-  f("out_dir", c.out_dir, "folder for checkpoints and metrics.jsonl");
-  f("init_from", c.init_from, "scratch, or resume: continue from out_dir's checkpoint");
-  f("seed", c.seed, "of the weights, the batches and dropout");
-  f("max_minutes", c.max_minutes, "stop, saved, after this many minutes; 0: never");
-  f("eval_interval", c.eval_interval, "steps between evaluations, each followed by a checkpoint");
-  f("eval_iters", c.eval_iters, "batches per evaluation; 0: the whole validation set");
-  f("log_interval", c.log_interval, "steps between progress lines");
-  f("sample_interval", c.sample_interval, "steps between printed samples; 0: never");
+    "cpu, cuda or cuda:N: where the model and its batches live (the other one: other last bits)",
+    Limits{});
+  f("out_dir", c.out_dir, "folder for checkpoints and metrics.jsonl", Limits{});
+  f("init_from", c.init_from, "scratch, or resume: continue from out_dir's checkpoint",
+    Limits{.choices = {"scratch", "resume"}});
+  f("data_changed", c.data_changed,
+    "resume on data that are not those the run was trained on so far", Limits{});
+  f("seed", c.seed, "of the weights, the batches and dropout", Limits{0, 0x1p63});
+  f("max_minutes", c.max_minutes, "stop, saved, after this many minutes; 0: never", Limits{0, 1e7});
+  f("eval_interval", c.eval_interval, "steps between evaluations, each followed by a checkpoint",
+    Limits{1, kMostSteps});
+  f("eval_iters", c.eval_iters, "batches per evaluation; 0: the whole validation set",
+    Limits{0, kMostSteps});
+  f("log_interval", c.log_interval, "steps between progress lines", Limits{1, kMostSteps});
+  f("sample_interval", c.sample_interval, "steps between printed samples; 0: never",
+    Limits{0, kMostSteps});
   f("threads", c.threads,
-    "CPU threads; 0: one a core, or OMP_NUM_THREADS (another number: other last bits)");
+    "CPU threads; 0: one a core, or OMP_NUM_THREADS (another number: other last bits)",
+    Limits{0, 1024});
   f("batch_parts", c.batch_parts,
     "parts of a batch that threads work on side by side; 0: one a thread for small models, else 1 "
-    "(another number: other last bits)");
+    "(another number: other last bits)",
+    Limits{0, 1 << 20});
   f("recompute", c.recompute,
-    "norms and GELUs are not kept for backward but computed again: the same bits in less memory");
+    "norms and GELUs are not kept for backward but computed again: the same bits in less memory",
+    Limits{});
   f("composed", c.composed,
-    "run fused ops as compositions of basic ones: the same numbers within rounding, slower");
+    "run fused ops as compositions of basic ones: the same numbers within rounding, slower",
+    Limits{});
 }
 
 nlohmann::json to_json(const TrainConfig& config);

@@ -6,6 +6,7 @@
 #include "autograd/base/parallel.h"
 #include "autograd/fused_ops.h"
 #include "autograd/gemm/units.h"
+#include "autograd/inspect/machine.h"
 #include "autograd/memory/storage.h"
 #include "train/data_parallel.h"
 
@@ -123,6 +124,18 @@ MemoryEstimate estimate_memory(const GPT& model, const TrainConfig& config) {
                                         [](auto& a, auto& b) { return a.total() < b.total(); });
   return {(1 + moments) * parameters + (mixed ? rounded_weights(model) : 0), peak.gradients,
           peak.activations + packed};
+}
+
+int64_t least_parameters(const GPTConfig& c) {
+  return (c.vocab_size + c.block_size) * c.n_embd + 12 * c.n_layer * c.n_embd * c.n_embd;
+}
+
+void check_memory(const std::string& what, int64_t bytes) {
+  const int64_t most = usable_memory();
+  const auto gigabytes = [](int64_t n) { return (n + 50'000'000) / 100'000'000; };  // tenths
+  INK_CHECK(bytes <= most, what, " needs about ", gigabytes(bytes) / 10, ".", gigabytes(bytes) % 10,
+            " GB of memory, and this process can have ", gigabytes(most) / 10, ".",
+            gigabytes(most) % 10, " GB; choose smaller sizes");
 }
 
 }  // namespace ink

@@ -1,6 +1,7 @@
 #include "train/trainer.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <filesystem>
 #include <functional>
@@ -12,6 +13,7 @@
 #include "autograd/base/parallel.h"
 #include "autograd/engine/observer.h"
 #include "autograd/inspect/nan_sentinel.h"
+#include "autograd/io/foreign.h"
 #include "autograd/memory/device_backend.h"
 #include "autograd/random/generator.h"
 #include "train/checkpoint.h"
@@ -20,8 +22,6 @@
 namespace ink {
 namespace {
 
-constexpr const char* kLast = "ckpt";
-constexpr const char* kBest = "best";
 constexpr int64_t kIgnored = -100;  // a target that counts nothing
 
 // While it lives, a model is in evaluation mode; then each of its modules is as it was.
@@ -40,10 +40,25 @@ class EvaluationMode {
   std::vector<std::pair<Module*, bool>> were_;
 };
 
-// The best validation loss of the run so far, if there was one.
-std::optional<double> best_of(const Checkpoint& saved) {
-  const nlohmann::json& best = saved.state.at("best_val_loss");
-  return best.is_null() ? std::nullopt : std::optional(best.get<double>());
+// The run that a config goes on with.
+std::optional<SavedRun> saved_run(const TrainConfig& config) {
+  config.check();
+  if (config.init_from != "resume") return {};
+  return load_run(config.out_dir, kLastCheckpoint);
+}
+
+// The data of a run. Files that it is resumed on are compared before anything reads them.
+std::unique_ptr<Dataset> dataset_for(const TrainConfig& config,
+                                     const std::optional<SavedRun>& saved) {
+  if (!saved) return make_dataset(config);
+  if (!config.data.empty() && !config.data_changed && !saved->data.is_null()) {
+    const nlohmann::json found = fingerprint_of(config.data);
+    INK_CHECK(found == saved->data, "resume: ", config.data[0],
+              config.data.size() > 1 ? " and the other files hold " : " holds ", quoted(found),
+              ", and ", saved->folder.string(), " was trained on ", quoted(saved->data),
+              "; name the same text with --data, or go on with --data_changed");
+  }
+  return make_dataset(config, saved->tokenizer);
 }
 
 // (B, T) ids of a batch as a tensor on the default device.
@@ -106,45 +121,49 @@ std::unique_ptr<Dataset> make_dataset(const TrainConfig& config,
   return std::make_unique<TokenDataset>(files[0], tokenizer, options);
 }
 
-Trainer::Trainer(const TrainConfig& config)
-    : Trainer(config, (config.check(), make_dataset(config))) {}
+Trainer::Trainer(const TrainConfig& config) : Trainer(config, saved_run(config), nullptr) {}
 
 Trainer::Trainer(const TrainConfig& config, std::unique_ptr<Dataset> dataset)
+    : Trainer(config, saved_run(config), std::move(dataset)) {}
+
+Trainer::Trainer(const TrainConfig& config, const std::optional<SavedRun>& saved,
+                 std::unique_ptr<Dataset> dataset)
     : config_(config),
       device_(parse_device(config.device)),
-      dataset_(std::move(dataset)),
+      dataset_(dataset ? std::move(dataset) : dataset_for(config, saved)),
       schedule_(config.schedule()) {
-  config_.check();
   const FieldGuard on_device(&Context::default_device, device_);
-  const bool resuming = config_.init_from == "resume";
   // Data that hold no batch are refused now, before anything is written.
   dataset_->train_batch(0, 0, 1, config_.block_size);
   dataset_->val_batch(0, 0, 1, config_.block_size);
+  if (!config_.data.empty()) data_ = fingerprint_of(config_.data);
+  const GPTConfig sizes = config_.gpt(dataset_->tokenizer().vocab_size());
+  check_memory("this model", 4 * least_parameters(sizes));
   manual_seed(static_cast<uint64_t>(config_.seed));
-  model_ = std::make_unique<GPT>(config_.gpt(dataset_->tokenizer().vocab_size()));
+  model_ = std::make_unique<GPT>(sizes);
+  if (device_.is_cpu()) check_memory("this run", estimate_memory(*model_, config_).total());
   parameters_ = model_->parameters();
   num_parameters_ = model_->num_parameters();
   optimizer_ = make_optimizer(config_, *model_);
   loss_sum_ = zeros({});
   replay_ = std::make_unique<Replay>(device_, parameters_);
-  if (resuming) resume();
+  if (saved) resume(*saved);
 }
 
-void Trainer::resume() {
-  const LoadedCheckpoint saved = load_checkpoint(config_.out_dir, kLast);
-  INK_CHECK(saved.config.at("vocabulary") == nlohmann::json::parse(dataset_->tokenizer().to_json()),
+void Trainer::resume(const SavedRun& saved) {
+  INK_CHECK(saved.tokenizer->to_json() == dataset_->tokenizer().to_json(),
             "resume: the vocabulary of ", dataset_->summary(), " is not the one that ",
             saved.folder.string(), " was trained on");
-  const nlohmann::json mine = to_json(config_);
+  const nlohmann::json mine = to_json(config_), its = to_json(saved.config);
   for (const char* name : {"n_layer", "n_head", "n_embd", "block_size", "bias", "optimizer"}) {
-    INK_CHECK(saved.config.at(name) == mine.at(name), "resume: ", name, " is ",
-              mine.at(name).dump(), ", but ", saved.folder.string(), " has ",
-              saved.config.at(name).dump(), "; leave the option out, or start from scratch");
+    INK_CHECK(its.at(name) == mine.at(name), "resume: ", name, " is ", mine.at(name).dump(),
+              ", but ", saved.folder.string(), " has ", its.at(name).dump(),
+              "; leave the option out, or start from scratch");
   }
-  model_->load_state_dict(saved.model);
-  optimizer_->load_state(saved.optimizer);
-  steps_done_ = saved.state.at("step").get<int64_t>();
-  best_val_loss_ = best_of(saved).value_or(best_val_loss_);
+  model_->load_state_dict(saved.model_state);
+  optimizer_->load_state(saved.optimizer_state);
+  steps_done_ = saved.step;
+  best_val_loss_ = saved.best_val_loss.value_or(best_val_loss_);
 }
 
 std::string Trainer::sample_start() const {
@@ -247,14 +266,12 @@ Progress Trainer::progress() {
   INK_CHECK(steps_since_ > 0, "progress: no step was taken since it was last asked");
   const NoGrad no_grad;
   const OptimizerStatus& status = optimizer_->status();
-  const auto skipped = status.skipped.tolist<int64_t>();
   const auto steps = static_cast<double>(steps_since_);
   Progress result{.loss = loss_sum_.item() / steps,
                   .best_possible = {},
                   .lr = status.lr.item(),
                   .grad_norm = status.grad_norm.item(),
-                  .skipped = skipped[0],
-                  .skipped_in_a_row = skipped[1],
+                  .skipped = skipped().total,
                   .tokens = steps_since_ * config_.gradient_accumulation_steps *
                             config_.batch_size * config_.block_size};
   if (best_possible_known_) result.best_possible = best_possible_sum_ / steps;
@@ -267,7 +284,7 @@ Progress Trainer::progress() {
 // Each thread takes batches of its own, but where observers look on; their losses are summed in
 // order.
 Evaluation evaluate(GPT& model, const Dataset& dataset, int64_t batches, int64_t batch_size,
-                    uint64_t seed) {
+                    uint64_t seed, const std::function<bool()>& stop) {
   const EvaluationMode evaluating(model);
   const int64_t block = model.config.block_size;
   const int64_t rows = batches > 0 ? batches * batch_size : dataset.val_windows(block);
@@ -277,6 +294,7 @@ Evaluation evaluate(GPT& model, const Dataset& dataset, int64_t batches, int64_t
     bool best_possible_known = false;
   };
   std::vector<Part> parts(static_cast<size_t>((rows + batch_size - 1) / batch_size));
+  std::atomic<bool> stopped = false;
   const Context caller = context();
   const int64_t threads = caller.observers.empty() ? host_threads(caller.default_device) : 1;
   parallel_for(
@@ -284,7 +302,8 @@ Evaluation evaluate(GPT& model, const Dataset& dataset, int64_t batches, int64_t
       [&](int64_t begin, int64_t end) {
         const ContextGuard guard(caller);
         const NoGrad no_grad;
-        for (int64_t i = begin; i < end; ++i) {
+        for (int64_t i = begin; i < end && !stopped; ++i) {
+          if (stop && stop()) stopped = true;
           const int64_t first = i * batch_size, count = std::min(batch_size, rows - first);
           const Batch batch = batches > 0
                                   ? dataset.val_batch(seed, static_cast<uint64_t>(i), count, block)
@@ -297,6 +316,7 @@ Evaluation evaluate(GPT& model, const Dataset& dataset, int64_t batches, int64_t
                                            !batch.best_possible.empty()};
         }
       });
+  if (stopped) return {.whole = false};
   double loss = 0, targets = 0, best_possible = 0;
   bool best_possible_known = false;
   for (const Part& part : parts) {
@@ -310,10 +330,15 @@ Evaluation evaluate(GPT& model, const Dataset& dataset, int64_t batches, int64_t
   return result;
 }
 
-Evaluation Trainer::evaluate(bool whole) const {
+Skipped Trainer::skipped() const {
+  const auto counts = optimizer_->status().skipped.tolist<int64_t>();
+  return {counts[0], counts[1]};
+}
+
+Evaluation Trainer::evaluate(bool whole, const std::function<bool()>& stop) const {
   const ContextGuard guard(run_context());
   return ink::evaluate(*model_, *dataset_, whole ? 0 : config_.eval_iters, config_.batch_size,
-                       static_cast<uint64_t>(config_.seed));
+                       static_cast<uint64_t>(config_.seed), stop);
 }
 
 bool Trainer::note_validation(double loss) {
@@ -322,15 +347,29 @@ bool Trainer::note_validation(double loss) {
   return true;
 }
 
+void Trainer::check_finite() const {
+  const NoGrad no_grad;
+  const auto check = [&](const char* what, const NamedTensors& tensors) {
+    for (const auto& [name, x] : tensors)
+      INK_CHECK(!x.is_floating() || all(isfinite(x)).item<bool>(), "save: ", what, " ", name,
+                " is not finite after step ", steps_done_, "; ", config_.out_dir,
+                " keeps the checkpoint from before. Try a lower --learning_rate");
+  };
+  check("parameter", model_->state_dict());
+  check("the optimizer's", optimizer_->state());
+}
+
 void Trainer::save(const std::string& name) {
+  check_finite();
   Checkpoint checkpoint;
   checkpoint.config = to_json(config_);
-  checkpoint.config.erase("init_from");  // how this process started, not what the run is
-  checkpoint.config.erase("out_dir");    // nor where it lies,
-  checkpoint.config.erase("device");     // nor what it ran on
+  checkpoint.config.erase("init_from");     // how this process started, not what the run is
+  checkpoint.config.erase("data_changed");  // the same
+  checkpoint.config.erase("out_dir");       // nor where it lies,
+  checkpoint.config.erase("device");        // nor what it ran on
   checkpoint.config["vocabulary"] = nlohmann::json::parse(dataset_->tokenizer().to_json());
   checkpoint.config["start"] = sample_start();
-  checkpoint.state = {{"step", steps_done_}, {"dataset", dataset_->summary()}};
+  checkpoint.state = {{"step", steps_done_}, {"dataset", dataset_->summary()}, {"data", data_}};
   checkpoint.state["best_val_loss"] =
       std::isfinite(best_val_loss_) ? nlohmann::json(best_val_loss_) : nlohmann::json();
   checkpoint.model = model_->state_dict();
@@ -351,21 +390,15 @@ std::string Trainer::find_non_finite() {
 }
 
 LoadedModel load_model(const std::string& out_dir, const std::string& name) {
-  const bool best = name.empty() && checkpoint_exists(out_dir, kBest);
-  const LoadedCheckpoint saved = load_checkpoint(out_dir, !name.empty() ? name
-                                                          : best        ? kBest
-                                                                        : kLast);
+  const bool best = name.empty() && checkpoint_exists(out_dir, kBestCheckpoint);
   LoadedModel loaded;
-  loaded.tokenizer = parse_tokenizer(saved.config.at("vocabulary").dump());
-  from_json(saved.config, loaded.config);
+  static_cast<SavedRun&>(loaded) = load_run(out_dir, !name.empty() ? name
+                                                     : best        ? kBestCheckpoint
+                                                                   : kLastCheckpoint);
   loaded.model = std::make_unique<GPT>(loaded.config.gpt(loaded.tokenizer->vocab_size()));
-  loaded.model->load_state_dict(saved.model);
+  loaded.model->load_state_dict(std::exchange(loaded.model_state, {}));
+  loaded.optimizer_state.clear();
   loaded.model->eval();
-  loaded.step = saved.state.at("step").get<int64_t>();
-  loaded.best_val_loss = best_of(saved);
-  loaded.dataset = saved.state.at("dataset").get<std::string>();
-  loaded.start = saved.config.at("start").get<std::string>();
-  loaded.folder = saved.folder;
   return loaded;
 }
 

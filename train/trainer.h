@@ -19,6 +19,7 @@
 #include "train/config.h"
 #include "train/memory.h"
 #include "train/optimizer.h"
+#include "train/saved_run.h"
 
 namespace ink {
 
@@ -28,6 +29,12 @@ struct Evaluation {
   double loss = 0;
   std::optional<double> best_possible;
   int64_t tokens = 0;  // that count as targets
+  bool whole = true;   // false: stopped, and then nothing of it is known
+};
+
+/// Steps that were skipped because something was not finite.
+struct Skipped {
+  int64_t total = 0, in_a_row = 0;
 };
 
 /// What happened since progress() was last asked.
@@ -35,9 +42,8 @@ struct Progress {
   double loss = 0;  // mean over the steps since
   std::optional<double> best_possible;
   double lr = 0;
-  double grad_norm = 0;          // of the last step, before clipping
-  int64_t skipped = 0;           // steps skipped so far because something was not finite
-  int64_t skipped_in_a_row = 0;  // and of them, those since the last that was not
+  double grad_norm = 0;  // of the last step, before clipping
+  int64_t skipped = 0;   // steps skipped so far because something was not finite
   int64_t tokens = 0;
 };
 
@@ -61,9 +67,14 @@ class Trainer {
   /// Reads back what the steps since the last call left in tensors.
   Progress progress();
   /// Evaluates on eval_iters sampled batches, or on the whole validation set if `whole` or if
-  /// eval_iters is 0.
-  Evaluation evaluate(bool whole = false) const;
-  /// Saves as `name` in out_dir: "ckpt" (the last) or "best".
+  /// eval_iters is 0. Given up once `stop` says so.
+  Evaluation evaluate(bool whole = false, const std::function<bool()>& stop = {}) const;
+  /// Reads back how many steps were skipped.
+  Skipped skipped() const;
+  /// Throws, naming it, where a parameter or a moment is not finite.
+  void check_finite() const;
+  /// Saves as `name` in out_dir: "ckpt" (the last) or "best". Throws, and saves nothing, where a
+  /// parameter or a moment is not finite.
   void save(const std::string& name);
   /// Notes a validation loss; says whether it is the best so far.
   bool note_validation(double loss);
@@ -90,11 +101,14 @@ class Trainer {
   Tensor forward_backward(int64_t step, int64_t micro_batch, int64_t parts, const Tensor& scale);
   Tensor forward_backward_all(int64_t step);
   void forward_backward_update();
-  void resume();
+  Trainer(const TrainConfig& config, const std::optional<SavedRun>& saved,
+          std::unique_ptr<Dataset> dataset);
+  void resume(const SavedRun& saved);
 
   TrainConfig config_;
   Device device_;
   std::unique_ptr<Dataset> dataset_;
+  nlohmann::json data_;  // fingerprint
   std::unique_ptr<GPT> model_;
   std::vector<Tensor> parameters_;
   int64_t num_parameters_ = 0;  // elements
@@ -112,20 +126,13 @@ class Trainer {
 };
 
 /// Mean loss of a model over validation batches: `batches` sampled ones of batch_size sequences,
-/// or, for 0, the whole set.
+/// or, for 0, the whole set. Given up once `stop`, which any thread may call, says so.
 Evaluation evaluate(GPT& model, const Dataset& dataset, int64_t batches, int64_t batch_size,
-                    uint64_t seed);
+                    uint64_t seed, const std::function<bool()>& stop = {});
 
 /// A model as a checkpoint has it, ready to sample from or to evaluate.
-struct LoadedModel {
-  TrainConfig config;
+struct LoadedModel : SavedRun {
   std::unique_ptr<GPT> model;
-  std::unique_ptr<Tokenizer> tokenizer;
-  int64_t step;                         // where the run stood
-  std::optional<double> best_val_loss;  // so far
-  std::string dataset;                  // what it was trained on, in words
-  std::string start;                    // what samples start from when nothing else is said
-  std::filesystem::path folder;
 };
 /// Loads out_dir/name: "ckpt", "best", or, for "", best if there is one and ckpt otherwise. The
 /// model is in eval mode, on the context's default device.

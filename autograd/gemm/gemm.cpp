@@ -5,6 +5,8 @@
 #include "autograd/gemm/gemm.h"
 
 #include <cblas.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <array>
@@ -13,6 +15,7 @@
 #include <numeric>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "autograd/base/parallel.h"
 #include "autograd/gemm/units.h"
@@ -357,6 +360,35 @@ static const GemmUnit* choose_unit() {
 const GemmUnit* gemm_unit() {
   static const GemmUnit* const best = choose_unit();
   return best;
+}
+
+void take_gemm_memory(int64_t threads) {
+  static int64_t served = 1;  // threads; the first one's is taken when OpenBLAS is loaded
+  rlimit space{};
+  if (getrlimit(RLIMIT_AS, &space) != 0 || space.rlim_cur == RLIM_INFINITY) return;
+  if (threads <= served) return;
+  constexpr int64_t kMegabytes = 128 + 64 + 16;  // OpenBLAS's, and a thread's own heap and stack
+  const auto bytes = static_cast<size_t>(((threads - served) * kMegabytes + 64) << 20);
+  void* memory =
+      mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  INK_CHECK(memory != MAP_FAILED,
+            "threads: the limit on the address space (ulimit -v) leaves less "
+            "than the ",
+            kMegabytes, " MB that each of ", threads,
+            " threads needs; raise it, or choose fewer --threads");
+  munmap(memory, bytes);
+  served = threads;
+  constexpr int n = 256;
+  const std::vector<float> zeros(n * n);
+#pragma omp parallel num_threads(static_cast <int>(threads))
+  {
+    std::vector<float> c(n * n);
+    for (int i = 0; i < 4; ++i) {  // at the same time: OpenBLAS shares what is free
+#pragma omp barrier
+      cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, n, n, n, 1, zeros.data(), n,
+                  zeros.data(), n, 0, c.data(), n);
+    }
+  }
 }
 
 bool packs_operands(Device device) { return device.is_cpu(); }

@@ -36,6 +36,10 @@ Array as_rows(const Array& x);
 /// Where matrix number `index` of x (..., rows, cols) begins, in elements from x's first one.
 int64_t batch_offset(const Array& x, int64_t index);
 
+/// Where the address space is limited (ulimit -v): lets OpenBLAS take its memory, 128 MB a thread,
+/// now, because it asks for ever where it cannot have it. Throws where there is not enough.
+void take_gemm_memory(int64_t threads);
+
 /// The library behind the CPU's products and the kernel family it chose, as in
 /// "OpenBLAS 0.3.21, SkylakeX kernels". In a portable build also what the other kernels were
 /// compiled for.

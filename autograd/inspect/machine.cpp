@@ -1,8 +1,14 @@
 #include "autograd/inspect/machine.h"
 
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <fstream>
+#include <istream>
+#include <limits>
 #include <numeric>
 #include <set>
 #include <string>
@@ -178,7 +184,58 @@ std::string describe_machine(Device device) {
   return processor_name() + ", " + describe(device) + ", " + gemm_backend();
 }
 
+namespace {
+
+// The least that a file of the process's control groups says, from its own up to the root; f reads
+// a number from an open file, infinity where there is no limit.
+template <class F>
+double group_limit(const std::string& name, F&& f) {
+  double least = std::numeric_limits<double>::infinity();
+  std::ifstream groups("/proc/self/cgroup");
+  for (std::string line; std::getline(groups, line);) {  // "0::/user.slice", or "4:memory:/"
+    const size_t first = line.find(':'), second = line.find(':', first + 1);
+    if (second == std::string::npos) continue;
+    const std::string controller = line.substr(first + 1, second - first - 1);
+    std::string path = line.substr(second + 1);
+    const std::string root = "/sys/fs/cgroup" + (controller.empty() ? "" : "/" + controller);
+    while (true) {
+      std::ifstream file(root + path + (path.ends_with('/') ? "" : "/") + name);
+      if (file) least = std::min(least, f(file));
+      if (path.empty() || path == "/") break;
+      path.resize(path.rfind('/'));
+    }
+  }
+  return least;
+}
+
+double number_in(std::istream& in) {
+  double number;
+  return in >> number ? number : std::numeric_limits<double>::infinity();  // "max"
+}
+
+// Processors' worth of time.
+double group_processors() {
+  return group_limit("cpu.max", [](std::istream& in) {  // "200000 100000": of a period
+    const double quota = number_in(in);
+    return quota / (std::isfinite(quota) ? number_in(in) : 1);
+  });
+}
+
+}  // namespace
+
+int64_t usable_memory() {
+  double bytes =
+      static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
+  bytes = std::min(bytes, group_limit("memory.max", number_in));             // version 2
+  bytes = std::min(bytes, group_limit("memory.limit_in_bytes", number_in));  // version 1
+  rlimit space{};
+  if (getrlimit(RLIMIT_AS, &space) == 0 && space.rlim_cur != RLIM_INFINITY)
+    bytes = std::min(bytes, static_cast<double>(space.rlim_cur));
+  return static_cast<int64_t>(bytes);
+}
+
 int physical_cores() {
+  const double time = std::max(1.0, std::ceil(group_processors()));
 #if defined(__linux__)
   cpu_set_t allowed;
   std::set<std::string> cores;  // each by the list of its hardware threads
@@ -190,9 +247,10 @@ int physical_cores() {
     std::string threads;
     cores.insert(std::getline(file, threads) ? threads : name);
   }
-  if (!cores.empty()) return static_cast<int>(cores.size());
+  if (!cores.empty()) return static_cast<int>(std::min(time, static_cast<double>(cores.size())));
 #endif
-  return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  return static_cast<int>(
+      std::min<double>(time, std::max(1u, std::thread::hardware_concurrency())));
 }
 
 std::string processor_name() {

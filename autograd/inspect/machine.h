@@ -28,9 +28,14 @@ double datasheet_flops(const std::string& name);
 /// A GPU's name; or the processor's, how many threads use it, and what its products run on.
 std::string describe_machine(Device device);
 
-/// Processor cores that this process may run on, 1 or more. The hardware threads of a core count as
-/// one, because they share the units that products keep busy.
+/// Processor cores that this process may run on, 1 or more: no more than the time that its control
+/// group is given. The hardware threads of a core count as one, because they share the units that
+/// products keep busy.
 int physical_cores();
+
+/// Bytes that this process may use: the machine's memory, or the limit of its control group or of
+/// its address space (ulimit -v), whichever is least.
+int64_t usable_memory();
 
 /// The processor's name as the system tells it; "unknown" if it does not.
 std::string processor_name();

@@ -9,8 +9,21 @@
 #include <system_error>
 
 #include "autograd/base/check.h"
+#include "autograd/io/foreign.h"
 
 namespace ink {
+namespace {
+
+// fsync, again where a signal came between.
+int flush(int fd) {
+  int failed;
+  do {
+    failed = ::fsync(fd);
+  } while (failed != 0 && errno == EINTR);
+  return failed;
+}
+
+}  // namespace
 
 AtomicFile::AtomicFile(const std::filesystem::path& target) : target_(target) {
   std::error_code error;  // where something is wrong with the name, open() says what
@@ -23,7 +36,7 @@ AtomicFile::AtomicFile(const std::filesystem::path& target) : target_(target) {
   }
   if (exists(status) && is_symlink(target, error)) target_ = canonical(target, error);
   temporary_ = target_.string() + ".tmp";
-  open_file(temporary_, O_CREAT | O_TRUNC);
+  fd_ = open_file(temporary_, O_WRONLY | O_CREAT | O_TRUNC);
 }
 
 AtomicFile::~AtomicFile() {
@@ -32,14 +45,9 @@ AtomicFile::~AtomicFile() {
   if (!temporary_.empty()) ::unlink(temporary_.c_str());
 }
 
-void AtomicFile::open_file(const std::filesystem::path& name, int flags) {
-  fd_ = ::open(name.c_str(), O_WRONLY | O_CLOEXEC | flags, 0666);
-  INK_CHECK(fd_ >= 0, name.string(), ": cannot create: ", std::strerror(errno));
-}
-
 void AtomicFile::write(const void* bytes, size_t count) {
   const auto& name = temporary_.empty() ? target_ : temporary_;
-  if (fd_ < 0) open_file(name, 0);
+  if (fd_ < 0) fd_ = open_file(name, O_WRONLY);
   const char* at = static_cast<const char*>(bytes);
   while (count > 0) {
     const ssize_t written = ::write(fd_, at, count);
@@ -52,7 +60,7 @@ void AtomicFile::write(const void* bytes, size_t count) {
 
 void AtomicFile::commit() {
   if (temporary_.empty()) return;
-  INK_CHECK(::fsync(fd_) == 0, temporary_.string(), ": cannot write: ", std::strerror(errno));
+  INK_CHECK(flush(fd_) == 0, temporary_.string(), ": cannot write: ", std::strerror(errno));
   INK_CHECK(::rename(temporary_.c_str(), target_.c_str()) == 0, target_.string(),
             ": cannot replace: ", std::strerror(errno));
   ::close(fd_);
@@ -61,9 +69,8 @@ void AtomicFile::commit() {
 }
 
 void sync_folder(const std::filesystem::path& folder) {
-  const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  INK_CHECK(fd >= 0, folder.string(), ": cannot open: ", std::strerror(errno));
-  const int failed = ::fsync(fd);
+  const int fd = open_file(folder, O_RDONLY | O_DIRECTORY);
+  const int failed = flush(fd);
   const int reason = errno;
   ::close(fd);
   // Some file systems know no fsync of folders.

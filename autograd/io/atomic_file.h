@@ -21,7 +21,6 @@ class AtomicFile {
   void commit();
 
  private:
-  void open_file(const std::filesystem::path& name, int flags);
   std::filesystem::path target_;
   std::filesystem::path temporary_;  // empty: the target is written in its place
   int fd_ = -1;

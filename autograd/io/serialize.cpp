@@ -12,13 +12,14 @@
 #include <set>
 
 #include "autograd/io/atomic_file.h"
+#include "autograd/io/foreign.h"
 
 namespace ink {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "the file format is little-endian");
 
-using Json = nlohmann::ordered_json;
+using Json = nlohmann::json;
 
 constexpr const char* kMetadata = "__metadata__";
 constexpr uint64_t kMaxHeader = 100'000'000;  // bytes; the format's own limit
@@ -51,13 +52,16 @@ std::string header_of(const NamedTensors& tensors, const std::vector<size_t>& or
     starts[i] = end;
     end += bytes_of(tensors[i].second);
   }
-  Json header = Json::object();
-  if (!metadata.empty()) header[kMetadata] = metadata;
+  nlohmann::ordered_json header = nlohmann::ordered_json::object();
+  auto& fields = header.get_ref<nlohmann::ordered_json::object_t&>();
+  if (!metadata.empty()) fields.emplace_back(kMetadata, metadata);
   for (size_t i = 0; i < tensors.size(); ++i) {
     const auto& [name, x] = tensors[i];
-    header[name] = {{"dtype", kDTypeNames[static_cast<int>(x.dtype())]},
-                    {"shape", std::vector<int64_t>(x.shape().begin(), x.shape().end())},
-                    {"data_offsets", {starts[i], starts[i] + bytes_of(x)}}};
+    fields.emplace_back(
+        name,
+        nlohmann::ordered_json{{"dtype", kDTypeNames[static_cast<int>(x.dtype())]},
+                               {"shape", std::vector<int64_t>(x.shape().begin(), x.shape().end())},
+                               {"data_offsets", {starts[i], starts[i] + bytes_of(x)}}});
   }
   try {
     std::string text = header.dump();
@@ -104,9 +108,7 @@ namespace {
 class Reader {
  public:
   explicit Reader(const std::filesystem::path& file)
-      : fd_(::open(file.c_str(), O_RDONLY | O_CLOEXEC)) {
-    INK_CHECK(fd_ >= 0, "cannot open: ", std::strerror(errno));
-  }
+      : fd_(open_file(file, O_RDONLY | O_NONBLOCK)) {}  // a pipe is refused, not waited for
   ~Reader() { ::close(fd_); }
   Reader(const Reader&) = delete;
   Reader& operator=(const Reader&) = delete;
@@ -143,36 +145,11 @@ struct Entry {
   uint64_t begin, end;
 };
 
-// The header as JSON. Names that come twice are refused, which the parser alone would not do.
-Json parse_header(const std::string& text) {
-  std::vector<std::set<std::string>> names;
-  const auto watch = [&](int depth, Json::parse_event_t event, Json& value) {
-    INK_CHECK(depth <= 3, "the header is nested too deeply");
-    if (event == Json::parse_event_t::object_start) names.emplace_back();
-    if (event == Json::parse_event_t::object_end) names.pop_back();
-    if (event == Json::parse_event_t::key) {
-      const auto& name = value.get_ref<const std::string&>();
-      INK_CHECK(names.back().insert(name).second, "the name \"", name,
-                "\" comes twice in the header");
-    }
-    return true;
-  };
-  try {
-    Json header = Json::parse(text, watch);
-    INK_CHECK(header.is_object(), "expected the header to be a JSON object");
-    return header;
-  } catch (const Json::parse_error& error) {
-    detail::fail({"invalid JSON in the header at byte ", error.byte});
-  } catch (const Json::exception&) {
-    detail::fail({"invalid JSON in the header"});
-  }
-}
-
 DType parse_dtype(const std::string& name, const Json& entry) {
-  const std::string text = entry.is_string() ? entry.get<std::string>() : entry.dump();
+  const std::string text = entry.is_string() ? entry.get<std::string>() : "";
   const auto found = std::find(std::begin(kDTypeNames), std::end(kDTypeNames), text);
   INK_CHECK(found != std::end(kDTypeNames), name,
-            ": expected dtype F32, F64, BF16, I64 or BOOL, got ", text);
+            ": expected dtype F32, F64, BF16, I64 or BOOL, got ", quoted(entry));
   return static_cast<DType>(found - std::begin(kDTypeNames));
 }
 
@@ -181,7 +158,7 @@ std::vector<uint64_t> parse_sizes(const std::string& name, const char* key, cons
     return size.is_number_unsigned() && size.get<uint64_t>() <= INT64_MAX;
   };
   INK_CHECK(list.is_array() && std::all_of(list.begin(), list.end(), is_size), name,
-            ": expected \"", key, "\" to be a list of sizes, got ", list.dump());
+            ": expected \"", key, "\" to be a list of sizes, got ", quoted(list));
   return list.get<std::vector<uint64_t>>();
 }
 
@@ -190,7 +167,7 @@ Entry parse_entry(const std::string& name, const Json& json) {
     INK_CHECK(json.is_object() && json.contains(key), name, ": \"", key,
               "\" is missing in the header");
   }
-  INK_CHECK(json.size() == 3, name, ": unknown keys in the header: ", json.dump());
+  INK_CHECK(json.size() == 3, name, ": unknown keys in the header: ", quoted(json));
   Entry entry{name, parse_dtype(name, json["dtype"]), {}, 0, 0};
   const auto sizes = parse_sizes(name, "shape", json["shape"]);
   INK_CHECK(sizes.size() <= Shape::kMaxDims, name, ": expected at most ", Shape::kMaxDims,
@@ -198,7 +175,7 @@ Entry parse_entry(const std::string& name, const Json& json) {
   for (const uint64_t size : sizes) entry.shape.push_back(static_cast<int64_t>(size));
   const auto offsets = parse_sizes(name, "data_offsets", json["data_offsets"]);
   INK_CHECK(offsets.size() == 2 && offsets[0] <= offsets[1], name,
-            ": expected \"data_offsets\" to be [begin, end], got ", json["data_offsets"].dump());
+            ": expected \"data_offsets\" to be [begin, end], got ", quoted(json["data_offsets"]));
   entry.begin = offsets[0];
   entry.end = offsets[1];
   int64_t bytes = 0;
@@ -210,11 +187,11 @@ Entry parse_entry(const std::string& name, const Json& json) {
 }
 
 Metadata parse_metadata(const Json& json) {
-  INK_CHECK(json.is_object(), kMetadata, ": expected an object of strings, got ", json.dump());
+  INK_CHECK(json.is_object(), kMetadata, ": expected an object of strings, got ", quoted(json));
   Metadata metadata;
   for (const auto& [key, value] : json.items()) {
     INK_CHECK(value.is_string(), kMetadata, ": expected a string for \"", key, "\", got ",
-              value.dump());
+              quoted(value));
     metadata[key] = value;
   }
   return metadata;
@@ -261,14 +238,18 @@ NamedTensors load_from(const Reader& in, Metadata* metadata) {
   std::string text(length, '\0');
   in.read(text.data(), length, sizeof length);
 
-  const Json header = parse_header(text);
+  std::vector<std::string> names;
+  const Json header = with_prefix("the header", [&] { return parse_json(text, &names); });
+  INK_CHECK(header.is_object(), "expected the header to be a JSON object, got ", quoted(header));
   std::vector<Entry> entries;
   Metadata about;
-  for (const auto& [name, json] : header.items()) {
+  for (const std::string& name : names) {
+    const Json& json = header[name];
     if (name == kMetadata) {
       about = parse_metadata(json);
     } else {
-      entries.push_back(parse_entry(name, json));
+      entries.push_back(parse_entry(printable(name, 60), json));
+      entries.back().name = name;
     }
   }
   const uint64_t data_begin = sizeof length + length;
@@ -284,7 +265,8 @@ NamedTensors load_from(const Reader& in, Metadata* metadata) {
 }  // namespace
 
 NamedTensors load(const std::filesystem::path& file, Metadata* metadata) {
-  return with_prefix(file.string(), [&] { return load_from(Reader(file), metadata); });
+  const Reader in(file);
+  return with_prefix(file.string(), [&] { return load_from(in, metadata); });
 }
 
 }  // namespace ink

@@ -241,7 +241,10 @@ void* allocate(int64_t bytes, Device device) {
 
 void release(void* block, int64_t bytes, Device device) noexcept {
   if (device.is_cuda()) return backend_of(device).release(block, bytes, device);
-  cpu_allocator().release(block, bytes);
+  try {
+    cpu_allocator().release(block, bytes);
+  } catch (const std::bad_alloc&) {  // no memory to note that the block is free: it stays unused
+  }
 }
 
 }  // namespace detail

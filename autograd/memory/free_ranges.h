@@ -69,8 +69,13 @@ class FreeRanges {
 
  private:
   void insert(char* start, int64_t size) {
-    by_address_.emplace(start, size);
-    by_size_.emplace(size, start);
+    const auto entry = by_address_.emplace(start, size).first;
+    try {
+      by_size_.emplace(size, start);
+    } catch (...) {  // both or none
+      by_address_.erase(entry);
+      throw;
+    }
   }
   void erase(std::map<char*, int64_t>::const_iterator range) {
     by_size_.erase({range->second, range->first});

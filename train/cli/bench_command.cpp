@@ -54,12 +54,14 @@ bool read_options(const Arguments& arguments, BenchOptions& options, BenchSetup&
     CommandOptions command(
         "bench", "Measures a training step on random tokens: time, memory, and where they go.");
     command.add("--config", &options.config, config_help(), {.shows_default = true});
-    command.add("--vocab_size", &into.vocab_size, "ids are below it");
+    command.add("--vocab_size", &into.vocab_size, "ids are below it", {.limits = {1, 1e7}});
     command.add_fields(into.config, kNotOfAStep);
-    command.add("--steps", &into.steps, "timed steps, after two to warm up; 0: ten seconds of them",
-                {.shows_default = true, .range = CommandOptions::Range::non_negative});
+    command.add("--steps", &into.steps,
+                "timed steps, after two to warm up; by default ten seconds of them",
+                {.limits = {1, 1e6}});
     command.add("--profile_steps", &into.profile_steps,
-                "further steps whose ops are timed; -1: a quarter of the above");
+                "further steps whose ops are timed; by default a quarter of the above",
+                {.limits = {0, 1e6}});
     command.add("--weights", &into.weights,
                 "a safetensors file with the model's weights and a batch, x and y (B, T)");
     command.flag("--scaling", options.scaling, "once more with B, T, L and C doubled, each alone");
@@ -77,8 +79,6 @@ bool read_options(const Arguments& arguments, BenchOptions& options, BenchSetup&
                                  suggestion(options.config, names)));
   setup = bench_setup(options.config);
   parse_into(setup);
-  if (setup.vocab_size < 1)
-    throw UsageError(fmt::format("vocab_size is {}; expected 1 or more", setup.vocab_size));
   try {
     setup.config.check();
   } catch (const Error& error) {

@@ -45,14 +45,12 @@ int bench_command(const Arguments& arguments);        // bench_command.cpp
 class CommandOptions {
  public:
   /// Where an option's value goes, and the default that it holds before.
-  using Value =
-      std::variant<std::string*, int*, int64_t*, uint64_t*, double*, std::vector<std::string>*>;
-  enum class Range { any, non_negative, positive };
+  using Value = std::variant<std::string*, int64_t*, double*, std::vector<std::string>*>;
   struct Rules {
     bool shows_default = false;  // in the help
-    Range range = Range::any;
-    int most_values = 0;  // of a list; 0: any number
-    char delimiter = 0;   // between the values of a list in one word
+    Limits limits = {};          // shown in the help, too
+    int most_values = 0;         // of a list; 0: any number
+    char delimiter = 0;          // between the values of a list in one word
   };
 
   CommandOptions(const std::string& command, const std::string& description);
@@ -71,8 +69,9 @@ class CommandOptions {
   void take_config_file(const std::string& help);
 
   /// Reads arguments, and the config file that they name, into the values. '-' and '_' are alike
-  /// within names; an unknown name is answered with the nearest one. Throws UsageError. Returns
-  /// false if help was printed instead.
+  /// within names; an unknown name is answered with the nearest one. Integers are decimal, and a
+  /// number is never rounded, clamped or wrapped. Throws UsageError. Returns false if help was
+  /// printed instead.
   bool parse(const Arguments& arguments);
   /// Was this option among the arguments?
   bool given(const std::string& name) const;
@@ -84,6 +83,9 @@ class CommandOptions {
 /// "; did you mean NAME?", or nothing if no name is near.
 std::string suggestion(const std::string& unknown, const std::vector<std::string>& names,
                        const char* prefix = "");
+
+/// parse_device; throws UsageError.
+Device parsed_device(const std::string& name);
 
 /// Sets the number of CPU threads; 0: that of OMP_NUM_THREADS, or else one a core.
 void use_threads(int64_t threads);

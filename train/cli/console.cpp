@@ -1,14 +1,22 @@
 #include "train/cli/console.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <nlohmann/json.hpp>
-#include <vector>
+#include <optional>
 
 #include "autograd/base/check.h"
+#include "autograd/base/log.h"
+#include "autograd/io/atomic_file.h"
+#include "autograd/io/foreign.h"
 
 namespace ink {
 namespace {
@@ -77,29 +85,71 @@ std::string Console::coloured(const char* code, const std::string& text) const {
   return colours_ ? fmt::format("\033[{}m{}\033[0m", code, text) : text;
 }
 
-Metrics::Metrics(const std::filesystem::path& file, int64_t resume_after_step) : path_(file) {
-  std::vector<std::string> kept;
-  if (resume_after_step > 0) {
-    std::ifstream old(file);
-    for (std::string text; std::getline(old, text);) {
-      // A torn last line is discarded.
-      const auto object = nlohmann::json::parse(text, nullptr, false);
-      if (object.is_object() && object.value("step", int64_t{-1}) >= 0 &&
-          object.value("step", int64_t{0}) <= resume_after_step) {
-        kept.push_back(text);
-      }
-    }
+namespace {
+
+// The step of a line; none where it is not a line of ours.
+std::optional<int64_t> step_of(const std::string& line) {
+  try {
+    const nlohmann::json object = parse_json(line);
+    if (object.is_object() && object.contains("step") && object["step"].is_number_unsigned())
+      return object["step"].get<int64_t>();
+  } catch (const Error&) {
   }
-  file_.open(file, std::ios::trunc);
-  for (const std::string& text : kept) file_ << text << "\n";
-  file_.flush();
-  INK_CHECK(file_.good(), "metrics: cannot write ", file.string(), "; choose another --out_dir");
+  return {};
 }
 
+void keep_lines(const std::filesystem::path& file, int64_t last_step) {
+  std::string text;
+  {
+    const int fd = open_file(file, O_RDONLY | O_NONBLOCK);
+    std::array<char, 1 << 16> piece;
+    ssize_t got;
+    while ((got = ::read(fd, piece.data(), piece.size())) > 0 || (got < 0 && errno == EINTR))
+      if (got > 0) text.append(piece.data(), static_cast<size_t>(got));
+    const int reason = errno;
+    ::close(fd);
+    INK_CHECK(got == 0, file.string(), ": cannot read: ", std::strerror(reason));
+  }
+  std::string kept;
+  int64_t later = 0, foreign = 0;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    const std::string line = text.substr(at, end - at);
+    at = end + 1;
+    const auto step = step_of(line);
+    if (step && *step <= last_step) {
+      kept += line + "\n";
+    } else {
+      ++(step ? later : foreign);
+    }
+  }
+  if (kept == text) return;
+  if (foreign > 0)
+    log_message(file.string(), ": ", foreign, " lines left out that are no metrics of a step");
+  AtomicFile out(file);
+  out.write(kept.data(), kept.size());
+  out.commit();
+}
+
+}  // namespace
+
+Metrics::Metrics(const std::filesystem::path& file, int64_t resume_after_step) : path_(file) {
+  const auto status = std::filesystem::status(file);
+  INK_CHECK(!exists(status) || is_regular_file(status), file.string(),
+            ": expected a regular file; move it away, or choose another --out_dir");
+  if (exists(status)) keep_lines(file, resume_after_step);
+  fd_ = open_file(file, O_WRONLY | O_CREAT | O_APPEND);
+}
+Metrics::~Metrics() { ::close(fd_); }
+
 void Metrics::write(const nlohmann::ordered_json& object) {
-  file_ << object.dump() << "\n";
-  file_.flush();
-  INK_CHECK(file_.good(), "metrics: cannot write ", path_.string(), ": is the disk full?");
+  const std::string line = object.dump() + "\n";
+  for (size_t done = 0; done < line.size();) {
+    const ssize_t written = ::write(fd_, line.data() + done, line.size() - done);
+    if (written < 0 && errno == EINTR) continue;
+    INK_CHECK(written >= 0, path_.string(), ": cannot write: ", std::strerror(errno));
+    done += static_cast<size_t>(written);
+  }
 }
 
 std::string clock_text(double seconds) {

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
@@ -40,15 +39,21 @@ class Console {
   bool live_shown_ = false;
 };
 
-/// metrics.jsonl: one JSON object a line. A resumed run keeps the lines up to its step.
+/// metrics.jsonl: one JSON object a line, appended. A resumed run keeps the lines up to its step;
+/// what goes is told, and goes at once or not at all.
 class Metrics {
  public:
   Metrics(const std::filesystem::path& file, int64_t resume_after_step);
+  ~Metrics();
+  Metrics(const Metrics&) = delete;
+  Metrics& operator=(const Metrics&) = delete;
+
+  /// Throws where the line cannot be written whole.
   void write(const nlohmann::ordered_json& object);
 
  private:
   std::filesystem::path path_;
-  std::ofstream file_;
+  int fd_ = -1;
 };
 
 /// "3:05" or "1:02:03".

@@ -79,7 +79,7 @@ int gradcheck_command(const Arguments& arguments) {
               {.shows_default = true});
   if (!command.parse(arguments)) return kOk;
 
-  const FieldGuard on_device(&Context::default_device, parse_device(device));
+  const FieldGuard on_device(&Context::default_device, parsed_device(device));
   const Console console;
   std::cout << fmt::format("{:<28} {:>6} {:>9}  {:>10}  {:>6}\n", "op", "cases", "checked",
                            "worst error", "of tol");

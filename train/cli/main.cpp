@@ -1,6 +1,35 @@
 #include "autograd/base/parallel.h"
 #include "train/cli/command_line.h"
 
+#if defined(__linux__)
+#include <sys/mman.h>
+#include <unistd.h>
+
+namespace {
+
+// OpenBLAS takes this much when it is loaded, and asks for ever where it cannot have it (ulimit -v).
+// So the program asks before that: this runs before the constructors of its libraries.
+void check_address_space(int, char**, char**) {
+  constexpr size_t kBytes = size_t{256} << 20;
+  void* memory =
+      mmap(nullptr, kBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory != MAP_FAILED) {
+    munmap(memory, kBytes);
+    return;
+  }
+  constexpr char kError[] =
+      "inkling: cannot have 256 MB of address space, which OpenBLAS takes; raise the limit "
+      "(ulimit -v)\n";
+  static_cast<void>(!write(STDERR_FILENO, kError, sizeof kError - 1));
+  _exit(1);
+}
+[[gnu::used,
+  gnu::section(".preinit_array")]] void (*const check_first)(int, char**,
+                                                             char**) = check_address_space;
+
+}  // namespace
+#endif
+
 int main(int argc, char** argv) {
   ink::set_wait_policy(argv);
   return ink::run_command_line(argc, argv);

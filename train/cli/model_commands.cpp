@@ -4,15 +4,14 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <fstream>
 #include <iostream>
-#include <iterator>
 #include <string>
 #include <vector>
 
 #include "autograd/gemm/gemm.h"
 #include "autograd/gemm/units.h"
 #include "autograd/io/atomic_file.h"
+#include "autograd/io/foreign.h"
 #include "autograd/memory/device_backend.h"
 #include "train/cli/attention_page.h"
 #include "train/cli/command_line.h"
@@ -23,13 +22,10 @@ namespace ink {
 namespace {
 
 std::string read_text(const std::string& file) {
-  std::ifstream in(file, std::ios::binary);
-  INK_CHECK(in.good(), "sample: cannot read ", file);
-  return {std::istreambuf_iterator<char>(in), {}};
+  return with_prefix("sample: --start", [&] { return read_file(file); });
 }
 
-constexpr CommandOptions::Rules kAtLeast0{.shows_default = true,
-                                          .range = CommandOptions::Range::non_negative};
+CommandOptions::Rules up_to(double most) { return {.shows_default = true, .limits = {0, most}}; }
 
 // Which model, and what it runs on.
 struct ModelOptions {
@@ -42,22 +38,19 @@ struct ModelOptions {
                 "ckpt (the last) or best; by default best, if there is one");
     command.add("--device", &device, "cpu, cuda or cuda:N: what the model runs on",
                 {.shows_default = true});
-    command.add("--threads", &threads, "CPU threads; 0: one a core, or OMP_NUM_THREADS", kAtLeast0);
+    command.add("--threads", &threads, "CPU threads; 0: one a core, or OMP_NUM_THREADS",
+                up_to(1024));
   }
   /// Sets the threads; gives the device.
   Device use() const {
     use_threads(threads);
-    try {
-      return parse_device(device);
-    } catch (const Error& error) {
-      throw UsageError(error.what());
-    }
+    return parsed_device(device);
   }
 };
 
 void describe_checkpoint(const LoadedModel& loaded) {
   std::cout << fmt::format("checkpoint  {}, step {}\n", loaded.folder.string(), loaded.step);
-  std::cout << "trained on  " << loaded.dataset << "\n";
+  std::cout << "trained on  " << printable(loaded.dataset, 200) << "\n";
   if (loaded.best_val_loss)
     std::cout << fmt::format("best validation loss {:.4f}\n", *loaded.best_val_loss);
   std::cout << *loaded.model << "\n";
@@ -117,20 +110,20 @@ int sample_command(const Arguments& arguments) {
   command.add("--start", &options.start,
               "text to go on from, or FILE:path; by default what the training data starts with");
   command.add("--num_samples", &options.num_samples, "how many texts",
-              {.shows_default = true, .range = CommandOptions::Range::positive});
+              {.shows_default = true, .limits = {1, 1e9}});
   command.add("--max_new_tokens", &options.generate.max_new_tokens,
-              "length of each; by default as many as the context holds",
-              {.range = CommandOptions::Range::non_negative});
+              "length of each; by default as many as the context holds", {.limits = {0, 1e9}});
   command.add("--temperature", &options.generate.temperature,
-              "below 1: safer, above 1: wilder, 0: always the likeliest", kAtLeast0);
+              "below 1: safer, above 1: wilder, 0: always the likeliest", up_to(1e6));
   command.add("--top_k", &options.generate.top_k, "choose among the k likeliest only; 0: among all",
-              kAtLeast0);
-  command.add("--seed", &options.seed, "of the choices", kAtLeast0);
+              up_to(1e9));
+  command.add("--seed", &options.seed, "of the choices", up_to(0x1p63));
   command.add("--attention", &options.attention,
               "write an HTML page that shows the last text with the weights of all heads");
   if (!command.parse(arguments)) return kOk;
   const FieldGuard on_device(&Context::default_device, model.use());
 
+  if (!options.attention.empty()) AtomicFile{options.attention};  // refused now, if at all
   write_samples(load_model(model.out_dir, model.checkpoint), options);
   return kOk;
 }
@@ -146,8 +139,11 @@ int eval_command(const Arguments& arguments) {
 
   const LoadedModel loaded = load_model(model.out_dir, model.checkpoint);
   TrainConfig config = loaded.config;
-  if (!data.empty()) config.data = data;
-  const auto dataset = make_dataset(config, parse_tokenizer(loaded.tokenizer->to_json()));
+  if (!data.empty()) {
+    config.data = data;
+    config.val_fraction = 1;  // the whole of it
+  }
+  const auto dataset = make_dataset(config, loaded.tokenizer);
   const Evaluation evaluation = evaluate(*loaded.model, *dataset, 0, config.batch_size, 0);
   std::cout << fmt::format("{}: loss {:.4f}", loaded.folder.string(), evaluation.loss);
   if (evaluation.best_possible) {
@@ -166,6 +162,8 @@ int info_command(const Arguments& arguments) {
   command.add("--checkpoint", &checkpoint,
               "ckpt (the last) or best; by default best, if there is one");
   if (!command.parse(arguments)) return kOk;
+  if (command.given("--checkpoint") && !command.given("--out_dir"))
+    throw UsageError("--checkpoint is of a run: name its --out_dir, too");
 
   std::cout << fmt::format("inkling {}, {} threads, matrix products by {}\n", INKLING_VERSION,
                            omp_get_max_threads(), gemm_backend());

@@ -14,9 +14,9 @@ namespace ink {
 namespace {
 
 struct Given {
-  uint64_t skip = 0, high = 0;
+  int64_t skip = 0, high = 0;
   std::vector<std::string> values;
-  int digits = 4;
+  int64_t digits = 4;
 };
 
 uint64_t whole_number(const std::string& text) {
@@ -32,8 +32,9 @@ std::vector<OutputSet> outputs_of(const Given& given) {
   double fitting = 0x1p32;
   for (const std::string& text : given.values) {
     try {
-      outputs.push_back(given.high == 0 ? printed_rand(text, given.digits)
-                                        : drawn_randint(whole_number(text), given.high));
+      outputs.push_back(given.high == 0
+                            ? printed_rand(text, static_cast<int>(given.digits))
+                            : drawn_randint(whole_number(text), static_cast<uint64_t>(given.high)));
     } catch (const Error& error) {
       const std::string what = error.what(), prefix = "seedhunt: ";
       throw UsageError(what.rfind(prefix, 0) == 0 ? what.substr(prefix.size()) : what);
@@ -78,22 +79,19 @@ int seedhunt_command(const Arguments& arguments) {
   command.add("--rand,--values", &given.values,
               "consecutive numbers of rand, as printed: v1,v2,...", {.delimiter = ','});
   command.add("--randint", &given.high,
-              "the numbers are those of randint(HIGH), given as --values v1,v2,...");
+              "the numbers are those of randint(HIGH), given as --values v1,v2,...",
+              {.limits = {2, 0x1p63}});
   command.add("--skip", &given.skip, "how many 32-bit outputs were drawn before them",
-              {.shows_default = true});
+              {.shows_default = true, .limits = {0, 1e6}});
   command.add("--digits", &given.digits, "digits after the point, as printed",
-              {.shows_default = true});
+              {.shows_default = true, .limits = {1, 9}});
   if (!command.parse(arguments)) return kOk;
-  if (command.given("--randint") && given.high == 0)
-    throw UsageError("expected --randint HIGH with HIGH from 2 up, got 0");
-  if (given.skip > 1000000)
-    throw UsageError(fmt::format("expected --skip of at most 1000000, got {}", given.skip));
 
   const std::vector<OutputSet> outputs = outputs_of(given);
   SearchProgress progress;
   SeedhuntOptions options;
   options.progress = [&](double done) { progress(done); };
-  const std::vector<uint32_t> seeds = seedhunt(given.skip, outputs, options);
+  const std::vector<uint32_t> seeds = seedhunt(static_cast<uint64_t>(given.skip), outputs, options);
   for (const uint32_t seed : seeds) progress.end(fmt::format("seed {}", seed));
   const char* verdict = seeds.empty()
                             ? "no seed fits: are the numbers consecutive, and --skip right?"

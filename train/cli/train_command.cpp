@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <csignal>
 #include <filesystem>
 #include <iostream>
@@ -13,12 +14,14 @@
 #include <string>
 #include <utility>
 
+#include "autograd/base/log.h"
 #include "autograd/engine/observer.h"
 #include "autograd/io/atomic_file.h"
 #include "autograd/memory/device_backend.h"
 #include "train/checkpoint.h"
 #include "train/cli/command_line.h"
 #include "train/cli/console.h"
+#include "train/cli/out_folder.h"
 #include "train/cli/profile_table.h"
 #include "train/trainer.h"
 
@@ -33,12 +36,22 @@ double seconds_since(Clock::time_point start) {
 
 volatile std::sig_atomic_t interrupted = 0;
 
-// The first Ctrl-C (or kill) asks the loop to finish its step and save; the second one ends the
-// program at once.
+// The first Ctrl-C (or kill, or a lost connection) asks the loop to finish its step and save; the
+// second one ends the program at once.
 void on_signal(int signal) {
   interrupted = 1;
   std::signal(signal, SIG_DFL);
 }
+
+// A signal that the caller ignores (nohup) stays ignored.
+void watch_signals() {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP})
+    if (std::signal(signal, on_signal) == SIG_IGN) std::signal(signal, SIG_IGN);
+}
+bool is_interrupted() { return interrupted != 0; }
+
+// Thrown out of a sample that an interrupt cuts short.
+struct Interrupted {};
 
 std::string percent_above(double loss, double best) {
   return fmt::format("{:+.1f} %", 100 * (loss / best - 1));
@@ -89,37 +102,71 @@ class StepProfile {
 // The run as a person watches it: the trainer, the clock, the console and metrics.jsonl.
 class TrainRun {
  public:
-  TrainRun(const TrainConfig& config, const std::string& profile, Console& console)
+  TrainRun(const TrainConfig& config, const std::string& profile, OutFolder& folder,
+           Console& console)
       : config_(config),
         console_(console),
         profile_(profile),
         trainer_(config),
-        metrics_((std::filesystem::create_directories(config.out_dir),
-                  std::filesystem::path(config.out_dir) / "metrics.jsonl"),
-                 trainer_.steps_done()),
-        start_(Clock::now()) {}
+        metrics_(
+            (folder.make_room(console), std::filesystem::path(config.out_dir)) / "metrics.jsonl",
+            trainer_.steps_done()),
+        start_(Clock::now()),
+        first_step_(trainer_.steps_done()),
+        saved_step_(first_step_),
+        skipped_(trainer_.skipped().total) {}
 
   int run() {
     introduce();
-    std::signal(SIGINT, on_signal);
-    std::signal(SIGTERM, on_signal);
-    first_step_ = trainer_.steps_done();
-    last_report_ = Clock::now();
+    watch_signals();
+    try {
+      last_report_ = Clock::now();
+      return train();
+    } catch (...) {  // whatever went wrong, the steps since the last save are not lost
+      if (trainer_.steps_done() > saved_step_) try_to_save();
+      throw;
+    }
+  }
+
+ private:
+  int train() {
     while (trainer_.steps_done() < config_.max_iters) {
       profile_.step(trainer_);
       const int64_t step = trainer_.steps_done();
       if (step % config_.log_interval == 0 || step == config_.max_iters) report();
+      if (on_cpu_ || step % kMostSkipped == 0) check_skipped();
       if (interrupted) return stop_early("Interrupted", kInterrupted);
       if (step == config_.max_iters) break;
-      if (step % config_.eval_interval == 0) validate();
-      if (config_.sample_interval > 0 && step % config_.sample_interval == 0) show_sample();
+      if (step % config_.eval_interval == 0 && !validate())
+        return stop_early("Interrupted", kInterrupted);
+      if (config_.sample_interval > 0 && step % config_.sample_interval == 0 && !show_sample())
+        return stop_early("Interrupted", kInterrupted);
       if (config_.max_minutes > 0 && seconds_since(start_) > 60 * config_.max_minutes)
         return stop_early("Time is up", kOk);
     }
     return finish();
   }
 
- private:
+  void save(const char* name) {
+    trainer_.save(name);
+    if (name == std::string(kLastCheckpoint)) saved_step_ = trainer_.steps_done();
+  }
+  void try_to_save() {
+    try {
+      save(kLastCheckpoint);
+    } catch (const std::exception& error) {
+      log_message("not saved: ", error.what());
+    }
+  }
+  // What is not training does not count as its time.
+  template <class F>
+  auto beside_training(F&& f) {
+    const Clock::time_point begin = Clock::now();
+    const auto result = f();
+    last_report_ += Clock::now() - begin;
+    return result;
+  }
+
   void introduce() {
     const GPT& model = trainer_.model();
     console_.line(fmt::format("{}  {}", console_.bold("data "), trainer_.dataset().summary()));
@@ -139,7 +186,7 @@ class TrainRun {
                               console_.bold("run  "), config_.max_iters,
                               config_.batch_size * config_.gradient_accumulation_steps,
                               config_.block_size, describe(parse_device(config_.device))));
-    if (trainer_.steps_done() > 0)
+    if (trainer_.steps_done() > 0 || config_.init_from == "resume")
       console_.line(
           fmt::format("resumed after step {} from {}", trainer_.steps_done(), config_.out_dir));
     console_.line("");
@@ -178,23 +225,25 @@ class TrainRun {
                    {"grad_norm", progress.grad_norm},
                    {"tokens_per_s", rate},
                    {"ms", ms}});
+    if (steps != config_.log_interval) object["steps"] = steps;  // that the means are over
     metrics_.write(object);
-    check_finite(progress);
+    if (progress.skipped > skipped_) {
+      console_.line(console_.yellow(
+          fmt::format("step {}: {} steps skipped so far: a loss or gradient was not finite", step,
+                      progress.skipped)));
+      skipped_ = progress.skipped;
+    }
     last_reported_ = step;
     last_report_ = Clock::now();
   }
   int64_t reported_step() const { return std::max(last_reported_, first_step_); }
 
-  void check_finite(const Progress& progress) {
-    if (progress.skipped > skipped_) {
-      console_.line(console_.yellow(
-          fmt::format("step {}: {} steps skipped so far: a loss or gradient was not finite",
-                      trainer_.steps_done(), progress.skipped)));
-      skipped_ = progress.skipped;
-    }
-    if (progress.skipped_in_a_row < 10) return;
+  void check_skipped() {
+    const int64_t in_a_row = trainer_.skipped().in_a_row;
+    if (in_a_row < kMostSkipped) return;
+    trainer_.check_finite();  // names a parameter
     const std::string first = trainer_.find_non_finite();
-    detail::fail({progress.skipped_in_a_row,
+    detail::fail({in_a_row,
                   " steps in a row had a loss or gradient that is not finite; the first such value "
                   "came from ",
                   first.empty() ? "an earlier step" : first,
@@ -202,9 +251,14 @@ class TrainRun {
                   " is from before"});
   }
 
-  void validate() {
-    const Evaluation evaluation = trainer_.evaluate();
-    const bool best = trainer_.note_validation(evaluation.loss);
+  // False: interrupted, before anything was saved.
+  bool validate() {
+    return beside_training([&] { return validate_and_save(); });
+  }
+  bool validate_and_save() {
+    const Evaluation evaluation = trainer_.evaluate(false, is_interrupted);
+    if (!evaluation.whole) return false;
+    const bool best = note_validation(evaluation);
     std::string text = fmt::format("step {:>5}  validation {}", trainer_.steps_done(),
                                    loss_text(evaluation.loss, evaluation.best_possible));
     if (evaluation.best_possible)
@@ -212,9 +266,19 @@ class TrainRun {
     text += fmt::format("  after {}", clock_text(seconds_since(start_)));
     console_.line(console_.green(text));
     write_validation(evaluation);
-    trainer_.save("ckpt");
-    if (best) trainer_.save("best");
-    last_report_ = Clock::now();
+    if (best) save(kBestCheckpoint);  // first: the last one says that there is this one
+    save(kLastCheckpoint);
+    return true;
+  }
+
+  bool note_validation(const Evaluation& evaluation) {
+    if (!std::isfinite(evaluation.loss)) {
+      trainer_.check_finite();
+      detail::fail({"the validation loss after step ", trainer_.steps_done(), " is ",
+                    evaluation.loss, "; try a lower --learning_rate. The last checkpoint in ",
+                    config_.out_dir, " is from before"});
+    }
+    return trainer_.note_validation(evaluation.loss);
   }
 
   void write_validation(const Evaluation& evaluation) {
@@ -224,7 +288,11 @@ class TrainRun {
   }
 
   // As much as the context holds: beyond it the model would have to go on from the middle.
-  void show_sample() {
+  // False: interrupted.
+  bool show_sample() {
+    return beside_training([&] { return write_a_sample(); });
+  }
+  bool write_a_sample() {
     const ContextGuard guard;
     context().random = {.seed = static_cast<uint64_t>(config_.seed),
                         .step = static_cast<uint64_t>(trainer_.steps_done())};
@@ -232,14 +300,20 @@ class TrainRun {
     GenerateOptions options;
     options.max_new_tokens = config_.block_size - 1;
     console_.line(console_.dim("--- the model writes:"));
-    write_sample(trainer_.model(), trainer_.dataset().tokenizer(), trainer_.sample_start(), options,
-                 [&](const std::string& text) { console_.write(text); });
+    try {
+      write_sample(trainer_.model(), trainer_.dataset().tokenizer(), trainer_.sample_start(),
+                   options, [&](const std::string& text) {
+                     console_.write(text);
+                     if (interrupted) throw Interrupted();
+                   });
+    } catch (const Interrupted&) {
+    }
     console_.line("\n" + console_.dim("---"));
-    last_report_ = Clock::now();
+    return !interrupted;
   }
 
   int stop_early(const char* why, int code) {
-    trainer_.save("ckpt");
+    save(kLastCheckpoint);
     console_.line(fmt::format("{} after step {}; saved. To go on: {} {}", why,
                               trainer_.steps_done(), typed("train --init_from resume --out_dir"),
                               for_shell(config_.out_dir)));
@@ -247,11 +321,17 @@ class TrainRun {
   }
 
   int finish() {
-    const Evaluation evaluation = trainer_.evaluate(true);
-    const bool best = trainer_.note_validation(evaluation.loss);
+    save(kLastCheckpoint);  // what follows takes long
+    // The best model is chosen by the loss of the same batches every time.
+    const Evaluation sampled = trainer_.evaluate(false, is_interrupted);
+    if (sampled.whole && note_validation(sampled)) {
+      save(kBestCheckpoint);
+      save(kLastCheckpoint);
+    }
+    const Evaluation evaluation =
+        config_.eval_iters == 0 ? sampled : trainer_.evaluate(true, is_interrupted);
+    if (!evaluation.whole) return stop_early("Interrupted", kInterrupted);
     write_validation(evaluation);
-    trainer_.save("ckpt");
-    if (best) trainer_.save("best");
     std::string text =
         fmt::format("validation {}", loss_text(evaluation.loss, evaluation.best_possible));
     if (evaluation.best_possible)
@@ -272,15 +352,26 @@ class TrainRun {
   Trainer trainer_;
   Metrics metrics_;
   Clock::time_point start_, last_report_;
+  const bool on_cpu_ = parse_device(config_.device).is_cpu();  // where asking costs nothing
+  static constexpr int64_t kMostSkipped = 10;                  // in a row
   double training_seconds_ = 0;
-  int64_t first_step_ = 0, last_reported_ = 0, skipped_ = 0;
+  int64_t first_step_, saved_step_, last_reported_ = 0, skipped_;
 };
 
 // What train is told beside its config.
 struct TrainOptions {
-  bool print_config = false;
+  bool print_config = false, overwrite = false;
+  bool names_out_dir = false;
   std::string profile;  // a file
 };
+
+void check_usage(const TrainConfig& config) {
+  try {
+    config.check();
+  } catch (const Error& error) {
+    throw UsageError(error.what());
+  }
+}
 
 // Flags over the config file over (when resuming) the checkpoint's config over the defaults.
 bool read_config(const Arguments& arguments, TrainConfig& config, TrainOptions& options) {
@@ -288,16 +379,22 @@ bool read_config(const Arguments& arguments, TrainConfig& config, TrainOptions& 
     CommandOptions command("train", "Trains a GPT; with no options, on the built-in stories.");
     command.add_fields(into);
     command.take_config_file("a file of name = value lines; flags go before it");
+    command.flag("--overwrite", options.overwrite,
+                 "delete the run that is in out_dir, and start anew there");
     command.flag("--print_config", options.print_config, "print the effective config and stop");
     command.add("--profile", &options.profile,
                 "print where the time goes, op by op, and write a trace of 3 steps to this file "
                 "(runs with batch_parts 1)");
-    return command.parse(arguments);
+    const bool parsed = command.parse(arguments);
+    options.names_out_dir = command.given("--out_dir");
+    if (command.given("--profile") && options.profile.empty())
+      throw UsageError("--profile: expected the name of a file, got none");
+    return parsed;
   };
   if (!parse_into(config)) return false;
   if (config.init_from == "resume") {
-    TrainConfig resumed;
-    from_json(load_checkpoint(config.out_dir, "ckpt").config, resumed);
+    check_usage(config);
+    TrainConfig resumed = load_run(config.out_dir, kLastCheckpoint).config;
     parse_into(resumed);
     config = resumed;
   }
@@ -310,23 +407,27 @@ int train_command(const Arguments& arguments) {
   TrainConfig config;
   TrainOptions options;
   if (!read_config(arguments, config, options)) return kOk;
-  try {
-    config.check();
-  } catch (const Error& error) {
-    throw UsageError(error.what());
-  }
+  check_usage(config);
+  if (options.overwrite && config.init_from == "resume")
+    throw UsageError(
+        "--overwrite starts anew, and --init_from resume goes on; expected one of them");
   if (options.print_config) {
-    for_each_field(config, [](const char* name, const auto& value, const char* help) {
+    for_each_field(config, [](const char* name, const auto& value, const char* help,
+                              const Limits&) {
       const nlohmann::json json = value;
       const bool unset = json.is_array() && json.empty();  // the config file has no empty lists
-      std::cout << fmt::format("# {}\n{}{} = {}\n", help, unset ? "# " : "", name, json.dump());
+      std::cout << fmt::format("# {}\n{}{} = {}\n", help, unset ? "# " : "", name,
+                               json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
     });
     return kOk;
   }
+  // Nobody reads the console any more, or a file is as large as files may be: then the write fails.
+  for (const int signal : {SIGPIPE, SIGXFSZ}) std::signal(signal, SIG_IGN);
   use_threads(config.threads);
   warn_of_slow_blas();
   Console console;
-  return TrainRun(config, options.profile, console).run();
+  OutFolder folder(config, options.names_out_dir, options.overwrite);
+  return TrainRun(config, options.profile, folder, console).run();
 }
 
 }  // namespace ink

@@ -59,9 +59,9 @@ int walkthrough_command(const Arguments& arguments) {
       "Lessons on attention, step by step: explanation, code and tensors, with PyTorch's digits.\n"
       "Without NAME: lists them.");
   std::string name;
-  int step = 0;
+  int64_t step = 0;
   command.add("NAME", &name, "which one");
-  command.add("--step", &step, "stop after this step; by default the last");
+  command.add("--step", &step, "stop after this step; by default the last", {.limits = {1, 1000}});
   if (!command.parse(arguments)) return kOk;
   if (name.empty()) {
     list();
@@ -73,7 +73,7 @@ int walkthrough_command(const Arguments& arguments) {
     if (w.name != name) continue;
     if (command.given("--step") && (step < 1 || step > w.steps))
       throw UsageError(fmt::format("{} has steps 1 to {}, got {}", name, w.steps, step));
-    read(w, step == 0 ? w.steps : step);
+    read(w, step == 0 ? w.steps : static_cast<int>(step));
     return kOk;
   }
   throw UsageError(

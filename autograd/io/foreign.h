@@ -1,0 +1,31 @@
+// What other programs wrote: opened without waiting, parsed within limits, quoted so that it can be
+// shown.
+#pragma once
+
+#include <filesystem>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ink {
+
+/// A descriptor, tried again where a signal came between; the caller closes it. Throws, naming the
+/// file.
+int open_file(const std::filesystem::path& file, int flags);
+
+/// Text for a terminal or an error: control characters and bytes that are not UTF-8 as \xNN, line
+/// ends as they are, and at most `longest` bytes of it.
+std::string printable(std::string_view text, size_t longest = std::string_view::npos);
+
+/// JSON as an error quotes it: on one line, of at most 60 bytes.
+std::string quoted(const nlohmann::json& json);
+
+/// Objects and lists may be this deep.
+inline constexpr int kDeepestJson = 32;
+
+/// Throws where the text is no JSON (and says at which byte), is too deep, or names a key twice.
+/// keys: those of the outermost object, in the order of the text.
+nlohmann::json parse_json(std::string_view text, std::vector<std::string>* keys = nullptr);
+
+}  // namespace ink

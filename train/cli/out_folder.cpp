@@ -1,0 +1,128 @@
+#include "train/cli/out_folder.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "autograd/io/atomic_file.h"
+#include "autograd/io/foreign.h"
+#include "train/checkpoint.h"
+#include "train/cli/command_line.h"
+#include "train/saved_run.h"
+
+namespace ink {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kLock = ".lock";
+constexpr std::array kCheckpoints = {kLastCheckpoint, kBestCheckpoint};
+
+bool holds_run(const fs::path& folder) {
+  for (const char* name : kCheckpoints)
+    if (checkpoint_exists(folder, name)) return true;
+  return fs::exists(folder / "metrics.jsonl");
+}
+
+// "a run of 500 steps (fables: ...)", as well as it can be told.
+std::string describe_run(const fs::path& folder) {
+  try {
+    const SavedRun run = load_run(folder, kLastCheckpoint);
+    return fmt::format("a run after step {} of {}, trained on {}", run.step, run.config.max_iters,
+                       printable(run.dataset, 200));
+  } catch (const Error&) {
+    return "a run without a whole checkpoint";
+  }
+}
+
+// The first of out.1, out.2, ... that is not there.
+fs::path place_aside(const fs::path& folder) {
+  for (int i = 1;; ++i) {
+    const fs::path aside = folder.string() + "." + std::to_string(i);
+    if (!fs::exists(fs::symlink_status(aside))) return aside;
+  }
+}
+
+void delete_run(const fs::path& folder) {
+  for (const char* name : kCheckpoints) {
+    for (const char* ending : {"", ".prev", ".tmp"})
+      fs::remove_all((folder / name).string() + ending);
+  }
+  fs::remove(folder / "metrics.jsonl");
+}
+
+}  // namespace
+
+OutFolder::OutFolder(const TrainConfig& config, bool named, bool overwrite)
+    : folder_(config.out_dir), overwrite_(overwrite) {
+  lock();
+  try {
+    for (const char* name : kCheckpoints) check_replaceable(folder_, name);
+    holds_old_run_ = config.init_from == "scratch" && holds_run(folder_);
+    INK_CHECK(!holds_old_run_ || overwrite || !named, folder_.string(), " holds ",
+              describe_run(folder_),
+              ". To go on with it: ", typed("train --init_from resume --out_dir"), " ",
+              for_shell(config.out_dir),
+              ". To start anew, choose another --out_dir, or delete that run with --overwrite");
+  } catch (...) {
+    unlock();
+    throw;
+  }
+}
+
+OutFolder::~OutFolder() { unlock(); }
+
+void OutFolder::make_room(Console& console) {
+  if (holds_old_run_ && overwrite_) {
+    delete_run(folder_);
+  } else if (holds_old_run_) {
+    const fs::path aside = place_aside(folder_);
+    fs::rename(folder_, aside);
+    ::close(std::exchange(lock_, -1));
+    console.line(fmt::format("The run that was in {} is in {} now: {}.", folder_.string(),
+                             aside.string(), describe_run(aside)));
+    lock();
+  }
+  made_ = false;
+}
+
+void OutFolder::lock() {
+  made_ = fs::create_directories(folder_);
+  const fs::path file = folder_ / kLock;
+  lock_ = open_file(file, O_RDWR | O_CREAT | O_NONBLOCK | O_NOFOLLOW);
+  if (::flock(lock_, LOCK_EX | LOCK_NB) != 0) {
+    const int reason = errno;
+    std::array<char, 32> owner{};
+    const ssize_t got = ::pread(lock_, owner.data(), owner.size() - 1, 0);
+    made_ = false;
+    unlock();
+    INK_CHECK(reason == EWOULDBLOCK, file.string(), ": cannot lock: ", std::strerror(reason));
+    detail::fail({folder_.string(), ": another run is writing there: process ",
+                  got > 0 ? printable(owner.data()) : "unknown",
+                  "; wait for its end, or choose another --out_dir"});
+  }
+  const std::string owner = std::to_string(::getpid());
+  if (::ftruncate(lock_, 0) == 0)
+    static_cast<void>(::pwrite(lock_, owner.data(), owner.size(), 0));  // for people only
+}
+
+// A folder that nothing came into goes again.
+void OutFolder::unlock() {
+  if (lock_ < 0) return;
+  std::error_code ignored;
+  if (made_) {
+    fs::remove(folder_ / kLock, ignored);
+    fs::remove(folder_, ignored);
+  }
+  ::close(std::exchange(lock_, -1));
+}
+
+}  // namespace ink
