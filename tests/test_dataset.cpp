@@ -426,7 +426,7 @@ TEST(TextDataset, TakesLittleMemoryBesideItsIds) {
   const std::string line = "To be, or not to be: that is the question.\n";  // 43 bytes
   const auto file = folder.write("large.txt", repeated(line, 930'233));     // 40.0 MB
   for (const bool bytes : {false, true}) {
-    TextDataset({file});  // threads and the allocator have what they keep
+    { const TextDataset first({file}); }  // threads and the allocator have what they keep
     std::ofstream reset("/proc/self/clear_refs");
     if (!(reset << 5 << std::flush)) GTEST_SKIP() << "the peak cannot be reset here";
     const int64_t before = status_bytes("VmRSS:");

@@ -5,7 +5,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -89,9 +88,16 @@ TEST(CharTokenizer, NamesAnUnknownCharacterAndItsPlace) {
       "encode: character U+000D at line 1, column 2 is not in the vocabulary of 5 characters");
 }
 
-// The ids of a text that is cut at these places, its characters, and the first error of both.
-std::tuple<Ids, std::set<char32_t>, std::string, std::string> in_parts(
-    const Tokenizer& tokenizer, std::string_view text, const std::vector<size_t>& cuts) {
+struct InParts {
+  Ids ids;
+  std::set<char32_t> characters;
+  std::string encode_error, characters_error;
+  bool operator==(const InParts&) const = default;
+};
+
+// What becomes of a text that is cut at these places. The first error counts.
+InParts in_parts(const Tokenizer& tokenizer, std::string_view text,
+                 const std::vector<size_t>& cuts) {
   Ids ids;
   std::set<char32_t> characters;
   const auto for_parts = [&](auto&& f) {
@@ -121,9 +127,8 @@ TEST(CharTokenizer, EncodesPartsAsTheWholeWhereverTextIsCut) {
     std::string text;
     for (int i = 0; i < 8; ++i) text += random() % 16 == 0 ? bad[random() % 7] : good[random() % 5];
     const auto whole = in_parts(tokenizer, text, {0, text.size()});
-    const auto& [ids, characters, encode_error, characters_error] = whole;
-    EXPECT_EQ(encode_error, error_of([&] { EXPECT_EQ(tokenizer.encode(text), ids); }));
-    EXPECT_EQ(characters_error, error_of([&] { distinct_characters(text); }));
+    EXPECT_EQ(whole.encode_error, error_of([&] { EXPECT_EQ(tokenizer.encode(text), whole.ids); }));
+    EXPECT_EQ(whole.characters_error, error_of([&] { distinct_characters(text); }));
     for (size_t cut = 0; cut <= text.size(); ++cut) {
       EXPECT_EQ(in_parts(tokenizer, text, {0, cut, text.size()}), whole) << text << " at " << cut;
       EXPECT_EQ(in_parts(tokenizer, text, {0, cut / 2, cut, text.size()}), whole) << text;
@@ -133,12 +138,8 @@ TEST(CharTokenizer, EncodesPartsAsTheWholeWhereverTextIsCut) {
 
 // A part may hold an error that comes after another part's: its column must be countable then, too.
 TEST(CharTokenizer, CountsColumnsAcrossInvalidBytes) {
-  EXPECT_EQ(error_of([] {
-              char_tokenizer("ab").encode_part(
-                  "a\xff\xff"
-                  "bz",
-                  3, 5);
-            }),
+  const CharTokenizer tokenizer = char_tokenizer("ab");
+  EXPECT_EQ(error_of([&] { tokenizer.encode_part("a\xff\xff\x62z", 3, 5); }),
             "encode: character 'z' (U+007A) at line 1, column 5 is not in the vocabulary of 2 "
             "characters");
 }
