@@ -3,11 +3,15 @@
 #include <algorithm>
 #include <bit>
 #include <cstddef>
+#include <exception>
 #include <iomanip>
+#include <iterator>
 #include <sstream>
+#include <type_traits>
 #include <utility>
 
 #include "autograd/base/check.h"
+#include "autograd/base/parallel.h"
 #include "data/splitmix.h"
 
 namespace ink {
@@ -102,8 +106,8 @@ std::string WindowDataset::summary() const {
 }
 
 void WindowDataset::use_split(Ids ids, double val_fraction) {
-  INK_CHECK(val_fraction >= 0 && val_fraction <= 1, name_, ": expected val_fraction in [0, 1], got ",
-            val_fraction);
+  INK_CHECK(val_fraction >= 0 && val_fraction <= 1, name_,
+            ": expected val_fraction in [0, 1], got ", val_fraction);
   std::visit(
       [&](auto span) {
         const auto cut = static_cast<size_t>(static_cast<double>(span.size()) * (1 - val_fraction));
@@ -162,28 +166,99 @@ std::string name_of(const std::vector<std::filesystem::path>& files) {
   return files.size() == 1 ? first : first + " and " + std::to_string(files.size() - 1) + " more";
 }
 
+// Calls work(begin, end) for small parts of a text, one on each thread at a time, and join(result)
+// with what that returns, in the order of the parts. The first error in this order is thrown.
+template <class Work, class Join>
+void in_parts(const TextFile& text, Work&& work, Join&& join) {
+  constexpr size_t kPart = size_t{64} << 10;  // its ids take 0.5 MB as int64_t
+  const size_t size = text.view().size(), threads = static_cast<size_t>(max_threads());
+  std::vector<std::invoke_result_t<Work, size_t, size_t>> results(threads);
+  std::vector<std::exception_ptr> errors(threads);
+  for (size_t start = 0; start < size; start += threads * kPart) {
+    const size_t stop = std::min(size, start + threads * kPart);
+    const size_t parts = (stop - start - 1) / kPart + 1;
+    parallel_for(static_cast<int64_t>(parts), 1, [&](int64_t from, int64_t to) {
+      for (auto i = static_cast<size_t>(from); i < static_cast<size_t>(to); ++i) {
+        const size_t begin = start + i * kPart;
+        try {
+          results[i] = work(begin, std::min(stop, begin + kPart));
+        } catch (...) {
+          errors[i] = std::current_exception();
+        }
+      }
+    });
+    for (size_t i = 0; i < parts; ++i) {
+      if (errors[i]) std::rethrow_exception(errors[i]);
+      join(std::exchange(results[i], {}));
+    }
+    text.release(start, stop);
+  }
+}
+
+std::vector<char32_t> distinct_characters_of(const TextFile& text) {
+  using Characters = std::vector<char32_t>;
+  Characters all;
+  in_parts(
+      text, [&](size_t begin, size_t end) { return distinct_characters(text.view(), begin, end); },
+      [&](const Characters& found) {
+        Characters both;
+        std::set_union(all.begin(), all.end(), found.begin(), found.end(),
+                       std::back_inserter(both));
+        all = std::move(both);
+      });
+  return all;
+}
+
+template <class Id>
+std::vector<Id> narrow(const std::vector<int64_t>& ids, int64_t vocab_size) {
+  const auto outside = [=](int64_t id) { return id < 0 || id >= vocab_size; };
+  const auto wrong = std::find_if(ids.begin(), ids.end(), outside);
+  INK_CHECK(wrong == ids.end(), "encode: expected ids in [0, ", vocab_size, "), got ", *wrong);
+  return {ids.begin(), ids.end()};
+}
+
 }  // namespace
 
 TextDataset::TextDataset(const std::vector<std::filesystem::path>& files,
                          std::shared_ptr<const Tokenizer> tokenizer, double val_fraction)
     : WindowDataset(name_of(files), std::move(tokenizer)) {
-  std::vector<std::string> texts;
-  for (const auto& file : files) texts.push_back(read_file(file));
+  std::vector<TextFile> texts;
+  for (const auto& file : files) texts.emplace_back(file);
   if (!tokenizer_) {
     std::vector<char32_t> characters;
-    for (size_t i = 0; i < files.size(); ++i) {
+    for (size_t i = 0; i < texts.size(); ++i) {
       const auto found =
-          with_prefix(files[i].string(), [&] { return distinct_characters(texts[i]); });
+          with_prefix(files[i].string(), [&] { return distinct_characters_of(texts[i]); });
       characters.insert(characters.end(), found.begin(), found.end());
     }
     tokenizer_ = std::make_shared<CharTokenizer>(std::move(characters));
   }
-  for (size_t i = 0; i < files.size(); ++i) {
-    const auto ids = with_prefix(files[i].string(), [&] { return tokenizer_->encode(texts[i]); });
-    ids_.insert(ids_.end(), ids.begin(), ids.end());
+  if (tokenizer_->vocab_size() <= int64_t{1} << 16) {
+    encode<uint16_t>(files, texts);
+  } else {
+    encode<uint32_t>(files, texts);
+  }
+  std::visit([&](const auto& ids) { use_split(std::span(ids), val_fraction); }, ids_);
+}
+
+template <class Id>
+void TextDataset::encode(const std::vector<std::filesystem::path>& files,
+                         std::vector<TextFile>& texts) {
+  auto& ids = ids_.emplace<std::vector<Id>>();
+  size_t bytes = 0;
+  for (const TextFile& text : texts) bytes += text.view().size();
+  ids.reserve(bytes);  // for an id a byte; what is not written to takes no memory
+  for (size_t i = 0; i < texts.size(); ++i) {
+    const TextFile& text = texts[i];
+    const auto work = [&](size_t begin, size_t end) {
+      return narrow<Id>(tokenizer_->encode_part(text.view(), begin, end), tokenizer_->vocab_size());
+    };
+    const auto join = [&](const std::vector<Id>& part) {
+      ids.insert(ids.end(), part.begin(), part.end());
+    };
+    with_prefix(files[i].string(), [&] { in_parts(text, work, join); });
     texts[i] = {};
   }
-  use_split(std::span<const uint32_t>(ids_), val_fraction);
 }
 
 // ---- TokenDataset

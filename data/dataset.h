@@ -110,7 +110,9 @@ class WindowDataset : public Dataset {
   Ids train_, val_;
 };
 
-/// Text files, joined in the order given and tokenised once.
+/// Text files, joined in the order given and tokenised once. Until the constructor returns they are
+/// mapped, and must not be cut short. Memory: the ids, 2 bytes each in a vocabulary of at most
+/// 65,536 and 4 in a larger one, and about 1 MB a thread.
 class TextDataset final : public WindowDataset {
  public:
   /// Without a tokenizer, a CharTokenizer of the characters found. val_fraction is in [0, 1]; 1: nothing to train on.
@@ -120,7 +122,10 @@ class TextDataset final : public WindowDataset {
                        double val_fraction = 0.1);
 
  private:
-  std::vector<uint32_t> ids_;
+  template <class Id>
+  void encode(const std::vector<std::filesystem::path>& files, std::vector<TextFile>& texts);
+
+  std::variant<std::vector<uint16_t>, std::vector<uint32_t>> ids_;
 };
 
 /// A file of raw little-endian ids (nanoGPT's train.bin), mapped: it may be larger than memory.

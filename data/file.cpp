@@ -39,10 +39,7 @@ class Descriptor {
   struct stat status_ {};
 };
 
-}  // namespace
-
-std::string read_file(const std::filesystem::path& file) {
-  const Descriptor opened(file);
+std::string read_all(const Descriptor& opened, const std::filesystem::path& file) {
   // The size is a hint: a pipe has none, and a file can grow while it is read.
   std::string text(opened.size() + 1, '\0');
   size_t used = 0;
@@ -59,14 +56,26 @@ std::string read_file(const std::filesystem::path& file) {
   return text;
 }
 
+// Nothing, and errno, where the file cannot be mapped; an empty one never can.
+std::span<const std::byte> map_all(const Descriptor& opened) {
+  void* const start = ::mmap(nullptr, opened.size(), PROT_READ, MAP_PRIVATE, opened.get(), 0);
+  if (start == MAP_FAILED) return {};
+  return {static_cast<const std::byte*>(start), opened.size()};
+}
+
+}  // namespace
+
+std::string read_file(const std::filesystem::path& file) {
+  return read_all(Descriptor(file), file);
+}
+
 MappedFile::MappedFile(const std::filesystem::path& file) {
   const Descriptor opened(file, O_NONBLOCK);  // a pipe is refused, not waited for
   INK_CHECK(opened.regular(), file.string(),
             ": expected a regular file, which can be mapped into memory");
   INK_CHECK(opened.size() > 0, file.string(), ": the file is empty");
-  void* const start = ::mmap(nullptr, opened.size(), PROT_READ, MAP_PRIVATE, opened.get(), 0);
-  INK_CHECK(start != MAP_FAILED, file.string(), ": cannot map into memory: ", std::strerror(errno));
-  bytes_ = {static_cast<const std::byte*>(start), opened.size()};
+  bytes_ = map_all(opened);
+  INK_CHECK(!bytes_.empty(), file.string(), ": cannot map into memory: ", std::strerror(errno));
 }
 
 MappedFile::MappedFile(MappedFile&& other) noexcept : bytes_(std::exchange(other.bytes_, {})) {}
@@ -78,6 +87,29 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
 
 MappedFile::~MappedFile() {
   if (!bytes_.empty()) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+}
+
+TextFile::TextFile(const std::filesystem::path& file) {
+  const Descriptor opened(file);
+  if (opened.regular()) mapped_ = MappedFile(map_all(opened));
+  // Files of /proc are regular, have a size of 0, and hold text.
+  if (mapped_.bytes().empty()) read_ = read_all(opened, file);
+}
+
+std::string_view TextFile::view() const {
+  const auto bytes = mapped_.bytes();
+  if (bytes.empty()) return read_;
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+void TextFile::release(size_t begin, size_t end) const {
+  if (mapped_.bytes().empty()) return;
+  // Pages before `begin` may be back: reading a page brings in those around it, 64 KB by default.
+  constexpr size_t kAround = size_t{256} << 10;
+  const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  begin = begin < kAround ? 0 : (begin - kAround) / page * page;
+  auto* const start = const_cast<std::byte*>(mapped_.bytes().data()) + begin;
+  ::madvise(start, end - begin, MADV_DONTNEED);  // a failure costs memory, nothing else
 }
 
 }  // namespace ink

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "autograd/base/check.h"
 
@@ -23,11 +24,32 @@ class MappedFile {
   MappedFile& operator=(MappedFile&& other) noexcept;
   ~MappedFile();
 
-  /// Aligned to a page.
+  /// Aligned to a page. Reading them ends the program (SIGBUS) if the file has been cut short.
   std::span<const std::byte> bytes() const { return bytes_; }
 
  private:
+  friend class TextFile;
+  explicit MappedFile(std::span<const std::byte> bytes) : bytes_(bytes) {}
+
   std::span<const std::byte> bytes_;
+};
+
+/// The text of a file for as long as this lives: mapped where the file can be, and read whole where
+/// it cannot, such as a pipe. Throws as `read_file` does. Movable; views of it do not stay valid.
+class TextFile {
+ public:
+  TextFile() = default;
+  explicit TextFile(const std::filesystem::path& file);
+
+  std::string_view view() const;
+
+  /// Says that text[begin, end) has been read. Its memory, if mapped, is given back, and is filled
+  /// from the file again if it is read once more.
+  void release(size_t begin, size_t end) const;
+
+ private:
+  MappedFile mapped_;
+  std::string read_;
 };
 
 }  // namespace ink

@@ -1,7 +1,10 @@
 #include "data/tokenizer.h"
 
 #include <algorithm>
+#include <array>
+#include <bitset>
 #include <cstdio>
+#include <functional>
 #include <iomanip>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -45,8 +48,8 @@ std::string describe(char32_t character) {
   const std::string_view before = text.substr(0, at);
   const auto line = 1 + std::count(before.begin(), before.end(), '\n');
   const size_t line_start = before.rfind('\n') + 1;  // npos + 1 is 0
-  int64_t column = 1;
-  for (size_t i = line_start; i < at; ++column) utf8::next(text, i);
+  const auto column = 1 + std::count_if(before.begin() + static_cast<ptrdiff_t>(line_start),
+                                        before.end(), std::not_fn(utf8::continues));
   detail::fail({"encode: character ", describe(character), " at line ", line, ", column ", column,
                 " is not in the vocabulary of ", vocab_size, " characters"});
 }
@@ -57,6 +60,15 @@ void check_id(int64_t id, int64_t vocab_size) {
 }
 
 }  // namespace
+
+std::vector<int64_t> Tokenizer::encode_part(std::string_view text, size_t begin, size_t) const {
+  return begin == 0 ? encode(text) : std::vector<int64_t>();
+}
+
+std::vector<int64_t> ByteTokenizer::encode_part(std::string_view text, size_t begin,
+                                                size_t end) const {
+  return encode(text.substr(begin, end - begin));
+}
 
 std::vector<int64_t> ByteTokenizer::encode(std::string_view text) const {
   std::vector<int64_t> ids(text.size());
@@ -93,9 +105,14 @@ CharTokenizer::CharTokenizer(std::vector<char32_t> characters)
 }
 
 std::vector<int64_t> CharTokenizer::encode(std::string_view text) const {
+  return encode_part(text, 0, text.size());
+}
+
+std::vector<int64_t> CharTokenizer::encode_part(std::string_view text, size_t begin,
+                                                size_t end) const {
   std::vector<int64_t> ids;
-  ids.reserve(text.size());
-  for (size_t at = 0; at < text.size();) {
+  ids.reserve(end - begin);
+  for (size_t at = utf8::boundary(text, begin); at < end;) {
     const size_t start = at;
     const char32_t character = utf8::next(text, at);
     if (character == utf8::kInvalid) fail_invalid_utf8(text, start);
@@ -124,15 +141,27 @@ std::string CharTokenizer::to_json() const {
 }
 
 std::vector<char32_t> distinct_characters(std::string_view text) {
-  std::vector<bool> seen(utf8::kLargest + size_t{1});
-  for (size_t at = 0; at < text.size();) {
+  return distinct_characters(text, 0, text.size());
+}
+
+std::vector<char32_t> distinct_characters(std::string_view text, size_t begin, size_t end) {
+  // A bit for each of Unicode's 1.1 million code points, in blocks: only those that the text uses
+  // are there, so that a short text takes little time.
+  constexpr size_t kBlock = 1024;
+  using Block = std::bitset<kBlock>;
+  std::array<std::unique_ptr<Block>, utf8::kLargest / kBlock + 1> seen;
+  for (size_t at = utf8::boundary(text, begin); at < end;) {
     const char32_t character = utf8::next(text, at);
     if (character == utf8::kInvalid) fail_invalid_utf8(text, at);
-    seen[character] = true;
+    auto& block = seen[character / kBlock];
+    if (!block) block = std::make_unique<Block>();
+    (*block)[character % kBlock] = true;
   }
   std::vector<char32_t> characters;
-  for (char32_t c = 0; c <= utf8::kLargest; ++c) {
-    if (seen[c]) characters.push_back(c);
+  for (size_t i = 0; i < seen.size(); ++i) {
+    for (size_t bit = 0; seen[i] && bit < kBlock; ++bit) {
+      if (seen[i]->test(bit)) characters.push_back(static_cast<char32_t>(i * kBlock + bit));
+    }
   }
   return characters;
 }

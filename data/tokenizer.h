@@ -1,6 +1,7 @@
 // Tokenizers: text to ids and back. CharTokenizer is the one to copy when you add another.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -23,6 +24,12 @@ class Tokenizer {
   /// Throws where the text holds something that has no id, and says what and where.
   virtual std::vector<int64_t> encode(std::string_view text) const = 0;
 
+  /// The ids of what begins in text[begin, end): those of parts side by side, joined, are the ids
+  /// of `text`. The first part that throws has the error of encode(text). By default the part at 0
+  /// has all ids and the others none. Override it to have large texts encoded in small parts,
+  /// several at a time.
+  virtual std::vector<int64_t> encode_part(std::string_view text, size_t begin, size_t end) const;
+
   /// The bytes of `ids` in order. Decoding one id at a time and joining the pieces gives the same
   /// bytes, so text can be printed as it is written. Throws on an id outside the vocabulary.
   virtual std::string decode(std::span<const int64_t> ids) const = 0;
@@ -37,6 +44,7 @@ class ByteTokenizer final : public Tokenizer {
   std::string name() const override { return "byte"; }
   int64_t vocab_size() const override { return 256; }
   std::vector<int64_t> encode(std::string_view text) const override;
+  std::vector<int64_t> encode_part(std::string_view text, size_t begin, size_t end) const override;
   std::string decode(std::span<const int64_t> ids) const override;
   std::string to_json() const override;
 };
@@ -51,6 +59,7 @@ class CharTokenizer final : public Tokenizer {
   std::string name() const override { return "char"; }
   int64_t vocab_size() const override { return static_cast<int64_t>(characters_.size()); }
   std::vector<int64_t> encode(std::string_view text) const override;
+  std::vector<int64_t> encode_part(std::string_view text, size_t begin, size_t end) const override;
   std::string decode(std::span<const int64_t> ids) const override;
   std::string to_json() const override;
 
@@ -62,6 +71,9 @@ class CharTokenizer final : public Tokenizer {
 /// The distinct characters of a UTF-8 text, ascending: the vocabulary of a CharTokenizer. Throws on
 /// invalid UTF-8 with the offset of the byte.
 std::vector<char32_t> distinct_characters(std::string_view text);
+
+/// The same of the characters that begin in text[begin, end).
+std::vector<char32_t> distinct_characters(std::string_view text, size_t begin, size_t end);
 
 /// The tokenizer that `Tokenizer::to_json` wrote. Throws on anything else and says what is wrong.
 std::unique_ptr<Tokenizer> parse_tokenizer(std::string_view json);

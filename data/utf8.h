@@ -15,6 +15,9 @@ inline bool is_scalar(char32_t code_point) {
   return code_point <= kLargest && (code_point < 0xd800 || code_point >= 0xe000);
 }
 
+/// Whether a byte continues a character and cannot begin one.
+inline bool continues(char byte) { return (byte & 0xc0) == 0x80; }
+
 /// The code point at text[at] (at < text.size()); moves `at` past it. Returns kInvalid and leaves
 /// `at` where it was unless the bytes are well-formed (Unicode 15, table 3-7: no overlong form,
 /// surrogate, or value > U+10FFFF).
@@ -25,14 +28,25 @@ inline char32_t next(std::string_view text, size_t& at) {
   if (length == 0 || text.size() - at < length) return kInvalid;
   char32_t code_point = lead & (0x7f >> length);
   for (size_t i = 1; i < length; ++i) {
-    const auto byte = static_cast<unsigned char>(text[at + i]);
-    if ((byte & 0xc0) != 0x80) return kInvalid;
-    code_point = code_point << 6 | (byte & 0x3f);
+    if (!continues(text[at + i])) return kInvalid;
+    code_point = code_point << 6 | (text[at + i] & 0x3f);
   }
   const bool overlong = code_point < (length == 3 ? 0x800u : length == 4 ? 0x10000u : 0x80u);
   if (overlong || !is_scalar(code_point)) return kInvalid;
   at += length;
   return code_point;
+}
+
+/// Where the first character begins that does so at `at` or later: the end of the one that `at` is
+/// within, or else `at`. Ill-formed bytes are within none.
+inline size_t boundary(std::string_view text, size_t at) {
+  for (size_t back = 1; back <= 3 && back <= at; ++back) {
+    size_t end = at - back;
+    if (continues(text[end])) continue;
+    next(text, end);
+    return end > at ? end : at;
+  }
+  return at;
 }
 
 /// Appends the UTF-8 form of a code point.

@@ -2,19 +2,24 @@
 #include "data/dataset.h"
 
 #include <gtest/gtest.h>
+#include <omp.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <numeric>
 #include <set>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "data/utf8.h"
 #include "error_of.h"
 #include "temp_files.h"
 
@@ -241,6 +246,198 @@ TEST(TextDataset, NamesTheFileAndPlaceOfABadCharacter) {
                 ": encode: character 'd' (U+0064) at line 2, column 1 is not in the vocabulary of "
                 "3 characters");
 }
+
+// ---- A text is encoded in parts of 64 KB, several at a time
+
+constexpr size_t kPart = 65536;
+
+// What f() returns with each of 1 to 4 threads, which must be the same.
+template <class F>
+auto with_threads(F&& f) {
+  const int threads = omp_get_max_threads();
+  omp_set_num_threads(1);
+  const auto result = f();
+  for (int n = 2; n <= 4; ++n) {
+    omp_set_num_threads(n);
+    EXPECT_EQ(f(), result) << n << " threads";
+  }
+  omp_set_num_threads(threads);
+  return result;
+}
+
+// The only window over all of a text's `count` ids.
+std::vector<int64_t> all_ids(const std::vector<fs::path>& files, size_t count,
+                             std::shared_ptr<const Tokenizer> tokenizer = nullptr) {
+  const TextDataset data(files, std::move(tokenizer), 0.0);
+  EXPECT_NE(data.summary().find(": " + std::to_string(count) + " tokens"), std::string::npos)
+      << data.summary();
+  Batch batch = data.train_batch(0, 0, 1, static_cast<int64_t>(count) - 1);
+  batch.x.push_back(batch.y.back());
+  return batch.x;
+}
+
+std::string repeated(std::string_view text, size_t times) {
+  std::string result;
+  for (size_t i = 0; i < times; ++i) result += text;
+  return result;
+}
+
+TEST(TextDataset, CutsNoCharacter) {
+  const TempFolder folder;
+  const std::string text = repeated("é€🦊", 50'000);  // parts end within each of them
+  const auto file = folder.write("text.txt", text);
+  const CharTokenizer tokenizer(distinct_characters(text));
+  EXPECT_EQ(with_threads([&] { return all_ids({file}, 150'000); }), tokenizer.encode(text));
+  const auto bytes = std::make_shared<ByteTokenizer>();
+  EXPECT_EQ(with_threads([&] { return all_ids({file}, text.size(), bytes); }), bytes->encode(text));
+}
+
+TEST(TextDataset, JoinsFilesOfAnyLength) {
+  const TempFolder folder;
+  std::string all;
+  std::vector<fs::path> files;
+  for (const size_t length : {size_t{1}, kPart - 1, kPart, size_t{2}, kPart + 1, 3 * kPart}) {
+    std::string text = repeated("some é", length / 7 + 1).substr(0, length);
+    if (text.back() == '\xc3') text.back() = '!';
+    files.push_back(folder.write(std::to_string(length), text));
+    all += text;
+  }
+  const CharTokenizer tokenizer(distinct_characters(all));
+  const auto ids = tokenizer.encode(all);
+  EXPECT_EQ(with_threads([&] { return all_ids(files, ids.size()); }), ids);
+}
+
+// A character does not go on in the next file.
+TEST(TextDataset, NamesTheFileThatEndsWithinACharacter) {
+  const TempFolder folder;
+  const auto first = folder.write("first.txt", std::string(kPart, 'a') + "\xc3"),
+             second = folder.write("second.txt", "\xa9");
+  const std::string error = first.string() + ": encode: invalid UTF-8 at byte 65536 (0xc3): ";
+  EXPECT_EQ(error_of([&] { TextDataset({first, second}); }).substr(0, error.size()), error);
+}
+
+TEST(TextDataset, NamesTheFirstBadPlaceOfALongText) {
+  const TempFolder folder;
+  const auto error = [&](const std::string& text, bool own_characters) {
+    const auto file = folder.write("bad.txt", text);
+    const auto tokenizer = std::make_shared<CharTokenizer>(distinct_characters("é\nabc"));
+    return with_threads([&] {
+      const std::string all =
+          error_of([&] { TextDataset({file}, own_characters ? nullptr : tokenizer); });
+      return all.substr(0, file.string().size()) == file.string()
+                 ? all.substr(file.string().size() + 2)
+                 : all;
+    });
+  };
+  std::string text = repeated("éaabc\n", 50'000);  // 7 bytes, 6 characters
+  text.replace(7 * 28'085 + 4, 1, "X");            // at the end of the third part
+  const std::string unknown =
+      "encode: character 'X' (U+0058) at line 28086, column 4 is not in the vocabulary of 5 "
+      "characters";
+  EXPECT_EQ(error(text, false), unknown);
+  text.replace(7 * 28'090, 1, "\xff");  // at once in the next part
+  EXPECT_EQ(error(text, false), unknown);
+  const auto invalid = [](int byte) {
+    return "encode: invalid UTF-8 at byte " + std::to_string(byte) +
+           " (0xff): convert the text to UTF-8 or use the byte tokenizer";
+  };
+  EXPECT_EQ(error(text, true), invalid(7 * 28'090));
+  text.replace(7 * 28'000, 1, "\xff");
+  EXPECT_EQ(error(text, false), invalid(7 * 28'000));
+  EXPECT_EQ(error(text, true), invalid(7 * 28'000));
+}
+
+// "ab" is one id: text must not be cut within it. This tokenizer says nothing about parts.
+class Pairs final : public Tokenizer {
+ public:
+  std::string name() const override { return "pairs"; }
+  int64_t vocab_size() const override { return 257; }
+  std::vector<int64_t> encode(std::string_view text) const override {
+    std::vector<int64_t> ids;
+    for (size_t i = 0; i < text.size(); ++i) {
+      const bool pair = text.substr(i, 2) == "ab";
+      ids.push_back(pair ? last_ : static_cast<unsigned char>(text[i]));
+      i += pair;
+    }
+    return ids;
+  }
+  std::string decode(std::span<const int64_t>) const override { return {}; }
+  std::string to_json() const override { return {}; }
+
+  int64_t last_ = 256;
+};
+
+TEST(TextDataset, EncodesWholeWhatMayNotBeCut) {
+  const TempFolder folder;
+  const std::string text = "." + repeated("ab", kPart) + "c";
+  const auto file = folder.write("text.txt", text);
+  const auto tokenizer = std::make_shared<Pairs>();
+  const auto ids = tokenizer->encode(text);
+  EXPECT_EQ(ids.size(), kPart + 2);
+  EXPECT_EQ(with_threads([&] { return all_ids({file}, ids.size(), tokenizer); }), ids);
+  tokenizer->last_ = 65536 + 'a';
+  EXPECT_EQ(error_of([&] { TextDataset({file}, tokenizer); }),
+            file.string() + ": encode: expected ids in [0, 257), got 65633");
+}
+
+// Ids have 2 bytes up to a vocabulary of 65,536.
+TEST(TextDataset, KeepsTheLargestIdOfAnyVocabulary) {
+  const TempFolder folder;
+  for (const char32_t size : {65'536u, 65'537u}) {
+    std::string text;
+    for (char32_t i = 0; i < size; ++i) utf8::append(text, i < 0xd800 ? i : i + 0x800);
+    const auto ids = all_ids({folder.write("text.txt", text)}, size);
+    std::vector<int64_t> expected(size);
+    std::iota(expected.begin(), expected.end(), 0);
+    EXPECT_EQ(ids, expected);
+  }
+}
+
+TEST(TextDataset, ReadsWhatCannotBeMapped) {
+  const TempFolder folder;
+  int pipe_ends[2];
+  ASSERT_EQ(pipe(pipe_ends), 0);
+  const std::string text = repeated("in a pipe é\n", 4'000);
+  ASSERT_EQ(write(pipe_ends[1], text.data(), text.size()), static_cast<ssize_t>(text.size()));
+  close(pipe_ends[1]);
+  const auto file = folder.write("file.txt", "a file ü");
+  const fs::path in_pipe = "/dev/fd/" + std::to_string(pipe_ends[0]);
+  const auto tokenizer = std::make_shared<CharTokenizer>(distinct_characters(text + "a file ü"));
+  const auto ids = tokenizer->encode("a file ü" + text);
+  EXPECT_EQ(all_ids({file, in_pipe}, ids.size()), ids);
+  close(pipe_ends[0]);
+
+  // A regular file of size 0, with text.
+  const auto bytes = std::make_shared<ByteTokenizer>();
+  EXPECT_EQ(error_of([&] { TextDataset({"/proc/self/status"}, bytes); }), "(no error)");
+}
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+int64_t status_bytes(std::string_view field) {
+  std::ifstream file("/proc/self/status");
+  for (std::string line; std::getline(file, line);) {
+    if (line.rfind(field, 0) == 0) return 1024 * std::stoll(line.substr(field.size()));
+  }
+  return 0;
+}
+
+TEST(TextDataset, TakesLittleMemoryBesideItsIds) {
+  const TempFolder folder;
+  const std::string line = "To be, or not to be: that is the question.\n";  // 43 bytes
+  const auto file = folder.write("large.txt", repeated(line, 930'233));     // 40.0 MB
+  for (const bool bytes : {false, true}) {
+    { const TextDataset first({file}); }  // threads and the allocator have what they keep
+    std::ofstream reset("/proc/self/clear_refs");
+    if (!(reset << 5 << std::flush)) GTEST_SKIP() << "the peak cannot be reset here";
+    const int64_t before = status_bytes("VmRSS:");
+    const TextDataset data({file}, bytes ? std::make_shared<ByteTokenizer>() : nullptr);
+    const int64_t ids = 2 * static_cast<int64_t>(fs::file_size(file));
+    const int64_t more = status_bytes("VmHWM:") - before - ids;
+    EXPECT_LT(more, (omp_get_max_threads() + 2) << 20) << data.summary();
+    EXPECT_GT(more, -(4 << 20)) << "the ids are in memory";
+  }
+}
+#endif
 
 TEST(TokenDataset, ReadsBothWidthsAndAValidationFile) {
   const TempFolder folder;

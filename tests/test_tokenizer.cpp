@@ -1,4 +1,8 @@
 // Tokenizers: ids, round trips, saved vocabularies, and every error's text.
+#include <chrono>
+#include <random>
+#include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -84,6 +88,70 @@ TEST(CharTokenizer, NamesAnUnknownCharacterAndItsPlace) {
       "encode: character U+000D at line 1, column 2 is not in the vocabulary of 5 characters");
 }
 
+struct InParts {
+  Ids ids;
+  std::set<char32_t> characters;
+  std::string encode_error, characters_error;
+  bool operator==(const InParts&) const = default;
+};
+
+// What becomes of a text that is cut at these places. The first error counts.
+InParts in_parts(const Tokenizer& tokenizer, std::string_view text,
+                 const std::vector<size_t>& cuts) {
+  Ids ids;
+  std::set<char32_t> characters;
+  const auto for_parts = [&](auto&& f) {
+    return error_of([&] {
+      for (size_t i = 0; i + 1 < cuts.size(); ++i) f(cuts[i], cuts[i + 1]);
+    });
+  };
+  const std::string encode_error = for_parts([&](size_t begin, size_t end) {
+    const Ids part = tokenizer.encode_part(text, begin, end);
+    ids.insert(ids.end(), part.begin(), part.end());
+  });
+  const std::string characters_error = for_parts([&](size_t begin, size_t end) {
+    const auto part = distinct_characters(text, begin, end);
+    characters.insert(part.begin(), part.end());
+  });
+  if (encode_error != "(no error)") ids.clear();
+  if (characters_error != "(no error)") characters.clear();
+  return {ids, characters, encode_error, characters_error};
+}
+
+TEST(CharTokenizer, EncodesPartsAsTheWholeWhereverTextIsCut) {
+  const CharTokenizer tokenizer = char_tokenizer("a\né€🦊");
+  const std::string good[] = {"a", "\n", "é", "€", "🦊"},
+                    bad[] = {"z", "ü", "\xff", "\x82", "\xc3", "\xe2\x82", "\xf0\x9f\xa6"};
+  std::mt19937 random(1);
+  for (int repeat = 0; repeat < 1000; ++repeat) {
+    std::string text;
+    for (int i = 0; i < 8; ++i) text += random() % 16 == 0 ? bad[random() % 7] : good[random() % 5];
+    const auto whole = in_parts(tokenizer, text, {0, text.size()});
+    EXPECT_EQ(whole.encode_error, error_of([&] { EXPECT_EQ(tokenizer.encode(text), whole.ids); }));
+    EXPECT_EQ(whole.characters_error, error_of([&] { distinct_characters(text); }));
+    for (size_t cut = 0; cut <= text.size(); ++cut) {
+      EXPECT_EQ(in_parts(tokenizer, text, {0, cut, text.size()}), whole) << text << " at " << cut;
+      EXPECT_EQ(in_parts(tokenizer, text, {0, cut / 2, cut, text.size()}), whole) << text;
+    }
+  }
+}
+
+// A part may hold an error that comes after another part's: its column must be countable then, too.
+TEST(CharTokenizer, CountsColumnsAcrossInvalidBytes) {
+  const CharTokenizer tokenizer = char_tokenizer("ab");
+  EXPECT_EQ(error_of([&] { tokenizer.encode_part("a\xff\xff\x62z", 3, 5); }),
+            "encode: character 'z' (U+007A) at line 1, column 5 is not in the vocabulary of 2 "
+            "characters");
+}
+
+// There are 1.1 million code points; a short text must not cost a look at each of them.
+TEST(CharTokenizer, DistinctCharactersOfAShortTextAreQuick) {
+  const auto start = std::chrono::steady_clock::now();
+  for (int repeat = 0; repeat < 1000; ++repeat) distinct_characters("a🦊");
+  const std::chrono::duration<double, std::milli> ms = std::chrono::steady_clock::now() - start;
+  EXPECT_LT(ms.count(), 200);  // 1.1 s if it does
+}
+
 TEST(CharTokenizer, RefusesIdsAndVocabulariesThatCannotBe) {
   const CharTokenizer tokenizer = char_tokenizer("ab");
   EXPECT_EQ(error_of([&] {
@@ -116,9 +184,28 @@ TEST(ByteTokenizer, TakesAnyBytes) {
             "decode: id 256 is outside the vocabulary of 256");
 }
 
+TEST(ByteTokenizer, EncodesParts) {
+  EXPECT_EQ(ByteTokenizer().encode_part("éa", 1, 3), (Ids{0xa9, 'a'}));
+  EXPECT_EQ(ByteTokenizer().encode_part("éa", 3, 3), Ids{});
+}
+
+// One whose ids of a whole are not those of its parts says nothing about parts.
+TEST(Tokenizer, EncodesAllInTheFirstPartByDefault) {
+  class Length final : public Tokenizer {
+   public:
+    std::string name() const override { return "length"; }
+    int64_t vocab_size() const override { return 100; }
+    Ids encode(std::string_view text) const override { return {static_cast<int64_t>(text.size())}; }
+    std::string decode(std::span<const int64_t>) const override { return {}; }
+    std::string to_json() const override { return {}; }
+  };
+  EXPECT_EQ(Length().encode_part("abc", 0, 1), Ids{3});
+  EXPECT_EQ(Length().encode_part("abc", 1, 3), Ids{});
+}
+
 TEST(SavedTokenizer, ComesBackEqual) {
   const TempFolder folder;
-  const std::string text = std::string("\0\"\\\n/ aé€🦊", 17);
+  const std::string text = std::string("\0\"\\\n/ aé€🦊", 16);
   const CharTokenizer saved = char_tokenizer(text);
   const auto loaded = load_tokenizer(folder.write("tokenizer.json", saved.to_json()));
   EXPECT_EQ(loaded->name(), "char");

@@ -115,7 +115,8 @@ void check_limits(const std::string& name, const Limits& limits, const std::stri
   for (const std::string& choice : limits.choices)
     if (choice == value) return;
   INK_CHECK(limits.choices.empty(), name, " is '", printable(value, 60), "'; expected ",
-            range_text(limits), name == "config: dataset" ? "; for text of your own use --data FILE" : "");
+            range_text(limits),
+            name == "config: dataset" ? "; for text of your own use --data FILE" : "");
 }
 
 void TrainConfig::check() const {
