@@ -239,8 +239,7 @@ TEST(Program, UsageErrorsNameTheNearest) {
   expect("trian", "inkling: there is no command trian; did you mean train?");
   expect("train --n_head 3",
          "inkling train: config: n_embd is 128; expected a multiple of n_head, 3");
-  expect("train --dropout 1.5",
-         "inkling train: --dropout is 1.5; expected 0 or more and below 1");
+  expect("train --dropout 1.5", "inkling train: --dropout is 1.5; expected 0 or more and below 1");
   expect("train --batch_size 0", "inkling train: --batch_size is 0; expected 1 to 1048576");
   std::ofstream(folder / "bad.toml") << "n_layr = 3\n";
   const std::string file = (folder / "bad.toml").string();

@@ -23,13 +23,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kLock = ".lock";
+constexpr const char *kLock = ".lock", *kMetrics = "metrics.jsonl";
 constexpr std::array kCheckpoints = {kLastCheckpoint, kBestCheckpoint};
 
 bool holds_run(const fs::path& folder) {
   for (const char* name : kCheckpoints)
     if (checkpoint_exists(folder, name)) return true;
-  return fs::exists(folder / "metrics.jsonl");
+  return fs::exists(folder / kMetrics);
 }
 
 // "a run of 500 steps (fables: ...)", as well as it can be told.
@@ -56,7 +56,7 @@ void delete_run(const fs::path& folder) {
     for (const char* ending : {"", ".prev", ".tmp"})
       fs::remove_all((folder / name).string() + ending);
   }
-  fs::remove(folder / "metrics.jsonl");
+  if (fs::is_regular_file(folder / kMetrics)) fs::remove(folder / kMetrics);  // no pipe, say
 }
 
 }  // namespace

@@ -1,0 +1,226 @@
+// What a person's runs may meet: interrupts, other runs in the same folder, data that changed,
+// folders and files that are not ours, full disks.
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <utility>
+
+#include "data/file.h"
+#include "tests/run_program.h"
+#include "tests/temp_files.h"
+
+namespace ink {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Runs : public testing::Test {
+ protected:
+  TempFolder folder;
+
+  std::string path(const std::string& name) const { return (folder / name).string(); }
+  // A short training; `more` may change it.
+  static std::string train(const std::string& more) {
+    std::string line = "inkling train";
+    for (const auto& [name, value] : {std::pair{"--n_layer", "1"},
+                                      {"--n_head", "2"},
+                                      {"--n_embd", "16"},
+                                      {"--block_size", "32"},
+                                      {"--batch_size", "2"},
+                                      {"--max_iters", "20"},
+                                      {"--eval_interval", "10"},
+                                      {"--eval_iters", "1"},
+                                      {"--log_interval", "5"},
+                                      {"--sample_interval", "0"}}) {
+      if (more.find(name) == std::string::npos) line += std::string(" ") + name + " " + value;
+    }
+    return line + " " + more;
+  }
+  // The same in the background, its output in `log`; goes on when it has told of a step.
+  std::string train_in_background(const std::string& more, const std::string& before = "") const {
+    const std::string log = path("log");
+    return "rm -f " + log + "; " + before + " \"$INKLING_PROGRAM\" " + train(more).substr(8) +
+           " >" + log + " & run=$!; for i in $(seq 400); do grep -qs '^step ' " + log +
+           " && break; sleep 0.05; done; ";
+  }
+  static std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+  // The steps of metrics.jsonl at which there was a validation.
+  int lines_in(const std::string& file) const {
+    std::ifstream in(path(file));
+    int lines = 0;
+    for (std::string line; std::getline(in, line);) ++lines;
+    return lines;
+  }
+  void expect_error(const std::string& line, int code, const std::string& text) const {
+    const Ran ran = run_shell(line);
+    EXPECT_EQ(ran.code, code) << line << ran.err;
+    EXPECT_NE(ran.err.find(text), std::string::npos) << line << "\n" << ran.err;
+  }
+};
+
+TEST_F(Runs, AnOlderRunInTheFolderIsRefusedMovedAsideOrDeleted) {
+  ASSERT_EQ(run_shell(train("--out_dir " + path("a"))).code, 0);
+  const std::string state = read_file(path("a/ckpt/state.json"));
+  expect_error(train("--out_dir " + path("a")), 1,
+               path("a") + " holds a run after step 20 of 20, trained on fables");
+  EXPECT_EQ(read_file(path("a/ckpt/state.json")), state);
+  EXPECT_FALSE(fs::exists(path("a/ckpt.prev")) && lines_in("a/metrics.jsonl") == 0);
+  // Data that are not there: the old run stays.
+  expect_error(train("--overwrite --data none.txt --out_dir " + path("a")), 1, "none.txt");
+  EXPECT_EQ(read_file(path("a/ckpt/state.json")), state);
+  EXPECT_EQ(run_shell(train("--overwrite --max_iters 3 --out_dir " + path("a"))).code, 0);
+  EXPECT_NE(read_file(path("a/ckpt/state.json")), state);
+  EXPECT_EQ(lines_in("a/metrics.jsonl"), 2);  // the last report and the validation
+  expect_error(train("--overwrite --init_from resume --out_dir " + path("a")), 2, "--overwrite");
+
+  const std::string here = "cd " + path(".") + "; ";
+  ASSERT_EQ(run_shell(here + train("")).code, 0);
+  const Ran again = run_shell(here + train(""));
+  EXPECT_EQ(again.code, 0) << again.err;
+  EXPECT_EQ(first_line(again.out).substr(0, 59),
+            "The run that was in out is in out.1 now: a run after step 2");
+  EXPECT_TRUE(fs::exists(path("out.1/ckpt/model.safetensors")));
+  EXPECT_TRUE(fs::exists(path("out/ckpt/model.safetensors")));
+}
+
+TEST_F(Runs, OneAtATime) {
+  const std::string out = path("out");
+  const Ran both = run_shell(train_in_background("--max_iters 1000000 --out_dir " + out) +
+                             train("--init_from resume --out_dir " + out) +
+                             "; code=$?; kill $run; wait $run; exit $code");
+  EXPECT_EQ(both.code, 1);
+  EXPECT_NE(both.err.find("another run is writing there: process "), std::string::npos) << both.err;
+  EXPECT_TRUE(fs::exists(out + "/ckpt"));  // kill saved
+}
+
+// kill and a lost connection save; what the caller ignores stays ignored.
+TEST_F(Runs, SignalsSaveAndStop) {
+  for (const std::string signal : {"TERM", "HUP"}) {
+    const std::string out = path("out_" + signal);
+    const Ran ran = run_shell(
+        train_in_background("--max_iters 1000000 --eval_interval 1000000 --out_dir " + out) +
+        "kill -" + signal + " $run; wait $run");
+    EXPECT_EQ(ran.code, 130) << ran.err;
+    EXPECT_TRUE(fs::exists(out + "/ckpt/state.json")) << signal;
+  }
+  const Ran ignored =
+      run_shell(train_in_background(
+                    "--max_iters 2000 --eval_interval 1000 --out_dir " + path("nohup"), "nohup") +
+                "kill -HUP $run; wait $run");
+  EXPECT_EQ(ignored.code, 0) << "it goes on to its end: " << ignored.err;
+}
+
+TEST_F(Runs, WhoStopsReadingDoesNotStopTheRun) {
+  const Ran ran = run_shell(train("--out_dir " + path("out")) + " | head -1");
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_TRUE(fs::exists(path("out/ckpt/state.json")));
+  EXPECT_EQ(lines_in("out/metrics.jsonl"), 6);  // 4 reports, 2 validations
+}
+
+TEST_F(Runs, OtherDataAreRefused) {
+  std::string text = "What the run was trained on, again and again. ";
+  for (int i = 0; i < 5; ++i) text += text;
+  std::ofstream(path("a.txt")) << text;
+  std::ofstream(path("same.txt")) << text;
+  std::ofstream(path("other.txt")) << text + "again";
+  const auto resume = [&](const std::string& more) {
+    return train("--init_from resume --out_dir " + path("out") + " " + more);
+  };
+  ASSERT_EQ(run_shell(train("--data " + path("a.txt") + " --out_dir " + path("out"))).code, 0);
+  expect_error(resume("--data " + path("other.txt")), 1, "--data_changed");
+  std::ofstream(path("a.txt")) << text + text;
+  expect_error(resume(""), 1, "a.txt holds {\"bytes\":2944");
+  EXPECT_EQ(run_shell(resume("--max_iters 30 --data " + path("same.txt"))).code, 0);
+  EXPECT_EQ(run_shell(resume("--max_iters 35 --data_changed --data " + path("other.txt"))).code, 0);
+}
+
+TEST_F(Runs, NamesOfFilesAreBytes) {
+  const std::string name = path("caf\xe9 \xff.txt"), quoted = "'" + name + "'";
+  std::ofstream(name) << std::string(2000, 'x') + std::string(2000, 'y');
+  ASSERT_EQ(run_shell(train("--data " + quoted + " --out_dir " + path("out"))).code, 0);
+  const Ran resumed =
+      run_shell(train("--init_from resume --max_iters 25 --out_dir " + path("out")));
+  EXPECT_EQ(resumed.code, 0) << resumed.err;
+  EXPECT_EQ(run_shell("inkling eval --out_dir " + path("out")).code, 0);
+}
+
+TEST_F(Runs, WhatIsNotOursIsNotTouched) {
+  fs::create_directories(path("out/best"));
+  std::ofstream(path("out/best/thesis.txt")) << "years of work";
+  expect_error(train("--out_dir " + path("out")), 1, "is no checkpoint of inkling");
+  EXPECT_EQ(read_file(path("out/best/thesis.txt")), "years of work");
+  EXPECT_FALSE(fs::exists(path("out/metrics.jsonl")));
+  fs::create_directories(path("b"));
+  std::ofstream(path("b/ckpt")) << "a file";
+  expect_error(train("--out_dir " + path("b")), 1, "is no checkpoint of inkling");
+  EXPECT_EQ(read_file(path("b/ckpt")), "a file");
+  std::ofstream(path("file")) << "x";
+  expect_error(train("--out_dir " + path("file")), 1, path("file"));
+  fs::create_directories(path("c"));
+  ASSERT_EQ(mkfifo(path("c/metrics.jsonl").c_str(), 0600), 0);
+  expect_error(train("--overwrite --out_dir " + path("c")), 1, "metrics.jsonl");
+}
+
+// The metrics of a resumed run are those of one that was never stopped.
+TEST_F(Runs, MetricsGoOn) {
+  const auto losses = [&](const std::string& file) {
+    return run_shell("sed 's/,\"tokens_per_s.*ms\":[0-9.e-]*//' " + path(file)).out;
+  };
+  ASSERT_EQ(run_shell(train("--max_iters 40 --out_dir " + path("whole"))).code, 0);
+  ASSERT_EQ(run_shell(train("--lr_decay_iters 40 --out_dir " + path("out"))).code, 0);
+  std::ofstream(path("out/metrics.jsonl"), std::ios::app)
+      << "{\"step\":\"x\"}\n{\"step\":4000000}\n{\"step\":2";
+  const Ran resumed =
+      run_shell(train("--init_from resume --max_iters 40 --out_dir " + path("out")));
+  EXPECT_EQ(resumed.code, 0) << resumed.err;
+  EXPECT_NE(resumed.err.find("2 lines left out that are no metrics of a step"), std::string::npos)
+      << resumed.err;
+  const std::string whole = losses("whole/metrics.jsonl"), parts = losses("out/metrics.jsonl");
+  EXPECT_EQ(parts.substr(0, parts.find("\"step\":20,\"val_loss\"")),
+            whole.substr(0, whole.find("\"step\":20,\"val_loss\"")));
+  EXPECT_EQ(parts.substr(parts.find("{\"step\":25")), whole.substr(whole.find("{\"step\":25")));
+}
+
+TEST_F(Runs, NothingThatIsNotFiniteIsSaved) {
+  const std::string out = path("out");
+  ASSERT_EQ(run_shell(train("--out_dir " + out)).code, 0);
+  const std::string state = read_file(out + "/ckpt/state.json");
+  expect_error(train("--init_from resume --max_iters 400 --learning_rate 1000 --grad_clip 0 "
+                     "--lr_decay_iters 400 --optimizer adamw --log_interval 200 "
+                     "--eval_interval 300 --weight_decay 1000 --out_dir " +
+                     out),
+               1, "not finite");
+  EXPECT_EQ(read_file(out + "/ckpt/state.json"), state);
+}
+
+TEST_F(Runs, OutputThatCannotBeWrittenIsSaid) {
+  ASSERT_EQ(run_shell(train("--out_dir " + path("out"))).code, 0);
+  for (const std::string command : {"info", "eval", "sample --max_new_tokens 5"}) {
+    const std::string line = "inkling " + command + " --out_dir " + path("out");
+    expect_error(line + " >/dev/full", 1, "standard output: cannot write");
+    EXPECT_EQ(run_shell(line + " | true").err, "") << command;
+    EXPECT_EQ(run_shell(line + " >&-").code, 0) << command;
+  }
+  EXPECT_EQ(run_shell(train("--out_dir " + path("closed") + " >&-")).code, 0);
+  EXPECT_EQ(lines_in("closed/metrics.jsonl"), 6);  // and nothing else
+}
+
+TEST_F(Runs, FilesMayNotBeLargerThanTheLimit) {
+  expect_error("ulimit -f 8; " + train("--n_embd 64 --out_dir " + path("out")), 1,
+               "File too large");
+  EXPECT_FALSE(fs::exists(path("out/ckpt")));
+}
+
+TEST_F(Runs, MemoryThatCannotBeHadIsAnError) {
+  for (const std::string limit : {"200000", "400000"})
+    expect_error("ulimit -v " + limit + "; " + train("--out_dir " + path("out")), 1, "ulimit -v");
+  expect_error(train("--n_layer 1000 --n_embd 65536 --out_dir " + path("out")), 1,
+               "this model needs about ");
+  EXPECT_FALSE(fs::exists(path("out")));
+}
+
+}  // namespace
+}  // namespace ink
