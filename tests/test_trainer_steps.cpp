@@ -249,6 +249,8 @@ void expect_same_state(Trainer& trainer, const ByHand& hand, const std::string& 
 }
 
 void expect_steps_by_hand(double dropout, int64_t parts) {
+  const ContextGuard guard;
+  context().observers.clear();  // one that looks on keeps the trainer to one part
   const TempFolder folder;
   Trainer trainer(config_of(folder, dropout, parts), std::make_unique<Formulas>());
   {
