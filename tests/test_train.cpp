@@ -365,6 +365,15 @@ TEST(Program, TrainsSamplesEvaluatesAndExplains) {
   EXPECT_NE(run_program("info " + out_dir).out.find("wte"), std::string::npos);
 }
 
+TEST(Program, GradcheckSaysWhatItDoesNotSee) {
+  const Ran ran = run_program("gradcheck --only softmax");
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_NE(ran.out.find(" failed\nNot seen: f32, bf16, tails of vectors, threads' parts, later "
+                         "chunks and ties, which the tests look at.\n"),
+            std::string::npos)
+      << ran.out;
+}
+
 TEST(Program, NoStepsSaveTheModelAsItStarts) {
   const Folder folder;
   const Ran trained = run_program(
