@@ -170,7 +170,7 @@ def run(command, limit, **kwargs):
     """Its exit status and what it printed; None if it took too long. Kills all that it started."""
     def limits():
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        resource.setrlimit(resource.RLIMIT_AS, (24 << 30, 24 << 30))
+        resource.setrlimit(resource.RLIMIT_DATA, (MOST_MEMORY, MOST_MEMORY))
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                           errors="replace", start_new_session=True, preexec_fn=limits,
                           **kwargs) as process:
@@ -185,6 +185,7 @@ def run(command, limit, **kwargs):
             raise
 
 
+MOST_MEMORY = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 4 * 3
 Test = collections.namedtuple("Test", "name program command environment")
 
 
