@@ -287,7 +287,8 @@ class Hunt:
 
     def is_changed(self, test):
         """Is the code in its program, or in the one that it runs?"""
-        runs = "run_program" in (self.build.tree / "tests" / f"{test.program}.cpp").read_text()
+        sources = (self.build.tree / "tests").glob(f"{test.program}.c*")
+        runs = any("run_program" in source.read_text() for source in sources)
         return any(self.hash_of(program) != self.original[program]
                    for program in [test.program] + ["inkling"] * runs)
 
