@@ -318,6 +318,33 @@ TEST_F(AttentionMask, KeysThatNoQuerySeesNeverMatterInDefinitions) {
   }
 }
 
+// Of a key that other queries see. Its score is NaN or +inf, and -inf added to that would be NaN.
+TEST_F(AttentionMask, ScoresUnderAMaskNeverMatterWhateverTheyAre) {
+  const int64_t T = 20, last = T - 1;
+  const Tensor q = abs(randn({2, T, 4})) + 0.1, v = randn({2, T, 3}), i = arange(double(T));
+  const Tensor allowed = logical_or(i.unsqueeze(0) < double(last), i.unsqueeze(1) == double(last));
+  for (const Tensor& mask : {allowed, as_bias(allowed, f32)}) {
+    const AttentionOptions how{.attn_mask = mask};
+    for (const bool definition : {false, true}) {
+      const FlagGuard mode(&Context::composed, definition);
+      const auto run = [&](double key) {
+        Tensor k = sin(q);
+        k.narrow(1, last, 1).fill_(key);
+        return std::array{scaled_dot_product_attention(q, k, v, how), attention_weights(q, k, how)};
+      };
+      const auto clean = run(0);
+      for (const double key : {double(NAN), double(INFINITY)}) {
+        const auto got = run(key);
+        for (size_t y = 0; y < 2; ++y) {
+          EXPECT_EQ(got[y].narrow(1, 0, last).tolist(), clean[y].narrow(1, 0, last).tolist())
+              << key << (definition ? " by definition" : " by kernels");
+          EXPECT_TRUE(any(isnan(got[y].narrow(1, last, 1))).item<bool>()) << "who sees it";
+        }
+      }
+    }
+  }
+}
+
 TEST_F(AttentionMask, ABiasForAllKeysHasNoGradientButRounding) {
   const Tensor q = randn({2, 3, 70, 4}, f64), k = randn({2, 3, 200, 4}, f64);
   for (const Shape& shape : {Shape{2, 3, 70, 1}, Shape{70, 1}, Shape{}}) {

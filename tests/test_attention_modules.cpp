@@ -143,6 +143,58 @@ TEST(MultiheadAttention, DropsTheWeightsItReturns) {
   EXPECT_LT(dropped, 108);
 }
 
+TEST(MultiheadAttention, DropsNothingInEvaluation) {
+  manual_seed(1);
+  MultiheadAttention mha(8, 2, {.dropout = 0.5, .batch_first = true});
+  const Tensor x = randn({2, 6, 8});
+  for (const bool need_weights : {false, true}) {
+    const MultiheadCall call{.need_weights = need_weights};
+    mha.train();
+    const Tensor dropped = mha(x, call).output;
+    mha.eval();
+    const uint64_t draws = context().random.call;
+    const auto [evaluated, weights] = mha(x, call);
+    EXPECT_EQ(context().random.call, draws);
+    if (need_weights) {
+      EXPECT_TRUE(allclose(sum(weights, {-1}), ones({2, 6})));
+    }
+    EXPECT_FALSE(allclose(dropped, evaluated, 1e-2, 1e-2));
+    mha.train();
+    mha.options.dropout = 0;
+    EXPECT_TRUE(equal(mha(x, call).output, evaluated));
+    mha.options.dropout = 0.5;
+  }
+}
+
+// A query sees what neither mask hides, be they bools, numbers that are added, or one of each.
+TEST(MultiheadAttention, TwoMasksHideWhatEitherHides) {
+  manual_seed(6);
+  const MultiheadAttention mha(8, 2, {.batch_first = true});
+  const Tensor x = randn({2, 4, 8});
+  const Tensor padding = tensor({{false, false, false, true}, {false, true, false, false}});
+  const Tensor at = arange(4, i64), later = at > at.unsqueeze(1);  // (T, S)
+  const auto added = [](const Tensor& hidden) {
+    return masked_fill(zeros(hidden.shape()), hidden, -std::numeric_limits<double>::infinity());
+  };
+  const Tensor either =
+      logical_or(padding.view({2, 1, 1, 4}).expand({2, 2, 4, 4}), later).reshape({4, 4, 4});
+  const auto run = [&](const Tensor& keys, const Tensor& mask) {
+    return mha(x, {.key_padding_mask = keys,
+                   .attn_mask = mask,
+                   .need_weights = true,
+                   .average_attn_weights = false});
+  };
+  const auto expected = run({}, either);
+  EXPECT_TRUE(equal(expected.weights.view({4, 4, 4}) == 0, either));
+  for (const Tensor& keys : {padding, added(padding)}) {
+    for (const Tensor& mask : {later, added(later)}) {
+      const auto got = run(keys, mask);
+      EXPECT_TRUE(allclose(got.output, expected.output, 1e-5, 1e-6)) << keys << mask;
+      EXPECT_TRUE(allclose(got.weights, expected.weights, 1e-5, 1e-6)) << keys << mask;
+    }
+  }
+}
+
 TEST(MultiheadAttention, SaysWhatItExpects) {
   EXPECT_EQ(error_of([] { MultiheadAttention(10, 4); }),
             "multihead_attention: expected embed_dim to be a multiple of num_heads, got 10 and 4");

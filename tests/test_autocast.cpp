@@ -128,6 +128,30 @@ TEST(Autocast, HeadHasF32LogitsLossAndWeightGradient) {
   }
 }
 
+TEST(Autocast, HeadGivesEachItsGradientInItsDtype) {
+  Generator generator(3);
+  const Tensor targets = randint(0, 7, {40}, i64, generator);
+  for (const DType x_dtype : {f32, bf16}) {
+    for (const DType w_dtype : {f32, bf16}) {
+      const Tensor x = numbers({40, 16}, 1).to(x_dtype).requires_grad_(),
+                   w = numbers({7, 16}, 2).to(w_dtype).requires_grad_();
+      const Tensor x64 = rounded(x), w64 = rounded(w);
+      for (Reduction reduction : {Reduction::mean, Reduction::sum, Reduction::none}) {
+        const Tensor exact = linear_cross_entropy(x64, w64, targets, -100, reduction);
+        const Grads expected = grad({sum(exact)}, {x64, w64});
+        for (const bool again : {false, true}) {  // or in basic ops, to be differentiated
+          const Autocast guard;
+          const Tensor loss = linear_cross_entropy(x, w, targets, -100, reduction);
+          const Grads got = grad({sum(loss)}, {x, w}, {}, false, again);
+          EXPECT_EQ(got[0].dtype(), x_dtype) << again;
+          EXPECT_EQ(got[1].dtype(), w_dtype) << again;
+          for (size_t i = 0; i < 2; ++i) EXPECT_LE(error(got[i], expected[i]), 4 * kHalfUlp);
+        }
+      }
+    }
+  }
+}
+
 // A thousand rows that each add 2^-12 of the first one's share: a sum in bf16 would not see them.
 TEST(Autocast, HeadSumsItsWeightGradientInF32) {
   const Tensor x = full({1000, 8}, 1).requires_grad_(), w = zeros({2, 8}).requires_grad_();
@@ -395,6 +419,8 @@ TEST(MixedTraining, ResumesBitForBitFromF32Weights) {
 }
 
 TEST(MixedTraining, PartsOfABatchRunUnderAutocastToo) {
+  const ContextGuard guard;
+  context().observers.clear();  // one that looks on keeps the trainer to one part
   const TempFolder folder;
   TrainConfig config = small_config(folder / "run");
   std::vector<double> losses[2];

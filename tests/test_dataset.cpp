@@ -87,6 +87,23 @@ TEST(TextDataset, JoinsFilesInOrder) {
                                 "of 9 (char)");
 }
 
+// Two bytes an id whatever the name, but for .u32.
+TEST(TokenDataset, TheNameTellsTheWidth) {
+  const TempFolder folder;
+  const std::vector<uint16_t> narrow = ids_up_to(40);
+  const std::vector<uint32_t> wide(narrow.begin(), narrow.end());
+  const auto bytes = std::make_shared<ByteTokenizer>();
+  for (const char* name : {"a.u16", "a.bin"}) {
+    const TokenDataset data(folder.write(name, raw_bytes(narrow)), bytes);
+    EXPECT_NE(data.summary().find(": 36 tokens to train on, 4 to validate on"), std::string::npos)
+        << data.summary();
+    EXPECT_EQ(data.val_window_batch(0, 1, 3).y, (std::vector<int64_t>{37, 38, 39})) << name;
+  }
+  const TokenDataset data(folder.write("a.u32", raw_bytes(wide)), bytes);
+  EXPECT_NE(data.summary().find(": 36 tokens"), std::string::npos) << data.summary();
+  EXPECT_EQ(data.val_window_batch(0, 1, 3).y, (std::vector<int64_t>{37, 38, 39}));
+}
+
 TEST(TextDataset, TakesAGivenTokenizer) {
   const TempFolder folder;
   const auto file = folder.write("a.txt", "é\nab");

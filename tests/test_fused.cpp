@@ -92,6 +92,16 @@ TEST(Softmax, LongFloatRowsSumToOne) {
   expect_near(wide, {1, 1}, 2e-7);
 }
 
+// Half a unit in the last place from the exact value; rounded twice, many are farther away.
+TEST(Softmax, Bf16IsRoundedOnce) {
+  const Tensor x = (numbers({61, 67}) * 3).to(bf16);
+  const Values got = softmax(x).tolist(), exact = softmax(x.to(f64)).tolist();
+  for (size_t i = 0; i < exact.size(); ++i) {
+    const double ulp = std::ldexp(1, std::ilogb(exact[i]) - 7);
+    ASSERT_LE(std::abs(got[i] - exact[i]), 0.501 * ulp) << i << ": " << exact[i];
+  }
+}
+
 TEST(LayerNorm, PyTorchsNumbers) {
   const Tensor x = x23(), w = tensor({0.5, -1, 2}, f64).requires_grad_(),
                b = tensor({1, 0, -1}, f64).requires_grad_();

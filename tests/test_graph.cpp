@@ -245,6 +245,72 @@ TEST(Graph, WhatAHookKeepsKeepsItsValue) {
   EXPECT_EQ(kept[2].tolist(), (Values{100, 100}));
 }
 
+// As a leaf's that other ops read.
+TEST(Graph, HooksOfALeafThatIsTheOutputRun) {
+  Tensor x = leaf({2});
+  const Tensor y = x * 5;
+  std::string log;
+  x.register_hook([&](const Tensor& g) {
+    log += "before ";
+    return g * 3;
+  });
+  x.register_post_accumulate_grad_hook(
+      [&](const Tensor& p) { log += std::to_string(static_cast<int>(p.grad().item())) + " "; });
+  x.backward();
+  EXPECT_EQ(grad({x}, {x})[0].item(), 3);
+  backward({y, x});
+  EXPECT_EQ(log, "before 3 before before 21 ");
+}
+
+// Walks start from a constant 1 that they share, and a hook sees it, too.
+TEST(Graph, AHookMayWriteIntoWhatItSees) {
+  const auto tenfold = [](const Tensor& g) {
+    Tensor same = g;
+    same *= 10;
+    return Tensor();
+  };
+  Tensor x = leaf({2});
+  const Tensor a = x * 3;
+  Tensor b = x * 4;  // newer than a, and visited before it
+  b.register_hook(tenfold);
+  backward({a, b});
+  EXPECT_EQ(x.grad().item(), 3 + 10 * 4);
+  x.set_grad({});
+  b.backward();
+  EXPECT_EQ(x.grad().item(), 10 * 4);
+  x.set_grad({});
+  (x * 3).backward();
+  EXPECT_EQ(x.grad().item(), 3) << "the next walk starts from 1 again";
+}
+
+// And so does a vjp, which is given the constant itself.
+TEST(Graph, AVjpThatWritesIntoWhatItIsGivenHarmsNoOtherWalk) {
+  Tensor x = leaf({2});
+  const auto tenfold = [](const Tensor& dy) -> Grads {
+    Tensor same = dy;
+    same *= 10;
+    return {dy.clone()};
+  };
+  record("test_tenfold", {x}, x.clone(), tenfold).backward();
+  EXPECT_EQ(x.grad().item(), 10);
+  x.set_grad({});
+  (x * 3).backward();
+  EXPECT_EQ(x.grad().item(), 3);
+}
+
+TEST(Graph, WhatAHookReturnsHasTheShapeOfWhatItReplaces) {
+  Tensor x = leaf({1, 2});
+  const auto longer = [](const Tensor& g) { return cat({g, g}); };
+  HookHandle hook = x.register_hook(longer);
+  const std::string error = "hook: expected a gradient of shape (2,), got (4,)";
+  EXPECT_EQ(error_of([&] { sum(x * x).backward(); }), error);
+  hook.remove();
+  Tensor y = x * 3;
+  y.register_hook(longer);
+  EXPECT_EQ(error_of([&] { sum(y * y).backward(); }), error);
+  EXPECT_FALSE(x.grad().defined());
+}
+
 TEST(Graph, GradientsHaveTheDtypeOfWhatTheyBelongTo) {
   Tensor x = leaf({1, 2});
   std::ostringstream on;

@@ -1,6 +1,8 @@
 // gather, scatter_add, index_select, index and one_hot: values, order of sums, error texts.
 #include <gtest/gtest.h>
+#include <omp.h>
 
+#include <string>
 #include <vector>
 
 #include "autograd/ops.h"
@@ -49,6 +51,36 @@ TEST(Index, ScatterAddLosesNothing) {
                                   source.to(f32).unsqueeze(1).expand(wide));
   EXPECT_EQ(ints(rows.select(1, 0)), expected);
   EXPECT_EQ(ints(rows.select(1, 2)), expected);
+}
+
+// However many threads share the places, each id has one owner, also the last and the first of a
+// part. Sources in rows, apart from one another, and one by one take different loops.
+TEST(Index, EveryPlaceHasOneOwnerForAnyNumberOfThreads) {
+  const int64_t n = 60000;
+  const int before = omp_get_max_threads();
+  for (const int64_t places : {2, 7, 12}) {
+    Ints all, expected(static_cast<size_t>(places));
+    for (int64_t i = 0; i < n; ++i) {
+      all.push_back(i * i % 11 % places);
+      expected[static_cast<size_t>(all.back())] += i % 10;
+    }
+    const Tensor ids = from_vector(all), count = arange(static_cast<double>(n), i64),
+                 source = (count - (count.to(f64) / 10).to(i64) * 10).to(f64);
+    const Tensor columns = ids.unsqueeze(1).expand({n, 3}),
+                 wide = source.unsqueeze(1).expand({n, 3});
+    for (const int threads : {1, 2, 3, 5}) {
+      omp_set_num_threads(threads);
+      const std::string what = std::to_string(places) + " " + std::to_string(threads);
+      EXPECT_EQ(ints(scatter_add(zeros({places}, f64), 0, ids, source)), expected) << what;
+      for (const Tensor& rows : {wide, wide.contiguous()}) {
+        const Tensor y = scatter_add(zeros({places, 3}, f64), 0, columns, rows);
+        for (int64_t j = 0; j < 3; ++j) EXPECT_EQ(ints(y.select(1, j)), expected) << what;
+      }
+      const Tensor apart = scatter_add(zeros({places, 3}, f64), 0, columns.contiguous(), wide);
+      for (int64_t j = 0; j < 3; ++j) EXPECT_EQ(ints(apart.select(1, j)), expected) << what;
+    }
+    omp_set_num_threads(before);
+  }
 }
 
 TEST(Index, RepeatedIdsSumTheirGradients) {

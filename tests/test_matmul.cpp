@@ -179,6 +179,23 @@ TEST(Linear, BiasGradientOfManyRowsIsAccurate) {
   EXPECT_NEAR(b.grad().item(), 100000.3, 0.1);  // a plain float sum is off by 958
 }
 
+// Columns apart in memory, more of them than are summed at a time, and rows in several blocks.
+TEST(Linear, BiasGradientOfAnyLayout) {
+  manual_seed(4);
+  for (const DType dtype : {f32, f64, bf16}) {
+    const Tensor x = zeros({70, 2}, dtype), w = zeros({67, 2}, dtype),
+                 dy = small_integers({70, 67}, dtype);
+    std::vector<double> expected(67);
+    const auto values = dy.tolist();
+    for (size_t i = 0; i < values.size(); ++i) expected[i % 67] += values[i];
+    for (int way = 0; way < 4; ++way) {
+      const Tensor b = zeros({67}, dtype).requires_grad_();
+      linear(x, w, b).backward(laid_out(dy, way));
+      EXPECT_EQ(b.grad().tolist(), expected) << dtype << " " << way;
+    }
+  }
+}
+
 TEST(Linear, Errors) {
   const Tensor x = ones({2, 3});
   EXPECT_EQ(linear(x, ones({3})).shape(), Shape({2}));  // one output, without a dimension

@@ -1,6 +1,7 @@
 // Modules: the walks over their fields, and the layers against PyTorch's numbers.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <memory>
 #include <optional>
 #include <string>
@@ -265,6 +266,20 @@ TEST(Linear, StartsWithPyTorchsNumbers) {
   double total = 0;
   for (const double w : Linear(49, 1000).weight.tolist()) total += w;
   EXPECT_NEAR(total, 8.041756085224733, 1e-9);
+}
+
+// The bounds are computed in f64, whatever the layer is made in.
+TEST(Linear, StartsInF64WithTheBitsOfItsBounds) {
+  const FieldGuard in_f64(&Context::default_dtype, f64);
+  manual_seed(5);
+  const Linear linear(3, 200);
+  manual_seed(5);
+  const double bound = 1 / std::sqrt(3.0);
+  const Tensor weight = empty({200, 3}), bias = empty({200});
+  init::uniform_(weight, -bound, bound);
+  init::uniform_(bias, -bound, bound);
+  EXPECT_LE(max(abs(linear.weight.detach() - weight)).item(), 1e-15);
+  EXPECT_TRUE(equal(linear.bias.detach(), bias));
 }
 
 TEST(Linear, WithoutInputsIsItsBias) {

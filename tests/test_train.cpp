@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -98,8 +99,44 @@ class AnswersOnly : public Dataset {
   ByteTokenizer bytes_;
 };
 
+// A run that goes on does not take its next validation loss, whatever it is, for the best.
+TEST(Trainer, TheBestLossIsTheLowestAndComesBack) {
+  const Folder folder;
+  TrainConfig config = small_config(folder / "run");
+  {
+    Trainer trainer(config, std::make_unique<AnswersOnly>());
+    EXPECT_FALSE(trainer.note_validation(std::nan("")));
+    EXPECT_TRUE(trainer.note_validation(2.5));
+    EXPECT_TRUE(trainer.note_validation(1.5));
+    for (const double loss : {1.5, 2.0, 1e300, std::nan("")}) {
+      EXPECT_FALSE(trainer.note_validation(loss)) << loss;
+      EXPECT_EQ(trainer.best_val_loss(), 1.5) << loss;
+    }
+    trainer.save("ckpt");
+  }
+  config.init_from = "resume";
+  Trainer resumed(config, std::make_unique<AnswersOnly>());
+  EXPECT_EQ(resumed.best_val_loss(), 1.5);
+  EXPECT_FALSE(resumed.note_validation(1.75));
+  EXPECT_TRUE(resumed.note_validation(1.25));
+  EXPECT_EQ(load_model(config.out_dir).best_val_loss, 1.5);
+}
+
+// Before the first validation there is no best loss, and none is saved.
+TEST(Trainer, AnyLossIsTheBestOfARunThatHadNone) {
+  const Folder folder;
+  TrainConfig config = small_config(folder / "run");
+  Trainer(config, std::make_unique<AnswersOnly>()).save("ckpt");
+  EXPECT_FALSE(load_model(config.out_dir).best_val_loss.has_value());
+  config.init_from = "resume";
+  Trainer resumed(config, std::make_unique<AnswersOnly>());
+  EXPECT_TRUE(resumed.note_validation(1e6));
+}
+
 // Whatever the parts and the micro-batches that the targets are in.
 TEST(Trainer, EveryTargetCountsAlike) {
+  const ContextGuard guard;
+  context().observers.clear();  // one that looks on keeps the trainer to one part
   const Folder folder;
   std::vector<double> losses, norms, evaluated;
   for (const auto& [rows, micro_batches, parts] :
@@ -325,6 +362,15 @@ TEST(Program, TrainsSamplesEvaluatesAndExplains) {
   EXPECT_NE(unknown.err.find("#"), std::string::npos) << unknown.err;
   EXPECT_EQ(run_program("eval " + out_dir).code, 0);
   EXPECT_NE(run_program("info " + out_dir).out.find("wte"), std::string::npos);
+}
+
+TEST(Program, GradcheckSaysWhatItDoesNotSee) {
+  const Ran ran = run_program("gradcheck --only softmax");
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_NE(ran.out.find(" failed\nNot seen: f32, bf16, tails of vectors, threads' parts, later "
+                         "chunks and ties, which the tests look at.\n"),
+            std::string::npos)
+      << ran.out;
 }
 
 TEST(Program, NoStepsSaveTheModelAsItStarts) {

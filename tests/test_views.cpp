@@ -159,6 +159,25 @@ TEST(Copies, ConvertBetweenAllDtypes) {
   EXPECT_EQ(x.T().to(f64).to(f32).tolist(), x.tolist());
 }
 
+// Joined tensors meet in one dtype; each gets its gradient in its own.
+TEST(Copies, JoinsGiveEachItsGradientInItsDtype) {
+  const Tensor dy = tensor({{1, 2, 3}, {4, 5, 6}, {7, 8, 9}});
+  const DType dtypes[] = {bf16, f64, f32};
+  std::vector<Tensor> rows;
+  for (const DType dtype : dtypes) rows.push_back(zeros({1, 3}, dtype).requires_grad_());
+  const Tensor joined = cat(rows), layers = stack(rows);
+  EXPECT_EQ(joined.dtype(), f64);
+  const Grads of_cat = grad({joined}, rows, {dy.to(f64)}),
+              of_stack = grad({layers}, rows, {dy.to(f64).unsqueeze(1)});
+  for (size_t i = 0; i < 3; ++i) {
+    for (const Tensor& g : {of_cat[i], of_stack[i]}) {
+      EXPECT_EQ(g.dtype(), dtypes[i]) << i;
+      EXPECT_EQ(g.shape(), (Shape{1, 3}));
+      EXPECT_EQ(ints(g), ints(dy.narrow(0, static_cast<int64_t>(i), 1))) << i;
+    }
+  }
+}
+
 TEST(Copies, CatStackRepeatFlip) {
   const Tensor a = counting({2, 2}), b = counting({2, 1}) + 10;
   EXPECT_EQ(ints(cat({a, b}, 1)), (Ints{0, 1, 10, 2, 3, 11}));

@@ -47,7 +47,7 @@ class Walk {
               "backward: expected a tensor with one element, got ", output.shape(),
               "; pass the gradient to start from, or reduce it first (sum, mean)");
     if (gradient.defined()) output.slot()->check_gradient("backward", gradient);
-    survey_.add(output.slot()->node);
+    survey_.add(output.slot());
   }
   void start(const Tensor& output, const Tensor& gradient) {
     deliver(output.slot(), gradient.defined() ? gradient : detail::first_gradient(output),

@@ -34,14 +34,15 @@ void Survey::claim(const std::shared_ptr<Node>& node) {
 }
 
 // Depth first, without recursion: a node is decided when all that it was computed from is.
-void Survey::add(const std::shared_ptr<Node>& root) {
+void Survey::add(const std::shared_ptr<GradSlot>& output) {
   const std::lock_guard lock(claims);
   std::vector<std::pair<std::shared_ptr<Node>, size_t>> path;  // and the next input to look at
   const auto enter = [&](const std::shared_ptr<Node>& node) {
     if (!node || node->order <= oldest_ || !leads_.try_emplace(node.get()).second) return;
     path.emplace_back(node, 0);
   };
-  enter(root);
+  if (!output->node && output->hooks) uses_.try_emplace(output.get());
+  enter(output->node);
   while (!path.empty()) {
     const auto& inputs = path.back().first->inputs;
     if (path.back().second < inputs.size()) {

@@ -27,9 +27,9 @@ class Survey {
   Survey(const Survey&) = delete;
   Survey& operator=(const Survey&) = delete;
 
-  /// Looks at a node and all that it was computed from. Throws if one of them leads to what is
+  /// Looks at an output and all that it was computed from. Throws if one of them leads to what is
   /// asked for, and an earlier walk has freed it or another walk holds it.
-  void add(const std::shared_ptr<Node>& node);
+  void add(const std::shared_ptr<GradSlot>& output);
   /// Does the gradient of this slot lead to one that is asked for?
   bool leads(const std::shared_ptr<GradSlot>& slot) const;
   /// Does a node lead there?

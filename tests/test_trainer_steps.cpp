@@ -1,0 +1,295 @@
+// Three steps of the trainer written out by hand: the model in f64 and basic ops, two micro-batches
+// whose targets count alike, clipping, AdamW by its formula, and the schedule. What the trainer
+// does is held against that, and not against the trainer.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <numbers>
+#include <string>
+#include <vector>
+
+#include "autograd/ops.h"
+#include "tests/temp_files.h"
+#include "tests/test_device.h"
+#include "train/trainer.h"
+
+namespace ink {
+namespace {
+
+constexpr int64_t kBatch = 2, kBlock = 6, kMicroBatches = 2, kSteps = 3, kWindows = 5;
+
+// Rows that are formulas of their numbers. Some targets count nothing, so that neither rows nor
+// micro-batches have equally many.
+class Formulas : public Dataset {
+ public:
+  const Tokenizer& tokenizer() const override { return bytes_; }
+  std::string summary() const override { return "formulas"; }
+  int64_t val_windows(int64_t) const override { return kWindows; }
+
+  static int64_t x(uint64_t number, uint64_t i) {
+    return static_cast<int64_t>((number * 7 + i * i) % 61);
+  }
+  static int64_t y(uint64_t number, uint64_t i) {
+    return (number + i) % 5 == 0 || i < number % 4 ? -100 : (x(number, i) * 3 + 1) % 61;
+  }
+  static double best_possible(uint64_t number, uint64_t i) {
+    return 0.25 * static_cast<double>((number + i * i) % 7);
+  }
+  // Where the trainer finds row `row` of a step.
+  static uint64_t number(int64_t step, int64_t row) {
+    return static_cast<uint64_t>(step) << 24 | static_cast<uint64_t>(row);
+  }
+
+ private:
+  bool knows_best_possible() const override { return true; }
+  void fill_train_row(uint64_t, uint64_t number, Row row) const override {
+    for (uint64_t i = 0; i < row.x.size(); ++i) {
+      row.x[i] = x(number, i);
+      row.y[i] = y(number, i);
+      row.best_possible[i] = static_cast<float>(best_possible(number, i));
+    }
+  }
+  void fill_val_row(int64_t window, Row row) const override {
+    fill_train_row(0, static_cast<uint64_t>(window), row);
+  }
+  ByteTokenizer bytes_;
+};
+
+// A batch as the definitions below read it.
+struct Rows {
+  explicit Rows(const std::vector<uint64_t>& numbers) {
+    std::vector<int64_t> ids, following;
+    for (const uint64_t number : numbers) {
+      for (uint64_t i = 0; i < kBlock; ++i) {
+        ids.push_back(Formulas::x(number, i));
+        const int64_t next = Formulas::y(number, i);
+        following.push_back(std::max<int64_t>(next, 0));
+        counts.push_back(next == -100 ? 0 : 1);
+        targets += counts.back();
+        best_possible += Formulas::best_possible(number, i);
+      }
+    }
+    x = from_vector(ids).view({std::ssize(numbers), kBlock});
+    y = from_vector(following);
+  }
+  Tensor x, y;                 // (B, T), (B T)
+  std::vector<double> counts;  // 1 for each target that counts
+  double targets = 0, best_possible = 0;
+};
+
+TrainConfig config_of(const TempFolder& folder, double dropout, int64_t parts) {
+  TrainConfig config;
+  config.device = test_device_name();
+  config.out_dir = folder.path().string();
+  config.n_layer = 2;
+  config.n_head = 2;
+  config.n_embd = 8;
+  config.block_size = kBlock;
+  config.dropout = dropout;
+  config.batch_size = kBatch;
+  config.gradient_accumulation_steps = kMicroBatches;
+  config.batch_parts = parts;
+  config.max_iters = 5;
+  config.warmup_iters = 1;
+  config.learning_rate = 3e-3;
+  config.min_lr = 1e-3;
+  config.beta1 = 0.8;
+  config.beta2 = 0.95;
+  config.weight_decay = 0.3;
+  config.grad_clip = 2.3;
+  config.seed = 42;
+  return config;
+}
+
+// What TrainConfig says, step by step, in f64.
+class ByHand {
+ public:
+  ByHand(const TrainConfig& config, const GPT& model) : config_(config) {
+    for (const auto& [name, p] : model.named_parameters()) {
+      w_[name] = p.detach().to(f64).clone().requires_grad_();
+      m_[name] = v_[name] = zeros(p.shape(), f64);
+    }
+  }
+
+  void step() {
+    std::vector<Rows> batches;
+    double targets = 0, best = 0;
+    for (int64_t i = 0; i < kMicroBatches; ++i) {
+      std::vector<uint64_t> numbers;
+      for (int64_t row = 0; row < kBatch; ++row)
+        numbers.push_back(Formulas::number(steps_, i * kBatch + row));
+      batches.emplace_back(numbers);
+      targets += batches.back().targets;
+      best += batches.back().best_possible;
+    }
+    EXPECT_NE(batches[0].targets, batches[1].targets) << "what would not be told apart";
+    best_possible = best / (kMicroBatches * kBatch * kBlock);
+    std::vector<Tensor> leaves;
+    for (const auto& entry : w_) leaves.push_back(entry.second);
+    Tensor total = zeros({}, f64);
+    for (uint64_t i = 0; i < kMicroBatches; ++i) {
+      const ContextGuard guard;
+      context().random = {.seed = static_cast<uint64_t>(config_.seed),
+                          .step = static_cast<uint64_t>(steps_),
+                          .micro_batch = i};
+      total = total + summed_loss(batches[i], config_.dropout);
+    }
+    const Tensor mean_loss = total / targets;
+    const Grads grads = grad({mean_loss}, leaves);
+    loss = mean_loss.item();
+    lr = rate(steps_++);
+    update(grads);
+  }
+
+  // Of all validation windows, without dropout.
+  Evaluation evaluate() {
+    const NoGrad no_grad;
+    std::vector<uint64_t> windows;
+    for (uint64_t window = 0; window < kWindows; ++window) windows.push_back(window);
+    const Rows rows(windows);
+    return {summed_loss(rows, 0).item() / rows.targets, rows.best_possible / (kWindows * kBlock),
+            static_cast<int64_t>(rows.targets)};
+  }
+
+  const std::map<std::string, Tensor>& parameters() const { return w_; }
+  const std::map<std::string, Tensor>& moments(int which) const { return which == 1 ? m_ : v_; }
+  double loss = 0, lr = 0, grad_norm = 0, best_possible = 0;  // of the last step
+
+ private:
+  double rate(int64_t step) const {
+    if (step < 1) return config_.learning_rate * 1 / 2;  // on the way up
+    const double done = static_cast<double>(step - 1) / 4;
+    return config_.min_lr +
+           (config_.learning_rate - config_.min_lr) * (1 + std::cos(std::numbers::pi * done)) / 2;
+  }
+
+  void update(const Grads& grads) {
+    const NoGrad no_grad;
+    double squares = 0;
+    for (const Tensor& g : grads) squares += sum(g * g).item();
+    grad_norm = std::sqrt(squares);
+    const double clip = std::min(1.0, config_.grad_clip / (grad_norm + 1e-6));
+    const double b1 = config_.beta1, b2 = config_.beta2, t = static_cast<double>(steps_);
+    size_t i = 0;
+    for (auto& [name, p] : w_) {
+      const Tensor g = grads[i++] * clip;
+      m_[name] = m_[name] * b1 + g * (1 - b1);
+      v_[name] = v_[name] * b2 + g * g * (1 - b2);
+      const Tensor m_hat = m_[name] / (1 - std::pow(b1, t)),
+                   v_hat = v_[name] / (1 - std::pow(b2, t));
+      const double decay = p.dim() >= 2 ? config_.weight_decay : 0;  // matrices alone
+      p = (p * (1 - lr * decay) - m_hat / (sqrt(v_hat) + 1e-8) * lr).detach().requires_grad_();
+    }
+  }
+
+  // ---- the model: Radford et al. 2019, in nanoGPT's order of draws
+
+  Tensor linear_of(const Tensor& x, const std::string& name) const {
+    return matmul(x, w_.at(name + ".weight").transpose(0, 1));
+  }
+  Tensor norm(const Tensor& x, const std::string& name) const {
+    const Tensor centred = x - mean(x, {-1}, true);
+    return centred / sqrt(mean(centred * centred, {-1}, true) + 1e-5) * w_.at(name + ".weight");
+  }
+  Tensor attention(const Tensor& x, const std::string& name, double p) const {
+    const int64_t B = x.size(0), C = config_.n_embd, heads = config_.n_head, width = C / heads;
+    const Tensor qkv = linear_of(x, name + ".c_attn");
+    const auto part = [&](int64_t i) {
+      return qkv.narrow(2, i * C, C).reshape({B, kBlock, heads, width}).transpose(1, 2);
+    };
+    const Tensor at = arange(kBlock, i64), later = at > at.unsqueeze(1);
+    const Tensor scores = matmul(part(0), part(1).transpose(2, 3)) / std::sqrt(double(width));
+    const Tensor e = masked_fill(exp(scores), later, 0);
+    const Tensor y = matmul(dropout(e / sum(e, {-1}, true), p), part(2));
+    return dropout(linear_of(y.transpose(1, 2).reshape(x.shape()), name + ".c_proj"), p);
+  }
+  Tensor mlp(const Tensor& x, const std::string& name, double p) const {
+    const Tensor a = linear_of(x, name + ".c_fc");
+    const Tensor inner = (a + a * a * a * 0.044715) * std::sqrt(2 / std::numbers::pi);
+    return dropout(linear_of(a * (tanh(inner) + 1) * 0.5, name + ".c_proj"), p);
+  }
+  // The sum of -log p(target) over the targets that count.
+  Tensor summed_loss(const Rows& rows, double p) const {
+    Tensor x = dropout(w_.at("wte.weight").index(rows.x) + w_.at("wpe.weight"), p);
+    for (int64_t i = 0; i < config_.n_layer; ++i) {
+      const std::string block = "h." + std::to_string(i) + ".";
+      x = x + attention(norm(x, block + "ln_1"), block + "attn", p);
+      x = x + mlp(norm(x, block + "ln_2"), block + "mlp", p);
+    }
+    const Tensor logits = matmul(norm(x, "ln_f"), w_.at("wte.weight").transpose(0, 1));
+    const Tensor flat = logits.reshape({rows.y.numel(), logits.size(2)});
+    const Tensor chosen = gather(flat, 1, rows.y.unsqueeze(1)).reshape({rows.y.numel()});
+    return sum((log(sum(exp(flat), {1})) - chosen) * from_vector(rows.counts));
+  }
+
+  const TrainConfig config_;
+  std::map<std::string, Tensor> w_, m_, v_;
+  int64_t steps_ = 0;
+};
+
+void expect_close(const Tensor& got, const Tensor& expected, double tolerance,
+                  const std::string& what) {
+  ASSERT_EQ(got.shape(), expected.shape()) << what;
+  EXPECT_LE(max(abs(got.detach().to(f64) - expected.detach())).item(), tolerance) << what;
+}
+
+void expect_same_state(Trainer& trainer, const ByHand& hand, const std::string& when) {
+  for (const auto& [name, p] : trainer.model().named_parameters())
+    expect_close(p, hand.parameters().at(name), 1e-5, when + name);
+  for (const auto& [name, state] : trainer.optimizer().state()) {
+    const int which = name.starts_with("exp_avg.") ? 1 : name.starts_with("exp_avg_sq.") ? 2 : 0;
+    if (which == 0) continue;
+    const Tensor& expected = hand.moments(which).at(name.substr(name.find('.') + 1));
+    expect_close(state, expected, 1e-5 * max(abs(expected)).item() + 1e-8, when + name);
+  }
+}
+
+void expect_steps_by_hand(double dropout, int64_t parts) {
+  const ContextGuard guard;
+  context().observers.clear();  // one that looks on keeps the trainer to one part
+  const TempFolder folder;
+  Trainer trainer(config_of(folder, dropout, parts), std::make_unique<Formulas>());
+  {
+    const NoGrad no_grad;  // weights that matter: attention looks somewhere
+    for (Tensor p : trainer.model().parameters())
+      if (p.dim() >= 2) p.mul_(10);
+  }
+  ByHand hand(trainer.config(), trainer.model());
+  bool clipped = false, whole = false;
+  for (int64_t step = 0; step < kSteps; ++step) {
+    const std::string when = "step " + std::to_string(step) + ": ";
+    trainer.step();
+    hand.step();
+    const Progress got = trainer.progress();
+    EXPECT_NEAR(got.loss, hand.loss, 2e-6 * hand.loss) << when;
+    EXPECT_DOUBLE_EQ(got.lr, hand.lr) << when;
+    EXPECT_NEAR(got.grad_norm, hand.grad_norm, 1e-5 * hand.grad_norm) << when;
+    EXPECT_DOUBLE_EQ(got.best_possible.value(), hand.best_possible) << when;
+    EXPECT_EQ(got.tokens, kMicroBatches * kBatch * kBlock);
+    expect_same_state(trainer, hand, when);
+    (hand.grad_norm > trainer.config().grad_clip ? clipped : whole) = true;
+    const Evaluation evaluated = trainer.evaluate(true), expected = hand.evaluate();
+    EXPECT_NEAR(evaluated.loss, expected.loss, 2e-6 * expected.loss) << when;
+    EXPECT_DOUBLE_EQ(evaluated.best_possible.value(), expected.best_possible.value()) << when;
+    EXPECT_EQ(evaluated.tokens, expected.tokens) << when;
+    trainer.model().eval();  // as before a sample; the next step drops again
+  }
+  EXPECT_TRUE(clipped && whole) << "some gradients are clipped, and others not";
+}
+
+TEST(TrainerSteps, AreTheFormulas) { expect_steps_by_hand(0, 1); }
+
+TEST(TrainerSteps, AreTheFormulasInPartsOfABatch) { expect_steps_by_hand(0, 2); }
+
+// Masks are keyed by step, micro-batch and row; evaluation has none.
+TEST(TrainerSteps, DropWhatTheirKeysSay) {
+  expect_steps_by_hand(0.2, 1);
+  expect_steps_by_hand(0.2, 2);
+}
+
+}  // namespace
+}  // namespace ink
