@@ -115,8 +115,9 @@ class WindowDataset : public Dataset {
 /// 65,536 and 4 in a larger one, and about 1 MB a thread.
 class TextDataset final : public WindowDataset {
  public:
-  /// Without a tokenizer, a CharTokenizer of the characters found. val_fraction is in [0, 1]; 1: nothing to train on.
-  /// Throws where a file is missing, unreadable or empty, or holds text without ids.
+  /// Without a tokenizer, a CharTokenizer of the characters found. val_fraction is in [0, 1]; at 1
+  /// there is nothing to train on. Throws where a file is missing, unreadable or empty, or holds
+  /// text without ids.
   explicit TextDataset(const std::vector<std::filesystem::path>& files,
                        std::shared_ptr<const Tokenizer> tokenizer = nullptr,
                        double val_fraction = 0.1);

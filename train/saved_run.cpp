@@ -82,7 +82,8 @@ SavedRun read_run(const LoadedCheckpoint& saved) {
   run.dataset = state.text("dataset");
   run.step = state.count("step", kMostSteps);
   run.best_val_loss = state.number("best_val_loss");
-  run.best_sampled_loss = state.number("best_sampled_loss");
+  const bool knows = saved.state.contains("validated_step");  // older ones are always validated
+  run.validated_step = knows ? state.count("validated_step", kMostSteps) : run.step;
   if (saved.state.contains("data")) run.data = saved.state.at("data");
   with_prefix(saved.folder.string(),
               [&] { check_size(run.config.gpt(run.tokenizer->vocab_size()), saved.model); });

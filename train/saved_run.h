@@ -26,8 +26,8 @@ struct SavedRun {
   std::string start;    // what samples start from when nothing else is said
   std::string dataset;  // what it was trained on, in words
   nlohmann::json data;  // fingerprint of the files; null: not known
-  int64_t step = 0;
-  std::optional<double> best_val_loss, best_sampled_loss;
+  int64_t step = 0, validated_step = 0;
+  std::optional<double> best_val_loss;
   NamedTensors model_state, optimizer_state;
   std::filesystem::path folder;
 };

@@ -163,6 +163,7 @@ void Trainer::resume(const SavedRun& saved) {
   model_->load_state_dict(saved.model_state);
   optimizer_->load_state(saved.optimizer_state);
   steps_done_ = saved.step;
+  validated_step_ = saved.validated_step;
   best_val_loss_ = saved.best_val_loss.value_or(best_val_loss_);
 }
 
@@ -316,7 +317,7 @@ Evaluation evaluate(GPT& model, const Dataset& dataset, int64_t batches, int64_t
                                            !batch.best_possible.empty()};
         }
       });
-  if (stopped) return {.whole = false};
+  if (stopped) return {0, {}, 0, false};
   double loss = 0, targets = 0, best_possible = 0;
   bool best_possible_known = false;
   for (const Part& part : parts) {
@@ -342,6 +343,7 @@ Evaluation Trainer::evaluate(bool whole, const std::function<bool()>& stop) cons
 }
 
 bool Trainer::note_validation(double loss) {
+  validated_step_ = steps_done_;
   if (!(loss < best_val_loss_)) return false;
   best_val_loss_ = loss;
   return true;
@@ -369,7 +371,10 @@ void Trainer::save(const std::string& name) {
   checkpoint.config.erase("device");        // nor what it ran on
   checkpoint.config["vocabulary"] = nlohmann::json::parse(dataset_->tokenizer().to_json());
   checkpoint.config["start"] = sample_start();
-  checkpoint.state = {{"step", steps_done_}, {"dataset", dataset_->summary()}, {"data", data_}};
+  checkpoint.state = {{"step", steps_done_},
+                      {"dataset", dataset_->summary()},
+                      {"data", data_},
+                      {"validated_step", validated_step_}};
   checkpoint.state["best_val_loss"] =
       std::isfinite(best_val_loss_) ? nlohmann::json(best_val_loss_) : nlohmann::json();
   checkpoint.model = model_->state_dict();

@@ -78,6 +78,8 @@ class Trainer {
   void save(const std::string& name);
   /// Notes a validation loss; says whether it is the best so far.
   bool note_validation(double loss);
+  /// Did that happen after the last step?
+  bool is_validated() const { return validated_step_ == steps_done_; }
   /// Repeats the last step's forward and backward under the NaN sentinel; empty if all is finite.
   std::string find_non_finite();
 
@@ -116,7 +118,7 @@ class Trainer {
   Schedule schedule_;
   std::vector<Ids> batches_;  // by micro-batch
   std::unique_ptr<Replay> replay_;
-  int64_t steps_done_ = 0;
+  int64_t steps_done_ = 0, validated_step_ = 0;
   double best_val_loss_ = std::numeric_limits<double>::infinity();
   // since the last progress()
   Tensor loss_sum_;  // f32 ()

@@ -185,9 +185,16 @@ namespace {
 template <class T>
 T number_of(const std::string& name, const std::string& text, const Limits& limits) {
   T value{};
-  const char* end = text.data() + text.size();
-  const auto [stopped, problem] = std::from_chars(text.data(), end, value);
-  const bool whole = problem == std::errc() && stopped == end;
+  bool whole = false;
+  if constexpr (std::is_same_v<T, int64_t>) {
+    const char* end = text.data() + text.size();
+    const auto [stopped, problem] = std::from_chars(text.data(), end, value);
+    whole = problem == std::errc() && stopped == end;
+  } else if (text.find_first_not_of("0123456789+-.eE") == std::string::npos && !text.empty()) {
+    char* stopped = nullptr;  // libc++ 14 has no from_chars for double
+    value = std::strtod(text.c_str(), &stopped);
+    whole = *stopped == '\0';
+  }
   const std::string range = range_text(limits);
   if (!whole || !std::isfinite(static_cast<double>(value))) {
     throw UsageError(fmt::format("--{}: expected {}{}, got '{}'", name,

@@ -1,14 +1,15 @@
 #include "autograd/base/parallel.h"
 #include "train/cli/command_line.h"
 
-#if defined(__linux__)
+// A sanitizer has its own first function.
+#if defined(__linux__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #include <sys/mman.h>
 #include <unistd.h>
 
 namespace {
 
-// OpenBLAS takes this much when it is loaded, and asks for ever where it cannot have it (ulimit -v).
-// So the program asks before that: this runs before the constructors of its libraries.
+// OpenBLAS takes this much when it is loaded, and asks for ever where it cannot have it (ulimit
+// -v). So the program asks before that: this runs before the constructors of its libraries.
 void check_address_space(int, char**, char**) {
   constexpr size_t kBytes = size_t{256} << 20;
   void* memory =

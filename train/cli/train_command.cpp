@@ -14,7 +14,6 @@
 #include <string>
 #include <utility>
 
-#include "autograd/base/log.h"
 #include "autograd/engine/observer.h"
 #include "autograd/io/atomic_file.h"
 #include "autograd/memory/device_backend.h"
@@ -113,23 +112,20 @@ class TrainRun {
             trainer_.steps_done()),
         start_(Clock::now()),
         first_step_(trainer_.steps_done()),
-        saved_step_(first_step_),
         skipped_(trainer_.skipped().total) {}
 
   int run() {
     introduce();
     watch_signals();
-    try {
-      last_report_ = Clock::now();
-      return train();
-    } catch (...) {  // whatever went wrong, the steps since the last save are not lost
-      if (trainer_.steps_done() > saved_step_) try_to_save();
-      throw;
-    }
+    last_report_ = Clock::now();
+    return train();
   }
 
  private:
   int train() {
+    const bool late = first_step_ % config_.eval_interval == 0 && !trainer_.is_validated();
+    if (late && first_step_ < config_.max_iters && !validate())  // it was stopped before that
+      return stop_early("Interrupted", kInterrupted);
     while (trainer_.steps_done() < config_.max_iters) {
       profile_.step(trainer_);
       const int64_t step = trainer_.steps_done();
@@ -147,15 +143,13 @@ class TrainRun {
     return finish();
   }
 
-  void save(const char* name) {
-    trainer_.save(name);
-    if (name == std::string(kLastCheckpoint)) saved_step_ = trainer_.steps_done();
-  }
-  void try_to_save() {
+  // Evaluates. Should that fail, the steps since the last save are saved first.
+  Evaluation evaluate(bool whole) {
     try {
-      save(kLastCheckpoint);
-    } catch (const std::exception& error) {
-      log_message("not saved: ", error.what());
+      return trainer_.evaluate(whole, is_interrupted);
+    } catch (...) {
+      trainer_.save(kLastCheckpoint);
+      throw;
     }
   }
   // What is not training does not count as its time.
@@ -256,7 +250,7 @@ class TrainRun {
     return beside_training([&] { return validate_and_save(); });
   }
   bool validate_and_save() {
-    const Evaluation evaluation = trainer_.evaluate(false, is_interrupted);
+    const Evaluation evaluation = evaluate(false);
     if (!evaluation.whole) return false;
     const bool best = note_validation(evaluation);
     std::string text = fmt::format("step {:>5}  validation {}", trainer_.steps_done(),
@@ -266,8 +260,8 @@ class TrainRun {
     text += fmt::format("  after {}", clock_text(seconds_since(start_)));
     console_.line(console_.green(text));
     write_validation(evaluation);
-    if (best) save(kBestCheckpoint);  // first: the last one says that there is this one
-    save(kLastCheckpoint);
+    if (best) trainer_.save(kBestCheckpoint);  // first: the last one says that there is this one
+    trainer_.save(kLastCheckpoint);
     return true;
   }
 
@@ -313,7 +307,7 @@ class TrainRun {
   }
 
   int stop_early(const char* why, int code) {
-    save(kLastCheckpoint);
+    trainer_.save(kLastCheckpoint);
     console_.line(fmt::format("{} after step {}; saved. To go on: {} {}", why,
                               trainer_.steps_done(), typed("train --init_from resume --out_dir"),
                               for_shell(config_.out_dir)));
@@ -321,15 +315,14 @@ class TrainRun {
   }
 
   int finish() {
-    save(kLastCheckpoint);  // what follows takes long
+    trainer_.save(kLastCheckpoint);  // what follows takes long
     // The best model is chosen by the loss of the same batches every time.
-    const Evaluation sampled = trainer_.evaluate(false, is_interrupted);
+    const Evaluation sampled = evaluate(false);
     if (sampled.whole && note_validation(sampled)) {
-      save(kBestCheckpoint);
-      save(kLastCheckpoint);
+      trainer_.save(kBestCheckpoint);
+      trainer_.save(kLastCheckpoint);
     }
-    const Evaluation evaluation =
-        config_.eval_iters == 0 ? sampled : trainer_.evaluate(true, is_interrupted);
+    const Evaluation evaluation = config_.eval_iters == 0 ? sampled : evaluate(true);
     if (!evaluation.whole) return stop_early("Interrupted", kInterrupted);
     write_validation(evaluation);
     std::string text =
@@ -355,7 +348,7 @@ class TrainRun {
   const bool on_cpu_ = parse_device(config_.device).is_cpu();  // where asking costs nothing
   static constexpr int64_t kMostSkipped = 10;                  // in a row
   double training_seconds_ = 0;
-  int64_t first_step_, saved_step_, last_reported_ = 0, skipped_;
+  int64_t first_step_, last_reported_ = 0, skipped_;
 };
 
 // What train is told beside its config.
