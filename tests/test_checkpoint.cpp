@@ -248,6 +248,28 @@ TEST_F(CheckpointTest, SaysWhatItFellBackFrom) {
             "got 37 with \"e8b40784e6eee53f\"; the file is damaged");
 }
 
+// Killed between the two renames of a save, and once more in the next one: NAME.tmp is the only
+// whole checkpoint then, and is put in its place before anything is written.
+TEST_F(CheckpointTest, ASaveFinishesTheOneBefore) {
+  save(1);
+  save(2);
+  std::filesystem::rename(out / "ckpt", out / "ckpt.tmp");
+  std::filesystem::remove_all(out / "ckpt.prev");
+  EXPECT_EQ(load(), 2);
+  save(3);
+  EXPECT_EQ(load(), 3);
+  EXPECT_EQ(number_of(load_checkpoint(out.path(), "ckpt.prev")), 2);
+}
+
+TEST_F(CheckpointTest, ReplacesOnlyWhatItWrote) {
+  save(1);
+  std::ofstream(out / "ckpt/notes.txt") << "mine";
+  EXPECT_NE(error_of([&] { save(2); }).find("ckpt: is no checkpoint of inkling"),
+            std::string::npos);
+  EXPECT_EQ(load(), 1);
+  EXPECT_TRUE(std::filesystem::exists(out / "ckpt/notes.txt"));
+}
+
 TEST_F(CheckpointTest, ExplainsWhyNothingLoads) {
   EXPECT_EQ(load_error(),
             "load_checkpoint: OUT/ckpt: there is no such checkpoint; name another --out_dir, or "

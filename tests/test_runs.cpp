@@ -5,17 +5,23 @@
 
 #include <filesystem>
 #include <fstream>
+#include <iomanip>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <sstream>
 #include <string>
 #include <utility>
 
 #include "data/file.h"
 #include "tests/run_program.h"
 #include "tests/temp_files.h"
+#include "train/checkpoint.h"
 
 namespace ink {
 namespace {
 
 namespace fs = std::filesystem;
+using Json = nlohmann::json;
 
 class Runs : public testing::Test {
  protected:
@@ -162,6 +168,68 @@ TEST_F(Runs, WhatIsNotOursIsNotTouched) {
   fs::create_directories(path("c"));
   ASSERT_EQ(mkfifo(path("c/metrics.jsonl").c_str(), 0600), 0);
   expect_error(train("--overwrite --out_dir " + path("c")), 1, "metrics.jsonl");
+}
+
+// What a checkpoint says is read with errors that name the field, and the one before is tried.
+TEST_F(Runs, ACheckpointWhoseFieldsMakeNoSenseIsPassedOver) {
+  ASSERT_EQ(run_shell(train("--out_dir " + path("out"))).code, 0);
+  const std::string config = path("out/ckpt/config.json"), state = path("out/ckpt/state.json");
+  const Json good_config = Json::parse(read_file(config)),
+             good_state = Json::parse(read_file(state));
+  // Written as by somebody who can compute checksums.
+  const auto write = [&](const Json& new_config, const Json& values) {
+    std::ofstream(config) << new_config.dump(2) + "\n";
+    const std::string bytes = read_file(config);
+    std::ostringstream crc;
+    crc << std::hex << std::setw(16) << std::setfill('0') << crc64(std::as_bytes(std::span(bytes)));
+    Json all = good_state;
+    all["files"]["config.json"] = {{"bytes", bytes.size()}, {"crc64", crc.str()}};
+    all["state"] = values;
+    all.erase("checksum");
+    std::ostringstream whole;
+    const std::string text = all.dump();
+    whole << std::hex << std::setw(16) << std::setfill('0')
+          << crc64(std::as_bytes(std::span(text)));
+    all["checksum"] = whole.str();
+    std::ofstream(state) << all.dump(2) + "\n";
+  };
+  const auto expect = [&](const std::string& name, const Json& value, const std::string& text) {
+    Json changed = good_config, values = good_state["state"];
+    Json& of = changed.contains(name) ? changed : values;
+    value.is_discarded() ? static_cast<void>(of.erase(name)) : static_cast<void>(of[name] = value);
+    write(changed, values);
+    const Ran ran = run_shell("inkling info --checkpoint ckpt --out_dir " + path("out"));
+    EXPECT_EQ(ran.code, 0) << ran.err;
+    EXPECT_NE(ran.err.find("is used in place of"), std::string::npos) << name << ran.err;
+    EXPECT_NE(ran.err.find(text), std::string::npos) << name << "\n" << ran.err;
+    EXPECT_EQ(ran.err.find("json.exception"), std::string::npos) << ran.err;
+  };
+  const Json missing(Json::value_t::discarded);
+  expect("vocabulary", missing, "vocabulary is missing");
+  expect("vocabulary", 3, "vocabulary: tokenizer: expected");
+  expect("start", Json::array(), "config.json: start: expected a text, got []");
+  expect("start", "\u00e9", "config.json: start: encode: character");
+  expect("n_layer", 1.5, "config: n_layer: expected an integer, got 1.5");
+  expect("n_layer", 4e37, "config: n_layer: expected an integer, got 4e+37");
+  expect("n_layer", 1000000000, "config: n_layer is 1000000000; expected 1 to 1000");
+  expect("n_layer", 900, "has 4512 numbers; expected");
+  expect("batch_size", -1, "config: batch_size is -1; expected 1 to 1048576");
+  expect("dropout", "\u001b[31m", "config: dropout: expected a number, got ");
+  expect("data", {{"hex", "zz"}}, "config: data: expected a list of texts");
+  expect("step", -3, "state.json: step: expected an integer from 0 to 1000000000, got -3");
+  expect("step", missing, "state.json: step is missing");
+  expect("best_val_loss", "low", "state.json: best_val_loss: expected a number or null");
+  // Where the run is and on what it runs are not the checkpoint's to say.
+  Json elsewhere = good_config;
+  elsewhere["out_dir"] = path("elsewhere");
+  elsewhere["device"] = "cuda:7";
+  write(elsewhere, good_state["state"]);
+  const Ran resumed =
+      run_shell(train("--init_from resume --max_iters 25 --out_dir " + path("out")));
+  EXPECT_EQ(resumed.code, 0) << resumed.err;
+  EXPECT_FALSE(fs::exists(path("elsewhere")));
+  expect_error("inkling info --checkpoint ../out/ckpt --out_dir " + path("out"), 1,
+               "expected the name of a folder in");
 }
 
 // The metrics of a resumed run are those of one that was never stopped.
