@@ -12,8 +12,8 @@
 
 #include "autograd/base/check.h"
 #include "autograd/io/foreign.h"
+#include "autograd/io/utf8.h"
 #include "data/file.h"
-#include "data/utf8.h"
 
 namespace ink {
 namespace {

@@ -1,4 +1,5 @@
 // Datasets: splits, windows, repeatable draws, files, and every error's text.
+#include "autograd/io/utf8.h"
 #include "data/dataset.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +20,6 @@
 #include <utility>
 #include <vector>
 
-#include "data/utf8.h"
 #include "error_of.h"
 #include "temp_files.h"
 

@@ -138,9 +138,21 @@ TEST_F(Runs, OtherDataAreRefused) {
   ASSERT_EQ(run_shell(train("--data " + path("a.txt") + " --out_dir " + path("out"))).code, 0);
   expect_error(resume("--data " + path("other.txt")), 1, "--data_changed");
   std::ofstream(path("a.txt")) << text + text;
-  expect_error(resume(""), 1, "a.txt holds {\"bytes\":2944");
+  expect_error(resume(""), 1, "was trained on 1472 bytes with CRC-64 ");
   EXPECT_EQ(run_shell(resume("--max_iters 30 --data " + path("same.txt"))).code, 0);
   EXPECT_EQ(run_shell(resume("--max_iters 35 --data_changed --data " + path("other.txt"))).code, 0);
+}
+
+TEST_F(Runs, DataOfAnotherKindAreRefused) {
+  std::ofstream(path("a.txt")) << std::string(2000, 'a') + std::string(2000, 'b');
+  std::ofstream(path("b.bin")) << std::string(2000, '\1');
+  ASSERT_EQ(run_shell(train("--out_dir " + path("out"))).code, 0);
+  expect_error(train("--init_from resume --out_dir " + path("out") + " --data " + path("a.txt")), 1,
+               "was trained on fables");
+  expect_error(
+      train("--out_dir " + path("mixed") + " --data " + path("a.txt") + " " + path("b.bin")), 1,
+      "a file of token ids cannot be joined with others; got 2 files");
+  EXPECT_FALSE(fs::exists(path("mixed")));
 }
 
 TEST_F(Runs, NamesOfFilesAreBytes) {

@@ -62,12 +62,6 @@ Json fingerprint(const fs::path& file) {
   return {{"bytes", mapped.bytes().size()}, {"crc64", hex(crc64(mapped.bytes()))}};
 }
 
-// A member that must be there.
-const Json& member(const std::string& where, const Json& object, const char* name) {
-  INK_CHECK(object.is_object() && object.contains(name), where, ": ", name, ": is missing");
-  return object.at(name);
-}
-
 void write_json(const fs::path& file, const Json& json) {
   const std::string text = text_of(json, 2) + "\n";
   AtomicFile out(file);
@@ -101,22 +95,19 @@ bool is_there(const fs::path& path) {
 Json read_state(const fs::path& folder) {
   const fs::path file = folder / kState;
   Json state = read_json(file);
-  const std::string where = file.string();
-  const Json format = member(where, state, "format");
-  INK_CHECK(format == kFormat, where, ": expected the format \"", kFormat, "\", got ",
-            quoted(format), "; it is of another program or version");
-  const Json expected = member(where, state, "checksum");
+  const Fields fields(file.string(), state);
+  const std::string format = fields.text("format");
+  INK_CHECK(format == kFormat, file.string(), ": expected the format \"", kFormat, "\", got \"",
+            printable(format, 60), "\"; it is of another program or version");
+  const std::string expected = fields.text("checksum");
   state.erase("checksum");
   const std::string got = checksum_of(text_of(state));
-  INK_CHECK(got == expected, where, ": expected the checksum ", quoted(expected), ", got \"", got,
-            "\"; the file is damaged");
-  INK_CHECK(member(where, state, "state").is_object(), where, ": state: expected an object, got ",
-            quoted(state["state"]));
+  INK_CHECK(got == expected, file.string(), ": expected the checksum \"", printable(expected, 60),
+            "\", got \"", got, "\"; the file is damaged");
+  fields.object("state");
   for (const char* name : {kConfig, kModel, kOptimizer}) {
-    const Json& print = member(where, member(where, state, "files"), name);
-    INK_CHECK(member(where, print, "bytes").is_number_unsigned() &&
-                  member(where, print, "crc64").is_string(),
-              where, ": files: ", name, ": expected \"bytes\" and \"crc64\", got ", quoted(print));
+    const Fields print = fields.object("files").object(name);
+    print.count("bytes", INT64_MAX), print.text("crc64");
   }
   return state;
 }

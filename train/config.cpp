@@ -2,7 +2,7 @@
 
 #include <cmath>
 #include <nlohmann/json.hpp>
-#include <sstream>
+#include <string>
 #include <type_traits>
 #include <utility>
 
@@ -15,15 +15,9 @@ using Json = nlohmann::json;
 namespace {
 
 std::string number(double value) {
-  std::ostringstream text;
-  if (std::abs(value) >= 1e6 && std::abs(value) < 0x1p63 && value == std::floor(value)) {
-    text << static_cast<int64_t>(value);
-  } else if (value >= 0x1p63) {
-    text << std::numeric_limits<int64_t>::max();
-  } else {
-    text << value;
-  }
-  return text.str();
+  if (value >= 0x1p63) return std::to_string(std::numeric_limits<int64_t>::max());
+  if (value == std::floor(value)) return std::to_string(static_cast<int64_t>(value));
+  return detail::joined({value});
 }
 
 template <class Value>
@@ -33,7 +27,7 @@ void check_number(const std::string& name, const Limits& limits, Value value) {
   INK_CHECK(inside, name, " is ", value, "; expected ", range_text(limits));
 }
 
-// The text of a field, whose bytes need not be UTF-8 if it names a file: then as {"hex": "63e9"}.
+// A text in JSON. A file's name need not be UTF-8: then its bytes, as {"hex": "63e9"}.
 Json text_json(const std::string& text) {
   if (printable(text) == text) return text;
   constexpr const char* kDigits = "0123456789abcdef";
@@ -115,11 +109,12 @@ void check_limits(const std::string& name, const Limits& limits, const std::stri
   for (const std::string& choice : limits.choices)
     if (choice == value) return;
   INK_CHECK(limits.choices.empty(), name, " is '", printable(value, 60), "'; expected ",
-            range_text(limits),
-            name == "config: dataset" ? "; for text of your own use --data FILE" : "");
+            range_text(limits));
 }
 
 void TrainConfig::check() const {
+  INK_CHECK(dataset == "fables", "config: dataset is '", printable(dataset, 60),
+            "'; expected fables; for text of your own use --data FILE");
   for_each_field(*this, []<class Field>(const char* name, const Field& field, const char*,
                                         const Limits& limits) {
     if constexpr (!std::is_same_v<Field, bool> && !std::is_same_v<Field, std::vector<std::string>>)

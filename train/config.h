@@ -100,8 +100,7 @@ void check_limits(const std::string& name, const Limits& limits, const std::stri
 /// line here.
 template <class Config, class F>
 void for_each_field(Config& c, F&& f) {
-  f("dataset", c.dataset, "the built-in language: fables (unless --data names files)",
-    Limits{.choices = {"fables"}});
+  f("dataset", c.dataset, "the built-in language: fables (unless --data names files)", Limits{});
   f("data", c.data,
     "train on these text files, joined in order, or on one file of token ids (.bin: 16-bit, .u32: "
     "32-bit)",

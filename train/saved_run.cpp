@@ -1,7 +1,6 @@
 #include "train/saved_run.h"
 
-#include <cmath>
-#include <utility>
+#include <nlohmann/json.hpp>
 
 #include "autograd/io/foreign.h"
 #include "data/file.h"
@@ -10,48 +9,6 @@
 
 namespace ink {
 namespace {
-
-using Json = nlohmann::json;
-
-// Reads the fields of a JSON object from a file.
-class Fields {
- public:
-  Fields(std::filesystem::path file, const Json& object)
-      : file_(std::move(file)), object_(object) {}
-
-  const Json& of(const char* name) const {
-    INK_CHECK(object_.contains(name), file_.string(), ": ", name, " is missing");
-    return object_.at(name);
-  }
-  std::string text(const char* name) const {
-    const Json& value = of(name);
-    expect(name, "a text", value.is_string(), value);
-    return value.get<std::string>();
-  }
-  int64_t count(const char* name, int64_t most) const {
-    const Json& value = of(name);
-    const bool fits =
-        value.is_number_unsigned() && value.get<uint64_t>() <= static_cast<uint64_t>(most);
-    expect(name, detail::joined({"an integer from 0 to ", most}), fits, value);
-    return value.get<int64_t>();
-  }
-  // A finite number, or nothing where there is null or no such field.
-  std::optional<double> number(const char* name) const {
-    if (!object_.contains(name) || object_.at(name).is_null()) return {};
-    const Json& value = of(name);
-    expect(name, "a number or null", value.is_number() && std::isfinite(value.get<double>()),
-           value);
-    return value.get<double>();
-  }
-
- private:
-  void expect(const char* name, const std::string& what, bool found, const Json& value) const {
-    INK_CHECK(found, file_.string(), ": ", name, ": expected ", what, ", got ", quoted(value));
-  }
-
-  std::filesystem::path file_;
-  const Json& object_;
-};
 
 // Sizes that a config says and the tensors do not bear out are found before a model is made.
 void check_size(const GPTConfig& config, const NamedTensors& model) {
@@ -64,10 +21,11 @@ void check_size(const GPTConfig& config, const NamedTensors& model) {
 SavedRun read_run(const LoadedCheckpoint& saved) {
   SavedRun run;
   run.folder = saved.folder;
-  const std::filesystem::path config_file = saved.folder / "config.json";
-  const Fields config(config_file, saved.config), state(saved.folder / "state.json", saved.state);
-  with_prefix(config_file.string(), [&] {
-    Json settings = saved.config;
+  const std::string config_file = (saved.folder / "config.json").string();
+  const Fields config(config_file, saved.config),
+      state((saved.folder / "state.json").string(), saved.state);
+  with_prefix(config_file, [&] {
+    nlohmann::json settings = saved.config;
     for (const char* of_a_process : {"out_dir", "device", "init_from", "data_changed"})
       settings.erase(of_a_process);
     from_json(settings, run.config);
@@ -76,15 +34,16 @@ SavedRun read_run(const LoadedCheckpoint& saved) {
         with_prefix("vocabulary", [&] { return parse_tokenizer(config.of("vocabulary").dump()); });
   });
   run.start = config.text("start");
-  with_prefix(config_file.string() + ": start", [&] {
+  with_prefix(config_file + ": start", [&] {
     INK_CHECK(!run.tokenizer->encode(run.start).empty(), "expected a text, got none");
   });
   run.dataset = state.text("dataset");
   run.step = state.count("step", kMostSteps);
   run.best_val_loss = state.number("best_val_loss");
-  const bool knows = saved.state.contains("validated_step");  // older ones are always validated
-  run.validated_step = knows ? state.count("validated_step", kMostSteps) : run.step;
-  if (saved.state.contains("data")) run.data = saved.state.at("data");
+  // What older checkpoints do not say: they were always validated.
+  run.validated_step =
+      state.has("validated_step") ? state.count("validated_step", kMostSteps) : run.step;
+  if (state.has("data")) run.data = state.text("data");
   with_prefix(saved.folder.string(),
               [&] { check_size(run.config.gpt(run.tokenizer->vocab_size()), saved.model); });
   run.model_state = saved.model;
@@ -100,15 +59,15 @@ SavedRun load_run(const std::filesystem::path& out_dir, const std::string& name)
   return run;
 }
 
-Json fingerprint_of(const std::vector<std::string>& files) {
+std::string fingerprint_of(const std::vector<std::string>& files) {
   uint64_t bytes = 0, crc = 0;
   for (const std::string& file : files) {
-    if (!std::filesystem::is_regular_file(file)) return {};
+    if (!std::filesystem::is_regular_file(file)) return "";
     const MappedFile mapped(file);
     bytes += mapped.bytes().size();
     crc = crc64(mapped.bytes(), crc);
   }
-  return {{"bytes", bytes}, {"crc64", crc}};
+  return files.empty() ? "" : detail::joined({bytes, " bytes with CRC-64 ", crc});
 }
 
 }  // namespace ink

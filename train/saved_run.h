@@ -3,7 +3,6 @@
 
 #include <filesystem>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -17,15 +16,15 @@ namespace ink {
 constexpr const char* kLastCheckpoint = "ckpt";
 constexpr const char* kBestCheckpoint = "best";
 
-/// A run on disk. Whoever wrote it may not be who reads it: config has the model and the training,
-/// but neither out_dir nor device nor init_from, and its files of data are to be used only if they
+/// A run on disk. Somebody else may have written it. So its config gives the model and the
+/// training, but not out_dir, device or init_from, and its files of data may be used only if they
 /// have the fingerprint.
 struct SavedRun {
   TrainConfig config;
   std::shared_ptr<const Tokenizer> tokenizer;
   std::string start;    // what samples start from when nothing else is said
   std::string dataset;  // what it was trained on, in words
-  nlohmann::json data;  // fingerprint of the files; null: not known
+  std::string data;     // fingerprint of the files; empty: not known
   int64_t step = 0, validated_step = 0;
   std::optional<double> best_val_loss;
   NamedTensors model_state, optimizer_state;
@@ -36,8 +35,7 @@ struct SavedRun {
 /// sense, the one before. Errors name file, field, what was expected and what was found.
 SavedRun load_run(const std::filesystem::path& out_dir, const std::string& name);
 
-/// Size and CRC-64 of files joined: {"bytes": 12, "crc64": 34}; null where one is no regular
-/// file.
-nlohmann::json fingerprint_of(const std::vector<std::string>& files);
+/// Size and CRC-64 of files joined, in words; empty for none, and where one is no regular file.
+std::string fingerprint_of(const std::vector<std::string>& files);
 
 }  // namespace ink

@@ -47,18 +47,20 @@ std::optional<SavedRun> saved_run(const TrainConfig& config) {
   return load_run(config.out_dir, kLastCheckpoint);
 }
 
-// The data of a run. Files that it is resumed on are compared before anything reads them.
-std::unique_ptr<Dataset> dataset_for(const TrainConfig& config,
+// The data of a run, whose files have this fingerprint. Those that a run is resumed on are compared
+// before anything reads them.
+std::unique_ptr<Dataset> dataset_for(const TrainConfig& config, const std::string& fingerprint,
                                      const std::optional<SavedRun>& saved) {
   if (!saved) return make_dataset(config);
-  if (!config.data.empty() && !config.data_changed && !saved->data.is_null()) {
-    const nlohmann::json found = fingerprint_of(config.data);
-    INK_CHECK(found == saved->data, "resume: ", config.data[0],
-              config.data.size() > 1 ? " and the other files hold " : " holds ", quoted(found),
-              ", and ", saved->folder.string(), " was trained on ", quoted(saved->data),
-              "; name the same text with --data, or go on with --data_changed");
-  }
-  return make_dataset(config, saved->tokenizer);
+  const bool same_kind = config.data.empty() == saved->config.data.empty();
+  const bool known = !saved->data.empty() && !fingerprint.empty();
+  INK_CHECK(config.data_changed || (same_kind && (!known || fingerprint == saved->data)),
+            "resume: ", saved->folder.string(), " was trained on ",
+            saved->data.empty() ? printable(saved->dataset, 200) : saved->data, ", got ",
+            fingerprint.empty() ? "other data" : fingerprint,
+            "; name the same text with --data, or go on with --data_changed");
+  // Where nothing is known of the files, their own vocabulary is compared with the run's.
+  return make_dataset(config, config.data_changed || known ? saved->tokenizer : nullptr);
 }
 
 // (B, T) ids of a batch as a tensor on the default device.
@@ -109,10 +111,10 @@ std::unique_ptr<Dataset> make_dataset(const TrainConfig& config,
   if (config.data.empty()) return std::make_unique<FablesDataset>();
   const std::vector<std::filesystem::path> files(config.data.begin(), config.data.end());
   if (!tokenizer) tokenizer = named_tokenizer(config.tokenizer);
-  if (!is_token_file(files[0]))
+  if (std::none_of(files.begin(), files.end(), is_token_file))
     return std::make_unique<TextDataset>(files, tokenizer, config.val_fraction);
-  INK_CHECK(files.size() == 1, "data: a file of token ids, ", config.data[0],
-            ", cannot be joined with others; got ", files.size(), " files");
+  INK_CHECK(files.size() == 1, "data: a file of token ids cannot be joined with others; got ",
+            files.size(), " files, ", config.data[0], " first");
   INK_CHECK(
       tokenizer, "data: ", config.data[0],
       " holds token ids; say with --tokenizer byte, or --tokenizer FILE.json, what they mean");
@@ -130,13 +132,13 @@ Trainer::Trainer(const TrainConfig& config, const std::optional<SavedRun>& saved
                  std::unique_ptr<Dataset> dataset)
     : config_(config),
       device_(parse_device(config.device)),
-      dataset_(dataset ? std::move(dataset) : dataset_for(config, saved)),
+      data_(dataset ? "" : fingerprint_of(config.data)),
+      dataset_(dataset ? std::move(dataset) : dataset_for(config, data_, saved)),
       schedule_(config.schedule()) {
   const FieldGuard on_device(&Context::default_device, device_);
   // Data that hold no batch are refused now, before anything is written.
   dataset_->train_batch(0, 0, 1, config_.block_size);
   dataset_->val_batch(0, 0, 1, config_.block_size);
-  if (!config_.data.empty()) data_ = fingerprint_of(config_.data);
   const GPTConfig sizes = config_.gpt(dataset_->tokenizer().vocab_size());
   check_memory("this model", 4 * least_parameters(sizes));
   manual_seed(static_cast<uint64_t>(config_.seed));

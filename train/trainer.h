@@ -109,8 +109,8 @@ class Trainer {
 
   TrainConfig config_;
   Device device_;
+  std::string data_;  // fingerprint of the files; empty for data of the caller's
   std::unique_ptr<Dataset> dataset_;
-  nlohmann::json data_;  // fingerprint
   std::unique_ptr<GPT> model_;
   std::vector<Tensor> parameters_;
   int64_t num_parameters_ = 0;  // elements

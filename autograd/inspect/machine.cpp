@@ -201,8 +201,9 @@ double group_limit(const std::string& name, F&& f) {
     while (true) {
       std::ifstream file(root + path + (path.ends_with('/') ? "" : "/") + name);
       if (file) least = std::min(least, f(file));
-      if (path.empty() || path == "/") break;
-      path.resize(path.rfind('/'));
+      const size_t parent = path.rfind('/');
+      if (path == "/" || parent == std::string::npos) break;
+      path.resize(parent);
     }
   }
   return least;

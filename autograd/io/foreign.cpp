@@ -4,12 +4,15 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <utility>
 
 #include "autograd/base/check.h"
+#include "autograd/io/utf8.h"
 
 namespace ink {
 
@@ -23,36 +26,21 @@ int open_file(const std::filesystem::path& file, int flags) {
   return fd;
 }
 
-namespace {
-
-// How many bytes the UTF-8 character at text[at] has; 0: it is none, or controls the terminal.
-size_t shown_bytes(std::string_view text, size_t at) {
-  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[at + i]); };
-  const unsigned char lead = byte(0);
-  if (lead < 0x80) return lead >= 0x20 && lead != 0x7f ? 1 : 0;
-  const size_t length = lead < 0xc2 ? 0 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : lead < 0xf5 ? 4 : 0;
-  if (text.size() - at < length) return 0;
-  for (size_t i = 1; i < length; ++i)
-    if ((byte(i) & 0xc0) != 0x80) return 0;
-  return lead == 0xc2 && byte(1) < 0xa0 ? 0 : length;  // C1 controls
-}
-
-}  // namespace
-
 std::string printable(std::string_view text, size_t longest) {
+  const auto controls = [](char32_t c) { return c < 0x20 || (c >= 0x7f && c < 0xa0); };
   std::string shown;
   for (size_t at = 0; at < text.size();) {
-    size_t length = shown_bytes(text, at);
-    std::string piece(text.substr(at, length));
-    if (length == 0) {
+    const size_t begin = at;
+    const char32_t character = utf8::next(text, at);
+    std::string piece(text.substr(begin, at - begin));
+    if (character == utf8::kInvalid || (controls(character) && character != '\n')) {
       char code[8];
-      std::snprintf(code, sizeof code, "\\x%02x", static_cast<unsigned char>(text[at]));
-      piece = text[at] == '\n' ? "\n" : code;
-      length = 1;
+      std::snprintf(code, sizeof code, "\\x%02x", static_cast<unsigned char>(text[begin]));
+      piece = code;
+      at = begin + 1;
     }
     if (shown.size() + piece.size() > longest) return shown + "...";
     shown += piece;
-    at += length;
   }
   return shown;
 }
@@ -65,28 +53,100 @@ std::string quoted(const nlohmann::json& json) {
   return printable(text, kLongest);
 }
 
-nlohmann::json parse_json(std::string_view text, std::vector<std::string>* keys) {
-  using Json = nlohmann::json;
-  std::vector<std::set<std::string>> names;  // of the objects that are open
-  const auto watch = [&](int depth, Json::parse_event_t event, Json& value) {
-    INK_CHECK(depth < kDeepestJson, "invalid JSON: nested more than ", kDeepestJson, " deep");
-    if (event == Json::parse_event_t::object_start) names.emplace_back();
-    if (event == Json::parse_event_t::object_end) names.pop_back();
-    if (event == Json::parse_event_t::key) {
-      const auto& name = value.get_ref<const std::string&>();
-      INK_CHECK(names.back().insert(name).second, "invalid JSON: the name \"", printable(name, 60),
-                "\" comes twice");
-      if (keys != nullptr && names.size() == 1) keys->push_back(name);
-    }
+namespace {
+
+// Reads a text to its end without building anything, and refuses what is too deep or named twice.
+// The library's own parser looks at all members of an object again at the end of each, if it is
+// given a callback: it would take the square of the time.
+class Examiner : public nlohmann::json_sax<nlohmann::json> {
+ public:
+  explicit Examiner(std::vector<std::string>* keys) : keys_(keys) {}
+
+  bool key(string_t& name) override {
+    INK_CHECK(open_.back().insert(name).second, "invalid JSON: the name \"", printable(name, 60),
+              "\" comes twice");
+    if (keys_ != nullptr && open_.size() == 1) keys_->push_back(name);
     return true;
-  };
-  try {
-    return Json::parse(text, watch);
-  } catch (const Json::parse_error& error) {
-    detail::fail({"invalid JSON at byte ", error.byte});
-  } catch (const Json::exception&) {  // a number beyond double
+  }
+  bool start_object(size_t) override { return enter(); }
+  bool start_array(size_t) override { return enter(); }
+  bool end_object() override { return leave(); }
+  bool end_array() override { return leave(); }
+  bool parse_error(size_t at, const std::string&, const nlohmann::json::exception& error) override {
+    INK_CHECK(dynamic_cast<const nlohmann::json::parse_error*>(&error) == nullptr,
+              "invalid JSON at byte ", at);
     detail::fail({"invalid JSON: a number is out of range"});
   }
+
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(number_integer_t) override { return true; }
+  bool number_unsigned(number_unsigned_t) override { return true; }
+  bool number_float(number_float_t, const string_t&) override { return true; }
+  bool string(string_t&) override { return true; }
+  bool binary(binary_t&) override { return true; }
+
+ private:
+  bool enter() {
+    open_.emplace_back();
+    INK_CHECK(open_.size() <= kDeepestJson, "invalid JSON: nested more than ", kDeepestJson,
+              " deep");
+    return true;
+  }
+  bool leave() {
+    open_.pop_back();
+    return true;
+  }
+
+  std::vector<std::string>* keys_;
+  std::vector<std::set<std::string>> open_;  // the names in each object or list that is open
+};
+
+}  // namespace
+
+nlohmann::json parse_json(std::string_view text, std::vector<std::string>* keys) {
+  Examiner examiner(keys);
+  nlohmann::json::sax_parse(text, &examiner);
+  return nlohmann::json::parse(text);
+}
+
+// ---- fields
+
+const nlohmann::json& Fields::of(const char* name) const {
+  INK_CHECK(object_.is_object(), where_, ": expected an object, got ", quoted(object_));
+  INK_CHECK(object_.contains(name), where_, ": ", name, " is missing");
+  return object_.at(name);
+}
+
+bool Fields::has(const char* name) const { return object_.contains(name); }
+
+std::string Fields::text(const char* name) const {
+  const nlohmann::json& value = of(name);
+  expect(name, "a text", value.is_string());
+  return value.get<std::string>();
+}
+
+int64_t Fields::count(const char* name, int64_t most) const {
+  const nlohmann::json& value = of(name);
+  expect(name, detail::joined({"an integer from 0 to ", most}),
+         value.is_number_unsigned() && value.get<uint64_t>() <= static_cast<uint64_t>(most));
+  return value.get<int64_t>();
+}
+
+std::optional<double> Fields::number(const char* name) const {
+  const nlohmann::json& value = of(name);
+  if (value.is_null()) return {};
+  expect(name, "a number or null", value.is_number() && std::isfinite(value.get<double>()));
+  return value.get<double>();
+}
+
+Fields Fields::object(const char* name) const {
+  expect(name, "an object", of(name).is_object());
+  return {where_ + ": " + name, of(name)};
+}
+
+void Fields::expect(const char* name, const std::string& what, bool found) const {
+  INK_CHECK(found, where_, ": ", name, ": expected ", what, ", got ", quoted(of(name)));
 }
 
 }  // namespace ink

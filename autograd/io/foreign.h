@@ -2,10 +2,13 @@
 // shown.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace ink {
@@ -22,10 +25,33 @@ std::string printable(std::string_view text, size_t longest = std::string_view::
 std::string quoted(const nlohmann::json& json);
 
 /// Objects and lists may be this deep.
-inline constexpr int kDeepestJson = 32;
+inline constexpr size_t kDeepestJson = 32;
 
 /// Throws where the text is no JSON (and says at which byte), is too deep, or names a key twice.
 /// keys: those of the outermost object, in the order of the text.
 nlohmann::json parse_json(std::string_view text, std::vector<std::string>* keys = nullptr);
+
+/// The fields of an object in a file of JSON. Each throws, naming file and field, where it is missing
+/// or something else than expected. The object must outlive this.
+class Fields {
+ public:
+  Fields(std::string where, const nlohmann::json& object)
+      : where_(std::move(where)), object_(object) {}
+
+  bool has(const char* name) const;
+  const nlohmann::json& of(const char* name) const;
+  std::string text(const char* name) const;
+  /// From 0 to `most`.
+  int64_t count(const char* name, int64_t most) const;
+  /// A finite number, or nothing for null.
+  std::optional<double> number(const char* name) const;
+  Fields object(const char* name) const;
+
+ private:
+  void expect(const char* name, const std::string& what, bool found) const;
+
+  std::string where_;
+  const nlohmann::json& object_;
+};
 
 }  // namespace ink

@@ -8,7 +8,6 @@
 // files under this folder count.
 #include <dlfcn.h>
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <sys/types.h>
 #include <unistd.h>
 
@@ -18,7 +17,6 @@
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <string>
 
 namespace {
@@ -62,12 +60,6 @@ struct Report {
   }
 } report;
 
-template <class F>
-int opened(const char* function, const char* path, int flags, mode_t mode) {
-  const bool writes = (flags & (O_WRONLY | O_RDWR | O_CREAT)) != 0;
-  return writes && fails(path, true) ? -1 : next<F>(function)(path, flags, mode);
-}
-
 }  // namespace
 
 extern "C" {
@@ -77,15 +69,11 @@ int open(const char* path, int flags, ...) {
   va_start(rest, flags);
   const mode_t mode = flags & O_CREAT ? va_arg(rest, mode_t) : 0;
   va_end(rest);
-  return opened<int(const char*, int, ...)>("open", path, flags, mode);
+  const bool writes = (flags & (O_WRONLY | O_RDWR | O_CREAT)) != 0;
+  return writes && fails(path, true) ? -1
+                                     : next<int(const char*, int, ...)>("open")(path, flags, mode);
 }
-int open64(const char* path, int flags, ...) {
-  va_list rest;
-  va_start(rest, flags);
-  const mode_t mode = flags & O_CREAT ? va_arg(rest, mode_t) : 0;
-  va_end(rest);
-  return opened<int(const char*, int, ...)>("open64", path, flags, mode);
-}
+int open64(const char*, int, ...) __attribute__((alias("open")));  // the same on 64-bit systems
 ssize_t write(int fd, const void* bytes, size_t count) {
   return fails(path_of(fd), true)
              ? -1

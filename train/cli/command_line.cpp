@@ -281,6 +281,8 @@ namespace {
 
 // OpenMP ends the program where the system refuses a thread; this asks first.
 void check_threads(int64_t threads) {
+  static int64_t allowed = 1;
+  if (threads <= allowed) return;
   std::vector<std::thread> made;
   std::latch done(1);
   try {
@@ -292,6 +294,7 @@ void check_threads(int64_t threads) {
   for (std::thread& thread : made) thread.join();
   INK_CHECK(most >= threads, "threads: the system allows ", most, " of ", threads,
             "; choose fewer --threads, or raise the limit (ulimit -u, ulimit -v)");
+  allowed = threads;
 }
 
 }  // namespace

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -17,6 +16,7 @@
 #include "autograd/base/log.h"
 #include "autograd/io/atomic_file.h"
 #include "autograd/io/foreign.h"
+#include "data/file.h"
 
 namespace ink {
 namespace {
@@ -99,29 +99,17 @@ std::optional<int64_t> step_of(const std::string& line) {
 }
 
 void keep_lines(const std::filesystem::path& file, int64_t last_step) {
-  std::string text;
-  {
-    const int fd = open_file(file, O_RDONLY | O_NONBLOCK);
-    std::array<char, 1 << 16> piece;
-    ssize_t got;
-    while ((got = ::read(fd, piece.data(), piece.size())) > 0 || (got < 0 && errno == EINTR))
-      if (got > 0) text.append(piece.data(), static_cast<size_t>(got));
-    const int reason = errno;
-    ::close(fd);
-    INK_CHECK(got == 0, file.string(), ": cannot read: ", std::strerror(reason));
-  }
+  if (std::filesystem::file_size(file) == 0) return;
+  const std::string text = read_file(file);
   std::string kept;
-  int64_t later = 0, foreign = 0;
+  int64_t foreign = 0;
   for (size_t at = 0; at < text.size();) {
     const size_t end = std::min(text.find('\n', at), text.size());
     const std::string line = text.substr(at, end - at);
     at = end + 1;
     const auto step = step_of(line);
-    if (step && *step <= last_step) {
-      kept += line + "\n";
-    } else {
-      ++(step ? later : foreign);
-    }
+    if (!step) ++foreign;
+    if (step && *step <= last_step) kept += line + "\n";
   }
   if (kept == text) return;
   if (foreign > 0)

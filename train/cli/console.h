@@ -43,6 +43,8 @@ class Console {
 /// what goes is told, and goes at once or not at all.
 class Metrics {
  public:
+  static constexpr const char* kFile = "metrics.jsonl";
+
   Metrics(const std::filesystem::path& file, int64_t resume_after_step);
   ~Metrics();
   Metrics(const Metrics&) = delete;

@@ -22,7 +22,7 @@ namespace ink {
 namespace {
 
 std::string read_text(const std::string& file) {
-  return with_prefix("sample: --start", [&] { return read_file(file); });
+  return with_prefix("--start", [&] { return read_file(file); });
 }
 
 CommandOptions::Rules up_to(double most) { return {.shows_default = true, .limits = {0, most}}; }
@@ -140,6 +140,8 @@ int eval_command(const Arguments& arguments) {
   const LoadedModel loaded = load_model(model.out_dir, model.checkpoint);
   TrainConfig config = loaded.config;
   if (!data.empty()) {
+    if (std::count(data.begin(), data.end(), "") > 0)
+      throw UsageError("--data: expected the name of a file, got none");
     config.data = data;
     config.val_fraction = 1;  // the whole of it
   }

@@ -12,7 +12,6 @@
 #include <system_error>
 #include <utility>
 
-#include "autograd/io/atomic_file.h"
 #include "autograd/io/foreign.h"
 #include "train/checkpoint.h"
 #include "train/cli/command_line.h"
@@ -23,16 +22,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char *kLock = ".lock", *kMetrics = "metrics.jsonl";
+constexpr const char* kLock = ".lock";
 constexpr std::array kCheckpoints = {kLastCheckpoint, kBestCheckpoint};
 
 bool holds_run(const fs::path& folder) {
   for (const char* name : kCheckpoints)
     if (checkpoint_exists(folder, name)) return true;
-  return fs::exists(folder / kMetrics);
+  return fs::exists(folder / Metrics::kFile);
 }
 
-// "a run of 500 steps (fables: ...)", as well as it can be told.
+// "a run after step 500 of 5000, trained on ...", as far as its checkpoint can be read.
 std::string describe_run(const fs::path& folder) {
   try {
     const SavedRun run = load_run(folder, kLastCheckpoint);
@@ -56,7 +55,8 @@ void delete_run(const fs::path& folder) {
     for (const char* ending : {"", ".prev", ".tmp"})
       fs::remove_all((folder / name).string() + ending);
   }
-  if (fs::is_regular_file(folder / kMetrics)) fs::remove(folder / kMetrics);  // no pipe, say
+  // Anything else under this name is not ours.
+  if (fs::is_regular_file(folder / Metrics::kFile)) fs::remove(folder / Metrics::kFile);
 }
 
 }  // namespace
@@ -114,7 +114,7 @@ void OutFolder::lock() {
     static_cast<void>(::pwrite(lock_, owner.data(), owner.size(), 0));  // for people only
 }
 
-// A folder that nothing came into goes again.
+// Removes the folder, too, if we made it and nothing came into it.
 void OutFolder::unlock() {
   if (lock_ < 0) return;
   std::error_code ignored;

@@ -8,16 +8,16 @@ namespace ink {
 
 class OutFolder {
  public:
-  /// Makes the folder and locks it for as long as this lives. Throws where another run has it, and
-  /// where a save would replace what is no checkpoint of ours. A new run (init_from scratch) in the
-  /// place of one that is there is an error, which says how far that came, unless `overwrite` says
-  /// that it may go, or out_dir is only the default (not `named`). Touches nothing else.
+  /// Makes the folder, and locks it for as long as this lives. Throws where another process has
+  /// locked it, and where a save would replace what is no checkpoint of ours. Throws, too, where a
+  /// new run (init_from scratch) finds an older one, unless `overwrite` lets that go or the user
+  /// has not `named` the folder. Changes nothing that is there.
   OutFolder(const TrainConfig& config, bool named, bool overwrite);
   ~OutFolder();
   OutFolder(const OutFolder&) = delete;
   OutFolder& operator=(const OutFolder&) = delete;
 
-  /// Once all else is known to be right: the run that was there is deleted, or moved aside.
+  /// Deletes the older run, or moves it aside: to be called when the new one is sure to begin.
   void make_room(Console& console);
 
  private:

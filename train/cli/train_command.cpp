@@ -108,7 +108,7 @@ class TrainRun {
         profile_(profile),
         trainer_(config),
         metrics_(
-            (folder.make_room(console), std::filesystem::path(config.out_dir)) / "metrics.jsonl",
+            (folder.make_room(console), std::filesystem::path(config.out_dir)) / Metrics::kFile,
             trainer_.steps_done()),
         start_(Clock::now()),
         first_step_(trainer_.steps_done()),
