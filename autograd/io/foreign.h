@@ -31,8 +31,8 @@ inline constexpr size_t kDeepestJson = 32;
 /// keys: those of the outermost object, in the order of the text.
 nlohmann::json parse_json(std::string_view text, std::vector<std::string>* keys = nullptr);
 
-/// The fields of an object in a file of JSON. Each throws, naming file and field, where it is missing
-/// or something else than expected. The object must outlive this.
+/// The fields of an object in a file of JSON. Each throws, naming file and field, where the field
+/// is missing or something else than expected. The object must outlive this.
 class Fields {
  public:
   Fields(std::string where, const nlohmann::json& object)
