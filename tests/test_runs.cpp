@@ -49,8 +49,8 @@ class Runs : public testing::Test {
   std::string train_in_background(const std::string& more, const std::string& before = "") const {
     const std::string log = path("log");
     return "rm -f " + log + "; " + before + " \"$INKLING_PROGRAM\" " + train(more).substr(8) +
-           " >" + log + " & run=$!; for i in $(seq 400); do grep -qs '^step ' " + log +
-           " && break; sleep 0.05; done; ";
+           " >" + log + " & run=$!; while kill -0 $run && ! grep -qs '^step ' " + log +
+           "; do sleep 0.05; done; ";
   }
   static std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
   // The steps of metrics.jsonl at which there was a validation.

@@ -36,7 +36,7 @@ AtomicFile::AtomicFile(const std::filesystem::path& target) : target_(target) {
   }
   if (exists(status) && is_symlink(target, error)) target_ = canonical(target, error);
   temporary_ = target_.string() + ".tmp";
-  fd_ = open_file(temporary_, O_WRONLY | O_CREAT | O_TRUNC);
+  fd_ = open_file(temporary_, O_WRONLY | O_CREAT | O_TRUNC, target_);
 }
 
 AtomicFile::~AtomicFile() {
@@ -46,13 +46,12 @@ AtomicFile::~AtomicFile() {
 }
 
 void AtomicFile::write(const void* bytes, size_t count) {
-  const auto& name = temporary_.empty() ? target_ : temporary_;
-  if (fd_ < 0) fd_ = open_file(name, O_WRONLY);
+  if (fd_ < 0) fd_ = open_file(target_, O_WRONLY);
   const char* at = static_cast<const char*>(bytes);
   while (count > 0) {
     const ssize_t written = ::write(fd_, at, count);
     if (written < 0 && errno == EINTR) continue;
-    INK_CHECK(written >= 0, name.string(), ": cannot write: ", std::strerror(errno));
+    INK_CHECK(written >= 0, target_.string(), ": cannot write: ", std::strerror(errno));
     at += written;
     count -= static_cast<size_t>(written);
   }
@@ -60,7 +59,7 @@ void AtomicFile::write(const void* bytes, size_t count) {
 
 void AtomicFile::commit() {
   if (temporary_.empty()) return;
-  INK_CHECK(flush(fd_) == 0, temporary_.string(), ": cannot write: ", std::strerror(errno));
+  INK_CHECK(flush(fd_) == 0, target_.string(), ": cannot write: ", std::strerror(errno));
   INK_CHECK(::rename(temporary_.c_str(), target_.c_str()) == 0, target_.string(),
             ": cannot replace: ", std::strerror(errno));
   ::close(fd_);

@@ -16,12 +16,12 @@
 
 namespace ink {
 
-int open_file(const std::filesystem::path& file, int flags) {
+int open_file(const std::filesystem::path& file, int flags, const std::filesystem::path& what) {
   int fd;
   do {
     fd = ::open(file.c_str(), flags | O_CLOEXEC, 0666);
   } while (fd < 0 && errno == EINTR);
-  INK_CHECK(fd >= 0, file.string(),
+  INK_CHECK(fd >= 0, (what.empty() ? file : what).string(),
             flags & O_CREAT ? ": cannot create: " : ": cannot open: ", std::strerror(errno));
   return fd;
 }

@@ -14,8 +14,8 @@
 namespace ink {
 
 /// A descriptor, tried again where a signal came between; the caller closes it. Throws, naming the
-/// file.
-int open_file(const std::filesystem::path& file, int flags);
+/// file, or what it is for.
+int open_file(const std::filesystem::path& file, int flags, const std::filesystem::path& what = {});
 
 /// Text for a terminal or an error: control characters and bytes that are not UTF-8 as \xNN, line
 /// ends as they are, and at most `longest` bytes of it.

@@ -167,17 +167,21 @@ def copy_tree(tree):
             there.unlink()
 
 
-def run(command, limit, **kwargs):
-    """Its exit status and what it printed; None if it took too long. Kills all that it started."""
+def run(command, limit, cpu_limit=None, **kwargs):
+    """Its exit status and what it printed; None if it took too long: `limit` seconds, or cpu_limit
+    seconds of processors' time, which a busy machine does not use up. Kills all that it started."""
     def limits():
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        if cpu_limit:
+            resource.setrlimit(resource.RLIMIT_CPU, (int(cpu_limit), int(cpu_limit)))
         resource.setrlimit(resource.RLIMIT_DATA, (MOST_MEMORY, MOST_MEMORY))
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                           errors="replace", start_new_session=True, preexec_fn=limits,
                           **kwargs) as process:
         try:
             said = process.communicate(timeout=limit)[0]
-            return process.returncode, said
+            late = cpu_limit and process.returncode in (-signal.SIGKILL, -signal.SIGXCPU)
+            return None if late else process.returncode, said
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             return None, process.communicate()[0]
@@ -232,14 +236,14 @@ class Build:
                               self.environment | extra))
         return found
 
-    def fails(self, test, limit):
+    def fails(self, test, limit, cpu_limit=None):
         """Why it fails, or nothing."""
         status, said = run([*test.command, "--gtest_brief=1", "--gtest_fail_fast"], limit,
-                           cwd=self.tree, env=test.environment)
+                           cpu_limit, cwd=self.tree, env=test.environment)
         if status == 0:
             return ""
         if status is None:
-            return f"{test.name}: took longer than {limit:.0f} s"
+            return f"{test.name}: took longer than {cpu_limit or limit:.0f} s"
         failed = re.search(r"\[  FAILED  \] (\S+)", said)
         return f"{test.name}: {failed.group(1) if failed else f'exit status {status}'}"
 
@@ -324,10 +328,10 @@ class Hunt:
             if found:
                 return
             own = max(20, 10 * self.seconds[test.name])
-            limit = min(own, left())
-            why = self.build.fails(test, limit)
+            until = min(6 * own, left())
+            why = self.build.fails(test, until, 2 * own)
             if why:
-                late = "took longer" in why and limit < own
+                late = "took longer" in why and until < own
                 found.append(("unknown", "its tests took too long") if late else
                              ("noticed", why))
         found = []

@@ -5,19 +5,19 @@
 
 #include <algorithm>
 #include <ctime>
-#include <fstream>
 #include <iostream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "autograd/gemm/gemm.h"
 #include "autograd/io/atomic_file.h"
+#include "autograd/io/foreign.h"
 #include "autograd/memory/device_backend.h"
+#include "data/file.h"
 #include "train/cli/bench.h"
 #include "train/cli/command_line.h"
 #include "train/cli/console.h"
@@ -39,9 +39,10 @@ double megabytes(int64_t bytes) { return static_cast<double>(bytes) / 1e6; }
 
 // What a config of train has beyond a step.
 const std::set<std::string> kNotOfAStep = {
-    "dataset",        "data",          "tokenizer",    "val_fraction", "max_iters",
-    "lr_decay_iters", "min_lr",        "warmup_iters", "out_dir",      "init_from",
-    "max_minutes",    "eval_interval", "eval_iters",   "log_interval", "sample_interval"};
+    "dataset",       "data",           "tokenizer",    "val_fraction",
+    "max_iters",     "lr_decay_iters", "min_lr",       "warmup_iters",
+    "out_dir",       "init_from",      "data_changed", "max_minutes",
+    "eval_interval", "eval_iters",     "log_interval", "sample_interval"};
 
 std::string config_help() {
   return fmt::format("sizes to start from, which the options below change: {}",
@@ -213,60 +214,68 @@ ordered_json run_scaling(const BenchSetup& base, const BenchResult& one, bool pr
 
 // ---- comparing
 
-ordered_json read_results(const std::string& file) {
-  std::ifstream in(file);
-  INK_CHECK(in.good(), file, ": cannot read");
-  try {
-    ordered_json results = ordered_json::parse(in);
-    static_cast<void>(results.at("step").at("ms_median").get<double>());
-    static_cast<void>(results.at("ops").at(0));
-    return results;
-  } catch (const nlohmann::json::exception&) {
-    detail::fail({file, " is not a file that bench --json wrote"});
-  }
-}
+struct Figure {
+  const char *section, *field, *what;
+  double unit;
+};
+constexpr Figure kFigures[] = {{"step", "ms_median", "ms a step, median", 1},
+                               {"step", "ms_best", "ms a step, best", 1},
+                               {"step", "tokens_per_second", "tokens/s", 1},
+                               {"step", "start_ms", "ms from start to first step", 1},
+                               {"memory", "allocator_peak", "MB of tensors", 1e6},
+                               {"memory", "process_peak", "MB of process", 1e6}};
 
-// "linear forward": ms, of every op and phase.
-std::map<std::string, double> phase_times(const ordered_json& results) {
-  std::map<std::string, double> times;
+// What a comparison shows of results.
+struct Compared {
+  std::vector<double> figures;           // as kFigures
+  std::map<std::string, double> phases;  // "linear forward": ms, of every op and phase
+  ordered_json config;
+};
+
+Compared compared(const ordered_json& results) {
+  Compared c{.figures = {}, .phases = {}, .config = results.at("config")};
+  for (const Figure& f : kFigures)
+    c.figures.push_back(results.at(f.section).at(f.field).get<double>() / f.unit);
   for (const auto& row : results.at("ops")) {
     for (const char* phase : {"forward", "backward", "other"}) {
       if (row.contains(phase))
-        times[row.at("op").get<std::string>() + " " + phase] = row.at(phase).at("ms");
+        c.phases[row.at("op").get<std::string>() + " " + phase] = row.at(phase).at("ms");
     }
   }
-  return times;
+  return c;
 }
 
-void print_comparison(const ordered_json& a, const ordered_json& b, const std::string& name_a,
+Compared read_results(const std::string& file) {
+  const ordered_json results = with_prefix(file, [&] { return parse_json(read_file(file)); });
+  try {
+    return compared(results);
+  } catch (const nlohmann::json::exception&) {
+    detail::fail({file, ": is not a file that bench --json wrote"});
+  }
+}
+
+void print_comparison(const Compared& a, const Compared& b, const std::string& name_a,
                       const std::string& name_b) {
   const auto row = [](const std::string& what, double x, double y) {
     const std::string ratio = y > 0 ? fmt::format("{:>10.3f}", x / y) : "";
-    std::cout << fmt::format("{:<40}{:>14.3f}{:>14.3f}{}\n", what, x, y, ratio);
+    std::cout << printable(fmt::format("{:<40}{:>14.3f}{:>14.3f}{}\n", what, x, y, ratio));
   };
   std::cout << fmt::format("\n{:<40}{:>14}{:>14}{:>10}\n", "", name_a, name_b, "ratio");
-  for (const auto& [section, field, what, unit] :
-       {std::tuple{"step", "ms_median", "ms a step, median", 1.0},
-        {"step", "ms_best", "ms a step, best", 1.0},
-        {"step", "tokens_per_second", "tokens/s", 1.0},
-        {"step", "start_ms", "ms from start to first step", 1.0},
-        {"memory", "allocator_peak", "MB of tensors", 1e6},
-        {"memory", "process_peak", "MB of process", 1e6}})
-    row(what, a.at(section).at(field).get<double>() / unit,
-        b.at(section).at(field).get<double>() / unit);
-  std::map<std::string, double> before = phase_times(b), now = phase_times(a);
+  for (size_t i = 0; i < a.figures.size(); ++i) row(kFigures[i].what, a.figures[i], b.figures[i]);
+  std::map<std::string, double> before = b.phases, now = a.phases;
   for (const auto& entry : before) now.try_emplace(entry.first, 0);
   std::vector<std::pair<std::string, double>> sorted(now.begin(), now.end());
   std::stable_sort(sorted.begin(), sorted.end(), [&](const auto& x, const auto& y) {
     return std::max(x.second, before[x.first]) > std::max(y.second, before[y.first]);
   });
   for (const auto& [what, time] : sorted) row(what, time, before[what]);
-  if (a.at("config") == b.at("config")) return;
+  if (a.config == b.config) return;
   std::cout << "The two are of different settings:\n";
-  for (const auto& [name, value] : a.at("config").items()) {
-    const ordered_json other = b.at("config").value(name, ordered_json());
+  for (const auto& [name, value] : a.config.items()) {
+    const ordered_json other =
+        b.config.is_object() ? b.config.value(name, ordered_json()) : b.config;
     if (value != other)
-      std::cout << fmt::format("  {} {} and {}\n", name, value.dump(), other.dump());
+      std::cout << fmt::format("  {} {} and {}\n", printable(name), quoted(value), quoted(other));
   }
 }
 
@@ -284,7 +293,7 @@ int bench_command(const Arguments& arguments) {
   BenchSetup setup;
   if (!read_options(arguments, options, setup)) return kOk;
   const auto& compare = options.compare;
-  std::vector<ordered_json> others;
+  std::vector<Compared> others;
   for (const std::string& file : compare) others.push_back(read_results(file));
   if (others.size() == 2) {
     print_comparison(others[0], others[1], "first", "second");
@@ -306,7 +315,7 @@ int bench_command(const Arguments& arguments) {
   } else if (!options.json.empty()) {
     write_file(options.json, json.dump(2) + "\n");
   }
-  if (!others.empty() && !quiet) print_comparison(json, others[0], "this run", "before");
+  if (!others.empty() && !quiet) print_comparison(compared(json), others[0], "this run", "before");
   return kOk;
 }
 

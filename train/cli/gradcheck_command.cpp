@@ -75,7 +75,7 @@ int gradcheck_command(const Arguments& arguments) {
   bool second = false;
   std::string only, device = "cpu";
   command.flag("--second", second, "second derivatives too");
-  command.add("--only", &only, "names that contain this text");
+  command.add("--only", &only, "names that contain this text", {.may_be_empty = true});
   command.add("--device", &device, "cpu, cuda or cuda:N: what computes them",
               {.shows_default = true});
   if (!command.parse(arguments)) return kOk;

@@ -108,7 +108,8 @@ int sample_command(const Arguments& arguments) {
   SampleOptions options;
   model.add_to(command);
   command.add("--start", &options.start,
-              "text to go on from, or FILE:path; by default what the training data starts with");
+              "text to go on from, or FILE:path; by default what the training data starts with",
+              {.may_be_empty = true});
   command.add("--num_samples", &options.num_samples, "how many texts",
               {.shows_default = true, .limits = {1, 1e9}});
   command.add("--max_new_tokens", &options.generate.max_new_tokens,
@@ -140,8 +141,6 @@ int eval_command(const Arguments& arguments) {
   const LoadedModel loaded = load_model(model.out_dir, model.checkpoint);
   TrainConfig config = loaded.config;
   if (!data.empty()) {
-    if (std::count(data.begin(), data.end(), "") > 0)
-      throw UsageError("--data: expected the name of a file, got none");
     config.data = data;
     config.val_fraction = 1;  // the whole of it
   }

@@ -61,6 +61,22 @@ void delete_run(const fs::path& folder) {
 
 }  // namespace
 
+void check_not_of_run(const fs::path& out_dir, const fs::path& file) {
+  if (file.empty()) return;
+  std::error_code error;  // what is wrong with a name, opening it says
+  const auto whole = [&](const fs::path& path) {
+    return fs::weakly_canonical(fs::absolute(path, error), error);
+  };
+  const fs::path within = whole(file).lexically_relative(whole(out_dir));
+  const std::string first = within.empty() ? "" : within.begin()->string();
+  bool taken = first == kLock || first == Metrics::kFile;
+  for (const std::string name : kCheckpoints)
+    taken = taken || first == name || first == name + ".prev" || first == name + ".tmp";
+  if (taken)
+    throw UsageError(file.string() + " is a name of the run's own in " + out_dir.string() +
+                     "; choose another");
+}
+
 OutFolder::OutFolder(const TrainConfig& config, bool named, bool overwrite)
     : folder_(config.out_dir), overwrite_(overwrite) {
   lock();

@@ -143,14 +143,18 @@ class TrainRun {
     return finish();
   }
 
-  // Evaluates. Should that fail, the steps since the last save are saved first.
-  Evaluation evaluate(bool whole) {
+  // Work between steps. Should it fail, the steps since the last save are saved first.
+  template <class F>
+  auto or_save(F&& f) {
     try {
-      return trainer_.evaluate(whole, is_interrupted);
+      return f();
     } catch (...) {
       trainer_.save(kLastCheckpoint);
       throw;
     }
+  }
+  Evaluation evaluate(bool whole) {
+    return or_save([&] { return trainer_.evaluate(whole, is_interrupted); });
   }
   // What is not training does not count as its time.
   template <class F>
@@ -220,7 +224,7 @@ class TrainRun {
                    {"tokens_per_s", rate},
                    {"ms", ms}});
     if (steps != config_.log_interval) object["steps"] = steps;  // that the means are over
-    metrics_.write(object);
+    or_save([&] { metrics_.write(object); });
     if (progress.skipped > skipped_) {
       console_.line(console_.yellow(
           fmt::format("step {}: {} steps skipped so far: a loss or gradient was not finite", step,
@@ -252,7 +256,7 @@ class TrainRun {
   bool validate_and_save() {
     const Evaluation evaluation = evaluate(false);
     if (!evaluation.whole) return false;
-    const bool best = note_validation(evaluation);
+    check_validation(evaluation);
     std::string text = fmt::format("step {:>5}  validation {}", trainer_.steps_done(),
                                    loss_text(evaluation.loss, evaluation.best_possible));
     if (evaluation.best_possible)
@@ -260,31 +264,30 @@ class TrainRun {
     text += fmt::format("  after {}", clock_text(seconds_since(start_)));
     console_.line(console_.green(text));
     write_validation(evaluation);
-    if (best) trainer_.save(kBestCheckpoint);  // first: the last one says that there is this one
+    if (trainer_.note_validation(evaluation.loss))
+      trainer_.save(kBestCheckpoint);  // first: the last one says that there is this one
     trainer_.save(kLastCheckpoint);
     return true;
   }
 
-  bool note_validation(const Evaluation& evaluation) {
-    if (!std::isfinite(evaluation.loss)) {
-      trainer_.check_finite();
-      detail::fail({"the validation loss after step ", trainer_.steps_done(), " is ",
-                    evaluation.loss, "; try a lower --learning_rate. The last checkpoint in ",
-                    config_.out_dir, " is from before"});
-    }
-    return trainer_.note_validation(evaluation.loss);
+  void check_validation(const Evaluation& evaluation) {
+    if (std::isfinite(evaluation.loss)) return;
+    trainer_.check_finite();
+    detail::fail({"the validation loss after step ", trainer_.steps_done(), " is ", evaluation.loss,
+                  "; try a lower --learning_rate. The last checkpoint in ", config_.out_dir,
+                  " is from before"});
   }
 
   void write_validation(const Evaluation& evaluation) {
     nlohmann::ordered_json object{{"step", trainer_.steps_done()}, {"val_loss", evaluation.loss}};
     if (evaluation.best_possible) object["best_possible"] = *evaluation.best_possible;
-    metrics_.write(object);
+    or_save([&] { metrics_.write(object); });
   }
 
   // As much as the context holds: beyond it the model would have to go on from the middle.
   // False: interrupted.
   bool show_sample() {
-    return beside_training([&] { return write_a_sample(); });
+    return beside_training([&] { return or_save([&] { return write_a_sample(); }); });
   }
   bool write_a_sample() {
     const ContextGuard guard;
@@ -318,9 +321,12 @@ class TrainRun {
     trainer_.save(kLastCheckpoint);  // what follows takes long
     // The best model is chosen by the loss of the same batches every time.
     const Evaluation sampled = evaluate(false);
-    if (sampled.whole && note_validation(sampled)) {
-      trainer_.save(kBestCheckpoint);
-      trainer_.save(kLastCheckpoint);
+    if (sampled.whole) {
+      check_validation(sampled);
+      if (trainer_.note_validation(sampled.loss)) {
+        trainer_.save(kBestCheckpoint);
+        trainer_.save(kLastCheckpoint);
+      }
     }
     const Evaluation evaluation = config_.eval_iters == 0 ? sampled : evaluate(true);
     if (!evaluation.whole) return stop_early("Interrupted", kInterrupted);
@@ -371,7 +377,7 @@ bool read_config(const Arguments& arguments, TrainConfig& config, TrainOptions& 
   const auto parse_into = [&](TrainConfig& into) {
     CommandOptions command("train", "Trains a GPT; with no options, on the built-in stories.");
     command.add_fields(into);
-    command.take_config_file("a file of name = value lines; flags go before it");
+    command.take_config_file();
     command.flag("--overwrite", options.overwrite,
                  "delete the run that is in out_dir, and start anew there");
     command.flag("--print_config", options.print_config, "print the effective config and stop");
@@ -380,8 +386,6 @@ bool read_config(const Arguments& arguments, TrainConfig& config, TrainOptions& 
                 "(runs with batch_parts 1)");
     const bool parsed = command.parse(arguments);
     options.names_out_dir = command.given("--out_dir");
-    if (command.given("--profile") && options.profile.empty())
-      throw UsageError("--profile: expected the name of a file, got none");
     return parsed;
   };
   if (!parse_into(config)) return false;
@@ -404,6 +408,7 @@ int train_command(const Arguments& arguments) {
   if (options.overwrite && config.init_from == "resume")
     throw UsageError(
         "--overwrite starts anew, and --init_from resume goes on; expected one of them");
+  check_not_of_run(config.out_dir, options.profile);
   if (options.print_config) {
     for_each_field(config, [](const char* name, const auto& value, const char* help,
                               const Limits&) {

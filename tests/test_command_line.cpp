@@ -1,0 +1,224 @@
+// Every option of every command, as its help shows it: what it refuses, and in which words.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <fstream>
+#include <optional>
+#include <regex>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/temp_files.h"
+#include "train/cli/command_line.h"
+
+namespace ink {
+namespace {
+
+struct Said {
+  int code;
+  std::string out, err;
+};
+
+Said run(const std::vector<std::string>& words) {
+  std::vector<std::string> all = {"inkling"};
+  all.insert(all.end(), words.begin(), words.end());
+  std::vector<char*> argv;
+  for (std::string& word : all) argv.push_back(word.data());
+  testing::internal::CaptureStdout();
+  testing::internal::CaptureStderr();
+  const int code = run_command_line(static_cast<int>(argv.size()), argv.data());
+  return {code, testing::internal::GetCapturedStdout(), testing::internal::GetCapturedStderr()};
+}
+
+// One plain sentence that holds `text`, and where to look.
+void expect_refused(const std::vector<std::string>& words, const std::string& text) {
+  const Said said = run(words);
+  std::string line;
+  for (const std::string& word : words) line += word + " ";
+  EXPECT_EQ(said.code, kUsage) << line << said.err;
+  EXPECT_NE(said.err.find(text), std::string::npos) << line << "\n" << said.err;
+  const std::string begin = "inkling " + words[0] + ": ",
+                    end = "\nTry: inkling " + words[0] + " --help\n";
+  EXPECT_EQ(said.err.substr(0, begin.size()), begin) << said.err;
+  ASSERT_GE(said.err.size(), end.size());
+  EXPECT_EQ(said.err.substr(said.err.size() - end.size()), end) << said.err;
+  EXPECT_EQ(std::count(said.err.begin(), said.err.end(), '\n'), 2) << said.err;
+  for (const char* foreign : {"exception", "std::", "vector::", "CLI", "required"})
+    EXPECT_EQ(said.err.find(foreign), std::string::npos) << line << "\n" << said.err;
+  EXPECT_LT(said.err.size(), 400u) << said.err;
+}
+
+struct Option {
+  std::string name, type, range;  // "n_layer", "INT", "1 to 1000"
+};
+
+std::vector<Option> options_of(const std::string& command) {
+  const Said help = run({command, "--help"});
+  EXPECT_EQ(help.code, kOk) << help.err;
+  // A long name has its words on the next line.
+  const std::string text = std::regex_replace(help.out, std::regex("\n {20,}"), "  ");
+  std::vector<Option> options;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    std::smatch found;
+    if (!std::regex_match(line, found,
+                          std::regex(R"( +(?:-h,)?--(\w+)(?:,--\w+)?(?: (INT|FLOAT|TEXT))?)"
+                                     R"(.*?(?:\[([^\[\]]+)\])?)")))
+      continue;
+    options.push_back({found[1], found[2], found[3]});
+  }
+  EXPECT_GE(options.size(), 2u) << help.out;
+  return options;
+}
+
+const char* const kCommands[] = {"train",     "sample", "eval",       "bench",
+                                 "gradcheck", "info",   "walkthrough"};
+
+// The least and the most of "1 to 1000", "0 or more and below 1", "above 0 and below 1", and the
+// nearest values beyond.
+struct Range {
+  std::vector<std::string> inside, outside;
+};
+Range range_of(const Option& option) {
+  std::smatch found;
+  const bool integer = option.type == "INT";
+  const auto beside = [&](const std::string& text, int by) {
+    if (integer) return std::to_string(std::stoll(text) + by);
+    return detail::joined({std::stod(text) + by * std::max(1e-3, std::abs(std::stod(text)) / 1e3)});
+  };
+  if (std::regex_match(option.range, found, std::regex(R"((\S+) to (\S+))"))) {
+    Range range{{found[1], found[2]}, {beside(found[1], -1)}};
+    if (found[2] != std::to_string(INT64_MAX)) range.outside.push_back(beside(found[2], 1));
+    return range;
+  }
+  if (std::regex_match(option.range, found, std::regex(R"((\S+) or more and below (\S+))")))
+    return {{found[1], beside(found[2], -1)}, {beside(found[1], -1), found[2]}};
+  if (std::regex_match(option.range, found, std::regex(R"(above (\S+) and below (\S+))")))
+    return {{beside(found[1], 1), beside(found[2], -1)}, {found[1], found[2]}};
+  ADD_FAILURE() << option.name << " has no range that is understood: " << option.range;
+  return {};
+}
+
+std::string a_value_of(const Option& option) {
+  if (option.type != "TEXT") return range_of(option).inside.front();
+  return option.range.empty() ? "x" : option.range.substr(0, option.range.find_first_of(", "));
+}
+
+TEST(CommandLine, EveryNumberHasARangeAndKeepsToIt) {
+  for (const std::string command : kCommands) {
+    for (const Option& option : options_of(command)) {
+      if (option.type != "INT" && option.type != "FLOAT") continue;
+      const std::string name = "--" + option.name;
+      for (const std::string& value : range_of(option).outside)
+        expect_refused({command, name, value}, name + " is ");
+      for (const char* value : {"", "x", "nan", "inf", "-inf", "0x10", "1e", "1 2", "1,5", "--",
+                                "1 ", "99999999999999999999999999999999999999999e400"})
+        expect_refused({command, name, value}, name + ": expected a");
+      if (option.type != "INT") continue;
+      for (const char* value :
+           {"1.5", "1e1", "4294967296000000000000", "-9223372036854775809", "+1"})
+        expect_refused({command, name, value}, name + ": expected an integer");
+    }
+  }
+}
+
+// What is printed is what was given: no number is rounded, clamped or wrapped.
+TEST(CommandLine, WhatIsInRangeIsTaken) {
+  for (const Option& option : options_of("train")) {
+    if (option.type != "INT" && option.type != "FLOAT") continue;
+    for (const std::string& value : range_of(option).inside) {
+      std::vector<std::string> words = {"train", "--print_config", "--" + option.name, value};
+      // Two options hold for each other's product.
+      if (option.name == "n_head" || option.name == "n_embd")
+        words.insert(words.end(), {option.name == "n_head" ? "--n_embd" : "--n_head",
+                                   option.name == "n_head" ? "65536" : "1"});
+      if (option.name == "batch_size") words.insert(words.end(), {"--block_size", "1"});
+      const Said said = run(words);
+      EXPECT_EQ(said.code, kOk) << option.name << " " << value << said.err;
+      std::smatch found;
+      ASSERT_TRUE(std::regex_search(said.out, found, std::regex("\n" + option.name + " = (\\S+)")))
+          << said.out;
+      EXPECT_EQ(std::stold(found[1]), std::stold(value)) << option.name;
+    }
+  }
+}
+
+TEST(CommandLine, EveryOptionRefusesWhatItCannotUse) {
+  for (const std::string command : kCommands) {
+    for (const Option& option : options_of(command)) {
+      if (option.name == "help") continue;
+      const std::string name = "--" + option.name;
+      expect_refused({command, name.substr(0, name.size() - 1) + "qx", "1"}, "there is no option");
+      if (option.type.empty() && option.range.empty()) {
+        expect_refused({command, name, name}, name + " is given twice");
+        expect_refused({command, name + "=2"}, name + ": expected true or false, got '2'");
+        expect_refused({command, name, "2"}, "'2'");
+        continue;
+      }
+      expect_refused({command, name}, name + ": expected a value, got none");
+      expect_refused({command, name, name}, name + ": expected a value, got " + name);
+      if (option.type == "TEXT" && option.name != "start" && option.name != "only")
+        expect_refused({command, name, ""}, name + ": expected a value, got an empty one");
+      if (option.range.find(" or ") != std::string::npos && option.type == "TEXT")
+        expect_refused({command, name, "nosuch"}, "expected " + option.range);
+      const std::string good = name + "=" + a_value_of(option);
+      expect_refused({command, good, good}, name + " is given twice");
+    }
+  }
+}
+
+TEST(CommandLine, ConfigFilesAreReadAsStrictly) {
+  const TempFolder folder;
+  const std::string file = (folder / "run.toml").string();
+  const auto write = [&](const std::string& text) {
+    std::ofstream(file, std::ios::binary) << text;
+  };
+  for (const auto& [text, error] :
+       {std::pair<std::string, std::string>{"[train]\nn_layer = 1\n",
+                                            "there are no sections, got 'train'"},
+        {"n_layer = 1\n[other]\nx = 1\n", "there are no sections, got 'other'"},
+        {"train.n_layer = 1\n", "there are no sections, got 'train'"},
+        {"n_layer = 1\nn_layer = 2\n", "n_layer: expected one value, got 2"},
+        {"n_layer = [1, 2]\n", "n_layer: expected one value, got 2"},
+        {"n_layer =\n", "n_layer: expected an integer, 1 to 1000, got ''"},
+        {"n_layer = 0\n", "n_layer is 0; expected 1 to 1000"},
+        {"n_layer = 1e1\n", "n_layer: expected an integer"},
+        {"n_layer 3\n", "there is no setting n_layer 3"},
+        {"n_layr = 3\n", "there is no setting n_layr; did you mean n_layer?"},
+        {"bias = maybe\n", "bias: expected true or false, got 'maybe'"},
+        {"dtype = float16\n", "dtype is 'float16'; expected float32 or bfloat16"},
+        {"config = x\n", "config is not a setting of a file"},
+        {"help = true\n", "help is not a setting of a file"},
+        {"out_dir = \"\"\n", "out_dir: expected a value, got an empty one"},
+        {std::string("n_layer = 1\nseed = \0 3\n", 22),
+         "line 2: expected text, got the byte \\x00"},
+        {"n_layer = 1\x1b[31m\n", "line 1: expected text, got the byte \\x1b"}}) {
+    write(text);
+    expect_refused({"train", "--print_config", "--config", file}, file + ": " + error);
+  }
+  expect_refused({"train", "--config", folder.path().string()}, "expected a file, got a directory");
+  expect_refused({"train", "--config", (folder / "none").string()}, "cannot open");
+  write("batch-size = 3 # a comment\nbias=true\n\n# another\ndata = [\"a.txt\", \"b.txt\"]\n");
+  const Said said = run({"train", "--print_config", "--config", file, "--bias=false"});
+  EXPECT_EQ(said.code, kOk) << said.err;
+  for (const char* line :
+       {"\nbatch_size = 3\n", "\nbias = false\n", "\ndata = [\"a.txt\",\"b.txt\"]\n"})
+    EXPECT_NE(said.out.find(line), std::string::npos) << line << said.out;
+}
+
+TEST(CommandLine, WordsThatAreNoOptions) {
+  expect_refused({"train", "x"}, "expected an option, got 'x'");
+  expect_refused({"train", "-x"}, "there is no option -x");
+  expect_refused({"train", "--data", "--out_dir", "X"}, "--data: expected a value, got --out_dir");
+  expect_refused({"walkthrough", "the_averaging_trick", "x"}, "expected an option, got 'x'");
+  expect_refused({"train", "--profile", "o/ckpt", "--out_dir", "o"}, "a name of the run's own");
+  EXPECT_EQ(run({"--version"}).code, kOk);
+  EXPECT_EQ(run({"help", "eval"}).out, run({"eval", "--help"}).out);
+}
+
+}  // namespace
+}  // namespace ink

@@ -1,0 +1,321 @@
+#include "train/cli/command_options.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cmath>
+#include <cstdlib>
+#include <functional>
+#include <iostream>
+#include <numeric>
+#include <sstream>
+#include <system_error>
+#include <type_traits>
+#include <utility>
+
+#include "autograd/io/foreign.h"
+#include "data/file.h"
+#include "train/cli/command_line.h"
+
+namespace ink {
+namespace {
+
+// Insertions, deletions and replacements that lead from a to b (Levenshtein 1966).
+size_t edit_distance(const std::string& a, const std::string& b) {
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t replaced = diagonal + (a[i - 1] != b[j - 1]);
+      diagonal = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, replaced});
+    }
+  }
+  return row.back();
+}
+
+// A number as people write it; throws on what is none, or more than the type holds.
+template <class T>
+T number_of(const std::string& label, const std::string& text, const Limits& limits) {
+  T value{};
+  bool whole = false;
+  if constexpr (std::is_same_v<T, int64_t>) {
+    const char* end = text.data() + text.size();
+    const auto [stopped, problem] = std::from_chars(text.data(), end, value);
+    whole = problem == std::errc() && stopped == end;
+  } else if (text.find_first_not_of("0123456789+-.eE") == std::string::npos && !text.empty()) {
+    char* stopped = nullptr;  // libc++ 14 has no from_chars for double
+    errno = 0;
+    value = std::strtod(text.c_str(), &stopped);
+    whole = *stopped == '\0' && errno == 0;
+  }
+  const std::string range = range_text(limits);
+  if (!whole || !std::isfinite(static_cast<double>(value))) {
+    throw UsageError(fmt::format("{}: expected {}{}, got '{}'", label,
+                                 std::is_same_v<T, int64_t> ? "an integer" : "a number",
+                                 range.empty() ? "" : ", " + range, printable(text, 60)));
+  }
+  check_limits(label, limits, value);
+  return value;
+}
+
+// A word that is an option, and not a value such as -5.
+bool is_option(const std::string& word) {
+  return word == "-h" || (word.size() > 2 && word.compare(0, 2, "--") == 0);
+}
+
+// An option as the command line or a config file gives it.
+struct Given {
+  CLI::Option* option;
+  std::string label;  // as errors name it
+  std::vector<std::string> values;
+};
+
+}  // namespace
+
+std::string suggestion(const std::string& unknown, const std::vector<std::string>& names,
+                       const char* prefix) {
+  const auto nearer = [&](const std::string& a, const std::string& b) {
+    return edit_distance(unknown, a) < edit_distance(unknown, b);
+  };
+  const auto nearest = std::min_element(names.begin(), names.end(), nearer);
+  if (unknown.size() > 100 || nearest == names.end() ||
+      edit_distance(unknown, *nearest) > std::max<size_t>(2, unknown.size() / 3))
+    return "";
+  return fmt::format("; did you mean {}{}?", prefix, *nearest);
+}
+
+struct CommandOptions::Parser {
+  CLI::App app;
+  // Throws on a value that the option cannot have.
+  std::map<const CLI::Option*, std::function<void(const std::string& label, const std::string&)>>
+      checks = {};
+  std::string config_file = {};
+
+  std::vector<std::string> names();
+  size_t own_arguments();  // how many the command takes beside options
+  CLI::Option* find(const std::string& name);
+  void check(const Given& given) const;
+  // own: gets the words that are no option's.
+  std::vector<Given> read_arguments(const Arguments& arguments, Arguments& own);
+  std::vector<Given> read_config_file();
+};
+
+CommandOptions::CommandOptions(const std::string& command, const std::string& description)
+    : parser_(new Parser{CLI::App(description, typed(command))}) {
+  parser_->app.set_help_flag("-h,--help", "print this help");
+}
+CommandOptions::~CommandOptions() = default;
+
+void CommandOptions::add(const std::string& names, Value value, const std::string& help,
+                         const Rules& rules) {
+  const std::string range = range_text(rules.limits);
+  const std::string line = range.empty() ? help : fmt::format("{} [{}]", help, range);
+  const auto add_one = [&]<class T>(T* to) -> CLI::Option* {
+    if constexpr (std::is_same_v<T, int64_t> || std::is_same_v<T, double>) {
+      const auto take = [=, limits = rules.limits](const CLI::results_t& words) {
+        *to = number_of<T>(names, words.back(), limits);
+        return true;
+      };
+      CLI::Option* option = parser_->app.add_option(names, take, line);
+      option->type_name(std::is_same_v<T, int64_t> ? "INT" : "FLOAT");
+      if (rules.shows_default) option->default_str(fmt::format("{}", *to));
+      parser_->checks[option] = [limits = rules.limits](const std::string& label,
+                                                        const std::string& text) {
+        number_of<T>(label, text, limits);
+      };
+      return option;
+    } else {
+      CLI::Option* option = parser_->app.add_option(names, *to, line);
+      if (rules.shows_default) option->capture_default_str();
+      parser_->checks[option] = [rules](const std::string& label, const std::string& text) {
+        if (text.empty() && !rules.may_be_empty)
+          throw UsageError(label + ": expected a value, got an empty one");
+        check_limits(label, rules.limits, text);
+      };
+      return option;
+    }
+  };
+  CLI::Option* option = std::visit(add_one, value);
+  if (rules.most_values > 0) option->expected(1, rules.most_values);
+  if (rules.delimiter != 0) option->delimiter(rules.delimiter);
+}
+
+void CommandOptions::flag(const std::string& name, bool& value, const std::string& help) {
+  parser_->checks[parser_->app.add_flag(name, value, help)] = [](const std::string& label,
+                                                                 const std::string& text) {
+    if (text != "true" && text != "false")
+      throw UsageError(
+          fmt::format("{}: expected true or false, got '{}'", label, printable(text, 60)));
+  };
+}
+
+void CommandOptions::add_fields(TrainConfig& config, const std::set<std::string>& left_out) {
+  for_each_field(config, [&]<class Field>(const char* name, Field& field, const char* help,
+                                          const Limits& limits) {
+    if (left_out.count(name) > 0) return;
+    const std::string option = std::string("--") + name;
+    if constexpr (std::is_same_v<Field, bool>) {
+      flag(option, field, help);
+    } else {
+      add(option, &field, help, {.shows_default = true, .limits = limits});
+    }
+  });
+}
+
+void CommandOptions::take_config_file() {
+  add("--config", &parser_->config_file,
+      "a file of name = value lines, where a name is an option of this list without its dashes; an "
+      "option beside it goes before its line");
+}
+
+bool CommandOptions::given(const std::string& name) const { return parser_->app.count(name) > 0; }
+
+std::vector<std::string> CommandOptions::Parser::names() {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options())
+    for (const std::string& name : option->get_lnames()) names.push_back(name);
+  return names;
+}
+
+size_t CommandOptions::Parser::own_arguments() {
+  const auto options = app.get_options();
+  return static_cast<size_t>(std::count_if(options.begin(), options.end(), [](CLI::Option* option) {
+    return option->get_positional();
+  }));
+}
+
+CLI::Option* CommandOptions::Parser::find(const std::string& name) {
+  for (CLI::Option* option : app.get_options())
+    if (option->check_lname(name)) return option;
+  return nullptr;
+}
+
+void CommandOptions::Parser::check(const Given& given) const {
+  const auto found = checks.find(given.option);
+  if (found == checks.end()) return;  // the help
+  try {
+    for (const std::string& value : given.values) found->second(given.label, value);
+  } catch (const Error& error) {
+    throw UsageError(error.what());
+  }
+}
+
+std::vector<Given> CommandOptions::Parser::read_arguments(const Arguments& arguments,
+                                                          Arguments& own) {
+  std::vector<Given> all;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& word = arguments[i];
+    if (word == "-h") {
+      all.push_back({find("help"), word, {}});
+      continue;
+    }
+    if (!is_option(word)) {
+      own.push_back(word);
+      continue;
+    }
+    const size_t end = std::min(word.find('='), word.size());
+    std::string name = word.substr(2, end - 2);
+    std::replace(name.begin(), name.end(), '-', '_');
+    CLI::Option* option = find(name);
+    if (option == nullptr)
+      throw UsageError(fmt::format("there is no option {}{}", printable(word.substr(0, end), 60),
+                                   suggestion(name, names(), "--")));
+    all.push_back({option, "--" + name, {}});
+    std::vector<std::string>& values = all.back().values;
+    if (end < word.size()) values.push_back(word.substr(end + 1));
+    while (std::ssize(values) < option->get_items_expected_max() && i + 1 < arguments.size() &&
+           !is_option(arguments[i + 1]))
+      values.push_back(arguments[++i]);
+    if (std::ssize(values) < option->get_items_expected_min()) {
+      throw UsageError(fmt::format("--{}: expected a value, got {}", name,
+                                   i + 1 < arguments.size() ? arguments[i + 1] : "none"));
+    }
+  }
+  return all;
+}
+
+std::vector<Given> CommandOptions::Parser::read_config_file() {
+  std::string text;
+  try {
+    text = read_file(config_file);
+  } catch (const Error& error) {
+    throw UsageError(error.what());
+  }
+  const auto fail = [&](const std::string& why) {
+    throw UsageError(fmt::format("{}: {}", config_file, why));
+  };
+  const auto stray = std::find_if(text.begin(), text.end(), [](unsigned char c) {
+    return c < ' ' && c != '\n' && c != '\r' && c != '\t';
+  });
+  if (stray != text.end())
+    fail(fmt::format("line {}: expected text, got the byte {}",
+                     1 + std::count(text.begin(), stray, '\n'), printable({&*stray, 1})));
+  std::istringstream lines(text);
+  std::vector<Given> all;
+  for (const CLI::ConfigItem& item : app.get_config_formatter()->from_config(lines)) {
+    if (!item.parents.empty())
+      fail("there are no sections, got '" + printable(item.parents.front(), 60) + "'");
+    std::string name = item.name;
+    std::replace(name.begin(), name.end(), '-', '_');
+    CLI::Option* option = find(name);
+    if (name == "config" || name == "help") fail(name + " is not a setting of a file");
+    if (option == nullptr)
+      fail(fmt::format("there is no setting {}{}", printable(item.name, 60),
+                       suggestion(name, names())));
+    all.push_back({option, config_file + ": " + item.name, item.inputs});
+    if (item.inputs.empty()) fail(item.name + ": expected a value, got none");
+    if (std::ssize(item.inputs) > option->get_items_expected_max() &&
+        !(option->get_items_expected_max() == 0 && item.inputs.size() == 1))
+      fail(fmt::format("{}: expected one value, got {}", item.name, item.inputs.size()));
+  }
+  return all;
+}
+
+bool CommandOptions::parse(const Arguments& arguments) {
+  CLI::App& app = parser_->app;
+  Arguments words, own;
+  std::set<const CLI::Option*> on_command_line, seen;
+  const auto take = [&](const Given& given) {
+    if (!seen.insert(given.option).second) throw UsageError(given.label + " is given twice");
+    parser_->check(given);
+    if (on_command_line.count(given.option) > 0) return;
+    const std::string name = "--" + given.option->get_lnames().front();
+    words.push_back(given.values.empty() ? name : name + "=" + given.values.front());
+    for (size_t i = 1; i < given.values.size(); ++i) words.push_back(given.values[i]);
+    if (given.option == parser_->find("config")) parser_->config_file = given.values.front();
+  };
+  const std::vector<Given> given = parser_->read_arguments(arguments, own);
+  for (const Given& one : given) {
+    if (one.option->get_lnames().front() == "help") {
+      std::cout << app.help();
+      return false;
+    }
+  }
+  for (const Given& one : given) take(one);
+  on_command_line.swap(seen);
+  if (!parser_->config_file.empty())
+    for (const Given& one : parser_->read_config_file()) take(one);
+  words.insert(words.begin(), own.begin(), own.end());
+  try {
+    app.parse(Arguments(words.rbegin(), words.rend()));
+    return true;
+  } catch (const CLI::ExtrasError&) {
+    const std::string extra = printable(own.at(parser_->own_arguments()), 60);
+    throw UsageError(extra.size() > 1 && extra[0] == '-'
+                         ? "there is no option " + extra
+                         : fmt::format("expected an option, got '{}'", extra));
+  } catch (const CLI::ParseError& error) {
+    std::string text = error.what();
+    std::replace(text.begin(), text.end(), '\n', ' ');
+    throw UsageError(text);
+  }
+}
+
+}  // namespace ink

@@ -1,0 +1,69 @@
+// The options of one command: declared once, from which come its help, its checks and its values.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "autograd/base/check.h"
+#include "train/config.h"
+
+namespace ink {
+
+/// A command line that makes no sense; the text says what would.
+class UsageError : public Error {
+ public:
+  using Error::Error;
+};
+
+using Arguments = std::vector<std::string>;
+
+class CommandOptions {
+ public:
+  /// Where an option's value goes, and the default that it holds before.
+  using Value = std::variant<std::string*, int64_t*, double*, std::vector<std::string>*>;
+  struct Rules {
+    bool shows_default = false;  // in the help
+    Limits limits = {};          // shown in the help, too
+    int most_values = 0;         // of a list; 0: any number
+    char delimiter = 0;          // between the values of a list in one word
+    bool may_be_empty = false;   // of a text
+  };
+
+  CommandOptions(const std::string& command, const std::string& description);
+  ~CommandOptions();
+
+  /// Names: "--rand,--values"; a name without dashes is the command's own argument.
+  void add(const std::string& names, Value value, const std::string& help, const Rules& rules);
+  void add(const std::string& names, Value value, const std::string& help) {
+    add(names, value, help, Rules{});
+  }
+  /// One that needs no value.
+  void flag(const std::string& name, bool& value, const std::string& help);
+  /// One option for each field of a config but those named.
+  void add_fields(TrainConfig& config, const std::set<std::string>& left_out = {});
+  /// Takes --config FILE, a file of "name = value" lines. What the command line gives goes before
+  /// it.
+  void take_config_file();
+
+  /// Reads arguments, and the config file that they name, into the values. '-' and '_' are alike
+  /// within names; an unknown name is answered with the nearest one. Nothing is given twice.
+  /// Integers are decimal, and a number is never rounded, clamped or wrapped. Throws UsageError.
+  /// Returns false if help was printed instead.
+  bool parse(const Arguments& arguments);
+  /// Did the command line, or its config file, give this option?
+  bool given(const std::string& name) const;
+
+ private:
+  struct Parser;  // CLI11's
+  std::unique_ptr<Parser> parser_;
+};
+
+/// "; did you mean NAME?", or nothing if no name is near.
+std::string suggestion(const std::string& unknown, const std::vector<std::string>& names,
+                       const char* prefix = "");
+
+}  // namespace ink
