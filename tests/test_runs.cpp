@@ -262,6 +262,9 @@ TEST_F(Runs, MetricsGoOn) {
   EXPECT_EQ(parts.substr(0, parts.find("\"step\":20,\"val_loss\"")),
             whole.substr(0, whole.find("\"step\":20,\"val_loss\"")));
   EXPECT_EQ(parts.substr(parts.find("{\"step\":25")), whole.substr(whole.find("{\"step\":25")));
+  // A run that is at its end is evaluated again, and says so once.
+  ASSERT_EQ(run_shell(train("--init_from resume --max_iters 40 --out_dir " + path("out"))).code, 0);
+  EXPECT_EQ(losses("out/metrics.jsonl"), parts);
 }
 
 TEST_F(Runs, NothingThatIsNotFiniteIsSaved) {

@@ -1,74 +1,35 @@
 #!/usr/bin/env python3
-"""Makes each call that changes a file fail, or kills the program there, and looks what is lost.
+"""Makes each call that works on a run's files fail, or kills the program there: is anything lost?
 
-    tests/faults/faults.py PROGRAM PRELOAD [--kinds kill,ENOSPC,EIO,EINTR] [--every N] [--seed S]
+    tests/faults/faults.py PROGRAM PRELOAD [--kinds kill,ENOSPC,...] [--every N] [--seed S]
 
-trains a small model, with PRELOAD (preload.cpp) counting its calls. Then, for every one of them (or one
-of N, from a random one on): the run with that call failing, once more to its end (resumed, where there is
-a checkpoint), and the result must be that of the run that nobody disturbed, to the bit. After the first
-save there must always be a checkpoint, and none may hold anything else than what was saved. Ends with 1
-if anything was lost.
+trains a small model, with PRELOAD (preload.cpp) counting its calls; once from scratch, and once
+resumed in the middle. Then, for every call (or one of N, from a random one on): the run with that
+call failing, and once more to its end. The result must be that of the run that nobody disturbed,
+to the bit, and after the first save there must always be a checkpoint. Kinds: kill; an error such
+as ENOSPC; full, where the disk stays full from then on; short, where a write takes only a part.
+Ends with 1 if anything was lost.
 """
 import argparse
-import errno
-import hashlib
 import os
 import random
-import shutil
-import subprocess
 import sys
-import tempfile
 
-TRAIN = ("train --n_layer 1 --n_head 2 --n_embd 16 --block_size 16 --batch_size 2 --max_iters 12 --eval_interval 4 "
-         "--eval_iters 1 --log_interval 3 --sample_interval 0 --dropout 0.1 --threads 1").split()
+from harness import HALF, Harness, number_of, words_of_error
 
-
-class Harness:
-    def __init__(self, program, preload, folder):
-        self.program, self.preload, self.folder = os.path.abspath(program), os.path.abspath(preload), folder
-        self.out = os.path.join(folder, "out")
-
-    def run(self, more, **faults):
-        environment = {k: v for k, v in os.environ.items() if not k.startswith("OPENBLAS")}
-        if faults:
-            environment |= {"LD_PRELOAD": self.preload, "FAULTS_UNDER": self.out}
-            environment |= {"FAULTS_" + name: str(value) for name, value in faults.items()}
-        return subprocess.run([self.program, *TRAIN, "--out_dir", self.out, *more], capture_output=True, text=True,
-                              errors="replace", env=environment, timeout=120)
-
-    def has_checkpoint(self):
-        return any(os.path.exists(os.path.join(self.out, name, "state.json")) for name in ("ckpt", "ckpt.tmp", "ckpt.prev"))
-
-    def result(self):
-        """What a finished run leaves, but for times."""
-        digest = hashlib.sha256()
-        for name in ("ckpt/model.safetensors", "ckpt/optimizer.safetensors", "ckpt/state.json", "best/model.safetensors"):
-            with open(os.path.join(self.out, name), "rb") as file:
-                digest.update(file.read())
-        steps = [line.split(",")[0:2] for line in open(os.path.join(self.out, "metrics.jsonl"))]
-        return digest.hexdigest(), str([s for s in steps if "val_loss" in s[1]])
-
-    def finish(self):
-        """Goes on as a person would."""
-        resumes = self.has_checkpoint()
-        return self.run(["--init_from", "resume"] if resumes else ["--overwrite"])
-
-    def clear(self):
-        shutil.rmtree(self.out, ignore_errors=True)
+KINDS = "kill,ENOSPC,EIO,EINTR,full,short"
 
 
-def disturb(harness, at, kind, expected, first_save):
+def disturb(harness, more, kind, at, preload, expected, must_have):
     """What is wrong after call number `at` failed; None if nothing is."""
-    harness.clear()
-    number = "kill" if kind == "kill" else getattr(errno, kind)
-    ran = harness.run([], AT=at, KIND=number)
-    if kind == "EINTR" and ran.returncode != 0:
-        return f"EINTR ended the run: {ran.stderr.strip()}"
-    if kind != "kill" and ran.returncode not in (0, 1):
-        return f"exit code {ran.returncode}: {ran.stderr.strip()}"
-    if ran.returncode == 1 and len(ran.stderr.strip().split("\n")) > 2:
-        return f"more than an error and a note: {ran.stderr.strip()}"
-    if at > first_save and not harness.has_checkpoint():
+    environment = {"LD_PRELOAD": preload, "FAULTS_UNDER": harness.out, "FAULTS_AT": str(at),
+                   "FAULTS_KIND": str(number_of(kind))}
+    ran = harness.run(*more, environment=environment)
+    if kind in ("EINTR", "short") and ran.returncode != 0:
+        return f"it ended the run: {ran.stderr.strip()}"
+    if kind != "kill" and (why := words_of_error(ran)):
+        return why
+    if must_have and not harness.has_checkpoint():
         return "no checkpoint is left"
     if ran.returncode != 0:
         finished = harness.finish()
@@ -79,35 +40,48 @@ def disturb(harness, at, kind, expected, first_save):
     return None
 
 
+def count_calls(harness, more, preload):
+    file = os.path.join(harness.folder, "count")
+    environment = {"LD_PRELOAD": preload, "FAULTS_UNDER": harness.out, "FAULTS_COUNT": file}
+    ran = harness.run(*more, environment=environment)
+    if ran.returncode != 0:
+        sys.exit(f"the run itself fails: {ran.stderr}")
+    with open(file) as text:
+        calls, first_save = map(int, text.read().split())
+    return calls, first_save
+
+
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program")
     parser.add_argument("preload")
-    parser.add_argument("--kinds", default="kill,ENOSPC,EIO,EINTR")
+    parser.add_argument("--kinds", default=KINDS)
     parser.add_argument("--every", type=int, default=1)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    folder = tempfile.mkdtemp(prefix="inkling-faults-")
+    preload = os.path.abspath(options.preload)
+    dice = random.Random(options.seed)
     lost = tried = 0
-    try:
-        harness = Harness(options.program, options.preload, folder)
-        count_file = os.path.join(folder, "count")
-        whole = harness.run([], COUNT=count_file)
-        if whole.returncode != 0:
-            sys.exit(f"the run itself fails: {whole.stderr}")
-        calls, expected = int(open(count_file).read()), harness.result()
-        first_save = calls // 2  # the saves at steps 4 and 8 are done by then
-        for kind in options.kinds.split(","):
-            start = random.Random(options.seed).randrange(options.every)
-            for at in range(start, calls, options.every):
-                tried += 1
-                why = disturb(harness, at, kind, expected, first_save)
-                if why is not None:
-                    lost += 1
-                    print(f"{kind} at call {at} of {calls}: {why}", flush=True)
-    finally:
-        shutil.rmtree(folder)
-    print(f"{tried} positions of {calls} calls, {lost} at which something was lost")
+    with Harness(options.program) as harness:
+        harness.whole(steps=HALF)
+        half = harness.keep("half")
+        for begin, more in ((None, []), (half, ["--init_from", "resume"])):
+            start = (lambda: harness.put(begin)) if begin else harness.clear
+            start()
+            calls, first_save = count_calls(harness, more, preload)
+            expected = harness.result()
+            for kind in options.kinds.split(","):
+                for at in range(dice.randrange(options.every), calls, options.every):
+                    start()
+                    tried += 1
+                    must_have = begin is not None or at > first_save
+                    why = disturb(harness, more, kind, at, preload, expected, must_have)
+                    if why is not None:
+                        lost += 1
+                        how = "resumed" if begin else "from scratch"
+                        print(f"{kind} at call {at} of {calls}, {how}: {why}", flush=True)
+    print(f"{tried} faults, {lost} at which something was lost")
     sys.exit(lost > 0)
 
 

@@ -87,18 +87,22 @@ std::string Console::coloured(const char* code, const std::string& text) const {
 
 namespace {
 
-// The step of a line; none where it is not a line of ours.
-std::optional<int64_t> step_of(const std::string& line) {
+struct MetricsLine {
+  int64_t step;
+  bool is_validation;
+};
+// None where it is not a line of ours.
+std::optional<MetricsLine> parsed_line(const std::string& line) {
   try {
     const nlohmann::json object = parse_json(line);
     if (object.is_object() && object.contains("step") && object["step"].is_number_unsigned())
-      return object["step"].get<int64_t>();
+      return MetricsLine{object["step"].get<int64_t>(), object.contains("val_loss")};
   } catch (const Error&) {
   }
   return {};
 }
 
-void keep_lines(const std::filesystem::path& file, int64_t last_step) {
+void keep_lines(const std::filesystem::path& file, int64_t last_step, int64_t max_iters) {
   if (std::filesystem::file_size(file) == 0) return;
   const std::string text = read_file(file);
   std::string kept;
@@ -107,9 +111,10 @@ void keep_lines(const std::filesystem::path& file, int64_t last_step) {
     const size_t end = std::min(text.find('\n', at), text.size());
     const std::string line = text.substr(at, end - at);
     at = end + 1;
-    const auto step = step_of(line);
-    if (!step) ++foreign;
-    if (step && *step <= last_step) kept += line + "\n";
+    const auto found = parsed_line(line);
+    if (!found) ++foreign;
+    if (found && found->step <= last_step && !(found->is_validation && found->step >= max_iters))
+      kept += line + "\n";
   }
   if (kept == text) return;
   if (foreign > 0)
@@ -121,11 +126,12 @@ void keep_lines(const std::filesystem::path& file, int64_t last_step) {
 
 }  // namespace
 
-Metrics::Metrics(const std::filesystem::path& file, int64_t resume_after_step) : path_(file) {
+Metrics::Metrics(const std::filesystem::path& file, int64_t resume_after_step, int64_t max_iters)
+    : path_(file) {
   const auto status = std::filesystem::status(file);
   INK_CHECK(!exists(status) || is_regular_file(status), file.string(),
             ": expected a regular file; move it away, or choose another --out_dir");
-  if (exists(status)) keep_lines(file, resume_after_step);
+  if (exists(status)) keep_lines(file, resume_after_step, max_iters);
   fd_ = open_file(file, O_WRONLY | O_CREAT | O_APPEND);
 }
 Metrics::~Metrics() { ::close(fd_); }

@@ -39,13 +39,14 @@ class Console {
   bool live_shown_ = false;
 };
 
-/// metrics.jsonl: one JSON object a line, appended. A resumed run keeps the lines up to its step;
-/// what goes is told, and goes at once or not at all.
+/// metrics.jsonl: one JSON object a line, appended. A resumed run keeps the lines up to its step,
+/// but for the validation at the last one, which it repeats. Lines that are left out go at once or
+/// not at all; those that are no metrics are told.
 class Metrics {
  public:
   static constexpr const char* kFile = "metrics.jsonl";
 
-  Metrics(const std::filesystem::path& file, int64_t resume_after_step);
+  Metrics(const std::filesystem::path& file, int64_t resume_after_step, int64_t max_iters);
   ~Metrics();
   Metrics(const Metrics&) = delete;
   Metrics& operator=(const Metrics&) = delete;

@@ -109,7 +109,7 @@ class TrainRun {
         trainer_(config),
         metrics_(
             (folder.make_room(console), std::filesystem::path(config.out_dir)) / Metrics::kFile,
-            trainer_.steps_done()),
+            trainer_.steps_done(), config.max_iters),
         start_(Clock::now()),
         first_step_(trainer_.steps_done()),
         skipped_(trainer_.skipped().total) {}
