@@ -343,6 +343,7 @@ TEST_F(CudaAttention, FewQueries) {
     check_few({1, 1, 1, 1, 260, d, 257 - d}, f64, 1e-10);
     check_few({1, 2, 2, 1, 260, d, d}, bf16, 2e-2);
   }
+  for (const int64_t d : {32, 96, 160}) check_few({1, 1, 1, 1, 260, d, 192 - d}, f32, 1e-5);
   check_few({1, 1, 1, 1, 260, 257, 257}, f32, 1e-5);  // too wide for it
   check_few({1, 1, 1, 5, 260, 32, 32}, f32, 1e-5);    // too many
 }

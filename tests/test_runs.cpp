@@ -10,7 +10,9 @@
 #include <span>
 #include <sstream>
 #include <string>
+#include <tuple>
 #include <utility>
+#include <vector>
 
 #include "data/file.h"
 #include "tests/run_program.h"
@@ -265,6 +267,32 @@ TEST_F(Runs, MetricsGoOn) {
   // A run that is at its end is evaluated again, and says so once.
   ASSERT_EQ(run_shell(train("--init_from resume --max_iters 40 --out_dir " + path("out"))).code, 0);
   EXPECT_EQ(losses("out/metrics.jsonl"), parts);
+}
+
+// golden/runs_012299d: after 20 steps. The losses after 30 and 40 are those of the program that
+// wrote it.
+TEST_F(Runs, OfAnOlderProgramGoOn) {
+  fs::copy(fs::path(INKLING_SOURCE_DIR) / "tests/golden/runs_012299d", folder.path(),
+           fs::copy_options::recursive);
+  const std::string here = "cd " + path(".") + "; ";
+  for (const auto& [name, at_30, at_40] :
+       {std::tuple{"fables", 2.9008796215, 2.8784031529}, {"text", 2.9158532619, 2.9083005588}}) {
+    const std::string of = std::string(" --out_dir ") + name;
+    EXPECT_EQ(run_shell(here + "inkling info" + of).code, 0) << name;
+    const Ran resumed =
+        run_shell(here + "inkling train --init_from resume --max_iters 40 --threads 1" + of);
+    ASSERT_EQ(resumed.code, 0) << resumed.err;
+    EXPECT_EQ(resumed.err, "");
+    std::ifstream metrics(path(std::string(name) + "/metrics.jsonl"));
+    std::vector<double> losses;
+    for (std::string line; std::getline(metrics, line);) {
+      const Json object = Json::parse(line);
+      if (object.contains("val_loss")) losses.push_back(object["val_loss"]);
+    }
+    ASSERT_EQ(losses.size(), 4u) << name;  // after 10, 20, 30 and 40 steps
+    EXPECT_NEAR(losses[2], at_30, 1e-4) << name;
+    EXPECT_NEAR(losses[3], at_40, 1e-4) << name;
+  }
 }
 
 TEST_F(Runs, NothingThatIsNotFiniteIsSaved) {
