@@ -77,16 +77,6 @@ Json read_json(const fs::path& file) {
   });
 }
 
-// f() of the standard library's file functions, with their exceptions as ink::Error.
-template <class F>
-auto file_operation(F&& f) {
-  try {
-    return f();
-  } catch (const fs::filesystem_error& error) {
-    throw Error(error.path1().string() + ": " + error.code().message());
-  }
-}
-
 bool is_there(const fs::path& path) {
   return file_operation([&] { return fs::exists(path); });
 }
@@ -150,7 +140,9 @@ bool is_complete(const fs::path& folder) {
   try {
     const Json state = read_state(folder);
     for (const char* file : {kConfig, kModel, kOptimizer})
-      if (fs::file_size(folder / file) != state["files"][file]["bytes"]) return false;
+      if (file_operation([&] { return fs::file_size(folder / file); }) !=
+          state["files"][file]["bytes"])
+        return false;
     return true;
   } catch (const std::exception&) {
     return false;

@@ -14,13 +14,18 @@
 namespace ink {
 namespace {
 
-// fsync, again where a signal came between.
-int flush(int fd) {
+// call(), again where a signal came between.
+template <class F>
+int uninterrupted(F&& call) {
   int failed;
   do {
-    failed = ::fsync(fd);
+    failed = call();
   } while (failed != 0 && errno == EINTR);
   return failed;
+}
+
+int flush(int fd) {
+  return uninterrupted([&] { return ::fsync(fd); });
 }
 
 }  // namespace
@@ -60,7 +65,8 @@ void AtomicFile::write(const void* bytes, size_t count) {
 void AtomicFile::commit() {
   if (temporary_.empty()) return;
   INK_CHECK(flush(fd_) == 0, target_.string(), ": cannot write: ", std::strerror(errno));
-  INK_CHECK(::rename(temporary_.c_str(), target_.c_str()) == 0, target_.string(),
+  const auto rename = [&] { return ::rename(temporary_.c_str(), target_.c_str()); };
+  INK_CHECK(uninterrupted(rename) == 0, target_.string(),
             ": cannot replace: ", std::strerror(errno));
   ::close(fd_);
   fd_ = -1;

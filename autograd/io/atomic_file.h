@@ -3,6 +3,9 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <system_error>
+
+#include "autograd/base/check.h"
 
 namespace ink {
 
@@ -28,5 +31,19 @@ class AtomicFile {
 
 /// Makes the names in a folder durable: what was created or renamed in it survives a power cut.
 void sync_folder(const std::filesystem::path& folder);
+
+/// f() of the standard library's functions for files: again from its beginning where a signal came
+/// between, and with their exceptions as ink::Error.
+template <class F>
+auto file_operation(F&& f) {
+  for (;;) {
+    try {
+      return f();
+    } catch (const std::filesystem::filesystem_error& error) {
+      if (error.code() != std::errc::interrupted)
+        throw Error(error.path1().string() + ": " + error.code().message());
+    }
+  }
+}
 
 }  // namespace ink

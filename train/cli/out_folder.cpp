@@ -12,6 +12,7 @@
 #include <system_error>
 #include <utility>
 
+#include "autograd/io/atomic_file.h"
 #include "autograd/io/foreign.h"
 #include "train/checkpoint.h"
 #include "train/cli/command_line.h"
@@ -28,7 +29,7 @@ constexpr std::array kCheckpoints = {kLastCheckpoint, kBestCheckpoint};
 bool holds_run(const fs::path& folder) {
   for (const char* name : kCheckpoints)
     if (checkpoint_exists(folder, name)) return true;
-  return fs::exists(folder / Metrics::kFile);
+  return file_operation([&] { return fs::exists(folder / Metrics::kFile); });
 }
 
 // "a run after step 500 of 5000, trained on ...", as far as its checkpoint can be read.
@@ -98,10 +99,10 @@ OutFolder::~OutFolder() { unlock(); }
 
 void OutFolder::make_room(Console& console) {
   if (holds_old_run_ && overwrite_) {
-    delete_run(folder_);
+    file_operation([&] { delete_run(folder_); });
   } else if (holds_old_run_) {
     const fs::path aside = place_aside(folder_);
-    fs::rename(folder_, aside);
+    file_operation([&] { fs::rename(folder_, aside); });
     ::close(std::exchange(lock_, -1));
     console.line(fmt::format("The run that was in {} is in {} now: {}.", folder_.string(),
                              aside.string(), describe_run(aside)));
@@ -111,10 +112,14 @@ void OutFolder::make_room(Console& console) {
 }
 
 void OutFolder::lock() {
-  made_ = fs::create_directories(folder_);
+  made_ = file_operation([&] { return fs::create_directories(folder_); });
   const fs::path file = folder_ / kLock;
   lock_ = open_file(file, O_RDWR | O_CREAT | O_NONBLOCK | O_NOFOLLOW);
-  if (::flock(lock_, LOCK_EX | LOCK_NB) != 0) {
+  int failed;
+  do {
+    failed = ::flock(lock_, LOCK_EX | LOCK_NB);
+  } while (failed != 0 && errno == EINTR);
+  if (failed != 0) {
     const int reason = errno;
     std::array<char, 32> owner{};
     const ssize_t got = ::pread(lock_, owner.data(), owner.size() - 1, 0);

@@ -372,30 +372,29 @@ void check_usage(const TrainConfig& config) {
   }
 }
 
-// Flags over the config file over (when resuming) the checkpoint's config over the defaults.
-bool read_config(const Arguments& arguments, TrainConfig& config, TrainOptions& options) {
-  const auto parse_into = [&](TrainConfig& into) {
-    CommandOptions command("train", "Trains a GPT; with no options, on the built-in stories.");
-    command.add_fields(into);
-    command.take_config_file();
-    command.flag("--overwrite", options.overwrite,
-                 "delete the run that is in out_dir, and start anew there");
-    command.flag("--print_config", options.print_config, "print the effective config and stop");
-    command.add("--profile", &options.profile,
-                "print where the time goes, op by op, and write a trace of 3 steps to this file "
-                "(runs with batch_parts 1)");
-    const bool parsed = command.parse(arguments);
-    options.names_out_dir = command.given("--out_dir");
-    return parsed;
-  };
-  if (!parse_into(config)) return false;
-  if (config.init_from == "resume") {
-    check_usage(config);
-    TrainConfig resumed = load_run(config.out_dir, kLastCheckpoint).config;
-    parse_into(resumed);
-    config = resumed;
-  }
-  return true;
+// Flags over the config file over what `config` holds. False: help was printed instead.
+bool parse_into(TrainConfig& config, const Arguments& arguments, TrainOptions& options) {
+  CommandOptions command("train", "Trains a GPT; with no options, on the built-in stories.");
+  command.add_fields(config);
+  command.take_config_file();
+  command.flag("--overwrite", options.overwrite,
+               "delete the run that is in out_dir, and start anew there");
+  command.flag("--print_config", options.print_config, "print the effective config and stop");
+  command.add("--profile", &options.profile,
+              "print where the time goes, op by op, and write a trace of 3 steps to this file "
+              "(runs with batch_parts 1)");
+  const bool parsed = command.parse(arguments);
+  options.names_out_dir = command.given("--out_dir");
+  return parsed;
+}
+
+void print_config(const TrainConfig& config) {
+  for_each_field(config, [](const char* name, const auto& value, const char* help, const Limits&) {
+    const nlohmann::json json = value;
+    const bool unset = json.is_array() && json.empty();  // the config file has no empty lists
+    std::cout << fmt::format("# {}\n{}{} = {}\n", help, unset ? "# " : "", name,
+                             json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+  });
 }
 
 }  // namespace
@@ -403,20 +402,22 @@ bool read_config(const Arguments& arguments, TrainConfig& config, TrainOptions& 
 int train_command(const Arguments& arguments) {
   TrainConfig config;
   TrainOptions options;
-  if (!read_config(arguments, config, options)) return kOk;
+  if (!parse_into(config, arguments, options)) return kOk;
   check_usage(config);
-  if (options.overwrite && config.init_from == "resume")
+  const bool resumes = config.init_from == "resume";
+  if (options.overwrite && resumes)
     throw UsageError(
         "--overwrite starts anew, and --init_from resume goes on; expected one of them");
   check_not_of_run(config.out_dir, options.profile);
+  std::optional<OutFolder> folder;  // first of all: another run may be saving there
+  if (!options.print_config) folder.emplace(config, options.names_out_dir, options.overwrite);
+  if (resumes) {  // the checkpoint's config in place of the defaults
+    config = load_run(config.out_dir, kLastCheckpoint).config;
+    parse_into(config, arguments, options);
+    check_usage(config);
+  }
   if (options.print_config) {
-    for_each_field(config, [](const char* name, const auto& value, const char* help,
-                              const Limits&) {
-      const nlohmann::json json = value;
-      const bool unset = json.is_array() && json.empty();  // the config file has no empty lists
-      std::cout << fmt::format("# {}\n{}{} = {}\n", help, unset ? "# " : "", name,
-                               json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
-    });
+    print_config(config);
     return kOk;
   }
   // Nobody reads the console any more, or a file is as large as files may be: then the write fails.
@@ -424,8 +425,7 @@ int train_command(const Arguments& arguments) {
   use_threads(config.threads);
   warn_of_slow_blas();
   Console console;
-  OutFolder folder(config, options.names_out_dir, options.overwrite);
-  return TrainRun(config, options.profile, folder, console).run();
+  return TrainRun(config, options.profile, *folder, console).run();
 }
 
 }  // namespace ink
