@@ -100,6 +100,28 @@ TEST_F(CheckpointTest, ComesBack) {
   EXPECT_TRUE(messages.empty());
 }
 
+// Nothing that is read is a mixture of two, and nothing is called damaged.
+TEST_F(CheckpointTest, IsReadWhileAnotherProcessSaves) {
+  save(1);
+  const pid_t child = fork();
+  if (child == 0) {
+    for (int number = 2;; ++number) save(number);
+  }
+  int last = 1;
+  for (int i = 0; i < 200; ++i) {
+    const int number = load();
+    EXPECT_GE(number, last);
+    last = number;
+  }
+  ASSERT_EQ(kill(child, SIGKILL), 0);
+  waitpid(child, nullptr, 0);
+  EXPECT_GT(last, 1);
+  for (const std::string& message : messages)  // it looked between two renames
+    EXPECT_NE(message.find("is used in place of"), std::string::npos) << message;
+  for (const std::string& message : messages)
+    EXPECT_EQ(message.find("damaged"), std::string::npos) << message;
+}
+
 TEST_F(CheckpointTest, SameContentsSameBytes) {
   save_checkpoint(out / "a" / "deeper", "ckpt", numbered(1));
   save_checkpoint(out / "b", "ckpt", numbered(1));

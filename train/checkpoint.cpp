@@ -1,10 +1,13 @@
 #include "train/checkpoint.h"
 
+#include <sys/stat.h>
+
 #include <array>
 #include <cstddef>
 #include <cstring>
 #include <iomanip>
 #include <sstream>
+#include <utility>
 
 #include "autograd/base/check.h"
 #include "autograd/base/log.h"
@@ -220,19 +223,34 @@ void save_checkpoint(const fs::path& out_dir, const std::string& name,
   file_operation([&] { put_in_place(out_dir, name); });
 }
 
+// Tells a folder from one that took its place.
+static std::pair<ino_t, int64_t> identity(const fs::path& folder) {
+  struct stat status {};
+  if (::stat(folder.c_str(), &status) != 0) return {};
+  return {status.st_ino, int64_t{status.st_ctim.tv_sec} * 1'000'000'000 + status.st_ctim.tv_nsec};
+}
+
 LoadedCheckpoint load_checkpoint(const fs::path& out_dir, const std::string& name,
                                  const std::function<void(const LoadedCheckpoint&)>& use) {
   std::string reasons;
+  const auto newest = identity(out_dir / name);
   for (const fs::path& folder : candidates(out_dir, name)) {
+    const auto before = identity(folder);
+    // Another process may save meanwhile: a mixture of two checkpoints is not for use.
+    const auto is_replaced = [&] {
+      return identity(folder) != before || identity(out_dir / name) != newest;
+    };
     if (!is_there(folder)) continue;
     try {
       LoadedCheckpoint loaded = load_folder(folder);
+      if (is_replaced()) return load_checkpoint(out_dir, name, use);
       if (use) use(loaded);
       if (folder.filename() != name)
         log_message("load_checkpoint: ", folder.string(), " is used in place of ",
                     (out_dir / name).string(), reasons.empty() ? ", which is missing" : reasons);
       return loaded;
     } catch (const Error& error) {
+      if (is_replaced()) return load_checkpoint(out_dir, name, use);
       reasons += std::string("\n  ") + error.what();
     }
   }
