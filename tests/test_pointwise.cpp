@@ -193,6 +193,18 @@ TEST(Pointwise, DtypesMeetAsInPyTorch) {
   EXPECT_EQ((i < 0.5).dtype(), boolean);
 }
 
+// As many dimensions as a tensor can have, none of which can be joined to its neighbour.
+TEST(Pointwise, EightDimensions) {
+  const Shape shape = Shape::filled(Shape::kMaxDims, 2);
+  const Tensor x = arange(256).reshape(shape), turned = x.permute({7, 6, 5, 4, 3, 2, 1, 0});
+  const std::vector<double> sums = (x + turned).tolist();
+  for (size_t i = 0; i < 256; ++i) {
+    size_t reversed = 0;  // the index of the same element in x
+    for (size_t bit = 0; bit < 8; ++bit) reversed |= (i >> bit & 1) << (7 - bit);
+    EXPECT_EQ(sums[i], static_cast<double>(i + reversed));
+  }
+}
+
 TEST(Pointwise, GradientsComeBackInTheInputsDtype) {
   Tensor a = ones({2, 3}, bf16), b = ones({3}, f64);
   a.requires_grad_();
