@@ -102,12 +102,16 @@ class Shape {
   int64_t count_ = 0;
 };
 
-/// Row-major strides of a contiguous tensor of these sizes, in elements.
+/// Row-major strides of a contiguous tensor of these sizes, in elements. Throws if one overflows,
+/// as it can where there are no elements.
 inline Shape contiguous_strides(const Shape& sizes) {
   Shape strides = Shape::filled(sizes.size(), 1);
+  bool overflow = false;
   for (int64_t i = sizes.size() - 2; i >= 0; --i) {
-    strides[i] = strides[i + 1] * std::max<int64_t>(sizes[i + 1], 1);
+    const int64_t size = std::max<int64_t>(sizes[i + 1], 1);
+    overflow |= __builtin_mul_overflow(strides[i + 1], size, &strides[i]);
   }
+  INK_CHECK(!overflow, "shape: the strides of ", sizes, " overflow 64 bits");
   return strides;
 }
 
