@@ -12,6 +12,8 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "autograd/io/foreign.h"
+
 namespace ink {
 namespace {
 
@@ -226,31 +228,30 @@ void Module::load_state_dict(const NamedTensors& state) {
   for_each_tensor(*this, "", [&](const std::string& name, const Field& field) {
     targets.emplace(name, *field.tensor());
   });
-  std::ostringstream problems;
+  Problems problems;
   std::unordered_map<const void*, const NamedTensors::value_type*> given;
   for (const auto& entry : state) {
     const auto& [name, value] = entry;
     const auto target = targets.find(name);
     if (target == targets.end()) {
-      problems << "\n  unexpected: " << name << " " << value.shape();
+      problems.add({"unexpected: ", printable(name, 60), " ", value.shape()});
       continue;
     }
     if (value.shape() != target->second.shape()) {
-      problems << "\n  shape: " << name << ": expected " << target->second.shape() << ", got "
-               << value.shape();
+      problems.add(
+          {"shape: ", name, ": expected ", target->second.shape(), ", got ", value.shape()});
     }
     const auto [first, added] = given.emplace(identity(target->second), &entry);
     if (!added && !equal(first->second->second, value)) {
-      problems << "\n  tied: " << name << " is " << first->second->first
-               << " in this model, and their values differ";
+      problems.add({"tied: ", name, " is ", first->second->first,
+                    " in this model, and their values differ"});
     }
   }
   for_each_distinct(*this, [&](const std::string& name, const Field& field) {
     if (!given.count(identity(*field.tensor())))
-      problems << "\n  missing: " << name << " " << field.tensor()->shape();
+      problems.add({"missing: ", name, " ", field.tensor()->shape()});
   });
-  INK_CHECK(problems.str().empty(),
-            "load_state_dict: the names or shapes do not fit:", problems.str());
+  INK_CHECK(problems.empty(), "load_state_dict: the names or shapes do not fit:", problems.text());
 
   const NoGrad no_grad;
   for (const auto& [name, value] : state) {

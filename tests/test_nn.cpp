@@ -154,6 +154,14 @@ TEST(Module, ListsEverythingThatDoesNotFitAndCopiesNothing) {
   EXPECT_EQ(net.in.bias.tolist(), before);
 }
 
+TEST(Module, ListsTenOfManyNamesThatDoNotFit) {
+  Net net;
+  NamedTensors state = Net().state_dict();
+  for (int i = 0; i < 20; ++i) state.emplace_back("x\n\x1b" + std::to_string(i), zeros({}));
+  const std::string error = error_of([&] { net.load_state_dict(state); });
+  EXPECT_NE(error.find("\n  unexpected: x\\x0a\\x1b9 ()\n  and 10 more"), error.npos) << error;
+}
+
 TEST(Module, TiedParametersLoadUnderAnyOfTheirNames) {
   Net net;
   NamedTensors state = Net().state_dict();

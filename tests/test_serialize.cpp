@@ -179,6 +179,7 @@ TEST(Serialize, SaysWhatIsWrongWithAFile) {
             "the file is truncated: expected a header of 2 bytes, got 1");
   EXPECT_EQ(header_error("{\"a\": oops}"), "the header: invalid JSON at byte 7");
   EXPECT_EQ(header_error("{} {}"), "the header: invalid JSON at byte 4");
+  EXPECT_EQ(header_error({"{}\0junk", 7}), "the header: invalid JSON at byte 3");
   EXPECT_EQ(header_error("[1]"), "expected the header to be a JSON object, got [1]");
   EXPECT_EQ(header_error("{\"a\":" + std::string(100000, '[') + "}"),
             "the header: invalid JSON: nested more than 32 deep");
@@ -226,6 +227,21 @@ TEST(Serialize, SaysWhatIsWrongWithAnEntry) {
             "w: (4611686018427387904,) of float32 does not fill its 0 bytes");
   EXPECT_EQ(entry(R"("dtype":"F32","shape":[4611686018427387904,4],"data_offsets":[0,0])"),
             "shape: the number of elements of (4611686018427387904, 4) overflows 64 bits");
+  EXPECT_EQ(entry(R"("dtype":"F32","shape":[0,4611686018427387904,4],"data_offsets":[0,0])"),
+            "shape: the strides of (0, 4611686018427387904, 4) overflow 64 bits");
+}
+
+// Names are whatever the file says; an error is a line that a terminal can show.
+TEST(Serialize, QuotesForeignNamesOnOneLine) {
+  const std::string name = R"("a\n\u001b":{"dtype":"F32","shape":[1],"data_offsets":)";
+  EXPECT_EQ(header_error("{" + name + "[2,6]}}", std::string(6, '\0')),
+            "a hole of 2 bytes before a\\x0a\\x1b");
+  EXPECT_EQ(header_error("{" + name + "[0,8]}}"),
+            "a\\x0a\\x1b: (1,) of float32 does not fill its 8 bytes");
+  EXPECT_EQ(header_error("{" + name + "[0,4]}," + name + "[4,8]}}"),
+            "the header: invalid JSON: the name \"a\\x0a\\x1b\" comes twice");
+  EXPECT_EQ(header_error(R"({"__metadata__":{"a\n":1}})"),
+            "__metadata__: expected a string for \"a\\n\", got 1");
 }
 
 TEST(Serialize, SaysWhatIsWrongBetweenEntries) {

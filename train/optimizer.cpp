@@ -4,13 +4,13 @@
 #include <cmath>
 #include <map>
 #include <set>
-#include <sstream>
 #include <string>
 
 #include "autograd/autocast.h"
 #include "autograd/basic_ops.h"
 #include "autograd/engine/graph.h"
 #include "autograd/engine/observer.h"
+#include "autograd/io/foreign.h"
 #include "autograd/kernels/copy.h"
 #include "autograd/kernels/optimizer.h"
 
@@ -153,21 +153,20 @@ NamedTensors Optimizer::state() const {
 void Optimizer::load_state(const NamedTensors& state) {
   std::map<std::string, Tensor> given(state.begin(), state.end());
   std::vector<std::pair<Tensor, Tensor>> copies;
-  std::ostringstream wrong;
+  Problems problems;
   for (const auto& [name, own] : this->state()) {
     const auto node = given.extract(name);
     if (node.empty()) {
-      wrong << "\n  missing: " << name;
+      problems.add({"missing: ", name});
     } else if (node.mapped().shape() != own.shape()) {
-      wrong << "\n  " << name << ": expected shape " << own.shape() << ", got "
-            << node.mapped().shape();
+      problems.add({name, ": expected shape ", own.shape(), ", got ", node.mapped().shape()});
     } else {
       copies.emplace_back(own, node.mapped());
     }
   }
-  for (const auto& entry : given) wrong << "\n  unexpected: " << entry.first;
-  INK_CHECK(wrong.str().empty(), name_,
-            ": the saved state is not of these parameters:", wrong.str());
+  for (const auto& entry : given) problems.add({"unexpected: ", printable(entry.first, 60)});
+  INK_CHECK(problems.empty(), name_,
+            ": the saved state is not of these parameters:", problems.text());
   const NoGrad no_grad;
   for (auto& [own, saved] : copies) own.copy_(saved);
 }

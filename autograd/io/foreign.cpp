@@ -26,14 +26,14 @@ int open_file(const std::filesystem::path& file, int flags, const std::filesyste
   return fd;
 }
 
-std::string printable(std::string_view text, size_t longest) {
+static std::string printable(std::string_view text, size_t longest, bool lines) {
   const auto controls = [](char32_t c) { return c < 0x20 || (c >= 0x7f && c < 0xa0); };
   std::string shown;
   for (size_t at = 0; at < text.size();) {
     const size_t begin = at;
     const char32_t character = utf8::next(text, at);
     std::string piece(text.substr(begin, at - begin));
-    if (character == utf8::kInvalid || (controls(character) && character != '\n')) {
+    if (character == utf8::kInvalid || (controls(character) && !(lines && character == '\n'))) {
       char code[8];
       std::snprintf(code, sizeof code, "\\x%02x", static_cast<unsigned char>(text[begin]));
       piece = code;
@@ -45,12 +45,25 @@ std::string printable(std::string_view text, size_t longest) {
   return shown;
 }
 
+std::string printable(std::string_view text) { return printable(text, text.npos, true); }
+std::string printable(std::string_view text, size_t longest) {
+  return printable(text, longest, false);
+}
+
 std::string quoted(const nlohmann::json& json) {
   constexpr size_t kLongest = 60;
   if (json.is_structured() && json.size() > kLongest)
     return json.is_array() ? "a long list" : "a large object";
   std::string text = json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   return printable(text, kLongest);
+}
+
+void Problems::add(std::initializer_list<detail::Piece> pieces) {
+  if (++count_ <= kShown) lines_ += "\n  " + detail::joined(pieces);
+}
+
+std::string Problems::text() const {
+  return lines_ + (count_ > kShown ? detail::joined({"\n  and ", count_ - kShown, " more"}) : "");
 }
 
 namespace {
@@ -105,6 +118,9 @@ class Examiner : public nlohmann::json_sax<nlohmann::json> {
 }  // namespace
 
 nlohmann::json parse_json(std::string_view text, std::vector<std::string>* keys) {
+  // The library's parser takes a zero byte for the end of the text.
+  const size_t zero = text.find('\0');
+  INK_CHECK(zero == text.npos, "invalid JSON at byte ", zero + 1);
   Examiner examiner(keys);
   nlohmann::json::sax_parse(text, &examiner);
   return nlohmann::json::parse(text);

@@ -4,12 +4,15 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <initializer_list>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include "autograd/base/check.h"
 
 namespace ink {
 
@@ -18,11 +21,27 @@ namespace ink {
 int open_file(const std::filesystem::path& file, int flags, const std::filesystem::path& what = {});
 
 /// Text for a terminal or an error: control characters and bytes that are not UTF-8 as \xNN, line
-/// ends as they are, and at most `longest` bytes of it.
-std::string printable(std::string_view text, size_t longest = std::string_view::npos);
+/// ends as they are.
+std::string printable(std::string_view text);
+/// The same of a name or value within such a text: on one line, and at most `longest` bytes of it.
+std::string printable(std::string_view text, size_t longest);
 
 /// JSON as an error quotes it: on one line, of at most 60 bytes.
 std::string quoted(const nlohmann::json& json);
+
+/// What is wrong with something, a line each: the first ten, and how many more there are.
+class Problems {
+ public:
+  void add(std::initializer_list<detail::Piece> pieces);
+  bool empty() const { return count_ == 0; }
+  /// "\n  PROBLEM\n  PROBLEM"
+  std::string text() const;
+
+ private:
+  static constexpr size_t kShown = 10;
+  std::string lines_;
+  size_t count_ = 0;
+};
 
 /// Objects and lists may be this deep.
 inline constexpr size_t kDeepestJson = 32;

@@ -139,7 +139,7 @@ class Reader {
 
 // What the header says of one tensor; begin and end count bytes from the first element of the file.
 struct Entry {
-  std::string name;
+  std::string name, shown;  // as it is, and for errors
   DType dtype;
   Shape shape;
   uint64_t begin, end;
@@ -162,13 +162,14 @@ std::vector<uint64_t> parse_sizes(const std::string& name, const char* key, cons
   return list.get<std::vector<uint64_t>>();
 }
 
-Entry parse_entry(const std::string& name, const Json& json) {
+Entry parse_entry(const std::string& full_name, const Json& json) {
+  const std::string name = printable(full_name, 60);
   for (const char* key : {"dtype", "shape", "data_offsets"}) {
     INK_CHECK(json.is_object() && json.contains(key), name, ": \"", key,
               "\" is missing in the header");
   }
   INK_CHECK(json.size() == 3, name, ": unknown keys in the header: ", quoted(json));
-  Entry entry{name, parse_dtype(name, json["dtype"]), {}, 0, 0};
+  Entry entry{full_name, name, parse_dtype(name, json["dtype"]), {}, 0, 0};
   const auto sizes = parse_sizes(name, "shape", json["shape"]);
   INK_CHECK(sizes.size() <= Shape::kMaxDims, name, ": expected at most ", Shape::kMaxDims,
             " dimensions, got ", sizes.size());
@@ -190,7 +191,7 @@ Metadata parse_metadata(const Json& json) {
   INK_CHECK(json.is_object(), kMetadata, ": expected an object of strings, got ", quoted(json));
   Metadata metadata;
   for (const auto& [key, value] : json.items()) {
-    INK_CHECK(value.is_string(), kMetadata, ": expected a string for \"", key, "\", got ",
+    INK_CHECK(value.is_string(), kMetadata, ": expected a string for ", quoted(Json(key)), ", got ",
               quoted(value));
     metadata[key] = value;
   }
@@ -204,8 +205,8 @@ void check_places(std::vector<Entry> entries, uint64_t bytes) {
   });
   uint64_t end = 0;
   for (const Entry& entry : entries) {
-    INK_CHECK(entry.begin <= end, "a hole of ", entry.begin - end, " bytes before ", entry.name);
-    INK_CHECK(entry.begin == end, entry.name, " overlaps another tensor");
+    INK_CHECK(entry.begin <= end, "a hole of ", entry.begin - end, " bytes before ", entry.shown);
+    INK_CHECK(entry.begin == end, entry.shown, " overlaps another tensor");
     end = entry.end;
   }
   INK_CHECK(end <= bytes, "the file is truncated: expected ", end, " bytes of elements, got ",
@@ -221,7 +222,7 @@ Tensor read_tensor(const Reader& in, const Entry& entry, uint64_t data_begin) {
   if (entry.dtype == boolean) {
     const auto* bytes = static_cast<const unsigned char*>(memory);
     INK_CHECK(std::all_of(bytes, bytes + x.numel(), [](unsigned char b) { return b <= 1; }),
-              entry.name, ": expected 0 or 1 for every BOOL");
+              entry.shown, ": expected 0 or 1 for every BOOL");
   }
   return x;
 }
@@ -248,8 +249,7 @@ NamedTensors load_from(const Reader& in, Metadata* metadata) {
     if (name == kMetadata) {
       about = parse_metadata(json);
     } else {
-      entries.push_back(parse_entry(printable(name, 60), json));
-      entries.back().name = name;
+      entries.push_back(parse_entry(name, json));
     }
   }
   const uint64_t data_begin = sizeof length + length;
