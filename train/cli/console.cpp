@@ -17,6 +17,7 @@
 #include "autograd/io/atomic_file.h"
 #include "autograd/io/foreign.h"
 #include "data/file.h"
+#include "train/config.h"
 
 namespace ink {
 namespace {
@@ -95,8 +96,8 @@ struct MetricsLine {
 std::optional<MetricsLine> parsed_line(const std::string& line) {
   try {
     const nlohmann::json object = parse_json(line);
-    if (object.is_object() && object.contains("step") && object["step"].is_number_unsigned())
-      return MetricsLine{object["step"].get<int64_t>(), object.contains("val_loss")};
+    return MetricsLine{Fields("metrics", object).count("step", kMostSteps),
+                       object.contains("val_loss")};
   } catch (const Error&) {
   }
   return {};
