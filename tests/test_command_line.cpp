@@ -179,15 +179,17 @@ TEST(CommandLine, ConfigFilesAreReadAsStrictly) {
   };
   for (const auto& [text, error] :
        {std::pair<std::string, std::string>{"[train]\nn_layer = 1\n",
-                                            "there are no sections, got 'train'"},
-        {"n_layer = 1\n[other]\nx = 1\n", "there are no sections, got 'other'"},
-        {"train.n_layer = 1\n", "there are no sections, got 'train'"},
-        {"n_layer = 1\nn_layer = 2\n", "n_layer: expected one value, got 2"},
+                                            "line 1: expected name = value; there are no sections"},
+        {"n_layer = 1\n[other]\nx = 1\n", "line 2: expected name = value; there are no sections"},
+        {"train.n_layer = 1\n", "there is no setting train.n_layer"},
+        {"n_layer = 1\nn_layer = 2\n", "line 2: n_layer comes twice"},
+        {"n_layer = 1\nn-layer = 2\n", "n-layer is given twice"},
         {"n_layer = [1, 2]\n", "n_layer: expected one value, got 2"},
-        {"n_layer =\n", "n_layer: expected an integer, 1 to 1000, got ''"},
+        {"n_layer =\n", "line 1: n_layer: expected a value"},
+        {"n_layer = ''\n", "n_layer: expected an integer, 1 to 1000, got ''"},
         {"n_layer = 0\n", "n_layer is 0; expected 1 to 1000"},
         {"n_layer = 1e1\n", "n_layer: expected an integer"},
-        {"n_layer 3\n", "there is no setting n_layer 3"},
+        {"n_layer 3\n", "line 1: expected name = value"},
         {"n_layr = 3\n", "there is no setting n_layr; did you mean n_layer?"},
         {"bias = maybe\n", "bias: expected true or false, got 'maybe'"},
         {"dtype = float16\n", "dtype is 'float16'; expected float32 or bfloat16"},
@@ -205,6 +207,10 @@ TEST(CommandLine, ConfigFilesAreReadAsStrictly) {
   write("batch-size = 3 # a comment\nbias=true\n\n# another\ndata = [\"a.txt\", \"b.txt\"]\n");
   const Said said = run({"train", "--print_config", "--config", file, "--bias=false"});
   EXPECT_EQ(said.code, kOk) << said.err;
+  write("data = ['--seed=3', \"--bias\"]\n");  // names of files, not options
+  EXPECT_NE(run({"train", "--print_config", "--config", file})
+                .out.find("\ndata = [\"--seed=3\",\"--bias\"]\n"),
+            std::string::npos);
   for (const char* line :
        {"\nbatch_size = 3\n", "\nbias = false\n", "\ndata = [\"a.txt\",\"b.txt\"]\n"})
     EXPECT_NE(said.out.find(line), std::string::npos) << line << said.out;

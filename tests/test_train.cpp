@@ -298,6 +298,34 @@ TEST(Program, ConfigFilePlusFlags) {
             ran.out);
 }
 
+TEST(Program, ReadsAConfigFileToTheLetter) {
+  const Folder folder;
+  const auto settings = [&](const std::string& text) {
+    std::ofstream(folder / "x.toml") << text;
+    return run_program("train --print_config --config " + (folder / "x.toml").string());
+  };
+  const Ran ran = settings(
+      "out_dir = \"run #3\"  # not a comment: #3\n\ndata = [ # two\n  \"a\\u00e9\\n\", 'b\\c\"d'\n"
+      "]\r\ntokenizer = \"a\\\\\"\nrecompute\nseed = 7 # last");
+  for (const char* line : {"\nout_dir = \"run #3\"\n", "\ndata = [\"aé\\n\",\"b\\\\c\\\"d\"]\n",
+                           "\ntokenizer = \"a\\\\\"\n", "\nrecompute = true\n", "\nseed = 7\n"})
+    EXPECT_NE(ran.out.find(line), std::string::npos) << line << ran.out << ran.err;
+  EXPECT_EQ(settings(ran.out).out, ran.out);  // what it prints, it reads
+  const auto expect_error = [&](const std::string& text, const std::string& error) {
+    const Ran wrong = settings("# first\n" + text);
+    EXPECT_EQ(wrong.code, 2) << text;
+    EXPECT_NE(wrong.err.find("x.toml: line " + error), std::string::npos) << wrong.err;
+  };
+  expect_error("[train]\n", "2: expected name = value");
+  expect_error("n_layer 3\n", "2: expected name = value");
+  expect_error("n_layer =\n", "2: n_layer: expected a value");
+  expect_error("n_layer = 1]\n", "2: expected a value, got ]");
+  expect_error("data = [a,\nb\n", "4: expected ] at the end of a list");
+  expect_error("out_dir = \"a\nseed = 1\n", "2: expected \" at the end of a text");
+  expect_error("out_dir = \"\\q\"\n", "2: expected a text as in JSON, or in ''");
+  expect_error("seed = 1\n\nseed = 2\n", "4: seed comes twice");
+}
+
 // The command that a text tells the user to type.
 std::string told(const std::string& text, const std::string& before) {
   const size_t begin = text.find(before);

@@ -12,7 +12,6 @@
 #include <functional>
 #include <iostream>
 #include <numeric>
-#include <sstream>
 #include <system_error>
 #include <type_traits>
 #include <utility>
@@ -20,6 +19,7 @@
 #include "autograd/io/foreign.h"
 #include "data/file.h"
 #include "train/cli/command_line.h"
+#include "train/cli/config_file.h"
 
 namespace ink {
 namespace {
@@ -234,8 +234,9 @@ std::vector<Given> CommandOptions::Parser::read_arguments(const Arguments& argum
            !is_option(arguments[i + 1]))
       values.push_back(arguments[++i]);
     if (std::ssize(values) < option->get_items_expected_min()) {
-      throw UsageError(fmt::format("--{}: expected a value, got {}", name,
-                                   i + 1 < arguments.size() ? arguments[i + 1] : "none"));
+      throw UsageError(
+          fmt::format("--{}: expected a value, got {}", name,
+                      i + 1 < arguments.size() ? printable(arguments[i + 1], 60) : "none"));
     }
   }
   return all;
@@ -251,17 +252,14 @@ std::vector<Given> CommandOptions::Parser::read_config_file() {
   const auto fail = [&](const std::string& why) {
     throw UsageError(fmt::format("{}: {}", config_file, why));
   };
-  const auto stray = std::find_if(text.begin(), text.end(), [](unsigned char c) {
-    return c < ' ' && c != '\n' && c != '\r' && c != '\t';
-  });
-  if (stray != text.end())
-    fail(fmt::format("line {}: expected text, got the byte {}",
-                     1 + std::count(text.begin(), stray, '\n'), printable({&*stray, 1})));
-  std::istringstream lines(text);
+  std::vector<Setting> settings;
+  try {
+    settings = parse_settings(text);
+  } catch (const Error& error) {
+    fail(error.what());
+  }
   std::vector<Given> all;
-  for (const CLI::ConfigItem& item : app.get_config_formatter()->from_config(lines)) {
-    if (!item.parents.empty())
-      fail("there are no sections, got '" + printable(item.parents.front(), 60) + "'");
+  for (const Setting& item : settings) {
     std::string name = item.name;
     std::replace(name.begin(), name.end(), '-', '_');
     CLI::Option* option = find(name);
@@ -269,11 +267,9 @@ std::vector<Given> CommandOptions::Parser::read_config_file() {
     if (option == nullptr)
       fail(fmt::format("there is no setting {}{}", printable(item.name, 60),
                        suggestion(name, names())));
-    all.push_back({option, config_file + ": " + item.name, item.inputs});
-    if (item.inputs.empty()) fail(item.name + ": expected a value, got none");
-    if (std::ssize(item.inputs) > option->get_items_expected_max() &&
-        !(option->get_items_expected_max() == 0 && item.inputs.size() == 1))
-      fail(fmt::format("{}: expected one value, got {}", item.name, item.inputs.size()));
+    all.push_back({option, config_file + ": " + item.name, item.values});
+    if (std::ssize(item.values) > std::max(option->get_items_expected_max(), 1))
+      fail(fmt::format("{}: expected one value, got {}", item.name, item.values.size()));
   }
   return all;
 }
@@ -287,8 +283,8 @@ bool CommandOptions::parse(const Arguments& arguments) {
     parser_->check(given);
     if (on_command_line.count(given.option) > 0) return;
     const std::string name = "--" + given.option->get_lnames().front();
-    words.push_back(given.values.empty() ? name : name + "=" + given.values.front());
-    for (size_t i = 1; i < given.values.size(); ++i) words.push_back(given.values[i]);
+    if (given.values.empty()) words.push_back(name);
+    for (const std::string& value : given.values) words.push_back(name + "=" + value);
     if (given.option == parser_->find("config")) parser_->config_file = given.values.front();
   };
   const std::vector<Given> given = parser_->read_arguments(arguments, own);
@@ -314,7 +310,7 @@ bool CommandOptions::parse(const Arguments& arguments) {
   } catch (const CLI::ParseError& error) {
     std::string text = error.what();
     std::replace(text.begin(), text.end(), '\n', ' ');
-    throw UsageError(text);
+    throw UsageError(printable(text, 300));  // it may hold all arguments
   }
 }
 

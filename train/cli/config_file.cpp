@@ -1,0 +1,114 @@
+#include "train/cli/config_file.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "autograd/base/check.h"
+#include "autograd/io/foreign.h"
+
+namespace ink {
+namespace {
+
+class SettingParser {
+ public:
+  explicit SettingParser(std::string_view text) : text_(text) {}
+
+  std::vector<Setting> settings() {
+    const auto is_stray = [](unsigned char c) {
+      return c < ' ' && c != '\n' && c != '\r' && c != '\t';
+    };
+    at_ = static_cast<size_t>(std::find_if(text_.begin(), text_.end(), is_stray) - text_.begin());
+    if (!at_end()) fail("expected text, got the byte " + printable(text_.substr(at_, 1), 4));
+    at_ = 0;
+    std::vector<Setting> list;
+    std::set<std::string> names;
+    for (skip(true); !at_end(); skip(true)) {
+      list.push_back(setting());
+      if (!names.insert(list.back().name).second)
+        fail(printable(list.back().name, 60) + " comes twice");
+    }
+    return list;
+  }
+
+ private:
+  bool at_end() const { return at_ == text_.size(); }
+  bool is_at(std::string_view any) const { return !at_end() && any.find(text_[at_]) != any.npos; }
+  bool take(char wanted) { return is_at({&wanted, 1}) && ++at_ > 0; }
+
+  // Goes to the next thing that is no space or comment, of this line or of any.
+  void skip(bool lines, bool commas = false) {
+    while (is_at(" \t\r#") || (lines && is_at("\n")) || (commas && is_at(","))) {
+      if (is_at("#")) {
+        at_ = std::min(text_.find('\n', at_), text_.size());
+      } else {
+        ++at_;
+      }
+    }
+  }
+
+  std::string_view until(std::string_view any) {
+    const size_t begin = at_;
+    at_ = std::min(text_.find_first_of(any, at_), text_.size());
+    return text_.substr(begin, at_ - begin);
+  }
+
+  Setting setting() {
+    check(!is_at("["), "expected name = value; there are no sections");
+    Setting setting{std::string(until(" \t\r\n=#[]\"',")), {}};
+    skip(false);
+    check(!setting.name.empty() && (at_end() || is_at("=\n")), "expected name = value");
+    if (!take('=')) return {setting.name, {"true"}};
+    skip(false);
+    const bool is_list = take('[');
+    for (skip(is_list, true); !at_end() && !is_at(is_list ? "]" : "\n"); skip(is_list, true))
+      setting.values.push_back(value());
+    check(!is_list || take(']'), "expected ] at the end of a list");
+    skip(false);
+    check(at_end() || is_at("\n"), "expected the end of the line after ]");
+    if (setting.values.empty()) fail(printable(setting.name, 60) + ": expected a value");
+    return setting;
+  }
+
+  std::string value() {
+    if (is_at("\"")) return json_text();
+    if (!take('\'')) {
+      const std::string word(until(" \t\r\n,#]"));
+      check(!word.empty(), "expected a value, got ]");
+      return word;
+    }
+    const std::string text(until("'\n"));
+    check(take('\''), "expected ' at the end of a text");
+    return text;
+  }
+
+  std::string json_text() {
+    const size_t begin = at_++;
+    while (!at_end() && !is_at("\"\n")) at_ += text_[at_] == '\\' && at_ + 1 < text_.size() ? 2 : 1;
+    check(take('"'), "expected \" at the end of a text");
+    try {
+      return parse_json(text_.substr(begin, at_ - begin)).get<std::string>();
+    } catch (const Error&) {
+      fail("expected a text as in JSON, or in ''");
+    }
+  }
+
+  void check(bool holds, const char* what) const {
+    if (!holds) fail(what);
+  }
+  [[noreturn]] void fail(const std::string& what) const {
+    const std::string_view before = text_.substr(0, at_);
+    detail::fail({"line ", 1 + std::count(before.begin(), before.end(), '\n'), ": ", what});
+  }
+
+  std::string_view text_;
+  size_t at_ = 0;
+};
+
+}  // namespace
+
+std::vector<Setting> parse_settings(std::string_view text) {
+  return SettingParser(text).settings();
+}
+
+}  // namespace ink
