@@ -219,6 +219,7 @@ TEST(CommandLine, ConfigFilesAreReadAsStrictly) {
 TEST(CommandLine, WordsThatAreNoOptions) {
   expect_refused({"train", "x"}, "expected an option, got 'x'");
   expect_refused({"train", "-x"}, "there is no option -x");
+  expect_refused({"walkthrough", "-x"}, "there is no option -x");
   expect_refused({"train", "--data", "--out_dir", "X"}, "--data: expected a value, got --out_dir");
   expect_refused({"walkthrough", "the_averaging_trick", "x"}, "expected an option, got 'x'");
   expect_refused({"train", "--profile", "o/ckpt", "--out_dir", "o"}, "a name of the run's own");

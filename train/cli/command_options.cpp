@@ -96,6 +96,7 @@ struct CommandOptions::Parser {
   // Throws on a value that the option cannot have.
   std::map<const CLI::Option*, std::function<void(const std::string& label, const std::string&)>>
       checks = {};
+  const CLI::Option* config = nullptr;  // the one that names a file of options, if any
   std::string config_file = {};
 
   std::vector<std::string> names();
@@ -173,6 +174,7 @@ void CommandOptions::take_config_file() {
   add("--config", &parser_->config_file,
       "a file of name = value lines, where a name is an option of this list without its dashes; an "
       "option beside it goes before its line");
+  parser_->config = parser_->find("config");
 }
 
 bool CommandOptions::given(const std::string& name) const { return parser_->app.count(name) > 0; }
@@ -217,6 +219,8 @@ std::vector<Given> CommandOptions::Parser::read_arguments(const Arguments& argum
       continue;
     }
     if (!is_option(word)) {
+      if (word.size() > 1 && word[0] == '-')  // one of CLI11's short options
+        throw UsageError("there is no option " + printable(word, 60));
       own.push_back(word);
       continue;
     }
@@ -285,7 +289,7 @@ bool CommandOptions::parse(const Arguments& arguments) {
     const std::string name = "--" + given.option->get_lnames().front();
     if (given.values.empty()) words.push_back(name);
     for (const std::string& value : given.values) words.push_back(name + "=" + value);
-    if (given.option == parser_->find("config")) parser_->config_file = given.values.front();
+    if (given.option == parser_->config) parser_->config_file = given.values.front();
   };
   const std::vector<Given> given = parser_->read_arguments(arguments, own);
   for (const Given& one : given) {
@@ -303,10 +307,8 @@ bool CommandOptions::parse(const Arguments& arguments) {
     app.parse(Arguments(words.rbegin(), words.rend()));
     return true;
   } catch (const CLI::ExtrasError&) {
-    const std::string extra = printable(own.at(parser_->own_arguments()), 60);
-    throw UsageError(extra.size() > 1 && extra[0] == '-'
-                         ? "there is no option " + extra
-                         : fmt::format("expected an option, got '{}'", extra));
+    const std::string& extra = own.at(parser_->own_arguments());
+    throw UsageError(fmt::format("expected an option, got '{}'", printable(extra, 60)));
   } catch (const CLI::ParseError& error) {
     std::string text = error.what();
     std::replace(text.begin(), text.end(), '\n', ' ');
