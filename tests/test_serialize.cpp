@@ -125,7 +125,7 @@ TEST(Serialize, NeverLeavesHalfAFile) {
   EXPECT_FALSE(fs::exists(folder / "x.tmp"));
   const fs::path nowhere = folder / "none/x";
   EXPECT_EQ(error_of([&] { save(nowhere, {}); }),
-            nowhere.string() + ".tmp: cannot create: No such file or directory");
+            nowhere.string() + ": cannot create: No such file or directory");
 }
 
 TEST(Serialize, ReplacesRegularFilesAlone) {

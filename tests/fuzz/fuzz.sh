@@ -17,16 +17,16 @@ if [[ ${1:-} == --inputs ]]; then
 fi
 seeds=$PWD/tests/fuzz/seeds
 build=${INKLING_FUZZ_BUILD:-$PWD/build/fuzz}
-sanitize="-O1 -g1 -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all"
 
 mkdir -p "$build"
-compiler=g++ libfuzzer=OFF
+compiler=g++ libfuzzer=OFF sanitizers=address,undefined
 if echo 'extern "C" int LLVMFuzzerTestOneInput(const char*, unsigned long) { return 0; }' |
   clang++ -x c++ -fsanitize=fuzzer - -o "$build/probe" 2>/dev/null; then
-  compiler=clang++ libfuzzer=ON sanitize+=" -fsanitize=fuzzer-no-link"
+  compiler=clang++ libfuzzer=ON sanitizers=fuzzer-no-link,$sanitizers
 fi
+flags="-O1 -g1 -fno-omit-frame-pointer -fsanitize=$sanitizers -fno-sanitize-recover=all"
 cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Debug -DINKLING_CUDA=OFF \
-  -DCMAKE_CXX_COMPILER=$compiler -DCMAKE_CXX_FLAGS_DEBUG="$sanitize" \
+  -DCMAKE_CXX_COMPILER=$compiler -DCMAKE_CXX_FLAGS_DEBUG="$flags" \
   -DINKLING_LIBFUZZER=$libfuzzer >"$build/configure.log" || { cat "$build/configure.log"; exit 1; }
 cmake --build "$build" --target "fuzz_$name"
 

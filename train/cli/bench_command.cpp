@@ -246,7 +246,8 @@ Compared compared(const ordered_json& results) {
 }
 
 Compared read_results(const std::string& file) {
-  const ordered_json results = with_prefix(file, [&] { return parse_json(read_file(file)); });
+  const std::string text = read_file(file);
+  const ordered_json results = with_prefix(file, [&] { return parse_json(text); });
   try {
     return compared(results);
   } catch (const nlohmann::json::exception&) {
