@@ -83,7 +83,7 @@ TEST_F(CudaGemmChoices, ThatAreNotUnderstoodAreMadeAnew) {
 TEST_F(CudaGemmChoices, SayWhereTheyCannotBeKept) {
   const std::filesystem::path nowhere = folder_ / "no/such/folder";
   EXPECT_EQ(error_of([&] { GemmChoices(nowhere, "H200").keep("a", first_); }),
-            nowhere.string() + ".tmp: cannot create: No such file or directory");
+            nowhere.string() + ": cannot create: No such file or directory");
 }
 
 }  // namespace
