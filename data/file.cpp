@@ -45,8 +45,8 @@ std::string read_all(const Descriptor& opened, const std::filesystem::path& file
   size_t used = 0;
   while (true) {
     if (used == text.size()) text.resize(2 * used);
-    const ssize_t got = ::read(opened.get(), text.data() + used, text.size() - used);
-    if (got < 0 && errno == EINTR) continue;
+    const ssize_t got =
+        uninterrupted([&] { return ::read(opened.get(), text.data() + used, text.size() - used); });
     INK_CHECK(got >= 0, file.string(), ": cannot read: ", std::strerror(errno));
     if (got == 0) break;
     used += static_cast<size_t>(got);

@@ -360,7 +360,7 @@ TEST(Program, BenchRefusesInWords) {
   const TempFolder folder;
   const std::string file = (folder / "x.json").string();
   std::ofstream(file) << "{}";
-  expect("--compare " + file, 1, file + ": is not a file that bench --json wrote");
+  expect("--compare " + file, 1, file + ": expected a file that bench --json wrote");
 }
 
 TEST(Program, TrainProfilesIntoATableAndATrace) {

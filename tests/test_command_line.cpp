@@ -222,7 +222,7 @@ TEST(CommandLine, WordsThatAreNoOptions) {
   expect_refused({"walkthrough", "-x"}, "there is no option -x");
   expect_refused({"train", "--data", "--out_dir", "X"}, "--data: expected a value, got --out_dir");
   expect_refused({"walkthrough", "the_averaging_trick", "x"}, "expected an option, got 'x'");
-  expect_refused({"train", "--profile", "o/ckpt", "--out_dir", "o"}, "a name of the run's own");
+  expect_refused({"train", "--profile", "o/ckpt", "--out_dir", "o"}, "--profile: the run keeps");
   EXPECT_EQ(run({"--version"}).code, kOk);
   EXPECT_EQ(run({"help", "eval"}).out, run({"eval", "--help"}).out);
 }

@@ -42,7 +42,6 @@ class EvaluationMode {
 
 // The run that a config goes on with.
 std::optional<SavedRun> saved_run(const TrainConfig& config) {
-  config.check();
   if (config.init_from != "resume") return {};
   return load_run(config.out_dir, kLastCheckpoint);
 }
@@ -130,7 +129,7 @@ Trainer::Trainer(const TrainConfig& config, std::unique_ptr<Dataset> dataset)
 
 Trainer::Trainer(const TrainConfig& config, const std::optional<SavedRun>& saved,
                  std::unique_ptr<Dataset> dataset)
-    : config_(config),
+    : config_((config.check(), config)),
       device_(parse_device(config.device)),
       data_(dataset ? "" : fingerprint_of(config.data)),
       dataset_(dataset ? std::move(dataset) : dataset_for(config, data_, saved)),

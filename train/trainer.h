@@ -57,6 +57,10 @@ class Trainer {
   explicit Trainer(const TrainConfig& config);
   /// The same on data of the caller's, whatever the config says about data.
   Trainer(const TrainConfig& config, std::unique_ptr<Dataset> dataset);
+  /// The run that `saved` holds, or a new one where it holds none, whatever init_from says. dataset:
+  /// as above, or null.
+  Trainer(const TrainConfig& config, const std::optional<SavedRun>& saved,
+          std::unique_ptr<Dataset> dataset);
 
   /// One optimizer step over gradient_accumulation_steps micro-batches. Nothing is read back.
   void step();
@@ -103,8 +107,6 @@ class Trainer {
   Tensor forward_backward(int64_t step, int64_t micro_batch, int64_t parts, const Tensor& scale);
   Tensor forward_backward_all(int64_t step);
   void forward_backward_update();
-  Trainer(const TrainConfig& config, const std::optional<SavedRun>& saved,
-          std::unique_ptr<Dataset> dataset);
   void resume(const SavedRun& saved);
 
   TrainConfig config_;

@@ -14,16 +14,6 @@
 namespace ink {
 namespace {
 
-// call(), again where a signal came between.
-template <class F>
-int uninterrupted(F&& call) {
-  int failed;
-  do {
-    failed = call();
-  } while (failed != 0 && errno == EINTR);
-  return failed;
-}
-
 int flush(int fd) {
   return uninterrupted([&] { return ::fsync(fd); });
 }
@@ -54,8 +44,7 @@ void AtomicFile::write(const void* bytes, size_t count) {
   if (fd_ < 0) fd_ = open_file(target_, O_WRONLY);
   const char* at = static_cast<const char*>(bytes);
   while (count > 0) {
-    const ssize_t written = ::write(fd_, at, count);
-    if (written < 0 && errno == EINTR) continue;
+    const ssize_t written = uninterrupted([&] { return ::write(fd_, at, count); });
     INK_CHECK(written >= 0, target_.string(), ": cannot write: ", std::strerror(errno));
     at += written;
     count -= static_cast<size_t>(written);

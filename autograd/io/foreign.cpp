@@ -17,10 +17,7 @@
 namespace ink {
 
 int open_file(const std::filesystem::path& file, int flags, const std::filesystem::path& what) {
-  int fd;
-  do {
-    fd = ::open(file.c_str(), flags | O_CLOEXEC, 0666);
-  } while (fd < 0 && errno == EINTR);
+  const int fd = uninterrupted([&] { return ::open(file.c_str(), flags | O_CLOEXEC, 0666); });
   INK_CHECK(fd >= 0, (what.empty() ? file : what).string(),
             flags & O_CREAT ? ": cannot create: " : ": cannot open: ", std::strerror(errno));
   return fd;

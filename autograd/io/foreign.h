@@ -2,6 +2,7 @@
 // shown.
 #pragma once
 
+#include <cerrno>
 #include <cstdint>
 #include <filesystem>
 #include <initializer_list>
@@ -16,8 +17,16 @@
 
 namespace ink {
 
-/// A descriptor, tried again where a signal came between; the caller closes it. Throws, naming the
-/// file, or what it is for.
+/// What call() returns, a function of the system: called again where a signal came between.
+template <class F>
+auto uninterrupted(F&& call) {
+  for (;;) {
+    const auto result = call();
+    if (result >= 0 || errno != EINTR) return result;
+  }
+}
+
+/// A descriptor; the caller closes it. Throws, naming the file, or what it is for.
 int open_file(const std::filesystem::path& file, int flags, const std::filesystem::path& what = {});
 
 /// Text for a terminal or an error: control characters and bytes that are not UTF-8 as \xNN, line

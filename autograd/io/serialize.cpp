@@ -123,8 +123,8 @@ class Reader {
   void read(void* bytes, uint64_t count, uint64_t offset) const {
     char* at = static_cast<char*>(bytes);
     while (count > 0) {
-      const ssize_t got = ::pread(fd_, at, count, static_cast<off_t>(offset));
-      if (got < 0 && errno == EINTR) continue;
+      const ssize_t got =
+          uninterrupted([&] { return ::pread(fd_, at, count, static_cast<off_t>(offset)); });
       INK_CHECK(got >= 0, "cannot read: ", std::strerror(errno));
       INK_CHECK(got > 0, "the file became shorter while it was read");
       at += got;

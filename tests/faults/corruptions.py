@@ -87,7 +87,7 @@ def main():
             why = words_of_error(ran)
             if why is None and ran.returncode != 0 and which != "both":
                 why = ran.stderr.strip()
-            # A checkpoint of another step can be whole: what both are damaged in may be harmless.
+            # Some damage is harmless (zeros over zeros): then the run goes on from both.
             if why is None and ran.returncode == 0 and harness.result()[0] != expected[0]:
                 why = "another result than that of the run that nobody disturbed"
             if why is not None:

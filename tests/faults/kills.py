@@ -3,8 +3,8 @@
 
     tests/faults/kills.py PROGRAM [--count N] [--seed S]
 
-The result must be that of the run never killed, to the bit. Every fourth time the program gets
-Ctrl-C, a lost connection or SIGTERM first, and is killed while it saves. Ends with 1 if anything
+The result must be that of the run never killed, to the bit. One time in four the program
+gets Ctrl-C, a lost connection or SIGTERM shortly before, so that it is killed while it saves. Ends with 1 if anything
 was lost.
 """
 import argparse

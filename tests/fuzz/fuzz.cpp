@@ -125,3 +125,12 @@ void write_file(const std::filesystem::path& file, std::string_view bytes) {
 }
 
 }  // namespace ink::fuzz
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
+  // Folders of tests, too, need not wait for a disk.
+  static const bool in_memory =
+      std::filesystem::exists("/dev/shm") && setenv("TMPDIR", "/dev/shm", 0) == 0;
+  static_cast<void>(in_memory);
+  ink::fuzz::check_input(ink::fuzz::view_of(bytes, size));
+  return 0;
+}

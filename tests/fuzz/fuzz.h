@@ -11,10 +11,13 @@
 
 #include "autograd/base/check.h"
 
-/// What every target defines: parses the bytes, and ends the program where something must not be.
+/// libFuzzer's name for check_input.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size);
 
 namespace ink::fuzz {
+
+/// What every target defines: parses the input, and ends the program where something must not be.
+void check_input(std::string_view input);
 
 /// Ends the program with this text. libFuzzer or driver.cpp then keeps the input.
 [[noreturn]] void found(const std::string& what);

@@ -20,8 +20,9 @@ build=${INKLING_FUZZ_BUILD:-$PWD/build/fuzz}
 
 mkdir -p "$build"
 compiler=g++ libfuzzer=OFF sanitizers=address,undefined
-if echo 'extern "C" int LLVMFuzzerTestOneInput(const char*, unsigned long) { return 0; }' |
-  clang++ -x c++ -fsanitize=fuzzer - -o "$build/probe" 2>/dev/null; then
+probe='#include <omp.h>
+extern "C" int LLVMFuzzerTestOneInput(const char*, unsigned long) { return 0; }'
+if clang++ -x c++ -fopenmp -fsanitize=fuzzer - -o "$build/probe" <<<"$probe" 2>/dev/null; then
   compiler=clang++ libfuzzer=ON sanitizers=fuzzer-no-link,$sanitizers
 fi
 flags="-O1 -g1 -fno-omit-frame-pointer -fsanitize=$sanitizers -fno-sanitize-recover=all"

@@ -88,14 +88,12 @@ void check_other(std::string_view input, const Arguments& arguments) {
 }
 
 }  // namespace
-}  // namespace ink::fuzz
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
-  using namespace ink::fuzz;
-  const std::string_view input = view_of(bytes, size);
+void check_input(std::string_view input) {
   auto sections = sections_of(input);
   if (sections.count("other") > 0) check_other(input, lines_of(sections["other"]));
   if (sections.count("other") == 0 || sections.size() > 1)
     check_train(input, lines_of(sections["arguments"]), sections[""]);
-  return 0;
 }
+
+}  // namespace ink::fuzz

@@ -76,20 +76,16 @@ void check_comes_back(const NamedTensors& tensors, const Metadata& metadata) {
 }
 
 }  // namespace
-}  // namespace ink::fuzz
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
-  using namespace ink;
-  using namespace ink::fuzz;
-  static const bool in_memory = setenv("TMPDIR", "/dev/shm", 0) == 0;
-  static_cast<void>(in_memory);
-  const std::string text = file_of(view_of(bytes, size));
+void check_input(std::string_view input) {
+  const std::string text = file_of(input);
   static File file;
   file.write(text);
   NamedTensors tensors;
   Metadata metadata;
-  if (error_of(text, [&] { tensors = load(file.path(), &metadata); })) return 0;
+  if (error_of(text, [&] { tensors = load(file.path(), &metadata); })) return;
   check_against_header(text, tensors);
   check_comes_back(tensors, metadata);
-  return 0;
 }
+
+}  // namespace ink::fuzz

@@ -115,21 +115,18 @@ void check_characters(std::string_view text) {
 }
 
 }  // namespace
-}  // namespace ink::fuzz
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
-  using namespace ink;
-  using namespace ink::fuzz;
-  const std::string_view text = view_of(bytes, size);
+void check_input(std::string_view text) {
   static const auto few = std::make_shared<CharTokenizer>(distinct_characters("\n abcé€😀"));
   check_characters(text);
   check_pieces(*few, text);
   check_pieces(ByteTokenizer(), text);
   check_dataset(text, hash_of(text) % 2 == 0 ? few : nullptr);
-  if (hash_of(text) % 256 > 0 || size == 0) return 0;
+  if (hash_of(text) % 256 > 0 || text.empty()) return;
   std::string longer;  // than the parts of 64 KB in which a dataset reads
   while (longer.size() <= size_t{80} << 10) longer.append(text);
   check_dataset(longer, nullptr);
   check_dataset(longer, few);
-  return 0;
 }
+
+}  // namespace ink::fuzz

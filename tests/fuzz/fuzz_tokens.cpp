@@ -90,15 +90,13 @@ void check_parts(const Dataset& dataset, const Ids& ids, const Reading& reading,
 }
 
 }  // namespace
-}  // namespace ink::fuzz
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
-  using namespace ink;
-  using namespace ink::fuzz;
-  if (size < 4) return 0;
-  const Reading reading{bytes[0] % 2 == 0 ? size_t{2} : 4, (bytes[1] % 17) / 16.0,
-                        int64_t{bytes[2]} - 1, int64_t{1} << bytes[3] % 33};
-  const std::string_view input = view_of(bytes + 4, size - 4);
+void check_input(std::string_view whole) {
+  if (whole.size() < 4) return;
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(whole[i]); };
+  const Reading reading{byte(0) % 2 == 0 ? size_t{2} : 4, (byte(1) % 17) / 16.0,
+                        int64_t{byte(2)} - 1, int64_t{1} << byte(3) % 33};
+  const std::string_view input = whole.substr(4);
   static File file;
   file.write(input);
   std::unique_ptr<TokenDataset> dataset;
@@ -111,14 +109,15 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
   });
   expect(error.has_value() == (input.empty() || input.size() % reading.width > 0),
          error.value_or("a part of an id"));
-  if (error) return 0;
+  if (error) return;
   check_text(dataset->summary(), input);
   if (reading.block_size < 1) {
     expect(error_of(input, [&] { dataset->train_batch(0, 0, 1, reading.block_size); }) &&
                error_of(input, [&] { dataset->val_batch(0, 0, 1, reading.block_size); }),
            "a block of no tokens");
-    return 0;
+    return;
   }
   check_parts(*dataset, ids_of(input, reading.width), reading, input);
-  return 0;
 }
+
+}  // namespace ink::fuzz

@@ -251,7 +251,7 @@ Compared read_results(const std::string& file) {
   try {
     return compared(results);
   } catch (const nlohmann::json::exception&) {
-    detail::fail({file, ": is not a file that bench --json wrote"});
+    detail::fail({file, ": expected a file that bench --json wrote"});
   }
 }
 

@@ -172,8 +172,8 @@ void CommandOptions::add_fields(TrainConfig& config, const std::set<std::string>
 
 void CommandOptions::take_config_file() {
   add("--config", &parser_->config_file,
-      "a file of name = value lines, where a name is an option of this list without its dashes; an "
-      "option beside it goes before its line");
+      "a file of lines NAME = VALUE: NAME is an option of this list without its dashes; what the "
+      "command line gives overrides the file");
   parser_->config = parser_->find("config");
 }
 

@@ -45,8 +45,7 @@ class CommandOptions {
   void flag(const std::string& name, bool& value, const std::string& help);
   /// One option for each field of a config but those named.
   void add_fields(TrainConfig& config, const std::set<std::string>& left_out = {});
-  /// Takes --config FILE, a file of "name = value" lines. What the command line gives goes before
-  /// it.
+  /// Takes --config FILE, a file of "name = value" lines. The command line overrides it.
   void take_config_file();
 
   /// Reads arguments, and the config file that they name, into the values. '-' and '_' are alike

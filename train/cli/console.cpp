@@ -140,8 +140,8 @@ Metrics::~Metrics() { ::close(fd_); }
 void Metrics::write(const nlohmann::ordered_json& object) {
   const std::string line = object.dump() + "\n";
   for (size_t done = 0; done < line.size();) {
-    const ssize_t written = ::write(fd_, line.data() + done, line.size() - done);
-    if (written < 0 && errno == EINTR) continue;
+    const ssize_t written =
+        uninterrupted([&] { return ::write(fd_, line.data() + done, line.size() - done); });
     INK_CHECK(written >= 0, path_.string(), ": cannot write: ", std::strerror(errno));
     done += static_cast<size_t>(written);
   }

@@ -62,20 +62,20 @@ void delete_run(const fs::path& folder) {
 
 }  // namespace
 
-void check_not_of_run(const fs::path& out_dir, const fs::path& file) {
-  if (file.empty()) return;
+void check_not_of_run(const fs::path& out_dir, const fs::path& profile) {
+  if (profile.empty()) return;
   std::error_code error;  // what is wrong with a name, opening it says
   const auto whole = [&](const fs::path& path) {
     return fs::weakly_canonical(fs::absolute(path, error), error);
   };
-  const fs::path within = whole(file).lexically_relative(whole(out_dir));
+  const fs::path within = whole(profile).lexically_relative(whole(out_dir));
   const std::string first = within.empty() ? "" : within.begin()->string();
   bool taken = first == kLock || first == Metrics::kFile;
   for (const std::string name : kCheckpoints)
     taken = taken || first == name || first == name + ".prev" || first == name + ".tmp";
   if (taken)
-    throw UsageError(file.string() + " is a name of the run's own in " + out_dir.string() +
-                     "; choose another");
+    throw UsageError("--profile: the run keeps a file or folder of its own at " + profile.string() +
+                     "; choose another name");
 }
 
 OutFolder::OutFolder(const TrainConfig& config, bool named, bool overwrite)
@@ -115,11 +115,7 @@ void OutFolder::lock() {
   made_ = file_operation([&] { return fs::create_directories(folder_); });
   const fs::path file = folder_ / kLock;
   lock_ = open_file(file, O_RDWR | O_CREAT | O_NONBLOCK | O_NOFOLLOW);
-  int failed;
-  do {
-    failed = ::flock(lock_, LOCK_EX | LOCK_NB);
-  } while (failed != 0 && errno == EINTR);
-  if (failed != 0) {
+  if (uninterrupted([&] { return ::flock(lock_, LOCK_EX | LOCK_NB); }) != 0) {
     const int reason = errno;
     std::array<char, 32> owner{};
     const ssize_t got = ::pread(lock_, owner.data(), owner.size() - 1, 0);

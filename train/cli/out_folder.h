@@ -30,7 +30,7 @@ class OutFolder {
   int lock_ = -1;
 };
 
-/// Throws UsageError where a file that the user names would be one of the run's own in out_dir.
-void check_not_of_run(const std::filesystem::path& out_dir, const std::filesystem::path& file);
+/// Throws UsageError where the file of --profile would replace one of the run's own in out_dir.
+void check_not_of_run(const std::filesystem::path& out_dir, const std::filesystem::path& profile);
 
 }  // namespace ink

@@ -101,12 +101,12 @@ class StepProfile {
 // The run as a person watches it: the trainer, the clock, the console and metrics.jsonl.
 class TrainRun {
  public:
-  TrainRun(const TrainConfig& config, const std::string& profile, OutFolder& folder,
-           Console& console)
+  TrainRun(const TrainConfig& config, const std::optional<SavedRun>& saved,
+           const std::string& profile, OutFolder& folder, Console& console)
       : config_(config),
         console_(console),
         profile_(profile),
-        trainer_(config),
+        trainer_(config, saved, nullptr),
         metrics_(
             (folder.make_room(console), std::filesystem::path(config.out_dir)) / Metrics::kFile,
             trainer_.steps_done(), config.max_iters),
@@ -143,7 +143,7 @@ class TrainRun {
     return finish();
   }
 
-  // Work between steps. Should it fail, the steps since the last save are saved first.
+  // f(), which is work between steps. If it fails, the steps since the last save are saved first.
   template <class F>
   auto or_save(F&& f) {
     try {
@@ -411,8 +411,10 @@ int train_command(const Arguments& arguments) {
   check_not_of_run(config.out_dir, options.profile);
   std::optional<OutFolder> folder;  // first of all: another run may be saving there
   if (!options.print_config) folder.emplace(config, options.names_out_dir, options.overwrite);
-  if (resumes) {  // the checkpoint's config in place of the defaults
-    config = load_run(config.out_dir, kLastCheckpoint).config;
+  std::optional<SavedRun> saved;
+  if (resumes) {  // its config in place of the defaults
+    saved = load_run(config.out_dir, kLastCheckpoint);
+    config = saved->config;
     parse_into(config, arguments, options);
     check_usage(config);
   }
@@ -425,7 +427,9 @@ int train_command(const Arguments& arguments) {
   use_threads(config.threads);
   warn_of_slow_blas();
   Console console;
-  return TrainRun(config, options.profile, *folder, console).run();
+  TrainRun run(config, saved, options.profile, *folder, console);
+  saved.reset();  // its tensors were copied
+  return run.run();
 }
 
 }  // namespace ink
