@@ -57,8 +57,8 @@ class Trainer {
   explicit Trainer(const TrainConfig& config);
   /// The same on data of the caller's, whatever the config says about data.
   Trainer(const TrainConfig& config, std::unique_ptr<Dataset> dataset);
-  /// The run that `saved` holds, or a new one where it holds none, whatever init_from says. dataset:
-  /// as above, or null.
+  /// The run that `saved` holds, or a new one where it holds none, whatever init_from says.
+  /// dataset: as above, or null.
   Trainer(const TrainConfig& config, const std::optional<SavedRun>& saved,
           std::unique_ptr<Dataset> dataset);
 
