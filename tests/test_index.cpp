@@ -83,6 +83,23 @@ TEST(Index, EveryPlaceHasOneOwnerForAnyNumberOfThreads) {
   }
 }
 
+// Many ids a line, in few lines: a GPU sorts each line's.
+TEST(Index, LinesHaveIdsOfTheirOwn) {
+  const int64_t n = 300, columns = 3, places = 11;
+  Ints ids, source, expected(places * columns);
+  for (int64_t i = 0; i < n; ++i) {
+    for (int64_t j = 0; j < columns; ++j) {
+      ids.push_back((i * i + 5 * j) % places);
+      source.push_back((i + j) % 10);
+      expected[static_cast<size_t>(ids.back() * columns + j)] += source.back();
+    }
+  }
+  const Tensor at = from_vector(ids).view({n, columns}), x = from_vector(source).view({n, columns});
+  EXPECT_EQ(ints(scatter_add(zeros({places, columns}, f64), 0, at, x.to(f64))), expected);
+  const Tensor across = scatter_add(zeros({columns, places}, f64), 1, at.T(), x.to(f64).T());
+  EXPECT_EQ(ints(across.T()), expected);
+}
+
 TEST(Index, RepeatedIdsSumTheirGradients) {
   Tensor x = arange(6).view({3, 2}).to(f32);
   x.requires_grad_();

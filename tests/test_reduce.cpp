@@ -98,7 +98,9 @@ TEST(Reduce, AgreesWithThePlainLoopInEveryLayout) {
 // own, one with gaps, and one with repeated elements: as sum, so all.
 TEST(Reduce, AllReductionsAgreeWithTheirDefinition) {
   const Tensor x = numbers(6 * 70 * 45).view({6, 70, 45}), gaps = slice(x, 2, 1, 45, 3);
-  for (const Tensor& y : {x, x.transpose(0, 2), gaps, gaps.narrow(1, 3, 1).expand({6, 70, 15})}) {
+  const Tensor even = numbers(5 * 9 * 64).view({5, 9, 64});  // wide loads fit its lines
+  for (const Tensor& y :
+       {x, x.transpose(0, 2), gaps, gaps.narrow(1, 3, 1).expand({6, 70, 15}), even}) {
     for (int64_t d = 0; d < 3; ++d) {
       SCOPED_TRACE(::testing::Message() << y.shape() << y.strides() << d);
       const Tensor lines = y.transpose(d, 2).contiguous();  // the definition reads line by line
