@@ -67,6 +67,17 @@ TEST(Attention, QueriesAndKeysMayDifferInNumber) {
   EXPECT_EQ(none.tolist(), std::vector<double>(8));
 }
 
+// A tile of queries begins within a tile of keys: its first rows see nothing of the tile's second
+// half.
+TEST(Attention, TilesOfQueriesBeginWithinTilesOfKeys) {
+  manual_seed(8);
+  const auto x = [](int64_t length) { return normal({2, 2, length, 16}, bf16); };
+  const Tensor q = x(256), k = x(320), v = x(320);
+  const auto got = run(q, k, v, true, false), expected = run(q, k, v, true, true);
+  for (size_t i = 0; i < 4; ++i)
+    EXPECT_TRUE(allclose(got[i], expected[i], 0.05, 0.03)) << "result " << i;
+}
+
 // PyTorch broadcasts all dimensions before the last two. The results are those of what it would
 // expand, and gradients have the inputs' shapes.
 TEST(Attention, BroadcastsAsPyTorchDoes) {

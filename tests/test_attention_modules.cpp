@@ -184,6 +184,7 @@ TEST(MultiheadAttention, TwoMasksHideWhatEitherHides) {
                    .need_weights = true,
                    .average_attn_weights = false});
   };
+  EXPECT_GT(min(run({}, {}).weights).item(), 0) << "each sees all, unless it is said";
   const auto expected = run({}, either);
   EXPECT_TRUE(equal(expected.weights.view({4, 4, 4}) == 0, either));
   for (const Tensor& keys : {padding, added(padding)}) {
@@ -287,6 +288,7 @@ TEST(KVCache, SaysWhatItExpects) {
               cache.append(k, k);
             }),
             "kv_cache: keys and values are written over and cannot be in a graph; use NoGrad");
+  KVCache(1).append(ones({1, 1, 2}), ones({1, 1, 2}));  // no graph: allowed
   const NoGrad no_grad;
   const Tensor two = ones({1, 2, 2});
   cache.append(two, two);

@@ -191,6 +191,7 @@ TEST(Memory, FormulaAgreesWithMeasurement) {
   expect_formula_holds(small_setup(1, 64, 4, 128, 65), "most is parameters");
   expect_formula_holds(small_setup(2, 128, 1, 64, 5000), "most is the vocabulary");
   expect_formula_holds(small_setup(2, 256, 8, 32, 65), "deep, narrow and long");
+  expect_formula_holds(small_setup(16, 64, 1, 128, 65), "one block, and a small vocabulary");
   BenchSetup setup = small_setup(8, 64, 2, 64, 300);
   setup.config.dropout = 0.2;
   expect_formula_holds(setup, "dropout");

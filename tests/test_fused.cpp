@@ -251,10 +251,21 @@ TEST(CrossEntropy, LossOfBf16IsF32) {
   const Tensor loss = cross_entropy(x, targets);
   EXPECT_EQ(loss.dtype(), f32);
   expect_near(loss, {1.1369883}, 1e-6);
-  EXPECT_EQ(grad({loss}, {x}, {}, true)[0].dtype(), bf16);
+  // Only the gradient is rounded, also where it has one itself.
+  const Tensor wide = x23().detach().to(bf16).to(f32).requires_grad_();
+  const Tensor dx = grad({loss}, {x}, {}, true)[0];
+  EXPECT_EQ(dx.dtype(), bf16);
+  EXPECT_TRUE(equal(dx, grad({cross_entropy(wide, targets)}, {wide})[0].to(bf16)));
   EXPECT_EQ(grad({loss * 2}, {x})[0].dtype(), bf16);
   const Composed composed;
   EXPECT_EQ(cross_entropy(x, targets).dtype(), f32);
+}
+
+TEST(LinearCrossEntropy, ChunksHoldFewLogits) {
+  EXPECT_EQ(linear_cross_entropy_rows(100000, 50257), 320) << "64 MB";
+  EXPECT_EQ(linear_cross_entropy_rows(100000, 65), 1024);
+  EXPECT_EQ(linear_cross_entropy_rows(10, 65), 10);
+  EXPECT_EQ(linear_cross_entropy_rows(10, 0), 10);
 }
 
 TEST(Embedding, RowsAndTheirGradients) {

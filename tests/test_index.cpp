@@ -30,6 +30,18 @@ TEST(Index, Values) {
             (Ints{2, 0, 0, 2, 0, 0}));
   EXPECT_EQ(ints(one_hot(tensor({{0, 2}}), 3)), (Ints{1, 0, 0, 0, 0, 1}));
   EXPECT_EQ(one_hot(tensor(1), 3).shape(), (Shape{3}));
+  EXPECT_EQ(one_hot(tensor({2, 0}), -1).shape(), (Shape{2, 3})) << "one more than the largest id";
+  EXPECT_EQ(x.index({Slice(), tensor(2)}).storage().get(), x.storage().get())
+      << "an id selects, as a number does";
+  const Tensor rows = tensor({{0, 1, 2}, {3, 4, 0}}), cols = tensor({{2, 1, 0}, {0, 1, 2}});
+  EXPECT_EQ(x.index({rows, cols}).shape(), (Shape{2, 3}));
+  EXPECT_EQ(ints(x.index({rows, cols})), (Ints{2, 4, 6, 9, 13, 2}));
+  const Tensor deep = arange(30).view({2, 5, 3});
+  EXPECT_EQ(ints(deep.index({Slice(), rows, cols})),
+            (Ints{2, 4, 6, 9, 13, 2, 17, 19, 21, 24, 28, 17}));
+  Tensor y = zeros({5, 3}, i64);
+  y.index_put_({rows}, arange(18).view({2, 3, 3}));
+  EXPECT_EQ(ints(y), (Ints{15, 16, 17, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14}));
 }
 
 // Many sources for few places, with rows and without: the sums are exact integers, so any lost or
@@ -108,6 +120,12 @@ TEST(Index, RepeatedIdsSumTheirGradients) {
 }
 
 // The op, not the shape that would have been made.
+TEST(Index, Bf16GradientsAreSummedInF32) {
+  const Tensor x = zeros({2, 2}, bf16).requires_grad_(), ids = zeros({1000, 2}, i64);
+  EXPECT_EQ(grad({sum(gather(x, 0, ids))}, {x})[0].tolist(),
+            (std::vector<double>{1000, 1000, 0, 0}));
+}
+
 TEST(Index, NinthDimensionsAreRefusedByName) {
   const Tensor x = ones({1, 1, 1, 1, 1, 1, 1, 1}), ids = zeros(x.shape(), i64);
   const std::string rest = ": the result would have 9 dimensions; a tensor has at most 8";

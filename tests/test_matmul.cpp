@@ -158,6 +158,13 @@ TEST(Linear, ValuesAndGradients) {
   EXPECT_EQ(b.grad().tolist(), (std::vector<double>{2, 2}));
 }
 
+TEST(Linear, OfIntegers) {
+  const Tensor x = arange(24).view({2, 3, 4}), weight = arange(20).view({5, 4});
+  const Tensor y = linear(x, weight, arange(5));
+  EXPECT_EQ(y.shape(), (Shape{2, 3, 5}));
+  EXPECT_EQ(y.index({1, 2}).tolist<int64_t>(), (std::vector<int64_t>{134, 479, 824, 1169, 1514}));
+}
+
 TEST(Linear, AddsIntoGradientsInPlace) {
   Tensor x = ones({4, 3}), w = ones({2, 3}), b = ones({2});
   w.requires_grad_();

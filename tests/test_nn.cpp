@@ -86,6 +86,7 @@ TEST(Module, ParametersAreLeavesAndCopiesAreTies) {
   Tensor whole = zeros({2, 3});
   Parameter row = whole.select(0, 1);
   init::ones_(row);
+  EXPECT_EQ(sum(row).item(), 3);
   EXPECT_EQ(sum(whole).item(), 0) << "a parameter never lives inside another tensor";
   EXPECT_EQ(error_of([] { Parameter ids = zeros({2}, i64); }),
             "requires_grad_: expected a floating dtype, got int64");
@@ -470,8 +471,8 @@ TEST(Module, HandlesStayValidWhenItIsConverted) {
 // ---- parameters that were left out of INK_FIELDS
 
 struct Forgetful : Module {
-  Parameter kept{ones({2})}, forgotten{ones({1, 2})};
-  INK_FIELDS(kept)
+  Parameter kept{ones({2})}, forgotten{ones({1, 2})}, last{ones({3})};
+  INK_FIELDS(kept, last)
 };
 struct Holder : Module {
   Parameter tied, unused;

@@ -76,7 +76,7 @@ TEST_P(Op, GradientsMatchDifferences) {
       }
     }
     GradcheckOptions options;
-    options.max_elements = by_device(options.max_elements, 12);  // beyond, along random directions
+    options.max_elements = elements_to_check();
     const GradcheckReport report = gradcheck(row().op, leaves, options);
     EXPECT_TRUE(report.ok) << report;
   });
@@ -111,7 +111,7 @@ TEST_P(Op, SecondDerivativesMatchDifferences) {
     GradcheckOptions options;
     options.rtol = 1e-4;
     options.atol = 1e-6;
-    options.max_elements = by_device(options.max_elements, 12);
+    options.max_elements = elements_to_check();
     const auto check = [&](const char* how, const CheckedFunction& op) {
       const GradcheckReport report = gradgradcheck(op, leaves, options);
       EXPECT_TRUE(report.ok) << how << ": " << report;

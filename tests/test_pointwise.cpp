@@ -133,6 +133,18 @@ TEST(Pointwise, ExtremaShareTiesAndKeepNaN) {
   }
 }
 
+TEST(Pointwise, ClampSharesTies) {
+  Tensor x = tensor({1.0, 2.0, 3.0, 0.0, 4.0, 2.0}).requires_grad_(),
+         low = tensor({1.0, 1.0, 1.0, 1.0, 1.0, 2.0}).requires_grad_(),
+         high = tensor({3.0, 3.0, 3.0, 3.0, 3.0, 2.0}).requires_grad_();
+  const Tensor y = clamp(x, low, high);
+  expect_values(y, {1, 2, 3, 1, 3, 2});
+  sum(y).backward();
+  expect_values(x.grad(), {0.5, 1, 0.5, 0, 0, 1});
+  expect_values(low.grad(), {0.5, 0, 0, 1, 0, 0});
+  expect_values(high.grad(), {0, 0, 0.5, 0, 1, 0});
+}
+
 TEST(Pointwise, WhereIsNotTouchedByWhatItLeavesOut) {
   Tensor x = tensor({0.0, 4.0});
   x.requires_grad_();
@@ -141,6 +153,9 @@ TEST(Pointwise, WhereIsNotTouchedByWhatItLeavesOut) {
   sum(y).backward();
   expect_values(x.grad(), {0, 2});
   expect_values(masked_fill(tensor({nan, 1.0}), tensor({true, false}), -inf), {-inf, 1});
+  const Tensor numbers = where(tensor({true, false}), 1.0, 2.0);
+  EXPECT_EQ(numbers.dtype(), f32);
+  expect_values(numbers, {1, 2});
 }
 
 TEST(Pointwise, NumbersFromBothSides) {
@@ -287,6 +302,10 @@ TEST(Compare, IscloseAsPyTorch) {
   EXPECT_FALSE(allclose(tensor({nan}), tensor({nan})));
   EXPECT_TRUE(allclose(tensor({nan}), tensor({nan}), 1e-5, 1e-8, true));
   EXPECT_TRUE(allclose(ones({0}), ones({0})));
+  EXPECT_TRUE(allclose(tensor({1.0, inf}), tensor({1.0, inf}), 0, 0));
+  EXPECT_EQ(
+      isclose(tensor({nan, nan, 1.0}), tensor({nan, 1.0, nan}), 1e-5, 1e-8, true).tolist<bool>(),
+      (V{true, false, false}));
 }
 
 TEST(Compare, EqualLooksAtShapesToo) {

@@ -139,6 +139,13 @@ TEST(RandomTensor, SampleRefusesWhatIsNoProbability) {
             "sample: expected a floating dtype, got int64");
 }
 
+TEST(RandomTensor, MultinomialRefusesWhatIsNoWeight) {
+  const Tensor bad_second = tensor({{1.0, 1.0}, {1.0, -1.0}});
+  const std::string error = error_of([&] { multinomial(bad_second, 1); });
+  EXPECT_NE(error, "");
+  EXPECT_EQ(error_of([&] { multinomial(bad_second.index({1}), 1); }), error);
+}
+
 TEST(RandomTensor, EmptyOnesDrawNothing) {
   manual_seed(1);
   const double first = rand({1}).item();

@@ -240,6 +240,10 @@ TEST(Reduce, TiesShareTheGradientOrTheFirstTakesIt) {
   EXPECT_EQ(argmax(x).item<int64_t>(), 1);
   EXPECT_EQ(argmin(x).item<int64_t>(), 0);
   EXPECT_EQ(argmax(x, {}, true).shape(), (Shape{1, 1}));
+  const Tensor z = tensor({{-3.0, 1.0, 3.0}, {2.0, -1.0, 0.5}});
+  expect_run(run([](auto& a) { return norm(a, inf); }, z.clone()), {3}, {-0.5, 0, 0.5, 0, 0, 0});
+  expect_run(run([](auto& a) { return norm(a, -inf, {0}); }, z.clone()), {2, 1, 0.5},
+             {0, 0.5, 0, 1, -0.5, 1});
   // The first of equals also where several threads and lanes look.
   Tensor many = zeros({300, 400});
   EXPECT_EQ(argmax(many).item<int64_t>(), 0);
@@ -269,6 +273,7 @@ TEST(Reduce, NanAndInfinityAsInPyTorch) {
              {-inf, 2.3133, inf, 0, nan, inf},
              {nan, nan, 0.2689, 0.7311, nan, 0, 0, 1, nan, nan, nan, 0});
   EXPECT_NEAR(logsumexp(tensor({1000.0, 1000.0}), {0}).item(), 1000.6931, 1e-4);
+  EXPECT_NEAR(logsumexp(tensor({1000.0, -1000.0}), {0}).item(), 1000, 1e-4);
 }
 
 TEST(Reduce, ProdOfZerosAsInPyTorch) {

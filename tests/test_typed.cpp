@@ -268,6 +268,17 @@ TEST(Typed, ConvolutionIsTwoLines) {
   EXPECT_TRUE(gradcheck([&](auto&) { return conv1d(x, w); }, {x, w}));
 }
 
+TEST(Typed, GradcheckNamesThePlaceThatIsWrong) {
+  Tensor hidden = zeros({2, 2, 3}, f64);
+  hidden.index({1, 0, 2}).fill_(1);
+  const Tensor x = randn({2, 2, 3}, f64).requires_grad_();
+  const GradcheckReport report =
+      gradcheck([&](auto& in) { return in[0] + hidden * in[0].detach(); }, {x});
+  EXPECT_FALSE(report);
+  EXPECT_EQ(report.place, "[1, 0, 2]");
+  EXPECT_NEAR(report.numeric, 2 * report.analytic, 1e-6);
+}
+
 // ---- layers
 
 struct Head : Module {
@@ -375,6 +386,9 @@ TEST(Typed, ClippedGradients) {
   EXPECT_EQ(values(a.grad()), (Values{3, 0}));
   EXPECT_EQ(b.grad().item(), 3.5);
   EXPECT_EQ(clip_grad_norm_({unused}, 1).item(), 0);
+  Tensor half = zeros({3}, bf16).requires_grad_();
+  half.set_grad(ones({3}, bf16));
+  EXPECT_NEAR(clip_grad_norm_({half}, 10).item(), std::sqrt(3), 1e-6) << "in f32";
 }
 
 struct Doubled : GPT {
