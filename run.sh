@@ -18,7 +18,8 @@ usage: $name COMMAND [options]
   train [options]      build, then train a GPT on the built-in stories
   sample [options]     let a trained model write            eval, info, gradcheck: likewise
   bench [options]      measure a training step on this machine: time, memory, and where they go
-  walkthrough [NAME]   read a lesson on attention; without NAME, list them
+  lesson [NAME]        read and run a lesson, such as 0 or 7_gpt; without NAME, list them
+  walkthrough [NAME]   the same for the five on attention, with PyTorch's digits
   seedhunt [options]   find a PyTorch program's seed from numbers it printed
   test [options]       build and run the tests              (options as for ctest)
   test-asan            the tests under the address and undefined-behaviour sanitizers
@@ -322,7 +323,9 @@ misused() {
 ((BASH_VERSINFO[0] >= 5)) || die "run.sh needs bash 5 or newer."
 command=${1:-help}
 case $command in
-  train | sample | eval | bench | gradcheck | info | walkthrough | seedhunt) run_program "$@" ;;
+  train | sample | eval | bench | gradcheck | info | lesson | walkthrough | seedhunt)
+    run_program "$@"
+    ;;
   build) build_only "${@:2}" ;;
   test) run_tests release "${@:2}" ;;
   test-asan)

@@ -9,7 +9,7 @@ file(WRITE "${OUTPUT}" "#include \"train/lessons/notebook.h\"
 
 namespace ink {
 
-std::string detail::walkthrough_source(const std::string& name) {
+std::string detail::lesson_source(const std::string& name) {
   static const std::map<std::string, std::string> texts = {
 ${entries}  };
   return texts.at(name);

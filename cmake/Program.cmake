@@ -16,7 +16,7 @@ inkling_add_part(cases cases)
 set_source_files_properties(train/cases/op_case_inputs.cpp PROPERTIES
   COMPILE_OPTIONS $<$<CONFIG:Release>:-O2> SKIP_PRECOMPILE_HEADERS ON)
 
-# Lessons: programs that are also kept as text, for `inkling walkthrough` to show.
+# Lessons: programs that are also kept as text, for `inkling lesson` to show.
 file(GLOB lesson_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/train/lessons/*.cpp)
 set(lesson_texts ${CMAKE_CURRENT_BINARY_DIR}/lesson_texts.cpp)
 add_custom_command(OUTPUT ${lesson_texts}
@@ -24,6 +24,7 @@ add_custom_command(OUTPUT ${lesson_texts}
           -P ${CMAKE_CURRENT_SOURCE_DIR}/cmake/EmbedTexts.cmake
   DEPENDS ${lesson_sources} cmake/EmbedTexts.cmake VERBATIM)
 inkling_add_part(lessons lessons ${lesson_texts})
+target_link_libraries(inkling_lessons PUBLIC inkling::train)
 
 inkling_add_part(cli cli)
 if(NOT INKLING_SEEDHUNT)

@@ -75,8 +75,8 @@ std::vector<Option> options_of(const std::string& command) {
   return options;
 }
 
-const char* const kCommands[] = {"train",     "sample", "eval",       "bench",
-                                 "gradcheck", "info",   "walkthrough"};
+const char* const kCommands[] = {"train",     "sample", "eval",   "bench",
+                                 "gradcheck", "info",   "lesson", "walkthrough"};
 
 // The least and the most of "1 to 1000", "0 or more and below 1", "above 0 and below 1", and the
 // nearest values beyond.
@@ -220,6 +220,7 @@ TEST(CommandLine, WordsThatAreNoOptions) {
   expect_refused({"train", "x"}, "expected an option, got 'x'");
   expect_refused({"train", "-x"}, "there is no option -x");
   expect_refused({"walkthrough", "-x"}, "there is no option -x");
+  expect_refused({"lesson", "0", "x"}, "expected an option, got 'x'");
   expect_refused({"train", "--data", "--out_dir", "X"}, "--data: expected a value, got --out_dir");
   expect_refused({"walkthrough", "the_averaging_trick", "x"}, "expected an option, got 'x'");
   expect_refused({"train", "--profile", "o/ckpt", "--out_dir", "o"}, "--profile: the run keeps");

@@ -1,41 +1,23 @@
-// The walkthroughs against PyTorch's print-outs of the same steps (golden/walkthroughs.py), the
-// numbers that a reader of the notebooks knows, and the page that a terminal shows.
+// The walkthroughs against PyTorch's print-outs of the same steps (golden/walkthroughs.py), and
+// the numbers that a reader of the notebooks knows. test_lessons.cpp tests the page.
 #include <gtest/gtest.h>
 
-#include <fstream>
 #include <map>
-#include <optional>
-#include <sstream>
 #include <string>
 #include <vector>
 
-#include "autograd/print.h"
+#include "tests/printed.h"
 #include "tests/run_program.h"
 #include "train/lessons/notebook.h"
 
 namespace ink {
 namespace {
 
-std::vector<Printed> golden(const std::string& name) {
-  std::ifstream in(std::string(INKLING_SOURCE_DIR "/tests/golden/walkthroughs/") + name + ".txt");
-  std::vector<Printed> list;
-  int step = 0;
-  for (std::string line; std::getline(in, line);) {
-    if (line.rfind("step ", 0) == 0) {
-      step = std::stoi(line.substr(5));
-    } else if (line.rfind("> ", 0) == 0) {
-      list.push_back({step, 0, line.substr(2)});
-    } else {
-      list.back().text += "\n" + line.substr(2);
-    }
-  }
-  return list;
-}
-
 TEST(Walkthroughs, PrintWhatPyTorchPrints) {
   size_t prints = 0;
-  for (const Walkthrough& w : walkthroughs()) {
-    const std::vector<Printed> expected = golden(w.name), printed = w.run(w.steps);
+  for (const Lesson& w : walkthroughs()) {
+    const std::vector<Printed> expected = read_printed("walkthroughs/" + w.name + ".txt"),
+                               printed = w.run(w.steps);
     ASSERT_EQ(printed.size(), expected.size()) << w.name;
     for (size_t i = 0; i < printed.size(); ++i) {
       EXPECT_EQ(printed[i].text, expected[i].text)
@@ -45,17 +27,6 @@ TEST(Walkthroughs, PrintWhatPyTorchPrints) {
     prints += printed.size();
   }
   EXPECT_GE(prints, 100u);
-}
-
-TEST(Walkthroughs, RunTwiceTheyPrintTheSameAndLeaveNothingBehind) {
-  const Tensor before = rand({2});
-  for (const Walkthrough& w : walkthroughs()) {
-    const auto first = w.run(w.steps), second = w.run(w.steps);
-    ASSERT_EQ(first.size(), second.size());
-    for (size_t i = 0; i < first.size(); ++i) EXPECT_EQ(first[i].text, second[i].text) << w.name;
-  }
-  EXPECT_EQ(print_options().sci_mode, std::nullopt);
-  EXPECT_FALSE(context().imitate_torch.has_value());
 }
 
 // ---- the numbers of the notebooks, row by row
@@ -102,7 +73,7 @@ std::string numbers(const std::string& text) {
 
 TEST(Walkthroughs, HoldEveryListedNumber) {
   std::map<std::string, std::vector<Printed>> all;
-  for (const Walkthrough& w : walkthroughs()) all[w.name] = w.run(w.steps);
+  for (const Lesson& w : walkthroughs()) all[w.name] = w.run(w.steps);
   for (const Listed& entry : listed()) {
     std::string printed;
     for (const Printed& p : all.at(entry.name)) {
@@ -115,41 +86,12 @@ TEST(Walkthroughs, HoldEveryListedNumber) {
   }
 }
 
-// ---- the page
-
-TEST(Walkthroughs, ThePageHoldsTheWholeSourceAndEveryOutputInOrder) {
-  for (const Walkthrough& w : walkthroughs()) {
-    std::string text;
-    int titles = 0;
-    size_t at = 0;
-    for (const Piece& piece : page(w, w.steps)) {
-      titles += piece.kind == Piece::title;
-      text += piece.text + "\n";
-      EXPECT_EQ(piece.text.find("step_"), std::string::npos) << piece.text;
-    }
-    EXPECT_EQ(titles, w.steps + 1) << w.name;
-    for (const Printed& p : w.run(w.steps)) {
-      at = text.find(p.text, at);
-      ASSERT_NE(at, std::string::npos) << w.name << ", line " << p.line << ": " << p.text;
-    }
-    // Every line inside the steps is there.
-    std::istringstream in(w.source);
-    bool inside = false;
-    for (std::string line; std::getline(in, line);) {
-      if (line == "  }") inside = false;
-      const size_t start = line.find_first_not_of(" /");
-      if (inside && start != std::string::npos) {
-        EXPECT_NE(text.find(line.substr(start)), std::string::npos) << w.name << ": " << line;
-      }
-      if (line.rfind("  void step_", 0) == 0) inside = true;
-    }
-  }
-}
+// ---- the program
 
 TEST(Walkthroughs, InTheProgram) {
   const Ran list = run_program("walkthrough");
   EXPECT_EQ(list.code, 0) << list.err;
-  for (const Walkthrough& w : walkthroughs())
+  for (const Lesson& w : walkthroughs())
     EXPECT_NE(list.out.find("  " + w.name + " "), std::string::npos) << list.out;
   const Ran three = run_program("walkthrough the_averaging_trick --step 3");
   EXPECT_EQ(three.code, 0) << three.err;

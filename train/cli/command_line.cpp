@@ -44,6 +44,7 @@ const std::map<std::string, Command>& commands() {
       {"bench", {bench_command, "measure a training step: time, memory, and where they go"}},
       {"gradcheck", {gradcheck_command, "check the gradients of every op and layer numerically"}},
       {"info", {info_command, "show this build, or what a checkpoint holds"}},
+      {"lesson", {lesson_command, "learn step by step, from a tape of scalars to a GPT"}},
       {"walkthrough",
        {walkthrough_command, "lessons on attention, step by step, with PyTorch's digits"}},
 #ifndef INKLING_NO_SEEDHUNT

@@ -25,10 +25,11 @@ int train_command(const Arguments& arguments);   // train_command.cpp
 int sample_command(const Arguments& arguments);  // model_commands.cpp
 int eval_command(const Arguments& arguments);
 int info_command(const Arguments& arguments);
-int gradcheck_command(const Arguments& arguments);    // gradcheck_command.cpp
-int walkthrough_command(const Arguments& arguments);  // walkthrough_command.cpp
-int seedhunt_command(const Arguments& arguments);     // seedhunt_command.cpp
-int bench_command(const Arguments& arguments);        // bench_command.cpp
+int gradcheck_command(const Arguments& arguments);  // gradcheck_command.cpp
+int lesson_command(const Arguments& arguments);     // lesson_command.cpp
+int walkthrough_command(const Arguments& arguments);
+int seedhunt_command(const Arguments& arguments);  // seedhunt_command.cpp
+int bench_command(const Arguments& arguments);     // bench_command.cpp
 
 /// parse_device; throws UsageError.
 Device parsed_device(const std::string& name);

@@ -94,7 +94,7 @@ using Vector = uint32_t __attribute__((vector_size(4 * kLanes)));
 
 /// One word for each seed of a batch. Twelve vectors, because a multiplication takes ten cycles and
 /// one can start every two.
-struct Batch {
+struct Words {
   Vector v[kVectors];
 };
 
@@ -148,7 +148,7 @@ class Hunter {
                        [&](const OutputSet& set) { return set.contains(g.random()); });
   }
 
-  Batch& word(uint64_t j) { return words_[j % kState]; }  // 624 of them are enough at any time
+  Words& word(uint64_t j) { return words_[j % kState]; }  // 624 of them are enough at any time
 
   // init_genrand of mt19937. Almost all of the time is spent here.
   void seed(uint32_t first) {
@@ -166,8 +166,8 @@ class Hunter {
   }
 
   void twist(uint64_t j) {
-    const Batch &near = word(j - kNear), &next = word(j - kState + 1);
-    Batch& w = word(j);  // where word j - 624 is now
+    const Words &near = word(j - kNear), &next = word(j - kState + 1);
+    Words& w = word(j);  // where word j - 624 is now
     for (int k = 0; k < kVectors; ++k) {
       const Vector both = (w.v[k] & 0x80000000u) | (next.v[k] & 0x7FFFFFFFu);
       w.v[k] = near.v[k] ^ both >> 1 ^ (next.v[k] & 1u) * 0x9908B0DFu;
@@ -177,7 +177,7 @@ class Hunter {
   void test() {
     for (Vector& lanes : fits_.v) lanes = ~Vector{};
     for (uint64_t t = 0; t < plan_.tested; ++t) {
-      const Batch& w = word(kState + skip_ + t);
+      const Words& w = word(kState + skip_ + t);
       for (int k = 0; k < kVectors; ++k) {
         Vector u = w.v[k];
         u ^= u >> 11;
@@ -197,8 +197,8 @@ class Hunter {
   const Plan& plan_;
   uint64_t skip_;
   const std::vector<OutputSet>& outputs_;
-  std::vector<Batch> words_;
-  Batch fits_;  // all bits of a seed's lane set: it fits
+  std::vector<Words> words_;
+  Words fits_;  // all bits of a seed's lane set: it fits
   bool any_ = false;
 };
 

@@ -306,10 +306,10 @@ struct AttentionFromScratch : Notebook {
 
 }  // namespace
 
-Walkthrough attention_from_scratch() {
+Lesson attention_from_scratch() {
   using N = AttentionFromScratch;
-  return walkthrough<N>("attention_from_scratch", {&N::step_1, &N::step_2, &N::step_3, &N::step_4,
-                                                   &N::step_5, &N::step_6, &N::step_7, &N::step_8});
+  return lesson<N>("attention_from_scratch", {&N::step_1, &N::step_2, &N::step_3, &N::step_4,
+                                              &N::step_5, &N::step_6, &N::step_7, &N::step_8});
 }
 
 }  // namespace ink

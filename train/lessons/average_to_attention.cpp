@@ -135,10 +135,10 @@ struct AverageToAttention : Notebook {
 
 }  // namespace
 
-Walkthrough average_to_attention() {
+Lesson average_to_attention() {
   using N = AverageToAttention;
-  return walkthrough<N>("average_to_attention", {&N::step_1, &N::step_2, &N::step_3, &N::step_4,
-                                                 &N::step_5, &N::step_6, &N::step_7});
+  return lesson<N>("average_to_attention", {&N::step_1, &N::step_2, &N::step_3, &N::step_4,
+                                            &N::step_5, &N::step_6, &N::step_7});
 }
 
 }  // namespace ink

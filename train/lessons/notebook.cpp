@@ -1,6 +1,7 @@
 #include "train/lessons/notebook.h"
 
 #include <algorithm>
+#include <iomanip>
 #include <sstream>
 #include <utility>
 
@@ -9,17 +10,31 @@
 
 namespace ink {
 
-Text::Text(const Shape& x) {
-  value = "torch.Size([";
-  for (int64_t d = 0; d < x.size(); ++d) value += (d ? ", " : "") + std::to_string(x[d]);
-  value += "])";
+namespace {
+
+std::string joined(const Shape& x) {
+  std::string text;
+  for (int64_t d = 0; d < x.size(); ++d) text += (d ? ", " : "") + std::to_string(x[d]);
+  return text;
 }
+
+}  // namespace
+
+Text::Text(const Shape& x) : value("torch.Size([" + joined(x) + "])") {}
 
 Text::Text(const std::map<std::string, int64_t>& x) {
   for (const auto& [key, number] : x)
     value += (value.empty() ? "{'" : ", '") + key + "': " + std::to_string(number);
   value += "}";
 }
+
+std::string fixed(double x, int digits) {
+  std::ostringstream out;
+  out << std::fixed << std::setprecision(digits) << x;
+  return out.str();
+}
+
+std::string tuple(const Shape& x) { return "(" + joined(x) + (x.size() == 1 ? ",)" : ")"); }
 
 void detail::run_apart(const std::function<void()>& f) {
   const ContextGuard guard;
@@ -31,7 +46,13 @@ void detail::run_apart(const std::function<void()>& f) {
   f();
 }
 
-std::vector<Walkthrough> walkthroughs() {
+std::vector<Lesson> lessons() {
+  std::vector<Lesson> list = {lesson_0()};
+  for (Lesson& walkthrough : walkthroughs()) list.push_back(std::move(walkthrough));
+  return list;
+}
+
+std::vector<Lesson> walkthroughs() {
   return {attention_from_scratch(), self_attention_sentence(), padding_and_cache(),
           average_to_attention(), the_averaging_trick()};
 }
@@ -64,6 +85,8 @@ class Typesetter {
           lines_[i].substr(std::min<size_t>(3, lines_[i].size())));
     while (i < lines_.size() && !begins(lines_[i], "  // ---- ")) ++i;
     for (; i < lines_.size() && lines_[i] != "};" && !done_; ++i) set(i);
+    std::string& end = pieces_.back().text;
+    end.erase(end.find_last_not_of('\n') + 1);
     return std::move(pieces_);
   }
 
@@ -125,8 +148,8 @@ class Typesetter {
 
 }  // namespace
 
-std::vector<Piece> page(const Walkthrough& w, int n) {
-  return Typesetter(w.source, w.run(n), n).pieces();
+std::vector<Piece> page(const Lesson& lesson, int n) {
+  return Typesetter(lesson.source, lesson.run(n), n).pieces();
 }
 
 }  // namespace ink

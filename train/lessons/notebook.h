@@ -1,18 +1,19 @@
-// What the walkthroughs are written with: programs to be read, run and compared with PyTorch.
+// What lessons are written with: programs to be read, run and compared with what they should print.
 //
-// A walkthrough is one source file. Its first comment is a title and an introduction; then comes a
+// A lesson is one source file. Its first comment is a title and an introduction; then comes a
 // struct derived from Notebook, whose members are read from top to bottom:
 //   // ---- 1. Title           begins a step
 //   // Text                    explains, at the indentation of what it stands before
 //   void step_1() { ... }      runs; print(...) in it shows what Python's print would
 // Whatever else is there is code that the steps use. The same file is compiled into the program
-// and kept in it as text, from which `inkling walkthrough` prints the page.
+// and kept in it as text, from which `inkling lesson` prints the page.
 #pragma once
 
 #include <functional>
 #include <limits>
 #include <map>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -33,10 +34,20 @@ struct Text {
   Text(bool x) : value(x ? "True" : "False") {}
   Text(const char* x) : value(x) {}
   Text(const std::string& x) : value(x) {}
+  template <class Integer>
+  requires(std::is_integral_v<Integer>) Text(Integer x) : value(std::to_string(x)) {}
+  template <class Number>
+  requires(std::is_floating_point_v<Number>) Text(Number)
+  = delete;                                       // say with how many digits
   Text(const Shape& x);                           // torch.Size([2, 3])
   Text(const std::map<std::string, int64_t>& x);  // {'a': 0, 'b': 1}
   std::string value;
 };
+
+/// A number with so many digits after the point, as Python's f"{x:.2f}".
+std::string fixed(double x, int digits);
+/// Sizes, strides or dimensions as Python shows a tuple: (3, 1).
+std::string tuple(const Shape& x);
 
 /// What one call of print printed, and the line of the source that it stands in.
 struct Printed {
@@ -47,26 +58,26 @@ struct Printed {
 class Notebook {
  public:
   std::vector<Printed> printed;
-  int step = 0;  // the one that runs
+  int running = 0;  // the step that runs
 
  protected:
-  /// Of the source. Not std::source_location, because Clang 14 has none.
-  struct Line {
-    Line(int n) : number(n) {}
-    int number;
+  /// What print begins with, and the line of the source that it stands in. Not
+  /// std::source_location, because Clang 14 has none.
+  struct First {
+    template <class T>
+    First(const T& x, int source_line = __builtin_LINE()) : text(x), line(source_line) {}
+    Text text;
+    int line;
   };
-  void print(const Text& a, Line line = __builtin_LINE()) {
-    printed.push_back({step, line.number, a.value});
-  }
-  void print(const Text& a, const Text& b, Line line = __builtin_LINE()) {
-    print(a.value + " " + b.value, line);
-  }
-  void print(const Text& a, const Text& b, const Text& c, Line line = __builtin_LINE()) {
-    print(a.value + " " + b.value + " " + c.value, line);
+  template <class... More>
+  void print(const First& first, const More&... more) {
+    std::string text = first.text.value;
+    ((text += " " + Text(more).value), ...);
+    printed.push_back({running, first.line, std::move(text)});
   }
 };
 
-struct Walkthrough {
+struct Lesson {
   std::string name;
   std::string source;  // the text of its file
   int steps;
@@ -74,12 +85,14 @@ struct Walkthrough {
   std::function<std::vector<Printed>(int n)> run;
 };
 
-/// A walkthrough of a struct N and its steps, in order.
+/// A lesson of a struct N and its steps, in order.
 template <class N>
-Walkthrough walkthrough(const std::string& name, const std::vector<void (N::*)()>& steps);
+Lesson lesson(const std::string& name, const std::vector<void (N::*)()>& steps);
 
-/// All five, in the order to read them.
-std::vector<Walkthrough> walkthroughs();
+/// All of them in the order to read: those with numbers, then the walkthroughs.
+std::vector<Lesson> lessons();
+/// The five that take the steps of PyTorch notebooks, to the same digits.
+std::vector<Lesson> walkthroughs();
 
 /// A piece of the page: what a terminal shows in one style.
 struct Piece {
@@ -87,36 +100,37 @@ struct Piece {
   std::string text;  // lines, without the last line's end
 };
 /// The page of steps 1 .. n in reading order; with n = 0 title and introduction only.
-std::vector<Piece> page(const Walkthrough& w, int n);
+std::vector<Piece> page(const Lesson& lesson, int n);
 
 namespace detail {
-std::string walkthrough_source(const std::string& name);  // made by cmake/EmbedTexts.cmake
+std::string lesson_source(const std::string& name);  // made by cmake/EmbedTexts.cmake
 /// Runs f and then sets back what it may have changed.
 void run_apart(const std::function<void()>& f);
 }  // namespace detail
 
 template <class N>
-Walkthrough walkthrough(const std::string& name, const std::vector<void (N::*)()>& steps) {
+Lesson lesson(const std::string& name, const std::vector<void (N::*)()>& steps) {
   const auto run = [steps](int n) {
     std::vector<Printed> printed;
     detail::run_apart([&] {
       N notebook;
       for (int i = 0; i < n; ++i) {
-        notebook.step = i + 1;
+        notebook.running = i + 1;
         (notebook.*steps[static_cast<size_t>(i)])();
       }
       printed = std::move(notebook.printed);
     });
     return printed;
   };
-  return {name, detail::walkthrough_source(name), static_cast<int>(steps.size()), run};
+  return {name, detail::lesson_source(name), static_cast<int>(steps.size()), run};
 }
 
 // One for each file.
-Walkthrough attention_from_scratch();
-Walkthrough self_attention_sentence();
-Walkthrough padding_and_cache();
-Walkthrough average_to_attention();
-Walkthrough the_averaging_trick();
+Lesson lesson_0();
+Lesson attention_from_scratch();
+Lesson self_attention_sentence();
+Lesson padding_and_cache();
+Lesson average_to_attention();
+Lesson the_averaging_trick();
 
 }  // namespace ink

@@ -168,10 +168,10 @@ struct PaddingAndCache : Notebook {
 
 }  // namespace
 
-Walkthrough padding_and_cache() {
+Lesson padding_and_cache() {
   using N = PaddingAndCache;
-  return walkthrough<N>("padding_and_cache", {&N::step_1, &N::step_2, &N::step_3, &N::step_4,
-                                              &N::step_5, &N::step_6, &N::step_7});
+  return lesson<N>("padding_and_cache", {&N::step_1, &N::step_2, &N::step_3, &N::step_4, &N::step_5,
+                                         &N::step_6, &N::step_7});
 }
 
 }  // namespace ink

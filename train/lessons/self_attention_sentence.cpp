@@ -101,10 +101,9 @@ struct SelfAttentionSentence : Notebook {
 
 }  // namespace
 
-Walkthrough self_attention_sentence() {
+Lesson self_attention_sentence() {
   using N = SelfAttentionSentence;
-  return walkthrough<N>("self_attention_sentence",
-                        {&N::step_1, &N::step_2, &N::step_3, &N::step_4});
+  return lesson<N>("self_attention_sentence", {&N::step_1, &N::step_2, &N::step_3, &N::step_4});
 }
 
 }  // namespace ink

@@ -196,10 +196,10 @@ struct TheAveragingTrick : Notebook {
 
 }  // namespace
 
-Walkthrough the_averaging_trick() {
+Lesson the_averaging_trick() {
   using N = TheAveragingTrick;
-  return walkthrough<N>("the_averaging_trick",
-                        {&N::step_1, &N::step_2, &N::step_3, &N::step_4, &N::step_5, &N::step_6});
+  return lesson<N>("the_averaging_trick",
+                   {&N::step_1, &N::step_2, &N::step_3, &N::step_4, &N::step_5, &N::step_6});
 }
 
 }  // namespace ink

@@ -1,0 +1,113 @@
+// The lessons with numbers against their kept print-outs, golden/lessons/NAME.txt, and the page that
+// a terminal shows of every lesson. After a lesson has changed,
+//   INKLING_REFRESH_LESSONS=1 build/release/tests/test_lessons
+// writes the print-outs anew; read what `git diff` then says.
+#include <gtest/gtest.h>
+#include <omp.h>
+
+#include <cstdlib>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "autograd/base/context.h"
+#include "autograd/print.h"
+#include "autograd/random/generator.h"
+#include "tests/printed.h"
+#include "tests/run_program.h"
+#include "train/lessons/notebook.h"
+
+namespace ink {
+namespace {
+
+bool is_numbered(const Lesson& lesson) { return lesson.name[0] >= '0' && lesson.name[0] <= '9'; }
+
+std::string file_of(const Lesson& lesson) {
+  return (is_numbered(lesson) ? "lessons/" : "walkthroughs/") + lesson.name + ".txt";
+}
+
+TEST(Lessons, PrintWhatIsKeptAndLeaveNothingBehind) {
+  const std::vector<uint8_t> state = default_generator().get_state();
+  for (const Lesson& lesson : lessons()) {
+    if (!is_numbered(lesson)) continue;  // those are compared with PyTorch
+    const std::vector<Printed> printed = lesson.run(lesson.steps);
+    if (std::getenv("INKLING_REFRESH_LESSONS") != nullptr) write_printed(file_of(lesson), printed);
+    const std::vector<Printed> expected = read_printed(file_of(lesson));
+    ASSERT_EQ(printed.size(), expected.size()) << lesson.name;
+    for (size_t i = 0; i < printed.size(); ++i) {
+      EXPECT_EQ(printed[i].text, expected[i].text)
+          << lesson.name << ", step " << printed[i].step << ", line " << printed[i].line;
+      EXPECT_EQ(printed[i].step, expected[i].step) << lesson.name;
+    }
+  }
+  EXPECT_EQ(default_generator().get_state(), state);
+  EXPECT_EQ(print_options().sci_mode, std::nullopt);
+  EXPECT_EQ(context().default_dtype, f32);
+  EXPECT_FALSE(context().imitate_torch.has_value());
+}
+
+// ---- the page
+
+// Every line inside the steps is in `text`.
+void expect_source_in(const std::string& text, const Lesson& lesson) {
+  std::istringstream in(lesson.source);
+  bool inside = false;
+  for (std::string line; std::getline(in, line);) {
+    if (line == "  }") inside = false;
+    const size_t start = line.find_first_not_of(" /");
+    if (inside && start != std::string::npos) {
+      EXPECT_NE(text.find(line.substr(start)), std::string::npos) << lesson.name << ": " << line;
+    }
+    if (line.rfind("  void step_", 0) == 0) inside = true;
+  }
+}
+
+// In one thread, where the test above took as many as there are: the digits are the same.
+TEST(Lessons, ThePageHoldsTheWholeSourceAndEveryOutputInOrder) {
+  const int threads = omp_get_max_threads();
+  omp_set_num_threads(1);
+  for (const Lesson& lesson : lessons()) {
+    std::string text;
+    int titles = 0;
+    size_t at = 0;
+    for (const Piece& piece : page(lesson, lesson.steps)) {
+      titles += piece.kind == Piece::title;
+      text += piece.text + "\n";
+      EXPECT_EQ(piece.text.find("step_"), std::string::npos) << piece.text;
+    }
+    EXPECT_EQ(titles, lesson.steps + 1) << lesson.name;
+    for (const Printed& p : read_printed(file_of(lesson))) {
+      at = text.find(p.text, at);
+      ASSERT_NE(at, std::string::npos) << lesson.name << ", step " << p.step << ": " << p.text;
+    }
+    expect_source_in(text, lesson);
+  }
+  omp_set_num_threads(threads);
+}
+
+// ---- the program
+
+TEST(Lessons, InTheProgram) {
+  const Ran list = run_program("lesson");
+  EXPECT_EQ(list.code, 0) << list.err;
+  for (const Lesson& lesson : lessons())
+    EXPECT_NE(list.out.find("  " + lesson.name + " "), std::string::npos) << list.out;
+  const Ran by_name = run_program("lesson 0_tape --step 3"), by_number = run_program("lesson 0");
+  EXPECT_EQ(by_number.code, 0) << by_number.err;
+  EXPECT_EQ(by_name.code, 0) << by_name.err;
+  EXPECT_NE(by_name.out.find("\ndf/dx = -2.0 df/dy = 2.0\n"), std::string::npos) << by_name.out;
+  EXPECT_EQ(by_name.out.find("\n4. "), std::string::npos);
+  EXPECT_EQ(by_number.out.substr(0, by_name.out.size()), by_name.out);
+  const Ran unknown = run_program("lesson tape");
+  EXPECT_EQ(unknown.code, 2);
+  EXPECT_EQ(unknown.err.rfind("inkling lesson: there is no lesson tape; there are 0_tape, ", 0), 0u)
+      << unknown.err;
+  const Ran far = run_program("lesson 0 --step 9");
+  EXPECT_EQ(far.code, 2);
+  EXPECT_EQ(far.err.substr(0, far.err.find('\n')),
+            "inkling lesson: 0_tape has steps 1 to 5, got 9");
+}
+
+}  // namespace
+}  // namespace ink
