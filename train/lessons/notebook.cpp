@@ -36,6 +36,15 @@ std::string fixed(double x, int digits) {
 
 std::string tuple(const Shape& x) { return "(" + joined(x) + (x.size() == 1 ? ",)" : ")"); }
 
+std::string message_of(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
 void detail::run_apart(const std::function<void()>& f) {
   const ContextGuard guard;
   const Restore<PrintOptions> options(print_options(), {});
@@ -47,7 +56,8 @@ void detail::run_apart(const std::function<void()>& f) {
 }
 
 std::vector<Lesson> lessons() {
-  std::vector<Lesson> list = {lesson_0()};
+  std::vector<Lesson> list = {lesson_0(), lesson_1(), lesson_2(), lesson_3(),
+                              lesson_4(), lesson_5(), lesson_6(), lesson_7()};
   for (Lesson& walkthrough : walkthroughs()) list.push_back(std::move(walkthrough));
   return list;
 }

@@ -48,6 +48,8 @@ struct Text {
 std::string fixed(double x, int digits);
 /// Sizes, strides or dimensions as Python shows a tuple: (3, 1).
 std::string tuple(const Shape& x);
+/// The text of the error that f throws.
+std::string message_of(const std::function<void()>& f);
 
 /// What one call of print printed, and the line of the source that it stands in.
 struct Printed {
@@ -127,6 +129,13 @@ Lesson lesson(const std::string& name, const std::vector<void (N::*)()>& steps) 
 
 // One for each file.
 Lesson lesson_0();
+Lesson lesson_1();
+Lesson lesson_2();
+Lesson lesson_3();
+Lesson lesson_4();
+Lesson lesson_5();
+Lesson lesson_6();
+Lesson lesson_7();
 Lesson attention_from_scratch();
 Lesson self_attention_sentence();
 Lesson padding_and_cache();

@@ -1,0 +1,99 @@
+// A training loop: load, forward, backward, clip, step
+//
+// Every network is trained by the same five lines, a GPT as well. Afterwards you can write them
+// without looking, and say what goes wrong when one is missing. The task: tell two moons, half
+// circles of points that reach into each other, apart.
+#include <numbers>
+#include <string>
+#include <vector>
+
+#include "autograd/ops.h"
+#include "nn/activation.h"
+#include "nn/clip_grad.h"
+#include "nn/linear.h"
+#include "train/lessons/notebook.h"
+#include "train/optimizer.h"
+
+namespace ink {
+namespace {
+
+struct Lesson5 : Notebook {
+  // ---- 1. The data: points (n, 2), and for each the number of its moon (n)
+  Tensor points, moons;
+
+  void step_1() {
+    // Everything is computed in f64 here. Training multiplies rounding errors, and with 16 digits
+    // they stay far below what is printed, whichever processor this runs on.
+    context().default_dtype = f64;
+    manual_seed(1);
+    const int64_t n = 200;
+    const Tensor angle = linspace(0, std::numbers::pi, n);
+    const Tensor upper = stack({cos(angle), sin(angle)}, 1);
+    const Tensor lower = stack({1 - cos(angle), 0.5 - sin(angle)}, 1);
+    points = cat({upper, lower}) + randn({2 * n, 2}) * 0.1;
+    moons = cat({zeros({n}, i64), ones({n}, i64)});
+    print("points", tuple(points.shape()), "moons", tuple(moons.shape()));
+  }
+
+  // ---- 2. The model and the loop
+  Sequential model;
+
+  void step_2() {
+    model = Sequential{Linear(2, 16), Tanh(), Linear(16, 16), Tanh(), Linear(16, 2)};
+    print("parameters:", model.num_parameters());
+
+    // The five lines. The loss is the cross-entropy of the two logits: log 2 = 0.69 for a guess.
+    AdamW optimizer(model.named_parameters(), {.lr = 1e-2});
+    for (int step = 0; step < 400; ++step) {
+      // Load: a random batch, because its gradient costs less than that of all points, and points
+      // the same way on average.
+      const Tensor batch = randint(points.size(0), {32});
+      const Tensor x = points.index(batch), target = moons.index(batch);
+      // Forward: from inputs to one number.
+      const Tensor loss = cross_entropy(model(x), target);
+      // Backward: from that number to a gradient for every parameter. They would add up over
+      // steps, so the last step's are cleared first.
+      optimizer.zero_grad();
+      loss.backward();
+      // Clip: a gradient longer than 1 is shortened, so that one odd batch cannot throw the
+      // parameters far away. The length before tells how training goes.
+      const Tensor norm = clip_grad_norm_(model.parameters(), 1.0);
+      // Step: move every parameter against its gradient.
+      optimizer.step();
+      if (step % 100 == 0)
+        print("step", step, "loss", fixed(loss.item(), 3), "norm", fixed(norm.item(), 2));
+    }
+  }
+
+  // ---- 3. What it has learnt
+  double accuracy() const {
+    const NoGrad no_grad;  // nothing will be differentiated, so no graph is recorded
+    return mean((argmax(model(points), -1) == moons).to(f64)).item();
+  }
+
+  void step_3() {
+    print("right:", fixed(100 * accuracy(), 1), "% of the points");
+
+    // The plane from (-1.5, 1.5) to (2.5, -1), as the model sees it: # where it says moon 1.
+    std::string map;
+    for (double y = 1.5; y > -1.1; y -= 0.25) {
+      const Tensor x = linspace(-1.5, 2.5, 61);
+      const Tensor row = argmax(model(stack({x, full_like(x, y)}, 1)), -1);
+      if (!map.empty()) map += '\n';
+      for (const int64_t moon : row.tolist<int64_t>()) map += moon == 1 ? '#' : '.';
+    }
+    print(map);
+
+    // To try: leave out zero_grad, clip_grad_norm_ or a Tanh, one at a time, and compare the losses.
+    // Then take SGD instead of AdamW, and find its best learning rate.
+  }
+};
+
+}  // namespace
+
+Lesson lesson_5() {
+  using N = Lesson5;
+  return lesson<N>("5_training_loop", {&N::step_1, &N::step_2, &N::step_3});
+}
+
+}  // namespace ink
