@@ -1,0 +1,164 @@
+// Time and memory: where they go, and four ways to spend less
+//
+// A training step spends its time on matrix products and on moving numbers. Its memory holds what
+// backward will need. Afterwards you can measure both, op by op, and say what fusing, checkpointing,
+// recomputing and 16 bits change. Seconds differ from run to run, so this page prints bytes, counts
+// and comparisons only.
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "autograd/engine/checkpoint.h"
+#include "autograd/inspect/profiler.h"
+#include "autograd/memory/storage.h"
+#include "autograd/ops.h"
+#include "nn/block.h"
+#include "train/lessons/notebook.h"
+
+namespace ink {
+namespace {
+
+struct Lesson8 : Notebook {
+  // ---- 1. A profile: every op, forward and backward
+  static std::string column(std::string text, size_t width = 14) {
+    text.resize(std::max(text.size(), width), ' ');
+    return text;
+  }
+  static std::string megabytes(double bytes) { return fixed(bytes / 1e6, 1); }
+
+  void step_1() {
+    // The profiler is an observer: while it is listed, it sees each op and each vjp.
+    manual_seed(1);
+    const Block block({.n_head = 4, .n_embd = 64});
+    const Tensor x = randn({8, 128, 64});  // (B, T, C)
+    Profiler profiler;
+    {
+      const Observe observe(profiler);
+      profiler.start();
+      sum(block(x)).backward();
+    }
+
+    // rows() has the longest first, with row.seconds(). Here they are sorted by name, because times
+    // change. Bytes are those of the operands, each once. FLOPs count matrix products only, because
+    // all else is bound by memory: the processor waits for bytes. Views (split, view, transpose)
+    // move nothing, so they are left out.
+    std::vector<ProfileRow> rows = profiler.rows();
+    std::sort(rows.begin(), rows.end(), [](auto& a, auto& b) { return a.name < b.name; });
+    print(column("op", 18) + column("calls", 8) + column("MB forward") + column("MB backward") +
+          "million FLOPs, both");
+    for (const ProfileRow& row : rows) {
+      const Work &forward = row.forward.work, &backward = row.backward.work;
+      if (forward.bytes() + backward.bytes() < 1e5) continue;
+      print(column(row.name, 18) + column(std::to_string(row.forward.calls), 8) +
+            column(megabytes(forward.bytes())) + column(megabytes(backward.bytes())) +
+            fixed((forward.flops + backward.flops) / 1e6, 1));
+    }
+  }
+
+  // ---- 2. Fusing: one pass over memory instead of many
+  struct Cost {
+    double moved = 0, kept = 0;  // bytes: moved by both, and kept from forward for backward
+    double seconds = inf;        // the least of five runs
+  };
+  static Cost cost_of(const std::function<Tensor()>& forward) {
+    Cost cost;
+    for (int run = 0; run < 5; ++run) {
+      Profiler profiler;
+      const Observe observe(profiler);
+      profiler.start();
+      const int64_t before = memory_stats().bytes_in_use;
+      const Tensor loss = forward();
+      cost.kept = static_cast<double>(memory_stats().bytes_in_use - before);
+      loss.backward();
+      double seconds = cost.moved = 0;
+      for (const ProfileRow& row : profiler.rows()) {
+        seconds += row.seconds();
+        cost.moved += row.forward.work.bytes() + row.backward.work.bytes();
+      }
+      cost.seconds = std::min(cost.seconds, seconds);
+    }
+    return cost;
+  }
+
+  void step_2() {
+    // layer_norm has a kernel for forward and one for backward. Under Composed, the same call runs
+    // as its definition: a mean, a difference, a square and so on, each a pass over all numbers.
+    // The fused op keeps two numbers a row, and x, which is there anyway.
+    const Tensor x = randn({1024, 256}).requires_grad_();
+    const auto norm_of_x = [&] { return sum(layer_norm(x)); };
+    const Cost fused = cost_of(norm_of_x);
+    const Composed guard;
+    const Cost composed = cost_of(norm_of_x);
+    print("MB moved:", megabytes(fused.moved), "composed:", megabytes(composed.moved));
+    print("MB kept:", megabytes(fused.kept), "composed:", megabytes(composed.kept));
+    print("fused is faster:", fused.seconds < composed.seconds);
+  }
+
+  // ---- 3. Checkpoints: memory for time
+  ModuleList<Block> blocks{4, GPTConfig{.n_head = 4, .n_embd = 64}};
+  Tensor input = randn({8, 128, 64});
+
+  Tensor plain() {
+    Tensor x = input;
+    for (const Block& block : blocks) x = block(x);
+    return mean(square(x));
+  }
+  Tensor checkpointed() {
+    Tensor x = input;
+    for (const Block& block : blocks)
+      x = checkpoint([&](const Tensor& in) { return block(in); }, x);
+    return mean(square(x));
+  }
+  Tensor gradient_of(const Tensor& loss) { return grad({loss}, {blocks[0].attn.c_attn.weight})[0]; }
+
+  void step_3() {
+    // Of a checkpointed section the graph keeps the input alone. When backward gets there, it runs
+    // the section once more. That is a second forward, and a forward is a third of a step.
+    const Cost usual = cost_of([&] { return plain(); });
+    const Cost saving = cost_of([&] { return checkpointed(); });
+    print("MB kept:", megabytes(usual.kept), "with checkpoints:", megabytes(saving.kept));
+    print("same gradients:", equal(gradient_of(plain()), gradient_of(checkpointed())));
+  }
+
+  // ---- 4. Recompute: forget only what costs little
+
+  void step_4() {
+    // The outputs of norms and GELUs are large, and take little time. Under Recompute the graph
+    // does not keep them: backward computes them again from their inputs, which it has anyway.
+    const Tensor expected = gradient_of(plain());
+    const Cost usual = cost_of([&] { return plain(); });
+    const Recompute guard;
+    const Cost saving = cost_of([&] { return plain(); });
+    print("MB kept:", megabytes(usual.kept), "with Recompute:", megabytes(saving.kept));
+    print("same gradients:", equal(gradient_of(plain()), expected));
+  }
+
+  // ---- 5. Mixed precision: half the bits where they are not needed
+
+  void step_5() {
+    // Under Autocast, matrix products read bf16, and what lies between them is bf16: 2 bytes a
+    // number instead of 4. Sums, weights and their gradients stay f32, because a small update to a
+    // large weight would be lost in the 8 bits of precision that bf16 has.
+    const double expected = plain().item();
+    const Cost usual = cost_of([&] { return plain(); });
+    const Autocast guard;
+    const Cost saving = cost_of([&] { return plain(); });
+    print("MB kept:", megabytes(usual.kept), "with Autocast:", megabytes(saving.kept));
+    print("loss within a percent:", std::abs(plain().item() / expected - 1) < 0.01);
+
+    // To try: print row.seconds() in step 1, and find the op that takes longest. Then save_trace
+    // writes the same for Perfetto. Then combine Recompute and Autocast.
+  }
+};
+
+}  // namespace
+
+Lesson lesson_8() {
+  using N = Lesson8;
+  return lesson<N>("8_time_and_memory",
+                   {&N::step_1, &N::step_2, &N::step_3, &N::step_4, &N::step_5});
+}
+
+}  // namespace ink
