@@ -1,9 +1,9 @@
 // A tape: autograd for single numbers, without the library
 //
-// Training needs the derivative of one number, the loss, with respect to every parameter. All that
-// computes it stands here, for single numbers instead of tensors: a record of what was computed, an
-// order in which to go back through it, and the chain rule. Afterwards you can read any autograd
-// engine, because each of them is these three parts with more ops.
+// Training needs the derivative of the loss with respect to every parameter. This lesson computes
+// it for single numbers, in three parts: a record of what was computed, an order in which to go
+// back through it, and the chain rule. Afterwards you can read any autograd engine, because each
+// consists of these three parts, with tensors for numbers and with more ops.
 #include <cmath>
 #include <memory>
 #include <set>
@@ -19,8 +19,8 @@ namespace {
 struct Lesson0 : Notebook {
   // ---- 1. A number that remembers how it was computed
   //
-  // Beside its value it keeps its inputs, the numbers that it was computed from. With each input it
-  // keeps a slope: how fast the result grows as that input grows, all others being fixed.
+  // Beside its value, a number keeps its inputs: the numbers that it was computed from. With each
+  // input it keeps a slope: how fast the result grows when only that input grows.
   struct Number;
   using Value = std::shared_ptr<Number>;
   static Value number(double data, std::vector<std::pair<Value, double>> inputs = {}) {
@@ -59,9 +59,9 @@ struct Lesson0 : Notebook {
 
   // ---- 2. An order in which inputs come first
   //
-  // A number may be used several times, as x is above. Its gradient is complete only after every
-  // number that uses it has contributed. So we list all numbers such that inputs come before
-  // results, a topological order, and later walk the list from its end.
+  // A number may be used several times, as x is above. Its gradient is complete only when every
+  // number that uses it has contributed. So we list the numbers in a topological order, in which
+  // inputs come before results. Backward will walk this list from its end.
   static void list_inputs_first(const Value& x, std::set<Value>& seen, std::vector<Value>& order) {
     if (!seen.insert(x).second) return;  // it is in the list already
     for (const auto& [input, slope] : x->inputs) list_inputs_first(input, seen, order);
@@ -75,15 +75,15 @@ struct Lesson0 : Notebook {
   }
 
   void step_2() {
-    // x, y, x y, x y + x:
+    // In order: x, y, x y, and x y + x.
     const Value x = number(2), y = number(-3);
     for (const Value& value : topological_order(x * y + x)) print(fixed(value->data, 1));
   }
 
   // ---- 3. Backward: the chain rule, from the last number to the first
   //
-  // The loss grows with itself at slope 1. Every number hands each of its inputs its own gradient
-  // times the slope. What an input gets from several results adds up.
+  // The gradient of a number is d loss / d number. That of the loss itself is 1. Every number hands
+  // each of its inputs its own gradient times the slope, and contributions to one input add up.
   static void backward(const Value& loss) {
     const std::vector<Value> order = topological_order(loss);
     loss->grad = 1;
@@ -92,7 +92,7 @@ struct Lesson0 : Notebook {
   }
 
   void step_3() {
-    // x gets -3 by way of the product and 1 by way of the sum. y gets 2.
+    // x gets -3 through the product and 1 through the sum. y gets 2.
     const Value x = number(2), y = number(-3);
     backward(x * y + x);
     print("df/dx =", fixed(x->grad, 1), "df/dy =", fixed(y->grad, 1));
@@ -100,7 +100,7 @@ struct Lesson0 : Notebook {
 
   // ---- 4. One neuron learns
   //
-  // A template, because the same expression serves for numbers here and for tensors below.
+  // It is a template, because step 5 computes the same expression with tensors.
   template <class V>
   static V squared_error(const V& w, const V& b, const V& x, const V& target) {
     const V error = tanh(w * x + b) - target;
@@ -108,8 +108,8 @@ struct Lesson0 : Notebook {
   }
 
   void step_4() {
-    // Each step moves w and b a little against their gradients, so that the loss falls. The tape
-    // of a step is gone when `loss` is. Nothing but w and b lives on.
+    // Each step moves w and b a little against their gradients, so that the loss falls. Then the
+    // record of the step is freed together with `loss`. Only w and b live on.
     const Value w = number(-1), b = number(0.5), x = number(2), target = number(0.8);
     for (int step = 0; step <= 30; ++step) {
       const Value loss = squared_error(w, b, x, target);
@@ -134,10 +134,10 @@ struct Lesson0 : Notebook {
     squared_error(w2, b2, tensor(2.0, f64), tensor(0.8, f64)).backward();
     print("inkling: dw =", fixed(w2.grad().item(), 6), "db =", fixed(b2.grad().item(), 6));
 
-    // Two things differ in the engine (autograd/engine/graph.h). It numbers ops as they run, and
-    // that is a topological order already. And between tensors a slope would be a huge matrix, so
-    // an op stores a function instead: from the gradient of its output to those of its inputs. It
-    // is called a vjp, a vector-Jacobian product.
+    // The engine (autograd/engine/graph.h) differs in two things. It numbers ops as they run, which
+    // is a topological order already. And it has no slopes, because between two tensors a slope
+    // would be a huge matrix. Instead an op stores its vjp (vector-Jacobian product): a function
+    // from the gradient of its output to the gradients of its inputs.
     //
     // To try: add exp to the tape, and compare its gradient with inkling's. Then let step 4 learn
     // two neurons in a row.

@@ -17,9 +17,9 @@ namespace {
 struct Lesson4 : Notebook {
   // ---- 1. The struct
   //
-  // A gated residual layer: y = x + scale * sigmoid(gate(x)) * value(x). The gate decides for each
-  // feature how much of a new value is added. A Parameter is a tensor that training changes.
-  // Linear, a layer itself, has two: a weight and a bias.
+  // The example is a gated residual layer: y = x + scale * sigmoid(gate(x)) * value(x). The gate
+  // decides for each feature how much of a new value is added. A Parameter is a tensor that
+  // training changes. Linear is a layer with two of them: a weight and a bias.
   struct GatedResidual : Module {
     Linear gate, value;
     Parameter scale;
@@ -31,13 +31,12 @@ struct Lesson4 : Notebook {
   };
 
   void step_1() {
-    // INK_FIELDS lists what the layer holds. All that follows comes from this list: how the layer
-    // prints ...
+    // INK_FIELDS lists what the layer holds. This list is enough to print it.
     manual_seed(1);
     const GatedResidual layer(3);
     print(layer.to_string());
 
-    // ... and the parameters by their names, which an optimizer and a file take.
+    // It also gives the parameters their names, under which optimizers and files know them.
     for (const auto& [name, parameter] : layer.named_parameters())
       print(name, tuple(parameter.shape()));
   }
@@ -45,15 +44,15 @@ struct Lesson4 : Notebook {
   // ---- 2. All of its gradients, in one line
 
   void step_2() {
-    // gradcheck_module checks the gradient of every parameter and of every input, in f64: twice
-    // 3 * 3 + 3 for the two Linear, 3 for the scale, 2 * 3 for the input.
+    // gradcheck_module checks the gradient of every parameter and every input, in f64. Here these
+    // are 3 * 3 + 3 elements for each Linear, 3 for scale and 2 * 3 for the input.
     manual_seed(1);
     GatedResidual layer(3);
     const GradcheckReport report = gradcheck_module(layer, randn({2, 3}));
     print("right:", report.ok, "elements:", report.checked);
 
-    // A zero hides mistakes: with scale = 0 the gradients of gate and value are all 0, and so are
-    // many a wrong one. Give parameters that start at 0 other values before you check a layer.
+    // A zero hides mistakes. With scale = 0, the gradients of gate and value are 0, even if their
+    // vjp is wrong. So give parameters that start at 0 other values before you check a layer.
     layer.scale.detach().zero_();
     sum(layer(randn({2, 3}))).backward();
     print("largest gradient of the gate:", fixed(max(abs(layer.gate.weight.grad())).item(), 1));
@@ -68,7 +67,8 @@ struct Lesson4 : Notebook {
   };
 
   void step_3() {
-    // It would never be trained, nor saved. Whoever asks for the parameters is told.
+    // It would be neither trained nor saved. So it is an error, as soon as an optimizer or anyone
+    // else asks for the parameters.
     const Forgetful layer(2);
     print(message_of([&] { layer.parameters(); }));
   }
@@ -89,7 +89,7 @@ struct Lesson4 : Notebook {
   };
 
   void step_4() {
-    // A model is a module of modules. Their names join with dots.
+    // A model is a module of modules, whose names join with dots.
     manual_seed(1);
     Net net(2, 4);
     print(net.to_string());

@@ -1,8 +1,8 @@
 // A training loop: load, forward, backward, clip, step
 //
-// Every network is trained by the same five lines, a GPT as well. Afterwards you can write them
-// without looking, and say what goes wrong when one is missing. The task: tell two moons, half
-// circles of points that reach into each other, apart.
+// The same five steps train every network, from this one to a GPT. Afterwards you can write them
+// without looking, and say what goes wrong when one is missing. The task is to tell two moons
+// apart: two half circles of points that reach into each other.
 #include <numbers>
 #include <string>
 #include <vector>
@@ -22,8 +22,8 @@ struct Lesson5 : Notebook {
   Tensor points, moons;
 
   void step_1() {
-    // Everything is computed in f64 here. Training multiplies rounding errors, and with 16 digits
-    // they stay far below what is printed, whichever processor this runs on.
+    // Training magnifies rounding errors, which differ from one processor to the next. In f64 they
+    // stay far below the digits printed here, so that you see the same ones.
     context().default_dtype = f64;
     manual_seed(1);
     const int64_t n = 200;
@@ -42,23 +42,24 @@ struct Lesson5 : Notebook {
     model = Sequential{Linear(2, 16), Tanh(), Linear(16, 16), Tanh(), Linear(16, 2)};
     print("parameters:", model.num_parameters());
 
-    // The five lines. The loss is the cross-entropy of the two logits: log 2 = 0.69 for a guess.
+    // The model gives two logits a point, and the loss is their cross-entropy. A guess would have
+    // log 2 = 0.69.
     AdamW optimizer(model.named_parameters(), {.lr = 1e-2});
     for (int step = 0; step < 400; ++step) {
-      // Load: a random batch, because its gradient costs less than that of all points, and points
-      // the same way on average.
+      // Load a random batch. Its gradient costs less than that of all points, and on average it
+      // is the same.
       const Tensor batch = randint(points.size(0), {32});
       const Tensor x = points.index(batch), target = moons.index(batch);
-      // Forward: from inputs to one number.
+      // Forward, from inputs to one number.
       const Tensor loss = cross_entropy(model(x), target);
-      // Backward: from that number to a gradient for every parameter. They would add up over
-      // steps, so the last step's are cleared first.
+      // Backward, from that number to a gradient for every parameter. Those of the step before
+      // are cleared first, because gradients add up.
       optimizer.zero_grad();
       loss.backward();
-      // Clip: a gradient longer than 1 is shortened, so that one odd batch cannot throw the
-      // parameters far away. The length before tells how training goes.
+      // Clip: a gradient longer than 1 is shortened to 1, so that one odd batch cannot throw the
+      // parameters far away. norm is the length before.
       const Tensor norm = clip_grad_norm_(model.parameters(), 1.0);
-      // Step: move every parameter against its gradient.
+      // Step: every parameter moves against its gradient.
       optimizer.step();
       if (step % 100 == 0)
         print("step", step, "loss", fixed(loss.item(), 3), "norm", fixed(norm.item(), 2));
@@ -74,7 +75,7 @@ struct Lesson5 : Notebook {
   void step_3() {
     print("right:", fixed(100 * accuracy(), 1), "% of the points");
 
-    // The plane from (-1.5, 1.5) to (2.5, -1), as the model sees it: # where it says moon 1.
+    // This is the plane from (-1.5, 1.5) to (2.5, -1), with a # where the model says moon 1.
     std::string map;
     for (double y = 1.5; y > -1.1; y -= 0.25) {
       const Tensor x = linspace(-1.5, 2.5, 61);
@@ -84,8 +85,8 @@ struct Lesson5 : Notebook {
     }
     print(map);
 
-    // To try: leave out zero_grad, clip_grad_norm_ or a Tanh, one at a time, and compare the losses.
-    // Then take SGD instead of AdamW, and find its best learning rate.
+    // To try: leave out zero_grad, clip_grad_norm_ or the Tanh layers, one at a time, and compare
+    // the losses. Then take SGD instead of AdamW, and find its best learning rate.
   }
 };
 

@@ -1,8 +1,8 @@
 // A recurrent character model: text, one character after the other
 //
-// A language model gives each possible next character a probability. This one reads the text from
-// left to right and carries what it has read in a hidden state, a vector. Afterwards you know how a
-// network handles sequences, what backpropagation through time is, and why attention was invented.
+// A language model gives every possible next character a probability. This one reads text from left
+// to right, and carries what it has read in a vector, its hidden state. Afterwards you know how a
+// network handles sequences, what backpropagation through time is, and what it cannot learn well.
 #include <memory>
 #include <string>
 #include <vector>
@@ -34,8 +34,8 @@ colours: blue | green | red
   const Tokenizer& tokenizer = data.tokenizer();
 
   void step_1() {
-    // A character is an id, its place in the alphabet. A batch holds B windows of T ids in x, and
-    // in y for each of them the id that follows: the target.
+    // The id of a character is its place in the alphabet. A batch holds B windows of T ids in x.
+    // y holds the targets: for each id of x, the id that follows it.
     const Batch batch = data.train_batch(1, 0, 1, 60);
     print(tokenizer.decode(batch.x));
     print("alphabet of", tokenizer.vocab_size(), "and the first ids:");
@@ -44,19 +44,20 @@ colours: blue | green | red
 
   // ---- 2. The model
   //
-  // h_t = tanh(wte[id_t] + W h_{t-1} + b): the new state comes from the character and the old
-  // state. The logits of the next character are a linear function of the state.
+  // A new state is computed from the character and the old state: h_t = tanh(wte[id_t] + W h_{t-1}
+  // + b). The logits of the next character are a linear function of the state.
   struct RNN : Module {
     Embedding wte;
     Linear recurrent, head;
     RNN(int64_t vocabulary, int64_t n) : wte(vocabulary, n), recurrent(n, n), head(n, vocabulary) {}
 
+    Tensor next(const Tensor& h, const Tensor& ids) const { return tanh(wte(ids) + recurrent(h)); }
     /// The states after each character: ids (B, T) -> T tensors (B, n).
     std::vector<Tensor> states(const Tensor& ids) const {
       std::vector<Tensor> all;
       Tensor h = zeros({ids.size(0), recurrent.in_features});
       for (const Tensor& column : ids.unbind(1)) {
-        h = tanh(wte(column) + recurrent(h));
+        h = next(h, column);
         all.push_back(h);
       }
       return all;
@@ -66,18 +67,17 @@ colours: blue | green | red
   };
   std::unique_ptr<RNN> model;
 
-  static double mean_of(const std::vector<float>& losses) { return mean(tensor(losses)).item(); }
-
   void step_2() {
-    // The loop is that of lesson 5. backward goes through all T steps of the recurrence, from the
-    // last to the first: backpropagation through time. To the engine it is a graph like any other.
+    // The loop is that of lesson 5. backward goes through the T steps of the recurrence, from the
+    // last to the first. This is backpropagation through time. To the engine it is a graph like any
+    // other.
     context().default_dtype = f64;  // the same digits on every machine
     manual_seed(1);
     model = std::make_unique<RNN>(tokenizer.vocab_size(), 64);
     AdamW optimizer(model->named_parameters(), {.lr = 1e-2});
     const int64_t B = 16, T = 64;
     for (int step = 0; step <= 300; ++step) {
-      const Batch batch = data.train_batch(1, static_cast<uint64_t>(step), B, T);
+      const Batch batch = data.train_batch(1, step, B, T);
       const Tensor x = from_vector(batch.x, {B, T}), y = from_vector(batch.y, {B, T});
       const Tensor loss = cross_entropy((*model)(x), y);
       optimizer.zero_grad();
@@ -86,21 +86,21 @@ colours: blue | green | red
       optimizer.step();
       if (step % 100 == 0)
         print("step", step, "loss", fixed(loss.item(), 3), "best possible",
-              fixed(mean_of(batch.best_possible), 3));
+              fixed(mean(tensor(batch.best_possible)).item(), 3));
     }
   }
 
   // ---- 3. It writes
 
   void step_3() {
-    // To write, the model reads its own text: it draws a character from the probabilities, reads
-    // it, draws the next. It spells well. But watch the thing that was seen: 20 characters later
-    // another one comes back. It is forgotten, and so the loss stays above the best possible.
+    // To write, the model draws a character from its probabilities, reads it, and draws the next.
+    // It spells well. But watch the thing that was seen: 20 characters later, another one comes
+    // back. The model has forgotten it. So its loss stays above the best possible.
     const NoGrad no_grad;
     std::vector<int64_t> text;
     Tensor h = zeros({1, 64}), ids = tensor(tokenizer.encode("\n"));
     for (int i = 0; i < 180; ++i) {
-      h = tanh(model->wte(ids) + model->recurrent(h));
+      h = model->next(h, ids);
       ids = sample(softmax(model->head(h), -1)).view({1});
       text.push_back(ids.item<int64_t>());
     }
@@ -110,10 +110,10 @@ colours: blue | green | red
   // ---- 4. How far back does it learn?
 
   void step_4() {
-    // Take the loss of the last character, and its gradient with respect to earlier states. Each
-    // step back multiplies the gradient by W^T and by the derivative of tanh, which is below 1. So
-    // the gradient fades, and the model hardly learns what it should remember for long. Lengths of
-    // gradients, divided by that of the last state's:
+    // Take the gradient of the last character's loss with respect to every state. Each step back
+    // multiplies it by W^T and by the derivative of tanh, which is below 1. So it fades, and the
+    // model hardly learns what it should remember for long. Printed is how long the gradient still
+    // is, relative to that of the last state.
     const Batch batch = data.train_batch(2, 0, 1, 64);
     const std::vector<Tensor> states = model->states(from_vector(batch.x, {1, 64}));
     for (Tensor h : states) h.retain_grad();
@@ -122,10 +122,10 @@ colours: blue | green | red
     for (const size_t k : {0, 4, 16, 48})
       print(k, "characters back:", fixed(norm(states[63 - k].grad()).item() / last, 4));
 
-    // Attention closes this gap, because there every character is one step away (lesson 7).
+    // Attention (lesson 7) closes this gap, because it reaches every character in one step.
     //
-    // To try: train for 2000 steps. Does the thing come back? Then replace the recurrence by a GRU,
-    // whose gates let the state pass unchanged, and compare the table of gradients.
+    // To try: train for 2000 steps. Does the right thing come back? Then replace the recurrence by
+    // a GRU, whose gates can pass a state on unchanged, and compare the gradients.
   }
 };
 

@@ -1,8 +1,8 @@
 // A GPT from its parts: attention, blocks, training, writing
 //
-// The model that follows is a whole GPT: causal self-attention with several heads, an MLP, residual
-// connections, layer norms. Afterwards you can read nn/gpt.h, or any other transformer, because
-// they differ from it in speed and size only. The language is that of lesson 6.
+// Here is a whole GPT: causal self-attention with several heads, an MLP, residual connections and
+// layer norms. Afterwards you can read nn/gpt.h and any other GPT, because they differ from this
+// one in size and speed only. The language is that of lesson 6.
 #include <cmath>
 #include <memory>
 #include <string>
@@ -23,12 +23,12 @@ namespace ink {
 namespace {
 
 struct Lesson7 : Notebook {
-  // ---- 1. Attention: every position asks all positions before it
+  // ---- 1. Attention: every position looks at all positions before it
   //
-  // Each position sends out a query, and offers a key and a value. Where a query matches a key, the
-  // value is taken over: the result is an average of values, weighted by softmax(q k^T / sqrt(d)).
-  // The mask hides later positions, which are not written yet. Heads do this side by side, each
-  // with d = C / heads numbers of a position.
+  // Each position has a query, a key and a value. Its result is the average of all values with the
+  // weights softmax(q k^T / sqrt(d)): the better its query matches a key, the more that value
+  // counts. A mask hides later positions, because they are not written yet. Heads do this side by
+  // side, each with vectors of d = C / heads numbers.
   struct Attention : Module {
     int64_t heads;
     Linear qkv, proj;
@@ -41,7 +41,7 @@ struct Lesson7 : Notebook {
       const std::vector<Tensor> parts = qkv(x).view(split_heads).permute({2, 0, 3, 1, 4}).unbind(0);
       const Tensor &q = parts[0], &k = parts[1], &v = parts[2];  // (B, heads, T, d) each
       const double scale = 1 / std::sqrt(static_cast<double>(C / heads));
-      const Tensor later = triu(ones({T, T}), 1) == 1;
+      const Tensor later = triu(ones({T, T}), 1) == 1;  // (T, T): is the key's position later?
       const Tensor scores = masked_fill(matmul(q, k.transpose(-2, -1)) * scale, later, -inf);
       const Tensor weights = softmax(scores, -1);
       return {proj(matmul(weights, v).transpose(1, 2).reshape({B, T, C})), weights};
@@ -50,7 +50,8 @@ struct Lesson7 : Notebook {
   };
 
   void step_1() {
-    // The weights of the first head at random: each row sums to 1, and nobody looks ahead.
+    // These are the weights of the first head before training. Each row sums to 1, and no position
+    // looks ahead.
     manual_seed(1);
     const Attention attention(8, 2);
     const Tensor weights = attention(randn({1, 4, 8})).second.detach();
@@ -59,8 +60,8 @@ struct Lesson7 : Notebook {
 
   // ---- 2. A block, and the model
   //
-  // Attention moves information between positions, and the MLP works on it within each. Both add to
-  // the residual stream x, which runs through untouched, and with it the gradient.
+  // Attention moves information between positions, and the MLP works within each position. Both add
+  // to x, the residual stream, along which the gradient passes unchanged.
   struct Block : Module {
     LayerNorm ln_1, ln_2;
     Attention attn;
@@ -72,7 +73,7 @@ struct Lesson7 : Notebook {
     }
     INK_FIELDS(ln_1, ln_2, attn, fc, proj)
   };
-  // A position is the sum of what stands there and where it stands.
+  // The stream starts as the sum of two vectors: which character it is, and where it stands.
   struct TinyGPT : Module {
     Embedding wte, wpe;
     ModuleList<Block> h;
@@ -88,6 +89,15 @@ struct Lesson7 : Notebook {
     INK_FIELDS(wte, wpe, h, ln_f, lm_head)
   };
 
+  void step_2() {
+    // For ids (B, T), the model gives the logits of the next character at every position. One call
+    // thus learns from T texts: the first character, the first two, and so on.
+    const TinyGPT untrained(30, 64, 32);
+    print("parameters:", untrained.num_parameters());
+    print("logits", tuple(untrained(zeros({8, 64}, i64)).shape()));
+  }
+
+  // ---- 3. Training
   const FablesDataset data{Fables(R"(
 story: [girl=girls] the [beast=beasts] saw a [thing=things]. It was [colours]. [end]\n
 end: Soon [girl] had the [thing]. | No [thing] for [girl].
@@ -99,22 +109,17 @@ colours: blue | green | red
   const Tokenizer& tokenizer = data.tokenizer();
   std::unique_ptr<TinyGPT> model;
 
-  void step_2() {
+  void step_3() {
+    // The loop is that of lesson 5. As in nanoGPT, matrices decay, and the learning rate rises for
+    // some steps and then falls, because large steps help at first and harm at the end.
     context().default_dtype = f64;  // the same digits on every machine
     manual_seed(1);
-    model = std::make_unique<TinyGPT>(tokenizer.vocab_size(), 64, 32);
-    print("parameters:", model->num_parameters());
-    print("logits", tuple((*model)(tensor({{4, 14, 20, 10}})).shape()));
-  }
-
-  // ---- 3. Training
-
-  void step_3() {
     const int64_t B = 8, T = 64, steps = 500;
+    model = std::make_unique<TinyGPT>(tokenizer.vocab_size(), T, 32);
     AdamW optimizer(decay_matrices(model->named_parameters(), 0.1), {.beta2 = 0.99});
     const Schedule lr = warmup_cosine(1e-2, 1e-3, 20, steps);
     for (int64_t step = 0; step < steps; ++step) {
-      const Batch batch = data.train_batch(1, static_cast<uint64_t>(step), B, T);
+      const Batch batch = data.train_batch(1, step, B, T);
       const Tensor x = from_vector(batch.x, {B, T}), y = from_vector(batch.y, {B, T});
       const Tensor loss = cross_entropy((*model)(x), y);
       optimizer.zero_grad();
@@ -136,22 +141,24 @@ colours: blue | green | red
   }
 
   void step_4() {
+    // Each time, the model reads the whole text so far, and a next character is drawn.
     for (std::string text : {"Ada", "Bela", "Cleo", "Dora"}) {
       while (text.back() != '\n' && text.size() < 64)
         text += tokenizer.decode(sample(next_probabilities(text)).tolist<int64_t>());
       print(text.substr(0, text.find('\n')));
     }
 
-    // What was seen must come back 20 characters later, which the recurrent model never learnt.
+    // The thing that was seen must come back 20 characters later. The recurrent model never learnt
+    // that.
     for (const std::string thing : {"kite", "lamp", "pan", "rope"}) {
       const Tensor p = next_probabilities("Ada the dog saw a " + thing + ". It was red. No ");
       const std::string best = tokenizer.decode(argmax(p).tolist<int64_t>());
       print("saw a", thing, "... No", best, "with probability", fixed(max(p).item(), 2));
     }
 
-    // To try: train without wpe, or with one head, or with one block, and repeat the test. Then
-    // let GPT from nn/gpt.h take the place of TinyGPT, and TextDataset, with a book of yours, that
-    // of the language. `./run.sh train` does both.
+    // To try: train without wpe, with one head, or with one block, and repeat the test. Then put
+    // GPT (nn/gpt.h) in the place of TinyGPT, and TextDataset with a book of yours in the place of
+    // FablesDataset. `./run.sh train --data book.txt` does both.
   }
 };
 

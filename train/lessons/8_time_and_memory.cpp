@@ -1,9 +1,9 @@
 // Time and memory: where they go, and four ways to spend less
 //
 // A training step spends its time on matrix products and on moving numbers. Its memory holds what
-// backward will need. Afterwards you can measure both, op by op, and say what fusing, checkpointing,
-// recomputing and 16 bits change. Seconds differ from run to run, so this page prints bytes, counts
-// and comparisons only.
+// backward will need. Afterwards you can measure both, op by op, and say what fusing, checkpoints,
+// Recompute and Autocast save. Seconds differ from run to run, so this lesson prints only bytes,
+// counts and comparisons.
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -29,7 +29,7 @@ struct Lesson8 : Notebook {
   static std::string megabytes(double bytes) { return fixed(bytes / 1e6, 1); }
 
   void step_1() {
-    // The profiler is an observer: while it is listed, it sees each op and each vjp.
+    // The profiler is an observer: while `observe` lives, it sees each op and each vjp.
     manual_seed(1);
     const Block block({.n_head = 4, .n_embd = 64});
     const Tensor x = randn({8, 128, 64});  // (B, T, C)
@@ -40,10 +40,9 @@ struct Lesson8 : Notebook {
       sum(block(x)).backward();
     }
 
-    // rows() has the longest first, with row.seconds(). Here they are sorted by name, because times
-    // change. Bytes are those of the operands, each once. FLOPs count matrix products only, because
-    // all else is bound by memory: the processor waits for bytes. Views (split, view, transpose)
-    // move nothing, so they are left out.
+    // Each op has a row. rows() has the slowest op first; this page sorts them by name, because
+    // times change. Bytes count each operand once. FLOPs count matrix products only, because the
+    // other ops wait for bytes, not for arithmetic. Views move no bytes, so they are left out.
     std::vector<ProfileRow> rows = profiler.rows();
     std::sort(rows.begin(), rows.end(), [](auto& a, auto& b) { return a.name < b.name; });
     print(column("op", 18) + column("calls", 8) + column("MB forward") + column("MB backward") +
@@ -83,9 +82,9 @@ struct Lesson8 : Notebook {
   }
 
   void step_2() {
-    // layer_norm has a kernel for forward and one for backward. Under Composed, the same call runs
-    // as its definition: a mean, a difference, a square and so on, each a pass over all numbers.
-    // The fused op keeps two numbers a row, and x, which is there anyway.
+    // layer_norm is one kernel forward and one backward. Under Composed, the same call runs as its
+    // definition: a mean, a difference, a square and so on, each a pass over all numbers. The fused
+    // op keeps two numbers a row, and x, which exists anyway.
     const Tensor x = randn({1024, 256}).requires_grad_();
     const auto norm_of_x = [&] { return sum(layer_norm(x)); };
     const Cost fused = cost_of(norm_of_x);
@@ -114,19 +113,19 @@ struct Lesson8 : Notebook {
   Tensor gradient_of(const Tensor& loss) { return grad({loss}, {blocks[0].attn.c_attn.weight})[0]; }
 
   void step_3() {
-    // Of a checkpointed section the graph keeps the input alone. When backward gets there, it runs
-    // the section once more. That is a second forward, and a forward is a third of a step.
+    // Of a checkpointed section, the graph keeps only the input. When backward gets there, it runs
+    // the section once more. So a step has a second forward, which is about a third of its time.
     const Cost usual = cost_of([&] { return plain(); });
     const Cost saving = cost_of([&] { return checkpointed(); });
     print("MB kept:", megabytes(usual.kept), "with checkpoints:", megabytes(saving.kept));
     print("same gradients:", equal(gradient_of(plain()), gradient_of(checkpointed())));
   }
 
-  // ---- 4. Recompute: forget only what costs little
+  // ---- 4. Recompute: compute again only what costs little
 
   void step_4() {
-    // The outputs of norms and GELUs are large, and take little time. Under Recompute the graph
-    // does not keep them: backward computes them again from their inputs, which it has anyway.
+    // The outputs of norms and GELUs are large, but take little time. Under Recompute, the graph
+    // does not keep them. Backward computes them again from their inputs, which it keeps anyway.
     const Tensor expected = gradient_of(plain());
     const Cost usual = cost_of([&] { return plain(); });
     const Recompute guard;
@@ -138,9 +137,9 @@ struct Lesson8 : Notebook {
   // ---- 5. Mixed precision: half the bits where they are not needed
 
   void step_5() {
-    // Under Autocast, matrix products read bf16, and what lies between them is bf16: 2 bytes a
-    // number instead of 4. Sums, weights and their gradients stay f32, because a small update to a
-    // large weight would be lost in the 8 bits of precision that bf16 has.
+    // Under Autocast, matrix products read and write bf16, which takes 2 bytes a number instead of
+    // 4. Weights, their gradients and all sums stay f32, because bf16 has 8 bits of precision, in
+    // which a small update of a large weight would be lost.
     const double expected = plain().item();
     const Cost usual = cost_of([&] { return plain(); });
     const Autocast guard;
@@ -148,8 +147,8 @@ struct Lesson8 : Notebook {
     print("MB kept:", megabytes(usual.kept), "with Autocast:", megabytes(saving.kept));
     print("loss within a percent:", std::abs(plain().item() / expected - 1) < 0.01);
 
-    // To try: print row.seconds() in step 1, and find the op that takes longest. Then save_trace
-    // writes the same for Perfetto. Then combine Recompute and Autocast.
+    // To try: print row.seconds() in step 1, and find the slowest op. Let profiler.trace(true) and
+    // save_trace write a file for ui.perfetto.dev. Then measure Recompute and Autocast together.
   }
 };
 
