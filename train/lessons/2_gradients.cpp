@@ -79,8 +79,9 @@ struct Lesson2 : Notebook {
     const GradcheckReport report = gradcheck(f, {a, b});
     print("right:", report.ok, "elements:", report.checked);
 
-    // Here is an op whose author forgot a 2, because the derivative of x^2 is 2 x. (Lesson 3 says
-    // how ops are written.) gradcheck finds it, and its report names the worst element.
+    // Here is an op with a mistake: the derivative of x^2 is 2 x, and its author forgot the 2.
+    // (Lesson 3 says how ops are written.) gradcheck finds the mistake, and its report names the
+    // worst element.
     const auto wrong_square = [](const std::vector<Tensor>& in) {
       return record("wrong_square", {in[0]}, square(in[0].detach()),
                     [x = Saved::input(in[0])](const Tensor& dy) -> Grads { return {dy * *x}; });
@@ -93,7 +94,7 @@ struct Lesson2 : Notebook {
   // ---- 5. What surprises everybody once
 
   void step_5() {
-    // Gradients add up over calls of backward, so that a large batch can come in parts. So a
+    // Gradients add up over calls of backward, so that a large batch can come in parts. Therefore a
     // training loop clears them in each step.
     Tensor x = tensor({1.0, 2.0}).requires_grad_();
     sum(square(x)).backward();
