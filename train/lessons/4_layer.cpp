@@ -1,4 +1,4 @@
-// A layer of your own: parameters, names, and a check of all its gradients
+// A layer of your own, and a check of all its gradients
 //
 // A layer is a struct: its parameters, a constructor that gives them their first values, a call
 // operator, and one line that names its fields. Afterwards you can write any layer, put it into a
