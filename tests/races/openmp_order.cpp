@@ -1,6 +1,6 @@
-// What happens before what in OpenMP, told to the thread sanitizer. libgomp is not compiled with the
-// sanitizer, which therefore does not see that a parallel region begins after what its caller did
-// and ends before what the caller does next. The functions here stand before libgomp's of the same
+// What happens before what in OpenMP, told to the thread sanitizer. libgomp is not compiled with
+// it, so it does not see that a parallel region begins after what its caller did and ends before
+// what the caller does next. The functions here stand before libgomp's of the same
 // names: they announce the order, then call libgomp's.
 #include <dlfcn.h>
 #include <sanitizer/tsan_interface.h>
