@@ -33,15 +33,6 @@ inline int64_t by_device(int64_t on_cpu, int64_t on_device) {
   return test_device().is_cpu() ? on_cpu : on_device;
 }
 
-/// Gradients of larger tensors are checked along random directions. Sanitizers need each path once.
-inline int64_t elements_to_check() {
-#ifdef __SANITIZE_ADDRESS__
-  return 12;
-#else
-  return by_device(100, 12);
-#endif
-}
-
 inline bool same_bits(const Tensor& a, const Tensor& b) {
   const Tensor x = a.to(cpu_device).contiguous(), y = b.to(cpu_device).contiguous();
   return a.shape() == b.shape() && a.dtype() == b.dtype() && for_any(a.dtype(), [&]<class T>(T) {

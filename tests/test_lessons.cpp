@@ -63,21 +63,11 @@ void expect_source_in(const std::string& text, const Lesson& lesson) {
   }
 }
 
-// Unoptimised builds do not run the slowest again.
-bool is_run_again([[maybe_unused]] const Lesson& lesson) {
-#ifdef NDEBUG
-  return true;
-#else
-  return lesson.name != "7_gpt";
-#endif
-}
-
 // In one thread, where the test above took as many as there are: the digits are the same.
 TEST(Lessons, ThePageHoldsTheWholeSourceAndEveryOutputInOrder) {
   const int threads = omp_get_max_threads();
   omp_set_num_threads(1);
   for (const Lesson& lesson : lessons()) {
-    if (!is_run_again(lesson)) continue;
     std::string text;
     int titles = 0;
     size_t at = 0;

@@ -61,25 +61,18 @@ struct Lesson8 : Notebook {
   // ---- 2. Fusing: one pass over memory instead of many
   struct Cost {
     double moved = 0, kept = 0;  // bytes: moved by both, and kept from forward for backward
-    double seconds = inf;        // the least of five runs
   };
   static Cost cost_of(const std::function<Tensor()>& forward) {
     Cost cost;
-    for (int run = 0; run < 5; ++run) {
-      Profiler profiler;
-      const Observe observe(profiler);
-      profiler.start();
-      const int64_t before = memory_stats().bytes_in_use;
-      const Tensor loss = forward();
-      cost.kept = static_cast<double>(memory_stats().bytes_in_use - before);
-      loss.backward();
-      double seconds = cost.moved = 0;
-      for (const ProfileRow& row : profiler.rows()) {
-        seconds += row.seconds();
-        cost.moved += row.forward.work.bytes() + row.backward.work.bytes();
-      }
-      cost.seconds = std::min(cost.seconds, seconds);
-    }
+    Profiler profiler;
+    const Observe observe(profiler);
+    profiler.start();
+    const int64_t before = memory_stats().bytes_in_use;
+    const Tensor loss = forward();
+    cost.kept = static_cast<double>(memory_stats().bytes_in_use - before);
+    loss.backward();
+    for (const ProfileRow& row : profiler.rows())
+      cost.moved += row.forward.work.bytes() + row.backward.work.bytes();
     return cost;
   }
 
@@ -94,7 +87,6 @@ struct Lesson8 : Notebook {
     const Cost composed = cost_of(norm_of_x);
     print("MB moved:", megabytes(fused.moved), "composed:", megabytes(composed.moved));
     print("MB kept:", megabytes(fused.kept), "composed:", megabytes(composed.kept));
-    print("fused is faster:", fused.seconds < composed.seconds);
   }
 
   // ---- 3. Checkpoints: memory for time
