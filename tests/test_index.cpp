@@ -121,9 +121,10 @@ TEST(Index, RepeatedIdsSumTheirGradients) {
 
 // The op, not the shape that would have been made.
 TEST(Index, Bf16GradientsAreSummedInF32) {
-  const Tensor x = zeros({2, 2}, bf16).requires_grad_(), ids = zeros({1000, 2}, i64);
-  EXPECT_EQ(grad({sum(gather(x, 0, ids))}, {x})[0].tolist(),
-            (std::vector<double>{1000, 1000, 0, 0}));
+  const Tensor x = zeros({2, 2}, bf16).requires_grad_(), ids = zeros({1000}, i64);
+  for (const Tensor& y : {gather(x, 0, ids.unsqueeze(1).expand({1000, 2})), x.index(ids),
+                          x.index({ids}), index_select(x, 0, ids)})
+    EXPECT_EQ(grad({sum(y)}, {x})[0].tolist(), (std::vector<double>{1000, 1000, 0, 0}));
 }
 
 TEST(Index, NinthDimensionsAreRefusedByName) {

@@ -102,11 +102,9 @@ Tensor as_scalar(const Tensor& line, const char* op, const Tensor& like) {
   return like.dim() == 0 ? shown_as(op, view(line, {})) : line;
 }
 
-// zeros of a shape, with dy added at ids; of bf16 the sums are f32.
+// zeros of a shape, with dy added at ids
 Tensor added_at(const Shape& shape, int64_t dim, const Tensor& ids, const Tensor& dy) {
-  const DType sums = dy.dtype() == bf16 ? f32 : dy.dtype();
-  const Tensor dx = scatter_add(zeros(shape, {sums, dy.device()}), dim, ids, to(dy, sums));
-  return to(dx, dy.dtype());
+  return scatter_add(zeros(shape, dy.options()), dim, ids, dy);
 }
 
 // x in the first corner of zeros of a larger shape.
