@@ -17,6 +17,7 @@ usage: $name COMMAND [options]
 
   train [options]      build, then train a GPT on the built-in stories
   sample [options]     let a trained model write            eval, info, gradcheck: likewise
+  report [RUN] --svg FILE   draw the loss curve of a run
   bench [options]      measure a training step on this machine: time, memory, and where they go
   lesson [NAME]        read and run a lesson, such as 0 or 7_gpt; without NAME, list them
   walkthrough [NAME]   the same for the five on attention, with PyTorch's digits
@@ -323,7 +324,7 @@ misused() {
 ((BASH_VERSINFO[0] >= 5)) || die "run.sh needs bash 5 or newer."
 command=${1:-help}
 case $command in
-  train | sample | eval | bench | gradcheck | info | lesson | walkthrough | seedhunt)
+  train | sample | eval | report | bench | gradcheck | info | lesson | walkthrough | seedhunt)
     run_program "$@"
     ;;
   build) build_only "${@:2}" ;;

@@ -12,6 +12,7 @@ install(TARGETS ${libraries} EXPORT inklingTargets
 # Not the headers of kernels that define macros.
 install(DIRECTORY autograd nn data train DESTINATION include/inkling FILES_MATCHING PATTERN "*.h"
   PATTERN cli EXCLUDE PATTERN cases EXCLUDE PATTERN lessons EXCLUDE
+  PATTERN report EXCLUDE
   PATTERN gemm EXCLUDE PATTERN attention EXCLUDE PATTERN kernels EXCLUDE
   PATTERN shared EXCLUDE
   REGEX "/(kernels|simd|shuffle|target|device_function)\\.h$" EXCLUDE

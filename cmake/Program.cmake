@@ -26,6 +26,10 @@ add_custom_command(OUTPUT ${lesson_texts}
 inkling_add_part(lessons lessons ${lesson_texts})
 target_link_libraries(inkling_lessons PUBLIC inkling::train)
 
+# What a run's metrics look like.
+inkling_add_part(report report)
+target_link_libraries(inkling_report PUBLIC inkling::train PRIVATE ${fmt_target})
+
 inkling_add_part(cli cli)
 if(NOT INKLING_SEEDHUNT)
   get_target_property(cli_sources inkling_cli SOURCES)
@@ -34,7 +38,8 @@ if(NOT INKLING_SEEDHUNT)
   target_compile_definitions(inkling_cli PRIVATE INKLING_NO_SEEDHUNT)
 endif()
 target_link_libraries(inkling_cli PUBLIC inkling::train
-                      PRIVATE CLI11::CLI11 inkling_cases inkling_lessons ${fmt_target})
+                      PRIVATE CLI11::CLI11 inkling_cases inkling_lessons inkling_report
+                              ${fmt_target})
 target_compile_definitions(inkling_cli PRIVATE INKLING_VERSION="${PROJECT_VERSION}")
 
 # What programs link besides: the GPU backend where there is one.

@@ -30,6 +30,7 @@ int lesson_command(const Arguments& arguments);     // lesson_command.cpp
 int walkthrough_command(const Arguments& arguments);
 int seedhunt_command(const Arguments& arguments);  // seedhunt_command.cpp
 int bench_command(const Arguments& arguments);     // bench_command.cpp
+int report_command(const Arguments& arguments);    // report_command.cpp
 
 /// parse_device; throws UsageError.
 Device parsed_device(const std::string& name);

@@ -1,0 +1,171 @@
+#include "train/report/chart.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace ink {
+namespace {
+
+constexpr const char* kStyle = R"(<style>
+  .chart { --ink: #1b1f24; --quiet: #66707c; --line: #d5dae0; --back: #ffffff; --c0: #0072b2;
+           --c1: #d55e00; --c2: #009e73; --c3: #cc79a7; --c4: #e69f00; --c5: #56b4e9; }
+  @media (prefers-color-scheme: dark) {
+    .chart { --ink: #e8ebee; --quiet: #96a0ab; --line: #3a414a; --back: #14171b; --c0: #56b4e9; }
+  }
+  .chart text { font: 13px system-ui, sans-serif; fill: var(--ink); }
+  .chart .tick { fill: var(--quiet); }
+</style>
+)";
+
+std::string escaped(const std::string& text) {
+  std::string out;
+  for (const char c : text)
+    out += c == '<' ? "&lt;" : c == '>' ? "&gt;" : c == '&' ? "&amp;" : std::string(1, c);
+  return out;
+}
+
+// One axis: from values to pixels.
+struct Axis {
+  double low, high, from, to;  // `from` is low's pixel
+  bool log = false;
+
+  double scaled(double v) const { return log ? std::log10(v) : v; }
+  double at(double v) const {
+    return from + (scaled(v) - scaled(low)) / (scaled(high) - scaled(low)) * (to - from);
+  }
+  // 1, 2 and 5 times powers of ten: between three and ten of them, where that can be.
+  std::vector<double> ticks() const {
+    std::vector<double> found;
+    if (log) {
+      for (int e = int(std::floor(std::log10(low))); e <= int(std::ceil(std::log10(high))); ++e)
+        for (const double digit : {1.0, 2.0, 5.0}) found.push_back(digit * std::pow(10, e));
+    } else {
+      const double power = std::pow(10, std::floor(std::log10((high - low) / 4)));
+      const double times = (high - low) / 4 / power;
+      const double step = power * (times < 2 ? 1 : times < 5 ? 2 : 5);
+      for (double i = std::ceil(low / step); i * step <= high; ++i) found.push_back(i * step);
+    }
+    const double slack = 1e-9 * (high - low);
+    std::erase_if(found, [&](double v) { return v < low - slack || v > high + slack; });
+    return found;
+  }
+};
+
+// The axis over all values that pick() gives; a tenth of room around a logarithmic one.
+template <class Pick>
+Axis axis_over(const Chart& chart, bool log, const Pick& pick) {
+  double low = std::numeric_limits<double>::infinity(), high = -low;
+  for (const ChartLine& line : chart.lines) {
+    for (const auto& point : line.points) {
+      if (!std::isfinite(point.first) || !std::isfinite(point.second)) continue;
+      low = std::min(low, pick(point));
+      high = std::max(high, pick(point));
+    }
+  }
+  if (low > high) low = 0, high = 1;  // nothing to show
+  if (low == high) low -= 0.5 * std::abs(low) + 1e-3, high += 0.5 * std::abs(high) + 1e-3;
+  return {low, high, 0, 0, log && low > 0};
+}
+
+std::string path(const ChartLine& line, const Axis& x, const Axis& y) {
+  std::string d;
+  bool begun = false;
+  for (const auto& [at, value] : line.points) {
+    const bool shown = std::isfinite(at) && std::isfinite(value);
+    if (shown) d += fmt::format("{}{:.1f} {:.1f}", begun ? "L" : "M", x.at(at), y.at(value));
+    begun = shown;
+  }
+  return d;
+}
+
+std::string drawn(const ChartLine& line, const Axis& x, const Axis& y) {
+  using Style = ChartLine::Style;
+  if (line.style != Style::points) {
+    const char* const look = line.style == Style::thin     ? "1' opacity='.35"
+                             : line.style == Style::dashed ? "2' stroke-dasharray='6 4"
+                                                           : "2.2' stroke-linejoin='round";
+    return fmt::format("<path d='{}' fill='none' stroke='var(--c{})' stroke-width='{}'/>\n",
+                       path(line, x, y), line.colour, look);
+  }
+  std::string dots;
+  for (const auto& [at, value] : line.points) {
+    if (!std::isfinite(at) || !std::isfinite(value)) continue;
+    dots += fmt::format("<circle cx='{:.1f}' cy='{:.1f}' r='3.5' fill='var(--c{})'/>\n", x.at(at),
+                        y.at(value), line.colour);
+  }
+  return dots;
+}
+
+std::string axes(const Chart& chart, const Axis& x, const Axis& y) {
+  std::string out;
+  for (const double v : y.ticks())
+    out += fmt::format(
+        "<line x1='{0:.1f}' x2='{1:.1f}' y1='{2:.1f}' y2='{2:.1f}' stroke='var(--line)'/>"
+        "<text class='tick' x='{3:.1f}' y='{4:.1f}' text-anchor='end'>{5:g}</text>\n",
+        x.from, x.to, y.at(v), x.from - 8, y.at(v) + 4, v);
+  for (const double v : x.ticks())
+    out +=
+        fmt::format("<text class='tick' x='{:.1f}' y='{:.1f}' text-anchor='middle'>{:g}</text>\n",
+                    x.at(v), y.from + 20, v);
+  return out +
+         fmt::format(
+             "<text x='{:.1f}' y='{:.1f}' text-anchor='middle'>{}</text>\n"
+             "<text transform='translate(16 {:.1f}) rotate(-90)' text-anchor='middle'>{}</text>\n",
+             (x.from + x.to) / 2, y.from + 42, escaped(chart.x_label), (y.from + y.to) / 2,
+             escaped(chart.y_label));
+}
+
+std::string legend(const Chart& chart, double right, double top) {
+  std::string out;
+  double y = top;
+  for (const ChartLine& line : chart.lines) {
+    if (line.name.empty()) continue;
+    const ChartLine sample = {
+        {}, line.style, line.colour, {{right - 26, y - 4}, {right - 13, y - 4}, {right, y - 4}}};
+    const Axis pixels{0, 1, 0, 1};
+    out += drawn(sample, pixels, pixels);
+    out += fmt::format("<text x='{:.1f}' y='{:.1f}' text-anchor='end'>{}</text>\n", right - 34, y,
+                       escaped(line.name));
+    y += 18;
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string chart_svg(const Chart& chart, int width, int height) {
+  Axis x = axis_over(chart, false, [](const auto& point) { return point.first; });
+  Axis y = axis_over(chart, chart.log_y, [](const auto& point) { return point.second; });
+  if (y.log) y.low /= 1.1, y.high *= 1.1;
+  x.from = 64, x.to = width - 16;
+  y.from = height - 56, y.to = 40;
+  std::string svg = fmt::format(
+      "<svg xmlns='http://www.w3.org/2000/svg' class='chart' viewBox='0 0 {0} {1}' width='{0}' "
+      "height='{1}' role='img'>\n<title>{2}</title>\n{3}"
+      "<rect width='{0}' height='{1}' fill='var(--back)'/>\n"
+      "<text x='{4:.1f}' y='24' font-weight='bold'>{2}</text>\n",
+      width, height, escaped(chart.title), kStyle, x.from);
+  svg += axes(chart, x, y);
+  for (const ChartLine& line : chart.lines) svg += drawn(line, x, y);
+  return svg + legend(chart, x.to - 8, y.to + 16) + "</svg>\n";
+}
+
+std::vector<std::pair<double, double>> smoothed(
+    const std::vector<std::pair<double, double>>& points, double span) {
+  std::vector<std::pair<double, double>> means;
+  double sum = 0, weight = 0, last = 0;
+  for (const auto& [x, y] : points) {
+    if (!std::isfinite(y)) continue;
+    const double kept = weight == 0 ? 0 : std::exp(-(x - last) / span);
+    sum = kept * sum + y;
+    weight = kept * weight + 1;
+    last = x;
+    means.emplace_back(x, sum / weight);
+  }
+  return means;
+}
+
+}  // namespace ink

@@ -1,0 +1,90 @@
+#include "train/report/metrics.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <nlohmann/json.hpp>
+
+#include "autograd/base/check.h"
+#include "autograd/io/foreign.h"
+#include "data/file.h"
+#include "train/config.h"
+
+namespace ink {
+namespace {
+
+struct Column {
+  const char* name;
+  std::optional<double> MetricsStep::*value;
+};
+constexpr std::array<Column, 7> kColumns = {{{"train_loss", &MetricsStep::train_loss},
+                                             {"val_loss", &MetricsStep::val_loss},
+                                             {"best_possible", &MetricsStep::best_possible},
+                                             {"lr", &MetricsStep::lr},
+                                             {"grad_norm", &MetricsStep::grad_norm},
+                                             {"tokens_per_s", &MetricsStep::tokens_per_s},
+                                             {"ms", &MetricsStep::ms}}};
+
+std::optional<MetricsStep> parsed(const std::string& line) {
+  try {
+    const nlohmann::json object = parse_json(line);
+    const Fields fields("metrics", object);
+    MetricsStep step;
+    step.step = fields.count("step", kMostSteps);
+    for (const auto& [name, value] : kColumns)
+      if (fields.has(name)) step.*value = fields.number(name);
+    return step;
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+}  // namespace
+
+std::vector<MetricsStep> read_metrics(const std::filesystem::path& file) {
+  const std::string text = read_file(file);
+  std::vector<MetricsStep> steps;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    if (const auto step = parsed(text.substr(at, end - at))) steps.push_back(*step);
+    at = end + 1;
+  }
+  INK_CHECK(!steps.empty(), file.string(), ": expected lines of metrics, found none");
+  return steps;
+}
+
+Chart loss_chart(const std::vector<MetricsStep>& steps, const std::string& title) {
+  using Style = ChartLine::Style;
+  std::vector<std::pair<double, double>> training, validation, best;
+  for (const MetricsStep& at : steps) {
+    const auto step = static_cast<double>(at.step);
+    if (at.train_loss) training.emplace_back(step, *at.train_loss);
+    if (at.val_loss) validation.emplace_back(step, *at.val_loss);
+    if (at.val_loss && at.best_possible) best.emplace_back(step, *at.best_possible);
+  }
+  if (!best.empty() && !training.empty())  // a level, all along
+    best.insert(best.begin(), {training.front().first, best.front().second});
+  const double span = training.empty() ? 1 : training.back().first / 60;
+  Chart chart{title, "step", "loss (nats per token)", {}};
+  chart.lines.push_back({"", Style::thin, 0, training});
+  chart.lines.push_back({"validation loss", Style::points, 1, validation});
+  if (!best.empty()) chart.lines.push_back({"best possible", Style::dashed, 2, best});
+  chart.lines.insert(chart.lines.begin(),
+                     {"training loss", Style::line, 0, smoothed(training, span)});
+  return chart;
+}
+
+std::string metrics_csv(const std::vector<MetricsStep>& steps) {
+  std::string csv = "step";
+  for (const Column& column : kColumns) csv += fmt::format(",{}", column.name);
+  csv += "\n";
+  for (const MetricsStep& step : steps) {
+    csv += fmt::format("{}", step.step);
+    for (const Column& column : kColumns)
+      csv += (step.*column.value) ? fmt::format(",{}", *(step.*column.value)) : ",";
+    csv += "\n";
+  }
+  return csv;
+}
+
+}  // namespace ink
