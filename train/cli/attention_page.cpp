@@ -32,13 +32,31 @@ constexpr const char* kPage = R"html(<!doctype html>
   #text .query { outline: 2px solid var(--mark); }
   #text .masked { color: var(--quiet); }
   main { display: flex; flex-wrap: wrap; gap: 2rem; align-items: flex-start; }
-  #map { position: relative; width: min(32rem, 92vw); height: min(32rem, 92vw); }
+  #map { position: relative; width: min(32rem, 84vw); height: min(32rem, 84vw);
+         margin: 2.6rem 0 0 2.6rem; }
   #large { width: 100%; height: 100%; cursor: crosshair; }
-  #mark { position: absolute; left: 0; width: 100%; outline: 2px solid var(--mark);
-          pointer-events: none; }
+  #map.pinned #large { outline: 2px solid var(--mark); }
+  #row, #column { position: absolute; outline: 2px solid var(--mark); pointer-events: none; }
+  #row { left: 0; width: 100%; }
+  #column { top: 0; height: 100%; outline-width: 1px; }
+  .axis { position: absolute; overflow: hidden; color: var(--quiet);
+          font: 11px/1 ui-monospace, monospace; white-space: pre; }
+  .axis span { position: absolute; }
+  .axis .at { color: var(--mark); font-weight: bold; }
+  #rows { left: -1.4rem; top: 0; width: 1.3rem; height: 100%; }
+  #rows span { right: 0; transform: translateY(-50%); }
+  #columns { left: 0; top: -1.4rem; width: 100%; height: 1.3rem; }
+  #columns span { bottom: 0; transform: translateX(-50%); }
+  .axis-title { position: absolute; color: var(--quiet); font-size: .85rem; white-space: nowrap; }
+  #rows-title { left: -2.6rem; top: 100%; transform-origin: 0 0; transform: rotate(-90deg); }
+  #columns-title { left: 0; top: -2.9rem; }
+  #scale { position: relative; width: min(32rem, 84vw); margin: 1rem 0 0 2.6rem; height: 2.6rem;
+           color: var(--quiet); font-size: .85rem; }
+  #ramp { width: 100%; height: .7rem; }
+  #scale span { position: absolute; top: .8rem; transform: translateX(-50%); }
   canvas { box-sizing: border-box; border: 1px solid var(--line); image-rendering: pixelated;
            display: block; }
-  #value { min-height: 4.5em; max-width: min(32rem, 92vw); margin-top: .5rem;
+  #value { min-height: 4.5em; max-width: min(32rem, 84vw); margin: .5rem 0 0 2.6rem;
            font-variant-numeric: tabular-nums; }
   table { border-spacing: .35rem; }
   th { font-weight: normal; color: var(--quiet); font-size: .85rem; text-align: left; }
@@ -47,14 +65,35 @@ constexpr const char* kPage = R"html(<!doctype html>
   #heads canvas.chosen { outline: 2px solid var(--mark); }
 </style>
 <h1 id="title"></h1>
-<p>Every square is a head: a row is a token that looks, a column a token that is looked at, and the
-stronger the colour, the larger the weight. Striped is masked: it comes later in the text. Point at
-a square or at the text; click a small square to enlarge it. Arrow keys: left and right step through
-the tokens, up and down through the heads.</p>
+<p>Each square shows one head. A row is a token that looks, and a column is a token that it looks at.
+A stronger colour means a larger weight; the weights of a row add up to 1. Striped pairs are masked,
+because the column's token comes later in the text. Point at a pair or at the text to read its
+weights. A click pins the pair, and a second click or Escape lets it go. Click a small square to
+enlarge it. The left and right arrow keys step through the tokens, up and down through the
+heads.</p>
+<details>
+<summary>What to look for</summary>
+<ul>
+<li>A line beside the diagonal: the head looks at the token just before. Many models build on it.</li>
+<li>A strong first column: the head found nothing to look at, and rests on the first token.</li>
+<li>Vertical stripes: one kind of token, such as a space or the end of a line, serves all that
+follow it.</li>
+<li>Short lines away from the diagonal: the text repeats itself, and the head looks at what followed
+the last time (an induction head).</li>
+<li>An even shade that fades downwards: the head averages all it has seen.</li>
+</ul>
+</details>
 <div id="text"></div>
 <main>
   <div>
-    <div id="map"><canvas id="large"></canvas><div id="mark"></div></div>
+    <div id="map">
+      <canvas id="large"></canvas><div id="row"></div><div id="column"></div>
+      <div class="axis-title" id="columns-title">looked at &rarr;</div>
+      <div class="axis" id="columns"></div>
+      <div class="axis-title" id="rows-title">&larr; looks</div>
+      <div class="axis" id="rows"></div>
+    </div>
+    <div id="scale"><canvas id="ramp" width="256" height="1"></canvas></div>
     <div id="value"></div>
   </div>
   <div id="heads"></div>
@@ -68,7 +107,7 @@ function show(data) {
   const seen = (i, j) => !causal || j <= i;
   const weight = (head, i, j) =>
       words.getUint16(2 * (head * size + (causal ? i * (i + 1) / 2 : i * n) + j), true) / 65535;
-  let head = 0, query = n - 1;
+  let head = 0, query = n - 1, key = null, pinned = false;
 
   // From the page's own colour to a strong one, by the square root: small weights can be seen too.
   const dark = () => matchMedia('(prefers-color-scheme: dark)').matches;
@@ -76,6 +115,7 @@ function show(data) {
     const [from, to] = dark() ? [[20, 23, 27], [120, 195, 255]] : [[255, 255, 255], [8, 72, 160]];
     return from.map((v, k) => Math.round(v + (to[k] - v) * Math.sqrt(w)));
   };
+  const element = id => document.getElementById(id);
   const visible = t => t === '\n' ? '\u21b5\n' : t;
   const named = i => JSON.stringify(tokens[i]) + ' (' + i + ')';
 
@@ -91,16 +131,38 @@ function show(data) {
     c.putImageData(image, 0, 0);
   }
 
-  const text = document.getElementById('text'), large = document.getElementById('large');
-  const mark = document.getElementById('mark');
+  // The tokens beside a side of the square: all, where they fit; else those around the chosen one.
+  function label(axis, chosen, side) {
+    axis.replaceChildren();
+    const length = side === 'top' ? axis.clientHeight : axis.clientWidth;
+    const step = Math.max(length / n, 11), middle = (chosen + .5) * length / n;
+    tokens.forEach((token, i) => {
+      const at = middle + (i - chosen) * step;
+      if (at < 0 || at > length || (step > length / n && Math.abs(i - chosen) > 6)) return;
+      const span = axis.appendChild(document.createElement('span'));
+      span.textContent = token === '\n' ? '\u21b5' : token === ' ' ? '\u2423' : token;
+      span.style[side] = at + 'px';
+      if (i === chosen) span.className = 'at';
+    });
+  }
+  function paint_scale() {
+    const c = element('ramp').getContext('2d'), image = c.createImageData(256, 1);
+    for (let x = 0; x < 256; ++x) image.data.set([...mix((x / 255) ** 2), 255], 4 * x);
+    c.putImageData(image, 0, 0);
+  }
+
+  const text = element('text'), large = element('large'), map = element('map');
   const small = [], spans = tokens.map((token, i) => {
     const span = text.appendChild(document.createElement('span'));
     span.textContent = visible(token);
-    span.onmouseenter = span.onclick = () => { query = i; point(); };
+    span.onmouseenter = () => { if (!pinned) look(i, null); };
+    span.onclick = () => { pin(false); look(i, null); };
     return span;
   });
 
-  function point(key) {
+  function look(i, j) { query = i; key = j; point(); }
+  function pin(on) { pinned = on; map.classList.toggle('pinned', on); }
+  function point() {
     spans.forEach((span, j) => {
       span.className = j === query ? 'query' : seen(query, j) ? '' : 'masked';
       const w = seen(query, j) ? weight(head, query, j) : 0;
@@ -110,11 +172,15 @@ function show(data) {
     const row = [...tokens.keys()].filter(j => seen(query, j))
         .sort((a, b) => weight(head, query, b) - weight(head, query, a));
     const one = j => named(j) + ' ' + weight(head, query, j).toFixed(4);
-    document.getElementById('value').textContent =
+    element('value').textContent =
         `layer ${Math.floor(head / heads)}, head ${head % heads}: ${named(query)} looks at ` +
-        (key === undefined ? row.slice(0, 4).map(one).join(', ') :
-         seen(query, key) ? one(key) : named(key) + ', masked');
-    mark.style.top = 100 * query / n + '%';
+        (key === null ? row.slice(0, 4).map(one).join(', ') :
+         seen(query, key) ? one(key) : named(key) + ', masked') + (pinned ? ' (pinned)' : '');
+    const column = key === null ? row[0] : key;
+    element('row').style.top = 100 * query / n + '%';
+    element('column').style.left = 100 * column / n + '%';
+    label(element('rows'), query, 'top');
+    label(element('columns'), column, 'left');
   }
   function choose(which) {
     head = (which + layers * heads) % (layers * heads);
@@ -123,9 +189,14 @@ function show(data) {
     point();
   }
 
-  mark.style.height = 100 / n + '%';
-  document.title = document.getElementById('title').textContent = title;
-  const table = document.getElementById('heads').appendChild(document.createElement('table'));
+  element('row').style.height = element('column').style.width = 100 / n + '%';
+  for (const w of [0, .01, .1, .25, .5, 1]) {
+    const tick = element('scale').appendChild(document.createElement('span'));
+    tick.textContent = w === 0 ? 'weight 0' : w;
+    tick.style.left = 100 * Math.sqrt(w) + '%';
+  }
+  document.title = element('title').textContent = title;
+  const table = element('heads').appendChild(document.createElement('table'));
   for (let layer = 0; layer < layers; ++layer) {
     const row = table.insertRow();
     row.appendChild(document.createElement('th')).textContent = 'layer ' + layer;
@@ -137,19 +208,23 @@ function show(data) {
       small.push(canvas);
     }
   }
-  const draw = () => { small.forEach(paint); choose(head); };
-  large.onmousemove = event => {
+  const draw = () => { paint_scale(); small.forEach(paint); choose(head); };
+  const look_at = event => {
     const at = large.getBoundingClientRect();
     const index = x => Math.min(n - 1, Math.max(0, Math.floor(x * n)));
-    query = index((event.clientY - at.top) / at.height);
-    point(index((event.clientX - at.left) / at.width));
+    look(index((event.clientY - at.top) / at.height), index((event.clientX - at.left) / at.width));
   };
+  large.onmousemove = event => { if (!pinned) look_at(event); };
+  large.onclick = event => { pin(!pinned); look_at(event); };
+  window.onresize = point;
   document.onkeydown = event => {
+    if (event.key === 'Escape') { pin(false); point(); }
     const step =
         {ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0]}[event.key];
     if (!step) return;
     event.preventDefault();
     query = (query + step[1] + n) % n;
+    if (step[1]) key = null;
     choose(head + step[0]);
   };
   matchMedia('(prefers-color-scheme: dark)').addEventListener('change', draw);
