@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <string>
 #include <vector>
 
@@ -92,6 +93,15 @@ TEST(AttentionPage, TextCannotEndTheScript) {
   EXPECT_EQ(page.find("</script>"), page.rfind("</script>"));
   EXPECT_EQ(page.find("<b>"), std::string::npos);
   EXPECT_EQ(data_of(page).at("tokens")[0].get<std::string>(), "</script><b>\"\n\xef\xbf\xbd");
+}
+
+TEST(AttentionPage, TheScriptFindsItsElements) {
+  const std::string page = attention_page("t", {"x"}, {ones({1, 1, 1})});
+  const std::regex used("element\\('([a-z-]+)'\\)");
+  int count = 0;
+  for (std::sregex_iterator at(page.begin(), page.end(), used), end; at != end; ++at, ++count)
+    EXPECT_NE(page.find("id=\"" + (*at)[1].str() + "\""), std::string::npos) << (*at)[1];
+  EXPECT_GT(count, 5);
 }
 
 TEST(AttentionPage, RefusesWhatItCannotShow) {

@@ -33,30 +33,33 @@ constexpr const char* kPage = R"html(<!doctype html>
   #text .masked { color: var(--quiet); }
   main { display: flex; flex-wrap: wrap; gap: 2rem; align-items: flex-start; }
   #map { position: relative; width: min(32rem, 84vw); height: min(32rem, 84vw);
-         margin: 2.6rem 0 0 2.6rem; }
+         margin: calc(1.4rem + var(--room)) 0 0 calc(1.4rem + var(--room)); }
+  main { --room: 1.2rem; }
   #large { width: 100%; height: 100%; cursor: crosshair; }
   #map.pinned #large { outline: 2px solid var(--mark); }
   #row, #column { position: absolute; outline: 2px solid var(--mark); pointer-events: none; }
   #row { left: 0; width: 100%; }
   #column { top: 0; height: 100%; outline-width: 1px; }
   .axis { position: absolute; overflow: hidden; color: var(--quiet);
-          font: 11px/1 ui-monospace, monospace; white-space: pre; }
+          font: 10px/1 ui-monospace, monospace; white-space: pre; }
   .axis span { position: absolute; }
   .axis .at { color: var(--mark); font-weight: bold; }
-  #rows { left: -1.4rem; top: 0; width: 1.3rem; height: 100%; }
+  #rows { left: calc(-.1rem - var(--room)); top: 0; width: var(--room); height: 100%; }
   #rows span { right: 0; transform: translateY(-50%); }
-  #columns { left: 0; top: -1.4rem; width: 100%; height: 1.3rem; }
+  #columns { left: 0; top: calc(-.1rem - var(--room)); width: 100%; height: var(--room); }
   #columns span { bottom: 0; transform: translateX(-50%); }
   .axis-title { position: absolute; color: var(--quiet); font-size: .85rem; white-space: nowrap; }
-  #rows-title { left: -2.6rem; top: 100%; transform-origin: 0 0; transform: rotate(-90deg); }
-  #columns-title { left: 0; top: -2.9rem; }
-  #scale { position: relative; width: min(32rem, 84vw); margin: 1rem 0 0 2.6rem; height: 2.6rem;
+  .words { --room: 5rem; }
+  .words #columns span { writing-mode: vertical-rl; transform: translateX(-50%) rotate(180deg); }
+  #rows-title { left: calc(-1.4rem - var(--room)); top: 100%; transform-origin: 0 0; transform: rotate(-90deg); }
+  #columns-title { left: 0; top: calc(-1.7rem - var(--room)); }
+  #scale { position: relative; width: min(32rem, 84vw); margin: 1rem 0 0 calc(1.4rem + var(--room)); height: 2.6rem;
            color: var(--quiet); font-size: .85rem; }
   #ramp { width: 100%; height: .7rem; }
   #scale span { position: absolute; top: .8rem; transform: translateX(-50%); }
   canvas { box-sizing: border-box; border: 1px solid var(--line); image-rendering: pixelated;
            display: block; }
-  #value { min-height: 4.5em; max-width: min(32rem, 84vw); margin: .5rem 0 0 2.6rem;
+  #value { min-height: 4.5em; max-width: min(32rem, 84vw); margin: .5rem 0 0 calc(1.4rem + var(--room));
            font-variant-numeric: tabular-nums; }
   table { border-spacing: .35rem; }
   th { font-weight: normal; color: var(--quiet); font-size: .85rem; text-align: left; }
@@ -135,10 +138,11 @@ function show(data) {
   function label(axis, chosen, side) {
     axis.replaceChildren();
     const length = side === 'top' ? axis.clientHeight : axis.clientWidth;
-    const step = Math.max(length / n, 11), middle = (chosen + .5) * length / n;
+    const smallest = longer ? 9 : 7;
+    const step = Math.max(length / n, smallest), middle = (chosen + .5) * length / n;
     tokens.forEach((token, i) => {
       const at = middle + (i - chosen) * step;
-      if (at < 0 || at > length || (step > length / n && Math.abs(i - chosen) > 6)) return;
+      if (at < 0 || at > length || (step > length / n && Math.abs(i - chosen) > 8)) return;
       const span = axis.appendChild(document.createElement('span'));
       span.textContent = token === '\n' ? '\u21b5' : token === ' ' ? '\u2423' : token;
       span.style[side] = at + 'px';
@@ -151,6 +155,8 @@ function show(data) {
     c.putImageData(image, 0, 0);
   }
 
+  const longer = tokens.some(token => token.length > 2);
+  document.querySelector('main').classList.toggle('words', longer);
   const text = element('text'), large = element('large'), map = element('map');
   const small = [], spans = tokens.map((token, i) => {
     const span = text.appendChild(document.createElement('span'));
