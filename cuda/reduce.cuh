@@ -161,7 +161,7 @@ struct ReduceSizes {
         columns(plan.columns.size > 1) {
     outputs.push_back(plan.columns.size);
     output_steps[0].push_back(plan.columns.out_step);
-    output_steps[1].push_back(plan.columns.step);
+    output_steps[1].push_back(columns ? plan.columns.step : 0);  // rows are then read in packs
     items.push_back(plan.rows.size);
     item_steps[0].push_back(plan.rows.step);
   }
