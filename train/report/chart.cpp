@@ -146,7 +146,7 @@ std::string chart_svg(const Chart& chart, int width, int height) {
       "<svg xmlns='http://www.w3.org/2000/svg' class='chart' viewBox='0 0 {0} {1}' width='{0}' "
       "height='{1}' role='img'>\n<title>{2}</title>\n{3}"
       "<rect width='{0}' height='{1}' fill='var(--back)'/>\n"
-      "<text x='{4:.1f}' y='24' font-weight='bold'>{2}</text>\n",
+      "<text x='{4:.1f}' y='24' style='font-weight:bold'>{2}</text>\n",
       width, height, escaped(chart.title), kStyle, x.from);
   svg += axes(chart, x, y);
   for (const ChartLine& line : chart.lines) svg += drawn(line, x, y);

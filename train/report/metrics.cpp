@@ -64,7 +64,7 @@ Chart loss_chart(const std::vector<MetricsStep>& steps, const std::string& title
   }
   if (!best.empty() && !training.empty())  // a level, all along
     best.insert(best.begin(), {training.front().first, best.front().second});
-  const double span = training.empty() ? 1 : training.back().first / 60;
+  const double span = training.empty() ? 1 : training.back().first / 200;
   Chart chart{title, "step", "loss (nats per token)", {}};
   chart.lines.push_back({"", Style::thin, 0, training});
   chart.lines.push_back({"validation loss", Style::points, 1, validation});
