@@ -1,7 +1,7 @@
 // Tensors: shapes, strides, views and broadcasting
 //
-// A tensor is a block of numbers in memory, and a way to look at it. Afterwards you can say whether
-// an op copies numbers or only looks at them in another way, and which shapes fit together.
+// A tensor is a block of numbers in memory, and a way to look at it. Afterwards you can say which
+// ops copy numbers, which only look at them in another way, and which shapes fit together.
 #include "autograd/basic_ops.h"
 #include "train/lessons/notebook.h"
 
@@ -12,12 +12,15 @@ struct Lesson1 : Notebook {
   // ---- 1. A shape and strides over one block of memory
 
   void step_1() {
-    const Tensor x = arange(6.0).reshape({2, 3});
+    // A shape has one size per dimension: here two rows and three columns. Tensors print as in
+    // PyTorch.
+    const Tensor x = arange(6.0).reshape({2, 3});  // arange counts from 0
     print(x);
     print("shape", tuple(x.shape()), "strides", tuple(x.strides()), "dtype", name_of(x.dtype()));
 
-    // In memory the numbers lie side by side: 0 1 2 3 4 5. Strides say how far away the next row
-    // and the next column are: 3 and 1. So element (1, 2) lies at 1 * 3 + 2 * 1 = 5.
+    // In memory the numbers lie side by side: 0 1 2 3 4 5. A stride is the distance, in elements,
+    // to the next index of a dimension: 3 to the next row, 1 to the next column. So element (1, 2)
+    // lies at 1 * 3 + 2 * 1 = 5.
     const float* memory = x.data<float>();
     print("element (1, 2) is", fixed(memory[1 * x.strides()[0] + 2 * x.strides()[1]], 1));
   }
@@ -25,19 +28,19 @@ struct Lesson1 : Notebook {
   // ---- 2. A view is the same memory with other strides
 
   void step_2() {
-    // A transpose swaps sizes and strides. No number moves.
+    // A transpose swaps the two sizes and the two strides. No number moves.
     Tensor x = arange(6.0).reshape({2, 3});
     const Tensor t = x.transpose(0, 1);
     print(t);
     print("strides", tuple(t.strides()), "same memory:", t.data<float>() == x.data<float>());
 
-    // Rows, columns and slices are views, too. What is written through a view is seen in x, and
-    // in all other views of x.
-    Tensor column = x.index({Slice(), 1});
+    // Rows, columns and slices are views, too. A write through a view changes x and all other views
+    // of x. (Ops whose names end in _ write in place.)
+    Tensor column = x.index({Slice(), 1});  // in Python: x[:, 1]
     print("a column has shape", tuple(column.shape()), "and strides", tuple(column.strides()));
     column.fill_(-1);
     print(x);
-    print(t.index({1}));
+    print("row 1 of t is", t[1]);
 
     // A clone has memory of its own.
     Tensor copy = x.clone();
@@ -48,42 +51,43 @@ struct Lesson1 : Notebook {
   // ---- 3. view and reshape
 
   void step_3() {
-    // Neighbours in memory can be grouped in other ways, so this is a view. The -1 stands for
-    // whatever size is left.
+    // view reads the same elements, in the same order, in another shape. One size may be -1: it
+    // follows from the others.
     const Tensor x = arange(6.0).reshape({2, 3});
     print(x.view({3, -1}));
 
-    // Row by row, the transpose reads 0 3 1 4 2 5. No stride leads through memory in that order.
-    // So view refuses, and reshape makes a copy.
+    // Row by row, the transpose reads 0 3 1 4 2 5. No single stride leads through memory in that
+    // order. So view refuses, and reshape makes a copy. (message_of gives the text of an error.)
     const Tensor t = x.transpose(0, 1);
     print(message_of([&] { t.view({6}); }));
     const Tensor copy = t.reshape({6});
     print(copy, "is a view:", copy.is_view());
 
-    // A tensor is contiguous if its elements, row by row, lie side by side. contiguous() makes a
-    // copy where they do not.
-    print(x.is_contiguous(), t.is_contiguous(), t.contiguous().is_contiguous());
+    // A tensor is contiguous if its elements, read row by row, lie side by side in memory.
+    // contiguous() copies those of any other tensor.
+    print("x:", x.is_contiguous(), "t:", t.is_contiguous());
+    print("t.contiguous():", t.contiguous().is_contiguous());
   }
 
   // ---- 4. Broadcasting
   //
-  // Two shapes are compared from the right. Sizes must be equal, or one of them 1 or missing. Along
-  // a size of 1, the same number is used again and again.
+  // Ops on two tensors compare their shapes from the right. Two sizes fit if they are equal, or if
+  // one of them is 1 or missing. Along such a dimension, the same numbers are used again and again.
 
   void step_4() {
     const Tensor column = tensor({{0.0}, {10.0}}), row = tensor({1.0, 2.0, 3.0});
-    print(tuple(column.shape()), "+", tuple(row.shape()), "gives");
+    print("shapes", tuple(column.shape()), "and", tuple(row.shape()));
     print(column + row);
 
-    // "Used again" means a stride of 0. expand shows it: two rows, in the memory of one.
-    const Tensor expanded = row.expand({2, 3});
-    print("strides", tuple(expanded.strides()));
+    // expand shows how: a stride of 0 makes two rows in the memory of one.
+    print("strides", tuple(row.expand({2, 3}).strides()));
 
-    // A common mistake: the means of the rows have the shape (2,), which does not fit (2, 3).
-    // They fit if the reduced dimension is kept, with size 1: the argument keepdim.
+    // Here is a common mistake. The means of the rows of x have the shape (2,), which does not fit
+    // (2, 3). With keepdim, mean keeps the dimension that it averages over, with size 1, and (2, 1)
+    // fits.
     const Tensor x = arange(6.0).reshape({2, 3});
     print(message_of([&] { x - mean(x, {1}); }));
-    print(x - mean(x, {1}, true));
+    print(x - mean(x, {1}, /*keepdim=*/true));
   }
 
   // ---- 5. Choosing elements: views and copies
@@ -91,12 +95,14 @@ struct Lesson1 : Notebook {
   void step_5() {
     // Integers and slices choose elements at equal distances, so the result is a view.
     const Tensor x = arange(12).reshape({3, 4});
-    const Tensor corner = x.index({Slice(None, 2), Slice(None, None, 2)});
-    print(corner, "strides", tuple(corner.strides()));
+    const Tensor corner = x.index({Slice(None, 2), Slice(None, None, 2)});  // x[:2, ::2]
+    print(corner);
+    print("strides", tuple(corner.strides()));
 
-    // Ids and masks choose any elements, so the result is a copy.
-    print(x.index({tensor({2, 0})}));
-    print(x.index({x % 5 == 0}));
+    // A tensor of row numbers, or a mask of true and false, can choose any elements. So the result
+    // is a copy.
+    print(x[tensor({2, 0})]);
+    print(x[x % 5 == 0]);
 
     // To try: predict shape and strides of x.index({Slice(), None, 1}) and of
     // x.permute({1, 0}).index({2}), and print them. Then find a view of x that is not contiguous,

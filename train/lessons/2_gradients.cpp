@@ -1,8 +1,8 @@
 // Gradients: by hand, by backward, and by differences
 //
-// A gradient says how fast a loss changes with each element of a tensor. Here one is derived on
-// paper, computed by backward, and measured by moving the element. Afterwards you can tell whether
-// a gradient is right, whoever derived it.
+// The gradient of a loss with respect to a tensor holds a derivative for each of its elements. You
+// can derive it on paper, let backward compute it, or move an element a little and measure how the
+// loss changes. Afterwards you can tell whether a gradient is right, whoever derived it.
 #include <cmath>
 #include <vector>
 
@@ -18,59 +18,62 @@ struct Lesson2 : Notebook {
   // ---- 1. By hand, and by backward
 
   void step_1() {
-    // A line is fitted to four points. The loss is the mean of (x w - y)^2. Its derivative with
-    // respect to w is 2 x^T (x w - y) / n, because each of the n squares contributes
-    // 2 (x w - y) x / n.
+    // A line is fitted to four points. w holds its intercept and its slope, so each row of x is 1
+    // and the position of a point. The loss is the mean of (x w - y)^2. Each of the n points adds
+    // (x w - y)^2 / n to the loss and 2 (x w - y) x / n to the gradient. Together these are
+    // 2 x^T (x w - y) / n.
     const Tensor x = tensor({{1.0, 0.0}, {1.0, 1.0}, {1.0, 2.0}, {1.0, 3.0}});
     const Tensor y = tensor({1.0, 3.0, 5.0, 7.0});
     Tensor w = tensor({0.5, 1.0});
-    const Tensor by_hand = matmul(x.T(), matmul(x, w) - y) * 2 / 4;
-    print(by_hand);
+    print("by hand: ", 2 * matmul(x.T(), matmul(x, w) - y) / 4);
 
-    // backward walks the graph that the ops recorded, and leaves the gradient in w.grad().
+    // After requires_grad_, ops on w record a graph, the tape of lesson 0. backward goes back
+    // through it, and leaves the gradient in w.grad().
     w.requires_grad_();
     const Tensor loss = mean(square(matmul(x, w) - y));
     loss.backward();
-    print(w.grad());
+    print("backward:", w.grad());
   }
 
   // ---- 2. Softmax and cross-entropy
 
   void step_2() {
-    // A result to remember. With p = softmax(logits), the loss is -log p[target]. On paper nearly
-    // everything cancels: the derivative with respect to the logits is p - 1 at the target, and p
-    // elsewhere.
-    Tensor logits = tensor({{2.0, 1.0, -1.0}});
+    // A classifier gives each class a score, its logit. p = softmax(logits) turns the scores into
+    // probabilities, and the cross-entropy is -log p[target]. On paper nearly everything cancels:
+    // the gradient is p - 1 for the target, and p for every other class.
+    Tensor logits = tensor({{2.0, 1.0, -1.0}});  // one example, three classes
     const Tensor target = tensor({0});
-    print(softmax(logits, -1) - tensor({1.0, 0.0, 0.0}));
+    print("by hand: ", softmax(logits, -1) - tensor({1.0, 0.0, 0.0}));
 
     logits.requires_grad_();
     cross_entropy(logits, target).backward();
-    print(logits.grad());
+    print("backward:", logits.grad());
   }
 
   // ---- 3. By differences: how far should an element move?
 
   void step_3() {
-    // The derivative of exp at 1 is e. The central difference (f(1 + h) - f(1 - h)) / 2h has an
-    // error of about h^2 f'''(1) / 6. So a tenth of h gives a hundredth of the error.
+    // The central difference (f(x + h) - f(x - h)) / 2h differs from the derivative by about
+    // h^2 f'''(x) / 6. So a tenth of h gives a hundredth of the error. The example is exp at x = 1,
+    // where the derivative is e.
     const auto error = [](double h) {
       return std::abs((std::exp(1 + h) - std::exp(1 - h)) / (2 * h) - std::exp(1));
     };
     for (const double h : {1e-1, 1e-2, 1e-3})
       print("h =", fixed(h, 3), "error", fixed(error(h), 8));
 
-    // But f is known to 16 digits only, and the smaller h is, the more of them cancel in the
-    // difference. Below h = 1e-6, rounding wins. In f32, which has 7 digits, no h is good. So
-    // gradients are checked in f64.
+    // But f is known to 16 digits only. The smaller h is, the more of them cancel in the
+    // difference. Below h = 1e-6, this rounding error is the larger one. In f32, which has 7
+    // digits, no h is good. So gradients are checked in f64.
     print("h = 1e-12 is worse than 1e-6:", error(1e-12) > error(1e-6));
   }
 
   // ---- 4. gradcheck: every element, by differences
 
   void step_4() {
-    // gradcheck takes a function and its inputs. It compares every element of every gradient with
-    // a central difference.
+    // gradcheck takes a function and its inputs. It compares every element of their gradients with
+    // a central difference. (It multiplies what the function gives by random numbers and sums it
+    // up, because backward starts from one number.) a has 12 elements and b has 4.
     manual_seed(1);
     const Tensor a = randn({3, 4}, f64).requires_grad_(), b = randn({4}, f64).requires_grad_();
     const auto f = [](const std::vector<Tensor>& in) {
@@ -80,8 +83,8 @@ struct Lesson2 : Notebook {
     print("right:", report.ok, "elements:", report.checked);
 
     // Here is an op with a mistake: the derivative of x^2 is 2 x, and its author forgot the 2.
-    // (Lesson 3 says how ops are written.) gradcheck finds the mistake, and its report names the
-    // worst element.
+    // (Lesson 3 says how ops are written.) The report of gradcheck holds both derivatives of the
+    // worst element: the analytic one is backward's, and the numeric one is the difference.
     const auto wrong_square = [](const std::vector<Tensor>& in) {
       return record("wrong_square", {in[0]}, square(in[0].detach()),
                     [x = Saved::input(in[0])](const Tensor& dy) -> Grads { return {dy * *x}; });
@@ -94,29 +97,30 @@ struct Lesson2 : Notebook {
   // ---- 5. What surprises everybody once
 
   void step_5() {
-    // Gradients add up over calls of backward, so that a large batch can come in parts. Therefore a
-    // training loop clears them in each step.
+    // Every backward adds to the gradients that are there, so that a large batch can come in parts.
+    // Therefore a training loop clears the gradients in each step.
     Tensor x = tensor({1.0, 2.0}).requires_grad_();
     sum(square(x)).backward();
     sum(square(x)).backward();
     print(x.grad());
 
-    // detach gives the same numbers without their history, as a constant. With one x detached, the
+    // detach gives the same numbers as a constant, outside of any graph. If one x is detached, the
     // gradient of x * x is x instead of 2 x.
-    x.set_grad({});
+    x.set_grad({});  // clears it
     sum(x * x.detach()).backward();
     print(x.grad());
 
-    // A gradient has a gradient, too. With create_graph, backward itself is recorded. x^3 has the
-    // derivatives 3 x^2 and 6 x.
+    // grad returns gradients instead of adding them to x.grad(). With create_graph it records what
+    // it computes, so that a gradient has a gradient, too. x^3 has the derivatives 3 x^2 and 6 x.
     const Tensor cubes = sum(x * x * x);
-    const Tensor first = grad({cubes}, {x}, {}, /*retain_graph=*/true, /*create_graph=*/true)[0];
+    const Tensor first = grad({cubes}, {x}, /*grad_outputs=*/{}, /*retain_graph=*/true,
+                              /*create_graph=*/true)[0];
     const Tensor second = grad({sum(first)}, {x})[0];
-    print(first.detach(), second);
+    print("first ", first.detach());
+    print("second", second);
 
-    // To try: derive the gradient of mean(sigmoid(x)) on paper, and compare. Then gradcheck relu
-    // at 0, where it has no derivative, and print the report. What do differences say, and what
-    // does backward?
+    // To try: derive the gradient of mean(sigmoid(x)) on paper, and compare. Then run gradcheck on
+    // relu at 0, where it has no derivative. What is numeric in the report, and what is analytic?
   }
 };
 

@@ -1,8 +1,8 @@
-// An op of your own: three ways to write one, and how to check it
+// An op of your own: three ways to write one
 //
-// The op is squareplus, a smooth relu: y = (x + sqrt(x^2 + 4)) / 2. Afterwards you can add ops to
-// the library from your own program, with gradients, and make them fast. All functions called here
-// are public: any program that links inkling::autograd can hold this code.
+// The op is squareplus, a smooth relu: y = (x + sqrt(x^2 + 4)) / 2. Afterwards you can write an op
+// with its gradient, make it fast, and check it. Nothing in the library has to change: any program
+// that links inkling::autograd can hold this code.
 #include <cmath>
 #include <vector>
 
@@ -25,15 +25,18 @@ struct Lesson3 : Notebook {
     print(squareplus_composed(x).detach());
 
     // But the graph holds five ops. Each of them reads and writes a whole tensor, and some keep
-    // their input or output until backward.
+    // their input or output until backward. print_graph shows the last op first, and its inputs
+    // below it. (square is recorded as pow.)
     print(print_graph(squareplus_composed(x), {{"x", x}}));
   }
 
   // ---- 2. As one op with a gradient of its own
   //
-  // The derivative is y^2 / (y^2 + 1), because x = y - 1 / y. `record` takes the name, the inputs,
-  // the output and the vjp: a function from dy, the gradient of the output, to the gradients of the
-  // inputs. What the vjp needs, it keeps as Saved, which notices if the memory is overwritten.
+  // Solved for x, the formula says x = y - 1 / y. So dx/dy = 1 + 1 / y^2, and the derivative that
+  // we need is its reciprocal: dy/dx = y^2 / (y^2 + 1). `record` takes a name, the inputs, the
+  // output and the vjp. In the code of a vjp, dy is the gradient of the output, and the vjp returns
+  // the gradient of each input. It keeps y as a Saved. *y gives the tensor back, or throws if it
+  // has been overwritten since.
   static Tensor squareplus(const Tensor& x) {
     const Tensor y = squareplus_composed(x.detach());  // detached: these ops record nothing
     return record("squareplus", {x}, y, [y = Saved::output(y)](const Tensor& dy) -> Grads {
@@ -45,16 +48,17 @@ struct Lesson3 : Notebook {
     // The graph now holds one op, which keeps its output.
     print(print_graph(squareplus(x), {{"x", x}}));
 
-    // The vjp is written in public ops, so it can be recorded and differentiated itself. Second
-    // derivatives need nothing more.
+    // This vjp consists of ops that have gradients themselves. So it can be differentiated, and
+    // second derivatives need nothing more.
     const auto f = [](const std::vector<Tensor>& in) { return squareplus(in[0]); };
     print("gradient:", gradcheck(f, {x}).ok, "second derivative:", gradgradcheck(f, {x}).ok);
   }
 
   // ---- 3. As a fused op: one loop forward, one loop backward
   //
-  // A kernel is a loop over numbers that knows nothing of graphs. for_float turns the dtype into a
-  // C++ type, and parallel_for gives each thread a part of the loop.
+  // A fused op does in one loop what several ops do in several. Its loops are called kernels. They
+  // compute numbers and know nothing of graphs. for_float calls its function with the C++ type T of
+  // the dtype, and parallel_for gives each thread a part of the loop, at least kGrain elements.
   static void forward_kernel(Tensor& y, const Tensor& x) {
     for_float("squareplus", x.dtype(), [&]<class T>(T) {
       const T* in = x.data<T>();
@@ -74,9 +78,11 @@ struct Lesson3 : Notebook {
     });
   }
 
-  // The op calls the kernels and records. The loops expect elements side by side, so the op makes
-  // tensors contiguous first. What a kernel computed has no history. So where backward itself will
-  // be differentiated, which grad_enabled() tells, the vjp takes public ops instead of the kernel.
+  // The op calls the kernels and records. The kernels expect elements side by side in memory, so
+  // the op makes tensors contiguous first. A kernel records nothing, so its result cannot be
+  // differentiated. If grad_enabled() is true in a vjp, backward itself will be differentiated, and
+  // the vjp uses ops instead of the kernel. INK_CHECK throws this message if its condition is
+  // false.
   static Tensor fused_squareplus(const Tensor& input) {
     INK_CHECK(!input.device().is_cuda(), "squareplus: expected a tensor on the CPU");
     const Tensor x = input.contiguous();
@@ -93,18 +99,19 @@ struct Lesson3 : Notebook {
   void step_3() {
     manual_seed(1);
     const Tensor large = randn({40, 50}, f64);
-    print("equal to the definition:",
+    print("equal to squareplus_composed:",
           allclose(fused_squareplus(large), squareplus_composed(large)));
 
-    // The check passes it a transpose, because loops over memory are where strides are forgotten.
-    const auto f = [](const std::vector<Tensor>& in) { return fused_squareplus(in[0].T()); };
+    // The op is checked between two transposes, so that neither x nor dy is contiguous. A kernel
+    // that forgets strides is a common mistake.
+    const auto f = [](const std::vector<Tensor>& in) { return fused_squareplus(in[0].T()).T(); };
     const Tensor matrix = randn({3, 4}, f64).requires_grad_();
     print("gradient:", gradcheck(f, {matrix}).ok,
           "second derivative:", gradgradcheck(f, {matrix}).ok);
 
-    // To try: leave out the line with grad_enabled, then contiguous(), and see which check notices.
-    // Then write the op y = a b + c of three tensors that broadcast. Its vjp returns three
-    // gradients, and sum_to brings each back to the shape of its input.
+    // To try: leave out the line with grad_enabled, or one contiguous(), and see which check
+    // notices. Then write the op y = a b + c of three tensors that broadcast. Its vjp returns three
+    // gradients, and sum_to sums each to the shape of its input.
   }
 };
 

@@ -1,4 +1,4 @@
-// A layer of your own, and a check of all its gradients
+// A layer of your own, and a check of its gradients
 //
 // A layer is a struct: its parameters, a constructor that gives them their first values, a call
 // operator, and one line that names its fields. Afterwards you can write any layer, put it into a
@@ -17,9 +17,11 @@ namespace {
 struct Lesson4 : Notebook {
   // ---- 1. The struct
   //
-  // The example is a gated residual layer: y = x + scale * sigmoid(gate(x)) * value(x). The gate
-  // decides for each feature how much of a new value is added. A Parameter is a tensor that
-  // training changes. Linear is a layer with two of them: a weight and a bias.
+  // The example is a gated residual layer:
+  //   y = x + scale * sigmoid(gate(x)) * value(x)
+  // "Residual" means that a layer adds to its input. The gate decides for each feature how much is
+  // added. A Parameter is a tensor that training changes. Linear is a layer with two of them: a
+  // weight and a bias.
   struct GatedResidual : Module {
     Linear gate, value;
     Parameter scale;
@@ -31,7 +33,8 @@ struct Lesson4 : Notebook {
   };
 
   void step_1() {
-    // INK_FIELDS lists what the layer holds. This list is enough to print it.
+    // INK_FIELDS lists what the layer holds. This list is enough to print it. The number behind
+    // each # counts parameters.
     manual_seed(1);
     const GatedResidual layer(3);
     print(layer.to_string());
@@ -53,12 +56,14 @@ struct Lesson4 : Notebook {
 
     // A zero hides mistakes. With scale = 0, the gradients of gate and value are 0, even if their
     // vjp is wrong. So give parameters that start at 0 other values before you check a layer.
-    layer.scale.detach().zero_();
+    layer.scale.detach().zero_();  // detached: a write into a parameter itself is refused
     sum(layer(randn({2, 3}))).backward();
     print("largest gradient of the gate:", fixed(max(abs(layer.gate.weight.grad())).item(), 1));
   }
 
   // ---- 3. What if a field is forgotten?
+  //
+  // This layer has two Linears, but its INK_FIELDS names only one.
   struct Forgetful : Module {
     Linear first, second;
     explicit Forgetful(int64_t n) : first(n, n), second(n, n) {}
@@ -67,13 +72,16 @@ struct Lesson4 : Notebook {
   };
 
   void step_3() {
-    // It would be neither trained nor saved. So it is an error, as soon as an optimizer or anyone
-    // else asks for the parameters.
+    // The second one would be neither trained nor saved. So it is an error to ask for the
+    // parameters, as an optimizer does.
     const Forgetful layer(2);
     print(message_of([&] { layer.parameters(); }));
   }
 
   // ---- 4. Layers of layers
+  //
+  // A ModuleList holds layers of one type. Its constructor takes their number, and then what each
+  // of them is made with. LayerNorm gives every row mean 0 and variance 1.
   struct Net : Module {
     ModuleList<GatedResidual> layers;
     LayerNorm norm;
@@ -89,16 +97,16 @@ struct Lesson4 : Notebook {
   };
 
   void step_4() {
-    // A model is a module of modules, whose names join with dots.
+    // In the names of parameters, the names of fields are joined with dots.
     manual_seed(1);
     Net net(2, 4);
     print(net.to_string());
     print("first and last:", net.named_parameters().front().first, "and",
           net.named_parameters().back().first);
 
-    // A state_dict is the list of names and values. Another net has drawn other first values.
-    // When it loads the state_dict of the first, the two are equal. (save and load, in
-    // autograd/io/serialize.h, keep one in a file.)
+    // A state_dict is the list of all names and values. A second net starts with other random
+    // values. When it loads the state_dict of the first, the two are equal. (save and load, in
+    // autograd/io/serialize.h, keep a state_dict in a file.)
     Net other(2, 4);
     const Tensor x = randn({5, 4});
     print("equal before:", equal(other(x), net(x)));

@@ -1,8 +1,8 @@
 // A training loop: load, forward, backward, clip, step
 //
 // The same five steps train every network, from this one to a GPT. Afterwards you can write them
-// without looking, and say what goes wrong when one is missing. The task is to tell two moons
-// apart: two half circles of points that reach into each other.
+// without looking, and say what goes wrong when one is missing. The task: points lie on two moons,
+// two half circles that reach into each other. The network says on which one a point lies.
 #include <numbers>
 #include <string>
 #include <vector>
@@ -18,15 +18,16 @@ namespace ink {
 namespace {
 
 struct Lesson5 : Notebook {
-  // ---- 1. The data: points (n, 2), and for each the number of its moon (n)
-  Tensor points, moons;
+  // ---- 1. The data
+  Tensor points, moons;  // positions (400, 2), and for each the number of its moon (400)
 
   void step_1() {
     // Training magnifies rounding errors, which differ from one processor to the next. In f64 they
-    // stay far below the digits printed here, so that you see the same ones.
+    // stay far below the digits printed here, so that you see the same digits. context() holds the
+    // settings of the current thread.
     context().default_dtype = f64;
     manual_seed(1);
-    const int64_t n = 200;
+    const int64_t n = 200;  // points on each moon
     const Tensor angle = linspace(0, std::numbers::pi, n);
     const Tensor upper = stack({cos(angle), sin(angle)}, 1);
     const Tensor lower = stack({1 - cos(angle), 0.5 - sin(angle)}, 1);
@@ -42,8 +43,9 @@ struct Lesson5 : Notebook {
     model = Sequential{Linear(2, 16), Tanh(), Linear(16, 16), Tanh(), Linear(16, 2)};
     print("parameters:", model.num_parameters());
 
-    // The model gives two logits a point, and the loss is their cross-entropy. A guess would have
-    // log 2 = 0.69.
+    // The model gives two logits per point, and the loss is their cross-entropy. A model that only
+    // guesses has a loss of log 2 = 0.69. AdamW is an optimizer: it moves the parameters, by steps
+    // that it fits to each of them. lr is the learning rate, which all steps are multiplied by.
     AdamW optimizer(model.named_parameters(), {.lr = 1e-2});
     for (int step = 0; step < 400; ++step) {
       // Load a random batch. Its gradient costs less than that of all points, and on average it
@@ -56,8 +58,9 @@ struct Lesson5 : Notebook {
       // are cleared first, because gradients add up.
       optimizer.zero_grad();
       loss.backward();
-      // Clip: a gradient longer than 1 is shortened to 1, so that one odd batch cannot throw the
-      // parameters far away. norm is the length before.
+      // Clip. All gradients together are one long vector. If it is longer than 1, it is scaled
+      // down to 1, so that one odd batch cannot throw the parameters far away. norm is its length
+      // before.
       const Tensor norm = clip_grad_norm_(model.parameters(), 1.0);
       // Step: every parameter moves against its gradient.
       optimizer.step();
@@ -73,9 +76,10 @@ struct Lesson5 : Notebook {
   }
 
   void step_3() {
+    // Each point belongs to the moon with the larger logit.
     print("right:", fixed(100 * accuracy(), 1), "% of the points");
 
-    // This is the plane from (-1.5, 1.5) to (2.5, -1), with a # where the model says moon 1.
+    // Here is the plane from (-1.5, 1.5) to (2.5, -1), with a # where the model says moon 1.
     std::string map;
     for (double y = 1.5; y > -1.1; y -= 0.25) {
       const Tensor x = linspace(-1.5, 2.5, 61);

@@ -1,8 +1,9 @@
-// A GPT from its parts: attention, blocks, training, writing
+// A GPT from its parts: attention, blocks, training
 //
 // Here is a whole GPT: causal self-attention with several heads, an MLP, residual connections and
-// layer norms. Afterwards you can read nn/gpt.h and any other GPT, because they differ from this
-// one in size and speed only. The language is that of lesson 6.
+// layer norms. Afterwards you can read nn/gpt.h and any other GPT of this kind, because they have
+// the same parts in other sizes. The language is that of lesson 6, and so is the task: predict the
+// next character.
 #include <cmath>
 #include <memory>
 #include <string>
@@ -25,10 +26,13 @@ namespace {
 struct Lesson7 : Notebook {
   // ---- 1. Attention: every position looks at all positions before it
   //
-  // Each position has a query, a key and a value. Its result is the average of all values with the
-  // weights softmax(q k^T / sqrt(d)): the better its query matches a key, the more that value
-  // counts. A mask hides later positions, because they are not written yet. Heads do this side by
-  // side, each with vectors of d = C / heads numbers.
+  // Each position has a query q, a key k and a value v, and takes an average of all values:
+  //   weights = softmax(q k^T / sqrt(d)), where a query has d numbers
+  //   result  = weights v
+  // The better its query matches a key, the larger is the weight of that key's value. A mask makes
+  // the weights of later positions 0, because their characters are yet to be predicted. Several
+  // heads do this side by side, each with d = C / heads numbers. x has the shape (B, T, C): B
+  // texts, T positions and C numbers for each.
   struct Attention : Module {
     int64_t heads;
     Linear qkv, proj;
@@ -37,7 +41,7 @@ struct Lesson7 : Notebook {
     /// (B, T, C) -> {(B, T, C), weights (B, heads, T, T)}
     std::pair<Tensor, Tensor> operator()(const Tensor& x) const {
       const auto [B, T, C] = x.sizes<3>();
-      const Shape split_heads = {B, T, 3, heads, C / heads};
+      const Shape split_heads = {B, T, 3, heads, C / heads};  // one Linear gives q, k and v
       const std::vector<Tensor> parts = qkv(x).view(split_heads).permute({2, 0, 3, 1, 4}).unbind(0);
       const Tensor &q = parts[0], &k = parts[1], &v = parts[2];  // (B, heads, T, d) each
       const double scale = 1 / std::sqrt(static_cast<double>(C / heads));
@@ -60,8 +64,9 @@ struct Lesson7 : Notebook {
 
   // ---- 2. A block, and the model
   //
-  // Attention moves information between positions, and the MLP works within each position. Both add
-  // to x, the residual stream, along which the gradient passes unchanged.
+  // Attention moves information between positions. The MLP (fc, gelu, proj) works within each
+  // position; gelu is a smooth relu. Both read a normalised x and add to x, the residual stream.
+  // The gradient passes through these additions unchanged. The names of the fields are GPT-2's.
   struct Block : Module {
     LayerNorm ln_1, ln_2;
     Attention attn;
@@ -73,7 +78,8 @@ struct Lesson7 : Notebook {
     }
     INK_FIELDS(ln_1, ln_2, attn, fc, proj)
   };
-  // The stream starts as the sum of two vectors: which character it is, and where it stands.
+  // The stream starts as the sum of two embeddings: wte says which character it is, wpe where it
+  // stands.
   struct TinyGPT : Module {
     Embedding wte, wpe;
     ModuleList<Block> h;
@@ -110,8 +116,9 @@ colours: blue | green | red
   std::unique_ptr<TinyGPT> model;
 
   void step_3() {
-    // The loop is that of lesson 5. As in nanoGPT, matrices decay, and the learning rate rises for
-    // some steps and then falls, because large steps help at first and harm at the end.
+    // The loop is that of lesson 5, with two additions as in nanoGPT. Weight decay pulls matrices
+    // towards 0. The learning rate rises to 1e-2 in 20 steps and then falls to 1e-3, because large
+    // steps help at first and harm at the end. (beta2 is one of AdamW's settings.)
     context().default_dtype = f64;  // the same digits on every machine
     manual_seed(1);
     const int64_t B = 8, T = 64, steps = 500;
@@ -119,7 +126,7 @@ colours: blue | green | red
     AdamW optimizer(decay_matrices(model->named_parameters(), 0.1), {.beta2 = 0.99});
     const Schedule lr = warmup_cosine(1e-2, 1e-3, 20, steps);
     for (int64_t step = 0; step < steps; ++step) {
-      const Batch batch = data.train_batch(1, step, B, T);
+      const Batch batch = data.train_batch(/*seed=*/1, step, B, T);
       const Tensor x = from_vector(batch.x, {B, T}), y = from_vector(batch.y, {B, T});
       const Tensor loss = cross_entropy((*model)(x), y);
       optimizer.zero_grad();
@@ -141,24 +148,24 @@ colours: blue | green | red
   }
 
   void step_4() {
-    // Each time, the model reads the whole text so far, and a next character is drawn.
+    // Before each draw of a character, the model reads the whole text so far.
     for (std::string text : {"Ada", "Bela", "Cleo", "Dora"}) {
       while (text.back() != '\n' && text.size() < 64)
         text += tokenizer.decode(sample(next_probabilities(text)).tolist<int64_t>());
       print(text.substr(0, text.find('\n')));
     }
 
-    // The thing that was seen must come back 20 characters later. The recurrent model never learnt
-    // that.
+    // The thing that was seen must come back some 20 characters later. The recurrent model of
+    // lesson 6 did not learn that.
     for (const std::string thing : {"kite", "lamp", "pan", "rope"}) {
       const Tensor p = next_probabilities("Ada the dog saw a " + thing + ". It was red. No ");
       const std::string best = tokenizer.decode(argmax(p).tolist<int64_t>());
       print("saw a", thing, "... No", best, "with probability", fixed(max(p).item(), 2));
     }
 
-    // To try: train without wpe, with one head, or with one block, and repeat the test. Then put
-    // GPT (nn/gpt.h) in the place of TinyGPT, and TextDataset with a book of yours in the place of
-    // FablesDataset. `./run.sh train --data book.txt` does both.
+    // To try: train without wpe, with one head, or with one block, and repeat the test. Then
+    // replace TinyGPT by GPT (nn/gpt.h), and FablesDataset by a TextDataset of a book of yours.
+    // `./run.sh train --data book.txt` does both.
   }
 };
 

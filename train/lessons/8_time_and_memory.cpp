@@ -1,9 +1,9 @@
-// Time and memory: where they go, and four ways to spend less
+// Time and memory: where they go, how to spend less
 //
-// A training step spends its time on matrix products and on moving numbers. Its memory holds what
-// backward will need. Afterwards you can measure both, op by op, and say what fusing, checkpoints,
-// Recompute and Autocast save. Seconds differ from run to run, so this lesson prints only bytes,
-// counts and comparisons.
+// A training step spends its time on matrix products and on moving numbers to and from memory. Most
+// of its memory holds what backward will need. Afterwards you can measure both, op by op, and know
+// four ways to save: fused ops, checkpoints, recomputing and mixed precision. Seconds differ from
+// run to run, so this lesson prints only bytes, counts and comparisons.
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -22,6 +22,8 @@ namespace {
 
 struct Lesson8 : Notebook {
   // ---- 1. A profile: every op, forward and backward
+  //
+  // column pads a cell of the table below.
   static std::string column(std::string text, size_t width = 14) {
     text.resize(std::max(text.size(), width), ' ');
     return text;
@@ -29,7 +31,8 @@ struct Lesson8 : Notebook {
   static std::string megabytes(double bytes) { return fixed(bytes / 1e6, 1); }
 
   void step_1() {
-    // The profiler is an observer: while `observe` lives, it sees each op and each vjp.
+    // Block is the block of a GPT, as in lesson 7. The profiler is an observer: while `observe`
+    // lives, the profiler sees each op that runs, and each vjp.
     manual_seed(1);
     const Block block({.n_head = 4, .n_embd = 64});
     const Tensor x = randn({8, 128, 64});  // (B, T, C)
@@ -40,27 +43,34 @@ struct Lesson8 : Notebook {
       sum(block(x)).backward();
     }
 
-    // Each op has a row. rows() has the slowest op first; this page sorts them by name, because
-    // times change. Bytes count each operand once. FLOPs count matrix products only, because the
-    // other ops wait for bytes, not for arithmetic. Views move no bytes, so they are left out.
+    // Each op has a row. rows() gives the slowest op first. Here they are sorted by name, because
+    // times change. Bytes count each input and output of an op once. FLOPs are additions and
+    // multiplications, of matrix products only, because other ops wait for memory and not for
+    // arithmetic. Views move no bytes, and their rows are left out.
     std::vector<ProfileRow> rows = profiler.rows();
     std::sort(rows.begin(), rows.end(), [](auto& a, auto& b) { return a.name < b.name; });
-    print(column("op", 18) + column("calls", 8) + column("MB forward") + column("MB backward") +
-          "million FLOPs, both");
+    std::string table = column("op", 18) + column("calls", 8) + column("MB forward") +
+                        column("MB backward") + "million FLOPs in all";
     for (const ProfileRow& row : rows) {
       const Work &forward = row.forward.work, &backward = row.backward.work;
       if (forward.bytes() + backward.bytes() < 1e5) continue;
-      print(column(row.name, 18) + column(std::to_string(row.forward.calls), 8) +
-            column(megabytes(forward.bytes())) + column(megabytes(backward.bytes())) +
-            fixed((forward.flops + backward.flops) / 1e6, 1));
+      table += "\n" + column(row.name, 18) + column(std::to_string(row.forward.calls), 8) +
+               column(megabytes(forward.bytes())) + column(megabytes(backward.bytes())) +
+               fixed((forward.flops + backward.flops) / 1e6, 1);
     }
+    print(table);
 
-    // Five sixths of the FLOPs are in linear and gelu_linear, the products with weights.
+    // Five sixths of the FLOPs are in linear and gelu_linear, the products with weights. The names
+    // of two fused ops say what they do in one pass: a gelu and then a linear, an addition and then
+    // a layer_norm.
   }
 
   // ---- 2. Fusing: one pass over memory instead of many
+  //
+  // cost_of runs forward and backward, and counts bytes: how many ops moved in both, and how many
+  // forward kept for backward.
   struct Cost {
-    double moved = 0, kept = 0;  // bytes: moved by both, and kept from forward for backward
+    double moved = 0, kept = 0;
   };
   static Cost cost_of(const std::function<Tensor()>& forward) {
     Cost cost;
@@ -77,19 +87,21 @@ struct Lesson8 : Notebook {
   }
 
   void step_2() {
-    // layer_norm is one kernel forward and one backward. Under Composed, the same call runs as its
-    // definition: a mean, a difference, a square and so on, each a pass over all numbers. The fused
-    // op keeps two numbers a row, and x, which exists anyway.
+    // layer_norm is one loop forward and one backward. While a Composed lives, the same call runs
+    // as its definition: a mean, a difference, a square and so on. Each of these ops is a pass over
+    // all numbers. The fused op keeps two numbers per row, and x, which exists anyway.
     const Tensor x = randn({1024, 256}).requires_grad_();
     const auto norm_of_x = [&] { return sum(layer_norm(x)); };
     const Cost fused = cost_of(norm_of_x);
     const Composed guard;
     const Cost composed = cost_of(norm_of_x);
-    print("MB moved:", megabytes(fused.moved), "composed:", megabytes(composed.moved));
-    print("MB kept:", megabytes(fused.kept), "composed:", megabytes(composed.kept));
+    print("MB moved: fused", megabytes(fused.moved), "composed", megabytes(composed.moved));
+    print("MB kept:  fused", megabytes(fused.kept), "composed", megabytes(composed.kept));
   }
 
-  // ---- 3. Checkpoints: memory for time
+  // ---- 3. Checkpoints: less memory for more time
+  //
+  // The model is four blocks. gradient_of gives the gradient of one weight, for comparison.
   ModuleList<Block> blocks{4, GPTConfig{.n_head = 4, .n_embd = 64}};
   Tensor input = randn({8, 128, 64});
 
@@ -107,42 +119,45 @@ struct Lesson8 : Notebook {
   Tensor gradient_of(const Tensor& loss) { return grad({loss}, {blocks[0].attn.c_attn.weight})[0]; }
 
   void step_3() {
-    // Of a checkpointed section, the graph keeps only the input. When backward gets there, it runs
-    // the section once more. So a step has a second forward, which is about a third of its time.
+    // Here each block is a checkpointed section: the graph keeps only its input. When backward gets
+    // to a section, it runs the section once more. This second forward makes a step about a third
+    // longer.
     const Cost usual = cost_of([&] { return plain(); });
     const Cost saving = cost_of([&] { return checkpointed(); });
-    print("MB kept:", megabytes(usual.kept), "with checkpoints:", megabytes(saving.kept));
+    print("MB kept:", megabytes(usual.kept), "with checkpoints", megabytes(saving.kept));
     print("same gradients:", equal(gradient_of(plain()), gradient_of(checkpointed())));
   }
 
   // ---- 4. Recompute: compute again only what costs little
 
   void step_4() {
-    // The outputs of norms and GELUs are large, but take little time. Under Recompute, the graph
-    // does not keep them. Backward computes them again from their inputs, which it keeps anyway.
+    // The outputs of norms and GELUs are large, but take little time to compute. While a Recompute
+    // lives, the graph does not keep them. backward computes them again from their inputs, which
+    // are kept anyway.
     const Tensor expected = gradient_of(plain());
     const Cost usual = cost_of([&] { return plain(); });
     const Recompute guard;
     const Cost saving = cost_of([&] { return plain(); });
-    print("MB kept:", megabytes(usual.kept), "with Recompute:", megabytes(saving.kept));
+    print("MB kept:", megabytes(usual.kept), "with Recompute", megabytes(saving.kept));
     print("same gradients:", equal(gradient_of(plain()), expected));
   }
 
   // ---- 5. Mixed precision: half the bits where they are not needed
 
   void step_5() {
-    // Under Autocast, matrix products read and write bf16, which takes 2 bytes a number instead of
-    // 4. Weights, their gradients and all sums stay f32, because bf16 has 8 bits of precision, in
-    // which a small update of a large weight would be lost.
+    // bf16 takes 2 bytes per number and f32 takes 4. While an Autocast lives, matrix products read
+    // and write bf16. Weights, their gradients and all sums stay f32. They need it, because bf16
+    // has only 8 bits of precision: a small update of a large weight would be lost.
     const double expected = plain().item();
     const Cost usual = cost_of([&] { return plain(); });
     const Autocast guard;
     const Cost saving = cost_of([&] { return plain(); });
-    print("MB kept:", megabytes(usual.kept), "with Autocast:", megabytes(saving.kept));
+    print("MB kept:", megabytes(usual.kept), "with Autocast", megabytes(saving.kept));
     print("loss within a percent:", std::abs(plain().item() / expected - 1) < 0.01);
 
-    // To try: print row.seconds() in step 1, and find the slowest op. Let profiler.trace(true) and
-    // save_trace write a file for ui.perfetto.dev. Then measure Recompute and Autocast together.
+    // To try: print row.seconds() in step 1, and find the slowest op. Call profiler.trace(true),
+    // and let save_trace write a file that ui.perfetto.dev shows. Then measure Recompute and
+    // Autocast together.
   }
 };
 

@@ -75,6 +75,7 @@ class Notebook {
   void print(const First& first, const More&... more) {
     std::string text = first.text.value;
     ((text += " " + Text(more).value), ...);
+    if (text.ends_with('\n')) text.pop_back();
     printed.push_back({running, first.line, std::move(text)});
   }
 };
