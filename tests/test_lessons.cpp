@@ -88,17 +88,30 @@ TEST(Lessons, ThePageHoldsTheWholeSourceAndEveryOutputInOrder) {
 
 // ---- the program
 
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
+}
+
 TEST(Lessons, InTheProgram) {
   const Ran list = run_program("lesson");
   EXPECT_EQ(list.code, 0) << list.err;
   for (const Lesson& lesson : lessons())
     EXPECT_NE(list.out.find("  " + lesson.name + " "), std::string::npos) << list.out;
+  for (const std::string& line : lines_of(list.out))
+    EXPECT_TRUE(line.size() <= 80 || line[0] != ' ') << line;
   const Ran by_name = run_program("lesson 0_tape --step 3"), by_number = run_program("lesson 0");
   EXPECT_EQ(by_number.code, 0) << by_number.err;
   EXPECT_EQ(by_name.code, 0) << by_name.err;
-  EXPECT_NE(by_name.out.find("\ndf/dx = -2.0 df/dy = 2.0\n"), std::string::npos) << by_name.out;
+  EXPECT_NE(by_name.out.find("\n| df/dx = -2.0 df/dy = 2.0\n"), std::string::npos) << by_name.out;
   EXPECT_EQ(by_name.out.find("\n4. "), std::string::npos);
   EXPECT_EQ(by_number.out.substr(0, by_name.out.size()), by_name.out);
+  for (const std::string& line : lines_of(by_number.out))  // code may be wider
+    EXPECT_TRUE(line.size() <= 80 || line[0] == ' ') << line;
+  EXPECT_NE(by_number.out.find("\nThe source is train/lessons/0_tape.cpp. "), std::string::npos);
+  EXPECT_EQ(by_name.out.find("The source is"), std::string::npos);
   const Ran unknown = run_program("lesson tape");
   EXPECT_EQ(unknown.code, 2);
   EXPECT_EQ(unknown.err.rfind("inkling lesson: there is no lesson tape; there are 0_tape, ", 0), 0u)

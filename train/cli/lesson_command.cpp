@@ -2,10 +2,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
-#include <cctype>
 #include <iostream>
+#include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "train/cli/command_line.h"
@@ -15,50 +15,86 @@
 namespace ink {
 namespace {
 
-std::string indented(const std::string& text) {
+// Each line behind `prefix`, without spaces at its end.
+std::string prefixed(const std::string& prefix, const std::string& text) {
   std::string result;
-  bool line_start = true;
-  for (const char c : text) {
-    if (line_start && c != '\n') result += "    ";
-    result += c;
-    line_start = c == '\n';
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    line.insert(0, prefix);
+    result += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
   }
   return result;
 }
 
-void list(const std::string& kind, const std::vector<Lesson>& lessons) {
-  for (const Lesson& lesson : lessons)
-    std::cout << fmt::format("  {:<24} {} ({} steps)\n", lesson.name, page(lesson, 0).at(0).text,
-                             lesson.steps);
-  std::cout << "\nTo read one: " << typed(kind + " NAME [--step N]\n");
+// Paragraphs in lines of at most 80 columns. A line that begins with a space stays as it is.
+std::string filled(const std::string& text) {
+  std::string result;
+  size_t column = 0;  // of the end of the last line; 0: no word can follow there
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.empty() || line[0] == ' ') {
+      if (!result.empty()) result += '\n';
+      result += line;
+      column = 0;
+      continue;
+    }
+    std::istringstream words(line);
+    for (std::string word; words >> word; column += word.size()) {
+      const bool fits = column > 0 && column + 1 + word.size() <= 80;
+      if (!result.empty()) result += fits ? ' ' : '\n';
+      column = fits ? column + 1 : 0;
+      result += word;
+    }
+  }
+  return result;
 }
 
+bool is_number(const std::string& text) {
+  return !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
+}
+
+void list(const std::string& kind, const std::vector<Lesson>& lessons) {
+  bool numbered = false;
+  for (const Lesson& lesson : lessons) {
+    const bool was_numbered = std::exchange(numbered, is_number(lesson.name.substr(0, 1)));
+    if (was_numbered && !numbered) std::cout << "\nThe walkthroughs follow PyTorch notebooks:\n";
+    std::cout << fmt::format("  {:<23}  {}\n", lesson.name, page(lesson, 0).at(0).text);
+  }
+  std::cout << "\nTo read one: " << typed(kind + " NAME")
+            << (kind == "lesson" ? " (its number is enough)\n" : "\n");
+}
+
+// Code stands 2 columns to the right, and what it printed stands behind "| ".
 void read(const Lesson& lesson, int steps) {
   const Console console;
+  bool first = true;
   for (const Piece& piece : page(lesson, steps)) {
+    if (!std::exchange(first, false) && piece.kind != Piece::output) std::cout << "\n";
     switch (piece.kind) {
       case Piece::title:
-        std::cout << console.bold(piece.text) << "\n\n";
+        std::cout << console.bold(piece.text) << "\n";
         break;
       case Piece::prose:
-        std::cout << piece.text << "\n\n";
+        std::cout << filled(piece.text) << "\n";
         break;
       case Piece::code:
-        std::cout << console.dim(indented(piece.text)) << "\n\n";
+        std::cout << prefixed("  ", piece.text);
         break;
       case Piece::output:
-        std::cout << console.green(piece.text) << "\n\n";
+        std::cout << console.green(prefixed("| ", piece.text));
         break;
     }
   }
+  if (steps == lesson.steps)
+    std::cout << fmt::format(
+        "\nThe source is train/lessons/{0}.cpp. To build and run what you change:\n"
+        "  ./run.sh lesson {0}\n",
+        lesson.name);
 }
 
 // "5" is enough to name 5_training_loop.
 bool is_called(const Lesson& lesson, const std::string& name) {
-  const bool is_number =
-      !name.empty() &&
-      std::all_of(name.begin(), name.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
-  return lesson.name == name || (is_number && lesson.name.rfind(name + "_", 0) == 0);
+  return lesson.name == name || (is_number(name) && lesson.name.rfind(name + "_", 0) == 0);
 }
 
 // What both commands do. kind: what one of `lessons` is called.

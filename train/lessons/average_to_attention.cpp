@@ -1,4 +1,4 @@
-// From an average to attention, checked against the built-in
+// From an average to attention, and the built-in op
 //
 // What can a token say about those before it? At first only their average. We write that as a loop,
 // then as a matrix, then let the matrix depend on the tokens: that is attention. At the end the

@@ -1,4 +1,4 @@
-// Self-attention piece by piece: causal mask, padding, KV cache
+// Self-attention: causal mask, padding, KV cache
 //
 // What a language model in service does with attention: sentences of different lengths in one
 // batch, and one new token at a time without computing the old ones again.

@@ -1,4 +1,4 @@
-// The averaging trick, why we divide by sqrt(d), and normalisation
+// The averaging trick, sqrt(d), and normalisation
 //
 // Three ways to write one average lead to the code of a GPT's attention. Then its loose ends: why
 // scores are divided by sqrt(head_dim) (step 3), and two norms written by hand, with the one digit
