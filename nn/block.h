@@ -4,9 +4,8 @@
 #include <tuple>
 #include <utility>
 
-#include "autograd/fused_ops.h"
+#include "nn/add_layer_norm.h"
 #include "nn/attention.h"
-#include "nn/layer_norm.h"
 #include "nn/mlp.h"
 
 namespace ink {
@@ -33,8 +32,8 @@ struct Block : Module {
   /// next ones. Each norm then adds and normalises in one pass.
   std::pair<Tensor, Tensor> operator()(Tensor x, Tensor branch, KVCache* cache) const {
     Tensor normed;
-    std::tie(x, normed) = ln_1(x, branch);
-    std::tie(x, normed) = ln_2(x, attn(normed, cache));
+    std::tie(x, normed) = add_layer_norm(x, branch, ln_1);
+    std::tie(x, normed) = add_layer_norm(x, attn(normed, cache), ln_2);
     return {x, mlp(normed)};
   }
 

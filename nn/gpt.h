@@ -64,7 +64,7 @@ struct GPT : Module {
     Tensor x = embedded(ids, caches ? caches->front().size() : 0), branch;
     for (size_t i = 0; i < h.size(); ++i)
       std::tie(x, branch) = h[i](x, branch, caches ? &caches->at(i) : nullptr);
-    return ln_f(x, branch).second;
+    return add_layer_norm(x, branch, ln_f).second;
   }
 
   /// Does generate use caches? A model that extends this one says yes if its features know them.

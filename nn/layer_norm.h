@@ -7,7 +7,6 @@
 
 #include <concepts>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "autograd/ops.h"
@@ -42,13 +41,6 @@ struct LayerNorm : Module {
 
   Tensor operator()(const Tensor& x) const {
     return layer_norm(x, normalized_shape, weight, bias, eps);
-  }
-  /// {x + branch, y of that}, in one pass; branch may be undefined, nothing to add.
-  std::pair<Tensor, Tensor> operator()(const Tensor& x, const Tensor& branch) const {
-    if (!branch.defined()) return {x, (*this)(x)};
-    if (normalized_shape.size() == 1) return add_layer_norm(x, branch, weight, bias, eps);
-    const Tensor sum = x + branch;
-    return {sum, (*this)(sum)};
   }
 
   std::string extra_repr() const override {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "autograd/autograd.h"
+#include "nn/add_layer_norm.h"
 #include "nn/batch_norm.h"
 #include "nn/clip_grad.h"
 #include "nn/embedding.h"
@@ -344,7 +345,12 @@ TEST(Typed, LayerNormInAllItsForms) {
   EXPECT_TRUE(allclose(bare(x), plain(x), 1e-6));
   EXPECT_EQ(plain.parameters().size(), 1u);
   EXPECT_EQ(tight.eps, 1e-3);
-  EXPECT_TRUE(allclose(two(x, x).second, two(x * 2), 1e-6));
+  for (const LayerNorm* norm : {&two, &bare, &plain, &tight}) {
+    const auto [sum, normed] = add_layer_norm(x, x.detach(), *norm);
+    EXPECT_TRUE(equal(sum, x * 2));
+    EXPECT_TRUE(allclose(normed, (*norm)(x * 2), 1e-6));
+    EXPECT_TRUE(equal(add_layer_norm(x, {}, *norm).second, (*norm)(x))) << "nothing to add";
+  }
   EXPECT_EQ(error_of([&] {
               two(ones({4, 3}));
             }),
