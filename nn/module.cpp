@@ -218,7 +218,7 @@ int64_t Module::num_parameters() const {
 NamedTensors Module::state_dict() const {
   NamedTensors list;
   for_each_distinct(*this, [&](const std::string& name, const Field& field) {
-    list.emplace_back(name, field.tensor()->detach());
+    if (field.saved) list.emplace_back(name, field.tensor()->detach());
   });
   return list;
 }
@@ -226,7 +226,7 @@ NamedTensors Module::state_dict() const {
 void Module::load_state_dict(const NamedTensors& state) {
   std::unordered_map<std::string, Tensor> targets;
   for_each_tensor(*this, "", [&](const std::string& name, const Field& field) {
-    targets.emplace(name, *field.tensor());
+    if (field.saved) targets.emplace(name, *field.tensor());
   });
   Problems problems;
   std::unordered_map<const void*, const NamedTensors::value_type*> given;
@@ -248,7 +248,7 @@ void Module::load_state_dict(const NamedTensors& state) {
     }
   }
   for_each_distinct(*this, [&](const std::string& name, const Field& field) {
-    if (!given.count(identity(*field.tensor())))
+    if (field.saved && !given.count(identity(*field.tensor())))
       problems.add({"missing: ", name, " ", field.tensor()->shape()});
   });
   INK_CHECK(problems.empty(), "load_state_dict: the names or shapes do not fit:", problems.text());

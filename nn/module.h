@@ -58,11 +58,18 @@ struct Buffer : Tensor {
   Buffer(const Tensor& value);
 };
 
+/// A buffer that moves with the model and is not saved, because the constructor computes it: a
+/// table of cosines. What PyTorch registers with persistent=False.
+struct UnsavedBuffer : Buffer {
+  using Buffer::Buffer;
+};
+
 /// One entry of INK_FIELDS: exactly one of the three pointers is set; none for an optional module
 /// that is not there.
 struct Field {
   Field(Parameter& p) : parameter(&p) {}
   Field(Buffer& b) : buffer(&b) {}
+  Field(UnsavedBuffer& b) : buffer(&b), saved(false) {}
   Field(Module& m) : module(&m) {}
   template <class M>
   Field(std::optional<M>& m) {
@@ -80,6 +87,7 @@ struct Field {
   std::string name;
   Parameter* parameter = nullptr;
   Buffer* buffer = nullptr;
+  bool saved = true;
   Module* module = nullptr;
   std::shared_ptr<Module> owned;  // what `module` points to, where the list made it
 };
@@ -106,7 +114,7 @@ class Module {
   NamedTensors named_parameters() const;
   NamedTensors named_buffers() const;
   int64_t num_parameters() const;  // elements, tied ones once
-  /// Parameters and buffers, detached, to be saved.
+  /// Parameters and buffers but those that are not saved, detached.
   NamedTensors state_dict() const;
   /// Copies values in, converting their dtype; handles to the parameters stay valid. Every name
   /// that is missing or unexpected and every shape that differs is listed in one error, and then

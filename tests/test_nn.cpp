@@ -21,6 +21,7 @@
 #include "nn/linear.h"
 #include "nn/rms_norm.h"
 #include "temp_files.h"
+#include "tests/test_device.h"
 
 namespace ink {
 namespace {
@@ -90,6 +91,35 @@ TEST(Module, ParametersAreLeavesAndCopiesAreTies) {
   EXPECT_EQ(sum(whole).item(), 0) << "a parameter never lives inside another tensor";
   EXPECT_EQ(error_of([] { Parameter ids = zeros({2}, i64); }),
             "requires_grad_: expected a floating dtype, got int64");
+}
+
+// x times a table that its constructor computes.
+struct Tabled : Module {
+  Parameter weight = ones({2});
+  UnsavedBuffer table = arange(2, f32);
+  Buffer seen = zeros({2});
+  std::vector<UnsavedBuffer> more{ones({2}), ones({2})};
+  Tensor operator()(const Tensor& x) const { return x * weight * table + more[1]; }
+  INK_FIELDS(weight, table, seen, more)
+};
+
+TEST(Module, BuffersThatAreNotSavedAreInNoStateDictAndMoveWithTheModule) {
+  Tabled layer;
+  EXPECT_EQ(names_of(layer.named_buffers()), (Names{"table", "seen", "more.0", "more.1"}));
+  EXPECT_EQ(names_of(layer.state_dict()), (Names{"weight", "seen"}));
+  layer.table = arange(2, f32) * 3;  // still not saved
+  layer.load_state_dict({{"weight", full({2}, 5)}, {"seen", ones({2})}});
+  EXPECT_TRUE(equal(layer(ones({2})), tensor({1.0, 16.0})));
+  EXPECT_EQ(
+      error_of([&] {
+        layer.load_state_dict({{"weight", ones({2})}, {"seen", ones({2})}, {"table", ones({2})}});
+      }),
+      "load_state_dict: the names or shapes do not fit:\n  unexpected: table (2,)");
+  EXPECT_TRUE(gradcheck_module(layer, randn({3, 2})));
+  layer.to(f64);
+  for (const auto& entry : layer.named_buffers()) EXPECT_EQ(entry.second.dtype(), f64);
+  layer.to(test_device());
+  for (const auto& entry : layer.named_buffers()) EXPECT_EQ(entry.second.device(), test_device());
 }
 
 TEST(Module, GradientsReachEveryParameter) {
