@@ -1,6 +1,8 @@
 // CausalSelfAttention: the part of a block where a position looks at those before it.
 #pragma once
 
+#include <functional>
+#include <memory>
 #include <tuple>
 #include <vector>
 
@@ -32,28 +34,54 @@ struct CausalSelfAttention : Module {
 
   /// With a cache, x holds the tokens after those that it remembers.
   Tensor operator()(const Tensor& x, KVCache* cache = nullptr) const {
-    const std::vector<Tensor> qkv = split(c_attn(x), x.size(2), 2);  // views, read in place
-    Tensor k = heads(qkv[1]), v = heads(qkv[2]);
+    auto [q, k, v] = heads(x);
+    AttentionOptions options{.dropout_p = training ? attn_dropout : 0,
+                             .is_causal = !cache,
+                             .causal_lower_right = cache != nullptr};
+    prepare_scores(q, k, options, cache ? cache->size() : 0);
     if (cache) std::tie(k, v) = cache->append(k, v);
-    const Tensor y = scaled_dot_product_attention(heads(qkv[0]), k, v,
-                                                  {.dropout_p = training ? attn_dropout : 0,
-                                                   .is_causal = !cache,
-                                                   .causal_lower_right = cache != nullptr});
+    const Tensor y = scaled_dot_product_attention(q, k, v, options);
     return resid_dropout(c_proj(y.transpose(1, 2).reshape(x.shape())));
   }
 
   /// The weights by which it mixes values in evaluation: x (B, T, C) -> (B, n_head, T, T).
   Tensor weights(const Tensor& x) const {
-    const std::vector<Tensor> qkv = split(c_attn(x), x.size(2), 2);
-    return attention_weights(heads(qkv[0]), heads(qkv[1]), {.is_causal = true});
+    auto [q, k, v] = heads(x);
+    AttentionOptions options{.is_causal = true};
+    prepare_scores(q, k, options, 0);
+    return attention_weights(q, k, options);
   }
+
+  /// prepare_scores(q, k, options, start): the step that a derived class overrides. It may change q
+  /// and k (B, n_head, T, d), which belong to the tokens at positions start .. start + T - 1, and
+  /// what is attended to. Rotary positions turn q and k. ALiBi adds options.attn_mask to the
+  /// scores, which are (B, n_head, T, start + T). With a cache, start is its size, and the keys of
+  /// the tokens before are kept as this step left them.
+  virtual void prepare_scores(Tensor&, Tensor&, AttentionOptions&, int64_t) const {}
 
   INK_FIELDS(c_attn, c_proj, resid_dropout)
 
  private:
-  Tensor heads(const Tensor& t) const {  // (B, T, C) as (B, n_head, T, C / n_head)
-    return t.view({t.size(0), t.size(1), n_head, t.size(2) / n_head}).transpose(1, 2);
+  struct Heads {
+    Tensor q, k, v;  // (B, n_head, T, C / n_head): views of one (B, T, 3 C), read in place
+  };
+  Heads heads(const Tensor& x) const {
+    const std::vector<Tensor> qkv = split(c_attn(x), x.size(2), 2);
+    const auto head = [&](const Tensor& t) {
+      return t.view({t.size(0), t.size(1), n_head, t.size(2) / n_head}).transpose(1, 2);
+    };
+    return {head(qkv[0]), head(qkv[1]), head(qkv[2])};
   }
 };
+
+/// Makes the attention of a block.
+using MakeAttention = std::function<std::unique_ptr<CausalSelfAttention>(const GPTConfig&)>;
+/// ... as an Attention(config), which is CausalSelfAttention or extends it.
+template <class Attention>
+std::unique_ptr<CausalSelfAttention> make_attention(const GPTConfig& config) {
+  auto made = std::make_unique<Attention>(config);
+  detail::check_own_fields(*made, sizeof(Attention));
+  return made;
+}
 
 }  // namespace ink

@@ -1,6 +1,7 @@
 // Block: one layer of a GPT.
 #pragma once
 
+#include <memory>
 #include <tuple>
 #include <utility>
 
@@ -14,13 +15,14 @@ namespace ink {
 /// through untouched. Radford et al. 2019, section 2.3.
 struct Block : Module {
   LayerNorm ln_1;
-  CausalSelfAttention attn;
+  std::unique_ptr<CausalSelfAttention> attn;  // or one derived from it
   LayerNorm ln_2;
   MLP mlp;
 
   Block() = default;
-  explicit Block(const GPTConfig& c)
-      : ln_1(c.n_embd, c.bias), attn(c), ln_2(c.n_embd, c.bias), mlp(c) {}
+  explicit Block(const GPTConfig& c,
+                 const MakeAttention& attention = make_attention<CausalSelfAttention>)
+      : ln_1(c.n_embd, c.bias), attn(attention(c)), ln_2(c.n_embd, c.bias), mlp(c) {}
 
   Tensor operator()(Tensor x, KVCache* cache = nullptr) const {
     Tensor branch;
@@ -33,7 +35,7 @@ struct Block : Module {
   std::pair<Tensor, Tensor> operator()(Tensor x, Tensor branch, KVCache* cache) const {
     Tensor normed;
     std::tie(x, normed) = add_layer_norm(x, branch, ln_1);
-    std::tie(x, normed) = add_layer_norm(x, attn(normed, cache), ln_2);
+    std::tie(x, normed) = add_layer_norm(x, (*attn)(normed, cache), ln_2);
     return {x, mlp(normed)};
   }
 

@@ -22,7 +22,7 @@ void GPT::init_weights() {
   });
   const double residual_std = 0.02 / std::sqrt(2.0 * static_cast<double>(config.n_layer));
   for (Block& block : h) {
-    init::normal_(block.attn.c_proj.weight, 0, residual_std);
+    init::normal_(block.attn->c_proj.weight, 0, residual_std);
     init::normal_(block.mlp.c_proj.weight, 0, residual_std);
   }
 }
@@ -53,7 +53,7 @@ std::vector<Tensor> GPT::attention_weights(const Tensor& ids) const {
   std::vector<Tensor> layers;
   Tensor x = embedded(ids, 0);
   for (const Block& block : h) {
-    layers.push_back(block.attn.weights(block.ln_1(x)).select(0, 0));
+    layers.push_back(block.attn->weights(block.ln_1(x)).select(0, 0));
     x = block(x);
   }
   return layers;

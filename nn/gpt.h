@@ -34,12 +34,13 @@ struct GPT : Module {
   Linear lm_head;  // its weight is wte's
 
   /// Weights are drawn as nanoGPT draws them: the same seed gives the same model.
-  explicit GPT(const GPTConfig& c)
+  explicit GPT(const GPTConfig& c,
+               const MakeAttention& attention = make_attention<CausalSelfAttention>)
       : config(c.checked()),
         wte(c.vocab_size, c.n_embd),
         wpe(c.block_size, c.n_embd),
         drop(c.dropout),
-        h(c.n_layer, c),
+        h(c.n_layer, c, attention),
         ln_f(c.n_embd, c.bias),
         lm_head(c.n_embd, c.vocab_size, false) {
     wte.weight = lm_head.weight;
@@ -67,7 +68,8 @@ struct GPT : Module {
     return add_layer_norm(x, branch, ln_f).second;
   }
 
-  /// Does generate use caches? A model that extends this one says yes if its features know them.
+  /// Does generate use caches? A model that extends this one says yes if its features know them, as
+  /// those of GPT do.
   virtual bool uses_caches() const { return typeid(*this) == typeid(GPT); }
 
   /// Who looks at whom, for `sample --attention`: ids (1, T) -> one (n_head, T, T) a layer.

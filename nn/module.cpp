@@ -175,6 +175,12 @@ std::vector<Field> detail::named_fields(std::vector<Field> base, const char* nam
   return base;
 }
 
+void detail::check_own_fields(const Module& module, size_t bytes) {
+  INK_CHECK(module.object_bytes() == bytes, type_name(module),
+            ": has members of its own and no INK_FIELDS; name them there, after the class that it "
+            "extends: INK_FIELDS(Base, member)");
+}
+
 std::vector<Field> Sequential::fields() {
   std::vector<Field> list;
   for (size_t i = 0; i < size(); ++i) list.emplace_back((*this)[i]).name = std::to_string(i);

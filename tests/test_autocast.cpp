@@ -272,7 +272,7 @@ TEST(MixedTraining, RoundsEveryWeightAsItIsWritten) {
   std::vector<Tensor> weights{model.lm_head.weight};
   for (Block& block : model.h) {
     for (Linear* layer :
-         {&block.attn.c_attn, &block.attn.c_proj, &block.mlp.c_fc, &block.mlp.c_proj})
+         {&block.attn->c_attn, &block.attn->c_proj, &block.mlp.c_fc, &block.mlp.c_proj})
       weights.push_back(layer->weight);
   }
   const auto made = [&] {

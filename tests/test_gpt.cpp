@@ -113,8 +113,8 @@ TEST(GPT, StartsAsGPT2Does) {
   const GPT model(c);
   const auto spread = [](const Tensor& x) { return std(x).item(); };
   EXPECT_NEAR(spread(model.wte.weight), 0.02, 0.001);
-  EXPECT_NEAR(spread(model.h[7].attn.c_attn.weight), 0.02, 0.001);
-  EXPECT_NEAR(spread(model.h[7].attn.c_proj.weight), 0.02 / 4, 0.0002);
+  EXPECT_NEAR(spread(model.h[7].attn->c_attn.weight), 0.02, 0.001);
+  EXPECT_NEAR(spread(model.h[7].attn->c_proj.weight), 0.02 / 4, 0.0002);
   EXPECT_NEAR(spread(model.h[7].mlp.c_proj.weight), 0.02 / 4, 0.0002);
   EXPECT_EQ(max(abs(model.h[7].mlp.c_fc.bias)).item(), 0);
   // An untrained model knows nothing: its loss is near that of guessing.

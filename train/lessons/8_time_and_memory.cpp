@@ -116,7 +116,9 @@ struct Lesson8 : Notebook {
       x = checkpoint([&](const Tensor& in) { return block(in); }, x);
     return mean(square(x));
   }
-  Tensor gradient_of(const Tensor& loss) { return grad({loss}, {blocks[0].attn.c_attn.weight})[0]; }
+  Tensor gradient_of(const Tensor& loss) {
+    return grad({loss}, {blocks[0].attn->c_attn.weight})[0];
+  }
 
   void step_3() {
     // Here each block is a checkpointed section: the graph keeps only its input. When backward gets
