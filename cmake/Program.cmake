@@ -31,6 +31,7 @@ inkling_add_part(report report)
 target_link_libraries(inkling_report PUBLIC inkling::train PRIVATE ${fmt_target})
 
 inkling_add_part(cli cli)
+add_library(inkling::cli ALIAS inkling_cli)  # for a program with models of its own
 if(NOT INKLING_SEEDHUNT)
   get_target_property(cli_sources inkling_cli SOURCES)
   list(FILTER cli_sources EXCLUDE REGEX "/seedhunt")

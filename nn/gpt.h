@@ -68,6 +68,13 @@ struct GPT : Module {
     return add_layer_norm(x, branch, ln_f).second;
   }
 
+  /// Tokens with their positions: x (B, T, C) of the tokens at positions start .. start + T - 1.
+  /// Override it together with CausalSelfAttention::prepare_scores for a model that knows positions
+  /// otherwise. If it has no use for wpe, its constructor says `wpe = Embedding();`.
+  virtual Tensor add_positions(const Tensor& x, int64_t start) const {
+    return x + wpe.weight.narrow(0, start, x.size(1));  // (B, T, C) + (T, C)
+  }
+
   /// Does generate use caches? A model that extends this one says yes if its features know them, as
   /// those of GPT do.
   virtual bool uses_caches() const { return typeid(*this) == typeid(GPT); }
@@ -89,7 +96,7 @@ struct GPT : Module {
     const int64_t T = ids.size(1);
     INK_CHECK(start + T <= config.block_size, "gpt: a sequence of ", start + T,
               " tokens is longer than block_size ", config.block_size);
-    return drop(wte(ids) + wpe.weight.narrow(0, start, T));  // (B, T, C) + (T, C)
+    return drop(add_positions(wte(ids), start));
   }
 };
 

@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <fstream>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <vector>
@@ -12,6 +14,10 @@
 #include "nn/gpt.h"
 #include "nn/gradcheck_module.h"
 #include "tests/error_of.h"
+#include "tests/temp_files.h"
+#include "tests/test_device.h"
+#include "train/cli/command_line.h"
+#include "train/trainer.h"
 
 namespace ink {
 namespace {
@@ -39,20 +45,49 @@ struct RotaryAttention : CausalSelfAttention {
   INK_FIELDS(CausalSelfAttention, cosines, sines)
 };
 
-// Lowers a score by the distance of the key, at a slope for each head. Press et al. 2021. What all
-// scores of a query share does not matter to softmax, so m (j - i) is written m j.
+// The one of nn/README.md.
 struct AlibiAttention : CausalSelfAttention {
   UnsavedBuffer slopes;  // (n_head, 1, 1)
-
-  explicit AlibiAttention(const GPTConfig& c)
-      : CausalSelfAttention(c),
-        slopes(
-            exp((arange(c.n_head, f32) + 1) * (-8 * std::log(2.0) / static_cast<double>(c.n_head)))
-                .view({c.n_head, 1, 1})) {}
+  explicit AlibiAttention(const GPTConfig& c) : CausalSelfAttention(c) {
+    slopes = pow(2.0, (arange(c.n_head, f32) + 1) * (-8.0 / c.n_head)).view({c.n_head, 1, 1});
+  }
+  // m (j - i) for key j and query i. All scores of a query share -m i, so softmax ignores it.
   void prepare_scores(Tensor& q, Tensor&, AttentionOptions& options, int64_t start) const override {
     options.attn_mask = slopes * arange(start + q.size(2), slopes.options());
   }
-  INK_FIELDS(CausalSelfAttention, slopes)
+  INK_FIELDS(CausalSelfAttention, slopes)  // the base first
+};
+
+struct AlibiGPT : GPT {
+  explicit AlibiGPT(const GPTConfig& c) : GPT(c, make_attention<AlibiAttention>) {
+    wpe = Embedding();  // no table of positions, neither trained nor saved
+  }
+  Tensor add_positions(const Tensor& x, int64_t) const override { return x; }
+  bool uses_caches() const override { return true; }  // without this line, generate is slower
+};
+
+TEST(AlibiGPT, IsTheOneOfTheReadme) {
+  const auto read = [](const char* file) {
+    std::ifstream in(file);
+    return std::string{std::istreambuf_iterator<char>(in), {}};
+  };
+  const std::string readme = read(INKLING_SOURCE_DIR "/nn/README.md");
+  const size_t start = readme.find("```cpp\n") + 7, end = readme.find("```", start);
+  EXPECT_NE(read(INKLING_SOURCE_DIR "/tests/test_gpt_variants.cpp")
+                .find(readme.substr(start, end - start)),
+            std::string::npos);
+}
+
+template <class Attention>
+struct Without : GPT {  // a table of positions
+  explicit Without(const GPTConfig& c) : GPT(c, make_attention<Attention>) { wpe = Embedding(); }
+  Tensor add_positions(const Tensor& x, int64_t) const override { return x; }
+  bool uses_caches() const override { return true; }
+};
+template <class Attention>
+struct WithoutCaches : Without<Attention> {
+  using Without<Attention>::Without;
+  bool uses_caches() const override { return false; }
 };
 
 GPTConfig tiny() {
@@ -104,24 +139,182 @@ TEST(AlibiAttention, IsTheFormula) {
   EXPECT_TRUE(allclose(attn(x), expected, 1e-6, 1e-7));
 }
 
+// What holds for both.
 template <class Attention>
-void expect_right_gradients_and_cache() {
+struct GptVariant : testing::Test {};
+using Variants = testing::Types<RotaryAttention, AlibiAttention>;
+TYPED_TEST_SUITE(GptVariant, Variants);
+
+TYPED_TEST(GptVariant, PassesTheGradientCheck) {
   manual_seed(2);
-  Attention attn(tiny());
-  const GradcheckReport report = gradcheck_module(attn, randn({2, 5, 8}));
+  TypeParam attn(tiny());
+  GradcheckReport report = gradcheck_module(attn, randn({2, 5, 8}));
   EXPECT_TRUE(report.ok) << report;
-  const NoGrad no_grad;
-  const Tensor x = randn({2, 6, 8});
-  KVCache cache(6);
-  const Tensor first = attn(x.narrow(1, 0, 4), &cache), last = attn(x.narrow(1, 4, 2), &cache);
-  EXPECT_TRUE(allclose(cat({first, last}, 1), attn(x), 1e-5, 1e-5));
+  Without<TypeParam> model(tiny());
+  model.to(f64);
+  const Tensor ids = randint(7, {2, 5});
+  GradcheckOptions options;
+  options.max_elements = 0;  // along random directions
+  report =
+      gradcheck([&](const auto&) { return model.loss(ids, ids); }, model.parameters(), options);
+  EXPECT_TRUE(report.ok) << report;
 }
 
-TEST(RotaryAttention, HasRightGradientsAndWorksWithACache) {
-  expect_right_gradients_and_cache<RotaryAttention>();
+TYPED_TEST(GptVariant, HasTheNamesOfAGptWithoutPositions) {
+  NamedTensors state = GPT(tiny()).state_dict();
+  std::vector<std::string> expected, names;
+  for (const auto& entry : state)
+    if (entry.first != "wpe.weight") expected.push_back(entry.first);
+  for (const auto& entry : Without<TypeParam>(tiny()).state_dict()) names.push_back(entry.first);
+  EXPECT_EQ(names, expected);
 }
-TEST(AlibiAttention, HasRightGradientsAndWorksWithACache) {
-  expect_right_gradients_and_cache<AlibiAttention>();
+
+TYPED_TEST(GptVariant, KnowsPositions) {
+  manual_seed(3);
+  const Without<TypeParam> model(tiny());
+  const NoGrad no_grad;
+  const Tensor a = model(tensor({{1, 2, 3}}, i64)), b = model(tensor({{2, 1, 3}}, i64));
+  EXPECT_GT(max(abs(a.select(1, 2) - b.select(1, 2))).item(), 1e-6);
+}
+
+TYPED_TEST(GptVariant, WritesTheSameWithCaches) {
+  manual_seed(4);
+  Without<TypeParam> model(tiny());
+  WithoutCaches<TypeParam> without(tiny());
+  without.load_state_dict(model.state_dict());
+  const NoGrad no_grad;
+  const Tensor ids = randint(7, {2, 6});
+  const Tensor whole = model.features(ids);
+  std::vector<KVCache> caches(2, KVCache(6));
+  std::vector<Tensor> parts;
+  for (const auto& [start, n] : {std::pair<int64_t, int64_t>{0, 3}, {3, 1}, {4, 2}})
+    parts.push_back(model.features(ids.narrow(1, start, n), &caches));
+  EXPECT_TRUE(allclose(cat(parts, 1), whole, 1e-5, 1e-5));
+  const GenerateOptions options{.max_new_tokens = 12, .temperature = 0};  // beyond block_size
+  EXPECT_TRUE(equal(model.generate(ids.narrow(1, 0, 2), options),
+                    without.generate(ids.narrow(1, 0, 2), options)));
+}
+
+TYPED_TEST(GptVariant, ShowsItsWeights) {
+  manual_seed(5);
+  const Without<TypeParam> model(tiny());
+  const Tensor ids = randint(7, {1, 5});
+  const Tensor shown = model.attention_weights(ids)[0];
+  const auto& attn = *model.h[0].attn;
+  const Tensor x = model.h[0].ln_1(model.wte(ids));
+  // The mixture of values by these weights is the layer's output.
+  const Tensor v = split(attn.c_attn(x), 8, 2)[2].view({1, 5, 2, 4}).transpose(1, 2);
+  const Tensor mixed = matmul(shown, v).transpose(1, 2).reshape({1, 5, 8});
+  EXPECT_TRUE(allclose(attn(x), attn.c_proj(mixed), 1e-5, 1e-6));
+}
+
+// The loss and the gradients of one step.
+std::vector<Tensor> step_of(GPT& model, const Tensor& ids) {
+  model.zero_grad();
+  const Tensor loss = model.loss(ids, ids);
+  loss.backward();
+  std::vector<Tensor> all{loss.detach()};
+  for (const Tensor& p : model.parameters()) all.push_back(p.grad());
+  return all;
+}
+
+TYPED_TEST(GptVariant, TrainsRecomputedComposedAndInBf16) {
+  manual_seed(6);
+  GPTConfig config = tiny();
+  config.block_size = 40;  // several tiles of keys
+  Without<TypeParam> model(config);
+  const Tensor ids = randint(7, {3, 40});
+  const std::vector<Tensor> fused = step_of(model, ids);
+  const auto expect_close = [&](const std::vector<Tensor>& got, double rtol, double atol) {
+    for (size_t i = 0; i < fused.size(); ++i)
+      EXPECT_TRUE(allclose(got[i], fused[i], rtol, atol)) << i;
+  };
+  {
+    const Recompute guard;
+    const std::vector<Tensor> again = step_of(model, ids);
+    for (size_t i = 0; i < fused.size(); ++i) EXPECT_TRUE(same_bits(again[i], fused[i])) << i;
+  }
+  {
+    const Composed guard;
+    expect_close(step_of(model, ids), 1e-4, 1e-5);
+  }
+  {
+    const Autocast guard(bf16);
+    EXPECT_EQ((*model.h[0].attn)(randn({1, 4, 8}, f32).to(bf16)).dtype(), bf16);
+    expect_close(step_of(model, ids), 0.1, 0.01);
+  }
+}
+
+TYPED_TEST(GptVariant, IsTrainedByTheTrainerAndResumed) {
+  const TempFolder folder;
+  const std::string name = std::is_same_v<TypeParam, RotaryAttention> ? "rotary" : "alibi";
+  add_model<Without<TypeParam>>(name);
+  TrainConfig config;
+  config.model = name;
+  config.device = test_device_name();
+  config.n_layer = 2;
+  config.n_head = 2;
+  config.n_embd = 16;
+  config.block_size = 32;
+  config.batch_size = 4;
+  config.batch_parts = 2;
+  config.max_iters = 40;
+  config.warmup_iters = 2;
+  config.eval_iters = 2;
+  config.learning_rate = 1e-2;
+  config.out_dir = folder / "straight";
+  Trainer straight(config);
+  const double before = straight.evaluate().loss;
+  for (int i = 0; i < 40; ++i) straight.step();
+  EXPECT_LT(straight.evaluate().loss, before - 0.5);
+  straight.save("ckpt");
+
+  config.out_dir = folder / "resumed";
+  {
+    Trainer first(config);
+    for (int i = 0; i < 25; ++i) first.step();
+    first.save("ckpt");
+  }
+  config.init_from = "resume";
+  Trainer second(config);
+  EXPECT_EQ(second.steps_done(), 25);
+  while (second.steps_done() < 40) second.step();
+  second.save("ckpt");
+  const LoadedModel a = load_model(folder / "straight"), b = load_model(folder / "resumed");
+  EXPECT_NE(dynamic_cast<const Without<TypeParam>*>(a.model.get()), nullptr);
+  const NamedTensors mine = a.model->state_dict(), other = b.model->state_dict();
+  for (size_t i = 0; i < mine.size(); ++i)
+    EXPECT_TRUE(same_bits(mine[i].second, other[i].second)) << mine[i].first;
+
+  config.model = "gpt";
+  EXPECT_EQ(error_of([&] { Trainer trainer(config); }),
+            "resume: model is \"gpt\", but " + (folder / "resumed/ckpt").string() + " has \"" +
+                name + "\"; leave the option out, or start from scratch");
+}
+
+TEST(Models, TheProgramTrainsWhatWasAdded) {
+  const TempFolder folder;
+  add_model<AlibiGPT>("alibi2");
+  const auto run = [&](std::vector<std::string> words) {
+    words.insert(words.end(), {"--out_dir", folder / "run"});
+    words.insert(words.begin(), "inkling");
+    std::vector<char*> argv;
+    for (std::string& word : words) argv.push_back(word.data());
+    testing::internal::CaptureStdout();
+    testing::internal::CaptureStderr();
+    const int code = run_command_line(static_cast<int>(argv.size()), argv.data());
+    const std::string out = testing::internal::GetCapturedStdout();
+    return std::to_string(code) + ": " + testing::internal::GetCapturedStderr() + out;
+  };
+  const std::string trained = run({"train", "--model", "alibi2", "--n_layer", "1", "--n_embd", "16",
+                                   "--block_size", "16", "--max_iters", "4", "--eval_iters", "1"});
+  EXPECT_EQ(trained.substr(0, 2), "0:") << trained;
+  EXPECT_NE(trained.find("alibi2: 1 layers"), std::string::npos) << trained;
+  EXPECT_EQ(run({"train", "--init_from", "resume", "--max_iters", "6"}).substr(0, 2), "0:");
+  EXPECT_EQ(run({"sample", "--max_new_tokens", "20"}).substr(0, 2), "0:");
+  const std::string unknown = run({"train", "--model", "other"});
+  EXPECT_EQ(unknown.substr(0, 2), "2:");
+  EXPECT_NE(unknown.find("--model is 'other'; expected alibi"), std::string::npos) << unknown;
 }
 
 struct Forgotten : CausalSelfAttention {
@@ -129,10 +322,14 @@ struct Forgotten : CausalSelfAttention {
   using CausalSelfAttention::CausalSelfAttention;
 };
 
-TEST(Attention, NeedsItsOwnFields) {
+TEST(Models, SayWhatIsWrong) {
   EXPECT_EQ(error_of([] { GPT(tiny(), make_attention<Forgotten>); }),
             "Forgotten: has members of its own and no INK_FIELDS; name them there, after the class "
             "that it extends: INK_FIELDS(Base, member)");
+  EXPECT_EQ(error_of([] { add_model<GPT>("gpt"); }),
+            "add_model: there is a model called gpt already");
+  const std::string unknown = error_of([] { make_model("other", tiny()); });
+  EXPECT_EQ(unknown.rfind("model is 'other'; expected ", 0), 0u) << unknown;
 }
 
 }  // namespace

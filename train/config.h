@@ -7,7 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "nn/gpt.h"
+#include "nn/config.h"
+#include "train/models.h"
 #include "train/schedule.h"
 
 namespace ink {
@@ -20,6 +21,7 @@ struct TrainConfig {
   std::string tokenizer = "char";
   double val_fraction = 0.1;
   // model
+  std::string model = "gpt";
   int64_t n_layer = 2;
   int64_t n_head = 4;
   int64_t n_embd = 128;
@@ -109,6 +111,8 @@ void for_each_field(Config& c, F&& f) {
     "char (the characters found in the text), byte, or a saved tokenizer's JSON file", Limits{});
   f("val_fraction", c.val_fraction, "how much of --data, from its end, is kept for validation",
     Limits{.above = 0, .below = 1});
+  f("model", c.model, "gpt, or a model that the program adds (train/models.h)",
+    Limits{.choices = model_names()});
   f("n_layer", c.n_layer, "transformer blocks", Limits{1, 1000});
   f("n_head", c.n_head, "attention heads per block; n_embd must be a multiple", Limits{1, 1024});
   f("n_embd", c.n_embd, "width of the model", Limits{1, 65536});

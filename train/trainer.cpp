@@ -139,9 +139,8 @@ Trainer::Trainer(const TrainConfig& config, const std::optional<SavedRun>& saved
   dataset_->train_batch(0, 0, 1, config_.block_size);
   dataset_->val_batch(0, 0, 1, config_.block_size);
   const GPTConfig sizes = config_.gpt(dataset_->tokenizer().vocab_size());
-  check_memory("this model", 4 * least_parameters(sizes));
   manual_seed(static_cast<uint64_t>(config_.seed));
-  model_ = std::make_unique<GPT>(sizes);
+  model_ = make_model(config_.model, sizes);
   if (device_.is_cpu()) check_memory("this run", estimate_memory(*model_, config_).total());
   parameters_ = model_->parameters();
   num_parameters_ = model_->num_parameters();
@@ -156,7 +155,8 @@ void Trainer::resume(const SavedRun& saved) {
             "resume: the vocabulary of ", dataset_->summary(), " is not the one that ",
             saved.folder.string(), " was trained on");
   const nlohmann::json mine = to_json(config_), its = to_json(saved.config);
-  for (const char* name : {"n_layer", "n_head", "n_embd", "block_size", "bias", "optimizer"}) {
+  for (const char* name :
+       {"model", "n_layer", "n_head", "n_embd", "block_size", "bias", "optimizer"}) {
     INK_CHECK(its.at(name) == mine.at(name), "resume: ", name, " is ", mine.at(name).dump(),
               ", but ", saved.folder.string(), " has ", its.at(name).dump(),
               "; leave the option out, or start from scratch");
@@ -401,7 +401,7 @@ LoadedModel load_model(const std::string& out_dir, const std::string& name) {
   static_cast<SavedRun&>(loaded) = load_run(out_dir, !name.empty() ? name
                                                      : best        ? kBestCheckpoint
                                                                    : kLastCheckpoint);
-  loaded.model = std::make_unique<GPT>(loaded.config.gpt(loaded.tokenizer->vocab_size()));
+  loaded.model = make_model(loaded.config.model, loaded.config.gpt(loaded.tokenizer->vocab_size()));
   loaded.model->load_state_dict(std::exchange(loaded.model_state, {}));
   loaded.optimizer_state.clear();
   loaded.model->eval();

@@ -169,9 +169,10 @@ class TrainRun {
     const GPT& model = trainer_.model();
     console_.line(fmt::format("{}  {}", console_.bold("data "), trainer_.dataset().summary()));
     console_.line(fmt::format(
-        "{}  GPT: {} layers, {} heads, {} wide, context {}, vocabulary {}; {} parameters",
-        console_.bold("model"), config_.n_layer, config_.n_head, config_.n_embd, config_.block_size,
-        model.config.vocab_size, count_text(static_cast<double>(model.num_parameters()))));
+        "{}  {}: {} layers, {} heads, {} wide, context {}, vocabulary {}; {} parameters",
+        console_.bold("model"), config_.model == "gpt" ? "GPT" : config_.model, config_.n_layer,
+        config_.n_head, config_.n_embd, config_.block_size, model.config.vocab_size,
+        count_text(static_cast<double>(model.num_parameters()))));
     print_parameters();
     const MemoryEstimate memory = estimate_memory(model, config_);
     const auto megabytes = [](int64_t bytes) { return static_cast<double>(bytes) / 1e6; };
