@@ -1,6 +1,6 @@
-# cmake -DBUILD=... -DSOURCE=... -DWORK=... -DGENERATOR=... -P run.cmake: installs inkling into
-# WORK, and builds and runs the consumer against it, after moving what was installed. GENERATOR is
-# the build's own, because the default of CMake needs make.
+# cmake -DBUILD=... -DSOURCE=... -DEXAMPLES=... -DWORK=... -DGENERATOR=... -P run.cmake: installs
+# inkling into WORK, and builds and runs the consumer and one of the examples against it, after
+# moving what was installed. GENERATOR is the build's own, because the default of CMake needs make.
 function(step)
   execute_process(COMMAND ${ARGV} RESULT_VARIABLE status
                   OUTPUT_VARIABLE output ERROR_VARIABLE output)
@@ -26,8 +26,15 @@ foreach(header IN LISTS headers)
   endif()
 endforeach()
 
-step(${CMAKE_COMMAND} -G ${GENERATOR} -S ${SOURCE} -B ${WORK}/build
-     -DCMAKE_PREFIX_PATH=${WORK}/prefix -DCMAKE_CXX_COMPILER=${CXX}
-     -DCMAKE_BUILD_TYPE=Debug "-DCMAKE_CXX_FLAGS=${FLAGS}")
+function(configure source build)
+  step(${CMAKE_COMMAND} -G ${GENERATOR} -S ${source} -B ${build}
+       -DCMAKE_PREFIX_PATH=${WORK}/prefix -DCMAKE_CXX_COMPILER=${CXX}
+       -DCMAKE_BUILD_TYPE=Debug "-DCMAKE_CXX_FLAGS=${FLAGS}")
+endfunction()
+configure(${SOURCE} ${WORK}/build)
 step(${CMAKE_COMMAND} --build ${WORK}/build)
 step(${CMAKE_CTEST_COMMAND} --test-dir ${WORK}/build --output-on-failure)
+
+configure(${EXAMPLES} ${WORK}/examples)
+step(${CMAKE_COMMAND} --build ${WORK}/examples --target two_moons)
+step(${WORK}/examples/two_moons)
