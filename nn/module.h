@@ -148,8 +148,8 @@ inline int64_t checked_size(const char* layer, int64_t n) {
   INK_CHECK(n >= 0, layer, ": expected a size of 0 or more, got ", n);
   return n;
 }
-/// Throws if the module's class, of this size, has members that no INK_FIELDS of its own could name:
-/// those of its base would be all that is trained and saved.
+/// Throws if the module's class, of this size, has members of its own and no INK_FIELDS: only what
+/// its base names would be trained and saved.
 void check_own_fields(const Module& module, size_t bytes);
 /// The items as fields with the names 0, 1, ...
 template <class T>

@@ -47,15 +47,16 @@ struct RotaryAttention : CausalSelfAttention {
 
 // The one of nn/README.md.
 struct AlibiAttention : CausalSelfAttention {
-  UnsavedBuffer slopes;  // (n_head, 1, 1)
+  UnsavedBuffer bias;  // (n_head, 1, block_size): slope times position
   explicit AlibiAttention(const GPTConfig& c) : CausalSelfAttention(c) {
-    slopes = pow(2.0, (arange(c.n_head, f32) + 1) * (-8.0 / c.n_head)).view({c.n_head, 1, 1});
+    const Tensor slopes = pow(2.0, (arange(c.n_head, f32) + 1) * (-8.0 / c.n_head));
+    bias = slopes.view({c.n_head, 1, 1}) * arange(c.block_size, f32);
   }
-  // m (j - i) for key j and query i. All scores of a query share -m i, so softmax ignores it.
+  // All scores of query i share -m i, and softmax ignores it: m (j - i) is written m j.
   void prepare_scores(Tensor& q, Tensor&, AttentionOptions& options, int64_t start) const override {
-    options.attn_mask = slopes * arange(start + q.size(2), slopes.options());
+    options.attn_mask = bias.narrow(2, 0, start + q.size(2));
   }
-  INK_FIELDS(CausalSelfAttention, slopes)  // the base first
+  INK_FIELDS(CausalSelfAttention, bias)  // the base first
 };
 
 struct AlibiGPT : GPT {
