@@ -54,9 +54,9 @@ struct CausalSelfAttention : Module {
 
   /// prepare_scores(q, k, options, start): the step that a derived class overrides. It may change q
   /// and k (B, n_head, T, d), which belong to the tokens at positions start .. start + T - 1, and
-  /// what is attended to. Rotary positions turn q and k. ALiBi adds options.attn_mask to the
-  /// scores, which are (B, n_head, T, start + T). With a cache, start is its size, and the keys of
-  /// the tokens before are kept as this step left them.
+  /// the options. Rotary positions turn q and k. ALiBi adds options.attn_mask to the scores, which
+  /// are (B, n_head, T, start + T). With a cache, start is its size, and the cache holds the
+  /// earlier keys as this step left them.
   virtual void prepare_scores(Tensor&, Tensor&, AttentionOptions&, int64_t) const {}
 
   INK_FIELDS(c_attn, c_proj, resid_dropout)

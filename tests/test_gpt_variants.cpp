@@ -246,10 +246,10 @@ TYPED_TEST(GptVariant, TrainsRecomputedComposedAndInBf16) {
   }
 }
 
-TYPED_TEST(GptVariant, IsTrainedByTheTrainerAndResumed) {
-  const TempFolder folder;
-  const std::string name = std::is_same_v<TypeParam, RotaryAttention> ? "rotary" : "alibi";
-  add_model<Without<TypeParam>>(name);
+// Adds the model, and gives it a small run.
+template <class Attention>
+TrainConfig config_of(const std::string& name) {
+  add_model<Without<Attention>>(name);
   TrainConfig config;
   config.model = name;
   config.device = test_device_name();
@@ -263,6 +263,26 @@ TYPED_TEST(GptVariant, IsTrainedByTheTrainerAndResumed) {
   config.warmup_iters = 2;
   config.eval_iters = 2;
   config.learning_rate = 1e-2;
+  return config;
+}
+template <class Attention>
+constexpr const char* kName = std::is_same_v<Attention, RotaryAttention> ? "rotary" : "alibi";
+
+TYPED_TEST(GptVariant, TrainsInPartsOfABatch) {
+  TrainConfig config = config_of<TypeParam>(std::string(kName<TypeParam>) + " in parts");
+  const auto loss = [&](int64_t parts) {
+    config.batch_parts = parts;
+    Trainer trainer(config);
+    for (int i = 0; i < 5; ++i) trainer.step();
+    return trainer.progress().loss;
+  };
+  EXPECT_NEAR(loss(1), loss(3), 1e-4);
+}
+
+TYPED_TEST(GptVariant, IsTrainedByTheTrainerAndResumed) {
+  const TempFolder folder;
+  const std::string name = kName<TypeParam>;
+  TrainConfig config = config_of<TypeParam>(name);
   config.out_dir = folder / "straight";
   Trainer straight(config);
   const double before = straight.evaluate().loss;
