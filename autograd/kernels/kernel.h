@@ -121,9 +121,10 @@ bool nothing(Args...) {
   }                                     \
   DECLARE_KERNEL(void, name, cpu::name, strided, __VA_ARGS__)
 // KERNEL: all its arrays must be contiguous. KERNEL_STRIDED: they may have any strides.
+// KERNEL_CPU: as KERNEL, but it has no CUDA twin yet, and a call with tensors on a GPU says so.
 #define KERNEL(name, ...) DECLARE_TWO(name, false, __VA_ARGS__) CUDA_TWIN(name)
 #define KERNEL_STRIDED(name, ...) DECLARE_TWO(name, true, __VA_ARGS__) CUDA_TWIN(name)
-#define KERNEL_CPU(name, ...) DECLARE_TWO(name, true, __VA_ARGS__)  // no CUDA twin yet
+#define KERNEL_CPU(name, ...) DECLARE_TWO(name, false, __VA_ARGS__)
 // Only a GPU has it, and not for every argument: returns whether it has computed anything.
 #define KERNEL_CUDA(name, ...) \
   DECLARE_KERNEL(bool, name, detail::nothing, true, __VA_ARGS__) CUDA_TWIN(name)
