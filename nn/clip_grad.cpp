@@ -1,6 +1,6 @@
 #include "nn/clip_grad.h"
 
-#include "autograd/ops.h"
+#include "autograd/more_ops.h"
 
 namespace ink {
 

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "autograd/ops.h"
+#include "autograd/more_ops.h"
 #include "nn/init.h"
 #include "nn/module.h"
 

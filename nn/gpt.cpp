@@ -1,5 +1,5 @@
 #include "nn/gpt.h"
-#include "autograd/ops.h"
+#include "autograd/more_ops.h"
 
 #include <algorithm>
 #include <cmath>

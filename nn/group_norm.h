@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "autograd/ops.h"
+#include "autograd/more_ops.h"
 #include "nn/module.h"
 
 namespace ink {

@@ -1,5 +1,5 @@
 #include "nn/kv_cache.h"
-#include "autograd/ops.h"
+#include "autograd/more_ops.h"
 
 namespace ink {
 namespace {

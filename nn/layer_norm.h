@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "autograd/ops.h"
+#include "autograd/more_ops.h"
 #include "nn/module.h"
 
 namespace ink {

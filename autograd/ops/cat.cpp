@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "autograd/kernels/copy.h"
-#include "autograd/ops.h"
+#include "autograd/more_ops.h"
 #include "autograd/ops/shared/promote.h"
 
 namespace ink {

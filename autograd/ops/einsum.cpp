@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "autograd/ops.h"
+#include "autograd/more_ops.h"
 
 namespace ink {
 namespace {

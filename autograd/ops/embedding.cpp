@@ -5,7 +5,7 @@
 
 #include "autograd/kernels/rows.h"
 #include "autograd/loops/rows.h"
-#include "autograd/ops.h"
+#include "autograd/more_ops.h"
 #include "autograd/ops/shared/check_ids.h"
 
 namespace ink {

@@ -9,7 +9,7 @@
 
 #include "autograd/kernels/copy.h"
 #include "autograd/kernels/elementwise.h"
-#include "autograd/ops.h"
+#include "autograd/more_ops.h"
 #include "autograd/ops/shared/promote.h"
 
 namespace ink {

@@ -9,7 +9,7 @@
 #include "autograd/kernels/copy.h"
 #include "autograd/kernels/lines.h"
 #include "autograd/loops/strided_loop.h"
-#include "autograd/ops.h"
+#include "autograd/more_ops.h"
 #include "autograd/ops/shared/check_ids.h"
 
 namespace ink {

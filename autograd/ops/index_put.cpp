@@ -4,7 +4,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "autograd/ops.h"
+#include "autograd/more_ops.h"
 #include "autograd/ops/shared/check_ids.h"
 
 namespace ink {

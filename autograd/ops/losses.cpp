@@ -1,5 +1,5 @@
 // Losses in basic ops: those that no training step here computes, and so have no kernels.
-#include "autograd/ops.h"
+#include "autograd/more_ops.h"
 #include "autograd/ops/shared/check_ids.h"
 #include "autograd/ops/shared/promote.h"
 

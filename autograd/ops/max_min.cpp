@@ -5,7 +5,7 @@
 #include "autograd/kernels/reduce.h"
 #include "autograd/loops/folds.h"
 #include "autograd/loops/reduce_loop.h"
-#include "autograd/ops.h"
+#include "autograd/more_ops.h"
 #include "autograd/ops/shared/reduce_dims.h"
 
 namespace ink {

@@ -4,7 +4,7 @@
 #include <variant>
 #include <vector>
 
-#include "autograd/ops.h"
+#include "autograd/more_ops.h"
 
 namespace ink {
 

@@ -2,7 +2,7 @@
 #include <cmath>
 #include <limits>
 
-#include "autograd/ops.h"
+#include "autograd/more_ops.h"
 #include "autograd/ops/shared/reduce_dims.h"
 
 namespace ink {

@@ -1,6 +1,6 @@
 // prod: the product over dimensions.
 #include "autograd/kernels/reduce.h"
-#include "autograd/ops.h"
+#include "autograd/more_ops.h"
 #include "autograd/ops/shared/reduce_dims.h"
 
 namespace ink {

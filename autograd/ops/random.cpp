@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "autograd/engine/graph.h"
-#include "autograd/ops.h"
+#include "autograd/more_ops.h"
 #include "autograd/random/generator.h"
 #include "autograd/tensor.h"
 

@@ -8,7 +8,7 @@
 
 #include "autograd/kernels/lines.h"
 #include "autograd/loops/strided_loop.h"
-#include "autograd/ops.h"
+#include "autograd/more_ops.h"
 
 namespace ink {
 

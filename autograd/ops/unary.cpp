@@ -4,9 +4,9 @@
 // differentiates, takes the formula's df instead, in one pass over memory.
 #include <optional>
 
-#include "autograd/basic_ops.h"
 #include "autograd/kernels/elementwise.h"
 #include "autograd/loops/map.h"
+#include "autograd/ops.h"
 #include "autograd/ops/shared/promote.h"
 
 namespace ink {

@@ -8,7 +8,7 @@
 #include <variant>
 
 #include "autograd/kernels/copy.h"
-#include "autograd/ops.h"
+#include "autograd/more_ops.h"
 
 namespace ink {
 namespace {
