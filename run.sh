@@ -23,7 +23,10 @@ usage: $name COMMAND [options]
   walkthrough [NAME]   the same for the five on attention, with PyTorch's digits
   seedhunt [options]   find a PyTorch program's seed from numbers it printed
   test [options]       build and run the tests              (options as for ctest)
+  test NAME            only what concerns an op, a layer or a test program, such as softmax
   test-asan            the tests under the address and undefined-behaviour sanitizers
+  docs                 make the API reference, in build/docs (needs doxygen)
+  new op|layer NAME    begin an op or a layer: its files, row and test, with the formula left open
   build [PRESET] [-DNAME=VALUE...]
                        build only: release (default), debug, asan, tsan, portable, emulated, gpu
   help                 this text                            COMMAND --help: the command's options
@@ -298,6 +301,47 @@ run_tests() {
   exec ctest --test-dir "$folder" --output-on-failure -LE slow -j "$(nproc)" "${@:2}"
 }
 
+# test_named NAME [options for GoogleTest]: builds and runs the test programs of that name, the
+# tests that have it in theirs (softmax as Softmax), and the rows of ops and layers.
+test_named() {
+  local cases=$checkout/train/cases snake pascal='' word source program tests failed='' i
+  local only=() programs=() filters=()
+  snake=$(sed -E 's/([a-z0-9])([A-Z])/\1_\2/g; s/.*/\L&/' <<<"$1")
+  for word in ${snake//_/ }; do pascal+=${word^}; done
+  [[ $snake =~ ^[a-z0-9_]+$ ]] || misused "expected the name of an op, a layer or a test, got '$1'"
+  install_missing
+  configure release
+  build build.ninja  # which then knows of new files
+  ! grep -qE "^ *\\{\"[a-z_.]*$snake" "$cases/op_cases.cpp" ||
+    { only+=("$snake"); programs+=(test_ops); filters+=("*_$snake*"); }
+  ! grep -qE "\"[A-Za-z]*$pascal" "$cases/module_cases.cpp" || only+=("$pascal")
+  for source in "$checkout"/tests/test_*.cpp; do
+    program=${source##*/} program=${program%.cpp}
+    grep -q "^build $program: phony" "$folder/build.ninja" || continue  # not in this build
+    if [[ ${program}_ == test_*"_${snake}_"* || $program == "test_$snake" ]]; then
+      tests='*'
+    else
+      tests=$(sed -nE "s/^TEST(_[FP])?\((\w*), (\w*)\).*/*\2.\3*/p" "$source" |
+        grep -E "$pascal([^a-z]|$)" | tr '\n' :) || continue
+    fi
+    programs+=("$program")
+    filters+=("$tests")
+  done
+  ((${#programs[@]} + ${#only[@]} > 0)) || misused "no op, layer or test has '$1' in its name"
+  build ${only:+inkling} "${programs[@]}"
+  for word in "${only[@]}"; do
+    say "== gradients of $word"
+    "$folder/inkling" gradcheck --second --only "$word" || failed=1
+  done
+  cd "$checkout"
+  for i in "${!programs[@]}"; do
+    say "== ${programs[i]}"
+    "$folder/tests/${programs[i]}" --gtest_brief=1 --gtest_filter="${filters[i]}" "${@:2}" ||
+      failed=1
+  done
+  [[ -z $failed ]] || die "Tests of $1 failed. The lines above say which."
+}
+
 build_only() {
   local preset=release options=() option
   [[ ${1:--} == -* ]] || { preset=$1; shift; }
@@ -316,6 +360,18 @@ build_only() {
   build
 }
 
+make_docs() {
+  local to
+  to=$(realpath -m "${INKLING_BUILD:-$checkout/build}")/docs
+  command -v doxygen >/dev/null ||
+    die "doxygen is missing. Install it, for instance by: apt-get install doxygen"
+  mkdir -p "$to"
+  cd "$checkout"
+  { cat cmake/Doxyfile; echo "OUTPUT_DIRECTORY = \"$to\""; } | doxygen - ||
+    die "The reference has faults. The lines above say where."
+  say "The reference begins at $to/index.html"
+}
+
 misused() {
   say "run.sh: $1. Try: $name help"
   exit 2
@@ -328,7 +384,11 @@ case $command in
     run_program "$@"
     ;;
   build) build_only "${@:2}" ;;
-  test) run_tests release "${@:2}" ;;
+  test)
+    if [[ ${2:--} == -* ]]; then run_tests release "${@:2}"; else test_named "${@:2}"; fi
+    ;;
+  docs) make_docs ;;
+  new) INKLING_RUN=$name exec "$BASH" "$checkout/train/cases/new.sh" "${@:2}" ;;
   test-asan)
     packages+=(libboost-context-dev)  # fibers, which emulate a GPU's threads
     run_tests asan "${@:2}"

@@ -10,8 +10,8 @@ mkdir -p "$bin" "$checkout" "$user"
 cp "$source_folder"/{run.sh,CMakePresets.json} "$checkout"
 export calls=$work/calls bash locked=$work/locked  # calls: what the pretenders were asked
 bash=$(command -v bash)
-for tool in awk bash cat dirname env grep head ln mkdir nproc readlink realpath rm sed sort tail \
-            tr; do
+for tool in awk bash cat chmod dirname env grep head ln mkdir nproc readlink realpath rm sed sort \
+            tail tr; do
   ln -s "$(command -v $tool)" "$bin/$tool"
 done
 
@@ -48,12 +48,17 @@ fake cmake <<'END'
   echo "CMAKE_CXX_COMPILER:FILEPATH=$(type -P "${CXX:-c++}")"
   for option in "${@:5}"; do option=${option#-D}; echo "${option%%=*}:STRING=${option#*=}"; done
 } >"$4/CMakeCache.txt"
-echo >"$4/build.ninja"
+printf 'build %s: phony\n' test_ops test_fused test_bpe >"$4/build.ninja"
 mkdir -p "$4/CMakeFiles/3"
 [[ $* != *INKLING_CUDA=AUTO* ]] || echo >"$4/CMakeFiles/3/CMakeCUDACompiler.cmake"
 END
 fake ninja <<'END'
 ln -sf "$bash" "$2/inkling"
+mkdir -p "$2/tests"
+for program in test_ops test_fused test_bpe; do
+  printf '#!%s\necho "%s in $PWD $*"\nexit ${TEST_CODE:-0}\n' "$bash" $program >"$2/tests/$program"
+  chmod +x "$2/tests/$program"
+done
 echo "ninja: Entering directory \`$2'"
 case ${NINJA_SAYS:-} in
   '') printf '@@ 0 1 Re-checking globbed directories...\nninja: no work to do.\n' ;;
@@ -68,6 +73,15 @@ END
 fake ctest <<<'echo "ctest in $PWD"'
 # The program is bash, and its command a script: says where it stands and how it was called.
 echo 'echo "in $PWD as $(tr "\0" "|" </proc/$$/cmdline)"' | tee "$user/train" >"$user/sample"
+
+echo 'echo "gradients $*"' >"$user/gradcheck"
+# What `test NAME` looks at.
+mkdir -p "$checkout"/{tests,train/cases}
+printf '      {"soft_max", one()},\n' >"$checkout/train/cases/op_cases.cpp"
+printf '  rows.push_back(one_input("SoftMax2d", ...));\n' >"$checkout/train/cases/module_cases.cpp"
+printf 'TEST(Fused, SoftMaxIsRight) {\nTEST(Fused, SoftMaximum) {\nTEST_P(SoftMax, Sums) {\n' \
+  >"$checkout/tests/test_fused.cpp"
+for program in ops bpe cuda; do echo 'TEST(A, B) {' >"$checkout/tests/test_$program.cpp"; done
 
 failures=0
 fail() { printf 'FAILED %s: %s\n%s\n' "$case_name" "$1" "$out"; failures=$((failures + 1)); }
@@ -163,6 +177,20 @@ run options -- build release -DINKLING_WERROR=ON; expect 0
 called '-DINKLING_WERROR=ON -DINKLING_CUDA=AUTO'
 run options -- build release -DINKLING_WERROR=ON; not_called ^cmake; [[ -z $out ]] || fail silence
 run 'keeps its options' -- test; expect 0 "ctest in $user"; not_called ^cmake
+run 'options of ctest' -- test -R x; expect 0; called '^ctest .*-R x'
+run 'an op' -- test soft_max; expect 0 'gradients --second --only soft_max' \
+  'gradients --second --only SoftMax' 'test_fused in' \
+  "test_ops in $checkout --gtest_brief=1 --gtest_filter=*_soft_max*" \
+  '--gtest_filter=*Fused.SoftMaxIsRight*:*SoftMax.Sums*:'
+called '^ninja -C .*/release inkling test_ops test_fused$'
+lacks SoftMaximum; lacks test_bpe; not_called ^ctest
+run 'a layer' -- test SoftMax --gtest_repeat=2; expect 0 'only SoftMax' 'repeat=2'
+run 'a program' -- test bpe; expect 0 "test_bpe in $checkout --gtest_brief=1 --gtest_filter=*"
+called '^ninja -C .*/release test_bpe$'; lacks gradients
+run 'a failing test' TEST_CODE=1 -- test bpe
+expect 1; last_line 'Tests of bpe failed. The lines above say which.'
+run 'no such name' -- test nonsense; expect 2 "no op, layer or test has 'nonsense' in its name"
+run 'not in this build' -- test cuda; expect 2 "no op, layer or test has 'cuda' in its name"
 afresh; run fresh -- train
 fake nvcc <<<''
 run 'a toolkit' -- train; not_called ^cmake
