@@ -9,9 +9,11 @@ if(TARGET inkling)
 endif()
 install(TARGETS ${libraries} EXPORT inklingTargets
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
-# Not the headers of kernels that define macros.
+# With the README of each folder. Not the headers of kernels that define macros; cmake/Doxyfile
+# leaves out the same ones.
+install(FILES README.md LICENSE DESTINATION include/inkling)
 install(DIRECTORY autograd nn data train DESTINATION include/inkling FILES_MATCHING PATTERN "*.h"
-  PATTERN cli EXCLUDE PATTERN cases EXCLUDE PATTERN lessons EXCLUDE
+  PATTERN README.md PATTERN cli EXCLUDE PATTERN cases EXCLUDE PATTERN lessons EXCLUDE
   PATTERN report EXCLUDE
   PATTERN gemm EXCLUDE PATTERN attention EXCLUDE PATTERN kernels EXCLUDE
   PATTERN shared EXCLUDE

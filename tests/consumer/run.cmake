@@ -26,15 +26,33 @@ foreach(header IN LISTS headers)
   endif()
 endforeach()
 
-function(configure source build)
-  step(${CMAKE_COMMAND} -G ${GENERATOR} -S ${source} -B ${build}
+# Each folder with headers has its README beside them.
+foreach(header IN LISTS headers)
+  get_filename_component(folder ${header} DIRECTORY)
+  if(NOT EXISTS ${folder}/README.md)
+    message(FATAL_ERROR "${folder}/README.md was not installed")
+  endif()
+endforeach()
+
+# The README of ops shows own_op to the letter.
+file(READ ${WORK}/prefix/include/inkling/autograd/ops/README.md readme)
+foreach(file own_op.cpp CMakeLists.txt)
+  file(READ ${SOURCE}/own_op/${file} code)
+  string(FIND "${readme}" "\n${code}```" at)
+  if(at EQUAL -1)
+    message(FATAL_ERROR "autograd/ops/README.md differs from tests/consumer/own_op/${file}")
+  endif()
+endforeach()
+
+function(build source folder)
+  step(${CMAKE_COMMAND} -G ${GENERATOR} -S ${source} -B ${WORK}/${folder}
        -DCMAKE_PREFIX_PATH=${WORK}/prefix -DCMAKE_CXX_COMPILER=${CXX}
        -DCMAKE_BUILD_TYPE=Debug "-DCMAKE_CXX_FLAGS=${FLAGS}")
+  step(${CMAKE_COMMAND} --build ${WORK}/${folder} ${ARGN})
 endfunction()
-configure(${SOURCE} ${WORK}/build)
-step(${CMAKE_COMMAND} --build ${WORK}/build)
-step(${CMAKE_CTEST_COMMAND} --test-dir ${WORK}/build --output-on-failure)
-
-configure(${EXAMPLES} ${WORK}/examples)
-step(${CMAKE_COMMAND} --build ${WORK}/examples --target two_moons)
+build(${SOURCE} consumer)
+step(${CMAKE_CTEST_COMMAND} --test-dir ${WORK}/consumer --output-on-failure)
+build(${SOURCE}/own_op own_op)
+step(${WORK}/own_op/own_op)
+build(${EXAMPLES} examples --target two_moons)
 step(${WORK}/examples/two_moons)
