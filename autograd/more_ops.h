@@ -1,5 +1,5 @@
-// Ops that few others are written with: reductions, sorting, indices, norms over several dimensions,
-// einsum, copies, losses. Each comment names the file in ops/.
+// Ops that few others are written with: reductions, sorting, indices, norms over several
+// dimensions, einsum, copies, losses. Each comment names the file in ops/.
 #pragma once
 
 #include <optional>
