@@ -304,9 +304,9 @@ run_tests() {
 # test_named NAME [options for GoogleTest]: builds and runs the test programs of that name, the
 # tests that have it in theirs (softmax as Softmax), and the rows of ops and layers.
 test_named() {
-  local cases=$checkout/train/cases snake pascal='' word source program tests failed='' i
+  local cases=$checkout/train/cases snake pascal='' layer word source program tests failed='' i
   local only=() programs=() filters=()
-  snake=$(sed -E 's/([a-z0-9])([A-Z])/\1_\2/g; s/.*/\L&/' <<<"$1")
+  snake=$(sed -E 's/([A-Z])([A-Z][a-z])/\1_\2/g; s/([a-z0-9])([A-Z])/\1_\2/g; s/.*/\L&/' <<<"$1")
   for word in ${snake//_/ }; do pascal+=${word^}; done
   [[ $snake =~ ^[a-z0-9_]+$ ]] || misused "expected the name of an op, a layer or a test, got '$1'"
   install_missing
@@ -314,7 +314,9 @@ test_named() {
   build build.ninja  # which then knows of new files
   ! grep -qE "^ *\\{\"[a-z_.]*$snake" "$cases/op_cases.cpp" ||
     { only+=("$snake"); programs+=(test_ops); filters+=("*_$snake*"); }
-  ! grep -qE "\"[A-Za-z]*$pascal" "$cases/module_cases.cpp" || only+=("$pascal")
+  # As it is spelt: RMSNorm for rms_norm.
+  layer=$(grep -oiE "\"[A-Za-z]*$pascal" "$cases/module_cases.cpp" | grep -oim 1 "$pascal") &&
+    only+=("$layer")
   for source in "$checkout"/tests/test_*.cpp; do
     program=${source##*/} program=${program%.cpp}
     grep -q "^build $program: phony" "$folder/build.ninja" || continue  # not in this build
@@ -322,7 +324,7 @@ test_named() {
       tests='*'
     else
       tests=$(sed -nE "s/^TEST(_[FP])?\((\w*), (\w*)\).*/*\2.\3*/p" "$source" |
-        grep -E "$pascal([^a-z]|$)" | tr '\n' :) || continue
+        grep -E "($pascal|${layer:-$pascal})([^a-z]|$)" | tr '\n' :) || continue
     fi
     programs+=("$program")
     filters+=("$tests")
@@ -387,7 +389,11 @@ case $command in
   test)
     if [[ ${2:--} == -* ]]; then run_tests release "${@:2}"; else test_named "${@:2}"; fi
     ;;
-  docs) make_docs ;;
+  docs)
+    [[ ${2:-} != --help ]] || { usage; exit 0; }
+    (($# == 1)) || misused "docs takes no options, got '$2'"
+    make_docs
+    ;;
   new) INKLING_RUN=$name exec "$BASH" "$checkout/train/cases/new.sh" "${@:2}" ;;
   test-asan)
     packages+=(libboost-context-dev)  # fibers, which emulate a GPU's threads

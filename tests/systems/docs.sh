@@ -28,6 +28,10 @@ out=$(INKLING_BUILD=$work/faulty "$work/copy/run.sh" docs 2>&1) || code=$?
 [[ $code == 1 && $out == *'autograd/ops.h:'*'The lines above say where.' ]] ||
   fail "a fault in a comment was no error: exit code $code, $out"
 
+code=0
+out=$("$checkout/run.sh" docs html 2>&1) || code=$?
+[[ $code == 2 && $out == *"docs takes no options, got 'html'"* ]] || fail "docs html: $code, $out"
+
 # Without doxygen: which package is missing.
 mkdir "$work/bin"
 for tool in bash dirname readlink realpath; do ln -s "$(command -v $tool)" "$work/bin/$tool"; done

@@ -78,7 +78,7 @@ echo 'echo "gradients $*"' >"$user/gradcheck"
 # What `test NAME` looks at.
 mkdir -p "$checkout"/{tests,train/cases}
 printf '      {"soft_max", one()},\n' >"$checkout/train/cases/op_cases.cpp"
-printf '  rows.push_back(one_input("SoftMax2d", ...));\n' >"$checkout/train/cases/module_cases.cpp"
+printf '  one_input("%s", ...)\n' SoftMax2d RMSNorm >"$checkout/train/cases/module_cases.cpp"
 printf 'TEST(Fused, SoftMaxIsRight) {\nTEST(Fused, SoftMaximum) {\nTEST_P(SoftMax, Sums) {\n' \
   >"$checkout/tests/test_fused.cpp"
 for program in ops bpe cuda; do echo 'TEST(A, B) {' >"$checkout/tests/test_$program.cpp"; done
@@ -185,6 +185,7 @@ run 'an op' -- test soft_max; expect 0 'gradients --second --only soft_max' \
 called '^ninja -C .*/release inkling test_ops test_fused$'
 lacks SoftMaximum; lacks test_bpe; not_called ^ctest
 run 'a layer' -- test SoftMax --gtest_repeat=2; expect 0 'only SoftMax' 'repeat=2'
+for spelt in RMSNorm rms_norm; do run 'a layer' -- test $spelt; expect 0 'only RMSNorm'; done
 run 'a program' -- test bpe; expect 0 "test_bpe in $checkout --gtest_brief=1 --gtest_filter=*"
 called '^ninja -C .*/release test_bpe$'; lacks gradients
 run 'a failing test' TEST_CODE=1 -- test bpe
