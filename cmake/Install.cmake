@@ -13,10 +13,10 @@ install(TARGETS ${libraries} EXPORT inklingTargets
 # leaves out the same ones.
 install(FILES README.md LICENSE DESTINATION include/inkling)
 install(DIRECTORY autograd nn data train DESTINATION include/inkling FILES_MATCHING PATTERN "*.h"
-  PATTERN README.md PATTERN cli EXCLUDE PATTERN cases EXCLUDE PATTERN lessons EXCLUDE
+  PATTERN cli EXCLUDE PATTERN cases EXCLUDE PATTERN lessons EXCLUDE
   PATTERN report EXCLUDE
   PATTERN gemm EXCLUDE PATTERN attention EXCLUDE PATTERN kernels EXCLUDE
-  PATTERN shared EXCLUDE
+  PATTERN shared EXCLUDE PATTERN README.md
   REGEX "/(kernels|simd|shuffle|target|device_function)\\.h$" EXCLUDE
   REGEX "/(pointwise|map|folds|philox|dropout_mask|sample_units)\\.h$" EXCLUDE)
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/inkling)
