@@ -3,8 +3,12 @@
 //   LayerNorm layer(8);
 //   GradcheckReport report = gradcheck_module(layer, randn({2, 3, 8}));
 //   if (!report.ok) std::cout << report << "\n";
+//
+// A failure names the op at fault, and says which parameters and inputs pass and which do not.
 #pragma once
 
+#include <cstdint>
+#include <string>
 #include <vector>
 
 #include "autograd/inspect/gradcheck.h"
@@ -37,15 +41,23 @@ class InF64 {
 template <class M, class... Tensors>
 GradcheckReport gradcheck_module(M& module, Tensors... inputs) {
   const detail::InF64 in_f64(module);
-  std::vector<Tensor> checked = module.parameters();
+  std::vector<Tensor> checked;
+  GradcheckOptions options;
+  for (const auto& [name, parameter] : module.named_parameters()) {
+    checked.push_back(parameter);
+    options.names.push_back(name);
+  }
+  int64_t count = 0;
   const auto prepare = [&](Tensor& x) {
+    const int64_t number = count++;
     if (!x.is_floating()) return;
     x = x.detach().to(f64).clone().requires_grad_();
     checked.push_back(x);
+    options.names.push_back("input " + std::to_string(number));
   };
   (prepare(inputs), ...);
-  return gradcheck([&](const std::vector<Tensor>&) -> Tensor { return module(inputs...); },
-                   checked);
+  return gradcheck([&](const std::vector<Tensor>&) -> Tensor { return module(inputs...); }, checked,
+                   options);
 }
 
 }  // namespace ink

@@ -6,6 +6,7 @@
 #include <random>
 
 #include "autograd/basic_ops.h"
+#include "autograd/inspect/lost_graph.h"
 
 namespace ink {
 namespace {
@@ -111,8 +112,9 @@ std::vector<Pair> check_directions(const Difference& difference, const Tensor& x
   return pairs;
 }
 
-void judge(const std::vector<Pair>& pairs, size_t input, const GradcheckOptions& options,
-           GradcheckReport& report) {
+CheckedInput judge(const std::vector<Pair>& pairs, size_t input, const GradcheckOptions& options) {
+  CheckedInput result;
+  result.input = input;
   double scale = 0;
   for (const Pair& pair : pairs) scale = std::max(scale, std::abs(pair.numeric));
   for (const Pair& pair : pairs) {
@@ -121,13 +123,26 @@ void judge(const std::vector<Pair>& pairs, size_t input, const GradcheckOptions&
         options.rtol * std::abs(pair.numeric) + options.atol * std::max(scale, 1e-3);
     const double ratio =
         std::isnan(error) ? std::numeric_limits<double>::infinity() : error / tolerance;
-    ++report.checked;
-    if (ratio > 1) report.ok = false;
-    if (ratio >= report.worst) {
-      report = {report.ok,     ratio,        input,     pair.place,
-                pair.analytic, pair.numeric, tolerance, report.checked};
-    }
+    ++result.checked;
+    if (ratio > 1) result.ok = false;
+    if (ratio < result.worst) continue;
+    result.worst = ratio;
+    result.place = pair.place;
+    result.analytic = pair.analytic;
+    result.numeric = pair.numeric;
+    result.tolerance = tolerance;
   }
+  return result;
+}
+
+void add(GradcheckReport& report, CheckedInput input) {
+  const bool ok = report.ok && input.ok;
+  const int64_t checked = report.checked + input.checked;
+  if (input.checked > 0 && input.worst >= report.worst)
+    static_cast<CheckedElements&>(report) = input;
+  report.ok = ok;
+  report.checked = checked;
+  report.inputs.push_back(std::move(input));
 }
 
 // A random gradient for each floating output that was computed from the inputs.
@@ -136,6 +151,19 @@ Tensors random_upstream(const Tensors& outputs, std::mt19937_64& random) {
   for (const Tensor& y : outputs)
     upstream.push_back(y.requires_grad() ? noise_like(y, random) : Tensor());
   return upstream;
+}
+
+// Throws where no output requires grad; says which op left the graph.
+void check_graph(const char* op, const CheckedFunction& f, const Tensors& inputs,
+                 const Tensors& leaves, const Tensors& outputs) {
+  if (std::any_of(outputs.begin(), outputs.end(), [](auto& y) { return y.requires_grad(); }))
+    return;
+  LostGraph lost(leaves);
+  const Observe observe(lost);
+  evaluate(f, inputs);
+  INK_CHECK(!lost.last().empty(), op,
+            ": no output requires grad, and no op has read an input that does");
+  detail::fail({op, ": no output requires grad: the function lost its graph at ", lost.last()});
 }
 
 // The pairs (output, upstream) that have a gradient, for ink::grad.
@@ -147,7 +175,6 @@ Grads analytic_gradients(const Tensors& outputs, const Tensors& upstream, const 
     ys.push_back(outputs[k]);
     us.push_back(upstream[k]);
   }
-  INK_CHECK(!ys.empty(), "gradcheck: no output requires grad: the function lost its graph");
   Grads grads = grad(ys, wanted, us, create_graph, create_graph);
   for (size_t i = 0; i < grads.size(); ++i) {
     if (!grads[i].defined()) grads[i] = zeros_like(wanted[i]);
@@ -171,50 +198,106 @@ Tensors checked_leaves(const char* op, const Tensors& inputs) {
   return leaves;
 }
 
-}  // namespace
+// What failed, as far as the ops that ran tell.
+void find_cause(const CheckedFunction& f, const Tensors& inputs, const Tensors& leaves,
+                const GradcheckOptions& options, GradcheckReport& report) {
+  report.ops = check_ops([&] { evaluate(f, inputs); }, options.seed);
+  if (!report.ops.wrong.empty()) return;
+  LostGraph lost(leaves);
+  const Observe observe(lost);
+  evaluate(f, inputs);
+  report.note = "each op that ran is right by itself; ";
+  report.note += lost.constant().empty() ? "does the function compute something outside the graph?"
+                                         : "the function leaves its graph at " + lost.constant();
+}
 
-GradcheckReport gradcheck(const CheckedFunction& f, const Tensors& inputs,
-                          GradcheckOptions options) {
-  const Tensors leaves = checked_leaves("gradcheck", inputs);
+std::string name_of(size_t input, const GradcheckOptions& options) {
+  return input < options.names.size() ? options.names[input] : "input " + std::to_string(input);
+}
+
+GradcheckReport check(const char* op, const CheckedFunction& f, const Tensors& inputs,
+                      const GradcheckOptions& options) {
+  const Tensors leaves = checked_leaves(op, inputs);
   std::mt19937_64 random(options.seed);
   Tensors upstream;
   Grads analytic;
   {
     const Tensors outputs = evaluate(f, inputs);
+    check_graph(op, f, inputs, leaves, outputs);
     upstream = random_upstream(outputs, random);
     analytic = analytic_gradients(outputs, upstream, leaves, false);
   }
   const Difference difference(f, inputs, upstream, options.eps);
   GradcheckReport report;
-  for (size_t i = 0; i < leaves.size(); ++i) {
-    const Tensor& x = leaves[i];
+  for (size_t i = 0, k = 0; i < inputs.size(); ++i) {
+    const Tensor& x = inputs[i];
+    if (!x.defined() || !x.requires_grad()) continue;
+    const Tensor& dx = analytic[k++];
     const bool small = x.numel() <= options.max_elements;
-    judge(small ? check_elements(difference, x, analytic[i])
-                : check_directions(difference, x, analytic[i], options.directions, random),
-          i, options, report);
+    CheckedInput input =
+        judge(small ? check_elements(difference, x, dx)
+                    : check_directions(difference, x, dx, options.directions, random),
+              i, options);
+    input.name = name_of(i, options);
+    input.shape = x.shape();
+    add(report, std::move(input));
   }
+  if (!report.ok && options.finds_ops) find_cause(f, inputs, leaves, options, report);
   return report;
+}
+
+void print_elements(std::ostream& out, const CheckedElements& checked) {
+  out << checked.place << ": analytic " << checked.analytic << ", numeric " << checked.numeric
+      << ", difference " << std::abs(checked.analytic - checked.numeric) << ", tolerance "
+      << checked.tolerance;
+}
+
+}  // namespace
+
+GradcheckReport gradcheck(const CheckedFunction& f, const Tensors& inputs,
+                          GradcheckOptions options) {
+  return check("gradcheck", f, inputs, options);
 }
 
 GradcheckReport gradgradcheck(const CheckedFunction& f, const Tensors& inputs,
                               GradcheckOptions options) {
   const Tensors leaves = checked_leaves("gradgradcheck", inputs);
   std::mt19937_64 random(options.seed + 1);
-  Tensors upstream = random_upstream(evaluate(f, inputs), random);
-  Tensors all = leaves;
-  for (Tensor& u : upstream) {
-    if (u.defined()) all.push_back(u.requires_grad_());
+  const Tensors outputs = evaluate(f, inputs);
+  check_graph("gradgradcheck", f, inputs, leaves, outputs);
+  Tensors upstream = random_upstream(outputs, random);
+  Tensors all = inputs;
+  std::vector<std::string> names;
+  for (size_t i = 0; i < inputs.size(); ++i) names.push_back(name_of(i, options));
+  for (size_t k = 0; k < upstream.size(); ++k) {
+    if (!upstream[k].defined()) continue;
+    all.push_back(upstream[k].requires_grad_());
+    names.push_back("the gradient of output " + std::to_string(k));
   }
-  return gradcheck(
+  options.names = std::move(names);
+  return check(
+      "gradgradcheck",
       [&](const Tensors&) { return analytic_gradients(f(inputs), upstream, leaves, true); }, all,
       options);
 }
 
 std::ostream& operator<<(std::ostream& out, const GradcheckReport& report) {
-  return out << (report.ok ? "ok" : "FAILED") << ": " << report.checked
-             << " checked, worst at input " << report.input << " " << report.place << ": analytic "
-             << report.analytic << ", numeric " << report.numeric << ", difference "
-             << std::abs(report.analytic - report.numeric) << ", tolerance " << report.tolerance;
+  out << (report.ok ? "ok: " : "FAILED: ");
+  for (const WrongGradient& wrong : report.ops.wrong) out << wrong << "\n";
+  if (!report.note.empty()) out << report.note << "\n";
+  if (report.inputs.empty()) return out << report.checked << " checked";
+  out << report.checked << " checked, worst at ";
+  for (const CheckedInput& input : report.inputs)
+    if (input.input == report.input) out << input.name << " " << input.shape << " ";
+  print_elements(out, report);
+  if (report.ok) return out;
+  for (const CheckedInput& input : report.inputs) {
+    out << "\n  " << (input.ok ? "ok      " : "FAILED  ") << input.name << " " << input.shape;
+    if (input.ok || input.checked == 0) continue;
+    out << ", worst ";
+    print_elements(out, input);
+  }
+  return out;
 }
 
 }  // namespace ink

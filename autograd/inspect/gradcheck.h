@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "autograd/engine/graph.h"
+#include "autograd/inspect/wrong_gradient.h"
 
 namespace ink {
 
@@ -28,11 +29,14 @@ struct GradcheckOptions {
   int64_t max_elements = 100;
   int directions = 4;
   uint64_t seed = 1;  // of the upstream gradient and the directions
+  /// What a report calls the inputs; "input 0" and so on where there is no name.
+  std::vector<std::string> names = {};
+  bool finds_ops = true;  // a check that fails also checks each op that ran (wrong_gradient.h)
 };
 
 /// What a check found; `ok` only if every element was within tolerance. The element named is the
 /// one that came closest to, or went furthest past, its tolerance.
-struct GradcheckReport {
+struct CheckedElements {
   bool ok = true;
   double worst = 0;   // |analytic - numeric| / tolerance
   size_t input = 0;   // which of the inputs
@@ -41,14 +45,27 @@ struct GradcheckReport {
   int64_t checked = 0;  // elements and directions
   explicit operator bool() const { return ok; }
 };
+/// The same of one input.
+struct CheckedInput : CheckedElements {
+  std::string name;
+  Shape shape;
+};
+/// The whole check. Printed, one that failed names the op at fault, if that was found, and then the
+/// worst element and each input.
+struct GradcheckReport : CheckedElements {
+  std::vector<CheckedInput> inputs;  // those that were checked
+  OpsCheck ops;                      // of a check that failed
+  std::string note;                  // of one for which no op is at fault: what else may be
+};
 std::ostream& operator<<(std::ostream& out, const GradcheckReport& report);
 
 /// A function of the inputs; it may also reach them by itself, as a module reaches its parameters.
 using CheckedFunction = std::function<std::vector<Tensor>(const std::vector<Tensor>&)>;
 
 /// Checks d outputs / d input for every f64 leaf among `inputs` that requires grad, from a random
-/// upstream gradient. Inputs are moved by eps in place and put back. Throws on f32 and bf16 inputs
-/// that require grad, and when there is none to check.
+/// upstream gradient. Inputs are moved by eps in place and put back. If it fails, check_ops finds the
+/// op at fault. Throws on f32 and bf16 inputs that require grad, when there is none to check, and
+/// when no output depends on them in the graph.
 GradcheckReport gradcheck(const CheckedFunction& f, const std::vector<Tensor>& inputs,
                           GradcheckOptions options = {});
 /// Checks the second derivatives: the gradient of the gradient, with respect to inputs and upstream

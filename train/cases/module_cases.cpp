@@ -122,10 +122,16 @@ std::vector<ModuleCase> module_cases() {
   return rows;
 }
 
-GradcheckReport check_module(const ModuleCase& row, const GradcheckOptions& options, bool second) {
-  std::vector<Tensor> leaves = row.module->parameters(), inputs = row.inputs;
-  for (Tensor& x : inputs) {
-    if (x.is_floating()) leaves.push_back(x.requires_grad_());
+GradcheckReport check_module(const ModuleCase& row, GradcheckOptions options, bool second) {
+  std::vector<Tensor> leaves, inputs = row.inputs;
+  for (const auto& [name, parameter] : row.module->named_parameters()) {
+    leaves.push_back(parameter);
+    options.names.push_back(name);
+  }
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!inputs[i].is_floating()) continue;
+    leaves.push_back(inputs[i].requires_grad_());
+    options.names.push_back("input " + std::to_string(i));
   }
   const CheckedFunction f = [&](const std::vector<Tensor>&) -> std::vector<Tensor> {
     return {row.forward(*row.module, inputs)};

@@ -22,7 +22,7 @@ struct ModuleCase {
 /// All rows; module_cases.cpp.
 std::vector<ModuleCase> module_cases();
 /// gradcheck, or gradgradcheck, over the row's parameters and floating inputs.
-GradcheckReport check_module(const ModuleCase& row, const GradcheckOptions& options = {},
+GradcheckReport check_module(const ModuleCase& row, GradcheckOptions options = {},
                              bool second = false);
 
 }  // namespace ink

@@ -1,0 +1,469 @@
+// Which op returns a wrong gradient.
+//
+// An observer is told of each op when it has run. So the moment before op n is that after op n - 1:
+// there the memory of one of n's inputs is moved, and after n its outputs are read. What else might
+// have changed n's outputs is looked for: the values of all its inputs have to be the expected
+// ones, or else nothing is said of that input. (The function may have computed another input from
+// the same memory, outside the graph; or written it in place.)
+#include "autograd/inspect/wrong_gradient.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <memory>
+#include <optional>
+#include <random>
+#include <unordered_map>
+#include <utility>
+
+#include "autograd/basic_ops.h"
+#include "autograd/engine/observer.h"
+
+namespace ink {
+namespace {
+
+using Values = std::vector<double>;
+using StoragePtr = std::shared_ptr<Storage>;
+constexpr double kStep = 1e-6;
+
+// The check's own work is in no graph, and nobody watches it.
+struct Aside {
+  Aside() {
+    context().observers.clear();
+    context().grad_enabled = false;
+  }
+  ContextGuard guard;
+};
+
+Values values_of(const Tensor& x) {
+  const Aside aside;
+  return x.defined() ? x.tolist() : Values();
+}
+std::vector<Values> values_of(const std::vector<Tensor>& tensors) {
+  std::vector<Values> values;
+  for (const Tensor& x : tensors) values.push_back(values_of(x));
+  return values;
+}
+bool equal(const Values& a, const Values& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](double x, double y) { return x == y || (std::isnan(x) && std::isnan(y)); });
+}
+Values random_values(size_t count, std::mt19937_64& random) {
+  std::normal_distribution<double> normal;
+  Values values(count);
+  for (double& value : values) value = normal(random);
+  return values;
+}
+Tensor tensor_like(const Tensor& x, const Values& values) {
+  const Aside aside;
+  return from_vector(values, x.shape()).to(x.device());
+}
+
+// Where the elements of a layout lie in its memory, in row-major order.
+std::vector<size_t> places(const Layout& layout) {
+  std::vector<size_t> list{static_cast<size_t>(layout.offset)};
+  for (int64_t d = 0; d < layout.sizes.size(); ++d) {
+    std::vector<size_t> longer;
+    for (const size_t place : list) {
+      for (int64_t i = 0; i < layout.sizes[d]; ++i)
+        longer.push_back(place + static_cast<size_t>(i * layout.strides[d]));
+    }
+    list = std::move(longer);
+  }
+  return list;
+}
+// All of a memory of f64, as a tensor of one dimension.
+Tensor whole(const StoragePtr& memory) {
+  const int64_t count = memory->bytes / static_cast<int64_t>(sizeof(double));
+  return Tensor(Array(memory, {{count}, {1}, 0}, f64));
+}
+// A graph that has saved this memory does not notice.
+void write(const StoragePtr& memory, const Values& values) {
+  const Aside aside;
+  const uint64_t version = memory->version;
+  Tensor to = whole(memory);
+  to.copy_(tensor_like(to, values));
+  memory->version = version;
+}
+
+// The memory of an input: an output of an earlier op, or that of a leaf.
+struct Memory {
+  std::optional<size_t> op;  // which op made it; none: nobody
+  size_t output = 0;
+  StoragePtr leaf;
+};
+
+// An op of the first run.
+struct Op {
+  size_t number;  // of those that were recorded
+  std::string name;
+  std::shared_ptr<Node> node;
+  std::vector<Tensor> inputs, outputs;  // whose places in the graph later writes may change
+  std::vector<bool> output_has_gradient;
+  std::vector<Values> input_values, output_values;
+  std::vector<Memory> memories;  // of the inputs
+  std::vector<Values> upstream;  // random gradients of the outputs; empty where there is none
+  std::vector<Values> dxs;       // what the vjp returned; empty for an input without a gradient
+  std::optional<WrongGradient> wrong;
+
+  bool has_gradient(size_t i) const { return node && node->inputs[i]; }
+  bool shares(size_t i, size_t j) const {
+    return inputs[j].defined() && inputs[j].storage() == inputs[i].storage();
+  }
+  bool writes(size_t i) const {
+    return std::any_of(outputs.begin(), outputs.end(), [&](const Tensor& y) {
+      return inputs[i].defined() && y.storage() == inputs[i].storage();
+    });
+  }
+};
+
+// ---- the first run: what ran, and what the vjps say
+
+class FirstRun : public Observer {
+ public:
+  std::vector<Op> ops;
+
+  void op(const char* name, const std::vector<Tensor>& inputs, const std::vector<Tensor>& outputs,
+          bool recorded) override {
+    if (!recorded) return;
+    Op op{ops.size(), name, nullptr, inputs, outputs, {}, {}, {}, {}, {}, {}, {}};
+    for (const Tensor& y : outputs) {
+      op.output_has_gradient.push_back(y.slot() != nullptr);
+      if (y.slot()) op.node = y.slot()->node;
+    }
+    op.input_values = values_of(inputs);
+    op.output_values = values_of(outputs);
+    for (const Tensor& x : inputs) op.memories.push_back(memory_of(x));
+    for (size_t i = 0; i < outputs.size(); ++i)
+      made_.emplace(outputs[i].storage().get(), Memory{ops.size(), i, nullptr});
+    ops.push_back(std::move(op));
+  }
+
+ private:
+  Memory memory_of(const Tensor& x) const {
+    if (!x.defined()) return {};
+    const auto found = made_.find(x.storage().get());
+    return found == made_.end() ? Memory{{}, 0, x.storage()} : found->second;
+  }
+  std::unordered_map<const Storage*, Memory> made_;  // all of which `ops` holds
+};
+
+// The walk, as a vjp sees it that is called alone.
+struct AloneContext : VjpContext {
+  AloneContext(const Op& op, Grads sums)
+      : op_(op), sums_(std::move(sums)), added_(op.inputs.size()) {}
+  bool needs(size_t i) const override { return op_.has_gradient(i); }
+  Tensor sum_so_far(size_t i) override {
+    if (sums_.empty() || !needs(i)) return {};
+    added_[i] = true;
+    return sums_[i];
+  }
+  void continue_from(const Tensor&, const Tensor&) override {
+    detail::fail({"check_ops: ", op_.name, " continues the walk by itself"});
+  }
+  /// The sum that the vjp asked for; undefined if it did not.
+  Tensor added(size_t i) const { return added_[i] ? sums_[i] : Tensor(); }
+
+ private:
+  const Op& op_;
+  const Grads sums_;
+  std::vector<bool> added_;
+};
+
+std::vector<Values> run_vjp(const Op& op, const std::vector<Values>& upstream,
+                            AloneContext& asked) {
+  Grads dys;
+  for (size_t k = 0; k < op.outputs.size(); ++k) {
+    const Tensor& y = op.outputs[k];
+    dys.push_back(op.output_has_gradient[k] ? tensor_like(y, upstream[k]) : Tensor());
+  }
+  const Aside aside;
+  const Restore<Node*> running(Node::running, op.node.get());
+  std::vector<Values> dxs = values_of(op.node->vjp(dys, asked));
+  for (size_t i = 0; i < dxs.size(); ++i) {
+    if (!op.has_gradient(i)) dxs[i].clear();
+    if (op.has_gradient(i) && dxs[i].empty()) dxs[i].resize(op.input_values[i].size());
+  }
+  return dxs;
+}
+
+bool is_f64(const Op& op) {
+  for (size_t i = 0; i < op.inputs.size(); ++i)
+    if (op.has_gradient(i) && op.inputs[i].dtype() != f64) return false;
+  for (size_t k = 0; k < op.outputs.size(); ++k)
+    if (op.output_has_gradient[k] && op.outputs[k].dtype() != f64) return false;
+  return true;
+}
+
+void add_gradients(Op& op, std::mt19937_64& random) {
+  for (size_t k = 0; k < op.outputs.size(); ++k)
+    op.upstream.push_back(
+        op.output_has_gradient[k] ? random_values(op.output_values[k].size(), random) : Values());
+  AloneContext asked(op, {});
+  op.dxs = run_vjp(op, op.upstream, asked);
+}
+
+// The vjp once more, with sums that it may add to. The first sum that is wrong afterwards.
+std::optional<WrongGradient> check_adding(const Op& op, std::mt19937_64& random) {
+  Grads sums(op.inputs.size());
+  std::vector<Values> before(op.inputs.size());
+  for (size_t i = 0; i < sums.size(); ++i) {
+    if (!op.has_gradient(i)) continue;
+    before[i] = random_values(op.dxs[i].size(), random);
+    sums[i] = tensor_like(op.inputs[i], before[i]);
+  }
+  AloneContext asked(op, std::move(sums));
+  run_vjp(op, op.upstream, asked);
+  for (size_t i = 0; i < op.inputs.size(); ++i) {
+    const Values after = values_of(asked.added(i));
+    for (size_t e = 0; e < after.size(); ++e) {
+      const double expected = before[i][e] + op.dxs[i][e];
+      if (std::abs(after[e] - expected) <= 1e-9 * (1 + std::abs(expected))) continue;
+      return WrongGradient{.op = op.name,
+                           .output = op.outputs[0].shape(),
+                           .input = i,
+                           .shape = op.inputs[i].shape(),
+                           .analytic = after[e],
+                           .numeric = expected,
+                           .when_adding = true,
+                           .fails_at = {}};
+    }
+  }
+  return {};
+}
+
+// ---- further runs: one input of one op is moved
+
+class MovedRun : public Observer {
+ public:
+  // Moves input i of the op by `step`, element by element of the whole memory, while it runs; and
+  // reads the outputs of `read`: the same op, or one that takes its output as input `through`.
+  MovedRun(const Op& op, size_t i, const Values& step, const Op& read, size_t through)
+      : op_(op), read_(read), i_(i), through_(through), step_(step) {}
+  ~MovedRun() override { put_back(); }
+
+  // The outputs' values; none where other inputs have changed, too.
+  std::optional<std::vector<Values>> outputs(const std::function<void()>& forward) {
+    memory_ = op_.memories[i_].leaf;
+    if (op_.number == 0) move();
+    const Observe observe(*this);
+    forward();
+    return outputs_;
+  }
+
+  void op(const char* name, const std::vector<Tensor>& inputs, const std::vector<Tensor>& outputs,
+          bool recorded) override {
+    if (!recorded) return;
+    const Memory& origin = op_.memories[i_];
+    if (origin.op == count_ && origin.output < outputs.size())
+      memory_ = outputs[origin.output].storage();
+    if (count_ == op_.number)
+      as_expected_ = op_.name == name && !before_.empty() && as_expected(op_, inputs);
+    if (count_ == read_.number && as_expected_ && read_.name == name &&
+        (&read_ == &op_ || as_expected(read_, inputs)))
+      outputs_ = values_of(outputs);
+    if (count_ == op_.number) put_back();
+    if (++count_ == op_.number) move();
+  }
+
+ private:
+  void move() {
+    if (!memory_ || memory_->bytes != static_cast<int64_t>(step_.size() * sizeof(double))) return;
+    before_ = values_of(whole(memory_));
+    Values moved = before_;
+    for (size_t k = 0; k < moved.size(); ++k) moved[k] += step_[k];
+    write(memory_, moved);
+  }
+  void put_back() {
+    if (!before_.empty()) write(memory_, before_);
+    before_.clear();
+  }
+  // Do the inputs have the values of the first run, but for what was moved?
+  bool as_expected(const Op& op, const std::vector<Tensor>& inputs) const {
+    if (inputs.size() != op.inputs.size()) return false;
+    for (size_t j = 0; j < inputs.size(); ++j) {
+      Values expected = op.input_values[j];
+      if (&op == &op_ && op.shares(i_, j)) {
+        const auto at = places(op.inputs[j].layout());
+        for (size_t e = 0; e < expected.size(); ++e) expected[e] += step_[at[e]];
+      } else if (op.writes(j) || (&op != &op_ && op.shares(through_, j))) {
+        continue;
+      }
+      if (!equal(values_of(inputs[j]), expected)) return false;
+    }
+    return true;
+  }
+
+  const Op &op_, &read_;
+  const size_t i_, through_;
+  const Values& step_;
+  size_t count_ = 0;
+  StoragePtr memory_;
+  Values before_;
+  bool as_expected_ = false;
+  std::optional<std::vector<Values>> outputs_;
+};
+
+// A derivative along a direction, by gradients and by differences.
+struct Derivative {
+  double analytic = 0, numeric = 0, tolerance = 1e-10;
+
+  bool differ() const { return !(std::abs(analytic - numeric) <= tolerance); }
+  // From the gradients of the inputs that share the memory of input i.
+  void add_analytic(const Op& op, size_t i, const std::vector<Values>& dxs,
+                    const Values& direction) {
+    for (size_t j = 0; j < op.inputs.size(); ++j) {
+      if (!op.shares(i, j)) continue;
+      const auto at = places(op.inputs[j].layout());
+      for (size_t e = 0; e < at.size(); ++e) {
+        analytic += dxs[j][e] * direction[at[e]];
+        tolerance += 1e-7 * std::abs(dxs[j][e] * direction[at[e]]);
+      }
+    }
+  }
+  // From the outputs, weighted with their upstream gradient. What is not finite does not move.
+  void add_numeric(const Op& op, const std::vector<Values>& above,
+                   const std::vector<Values>& below) {
+    for (size_t k = 0; k < op.upstream.size(); ++k) {
+      for (size_t e = 0; e < op.upstream[k].size(); ++e) {
+        const double u = op.upstream[k][e], a = above[k][e], b = below[k][e];
+        if (a != b) numeric += u * (a - b) / (2 * kStep);
+        if (std::isfinite(a)) tolerance += std::abs(u * a) * 1e-15 / kStep;  // rounding
+      }
+    }
+    tolerance += 1e-5 * std::abs(numeric);
+  }
+};
+
+class Checker {
+ public:
+  Checker(const std::function<void()>& forward, uint64_t seed) : forward_(forward), random_(seed) {}
+
+  OpsCheck check() {
+    {
+      const ContextGuard guard;
+      const Observe observe(first_);
+      forward_();
+    }
+    for (Op& op : first_.ops) {
+      result_.ops.insert(op.name);
+      if (!is_checkable(op)) continue;
+      add_gradients(op, random_);
+      op.wrong = check_adding(op, random_);
+    }
+    for (const Op& op : first_.ops) check_op(op);
+    return std::move(result_);
+  }
+
+ private:
+  static bool is_checkable(const Op& op) { return op.node && op.node->vjp && is_f64(op); }
+
+  void check_op(const Op& op) {
+    std::optional<WrongGradient> wrong;
+    for (size_t i = 0; i < op.inputs.size(); ++i) {
+      if (!op.has_gradient(i) || op.inputs[i].numel() == 0) continue;
+      const auto found = op.dxs.empty() ? std::nullopt : check_input(op, i, op, op.dxs, i);
+      ++(found ? result_.checked : result_.unchecked);
+      if (found && found->differ() && !wrong)
+        wrong = WrongGradient{.op = op.name,
+                              .output = op.outputs[0].shape(),
+                              .input = i,
+                              .shape = op.inputs[i].shape(),
+                              .analytic = found->analytic,
+                              .numeric = found->numeric,
+                              .fails_at = {}};
+    }
+    if (!wrong) wrong = op.wrong;
+    const auto same_op = [&](const WrongGradient& other) { return other.op == op.name; };
+    if (wrong && std::none_of(result_.wrong.begin(), result_.wrong.end(), same_op))
+      result_.wrong.push_back(*wrong);
+  }
+
+  // The derivative of what `read` computes from its upstream gradient, by the gradients dxs of the
+  // op's inputs and by differences, as input i of the op moves. None: nothing can be said of it.
+  std::optional<Derivative> check_input(const Op& op, size_t i, const Op& read,
+                                        const std::vector<Values>& dxs, size_t through) {
+    for (size_t j = 0; j < op.inputs.size(); ++j)
+      if (op.shares(i, j) && !op.has_gradient(j)) return {};  // x * x.detach()
+    const auto at = places(op.inputs[i].layout());
+    Values direction(static_cast<size_t>(op.inputs[i].storage()->bytes) / sizeof(double));
+    const Values noise = random_values(at.size(), random_);
+    for (size_t e = 0; e < at.size(); ++e)
+      if (std::isfinite(op.input_values[i][e])) direction[at[e]] = noise[e];
+    const auto run = [&](double length) {
+      Values step = direction;
+      for (double& s : step) s *= length;
+      const ContextGuard guard;
+      return MovedRun(op, i, step, read, through).outputs(forward_);
+    };
+    const auto above = run(kStep), below = run(-kStep);
+    if (!above || !below) return {};
+    Derivative found;
+    found.add_analytic(op, i, dxs, direction);
+    found.add_numeric(read, *above, *below);
+    if (found.differ() && *above == *below && &read == &op) return check_through(op, i);
+    return found;
+  }
+
+  // An op that did not look at this input, because what it needs of it was computed together with
+  // it (mlp). Then both ops are checked as one, by an input of the one that made it.
+  std::optional<Derivative> check_through(const Op& op, size_t i) {
+    const Memory& memory = op.memories[i];
+    if (!memory.op) return {};
+    const Op& maker = first_.ops[*memory.op];
+    if (maker.dxs.empty() || maker.outputs[memory.output].layout() != op.inputs[i].layout())
+      return {};
+    std::vector<Values> upstream;
+    for (const Values& u : maker.upstream) upstream.emplace_back(u.size());
+    upstream[memory.output] = op.dxs[i];
+    AloneContext asked(maker, {});
+    const std::vector<Values> dxs = run_vjp(maker, upstream, asked);
+    for (size_t j = 0; j < maker.inputs.size(); ++j)
+      if (maker.has_gradient(j)) return check_input(maker, j, op, dxs, i);
+    return {};
+  }
+
+  FirstRun first_;
+  const std::function<void()>& forward_;
+  std::mt19937_64 random_;
+  OpsCheck result_;
+};
+
+}  // namespace
+
+OpsCheck check_ops(const std::function<void()>& forward, uint64_t seed) {
+  OpsCheck result = Checker(forward, seed).check();
+  if (result.wrong.empty() || composed()) return result;
+  const Composed guard;
+  const OpsCheck definitions = Checker(forward, seed).check();
+  for (WrongGradient& wrong : result.wrong) {
+    wrong.definition = definitions.ops.count(wrong.op) > 0 ? WrongGradient::none
+                       : definitions.wrong.empty()         ? WrongGradient::passes
+                                                           : WrongGradient::fails;
+    if (wrong.definition == WrongGradient::fails) wrong.fails_at = definitions.wrong[0].op;
+  }
+  return result;
+}
+
+std::ostream& operator<<(std::ostream& out, const WrongGradient& wrong) {
+  out << wrong.op << " " << wrong.output << " returns a wrong gradient for its input "
+      << wrong.input << " " << wrong.shape;
+  if (wrong.when_adding) {
+    out << " where it adds to a sum: " << wrong.analytic << ", expected " << wrong.numeric;
+  } else {
+    out << ": " << wrong.analytic << " along a random direction, by differences " << wrong.numeric;
+  }
+  switch (wrong.definition) {
+    case WrongGradient::passes:
+      return out << "; its definition passes: the kernel is wrong";
+    case WrongGradient::fails:
+      return out << "; its definition fails too, at " << wrong.fails_at << ": the formula is wrong";
+    case WrongGradient::none:
+      return out << "; it is an op without a definition: its vjp is wrong";
+    case WrongGradient::not_known:
+      break;
+  }
+  return out;
+}
+
+}  // namespace ink

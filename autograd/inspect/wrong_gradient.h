@@ -1,0 +1,51 @@
+// Which op returns a wrong gradient: every op that a function runs is checked by itself.
+//
+//   OpsCheck check = check_ops([&] { return model.loss(x, y); });
+//   for (const WrongGradient& wrong : check.wrong) std::cout << wrong << "\n";
+//
+// gradcheck and gradcheck_module do this when they fail. It works for any op that entered a graph
+// through record(), yours included.
+#pragma once
+
+#include <functional>
+#include <ostream>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "autograd/engine/graph.h"
+
+namespace ink {
+
+/// An op whose vjp does not return the derivative of what the op computed.
+struct WrongGradient {
+  /// What the op's definition (Composed) does: it passes, so the kernel is wrong; it fails at
+  /// another op; or the op has none.
+  enum Definition { not_known, passes, fails, none };
+
+  std::string op;            // its name, as record knows it
+  Shape output;              // of its first output
+  size_t input = 0;          // the first of its inputs whose gradient is wrong
+  Shape shape;               // of that input
+  double analytic = 0;       // that gradient times a random direction,
+  double numeric = 0;        // and the same by differences
+  bool when_adding = false;  // wrong only where it adds to a gradient that was there before
+  Definition definition = not_known;
+  std::string fails_at;  // the op in its definition that fails
+};
+std::ostream& operator<<(std::ostream& out, const WrongGradient& wrong);
+
+struct OpsCheck {
+  std::vector<WrongGradient> wrong;  // one an op that is wrong, in the order in which they ran
+  std::set<std::string> ops;         // the names of all that entered the graph
+  int64_t checked = 0;               // inputs of ops
+  int64_t unchecked = 0;             // those that could not be moved alone, or are not f64
+};
+
+/// Runs `forward` in f64 again and again. Each time it moves one input of one op a little, just
+/// before that op runs, and compares the change of the op's outputs with what its vjp says.
+/// `forward` must compute the same every time; it always starts in the caller's context. If an op
+/// fails, the same is done under Composed, which tells whether the op's definition fails, too.
+OpsCheck check_ops(const std::function<void()>& forward, uint64_t seed = 1);
+
+}  // namespace ink

@@ -1,0 +1,230 @@
+// Checks that name what is wrong: the op at fault, the parameters, the op that lost the graph.
+#include <gtest/gtest.h>
+
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "autograd/autograd.h"
+#include "nn/gpt.h"
+#include "nn/gradcheck_module.h"
+#include "tests/error_of.h"
+#include "train/cases/module_cases.h"
+#include "train/cases/op_case_inputs.h"
+
+namespace ink {
+namespace {
+
+using Inputs = std::vector<Tensor>;
+
+// x^2, whose gradient is `factor` x: 2 is right.
+Tensor test_square(const Tensor& x, double factor) {
+  return record(
+      "test_square", {x}, square(x.detach()),
+      [x = Saved::input(x), factor](const Tensor& dy) -> Grads { return {dy * *x * factor}; });
+}
+// x + y, which returns y's gradient twice where it adds to a sum.
+Tensor test_add(const Tensor& x, const Tensor& y) {
+  return record("test_add", {x, y}, x.detach() + y.detach(),
+                [](const Tensor& dy, VjpContext& g) -> Grads {
+                  const NoGrad no_grad;
+                  Tensor sum = g.sum_so_far(1);
+                  if (!sum.defined()) return {dy, dy};
+                  return {dy, sum.add_(dy * 2)};
+                });
+}
+
+Tensor leaf(const Shape& shape) { return randn(shape, f64).requires_grad_(); }
+
+// A kernel whose output is off. By default a definition of the same name is right.
+struct Scaled : Observer {
+  explicit Scaled(std::string name, bool definitions_too = false)
+      : wanted(std::move(name)), in_definitions(definitions_too) {}
+  std::string wanted;
+  bool in_definitions;
+  void op(const char* name, const Inputs&, const Inputs& outputs, bool recorded) override {
+    if (name != wanted || !recorded || (composed() && !in_definitions)) return;
+    const Tensor& y = outputs[0];
+    auto* values = static_cast<double*>(y.storage()->data);  // a kernel's write: no new version
+    for (int64_t i = 0; i < y.numel(); ++i) values[i] *= 1.25;
+  }
+};
+
+std::string text_of(const GradcheckReport& report) {
+  std::ostringstream out;
+  out << report;
+  return out.str();
+}
+
+TEST(CheckOps, FindsNothingInOpsThatAreRight) {
+  for (const OpCase& row : op_cases()) {
+    for (const auto& set : row.inputs) {
+      if (differentiable(set).empty() || largest(set) > 24) continue;
+      const Inputs leaves = leaves_of(make_inputs(set), set);
+      const OpsCheck check = check_ops([&] { row.op(leaves); });
+      EXPECT_TRUE(check.wrong.empty()) << row.name << ": " << check.wrong[0];
+    }
+  }
+  int64_t checked = 0, unchecked = 0;
+  for (const ModuleCase& row : module_cases()) {
+    const OpsCheck check = check_ops([&] { row.forward(*row.module, row.inputs); });
+    EXPECT_TRUE(check.wrong.empty()) << row.name << ": " << check.wrong[0];
+    const Composed guard;
+    const OpsCheck composed = check_ops([&] { row.forward(*row.module, row.inputs); });
+    EXPECT_TRUE(composed.wrong.empty()) << row.name << " composed: " << composed.wrong[0];
+    checked += check.checked;
+    unchecked += check.unchecked;
+  }
+  EXPECT_GT(checked, 300);
+  EXPECT_LE(unchecked, 1);
+}
+
+TEST(CheckOps, NamesTheOpAmongOthersAndEachOfSeveral) {
+  manual_seed(1);
+  const Tensor x = leaf({2, 3}), w = leaf({3, 3});
+  const auto f = [&](double factor) {
+    const Tensor h = softmax(matmul(x, w));
+    return sum(exp(test_square(h, factor)) * h) + sum(h.T());
+  };
+  EXPECT_TRUE(check_ops([&] { f(2); }).wrong.empty());
+  const OpsCheck check = check_ops([&] { f(1); });
+  ASSERT_EQ(check.wrong.size(), 1u);
+  EXPECT_EQ(check.wrong[0].op, "test_square");
+  EXPECT_EQ(check.wrong[0].output, Shape({2, 3}));
+  EXPECT_NEAR(check.wrong[0].numeric / check.wrong[0].analytic, 2, 1e-5);
+  EXPECT_EQ(check.wrong[0].definition, WrongGradient::none);
+}
+
+TEST(CheckOps, SeesAVjpThatIsWrongOnlyWhereItAdds) {
+  const Tensor x = leaf({2}), y = leaf({2});
+  const OpsCheck check = check_ops([&] { test_add(x, y); });
+  ASSERT_EQ(check.wrong.size(), 1u);
+  EXPECT_TRUE(check.wrong[0].when_adding);
+  EXPECT_EQ(check.wrong[0].input, 1u);
+}
+
+TEST(CheckOps, SaysNothingOfInputsThatAreUsedOutsideTheGraph) {
+  const Tensor x = leaf({2, 3});
+  const OpsCheck check = check_ops([&] { exp(x - amax(x.detach(), {-1}, true)); });
+  EXPECT_TRUE(check.wrong.empty());
+  EXPECT_EQ(check.unchecked, 1);  // sub's
+  EXPECT_EQ(check.checked, 1);    // exp's
+}
+
+TEST(CheckOps, TellsTheKernelFromTheFormula) {
+  manual_seed(1);
+  const Tensor x = leaf({2, 6});
+  Scaled wrong("layer_norm");
+  const Observe observe(wrong);
+  const OpsCheck check = check_ops([&] { tanh(layer_norm(x)); });
+  ASSERT_EQ(check.wrong.size(), 1u);
+  EXPECT_EQ(check.wrong[0].op, "layer_norm");
+  EXPECT_EQ(check.wrong[0].definition, WrongGradient::passes);
+  Scaled basic("mul", true);
+  const Observe observe_too(basic);
+  const OpsCheck both = check_ops([&] { layer_norm(x); });
+  ASSERT_EQ(both.wrong.size(), 1u);
+  EXPECT_EQ(both.wrong[0].op, "layer_norm");
+  EXPECT_EQ(both.wrong[0].definition, WrongGradient::fails);
+  EXPECT_EQ(both.wrong[0].fails_at, "mul");
+}
+
+TEST(Gradcheck, NamesTheOpThenTheInputs) {
+  const Tensor x = tensor({{1.0, 2.0}}, f64).requires_grad_(), y = leaf({2});
+  const GradcheckReport report =
+      gradcheck([](const Inputs& in) { return test_square(in[0], 1) * 3 + in[1]; }, {x, y});
+  EXPECT_FALSE(report.ok);
+  ASSERT_EQ(report.inputs.size(), 2u);
+  EXPECT_FALSE(report.inputs[0].ok);
+  EXPECT_TRUE(report.inputs[1].ok);
+  const std::string text = text_of(report);
+  EXPECT_EQ(
+      text.rfind("FAILED: test_square (1, 2) returns a wrong gradient for its input 0 (1, 2)", 0),
+      0u)
+      << text;
+  EXPECT_NE(text.find("\n4 checked, worst at input 0 (1, 2) [0, "), std::string::npos) << text;
+  EXPECT_NE(text.find("\n  FAILED  input 0 (1, 2), worst [0, "), std::string::npos) << text;
+  EXPECT_NE(text.find("\n  ok      input 1 (2,)"), std::string::npos) << text;
+}
+
+TEST(Gradcheck, CountsInputsThatAreNotChecked) {
+  const Tensor constant = randn({2}, f64), x = leaf({2});
+  const GradcheckReport report =
+      gradcheck([](const Inputs& in) { return in[0] * test_square(in[1], 1); }, {constant, x});
+  EXPECT_EQ(report.input, 1u);
+  EXPECT_EQ(report.inputs[0].name, "input 1");
+}
+
+TEST(Gradcheck, SaysWhereTheGraphWasLeft) {
+  const Tensor x = leaf({2, 3});
+  const GradcheckReport report =
+      gradcheck([](const Inputs& in) { return in[0] * exp(in[0].detach()); }, {x});
+  EXPECT_FALSE(report.ok);
+  EXPECT_TRUE(report.ops.wrong.empty());
+  EXPECT_NE(report.note.find("leaves its graph at exp (2, 3)"), std::string::npos) << report.note;
+  const GradcheckReport product =
+      gradcheck([](const Inputs& in) { return in[0] * in[0].detach(); }, {x});
+  EXPECT_NE(product.note.find("mul (2, 3), which takes a detached tensor"), std::string::npos)
+      << product.note;
+}
+
+TEST(Gradcheck, NamesTheOpThatLostTheGraph) {
+  const Tensor x = leaf({2, 3});
+  EXPECT_EQ(error_of([&] {
+              gradcheck([](const Inputs& in) { return sum(tanh(exp(in[0]).detach()) * 2); }, {x});
+            }),
+            "gradcheck: no output requires grad: the function lost its graph at tanh (2, 3), "
+            "which has no gradient, or ran on a detached tensor");
+  EXPECT_EQ(error_of([&] {
+              gradcheck(
+                  [](const Inputs& in) {
+                    const NoGrad no_grad;
+                    return exp(in[0]);
+                  },
+                  {x});
+            }),
+            "gradcheck: no output requires grad: the function lost its graph at exp (2, 3), "
+            "which has no gradient, or ran under NoGrad");
+  EXPECT_EQ(error_of([&] { gradcheck([](const Inputs&) { return ones({2}, f64); }, {x}); }),
+            "gradcheck: no output requires grad, and no op has read an input that does");
+}
+
+TEST(Gradgradcheck, NamesTheVjpThatLostTheGraph) {
+  const auto f = [](const Inputs& in) {
+    return record("test_cube", {in[0]}, pow(in[0].detach(), 3),
+                  [x = Saved::input(in[0])](const Tensor& dy) -> Grads {
+                    return {dy.detach() * square(*x).detach() * 3};
+                  });
+  };
+  const Tensor x = leaf({2});
+  EXPECT_TRUE(gradcheck(f, {x}));
+  EXPECT_EQ(error_of([&] { gradgradcheck(f, {x}); }),
+            "gradgradcheck: no output requires grad: the function lost its graph at the vjp of "
+            "test_cube, whose gradient for input 0 (2,) was not computed by ops that record");
+  const GradcheckReport partly =
+      gradgradcheck([&](const Inputs& in) { return f(in) + square(in[0]); }, {x});
+  EXPECT_FALSE(partly.ok);
+  EXPECT_NE(partly.note.find("the vjp of test_cube"), std::string::npos) << partly.note;
+}
+
+TEST(GradcheckModule, NamesTheOpAndTheParameters) {
+  manual_seed(1);
+  GPTConfig config;
+  config.block_size = 4, config.vocab_size = 5, config.n_layer = 1;
+  config.n_head = 2, config.n_embd = 4, config.bias = true;
+  CausalSelfAttention attention(config);
+  Scaled wrong("causal_attention");
+  const Observe observe(wrong);
+  const GradcheckReport report = gradcheck_module(attention, randn({2, 3, 4}));
+  EXPECT_FALSE(report.ok);
+  const std::string text = text_of(report);
+  EXPECT_EQ(text.rfind("FAILED: causal_attention (", 0), 0u) << text;
+  EXPECT_NE(text.find("its definition passes: the kernel is wrong\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("\n  FAILED  c_attn.weight (12, 4), worst ["), std::string::npos) << text;
+  EXPECT_NE(text.find("\n  ok      c_proj.bias (4,)"), std::string::npos) << text;
+  EXPECT_NE(text.find("\n  FAILED  input 0 (2, 3, 4)"), std::string::npos) << text;
+}
+
+}  // namespace
+}  // namespace ink
