@@ -1,5 +1,6 @@
 // inkling gradcheck: every row of train/cases/op_cases.cpp and train/cases/module_cases.cpp against
-// central differences. What these cannot see, of rows this small and in f64, the last line says;
+// central differences. Rows that pass are printed as they end, and those that fail at the end, the
+// cause first. What these cannot see, of rows this small and in f64, the last line says;
 // tests/test_ops.cpp takes the same rows in all dtypes and sizes.
 #include <fmt/format.h>
 
@@ -7,8 +8,11 @@
 #include <cmath>
 #include <functional>
 #include <iostream>
-#include <map>
+#include <iterator>
+#include <set>
+#include <sstream>
 #include <string>
+#include <vector>
 
 #include "autograd/inspect/gradcheck.h"
 #include "autograd/memory/device_backend.h"
@@ -20,11 +24,19 @@
 namespace ink {
 namespace {
 
+// A row of the table: what its checks found.
 struct Line {
+  std::string name;
+  bool is_module = false;
   int64_t cases = 0, checked = 0;
-  GradcheckReport worst;
+  GradcheckReport worst;        // of a row that failed, the failure that is furthest off
+  std::set<std::string> wrong;  // the ops that return a wrong gradient by themselves
+  std::set<std::string> ops;    // of a row that failed: those in its graphs
   std::string error;
+
   bool ok() const { return worst.ok && error.empty(); }
+  /// "cross_entropy" of "cross_entropy.none"
+  std::string own_op() const { return name.substr(0, name.find('.')); }
 };
 
 void add(Line& line, const std::function<GradcheckReport()>& check) {
@@ -32,7 +44,10 @@ void add(Line& line, const std::function<GradcheckReport()>& check) {
   try {
     const GradcheckReport report = check();
     line.checked += report.checked;
-    if (!report.ok || report.worst >= line.worst.worst) line.worst = report;
+    line.ops.insert(report.ops.ops.begin(), report.ops.ops.end());
+    for (const WrongGradient& wrong : report.ops.wrong) line.wrong.insert(wrong.op);
+    const bool worse = report.worst >= line.worst.worst;
+    if (report.ok == line.worst.ok ? worse : !report.ok) line.worst = report;
   } catch (const Error& error) {
     line.error = error.what();
   }
@@ -55,15 +70,38 @@ void check_op(const OpCase& row, bool second, Line& line) {
   }
 }
 
-bool print(const Console& console, const std::string& name, const Line& line) {
-  if (line.cases == 0) return true;
+void print(const Console& console, const Line& line, const std::set<std::string>& built_on) {
   const double error = std::abs(line.worst.analytic - line.worst.numeric);
-  std::cout << fmt::format("{:<28} {:>6} {:>9}  {:>10.1e}  {:>6.3f}  {}\n", name, line.cases,
-                           line.checked, error, line.worst.worst,
-                           line.ok() ? console.green("ok") : console.yellow("FAILED"));
+  std::cout << fmt::format(
+      "{:<28} {:>6} {:>9}  {:>10.1e}  {:>6.3f}  {}{}\n", line.name, line.cases, line.checked, error,
+      line.worst.worst, line.ok() ? console.green("ok") : console.yellow("FAILED"),
+      built_on.empty() ? "" : fmt::format(", built on {}", fmt::join(built_on, ", ")));
   if (!line.error.empty()) std::cout << "    " << line.error << "\n";
-  if (!line.worst.ok) std::cout << "    " << line.worst << "\n";
-  return line.ok();
+  if (line.worst.ok || (!built_on.empty() && !line.is_module)) return;
+  std::ostringstream report;
+  report << line.worst;
+  std::istringstream lines(report.str());
+  for (std::string text; std::getline(lines, text);) std::cout << "    " << text << "\n";
+}
+
+// The rows that failed. First those whose own op is wrong; then the ones that are built on it,
+// because the op is in their graphs.
+void print_failed(const Console& console, const std::vector<Line>& failed) {
+  std::set<std::string> causes;
+  for (const Line& line : failed)
+    if (line.wrong.count(line.own_op()) > 0) causes.insert(line.own_op());
+  const auto built_on = [&](const Line& line) {
+    std::set<std::string> others = line.wrong;
+    if (others.empty())
+      std::set_intersection(causes.begin(), causes.end(), line.ops.begin(), line.ops.end(),
+                            std::inserter(others, others.end()));
+    return others.count(line.own_op()) > 0 ? std::set<std::string>() : others;
+  };
+  for (const bool second : {false, true}) {
+    for (const Line& line : failed)
+      if (const auto others = built_on(line); others.empty() != second)
+        print(console, line, others);
+  }
 }
 
 }  // namespace
@@ -84,26 +122,34 @@ int gradcheck_command(const Arguments& arguments) {
   const Console console;
   std::cout << fmt::format("{:<28} {:>6} {:>9}  {:>10}  {:>6}\n", "op", "cases", "checked",
                            "worst error", "of tol");
-  int64_t failed = 0, shown = 0;
+  std::vector<Line> failed;
+  int64_t shown = 0;
+  const auto finish = [&](const Line& line) {
+    if (line.cases == 0) return;
+    ++shown;
+    line.ok() ? print(console, line, {}) : failed.push_back(line);
+  };
   for (const OpCase& row : op_cases()) {
     if (row.name.find(only) == std::string::npos) continue;
     Line line;
+    line.name = row.name;
     check_op(row, second, line);
-    failed += !print(console, row.name, line);
-    shown += line.cases > 0;
+    finish(line);
   }
   for (const ModuleCase& row : module_cases()) {
     if (row.name.find(only) == std::string::npos) continue;
     Line line;
+    line.name = row.name;
+    line.is_module = true;
     add(line, [&] { return check_module(row); });
-    failed += !print(console, row.name, line);
-    ++shown;
+    finish(line);
   }
-  std::cout << fmt::format("{} of {} failed\n", failed, shown);
+  print_failed(console, failed);
+  std::cout << fmt::format("{} of {} failed\n", failed.size(), shown);
   if (shown == 0) throw UsageError("no op or module is called like '" + only + "'");
   std::cout << "Not seen: f32, bf16, tails of vectors, threads' parts, later chunks and ties, "
                "which the tests look at.\n";
-  return failed == 0 ? kOk : kFailed;
+  return failed.empty() ? kOk : kFailed;
 }
 
 }  // namespace ink
