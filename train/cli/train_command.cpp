@@ -18,6 +18,7 @@
 #include "autograd/io/atomic_file.h"
 #include "autograd/memory/device_backend.h"
 #include "train/checkpoint.h"
+#include "train/cli/check_steps.h"
 #include "train/cli/command_line.h"
 #include "train/cli/console.h"
 #include "train/cli/out_folder.h"
@@ -360,7 +361,7 @@ class TrainRun {
 
 // What train is told beside its config.
 struct TrainOptions {
-  bool print_config = false, overwrite = false;
+  bool print_config = false, overwrite = false, check = false;
   bool names_out_dir = false;
   std::string profile;  // a file
 };
@@ -381,6 +382,9 @@ bool parse_into(TrainConfig& config, const Arguments& arguments, TrainOptions& o
   command.flag("--overwrite", options.overwrite,
                "delete the run that is in out_dir, and start anew there");
   command.flag("--print_config", options.print_config, "print the effective config and stop");
+  command.flag("--check", options.check,
+               "compare 3 steps with fused ops and with their definitions, name the op where they "
+               "part, and stop; writes nothing");
   command.add("--profile", &options.profile,
               "print where the time goes, op by op, and write a trace of 3 steps to this file "
               "(runs with batch_parts 1)");
@@ -410,8 +414,12 @@ int train_command(const Arguments& arguments) {
     throw UsageError(
         "--overwrite starts anew, and --init_from resume goes on; expected one of them");
   check_not_of_run(config.out_dir, options.profile);
+  if (options.check && (config.composed || !options.profile.empty()))
+    throw UsageError(
+        "--check runs with fused ops and composed; leave out --composed and --profile");
+  const bool trains = !options.print_config && !options.check;
   std::optional<OutFolder> folder;  // first of all: another run may be saving there
-  if (!options.print_config) folder.emplace(config, options.names_out_dir, options.overwrite);
+  if (trains) folder.emplace(config, options.names_out_dir, options.overwrite);
   std::optional<SavedRun> saved;
   if (resumes) {  // its config in place of the defaults
     saved = load_run(config.out_dir, kLastCheckpoint);
@@ -428,6 +436,10 @@ int train_command(const Arguments& arguments) {
   use_threads(config.threads);
   warn_of_slow_blas();
   Console console;
+  if (options.check) {
+    config.composed = false;  // also of a run that was
+    return check_steps(config, saved, 3, console) ? kOk : kFailed;
+  }
   TrainRun run(config, saved, options.profile, *folder, console);
   saved.reset();  // its tensors were copied
   return run.run();
