@@ -12,6 +12,7 @@
 #include "tests/error_of.h"
 #include "train/cases/module_cases.h"
 #include "train/cases/op_case_inputs.h"
+#include "train/cli/command_line.h"
 
 namespace ink {
 namespace {
@@ -224,6 +225,22 @@ TEST(GradcheckModule, NamesTheOpAndTheParameters) {
   EXPECT_NE(text.find("\n  FAILED  c_attn.weight (12, 4), worst ["), std::string::npos) << text;
   EXPECT_NE(text.find("\n  ok      c_proj.bias (4,)"), std::string::npos) << text;
   EXPECT_NE(text.find("\n  FAILED  input 0 (2, 3, 4)"), std::string::npos) << text;
+}
+
+TEST(GradcheckCommand, PrintsTheCauseFirst) {
+  Scaled wrong("layer_norm");
+  const Observe observe(wrong);
+  testing::internal::CaptureStdout();
+  const int code = gradcheck_command({"--only", "orm"});
+  const std::string text = testing::internal::GetCapturedStdout();
+  EXPECT_EQ(code, kFailed);
+  const size_t first = text.find("FAILED"), line = text.rfind('\n', first) + 1;
+  EXPECT_EQ(text.substr(line, 11), "layer_norm ") << text;
+  EXPECT_NE(text.find("the kernel is wrong\n"), std::string::npos) << text;
+  const size_t module = text.find("\nLayerNorm "), built = text.find("FAILED, built on layer_norm");
+  EXPECT_TRUE(first < module && module < built && built != std::string::npos) << text;
+  EXPECT_NE(text.find("\n      FAILED  weight (6,), worst [", module), std::string::npos) << text;
+  EXPECT_LT(text.find("\nrms_norm "), first) << text;  // passes
 }
 
 }  // namespace

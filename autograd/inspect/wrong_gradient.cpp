@@ -436,6 +436,7 @@ OpsCheck check_ops(const std::function<void()>& forward, uint64_t seed) {
   if (result.wrong.empty() || composed()) return result;
   const Composed guard;
   const OpsCheck definitions = Checker(forward, seed).check();
+  result.definitions = definitions.ops;
   for (WrongGradient& wrong : result.wrong) {
     wrong.definition = definitions.ops.count(wrong.op) > 0 ? WrongGradient::none
                        : definitions.wrong.empty()         ? WrongGradient::passes

@@ -36,10 +36,11 @@ struct WrongGradient {
 std::ostream& operator<<(std::ostream& out, const WrongGradient& wrong);
 
 struct OpsCheck {
-  std::vector<WrongGradient> wrong;  // one an op that is wrong, in the order in which they ran
-  std::set<std::string> ops;         // the names of all that entered the graph
-  int64_t checked = 0;               // inputs of ops
-  int64_t unchecked = 0;             // those that could not be moved alone, or are not f64
+  std::vector<WrongGradient> wrong;   // one an op that is wrong, in the order in which they ran
+  std::set<std::string> ops;          // the names of all that entered the graph,
+  std::set<std::string> definitions;  // and under Composed, where that was run
+  int64_t checked = 0;                // inputs of ops
+  int64_t unchecked = 0;              // those that could not be moved alone, or are not f64
 };
 
 /// Runs `forward` in f64 again and again. Each time it moves one input of one op a little, just

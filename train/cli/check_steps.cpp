@@ -266,7 +266,13 @@ class Comparison {
     for (const Maker& x : a.makers)
       for (const Maker& y : b.makers)
         if (x.op == y.op && x.output == y.output && gradient_differs(x)) return true;
-    return false;
+    return std::any_of(parameters_.begin(), parameters_.end(), [&](const Gradient& gradient) {
+      const auto is_it = [&](const Tensor& x) {
+        return x.defined() && x.slot().get() == gradient.slot;
+      };
+      return differs(gradient) && std::any_of(a.inputs.begin(), a.inputs.end(), is_it) &&
+             std::any_of(b.inputs.begin(), b.inputs.end(), is_it);
+    });
   }
   bool is_wrong(const Recorded& op, int most_uses) const {
     const auto of_parameter = [&](const Tensor& x) {

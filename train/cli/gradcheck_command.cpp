@@ -9,6 +9,7 @@
 #include <functional>
 #include <iostream>
 #include <iterator>
+#include <map>
 #include <set>
 #include <sstream>
 #include <string>
@@ -29,9 +30,10 @@ struct Line {
   std::string name;
   bool is_module = false;
   int64_t cases = 0, checked = 0;
-  GradcheckReport worst;        // of a row that failed, the failure that is furthest off
-  std::set<std::string> wrong;  // the ops that return a wrong gradient by themselves
-  std::set<std::string> ops;    // of a row that failed: those in its graphs
+  GradcheckReport worst;              // of a row that failed, the failure that is furthest off
+  std::set<std::string> wrong;        // the ops that return a wrong gradient by themselves
+  std::set<std::string> ops;          // of a row that failed: those in its graphs,
+  std::set<std::string> definitions;  // and in those of the ops' definitions
   std::string error;
 
   bool ok() const { return worst.ok && error.empty(); }
@@ -45,6 +47,7 @@ void add(Line& line, const std::function<GradcheckReport()>& check) {
     const GradcheckReport report = check();
     line.checked += report.checked;
     line.ops.insert(report.ops.ops.begin(), report.ops.ops.end());
+    line.definitions.insert(report.ops.definitions.begin(), report.ops.definitions.end());
     for (const WrongGradient& wrong : report.ops.wrong) line.wrong.insert(wrong.op);
     const bool worse = report.worst >= line.worst.worst;
     if (report.ok == line.worst.ok ? worse : !report.ok) line.worst = report;
@@ -85,11 +88,20 @@ void print(const Console& console, const Line& line, const std::set<std::string>
 }
 
 // The rows that failed. First those whose own op is wrong; then the ones that are built on it,
-// because the op is in their graphs.
-void print_failed(const Console& console, const std::vector<Line>& failed) {
+// because the op is in their graphs. Of several wrong ops the one with the shortest definition comes
+// first, because the others may use its kernel, as linear_cross_entropy uses cross_entropy's.
+void print_failed(const Console& console, std::vector<Line> failed) {
   std::set<std::string> causes;
-  for (const Line& line : failed)
+  std::map<std::string, size_t> length;  // of the definition, by op
+  for (const Line& line : failed) {
     if (line.wrong.count(line.own_op()) > 0) causes.insert(line.own_op());
+    const size_t here = line.definitions.size();
+    size_t& least = length.emplace(line.own_op(), here).first->second;
+    least = std::min(least, here);
+  }
+  std::stable_sort(failed.begin(), failed.end(), [&](const Line& a, const Line& b) {
+    return length[a.own_op()] < length[b.own_op()];
+  });
   const auto built_on = [&](const Line& line) {
     std::set<std::string> others = line.wrong;
     if (others.empty())
