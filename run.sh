@@ -21,6 +21,8 @@ usage: $name COMMAND [options]
   bench [options]      measure a training step on this machine: time, memory, and where they go
   lesson [NAME]        read and run a lesson, such as 0 or 7_gpt; without NAME, list them
   walkthrough [NAME]   the same for the five on attention, with PyTorch's digits
+  exercise [NAME]      write functions that are checked: --check, --hint, --solution; without NAME,
+                       list them
   seedhunt [options]   find a PyTorch program's seed from numbers it printed
   test [options]       build and run the tests              (options as for ctest)
   test NAME            only what concerns an op, a layer or a test program, such as softmax
@@ -344,6 +346,22 @@ test_named() {
   [[ -z $failed ]] || die "Tests of $1 failed. The lines above say which."
 }
 
+# check_exercise NAME --check: compiles what the reader wrote, and runs it.
+check_exercise() {
+  local file='' word=$1 pattern
+  [[ $word != --check ]] || word=$2
+  for pattern in "$word" "*_$word" "${word}_*" "0${word}_*"; do
+    [[ -n $file ]] || file=$(compgen -G "$checkout/exercises/$pattern.cpp") || true
+  done
+  [[ -f $file ]] ||
+    { say "run.sh: exercises/ has no '$word' yet. To set it up: $name exercise $word"; exit 2; }
+  file=${file##*/}
+  install_missing
+  configure release
+  build "exercise_${file%%_*}"
+  exec "$folder/exercise_${file%%_*}"
+}
+
 build_only() {
   local preset=release options=() option
   [[ ${1:--} == -* ]] || { preset=$1; shift; }
@@ -384,6 +402,10 @@ command=${1:-help}
 case $command in
   train | sample | eval | report | bench | gradcheck | info | lesson | walkthrough | seedhunt)
     run_program "$@"
+    ;;
+  exercise)
+    [[ $# -ne 3 || " $* " != *' --check '* ]] || check_exercise "${@:2}"
+    run_program "$@" --checkout "$checkout"
     ;;
   build) build_only "${@:2}" ;;
   test)

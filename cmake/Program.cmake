@@ -16,19 +16,44 @@ inkling_add_part(cases cases)
 set_source_files_properties(train/cases/op_case_inputs.cpp PROPERTIES
   COMPILE_OPTIONS $<$<CONFIG:Release>:-O2> SKIP_PRECOMPILE_HEADERS ON)
 
+# inkling_embed_texts(OUTPUT FUNCTION HEADER SOURCE...): sources kept in the program as text.
+function(inkling_embed_texts output function header)
+  add_custom_command(OUTPUT ${output}
+    COMMAND ${CMAKE_COMMAND} -DOUTPUT=${output} -DFUNCTION=${function} -DHEADER=${header}
+            "-DSOURCES=${ARGN}" -P ${CMAKE_CURRENT_SOURCE_DIR}/cmake/EmbedTexts.cmake
+    DEPENDS ${ARGN} cmake/EmbedTexts.cmake VERBATIM)
+endfunction()
+
 # Lessons: programs that are also kept as text, for `inkling lesson` to show.
 file(GLOB lesson_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/train/lessons/*.cpp)
 set(lesson_texts ${CMAKE_CURRENT_BINARY_DIR}/lesson_texts.cpp)
-add_custom_command(OUTPUT ${lesson_texts}
-  COMMAND ${CMAKE_COMMAND} -DOUTPUT=${lesson_texts} "-DSOURCES=${lesson_sources}"
-          -P ${CMAKE_CURRENT_SOURCE_DIR}/cmake/EmbedTexts.cmake
-  DEPENDS ${lesson_sources} cmake/EmbedTexts.cmake VERBATIM)
+inkling_embed_texts(${lesson_texts} detail::lesson_source train/lessons/notebook.h
+                    ${lesson_sources})
 inkling_add_part(lessons lessons ${lesson_texts})
 target_link_libraries(inkling_lessons PUBLIC inkling::train)
 
 # What a run's metrics look like.
 inkling_add_part(report report)
 target_link_libraries(inkling_report PUBLIC inkling::train PRIVATE ${fmt_target})
+
+# Exercises: the checks, and the texts. A reader's answers are programs that nothing else needs:
+# run.sh sets up exercises/NN_name.cpp, then builds the target exercise_NN.
+file(GLOB exercise_sources CONFIGURE_DEPENDS
+     ${CMAKE_CURRENT_SOURCE_DIR}/train/lessons/exercises/*.cpp)
+set(exercise_texts ${CMAKE_CURRENT_BINARY_DIR}/exercise_texts.cpp)
+inkling_embed_texts(${exercise_texts} exercise_source train/lessons/exercises/checks/texts.h
+                    ${exercise_sources})
+inkling_add_part(exercises lessons/exercises/checks ${exercise_texts})
+target_link_libraries(inkling_exercises PUBLIC inkling::train)
+foreach(source IN LISTS exercise_sources)
+  get_filename_component(file ${source} NAME)
+  string(SUBSTRING ${file} 0 2 number)
+  set(answer ${CMAKE_CURRENT_SOURCE_DIR}/exercises/${file})
+  add_executable(exercise_${number} EXCLUDE_FROM_ALL ${answer})
+  set_source_files_properties(${answer} PROPERTIES GENERATED ON)
+  target_link_libraries(exercise_${number} PRIVATE inkling_driver_options inkling_exercises)
+  target_compile_options(exercise_${number} PRIVATE -Wno-unused-parameter -Wno-error)
+endforeach()
 
 inkling_add_part(cli cli)
 add_library(inkling::cli ALIAS inkling_cli)  # for a program with models of its own
@@ -39,8 +64,8 @@ if(NOT INKLING_SEEDHUNT)
   target_compile_definitions(inkling_cli PRIVATE INKLING_NO_SEEDHUNT)
 endif()
 target_link_libraries(inkling_cli PUBLIC inkling::train
-                      PRIVATE CLI11::CLI11 inkling_cases inkling_lessons inkling_report
-                              ${fmt_target})
+                      PRIVATE CLI11::CLI11 inkling_cases inkling_lessons inkling_exercises
+                              inkling_report ${fmt_target})
 target_compile_definitions(inkling_cli PRIVATE INKLING_VERSION="${PROJECT_VERSION}")
 
 # What programs link besides: the GPU backend where there is one.

@@ -221,6 +221,8 @@ TEST(CommandLine, WordsThatAreNoOptions) {
   expect_refused({"train", "-x"}, "there is no option -x");
   expect_refused({"walkthrough", "-x"}, "there is no option -x");
   expect_refused({"lesson", "0", "x"}, "expected an option, got 'x'");
+  expect_refused({"exercise", "5", "x"}, "expected an option, got 'x'");
+  expect_refused({"exercise", "5", "--hints"}, "there is no option --hints");
   expect_refused({"train", "--data", "--out_dir", "X"}, "--data: expected a value, got --out_dir");
   expect_refused({"walkthrough", "the_averaging_trick", "x"}, "expected an option, got 'x'");
   expect_refused({"train", "--profile", "o/ckpt", "--out_dir", "o"}, "--profile: the run keeps");

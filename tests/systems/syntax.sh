@@ -12,6 +12,6 @@ trap 'rm -rf "$build"' EXIT
 cmake -S . -B "$build" -G Ninja -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_CXX_FLAGS="$flags" -DCMAKE_BUILD_TYPE=Release \
   -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON -DCMAKE_UNITY_BUILD=OFF -DINKLING_CUDA=OFF -DINKLING_TESTS=ON -DINKLING_WERROR=ON >"$build/configure.log" ||
   { cat "$build/configure.log"; exit 1; }
-sed -n 's/^ *"command": "\(.*\)",$/\1/p' "$build/compile_commands.json" | sed '/lesson_texts\|check_headers/d; s/\\\(.\)/\1/g; s/ -o [^ ]* -c / -UINKLING_THIS_MACHINE -fsyntax-only /' >"$build/commands"
+sed -n 's/^ *"command": "\(.*\)",$/\1/p' "$build/compile_commands.json" | sed '/lesson_texts\|exercise_texts\|exercise_[0-9]\|check_headers/d; s/\\\(.\)/\1/g; s/ -o [^ ]* -c / -UINKLING_THIS_MACHINE -fsyntax-only /' >"$build/commands"
 echo "$compiler $flags: $(wc -l <"$build/commands") files"
 tr '\n' '\0' <"$build/commands" | (cd "$build" && xargs -0 -P "${JOBS:-$(nproc)}" -n 1 sh -c)

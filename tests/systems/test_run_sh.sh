@@ -59,6 +59,7 @@ for program in test_ops test_fused test_bpe; do
   printf '#!%s\necho "%s in $PWD $*"\nexit ${TEST_CODE:-0}\n' "$bash" $program >"$2/tests/$program"
   chmod +x "$2/tests/$program"
 done
+ln -sf "${calls%/*}/answer" "$2/exercise_05"
 echo "ninja: Entering directory \`$2'"
 case ${NINJA_SAYS:-} in
   '') printf '@@ 0 1 Re-checking globbed directories...\nninja: no work to do.\n' ;;
@@ -71,8 +72,11 @@ esac
 exit "${NINJA_CODE:-0}"
 END
 fake ctest <<<'echo "ctest in $PWD"'
+# A reader's answer to an exercise.
+printf '#!%s\necho "checked by ${0##*/}"\n' "$bash" >"$work/answer"
+chmod +x "$work/answer"
 # The program is bash, and its command a script: says where it stands and how it was called.
-echo 'echo "in $PWD as $(tr "\0" "|" </proc/$$/cmdline)"' | tee "$user/train" >"$user/sample"
+echo 'echo "in $PWD as $(tr "\0" "|" </proc/$$/cmdline)"' | tee "$user/train" "$user/exercise" >"$user/sample"
 
 echo 'echo "gradients $*"' >"$user/gradcheck"
 # What `test NAME` looks at.
@@ -110,6 +114,21 @@ run usage -- fly; expect 2; last_line \
 run usage -- build nonsense; expect 2 "no preset 'nonsense'"
 run usage -- build debug -Werror; expect 2 "-DNAME=VALUE, got '-Werror'"; not_called ^cmake
 run help -- help; expect 0 'test-asan'
+
+# ---- exercises
+run 'no exercise' -- exercise 5 --check; expect 2
+last_line "run.sh: exercises/ has no '5' yet. To set it up: ../my föllder/ink/run.sh exercise 5"
+not_called ^ninja
+mkdir "$checkout/exercises"
+echo >"$checkout/exercises/05_softmax.cpp"
+for exercise in 5 05 softmax 05_softmax; do
+  run "exercise $exercise" -- exercise "$exercise" --check; expect 0 "checked by exercise_05"
+  called '^ninja .* exercise_05$'
+done
+run 'check first' -- exercise --check 5; expect 0 "checked by exercise_05"
+run 'set up' -- exercise 5
+expect 0 "as ../my föllder/ink/run.sh|exercise|5|--checkout|$checkout|"
+rm -r "$checkout/exercises"
 
 # ---- installing
 install='apt-get update && apt-get install --no-install-recommends g++ cmake ninja-build'

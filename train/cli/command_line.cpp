@@ -48,6 +48,7 @@ const std::map<std::string, Command>& commands() {
       {"lesson", {lesson_command, "learn step by step, from a tape of scalars to a GPT"}},
       {"walkthrough",
        {walkthrough_command, "lessons on attention, step by step, with PyTorch's digits"}},
+      {"exercise", {exercise_command, "learn by doing: fifteen functions to write, with checks"}},
 #ifndef INKLING_NO_SEEDHUNT
       {"seedhunt", {seedhunt_command, "find a PyTorch program's seed from numbers it printed"}},
 #endif

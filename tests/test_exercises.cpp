@@ -1,0 +1,304 @@
+// Exercises: their kept solutions pass, their holes are seen, and typical mistakes are named.
+#include <gtest/gtest.h>
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <map>
+#include <memory>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+// Each file's last line registers the exercise with its solution here, where a reader's becomes a
+// program.
+#define INK_JOINED(a, b) a##b
+#define INK_NAMED(line) INK_JOINED(kept_, line)
+#define INK_EXERCISE(...) \
+  const bool INK_NAMED(__COUNTER__) = (kept().push_back([] { return __VA_ARGS__; }), true);
+
+#include "tests/run_program.h"
+#include "tests/temp_files.h"
+#include "train/lessons/exercises/checks/checks.h"
+#include "train/lessons/exercises/checks/texts.h"
+
+namespace {
+
+std::vector<std::function<ink::Exercise()>>& kept() {
+  static std::vector<std::function<ink::Exercise()>> list;
+  return list;
+}
+
+}  // namespace
+
+// In their order.
+#include "train/lessons/exercises/01_chain_rule.cpp"
+#include "train/lessons/exercises/02_broadcasting.cpp"
+#include "train/lessons/exercises/03_matmul.cpp"
+#include "train/lessons/exercises/04_embedding.cpp"
+#include "train/lessons/exercises/05_softmax.cpp"
+#include "train/lessons/exercises/06_cross_entropy.cpp"
+#include "train/lessons/exercises/07_layer_norm.cpp"
+#include "train/lessons/exercises/08_tape.cpp"
+#include "train/lessons/exercises/09_attention.cpp"
+#include "train/lessons/exercises/10_attention_backward.cpp"
+#include "train/lessons/exercises/11_dropout.cpp"
+#include "train/lessons/exercises/12_adamw.cpp"
+#include "train/lessons/exercises/13_rotary.cpp"
+#include "train/lessons/exercises/14_cache.cpp"
+#include "train/lessons/exercises/15_gpt.cpp"
+
+namespace ink {
+namespace {
+
+struct Checked {
+  bool right;
+  std::string text;
+};
+
+Checked checked(const Exercise& exercise) {
+  std::ostringstream out;
+  const bool right = check(exercise, out);
+  return {right, out.str()};
+}
+
+TEST(Exercises, KeptSolutionsAreRight) {
+  ASSERT_EQ(kept().size(), exercises().size());
+  for (size_t i = 0; i < kept().size(); ++i) {
+    const Exercise exercise = kept()[i]();
+    EXPECT_EQ(exercise.name, exercises()[i].name);
+    const Checked result = checked(exercise);
+    EXPECT_TRUE(result.right) << result.text;
+    EXPECT_EQ(result.text.find("WRONG"), std::string::npos) << result.text;
+    EXPECT_NE(result.text.find("  right  "), std::string::npos) << result.text;
+  }
+}
+
+// What f gives, computed once for each case.
+Answer remembered(const Answer& f) {
+  return [f, known = std::make_shared<std::map<const Tensors*, Tensors>>()](const Tensors& in) {
+    const auto [at, is_new] = known->try_emplace(&in);
+    if (is_new) at->second = f(in);
+    return at->second;
+  };
+}
+
+// Each is named by its own sentence, and by no other.
+TEST(Exercises, MistakesAreNamed) {
+  for (const auto& make : kept()) {
+    Exercise exercise = make();
+    size_t mistakes = 0;
+    std::set<std::string> sentences;
+    exercise.finale = {};
+    for (size_t p = 0; p < exercise.tasks.size(); ++p) {
+      Exercise one = exercise;
+      one.tasks = {exercise.tasks[p]};
+      Task& task = one.tasks[0];
+      task.expected = remembered(task.expected);
+      for (const Mistake& wrong : task.mistakes) {
+        ++mistakes;
+        EXPECT_TRUE(sentences.insert(task.function + wrong.sentence).second) << wrong.sentence;
+        task.answer = wrong.answer;
+        const Checked result = checked(one);
+        EXPECT_FALSE(result.right) << result.text;
+        for (const Mistake& other : task.mistakes)
+          EXPECT_EQ(result.text.find("  " + other.sentence + "\n") != std::string::npos,
+                    other.sentence == wrong.sentence)
+              << exercise.name << ": " << wrong.sentence << "\n"
+              << other.sentence << "\n"
+              << result.text;
+      }
+    }
+    EXPECT_GE(mistakes, 3u) << exercise.name;
+  }
+}
+
+TEST(Exercises, HolesAndErrorsAreSaid) {
+  Exercise exercise = kept()[4]();
+  Task& task = exercise.tasks[0];
+  task.answer = [](const Tensors&) -> Tensors { todo("softmax_backward"); };
+  const Checked hole = checked(exercise);
+  EXPECT_FALSE(hole.right);
+  EXPECT_NE(hole.text.find("  softmax_backward is not written yet\n"), std::string::npos);
+  EXPECT_EQ(hole.text.find("WRONG"), std::string::npos) << hole.text;
+
+  task.answer = [](const Tensors& in) -> Tensors { return {matmul(in[0], zeros({99, 2}))}; };
+  const Checked throws = checked(exercise);
+  EXPECT_FALSE(throws.right);
+  EXPECT_NE(throws.text.find("it throws: matmul: "), std::string::npos) << throws.text;
+
+  task.answer = [](const Tensors& in) -> Tensors { return {in[0].sum()}; };
+  EXPECT_NE(checked(exercise).text.find("dx has the shape (), expected (3, 4)"), std::string::npos)
+      << checked(exercise).text;
+
+  const Answer right = kept()[4]().tasks[0].answer;
+  task.answer = [right](const Tensors& in) -> Tensors {
+    const Tensors result = right(in);
+    Tensor dy = in[0];
+    dy.add_(1);
+    return result;
+  };
+  const Checked changed = checked(exercise);
+  EXPECT_FALSE(changed.right);
+  EXPECT_NE(changed.text.find("it changes its inputs"), std::string::npos) << changed.text;
+}
+
+// The worst element, with both numbers.
+TEST(Exercises, TheWorstElementIsNamed) {
+  Exercise exercise = kept()[4]();
+  Task& task = exercise.tasks[0];
+  task.cases.resize(1);
+  const Answer right = task.answer;
+  task.answer = [right](const Tensors& in) -> Tensors {
+    const Tensor dx = right(in)[0].clone();
+    dx.select(0, 2).select(0, 1).fill_(7);
+    return {dx};
+  };
+  const Checked result = checked(exercise);
+  EXPECT_NE(result.text.find("WRONG  a matrix"), std::string::npos) << result.text;
+  EXPECT_NE(result.text.find("dx[2, 1]: analytic 7, numeric "), std::string::npos) << result.text;
+}
+
+#ifndef __SANITIZE_ADDRESS__  // which has a word of its own on it
+std::vector<double> recursive(const Graph& graph, int loss) {
+  std::vector<double> grad(graph.size());
+  const std::function<void(int, double)> hand = [&](int number, double g) {
+    grad[number] += g;
+    for (size_t i = 0; i < graph[number].inputs.size(); ++i)
+      hand(graph[number].inputs[i], g * graph[number].slopes[i]);
+  };
+  hand(loss, 1);
+  return grad;
+}
+
+TEST(ExercisesDeathTest, ARecursionThatIsTooDeepIsExplained) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  char program[] = "exercise";
+  char* arguments[] = {program, nullptr};
+  setenv("OMP_WAIT_POLICY", "passive", 1);
+  EXPECT_EXIT(
+      {
+        dup2(2, 1);
+        std::exit(run_check(arguments, [] { return tape_exercise(recursive); }));
+      },
+      testing::ExitedWithCode(1), "ran out of stack");
+}
+#endif
+
+// ---- texts
+
+TEST(Exercises, TheFileHasAHoleAndNoSolution) {
+  for (const Exercise& exercise : exercises()) {
+    const std::string source = exercise_source(exercise.name), file = with_holes(source);
+    const std::string number = std::to_string(std::stoi(exercise.name.substr(0, 2)));
+    EXPECT_EQ(title_of(source).rfind("Exercise " + number + ": ", 0), 0u) << title_of(source);
+    size_t holes = 0;
+    for (size_t at = file.find("todo(\""); at != std::string::npos;
+         at = file.find("todo(\"", at + 1))
+      ++holes;
+    EXPECT_EQ(holes, exercise.tasks.size()) << exercise.name;
+    for (const Task& task : exercise.tasks) {
+      EXPECT_NE(file.find("  // Your part.\n  todo(\"" + task.function + "\");\n}\n"),
+                std::string::npos)
+          << file;
+      EXPECT_NE(solution_of(source).find(" " + task.function + "("), std::string::npos);
+    }
+    EXPECT_EQ(file.find(">>>"), std::string::npos) << file;
+    EXPECT_EQ(file.find("<<<"), std::string::npos) << file;
+    const std::string solution = solution_of(source);
+    EXPECT_EQ(solution.find(">>>"), std::string::npos);
+    EXPECT_EQ(solution.find("INK_EXERCISE"), std::string::npos);
+    EXPECT_LT(std::count(file.begin(), file.end(), '\n'), 70) << exercise.name;  // a page
+    for (const std::string* text : {&exercise.hint, &exercise.lesson}) EXPECT_FALSE(text->empty());
+  }
+}
+
+TEST(Exercises, TheLibrarysOwnSourceIsFound) {
+  for (const Exercise& exercise : exercises()) {
+    std::ifstream in(std::string(INKLING_SOURCE_DIR) + "/" + exercise.library.file);
+    const std::string text{std::istreambuf_iterator<char>(in), {}};
+    const std::string definition = definition_in(text, exercise.library.begins);
+    EXPECT_NE(definition.find(exercise.library.begins), std::string::npos) << exercise.name;
+    EXPECT_EQ(definition.back(), '\n');
+  }
+}
+
+// ---- the program, and a reader's road from the hole to the solution
+
+std::string text_of(const std::filesystem::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+void expect_in(const std::string& part, const std::string& text) {
+  EXPECT_NE(text.find(part), std::string::npos) << part << "\nis not in\n" << text;
+}
+
+TEST(Exercises, InTheProgram) {
+  const TempFolder folder;
+  const std::string at = " --checkout " + folder.path().string();
+  const std::filesystem::path file = folder / "exercises/05_softmax.cpp";
+
+  EXPECT_EQ(run_program("exercise 5" + at).code, 0);
+  EXPECT_EQ(text_of(file), with_holes(exercise_source("05_softmax")));
+  const Ran list = run_program("exercise" + at);
+  expect_in("   5  softmax             the gradient of softmax              begun\n", list.out);
+  expect_in("  15  gpt                 a GPT of your own parts              not begun\n", list.out);
+
+  folder.write("exercises/05_softmax.cpp", "mine");
+  for (const std::string name : {"5", "05", "softmax", "05_softmax"})
+    expect_in("05_softmax.cpp is there already", run_program("exercise " + name + at).out);
+  EXPECT_EQ(text_of(file), "mine");
+
+  const Ran hint = run_program("exercise softmax --hint" + at);
+  expect_in(exercises()[4].hint, hint.out);
+  EXPECT_EQ(hint.out.find("return y"), std::string::npos);
+  const Ran solution = run_program("exercise 5 --solution --checkout " INKLING_SOURCE_DIR);
+  expect_in("  return y * (dy - sum(dy * y, {-1}, /*keepdim=*/true));\n", solution.out);
+  expect_in("autograd/ops/softmax.cpp", solution.out);
+  expect_in("void softmax_backward(Array& dx", solution.out);
+
+  for (const std::string wrong : {"16", "softmin", "5 --check", "--hint"})
+    EXPECT_EQ(run_program("exercise " + wrong + at).code, 2) << wrong;
+  expect_in("did you mean softmax?", run_program("exercise softmix" + at).err);
+}
+
+// Compiles a reader's file as run.sh's `ninja exercise_NN` does, but one in a folder of the test's,
+// and runs it.
+Ran compiled_and_run(const TempFolder& folder, const std::string& name) {
+  const std::string build = std::filesystem::path(program_path()).parent_path().string();
+  const std::string target = "exercise_" + name.substr(0, 2), here = folder.path().string();
+  const std::string file = "exercises/" + name + ".cpp";
+  const std::string edits = "s|" INKLING_SOURCE_DIR "/" + file + "|" + here + "/" + file + "|g; " +
+                            "s|CMakeFiles/" + target + ".dir/" + file + "|" + here + "/object|g; " +
+                            "s|-o " + target + " |-o " + here + "/answer |";
+  return run_shell("cd " + build + " && ninja -t commands " + target + " | grep " + target +
+                   " | sed '" + edits + "' >" + here + "/commands && sh -e " + here +
+                   "/commands && " + here + "/answer");
+}
+
+TEST(Exercises, FromTheHoleToTheSolution) {
+  const TempFolder folder;
+  if (!exists(std::filesystem::path(program_path()).parent_path() / "build.ninja"))
+    GTEST_SKIP() << "not built by ninja here";
+  ASSERT_EQ(run_program("exercise 5 --checkout " + folder.path().string()).code, 0);
+  const Ran hole = compiled_and_run(folder, "05_softmax");
+  EXPECT_EQ(hole.code, 1) << hole.err;
+  expect_in("softmax_backward is not written yet", hole.out);
+  expect_in("./run.sh exercise 5 --hint", hole.out);
+
+  folder.write("exercises/05_softmax.cpp", exercise_source("05_softmax"));
+  const Ran right = compiled_and_run(folder, "05_softmax");
+  EXPECT_EQ(right.code, 0) << right.out << right.err;
+  expect_in("  right  -inf under a mask", right.out);
+  expect_in("All is right.", right.out);
+}
+
+}  // namespace
+}  // namespace ink

@@ -1,0 +1,70 @@
+#include "train/lessons/exercises/checks/checks.h"
+
+namespace ink {
+namespace matmul_check {
+
+using Backward = Grads (*)(const Tensor&, const Tensor&, const Tensor&);
+
+// inputs: dy, a, b
+Answer answer(Backward f) {
+  return [f](const Tensors& in) -> Tensors { return f(in[0], in[1], in[2]); };
+}
+
+Tensors expected(const Tensors& in) {
+  const auto product = [](const Tensors& x) { return matmul(x[1], x[2]); };
+  return {difference(product, in, 1, in[0]), difference(product, in, 2, in[0])};
+}
+
+Tensor flipped(const Tensor& x) { return x.transpose(-2, -1); }
+
+Grads not_summed(const Tensor& dy, const Tensor& a, const Tensor& b) {
+  return {matmul(dy, flipped(b)), matmul(flipped(a), dy)};
+}
+Grads averaged(const Tensor& dy, const Tensor& a, const Tensor& b) {
+  const Grads grads = not_summed(dy, a, b);
+  return {grads[0], grads[1].dim() > b.dim() ? mean(grads[1], {0}) : grads[1]};
+}
+Grads transposed(const Tensor& dy, const Tensor& a, const Tensor& b) {
+  return {matmul(dy, flipped(b)), flipped(sum_to(matmul(flipped(a), dy), b.shape()))};
+}
+Grads exchanged(const Tensor& dy, const Tensor& a, const Tensor& b) {
+  return {sum_to(matmul(flipped(a), dy), b.shape()), matmul(dy, flipped(b))};
+}
+
+Case of(const std::string& name, const Shape& dy, const Shape& a, const Shape& b) {
+  return {name, {noise(1, dy), noise(2, a), noise(3, b)}};
+}
+
+}  // namespace matmul_check
+
+Exercise matmul_exercise(matmul_check::Backward matmul_backward) {
+  using namespace matmul_check;
+  return {"03_matmul",
+          "lesson 2",
+          "da = dy b^T and db = a^T dy: write the shapes below each and see that they fit. Where b "
+          "has\n"
+          "no batches and a has, a^T dy has one matrix for each batch: sum_to(db, b.shape()) adds "
+          "them.",
+          {"autograd/ops/matmul.cpp", "Tensor batched_matmul("},
+          {{"matmul_backward",
+            {"da", "db"},
+            answer(matmul_backward),
+            expected,
+            {of("matrices", {2, 4}, {2, 3}, {3, 4}),
+             of("a single row", {1, 4}, {1, 3}, {3, 4}),
+             of("an inner size of 1", {2, 4}, {2, 1}, {1, 4}),
+             of("batches", {2, 2, 4}, {2, 2, 3}, {2, 3, 4}),
+             of("one b for all batches", {2, 2, 4}, {2, 2, 3}, {3, 4}),
+             {"a is not contiguous",
+              {noise(1, {2, 4}), transposed_in_memory(noise(2, {2, 3})), noise(3, {3, 4})}},
+             of("no rows at all", {0, 4}, {0, 3}, {3, 4})},
+            {{answer(not_summed),
+              "b serves all batches, so its gradient is the sum over them: db has b's shape."},
+             {answer(averaged),
+              "This is db's mean over the batches. Gradients of several uses are added."},
+             {answer(transposed), "db comes out transposed: (a^T dy), not (dy^T a)."},
+             {answer(exchanged),
+              "da and db are exchanged: gradients come in the order of the inputs."}}}}};
+}
+
+}  // namespace ink

@@ -1,0 +1,81 @@
+#include "train/lessons/exercises/checks/checks.h"
+
+namespace ink {
+namespace embedding_check {
+
+using Backward = Tensor (*)(const Tensor&, const Tensor&, int64_t);
+
+// inputs: dy, ids, weight
+Answer answer(Backward f) {
+  return [f](const Tensors& in) -> Tensors { return {f(in[0], in[1], in[2].size(0))}; };
+}
+
+Tensors expected(const Tensors& in) {
+  const auto forward = [](const Tensors& x) {
+    return x[2].index_select(0, x[1].reshape({-1})).reshape(x[0].shape());
+  };
+  return {difference(forward, in, 2, in[0])};
+}
+
+// As the solution, but `put` decides what a row of dy does to the row of its id.
+template <class Put>
+Tensor rows_put(const Tensor& dy, const Tensor& ids, int64_t rows, Put put) {
+  const Tensor dy_rows = dy.reshape({ids.numel(), dy.size(-1)});
+  const Tensor dweight = zeros({rows, dy.size(-1)}, f64);
+  int64_t i = 0;
+  for (const int64_t id : ids.reshape({-1}).tolist<int64_t>())
+    put(dweight.select(0, id), dy_rows.select(0, i++), id);
+  return dweight;
+}
+
+Tensor last_one(const Tensor& dy, const Tensor& ids, int64_t rows) {
+  return rows_put(dy, ids, rows, [](Tensor row, const Tensor& d, int64_t) { row.copy_(d); });
+}
+Tensor added(const Tensor& dy, const Tensor& ids, int64_t rows) {
+  return rows_put(dy, ids, rows, [](Tensor row, const Tensor& d, int64_t) { row.add_(d); });
+}
+Tensor averaged(const Tensor& dy, const Tensor& ids, int64_t rows) {
+  const Tensor counts = sum(one_hot(ids.reshape({-1}), rows), {0}).to(f64);
+  return added(dy, ids, rows) / maximum(counts, ones({rows}, f64)).unsqueeze(1);
+}
+Tensor without_row_0(const Tensor& dy, const Tensor& ids, int64_t rows) {
+  return rows_put(dy, ids, rows, [](Tensor row, const Tensor& d, int64_t id) {
+    if (id > 0) row.add_(d);
+  });
+}
+Tensor used_rows_only(const Tensor& dy, const Tensor&, int64_t) { return dy; }
+
+Case of(const std::string& name, const Shape& dy, const Tensor& ids) {
+  return {name, {noise(1, dy), ids, noise(2, {5, 3})}};
+}
+
+}  // namespace embedding_check
+
+Exercise embedding_exercise(embedding_check::Backward embedding_backward) {
+  using namespace embedding_check;
+  return {"04_embedding",
+          "lesson 7",
+          "Begin with zeros({rows, C}). Then add each row of dy to the row of dweight that its id\n"
+          "names. Adding is what makes repeated ids right.",
+          {"autograd/ops/embedding.cpp", "void embedding_backward("},
+          {{"embedding_backward",
+            {"dweight"},
+            answer(embedding_backward),
+            expected,
+            {of("each id once", {3, 3}, tensor({4, 0, 2})),
+             of("an id three times", {4, 3}, tensor({1, 3, 1, 1})),
+             of("a single id", {1, 3}, tensor({2})),
+             of("ids (B, T)", {2, 2, 3}, tensor({{0, 1}, {1, 4}})),
+             {"dy is not contiguous",
+              {transposed_in_memory(noise(1, {3, 3})), tensor({3, 3, 0}), noise(2, {5, 3})}},
+             of("no ids at all", {0, 3}, zeros({0}, i64))},
+            {{answer(last_one),
+              "Only the last use of a repeated id counts here. Add its gradients; do not assign."},
+             {answer(averaged),
+              "Gradients of a repeated id are averaged here. They are added: it was used twice."},
+             {answer(without_row_0), "Row 0 gets nothing here. Token 0 is a token like any other."},
+             {answer(used_rows_only),
+              "dweight has the shape of the table, (rows, C). This is the gradient of y."}}}}};
+}
+
+}  // namespace ink

@@ -1,0 +1,129 @@
+// What an exercise is, and how an answer is checked.
+//
+// An exercise is one file, NN_name.cpp: the task in a comment, functions to write, and a line that
+// hands them to their check. Between the markers ">>>" and "<<<" stands the kept solution, which
+// the reader's copy has not. The check, checks/NN_name.cpp, knows what is right and which mistakes
+// are typical.
+#pragma once
+
+#include <functional>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "autograd/ops.h"
+
+namespace ink {
+
+/// What a function throws that the reader has not written yet.
+struct NotWritten {
+  std::string function;
+};
+[[noreturn]] inline void todo(const char* function) { throw NotWritten{function}; }
+
+using Tensors = std::vector<Tensor>;
+/// From the inputs of a case to the outputs of a task.
+using Answer = std::function<Tensors(const Tensors& inputs)>;
+
+struct Case {
+  std::string name;
+  Tensors inputs;
+};
+
+/// A wrong answer that many give, and what is wrong with it.
+struct Mistake {
+  Answer answer;
+  std::string sentence;
+};
+
+/// A function to write, with its check.
+struct Task {
+  std::string function;              // its name
+  std::vector<std::string> outputs;  // what it returns. Gradients begin with d: "dx"
+  Answer answer;                     // the reader's
+  Answer expected;                   // gradients by differences
+  std::vector<Case> cases;
+  std::vector<Mistake> mistakes;
+};
+
+/// A definition in the library's source.
+struct Source {
+  std::string file, begins;  // "autograd/ops/softmax.cpp", "void softmax_backward("
+  std::string note = {};
+};
+
+struct Exercise {
+  std::string name;    // of its file: 05_softmax
+  std::string lesson;  // which lesson explains it
+  std::string hint;
+  Source library;  // the same thing
+  std::vector<Task> tasks;
+  /// What is done with tasks that are all right, if anything: true where that went well.
+  std::function<bool(std::ostream&)> finale = {};
+  bool is_a_row = false;  // each task uses those before it, so that a wrong one ends the check
+};
+
+/// Runs every case, and says line by line what is right and wrong. True if all is right.
+bool check(const Exercise& exercise, std::ostream& out);
+
+/// The program that a reader's file becomes: 0 if all is right, else 1.
+int run_check(char** argv, const std::function<Exercise()>& exercise);
+
+#ifndef INK_EXERCISE
+/// The last line of an exercise's file: INK_EXERCISE(softmax_exercise(softmax_backward))
+#define INK_EXERCISE(...)                                    \
+  int main(int, char** argv) {                               \
+    return ink::run_check(argv, [] { return __VA_ARGS__; }); \
+  }
+#endif
+
+// ---- what the answers' functions take besides tensors
+
+/// A number in a graph (exercise 8): which numbers it was computed from, and with each of them its
+/// slope, d this / d input. Numbers are named by their places in the graph.
+struct Number {
+  std::vector<int> inputs;
+  std::vector<double> slopes;
+};
+using Graph = std::vector<Number>;
+
+/// The settings of AdamW (exercise 12).
+struct AdamSettings {
+  double lr, beta1, beta2, eps, weight_decay;
+};
+
+/// The keys and values of all positions so far (exercise 14); undefined before the first.
+struct Cache {
+  Tensor k, v;
+};
+
+// ---- the exercises: each takes the functions that the reader writes
+
+Exercise chain_rule_exercise(double (*derivative)(double x));
+Exercise broadcasting_exercise(Tensor (*sum_to_shape)(const Tensor& dy, const Shape& shape));
+Exercise matmul_exercise(Grads (*matmul_backward)(const Tensor& dy, const Tensor& a,
+                                                  const Tensor& b));
+Exercise embedding_exercise(Tensor (*embedding_backward)(const Tensor& dy, const Tensor& ids,
+                                                         int64_t rows));
+Exercise softmax_exercise(Tensor (*softmax_backward)(const Tensor& dy, const Tensor& y));
+Exercise cross_entropy_exercise(Tensor (*forward)(const Tensor& logits, const Tensor& ids),
+                                Tensor (*backward)(const Tensor& logits, const Tensor& ids));
+Exercise layer_norm_exercise(Tensor (*forward)(const Tensor& x, const Tensor& weight,
+                                               const Tensor& bias, double eps),
+                             Grads (*backward)(const Tensor& dy, const Tensor& x,
+                                               const Tensor& weight, double eps));
+Exercise tape_exercise(std::vector<double> (*backward)(const Graph& graph, int loss));
+Exercise attention_exercise(Tensor (*attention)(const Tensor& q, const Tensor& k, const Tensor& v));
+Exercise attention_backward_exercise(Grads (*backward)(const Tensor& dy, const Tensor& q,
+                                                       const Tensor& k, const Tensor& v));
+Exercise dropout_exercise(Tensor (*forward)(const Tensor& x, const Tensor& kept, double p,
+                                            bool training),
+                          Tensor (*backward)(const Tensor& dy, const Tensor& kept, double p,
+                                             bool training));
+Exercise adamw_exercise(Tensors (*step)(const Tensors& p_m_v, const Tensor& g, int64_t t,
+                                        const AdamSettings& s));
+Exercise rotary_exercise(Tensor (*rotate)(const Tensor& x, int64_t start));
+Exercise cache_exercise(Tensor (*attend)(const Tensor& q, const Tensor& k, const Tensor& v,
+                                         Cache& cache));
+
+}  // namespace ink
