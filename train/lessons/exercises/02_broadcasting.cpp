@@ -4,8 +4,8 @@
 // sums, so its gradient is the sum of N gradients. The same holds for any op that broadcasts: where
 // an element is used several times, the gradients of all its uses are added.
 //
-// Write sum_to_shape. dy is the gradient of the broadcast tensor, and `shape` is that of x before it
-// was broadcast. Return the gradient of x, of that shape.
+// Write sum_to_shape. dy is the gradient of the broadcast tensor, and `shape` is that of x before
+// it was broadcast. Return the gradient of x, of that shape.
 //
 // Shapes are aligned at their last dimension. So x differs from dy in two ways:
 //   * dimensions in front may be missing:  (3, 4) from (4,)

@@ -2,16 +2,17 @@
 //
 // y = a b with a (n, k) and b (k, m), so y[i][j] = sum over l of a[i][l] b[l][j].
 //
-// Given dy = d loss / dy, of the shape of y, return {da, db}, of the shapes of a and b. To find them,
-// ask where a[i][l] is used: in all y[i][j] of its row, each time with the factor b[l][j]. So
+// Given dy, the gradient of the loss with respect to y, return {da, db}, of the shapes of a and b.
+// To find them, ask where a[i][l] is used: in all y[i][j] of its row, each time with the factor
+// b[l][j]. So
 //
 //   da[i][l] = sum over j of dy[i][j] b[l][j]
 //
-// which is again a matrix product. Which one? Do the same for b. The shapes leave only one way.
+// which is again a matrix product. Which one? Do the same for b. Only one product fits the shapes.
 //
-// There may be batches in front: (B, n, k) times (B, k, m) is B products side by side. And a may have
-// batches where b, (k, m), has none: then all batches use the same b, as a linear layer does. What
-// exercise 2 says about broadcasting holds for batches, too.
+// There may be batches in front: (B, n, k) times (B, k, m) is B products side by side. And a may
+// have batches where b, (k, m), has none: then all batches use the same b, as a linear layer does.
+// What exercise 2 says about broadcasting holds for batches, too.
 //
 // Useful: matmul(a, b), a.transpose(-2, -1), sum_to(x, shape), b.shape(). Lesson 2 explains it.
 #include "train/lessons/exercises/exercise.h"

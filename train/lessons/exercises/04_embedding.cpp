@@ -4,8 +4,9 @@
 //
 //   y[i] = weight[ids[i]]        ids (N,) -> y (N, C)
 //
-// Given dy (N, C), return dweight (rows, C). A token that stands in the text three times has used its
-// row three times. A token that does not stand there has not used its row: what is its gradient?
+// Given dy (N, C), return dweight (rows, C). A token that stands in the text three times has used
+// its row three times. A token that does not stand there has not used its row: what is its
+// gradient?
 //
 // ids hold i64 numbers and may have more dimensions, such as (B, T). dy then has (B, T, C).
 //

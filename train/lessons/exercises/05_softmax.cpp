@@ -5,14 +5,18 @@
 //   y[i] = exp(x[i]) / sum over j of exp(x[j])
 //
 // Every y[i] depends on every x[j] of its row, because they share the sum. By the quotient rule,
+// y[i] has this slope with respect to x[j]:
 //
-//   dy[i]/dx[j] = y[i] ((i == j ? 1 : 0) - y[j])
+//   slope[i][j] = y[i] ((i == j ? 1 : 0) - y[j])
 //
-// Given dy = d loss / dy and y, both (..., C) with rows along the last dimension, return
-// dx = d loss / dx. By the chain rule, dx[j] is the sum over i of dy[i] dy[i]/dx[j]. Write it out,
-// and simplify until no matrix is left: what remains is elementwise, and one sum for each row.
+// Let dy be the gradient of the loss with respect to y. Given dy and y, both (..., C) with rows
+// along the last dimension, return dx, the gradient with respect to x. By the chain rule,
 //
-// x is not among the arguments, because y is all you need. So a backward keeps only its output.
+//   dx[j] = sum over i of dy[i] slope[i][j]
+//
+// Put the slope in, and simplify until no matrix is left: elementwise products and one sum for each
+// row remain. x is not among the arguments, because y is all you need. So softmax keeps its output
+// for backward, and not its input.
 //
 // Useful: sum(x, {-1}, /*keepdim=*/true) and + - * between tensors. Lesson 3 explains how an op is
 // written, and lesson 2 shows softmax together with cross entropy.

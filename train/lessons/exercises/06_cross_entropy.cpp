@@ -1,7 +1,7 @@
 // Exercise 6: cross entropy, forward and backward
 //
-// A language model gives a row of logits for each position. The loss is -log of the probability that
-// it gave to the right token, in the mean over all positions:
+// A language model gives a row of logits for each position. The loss is -log of the probability
+// that it gave to the right token, in the mean over all positions:
 //
 //   loss = mean over n of -log softmax(logits[n])[ids[n]]       logits (N, V), ids (N,)
 //

@@ -5,12 +5,12 @@
 //   mean = (1/C) sum x,    var = (1/C) sum (x - mean)^2,    rstd = 1 / sqrt(var + eps)
 //   xhat = (x - mean) rstd,    y = xhat weight + bias
 //
-// x is (..., C), weight and bias are (C,). mean, var and rstd are one number for each row. eps keeps
-// rstd finite where all numbers of a row are equal.
+// x is (..., C), weight and bias are (C,). mean, var and rstd are one number for each row. eps
+// keeps rstd finite where all numbers of a row are equal.
 //
 // Backward. Given dy, return {dx, dweight, dbias}.
 //   * weight and bias are broadcast over the rows: see exercise 2.
-//   * With dxhat = dy weight, the chain rule goes to x by three roads: through x itself, through the
+//   * With dxhat = dy weight, the chain rule reaches x in three ways: through x itself, through the
 //     mean and through the variance. The sum of the three is
 //
 //       dx = rstd (dxhat - mean(dxhat) - xhat mean(dxhat xhat))

@@ -12,9 +12,9 @@
 //   P             gives dS from dP and P; where the mask is, P is 0, and so is dS
 //   S             gives dq and dk from dS. The factor 1 / sqrt(d) belongs to both
 //
-// Compute P again from q and k, as the library does: it would be larger than all the rest. A
-// transpose in a product is the commonest slip here, because P and dS are square, so that no shape
-// gives it away.
+// Compute P again from q and k. (The library does so, too, because P has T T numbers for each head:
+// to keep it would take more memory than all the rest.) The commonest slip here is a product with P
+// in the place of P^T. P and dS are square, so no shape gives it away.
 //
 // Useful: what exercise 9 lists, and sum(x, {-1}, /*keepdim=*/true). Lesson 7 explains attention.
 #include "train/lessons/exercises/exercise.h"

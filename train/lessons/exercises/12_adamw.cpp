@@ -10,8 +10,8 @@
 // t counts steps from 1. m and v begin at 0, so at first they are too small: after one step m is
 // (1 - beta1) g. The divisors 1 - beta^t correct that.
 //
-// The decay pulls p towards 0. It acts on p itself and not through g: that is the W of AdamW, because
-// a decay added to g would be divided by sqrt(v), too.
+// The decay pulls p towards 0. It acts on p itself and not through g: that is the W of AdamW,
+// because a decay added to g would be divided by sqrt(v), too.
 //
 // p_m_v holds p, m and v of before the step. Return {p, m, v} of after it, as new tensors.
 // struct AdamSettings { double lr, beta1, beta2, eps, weight_decay; };

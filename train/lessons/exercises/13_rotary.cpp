@@ -1,12 +1,13 @@
 // Exercise 13: rotary positions
 //
-// Attention compares queries with keys, wherever they stand. Rotary embedding tells it positions: each
-// query and key is turned by an angle that grows with its position. A product of two turned vectors
-// depends on the difference of their angles, so scores depend on how far apart two positions are.
+// The product of a query and a key does not depend on where they stand. Rotary embedding changes
+// that: it turns each query and key by an angle that grows with its position. The product of two
+// turned vectors depends on the difference of their angles. So a score depends on how far apart two
+// positions are, and on nothing else about them.
 //
-// x is (..., T, d) with d even. Its rows stand at positions start, start + 1, ... The first half of a
-// row's numbers and its second half make d/2 pairs (a, b) = (x[i], x[i + d/2]). Pair i of the row at
-// position t is turned by the angle
+// x is (..., T, d) with d even. Its rows stand at positions start, start + 1, ... The first half of
+// a row's numbers and its second half make d/2 pairs (a, b) = (x[i], x[i + d/2]). Pair i of the row
+// at position t is turned by the angle
 //
 //   angle = t / 10000^(2 i / d),         a' = a cos(angle) - b sin(angle)
 //                                        b' = a sin(angle) + b cos(angle)

@@ -62,7 +62,7 @@ Exercise softmax_exercise(softmax_check::Backward softmax_backward) {
         {{answer(no_sum),
           "This is the gradient of exp. The sum that y is divided by depends on x, too."},
          {answer(diagonal_only),
-          "This takes dy[i]/dx[i] alone. Each x[j] also changes all other y[i] of its row."},
+          "This takes slope[i][i] alone. Each x[j] also changes all other y[i] of its row."},
          {answer(mean_of_row), "This subtracts the mean of dy y over the row. It is the sum."},
          {answer(sum_without_y),
           "This subtracts the sum of dy. Each dy[i] counts with its y[i]: sum(dy * y)."},

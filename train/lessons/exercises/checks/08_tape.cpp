@@ -186,7 +186,7 @@ Exercise tape_exercise(tape_check::Backward backward) {
        "hands\n"
        "on the gradients of one node."},
       {{"tape_backward",
-        {"dloss"},
+        {"grad"},
         answer(backward),
         by_the_engine,
         cases(),

@@ -95,7 +95,7 @@ Exercise adamw_exercise(adamw_check::F adamw_step) {
          of("without decay", 3, 1, 0), of("a gradient of zero", 3, 0, 0.1),
          of("small gradients, and eps = 0.001", 3, 1e-3, 0, 1e-3)},
         {{mistaken({.corrects = false}),
-          "The correction of m and v by 1 - beta^t is missing: first steps are of wrong size."},
+          "The correction of m and v by 1 - beta^t is missing: first steps have the wrong size."},
          {mistaken({.decays = false}), "The weight decay is missing."},
          {mistaken({.decays_by_lr = false}), "The decay is lr weight_decay. Here lr is missing."},
          {mistaken({.decay_in_g = true}),

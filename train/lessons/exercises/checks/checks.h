@@ -9,8 +9,8 @@
 
 namespace ink {
 
-/// The gradient of sum(dy * f(inputs)) with respect to inputs[which], element by element, by central
-/// differences in f64: what a gradient is compared with.
+/// What a gradient is compared with: that of sum(dy * f(inputs)) with respect to inputs[which],
+/// element by element, by central differences in f64.
 Tensor difference(const std::function<Tensor(const Tensors&)>& f, Tensors inputs, size_t which,
                   const Tensor& dy);
 
