@@ -83,9 +83,8 @@ TEST(Exercises, KeptSolutionsAreRight) {
 // What f gives, computed once for each case.
 Answer remembered(const Answer& f) {
   return [f, known = std::make_shared<std::map<const Tensors*, Tensors>>()](const Tensors& in) {
-    const auto [at, is_new] = known->try_emplace(&in);
-    if (is_new) at->second = f(in);
-    return at->second;
+    if (!known->count(&in)) known->emplace(&in, f(in));
+    return known->at(&in);
   };
 }
 
@@ -101,6 +100,7 @@ TEST(Exercises, MistakesAreNamed) {
       one.tasks = {exercise.tasks[p]};
       Task& task = one.tasks[0];
       task.expected = remembered(task.expected);
+      for (Mistake& mistake : task.mistakes) mistake.answer = remembered(mistake.answer);
       for (const Mistake& wrong : task.mistakes) {
         ++mistakes;
         EXPECT_TRUE(sentences.insert(task.function + wrong.sentence).second) << wrong.sentence;
