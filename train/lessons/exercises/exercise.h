@@ -1,9 +1,9 @@
 // What an exercise is, and how an answer is checked.
 //
 // An exercise is one file, NN_name.cpp: the task in a comment, functions to write, and a line that
-// hands them to their check. Between the markers ">>>" and "<<<" stands the kept solution, which
-// the reader's copy has not. The check, checks/NN_name.cpp, knows what is right and which mistakes
-// are typical.
+// hands them to their check. The kept solution stands between the markers ">>>" and "<<<", and the
+// reader's copy lacks it. The check, checks/NN_name.cpp, knows what is right and which mistakes are
+// typical.
 #pragma once
 
 #include <functional>
@@ -56,9 +56,9 @@ struct Exercise {
   std::string name;    // of its file: 05_softmax
   std::string lesson;  // which lesson explains it
   std::string hint;
-  Source library;  // the same thing
+  Source library;  // where the library does the same
   std::vector<Task> tasks;
-  /// What is done with tasks that are all right, if anything: true where that went well.
+  /// Runs once all tasks are right, if there is one. True where it went well.
   std::function<bool(std::ostream&)> finale = {};
   bool is_a_row = false;  // each task uses those before it, so that a wrong one ends the check
 };

@@ -9,7 +9,6 @@
 #include <iomanip>
 #include <iostream>
 #include <optional>
-#include <set>
 #include <sstream>
 
 #include "autograd/base/parallel.h"
@@ -57,7 +56,7 @@ std::string number_text(double x) {
   return out.str();
 }
 
-// A gradient by differences has about nine digits, of the largest element.
+// The largest number: differences give a gradient's elements to about a millionth of it.
 double scale_of(const std::vector<double>& values) {
   double scale = 1e-3;
   for (const double value : values)
@@ -129,9 +128,8 @@ class TaskCheck {
       }
       show(c, before);
     }
-    if (wrong_outputs_.empty() && right_) return true;
-    name_mistakes();
-    return false;
+    if (!right_) name_mistakes();
+    return right_;
   }
 
  private:
@@ -144,7 +142,6 @@ class TaskCheck {
                       std::to_string(expected.outputs.size()));
     for (size_t i = 0; i < expected.outputs.size(); ++i) {
       const Compared found = compare(task_.outputs[i], got.outputs[i], expected.outputs[i]);
-      if (!found.same) wrong_outputs_.insert(i);
       line(found.same, c.name, found.text);
     }
     for (size_t i = 0; i < before.size(); ++i)
@@ -172,16 +169,14 @@ class TaskCheck {
   const Task& task_;
   std::ostream& out_;
   std::vector<Outcome> expected_, got_;
-  std::set<size_t> wrong_outputs_;
   bool right_ = true;
 };
 
 // A recursion that is too deep ends the program, with a word on why.
 void stack_overflow(int) {
   constexpr char kText[] =
-      "\nThe program ran out of stack or touched memory that it has not. A recursion takes a "
-      "task\n"
-      "of the stack for every level: keep a list of what is left to do, and loop over it.\n";
+      "\nYour function ran out of stack, or it used memory that is not its own. Each call of a\n"
+      "recursion takes some of the stack: keep a list of what is left to do, and loop over it.\n";
   static_cast<void>(!write(STDOUT_FILENO, kText, sizeof kText - 1));
   _exit(1);
 }
