@@ -57,7 +57,8 @@ Tensor no_mask(const Tensor& dy, const Tensor&, double p, bool training) {
 Tensor identity(const Tensor& dy, const Tensor&, double, bool) { return dy; }
 
 Case of(const std::string& name, const Tensor& x, double p, bool training) {
-  const Tensor draws = rand(x.shape(), f64, *std::make_unique<Generator>(7));
+  Generator generator(7);
+  const Tensor draws = rand(x.shape(), f64, generator);
   return {name, {x, (draws >= p).to(f64), scalar(p), scalar(training ? 1 : 0)}};
 }
 
