@@ -16,7 +16,7 @@ struct Rounded {
   uint64_t capture;  // the capture that it was made in (Context::capture)
 };
 
-constexpr uint64_t kNever = ~uint64_t{0};  // a version that no storage gets to
+constexpr uint64_t kNever = ~uint64_t{0};  // a version that no storage reaches
 
 Rounded* rounded_of(const Array& x) { return static_cast<Rounded*>(x.storage()->attached.get()); }
 
@@ -26,7 +26,7 @@ bool is_current(const Rounded& rounded, const Array& x) {
 
 }  // namespace
 
-// The copy has the layout of all of the memory, so that any view of x is a view of it.
+// The copy covers the whole storage, so that any view of x has its place in it.
 Array cached_cast(const Array& x, DType dtype) {
   if (x.dtype() == dtype) return x;
   if (x.dtype() != f32 || dtype != bf16 || x.storage()->foreign()) {
@@ -34,7 +34,7 @@ Array cached_cast(const Array& x, DType dtype) {
     kernel::copy(y, x);
     return y;
   }
-  static std::mutex mutex;  // threads that come for a stale copy wait for the one that makes it
+  static std::mutex mutex;  // one thread refreshes a stale copy; others that need it wait
   const std::lock_guard lock(mutex);
   Storage& memory = *x.storage();
   Rounded* rounded = rounded_of(x);

@@ -1,9 +1,9 @@
 // Basic ops: what other ops, layers and tests are written with. They are closed under
 // differentiation. The headings name the files in ops/.
 //
-// Shapes broadcast as in NumPy. Mixed dtypes are promoted as in PyTorch (i64 and bool yield to
-// floating; f32 and bf16 meet in f32). `dims` count from the end when negative; an empty list means
-// all of them. Errors are ink::Error, "op: ...".
+// Shapes broadcast as in NumPy. Mixed dtypes are promoted as in PyTorch (i64 and bool with a
+// floating dtype give that dtype; f32 with bf16 gives f32). Negative `dims` count from the end; an
+// empty list means all of them. Errors are ink::Error, "op: ...".
 #pragma once
 
 #include <optional>
@@ -22,16 +22,16 @@ Tensor sub(const Tensor& a, const Tensor& b);
 Tensor mul(const Tensor& a, const Tensor& b);
 Tensor div(const Tensor& a, const Tensor& b);  // integers give the default floating dtype
 Tensor pow(const Tensor& a, const Tensor& b);  // a ^ b
-/// The larger; at a tie each gets half the gradient; NaN wins.
+/// The larger one, or NaN if either is NaN; at a tie each gets half the gradient.
 Tensor maximum(const Tensor& a, const Tensor& b);
 Tensor minimum(const Tensor& a, const Tensor& b);
-/// a - b floor(a / b): of b's sign, as Python's %.
+/// a - b floor(a / b). It has b's sign, as in Python.
 Tensor remainder(const Tensor& a, const Tensor& b);
 /// min(max(x, min), max); one of the bounds may be undefined.
 Tensor clamp(const Tensor& x, const Tensor& min, const Tensor& max);
 
-// A number takes the tensor's dtype. With one that has a point (2.0), i64 and bool become the
-// default floating dtype.
+// A number takes the tensor's dtype; but a floating number, such as 2.0, makes i64 and bool tensors
+// the default floating dtype.
 Tensor operator+(const Tensor& a, const Tensor& b);
 Tensor operator-(const Tensor& a, const Tensor& b);
 Tensor operator*(const Tensor& a, const Tensor& b);
@@ -49,7 +49,7 @@ Tensor operator%(const Tensor& a, const Scalar& b);
 Tensor operator%(const Scalar& a, const Tensor& b);
 Tensor remainder(const Tensor& a, const Scalar& b);
 Tensor operator-(const Tensor& x);
-// Of integers bit by bit; of bools and, or, exclusive or, not.
+// Bit by bit for integers; logical and, or, exclusive or, not for bools.
 Tensor operator&(const Tensor& a, const Tensor& b);
 Tensor operator|(const Tensor& a, const Tensor& b);
 Tensor operator^(const Tensor& a, const Tensor& b);
@@ -82,7 +82,7 @@ Tensor sigmoid(const Tensor& x);  // 1 / (1 + exp(-x))
 Tensor relu(const Tensor& x);     // max(x, 0); gradient 0 at 0
 Tensor silu(const Tensor& x);     // x sigmoid(x)
 Tensor erf(const Tensor& x);
-Tensor floor(const Tensor& x);  // these four: gradient 0
+Tensor floor(const Tensor& x);  // the gradient of these four is 0
 Tensor ceil(const Tensor& x);
 Tensor trunc(const Tensor& x);  // towards 0
 Tensor round(const Tensor& x);  // halves to even
@@ -161,17 +161,17 @@ Tensor sum_to(const Tensor& x, const Shape& shape);
 struct ValuesIndices {
   Tensor values, indices;
 };
-/// Of equals the first one counts, and gets the gradient. NaN wins.
+/// Of equal elements the first one is taken, and gets the gradient. NaN is taken before any number.
 ValuesIndices max(const Tensor& x, int64_t dim, bool keepdim = false);
 ValuesIndices min(const Tensor& x, int64_t dim, bool keepdim = false);
 Tensor max(const Tensor& x);  // the largest of all
 Tensor min(const Tensor& x);
 Tensor max(const Tensor& a, const Tensor& b);  // maximum, minimum
 Tensor min(const Tensor& a, const Tensor& b);
-/// Equals share the gradient; NaN wins.
+/// Equal elements share the gradient. NaN is taken before any number.
 Tensor amax(const Tensor& x, const Shape& dims = {}, bool keepdim = false);
 Tensor amin(const Tensor& x, const Shape& dims = {}, bool keepdim = false);
-/// Without dim, of the flat tensor.
+/// Without dim, the index is into the flat tensor.
 Tensor argmax(const Tensor& x, std::optional<int64_t> dim = {}, bool keepdim = false);
 Tensor argmin(const Tensor& x, std::optional<int64_t> dim = {}, bool keepdim = false);
 
@@ -186,7 +186,7 @@ Tensor unsqueeze(const Tensor& x, int64_t dim);
 Tensor expand(const Tensor& x, const Shape& shape);
 Tensor select(const Tensor& x, int64_t dim, int64_t index);
 Tensor narrow(const Tensor& x, int64_t dim, int64_t start, int64_t length);
-/// start and stop are clamped, as Python's.
+/// start and stop are clamped to the size, as in Python.
 Tensor slice(const Tensor& x, int64_t dim, int64_t start, int64_t stop, int64_t step = 1);
 Tensor slice_backward(const Tensor& x, const Shape& shape, int64_t dim, int64_t start, int64_t stop,
                       int64_t step);

@@ -56,7 +56,7 @@ constexpr int kIndent = 7;  // of continuation lines: the prefix's length
 
 bool summarised(const Tensor& x) { return x.numel() > print_options().threshold; }
 
-// The indices that are shown of a dimension of size n: all, or, in a summary, those at its ends.
+// The indices that are shown along a dimension of size n: all, or in a summary those at its ends.
 std::vector<int64_t> shown(int64_t n, bool summary) {
   const int64_t edge = print_options().edgeitems;
   const bool cut = summary && edge < n - edge;
@@ -80,7 +80,7 @@ void collect(const Tensor& x, bool summary, std::vector<T>& values) {
 template <class T>
 std::vector<T> shown_values(const Tensor& x) {
   const ContextGuard guard;
-  context().observers.clear();  // whoever watches the ops is not to see those that print
+  context().observers.clear();  // observers are not to see the ops that printing needs
   std::vector<T> values;
   collect(x.detach(), summarised(x), values);
   return values;
@@ -110,10 +110,10 @@ std::string number(double value, Style style) {
   return style == Style::whole ? text + '.' : text;
 }
 
-// Zeros, infinities and nans have no say in how the others are written.
+// Zeros, infinities and nans do not decide how the others are written.
 bool counts(double value) { return std::isfinite(value) && value != 0; }
 
-// Whole if all are, and scientific where fixed digits would hide the small or be too long.
+// Whole if all are; scientific if fixed digits would hide small values or be too long.
 Style choose_style(const std::vector<double>& values) {
   double smallest = std::numeric_limits<double>::infinity(), largest = 0;
   bool whole = true;
@@ -206,7 +206,7 @@ class Arranger {
 
 // ---- suffixes
 
-// PyTorch 2.15's name of a node whose op has another there (see also shown_as).
+// PyTorch 2.15's name of a node, where it is not our op's name (see also shown_as).
 const char* torch_name(const std::string& op) {
   static const std::map<std::string, const char*> names = {{"dropout", "mul"},
 
@@ -220,8 +220,8 @@ const char* torch_name(const std::string& op) {
   return found == names.end() ? nullptr : found->second;
 }
 
-// linear_cross_entropy -> LinearCrossEntropyBackward0, sum.1 -> SumBackward1; what else follows a
-// '.' is left out.
+// linear_cross_entropy -> LinearCrossEntropyBackward0, sum.1 -> SumBackward1. After a '.', anything
+// but a number is left out.
 std::string grad_fn_name(const Node& node) {
   const char* other = node.shown ? node.shown : torch_name(node.name);
   const std::string op = other ? other : node.name;
@@ -247,7 +247,7 @@ std::string join(const Args&... args) {
   return out.str();
 }
 
-// What the values alone do not tell.
+// What the values do not show: device, dtype, grad_fn and so on.
 std::vector<std::string> suffixes(const Tensor& x) {
   std::vector<std::string> list;
   const bool empty = x.numel() == 0;
@@ -272,7 +272,7 @@ std::string Tensor::to_string() const {
   if (!defined()) return "tensor(undefined)";
   std::string text = kPrefix + (numel() == 0 ? "[]" : Arranger(*this).text());
   const size_t line_start = text.rfind('\n') + 1;  // 0 where there is no line break
-  // PyTorch counts two more than the line has; so it is two columns earlier that a suffix wraps.
+  // PyTorch counts two columns more than the line has, so a suffix wraps two columns earlier.
   size_t column = text.size() - line_start + 2;
   for (const std::string& suffix : suffixes(*this)) {
     const bool wraps = column + suffix.size() + 2 > static_cast<size_t>(print_options().linewidth);

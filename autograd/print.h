@@ -20,7 +20,7 @@ struct PrintOptions {
 };
 PrintOptions& print_options();
 
-/// What set_printoptions changes; what is left out stays as it is.
+/// What set_printoptions changes; fields that are left out stay as they are.
 struct PrintChanges {
   std::optional<int> precision = {};
   std::optional<int64_t> threshold = {}, edgeitems = {};

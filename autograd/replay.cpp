@@ -15,7 +15,7 @@ Replay::Replay(Device device, std::vector<Tensor> written)
 Replay::~Replay() { forget(); }
 
 void Replay::run(const std::function<void()>& work, const std::vector<Tensor>& read) {
-  constexpr int64_t kAsItIs = 2;  // runs that make what later ones find: memory, plans of products
+  constexpr int64_t kAsItIs = 2;  // runs before a capture: they allocate memory and plan products
   if (!possible_ || !context().observers.empty()) return work();
   if (std::vector<Place> now = places(read); now != places_) {
     forget();
@@ -43,7 +43,7 @@ std::vector<Replay::Place> Replay::places(const std::vector<Tensor>& read) const
   return all;
 }
 
-// Where the bf16 copies are that the capture reads or writes.
+// The addresses of the bf16 copies that the capture reads or writes.
 std::vector<const void*> Replay::copies() const {
   std::vector<const void*> all;
   for (const std::vector<Tensor>* list : {&rounded_, &kept_})
@@ -51,7 +51,7 @@ std::vector<const void*> Replay::copies() const {
   return all;
 }
 
-// Whatever the work throws, the device does again what it is asked for.
+// If the work throws, the capture is ended and dropped, so that the device executes again.
 void Replay::capture(const std::function<void()>& work) {
   static std::atomic<uint64_t> captures = 0;
   const DeviceBackend& backend = backend_of(device_);
@@ -64,7 +64,7 @@ void Replay::capture(const std::function<void()>& work) {
   rounded_ = with_current_cast();
   const ContextGuard restored;
   context().capture = ++captures;
-  for (const Tensor& x : rounded_) keep_cast(x);  // they count in it, too
+  for (const Tensor& x : rounded_) keep_cast(x);  // current in this capture, too
   possible_ = false;                              // unless it ends well
   empty_cache(device_);                           // a capture has memory of its own
   try {
@@ -81,7 +81,7 @@ void Replay::capture(const std::function<void()>& work) {
     throw;
   }
   possible_ = captured_ != nullptr;
-  empty_cache(device_);  // of what the work gave back meanwhile
+  empty_cache(device_);  // of blocks that the work released meanwhile
 }
 
 void Replay::forget() {

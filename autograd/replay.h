@@ -1,4 +1,4 @@
-// Replay: work that is done again and again on the same memory, such as a training step.
+// Replay: work that runs again and again on the same memory, such as a training step.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +9,11 @@
 
 namespace ink {
 
-/// On a GPU each op of a small model takes the host longer to ask for than the device to do. So the
-/// work is done as it is a few times, then captured, and from then on replayed as a whole (a CUDA
-/// graph). On the CPU, or while an observer looks on, it is done as it is every time.
+/// On a GPU the host takes longer to launch an op of a small model than the device takes to run it.
+/// So the work runs op by op a few times, is then captured, and from then on replayed as a whole (a
+/// CUDA graph). On the CPU, or while an observer is listed, it always runs op by op.
 ///
-/// What is captured is the work on the device alone: the same kernels on the same memory. So the
+/// A capture holds the device's part of the work alone: the same kernels on the same memory. So the
 /// work reads what changes (a batch, a learning rate) from tensors that were made beforehand. It
 /// leaves its results in tensors, reads no results back, and has no other effect. Random masks are
 /// the exception: they are drawn for the context's step at each replay.
@@ -28,9 +28,9 @@ class Replay {
   Replay(const Replay&) = delete;
   Replay& operator=(const Replay&) = delete;
 
-  /// Does the work. read: tensors that it reads and that may be others at another time. Where they,
-  /// or what is written, have another shape or lie elsewhere than when the work was captured, the
-  /// capture is forgotten, and all begins anew.
+  /// Does the work. read: tensors that it reads, which may differ from call to call. If one of
+  /// them, or of the written ones, has another address, layout or dtype than at the last call, the
+  /// capture is dropped and all begins anew.
   void run(const std::function<void()>& work, const std::vector<Tensor>& read = {});
   /// Has the work been captured?
   bool captured() const { return captured_ != nullptr; }
@@ -52,8 +52,8 @@ class Replay {
 
   Device device_;
   std::vector<Tensor> written_;
-  std::vector<Tensor> rounded_;  // of those written: what the capture reads the copy of
-  std::vector<Tensor> kept_;     // and what it leaves with a current one
+  std::vector<Tensor> rounded_;  // those of written_ whose bf16 copy was current at the capture
+  std::vector<Tensor> kept_;     // those whose bf16 copy is current after a replay
   std::vector<const void*> copies_;
   std::vector<Place> places_;
   int64_t runs_ = 0;

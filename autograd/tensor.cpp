@@ -36,7 +36,7 @@ bool Tensor::alone() const {
          x.is_contiguous() && x.numel() * size_of(x.dtype()) == x.storage()->bytes;
 }
 
-// ---- its autograd half. Views and writes are in engine/writes.cpp.
+// ---- its autograd methods. Views and writes are in engine/writes.cpp.
 
 const std::shared_ptr<GradSlot>& Tensor::place() const {
   static const std::shared_ptr<GradSlot> none;
@@ -152,7 +152,7 @@ template Tensor detail::from_vector_of(const std::vector<double>&, const std::op
 template Tensor detail::from_vector_of(const std::vector<int64_t>&, const std::optional<Shape>&);
 template Tensor detail::from_vector_of(const std::vector<bool>&, const std::optional<Shape>&);
 
-// PyTorch converts the bounds first, and counts before that.
+// PyTorch converts the bounds to the dtype first, but counts the elements before that.
 Tensor arange(const Scalar& from, const Scalar& to, const Scalar& by, Options options) {
   const double start = from.value, end = to.value, step = by.value;
   INK_CHECK(step != 0 && std::isfinite(start) && std::isfinite(end) && std::isfinite(step),
@@ -194,7 +194,7 @@ Tensor eye(int64_t n, Options options) { return eye(n, n, options); }
 Tensor linspace(double start, double end, int64_t steps, Options options) {
   INK_CHECK(steps >= 0, "linspace: expected a number of steps of 0 or more, got ", steps);
   Tensor x = empty({steps}, {options.dtype, cpu_device});
-  if (options.dtype == i64) {  // which the bounds are converted to first, as in PyTorch
+  if (options.dtype == i64) {  // the bounds are converted to i64 first, as in PyTorch
     for (const double bound : {start, end}) check_in_range("linspace", bound, i64);
     start = std::trunc(start);
     end = std::trunc(end);

@@ -1,4 +1,4 @@
-// Tensor: an array, with an optional place in a graph. Handles are counted: copies are one tensor.
+// Tensor: an array, with an optional place in a graph. Copies of a handle are the same tensor.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +24,7 @@ namespace ink {
 class Tensor;
 class Generator;
 namespace detail {
-/// argument: its number, from 1; 0: what a method was called on.
+/// argument: its number, from 1; 0 stands for the tensor that a method was called on.
 [[noreturn]] void fail_undefined(const char* op, int argument);
 /// What numbers of type T are read as: T itself if tensors have such elements, else i64 or f64.
 template <class T>
@@ -67,7 +67,7 @@ inline constexpr EllipsisType Ellipsis{};  // as many ":" as are missing
 class Index;
 struct ValuesIndices;
 
-/// What var takes off the number of elements. Any number, but no bool, because keepdim comes later.
+/// What var subtracts from the number of elements. A bool is refused, because keepdim comes later.
 struct Correction {
   template <class Number>
   requires(std::is_arithmetic_v<Number>) Correction(Number number)
@@ -93,14 +93,14 @@ struct TensorImpl {
   uint64_t moves = 0;                // how often a recorded write replaced `slot`
   bool is_view = false;              // made by a view op
   bool is_buffer = false;            // of a module, and so shared by all who call it
-  std::shared_ptr<TensorImpl> base;  // of a view: whose memory it is. Never itself a view
+  std::shared_ptr<TensorImpl> base;  // the tensor whose memory a view sees; never a view itself
   std::weak_ptr<TensorImpl>
-      not_followed;                     // the same of a view taken under NoGrad, which has no base
+      not_followed;                     // the same for a view taken under NoGrad: it has no base
   std::atomic<uint64_t> base_moves{0};  // base->moves when `slot` was derived from base
   static std::atomic<int64_t> live;     // implementations that exist now
 };
 
-/// Removes a hook. Until then the hook stays as long as its place in the graph: that of an
+/// Removes a hook. Until then a hook lives as long as the tensor's place in the graph: a hook of an
 /// intermediate result is called even if the tensor itself is gone.
 class HookHandle {
  public:
@@ -121,7 +121,7 @@ class Tensor {
   Tensor() = default;
   Tensor(const Tensor&) = default;
   Tensor(Tensor&&) noexcept = default;
-  /// A variable from now on means another tensor.
+  /// Makes the variable mean another tensor; no memory is written.
   Tensor& operator=(const Tensor&) & = default;
   Tensor& operator=(Tensor&&) & noexcept = default;
   /// A view that was just taken is written: x.index({0}) = y. Throws for any other temporary.
@@ -163,15 +163,15 @@ class Tensor {
   uint64_t version() const {
     return array("version").storage()->version.load(std::memory_order_relaxed);
   }
-  /// Says that the memory was written by way of a pointer: what was saved for backward and what was
-  /// cached of it are then known to be out of date.
+  /// Says that the memory was written through a pointer. What was saved for backward and what was
+  /// cached from it then count as out of date.
   void bump_version() {
     array("bump_version").storage()->version.fetch_add(1, std::memory_order_relaxed);
   }
   /// What kernels take, where an undefined one means "not given".
   operator const Array&() const { return impl_ ? impl_->array : not_given(); }
   operator Array&() { return impl_ ? impl_->array : not_given(); }
-  /// The same of a tensor that must be there; `method` is what the error says.
+  /// The same for a tensor that must be defined; the error names `method`.
   const Array& array(const char* method = "array") const { return impl(method).array; }
 
   // ---- its values
@@ -198,7 +198,7 @@ class Tensor {
     std::copy(shape().begin(), shape().end(), sizes.begin());
     return sizes;
   }
-  /// As PyTorch prints it.
+  /// The text that PyTorch prints.
   std::string to_string() const;
 
   // ---- views: the same memory seen otherwise (basic_ops.h)
@@ -263,7 +263,7 @@ class Tensor {
   Tensor masked_fill(const Tensor& mask, const Tensor& value) const;
   Tensor where(const Tensor& condition, const Tensor& other) const;
   Tensor where(const Tensor& condition, const Scalar& other) const;
-  // of another tensor or a number
+  // with another tensor or a number
   Tensor add(const auto& other) const { return *this + other; }
   Tensor sub(const auto& other) const { return *this - other; }
   Tensor mul(const auto& other) const { return *this * other; }
@@ -340,7 +340,7 @@ class Tensor {
   Tensor& div_(const Scalar& value);
   Tensor& remainder_(const Tensor& other);
   Tensor& remainder_(const Scalar& value);
-  // By operator, with a tensor or a number. Throws for x[ids] += y, which would write into a copy.
+  // The same as operators, with a tensor or a number. x[ids] += y throws: it would write a copy.
   Tensor& operator+=(const auto& other) & { return add_(other); }
   Tensor& operator-=(const auto& other) & { return sub_(other); }
   Tensor& operator*=(const auto& other) & { return mul_(other); }
@@ -389,25 +389,25 @@ class Tensor {
   // ---- autograd (engine/graph.h)
   bool requires_grad() const;
   /// Makes a leaf whose gradient is collected (or not). A view that becomes a leaf keeps its memory
-  /// but is no view any more. Floating dtypes only.
+  /// but is no longer a view. Floating dtypes only.
   Tensor& requires_grad_(bool value = true);
   bool is_leaf() const;
   /// The gradient that backward left here; undefined if none.
   Tensor grad() const;
-  void set_grad(const Tensor& grad);  // that very tensor: later walks add to it
-  /// Collects in grad() the gradient of a tensor that is not a leaf, too. After a write in place it
-  /// is that of the new value.
+  void set_grad(const Tensor& grad);  // takes the tensor itself: later walks add to it
+  /// Makes backward keep this tensor's gradient in grad() although it is not a leaf. After a write
+  /// in place, grad() is the gradient of the new value.
   Tensor& retain_grad();
-  /// Called once in each walk that computes this gradient, when it is complete. Returns the
-  /// gradient to use instead, or {}. After a write in place it still waits for the old value's
-  /// gradient.
+  /// The hook is called once in each walk that computes this gradient, when it is complete. It
+  /// returns the gradient to use instead, or {}. After a write in place it still gets the gradient
+  /// of the old value.
   HookHandle register_hook(std::function<Tensor(const Tensor&)> hook);
-  /// Called with a leaf whose grad backward() has just brought up to date, while the walk goes on.
-  /// (Of a batch in parts, by several threads: when the parts' gradients have been summed.)
+  /// The hook is called with a leaf as soon as backward() has updated its grad, while the walk goes
+  /// on. (If several threads take parts of a batch, then after the parts' gradients are summed.)
   HookHandle register_post_accumulate_grad_hook(std::function<void(const Tensor&)> hook);
   /// Another tensor on the same memory, outside any graph.
   Tensor detach() const;
-  /// Adds d self / d leaf to every leaf's grad. self has one element, or its gradient is given.
+  /// Adds d self / d leaf to every leaf's grad. Unless self has one element, pass its gradient.
   void backward() const;
   void backward(const Tensor& gradient, bool retain_graph = false, bool create_graph = false) const;
 
@@ -418,9 +418,9 @@ class Tensor {
     return current ? place() : derive_again();
   }
   void set_slot(std::shared_ptr<GradSlot> slot) { impl("set_slot").slot = std::move(slot); }
-  /// A view of it in another layout, outside any graph: a view op makes it, then records it.
+  /// A view in another layout, outside any graph. View ops call this, then record the result.
   Tensor alias(const Layout& layout) const;
-  /// Is this the only handle, and does the tensor alone hold its memory, and fill it?
+  /// Is this the only handle of the only tensor on its memory, and does it fill that memory?
   bool alone() const;
   TensorImpl& impl(const char* method = "impl") const {
     if (!impl_) [[unlikely]]
@@ -463,7 +463,7 @@ class Index {
   std::variant<int64_t, Slice, NoneType, EllipsisType, Tensor> value;
 };
 
-/// What an op begins with: throws "op: argument 2 is undefined ..." if that is so.
+/// Ops begin with this check: it throws "op: argument 2 is undefined ..." if one is.
 template <class... Tensors>
 void check_defined(const char* op, const Tensors&... arguments) {
   int number = 0;
@@ -516,7 +516,7 @@ template <class T>
 Tensor from_vector(const std::vector<T>& values, std::initializer_list<int64_t> shape) {
   return from_vector(values, std::optional<Shape>(shape));
 }
-/// The same of one dimension; floating ones get the default dtype, as PyTorch's.
+/// The same with one dimension; floating numbers get the default dtype, as in PyTorch.
 template <class T>
 Tensor tensor(const std::vector<T>& values) {
   const Tensor x = from_vector(values);
@@ -528,7 +528,7 @@ Tensor tensor(const std::vector<T>& values, Options options) {
     check_in_range("tensor", Scalar(T(values[i])), i64);
   return from_vector(values).to(options.dtype).to(options.device);
 }
-/// Somebody else's memory, not copied; `deleter` runs when the last tensor on it dies.
+/// On the caller's memory, without a copy; `deleter` runs when the last tensor on it dies.
 Tensor from_blob(
     void* memory, const Shape& shape, Options options, Storage::Deleter deleter = [](void*) {});
 
@@ -537,8 +537,8 @@ Tensor full(const Shape& shape, const Scalar& value, Options options = {});
 Tensor scalar_tensor(const Scalar& value, Options options = {});  // ()
 Tensor zeros(const Shape& shape, Options options = {});
 Tensor ones(const Shape& shape, Options options = {});
-/// start, start + step, ... below end. Without options i64, or, if one of the numbers has a point,
-/// the default dtype.
+/// start, start + step, ... up to but without end. The dtype, if not given, is i64, or the default
+/// dtype if one of the numbers is floating.
 Tensor arange(const Scalar& start, const Scalar& end, const Scalar& step, Options options);
 Tensor arange(const Scalar& start, const Scalar& end, const Scalar& step = 1);
 Tensor arange(const Scalar& start, const Scalar& end, Options options);
@@ -554,7 +554,7 @@ Tensor full_like(const Tensor& other, const Scalar& value);
 Tensor zeros_like(const Tensor& other);
 Tensor ones_like(const Tensor& other);
 
-// Random factories draw what PyTorch's CPU generator draws from the same seed (random/generator.h).
+// Random factories draw the numbers of PyTorch's CPU generator, seed by seed (random/generator.h).
 class Generator;
 Generator& default_generator();
 /// Uniform in [0, 1).

@@ -224,7 +224,7 @@ TEST(Device, ADriverThatIsTooOldIsSaidToBe) {
   const auto told = [](const std::string& version) {
     return run_shell("INKLING_EMULATED_DRIVER=" + version + " inkling bench --device cuda").err;
   };
-  EXPECT_NE(told("12040").find("cuda:0 is not to be had: its driver is of CUDA 12.4; this build of "
+  EXPECT_NE(told("12040").find("cuda:0 is not available: its driver is of CUDA 12.4; this build of "
                                "inkling needs one of CUDA 13 or newer"),
             std::string::npos)
       << told("12040");

@@ -240,7 +240,7 @@ TEST(Random, BadStateIsRefused) {
   EXPECT_EQ(error_of([&] { g.set_state(std::vector<uint8_t>(10)); }),
             "set_state: expected 5056 bytes, got 10");
   EXPECT_EQ(error_of([&] { g.set_state(std::vector<uint8_t>(5056)); }),
-            "set_state: expected a generator's state, got bytes that are none");
+            "set_state: expected a generator's state, got other bytes");
   EXPECT_EQ(g.get_state(), before);
 }
 

@@ -458,11 +458,11 @@ TEST(Device, Names) {
 
 TEST(Device, OneThatIsNotThereIsRefusedInWords) {
   const std::string error = error_of([] { zeros({2}, Device{Device::CUDA, 100}); });
-  EXPECT_EQ(error.find("device: cuda:100 is not to be had: "), 0) << error;
+  EXPECT_EQ(error.find("device: cuda:100 is not available: "), 0) << error;
   EXPECT_EQ(run_program("train --device gpu").code, 2);
   const Ran ran = run_program("train --device cuda:100 --out_dir /nonexistent/run");
   EXPECT_EQ(ran.code, 1);
-  EXPECT_NE(ran.err.find("cuda:100 is not to be had"), std::string::npos) << ran.err;
+  EXPECT_NE(ran.err.find("cuda:100 is not available"), std::string::npos) << ran.err;
 }
 
 }  // namespace

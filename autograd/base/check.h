@@ -13,14 +13,14 @@ class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
-/// One that a device's runtime or libraries reported, whatever was asked of them.
+/// An error that a device's runtime or its libraries reported.
 class DeviceError : public Error {
  public:
   using Error::Error;
 };
 
 namespace detail {
-/// A piece of an error's text: a value of any type that prints. It outlives no statement.
+/// A piece of an error's text: a value of any type that prints. It must not outlive its statement.
 class Piece {
  public:
   Piece(const char* text) : value_(text), print_(&print_text) {}

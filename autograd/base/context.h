@@ -25,11 +25,10 @@ struct RandomPosition {
   uint64_t rows = 0;  // of this part; 0: it is the whole batch
 };
 
-/// Where PyTorch's CPU builds differ, and with them the masks of its dropout. Plain: two outputs of
-/// the generator an element; so does PyTorch 2.15, on Intel processors too. Mkl: one output a call,
-/// which seeds MKL's own MCG31m1 for all elements; so do older builds with MKL on an Intel
-/// processor. The caller picks the one to follow; rule() of tests/golden/imitate_fixtures.py tells
-/// which one a PyTorch follows.
+/// How a build of PyTorch draws the mask of dropout on a CPU. plain: two outputs of the generator
+/// for each element, as PyTorch 2.15 does on any processor. mkl: one output for each call, which
+/// seeds MKL's own MCG31m1 for all elements, as older builds with MKL do on an Intel processor.
+/// rule() of tests/golden/imitate_fixtures.py tells which one a PyTorch follows.
 enum class BernoulliRule { plain, mkl };
 
 struct Context {
@@ -40,7 +39,7 @@ struct Context {
   DType default_dtype = DType::f32;  // of the factories and of floating literals
   Device default_device;
   RandomPosition random;
-  uint64_t capture = 0;  // the number of the Replay's capture that is under way; 0: none
+  uint64_t capture = 0;  // the number of the capture that a Replay is making; 0: none
   std::optional<BernoulliRule> imitate_torch;  // do as PyTorch does, even where we differ?
   std::vector<Observer*> observers;            // told of every record and every vjp
 };
@@ -48,7 +47,7 @@ struct Context {
 /// The calling thread's context.
 Context& context();
 
-/// Gives a variable its value back when it dies, and may give it another one until then.
+/// Restores a variable's value when it dies; may give the variable another value until then.
 template <class T>
 class Restore {
  public:
@@ -88,18 +87,18 @@ struct EnableGrad : FlagGuard {
 struct Composed : FlagGuard {
   [[nodiscard]] Composed() : FlagGuard(&Context::composed, true) {}
 };
-/// While it lives, ops do not keep for backward what gelu, layer_norm or rms_norm gave them:
-/// backward computes it again from what those keep anyway. The same bits in less memory, for a few
-/// percent of time. Only the forward needs the guard.
+/// While it lives, ops do not save the outputs of gelu, layer_norm and rms_norm for backward, which
+/// computes them again from what those ops save anyway. The bits are the same; it takes less memory
+/// and a few percent more time. Only the forward needs the guard.
 struct Recompute : FlagGuard {
   [[nodiscard]] Recompute() : FlagGuard(&Context::recompute, true) {}
 };
 /// Mixed precision: while it lives, linear, gelu_linear, mlp and linear_cross_entropy round f32
 /// operands to bf16, and layer_norm and rms_norm give bf16 for f32. Their sums are f32, and so are
-/// gradients of f32 tensors: weights, moments, losses and the residual stream stay f32, what lies
-/// between two linear layers is bf16. Every other op computes in the dtypes it is given (f32 + bf16
-/// is f32). Only the forward needs the guard. Autocast(f32) switches an outer one off. Micikevicius
-/// et al. 2018.
+/// gradients of f32 tensors. So weights, moments, losses and the residual stream stay f32, and
+/// activations between two linear layers are bf16. Every other op computes in the dtypes it is
+/// given (f32 + bf16 is f32). Only the forward needs the guard. Autocast(f32) switches an outer one
+/// off. Micikevicius et al. 2018.
 struct Autocast : FieldGuard<DType> {
   [[nodiscard]] explicit Autocast(DType dtype = DType::bf16)
       : FieldGuard(&Context::autocast, dtype) {
@@ -107,10 +106,10 @@ struct Autocast : FieldGuard<DType> {
               "autocast: expected bfloat16 (or float32: none), got ", dtype);
   }
 };
-/// While it lives we follow PyTorch where we otherwise do better, so that the two can be compared
-/// digit by digit: dropout draws its mask from default_generator(), as that build of PyTorch does
-/// on a CPU (checkpoint, which runs a section twice, then draws twice), an attention row that may
-/// attend to nothing is NaN, and sum and mean of f32 and f64 round as its CPU kernels do in one
+/// While it lives, ops follow PyTorch where they otherwise differ, so that two runs can be compared
+/// digit by digit. Dropout draws its mask from default_generator(), as that build of PyTorch does
+/// on a CPU (checkpoint runs a section twice, and then draws twice). An attention row that may
+/// attend to nothing is NaN. sum and mean of f32 and f64 round as PyTorch's CPU kernels do in one
 /// thread (ops/torch_sum.cpp).
 struct ImitateTorch : FieldGuard<std::optional<BernoulliRule>> {
   [[nodiscard]] explicit ImitateTorch(BernoulliRule dropout)
@@ -119,7 +118,7 @@ struct ImitateTorch : FieldGuard<std::optional<BernoulliRule>> {
 
 inline bool grad_enabled() { return context().grad_enabled; }
 inline bool composed() { return context().composed; }
-/// What an operand of this dtype is rounded to by the ops that Autocast is about.
+/// The dtype to which the ops that Autocast lists round an operand of this dtype.
 inline DType autocast(DType dtype) { return dtype == DType::f32 ? context().autocast : dtype; }
 
 }  // namespace ink

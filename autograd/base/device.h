@@ -19,7 +19,7 @@ struct Device {
 
 inline constexpr Device cpu_device{};
 
-/// "cpu", "cuda" (the first one) or "cuda:1"; throws on any other name. It need not be there.
+/// "cpu", "cuda" (the first one) or "cuda:1"; throws on any other name. The machine may lack it.
 Device parse_device(const std::string& name);
 
 inline std::ostream& operator<<(std::ostream& out, Device device) {

@@ -4,5 +4,5 @@
 #ifdef __CUDACC__
 #define INK_DEVICE __host__ __device__
 #else
-#define INK_DEVICE [[gnu::always_inline]]  // or the loop around it may stay scalar
+#define INK_DEVICE [[gnu::always_inline]]  // otherwise the loop around it may stay scalar
 #endif

@@ -11,8 +11,8 @@
 namespace ink {
 
 /// bfloat16: the upper half of a float. Arithmetic happens in float; conversion rounds to nearest
-/// even. (Always inlined, or the loop around a conversion may stay scalar; constexpr is what nvcc
-/// compiles for a GPU, too.)
+/// even. (Always inlined, because otherwise the loop around a conversion may stay scalar;
+/// constexpr, because nvcc then compiles it for a GPU, too.)
 struct bfloat16 {
   uint16_t bits = 0;
 
@@ -32,8 +32,8 @@ enum class DType : uint8_t { f32, f64, bf16, i64, boolean };
 inline constexpr DType f32 = DType::f32, f64 = DType::f64, bf16 = DType::bf16, i64 = DType::i64,
                        boolean = DType::boolean;
 
-/// A number as it was written: true, 2 or 2.0. As in PyTorch (at::Scalar), that decides the dtype
-/// in which it meets a tensor.
+/// A number as it was written: true, 2 or 2.0. As in PyTorch (at::Scalar), its kind takes part in
+/// the choice of an op's dtype.
 struct Scalar {
   template <class Number, class = std::enable_if_t<std::is_arithmetic_v<Number>>>
   constexpr Scalar(Number number)
@@ -94,8 +94,9 @@ constexpr DType dtype_of() {
   }
 }
 
-/// Throws "op: ..." if `number` lies outside what the dtype holds; infinities and NaN are floating.
-/// elements: how many are written. One alone is infinite in bf16, as in PyTorch.
+/// Throws "op: ..." if `number` is out of the dtype's range; every floating dtype has infinities
+/// and NaN. elements: how many are written. In bf16 a single one overflows to infinity, as in
+/// PyTorch.
 inline void check_in_range(const char* op, const Scalar& number, DType dtype,
                            int64_t elements = 0) {
   if (dtype == DType::f64 || dtype == DType::boolean) return;
@@ -110,7 +111,7 @@ inline void check_in_range(const char* op, const Scalar& number, DType dtype,
   INK_CHECK(inside, op, ": ", number, " is out of range for ", dtype);
 }
 
-/// The type arithmetic on T happens in: float for bfloat16, T itself otherwise.
+/// The type in which arithmetic on T happens: float for bfloat16, T itself otherwise.
 template <class T>
 using compute_t = std::conditional_t<std::is_same_v<T, bfloat16>, float, T>;
 

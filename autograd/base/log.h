@@ -1,4 +1,4 @@
-// Messages for people. The library never prints: what is worth saying goes to one callback.
+// Messages for people. The library never prints: they go to one callback.
 #pragma once
 
 #include <functional>
@@ -9,8 +9,9 @@ namespace ink {
 
 using LogCallback = std::function<void(const std::string& message)>;
 
-/// Who gets the library's warnings and notes, one line each without its end; until set, they are
-/// dropped. One for the process; calls to it never overlap. An empty callback drops them again.
+/// Sets the callback that gets the library's warnings and notes, each one line without a newline.
+/// There is one callback for the process, and calls to it never overlap. Without one, or with an
+/// empty one, messages are dropped.
 void set_log_callback(LogCallback callback);
 
 namespace detail {

@@ -12,7 +12,7 @@ void set_wait_policy(char** argv) {
   }
   setenv("GOMP_SPINCOUNT", "1000", 1);
   setenv("KMP_BLOCKTIME", "1", 1);  // ms
-  execv("/proc/self/exe", argv);    // returns only if it cannot: then nothing is lost but time
+  execv("/proc/self/exe", argv);    // returns only if it fails; the program is then only slower
 }
 
 }  // namespace ink

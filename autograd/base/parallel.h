@@ -12,16 +12,16 @@ namespace ink {
 /// How many threads parallel_for may use here: 1 inside another parallel region.
 inline int64_t max_threads() { return omp_in_parallel() ? 1 : omp_get_max_threads(); }
 
-/// Makes threads that wait for work sleep after about 0.1 ms. The first line of a main: OpenMP
-/// reads its environment when it is loaded, so this sets GOMP_SPINCOUNT (libgomp) and KMP_BLOCKTIME
-/// (libomp) there and starts the program over, which takes 3 ms. Without it they spin for 20 ms or
-/// more, and steps take many times as long where another program wants a core. Does nothing where
-/// the environment says how to wait: OMP_WAIT_POLICY, GOMP_SPINCOUNT or KMP_BLOCKTIME.
+/// Makes threads that wait for work sleep after about 0.1 ms. Call it in the first line of main:
+/// OpenMP reads its environment when it is loaded, so this sets GOMP_SPINCOUNT (libgomp) and
+/// KMP_BLOCKTIME (libomp) and starts the program over, which takes 3 ms. Without it threads spin
+/// for 20 ms or more, and steps take many times as long when another program wants a core. It does
+/// nothing if the environment says how to wait: OMP_WAIT_POLICY, GOMP_SPINCOUNT or KMP_BLOCKTIME.
 void set_wait_policy(char** argv);
 
-/// Calls f(begin, end) on consecutive parts of [0, n), one part a thread and none smaller than
+/// Calls f(begin, end) on consecutive parts of [0, n): one part for each thread, none smaller than
 /// about `grain`. The split depends on n, grain and the number of threads alone. The first
-/// exception is thrown on in the caller.
+/// exception is rethrown in the caller.
 template <class F>
 void parallel_for(int64_t n, int64_t grain, F&& f) {
   if (n <= 0) return;
@@ -45,7 +45,7 @@ void parallel_for(int64_t n, int64_t grain, F&& f) {
   if (error) std::rethrow_exception(error);
 }
 
-/// The elements a thread should have before another one is worth waking: about 10 us of arithmetic.
+/// The fewest elements for which waking a thread pays: about 10 us of arithmetic.
 #ifdef __SANITIZE_THREAD__  // small tensors take several threads, too, so that races show
 inline constexpr int64_t kGrain = 16;
 #else

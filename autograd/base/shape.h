@@ -13,7 +13,7 @@
 
 namespace ink {
 
-/// What C++ would turn into an integer, and strings. Constructors deleted for these keep the
+/// Types that C++ would turn into an integer, and strings. Constructors deleted for these keep the
 /// compiler's error short.
 template <class T>
 concept NotAnInteger =
@@ -24,7 +24,7 @@ class Shape {
   static constexpr int kMaxDims = 8;
 
   Shape() = default;
-  Shape(int64_t size) { push_back(size); }  // where a list is taken, one number: mean(x, 0)
+  Shape(int64_t size) { push_back(size); }  // so that one number serves as a list: mean(x, 0)
   template <NotAnInteger T>
   Shape(T) = delete;  // expected sizes or dimensions: {2, 3}, or one integer
   Shape(std::initializer_list<int64_t> sizes) {
@@ -47,7 +47,7 @@ class Shape {
   const int64_t* end() const { return values_.data() + count_; }
   int64_t* begin() { return values_.data(); }
   int64_t* end() { return values_.data() + count_; }
-  /// Entry i; below 0 counted from the end: x.shape()[-1].
+  /// Entry i; a negative i counts from the end: x.shape()[-1].
   int64_t operator[](int64_t i) const { return values_[place(i)]; }
   int64_t& operator[](int64_t i) { return values_[place(i)]; }
   int64_t back() const { return values_[static_cast<size_t>(count_ - 1)]; }
@@ -125,7 +125,7 @@ struct Layout {
   int64_t offset = 0;
 
   bool operator==(const Layout&) const = default;
-  /// Do several elements lie in one place?
+  /// Do several elements share one place in memory?
   bool repeats() const {
     for (int64_t i = 0; i < sizes.size(); ++i) {
       if (strides[i] == 0 && sizes[i] > 1) return sizes.numel() > 0;
@@ -153,7 +153,7 @@ inline int64_t wrap_dim(const char* op, int64_t dim, const Shape& sizes) {
   return dim < 0 ? dim + n : dim;
 }
 
-/// Throws where an op's result would have more dimensions than there can be.
+/// Throws if an op's result would have more than kMaxDims dimensions.
 inline void check_dims(const char* op, int64_t dims) {
   INK_CHECK(dims <= Shape::kMaxDims, op, ": the result would have ", dims,
             " dimensions; a tensor has at most ", Shape::kMaxDims);

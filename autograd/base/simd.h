@@ -28,8 +28,8 @@ INK_DEVICE inline float exp_remainder(float x, float n) {
   return p * (r * r) + r + 1.0f;
 }
 
-// The integer n in a float that was rounded by adding kRound, and 2^n. Modulo 2^32: for NaN and
-// infinity they are some number, and the result is chosen elsewhere.
+// The integer n in a float that was rounded by adding kRound, and 2^n. Both are modulo 2^32. For
+// NaN and infinity they mean nothing, and the caller picks the result.
 INK_DEVICE inline uint32_t power_of(float rounded) {
   return std::bit_cast<uint32_t>(rounded) - std::bit_cast<uint32_t>(kRound);
 }
@@ -45,8 +45,8 @@ INK_DEVICE inline float exp(float x) {
   return exp_remainder(clamped, rounded - kRound) * two_to(half) * two_to(power - half);
 }
 
-/// e^x for x <= 0 in two thirds of the time; below e^-87, about 1e-38, it is 0. For softmax, whose
-/// largest argument is 0.
+/// e^x for x <= 0, in two thirds of the time. Values below e^-87, about 1e-38, are 0. For softmax,
+/// whose largest argument is 0.
 INK_DEVICE inline float exp_nonpositive(float x) {
   const float rounded = x * 1.44269504f + kRound;
   const float y = exp_remainder(x, rounded - kRound) * two_to(power_of(rounded));

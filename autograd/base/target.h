@@ -16,7 +16,7 @@
 #else
 #define INK_BEGIN_TARGET(features) INK_PRAGMA(GCC push_options) INK_PRAGMA(GCC target(features))
 #define INK_END_TARGET INK_PRAGMA(GCC pop_options)
-// GCC 11 and 12 warn of what their own intrinsics leave undefined on purpose.
+// GCC 11 and 12 warn about values that their own intrinsics leave undefined on purpose.
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #endif

@@ -17,7 +17,7 @@ namespace {
 
 using Slot = std::shared_ptr<GradSlot>;
 
-// A node that waits, with the gradients of its outputs so far.
+// A pending node, with the gradients of its outputs so far.
 struct Pending {
   std::shared_ptr<Node> node;
   Grads dys;
@@ -27,7 +27,7 @@ struct Pending {
 struct WalkOptions {
   bool retain_graph = false, create_graph = false;
   bool runs_leaf_hooks = true;
-  uint64_t oldest = 0;  // nodes up to this order lead to no gradient that is asked for
+  uint64_t oldest = 0;  // nodes up to this order lead to no gradient that is wanted
 };
 
 class Walk {
@@ -37,8 +37,8 @@ class Walk {
         options_(options),
         survey_(destination, options.oldest, options.retain_graph) {}
 
-  // Where a walk starts, or goes on: at `output`, with its gradient; ones if undefined. First look,
-  // so that what cannot be walked is refused while nothing has happened yet.
+  // A walk starts, or goes on, at `output` with its gradient; ones if undefined. look() comes
+  // first, so that a graph that cannot be walked is refused while nothing has changed yet.
   void look(const Tensor& output, const Tensor& gradient) {
     check_defined("backward", output);
     INK_CHECK(output.requires_grad(),
@@ -54,8 +54,8 @@ class Walk {
             "backward");
   }
 
-  // Visits the newest node that waits, until none does. A node is newer than those that computed
-  // its inputs, so that when its turn comes the gradients of its outputs are complete.
+  // Visits the newest pending node until none is left. A node is older than all that use its
+  // outputs, so when its turn comes, the gradients of its outputs are complete.
   void run() {
     while (!pending_.empty()) {
       const auto newest = pending_.begin();
@@ -81,8 +81,8 @@ class Walk {
               " gradients for ", node.inputs.size(), " inputs");
     for (Observer* observer : context().observers) observer->after_vjp(node, dxs);
     pending.dys.clear();
-    // What the node kept goes before its gradients are delivered: one that it kept is then its
-    // leaf's alone.
+    // The node is freed before its gradients are delivered, so that a leaf can take over a gradient
+    // that the node also held.
     if (!options_.retain_graph && !node.keeps_nothing) free(node);
     for (size_t i = 0; i < dxs.size(); ++i) {
       Tensor dx = std::move(dxs[i]);
@@ -107,7 +107,7 @@ class Walk {
       added_[i] = true;
       return *sum;
     }
-    // y is newer than every node that waits, so that the walk takes it and its ancestors next.
+    // y is newer than every pending node, so the walk visits its node and those behind it next.
     void continue_from(const Tensor& y, const Tensor& dy) override {
       walk_.look(y, dy);
       walk_.start(y, dy);
@@ -120,7 +120,7 @@ class Walk {
     std::vector<bool> added_ = std::vector<bool>(node_.inputs.size());
   };
 
-  // Adds g to the gradient of a slot. One that goes where it is kept shares no memory with others.
+  // Adds g to the gradient of a slot. A sum that is kept shares no memory with other tensors.
   void deliver(const Slot& slot, Tensor g, const char* from) {
     slot->check_gradient(from, g);
     Tensor* sum = sum_of(slot);
@@ -128,12 +128,12 @@ class Walk {
     detail::add_gradient(*sum, std::move(g), !slot->node && !waits(*slot), options_.create_graph);
   }
 
-  // Does the gradient of a leaf wait for its hooks? Those that a walk adds are for later walks.
+  // Does the gradient of a leaf wait for its hooks? A hook added during a walk is for later walks.
   bool waits(const GradSlot& leaf) const {
     return options_.runs_leaf_hooks && leaf.hooks && survey_.has_hooks(&leaf);
   }
 
-  // The sum that a slot's gradient is collected in; null when nobody wants it.
+  // The sum in which a slot's gradient is collected; null if nobody wants it.
   Tensor* sum_of(const Slot& slot) {
     if (!slot->node) {
       Tensor* to = destination_(slot);
@@ -147,7 +147,7 @@ class Walk {
     return &pending.dys[i];
   }
 
-  // The gradients of a node's outputs are complete: hooks see them, and who asked for them.
+  // The gradients of a node's outputs are complete: runs hooks on them, and keeps the wanted ones.
   void finish_outputs(Pending& pending) {
     for (size_t i = 0; i < pending.dys.size(); ++i) {
       const Slot& slot = pending.slots[i];
@@ -170,7 +170,7 @@ class Walk {
     detail::add_gradient(*to, std::move(g), true, options_.create_graph);
   }
 
-  // The node's place between its inputs and outputs stays, so that later walks know where it leads.
+  // The node's edges stay, so that later walks know where it leads.
   static void free(Node& node) {
     node.freed = true;
     node.vjp = nullptr;

@@ -11,7 +11,7 @@ namespace {
 
 using Slot = std::shared_ptr<GradSlot>;
 
-// What nodes made since number `first` computed y from: inputs and what the section captured.
+// The slots that nodes made since number `first` computed y from: inputs, and what fn captured.
 std::vector<Slot> sources_of(const Tensor& y, uint64_t first) {
   std::vector<Slot> sources, path{y.slot()};
   std::unordered_set<const GradSlot*> seen;
@@ -31,8 +31,8 @@ std::vector<Slot> sources_of(const Tensor& y, uint64_t first) {
 }  // namespace
 
 // The first run's graph dies here, with all that it saved. In backward the second run records a new
-// one, from the very same inputs and parameters, and the walk goes on in it: gradients meet in the
-// places and in the order of a plain call.
+// one from the same inputs and parameters, and the walk goes on in it. So gradients are summed in
+// the same places and the same order as in a plain call.
 Tensor checkpoint(const std::function<Tensor(const std::vector<Tensor>&)>& fn,
                   const std::vector<Tensor>& inputs) {
   const Context first_run = context();
@@ -54,7 +54,7 @@ Tensor checkpoint(const std::function<Tensor(const std::vector<Tensor>&)>& fn,
   };
   std::vector<Tensor> output{y.detach()};
   y = Tensor();
-  // A view, or one of the inputs, must not be written by way of the result.
+  // A write to the result must not reach an input, or the tensor that it is a view of.
   if (!output[0].alone()) output[0] = output[0].clone();
   detail::make_node("checkpoint", sources, output, vjp);
   return output[0];

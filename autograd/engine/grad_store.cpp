@@ -43,7 +43,7 @@ void GradStore::add_to_leaves(std::vector<GradStore>& stores) {
       }
     }
   });
-  all.add_to_leaves();  // here, one after the other: users' hooks may see them
+  all.add_to_leaves();  // on this thread, one by one, because users' hooks may run
   for (GradStore& store : stores) store = {};
 }
 

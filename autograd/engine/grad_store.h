@@ -10,13 +10,13 @@
 
 namespace ink {
 
-/// Leaf gradients of one or several walks, by tensor.
+/// The leaf gradients of one or several walks.
 class GradStore {
  public:
   /// The gradient collected for a leaf; undefined if none.
   Tensor get(const Tensor& leaf) const;
-  /// Adds the collected gradients to those of the leaves, and empties the store. Hooks of leaves
-  /// see them now, not while the graph is walked.
+  /// Adds the collected gradients to those of the leaves, and empties the store. The leaves' hooks
+  /// run now, and not during the walk.
   void add_to_leaves();
   /// The same with the sums of several stores' gradients, added in the stores' order.
   static void add_to_leaves(std::vector<GradStore>& stores);

@@ -1,5 +1,4 @@
-// Recording: nodes. Their outputs' places are in slot.cpp, what they keep in saved.cpp, the walk in
-// backward.cpp.
+// Recording: nodes. Slots are in slot.cpp, saved tensors in saved.cpp, the walk in backward.cpp.
 #include "autograd/engine/graph.h"
 
 #include <algorithm>

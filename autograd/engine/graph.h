@@ -43,7 +43,7 @@
 
 namespace ink {
 
-/// One per input (or output) of a node; an undefined one stands for zero.
+/// One gradient per input (or output) of a node; an undefined one stands for zero.
 using Grads = std::vector<Tensor>;
 struct Node;
 class GradStore;
@@ -55,13 +55,13 @@ struct Hooks {
 };
 
 struct GradSlot {
-  /// Of a tensor with this array; a leaf unless a node is entered.
+  /// For a tensor with this array; a leaf as long as `node` is null.
   explicit GradSlot(const Array& x) : shape(x.shape()), dtype(x.dtype()), device(x.device()) {}
   ~GradSlot();  // takes long chains apart without recursion
 
   bool requires_grad = true;
   bool retain_grad = false;
-  std::shared_ptr<Node> node;  // who computes the tensor; null for a leaf
+  std::shared_ptr<Node> node;  // computes the tensor; null for a leaf
   int output_index = 0;        // which of the node's outputs
   Shape shape;                 // these three are the tensor's, and so its gradient's
   DType dtype;
@@ -71,9 +71,9 @@ struct GradSlot {
 
   /// Throws "from: expected a gradient ..." unless g has the shape, dtype and device.
   void check_gradient(const char* from, const Tensor& g) const;
-  /// Shows g to the hooks, of which each may put another one in its place.
+  /// Passes g to the hooks, each of which may replace it.
   void run_hooks(Tensor& g) const;
-  /// Adds the complete gradient of a walk to a leaf's grad, by way of its hooks.
+  /// Adds the complete gradient of a walk to a leaf's grad, and runs the leaf's hooks.
   void accumulate(Tensor g, bool create_graph);
   /// Where backward() leaves the gradient; null if it is not kept.
   Tensor* own_grad() {
@@ -87,16 +87,16 @@ class VjpContext {
   virtual ~VjpContext() = default;
   /// Does anyone want the gradient of input i? If not, its place in the result may stay undefined.
   virtual bool needs(size_t i) const = 0;
-  /// The gradient collected so far for input i, to add into and return (contiguous, solely owned);
-  /// undefined when there is none, and the vjp makes its own.
+  /// The gradient collected so far for input i, to add into and return (contiguous, solely owned).
+  /// If it is undefined, the vjp returns a tensor of its own.
   virtual Tensor sum_so_far(size_t i) = 0;
-  /// Continues the walk at y, a tensor that the vjp has just computed again, with gradient dy. The
-  /// walk delivers the gradients that are reached from y, so the vjp must not return them, too.
-  /// (checkpoint)
+  /// Continues the walk backward from y, a tensor that the vjp has just computed again, with
+  /// gradient dy. The walk delivers the gradients reached from y, so the vjp must not return them
+  /// itself. (checkpoint)
   virtual void continue_from(const Tensor& y, const Tensor& dy) = 0;
 };
 
-/// Computes an op's output again, from what its vjp keeps anyway.
+/// Computes an op's output again, from what its vjp saves anyway.
 using Recomputation = std::function<Tensor()>;
 
 /// Gradients of the inputs from those of the outputs.
@@ -107,15 +107,15 @@ struct Node : std::enable_shared_from_this<Node> {
   const char* shown = nullptr;  // what a print calls it, if not `name` (shown_as)
   uint64_t order;               // counts up as nodes are made
   bool freed = false;
-  bool keeps_nothing = false;                     // its vjp holds no memory: it is never freed
-  int walks = 0;                                  // how many hold this node now (survey.cpp)
-  const void* freeing_thread = nullptr;           // whose walk will free it; null: nobody's
+  bool keeps_nothing = false;                     // its vjp saves nothing, so it is never freed
+  int walks = 0;                                  // how many walks hold it now (survey.cpp)
+  const void* freeing_thread = nullptr;           // the thread whose walk will free it, or null
   std::vector<std::shared_ptr<GradSlot>> inputs;  // null: a constant
   std::vector<std::weak_ptr<GradSlot>> outputs;
   /// The slot of output i, a new one if nobody holds it.
   std::shared_ptr<GradSlot> output_slot(size_t i, const Array& value);
   Vjp vjp;
-  Recomputation recompute;  // empty unless it ran under Recompute and is cheap
+  Recomputation recompute;  // empty unless the op is cheap and ran under Recompute
   uint64_t recomputed = 0;  // the version of the memory that holds what `recompute` gives
 
   explicit Node(const char* op);
@@ -125,9 +125,9 @@ struct Node : std::enable_shared_from_this<Node> {
   static thread_local Node* running;  // the one whose vjp runs on this thread
 };
 
-/// What a vjp keeps of a tensor: its memory and its place in the graph. It does not keep the
-/// tensor, because a later write may give that another place. Unpacking (*saved) throws when the
-/// memory was written since.
+/// What a vjp saves of a tensor: its memory and its place in the graph. It does not keep the tensor
+/// itself, because a later write may give the tensor another place. Unpacking (*saved) throws if
+/// the memory was written since.
 class Saved {
  public:
   /// Keeps the slot as well, so that second derivatives reach it. If the slot's node can compute
@@ -148,8 +148,8 @@ class Saved {
 };
 
 /// Puts `outputs`, computed from `inputs`, into the graph if any input requires grad (and grad mode
-/// is on), and returns them. Undefined inputs are allowed; they get no gradient. Of an output that
-/// is in a graph already, or is an input, another tensor on the same memory is returned.
+/// is on), and returns them. Undefined inputs are allowed; they get no gradient. An output that is
+/// already in a graph, or is an input, is replaced by another tensor on the same memory.
 std::vector<Tensor> record(const char* name, const std::vector<Tensor>& inputs,
                            std::vector<Tensor> outputs, Vjp vjp, Recomputation recompute = {},
                            bool keeps_nothing = false);
@@ -159,7 +159,7 @@ bool wants_record(const std::vector<Tensor>& inputs);  // also true while someon
 /// The node that computes `outputs`, which get its slots.
 std::shared_ptr<Node> make_node(const char* name, std::vector<std::shared_ptr<GradSlot>> inputs,
                                 std::vector<Tensor>& outputs, Vjp vjp);
-/// The short form, vjp(dy) -> Grads, as the full one.
+/// Turns the short forms, vjp(dy) and vjp(dy, g), into the full one.
 template <class F>
 Vjp full_vjp(F&& f) {
   if constexpr (std::is_invocable_v<F&, const Tensor&>) {
@@ -173,8 +173,8 @@ Vjp full_vjp(F&& f) {
 }
 }  // namespace detail
 
-/// One output; the vjp as vjp(dy) or vjp(dy, g). A cheap op says how to compute the output again:
-/// see Recompute.
+/// The same for one output; the vjp is vjp(dy) or vjp(dy, g). A cheap op says how to compute its
+/// output again: see Recompute.
 template <class F>
 Tensor record(const char* name, const std::vector<Tensor>& inputs, Tensor output, F&& vjp,
               Recomputation recompute = {}) {
@@ -184,46 +184,47 @@ Tensor record(const char* name, const std::vector<Tensor>& inputs, Tensor output
                 std::is_trivially_destructible_v<std::decay_t<F>>)[0];
 }
 
-/// y, whose node a print calls `name`, where PyTorch's grad_fn has another name than our op:
-/// "sum.1" is SumBackward1. y was just recorded.
+/// Makes prints call the node of y, which was just recorded, `name`. For nodes whose grad_fn has
+/// another name in PyTorch than our op: "sum.1" prints SumBackward1. Returns y.
 inline Tensor shown_as(const char* name, Tensor y) {
   if (y.slot() && y.slot()->node) y.slot()->node->shown = name;
   return y;
 }
 
 /// Is this gradient the 1 that backward() starts from, so that nothing need be scaled by it? False
-/// where only the device knows.
+/// if only the device knows its value.
 bool is_one(const Tensor& gradient);
 
 /// Adds d outputs / d leaf to the grad of every leaf. grads: one per output; an undefined one means
 /// 1 (one element only).
 void backward(const std::vector<Tensor>& outputs, const Grads& grads = {},
               bool retain_graph = false, bool create_graph = false);
-/// The same into a store, not the leaves: several threads may walk graphs over one model at once.
+/// The same into a store instead of the leaves: several threads may walk one model's graphs at
+/// once.
 void backward(const Tensor& loss, GradStore& store);
-/// d outputs / d inputs, leaving every leaf's grad alone. Undefined for an input that no output
-/// depends on.
+/// Returns d outputs / d inputs and changes no leaf's grad. A gradient is undefined if no output
+/// depends on its input.
 Grads grad(const std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs,
            const Grads& grad_outputs = {}, bool retain_graph = false, bool create_graph = false);
 
 namespace detail {
 // Views and writes (writes.cpp), for ops that write in place:
-/// Whether a write into x has to be recorded. Throws where that cannot be done. value_in_graph:
-/// does what is written require grad?
+/// Must a write into x be recorded? Throws if it cannot be. value_in_graph: does the value that is
+/// written require grad?
 bool check_write(const char* op, const Tensor& x, bool value_in_graph);
-/// x's memory was just written with `value`, a new tensor of x's shape and dtype: x, or what it is
-/// a view of, takes its place in the graph from it.
+/// Call it after `value`, a new tensor of x's shape and dtype, was written to x's memory. x then
+/// takes value's place in the graph; if x is a view, its base takes that of copy_slices.
 void record_write(Tensor& x, const Tensor& value);
-/// The same of values that depend on nothing (ops/in_place.cpp).
+/// The same for a value that depends on nothing (ops/in_place.cpp).
 void record_fill(const char* op, Tensor& x);
 
 // All that the engine asks of arithmetic:
-/// sum += g; with create_graph by recorded ops. A sum of the walk borrows the first g, makes a copy
-/// of its own for the second, and is added to in place after that. One that is kept (a leaf's grad)
-/// takes over a first g that nobody else holds and copies any other; without create_graph it stays
-/// the same tensor.
+/// sum += g, by recorded ops with create_graph. A sum of the walk shares the first g, becomes a
+/// tensor of its own at the second, and is added to in place after that. A kept sum (a leaf's grad)
+/// takes a first g that nobody else holds and copies any other; without create_graph it stays the
+/// same tensor.
 void add_gradient(Tensor& sum, Tensor g, bool kept, bool create_graph);
-/// The ones that a walk starts from.
+/// The gradient of ones from which a walk starts.
 Tensor first_gradient(const Tensor& output);
 /// The view of x that sees its memory through `layout` (ops/as_strided.cpp).
 Tensor as_strided(const Tensor& x, const Layout& layout);
@@ -232,8 +233,8 @@ Tensor copy_slices(const Tensor& x, const Tensor& value, const Layout& layout);
 }  // namespace detail
 
 /// The gradients of a definition at `inputs`, computed by ops that can be differentiated again;
-/// undefined for an input that requires none. A fused op's vjp calls it if grad_enabled(), which
-/// there means that its gradient will be differentiated.
+/// undefined for an input that does not require grad. A fused op's vjp calls it if grad_enabled(),
+/// because in a vjp that means that the gradient will be differentiated.
 Grads differentiate(const std::function<Tensor(const std::vector<Tensor>&)>& definition,
                     const std::vector<Tensor>& inputs, const Tensor& dy);
 

@@ -1,4 +1,4 @@
-// Observers: who wants to see every op.
+// Observers: objects that see every op.
 #pragma once
 
 #include <vector>
@@ -15,7 +15,7 @@ class Observer {
   /// Every op that ran; `recorded` says whether it entered a graph.
   virtual void op(const char* /*name*/, const std::vector<Tensor>& /*inputs*/,
                   const std::vector<Tensor>& /*outputs*/, bool /*recorded*/) {}
-  /// Work outside of any graph that ended just now: see note_work().
+  /// Work outside of any graph that has just ended: see note_work().
   virtual void work(const char* /*name*/, const std::vector<Tensor>& /*read*/,
                     const std::vector<Tensor>& /*written*/) {}
   virtual void before_vjp(const Node& /*node*/) {}

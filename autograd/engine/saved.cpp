@@ -1,4 +1,4 @@
-// What nodes keep for their vjps: a tensor's memory, or how to compute it again.
+// Saved: what a vjp keeps of a tensor, which is its memory or the way to compute it again.
 #include "autograd/engine/graph.h"
 
 namespace ink {

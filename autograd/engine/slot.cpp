@@ -1,4 +1,4 @@
-// Slots: their release, what a gradient must be, and who wants to see it.
+// Slots: their release, the check of a gradient, and hooks.
 #include "autograd/engine/graph.h"
 
 namespace ink {
@@ -9,7 +9,7 @@ uint64_t next_number() {
   return ++numbers;
 }
 
-// A slot releases its node through here: chains are taken apart in a loop, however long.
+// A slot releases its node through here, so that chains of any length are destroyed in a loop.
 void release(std::shared_ptr<Node> node) {
   thread_local std::vector<std::shared_ptr<Node>>* queue = nullptr;
   if (queue != nullptr) {
@@ -47,7 +47,7 @@ void GradSlot::check_gradient(const char* from, const Tensor& g) const {
 // The lists are copied because a hook may remove itself.
 void GradSlot::run_hooks(Tensor& g) const {
   if (!hooks) return;
-  if (is_one(g)) g = g.clone();  // the walk's own, which other walks share
+  if (is_one(g)) g = g.clone();  // all walks share that constant, and a hook may write to it
   for (const auto& [number, hook] : std::map(hooks->before)) {
     const Tensor other = hook(g);
     if (!other.defined()) continue;

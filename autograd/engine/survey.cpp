@@ -19,7 +19,7 @@ Survey::~Survey() {
 void Survey::claim(const std::shared_ptr<Node>& node) {
   const void* const thread = &Node::running;
   const bool freeing = node->walks > 0 && node->freeing_thread != nullptr;
-  // Within a walk a hook, or a vjp, may look at the same graph, but not take it away.
+  // A hook or a vjp may walk the graph that is being walked, but must not free it.
   const bool allowed =
       node->walks == 0 || (retain_graph_ && (!freeing || node->freeing_thread == thread));
   INK_CHECK(allowed, "backward: the graph through ", node->name,
@@ -33,10 +33,10 @@ void Survey::claim(const std::shared_ptr<Node>& node) {
   claimed_.push_back(node);
 }
 
-// Depth first, without recursion: a node is decided when all that it was computed from is.
+// Depth first, without recursion: a node is decided after all nodes that it was computed from.
 void Survey::add(const std::shared_ptr<GradSlot>& output) {
   const std::lock_guard lock(claims);
-  std::vector<std::pair<std::shared_ptr<Node>, size_t>> path;  // and the next input to look at
+  std::vector<std::pair<std::shared_ptr<Node>, size_t>> path;  // nodes, each with its next input
   const auto enter = [&](const std::shared_ptr<Node>& node) {
     if (!node || node->order <= oldest_ || !leads_.try_emplace(node.get()).second) return;
     path.emplace_back(node, 0);

@@ -87,10 +87,10 @@ void detail::record_write(Tensor& x, const Tensor& value) {
   const Tensor owner = impl.base ? Tensor(impl.base) : x;
   move(owner.impl(), impl.base ? copy_slices(owner, value, x.layout()).slot() : value.slot());
   ++owner.impl().moves;
-  if (impl.base && impl.slot && impl.slot->retain_grad) x.slot();  // moves on, too
+  if (impl.base && impl.slot && impl.slot->retain_grad) x.slot();  // retain_grad moves on, too
 }
 
-// What x.index({0}) = y says. Of a view that nobody shares memory with, nobody would see the value.
+// Checks the left side of x.index({0}) = y. A view with memory of its own would hide the value.
 Tensor& Tensor::checked_target() {
   const TensorImpl& view = impl("=");
   const int64_t holders = view.base ? view.base.use_count() : view.array.storage().use_count();
@@ -101,7 +101,7 @@ Tensor& Tensor::checked_target() {
   return *this;
 }
 
-// What x[ids] += y says: the temporary is a copy that nobody else holds.
+// Refuses x[ids] += y, whose left side is a copy that nobody else holds.
 Tensor& Tensor::seen_by_others() {
   const TensorImpl& written = impl("in-place operator");
   const auto holders =

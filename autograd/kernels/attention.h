@@ -8,7 +8,7 @@
 
 namespace ink {
 
-/// How attention weighs: query i sees keys 0 .. i + diagonal; all if diagonal is their number.
+/// How attention weighs. Query i sees keys 0 .. i + diagonal; diagonal = S, their number: all keys.
 struct AttentionRule {
   double scale;
   int64_t diagonal;
@@ -30,7 +30,7 @@ struct AttentionInputs {
   }
   auto arrays() const { return std::tie(q, k, v, mask); }
 };
-/// As q, k, v and mask; dmask is contiguous.
+/// Each has the shape and dtype of its input; dmask is contiguous.
 struct AttentionGradients {
   Array dq, dk, dv, dmask;
 

@@ -1,4 +1,4 @@
-// Kernels: ops that treat each element by itself.
+// Kernels: elementwise ops.
 #pragma once
 
 #include "autograd/kernels/kernel.h"
@@ -11,13 +11,13 @@ namespace ink {
 // ---- ops/unary.cpp, binary.cpp
 // Inputs have y's shape (expanded where they broadcast), and y may be one of them.
 KERNEL_STRIDED(unary, Array& y, const Array& x, UnaryOp op)
-// v: x or y, as the op's df says.
+// v: x or y, whichever the df of the op's formula takes.
 KERNEL_STRIDED(unary_backward, Array& dx, const Array& dy, const Array& v, UnaryOp op)
-// add takes f32 and bf16 side by side, y f32.
+// All dtypes are y's, except that add also takes f32 and bf16 together and gives f32.
 KERNEL_STRIDED(binary, Array& y, const Array& a, const Array& b, BinaryOp op)
 KERNEL_STRIDED(binary_number, Array& y, const Array& x, double number, BinaryOp op)
 
-// ---- ops/where.cpp: likewise
+// ---- ops/where.cpp: inputs and y as above
 KERNEL_STRIDED(where, Array& y, const Array& condition, const Array& a, const Array& b)
 KERNEL_STRIDED(masked_fill, Array& y, const Array& x, const Array& mask, double value)
 

@@ -13,7 +13,7 @@ KERNEL_STRIDED(gemm, Array& c, const Array& a, const Array& b, double alpha, boo
 // c = a b + bias (n) in every row; bias may be undefined.
 KERNEL_STRIDED(gemm_bias, Array& c, const Array& a, const Array& b, const Array& bias)
 
-// ---- a GPU's alone (ops/mlp.cpp); gelu is its tanh form; y, h, dh (m, n) of one layout and dtype
+// ---- on a GPU only (ops/mlp.cpp); gelu in its tanh form; y, h, dh (m, n) share layout and dtype
 // h = a b + bias, y = gelu h.
 KERNEL_CUDA(gemm_gelu, Array& y, Array& h, const Array& a, const Array& b, const Array& bias)
 // dh = (dy w) gelu'(h).

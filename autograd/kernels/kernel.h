@@ -1,10 +1,10 @@
 // The seam between CPU and CUDA: how a kernel is declared, and how a call finds its device.
 //
-// A declaration makes cpu::name, cuda::name and kernel::name; the last looks at its arrays and
-// calls one of them. A kernel computes into given outputs, which have the right shape and dtype,
-// and knows nothing of graphs. Outputs come first. An undefined array means "not given". A missing
-// definition is a link error: of cpu::name in this library, of cuda::name in the library
-// inkling::cuda, which enters its kernels into twin::name where it is linked.
+// A declaration makes cpu::name, cuda::name and kernel::name. kernel::name looks at the device of
+// its arrays and calls one of the others. A kernel computes into given outputs, which have the
+// right shape and dtype, and knows nothing of graphs. Outputs come first. An undefined array means
+// "not given". A missing definition is a link error: of cpu::name in this library, of cuda::name in
+// inkling::cuda. A program that links inkling::cuda gets its kernels' addresses in twin::name.
 #pragma once
 
 #include <algorithm>
@@ -19,8 +19,8 @@
 namespace ink {
 namespace detail {
 
-/// Calls f for the arrays, and lists of arrays, that a kernel's argument holds: it is one, or a
-/// struct whose arrays() ties them together.
+/// Calls f for each array, or list of arrays, in a kernel's argument. The argument is one itself,
+/// or a struct whose arrays() ties them together.
 template <class F, class Argument>
 void for_arrays(F&& f, const Argument& x) {
   if constexpr (std::is_same_v<Argument, Array> || std::is_same_v<Argument, Arrays>) {
@@ -30,7 +30,8 @@ void for_arrays(F&& f, const Argument& x) {
   }
 }
 
-/// The device of a kernel's arrays: "softmax: tensors live on cuda:0 and cpu".
+/// Finds the device of a kernel's arrays. Throws "softmax: tensors live on cuda:0 and cpu", or if
+/// an array is not contiguous and must be.
 struct KernelCheck {
   const char* name;
   bool strided;
@@ -51,7 +52,7 @@ struct KernelCheck {
   }
 };
 
-/// " (2, 3) float32" for each array among a kernel's arguments,
+/// Writes " (2, 3) float32" for each array among a kernel's arguments, and
 /// " 148 tensors, the first (768,) float32" for a list.
 struct DescribeArrays {
   std::ostream& out;
@@ -93,7 +94,7 @@ struct Kernel<Result(Args...)> {
   }
 };
 
-/// The CPU's side of a kernel that only a GPU has: nothing is computed.
+/// The CPU's version of a kernel that only a GPU has: it computes nothing.
 template <class... Args>
 bool nothing(Args...) {
   return false;

@@ -9,7 +9,7 @@ namespace ink {
 
 // ---- ops/cumsum.cpp, sort.cpp: along `dim`
 KERNEL_STRIDED(cumsum, Array& y, const Array& x, int64_t dim)
-// Fills values and indices with as many as they have room for.
+// values and indices may be shorter than x along `dim`: they get the first ones in order.
 KERNEL_STRIDED(sort, Array& values, Array& indices, const Array& x, int64_t dim, bool descending)
 
 // ---- ops/index.cpp: ids i64, checked to lie in x's (y's) dimension `dim`

@@ -1,4 +1,4 @@
-// Kernels: what optimizers run.
+// Kernels of optimizers.
 #pragma once
 
 #include "autograd/kernels/kernel.h"
@@ -9,12 +9,12 @@ namespace ink {
 // clang-format off
 
 // ---- loops/optimizer.cpp
-// Fills all of step but lr.
+// Fills all fields of step except lr.
 KERNEL(gradient_norm, OptimizerStep step, const Arrays& grads, const Array& loss, double max_norm)
-// m, v: as the values.
+// m, v: one for each value, of its shape and dtype.
 KERNEL(adamw, ParameterLists& p, Arrays& m, Arrays& v, const OptimizerStep& step, double beta1,
        double beta2, double eps)
-// buffers: as the values, or empty without momentum.
+// buffers: one for each value likewise, or an empty list without momentum.
 KERNEL(sgd, ParameterLists& p, Arrays& buffers, const OptimizerStep& step, double momentum,
        bool nesterov)
 

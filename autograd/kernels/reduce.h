@@ -5,8 +5,8 @@
 
 namespace ink {
 
-/// Of x's elements along the reduced dimensions; mean divides the sum by their number. Of bools,
-/// max and min are any and all.
+/// How elements along the reduced dimensions are combined. mean divides the sum by their number.
+/// For bools, max is `any` and min is `all`.
 enum class ReduceOp { sum, mean, prod, max, min };
 
 // clang-format off
@@ -14,7 +14,7 @@ enum class ReduceOp { sum, mean, prod, max, min };
 // ---- ops/reduce.cpp, max_min.cpp, var.cpp: y keeps the reduced dimensions, with size 1
 KERNEL_STRIDED(reduce, Array& y, const Array& x, ReduceOp op)
 KERNEL_STRIDED(arg_reduce, Array& values, Array& indices, const Array& x, int64_t dim, bool largest)
-// root: the standard deviation.
+// root: gives the standard deviation, not the variance.
 KERNEL_STRIDED(reduce_var, Array& y, const Array& x, double correction, bool root)
 
 // ---- ops/linear.cpp: y (n) = the sum of x's rows, or y += it; x (rows, n), any floating dtypes

@@ -15,7 +15,7 @@ struct NormParameters {
 
   auto arrays() const { return std::tie(weight, bias); }
 };
-/// dweight and dbias are added to, and so is dx if `accumulate`; undefined ones are left out.
+/// The kernel adds to dweight and dbias, and to dx if `accumulate`. Undefined ones are skipped.
 struct NormGradients {
   Array dx, dweight, dbias;
   bool accumulate;
@@ -46,7 +46,7 @@ KERNEL(rms_norm_backward, NormGradients d, const Array& dy, const Array& x, cons
 // ---- ops/cross_entropy.cpp
 // scale: 1 / the number of targets that count.
 KERNEL(target_scale, Array& scale, const Array& targets, int64_t ignore_index)
-// loss      one a target, or (): scale times their sum
+// loss      one loss for each target, or (): scale times their sum
 // dlogits   if defined: scale times the gradient of their sum, as logits, or bf16 for f32; may be
 //           logits itself
 // scale     1 if undefined

@@ -1,4 +1,4 @@
-// What reductions of numbers compute, for kernels of both devices.
+// How reductions combine numbers, for kernels of both devices.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,9 @@
 
 namespace ink {
 
-/// Each reduction folds with one operation, join: eight values of type Near in a tree, the results
-/// in type Far. Floats are summed far in double, so that the error does not grow with the length.
+/// A reduction combines with one operation, join: eight values at a time in a tree, in type Near,
+/// and the results of that in type Far. Far is double for sums of floats, so that the error does
+/// not grow with the length.
 template <class T>
 using wide_t = std::conditional_t<std::is_integral_v<T>, int64_t, double>;
 
@@ -44,7 +45,7 @@ struct Prod {
   }
 };
 
-/// Of bools, max and min are any and all.
+/// For bools, Max is `any` and Min is `all`.
 template <class T>
 struct Max {
   using Near = std::conditional_t<std::is_same_v<T, bool>, uint8_t, compute_t<T>>;
@@ -71,7 +72,7 @@ struct Min : Max<T> {
   }
 };
 
-/// Does a come before b as the largest (the smallest)? NaN comes before any number.
+/// Is a larger (smaller) than b? NaN counts as larger (smaller) than any number.
 template <bool largest, class V>
 INK_DEVICE inline bool better(V a, V b) {
   return (largest ? a > b : a < b) || (a != a && b == b);

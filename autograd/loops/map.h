@@ -15,26 +15,27 @@ namespace detail {
 
 inline constexpr int64_t kChunk = 256;  // elements gathered at a time: well inside the first cache
 
-// An element. A bool is read as the byte that it is: the compiler vectorises no loads of bool.
+// Reads an element. A bool is read as a byte, because the compiler does not vectorise loads of
+// bool.
 template <class T>
 INK_DEVICE inline T load(const T* x) {
   return *x;
 }
 INK_DEVICE inline bool load(const bool* x) { return *reinterpret_cast<const uint8_t*>(x) != 0; }
 
-// The one loop of an op and a dtype; all layouts come down to it. y may be one of the inputs (the
-// same elements in the same places), so that no element depends on another: `omp simd` says so.
+// The one loop of an op and a dtype; all layouts come down to it. No element depends on another,
+// even if y is one of the inputs (the same elements in the same places): `omp simd` says so.
 template <class F, class To, class... From>
 void map_contiguous(const void* function, int64_t n, To* y, const From*... x) {
   const F f = *static_cast<const F*>(function);
 #pragma omp simd
   for (int64_t i = 0; i < n; ++i) y[i] = f(load(x + i)...);
 }
-// The code around it knows only the element types, so the library is small and quick to build.
+// The code around the loop knows only element types. That keeps the library small and builds quick.
 template <class To, class... From>
 using MapContiguous = void (*)(const void* function, int64_t n, To* y, const From*... x);
 
-// A run of an input as contiguous memory: gathered in chunks, unless it is contiguous.
+// Shows a run of an input as contiguous memory: strided runs are copied, a chunk at a time.
 template <class T>
 class Run {
  public:

@@ -1,5 +1,5 @@
-// What optimizers run: the norm of all gradients, and one update of every parameter. Each is one
-// pass over the memory, and one parallel region, however many tensors it lies in.
+// Kernels of optimizers: the norm of all gradients, and one update of every parameter. Each is one
+// pass over the memory and one parallel region for any number of tensors.
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -75,9 +75,9 @@ double sum_of_squares(const Arrays& tensors) {
   return total;
 }
 
-// Calls f(i, rate, decay, at, n) in parallel for pieces of all parameters that have a gradient,
-// with the learning rate and the decay of parameter i, after counting the update. Pieces are short
-// enough to be in a cache still when they are rounded.
+// Counts the update, then calls f(i, rate, decay, at, n) in parallel for pieces of all parameters
+// that have a gradient, with the learning rate and the decay of parameter i. Pieces are so short
+// that they are still in a cache when they are rounded.
 template <class F>
 void for_updates(ParameterLists& p, const OptimizerStep& step, F&& f) {
   constexpr int64_t kPiece = 32768;
@@ -94,7 +94,7 @@ void for_updates(ParameterLists& p, const OptimizerStep& step, F&& f) {
   });
 }
 
-// The bf16 copy of values that were just written, if there is one.
+// Writes the bf16 copy of values that were just updated, if there is one.
 template <class T>
 void write_copy(Array& copy, const T* values, int64_t at, int64_t n) {
   if (!copy.defined()) return;

@@ -1,5 +1,5 @@
-// What optimizers' kernels take: a training step's numbers, and parameters as lists. The numbers
-// are arrays: the host need not read them, so a device can run step after step alone.
+// The arguments of optimizers' kernels: a training step's numbers, and lists of parameters. The
+// numbers are arrays, which the host need not read, so a device can run step after step alone.
 #pragma once
 
 #include <tuple>
@@ -13,12 +13,13 @@ struct OptimizerStep {
   Array grad_norm;  ///< f64 (): Euclidean norm of all gradients together, before clipping
   Array clip;       ///< f64 (): the factor that clips gradients; 1 when they need not be clipped
   Array finite;     ///< bool (): are the loss and all gradients finite? If not, the step is skipped
-  Array skipped;    ///< i64 (2): steps skipped so far; those of them since the last that was not
+  Array skipped;    ///< i64 (2): how many steps were skipped, in all and since the last good one
 
   auto arrays() const { return std::tie(lr, grad_norm, clip, finite, skipped); }
 };
 
-/// Parameters and what belongs to each: lists of one length. One without a gradient is left alone.
+/// Parameters and what belongs to each, as lists of one length. Parameters without a gradient do
+/// not change.
 struct ParameterLists {
   Arrays values;
   Arrays grads;    ///< as values, or undefined

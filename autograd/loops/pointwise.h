@@ -54,7 +54,7 @@ inline const char* name_of(CompareOp op) {
 
 namespace formula {
 
-// What a formula is defined on besides floats.
+// The dtypes besides floats on which a formula is defined.
 struct OnFloats {
   static constexpr bool integers = false;
 };
@@ -74,7 +74,7 @@ INK_DEVICE inline T normal_cdf(T x) {
   return T(0.5) + T(0.5) * simd::erf(x * T(0.70710678118654752));
 }
 
-// What gelu_tanh multiplies x by, and that gate's derivative:
+// The gate by which gelu_tanh multiplies x, and the gate's derivative:
 //   gate = (1 + tanh(v / 2)) / 2 = 1 / (1 + e^-v),  v = 2 sqrt(2/pi) (x + 0.044715 x^3)
 // Computed from e^-|v|, which neither overflows nor cancels.
 template <class T>
@@ -174,7 +174,7 @@ struct expm1 : OnFloats {
   template <class T> INK_DEVICE static T f(T x) { return std::expm1(x); }
   template <class T> INK_DEVICE static T df(T dy, T y) { return dy * (y + T(1)); }
 };
-// Of the four ways to round, integers know none.
+// The four ways to round leave integers as they are.
 #define INK_ROUNDING(name, function) \
   struct name : OnNumbers { \
     template <class T> INK_DEVICE static T f(T x) { \
@@ -206,7 +206,7 @@ struct pow  : OnNumbers {
 struct rpow : OnNumbers {
   template <class T> INK_DEVICE static T f(T a, T b) { return pow::f(b, a); }
 };
-// The remainder has b's sign, as Python's.
+// The remainder has b's sign, as in Python.
 struct remainder : OnNumbers {
   template <class T> INK_DEVICE static T f(T a, T b) {
     T rest;
@@ -274,7 +274,7 @@ void visit(CompareOp op, Body&& body) {
 }
 #undef INK_CASE
 
-/// Calls body(T{}) with the element type of a dtype that F is defined on; names the op otherwise.
+/// Calls body(T{}) with the element type of a dtype on which F is defined. Throws for other dtypes.
 template <class F, class Body>
 void for_domain(const char* op, DType dtype, Body&& body) {
   if constexpr (F::integers) {

@@ -1,14 +1,14 @@
 // The one loop behind every reduction: any dimensions of a tensor of any strides, without a copy.
 //
-// What is computed is a type R, whose functions work on many accumulators side by side so that the
-// compiler turns them into vectors:
-//   Acc                               all that need be known of the elements seen so far
-//   none()                            of no elements
-//   one(acc, width, p, step)          acc[c] takes in p[c step], for each c below width
-//   eight(acc, width, p, step, row)   acc[c] takes in p[c step + i row] for i = 0 ... 7, as a tree:
+// A type R says what is computed. Its functions work on many accumulators side by side, so that the
+// compiler turns them into vector code:
+//   Acc                               the state after the elements seen so far
+//   none()                            the state after no elements
+//   one(acc, width, p, step)          adds p[c step] to acc[c], for each c below width
+//   eight(acc, width, p, step, row)   adds p[c step + i row] to acc[c] for i = 0 ... 7, as a tree:
 //                                     fast, with three roundings where a chain has eight
-//   merge(acc, other)                 one takes in all that another has seen
-//   repeat(acc, times)                as though each element had been seen so many times
+//   merge(acc, other)                 adds another state to acc
+//   repeat(acc, times)                the state if each element had come `times` times
 // The accumulators are those of neighbouring outputs (sums of columns), or several of one output,
 // merged at the end (sums of rows).
 #pragma once
@@ -24,8 +24,8 @@
 
 namespace ink {
 
-/// The dimensions of x that are reduced, or those that are kept: the one with the largest step
-/// first, neighbours joined where one step serves both. A step of 0 counts as the largest.
+/// The dimensions of x that are reduced, or those that are kept, the one with the largest step
+/// first. A step of 0 counts as the largest. Neighbours are joined where one step serves both.
 struct ReduceAxes {
   Shape sizes, steps, out_steps;  // steps in elements of x, and of y
 
@@ -62,7 +62,7 @@ struct ReduceAxes {
     return inner;
   }
 
-  /// Where number i of all combinations of these dimensions lies.
+  /// The offsets of combination i of indices into these dimensions.
   struct Offsets {
     int64_t x = 0, y = 0;
   };
@@ -78,16 +78,16 @@ struct ReduceAxes {
   }
 };
 
-/// How a reduction of x into y is walked: for each block of neighbouring outputs ("columns"), runs
-/// of elements to take in ("rows"), each split into parts where threads outnumber blocks.
+/// The order in which x is reduced into y: blocks of neighbouring outputs ("columns"), each with
+/// runs of elements to combine ("rows"). The rows are split into parts if threads outnumber blocks.
 struct ReducePlan {
   static constexpr int64_t kBlock = 512;    // accumulators side by side, at most
-  static constexpr int64_t kLanes = 16;     // of one output
-  static constexpr int64_t kShortRow = 32;  // too short for several
+  static constexpr int64_t kLanes = 16;     // accumulators of one output
+  static constexpr int64_t kShortRow = 32;  // a shorter row gets one accumulator
 
   ReduceAxes outer, outer_rows;
   ReduceAxes::Axis columns, rows;
-  int64_t repeats = 1;  // of each element: the sizes of reduced dimensions with step 0
+  int64_t repeats = 1;  // how often each element counts: the sizes of reduced dims with step 0
   int64_t lanes;        // a power of two times the columns where rows follow each other without gap
   int64_t blocks, units, total_rows, parts, grain;
 
@@ -135,8 +135,8 @@ struct ReducePlan {
   }
 
  private:
-  // Neighbouring outputs go side by side when their elements lie closer than those of one output,
-  // or when one output has too few for lanes of its own.
+  // Neighbouring outputs share the lanes if their elements lie closer together than those of one
+  // output, or if one output has too few elements for lanes of its own.
   bool columns_first() const {
     if (outer.sizes.empty()) return false;
     const int64_t step = outer.steps.back();
@@ -146,7 +146,7 @@ struct ReducePlan {
 
 namespace detail {
 
-// Takes `count` rows of `width` elements into acc[0 .. width). Step and Width are int64_t, or
+// Adds `count` rows of `width` elements to acc[0 .. width). Step and Width are int64_t, or
 // constants at compile time.
 template <class R, class T, class Width, class Step>
 void absorb_rows(typename R::Acc* acc, Width width, const T* x, Step step, int64_t count,
@@ -165,7 +165,7 @@ void absorb(typename R::Acc* acc, int64_t width, const T* x, int64_t step, int64
   absorb_rows<R>(acc, width, x, one, count, row_step);
 }
 
-// Rows begin .. end of one block of columns, into acc[0 .. width).
+// Adds rows begin .. end of one block of columns to acc[0 .. width).
 template <class R, class T>
 void absorb_part(typename R::Acc* acc, int64_t width, const T* x, const ReducePlan& plan,
                  int64_t begin, int64_t end) {
@@ -188,7 +188,7 @@ void absorb_part(typename R::Acc* acc, int64_t width, const T* x, const ReducePl
   }
 }
 
-/// Of at(0), ... at(7).
+/// Joins at(0), ... at(7) as a tree.
 template <class At, class Join>
 auto tree_of_eight(At at, Join join) {
   return join(join(join(at(0), at(1)), join(at(2), at(3))),

@@ -1,4 +1,4 @@
-// Row kernels: ops that treat each row of n numbers (the last dimension) by itself. The loops here
+// Loops of row kernels, which treat each row of n numbers (the last dimension) by itself. The loops
 // are vectorised, with f inlined into them.
 #pragma once
 
@@ -39,7 +39,7 @@ void map_rows(const char* op, const F& f, Array& y, const Inputs&... x) {
   });
 }
 
-/// sum of f(i) for i < n. Float sums are blocks of 1024 that meet in double, so that a long row is
+/// The sum of f(i) for i < n. Blocks of 1024 floats are added up in double, so that a long row is
 /// as accurate as a short one.
 template <class C, class F>
 [[gnu::always_inline]] inline C sum_of(int64_t n, F&& f) {
@@ -69,7 +69,7 @@ template <class C, class F>
   return {static_cast<C>(first), static_cast<C>(second)};
 }
 
-/// max of f(i) for i < n, NaN left out; -inf if there is none.
+/// The maximum of f(i) for i < n. NaN is ignored; with no other value it is -inf.
 template <class C, class F>
 [[gnu::always_inline]] inline C max_of(int64_t n, F&& f) {
   C top = -std::numeric_limits<C>::infinity();
@@ -78,9 +78,9 @@ template <class C, class F>
   return top;
 }
 
-/// Sums over all rows, such as the gradient of a weight that every row is multiplied by. f(row,
-/// sums) adds the row's share to `width` sums; the totals are returned. Rows are summed in parts of
-/// 64, and the parts meet in double: the same bits whatever the number of threads.
+/// Sums over all rows, such as the gradient of a weight that multiplies every row. f(row, sums)
+/// adds the row's share to `width` sums; the totals are returned. Rows are summed in parts of 64,
+/// and the parts are added up in double, so the bits do not depend on the number of threads.
 template <class C, class F>
 Array sum_over_rows(int64_t rows, int64_t width, const F& f) {
   constexpr int64_t kPart = 64;
@@ -103,7 +103,7 @@ Array sum_over_rows(int64_t rows, int64_t width, const F& f) {
   return total;
 }
 
-/// Calls f(X{}, Y{}) with the C++ types of a norm's input and output: of one dtype, or, under
+/// Calls f(X{}, Y{}) with the C++ types of a norm's input and output. They are the same, or, under
 /// Autocast, f32 and bf16.
 template <class F>
 void for_norm(const char* op, const Array& x, const Array& y, F&& f) {
@@ -111,7 +111,7 @@ void for_norm(const char* op, const Array& x, const Array& y, F&& f) {
   for_float(op, x.dtype(), [&]<class T>(T) { f(T{}, T{}); });
 }
 
-/// sum += part, where someone wants the sum.
+/// sum += part, if the sum is wanted (defined).
 template <class C>
 void add_part(Array& sum, const C* part) {
   if (!sum.defined()) return;

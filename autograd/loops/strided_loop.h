@@ -16,14 +16,15 @@ inline Array first_of_lines(const Array& x, int64_t dim) {
   return x.seen_as(layout);
 }
 
-/// x seen with `shape`, with stride 0 along `dim`. For loops over ids: the id says how far to step.
+/// x seen with `shape` and stride 0 along `dim`. In loops over ids, the id gives the step along it.
 inline Array constant_along(const Array& x, int64_t dim, const Shape& shape) {
   Layout layout{shape, x.strides(), x.layout().offset};
   layout.strides[dim] = 0;
   return x.seen_as(layout);
 }
 
-/// The loops over N operands of one shape. Dimensions that all step through evenly are joined.
+/// The loops over N operands of one shape. Neighbouring dimensions are joined where one stride
+/// serves both, for every operand.
 template <int N>
 struct StridedLoop {
   Shape sizes;

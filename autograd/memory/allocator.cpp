@@ -47,7 +47,7 @@ int64_t physical_memory() {
 
 int64_t round_up(int64_t bytes, int64_t step) { return (bytes + step - 1) / step * step; }
 
-// Large sizes are whole pages, cut from mappings of huge ones. Small ones are rounded up to an
+// Large sizes are whole pages, cut from mappings of huge pages. Small ones are rounded up to an
 // eighth of their power of two: at most 12.5 % is lost, and few distinct sizes remain.
 int64_t rounded(int64_t bytes) {
   if (bytes >= kLarge) return round_up(bytes, page_size());
@@ -57,7 +57,7 @@ int64_t rounded(int64_t bytes) {
 }
 
 // Where the first mapping should go: at the start of a wide gap, so that the next ones can follow
-// it and their free ranges merge. The system may decide otherwise; then fewer of them do.
+// it and their free ranges merge. If the system decides otherwise, fewer of them merge.
 char* start_of_gap() {
   const auto width = static_cast<size_t>(2 * physical_memory());
   void* gap = mmap(nullptr, width, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -156,7 +156,8 @@ class CpuAllocator {
     return block;
   }
 
-  // The system promises more than it has. What cannot fit is refused here, not by a later kill.
+  // The system promises more memory than it has, and kills the process when it runs out. So a block
+  // that cannot fit is refused here.
   void* take_new(int64_t bytes, int64_t size) {
     const auto fits = [&] { return size <= physical_memory() - stats_.bytes_held; };
     if (!fits()) flush();
@@ -173,15 +174,15 @@ class CpuAllocator {
     return block;
   }
 
-  // Maps what the free range at the end of the last mapping lacks; if the system puts it elsewhere,
-  // the whole size.
+  // Maps as much as the free range at the end of the last mapping lacks, or the whole size if the
+  // system puts the mapping elsewhere.
   void* map(int64_t size) {
     for (const int64_t missing : {size - ranges_.ending_at(end_), size}) {
       const int64_t length = round_up(missing, kHugePage);
       void* start = mmap(end_, static_cast<size_t>(length), PROT_READ | PROT_WRITE,
                          MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
       if (start == MAP_FAILED) return nullptr;
-      madvise(start, static_cast<size_t>(length), MADV_HUGEPAGE);  // a wish
+      madvise(start, static_cast<size_t>(length), MADV_HUGEPAGE);  // a hint
       ASAN_POISON_MEMORY_REGION(start, static_cast<size_t>(length));
       hold(length);
       end_ = static_cast<char*>(start) + length;
@@ -243,7 +244,7 @@ void release(void* block, int64_t bytes, Device device) noexcept {
   if (device.is_cuda()) return backend_of(device).release(block, bytes, device);
   try {
     cpu_allocator().release(block, bytes);
-  } catch (const std::bad_alloc&) {  // no memory to note that the block is free: it stays unused
+  } catch (const std::bad_alloc&) {  // no memory to list the block as free: it stays unused
   }
 }
 

@@ -32,7 +32,7 @@ Array Array::expanded(const Shape& shape) const {
   return seen_as(layout);
 }
 
-// Each group of old dimensions that are contiguous among themselves may be cut anew.
+// A group of old dimensions that are contiguous among themselves can be split into new ones.
 std::optional<Array> Array::reshaped(const Shape& shape) const {
   Layout layout{shape, contiguous_strides(shape), layout_.offset};
   if (is_contiguous()) return seen_as(layout);

@@ -60,8 +60,7 @@ class Array {
   Array transposed() const;
   /// The same memory, repeated with strides of 0 where a size is 1 (or missing) and shape's is not.
   Array expanded(const Shape& shape) const;
-  /// The same memory under other sizes, of as many elements in row-major order; none where that
-  /// takes a copy.
+  /// The same memory with other sizes, the elements in row-major order; none if that needs a copy.
   std::optional<Array> reshaped(const Shape& shape) const;
 
  private:

@@ -17,10 +17,10 @@ const DeviceBackend& backend_of(Device device) {
   const int count = cuda_device_count();
   INK_CHECK(
       backend != nullptr, "device: ", device,
-      " is not to be had: this program has no CUDA backend; build inkling where the CUDA toolkit "
+      " is not available: this program has no CUDA backend; build inkling where the CUDA toolkit "
       "(12 or newer) is installed, and link inkling::cuda");
-  INK_CHECK(count > 0, "device: ", device, " is not to be had: ", backend->why_none());
-  INK_CHECK(device.index < count, "device: ", device, " is not to be had: this machine has ", count,
+  INK_CHECK(count > 0, "device: ", device, " is not available: ", backend->why_none());
+  INK_CHECK(device.index < count, "device: ", device, " is not available: this machine has ", count,
             count == 1 ? " GPU, cuda:0" : " GPUs, numbered from 0");
   return *backend;
 }

@@ -1,4 +1,4 @@
-// What the library asks of a device other than the CPU, besides kernels: memory, and moving bytes.
+// What the library needs from a device other than the CPU, besides kernels: memory and copies.
 #pragma once
 
 #include <cstdint>
@@ -9,35 +9,35 @@
 
 namespace ink {
 
-/// A backend runs what it is asked for in the order of asking; only download and synchronize wait.
+/// A backend runs its work in the order of the calls; only download and synchronize wait for it.
 struct DeviceBackend {
   /// How many devices the machine has.
   int (*count)();
-  /// Where there is none: "no NVIDIA driver found".
+  /// Why there is none, such as "no NVIDIA driver found".
   std::string (*why_none)();
-  /// Makes a device the one that kernels of the calling thread run on.
+  /// Makes kernels of the calling thread run on this device.
   void (*enter)(Device);
   void* (*allocate)(int64_t bytes, Device);
   void (*release)(void* block, int64_t bytes, Device) noexcept;
   MemoryStats (*stats)(Device);
   void (*reset_peak)(Device);
   void (*empty_cache)(Device);
-  /// Copies bytes of the host's memory to the device's; they may change once this returns.
+  /// Copies bytes from the host to the device; the host's may change once this returns.
   void (*upload)(void* to, const void* from, int64_t bytes, Device);
-  /// Copies bytes of the device's memory to the host's, when all before is done.
+  /// Copies bytes from the device to the host, after all earlier work.
   void (*download)(void* to, const void* from, int64_t bytes, Device);
-  /// Waits until the device has done all it was asked for, and throws what went wrong meanwhile.
+  /// Waits until the device has done all its work, and throws if some of it failed.
   void (*synchronize)(Device);
-  /// What the device calls itself: "NVIDIA H100 80GB HBM3".
+  /// The device's name: "NVIDIA H100 80GB HBM3".
   const char* (*name)(Device);
-  /// From here on what the device is asked for is not done but captured (replay.h) ...
+  /// From here on, work for the device is captured (replay.h) instead of done ...
   void (*begin_capture)(Device);
-  /// ... up to here. Returns the capture, to be given to replay and forget; null if it failed.
-  /// Memory that was taken meanwhile belongs to the capture until it is forgotten.
+  /// ... up to here. Returns the capture, for replay and forget; null if it failed. Memory that was
+  /// allocated meanwhile belongs to the capture until it is forgotten.
   void* (*end_capture)(Device);
   void (*replay)(void* captured, Device);
   void (*forget)(void* captured, Device) noexcept;
-  /// The step that random masks in a capture are drawn for, when it is replayed next.
+  /// Sets the step for which the next replay draws the random masks of its capture.
   void (*set_step)(uint64_t step, Device);
 };
 
@@ -47,22 +47,22 @@ extern const DeviceBackend* cuda_backend;
 const DeviceBackend& backend_of(Device device);
 /// The number of CUDA devices that this program can use: 0 without a CUDA backend.
 int cuda_device_count();
-/// Copies bytes from one device's memory to another's, by way of the host's where neither is its.
+/// Copies bytes from one device's memory to another's, through the host's if neither is the CPU.
 void transfer(void* to, Device to_device, const void* from, Device from_device, int64_t bytes);
 /// Waits for a device; nothing to do for the CPU.
 void synchronize(Device device);
 /// "2 threads", or a GPU's name.
 std::string describe(Device device);
-/// How much to compute at a time where an op works through rows of something large: what the CPU's
-/// caches hold; what has all processors of a GPU at work.
+/// How much an op computes at a time when it works through the rows of something large: as much as
+/// the CPU's caches hold, or as keeps all processors of a GPU busy.
 struct ChunkLimits {
   int64_t elements, rows;
 };
 ChunkLimits chunk_limits(Device device);
-/// How many host threads are worth having to keep a device at work: one for a GPU.
+/// How many host threads it takes to keep a device busy: one for a GPU.
 int64_t host_threads(Device device);
-/// How many steps to ask a device for before waiting, to see what one takes in training: a GPU
-/// works while the host asks for more.
+/// How many training steps to launch before waiting, when they are timed. A GPU computes while the
+/// host launches more, so waiting after each step would measure more than training takes.
 int64_t steps_ahead(Device device);
 
 }  // namespace ink

@@ -1,4 +1,4 @@
-// FreeRanges: which memory is free, and where in it a block is cut.
+// FreeRanges: which memory is free, and where a block is cut from it.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@ namespace ink {
 /// Ranges of addresses; neighbours are merged. Best fit keeps wide ranges whole for large requests.
 class FreeRanges {
  public:
-  /// Takes `size` bytes from the start of the smallest range that has them, the lowest of equals;
-  /// null if none has.
+  /// Takes `size` bytes from the start of the smallest range that is large enough, the one with the
+  /// lowest address of equals. Null if there is none.
   char* take(int64_t size) {
     const auto found = by_size_.lower_bound({size, nullptr});
     if (found == by_size_.end()) return nullptr;
@@ -43,7 +43,7 @@ class FreeRanges {
     insert(start, size);
   }
 
-  /// Takes what must be part of one range.
+  /// Takes these bytes, which must lie within one range.
   void cut(char* start, int64_t size) {
     const auto range = std::prev(by_address_.upper_bound(start));
     const auto [first, length] = *range;

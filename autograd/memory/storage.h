@@ -18,14 +18,14 @@ struct Storage {
 
   /// From the caching allocator.
   Storage(int64_t bytes, Device device);
-  /// Somebody else's memory (from_blob).
+  /// On memory that somebody else owns (from_blob).
   Storage(void* memory, int64_t bytes, Device device, Deleter deleter);
   ~Storage();
   Storage(const Storage&) = delete;
   Storage& operator=(const Storage&) = delete;
 
-  /// Exchanges the memory of two storages, under all the tensors that view them: how a parameter
-  /// moves to another device. A write to both.
+  /// Exchanges the memory of two storages under all tensors that view them. So a parameter moves to
+  /// another device. It counts as a write to both.
   void swap(Storage& other) noexcept {
     std::swap(data, other.data);
     std::swap(bytes, other.bytes);
@@ -36,7 +36,7 @@ struct Storage {
     ++other.version;
   }
 
-  /// Somebody else's memory, who may write it without our knowing?
+  /// Is it memory from from_blob, which its owner may write without our noticing?
   bool foreign() const { return deleter_ != nullptr; }
 
   void* data = nullptr;
@@ -60,7 +60,7 @@ struct MemoryStats {
 };
 
 MemoryStats memory_stats(Device device = cpu_device);
-/// What the allocator takes for a block of `bytes`.
+/// The bytes that the allocator takes for a block of `bytes`.
 int64_t block_bytes(int64_t bytes);
 /// Sets the peak back to what is in use now.
 void reset_peak_memory(Device device = cpu_device);

@@ -1,6 +1,6 @@
-// Which elements dropout zeroes: element i of the whole batch if the i-th uniform number of 24 bits
-// at a random position is below p. A pure function, so that no mask is ever stored and every kernel
-// that drops elements of a tensor drops the same ones.
+// Which elements dropout zeroes: element i of the whole batch, if the i-th uniform number of 24
+// bits at a random position is below p. This is a pure function. So no mask is ever stored, and all
+// kernels that drop elements of a tensor drop the same ones.
 #pragma once
 
 #include <cmath>
@@ -29,7 +29,7 @@ class DropoutMask {
         call_(at.call),
         threshold_(static_cast<uint32_t>(std::ceil(p * 0x1p24))) {}
 
-  /// The digits of elements 4 counter, 4 counter + 1, ... : four a counter.
+  /// The digits of elements 4 counter, 4 counter + 1, ...: four for each counter.
   void fill_digits(uint32_t* digits, uint64_t counter, uint64_t counters) const {
 #ifdef __AVX512F__
     for (; counters >= 8; counters -= 8, counter += 8, digits += 32)
@@ -44,9 +44,9 @@ class DropoutMask {
 
  private:
 #ifdef __AVX512F__
-  // Philox::at for eight counters, one to each 64-bit lane. A product takes the lower halves of two
-  // lanes and fills both of a third, so that nothing is moved between lanes until all rounds are
-  // done; twice as fast as what the compiler makes of Philox::at.
+  // Philox::at for eight counters, one in each 64-bit lane. A product takes the lower halves of two
+  // lanes and fills both halves of a third, so nothing moves between lanes until all rounds are
+  // done. It is twice as fast as the compiler's code for Philox::at.
   void eight_counters(uint32_t* digits, uint64_t counter) const {
     typedef uint64_t Lanes __attribute__((vector_size(64)));
     const auto product = [](uint64_t a, Lanes b) {
@@ -54,7 +54,7 @@ class DropoutMask {
     };
     Lanes c0 = counter + Lanes{0, 1, 2, 3, 4, 5, 6, 7}, c1 = c0 >> 32;
     Lanes c2 = Lanes{} + call_, c3 = c2 >> 32;
-    uint64_t k0 = key_, k1 = key_ >> 32;  // what counts is the lower half of a key and of a lane
+    uint64_t k0 = key_, k1 = key_ >> 32;  // only the lower halves of keys and lanes matter
     for (int round = 0; round < 10; ++round, k0 += 0x9E3779B9, k1 += 0xBB67AE85) {
       const Lanes p0 = product(0xD2511F53, c0), p1 = product(0xCD9E8D57, c2);
       c0 = (p1 >> 32) ^ c1 ^ k0;
@@ -77,16 +77,16 @@ class DropoutMask {
   uint32_t threshold_;
 };
 
-/// The index in the whole batch of the first element of a tensor of n elements, `rows` of them
-/// along dimension 0: the rows of the batch, or of a part of it each of them several times, such as
-/// once for each of its positions.
+/// The index in the whole batch of the first element of a tensor with n elements and size `rows`
+/// along dimension 0. For a part of a batch, dimension 0 may hold each row several times, such as
+/// once for each position.
 inline int64_t first_of_batch(const RandomPosition& at, int64_t n, int64_t rows) {
   const auto of_batch = at.rows ? static_cast<int64_t>(at.rows) : rows;
   return static_cast<int64_t>(at.first_row) * (of_batch ? n / of_batch : n);
 }
 
-/// Throws where a part of a batch cannot draw what the whole batch would: dimension 0 of the shape
-/// does not hold its rows.
+/// Throws if dimension 0 of the shape does not hold the rows of this part of a batch, because the
+/// part could then not draw the numbers of the whole batch.
 inline void check_part(const char* op, const Shape& shape, const RandomPosition& at) {
   const int64_t first = shape.empty() ? 1 : shape[0];
   INK_CHECK(at.rows == 0 || first % static_cast<int64_t>(at.rows) == 0, op, ": dimension 0 of ",

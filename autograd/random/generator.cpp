@@ -117,7 +117,7 @@ void Generator::set_state(std::span<const uint8_t> bytes) {
             bytes.size());
   std::memcpy(&s, bytes.data(), offsetof(TorchState, has_spare_float_normal));
   INK_CHECK(s.seeded == 1 && s.left >= 1 && s.left <= kSize,
-            "set_state: expected a generator's state, got bytes that are none");
+            "set_state: expected a generator's state, got other bytes");
   seed_ = s.seed;
   std::transform(s.state, s.state + kSize, state_.begin(),
                  [](uint64_t word) { return static_cast<uint32_t>(word); });
@@ -180,7 +180,7 @@ void uniform_(double* out, int64_t n, double from, double to, Generator& g) {
 
 namespace {
 
-// From this range up PyTorch spends two outputs on a number, to limit the bias of the remainder.
+// From this range up, PyTorch takes two outputs for a number, to limit the bias of the remainder.
 constexpr uint64_t kWideRange = 1ull << 28;
 
 }  // namespace
@@ -208,7 +208,7 @@ template void randint_(int64_t*, int64_t, int64_t, int64_t, Generator&);
 template void randint_(float*, int64_t, int64_t, int64_t, Generator&);
 template void randint_(double*, int64_t, int64_t, int64_t, Generator&);
 
-// Fisher and Yates from the front. PyTorch spends two outputs an element once n reaches 2^32 / 20.
+// Fisher and Yates from the front. From n = 2^32 / 20 up, PyTorch takes two outputs per element.
 void randperm_(int64_t* out, int64_t n, Generator& g) {
   constexpr int64_t kManyElements = std::numeric_limits<uint32_t>::max() / 20;
   std::iota(out, out + n, int64_t{0});

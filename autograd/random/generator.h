@@ -1,9 +1,9 @@
 // Random numbers: PyTorch's CPU generator, and the fills that draw from it as PyTorch does.
 //
 // With the same seed and the same calls in the same order, every fill below writes the bits that
-// PyTorch (2.15, x86 with AVX2) writes into a contiguous CPU tensor of n elements; for doubles from
-// log, sin and cos that takes the same libm. Fills lock the generator they draw from; a generator's
-// own members do not, so share one between threads through fills only. n = 0 draws nothing.
+// PyTorch (2.15, x86 with AVX2) writes into a contiguous CPU tensor of n elements. (Doubles that go
+// through log, sin or cos also need the same libm.) Fills lock the generator that they draw from; a
+// generator's own members do not, so threads may share one through fills only. n = 0 draws nothing.
 #pragma once
 
 #include <array>
@@ -20,7 +20,7 @@ namespace ink {
 /// mt19937 (Matsumoto and Nishimura 1998), with the spare normal that PyTorch keeps beside it.
 class Generator {
  public:
-  static constexpr uint64_t kDefaultSeed = 67280421310721;  // PyTorch's, when nobody seeds
+  static constexpr uint64_t kDefaultSeed = 67280421310721;  // PyTorch's default
 
   explicit Generator(uint64_t seed = kDefaultSeed) { manual_seed(seed); }
 
@@ -42,7 +42,7 @@ class Generator {
   /// ... or a standard normal: Box and Muller make two at a time; the second is kept as a spare.
   double normal();
 
-  /// The next outputs that lie in one piece, 1 to n of them (n >= 1); valid until the next draw.
+  /// The next outputs that are contiguous, 1 to n of them (n >= 1); valid until the next draw.
   std::span<const uint32_t> take(int64_t n);
   /// Passes over n outputs as if they had been drawn.
   void skip(uint64_t n);
@@ -79,14 +79,14 @@ void manual_seed(uint64_t seed);
 void uniform_(float* out, int64_t n, double from, double to, Generator& g);
 void uniform_(double* out, int64_t n, double from, double to, Generator& g);
 
-/// Normal. Throws unless std >= 0. From 16 elements up PyTorch transforms blocks of 16 uniforms (a
-/// tail that is no whole block draws its last 16 afresh); below that it draws one by one, and a
-/// spare may be left over for the next fill.
+/// Normal. Throws unless std >= 0. From 16 elements up, PyTorch transforms blocks of 16 uniforms;
+/// if the last block is not whole, it draws the last 16 elements anew. Below 16 it draws one by
+/// one, and a spare may be left over for the next fill.
 template <class T>  // float or double
 void normal_(T* out, int64_t n, double mean, double std, Generator& g);
 
-/// Integers in [low, high). Throws unless low < high, and, where reals are to hold them, unless the
-/// type holds every integer there (24 bits of a float, 53 of a double).
+/// Integers in [low, high). Throws unless low < high, and unless the type holds every integer in
+/// that range (24 bits for a float, 53 for a double).
 template <class T>  // int64_t, float or double
 void randint_(T* out, int64_t n, int64_t low, int64_t high, Generator& g);
 

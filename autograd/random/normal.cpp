@@ -1,12 +1,12 @@
 // Normal numbers, with PyTorch's bits.
 //
 // Both schemes are Box and Muller's: from uniforms u and v, sqrt(-2 ln u) cos(2 pi v) and
-// sqrt(-2 ln u) sin(2 pi v) are two independent normals. What takes care is that PyTorch evaluates
-// the float ones in eight AVX2 lanes, with the single-precision polynomials of Stephen Moshier's
-// Cephes library in the vector form of Julien Pommier's sse_mathfun, whose last bits differ from
-// libm's. Here one lane is a plain function, every FMA that PyTorch's compiler made is written out,
-// and this file is compiled without contraction: the bits are the same on any processor. In doubles
-// PyTorch calls libm, and so does this file.
+// sqrt(-2 ln u) sin(2 pi v) are two independent normals. For floats, PyTorch evaluates them in
+// eight AVX2 lanes, with the single-precision polynomials of Stephen Moshier's Cephes library in
+// the vector form of Julien Pommier's sse_mathfun. Their last bits differ from libm's. Here one
+// lane is a plain function, every FMA that PyTorch's compiler made is written out, and this file is
+// compiled without contraction. So the bits are the same on any processor. For doubles PyTorch
+// calls libm, and so does this file.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -22,7 +22,7 @@ namespace {
 constexpr int kBlock = 16;  // PyTorch transforms 16 uniforms at a time: 8 for u, then 8 for v
 constexpr int kLanes = kBlock / 2;
 
-/// The polynomial in x with these coefficients, the highest power's first: one FMA a term.
+/// The polynomial in x with these coefficients, the highest power's first: one FMA for each term.
 template <class... Floats>
 inline float horner(float x, float first, Floats... rest) {
   ((first = std::fma(first, x, rest)), ...);

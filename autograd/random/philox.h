@@ -36,7 +36,8 @@ struct Philox {
     return {c0, c1, c2, c3};
   }
 
-  /// A key for a stream of its own, from a seed and whatever names the stream (step and call, say).
+  /// A key for a stream of its own, from a seed and the numbers that name the stream (such as a
+  /// step and a call).
   INK_DEVICE static constexpr uint64_t derive(uint64_t seed, uint64_t a, uint64_t b = 0) {
     const auto words = at(seed, a, b);
     return uint64_t{words[1]} << 32 | words[0];

@@ -64,8 +64,8 @@ void sample_row(int64_t* out, const T* w, std::vector<T>& cumulative, int64_t sa
   }
 }
 
-/// Without: the largest weight / Exp(1) are a sample, in the order drawn (an exponential race). Of
-/// two equal scores the first wins; PyTorch may take either.
+/// Without replacement: the samples are the indices with the largest weight / Exp(1), in that order
+/// (an exponential race). Of two equal scores the first wins; PyTorch may take either.
 template <class T>
 void race_row(int64_t* out, const T* w, std::vector<T>& score, int64_t samples, Generator& g) {
   for (size_t i = 0; i < score.size(); ++i) score[i] = w[i] / static_cast<T>(exponential(g));

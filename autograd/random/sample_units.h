@@ -1,5 +1,5 @@
-// Probabilities as whole numbers of 2^-53. They add up exactly, in any order: however the threads
-// of a device share a row out, the same number drawn finds the same element.
+// Probabilities as whole numbers of 2^-53. They add up exactly, in any order. So however threads
+// share a row, the same number drawn finds the same element.
 #pragma once
 
 #include "autograd/base/context.h"
@@ -22,7 +22,7 @@ struct SampleUnits {
   INK_DEVICE static uint64_t join(uint64_t a, uint64_t b) {
     return a + b < kTooMany ? a + b : kTooMany;
   }
-  /// Are these all of a row of probabilities, which may have been rounded to bf16?
+  /// Is this the total of a row of probabilities, which may have been rounded to bf16?
   INK_DEVICE static bool are_whole(uint64_t total) {
     return total >= kOne - kOne / 64 && total <= kOne + kOne / 64;
   }

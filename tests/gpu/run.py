@@ -117,7 +117,7 @@ def describe_device(job):
     """Ends it all unless there is a GPU that inkling can use."""
     sizes = [part for option, value in parts.SMALL_BENCH.items() for part in (f"--{option}", value)]
     done = job.run([job.build / "inkling", "bench", "--device", "cuda", *sizes, "--profile_steps", 0], seconds=120)
-    refused = re.search(r"device: .* is not to be had: .*", done.text)
+    refused = re.search(r"device: .* is not available: .*", done.text)
     if refused:
         fail(refused.group(0))
     query = ["nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"]
