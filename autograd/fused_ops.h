@@ -1,6 +1,6 @@
 // Fused ops, losses and attention. A fused op has kernels of its own for forward and backward, and
-// a definition in basic ops in the same file. Each comment names the file in ops/. (mse_loss is a
-// basic op, and sample has no gradient.)
+// a definition in basic ops in the same file. Each comment names the file in ops/. (Two are not
+// fused: mse_loss is a basic op, and sample has no gradient.)
 #pragma once
 
 #include <optional>
@@ -23,39 +23,41 @@ Tensor mlp(const Tensor& x, const Tensor& fc_weight, const Tensor& fc_bias,
 Tensor softmax(const Tensor& x, int64_t dim = -1);
 /// x - logsumexp x (log_softmax.cpp)
 Tensor log_softmax(const Tensor& x, int64_t dim = -1);
-/// (x - mean) / sqrt(var + eps) * weight + bias over the last dimension, var biased; weight, bias
-/// (C) or undefined, f32 also for a bf16 x; under Autocast bf16 for an f32 x. Ba, Kiros, Hinton
-/// 2016, eq. 4. (layer_norm.cpp)
+/// (x - mean) / sqrt(var + eps) * weight + bias over the last dimension, with the biased variance.
+/// weight and bias (C) may be undefined; they may be f32 for a bf16 x. Under Autocast an f32 x
+/// gives bf16. Ba, Kiros, Hinton 2016, eq. 4. (layer_norm.cpp)
 Tensor layer_norm(const Tensor& x, const Tensor& weight = {}, const Tensor& bias = {},
                   double eps = 1e-5);
-/// {s, layer_norm(s, ...)}, s = x + branch of the same shape: what stands between the parts of a
-/// transformer's block, in one pass. (layer_norm.cpp)
+/// {s, layer_norm(s, ...)} with s = x + branch, of one shape, in one pass. A transformer's block
+/// computes this between its parts. (layer_norm.cpp)
 std::pair<Tensor, Tensor> add_layer_norm(const Tensor& x, const Tensor& branch,
                                          const Tensor& weight = {}, const Tensor& bias = {},
                                          double eps = 1e-5);
-/// x / sqrt(mean x^2 + eps) * weight over the last dimension, dtypes as layer_norm's. Zhang and
-/// Sennrich 2019. (rms_norm.cpp)
+/// x / sqrt(mean x^2 + eps) * weight over the last dimension, with the dtypes of layer_norm. Zhang
+/// and Sennrich 2019. (rms_norm.cpp)
 Tensor rms_norm(const Tensor& x, const Tensor& weight = {}, double eps = 1e-6);
 /// Rows of weight (V, C) by ids (...): (..., C). (embedding.cpp)
 Tensor embedding(const Tensor& ids, const Tensor& weight);
-/// Zeroes each element with probability p and scales the others by 1 / (1 - p); the mask is a
-/// function of the context's random position, which moves on, and the element's index. x itself
-/// where p = 0 or not training. Srivastava et al. 2014. (dropout.cpp)
+/// Zeroes each element with probability p and scales the others by 1 / (1 - p). The mask is a
+/// function of the element's index and the context's random position, which then moves on. Returns
+/// x itself if p = 0 or not training. Srivastava et al. 2014. (dropout.cpp)
 Tensor dropout(const Tensor& x, double p, bool training = true);
-/// An element drawn from each row of probabilities (..., V), which sums to 1: i64 (..., 1). The
-/// draw is a function of the context's random position, which moves on, and the row. (sample.cpp)
+/// Draws an element from each row of probabilities (..., V), which sums to 1: i64 (..., 1). The
+/// draw is a function of the row and the context's random position, which then moves on.
+/// (sample.cpp)
 Tensor sample(const Tensor& probabilities);
 
 // ---- losses
 
 enum class Reduction { mean, sum, none };
-/// -log softmax(logits)[target]. logits (..., V), targets (...) i64; targets equal to ignore_index
-/// count nothing. mean: over the targets that count, NaN if none does. -> () or, for none, targets'
-/// shape; f32 for bf16 logits. (cross_entropy.cpp)
+/// -log softmax(logits)[target] for logits (..., V) and targets (...) i64. Targets equal to
+/// ignore_index are left out. Reduction::mean is over the other targets, and NaN if there are none.
+/// -> (), or the shape of targets with Reduction::none; f32 for bf16 logits. (cross_entropy.cpp)
 Tensor cross_entropy(const Tensor& logits, const Tensor& targets, int64_t ignore_index = -100,
                      Reduction reduction = Reduction::mean);
-/// cross_entropy(linear(x, weight), targets) in chunks of rows: the logits never exist whole.
-/// x (..., C), weight (V, C), both rounded to bf16 under Autocast -> f32 (linear_cross_entropy.cpp)
+/// cross_entropy(linear(x, weight), targets), computed in chunks of rows, so that all logits never
+/// exist at once. x (..., C), weight (V, C), both rounded to bf16 under Autocast -> f32
+/// (linear_cross_entropy.cpp)
 Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& targets,
                             int64_t ignore_index = -100, Reduction reduction = Reduction::mean);
 /// The number of rows whose logits linear_cross_entropy holds at a time.
@@ -65,29 +67,29 @@ Tensor mse_loss(const Tensor& input, const Tensor& target, Reduction reduction =
 
 // ---- attention/
 
-/// What scaled_dot_product_attention attends to, and how. T queries, S keys.
+/// The options of scaled_dot_product_attention, for T queries and S keys.
 struct AttentionOptions {
-  /// Bool: true where a query may attend to a key; or floating: added to the scores, -inf for what
-  /// may not be attended to, with a gradient if it requires one. Broadcasts to (..., T, S) and is
-  /// never expanded in memory: (S,) or (B, 1, 1, S) masks padding, (T, S) serves all heads.
+  /// A bool mask is true where a query may attend to a key. A floating mask is added to the scores:
+  /// -inf hides a key; it gets a gradient if it requires one. The mask broadcasts to (..., T, S)
+  /// and is never expanded in memory: (S,) or (B, 1, 1, S) masks padding, (T, S) serves all heads.
   Tensor attn_mask = {};
-  double dropout_p = 0;              ///< of each weight, always in force: pass 0 when not training
+  double dropout_p = 0;              ///< for each weight, always in force: pass 0 if not training
   bool is_causal = false;            ///< query i attends to keys 0 .. i
   bool causal_lower_right = false;   ///< ... to keys 0 .. i + S - T: the queries are the last of S
-  std::optional<double> scale = {};  ///< of the scores; 1 / sqrt(d) if not given
+  std::optional<double> scale = {};  ///< multiplies the scores; 1 / sqrt(d) if not given
 };
-/// softmax(q k^T scale + mask) v: (..., T, dv) of q (..., T, d), k (..., S, d), v (..., S, dv), all
-/// read in place where strided. Dimensions before the last two broadcast. k and v may also have
-/// fewer heads (dimension -3) than q, by a whole factor n: head h of q then uses head h / n.
-/// Everything in `options` applies together. A query that may attend to nothing gives zeros, and no
-/// gradient; neither it nor a key that no query of its head may attend to has any influence, be
-/// they NaN. Dropout is that of dropout(weights, dropout_p) at the same random position. Memory is
-/// linear in T and S. Dao et al. 2022, alg. 1 and 4. (attention.cpp)
+/// softmax(q k^T scale + mask) v: (..., T, dv) for q (..., T, d), k (..., S, d), v (..., S, dv).
+/// Strided inputs are read in place. Dimensions before the last two broadcast. k and v may also
+/// have fewer heads (dimension -3) than q, by a whole factor n: head h of q then uses head h / n.
+/// All options may be used together. A query that may attend to nothing gives zeros, and no
+/// gradient. Neither such a query nor a key that no query of its head may attend to has any
+/// influence, even if it is NaN. Dropout is that of dropout(weights, dropout_p) at the same random
+/// position. Memory is linear in T and S. Dao et al. 2022, alg. 1 and 4. (attention.cpp)
 ///   scaled_dot_product_attention(q, k, v, {.is_causal = true})
 Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v,
                                     const AttentionOptions& options = {});
-/// The weights, (..., T, S), by which scaled_dot_product_attention mixes values: for looking at
-/// them. At the same random position they have the same ones dropped.
+/// The weights (..., T, S) with which scaled_dot_product_attention mixes values, to look at them.
+/// At the same random position dropout zeroes the same ones.
 Tensor attention_weights(const Tensor& q, const Tensor& k, const AttentionOptions& options = {});
 
 }  // namespace ink

@@ -94,10 +94,9 @@ struct TensorImpl {
   bool is_view = false;              // made by a view op
   bool is_buffer = false;            // of a module, and so shared by all who call it
   std::shared_ptr<TensorImpl> base;  // the tensor whose memory a view sees; never a view itself
-  std::weak_ptr<TensorImpl>
-      not_followed;                     // the same for a view taken under NoGrad: it has no base
-  std::atomic<uint64_t> base_moves{0};  // base->moves when `slot` was derived from base
-  static std::atomic<int64_t> live;     // implementations that exist now
+  std::weak_ptr<TensorImpl> not_followed;  // the same for a view taken under NoGrad: it has no base
+  std::atomic<uint64_t> base_moves{0};     // base->moves when `slot` was derived from base
+  static std::atomic<int64_t> live;        // implementations that exist now
 };
 
 /// Removes a hook. Until then a hook lives as long as the tensor's place in the graph: a hook of an

@@ -174,7 +174,7 @@ TEST(Serialize, ManyTensors) {
 TEST(Serialize, SaysWhatIsWrongWithAFile) {
   EXPECT_EQ(load_error("{}"), "expected a safetensors file, got 2 bytes");
   EXPECT_EQ(load_error("PK\3\4 a zip file, not this"),
-            "expected a safetensors file: a header of 8800140462016121680 bytes cannot be");
+            "expected a safetensors file, got a header of 8800140462016121680 bytes");
   EXPECT_EQ(load_error(file_of("{}").substr(0, 9)),
             "the file is truncated: expected a header of 2 bytes, got 1");
   EXPECT_EQ(header_error("{\"a\": oops}"), "the header: invalid JSON at byte 7");

@@ -1,13 +1,13 @@
 // Matrix products on the tile unit of recent Intel processors (AMX, bf16).
 //
-// bf16 operands enter as they are. An f32 is the sum of three bf16, each the rounded rest of those
-// before: x = x1 + x2 + x3, 8 bits of its 24 in each. Of the nine products of a b the six with
-// indices i + j <= 4 are computed; the other three are below 2^-26 of it, under f32's own rounding.
-// All products of bf16 are exact in f32 and sums run in f32, so the result is as good as that of
-// f32 arithmetic (test_gemm_units measures both against f64), at 6/16 of its multiplications. A
-// block is left to AVX-512 where three bf16 cannot stand for an element (infinity, NaN, a number
-// that rounds to infinity), or where a row or column is so small that its pieces or their products
-// are denormal, which the unit takes for 0.
+// bf16 operands are used as they are. An f32 x is split into three bf16, x = x1 + x2 + x3, each the
+// rounded remainder of those before it, with 8 of the 24 bits. Of the nine products in a b, the six
+// with indices i + j <= 4 are computed. The other three are below 2^-26 of a b, less than f32's own
+// rounding. Products of bf16 are exact in f32 and sums run in f32, so the result is as good as that
+// of f32 arithmetic (test_gemm_units measures both against f64), at 6/16 of its multiplications.
+// AVX-512 computes a block instead if three bf16 cannot represent an element (infinity, NaN, a
+// number that rounds to infinity), or if a row or column is so small that its pieces or their
+// products are denormal, which the unit treats as 0.
 //   Henry, Tang, Heinecke: Leveraging the bfloat16 Artificial Intelligence Datatype For
 //   Higher-Precision Computations, 2019.
 #include <algorithm>
@@ -28,12 +28,13 @@ INK_BEGIN_TARGET("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,amx-tile,amx-bf1
 namespace ink {
 namespace {
 
-// A tile is 16 rows of 64 bytes. The left operand's holds 16 rows of 32 bf16 along the inner
-// dimension. The right one's holds 16 columns of 32, pair by pair: row r has elements 2 r and
-// 2 r + 1 of every column. Of 32-bit pairs, one is the transpose of the other.
+// A tile is 16 rows of 64 bytes. A tile of the left operand holds 16 rows of 32 bf16 along the
+// inner dimension. A tile of the right one holds 16 columns of 32, pair by pair: row r has elements
+// 2 r and 2 r + 1 of every column. Seen as matrices of 32-bit pairs, one is the transpose of the
+// other.
 constexpr int64_t kTile = 16, kInner = 32, kTileElements = kTile * kInner;
-// A block of the result has 2 x 2 tiles, and a panel is what one row, or column, of blocks reads:
-// for every 32 of the inner dimension each piece's two tiles.
+// A block of the result has 2 x 2 tiles. A panel is all that one row (column) of blocks reads of
+// the left (right) operand: for every 32 of the inner dimension, two tiles of each piece.
 constexpr int64_t kBlock = 2 * kTile;
 constexpr int64_t kPiece = kBlock * kInner;      // elements of two tiles, of one piece
 constexpr int64_t kRows = 128, kColumns = 2048;  // of packed panels: in the L2 and L3 caches
@@ -48,7 +49,7 @@ struct Packed {
   uint16_t* data;
   int64_t steps;
 
-  // Row r of the first piece's tile for 16 rows (left) or columns (right), `tile` of them before.
+  // Row r of the first piece's tile number `tile`, which holds 16 rows (left) or columns (right).
   uint16_t* row(int64_t tile, int64_t step, int64_t r) const {
     return data + (tile / 2 * steps + step) * P * kPiece + tile % 2 * kTileElements + r * kInner;
   }
@@ -80,7 +81,7 @@ struct Largest {
   }
 };
 
-// Memory's vectors are rows of tiles, in order: a line (or two) is read from end to end.
+// Packs vectors in memory as rows of tiles, in order: a line (or two) is read from end to end.
 template <int P, class T, bool kAlong>
 Seen pack_rows(const Packed<P> to, const Lines<T, kAlong> from, int64_t vectors, int64_t chunks) {
   Seen seen = Seen::nothing();
@@ -103,7 +104,7 @@ Seen pack_rows(const Packed<P> to, const Lines<T, kAlong> from, int64_t vectors,
   return seen;
 }
 
-// Memory's vectors are columns of tiles: 16 of them are transposed in registers.
+// Packs vectors in memory as columns of tiles: 16 of them are transposed in registers.
 template <int P, bool kWhole, class T, bool kAlong>
 void pack_transposed_tile(uint16_t* to, const Lines<T, kAlong>& from, int64_t r0, int64_t at,
                           Seen& seen, __m512* largest) {
@@ -146,9 +147,9 @@ Seen pack_transposed(const Packed<P> to, const Lines<T, kAlong> from, int64_t ve
   return seen;
 }
 
-// Can pieces stand for these operands? Not for what is not finite; nor where pieces, or their
-// products, are denormal: the third piece of a line's largest element is 2^-24 of it, and 2^-126 is
-// the smallest normal number.
+// Can pieces represent these operands? They cannot if an element is not finite, or if pieces or
+// their products are denormal. (The third piece of a line's largest element is 2^-24 of it, and
+// 2^-126 is the smallest normal number.)
 bool pieces_suffice(const Seen& left, const Seen& right) {
   const float a = _mm512_reduce_min_ps(left.least), b = _mm512_reduce_min_ps(right.least);
   return left.all_finite() && right.all_finite() && std::min({a, b, a * b}) >= 0x1p-102f;
@@ -208,7 +209,7 @@ template <int P>
 template <int P>
 void multiply_block(int64_t steps, const uint16_t* a, const uint16_t* b, Start start, float* c,
                     int64_t ld) {
-  asm volatile("" ::: "memory");  // the tile instructions do not tell the compiler what they read
+  asm volatile("" ::: "memory");  // the compiler does not know what tile instructions read
   if (start.data != nullptr) {
     const float* below = start.data + kTile * start.ld;
     _tile_loadd(0, start.data, 4 * start.ld);
@@ -257,14 +258,15 @@ void multiply_part(int64_t steps, const uint16_t* a, const uint16_t* b, Start st
 
 int64_t packed_rows(int64_t m) { return std::min(kRows, up_to_multiple(m, kBlock)); }
 
-// The inner dimension in equal parts, so that a left and a right panel share the L1 and L2 caches.
+// Cuts the inner dimension into equal parts so that a left and a right panel fit the L1 and L2
+// caches together.
 int64_t inner_part(int64_t k, int pieces) {
   const int64_t longest = pieces == 1 ? kLongestBf16Inner : kLongestPart;
   const int64_t parts = (k + longest - 1) / longest;
   return up_to_multiple((k + parts - 1) / parts, kInner);
 }
 
-// A product on AVX-512, which stands for any f32.
+// A product on AVX-512, which takes any f32.
 void multiply_elsewhere(const GemmProduct& part) {
   const GemmUnit& unit = *avx512_unit();
   struct alignas(64) Line {
@@ -309,7 +311,7 @@ void multiply(const GemmProduct& p, uint16_t* scratch) {
                            (i0 + i) * p.c.ld + j0 + j, std::min(kBlock, rows - i),
                            std::min(kBlock, cols - j));
         };
-        if (2 * panel * padded * cols / kBlock <= kCachedBytes) {  // row by row, as memory likes it
+        if (2 * panel * padded * cols / kBlock <= kCachedBytes) {  // row by row, as in memory
           for (int64_t i = 0; i < rows; i += kBlock) {
             for (int64_t j = 0; j < cols; j += kBlock) part_of_result(i, j);
           }
@@ -323,7 +325,7 @@ void multiply(const GemmProduct& p, uint16_t* scratch) {
   }
 }
 
-// The shape of all eight tiles; the unit is idle again when this goes.
+// Sets the shape of all eight tiles; the destructor makes the unit idle again.
 struct TileConfig {
   struct alignas(64) {
     uint8_t palette = 1, start_row = 0, reserved[14] = {};

@@ -1,4 +1,4 @@
-// Matrix products on AVX-512, of f32, and of bf16 where the processor multiplies pairs of them.
+// Matrix products of f32 on AVX-512, and of bf16 if the processor multiplies pairs of bf16.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -20,12 +20,12 @@ namespace ink {
 namespace {
 
 // A vector has 16 lanes of 32 bits. Along the inner dimension a lane is one step: an f32, or with
-// kPairs two bf16, whose products one instruction sums up.
+// kPairs two bf16, whose products one instruction sums.
 //
-// A block of the result, up to 14 rows by 2 vectors, stays in registers while the steps go by; each
-// takes 2 vectors of the right operand's panel and a broadcast lane of each row of the left one.
-// The left operand's rows for a block stay in the L1 cache while the right panels stream past them
-// from the L2 cache.
+// A block of the result, up to 14 rows by 2 vectors, stays in registers during the loop over steps.
+// Each step takes 2 vectors of the right operand's panel and a broadcast lane of each row of the
+// left operand. The left operand's rows for a block stay in the L1 cache while the right panels
+// stream from the L2 cache.
 constexpr int64_t kLanes = 16, kVectors = 2, kWidth = kLanes * kVectors, kHeight = 14;
 constexpr int64_t kLongestPart = 384;  // steps
 constexpr int64_t kColumns = 512;      // of packed right panels
@@ -41,7 +41,7 @@ struct Left {
     const auto* data = static_cast<const char*>(x.data);
     return x.layout.transposed ? Left{data, 4, ld} : Left{data, ld, 4};
   }
-  // 16 lanes a step.
+  // 16 lanes for each step.
   static Left packed(const float* data) {
     return {reinterpret_cast<const char*>(data), 4, 4 * kLanes};
   }
@@ -61,7 +61,7 @@ template <bool kPairs>
   }
 }
 
-// To bf16, as bfloat16(float) does it; with kPairs denormals become 0.
+// Rounds to bf16 as bfloat16(float) does; with kPairs denormals become 0.
 template <bool kPairs>
 [[gnu::always_inline]] inline __m256i rounded(__m512 x) {
   if constexpr (kPairs) {
@@ -76,13 +76,13 @@ template <bool kPairs>
   }
 }
 
-// R rows by V vectors of the result, of which the last has the lanes `last`.
+// R rows by V vectors of the result; the last vector has the lanes `last`.
 template <bool kPairs, int R, int V>
 void multiply_block(int64_t steps, Left left, const float* right, Start start, GemmResult c,
                     __mmask16 last) {
   const int64_t element = c.is_bf16 ? 2 : 4;
 #pragma GCC unroll 14
-  for (int i = 0; i < R; ++i) {  // written at the end: on its way here until then
+  for (int i = 0; i < R; ++i) {  // written at the end, and fetched until then
     const char* row = static_cast<const char*>(c.data) + i * c.ld * element;
     __builtin_prefetch(row, 1);
     __builtin_prefetch(row + kWidth * element - 1, 1);
@@ -163,7 +163,7 @@ struct LaneLines {
   }
 };
 
-// f(lines) for the matrix x, whose lines run along the inner dimension (kAlong), or across it.
+// Calls f(lines) for the matrix x, whose lines run along the inner dimension (kAlong) or across it.
 template <bool kPairs, bool kAlong, class F>
 [[gnu::always_inline]] inline void with_lines(const GemmOperand& x, int64_t count, int64_t width,
                                               const F& f) {
@@ -176,8 +176,8 @@ template <bool kPairs, bool kAlong, class F>
   }
 }
 
-// Of a panel of the right operand: `steps` by 32 columns, with room for a multiple of 16 steps, and
-// so that panels begin in different sets of the cache.
+// The floats of a panel of the right operand: `steps` by 32 columns, with room for a multiple of 16
+// steps, and padded so that panels begin in different sets of the cache.
 int64_t panel_floats(int64_t steps) { return (up_to_multiple(steps, kLanes) + 2) * kWidth; }
 
 // The right operand's panels.
@@ -191,7 +191,7 @@ void pack_right(float* to, const GemmOperand& x, int64_t inner, int64_t cols, in
         float* panel = to + r * kWidth;
         for (int64_t j = 0; j < cols; j += kWidth, panel += panel_size) {
           for (int64_t v = 0; v < kWidth; v += kLanes) {
-            lines.prefetch(r + 4, j + v);  // runs are short: the processor does not see them coming
+            lines.prefetch(r + 4, j + v);  // runs are too short for the processor's prefetcher
             _mm512_store_si512(panel + v,
                                whole ? lines.template vector<true>(r, j + v) : lines(r, j + v));
           }
@@ -219,14 +219,14 @@ void pack_right(float* to, const GemmOperand& x, int64_t inner, int64_t cols, in
   });
 }
 
-// Rows in blocks of like heights, up to kHeight.
+// Cuts rows into blocks of nearly equal heights, up to kHeight.
 struct Blocks {
   int64_t rows, count = (rows + kHeight - 1) / kHeight;
 
   int64_t begin(int64_t block) const { return rows * block / count; }
 };
 
-// Can the left operand be read where it is, and is that faster? Few columns do not repay packing.
+// Can the left operand be read in place, and is that faster? Few columns do not repay packing.
 template <bool kPairs>
 bool reads_in_place(const GemmOperand& x, int64_t inner, int64_t cols) {
   constexpr int64_t kFewColumns = 256;
@@ -247,8 +247,8 @@ Left pack_rows(float* memory, const GemmOperand& x, int64_t rows, int64_t inner,
   return {reinterpret_cast<const char*>(memory), 4 * ld, 4};
 }
 
-// The rows of blocks first to first + kGroup of a transposed left operand, step by step, so that
-// memory is read in long runs: 16 lanes from where each block begins.
+// Packs the rows of blocks first to first + kGroup of a transposed left operand, step by step, so
+// that memory is read in long runs: 16 lanes from the beginning of each block.
 template <bool kPairs>
 void pack_group(float* memory, const GemmOperand& x, const Blocks& blocks, int64_t first,
                 int64_t inner, int64_t steps) {
@@ -272,7 +272,7 @@ void fetch_rows(const GemmOperand& x, int64_t begin, int64_t end, int64_t inner)
   }
 }
 
-// Steps of the inner dimension in equal parts.
+// Cuts the steps of the inner dimension into equal parts.
 int64_t part_steps(int64_t steps, bool whole) {
   const int64_t parts = whole ? 1 : (steps + kLongestPart - 1) / kLongestPart;
   return up_to_multiple((steps + parts - 1) / parts, kLanes);

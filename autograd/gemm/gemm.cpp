@@ -1,7 +1,7 @@
-// Matrix products through a unit of the processor (gemm/units.h), where there is one and the
-// product is worth it, and through OpenBLAS. Threads share out tiles of the result, and each tile
-// is one serial call: that keeps OpenBLAS's own threads, which wait for one another in busy loops,
-// out of the way, and the bits depend on the number of threads alone.
+// Matrix products: by a unit of the processor (gemm/units.h) if there is one and the product is
+// large enough, else by OpenBLAS. Threads share the tiles of the result, and each tile is one
+// serial call. So OpenBLAS's own threads, which wait for one another in busy loops, stay
+// idle, and the bits depend on the number of threads alone.
 #include "autograd/gemm/gemm.h"
 
 #include <cblas.h>
@@ -93,7 +93,7 @@ void blas_gemv(CBLAS_TRANSPOSE t, int m, int n, double alpha, const double* a, i
 
 CBLAS_TRANSPOSE flag(bool transposed) { return transposed ? CblasTrans : CblasNoTrans; }
 
-// Sizes and leading dimensions travel as BLAS's 32-bit integers.
+// BLAS takes sizes and leading dimensions as 32-bit integers.
 int blas_int(int64_t value) {
   INK_CHECK(value <= std::numeric_limits<int>::max(), "gemm: a matrix size or stride of ", value,
             " exceeds what BLAS can index");
@@ -122,8 +122,8 @@ void gemv(const Matrix<const T>& matrix, int64_t rows, int64_t cols, bool transp
             static_cast<T>(beta), y, blas_int(incy));
 }
 
-// One product, serial when called by several threads at once. A result stored transposed is asked
-// for in column-major order, where all flags are reversed.
+// One product, serial when called by several threads at once. A result that is stored transposed is
+// requested in column-major order, which reverses all flags.
 template <class T>
 void product(int64_t m, int64_t n, int64_t k, double alpha, const Matrix<const T>& a,
              const Matrix<const T>& b, double beta, const Matrix<T>& c) {
@@ -139,21 +139,21 @@ void product(int64_t m, int64_t n, int64_t k, double alpha, const Matrix<const T
             static_cast<T>(beta), c.data, blas_int(c.layout.ld));
 }
 
-// How a batch of products is shared out: each result is cut into grid.rows x grid.cols tiles.
+// How threads share a batch of products: each result is cut into grid.rows x grid.cols tiles.
 struct Grid {
   int64_t rows, cols;
 };
 
-// What one product takes, in multiplications; reading an element takes as long as eight.
+// The time of one product, in multiplications; reading an element takes as long as eight.
 int64_t work_of(int64_t m, int64_t n, int64_t k) {
   return std::max<int64_t>(m * n * k, 8 * (m * k + k * n + m * n));
 }
 
-// The work that a thread is worth waking for: about 20 us.
+// The least work for which waking a thread pays: about 20 us.
 constexpr int64_t kWorthAThread = 1 << 20;
 
-// As many tiles a matrix as bring `threads` an even share, shaped so that each tile reads least of
-// a and b. Products too small to be shared out stay whole.
+// The tiles of each matrix: as many as give `threads` equal shares, in the shape in which a tile
+// reads the least of a and b. Products that are too small to be shared stay whole.
 Grid choose_grid(int64_t batch, int64_t m, int64_t n, int64_t k, int64_t threads) {
   const double work = static_cast<double>(work_of(m, n, k)) * static_cast<double>(batch);
   const int64_t useful = static_cast<int64_t>(
@@ -228,7 +228,7 @@ bool row_major(const Array& x) {
   return layout && !layout->transposed;
 }
 
-// The unit for a product, or null: it is of f32 and bf16, and large enough to be worth packing.
+// The unit for a product of f32 and bf16 that is large enough to be packed, or null.
 const GemmUnit* suitable_unit(const Array& c, const Array& a, const Array& b, double alpha,
                               bool accumulate) {
   constexpr int64_t kLeastSide = 16, kLeastWork = 1 << 16;
@@ -278,7 +278,7 @@ void unit_products(const GemmUnit& unit, Array& c, const Array& a, const Array& 
   });
 }
 
-// Plain loops over integers, which BLAS does not know.
+// Plain loops over integers, which BLAS does not support.
 void integer_products(Array& c, const Array& a, const Array& b, int64_t alpha, bool accumulate) {
   const int64_t m = c.size(-2), n = c.size(-1), k = a.size(-1), batch = c.numel() / (m * n);
   const int64_t *pa = a.data<int64_t>(), *pb = b.data<int64_t>();
@@ -363,7 +363,7 @@ const GemmUnit* gemm_unit() {
 }
 
 void take_gemm_memory(int64_t threads) {
-  static int64_t served = 1;  // threads; the first one's is taken when OpenBLAS is loaded
+  static int64_t served = 1;  // threads with memory; the first gets it when OpenBLAS is loaded
   rlimit space{};
   if (getrlimit(RLIMIT_AS, &space) != 0 || space.rlim_cur == RLIM_INFINITY) return;
   if (threads <= served) return;
@@ -397,7 +397,7 @@ std::string gemm_backend() {
   std::string version = openblas_get_config();  // "OpenBLAS 0.3.21 NO_LAPACKE ..."
   version = version.substr(0, version.find(' ', version.find(' ') + 1));
   version += std::string(", ") + openblas_get_corename() + " kernels";
-#ifdef INKLING_LEVEL  // of a portable build: which of its libraries the loader took
+#ifdef INKLING_LEVEL  // a portable build: which of its libraries the loader picked
   version += "; row kernels for " INKLING_LEVEL;
 #endif
   return gemm_unit() != nullptr ? gemm_unit()->name + ("; " + version) : version;

@@ -1,8 +1,8 @@
 // Rows and columns of matrices on their way into the panels that gemm/amx.cpp and gemm/avx512.cpp
 // multiply: runs of 16 or 32 elements as vectors, bf16 in pairs along the inner dimension.
 //
-// To be included where the target is AVX-512 with bf16. Everything is local to the file: what one
-// file compiles for its processor must not end up in another's.
+// Include it where the target is AVX-512 with bf16. Everything is local to the file, because code
+// that one file compiles for its processor must not end up in another file's.
 #pragma once
 
 #include <type_traits>
@@ -20,7 +20,7 @@ inline __mmask16 first_lanes(int64_t n) {
   return n >= 16 ? 0xffff : n <= 0 ? 0 : static_cast<__mmask16>((1u << n) - 1);
 }
 
-// f32 values that a block of the result starts from: rows ld apart. None: zeros.
+// The f32 values from which a block of the result starts, rows ld apart; zeros if null.
 struct Start {
   const float* data = nullptr;
   int64_t ld = 0;
@@ -30,20 +30,20 @@ struct Start {
   }
 };
 
-// What of an operand was seen as it was packed. Its lines are the left one's rows and the right
-// one's columns.
+// What packing has learnt about an operand. Its lines are rows of the left operand, columns of the
+// right one.
 struct Seen {
   __m512 finite;  // NaN where something is not finite
   __m512 least;   // of the lines' largest |x|, the smallest that is not 0
 
-  // Not a constructor: g++ compiles an implicit one for another target.
+  // Not a constructor, because g++ compiles an implicit one for another target.
   static Seen nothing() { return {_mm512_setzero_ps(), _mm512_set1_ps(0x1.fffffep127f)}; }
-  // 16 lines, whose largest |x| these are.
+  // Notes 16 lines by their largest |x|.
   void add_lines(__m512 largest) {
     const __mmask16 some = _mm512_cmp_ps_mask(largest, _mm512_setzero_ps(), _CMP_GT_OQ);
     least = _mm512_mask_min_ps(least, some, least, largest);
   }
-  // One line, of 16 parts.
+  // Notes one line by the largest |x| of its 16 parts.
   void add_line(__m512 largest) { add_lines(_mm512_set1_ps(_mm512_reduce_max_ps(largest))); }
   bool all_finite() const {
     return _mm512_cmp_ps_mask(finite, _mm512_setzero_ps(), _CMP_NEQ_UQ) == 0;
@@ -56,7 +56,7 @@ template <bool kAlong>
 struct Pairs {
   __m512 low, high;
 
-  // Rounds both to bf16 and keeps the rests.
+  // Rounds both to bf16 and keeps the remainders.
   __m512i take_piece() {
     const auto packed = reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(high, low));
     if constexpr (kAlong) {
@@ -81,13 +81,13 @@ struct Pairs {
                                                         11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
     return _mm512_permutexvar_epi16(_mm512_load_si512(kOrder), x);
   }
-  // Before the first piece is taken: how large the elements are.
+  // Notes how large the elements are. Call it before the first piece is taken.
   void note_size(__m512& largest) const {
     constexpr int kLargerMagnitude = 0b1011;
     largest =
         _mm512_range_ps(_mm512_range_ps(low, high, kLargerMagnitude), largest, kLargerMagnitude);
   }
-  // After it: is a rest not finite?
+  // Notes remainders that are not finite. Call it after that.
   void note_not_finite(Seen& seen) const {
     const __m512 zero = _mm512_setzero_ps();
     seen.finite = _mm512_add_ps(seen.finite, _mm512_fmadd_ps(low, zero, _mm512_mul_ps(high, zero)));
@@ -103,15 +103,15 @@ struct Ready {
   void note_not_finite(Seen&) const {}
 };
 
-// Lines of a matrix in memory, ld apart: rows of the left operand, of `width` elements along the
-// inner dimension (kAlong), say. Past the last line and past `width` there are zeros.
+// Lines of a matrix in memory, ld apart, such as rows of the left operand with `width` elements
+// along the inner dimension (kAlong). Past the last line and past `width` they read as zeros.
 template <class T, bool kAlong>
 struct Lines {
   const T* data;
   int64_t ld, lines, width;
 
-  // 32 elements of line r from `at` on (kAlong), or 16 of lines 2 r and 2 r + 1, as Pairs, or, of
-  // bf16, as a row of a tile. kWhole: none is past an end.
+  // 32 elements of line r from `at` on (kAlong), or 16 each of lines 2 r and 2 r + 1. f32 gives
+  // Pairs, bf16 a row of a tile. kWhole: none is past an end.
   template <bool kWhole>
   auto vector(int64_t r, int64_t at) const {
     const int64_t line = kAlong ? r : 2 * r;

@@ -1,5 +1,5 @@
-// Products of matrices small enough to lie in cache, on one thread: what tiled kernels are made of.
-// A block of the result stays in registers while the inner dimension passes by.
+// Products of matrices that fit in a cache, on one thread, for tiled kernels. A block of the result
+// stays in registers during the loop over the inner dimension.
 #pragma once
 
 #include <algorithm>

@@ -1,11 +1,11 @@
-// The processor's units for matrix products, behind one interface. gemm.cpp takes the best one and
-// leaves the rest to OpenBLAS: f64, products too small to be packed, machines without a unit.
+// The processor's units for matrix products, behind one interface. gemm.cpp uses the best one.
+// OpenBLAS computes f64, products too small to be packed, and everything on other machines.
 //
-//   amx          tiles of bf16; an f32 as three of them          gemm/amx.cpp
+//   amx          tiles of bf16; an f32 as three bf16             gemm/amx.cpp
 //   avx512_bf16  AVX-512, and its products of bf16 for bf16       gemm/avx512.cpp
 //   avx512       AVX-512; bf16 becomes f32 on the way in          gemm/avx512.cpp
 //
-// INKLING_CPU_CAPABILITY in the environment names the best that may be used; `default` is none.
+// INKLING_CPU_CAPABILITY in the environment names the best unit allowed; `default` allows none.
 #pragma once
 
 #include "autograd/gemm/gemm.h"
@@ -50,27 +50,28 @@ struct GemmUnit {
   /// Bytes of scratch memory that product() needs, aligned to 64.
   int64_t (*scratch_bytes)(int64_t m, int64_t n, int64_t k);
 
-  /// The product, on the calling thread; sums are in f32. Two f32 operands give f32's precision;
-  /// with one of bf16, the other one may be rounded to bf16, too.
+  /// The product, on the calling thread; sums are in f32. Two f32 operands give f32's precision.
+  /// Beside a bf16 operand, the other one may be rounded to bf16, too.
   void (*product)(const GemmProduct& product, void* scratch);
 
   /// to[i] = factor from[i], rounded to bf16.
   void (*round_row)(bfloat16* to, const float* from, int64_t n, float factor);
 };
 
-/// The inner dimension up to which a product can be written as bf16: longer ones are summed in
-/// parts, which only f32 can hold.
+/// The longest inner dimension of a product with a bf16 result. A longer one is summed in parts,
+/// which must be kept in f32.
 inline constexpr int64_t kLongestBf16Inner = 1024;
 
-/// The units, or null where this processor lacks one or the system does not let us use it.
+/// The units; null if the processor lacks one or the system does not let us use it.
 const GemmUnit* amx_unit();
 const GemmUnit* avx512_bf16_unit();
 const GemmUnit* avx512_unit();
 
-/// Do products pack or convert operands in memory that we count? A GPU's library has its own.
+/// Do products pack or convert operands in memory that the allocator counts? A GPU's library has
+/// memory of its own.
 bool packs_operands(Device device);
 
-/// The best unit that there is and that the environment allows, or null.
+/// The best unit that this machine has and the environment allows, or null.
 const GemmUnit* gemm_unit();
 
 }  // namespace ink

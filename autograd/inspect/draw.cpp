@@ -13,7 +13,8 @@
 namespace ink {
 namespace {
 
-// What a graph is made of, newest node first; found without recursion, however deep it is.
+// The nodes and leaves of a graph, the newest node first. They are found without recursion, because
+// graphs may be deep.
 struct Parts {
   std::vector<const Node*> nodes;
   std::vector<const GradSlot*> leaves;
@@ -52,7 +53,7 @@ std::string name_of_leaf(const GradSlot* slot, const NamedTensors& names) {
 
 std::string print_graph(const Tensor& y, const NamedTensors& names) {
   const Parts parts(y.slot().get());
-  constexpr size_t kDeepest = 40;  // levels; what lies deeper is not indented further
+  constexpr size_t kDeepest = 40;  // levels of indentation; deeper nodes are not indented further
   struct Line {
     const GradSlot* slot;
     size_t depth;

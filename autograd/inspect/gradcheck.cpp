@@ -36,7 +36,7 @@ std::string index_text(const Tensor& x, int64_t i) {
   return "[" + text;
 }
 
-// A central difference, where v moves elements of one input:
+// A central difference in direction v of one input:
 //   sum of u (f(x + eps v) - f(x - eps v)) / (2 eps)
 // move(values, step) adds step v to x's values, in row-major order.
 class Difference {

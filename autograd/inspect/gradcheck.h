@@ -1,5 +1,5 @@
-// Gradient checks: compares what backward computes with central differences. For our ops and
-// layers, and for yours:
+// Gradient checks: compare the gradients of backward with central differences, for the library's
+// ops and layers, and for yours:
 //
 //   Linear layer(3, 4);
 //   layer.to(f64);

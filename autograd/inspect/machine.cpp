@@ -33,8 +33,9 @@
 namespace ink {
 namespace {
 
-// Each makes chains of x = x / 2 + 1 on vectors, as many as hide the latency of the units, and says
-// how many FLOPs those were. Chains start apart and end in `sink`, or the compiler would drop some.
+// Each runs chains of x = x / 2 + 1 on vectors, enough of them to hide the latency of the units,
+// and returns the number of FLOPs. Chains have different starts and end in `sink`, because
+// otherwise the compiler would drop some.
 constexpr int64_t kRounds = 200000;
 constexpr int kChains = 12;
 using Chains = double (*)(float& sink);
@@ -79,7 +80,7 @@ __attribute__((target("avx512f"))) double avx512_chains(float& sink) {
 }
 #endif
 
-// Of this processor's widest vectors, whichever one was compiled for.
+// Chains for this processor's widest vectors, whatever the program was compiled for.
 Chains widest_chains() {
 #if defined(__x86_64__)
   if (__builtin_cpu_supports("avx512f")) return avx512_chains;
@@ -88,7 +89,7 @@ Chains widest_chains() {
   return any_chains;
 }
 
-// The most of `amount` that f() does in a second, over a few runs.
+// The most that f(), which does `amount` of work, does in a second, over a few runs.
 template <class F>
 double best_rate(double amount, int runs, F&& f) {
   double best = 0;
@@ -101,7 +102,7 @@ double best_rate(double amount, int runs, F&& f) {
   return best;
 }
 
-// Every thread has its own best: they run at the same time, but need not wait for each other.
+// The sum of each thread's best run. All run at the same time, but do not wait for each other.
 double measure_flops() {
   const Chains chains = widest_chains();
   const int64_t threads = max_threads();
@@ -131,7 +132,7 @@ template <class F>
 double rate_of_growing(int64_t size, int64_t most, const F& run) {
   constexpr double kLongEnough = 4e-3;  // seconds
   for (;; size *= 2) {
-    const double amount = run(size);  // the first run makes what later ones find
+    const double amount = run(size);  // the first run allocates and warms up
     const double rate = best_rate(amount, 5, [&] { run(size); });
     if (amount / rate >= kLongEnough || size >= most) return rate;
   }
@@ -186,8 +187,8 @@ std::string describe_machine(Device device) {
 
 namespace {
 
-// The least that a file of the process's control groups says, from its own up to the root; f reads
-// a number from an open file, infinity where there is no limit.
+// The least limit in a file of the process's control groups, from its own group up to the root. f
+// reads a number from an open file, and returns infinity if there is no limit.
 template <class F>
 double group_limit(const std::string& name, F&& f) {
   double least = std::numeric_limits<double>::infinity();
@@ -214,9 +215,9 @@ double number_in(std::istream& in) {
   return in >> number ? number : std::numeric_limits<double>::infinity();  // "max"
 }
 
-// Processors' worth of time.
+// The processor time of the control group, in processors.
 double group_processors() {
-  return group_limit("cpu.max", [](std::istream& in) {  // "200000 100000": of a period
+  return group_limit("cpu.max", [](std::istream& in) {  // "200000 100000": time, period
     const double quota = number_in(in);
     return quota / (std::isfinite(quota) ? number_in(in) : 1);
   });

@@ -1,4 +1,4 @@
-// What this machine can do at best, measured: the roof that kernels are held against.
+// The peak of this machine, measured: kernels are compared with it (roofline).
 #pragma once
 
 #include <string>
@@ -8,36 +8,36 @@
 
 namespace ink {
 
-/// Of all threads that parallel_for uses, together; or of a GPU.
+/// The peak of all threads that parallel_for uses, together; or of a GPU.
 struct Machine {
   /// CPU: f32 fused multiply-adds from registers, two FLOPs each.
-  /// GPU: a large product of matrices, of the dtype that was asked for.
+  /// GPU: a large matrix product, in the dtype given.
   double flops_per_second = 0;
-  /// CPU: a[i] += s b[i] on arrays that no cache holds.
+  /// CPU: a[i] += s b[i] on arrays larger than the caches.
   /// GPU: a copy.
   double bytes_per_second = 0;
 };
 
-/// The best of a few short runs: 0.3 s or so.
+/// The best of a few short runs; takes about 0.3 s.
 Machine measure_machine(Device device = cpu_device, DType dtype = f32);
 
-/// FLOP/s of dense bf16 products by the data sheet of the GPU of this name, which MFU (model FLOPs
-/// utilisation, Chowdhery et al. 2022) is a fraction of; 0 where it is not known here.
+/// FLOP/s of dense bf16 products by the data sheet of the GPU of this name; 0 if the GPU is not
+/// known here. MFU (model FLOPs utilisation, Chowdhery et al. 2022) is a fraction of it.
 double datasheet_flops(const std::string& name);
 
-/// A GPU's name; or the processor's, how many threads use it, and what its products run on.
+/// A GPU's name; or the processor's name, the number of threads and the library of its products.
 std::string describe_machine(Device device);
 
-/// Processor cores that this process may run on, 1 or more: no more than the time that its control
-/// group is given. The hardware threads of a core count as one, because they share the units that
-/// products keep busy.
+/// The number of processor cores that this process may use, at least 1 and at most the processor
+/// time of its control group. The hardware threads of a core count as one, because they share the
+/// units that matrix products use.
 int physical_cores();
 
 /// Bytes that this process may use: the machine's memory, or the limit of its control group or of
 /// its address space (ulimit -v), whichever is least.
 int64_t usable_memory();
 
-/// The processor's name as the system tells it; "unknown" if it does not.
+/// The processor's name by the system; "unknown" if the system does not say.
 std::string processor_name();
 
 }  // namespace ink

@@ -17,12 +17,12 @@ namespace ink {
 ///   std::cout << sentinel.first();      // "the backward of softmax (output (12, 4, 64, 64))"
 class NanSentinel : public Observer {
  public:
-  /// What went non-finite first, forward or backward; empty if nothing did.
+  /// The first op with a non-finite value or gradient; empty if there was none.
   const std::string& first() const { return first_; }
 
   void op(const char* name, const std::vector<Tensor>& /*inputs*/,
           const std::vector<Tensor>& outputs, bool recorded) override {
-    if (recorded) check(name, outputs);  // others may be views of memory still to be written
+    if (recorded) check(name, outputs);  // others may be views of memory that is not written yet
   }
   void after_vjp(const Node& node, const Grads& input_grads) override {
     check(std::string("the backward of ") + node.name, input_grads);
@@ -32,7 +32,7 @@ class NanSentinel : public Observer {
   void check(const std::string& what, const std::vector<Tensor>& tensors) {
     if (!first_.empty()) return;
     const ContextGuard guard;
-    context().observers.clear();  // the check's own ops are not looked at
+    context().observers.clear();  // the check's own ops are not observed
     context().grad_enabled = false;
     for (const Tensor& x : tensors) {
       if (!x.defined() || !x.is_floating() || all(isfinite(x)).item<bool>()) continue;

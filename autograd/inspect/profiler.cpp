@@ -10,7 +10,7 @@
 namespace ink {
 namespace {
 
-// Of the memory behind x, which an expanded dimension does not add to.
+// The bytes of the memory behind x; an expanded dimension does not add to them.
 double bytes_of(const Tensor& x) {
   if (!x.defined()) return 0;
   int64_t bytes = size_of(x.dtype());
@@ -29,7 +29,7 @@ bool is_view_of(const Tensor& y, const std::vector<Tensor>& inputs) {
          });
 }
 
-// Is a gradient's memory of this vjp's making? Nobody but these gradients holds it then.
+// Did this vjp allocate the gradient's memory? If so, nobody but these gradients holds it.
 bool is_new(const Tensor& dx, const Grads& all) {
   return dx.storage().use_count() ==
          std::count_if(all.begin(), all.end(), [&](const Tensor& other) {
@@ -46,8 +46,8 @@ struct Flops {
   double forward = 0, backward = 0;
 };
 
-// Causal over T queries and S >= T keys: only that many pairs have a weight. Backward computes the
-// scores again: five products for forward's two.
+// Counts only pairs of a query and a key that have a weight (under the causal mask, if S >= T).
+// Forward has two products. Backward has five, because it computes the scores again.
 Flops attention_flops(const Tensor& q, const Tensor& k, const Tensor& v, bool causal) {
   const double T = length(q, -2), S = length(k, -2), d = length(q, -1), dv = length(v, -1);
   const double visible = causal && S >= T ? S - (T - 1) / 2 : S;
@@ -60,7 +60,7 @@ Flops flops_of(std::string_view name, const std::vector<Tensor>& inputs, const T
     const double product = 2 * numel_of(y) * length(inputs[0], -1);
     return {product, product * (wanted(inputs[0]) + wanted(inputs[1]))};
   }
-  // x (..., in), weight (out, in), and what is fused to them.
+  // x (..., in), weight (out, in), and ops that are fused to such a product.
   if (name.substr(0, 6) == "linear" || name == "gelu_linear") {
     const double product = 2 * numel_of(inputs[0]) * length(inputs[1], 0);
     const double gradients = product * (wanted(inputs[0]) + wanted(inputs[1]));
@@ -77,7 +77,7 @@ Work forward_work(std::string_view name, const std::vector<Tensor>& inputs,
   Work work;
   for (const Tensor& y : outputs) work.bytes_written += is_view_of(y, inputs) ? 0 : bytes_of(y);
   if (work.bytes_written == 0) return work;
-  // Of a table only the rows that were asked for.
+  // An embedding reads only the rows that it returns.
   work.bytes_read = name == "embedding" ? work.bytes_written : bytes_of(inputs);
   work.flops = flops_of(name, inputs, outputs[0]).forward;
   return work;
@@ -93,7 +93,7 @@ void Profiler::start() {
 }
 
 void Profiler::book(const char* name, ProfileEntry ProfileRow::*phase, const Work& work) {
-  synchronize(context().default_device);  // a GPU only notes what it is asked for
+  synchronize(context().default_device);  // a GPU runs asynchronously
   const Clock::time_point now = Clock::now();
   const auto [entry, added] = threads_.try_emplace(std::this_thread::get_id(),
                                                    Thread{static_cast<int>(threads_.size()), {}});
@@ -119,7 +119,8 @@ void Profiler::op(const char* name, const std::vector<Tensor>& inputs,
   if (!recorded) return;
   const std::lock_guard lock(mutex_);
   const Work forward = forward_work(name, inputs, outputs);
-  // Backward reads what forward read, and the gradient of what it wrote. Its writes are seen then.
+  // Backward reads what forward read, and the gradient of what forward wrote. Its writes are known
+  // only when it has run.
   const Work backward{forward.bytes(), 0, flops_of(name, inputs, outputs[0]).backward};
   for (const Tensor& y : outputs) {
     if (y.slot() && y.slot()->node) backward_[y.slot()->node->order] = backward;
@@ -131,7 +132,7 @@ void Profiler::work(const char* name, const std::vector<Tensor>& read,
                     const std::vector<Tensor>& written) {
   const std::lock_guard lock(mutex_);
   book(name, &ProfileRow::other, {bytes_of(read), bytes_of(written), 0});
-  start_ = Clock::now();  // other threads wait meanwhile
+  start_ = Clock::now();  // other threads were waiting until now
 }
 
 void Profiler::before_vjp(const Node&) {
@@ -143,13 +144,13 @@ void Profiler::after_vjp(const Node& node, const Grads& input_grads) {
   const std::lock_guard lock(mutex_);
   Work work;
   if (const auto entry = backward_.extract(node.order)) work = entry.mapped();
-  // A basic op may pass dy on as it is, and the head has its gradients from forward.
+  // A basic op may pass dy on unchanged, and linear_cross_entropy has its gradients from forward.
   const bool head = std::string_view(node.name) == "linear_cross_entropy";
   for (const Tensor& dx : input_grads) {
     if (dx.defined() && !head && is_new(dx, input_grads)) work.bytes_written += bytes_of(dx);
   }
   if (work.bytes_written == 0) work.bytes_read = 0;
-  // Of a table's gradient only the rows that were looked up.
+  // An embedding's backward writes only the rows that were looked up.
   if (std::string_view(node.name) == "embedding") work.bytes_written = work.bytes_read;
   book(node.name, &ProfileRow::backward, work);
 }

@@ -6,10 +6,10 @@
 //   model.loss(x, y).backward();
 //   for (const ProfileRow& row : profiler.rows()) std::cout << row.name << ...;
 //
-// An op's time is that since the thread's last event: its own, and the little that led to it. The
-// times of one thread therefore add up to what the clock on the wall shows. Ops that ran inside
-// others (no graph recorded them) count as part of those; what checkpoint computes again counts as
-// forward. Without an observer nothing here runs, and an op pays nothing for it.
+// An op's time is the time since the thread's last event: the op itself, and the little code before
+// it. So the times of one thread add up to wall-clock time. Ops that ran inside others (no graph
+// recorded them) count as part of those. Ops that checkpoint runs again count as forward. Without
+// an observer nothing here runs, and ops are no slower.
 #pragma once
 
 #include <chrono>
@@ -26,9 +26,9 @@
 
 namespace ink {
 
-/// What the tensors and the formulas of ops say was done. Bytes are what has to be moved at least:
-/// each operand once. A multiplication and an addition are two FLOPs; only matrix products
-/// (attention's included) are counted.
+/// The work of an op, from its tensors and its formula. Bytes are the least that must be moved:
+/// each operand once. A multiplication and an addition are two FLOPs. Only those of matrix
+/// products, attention's included, are counted.
 struct Work {
   double bytes_read = 0, bytes_written = 0, flops = 0;
   double bytes() const { return bytes_read + bytes_written; }
@@ -40,7 +40,7 @@ struct ProfileEntry {
   Work work;
 };
 
-/// One op; `other` is work of no graph (note_work).
+/// One op; `other` is work outside graphs (note_work).
 struct ProfileRow {
   std::string name;
   ProfileEntry forward, backward, other;
@@ -49,12 +49,12 @@ struct ProfileRow {
 
 class Profiler : public Observer {
  public:
-  /// Time counts from now on: what the calling thread did since its last event is not looked at.
+  /// Starts the clock: what the calling thread did since its last event is not counted.
   void start();
-  /// Keeps (or no longer keeps) every event for the trace, too: about 100 bytes each.
+  /// Keeps every event for the trace, too (or stops keeping them): about 100 bytes each.
   void trace(bool on) { tracing_ = on; }
 
-  /// What was seen so far, the longest first. The row "sum gradients" is the walk's own work.
+  /// All ops so far, those with the longest times first. "sum gradients" is the walk's own work.
   std::vector<ProfileRow> rows() const;
   /// Writes the kept events in Chrome's trace format, a JSON array, which Perfetto shows. Times are
   /// in microseconds since the profiler was made. The file appears whole or not at all.
@@ -81,12 +81,12 @@ class Profiler : public Observer {
     Work work;
   };
 
-  /// Books the time since the calling thread's last event.
+  /// Adds the time since the calling thread's last event to an entry.
   void book(const char* name, ProfileEntry ProfileRow::*phase, const Work& work);
 
   mutable std::mutex mutex_;
   const Clock::time_point made_ = Clock::now();
-  Clock::time_point start_ = made_;  // when last no op was running
+  Clock::time_point start_ = made_;  // when the clock was last started
   std::unordered_map<std::thread::id, Thread> threads_;
   std::map<std::string, ProfileRow, std::less<>> rows_;
   std::unordered_map<uint64_t, Work> backward_;  // by Node::order, of nodes not walked yet

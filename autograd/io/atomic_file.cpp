@@ -21,13 +21,13 @@ int flush(int fd) {
 }  // namespace
 
 AtomicFile::AtomicFile(const std::filesystem::path& target) : target_(target) {
-  std::error_code error;  // where something is wrong with the name, open() says what
+  std::error_code error;  // ignored: if something is wrong with the name, open() says what
   const auto status = std::filesystem::status(target, error);
   INK_CHECK(!is_directory(status), target.string(), ": cannot write: it is a folder");
   if (exists(status) && !is_regular_file(status)) {
     INK_CHECK(::access(target.c_str(), W_OK) == 0, target.string(),
               ": cannot write: ", std::strerror(errno));
-    return;  // opened by write(), because who reads a pipe takes its closing for the end
+    return;  // write() opens it, because the reader of a pipe takes its closing for the end
   }
   if (exists(status) && is_symlink(target, error)) target_ = canonical(target, error);
   temporary_ = target_.string() + ".tmp";
@@ -67,7 +67,7 @@ void sync_folder(const std::filesystem::path& folder) {
   const int failed = flush(fd);
   const int reason = errno;
   ::close(fd);
-  // Some file systems know no fsync of folders.
+  // Some file systems cannot fsync folders.
   INK_CHECK(failed == 0 || reason == EINVAL, folder.string(),
             ": cannot write: ", std::strerror(reason));
 }

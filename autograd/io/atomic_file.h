@@ -12,7 +12,8 @@ namespace ink {
 /// Writes beside the target, under its name with ".tmp" appended; commit() makes the bytes durable
 /// (fsync) and renames the file to its name. Without commit() the target stays what it was. Errors
 /// start with the file's name. Anything but a regular file (a pipe, /dev/null) is written in place.
-/// A symbolic link to a file stays and the file is replaced; a link to nothing is replaced itself.
+/// If the target is a symbolic link to a file, that file is replaced; a link to nothing is replaced
+/// itself.
 class AtomicFile {
  public:
   explicit AtomicFile(const std::filesystem::path& target);
@@ -29,11 +30,11 @@ class AtomicFile {
   int fd_ = -1;
 };
 
-/// Makes the names in a folder durable: what was created or renamed in it survives a power cut.
+/// Makes the names in a folder durable, so that files created or renamed in it survive a power cut.
 void sync_folder(const std::filesystem::path& folder);
 
-/// f() of the standard library's functions for files: again from its beginning where a signal came
-/// between, and with their exceptions as ink::Error.
+/// Returns f(), which calls the standard library's functions for files. f runs again if a signal
+/// interrupted it, and other exceptions of these functions become ink::Error.
 template <class F>
 auto file_operation(F&& f) {
   for (;;) {

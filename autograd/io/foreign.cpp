@@ -65,9 +65,9 @@ std::string Problems::text() const {
 
 namespace {
 
-// Reads a text to its end without building anything, and refuses what is too deep or named twice.
-// The library's own parser looks at all members of an object again at the end of each, if it is
-// given a callback: it would take the square of the time.
+// Reads a text to its end without building anything, and refuses JSON that is too deep or has a
+// name twice. nlohmann's own parser with a callback is no alternative: it visits all members of an
+// object again at the end of each member, so its time is quadratic.
 class Examiner : public nlohmann::json_sax<nlohmann::json> {
  public:
   explicit Examiner(std::vector<std::string>* keys) : keys_(keys) {}

@@ -1,5 +1,5 @@
-// What other programs wrote: opened without waiting, parsed within limits, quoted so that it can be
-// shown.
+// Input that other programs wrote: files are opened without waiting, JSON is parsed within limits,
+// and text is quoted so that it can be shown.
 #pragma once
 
 #include <cerrno>
@@ -17,7 +17,7 @@
 
 namespace ink {
 
-/// What call() returns, a function of the system: called again where a signal came between.
+/// Returns call(), a system call, which is made again if a signal interrupted it.
 template <class F>
 auto uninterrupted(F&& call) {
   for (;;) {
@@ -26,19 +26,20 @@ auto uninterrupted(F&& call) {
   }
 }
 
-/// A descriptor; the caller closes it. Throws, naming the file, or what it is for.
+/// Opens a file and returns its descriptor, which the caller closes. Errors name the file, or
+/// `what` if that is given.
 int open_file(const std::filesystem::path& file, int flags, const std::filesystem::path& what = {});
 
 /// Text for a terminal or an error: control characters and bytes that are not UTF-8 as \xNN, line
 /// ends as they are.
 std::string printable(std::string_view text);
-/// The same of a name or value within such a text: on one line, and at most `longest` bytes of it.
+/// The same for a name or value within a text: on one line, and at most `longest` bytes of it.
 std::string printable(std::string_view text, size_t longest);
 
 /// JSON as an error quotes it: on one line, of at most 60 bytes.
 std::string quoted(const nlohmann::json& json);
 
-/// What is wrong with something, a line each: the first ten, and how many more there are.
+/// A list of problems, a line each: the first ten, and how many more there are.
 class Problems {
  public:
   void add(std::initializer_list<detail::Piece> pieces);
@@ -55,12 +56,12 @@ class Problems {
 /// Objects and lists may be this deep.
 inline constexpr size_t kDeepestJson = 32;
 
-/// Throws where the text is no JSON (and says at which byte), is too deep, or names a key twice.
-/// keys: those of the outermost object, in the order of the text.
+/// Throws if the text is not JSON (and says at which byte), is too deep, or has a key twice. keys:
+/// gets those of the outermost object, in the order of the text.
 nlohmann::json parse_json(std::string_view text, std::vector<std::string>* keys = nullptr);
 
-/// The fields of an object in a file of JSON. Each throws, naming file and field, where the field
-/// is missing or something else than expected. The object must outlive this.
+/// The fields of an object in a JSON file. Each getter throws, naming file and field, if the field
+/// is missing or not as expected. The object must outlive this.
 class Fields {
  public:
   Fields(std::string where, const nlohmann::json& object)

@@ -232,8 +232,8 @@ NamedTensors load_from(const Reader& in, Metadata* metadata) {
   uint64_t length = 0;
   INK_CHECK(size >= sizeof length, "expected a safetensors file, got ", size, " bytes");
   in.read(&length, sizeof length, 0);
-  INK_CHECK(length <= kMaxHeader, "expected a safetensors file: a header of ", length,
-            " bytes cannot be");
+  INK_CHECK(length <= kMaxHeader, "expected a safetensors file, got a header of ", length,
+            " bytes");
   INK_CHECK(length <= size - sizeof length, "the file is truncated: expected a header of ", length,
             " bytes, got ", size - sizeof length);
   std::string text(length, '\0');

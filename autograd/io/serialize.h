@@ -17,16 +17,16 @@
 
 namespace ink {
 
-/// Tensors by name, in an order that means something.
+/// Tensors with names, in a meaningful order.
 using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
-/// Text about a file, by key.
+/// Text about a file: keys and values.
 using Metadata = std::map<std::string, std::string>;
 
-/// Writes the values, from whatever layout and device. The file appears whole or not at all.
+/// Writes tensors of any layout and device. The file appears whole or not at all.
 void save(const std::filesystem::path& file, const NamedTensors& tensors,
           const Metadata& metadata = {});
 
-/// Reads all tensors into CPU memory, in the header's order, and the metadata if it is asked for.
+/// Reads all tensors into CPU memory, in the header's order, and the metadata if it is wanted.
 /// Dtypes F32, F64, BF16, I64 and BOOL. Anything but a whole and sound file is an error that says
 /// what is wrong with it.
 NamedTensors load(const std::filesystem::path& file, Metadata* metadata = nullptr);

@@ -10,12 +10,12 @@ namespace ink::utf8 {
 inline constexpr char32_t kInvalid = 0xffffffff;
 inline constexpr char32_t kLargest = 0x10ffff;
 
-/// Whether UTF-8 can write it: up to U+10FFFF, and no half of a UTF-16 pair.
+/// Can UTF-8 encode it? It must be at most U+10FFFF, and no half of a UTF-16 pair.
 inline bool is_scalar(char32_t code_point) {
   return code_point <= kLargest && (code_point < 0xd800 || code_point >= 0xe000);
 }
 
-/// Whether a byte continues a character and cannot begin one.
+/// Does this byte continue a character, so that it cannot begin one?
 inline bool continues(char byte) { return (byte & 0xc0) == 0x80; }
 
 /// The code point at text[at] (at < text.size()); moves `at` past it. Returns kInvalid and leaves
@@ -37,8 +37,8 @@ inline char32_t next(std::string_view text, size_t& at) {
   return code_point;
 }
 
-/// Where the first character begins that does so at `at` or later: the end of the one that `at` is
-/// within, or else `at`. Ill-formed bytes are within none.
+/// The first place from `at` on where a character begins: the end of the character that contains
+/// `at`, or `at` itself if it is inside none. Ill-formed bytes are inside none.
 inline size_t boundary(std::string_view text, size_t at) {
   for (size_t back = 1; back <= 3 && back <= at; ++back) {
     size_t end = at - back;

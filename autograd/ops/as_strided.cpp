@@ -47,7 +47,7 @@ Tensor gather_strided(const Tensor& x, const Layout& whole, const Layout& part) 
   });
 }
 
-// What is expanded in `part` is summed first; its other places are all different.
+// Dimensions that are expanded in `part` are summed first; all other places are different.
 Tensor scatter_strided(const Tensor& x, const Layout& whole, const Layout& part) {
   Layout once = part;
   for (int64_t d = 0; d < x.dim(); ++d) {
@@ -62,9 +62,9 @@ Tensor scatter_strided(const Tensor& x, const Layout& whole, const Layout& part)
   });
 }
 
-// dy with zeros at the places of `part`: dy itself, written, where nobody else holds it.
+// dy with zeros at the places of `part`. If nobody else holds dy, its own memory is written.
 Tensor zeroed(const Tensor& dy, const Layout& whole, const Layout& part) {
-  if (grad_enabled()) {  // the gradient is to be differentiated itself
+  if (grad_enabled()) {  // the gradient will be differentiated
     const NoGrad no_grad;
     const Tensor mask =
         scatter_strided(ones({}, dy.options()).expand(part.sizes), whole, part) != 0;

@@ -14,7 +14,7 @@ namespace ink {
 
 namespace cpu {
 
-// An f32 residual stream and the bf16 branch that joins it, read as they are.
+// Adds f32 and bf16 without a conversion, such as the residual stream and a bf16 branch.
 static void add_mixed(Array& y, const Array& wide, const Array& narrow) {
   map(
       y, [](float p, bfloat16 q) { return p + static_cast<float>(q); }, wide, narrow);
@@ -59,7 +59,7 @@ Tensor binary(BinaryOp op, const Tensor& a, const Tensor& b) {
   return y;
 }
 
-// The values of x op number; x has the dtype that the two meet in.
+// The values of x op number; x already has the dtype of the result.
 Tensor binary(BinaryOp op, const Tensor& x, const Scalar& number) {
   if (x.dtype() == boolean || (x.dtype() == i64 && !number.exact()))
     return binary(op, x, scalar_tensor(number, x.options()));
@@ -68,8 +68,8 @@ Tensor binary(BinaryOp op, const Tensor& x, const Scalar& number) {
   return y;
 }
 
-// dx, if input i wants it, summed where the input was broadcast. dx is a function, so that what
-// nobody wants is not computed.
+// dx(), if input i needs it, summed where the input was broadcast. It is a function, so that an
+// unwanted gradient is not computed.
 template <class F>
 Tensor if_needed(VjpContext& g, size_t i, const Shape& shape, F&& dx) {
   return g.needs(i) ? sum_to(dx(), shape) : Tensor();
@@ -80,7 +80,7 @@ void check_sub(DType a, DType b) {
             "sub: bool tensors cannot be subtracted; use logical_xor, or convert with to(i64)");
 }
 
-// b, to be saved for the gradient of a: nothing if a wants none.
+// Saves b for the gradient of a; saves nothing if a needs no gradient.
 Saved saved_for(const Tensor& a, const Tensor& b) {
   return Saved::input(a.requires_grad() ? b : Tensor());
 }
@@ -200,7 +200,7 @@ Tensor operator^(const Tensor& a, const Scalar& b) { return a ^ as_tensor("bitwi
 
 namespace {
 
-// Half of dy where a and b tie, nothing where `loses`, all of it elsewhere.
+// Half of dy where a and b tie, 0 where `loses`, all of dy elsewhere.
 Tensor winners_share(const Tensor& dy, const Tensor& tie, const Tensor& loses) {
   return masked_fill(where(tie, dy * 0.5, dy), loses, 0);
 }
@@ -232,8 +232,8 @@ Tensor minimum(const Tensor& a, const Tensor& b) {
 Tensor max(const Tensor& a, const Tensor& b) { return maximum(a, b); }
 Tensor min(const Tensor& a, const Tensor& b) { return minimum(a, b); }
 
-// y = min(max(x, low), high).   dx = dy between the bounds; a bound that holds gets it, and where x
-// is one of two different bounds both get half
+// y = min(max(x, low), high).   dx = dy between the bounds; a bound that decides y gets dy instead;
+// where x equals one of two different bounds, x and the bound get half of dy each
 Tensor clamp(const Tensor& input, const Tensor& min, const Tensor& max) {
   check_defined("clamp", input);
   INK_CHECK(min.defined() || max.defined(), "clamp: expected a min or a max, got neither");
@@ -265,7 +265,7 @@ Tensor clamp(const Tensor& input, const Tensor& min, const Tensor& max) {
 
 // ---- a tensor and a number
 
-// x op number, whose gradient is dx(dy); x has the dtype that the two meet in.
+// x op number with the gradient dx(dy); x already has the dtype of the result.
 template <class Dx>
 static Tensor with_number(BinaryOp op, const Tensor& x, const Scalar& number, Dx dx) {
   return record(name_of(op), {x}, binary(op, x, number),
@@ -310,14 +310,14 @@ static Tensor reciprocal(const Tensor& x) {
                 [y = Saved::output(y)](const Tensor& dy) -> Grads { return {-dy * (*y * *y)}; });
 }
 
-// As PyTorch: the result is no memory that backward reads, also where the number is 1.
+// As in PyTorch, backward does not read the result's memory, even if the number is 1.
 Tensor operator/(const Scalar& number, const Tensor& x) {
   return reciprocal(floating("div", x)) * number;
 }
 
 namespace {
 
-// The values of x^e, without libm for the exponents people write.
+// The values of x^e, without libm for common exponents.
 Tensor power(const Tensor& x, const Scalar& exponent) {
   const NoGrad no_grad;
   const double e = number_beside(x.dtype(), exponent, BinaryOp::pow);

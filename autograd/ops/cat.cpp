@@ -1,4 +1,4 @@
-// cat, stack, repeat, pad: several tensors, copies of one, or one number around it, in one.
+// cat, stack, repeat, pad: one tensor made of several, of copies, or of one and a border.
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -27,7 +27,7 @@ Tensor cat(const std::vector<Tensor>& tensors, int64_t dim) {
   const Shape wanted = shape;
   INK_CHECK(shape.size() > 0, "cat: scalars have no dimension to join along; use stack");
   const int64_t d = first == tensors.end() ? 0 : wrap_dim("cat", dim, shape);
-  DType dtype = tensors[0].dtype();  // they meet in that of one of them
+  DType dtype = tensors[0].dtype();  // promoted by the others
   const auto skipped = [&](const Tensor& x) { return is_void(x) && wanted.size() > 1; };
   shape[d] = 0;
   for (const Tensor& x : tensors) {
@@ -128,7 +128,7 @@ Tensor repeat_interleave(const Tensor& x, int64_t times, std::optional<int64_t> 
   return shown_as("view", reshape(expand(unsqueeze(x, d + 1), copies), shape));
 }
 
-// Each element's id as often as it comes.
+// Chooses elements by ids; each id occurs as often as its element.
 Tensor repeat_interleave(const Tensor& x, const Tensor& times, std::optional<int64_t> dim) {
   check_defined("repeat_interleave", x, times);
   INK_CHECK(times.dtype() == i64 && times.dim() <= 1,

@@ -24,7 +24,7 @@ void compare_number(Array& y, const Array& x, double number, CompareOp op) {
   visit(op, [&]<class F>(F) {
     for_any(x.dtype(), [&]<class T>(T) {
       using C = compute_t<T>;
-      const C q = static_cast<C>(static_cast<T>(static_cast<C>(number)));  // rounded as x is
+      const C q = static_cast<C>(static_cast<T>(static_cast<C>(number)));  // rounded like x
       map(
           y, [q](T p) { return F::f(static_cast<C>(p), q); }, x);
     });

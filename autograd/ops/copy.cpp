@@ -45,7 +45,8 @@ void transpose_block(Bits* y, int64_t y_row, const Bits* x, int64_t x_row) {
 }
 
 // y[r][c] = x[c][r] for a whole matrix, in blocks of 16 x 16: whole cache lines of both where
-// elements have four bytes. No prefetcher sees such a walk coming, so the next block is asked for.
+// elements have four bytes. No prefetcher predicts these accesses, so the code prefetches the next
+// block.
 template <class Bits>
 void transpose(Bits* y, int64_t y_row, const Bits* x, int64_t x_row, int64_t rows,
                int64_t columns) {
@@ -75,8 +76,8 @@ void transpose(Bits* y, int64_t y_row, const Bits* x, int64_t x_row, int64_t row
 
 constexpr int64_t kTransposeRows = 64;  // of y at a time: their lines stay in the cache until full
 
-// The dimension x is contiguous along where y is contiguous along the last: the copy of a
-// transposed matrix. -1 if there is none.
+// The dimension along which x is contiguous, if y is contiguous along the last one: then this
+// copies a transposed matrix. -1 if there is none.
 int64_t transposed_dim(const StridedLoop<2>& loop) {
   const int64_t last = loop.sizes.size() - 1;
   if (loop.inner_stride(0) != 1 || loop.inner_stride(1) <= 1 || loop.sizes[last] < 8) return -1;
@@ -121,7 +122,7 @@ void copy_rows(T* y, const T* x, const StridedLoop<2>& loop) {
   });
 }
 
-// The same bits whatever they mean.
+// Copies elements of one dtype by their size alone.
 template <int bytes>
 using bits_t = std::conditional_t<
     bytes == 8, uint64_t,

@@ -1,8 +1,8 @@
 // Cross entropy of logits (..., V) with the classes that targets (...) name.
 //   loss_i    = log sum exp x_i - x_i[target_i];  0 where the target is ignored
 //   dlogits_i = (softmax x_i - onehot target_i) dloss_i
-// When a gradient will be wanted, the forward pass, which has the exponentials at hand, leaves
-// dlogits for dloss = 1 behind; backward scales it.
+// If a gradient is wanted, the forward pass, which has the exponentials, also computes dlogits for
+// dloss = 1. Backward only scales it.
 #include <algorithm>
 #include <type_traits>
 
@@ -24,15 +24,15 @@ void target_scale(Array& scale, const Array& targets, int64_t ignore_index) {
   });
 }
 
-// The loss of one row of n logits; d, which may be a itself, gets `weight` times its gradient, if
-// it is wanted.
+// The loss of one row of n logits. d, which may be a itself, gets `weight` times its gradient if
+// the gradient is wanted.
 template <class C, class T, class D>
 static C cross_entropy_row(D* d, const T* a, int64_t n, int64_t target, C weight) {
   const C top = max_of<C>(n, [&](int64_t i) { return static_cast<C>(a[i]); });
   const auto e = [&](int64_t i) { return simd::exp_nonpositive(static_cast<C>(a[i]) - top); };
   const C below = top - static_cast<C>(a[target]), likely = e(target);
   if (d == nullptr) return simd::log(sum_of<C>(n, e)) + below;
-  constexpr bool kept = std::is_same_v<D, C>;  // bf16 would be rounded twice
+  constexpr bool kept = std::is_same_v<D, C>;  // d holds e exactly; a bf16 d has it rounded
   const C total = sum_of<C>(n, [&](int64_t i) {
     const C value = e(i);
     if constexpr (kept) d[i] = value;

@@ -39,7 +39,7 @@ void cumsum(Array& y, const Array& x, int64_t dim) {
     const auto lines = [&](auto offset, int64_t n) {
       const T* from = in + offset[1];
       T* to = out + offset[0];
-      // Several lines at once: the additions of one wait for each other.
+      // Several lines at once, because the additions of one line depend on each other.
       const auto while_enough = [&](auto width, auto step_y, auto step_x) {
         for (; n >= width; n -= width, from += width * sx, to += width * sy)
           cumsum_lines(to, from, width, step_y, step_x, count, next_y, next_x);
@@ -69,7 +69,7 @@ Tensor cumsum(const Tensor& x, int64_t dim) {
                 [d](const Tensor& dy) -> Grads { return {flip(cumsum(flip(dy, {d}), d), {d})}; });
 }
 
-// In steps of doubling length: after the step s, y_i = x_(i - 2s + 1) ... x_i.
+// In steps s = 1, 2, 4, ...: after step s, y_i = x_(i - 2s + 1) ... x_i.
 Tensor cumprod(const Tensor& x, int64_t dim) {
   check_defined("cumprod", x);
   const int64_t d = wrap_dim("cumprod", dim, x.shape());

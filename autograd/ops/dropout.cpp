@@ -16,7 +16,7 @@ namespace ink {
 
 namespace cpu {
 
-static constexpr int64_t kBlock = 256;  // elements whose random words are made at a time
+static constexpr int64_t kBlock = 256;  // elements whose random words are drawn at a time
 
 void dropout(Array& y, const Array& x, double p, const RandomPosition& at) {
   const int64_t n = x.numel();
@@ -34,7 +34,7 @@ void dropout(Array& y, const Array& x, double p, const RandomPosition& at) {
       uint32_t digits[kBlock];
       C factors[kBlock];
       mask.fill_digits(digits, static_cast<uint64_t>(block * (kBlock / 4)), kBlock / 4);
-      const C factor = kept;  // in a register: with a load the choice would become a branch
+      const C factor = kept;  // in a register, because a load would turn the choice into a branch
       for (int64_t k = 0; k < kBlock; ++k) factors[k] = mask.drops(digits[k]) ? 0 : factor;
       for (int64_t k = std::max<int64_t>(start, 0); k < std::min(start + kBlock, n); ++k)
         out[k] = static_cast<T>(static_cast<C>(in[k]) * factors[k - start]);
@@ -51,8 +51,8 @@ static Tensor dropout_composed(const Tensor& x, double p, const RandomPosition& 
   return (x * mask).to(x.dtype());
 }
 
-// Under ImitateTorch: a mask of PyTorch's numbers, which has to be kept. p = 1 draws none. PyTorch
-// draws them in the order of x's memory; by MKL's rule in row-major order.
+// Under ImitateTorch the mask is made of PyTorch's numbers and must be kept. p = 1 draws none.
+// PyTorch draws them in the order of x's memory, and by MKL's rule in row-major order.
 static Tensor dropout_of_torch(const Tensor& x, double p, BernoulliRule rule) {
   if (x.numel() == 0) return x;
   if (p == 1) return x * zeros({}, x.options());
@@ -70,7 +70,7 @@ static Tensor dropout_of_torch(const Tensor& x, double p, BernoulliRule rule) {
   return x * (permute(mask, place) / (1 - p)).to(x.dtype());
 }
 
-// Its gradient is itself, applied to dy.
+// The gradient is the same op, applied to dy.
 static Tensor dropout_at(const Tensor& input, double p, const RandomPosition& at) {
   const Tensor x = input.contiguous();
   Tensor y = empty_like(x);

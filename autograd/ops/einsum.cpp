@@ -10,8 +10,8 @@
 namespace ink {
 namespace {
 
-// The names of an operand's dimensions; "..." stands for as many capital letters as are left, from
-// the end of the alphabet.
+// The names of an operand's dimensions. "..." becomes capital letters from the end of the alphabet,
+// one for each dimension without a name.
 std::string names_of(std::string term, int64_t dims) {
   if (const size_t dots = term.find("..."); dots != std::string::npos) {
     const int64_t left = dims - static_cast<int64_t>(term.size()) + 3;
@@ -25,7 +25,7 @@ std::string names_of(std::string term, int64_t dims) {
   return term;
 }
 
-// x with one dimension for each name, in the order of `all`: of size 1 where it has none.
+// x with one dimension for each name, in the order of `all`; size 1 for names that x lacks.
 Tensor arranged(Tensor x, std::string names, const std::string& all) {
   for (size_t i = 0; i < names.size(); ++i) {  // a name that comes twice: the diagonal
     const size_t again = names.find(names[i], i + 1);
@@ -75,7 +75,7 @@ Tensor contracted(const Tensor& a, const Tensor& b, size_t batch, size_t left, s
   return reshape(matmul(p, transpose(q, 1, 2)), result);
 }
 
-// The product of a and b, each with names in any order, summed over what `needed` does not name.
+// The product of a and b, with names in any order, summed over all names that `needed` lacks.
 std::pair<Tensor, std::string> pair_of(const Tensor& a, const std::string& names_a, const Tensor& b,
                                        const std::string& names_b, const std::string& needed) {
   const auto has = [](const std::string& names, char c) { return names.find(c) != names.npos; };

@@ -23,8 +23,8 @@ void embedding(Array& y, const Array& ids, const Array& weight) {
   });
 }
 
-// A thread owns some columns of the whole table and adds their rows in order: no two threads meet,
-// and the bits do not depend on their number.
+// A thread owns some columns of the whole table and adds the rows in order. So no two threads write
+// one element, and the bits do not depend on their number.
 void embedding_backward(Array& dweight, const Array& dy, const Array& ids) {
   for_float("embedding_backward", dy.dtype(), [&]<class T>(T) {
     using C = compute_t<T>;
@@ -63,7 +63,7 @@ Tensor embedding(const Tensor& input, const Tensor& table) {
   kernel::embedding(y, ids, weight);
   const auto vjp = [ids = Saved::input(ids, "its ids"), shape = weight.shape(),
                     dtype = weight.dtype()](const Tensor& dy, VjpContext& g) -> Grads {
-    if (grad_enabled()) {  // to be differentiated
+    if (grad_enabled()) {  // the gradient will be differentiated
       const Tensor rows = reshape(dy, {(*ids).numel(), shape[1]});
       const Tensor places = expand(view(*ids, {(*ids).numel(), 1}), rows.shape());
       return {scatter_add(zeros(shape, dy.options()), 0, places, rows)};
@@ -80,7 +80,7 @@ Tensor embedding(const Tensor& input, const Tensor& table) {
 Tensor embedding(const Tensor& ids, const Tensor& weight, int64_t padding_idx) {
   const Tensor y = embedding(ids, weight);
   const int64_t rows = weight.size(0), row = padding_idx < 0 ? padding_idx + rows : padding_idx;
-  INK_CHECK(row >= 0 && row < rows, "embedding: padding_idx ", padding_idx, " is none of ", rows,
+  INK_CHECK(row >= 0 && row < rows, "embedding: padding_idx ", padding_idx, " is not one of ", rows,
             " rows");
   return shown_as("embedding", where(unsqueeze(ids == row, -1), y.detach(), y));
 }

@@ -22,7 +22,7 @@ Tensor layer_norm(const Tensor& x, const Shape& shape, const Tensor& weight, con
   return shown_as("native_layer_norm", reshape(y, x.shape()));
 }
 
-// Each group of channels is a row of a layer_norm; weight and bias belong to channels.
+// Each group of channels is a row of a layer_norm without weight and bias, which follow by channel.
 Tensor group_norm(const Tensor& input, int64_t groups, const Tensor& weight, const Tensor& bias,
                   double eps) {
   check_defined("group_norm", input);

@@ -1,8 +1,8 @@
 // Writes into a tensor's own memory.
 //
-// Where no graph is concerned they are one kernel call. Where one is, the ordinary op runs, its
-// value is copied into the memory, and the tensor takes over the op's place in the graph
-// (engine/writes.cpp, which refuses what cannot be recorded).
+// Without a graph, a write is one kernel call. With one, the ordinary op runs, its value is copied
+// into the memory, and the tensor takes over the op's place in the graph. (engine/writes.cpp
+// refuses writes that cannot be recorded.)
 #include <functional>
 
 #include <ostream>
@@ -38,8 +38,8 @@ void check_fits(const char* op, const Tensor& x, const Shape& other, DType resul
             " lie in one place (it was expanded); clone() it first");
 }
 
-// y seen with x's shape. Where it overlaps x otherwise than element by element it is copied, since
-// x is about to be written.
+// y seen with x's shape. y is copied first if it overlaps x in any way but element by element,
+// because x is about to be written.
 Array operand(const Array& y, const Array& x) {
   const Array seen = y.expanded(x.shape());
   if (seen.storage() != x.storage() || seen.layout() == x.layout()) return seen;
@@ -48,8 +48,8 @@ Array operand(const Array& y, const Array& x) {
   return copy;
 }
 
-// x as an operand of the write that replaces it. A view's place is taken from its base once more,
-// as in PyTorch: hooks of the view see what its other uses send, not what the write sends on.
+// x as an operand of the write that replaces it. For a view this is a new view of its base, as in
+// PyTorch: hooks of the old view get the gradients of its other uses, but not those of the write.
 Tensor before_write(const Tensor& x) {
   const Tensor base(x.impl().base);
   return base.requires_grad() ? detail::as_strided(base, x.layout()) : x;
@@ -180,7 +180,7 @@ Tensor& Tensor::copy_(const Tensor& source) {
   impl("copy_");
   check_defined("copy_", source);
   const bool recorded = detail::check_write("copy_", *this, source.requires_grad());
-  if (source.is_same(*this)) {  // a write all the same, also of what was expanded
+  if (source.is_same(*this)) {  // still counts as a write, even to an expanded tensor
     bump_version();
   } else {
     check_fits("copy_", *this, source.shape(), boolean);
@@ -215,7 +215,7 @@ Tensor& Tensor::index_put_(const std::vector<Tensor>& ids, const Tensor& values,
   return assign(*this, ink::index_put(before_write(*this), ids, values, accumulate), recorded);
 }
 
-// ---- x = op(x). The op's value is new memory, so what it saves is not what is overwritten.
+// ---- x = op(x). The op's value is new memory, so the write does not destroy what the op saved.
 
 namespace {
 

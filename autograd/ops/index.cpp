@@ -1,8 +1,8 @@
 // gather, scatter_add, index_select, index, one_hot: elements chosen by i64 ids.
 //
-// One pair of kernels does it all: gather, and scatter_add, its gradient. index_select and index
-// are gathers whose ids are repeated, without a copy, over the dimensions they do not choose from;
-// a run of elements under one id is copied or added as a whole.
+// All use one pair of kernels: gather, and scatter_add, its gradient. index_select and index are
+// gathers whose ids are repeated, without a copy, over the dimensions that they do not index. A run
+// of elements under one id is copied or added as a whole.
 #include <algorithm>
 #include <utility>
 
@@ -38,9 +38,10 @@ void gather(Array& y, const Array& x, const Array& ids, int64_t dim, const char*
   });
 }
 
-// Elements that differ in another dimension than `dim` never meet, so threads share those, and each
-// takes the ids along `dim` in order. Where there is little else than `dim`, each thread takes all
-// ids, but only for its part of the places. Either way every sum has one owner and one order.
+// Elements that differ in another dimension than `dim` go to different sums. So threads share the
+// other dimensions, and each takes the ids along `dim` in order. If the other dimensions are small,
+// each thread reads all ids and serves only its own places along `dim`. Either way every sum has
+// one owner and one order.
 void scatter_add(Array& y, const Array& source, const Array& ids, int64_t dim, const char* /*op*/) {
   Shape lines = ids.shape();
   const int64_t count = std::exchange(lines[dim], 1), step = y.strides()[dim];
@@ -95,7 +96,7 @@ bool fits(const Shape& small, const Shape& large, int64_t except) {
   return true;
 }
 
-// A scalar is chosen from as a line of one element.
+// A scalar is indexed as a line of one element.
 Tensor as_line(const Tensor& x) { return x.dim() == 0 ? view(x, {1}) : x; }
 // The result in the shape of `like`.
 Tensor as_scalar(const Tensor& line, const char* op, const Tensor& like) {
@@ -209,7 +210,7 @@ Tensor index(const Tensor& x, const Tensor& indices) {
   if (indices.dtype() == boolean) return index(x, std::vector<Tensor>{indices});
   INK_CHECK(x.dim() > 0, "index: a scalar has no dimension to choose from");
   check_ids("index", indices, 0, x.shape(), true);
-  const int64_t n = x.shape()[0];  // what is below -n stays as it is
+  const int64_t n = x.shape()[0];  // ids below -n stay as they are
   const Tensor ids = where((indices < 0) == (indices >= -n), indices + n, indices);
   const Tensor all_ids = spread(ids, 0, x.shape());
   Shape shape = ids.shape();
@@ -228,7 +229,7 @@ Tensor index(const Tensor& x, const Tensor& indices) {
 Tensor one_hot(const Tensor& ids, int64_t num_classes) {
   check_defined("one_hot", ids);
   if (num_classes == -1) {
-    INK_CHECK(ids.numel() > 0, "one_hot: expected a number of classes where there are no ids");
+    INK_CHECK(ids.numel() > 0, "one_hot: expected a number of classes, because there are no ids");
     num_classes = max(ids).item<int64_t>() + 1;
   }
   INK_CHECK(num_classes > 0,

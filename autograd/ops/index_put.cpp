@@ -1,5 +1,5 @@
-// index_put, index, masked_select, nonzero, scatter: places that ids or masks name. Made of other
-// ops. Ids that come twice, and where a mask is true, are found on the host.
+// index_put, index, masked_select, nonzero, scatter: places that ids or masks name. They are made
+// of other ops. The host finds repeated ids, and the places where a mask is true.
 #include <algorithm>
 #include <unordered_map>
 #include <vector>
@@ -27,8 +27,7 @@ std::vector<Tensor> places_of(const Tensor& mask) {
   return ids;
 }
 
-// What chooses from x's dimensions: ids for each, undefined for those that nothing chooses from.
-// All ids have one shape.
+// The ids for each dimension of x, undefined for one that is not indexed. All ids have one shape.
 std::vector<Tensor> all_ids(const char* op, const Tensor& x, const std::vector<Tensor>& given) {
   std::vector<Tensor> ids;
   Shape shape;
@@ -63,18 +62,18 @@ Shape inverse(const Shape& order) {
   return back;
 }
 
-// values in a shape that they broadcast to.
+// values expanded to a shape.
 Tensor expand_to(const char* op, const Tensor& values, const Shape& shape) {
   INK_CHECK(broadcast_shapes(op, shape, values.shape()) == shape, op,
             ": expected values that broadcast to ", shape, ", got ", values.shape());
   return expand(values, shape);
 }
 
-// How ids choose from x, where `all` has those of each dimension, undefined for none.
+// How ids index x; `all` has the ids of each dimension, undefined for one that is not indexed.
 struct Chosen {
   std::vector<Tensor> ids;
-  Shape order;         // x's dimensions, those that ids choose from in front
-  Shape sizes, rest;   // of these, and of the others
+  Shape order;         // x's dimensions, the indexed ones in front
+  Shape sizes, rest;   // the sizes of the indexed ones, and of the others
   int64_t before = 0;  // how many of the others come before the ids' dimensions in x[ids]
 
   Chosen(const Tensor& x, const std::vector<Tensor>& all) {
@@ -88,7 +87,7 @@ struct Chosen {
     if (!ids.empty() && order.back() - order[0] == order.size() - 1) before = order[0];
     for (int64_t d : others) order.push_back(d);
   }
-  // Where each dimension of x[ids] is if those of the ids come first.
+  // For each dimension of x[ids], its place if those of the ids come first.
   Shape places() const {
     Shape list;
     const int64_t n = ids[0].dim();
@@ -96,7 +95,7 @@ struct Chosen {
     for (int64_t d = 0; d < rest.size(); ++d) list.push_back(d < before ? d : n + d);
     return list;
   }
-  // Of x[ids].
+  // The shape of x[ids].
   Shape shape() const {
     Shape sizes_first = ids[0].shape(), result;
     for (int64_t n : rest) sizes_first.push_back(n);
@@ -107,7 +106,7 @@ struct Chosen {
   Tensor ids_first(const Tensor& y) const { return permute(y, places()); }
 };
 
-// The rows that ids for dimensions of these sizes name, if these dimensions are seen as one.
+// The row numbers that ids name, if dimensions of these sizes are seen as one.
 Tensor rows_of(const std::vector<Tensor>& ids, const Shape& sizes) {
   Tensor row = zeros({}, {i64, ids[0].device()});
   for (int64_t d = 0; d < sizes.size(); ++d) row = row * sizes[d] + ids[static_cast<size_t>(d)];
@@ -127,7 +126,8 @@ Tensor last_ones(const Tensor& rows) {
 
 }  // namespace
 
-// With x's first dimensions as one, of rows: the row at each id is the value, or has it added.
+// Sees x's first dimensions as one dimension of rows. The row at each id is set to the value, or
+// the value is added to it.
 Tensor index_put(const Tensor& x, const std::vector<Tensor>& given, const Tensor& values,
                  bool accumulate) {
   check_defined("index_put", x, values);
@@ -136,7 +136,7 @@ Tensor index_put(const Tensor& x, const std::vector<Tensor>& given, const Tensor
   const std::vector<Tensor> all = all_ids("index_put", x, given);
   const Chosen by(x, all);
   INK_CHECK(!by.ids.empty(), "index_put: expected ids or a mask, got none");
-  if (by.ids.size() < all.size()) {  // with the dimensions that ids choose from in front
+  if (by.ids.size() < all.size()) {  // moves the indexed dimensions to the front
     const Tensor put =
         index_put(permute(x, by.order), by.ids,
                   by.ids_first(expand_to("index_put", values, by.shape())), accumulate);
@@ -165,8 +165,8 @@ Tensor index_put(const Tensor& x, const std::vector<Tensor>& given, const Tensor
   return shown_as("index_put", reshape(y, x.shape()));
 }
 
-// With the dimensions that ids choose from in front, and as one: rows of that. Where these
-// dimensions lie side by side in x, those of the ids come in their place.
+// Moves the indexed dimensions to the front, sees them as one, and takes rows of that. If they are
+// adjacent in x, the ids' dimensions move back to their place.
 Tensor index(const Tensor& x, const std::vector<Tensor>& given) {
   check_defined("index", x);
   const Chosen by(x, all_ids("index", x, given));
@@ -197,7 +197,7 @@ Tensor masked_select(const Tensor& x, const Tensor& mask) {
   return shown_as("masked_select", index_select(reshape(expand(x, shape), {n}), 0, ids));
 }
 
-// By index_put: each place of x has a number, that of its place in row-major order.
+// By index_put on the flat x: a place's id is its number in row-major order.
 Tensor scatter(const Tensor& x, int64_t dim, const Tensor& ids, const Tensor& source) {
   check_defined("scatter", x, ids, source);
   const int64_t d = wrap_dim("scatter", dim, x.shape());
@@ -228,7 +228,7 @@ Tensor scatter(const Tensor& x, int64_t dim, const Tensor& ids, const Tensor& so
 }
 Tensor scatter(const Tensor& x, int64_t dim, const Tensor& ids, const Scalar& value) {
   check_defined("scatter", x, ids);
-  const Scalar source = ids.numel() > 0 ? value : 0;  // nothing is written: any value will do
+  const Scalar source = ids.numel() > 0 ? value : 0;  // without ids nothing is written
   check_in_range("scatter", source, x.dtype());
   return shown_as("scatter.1", scatter(x, dim, ids, full(ids.shape(), source, x.options())));
 }

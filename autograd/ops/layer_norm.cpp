@@ -2,10 +2,10 @@
 //   y  = xhat w + b,  xhat = (x - mean x) rstd,  rstd = 1 / sqrt(mean (x - mean x)^2 + eps)
 //   dx = rstd (dxhat - mean dxhat - xhat mean(dxhat xhat)),  dxhat = dy w
 //   dw = sum over rows of dy xhat,  db = sum over rows of dy
-// Under Autocast an f32 x, such as the residual stream, gives a bf16 y: written for the linear
-// layer that follows.
+// Under Autocast an f32 x, such as the residual stream, gives a bf16 y, because a linear layer
+// follows.
 //
-// add_layer_norm: s = x + branch, y = layer_norm(s); dx = dbranch = ds + that of the norm.
+// add_layer_norm: s = x + branch, y = layer_norm(s); dx = dbranch = ds + the norm's dx.
 #include <cmath>
 #include <tuple>
 #include <utility>
@@ -22,13 +22,14 @@ namespace cpu {
 
 namespace {
 
-// y's row of x's, and the row's mean and rstd.
+// Computes a row of y from one of x, and the row's mean and rstd.
 template <class C, class X, class Y>
 [[gnu::always_inline]] inline std::pair<C, C> normalise(Y* y, const X* x, const C* w, const C* b,
                                                         int64_t n, C eps) {
   const C count = static_cast<C>(n);
   const C near = sum_of<C>(n, [&](int64_t i) { return static_cast<C>(x[i]); }) / count;
-  // Around a value near the mean, so that nothing is lost where mean >> std (Chan et al. 1983).
+  // Sums distances from a value near the mean, so that no digits are lost if mean >> std (Chan et
+  // al. 1983).
   const auto [drift, squares] = sums_of<C>(n, [&](int64_t i, C& sum, C& sum_of_squares) {
     const C d = static_cast<C>(x[i]) - near;
     sum += d;
@@ -128,7 +129,7 @@ static Tensor layer_norm_composed(const Tensor& input, const Tensor& weight, con
   return (centred * rsqrt(variance + eps) * weight + bias).to(autocast(input.dtype()));
 }
 
-// dx, dw and db in basic ops, to be differentiated. No gradient depends on the bias.
+// dx, dw and db in basic ops, so that they can be differentiated again. None depends on the bias.
 static Grads layer_norm_gradients(const Tensor& x, const Tensor& weight, const Tensor& dy,
                                   double eps) {
   const auto definition = [eps](auto& in) {
@@ -171,7 +172,7 @@ Tensor layer_norm(const Tensor& input, const Tensor& weight, const Tensor& bias,
   return record("layer_norm", {x, w, b}, y, vjp, recompute);
 }
 
-// What is added to is ds itself where nobody else holds it.
+// Adds the norm's dx to ds, in place if nobody else holds ds.
 static Tensor add_layer_norm_backward(const Tensor& ds, const Tensor& dy, const Tensor& s,
                                       const Tensor& mean, const Tensor& rstd, const Tensor& w,
                                       Tensor& dw, Tensor& db) {

@@ -19,8 +19,8 @@ namespace ink {
 
 namespace cpu {
 
-// Each thread has columns of its own. A column's float sum is kept short: 64 rows, then double.
-// y may have another dtype than x.
+// Each thread has columns of its own. A column is summed 64 rows at a time, and these sums are
+// added up in double. y may have another dtype than x.
 void sum_rows(Array& y, const Array& x, bool accumulate) {
   constexpr int64_t kRows = 64, kColumns = 64;
   const int64_t rows = x.size(0), cols = x.size(1);
@@ -66,7 +66,7 @@ static Tensor linear_composed(const Tensor& x, const Tensor& weight, const Tenso
   return bias.defined() ? y + to(bias, dtype) : y;
 }
 
-// The gradient collected so far, or room for one.
+// The gradient collected so far, or new memory for one.
 static Tensor target(VjpContext& g, size_t i, const Shape& shape, const Options& options,
                      bool& accumulate) {
   Tensor gradient = g.sum_so_far(i);
@@ -144,7 +144,7 @@ Tensor record_linear(const Tensor& x, const Tensor& in, const Tensor& weight, co
     if (grad_enabled()) return linear_gradients(g, dy, *saved_x, *saved_weight, from, dtypes);
     const Array dy_rows = as_gemm_operand(as_rows(dy), dy.dtype());
     Grads grads(3);
-    // First the weight's: x may be computed for it alone, and is gone when dx is made.
+    // The weight's comes first: if x is computed again for it, x is freed before dx is allocated.
     if (g.needs(1)) grads[1] = linear_dweight(g, 1, dy_rows, *saved_x, dtypes[1]);
     if (g.needs(0)) grads[0] = linear_dx(g, 0, dy_rows, *saved_weight, from, dtypes[0]);
     if (g.needs(2)) grads[2] = linear_dbias(g, 2, dy_rows, dtypes[2]);

@@ -2,11 +2,10 @@
 // so that the logits never exist whole.
 //   logits = x W^T,   dlogits = (softmax logits - onehot target) dloss
 //   dx = dlogits W,   dW = dlogits^T x
-// When gradients will be wanted, the forward pass, which has each chunk's logits at hand, computes
-// dx and dW for dloss = 1; backward scales them. With losses of their own (Reduction::none),
-// backward computes each chunk's logits again.
-// Of bf16 operands, which Autocast makes of f32 ones, the logits, the loss and dW are f32, and
-// dlogits, an operand again, is bf16.
+// If gradients are wanted, the forward pass, which has each chunk's logits, also computes dx and dW
+// for dloss = 1. Backward only scales them. If each row has a loss of its own (Reduction::none),
+// backward computes each chunk's logits again. With bf16 operands, to which Autocast rounds f32
+// ones, the logits, the loss and dW are f32. dlogits is bf16, because it is an operand, too.
 #include <algorithm>
 #include <functional>
 #include <vector>
@@ -29,12 +28,12 @@ struct Head {
   Array x, weight, targets;  // (N, C), (V, C), (N); x and weight of one dtype
   int64_t ignore_index;
 
-  /// Of logits, losses and sums over chunks.
+  /// The dtype of logits, losses and sums over chunks.
   DType dtype() const { return x.dtype() == f64 ? f64 : f32; }
 };
 
 struct HeadGrads {
-  Tensor dx, dweight;  // undefined: not wanted
+  Tensor dx, dweight;  // undefined if not wanted
 };
 
 // Rows first ... first + count - 1.
@@ -45,8 +44,8 @@ Array rows_of(const Array& x, int64_t first, int64_t count) {
   return x.seen_as(layout);
 }
 
-// Calls f(first, rows, logits, dlogits) for each chunk; f fills dlogits, if defined, from logits,
-// and the products follow. Both may be the same memory.
+// Calls f(first, rows, logits, dlogits) for each chunk. f fills dlogits, if defined, from logits,
+// and the products with dlogits follow. Both may be the same memory.
 template <class F>
 void for_each_chunk(const Head& head, HeadGrads& grads, F&& f) {
   const int64_t N = head.x.size(0), V = head.weight.size(0),
@@ -69,7 +68,7 @@ void for_each_chunk(const Head& head, HeadGrads& grads, F&& f) {
   }
 }
 
-// Room for the gradients that are wanted; dW is summed in f32 at least.
+// Allocates the gradients that are wanted; dW is summed in f32 or f64.
 HeadGrads make_grads(const Head& head, bool x_wanted, bool weight_wanted) {
   HeadGrads grads;
   if (x_wanted) grads.dx = empty(head.x.shape(), {head.x.dtype(), head.x.device()});
@@ -90,7 +89,7 @@ Tensor linear_cross_entropy_composed(const Tensor& x, const Tensor& weight, cons
 // The loss of x and W in basic ops.
 using Definition = std::function<Tensor(const std::vector<Tensor>&)>;
 
-// Gradients of which the first, of x, gets the dtype of x's input.
+// Converts the first gradient, which is x's, to the dtype of x's input.
 Grads in_dtype(Grads grads, DType dtype) {
   if (grads[0].defined()) grads[0] = to(grads[0], dtype);
   return grads;
@@ -142,7 +141,7 @@ Tensor unreduced(const Tensor& input, const Tensor& x, const Tensor& weight, con
                  });
   const auto vjp = [x = Saved::input(x), w = Saved::input(weight), head, definition,
                     x_dtype = input.dtype()](const Tensor& dy, VjpContext& g) -> Grads {
-    static_cast<void>(*x), static_cast<void>(*w);  // still what they were
+    static_cast<void>(*x), static_cast<void>(*w);  // throws if they were overwritten
     if (grad_enabled()) return in_dtype(differentiate(definition, {*x, *w}, dy), x_dtype);
     HeadGrads grads = make_grads(head, g.needs(0), g.needs(1));
     const Tensor dlosses = dy.contiguous().view({-1, 1});
@@ -162,9 +161,9 @@ Tensor unreduced(const Tensor& input, const Tensor& x, const Tensor& weight, con
 
 }  // namespace
 
-// A chunk reads all of W and adds to all of dW, so that few rows make slow products: of 50257
-// classes, 64 MB of logits are 320 rows, and 83 rows take three times as long. Short of that bound,
-// 1024 rows leave a small head's logits in the cache.
+// A chunk reads all of W and adds to all of dW, so few rows make slow products: for 50257 classes,
+// 64 MB of logits are 320 rows, and chunks of 83 rows take three times as long. Below that bound,
+// 1024 rows keep a small head's logits in the cache.
 int64_t linear_cross_entropy_rows(int64_t rows, int64_t classes, Device device) {
   const ChunkLimits limits = chunk_limits(device);
   const int64_t most = limits.elements / std::max<int64_t>(classes, 1) / 64 * 64;

@@ -37,7 +37,7 @@ void log_softmax_backward(Array& dx, const Array& dy, const Array& y) {
 }  // namespace cpu
 
 static Tensor log_softmax_composed(const Tensor& x) {
-  if (x.numel() == 0) return x;                             // nothing has no maximum
+  if (x.numel() == 0) return x;                             // amax needs an element
   const Tensor shifted = x - amax(x.detach(), {-1}, true);  // y does not depend on the shift
   return shifted - log(sum(exp(shifted), {-1}, true));
 }

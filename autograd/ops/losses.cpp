@@ -11,7 +11,7 @@ Tensor reduced(const Tensor& losses, Reduction reduction) {
   return reduction == Reduction::sum ? sum(losses) : mean(losses);
 }
 
-// Both in one floating dtype, where a scalar counts as much as any other: it is broadcast before.
+// Both in one floating dtype. A scalar's dtype counts too, because PyTorch broadcasts it first.
 std::pair<Tensor, Tensor> checked(const char* op, const Tensor& input, const Tensor& target) {
   check_defined(op, input, target);
   const DType dtype = promote(input.dtype(), target.dtype());
@@ -20,7 +20,7 @@ std::pair<Tensor, Tensor> checked(const char* op, const Tensor& input, const Ten
   return {to(input, dtype), to(target, dtype)};
 }
 
-// For each target the weight of its class, 0 where it is ignored; the ids, 0 there; and where.
+// For each target: the weight of its class and its id, both 0 if it is ignored; and if it is.
 struct Targets {
   Tensor ids, weights, ignored;
 
@@ -74,7 +74,7 @@ Tensor smooth_l1_loss(const Tensor& left, const Tensor& right, Reduction reducti
       reduced(where(near, square * square * (0.5 / beta), distance - 0.5 * beta), reduction));
 }
 
-// max(x, 0) - x t + log(1 + exp(-|x|)): without overflow
+// max(x, 0) - x t + log(1 + exp(-|x|)), which does not overflow
 Tensor binary_cross_entropy_with_logits(const Tensor& left, const Tensor& right,
                                         Reduction reduction) {
   const auto [x, t] = checked("binary_cross_entropy_with_logits", left, right);

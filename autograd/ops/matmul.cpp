@@ -32,7 +32,7 @@ Tensor batched_matmul(const Tensor& a, const Tensor& b) {
                 });
 }
 
-// (..., n, k) @ (k, m) is one product of (... n, k) where a's rows can be listed without a copy.
+// Can (..., n, k) @ (k, m) be one product of (... n, k)? It can if a's rows need no copy for that.
 bool folds(const Tensor& a, const Tensor& b) {
   if (a.dim() <= 2 || b.dim() != 2) return false;
   for (int64_t d = 0; d < a.dim() - 2; ++d) {
@@ -43,7 +43,7 @@ bool folds(const Tensor& a, const Tensor& b) {
 
 }  // namespace
 
-// What PyTorch 2.15 calls the last of the ops that it makes the product of.
+// The name of the last of the ops of which PyTorch 2.15 makes this product.
 static const char* torch_name(const Tensor& a, const Tensor& b) {
   if (a.dim() == 1 && b.dim() <= 2) return b.dim() == 1 ? "dot" : "squeeze.4";
   if (a.dim() == 2 && b.dim() <= 2) return b.dim() == 1 ? "mv" : "mm";

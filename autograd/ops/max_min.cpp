@@ -1,4 +1,4 @@
-// amax, amin: the largest and smallest values. max, min, argmax, argmin: and where they are.
+// amax, amin: the largest and smallest values. max, min, argmax, argmin: also their places.
 #include <algorithm>
 #include <optional>
 
@@ -13,8 +13,8 @@ namespace ink {
 namespace cpu {
 namespace {
 
-// The best element so far and its address; of equals the one with the lowest address, which is the
-// first along a dimension. NaN is better than any number.
+// The best element so far and its address. Of equal elements the one with the lowest address is
+// taken, which is the first along a dimension. NaN is better than any number.
 template <class T, bool largest>
 struct Best {
   using Value = compute_t<T>;
@@ -39,7 +39,8 @@ struct Best {
   static Value of_eight(const T* p, int64_t row) {
     return detail::tree_of_eight([=](int64_t i) { return static_cast<Value>(p[i * row]); }, best);
   }
-  // The best of each eight first, in vectors; nearly always it is no better than what is known.
+  // Takes the best of each eight first, in vectors. Nearly always it is no better than the best so
+  // far.
   template <class Width, class Step>
   static void eight(Acc* acc, Width width, const T* p, Step step, int64_t row) {
     Value top[ReducePlan::kBlock];
@@ -82,7 +83,7 @@ void arg_reduce(Array& values, Array& indices, const Array& x, int64_t dim, bool
 namespace {
 
 // y = the largest (smallest) of x over dims.   dx = dy, shared evenly among the elements equal to y
-// (Of max and min also NaN equals NaN; amax and amin have no gradient there but NaN. As PyTorch.)
+// (As in PyTorch, NaN equals NaN in max and min, but amax and amin then have a gradient of NaN.)
 Tensor extreme(const char* op, ReduceOp which, const Tensor& x, const Shape& dims, bool keepdim,
                bool nan_equals_nan) {
   const ReducedShape shape(op, x, dims);

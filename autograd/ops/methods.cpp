@@ -1,4 +1,4 @@
-// Tensor's methods that are ops: each calls the function of basic_ops.h that has its name.
+// Tensor's methods that are ops. Each calls the function of the same name.
 #include <algorithm>
 #include <functional>
 #include <variant>
@@ -78,8 +78,8 @@ Tensor Tensor::flatten(int64_t start_dim, int64_t end_dim) const {
   return ink::reshape(*this, sizes);
 }
 
-// What indices other than ids choose of x, as a view (x itself if that is all of it), and the ids
-// and masks, each for the dimension of the view that it chooses from; none: undefined.
+// Applies all indices but ids and masks to x. Returns that view (x itself if it is all of x), and
+// for each of its dimensions the ids or mask that index it, or undefined.
 static std::pair<Tensor, std::vector<Tensor>> chosen_by(const char* op, const Tensor& x,
                                                         std::initializer_list<Index> indices) {
   x.array(op);

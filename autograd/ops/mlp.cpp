@@ -1,10 +1,11 @@
-// y = gelu(x W^T + b) V^T + c: the part of a transformer's block that looks at one position at a
-// time. gelu is its tanh form (gelu.cpp), as in GPT-2.
+// y = gelu(x W^T + b) V^T + c: the part of a transformer's block that treats each position by
+// itself. gelu is its tanh form (gelu.cpp), as in GPT-2.
 //   h = x W^T + b,  a = gelu(h),  y = a V^T + c
-//   dV = dy^T a,  dc = sum of dy's rows,  dh = (dy V) gelu'(h);  of x, W and b as linear's, from dh
-// Two nodes: linear, and gelu_linear, which takes h to y. What gelu does is done to the tiles of
-// the product before it as they are written, and what its gradient does to those of dy V. Under
-// Autocast h, a and y are bf16, and gradients have the dtypes of their inputs.
+//   dV = dy^T a,  dc = sum of dy's rows,  dh = (dy V) gelu'(h)
+//   dx, dW and db follow from dh as in linear
+// It is recorded as two nodes: linear, and gelu_linear, which takes h to y. On a GPU, gelu is fused
+// into the product that computes h, and its gradient into the product dy V. Under Autocast h, a and
+// y are bf16, and gradients have the dtypes of their inputs.
 #include <array>
 
 #include "autograd/autocast.h"
@@ -55,7 +56,7 @@ static Tensor gelu_linear(const Tensor& h, const Tensor& in, const Tensor& a, co
               saved_weight = keep(h.requires_grad(), weight);
   const std::array dtypes{h.dtype(), weight.dtype(), bias.defined() ? bias.dtype() : y.dtype()};
   const auto vjp = [=](const Tensor& dy, VjpContext& g) {
-    if (grad_enabled()) {  // to be differentiated. Without h, a is a constant
+    if (grad_enabled()) {  // the gradient will be differentiated; without h, a is a constant
       const Tensor before = *saved_h;
       const auto gelu_tanh = [](auto& xs) { return gelu(xs[0], Gelu::tanh); };
       const Tensor after = before.defined() ? gelu(before, Gelu::tanh) : *saved_a;
@@ -98,7 +99,7 @@ Tensor mlp(const Tensor& x, const Tensor& fc_weight, const Tensor& fc_bias,
             "mlp: expected a proj_weight (out, ", fc_weight.size(0), ") for fc_weight ",
             fc_weight.shape(), ", got ", proj_weight.shape());
   check_linear("mlp", fc_weight.detach().T(), proj_weight, proj_bias);  // its dtype, and the bias
-  // Under Recompute backward makes gelu again from h, and must find the same bits.
+  // Under Recompute backward computes gelu again from h, and must get the same bits.
   if (composed() || context().recompute)
     return gelu_linear(linear(x, fc_weight, fc_bias), proj_weight, proj_bias);
   const DType dtype = autocast(x.dtype());

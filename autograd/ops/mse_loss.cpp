@@ -1,6 +1,6 @@
 // mse_loss: the mean squared error.
 //   y      = mean (or sum) of d^2, d = input - target
-//   dinput = dy 2 d / n (n = 1 but for mean), dtarget = -dinput
+//   dinput = dy 2 d / n (n = 1 unless it is a mean), dtarget = -dinput
 #include "autograd/basic_ops.h"
 #include "autograd/fused_ops.h"
 #include "autograd/ops/shared/promote.h"
@@ -9,7 +9,7 @@ namespace ink {
 
 Tensor mse_loss(const Tensor& left, const Tensor& right, Reduction reduction) {
   check_defined("mse_loss", left, right);
-  const DType dtype = promote(left.dtype(), right.dtype());  // a scalar is broadcast before
+  const DType dtype = promote(left.dtype(), right.dtype());  // a scalar is broadcast first
   INK_CHECK(is_floating(dtype), "mse_loss: expected a floating dtype, got ", dtype);
   const Tensor input = to(left, dtype), target = to(right, dtype);
   broadcast_shapes("mse_loss", input.shape(), target.shape());

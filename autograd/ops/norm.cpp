@@ -23,7 +23,7 @@ Tensor value(const Tensor& x, double p, const Shape& dims, bool keepdim) {
 }  // namespace
 
 // y = (sum |x|^p)^(1/p); p = inf, -inf: the largest, smallest |x|; p = 0: how many are not 0.
-// dx = dy sign(x) (|x| / y)^(p - 1), and 0 where y = 0; p = +-inf: shared by those of size y
+// dx = dy sign(x) (|x| / y)^(p - 1), and 0 where y = 0; p = +-inf: elements with |x| = y share it
 Tensor norm(const Tensor& x, double p, const Shape& dims, bool keepdim) {
   const ReducedShape shape("norm", x, dims);
   INK_CHECK(x.is_floating(), "norm: expected a floating dtype, got ", x.dtype());

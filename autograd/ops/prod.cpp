@@ -6,9 +6,9 @@
 namespace ink {
 namespace {
 
-// For each element of the last dimension the product of all others, in pairs: with p the products
-// of neighbours a and b, and e the same of p one level up, it is e b for a, and e a for b. There is
-// no division, so zeros are elements like any other.
+// For each element along the last dimension, the product of all others. It works on pairs of
+// neighbours a and b with products p. If e is the product of all other p, the result is e b for a
+// and e a for b. Without a division, zeros need no special case.
 Tensor product_of_others(const Tensor& x) {
   const int64_t n = x.size(-1);
   if (n == 0) return x;

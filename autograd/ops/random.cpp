@@ -1,4 +1,4 @@
-// Random numbers into tensors: the factories of tensor.h and the fills of random/generator.h.
+// Random numbers in tensors: the factories of tensor.h, and the fills of random/generator.h.
 #include <algorithm>
 #include <cmath>
 #include <type_traits>
@@ -22,8 +22,8 @@ Tensor in_memory_order(const Tensor& x) {
   return sorted.is_contiguous() ? sorted : x.detach();
 }
 
-// Overwrites x with what draw(pointer, n) writes: at once where the memory allows it, else through
-// a contiguous CPU tensor.
+// Overwrites x with what draw(pointer, n) writes: directly if x's memory allows it, else through a
+// contiguous CPU tensor.
 template <class Draw>
 Tensor fill_from(const char* op, Tensor x, Draw&& draw) {
   check_defined(op, x);
@@ -51,7 +51,7 @@ Tensor drawn_for(const char* op, const Shape& shape, Options options, Draw&& dra
 
 }  // namespace
 
-// The bound that is left out stays so when bf16 rounds up to it.
+// The excluded bound stays excluded even if bf16 rounds a number up to it.
 Tensor uniform_(Tensor x, double from, double to, Generator& g) {
   return fill_from("uniform_", x, [&](auto* out, int64_t n) {
     uniform_(out, n, from, to, g);
@@ -67,7 +67,7 @@ Tensor uniform_(Tensor x, double from, double to, Generator& g) {
   });
 }
 
-// PyTorch fills bf16 block by block: the last 16 follow the last whole block's, not all elements'.
+// PyTorch fills bf16 block by block: the last 16 follow the last whole block, not all elements.
 Tensor normal_(Tensor x, double mean, double std, Generator& g) {
   return fill_from("normal_", x, [&](auto* out, int64_t n) {
     const int64_t whole = x.dtype() == bf16 && n > 16 ? n - n % 16 : n;
@@ -85,7 +85,7 @@ Tensor bernoulli_(Tensor x, double p, Generator& g, BernoulliRule rule) {
   fill_from("bernoulli_", x, [&]<class T>(T* out, int64_t n) {
     if constexpr (std::is_same_v<T, float>) {
       bernoulli_(out, n, p, g, rule);
-    } else {  // PyTorch's rule does not look at the type of the result
+    } else {  // PyTorch's rule does not depend on the dtype of the result
       std::vector<float> drawn(static_cast<size_t>(n));
       bernoulli_(drawn.data(), n, p, g, rule);
       std::copy(drawn.begin(), drawn.end(), out);
@@ -102,7 +102,7 @@ Tensor randn(const Shape& shape, Options options, Generator& g) {
   return drawn_for("randn", shape, options, [&](Tensor& x) { return normal_(x, 0, 1, g); });
 }
 
-// PyTorch moves a bound that the dtype rounds out of the range into it: high to the next number
+// If the dtype rounds a bound out of the range, PyTorch moves it back: high to the next number
 // below, low to the next above.
 static void move_into_range(DType dtype, int64_t& low, int64_t& high) {
   if (!is_floating(dtype)) return;

@@ -1,4 +1,4 @@
-// sum, mean, any, all: reductions over any dimensions. prod, amax and amin share their kernel.
+// sum, mean, any, all: reductions over any dimensions. prod, amax and amin use the same kernel.
 #include <algorithm>
 #include <limits>
 #include <type_traits>
@@ -14,7 +14,7 @@ namespace ink {
 namespace cpu {
 namespace {
 
-// The loop's view of a fold.
+// A fold (loops/folds.h) in the form that the loop takes.
 template <class F, class T>
 struct Fold {
   using Acc = typename F::Far;
@@ -39,7 +39,7 @@ struct Fold {
   static void repeat(Acc& acc, int64_t times) { acc = F::repeated(acc, times); }
 };
 
-// y = the fold of x, divided by `divisor`.
+// y = x combined by F, divided by `divisor`.
 template <class To, class F, class T>
 void fold(Array& y, const Array& x, T, F, int64_t divisor = 1) {
   To* out = y.mutable_data<To>();

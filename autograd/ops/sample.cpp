@@ -31,7 +31,7 @@ void sample(Array& ids, const Array& probabilities, const RandomPosition& at) {
       }
       INK_CHECK(SampleUnits::are_whole(total), "sample: the probabilities of row ", row,
                 " are not finite, or do not sum to 1");
-      out[row] = chosen < 0 ? possible : chosen;  // rounding can leave a rest: then the last
+      out[row] = chosen < 0 ? possible : chosen;  // rounding can leave a remainder: take the last
     });
   });
 }

@@ -24,7 +24,7 @@ void softmax(Array& y, const Array& x) {
       return value;
     });
     const C scale = 1 / total;
-    constexpr bool kept = std::is_same_v<T, C>;  // bf16 would be rounded twice
+    constexpr bool kept = std::is_same_v<T, C>;  // b holds e exactly; a bf16 b has it rounded
     for (int64_t i = 0; i < n; ++i)
       b[i] = static_cast<T>((kept ? static_cast<C>(b[i]) : e(i)) * scale);
   };
@@ -45,7 +45,7 @@ void softmax_backward(Array& dx, const Array& dy, const Array& y) {
 }  // namespace cpu
 
 static Tensor softmax_composed(const Tensor& x) {
-  if (x.numel() == 0) return x;                            // nothing has no maximum
+  if (x.numel() == 0) return x;                            // amax needs an element
   const Tensor e = exp(x - amax(x.detach(), {-1}, true));  // y does not depend on the shift
   return e / sum(e, {-1}, true);
 }
@@ -54,7 +54,7 @@ Tensor softmax(const Tensor& input, int64_t dim) {
   check_defined("softmax", input);
   const int64_t d = wrap_dim("softmax", dim, input.shape());
   if (input.dim() == 0) return shown_as("softmax", softmax(input.view({1})).view({}));
-  if (d != input.dim() - 1)
+  if (d != input.dim() - 1)  // rows are the last dimension
     return shown_as("softmax", softmax(input.transpose(d, -1)).transpose(d, -1).contiguous());
   if (composed()) return softmax_composed(input);
   const Tensor x = input.contiguous();

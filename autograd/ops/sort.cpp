@@ -31,12 +31,12 @@ template <class Key>
 struct Keyed {
   Key key;
   int64_t index;
-  bool operator<(const Keyed& other) const {  // of equals the first comes first
+  bool operator<(const Keyed& other) const {  // equal keys stay in their order
     return key != other.key ? key < other.key : index < other.index;
   }
 };
 
-// Sorts by key, equals in their order: byte by byte from the lowest, by counting (radix sort).
+// Sorts by key, and keeps equal keys in their order: a radix sort, from the lowest byte up.
 template <class Key>
 void radix_sort(std::vector<Keyed<Key>>& items, std::vector<Keyed<Key>>& other) {
   other.resize(items.size());
@@ -44,14 +44,14 @@ void radix_sort(std::vector<Keyed<Key>>& items, std::vector<Keyed<Key>>& other) 
     const auto digit = [byte](Key key) { return static_cast<uint8_t>(key >> (8 * byte)); };
     std::array<size_t, 257> starts{};
     for (const auto& item : items) ++starts[digit(item.key) + 1u];
-    if (starts[digit(items[0].key) + 1u] == items.size()) continue;  // all alike here
+    if (starts[digit(items[0].key) + 1u] == items.size()) continue;  // equal in all keys
     std::partial_sum(starts.begin(), starts.end(), starts.begin());
     for (const auto& item : items) other[starts[digit(item.key)]++] = item;
     items.swap(other);
   }
 }
 
-constexpr int64_t kRadixSize = 256;  // below it, counting takes longer than comparing
+constexpr int64_t kRadixSize = 256;  // below it, a radix sort is slower than comparing
 
 }  // namespace
 
@@ -110,7 +110,7 @@ ValuesIndices sorted(const char* op, const Tensor& x, int64_t d, int64_t k, bool
   return {record(op, {x}, values, vjp), indices};
 }
 
-// Of a scalar, by way of a line of one element.
+// Treats a scalar as a line of one element.
 template <class Op>
 ValuesIndices as_line(const char* name, const Tensor& x, Op op) {
   const auto [values, indices] = op(reshape(x, {1}));
@@ -131,7 +131,7 @@ ValuesIndices topk(const Tensor& x, int64_t k, int64_t dim, bool largest) {
   const int64_t d = wrap_dim("topk", dim, x.shape()), n = x.dim() == 0 ? 1 : x.shape()[d];
   INK_CHECK(k >= 0 && k <= n, "topk: expected k between 0 and ", n, ", the size of dimension ", d,
             " of ", x.shape(), ", got ", k);
-  if (x.dim() == 0)  // which one element stays
+  if (x.dim() == 0)  // k says if its one element stays
     return as_line("topk", x, [](const Tensor& line) { return topk(line, 1); });
   return sorted("topk", x, d, k, largest);
 }

@@ -9,9 +9,9 @@
 namespace ink {
 namespace {
 
-// The tensor of the given shape whose pieces along a dimension are exactly these, in place;
-// undefined if there is none. (A kernel that computes gradients of q, k and v writes them side by
-// side into one buffer; it becomes the gradient of the packed tensor as it is.)
+// The tensor of the given shape whose pieces along a dimension are these, if they already lie side
+// by side in memory; else undefined. (Attention's backward writes the gradients of q, k and v into
+// one buffer, which then is the gradient of the packed tensor without a copy.)
 Tensor joined(const Grads& pieces, const Shape& shape, int64_t dim) {
   if (!pieces[0].defined()) return {};
   const Tensor& first = pieces[0];
@@ -34,7 +34,7 @@ Shape with_size(Shape shape, int64_t dim, int64_t size) {
 }  // namespace
 
 // y_i = x[..., size_0 + ... + size_(i-1) onwards, size_i elements, ...].
-// dx = the dy_i side by side, zeros where one is missing
+// dx = the dy_i side by side, with zeros for a missing one
 std::vector<Tensor> split(const Tensor& x, const std::vector<int64_t>& sizes, int64_t dim) {
   check_defined("split", x);
   INK_CHECK(x.dim() > 0, "split: a scalar has no dimension to split");

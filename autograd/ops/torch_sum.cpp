@@ -1,5 +1,6 @@
-// sum and mean of f32 and f64 under ImitateTorch: in the order of one thread of PyTorch 2.15 with
-// AVX2 or AVX-512. Left out: bf16; sums over several dimensions, some of them expanded in x.
+// sum and mean of f32 and f64 under ImitateTorch, in the order of one thread of PyTorch 2.15 with
+// AVX2 or AVX-512. Two cases are not covered: bf16, and sums over several dimensions of which some
+// are expanded in x.
 #include <algorithm>
 #include <bit>
 #include <numeric>
@@ -9,8 +10,8 @@
 #include "autograd/loops/reduce_loop.h"
 
 namespace ink::cpu {
-// sums[k] = the sum of p[i step + k lane_step] over i below n. The levels are the digits of a
-// counter: when one has taken in `run` numbers, it carries its sum to the next one.
+// sums[k] = the sum of p[i step + k lane_step] over i below n. The levels are like the digits of a
+// counter: when one has added up `run` numbers, it carries its sum to the next one.
 template <int64_t lanes, class T>
 static void cascade(T* sums, const T* p, int64_t n, int64_t step, int64_t lane_step) {
   const auto run =
@@ -28,7 +29,7 @@ static void cascade(T* sums, const T* p, int64_t n, int64_t step, int64_t lane_s
     sums[k] = levels[0][k] + levels[1][k] + levels[2][k] + levels[3][k];
 }
 
-// The same by four cascades that take turns, for one lane, or for steps of all lanes side by side.
+// The same with four cascades in turn, for one lane, or for all lanes side by side.
 template <int64_t lanes, class T>
 static void four_cascades(T* sums, const T* p, int64_t n, int64_t step) {
   T parts[4 * lanes];
@@ -63,7 +64,7 @@ static void add_sums(T* y, const T* x, ReduceAxes::Axis row, ReduceAxes::Axis co
   }
 }
 
-// The last axis is the innermost loop: reduced ones, then small steps.
+// The axes from the outermost loop to the innermost: kept ones, then reduced ones by falling step.
 static ReduceAxes torch_axes(const Array& y, const Array& x) {
   Shape order;  // the outermost first
   for (int64_t d = 0; d < x.dim(); ++d) {

@@ -1,7 +1,7 @@
 // Elementwise ops of one tensor. The formulas are in loops/pointwise.h.
 //
-// All are basic ops: their vjps can be differentiated again. An ordinary walk, which nobody
-// differentiates, takes the formula's df instead, in one pass over memory.
+// All are basic ops: their vjps can be differentiated again. If the gradient will not be
+// differentiated, backward uses the formula's df instead, in one pass over memory.
 #include <optional>
 
 #include "autograd/kernels/elementwise.h"
@@ -50,8 +50,8 @@ Tensor unary(UnaryOp op, const Tensor& x) {
   return y;
 }
 
-// dy f'(v) in one pass, by df; or slope(dy, v), made of public ops, when the gradient is to be
-// differentiated itself (create_graph) and under Composed.
+// dy f'(v) in one pass, by df; or slope(dy, v), made of public ops, under Composed and if the
+// gradient will be differentiated (create_graph).
 template <class Slope>
 Tensor derivative(UnaryOp op, const Tensor& dy, const Tensor& v, const Slope& slope) {
   if (grad_enabled() || composed()) return slope(dy, v);
@@ -60,7 +60,7 @@ Tensor derivative(UnaryOp op, const Tensor& dy, const Tensor& v, const Slope& sl
   return dx;
 }
 
-// An op whose df takes x, and one whose df takes y.
+// Records an op whose df takes x, and one whose df takes y.
 template <class Slope>
 Tensor from_input(UnaryOp op, const Tensor& x, Slope slope) {
   return record(name_of(op), {x}, unary(op, x),
@@ -76,7 +76,7 @@ Tensor from_output(UnaryOp op, const Tensor& x, Slope slope) {
   });
 }
 
-// An op whose value y(x) and gradient dx(dy, x) are made of other ops.
+// Records an op whose value y(x) and gradient dx(dy, x) are made of other ops.
 template <class Y, class Dx>
 Tensor recorded(const char* op, const Tensor& x, Y y, Dx dx) {
   check_defined(op, x);

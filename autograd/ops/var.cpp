@@ -64,8 +64,8 @@ void reduce_var(Array& y, const Array& x, double correction, bool root) {
 
 }  // namespace cpu
 
-// dy 2 (x - mean) / (n - correction). Of all elements, if these are no more than `correction`, it
-// is infinite, or NaN where x is the mean. As PyTorch.
+// dy 2 (x - mean) / (n - correction). As in PyTorch, over all elements and n <= correction it is
+// infinite, or NaN where x is the mean.
 static Tensor var_gradient(const Tensor& dy, const Tensor& x, const ReducedShape& shape,
                            double correction, bool of_all) {
   const double n = static_cast<double>(shape.count) - correction;

@@ -139,8 +139,9 @@ Tensor expand(const Tensor& x, const Shape& sizes) {
 
 namespace {
 
-// The gradient of a slice: added into the gradient x already has, so that many slices of one tensor
-// cost no more than their own size; or zeros of x's shape with dy in its places.
+// The gradient of a slice. It is added to the gradient that x already has, if there is one, so that
+// many slices of one tensor cost no more than their own size. Else it is zeros of x's shape with dy
+// in its places.
 Grads slice_gradient(const Tensor& dy, VjpContext& g, const Shape& shape, int64_t dim,
                      int64_t start, int64_t stop, int64_t step) {
   if (Tensor sum = g.sum_so_far(0); sum.defined()) {
@@ -194,7 +195,7 @@ Tensor narrow(const Tensor& x, int64_t dim, int64_t start, int64_t length) {
   return slice(x, d, first, first + length, 1);
 }
 
-// The part of x at one index of a dimension, which goes.   dx = zeros with dy at that index
+// The part of x at one index of a dimension, without that dimension.   dx = zeros with dy there
 Tensor select(const Tensor& x, int64_t dim, int64_t index) {
   check_defined("select", x);
   INK_CHECK(x.dim() > 0, "select: a scalar has no dimension to select from");
@@ -212,7 +213,8 @@ Tensor select(const Tensor& x, int64_t dim, int64_t index) {
                 });
 }
 
-// The elements (..., i, i + offset) of two dimensions, as the last one.   dx = zeros with dy there
+// The elements (..., i, i + offset) of two dimensions, as a new last one.   dx = zeros with dy
+// there
 Tensor diagonal(const Tensor& x, int64_t offset, int64_t dim1, int64_t dim2) {
   check_defined("diagonal", x);
   const int64_t a = wrap_dim("diagonal", dim1, x.shape()),

@@ -1,4 +1,4 @@
-// where, masked_fill: one of two values for each element, as a condition says.
+// where, masked_fill: a condition picks one of two values for each element.
 #include "autograd/basic_ops.h"
 #include "autograd/kernels/elementwise.h"
 #include "autograd/loops/map.h"

@@ -33,21 +33,20 @@ Tensor repeat_heads(const Tensor& x, int64_t times) {
   return reshape(repeated, sizes);
 }
 
-// What the options say about a problem, with defaults filled in and the mask in a floating dtype of
-// its scores, or bool.
+// The options for a problem, with defaults filled in. The mask is bool or has the scores' dtype.
 struct Problem {
   AttentionRule rule;
   Tensor mask;
-  int64_t group;  // query heads that share a key's head
+  int64_t group;  // query heads that share a head of keys
   DType dtype;    // of the scores
   bool masked;    // may a query see less than all keys?
 };
 
 constexpr double kNever = -std::numeric_limits<double>::infinity();
 
-// What the options hide, in bools; undefined where they hide nothing.
+// Bool tensors that are true where the options hide something; undefined if they hide nothing.
 struct Hidden {
-  Tensor scores;   // that broadcast to (..., T, S)
+  Tensor scores;   // broadcasts to (..., T, S)
   Tensor queries;  // (..., T, 1): do they see nothing?
   Tensor keys;     // (..., S, 1): does no query see them?
 };
@@ -73,7 +72,7 @@ Hidden hidden_by(const Tensor& q, const Tensor& k, const Problem& problem) {
   return hidden;
 }
 
-// x with zeros for some of its rows: a NaN there, times a weight of 0, would be NaN.
+// x with zeros for some of its rows, because a NaN there times a weight of 0 would be NaN.
 Tensor without(const Tensor& rows, const Tensor& x) {
   return rows.defined() ? masked_fill(x, rows, 0) : x;
 }
@@ -100,7 +99,8 @@ Tensor attention_composed(const Tensor& q, const Tensor& k, const Tensor& v,
   return without(hidden.queries, out).to(q.dtype());
 }
 
-// dq, dk, dv and dmask in basic ops, to be differentiated. inputs: q, k, v, mask.
+// dq, dk, dv and dmask in basic ops, so that they can be differentiated again. inputs: q, k, v,
+// mask.
 Grads gradients_composed(const std::vector<Tensor>& inputs, const Tensor& dout,
                          const Problem& problem) {
   const ContextGuard guard;
@@ -131,8 +131,8 @@ Tensor with_batch(const Tensor& x, const Shape& batch, int64_t heads, int64_t di
   return x.shape() == shape ? x : expand(x, shape);
 }
 
-// Broadcasts the dimensions before the last two, but for heads (dimension -3) of k and v that fewer
-// than those of q share. k stands for v, too, where there is none.
+// Broadcasts the dimensions before the last two, except heads (dimension -3) if k and v have fewer
+// of them than q. Pass k as v if there is no v.
 void broadcast_batches(const char* op, Tensor& q, Tensor& k, Tensor& v) {
   const auto check = [&](bool fits) {
     INK_CHECK(fits, op, ": expected q (..., T, d), k (..., S, d) and v (..., S, dv), got ",
@@ -169,7 +169,7 @@ void check_options(const char* op, const Shape& scores, const AttentionOptions& 
             mask.shape());
 }
 
-// Broadcasts q, k and v, too.
+// Checks the inputs and broadcasts q, k and v.
 Problem checked(const char* op, Tensor& q, Tensor& k, Tensor& v, const AttentionOptions& options) {
   broadcast_batches(op, q, k, v);
   INK_CHECK(q.is_floating() && q.dtype() == k.dtype() && q.dtype() == v.dtype(), op,
@@ -192,8 +192,8 @@ Problem checked(const char* op, Tensor& q, Tensor& k, Tensor& v, const Attention
   return problem;
 }
 
-// Uninitialised, with the sizes of x but for the last, and its dimensions in memory in x's order:
-// heads that were split off a row stay side by side in it, and can be joined without a copy.
+// An uninitialised tensor with the sizes of x, except the last, whose dimensions have x's order in
+// memory. So heads that were split off a row stay side by side, and can be joined without a copy.
 Tensor empty_in_order_of(const Tensor& x, int64_t last) {
   std::vector<int64_t> order(static_cast<size_t>(x.dim() - 1));
   std::iota(order.begin(), order.end(), 0);
@@ -210,8 +210,8 @@ Tensor empty_in_order_of(const Tensor& x, int64_t last) {
   return Tensor(Array::empty({layout.sizes.numel()}, x.dtype(), x.device()).seen_as(layout));
 }
 
-// The distance of q, k and v in memory when together they fill one buffer, as heads of a packed
-// (B, T, 3 C) do; 0 otherwise.
+// The distance of q, k and v in memory if they fill one buffer together, as the heads of a packed
+// (B, T, 3 C) do; otherwise 0.
 int64_t packed_step(const Tensor& q, const Tensor& k, const Tensor& v) {
   const int64_t step = k.layout().offset - q.layout().offset;
   const bool alike = q.storage() == k.storage() && q.storage() == v.storage() &&
@@ -231,8 +231,8 @@ int64_t packed_step(const Tensor& q, const Tensor& k, const Tensor& v) {
   return step;
 }
 
-// Where dq, dk and dv go: into one buffer if q, k and v came from one, so that the gradient of the
-// split is that buffer.
+// Memory for dq, dk and dv: one buffer if q, k and v came from one, so that the buffer is the
+// gradient of the split.
 Grads empty_gradients(const Tensor& q, const Tensor& k, const Tensor& v) {
   const int64_t step = packed_step(q, k, v);
   if (step == 0)
@@ -245,7 +245,7 @@ Grads empty_gradients(const Tensor& q, const Tensor& k, const Tensor& v) {
   return grads;
 }
 
-// What PyTorch 2.15 calls the last of the ops that it makes attention of.
+// The name of the last of the ops of which PyTorch 2.15 makes attention.
 const char* torch_name(const Tensor& q, const Tensor& k, const Tensor& v,
                        const AttentionOptions& options) {
   const auto dims = [&](int64_t n) { return q.dim() == n && k.dim() == n && v.dim() == n; };

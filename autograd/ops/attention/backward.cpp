@@ -53,8 +53,8 @@ class MaskGradient {
   bool shared_ = false;
 };
 
-// A head's keys are cut into slices, to be worked on side by side, when there are few heads. dK and
-// dV of the slices are apart; dQ is the sum of one part a slice.
+// If there are few heads, a head's keys are cut into slices that threads work on side by side. Each
+// slice has its own rows of dK and dV. dQ is a sum with one part for each slice.
 template <class T>
 class Backward {
  public:
@@ -122,10 +122,11 @@ class Backward {
     int64_t head, i0, rows, begin, end;
     Rows<T> k_rows, q_rows, dout_rows;
     T lse[kQueries<T>], mean[kQueries<T>];  // mean of m_ij dout_i . v_j under p: dout_i . out_i
-    bool blind[kQueries<T>], any_blind;     // which queries see nothing; is there one?
+    bool blind[kQueries<T>], any_blind;     // which queries see nothing; is there any?
   };
 
-  // Slices of equal work, in whole vectors: by how many queries see the keys before them.
+  // The first key of a slice. Slices are whole vectors of about equal work, which is the number of
+  // (query, key) pairs.
   int64_t slice_begin(int64_t slice) const {
     const auto seen_by = [&](int64_t key) {
       return size_.queries - std::clamp<int64_t>(key - size_.diagonal, 0, size_.queries) + 1;
@@ -159,7 +160,8 @@ class Backward {
                   [](int64_t) { return T(1); });
   }
 
-  // dq of a tile, and its share of dk and dv. False if it saw nothing and dq was not written.
+  // Computes dq of a tile, and adds its share to dk and dv. Returns false if the tile sees nothing;
+  // dq is then not written.
   bool run_tile(Tile& tile, const Scratch& scratch) const {
     load_tile(tile, scratch);
     bool first = true;
@@ -174,7 +176,7 @@ class Backward {
     return !first;
   }
 
-  // Rows of queries that see nothing: in 0 times what the others see a NaN would stay one.
+  // Zeroes rows of queries that see nothing, because a NaN there times a weight of 0 would be NaN.
   static void clear_blind(const Tile& tile, T* rows, int64_t width) {
     for (int64_t i = 0; i < tile.rows; ++i) {
       if (tile.blind[i]) std::fill_n(rows + i * width, width, T(0));
@@ -213,7 +215,7 @@ class Backward {
     constexpr int64_t kQ = kQueries<T>;
     const int64_t j0 = pair.j0, at = j0 - tile.begin, kv_head = tile.head / size_.group;
     T *const p = scratch.p, *const ds = scratch.ds;
-    T lse[kQ], mean[kQ];  // of our own, so that no write to p or ds can change them
+    T lse[kQ], mean[kQ];  // local copies: the compiler knows that writes to p and ds miss them
     std::copy_n(tile.lse, kQ, lse);
     std::copy_n(tile.mean, kQ, mean);
     scores<T>(p, pair, k_[kv_head].from(j0, 0), scratch.q_lanes, size_.d);

@@ -15,7 +15,7 @@ using tiles::Sizes;
 constexpr int64_t kQueries = 128, kKeys = 256;  // of a pair of tiles
 constexpr int64_t kWidest = 256;                // rows of q, k and v
 
-// Matrices of a tensor, one a head, with rows in one piece.
+// The matrices of a tensor, one for each head, with contiguous rows.
 struct Rows {
   const Array& tensor;
   bfloat16* data;
@@ -35,7 +35,7 @@ struct Scratch {
   Buffer<bfloat16> weights, dscores;
   Buffer<bfloat16> packed;
 
-  // `keys`: of the gradients that backward collects; 0 in forward.
+  // keys: the number of rows of dk and dv that backward collects; 0 in forward.
   explicit Scratch(const Sizes& size, int64_t keys)
       : scores(kQueries * kKeys),
         dweights(keys > 0 ? kQueries * kKeys : 0),
@@ -57,8 +57,8 @@ struct Scratch {
 struct Softmax {
   float top = -std::numeric_limits<float>::infinity(), total = 0;
 
-  // Takes in the scores of `seen` more keys, and overwrites them; their weights so far (n, zero
-  // from `seen` on) are in p. Returns what earlier weights shrink by.
+  // Adds the scores of `seen` more keys to the softmax, and overwrites them. p gets their n weights
+  // so far, which are zero from `seen` on. Returns the factor by which earlier weights shrink.
   float add(bfloat16* p, float* s, int64_t seen, int64_t n, float scale) {
     float highest = top;
 #pragma omp simd reduction(max : highest)
@@ -79,7 +79,7 @@ struct Softmax {
   }
 };
 
-// How many of n keys from j0 on query i sees.
+// How many of the n keys from j0 on query i sees.
 int64_t seen_by(const Sizes& size, int64_t i, int64_t j0, int64_t n) {
   return std::clamp<int64_t>(i + size.diagonal + 1 - j0, 0, n);
 }
@@ -176,7 +176,7 @@ bool rows_in_one_piece(const Array& x) {
 
 bool suits_attention_bf16(const AttentionInputs& in) {
   const auto& [q, k, v, mask, rule] = in;
-  constexpr int64_t kFewest = 32;  // queries and keys worth the unit
+  constexpr int64_t kFewest = 32;  // queries and keys for which the unit pays
   if (q.dtype() != bf16 || mask.defined() || rule.dropout_p > 0 || gemm_unit() == nullptr)
     return false;
   const Sizes size(q, k, v, rule.diagonal);

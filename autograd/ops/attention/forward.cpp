@@ -29,7 +29,7 @@ class Forward {
     const int64_t tiles = (size_.queries + kQueries<T> - 1) / kQueries<T>, n = size_.heads * tiles;
     const auto scratch = scratch_for<Scratch>(n, size_, bool(mask_), bool(dropout_));
     for_each_item(n, scratch, [&](int64_t item, const Scratch& own) {
-      // Short and long causal tiles take turns, so that equal numbers of them are equal work.
+      // Short and long causal tiles alternate, so that equal numbers of tiles are equal work.
       const int64_t at = item % tiles, tile = at % 2 ? tiles - 1 - at / 2 : at / 2;
       run_tile(item / tiles, tile * kQueries<T>, own);
     });
@@ -47,7 +47,8 @@ class Forward {
           pair(masked, dropout, whole_vectors<T>(size.dv)) {}
   };
 
-  // A row's softmax so far: the largest score, the sum of weights, and by how much that shrank.
+  // A row's softmax so far: the largest score, the sum of weights, and the factor by which the last
+  // tile shrank that sum.
   struct Softmax {
     T top[kQueries<T>], total[kQueries<T>] = {}, shrink[kQueries<T>];
     Softmax() { std::fill(std::begin(top), std::end(top), Mask<T>::kNever); }

@@ -20,14 +20,14 @@ inline Layout broadcast_layout(const Array& x, const Shape& shape) {
   return layout;
 }
 
-/// Memory for what a pair of tiles needs to know of a mask and of dropout; none without them.
+/// Memory for the mask and the dropout of a pair of tiles; empty without them.
 template <class T>
 struct PairScratch {
   Buffer<T> rows;      // [i][j]: bias before it is transposed
   Buffer<T> bias;      // [j][i]: what is added to a score; -inf where nothing may be seen
   Buffer<T> drop;      // [j][i]: 0 or 1 / (1 - p), the factor of a weight
   Buffer<bool> alive;  // [j]: does any query of the tile see key j?
-  Buffer<T> live;      // rows of keys or values, zeros for those that none sees
+  Buffer<T> live;      // rows of keys or values, with zeros for those that no query sees
 
   PairScratch(bool masked, bool dropout, int64_t width)
       : rows(masked || dropout ? kKeys * kQueries<T> : 0),
@@ -48,12 +48,11 @@ class Mask {
 
   explicit operator bool() const { return mask_.defined(); }
 
-  /// Fills bias and alive. Returns how many keys are left of pair.n when those behind the last one
-  /// that is alive are cut off.
+  /// Fills bias and alive. Returns the number of keys up to the last one that is alive.
   int64_t load(const PairScratch<T>& to, int64_t head, const Pair<T>& pair) const {
     if (mask_.dtype() == DType::boolean) {
       const Strided<const bool> x = Heads<const bool>(mask_)[head].from(pair.i0, pair.j0);
-      const T bias[] = {kNever, 0};  // a table, where the compiler would rather branch
+      const T bias[] = {kNever, 0};  // a table, so that the compiler does not branch
       for (int64_t i = 0; i < pair.rows; ++i) {
         const bool* allowed = x.data + i * x.row;
         T* row = to.rows + i * kKeys;
@@ -67,18 +66,18 @@ class Mask {
     return close(to, pair);
   }
 
-  /// Scores: added to, and -inf where nothing may be seen, whatever they were.
+  /// Adds the bias to the scores, and makes hidden ones -inf even if they were NaN.
   static void add(T* s, const PairScratch<T>& from, int64_t n) {
     const T* bias = from.bias;
     for (int64_t e = 0; e < n * kQueries<T>; ++e)
       s[e] = bias[e] == kNever ? kNever : s[e] + bias[e];
   }
-  /// Zeros where nothing may be seen.
+  /// Zeroes the gradients of hidden scores.
   static void clear(T* ds, const PairScratch<T>& from, int64_t n) {
     const T* bias = from.bias;
     for (int64_t e = 0; e < n * kQueries<T>; ++e) ds[e] = bias[e] == kNever ? T(0) : ds[e];
   }
-  /// The rows of a tile's keys or values; zeros for those that must not matter.
+  /// The rows of a tile's keys or values, with zeros for those that no query sees.
   static Rows<T> live_rows(const PairScratch<T>& from, Rows<T> rows, int64_t n, int64_t width) {
     if (std::all_of(from.alive.data, from.alive.data + n, [](bool alive) { return alive; }))
       return rows;
@@ -91,7 +90,7 @@ class Mask {
   }
 
  private:
-  // Closes the lanes that the causal mask or the end of the tile closes, and looks what is open.
+  // Hides what the causal mask or the end of the tile hides. Returns the number of keys left.
   static int64_t close(const PairScratch<T>& to, const Pair<T>& pair) {
     int64_t end = 0;
     for (int64_t j = 0; j < pair.n; ++j) {
@@ -109,11 +108,11 @@ class Mask {
   const Array mask_;
 };
 
-/// Dropout of the weights, as dropout(weights, p) would drop them.
+/// Drops the same weights as dropout(weights, p) would.
 template <class T>
 class WeightDropout {
  public:
-  /// rows: of q along its first dimension.
+  /// rows: q's size along its first dimension.
   WeightDropout(const AttentionRule& rule, const Sizes& size, int64_t rows)
       : on_(rule.dropout_p > 0),
         mask_(rule.dropout_p, rule.random),
@@ -125,7 +124,7 @@ class WeightDropout {
 
   /// Fills drop.
   void load(const PairScratch<T>& to, int64_t head, const Pair<T>& pair) const {
-    const DropoutMask mask = mask_;  // our own, which no write below can change
+    const DropoutMask mask = mask_;  // a local copy, which no write below can change
     const T kept = static_cast<T>(mask.kept);
     uint32_t digits[kKeys + 8];
     for (int64_t i = 0; i < pair.rows; ++i) {
@@ -138,7 +137,7 @@ class WeightDropout {
     load_lanes<T>(to.drop, {to.rows, kKeys, 1}, pair.rows, pair.n, 1);
   }
 
-  /// to = factors * x.
+  /// to = x times the factors in `drop`.
   static void apply(T* to, const T* x, const PairScratch<T>& from, int64_t n) {
     const T* drop = from.drop;
     for (int64_t e = 0; e < n * kQueries<T>; ++e) to[e] = x[e] * drop[e];

@@ -1,10 +1,10 @@
-// What attention's kernels are made of (attention.cpp).
+// The parts of attention's kernels (attention.cpp).
 //
-// A tile of queries meets the keys tile by tile; only the scores of one pair of tiles exist at a
-// time, and transposed: s[j][i] belongs to key j and query i. Each query has a vector lane of its
-// own, so that maxima and sums over keys need no shuffles. Under the causal mask the products leave
-// out what no query of a tile may see, in steps of a few rows or one vector. Other masks and
-// dropout are tiles of their own (attention/mask.h).
+// A tile of queries is combined with one tile of keys after the other. Only the scores of one pair
+// of tiles exist at a time, and they are transposed: s[j][i] belongs to key j and query i. So each
+// query has a vector lane of its own, and maxima and sums over keys need no shuffles. Under the
+// causal mask the products skip what no query of a tile may see, in steps of a few rows or one
+// vector. Other masks and dropout are tiles of their own (attention/mask.h).
 #pragma once
 
 #include <algorithm>
@@ -26,8 +26,8 @@ template <class T>
 inline constexpr int64_t kQueries = 4 * kLanes<T>;  // of a tile
 inline constexpr int64_t kKeys = 192;               // of a tile
 
-/// The problem's sizes. `heads` counts all leading dimensions of the queries; `group` of them in
-/// turn share a head of keys and values.
+/// The problem's sizes. `heads` is the product of the queries' leading dimensions; each `group`
+/// consecutive heads share a head of keys and values.
 struct Sizes {
   int64_t heads, group, queries, keys, d, dv;
   int64_t diagonal;  // query i sees keys 0 .. i + diagonal
@@ -51,7 +51,7 @@ struct Sizes {
   }
 };
 
-/// What a pair of tiles sees of each other.
+/// A pair of tiles, and which of its queries see which keys.
 template <class T>
 struct Pair {
   int64_t i0, j0;   // first query, first key
@@ -78,7 +78,7 @@ struct Buffer {
   operator T*() const { return data; }
 };
 
-/// bf16 runs in f32.
+/// bf16 is computed in f32.
 inline Array in_f32(const Array& x) {
   if (!x.defined() || x.dtype() != bf16) return x;
   Array y = Array::empty(x.shape(), f32, x.device());
@@ -86,8 +86,8 @@ inline Array in_f32(const Array& x) {
   return y;
 }
 
-/// Scratch memory for the threads that share n items. It is taken before they start: which of them
-/// run side by side is chance, what the allocator holds is not.
+/// Scratch memory for the threads that share n items. It is allocated before they start, so that
+/// the peak of memory does not depend on which threads run at the same time.
 template <class Scratch, class... Args>
 std::vector<Scratch> scratch_for(int64_t n, const Args&... args) {
   const int64_t parts = std::min(n, max_threads());
@@ -96,7 +96,7 @@ std::vector<Scratch> scratch_for(int64_t n, const Args&... args) {
   return scratch;
 }
 
-/// f(item, scratch) for every item below n.
+/// Calls f(item, scratch) for every item below n, in parallel.
 template <class Scratch, class F>
 void for_each_item(int64_t n, const std::vector<Scratch>& scratch, const F& f) {
   const auto parts = static_cast<int64_t>(scratch.size());
@@ -108,7 +108,7 @@ void for_each_item(int64_t n, const std::vector<Scratch>& scratch, const F& f) {
   });
 }
 
-/// The matrices of a tensor (..., rows, cols), one a head. E: T, or const T to read only.
+/// The matrices of a tensor (..., rows, cols), one for each head. E: T, or const T to read only.
 template <class E>
 struct Heads {
   const Array& tensor;
@@ -156,7 +156,7 @@ void load_lanes(T* to, Strided<const T> x, int64_t rows, int64_t cols, T factor)
   }
 }
 
-/// Consecutive rows with their elements side by side and zeros up to whole vectors.
+/// Contiguous rows, padded with zeros to whole vectors.
 template <class T>
 struct Rows {
   const T* data;
@@ -175,7 +175,7 @@ Rows<T> load_rows(T* to, Strided<const T> x, int64_t rows, int64_t cols) {
   return {to, ld};
 }
 
-/// x's rows where they are, if they can be read by whole vectors; otherwise in `memory`.
+/// x's rows in place, if they can be read by whole vectors; otherwise copied to `memory`.
 template <class T>
 Rows<T> vector_rows(T* memory, Strided<const T> x, int64_t rows, int64_t cols) {
   if (x.col == 1 && cols % kLanes<T> == 0) return {x.data, x.row};
@@ -217,7 +217,8 @@ void sum_over_queries(T* sums, int64_t width, const Pair<T>& pair, const T* p, R
   }
 }
 
-/// 0, 1, 2, ...: compared as data, a lane's number does not tempt the compiler to split loops.
+/// 0, 1, 2, ...: lane numbers as data. If code compared the loop index, the compiler would split
+/// the loops.
 template <class T>
 inline constexpr auto kLaneNumbers = [] {
   std::array<T, kQueries<T>> numbers{};
@@ -260,7 +261,7 @@ void map_scores(const Pair<T>& pair, T* s, F&& f) {
 ///   p[j][i] = exp(s[j][i] - top[i]), 0 where query i does not see key j
 ///   top      the largest scores so far
 ///   total    the sums of weights so far
-///   shrink   what sums over earlier tiles are to be multiplied by
+///   shrink   the factor for sums over earlier tiles
 template <class T>
 void weights(T* s, const Pair<T>& pair, T* top, T* total, T* shrink) {
   constexpr int64_t kQ = kQueries<T>;

@@ -12,7 +12,7 @@ template <class Refuse>
 void check(const Array& ids, int64_t low, int64_t high, std::optional<int64_t> ignored,
            const Refuse& refuse) {
   if (!ids.device().is_cpu() || ids.numel() == 0) return;
-  // Where all are in range, as nearly always, their least and largest say so without a copy.
+  // Nearly always all are in range. Then their least and their largest show it without a copy.
   Array extreme = Array::empty(Shape::filled(ids.dim(), 1), i64);
   kernel::reduce(extreme, ids, ReduceOp::min);
   const int64_t least = *extreme.data<int64_t>();

@@ -1,6 +1,6 @@
-// What linear shares with the ops that hold such a product. The gradients of y = x W^T + b are
-// taken from dy's rows (rows, out), which as_gemm_operand gave; each is added to what the walk has
-// collected for that input already, if it has. Outside any graph.
+// What linear shares with the ops that contain such a product. The gradients of y = x W^T + b are
+// computed from dy's rows (rows, out), as as_gemm_operand returns them. Each is added to the sum
+// that the walk has collected for that input so far, if there is one. Nothing here is recorded.
 #pragma once
 
 #include <array>
@@ -17,11 +17,12 @@ Tensor linear_dx(VjpContext& g, size_t i, const Array& dy, const Array& weight, 
 /// db = sum of dy's rows (out).
 Tensor linear_dbias(VjpContext& g, size_t i, const Array& dy, DType dtype);
 
-/// dx (of `shape`), dW and db in basic ops, to be differentiated, for the inputs that want one.
+/// dx (of `shape`), dW and db in basic ops, so that they can be differentiated again. Undefined for
+/// an input that needs none.
 Grads linear_gradients(VjpContext& g, const Tensor& dy, const Tensor& x, const Tensor& weight,
                        const Shape& shape, const std::array<DType, 3>& dtypes);
 
-/// x W^T + b, of x's dtype, which f32 weights are rounded to. Outside any graph.
+/// x W^T + b in x's dtype, to which f32 weights are rounded. It is not recorded.
 Tensor linear_forward(const Array& x, const Array& weight, const Array& bias);
 /// Records y = in W^T + b, where `in` is x in y's dtype.
 Tensor record_linear(const Tensor& x, const Tensor& in, const Tensor& weight, const Tensor& bias,

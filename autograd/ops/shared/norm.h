@@ -17,8 +17,8 @@ inline Tensor norm_parameter(const char* op, const char* name, const Tensor& giv
   return given.to(dtype).contiguous();
 }
 
-/// Where the gradient of a norm's input i, of shape (C), is summed: the one that exists, or zeros;
-/// undefined if nobody wants it.
+/// The sum to which a norm's backward adds the gradient of its input i, of shape (C): the sum so
+/// far, or zeros; undefined if nobody wants it.
 inline Tensor sum_for(VjpContext& g, size_t i, const Tensor& parameter) {
   if (!g.needs(i)) return {};
   const Tensor existing = g.sum_so_far(i);

@@ -9,7 +9,7 @@
 
 namespace ink {
 
-/// The dtype in which two meet, one of both: the higher of bool < i64 < bf16 < f32 < f64.
+/// The dtype of an op on two dtypes: the higher of bool < i64 < bf16 < f32 < f64.
 inline DType promote(DType a, DType b) {
   for (DType dtype : {f64, f32, bf16, i64}) {
     if (a == dtype || b == dtype) return dtype;
@@ -17,8 +17,8 @@ inline DType promote(DType a, DType b) {
   return boolean;
 }
 
-/// The same for tensors; of those of one kind (bool, integers, floating), scalars yield to those
-/// that have dimensions.
+/// The same for tensors. Among tensors of one kind (bool, integers, floating), those with
+/// dimensions decide, and scalars do not count.
 template <class... Tensors>
 DType promote(const Tensor& a, const Tensor& b, const Tensors&... others) {
   DType of_arrays = boolean, of_scalars = boolean;
@@ -29,15 +29,15 @@ DType promote(const Tensor& a, const Tensor& b, const Tensors&... others) {
   return is_floating(of_arrays) ? of_arrays : promote(of_arrays, of_scalars);
 }
 
-/// The dtype of a tensor combined with a number: the tensor's, but a number with a point turns i64
-/// and bool into the default floating dtype, and an integer turns bool into i64.
+/// The dtype of a tensor combined with a number: the tensor's, except that a floating number turns
+/// i64 and bool into the default floating dtype, and an integer turns bool into i64.
 inline DType promote(const Tensor& x, const Scalar& number) {
   if (x.is_floating()) return x.dtype();
   return is_floating(number.dtype) ? context().default_dtype : promote(x.dtype(), number.dtype);
 }
 
-/// The number that x op number computes with. As in PyTorch, a bf16 tensor's is rounded to bf16,
-/// except where it multiplies or divides.
+/// The number with which `x op number` computes. As in PyTorch, it is rounded to bf16 for a bf16
+/// tensor, unless it multiplies or divides.
 inline double number_beside(DType x, const Scalar& number, BinaryOp op) {
   const bool is_factor = op == BinaryOp::mul || op == BinaryOp::div || op == BinaryOp::rdiv;
   if (x != bf16 || is_factor) return number.value;
@@ -47,7 +47,7 @@ inline double number_beside(DType x, const Scalar& number, BinaryOp op) {
 /// `dtype`, or the default floating dtype in place of integers and bools.
 inline DType floating(DType dtype) { return is_floating(dtype) ? dtype : context().default_dtype; }
 
-// What an op that promotes begins with; `op` is for an undefined argument.
+// Ops that promote begin with one of these; `op` is for the error about an undefined argument.
 
 /// x, in the default floating dtype if it holds integers or bools.
 inline Tensor floating(const char* op, const Tensor& x) {
@@ -55,13 +55,13 @@ inline Tensor floating(const char* op, const Tensor& x) {
   return to(x, floating(x.dtype()));
 }
 
-/// x in the dtype in which it meets a number.
+/// x in the dtype of an op on it and a number.
 inline Tensor promoted(const char* op, const Tensor& x, const Scalar& number) {
   check_defined(op, x);
   return to(x, promote(x, number));
 }
 
-/// Both, in the dtype in which they meet.
+/// Both in the dtype of an op on them.
 inline std::pair<Tensor, Tensor> promoted(const char* op, const Tensor& a, const Tensor& b) {
   check_defined(op, a, b);
   const DType dtype = promote(a, b);
@@ -83,7 +83,7 @@ void check_remainder(const Tensor& a, const TensorOrScalar& b) {
   INK_CHECK(!by_zero, "remainder: integer division by zero");
 }
 
-/// A mask is bool, and the value must be one of x's dtype.
+/// Checks that the mask is bool, and that x's dtype can hold the value.
 inline void check_masked_fill(const char* op, const Tensor& x, const Tensor& mask,
                               const Scalar& value) {
   check_defined(op, x, mask);

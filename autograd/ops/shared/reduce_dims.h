@@ -10,9 +10,9 @@ namespace ink {
 struct ReducedShape {
   Shape from;         // x's shape
   Shape kept;         // the same with the reduced dimensions of size 1
-  Shape squeezed;     // without them
+  Shape squeezed;     // x's shape without the reduced dimensions
   Shape dims;         // the reduced dimensions, ascending
-  int64_t count = 1;  // elements of x for each of the result
+  int64_t count = 1;  // elements of x for each element of the result
 
   /// Empty dims mean all. Throws on a dimension out of range or named twice.
   ReducedShape(const char* op, const Tensor& x, const Shape& which) {
@@ -36,7 +36,7 @@ struct ReducedShape {
     }
   }
 
-  /// For max and its like, which have no value for no elements.
+  /// For max and the like, which need at least one element.
   void check_not_empty(const char* op) const {
     for (int64_t d : dims) {
       INK_CHECK(from[d] != 0, op, ": dimension ", d, " of ", from,
@@ -54,7 +54,7 @@ struct ReducedShape {
     return order;
   }
 
-  /// A new contiguous tensor of shape `kept`, in the shape that was asked for.
+  /// y, a new contiguous tensor of shape `kept`, with or without the reduced dimensions.
   Tensor finish(const Tensor& y, bool keepdim) const {
     return keepdim ? y : Tensor(y.array().seen_as({squeezed, contiguous_strides(squeezed), 0}));
   }
