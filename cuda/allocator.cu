@@ -20,8 +20,8 @@
 namespace ink::cuda {
 namespace {
 
-constexpr int64_t kGranule = 512;                   // what blocks are rounded up to
-constexpr int64_t kSegment = int64_t{64} << 20;     // the least that cudaMalloc is asked for first
+constexpr int64_t kGranule = 512;                   // blocks are rounded up to multiples of this
+constexpr int64_t kSegment = int64_t{64} << 20;     // the usual least size of a segment
 constexpr int64_t kSegmentStep = int64_t{2} << 20;  // segments are multiples of this
 
 int64_t round_up(int64_t bytes, int64_t step) { return (bytes + step - 1) / step * step; }
@@ -77,7 +77,7 @@ void Allocator::release(void* memory, int64_t bytes) noexcept {
 
 void Allocator::put(char* block, int64_t size) {
   const auto& [start, segment] = *segment_of(block);
-  if (segment.pool == kEager)  // what was captured uses its memory again whenever it is replayed
+  if (segment.pool == kEager)  // a replay uses captured memory again
     ASAN_POISON_MEMORY_REGION(block, static_cast<size_t>(size));
   free_[segment.pool].put(block, size, start, start + segment.bytes);
 }
@@ -115,7 +115,7 @@ std::map<char*, Allocator::Segment>::iterator Allocator::segment_of(char* block)
   return std::prev(segments_.upper_bound(block));
 }
 
-// False if the card has no room for it. Tries a large segment, then the smallest that fits.
+// Tries a large segment, then the smallest that fits. False if the card has no memory for that.
 bool Allocator::add_segment(Pool pool, int64_t bytes) {
   for (const int64_t size : {std::max(bytes, kSegment), bytes}) {
     const int64_t length = direct_ ? bytes : round_up(size, kSegmentStep);
@@ -134,7 +134,7 @@ bool Allocator::add_segment(Pool pool, int64_t bytes) {
   return false;
 }
 
-// cudaFree waits until the GPU is done with all before.
+// cudaFree waits until the GPU has done all earlier work.
 void Allocator::flush() {
   if (capturing()) return;
   FreeRanges& ranges = free_[kEager];

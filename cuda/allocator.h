@@ -9,15 +9,16 @@
 
 namespace ink::cuda {
 
-/// Blocks are cut from segments, which cudaMalloc gives, and merge again when they are freed, but
-/// not over the seam of two segments: CUDA refuses copies there. All work of a device runs on one
-/// stream, in order: a freed block may be handed out at once, though the GPU may still be at work
-/// on it. What is allocated while a step is being captured comes from a pool of segments of its
-/// own, until the capture is forgotten: a replay writes there again.
+/// Blocks are cut from segments, which come from cudaMalloc, and merge again when they are freed,
+/// but not across two segments, because CUDA refuses copies over their boundary. All work of a
+/// device runs on one stream, in order. So a freed block may be handed out at once, although the
+/// GPU may still be using it. Memory that is allocated while a step is captured comes from a pool
+/// of segments of its own. The pool lives until the capture is forgotten, because a replay writes
+/// there again.
 class Allocator {
  public:
-  /// direct: each block is a cudaMalloc of its own, and freed at once, so that tools see where it
-  /// ends (INKLING_CUDA_ALLOCATOR=direct in the environment).
+  /// direct: each block is a cudaMalloc of its own and is freed at once, so that tools know where
+  /// it ends (INKLING_CUDA_ALLOCATOR=direct in the environment).
   explicit Allocator(Device device, bool direct = false) : device_(device), direct_(direct) {}
 
   void* allocate(int64_t bytes);
@@ -28,9 +29,9 @@ class Allocator {
   void empty_cache();
 
   using Pool = int64_t;
-  /// A pool for what is allocated from now on while the stream is captured.
+  /// Opens a pool for blocks that are allocated from now on while the stream is captured.
   Pool open_pool();
-  /// What was captured is not replayed any more: its memory is for everyone.
+  /// Call it when the capture will not be replayed again: its memory is then free for everyone.
   void close_pool(Pool pool);
 
  private:

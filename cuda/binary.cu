@@ -13,7 +13,7 @@ struct Binary {
   }
 };
 
-// An f32 residual stream and the bf16 branch that joins it, read as they are.
+// Adds f32 and bf16 without a conversion, such as the residual stream and a bf16 branch.
 struct AddMixed {
   __device__ float operator()(float wide, bfloat16 narrow) const {
     return wide + static_cast<float>(narrow);

@@ -22,12 +22,12 @@ struct Convert {
   }
 };
 
-// y = x where x's neighbours lie along dimension a and y's along b: the copy of a transposed
-// matrix. A block takes a square of both, reads it in x's order and writes it in y's.
+// y = x where x is contiguous along dimension a and y along b: this copies a transposed matrix. A
+// block takes a square of both, reads it in x's order and writes it in y's.
 template <class T>
 struct CopyTransposed {
   static constexpr int kThreads = 256, kSide = sizeof(T) < 4 ? 64 : 32;
-  static constexpr int kApart = kSide + std::max<int>(1, 4 / sizeof(T));  // columns in other banks
+  static constexpr int kApart = kSide + std::max<int>(1, 4 / sizeof(T));  // avoids bank conflicts
   struct Shared {
     T square[kSide][kApart];
   };
@@ -53,7 +53,7 @@ struct CopyTransposed {
   }
 };
 
-// The dimension that an operand steps through element by element, if it is long; -1 if none is.
+// The dimension along which an operand is contiguous, if it is long; else -1.
 int64_t dim_of_neighbours(const StridedLoop<2>& loop, size_t operand) {
   for (int64_t d = 0; d < loop.sizes.size(); ++d) {
     if (loop.strides[operand][d] == 1 && loop.sizes[d] >= 8) return d;

@@ -2,8 +2,8 @@
 // autograd/ops/cross_entropy.cpp.
 //   loss_i    = log sum exp x_i - x_i[target_i];  0 where the target is ignored
 //   dlogits_i = (softmax x_i - onehot target_i) scale
-// The logits are read once and their gradient is written once. Of rows longer than 57,344 elements,
-// half that in f64, the rest is read twice.
+// The logits are read once and their gradient is written once. In a row longer than 57,344 elements
+// (half that in f64), the elements beyond are read twice.
 #include <type_traits>
 
 #include "cuda/ids.cuh"
@@ -12,7 +12,7 @@
 namespace ink::cuda {
 namespace {
 
-// A target that is out of range counts as ignored until the host hears of it.
+// A target that is out of range counts as ignored until the host throws the fault.
 template <class T, class D, class Plan>
 struct CrossEntropy {
   static constexpr int kThreads = Plan::kThreads, N = Plan::N;

@@ -1,5 +1,6 @@
-// Matrix products by cuBLASLt. A matrix in rows is its transpose in columns, which is what cuBLAS
-// works on: C = A B in rows is C^T = B^T A^T in columns, so the operands trade places.
+// Matrix products by cuBLASLt. cuBLAS works on column-major matrices, and a row-major matrix is its
+// transpose in column-major order. C = A B is computed as C^T = B^T A^T, so the operands swap
+// places.
 #include <cublasLt.h>
 #include <dlfcn.h>
 
@@ -24,7 +25,7 @@
 namespace ink::cuda {
 namespace {
 
-// The library is half a gigabyte: it is loaded when the first product needs it, not at the start.
+// The library has half a gigabyte, so it is loaded when the first product needs it.
 void* open_library() {
   for (const char* name : {INKLING_CUBLASLT_NAME, INKLING_CUBLASLT_FILE}) {
     if (void* handle = dlopen(name, RTLD_NOW | RTLD_LOCAL)) return handle;
@@ -105,11 +106,11 @@ struct Destroy {
 using Layout = std::unique_ptr<cublasLtMatrixLayoutOpaque_t, Destroy>;
 using Operation = std::unique_ptr<cublasLtMatmulDescOpaque_t, Destroy>;
 
-/// A matrix of `rows` x `cols` in columns: as it is stored.
+/// The column-major layout of a row-major matrix of `rows` x `cols`.
 Layout make_layout(const Product& p, const Matrices& x, int64_t rows, int64_t cols) {
   cublasLtMatrixLayout_t layout = nullptr;
   if (x.layout.transposed) std::swap(rows, cols);
-  // rows x cols in rows is cols x rows in columns.
+  // rows x cols in row-major order is cols x rows in column-major order.
   check(lt().MatrixLayoutCreate(&layout, type_of(x.dtype), static_cast<uint64_t>(cols),
                                 static_cast<uint64_t>(rows), x.layout.ld),
         p, "cublasLtMatrixLayoutCreate");
@@ -124,7 +125,7 @@ Layout make_layout(const Product& p, const Matrices& x, int64_t rows, int64_t co
   return owned;
 }
 
-/// How cuBLASLt computes products of one kind, if it does (only of epilogues it may not).
+/// How cuBLASLt computes products of one kind. It may be unable to only if there is an epilogue.
 struct Plan {
   Operation operation;
   Layout a, b, c;
@@ -132,8 +133,8 @@ struct Plan {
   bool exists = true;
 };
 
-/// Ways to compute a product, the library's best guess first. (A plain array: in a vector, their
-/// type, which has no name, is more than nvcc can bear.)
+/// Algorithms for a product, the library's best guess first. (It is a plain array, because nvcc
+/// fails on a vector of their type, which has no name.)
 struct Candidates {
   static constexpr int kMost = 16;
   cublasLtMatmulHeuristicResult_t all[kMost];
@@ -148,7 +149,7 @@ int64_t alignment(const void* address) {
 
 // ---- choices by time: INKLING_GEMM_TUNE=FILE in the environment
 
-/// All that an algorithm may depend on, in one line.
+/// Everything on which the choice of an algorithm may depend, in one line.
 std::string describe(const Product& p) {
   std::ostringstream text;
   text << p.batch << " of (" << p.m << ", " << p.k << ") x (" << p.k << ", " << p.n << "), "
@@ -164,7 +165,7 @@ std::string describe(const Product& p) {
   return text.str();
 }
 
-/// The choices of one card, the first that asks; null for others, or if none are wanted.
+/// The choices for the first card that asks; null for other cards, or without INKLING_GEMM_TUNE.
 GemmChoices* choices_for(int device) {
   static const char* const file = std::getenv("INKLING_GEMM_TUNE");
   if (file == nullptr || file[0] == '\0') return nullptr;
@@ -180,7 +181,7 @@ GemmChoices* choices_for(int device) {
 
 static_assert(sizeof(cublasLtMatmulAlgo_t) == sizeof(GemmChoices::Algorithm));
 
-/// Measures what the stream does between start and stop.
+/// Measures the time of the stream's work between start and stop.
 class Timer {
  public:
   Timer() {
@@ -320,7 +321,7 @@ class Gpu {
            found.workspaceSize <= kWorkspace;
   }
 
-  /// At most `most` ways that work; none only of a product with an epilogue.
+  /// At most `most` algorithms that work. There may be none only if the product has an epilogue.
   Candidates ask_heuristic(const Product& p, const Plan& plan, int most) {
     cublasLtMatmulPreference_t wish = nullptr;
     check(lt().MatmulPreferenceCreate(&wish), p, "cublasLtMatmulPreferenceCreate");
@@ -348,9 +349,9 @@ class Gpu {
     return found;
   }
 
-  /// The one that takes the least time; a later one must be 2 % faster than those before. The
-  /// results go where the product's will be written next, or if that is to be added there, to
-  /// memory that nobody needs.
+  /// The fastest algorithm; a later one must be 2 % faster than the best before. Trial results go
+  /// to the product's own memory, which is written again anyway; a product that accumulates gets
+  /// scratch memory instead.
   cublasLtMatmulAlgo_t fastest(Product p, const Plan& plan, const Candidates& candidates) {
     constexpr int kTimes = 5;
     Array spare;
@@ -365,7 +366,7 @@ class Gpu {
     float least = std::numeric_limits<float>::infinity();
     for (int n = 0; n < candidates.count; ++n) {
       const cublasLtMatmulAlgo_t& algorithm = candidates.all[n].algo;
-      if (multiply(p, plan, algorithm) != CUBLAS_STATUS_SUCCESS) continue;  // and to warm up
+      if (multiply(p, plan, algorithm) != CUBLAS_STATUS_SUCCESS) continue;  // warms up, too
       timer.start();
       for (int i = 0; i < kTimes; ++i) check(multiply(p, plan, algorithm), p, "cublasLtMatmul");
       const float time = timer.stop();

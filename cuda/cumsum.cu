@@ -1,7 +1,8 @@
 // cumsum: the twin of autograd/ops/cumsum.cpp.
 //
-// Lines are cut into chunks, so that few long ones keep the GPU busy, too: first every chunk's sum,
-// then the running sums of those, then of the elements. Sums are in double, or int64.
+// Lines are cut into chunks, so that few long lines also keep the GPU busy. The first launch
+// computes the sum of each chunk, the second the running sums of these, the third those of the
+// elements. Sums are in double, or int64.
 #include <algorithm>
 #include <type_traits>
 
@@ -15,10 +16,10 @@ struct Scan {
   using Sum = std::conditional_t<std::is_integral_v<T>, int64_t, double>;
   T* y;
   const T* x;
-  Places<2, uint64_t> heads;  // of a line, in both
+  Places<2, uint64_t> heads;  // of a line, in both operands
   int64_t next_y, next_x, line_count, count, chunk, chunks;
-  // lines x chunks: of each chunk, written if only_sums; later, of all up to it. Null where one
-  // chunk is all.
+  // lines x chunks: the sum of each chunk, written if only_sums; later, of all chunks up to it.
+  // Null if lines have one chunk.
   Sum* sums;
   bool only_sums;
 
@@ -29,7 +30,7 @@ struct Scan {
 
 constexpr int kEach = 8;  // elements a thread holds
 
-// kWarps warps take a chunk, each a part of it, 32 elements at a time.
+// kWarps warps take a chunk. Each takes a part of it, 32 elements at a time.
 template <class T, int kWarps>
 struct ScanRows {
   static constexpr int kThreads = 256, kChunk = kWarps * kWarp * kEach;
@@ -84,7 +85,7 @@ struct ScanRows {
   }
 };
 
-// A thread takes a chunk; its neighbours those of the neighbouring lines.
+// A thread takes a chunk, and its neighbours the chunks of neighbouring lines.
 template <class T>
 struct ScanColumns {
   static constexpr int kThreads = 128;

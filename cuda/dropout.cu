@@ -1,6 +1,6 @@
 // Dropout: the twin of autograd/ops/dropout.cpp.
 //   y  = x mask,  mask = 0 with probability p, else 1 / (1 - p)
-// The mask is the CPU's to the bit, whatever the launch: element i of the whole batch has the
+// The mask equals the CPU's and does not depend on the launch: element i of the whole batch has
 // number i % 4 of counter i / 4.
 #include <type_traits>
 
@@ -12,8 +12,8 @@
 namespace ink::cuda {
 namespace {
 
-// A thread makes the numbers of some counters, and so four elements at a time. kWhole: they lie in
-// memory as they do in counters, and packs of four can be moved.
+// A thread draws the numbers of some counters, and so takes four elements at a time. kWhole: the
+// four elements of a counter are an aligned pack in memory.
 template <class T, bool kWhole>
 struct Dropout {
   static constexpr int kThreads = 256, kEach = 4;  // counters of a thread

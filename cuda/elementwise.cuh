@@ -1,4 +1,4 @@
-// Kernels that treat each element by itself, over operands of one shape and any strides.
+// Elementwise kernels, over operands of one shape and any strides.
 #pragma once
 
 #include <algorithm>
@@ -16,8 +16,8 @@
 
 namespace ink::cuda {
 
-/// Division by what is known at the launch, without dividing; for numbers below 2^(bits - 1) of a
-/// word of 32 or 64 bits.
+/// Division by a number that is known at the launch, by a multiplication and a shift. For numbers
+/// below 2^(bits - 1) of a word of 32 or 64 bits.
 ///   n / d = floor(n m / 2^(bits - 1 + l)),  l = ceil(log2 d),  m = ceil(2^(bits - 1 + l) / d)
 template <class Word>
 struct Divider {
@@ -36,10 +36,10 @@ struct Divider {
   }
 };
 
-/// Elements of a launch at most, so that it counts in 32 bits.
+/// The most elements of a launch, so that it can count in 32 bits.
 inline constexpr int64_t kMostElements = int64_t{1} << 30;
 
-/// Where element i, in row-major order, of N operands of one shape lies.
+/// The offsets of element i, in row-major order, in N operands of one shape.
 template <int N, class Word = uint32_t>
 struct Places {
   using Offsets = std::array<int64_t, N>;
@@ -68,8 +68,8 @@ struct Places {
   }
 };
 
-/// Calls run(piece, start) for pieces of a loop that a launch each can count: one, nearly always.
-/// start: where the piece's operands begin.
+/// Calls run(piece, start) for pieces of a loop, each small enough for one launch. Nearly always
+/// there is one piece. start: where the piece's operands begin.
 template <int N, class Run>
 void for_each_piece(const StridedLoop<N>& loop, const Run& run,
                     const std::array<int64_t, N>& start = {}) {
@@ -105,7 +105,7 @@ struct Map {
 
   __device__ void operator()() const { all(std::index_sequence_for<X...>()); }
 
-  // All loads come before the first store: the GPU then waits once.
+  // All loads come before the first store, so that the GPU waits once.
   template <size_t... K>
   __device__ void all(std::index_sequence<K...>) const {
     std::tuple<Pack<X, V>...> in[kEach];
@@ -154,7 +154,8 @@ struct Map {
 
 namespace detail {
 
-/// Can operand k of a loop be moved V elements at a time? (Where it is repeated, one is.)
+/// Can operand k of a loop be moved V elements at a time? (A repeated one is read one element at a
+/// time.)
 template <int N>
 bool in_packs(const StridedLoop<N>& loop, size_t k, const void* data, size_t bytes, int64_t V) {
   const Shape& strides = loop.strides[k];
@@ -164,7 +165,7 @@ bool in_packs(const StridedLoop<N>& loop, size_t k, const void* data, size_t byt
   return even && (strides.size() == 1 || loop.sizes.back() % V == 0);
 }
 
-/// Starts Map, with the element types of a formula's operator().
+/// Launches Map with the element types of a formula's operator().
 template <class Signature>
 struct Mapping;
 template <class F, class Y, class... X>

@@ -1,7 +1,7 @@
 // Rows of a table (V, C) by ids (...): the twin of autograd/ops/embedding.cpp.
 //   y[i]          = weight[ids[i]]
 //   dweight[v]    = sum of dy[i] over all i with ids[i] = v
-// An id that is out of range gives zeros, and no gradient, until the host hears of it.
+// An id that is out of range gives zeros and no gradient, until the host throws the fault.
 #include <initializer_list>
 #include <type_traits>
 
@@ -41,10 +41,11 @@ struct Embedding {
   }
 };
 
-// The gradient. With the ids in order, those of one row of the table lie side by side; a warp takes
-// 32 of them, whatever rows they are of, and some columns: N in each lane. What it adds up for a
-// row goes to the table, which is its own to write if the row's ids begin among its 32; or else,
-// for the first of its rows, to `partial`, and a second launch adds that to the table.
+// The gradient. The ids are sorted, so equal ids are neighbours. A warp takes 32 consecutive ids
+// and some columns, N in each lane, and adds up dy for each row of the table among its ids. If a
+// row's ids begin among the 32, the warp writes the sum to the table, and no other warp writes
+// there. Otherwise the sum, which is that of the warp's first row, goes to `partial`, and a second
+// launch adds it to the table.
 template <class T, int N>
 struct RowSums {
   using C = compute_t<T>;
@@ -106,8 +107,8 @@ struct SumChunk {
   }
 };
 
-// A warp for each chunk: where it is the second that a row of the table has ids in, the sums of
-// that and all further chunks are added to the row.
+// A warp for each chunk. If a row's ids began in the chunk before, the warp adds the row's sums of
+// this chunk and of all further ones to the table.
 template <class T, int N>
 struct AddPartial {
   static constexpr int kThreads = 256, kWarps = kThreads / kWarp;

@@ -1,12 +1,12 @@
-// What kernels find amiss while nobody looks: an id that leads nowhere, a row that is not what it
-// should be. The kernel goes on without it; the host throws the first when it next waits.
+// Faults: invalid input that a kernel meets, such as an id out of range. The kernel skips it and
+// records a fault. The host throws the first fault when it next waits for the device.
 #pragma once
 
 #include "cuda/launch.cuh"
 
 namespace ink::cuda {
 
-/// Notes a fault, unless one is noted already. to: fault_cell().
+/// Records a fault, unless there is one already. to: fault_cell().
 __device__ inline void note(Fault* to, Fault fault) {
   if (atomicAdd(&to->found, 1) != 0) return;
   fault.found = 1;

@@ -1,4 +1,4 @@
-// Reductions of numbers by the folds of autograd/loops/folds.h.
+// Reductions by the operations of autograd/loops/folds.h.
 #pragma once
 
 #include "autograd/loops/folds.h"
@@ -6,8 +6,9 @@
 
 namespace ink::cuda {
 
-/// A reduction by one operation, F::join: of elements that are read together as F::Near, of all as
-/// F::Far. Floats are summed far in double, so that a sum's error does not grow with its length.
+/// A reduction by one operation, F::join. Elements that are read together are joined as F::Near,
+/// and the results as F::Far. Far is double for sums of floats, so that the error does not grow
+/// with the length.
 template <class F, class T>
 struct Fold {
   using Acc = typename F::Far;

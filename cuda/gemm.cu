@@ -1,5 +1,5 @@
-// Matrix products: the twins of autograd/gemm/gemm.cpp. What the tensors' strides say is turned
-// into batches of matrices with leading dimensions; the products themselves are a library's.
+// Matrix products: the twins of autograd/gemm/gemm.cpp. This file turns the tensors' strides into
+// batches of matrices with leading dimensions; a library computes the products.
 #include <algorithm>
 #include <array>
 
@@ -28,8 +28,8 @@ void advance(Matrices& x, int64_t elements) {
   x.data = static_cast<char*>(x.data) + elements * size_of(x.dtype);
 }
 
-// Runs all products of a batch: in one call along the last dimension that steps evenly, as far as a
-// call can go.
+// Runs all products of a batch. One call takes those along the last dimensions that have one step,
+// up to the most of a call.
 void for_batch(Product all, const Array& c, const Array& a, const Array& b) {
   const auto scalars =
       [d = c.dim()](const Array& x) {  // of each row and column: a batch of scalars
@@ -55,7 +55,7 @@ void for_batch(Product all, const Array& c, const Array& a, const Array& b) {
   }
 }
 
-// Integers, which no library multiplies: a thread an element.
+// Integers, which no library multiplies. Each thread computes an element.
 struct IntegerProduct {
   static constexpr int kThreads = 256;
   int64_t* c;
@@ -75,7 +75,7 @@ struct IntegerProduct {
 };
 
 void integer_products(Array& c, const Array& a, const Array& b, int64_t alpha, bool accumulate) {
-  // Seen with c's shape: a does not move along c's columns, b not along its rows.
+  // Operands seen with c's shape: a has step 0 along c's columns, and b along its rows.
   const auto like_c = [&](const Array& x, int64_t fixed) {
     Layout layout{c.shape(), x.strides(), x.layout().offset};
     layout.strides[fixed] = 0;
@@ -101,7 +101,7 @@ void integer_products(Array& c, const Array& a, const Array& b, int64_t alpha, b
   });
 }
 
-// What both operands are multiplied in.
+// The dtype in which both operands are multiplied.
 DType operand_dtype(const Array& c, const Array& a, const Array& b) {
   if (c.dtype() == f64) return f64;
   return a.dtype() == bf16 || b.dtype() == bf16 ? bf16 : f32;
@@ -117,7 +117,7 @@ Product describe(const char* op, Array& c, const Array& a, const Array& b, doubl
           matrices(b), result(c),  alpha,      accumulate, nullptr};
 }
 
-// A bias as products take it: of c's dtype, its elements side by side, at an aligned address.
+// A bias as products take it: contiguous, of c's dtype, at an aligned address.
 Array as_product_bias(const Array& bias, DType dtype) {
   const Array row = contiguous(cached_cast(bias, dtype));
   if (reinterpret_cast<uintptr_t>(address(row)) % kBiasAlignment == 0) return row;

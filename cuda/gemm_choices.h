@@ -1,5 +1,5 @@
-// Which of cuBLASLt's algorithms computes which product, found out once and kept in a file: with
-// the same file, the same bits.
+// Which of cuBLASLt's algorithms computes which product: measured once and kept in a file. The same
+// file gives the same bits.
 #pragma once
 
 #include <array>
@@ -11,11 +11,11 @@
 
 namespace ink::cuda {
 
-/// A text file: the machine (card and version of the library) in its first line, then a product a
-/// line. A file of another machine, or one that is not understood, counts as none; the log says so.
+/// A text file: its first line has the machine (card and version of the library), each further line
+/// a product. A file of another machine, or one that cannot be parsed, is ignored; the log says so.
 class GemmChoices {
  public:
-  /// As cuBLASLt keeps it: words that mean something to one version of it.
+  /// An algorithm as cuBLASLt stores it: words that only one version of cuBLASLt understands.
   using Algorithm = std::array<uint64_t, 8>;
 
   /// Reads the file, if it is there.

@@ -1,5 +1,5 @@
-// Ids that choose rows or classes, checked by the kernels that follow them: the twin of
-// autograd/ops/check_ids.cpp. The host hears of a bad one when it next waits for the device.
+// Checks of ids by the kernels that use them: the twin of autograd/ops/shared/check_ids.cpp. The
+// host throws the first bad id when it next waits for the device.
 #pragma once
 
 #include <sstream>
@@ -9,7 +9,7 @@
 
 namespace ink::cuda {
 
-/// Notes the first id outside [0, count).
+/// Records a fault for the first id outside [0, count).
 class IdCheck {
  public:
   /// "embedding: id 7 at position 2 is out of range for 5 rows".
@@ -39,7 +39,7 @@ class IdCheck {
     };
   }
 
-  /// May the kernel follow it? Positions count in row-major order.
+  /// May the kernel use this id? Positions count in row-major order.
   __device__ bool operator()(int64_t id, int64_t position = 0) const {
     if (id >= 0 && id < count_) return true;
     Fault fault = fault_;

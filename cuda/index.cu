@@ -1,5 +1,5 @@
-// gather and scatter_add: the twins of autograd/ops/index.cpp. Of an id that is out of range gather
-// gives zeros and scatter_add leaves the element out, until the host hears of it.
+// gather and scatter_add: the twins of autograd/ops/index.cpp. For an id that is out of range,
+// gather gives zeros and scatter_add skips the element, until the host throws the fault.
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -99,7 +99,7 @@ struct Scatter {
   }
 };
 
-// A thread takes a line, and its ids in order: for short lines, or very many.
+// A thread takes a line and its ids in order. For short lines, or very many.
 template <class T>
 struct ScatterLines {
   static constexpr int kThreads = 128;
@@ -115,8 +115,9 @@ struct ScatterLines {
   }
 };
 
-// Ids in order: equals form a run. A thread takes a chunk of a line: it adds up the runs, and what
-// it has of a run that reaches beyond the chunk is kept, for the thread in whose chunk it begins.
+// The ids are sorted, so equal ids form a run. A thread takes a chunk of a line and adds up its
+// runs. The sum of a run that reaches beyond the chunk is kept for the thread in whose chunk the
+// run begins.
 constexpr int kChunk = 32;
 
 template <class T>
@@ -137,7 +138,7 @@ struct ScatterChunks {
     join ? add_parts(line, chunk, unit) : add_runs(line, chunk, unit);
   }
 
-  // Does a run go on from the element before number i?
+  // Does element i continue the run of the element before it?
   __device__ bool goes_on(const typename Scatter<T>::Line& line, int64_t i) const {
     return i > 0 && i < all.count && all.id(line, i) == all.id(line, i - 1);
   }

@@ -2,7 +2,7 @@
 //
 // A kernel is a struct of its arguments, passed by value, with
 //   static constexpr int kThreads    threads of a block, a multiple of 32
-//   static constexpr int kResident   blocks that a multiprocessor must have registers for (may be
+//   static constexpr int kResident   blocks for which a multiprocessor must have registers (may be
 //                                    left out)
 //   struct Shared                    what the block shares (may be left out)
 //   __device__ void operator()() const, or operator()(Shared& shared) const
@@ -57,7 +57,7 @@ constexpr size_t shared_bytes() {
 }  // namespace detail
 
 #ifndef INKLING_EMULATED
-/// The kernel is read where it is: no thread copies it.
+/// The kernel's arguments are read in place: no thread copies them.
 template <class Kernel>
 __global__ void __launch_bounds__(Kernel::kThreads, detail::resident_blocks<Kernel>())
     run(const __grid_constant__ Kernel kernel) {
@@ -92,7 +92,7 @@ void launch(const char* op, Blocks blocks, const Kernel& kernel) {
     }
   });
 #else
-  if constexpr (bytes > 48 * 1024) {  // more than every card gives unasked
+  if constexpr (bytes > 48 * 1024) {  // more than cards give by default
     check(cudaFuncSetAttribute(run<Kernel>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                static_cast<int>(bytes)),
           op, "cudaFuncSetAttribute");
@@ -110,7 +110,7 @@ int64_t resident_blocks() {
 #ifdef INKLING_EMULATED
   return 2 * multiprocessors();
 #else
-  static std::array<std::atomic<int>, kMostDevices> known;  // by device; 0: not asked yet
+  static std::array<std::atomic<int>, kMostDevices> known;  // by device; 0: not known yet
   std::atomic<int>& each = known[static_cast<size_t>(current_device())];
   if (each == 0) {
     int blocks = 0;
@@ -123,19 +123,19 @@ int64_t resident_blocks() {
 #endif
 }
 
-/// Blocks of `threads` for n elements, each thread taking `each` of them.
+/// The number of blocks of `threads` for n elements, if each thread takes `each` of them.
 inline int64_t blocks_for(int64_t n, int threads, int64_t each = 1) {
   return (n + threads * each - 1) / (threads * each);
 }
 
-/// The number of this thread among all of the launch, along x.
+/// The number of this thread in the whole launch, along x.
 __device__ inline int64_t global_thread() {
   return static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
 }
 __device__ inline int lane_id() { return static_cast<int>(threadIdx.x % kWarp); }
 __device__ inline int warp_id() { return static_cast<int>(threadIdx.x / kWarp); }
 
-// ---- what a warp's 32 lanes do together: all of them must take part
+// ---- operations of a warp: all 32 lanes must take part
 
 /// The value of the lane whose number differs in the bits of `mask`; of lane `lane`.
 template <class T>
@@ -147,15 +147,15 @@ __device__ inline T warp_from(T value, int lane) {
   return __shfl_sync(kAllLanes, value, lane);
 }
 
-/// The value of the lane `delta` below; its own where there is none.
+/// The value of the lane `delta` below, or the lane's own if there is none.
 template <class T>
 __device__ inline T warp_up(T value, int delta) {
   return __shfl_up_sync(kAllLanes, value, static_cast<unsigned>(delta));
 }
-/// The lanes that hold the same value, a bit each.
+/// The lanes that hold the same value, a bit for each.
 __device__ inline unsigned warp_match(int value) { return __match_any_sync(kAllLanes, value); }
 
-/// How many lanes, from lane 0 on, there are before the first whose vote is no.
+/// The number of lanes, from lane 0 on, before the first one that votes no.
 __device__ inline int warp_run(bool vote) {
   const unsigned no = ~__ballot_sync(kAllLanes, vote);
   return no == 0 ? kWarp : __ffs(static_cast<int>(no)) - 1;
@@ -174,8 +174,8 @@ struct Larger {  // NaN if either is
   }
 };
 
-/// The values of all lanes joined, in every lane, in the same order; or of kLanes next to each
-/// other, a power of two.
+/// Joins the values of all lanes in a fixed order; every lane gets the result. With kLanes, a power
+/// of two, each group of kLanes neighbours joins its own.
 template <class Op, int kLanes = kWarp, class T>
 __device__ inline T warp_reduce(T value) {
 #pragma unroll
@@ -202,15 +202,15 @@ __device__ inline T warp_running_sum(T value) {
   return value;
 }
 
-// ---- what a block's threads do together
+// ---- operations of a block
 
-/// Room for one reduction of a block; may be used again at once.
+/// Shared memory for one reduction of a block; may be used again at once.
 template <class T>
 struct BlockScratch {
   T warps[kWarp];
 };
 
-/// The values of all kThreads threads joined, in every thread, in the same order every time.
+/// Joins the values of all kThreads threads in a fixed order; every thread gets the result.
 template <class Op, int kThreads, class T>
 __device__ inline T block_reduce(T value, BlockScratch<T>& scratch) {
   constexpr int kWarps = kThreads / kWarp;

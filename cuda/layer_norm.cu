@@ -34,7 +34,8 @@ struct LayerNorm {
     C total = 0;
     a.each([&](RowPlace i) { total += sum(a[i]); });
     const C near = Plan::template join<Plus>(total, scratch) * share;
-    // Around a value near the mean, so that nothing is lost where mean >> std (Chan et al. 1983).
+    // Distances from a value near the mean, so that no digits are lost if mean >> std (Chan et al.
+    // 1983).
     C drift = 0, squares = 0;
     a.each([&](RowPlace i) {
       const auto d = zip([=](C v) { return v - near; }, a[i]);

@@ -5,7 +5,8 @@
 namespace ink::cuda {
 namespace {
 
-// The best element so far and its number; of equals the first. NaN is better than any number.
+// The best element so far and its index; of equal elements the first. NaN is better than any
+// number.
 template <class T, bool largest>
 struct Best {
   using Value = compute_t<T>;

@@ -1,7 +1,7 @@
-// Products of tiles on tensor cores, and copies to shared memory that the threads need not wait
-// for: PTX on a GPU (sm_80 and later), PTX's definition under the emulator (cuda/emulator/mma.h).
+// Products of tiles on tensor cores, and asynchronous copies to shared memory. A GPU (sm_80 and
+// later) runs PTX; the emulator computes PTX's definition (cuda/emulator/mma.h).
 //
-// A warp's tiles are spread over its lanes. With g = lane / 4 and t = lane % 4 a lane holds
+// A warp's tiles are spread over its lanes. With g = lane / 4 and t = lane % 4, a lane holds
 //   of a (16 x 16)  a[0]: columns 2t, 2t + 1 of row g;    a[1]: of row g + 8;
 //                   a[2], a[3]: the same rows, columns 2t + 8, 2t + 9
 //   of b (16 x 8)   b[0]: rows 2t, 2t + 1 of column g;    b[1]: rows 2t + 8, 2t + 9
@@ -55,8 +55,9 @@ __device__ inline void load_transposed(uint32_t (&r)[4], const bfloat16* row) {
 #endif
 }
 
-/// Starts a copy of 8 or 16 bytes from global to shared memory, both aligned to as many; of zeros
-/// if they are not `there`. What this thread started is a group once it calls end_copies().
+/// Starts a copy of 8 or 16 bytes from global to shared memory, both aligned to the size; copies
+/// zeros if the source is not `there`. end_copies() makes a group of the copies that this thread
+/// started.
 template <int kBytes>
 __device__ inline void start_copy(void* to, const void* from, bool there) {
   static_assert(kBytes == 4 || kBytes == 8 || kBytes == 16);
@@ -81,8 +82,8 @@ __device__ inline void end_copies() {
   asm volatile("cp.async.commit_group;" ::: "memory");
 #endif
 }
-/// Waits until at most the kLeft latest groups of this thread are under way. Other threads see the
-/// copies after a barrier.
+/// Waits for all groups of this thread but the kLeft latest. Other threads see the copies after a
+/// barrier.
 template <int kLeft>
 __device__ inline void wait_for_copies() {
 #ifdef INKLING_EMULATED

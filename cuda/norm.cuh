@@ -9,9 +9,9 @@
 
 namespace ink::cuda {
 
-/// dx, and each block's share of dw and db. Every warp (or block) takes rows gridDim.x * kRows
-/// apart and keeps the sums of its columns in registers; those of columns that have none are kept
-/// in the block's row of `partial`.
+/// Computes dx, and each block's share of dw and db. Every warp (or block) takes rows gridDim.x *
+/// kRows apart. It keeps the sums of its columns in registers; sums of columns without a register
+/// are in the block's row of `partial`.
 template <class X, class Y, class Plan, bool kCentred>
 struct NormBackward {
   static constexpr int kThreads = Plan::kThreads, N = Plan::N, kHeld = Plan::kHeld;
@@ -86,7 +86,7 @@ struct NormBackward {
     });
   }
 
-  // to (2, n), of the columns in registers, is this thread's sums, or gets them added.
+  // Writes this thread's sums, of the columns in registers, to `to` (2, n), or adds them.
   __device__ __forceinline__ void add_sums(C* to, const Sums& sums, bool add) const {
 #pragma unroll
     for (int k = 0; k < kHeld; ++k) {
@@ -98,8 +98,8 @@ struct NormBackward {
   }
 };
 
-/// dw += the sum of the parts (parts, 2, n) of its columns, db likewise; either may be null. In
-/// double, as on the CPU.
+/// Adds up the parts (parts, 2, n) in double, as on the CPU, and adds the sums to dw and db. Either
+/// may be null.
 template <class C>
 struct AddNormSums {
   static constexpr int kThreads = 256, kWarps = kThreads / kWarp;
@@ -127,7 +127,7 @@ struct AddNormSums {
   }
 };
 
-/// Both, in order. mean and dbias: undefined for rms_norm.
+/// Launches both. mean and dbias are undefined for rms_norm.
 template <bool kCentred>
 void norm_backward(const char* op, NormGradients& d, const Array& dy, const Array& x,
                    const Array& mean, const Array& rstd, const Array& weight) {
@@ -153,7 +153,7 @@ void norm_backward(const char* op, NormGradients& d, const Array& dy, const Arra
                             d.dbias.defined() ? d.dbias.mutable_data<C>() : nullptr,
                             partial.data<C>(), parts, n});
     };
-    // 768 columns in as few registers as may be; few of them where the block is large.
+    // 768 columns take as few registers as possible, and large blocks take few of them.
     plan_rows<Wider, RowSize<kWarp, 24>, RowSize<kWarp, 32>, RowSize<256, 8>, RowSize<256, 32>>(
         n, {in, upstream, down, w}, run);
   });

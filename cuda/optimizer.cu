@@ -1,5 +1,5 @@
-// What optimizers run, over all parameters at once: the twins of autograd/loops/optimizer.cpp.
-// Whether a step is skipped, the learning rate and the counts are read on the device.
+// Kernels of optimizers, over all parameters at once: the twins of autograd/loops/optimizer.cpp.
+// The learning rate, the counts and whether a step is skipped are read on the device.
 #include <array>
 #include <cmath>
 #include <type_traits>
@@ -34,7 +34,7 @@ struct SquaresOfChunks {
   }
 };
 
-// One block adds up the chunks, looks at the loss, and writes what the step is to know.
+// One block adds up the chunks, checks the loss, and writes the fields of the step.
 template <class L>
 struct FinishNorm {
   static constexpr int kThreads = 1024;
@@ -78,7 +78,7 @@ void for_each_float(const F& f) {
 
 // ---- updates
 
-// Counts the update of each parameter of a table, and works out what all its elements share.
+// Counts the update of each parameter of a table, and computes the factors of all its elements.
 struct AdamWFactors {
   double keep, size, root2;  // 1 - lr decay, lr / correction 1, 1 / sqrt(correction 2)
 };

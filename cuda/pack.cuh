@@ -1,4 +1,4 @@
-// Elements that lie side by side, moved and computed with as one.
+// Packs: contiguous elements that are moved, and computed with, as one.
 #pragma once
 
 #include <initializer_list>
@@ -8,7 +8,7 @@
 
 namespace ink::cuda {
 
-/// N elements that lie side by side, moved as one.
+/// N contiguous elements, which are moved as one.
 template <class T, int N>
 struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) Pack {
   T at[N];
@@ -21,7 +21,7 @@ inline bool are_aligned(std::initializer_list<const void*> pointers) {
   return true;
 }
 
-/// f of the first elements, of the second ones, and so on.
+/// f applied to the first elements, to the second ones, and so on.
 template <class F, int N, class A, class... B>
 __device__ __forceinline__ auto zip(const F& f, const Pack<A, N>& a, const Pack<B, N>&... b) {
   Pack<decltype(f(a.at[0], b.at[0]...)), N> y;
@@ -46,8 +46,8 @@ __device__ __forceinline__ C sum(const Pack<C, N>& a) {
   return total;
 }
 
-/// The pack at an address, and back, in the type that arithmetic happens in. (It is copied whole
-/// before any of it is used: or nvcc makes N loads of it.)
+/// Loads and stores a pack, in the type of its arithmetic. (The whole pack is copied before any of
+/// it is used, because otherwise nvcc makes N loads.)
 template <int N, class T>
 __device__ __forceinline__ Pack<compute_t<T>, N> load(const T* from) {
   const Pack<T, N> values = *reinterpret_cast<const Pack<T, N>*>(from);

@@ -1,5 +1,5 @@
-// The one description of a matrix product that cuBLASLt answers on a GPU (cublas.cu) and OpenBLAS
-// under emulation (cuda/emulator/product.cpp).
+// The interface of matrix products: cuBLASLt computes them on a GPU (cublas.cu), and OpenBLAS under
+// emulation (cuda/emulator/product.cpp).
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,8 @@
 
 namespace ink::cuda {
 
-/// Of one product: some of cuBLASLt's algorithms number them in a grid's third dimension.
+/// The most matrices of one product, because some of cuBLASLt's algorithms number them in a grid's
+/// third dimension.
 inline constexpr int64_t kMostMatrices = 65535;
 
 /// `batch` matrices, `step` elements apart; 0 repeats one.
@@ -22,7 +23,7 @@ struct Matrices {
 
 inline constexpr uintptr_t kBiasAlignment = 16;
 
-/// What becomes of each element before it is written. gelu by its tanh form.
+/// What is done to each element before it is written. gelu is its tanh form.
 enum class Epilogue {
   none,
   gelu,           // aux = A B + bias, C = gelu(aux)
@@ -43,21 +44,21 @@ struct Product {
   bool accumulate;
   const void* bias;  // null: none; else at a multiple of kBiasAlignment: it is read in packs
   Epilogue epilogue = Epilogue::none;
-  void* aux = nullptr;  // of an epilogue: it lies as C does, and has its dtype
+  void* aux = nullptr;  // of an epilogue, with C's layout and dtype
 };
 
 void product(const Product& product);
 
-/// May there be such an epilogue? cuBLASLt needs rows and addresses of aux aligned to packs. Only
-/// bf16 is left to it, because the precision of its gelu has not been measured yet.
+/// May cuBLASLt be asked for this epilogue? It needs rows and addresses of aux aligned to packs.
+/// Only bf16 is allowed, because the precision of cuBLASLt's gelu has not been measured yet.
 inline bool allows_epilogue(const Product& p) {
   return p.c.dtype == bf16 && p.batch == 1 && p.c.layout.ld % 8 == 0 &&
          reinterpret_cast<uintptr_t>(p.aux) % 16 == 0;
 }
 
-/// Is this product with an epilogue available, and worth using? If not, a kernel follows a product
-/// without one. INKLING_GELU_EPILOGUE=0 or 1 in the environment: never, or whenever it is
-/// available. By default on GPUs since Hopper, because the fused kernels for older ones are slower.
+/// True if cuBLASLt supports this epilogue and fusing it is faster. If not, a kernel follows the
+/// plain product. INKLING_GELU_EPILOGUE=0 in the environment never fuses, 1 fuses wherever cuBLASLt
+/// can. The default is 1 on Hopper and later, because the fused kernels for older GPUs are slower.
 bool has_epilogue(const Product& product);
 inline bool wants_epilogue(bool by_default) {
   const char* set = std::getenv("INKLING_GELU_EPILOGUE");

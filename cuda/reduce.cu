@@ -16,7 +16,7 @@ struct Store {
   }
 };
 
-// y = the fold F of x, divided by `divisor`.
+// y = x combined by F, divided by `divisor`.
 template <class To, class F, class T>
 void fold(const char* op, Array& y, const Array& x, T, F, int64_t divisor = 1) {
   using Far = typename F::Far;

@@ -1,14 +1,15 @@
 // The one kernel behind every reduction: any dimensions of a tensor of any strides, without a copy.
-// What is computed is a type R, whose functions run in one thread:
-//   Acc                       all that need be known of the elements seen so far
-//   none()                    of no elements
-//   take(acc, x, at, step)    acc takes in x[k], element number at + k step of its line; k = 0 ...
-//   merge(acc, other)         one takes in all that another has seen
-//   repeat(acc, times)        as though each element had been seen so many times
+// A type R says what is computed. Its functions run in one thread:
+//   Acc                       the state after the elements seen so far
+//   none()                    the state after no elements
+//   take(acc, x, at, step)    adds x[k], element number at + k step of its line; k = 0 ...
+//   merge(acc, other)         adds another state to acc
+//   repeat(acc, times)        the state if each element had come `times` times
 //
-// A line, the elements of one output, is shared by some lanes of a block, and long lines also by
-// several blocks, whose results are then reduced again. Lanes are neighbours where a line's
-// elements are; where those of neighbouring outputs are, the threads of these are ("columns").
+// A line is the elements of one output. Some lanes of a block share it, and long lines are shared
+// by several blocks, whose results are then reduced again. If a line's elements are contiguous, its
+// lanes are neighbouring threads. If the elements of neighbouring outputs are contiguous
+// ("columns"), then threads of neighbouring outputs are neighbours.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +23,7 @@
 
 namespace ink::cuda {
 
-/// V elements are read at once: of one line, or of kAccs = V lines.
+/// V elements are read at once, either of one line or of kAccs = V lines.
 template <class R, class T, class Write, int V, int kAccs>
 struct Reduce {
   static constexpr int kThreads = 256, kUnroll = 4;
@@ -54,7 +55,7 @@ struct Reduce {
     if (lane == 0 && first < output_count) finish(acc, first);
   }
 
-  // The lane's share of the part's items.
+  // Adds the lane's share of the part's items.
   __device__ void absorb(Acc (&acc)[kAccs], const T* start, int lane) const {
     const int64_t begin = blockIdx.y * part_items, end = std::min(begin + part_items, item_count);
     int64_t i = begin + lane;
@@ -65,7 +66,7 @@ struct Reduce {
       take(acc, packs, i);
     }
     for (; i < end; i += lanes) take(acc, {load(start, i)}, i);
-    if constexpr (kAccs < V) {  // a few elements at the end may fill no pack
+    if constexpr (kAccs < V) {  // the last elements may not fill a pack
       i = end < item_count ? line : item_count * V + lane;
       for (; i < line; i += lanes) R::take(acc[0], {start[i]}, i, 1);
     }
@@ -90,7 +91,7 @@ struct Reduce {
     }
   }
 
-  // The accs of all lanes, in lane 0, in the same order every time.
+  // Merges the accs of all lanes into lane 0, in a fixed order.
   __device__ void combine(Acc (&acc)[kAccs], Shared& shared, int lane, int next_lane) const {
     const auto thread = static_cast<int>(threadIdx.x);
     for (int c = 0; c < kAccs; ++c) shared.accs[c][thread] = acc[c];
@@ -118,7 +119,7 @@ struct Reduce {
   }
 };
 
-/// Reduces what parts of lines came to.
+/// Reduces the results of parts of lines.
 template <class R>
 struct OfParts : R {
   using Acc = typename R::Acc;
@@ -166,7 +167,7 @@ struct ReduceSizes {
     item_steps[0].push_back(plan.rows.step);
   }
 
-  /// Can V elements be read at once: neighbours in the innermost dimension, all else even?
+  /// Can V elements be read at once? They must be contiguous, and all other steps multiples of V.
   template <class T>
   bool in_packs(const T* x, int64_t V) const {
     const Shape &inner = columns ? output_steps[1] : item_steps[0],

@@ -1,15 +1,14 @@
-// What kernels of rows (the last dimension, n elements) share.
+// Shared by kernels of rows (the last dimension, n elements).
 //
-// A row is a warp's if its 32 lanes can keep it in registers, a block's if it is longer. What a
-// block's registers cannot hold is parked in shared memory, if the kernel has such room, and what
-// is left is read again each time. Every thread takes packs of N elements that lie side by side:
-// 16 bytes where memory is aligned to that, and one element elsewhere.
+// A warp takes a row if its 32 lanes can keep it in registers; a block takes a longer row. Elements
+// for which a block has no registers are parked in shared memory, if the kernel has any for that,
+// and the rest is read again each time. Every thread takes packs of N contiguous elements: 16 bytes
+// if memory is aligned to that, otherwise one element.
 //   const Row<T, Plan> a(x, Plan::row(), n);
 //   a.each([&](RowPlace i) { total += sum(a[i]); });
-// Rows of a length that no pack divides start anywhere between two addresses that packs can start
-// at. Long ones are taken in packs all the same: at their ends a pack reaches out of the row, and
-// holds a number there that does not matter; each() comes to those two packs last, and put() leaves
-// out of memory what is not the row's.
+// If packs do not divide a row's length, most rows do not start where a pack can. Long rows are
+// taken in packs all the same. At their ends a pack reaches out of the row and holds a neutral
+// number there. each() visits those two packs last, and put() writes only the row's own elements.
 #pragma once
 
 #include <initializer_list>
@@ -32,7 +31,7 @@ struct RowPlan {
   static constexpr int N = N_, kSize = kSize_, kHeld = kHeld_, kParked = kParked_;
   static constexpr bool kAnywhere = kAnywhere_;
   static constexpr int kThreads = kSize == kWarp ? 4 * kWarp : kSize;
-  static constexpr int kRows = kThreads / kSize;  // of a block
+  static constexpr int kRows = kThreads / kSize;  // rows of a block
 
   static int64_t blocks(int64_t rows) { return (rows + kRows - 1) / kRows; }
   /// The calling thread's row, and its number among the row's threads.
@@ -40,7 +39,7 @@ struct RowPlan {
     return static_cast<int64_t>(blockIdx.x) * kRows + threadIdx.x / kSize;
   }
   __device__ static int rank() { return static_cast<int>(threadIdx.x % kSize); }
-  /// The values of the row's threads joined, in every one of them.
+  /// Joins the values of the row's threads; each of them gets the result.
   template <class Op, class C>
   __device__ static C join(C value, BlockScratch<C>& scratch) {
     if constexpr (kSize == kWarp) {
@@ -51,8 +50,9 @@ struct RowPlan {
   }
 };
 
-/// A choice of plan_rows: kThreads a row, each keeping kElements of it and parking kParked, or half
-/// of them if they have 8 bytes. Does the kernel take rows that start anywhere?
+/// A choice for plan_rows: kThreads threads take a row. Each keeps kElements of it and parks
+/// kParked, or half as many if elements have 8 bytes. kAnywhere: the kernel takes rows that start
+/// anywhere.
 template <int kThreads, int kElements, bool kAnywhere_ = false, int kParked = 0>
 struct RowSize {
   static constexpr bool kAnywhere = kAnywhere_;
@@ -68,8 +68,9 @@ struct RowSize {
   using Plan = RowPlan<N, kThreads, share<T>(kElements) / N, kShifts, share<T>(kParked) / N>;
 };
 
-/// Calls f(RowPlan<...>()) for rows of n elements, the widest of type T, in arrays that start at
-/// `pointers`, with the first of the sizes whose threads keep a whole row, or else the last.
+/// Calls f(RowPlan<...>()) for rows of n elements in arrays that start at `pointers`. T is the
+/// widest element type. The plan is the first of the sizes whose threads keep a whole row, or else
+/// the last.
 template <class T, class Size, class... Larger, class F>
 void plan_rows(int64_t n, std::initializer_list<const void*> pointers, const F& f) {
   constexpr int kWide = 16 / sizeof(T);
@@ -114,14 +115,15 @@ void launch_rows(const char* op, Array& y, const Inputs&... x) {
   });
 }
 
-/// One of the packs of a row that a thread takes: the number of the register that keeps it, or of
-/// its place in shared memory after them, or else kKept; and where in the row it starts.
+/// One of a thread's packs of a row: the number of its register, or of its place in shared memory
+/// after the registers, or else kKept; and where in the row it starts.
 struct RowPlace {
   int slot;
   int64_t at;
 };
 
-/// What a block parks, each thread its own packs: side by side for neighbouring threads.
+/// The packs that a block parks. Each thread has its own; those of neighbouring threads are
+/// adjacent.
 template <class T, class Plan>
 struct ParkedRow {
   Pack<T, Plan::N> packs[Plan::kParked][Plan::kThreads];
@@ -135,7 +137,8 @@ class Row {
   using C = compute_t<T>;
 
  public:
-  /// outside: what packs hold beyond the row's ends. parked: needed if the plan has such packs.
+  /// outside: the number that packs hold beyond the row's ends. parked: needed if the plan parks
+  /// packs.
   __device__ __forceinline__ Row(const T* x, int64_t row, int64_t n, C outside = 0,
                                  ParkedRow<T, Plan>* parked = nullptr)
       : from_(x + row * n), n_(n), end_(n), outside_(outside), parked_(parked) {
@@ -181,7 +184,7 @@ class Row {
     return values;
   }
 
-  /// Adds the row at `branch` and writes the sum, which is the row from then on, to `to`.
+  /// Adds the row at `branch`, keeps the sum as the row, and writes it to `to`.
   template <class B>
   __device__ __forceinline__ void add(const B* branch, T* to) {
     static_assert(!Plan::kAnywhere && kParked == 0);
@@ -232,8 +235,8 @@ __device__ constexpr C infinity() {
   return std::numeric_limits<C>::infinity();
 }
 
-/// e^x for x <= 0 by the GPU's own 2^x: within 2^-21 of it, relatively, near 0, and within 2^-17 at
-/// x = -80, because x log2(e) is rounded (where it counts in a sum, it is near the largest, 0).
+/// e^x for x <= 0 by the GPU's own 2^x. The relative error is 2^-21 near 0, where terms of a
+/// softmax matter, and 2^-17 at x = -80, because x log2(e) is rounded.
 __device__ inline float exp_nonpositive(float x) {
 #ifdef INKLING_EMULATED
   return simd::exp_nonpositive(x);
@@ -260,7 +263,7 @@ struct SoftmaxSums {
     top = most;
     total += sum(zip([most](C v) { return exp_nonpositive(v - most); }, values));
   }
-  /// Those of all the row's threads.
+  /// Joins those of all threads of the row.
   template <class Plan>
   __device__ void join(BlockScratch<C>& scratch) {
     const C most = Plan::template join<Larger>(top, scratch);

@@ -19,7 +19,7 @@
 namespace ink::cuda {
 namespace {
 
-// One stream a device, made when it is first wanted.
+// The stream of a device, created at its first use.
 struct Gpu {
   cudaStream_t stream = nullptr;
   cudaDeviceProp properties{};
@@ -44,8 +44,8 @@ Gpu& gpu(int index) {
   return gpus[i];
 }
 
-// Pinned host memory in which uploads wait for the GPU, so that the caller need not: a ring of
-// slots, each free again once its copy is done.
+// Pinned host memory in which uploads wait for the GPU, so that the caller does not wait. It is a
+// ring of slots, each free again once its copy is done.
 class Staging {
  public:
   static constexpr int64_t kSlotBytes = int64_t{4} << 20;
@@ -85,7 +85,7 @@ int count() {
   return cudaGetDeviceCount(&found) == cudaSuccess ? std::min(found, kMostDevices) : 0;
 }
 
-// Without a driver, too, CUDA says that it is too old.
+// CUDA reports a driver that is too old even if there is none.
 std::string why_none() {
   int found = 0, driver = 0;
   const cudaError_t error = cudaGetDeviceCount(&found);
@@ -105,7 +105,7 @@ void upload(void* to, const void* from, int64_t bytes, Device device) {
   staging[static_cast<size_t>(device.index)].upload(to, from, bytes, stream());
 }
 
-// Waits for the device, and throws what kernels found amiss.
+// Waits for the device, and throws the fault that a kernel recorded, if there is one.
 void wait(Device device, const char* op) {
   check(cudaStreamSynchronize(stream()), op, "cudaStreamSynchronize");
   Fault& fault = *gpu(device.index).fault;
@@ -135,14 +135,14 @@ struct Capture {
   cudaGraphExec_t graph;
   Allocator::Pool pool;
 };
-// By device: the pool of what is being captured.
+// For each device, the pool of the capture that is under way.
 std::array<Allocator::Pool, kMostDevices> open_pools;
 
 void begin_capture(Device device) {
   use(device);
   open_pools[static_cast<size_t>(device.index)] = allocator(device).open_pool();
   check(cudaStreamSynchronize(stream()), "replay", "cudaStreamSynchronize");
-  // Relaxed: meanwhile the allocator may ask the driver for memory.
+  // Relaxed mode, because the allocator may call cudaMalloc meanwhile.
   check(cudaStreamBeginCapture(stream(), cudaStreamCaptureModeRelaxed), "replay",
         "cudaStreamBeginCapture");
 }
@@ -178,7 +178,7 @@ void forget(void* captured, Device device) noexcept {
   }
 }
 
-// A kernel's argument travels with its launch, so that no memory of the host need live on.
+// The step is a kernel's argument and so part of the launch. No host memory has to stay alive.
 struct SetStep {
   static constexpr int kThreads = kWarp;
   uint64_t* cell;
@@ -198,7 +198,7 @@ void set_step(uint64_t step, Device device) {
 void check(cudaError_t error, const char* op, const char* call) {
   if (error == cudaSuccess) [[likely]]
     return;
-  static_cast<void>(cudaGetLastError());  // not to be found by the next call
+  static_cast<void>(cudaGetLastError());  // clears it, so that the next call does not report it
   ink::detail::fail<DeviceError>({op, ": ", call, ": ", cudaGetErrorString(error)});
 }
 

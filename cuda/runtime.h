@@ -1,4 +1,4 @@
-// What the CUDA twins ask of the CUDA runtime: errors, the stream, moving bytes.
+// What the twins use of the CUDA runtime: errors, the stream, the device.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -18,20 +18,21 @@ inline constexpr int kMostDevices = 16;
 /// The number of the calling thread's device.
 int current_device();
 
-/// The stream of the current device: everything of ours runs there, in order.
+/// The stream of the current device: all work of inkling runs there, in order.
 cudaStream_t stream();
 
-/// Makes a device current for the calling thread; throws if there is none of that number.
+/// Makes a device current for the calling thread; throws if no device has that number.
 void use(Device device);
 
 /// The multiprocessors of the current device.
 int multiprocessors();
 
-/// Device memory with the step that random masks of a capture are drawn for (autograd/replay.h).
+/// Device memory that holds the step for which a capture draws its random masks
+/// (autograd/replay.h).
 const uint64_t* step_cell();
 
-/// What a kernel found amiss: faults.cuh notes the first, and the host throws its words when it
-/// waits for the device. The pointers are the host's, and a kernel only carries them.
+/// Invalid input that a kernel met. faults.cuh records the first one, and the host throws its text
+/// when it next waits for the device. The pointers point to host memory; kernels only copy them.
 struct Fault {
   int found = 0;
   std::string (*words)(const Fault&) = nullptr;
@@ -39,10 +40,10 @@ struct Fault {
   int64_t value = 0, position = 0, dim = 0;
   Shape sizes;
 };
-/// Where the current device's kernels note theirs: memory that host and device share.
+/// Where kernels of the current device record a fault: memory that host and device share.
 Fault* fault_cell();
 
-/// Is the current device's stream being captured into a graph, so that kernels are only noted?
+/// Is the current device's stream being captured into a graph, so that kernels do not run now?
 bool capturing();
 
 }  // namespace ink::cuda

@@ -14,8 +14,8 @@ struct Highest {
   __device__ static int64_t join(int64_t a, int64_t b) { return a > b ? a : b; }
 };
 
-// A block takes a row, and each of its warps a part of it that lies side by side. First all add up
-// their parts; then the warp in whose part the sum passes u looks where.
+// A block takes a row, and each warp a contiguous part of it. First all warps add up their parts.
+// Then the warp in whose part the sum passes u finds the element.
 template <class T>
 struct Sample {
   static constexpr int kThreads = 1024, kWarps = kThreads / kWarp;
@@ -37,7 +37,7 @@ struct Sample {
     const T* p = all + row * n;
     add_up(p, begin, end, shared);
     __syncthreads();
-    // Every warp joins the totals: lane i holds warp i's.
+    // Every warp adds up the totals; lane i holds that of warp i.
     const uint64_t before = running(shared.totals[lane_id()]);
     const uint64_t total = warp_from(before, kWarps - 1);
     const int64_t last = warp_reduce<Highest>(shared.last[lane_id()]);
@@ -54,7 +54,7 @@ struct Sample {
     const uint64_t u = SampleUnits::draw(key, at.first_row + static_cast<uint64_t>(row), at.call);
     const int warp = warp_run(before <= u);  // the first whose part takes the sum past u
     if (warp == kWarps) {
-      if (threadIdx.x == 0) ids[row] = last;  // rounding can leave a rest: then the last
+      if (threadIdx.x == 0) ids[row] = last;  // rounding can leave a remainder: take the last
     } else if (warp == warp_id()) {
       const uint64_t below = warp_from(before - shared.totals[lane_id()], warp);
       const int64_t chosen = find(p, begin, end, below, u);
@@ -91,7 +91,7 @@ struct Sample {
     }
   }
 
-  // Where the sum, `below` before begin, passes u.
+  // The element at which the sum passes u; the sum before begin is `below`.
   __device__ static int64_t find(const T* p, int64_t begin, int64_t end, uint64_t below,
                                  uint64_t u) {
     for (int64_t i = begin;; i += kWarp) {

@@ -1,11 +1,10 @@
 // sort, topk: the twin of autograd/ops/sort.cpp, and sort_ids.
 //
-// Values become unsigned integers of the same order, the keys; equals keep their order. Short lines
-// are sorted by a block in shared memory, several at once (Batcher's bitonic sort, by key and
-// place). Long ones are sorted digit by digit from the lowest, by counting (radix sort):
-//   1. how many keys of a tile have each digit
-//   2. from that, where the tile's keys of each digit go
-//   3. all keys are moved
+// Values become unsigned integers of the same order, the keys. Equal keys keep their order. A block
+// sorts short lines in shared memory, several at once (Batcher's bitonic sort, by key and place).
+// Long lines are sorted by a radix sort, digit by digit from the lowest:   1. count how many keys
+// of a tile have each digit   2. compute from that where the tile's keys of each digit go   3. move
+// all keys
 #include <algorithm>
 #include <bit>
 #include <optional>
@@ -31,7 +30,7 @@ __device__ uint64_t ordered(double v) {
 __device__ uint64_t ordered(int64_t v) { return static_cast<uint64_t>(v) ^ 1ull << 63; }
 __device__ uint32_t ordered(bool v) { return v; }
 
-// The lines of x along the sorted dimension, and where the first `kept` of each go.
+// The lines of x along the sorted dimension, and the places for the first `kept` of each.
 template <class T>
 struct Lines {
   using Key = std::conditional_t<(sizeof(T) < 8), uint32_t, uint64_t>;
@@ -119,7 +118,7 @@ struct BlockSort {
 
 // ---- long lines
 
-// Keys of lines of n, one line after the other, and where in their line they come from.
+// Keys of lines of n elements, one line after the other, and their places in the line before.
 template <class Key>
 struct Keyed {
   Key* keys;
@@ -196,7 +195,7 @@ struct MoveKeys {
   };
   Step step;
 
-  // Warps take one part of the tile each, and its keys in order, 32 at a time.
+  // Each warp takes a part of the tile, and its keys in order, 32 at a time.
   __device__ void operator()(Shared& shared) const {
     const int64_t line = blockIdx.x / step.tiles, tile = blockIdx.x % step.tiles;
     const int64_t begin = tile * Step::kTile + warp_id() * kItems * kWarp + lane_id();
@@ -301,7 +300,7 @@ struct PutSorted {
   }
 };
 
-// The bits of the keys of x in which they may differ.
+// The bits in which the keys of x may differ.
 template <class T>
 std::pair<int, int> key_bits() {
   if (std::is_same_v<T, bool>) return {0, 8};
@@ -339,7 +338,7 @@ void sort_long(const Lines<T>& lines, std::pair<int, int> bits, Device device) {
          PutSorted<T>{lines, sorted.places, Divider<uint64_t>(lines.kept)});
 }
 
-// limit: of what the values are below, if they are ids.
+// limit: the values are below it, if they are ids.
 void sort_along(Array& values, Array& indices, const Array& x, int64_t dim, bool descending,
                 std::optional<int64_t> limit) {
   if (values.numel() == 0) return;

@@ -1,4 +1,4 @@
-// Kernels over many tensors at once: their addresses and sizes travel with the launch.
+// Kernels over many tensors at once. Their addresses and sizes are arguments of the launch.
 #pragma once
 
 #include <algorithm>
@@ -70,9 +70,9 @@ struct TensorTable {
   }
 };
 
-/// Calls f(table) with tables of all i whose tensor in `of` has elements of type T, one if they
-/// fit; pointers(i) gives the addresses of its tensors. rounded: undefined tensors, or none at all,
-/// where there is no copy.
+/// Calls f(table) with tables of all i whose tensor in `of` has elements of type T: one table if
+/// they fit. pointers(i) gives the addresses of its tensors. rounded: undefined where there is no
+/// copy, or an empty list.
 template <class T, int kLists, class Pointers, class F>
 void for_tables(const Arrays& of, Arrays& rounded, const Pointers& pointers, const F& f) {
   const auto fill = [&]<class Table>(Table table) {

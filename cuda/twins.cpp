@@ -1,5 +1,5 @@
-// Enters the CUDA kernels and the backend where the library looks for them. A program that links
-// inkling::cuda holds this file, by the symbol inkling_cuda; others hold nothing of CUDA.
+// Registers the CUDA kernels and the backend with the library. The symbol inkling_cuda brings this
+// file into every program that links inkling::cuda; others contain nothing of CUDA.
 #define CUDA_TWIN(name) \
   [[maybe_unused]] static const bool name##_entered = (twin::name = &cuda::name, true);
 #include "autograd/kernels.h"

@@ -1,5 +1,5 @@
-// What attention's kernels know of their problem: the twin of autograd/ops/attention/mask.h and of
-// the sizes in autograd/ops/attention/tiles.h.
+// The arguments of attention's kernels: the twin of autograd/ops/attention/mask.h and of the sizes
+// in autograd/ops/attention/tiles.h.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace ink::cuda {
 
-/// Where something of each head lies: heads are numbered through all leading dimensions.
+/// Where each head's matrix lies; heads are numbered through all leading dimensions.
 struct Heads {
   int dims = 0;
   unsigned sizes[Shape::kMaxDims];
@@ -45,12 +45,12 @@ template <class E>
 struct Matrix {
   E* data;
   int64_t row, col;
-  bool in_packs;  // does 16 bytes' worth of columns lie side by side, at a multiple of 16?
+  bool in_packs;  // are rows contiguous and aligned, so that packs of 16 bytes can be read?
 
   __device__ E& at(int i, int c) const { return data[i * row + c * col]; }
 };
 
-/// The matrices of a tensor that broadcasts to (..., rows, cols), one a head.
+/// The matrices of a tensor that broadcasts to (..., rows, cols), one for each head.
 template <class E>
 struct HeadMatrices {
   E* data = nullptr;
@@ -84,15 +84,15 @@ HeadMatrices<T> matrices_of(Array& x) {
   return {x.mutable_data<T>(), x, x.shape()};
 }
 
-/// How many matrices a tensor (..., rows, cols) holds.
+/// The number of matrices in a tensor (..., rows, cols).
 inline int64_t head_count(const Array& x) {
   Shape leading = x.shape();
   leading[x.dim() - 1] = leading[x.dim() - 2] = 1;
   return leading.numel();
 }
 
-/// The problem's sizes. `heads` counts the queries' heads; `group` of them in turn share a head of
-/// keys and values. Query i sees keys 0 .. i + diagonal.
+/// The problem's sizes. `heads` counts the queries' heads; each `group` consecutive heads share a
+/// head of keys and values. Query i sees keys 0 .. i + diagonal.
 struct AttentionSizes {
   int heads, group, queries, keys, d, dv, diagonal;
 
@@ -121,7 +121,7 @@ struct AttentionSizes {
   }
 };
 
-/// attn_mask: bools, or numbers that are added, or neither.
+/// attn_mask: bools, or numbers that are added, or no mask.
 template <class C>
 struct AttentionMask {
   HeadMatrices<const bool> allowed;
@@ -141,7 +141,7 @@ struct AttentionMask {
     return allowed.data ? allowed.heads[static_cast<unsigned>(head)]
                         : bias.heads[static_cast<unsigned>(head)];
   }
-  /// A score with the mask: -inf where nothing may be seen, whatever it was.
+  /// A score with the mask; -inf where i may not see j, even if the score was NaN.
   __device__ C apply(C score, int64_t start, int i, int j) const {
     if (allowed.data)
       return allowed.data[start + i * allowed.row + j * allowed.col] ? score : -infinity<C>();
@@ -151,11 +151,11 @@ struct AttentionMask {
   }
 };
 
-/// Dropout of the weights, as dropout(weights, p) would drop them.
+/// Drops the same weights as dropout(weights, p) would.
 struct WeightDropout {
   bool on;
   uint32_t threshold;
-  double kept;  // the factor of what is not dropped
+  double kept;  // the factor of weights that are not dropped
   RandomPosition at;
   const uint64_t* step;  // where to read it on the device; null: at.step
   int64_t queries, keys, first;
@@ -170,7 +170,7 @@ struct WeightDropout {
         keys(size.keys),
         first(first_of_batch(at, size.heads * queries * keys, rows)) {}
 
-  /// Of all draws of this launch.
+  /// The key of all draws of this launch.
   __device__ uint64_t key() const {
     return Philox::derive(at.seed, step ? *step : at.step, at.micro_batch);
   }
@@ -178,7 +178,7 @@ struct WeightDropout {
   __device__ uint64_t element(int head, int i, int j) const {
     return static_cast<uint64_t>(first + (head * queries + i) * keys + j);
   }
-  /// Which of elements 4 counter ... 4 counter + 3 stay: a bit each.
+  /// Which of elements 4 counter ... 4 counter + 3 stay: a bit for each.
   __device__ unsigned four(uint64_t key, uint64_t counter) const {
     const auto words = Philox::at(key, counter, at.call);
     unsigned bits = 0;
@@ -194,7 +194,7 @@ struct WeightDropout {
   }
 };
 
-/// All that the kernels are given but for what they write.
+/// All arguments of the kernels except those that they write.
 template <class T, class Rows = HeadMatrices<const T>>
 struct AttentionProblem {
   using C = compute_t<T>;

@@ -5,9 +5,9 @@
 //   dv_j    = sum_i m_ij p_ij dout_i
 //   dq_i    = scale sum_j ds_ij k_j
 //   dk_j    = scale sum_i ds_ij q_i
-// Nothing is added by several blocks, so that the bits are the same every time: a block that owns
-// queries collects their dq, one that owns keys their dk and dv, one that owns a tile of the mask
-// its dmask; each computes the scores it needs again. Dao et al. 2022, algorithm 4.
+// No sum has terms from several blocks, so that every run gives the same bits. A block that owns
+// queries collects their dq, one that owns keys their dk and dv, and one that owns a tile of the
+// mask its dmask. Each computes the scores that it needs again. Dao et al. 2022, algorithm 4.
 #include <algorithm>
 #include <type_traits>
 
@@ -17,7 +17,7 @@
 namespace ink::cuda {
 namespace {
 
-/// All that the kernels below are given but for what they write.
+/// All arguments of the kernels below except those that they write.
 template <class T>
 struct BackwardProblem : AttentionProblem<T> {
   using C = compute_t<T>;
@@ -26,7 +26,7 @@ struct BackwardProblem : AttentionProblem<T> {
   C* delta;      // likewise; QueryGradient, the first, fills it
 };
 
-/// What the softmax of one query remembers.
+/// The saved numbers of one query's softmax.
 template <class C>
 struct QueryRow {
   C lse = 0, delta = 0;
@@ -116,7 +116,7 @@ struct QueryGradient {
                             [&](int) { return problem.scale; });
   }
 
-  // Rows of queries that see nothing: in 0 times what the others see a NaN would stay one.
+  // Zeroes rows of queries that see nothing, because a NaN times a weight of 0 would be NaN.
   __device__ void clear_blind(typename Tiles<T, kWidth>::Sums& sums, int head, int i0) const {
 #pragma unroll
     for (int r = 0; r < kSquare; ++r) {
@@ -125,7 +125,7 @@ struct QueryGradient {
     }
   }
 
-  // Of the block's queries. Blocks that share them find, and write, the same.
+  // Computes delta of the block's queries. Blocks that share queries write the same numbers.
   __device__ void find_delta(int head, int i0) const {
     const Matrix<const T> o = out[head], g = problem.dout[head];
 #pragma unroll
@@ -184,7 +184,7 @@ struct KeyGradient {
     shared.tiles.store(dv[kv_head], j0, rows, col, size.dv, dv_sums, [](int) { return C(1); });
   }
 
-  // A query that sees nothing counts as zeros, be it NaN.
+  // A query that sees nothing counts as zeros, even if it is NaN.
   __device__ void look(Alive* alive, int head, int i0) const {
     const int i = static_cast<int>(threadIdx.x);
     if (i < kOther) alive[i].any = query_row(problem, head, i0 + i).lse != -infinity<C>();
@@ -207,8 +207,9 @@ struct KeyGradient {
   }
 };
 
-/// Sums of ds over all that a mask broadcasts to. A block takes one of the mask's matrices, and of
-/// that a tile; where the mask does not step along queries or keys it walks all of their tiles.
+/// Sums ds over all scores to which an element of the mask broadcasts. A block takes a tile of one
+/// of the mask's matrices. If the mask has size 1 along queries or keys, the block loops over all
+/// their tiles.
 template <class T>
 struct MaskGradient {
   static constexpr int kThreads = kTileThreads;
@@ -227,7 +228,7 @@ struct MaskGradient {
   __device__ void operator()(Shared& shared) const {
     const auto& size = problem.size;
     const int i_first = blockIdx.y * kOwn, j_first = blockIdx.z * kOther;
-    // From a tile to the next: there is none if the mask steps along.
+    // From one tile to the next. There is only one if the mask has that dimension.
     const int i_step = rows == 1 ? kOwn : size.queries, j_step = cols == 1 ? kOther : size.keys;
     const int first_head = static_cast<int>(own[blockIdx.x]);
     Square<C> sums;
@@ -253,7 +254,7 @@ struct MaskGradient {
       to.at(i_first + e / width, j_first + e % width) = total(shared.tiles, e / width, e % width);
   }
 
-  // The sum of what belongs to one element of the mask.
+  // The sum for one element of the mask.
   __device__ C total(const Tiles<T, 64>& tiles, int row, int col) const {
     const int i_end = rows == 1 ? kOwn : row + 1, j_end = cols == 1 ? kOther : col + 1;
     C sum = 0;

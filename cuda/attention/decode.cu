@@ -1,7 +1,7 @@
-// Attention of few queries to many keys (the formula: forward.cu), as when a text is written token
-// by token. A block for each head would leave most of a GPU idle, and what there is to do is to
-// read keys and values once: so a block takes one query and 128 of its keys, and a second launch
-// joins the parts of a query, in their order. Dao et al. 2023, "Flash-Decoding".
+// Attention of few queries to many keys (the formula: forward.cu), as when a model writes text
+// token by token. The time goes into reading keys and values once, and a block for each head would
+// leave most of a GPU idle. So a block takes one query and 128 of its keys, and a second launch
+// joins the parts of a query in their order. Dao et al. 2023, "Flash-Decoding".
 #include "cuda/attention/decode.h"
 
 #include <algorithm>
@@ -14,8 +14,8 @@ namespace {
 constexpr int kMostQueries = 4, kFewestKeys = 65, kWidest = 256;
 constexpr int kKeys = 128;  // of a block, and its threads
 
-/// What is known of a query's softmax over some keys: the largest score, the sum of the weights
-/// exp(s - top), and, in `sums`, of weights times values.
+/// A query's softmax over some keys: the largest score, the sum of the weights exp(s - top), and in
+/// `sums` the sum of weights times values.
 template <class C>
 struct Parts {
   C* data;  // (queries of all heads, chunks of keys, 2 + dv)
@@ -28,7 +28,8 @@ struct Parts {
   __device__ C* sums(int64_t row, int chunk) const { return top(row, chunk) + 2; }
 };
 
-/// The result, and what the backward pass is to know: of a query that sees nothing zeros and -inf.
+/// The result, and the log-sum-exp for the backward pass. A query that sees nothing has zeros and
+/// -inf.
 template <class T>
 struct DecodeResult {
   using C = compute_t<T>;
@@ -43,7 +44,7 @@ struct DecodeResult {
   __device__ void put_lse(int64_t row, C top, C total) const { lse[row] = top + simd::log(total); }
 };
 
-// Eight lanes take a key, N elements of it at a time, and kPieces times.
+// Eight lanes take a key, N elements of it at a time, kPieces times.
 template <class T, int N, int kPieces>
 struct DecodePart {
   static constexpr int kThreads = kKeys, kLanes = 8, kSlots = kThreads / kLanes;
@@ -101,7 +102,7 @@ struct DecodePart {
     return (piece * kLanes + static_cast<int>(threadIdx.x) % kLanes) * N;
   }
 
-  // Of keys j0 ... j0 + count - 1.
+  // The scores of keys j0 ... j0 + count - 1.
   __device__ void find_scores(Shared& shared, int head, int i, int j0, int count) const {
     const Matrix<const T> k = problem.k[head / problem.size.group];
     const int64_t mask_start = problem.mask.start(head);
@@ -129,7 +130,7 @@ struct DecodePart {
       const C weight = shared.weights[j];
 #pragma unroll
       for (int p = 0; p < kPieces; ++p) {
-        if (weight == 0 || column(p) >= problem.size.dv) continue;  // be the value NaN
+        if (weight == 0 || column(p) >= problem.size.dv) continue;  // even if the value is NaN
         const auto times = [weight](C x, C sum) { return sum + weight * x; };
         sums[p] = zip(times, load<N>(&v.at(j0 + j, column(p))), sums[p]);
       }

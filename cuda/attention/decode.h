@@ -1,4 +1,4 @@
-// Attention of few queries to many keys: what forward.cu calls where it suits.
+// Attention of few queries to many keys, which forward.cu calls for problems that suit it.
 #pragma once
 
 #include "autograd/kernels/attention.h"

@@ -2,8 +2,8 @@
 //   s_ij  = scale q_i . k_j + mask_ij
 //   p_ij  = softmax over j of s_ij
 //   out_i = sum_j m_ij p_ij v_j
-// A block takes a tile of queries and meets the keys tile by tile, with running maxima and sums of
-// its softmax. Dao et al. 2022, algorithm 1.
+// A block takes a tile of queries and loops over tiles of keys, with running maxima and sums of its
+// softmax. Dao et al. 2022, algorithm 1.
 #include <type_traits>
 
 #include "cuda/attention/decode.h"
@@ -89,7 +89,7 @@ struct AttentionForward {
     finish(head, i0, rows, col, softmax, sums);
   }
 
-  // Dot products to scores.
+  // Turns dot products into scores.
   __device__ static void look(Square<C>& s, const Sight<T>& sight, int i0, int j0, Alive* alive) {
     const int i = i0 + own_group() * kSquare, j = other_group() * kSquare;
 #pragma unroll

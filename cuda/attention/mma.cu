@@ -1,6 +1,6 @@
 // Attention forward on tensor cores (the formula: forward.cu). A block of four warps takes 128
-// queries, a warp 32 of them, and meets the keys 64 at a time; while it works on one tile of keys
-// and values the next is being copied to shared memory. Dao 2023, "FlashAttention-2".
+// queries, 32 for each warp, and loops over tiles of 64 keys. While it works on one tile of keys
+// and values, the next one is copied to shared memory. Dao 2023, "FlashAttention-2".
 #include <type_traits>
 
 #include "cuda/attention/mma.cuh"
@@ -23,7 +23,7 @@ struct Softmax {
       total[r / 2][r % 2] = 0;
     }
   }
-  /// Scores to weights in place, and sums over earlier keys to what they are for the new top.
+  /// Turns scores into weights in place, and rescales sums over earlier keys to the new top.
   /// c: log2 e, times the scale where scores are not scaled.
   template <int kWide, int kSums>
   __device__ void add(WarpSums<kTall, kWide>& s, WarpSums<kTall, kSums>& sums, float c) {
@@ -175,7 +175,7 @@ struct MmaForward {
     }
   }
 
-  // In 0 times what other queries see a NaN would stay one.
+  // Zeroes a row, because a NaN times a weight of 0 would be NaN.
   __device__ static void clear_row(Sums& sums, float (&factor)[kTall][2], int r) {
     factor[r / 2][r % 2] = 0;
 #pragma unroll

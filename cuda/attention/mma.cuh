@@ -1,11 +1,10 @@
-// What attention's kernels on tensor cores are made of (mma.cu, mma_backward.cu): tiles of rows in
+// The parts of attention's kernels on tensor cores (mma.cu, mma_backward.cu): tiles of rows in
 // shared memory, and a warp's products of them. bf16 with f32 sums.
 //
-// Without a mask a score stays what the product gives, and its scale goes into the exponent, which
-// takes one instruction:
-//   exp(scale (s - top)) = 2^(c s - c top)
-// With a mask a score is scaled and added to. The top is subtracted first, because a score may then
-// be as large as the mask's numbers are.
+// Without a mask, scores are not scaled. The scale is part of the exponent, which takes one
+// instruction:   exp(scale (s - top)) = 2^(c s - c top) With a mask, a score is scaled and the mask
+// is added. The top is subtracted first, because a score may then be as large as the mask's
+// numbers.
 #pragma once
 
 #include <algorithm>
@@ -41,7 +40,7 @@ struct HeadRows {
   }
 };
 
-/// All that the kernels are given but for what they write.
+/// All arguments of the kernels except those that they write.
 struct MmaProblem : AttentionProblem<bfloat16, HeadRows<const bfloat16>> {
   using AttentionProblem::AttentionProblem;
 
@@ -53,9 +52,9 @@ struct MmaProblem : AttentionProblem<bfloat16, HeadRows<const bfloat16>> {
   }
 };
 
-/// Where chunk `chunk`, of eight elements, of row `row` of a tile stands. A row's chunks change
-/// places with its number, so that those of eight rows lie in different banks. Chunk 2 k + c stands
-/// at place(row, c) ^ 16 k, and the chunk of row + 8 n at place(row, chunk) + 8 n kHead.
+/// The place of chunk `chunk` (eight elements) of row `row` of a tile. A row's chunks are permuted
+/// by the row's number, so that the same chunk of eight rows lies in different banks. Chunk 2 k + c
+/// is at place(row, c) ^ 16 k, and the chunk of row + 8 n at place(row, chunk) + 8 n kHead.
 template <int kHead>
 __device__ inline int place(int row, int chunk) {
   static_assert(kHead == 32 || kHead == 64 || kHead == 128);
@@ -118,7 +117,7 @@ __device__ inline Held<kTall, kHead / 16> hold(const InTile<kHead>& rows) {
   }
   return held;
 }
-/// Sums, rounded, as the first operand of another product: their columns are its inner dimension.
+/// Rounded sums as the first operand of another product, whose inner dimension is their columns.
 template <int kTall, int kWide>
 __device__ inline Held<kTall, kWide / 2> hold(const WarpSums<kTall, kWide>& sums) {
   Held<kTall, kWide / 2> held;
@@ -166,7 +165,7 @@ __device__ inline void add_dots(WarpSums<kTall, kWide>& sums, const A& a, const 
   }
 }
 
-/// Which rows of a tile count; the others are as zeros, be they NaN.
+/// Which rows of a tile count; the others are treated as zeros, even if they are NaN.
 struct AllRows {
   __device__ void keep(uint32_t (&)[4], int) const {}
 };
@@ -206,8 +205,8 @@ __device__ inline void add_rows(WarpSums<kTall, kHead / 8>& sums, const Held<kTa
   }
 }
 
-/// to(first + row, column) = factor(m, h) sums below row `end` and column `cols`, by way of the
-/// warp's own rows of a tile, from row0 on.
+/// to(first + row, column) = factor(m, h) sums, below row `end` and column `cols`. The numbers pass
+/// through the warp's own rows of a tile, from row0 on.
 template <int kHead, int kTall, class F>
 __device__ inline void store_rows(const Matrix<bfloat16>& to, int first, int end, int cols,
                                   bfloat16* tile, int row0, const WarpSums<kTall, kHead / 8>& sums,
@@ -239,9 +238,9 @@ __device__ inline void store_rows(const Matrix<bfloat16>& to, int first, int end
   }
 }
 
-/// The tile and the head that a block takes. Heads go in bunches, whose keys and values the L2
-/// cache can hold; of a bunch the longest causal tiles, rank 0, come first, so that short ones fill
-/// what gaps the long ones leave.
+/// The tile and the head that a block takes. Heads are taken in bunches whose keys and values fit
+/// in the L2 cache. In a bunch the longest causal tiles (rank 0) come first, so that short ones
+/// fill the gaps at the end.
 struct BlockPlace {
   int rank, head;
 };
@@ -253,7 +252,8 @@ __device__ inline BlockPlace place_of_block(int tiles, int heads) {
   return {rest / size, bunch + rest % size};
 }
 
-/// Products of queries from i0 on and keys from j0 on to scores; the keys that any query sees.
+/// Turns products of queries from i0 on and keys from j0 on into scores. Returns the keys that any
+/// query sees.
 template <int kTall, int kWide>
 __device__ inline SomeRows look(WarpSums<kTall, kWide>& s, const MmaProblem& problem,
                                 int64_t mask_start, int i0, int j0) {
@@ -273,8 +273,8 @@ __device__ inline SomeRows look(WarpSums<kTall, kWide>& s, const MmaProblem& pro
   return seen;
 }
 
-/// The same of 16 keys from j0 on and queries from i0 on, the queries along the columns.
-/// Bit 4 n + c: does the query of x[0][n][c] see its key?
+/// The same for 16 keys from j0 on and queries from i0 on, with queries along the columns. Bit 4 n
+/// + c of the result: does the query of x[0][n][c] see its key?
 template <int kWide>
 __device__ inline uint32_t look_by_key(WarpSums<1, kWide>& s, const MmaProblem& problem,
                                        int64_t mask_start, int i0, int j0) {
@@ -304,8 +304,8 @@ __device__ inline uint32_t kept_by_query(const WeightDropout& drop, uint64_t key
     }
     return bits;
   }
-  // Two lanes need the four bits of a counter: the even one makes those of row g, the odd one those
-  // of row g + 8, and they swap halves.
+  // Two lanes need the four bits of a counter. The even lane draws those of row g, the odd one
+  // those of row g + 8, and they swap halves.
   const uint64_t counter = drop.element(head, i0 + g + t % 2 * 8, j0 + t / 2 * 4) / 4;
   uint32_t mine = 0;
 #pragma unroll
@@ -314,7 +314,8 @@ __device__ inline uint32_t kept_by_query(const WeightDropout& drop, uint64_t key
   return t % 2 == 0 ? (mine & low) | (other & low) << 2 : (mine & high) | (other >> 2 & low);
 }
 
-/// The same of 16 keys from j0 on and kWide x 8 queries from i0 on, the queries along the columns.
+/// The same for 16 keys from j0 on and kWide x 8 queries from i0 on, with queries along the
+/// columns.
 template <int kWide>
 __device__ inline uint32_t kept_by_key(const WeightDropout& drop, uint64_t key, int head, int i0,
                                        int j0) {
@@ -328,8 +329,8 @@ __device__ inline uint32_t kept_by_key(const WeightDropout& drop, uint64_t key, 
     }
     return bits;
   }
-  // Four lanes, of four keys that follow one another, need one bit each of four counters: lane r of
-  // them makes the four bits of x[0][n][r], and each lane gathers its own.
+  // Four lanes with consecutive keys need one bit each of four counters. Lane r of them draws the
+  // four bits of x[0][n][r], and each lane gathers its own.
   const int r = g % 4;
   const uint64_t counter = drop.element(head, i0 + 2 * t + r % 2, j0 + g / 4 * 4 + r / 2 * 8) / 4;
   const uint64_t step = static_cast<uint64_t>(drop.keys) * 2;  // of eight queries
@@ -342,8 +343,8 @@ __device__ inline uint32_t kept_by_key(const WeightDropout& drop, uint64_t key, 
   return bits;
 }
 
-/// Calls f.operator()<kHead, kMask, kDrop>(): the size of head that tiles are made for; is there a
-/// mask, is there dropout?
+/// Calls f.operator()<kHead, kMask, kDrop>(): the size of head for which tiles are made; is there a
+/// mask; is there dropout?
 template <class F>
 void for_kind(const MmaProblem& problem, F&& f) {
   const auto sized = [&]<int kHead>() {

@@ -1,4 +1,4 @@
-// Attention on tensor cores: what forward.cu and backward.cu call where it suits.
+// Attention on tensor cores, which forward.cu and backward.cu call for problems that suit it.
 #pragma once
 
 #include <initializer_list>
@@ -7,8 +7,9 @@
 
 namespace ink::cuda {
 
-/// Do these kernels take the problem? bf16, heads of at most 128 elements in rows that can be read
-/// in aligned chunks of eight, and no gradient of the mask. rows: what they read and write.
+/// Do these kernels take the problem? It must be bf16 with heads of at most 128 elements, in rows
+/// that can be read in aligned chunks of eight, and without a gradient of the mask. rows: all
+/// arrays that the kernels read and write.
 bool suits_attention_mma(const Array& mask, const AttentionRule& rule,
                          std::initializer_list<const Array*> rows);
 

@@ -1,9 +1,9 @@
-// Attention backward on tensor cores (the formulas: backward.cu). Two kernels, each of which
-// computes the weights it needs again, so that no sum is shared by blocks: the first collects dq of
-// 64 queries a block, and delta; the second dk and dv of 64 keys. A warp owns 16 rows, with their
-// operands and sums in registers, and meets 32 others at a time. In the second kernel the scores
-// are transposed, keys along the rows, so that the weights already lie where the first operand of
-// the next product must.
+// Attention backward on tensor cores (the formulas: backward.cu). There are two kernels. In the
+// first a block collects dq of 64 queries, and delta; in the second dk and dv of 64 keys. Each
+// computes the weights that it needs again, so that blocks share no sum. A warp owns 16 rows, with
+// their operands and sums in registers, and takes 32 other rows at a time. In the second kernel the
+// scores are transposed, with keys along the rows. So the weights already lie where the next
+// product needs its first operand.
 #include <type_traits>
 
 #include "cuda/attention/mma.cuh"
@@ -15,8 +15,8 @@ namespace {
 constexpr int kFourWarps = 128, kTile = 64, kStep = 32, kWide = kStep / 8;
 using Scores = WarpSums<1, kWide>;
 
-/// What a query's softmax remembers: the log of its sum, in powers of two without a mask (infinite
-/// if it saw nothing, so that no weight comes of it), and delta.
+/// The saved numbers of a query's softmax: the logarithm of its sum (to base 2 without a mask;
+/// infinite if the query saw nothing, so that all its weights are 0), and delta.
 struct alignas(8) QueryRow {
   float lse, delta;
 };
@@ -45,7 +45,7 @@ struct MmaQueryGradient {
   HeadRows<bfloat16> dq;
   int tiles;  // of a head's queries
 
-  // What a warp knows of its rows, queries first ... first + 15.
+  // A warp's rows: queries first ... first + 15.
   struct Rows {
     int head, first;
     Operand q, dout;
@@ -62,7 +62,7 @@ struct MmaQueryGradient {
     const int end = size.seen(i0 + (left < kTile ? left : kTile) - 1);
     const Matrix<const bfloat16> k = problem.k[kv_head], v = problem.v[kv_head];
     const Rows rows = load_rows(shared, place.head, i0, row0);
-    __syncthreads();  // the memory they came by is that of the keys
+    __syncthreads();  // the keys will overwrite the memory of these rows
     start_keys(shared, k, v, 0, end, 0);
     const int seen = rows.first < size.queries ? size.seen(rows.first + 15) : 0;
     Sums sums;
@@ -107,7 +107,7 @@ struct MmaQueryGradient {
     find_rows(rows, hold<kHead, 1>({shared.v[0], row0}));
     return rows;
   }
-  // What the softmax remembers, for the second kernel, too.
+  // Reads the rows' softmax, and writes it for the second kernel.
   __device__ void find_rows(Rows& rows, const Operand& o) const {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
@@ -128,7 +128,7 @@ struct MmaQueryGradient {
     }
   }
 
-  // Rows of queries that see nothing: in 0 times what the others see a NaN would stay one.
+  // Zeroes rows of queries that see nothing, because a NaN times a weight of 0 would be NaN.
   __device__ static void clear_blind(Sums& sums, const Rows& rows) {
 #pragma unroll
     for (int n = 0; n < kHead / 2; ++n) {
@@ -196,7 +196,7 @@ struct MmaKeyGradient {
   HeadRows<bfloat16> dk, dv;
   int tiles;  // of a head's keys
 
-  // What a warp knows of its rows, keys first ... first + 15.
+  // A warp's rows: keys first ... first + 15.
   struct Rows {
     int first;
     Operand k, v;
@@ -208,9 +208,9 @@ struct MmaKeyGradient {
     const BlockPlace place = place_of_block(tiles, size.heads / size.group);
     const int j0 = place.rank * kTile, row0 = warp_id() * 16, start = size.first_query(j0);
     const Rows rows = load_rows(shared.tiles[kHold ? 0 : 2], place.head, j0, row0);
-    if constexpr (kHold) __syncthreads();  // the memory they came by is that of the queries
+    if constexpr (kHold) __syncthreads();  // the queries will overwrite the memory of these rows
     Sums dk_sums, dv_sums;
-    // Tiles of queries of all heads that share the keys, one after the other.
+    // Loops over tiles of queries of all heads that share the keys.
     int head = place.head * size.group, i0 = start;
     const int end_head = start < size.queries ? head + size.group : head;
     if (head < end_head) start_queries(shared.tiles[0], head, i0);
@@ -252,7 +252,7 @@ struct MmaKeyGradient {
       return {j0 + row0, k, v, key};
     }
   }
-  // Queries past the last are zeros in all, and add nothing.
+  // Queries past the last are zeros everywhere, so they add nothing.
   __device__ void start_queries(Tiles& to, int head, int i0) const {
     const auto& size = problem.size;
     start_rows<kTile, kHead, kThreads>(to.q, problem.q[head], i0, size.queries, size.d);

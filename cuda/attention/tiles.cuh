@@ -1,9 +1,9 @@
-// What attention's general kernels are made of (forward.cu, backward.cu): products of tiles, in f32
-// or f64 arithmetic, for any head size, strides and mask.
+// The parts of attention's general kernels (forward.cu, backward.cu): products of tiles, in f32 or
+// f64 arithmetic, for any head size, strides and mask.
 //
-// A block owns kOwn rows (queries, or keys when it collects their gradients) and meets the others
-// kOther at a time. The scores of the two tiles lie in registers, a square of 4 x 4 in each thread:
-// of the block's threads 8 stand along its own rows and 16 along the others.
+// A block owns kOwn rows (queries, or keys when it collects their gradients) and takes kOther of
+// the other rows at a time. The scores of the two tiles are in registers, a square of 4 x 4 in each
+// thread. 8 threads are along the block's own rows, 16 along the others.
 #pragma once
 
 #include <type_traits>
@@ -27,7 +27,7 @@ inline constexpr int kPack = 16 / static_cast<int>(sizeof(C));
 template <class C>
 using Wide = Pack<C, kPack<C>>;
 
-/// Does any query of the block's see a key? A byte for each group of them.
+/// For each key: does any query of the block see it? One byte for each group of queries.
 struct Alive {
   union {
     bool seen[kAlongOwn];
@@ -41,10 +41,10 @@ template <class T>
 struct Rows {
   Matrix<const T> matrix;
   int first, count;
-  const Alive* alive = nullptr;  // of each row: one that is not counts as zeros
+  const Alive* alive = nullptr;  // for each row; a row that is not alive counts as zeros
 };
 
-/// How many rows a tile of `most` has that starts at `first` and ends before `end`.
+/// The number of rows of a tile that starts at `first`: at most `most`, and all before `end`.
 __device__ inline int rows_of_tile(int first, int end, int most) {
   return end - first < most ? end - first : most;
 }
@@ -55,7 +55,7 @@ struct Square {
   C x[kSquare][kSquare] = {};
 };
 
-/// The values of the threads that stand in one row of squares joined, in each of them.
+/// Joins the values of the threads in one row of squares; each of them gets the result.
 template <class Op, class C>
 __device__ inline C along_other(C value) {
 #pragma unroll
@@ -64,7 +64,7 @@ __device__ inline C along_other(C value) {
   return value;
 }
 
-/// What a head's queries and keys see of each other.
+/// Which keys a head's queries see, with the scale, the mask and dropout.
 template <class T>
 struct Sight {
   using C = compute_t<T>;
@@ -85,7 +85,8 @@ struct Sight {
     if (i >= problem.size.queries || j >= problem.size.seen(i)) return -infinity<C>();
     return problem.mask.apply(dot * problem.scale, mask, i, j);
   }
-  /// Which of the weights of queries i ... i + 3 and keys j ... j + 3 stay: four bits a query.
+  /// Which of the weights of queries i ... i + 3 and keys j ... j + 3 stay: four bits for each
+  /// query.
   __device__ unsigned kept(int i, int j) const {
     static_assert(kSquare == 4);
     const WeightDropout& drop = problem.dropout;
@@ -180,7 +181,7 @@ struct Tiles {
   }
 
  private:
-  // Rows that a thread asks for at once: copies need not, what is converted waits in registers.
+  // Rows that a thread loads at once. Converted rows wait in registers; copies need none.
   static constexpr int kAtOnce = std::is_same_v<T, C> ? 2 : 8;
 
   // *to(i, c) = x for rows i of a tile from `first_row` on and kCols columns from first_col on.
@@ -219,7 +220,8 @@ struct Tiles {
     __syncthreads();
   }
 
-  // Row i stands where threads of neighbouring groups, of four rows each, read neighbours.
+  // Row i is placed so that threads of neighbouring groups of four rows read neighbouring
+  // addresses.
   template <int kGroups>
   __device__ static int place(int i) {
     return i % kSquare * kGroups + i / kSquare;

@@ -1,5 +1,5 @@
-// Stands in for CUDA's header when the .cu files are compiled for the processor: the words of the
-// language, and the part of the runtime that inkling calls. See README.md beside it.
+// Replaces CUDA's header when the .cu files are compiled for the CPU: the keywords of the language,
+// and the part of the runtime that inkling calls. See README.md beside it.
 #pragma once
 
 #include <cmath>
@@ -26,7 +26,7 @@ namespace emulator {
 
 using Where = std::source_location;
 
-/// Who runs: read by kernels as threadIdx and so on.
+/// The running thread's place, which kernels read as threadIdx and so on.
 struct Position {
   dim3 thread, block, block_size, grid_size;
 };
@@ -35,10 +35,12 @@ extern Position position;
 enum class Collective : uint8_t { shuffle, sync, ballot, match, product };
 
 /// Waits until all lanes of the warp are here with their `bytes` of value, then returns them: 32
-/// values, 16 bytes apart times `slots`. A call of another kind or place in any lane is an error.
+/// values, 16 bytes apart times `slots`. It is an error if a lane calls another kind or from
+/// another place.
 const unsigned char* exchange(Collective kind, const void* value, size_t bytes, Where where);
 void block_barrier(Where where);
-/// The calling thread's copies that were started and not waited for, in groups; of zeros from null.
+/// Adds to the copies, in groups, that the calling thread has started and not waited for. From null
+/// it copies zeros.
 void copy_later(void* to, const void* from, size_t bytes);
 void commit_copies();
 void finish_copies(int groups_left);

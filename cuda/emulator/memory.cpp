@@ -1,6 +1,6 @@
-// Device memory, copies, and graphs of the emulated GPU. Device memory cannot be touched by the
-// host: outside of launches and copies its pages are closed, so that code which reads a CUDA
-// tensor's data where it must not stops with a segmentation fault here as it would there.
+// Device memory, copies, and graphs of the emulated GPU. The host cannot touch device memory:
+// outside of launches and copies its pages are closed. So host code that reads a CUDA tensor's data
+// stops with a segmentation fault, as on a GPU.
 #include <cuda_runtime.h>
 #include <sys/mman.h>
 
@@ -33,7 +33,7 @@ struct Gpu {
   std::recursive_mutex mutex;  // one launch at a time
   char* memory = static_cast<char*>(
       mmap(nullptr, kMostMemory, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
-  size_t end = 0, used = 0;        // bytes handed out so far at most; now
+  size_t end = 0, used = 0;        // the end of all bytes ever handed out; bytes in use
   std::map<void*, size_t> blocks;  // in use
   ink::FreeRanges free;
   std::unique_ptr<Graph> graph;  // being captured

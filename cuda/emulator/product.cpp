@@ -1,4 +1,4 @@
-// Matrix products of the emulated GPU: those of the CPU.
+// Matrix products of the emulated GPU, computed by the CPU's gemm.
 #include "cuda/product.h"
 
 #include <cuda_runtime.h>

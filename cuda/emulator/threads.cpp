@@ -1,11 +1,12 @@
-// The threads of a launch: blocks one after the other, the threads of a block as fibers. A fiber
-// gives way where its thread must wait: at a block barrier, or at something a warp does together.
-// Until then it runs on, and a thread that never waits costs no switch.
+// The threads of a launch: blocks run one after the other, the threads of a block are fibers. A
+// fiber yields where its thread must wait: at a block barrier, or at an operation of the whole
+// warp. Until then it runs on, and a thread that never waits needs no switch.
 //
-// A warp drawn at random runs until all its lanes stand at a block barrier, so that a barrier that
-// is missing shows as a wrong result. Shared memory is filled with NaN before each block. What
-// would hang or be undefined on a GPU is an error here: threads of a block that wait at different
-// barriers, lanes that take part in different operations, threads that leave while others wait.
+// A warp drawn at random runs until all its lanes wait at a block barrier, so that a missing
+// barrier shows as a wrong result. Shared memory is filled with NaN before each block. Three things
+// that would hang or be undefined on a GPU are errors here: threads of a block that wait at
+// different barriers, lanes that take part in different operations, and threads that leave while
+// others wait.
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -53,12 +54,13 @@ class Fiber {
  public:
   Fiber();
   ~Fiber();
-  /// Goes on with its lane, or takes lanes until one waits or none is fresh. For the scheduler.
+  /// The scheduler calls it: goes on with the fiber's lane, or takes new lanes until one waits or
+  /// none is left.
   void resume();
-  /// Back to the scheduler, until it resumes.
+  /// Returns to the scheduler until that resumes the fiber.
   void give_way();
 
-  int lane = -1;  // that waits on it
+  int lane = -1;  // the lane that waits on this stack
 
  private:
   void loop();
@@ -200,8 +202,7 @@ bool same_place(const Where& a, const Where& b) {
   return a.line() == b.line() && std::strcmp(a.file_name(), b.file_name()) == 0;
 }
 
-// All lanes of [first, first + count) are past what they waited for, if it is the same for all.
-// `what` for errors.
+// Releases all lanes of [first, first + count), if they wait for the same. `what` is for errors.
 void release(int first, int count, Lane::State state, const char* what) {
   Block& b = block();
   const auto begin = b.lanes.begin() + first, end = begin + count;
@@ -220,7 +221,7 @@ void release(int first, int count, Lane::State state, const char* what) {
   for (auto lane = begin; lane != end; ++lane) lane->state = Lane::ready;
 }
 
-// Runs a warp until each lane is done or stands at a block barrier.
+// Runs a warp until each lane is done or waits at a block barrier.
 void run_warp(Warp& warp) {
   Block& b = block();
   b.warp = &warp;
@@ -248,7 +249,7 @@ void run_warp(Warp& warp) {
   }
 }
 
-// Lanes that waited when an error stopped the launch: their stacks are unwound by it, too.
+// When an error stops the launch, unwinds the stacks of lanes that still wait.
 void unwind() {
   Block& b = block();
   for (Lane& lane : b.lanes) {
