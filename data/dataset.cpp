@@ -22,7 +22,7 @@ constexpr int64_t kMaxRows = int64_t{1} << kRowBits;
 constexpr uint64_t kMaxSteps = uint64_t{1} << (63 - kRowBits);
 constexpr uint64_t kValStream = uint64_t{1} << 63;  // no training row has this bit
 
-// Element `number` of the random stream `seed`, in [0, n): SplitMix64, entered at any place.
+// Element `number` of the random stream `seed`, in [0, n): SplitMix64 with random access.
 int64_t random_below(int64_t n, uint64_t seed, uint64_t number) {
   using namespace splitmix;
   const uint64_t bits = mix(mix(seed + kGamma) + number * kGamma);
@@ -166,8 +166,8 @@ std::string name_of(const std::vector<std::filesystem::path>& files) {
   return files.size() == 1 ? first : first + " and " + std::to_string(files.size() - 1) + " more";
 }
 
-// Calls work(begin, end) for small parts of a text, one on each thread at a time, and join(result)
-// with what that returns, in the order of the parts. The first error in this order is thrown.
+// Calls work(begin, end) for small parts of a text, one on each thread at a time, and join() with
+// each result in the order of the parts. The first error in this order is thrown.
 template <class Work, class Join>
 void in_parts(const TextFile& text, Work&& work, Join&& join) {
   constexpr size_t kPart = size_t{64} << 10;  // its ids take 0.5 MB as int64_t
@@ -247,7 +247,7 @@ void TextDataset::encode(const std::vector<std::filesystem::path>& files,
   auto& ids = ids_.emplace<std::vector<Id>>();
   size_t bytes = 0;
   for (const TextFile& text : texts) bytes += text.view().size();
-  ids.reserve(bytes);  // for an id a byte; what is not written to takes no memory
+  ids.reserve(bytes);  // enough for one id per byte; pages that are not written take no memory
   for (size_t i = 0; i < texts.size(); ++i) {
     const TextFile& text = texts[i];
     const auto work = [&](size_t begin, size_t end) {

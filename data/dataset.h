@@ -21,13 +21,13 @@ namespace ink {
 struct Batch {
   int64_t batch_size = 0, block_size = 0;  ///< B, T
   std::vector<int64_t> x, y;               ///< B * T ids each
-  /// B * T: -log p (nats) of each target given all that stands before it in its row, exactly, where
-  /// the dataset knows it: their mean is the best possible loss. Else empty.
+  /// B * T: the exact -log p (nats) of each target given all before it in its row, if the dataset
+  /// knows it. The mean is the best possible loss. Otherwise empty.
   std::vector<float> best_possible;
 };
 
-/// Batches of token windows. Every function is pure (nothing moves on between calls): any step can
-/// be drawn again, by any thread or process.
+/// Batches of token windows. Every function is pure: a dataset has no position, and any thread or
+/// process can draw any step again.
 class Dataset {
  public:
   Dataset() = default;
@@ -37,13 +37,13 @@ class Dataset {
 
   virtual const Tokenizer& tokenizer() const = 0;
 
-  /// One line for people: what it is and how large.
+  /// One line for people: what the dataset is and how large.
   virtual std::string summary() const = 0;
 
   /// Rows first_row .. first_row + batch_size - 1 of training step `step`. What a row holds depends
   /// on (seed, step, its number) alone, so micro-batches and processes can each draw their part of
-  /// a step. Steps are below 2^39, rows of a step below 2^24. Throws where the training part has no
-  /// block_size + 1 tokens.
+  /// a step. Steps are below 2^39, rows of a step below 2^24. Throws if the training part has fewer
+  /// than block_size + 1 tokens.
   Batch train_batch(uint64_t seed, uint64_t step, int64_t batch_size, int64_t block_size,
                     int64_t first_row = 0) const;
 
@@ -51,8 +51,8 @@ class Dataset {
   Batch val_batch(uint64_t seed, uint64_t step, int64_t batch_size, int64_t block_size,
                   int64_t first_row = 0) const;
 
-  /// How many windows of block_size targets the validation part has, side by side from its start; a
-  /// rest shorter than a window is left out. Throws where there is not even one.
+  /// The number of windows of block_size targets in the validation part, side by side from its
+  /// start. A remainder shorter than a window is left out. Throws if there is not even one.
   virtual int64_t val_windows(int64_t block_size) const = 0;
 
   /// Validation windows first .. first + count - 1.
@@ -67,7 +67,7 @@ class Dataset {
   };
 
  private:
-  // What a dataset of your own defines, beside the three functions above.
+  // A dataset of your own defines these and the three functions above.
   virtual bool knows_best_possible() const { return false; }
   /// Training row `number` (step * 2^24 + row; below 2^63) of the stream `seed`.
   virtual void fill_train_row(uint64_t seed, uint64_t number, Row row) const = 0;
@@ -78,8 +78,8 @@ class Dataset {
   Batch fill(int64_t batch_size, int64_t block_size, FillRow&& fill_row) const;
 };
 
-/// Windows of two runs of token ids, one to train on and one to validate on: what TextDataset and
-/// TokenDataset share.
+/// Windows of two runs of token ids, one to train on and one to validate on. The base of
+/// TextDataset and TokenDataset.
 class WindowDataset : public Dataset {
  public:
   const Tokenizer& tokenizer() const override { return *tokenizer_; }
@@ -95,7 +95,8 @@ class WindowDataset : public Dataset {
       : name_(std::move(name)), tokenizer_(std::move(tokenizer)) {}
 
   void use(Ids train, Ids val) { train_ = train, val_ = val; }
-  /// As nanoGPT: the first floor(size * (1 - val_fraction)) ids train, the rest validate.
+  /// Splits as nanoGPT does: the first floor(size * (1 - val_fraction)) ids train, the rest
+  /// validate.
   void use_split(Ids ids, double val_fraction);
 
   std::string name_;
@@ -110,14 +111,14 @@ class WindowDataset : public Dataset {
   Ids train_, val_;
 };
 
-/// Text files, joined in the order given and tokenised once. Until the constructor returns they are
-/// mapped, and must not be cut short. Memory: the ids, 2 bytes each in a vocabulary of at most
-/// 65,536 and 4 in a larger one, and about 1 MB a thread.
+/// Text files, joined in the order given and tokenised once. They are mapped until the constructor
+/// returns, and must not be cut short meanwhile. The dataset takes the memory of the ids (2 bytes
+/// each in a vocabulary of at most 65,536, otherwise 4) and about 1 MB for each thread.
 class TextDataset final : public WindowDataset {
  public:
-  /// Without a tokenizer, a CharTokenizer of the characters found. val_fraction is in [0, 1]; at 1
-  /// there is nothing to train on. Throws where a file is missing, unreadable or empty, or holds
-  /// text without ids.
+  /// Without a tokenizer, makes a CharTokenizer of the characters found. val_fraction is in [0, 1];
+  /// at 1 there is nothing to train on. Throws if a file is missing, unreadable or empty, or
+  /// contains text that the tokenizer cannot encode.
   explicit TextDataset(const std::vector<std::filesystem::path>& files,
                        std::shared_ptr<const Tokenizer> tokenizer = nullptr,
                        double val_fraction = 0.1);

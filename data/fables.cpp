@@ -1,4 +1,5 @@
-// Telling stories, and reading them: both walk the same rules; they differ in who chooses.
+// Writing stories, and reading them. Both walk the same rules; the writer chooses by chance, and
+// the reader by the text.
 #include "data/fables.h"
 
 #include "autograd/base/check.h"
@@ -12,13 +13,13 @@ using Part = FableGrammar::Part;
 using Alternative = FableGrammar::Alternative;
 using Rule = FableGrammar::Rule;
 
-/// Where in the text so far something remembered stands.
+/// The place of something remembered in the text so far.
 struct Span {
   size_t begin = 0, size = 0;
 };
 using Memory = std::vector<Span>;
 
-// What an alternative of a choice begins with.
+// The lead of an alternative: the text with which it begins.
 std::string_view lead(const Alternative& alternative, const Memory& memory, std::string_view text) {
   const Part& first = alternative.parts[0];
   if (first.kind == Part::kText) return first.text;
@@ -52,7 +53,7 @@ bool tell(const FableGrammar& grammar, const Rule& rule, Memory& memory, Narrato
   return true;
 }
 
-/// SplitMix64: a counter, well mixed.
+/// The random numbers of a story: SplitMix64.
 class Stream {
  public:
   Stream(uint64_t seed, uint64_t index) : state_(splitmix::mix(splitmix::mix(seed) + index)) {}
@@ -67,7 +68,7 @@ class Stream {
   uint64_t state_;
 };
 
-/// Chooses by chance and writes down what it says.
+/// Chooses by chance and writes the text.
 class Writer {
  public:
   Writer(FableSample& sample, size_t length, Stream stream)
@@ -108,7 +109,7 @@ class Writer {
   Stream stream_;
 };
 
-/// Follows a text and stops where it ends, knowing what can come next.
+/// Follows a text, stops where it ends, and then knows what can come next.
 class Reader {
  public:
   explicit Reader(std::string_view text) : text_(text) {}

@@ -11,7 +11,7 @@ namespace ink {
 
 class FableGrammar;
 
-/// Stories in a row, and what the best possible model would lose on each of their characters.
+/// Stories in a row, and the loss of the best possible model on each of their characters.
 struct FableSample {
   std::string text;
   /// best_possible[i] = -log p(text[i] | text[0..i)), in nats; exact but for f32 rounding.
@@ -19,26 +19,26 @@ struct FableSample {
 };
 
 /// A language given by rules with probabilities (data/README.md has the notation). It is
-/// unambiguous by construction: the text alone tells every choice the storyteller made. So p(next
-/// character | all characters before it) is known exactly, and the mean of its -log is the loss no
-/// model can beat. Immutable; copies share the rules; every member may be called from several
+/// unambiguous by construction: the text alone tells every choice that was made. So p(next
+/// character | all characters before it) is known exactly, and no model can have a lower loss than
+/// the mean of its -log. Immutable; copies share the rules; every member may be called from several
 /// threads at once.
 class Fables {
  public:
   /// The language `fables`.
   Fables();
-  /// A language of one's own. Throws ink::Error, naming the rule, if the grammar is malformed, uses
-  /// what it does not define, is recursive, or could derive one text in two ways.
+  /// A language of your own. Throws ink::Error, naming the rule, if the grammar is malformed, uses
+  /// an undefined name, is recursive, or could derive one text in two ways.
   explicit Fables(std::string_view grammar);
 
   /// Every character that can occur, sorted.
   const std::string& alphabet() const;
 
-  /// How many different stories there are (a double, since they are astronomically many).
+  /// The number of different stories, as a double, because it is astronomically large.
   double count() const;
 
-  /// Every text that a rule can become, in the grammar's order. Throws if there is no such rule, if
-  /// it recalls something, or if its texts are more than 100,000.
+  /// Every text that a rule can give, in the grammar's order. Throws if there is no such rule, if
+  /// it recalls something, or if it has more than 100,000 texts.
   std::vector<std::string> texts(std::string_view rule) const;
 
   /// Exactly `length` characters: whole stories one after another from a story's start, cut at

@@ -121,7 +121,7 @@ Part FableGrammar::parse_reference(std::string_view source) {
   return {Part::kRule, name, found, find_memory(memory)};
 }
 
-// A rule nobody uses is a slip of the pen, and its characters would never occur.
+// A rule that is never used is a mistake, and its characters would never occur.
 void FableGrammar::check_used() const {
   std::vector<bool> used(rules.size());
   used[0] = true;
@@ -137,8 +137,8 @@ void FableGrammar::check_used() const {
   }
 }
 
-// Walks whatever `rule` can become. `remembered` holds the memories that every way of getting there
-// has filled, and on return those that every way through the rule has.
+// Walks all derivations of `rule`. `remembered` says which memories every path to the rule has
+// filled, and on return which ones every path through the rule has.
 void FableGrammar::check_order(int index, std::vector<int>& path,
                                std::vector<bool>& remembered) const {
   const Rule& rule = rules[index];
@@ -201,7 +201,7 @@ void FableGrammar::check_choice(const Rule& rule) const {
       for (std::string& value : values(first.memory)) leads.push_back(std::move(value));
     }
   }
-  // In sorted order whatever a text begins comes right after it.
+  // In sorted order, the texts that begin with a text come right after it.
   std::sort(leads.begin(), leads.end());
   for (size_t i = 1; i < leads.size(); ++i) {
     INK_CHECK(!is_prefix(leads[i - 1], leads[i]), "fables: rule ", rule.name, " is ambiguous: '",

@@ -1,4 +1,4 @@
-// Internal to data/fables*.cpp: a grammar as the storyteller reads it.
+// Internal to data/fables*.cpp: a grammar that has been read.
 #pragma once
 
 #include <cmath>
@@ -13,18 +13,18 @@ namespace ink {
 /// The rules of the built-in language (fables_rules.cpp).
 extern const char* const kFablesRules;
 
-/// Rules, checked: every name is defined and used, nothing is recursive or recalled before it is
-/// remembered, and the alternatives of every choice can be told apart by their leads, which are the
-/// texts they begin with.
+/// Checked rules. Every name is defined and used. Nothing is recursive, or recalled before it is
+/// remembered. The alternatives of every choice differ in their leads, the texts with which they
+/// begin.
 class FableGrammar {
  public:
-  /// An alternative is a sequence of texts, of other rules (what they become may be remembered) and
-  /// of recalls, which repeat what was remembered.
+  /// An alternative is a sequence of texts, of other rules (whose text may be remembered), and of
+  /// recalls, which repeat a remembered text.
   struct Part {
     enum Kind { kText, kRule, kRecall } kind;
     std::string text;  // kText: the characters; otherwise the name of the rule or memory
     int rule = -1;     // kRule: index into rules
-    /// kRule: where what it becomes is remembered, or -1. kRecall: what is repeated.
+    /// kRule: the memory that gets the rule's text, or -1. kRecall: the memory to repeat.
     int memory = -1;
   };
   struct Alternative {
@@ -36,7 +36,7 @@ class FableGrammar {
   struct Rule {
     std::string name;
     std::vector<Alternative> alternatives;
-    uint64_t weight = 0;  // the sum of its alternatives'
+    uint64_t weight = 0;  // the sum of its alternatives' weights
     /// Every lead is a text, so the best possible loss of every choice is known beforehand.
     bool fixed = true;
     /// With one alternative there is nothing to choose and no lead.

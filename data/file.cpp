@@ -56,7 +56,7 @@ std::string read_all(const Descriptor& opened, const std::filesystem::path& file
   return text;
 }
 
-// Nothing, and errno, where the file cannot be mapped; an empty one never can.
+// Returns nothing and sets errno if the file cannot be mapped; an empty one never can be.
 std::span<const std::byte> map_all(const Descriptor& opened) {
   void* const start = ::mmap(nullptr, opened.size(), PROT_READ, MAP_PRIVATE, opened.get(), 0);
   if (start == MAP_FAILED) return {};

@@ -11,7 +11,7 @@
 
 namespace ink {
 
-/// The bytes of a file. Throws where it is missing, unreadable, a directory or empty.
+/// The bytes of a file. Throws if it is missing, unreadable, a directory or empty.
 std::string read_file(const std::filesystem::path& file);
 
 /// A regular file mapped read-only for as long as this lives. Throws as `read_file` does. Movable;
@@ -34,8 +34,9 @@ class MappedFile {
   std::span<const std::byte> bytes_;
 };
 
-/// The text of a file for as long as this lives: mapped where the file can be, and read whole where
-/// it cannot, such as a pipe. Throws as `read_file` does. Movable; views of it do not stay valid.
+/// The text of a file for as long as this lives. A file that can be mapped is mapped; any other,
+/// such as a pipe, is read whole. Throws as `read_file` does. Movable; views of it do not stay
+/// valid.
 class TextFile {
  public:
   TextFile() = default;

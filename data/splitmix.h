@@ -1,4 +1,4 @@
-// SplitMix64 (Steele, Lea, Flood 2014): what datasets and stories are drawn with.
+// SplitMix64 (Steele, Lea, Flood 2014): the random numbers of datasets and stories.
 #pragma once
 
 #include <cstdint>

@@ -20,7 +20,7 @@ namespace {
 
 using nlohmann::json;
 
-// U+00E9: four digits at least, as Unicode writes it.
+// U+00E9: at least four digits, as Unicode writes them.
 std::string number(char32_t character) {
   std::ostringstream text;
   text << "U+" << std::hex << std::uppercase << std::setw(4) << std::setfill('0')
@@ -28,7 +28,7 @@ std::string number(char32_t character) {
   return text.str();
 }
 
-// 'é' (U+00E9); a control character goes by its number alone.
+// 'é' (U+00E9); a control character is shown by its number alone.
 std::string describe(char32_t character) {
   if (character < 0x20 || (character >= 0x7f && character < 0xa0)) return number(character);
   std::string text = "'";
@@ -175,7 +175,7 @@ std::unique_ptr<Tokenizer> parse_char_tokenizer(const json& object) {
             field == object.end() ? "none" : field->type_name());
   const auto& text = field->get_ref<const std::string&>();
   std::vector<char32_t> characters;
-  // The parser has seen to it that strings are valid UTF-8.
+  // The parser has checked that strings are valid UTF-8.
   for (size_t at = 0; at < text.size();) {
     const char32_t character = utf8::next(text, at);
     INK_CHECK(characters.empty() || characters.back() < character,

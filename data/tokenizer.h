@@ -21,12 +21,12 @@ class Tokenizer {
   virtual std::string name() const = 0;
   virtual int64_t vocab_size() const = 0;
 
-  /// Throws where the text holds something that has no id, and says what and where.
+  /// Throws if something in the text has no id, and says what and where.
   virtual std::vector<int64_t> encode(std::string_view text) const = 0;
 
-  /// The ids of what begins in text[begin, end): those of parts side by side, joined, are the ids
+  /// The ids of tokens that begin in text[begin, end). The ids of adjacent parts, joined, are those
   /// of `text`. The first part that throws has the error of encode(text). By default the part at 0
-  /// has all ids and the others none. Override it to have large texts encoded in small parts,
+  /// has all ids and the others none. Override it, so that large texts are encoded in small parts,
   /// several at a time.
   virtual std::vector<int64_t> encode_part(std::string_view text, size_t begin, size_t end) const;
 
@@ -72,7 +72,7 @@ class CharTokenizer final : public Tokenizer {
 /// invalid UTF-8 with the offset of the byte.
 std::vector<char32_t> distinct_characters(std::string_view text);
 
-/// The same of the characters that begin in text[begin, end).
+/// The same for the characters that begin in text[begin, end).
 std::vector<char32_t> distinct_characters(std::string_view text, size_t begin, size_t end);
 
 /// The tokenizer that `Tokenizer::to_json` wrote. Throws on anything else and says what is wrong.

@@ -1,4 +1,4 @@
-// CausalSelfAttention: the part of a block where a position looks at those before it.
+// CausalSelfAttention: the part of a block in which a position attends to those before it.
 #pragma once
 
 #include <functional>
@@ -14,9 +14,9 @@
 
 namespace ink {
 
-/// x (B, T, C) -> (B, T, C): each of n_head heads, C / n_head wide, mixes the values of positions
-/// 0..i for position i, weighted by softmax(q k^T / sqrt(C / n_head)). Vaswani et al. 2017,
-/// section 3.2. In training, dropout acts on the weights and on the result, as nanoGPT's does.
+/// x (B, T, C) -> (B, T, C). For position i, each of n_head heads, C / n_head wide, mixes the
+/// values of positions 0..i with the weights softmax(q k^T / sqrt(C / n_head)). Vaswani et al.
+/// 2017, section 3.2. In training, dropout acts on the weights and on the result, as in nanoGPT.
 struct CausalSelfAttention : Module {
   int64_t n_head = 1;
   Linear c_attn;  // q, k and v side by side: (3 C, C)
@@ -44,7 +44,7 @@ struct CausalSelfAttention : Module {
     return resid_dropout(c_proj(y.transpose(1, 2).reshape(x.shape())));
   }
 
-  /// The weights by which it mixes values in evaluation: x (B, T, C) -> (B, n_head, T, T).
+  /// The weights with which it mixes values in evaluation: x (B, T, C) -> (B, n_head, T, T).
   Tensor weights(const Tensor& x) const {
     auto [q, k, v] = heads(x);
     AttentionOptions options{.is_causal = true};

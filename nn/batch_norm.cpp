@@ -23,7 +23,7 @@ Tensor BatchNorm1d::operator()(const Tensor& x) const {
   if (!training) return scaled(x - across(running_mean), running_var);
 
   INK_CHECK(context().random.rows == 0,
-            "batch_norm: a part of a batch has not the statistics of the whole; take one part "
+            "batch_norm: a part of a batch lacks the statistics of the whole; take one part "
             "(batch_parts = 1)");
   const int64_t count = channels ? x.numel() / channels : 0;
   INK_CHECK(count > 1, "batch_norm: expected more than one value per channel in training, got ",

@@ -11,8 +11,8 @@
 
 namespace ink {
 
-/// x (B, T, C) -> (B, T, C). Norms come before what they feed, so that the residual stream x runs
-/// through untouched. Radford et al. 2019, section 2.3.
+/// x (B, T, C) -> (B, T, C). Norms come before attention and MLP, so that no norm acts on the
+/// residual stream x itself. Radford et al. 2019, section 2.3.
 struct Block : Module {
   LayerNorm ln_1;
   std::unique_ptr<CausalSelfAttention> attn;  // or one derived from it
@@ -30,8 +30,8 @@ struct Block : Module {
     return x + branch;
   }
 
-  /// The same where blocks follow one another: x and the branch still to be added to it -> the
-  /// next ones. Each norm then adds and normalises in one pass.
+  /// The same for blocks in a row. Takes x and the branch that is still to be added to it, and
+  /// returns the next two. So each norm adds and normalises in one pass.
   std::pair<Tensor, Tensor> operator()(Tensor x, Tensor branch, KVCache* cache) const {
     Tensor normed;
     std::tie(x, normed) = add_layer_norm(x, branch, ln_1);

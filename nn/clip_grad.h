@@ -1,5 +1,5 @@
-// Limits on gradients, as torch.nn.utils: between backward and an optimizer's step. An optimizer's
-// own grad_clip does the first of them in fewer passes.
+// Limits on gradients, as in torch.nn.utils. Call them between backward and an optimizer's step. An
+// optimizer's own grad_clip does the same as clip_grad_norm_ in fewer passes.
 #pragma once
 
 #include <vector>
@@ -8,9 +8,10 @@
 
 namespace ink {
 
-/// Scales all gradients by max_norm / (norm + 1e-6) where the p-norm of all of them together
-/// (norm_type = p; infinity: the largest) exceeds max_norm. Returns that norm, () f32 (f64 where a
-/// gradient is). Parameters without a gradient are left out. Pascanu et al. 2013, algorithm 1.
+/// Scales all gradients by max_norm / (norm + 1e-6) if the p-norm of all of them together
+/// (norm_type = p; infinity: the largest element) exceeds max_norm. Returns that norm, () f32, or
+/// f64 if a gradient is. Parameters without a gradient are left out. Pascanu et al. 2013, algorithm
+/// 1.
 Tensor clip_grad_norm_(const std::vector<Tensor>& parameters, double max_norm,
                        double norm_type = 2);
 /// Clamps every element of every gradient to [-clip_value, clip_value].

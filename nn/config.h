@@ -1,4 +1,4 @@
-// GPTConfig: the numbers that make a GPT.
+// GPTConfig: the sizes of a GPT.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +15,9 @@ struct GPTConfig {
   int64_t n_head = 12;
   int64_t n_embd = 768;  // the width C; a multiple of n_head
   double dropout = 0;
-  bool bias = true;  // in every Linear and LayerNorm, as GPT-2
+  bool bias = true;  // in every Linear and LayerNorm, as in GPT-2
 
-  /// Itself; throws unless a model can be made of these numbers.
+  /// Returns itself; throws unless a model can be made of these numbers.
   const GPTConfig& checked() const {
     INK_CHECK(block_size > 0 && vocab_size > 0 && n_layer > 0 && n_head > 0 && n_embd > 0,
               "gpt: expected sizes above 0, got block_size ", block_size, ", vocab_size ",

@@ -1,4 +1,4 @@
-// Dropout: in training, each element is zero with probability p.
+// Dropout: in training, zeroes each element with probability p.
 #pragma once
 
 #include <string>

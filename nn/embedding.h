@@ -11,7 +11,7 @@
 namespace ink {
 
 /// ids (...) i64, each in [0, num_embeddings) -> (..., embedding_dim). The table starts as N(0, 1);
-/// its row padding_idx (below 0: from the end) starts as zeros and gets no gradient.
+/// its row padding_idx (negative: from the end) starts as zeros and gets no gradient.
 struct Embedding : Module {
   int64_t num_embeddings = 0, embedding_dim = 0;
   std::optional<int64_t> padding_idx;

@@ -8,9 +8,9 @@
 
 namespace ink {
 
-// N(0, 0.02), biases zero; what adds to the residual stream is scaled down by the square root of
-// the number of additions, so that the stream's variance does not grow with depth. The order of the
-// draws is nanoGPT's, which draws the tied weight twice.
+// Weights are N(0, 0.02), biases zero. Weights of projections into the residual stream are divided
+// by the square root of the number of additions to it, so that its variance does not grow with
+// depth. The order of the draws is nanoGPT's, which draws the tied weight twice.
 void GPT::init_weights() {
   apply([](Module& module) {
     if (auto* linear = dynamic_cast<Linear*>(&module)) {
@@ -31,7 +31,7 @@ namespace {
 
 // The next token's ids (B, 1) from its logits (B, V).
 Tensor choose(const Tensor& logits, const GenerateOptions& options) {
-  constexpr double kLeast = 1e-30;  // below it f32 holds no quotient
+  constexpr double kLeast = 1e-30;  // below it the quotient overflows f32
   if (options.temperature < kLeast) return argmax(logits, -1, true);
   Tensor scores = logits / options.temperature;
   if (options.top_k > 0 && options.top_k < scores.size(-1)) {
@@ -73,8 +73,8 @@ Tensor GPT::generate(const Tensor& ids, const GenerateOptions& options) const {
   Tensor all = ids;
   std::vector<KVCache> caches(h.size(), KVCache(config.block_size));
   for (int64_t i = 0; i < options.max_new_tokens; ++i) {
-    // Positions count from the first token seen: once the context is full, each step moves them
-    // all, and what the caches hold is no longer right.
+    // Positions count from the first token seen. Once the context is full, each step moves them
+    // all, and the caches are no longer right.
     const int64_t T = all.size(1), seen = std::min(T, config.block_size);
     if (T > config.block_size) {
       for (KVCache& cache : caches) cache.crop(0);

@@ -16,11 +16,11 @@ namespace ink {
 struct GenerateOptions {
   int64_t max_new_tokens = 100;
   double temperature = 1;  // divides the logits; 0 takes the likeliest token
-  int64_t top_k = 0;       // chooses among the top_k likeliest only; 0: among all
-  /// Null: draws by counter at context().random, whose call counts up. Otherwise what
-  /// torch.multinomial draws from this generator.
+  int64_t top_k = 0;       // chooses only among the top_k likeliest; 0: among all
+  /// Null: draws by counter at context().random, whose call counts up. Otherwise it draws from this
+  /// generator what torch.multinomial would.
   Generator* generator = nullptr;
-  /// Told every new token as it is chosen: one id for each row of the batch.
+  /// Called with every new token as it is chosen: one id for each row of the batch.
   std::function<void(const std::vector<int64_t>& next)> on_token = {};
 };
 
@@ -50,14 +50,14 @@ struct GPT : Module {
   /// Logits of the next token at every position. ids (B, T) i64, T <= block_size -> (B, T, V).
   Tensor operator()(const Tensor& ids) const { return lm_head(features(ids)); }
 
-  /// The mean (or sum) of -log p(target); the logits never exist whole. ids and targets (B, T) i64
-  /// -> (). Targets of -100 count nothing.
+  /// The mean (or sum) of -log p(target), without ever holding all logits. ids and targets (B, T)
+  /// i64 -> (). Targets of -100 are left out.
   Tensor loss(const Tensor& ids, const Tensor& targets,
               Reduction reduction = Reduction::mean) const {
     return linear_cross_entropy(features(ids), lm_head.weight, targets, -100, reduction);
   }
 
-  /// What the head sees. ids (B, T) -> (B, T, C). Logits, loss and generate all begin here:
+  /// The input of the head: ids (B, T) -> (B, T, C). Logits, loss and generate all begin here, so
   /// override it for a model with other features.
   virtual Tensor features(const Tensor& ids) const { return features(ids, nullptr); }
   /// The same with caches, one for each block: ids are the tokens after those that they remember.
@@ -79,7 +79,7 @@ struct GPT : Module {
   /// those of GPT do.
   virtual bool uses_caches() const { return typeid(*this) == typeid(GPT); }
 
-  /// Who looks at whom, for `sample --attention`: ids (1, T) -> one (n_head, T, T) a layer.
+  /// The attention weights, for `sample --attention`: ids (1, T) -> (n_head, T, T) for each layer.
   std::vector<Tensor> attention_weights(const Tensor& ids) const;
 
   /// Continues ids (B, T), T >= 1, token by token -> (B, T + max_new_tokens). Sees the last
@@ -90,7 +90,7 @@ struct GPT : Module {
 
  private:
   void init_weights();
-  /// What the first block sees of ids (B, T) whose first one stands at position `start`.
+  /// The input of the first block: ids (B, T), of which the first stands at position `start`.
   Tensor embedded(const Tensor& ids, int64_t start) const {
     INK_CHECK(ids.dim() == 2, "gpt: expected ids (B, T), got ", ids.shape());
     const int64_t T = ids.size(1);

@@ -7,7 +7,7 @@ detail::InF64::InF64(Module& module) {
   for (const NamedTensors* list : {&parameters, &buffers})
     for (const auto& [name, x] : *list) {
       kept_.push_back({x, x.array(), x.grad()});
-      // Written in f64 and thrown away: what is f64 already is written in a copy, too.
+      // The module gets copies to write to, because to(f64) keeps tensors that are f64 already.
       Tensor work = x;
       work.impl().array = x.detach().clone().array();
     }

@@ -17,7 +17,7 @@
 namespace ink {
 
 namespace detail {
-/// While it lives, a module computes in f64; then it is again what it was.
+/// While it lives, a module computes in f64. After that the module is as it was before.
 class InF64 {
  public:
   [[nodiscard]] explicit InF64(Module& module);
@@ -36,8 +36,8 @@ class InF64 {
 }  // namespace detail
 
 /// Checks the gradient of module(inputs...) with respect to each of its parameters and each
-/// floating input, in f64. Inputs are tensors; ids stay what they are. The module is left as it was
-/// found: dtypes, values, buffers and gradients.
+/// floating input, in f64. Inputs are tensors; ids stay as they are. The module is left unchanged:
+/// dtypes, values, buffers and gradients.
 template <class M, class... Tensors>
 GradcheckReport gradcheck_module(M& module, Tensors... inputs) {
   const detail::InF64 in_f64(module);

@@ -1,4 +1,5 @@
-// GroupNorm: groups of channels to mean 0 and variance 1, then each channel scaled and shifted.
+// GroupNorm: brings groups of channels to mean 0 and variance 1, then scales and shifts each
+// channel.
 #pragma once
 
 #include <string>
@@ -8,8 +9,8 @@
 
 namespace ink {
 
-/// y = (x - mean) / sqrt(var + eps) * weight + bias; x (N, C, ...), mean and (biased) var those of
-/// C / num_groups channels of one of the N. Wu and He 2018.
+/// y = (x - mean) / sqrt(var + eps) * weight + bias; x (N, C, ...). mean and (biased) var are taken
+/// over each sample's groups of C / num_groups channels. Wu and He 2018.
 struct GroupNorm : Module {
   int64_t num_groups = 1, num_channels = 0;
   double eps = 1e-5;

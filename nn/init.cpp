@@ -4,7 +4,7 @@
 
 namespace ink::init {
 
-// The order of the operations is PyTorch's, so that the bounds are its own to the last bit.
+// The order of the operations is PyTorch's, so that the bounds are the same to the last bit.
 
 void kaiming_uniform_(Tensor weight, double a) {
   INK_CHECK(weight.dim() == 2, "kaiming_uniform_: expected a weight (out, in), got ",

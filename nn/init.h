@@ -1,4 +1,4 @@
-// Initial values, as torch.nn.init: in place, outside any graph, from the default generator.
+// Initial values, as in torch.nn.init: in place, outside any graph, from the default generator.
 #pragma once
 
 #include "autograd/base/context.h"
@@ -30,7 +30,7 @@ inline void normal_(Tensor x, double mean, double std) {
 }
 
 /// Uniform in +-sqrt(3) gain / sqrt(fan_in), gain = sqrt(2 / (1 + a^2)), for a weight (out, in).
-/// With a = sqrt(5), what Linear uses, that is +-1 / sqrt(fan_in). He et al. 2015, section 2.2.
+/// Linear uses a = sqrt(5), which gives +-1 / sqrt(fan_in). He et al. 2015, section 2.2.
 void kaiming_uniform_(Tensor weight, double a);
 
 /// Uniform in +-gain sqrt(6 / (in + out)). Glorot and Bengio 2010, eq. 16.

@@ -10,7 +10,7 @@ Tensor with_room(const Tensor& x, int64_t capacity) {
   return empty(shape, x.options());
 }
 
-// Equal but for the number of tokens?
+// Are the sizes equal except for the number of tokens?
 bool fits(const Tensor& memory, const Tensor& x) {
   Shape shape = x.shape();
   if (x.dim() >= 2) shape[x.dim() - 2] = memory.size(-2);

@@ -1,4 +1,4 @@
-// KVCache: what attention has to remember of the tokens before.
+// KVCache: the keys and values of earlier tokens, for attention.
 #pragma once
 
 #include <utility>
@@ -7,8 +7,8 @@
 
 namespace ink {
 
-/// Keys and values of the tokens so far, (..., T, d) each, so that the next token costs one row of
-/// queries and no second look at the others:
+/// Keys and values of the tokens so far, (..., T, d) each. With them the next token needs one row
+/// of queries, and nothing is computed again for the others:
 ///
 ///   KVCache cache(128);
 ///   const NoGrad no_grad;
@@ -34,16 +34,16 @@ class KVCache {
     return *this;
   }
 
-  /// Tokens so far, and at most.
+  /// The number of tokens so far, and the most.
   int64_t size() const { return size_; }
   int64_t capacity() const { return capacity_; }
 
-  /// Writes k (..., n, d) and v (..., n, dv) behind what is there; returns all of it, (..., T, d)
-  /// and (..., T, dv), as views that stay right until crop() and another append. Without gradients:
-  /// throws if k or v is in a graph, if n more do not fit, or if the other sizes change.
+  /// Appends k (..., n, d) and v (..., n, dv). Returns all keys and values, (..., T, d) and (...,
+  /// T, dv), as views that stay right until crop() and another append. There are no gradients.
+  /// Throws if k or v is in a graph, if n more do not fit, or if the other sizes change.
   std::pair<Tensor, Tensor> append(const Tensor& k, const Tensor& v);
 
-  /// Forgets all but the first n tokens; n = 0 makes room for another batch.
+  /// Forgets all but the first n tokens. After n = 0, another batch may follow.
   void crop(int64_t n);
 
   /// Keeps the given rows of the batch (dimension 0), in this order: ids (n,) i64. For searches
@@ -52,7 +52,7 @@ class KVCache {
 
  private:
   int64_t capacity_ = 0, size_ = 0;
-  Tensor keys_, values_;  // (..., capacity, d): the first size_ hold something
+  Tensor keys_, values_;  // (..., capacity, d), of which the first size_ are filled
 };
 
 }  // namespace ink

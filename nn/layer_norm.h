@@ -1,4 +1,4 @@
-// LayerNorm: every vector to mean 0 and variance 1, then scaled and shifted.
+// LayerNorm: brings every vector to mean 0 and variance 1, then scales and shifts it.
 //
 // The layer to copy when you write your own. A layer is its numbers, its parameters, a constructor
 // that gives them their first values, the call, and INK_FIELDS. Check it in one line:
@@ -22,7 +22,7 @@ struct LayerNorm : Module {
   Parameter weight;  // (normalized_shape), or undefined
   Parameter bias;    // (normalized_shape), or undefined
 
-  LayerNorm() = default;  // to be assigned later, as every layer
+  LayerNorm() = default;  // to be assigned later, as for every layer
   explicit LayerNorm(const Shape& shape, double epsilon = 1e-5, bool elementwise_affine = true,
                      bool with_bias = true)
       : normalized_shape(shape), eps(epsilon) {
@@ -31,7 +31,7 @@ struct LayerNorm : Module {
     if (elementwise_affine) weight = ones(shape);
     if (elementwise_affine && with_bias) bias = zeros(shape);
   }
-  /// LayerNorm(n, false): without a bias, as nanoGPT's.
+  /// LayerNorm(n, false): without a bias, as in nanoGPT.
   template <std::same_as<bool> Bool>
   LayerNorm(const Shape& shape, Bool with_bias) : LayerNorm(shape, 1e-5, true, with_bias) {}
   /// LayerNorm({3, 4}): braces alone could also mean a LayerNorm.

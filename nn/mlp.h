@@ -1,4 +1,4 @@
-// MLP: the part of a block that looks at one position at a time.
+// MLP: the part of a block that treats each position by itself.
 #pragma once
 
 #include "autograd/fused_ops.h"

@@ -17,10 +17,10 @@
 namespace ink {
 namespace {
 
-// fields() gives pointers to change things through; the walks of const members only read.
+// fields() gives pointers that allow writes; the walks of const members only read.
 std::vector<Field> fields_of(const Module& module) { return const_cast<Module&>(module).fields(); }
 
-// Calls f(name, field) for every parameter and buffer there is, depth first.
+// Calls f(name, field) for every parameter and buffer that exists, depth first.
 template <class F>
 void for_each_tensor(const Module& module, const std::string& prefix, F&& f) {
   for (const Field& field : fields_of(module)) {
@@ -32,7 +32,7 @@ void for_each_tensor(const Module& module, const std::string& prefix, F&& f) {
   }
 }
 
-// What tied tensors have in common.
+// Equal for tied tensors.
 const void* identity(const Tensor& x) { return x.shared_impl().get(); }
 
 // The same, each tensor once, under its first name.
@@ -53,8 +53,8 @@ std::string type_name(const Module& module) {
   return name.substr(name.rfind(':') + 1);
 }
 
-// Where parameters and modules are, so that those that lie in a module and are no field of it can
-// be found.
+// The addresses of parameters and modules. They show members of a module that are not among its
+// fields.
 template <class T>
 struct Addresses {
   std::mutex mutex;
@@ -96,7 +96,7 @@ void meet(const Module& module, Met& met) {
     if (field.module) meet(*field.module, met);
 }
 
-// Where a member that is no field stands: the field before it in memory.
+// Where a member that is not a field is declared: after the field before it in memory.
 std::string place_of(const Module& module, const void* member) {
   const Field* before = nullptr;
   const void* begin = dynamic_cast<const void*>(&module);
@@ -110,7 +110,7 @@ std::string place_of(const Module& module, const void* member) {
   return before ? "declared after " + before->name : "declared before all fields";
 }
 
-// Throws if members with parameters are none of their module's fields, and names them.
+// Throws if members with parameters are missing from their module's fields, and names them.
 void check_forgotten(const Module& module, Met& met) {
   for (const Field& field : fields_of(module))
     if (field.module) check_forgotten(*field.module, met);
@@ -283,7 +283,7 @@ void Module::zero_grad() {
   for (Tensor& parameter : parameters()) parameter.set_grad({});
 }
 
-// x has moved or was converted: its gradient follows it.
+// Moves or converts x's gradient like x.
 static void bring_grad(Tensor& x) {
   if (!x.slot()) return;
   const Tensor g = x.grad();
@@ -326,7 +326,7 @@ std::string grouped(int64_t n) {
   return digits;
 }
 
-// On lines of its own, moved to the right.
+// Puts text on lines of its own, indented.
 std::string indented(const std::string& text) {
   std::string result = "\n  ";
   for (const char c : text) {
@@ -336,7 +336,8 @@ std::string indented(const std::string& text) {
   return result;
 }
 
-// The lines of the modules held; numbered ones that print alike are one entry, "(0-3): 4 x Block(".
+// The lines of a module's children. Numbered ones that print alike share a line: "(0-3): 4 x
+// Block(".
 std::vector<std::string> children(const Module& module) {
   struct Run {
     std::string first, last, text;

@@ -37,12 +37,13 @@ namespace ink {
 
 class Module;
 
-/// A tensor that training changes. An undefined one is not there: a bias that was not wanted.
+/// A tensor that training changes. An undefined one does not exist, such as a bias that is not
+/// wanted.
 struct Parameter : Tensor {
   Parameter();
-  /// A leaf that requires grad, with value's memory; a copy of it if value is a view, and value
-  /// itself if it is such a leaf already. Floating dtypes only. Throws if value was computed in a
-  /// graph, because training would then change something else than the value.
+  /// A leaf that requires grad, on value's memory. If value is a view, its memory is copied; if
+  /// value is such a leaf already, it is taken itself. Floating dtypes only. Throws if value was
+  /// computed in a graph, because training would then not change what value was computed from.
   Parameter(const Tensor& value);
   Parameter(const Parameter& other);
   Parameter(Parameter&& other) noexcept;
@@ -51,7 +52,8 @@ struct Parameter : Tensor {
   ~Parameter();
 };
 
-/// A tensor that is saved with the model and moves with it, but is not trained: running statistics.
+/// A tensor that is saved with the model and moves with it, but is not trained, such as running
+/// statistics.
 struct Buffer : Tensor {
   Buffer() = default;
   /// Outside any graph, with value's memory; a copy of it if value is a view.
@@ -89,7 +91,7 @@ struct Field {
   Buffer* buffer = nullptr;
   bool saved = true;
   Module* module = nullptr;
-  std::shared_ptr<Module> owned;  // what `module` points to, where the list made it
+  std::shared_ptr<Module> owned;  // the target of `module` if it was made for a std::vector
 };
 
 class Module {
@@ -99,15 +101,15 @@ class Module {
   Module& operator=(Module&&) = default;
   virtual ~Module();
 
-  // ---- what a layer says about itself
+  // ---- what a layer defines
   /// Its parameters, buffers and modules, in order: INK_FIELDS writes this.
   virtual std::vector<Field> fields() { return {}; }
-  /// How much memory the module's own object takes: INK_FIELDS writes this, too.
+  /// The size of the module's own object: INK_FIELDS writes this, too.
   virtual size_t object_bytes() const { return sizeof(Module); }
-  /// What is printed between the brackets of its line: "in_features=2, out_features=3".
+  /// The text between the brackets of its printed line: "in_features=2, out_features=3".
   virtual std::string extra_repr() const { return {}; }
 
-  // ---- what it holds: its own tensors, not copies
+  // ---- its tensors, themselves and not copies
   /// Throws if INK_FIELDS lacks a member with parameters, or the extended module, and names it.
   /// (Members in a std::vector or behind a pointer are not found.)
   std::vector<Tensor> parameters() const;
@@ -116,22 +118,22 @@ class Module {
   int64_t num_parameters() const;  // elements, tied ones once
   /// Parameters and buffers but those that are not saved, detached.
   NamedTensors state_dict() const;
-  /// Copies values in, converting their dtype; handles to the parameters stay valid. Every name
-  /// that is missing or unexpected and every shape that differs is listed in one error, and then
-  /// nothing was copied. A tied parameter may come under any of its names.
+  /// Copies values in and converts their dtype; handles to the parameters stay valid. If names are
+  /// missing or unexpected, or shapes differ, one error lists them all, and nothing is copied. A
+  /// tied parameter may come under any of its names.
   void load_state_dict(const NamedTensors& state);
 
-  // ---- what changes all of it
-  void train(bool mode = true);  // layers look at `training`
+  // ---- changes of the whole tree
+  void train(bool mode = true);  // sets `training`, which layers read
   void eval() { train(false); }
   void zero_grad();  // gradients become undefined
-  /// Moves the memory; handles to the parameters stay valid, ties stay tied.
+  /// Moves the memory; handles to the parameters stay valid, and tied parameters stay tied.
   void to(Device device);
   void to(const char* device) { to(parse_device(device)); }  // "cpu", "cuda", "cuda:1"
-  /// Converts floating tensors and gradients; handles stay valid, ties stay tied. Convert before an
-  /// optimizer takes the parameters.
+  /// Converts floating tensors and gradients; handles stay valid, and tied parameters stay tied.
+  /// Convert before an optimizer takes the parameters.
   void to(DType dtype);
-  /// Calls f for every module of the tree, a module after those it holds.
+  /// Calls f for every module of the tree, and for a module after those that it holds.
   void apply(const std::function<void(Module&)>& f);
 
   /// The tree as PyTorch prints it, with the number of parameters after "#".
@@ -205,9 +207,9 @@ class ParameterList : public ModuleList<Parameter> {
   }
 };
 
-/// Modules that map one tensor to one tensor, each fed by the one before:
+/// Modules that map one tensor to one tensor; each takes the result of the one before:
 ///   Sequential net{Linear(2, 16), Tanh(), Linear(16, 1)};
-/// Braces, because they make the layers (and draw their weights) from left to right.
+/// Use braces, because they make the layers (and draw their weights) from left to right.
 class Sequential : public Module {
  public:
   class Step {
@@ -250,7 +252,7 @@ std::string text(const Args&... args) {
   (out << ... << args);
   return out.str();
 }
-/// The fields of `base`, then those given, under the names of a list: "ln_1, attn".
+/// The fields of `base`, then `fields` with the names in a list: "ln_1, attn".
 std::vector<Field> named_fields(std::vector<Field> base, const char* names,
                                 const std::vector<Field>& fields);
 
@@ -281,10 +283,10 @@ Field::Field(std::vector<T>& items) {
 
 }  // namespace ink
 
-/// Names the fields of a module: parameters, buffers and modules, in the order they are listed,
-/// printed and saved. The first may be the module type that this one extends: its fields come first
-/// then. A parameter that was forgotten here is an error as soon as an optimizer (or anyone) asks
-/// for the module's parameters.
+/// Names the fields of a module: parameters, buffers and modules, in the order in which they are
+/// listed, printed and saved. The first may be the module type that this one extends; its fields
+/// then come first. A forgotten parameter is an error as soon as anyone, such as an optimizer,
+/// calls parameters().
 #define INK_FIELDS(first, ...)                                                      \
   std::vector<::ink::Field> fields() override {                                     \
     return [this](auto ink_kind) {                                                  \

@@ -33,8 +33,8 @@ MultiheadAttention::MultiheadAttention(int64_t width, int64_t count, const Multi
 
 namespace {
 
-// One mask for scaled_dot_product_attention (bool: true where it may attend; floating: added) out
-// of two that say, as PyTorch's module does, where it may not.
+// Turns PyTorch's mask, which is true where a query may not attend, into one for
+// scaled_dot_product_attention (bool: true where it may attend; floating: added).
 Tensor allowed(const Tensor& mask, bool additive, DType dtype) {
   if (!additive) return logical_not(mask);
   if (mask.is_floating()) return mask;
@@ -106,9 +106,9 @@ MultiheadAttention::Result MultiheadAttention::attend(const Tensor& projected_q,
     result.weights = attention_weights(q, k, how);
     if (context().imitate_torch) {
       y = matmul(result.weights, v);
-    } else {  // not a product with them: a NaN that a query may not see would reach it
+    } else {  // no product with the weights, which would pass on a NaN that a query may not see
       context().random = position;
-      y = scaled_dot_product_attention(q, k, v, how);  // draws the same dropout again
+      y = scaled_dot_product_attention(q, k, v, how);  // drops the same weights
     }
     if (call.average_attn_weights) result.weights = mean(result.weights, {1});
   } else {

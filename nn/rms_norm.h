@@ -1,4 +1,4 @@
-// RMSNorm: every vector to mean square 1, then scaled.
+// RMSNorm: brings every vector to mean square 1, then scales it.
 #pragma once
 
 #include <string>

@@ -1,7 +1,7 @@
 // SelfAttention: one head, taken apart into steps that can be replaced one by one.
 //
-// For learning and for experiments: it makes the whole (T, S) matrix of weights and returns it.
-// What trains fast is MultiheadAttention and CausalSelfAttention.
+// It is for learning and for experiments: it computes the whole (T, S) matrix of weights and
+// returns it. MultiheadAttention and CausalSelfAttention train faster.
 #pragma once
 
 #include "nn/kv_cache.h"
@@ -9,9 +9,9 @@
 
 namespace ink {
 
-/// x (B, T, E) -> output (B, T, E): linear layers make queries, keys and values; a query's logits
-/// over all keys, softmax, are the weights with which it mixes the values; a last linear layer
-/// follows. Causal: token i sees tokens 0 .. i. Vaswani et al. 2017, eq. 1.
+/// x (B, T, E) -> output (B, T, E). Linear layers make queries, keys and values. The softmax of a
+/// query's logits over all keys gives the weights with which it mixes the values. A last linear
+/// layer follows. It is causal: token i sees tokens 0 .. i. Vaswani et al. 2017, eq. 1.
 ///
 /// Derive and override a step to change it:
 ///   struct Bidirectional : SelfAttention {
@@ -37,8 +37,8 @@ struct SelfAttention : Module {
     Tensor key, value;  // (B, S, E): with a cache, those of all tokens so far
   };
 
-  /// attention_mask (B, S): 0 (or false) where a token is padding, which nobody attends to. With a
-  /// cache, x holds the tokens after those it remembers, and S counts all.
+  /// attention_mask (B, S) is 0 (or false) where a token is padding, to which no token attends.
+  /// With a cache, x holds the tokens after those in the cache, and S counts all.
   Result operator()(const Tensor& x, const Tensor& attention_mask = {},
                     KVCache* cache = nullptr) const;
 
