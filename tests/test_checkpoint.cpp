@@ -287,7 +287,7 @@ TEST_F(CheckpointTest, ASaveFinishesTheOneBefore) {
 TEST_F(CheckpointTest, ReplacesOnlyWhatItWrote) {
   save(1);
   std::ofstream(out / "ckpt/notes.txt") << "mine";
-  EXPECT_NE(error_of([&] { save(2); }).find("ckpt: is no checkpoint of inkling"),
+  EXPECT_NE(error_of([&] { save(2); }).find("ckpt: is not a checkpoint of inkling"),
             std::string::npos);
   EXPECT_EQ(load(), 1);
   EXPECT_TRUE(std::filesystem::exists(out / "ckpt/notes.txt"));

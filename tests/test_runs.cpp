@@ -170,12 +170,12 @@ TEST_F(Runs, NamesOfFilesAreBytes) {
 TEST_F(Runs, WhatIsNotOursIsNotTouched) {
   fs::create_directories(path("out/best"));
   std::ofstream(path("out/best/thesis.txt")) << "years of work";
-  expect_error(train("--out_dir " + path("out")), 1, "is no checkpoint of inkling");
+  expect_error(train("--out_dir " + path("out")), 1, "is not a checkpoint of inkling");
   EXPECT_EQ(read_file(path("out/best/thesis.txt")), "years of work");
   EXPECT_FALSE(fs::exists(path("out/metrics.jsonl")));
   fs::create_directories(path("b"));
   std::ofstream(path("b/ckpt")) << "a file";
-  expect_error(train("--out_dir " + path("b")), 1, "is no checkpoint of inkling");
+  expect_error(train("--out_dir " + path("b")), 1, "is not a checkpoint of inkling");
   EXPECT_EQ(read_file(path("b/ckpt")), "a file");
   std::ofstream(path("file")) << "x";
   expect_error(train("--out_dir " + path("file")), 1, path("file"));

@@ -50,7 +50,7 @@ std::string hex(uint64_t number) {
   return text.str();
 }
 
-// Text that is not UTF-8 (a file name, perhaps) must not keep a run from being saved.
+// Text that is not UTF-8, such as a file name, must not keep a run from being saved.
 std::string text_of(const Json& json, int indent = -1) {
   return json.dump(indent, ' ', false, Json::error_handler_t::replace);
 }
@@ -84,7 +84,7 @@ bool is_there(const fs::path& path) {
   return file_operation([&] { return fs::exists(path); });
 }
 
-// state.json without its own checksum, which is of the rest as text_of writes it.
+// state.json without its own checksum. That is the checksum of the rest, as text_of writes it.
 Json read_state(const fs::path& folder) {
   const fs::path file = folder / kState;
   Json state = read_json(file);
@@ -127,7 +127,7 @@ LoadedCheckpoint load_folder(const fs::path& folder) {
   return loaded;
 }
 
-// Does the folder hold what a save writes, or a part of it, and nothing else?
+// Does the folder contain nothing but files that a save writes?
 bool is_ours(const fs::path& folder) {
   if (fs::is_symlink(folder) || !fs::is_directory(folder)) return false;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
@@ -138,7 +138,7 @@ bool is_ours(const fs::path& folder) {
   return true;
 }
 
-// Was the folder written to its end? Its checksums are not compared: that is for who reads it.
+// Was the folder written to its end? Whoever reads it compares the checksums.
 bool is_complete(const fs::path& folder) {
   try {
     const Json state = read_state(folder);
@@ -184,13 +184,13 @@ void check_replaceable(const fs::path& out_dir, const std::string& name) {
     INK_CHECK(
         file_operation([&] { return !fs::exists(fs::symlink_status(folder)) || is_ours(folder); }),
         folder.string(),
-        ": is no checkpoint of inkling, and a save would replace it; move it "
+        ": is not a checkpoint of inkling, and a save would replace it; move it "
         "away, or choose another out_dir");
   }
 }
 
-// The last steps of a save, whose NAME.tmp is whole. Its name is on the disk before the oldest one
-// goes.
+// The last steps of a save, when NAME.tmp is whole. Its name is on the disk before the oldest
+// checkpoint is deleted.
 static void put_in_place(const fs::path& out_dir, const std::string& name) {
   const auto [folder, fresh, previous] = candidates(out_dir, name);
   sync_folder(out_dir);
@@ -223,7 +223,7 @@ void save_checkpoint(const fs::path& out_dir, const std::string& name,
   file_operation([&] { put_in_place(out_dir, name); });
 }
 
-// Tells a folder from one that took its place.
+// Identifies a folder, to notice that another one has replaced it.
 static std::pair<ino_t, int64_t> identity(const fs::path& folder) {
   struct stat status {};
   if (::stat(folder.c_str(), &status) != 0) return {};
@@ -236,7 +236,7 @@ LoadedCheckpoint load_checkpoint(const fs::path& out_dir, const std::string& nam
   const auto newest = identity(out_dir / name);
   for (const fs::path& folder : candidates(out_dir, name)) {
     const auto before = identity(folder);
-    // Another process may save meanwhile: a mixture of two checkpoints is not for use.
+    // Another process may save meanwhile. A mixture of two checkpoints must not be used.
     const auto is_replaced = [&] {
       return identity(folder) != before || identity(out_dir / name) != newest;
     };

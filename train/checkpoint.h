@@ -4,14 +4,14 @@
 //   config.json             how the run was started
 //   model.safetensors       parameters and buffers
 //   optimizer.safetensors   the optimizer's state
-//   state.json              where the run stands, and size and checksum (CRC-64/XZ) of every file
+//   state.json              the run's progress, and size and checksum (CRC-64/XZ) of every file
 //
 // Saving NAME writes NAME.tmp, flushes it to the disk, and then renames NAME to NAME.prev and
-// NAME.tmp to NAME: whenever the power fails, one of the three is whole. A save that was cut short
-// between the two is finished by the next one. The same contents give the same bytes.
+// NAME.tmp to NAME. So whenever the power fails, one of the three is whole. The next save finishes
+// one that was cut short between the renames. The same contents give the same bytes.
 //
-// Checksums are against accidents. Whoever can write the folder can make a checkpoint that passes:
-// what it says is then checked as the arguments of a command line are.
+// Checksums find accidents. Whoever can write the folder can make a checkpoint that passes them, so
+// its contents are also checked like the arguments of a command.
 #pragma once
 
 #include <cstddef>
@@ -26,8 +26,8 @@
 
 namespace ink {
 
-/// What a checkpoint holds; the checksums are its own business. JSON has no infinities: they come
-/// back as null.
+/// The contents of a checkpoint, without the checksums. JSON has no infinities, so they come back
+/// as null.
 struct Checkpoint {
   nlohmann::json config = nlohmann::json::object();
   nlohmann::json state = nlohmann::json::object();
@@ -35,27 +35,27 @@ struct Checkpoint {
   NamedTensors optimizer = {};
 };
 
-/// Throws where a save would replace something that is no checkpoint of ours: a file, or a folder
-/// that holds anything else.
+/// Throws if a save would replace something that is not a checkpoint of inkling: a file, or a
+/// folder that contains anything else.
 void check_replaceable(const std::filesystem::path& out_dir, const std::string& name);
 
-/// Saves it as out_dir/name; the one that was there stays as out_dir/name.prev. Makes out_dir.
-/// Throws, naming file and reason, where a file cannot be written; then the old checkpoint stands.
+/// Saves it as out_dir/name; the older one stays as out_dir/name.prev. Makes out_dir. Throws,
+/// naming file and reason, if a file cannot be written; the old checkpoint then stays.
 void save_checkpoint(const std::filesystem::path& out_dir, const std::string& name,
                      const Checkpoint& checkpoint);
 
-/// The checkpoint out_dir/name and the folder it was found in. Where that one is missing or any of
-/// its files is not what was written, the newest whole one of name.tmp (complete, but not yet
-/// renamed) and name.prev, and the log callback is told. Throws when there is none: one error that
-/// says what is wrong with each. `use` is called with each until it does not throw: a checkpoint
-/// whose contents make no sense is passed over, too.
+/// The checkpoint out_dir/name and the folder in which it was found. If it is missing or one of its
+/// files is damaged, the newest whole one of name.tmp (complete, but not yet renamed) and name.prev
+/// is taken instead, and logged. If there is none, one error says what is wrong with each. `use` is
+/// called with each checkpoint until it does not throw, so that one with invalid contents is passed
+/// over, too.
 struct LoadedCheckpoint : Checkpoint {
   std::filesystem::path folder;
 };
 LoadedCheckpoint load_checkpoint(const std::filesystem::path& out_dir, const std::string& name,
                                  const std::function<void(const LoadedCheckpoint&)>& use = {});
 
-/// Is there anything to load, whole or not?
+/// Is there a checkpoint to load, whole or damaged?
 bool checkpoint_exists(const std::filesystem::path& out_dir, const std::string& name);
 
 /// CRC-64/XZ (ECMA-182, reflected); pass the result of one piece on to the next.

@@ -1,4 +1,4 @@
-// TrainConfig: everything a training run is told, under nanoGPT's names.
+// TrainConfig: all settings of a training run, under nanoGPT's names.
 #pragma once
 
 #include <cstdint>
@@ -74,32 +74,32 @@ struct TrainConfig {
     return warmup_cosine(learning_rate, min_lr < 0 ? learning_rate / 10 : min_lr, warmup_iters,
                          lr_decay_iters < 0 ? max_iters : lr_decay_iters);
   }
-  /// What the model's products are computed in (Autocast); parameters and losses are f32 always.
+  /// The dtype of the model's products (Autocast); parameters and losses are always f32.
   DType autocast() const { return dtype == "bfloat16" ? bf16 : f32; }
-  /// Throws, naming the field, on a value no run can have; the limits are those below.
+  /// Throws, naming the field, if a value is not within the limits below.
   void check() const;
 };
 
-/// What a field may be.
+/// The values that a field may have.
 struct Limits {
-  double least = -kNone, most = kNone;    // of a number,
-  double above = -kNone, below = kNone;   // which is neither of these two
-  std::vector<std::string> choices = {};  // of a text; none: any
+  double least = -kNone, most = kNone;    // of a number; it may be one of these
+  double above = -kNone, below = kNone;   // the same, but it may be neither of these
+  std::vector<std::string> choices = {};  // of a text; none: any text
 
   static constexpr double kNone = std::numeric_limits<double>::infinity();
 };
 inline constexpr int64_t kMostSteps = 1'000'000'000;
 
-/// "1 to 1000", "0 to below 1", "adamw or sgd"; empty where any value will do.
+/// "1 to 1000", "0 to below 1", "adamw or sgd"; empty if any value is allowed.
 std::string range_text(const Limits& limits);
 /// Throws, beginning with the name, unless a number, or a text, is within the limits.
 void check_limits(const std::string& name, const Limits& limits, double value);
 void check_limits(const std::string& name, const Limits& limits, int64_t value);
 void check_limits(const std::string& name, const Limits& limits, const std::string& value);
 
-/// Calls f(name, field, help, limits) for each field in order: what the command line, the config
-/// file, the saved config and the printed one are made of. Adding a field is a member above and a
-/// line here.
+/// Calls f(name, field, help, limits) for each field in order. The command line, the config file,
+/// the saved config and the printed one are made from this. To add a field, add a member above and
+/// a line here.
 template <class Config, class F>
 void for_each_field(Config& c, F&& f) {
   f("dataset", c.dataset, "the built-in language: fables (unless --data names files)", Limits{});
@@ -120,8 +120,8 @@ void for_each_field(Config& c, F&& f) {
   f("dropout", c.dropout, "probability of dropping an activation", Limits{.least = 0, .below = 1});
   f("bias", c.bias, "biases in Linear and LayerNorm layers", Limits{});
   f("dtype", c.dtype,
-    "float32, or bfloat16: matrix products and activations in 16 bits, with weights and their "
-    "moments, sums and losses in 32 as before",
+    "float32, or bfloat16: matrix products and activations have 16 bits; weights, moments, sums "
+    "and losses keep 32",
     Limits{.choices = {"float32", "bfloat16"}});
   f("batch_size", c.batch_size, "sequences per micro-batch", Limits{1, 1 << 20});
   f("gradient_accumulation_steps", c.gradient_accumulation_steps, "micro-batches per step",
@@ -143,15 +143,17 @@ void for_each_field(Config& c, F&& f) {
   f("grad_clip", c.grad_clip, "gradients are scaled down to this global norm; 0: never",
     Limits{0, 1e9});
   f("device", c.device,
-    "cpu, cuda or cuda:N: where the model and its batches live (the other one: other last bits)",
+    "cpu, cuda or cuda:N: where the model and its batches live (results differ in the last bits "
+    "between devices)",
     Limits{});
   f("out_dir", c.out_dir, "folder for checkpoints and metrics.jsonl", Limits{});
   f("init_from", c.init_from, "scratch, or resume: continue from out_dir's checkpoint",
     Limits{.choices = {"scratch", "resume"}});
-  f("data_changed", c.data_changed,
-    "resume on data that are not those the run was trained on so far", Limits{});
-  f("seed", c.seed, "of the weights, the batches and dropout", Limits{0, 0x1p63});
-  f("max_minutes", c.max_minutes, "stop, saved, after this many minutes; 0: never", Limits{0, 1e7});
+  f("data_changed", c.data_changed, "resume on other data than the run was trained on so far",
+    Limits{});
+  f("seed", c.seed, "seed of the weights, the batches and dropout", Limits{0, 0x1p63});
+  f("max_minutes", c.max_minutes, "save and stop after this many minutes; 0: never",
+    Limits{0, 1e7});
   f("eval_interval", c.eval_interval, "steps between evaluations, each followed by a checkpoint",
     Limits{1, kMostSteps});
   f("eval_iters", c.eval_iters, "batches per evaluation; 0: the whole validation set",
@@ -160,17 +162,16 @@ void for_each_field(Config& c, F&& f) {
   f("sample_interval", c.sample_interval, "steps between printed samples; 0: never",
     Limits{0, kMostSteps});
   f("threads", c.threads,
-    "CPU threads; 0: one a core, or OMP_NUM_THREADS (another number: other last bits)",
+    "CPU threads; 0: OMP_NUM_THREADS, or else one per core (the number changes the last bits)",
     Limits{0, 1024});
   f("batch_parts", c.batch_parts,
-    "parts of a batch that threads work on side by side; 0: one a thread for small models, else 1 "
-    "(another number: other last bits)",
+    "parts of a batch, each forward and backward on its own thread; 0: one per thread for small "
+    "models, else 1 (their number changes the last bits)",
     Limits{0, 1 << 20});
   f("recompute", c.recompute,
-    "norms and GELUs are not kept for backward but computed again: the same bits in less memory",
-    Limits{});
+    "compute outputs of norms and GELUs again in backward: the same bits in less memory", Limits{});
   f("composed", c.composed,
-    "run fused ops as compositions of basic ones: the same numbers within rounding, slower",
+    "run fused ops as compositions of basic ops: the same numbers within rounding, but slower",
     Limits{});
 }
 

@@ -50,7 +50,7 @@ Tensor backward_in_parts(int64_t rows, int64_t parts, const Tensor& scale, const
       calls[i] = context().random.call;
     }
   });
-  // What is drawn next is drawn at another position, as after a batch in one part.
+  // Later draws come from later positions, as after a batch in one part.
   context().random.call = *std::max_element(calls.begin(), calls.end());
   GradStore::add_to_leaves(stores);
   const NoGrad no_grad;

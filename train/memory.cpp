@@ -15,20 +15,20 @@ namespace {
 
 int64_t floats(int64_t count) { return block_bytes(4 * count); }
 
-// Bytes of what a step makes of `tokens` tokens: a batch's, or a part's.
+// The bytes of a step's tensors for `tokens` tokens, of a batch or of a part.
 struct Sizes {
   const GPTConfig& model;
   int64_t tokens;
   int64_t narrow;  // bytes of an activation between two linear layers: 2 under Autocast
-  bool recompute;  // what norms and gelu give to linear layers is not kept
+  bool recompute;  // outputs of norms and gelu are not saved
   Device device;
 
-  /// `width` numbers a token, of the residual stream and of an activation.
+  /// `width` numbers per token, in the residual stream's dtype or in an activation's.
   int64_t stream(int64_t width) const { return floats(tokens * width); }
   int64_t activation(int64_t width) const { return block_bytes(narrow * tokens * width); }
 };
 
-// What forward keeps of a block for backward.
+// The bytes that forward saves of a block for backward.
 int64_t kept_of_block(const Sizes& s) {
   const int64_t C = s.model.n_embd;
   const int64_t norm = s.stream(C) + 2 * s.stream(1) +  // input, statistics, output
@@ -38,11 +38,12 @@ int64_t kept_of_block(const Sizes& s) {
   return 2 * norm + attention + mlp;
 }
 
-// What a block's backward adds at most: the stream's gradient, in the MLP one that is four times
-// as wide, and a weight's. Of the stream's come copies: one as an activation, one of dropout.
+// The most that a block's backward adds: the stream's gradient, a gradient in the MLP that is four
+// times as wide, and a weight's gradient. The stream's gradient also has copies: one as an
+// activation, one for dropout.
 int64_t added_by_block(const Sizes& s, bool dropout) {
   const int64_t C = s.model.n_embd, copies = (s.narrow < 4 ? 1 : 0) + (dropout ? 1 : 0);
-  // gelu's output, where it was not kept, is made again.
+  // gelu's output is computed again if it was not saved.
   return s.stream(C) + copies * s.activation(C) + (s.recompute ? 2 : 1) * s.activation(4 * C) +
          floats(4 * C * C);
 }
@@ -51,17 +52,17 @@ int64_t head_rows(const Sizes& s) {
   return linear_cross_entropy_rows(s.tokens, s.model.vocab_size, s.device);
 }
 
-// The last norm's input and output; the head's gradient of it, computed in forward, on a chunk of
-// logits, which its gradient overwrites unless it is narrower.
+// The last norm's input and output; the gradient of that output, which the head computes in
+// forward; and a chunk of logits, which its gradient overwrites unless that is narrower.
 int64_t head_activations(const Sizes& s) {
   const int64_t C = s.model.n_embd, logits = head_rows(s) * s.model.vocab_size;
   return s.stream(C) + 2 * s.activation(C) + floats(logits) +
          (s.narrow < 4 ? block_bytes(s.narrow * logits) : 0);
 }
 
-// What each thread packs a product's operands into, where a unit of the processor computes it: the
-// most of the MLP's products and the head's. Elsewhere products of bf16 run on f32 copies of both
-// operands and of the result, those of the MLP being the largest.
+// If a unit of the processor computes products, each thread packs operands into scratch memory: the
+// most is that of the MLP's products or the head's. Otherwise products of bf16 run on f32 copies of
+// both operands and of the result; the MLP's are the largest.
 int64_t product_scratch(const Sizes& s) {
   const int64_t C = s.model.n_embd, V = s.model.vocab_size, N = s.tokens, rows = head_rows(s);
   const GemmUnit* unit = gemm_unit();
@@ -73,7 +74,7 @@ int64_t product_scratch(const Sizes& s) {
   return block_bytes(max_threads() * most);
 }
 
-// Elements of weights that linear layers round to bf16 and keep beside them.
+// The number of weights of which linear layers keep bf16 copies.
 int64_t rounded_weights(const GPT& model) {
   int64_t bytes = 0;
   for (const auto& [name, parameter] : model.named_parameters()) {
@@ -84,9 +85,10 @@ int64_t rounded_weights(const GPT& model) {
 
 }  // namespace
 
-// A step is at its peak at one of these moments. As backward goes from block to block it frees what
-// the block kept and leaves its gradients, so that one of its ends is the highest. Parts of a batch
-// that run side by side go through them together, each with gradients of its own.
+// A step reaches its peak at one of the moments below. As backward goes from block to block, it
+// frees what a block saved and adds its gradients, so the peak is at the first or the last block.
+// Parts of a batch that run side by side reach these moments together, each with gradients of its
+// own.
 MemoryEstimate estimate_memory(const GPT& model, const TrainConfig& config) {
   const GPTConfig& c = model.config;
   const bool mixed = config.autocast() == bf16;
@@ -101,10 +103,11 @@ MemoryEstimate estimate_memory(const GPT& model, const TrainConfig& config) {
     if (name.rfind("h.0.", 0) == 0) block += bytes;
   }
   const int64_t moments = config.optimizer == "adamw" ? 2 : config.momentum > 0 ? 1 : 0;
-  // Gradients that forward finds: those of earlier micro-batches, those of earlier parts.
+  // Gradients that exist already in forward: those of earlier micro-batches or of earlier parts.
   const int64_t waiting = config.gradient_accumulation_steps > 1 ? parameters : 0,
                 before = waiting + (parts - together) * parameters;
-  // Those that `parts` at work have, on top or, of one alone, in the same memory.
+  // Gradients of the parts that run: added to those, or, if one part runs alone, in the same
+  // memory.
   const auto gradients = [&](int64_t bytes) {
     return parts == 1 ? std::max(before, bytes) : before + together * bytes;
   };

@@ -8,23 +8,24 @@
 
 namespace ink {
 
-/// Bytes of tensors at the moment of a step when there are most of them, the allocator's rounding
-/// included. The process needs some 20 MB more.
+/// The peak of bytes in tensors during a step, including the allocator's rounding. The process
+/// needs some 20 MB more.
 struct MemoryEstimate {
   int64_t model = 0;        // parameters and the optimizer's moments
   int64_t gradients = 0;    // of parameters
-  int64_t activations = 0;  // what forward keeps for backward, and what is being computed
+  int64_t activations = 0;  // saved for backward, or being computed
   int64_t total() const { return model + gradients + activations; }
 };
 
-/// The least number of parameters such a model has: its matrices.
+/// The number of parameters in the matrices of such a model: it has at least these.
 int64_t least_parameters(const GPTConfig& config);
 
-/// Throws where `what` ("this model") needs more bytes than this process can have.
+/// Throws if `what` ("this model") needs more bytes than this process can have.
 void check_memory(const std::string& what, int64_t bytes);
 
-/// Linear in batch_size, block_size and n_layer. Within 10 % of what is measured; with several
-/// parts of a batch side by side (data_parallel.h), less is used when their peaks do not coincide.
+/// Linear in batch_size, block_size and n_layer, and within 10 % of the measured peak. With several
+/// parts of a batch side by side (data_parallel.h), a run may use less, because their peaks need
+/// not coincide.
 MemoryEstimate estimate_memory(const GPT& model, const TrainConfig& config);
 
 }  // namespace ink

@@ -86,7 +86,7 @@ OptimizerStep Optimizer::step_arrays() const {
   return {lr, grad_norm, clip, finite, skipped};
 }
 
-// All of them, before anything changes.
+// Checks all gradients before anything changes.
 void Optimizer::check_gradients() const {
   const std::string name = name_;
   for (size_t i = 0; i < parameters_.size(); ++i) {
@@ -99,7 +99,7 @@ void Optimizer::check_gradients() const {
   }
 }
 
-// What linear layers read of the parameters under Autocast is updated with them.
+// The bf16 copies of parameters, which linear layers read under Autocast, are updated with them.
 void Optimizer::step(const Tensor& loss) {
   const NoGrad no_grad;
   std::vector<Tensor> grads;

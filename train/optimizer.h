@@ -1,5 +1,5 @@
-// Optimizers: AdamW and SGD, with parameter groups, clipping by the global norm, and steps that
-// skip themselves when a gradient is not finite.
+// Optimizers: AdamW and SGD, with parameter groups and clipping by the global norm. They skip a
+// step whose gradients are not finite.
 //
 //   AdamW optimizer(decay_matrices(model.named_parameters(), 0.1), {.lr = 1e-3, .grad_clip = 1});
 //   for (...) {
@@ -9,8 +9,8 @@
 //     optimizer.zero_grad();
 //   }
 //
-// A step reads nothing back: whether it was skipped, its gradient norm and the counts are tensors
-// (status()), to be looked at whenever it suits. The numbers are PyTorch's formulas.
+// A step reads nothing back. Whether it was skipped, its gradient norm and the counts are tensors
+// (status()) that can be read at any time. The formulas are PyTorch's.
 #pragma once
 
 #include <memory>
@@ -24,24 +24,24 @@
 
 namespace ink {
 
-/// Parameters that are treated alike.
+/// Parameters with the same settings.
 struct ParameterGroup {
   NamedTensors parameters = {};
-  std::optional<double> weight_decay = {};  ///< in place of the optimizer's
-  double lr_scale = 1;                      ///< times the optimizer's learning rate
+  std::optional<double> weight_decay = {};  ///< replaces the optimizer's
+  double lr_scale = 1;                      ///< multiplies the optimizer's learning rate
 };
 
 /// nanoGPT's two groups: tensors with two dimensions or more (matrices, embeddings) decay, all
 /// others (biases, norms) do not.
 std::vector<ParameterGroup> decay_matrices(const NamedTensors& parameters, double weight_decay);
 
-/// What the last step left, as tensors: the host need not read any of it.
+/// The results of the last step, as tensors, so that the host need not read them.
 struct OptimizerStatus {
   Tensor lr;         ///< f64 (): learning rate
   Tensor grad_norm;  ///< f64 (): Euclidean norm of all gradients together, before clipping
   Tensor clip;       ///< f64 (): the factor that clips gradients; 1 when they need not be clipped
   Tensor finite;     ///< bool (): were the loss and all gradients finite?
-  Tensor skipped;    ///< i64 (2): steps skipped so far; those of them since the last that was not
+  Tensor skipped;    ///< i64 (2): how many steps were skipped, in all and since the last good one
 };
 
 class Optimizer {
@@ -50,14 +50,14 @@ class Optimizer {
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
 
-  /// Updates every parameter that has a gradient, unless a gradient or the loss (any shape, may be
-  /// left out) is not finite: then values, moments and step counts stay as they are and the step
-  /// counts as skipped. Gradients are left alone. Throws, and changes nothing, where a gradient's
-  /// shape, dtype or device is not the parameter's.
+  /// Updates every parameter that has a gradient. If a gradient or the loss (any shape; may be left
+  /// out) is not finite, the step is skipped: values, moments and step counts stay as they are.
+  /// Gradients are not changed. Throws, and changes nothing, if a gradient's shape, dtype or device
+  /// is not the parameter's.
   void step(const Tensor& loss = {});
   /// Every gradient becomes undefined.
   void zero_grad();
-  /// The learning rate of the steps to come.
+  /// Sets the learning rate of the next steps.
   void set_lr(double lr);
 
   /// Learning rate, gradient norm, clip factor, finite flag and counts, as the last step left them.
@@ -70,8 +70,8 @@ class Optimizer {
   ///               and step
   ///   skipped     the counts of skipped steps
   NamedTensors state() const;
-  /// Copies a saved state in. Every name that is missing or unexpected and every shape that differs
-  /// is listed in one error, and then nothing was copied.
+  /// Copies a saved state in. If names are missing or unexpected, or shapes differ, one error lists
+  /// them all, and nothing is copied.
   void load_state(const NamedTensors& state);
 
  protected:
@@ -93,7 +93,7 @@ class Optimizer {
   const char* name_;
   double grad_clip_;
   NamedTensors parameters_;
-  ParameterLists lists_;  // what of the parameters no step changes: the gradients are left out
+  ParameterLists lists_;  // all lists but the gradients, which change from step to step
   OptimizerStatus status_;
   std::vector<std::pair<const char*, std::unique_ptr<Arrays>>> moments_;
 };
@@ -129,7 +129,7 @@ struct SGDOptions {
   double momentum = 0;
   bool nesterov = false;
   double weight_decay = 0;
-  double grad_clip = 0;  ///< as AdamW's
+  double grad_clip = 0;  ///< as for AdamW
 };
 
 /// Sutskever et al. 2013, in PyTorch's form: the learning rate stays outside the momentum.
@@ -138,7 +138,7 @@ struct SGDOptions {
 ///   p = p - lr (nesterov ? g + momentum b : b)
 class SGD : public Optimizer {
  public:
-  /// Throws unless all numbers are >= 0, and where nesterov has no momentum to work with.
+  /// Throws unless all numbers are >= 0, and if nesterov is set without a momentum.
   SGD(const std::vector<ParameterGroup>& groups, const SGDOptions& options = {});
   SGD(const NamedTensors& parameters, const SGDOptions& options = {})
       : SGD(std::vector<ParameterGroup>{{parameters}}, options) {}

@@ -42,7 +42,7 @@ SavedRun read_run(const LoadedCheckpoint& saved) {
   run.dataset = state.text("dataset");
   run.step = state.count("step", kMostSteps);
   run.best_val_loss = state.number("best_val_loss");
-  // What older checkpoints do not say: they were always validated.
+  // Older checkpoints do not have this field: they were always validated.
   run.validated_step =
       state.has("validated_step") ? state.count("validated_step", kMostSteps) : run.step;
   if (state.has("data")) run.data = state.text("data");

@@ -1,4 +1,4 @@
-// What a checkpoint says of a run, read and checked field by field.
+// The run that a checkpoint holds, read and checked field by field.
 #pragma once
 
 #include <filesystem>
@@ -17,25 +17,25 @@ constexpr const char* kLastCheckpoint = "ckpt";
 constexpr const char* kBestCheckpoint = "best";
 
 /// A run on disk. Somebody else may have written it. So its config gives the model and the
-/// training, but not out_dir, device or init_from, and its files of data may be used only if they
-/// have the fingerprint.
+/// training, but not out_dir, device or init_from. Its data files may be used only if they match
+/// the fingerprint.
 struct SavedRun {
   TrainConfig config;
   std::shared_ptr<const Tokenizer> tokenizer;
-  std::string start;    // what samples start from when nothing else is said
+  std::string start;    // the text from which samples start by default
   std::string dataset;  // what it was trained on, in words
-  std::string data;     // fingerprint of the files; empty: not known
+  std::string data;     // fingerprint of the data files; empty: not known
   int64_t step = 0, validated_step = 0;
   std::optional<double> best_val_loss;
   NamedTensors model_state, optimizer_state;
   std::filesystem::path folder;
 };
 
-/// The checkpoint out_dir/name ("ckpt" or "best"), or, where its files or what they say make no
-/// sense, the one before. Errors name file, field, what was expected and what was found.
+/// The checkpoint out_dir/name ("ckpt" or "best"), or the one before if its files are damaged or
+/// their contents invalid. Errors name file, field, what was expected and what was found.
 SavedRun load_run(const std::filesystem::path& out_dir, const std::string& name);
 
-/// Size and CRC-64 of files joined, in words; empty for none, and where one is no regular file.
+/// Size and CRC-64 of files joined, as text; empty for no files, or if one is not a regular file.
 std::string fingerprint_of(const std::vector<std::string>& files);
 
 }  // namespace ink

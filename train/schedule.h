@@ -16,8 +16,8 @@ inline Schedule constant_lr(double lr) {
   return [lr](int64_t) { return lr; };
 }
 
-/// nanoGPT's: up in a straight line over warmup_iters steps, down half a cosine to min_lr at step
-/// lr_decay_iters, and min_lr from there on.
+/// nanoGPT's schedule: it rises linearly over warmup_iters steps, falls as half a cosine to min_lr
+/// at step lr_decay_iters, and stays at min_lr.
 inline Schedule warmup_cosine(double lr, double min_lr, int64_t warmup_iters,
                               int64_t lr_decay_iters) {
   return [=](int64_t step) {

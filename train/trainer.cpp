@@ -22,9 +22,9 @@
 namespace ink {
 namespace {
 
-constexpr int64_t kIgnored = -100;  // a target that counts nothing
+constexpr int64_t kIgnored = -100;  // a target that is left out
 
-// While it lives, a model is in evaluation mode; then each of its modules is as it was.
+// While it lives, a model is in evaluation mode. After that each of its modules is as before.
 class EvaluationMode {
  public:
   explicit EvaluationMode(Module& model) {
@@ -40,14 +40,14 @@ class EvaluationMode {
   std::vector<std::pair<Module*, bool>> were_;
 };
 
-// The run that a config goes on with.
+// The run that a config resumes, if any.
 std::optional<SavedRun> saved_run(const TrainConfig& config) {
   if (config.init_from != "resume") return {};
   return load_run(config.out_dir, kLastCheckpoint);
 }
 
-// The data of a run, whose files have this fingerprint. Those that a run is resumed on are compared
-// before anything reads them.
+// The dataset of a run, whose files have this fingerprint. When a run is resumed, the fingerprints
+// are compared before anything reads the files.
 std::unique_ptr<Dataset> dataset_for(const TrainConfig& config, const std::string& fingerprint,
                                      const std::optional<SavedRun>& saved) {
   if (!saved) return make_dataset(config);
@@ -58,7 +58,7 @@ std::unique_ptr<Dataset> dataset_for(const TrainConfig& config, const std::strin
             saved->data.empty() ? printable(saved->dataset, 200) : saved->data, ", got ",
             fingerprint.empty() ? "other data" : fingerprint,
             "; name the same text with --data, or go on with --data_changed");
-  // Where nothing is known of the files, their own vocabulary is compared with the run's.
+  // If the run has no fingerprint, the vocabulary of the files is compared with the run's.
   return make_dataset(config, config.data_changed || known ? saved->tokenizer : nullptr);
 }
 
@@ -67,7 +67,7 @@ Tensor ids_tensor(const std::vector<int64_t>& ids, int64_t rows) {
   return from_vector(ids, Shape{rows, static_cast<int64_t>(ids.size()) / rows});
 }
 
-// The same into memory that stays where it is while the shape does.
+// The same into the same memory, unless the shape changes.
 void copy_ids(Tensor& to, const std::vector<int64_t>& ids, int64_t rows) {
   const Tensor from = ids_tensor(ids, rows);
   if (!to.defined() || to.shape() != from.shape()) to = empty_like(from);
@@ -135,7 +135,7 @@ Trainer::Trainer(const TrainConfig& config, const std::optional<SavedRun>& saved
       dataset_(dataset ? std::move(dataset) : dataset_for(config, data_, saved)),
       schedule_(config.schedule()) {
   const FieldGuard on_device(&Context::default_device, device_);
-  // Data that hold no batch are refused now, before anything is written.
+  // Data that are too short for a batch are refused before anything is written.
   dataset_->train_batch(0, 0, 1, config_.block_size);
   dataset_->val_batch(0, 0, 1, config_.block_size);
   const GPTConfig sizes = config_.gpt(dataset_->tokenizer().vocab_size());
@@ -198,7 +198,7 @@ void Trainer::load_batches(int64_t step) {
   }
 }
 
-// 1 divided by the number of targets in all micro-batches: () f32, read by nobody here.
+// 1 divided by the number of targets in all micro-batches: () f32, which the host does not read.
 Tensor Trainer::share_of_a_target() const {
   const NoGrad no_grad;
   Tensor count;
@@ -209,8 +209,8 @@ Tensor Trainer::share_of_a_target() const {
   return 1 / to(count, f32);
 }
 
-// The loss of a micro-batch, outside any graph: summed over its targets if gradients are to be
-// scaled by `scale`, else their mean. Adds to the gradients.
+// Returns the loss of a micro-batch, outside any graph, and adds to the gradients. The loss is a
+// sum over targets if `scale` is given, which scales the gradients; otherwise it is a mean.
 Tensor Trainer::forward_backward(int64_t step, int64_t micro_batch, int64_t parts,
                                  const Tensor& scale) {
   context().random = {.seed = static_cast<uint64_t>(config_.seed),
@@ -223,8 +223,8 @@ Tensor Trainer::forward_backward(int64_t step, int64_t micro_batch, int64_t part
   });
 }
 
-// The mean loss over a step's targets, outside any graph; adds its gradients. Each target counts
-// alike, whatever the micro-batch and the part that it is in.
+// Returns the mean loss over a step's targets, outside any graph, and adds its gradients. All
+// targets have the same weight, whatever their micro-batch and part.
 Tensor Trainer::forward_backward_all(int64_t step) {
   // Observers see one thread.
   const int64_t parts = context().observers.empty() ? batch_parts(config_, num_parameters_) : 1;
@@ -241,8 +241,8 @@ Tensor Trainer::forward_backward_all(int64_t step) {
   return total * share;
 }
 
-// What a step does on the device: it reads batches_ and the learning rate. The host reads nothing
-// of it here.
+// The part of a step that runs on the device. It reads batches_ and the learning rate. The host
+// reads none of its results here.
 void Trainer::forward_backward_update() {
   const Tensor step_loss = forward_backward_all(steps_done_);
   const NoGrad no_grad;
@@ -283,15 +283,14 @@ Progress Trainer::progress() {
   return result;
 }
 
-// Each thread takes batches of its own, but where observers look on; their losses are summed in
-// order.
+// Each thread takes batches of its own, unless there are observers. The losses are summed in order.
 Evaluation evaluate(GPT& model, const Dataset& dataset, int64_t batches, int64_t batch_size,
                     uint64_t seed, const std::function<bool()>& stop) {
   const EvaluationMode evaluating(model);
   const int64_t block = model.config.block_size;
   const int64_t rows = batches > 0 ? batches * batch_size : dataset.val_windows(block);
   struct Part {
-    Tensor loss;  // the sum over the batch; read when all are under way
+    Tensor loss;  // the sum over the batch; read after all were launched
     double targets = 0, rows = 0, best_possible = 0;
     bool best_possible_known = false;
   };
@@ -366,10 +365,10 @@ void Trainer::save(const std::string& name) {
   check_finite();
   Checkpoint checkpoint;
   checkpoint.config = to_json(config_);
-  checkpoint.config.erase("init_from");     // how this process started, not what the run is
-  checkpoint.config.erase("data_changed");  // the same
-  checkpoint.config.erase("out_dir");       // nor where it lies,
-  checkpoint.config.erase("device");        // nor what it ran on
+  checkpoint.config.erase("init_from");  // these four belong to the process, not to the run
+  checkpoint.config.erase("data_changed");
+  checkpoint.config.erase("out_dir");
+  checkpoint.config.erase("device");
   checkpoint.config["vocabulary"] = nlohmann::json::parse(dataset_->tokenizer().to_json());
   checkpoint.config["start"] = sample_start();
   checkpoint.state = {{"step", steps_done_},

@@ -23,31 +23,31 @@
 
 namespace ink {
 
-/// The mean loss over some batches, in nats a token, and, where known, the best possible: the
+/// The mean loss over some batches, in nats per token; and, if known, the best possible loss, the
 /// lowest that any model could reach on them.
 struct Evaluation {
   double loss = 0;
   std::optional<double> best_possible;
-  int64_t tokens = 0;  // that count as targets
-  bool whole = true;   // false: stopped, and then nothing of it is known
+  int64_t tokens = 0;  // number of targets
+  bool whole = true;   // false: it was stopped, and the other fields mean nothing
 };
 
-/// Steps that were skipped because something was not finite.
+/// Steps that were skipped because a loss or gradient was not finite.
 struct Skipped {
   int64_t total = 0, in_a_row = 0;
 };
 
-/// What happened since progress() was last asked.
+/// What happened since the last call of progress().
 struct Progress {
   double loss = 0;  // mean over the steps since
   std::optional<double> best_possible;
   double lr = 0;
   double grad_norm = 0;  // of the last step, before clipping
-  int64_t skipped = 0;   // steps skipped so far because something was not finite
+  int64_t skipped = 0;   // steps skipped so far (a loss or gradient was not finite)
   int64_t tokens = 0;
 };
 
-/// The dataset a config names; read with `tokenizer`, if one is given, instead of the config's.
+/// The dataset that a config names. `tokenizer`, if given, replaces the config's.
 std::unique_ptr<Dataset> make_dataset(const TrainConfig& config,
                                       std::shared_ptr<const Tokenizer> tokenizer = nullptr);
 
@@ -55,34 +55,34 @@ class Trainer {
  public:
   /// A new run, or, with init_from = resume, the one that out_dir's checkpoint holds.
   explicit Trainer(const TrainConfig& config);
-  /// The same on data of the caller's, whatever the config says about data.
+  /// The same on the caller's dataset; the config's data are ignored.
   Trainer(const TrainConfig& config, std::unique_ptr<Dataset> dataset);
-  /// The run that `saved` holds, or a new one where it holds none, whatever init_from says.
-  /// dataset: as above, or null.
+  /// The run in `saved`, or a new one if that is empty; init_from is ignored. dataset: as above, or
+  /// null.
   Trainer(const TrainConfig& config, const std::optional<SavedRun>& saved,
           std::unique_ptr<Dataset> dataset);
 
-  /// One optimizer step over gradient_accumulation_steps micro-batches. Nothing is read back.
+  /// One optimizer step over gradient_accumulation_steps micro-batches. Reads nothing back.
   void step();
   int64_t steps_done() const { return steps_done_; }
-  /// Are steps replayed as a whole (on a GPU), or done op by op?
+  /// Are steps replayed as a whole (on a GPU)? Otherwise they run op by op.
   bool replaying() const { return replay_->captured(); }
 
-  /// Reads back what the steps since the last call left in tensors.
+  /// Reads back the results of the steps since the last call.
   Progress progress();
   /// Evaluates on eval_iters sampled batches, or on the whole validation set if `whole` or if
-  /// eval_iters is 0. Given up once `stop` says so.
+  /// eval_iters is 0. Stops early once `stop` returns true.
   Evaluation evaluate(bool whole = false, const std::function<bool()>& stop = {}) const;
   /// Reads back how many steps were skipped.
   Skipped skipped() const;
-  /// Throws, naming it, where a parameter or a moment is not finite.
+  /// Throws if a parameter or a moment is not finite, and names it.
   void check_finite() const;
-  /// Saves as `name` in out_dir: "ckpt" (the last) or "best". Throws, and saves nothing, where a
+  /// Saves as `name` in out_dir: "ckpt" (the last) or "best". Throws, and saves nothing, if a
   /// parameter or a moment is not finite.
   void save(const std::string& name);
-  /// Notes a validation loss; says whether it is the best so far.
+  /// Notes a validation loss. Is it the best so far?
   bool note_validation(double loss);
-  /// Did that happen after the last step?
+  /// Was the last step followed by note_validation()?
   bool is_validated() const { return validated_step_ == steps_done_; }
   /// Repeats the last step's forward and backward under the NaN sentinel; empty if all is finite.
   std::string find_non_finite();
@@ -90,7 +90,7 @@ class Trainer {
   const TrainConfig& config() const { return config_; }
   GPT& model() { return *model_; }
   const Dataset& dataset() const { return *dataset_; }
-  /// What samples start from when nothing else is said: the first character of the data.
+  /// The text from which samples start by default: the first character of the data.
   std::string sample_start() const;
   const Optimizer& optimizer() const { return *optimizer_; }
   double best_val_loss() const { return best_val_loss_; }
@@ -100,7 +100,7 @@ class Trainer {
   struct Ids {
     Tensor x, y;
   };
-  /// What this thread runs under, changed to what the config asks for.
+  /// This thread's context, changed as the config asks.
   Context run_context() const;
   void load_batches(int64_t step);
   Tensor share_of_a_target() const;
@@ -111,7 +111,7 @@ class Trainer {
 
   TrainConfig config_;
   Device device_;
-  std::string data_;  // fingerprint of the files; empty for data of the caller's
+  std::string data_;  // fingerprint of the files; empty for the caller's dataset
   std::unique_ptr<Dataset> dataset_;
   std::unique_ptr<GPT> model_;
   std::vector<Tensor> parameters_;
@@ -129,12 +129,12 @@ class Trainer {
   int64_t steps_since_ = 0;
 };
 
-/// Mean loss of a model over validation batches: `batches` sampled ones of batch_size sequences,
-/// or, for 0, the whole set. Given up once `stop`, which any thread may call, says so.
+/// Mean loss of a model over validation batches: `batches` sampled ones of batch_size sequences, or
+/// the whole set if that is 0. Stops early once `stop`, which any thread may call, returns true.
 Evaluation evaluate(GPT& model, const Dataset& dataset, int64_t batches, int64_t batch_size,
                     uint64_t seed, const std::function<bool()>& stop = {});
 
-/// A model as a checkpoint has it, ready to sample from or to evaluate.
+/// A model from a checkpoint, ready to sample from or to evaluate.
 struct LoadedModel : SavedRun {
   std::unique_ptr<GPT> model;
 };
@@ -142,9 +142,9 @@ struct LoadedModel : SavedRun {
 /// model is in eval mode, on the context's default device.
 LoadedModel load_model(const std::string& out_dir, const std::string& name = "");
 
-/// Text that model writes after `start`, piece by piece to `write` as it is chosen. An empty start
-/// is the dataset's own first character. Characters the tokenizer does not know are an error.
-/// Returns the ids of the whole text, `start` included.
+/// Lets a model continue `start`, and passes each piece of text to `write` as it is chosen. An
+/// empty start is the dataset's own first character. Characters that the tokenizer does not know
+/// are an error. Returns the ids of the whole text, including `start`.
 std::vector<int64_t> write_sample(const GPT& model, const Tokenizer& tokenizer,
                                   const std::string& start, const GenerateOptions& options,
                                   const std::function<void(const std::string&)>& write);

@@ -13,7 +13,7 @@
 namespace ink {
 namespace {
 
-// A row for a module; its parameters are drawn anew, so that ones and zeros do not hide anything.
+// A row for a module. Its parameters are drawn anew, because ones and zeros could hide mistakes.
 template <class M>
 ModuleCase any_inputs(std::string name, M module, std::vector<Tensor> inputs,
                       std::function<Tensor(const M&, const std::vector<Tensor>&)> forward) {

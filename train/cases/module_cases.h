@@ -1,4 +1,4 @@
-// One row per layer: test_modules and `inkling gradcheck` check it in f64, with all its parameters
+// One row per layer. test_modules and `inkling gradcheck` check it in f64, with all its parameters
 // and inputs.
 #pragma once
 

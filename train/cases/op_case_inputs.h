@@ -1,4 +1,4 @@
-// What the rows of op_cases.cpp are run on.
+// The inputs of the rows of op_cases.cpp.
 #pragma once
 
 #include <vector>
@@ -7,8 +7,8 @@
 
 namespace ink {
 
-/// The inputs of a row's set in a floating dtype, the same ones every time. Where `dtype` is
-/// coarser than f64, values are those of bf16, so that the same set in f64 holds the same numbers.
+/// The inputs of a row's set in a floating dtype, the same ones every time. If `dtype` is coarser
+/// than f64, values are those of bf16, so that the same set in f64 holds the same numbers.
 Inputs make_inputs(const std::vector<In>& set, DType dtype = DType::f64);
 /// The positions of those that are differentiated.
 std::vector<size_t> differentiable(const std::vector<In>& set);

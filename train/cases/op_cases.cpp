@@ -56,7 +56,7 @@ std::vector<std::vector<In>> cross() {
       {{{2, 0, 4}}, {{2, 3, 4}}, {{2, 3, 3}}}, {{{3, 257, 133}}, {{3, 131, 133}}, {{3, 131, 37}}}};
 }
 // The same with masks that broadcast in every way, and where there are holes, bools of their shape.
-// A bias that is the same for all keys changes nothing, and has no gradient but rounding errors.
+// A bias that is the same for all keys changes nothing, so its gradient is only rounding errors.
 std::vector<std::vector<In>> masks(In::Kind kind, const Shape& large, bool holes = false) {
   std::vector<std::vector<In>> sets;
   const auto add = [&](const Shape& q, const Shape& k, const Shape& v, const Shape& shape) {
@@ -77,7 +77,7 @@ std::vector<std::vector<In>> masks(In::Kind kind, const Shape& large, bool holes
 
 Outputs pair_of(const std::pair<Tensor, Tensor>& both) { return {both.first, both.second}; }
 
-// In f64 all is f64, so that differences are exact.
+// In f64 all tensors are f64, so that differences are exact.
 Tensor narrow(const Tensor& x) { return to(x, x.dtype() == f64 ? f64 : bf16); }
 // The op under Autocast: of f32 inputs, bf16 results and f32 gradients; and with a bf16 activation.
 // The op is a lambda without captures.

@@ -30,11 +30,11 @@ using Inputs = std::vector<Tensor>;
 using Outputs = std::vector<Tensor>;
 
 struct OpCase {
-  std::string name;  // of the op, as record knows it; ".branch" may follow: "cross_entropy.none"
+  std::string name;  // as passed to record; ".branch" may follow: "cross_entropy.none"
   /// Several sets: small (all broadcasts and corners), zero-size, and one of over 100,000 elements
   /// with odd sizes, such as 3 x 257 x 193, past vector width, tile and grain.
   std::vector<std::vector<In>> inputs;
-  Outputs (*op)(const Inputs&);  // no std::function, because each takes long to compile
+  Outputs (*op)(const Inputs&);  // not a std::function, because each takes long to compile
   double f32_tolerance = 1e-5;   // of max|f32 - f64| / max|f64|, values and gradients
   double bf16_tolerance = 0.03;
   bool second_derivative = true;  // check d2, too

@@ -38,7 +38,7 @@ const std::vector<std::pair<std::string, Sizes>>& sizes() {
   return table;
 }
 
-// Ids that mean nothing.
+// A tokenizer whose ids mean nothing.
 class AnyTokens final : public Tokenizer {
  public:
   explicit AnyTokens(int64_t vocab_size) : vocab_size_(vocab_size) {}
@@ -107,7 +107,7 @@ std::unique_ptr<Trainer> make_trainer(const BenchSetup& setup) {
   return trainer;
 }
 
-// The most memory that this process ever had, in bytes.
+// The peak of this process's memory, in bytes.
 int64_t process_peak() {
   std::ifstream file("/proc/self/status");
   for (std::string line; std::getline(file, line);) {

@@ -1,4 +1,4 @@
-// Bench: a training step measured, on random tokens, with everything that `train` does in a step.
+// Bench: measures a training step on random tokens, with everything that `train` does in a step.
 #pragma once
 
 #include <string>
@@ -11,24 +11,24 @@
 
 namespace ink {
 
-/// What to measure. Every step sees the same batch, and the learning rate stays what it is.
+/// What to measure. Every step has the same batch, and the learning rate is constant.
 struct BenchSetup {
   std::string name;
   TrainConfig config;
   int64_t vocab_size = 0;
-  int64_t steps = 0;           // to be timed, after two to warm up; 0: as many as take ten seconds
-  int64_t profile_steps = -1;  // more of them, under the profiler; -1: a quarter of the above
+  int64_t steps = 0;           // timed ones, after two to warm up; 0: as many as take ten seconds
+  int64_t profile_steps = -1;  // further ones, under the profiler; -1: a quarter of `steps`
   /// A safetensors file with the model's state_dict, and the batch: x and y (B, T) i64. Empty: the
   /// model is drawn from the seed, and so are the tokens.
   std::string weights;
 };
 
-/// The names of the setups there are, and one of them. Throws where there is none of that name.
+/// The names of all setups, and the setup of a name. Throws if there is none of that name.
 std::vector<std::string> bench_names();
 BenchSetup bench_setup(const std::string& name);
 
-/// FLOPs of a step's matrix products, multiplication and addition counted apart: forward, and twice
-/// that for backward.
+/// FLOPs of a step's matrix products, forward and twice that for backward. A multiplication and an
+/// addition are two FLOPs.
 struct StepFlops {
   double weights = 0;    // 6 x (elements of weights that multiply) x tokens
   double attention = 0;  // 6 L B T (T + 1) C: queries times keys, weights times values, causal
@@ -42,16 +42,16 @@ struct BenchResult {
   int64_t parameters = 0;
   double start = 0;            // from the call to the end of the first step
   std::vector<double> times;   // of each step
-  std::vector<double> losses;  // of each step from the very first on, also those to warm up
+  std::vector<double> losses;  // of each step, including those to warm up
   StepFlops flops;
   MemoryEstimate formula;
-  int64_t allocator_peak = 0;   // in use at a time, the allocator's rounding included
-  int64_t allocator_held = 0;   // that, and blocks of other sizes kept for reuse
+  int64_t allocator_peak = 0;   // in use at a time, including the allocator's rounding
+  int64_t allocator_held = 0;   // in use, or kept for reuse
   int64_t process_peak = 0;     // resident, of the whole process so far
   int64_t raw_allocations = 0;  // calls to the system's allocator in the timed steps
-  double page_faults = 0;       // of a timed step, in the whole process
+  double page_faults = 0;       // per timed step, in the whole process
   std::vector<ProfileRow> rows;
-  int64_t profiled = 0;  // steps that rows are of, with batch_parts 1
+  int64_t profiled = 0;  // the number of profiled steps, with batch_parts 1
 
   double median() const;
   double best() const;

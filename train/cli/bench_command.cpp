@@ -1,4 +1,4 @@
-// inkling bench: a training step measured; two runs side by side.
+// inkling bench: measures a training step, and compares two runs.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <omp.h>
@@ -37,7 +37,7 @@ struct BenchOptions {
 
 double megabytes(int64_t bytes) { return static_cast<double>(bytes) / 1e6; }
 
-// What a config of train has beyond a step.
+// Settings of `train` that do not concern a step.
 const std::set<std::string> kNotOfAStep = {
     "dataset",       "data",           "tokenizer",    "val_fraction",
     "max_iters",     "lr_decay_iters", "min_lr",       "warmup_iters",
@@ -49,7 +49,7 @@ std::string config_help() {
                      fmt::join(bench_names(), ", "));
 }
 
-// Flags over the setup that --config names.
+// Options override the setup that --config names.
 bool read_options(const Arguments& arguments, BenchOptions& options, BenchSetup& setup) {
   const auto parse_into = [&](BenchSetup& into) {
     CommandOptions command(
@@ -58,18 +58,19 @@ bool read_options(const Arguments& arguments, BenchOptions& options, BenchSetup&
     command.add("--vocab_size", &into.vocab_size, "ids are below it", {.limits = {1, 1e7}});
     command.add_fields(into.config, kNotOfAStep);
     command.add("--steps", &into.steps,
-                "timed steps, after two to warm up; by default ten seconds of them",
+                "timed steps, after two to warm up; by default as many as take ten seconds",
                 {.limits = {1, 1e6}});
     command.add("--profile_steps", &into.profile_steps,
-                "further steps whose ops are timed; by default a quarter of the above",
+                "further steps whose ops are timed; by default a quarter of --steps",
                 {.limits = {0, 1e6}});
     command.add("--weights", &into.weights,
                 "a safetensors file with the model's weights and a batch, x and y (B, T)");
-    command.flag("--scaling", options.scaling, "once more with B, T, L and C doubled, each alone");
+    command.flag("--scaling", options.scaling, "repeat with B, T, L and C doubled, one at a time");
     command.add("--json", &options.json, "write the results to this file; -: print nothing else");
-    command.add("--compare", &options.compare,
-                "a file of --json to show beside this run; of two files: both, and no run",
-                {.most_values = 2});
+    command.add(
+        "--compare", &options.compare,
+        "show a file of --json beside this run; with two files, compare these and run nothing",
+        {.most_values = 2});
     return command.parse(arguments);
   };
   BenchSetup ignored;
@@ -173,7 +174,8 @@ void print(const BenchResult& result, const Machine& machine) {
   line("");
   for (const std::string& text : profile_table(result.rows, result.profiled, machine)) line(text);
   if (const int64_t parts = batch_parts(config, result.parameters); parts > 1)
-    line(fmt::format("The table is of steps with batch_parts 1; those timed above had {}.", parts));
+    line(fmt::format("The table is for steps with batch_parts 1; the steps timed above had {}.",
+                     parts));
 }
 
 // ---- scaling
@@ -183,7 +185,7 @@ struct Doubled {
   int64_t TrainConfig::*field;
 };
 
-// How the time grows as B, T, L and C do, beside how the FLOPs do.
+// How the time grows with B, T, L and C, compared with the FLOPs.
 ordered_json run_scaling(const BenchSetup& base, const BenchResult& one, bool print_it) {
   auto rows = ordered_json::array();
   if (print_it)
@@ -225,7 +227,7 @@ constexpr Figure kFigures[] = {{"step", "ms_median", "ms a step, median", 1},
                                {"memory", "allocator_peak", "MB of tensors", 1e6},
                                {"memory", "process_peak", "MB of process", 1e6}};
 
-// What a comparison shows of results.
+// The numbers of a result that a comparison shows.
 struct Compared {
   std::vector<double> figures;           // as kFigures
   std::map<std::string, double> phases;  // "linear forward": ms, of every op and phase
@@ -301,7 +303,7 @@ int bench_command(const Arguments& arguments) {
     return kOk;
   }
   const bool quiet = options.json == "-";
-  if (!options.json.empty() && !quiet) AtomicFile{options.json};  // refused now if at all
+  if (!options.json.empty() && !quiet) AtomicFile{options.json};  // throws if not writable
   use_threads(setup.config.threads);
   warn_of_slow_blas();
   BenchResult result = run_bench(setup);

@@ -91,7 +91,7 @@ Device parsed_device(const std::string& name) {
 
 namespace {
 
-// OpenMP ends the program where the system refuses a thread; this asks first.
+// OpenMP ends the program if the system refuses a thread. So this checks first.
 void check_threads(int64_t threads) {
   static int64_t allowed = 1;
   if (threads <= allowed) return;
@@ -120,7 +120,7 @@ void use_threads(int64_t threads) {
 
 namespace {
 
-// A file that a program opens must not become its standard output.
+// Opens closed standard descriptors, so that no file becomes the program's standard output.
 void open_standard_descriptors() {
   for (int fd = 0; fd < 3; ++fd)
     if (::fcntl(fd, F_GETFD) < 0 && ::open("/dev/null", O_RDWR) < 0) std::abort();
@@ -136,7 +136,8 @@ std::string explained(const std::exception& error) {
   return error.what();
 }
 
-// The exit code of a command whose output may have been lost. Nobody need be told who closed it.
+// The exit code of a command, which is an error if its output was lost. If the reader closed the
+// pipe, no message is needed.
 int with_output_written(int code) {
   errno = 0;
   std::cout.flush();

@@ -1,4 +1,4 @@
-// The command line: one function a command, and what they share.
+// The command line: one function for each command, and what they share.
 #pragma once
 
 #include <string>
@@ -8,16 +8,15 @@
 
 namespace ink {
 
-/// What a program returns: 0, 1 for anything that failed, 2 for a command line that makes no sense,
-/// 130 after Ctrl-C.
+/// Exit codes: 0; 1 if something failed; 2 for a wrong command line; 130 after Ctrl-C.
 enum ExitCode { kOk = 0, kFailed = 1, kUsage = 2, kInterrupted = 130 };
 
 /// The whole program: dispatches on the first word. Never throws; each error is a line of stderr.
 int run_command_line(int argc, char** argv);
 
-/// A word as the shell reads it: in quotes where it needs them.
+/// A word for the shell, in quotes if it needs them.
 std::string for_shell(const std::string& word);
-/// What a user types to run a command of this program, by the name it was called by.
+/// What a user types to run a command of this program, with the name by which it was called.
 std::string typed(const std::string& command);
 
 // The commands; the arguments are those after the command's name.
@@ -36,11 +35,11 @@ int report_command(const Arguments& arguments);    // report_command.cpp
 /// parse_device; throws UsageError.
 Device parsed_device(const std::string& name);
 
-/// Sets the number of CPU threads; 0: that of OMP_NUM_THREADS, or else one a core.
+/// Sets the number of CPU threads; 0: OMP_NUM_THREADS, or else one per core.
 void use_threads(int64_t threads);
 
-/// Warns on standard error where products are OpenBLAS's and it runs kernels for an older processor
-/// than this one; says what to do.
+/// Warns on standard error if OpenBLAS computes products with kernels for an older processor than
+/// this one, and says what to do.
 void warn_of_slow_blas();
 
 }  // namespace ink

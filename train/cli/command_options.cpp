@@ -40,7 +40,7 @@ size_t edit_distance(const std::string& a, const std::string& b) {
   return row.back();
 }
 
-// A number as people write it; throws on what is none, or more than the type holds.
+// A number as people write it. Throws if the text is not a number or the type cannot hold it.
 template <class T>
 T number_of(const std::string& label, const std::string& text, const Limits& limits) {
   T value{};
@@ -65,7 +65,7 @@ T number_of(const std::string& label, const std::string& text, const Limits& lim
   return value;
 }
 
-// A word that is an option, and not a value such as -5.
+// Is this word an option, and not a value such as -5?
 bool is_option(const std::string& word) {
   return word == "-h" || (word.size() > 2 && word.compare(0, 2, "--") == 0);
 }
@@ -100,10 +100,10 @@ struct CommandOptions::Parser {
   std::string config_file = {};
 
   std::vector<std::string> names();
-  size_t own_arguments();  // how many the command takes beside options
+  size_t own_arguments();  // the number of the command's arguments that are not options
   CLI::Option* find(const std::string& name);
   void check(const Given& given) const;
-  // own: gets the words that are no option's.
+  // own: gets the words that belong to no option.
   std::vector<Given> read_arguments(const Arguments& arguments, Arguments& own);
   std::vector<Given> read_config_file();
 };
@@ -172,8 +172,8 @@ void CommandOptions::add_fields(TrainConfig& config, const std::set<std::string>
 
 void CommandOptions::take_config_file() {
   add("--config", &parser_->config_file,
-      "a file of lines NAME = VALUE: NAME is an option of this list without its dashes; what the "
-      "command line gives overrides the file");
+      "a file of lines NAME = VALUE, where NAME is an option of this list without its dashes; the "
+      "command line overrides the file");
   parser_->config = parser_->find("config");
 }
 

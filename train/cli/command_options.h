@@ -1,4 +1,5 @@
-// The options of one command: declared once, from which come its help, its checks and its values.
+// The options of one command. Each is declared once, which gives its help, its checks and its
+// value.
 #pragma once
 
 #include <map>
@@ -13,7 +14,7 @@
 
 namespace ink {
 
-/// A command line that makes no sense; the text says what would.
+/// An error in the command line; the text says what was expected.
 class UsageError : public Error {
  public:
   using Error::Error;
@@ -23,7 +24,7 @@ using Arguments = std::vector<std::string>;
 
 class CommandOptions {
  public:
-  /// Where an option's value goes, and the default that it holds before.
+  /// Where an option's value is stored; before parse() it holds the default.
   using Value = std::variant<std::string*, int64_t*, double*, std::vector<std::string>*>;
   struct Rules {
     bool shows_default = false;  // in the help
@@ -41,17 +42,17 @@ class CommandOptions {
   void add(const std::string& names, Value value, const std::string& help) {
     add(names, value, help, Rules{});
   }
-  /// One that needs no value.
+  /// Adds an option without a value.
   void flag(const std::string& name, bool& value, const std::string& help);
-  /// One option for each field of a config but those named.
+  /// Adds an option for each field of a config except those in `left_out`.
   void add_fields(TrainConfig& config, const std::set<std::string>& left_out = {});
-  /// Takes --config FILE, a file of "name = value" lines. The command line overrides it.
+  /// Adds --config FILE, a file of "name = value" lines. The command line overrides it.
   void take_config_file();
 
-  /// Reads arguments, and the config file that they name, into the values. '-' and '_' are alike
-  /// within names; an unknown name is answered with the nearest one. Nothing is given twice.
-  /// Integers are decimal, and a number is never rounded, clamped or wrapped. Throws UsageError.
-  /// Returns false if help was printed instead.
+  /// Reads arguments, and the config file that they name, into the values. '-' and '_' are the same
+  /// within names. For an unknown name the error suggests the nearest one. An option given twice is
+  /// an error. Integers are decimal, and a number is never rounded, clamped or wrapped. Throws
+  /// UsageError. Returns false if help was printed instead.
   bool parse(const Arguments& arguments);
   /// Did the command line, or its config file, give this option?
   bool given(const std::string& name) const;

@@ -36,7 +36,7 @@ class SettingParser {
   bool is_at(std::string_view any) const { return !at_end() && any.find(text_[at_]) != any.npos; }
   bool take(char wanted) { return is_at({&wanted, 1}) && ++at_ > 0; }
 
-  // Goes to the next thing that is no space or comment, of this line or of any.
+  // Skips spaces and comments, in this line or over line ends, too.
   void skip(bool lines, bool commas = false) {
     while (is_at(" \t\r#") || (lines && is_at("\n")) || (commas && is_at(","))) {
       if (is_at("#")) {

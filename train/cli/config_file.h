@@ -1,4 +1,4 @@
-// Config files: what --config FILE reads.
+// Config files, which --config FILE reads.
 #pragma once
 
 #include <string>
@@ -18,9 +18,9 @@ struct Setting {
 ///   name = value          # a comment; of a flag, the name alone says true
 ///   name = [a, "b c", 'd']
 ///
-/// Values are separated by commas or spaces, and a list may go on over lines. What is in "" is
-/// JSON's; what is in '' has no escapes. Throws, naming the line, on anything else, and on a name
-/// that comes twice.
+/// Values are separated by commas or spaces, and a list may have several lines. Text in "" has
+/// JSON's escapes; text in '' has none. Throws, naming the line, on anything else, and on a name
+/// that occurs twice.
 std::vector<Setting> parse_settings(std::string_view text);
 
 }  // namespace ink

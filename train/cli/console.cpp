@@ -27,8 +27,8 @@ bool set_and_not_empty(const char* variable) {
   return value != nullptr && *value != '\0';
 }
 
-// A live line must fit the terminal: a wrapped one could not be rewritten. Escape codes take no
-// columns of it.
+// A live line must fit the terminal, because a wrapped one could not be rewritten. Escape codes
+// take no columns.
 std::string cut_to_terminal(const std::string& text) {
   winsize size{};
   const bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
@@ -92,7 +92,7 @@ struct MetricsLine {
   int64_t step;
   bool is_validation;
 };
-// None where it is not a line of ours.
+// None if it is not a line of inkling's metrics.
 std::optional<MetricsLine> parsed_line(const std::string& line) {
   try {
     const nlohmann::json object = parse_json(line);
@@ -119,7 +119,7 @@ void keep_lines(const std::filesystem::path& file, int64_t last_step, int64_t ma
   }
   if (kept == text) return;
   if (foreign > 0)
-    log_message(file.string(), ": ", foreign, " lines left out that are no metrics of a step");
+    log_message(file.string(), ": ", foreign, " lines left out that are not metrics of a step");
   AtomicFile out(file);
   out.write(kept.data(), kept.size());
   out.commit();

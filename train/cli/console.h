@@ -1,4 +1,4 @@
-// What a run shows: one live line that is rewritten on a terminal, or plain lines; metrics.jsonl.
+// The output of a run: a live line that is rewritten on a terminal, or plain lines; metrics.jsonl.
 #pragma once
 
 #include <chrono>
@@ -39,9 +39,9 @@ class Console {
   bool live_shown_ = false;
 };
 
-/// metrics.jsonl: one JSON object a line, appended. A resumed run keeps the lines up to its step,
-/// but for the validation at the last one, which it repeats. Lines that are left out go at once or
-/// not at all; those that are no metrics are told.
+/// metrics.jsonl: one JSON object per line, appended. A resumed run keeps the lines up to its step,
+/// except the validation at that step, which it repeats. The other lines are removed all at once or
+/// not at all; lines that are not metrics are logged.
 class Metrics {
  public:
   static constexpr const char* kFile = "metrics.jsonl";
@@ -51,7 +51,7 @@ class Metrics {
   Metrics(const Metrics&) = delete;
   Metrics& operator=(const Metrics&) = delete;
 
-  /// Throws where the line cannot be written whole.
+  /// Throws if the line cannot be written whole.
   void write(const nlohmann::ordered_json& object);
 
  private:

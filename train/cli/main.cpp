@@ -8,8 +8,8 @@
 
 namespace {
 
-// OpenBLAS takes this much when it is loaded, and asks for ever where it cannot have it (ulimit
-// -v). So the program asks before that: this runs before the constructors of its libraries.
+// OpenBLAS allocates this much when it is loaded, and retries for ever if it cannot (ulimit -v). So
+// the program checks first: this function runs before the constructors of its libraries.
 void check_address_space(int, char**, char**) {
   constexpr size_t kBytes = size_t{256} << 20;
   void* memory =

@@ -27,7 +27,7 @@ std::string read_text(const std::string& file) {
 
 CommandOptions::Rules up_to(double most) { return {.shows_default = true, .limits = {0, most}}; }
 
-// Which model, and what it runs on.
+// Options that name a model and its device.
 struct ModelOptions {
   std::string out_dir = "out", checkpoint, device = "cpu";
   int64_t threads = 0;
@@ -38,10 +38,10 @@ struct ModelOptions {
                 "ckpt (the last) or best; by default best, if there is one");
     command.add("--device", &device, "cpu, cuda or cuda:N: what the model runs on",
                 {.shows_default = true});
-    command.add("--threads", &threads, "CPU threads; 0: one a core, or OMP_NUM_THREADS",
+    command.add("--threads", &threads, "CPU threads; 0: OMP_NUM_THREADS, or else one per core",
                 up_to(1024));
   }
-  /// Sets the threads; gives the device.
+  /// Sets the threads and returns the device.
   Device use() const {
     use_threads(threads);
     return parsed_device(device);
@@ -56,7 +56,7 @@ void describe_checkpoint(const LoadedModel& loaded) {
   std::cout << *loaded.model << "\n";
 }
 
-// One page with the weights over the end of a text, as far as the context reaches.
+// Writes a page with the attention weights for the end of a text, as long as the context.
 void write_attention(const LoadedModel& loaded, std::vector<int64_t> ids, const std::string& file) {
   const auto seen = std::min(ids.size(), static_cast<size_t>(loaded.config.block_size));
   ids.erase(ids.begin(), ids.end() - static_cast<int64_t>(seen));
@@ -108,23 +108,23 @@ int sample_command(const Arguments& arguments) {
   SampleOptions options;
   model.add_to(command);
   command.add("--start", &options.start,
-              "text to go on from, or FILE:path; by default what the training data starts with",
+              "text to continue, or FILE:path; by default the beginning of the training data",
               {.may_be_empty = true});
   command.add("--num_samples", &options.num_samples, "how many texts",
               {.shows_default = true, .limits = {1, 1e9}});
   command.add("--max_new_tokens", &options.generate.max_new_tokens,
-              "length of each; by default as many as the context holds", {.limits = {0, 1e9}});
+              "length of each; by default that of the context", {.limits = {0, 1e9}});
   command.add("--temperature", &options.generate.temperature,
-              "below 1: safer, above 1: wilder, 0: always the likeliest", up_to(1e6));
-  command.add("--top_k", &options.generate.top_k, "choose among the k likeliest only; 0: among all",
-              up_to(1e9));
-  command.add("--seed", &options.seed, "of the choices", up_to(0x1p63));
+              "below 1: safer; above 1: wilder; 0: always the likeliest token", up_to(1e6));
+  command.add("--top_k", &options.generate.top_k,
+              "choose only among the k likeliest tokens; 0: among all", up_to(1e9));
+  command.add("--seed", &options.seed, "seed of the choices", up_to(0x1p63));
   command.add("--attention", &options.attention,
               "write an HTML page that shows the last text with the weights of all heads");
   if (!command.parse(arguments)) return kOk;
   const FieldGuard on_device(&Context::default_device, model.use());
 
-  if (!options.attention.empty()) AtomicFile{options.attention};  // refused now, if at all
+  if (!options.attention.empty()) AtomicFile{options.attention};  // throws if not writable
   write_samples(load_model(model.out_dir, model.checkpoint), options);
   return kOk;
 }
@@ -134,7 +134,7 @@ int eval_command(const Arguments& arguments) {
   ModelOptions model;
   std::vector<std::string> data;
   model.add_to(command);
-  command.add("--data", &data, "other text files than the run's own");
+  command.add("--data", &data, "text files to use instead of the run's own");
   if (!command.parse(arguments)) return kOk;
   const FieldGuard on_device(&Context::default_device, model.use());
 

@@ -43,7 +43,7 @@ std::string describe_run(const fs::path& folder) {
   }
 }
 
-// The first of out.1, out.2, ... that is not there.
+// The first of out.1, out.2, ... that does not exist.
 fs::path place_aside(const fs::path& folder) {
   for (int i = 1;; ++i) {
     const fs::path aside = folder.string() + "." + std::to_string(i);
@@ -56,7 +56,7 @@ void delete_run(const fs::path& folder) {
     for (const char* ending : {"", ".prev", ".tmp"})
       fs::remove_all((folder / name).string() + ending);
   }
-  // Anything else under this name is not ours.
+  // Anything else of this name is not inkling's.
   if (fs::is_regular_file(folder / Metrics::kFile)) fs::remove(folder / Metrics::kFile);
 }
 
@@ -64,7 +64,7 @@ void delete_run(const fs::path& folder) {
 
 void check_not_of_run(const fs::path& out_dir, const fs::path& profile) {
   if (profile.empty()) return;
-  std::error_code error;  // what is wrong with a name, opening it says
+  std::error_code error;  // ignored: if something is wrong with a name, opening it says what
   const auto whole = [&](const fs::path& path) {
     return fs::weakly_canonical(fs::absolute(path, error), error);
   };
@@ -131,7 +131,7 @@ void OutFolder::lock() {
     static_cast<void>(::pwrite(lock_, owner.data(), owner.size(), 0));  // for people only
 }
 
-// Removes the folder, too, if we made it and nothing came into it.
+// Also removes the folder, if the constructor made it and it is still empty.
 void OutFolder::unlock() {
   if (lock_ < 0) return;
   std::error_code ignored;

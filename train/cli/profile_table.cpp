@@ -20,7 +20,7 @@ double bytes_of(const ProfileRow& row) {
   return row.forward.work.bytes() + row.backward.work.bytes() + row.other.work.bytes();
 }
 
-// "12.345   87 %", or blanks for what did not happen.
+// "12.345   87 %", or blanks if there were no calls.
 std::string cell(const ProfileEntry& entry, double steps, const Machine& machine) {
   if (entry.calls == 0) return std::string(18, ' ');
   const double roof = roof_share(entry, machine);

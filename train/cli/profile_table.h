@@ -1,4 +1,4 @@
-// A profile as people read it, and as programs do.
+// A profile as a table for people, and as JSON for programs.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -10,18 +10,18 @@
 
 namespace ink {
 
-/// The share of the roof that `entry` reached: its FLOPs at the machine's rate, or its bytes at the
-/// memory's, whichever takes longer, over the time it took. Work on what a cache holds can reach
-/// more than 1. 0 where nothing was counted.
+/// The share of the roofline that `entry` reached. This is the time of its FLOPs at the machine's
+/// peak, or of its bytes at the memory's bandwidth, whichever is longer, divided by its measured
+/// time. It can exceed 1 if the data fit in a cache. 0 if no FLOPs or bytes were counted.
 double roof_share(const ProfileEntry& entry, const Machine& machine);
 
-/// One line an op: calls and milliseconds a step, forward, backward and other, each with its share
-/// of the roof; the megabytes that it read and wrote.
+/// One line per op: calls and milliseconds per step, forward, backward and other, each with its
+/// share of the roofline; and the megabytes that the op read and wrote.
 std::vector<std::string> profile_table(const std::vector<ProfileRow>& rows, int64_t steps,
                                        const Machine& machine);
 
-/// The same, an object an op: op, share, and for forward, backward and other calls, ms, bytes,
-/// flops (a step) and roof.
+/// The same, one object per op: op, share, and for forward, backward and other: calls, ms, bytes,
+/// flops (per step) and roof.
 nlohmann::ordered_json profile_json(const std::vector<ProfileRow>& rows, int64_t steps,
                                     const Machine& machine);
 

@@ -1,7 +1,8 @@
-// The search runs 192 seeds at a time, one to a vector lane. The generator is the linear recurrence
+// The search tries 192 seeds at a time, one in each vector lane. The generator is the linear
+// recurrence
 //   w[j] = w[j - 227] ^ mix(w[j - 624], w[j - 623]),   j >= 624
-// over the 624 words that seeding makes; output number t is w[624 + t], tempered. Of both parts
-// only the words that the wanted outputs depend on are kept.
+// over the 624 words that seeding makes. Output number t is w[624 + t], tempered. Of both parts,
+// only the words on which the wanted outputs depend are kept.
 #include "train/cli/seedhunt.h"
 
 #include <algorithm>
@@ -18,12 +19,12 @@
 
 namespace ink {
 
-// ---- what a printed number says
+// ---- what a printed number tells
 
 namespace {
 
 // Works on a number and on a vector of them: the least of what OutputSet's definition compares.
-// (In place, since how a vector is returned depends on the processor compiled for.)
+// (In place, because how a vector is returned depends on the target processor.)
 template <class U>
 inline void rank(const OutputSet& set, U& u) {
   u = ((u & set.mask) - set.first) * set.inverse;
@@ -70,9 +71,9 @@ OutputSet printed_rand(const std::string& text, int digits) {
   return {kEnd - 1, static_cast<uint32_t>(low), 1, 0, static_cast<uint32_t>(high - low)};
 }
 
-// u % high == value. With high = 2^shift d, d odd: dividing the multiples of high by it is
-// multiplying by d's inverse modulo 2^32 and rotating; it takes the other numbers beyond the
-// largest quotient. Granlund and Montgomery 1994, section 9.
+// u % high == value. Let high = 2^shift d with d odd. Multiplying by d's inverse modulo 2^32 and
+// rotating divides the multiples of high by it, and takes all other numbers beyond the largest
+// quotient. Granlund and Montgomery 1994, section 9.
 OutputSet drawn_randint(uint64_t value, uint64_t high) {
   INK_CHECK(high >= 2 && high < 1u << 28, "seedhunt: expected randint(HIGH) with HIGH from 2 to ",
             (1u << 28) - 1, ", got ", high);
@@ -209,7 +210,7 @@ std::vector<uint32_t> seedhunt(uint64_t skip, const std::vector<OutputSet>& outp
   constexpr uint64_t kMostSkipped = 1000000, kSeeds = uint64_t{1} << 32, kChunk = 1 << 16;
   INK_CHECK(skip <= kMostSkipped, "seedhunt: expected at most ", kMostSkipped,
             " outputs to skip, got ", skip);
-  INK_CHECK(!outputs.empty(), "seedhunt: expected numbers to go by, got none");
+  INK_CHECK(!outputs.empty(), "seedhunt: expected at least one number, got none");
   INK_CHECK(options.first <= kSeeds && options.count <= kSeeds - options.first,
             "seedhunt: expected seeds below 2^32, got ", options.count, " from ", options.first);
   const Plan plan(skip, outputs);

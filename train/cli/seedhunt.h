@@ -1,7 +1,7 @@
-// Finding a program's seed again from a few of the numbers it drew.
+// Finds a program's seed from a few of the numbers that it drew.
 //
-// PyTorch seeds its CPU generator with 32 bits even where nobody called manual_seed; so the seed of
-// any run is among 2^32, and three or four printed numbers tell which one.
+// PyTorch seeds its CPU generator with 32 bits, even if nobody called manual_seed. So the seed of
+// any run is one of 2^32, and three or four printed numbers tell which one.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +11,14 @@
 
 namespace ink {
 
-/// What a printed number says about the output u of the generator behind it: u lies in the set
+/// What a printed number tells about the generator's output u behind it: u lies in the set
 ///   rotate_right(((u & mask) - first) * inverse, shift) <= last      (all modulo 2^32)
 /// which is an interval where inverse is 1, and the numbers with one remainder otherwise.
 struct OutputSet {
   uint32_t mask, first, inverse, shift, last;
 
   bool contains(uint32_t u) const;
-  /// The share of all outputs that lie in it.
+  /// The fraction of all outputs that lie in it.
   double share() const;
 };
 
@@ -33,9 +33,9 @@ struct SeedhuntOptions {
   std::function<void(double share_done)> progress;  // called now and then, by one thread
 };
 
-/// The seeds, in ascending order, with which the generator's outputs number skip, skip + 1, ... lie
-/// in the given sets. On all threads; a try costs about the arithmetic of seeding plus what the
-/// twists below `skip` need. skip <= 10^6.
+/// The seeds, in ascending order, for which outputs number skip, skip + 1, ... of the generator lie
+/// in the given sets. It runs on all threads. A try costs about the arithmetic of seeding, plus
+/// that of the twists before `skip`. skip <= 10^6.
 std::vector<uint32_t> seedhunt(uint64_t skip, const std::vector<OutputSet>& outputs,
                                const SeedhuntOptions& options = {});
 

@@ -1,4 +1,4 @@
-// inkling seedhunt: which seed did that PyTorch program run with?
+// inkling seedhunt: with which seed did a PyTorch program run?
 #include <fmt/format.h>
 
 #include <chrono>
@@ -47,7 +47,7 @@ std::vector<OutputSet> outputs_of(const Given& given) {
   return outputs;
 }
 
-// The live line: how far, and how long still.
+// The live line: the share of seeds tried, and the time left.
 class SearchProgress {
  public:
   void operator()(double done) {
@@ -79,7 +79,7 @@ int seedhunt_command(const Arguments& arguments) {
   command.add("--rand,--values", &given.values,
               "consecutive numbers of rand, as printed: v1,v2,...", {.delimiter = ','});
   command.add("--randint", &given.high,
-              "the numbers are those of randint(HIGH), given as --values v1,v2,...",
+              "the numbers come from randint(HIGH), and are given as --values v1,v2,...",
               {.limits = {2, 0x1p63}});
   command.add("--skip", &given.skip, "how many 32-bit outputs were drawn before them",
               {.shows_default = true, .limits = {0, 1e6}});

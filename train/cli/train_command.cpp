@@ -62,11 +62,11 @@ std::string loss_text(double loss, const std::optional<double>& best) {
               : fmt::format("loss {:.4f}", loss);
 }
 
-// --profile: the table of all steps but the first ones, which allocate, and the trace of a few.
+// --profile: a table of all steps except the first ones, which allocate; and a trace of a few.
 class StepProfile {
  public:
   explicit StepProfile(std::filesystem::path file) : file_(std::move(file)) {
-    if (!file_.empty()) AtomicFile{file_};  // one that cannot be written is refused now
+    if (!file_.empty()) AtomicFile{file_};  // throws if it is not writable
   }
 
   void step(Trainer& trainer) {
@@ -99,7 +99,7 @@ class StepProfile {
   int64_t seen_ = 0;
 };
 
-// The run as a person watches it: the trainer, the clock, the console and metrics.jsonl.
+// A run with its output: the trainer, the clock, the console and metrics.jsonl.
 class TrainRun {
  public:
   TrainRun(const TrainConfig& config, const std::optional<SavedRun>& saved,
@@ -144,7 +144,7 @@ class TrainRun {
     return finish();
   }
 
-  // f(), which is work between steps. If it fails, the steps since the last save are saved first.
+  // Calls f(), work between steps. If it throws, the steps since the last save are saved first.
   template <class F>
   auto or_save(F&& f) {
     try {
@@ -157,7 +157,7 @@ class TrainRun {
   Evaluation evaluate(bool whole) {
     return or_save([&] { return trainer_.evaluate(whole, is_interrupted); });
   }
-  // What is not training does not count as its time.
+  // Calls f() and leaves its time out of the training's.
   template <class F>
   auto beside_training(F&& f) {
     const Clock::time_point begin = Clock::now();
@@ -225,7 +225,7 @@ class TrainRun {
                    {"grad_norm", progress.grad_norm},
                    {"tokens_per_s", rate},
                    {"ms", ms}});
-    if (steps != config_.log_interval) object["steps"] = steps;  // that the means are over
+    if (steps != config_.log_interval) object["steps"] = steps;  // over which the means are
     or_save([&] { metrics_.write(object); });
     if (progress.skipped > skipped_) {
       console_.line(console_.yellow(
@@ -286,7 +286,7 @@ class TrainRun {
     or_save([&] { metrics_.write(object); });
   }
 
-  // As much as the context holds: beyond it the model would have to go on from the middle.
+  // Writes as much as the context holds, because the model cannot see a story's start beyond that.
   // False: interrupted.
   bool show_sample() {
     return beside_training([&] { return or_save([&] { return write_a_sample(); }); });
@@ -354,12 +354,12 @@ class TrainRun {
   Metrics metrics_;
   Clock::time_point start_, last_report_;
   const bool on_cpu_ = parse_device(config_.device).is_cpu();  // where asking costs nothing
-  static constexpr int64_t kMostSkipped = 10;                  // in a row
+  static constexpr int64_t kMostSkipped = 10;                  // skipped steps in a row
   double training_seconds_ = 0;
   int64_t first_step_, last_reported_ = 0, skipped_;
 };
 
-// What train is told beside its config.
+// The options of train that are not in its config.
 struct TrainOptions {
   bool print_config = false, overwrite = false, check = false;
   bool names_out_dir = false;
@@ -374,13 +374,12 @@ void check_usage(const TrainConfig& config) {
   }
 }
 
-// Flags over the config file over what `config` holds. False: help was printed instead.
+// Options override the config file, which overrides `config`. False: help was printed instead.
 bool parse_into(TrainConfig& config, const Arguments& arguments, TrainOptions& options) {
   CommandOptions command("train", "Trains a GPT; with no options, on the built-in stories.");
   command.add_fields(config);
   command.take_config_file();
-  command.flag("--overwrite", options.overwrite,
-               "delete the run that is in out_dir, and start anew there");
+  command.flag("--overwrite", options.overwrite, "delete the run in out_dir, and start anew there");
   command.flag("--print_config", options.print_config, "print the effective config and stop");
   command.flag("--check", options.check,
                "compare 3 steps with fused ops and with their definitions, name the op where they "
@@ -431,7 +430,7 @@ int train_command(const Arguments& arguments) {
     print_config(config);
     return kOk;
   }
-  // Nobody reads the console any more, or a file is as large as files may be: then the write fails.
+  // If nobody reads the console any more, or a file is at the limit of its size, the write fails.
   for (const int signal : {SIGPIPE, SIGXFSZ}) std::signal(signal, SIG_IGN);
   use_threads(config.threads);
   warn_of_slow_blas();
