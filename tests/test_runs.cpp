@@ -258,7 +258,7 @@ TEST_F(Runs, MetricsGoOn) {
   const Ran resumed =
       run_shell(train("--init_from resume --max_iters 40 --out_dir " + path("out")));
   EXPECT_EQ(resumed.code, 0) << resumed.err;
-  EXPECT_NE(resumed.err.find("3 lines left out that are no metrics of a step"), std::string::npos)
+  EXPECT_NE(resumed.err.find("3 lines left out that are not metrics of a step"), std::string::npos)
       << resumed.err;
   const std::string whole = losses("whole/metrics.jsonl"), parts = losses("out/metrics.jsonl");
   EXPECT_EQ(parts.substr(0, parts.find("\"step\":20,\"val_loss\"")),

@@ -347,7 +347,7 @@ def report(results, options, mkl):
         f"* {theirs}{unlocked}; Python {platform.python_version()}",
         f"* `python {shlex.join(['tests/benchmarks/compare_pytorch.py', *sys.argv[1:]])}`: {options.rounds} rounds, contenders taking turns",
         "",
-        "Forward, backward, clipping and AdamW. Of a contender's turns: the median of their medians, and the best step.",
+        "A step is forward, backward, clipping and AdamW. Each contender has several turns: \"ms median\" is the median of their medians, and \"ms best\" its fastest step.",
     ]
     for config, everyone in results.items():
         lines += ["", *table(config, everyone)]
@@ -358,7 +358,7 @@ def write_tables(path, text):
     old = path.read_text() if path.exists() else ""
     before, begin, rest = old.partition(BEGIN)
     if END not in rest:
-        head = "# Training steps beside PyTorch\n\nWritten by `compare_pytorch.py`, whose head says how it measures.\n\n"
+        head = "# Training steps beside PyTorch\n\n`compare_pytorch.py` writes these tables; its head says how it measures.\n\n"
         before, rest = head, END + "\n"
     path.write_text(f"{before}{BEGIN}\n\n{text}\n{END}{rest.partition(END)[2]}")
 

@@ -79,7 +79,7 @@ size_t indent_of(const std::string& line) {
   return std::min(line.find_first_not_of(' '), line.size());
 }
 
-/// Goes through the lines of a source and sets down what there is to read.
+/// Goes through the lines of a source and makes a page of them.
 class Typesetter {
  public:
   Typesetter(const std::string& source, std::vector<Printed> printed, int steps)
@@ -120,7 +120,7 @@ class Typesetter {
     }
   }
 
-  // Is line i the last of what began at the outermost indentation?
+  // Does line i end a declaration at the outermost indentation?
   bool ends_statement(size_t i) const {
     const char last = lines_[i].back();
     size_t next = i + 1;
@@ -141,7 +141,7 @@ class Typesetter {
       return;
     }
     if (text.empty()) return;
-    if (!pieces_.empty()) {  // blank lines at the end of a piece are the next one's business
+    if (!pieces_.empty()) {  // blank lines at the end of a piece are left to the next one
       std::string& before = pieces_.back().text;
       before.erase(before.find_last_not_of('\n') + 1);
     }

@@ -1,11 +1,11 @@
-// What lessons are written with: programs to be read, run and compared with what they should print.
+// The parts of lessons: programs that are read, run, and compared with what they should print.
 //
 // A lesson is one source file. Its first comment is a title and an introduction; then comes a
 // struct derived from Notebook, whose members are read from top to bottom:
 //   // ---- 1. Title           begins a step
-//   // Text                    explains, at the indentation of what it stands before
+//   // Text                    explains the code after it, and has the same indentation
 //   void step_1() { ... }      runs; print(...) in it shows what Python's print would
-// Whatever else is there is code that the steps use. The same file is compiled into the program
+// Anything else is code that the steps use. The same file is compiled into the program
 // and kept in it as text, from which `inkling lesson` prints the page.
 #pragma once
 
@@ -21,14 +21,14 @@
 
 namespace ink {
 
-/// Does every row, along the last dimension, sum to 1? The sums themselves may differ from it in
-/// their last bit, and differ from one machine to the next.
+/// Does every row, along the last dimension, sum to 1? The sums may differ from 1 in their last
+/// bit, and from one machine to the next.
 inline bool sums_to_one(const Tensor& weights) {
   const Tensor sums = sum(weights, {-1});
   return allclose(sums, ones_like(sums));
 }
 
-/// What print takes: a value, as Python shows it.
+/// An argument of print: a value, as Python shows it.
 struct Text {
   Text(const Tensor& x) : value(x.to_string()) {}
   Text(bool x) : value(x ? "True" : "False") {}
@@ -51,7 +51,7 @@ std::string tuple(const Shape& x);
 /// The text of the error that f throws.
 std::string message_of(const std::function<void()>& f);
 
-/// What one call of print printed, and the line of the source that it stands in.
+/// The output of one call of print, and the line of the call in the source.
 struct Printed {
   int step, line;
   std::string text;
@@ -63,8 +63,8 @@ class Notebook {
   int running = 0;  // the step that runs
 
  protected:
-  /// What print begins with, and the line of the source that it stands in. Not
-  /// std::source_location, because Clang 14 has none.
+  /// The first argument of print, and the line of the call in the source. (Clang 14 has no
+  /// std::source_location.)
   struct First {
     template <class T>
     First(const T& x, int source_line = __builtin_LINE()) : text(x), line(source_line) {}
@@ -88,13 +88,13 @@ struct Lesson {
   std::function<std::vector<Printed>(int n)> run;
 };
 
-/// A lesson of a struct N and its steps, in order.
+/// A lesson from a struct N and its steps, in order.
 template <class N>
 Lesson lesson(const std::string& name, const std::vector<void (N::*)()>& steps);
 
-/// All of them in the order to read: those with numbers, then the walkthroughs.
+/// All lessons in reading order: those with numbers, then the walkthroughs.
 std::vector<Lesson> lessons();
-/// The five that take the steps of PyTorch notebooks, to the same digits.
+/// The five that follow PyTorch notebooks to the same digits.
 std::vector<Lesson> walkthroughs();
 
 /// A piece of the page: what a terminal shows in one style.
@@ -107,7 +107,7 @@ std::vector<Piece> page(const Lesson& lesson, int n);
 
 namespace detail {
 std::string lesson_source(const std::string& name);  // made by cmake/EmbedTexts.cmake
-/// Runs f and then sets back what it may have changed.
+/// Runs f, and then restores what it may have changed.
 void run_apart(const std::function<void()>& f);
 }  // namespace detail
 
