@@ -1,4 +1,4 @@
-// What mixed precision (Autocast, base/context.h) adds to the library: weights rounded once a step.
+// Mixed precision (Autocast, base/context.h): bf16 copies of weights, rounded once a step.
 #pragma once
 
 #include "autograd/memory/array.h"

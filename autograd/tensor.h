@@ -89,7 +89,7 @@ struct TensorImpl {
   Array array;
   std::shared_ptr<GradSlot> slot;  // its place in the graph; null: a constant
 
-  // Of views and writes (engine/writes.cpp):
+  // For views and writes (engine/writes.cpp):
   uint64_t moves = 0;                // how often a recorded write replaced `slot`
   bool is_view = false;              // made by a view op
   bool is_buffer = false;            // of a module, and so shared by all who call it

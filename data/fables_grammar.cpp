@@ -106,7 +106,7 @@ Alternative FableGrammar::parse_alternative(std::string_view source) {
   return result;
 }
 
-// "memory=rule", "rule" or "memory": whatever no rule is called must be a memory.
+// "memory=rule", "rule" or "memory": a name that no rule has must be a memory.
 Part FableGrammar::parse_reference(std::string_view source) {
   const size_t equals = source.find('=');
   const std::string name(equals == source.npos ? source : source.substr(equals + 1));
@@ -163,8 +163,8 @@ void FableGrammar::check_order(int index, std::vector<int>& path,
   path.pop_back();
 }
 
-// Completes a rule once all are read: what it can write, whether its choices can be told apart, and
-// their -log p where they do not depend on what is remembered.
+// Completes a rule after all are read: collects its characters, checks that its choices can be told
+// apart, and computes their -log p if that does not depend on remembered texts.
 void FableGrammar::prepare(Rule& rule) {
   std::set<char> characters(alphabet.begin(), alphabet.end());
   for (const Alternative& alternative : rule.alternatives) {
@@ -187,8 +187,8 @@ void FableGrammar::prepare(Rule& rule) {
   }
 }
 
-// The proof: no lead of a choice, whatever is remembered, begins another lead of it. So a choice is
-// known when its lead has been read, and by induction the text determines all of them.
+// The proof: for all remembered texts, no lead of a choice is a prefix of another one. So a choice
+// is known when its lead has been read, and by induction the text determines all choices.
 void FableGrammar::check_choice(const Rule& rule) const {
   std::vector<std::string> leads;
   for (const Alternative& alternative : rule.alternatives) {

@@ -1,5 +1,5 @@
-// Context: what a thread runs under. One thread-local value, inherited by worker threads by copy
-// and restored by checkpoint's recomputation.
+// Context: the settings of a thread, such as grad mode and default dtype. It is one thread-local
+// value. Worker threads get a copy of it, and checkpoint restores it when it runs a section again.
 #pragma once
 
 #include <cstdint>
@@ -41,7 +41,7 @@ struct Context {
   RandomPosition random;
   uint64_t capture = 0;  // the number of the capture that a Replay is making; 0: none
   std::optional<BernoulliRule> imitate_torch;  // do as PyTorch does, even where we differ?
-  std::vector<Observer*> observers;            // told of every record and every vjp
+  std::vector<Observer*> observers;            // called for every record and every vjp
 };
 
 /// The calling thread's context.

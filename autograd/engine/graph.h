@@ -19,15 +19,16 @@
 //       node->input->grad += node->vjp(node->output->grad);            // sums where paths meet
 //   }
 //
-// What follows differs in that nodes are not on a tape but own their inputs' slots, so that a graph
-// lives as long as its result; that a node has several inputs and outputs; and that the walk
-// (backward.cpp: run and visit) visits only nodes that the loss depends on.
+// The real engine differs in three points. Nodes are not on a tape but own their inputs' slots, so
+// a graph lives as long as its result. A node has several inputs and outputs. The walk
+// (backward.cpp: run and visit) visits only nodes on which the loss depends.
 //
 //   slot   A tensor's place in the graph. A recorded write in place gives the tensor another one.
 //          A leaf is a slot that requires grad and has no node.
 //   node   One op that ran: its name, the slots of its inputs and outputs, and its vjp
 //          (vector-Jacobian product).
-//   walk   The nodes that wait, newest first: creation order is a topological order.
+//   walk   One pass of backward: it visits pending nodes, newest first, because creation order is a
+//          topological order.
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,4 @@
-// Array: memory seen through a layout. What kernels read and write; it knows nothing of graphs.
+// Array: memory seen through a layout. Kernels read and write arrays, which know nothing of graphs.
 #pragma once
 
 #include <cstdint>

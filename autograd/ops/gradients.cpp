@@ -1,5 +1,5 @@
-// What the engine asks of arithmetic (engine/graph.h): how gradients are added up, the gradient
-// that a walk starts from, and the gradients of a definition.
+// The arithmetic that the engine needs (engine/graph.h): how gradients are added up, the gradient
+// from which a walk starts, and the gradients of a definition.
 #include <map>
 #include <mutex>
 #include <tuple>
@@ -13,19 +13,19 @@ void detail::add_gradient(Tensor& sum, Tensor g, bool kept, bool create_graph) {
   if (!sum.defined()) {
     const bool own = !kept || g.alone();
     sum = own ? std::move(g) : g.clone();
-    if (kept && sum.is_view()) sum = sum.detach();  // what it is a view of is gone
+    if (kept && sum.is_view()) sum = sum.detach();  // its base is gone
   } else if (create_graph) {
     sum = add(sum, g);
   } else if (kept ? !sum.layout().repeats() : sum.alone()) {
     sum.add_(g);
   } else if (kept) {
-    sum.impl().array = add(sum, g).array();  // several of its elements are one place in memory
+    sum.impl().array = add(sum, g).array();  // several of its elements share one place in memory
   } else {
     sum = add(sum, g);
   }
 }
 
-// The constant 1 for each dtype and device; made anew if it was written to.
+// The constant 1 for each dtype and device. It is made anew if someone has written to it.
 static Array constant_one(Options options) {
   constexpr uint64_t kAsMade = 1;  // version: a single write
   static std::mutex mutex;
@@ -45,7 +45,7 @@ bool is_one(const Tensor& gradient) {
   return gradient.numel() == 1 && gradient.storage() == constant_one(gradient.options()).storage();
 }
 
-// The definition starts from nodes of its own, so that its gradients end there.
+// The definition starts from new nodes, so that the walk ends there.
 Grads differentiate(const std::function<Tensor(const std::vector<Tensor>&)>& definition,
                     const std::vector<Tensor>& inputs, const Tensor& dy) {
   const Composed composed;

@@ -51,7 +51,7 @@ __device__ inline bool turn(C& s, C& dp, const Sight<T>& sight, const QueryRow<C
   return sees;
 }
 
-/// Of a block that owns queries: s and dp of its tile and the keys from j0 on, turned.
+/// For a block that owns queries: computes s and dp of its tile and the keys from j0 on, turned.
 template <class T, int kWidth>
 __device__ inline void turn_tile(Square<compute_t<T>>& s, Square<compute_t<T>>& dp,
                                  Tiles<T, kWidth>& tiles, Alive* alive,

@@ -79,7 +79,8 @@ Outputs pair_of(const std::pair<Tensor, Tensor>& both) { return {both.first, bot
 
 // In f64 all tensors are f64, so that differences are exact.
 Tensor narrow(const Tensor& x) { return to(x, x.dtype() == f64 ? f64 : bf16); }
-// The op under Autocast: of f32 inputs, bf16 results and f32 gradients; and with a bf16 activation.
+// The op under Autocast: f32 inputs give bf16 results and f32 gradients; also with a bf16
+// activation.
 // The op is a lambda without captures.
 template <class Op>
 Outputs (*mixed(Op))(I x) {

@@ -97,7 +97,7 @@ bool is_called(const Lesson& lesson, const std::string& name) {
   return lesson.name == name || (is_number(name) && lesson.name.rfind(name + "_", 0) == 0);
 }
 
-// What both commands do. kind: what one of `lessons` is called.
+// Runs either command. kind: "lesson" or "walkthrough".
 int lesson_or_walkthrough(const std::string& kind, const std::string& description,
                           const std::vector<Lesson>& lessons, const Arguments& arguments) {
   CommandOptions command(kind, description + "\nWithout NAME: lists them.");
