@@ -2,9 +2,10 @@
 //
 // Values become unsigned integers of the same order, the keys. Equal keys keep their order. A block
 // sorts short lines in shared memory, several at once (Batcher's bitonic sort, by key and place).
-// Long lines are sorted by a radix sort, digit by digit from the lowest:   1. count how many keys
-// of a tile have each digit   2. compute from that where the tile's keys of each digit go   3. move
-// all keys
+// Long lines are sorted by a radix sort, digit by digit from the lowest:
+//   1. count how many keys of a tile have each digit
+//   2. compute from that where the tile's keys of each digit go
+//   3. move all keys
 #include <algorithm>
 #include <bit>
 #include <optional>
@@ -118,7 +119,7 @@ struct BlockSort {
 
 // ---- long lines
 
-// Keys of lines of n elements, one line after the other, and their places in the line before.
+// Keys of lines of n elements, one line after the other, and their original places in the line.
 template <class Key>
 struct Keyed {
   Key* keys;

@@ -82,7 +82,7 @@ void multiply_block(int64_t steps, Left left, const float* right, Start start, G
                     __mmask16 last) {
   const int64_t element = c.is_bf16 ? 2 : 4;
 #pragma GCC unroll 14
-  for (int i = 0; i < R; ++i) {  // written at the end, and fetched until then
+  for (int i = 0; i < R; ++i) {  // prefetches the result, written at the end
     const char* row = static_cast<const char*>(c.data) + i * c.ld * element;
     __builtin_prefetch(row, 1);
     __builtin_prefetch(row + kWidth * element - 1, 1);

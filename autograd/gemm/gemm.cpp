@@ -1,7 +1,7 @@
 // Matrix products: by a unit of the processor (gemm/units.h) if there is one and the product is
 // large enough, else by OpenBLAS. Threads share the tiles of the result, and each tile is one
-// serial call. So OpenBLAS's own threads, which wait for one another in busy loops, stay
-// idle, and the bits depend on the number of threads alone.
+// serial call. So OpenBLAS's own threads, which wait for one another in busy loops, stay idle, and
+// the bits depend on the number of threads alone.
 #include "autograd/gemm/gemm.h"
 
 #include <cblas.h>

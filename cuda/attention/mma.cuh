@@ -2,9 +2,10 @@
 // shared memory, and a warp's products of them. bf16 with f32 sums.
 //
 // Without a mask, scores are not scaled. The scale is part of the exponent, which takes one
-// instruction:   exp(scale (s - top)) = 2^(c s - c top) With a mask, a score is scaled and the mask
-// is added. The top is subtracted first, because a score may then be as large as the mask's
-// numbers.
+// instruction:
+//   exp(scale (s - top)) = 2^(c s - c top)
+// With a mask, a score is scaled and the mask is added. The top is subtracted first, because a
+// score may then be as large as the mask's numbers.
 #pragma once
 
 #include <algorithm>

@@ -192,7 +192,7 @@ Problem checked(const char* op, Tensor& q, Tensor& k, Tensor& v, const Attention
   return problem;
 }
 
-// An uninitialised tensor with the sizes of x, except the last, whose dimensions have x's order in
+// An uninitialised tensor with the sizes of x except the last. Its dimensions have x's order in
 // memory. So heads that were split off a row stay side by side, and can be joined without a copy.
 Tensor empty_in_order_of(const Tensor& x, int64_t last) {
   std::vector<int64_t> order(static_cast<size_t>(x.dim() - 1));
