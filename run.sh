@@ -128,8 +128,8 @@ install_missing() {
   local clang='' package installed missing=() as_root=() log lists by_hand
   if ! command -v apt-get >/dev/null; then
     command -v cmake >/dev/null && command -v ninja >/dev/null && return
-    die "run.sh installs packages on Debian and Ubuntu only. Install what these are here, then" \
-        "run this again: ${packages[*]}"
+    die "run.sh installs packages on Debian and Ubuntu only. Install the packages that correspond" \
+        "to these, then run this again: ${packages[*]}"
   fi
   # Clang's OpenMP is a package of its own.
   [[ ${CXX:-} != *clang* ]] || clang=$(major clang_major) || clang=''

@@ -169,7 +169,7 @@ struct ScatterChunks {
     const int64_t last = std::min((chunk + 1) * kChunk, all.count) - 1;
     const int64_t id = all.id(line, last), begin = chunk * kChunk;
     if (!goes_on(line, last + 1)) return;
-    if (goes_on(line, begin) && all.id(line, begin) == id) return;  // it began before
+    if (goes_on(line, begin) && all.id(line, begin) == id) return;  // the run began before
     C sum = tails[unit];
     int64_t next = chunk + 1;
     do {
@@ -216,7 +216,7 @@ void scatter_sorted(const Scatter<T>& all, Device device) {
   launch("scatter_add", blocks_for(units, kernel.kThreads), kernel);
 }
 
-// Ids of few enough a line, or of enough lines, are followed in their order.
+// If lines are short or there are many of them, a thread takes a line's ids in their order.
 bool in_order(int64_t lines, int64_t count) { return count <= 64 || lines >= 65536; }
 
 }  // namespace
@@ -249,7 +249,7 @@ void scatter_add(Array& y, const Array& source, const Array& ids, int64_t dim, c
              ScatterLines<T>{describe<T>(y, source, ids, ids, dim, in_range)});
     });
   }
-  Layout once = ids.layout();  // without what is only repeated
+  Layout once = ids.layout();  // without repeated dimensions
   for (int64_t d = 0; d < ids.dim(); ++d) {
     if (d != dim && once.strides[d] == 0) once.sizes[d] = 1;
   }

@@ -320,7 +320,7 @@ TEST(Program, BenchComparesTwoRuns) {
   EXPECT_EQ(run_program(kSmall + ("--json " + a)).code, 0);
   const Ran second = run_program(kSmall + ("--composed --json " + b + " --compare " + a));
   EXPECT_EQ(second.code, 0) << second.err;
-  for (const char* text : {"\nms a step, median ", "\ngelu_linear forward", "\ntanh backward",
+  for (const char* text : {"\nms per step, median ", "\ngelu_linear forward", "\ntanh backward",
                            "composed true and false"})
     EXPECT_NE(second.out.find(text), std::string::npos) << text << second.out;
   const Ran files = run_program("bench --compare " + b + " " + a);

@@ -164,7 +164,7 @@ lacks '61 %'; has 'Installing: 100 %'
 mv "$bin/apt-get" "$bin/no-apt"
 afresh; run 'not Debian' -- train; expect 0
 mv "$bin/cmake" "$bin/no-cmake"
-run 'not Debian, no cmake' -- train; expect 1 'on Debian and Ubuntu only. Install what these are'
+run 'not Debian, no cmake' -- train; expect 1 'on Debian and Ubuntu only. Install the packages that'
 mv "$bin/no-apt" "$bin/apt-get"; mv "$bin/no-cmake" "$bin/cmake"
 
 # ---- compilers

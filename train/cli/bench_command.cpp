@@ -164,7 +164,7 @@ void print(const BenchResult& result, const Machine& machine) {
         100 * rate / peak, peak / 1e12));
   line(fmt::format(
       "memory    formula {:.1f} MB, measured {:.1f} MB ({:+.1f} %); {:.1f} with what is kept for "
-      "reuse, {:.1f} the process; {:.1f} page faults a step",
+      "reuse, {:.1f} the process; {:.1f} page faults per step",
       megabytes(result.formula.total()), megabytes(result.allocator_peak),
       100 * (static_cast<double>(result.formula.total()) /
                  static_cast<double>(result.allocator_peak) -
@@ -220,8 +220,8 @@ struct Figure {
   const char *section, *field, *what;
   double unit;
 };
-constexpr Figure kFigures[] = {{"step", "ms_median", "ms a step, median", 1},
-                               {"step", "ms_best", "ms a step, best", 1},
+constexpr Figure kFigures[] = {{"step", "ms_median", "ms per step, median", 1},
+                               {"step", "ms_best", "ms per step, best", 1},
                                {"step", "tokens_per_second", "tokens/s", 1},
                                {"step", "start_ms", "ms from start to first step", 1},
                                {"memory", "allocator_peak", "MB of tensors", 1e6},

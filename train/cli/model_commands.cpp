@@ -151,7 +151,7 @@ int eval_command(const Arguments& arguments) {
     std::cout << fmt::format(" (best possible {:.4f}, {:+.2f} %)", *evaluation.best_possible,
                              100 * (evaluation.loss / *evaluation.best_possible - 1));
   }
-  std::cout << fmt::format(" nats a token over {} tokens of {}\n", evaluation.tokens,
+  std::cout << fmt::format(" nats per token over {} tokens of {}\n", evaluation.tokens,
                            dataset->summary());
   return kOk;
 }

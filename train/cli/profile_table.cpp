@@ -42,7 +42,7 @@ std::vector<std::string> profile_table(const std::vector<ProfileRow>& rows, int6
   const double total = total_seconds(rows), per = static_cast<double>(steps);
   ProfileRow sum{"all", {}, {}, {}};
   std::vector<std::string> lines{fmt::format(
-      "{:<30}{:>6}{:>11}{:>7}{:>11}{:>7}{:>11}{:>7}{:>9}{:>8}", "ms a step, and of the roof",
+      "{:<30}{:>6}{:>11}{:>7}{:>11}{:>7}{:>11}{:>7}{:>9}{:>8}", "ms per step, and of the roof",
       "calls", "forward", "", "backward", "", "other", "", "MB", "share")};
   for (const ProfileRow& row : rows) {
     const int64_t calls = row.forward.calls + row.other.calls;
