@@ -1,4 +1,4 @@
-// GPTConfig: the sizes of a GPT.
+// GPTConfig: the settings of a GPT.
 #pragma once
 
 #include <cstdint>
