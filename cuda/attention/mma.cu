@@ -150,7 +150,7 @@ struct MmaForward {
     finish(shared, work, softmax, sums);
   }
 
-  // -inf where a query does not see a key.
+  // Sets scores to -inf where a query does not see a key.
   __device__ void hide(WarpSums<kTall, kWide>& s, int first, int j0) const {
 #pragma unroll
     for (int r = 0; r < 2 * kTall; ++r) {

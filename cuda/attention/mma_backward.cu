@@ -107,7 +107,7 @@ struct MmaQueryGradient {
     find_rows(rows, hold<kHead, 1>({shared.v[0], row0}));
     return rows;
   }
-  // Reads the rows' softmax, and writes it for the second kernel.
+  // Computes delta of the rows, reads lse, and writes both for the second kernel.
   __device__ void find_rows(Rows& rows, const Operand& o) const {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
@@ -163,7 +163,7 @@ struct MmaQueryGradient {
     }
     add_rows<kHead>(sums, hold(dp), k, at, keys);
   }
-  // Where a query does not see a key.
+  // Sets s to -inf and dp to 0 where a query does not see a key.
   __device__ void hide(Scores& s, Scores& dp, int first, int j0) const {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
@@ -309,7 +309,7 @@ struct MmaKeyGradient {
     }
     return p;
   }
-  // Where a query does not see a key.
+  // Sets s to `value` where a query does not see a key.
   __device__ void hide(Scores& s, float value, int first, int i0) const {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
