@@ -325,7 +325,7 @@ TEST(Program, BenchComparesTwoRuns) {
     EXPECT_NE(second.out.find(text), std::string::npos) << text << second.out;
   const Ran files = run_program("bench --compare " + b + " " + a);
   EXPECT_EQ(files.code, 0) << files.err;
-  EXPECT_NE(second.out.find(files.out.substr(files.out.find("\nms a"))), std::string::npos)
+  EXPECT_NE(second.out.find(files.out.substr(files.out.find("\nms per"))), std::string::npos)
       << "two files: the same table, and no run";
   const Ran piped = run_program(std::string(kSmall) + "--json -");
   EXPECT_EQ(json::parse(piped.out).at("config").at("n_layer"), 1);
