@@ -11,14 +11,14 @@ struct ChartLine {
   enum class Style { line, thin, dashed, points };
   std::string name;  // in the legend
   Style style = Style::line;
-  int colour = 0;  // 0 to 5
+  int colour = 0;                                 // 0 to 5
   std::vector<std::pair<double, double>> points;  // x and y, by x; what is not finite is a gap
 };
 
 struct Chart {
   std::string title, x_label, y_label;
   std::vector<ChartLine> lines;
-  bool log_y = true;             // a logarithmic y axis, where every y is positive
+  bool log_y = true;  // a logarithmic y axis, where every y is positive
 };
 
 /// The chart as one SVG element, `width` by `height` pixels. Texts are text, colours can be told
