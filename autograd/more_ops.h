@@ -25,14 +25,14 @@ std::pair<Tensor, Tensor> var_mean(const Tensor& x, const Shape& dims = {},
 /// log sum exp x, without overflow.
 Tensor logsumexp(const Tensor& x, const Shape& dims, bool keepdim = false);
 
-/// (sum |x|^p)^(1/p) (norm.cpp); p = infinity: the largest |x|, p = 0: how many are not 0.
+/// (sum |x|^p)^(1/p); p = infinity gives the largest |x|, p = 0 the number of nonzeros. (norm.cpp)
 Tensor norm(const Tensor& x, double p = 2, const Shape& dims = {}, bool keepdim = false);
 
 // ---- cumsum.cpp, sort.cpp: along one dimension
 
 Tensor cumsum(const Tensor& x, int64_t dim);
 Tensor cumprod(const Tensor& x, int64_t dim);
-/// Stable; NaN is the largest.
+/// Stable; NaN counts as the largest.
 ValuesIndices sort(const Tensor& x, int64_t dim = -1, bool descending = false);
 /// The k largest (smallest) in order.
 ValuesIndices topk(const Tensor& x, int64_t k, int64_t dim = -1, bool largest = true);
@@ -43,29 +43,32 @@ Tensor argsort(const Tensor& x, int64_t dim = -1, bool descending = false);  // 
 Tensor index_select(const Tensor& x, int64_t dim, const Tensor& ids);  // ids (n,)
 /// y[i][j] = x[ids[i][j]][j] for dim 0.
 Tensor gather(const Tensor& x, int64_t dim, const Tensor& ids);
-/// The reverse, summed onto x.
+/// The reverse of gather: y = x, then y[ids[i][j]][j] += source[i][j] for dim 0.
 Tensor scatter_add(const Tensor& x, int64_t dim, const Tensor& ids, const Tensor& source);
 Tensor index(const Tensor& x, const Tensor& ids);  // rows: ids.shape + x.shape[1:]; or by a mask
-/// x[ids[0], :, ids[1]]: what chooses from each dimension, i64 ids that broadcast together, a bool
-/// mask for as many as it has, or undefined for ":". As in NumPy, the ids' dimensions come first
-/// unless what is chosen from lies side by side. (index_put.cpp)
+/// x[ids[0], :, ids[1]]. Each entry indexes a dimension of x: i64 ids, which broadcast together; a
+/// bool mask, which indexes as many dimensions as it has; or undefined for ":". As in NumPy, the
+/// ids' dimensions come first in the result, unless all indexed dimensions are adjacent.
+/// (index_put.cpp)
 Tensor index(const Tensor& x, const std::vector<Tensor>& ids);
 /// The elements where mask, which broadcasts with x, is true: (n,).
 Tensor masked_select(const Tensor& x, const Tensor& mask);
 Tensor nonzero(const Tensor& x);  // where x is not 0: (n, dims) i64
-/// y = x, then y[ids[i][j]][j] = source[i][j] for dim 0. Where ids come twice, the last counts.
+/// y = x, then y[ids[i][j]][j] = source[i][j] for dim 0. If an id occurs twice, the last one
+/// counts.
 Tensor scatter(const Tensor& x, int64_t dim, const Tensor& ids, const Tensor& source);
 Tensor scatter(const Tensor& x, int64_t dim, const Tensor& ids, const Scalar& value);
-/// x with values at [ids[0], ids[1], ...]: i64 ids (below 0 from the end) that broadcast together,
-/// one tensor for each of the first dimensions, or bool masks, each for as many as it has. The
-/// values broadcast to the ids' shape + the other sizes. Where ids come twice, the last value
-/// counts; with accumulate, values are added to x.
+/// x with values at [ids[0], ids[1], ...]. Each entry indexes one of the first dimensions by i64
+/// ids (negative ones count from the end), which broadcast together; or it is a bool mask, which
+/// indexes as many dimensions as it has. The values broadcast to the ids' shape + the other sizes.
+/// If a place occurs twice, the last value counts; with accumulate, all values are added to x.
 Tensor index_put(const Tensor& x, const std::vector<Tensor>& ids, const Tensor& values,
                  bool accumulate = false);
-/// ids (...): 1 at each id, else 0, (..., num_classes) i64; -1: one class more than the largest id.
+/// 1 at each of ids (...), else 0: (..., num_classes) i64. num_classes = -1 means the largest id +
+/// 1.
 Tensor one_hot(const Tensor& ids, int64_t num_classes = -1);
 
-/// embedding of fused_ops.h, but the row padding_idx gets no gradient. (embedding.cpp)
+/// embedding of fused_ops.h, except that the row padding_idx gets no gradient. (embedding.cpp)
 Tensor embedding(const Tensor& ids, const Tensor& weight, int64_t padding_idx);
 
 // ---- group_norm.cpp
@@ -73,8 +76,8 @@ Tensor embedding(const Tensor& ids, const Tensor& weight, int64_t padding_idx);
 /// layer_norm of fused_ops.h over the last dimensions of x (..., shape); weight, bias (shape).
 Tensor layer_norm(const Tensor& x, const Shape& shape, const Tensor& weight = {},
                   const Tensor& bias = {}, double eps = 1e-5);
-/// (x - mean) / sqrt(var + eps) * weight + bias of x (N, C, ...), mean and var those of C / groups
-/// channels of one of the N; weight, bias (C). Wu and He 2018.
+/// (x - mean) / sqrt(var + eps) * weight + bias of x (N, C, ...). mean and var are taken over each
+/// sample's groups of C / groups channels; weight and bias are (C). Wu and He 2018.
 Tensor group_norm(const Tensor& x, int64_t groups, const Tensor& weight = {},
                   const Tensor& bias = {}, double eps = 1e-5);
 
@@ -87,12 +90,12 @@ Tensor einsum(const std::string& equation, const std::vector<Tensor>& operands);
 // ---- cat.cpp, views.cpp
 
 Tensor concat(const std::vector<Tensor>& tensors, int64_t dim = 0);  // cat
-/// Each element `times` times in a row; without dim, of the flat tensor.
+/// Repeats each element `times` times in a row; without dim, those of the flat tensor.
 Tensor repeat_interleave(const Tensor& x, int64_t times, std::optional<int64_t> dim = {});
-/// ... times[i] times, times (n,) i64.
+/// Repeats element i times[i] times; times (n,) i64.
 Tensor repeat_interleave(const Tensor& x, const Tensor& times, std::optional<int64_t> dim = {});
 /// `value` around x: pads[0] before and pads[1] after along the last dimension, pads[2] and pads[3]
-/// along the one before it, and so on. Negative ones take away.
+/// along the one before it, and so on. Negative numbers cut off.
 Tensor pad(const Tensor& x, const Shape& pads, const Scalar& value = 0);
 /// Windows of `size` elements, each `step` after the last: (..., windows, ..., size). A copy.
 Tensor unfold(const Tensor& x, int64_t dim, int64_t size, int64_t step);
@@ -106,22 +109,22 @@ Tensor smooth_l1_loss(const Tensor& input, const Tensor& target,
 /// -t log sigmoid x - (1 - t) log(1 - sigmoid x), targets t in [0, 1] of x's shape.
 Tensor binary_cross_entropy_with_logits(const Tensor& logits, const Tensor& targets,
                                         Reduction reduction = Reduction::mean);
-/// target (log target - input), input being log probabilities; log_target: so is target.
+/// target (log target - input). input holds log probabilities; with log_target, so does target.
 Tensor kl_div(const Tensor& input, const Tensor& target, Reduction reduction = Reduction::mean,
               bool log_target = false);
 
-/// What losses of classes take beside logits (..., V) and i64 targets (...).
+/// The options of losses over classes, with logits (..., V) and i64 targets (...).
 struct ClassOptions {
-  Tensor weight = {};                     ///< (V): of each class
-  int64_t ignore_index = -100;            ///< targets equal to it count nothing
+  Tensor weight = {};                     ///< (V): a factor for each class
+  int64_t ignore_index = -100;            ///< targets equal to it are left out
   Reduction reduction = Reduction::mean;  ///< mean: divided by the weights of the targets
-  double label_smoothing = 0;             ///< the share of the target's probability that all get
-  int64_t dim = -1;                       ///< of the classes: 1 for logits (N, V, ...)
+  double label_smoothing = 0;             ///< the probability that is spread over all classes
+  int64_t dim = -1;                       ///< where the classes are: 1 for logits (N, V, ...)
 };
-/// -log_p[target], log_p being log probabilities.
+/// -log_p[target], where log_p holds log probabilities.
 Tensor nll_loss(const Tensor& log_p, const Tensor& targets, const ClassOptions& options = {});
-/// cross_entropy of fused_ops.h with class weights, label smoothing or classes in another place, in
-/// the dtype of the logits, as PyTorch's:
+/// cross_entropy of fused_ops.h with class weights, label smoothing or another dimension of
+/// classes. The result has the dtype of the logits, as in PyTorch:
 ///   cross_entropy(logits, targets, {.label_smoothing = 0.1})
 Tensor cross_entropy(const Tensor& logits, const Tensor& targets, const ClassOptions& options);
 

@@ -66,8 +66,8 @@ struct UnsavedBuffer : Buffer {
   using Buffer::Buffer;
 };
 
-/// One entry of INK_FIELDS: exactly one of the three pointers is set; none for an optional module
-/// that is not there.
+/// One entry of INK_FIELDS. Exactly one of the three pointers is set, or none for an optional
+/// module that is missing.
 struct Field {
   Field(Parameter& p) : parameter(&p) {}
   Field(Buffer& b) : buffer(&b) {}

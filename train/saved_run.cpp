@@ -10,7 +10,7 @@
 namespace ink {
 namespace {
 
-// Sizes that a config says and the tensors do not bear out are found before a model is made.
+// Checks the config's sizes against the tensors before a model is made.
 // Models that a program adds may have no table of positions.
 void check_size(const TrainConfig& run, const GPTConfig& config, const NamedTensors& model) {
   int64_t elements = 0, least = least_parameters(config.checked());

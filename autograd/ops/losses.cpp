@@ -1,4 +1,4 @@
-// Losses in basic ops: those that no training step here computes, and so have no kernels.
+// Losses in basic ops. They have no kernels, because no training step here computes them.
 #include "autograd/more_ops.h"
 #include "autograd/ops/shared/check_ids.h"
 #include "autograd/ops/shared/promote.h"
