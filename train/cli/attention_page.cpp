@@ -51,15 +51,18 @@ constexpr const char* kPage = R"html(<!doctype html>
   .axis-title { position: absolute; color: var(--quiet); font-size: .85rem; white-space: nowrap; }
   .words { --room: 5rem; }
   .words #columns span { writing-mode: vertical-rl; transform: translateX(-50%) rotate(180deg); }
-  #rows-title { left: calc(-1.4rem - var(--room)); top: 100%; transform-origin: 0 0; transform: rotate(-90deg); }
+  #rows-title { left: calc(-1.4rem - var(--room)); top: 100%; transform-origin: 0 0;
+                transform: rotate(-90deg); }
   #columns-title { left: 0; top: calc(-1.7rem - var(--room)); }
-  #scale { position: relative; width: min(32rem, 84vw); margin: 1rem 0 0 calc(1.4rem + var(--room)); height: 2.6rem;
+  #scale { position: relative; width: min(32rem, 84vw); height: 2.6rem;
+           margin: 1rem 0 0 calc(1.4rem + var(--room));
            color: var(--quiet); font-size: .85rem; }
   #ramp { width: 100%; height: .7rem; }
   #scale span { position: absolute; top: .8rem; transform: translateX(-50%); }
   canvas { box-sizing: border-box; border: 1px solid var(--line); image-rendering: pixelated;
            display: block; }
-  #value { min-height: 4.5em; max-width: min(32rem, 84vw); margin: .5rem 0 0 calc(1.4rem + var(--room));
+  #value { min-height: 4.5em; max-width: min(32rem, 84vw);
+           margin: .5rem 0 0 calc(1.4rem + var(--room));
            font-variant-numeric: tabular-nums; }
   table { border-spacing: .35rem; }
   th { font-weight: normal; color: var(--quiet); font-size: .85rem; text-align: left; }
@@ -68,8 +71,8 @@ constexpr const char* kPage = R"html(<!doctype html>
   #heads canvas.chosen { outline: 2px solid var(--mark); }
 </style>
 <h1 id="title"></h1>
-<p>Each square shows one head. A row is a token that looks, and a column is a token that it looks at.
-A stronger colour means a larger weight; the weights of a row add up to 1. Striped pairs are masked,
+<p>Each square shows one head. A row is a token that looks, and a column is a token that it looks
+at. A stronger colour means a larger weight; the weights of a row add up to 1. Striped pairs are masked,
 because the column's token comes later in the text. Point at a pair or at the text to read its
 weights. A click pins the pair, and a second click or Escape lets it go. Click a small square to
 enlarge it. The left and right arrow keys step through the tokens, up and down through the
@@ -77,7 +80,8 @@ heads.</p>
 <details>
 <summary>What to look for</summary>
 <ul>
-<li>A line beside the diagonal: the head looks at the token just before. Many models build on it.</li>
+<li>A line beside the diagonal: the head looks at the token just before. Many models build on
+it.</li>
 <li>A strong first column: the head found nothing to look at, and rests on the first token.</li>
 <li>Vertical stripes: one kind of token, such as a space or the end of a line, serves all that
 follow it.</li>
