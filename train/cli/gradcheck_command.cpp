@@ -88,8 +88,8 @@ void print(const Console& console, const Line& line, const std::set<std::string>
 }
 
 // The rows that failed. First those whose own op is wrong; then the ones that are built on it,
-// because the op is in their graphs. Of several wrong ops the one with the shortest definition comes
-// first, because the others may use its kernel, as linear_cross_entropy uses cross_entropy's.
+// because the op is in their graphs. Of several wrong ops the one with the shortest definition
+// comes first, because the others may use its kernel, as linear_cross_entropy uses cross_entropy's.
 void print_failed(const Console& console, std::vector<Line> failed) {
   std::set<std::string> causes;
   std::map<std::string, size_t> length;  // of the definition, by op
