@@ -72,10 +72,10 @@ constexpr const char* kPage = R"html(<!doctype html>
 </style>
 <h1 id="title"></h1>
 <p>Each square shows one head. A row is a token that looks, and a column is a token that it looks
-at. A stronger colour means a larger weight; the weights of a row add up to 1. Striped pairs are masked,
-because the column's token comes later in the text. Point at a pair or at the text to read its
-weights. A click pins the pair, and a second click or Escape lets it go. Click a small square to
-enlarge it. The left and right arrow keys step through the tokens, up and down through the
+at. A stronger colour means a larger weight; the weights of a row add up to 1. Striped pairs are
+masked, because the column's token comes later in the text. Point at a pair or at the text to read
+its weights. A click pins the pair, and a second click or Escape lets it go. Click a small square
+to enlarge it. The left and right arrow keys step through the tokens, up and down through the
 heads.</p>
 <details>
 <summary>What to look for</summary>
