@@ -141,7 +141,8 @@ TEST(Gradcheck, NamesTheOpThenTheInputs) {
   EXPECT_TRUE(report.inputs[1].ok);
   const std::string text = text_of(report);
   EXPECT_EQ(
-      text.rfind("FAILED: test_square (1, 2) returns a wrong gradient for its input 0 (1, 2)", 0),
+      text.rfind("FAILED: test_square (1, 2) returns a wrong gradient for the op's input 0 (1, 2)",
+                 0),
       0u)
       << text;
   EXPECT_NE(text.find("\n4 checked, worst at input 0 (1, 2) [0, "), std::string::npos) << text;
@@ -202,11 +203,28 @@ TEST(Gradgradcheck, NamesTheVjpThatLostTheGraph) {
   EXPECT_TRUE(gradcheck(f, {x}));
   EXPECT_EQ(error_of([&] { gradgradcheck(f, {x}); }),
             "gradgradcheck: no output requires grad: the function lost its graph at the vjp of "
-            "test_cube, whose gradient for input 0 (2,) was not computed by ops that record");
+            "test_cube, whose gradient for input 0 (2,) was not computed by ops that record: if "
+            "(grad_enabled()), return it in public ops or differentiate(definition, inputs, dy)");
   const GradcheckReport partly =
       gradgradcheck([&](const Inputs& in) { return f(in) + square(in[0]); }, {x});
   EXPECT_FALSE(partly.ok);
   EXPECT_NE(partly.note.find("the vjp of test_cube"), std::string::npos) << partly.note;
+}
+
+TEST(Gradgradcheck, ComparesTheTwoGradientsOfAVjp) {
+  for (const double sign : {1.0, -1.0}) {
+    const auto f = [&](const Inputs& in) {
+      return record("test_cube", {in[0]}, pow(in[0].detach(), 3),
+                    [=, x = Saved::input(in[0])](const Tensor& dy) -> Grads {
+                      return {dy * square(*x) * (grad_enabled() ? 3 * sign : 3)};
+                    });
+    };
+    const Tensor x = leaf({2});
+    EXPECT_TRUE(gradcheck(f, {x}));
+    const GradcheckReport report = gradgradcheck(f, {x});
+    EXPECT_EQ(report.ok, sign > 0);
+    EXPECT_EQ(text_of(report).find("if (grad_enabled()) is wrong") != std::string::npos, sign < 0);
+  }
 }
 
 TEST(GradcheckModule, NamesTheOpAndTheParameters) {
@@ -221,7 +239,8 @@ TEST(GradcheckModule, NamesTheOpAndTheParameters) {
   EXPECT_FALSE(report.ok);
   const std::string text = text_of(report);
   EXPECT_EQ(text.rfind("FAILED: causal_attention (", 0), 0u) << text;
-  EXPECT_NE(text.find("its definition passes: the kernel is wrong\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("its definition passes: its vjp, or a kernel, is wrong\n"), std::string::npos)
+      << text;
   EXPECT_NE(text.find("\n  FAILED  c_attn.weight (12, 4), worst ["), std::string::npos) << text;
   EXPECT_NE(text.find("\n  ok      c_proj.bias (4,)"), std::string::npos) << text;
   EXPECT_NE(text.find("\n  FAILED  input 0 (2, 3, 4)"), std::string::npos) << text;
@@ -236,11 +255,12 @@ TEST(GradcheckCommand, PrintsTheCauseFirst) {
   EXPECT_EQ(code, kFailed);
   const size_t first = text.find("FAILED"), line = text.rfind('\n', first) + 1;
   EXPECT_EQ(text.substr(line, 11), "layer_norm ") << text;
-  EXPECT_NE(text.find("the kernel is wrong\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("or a kernel, is wrong\n"), std::string::npos) << text;
   const size_t module = text.find("\nLayerNorm "), built = text.find("FAILED, built on layer_norm");
   EXPECT_TRUE(first < module && module < built && built != std::string::npos) << text;
   EXPECT_NE(text.find("\n      FAILED  weight (6,), worst [", module), std::string::npos) << text;
   EXPECT_LT(text.find("\nrms_norm "), first) << text;  // passes
+  EXPECT_NE(text.find("Begin with layer_norm: "), std::string::npos) << text;
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <random>
+#include <sstream>
 
 #include "autograd/basic_ops.h"
 #include "autograd/inspect/lost_graph.h"
@@ -246,6 +247,29 @@ GradcheckReport check(const char* op, const CheckedFunction& f, const Tensors& i
   return report;
 }
 
+// A fused op has two gradients: that of its kernel, and under create_graph the one that is
+// differentiated again. They must be equal.
+void compare_gradients(const CheckedFunction& f, const Tensors& inputs, const Tensors& leaves,
+                       const Tensors& upstream, const GradcheckOptions& options,
+                       GradcheckReport& report) {
+  const Grads plain = analytic_gradients(evaluate(f, inputs), upstream, leaves, false),
+              recorded = analytic_gradients(evaluate(f, inputs), upstream, leaves, true);
+  for (size_t k = 0; k < leaves.size(); ++k) {
+    const std::vector<double> expected = plain[k].tolist(), found = recorded[k].tolist();
+    std::vector<Pair> pairs;
+    for (size_t i = 0; i < found.size(); ++i)
+      pairs.push_back({index_text(leaves[k], static_cast<int64_t>(i)), found[i], expected[i]});
+    const CheckedInput input = judge(pairs, k, options);
+    if (input.ok) continue;
+    report.ok = false;
+    std::ostringstream note;
+    note << "under create_graph the gradient of a tensor " << leaves[k].shape() << " is "
+         << input.analytic << " at " << input.place << ", without it " << input.numeric
+         << ": what a vjp returns if (grad_enabled()) is wrong";
+    report.note = note.str();
+  }
+}
+
 void print_elements(std::ostream& out, const CheckedElements& checked) {
   out << checked.place << ": analytic " << checked.analytic << ", numeric " << checked.numeric
       << ", difference " << std::abs(checked.analytic - checked.numeric) << ", tolerance "
@@ -275,10 +299,12 @@ GradcheckReport gradgradcheck(const CheckedFunction& f, const Tensors& inputs,
     names.push_back("the gradient of output " + std::to_string(k));
   }
   options.names = std::move(names);
-  return check(
+  GradcheckReport report = check(
       "gradgradcheck",
       [&](const Tensors&) { return analytic_gradients(f(inputs), upstream, leaves, true); }, all,
       options);
+  compare_gradients(f, inputs, leaves, upstream, options, report);
+  return report;
 }
 
 std::ostream& operator<<(std::ostream& out, const GradcheckReport& report) {

@@ -69,7 +69,7 @@ using CheckedFunction = std::function<std::vector<Tensor>(const std::vector<Tens
 GradcheckReport gradcheck(const CheckedFunction& f, const std::vector<Tensor>& inputs,
                           GradcheckOptions options = {});
 /// Checks the second derivatives: the gradient of the gradient, with respect to inputs and upstream
-/// gradient.
+/// gradient. The gradient under create_graph must also equal the plain one.
 GradcheckReport gradgradcheck(const CheckedFunction& f, const std::vector<Tensor>& inputs,
                               GradcheckOptions options = {});
 

@@ -64,7 +64,8 @@ void LostGraph::after_vjp(const Node& node, const Grads& input_grads) {
     if (!dx.defined() || !node.inputs[i] || dx.requires_grad() || is_zero(dx)) continue;
     std::ostringstream text;
     text << "the vjp of " << node.name << ", whose gradient for input " << i << " " << dx.shape()
-         << " was not computed by ops that record";
+         << " was not computed by ops that record: if (grad_enabled()), return it in public ops or "
+            "differentiate(definition, inputs, dy)";
     vjp_ = text.str();
     return;
   }

@@ -447,7 +447,7 @@ OpsCheck check_ops(const std::function<void()>& forward, uint64_t seed) {
 }
 
 std::ostream& operator<<(std::ostream& out, const WrongGradient& wrong) {
-  out << wrong.op << " " << wrong.output << " returns a wrong gradient for its input "
+  out << wrong.op << " " << wrong.output << " returns a wrong gradient for the op's input "
       << wrong.input << " " << wrong.shape;
   if (wrong.when_adding) {
     out << " where it adds to a sum: " << wrong.analytic << ", expected " << wrong.numeric;
@@ -456,7 +456,7 @@ std::ostream& operator<<(std::ostream& out, const WrongGradient& wrong) {
   }
   switch (wrong.definition) {
     case WrongGradient::passes:
-      return out << "; its definition passes: the kernel is wrong";
+      return out << "; its definition passes: its vjp, or a kernel, is wrong";
     case WrongGradient::fails:
       return out << "; its definition fails too, at " << wrong.fails_at << ": the formula is wrong";
     case WrongGradient::none:

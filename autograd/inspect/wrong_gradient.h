@@ -19,8 +19,8 @@ namespace ink {
 
 /// An op whose vjp does not return the derivative of what the op computed.
 struct WrongGradient {
-  /// What the op's definition (Composed) does: it passes, so the kernel is wrong; it fails at
-  /// another op; or the op has none.
+  /// What the op's definition (Composed) does: it passes, so the op's own vjp, or a kernel that it
+  /// calls, is wrong; it fails at another op; or the op has none.
   enum Definition { not_known, passes, fails, none };
 
   std::string op;            // its name, as record knows it

@@ -306,7 +306,7 @@ bool check_steps(const TrainConfig& config, const std::optional<SavedRun>& saved
   Trainer fused(config, saved, nullptr), composed(definitions, saved, nullptr);
   const double tolerance = config.dtype == "bfloat16" ? kBf16 : kF32;
   console.line(fmt::format("{:<5} {:>10} {:>14} {:>20} {:>20}", "step", "loss", "composed loss",
-                           "largest difference", "of gradients"));
+                           "outputs differ by", "gradients by"));
   for (int64_t step = 0; step < steps; ++step) {
     composed.model().load_state_dict(fused.model().state_dict());
     const Recorder first = run_step(fused), second = run_step(composed);
@@ -319,15 +319,17 @@ bool check_steps(const TrainConfig& config, const std::optional<SavedRun>& saved
     if (!parting) continue;
     const Difference& at = parting->difference;
     console.line(fmt::format(
-        "They part at {} {}: {:.6g} fused, {:.6g} composed at element {}, a difference of {:.2g} "
+        "They part at {} {}: {:.6g} fused, {:.6g} composed at flat index {}, a difference of "
+        "{:.2g} "
         "of the largest element",
         parting->what, text_of(parting->shape), at.fused, at.composed, at.place, at.share));
     return false;
   }
-  console.line(fmt::format(
-      "Fused ops and their definitions agree: within {:.0e} of the largest element, {:.0e} for "
-      "gradients",
-      tolerance, kGradients * tolerance));
+  console.line(
+      fmt::format("Fused ops and their definitions agree. Differences are shares of a tensor's "
+                  "largest element; "
+                  "{:.0e} is allowed, {:.0e} for gradients.",
+                  tolerance, kGradients * tolerance));
   return true;
 }
 
