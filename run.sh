@@ -306,7 +306,7 @@ run_tests() {
 # test_named NAME [options for GoogleTest]: builds and runs the test programs of that name, the
 # tests that have it in theirs (softmax as Softmax), and the rows of ops and layers.
 test_named() {
-  local cases=$checkout/train/cases snake pascal='' layer word source program tests failed='' i
+  local cases=$checkout/train/cases snake pascal='' op layer word source program tests failed='' i
   local only=() programs=() filters=()
   snake=$(sed -E 's/([A-Z])([A-Z][a-z])/\1_\2/g; s/([a-z0-9])([A-Z])/\1_\2/g; s/.*/\L&/' <<<"$1")
   for word in ${snake//_/ }; do pascal+=${word^}; done
@@ -314,7 +314,9 @@ test_named() {
   install_missing
   configure release
   build build.ninja  # which then knows of new files
-  ! grep -qE "^ *\\{\"[a-z_.]*$snake" "$cases/op_cases.cpp" ||
+  op="[a-z_.]*$snake"  # of a layer of exactly this name only its op: Scaled, not scaled_dot_...
+  ! grep -qi "\"$pascal\"" "$cases/module_cases.cpp" || op="$snake[.\"]"
+  ! grep -qE "^ *\\{\"$op" "$cases/op_cases.cpp" ||
     { only+=("$snake"); programs+=(test_ops); filters+=("*_$snake*"); }
   # As it is spelt: RMSNorm for rms_norm.
   layer=$(grep -oiE "\"[A-Za-z]*$pascal" "$cases/module_cases.cpp" | grep -oim 1 "$pascal") &&
@@ -344,6 +346,7 @@ test_named() {
       failed=1
   done
   [[ -z $failed ]] || die "Tests of $1 failed. The lines above say which."
+  say "All tests of $1 passed."
 }
 
 # check_exercise NAME --check: compiles what the reader wrote, and runs it.
@@ -374,7 +377,6 @@ build_only() {
     [[ $option == -D?*=* ]] || misused "build takes -DNAME=VALUE, got '$option'"
     options+=("${option#-D}")
   done
-  [[ $preset != release || "${options[*]}" == *INKLING_CUDA=* ]] || options+=(INKLING_CUDA=AUTO)
   install_missing
   configure "$preset" "${options[@]}"
   build

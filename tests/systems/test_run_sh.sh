@@ -193,7 +193,7 @@ run again -- train; not_called ^cmake
 [[ $out == "in $user as ../my föllder/ink/run.sh|train|" ]] ||
   fail 'the program alone should speak, in the folder of the user'
 run options -- build release -DINKLING_WERROR=ON; expect 0
-called '-DINKLING_WERROR=ON -DINKLING_CUDA=AUTO'
+called '-DINKLING_WERROR=ON'
 run options -- build release -DINKLING_WERROR=ON; not_called ^cmake; [[ -z $out ]] || fail silence
 run 'keeps its options' -- test; expect 0 "ctest in $user"; not_called ^cmake
 run 'options of ctest' -- test -R x; expect 0; called '^ctest .*-R x'
