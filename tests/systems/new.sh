@@ -53,7 +53,7 @@ for arguments in 'op times_sum' 'op cube --kind elementwise' 'op cubed --kind=co
                  'layer bent'; do
   read -ra words <<<"$arguments"
   new "${words[@]}"
-  [[ $code == 0 && $out == *"Then: ./run.sh test ${words[1]}" ]] || fail "new $arguments: $out"
+  [[ $code == 0 && $out == *"Then: ./run.sh test ${words[1]}"$'\n'* ]] || fail "new $arguments: $out"
   holes+=$(sed -nE 's/^  ([^ ]*:[0-9]+): .*/\1/p' <<<"$out")$'\n'
   while read -r place; do
     [[ -n $(sed -n "${place##*:}p" "${place%:*}") ]] || fail "new $arguments names $place"

@@ -136,6 +136,11 @@ report() {
   echo "Say also in the comments what it computes."
   echo
   echo "Then: $run test $name"
+  if [[ $what == op ]]; then
+    echo "Last: the op's name in the table of autograd/ops/README.md, and a line in CHANGELOG.md"
+  else
+    echo "Last: the layer's name in the table of nn/README.md, and a line in CHANGELOG.md"
+  fi
 }
 
 what=${1:-} name=${2:-} template=rows
