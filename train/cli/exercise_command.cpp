@@ -114,7 +114,7 @@ int exercise_command(const Arguments& arguments) {
   if (check)
     throw UsageError("--check compiles, which run.sh does: ./run.sh exercise " +
                      number_of(exercise) + " --check");
-  if (hint) std::cout << exercise.hint << "\n(" << exercise.lesson << " explains it.)\n";
+  if (hint) std::cout << exercise.hint << "\n(To read again: " << exercise.lesson << ")\n";
   if (solution) show_solution(exercise, checkout);
   if (!hint && !solution) set_up(exercise, checkout);
   return kOk;

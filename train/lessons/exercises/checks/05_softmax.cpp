@@ -28,6 +28,7 @@ Tensor mean_of_row(const Tensor& dy, const Tensor& y) {
   return y * (dy - mean(dy * y, {-1}, true));
 }
 Tensor sum_without_y(const Tensor& dy, const Tensor& y) { return y * (dy - sum(dy, {-1}, true)); }
+Tensor y_in_the_sum_only(const Tensor& dy, const Tensor& y) { return dy - y * sum(dy, {-1}, true); }
 Tensor wrong_dim(const Tensor& dy, const Tensor& y) { return y * (dy - sum(dy * y, {0}, true)); }
 Tensor sum_of_all(const Tensor& dy, const Tensor& y) { return y * (dy - sum(dy * y)); }
 
@@ -66,6 +67,8 @@ Exercise softmax_exercise(softmax_check::Backward softmax_backward) {
          {answer(mean_of_row), "This subtracts the mean of dy y over the row. It is the sum."},
          {answer(sum_without_y),
           "This subtracts the sum of dy. Each dy[i] counts with its y[i]: sum(dy * y)."},
+         {answer(y_in_the_sum_only),
+          "This is the gradient of log_softmax. Here each slope has the factor y[i]."},
          {answer(wrong_dim), "This sums over columns. Rows lie along the last dimension, -1."},
          {answer(sum_of_all),
           "This sums over all rows at once. Each row has a sum of its own: {-1} and keepdim."}}}}};

@@ -58,6 +58,11 @@ Tensor hides_the_past(const Tensor& q, const Tensor& k, const Tensor& v) {
   const Tensor scores = dots(q, k) * scale(q);
   return matmul(softmax(masked_fill(scores, above(q.size(-2), 1).transpose(-2, -1), -inf), -1), v);
 }
+Tensor tril_for_triu(const Tensor& q, const Tensor& k, const Tensor& v) {
+  const int64_t T = q.size(-2);
+  const Tensor scores = dots(q, k) * scale(q);
+  return matmul(softmax(masked_fill(scores, tril(ones({T, T}), 1) == 1, -inf), -1), v);
+}
 Tensor by_queries(const Tensor& q, const Tensor& k, const Tensor& v) {
   return matmul(softmax(masked(dots(q, k) * scale(q), 1, -inf), -2), v);
 }
@@ -105,6 +110,9 @@ Exercise attention_exercise(attention_check::F attention) {
           "The mask hides the position itself, too. The first one then sees nothing: triu(..., "
           "1)."},
          {answer(hides_the_past), "The mask is the wrong way round: it hides earlier positions."},
+         {answer(tril_for_triu),
+          "tril is the lower triangle, so the mask hides the past. triu(..., 1) is what comes "
+          "later."},
          {answer(by_queries),
           "softmax runs along the queries, -2. The weights of a query sum to 1: -1."},
          {answer(masked_afterwards),

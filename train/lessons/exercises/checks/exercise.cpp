@@ -82,8 +82,9 @@ Compared compare(const std::string& name, const Tensor& got, const Tensor& expec
     if (distance(a[i], b[i]) > distance(a[worst], b[worst])) worst = i;
   const bool is_gradient = name[0] == 'd';
   const std::string here = name + index_text(static_cast<int64_t>(worst), got.shape()) +
-                           (is_gradient ? ": analytic " : ": ") + number_text(a[worst]) +
-                           (is_gradient ? ", numeric " : ", expected ") + number_text(b[worst]);
+                           (is_gradient ? ": yours " : ": ") + number_text(a[worst]) +
+                           (is_gradient ? ", by differences " : ", expected ") +
+                           number_text(b[worst]);
   return {distance(a[worst], b[worst]) <= 1e-6 * scale_of(b), here};
 }
 
@@ -135,7 +136,12 @@ class TaskCheck {
  private:
   void show(const Case& c, const Tensors& before) {
     const Outcome &got = got_.back(), &expected = expected_.back();
-    if (!got.error.empty()) return line(false, c.name, "it throws: " + got.error);
+    if (!got.error.empty())
+      return line(false, c.name,
+                  "it throws: " + got.error +
+                      (got.error.find("broadcast") == std::string::npos
+                           ? ""
+                           : " (A sum drops its dimension, unless keepdim is true.)"));
     if (got.outputs.size() != expected.outputs.size())
       return line(false, c.name,
                   "it returns " + std::to_string(got.outputs.size()) + " tensors, expected " +
