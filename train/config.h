@@ -111,17 +111,17 @@ void for_each_field(Config& c, F&& f) {
     "char (the characters found in the text), byte, or a saved tokenizer's JSON file", Limits{});
   f("val_fraction", c.val_fraction, "how much of --data, from its end, is kept for validation",
     Limits{.above = 0, .below = 1});
-  f("model", c.model, "gpt, or a model that the program adds (train/models.h)",
+  f("model", c.model, "gpt, or a model added in the main of your own program",
     Limits{.choices = model_names()});
   f("n_layer", c.n_layer, "transformer blocks", Limits{1, 1000});
   f("n_head", c.n_head, "attention heads per block; n_embd must be a multiple", Limits{1, 1024});
   f("n_embd", c.n_embd, "width of the model", Limits{1, 65536});
   f("block_size", c.block_size, "longest context, in tokens", Limits{1, 1 << 20});
   f("dropout", c.dropout, "probability of dropping an activation", Limits{.least = 0, .below = 1});
-  f("bias", c.bias, "biases in Linear and LayerNorm layers", Limits{});
+  f("bias", c.bias, "give Linear and LayerNorm layers a bias", Limits{});
   f("dtype", c.dtype,
     "float32, or bfloat16: matrix products and activations have 16 bits; weights, moments, sums "
-    "and losses keep 32",
+    "and losses keep 32 bits",
     Limits{.choices = {"float32", "bfloat16"}});
   f("batch_size", c.batch_size, "sequences per micro-batch", Limits{1, 1 << 20});
   f("gradient_accumulation_steps", c.gradient_accumulation_steps, "micro-batches per step",
@@ -131,17 +131,17 @@ void for_each_field(Config& c, F&& f) {
     Limits{0, 1000});
   f("lr_decay_iters", c.lr_decay_iters,
     "step at which the learning rate reaches min_lr; -1: max_iters", Limits{-1, kMostSteps});
-  f("min_lr", c.min_lr, "the lowest learning rate; -1: learning_rate / 10", Limits{-1, 1000});
+  f("min_lr", c.min_lr, "the lowest learning rate; below 0: learning_rate / 10", Limits{-1, 1000});
   f("warmup_iters", c.warmup_iters, "steps over which the learning rate rises",
     Limits{0, kMostSteps});
-  f("optimizer", c.optimizer, "adamw or sgd", Limits{.choices = {"adamw", "sgd"}});
+  f("optimizer", c.optimizer, "how weights are updated", Limits{.choices = {"adamw", "sgd"}});
   f("beta1", c.beta1, "AdamW: decay of the first moment", Limits{.least = 0, .below = 1});
   f("beta2", c.beta2, "AdamW: decay of the second moment", Limits{.least = 0, .below = 1});
   f("momentum", c.momentum, "SGD: momentum", Limits{.least = 0, .below = 1});
   f("weight_decay", c.weight_decay, "decay of matrices (biases and norms do not decay)",
     Limits{0, 1000});
-  f("grad_clip", c.grad_clip, "gradients are scaled down to this global norm; 0: never",
-    Limits{0, 1e9});
+  f("grad_clip", c.grad_clip,
+    "scale gradients down to this global norm if theirs is larger; 0: never", Limits{0, 1e9});
   f("device", c.device,
     "cpu, cuda or cuda:N: where the model and its batches live (results differ in the last bits "
     "between devices)",
@@ -149,8 +149,7 @@ void for_each_field(Config& c, F&& f) {
   f("out_dir", c.out_dir, "folder for checkpoints and metrics.jsonl", Limits{});
   f("init_from", c.init_from, "scratch, or resume: continue from out_dir's checkpoint",
     Limits{.choices = {"scratch", "resume"}});
-  f("data_changed", c.data_changed, "resume on other data than the run was trained on so far",
-    Limits{});
+  f("data_changed", c.data_changed, "allow resuming with other data", Limits{});
   f("seed", c.seed, "seed of the weights, the batches and dropout", Limits{0, 0x1p63});
   f("max_minutes", c.max_minutes, "save and stop after this many minutes; 0: never",
     Limits{0, 1e7});
@@ -162,11 +161,10 @@ void for_each_field(Config& c, F&& f) {
   f("sample_interval", c.sample_interval, "steps between printed samples; 0: never",
     Limits{0, kMostSteps});
   f("threads", c.threads,
-    "CPU threads; 0: OMP_NUM_THREADS, or else one per core (the number changes the last bits)",
-    Limits{0, 1024});
+    "CPU threads; 0: OMP_NUM_THREADS, or else one per core (changes rounding)", Limits{0, 1024});
   f("batch_parts", c.batch_parts,
-    "parts of a batch, each forward and backward on its own thread; 0: one per thread for small "
-    "models, else 1 (their number changes the last bits)",
+    "parts into which a batch is split, one per thread; 0: all threads for models under 4 million "
+    "parameters, otherwise 1 (changes rounding)",
     Limits{0, 1 << 20});
   f("recompute", c.recompute,
     "compute outputs of norms and GELUs again in backward: the same bits in less memory", Limits{});

@@ -19,16 +19,17 @@
 //       node->input->grad += node->vjp(node->output->grad);            // sums where paths meet
 //   }
 //
-// The real engine differs in three points. Nodes are not on a tape but own their inputs' slots, so
-// a graph lives as long as its result. A node has several inputs and outputs. The walk
-// (backward.cpp: run and visit) visits only nodes on which the loss depends.
+// The real engine differs in three points. There is no tape: a result's slot owns its node, which
+// owns the slots of its inputs, so a graph lives as long as its result. A node has several inputs
+// and outputs. The walk (backward.cpp: run and visit) visits only nodes on which the loss depends,
+// and frees what a node saved as soon as it has run.
 //
 //   slot   A tensor's place in the graph. A recorded write in place gives the tensor another one.
 //          A leaf is a slot that requires grad and has no node.
 //   node   One op that ran: its name, the slots of its inputs and outputs, and its vjp
 //          (vector-Jacobian product).
-//   walk   One pass of backward: it visits pending nodes, newest first, because creation order is a
-//          topological order.
+//   walk   One pass of backward: it visits pending nodes (an output has a gradient), newest first,
+//          because creation order is a topological order.
 #pragma once
 
 #include <atomic>
