@@ -13,7 +13,8 @@
 // The decay pulls p towards 0. It acts on p itself and not through g: that is the W of AdamW,
 // because a decay added to g would be divided by sqrt(v), too.
 //
-// p_m_v holds p, m and v of before the step. Return {p, m, v} of after it, as new tensors.
+// Tensors is std::vector<Tensor>. p_m_v holds p, m and v before the step: p_m_v[0] is p. Return
+// {p, m, v} after it, as new tensors.
 // struct AdamSettings { double lr, beta1, beta2, eps, weight_decay; };
 //
 // Useful: square, sqrt, std::pow(s.beta1, t). Lesson 5 explains what a step is.

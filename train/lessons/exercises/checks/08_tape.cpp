@@ -147,6 +147,33 @@ std::vector<double> everything_begins_at_1(const Graph& graph, int) {
   return result;
 }
 
+// Hands gradients on from the loss, and goes on with an input when is_complete(input) says so.
+template <class F>
+std::vector<double> hand_on(const Graph& graph, int loss, F is_complete) {
+  std::vector<double> grad(graph.size());
+  grad[loss] = 1;
+  std::vector<int> to_do = {loss};
+  while (!to_do.empty()) {
+    const int number = to_do.back();
+    to_do.pop_back();
+    for (size_t k = 0; k < graph[number].inputs.size(); ++k) {
+      const int input = graph[number].inputs[k];
+      grad[input] += grad[number] * graph[number].slopes[k];
+      if (is_complete(input)) to_do.push_back(input);
+    }
+  }
+  return grad;
+}
+std::vector<double> each_time(const Graph& graph, int loss) {
+  return hand_on(graph, loss, [](int) { return true; });
+}
+std::vector<double> uses_by_all(const Graph& graph, int loss) {
+  std::vector<int> uses(graph.size());
+  for (const Number& number : graph)
+    for (const int input : number.inputs) ++uses[input];
+  return hand_on(graph, loss, [&](int input) { return --uses[input] == 0; });
+}
+
 // ---- cases
 
 Graph chain(int length) {
@@ -166,6 +193,8 @@ std::vector<Case> cases() {
           of("a short way and a long way", {{}, {{0}, {2}}, {{1}, {3}}, {{1, 2}, {5, 7}}}, 3),
           of("numbers in no order", {{{2, 1}, {3, 5}}, {{3}, {7}}, {{1, 3}, {2, -1}}, {}}, 0),
           of("numbers that the loss does not use", {{}, {{0}, {4}}, {{1}, {9}}, {}}, 1),
+          of("a number that the loss does not use, which uses others",
+             {{}, {{0}, {4}}, {{1}, {9}}, {{1}, {5}}}, 2),
           of("a chain of 200,000", chain(200'000), 199'999)};
 }
 
@@ -196,6 +225,14 @@ Exercise tape_exercise(tape_check::Backward backward) {
           "This trusts the order in which numbers stand in the graph. They stand in any order."},
          {answer(nearest_first),
           "A number hands on its gradient here before all numbers that use it have reported."},
+         {answer(each_time),
+          "A number hands on all it has got each time something arrives. It may do so once, when "
+          "its "
+          "last use has reported."},
+         {answer(uses_by_all),
+          "Uses by numbers that the loss does not depend on are counted, too, and never report. "
+          "Count "
+          "from the loss on."},
          {answer(leaves_only), "All numbers have gradients, those between loss and leaves, too."},
          {answer(no_slopes), "The slopes are missing: an input gets the gradient times its slope."},
          {answer(everything_begins_at_1),

@@ -227,9 +227,12 @@ int run_check(char** argv, const std::function<Exercise()>& exercise) {
   explain_stack_overflow();
   try {
     const Exercise made = exercise();
-    if (check(made, std::cout)) return 0;
-    const std::string number = made.name.substr(0, 2);
-    std::cout << "A hint: ./run.sh exercise " << std::stoi(number) << " --hint\n";
+    const int number = std::stoi(made.name.substr(0, 2));
+    if (check(made, std::cout)) {
+      if (number < 15) std::cout << "Next: ./run.sh exercise " << number + 1 << "\n";
+      return 0;
+    }
+    std::cout << "A hint: ./run.sh exercise " << number << " --hint\n";
   } catch (const std::exception& error) {
     std::cout << error.what() << "\n";
   }
