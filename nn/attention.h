@@ -39,6 +39,7 @@ struct CausalSelfAttention : Module {
                              .is_causal = !cache,
                              .causal_lower_right = cache != nullptr};
     prepare_scores(q, k, options, cache ? cache->size() : 0);
+    q = q.to(v.dtype()), k = k.to(v.dtype());  // a step in f32 under Autocast
     if (cache) std::tie(k, v) = cache->append(k, v);
     const Tensor y = scaled_dot_product_attention(q, k, v, options);
     return resid_dropout(c_proj(y.transpose(1, 2).reshape(x.shape())));

@@ -40,7 +40,7 @@ struct RotaryAttention : CausalSelfAttention {
   Tensor turned(const Tensor& x, int64_t start) const {
     const Tensor c = cosines.narrow(0, start, x.size(2)), s = sines.narrow(0, start, x.size(2));
     const std::vector<Tensor> halves = split(x, c.size(1), 3);
-    return cat({halves[0] * c - halves[1] * s, halves[1] * c + halves[0] * s}, 3).to(x.dtype());
+    return cat({halves[0] * c - halves[1] * s, halves[1] * c + halves[0] * s}, 3);
   }
   INK_FIELDS(CausalSelfAttention, cosines, sines)
 };
