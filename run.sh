@@ -272,7 +272,11 @@ ninja_line() {
 
 # build [TARGET]: says nothing where there is nothing to do.
 build() {
-  local log='' begin=$SECONDS code=0
+  local log='' begin=$SECONDS code=0 lock
+  if command -v flock >/dev/null; then  # another terminal may build here, too
+    exec {lock}>"$folder/run.lock"
+    flock -n "$lock" || { progress "Building: waiting for another run.sh" lock; flock "$lock"; }
+  fi
   local -x NINJA_STATUS='@@ %f %t '
   watch ninja_line ninja -C "$folder" "$@" || code=$?
   if [[ $code -ne 0 && $log == *Killed* ]]; then
@@ -281,6 +285,7 @@ build() {
     watch ninja_line ninja -C "$folder" -j 1 "$@" || code=$?
   fi
   [[ $code -eq 0 ]] || (explain Building "$log") || exit "$code"
+  [[ -z ${lock:-} ]] || exec {lock}>&-
 }
 
 # ---- commands
