@@ -109,7 +109,7 @@ void check_limits(const std::string& name, const Limits& limits, const std::stri
   for (const std::string& choice : limits.choices)
     if (choice == value) return;
   INK_CHECK(limits.choices.empty(), name, " is '", printable(value, 60), "'; expected ",
-            range_text(limits));
+            range_text(limits), name.ends_with("model") ? "; your own program adds others" : "");
 }
 
 void TrainConfig::check() const {

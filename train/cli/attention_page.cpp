@@ -40,12 +40,12 @@ constexpr const char* kPage = R"html(<!doctype html>
   #row, #column { position: absolute; outline: 2px solid var(--mark); pointer-events: none; }
   #row { left: 0; width: 100%; }
   #column { top: 0; height: 100%; outline-width: 1px; }
-  .axis { position: absolute; overflow: hidden; color: var(--quiet);
+  .axis { position: absolute; color: var(--quiet);
           font: 10px/1 ui-monospace, monospace; white-space: pre; }
   .axis span { position: absolute; }
-  .axis .at { color: var(--mark); font-weight: bold; }
+  .axis .at { color: var(--mark); font-weight: bold; background: var(--back); z-index: 1; }
   #rows { left: calc(-.1rem - var(--room)); top: 0; width: var(--room); height: 100%; }
-  #rows span { right: 0; transform: translateY(-50%); }
+  #rows span { right: .2rem; transform: translateY(-50%); }
   #columns { left: 0; top: calc(-.1rem - var(--room)); width: 100%; height: var(--room); }
   #columns span { bottom: 0; transform: translateX(-50%); }
   .axis-title { position: absolute; color: var(--quiet); font-size: .85rem; white-space: nowrap; }
@@ -77,7 +77,7 @@ masked, because the column's token comes later in the text. Point at a pair or a
 its weights. A click pins the pair, and a second click or Escape lets it go. Click a small square
 to enlarge it. The left and right arrow keys step through the tokens, up and down through the
 heads.</p>
-<details>
+<details open>
 <summary>What to look for</summary>
 <ul>
 <li>A line beside the diagonal: the head looks at the token just before. Many models build on
@@ -142,7 +142,7 @@ function show(data) {
   function label(axis, chosen, side) {
     axis.replaceChildren();
     const length = side === 'top' ? axis.clientHeight : axis.clientWidth;
-    const smallest = longer ? 9 : 7;
+    const smallest = longer || side === 'top' ? 10 : 7;
     const step = Math.max(length / n, smallest), middle = (chosen + .5) * length / n;
     tokens.forEach((token, i) => {
       const at = middle + (i - chosen) * step;
