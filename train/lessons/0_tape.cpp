@@ -25,7 +25,8 @@ struct Lesson0 : Notebook {
   //
   // A number keeps its inputs: the numbers that it was computed from. With each input it keeps a
   // slope: the derivative of the number with respect to this input. The pointers are shared, so an
-  // input lives as long as any number that was computed from it.
+  // input lives as long as any number that was computed from it. (All of this stands inside a
+  // class, so that a function may use one that comes later, and static means a plain function.)
   struct Number;
   using Value = std::shared_ptr<Number>;
   struct Number {
@@ -107,7 +108,7 @@ struct Lesson0 : Notebook {
   // ---- 4. One neuron learns
   //
   // A neuron computes tanh(w x + b). The loss, squared_error, says how far this is from a target.
-  // It is a template, because step 5 computes the same loss with tensors.
+  // It is a template, so that step 5 can compute the same loss with the tensors of the library.
   template <class V>
   static V squared_error(const V& w, const V& b, const V& x, const V& target) {
     const V error = tanh(w * x + b) - target;

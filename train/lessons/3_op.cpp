@@ -35,8 +35,8 @@ struct Lesson3 : Notebook {
   // Solved for x, the formula says x = y - 1 / y. So dx/dy = 1 + 1 / y^2, and the derivative that
   // we need is its reciprocal: dy/dx = y^2 / (y^2 + 1). `record` takes a name, the inputs, the
   // output and the vjp. In the code of a vjp, dy is the gradient of the output, and the vjp returns
-  // the gradient of each input. It keeps y as a Saved. *y gives the tensor back, or throws if it
-  // has been overwritten since.
+  // the gradient of each input. It keeps y as a Saved. *y gives the tensor back, or throws if an op
+  // such as add_ has written to it since.
   static Tensor squareplus(const Tensor& x) {
     const Tensor y = squareplus_composed(x.detach());  // detached: these ops record nothing
     return record("squareplus", {x}, y, [y = Saved::output(y)](const Tensor& dy) -> Grads {
@@ -80,9 +80,8 @@ struct Lesson3 : Notebook {
 
   // The op calls the kernels and records. The kernels expect elements side by side in memory, so
   // the op makes tensors contiguous first. A kernel records nothing, so its result cannot be
-  // differentiated. If grad_enabled() is true in a vjp, backward itself will be differentiated, and
-  // the vjp uses ops instead of the kernel. INK_CHECK throws this message if its condition is
-  // false.
+  // differentiated. When second derivatives are asked for, grad_enabled() is true in the vjp, which
+  // then uses ops instead of the kernel. INK_CHECK throws this message if its condition is false.
   static Tensor fused_squareplus(const Tensor& input) {
     INK_CHECK(!input.device().is_cuda(), "squareplus: expected a tensor on the CPU");
     const Tensor x = input.contiguous();

@@ -2,8 +2,8 @@
 //
 // Here is a whole GPT: causal self-attention with several heads, an MLP, residual connections and
 // layer norms. Afterwards you can read nn/gpt.h and any other GPT of this kind, because they have
-// the same parts in other sizes. The language is that of lesson 6, and so is the task: predict the
-// next character.
+// the same parts in other sizes. The language is that of lesson 6, where [girl=girls] chooses a
+// girl and [girl] repeats her. The task is that of lesson 6, too: predict the next character.
 #include <cmath>
 #include <memory>
 #include <string>
@@ -117,8 +117,9 @@ colours: blue | green | red
 
   void step_3() {
     // The loop is that of lesson 5, with two additions as in nanoGPT. Weight decay pulls matrices
-    // towards 0. The learning rate rises to 1e-2 in 20 steps and then falls to 1e-3, because large
-    // steps help at first and harm at the end. (beta2 is one of AdamW's settings.)
+    // towards 0: decay_matrices applies it to them, and not to biases and norms. The learning rate
+    // rises to 1e-2 in 20 steps and then falls to 1e-3, because large steps help at first and harm
+    // at the end. (beta2 sets over how many steps AdamW averages the squares of gradients.)
     context().default_dtype = f64;  // the same digits on every machine
     manual_seed(1);
     const int64_t B = 8, T = 64, steps = 500;
