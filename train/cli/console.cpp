@@ -10,14 +10,13 @@
 #include <cstdlib>
 #include <cstring>
 #include <nlohmann/json.hpp>
-#include <optional>
 
 #include "autograd/base/check.h"
 #include "autograd/base/log.h"
 #include "autograd/io/atomic_file.h"
 #include "autograd/io/foreign.h"
 #include "data/file.h"
-#include "train/config.h"
+#include "train/report/metrics.h"
 
 namespace ink {
 namespace {
@@ -88,21 +87,6 @@ std::string Console::coloured(const char* code, const std::string& text) const {
 
 namespace {
 
-struct MetricsLine {
-  int64_t step;
-  bool is_validation;
-};
-// None if it is not a line of inkling's metrics.
-std::optional<MetricsLine> parsed_line(const std::string& line) {
-  try {
-    const nlohmann::json object = parse_json(line);
-    return MetricsLine{Fields("metrics", object).count("step", kMostSteps),
-                       object.contains("val_loss")};
-  } catch (const Error&) {
-  }
-  return {};
-}
-
 void keep_lines(const std::filesystem::path& file, int64_t last_step, int64_t max_iters) {
   if (std::filesystem::file_size(file) == 0) return;
   const std::string text = read_file(file);
@@ -112,7 +96,7 @@ void keep_lines(const std::filesystem::path& file, int64_t last_step, int64_t ma
     const size_t end = std::min(text.find('\n', at), text.size());
     const std::string line = text.substr(at, end - at);
     at = end + 1;
-    const auto found = parsed_line(line);
+    const auto found = parse_metrics(line);
     if (!found) ++foreign;
     if (found && found->step <= last_step && !(found->is_validation && found->step >= max_iters))
       kept += line + "\n";

@@ -25,12 +25,15 @@ constexpr std::array<Column, 7> kColumns = {{{"train_loss", &MetricsStep::train_
                                              {"tokens_per_s", &MetricsStep::tokens_per_s},
                                              {"ms", &MetricsStep::ms}}};
 
-std::optional<MetricsStep> parsed(const std::string& line) {
+}  // namespace
+
+std::optional<MetricsStep> parse_metrics(const std::string& line) {
   try {
     const nlohmann::json object = parse_json(line);
     const Fields fields("metrics", object);
     MetricsStep step;
     step.step = fields.count("step", kMostSteps);
+    step.is_validation = fields.has("val_loss");
     for (const auto& [name, value] : kColumns)
       if (fields.has(name)) step.*value = fields.number(name);
     return step;
@@ -39,14 +42,12 @@ std::optional<MetricsStep> parsed(const std::string& line) {
   }
 }
 
-}  // namespace
-
 std::vector<MetricsStep> read_metrics(const std::filesystem::path& file) {
   const std::string text = read_file(file);
   std::vector<MetricsStep> steps;
   for (size_t at = 0; at < text.size();) {
     const size_t end = std::min(text.find('\n', at), text.size());
-    if (const auto step = parsed(text.substr(at, end - at))) steps.push_back(*step);
+    if (const auto step = parse_metrics(text.substr(at, end - at))) steps.push_back(*step);
     at = end + 1;
   }
   INK_CHECK(!steps.empty(), file.string(), ": expected lines of metrics, found none");

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "train/report/chart.h"
@@ -12,8 +13,12 @@ namespace ink {
 /// A line of metrics.jsonl. Training steps have a training loss, evaluations a validation loss.
 struct MetricsStep {
   int64_t step = 0;
+  bool is_validation = false;
   std::optional<double> train_loss, val_loss, best_possible, lr, grad_norm, tokens_per_s, ms;
 };
+
+/// Nothing where it is not a line of metrics.
+std::optional<MetricsStep> parse_metrics(const std::string& line);
 
 /// In the order of the file. Lines that are not metrics are left out. Throws where the file cannot
 /// be read or holds no line of metrics.
