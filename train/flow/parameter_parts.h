@@ -1,0 +1,53 @@
+// The parts of a model's parameters whose statistics are worth a line.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "nn/module.h"
+
+namespace ink {
+
+/// Each parameter, "h.0.attn.c_attn.weight", and each head of CausalSelfAttention and
+/// MultiheadAttention, "h.0.attn head 2": its rows of q, k and v, and its columns of the projection
+/// behind it. Of more than 65,536 elements, a piece is represented by rows at equal distances, so
+/// norms of large parts are estimates.
+class ParameterParts {
+ public:
+  /// What to look at for a parameter, in its shape: the parameter or its gradient. Undefined: zeros.
+  using Pick = std::function<Tensor(const Tensor& parameter)>;
+
+  explicit ParameterParts(const Module& model);
+
+  size_t size() const { return parts_.size(); }
+  const std::string& name(size_t i) const { return parts_[i].name; }
+  int64_t count(size_t i) const { return parts_[i].count; }  // elements
+
+  /// The Euclidean norm of each part.
+  std::vector<double> norms(const Pick& pick) const;
+  /// Copies of the parts' elements; and the norm of their change since, divided by their norm then.
+  /// NaN where that was 0.
+  std::vector<Tensor> copies() const;
+  std::vector<double> changes_since(const std::vector<Tensor>& copies) const;
+
+ private:
+  /// Elements of a parameter: `count` from `start` along dimension `dim`, all of the others.
+  struct Piece {
+    Tensor parameter;
+    int64_t dim = 0, start = 0, count = 0;
+  };
+  struct Part {
+    std::string name;
+    int64_t count = 0;
+    std::vector<Piece> pieces;
+  };
+
+  void add(const std::string& name, std::vector<Piece> pieces);
+  void add_heads(Module& module, const std::string& name);
+  static Tensor elements(const Part& part, const Pick& pick);
+
+  std::vector<Part> parts_;
+};
+
+}  // namespace ink
