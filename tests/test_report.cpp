@@ -70,17 +70,26 @@ TEST(Report, ReadsTheMetricsOfARun) {
   std::ofstream(file) << R"({"step":10,"train_loss":2.5,"lr":0.01,"ms":3.0}
 no metrics
 {"step":20,"train_loss":null,"lr":0.02,"ms":3.5}
-{"step":20,"val_loss":1.5,"best_possible":0.5}
+{"step":20,"val_loss":1.5,"best_possible":0.5,"elapsed_s":7.5}
+{"step":20,"sample":"samples/step_000020.txt"}
+{"step":21,"sample":"samples/step_000020.txt"}
+{"step":21,"sample":"../step_000021.txt"}
+{"step":30,"train_loss":2,"elapsed_s":8,"memory_mb":60.5,"skipped":3}
 )";
   const auto steps = read_metrics(file);
+  ASSERT_EQ(steps.size(), 5u);
+  EXPECT_EQ(steps[3].sample, "samples/step_000020.txt");
   EXPECT_EQ(metrics_csv(steps),
-            "step,train_loss,val_loss,best_possible,lr,grad_norm,tokens_per_s,ms\n"
-            "10,2.5,,,0.01,,,3\n20,,,,0.02,,,3.5\n20,,1.5,0.5,,,,\n");
+            "step,train_loss,val_loss,best_possible,lr,grad_norm,tokens_per_s,ms,elapsed_s,skipped,"
+            "memory_mb\n"
+            "10,2.5,,,0.01,,,3,,,\n20,,,,0.02,,,3.5,,,\n20,,1.5,0.5,,,,,7.5,,\n"
+            "30,2,,,,,,,8,3,60.5\n");
   const Chart chart = loss_chart(steps, "t");
   ASSERT_EQ(chart.lines.size(), 4u);
   EXPECT_EQ(chart.lines[0].name, "training loss");
   EXPECT_EQ(chart.lines[2].points, (std::vector<std::pair<double, double>>{{20, 1.5}}));
   EXPECT_EQ(chart.lines[3].points, (std::vector<std::pair<double, double>>{{10, 0.5}, {20, 0.5}}));
+  EXPECT_EQ(chart.lines[1].points.size(), 2u);
 
   std::ofstream(file) << "\n";
   EXPECT_EQ(error_of([&] { read_metrics(file); }),

@@ -18,6 +18,7 @@
 #include "tests/run_program.h"
 #include "tests/temp_files.h"
 #include "train/checkpoint.h"
+#include "train/report/metrics.h"
 
 namespace ink {
 namespace {
@@ -81,7 +82,7 @@ TEST_F(Runs, AnOlderRunInTheFolderIsRefusedMovedAsideOrDeleted) {
   EXPECT_EQ(read_file(path("a/ckpt/state.json")), state);
   EXPECT_EQ(run_shell(train("--overwrite --max_iters 3 --out_dir " + path("a"))).code, 0);
   EXPECT_NE(read_file(path("a/ckpt/state.json")), state);
-  EXPECT_EQ(lines_in("a/metrics.jsonl"), 2);  // the last report and the validation
+  EXPECT_EQ(lines_in("a/metrics.jsonl"), 3);  // the last report, the validation and the sample
   expect_error(train("--overwrite --init_from resume --out_dir " + path("a")), 2, "--overwrite");
 
   const std::string here = "cd " + path(".") + "; ";
@@ -125,7 +126,7 @@ TEST_F(Runs, WhoStopsReadingDoesNotStopTheRun) {
   const Ran ran = run_shell(train("--out_dir " + path("out")) + " | head -1");
   EXPECT_EQ(ran.code, 0) << ran.err;
   EXPECT_TRUE(fs::exists(path("out/ckpt/state.json")));
-  EXPECT_EQ(lines_in("out/metrics.jsonl"), 6);  // 4 reports, 2 validations
+  EXPECT_EQ(lines_in("out/metrics.jsonl"), 7);  // 4 reports, 2 validations, a sample
 }
 
 TEST_F(Runs, OtherDataAreRefused) {
@@ -249,7 +250,9 @@ TEST_F(Runs, ACheckpointWhoseFieldsMakeNoSenseIsPassedOver) {
 // The metrics of a resumed run are those of one that was never stopped.
 TEST_F(Runs, MetricsGoOn) {
   const auto losses = [&](const std::string& file) {
-    return run_shell("sed 's/,\"tokens_per_s.*ms\":[0-9.e-]*//' " + path(file)).out;
+    return run_shell("sed -E 's/,\"(tokens_per_s|ms|elapsed_s|memory_mb)\":[0-9.e-]*//g' " +
+                     path(file))
+        .out;
   };
   ASSERT_EQ(run_shell(train("--max_iters 40 --out_dir " + path("whole"))).code, 0);
   ASSERT_EQ(run_shell(train("--lr_decay_iters 40 --out_dir " + path("out"))).code, 0);
@@ -267,6 +270,73 @@ TEST_F(Runs, MetricsGoOn) {
   // A run that is at its end is evaluated again, and says so once.
   ASSERT_EQ(run_shell(train("--init_from resume --max_iters 40 --out_dir " + path("out"))).code, 0);
   EXPECT_EQ(losses("out/metrics.jsonl"), parts);
+}
+
+// Every sample that was shown is in a file, and metrics.jsonl names it.
+TEST_F(Runs, SamplesAreKept) {
+  const std::string every_5 = "--sample_interval 5 --out_dir " + path("out");
+  const auto samples = [&] { return run_shell("ls " + path("out/samples") + " | xargs").out; };
+  const std::string resume = every_5 + " --init_from resume --max_iters ";
+  const Ran ran = run_shell(train(every_5));
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  EXPECT_EQ(samples(), "step_000005.txt step_000010.txt step_000015.txt step_000020.txt\n");
+  const std::string last = read_file(path("out/samples/step_000020.txt"));
+  EXPECT_GE(last.size(), 32u);
+  EXPECT_NE(ran.out.find("--- the model writes:\n" + last + "\n---\n"), std::string::npos);
+  std::vector<int64_t> steps;
+  for (const MetricsStep& line : read_metrics(path("out/metrics.jsonl")))
+    if (!line.sample.empty()) steps.push_back(line.step);
+  EXPECT_EQ(steps, (std::vector<int64_t>{5, 10, 15, 20}));
+  // The line of step 20 and later files are of a future that the run goes to again.
+  std::ofstream(path("out/samples/step_000030.txt")) << "x";
+  std::ofstream(path("out/samples/step_000035.txt.tmp")) << "x";
+  std::ofstream(path("out/samples/step_9.txt")) << "a user's";
+  ASSERT_EQ(run_shell(train(resume + "23")).code, 0);
+  EXPECT_EQ(samples(),
+            "step_000005.txt step_000010.txt step_000015.txt step_000020.txt step_000023.txt "
+            "step_9.txt\n");
+  ASSERT_EQ(run_shell(train(resume + "23")).code, 0);  // at its end: shown and told again, once
+  EXPECT_EQ(run_shell("grep -c step_000023 " + path("out/metrics.jsonl")).out, "1\n");
+  // A new run deletes ours alone.
+  ASSERT_EQ(run_shell(train("--overwrite --out_dir " + path("out"))).code, 0);
+  EXPECT_EQ(samples(), "step_000020.txt step_9.txt\n");
+}
+
+TEST_F(Runs, SamplesMoveAsideWithTheirRunAndAreNotOverAFile) {
+  const std::string here = "cd " + path(".") + "; ";
+  ASSERT_EQ(run_shell(here + train("")).code, 0);
+  ASSERT_EQ(run_shell(here + train("--max_iters 0 --sample_interval 0")).code, 0);
+  EXPECT_TRUE(fs::exists(path("out.1/samples/step_000020.txt")));
+  EXPECT_FALSE(fs::exists(path("out/samples/step_000020.txt")));
+  fs::create_directories(path("a"));
+  std::ofstream(path("a/samples")) << "of blood";
+  expect_error(train("--overwrite --out_dir " + path("a")), 1, "samples: expected a folder");
+  EXPECT_EQ(read_file(path("a/samples")), "of blood");
+  EXPECT_FALSE(fs::exists(path("a/metrics.jsonl")));
+  // A sample that cannot be written ends the run, whose steps are saved first.
+  fs::create_directories(path("b/samples/step_000010.txt"));
+  expect_error(train("--eval_interval 7 --sample_interval 10 --out_dir " + path("b")), 1,
+               "step_000010.txt");
+  EXPECT_NE(run_shell("inkling info --checkpoint ckpt --out_dir " + path("b")).out.find("step 10"),
+            std::string::npos);
+}
+
+// Times, memory and skipped steps; a run that goes on counts on.
+TEST_F(Runs, MetricsTellTimeAndMemory) {
+  ASSERT_EQ(run_shell(train("--out_dir " + path("out"))).code, 0);
+  std::ofstream(path("out/metrics.jsonl"), std::ios::app) << "{\"step\":20,\"elapsed_s\":100}\n";
+  ASSERT_EQ(run_shell(train("--init_from resume --max_iters 40 --out_dir " + path("out"))).code, 0);
+  double elapsed = 0;
+  for (const MetricsStep& line : read_metrics(path("out/metrics.jsonl"))) {
+    if (line.train_loss) {
+      EXPECT_EQ(line.skipped, 0) << line.step;
+      EXPECT_GT(line.memory_mb.value(), 1) << line.step;
+    }
+    if (!line.train_loss && !line.val_loss) continue;
+    EXPECT_EQ(line.elapsed_s > 100, line.step > 20) << line.step;
+    EXPECT_GE(line.elapsed_s, elapsed) << line.step;
+    elapsed = line.elapsed_s.value();
+  }
 }
 
 // golden/runs_012299d: after 20 steps. The losses after 30 and 40 are those of the program that
@@ -316,7 +386,7 @@ TEST_F(Runs, OutputThatCannotBeWrittenIsSaid) {
     EXPECT_EQ(run_shell(line + " >&-").code, 0) << command;
   }
   EXPECT_EQ(run_shell(train("--out_dir " + path("closed") + " >&-")).code, 0);
-  EXPECT_EQ(lines_in("closed/metrics.jsonl"), 6);  // and nothing else
+  EXPECT_EQ(lines_in("closed/metrics.jsonl"), 7);  // and nothing else
 }
 
 TEST_F(Runs, FilesMayNotBeLargerThanTheLimit) {

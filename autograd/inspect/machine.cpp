@@ -236,6 +236,12 @@ int64_t usable_memory() {
   return static_cast<int64_t>(bytes);
 }
 
+int64_t resident_memory() {
+  std::ifstream file("/proc/self/statm");
+  int64_t size = 0, resident = 0;  // in pages
+  return file >> size >> resident ? resident * sysconf(_SC_PAGESIZE) : 0;
+}
+
 int physical_cores() {
   const double time = std::max(1.0, std::ceil(group_processors()));
 #if defined(__linux__)

@@ -37,6 +37,9 @@ int physical_cores();
 /// its address space (ulimit -v), whichever is least.
 int64_t usable_memory();
 
+/// Bytes of this process that are in the machine's memory now; 0 if the system does not say.
+int64_t resident_memory();
+
 /// The processor's name by the system; "unknown" if the system does not say.
 std::string processor_name();
 

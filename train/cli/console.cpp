@@ -16,6 +16,7 @@
 #include "autograd/io/atomic_file.h"
 #include "autograd/io/foreign.h"
 #include "data/file.h"
+#include "train/cli/sample_files.h"
 #include "train/report/metrics.h"
 
 namespace ink {
@@ -85,11 +86,9 @@ std::string Console::coloured(const char* code, const std::string& text) const {
   return colours_ ? fmt::format("\033[{}m{}\033[0m", code, text) : text;
 }
 
-namespace {
-
-void keep_lines(const std::filesystem::path& file, int64_t last_step, int64_t max_iters) {
-  if (std::filesystem::file_size(file) == 0) return;
-  const std::string text = read_file(file);
+void Metrics::keep_lines(int64_t last_step, int64_t max_iters) {
+  if (std::filesystem::file_size(path_) == 0) return;
+  const std::string text = read_file(path_);
   std::string kept;
   int64_t foreign = 0;
   for (size_t at = 0; at < text.size();) {
@@ -98,25 +97,27 @@ void keep_lines(const std::filesystem::path& file, int64_t last_step, int64_t ma
     at = end + 1;
     const auto found = parse_metrics(line);
     if (!found) ++foreign;
-    if (found && found->step <= last_step && !(found->is_validation && found->step >= max_iters))
-      kept += line + "\n";
+    if (!found || found->step > last_step) continue;
+    if (found->step >= max_iters && (found->is_validation || !found->sample.empty())) continue;
+    kept += line + "\n";
+    elapsed_before_ = std::max(elapsed_before_, found->elapsed_s.value_or(0));
   }
-  if (kept == text) return;
   if (foreign > 0)
-    log_message(file.string(), ": ", foreign, " lines left out that are not metrics of a step");
-  AtomicFile out(file);
-  out.write(kept.data(), kept.size());
-  out.commit();
+    log_message(path_.string(), ": ", foreign, " lines left out that are not metrics of a step");
+  if (kept != text) {
+    AtomicFile out(path_);
+    out.write(kept.data(), kept.size());
+    out.commit();
+  }
+  remove_samples(path_.parent_path(), std::min(last_step + 1, max_iters));
 }
-
-}  // namespace
 
 Metrics::Metrics(const std::filesystem::path& file, int64_t resume_after_step, int64_t max_iters)
     : path_(file) {
   const auto status = std::filesystem::status(file);
   INK_CHECK(!exists(status) || is_regular_file(status), file.string(),
             ": expected a regular file; move it away, or choose another --out_dir");
-  if (exists(status)) keep_lines(file, resume_after_step, max_iters);
+  if (exists(status)) keep_lines(resume_after_step, max_iters);
   fd_ = open_file(file, O_WRONLY | O_CREAT | O_APPEND);
 }
 Metrics::~Metrics() { ::close(fd_); }
@@ -129,6 +130,11 @@ void Metrics::write(const nlohmann::ordered_json& object) {
     INK_CHECK(written >= 0, path_.string(), ": cannot write: ", std::strerror(errno));
     done += static_cast<size_t>(written);
   }
+}
+
+void Metrics::write_sample(int64_t step, const std::string& text) {
+  save_sample(path_.parent_path(), step, text);
+  write({{"step", step}, {"sample", sample_file(step)}});
 }
 
 std::string clock_text(double seconds) {

@@ -39,9 +39,10 @@ class Console {
   bool live_shown_ = false;
 };
 
-/// metrics.jsonl: one JSON object per line, appended. A resumed run keeps the lines up to its step,
-/// except the validation at that step, which it repeats. The other lines are removed all at once or
-/// not at all; lines that are not metrics are logged.
+/// metrics.jsonl: one JSON object per line, appended; and samples/, a file for each sample. A
+/// resumed run keeps the lines up to its step, except the validation and the sample at its end,
+/// which it repeats. The other lines are removed all at once or not at all, and then their samples;
+/// lines that are not metrics are logged.
 class Metrics {
  public:
   static constexpr const char* kFile = "metrics.jsonl";
@@ -53,9 +54,16 @@ class Metrics {
 
   /// Throws if the line cannot be written whole.
   void write(const nlohmann::ordered_json& object);
+  /// Writes the file of a sample and its line. Throws if one of them cannot be written whole.
+  void write_sample(int64_t step, const std::string& text);
+  /// The seconds of the run until the last line that a resumed run keeps.
+  double elapsed_before() const { return elapsed_before_; }
 
  private:
+  void keep_lines(int64_t last_step, int64_t max_iters);
+
   std::filesystem::path path_;
+  double elapsed_before_ = 0;
   int fd_ = -1;
 };
 

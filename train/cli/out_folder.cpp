@@ -16,6 +16,8 @@
 #include "autograd/io/foreign.h"
 #include "train/checkpoint.h"
 #include "train/cli/command_line.h"
+#include "train/cli/sample_files.h"
+#include "train/report/metrics.h"
 #include "train/saved_run.h"
 
 namespace ink {
@@ -58,6 +60,7 @@ void delete_run(const fs::path& folder) {
   }
   // Anything else of this name is not inkling's.
   if (fs::is_regular_file(folder / Metrics::kFile)) fs::remove(folder / Metrics::kFile);
+  remove_samples(folder, 0);
 }
 
 }  // namespace
@@ -70,7 +73,7 @@ void check_not_of_run(const fs::path& out_dir, const fs::path& profile) {
   };
   const fs::path within = whole(profile).lexically_relative(whole(out_dir));
   const std::string first = within.empty() ? "" : within.begin()->string();
-  bool taken = first == kLock || first == Metrics::kFile;
+  bool taken = first == kLock || first == Metrics::kFile || first == kSamples;
   for (const std::string name : kCheckpoints)
     taken = taken || first == name || first == name + ".prev" || first == name + ".tmp";
   if (taken)
@@ -83,6 +86,7 @@ OutFolder::OutFolder(const TrainConfig& config, bool named, bool overwrite)
   lock();
   try {
     for (const char* name : kCheckpoints) check_replaceable(folder_, name);
+    check_sample_folder(folder_);
     holds_old_run_ = config.init_from == "scratch" && holds_run(folder_);
     INK_CHECK(!holds_old_run_ || overwrite || !named, folder_.string(), " holds ",
               describe_run(folder_),

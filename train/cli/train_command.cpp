@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "autograd/engine/observer.h"
+#include "autograd/inspect/machine.h"
 #include "autograd/io/atomic_file.h"
 #include "autograd/memory/device_backend.h"
 #include "train/checkpoint.h"
@@ -224,7 +225,10 @@ class TrainRun {
     object.update({{"lr", progress.lr},
                    {"grad_norm", progress.grad_norm},
                    {"tokens_per_s", rate},
-                   {"ms", ms}});
+                   {"ms", ms},
+                   {"elapsed_s", elapsed_s()},
+                   {"memory_mb", memory_mb()},
+                   {"skipped", progress.skipped}});
     if (steps != config_.log_interval) object["steps"] = steps;  // over which the means are
     or_save([&] { metrics_.write(object); });
     if (progress.skipped > skipped_) {
@@ -235,6 +239,15 @@ class TrainRun {
     }
     last_reported_ = step;
     last_report_ = Clock::now();
+  }
+  // Of the whole run, also of what earlier processes did of it.
+  double elapsed_s() const {
+    return std::round(1000 * (metrics_.elapsed_before() + seconds_since(start_))) / 1000;
+  }
+  double memory_mb() const {
+    const Device device = parse_device(config_.device);
+    const int64_t bytes = on_cpu_ ? resident_memory() : memory_stats(device).bytes_in_use;
+    return std::round(static_cast<double>(bytes) / 1e5) / 10;
   }
   int64_t reported_step() const { return std::max(last_reported_, first_step_); }
 
@@ -283,6 +296,7 @@ class TrainRun {
   void write_validation(const Evaluation& evaluation) {
     nlohmann::ordered_json object{{"step", trainer_.steps_done()}, {"val_loss", evaluation.loss}};
     if (evaluation.best_possible) object["best_possible"] = *evaluation.best_possible;
+    object["elapsed_s"] = elapsed_s();
     or_save([&] { metrics_.write(object); });
   }
 
@@ -298,16 +312,19 @@ class TrainRun {
     trainer_.model().eval();
     GenerateOptions options;
     options.max_new_tokens = config_.block_size - 1;
+    std::string sample;
     console_.line(console_.dim("--- the model writes:"));
     try {
       write_sample(trainer_.model(), trainer_.dataset().tokenizer(), trainer_.sample_start(),
                    options, [&](const std::string& text) {
                      console_.write(text);
+                     sample += text;
                      if (interrupted) throw Interrupted();
                    });
     } catch (const Interrupted&) {
     }
     console_.line("\n" + console_.dim("---"));
+    if (!interrupted) metrics_.write_sample(trainer_.steps_done(), sample);
     return !interrupted;
   }
 

@@ -17,15 +17,20 @@ struct Column {
   const char* name;
   std::optional<double> MetricsStep::*value;
 };
-constexpr std::array<Column, 7> kColumns = {{{"train_loss", &MetricsStep::train_loss},
-                                             {"val_loss", &MetricsStep::val_loss},
-                                             {"best_possible", &MetricsStep::best_possible},
-                                             {"lr", &MetricsStep::lr},
-                                             {"grad_norm", &MetricsStep::grad_norm},
-                                             {"tokens_per_s", &MetricsStep::tokens_per_s},
-                                             {"ms", &MetricsStep::ms}}};
+constexpr std::array<Column, 10> kColumns = {{{"train_loss", &MetricsStep::train_loss},
+                                              {"val_loss", &MetricsStep::val_loss},
+                                              {"best_possible", &MetricsStep::best_possible},
+                                              {"lr", &MetricsStep::lr},
+                                              {"grad_norm", &MetricsStep::grad_norm},
+                                              {"tokens_per_s", &MetricsStep::tokens_per_s},
+                                              {"ms", &MetricsStep::ms},
+                                              {"elapsed_s", &MetricsStep::elapsed_s},
+                                              {"skipped", &MetricsStep::skipped},
+                                              {"memory_mb", &MetricsStep::memory_mb}}};
 
 }  // namespace
+
+std::string sample_file(int64_t step) { return fmt::format("{}/step_{:06}.txt", kSamples, step); }
 
 std::optional<MetricsStep> parse_metrics(const std::string& line) {
   try {
@@ -36,6 +41,8 @@ std::optional<MetricsStep> parse_metrics(const std::string& line) {
     step.is_validation = fields.has("val_loss");
     for (const auto& [name, value] : kColumns)
       if (fields.has(name)) step.*value = fields.number(name);
+    if (fields.has("sample")) step.sample = fields.text("sample");
+    if (!step.sample.empty() && step.sample != sample_file(step.step)) return {};
     return step;
   } catch (const Error&) {
     return {};
@@ -80,6 +87,7 @@ std::string metrics_csv(const std::vector<MetricsStep>& steps) {
   for (const Column& column : kColumns) csv += fmt::format(",{}", column.name);
   csv += "\n";
   for (const MetricsStep& step : steps) {
+    if (!step.sample.empty()) continue;
     csv += fmt::format("{}", step.step);
     for (const Column& column : kColumns)
       csv += (step.*column.value) ? fmt::format(",{}", *(step.*column.value)) : ",";

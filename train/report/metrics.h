@@ -10,12 +10,21 @@
 
 namespace ink {
 
-/// A line of metrics.jsonl. Training steps have a training loss, evaluations a validation loss.
+/// A line of metrics.jsonl. Training steps have a training loss, evaluations a validation loss, and
+/// a sample has a file. Lines of older runs lack some fields.
 struct MetricsStep {
   int64_t step = 0;
   bool is_validation = false;
   std::optional<double> train_loss, val_loss, best_possible, lr, grad_norm, tokens_per_s, ms;
+  std::optional<double> elapsed_s;  // seconds of the run so far
+  std::optional<double> skipped;    // steps skipped so far
+  std::optional<double> memory_mb;  // of the process; of the device's tensors on a GPU
+  std::string sample;               // sample_file(step), or empty
 };
+
+inline constexpr const char* kSamples = "samples";  // a folder in out_dir
+/// The file of the sample after a step, in out_dir: "samples/step_000500.txt".
+std::string sample_file(int64_t step);
 
 /// Nothing where it is not a line of metrics.
 std::optional<MetricsStep> parse_metrics(const std::string& line);
@@ -27,7 +36,8 @@ std::vector<MetricsStep> read_metrics(const std::filesystem::path& file);
 /// Training and validation loss by step, against the best possible one where it is known.
 Chart loss_chart(const std::vector<MetricsStep>& steps, const std::string& title);
 
-/// One row a step and one column a number, with a header; what is not known is empty.
+/// One row a step and one column a number, with a header; what is not known is empty. Samples have
+/// no row.
 std::string metrics_csv(const std::vector<MetricsStep>& steps);
 
 }  // namespace ink
