@@ -43,6 +43,7 @@ class Runs : public testing::Test {
                                       {"--eval_interval", "10"},
                                       {"--eval_iters", "1"},
                                       {"--log_interval", "5"},
+                                      {"--final_eval", "whole"},
                                       {"--sample_interval", "0"}}) {
       if (more.find(name) == std::string::npos) line += std::string(" ") + name + " " + value;
     }
@@ -247,6 +248,36 @@ TEST_F(Runs, ACheckpointWhoseFieldsMakeNoSenseIsPassedOver) {
                "expected the name of a folder in");
 }
 
+// What follows the last step changes no bit of what is saved.
+TEST_F(Runs, TheFinalEvaluationIsChosen) {
+  std::string text = "A text whose validation part holds a few windows. ";
+  for (int i = 0; i < 6; ++i) text += text;
+  std::ofstream(path("a.txt")) << text;
+  const auto run = [&](const std::string& name, const std::string& more) {
+    const Ran ran = run_shell(train(more + " --out_dir " + path(name)));
+    EXPECT_EQ(ran.code, 0) << ran.err;
+    return ran.out;
+  };
+  const auto expect = [](const std::string& out, const std::string& part) {
+    EXPECT_NE(out.find(part), std::string::npos) << out;
+  };
+  const std::string all = "  over all 100000 validation tokens";
+  expect(run("whole", "--final_eval whole"), all);
+  expect(run("sampled", "--final_eval auto --max_iters 0"), "  over 1 sampled batch;\nthe whole ");
+  expect(run("sampled", "--init_from resume --eval_iters 0"), all);
+  expect(run("quick", "--max_iters 200 --eval_iters 20 --final_eval auto --data " + path("a.txt")),
+         "  over all 288 ");
+  const std::string off = run("off", "--final_eval off");
+  expect(off, "no evaluation after the last step (final_eval off); to evaluate: ");
+  EXPECT_EQ(off.find("over "), std::string::npos) << off;
+  for (const char* file : {"/ckpt/model.safetensors", "/ckpt/optimizer.safetensors"})
+    EXPECT_EQ(read_file(path("whole") + file), read_file(path("off") + file)) << file;
+  EXPECT_EQ(read_metrics(path("off/metrics.jsonl")).size(), 6u);  // 4 reports, 1 validation, sample
+  expect(run("off", "--init_from resume --final_eval whole"), all);
+  EXPECT_EQ(read_metrics(path("off/metrics.jsonl")).size(), 7u);
+  expect_error(train("--final_eval no --out_dir " + path("no")), 2, "expected auto, whole or off");
+}
+
 // The metrics of a resumed run are those of one that was never stopped.
 TEST_F(Runs, MetricsGoOn) {
   const auto losses = [&](const std::string& file) {
@@ -350,7 +381,8 @@ TEST_F(Runs, OfAnOlderProgramGoOn) {
     const std::string of = std::string(" --out_dir ") + name;
     EXPECT_EQ(run_shell(here + "inkling info" + of).code, 0) << name;
     const Ran resumed =
-        run_shell(here + "inkling train --init_from resume --max_iters 40 --threads 1" + of);
+        run_shell(here + "inkling train --init_from resume --max_iters 40 --threads 1 " +
+                  "--final_eval whole" + of);
     ASSERT_EQ(resumed.code, 0) << resumed.err;
     EXPECT_EQ(resumed.err, "");
     std::ifstream metrics(path(std::string(name) + "/metrics.jsonl"));

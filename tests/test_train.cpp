@@ -7,6 +7,7 @@
 #include <fstream>
 #include <iterator>
 #include <limits>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
@@ -188,6 +189,27 @@ TEST(Trainer, EvaluationKeepsToOneThreadWhereSomebodyObservesAndRestoresModes) {
   expect_modes();
 }
 
+TEST(Trainer, WhoWatchesAnEvaluationLearnsItsShareAndStopsIt) {
+  const ContextGuard guard;
+  context().observers.clear();
+  const Folder folder;
+  const Trainer trainer(small_config(folder / "run"), std::make_unique<AnswersOnly>());
+  std::mutex mutex;
+  std::vector<double> shares;
+  const auto watch = [&](double stop_at) {
+    shares.clear();
+    return trainer.evaluate(true, [&](double done) {
+      const std::lock_guard lock(mutex);
+      shares.push_back(done);
+      return done >= stop_at;
+    });
+  };
+  EXPECT_EQ(watch(2).loss, trainer.evaluate(true).loss);
+  EXPECT_EQ(shares.size(), 3u);  // 7 windows by 3
+  for (const double share : shares) EXPECT_TRUE(share >= 0 && share < 1) << share;
+  EXPECT_FALSE(watch(0).whole);
+}
+
 TEST(Trainer, StepsTouchNoRawMemoryAndLeaveNoGraph) {
   const Folder folder;
   Trainer trainer(small_config(folder / "run"));
@@ -258,6 +280,7 @@ std::string small_flags(const Folder& folder, const std::string& out_dir) {
   return "train --n_layer 1 --n-head 2 --n_embd=16 --block-size 32 --batch_size 2 --dropout 0.1 "
          "--max_iters 40 --eval_interval 15 "
          "--eval_iters 1 --log_interval 5 --gradient_accumulation_steps 2 --sample_interval 0 "
+         "--final_eval whole "
          "--out_dir " +
          (folder / out_dir).string() + " ";
 }

@@ -52,6 +52,7 @@ struct TrainConfig {
   double max_minutes = 0;
   int64_t eval_interval = 500;
   int64_t eval_iters = 20;
+  std::string final_eval = "auto";
   int64_t log_interval = 20;
   int64_t sample_interval = 2000;
   int64_t threads = 0;
@@ -157,6 +158,10 @@ void for_each_field(Config& c, F&& f) {
     Limits{1, kMostSteps});
   f("eval_iters", c.eval_iters, "batches per evaluation; 0: the whole validation set",
     Limits{0, kMostSteps});
+  f("final_eval", c.final_eval,
+    "the evaluation after the last step: whole (the whole validation set), off (none), or auto: "
+    "whole if that takes at most a tenth of the time of training, otherwise eval_iters batches",
+    Limits{.choices = {"auto", "whole", "off"}});
   f("log_interval", c.log_interval, "steps between progress lines", Limits{1, kMostSteps});
   f("sample_interval", c.sample_interval, "steps between printed samples; 0: never",
     Limits{0, kMostSteps});

@@ -285,7 +285,7 @@ Progress Trainer::progress() {
 
 // Each thread takes batches of its own, unless there are observers. The losses are summed in order.
 Evaluation evaluate(GPT& model, const Dataset& dataset, int64_t batches, int64_t batch_size,
-                    uint64_t seed, const std::function<bool()>& stop) {
+                    uint64_t seed, const StopEvaluation& stop) {
   const EvaluationMode evaluating(model);
   const int64_t block = model.config.block_size;
   const int64_t rows = batches > 0 ? batches * batch_size : dataset.val_windows(block);
@@ -296,6 +296,7 @@ Evaluation evaluate(GPT& model, const Dataset& dataset, int64_t batches, int64_t
   };
   std::vector<Part> parts(static_cast<size_t>((rows + batch_size - 1) / batch_size));
   std::atomic<bool> stopped = false;
+  std::atomic<int64_t> done = 0;
   const Context caller = context();
   const int64_t threads = caller.observers.empty() ? host_threads(caller.default_device) : 1;
   parallel_for(
@@ -304,7 +305,8 @@ Evaluation evaluate(GPT& model, const Dataset& dataset, int64_t batches, int64_t
         const ContextGuard guard(caller);
         const NoGrad no_grad;
         for (int64_t i = begin; i < end && !stopped; ++i) {
-          if (stop && stop()) stopped = true;
+          if (stop && stop(static_cast<double>(done) / static_cast<double>(parts.size())))
+            stopped = true;
           const int64_t first = i * batch_size, count = std::min(batch_size, rows - first);
           const Batch batch = batches > 0
                                   ? dataset.val_batch(seed, static_cast<uint64_t>(i), count, block)
@@ -315,6 +317,7 @@ Evaluation evaluate(GPT& model, const Dataset& dataset, int64_t batches, int64_t
           parts[static_cast<size_t>(i)] = {loss, static_cast<double>(std::ssize(batch.y) - ignored),
                                            static_cast<double>(count), mean_of(batch.best_possible),
                                            !batch.best_possible.empty()};
+          ++done;
         }
       });
   if (stopped) return {0, {}, 0, false};
@@ -336,7 +339,7 @@ Skipped Trainer::skipped() const {
   return {counts[0], counts[1]};
 }
 
-Evaluation Trainer::evaluate(bool whole, const std::function<bool()>& stop) const {
+Evaluation Trainer::evaluate(bool whole, const StopEvaluation& stop) const {
   const ContextGuard guard(run_context());
   return ink::evaluate(*model_, *dataset_, whole ? 0 : config_.eval_iters, config_.batch_size,
                        static_cast<uint64_t>(config_.seed), stop);

@@ -29,7 +29,7 @@ struct Evaluation {
   double loss = 0;
   std::optional<double> best_possible;
   int64_t tokens = 0;  // number of targets
-  bool whole = true;   // false: it was stopped, and the other fields mean nothing
+  bool whole = true;   // false: it was stopped early, and the other fields mean nothing
 };
 
 /// Steps that were skipped because a loss or gradient was not finite.
@@ -51,6 +51,10 @@ struct Progress {
 std::unique_ptr<Dataset> make_dataset(const TrainConfig& config,
                                       std::shared_ptr<const Tokenizer> tokenizer = nullptr);
 
+/// Any thread calls it before each batch of an evaluation, with the share of the batches that are
+/// done. True stops the evaluation.
+using StopEvaluation = std::function<bool(double done)>;
+
 class Trainer {
  public:
   /// A new run, or, with init_from = resume, the one that out_dir's checkpoint holds.
@@ -71,8 +75,8 @@ class Trainer {
   /// Reads back the results of the steps since the last call.
   Progress progress();
   /// Evaluates on eval_iters sampled batches, or on the whole validation set if `whole` or if
-  /// eval_iters is 0. Stops early once `stop` returns true.
-  Evaluation evaluate(bool whole = false, const std::function<bool()>& stop = {}) const;
+  /// eval_iters is 0.
+  Evaluation evaluate(bool whole = false, const StopEvaluation& stop = {}) const;
   /// Reads back how many steps were skipped.
   Skipped skipped() const;
   /// Throws if a parameter or a moment is not finite, and names it.
@@ -130,9 +134,9 @@ class Trainer {
 };
 
 /// Mean loss of a model over validation batches: `batches` sampled ones of batch_size sequences, or
-/// the whole set if that is 0. Stops early once `stop`, which any thread may call, returns true.
+/// the whole set if that is 0.
 Evaluation evaluate(GPT& model, const Dataset& dataset, int64_t batches, int64_t batch_size,
-                    uint64_t seed, const std::function<bool()>& stop = {});
+                    uint64_t seed, const StopEvaluation& stop = {});
 
 /// A model from a checkpoint, ready to sample from or to evaluate.
 struct LoadedModel : SavedRun {

@@ -55,7 +55,7 @@ def train(options, out_dir, steps, dtype):
     B, T, L, H, C, _, dropout = CONFIGS[CONFIG]
     sizes = {"batch_size": B, "block_size": T, "n_layer": L, "n_head": H, "n_embd": C, "dropout": dropout, "dtype": dtype}
     run = {"max_iters": steps, "lr_decay_iters": DECAY, "learning_rate": LR, "min_lr": MIN_LR, "warmup_iters": WARM_UP}
-    other = {"log_interval": 1, "eval_interval": max(steps, 1), "sample_interval": 0, "threads": options.threads, "out_dir": out_dir}
+    other = {"log_interval": 1, "eval_interval": max(steps, 1), "sample_interval": 0, "final_eval": "whole", "threads": options.threads, "out_dir": out_dir}
     pairs = [part for name, value in {**sizes, **run, **other}.items() for part in (f"--{name}", str(value))]
     command = [options.program, "train", "--data", options.text, "--bias", *pairs]
     subprocess.run(command, env=clean_environment(options), check=True, stdout=subprocess.DEVNULL)

@@ -9,7 +9,7 @@ import tempfile
 
 TRAIN = ("train --n_layer 1 --n_head 2 --n_embd 16 --block_size 16 --batch_size 2 --eval_interval 4 "
          "--eval_iters 1 --log_interval 3 --sample_interval 0 --dropout 0.1 --threads 1 "
-         "--lr_decay_iters 12").split()
+         "--lr_decay_iters 12 --final_eval whole").split()
 STEPS, HALF = 12, 6
 FILES = ["config.json", "model.safetensors", "optimizer.safetensors", "state.json"]
 

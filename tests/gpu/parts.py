@@ -164,7 +164,7 @@ def curve_tasks(job):
     for run, steps in CURVES.items():
         device, dtype = run.split()
         options = {"device": device, "dtype": dtype, "max_iters": 2 if job.small else steps, "lr_decay_iters": 500}
-        options |= {"learning_rate": 1e-3, "log_interval": 1, "eval_interval": 500, "eval_iters": 1, "sample_interval": 0}
+        options |= {"learning_rate": 1e-3, "log_interval": 1, "eval_interval": 500, "eval_iters": 1, "final_eval": "off", "sample_interval": 0}
         options |= {key: SMALL_BENCH[key] for key in ("batch_size", "block_size", "n_layer", "n_head", "n_embd")} if job.small else {}
         pairs = [part for option, value in options.items() for part in (f"--{option}", value)]
         tasks[run] = ([job.build / "inkling", "train", *pairs, "--out_dir", job.scratch / run.replace(" ", "_")],)

@@ -57,29 +57,19 @@ Console::~Console() {
   std::fflush(stdout);
 }
 
-void Console::clear_live() {
+void Console::show(const std::string& text, bool is_live) {
+  const std::lock_guard lock(mutex_);
   if (live_shown_) std::fputs("\r\033[K", stdout);
-  live_shown_ = false;
-}
-
-void Console::line(const std::string& text) {
-  clear_live();
-  std::fputs((text + "\n").c_str(), stdout);
-  std::fflush(stdout);
-}
-
-void Console::live(const std::string& text) {
-  if (!terminal_) return line(text);
-  clear_live();
-  std::fputs(cut_to_terminal(text).c_str(), stdout);
-  std::fflush(stdout);
-  live_shown_ = true;
-}
-
-void Console::write(const std::string& text) {
-  clear_live();
+  live_shown_ = is_live;
   std::fputs(text.c_str(), stdout);
   std::fflush(stdout);
+}
+
+void Console::line(const std::string& text) { show(text + "\n", false); }
+void Console::write(const std::string& text) { show(text, false); }
+void Console::clear_live() { show("", false); }
+void Console::live(const std::string& text) {
+  terminal_ ? show(cut_to_terminal(text), true) : line(text);
 }
 
 std::string Console::coloured(const char* code, const std::string& text) const {

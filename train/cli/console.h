@@ -5,11 +5,13 @@
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
+#include <mutex>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
 namespace ink {
 
+/// Any thread may call it.
 class Console {
  public:
   /// On standard output; colours only on a terminal and unless NO_COLOR is set.
@@ -24,6 +26,8 @@ class Console {
   void live(const std::string& text);
   /// Text as it comes, without line ends of its own.
   void write(const std::string& text);
+  /// Removes the live line.
+  void clear_live();
 
   std::string bold(const std::string& text) const { return coloured("1", text); }
   std::string dim(const std::string& text) const { return coloured("2", text); }
@@ -33,8 +37,10 @@ class Console {
 
  private:
   std::string coloured(const char* code, const std::string& text) const;
-  void clear_live();
+  /// Replaces the live line by `text`; the next one replaces that if it `is_live`.
+  void show(const std::string& text, bool is_live);
 
+  std::mutex mutex_;
   bool terminal_, colours_;
   bool live_shown_ = false;
 };

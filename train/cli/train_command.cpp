@@ -3,6 +3,7 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <csignal>
@@ -24,6 +25,7 @@
 #include "train/cli/console.h"
 #include "train/cli/out_folder.h"
 #include "train/cli/profile_table.h"
+#include "train/cli/waiting.h"
 #include "train/trainer.h"
 
 namespace ink {
@@ -61,6 +63,13 @@ std::string percent_above(double loss, double best) {
 std::string loss_text(double loss, const std::optional<double>& best) {
   return best ? fmt::format("loss {:.4f} (best possible {:.4f})", loss, *best)
               : fmt::format("loss {:.4f}", loss);
+}
+
+// "validation 31 %, 0:12 left"
+std::string share_text(const char* what, double done, double seconds) {
+  const std::string share = fmt::format("{} {:.0f} %", what, 100 * done);
+  return done > 0 ? fmt::format("{}, {} left", share, clock_text(seconds * (1 - done) / done))
+                  : share;
 }
 
 // --profile: a table of all steps except the first ones, which allocate; and a trace of a few.
@@ -156,7 +165,15 @@ class TrainRun {
     }
   }
   Evaluation evaluate(bool whole) {
-    return or_save([&] { return trainer_.evaluate(whole, is_interrupted); });
+    std::atomic<double> done = 0;
+    const Waiting waiting(console_,
+                          [&](double seconds) { return share_text("validation", done, seconds); });
+    return or_save([&] {
+      return trainer_.evaluate(whole, [&](double share) {
+        done = share;
+        return is_interrupted();
+      });
+    });
   }
   // Calls f() and leaves its time out of the training's.
   template <class F>
@@ -336,26 +353,63 @@ class TrainRun {
     return code;
   }
 
-  int finish() {
-    trainer_.save(kLastCheckpoint);  // what follows takes long
-    // The best model is chosen by the loss of the same batches every time.
+  std::string eval_typed() const {
+    return typed("eval --out_dir") + " " + for_shell(config_.out_dir);
+  }
+
+  // The best model is chosen by the loss of the same batches every time. False: interrupted.
+  bool evaluate_at_end() {
+    const Clock::time_point begin = Clock::now();
     const Evaluation sampled = evaluate(false);
-    if (sampled.whole) {
-      check_validation(sampled);
-      if (trainer_.note_validation(sampled.loss)) {
-        trainer_.save(kBestCheckpoint);
-        trainer_.save(kLastCheckpoint);
-      }
+    const double seconds = seconds_since(begin);
+    if (!sampled.whole) return false;
+    check_validation(sampled);
+    if (trainer_.note_validation(sampled.loss)) {
+      trainer_.save(kBestCheckpoint);
+      trainer_.save(kLastCheckpoint);
     }
-    const Evaluation evaluation = config_.eval_iters == 0 ? sampled : evaluate(true);
-    if (!evaluation.whole) return stop_early("Interrupted", kInterrupted);
-    write_validation(evaluation);
+    if (config_.eval_iters == 0) {
+      show_final(sampled, seconds);
+      return true;
+    }
+    const auto windows = static_cast<double>(trainer_.dataset().val_windows(config_.block_size)),
+               rows = static_cast<double>(config_.eval_iters * config_.batch_size);
+    const double estimate = seconds * windows / rows;
+    if (config_.final_eval == "auto" && estimate > training_seconds_ / 10) {
+      write_validation(sampled);
+      console_.line(fmt::format("{}  over {} sampled batch{};", final_text(sampled),
+                                config_.eval_iters, config_.eval_iters == 1 ? "" : "es"));
+      console_.line(
+          fmt::format("the whole set would take about {}: {}", clock_text(estimate), eval_typed()));
+      return true;
+    }
+    const Clock::time_point whole_begin = Clock::now();
+    const Evaluation whole = evaluate(true);
+    if (whole.whole) show_final(whole, seconds_since(whole_begin));
+    return whole.whole;
+  }
+  void show_final(const Evaluation& whole, double seconds) {
+    write_validation(whole);
+    const std::string cost = seconds < 1 ? "" : ", in " + clock_text(seconds);
+    console_.line(
+        fmt::format("{}  over all {} validation tokens{}", final_text(whole), whole.tokens, cost));
+  }
+  std::string final_text(const Evaluation& evaluation) const {
     std::string text =
         fmt::format("validation {}", loss_text(evaluation.loss, evaluation.best_possible));
     if (evaluation.best_possible)
       text += fmt::format(": {}", percent_above(evaluation.loss, *evaluation.best_possible));
-    console_.line(console_.bold(console_.green(text)) +
-                  fmt::format("  over all {} validation tokens", evaluation.tokens));
+    return console_.bold(console_.green(text));
+  }
+
+  int finish() {
+    trainer_.save(kLastCheckpoint);  // what follows takes long
+    if (config_.final_eval == "off") {
+      console_.line(fmt::format(
+          "no evaluation after the last step (final_eval off); to evaluate: {}", eval_typed()));
+    } else if (!evaluate_at_end()) {
+      return stop_early("Interrupted", kInterrupted);
+    }
     show_sample();
     console_.line(fmt::format("Trained in {}. Saved in {}/ckpt. To let it write more: {} {}",
                               clock_text(seconds_since(start_)), config_.out_dir,
