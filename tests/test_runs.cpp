@@ -75,7 +75,11 @@ TEST_F(Runs, AnOlderRunInTheFolderIsRefusedMovedAsideOrDeleted) {
   ASSERT_EQ(run_shell(train("--out_dir " + path("a"))).code, 0);
   const std::string state = read_file(path("a/ckpt/state.json"));
   expect_error(train("--out_dir " + path("a")), 1,
-               path("a") + " holds a run after step 20 of 20, trained on fables");
+               path("a") + " holds a finished run of 20 steps, trained on fables");
+  expect_error(train("--out_dir " + path("a")), 1,
+               "To let it write: " + program_path() + " sample");
+  expect_error(train("--out_dir " + path("a")), 1,
+               "train --init_from resume --max_iters MORE --out_dir " + path("a") + ". To start");
   EXPECT_EQ(read_file(path("a/ckpt/state.json")), state);
   EXPECT_FALSE(fs::exists(path("a/ckpt.prev")) && lines_in("a/metrics.jsonl") == 0);
   // Data that are not there: the old run stays.
@@ -90,8 +94,13 @@ TEST_F(Runs, AnOlderRunInTheFolderIsRefusedMovedAsideOrDeleted) {
   ASSERT_EQ(run_shell(here + train("")).code, 0);
   const Ran again = run_shell(here + train(""));
   EXPECT_EQ(again.code, 0) << again.err;
-  EXPECT_EQ(first_line(again.out).substr(0, 59),
-            "The run that was in out is in out.1 now: a run after step 2");
+  EXPECT_EQ(first_line(again.out).substr(0, 67),
+            "The run that was in out is in out.1 now: a finished run of 20 steps");
+  ASSERT_EQ(run_shell(train("--max_minutes 1e-9 --out_dir " + path("b"))).code, 0);
+  expect_error(train("--out_dir " + path("b")), 1,
+               path("b") + " holds a run after step 1 of 20, trained on fables");
+  expect_error(train("--out_dir " + path("b")), 1,
+               "To go on with it: " + program_path() + " train --init_from resume --out_dir ");
   EXPECT_TRUE(fs::exists(path("out.1/ckpt/model.safetensors")));
   EXPECT_TRUE(fs::exists(path("out/ckpt/model.safetensors")));
 }
@@ -263,7 +272,7 @@ TEST_F(Runs, TheFinalEvaluationIsChosen) {
   };
   const std::string all = "  over all 100000 validation tokens";
   expect(run("whole", "--final_eval whole"), all);
-  expect(run("sampled", "--final_eval auto --max_iters 0"), "  over 1 sampled batch;\nthe whole ");
+  expect(run("sampled", "--final_eval auto --max_iters 0"), "  over 1 sampled batch; the whole ");
   expect(run("sampled", "--init_from resume --eval_iters 0"), all);
   expect(run("quick", "--max_iters 200 --eval_iters 20 --final_eval auto --data " + path("a.txt")),
          "  over all 288 ");
@@ -276,6 +285,21 @@ TEST_F(Runs, TheFinalEvaluationIsChosen) {
   expect(run("off", "--init_from resume --final_eval whole"), all);
   EXPECT_EQ(read_metrics(path("off/metrics.jsonl")).size(), 7u);
   expect_error(train("--final_eval no --out_dir " + path("no")), 2, "expected auto, whole or off");
+}
+
+// At its end a run says which checkpoint the next command takes.
+TEST_F(Runs, TheBestCheckpointIsNamed) {
+  const auto best = [&](const std::string& more) {
+    const std::string out = run_shell(train("--out_dir " + path("out") + " " + more)).out;
+    const size_t at = out.find("\nsample takes best (");
+    return at == std::string::npos ? out : out.substr(at + 1, out.find(',', at) - at - 1);
+  };
+  EXPECT_EQ(best("--max_iters 15 --final_eval off"), "sample takes best (step 10");
+  // Now the loss rises, and the older process's best stays.
+  EXPECT_EQ(best("--init_from resume --max_iters 60 --learning_rate 10 --final_eval off"),
+            "sample takes best (step 10");
+  fs::remove_all(path("out/metrics.jsonl"));
+  EXPECT_EQ(best("--init_from resume --final_eval off").substr(0, 24), "sample takes best (loss ");
 }
 
 // The metrics of a resumed run are those of one that was never stopped.

@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
 #include "autograd/base/check.h"
 #include "autograd/base/log.h"
@@ -17,7 +18,6 @@
 #include "autograd/io/foreign.h"
 #include "data/file.h"
 #include "train/cli/sample_files.h"
-#include "train/report/metrics.h"
 
 namespace ink {
 namespace {
@@ -27,26 +27,49 @@ bool set_and_not_empty(const char* variable) {
   return value != nullptr && *value != '\0';
 }
 
-// A live line must fit the terminal, because a wrapped one could not be rewritten. Escape codes
-// take no columns.
-std::string cut_to_terminal(const std::string& text) {
-  winsize size{};
-  const bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
-  const size_t columns = known ? size.ws_col : 80;
-  std::string cut;
+// Escape codes and the later bytes of a character take no columns.
+size_t columns_of(const std::string& text) {
   size_t shown = 0;
   bool escape = false;
-  for (char c : text) {
+  for (const char c : text) {
     if (c == '\033') escape = true;
-    if (!escape && (static_cast<unsigned char>(c) & 0xC0) != 0x80 && ++shown >= columns)
-      return cut + "\033[0m";
-    cut += c;
-    if (escape && c == 'm') escape = false;
+    if (!escape && (static_cast<unsigned char>(c) & 0xC0) != 0x80) ++shown;
+    if (c == 'm') escape = false;
   }
-  return cut;
+  return shown;
 }
 
 }  // namespace
+
+std::string fitted(std::vector<Item> items, size_t columns) {
+  const auto joined = [&] {
+    std::string line;
+    for (const Item& item : items) line += item.text;
+    return line;
+  };
+  const auto less = [](const Item& a, const Item& b) { return a.rank < b.rank; };
+  while (!items.empty() && columns_of(joined()) > columns)
+    items.erase(std::max_element(items.begin(), items.end(), less));
+  return joined();
+}
+
+std::string wrapped(const std::string& text, size_t columns, size_t indent) {
+  std::string all, line;
+  for (size_t at = 0, end = 0; at < text.size(); at = end) {
+    const auto ends = [&] {
+      return text[end] == ' ' && std::string_view(",;:").find(text[end - 1]) != std::string::npos;
+    };
+    for (end = at + 1; end < text.size() && !ends();) ++end;
+    const std::string piece = text.substr(at, end - at);
+    if (!line.empty() && columns_of(line + piece) > columns) {
+      all += line + "\n";
+      line = std::string(indent, ' ') + piece.substr(1);  // without the space
+    } else {
+      line += piece;
+    }
+  }
+  return all + line;
+}
 
 Console::Console()
     : terminal_(isatty(STDOUT_FILENO) != 0),
@@ -68,8 +91,19 @@ void Console::show(const std::string& text, bool is_live) {
 void Console::line(const std::string& text) { show(text + "\n", false); }
 void Console::write(const std::string& text) { show(text, false); }
 void Console::clear_live() { show("", false); }
-void Console::live(const std::string& text) {
-  terminal_ ? show(cut_to_terminal(text), true) : line(text);
+void Console::line(const std::vector<Item>& items) { line(fitted(items, columns())); }
+void Console::live(const std::vector<Item>& items) {
+  terminal_ ? show(fitted(items, columns()), true) : line(items);
+}
+void Console::paragraph(const std::string& text) { line(wrapped(text, columns(), 7)); }
+
+size_t Console::columns() const {
+  if (!terminal_) return std::string::npos;
+  winsize size{};
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col - 1;
+  const char* given = std::getenv("COLUMNS");
+  const long columns = given != nullptr ? std::strtol(given, nullptr, 10) : 0;
+  return columns > 0 && columns < 10000 ? static_cast<size_t>(columns) - 1 : 79;
 }
 
 std::string Console::coloured(const char* code, const std::string& text) const {
@@ -90,7 +124,7 @@ void Metrics::keep_lines(int64_t last_step, int64_t max_iters) {
     if (!found || found->step > last_step) continue;
     if (found->step >= max_iters && (found->is_validation || !found->sample.empty())) continue;
     kept += line + "\n";
-    elapsed_before_ = std::max(elapsed_before_, found->elapsed_s.value_or(0));
+    kept_.push_back(*found);
   }
   if (foreign > 0)
     log_message(path_.string(), ": ", foreign, " lines left out that are not metrics of a step");

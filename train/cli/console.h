@@ -8,8 +8,25 @@
 #include <mutex>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <vector>
+
+#include "train/report/metrics.h"
 
 namespace ink {
+
+/// A part of a line, which begins with what separates it from the part before. Where a line is too
+/// long, items are left out whole, those of the highest rank first.
+struct Item {
+  std::string text;
+  int rank = 0;
+};
+
+/// The items that fit into so many columns, joined; nothing if not even one does.
+std::string fitted(std::vector<Item> items, size_t columns);
+
+/// A text in lines of so many columns, broken after commas, semicolons and colons; all lines but
+/// the first begin with `indent` spaces.
+std::string wrapped(const std::string& text, size_t columns, size_t indent);
 
 /// Any thread may call it.
 class Console {
@@ -22,8 +39,12 @@ class Console {
 
   /// A line that stays.
   void line(const std::string& text);
-  /// The live line: on a terminal it is replaced by the next one, elsewhere it stays.
-  void live(const std::string& text);
+  /// The same; a terminal breaks it between its items, as `wrapped` does.
+  void paragraph(const std::string& text);
+  /// A line of the items that fit; the live line: on a terminal it is replaced by the next one,
+  /// elsewhere it stays and has all items.
+  void line(const std::vector<Item>& items);
+  void live(const std::vector<Item>& items);
   /// Text as it comes, without line ends of its own.
   void write(const std::string& text);
   /// Removes the live line.
@@ -34,6 +55,9 @@ class Console {
   std::string green(const std::string& text) const { return coloured("32", text); }
   std::string yellow(const std::string& text) const { return coloured("33", text); }
   bool is_terminal() const { return terminal_; }
+  /// How long a line may be: the terminal's width, or else COLUMNS, or else 80, less the last
+  /// column, because a full line may wrap; elsewhere any length.
+  size_t columns() const;
 
  private:
   std::string coloured(const char* code, const std::string& text) const;
@@ -62,14 +86,14 @@ class Metrics {
   void write(const nlohmann::ordered_json& object);
   /// Writes the file of a sample and its line. Throws if one of them cannot be written whole.
   void write_sample(int64_t step, const std::string& text);
-  /// The seconds of the run until the last line that a resumed run keeps.
-  double elapsed_before() const { return elapsed_before_; }
+  /// The lines that a resumed run keeps.
+  const std::vector<MetricsStep>& kept() const { return kept_; }
 
  private:
   void keep_lines(int64_t last_step, int64_t max_iters);
 
   std::filesystem::path path_;
-  double elapsed_before_ = 0;
+  std::vector<MetricsStep> kept_;
   int fd_ = -1;
 };
 

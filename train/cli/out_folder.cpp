@@ -34,15 +34,40 @@ bool holds_run(const fs::path& folder) {
   return file_operation([&] { return fs::exists(folder / Metrics::kFile); });
 }
 
-// "a run after step 500 of 5000, trained on ...", as far as its checkpoint can be read.
-std::string describe_run(const fs::path& folder) {
+// "a run after step 500 of 5000, trained on ...", as far as its checkpoint can be read; and how it
+// can be used.
+struct OldRun {
+  bool is_finished = false;
+  std::string text = "a run without a whole checkpoint";
+};
+OldRun describe_run(const fs::path& folder) {
   try {
     const SavedRun run = load_run(folder, kLastCheckpoint);
-    return fmt::format("a run after step {} of {}, trained on {}", run.step, run.config.max_iters,
-                       printable(run.dataset, 200));
+    const bool finished = run.step >= run.config.max_iters;
+    const std::string what = finished ? fmt::format("a finished run of {} steps", run.step)
+                                      : fmt::format("a run after step {} of {}", run.step,
+                                                    run.config.max_iters),
+                      loss = run.best_val_loss
+                                 ? fmt::format(", best validation loss {:.4f}", *run.best_val_loss)
+                                 : "";
+    return {finished, fmt::format("{}, trained on {}{}", what, printable(run.dataset, 200), loss)};
   } catch (const Error&) {
-    return "a run without a whole checkpoint";
+    return {};
   }
+}
+
+std::string refusal(const fs::path& folder) {
+  const OldRun old = describe_run(folder);
+  const std::string in = " --out_dir " + for_shell(folder.string());
+  const std::string resume = typed("train --init_from resume");
+  return fmt::format(
+      "{} holds {}. {}. To start anew, choose another --out_dir, or delete that run with "
+      "--overwrite",
+      folder.string(), old.text,
+      old.is_finished
+          ? fmt::format("To let it write: {}{}. To train it longer: {} --max_iters MORE{}",
+                        typed("sample"), in, resume, in)
+          : fmt::format("To go on with it: {}{}", resume, in));
 }
 
 // The first of out.1, out.2, ... that does not exist.
@@ -88,11 +113,7 @@ OutFolder::OutFolder(const TrainConfig& config, bool named, bool overwrite)
     for (const char* name : kCheckpoints) check_replaceable(folder_, name);
     check_sample_folder(folder_);
     holds_old_run_ = config.init_from == "scratch" && holds_run(folder_);
-    INK_CHECK(!holds_old_run_ || overwrite || !named, folder_.string(), " holds ",
-              describe_run(folder_),
-              ". To go on with it: ", typed("train --init_from resume --out_dir"), " ",
-              for_shell(config.out_dir),
-              ". To start anew, choose another --out_dir, or delete that run with --overwrite");
+    if (holds_old_run_ && named && !overwrite) throw Error(refusal(folder_));
   } catch (...) {
     unlock();
     throw;
@@ -109,7 +130,7 @@ void OutFolder::make_room(Console& console) {
     file_operation([&] { fs::rename(folder_, aside); });
     ::close(std::exchange(lock_, -1));
     console.line(fmt::format("The run that was in {} is in {} now: {}.", folder_.string(),
-                             aside.string(), describe_run(aside)));
+                             aside.string(), describe_run(aside).text));
     lock();
   }
   made_ = false;

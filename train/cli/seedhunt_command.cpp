@@ -54,8 +54,10 @@ class SearchProgress {
     const double seconds = elapsed();
     if (!console_.is_terminal() || seconds < shown_ + 0.2) return;
     shown_ = seconds;
-    console_.live(fmt::format("{:5.1f} % of 2^32 seeds tried, {} left", 100 * done,
-                              done > 0 ? clock_text(seconds * (1 - done) / done) : "?"));
+    const std::string left = done > 0 ? clock_text(seconds * (1 - done) / done) : "?";
+    console_.live({{fmt::format("{:5.1f} %", 100 * done), 0},
+                   {" of 2^32 seeds tried", 2},
+                   {fmt::format(", {} left", left), 1}});
   }
   void end(const std::string& text) { console_.line(text); }
   double elapsed() const {

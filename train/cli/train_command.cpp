@@ -11,7 +11,6 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <sstream>
 #include <string>
 #include <utility>
 
@@ -23,8 +22,10 @@
 #include "train/cli/check_steps.h"
 #include "train/cli/command_line.h"
 #include "train/cli/console.h"
+#include "train/cli/introduction.h"
 #include "train/cli/out_folder.h"
 #include "train/cli/profile_table.h"
+#include "train/cli/progress_line.h"
 #include "train/cli/waiting.h"
 #include "train/trainer.h"
 
@@ -58,18 +59,6 @@ struct Interrupted {};
 
 std::string percent_above(double loss, double best) {
   return fmt::format("{:+.1f} %", 100 * (loss / best - 1));
-}
-
-std::string loss_text(double loss, const std::optional<double>& best) {
-  return best ? fmt::format("loss {:.4f} (best possible {:.4f})", loss, *best)
-              : fmt::format("loss {:.4f}", loss);
-}
-
-// "validation 31 %, 0:12 left"
-std::string share_text(const char* what, double done, double seconds) {
-  const std::string share = fmt::format("{} {:.0f} %", what, 100 * done);
-  return done > 0 ? fmt::format("{}, {} left", share, clock_text(seconds * (1 - done) / done))
-                  : share;
 }
 
 // --profile: a table of all steps except the first ones, which allocate; and a trace of a few.
@@ -117,16 +106,22 @@ class TrainRun {
       : config_(config),
         console_(console),
         profile_(profile),
-        trainer_(config, saved, nullptr),
+        trainer_(make_trainer(config, saved, console)),
         metrics_(
             (folder.make_room(console), std::filesystem::path(config.out_dir)) / Metrics::kFile,
             trainer_.steps_done(), config.max_iters),
         start_(Clock::now()),
+        kept_lines_(trainer_.steps_done(), config.max_iters),
         first_step_(trainer_.steps_done()),
-        skipped_(trainer_.skipped().total) {}
+        skipped_(trainer_.skipped().total) {
+    for (const MetricsStep& line : metrics_.kept()) {
+      elapsed_before_ = std::max(elapsed_before_, line.elapsed_s.value_or(0));
+      if (line.val_loss == trainer_.best_val_loss()) best_step_ = line.step;
+    }
+  }
 
   int run() {
-    introduce();
+    introduce(console_, trainer_);
     watch_signals();
     last_report_ = Clock::now();
     return train();
@@ -137,9 +132,10 @@ class TrainRun {
     const bool late = first_step_ % config_.eval_interval == 0 && !trainer_.is_validated();
     if (late && first_step_ < config_.max_iters && !validate())  // it was stopped before that
       return stop_early("Interrupted", kInterrupted);
+    if (last_reported_ == 0) wait_for_report();
     while (trainer_.steps_done() < config_.max_iters) {
       profile_.step(trainer_);
-      const int64_t step = trainer_.steps_done();
+      const int64_t step = shown_step_ = trainer_.steps_done();
       if (step % config_.log_interval == 0 || step == config_.max_iters) report();
       if (on_cpu_ || step % kMostSkipped == 0) check_skipped();
       if (interrupted) return stop_early("Interrupted", kInterrupted);
@@ -152,6 +148,22 @@ class TrainRun {
         return stop_early("Time is up", kOk);
     }
     return finish();
+  }
+
+  static Trainer make_trainer(const TrainConfig& config, const std::optional<SavedRun>& saved,
+                              Console& console) {
+    const Waiting waiting(console, config.data.empty() ? "making the model" : "reading the data");
+    return Trainer(config, saved, nullptr);
+  }
+
+  // The live line until the first report.
+  void wait_for_report() {
+    shown_step_ = trainer_.steps_done();
+    waiting_.emplace(console_, [this](double seconds) {
+      return std::vector<Item>{{fmt::format("step {:>5}", shown_step_ + 1), 0},
+                               {fmt::format("/{}", config_.max_iters), 2},
+                               {" ... " + clock_text(seconds), 1}};
+    });
   }
 
   // Calls f(), work between steps. If it throws, the steps since the last save are saved first.
@@ -167,7 +179,7 @@ class TrainRun {
   Evaluation evaluate(bool whole) {
     std::atomic<double> done = 0;
     const Waiting waiting(console_,
-                          [&](double seconds) { return share_text("validation", done, seconds); });
+                          [&](double seconds) { return share_items("validation", done, seconds); });
     return or_save([&] {
       return trainer_.evaluate(whole, [&](double share) {
         done = share;
@@ -178,53 +190,15 @@ class TrainRun {
   // Calls f() and leaves its time out of the training's.
   template <class F>
   auto beside_training(F&& f) {
+    waiting_.reset();
     const Clock::time_point begin = Clock::now();
     const auto result = f();
     last_report_ += Clock::now() - begin;
     return result;
   }
 
-  void introduce() {
-    const GPT& model = trainer_.model();
-    console_.line(fmt::format("{}  {}", console_.bold("data "), trainer_.dataset().summary()));
-    console_.line(fmt::format(
-        "{}  {}: {} layers, {} heads, {} wide, context {}, vocabulary {}; {} parameters",
-        console_.bold("model"), config_.model == "gpt" ? "GPT" : config_.model, config_.n_layer,
-        config_.n_head, config_.n_embd, config_.block_size, model.config.vocab_size,
-        count_text(static_cast<double>(model.num_parameters()))));
-    print_parameters();
-    const MemoryEstimate memory = estimate_memory(model, config_);
-    const auto megabytes = [](int64_t bytes) { return static_cast<double>(bytes) / 1e6; };
-    console_.line(fmt::format(
-        "{}  about {:.0f} MB: {:.0f} for parameters and moments, {:.0f} for gradients and "
-        "activations",
-        console_.bold("memory"), megabytes(memory.total()), megabytes(memory.model),
-        megabytes(memory.gradients + memory.activations)));
-    console_.line(fmt::format("{}  {} steps of {} x {} tokens, {}; Ctrl-C saves and stops",
-                              console_.bold("run  "), config_.max_iters,
-                              config_.batch_size * config_.gradient_accumulation_steps,
-                              config_.block_size, describe(parse_device(config_.device))));
-    if (trainer_.steps_done() > 0 || config_.init_from == "resume")
-      console_.line(
-          fmt::format("resumed after step {} from {}", trainer_.steps_done(), config_.out_dir));
-    console_.line("");
-  }
-
-  // One line per kind of parameter; the blocks are alike, so h.0 stands for all.
-  void print_parameters() {
-    for (const auto& [name, parameter] : trainer_.model().named_parameters()) {
-      const bool block = name.rfind("h.", 0) == 0;
-      if (block && name.rfind("h.0.", 0) != 0) continue;
-      std::ostringstream shape;
-      shape << parameter.shape();
-      const std::string shown = block ? "h.*" + name.substr(3) : name;
-      const int64_t copies = block ? config_.n_layer : 1;
-      console_.line(console_.dim(fmt::format("         {:<24} {:<14} {:>12}", shown, shape.str(),
-                                             parameter.numel() * copies)));
-    }
-  }
-
   void report() {
+    waiting_.reset();
     const Progress progress = trainer_.progress();
     const double seconds = seconds_since(last_report_);
     const int64_t step = trainer_.steps_done(), steps = step - reported_step();
@@ -233,10 +207,8 @@ class TrainRun {
     training_seconds_ += seconds;
     const double left = training_seconds_ / static_cast<double>(step - first_step_) *
                         static_cast<double>(config_.max_iters - step);
-    console_.live(
-        fmt::format("step {:>5}/{}  {}  lr {:.1e}  norm {:.2f}  {} tokens/s  {:.1f} ms  {} left",
-                    step, config_.max_iters, loss_text(progress.loss, progress.best_possible),
-                    progress.lr, progress.grad_norm, count_text(rate), ms, clock_text(left)));
+    const auto items = progress_items({step, config_.max_iters, rate, ms, left}, progress);
+    kept_lines_.keep(step, seconds_since(start_)) ? console_.line(items) : console_.live(items);
     nlohmann::ordered_json object{{"step", step}, {"train_loss", progress.loss}};
     if (progress.best_possible) object["best_possible"] = *progress.best_possible;
     object.update({{"lr", progress.lr},
@@ -259,7 +231,7 @@ class TrainRun {
   }
   // Of the whole run, also of what earlier processes did of it.
   double elapsed_s() const {
-    return std::round(1000 * (metrics_.elapsed_before() + seconds_since(start_))) / 1000;
+    return std::round(1000 * (elapsed_before_ + seconds_since(start_))) / 1000;
   }
   double memory_mb() const {
     const Device device = parse_device(config_.device);
@@ -297,9 +269,14 @@ class TrainRun {
     console_.line(console_.green(text));
     write_validation(evaluation);
     if (trainer_.note_validation(evaluation.loss))
-      trainer_.save(kBestCheckpoint);  // first: the last one says that there is this one
+      save_best();  // first: the last one says that there is this one
     trainer_.save(kLastCheckpoint);
     return true;
+  }
+
+  void save_best() {
+    trainer_.save(kBestCheckpoint);
+    best_step_ = trainer_.steps_done();
   }
 
   void check_validation(const Evaluation& evaluation) {
@@ -346,6 +323,7 @@ class TrainRun {
   }
 
   int stop_early(const char* why, int code) {
+    waiting_.reset();
     trainer_.save(kLastCheckpoint);
     console_.line(fmt::format("{} after step {}; saved. To go on: {} {}", why,
                               trainer_.steps_done(), typed("train --init_from resume --out_dir"),
@@ -365,7 +343,7 @@ class TrainRun {
     if (!sampled.whole) return false;
     check_validation(sampled);
     if (trainer_.note_validation(sampled.loss)) {
-      trainer_.save(kBestCheckpoint);
+      save_best();
       trainer_.save(kLastCheckpoint);
     }
     if (config_.eval_iters == 0) {
@@ -377,10 +355,10 @@ class TrainRun {
     const double estimate = seconds * windows / rows;
     if (config_.final_eval == "auto" && estimate > training_seconds_ / 10) {
       write_validation(sampled);
-      console_.line(fmt::format("{}  over {} sampled batch{};", final_text(sampled),
-                                config_.eval_iters, config_.eval_iters == 1 ? "" : "es"));
-      console_.line(
-          fmt::format("the whole set would take about {}: {}", clock_text(estimate), eval_typed()));
+      console_.paragraph(
+          fmt::format("{}  over {} sampled batch{}; the whole set would take about {}: {}",
+                      final_text(sampled), config_.eval_iters, config_.eval_iters == 1 ? "" : "es",
+                      clock_text(estimate), eval_typed()));
       return true;
     }
     const Clock::time_point whole_begin = Clock::now();
@@ -411,11 +389,18 @@ class TrainRun {
       return stop_early("Interrupted", kInterrupted);
     }
     show_sample();
-    console_.line(fmt::format("Trained in {}. Saved in {}/ckpt. To let it write more: {} {}",
-                              clock_text(seconds_since(start_)), config_.out_dir,
-                              typed("sample --out_dir"), for_shell(config_.out_dir)));
+    console_.paragraph(fmt::format("Trained in {}. Saved in {}/ckpt. To let it write more: {} {}",
+                                   clock_text(seconds_since(start_)), config_.out_dir,
+                                   typed("sample --out_dir"), for_shell(config_.out_dir)));
+    if (checkpoint_exists(config_.out_dir, kBestCheckpoint)) console_.paragraph(best_text());
     profile_.finish(console_, config_);
     return kOk;
+  }
+
+  std::string best_text() const {
+    const std::string step = best_step_ ? fmt::format("step {}, ", *best_step_) : "";
+    return fmt::format("sample takes best ({}loss {:.4f}); --checkpoint ckpt takes the last", step,
+                       trainer_.best_val_loss());
   }
 
   const TrainConfig config_;
@@ -424,10 +409,14 @@ class TrainRun {
   Trainer trainer_;
   Metrics metrics_;
   Clock::time_point start_, last_report_;
+  KeptLines kept_lines_;
   const bool on_cpu_ = parse_device(config_.device).is_cpu();  // where asking costs nothing
   static constexpr int64_t kMostSkipped = 10;                  // skipped steps in a row
-  double training_seconds_ = 0;
+  double training_seconds_ = 0, elapsed_before_ = 0;           // elapsed: in earlier processes
+  std::optional<int64_t> best_step_;  // of the checkpoint best, if it is known
   int64_t first_step_, last_reported_ = 0, skipped_;
+  std::atomic<int64_t> shown_step_ = 0;
+  std::optional<Waiting> waiting_;  // the last member: its thread looks at others
 };
 
 // The options of train that are not in its config.
@@ -488,10 +477,12 @@ int train_command(const Arguments& arguments) {
     throw UsageError(
         "--check runs with fused ops and composed; leave out --composed and --profile");
   const bool trains = !options.print_config && !options.check;
+  Console console;
   std::optional<OutFolder> folder;  // first of all: another run may be saving there
   if (trains) folder.emplace(config, options.names_out_dir, options.overwrite);
   std::optional<SavedRun> saved;
   if (resumes) {  // its config in place of the defaults
+    const Waiting waiting(console, "loading the checkpoint");
     saved = load_run(config.out_dir, kLastCheckpoint);
     config = saved->config;
     parse_into(config, arguments, options);
@@ -505,7 +496,6 @@ int train_command(const Arguments& arguments) {
   for (const int signal : {SIGPIPE, SIGXFSZ}) std::signal(signal, SIG_IGN);
   use_threads(config.threads);
   warn_of_slow_blas();
-  Console console;
   if (options.check) {
     config.composed = false;  // also of a run that was
     return check_steps(config, saved, 3, console) ? kOk : kFailed;

@@ -1,7 +1,5 @@
 #include "train/cli/waiting.h"
 
-#include <fmt/format.h>
-
 #include <system_error>
 #include <utility>
 
@@ -9,8 +7,8 @@ namespace ink {
 
 using namespace std::chrono_literals;
 
-Waiting::Waiting(Console& console, std::function<std::string(double)> text)
-    : console_(console), text_(std::move(text)) {
+Waiting::Waiting(Console& console, std::function<std::vector<Item>(double)> items)
+    : console_(console), items_(std::move(items)) {
   if (!console_.is_terminal()) return;
   try {
     thread_ = std::thread([this] { show(); });
@@ -20,7 +18,7 @@ Waiting::Waiting(Console& console, std::function<std::string(double)> text)
 
 Waiting::Waiting(Console& console, const std::string& what)
     : Waiting(console, [what](double seconds) {
-        return fmt::format("{} ... {}", what, clock_text(seconds));
+        return std::vector<Item>{{what, 0}, {" ... " + clock_text(seconds), 1}};
       }) {}
 
 Waiting::~Waiting() {
@@ -38,7 +36,7 @@ void Waiting::show() {
   bool shown = false;
   while (!over_.wait_for(lock, shown ? 200ms : 500ms, [this] { return is_over_; })) {
     const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start_;
-    console_.live(text_(passed.count()));
+    console_.live(items_(passed.count()));
     shown = true;
   }
   if (shown) console_.clear_live();

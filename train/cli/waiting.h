@@ -7,6 +7,7 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "train/cli/console.h"
 
@@ -16,8 +17,8 @@ namespace ink {
 /// if the console is not a terminal.
 class Waiting {
  public:
-  /// text(seconds since the start) is called by a thread of its own.
-  Waiting(Console& console, std::function<std::string(double)> text);
+  /// items(seconds since the start) is called by a thread of its own.
+  Waiting(Console& console, std::function<std::vector<Item>(double)> items);
   /// "reading data ... 0:03"
   Waiting(Console& console, const std::string& what);
   ~Waiting();
@@ -28,7 +29,7 @@ class Waiting {
   void show();
 
   Console& console_;
-  std::function<std::string(double)> text_;
+  std::function<std::vector<Item>(double)> items_;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   std::mutex mutex_;
   std::condition_variable over_;

@@ -1,0 +1,144 @@
+// What `train` shows on a terminal: lines that fit, lines that stay, and what it waits for.
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "tests/terminal.h"
+#include "train/cli/progress_line.h"
+#include "train/cli/waiting.h"
+
+namespace ink {
+namespace {
+
+const Progress kProgress{.loss = 0.70123,
+                         .best_possible = 0.32,
+                         .lr = 0.004,
+                         .grad_norm = 1.28,
+                         .skipped = 0,
+                         .tokens = 0};
+
+TEST(Console, ItemsLeaveTheLineWholeAndInOrder) {
+  const auto items = progress_items({4500, 5000, 54200, 17.7, 44}, kProgress);
+  for (const auto& [columns, line] : std::vector<std::pair<size_t, std::string>>{
+           {200,
+            "step  4500/5000  loss 0.7012 (best possible 0.3200)  lr 4.0e-03  norm 1.28  "
+            "54.2k tokens/s  17.7 ms  0:44 left"},
+           {105,
+            "step  4500/5000  loss 0.7012 (best possible 0.3200)  lr 4.0e-03  norm 1.28  "
+            "54.2k tokens/s  0:44 left"},
+           {100,
+            "step  4500/5000  loss 0.7012 (best possible 0.3200)  lr 4.0e-03  "
+            "54.2k tokens/s  0:44 left"},
+           {79, "step  4500/5000  loss 0.7012 (best possible 0.3200)  54.2k tokens/s  0:44 left"},
+           {65, "step  4500/5000  loss 0.7012 (best possible 0.3200)  0:44 left"},
+           {39, "step  4500/5000  loss 0.7012  0:44 left"},
+           {38, "step  4500  loss 0.7012  0:44 left"},
+           {33, "step  4500  loss 0.7012"},
+           {22, "step  4500"},
+           {9, ""}})
+    EXPECT_EQ(fitted(items, columns), line) << columns;
+  // Hours and many steps leave room for the three at 40 columns, too.
+  const auto longest = progress_items({100000, 600000, 54200, 17.7, 359999}, kProgress);
+  EXPECT_EQ(fitted(longest, 39), "step 100000  loss 0.7012  99:59:59 left");
+}
+
+TEST(Console, EscapeCodesTakeNoColumns) {
+  EXPECT_EQ(fitted({{"\033[1mab\033[0m", 0}, {"\033[32mc\xc3\xa9\033[0m", 1}}, 4),
+            "\033[1mab\033[0m\033[32mc\xc3\xa9\033[0m");
+  EXPECT_EQ(fitted({{"\033[1mab\033[0m", 0}, {"cd", 1}}, 3), "\033[1mab\033[0m");
+  EXPECT_EQ(wrapped("\033[1mmodel\033[0m  GPT: 2 layers, 4 heads", 19, 7),
+            "\033[1mmodel\033[0m  GPT:\n       2 layers,\n       4 heads");
+}
+
+TEST(Console, LinesBreakBetweenItemsOnly) {
+  const std::string text = "a bc, def: 1:02, g; ";
+  EXPECT_EQ(wrapped(text, 100, 2), text);
+  EXPECT_EQ(wrapped(text, 10, 2), "a bc, def:\n  1:02, g;\n  ");
+  EXPECT_EQ(wrapped(text, 1, 2), "a bc,\n  def:\n  1:02,\n  g;\n  ");
+  EXPECT_EQ(wrapped("", 1, 2), "");
+}
+
+TEST(Console, ALineStaysAfterATwentiethOrAMinute) {
+  KeptLines by_steps(100, 2000);
+  int kept = 0;
+  for (int64_t step = 110; step <= 2000; step += 10) kept += by_steps.keep(step, 0);
+  EXPECT_EQ(kept, 19);
+  KeptLines by_time(0, 1000000);
+  kept = 0;
+  for (int64_t step = 1; step <= 600; ++step) kept += by_time.keep(step, static_cast<double>(step));
+  EXPECT_EQ(kept, 10);
+  KeptLines tiny(0, 3);
+  EXPECT_TRUE(tiny.keep(1, 0) && tiny.keep(2, 0) && tiny.keep(3, 0));
+}
+
+std::string train(const std::string& more) {
+  return "\"$INKLING_PROGRAM\" train --n_layer 1 --n_head 2 --n_embd 16 --block_size 32 "
+         "--batch_size 2 --eval_interval 1000 --eval_iters 1 --log_interval 1 --sample_interval 0 "
+         "--final_eval off --overwrite " +
+         more;
+}
+
+TEST(Terminal, LiveLinesFitAndSomeStay) {
+  const TempFolder folder;
+  const std::string out_dir = folder.path().string();
+  for (const unsigned short columns : {40, 80, 120, 0}) {
+    const std::string environment = columns == 0 ? "export COLUMNS=60; " : "";
+    const auto shown =
+        run_on_terminal(environment + train("--max_iters 100 --out_dir " + out_dir), columns);
+    int64_t live = 0, kept = 0;
+    const size_t width = columns > 0 ? columns : 60;
+    for (const Shown& line : shown) {
+      EXPECT_TRUE(!line.live || line.text.size() < width) << line.text;
+      if (line.text.rfind("step ", 0) != 0 || line.text.find("loss") == std::string::npos) continue;
+      EXPECT_LT(line.text.size(), width) << line.text;
+      EXPECT_EQ(line.text.substr(line.text.size() - 5), " left") << line.text;
+      EXPECT_EQ(line.text.find(" tokens/s") != std::string::npos, width >= 80) << line.text;
+      EXPECT_EQ(line.text.find("ms  ") != std::string::npos, width >= 120) << line.text;
+      ++(line.live ? live : kept);
+    }
+    EXPECT_EQ(live + kept, 100) << columns;
+    EXPECT_EQ(kept, 20) << columns;
+    for (const Shown& line : shown) {  // of the introduction
+      const bool fits = line.text.size() < width || line.text.find(out_dir) < 200;
+      EXPECT_TRUE(columns != 80 || fits) << line.text;
+    }
+  }
+}
+
+TEST(Terminal, SaysWhatItWaitsForAndClearsThat) {
+  const TempFolder folder;
+  const std::string pipe = (folder / "pipe").string();
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  const std::string text =
+      "for i in 1 2 3 4 5 6 7 8 9; do echo A text to learn from, quickly.; done";
+  const auto shown = run_on_terminal("(sleep 1.2; " + text + "; " + text + ") >" + pipe + " & " +
+                                         train("--max_iters 3 --val_fraction 0.4 --data " + pipe +
+                                               " --out_dir " + (folder / "out").string()),
+                                     40);
+  const auto waits = [&](bool live) {
+    return std::count_if(shown.begin(), shown.end(), [&](const Shown& line) {
+      return line.text.rfind("reading the data ... 0:0", 0) == 0 && line.live == live;
+    });
+  };
+  EXPECT_GE(waits(true), 1);
+  EXPECT_EQ(waits(false), 0);
+  EXPECT_TRUE(std::any_of(shown.begin(), shown.end(), [](const Shown& line) {
+    return line.text.rfind("step     3/3  loss", 0) == 0;
+  }));
+  // A start that is quick shows nothing of this, and neither does a run without a terminal.
+  const std::string quick = train("--max_iters 1 --out_dir " + (folder / "out").string());
+  for (const Shown& line : run_on_terminal(quick, 80))
+    EXPECT_EQ(line.text.find("..."), std::string::npos) << line.text;
+  EXPECT_EQ(run_shell(quick).out.find("..."), std::string::npos);
+}
+
+TEST(Terminal, ValidationShowsItsShare) {
+  EXPECT_EQ(fitted(share_items("validation", 0.31, 5.4), 80), "validation 31 %, 0:12 left");
+  EXPECT_EQ(fitted(share_items("validation", 0, 5.4), 80), "validation 0 %");
+}
+
+}  // namespace
+}  // namespace ink

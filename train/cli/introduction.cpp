@@ -1,0 +1,56 @@
+#include "train/cli/introduction.h"
+
+#include <fmt/format.h>
+
+#include <sstream>
+#include <string>
+
+#include "autograd/memory/device_backend.h"
+
+namespace ink {
+namespace {
+
+// One line per kind of parameter; the blocks are alike, so h.0 stands for all.
+void print_parameters(Console& console, Trainer& trainer) {
+  for (const auto& [name, parameter] : trainer.model().named_parameters()) {
+    const bool block = name.rfind("h.", 0) == 0;
+    if (block && name.rfind("h.0.", 0) != 0) continue;
+    std::ostringstream shape;
+    shape << parameter.shape();
+    const std::string shown = block ? "h.*" + name.substr(3) : name;
+    const int64_t copies = block ? trainer.config().n_layer : 1;
+    console.line(console.dim(fmt::format("         {:<24} {:<14} {:>12}", shown, shape.str(),
+                                         parameter.numel() * copies)));
+  }
+}
+
+}  // namespace
+
+void introduce(Console& console, Trainer& trainer) {
+  const GPT& model = trainer.model();
+  const TrainConfig& config = trainer.config();
+  console.paragraph(fmt::format("{}  {}", console.bold("data "), trainer.dataset().summary()));
+  console.paragraph(fmt::format(
+      "{}  {}: {} layers, {} heads, {} wide, context {}, vocabulary {}; {} parameters",
+      console.bold("model"), config.model == "gpt" ? "GPT" : config.model, config.n_layer,
+      config.n_head, config.n_embd, config.block_size, model.config.vocab_size,
+      count_text(static_cast<double>(model.num_parameters()))));
+  print_parameters(console, trainer);
+  const MemoryEstimate memory = estimate_memory(model, config);
+  const auto megabytes = [](int64_t bytes) { return static_cast<double>(bytes) / 1e6; };
+  console.paragraph(fmt::format(
+      "{}  about {:.0f} MB: {:.0f} for parameters and moments, {:.0f} for gradients and "
+      "activations",
+      console.bold("memory"), megabytes(memory.total()), megabytes(memory.model),
+      megabytes(memory.gradients + memory.activations)));
+  console.paragraph(fmt::format("{}  {} steps of {} x {} tokens, {}; Ctrl-C saves and stops",
+                                console.bold("run  "), config.max_iters,
+                                config.batch_size * config.gradient_accumulation_steps,
+                                config.block_size, describe(parse_device(config.device))));
+  if (trainer.steps_done() > 0 || config.init_from == "resume")
+    console.paragraph(
+        fmt::format("resumed after step {} from {}", trainer.steps_done(), config.out_dir));
+  console.line("");
+}
+
+}  // namespace ink

@@ -1,0 +1,11 @@
+// What a run says before its first step: data, model, memory and length.
+#pragma once
+
+#include "train/cli/console.h"
+#include "train/trainer.h"
+
+namespace ink {
+
+void introduce(Console& console, Trainer& trainer);
+
+}  // namespace ink

@@ -1,0 +1,45 @@
+#include "train/cli/progress_line.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace ink {
+
+std::vector<Item> progress_items(const Pace& pace, const Progress& progress) {
+  std::vector<Item> items = {{fmt::format("step {:>5}", pace.step), 0},
+                             {fmt::format("/{}", pace.max_iters), 3},
+                             {fmt::format("  {}", loss_text(progress.loss, {})), 1}};
+  if (progress.best_possible)
+    items.push_back({fmt::format(" (best possible {:.4f})", *progress.best_possible), 4});
+  items.push_back({fmt::format("  lr {:.1e}", progress.lr), 6});
+  items.push_back({fmt::format("  norm {:.2f}", progress.grad_norm), 7});
+  items.push_back({fmt::format("  {} tokens/s", count_text(pace.tokens_per_s)), 5});
+  items.push_back({fmt::format("  {:.1f} ms", pace.ms), 8});
+  items.push_back({fmt::format("  {} left", clock_text(pace.seconds_left)), 2});
+  return items;
+}
+
+std::string loss_text(double loss, const std::optional<double>& best) {
+  return best ? fmt::format("loss {:.4f} (best possible {:.4f})", loss, *best)
+              : fmt::format("loss {:.4f}", loss);
+}
+
+KeptLines::KeptLines(int64_t first_step, int64_t max_iters)
+    : every_(std::max<int64_t>(max_iters / 20, 1)), last_(first_step) {}
+
+bool KeptLines::keep(int64_t step, double seconds) {
+  if (step - last_ < every_ && seconds - last_seconds_ < 60) return false;
+  last_ = step;
+  last_seconds_ = seconds;
+  return true;
+}
+
+std::vector<Item> share_items(const std::string& what, double done, double seconds) {
+  std::vector<Item> items = {{fmt::format("{} {:.0f} %", what, 100 * done), 0}};
+  if (done > 0)
+    items.push_back({fmt::format(", {} left", clock_text(seconds * (1 - done) / done)), 1});
+  return items;
+}
+
+}  // namespace ink
