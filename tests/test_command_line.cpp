@@ -216,6 +216,47 @@ TEST(CommandLine, ConfigFilesAreReadAsStrictly) {
     EXPECT_NE(said.out.find(line), std::string::npos) << line << said.out;
 }
 
+TEST(CommandLine, SuggestsByBeginningsAndByOtherPrograms) {
+  const auto expect = [](const std::string& command, const std::string& name,
+                         const std::string& suggested) {
+    expect_refused({command, name, "1"},
+                   "there is no option " + name + "; did you mean " + suggested + "?");
+  };
+  expect("train", "--learn", "--learning_rate");
+  expect("train", "--eval", "--eval_interval or --eval_iters");
+  expect("train", "--n", "--n_layer, --n_head or --n_embd");
+  expect("train", "--lr", "--learning_rate");
+  expect("train", "--seq-len", "--block_size");
+  expect("train", "--betas", "--beta1 or --beta2");
+  expect("train", "--gpu", "--device=cuda");
+  expect("train", "--length", "--block_size");
+  expect("sample", "--length", "--max_new_tokens");
+  expect("sample", "--n", "--num_samples");
+  expect("eval", "--file", "--data");
+  EXPECT_EQ(run({"eval", "--lr", "1"}).err.substr(0, 38),
+            "inkling eval: there is no option --lr\n");
+  EXPECT_EQ(suggestion("sam", {"sample", "train"}), "; did you mean sample?");
+  EXPECT_EQ(suggestion("lr", {"learning_rate"}), "; did you mean learning_rate?");  // of a file
+}
+
+// Each suggestion is an option of a command, with a value that it takes.
+TEST(CommandLine, OtherNamesLeadToOptions) {
+  std::vector<std::string> names;
+  for (const std::string command : kCommands)
+    for (const Option& option : options_of(command)) names.push_back(option.name);
+  for (const auto& [other, ours] : other_names()) {
+    EXPECT_FALSE(ours.empty()) << other;
+    for (const std::string& name : ours) {
+      const std::string bare = name.substr(0, name.find('='));
+      EXPECT_NE(std::count(names.begin(), names.end(), bare), 0) << other << " " << name;
+      if (bare == name) continue;
+      const TempFolder folder;  // nothing to resume: only that is wrong
+      const Said said = run({"train", "--print_config", "--" + name, "--out_dir", folder / "none"});
+      EXPECT_NE(said.code, kUsage) << other << said.err;
+    }
+  }
+}
+
 TEST(CommandLine, WordsThatAreNoOptions) {
   expect_refused({"train", "x"}, "expected an option, got 'x'");
   expect_refused({"train", "-x"}, "there is no option -x");

@@ -77,18 +77,52 @@ struct Given {
   std::vector<std::string> values;
 };
 
+// The nearest name, if it is near.
+std::vector<std::string> nearest(const std::string& unknown,
+                                 const std::vector<std::string>& names) {
+  const auto nearer = [&](const std::string& a, const std::string& b) {
+    return edit_distance(unknown, a) < edit_distance(unknown, b);
+  };
+  const auto found = std::min_element(names.begin(), names.end(), nearer);
+  if (unknown.size() > 100 || found == names.end() ||
+      edit_distance(unknown, *found) > std::max<size_t>(2, unknown.size() / 3))
+    return {};
+  return {*found};
+}
+
+// The names that begin like this.
+std::vector<std::string> completed(const std::string& unknown,
+                                   const std::vector<std::string>& names) {
+  constexpr size_t kMost = 4;  // more are no suggestion
+  std::vector<std::string> found;
+  for (const std::string& name : names)
+    if (!unknown.empty() && name.rfind(unknown, 0) == 0) found.push_back(name);
+  return found.size() > kMost ? std::vector<std::string>() : found;
+}
+
+// What other programs call so, of these names.
+std::vector<std::string> named_otherwise(const std::string& unknown,
+                                         const std::vector<std::string>& names) {
+  std::vector<std::string> found;
+  const auto other = other_names().find(unknown);
+  if (other == other_names().end()) return found;
+  for (const std::string& ours : other->second)
+    if (std::find(names.begin(), names.end(), ours.substr(0, ours.find('='))) != names.end())
+      found.push_back(ours);
+  return found;
+}
+
 }  // namespace
 
 std::string suggestion(const std::string& unknown, const std::vector<std::string>& names,
                        const char* prefix) {
-  const auto nearer = [&](const std::string& a, const std::string& b) {
-    return edit_distance(unknown, a) < edit_distance(unknown, b);
-  };
-  const auto nearest = std::min_element(names.begin(), names.end(), nearer);
-  if (unknown.size() > 100 || nearest == names.end() ||
-      edit_distance(unknown, *nearest) > std::max<size_t>(2, unknown.size() / 3))
-    return "";
-  return fmt::format("; did you mean {}{}?", prefix, *nearest);
+  std::vector<std::string> found = named_otherwise(unknown, names);
+  if (found.empty()) found = completed(unknown, names);
+  if (found.empty()) found = nearest(unknown, names);
+  std::string text;
+  for (size_t i = 0; i < found.size(); ++i)
+    text += (i == 0 ? "" : i + 1 < found.size() ? ", " : " or ") + (prefix + found[i]);
+  return text.empty() ? "" : fmt::format("; did you mean {}?", text);
 }
 
 struct CommandOptions::Parser {

@@ -50,7 +50,7 @@ class CommandOptions {
   void take_config_file();
 
   /// Reads arguments, and the config file that they name, into the values. '-' and '_' are the same
-  /// within names. For an unknown name the error suggests the nearest one. An option given twice is
+  /// within names. For an unknown name the error suggests others. An option given twice is
   /// an error. Integers are decimal, and a number is never rounded, clamped or wrapped. Throws
   /// UsageError. Returns false if help was printed instead.
   bool parse(const Arguments& arguments);
@@ -62,8 +62,15 @@ class CommandOptions {
   std::unique_ptr<Parser> parser_;
 };
 
-/// "; did you mean NAME?", or nothing if no name is near.
+/// "; did you mean NAME?" or "; did you mean NAME or NAME?": what other programs call so, what
+/// begins so, or else the nearest; nothing if no name is near. A value may stand after the name:
+/// "device=cuda".
 std::string suggestion(const std::string& unknown, const std::vector<std::string>& names,
                        const char* prefix = "");
+
+/// Names that other programs have for an option, and ours in the order of preference; of these the
+/// ones that a command has are suggested.
+using OtherNames = std::map<std::string, std::vector<std::string>>;
+const OtherNames& other_names();
 
 }  // namespace ink

@@ -132,7 +132,7 @@ class TrainRun {
     const bool late = first_step_ % config_.eval_interval == 0 && !trainer_.is_validated();
     if (late && first_step_ < config_.max_iters && !validate())  // it was stopped before that
       return stop_early("Interrupted", kInterrupted);
-    if (last_reported_ == 0) wait_for_report();
+    if (first_step_ < config_.max_iters) wait_for_report();
     while (trainer_.steps_done() < config_.max_iters) {
       profile_.step(trainer_);
       const int64_t step = shown_step_ = trainer_.steps_done();
@@ -177,6 +177,7 @@ class TrainRun {
     }
   }
   Evaluation evaluate(bool whole) {
+    waiting_.reset();
     std::atomic<double> done = 0;
     const Waiting waiting(console_,
                           [&](double seconds) { return share_items("validation", done, seconds); });
