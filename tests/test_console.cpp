@@ -136,8 +136,13 @@ TEST(Terminal, SaysWhatItWaitsForAndClearsThat) {
 }
 
 TEST(Terminal, ValidationShowsItsShare) {
-  EXPECT_EQ(fitted(share_items("validation", 0.31, 5.4), 80), "validation 31 %, 0:12 left");
-  EXPECT_EQ(fitted(share_items("validation", 0, 5.4), 80), "validation 0 %");
+  const auto shown = [](double done, double done_at, double seconds) {
+    return fitted(share_items("validation", done, done_at, seconds), 80);
+  };
+  EXPECT_EQ(shown(0.31, 6.2, 8), "validation 31 %, 0:12 left");
+  EXPECT_EQ(shown(0.31, 6.2, 12), "validation 31 %, 0:08 left");
+  EXPECT_EQ(shown(0.31, 6.2, 30), "validation 31 %, 0:00 left");
+  EXPECT_EQ(shown(0, 0, 5), "validation 0 %");
 }
 
 }  // namespace

@@ -35,10 +35,13 @@ bool KeptLines::keep(int64_t step, double seconds) {
   return true;
 }
 
-std::vector<Item> share_items(const std::string& what, double done, double seconds) {
+std::vector<Item> share_items(const std::string& what, double done, double done_at,
+                              double seconds) {
   std::vector<Item> items = {{fmt::format("{} {:.0f} %", what, 100 * done), 0}};
-  if (done > 0)
-    items.push_back({fmt::format(", {} left", clock_text(seconds * (1 - done) / done)), 1});
+  if (done > 0) {
+    const double left = std::max(done_at / done - seconds, 0.0);
+    items.push_back({fmt::format(", {} left", clock_text(left)), 1});
+  }
   return items;
 }
 

@@ -35,7 +35,8 @@ class KeptLines {
   double last_seconds_ = 0;
 };
 
-/// "validation 31 %, 0:12 left"
-std::vector<Item> share_items(const std::string& what, double done, double seconds);
+/// "validation 31 %, 0:12 left": the share that was done after `done_at` seconds, and what is left
+/// after `seconds`.
+std::vector<Item> share_items(const std::string& what, double done, double done_at, double seconds);
 
 }  // namespace ink

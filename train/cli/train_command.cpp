@@ -178,12 +178,17 @@ class TrainRun {
   }
   Evaluation evaluate(bool whole) {
     waiting_.reset();
-    std::atomic<double> done = 0;
-    const Waiting waiting(console_,
-                          [&](double seconds) { return share_items("validation", done, seconds); });
+    const Clock::time_point begin = Clock::now();
+    std::atomic<double> done = 0, done_at = 0;
+    const Waiting waiting(console_, [&](double seconds) {
+      return share_items("validation", done, done_at, seconds);
+    });
     return or_save([&] {
       return trainer_.evaluate(whole, [&](double share) {
-        done = share;
+        if (share > done) {
+          done_at = seconds_since(begin);
+          done = share;
+        }
         return is_interrupted();
       });
     });
