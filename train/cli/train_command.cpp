@@ -331,9 +331,9 @@ class TrainRun {
   int stop_early(const char* why, int code) {
     waiting_.reset();
     trainer_.save(kLastCheckpoint);
-    console_.line(fmt::format("{} after step {}; saved. To go on: {} {}", why,
-                              trainer_.steps_done(), typed("train --init_from resume --out_dir"),
-                              for_shell(config_.out_dir)));
+    console_.paragraph(
+        fmt::format("{} after step {}; saved. To go on: {} {}", why, trainer_.steps_done(),
+                    typed("train --init_from resume --out_dir"), for_shell(config_.out_dir)));
     return code;
   }
 
