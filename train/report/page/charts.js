@@ -1,0 +1,369 @@
+// A chart of lines: new LineChart(element, options), then chart.update(options).
+//   id       where its choices are kept        label    what it shows, for those who cannot see it
+//   x_title, y_title   with units              height   in pixels
+//   lines    [{name, x, y, colour: 0.., dash: '6 3', points: true, smooth: true}]; y null: a gap
+//   log_x, log_y, zero (y begins at 0)         time     x is in seconds
+//   smooth   0: none; towards 1: more          events   [{x, text}]: vertical lines
+//   link     an array that charts of the same x share: they point and zoom together
+// Drag to zoom, double click to see all. Keys: left, right, Home, End; +, -, and Escape to see all.
+
+// Exponential moving average, without the pull of its start towards 0.
+function smoothed(values, weight) {
+  let sum = 0, total = 0;
+  return values.map(v => {
+    if (v === null) return null;
+    sum = weight * sum + (1 - weight) * v;
+    total = weight * total + 1 - weight;
+    return sum / total;
+  });
+}
+
+function linear_ticks(from, to, count) {
+  const raw = (to - from) / count, power = 10 ** Math.floor(Math.log10(raw));
+  const step = power * [1, 2, 5, 10].find(m => m * power >= raw * .999);
+  const ticks = [];
+  for (let k = Math.ceil(from / step - 1e-9); k * step <= to + 1e-9 * step; ++k)
+    ticks.push(k * step);
+  return ticks;
+}
+function log_ticks(from, to, count) {
+  const decades = Math.log10(to / from);
+  if (decades < .7) return linear_ticks(from, to, count);
+  const digits = decades < 1.3 ? [1, 2, 3, 5, 7] : decades < 2.5 ? [1, 2, 5] : [1];
+  const every = Math.max(1, Math.ceil(decades / count / (digits.length > 1 ? 2 : 1)));
+  const ticks = [];
+  for (let k = Math.floor(Math.log10(from)); k <= Math.log10(to); ++k)
+    if (k % every === 0) ticks.push(...digits.map(d => d * 10 ** k));
+  return ticks.filter(t => t >= from * .9999 && t <= to * 1.0001);
+}
+function time_ticks(from, to, count) {
+  const raw = (to - from) / count;
+  const step = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200,
+                86400].find(s => s >= raw);
+  if (raw < .5 || !step) return linear_ticks(from, to, count);
+  const ticks = [];
+  for (let t = Math.ceil(from / step) * step; t <= to; t += step) ticks.push(t);
+  return ticks;
+}
+
+// From values to pixels, and back.
+function make_scale([from, to], [begin, end], log) {
+  const f = log ? Math.log : x => x, a = f(from), b = f(to);
+  return {
+    from, to,
+    at: v => begin + (f(v) - a) / (b - a) * (end - begin),
+    value: p => {
+      const t = a + (p - begin) / (end - begin) * (b - a);
+      return log ? Math.exp(t) : t;
+    },
+  };
+}
+// The range of values, with some air around it; never empty.
+function range_of(values, {log, zero, air}) {
+  let from = Infinity, to = -Infinity;
+  for (const v of values) {
+    if (v < from) from = v;
+    if (v > to) to = v;
+  }
+  if (from > to) return log ? [1, 10] : [0, 1];
+  if (log) {
+    const more = from === to ? 1.5 : (to / from) ** air;
+    return [from / more, to * more];
+  }
+  if (zero && from > 0) from = 0;
+  const more = from === to ? Math.abs(from) / 2 || 1 : (to - from) * air;
+  return [zero && from === 0 ? 0 : from - more, to + more];
+}
+
+// The index of the x nearest to one; xs ascend.
+function nearest(xs, x) {
+  let low = 0, high = xs.length - 1;
+  while (high - low > 1) {
+    const middle = (low + high) >> 1;
+    if (xs[middle] < x) low = middle; else high = middle;
+  }
+  return x - xs[low] <= xs[high] - x ? low : high;
+}
+
+const swatch = (colour, dash) => make_svg(
+    'svg', {class: 'swatch', viewBox: '0 0 29 10', 'aria-hidden': 'true'},
+    make_svg('line', {x1: 0, x2: 29, y1: 5, y2: 5, 'stroke-dasharray': dash,
+                      style: `stroke: ${line_colour(colour)}`}));
+const line_colour = k => k === null || k === undefined ? 'var(--quiet)' : `var(--c${k % 6})`;
+
+class LineChart {
+  constructor(element, options) {
+    this.options = options;
+    this.zoom = {x: null, y: null};
+    this.point = null;  // the x that is pointed at
+    this.hidden = new Set(choices.get(options.id + ' hidden', []));
+    this.legend = make('div', {class: 'legend'});
+    this.svg = make_svg('svg', {class: 'plot', tabindex: 0, role: 'img',
+                                'aria-label': options.label});
+    this.tip = make('div', {class: 'tip', 'aria-live': 'polite', hidden: true});
+    this.reset = make('button', {type: 'button', class: 'reset', hidden: true,
+                                 onclick: () => this.zoom_all(null, null)}, 'Show all');
+    this.frame = make('div', {class: 'chart'}, this.svg, this.tip, this.reset);
+    element.append(this.legend, this.frame);
+    if (options.link) options.link.push(this);
+    this.listen();
+    new ResizeObserver(() => { if (this.frame.clientWidth !== this.width) this.draw(); })
+        .observe(this.frame);
+    this.draw();
+  }
+  update(options) {
+    if ('time' in options && options.time !== this.options.time) this.zoom = {x: null, y: null};
+    Object.assign(this.options, options);
+    this.point = null;
+    this.draw();
+  }
+
+  draw() {
+    this.width = this.frame.clientWidth || 600;
+    const {options, width} = this, height = options.height || 200;
+    this.area = {left: 52, right: width - 14, top: 26, bottom: height - 40};
+    this.svg.setAttribute('viewBox', `0 0 ${width} ${height}`);
+    this.lines = options.lines.filter(line => !this.hidden.has(line.name))
+        .map(line => this.prepare(line)).filter(line => line.x.length > 0);
+    this.make_scales();
+    this.cursor = make_svg('g');
+    const clip = 'clip-' + options.id, {left, right, top, bottom} = this.area;
+    this.svg.replaceChildren(
+        make_svg('clipPath', {id: clip},
+                 make_svg('rect', {x: left, y: top - 3, width: right - left,
+                                   height: bottom - top + 6})),
+        this.axes(),
+        make_svg('g', {'clip-path': `url(#${clip})`}, ...this.events(),
+                 ...this.lines.map(line => this.curve(line))),
+        this.cursor);
+    this.draw_legend();
+    const zoomed = this.zoom.x !== null || this.zoom.y !== null;
+    this.reset.hidden = !zoomed;
+    if (zoomed) busy.add(options.id); else busy.delete(options.id);
+    this.point_at(this.point);
+  }
+  // The line's points that can be drawn, and its smoothed values.
+  prepare(line) {
+    const {log_x, log_y, smooth} = this.options, x = [], y = [];
+    numbers(line.x).forEach((v, i) => {
+      if (v === null || (log_x && v <= 0)) return;
+      const value = number(line.y[i]);
+      x.push(v);
+      y.push(value !== null && log_y && value <= 0 ? null : value);
+    });
+    const soft = line.smooth && smooth > 0;
+    return {...line, x, y: soft ? smoothed(y, smooth) : y, raw: soft ? y : null};
+  }
+  make_scales() {
+    const {left, right, top, bottom} = this.area, {options, zoom, lines} = this;
+    const xs = zoom.x || range_of(lines.flatMap(line => line.x), {log: options.log_x, air: 0});
+    const seen = lines.flatMap(line => [line.y, line.raw || []].flatMap(
+        y => y.filter((v, i) => v !== null && line.x[i] >= xs[0] && line.x[i] <= xs[1])));
+    const ys = zoom.y || range_of(seen, {log: options.log_y, zero: options.zero, air: .05});
+    this.x = make_scale(xs, [left, right], options.log_x);
+    this.y = make_scale(ys, [bottom, top], options.log_y);
+  }
+
+  axes() {
+    const {left, right, top, bottom} = this.area, {options, x, y} = this, group = make_svg('g');
+    const line = (name, x1, y1, x2, y2) =>
+        group.append(make_svg('line', {class: name, x1, y1, x2, y2}));
+    const text = (x, y, anchor, words, name) =>
+        group.append(make_svg('text', {x, y, 'text-anchor': anchor, class: name}, words));
+    const y_ticks = (options.log_y ? log_ticks : linear_ticks)(
+        y.from, y.to, Math.max(2, (bottom - top) / 45));
+    for (const tick of y_ticks) {
+      line('grid', left, y.at(tick), right, y.at(tick));
+      text(left - 7, y.at(tick) + 4, 'end', show_short(tick));
+    }
+    const x_ticks = options.log_x ? log_ticks : options.time ? time_ticks : linear_ticks;
+    for (const tick of x_ticks(x.from, x.to, Math.max(2, (right - left) / 85))) {
+      line('axis', x.at(tick), bottom, x.at(tick), bottom + 4);
+      text(x.at(tick), bottom + 17, 'middle', options.time ? show_time(tick) : show_short(tick));
+    }
+    line('axis', left, bottom, right, bottom);
+    text(right, bottom + 34, 'end', options.x_title, 'title');
+    text(0, 12, 'start', options.y_title, 'title');
+    return group;
+  }
+  events() {
+    const {top, bottom} = this.area;
+    return (this.options.events || []).map(event => {
+      const at = this.x.at(event.x);
+      return make_svg('line', {class: 'event', x1: at, x2: at, y1: top, y2: bottom},
+                      make_svg('title', {}, event.text));
+    });
+  }
+  curve(line) {
+    const style = `stroke: ${line_colour(line.colour)}`, group = make_svg('g');
+    if (line.raw) group.append(
+        make_svg('path', {class: 'raw', style, d: this.path(line, line.raw)}));
+    group.append(make_svg('path', {class: 'line', style, 'stroke-dasharray': line.dash,
+                                   d: this.path(line, line.y)}));
+    if (line.points || line.x.length === 1) line.x.forEach((x, i) => {
+      if (line.y[i] === null || line.x.length > 80) return;
+      group.append(make_svg('circle', {cx: this.x.at(x), cy: this.y.at(line.y[i]), r: 2.8,
+                                       style: `fill: ${line_colour(line.colour)}`}));
+    });
+    return group;
+  }
+  // Of many points in one column of pixels, the lowest and the highest say all.
+  path(line, values) {
+    const parts = [], few = line.x.length < 2 * this.width;
+    let pen = 'M', column = null, low, high;
+    const to = (x, v) => {
+      parts.push(pen + x.toFixed(1) + ' ' + this.y.at(v).toFixed(1));
+      pen = 'L';
+    };
+    const flush = () => {
+      if (column === null) return;
+      to(column, low);
+      if (high !== low) to(column, high);
+      column = null;
+    };
+    values.forEach((v, i) => {
+      if (v === null) { flush(); pen = 'M'; return; }
+      const x = this.x.at(line.x[i]);
+      if (few) { to(x, v); return; }
+      if (column !== null && Math.round(x) !== column) flush();
+      if (column === null) { column = Math.round(x); low = high = v; }
+      low = Math.min(low, v);
+      high = Math.max(high, v);
+    });
+    flush();
+    return parts.join('');
+  }
+
+  draw_legend() {
+    const {lines, id} = this.options;
+    this.legend.hidden = lines.length < 2;
+    const names = lines.map(line => line.name).join('\n');
+    if (this.legend_names === names) return;  // the button that was pressed keeps the focus
+    this.legend_names = names;
+    this.legend.replaceChildren(...lines.map(line => make('button', {
+      type: 'button', 'aria-pressed': String(!this.hidden.has(line.name)),
+      title: 'Show or hide this line',
+      onclick: event => {
+        const hide = !this.hidden.has(line.name);
+        if (hide) this.hidden.add(line.name); else this.hidden.delete(line.name);
+        event.currentTarget.setAttribute('aria-pressed', String(!hide));
+        choices.set(id + ' hidden', [...this.hidden]);
+        this.draw();
+      },
+    }, swatch(line.colour, line.dash), line.name)));
+  }
+
+  // The values of all lines at the x nearest to the pointer.
+  point_all(x) { for (const chart of this.options.link || [this]) chart.point_at(x); }
+  point_at(x) {
+    this.point = x;
+    this.cursor.replaceChildren();
+    const values = x === null ? [] : this.values_at(x);
+    this.tip.hidden = values.length === 0;
+    if (values.length === 0) return;
+    const {top, bottom} = this.area, at = this.x.at(x);
+    this.cursor.append(
+        make_svg('line', {class: 'cursor', x1: at, x2: at, y1: top, y2: bottom}),
+        ...values.map(({line, i}) => make_svg('circle', {
+          cx: this.x.at(line.x[i]), cy: this.y.at(line.y[i]), r: 4,
+          style: `fill: ${line_colour(line.colour)}`})));
+    const name = v => this.options.time ? show_time(v) : 'step ' + show_count(v);
+    const rows = values.map(({line, i}) => make(
+        'tr', {}, make('td', {}, swatch(line.colour, line.dash), line.name),
+        make('td', {class: 'number'}, show_number(line.y[i])),
+        make('td', {class: 'quiet'}, line.x[i] === x ? '' : 'at ' + name(line.x[i]))));
+    this.tip.replaceChildren(name(x), make('table', {}, ...rows));
+    this.tip.style.left = at < this.width / 2 ? at + 12 + 'px' : '';
+    this.tip.style.right = at < this.width / 2 ? '' : this.width - at + 12 + 'px';
+  }
+  values_at(x) {
+    const air = (this.x.to - this.x.from) * .03;
+    return this.lines.flatMap(line => {
+      if (x < line.x[0] - air || x > line.x[line.x.length - 1] + air) return [];
+      const i = nearest(line.x, x);
+      const shown = line.y[i] !== null && line.x[i] >= this.x.from && line.x[i] <= this.x.to;
+      return shown ? [{line, i}] : [];
+    });
+  }
+  nearest_x(pixel) {
+    const x = this.x.value(pixel), all = this.lines.map(line => line.x[nearest(line.x, x)]);
+    const far = v => Math.abs(this.x.at(v) - pixel);
+    return all.length ? all.reduce((a, b) => far(b) < far(a) ? b : a) : null;
+  }
+
+  zoom_all(x, y) {
+    for (const chart of this.options.link || [this]) {
+      chart.zoom = {x, y: chart === this ? y : null};
+      chart.point = null;
+      chart.draw();
+    }
+  }
+  listen() {
+    const {svg} = this;
+    let start = null;
+    const place = event => {
+      const box = svg.getBoundingClientRect(), zoom = this.width / box.width, a = this.area;
+      return [clamp((event.clientX - box.left) * zoom, a.left, a.right),
+              clamp((event.clientY - box.top) * zoom, a.top, a.bottom)];
+    };
+    svg.onpointerdown = event => {
+      if (event.button !== 0) return;
+      start = place(event);
+      try { svg.setPointerCapture(event.pointerId); } catch { }
+    };
+    svg.onpointermove = event => {
+      const now = place(event);
+      if (start && Math.abs(now[0] - start[0]) > 5) this.select(start, now);
+      else this.point_all(this.nearest_x(now[0]));
+    };
+    svg.onpointerup = event => {
+      const from = start, now = place(event);
+      start = null;
+      if (from && Math.abs(now[0] - from[0]) > 5) this.zoom_to(from, now);
+      else this.point_all(this.nearest_x(now[0]));
+    };
+    svg.onpointercancel = () => { start = null; this.point_all(null); };
+    svg.onpointerleave = event => { if (event.pointerType !== 'touch') this.point_all(null); };
+    svg.onblur = () => this.point_all(null);
+    svg.ondblclick = () => this.zoom_all(null, null);
+    svg.onkeydown = event => this.key(event);
+  }
+  // A drag that is more wide than high keeps the y axis free.
+  box(from, to) {
+    const {top, bottom} = this.area, order = (a, b) => a < b ? [a, b] : [b, a];
+    const [x1, x2] = order(from[0], to[0]), [y1, y2] = order(from[1], to[1]);
+    return y2 - y1 > 30 ? {x1, x2, y1, y2, both: true} : {x1, x2, y1: top, y2: bottom, both: false};
+  }
+  select(from, to) {
+    const {x1, x2, y1, y2} = this.box(from, to);
+    this.point_all(null);
+    this.cursor.replaceChildren(make_svg(
+        'rect', {class: 'chosen', x: x1, y: y1, width: x2 - x1, height: y2 - y1}));
+  }
+  zoom_to(from, to) {
+    const {x1, x2, y1, y2, both} = this.box(from, to), {x, y} = this;
+    this.zoom_all([x.value(x1), x.value(x2)], both ? [y.value(y2), y.value(y1)] : null);
+  }
+  key(event) {
+    const {left, right} = this.area, line = this.lines.reduce(
+        (a, b) => a && a.x.length >= b.x.length ? a : b, null);
+    if (!line || event.ctrlKey || event.metaKey || event.altKey) return;
+    const seen = line.x.filter(x => x >= this.x.from && x <= this.x.to);
+    const i = this.point === null ? seen.length - 1 : nearest(seen, this.point);
+    const around = factor => {
+      const at = this.x.at(this.point === null ? seen[i] : this.point);
+      this.zoom_all([this.x.value(Math.max(left, at + (left - at) * factor)),
+                     this.x.value(Math.min(right, at + (right - at) * factor))], null);
+    };
+    const act = {
+      ArrowLeft: () => this.point_all(seen[Math.max(0, i - 1)]),
+      ArrowRight: () => this.point_all(seen[Math.min(seen.length - 1, i + 1)]),
+      Home: () => this.point_all(seen[0]), End: () => this.point_all(seen[seen.length - 1]),
+      '+': () => around(.5), '=': () => around(.5), '-': () => this.zoom_all(null, null),
+      Escape: () => this.zoom_all(null, null),
+    }[event.key];
+    if (!act || seen.length === 0) return;
+    event.preventDefault();
+    act();
+  }
+}

@@ -1,0 +1,105 @@
+// A map of values, rows by steps: new HeatMap(element, {id, label}), then map.update(options).
+//   rows     names                             columns  steps
+//   value    (row, column) => number or null   format   value => text
+//   title    what the colours show, with its unit
+//   scale    {from, to, log, diverging, ticks: [[value, text], ...]}; diverging: the middle is
+//            neutral
+// Point at a cell, or move with the arrow keys, to read its value.
+class HeatMap {
+  constructor(element, {id, label}) {
+    this.id = id;
+    this.row = this.column = null;
+    this.title = make('p', {class: 'heat-title'});
+    this.names = make('div', {class: 'heat-names', 'aria-hidden': 'true'});
+    this.canvas = make('canvas', {'aria-hidden': 'true'});
+    this.cell = make('div', {class: 'heat-cell', hidden: true});
+    this.plane = make('div', {class: 'heat-plane'}, this.canvas, this.cell);
+    this.steps = make('div', {class: 'heat-steps', 'aria-hidden': 'true'});
+    this.box = make('div', {class: 'heat-box', tabindex: 0, role: 'group', 'aria-label':
+                            label + '. The arrow keys move from value to value.'},
+                    this.names, this.plane, this.steps);
+    this.scale = make('div', {class: 'scale'});
+    this.value = make('output', {class: 'heat-value', 'aria-live': 'polite'});
+    element.append(this.title, this.box, this.value, this.scale);
+    this.plane.onpointermove = this.plane.onpointerdown = event => this.point(event);
+    this.box.onkeydown = event => this.key(event);
+    on_scheme(() => this.draw());
+    new ResizeObserver(() => { if (this.options) this.draw_steps(); }).observe(this.plane);
+  }
+  update(options) {
+    this.options = options;
+    const {rows, columns, title} = options, height = rows.length > 14 ? 15 : 20;
+    this.title.textContent = title;
+    this.box.style.setProperty('--row', height + 'px');
+    this.plane.style.height = rows.length * height + 'px';
+    this.plane.style.width = `min(100%, ${columns.length * 2.5}rem)`;
+    this.plane.style.minWidth = '8rem';
+    this.names.replaceChildren(
+        ...rows.map(name => make('div', {title: name}, make('bdi', {}, name))));
+    if (this.row >= rows.length || this.column >= columns.length) this.row = this.column = null;
+    this.draw();
+  }
+  draw() {
+    if (!this.options) return;
+    const {rows, columns, value, scale} = this.options;
+    const colour = scale.diverging ? diverging : graded;
+    paint(this.canvas, rows.length, columns.length, (i, j) => {
+      const v = number(value(i, j));
+      return v === null ? masked(3 * i, 3 * j) : colour(this.place(v));
+    });
+    show_scale(this.scale, colour, scale.ticks.map(([v, text]) => [this.place(v), text]));
+    this.draw_steps();
+    this.look(this.row, this.column, false);
+  }
+  // Where a value stands on the scale, 0..1. On a logarithmic one, 0 is the lowest.
+  place(v) {
+    const {from, to, log} = this.options.scale;
+    if (!log) return clamp((v - from) / (to - from), 0, 1);
+    return v <= 0 ? 0 : clamp(Math.log(v / from) / Math.log(to / from), 0, 1);
+  }
+  draw_steps() {
+    const {columns} = this.options, n = columns.length;
+    const fit = Math.max(1, Math.floor(this.plane.clientWidth / 55));
+    const every = Math.ceil(n / fit);
+    this.steps.replaceChildren(...columns.flatMap((step, j) => {
+      if (j % every) return [];
+      const tick = make('span', {}, show_short(step));
+      tick.style.left = (j + .5) / n * this.plane.clientWidth + 'px';
+      return [tick];
+    }));
+  }
+  look(row, column, scroll = true) {
+    const {rows, columns, value, format} = this.options;
+    this.names.querySelector('.at')?.classList.remove('at');
+    this.cell.hidden = row === null;
+    if (row === null) {
+      this.value.textContent = 'Point at the map to read a value.';
+      return;
+    }
+    [this.row, this.column] = [row, column];
+    this.names.children[row].classList.add('at');
+    Object.assign(this.cell.style, {
+      top: 100 * row / rows.length + '%', height: 100 / rows.length + '%',
+      left: 100 * column / columns.length + '%', width: 100 / columns.length + '%'});
+    if (scroll) this.cell.scrollIntoView({block: 'nearest'});
+    this.value.textContent =
+        `${rows[row]}, step ${show_count(columns[column])}: ${format(value(row, column))}`;
+  }
+  point(event) {
+    const {rows, columns} = this.options, box = this.plane.getBoundingClientRect();
+    const index = (x, n) => clamp(Math.floor(x * n), 0, n - 1);
+    if (rows.length === 0) return;
+    this.look(index((event.clientY - box.top) / box.height, rows.length),
+              index((event.clientX - box.left) / box.width, columns.length), false);
+  }
+  key(event) {
+    const {rows, columns} = this.options;
+    const step = {ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0],
+                  ArrowDown: [1, 0]}[event.key];
+    if (!step || rows.length === 0) return;
+    event.preventDefault();
+    if (this.row === null) { this.look(0, columns.length - 1); return; }
+    this.look(clamp(this.row + step[0], 0, rows.length - 1),
+              clamp(this.column + step[1], 0, columns.length - 1));
+  }
+}

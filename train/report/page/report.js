@@ -1,0 +1,434 @@
+// The report of one or several runs: report(data) fills the sections of report.html.
+
+function report(data) {
+  const page = {data, runs: named_runs(data.runs || [])};
+  const sections = {
+    loss: show_loss, speed: show_speed,
+    parameters: page => show_measured(page, 'parameters', kParameters),
+    activations: page => show_measured(page, 'activations', kActivations),
+    samples: show_samples, attention: show_attention, text: show_text, model: show_model,
+    top: show_top,  // the last: it has links to the sections that there are
+  };
+  for (const [id, show] of Object.entries(sections))
+    if (!show(page)) document.getElementById(id).remove();
+  document.title = page.runs.map(run => run.name).join(', ') || 'Report';
+  show_contents();
+  keep_fresh(data);
+}
+const body_of = id => document.querySelector(`#${id} .body`);
+
+// Every run with a name of its own, and a colour.
+function named_runs(runs) {
+  const seen = {};
+  return runs.filter(Boolean).map((run, i) => {
+    const name = String(run.name ?? 'run ' + (i + 1)), count = seen['=' + name] || 0;
+    seen['=' + name] = count + 1;
+    return {...run, name: count ? `${name} (${count + 1})` : name, colour: i};
+  });
+}
+
+// The last value of a column, and where it stands.
+function last_of(table, column) {
+  const values = numbers(table?.[column]);
+  const i = values.findLastIndex(v => v !== null);
+  return i < 0 ? null : {value: values[i], i, step: number(table.step?.[i]),
+                         best: number(table.best_possible?.[i])};
+}
+const last_loss = run => last_of(run.validation, 'val_loss') || last_of(run.metrics, 'train_loss');
+const loss_kind = run => last_of(run.validation, 'val_loss') ? 'validation' : 'training';
+const above_best = loss => loss && loss.best > 0 ? loss.value / loss.best - 1 : null;
+const signed_percent = x => x === null ? '\u2013' : (x < 0 ? '\u2212' : '+') +
+    show_percent(Math.abs(x));
+function lowest_loss(run) {
+  const losses = numbers(run.validation?.val_loss);
+  const i = losses.reduce((a, v, i) => v !== null && (a < 0 || v < losses[a]) ? i : a, -1);
+  return i < 0 ? null : {value: losses[i], step: number(run.validation.step?.[i]),
+                         best: number(run.validation.best_possible?.[i])};
+}
+const last_value = (run, column) => last_of(run.metrics, column)?.value ?? null;
+const show_memory = mb => mb === null ? '\u2013' :
+    mb >= 10000 ? show_number(mb / 1000, 3) + ' GB' : show_number(mb, 3) + ' MB';
+
+// The overview.
+function show_top({runs, data}) {
+  const body = body_of('top');
+  if (runs.length === 0) {
+    body.append(make('h1', {}, 'Report'), make('p', {}, 'There are no runs to show.'));
+    return true;
+  }
+  if (runs.length === 1) body.append(...overview(runs[0]));
+  else body.append(make('h1', {}, `${runs.length} runs side by side`), overview_table(runs));
+  body.append(freshness(data));
+  if (runs.length > 1) {
+    const rows = config_rows(runs).filter(row => row.differs);
+    body.append(make('h2', {}, 'What differs'), rows.length ? config_table(runs, rows) :
+                make('p', {}, 'The configurations are the same.'));
+  }
+  body.append(make('h2', {}, 'What stands out'), ...findings(runs));
+  return true;
+}
+const state_of = run =>
+    make('span', {class: 'state ' + (run.state || '')}, run.state || 'state unknown');
+
+function overview(run) {
+  const step = number(run.step), most = number(run.max_iters);
+  const progress = make('progress', {max: most || 1, 'aria-label': 'Steps done'});
+  progress.value = most ? clamp((step || 0) / most, 0, 1) * most : 0;
+  return [
+    make('div', {class: 'head'}, make('h1', {}, run.name), state_of(run),
+         make('span', {class: 'quiet'}, `step ${show_count(step)} of ${show_count(most)}`)),
+    run.model ? make('p', {class: 'quiet small'}, run.model) : null,
+    progress, tiles(run), command(run),
+  ].filter(Boolean);
+}
+function tiles(run) {
+  const tile = (name, value, note) => [
+    make('dt', {}, name), make('dd', {}, value, note ? make('small', {}, note) : null)];
+  const loss = last_loss(run), memory = last_value(run, 'memory_mb'), left = run.seconds_left;
+  const above = above_best(loss), estimated = number(run.memory_mb);
+  const all = [
+    loss ? tile(`${loss_kind(run)} loss`, show_number(loss.value),
+                `nats per token, step ${show_count(loss.step)}`) :
+        tile('loss', '\u2013', 'nothing measured yet'),
+    above !== null ? tile('above best possible', signed_percent(above),
+                          `best possible ${show_number(loss.best)}`) : null,
+    tile('time taken', show_time(run.elapsed_s), number(left) !== null && run.state === 'running' ?
+         `about ${show_time(left)} left` : run.started && `started ${run.started}`),
+    tile('speed', show_number(last_value(run, 'tokens_per_s'), 3), 'tokens per second'),
+    memory !== null || estimated !== null ? tile(
+        'memory', show_memory(memory ?? estimated),
+        memory === null ? 'estimated' : estimated === null ? 'in use' :
+            `in use; ${show_memory(estimated)} estimated`) : null,
+  ];
+  return make('dl', {class: 'tiles'},
+              ...all.filter(Boolean).map(parts => make('div', {}, ...parts)));
+}
+function command(run) {
+  if (!run.command) return null;
+  const code = make('code', {}, run.command);
+  const button = make('button', {type: 'button', onclick: () => copy(code, button)}, 'Copy');
+  return make('div', {}, make('span', {class: 'quiet small'}, `Command ${run.command_note || ''}:`),
+              make('div', {class: 'command'}, code, button));
+}
+async function copy(element, button) {
+  try {
+    await navigator.clipboard.writeText(element.textContent);
+    button.textContent = 'Copied';
+  } catch {  // an old browser, or a page that may not: the reader copies what is selected
+    getSelection().selectAllChildren(element);
+    button.textContent = 'Selected';
+  }
+  setTimeout(() => { button.textContent = 'Copy'; }, 2000);
+}
+function overview_table(runs) {
+  return sortable_table('runs', [
+    {title: 'Run', value: run => run.name,
+     show: run => make('span', {}, swatch(run.colour), run.name)},
+    {title: 'State', value: run => run.state, show: state_of},
+    {title: 'Step', number: true, value: run => number(run.step),
+     show: run => `${show_count(run.step)} of ${show_count(run.max_iters)}`},
+    {title: 'Loss', number: true, value: run => last_loss(run)?.value,
+     show: run => show_number(last_loss(run)?.value)},
+    {title: 'Lowest validation', number: true, value: run => lowest_loss(run)?.value,
+     show: run => show_number(lowest_loss(run)?.value)},
+    {title: 'Above best possible', number: true, value: run => above_best(last_loss(run)),
+     show: run => signed_percent(above_best(last_loss(run)))},
+    {title: 'Time', number: true, value: run => number(run.elapsed_s),
+     show: run => show_time(run.elapsed_s)},
+    {title: 'Tokens/s', number: true, value: run => last_value(run, 'tokens_per_s'),
+     show: run => show_number(last_value(run, 'tokens_per_s'), 3)},
+    {title: 'Memory', number: true,
+     value: run => last_value(run, 'memory_mb') ?? number(run.memory_mb),
+     show: run => show_memory(last_value(run, 'memory_mb') ?? number(run.memory_mb))},
+  ], runs);
+}
+function findings(runs) {
+  const levels = ['fault', 'hint', 'good'];
+  const all = runs.flatMap(run => (run.findings || []).filter(Boolean).map(f => ({...f, run})));
+  all.sort((a, b) => levels.indexOf(a.level) - levels.indexOf(b.level));
+  const line = f => {
+    const there = f.section && document.getElementById(f.section);
+    const text = (runs.length > 1 ? f.run.name + ': ' : '') + (f.text ?? '');
+    const go = () => choices.set('run', runs.indexOf(f.run));
+    return make('li', {class: levels.includes(f.level) ? f.level : 'hint'},
+                make('b', {}, f.level || 'hint'),
+                there ? make('a', {href: '#' + there.id, onclick: go}, text) : text);
+  };
+  const list = all.length ? [make('ul', {class: 'findings'}, ...all.map(line))] : [];
+  const fault = all.some(f => f.level === 'fault');
+  return fault ? list : [make('p', {}, 'Nothing stands out.'), ...list];
+}
+
+// A table that a click on a heading sorts; columns are {title, value, show, number, class}.
+function sortable_table(id, columns, rows) {
+  let {by, down} = choices.get(id + ' sorted', {by: null, down: false});
+  const heads = columns.map((column, k) => make(
+      'th', {scope: 'col', class: column.number ? 'number' : null},
+      make('button', {type: 'button', title: 'Sort by this', onclick: () => sort(k)},
+           column.title)));
+  const lines = rows.map((row, place) => ({row, place, line: make('tr', {}, ...columns.map(
+      column => make('td', {class: column.number ? 'number' : column.class}, column.show(row))))}));
+  const body = make('tbody');
+  function sort(k) {
+    if (by !== k) [by, down] = [k, Boolean(columns[k].number)];
+    else if (down === Boolean(columns[k].number)) down = !down;
+    else by = null;  // the third click: the first order
+    choices.set(id + ' sorted', {by, down});
+    order();
+  }
+  function order() {
+    const column = columns[by], value = line => column ? column.value(line.row) : line.place;
+    const empty = v => v === null || v === undefined;
+    const sorted = [...lines].sort((a, b) => {
+      const x = value(a), y = value(b);
+      if (empty(x) || empty(y)) return empty(x) - empty(y);  // what is unknown stands last
+      const less = typeof x === 'number' && typeof y === 'number' ? x - y :
+          String(x).localeCompare(String(y));
+      return column && down ? -less : less;
+    });
+    body.replaceChildren(...sorted.map(({line}) => line));
+    heads.forEach((head, k) => {
+      const way = by !== k ? 'none' : down ? 'descending' : 'ascending';
+      head.setAttribute('aria-sort', way);
+      head.firstChild.textContent =
+          columns[k].title + (by !== k ? '' : down ? ' \u2193' : ' \u2191');
+    });
+  }
+  order();
+  return make('div', {class: rows.length > 16 ? 'scroll tall' : 'scroll', tabindex: 0,
+                      role: 'region', 'aria-label': 'Table'},
+              make('table', {}, make('thead', {}, make('tr', {}, ...heads)), body));
+}
+
+// Loss.
+function loss_lines(run, {excess, time, several}) {
+  const x = table => (time ? table.elapsed_s : table.step) || [];
+  const name = kind => several ? `${run.name}: ${kind}` : kind;
+  const less = (table, column) => excess ?
+      numbers(table[column]).map((v, i) => {
+        const best = number(table.best_possible?.[i]);
+        return v === null || best === null ? null : v - best;
+      }) : table[column];
+  const lines = [];
+  const add = (table, column, kind, colour, look) => {
+    if (last_of(table, column)) lines.push(
+        {name: name(kind), x: x(table), y: less(table, column),
+         colour: several ? run.colour : colour, ...look});
+  };
+  add(run.metrics, 'train_loss', 'training', 0, {smooth: true});
+  add(run.validation, 'val_loss', 'validation', 1, {points: true, dash: '7 3'});
+  const best = last_of(run.validation, 'best_possible') ? run.validation : run.metrics;
+  if (!excess) add(best, 'best_possible', 'best possible', 2, {dash: '2 3', smooth: true});
+  return lines;
+}
+function show_loss({runs}) {
+  if (!runs.some(last_loss)) return false;
+  const body = body_of('loss'), several = runs.length > 1;
+  const known = runs.some(run => last_loss(run)?.best !== null && last_loss(run)?.best > 0);
+  const timed = runs.some(run => last_of(run.metrics, 'elapsed_s'));
+  const options = () => {
+    const axis = choices.get('loss x', 'steps'), time = axis === 'time' && timed;
+    const excess = known && choices.get('loss y', 'loss') === 'excess';
+    return {
+      lines: runs.flatMap(run => loss_lines(run, {excess, time, several})), time,
+      log_x: axis === 'log', log_y: choices.get('loss log', true),
+      smooth: choices.get('loss smooth', .6), x_title: time ? 'elapsed time, h:min:s' : 'step',
+      y_title: excess ? 'loss above best possible, nats per token' : 'loss, nats per token',
+    };
+  };
+  const choose = name => value => { choices.set(name, value); chart.update(options()); };
+  body.append(loss_controls(choose, known, timed));
+  const chart = new LineChart(body, {
+    id: 'loss', label: 'Loss over steps', height: 400, ...options()});
+  body.append(...runs.map(lowest_line).filter(Boolean));
+  return true;
+}
+function loss_controls(choose, known, timed) {
+  const smooth = choices.get('loss smooth', .6), shown = make('output', {}, smooth.toFixed(2));
+  const slider = make('input', {type: 'range', min: 0, max: .99, step: .01, value: smooth,
+                                'aria-label': 'Smoothing'});
+  slider.oninput = () => {
+    shown.textContent = Number(slider.value).toFixed(2);
+    choose('loss smooth')(Number(slider.value));
+  };
+  const steps = [['steps', 'steps'], ['log', 'steps, log'], ...(timed ? [['time', 'time']] : [])];
+  return make('div', {class: 'controls'},
+              known ? button_group('Show', [['loss', 'loss'], ['excess', 'above best possible']],
+                                   choices.get('loss y', 'loss'), choose('loss y')) : null,
+              button_group('Scale', [[false, 'linear'], [true, 'log']],
+                           choices.get('loss log', true), choose('loss log')),
+              button_group('Over', steps, choices.get('loss x', 'steps'), choose('loss x')),
+              make('label', {}, make('span', {class: 'quiet'}, 'Smoothing'), slider, shown));
+}
+function lowest_line(run) {
+  const low = lowest_loss(run);
+  if (!low) return null;
+  const above = above_best(low);
+  return make('p', {class: 'small'}, make('span', {}, swatch(run.colour, null), run.name),
+              `: the lowest validation loss is ${show_number(low.value)}, at step ` +
+              show_count(low.step) + (above === null ? '.' :
+                  `, ${signed_percent(above)} compared with the best possible.`));
+}
+
+// Speed and schedule.
+const kSpeed = [
+  {column: 'lr', title: 'learning rate', zero: true},
+  {column: 'grad_norm', title: 'gradient norm, before clipping', log_y: true, events: true},
+  {column: 'tokens_per_s', title: 'speed, tokens per second', zero: true},
+  {column: 'memory_mb', title: 'memory in use, MB', zero: true},
+];
+const kDashes = [null, '7 3', '2 3', '8 3 2 3', '12 3', '4 2'];
+
+function show_speed({runs}) {
+  const body = body_of('speed'), link = [], grid = make('div', {class: 'many'});
+  const specs = kSpeed.filter(spec => runs.some(run => last_of(run.metrics, spec.column)));
+  if (specs.length === 0) return false;
+  const options = spec => {
+    const time = choices.get('speed x', 'steps') === 'time';
+    return {
+      time, x_title: time ? 'elapsed time, h:min:s' : 'step', lines: runs.flatMap(
+          run => last_of(run.metrics, spec.column) ?
+              [{name: run.name, x: (time ? run.metrics.elapsed_s : run.metrics.step) || [],
+                y: run.metrics[spec.column], colour: run.colour,
+                dash: kDashes[run.colour % 6]}] : []),
+      events: spec.events ? runs.flatMap(run => skipped(run, time)) : [],
+    };
+  };
+  if (runs.some(run => last_of(run.metrics, 'elapsed_s'))) body.append(make(
+      'div', {class: 'controls'}, button_group(
+          'Over', [['steps', 'steps'], ['time', 'time']], choices.get('speed x', 'steps'), x => {
+            choices.set('speed x', x);
+            charts.forEach((chart, k) => chart.update(options(specs[k])));
+          })));
+  body.append(grid);
+  const charts = specs.map(spec => {
+    const cell = grid.appendChild(make('div'));
+    return new LineChart(cell, {id: spec.column, label: `${spec.title}, over steps`, height: 220,
+                                y_title: spec.title, log_y: spec.log_y, zero: spec.zero, link,
+                                ...options(spec)});
+  });
+  body.append(...runs.map(skipped_line).filter(Boolean));
+  return true;
+}
+// The lines of the log at which more steps had been skipped than before.
+function skipped(run, time) {
+  const counts = numbers(run.metrics?.skipped);
+  const x = time ? run.metrics?.elapsed_s : run.metrics?.step;
+  let before = 0;
+  return counts.flatMap((count, i) => {
+    const more = (count || 0) - before;
+    if (count !== null) before = count;
+    return more > 0 && number(x?.[i]) !== null ?
+        [{x: x[i], text: `${run.name}: ${more} skipped up to here`}] : [];
+  });
+}
+function skipped_line(run) {
+  const total = last_value(run, 'skipped'), steps = skipped(run, false).map(event => event.x);
+  if (!total) return null;
+  const shown = steps.slice(0, 8).map(show_count).join(', ') + (steps.length > 8 ? ', \u2026' : '');
+  return make('p', {class: 'small'}, `${run.name}: ${show_count(total)} ` +
+      (total === 1 ? 'step was' : 'steps were') + ' skipped, because a gradient was not finite. ' +
+      `They came just before step ${shown} (dotted lines in the chart of the gradient norm).`);
+}
+
+// Model and configuration.
+const show_setting = v => v === undefined || v === null ? '\u2013' :
+    typeof v === 'string' ? v || '\u201c\u201d' : JSON.stringify(v);
+function config_rows(runs) {
+  const names = [...new Set(runs.flatMap(run => Object.keys(run.config || {})))];
+  return names.map(name => {
+    const values = runs.map(run => Object.hasOwn(run.config || {}, name) ? run.config[name] : null);
+    return {name, values, differs: new Set(values.map(v => JSON.stringify(v))).size > 1};
+  });
+}
+function config_table(runs, rows) {
+  const head = ['Setting', ...(runs.length > 1 ? runs.map(run => run.name) : ['Value'])];
+  return make(
+      'div', {class: rows.length > 16 ? 'scroll tall' : 'scroll', tabindex: 0, role: 'region',
+              'aria-label': 'Settings'},
+      make('table', {},
+           make('thead', {}, make('tr', {}, ...head.map(
+               name => make('th', {scope: 'col'}, name)))),
+           make('tbody', {}, ...rows.map(row => make(
+               'tr', {class: row.differs ? 'differs' : null},
+               make('th', {scope: 'row', class: 'name'}, row.name),
+               ...row.values.map(v => make('td', {}, show_setting(v))))))));
+}
+function show_model({runs}) {
+  const body = body_of('model');
+  if (runs.length === 0) return false;
+  const rows = config_rows(runs);
+  rows.sort((a, b) => b.differs - a.differs);
+  const add = (parent, run) => {
+    const facts = [['Model', run.model], ['Data', run.data], ['Machine', run.machine],
+                   ['Program', run.program], ['Started', run.started],
+                   ['Time taken', number(run.elapsed_s) && show_time(run.elapsed_s)]];
+    parent.append(make('dl', {class: 'keys'}, ...facts.filter(([, text]) => text).flatMap(
+        ([name, text]) => [make('dt', {}, name), make('dd', {}, String(text))])));
+    if (runs.length > 1 && run.command) parent.append(command(run));
+    if (run.model_tree) parent.append(
+        make('h3', {}, 'Layers, with their numbers of parameters'),
+        make('pre', {class: 'tree', tabindex: 0}, String(run.model_tree)));
+  };
+  if (runs.length === 1) add(body, runs[0]);
+  else for (const run of runs) {
+    body.append(make('h3', {}, swatch(run.colour), run.name));
+    add(body, run);
+  }
+  if (rows.length) body.append(make('h3', {}, runs.length > 1 ?
+      'Configuration: what differs comes first' : 'Configuration'), config_table(runs, rows));
+  return true;
+}
+
+// The table of contents, and the section that is being read.
+function show_contents() {
+  const list = document.querySelector('nav ul'), links = {};
+  for (const section of document.querySelectorAll('main > section')) {
+    const title = section.id === 'top' ? 'Overview' : section.querySelector('h2').textContent;
+    links[section.id] = make('a', {href: '#' + section.id}, title);
+    list.append(make('li', {}, links[section.id]));
+  }
+  const mark = entries => {
+    for (const entry of entries) if (entry.isIntersecting) {
+      list.querySelector('[aria-current]')?.removeAttribute('aria-current');
+      links[entry.target.id].setAttribute('aria-current', 'true');
+    }
+  };
+  const observer = new IntersectionObserver(mark, {rootMargin: '-20% 0px -70% 0px'});
+  for (const id of Object.keys(links)) observer.observe(document.getElementById(id));
+}
+
+// A page of a run that goes on reloads itself, unless the reader is doing something.
+function freshness(data) {
+  const every = number(data.reload_s), line = make(
+      'p', {class: 'quiet small'}, data.written ? `Written ${data.written}. ` : '');
+  if (!(every > 0)) return line;
+  const hold = make('button', {
+    type: 'button', 'aria-pressed': String(choices.get('hold', false)),
+    onclick: () => {
+      choices.set('hold', !choices.get('hold', false));
+      hold.setAttribute('aria-pressed', String(choices.get('hold')));
+    },
+  }, 'Hold');
+  line.append(`It reloads itself every ${show_count(every)} s, but not while you zoom. `, hold);
+  return line;
+}
+function keep_fresh(data) {
+  const scroll = choices.get('scroll');
+  if (scroll !== null) scrollTo(0, scroll);
+  choices.set('scroll', null);
+  if (!(number(data.reload_s) > 0)) return;
+  const due = Date.now() + 1000 * data.reload_s;
+  let last_key = 0;
+  addEventListener('pointerdown', () => busy.add('pointer'), true);
+  for (const end of ['pointerup', 'pointercancel'])
+    addEventListener(end, () => busy.delete('pointer'), true);
+  addEventListener('keydown', () => { last_key = Date.now(); }, true);
+  setInterval(() => {
+    const waits = busy.size > 0 || document.hidden || choices.get('hold', false) ||
+        Date.now() - last_key < 20000 || !getSelection().isCollapsed;
+    if (Date.now() < due || waits) return;
+    choices.set('scroll', scrollY);
+    location.reload();
+  }, 1000);
+}
