@@ -14,10 +14,10 @@ class HeatMap {
     this.canvas = make('canvas', {'aria-hidden': 'true'});
     this.cell = make('div', {class: 'heat-cell', hidden: true});
     this.plane = make('div', {class: 'heat-plane'}, this.canvas, this.cell);
-    this.steps = make('div', {class: 'heat-steps', 'aria-hidden': 'true'});
+    this.steps = make('div', {class: 'heat-steps heat-foot', 'aria-hidden': 'true'});
     this.box = make('div', {class: 'heat-box', tabindex: 0, role: 'group', 'aria-label':
                             label + '. The arrow keys move from value to value.'},
-                    this.names, this.plane, this.steps);
+                    this.names, this.plane, make('div', {class: 'heat-foot'}), this.steps);
     this.scale = make('div', {class: 'scale'});
     this.value = make('output', {class: 'heat-value', 'aria-live': 'polite'});
     element.append(this.title, this.box, this.value, this.scale);
@@ -59,7 +59,8 @@ class HeatMap {
   }
   draw_steps() {
     const {columns} = this.options, n = columns.length;
-    const fit = Math.max(1, Math.floor(this.plane.clientWidth / 55));
+    const longest = Math.max(...columns.map(step => show_short(step).length));
+    const fit = Math.max(1, Math.floor(this.plane.clientWidth / (7 * longest + 8)));
     const every = Math.ceil(n / fit);
     this.steps.replaceChildren(...columns.flatMap((step, j) => {
       if (j % every) return [];

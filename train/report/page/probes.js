@@ -69,10 +69,12 @@ function step_slider(name, steps, label, can_play) {
 // Scales for maps, from the values shown.
 function log_scale(values) {
   const [low, high] = range_of(values.filter(v => v > 0), {log: true, air: 0});
-  const from = 10 ** Math.floor(Math.log10(low) + 1e-9);
-  const to = Math.max(10 * from, 10 ** Math.ceil(Math.log10(high) - 1e-9));
-  const ticks = log_ticks(from, to, 6).filter(t => Math.abs(Math.log10(t) % 1) < 1e-6);
-  return {from, to, log: true, ticks: ticks.map(t => [t, show_short(t)])};
+  const round = Array.from({length: 5}, (_, k) => [1, 2, 5].map(
+      d => d * 10 ** (Math.floor(Math.log10(low)) - 1 + k))).flat();
+  const from = round.findLast(v => v <= low * 1.001);
+  const to = round.find(v => v >= high * .999 && v >= 2 * from) ||
+      10 ** Math.ceil(Math.log10(high));
+  return {from, to, log: true, ticks: log_ticks(from, to, 6).map(t => [t, show_short(t)])};
 }
 function even_scale(values) {  // around 0
   const most = values.reduce((a, v) => Math.max(a, Math.abs(v)), 0) || 1;
@@ -81,8 +83,8 @@ function even_scale(values) {  // around 0
           ticks: [-most, -most / 2, 0, most / 2, most].map(t => [t, text(t)])};
 }
 const kUpdateScale = {from: 1e-5, to: .1, log: true, diverging: true, ticks: [
-  [1e-5, '1e-5 hardly moves'], [1e-4, '1e-4'], [1e-3, '0.001 healthy'],
-  [1e-2, '0.01 too fast'], [.1, '0.1']]};
+  [1e-5, '1e-5\nhardly moves'], [1e-4, '1e-4'], [1e-3, '0.001\nhealthy'],
+  [1e-2, '0.01\ntoo fast'], [.1, '0.1']]};
 const kShareScale = {from: 0, to: 1, ticks: [0, .25, .5, .75, 1].map(
     t => [t, show_percent(t).replace('.0', '')])};
 
@@ -106,7 +108,7 @@ const kParameters = {
            'for a lower learning rate. One that shrinks to 0 is not used.'},
   ],
   verdict: row => {
-    const ratio = row.update_ratio;
+    const ratio = row.update_ratio ?? null;
     return ratio === null ? '' : ratio < 1e-5 ? 'hardly moves' : ratio > 1e-2 ? 'too fast' : '';
   },
 };
@@ -158,7 +160,9 @@ function fill_measured(run, id, spec, measures, part) {
                      choices.set(id + ' measure', key);
                      draw();
                    }), names.length > 12 ? search : null),
-              note, box, make('h3', {}, `At step ${show_count(steps[steps.length - 1])}`), table);
+              note, make('div', {class: steps.length > 20 ? 'beside wide' : 'beside'}, box, make(
+                  'div', {}, make('h3', {}, `At step ${show_count(steps[steps.length - 1])}`),
+                  table)));
   const map = new HeatMap(box, {id, label: spec.label});
   const draw = () => {
     const key = choices.get(id + ' measure'), m = measures.find(m => m.key === key) || measures[0];
@@ -169,7 +173,7 @@ function fill_measured(run, id, spec, measures, part) {
     note.textContent = m.note;
     map.update({rows: shown.map(k => names[k]), columns: steps, scale: m.scale(all),
                 value: (i, j) => number(data[m.key][j]?.[shown[i]]), format: m.show,
-                title: `Colour: ${m.title}. Each column is a probe, under its step.`});
+                title: `Colour: ${m.title}. Each column is a probe; its step stands below.`});
     table.replaceChildren(measured_table(id, spec, measures, data, steps.length - 1, shown));
   };
   draw();
@@ -186,7 +190,7 @@ function measured_table(id, spec, measures, data, probe, shown) {
        show: row => spec.extra.number ? show_count(row.extra) : String(row.extra ?? '\u2013')});
   for (const m of measures) columns.push(
       {title: m.name, number: true, value: row => row[m.key], show: row => m.show(row[m.key])});
-  if (spec.verdict && measures[0].key === 'update_ratio') columns.push(
+  if (spec.verdict && rows.some(spec.verdict)) columns.push(
       {title: 'Note', value: spec.verdict, show: spec.verdict});
   return sortable_table(id, columns, rows);
 }
@@ -287,10 +291,10 @@ class TextView {
     });
     const root = x => .5 + Math.sign(x) * Math.sqrt(Math.abs(x)) / 2;
     if (differs) show_scale(this.scale, diverging, [
-      [0, '\u22121 too low'], ...[-.25, 0, .25].map(x => [root(x), show_short(x)]),
-      [1, '+1 too high']]);
+      [0, '\u22121\ntoo low'], ...[-.25, 0, .25].map(x => [root(x), show_short(x)]),
+      [1, '+1\ntoo high']]);
     else show_scale(this.scale, sequential, [0, .25, .5, .75, 1].map(
-        p => [p, p === 0 ? 'probability 0' : String(p)]));
+        p => [p, p === 0 ? '0\nprobability' : String(p)]));
     this.sums.textContent = this.loss();
     this.look(this.at);
   }

@@ -46,6 +46,10 @@ function lowest_loss(run) {
                          best: number(run.validation.best_possible?.[i])};
 }
 const last_value = (run, column) => last_of(run.metrics, column)?.value ?? null;
+const show_rate = run => {
+  const rate = last_value(run, 'tokens_per_s');
+  return rate === null ? '\u2013' : show_short(Number(rate.toPrecision(3)));
+};
 const show_memory = mb => mb === null ? '\u2013' :
     mb >= 10000 ? show_number(mb / 1000, 3) + ' GB' : show_number(mb, 3) + ' MB';
 
@@ -94,7 +98,7 @@ function tiles(run) {
                           `best possible ${show_number(loss.best)}`) : null,
     tile('time taken', show_time(run.elapsed_s), number(left) !== null && run.state === 'running' ?
          `about ${show_time(left)} left` : run.started && `started ${run.started}`),
-    tile('speed', show_number(last_value(run, 'tokens_per_s'), 3), 'tokens per second'),
+    tile('speed', show_rate(run), 'tokens per second'),
     memory !== null || estimated !== null ? tile(
         'memory', show_memory(memory ?? estimated),
         memory === null ? 'estimated' : estimated === null ? 'in use' :
@@ -136,7 +140,7 @@ function overview_table(runs) {
     {title: 'Time', number: true, value: run => number(run.elapsed_s),
      show: run => show_time(run.elapsed_s)},
     {title: 'Tokens/s', number: true, value: run => last_value(run, 'tokens_per_s'),
-     show: run => show_number(last_value(run, 'tokens_per_s'), 3)},
+     show: show_rate},
     {title: 'Memory', number: true,
      value: run => last_value(run, 'memory_mb') ?? number(run.memory_mb),
      show: run => show_memory(last_value(run, 'memory_mb') ?? number(run.memory_mb))},
@@ -150,8 +154,9 @@ function findings(runs) {
     const there = f.section && document.getElementById(f.section);
     const text = (runs.length > 1 ? f.run.name + ': ' : '') + (f.text ?? '');
     const go = () => choices.set('run', runs.indexOf(f.run));
-    return make('li', {class: levels.includes(f.level) ? f.level : 'hint'},
-                make('b', {}, f.level || 'hint'),
+    const level = levels.includes(f.level) ? f.level : 'hint';
+    return make('li', {class: level},
+                make('b', {}, level),
                 there ? make('a', {href: '#' + there.id, onclick: go}, text) : text);
   };
   const list = all.length ? [make('ul', {class: 'findings'}, ...all.map(line))] : [];
@@ -240,7 +245,7 @@ function show_loss({runs}) {
   body.append(loss_controls(choose, known, timed));
   const chart = new LineChart(body, {
     id: 'loss', label: 'Loss over steps', height: 400, ...options()});
-  body.append(...runs.map(lowest_line).filter(Boolean));
+  if (!several && lowest_loss(runs[0])) body.append(lowest_line(lowest_loss(runs[0])));
   return true;
 }
 function loss_controls(choose, known, timed) {
@@ -260,14 +265,11 @@ function loss_controls(choose, known, timed) {
               button_group('Over', steps, choices.get('loss x', 'steps'), choose('loss x')),
               make('label', {}, make('span', {class: 'quiet'}, 'Smoothing'), slider, shown));
 }
-function lowest_line(run) {
-  const low = lowest_loss(run);
-  if (!low) return null;
+function lowest_line(low) {
   const above = above_best(low);
-  return make('p', {class: 'small'}, make('span', {}, swatch(run.colour, null), run.name),
-              `: the lowest validation loss is ${show_number(low.value)}, at step ` +
-              show_count(low.step) + (above === null ? '.' :
-                  `, ${signed_percent(above)} compared with the best possible.`));
+  return make('p', {class: 'small'}, `The lowest validation loss is ${show_number(low.value)}, ` +
+      `at step ${show_count(low.step)}` + (above === null ? '.' :
+          `, ${signed_percent(above)} compared with the best possible.`));
 }
 
 // Speed and schedule.
@@ -344,8 +346,8 @@ function config_rows(runs) {
 function config_table(runs, rows) {
   const head = ['Setting', ...(runs.length > 1 ? runs.map(run => run.name) : ['Value'])];
   return make(
-      'div', {class: rows.length > 16 ? 'scroll tall' : 'scroll', tabindex: 0, role: 'region',
-              'aria-label': 'Settings'},
+      'div', {class: runs.length === 1 ? 'columns' : rows.length > 16 ? 'scroll tall' : 'scroll',
+              tabindex: 0, role: 'region', 'aria-label': 'Settings'},
       make('table', {},
            make('thead', {}, make('tr', {}, ...head.map(
                name => make('th', {scope: 'col'}, name)))),
