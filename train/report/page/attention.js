@@ -1,14 +1,17 @@
 // Attention weights: one large map, small maps of all heads, and the text.
-//   attention_view(element, {tokens, layers, heads, causal, weight, chosen, changed})
+//   attention_view(element, {tokens, layers, heads, causal, weight, digits, chosen,
+//                 changed})
 //   weight   (head, i, j) => 0..1; heads are numbered through all layers; i looks at j
+//   digits   of a weight, after the point
 //   chosen   {head, query, key, pinned}: where to begin; changed(chosen) tells what is chosen now
 // Returns the view: update(weight) shows other weights and keeps the choice, and key(event) handles
 // a key. The element takes the focus, so that its keys work.
 const attention_view = (element, options) => new AttentionView(element, options);
 
 class AttentionView {
-  constructor(element, {tokens, layers, heads, causal, weight, chosen = {}, changed = () => {}}) {
-    Object.assign(this, {root: element, tokens, layers, heads, causal, weight, changed});
+  constructor(element, {tokens, layers, heads, causal, weight, digits = 4, chosen = {},
+                        changed = () => {}}) {
+    Object.assign(this, {root: element, tokens, layers, heads, causal, weight, digits, changed});
     this.n = tokens.length;
     this.head = clamp(chosen.head || 0, 0, layers * heads - 1);
     this.query = clamp(chosen.query ?? this.n - 1, 0, this.n - 1);
@@ -87,7 +90,7 @@ class AttentionView {
   }
   draw() {
     show_scale(this.scale, sequential, [0, .01, .1, .25, .5, 1].map(
-        w => [Math.sqrt(w), w === 0 ? 'weight 0' : String(w)]));
+        w => [Math.sqrt(w), w === 0 ? '0\nweight' : String(w)]));
     this.small.forEach((canvas, head) => this.paint(canvas, head));
     this.choose(this.head);
   }
@@ -115,7 +118,7 @@ class AttentionView {
     const row = [...this.tokens.keys()].filter(j => this.seen(query, j))
         .sort((a, b) => weight(b) - weight(a));
     const named = i => `${show_token(this.tokens[i])} (${i})`;
-    const one = j => `${named(j)} ${weight(j).toFixed(4)}`;
+    const one = j => `${named(j)} ${weight(j).toFixed(this.digits)}`;
     const name = `layer ${Math.floor(head / this.heads)}, head ${head % this.heads}`;
     this.value.textContent = `${name}: ${named(query)} looks at ` +
         (column === null ? row.slice(0, 4).map(one).join(', ') :

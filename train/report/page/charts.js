@@ -173,7 +173,7 @@ class LineChart {
     const text = (x, y, anchor, words, name) =>
         group.append(make_svg('text', {x, y, 'text-anchor': anchor, class: name}, words));
     const y_ticks = (options.log_y ? log_ticks : linear_ticks)(
-        y.from, y.to, Math.max(2, (bottom - top) / 45));
+        y.from, y.to, Math.max(2, (bottom - top) / 38));
     for (const tick of y_ticks) {
       line('grid', left, y.at(tick), right, y.at(tick));
       text(left - 7, y.at(tick) + 4, 'end', show_short(tick));

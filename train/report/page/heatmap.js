@@ -30,6 +30,7 @@ class HeatMap {
     this.options = options;
     const {rows, columns, title} = options, height = rows.length > 14 ? 15 : 20;
     this.title.textContent = title;
+    this.box.hidden = rows.length === 0;
     this.box.style.setProperty('--row', height + 'px');
     this.plane.style.height = rows.length * height + 'px';
     this.plane.style.width = `min(100%, ${columns.length * 2.5}rem)`;
@@ -41,6 +42,7 @@ class HeatMap {
   }
   draw() {
     if (!this.options) return;
+    if (this.box.hidden) { this.value.textContent = 'No name has these words.'; return; }
     const {rows, columns, value, scale} = this.options;
     const colour = scale.diverging ? diverging : graded;
     paint(this.canvas, rows.length, columns.length, (i, j) => {

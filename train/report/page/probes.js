@@ -204,7 +204,7 @@ function show_samples(page) {
     const columns = make('div', {class: 'samples'});
     part.append(slider.element, columns);
     const show = () => {
-      const i = Math.max(chosen_step('sample', steps), Math.min(2, steps.length - 1));
+      const i = chosen_step('sample', steps);
       slider.show();
       columns.replaceChildren(...samples.slice(Math.max(0, i - 2), i + 1).map((s, k, all) => make(
           'article', {}, make('h3', {}, 'step ' + show_count(steps[i - all.length + 1 + k])),
@@ -235,7 +235,7 @@ function show_attention(page) {
       return (head, i, j) => (bytes[head * size + i * (i + 1) / 2 + j] || 0) / 255;
     };
     const view = attention_view(root, {
-      tokens, layers, heads, causal: true, weight: weight(),
+      tokens, layers, heads, causal: true, weight: weight(), digits: 2,
       chosen: choices.get('attention', {}), changed: chosen => choices.set('attention', chosen)});
     return () => { slider.show(); view.update(weight()); };
   });

@@ -1,6 +1,7 @@
 // The report of one or several runs: report(data) fills the sections of report.html.
 
 function report(data) {
+  data ||= {};
   const page = {data, runs: named_runs(data.runs || [])};
   const sections = {
     loss: show_loss, speed: show_speed,
@@ -13,6 +14,7 @@ function report(data) {
     if (!show(page)) document.getElementById(id).remove();
   document.title = page.runs.map(run => run.name).join(', ') || 'Report';
   show_contents();
+  keep_open();
   keep_fresh(data);
 }
 const body_of = id => document.querySelector(`#${id} .body`);
@@ -275,8 +277,9 @@ function lowest_line(low) {
 // Speed and schedule.
 const kSpeed = [
   {column: 'lr', title: 'learning rate', zero: true},
-  {column: 'grad_norm', title: 'gradient norm, before clipping', log_y: true, events: true},
-  {column: 'tokens_per_s', title: 'speed, tokens per second', zero: true},
+  {column: 'grad_norm', title: 'gradient norm, before clipping', log_y: true, events: true,
+   noisy: true},
+  {column: 'tokens_per_s', title: 'speed, tokens per second', zero: true, noisy: true},
   {column: 'memory_mb', title: 'memory in use, MB', zero: true},
 ];
 const kDashes = [null, '7 3', '2 3', '8 3 2 3', '12 3', '4 2'];
@@ -285,13 +288,14 @@ function show_speed({runs}) {
   const body = body_of('speed'), link = [], grid = make('div', {class: 'many'});
   const specs = kSpeed.filter(spec => runs.some(run => last_of(run.metrics, spec.column)));
   if (specs.length === 0) return false;
+  const soft = runs.length > 1;  // noisy lines of several runs hide one another
   const options = spec => {
     const time = choices.get('speed x', 'steps') === 'time';
     return {
       time, x_title: time ? 'elapsed time, h:min:s' : 'step', lines: runs.flatMap(
           run => last_of(run.metrics, spec.column) ?
               [{name: run.name, x: (time ? run.metrics.elapsed_s : run.metrics.step) || [],
-                y: run.metrics[spec.column], colour: run.colour,
+                y: run.metrics[spec.column], colour: run.colour, smooth: spec.noisy,
                 dash: kDashes[run.colour % 6]}] : []),
       events: spec.events ? runs.flatMap(run => skipped(run, time)) : [],
     };
@@ -306,7 +310,8 @@ function show_speed({runs}) {
   const charts = specs.map(spec => {
     const cell = grid.appendChild(make('div'));
     return new LineChart(cell, {id: spec.column, label: `${spec.title}, over steps`, height: 220,
-                                y_title: spec.title, log_y: spec.log_y, zero: spec.zero, link,
+                                y_title: spec.title + (soft && spec.noisy ? ', smoothed' : ''),
+                                log_y: spec.log_y, zero: spec.zero, smooth: soft ? .8 : 0, link,
                                 ...options(spec)});
   });
   body.append(...runs.map(skipped_line).filter(Boolean));
@@ -414,6 +419,17 @@ function freshness(data) {
   }, 'Hold');
   line.append(`It reloads itself every ${show_count(every)} s, but not while you zoom. `, hold);
   return line;
+}
+function keep_open() {  // the explanations that the reader opened
+  const open = new Set(choices.get('open', []));
+  for (const details of document.querySelectorAll('details')) {
+    const {id} = details.closest('section');
+    details.open = open.has(id);
+    details.ontoggle = () => {
+      if (details.open) open.add(id); else open.delete(id);
+      choices.set('open', [...open]);
+    };
+  }
 }
 function keep_fresh(data) {
   const scroll = choices.get('scroll');
