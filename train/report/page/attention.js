@@ -32,8 +32,9 @@ class AttentionView {
     const box = (name, ...children) => make('div', {class: name}, ...children);
     this.root.classList.add('attention');
     this.root.classList.toggle('words', this.longer);
-    this.root.tabIndex = 0;
-    this.root.style.setProperty('--head', `clamp(2.6rem, ${30 / this.heads}rem, 6rem)`);
+    fill(this.root, {tabindex: 0, role: 'group'}, []);
+    this.root.style.setProperty('--head',
+        `clamp(2.6rem, min(30rem, 100vw - 8rem) / ${this.heads}, 6rem)`);
     this.spans = this.tokens.map((token, i) => make('span', {
       onmouseenter: () => { if (!this.pinned) this.look(i, null); },
       onclick: () => { this.pinned = false; this.look(i, null); },
@@ -83,12 +84,12 @@ class AttentionView {
   // By the square root: small weights can be seen, too.
   colour(w) { return sequential(Math.sqrt(w || 0)); }
   paint(canvas, head) {
-    const table = Array.from({length: 256}, (_, k) => sequential(k / 255));
     paint(canvas, this.n, this.n, (i, j) => this.seen(i, j) ?
-          table[Math.round(255 * Math.sqrt(clamp(this.weight(head, i, j) || 0, 0, 1)))] :
+          this.colours[Math.round(255 * Math.sqrt(clamp(this.weight(head, i, j) || 0, 0, 1)))] :
           masked(i, j));
   }
   draw() {
+    this.colours = Array.from({length: 256}, (_, k) => sequential(k / 255));
     show_scale(this.scale, sequential, [0, .01, .1, .25, .5, 1].map(
         w => [Math.sqrt(w), w === 0 ? '0\nweight' : String(w)]));
     this.small.forEach((canvas, head) => this.paint(canvas, head));

@@ -99,7 +99,8 @@ class LineChart {
     this.hidden = new Set(choices.get(options.id + ' hidden', []));
     this.legend = make('div', {class: 'legend'});
     this.svg = make_svg('svg', {class: 'plot', tabindex: 0, role: 'img',
-                                'aria-label': options.label});
+                                'aria-label': options.label +
+                                '. The left and right arrow keys read values, + enlarges.'});
     this.tip = make('div', {class: 'tip', 'aria-live': 'polite', hidden: true});
     this.reset = make('button', {type: 'button', class: 'reset', hidden: true,
                                  onclick: () => this.zoom_all(null, null)}, 'Show all');
@@ -275,8 +276,10 @@ class LineChart {
         make('td', {class: 'number'}, show_number(line.y[i])),
         make('td', {class: 'quiet'}, line.x[i] === x ? '' : 'at ' + name(line.x[i]))));
     this.tip.replaceChildren(name(x), make('table', {}, ...rows));
-    this.tip.style.left = at < this.width / 2 ? at + 12 + 'px' : '';
-    this.tip.style.right = at < this.width / 2 ? '' : this.width - at + 12 + 'px';
+    const narrow = this.width < 480, left = at < this.width / 2;
+    this.tip.classList.toggle('below', narrow);
+    this.tip.style.left = !narrow && left ? at + 12 + 'px' : '';
+    this.tip.style.right = !narrow && !left ? this.width - at + 12 + 'px' : '';
   }
   values_at(x) {
     const air = (this.x.to - this.x.from) * .03;

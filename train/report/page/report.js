@@ -12,10 +12,16 @@ function report(data) {
   };
   for (const [id, show] of Object.entries(sections))
     if (!show(page)) document.getElementById(id).remove();
-  document.title = page.runs.map(run => run.name).join(', ') || 'Report';
+  document.title = page_title(page.runs);
   show_contents();
   keep_open();
   keep_fresh(data);
+}
+function page_title(runs) {
+  const names = runs.map(run => run.name).join(', ') || 'Report';
+  const [{state, step, max_iters}] = runs.length ? runs : [{}];
+  return runs.length === 1 && state === 'running' && step > 0 && max_iters > 0 ?
+      `${Math.floor(100 * step / max_iters)} % ${names}` : names;
 }
 const body_of = id => document.querySelector(`#${id} .body`);
 
@@ -150,12 +156,17 @@ function overview_table(runs) {
 }
 function findings(runs) {
   const levels = ['fault', 'hint', 'good'];
-  const all = runs.flatMap(run => (run.findings || []).filter(Boolean).map(f => ({...f, run})));
+  const all = [];  // the same finding of several runs is one
+  for (const run of runs) for (const f of (run.findings || []).filter(Boolean)) {
+    const same = all.find(g => ['level', 'text', 'section'].every(k => g[k] === f[k]));
+    if (same) same.runs.push(run); else all.push({...f, runs: [run]});
+  }
   all.sort((a, b) => levels.indexOf(a.level) - levels.indexOf(b.level));
   const line = f => {
     const there = f.section && document.getElementById(f.section);
-    const text = (runs.length > 1 ? f.run.name + ': ' : '') + (f.text ?? '');
-    const go = () => choices.set('run', runs.indexOf(f.run));
+    const names = f.runs.map(run => run.name).join(', ');
+    const text = (runs.length > 1 ? names + ': ' : '') + (f.text ?? '');
+    const go = () => choices.set('run', runs.indexOf(f.runs[0]));
     const level = levels.includes(f.level) ? f.level : 'hint';
     return make('li', {class: level},
                 make('b', {}, level),
