@@ -61,6 +61,7 @@ class AttentionView {
         const which = layer * this.heads + h;
         this.small.push(make('canvas', {title: `layer ${layer}, head ${h}`,
                                         onclick: () => this.choose(which)}));
+        if (this.n > 48) this.small[which].style.imageRendering = 'auto';  // it becomes smaller
         row.append(make('td', {}, this.small[which]));
       }
     }

@@ -20,7 +20,7 @@ function smoothed(values, weight) {
 
 function linear_ticks(from, to, count) {
   const raw = (to - from) / count, power = 10 ** Math.floor(Math.log10(raw));
-  const step = power * [1, 2, 5, 10].find(m => m * power >= raw * .999);
+  const step = power * [1, 2, 5, 10].find(m => m * power >= raw * .8);
   const ticks = [];
   for (let k = Math.ceil(from / step - 1e-9); k * step <= to + 1e-9 * step; ++k)
     ticks.push(k * step);
@@ -257,8 +257,10 @@ class LineChart {
   }
 
   // The values of all lines at the x nearest to the pointer.
-  point_all(x) { for (const chart of this.options.link || [this]) chart.point_at(x); }
-  point_at(x) {
+  point_all(x) {
+    for (const chart of this.options.link || [this]) chart.point_at(x, chart === this);
+  }
+  point_at(x, own = true) {
     this.point = x;
     this.cursor.replaceChildren();
     const values = x === null ? [] : this.values_at(x);
@@ -276,10 +278,18 @@ class LineChart {
         make('td', {class: 'number'}, show_number(line.y[i])),
         make('td', {class: 'quiet'}, line.x[i] === x ? '' : 'at ' + name(line.x[i]))));
     this.tip.replaceChildren(name(x), make('table', {}, ...rows));
-    const narrow = this.width < 480, left = at < this.width / 2;
-    this.tip.classList.toggle('below', narrow);
-    this.tip.style.left = !narrow && left ? at + 12 + 'px' : '';
-    this.tip.style.right = !narrow && !left ? this.width - at + 12 + 'px' : '';
+    this.place_tip(at, own);
+  }
+  // Beside the pointer; below the chart where there is no room, and then of one chart only, because
+  // it covers what follows.
+  place_tip(at, own) {
+    const {tip, width} = this, left = at < width / 2;
+    tip.classList.remove('below');
+    tip.style.left = tip.style.right = '';
+    const below = tip.offsetWidth > width / 2 - 12;
+    tip.classList.toggle('below', below);
+    tip.hidden = below && !own;
+    if (!below) tip.style[left ? 'left' : 'right'] = (left ? at : width - at) + 12 + 'px';
   }
   values_at(x) {
     const air = (this.x.to - this.x.from) * .03;

@@ -384,9 +384,11 @@ function show_model({runs}) {
     parent.append(make('dl', {class: 'keys'}, ...facts.filter(([, text]) => text).flatMap(
         ([name, text]) => [make('dt', {}, name), make('dd', {}, String(text))])));
     if (runs.length > 1 && run.command) parent.append(command(run));
-    if (run.model_tree) parent.append(
-        make('h3', {}, 'Layers, with their numbers of parameters'),
-        make('pre', {class: 'tree', tabindex: 0}, String(run.model_tree)));
+    if (!run.model_tree) return;
+    const title = 'Layers, with their numbers of parameters';
+    const tree = make('pre', {class: 'tree', tabindex: 0}, String(run.model_tree));
+    if (runs.length === 1) parent.append(make('h3', {}, title), tree);
+    else parent.append(make('details', {}, make('summary', {}, title), tree));
   };
   if (runs.length === 1) add(body, runs[0]);
   else for (const run of runs) {
