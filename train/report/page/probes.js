@@ -97,6 +97,10 @@ const kParameters = {
            'hardly moves. Above 0.01 it moves too fast, and the learning rate is probably too ' +
            'high for it. The ratio falls with the learning rate, so it is small during warm-up ' +
            'and at the end.'},
+    {key: 'turned', name: 'direction', scale: () => kUpdateScale, show: show_number, map_only: true,
+     title: 'how far one step turned the weight: the same ratio, of its direction alone',
+     note: 'Weight decay shrinks a weight and does not turn it. A parameter that moves but does ' +
+           'not turn is not learning.'},
     {key: 'grad_norm', name: 'gradient norm', scale: log_scale, show: show_number,
      title: 'norm of the gradient',
      note: 'Layers of one kind should have norms of about the same size. Norms that shrink ' +
@@ -107,9 +111,15 @@ const kParameters = {
      note: 'Weights usually grow slowly. One that grows without end asks for weight decay, or ' +
            'for a lower learning rate. One that shrinks to 0 is not used.'},
   ],
-  verdict: row => {
-    const ratio = row.update_ratio ?? null;
-    return ratio === null ? '' : ratio < 1e-5 ? 'hardly moves' : ratio > 1e-2 ? 'too fast' : '';
+  // By the largest ratio, because it falls with the learning rate. Adam's first step is as large as
+  // the learning rate, whatever the gradient, and biases begin at 0.
+  verdict: ({name, history}, steps) => {
+    const later = history.length > 1 && history[0] !== null ? history.slice(1) : history;
+    const most = later.reduce((a, v) => v === null ? a : Math.max(a, v), -1);
+    if (most < 0) return '';
+    const step = steps[history.length - later.length + later.indexOf(most)];
+    return most < 1e-5 ? 'hardly moves' :
+        most > 1e-2 && !name.endsWith('bias') ? `too fast at step ${show_count(step)}` : '';
   },
 };
 const kActivations = {
@@ -174,13 +184,15 @@ function fill_measured(run, id, spec, measures, part) {
     map.update({rows: shown.map(k => names[k]), columns: steps, scale: m.scale(all),
                 value: (i, j) => number(data[m.key][j]?.[shown[i]]), format: m.show,
                 title: `Colour: ${m.title}. Each column is a probe; its step stands below.`});
-    table.replaceChildren(measured_table(id, spec, measures, data, steps.length - 1, shown));
+    table.replaceChildren(measured_table(id, spec, measures, data, steps, shown));
   };
   draw();
 }
-function measured_table(id, spec, measures, data, probe, shown) {
+function measured_table(id, spec, measures, data, steps, shown) {
+  const probe = steps.length - 1, verdict = row => spec.verdict(row, steps);
   const rows = shown.map(k => {
     const row = {name: String(data.name[k]), extra: data[spec.extra.key]?.[k] ?? null};
+    row.history = steps.map((_, j) => number(data.update_ratio?.[j]?.[k]));
     for (const m of measures) row[m.key] = number(data[m.key][probe]?.[k]);
     return row;
   });
@@ -188,10 +200,10 @@ function measured_table(id, spec, measures, data, probe, shown) {
   if (data[spec.extra.key]) columns.push(
       {title: spec.extra.title, number: spec.extra.number, value: row => row.extra,
        show: row => spec.extra.number ? show_count(row.extra) : String(row.extra ?? '\u2013')});
-  for (const m of measures) columns.push(
+  for (const m of measures.filter(m => !m.map_only)) columns.push(
       {title: m.name, number: true, value: row => row[m.key], show: row => m.show(row[m.key])});
-  if (spec.verdict && rows.some(spec.verdict)) columns.push(
-      {title: 'Note', value: spec.verdict, show: spec.verdict});
+  if (spec.verdict && rows.some(verdict)) columns.push(
+      {title: 'Note', value: verdict, show: verdict});
   return sortable_table(id, columns, rows);
 }
 
