@@ -1,9 +1,14 @@
 # Writes OUTPUT, C++ with the FUNCTION, declared in HEADER, that gives the texts of SOURCES by their
-# names without extension.
+# file names. Those of C++ go without the extension.
 set(entries "")
 foreach(source IN LISTS SOURCES)
-  get_filename_component(name "${source}" NAME_WE)
+  get_filename_component(name "${source}" NAME)
+  string(REGEX REPLACE "\\.cpp$" "" name "${name}")
   file(READ "${source}" text)
+  string(FIND "${text}" ")~~\"" end)
+  if(NOT end EQUAL -1)
+    message(FATAL_ERROR "${source} holds )~~\", which ends a text here")
+  endif()
   string(APPEND entries "      {\"${name}\", R\"~~(${text})~~\"},\n")
 endforeach()
 file(WRITE "${OUTPUT}" "#include <map>

@@ -32,8 +32,13 @@ inkling_embed_texts(${lesson_texts} detail::lesson_source train/lessons/notebook
 inkling_add_part(lessons lessons ${lesson_texts})
 target_link_libraries(inkling_lessons PUBLIC inkling::train)
 
-# What a run's metrics look like.
-inkling_add_part(report report)
+# What a run's metrics look like, and the pages for a browser, whose sources are kept as text.
+file(GLOB page_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/train/report/page/*.html
+     ${CMAKE_CURRENT_SOURCE_DIR}/train/report/page/*.css
+     ${CMAKE_CURRENT_SOURCE_DIR}/train/report/page/*.js)
+set(page_texts ${CMAKE_CURRENT_BINARY_DIR}/page_texts.cpp)
+inkling_embed_texts(${page_texts} detail::page_text train/report/page.h ${page_sources})
+inkling_add_part(report report ${page_texts})
 target_link_libraries(inkling_report PUBLIC inkling::train PRIVATE ${fmt_target})
 
 # Exercises: the checks, and the texts. A reader's answers are programs that nothing else needs:

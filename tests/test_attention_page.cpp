@@ -12,12 +12,13 @@
 #include "error_of.h"
 #include "nn/gpt.h"
 #include "train/cli/attention_page.h"
+#include "train/report/page.h"
 
 namespace ink {
 namespace {
 
 nlohmann::json data_of(const std::string& page) {
-  const size_t begin = page.rfind("show({") + 5, end = page.rfind(");\n</script>");
+  const size_t begin = page.rfind("attention({") + 10, end = page.rfind(");\n</script>");
   return nlohmann::json::parse(page.substr(begin, end - begin));
 }
 
@@ -97,11 +98,24 @@ TEST(AttentionPage, TextCannotEndTheScript) {
 
 TEST(AttentionPage, TheScriptFindsItsElements) {
   const std::string page = attention_page("t", {"x"}, {ones({1, 1, 1})});
-  const std::regex used("element\\('([a-z-]+)'\\)");
+  const std::regex used("getElementById\\('([a-z-]+)'\\)");
   int count = 0;
   for (std::sregex_iterator at(page.begin(), page.end(), used), end; at != end; ++at, ++count)
     EXPECT_NE(page.find("id=\"" + (*at)[1].str() + "\""), std::string::npos) << (*at)[1];
-  EXPECT_GT(count, 5);
+  EXPECT_GT(count, 1);
+}
+
+TEST(Page, HasNoNumberThatJsonLacks) {
+  const std::string text = page("attention", {}, {{"a", NAN}, {"b", -INFINITY}, {"c", "<"}});
+  EXPECT_NE(text.find(R"(attention({"a":null,"b":null,"c":"\u003c"});)"), std::string::npos);
+  EXPECT_EQ(text.find("<!-- s"), std::string::npos);
+}
+
+TEST(Page, Base64) {
+  EXPECT_EQ(base64(""), "");
+  EXPECT_EQ(base64("f"), "Zg==");
+  EXPECT_EQ(base64("fo"), "Zm8=");
+  EXPECT_EQ(base64("foo\xff"), "Zm9v/w==");
 }
 
 TEST(AttentionPage, RefusesWhatItCannotShow) {

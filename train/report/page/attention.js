@@ -164,7 +164,7 @@ class AttentionView {
 }
 
 // The page of `sample --attention`: the weights are 16-bit numbers, the low byte first, in base64.
-function show(data) {
+function attention(data) {
   const {title, tokens, layers, heads, causal} = data, n = tokens.length;
   const bytes = Uint8Array.from(atob(data.weights), c => c.charCodeAt(0));
   const words = new DataView(bytes.buffer), size = causal ? n * (n + 1) / 2 : n * n;
