@@ -81,13 +81,18 @@ std::vector<Tensor> ParameterParts::copies() const {
   return copies;
 }
 
-std::vector<double> ParameterParts::changes_since(const std::vector<Tensor>& copies) const {
+std::vector<ParameterParts::Change> ParameterParts::changes_since(
+    const std::vector<Tensor>& copies) const {
   const NoGrad no_grad;
-  std::vector<double> changes;
+  std::vector<Change> changes;
   for (size_t i = 0; i < parts_.size(); ++i) {
-    const Tensor now = elements(parts_[i], [](const Tensor& p) { return p; });
-    const double before = root_mean_square(copies[i]);
-    changes.push_back(before > 0 ? root_mean_square(now - copies[i]) / before : std::nan(""));
+    const Tensor& old = copies[i];
+    const Tensor change = elements(parts_[i], [](const Tensor& p) { return p; }) - old;
+    const double before = root_mean_square(old), along = mean(change * old).item();
+    const double size = root_mean_square(change) / before, shrunk = along / (before * before);
+    const bool known = before > 0;
+    changes.push_back({known ? size : std::nan(""),
+                       known ? root_mean_square(change - shrunk * old) / before : std::nan("")});
   }
   return changes;
 }

@@ -18,6 +18,12 @@ class ParameterParts {
   /// What to look at for a parameter, in its shape: the parameter or its gradient. Undefined: zeros.
   using Pick = std::function<Tensor(const Tensor& parameter)>;
 
+  /// How a part changed, as a share of its norm before: NaN where that was 0.
+  struct Change {
+    double ratio;   // |new - old| / |old|
+    double turned;  // the same of the direction alone: 0 if weight decay just shrinks it
+  };
+
   explicit ParameterParts(const Module& model);
 
   size_t size() const { return parts_.size(); }
@@ -26,10 +32,9 @@ class ParameterParts {
 
   /// The Euclidean norm of each part.
   std::vector<double> norms(const Pick& pick) const;
-  /// Copies of the parts' elements; and the norm of their change since, divided by their norm then.
-  /// NaN where that was 0.
+  /// Copies of the parts' elements, and how much they changed since.
   std::vector<Tensor> copies() const;
-  std::vector<double> changes_since(const std::vector<Tensor>& copies) const;
+  std::vector<Change> changes_since(const std::vector<Tensor>& copies) const;
 
  private:
   /// Elements of a parameter: `count` from `start` along dimension `dim`, all of the others.

@@ -141,7 +141,7 @@ ModelStats watch(const Module& model, const std::function<Tensor()>& loss) {
   {
     const Observe observe(watched);
     const Tensor value = loss();
-    INK_CHECK(value.defined() && value.numel() == 1, "watch: expected a loss of one element");
+    INK_CHECK(value.numel() == 1, "watch: expected a loss of one element, got ", value.shape());
     stats.loss = value.item();
     backward(value, store);
   }
