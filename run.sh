@@ -17,7 +17,7 @@ usage: $name COMMAND [options]
 
   train [options]      build, then train a GPT on the built-in stories
   sample [options]     let a trained model write            eval, info, gradcheck: likewise
-  report [RUN] --svg FILE   draw the loss curve of a run
+  report [RUN ...]     what a run logged, as a page; --text, --svg FILE: its loss curve
   bench [options]      measure a training step on this machine: time, memory, and where they go
   lesson [NAME]        read and run a lesson, such as 0 or 7_gpt; without NAME, list them
   walkthrough [NAME]   the same for the five on attention, with PyTorch's digits

@@ -75,6 +75,26 @@ target_link_libraries(inkling_cli PUBLIC inkling::train
                               inkling_report ${fmt_target})
 target_compile_definitions(inkling_cli PRIVATE INKLING_VERSION="${PROJECT_VERSION}")
 
+# The commit, which reports name. A commit configures anew, and compiles one file.
+find_package(Git QUIET)
+if(GIT_FOUND)
+  foreach(question "rev-parse --short HEAD" "rev-parse --git-path logs/HEAD")
+    separate_arguments(question)
+    execute_process(COMMAND ${GIT_EXECUTABLE} ${question} OUTPUT_VARIABLE answer ERROR_QUIET
+                    WORKING_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR} OUTPUT_STRIP_TRAILING_WHITESPACE)
+    list(APPEND git_answers "${answer}")
+  endforeach()
+  list(GET git_answers 0 commit)
+  list(GET git_answers 1 head_log)
+  get_filename_component(head_log "${head_log}" ABSOLUTE BASE_DIR ${CMAKE_CURRENT_SOURCE_DIR})
+  if(commit AND EXISTS ${head_log})
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${head_log})
+  endif()
+endif()
+set_source_files_properties(train/cli/version.cpp PROPERTIES
+  COMPILE_DEFINITIONS INKLING_COMMIT="${commit}"
+  SKIP_UNITY_BUILD_INCLUSION ON SKIP_PRECOMPILE_HEADERS ON)
+
 # What programs link besides: the GPU backend where there is one.
 add_library(inkling_backends INTERFACE)
 if(cuda_backend)

@@ -5,7 +5,9 @@
 #include <fstream>
 #include <limits>
 #include <regex>
+#include <sstream>
 #include <string>
+#include <vector>
 
 #include "error_of.h"
 #include "run_program.h"
@@ -53,6 +55,24 @@ TEST(Chart, WhatIsNotFiniteIsAGap) {
   EXPECT_EQ(pixels(svg, "M([0-9.]+) ([0-9.]+)").size(), 2u);
   for (const auto& lines : {std::vector<ChartLine>{}, {{"", ChartLine::Style::line, 0, {{3, 0}}}}})
     EXPECT_EQ(chart_svg({"", "", "", lines}).find("nan"), std::string::npos);
+}
+
+TEST(Chart, InCharacters) {
+  Chart chart{"Title", "step", "loss", {}};
+  chart.lines.push_back({"a", ChartLine::Style::line, 0, {{0, 100}, {10, 1}}});
+  chart.lines.push_back({"b", ChartLine::Style::points, 1, {{5, 10}}});
+  const std::string text = chart_text(chart, 40, 12);
+  std::vector<std::string> rows;
+  std::istringstream lines(text);
+  for (std::string row; std::getline(lines, row);) rows.push_back(row);
+  ASSERT_EQ(rows.size(), 12u);
+  EXPECT_EQ(rows[0], "Title   * a   o b");
+  for (const std::string& row : rows) EXPECT_LE(row.size(), 40u);
+  EXPECT_EQ(rows[2].find('*'), 8u);    // the highest, at the left
+  EXPECT_EQ(rows[9].rfind('*'), 38u);  // the lowest, at the right
+  EXPECT_NE(text.find('o'), std::string::npos);
+  for (const auto& empty : {std::vector<ChartLine>{}, {{"", ChartLine::Style::line, 0, {{3, 0}}}}})
+    EXPECT_EQ(chart_text({"", "", "", empty}).find("nan"), std::string::npos);
 }
 
 TEST(Chart, SmoothingIsAMovingAverage) {
@@ -104,7 +124,10 @@ TEST(Report, InTheProgram) {
   EXPECT_EQ(written.code, 0) << written.err;
   EXPECT_EQ(written.out, "Written: " + svg + "\nWritten: " + run + "/a.csv\n");
   EXPECT_NE(run_shell("cat " + svg).out.find("<svg"), std::string::npos);
-  EXPECT_EQ(run_program("report " + run).code, 2);
+  EXPECT_EQ(run_program("report " + run).out, "Written: " + run + "/report.html\n");
+  const Ran text = run_program("report " + run + " --text");
+  EXPECT_NE(text.out.find("* training loss"), std::string::npos) << text.out;
+  EXPECT_EQ(run_program("report " + run + " " + run + " --text").code, 2);
   EXPECT_EQ(run_program("report " + run + "/none --svg " + svg).code, 1);
   EXPECT_EQ(run_program("report " + run + " --svg /dev/full").code, 1);
 }

@@ -55,6 +55,7 @@ struct TrainConfig {
   std::string final_eval = "auto";
   int64_t log_interval = 20;
   int64_t sample_interval = 2000;
+  std::string report = "on";
   int64_t threads = 0;
   int64_t batch_parts = 0;
   bool recompute = false;
@@ -165,6 +166,8 @@ void for_each_field(Config& c, F&& f) {
   f("log_interval", c.log_interval, "steps between progress lines", Limits{1, kMostSteps});
   f("sample_interval", c.sample_interval, "steps between printed samples; 0: never",
     Limits{0, kMostSteps});
+  f("report", c.report, "on: measure some steps and write report.html in out_dir; off: neither",
+    Limits{.choices = {"on", "off"}});
   f("threads", c.threads,
     "CPU threads; 0: OMP_NUM_THREADS, or else one per core (changes rounding)", Limits{0, 1024});
   f("batch_parts", c.batch_parts,

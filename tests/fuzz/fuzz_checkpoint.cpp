@@ -144,7 +144,7 @@ void check_run(const Run& folder, std::string_view input) {
 
 void check_metrics(const std::string& text, std::string_view input) {
   static const TempFolder folder;
-  const auto file = folder / Metrics::kFile;
+  const auto file = folder / kMetricsFile;
   constexpr int64_t kLast = 500;
   write_file(file, text);
   if (error_of(input, [&] { const Metrics metrics(file, kLast, 1000); })) return;

@@ -43,9 +43,9 @@ std::string attention_page(const std::string& title, const std::vector<std::stri
               layer.dtype());
     append_layer(bytes, layer, is_causal);
   }
-  const nlohmann::json data = {{"title", title},           {"tokens", tokens},
-                               {"layers", weights.size()}, {"heads", weights[0].size(0)},
-                               {"causal", is_causal},      {"weights", base64(bytes)}};
+  const nlohmann::ordered_json data = {{"title", title},           {"tokens", tokens},
+                                       {"layers", weights.size()}, {"heads", weights[0].size(0)},
+                                       {"causal", is_causal},      {"weights", base64(bytes)}};
   return page("attention", {"base", "attention"}, data);
 }
 

@@ -1,22 +1,16 @@
 #include "train/cli/console.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdlib>
-#include <cstring>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
 #include "autograd/base/check.h"
 #include "autograd/base/log.h"
-#include "autograd/io/atomic_file.h"
-#include "autograd/io/foreign.h"
-#include "data/file.h"
 #include "train/cli/sample_files.h"
 
 namespace ink {
@@ -110,54 +104,27 @@ std::string Console::coloured(const char* code, const std::string& text) const {
   return colours_ ? fmt::format("\033[{}m{}\033[0m", code, text) : text;
 }
 
-void Metrics::keep_lines(int64_t last_step, int64_t max_iters) {
-  if (std::filesystem::file_size(path_) == 0) return;
-  const std::string text = read_file(path_);
-  std::string kept;
-  int64_t foreign = 0;
-  for (size_t at = 0; at < text.size();) {
-    const size_t end = std::min(text.find('\n', at), text.size());
-    const std::string line = text.substr(at, end - at);
-    at = end + 1;
-    const auto found = parse_metrics(line);
-    if (!found) ++foreign;
-    if (!found || found->step > last_step) continue;
-    if (found->step >= max_iters && (found->is_validation || !found->sample.empty())) continue;
-    kept += line + "\n";
-    kept_.push_back(*found);
-  }
-  if (foreign > 0)
-    log_message(path_.string(), ": ", foreign, " lines left out that are not metrics of a step");
-  if (kept != text) {
-    AtomicFile out(path_);
-    out.write(kept.data(), kept.size());
-    out.commit();
-  }
-  remove_samples(path_.parent_path(), std::min(last_step + 1, max_iters));
-}
-
 Metrics::Metrics(const std::filesystem::path& file, int64_t resume_after_step, int64_t max_iters)
-    : path_(file) {
-  const auto status = std::filesystem::status(file);
-  INK_CHECK(!exists(status) || is_regular_file(status), file.string(),
-            ": expected a regular file; move it away, or choose another --out_dir");
-  if (exists(status)) keep_lines(resume_after_step, max_iters);
-  fd_ = open_file(file, O_WRONLY | O_CREAT | O_APPEND);
+    : folder_(file.parent_path()), lines_(file, [&](const std::string& line) {
+        return keep(line, resume_after_step, max_iters);
+      }) {
+  if (foreign_ > 0)
+    log_message(file.string(), ": ", foreign_, " lines left out that are not metrics of a step");
+  if (old_ > 0) remove_samples(folder_, std::min(resume_after_step + 1, max_iters));
 }
-Metrics::~Metrics() { ::close(fd_); }
 
-void Metrics::write(const nlohmann::ordered_json& object) {
-  const std::string line = object.dump() + "\n";
-  for (size_t done = 0; done < line.size();) {
-    const ssize_t written =
-        uninterrupted([&] { return ::write(fd_, line.data() + done, line.size() - done); });
-    INK_CHECK(written >= 0, path_.string(), ": cannot write: ", std::strerror(errno));
-    done += static_cast<size_t>(written);
-  }
+bool Metrics::keep(const std::string& line, int64_t last_step, int64_t max_iters) {
+  const auto found = parse_metrics(line);
+  ++old_;
+  if (!found) ++foreign_;
+  if (!found || found->step > last_step) return false;
+  if (found->step >= max_iters && (found->is_validation || !found->sample.empty())) return false;
+  kept_.push_back(*found);
+  return true;
 }
 
 void Metrics::write_sample(int64_t step, const std::string& text) {
-  save_sample(path_.parent_path(), step, text);
+  save_sample(folder_, step, text);
   write({{"step", step}, {"sample", sample_file(step)}});
 }
 

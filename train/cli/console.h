@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "train/cli/json_lines.h"
 #include "train/report/metrics.h"
 
 namespace ink {
@@ -75,26 +76,22 @@ class Console {
 /// lines that are not metrics are logged.
 class Metrics {
  public:
-  static constexpr const char* kFile = "metrics.jsonl";
-
   Metrics(const std::filesystem::path& file, int64_t resume_after_step, int64_t max_iters);
-  ~Metrics();
-  Metrics(const Metrics&) = delete;
-  Metrics& operator=(const Metrics&) = delete;
 
   /// Throws if the line cannot be written whole.
-  void write(const nlohmann::ordered_json& object);
+  void write(const nlohmann::ordered_json& object) { lines_.write(object); }
   /// Writes the file of a sample and its line. Throws if one of them cannot be written whole.
   void write_sample(int64_t step, const std::string& text);
   /// The lines that a resumed run keeps.
   const std::vector<MetricsStep>& kept() const { return kept_; }
 
  private:
-  void keep_lines(int64_t last_step, int64_t max_iters);
+  bool keep(const std::string& line, int64_t last_step, int64_t max_iters);
 
-  std::filesystem::path path_;
+  std::filesystem::path folder_;
   std::vector<MetricsStep> kept_;
-  int fd_ = -1;
+  int64_t old_ = 0, foreign_ = 0;  // lines that were there; those that are not metrics
+  JsonLines lines_;
 };
 
 /// "3:05" or "1:02:03".

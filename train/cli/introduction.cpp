@@ -26,7 +26,7 @@ void print_parameters(Console& console, Trainer& trainer) {
 
 }  // namespace
 
-void introduce(Console& console, Trainer& trainer) {
+void introduce(Console& console, Trainer& trainer, const std::filesystem::path& report) {
   const GPT& model = trainer.model();
   const TrainConfig& config = trainer.config();
   console.paragraph(fmt::format("{}  {}", console.bold("data "), trainer.dataset().summary()));
@@ -47,6 +47,9 @@ void introduce(Console& console, Trainer& trainer) {
                                 console.bold("run  "), config.max_iters,
                                 config.batch_size * config.gradient_accumulation_steps,
                                 config.block_size, describe(parse_device(config.device))));
+  if (!report.empty())
+    console.paragraph(fmt::format("{}  {}, renewed while it trains; a browser shows it",
+                                  console.bold("report"), report.string()));
   if (trainer.steps_done() > 0 || config.init_from == "resume")
     console.paragraph(
         fmt::format("resumed after step {} from {}", trainer.steps_done(), config.out_dir));

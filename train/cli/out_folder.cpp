@@ -7,7 +7,10 @@
 
 #include <array>
 #include <cerrno>
+#include <csignal>
+#include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -18,6 +21,9 @@
 #include "train/cli/command_line.h"
 #include "train/cli/sample_files.h"
 #include "train/report/metrics.h"
+#include "train/report/probe.h"
+#include "train/report/report.h"
+#include "train/report/run_data.h"
 #include "train/saved_run.h"
 
 namespace ink {
@@ -28,10 +34,35 @@ namespace fs = std::filesystem;
 constexpr const char* kLock = ".lock";
 constexpr std::array kCheckpoints = {kLastCheckpoint, kBestCheckpoint};
 
+// The files of a report, and what each begins with if inkling wrote it.
+struct ReportFile {
+  const char *name, *mark;
+};
+constexpr std::array<ReportFile, 3> kReportFiles = {{{kRunFile, "\"program\": \"inkling"},
+                                                     {kProbesFile, "{\"step\":"},
+                                                     {kReportFile, kReportMark}}};
+
+bool is_ours(const fs::path& file, const char* mark) {
+  if (!fs::is_regular_file(file)) return false;
+  std::string begin(200, '\0');
+  std::ifstream in(file, std::ios::binary);
+  in.read(begin.data(), std::ssize(begin));
+  return in.gcount() == 0 || begin.find(mark) != std::string::npos;
+}
+
+void check_report_files(const fs::path& folder) {
+  for (const auto& [name, mark] : kReportFiles) {
+    const fs::path file = folder / name;
+    INK_CHECK(!fs::exists(fs::symlink_status(file)) || is_ours(file, mark), file.string(),
+              ": expected a file that inkling wrote, because the run writes its report there; move "
+              "it away, or leave out the report with --report off");
+  }
+}
+
 bool holds_run(const fs::path& folder) {
   for (const char* name : kCheckpoints)
     if (checkpoint_exists(folder, name)) return true;
-  return file_operation([&] { return fs::exists(folder / Metrics::kFile); });
+  return file_operation([&] { return fs::exists(folder / kMetricsFile); });
 }
 
 // "a run after step 500 of 5000, trained on ...", as far as its checkpoint can be read; and how it
@@ -84,7 +115,9 @@ void delete_run(const fs::path& folder) {
       fs::remove_all((folder / name).string() + ending);
   }
   // Anything else of this name is not inkling's.
-  if (fs::is_regular_file(folder / Metrics::kFile)) fs::remove(folder / Metrics::kFile);
+  if (fs::is_regular_file(folder / kMetricsFile)) fs::remove(folder / kMetricsFile);
+  for (const auto& [name, mark] : kReportFiles)
+    if (is_ours(folder / name, mark)) fs::remove(folder / name);
   remove_samples(folder, 0);
 }
 
@@ -98,7 +131,8 @@ void check_not_of_run(const fs::path& out_dir, const fs::path& profile) {
   };
   const fs::path within = whole(profile).lexically_relative(whole(out_dir));
   const std::string first = within.empty() ? "" : within.begin()->string();
-  bool taken = first == kLock || first == Metrics::kFile || first == kSamples;
+  bool taken = first == kLock || first == kMetricsFile || first == kSamples;
+  for (const ReportFile& file : kReportFiles) taken = taken || first == file.name;
   for (const std::string name : kCheckpoints)
     taken = taken || first == name || first == name + ".prev" || first == name + ".tmp";
   if (taken)
@@ -106,11 +140,25 @@ void check_not_of_run(const fs::path& out_dir, const fs::path& profile) {
                      "; choose another name");
 }
 
+bool is_locked(const fs::path& out_dir) {
+  const int lock = ::open((out_dir / kLock).c_str(), O_RDONLY | O_NONBLOCK | O_NOFOLLOW);
+  if (lock < 0) return false;
+  std::array<char, 32> owner{};
+  const bool named = ::pread(lock, owner.data(), owner.size() - 1, 0) > 0;
+  const int process = named ? std::atoi(owner.data()) : 0;
+  // The lock is tried only if that process lives, so that no run that starts now finds it taken.
+  const bool lives = process > 0 && (::kill(process, 0) == 0 || errno == EPERM);
+  const bool locked = lives && ::flock(lock, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  ::close(lock);
+  return locked;
+}
+
 OutFolder::OutFolder(const TrainConfig& config, bool named, bool overwrite)
     : folder_(config.out_dir), overwrite_(overwrite) {
   lock();
   try {
     for (const char* name : kCheckpoints) check_replaceable(folder_, name);
+    if (config.report == "on") file_operation([&] { check_report_files(folder_); });
     check_sample_folder(folder_);
     holds_old_run_ = config.init_from == "scratch" && holds_run(folder_);
     if (holds_old_run_ && named && !overwrite) throw Error(refusal(folder_));

@@ -31,6 +31,9 @@ class OutFolder {
   int lock_ = -1;
 };
 
+/// Is a run writing in this folder now?
+bool is_locked(const std::filesystem::path& out_dir);
+
 /// Throws UsageError if the file of --profile would replace one of the run's own in out_dir.
 void check_not_of_run(const std::filesystem::path& out_dir, const std::filesystem::path& profile);
 

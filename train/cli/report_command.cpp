@@ -1,14 +1,21 @@
-// inkling report: the loss curve of a run, as a picture or a table.
+// inkling report: the page of a run or of several; the loss curve as text, a picture or a table.
 #include <fmt/format.h>
 
 #include <filesystem>
 #include <iostream>
+#include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "autograd/io/atomic_file.h"
 #include "train/cli/command_line.h"
-#include "train/cli/console.h"
+#include "train/cli/out_folder.h"
+#include "train/cli/run_report.h"
 #include "train/report/metrics.h"
+#include "train/report/report.h"
+#include "train/report/run_data.h"
 
 namespace ink {
 namespace {
@@ -20,19 +27,45 @@ void write_file(const std::string& file, const std::string& text) {
   std::cout << "Written: " << file << "\n";
 }
 
+std::vector<MetricsStep> metrics_of(const std::string& run) {
+  return read_metrics(std::filesystem::path(run) / kMetricsFile);
+}
+
+nlohmann::ordered_json read(const std::string& folder) {
+  nlohmann::ordered_json run =
+      read_run(folder, is_locked(folder) ? std::optional(RunState::running) : std::nullopt);
+  add_command(run, folder);
+  return run;
+}
+
 }  // namespace
 
 int report_command(const Arguments& arguments) {
-  CommandOptions command("report", "Draws the loss curve of a run from its metrics.jsonl.");
-  std::string run = "out", svg, csv;
-  command.add("run", &run, "the run's --out_dir", {.shows_default = true});
-  command.add("--svg", &svg, "write the curve to this file");
+  CommandOptions command("report",
+                         "Shows what a run logged: a page, or the loss curve as text, SVG or CSV.");
+  std::vector<std::string> runs = {"out"};
+  std::string out, svg, csv;
+  bool text = false;
+  command.add("run", &runs, "the runs' --out_dir; several are laid side by side");
+  command.add("--out", &out,
+              "write the page to this file; by default report.html in the first run");
+  command.flag("--text", text, "show the loss curve, and what stands out, on the terminal");
+  command.add("--svg", &svg, "write the loss curve to this file");
   command.add("--csv", &csv, "write all metrics to this file, a row for each line of the log");
   if (!command.parse(arguments)) return kOk;
-  if (svg.empty() && csv.empty()) throw UsageError("expected --svg FILE, --csv FILE or both");
-  const auto steps = read_metrics(std::filesystem::path(run) / Metrics::kFile);
-  if (!svg.empty()) write_file(svg, chart_svg(loss_chart(steps, "Loss of " + run)));
-  if (!csv.empty()) write_file(csv, metrics_csv(steps));
+  if (runs.empty()) runs = {"out"};
+  if (runs.size() > 1 && (text || !svg.empty() || !csv.empty()))
+    throw UsageError("--text, --svg and --csv show one run; expected one, got " +
+                     std::to_string(runs.size()));
+  if (text) std::cout << report_text(read(runs[0]));
+  if (!svg.empty())
+    write_file(svg, chart_svg(loss_chart(metrics_of(runs[0]), "Loss of " + runs[0])));
+  if (!csv.empty()) write_file(csv, metrics_csv(metrics_of(runs[0])));
+  if (out.empty() && (text || !svg.empty() || !csv.empty())) return kOk;
+  std::vector<nlohmann::ordered_json> all;
+  for (const std::string& run : runs) all.push_back(read(run));
+  if (out.empty()) out = (std::filesystem::path(runs[0]) / kReportFile).string();
+  write_file(out, report_page(std::move(all)));
   return kOk;
 }
 

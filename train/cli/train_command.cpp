@@ -26,6 +26,7 @@
 #include "train/cli/out_folder.h"
 #include "train/cli/profile_table.h"
 #include "train/cli/progress_line.h"
+#include "train/cli/run_report.h"
 #include "train/cli/waiting.h"
 #include "train/trainer.h"
 
@@ -107,9 +108,9 @@ class TrainRun {
         console_(console),
         profile_(profile),
         trainer_(make_trainer(config, saved, console)),
-        metrics_(
-            (folder.make_room(console), std::filesystem::path(config.out_dir)) / Metrics::kFile,
-            trainer_.steps_done(), config.max_iters),
+        metrics_((folder.make_room(console), std::filesystem::path(config.out_dir)) / kMetricsFile,
+                 trainer_.steps_done(), config.max_iters),
+        page_(trainer_, console_),
         start_(Clock::now()),
         kept_lines_(trainer_.steps_done(), config.max_iters),
         first_step_(trainer_.steps_done()),
@@ -121,7 +122,7 @@ class TrainRun {
   }
 
   int run() {
-    introduce(console_, trainer_);
+    introduce(console_, trainer_, page_.page());
     watch_signals();
     last_report_ = Clock::now();
     return train();
@@ -134,7 +135,7 @@ class TrainRun {
       return stop_early("Interrupted", kInterrupted);
     if (first_step_ < config_.max_iters) wait_for_report();
     while (trainer_.steps_done() < config_.max_iters) {
-      profile_.step(trainer_);
+      step();
       const int64_t step = shown_step_ = trainer_.steps_done();
       if (step % config_.log_interval == 0 || step == config_.max_iters) report();
       if (on_cpu_ || step % kMostSkipped == 0) check_skipped();
@@ -148,6 +149,13 @@ class TrainRun {
         return stop_early("Time is up", kOk);
     }
     return finish();
+  }
+
+  void step() {
+    const bool measured = page_.is_due();
+    if (measured) uncounted([&] { return page_.before_step(); });
+    profile_.step(trainer_);
+    if (measured) uncounted([&] { return page_.after_step(); });
   }
 
   static Trainer make_trainer(const TrainConfig& config, const std::optional<SavedRun>& saved,
@@ -193,14 +201,19 @@ class TrainRun {
       });
     });
   }
-  // Calls f() and leaves its time out of the training's.
+  // Returns f(), and leaves its time out of the training's.
   template <class F>
-  auto beside_training(F&& f) {
-    waiting_.reset();
+  bool uncounted(F&& f) {
     const Clock::time_point begin = Clock::now();
-    const auto result = f();
+    const bool result = f();
     last_report_ += Clock::now() - begin;
     return result;
+  }
+  // The same for what shows lines of its own.
+  template <class F>
+  bool beside_training(F&& f) {
+    waiting_.reset();
+    return uncounted(f);
   }
 
   void report() {
@@ -232,6 +245,7 @@ class TrainRun {
                       progress.skipped)));
       skipped_ = progress.skipped;
     }
+    page_.write_first();
     last_reported_ = step;
     last_report_ = Clock::now();
   }
@@ -277,6 +291,7 @@ class TrainRun {
     if (trainer_.note_validation(evaluation.loss))
       save_best();  // first: the last one says that there is this one
     trainer_.save(kLastCheckpoint);
+    page_.write(RunState::running);
     return true;
   }
 
@@ -331,6 +346,7 @@ class TrainRun {
   int stop_early(const char* why, int code) {
     waiting_.reset();
     trainer_.save(kLastCheckpoint);
+    page_.write(RunState::stopped);
     console_.paragraph(
         fmt::format("{} after step {}; saved. To go on: {} {}", why, trainer_.steps_done(),
                     typed("train --init_from resume --out_dir"), for_shell(config_.out_dir)));
@@ -395,6 +411,7 @@ class TrainRun {
       return stop_early("Interrupted", kInterrupted);
     }
     show_sample();
+    page_.write(RunState::finished);
     console_.paragraph(fmt::format("Trained in {}. Saved in {}/ckpt. To let it write more: {} {}",
                                    clock_text(seconds_since(start_)), config_.out_dir,
                                    typed("sample --out_dir"), for_shell(config_.out_dir)));
@@ -414,6 +431,7 @@ class TrainRun {
   StepProfile profile_;
   Trainer trainer_;
   Metrics metrics_;
+  RunReport page_;
   Clock::time_point start_, last_report_;
   KeptLines kept_lines_;
   const bool on_cpu_ = parse_device(config_.device).is_cpu();  // where asking costs nothing

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -151,6 +152,75 @@ std::string chart_svg(const Chart& chart, int width, int height) {
   svg += axes(chart, x, y);
   for (const ChartLine& line : chart.lines) svg += drawn(line, x, y);
   return svg + legend(chart, x.to - 8, y.to + 16) + "</svg>\n";
+}
+
+namespace {
+
+constexpr std::array<char, 4> kMarks = {'*', '*', '-', 'o'};  // by ChartLine::Style
+
+// A grid of characters, its first line at the top.
+class Canvas {
+ public:
+  Canvas(int columns, int rows)
+      : rows_(static_cast<size_t>(rows), std::string(static_cast<size_t>(columns), ' ')) {}
+
+  void put(double x, double y, char mark) {
+    const auto column = std::lround(x), row = std::lround(y);
+    if (row < 0 || row >= std::ssize(rows_) || column < 0 || column >= std::ssize(rows_[0])) return;
+    rows_[static_cast<size_t>(row)][static_cast<size_t>(column)] = mark;
+  }
+  // Text that begins (or, with `ends`, ends) there; what does not fit is left out.
+  void write(double x, double y, const std::string& text, bool ends = false) {
+    const double first = ends ? x - static_cast<double>(text.size()) + 1 : x;
+    for (size_t i = 0; i < text.size(); ++i) put(first + static_cast<double>(i), y, text[i]);
+  }
+  void draw(const ChartLine& line, const Axis& x, const Axis& y) {
+    const char mark = kMarks[static_cast<size_t>(line.style)];
+    double last_x = std::nan(""), last_y = 0;
+    for (const auto& [at, value] : line.points) {
+      if (!std::isfinite(at) || !std::isfinite(value)) continue;
+      const double px = x.at(at), py = y.at(value);
+      const double steps = line.style == ChartLine::Style::points || std::isnan(last_x)
+                               ? 1
+                               : std::max({1.0, px - last_x, std::abs(py - last_y)});
+      for (double i = 1; i <= steps; ++i)
+        put(steps == 1 ? px : last_x + (px - last_x) * i / steps,
+            steps == 1 ? py : last_y + (py - last_y) * i / steps, mark);
+      last_x = px, last_y = py;
+    }
+  }
+  std::string text() const {
+    std::string all;
+    for (const std::string& row : rows_) all += row.substr(0, row.find_last_not_of(' ') + 1) + "\n";
+    return all;
+  }
+
+ private:
+  std::vector<std::string> rows_;
+};
+
+}  // namespace
+
+std::string chart_text(const Chart& chart, int columns, int rows) {
+  Axis x = axis_over(chart, false, [](const auto& point) { return point.first; });
+  Axis y = axis_over(chart, chart.log_y, [](const auto& point) { return point.second; });
+  x.from = 8, x.to = columns - 2;
+  y.from = rows - 3, y.to = 2;
+  Canvas canvas(columns, rows);
+  std::string title = chart.title;
+  for (const ChartLine& line : chart.lines)
+    if (!line.name.empty())
+      title += fmt::format("   {} {}", kMarks[static_cast<size_t>(line.style)], line.name);
+  canvas.write(0, 0, title);
+  canvas.write(0, 1, chart.y_label);
+  for (const double v : y.ticks()) canvas.write(6, y.at(v), fmt::format("{:g}", v), true);
+  for (int row = 2; row <= rows - 3; ++row) canvas.put(7, row, '|');
+  for (int column = 7; column < columns; ++column) canvas.put(column, rows - 2, '-');
+  for (const double v : x.ticks()) canvas.write(x.at(v), rows - 1, fmt::format("{:g}", v), true);
+  canvas.write(0, rows - 1, chart.x_label);
+  for (auto line = chart.lines.rbegin(); line != chart.lines.rend(); ++line)
+    if (!line->name.empty()) canvas.draw(*line, x, y);
+  return canvas.text();
 }
 
 std::vector<std::pair<double, double>> smoothed(

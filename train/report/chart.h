@@ -25,6 +25,10 @@ struct Chart {
 /// apart by the colour-blind (Okabe and Ito, 2008), and the background follows light or dark.
 std::string chart_svg(const Chart& chart, int width = 760, int height = 400);
 
+/// The chart in characters, `columns` wide and `rows` high with its title and axes: * for a line, o
+/// for points, - for what is dashed. Lines without a name are left out.
+std::string chart_text(const Chart& chart, int columns = 80, int rows = 20);
+
 /// Exponential moving average over x, with weight 1 / e after `span`, corrected for its start.
 std::vector<std::pair<double, double>> smoothed(
     const std::vector<std::pair<double, double>>& points, double span);

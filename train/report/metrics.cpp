@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "autograd/base/check.h"
@@ -29,6 +31,11 @@ constexpr std::array<Column, 10> kColumns = {{{"train_loss", &MetricsStep::train
                                               {"memory_mb", &MetricsStep::memory_mb}}};
 
 }  // namespace
+
+nlohmann::ordered_json shortened(double x) {
+  if (!std::isfinite(x)) return nullptr;
+  return std::stod(fmt::format("{:.5g}", x));
+}
 
 std::string sample_file(int64_t step) { return fmt::format("{}/step_{:06}.txt", kSamples, step); }
 
@@ -80,6 +87,31 @@ Chart loss_chart(const std::vector<MetricsStep>& steps, const std::string& title
   chart.lines.insert(chart.lines.begin(),
                      {"training loss", Style::line, 0, smoothed(training, span)});
   return chart;
+}
+
+nlohmann::ordered_json metrics_columns(const std::vector<MetricsStep>& steps, bool validation,
+                                       size_t most) {
+  std::vector<const MetricsStep*> rows;
+  for (const MetricsStep& at : steps)
+    if (validation ? at.val_loss.has_value() : at.train_loss.has_value()) rows.push_back(&at);
+  const size_t joined = (rows.size() + most - 1) / most;
+  nlohmann::ordered_json columns{{"step", nlohmann::ordered_json::array()}};
+  for (size_t i = 0; i < rows.size(); i += joined)
+    columns["step"].push_back(rows[std::min(i + joined, rows.size()) - 1]->step);
+  for (const auto& [name, value] : kColumns) {
+    const bool is_mean = value == &MetricsStep::train_loss || value == &MetricsStep::best_possible;
+    nlohmann::ordered_json column = nlohmann::ordered_json::array();
+    bool known = false;
+    for (size_t i = 0; i < rows.size(); i += joined) {
+      double sum = 0, count = 0, last = 0;
+      for (size_t j = i; j < std::min(i + joined, rows.size()); ++j)
+        if (rows[j]->*value) last = *(rows[j]->*value), sum += last, ++count;
+      column.push_back(count > 0 ? shortened(is_mean ? sum / count : last) : nullptr);
+      known = known || count > 0;
+    }
+    if (known) columns[name] = std::move(column);
+  }
+  return columns;
 }
 
 std::string metrics_csv(const std::vector<MetricsStep>& steps) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -9,6 +10,8 @@
 #include "train/report/chart.h"
 
 namespace ink {
+
+constexpr const char* kMetricsFile = "metrics.jsonl";  // in out_dir, like all of these
 
 /// A line of metrics.jsonl. Training steps have a training loss, evaluations a validation loss, and
 /// a sample has a file. Lines of older runs lack some fields.
@@ -21,6 +24,9 @@ struct MetricsStep {
   std::optional<double> memory_mb;  // of the process; of the device's tensors on a GPU
   std::string sample;               // sample_file(step), or empty
 };
+
+/// Five digits of x, or null if it is not finite: a number for people.
+nlohmann::ordered_json shortened(double x);
 
 inline constexpr const char* kSamples = "samples";  // a folder in out_dir
 /// The file of the sample after a step, in out_dir: "samples/step_000500.txt".
@@ -35,6 +41,12 @@ std::vector<MetricsStep> read_metrics(const std::filesystem::path& file);
 
 /// Training and validation loss by step, against the best possible one where it is known.
 Chart loss_chart(const std::vector<MetricsStep>& steps, const std::string& title);
+
+/// The training steps, or the evaluations, as lists by name: {"step": [...], "train_loss": [...]}.
+/// A number that no step has is left out. Of more than `most` steps, neighbours are joined: their
+/// losses are averaged, and of all else the last is taken.
+nlohmann::ordered_json metrics_columns(const std::vector<MetricsStep>& steps, bool validation,
+                                       size_t most);
 
 /// One row a step and one column a number, with a header; what is not known is empty. Samples have
 /// no row.

@@ -14,8 +14,9 @@ void replace_line(std::string& text, const std::string& line, const std::string&
   text.replace(at, line.size(), by);
 }
 
-std::string literal(const nlohmann::json& data) {
-  std::string json = data.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace), text;
+std::string literal(const nlohmann::ordered_json& data) {
+  std::string json = data.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace),
+              text;
   text.reserve(json.size());
   for (const char c : json) c == '<' ? text.append("\\u003c") : text.append(1, c);
   return text;
@@ -24,7 +25,7 @@ std::string literal(const nlohmann::json& data) {
 }  // namespace
 
 std::string page(const std::string& name, const std::vector<std::string>& scripts,
-                 const nlohmann::json& data) {
+                 const nlohmann::ordered_json& data) {
   std::string html = detail::page_text(name + ".html"), script;
   for (const std::string& file : scripts) script += detail::page_text(file + ".js");
   script += name + "(" + literal(data) + ");\n";

@@ -11,7 +11,7 @@ namespace ink {
 /// scripts, which end with the call report(DATA). Nothing in the data can end the script. Bytes
 /// that are not UTF-8 become U+FFFD, and numbers that are not finite become null.
 std::string page(const std::string& name, const std::vector<std::string>& scripts,
-                 const nlohmann::json& data);
+                 const nlohmann::ordered_json& data);
 
 /// Bytes as text for the data of a page.
 std::string base64(const std::string& bytes);

@@ -77,7 +77,7 @@ class AttentionView {
     this.large.onmousemove = event => { if (!this.pinned) look_at(event); };
     this.large.onclick = event => { this.pinned = !this.pinned; look_at(event); };
     this.root.onkeydown = event => this.key(event);
-    new ResizeObserver(() => this.point()).observe(this.map);
+    on_resize(this.map, () => this.point());
     on_scheme(() => this.draw());
   }
 

@@ -18,6 +18,11 @@ function fill(element, attributes, children) {
   return element;
 }
 
+// Calls f when the element's size has changed. In the next frame, because f changes sizes itself.
+function on_resize(element, f) {
+  new ResizeObserver(() => requestAnimationFrame(f)).observe(element);
+}
+
 // Numbers. What is unknown is null everywhere, and is printed as a dash.
 const number = x => typeof x === 'number' && isFinite(x) ? x : null;
 const numbers = list => Array.isArray(list) ? list.map(number) : [];

@@ -108,8 +108,9 @@ class LineChart {
     element.append(this.legend, this.frame);
     if (options.link) options.link.push(this);
     this.listen();
-    new ResizeObserver(() => { if (this.frame.clientWidth !== this.width) this.draw(); })
-        .observe(this.frame);
+    on_resize(this.frame, () => {
+      if (this.frame.clientWidth !== this.width) this.draw();
+    });
     this.draw();
   }
   update(options) {

@@ -24,7 +24,7 @@ class HeatMap {
     this.plane.onpointermove = this.plane.onpointerdown = event => this.point(event);
     this.box.onkeydown = event => this.key(event);
     on_scheme(() => this.draw());
-    new ResizeObserver(() => { if (this.options) this.draw_steps(); }).observe(this.plane);
+    on_resize(this.plane, () => { if (this.options) this.draw_steps(); });
   }
   update(options) {
     this.options = options;

@@ -83,8 +83,8 @@ function even_scale(values) {  // around 0
           ticks: [-most, -most / 2, 0, most / 2, most].map(t => [t, text(t)])};
 }
 const kUpdateScale = {from: 1e-5, to: .1, log: true, diverging: true, ticks: [
-  [1e-5, '1e-5\nhardly moves'], [1e-4, '1e-4'], [1e-3, '0.001\nhealthy'],
-  [1e-2, '0.01\ntoo fast'], [.1, '0.1']]};
+  [1e-5, '1e-5\nhardly moves'], [1e-4, '1e-4'], [1e-3, '0.001\nusual'],
+  [1e-2, '0.01'], [.1, '0.1\ntoo fast']]};
 const kShareScale = {from: 0, to: 1, ticks: [0, .25, .5, .75, 1].map(
     t => [t, show_percent(t).replace('.0', '')])};
 
@@ -93,10 +93,10 @@ const kParameters = {
   measures: [
     {key: 'update_ratio', name: 'update / weight', scale: () => kUpdateScale, show: show_number,
      title: 'norm of one step\u2019s update, divided by the norm of the weight',
-     note: 'At the full learning rate, about 0.001 is healthy. Below 0.00001 a parameter ' +
-           'hardly moves. Above 0.01 it moves too fast, and the learning rate is probably too ' +
-           'high for it. The ratio falls with the learning rate, so it is small during warm-up ' +
-           'and at the end.'},
+     note: 'About 0.001 to 0.01 is usual at the full learning rate, and more in the first ' +
+           'hundred steps. Below 0.00001 a parameter hardly moves. Above 0.1 it is thrown about, ' +
+           'because the learning rate is too high for it. The ratio falls with the learning ' +
+           'rate, so it is small during warm-up and at the end.'},
     {key: 'turned', name: 'direction', scale: () => kUpdateScale, show: show_number, map_only: true,
      title: 'how far one step turned the weight: the same ratio, of its direction alone',
      note: 'Weight decay shrinks a weight and does not turn it. A parameter that moves but does ' +
@@ -108,8 +108,9 @@ const kParameters = {
            'that they explode.'},
     {key: 'weight_norm', name: 'weight norm', scale: log_scale, show: show_number,
      title: 'norm of the weight',
-     note: 'Weights usually grow slowly. One that grows without end asks for weight decay, or ' +
-           'for a lower learning rate. One that shrinks to 0 is not used.'},
+     note: 'Weights usually grow to a few times their size. Those that grow to ten times theirs ' +
+           'ask for a lower learning rate, or for weight decay. One that shrinks to 0 is not ' +
+           'used.'},
   ],
   // By the largest ratio, because it falls with the learning rate. Adam's first step is as large as
   // the learning rate, whatever the gradient, and biases begin at 0.
@@ -119,7 +120,7 @@ const kParameters = {
     if (most < 0) return '';
     const step = steps[history.length - later.length + later.indexOf(most)];
     return most < 1e-5 ? 'hardly moves' :
-        most > 1e-2 && !name.endsWith('bias') ? `too fast at step ${show_count(step)}` : '';
+        most > .1 && !name.endsWith('bias') ? `too fast at step ${show_count(step)}` : '';
   },
 };
 const kActivations = {

@@ -1,0 +1,50 @@
+// Looks at a page in a browser without a screen, where there is one: Chromium.
+#pragma once
+
+#include <algorithm>
+#include <fstream>
+#include <string>
+
+#include "tests/run_program.h"
+
+namespace ink {
+
+inline std::string browser() {
+  for (const char* name : {"chromium", "chromium-browser", "google-chrome"})
+    if (run_shell("command -v " + std::string(name)).code == 0) return name;
+  return "";
+}
+
+struct Browsed {
+  std::string errors;  // of the page's scripts
+  std::string result;  // of `script`
+};
+
+/// Opens a page `width` pixels wide and runs `script`, the body of a JavaScript function that
+/// returns a text, when the page's own scripts have ended.
+inline Browsed browse(const std::string& page, const std::string& script, int width = 1200,
+                      bool dark = false) {
+  const TempFolder folder;
+  const auto file = folder.write(
+      "page.html", page + "<script>{let text; try { text = String((() => {" + script +
+                       "})()); } catch (error) { text = 'failed: ' + error; }\n"
+                       "const pre = document.body.appendChild(document.createElement('pre'));\n"
+                       "pre.textContent = 'RESULT<' + text + '>RESULT';}</script>");
+  const Ran ran = run_shell(
+      browser() + " --headless=new --no-sandbox --disable-gpu --disable-dev-shm-usage " +
+      (dark ? "--blink-settings=preferredColorScheme=0 " : "") + "--user-data-dir=" +
+      (folder / "profile").string() + " --window-size=" + std::to_string(width) +
+      ",2000 --virtual-time-budget=2000 --enable-logging=stderr --v=0 --dump-dom file://" +
+      file.string());
+  Browsed browsed;
+  const std::string begin = "RESULT&lt;", end = "&gt;RESULT";
+  const size_t at = ran.out.rfind(begin);
+  if (at != std::string::npos)
+    browsed.result = ran.out.substr(at + begin.size(), ran.out.rfind(end) - at - begin.size());
+  std::istringstream log(ran.err);
+  for (std::string line; std::getline(log, line);)
+    if (line.find("CONSOLE") != std::string::npos) browsed.errors += line + "\n";
+  return browsed;
+}
+
+}  // namespace ink

@@ -1,0 +1,345 @@
+// The report of a run: what a run writes for it, what it finds, and the page in a browser.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "autograd/autograd.h"
+#include "browser.h"
+#include "data/file.h"
+#include "error_of.h"
+#include "run_program.h"
+#include "temp_files.h"
+#include "train/models.h"
+#include "train/report/findings.h"
+#include "train/report/probe.h"
+#include "train/report/report.h"
+#include "train/report/run_data.h"
+
+namespace ink {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+const std::string kSmall =
+    "--n_layer 2 --n_head 2 --n_embd 32 --block_size 32 --batch_size 4 --eval_iters 2 "
+    "--final_eval off --seed 7 ";
+
+Ran train(const fs::path& out_dir, const std::string& options) {
+  return run_program("train " + kSmall + "--out_dir " + out_dir.string() + " " + options);
+}
+
+std::vector<Json> lines_of(const fs::path& file) {
+  std::vector<Json> lines;
+  std::ifstream in(file);
+  for (std::string line; std::getline(in, line);) lines.push_back(Json::parse(line));
+  return lines;
+}
+
+// The object that a page's last call is given.
+Json data_of(const std::string& page) {
+  const size_t begin = page.rfind("report({") + 7, end = page.rfind(");\n</script>");
+  return Json::parse(page.substr(begin, end - begin));
+}
+
+TEST(RunReport, WritesThePageOfARun) {
+  const TempFolder folder;
+  const fs::path out = folder / "run";
+  ASSERT_EQ(train(out, "--max_iters 40 --eval_interval 20 --log_interval 5").code, 0);
+  const Json data = data_of(read_file(out / kReportFile));
+  EXPECT_EQ(data.at("reload_s"), 0);
+  const Json run = data.at("runs").at(0);
+  EXPECT_EQ(run.at("state"), "finished");
+  EXPECT_EQ(run.at("step"), 40);
+  EXPECT_EQ(run.at("config").at("n_embd"), 32);
+  EXPECT_EQ(run.at("metrics").at("step"), Json::parse("[5,10,15,20,25,30,35,40]"));
+  EXPECT_EQ(run.at("metrics").at("train_loss").size(), 8u);
+  EXPECT_EQ(run.at("validation").at("step").at(0), 20);
+  EXPECT_NE(run.at("model_tree").get<std::string>().find("CausalSelfAttention"), std::string::npos);
+  EXPECT_NE(run.at("command").get<std::string>().find("sample --out_dir"), std::string::npos);
+  EXPECT_EQ(run.at("samples").size(), 1u);
+  const Json probes = run.at("probes");
+  EXPECT_EQ(probes.at("step").front(), 1);
+  EXPECT_EQ(probes.at("step").back(), 40);
+  const size_t count = probes.at("step").size();
+  for (const char* name : {"weight_norm", "grad_norm", "update_ratio"}) {
+    EXPECT_EQ(probes.at("parameters").at(name).size(), count) << name;
+    EXPECT_EQ(probes.at("parameters").at(name).at(0).size(),
+              probes.at("parameters").at("name").size());
+  }
+  // A probability for each token after the first, beside the true one.
+  const Json text = probes.at("text");
+  EXPECT_EQ(text.at("tokens").size(), 32u);
+  for (const auto& list : {text.at("p").at(0), text.at("true")}) {
+    EXPECT_TRUE(list.at(0).is_null());
+    for (size_t i = 1; i < list.size(); ++i) {
+      EXPECT_GT(list.at(i).get<double>(), 0);
+      EXPECT_LE(list.at(i).get<double>(), 1);
+    }
+  }
+  // Two layers, two heads, a triangle of 32 x 33 / 2 bytes each.
+  EXPECT_EQ(probes.at("attention").at("weights").at(0).get<std::string>().size(),
+            (4 * 32 * 33 / 2 + 2) / 3 * 4u);
+}
+
+TEST(RunReport, ChangesNoBitOfTheRun) {
+  const TempFolder folder;
+  const fs::path with = folder / "with", without = folder / "without";
+  const std::string options = "--max_iters 12 --eval_interval 4 --dropout 0.1 --report ";
+  ASSERT_EQ(train(with, options + "on").code, 0);
+  ASSERT_EQ(train(without, options + "off").code, 0);
+  for (const char* file : {"model.safetensors", "optimizer.safetensors"})
+    EXPECT_EQ(read_file(with / "ckpt" / file), read_file(without / "ckpt" / file)) << file;
+  for (const char* file : {kReportFile, kProbesFile, kRunFile}) {
+    EXPECT_TRUE(fs::exists(with / file)) << file;
+    EXPECT_FALSE(fs::exists(without / file)) << file;
+  }
+}
+
+TEST(RunReport, AResumedRunMeasuresOn) {
+  const TempFolder folder;
+  const fs::path out = folder / "run";
+  ASSERT_EQ(train(out, "--max_iters 10 --eval_interval 5 --log_interval 5").code, 0);
+  const std::string started = Json::parse(read_file(out / kRunFile)).at("started");
+  // A step that was measured after the checkpoint, and half of another line.
+  std::ofstream(out / kProbesFile, std::ios::app) << "{\"step\":12}\n{\"step\":1";
+  ASSERT_EQ(train(out, "--init_from resume --max_iters 20").code, 0);
+  std::vector<int64_t> steps;
+  for (const Json& line : lines_of(out / kProbesFile)) steps.push_back(line.at("step"));
+  EXPECT_EQ(steps.front(), 1);
+  EXPECT_EQ(std::count(steps.begin(), steps.end(), 12), 0);
+  EXPECT_EQ(steps.back(), 20);
+  EXPECT_TRUE(std::is_sorted(steps.begin(), steps.end()));
+  EXPECT_EQ(Json::parse(read_file(out / kRunFile)).at("started"), started);
+  EXPECT_EQ(data_of(read_file(out / kReportFile)).at("runs").at(0).at("max_iters"), 20);
+}
+
+TEST(RunReport, WhatIsNotOursIsNotTouched) {
+  const TempFolder folder;
+  folder.write("report.html", "<h1>My own</h1>");
+  const Ran refused = train(folder.path(), "--max_iters 2");
+  EXPECT_EQ(refused.code, 1);
+  EXPECT_NE(refused.err.find("report.html: expected a file that inkling wrote"), std::string::npos)
+      << refused.err;
+  EXPECT_FALSE(fs::exists(folder / "metrics.jsonl"));
+  EXPECT_EQ(train(folder.path(), "--max_iters 2 --report off").code, 0);
+  EXPECT_EQ(train(folder.path(), "--max_iters 2 --report off --overwrite").code, 0);
+  EXPECT_EQ(read_file(folder / "report.html"), "<h1>My own</h1>");
+}
+
+TEST(RunReport, OverwriteDeletesTheOldReport) {
+  const TempFolder folder;
+  const fs::path out = folder / "run";
+  ASSERT_EQ(train(out, "--max_iters 4 --eval_interval 2").code, 0);
+  ASSERT_EQ(train(out, "--max_iters 2 --overwrite --report off").code, 0);
+  for (const char* file : {kReportFile, kProbesFile, kRunFile})
+    EXPECT_FALSE(fs::exists(out / file));
+}
+
+TEST(RunReport, ARunGoesOnWithoutIt) {
+  const TempFolder folder;
+  const fs::path out = folder / "run";
+  fs::create_directory(out);
+  fs::create_symlink("/dev/full", out / "probes.jsonl");
+  const Ran refused = train(out, "--max_iters 4");
+  EXPECT_EQ(refused.code, 1);  // before anything is written
+  fs::remove(out / "probes.jsonl");
+  // The report's files cannot be replaced once the run is going on, because they became folders.
+  const Ran ran =
+      run_shell("inkling train " + kSmall +
+                "--max_iters 400 --eval_interval 100 --log_interval 1 --out_dir " + out.string() +
+                " | while read line; do rm -f \"" + (out / kReportFile).string() +
+                "\"; mkdir -p \"" + (out / kReportFile).string() + "/x\"; echo \"$line\"; done");
+  EXPECT_NE(ran.out.find("No report from here on: "), std::string::npos) << ran.out;
+  EXPECT_NE(ran.out.find("Trained in"), std::string::npos) << ran.out;
+  EXPECT_TRUE(fs::exists(out / "ckpt"));
+}
+
+TEST(RunReport, ForeignFilesAreShownAsFarAsTheyAreWhatTheyShouldBe) {
+  const TempFolder folder;
+  folder.write("metrics.jsonl",
+               "{\"step\":10,\"train_loss\":2.5,\"ms\":null}\n{\"step\":20,"
+               "\"train_loss\":2.25}\n");
+  for (const char* probes :
+       {"", "[]\n", "{\"step\":-1}\n", "{\"step\":\"x\"}\n",
+        "{\"step\":5,\"parameters\":[1],\"text\":{\"tokens\":3},\"attention\":{\"weights\":1}}\n",
+        "{\"step\":5,\"parameters\":{\"name\":[\"a\"],\"weight_norm\":[1,2]}}\n",
+        "{\"step\":5,\"activations\":{\"name\":[\"a\"],\"op\":[3],\"mean\":[\"x\"],\"std\":[],"
+        "\"saturated\":[],\"grad_std\":[]}}\n"}) {
+    folder.write("probes.jsonl", probes);
+    for (const char* run :
+         {"{}", "[3]", "{\"config\":3}", "{\"program\":1,\"config\":{\"n_layer\":[]}}",
+          "{\"config\":{\"max_iters\":\"x\"},\"memory_mb\":\"y\"}"}) {
+      folder.write("run.json", run);
+      const Json read = read_run(folder.path());
+      EXPECT_EQ(read.at("metrics").at("train_loss"), Json::parse("[2.5,2.25]"));
+      EXPECT_NO_THROW(findings_of(read));
+      EXPECT_FALSE(read.contains("probes") && read.at("probes").contains("parameters")) << probes;
+    }
+  }
+  EXPECT_NE(error_of([&] { read_run(folder / "none"); }), "");
+}
+
+TEST(RunReport, LongRunsArePagesOfTheSameSize) {
+  const TempFolder folder;
+  std::string metrics;
+  for (int step = 1; step <= 200'000; ++step)
+    metrics += "{\"step\":" + std::to_string(step) +
+               ",\"train_loss\":" + std::to_string(2 + 1.0 / step) + ",\"lr\":0.001,\"ms\":7.25}\n";
+  folder.write("metrics.jsonl", metrics);
+  const Json run = read_run(folder.path());
+  EXPECT_LE(run.at("metrics").at("step").size(), 3000u);
+  EXPECT_EQ(run.at("metrics").at("step").back(), 200'000);
+  EXPECT_LT(report_page({run}).size(), 1'000'000u);
+}
+
+// ---- faults that a report finds
+
+struct StuckHead : GPT {  // head 1 of the second block gets no gradient
+  std::vector<HookHandle> hooks;
+  explicit StuckHead(const GPTConfig& c) : GPT(c) {
+    const int64_t C = c.n_embd, d = C / c.n_head;
+    const Tensor rows = ones({3 * C, C}), columns = ones({C, C});
+    for (int64_t i = 0; i < 3; ++i) Tensor(rows.narrow(0, i * C + d, d)).zero_();
+    Tensor(columns.narrow(1, d, d)).zero_();
+    hooks.push_back(h[1].attn->c_attn.weight.register_hook([=](auto& g) { return g * rows; }));
+    hooks.push_back(h[1].attn->c_proj.weight.register_hook([=](auto& g) { return g * columns; }));
+  }
+  std::vector<Field> fields() override { return GPT::fields(); }
+  size_t object_bytes() const override { return sizeof(*this); }
+};
+
+struct Saturated : GPT {
+  explicit Saturated(const GPTConfig& c) : GPT(c) {
+    const NoGrad no_grad;
+    h[0].mlp.c_fc.bias.fill_(-6);
+  }
+  std::vector<Field> fields() override { return GPT::fields(); }
+  size_t object_bytes() const override { return sizeof(*this); }
+};
+
+// What stands out in a run of a model, at a learning rate.
+std::vector<std::string> found(const std::string& model, double lr, int64_t steps = 300) {
+  TrainConfig config;
+  config.model = model;
+  config.n_embd = 32;
+  config.n_head = 2;
+  config.block_size = 32;
+  config.batch_size = 4;
+  config.bias = true;
+  config.learning_rate = lr;
+  config.warmup_iters = 50;
+  config.max_iters = steps;
+  const TempFolder folder;
+  config.out_dir = folder.path().string();
+  Trainer trainer(config);
+  Probe probe(trainer);
+  std::ofstream metrics(folder / kMetricsFile), probes(folder / kProbesFile);
+  for (int64_t step = 1; step <= steps; ++step) {
+    const bool measured = step == 1 || step == 55 || step == steps;
+    if (measured) probe.before_step();
+    trainer.step();
+    if (measured) probes << probe.after_step() << "\n";
+    metrics << Json{{"step", step}, {"train_loss", trainer.progress().loss}} << "\n";
+  }
+  metrics.close(), probes.close();
+  std::vector<std::string> texts;
+  for (const Json& finding : findings_of(read_run(folder.path())))
+    texts.push_back(finding.at("level").get<std::string>() + ": " +
+                    finding.at("text").get<std::string>());
+  return texts;
+}
+
+bool any_has(const std::vector<std::string>& texts, const std::string& part) {
+  return std::any_of(texts.begin(), texts.end(),
+                     [&](auto& text) { return text.find(part) != std::string::npos; });
+}
+
+TEST(Findings, AHealthyRunHasNone) { EXPECT_EQ(found("gpt", 2e-3), std::vector<std::string>{}); }
+
+TEST(Findings, PlantedFaultsAreNamed) {
+  add_model<StuckHead>("stuck");
+  add_model<Saturated>("saturated");
+  const auto stuck = found("stuck", 2e-3);
+  ASSERT_EQ(stuck.size(), 1u);
+  EXPECT_EQ(stuck[0],
+            "fault: these weights do not learn; nothing or weight decay alone moves them: h.1.attn "
+            "head 1");
+  EXPECT_TRUE(any_has(found("saturated", 2e-3), "fault: h.0.mlp gelu: 100 % of its outputs"));
+  EXPECT_TRUE(any_has(found("gpt", 0.1), "the learning rate is too high"));
+}
+
+TEST(Findings, ReadTheLosses) {
+  const auto run = [](const std::vector<double>& training, const std::vector<double>& validation,
+                      double skipped = 0) {
+    Json json{{"metrics", {{"train_loss", training}}}, {"validation", {{"val_loss", validation}}}};
+    for (size_t i = 0; i < validation.size(); ++i) json["validation"]["step"].push_back(100 * i);
+    json["metrics"]["skipped"] = {skipped};
+    std::string text;
+    for (const Json& finding : findings_of(json)) text += finding.at("text").get<std::string>();
+    return text;
+  };
+  std::vector<double> falling, rising, level;
+  for (int i = 0; i < 100; ++i) {
+    falling.push_back(4 * std::exp(-i / 30.0));
+    rising.push_back(i < 50 ? falling.back() : 4 * std::exp(-50 / 30.0) + 0.02 * (i - 50));
+    level.push_back(i < 20 ? 4 - 0.1 * i : 2);
+  }
+  EXPECT_EQ(run(falling, {2, 1.5, 1}), "");
+  EXPECT_NE(run(rising, {}).find("rises again after"), std::string::npos) << run(rising, {});
+  EXPECT_NE(run(level, {}).find("hardly fallen"), std::string::npos);
+  EXPECT_NE(run(falling, {2, 1, 1.5}).find("lowest after step 100 (1.0000)"), std::string::npos);
+  EXPECT_NE(run(falling, {}, 3).find("3 steps were skipped"), std::string::npos);
+}
+
+// ---- the page in a browser
+
+TEST(ReportPage, InABrowser) {
+  if (browser().empty()) GTEST_SKIP() << "there is no Chromium";
+  const TempFolder folder;
+  const fs::path out = folder / "run";
+  ASSERT_EQ(
+      train(out, "--max_iters 60 --eval_interval 20 --log_interval 5 --sample_interval 30").code,
+      0);
+  const std::string page = read_file(out / kReportFile);
+  // Each section is there, as wide as it should be, and shows what it is about.
+  const std::string script = R"(
+    const missing = [];
+    for (const id of ['loss', 'speed', 'parameters', 'activations', 'samples', 'attention', 'text',
+                      'model']) {
+      const section = document.getElementById(id);
+      if (!section || section.hidden || section.getBoundingClientRect().height < 80) missing.push(id);
+    }
+    const words = document.body.innerText;
+    for (const word of ['best possible', 'validation', 'learning rate', 'tokens per second', 'h.1.attn head 1',
+                        'gelu', 'nats', 'n_embd', 'CausalSelfAttention', 'sample --out_dir'])
+      if (!words.toLowerCase().includes(word.toLowerCase())) missing.push(word);
+    const wide = document.documentElement.scrollWidth > innerWidth + 1;
+    return missing.join(', ') + (wide ? ' scrolls sideways' : '');)";
+  for (const bool dark : {false, true}) {
+    const Browsed browsed = browse(page, script, 1200, dark);
+    EXPECT_EQ(browsed.errors, "");
+    EXPECT_EQ(browsed.result, "");
+  }
+  EXPECT_EQ(browse(page, script, 500).result, "");
+  // Several runs side by side.
+  ASSERT_EQ(train(folder / "other", "--max_iters 20 --eval_interval 10 --learning_rate 1e-3").code,
+            0);
+  const Ran both = run_program("report " + out.string() + " " + (folder / "other").string() +
+                               " --out " + (folder / "both.html").string());
+  EXPECT_EQ(both.code, 0) << both.err;
+  const Browsed browsed = browse(read_file(folder / "both.html"),
+                                 "const t = document.body.innerText;"
+                                 "return [t.includes('other'), t.includes('learning_rate'),"
+                                 "t.includes('0.001')].join();");
+  EXPECT_EQ(browsed.errors, "");
+  EXPECT_EQ(browsed.result, "true,true,true");
+}
+
+}  // namespace
+}  // namespace ink

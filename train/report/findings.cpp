@@ -1,0 +1,240 @@
+#include "train/report/findings.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace ink {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Healthy runs of the default model: weights grow to 5 times their size, 43 % of a GELU saturates.
+// At ten times the learning rate: 12 times, 82 %. (The updates do not tell, because they are
+// measured against the weights, which have grown.)
+constexpr double kGrown = 8;     // median over parameters of their norm, over that at the start
+constexpr double kStill = 1e-7;  // no change that f32 could add up
+constexpr double kFaint = 1e-3;  // of the median gradient norm per element: hardly any gradient
+constexpr double kSaturated =
+    0.6;  // of a nonlinearity's outputs; half of relu's are 0 at the start
+constexpr double kMoreSaturated = 0.4, kTimesOthers = 2.5;  // the same, where its like are not
+constexpr double kWide = 30;        // an activation's deviation, over the median of its kind
+constexpr double kRising = 1.03;    // a loss over its lowest
+constexpr double kFlatLoss = 0.97;  // a loss over what it was at a third of the run
+constexpr size_t kNamed = 3;        // names in one finding
+
+// A list of numbers; null is NaN.
+std::vector<double> numbers(const Json& list) {
+  std::vector<double> values;
+  for (const Json& value : list) values.push_back(value.is_number() ? value.get<double>() : NAN);
+  return values;
+}
+std::vector<double> numbers(const Json& object, const char* name) {
+  return object.is_object() && object.contains(name) ? numbers(object.at(name))
+                                                     : std::vector<double>();
+}
+
+double median(std::vector<double> values) {
+  std::erase_if(values, [](double v) { return !std::isfinite(v); });
+  if (values.empty()) return NAN;
+  const auto middle = values.begin() + std::ssize(values) / 2;
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+// "a, b, c and 4 more"
+std::string listed(const std::vector<std::string>& names) {
+  std::string text;
+  for (size_t i = 0; i < std::min(names.size(), kNamed); ++i) text += (i ? ", " : "") + names[i];
+  if (names.size() > kNamed) text += fmt::format(" and {} more", names.size() - kNamed);
+  return text;
+}
+
+class Findings {
+ public:
+  explicit Findings(const Json& run) : run_(run) {
+    loss();
+    if (!run.contains("probes")) return;
+    const Json& probes = run.at("probes");
+    if (probes.contains("parameters")) parameters(probes.at("parameters"));
+    if (probes.contains("activations")) activations(probes.at("activations"));
+  }
+
+  Json list() const {
+    Json all = Json::array();
+    for (const char* level : {"fault", "hint", "good"})
+      for (const Json& finding : found_)
+        if (finding.at("level") == level) all.push_back(finding);
+    return all;
+  }
+
+ private:
+  void add(const char* level, const char* section, const std::string& text) {
+    found_.push_back({{"level", level}, {"text", text}, {"section", section}});
+  }
+
+  // ---- loss
+  void loss() {
+    const Json metrics = run_.value("metrics", Json()),
+               validation = run_.value("validation", Json());
+    const std::vector<double> skipped = numbers(metrics, "skipped");
+    const double most = skipped.empty() ? 0 : *std::max_element(skipped.begin(), skipped.end());
+    if (most > 0)
+      add("fault", "speed",
+          fmt::format("{:.0f} steps were skipped, because a loss or gradient was not finite; try a "
+                      "lower learning rate",
+                      most));
+    training(numbers(metrics, "train_loss"), numbers(metrics, "best_possible"));
+    validated(numbers(validation, "val_loss"), numbers(validation, "step"),
+              numbers(validation, "best_possible"));
+  }
+
+  // Tenths of a run are compared, because single steps are noisy.
+  void training(std::vector<double> losses, std::vector<double> best) {
+    best.resize(losses.size(), 0.0);
+    for (size_t i = 0; i < losses.size(); ++i)  // some batches are harder than others
+      if (std::isfinite(best[i])) losses[i] -= best[i];
+    if (losses.size() < 20) return;
+    std::vector<double> tenths;
+    for (size_t i = 0; i < 10; ++i)
+      tenths.push_back(median({losses.begin() + std::ssize(losses) * i / 10,
+                               losses.begin() + std::ssize(losses) * (i + 1) / 10}));
+    const auto lowest = std::min_element(tenths.begin(), tenths.end());
+    if (tenths.back() > 1.2 * *lowest && tenths.back() - *lowest > 0.05)
+      add("fault", "loss",
+          fmt::format("the training loss rises again after {} % of the run; the learning rate may "
+                      "be too high",
+                      10 * (lowest - tenths.begin() + 1)));
+    const bool is_far = !(best.back() > 0) || tenths.back() > 0.2 * best.back();
+    if (is_far && *lowest > kFlatLoss * tenths[2])
+      add("hint", "loss", "the training loss has hardly fallen since a third of the run");
+  }
+
+  void validated(const std::vector<double>& losses, const std::vector<double>& steps,
+                 const std::vector<double>& best) {
+    if (losses.empty()) return;
+    const auto lowest = std::min_element(losses.begin(), losses.end());
+    if (losses.size() >= 3 && losses.back() > kRising * *lowest)
+      add("hint", "loss",
+          fmt::format(
+              "the validation loss was lowest after step {:.0f} ({:.4f}) and is {:.4f} now: "
+              "if the training loss still falls, the model learns its data by heart",
+              steps[static_cast<size_t>(lowest - losses.begin())], *lowest, losses.back()));
+    if (!best.empty() && std::isfinite(best.back()) && losses.back() < 1.05 * best.back())
+      add("good", "loss",
+          fmt::format("the validation loss is within {:.1f} % of the best possible",
+                      100 * (losses.back() / best.back() - 1)));
+  }
+
+  // ---- parameters
+  void parameters(const Json& parts) {
+    const auto names = parts.at("name").get<std::vector<std::string>>();
+    const Json &ratios = parts.at("update_ratio"), &turned = parts.at("turned"),
+               &grads = parts.at("grad_norm");
+    std::vector<std::string> still, faint;
+    std::vector<double> medians;  // by probe
+    for (const Json& probe : ratios) medians.push_back(median(of_weights(names, probe)));
+    for (size_t i = 0; i < names.size(); ++i) {
+      bool moves = false, has_gradient = false;
+      for (size_t probe = 0; probe < ratios.size(); ++probe) {
+        const Json& turn = turned[probe][i];
+        moves = moves || !turn.is_number() || turn.get<double>() > kStill || count(parts, i) < 8 ||
+                !(medians[probe] > 100 * kStill);
+        has_gradient = has_gradient || !(per_element(parts, grads[probe], i) <
+                                         kFaint * typical_gradient(parts, grads[probe]));
+      }
+      if (!moves) still.push_back(names[i]);
+      if (!has_gradient && moves) faint.push_back(names[i]);
+    }
+    if (!still.empty())
+      add("fault", "parameters",
+          "these weights do not learn; nothing or weight decay alone moves them: " + listed(still));
+    if (!faint.empty())
+      add("fault", "parameters", "hardly any gradient reaches these weights: " + listed(faint));
+    const double grown = growth(names, parts.at("weight_norm"));
+    if (grown > kGrown)
+      add("fault", "parameters",
+          fmt::format("half of the weights have grown to {:.0f} times their size or more: the "
+                      "learning rate is too high, or weight decay too low",
+                      grown));
+  }
+
+  // The median over parameters of how many times their first norm the last one is.
+  static double growth(const std::vector<std::string>& names, const Json& norms) {
+    const std::vector<double> first = of_weights(names, norms.front()),
+                              last = of_weights(names, norms.back());
+    std::vector<double> times;
+    for (size_t i = 0; i < first.size(); ++i)
+      if (first[i] > 0) times.push_back(last[i] / first[i]);
+    return median(times);
+  }
+
+  // Without biases, which begin at 0.
+  static std::vector<double> of_weights(const std::vector<std::string>& names, const Json& list) {
+    std::vector<double> values = numbers(list);
+    for (size_t i = 0; i < values.size(); ++i)
+      if (names[i].ends_with("bias")) values[i] = NAN;
+    return values;
+  }
+
+  static double count(const Json& parts, size_t i) {
+    const Json counts = parts.value("count", Json());
+    return counts.is_array() && counts[i].is_number() ? std::max(counts[i].get<double>(), 1.0) : 1;
+  }
+  static double per_element(const Json& parts, const Json& norms, size_t i) {
+    return norms[i].is_number() ? norms[i].get<double>() / std::sqrt(count(parts, i)) : NAN;
+  }
+  static double typical_gradient(const Json& parts, const Json& norms) {
+    std::vector<double> all;
+    for (size_t i = 0; i < norms.size(); ++i) all.push_back(per_element(parts, norms, i));
+    return median(all);
+  }
+
+  // ---- activations
+  void activations(const Json& rows) {
+    if (!rows.contains("op")) return;
+    const auto names = rows.at("name").get<std::vector<std::string>>();
+    const std::vector<double> saturated = numbers(rows.at("saturated").back()),
+                              deviations = numbers(rows.at("std").back());
+    for (size_t i = 0; i < names.size(); ++i) {
+      const double others = median_of_others(rows, saturated, i);
+      if (saturated[i] > kSaturated ||
+          (saturated[i] > kMoreSaturated && saturated[i] > kTimesOthers * others))
+        add("fault", "activations",
+            fmt::format("{}: {:.0f} % of its outputs are saturated, so hardly any gradient passes",
+                        names[i], 100 * saturated[i]));
+      const double typical = median_of_others(rows, deviations, i);
+      if (typical > 1e-3 && deviations[i] > kWide * typical)
+        add("hint", "activations",
+            fmt::format(
+                "{}: its deviation, {:.3g}, is {:.0f} times that of its like in other blocks",
+                names[i], deviations[i], deviations[i] / typical));
+    }
+  }
+
+  // Of the other rows with the same op and the same last name, such as "c_fc".
+  static double median_of_others(const Json& rows, const std::vector<double>& values, size_t row) {
+    const auto last_name = [&](size_t i) {
+      const std::string name = rows.at("name")[i].get<std::string>();
+      return name.substr(name.rfind('.') + 1);
+    };
+    std::vector<double> same;
+    for (size_t i = 0; i < values.size(); ++i)
+      if (i != row && rows.at("op")[i] == rows.at("op")[row] && last_name(i) == last_name(row))
+        same.push_back(values[i]);
+    return median(same);
+  }
+
+  const Json& run_;
+  std::vector<Json> found_;
+};
+
+}  // namespace
+
+Json findings_of(const Json& run) { return Findings(run).list(); }
+
+}  // namespace ink

@@ -1,0 +1,13 @@
+// What stands out in a run: what a person who knows training would notice in its numbers.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+
+namespace ink {
+
+/// A list of {"level": "fault", "hint" or "good", "text", "section"}, the worst first, from what
+/// read_run() gives. `section` names the part of the page that shows it. The thresholds, and why
+/// they are as they are, stand in findings.cpp.
+nlohmann::ordered_json findings_of(const nlohmann::ordered_json& run);
+
+}  // namespace ink

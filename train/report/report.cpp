@@ -1,0 +1,63 @@
+#include "train/report/report.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "train/report/chart.h"
+#include "train/report/findings.h"
+#include "train/report/metrics.h"
+#include "train/report/page.h"
+#include "train/report/run_data.h"
+
+namespace ink {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int kReloadSeconds = 10;
+
+// Training steps and evaluations as read_run() lists them, for the chart.
+std::vector<MetricsStep> steps_of(const Json& run) {
+  std::vector<MetricsStep> steps;
+  const auto add = [&](const Json& columns, const char* loss, auto member) {
+    const Json none, &losses = columns.contains(loss) ? columns.at(loss) : none,
+                     &best = columns.contains("best_possible") ? columns.at("best_possible") : none;
+    for (size_t i = 0; i < losses.size(); ++i) {
+      MetricsStep step;
+      step.step = columns.at("step")[i].get<int64_t>();
+      if (losses[i].is_number()) step.*member = losses[i].get<double>();
+      if (i < best.size() && best[i].is_number()) step.best_possible = best[i].get<double>();
+      steps.push_back(step);
+    }
+  };
+  add(run.at("metrics"), "train_loss", &MetricsStep::train_loss);
+  add(run.at("validation"), "val_loss", &MetricsStep::val_loss);
+  return steps;
+}
+
+}  // namespace
+
+std::string report_page(std::vector<Json> runs) {
+  Json data{{"runs", Json::array()}, {"written", time_text()}, {"reload_s", 0}};
+  for (Json& run : runs) {
+    run["findings"] = findings_of(run);
+    if (run.at("state") == "running") data["reload_s"] = kReloadSeconds;
+    data["runs"].push_back(std::move(run));
+  }
+  std::string html =
+      page("report", {"base", "charts", "heatmap", "attention", "probes", "report"}, data);
+  return html.insert(html.find('\n') + 1, std::string(kReportMark) + "\n");
+}
+
+std::string report_text(const Json& run, int columns) {
+  const std::string name = run.at("name").get<std::string>();
+  std::string text = chart_text(loss_chart(steps_of(run), "Loss of " + name), columns, 20);
+  for (const Json& finding : findings_of(run))
+    text += fmt::format("{}: {}\n", finding.at("level").get<std::string>(),
+                        finding.at("text").get<std::string>());
+  return text;
+}
+
+}  // namespace ink

@@ -1,0 +1,253 @@
+#include "train/report/run_data.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <ctime>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "autograd/inspect/machine.h"
+#include "autograd/io/foreign.h"
+#include "data/file.h"
+#include "train/report/probe.h"
+
+namespace ink {
+namespace {
+
+using Json = nlohmann::ordered_json;
+namespace fs = std::filesystem;
+
+constexpr size_t kMostProbes = 40, kMostAttention = 8, kMostSamples = 40;  // on a page
+constexpr size_t kMostRows = 3000;                                         // of metrics
+
+// `most` of count things, the first and the last among them, at equal distances.
+std::vector<size_t> chosen(size_t count, size_t most) {
+  std::vector<size_t> kept;
+  for (size_t i = 0; i < std::min(count, most); ++i)
+    kept.push_back(count <= most ? i : i * (count - 1) / (most - 1));
+  return kept;
+}
+
+// Files of a run may be missing, and another program may have written them: what is not as it
+// should be is left out.
+std::optional<Json> parsed(const std::string& text) {
+  try {
+    return Json(parse_json(text));
+  } catch (const Error&) {
+    return {};
+  }
+}
+std::string text_of(const fs::path& file) {
+  try {
+    return fs::exists(file) ? read_file(file) : "";
+  } catch (const Error&) {
+    return "";
+  }
+}
+std::string text_field(const Json& object, const char* name) {
+  const auto found = object.find(name);
+  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+// Lists of `size` numbers, or nulls, under each of these names?
+bool has_columns(const Json& object, std::initializer_list<const char*> names, size_t size) {
+  return std::all_of(names.begin(), names.end(), [&](const char* name) {
+    const auto column = object.find(name);
+    return column != object.end() && column->is_array() && column->size() == size &&
+           std::all_of(column->begin(), column->end(),
+                       [](const Json& value) { return value.is_number() || value.is_null(); });
+  });
+}
+bool is_list_of_texts(const Json& list) {
+  return list.is_array() &&
+         std::all_of(list.begin(), list.end(), [](auto& item) { return item.is_string(); });
+}
+
+// A part of all probes: "parameters" by name, with a list by probe for each of the columns. Left
+// out if it is not the same list of names in all probes.
+Json by_probe(const std::vector<Json>& probes, const char* part, const char* names,
+              std::initializer_list<const char*> constant,
+              std::initializer_list<const char*> columns) {
+  Json all;
+  for (const Json& probe : probes) {
+    const auto found = probe.find(part);
+    if (found == probe.end() || !found->is_object() || !found->contains(names)) return {};
+    const Json& list = found->at(names);
+    if (!is_list_of_texts(list) || !has_columns(*found, columns, list.size())) return {};
+    if (all.is_null()) {
+      all[names] = list;
+      for (const char* name : constant)
+        if (found->contains(name) && found->at(name).size() == list.size())
+          all[name] = found->at(name);
+    }
+    if (all[names] != list) return {};
+    for (const char* name : columns) all[name].push_back(found->at(name));
+  }
+  return all;
+}
+
+Json attention_of(const std::vector<Json>& probes) {
+  Json all;
+  for (const Json& probe : probes) {
+    const auto found = probe.find("attention");
+    if (found == probe.end() || !found->is_object() || text_field(*found, "weights").empty())
+      return {};
+    const Json layers = found->value("layers", Json()), heads = found->value("heads", Json());
+    if (!layers.is_number_unsigned() || !heads.is_number_unsigned()) return {};
+    all["layers"] = layers;
+    all["heads"] = heads;
+    all["weights"].push_back(found->at("weights"));
+  }
+  const std::vector<size_t> kept = chosen(probes.size(), kMostAttention);
+  for (size_t i = 0; i < probes.size(); ++i)  // null: this probe's are left out of the page
+    if (std::find(kept.begin(), kept.end(), i) == kept.end()) all["weights"][i] = nullptr;
+  return all;
+}
+
+std::vector<Json> read_probes(const fs::path& file) {
+  std::vector<Json> probes;
+  std::string text = text_of(file);
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    std::optional<Json> line = parsed(text.substr(at, end - at));
+    at = end + 1;
+    if (!line || !line->is_object() || !line->contains("step")) continue;
+    const Json& step = line->at("step");
+    if (!step.is_number_unsigned() || (!probes.empty() && step <= probes.back().at("step")))
+      continue;
+    probes.push_back(std::move(*line));
+  }
+  std::vector<Json> kept;
+  for (const size_t i : chosen(probes.size(), kMostProbes)) kept.push_back(std::move(probes[i]));
+  return kept;
+}
+
+Json probes_of(const std::vector<Json>& probes) {
+  Json all;
+  for (const Json& probe : probes) all["step"].push_back(probe.at("step"));
+  const auto add = [&](const char* name, Json part) {
+    if (!part.is_null()) all[name] = std::move(part);
+  };
+  add("parameters", by_probe(probes, "parameters", "name", {"count"},
+                             {"weight_norm", "grad_norm", "update_ratio", "turned"}));
+  add("activations",
+      by_probe(probes, "activations", "name", {"op"}, {"mean", "std", "saturated", "grad_std"}));
+  add("text", by_probe(probes, "text", "tokens", {"true"}, {"p"}));
+  add("attention", attention_of(probes));
+  return all;
+}
+
+// The settings that this program knows, in its order.
+Json config_of(const Json& noted) {
+  Json config = Json::object();
+  const Json given = noted.value("config", Json());
+  if (!given.is_object()) return config;
+  TrainConfig known;
+  for_each_field(known, [&](const char* name, const auto&, const char*, const Limits&) {
+    if (given.contains(name)) config[name] = given.at(name);
+  });
+  return config;
+}
+
+Json samples_of(const fs::path& folder) {
+  std::vector<std::pair<int64_t, fs::path>> files;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (name.rfind("step_", 0) == 0 && entry.path().extension() == ".txt" && name.size() < 24)
+      files.emplace_back(std::atoll(name.c_str() + 5), entry.path());
+  }
+  std::sort(files.begin(), files.end());
+  Json samples = Json::array();
+  for (const size_t i : chosen(files.size(), kMostSamples))
+    samples.push_back({{"step", files[i].first}, {"text", text_of(files[i].second)}});
+  return samples;
+}
+
+// How long it has taken, and how long it will at the speed of the last steps.
+void add_times(Json& run, const std::vector<MetricsStep>& steps) {
+  run["elapsed_s"] = nullptr;
+  std::vector<double> ms;
+  for (auto at = steps.rbegin(); at != steps.rend() && ms.size() < 10; ++at) {
+    if (at->elapsed_s && run["elapsed_s"].is_null()) run["elapsed_s"] = shortened(*at->elapsed_s);
+    if (at->ms) ms.push_back(*at->ms);
+  }
+  const int64_t left = run["max_iters"].get<int64_t>() - run["step"].get<int64_t>();
+  double sum = 0;
+  for (const double one : ms) sum += one;
+  run["seconds_left"] =
+      ms.empty()
+          ? Json()
+          : shortened(static_cast<double>(left) * sum / static_cast<double>(ms.size()) / 1000);
+}
+
+}  // namespace
+
+namespace {
+
+// "GPT: 2 layers, 4 heads, 128 wide, context 160, vocabulary 55; 421376 parameters"
+std::string model_text(Trainer& trainer) {
+  const TrainConfig& config = trainer.config();
+  return fmt::format("{}: {} layers, {} heads, {} wide, context {}, vocabulary {}; {} parameters",
+                     config.model == "gpt" ? "GPT" : config.model, config.n_layer, config.n_head,
+                     config.n_embd, config.block_size, trainer.model().config.vocab_size,
+                     trainer.model().num_parameters());
+}
+
+}  // namespace
+
+std::string time_text() {
+  const std::time_t now = std::time(nullptr);
+  std::tm local{};
+  localtime_r(&now, &local);
+  std::array<char, 32> text{};
+  return {text.data(), std::strftime(text.data(), text.size(), "%Y-%m-%d %H:%M:%S", &local)};
+}
+
+Json describe_run(Trainer& trainer, const std::string& program, const Json& before) {
+  const TrainConfig& config = trainer.config();
+  const std::string began = text_field(before, "started");
+  return {
+      {"program", program},
+      {"started", began.empty() ? time_text() : began},
+      {"machine", describe_machine(parse_device(config.device))},
+      {"data", trainer.dataset().summary()},
+      {"model", model_text(trainer)},
+      {"model_tree", trainer.model().to_string()},
+      {"parameters", trainer.model().num_parameters()},
+      {"memory_mb", static_cast<double>(estimate_memory(trainer.model(), config).total()) / 1e6},
+      {"config", to_json(config)}};
+}
+
+Json read_run(const fs::path& folder, std::optional<RunState> state) {
+  const std::vector<MetricsStep> steps = read_metrics(folder / kMetricsFile);
+  Json run{{"name", folder.filename().empty() ? folder.parent_path().filename().string()
+                                              : folder.filename().string()}};
+  const Json noted = parsed(text_of(folder / kRunFile)).value_or(Json());
+  for (const char* name : {"started", "program", "machine", "data", "model", "model_tree"})
+    if (noted.is_object()) run[name] = text_field(noted, name);
+  run["config"] = noted.is_object() ? config_of(noted) : Json::object();
+  const Json most = run["config"].value("max_iters", Json());
+  const int64_t last = steps.back().step,
+                max_iters = most.is_number_integer() ? most.get<int64_t>() : last;
+  if (!state) state = last >= max_iters ? RunState::finished : RunState::stopped;
+  run["state"] = *state == RunState::running    ? "running"
+                 : *state == RunState::finished ? "finished"
+                                                : "stopped";
+  run["step"] = last;
+  run["max_iters"] = max_iters;
+  for (const char* name : {"parameters", "memory_mb"})
+    if (noted.is_object() && noted.contains(name) && noted.at(name).is_number())
+      run[name] = noted.at(name);
+  run["metrics"] = metrics_columns(steps, false, kMostRows);
+  run["validation"] = metrics_columns(steps, true, kMostRows);
+  add_times(run, steps);
+  const std::vector<Json> probes = read_probes(folder / kProbesFile);
+  if (!probes.empty()) run["probes"] = probes_of(probes);
+  run["samples"] = samples_of(folder / "samples");
+  return run;
+}
+
+}  // namespace ink

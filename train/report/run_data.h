@@ -1,0 +1,35 @@
+// What a report shows of a run: read from the files in its folder.
+#pragma once
+
+#include <filesystem>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "train/report/metrics.h"
+#include "train/trainer.h"
+
+namespace ink {
+
+/// What a run notes of itself when it starts.
+constexpr const char* kRunFile = "run.json";
+
+/// The contents of run.json: config, model, data, machine, program ("inkling 0.1.0, commit ...") and
+/// when the run began. A resumed run keeps that time from `before`, the older contents, if given.
+nlohmann::ordered_json describe_run(Trainer& trainer, const std::string& program,
+                                    const nlohmann::ordered_json& before);
+
+/// "2026-11-26 06:40:12", local time.
+std::string time_text();
+
+/// Is a run going on, has it taken all of its steps, or was it stopped before that?
+enum class RunState { running, finished, stopped };
+
+/// A run, for the page: the object RUN that train/report/README.md describes, but for its findings
+/// and its command. Files that are missing leave their part out; metrics.jsonl must be there.
+/// state: nothing means finished or stopped, as the metrics say.
+nlohmann::ordered_json read_run(const std::filesystem::path& folder,
+                                std::optional<RunState> state = {});
+
+}  // namespace ink
