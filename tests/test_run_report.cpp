@@ -267,9 +267,7 @@ TEST(Findings, PlantedFaultsAreNamed) {
   add_model<Saturated>("saturated");
   const auto stuck = found("stuck", 2e-3);
   ASSERT_EQ(stuck.size(), 1u);
-  EXPECT_EQ(stuck[0],
-            "fault: these weights do not learn; nothing or weight decay alone moves them: h.1.attn "
-            "head 1");
+  EXPECT_EQ(stuck[0], "fault: these weights do not learn, while others do: h.1.attn head 1");
   EXPECT_TRUE(any_has(found("saturated", 2e-3), "fault: h.0.mlp gelu: 100 % of its outputs"));
   EXPECT_TRUE(any_has(found("gpt", 0.1), "the learning rate is too high"));
 }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <utility>
 
 #include "nn/attention.h"
 #include "nn/multihead_attention.h"
@@ -11,7 +13,7 @@ namespace {
 
 constexpr int64_t kMostElements = 1 << 16;
 
-double root_mean_square(const Tensor& x) { return std::sqrt(mean(x * x).item()); }
+double mean_square(const Tensor& x) { return mean(x * x).item(); }
 
 }  // namespace
 
@@ -21,12 +23,14 @@ ParameterParts::ParameterParts(const Module& model) {
   add_heads(const_cast<Module&>(model), "");  // only read here
 }
 
+int64_t ParameterParts::elements_of(const Piece& piece) {
+  const int64_t length = piece.parameter.dim() > 0 ? piece.parameter.size(piece.dim) : 1;
+  return length == 0 ? 0 : piece.parameter.numel() / length * piece.count;
+}
+
 void ParameterParts::add(const std::string& name, std::vector<Piece> pieces) {
   Part part{name, 0, std::move(pieces)};
-  for (const Piece& piece : part.pieces) {
-    const int64_t length = piece.parameter.dim() > 0 ? piece.parameter.size(piece.dim) : 1;
-    part.count += length == 0 ? 0 : piece.parameter.numel() / length * piece.count;
-  }
+  for (const Piece& piece : part.pieces) part.count += elements_of(piece);
   if (part.count > 0) parts_.push_back(std::move(part));
 }
 
@@ -49,50 +53,59 @@ void ParameterParts::add_heads(Module& module, const std::string& name) {
     if (field.module) add_heads(*field.module, name + (name.empty() ? "" : ".") + field.name);
 }
 
-// The elements that stand for a part, in one dimension.
-Tensor ParameterParts::elements(const Part& part, const Pick& pick) {
-  std::vector<Tensor> all;
-  for (const Piece& piece : part.pieces) {
-    Tensor x = pick(piece.parameter);
-    if (!x.defined()) x = zeros_like(piece.parameter);
-    x = x.detach();
-    if (x.dim() > 0) x = x.narrow(piece.dim, piece.start, piece.count);
-    const int64_t step = x.dim() > 0 ? std::min(x.numel() / kMostElements, x.size(0)) : 1;
-    if (step > 1) x = x.index({Slice(0, None, step)});
-    all.push_back(x.reshape({-1}));
-  }
-  return all.size() == 1 ? all[0] : cat(all);
+// The elements that stand for a piece, in one dimension.
+Tensor ParameterParts::elements(const Piece& piece, const Pick& pick) {
+  Tensor x = pick(piece.parameter);
+  if (!x.defined()) x = zeros_like(piece.parameter);
+  x = x.detach();
+  if (x.dim() > 0) x = x.narrow(piece.dim, piece.start, piece.count);
+  const int64_t step = x.dim() > 0 ? std::min(x.numel() / kMostElements, x.size(0)) : 1;
+  if (step > 1) x = x.index({Slice(0, None, step)});
+  return x.reshape({-1});
 }
 
 std::vector<double> ParameterParts::norms(const Pick& pick) const {
   const NoGrad no_grad;
   std::vector<double> norms;
-  for (const Part& part : parts_)
-    norms.push_back(root_mean_square(elements(part, pick)) *
-                    std::sqrt(static_cast<double>(part.count)));
+  for (const Part& part : parts_) {
+    double sum = 0;
+    for (const Piece& piece : part.pieces)
+      sum += mean_square(elements(piece, pick)) * static_cast<double>(elements_of(piece));
+    norms.push_back(std::sqrt(sum));
+  }
   return norms;
 }
 
-std::vector<Tensor> ParameterParts::copies() const {
+ParameterParts::Copies ParameterParts::copies() const {
   const NoGrad no_grad;
-  std::vector<Tensor> copies;
-  for (const Part& part : parts_)
-    copies.push_back(elements(part, [](const Tensor& p) { return p; }).clone());
+  Copies copies;
+  for (const Part& part : parts_) {
+    copies.emplace_back();
+    for (const Piece& piece : part.pieces)
+      copies.back().push_back(elements(piece, [](const Tensor& p) { return p; }).clone());
+  }
   return copies;
 }
 
-std::vector<ParameterParts::Change> ParameterParts::changes_since(
-    const std::vector<Tensor>& copies) const {
+std::vector<ParameterParts::Change> ParameterParts::changes_since(const Copies& copies) const {
   const NoGrad no_grad;
   std::vector<Change> changes;
   for (size_t i = 0; i < parts_.size(); ++i) {
-    const Tensor& old = copies[i];
-    const Tensor change = elements(parts_[i], [](const Tensor& p) { return p; }) - old;
-    const double before = root_mean_square(old), along = mean(change * old).item();
-    const double size = root_mean_square(change) / before, shrunk = along / (before * before);
-    const bool known = before > 0;
-    changes.push_back({known ? size : std::nan(""),
-                       known ? root_mean_square(change - shrunk * old) / before : std::nan("")});
+    double before = 0, changed = 0, least = std::numeric_limits<double>::quiet_NaN();
+    for (size_t j = 0; j < parts_[i].pieces.size(); ++j) {
+      const Piece& piece = parts_[i].pieces[j];
+      const Tensor& old = copies[i][j];
+      const Tensor change = elements(piece, [](const Tensor& p) { return p; }) - old;
+      const double square = mean_square(old), size = static_cast<double>(elements_of(piece));
+      before += square * size;
+      changed += mean_square(change) * size;
+      if (square == 0) continue;
+      const double along = mean(change * old).item() / square;
+      const double turned = std::sqrt(mean_square(change - along * old) / square);
+      if (!(least <= turned)) least = turned;  // or least is NaN
+    }
+    const double ratio = before > 0 ? std::sqrt(changed / before) : std::nan("");
+    changes.push_back({ratio, least});
   }
   return changes;
 }

@@ -18,11 +18,14 @@ class ParameterParts {
   /// What to look at for a parameter, in its shape: the parameter or its gradient. Undefined: zeros.
   using Pick = std::function<Tensor(const Tensor& parameter)>;
 
-  /// How a part changed, as a share of its norm before: NaN where that was 0.
+  /// How a part changed, as a share of its norm before; NaN where that was 0.
   struct Change {
     double ratio;   // |new - old| / |old|
-    double turned;  // the same of the direction alone: 0 if weight decay just shrinks it
+    double turned;  // the same of the direction alone, which weight decay does not change; of a
+                    // head the least among q, k, v and the projection
   };
+  /// The elements of the pieces of each part.
+  using Copies = std::vector<std::vector<Tensor>>;
 
   explicit ParameterParts(const Module& model);
 
@@ -32,9 +35,8 @@ class ParameterParts {
 
   /// The Euclidean norm of each part.
   std::vector<double> norms(const Pick& pick) const;
-  /// Copies of the parts' elements, and how much they changed since.
-  std::vector<Tensor> copies() const;
-  std::vector<Change> changes_since(const std::vector<Tensor>& copies) const;
+  Copies copies() const;
+  std::vector<Change> changes_since(const Copies& copies) const;
 
  private:
   /// Elements of a parameter: `count` from `start` along dimension `dim`, all of the others.
@@ -50,7 +52,8 @@ class ParameterParts {
 
   void add(const std::string& name, std::vector<Piece> pieces);
   void add_heads(Module& module, const std::string& name);
-  static Tensor elements(const Part& part, const Pick& pick);
+  static int64_t elements_of(const Piece& piece);
+  static Tensor elements(const Piece& piece, const Pick& pick);
 
   std::vector<Part> parts_;
 };

@@ -16,9 +16,10 @@ using Json = nlohmann::ordered_json;
 // Healthy runs of the default model: weights grow to 5 times their size, 43 % of a GELU saturates.
 // At ten times the learning rate: 12 times, 82 %. (The updates do not tell, because they are
 // measured against the weights, which have grown.)
-constexpr double kGrown = 8;     // median over parameters of their norm, over that at the start
-constexpr double kStill = 1e-7;  // no change that f32 could add up
-constexpr double kFaint = 1e-3;  // of the median gradient norm per element: hardly any gradient
+constexpr double kGrown = 8;       // median over parameters of their norm, over that at the start
+constexpr double kStill = 1e-6;    // of a direction: rounding alone
+constexpr double kStiller = 0.15;  // of how far the kin turn: healthy heads are above 0.5
+constexpr double kFaint = 1e-3;    // of the median gradient norm per element: hardly any gradient
 constexpr double kSaturated =
     0.6;  // of a nonlinearity's outputs; half of relu's are 0 at the start
 constexpr double kMoreSaturated = 0.4, kTimesOthers = 2.5;  // the same, where its like are not
@@ -133,26 +134,17 @@ class Findings {
   // ---- parameters
   void parameters(const Json& parts) {
     const auto names = parts.at("name").get<std::vector<std::string>>();
-    const Json &ratios = parts.at("update_ratio"), &turned = parts.at("turned"),
-               &grads = parts.at("grad_norm");
     std::vector<std::string> still, faint;
-    std::vector<double> medians;  // by probe
-    for (const Json& probe : ratios) medians.push_back(median(of_weights(names, probe)));
     for (size_t i = 0; i < names.size(); ++i) {
-      bool moves = false, has_gradient = false;
-      for (size_t probe = 0; probe < ratios.size(); ++probe) {
-        const Json& turn = turned[probe][i];
-        moves = moves || !turn.is_number() || turn.get<double>() > kStill || count(parts, i) < 8 ||
-                !(medians[probe] > 100 * kStill);
-        has_gradient = has_gradient || !(per_element(parts, grads[probe], i) <
-                                         kFaint * typical_gradient(parts, grads[probe]));
+      if (count(parts, i) < 8) continue;  // one number has no direction
+      if (is_still(names, parts.at("turned"), i)) {
+        still.push_back(names[i]);
+      } else if (is_faint(parts, i)) {
+        faint.push_back(names[i]);
       }
-      if (!moves) still.push_back(names[i]);
-      if (!has_gradient && moves) faint.push_back(names[i]);
     }
     if (!still.empty())
-      add("fault", "parameters",
-          "these weights do not learn; nothing or weight decay alone moves them: " + listed(still));
+      add("fault", "parameters", "these weights do not learn, while others do: " + listed(still));
     if (!faint.empty())
       add("fault", "parameters", "hardly any gradient reaches these weights: " + listed(faint));
     const double grown = growth(names, parts.at("weight_norm"));
@@ -171,6 +163,37 @@ class Findings {
     for (size_t i = 0; i < first.size(); ++i)
       if (first[i] > 0) times.push_back(last[i] / first[i]);
     return median(times);
+  }
+
+  // Does a part keep its direction, in all probes but the first, which has no other before it?
+  // Others of its kind, such as all heads, turn about as far as each other.
+  static bool is_still(const std::vector<std::string>& names, const Json& turned, size_t part) {
+    std::vector<double> shares;  // by probe
+    bool moves = turned.size() < 2;
+    for (size_t probe = 1; probe < turned.size(); ++probe) {
+      const std::vector<double> all = numbers(turned[probe]);
+      std::vector<double> kin;
+      for (size_t i = 0; i < names.size(); ++i)
+        if (i != part && kind(names[i]) == kind(names[part])) kin.push_back(all[i]);
+      shares.push_back(all[part] / median(kin));
+      moves = moves || !(all[part] < kStill) || !(median(all) > 100 * kStill);
+    }
+    return !moves || median(shares) < kStiller;
+  }
+  // "h.0.attn head 2" -> "h.#.attn head #"
+  static std::string kind(std::string name) {
+    for (char& c : name)
+      if (c >= '0' && c <= '9') c = '#';
+    name.erase(
+        std::unique(name.begin(), name.end(), [](char a, char b) { return a == b && a == '#'; }),
+        name.end());
+    return name;
+  }
+  static bool is_faint(const Json& parts, size_t part) {
+    const Json& grads = parts.at("grad_norm");
+    return std::all_of(grads.begin(), grads.end(), [&](const Json& probe) {
+      return per_element(parts, probe, part) < kFaint * typical_gradient(parts, probe);
+    });
   }
 
   // Without biases, which begin at 0.

@@ -94,10 +94,13 @@ Json Probe::after_step() {
   context().default_device = parse_device(config.device);
   context().autocast = config.autocast();
   trainer_.model().eval();
-  const auto changes = parts_.changes_since(std::exchange(before_, {}));
+  const auto in_step = parts_.changes_since(before_);
+  const auto since_last = last_.empty() ? in_step : parts_.changes_since(last_);
+  before_.clear();
+  last_ = parts_.copies();
   Json line{{"step", trainer_.steps_done()}};
   line["activations"] = activations();
-  line["parameters"] = parameters(changes);
+  line["parameters"] = parameters(in_step, since_last);
   line["text"] = text();
   try {
     line["attention"] = attention();
@@ -120,7 +123,8 @@ Json Probe::activations() {
           {"grad_std", column(rows, [](auto& row) { return shortened(row.grad_std); })}};
 }
 
-Json Probe::parameters(const std::vector<ParameterParts::Change>& changes) const {
+Json Probe::parameters(const std::vector<ParameterParts::Change>& in_step,
+                       const std::vector<ParameterParts::Change>& since_last) const {
   std::vector<size_t> all(parts_.size());
   for (size_t i = 0; i < all.size(); ++i) all[i] = i;
   const std::vector<double> norms = parts_.norms([](const Tensor& p) { return p; });
@@ -128,8 +132,8 @@ Json Probe::parameters(const std::vector<ParameterParts::Change>& changes) const
           {"count", column(all, [&](size_t i) { return parts_.count(i); })},
           {"weight_norm", column(all, [&](size_t i) { return shortened(norms[i]); })},
           {"grad_norm", column(all, [&](size_t i) { return shortened(grad_norms_.at(i)); })},
-          {"update_ratio", column(all, [&](size_t i) { return shortened(changes[i].ratio); })},
-          {"turned", column(all, [&](size_t i) { return shortened(changes[i].turned); })}};
+          {"update_ratio", column(all, [&](size_t i) { return shortened(in_step[i].ratio); })},
+          {"turned", column(all, [&](size_t i) { return shortened(since_last[i].turned); })}};
 }
 
 // The probability of each token given those before it; of the first one nothing is known.

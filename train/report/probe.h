@@ -33,14 +33,15 @@ class Probe {
   nlohmann::ordered_json after_step();
 
  private:
-  nlohmann::ordered_json parameters(const std::vector<ParameterParts::Change>& changes) const;
+  nlohmann::ordered_json parameters(const std::vector<ParameterParts::Change>& in_step,
+                                    const std::vector<ParameterParts::Change>& since_last) const;
   nlohmann::ordered_json activations();
   nlohmann::ordered_json text() const;
   nlohmann::ordered_json attention() const;
 
   Trainer& trainer_;
   ParameterParts parts_;
-  std::vector<Tensor> before_;  // copies
+  ParameterParts::Copies before_, last_;  // before the step, and after the one measured before
   std::vector<double> grad_norms_;
   bool is_small_ = false;             // a batch is split over threads, rather than each op
   Tensor x_, y_;                      // (B, T) ids of the batch

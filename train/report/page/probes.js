@@ -97,10 +97,11 @@ const kParameters = {
            'hundred steps. Below 0.00001 a parameter hardly moves. Above 0.1 it is thrown about, ' +
            'because the learning rate is too high for it. The ratio falls with the learning ' +
            'rate, so it is small during warm-up and at the end.'},
-    {key: 'turned', name: 'direction', scale: () => kUpdateScale, show: show_number, map_only: true,
-     title: 'how far one step turned the weight: the same ratio, of its direction alone',
-     note: 'Weight decay shrinks a weight and does not turn it. A parameter that moves but does ' +
-           'not turn is not learning.'},
+    {key: 'turned', name: 'direction', scale: log_scale, show: show_number, map_only: true,
+     title: 'how far the direction changed since the probe before; of a head, the least of its ' +
+            'q, k, v and projection',
+     note: 'Weight decay shrinks a weight and does not turn it. A part that turns far less than ' +
+           'its like is not learning.'},
     {key: 'grad_norm', name: 'gradient norm', scale: log_scale, show: show_number,
      title: 'norm of the gradient',
      note: 'Layers of one kind should have norms of about the same size. Norms that shrink ' +
