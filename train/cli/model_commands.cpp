@@ -16,6 +16,7 @@
 #include "train/cli/attention_page.h"
 #include "train/cli/command_line.h"
 #include "train/cli/console.h"
+#include "train/cli/model_options.h"
 #include "train/trainer.h"
 
 namespace ink {
@@ -26,27 +27,6 @@ std::string read_text(const std::string& file) {
 }
 
 CommandOptions::Rules up_to(double most) { return {.shows_default = true, .limits = {0, most}}; }
-
-// Options that name a model and its device.
-struct ModelOptions {
-  std::string out_dir = "out", checkpoint, device = "cpu";
-  int64_t threads = 0;
-
-  void add_to(CommandOptions& command) {
-    command.add("--out_dir", &out_dir, "folder of the run", {.shows_default = true});
-    command.add("--checkpoint", &checkpoint,
-                "ckpt (the last) or best; by default best, if there is one");
-    command.add("--device", &device, "cpu, cuda or cuda:N: what the model runs on",
-                {.shows_default = true});
-    command.add("--threads", &threads, "CPU threads; 0: OMP_NUM_THREADS, or else one per core",
-                up_to(1024));
-  }
-  /// Sets the threads and returns the device.
-  Device use() const {
-    use_threads(threads);
-    return parsed_device(device);
-  }
-};
 
 void describe_checkpoint(const LoadedModel& loaded) {
   std::cout << fmt::format("checkpoint  {}, step {}\n", loaded.folder.string(), loaded.step);
