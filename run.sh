@@ -18,6 +18,7 @@ usage: $name COMMAND [options]
   train [options]      build, then train a GPT on the built-in stories
   sample [options]     let a trained model write            eval, info, gradcheck: likewise
   report [RUN ...]     what a run logged, as a page; --text, --svg FILE: its loss curve
+  look [options]       write a page that shows one forward pass of a trained model, step by step
   draw [options]       show the ops of a training step: what each reads, keeps and takes
   bench [options]      measure a training step on this machine: time, memory, and where they go
   lesson [NAME]        read and run a lesson, such as 0 or 7_gpt; without NAME, list them
@@ -408,7 +409,7 @@ misused() {
 ((BASH_VERSINFO[0] >= 5)) || die "run.sh needs bash 5 or newer."
 command=${1:-help}
 case $command in
-  train | sample | eval | report | draw | bench | gradcheck | info | lesson |
+  train | sample | eval | report | look | draw | bench | gradcheck | info | lesson | \
     walkthrough | seedhunt)
     run_program "$@"
     ;;

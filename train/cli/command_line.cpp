@@ -43,6 +43,7 @@ const std::map<std::string, Command>& commands() {
       {"eval", {eval_command, "measure a trained model's loss on the whole validation set"}},
       {"bench", {bench_command, "measure a training step: time, memory, and where they go"}},
       {"report", {report_command, "draw a run's loss curve, or write its metrics as a table"}},
+      {"look", {look_command, "write a page that shows one forward pass, step by step"}},
       {"draw", {draw_command, "show the ops of a training step, or of one op, as text or SVG"}},
       {"gradcheck", {gradcheck_command, "check the gradients of every op and layer numerically"}},
       {"info", {info_command, "show this build, or what a checkpoint holds"}},

@@ -31,6 +31,7 @@ int exercise_command(const Arguments& arguments);  // exercise_command.cpp
 int seedhunt_command(const Arguments& arguments);  // seedhunt_command.cpp
 int bench_command(const Arguments& arguments);     // bench_command.cpp
 int report_command(const Arguments& arguments);    // report_command.cpp
+int look_command(const Arguments& arguments);      // look_command.cpp
 int draw_command(const Arguments& arguments);      // draw_command.cpp
 
 /// parse_device; throws UsageError.

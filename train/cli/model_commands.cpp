@@ -22,10 +22,6 @@
 namespace ink {
 namespace {
 
-std::string read_text(const std::string& file) {
-  return with_prefix("--start", [&] { return read_file(file); });
-}
-
 CommandOptions::Rules up_to(double most) { return {.shows_default = true, .limits = {0, most}}; }
 
 void describe_checkpoint(const LoadedModel& loaded) {
@@ -61,7 +57,7 @@ struct SampleOptions {
 };
 
 void write_samples(const LoadedModel& loaded, SampleOptions options) {
-  if (options.start.rfind("FILE:", 0) == 0) options.start = read_text(options.start.substr(5));
+  options.start = given_text(options.start);
   if (options.start.empty()) options.start = loaded.start;
   if (options.generate.max_new_tokens < 0) {
     const auto given = static_cast<int64_t>(loaded.tokenizer->encode(options.start).size());

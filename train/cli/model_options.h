@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "data/file.h"
 #include "train/cli/command_line.h"
 
 namespace ink {
@@ -26,5 +27,11 @@ struct ModelOptions {
     return parsed_device(device);
   }
 };
+
+/// What --start means: "FILE:path" is the text of that file, which may not be empty.
+inline std::string given_text(const std::string& start) {
+  if (start.rfind("FILE:", 0) != 0) return start;
+  return with_prefix("--start", [&] { return read_file(start.substr(5)); });
+}
 
 }  // namespace ink

@@ -2,8 +2,10 @@
 //   rows     names                             columns  steps
 //   value    (row, column) => number or null   format   value => text
 //   title    what the colours show, with its unit
-//   scale    {from, to, log, diverging, ticks: [[value, text], ...]}; diverging: the middle is
-//            neutral
+//   scale    {from, to, log, root, diverging, ticks: [[value, text], ...]}; root: colours by the
+//            square root; diverging: the middle is neutral
+//   height   of a row in pixels; by default it fits the names
+//   say      (row, column) => the text for a value; by default "NAME, step STEP: VALUE"
 // Point at a cell, or move with the arrow keys, to read its value.
 class HeatMap {
   constructor(element, {id, label}) {
@@ -28,7 +30,7 @@ class HeatMap {
   }
   update(options) {
     this.options = options;
-    const {rows, columns, title} = options, height = rows.length > 14 ? 15 : 20;
+    const {rows, columns, title, height = rows.length > 14 ? 15 : 20} = options;
     this.title.textContent = title;
     this.box.hidden = rows.length === 0;
     this.box.style.setProperty('--row', height + 'px');
@@ -55,7 +57,8 @@ class HeatMap {
   }
   // Where a value stands on the scale, 0..1. On a logarithmic one, 0 is the lowest.
   place(v) {
-    const {from, to, log} = this.options.scale;
+    const {from, to, log, root} = this.options.scale;
+    if (root) return Math.sqrt(clamp((v - from) / (to - from), 0, 1));
     if (!log) return clamp((v - from) / (to - from), 0, 1);
     return v <= 0 ? 0 : clamp(Math.log(v / from) / Math.log(to / from), 0, 1);
   }
@@ -72,7 +75,7 @@ class HeatMap {
     }));
   }
   look(row, column, scroll = true) {
-    const {rows, columns, value, format} = this.options;
+    const {rows, columns, value, format, say} = this.options;
     this.names.querySelector('.at')?.classList.remove('at');
     this.cell.hidden = row === null;
     if (row === null) {
@@ -85,7 +88,7 @@ class HeatMap {
       top: 100 * row / rows.length + '%', height: 100 / rows.length + '%',
       left: 100 * column / columns.length + '%', width: 100 / columns.length + '%'});
     if (scroll) this.cell.scrollIntoView({block: 'nearest'});
-    this.value.textContent =
+    this.value.textContent = say ? say(row, column) :
         `${rows[row]}, step ${show_count(columns[column])}: ${format(value(row, column))}`;
   }
   point(event) {

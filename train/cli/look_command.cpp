@@ -1,0 +1,71 @@
+// inkling look: a page that shows one forward pass of a trained model.
+#include <fmt/format.h>
+
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "autograd/io/atomic_file.h"
+#include "train/cli/command_line.h"
+#include "train/cli/console.h"
+#include "train/cli/model_options.h"
+#include "train/report/look.h"
+#include "train/report/page.h"
+#include "train/trainer.h"
+
+namespace ink {
+namespace {
+
+// The ids of the text, or of one that the model writes.
+std::vector<int64_t> ids_to_show(const LoadedModel& loaded, const std::string& start,
+                                 int64_t tokens) {
+  if (!start.empty()) return loaded.tokenizer->encode(start);
+  context().random = {.seed = 1337};
+  return write_sample(*loaded.model, *loaded.tokenizer, loaded.start,
+                      {.max_new_tokens = tokens - 1}, [](const std::string&) {});
+}
+
+std::string look_page(const LoadedModel& loaded, std::vector<int64_t> ids) {
+  const GPTConfig& sizes = loaded.model->config;
+  const int64_t most = look_tokens(sizes), given = std::ssize(ids);
+  if (given > most) ids.erase(ids.begin(), ids.end() - most);
+  nlohmann::json data = look_data(*loaded.model, *loaded.tokenizer, ids);
+  data["title"] = fmt::format("A look into {}, step {}", loaded.folder.string(), loaded.step);
+  data["model"] =
+      fmt::format("{}: {} layers, {} heads, {} wide, context {}, vocabulary {}; {} parameters",
+                  loaded.config.model == "gpt" ? "GPT" : loaded.config.model, sizes.n_layer,
+                  sizes.n_head, sizes.n_embd, sizes.block_size, sizes.vocab_size,
+                  count_text(static_cast<double>(loaded.model->num_parameters())));
+  data["trained_on"] = loaded.dataset;
+  data["given"] = given;
+  return page("look", {"base", "heatmap", "attention", "look_steps", "look"}, data);
+}
+
+}  // namespace
+
+int look_command(const Arguments& arguments) {
+  CommandOptions command("look",
+                         "Writes an HTML page that shows one forward pass of a trained model: "
+                         "every tensor, what the model says next, and what each head does.");
+  ModelOptions model;
+  std::string start, out = "look.html";
+  model.add_to(command);
+  command.add("--start", &start,
+              "the text to look at, or FILE:path; by default one that the model writes");
+  command.add("--out", &out, "the page", {.shows_default = true});
+  if (!command.parse(arguments)) return kOk;
+  const FieldGuard on_device(&Context::default_device, model.use());
+  start = given_text(start);
+  AtomicFile{out};  // throws if not writable
+  const LoadedModel loaded = load_model(model.out_dir, model.checkpoint);
+  const std::vector<int64_t> ids = ids_to_show(loaded, start, look_tokens(loaded.model->config));
+  const std::string html = look_page(loaded, ids);
+  AtomicFile file(out);
+  file.write(html.data(), html.size());
+  file.commit();
+  std::cout << "Written: " << out << "\n";
+  return kOk;
+}
+
+}  // namespace ink
