@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "autograd/autograd.h"
-#include "browser.h"
 #include "data/file.h"
 #include "error_of.h"
 #include "run_program.h"
@@ -293,50 +292,6 @@ TEST(Findings, ReadTheLosses) {
   EXPECT_NE(run(level, {}).find("hardly fallen"), std::string::npos);
   EXPECT_NE(run(falling, {2, 1, 1.5}).find("lowest after step 100 (1.0000)"), std::string::npos);
   EXPECT_NE(run(falling, {}, 3).find("3 steps were skipped"), std::string::npos);
-}
-
-// ---- the page in a browser
-
-TEST(ReportPage, InABrowser) {
-  if (browser().empty()) GTEST_SKIP() << "there is no Chromium";
-  const TempFolder folder;
-  const fs::path out = folder / "run";
-  ASSERT_EQ(
-      train(out, "--max_iters 60 --eval_interval 20 --log_interval 5 --sample_interval 30").code,
-      0);
-  const std::string page = read_file(out / kReportFile);
-  // Each section is there, as wide as it should be, and shows what it is about.
-  const std::string script = R"(
-    const missing = [];
-    for (const id of ['loss', 'speed', 'parameters', 'activations', 'samples', 'attention', 'text',
-                      'model']) {
-      const section = document.getElementById(id);
-      if (!section || section.hidden || section.getBoundingClientRect().height < 80) missing.push(id);
-    }
-    const words = document.body.innerText;
-    for (const word of ['best possible', 'validation', 'learning rate', 'tokens per second', 'h.1.attn head 1',
-                        'gelu', 'nats', 'n_embd', 'CausalSelfAttention', 'sample --out_dir'])
-      if (!words.toLowerCase().includes(word.toLowerCase())) missing.push(word);
-    const wide = document.documentElement.scrollWidth > innerWidth + 1;
-    return missing.join(', ') + (wide ? ' scrolls sideways' : '');)";
-  for (const bool dark : {false, true}) {
-    const Browsed browsed = browse(page, script, 1200, dark);
-    EXPECT_EQ(browsed.errors, "");
-    EXPECT_EQ(browsed.result, "");
-  }
-  EXPECT_EQ(browse(page, script, 500).result, "");
-  // Several runs side by side.
-  ASSERT_EQ(train(folder / "other", "--max_iters 20 --eval_interval 10 --learning_rate 1e-3").code,
-            0);
-  const Ran both = run_program("report " + out.string() + " " + (folder / "other").string() +
-                               " --out " + (folder / "both.html").string());
-  EXPECT_EQ(both.code, 0) << both.err;
-  const Browsed browsed = browse(read_file(folder / "both.html"),
-                                 "const t = document.body.innerText;"
-                                 "return [t.includes('other'), t.includes('learning_rate'),"
-                                 "t.includes('0.001')].join();");
-  EXPECT_EQ(browsed.errors, "");
-  EXPECT_EQ(browsed.result, "true,true,true");
 }
 
 }  // namespace

@@ -239,7 +239,8 @@ const std::set<std::string> kNoPartOfAStep = {
     "weight_decay",    "grad_clip",     "out_dir",
     "init_from",       "data_changed",  "max_minutes",
     "eval_interval",   "eval_iters",    "log_interval",
-    "sample_interval", "batch_parts"};
+    "sample_interval", "batch_parts",   "final_eval",
+    "report"};
 const char* const kOfTheModel[] = {"data",   "tokenizer",  "model",   "n_layer", "n_head",
                                    "n_embd", "block_size", "dropout", "bias"};
 
