@@ -380,7 +380,7 @@ class TrainRun {
       console_.paragraph(
           fmt::format("{}  over {} sampled batch{}; the whole set would take about {}: {}",
                       final_text(sampled), config_.eval_iters, config_.eval_iters == 1 ? "" : "es",
-                      clock_text(estimate), eval_typed()));
+                      clock_text(std::max(estimate, 1.0)), eval_typed()));
       return true;
     }
     const Clock::time_point whole_begin = Clock::now();
