@@ -1,4 +1,4 @@
-// The page of `inkling look` holds the numbers that the model computes, and the model stays as it is.
+// The page of `inkling look` holds the numbers that the model computes, and the model is as before.
 #include <gtest/gtest.h>
 
 #include <bit>

@@ -148,7 +148,7 @@ function next_bars(model, token, head, temperature) {
     inner.style.width = 100 * (p || 0) + '%';
     return make('div', {class: 'bar ' + kind}, inner);
   };
-  const number_of = p => p === null ? '\u2013' : p.toFixed(3);
+  const number_of = p => p === null ? '\u2013' : p < .0005 ? '<0.001' : p.toFixed(3);
   const cells = rows.flatMap(({id, p}) => {
     const kind = id === follows ? 'true-next' : '', q = without ? p_without(id) : null;
     return [make('code', {class: kind}, model.word(id)),
@@ -179,11 +179,11 @@ function next_note(model, token, head, temperature) {
 // The table of heads that can be taken away.
 function show_heads(model, element) {
   if (!model.knocked) {
-    element.replaceChildren(make('p', {}, 'This model has so many heads that they were not tried.'));
+    element.append(make('p', {}, 'This model has so many heads that they were not tried.'));
     return;
   }
   const {layers, heads} = model.knocked, buttons = [];
-  const table = make('table', {class: 'heads'});
+  const table = make('table', {class: 'harms'});
   for (let layer = 0; layer < layers; ++layer) {
     const row = table.insertRow();
     row.append(make('th', {scope: 'row'}, 'layer ' + layer));
@@ -197,21 +197,27 @@ function show_heads(model, element) {
   let here = false;
   const mode = button_group('Over', [[false, 'all tokens'], [true, 'the chosen token']], here,
                             value => { here = value; draw(); });
+  const scale = make('div', {class: 'scale'}), words = make('p', {class: 'small'});
   const draw = () => {
-    const {token, head: chosen} = model.chosen;
+    const {token, head: chosen} = model.chosen, text = x => x === null ? '\u2013' :
+        (x < 0 ? '\u2212' : '+') + show_number(Math.abs(x), 2);
     const harms = buttons.map((_, head) => model.harm(head, here ? token : null));
     const most = Math.max(...harms.map(x => Math.abs(x ?? 0)), 1e-9);
     buttons.forEach((button, head) => {
       const harm = harms[head], colour = diverging(.5 + (harm ?? 0) / most / 2);
-      button.textContent = harm === null ? '\u2013' :
-          (harm < 0 ? '\u2212' : '+') + Math.abs(harm).toFixed(heads > 8 ? 1 : 2);
+      button.textContent = heads > 8 ? '' : text(harm);
+      button.title = `Without ${model.head_name(head)}: ${text(harm)}`;
       button.style.background = rgb(colour);
       button.style.color = ink_on(colour);
       button.setAttribute('aria-pressed', String(head === chosen));
-      button.setAttribute('aria-label', `Without ${model.head_name(head)}: ${button.textContent}`);
+      button.setAttribute('aria-label', button.title);
     });
+    show_scale(scale, diverging, [[0, text(-most)], [.5, '0'], [1, text(most)]]);
+    words.textContent = chosen === null ? 'No head is taken away.' :
+        `${buttons[chosen].title} nats. Choose it again to put it back.`;
   };
-  element.append(make('div', {class: 'controls'}, mode), make('div', {class: 'scroll'}, table));
+  element.append(make('div', {class: 'controls'}, mode), make('div', {class: 'scroll'}, table),
+                 words, scale);
   on_scheme(draw);
   model.watch(draw);
 }
@@ -277,8 +283,9 @@ class Diagram {
     const paths = this.model.steps.flatMap((step, i) => [...new Set(step.from)].map(from => {
       const [a, b] = [middle(from), middle(i)], near = i - from === 1;
       const x = left - (near ? 10 : Math.min(left - 6, 14 + 7 * (i - from)));
-      const path = make_svg('path', {d: `M${left} ${a}C${x} ${a} ${x} ${a} ${x} ${a + 12}V${b - 12}` +
-                                        `C${x} ${b} ${x} ${b} ${left} ${b}`});
+      const d = `M${left} ${a}C${x} ${a} ${x} ${a} ${x} ${a + 12}V${b - 12}` +
+          `C${x} ${b} ${x} ${b} ${left} ${b}`;
+      const path = make_svg('path', {d});
       if (i === chosen || from === chosen) path.classList.add('at');
       return path;
     }));
@@ -307,7 +314,8 @@ class Panel {
     this.head = 0;
     this.text = make('div', {'aria-live': 'polite'});
     this.slots = [];  // maps that every step uses again
-    this.box = make('div', {class: 'panel'}, this.text);
+    this.buttons = make('div', {class: 'controls between'});
+    this.box = make('div', {class: 'panel'}, this.buttons, this.text);
     element.append(this.box);
     model.watch((chosen, first, change) => {
       if (first || 'step' in change) this.show();
@@ -319,6 +327,10 @@ class Panel {
     const from = [...new Set(step.from)].map(i => make(
         'button', {type: 'button', onclick: () => model.choose({step: i})},
         model.steps[i].about.title));
+    const by = (text, i) => make('button', {type: 'button', disabled: !model.steps[i],
+                                            onclick: () => model.choose({step: i})}, text);
+    const {step: at} = model.chosen;
+    this.buttons.replaceChildren(by('\u2191 Previous', at - 1), by('\u2193 Next', at + 1));
     this.text.replaceChildren(
         make('h3', {}, about.title), make('p', {}, about.text),
         about.formula ? make('pre', {}, about.formula) : '',
@@ -347,7 +359,7 @@ class Panel {
   show_picture(slot, step, picture) {
     const {model} = this, {about} = step, name = about.names?.[picture.name] || picture.name;
     const size = picture.heads ? `${picture.heads} heads, ${picture.rows} \u00d7 ${picture.rows}` :
-        `${picture.rows} tokens \u00d7 ${picture.columns}` +
+        `${picture.rows} ${picture.rows === 1 ? 'token' : 'tokens'} \u00d7 ${picture.columns}` +
         (picture.shown < picture.columns ? `; the first ${picture.shown} are shown` : '');
     slot.title.textContent = `${name} (${size})`;
     const first_of_heads = picture.heads && picture === step.pictures.find(p => p.heads);
@@ -367,8 +379,9 @@ class Panel {
     if (picture.heads)
       return `head ${this.head}: ${model.named(i)} looks at ${model.named(j)}: ` +
           (v === null ? 'masked' : text);
-    return about.vocabulary ? `after ${model.named(i)}: token ${show_token(model.words[j] ?? j)}: ` +
-        text : `${model.named(i)}, feature ${j}: ${text}`;
+    return about.vocabulary ?
+        `after ${model.named(i)}: token ${show_token(model.words[j] ?? j)}: ${text}` :
+        `${model.named(i)}, feature ${j}: ${text}`;
   }
   head_choice(heads) {
     const options = Array.from({length: heads}, (_, h) => [h, String(h)]);
