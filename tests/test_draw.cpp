@@ -154,11 +154,14 @@ TEST(DrawCommand, TakesTheModelOfARun) {
   const std::string out = (folder / "run").string();
   const Ran trained = run_program(
       "train --max_iters 1 --eval_iters 1 --n_layer 1 --n_head 1 --n_embd 8 --block_size 12 "
-      "--out_dir " +
+      "--batch_size 5 --composed --out_dir " +
       out);
   ASSERT_EQ(trained.code, 0) << trained.err;
   const Ran ran = run_program("draw --batch_size 3 --out_dir " + out);
   EXPECT_NE(ran.out.find("(3, 12, 8)"), std::string::npos) << ran.err;
+  const Ran same = run_program("draw --out_dir " + out);
+  EXPECT_NE(same.out.find("(5, 12, 8)"), std::string::npos) << same.err;
+  EXPECT_EQ(same.out.find("layer_norm"), std::string::npos);  // composed, as the run was
   const Ran both = run_program("draw --n_layer 2 --out_dir " + out);
   EXPECT_EQ(both.code, 2);
   EXPECT_NE(both.err.find("--out_dir names a model: --n_layer cannot change it"),

@@ -66,16 +66,13 @@ std::vector<FlowOp> ops_of_step(GPT& model, const TrainConfig& config) {
   return best;
 }
 
-Drawn draw_step(TrainConfig config, const std::string& out_dir) {
-  std::unique_ptr<GPT> model;
-  if (out_dir.empty()) {
-    config.check();
+// model: that of a run; null: a new one.
+Drawn draw_step(const TrainConfig& config, std::unique_ptr<GPT> model) {
+  config.check();
+  if (!model) {
     const int64_t vocab_size = make_dataset(config)->tokenizer().vocab_size();
     manual_seed(static_cast<uint64_t>(config.seed));
     model = make_model(config.model, config.gpt(vocab_size));
-  } else {
-    model = load_model(out_dir).model;
-    config.block_size = model->config.block_size;
   }
   check_memory("this step", estimate_memory(*model, config).total());
   return {fmt::format("A training step of {} x {} tokens; {} parameters. Times are the best of {}.",
@@ -108,8 +105,12 @@ const OpCase& row_of(const std::string& name) {
   }
   for (const OpCase& row : op_cases())
     if (row.name.rfind(name + ".", 0) == 0) return row;
+  std::string hint = suggestion(name, names);
+  for (const std::string& other : names)
+    if (hint.empty() && other.find(name) != std::string::npos)
+      hint = "; did you mean " + other.substr(0, other.find('.')) + "?";
   throw UsageError(fmt::format("expected an op of train/cases/op_cases.cpp, got '{}'{}",
-                               printable(name, 60), suggestion(name, names)));
+                               printable(name, 60), hint));
 }
 
 const std::vector<In>& set_of(const OpCase& row) {
@@ -148,11 +149,12 @@ Drawn draw_op(const OpCase& row) {
   flow.note_kept();
   const size_t forward = flow.ops().size();
   grad(results, wanted, dys, true, true);
-  Drawn drawn{fmt::format("{} of {}, and the gradients from dy0, dy1, ... of its outputs.\n"
-                          "Its formula is above the op, in the file of autograd/ops that has the "
-                          "name \"{}\".",
-                          row.name, shapes, row.name.substr(0, row.name.find('.'))),
-              flow.ops()};
+  Drawn drawn{
+      fmt::format("{} of {}.\nBelow it are the ops of its gradients; dy0 is the gradient of "
+                  "its first output.\nIts formula is above it, in the file of autograd/ops "
+                  "that has its name.",
+                  row.name, shapes),
+      flow.ops()};
   for (size_t i = 0; i < drawn.ops.size(); ++i)
     drawn.ops[i].module = i < forward ? "forward" : "backward";
   return drawn;
@@ -226,8 +228,6 @@ struct DrawCommand {
   std::string what = "step", name, out_dir, out;
   TrainConfig config;
   DrawOptions options;
-
-  Drawn drawn() const { return what == "op" ? draw_op(row_of(name)) : draw_step(config, out_dir); }
 };
 
 // Settings of `train` that the ops of a step do not depend on.
@@ -255,7 +255,8 @@ bool read_options(const Arguments& arguments, DrawCommand& draw) {
   command.add("name", &draw.name, "of an op, for --what op: softmax");
   command.flag("--all", draw.options.all, "show each block, even if it repeats the one before");
   command.add("--out", &draw.out, "write a picture to this file, as SVG; by default text is shown");
-  command.add("--out_dir", &draw.out_dir, "take the model of the run in this folder");
+  command.add("--out_dir", &draw.out_dir,
+              "take the model and the settings of the run in this folder");
   command.add_fields(draw.config, kNoPartOfAStep);
   if (!command.parse(arguments)) return false;
   if ((draw.what == "op") != !draw.name.empty())
@@ -277,7 +278,15 @@ int draw_command(const Arguments& arguments) {
     AtomicFile{draw.out};      // throws if not writable
     svg_by_dot("digraph {}");  // throws if there is no dot
   }
-  const Drawn drawn = draw.drawn();
+  std::unique_ptr<GPT> model;
+  if (!draw.out_dir.empty()) {
+    LoadedModel loaded = load_model(draw.out_dir);
+    model = std::move(loaded.model);
+    draw.config = loaded.config;
+    read_options(arguments, draw);  // which override the run's
+  }
+  const Drawn drawn =
+      draw.what == "op" ? draw_op(row_of(draw.name)) : draw_step(draw.config, std::move(model));
   if (draw.what == "block") {
     // The second one, if there is one: the first adds nothing in its first norm.
     const auto is_second = [](const FlowOp& op) { return op.module.rfind("h.1.", 0) == 0; };
