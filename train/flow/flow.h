@@ -48,9 +48,9 @@ struct FlowOp {
 
 /// Lists the ops of the calling thread while it is observed. An op that reads parameters belongs to
 /// their module, or to the one that holds all of their modules. Any other op belongs to the module
-/// around the one whose output it reads: attention reads that of h.0.attn.c_attn, and is h.0.attn's.
-/// A parameter with two names (tied) has the second one when a second op reads it. The model must
-/// outlive this.
+/// around the one whose output it reads: attention reads that of h.0.attn.c_attn, so it belongs to
+/// h.0.attn. A parameter with two names (tied) has the second one when a second op reads it. The
+/// model must outlive this.
 class Flow : public Observer {
  public:
   explicit Flow(const Module& model);

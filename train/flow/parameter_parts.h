@@ -15,7 +15,7 @@ namespace ink {
 /// norms of large parts are estimates.
 class ParameterParts {
  public:
-  /// What to look at for a parameter, in its shape: the parameter or its gradient. Undefined: zeros.
+  /// What to look at for a parameter, in its shape: itself or its gradient. Undefined: zeros.
   using Pick = std::function<Tensor(const Tensor& parameter)>;
 
   /// How a part changed, as a share of its norm before; NaN where that was 0.

@@ -24,8 +24,8 @@ struct ActivationStats {
   std::string op;
   Shape shape;
   double mean = 0, std = 0;
-  /// The share of elements at which a nonlinearity (tanh, sigmoid, relu, gelu, ...) is so flat, with
-  /// a slope below 0.03, that hardly any gradient passes. NaN for other ops.
+  /// The share of elements at which a nonlinearity (tanh, sigmoid, relu, gelu, ...) is so flat,
+  /// with a slope below 0.03, that hardly any gradient passes. NaN for other ops.
   double saturated = 0;
   double grad_std = 0;
 };
@@ -44,8 +44,8 @@ struct ModelStats {
 };
 
 /// Runs loss() and its backward once, and measures. Nothing changes: the gradients are not added to
-/// the parameters' own. loss() returns a scalar, and dropout draws what the caller's next loss() would.
-/// Norms of large parts are estimates (ParameterParts).
+/// the parameters' own, and dropout draws what the caller's next loss() would. loss() returns a
+/// scalar. Norms of large parts are estimates (ParameterParts).
 ModelStats watch(const Module& model, const std::function<Tensor()>& loss);
 
 /// Two tables.

@@ -27,8 +27,8 @@ Tensor ids_tensor(const std::vector<int64_t>& ids, int64_t rows) {
   return from_vector(ids, Shape{rows, static_cast<int64_t>(ids.size()) / rows});
 }
 
-// While it lives, ops run on one thread. Those of a small model are so short that threads which wait
-// for each other, and perhaps for other programs, would take most of the time.
+// While it lives, ops run on one thread. Those of a small model are so short that threads which
+// wait for each other, and perhaps for other programs, would take most of the time.
 class OneThread {
  public:
   explicit OneThread(bool wanted) {

@@ -15,8 +15,9 @@ namespace ink {
 /// What a run notes of itself when it starts.
 constexpr const char* kRunFile = "run.json";
 
-/// The contents of run.json: config, model, data, machine, program ("inkling 0.1.0, commit ...") and
-/// when the run began. A resumed run keeps that time from `before`, the older contents, if given.
+/// The contents of run.json: config, model, data, machine, program ("inkling 0.1.0, commit ...")
+/// and when the run began. A resumed run keeps that time from `before`, the older contents, if
+/// given.
 nlohmann::ordered_json describe_run(Trainer& trainer, const std::string& program,
                                     const nlohmann::ordered_json& before);
 
