@@ -138,6 +138,7 @@ Lesson lesson_5();
 Lesson lesson_6();
 Lesson lesson_7();
 Lesson lesson_8();
+Lesson lesson_9();
 Lesson attention_from_scratch();
 Lesson self_attention_sentence();
 Lesson padding_and_cache();
