@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "autograd/engine/grad_store.h"
+#include "autograd/more_ops.h"
 #include "train/flow/parameter_parts.h"
 
 namespace ink {

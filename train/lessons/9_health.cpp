@@ -160,7 +160,7 @@ struct Lesson9 : Notebook {
   // the ratios of the first and of the last layer.
   std::string update_ratios(Net& net, double lr) const {
     const ParameterParts parts(net);
-    const std::vector<Tensor> before = parts.copies();
+    const ParameterParts::Copies before = parts.copies();
     train(net, lr, /*steps=*/1);
     const std::vector<ParameterParts::Change> changes = parts.changes_since(before);
     std::vector<double> ratios;
