@@ -64,6 +64,19 @@ TEST(Pages, OfARun) {
     EXPECT_EQ(browsed.result, "");
   }
   EXPECT_EQ(browse(page, script, 500).result, "");
+  // A finding leads to the view that shows it, with its row marked.
+  std::string with_finding = page;
+  const std::string list = "\"findings\":[";
+  with_finding.insert(with_finding.find(list) + list.size(),
+                      R"({"level":"fault","text":"odd","section":"parameters",)"
+                      R"("measure":"weight_norm","name":"h.1.attn head 1"},)");
+  const Browsed led = browse(with_finding, R"(
+    document.querySelector('.findings a').click();
+    const section = document.getElementById('parameters');
+    return section.querySelector('[aria-pressed=true]').textContent + ': ' +
+        section.querySelector('.heat-value').textContent.split(',')[0];)");
+  EXPECT_EQ(led.errors, "");
+  EXPECT_EQ(led.result, "weight norm: h.1.attn head 1");
   // Several runs side by side.
   ASSERT_EQ(train(folder / "other", "--max_iters 20 --eval_interval 10 --learning_rate 1e-3").code,
             0);

@@ -222,6 +222,33 @@ struct Saturated : GPT {
   size_t object_bytes() const override { return sizeof(*this); }
 };
 
+struct Wide : GPT {  // drawn too large
+  explicit Wide(const GPTConfig& c) : GPT(c) {
+    const NoGrad no_grad;
+    h[1].mlp.c_fc.weight.mul_(100);
+  }
+  std::vector<Field> fields() override { return GPT::fields(); }
+  size_t object_bytes() const override { return sizeof(*this); }
+};
+
+struct Pinned : GPT {  // the queries of head 0 are put back before each step
+  Tensor queries;
+  explicit Pinned(const GPTConfig& c)
+      : GPT(c),
+        queries(h[1].attn->c_attn.weight.detach().narrow(0, 0, c.n_embd / c.n_head).clone()) {}
+  Tensor features(const Tensor& ids) const override {
+    {
+      const NoGrad no_grad;
+      Tensor weight = h[1].attn->c_attn.weight.detach();
+      weight.narrow(0, 0, queries.size(0)).copy_(queries);
+    }
+    return GPT::features(ids);
+  }
+  bool uses_caches() const override { return false; }
+  std::vector<Field> fields() override { return GPT::fields(); }
+  size_t object_bytes() const override { return sizeof(*this); }
+};
+
 // What stands out in a run of a model, at a learning rate.
 std::vector<std::string> found(const std::string& model, double lr, int64_t steps = 300) {
   TrainConfig config;
@@ -231,6 +258,7 @@ std::vector<std::string> found(const std::string& model, double lr, int64_t step
   config.block_size = 32;
   config.batch_size = 4;
   config.bias = true;
+  config.batch_parts = 1;
   config.learning_rate = lr;
   config.warmup_iters = 50;
   config.max_iters = steps;
@@ -247,6 +275,7 @@ std::vector<std::string> found(const std::string& model, double lr, int64_t step
     metrics << Json{{"step", step}, {"train_loss", trainer.progress().loss}} << "\n";
   }
   metrics.close(), probes.close();
+  folder.write(kRunFile, describe_run(trainer, "inkling", {}).dump());
   std::vector<std::string> texts;
   for (const Json& finding : findings_of(read_run(folder.path())))
     texts.push_back(finding.at("level").get<std::string>() + ": " +
@@ -264,11 +293,18 @@ TEST(Findings, AHealthyRunHasNone) { EXPECT_EQ(found("gpt", 2e-3), std::vector<s
 TEST(Findings, PlantedFaultsAreNamed) {
   add_model<StuckHead>("stuck");
   add_model<Saturated>("saturated");
+  add_model<Wide>("wide");
+  add_model<Pinned>("pinned");
   const auto stuck = found("stuck", 2e-3);
   ASSERT_EQ(stuck.size(), 1u);
-  EXPECT_EQ(stuck[0], "fault: these weights do not learn, while others do: h.1.attn head 1");
+  EXPECT_EQ(stuck[0], "fault: these weights do not learn, while similar ones do: h.1.attn head 1");
   EXPECT_TRUE(any_has(found("saturated", 2e-3), "fault: h.0.mlp gelu: 100 % of its outputs"));
-  EXPECT_TRUE(any_has(found("gpt", 0.1), "the learning rate is too high"));
+  EXPECT_TRUE(any_has(found("wide", 2e-3), "fault: h.1.mlp.c_fc.weight: its norm is "));
+  EXPECT_TRUE(
+      any_has(found("pinned", 2e-3), "do not learn, while similar ones do: h.1.attn head 0"));
+  const auto fast = found("gpt", 0.1);
+  EXPECT_TRUE(any_has(fast, "the learning rate is too high (it is 0.1; try 0.03)"))
+      << ::testing::PrintToString(fast);
 }
 
 TEST(Findings, ReadTheLosses) {
@@ -292,6 +328,16 @@ TEST(Findings, ReadTheLosses) {
   EXPECT_NE(run(level, {}).find("hardly fallen"), std::string::npos);
   EXPECT_NE(run(falling, {2, 1, 1.5}).find("lowest after step 100 (1.0000)"), std::string::npos);
   EXPECT_NE(run(falling, {}, 3).find("3 steps were skipped"), std::string::npos);
+  Json slow{{"metrics", {{"tokens_per_s", std::vector<double>(40, 1000)}}},
+            {"validation", {{"val_loss", {2.0}}, {"step", {9}}, {"best_possible", {1.0}}}},
+            {"state", "finished"}};
+  for (size_t i = 10; i < 20; ++i) slow["metrics"]["tokens_per_s"][i] = 300;
+  EXPECT_EQ(
+      findings_of(slow).at(0).at("text"),
+      "25 % of the run went at less than half of its best speed: other programs may have used "
+      "the machine");
+  EXPECT_EQ(findings_of(slow).at(1).at("text"),
+            "after all steps the validation loss is 100 % above the best possible");
 }
 
 }  // namespace

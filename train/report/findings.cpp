@@ -23,10 +23,13 @@ constexpr double kFaint = 1e-3;    // of the median gradient norm per element: h
 constexpr double kSaturated =
     0.6;  // of a nonlinearity's outputs; half of relu's are 0 at the start
 constexpr double kMoreSaturated = 0.4, kTimesOthers = 2.5;  // the same, where its like are not
-constexpr double kWide = 30;        // an activation's deviation, over the median of its kind
-constexpr double kRising = 1.03;    // a loss over its lowest
-constexpr double kFlatLoss = 0.97;  // a loss over what it was at a third of the run
-constexpr size_t kNamed = 3;        // names in one finding
+constexpr double kLarge = 5;          // a norm, over those of its kin: healthy ones are below 2
+constexpr double kWide = 30;          // an activation's deviation, over the median of its kind
+constexpr double kRising = 1.03;      // a loss over its lowest
+constexpr double kFlatLoss = 0.97;    // a loss over what it was at a third of the run
+constexpr double kSlow = 0.1;         // of the steps
+constexpr double kFarFromBest = 1.5;  // a loss at the end, over the best possible
+constexpr size_t kNamed = 3;          // names in one finding
 
 // A list of numbers; null is NaN.
 std::vector<double> numbers(const Json& list) {
@@ -74,8 +77,17 @@ class Findings {
   }
 
  private:
-  void add(const char* level, const char* section, const std::string& text) {
+  // measure, name: what the section shows of it, such as the row of a parameter.
+  void add(const char* level, const char* section, const std::string& text,
+           const char* measure = nullptr, const std::string& name = "") {
     found_.push_back({{"level", level}, {"text", text}, {"section", section}});
+    if (measure) found_.back()["measure"] = measure;
+    if (!name.empty()) found_.back()["name"] = name;
+  }
+  double setting(const char* name) const {
+    const Json config = run_.value("config", Json());
+    const auto found = config.is_object() ? config.find(name) : config.end();
+    return found != config.end() && found->is_number() ? found->get<double>() : NAN;
   }
 
   // ---- loss
@@ -89,9 +101,26 @@ class Findings {
           fmt::format("{:.0f} steps were skipped, because a loss or gradient was not finite; try a "
                       "lower learning rate",
                       most));
+    speed(numbers(metrics, "tokens_per_s"));
     training(numbers(metrics, "train_loss"), numbers(metrics, "best_possible"));
     validated(numbers(validation, "val_loss"), numbers(validation, "step"),
               numbers(validation, "best_possible"));
+  }
+
+  void speed(std::vector<double> rates) {
+    if (rates.size() < 20) return;
+    std::vector<double> sorted = rates;
+    std::sort(sorted.begin(), sorted.end());
+    const double usual = sorted[sorted.size() * 9 / 10];
+    const auto slow =
+        std::count_if(rates.begin(), rates.end(), [&](double r) { return r < usual / 2; });
+    const double share = static_cast<double>(slow) / static_cast<double>(rates.size());
+    if (share > kSlow)
+      add("hint", "speed",
+          fmt::format(
+              "{:.0f} % of the run went at less than half of its best speed: other programs "
+              "may have used the machine",
+              100 * share));
   }
 
   // Tenths of a run are compared, because single steps are noisy.
@@ -125,6 +154,11 @@ class Findings {
               "the validation loss was lowest after step {:.0f} ({:.4f}) and is {:.4f} now: "
               "if the training loss still falls, the model learns its data by heart",
               steps[static_cast<size_t>(lowest - losses.begin())], *lowest, losses.back()));
+    const bool ended = run_.value("state", Json()) == "finished";
+    if (ended && !best.empty() && losses.back() > kFarFromBest * best.back())
+      add("hint", "loss",
+          fmt::format("after all steps the validation loss is {:.0f} % above the best possible",
+                      100 * (losses.back() / best.back() - 1)));
     if (!best.empty() && std::isfinite(best.back()) && losses.back() < 1.05 * best.back())
       add("good", "loss",
           fmt::format("the validation loss is within {:.1f} % of the best possible",
@@ -137,6 +171,7 @@ class Findings {
     std::vector<std::string> still, faint;
     for (size_t i = 0; i < names.size(); ++i) {
       if (count(parts, i) < 8) continue;  // one number has no direction
+      if (is_large(names, parts.at("weight_norm"), i)) continue;
       if (is_still(names, parts.at("turned"), i)) {
         still.push_back(names[i]);
       } else if (is_faint(parts, i)) {
@@ -144,15 +179,35 @@ class Findings {
       }
     }
     if (!still.empty())
-      add("fault", "parameters", "these weights do not learn, while others do: " + listed(still));
-    if (!faint.empty())
-      add("fault", "parameters", "hardly any gradient reaches these weights: " + listed(faint));
-    const double grown = growth(names, parts.at("weight_norm"));
-    if (grown > kGrown)
       add("fault", "parameters",
-          fmt::format("half of the weights have grown to {:.0f} times their size or more: the "
-                      "learning rate is too high, or weight decay too low",
-                      grown));
+          "these weights do not learn, while similar ones do: " + listed(still), "turned",
+          still[0]);
+    if (!faint.empty())
+      add("fault", "parameters", "hardly any gradient reaches these weights: " + listed(faint),
+          "grad_norm", faint[0]);
+    const double grown = growth(names, parts.at("weight_norm"));
+    if (!(grown > kGrown)) return;
+    const double lr = setting("learning_rate");
+    const std::string advice = lr > 0 ? fmt::format(" (it is {:g}; try {:.1g})", lr, lr / 3) : "";
+    add("fault", "parameters",
+        fmt::format("half of the weight tensors have grown to {:.0f} times their norm at the start "
+                    "or more: the learning rate is too high{}, or the weight decay too low",
+                    grown, advice),
+        "weight_norm");
+  }
+
+  // Is a part many times as large as similar ones? If so, that is said of it.
+  bool is_large(const std::vector<std::string>& names, const Json& norms, size_t part) {
+    const std::vector<double> last = numbers(norms.back());
+    const double similar = median_of_kin(names, last, part);
+    if (names[part].ends_with("bias") || !(last[part] > kLarge * similar)) return false;
+    const double first = numbers(norms.front())[part];
+    add("fault", "parameters",
+        fmt::format("{}: its norm is {:.3g}, where similar weights have {:.3g}{}", names[part],
+                    last[part], similar,
+                    first > 0.5 * last[part] ? "; it was drawn too large at the start" : ""),
+        "weight_norm", names[part]);
+    return true;
   }
 
   // The median over parameters of how many times their first norm the last one is.
@@ -172,13 +227,17 @@ class Findings {
     bool moves = turned.size() < 2;
     for (size_t probe = 1; probe < turned.size(); ++probe) {
       const std::vector<double> all = numbers(turned[probe]);
-      std::vector<double> kin;
-      for (size_t i = 0; i < names.size(); ++i)
-        if (i != part && kind(names[i]) == kind(names[part])) kin.push_back(all[i]);
-      shares.push_back(all[part] / median(kin));
+      shares.push_back(all[part] / median_of_kin(names, all, part));
       moves = moves || !(all[part] < kStill) || !(median(all) > 100 * kStill);
     }
     return !moves || median(shares) < kStiller;
+  }
+  static double median_of_kin(const std::vector<std::string>& names,
+                              const std::vector<double>& values, size_t part) {
+    std::vector<double> kin;
+    for (size_t i = 0; i < names.size(); ++i)
+      if (i != part && kind(names[i]) == kind(names[part])) kin.push_back(values[i]);
+    return median(kin);
   }
   // "h.0.attn head 2" -> "h.#.attn head #"
   static std::string kind(std::string name) {
@@ -224,32 +283,22 @@ class Findings {
     const std::vector<double> saturated = numbers(rows.at("saturated").back()),
                               deviations = numbers(rows.at("std").back());
     for (size_t i = 0; i < names.size(); ++i) {
-      const double others = median_of_others(rows, saturated, i);
+      const double others = median_of_kin(names, saturated, i);
       if (saturated[i] > kSaturated ||
           (saturated[i] > kMoreSaturated && saturated[i] > kTimesOthers * others))
         add("fault", "activations",
-            fmt::format("{}: {:.0f} % of its outputs are saturated, so hardly any gradient passes",
-                        names[i], 100 * saturated[i]));
-      const double typical = median_of_others(rows, deviations, i);
+            fmt::format(
+                "{}: {:.0f} % of its outputs are saturated{}; no gradient passes there", names[i],
+                100 * saturated[i],
+                others >= 0 ? fmt::format(", {:.0f} % in similar layers", 100 * others) : ""),
+            "saturated", names[i]);
+      const double typical = median_of_kin(names, deviations, i);
       if (typical > 1e-3 && deviations[i] > kWide * typical)
         add("hint", "activations",
-            fmt::format(
-                "{}: its deviation, {:.3g}, is {:.0f} times that of its like in other blocks",
-                names[i], deviations[i], deviations[i] / typical));
+            fmt::format("{}: its deviation is {:.3g}, where similar layers have {:.3g}", names[i],
+                        deviations[i], typical),
+            "std", names[i]);
     }
-  }
-
-  // Of the other rows with the same op and the same last name, such as "c_fc".
-  static double median_of_others(const Json& rows, const std::vector<double>& values, size_t row) {
-    const auto last_name = [&](size_t i) {
-      const std::string name = rows.at("name")[i].get<std::string>();
-      return name.substr(name.rfind('.') + 1);
-    };
-    std::vector<double> same;
-    for (size_t i = 0; i < values.size(); ++i)
-      if (i != row && rows.at("op")[i] == rows.at("op")[row] && last_name(i) == last_name(row))
-        same.push_back(values[i]);
-    return median(same);
   }
 
   const Json& run_;

@@ -6,8 +6,9 @@
 namespace ink {
 
 /// A list of {"level": "fault", "hint" or "good", "text", "section"}, the worst first, from what
-/// read_run() gives. `section` names the part of the page that shows it. The thresholds, and why
-/// they are as they are, stand in findings.cpp.
+/// read_run() gives. `section` names the part of the page that shows it; "measure" and "name", if
+/// they are there, say which of its views and which row. The thresholds, and why they are as they
+/// are, stand in findings.cpp.
 nlohmann::ordered_json findings_of(const nlohmann::ordered_json& run);
 
 }  // namespace ink

@@ -139,14 +139,20 @@ Json probes_of(const std::vector<Json>& probes) {
   return all;
 }
 
-// The settings that this program knows, in its order.
-Json config_of(const Json& noted) {
+// The settings that this program knows, in its order. defaults: gets those that differ, but for
+// names of files.
+Json config_of(const Json& noted, Json& defaults) {
   Json config = Json::object();
   const Json given = noted.value("config", Json());
   if (!given.is_object()) return config;
-  TrainConfig known;
+  const TrainConfig known;
+  const Json values = to_json(known);
   for_each_field(known, [&](const char* name, const auto&, const char*, const Limits&) {
-    if (given.contains(name)) config[name] = given.at(name);
+    if (!given.contains(name)) return;
+    config[name] = given.at(name);
+    const std::string text = name;
+    if (config[name] != values.at(name) && text != "out_dir" && text != "init_from")
+      defaults[name] = values.at(name);
   });
   return config;
 }
@@ -187,13 +193,21 @@ void add_times(Json& run, const std::vector<MetricsStep>& steps) {
 
 namespace {
 
-// "GPT: 2 layers, 4 heads, 128 wide, context 160, vocabulary 55; 421376 parameters"
+// 421376 as 421,376.
+std::string grouped(int64_t n) {
+  std::string digits = std::to_string(n);
+  for (auto at = std::ssize(digits) - 3; at > 0; at -= 3)
+    digits.insert(static_cast<size_t>(at), 1, ',');
+  return digits;
+}
+
+// "GPT: 2 layers, 4 heads, 128 wide, context 160, vocabulary 55; 421,376 parameters"
 std::string model_text(Trainer& trainer) {
   const TrainConfig& config = trainer.config();
   return fmt::format("{}: {} layers, {} heads, {} wide, context {}, vocabulary {}; {} parameters",
                      config.model == "gpt" ? "GPT" : config.model, config.n_layer, config.n_head,
                      config.n_embd, config.block_size, trainer.model().config.vocab_size,
-                     trainer.model().num_parameters());
+                     grouped(trainer.model().num_parameters()));
 }
 
 }  // namespace
@@ -228,7 +242,8 @@ Json read_run(const fs::path& folder, std::optional<RunState> state) {
   const Json noted = parsed(text_of(folder / kRunFile)).value_or(Json());
   for (const char* name : {"started", "program", "machine", "data", "model", "model_tree"})
     if (noted.is_object()) run[name] = text_field(noted, name);
-  run["config"] = noted.is_object() ? config_of(noted) : Json::object();
+  run["defaults"] = Json::object();  // of the settings that have another value
+  run["config"] = noted.is_object() ? config_of(noted, run["defaults"]) : Json::object();
   const Json most = run["config"].value("max_iters", Json());
   const int64_t last = steps.back().step,
                 max_iters = most.is_number_integer() ? most.get<int64_t>() : last;

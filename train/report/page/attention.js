@@ -54,6 +54,8 @@ class AttentionView {
   }
   table() {
     const table = make('table');
+    table.createTHead().insertRow().append(make('td'), ...Array.from(
+        {length: this.heads}, (_, h) => make('th', {scope: 'col'}, 'head ' + h)));
     for (let layer = 0; layer < this.layers; ++layer) {
       const row = table.insertRow();
       row.append(make('th', {scope: 'row'}, 'layer ' + layer));

@@ -35,7 +35,7 @@ class HeatMap {
     this.box.hidden = rows.length === 0;
     this.box.style.setProperty('--row', height + 'px');
     this.plane.style.height = rows.length * height + 'px';
-    this.plane.style.width = `min(100%, ${columns.length * 2.5}rem)`;
+    this.plane.style.width = `min(100%, ${columns.length * 4}rem)`;
     this.plane.style.minWidth = '8rem';
     this.names.replaceChildren(
         ...rows.map(name => make('div', {title: name}, make('bdi', {}, name))));
@@ -49,7 +49,7 @@ class HeatMap {
     const colour = scale.diverging ? diverging : graded;
     paint(this.canvas, rows.length, columns.length, (i, j) => {
       const v = number(value(i, j));
-      return v === null ? masked(3 * i, 3 * j) : colour(this.place(v));
+      return v === null ? masked(3, 3) : colour(this.place(v));
     });
     show_scale(this.scale, colour, scale.ticks.map(([v, text]) => [this.place(v), text]));
     this.draw_steps();
@@ -68,9 +68,9 @@ class HeatMap {
     const fit = Math.max(1, Math.floor(this.plane.clientWidth / (7 * longest + 8)));
     const every = Math.ceil(n / fit);
     this.steps.replaceChildren(...columns.flatMap((step, j) => {
-      if (j % every) return [];
-      const tick = make('span', {}, show_short(step));
-      tick.style.left = (j + .5) / n * this.plane.clientWidth + 'px';
+      if ((n - 1 - j) % every) return [];  // the last one has a label
+      const tick = make('span', {}, show_short(step)), width = this.plane.clientWidth;
+      tick.style.left = Math.min((j + .5) / n * width, width - 3.5 * longest) + 'px';
       return [tick];
     }));
   }

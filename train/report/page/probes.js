@@ -82,9 +82,9 @@ function even_scale(values) {  // around 0
   return {from: -most, to: most, diverging: true,
           ticks: [-most, -most / 2, 0, most / 2, most].map(t => [t, text(t)])};
 }
-const kUpdateScale = {from: 1e-5, to: .1, log: true, diverging: true, ticks: [
-  [1e-5, '1e-5\nhardly moves'], [1e-4, '1e-4'], [1e-3, '0.001\nusual'],
-  [1e-2, '0.01'], [.1, '0.1\ntoo fast']]};
+const kUpdateScale = {from: 1e-5, to: 1, log: true, diverging: true, ticks: [
+  [1e-5, '1e-5\nhardly moves'], [1e-4, '1e-4'], [3e-3, '0.003\nusual'], [.1, '0.1\ntoo fast'],
+  [1, '1']]};
 const kShareScale = {from: 0, to: 1, ticks: [0, .25, .5, .75, 1].map(
     t => [t, show_percent(t).replace('.0', '')])};
 
@@ -111,7 +111,7 @@ const kParameters = {
      title: 'norm of the weight',
      note: 'Weights usually grow to a few times their size. Those that grow to ten times theirs ' +
            'ask for a lower learning rate, or for weight decay. One that shrinks to 0 is not ' +
-           'used.'},
+           'used, and one that is many times as large as similar ones was drawn too large.'},
   ],
   // By the largest ratio, because it falls with the learning rate. Adam's first step is as large as
   // the learning rate, whatever the gradient, and biases begin at 0.
@@ -129,17 +129,17 @@ const kActivations = {
   measures: [
     {key: 'std', name: 'std', scale: log_scale, show: show_number,
      title: 'standard deviation of the outputs',
-     note: 'The standard deviation says how large the outputs of a layer are. It should be ' +
-           'about the same from layer to layer, neither vanish nor explode, and settle as ' +
-           'training goes on.'},
+     note: 'The standard deviation says how large the outputs of a layer are. Between 0.1 and ' +
+           '10 is usual. It should settle as training goes on, and be about the same for ' +
+           'similar layers of all blocks.'},
     {key: 'mean', name: 'mean', scale: even_scale, show: show_number, title: 'mean of the outputs',
      note: 'A mean near 0 (pale) is usual. A mean that is much larger than the standard ' +
            'deviation says that a layer gives out nearly the same, whatever it reads.'},
     {key: 'saturated', name: 'saturated', scale: () => kShareScale, show: show_percent,
      title: 'share of outputs that are saturated',
      note: 'An output is saturated where the function is flat, so that no gradient passes: a ' +
-           'GELU at about 0, a tanh near 1. Some are normal; a layer with nearly all of them ' +
-           'saturated does not learn. Layers without such a function are striped.'},
+           'GELU at about 0, a tanh near 1. Up to 45 % is usual for a GELU. A layer with nearly ' +
+           'all of them saturated does not learn. Layers without such a function are grey.'},
     {key: 'grad_std', name: 'gradient std', scale: log_scale, show: show_number,
      title: 'standard deviation of the gradient of the outputs',
      note: 'How strongly the loss depends on what a layer gives out. It should be about the ' +
@@ -189,6 +189,8 @@ function fill_measured(run, id, spec, measures, part) {
     table.replaceChildren(measured_table(id, spec, measures, data, steps, shown));
   };
   draw();
+  const row = names.indexOf(choices.get(id + ' row'));  // that a finding is about
+  if (row >= 0 && !search.value) map.look(row, steps.length - 1, false);
 }
 function measured_table(id, spec, measures, data, steps, shown) {
   const probe = steps.length - 1, verdict = row => spec.verdict(row, steps);
@@ -196,6 +198,7 @@ function measured_table(id, spec, measures, data, steps, shown) {
     const row = {name: String(data.name[k]), extra: data[spec.extra.key]?.[k] ?? null};
     row.history = steps.map((_, j) => number(data.update_ratio?.[j]?.[k]));
     for (const m of measures) row[m.key] = number(data[m.key][probe]?.[k]);
+    row.grown = row.weight_norm / number(data.weight_norm?.[0]?.[k]);
     return row;
   });
   const columns = [{title: 'Name', value: row => row.name, show: row => row.name, class: 'name'}];
@@ -204,6 +207,9 @@ function measured_table(id, spec, measures, data, steps, shown) {
        show: row => spec.extra.number ? show_count(row.extra) : String(row.extra ?? '\u2013')});
   for (const m of measures.filter(m => !m.map_only)) columns.push(
       {title: m.name, number: true, value: row => row[m.key], show: row => m.show(row[m.key])});
+  if (data.weight_norm && probe > 0) columns.push(
+      {title: 'grown', number: true, value: row => row.grown,
+       show: row => isFinite(row.grown) ? row.grown.toFixed(1) + ' \u00d7' : '\u2013'});
   if (spec.verdict && rows.some(verdict)) columns.push(
       {title: 'Note', value: verdict, show: verdict});
   return sortable_table(id, columns, rows);

@@ -54,8 +54,12 @@ function lowest_loss(run) {
                          best: number(run.validation.best_possible?.[i])};
 }
 const last_value = (run, column) => last_of(run.metrics, column)?.value ?? null;
+function median_rate(run) {
+  const rates = numbers(run.metrics?.tokens_per_s).filter(v => v !== null).sort((a, b) => a - b);
+  return rates.length ? rates[rates.length >> 1] : null;
+}
 const show_rate = run => {
-  const rate = last_value(run, 'tokens_per_s');
+  const rate = median_rate(run);
   return rate === null ? '\u2013' : show_short(Number(rate.toPrecision(3)));
 };
 const show_memory = mb => mb === null ? '\u2013' :
@@ -90,8 +94,17 @@ function overview(run) {
     make('div', {class: 'head'}, make('h1', {}, run.name), state_of(run),
          make('span', {class: 'quiet'}, `step ${show_count(step)} of ${show_count(most)}`)),
     run.model ? make('p', {class: 'quiet small'}, run.model) : null,
-    progress, tiles(run), command(run),
+    progress, tiles(run), changed_settings(run), command(run),
   ].filter(Boolean);
+}
+// {n_layer: 6} in run.defaults says that the run has another value than the default, 6.
+function changed_settings(run) {
+  const defaults = Object.entries(run.defaults || {});
+  if (defaults.length === 0) return null;
+  const show = value => value === null || value === '' || value?.length === 0 ? 'none' :
+      String(value);
+  return make('p', {class: 'small'}, 'Other than by default: ' + defaults.map(
+      ([name, value]) => `${name} ${show(run.config?.[name])} (${show(value)})`).join(', ') + '.');
 }
 function tiles(run) {
   const tile = (name, value, note) => [
@@ -106,11 +119,11 @@ function tiles(run) {
                           `best possible ${show_number(loss.best)}`) : null,
     tile('time taken', show_time(run.elapsed_s), number(left) !== null && run.state === 'running' ?
          `about ${show_time(left)} left` : run.started && `started ${run.started}`),
-    tile('speed', show_rate(run), 'tokens per second'),
+    tile('speed', show_rate(run), 'tokens per second, median'),
     memory !== null || estimated !== null ? tile(
         'memory', show_memory(memory ?? estimated),
         memory === null ? 'estimated' : estimated === null ? 'in use' :
-            `in use; ${show_memory(estimated)} estimated`) : null,
+            `in use; ${show_memory(estimated)} estimated for tensors`) : null,
   ];
   return make('dl', {class: 'tiles'},
               ...all.filter(Boolean).map(parts => make('div', {}, ...parts)));
@@ -119,7 +132,9 @@ function command(run) {
   if (!run.command) return null;
   const code = make('code', {}, run.command);
   const button = make('button', {type: 'button', onclick: () => copy(code, button)}, 'Copy');
-  return make('div', {}, make('span', {class: 'quiet small'}, `Command ${run.command_note || ''}:`),
+  const note = String(run.command_note || 'command');
+  return make('div', {}, make('span', {class: 'quiet small'},
+                              note[0].toUpperCase() + note.slice(1) + ':'),
               make('div', {class: 'command'}, code, button));
 }
 async function copy(element, button) {
@@ -147,7 +162,7 @@ function overview_table(runs) {
      show: run => signed_percent(above_best(last_loss(run)))},
     {title: 'Time', number: true, value: run => number(run.elapsed_s),
      show: run => show_time(run.elapsed_s)},
-    {title: 'Tokens/s', number: true, value: run => last_value(run, 'tokens_per_s'),
+    {title: 'Tokens/s', number: true, value: median_rate,
      show: show_rate},
     {title: 'Memory', number: true,
      value: run => last_value(run, 'memory_mb') ?? number(run.memory_mb),
@@ -166,7 +181,11 @@ function findings(runs) {
     const there = f.section && document.getElementById(f.section);
     const names = f.runs.map(run => run.name).join(', ');
     const text = (runs.length > 1 ? names + ': ' : '') + (f.text ?? '');
-    const go = () => choices.set('run', runs.indexOf(f.runs[0]));
+    const go = () => {  // the section shows the measure and the row that the finding is about
+      if (f.measure) choices.set(f.section + ' measure', f.measure);
+      if (f.name) choices.set(f.section + ' row', f.name);
+      choices.set('run', runs.indexOf(f.runs[0]));
+    };
     const level = levels.includes(f.level) ? f.level : 'hint';
     return make('li', {class: level},
                 make('b', {}, level),
@@ -174,7 +193,11 @@ function findings(runs) {
   };
   const list = all.length ? [make('ul', {class: 'findings'}, ...all.map(line))] : [];
   const fault = all.some(f => f.level === 'fault');
-  return fault ? list : [make('p', {}, 'Nothing stands out.'), ...list];
+  const checked = make('details', {id: 'checked'}, make('summary', {}, 'What is looked for'), make(
+      'p', {class: 'small'}, 'Losses that rise or stop falling; skipped steps; slow stretches; ' +
+      'weights that do not turn, have grown, or are far larger than similar ones; gradients that ' +
+      'hardly arrive; outputs that are saturated, or far wider than those of similar layers.'));
+  return [...(fault ? [] : [make('p', {}, 'No fault was found.')]), ...list, checked];
 }
 
 // A table that a click on a heading sorts; columns are {title, value, show, number, class}.
@@ -250,19 +273,25 @@ function show_loss({runs}) {
     return {
       lines: runs.flatMap(run => loss_lines(run, {excess, time, several})), time,
       log_x: axis === 'log', log_y: choices.get('loss log', true),
-      smooth: choices.get('loss smooth', .6), x_title: time ? 'elapsed time, h:min:s' : 'step',
+      smooth: choices.get('loss smooth', usual_smoothing(runs)),
+      x_title: time ? 'elapsed time, h:min:s' : 'step',
       y_title: excess ? 'loss above best possible, nats per token' : 'loss, nats per token',
     };
   };
   const choose = name => value => { choices.set(name, value); chart.update(options()); };
-  body.append(loss_controls(choose, known, timed));
+  body.append(loss_controls(choose, known, timed, usual_smoothing(runs)));
   const chart = new LineChart(body, {
     id: 'loss', label: 'Loss over steps', height: 400, ...options()});
   if (!several && lowest_loss(runs[0])) body.append(lowest_line(lowest_loss(runs[0])));
   return true;
 }
-function loss_controls(choose, known, timed) {
-  const smooth = choices.get('loss smooth', .6), shown = make('output', {}, smooth.toFixed(2));
+// Few points are smoothed less, because a smoothed line comes late.
+function usual_smoothing(runs) {
+  const points = Math.max(...runs.map(run => numbers(run.metrics?.train_loss).length));
+  return Math.round(60 * Math.min(1, points / 250)) / 100;
+}
+function loss_controls(choose, known, timed, usual) {
+  const smooth = choices.get('loss smooth', usual), shown = make('output', {}, smooth.toFixed(2));
   const slider = make('input', {type: 'range', min: 0, max: .99, step: .01, value: smooth,
                                 'aria-label': 'Smoothing'});
   slider.oninput = () => {
