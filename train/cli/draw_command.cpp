@@ -274,10 +274,8 @@ int draw_command(const Arguments& arguments) {
   if (!read_options(arguments, draw)) return kOk;
   const FieldGuard on_device(&Context::default_device, parsed_device(draw.config.device));
   use_threads(draw.config.threads);
-  if (!draw.out.empty()) {
-    AtomicFile{draw.out};      // throws if not writable
-    svg_by_dot("digraph {}");  // throws if there is no dot
-  }
+  if (!draw.out.empty()) AtomicFile{draw.out};      // throws if not writable
+  if (!draw.out.empty()) svg_by_dot("digraph {}");  // throws if there is no dot
   std::unique_ptr<GPT> model;
   if (!draw.out_dir.empty()) {
     LoadedModel loaded = load_model(draw.out_dir);

@@ -57,7 +57,7 @@ int look_command(const Arguments& arguments) {
   if (!command.parse(arguments)) return kOk;
   const FieldGuard on_device(&Context::default_device, model.use());
   start = given_text(start);
-  AtomicFile{out};  // throws if not writable
+  if (!out.empty()) AtomicFile{out};  // throws if not writable
   const LoadedModel loaded = load_model(model.out_dir, model.checkpoint);
   const std::vector<int64_t> ids = ids_to_show(loaded, start, look_tokens(loaded.model->config));
   const std::string html = look_page(loaded, ids);
