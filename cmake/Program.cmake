@@ -77,17 +77,15 @@ target_compile_definitions(inkling_cli PRIVATE INKLING_VERSION="${PROJECT_VERSIO
 
 # The commit, which reports name. A commit configures anew, and compiles one file.
 find_package(Git QUIET)
-if(GIT_FOUND)
-  foreach(question "rev-parse --short HEAD" "rev-parse --git-path logs/HEAD")
-    separate_arguments(question)
-    execute_process(COMMAND ${GIT_EXECUTABLE} ${question} OUTPUT_VARIABLE answer ERROR_QUIET
-                    WORKING_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR} OUTPUT_STRIP_TRAILING_WHITESPACE)
-    list(APPEND git_answers "${answer}")
-  endforeach()
-  list(GET git_answers 0 commit)
-  list(GET git_answers 1 head_log)
+set(commit "")
+if(GIT_FOUND AND EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/.git)
+  set(here WORKING_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR}
+      ERROR_QUIET OUTPUT_STRIP_TRAILING_WHITESPACE)
+  execute_process(COMMAND ${GIT_EXECUTABLE} rev-parse --short HEAD OUTPUT_VARIABLE commit ${here})
+  execute_process(COMMAND ${GIT_EXECUTABLE} rev-parse --git-path logs/HEAD OUTPUT_VARIABLE head_log
+                  ${here})
   get_filename_component(head_log "${head_log}" ABSOLUTE BASE_DIR ${CMAKE_CURRENT_SOURCE_DIR})
-  if(commit AND EXISTS ${head_log})
+  if(EXISTS ${head_log} AND NOT IS_DIRECTORY ${head_log})
     set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${head_log})
   endif()
 endif()

@@ -159,6 +159,14 @@ TEST(RunReport, ARunGoesOnWithoutIt) {
   EXPECT_TRUE(fs::exists(out / "ckpt"));
 }
 
+TEST(RunReport, ARunWithoutALineHasNone) {
+  const TempFolder folder;
+  const fs::path out = folder / "run";
+  const Ran ran = train(out, "--max_iters 0");
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_EQ(ran.out.find("No report"), std::string::npos) << ran.out;
+}
+
 TEST(RunReport, ForeignFilesAreShownAsFarAsTheyAreWhatTheyShouldBe) {
   const TempFolder folder;
   folder.write("metrics.jsonl",
@@ -195,6 +203,7 @@ TEST(RunReport, LongRunsArePagesOfTheSameSize) {
   EXPECT_LE(run.at("metrics").at("step").size(), 3000u);
   EXPECT_EQ(run.at("metrics").at("step").back(), 200'000);
   EXPECT_LT(report_page({run}).size(), 1'000'000u);
+  EXPECT_EQ(data_of(report_page({read_run(folder.path(), RunState::running)})).at("reload_s"), 10);
 }
 
 // ---- faults that a report finds

@@ -108,6 +108,7 @@ bool RunReport::after_step() {
 void RunReport::write(RunState state) {
   if (state == RunState::running && written_ && !has_time()) return;
   working([&] {
+    if (fs::file_size(folder_ / kMetricsFile) == 0) return;  // it ended before its first line
     Json run = read_run(folder_, state);
     add_command(run, trainer_.config().out_dir);
     replace_file(folder_ / kReportFile, report_page({run}));
