@@ -12,7 +12,7 @@ trap 'rm -rf "$build"' EXIT
 cmake -S . -B "$build" -G Ninja -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_CXX_FLAGS="$flags" -DCMAKE_BUILD_TYPE=Release \
   -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON -DCMAKE_UNITY_BUILD=OFF -DINKLING_CUDA=OFF -DINKLING_TESTS=ON -DINKLING_WERROR=ON >"$build/configure.log" ||
   { cat "$build/configure.log"; exit 1; }
-sed -n 's/^ *"command": "\(.*\)",$/\1/p' "$build/compile_commands.json" | sed '/lesson_texts\|exercise_texts\|exercise_[0-9]\|check_headers/d; s/\\\(.\)/\1/g; s/ -o [^ ]* -c / -UINKLING_THIS_MACHINE -fsyntax-only /' >"$build/commands"
+sed -n 's/^ *"command": "\(.*\)",$/\1/p' "$build/compile_commands.json" | sed '/_texts\.cpp\|exercise_[0-9]\|check_headers/d; s/\\\(.\)/\1/g; s/ -o [^ ]* -c / -UINKLING_THIS_MACHINE -fsyntax-only /' >"$build/commands"
 # Tests share what they include most, compiled once. (The library's files stand alone.)
 if [[ $compiler == *clang* ]]; then
   test=$(grep -m 1 '/tests/test_attention\.cpp$' "$build/commands" | sed 's/ -fsyntax-only .*//')
