@@ -1,8 +1,6 @@
 // Looks at a page in a browser without a screen, where there is one: Chromium.
 #pragma once
 
-#include <algorithm>
-#include <fstream>
 #include <sstream>
 #include <string>
 
@@ -10,10 +8,26 @@
 
 namespace ink {
 
-inline std::string browser() {
-  for (const char* name : {"chromium", "chromium-browser", "google-chrome"})
-    if (run_shell("command -v " + std::string(name)).code == 0) return name;
-  return "";
+/// A line for the shell that starts the browser, which then opens one address.
+inline std::string start_browser(const std::string& name, const std::string& profile,
+                                 const std::string& options) {
+  return "timeout 60 " + name +
+         " --headless=new --no-sandbox --disable-gpu --disable-dev-shm-usage " + options +
+         " --user-data-dir=" + profile + " --virtual-time-budget=2000 --dump-dom ";
+}
+
+/// The browser's name; empty if there is none that starts.
+inline const std::string& browser() {
+  static const std::string found = [] {
+    const TempFolder folder;
+    for (const char* name : {"chromium", "chromium-browser", "google-chrome"})
+      if (run_shell("command -v " + std::string(name)).code == 0 &&
+          run_shell(start_browser(name, folder.path().string(), "") + "about:blank")
+                  .out.find("<html") != std::string::npos)
+        return std::string(name);
+    return std::string();
+  }();
+  return found;
 }
 
 struct Browsed {
@@ -31,12 +45,11 @@ inline Browsed browse(const std::string& page, const std::string& script, int wi
                        "})()); } catch (error) { text = 'failed: ' + error; }\n"
                        "const pre = document.body.appendChild(document.createElement('pre'));\n"
                        "pre.textContent = 'RESULT<' + text + '>RESULT';}</script>");
-  const Ran ran = run_shell(
-      browser() + " --headless=new --no-sandbox --disable-gpu --disable-dev-shm-usage " +
-      (dark ? "--blink-settings=preferredColorScheme=0 " : "") + "--user-data-dir=" +
-      (folder / "profile").string() + " --window-size=" + std::to_string(width) +
-      ",2000 --virtual-time-budget=2000 --enable-logging=stderr --v=0 --dump-dom file://" +
-      file.string());
+  const std::string options = (dark ? "--blink-settings=preferredColorScheme=0 " : "") +
+                              ("--window-size=" + std::to_string(width)) +
+                              ",2000 --enable-logging=stderr --v=0";
+  const Ran ran = run_shell(start_browser(browser(), (folder / "profile").string(), options) +
+                            "file://" + file.string());
   Browsed browsed;
   const std::string begin = "RESULT&lt;", end = "&gt;RESULT";
   const size_t at = ran.out.rfind(begin);
