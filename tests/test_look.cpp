@@ -220,7 +220,8 @@ TEST(Look, ModelsThatAProgramAdds) {
   for (size_t k = 0, row = 0; row < 21; ++row)
     for (size_t j = 0; j <= row % 7; ++j) EXPECT_NEAR(stored[k++], expected[row * 7 + j], 1e-3);
   // Other weights than the page could compute are left out, rather than shown wrong.
-  for (const json& step : look_data(scaled, ByteTokenizer(), kIds).at("steps"))
+  const json shown = look_data(scaled, ByteTokenizer(), kIds);
+  for (const json& step : shown.at("steps"))
     EXPECT_TRUE(step.at("op") != "causal_attention" || step.at("pictures").size() == 1);
   const json owned = look_data(own, ByteTokenizer(), kIds);
   bool found = false;
