@@ -1,6 +1,7 @@
 // Files read whole or mapped into memory. Errors start with the file's name.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <filesystem>
 #include <span>
@@ -13,6 +14,16 @@ namespace ink {
 
 /// The bytes of a file. Throws if it is missing, unreadable, a directory or empty.
 std::string read_file(const std::filesystem::path& file);
+
+/// Calls f(line) for each line of a text, without its end.
+template <class F>
+void for_each_line(std::string_view text, F&& f) {
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    f(std::string(text.substr(at, end - at)));
+    at = end + 1;
+  }
+}
 
 /// A regular file mapped read-only for as long as this lives. Throws as `read_file` does. Movable;
 /// a view of its bytes stays valid when it is moved.

@@ -66,10 +66,7 @@ Json fingerprint(const fs::path& file) {
 }
 
 void write_json(const fs::path& file, const Json& json) {
-  const std::string text = text_of(json, 2) + "\n";
-  AtomicFile out(file);
-  out.write(text.data(), text.size());
-  out.commit();
+  write_file(file, text_of(json, 2) + "\n");
 }
 
 Json read_json(const fs::path& file) {

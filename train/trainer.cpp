@@ -62,12 +62,7 @@ std::unique_ptr<Dataset> dataset_for(const TrainConfig& config, const std::strin
   return make_dataset(config, config.data_changed || known ? saved->tokenizer : nullptr);
 }
 
-// (B, T) ids of a batch as a tensor on the default device.
-Tensor ids_tensor(const std::vector<int64_t>& ids, int64_t rows) {
-  return from_vector(ids, Shape{rows, static_cast<int64_t>(ids.size()) / rows});
-}
-
-// The same into the same memory, unless the shape changes.
+// Copies ids into the same memory, unless the shape changes.
 void copy_ids(Tensor& to, const std::vector<int64_t>& ids, int64_t rows) {
   const Tensor from = ids_tensor(ids, rows);
   if (!to.defined() || to.shape() != from.shape()) to = empty_like(from);
@@ -104,6 +99,10 @@ std::unique_ptr<Optimizer> make_optimizer(const TrainConfig& config, const GPT& 
 }
 
 }  // namespace
+
+Tensor ids_tensor(const std::vector<int64_t>& ids, int64_t rows) {
+  return from_vector(ids, Shape{rows, static_cast<int64_t>(ids.size()) / rows});
+}
 
 std::unique_ptr<Dataset> make_dataset(const TrainConfig& config,
                                       std::shared_ptr<const Tokenizer> tokenizer) {

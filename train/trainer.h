@@ -55,6 +55,9 @@ std::unique_ptr<Dataset> make_dataset(const TrainConfig& config,
 /// done. True stops the evaluation.
 using StopEvaluation = std::function<bool(double done)>;
 
+/// `rows` rows of ids as a tensor i64 (rows, ids / rows) on the default device.
+Tensor ids_tensor(const std::vector<int64_t>& ids, int64_t rows);
+
 class Trainer {
  public:
   /// A new run, or, with init_from = resume, the one that out_dir's checkpoint holds.

@@ -188,10 +188,7 @@ void Profiler::save_trace(const std::filesystem::path& file) const {
   }
   json << R"({"name":"process_name","ph":"M","pid":1,"args":{"name":"inkling"}}])"
        << "\n";
-  const std::string text = json.str();
-  AtomicFile out(file);
-  out.write(text.data(), text.size());
-  out.commit();
+  write_file(file, json.str());
 }
 
 }  // namespace ink

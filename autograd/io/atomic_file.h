@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <string_view>
 #include <system_error>
 
 #include "autograd/base/check.h"
@@ -29,6 +30,13 @@ class AtomicFile {
   std::filesystem::path temporary_;  // empty: the target is written in its place
   int fd_ = -1;
 };
+
+/// The same for a file of these bytes.
+inline void write_file(const std::filesystem::path& target, std::string_view bytes) {
+  AtomicFile file(target);
+  file.write(bytes.data(), bytes.size());
+  file.commit();
+}
 
 /// Makes the names in a folder durable, so that files created or renamed in it survive a power cut.
 void sync_folder(const std::filesystem::path& folder);

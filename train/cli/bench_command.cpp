@@ -282,12 +282,6 @@ void print_comparison(const Compared& a, const Compared& b, const std::string& n
   }
 }
 
-void write_file(const std::string& file, const std::string& text) {
-  AtomicFile out(file);
-  out.write(text.data(), text.size());
-  out.commit();
-}
-
 }  // namespace
 
 int bench_command(const Arguments& arguments) {

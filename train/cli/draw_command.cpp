@@ -295,10 +295,7 @@ int draw_command(const Arguments& arguments) {
     std::cout << drawn.title << "\n\n" << print_flow(drawn.ops, draw.options);
     return kOk;
   }
-  const std::string svg = with_style(svg_by_dot(flow_to_dot(drawn.ops, draw.options)));
-  AtomicFile out(draw.out);
-  out.write(svg.data(), svg.size());
-  out.commit();
+  write_file(draw.out, with_style(svg_by_dot(flow_to_dot(drawn.ops, draw.options))));
   std::cout << drawn.title << "\nWritten: " << draw.out << "\n";
   return kOk;
 }

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "autograd/memory/device_backend.h"
+#include "train/report/run_data.h"
 
 namespace ink {
 namespace {
@@ -30,11 +31,7 @@ void introduce(Console& console, Trainer& trainer, const std::filesystem::path& 
   const GPT& model = trainer.model();
   const TrainConfig& config = trainer.config();
   console.paragraph(fmt::format("{}  {}", console.bold("data "), trainer.dataset().summary()));
-  console.paragraph(fmt::format(
-      "{}  {}: {} layers, {} heads, {} wide, context {}, vocabulary {}; {} parameters",
-      console.bold("model"), config.model == "gpt" ? "GPT" : config.model, config.n_layer,
-      config.n_head, config.n_embd, config.block_size, model.config.vocab_size,
-      count_text(static_cast<double>(model.num_parameters()))));
+  console.paragraph(fmt::format("{}  {}", console.bold("model"), model_text(config, model)));
   print_parameters(console, trainer);
   const MemoryEstimate memory = estimate_memory(model, config);
   const auto megabytes = [](int64_t bytes) { return static_cast<double>(bytes) / 1e6; };

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <nlohmann/json.hpp>
@@ -20,16 +19,10 @@ void keep_lines(const std::filesystem::path& file,
   if (std::filesystem::file_size(file) == 0) return;
   const std::string text = read_file(file);
   std::string kept;
-  for (size_t at = 0; at < text.size();) {
-    const size_t end = std::min(text.find('\n', at), text.size());
-    const std::string line = text.substr(at, end - at);
-    at = end + 1;
+  for_each_line(text, [&](const std::string& line) {
     if (keep(line)) kept += line + "\n";
-  }
-  if (kept == text) return;
-  AtomicFile out(file);
-  out.write(kept.data(), kept.size());
-  out.commit();
+  });
+  if (kept != text) write_file(file, kept);
 }
 
 }  // namespace

@@ -8,10 +8,10 @@
 
 #include "autograd/io/atomic_file.h"
 #include "train/cli/command_line.h"
-#include "train/cli/console.h"
 #include "train/cli/model_options.h"
 #include "train/report/look.h"
 #include "train/report/page.h"
+#include "train/report/run_data.h"
 #include "train/trainer.h"
 
 namespace ink {
@@ -27,16 +27,11 @@ std::vector<int64_t> ids_to_show(const LoadedModel& loaded, const std::string& s
 }
 
 std::string look_page(const LoadedModel& loaded, std::vector<int64_t> ids) {
-  const GPTConfig& sizes = loaded.model->config;
-  const int64_t most = look_tokens(sizes), given = std::ssize(ids);
+  const int64_t most = look_tokens(loaded.model->config), given = std::ssize(ids);
   if (given > most) ids.erase(ids.begin(), ids.end() - most);
   nlohmann::json data = look_data(*loaded.model, *loaded.tokenizer, ids);
   data["title"] = fmt::format("A look into {}, step {}", loaded.folder.string(), loaded.step);
-  data["model"] =
-      fmt::format("{}: {} layers, {} heads, {} wide, context {}, vocabulary {}; {} parameters",
-                  loaded.config.model == "gpt" ? "GPT" : loaded.config.model, sizes.n_layer,
-                  sizes.n_head, sizes.n_embd, sizes.block_size, sizes.vocab_size,
-                  count_text(static_cast<double>(loaded.model->num_parameters())));
+  data["model"] = model_text(loaded.config, *loaded.model);
   data["trained_on"] = loaded.dataset;
   data["given"] = given;
   return page("look", {"base", "heatmap", "attention", "look_steps", "look"}, data);
@@ -60,10 +55,7 @@ int look_command(const Arguments& arguments) {
   if (!out.empty()) AtomicFile{out};  // throws if not writable
   const LoadedModel loaded = load_model(model.out_dir, model.checkpoint);
   const std::vector<int64_t> ids = ids_to_show(loaded, start, look_tokens(loaded.model->config));
-  const std::string html = look_page(loaded, ids);
-  AtomicFile file(out);
-  file.write(html.data(), html.size());
-  file.commit();
+  write_file(out, look_page(loaded, ids));
   std::cout << "Written: " << out << "\n";
   return kOk;
 }

@@ -41,10 +41,7 @@ void write_attention(const LoadedModel& loaded, std::vector<int64_t> ids, const 
   const Tensor row = from_vector(ids, Shape{1, static_cast<int64_t>(seen)});
   const std::string title =
       fmt::format("Attention of {}, step {}", loaded.folder.string(), loaded.step);
-  const std::string page = attention_page(title, tokens, loaded.model->attention_weights(row));
-  AtomicFile out(file);
-  out.write(page.data(), page.size());
-  out.commit();
+  write_file(file, attention_page(title, tokens, loaded.model->attention_weights(row)));
   std::cerr << "inkling: attention over the last " << seen << " tokens is in " << file << "\n";
 }
 

@@ -20,10 +20,8 @@
 namespace ink {
 namespace {
 
-void write_file(const std::string& file, const std::string& text) {
-  AtomicFile out(file);
-  out.write(text.data(), text.size());
-  out.commit();
+void write_and_say(const std::string& file, const std::string& text) {
+  write_file(file, text);
   std::cout << "Written: " << file << "\n";
 }
 
@@ -59,13 +57,13 @@ int report_command(const Arguments& arguments) {
                      std::to_string(runs.size()));
   if (text) std::cout << report_text(read(runs[0]));
   if (!svg.empty())
-    write_file(svg, chart_svg(loss_chart(metrics_of(runs[0]), "Loss of " + runs[0])));
-  if (!csv.empty()) write_file(csv, metrics_csv(metrics_of(runs[0])));
+    write_and_say(svg, chart_svg(loss_chart(metrics_of(runs[0]), "Loss of " + runs[0])));
+  if (!csv.empty()) write_and_say(csv, metrics_csv(metrics_of(runs[0])));
   if (out.empty() && (text || !svg.empty() || !csv.empty())) return kOk;
   std::vector<nlohmann::ordered_json> all;
   for (const std::string& run : runs) all.push_back(read(run));
   if (out.empty()) out = (std::filesystem::path(runs[0]) / kReportFile).string();
-  write_file(out, report_page(std::move(all)));
+  write_and_say(out, report_page(std::move(all)));
   return kOk;
 }
 

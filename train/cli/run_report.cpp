@@ -6,8 +6,6 @@
 #include <string>
 
 #include "autograd/io/atomic_file.h"
-#include "autograd/io/foreign.h"
-#include "data/file.h"
 #include "train/cli/command_line.h"
 #include "train/cli/version.h"
 
@@ -18,20 +16,6 @@ using Json = nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
 constexpr int64_t kMostProbes = 40;  // of a run
-
-void replace_file(const fs::path& file, const std::string& text) {
-  AtomicFile out(file);
-  out.write(text.data(), text.size());
-  out.commit();
-}
-
-Json noted_before(const fs::path& file) {
-  try {
-    return Json(parse_json(read_file(file)));
-  } catch (const Error&) {
-    return {};
-  }
-}
 
 }  // namespace
 
@@ -56,8 +40,7 @@ void RunReport::begin() {
     return step && *step <= trainer_.steps_done();
   };
   probes_.emplace(folder_ / kProbesFile, keep);
-  const Json before = trainer_.steps_done() > 0 ? noted_before(folder_ / kRunFile) : Json();
-  replace_file(folder_ / kRunFile, describe_run(trainer_, program_text(), before).dump(1) + "\n");
+  write_file(folder_ / kRunFile, describe_run(trainer_, program_text()).dump(1) + "\n");
   probe_.emplace(trainer_);
 }
 
@@ -111,7 +94,7 @@ void RunReport::write(RunState state) {
     if (fs::file_size(folder_ / kMetricsFile) == 0) return;  // it ended before its first line
     Json run = read_run(folder_, state);
     add_command(run, trainer_.config().out_dir);
-    replace_file(folder_ / kReportFile, report_page({run}));
+    write_file(folder_ / kReportFile, report_page({run}));
     written_ = true;
   });
 }

@@ -38,9 +38,7 @@ void check_sample_folder(const fs::path& out_dir) {
 
 void save_sample(const fs::path& out_dir, int64_t step, const std::string& text) {
   file_operation([&] { return fs::create_directory(out_dir / kSamples); });
-  AtomicFile file(out_dir / sample_file(step));
-  file.write(text.data(), text.size());
-  file.commit();
+  write_file(out_dir / sample_file(step), text);
 }
 
 void remove_samples(const fs::path& out_dir, int64_t first_step) {

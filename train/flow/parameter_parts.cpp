@@ -11,7 +11,7 @@
 namespace ink {
 namespace {
 
-constexpr int64_t kMostElements = 1 << 16;
+constexpr int64_t kMostElements = 1 << 22, kMostHeads = 1024;
 
 double mean_square(const Tensor& x) { return mean(x * x).item(); }
 
@@ -20,7 +20,12 @@ double mean_square(const Tensor& x) { return mean(x * x).item(); }
 ParameterParts::ParameterParts(const Module& model) {
   for (const auto& [name, parameter] : model.named_parameters())
     add(name, {{parameter, 0, 0, parameter.dim() > 0 ? parameter.size(0) : 1}});
+  const size_t parameters = parts_.size();
   add_heads(const_cast<Module&>(model), "");  // only read here
+  if (parts_.size() > parameters + kMostHeads) parts_.resize(parameters);
+  int64_t pieces = 0;
+  for (const Part& part : parts_) pieces += std::ssize(part.pieces);
+  most_ = kMostElements / std::max<int64_t>(pieces, 1);
 }
 
 int64_t ParameterParts::elements_of(const Piece& piece) {
@@ -54,12 +59,12 @@ void ParameterParts::add_heads(Module& module, const std::string& name) {
 }
 
 // The elements that stand for a piece, in one dimension.
-Tensor ParameterParts::elements(const Piece& piece, const Pick& pick) {
+Tensor ParameterParts::elements(const Piece& piece, const Pick& pick) const {
   Tensor x = pick(piece.parameter);
   if (!x.defined()) x = zeros_like(piece.parameter);
   x = x.detach();
   if (x.dim() > 0) x = x.narrow(piece.dim, piece.start, piece.count);
-  const int64_t step = x.dim() > 0 ? std::min(x.numel() / kMostElements, x.size(0)) : 1;
+  const int64_t step = x.dim() > 0 ? std::min((x.numel() + most_ - 1) / most_, x.size(0)) : 1;
   if (step > 1) x = x.index({Slice(0, None, step)});
   return x.reshape({-1});
 }

@@ -11,8 +11,9 @@ namespace ink {
 
 /// Each parameter, "h.0.attn.c_attn.weight", and each head of CausalSelfAttention and
 /// MultiheadAttention, "h.0.attn head 2": its rows of q, k and v, and its columns of the projection
-/// behind it. Of more than 65,536 elements, a piece is represented by rows at equal distances, so
-/// norms of large parts are estimates.
+/// behind it. Together they look at some four million elements at most: of larger models, rows at
+/// equal distances stand for a part, and norms are estimates. Models with more than 1,024 heads are
+/// shown without them.
 class ParameterParts {
  public:
   /// What to look at for a parameter, in its shape: itself or its gradient. Undefined: zeros.
@@ -53,9 +54,10 @@ class ParameterParts {
   void add(const std::string& name, std::vector<Piece> pieces);
   void add_heads(Module& module, const std::string& name);
   static int64_t elements_of(const Piece& piece);
-  static Tensor elements(const Piece& piece, const Pick& pick);
+  Tensor elements(const Piece& piece, const Pick& pick) const;
 
   std::vector<Part> parts_;
+  int64_t most_ = 0;  // elements of a piece that are looked at
 };
 
 }  // namespace ink

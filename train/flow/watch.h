@@ -20,7 +20,7 @@ namespace ink {
 
 /// An output of an op, and the gradient of the loss there. NaN where it is not known.
 struct ActivationStats {
-  std::string name;  // of the module, and if that reads no parameters, of the op: FlowOp::title()
+  std::string name;  // the op's module; FlowOp::title() if the op reads no parameters
   std::string op;
   Shape shape;
   double mean = 0, std = 0;

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -16,18 +18,17 @@ using Json = nlohmann::ordered_json;
 // Healthy runs of the default model: weights grow to 5 times their size, 43 % of a GELU saturates.
 // At ten times the learning rate: 12 times, 82 %. (The updates do not tell, because they are
 // measured against the weights, which have grown.)
-constexpr double kGrown = 8;       // median over parameters of their norm, over that at the start
-constexpr double kStill = 1e-6;    // of a direction: rounding alone
-constexpr double kStiller = 0.15;  // of how far the kin turn: healthy heads are above 0.5
-constexpr double kFaint = 1e-3;    // of the median gradient norm per element: hardly any gradient
-constexpr double kSaturated =
-    0.6;  // of a nonlinearity's outputs; half of relu's are 0 at the start
-constexpr double kMoreSaturated = 0.4, kTimesOthers = 2.5;  // the same, where its like are not
-constexpr double kLarge = 5;          // a norm, over those of its kin: healthy ones are below 2
-constexpr double kWide = 30;          // an activation's deviation, over the median of its kind
-constexpr double kRising = 1.03;      // a loss over its lowest
-constexpr double kFlatLoss = 0.97;    // a loss over what it was at a third of the run
-constexpr double kSlow = 0.1;         // of the steps
+constexpr double kGrown = 8;        // median over parameters: the norm, over the first one
+constexpr double kStill = 1e-6;     // change of a direction: rounding alone
+constexpr double kSlower = 0.15;    // the same, over similar parts; healthy heads are above 0.5
+constexpr double kFaint = 1e-3;     // a gradient per element, over the median of all parts
+constexpr double kSaturated = 0.6;  // share of outputs; relu has 0.5 at the start
+constexpr double kMoreSaturated = 0.4, kTimesOthers = 2.5;  // share, and over similar layers
+constexpr double kLarge = 5;          // a norm, over similar parts; healthy ones are below 2
+constexpr double kWide = 30;          // a deviation, over similar layers
+constexpr double kRising = 1.03;      // a loss, over its lowest
+constexpr double kFlatLoss = 0.97;    // a loss, over what it was at a third of the run
+constexpr double kSlow = 0.1;         // share of the steps
 constexpr double kFarFromBest = 1.5;  // a loss at the end, over the best possible
 constexpr size_t kNamed = 3;          // names in one finding
 
@@ -49,6 +50,39 @@ double median(std::vector<double> values) {
   std::nth_element(values.begin(), middle, values.end());
   return *middle;
 }
+
+// "h.0.attn head 2" -> "h.#.attn head #"
+std::string kind(std::string name) {
+  for (char& c : name)
+    if (c >= '0' && c <= '9') c = '#';
+  const auto both_digits = [](char a, char b) { return a == '#' && b == '#'; };
+  name.erase(std::unique(name.begin(), name.end(), both_digits), name.end());
+  return name;
+}
+
+// Which parts or layers are similar: their names differ in numbers only.
+class Similar {
+ public:
+  explicit Similar(const std::vector<std::string>& names) : groups_(names.size()) {
+    std::map<std::string, std::shared_ptr<std::vector<size_t>>> by_kind;
+    for (size_t i = 0; i < names.size(); ++i) {
+      auto& group = by_kind[kind(names[i])];
+      if (!group) group = std::make_shared<std::vector<size_t>>();
+      group->push_back(i);
+      groups_[i] = group;
+    }
+  }
+  /// The median over those similar to number i, without itself; NaN if there are none.
+  double median_of_others(const std::vector<double>& values, size_t i) const {
+    std::vector<double> others;
+    for (const size_t j : *groups_[i])
+      if (j != i) others.push_back(values[j]);
+    return median(others);
+  }
+
+ private:
+  std::vector<std::shared_ptr<std::vector<size_t>>> groups_;  // by number
+};
 
 // "a, b, c and 4 more"
 std::string listed(const std::vector<std::string>& names) {
@@ -107,7 +141,7 @@ class Findings {
               numbers(validation, "best_possible"));
   }
 
-  void speed(std::vector<double> rates) {
+  void speed(const std::vector<double>& rates) {
     if (rates.size() < 20) return;
     std::vector<double> sorted = rates;
     std::sort(sorted.begin(), sorted.end());
@@ -168,13 +202,16 @@ class Findings {
   // ---- parameters
   void parameters(const Json& parts) {
     const auto names = parts.at("name").get<std::vector<std::string>>();
+    const Similar similar(names);
+    const auto norms = table(parts.at("weight_norm")), turned = table(parts.at("turned")),
+               grads = per_element(parts);
     std::vector<std::string> still, faint;
     for (size_t i = 0; i < names.size(); ++i) {
       if (count(parts, i) < 8) continue;  // one number has no direction
-      if (is_large(names, parts.at("weight_norm"), i)) continue;
-      if (is_still(names, parts.at("turned"), i)) {
+      if (is_large(names[i], similar.median_of_others(norms.back(), i), norms, i)) continue;
+      if (is_still(turned, similar, i)) {
         still.push_back(names[i]);
-      } else if (is_faint(parts, i)) {
+      } else if (is_faint(grads, i)) {
         faint.push_back(names[i]);
       }
     }
@@ -185,105 +222,88 @@ class Findings {
     if (!faint.empty())
       add("fault", "parameters", "hardly any gradient reaches these weights: " + listed(faint),
           "grad_norm", faint[0]);
-    const double grown = growth(names, parts.at("weight_norm"));
+    growth(names, norms);
+  }
+
+  // Lists of numbers by probe.
+  static std::vector<std::vector<double>> table(const Json& probes) {
+    std::vector<std::vector<double>> rows;
+    for (const Json& probe : probes) rows.push_back(numbers(probe));
+    return rows;
+  }
+  static double count(const Json& parts, size_t i) {
+    const Json& counts = parts.contains("count") ? parts.at("count") : parts.at("name");
+    return counts.is_array() && counts[i].is_number() ? std::max(counts[i].get<double>(), 1.0) : 1;
+  }
+  // Gradients by probe, over the median of all parts.
+  static std::vector<std::vector<double>> per_element(const Json& parts) {
+    auto rows = table(parts.at("grad_norm"));
+    for (std::vector<double>& row : rows) {
+      for (size_t i = 0; i < row.size(); ++i) row[i] /= std::sqrt(count(parts, i));
+      const double typical = median(row);
+      for (double& value : row) value /= typical;
+    }
+    return rows;
+  }
+
+  // Is a part many times as large as similar ones? If so, that is said of it.
+  bool is_large(const std::string& name, double similar,
+                const std::vector<std::vector<double>>& norms, size_t part) {
+    const double first = norms.front()[part], last = norms.back()[part];
+    if (name.ends_with("bias") || !(last > kLarge * similar)) return false;
+    add("fault", "parameters",
+        fmt::format("{}: its norm is {:.3g}, where similar weights have {:.3g}{}", name, last,
+                    similar, first > 0.5 * last ? "; it was drawn too large at the start" : ""),
+        "weight_norm", name);
+    return true;
+  }
+
+  // Did a part keep its direction, in all probes but the first, which has no other before it? Then
+  // only rounding or weight decay moved it, or similar parts turned much further.
+  static bool is_still(const std::vector<std::vector<double>>& turned, const Similar& similar,
+                       size_t part) {
+    std::vector<double> shares;  // by probe
+    bool moves = turned.size() < 2;
+    for (size_t probe = 1; probe < turned.size(); ++probe) {
+      const std::vector<double>& all = turned[probe];
+      shares.push_back(all[part] / similar.median_of_others(all, part));
+      if (!moves) moves = !(all[part] < kStill) || !(median(all) > 100 * kStill);
+    }
+    return !moves || median(shares) < kSlower;
+  }
+
+  static bool is_faint(const std::vector<std::vector<double>>& grads, size_t part) {
+    return std::all_of(grads.begin(), grads.end(),
+                       [&](const auto& probe) { return probe[part] < kFaint; });
+  }
+
+  // How many times their first norm do parameters have now? (Not biases, which begin at 0.)
+  void growth(const std::vector<std::string>& names,
+              const std::vector<std::vector<double>>& norms) {
+    std::vector<double> times;
+    for (size_t i = 0; i < names.size(); ++i)
+      if (!names[i].ends_with("bias") && norms.front()[i] > 0)
+        times.push_back(norms.back()[i] / norms.front()[i]);
+    const double grown = median(times);
     if (!(grown > kGrown)) return;
     const double lr = setting("learning_rate");
     const std::string advice = lr > 0 ? fmt::format(" (it is {:g}; try {:.1g})", lr, lr / 3) : "";
     add("fault", "parameters",
-        fmt::format("half of the weight tensors have grown to {:.0f} times their norm at the start "
-                    "or more: the learning rate is too high{}, or the weight decay too low",
-                    grown, advice),
+        fmt::format(
+            "half of all weight tensors are at least {:.0f} times as large as at the start: "
+            "the learning rate is too high{}, or the weight decay too low",
+            grown, advice),
         "weight_norm");
-  }
-
-  // Is a part many times as large as similar ones? If so, that is said of it.
-  bool is_large(const std::vector<std::string>& names, const Json& norms, size_t part) {
-    const std::vector<double> last = numbers(norms.back());
-    const double similar = median_of_kin(names, last, part);
-    if (names[part].ends_with("bias") || !(last[part] > kLarge * similar)) return false;
-    const double first = numbers(norms.front())[part];
-    add("fault", "parameters",
-        fmt::format("{}: its norm is {:.3g}, where similar weights have {:.3g}{}", names[part],
-                    last[part], similar,
-                    first > 0.5 * last[part] ? "; it was drawn too large at the start" : ""),
-        "weight_norm", names[part]);
-    return true;
-  }
-
-  // The median over parameters of how many times their first norm the last one is.
-  static double growth(const std::vector<std::string>& names, const Json& norms) {
-    const std::vector<double> first = of_weights(names, norms.front()),
-                              last = of_weights(names, norms.back());
-    std::vector<double> times;
-    for (size_t i = 0; i < first.size(); ++i)
-      if (first[i] > 0) times.push_back(last[i] / first[i]);
-    return median(times);
-  }
-
-  // Does a part keep its direction, in all probes but the first, which has no other before it?
-  // Others of its kind, such as all heads, turn about as far as each other.
-  static bool is_still(const std::vector<std::string>& names, const Json& turned, size_t part) {
-    std::vector<double> shares;  // by probe
-    bool moves = turned.size() < 2;
-    for (size_t probe = 1; probe < turned.size(); ++probe) {
-      const std::vector<double> all = numbers(turned[probe]);
-      shares.push_back(all[part] / median_of_kin(names, all, part));
-      moves = moves || !(all[part] < kStill) || !(median(all) > 100 * kStill);
-    }
-    return !moves || median(shares) < kStiller;
-  }
-  static double median_of_kin(const std::vector<std::string>& names,
-                              const std::vector<double>& values, size_t part) {
-    std::vector<double> kin;
-    for (size_t i = 0; i < names.size(); ++i)
-      if (i != part && kind(names[i]) == kind(names[part])) kin.push_back(values[i]);
-    return median(kin);
-  }
-  // "h.0.attn head 2" -> "h.#.attn head #"
-  static std::string kind(std::string name) {
-    for (char& c : name)
-      if (c >= '0' && c <= '9') c = '#';
-    name.erase(
-        std::unique(name.begin(), name.end(), [](char a, char b) { return a == b && a == '#'; }),
-        name.end());
-    return name;
-  }
-  static bool is_faint(const Json& parts, size_t part) {
-    const Json& grads = parts.at("grad_norm");
-    return std::all_of(grads.begin(), grads.end(), [&](const Json& probe) {
-      return per_element(parts, probe, part) < kFaint * typical_gradient(parts, probe);
-    });
-  }
-
-  // Without biases, which begin at 0.
-  static std::vector<double> of_weights(const std::vector<std::string>& names, const Json& list) {
-    std::vector<double> values = numbers(list);
-    for (size_t i = 0; i < values.size(); ++i)
-      if (names[i].ends_with("bias")) values[i] = NAN;
-    return values;
-  }
-
-  static double count(const Json& parts, size_t i) {
-    const Json counts = parts.value("count", Json());
-    return counts.is_array() && counts[i].is_number() ? std::max(counts[i].get<double>(), 1.0) : 1;
-  }
-  static double per_element(const Json& parts, const Json& norms, size_t i) {
-    return norms[i].is_number() ? norms[i].get<double>() / std::sqrt(count(parts, i)) : NAN;
-  }
-  static double typical_gradient(const Json& parts, const Json& norms) {
-    std::vector<double> all;
-    for (size_t i = 0; i < norms.size(); ++i) all.push_back(per_element(parts, norms, i));
-    return median(all);
   }
 
   // ---- activations
   void activations(const Json& rows) {
-    if (!rows.contains("op")) return;
     const auto names = rows.at("name").get<std::vector<std::string>>();
+    const Similar similar(names);
     const std::vector<double> saturated = numbers(rows.at("saturated").back()),
                               deviations = numbers(rows.at("std").back());
     for (size_t i = 0; i < names.size(); ++i) {
-      const double others = median_of_kin(names, saturated, i);
+      const double others = similar.median_of_others(saturated, i);
       if (saturated[i] > kSaturated ||
           (saturated[i] > kMoreSaturated && saturated[i] > kTimesOthers * others))
         add("fault", "activations",
@@ -292,7 +312,7 @@ class Findings {
                 100 * saturated[i],
                 others >= 0 ? fmt::format(", {:.0f} % in similar layers", 100 * others) : ""),
             "saturated", names[i]);
-      const double typical = median_of_kin(names, deviations, i);
+      const double typical = similar.median_of_others(deviations, i);
       if (typical > 1e-3 && deviations[i] > kWide * typical)
         add("hint", "activations",
             fmt::format("{}: its deviation is {:.3g}, where similar layers have {:.3g}", names[i],

@@ -57,13 +57,10 @@ std::optional<MetricsStep> parse_metrics(const std::string& line) {
 }
 
 std::vector<MetricsStep> read_metrics(const std::filesystem::path& file) {
-  const std::string text = read_file(file);
   std::vector<MetricsStep> steps;
-  for (size_t at = 0; at < text.size();) {
-    const size_t end = std::min(text.find('\n', at), text.size());
-    if (const auto step = parse_metrics(text.substr(at, end - at))) steps.push_back(*step);
-    at = end + 1;
-  }
+  for_each_line(read_file(file), [&](const std::string& line) {
+    if (const auto step = parse_metrics(line)) steps.push_back(*step);
+  });
   INK_CHECK(!steps.empty(), file.string(), ": expected lines of metrics, found none");
   return steps;
 }

@@ -22,11 +22,6 @@ using Json = nlohmann::ordered_json;
 constexpr int64_t kMostTokens = 320;             // of the batch
 constexpr int64_t kMostAttentionBytes = 80'000;  // of a probe
 
-// Rows of ids as a tensor on the default device.
-Tensor ids_tensor(const std::vector<int64_t>& ids, int64_t rows) {
-  return from_vector(ids, Shape{rows, static_cast<int64_t>(ids.size()) / rows});
-}
-
 // While it lives, ops run on one thread. Those of a small model are so short that threads which
 // wait for each other, and perhaps for other programs, would take most of the time.
 class OneThread {

@@ -108,17 +108,13 @@ Json attention_of(const std::vector<Json>& probes) {
 
 std::vector<Json> read_probes(const fs::path& file) {
   std::vector<Json> probes;
-  std::string text = text_of(file);
-  for (size_t at = 0; at < text.size();) {
-    const size_t end = std::min(text.find('\n', at), text.size());
-    std::optional<Json> line = parsed(text.substr(at, end - at));
-    at = end + 1;
-    if (!line || !line->is_object() || !line->contains("step")) continue;
+  for_each_line(text_of(file), [&](const std::string& text) {
+    std::optional<Json> line = parsed(text);
+    if (!line || !line->is_object() || !line->contains("step")) return;
     const Json& step = line->at("step");
-    if (!step.is_number_unsigned() || (!probes.empty() && step <= probes.back().at("step")))
-      continue;
-    probes.push_back(std::move(*line));
-  }
+    if (step.is_number_unsigned() && (probes.empty() || step > probes.back().at("step")))
+      probes.push_back(std::move(*line));
+  });
   std::vector<Json> kept;
   for (const size_t i : chosen(probes.size(), kMostProbes)) kept.push_back(std::move(probes[i]));
   return kept;
@@ -139,8 +135,8 @@ Json probes_of(const std::vector<Json>& probes) {
   return all;
 }
 
-// The settings that this program knows, in its order. defaults: gets those that differ, but for
-// names of files.
+// The settings that this program knows, in its order. defaults: gets the defaults of those that have
+// another value.
 Json config_of(const Json& noted, Json& defaults) {
   Json config = Json::object();
   const Json given = noted.value("config", Json());
@@ -157,18 +153,13 @@ Json config_of(const Json& noted, Json& defaults) {
   return config;
 }
 
-Json samples_of(const fs::path& folder) {
-  std::vector<std::pair<int64_t, fs::path>> files;
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
-    const std::string name = entry.path().filename().string();
-    if (name.rfind("step_", 0) == 0 && entry.path().extension() == ".txt" && name.size() < 24)
-      files.emplace_back(std::atoll(name.c_str() + 5), entry.path());
-  }
-  std::sort(files.begin(), files.end());
+Json samples_of(const fs::path& folder, const std::vector<MetricsStep>& steps) {
+  std::vector<const MetricsStep*> shown;
+  for (const MetricsStep& at : steps)
+    if (!at.sample.empty()) shown.push_back(&at);
   Json samples = Json::array();
-  for (const size_t i : chosen(files.size(), kMostSamples))
-    samples.push_back({{"step", files[i].first}, {"text", text_of(files[i].second)}});
+  for (const size_t i : chosen(shown.size(), kMostSamples))
+    samples.push_back({{"step", shown[i]->step}, {"text", text_of(folder / shown[i]->sample)}});
   return samples;
 }
 
@@ -191,26 +182,15 @@ void add_times(Json& run, const std::vector<MetricsStep>& steps) {
 
 }  // namespace
 
-namespace {
-
-// 421376 as 421,376.
-std::string grouped(int64_t n) {
-  std::string digits = std::to_string(n);
-  for (auto at = std::ssize(digits) - 3; at > 0; at -= 3)
-    digits.insert(static_cast<size_t>(at), 1, ',');
-  return digits;
-}
-
-// "GPT: 2 layers, 4 heads, 128 wide, context 160, vocabulary 55; 421,376 parameters"
-std::string model_text(Trainer& trainer) {
-  const TrainConfig& config = trainer.config();
+std::string model_text(const TrainConfig& config, const GPT& model) {
+  std::string parameters = std::to_string(model.num_parameters());  // 421376 as 421,376
+  for (auto at = std::ssize(parameters) - 3; at > 0; at -= 3)
+    parameters.insert(static_cast<size_t>(at), 1, ',');
+  const GPTConfig& sizes = model.config;
   return fmt::format("{}: {} layers, {} heads, {} wide, context {}, vocabulary {}; {} parameters",
-                     config.model == "gpt" ? "GPT" : config.model, config.n_layer, config.n_head,
-                     config.n_embd, config.block_size, trainer.model().config.vocab_size,
-                     grouped(trainer.model().num_parameters()));
+                     config.model == "gpt" ? "GPT" : config.model, sizes.n_layer, sizes.n_head,
+                     sizes.n_embd, sizes.block_size, sizes.vocab_size, parameters);
 }
-
-}  // namespace
 
 std::string time_text() {
   const std::time_t now = std::time(nullptr);
@@ -220,17 +200,19 @@ std::string time_text() {
   return {text.data(), std::strftime(text.data(), text.size(), "%Y-%m-%d %H:%M:%S", &local)};
 }
 
-Json describe_run(Trainer& trainer, const std::string& program, const Json& before) {
+Json describe_run(Trainer& trainer, const std::string& program) {
   const TrainConfig& config = trainer.config();
-  const std::string began = text_field(before, "started");
+  std::string began;
+  if (trainer.steps_done() > 0)
+    began = text_field(parsed(text_of(fs::path(config.out_dir) / kRunFile)).value_or(Json()),
+                       "started");
   return {
       {"program", program},
       {"started", began.empty() ? time_text() : began},
       {"machine", describe_machine(parse_device(config.device))},
       {"data", trainer.dataset().summary()},
-      {"model", model_text(trainer)},
+      {"model", model_text(config, trainer.model())},
       {"model_tree", trainer.model().to_string()},
-      {"parameters", trainer.model().num_parameters()},
       {"memory_mb", static_cast<double>(estimate_memory(trainer.model(), config).total()) / 1e6},
       {"config", to_json(config)}};
 }
@@ -253,15 +235,14 @@ Json read_run(const fs::path& folder, std::optional<RunState> state) {
                                                 : "stopped";
   run["step"] = last;
   run["max_iters"] = max_iters;
-  for (const char* name : {"parameters", "memory_mb"})
-    if (noted.is_object() && noted.contains(name) && noted.at(name).is_number())
-      run[name] = noted.at(name);
+  if (noted.is_object() && noted.contains("memory_mb") && noted.at("memory_mb").is_number())
+    run["memory_mb"] = noted.at("memory_mb");
   run["metrics"] = metrics_columns(steps, false, kMostRows);
   run["validation"] = metrics_columns(steps, true, kMostRows);
   add_times(run, steps);
   const std::vector<Json> probes = read_probes(folder / kProbesFile);
   if (!probes.empty()) run["probes"] = probes_of(probes);
-  run["samples"] = samples_of(folder / "samples");
+  run["samples"] = samples_of(folder, steps);
   return run;
 }
 

@@ -16,10 +16,11 @@ namespace ink {
 constexpr const char* kRunFile = "run.json";
 
 /// The contents of run.json: config, model, data, machine, program ("inkling 0.1.0, commit ...")
-/// and when the run began. A resumed run keeps that time from `before`, the older contents, if
-/// given.
-nlohmann::ordered_json describe_run(Trainer& trainer, const std::string& program,
-                                    const nlohmann::ordered_json& before);
+/// and when the run began, which a resumed run takes from the run.json that is there.
+nlohmann::ordered_json describe_run(Trainer& trainer, const std::string& program);
+
+/// "GPT: 2 layers, 4 heads, 128 wide, context 160, vocabulary 55; 421,376 parameters"
+std::string model_text(const TrainConfig& config, const GPT& model);
 
 /// "2026-11-26 06:40:12", local time.
 std::string time_text();

@@ -103,8 +103,8 @@ function changed_settings(run) {
   if (defaults.length === 0) return null;
   const show = value => value === null || value === '' || value?.length === 0 ? 'none' :
       String(value);
-  return make('p', {class: 'small'}, 'Other than by default: ' + defaults.map(
-      ([name, value]) => `${name} ${show(run.config?.[name])} (${show(value)})`).join(', ') + '.');
+  return make('p', {class: 'small'}, 'Not the default: ' + defaults.map(([name, value]) =>
+      `${name} ${show(run.config?.[name])} instead of ${show(value)}`).join(', ') + '.');
 }
 function tiles(run) {
   const tile = (name, value, note) => [
