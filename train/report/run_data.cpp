@@ -135,8 +135,8 @@ Json probes_of(const std::vector<Json>& probes) {
   return all;
 }
 
-// The settings that this program knows, in its order. defaults: gets the defaults of those that have
-// another value.
+// The settings that this program knows, in its order. defaults: gets the defaults of those that
+// have another value.
 Json config_of(const Json& noted, Json& defaults) {
   Json config = Json::object();
   const Json given = noted.value("config", Json());
