@@ -243,7 +243,7 @@ class Gpu {
 
   cublasStatus_t multiply(const Product& p, const Plan& plan,
                           const cublasLtMatmulAlgo_t& algorithm) {
-    const double alpha = p.alpha, beta = p.accumulate ? 1 : 0;
+    const double alpha = 1, beta = p.accumulate ? 1 : 0;
     const auto alpha32 = static_cast<float>(alpha), beta32 = static_cast<float>(beta);
     const bool wide = p.c.dtype == f64;
     const void* scale = wide ? static_cast<const void*>(&alpha) : &alpha32;

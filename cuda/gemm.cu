@@ -60,7 +60,7 @@ struct IntegerProduct {
   static constexpr int kThreads = 256;
   int64_t* c;
   const int64_t *a, *b;
-  int64_t k, a_col, b_row, count, alpha;
+  int64_t k, a_col, b_row, count;
   bool accumulate;
   Places<3> places;  // of the elements of c, of a's first column's and of b's first row's
 
@@ -70,11 +70,11 @@ struct IntegerProduct {
     const auto at = places.find(static_cast<uint32_t>(i));
     int64_t total = 0;
     for (int64_t l = 0; l < k; ++l) total += a[at[1] + l * a_col] * b[at[2] + l * b_row];
-    c[at[0]] = alpha * total + (accumulate ? c[at[0]] : 0);
+    c[at[0]] = total + (accumulate ? c[at[0]] : 0);
   }
 };
 
-void integer_products(Array& c, const Array& a, const Array& b, int64_t alpha, bool accumulate) {
+void integer_products(Array& c, const Array& a, const Array& b, bool accumulate) {
   // Operands seen with c's shape: a has step 0 along c's columns, and b along its rows.
   const auto like_c = [&](const Array& x, int64_t fixed) {
     Layout layout{c.shape(), x.strides(), x.layout().offset};
@@ -87,16 +87,9 @@ void integer_products(Array& c, const Array& a, const Array& b, int64_t alpha, b
   int64_t* out = c.mutable_data<int64_t>();
   for_each_piece<3>(all, [&](const StridedLoop<3>& loop, const std::array<int64_t, 3>& first) {
     const int64_t count = loop.sizes.numel();
-    const IntegerProduct kernel{out,
-                                a.data<int64_t>(),
-                                b.data<int64_t>(),
-                                a.size(-1),
-                                a.strides()[d - 1],
-                                b.strides()[d - 2],
-                                count,
-                                alpha,
-                                accumulate,
-                                {loop.sizes, loop.strides, first}};
+    const IntegerProduct kernel{out,        a.data<int64_t>(),  b.data<int64_t>(),
+                                a.size(-1), a.strides()[d - 1], b.strides()[d - 2],
+                                count,      accumulate,         {loop.sizes, loop.strides, first}};
     launch("gemm", blocks_for(count, IntegerProduct::kThreads), kernel);
   });
 }
@@ -111,10 +104,9 @@ bool fits(const Array& c, DType operands) {
   return matrix_layout(c) && (c.dtype() == operands || (c.dtype() == f32 && operands == bf16));
 }
 
-Product describe(const char* op, Array& c, const Array& a, const Array& b, double alpha,
-                 bool accumulate) {
-  return {op,          c.size(-2), c.size(-1), a.size(-1), 1,      matrices(a),
-          matrices(b), result(c),  alpha,      accumulate, nullptr};
+Product describe(const char* op, Array& c, const Array& a, const Array& b, bool accumulate) {
+  return {op,          c.size(-2),  c.size(-1), a.size(-1), 1,
+          matrices(a), matrices(b), result(c),  accumulate, nullptr};
 }
 
 // A bias as products take it: contiguous, of c's dtype, at an aligned address.
@@ -133,9 +125,9 @@ bool one_product(const Array& c, const Array& a, const Array& aux) {
 
 }  // namespace
 
-void gemm(Array& c, const Array& a, const Array& b, double alpha, bool accumulate) {
+void gemm(Array& c, const Array& a, const Array& b, bool accumulate) {
   if (c.numel() == 0) return;
-  if (c.dtype() == i64) return integer_products(c, a, b, static_cast<int64_t>(alpha), accumulate);
+  if (c.dtype() == i64) return integer_products(c, a, b, accumulate);
   if (a.size(-1) == 0) {  // the empty sum
     if (!accumulate) fill(c, 0);
     return;
@@ -144,22 +136,21 @@ void gemm(Array& c, const Array& a, const Array& b, double alpha, bool accumulat
   if (!fits(c, dtype)) {
     Array whole = Array::empty(c.shape(), dtype == bf16 ? f32 : dtype, c.device());
     if (accumulate) copy(whole, c);
-    gemm(whole, a, b, alpha, accumulate);
+    gemm(whole, a, b, accumulate);
     return copy(c, whole);
   }
   const Array left = as_gemm_operand(a, dtype), right = as_gemm_operand(b, dtype);
   if (matrix_layout(c)->transposed) {  // then its transpose is not
     Array flipped = c.transposed();
-    return for_batch(
-        describe("gemm", flipped, right.transposed(), left.transposed(), alpha, accumulate),
-        flipped, right, left);
+    return for_batch(describe("gemm", flipped, right.transposed(), left.transposed(), accumulate),
+                     flipped, right, left);
   }
-  for_batch(describe("gemm", c, left, right, alpha, accumulate), c, left, right);
+  for_batch(describe("gemm", c, left, right, accumulate), c, left, right);
 }
 
 void gemm_bias(Array& c, const Array& a, const Array& b, const Array& bias) {
   if (c.numel() == 0) return;
-  if (!bias.defined()) return gemm(c, a, b, 1, false);
+  if (!bias.defined()) return gemm(c, a, b, false);
   const DType dtype = operand_dtype(c, a, b);
   const bool one_call =
       dtype != f64 && a.size(-1) > 0 && fits(c, dtype) && !matrix_layout(c)->transposed;
@@ -168,11 +159,11 @@ void gemm_bias(Array& c, const Array& a, const Array& b, const Array& bias) {
     std::fill(rows.strides.begin(), rows.strides.end(), 0);
     rows.strides[c.dim() - 1] = bias.strides()[0];
     copy(c, bias.seen_as(rows));
-    return gemm(c, a, b, 1, true);
+    return gemm(c, a, b, true);
   }
   const Array left = as_gemm_operand(a, dtype), right = as_gemm_operand(b, dtype),
               row = as_product_bias(bias, c.dtype());
-  Product all = describe("gemm_bias", c, left, right, 1, false);
+  Product all = describe("gemm_bias", c, left, right, false);
   all.bias = address(row);
   for_batch(all, c, left, right);
 }
@@ -182,7 +173,7 @@ bool gemm_gelu(Array& y, Array& h, const Array& a, const Array& b, const Array& 
   if (!one_product(y, a, h) || !fits(y, dtype) || matrix_layout(y)->transposed) return false;
   const Array left = as_gemm_operand(a, dtype), right = as_gemm_operand(b, dtype),
               row = bias.defined() ? as_product_bias(bias, y.dtype()) : bias;
-  Product all = describe("gemm_gelu", y, left, right, 1, false);
+  Product all = describe("gemm_gelu", y, left, right, false);
   all.bias = row.defined() ? address(row) : nullptr;
   all.epilogue = Epilogue::gelu;
   all.aux = result(h).data;
@@ -195,7 +186,7 @@ bool gemm_gelu_backward(Array& dh, const Array& dy, const Array& w, const Array&
   const DType dtype = operand_dtype(dh, dy, w);
   if (!one_product(dh, dy, h) || !fits(dh, dtype) || matrix_layout(dh)->transposed) return false;
   const Array left = as_gemm_operand(dy, dtype), right = as_gemm_operand(w, dtype);
-  Product all = describe("gemm_gelu_backward", dh, left, right, 1, false);
+  Product all = describe("gemm_gelu_backward", dh, left, right, false);
   all.epilogue = Epilogue::gelu_gradient;
   all.aux = matrices(h).data;
   if (!has_epilogue(all)) return false;

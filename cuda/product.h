@@ -31,8 +31,8 @@ enum class Epilogue {
 };
 
 /// One of these, of A (m, k), B (k, n) and C (m, n), in rows:
-///   C = alpha A B
-///   C += alpha A B
+///   C = A B
+///   C += A B
 ///   C = A B + bias    bias (n), of C's dtype, in every row; f32 and bf16 only
 /// A and B have one dtype: f64 (then C, too), f32 (then C, too), or bf16, with C f32 or bf16. Sums
 /// of bf16 are in f32.
@@ -40,7 +40,6 @@ struct Product {
   const char* op;
   int64_t m, n, k, batch;
   Matrices a, b, c;
-  double alpha;
   bool accumulate;
   const void* bias;  // null: none; else at a multiple of kBiasAlignment: it is read in packs
   Epilogue epilogue = Epilogue::none;

@@ -228,7 +228,7 @@ TEST_F(CudaKernels, GeluWithinAndBehindProducts) {
               kernel::unary(y, h, UnaryOp::gelu_tanh);
             }
             if (!kernel::gemm_gelu_backward(dh, here(dy), here(v), h)) {
-              kernel::gemm(dh, here(dy), here(v), 1, false);
+              kernel::gemm(dh, here(dy), here(v), false);
               kernel::unary_backward(dh, dh, h, UnaryOp::gelu_tanh);
             }
             return {h, y, dh};

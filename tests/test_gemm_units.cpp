@@ -5,10 +5,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
-#include <initializer_list>
 #include <limits>
 #include <string>
 #include <vector>
@@ -32,6 +32,13 @@ double difference(const Tensor& a, const Tensor& b) { return largest(a.to(f64) -
 // x with its last two dimensions the other way round in memory.
 Tensor turned(const Tensor& x) { return x.transpose(-2, -1).contiguous().transpose(-2, -1); }
 
+// a b, by none of the units.
+Tensor by_definition(const Tensor& a, const Tensor& b) {
+  Tensor sum = zeros({a.size(0), b.size(1)}, a.options());
+  for (int64_t l = 0; l < a.size(1); ++l) sum += a.narrow(1, l, 1) * b.narrow(0, l, 1);
+  return sum;
+}
+
 // x (rows, cols) within a matrix of 7.
 Tensor framed(const Tensor& x) {
   Tensor inside = full({x.size(0) + 3, x.size(1) + 5}, 7, x.options())
@@ -41,54 +48,30 @@ Tensor framed(const Tensor& x) {
   return inside;
 }
 
-struct Named {
-  const char* name;
-  const GemmUnit* (*unit)();
-};
-
-class GemmUnits : public testing::TestWithParam<Named> {
+class GemmUnits : public testing::TestWithParam<const GemmUnit*> {
  protected:
-  const GemmUnit* unit = GetParam().unit();
+  const GemmUnit* unit = GetParam();
 
-  void SetUp() override {
-    if (unit == nullptr) GTEST_SKIP() << "this processor has no " << GetParam().name;
-    manual_seed(11);
-  }
-
-  static GemmOperand operand(const Tensor& x) {
-    const bool is_bf16 = x.dtype() == bf16;
-    const void* data = is_bf16 ? static_cast<const void*>(x.data<bfloat16>())
-                               : static_cast<const void*>(x.data<float>());
-    return {data, is_bf16, *matrix_layout(x)};
-  }
+  void SetUp() override { manual_seed(11); }
 
   // c = a b + bias, or c += a b.
   void multiply(Tensor& c, const Tensor& a, const Tensor& b, bool accumulate = false,
                 const Tensor& bias = Tensor()) const {
     const int64_t m = c.size(0), n = c.size(1), k = a.size(1);
-    const bool is_bf16 = c.dtype() == bf16;
-    void* data = is_bf16 ? static_cast<void*>(c.mutable_data<bfloat16>())
-                         : static_cast<void*>(c.mutable_data<float>());
-    Tensor scratch = empty({unit->scratch_bytes(m, n, k) / 4});
-    unit->product({m,
-                   n,
-                   k,
-                   operand(a),
-                   operand(b),
-                   {data, is_bf16, c.strides()[0]},
-                   accumulate,
-                   bias.defined() ? bias.data<float>() : nullptr},
-                  scratch.mutable_data<float>());
+    const GemmOperand left = operand_of(a), right = operand_of(b);
+    const void* row = bias.defined() ? operand_of(bias.view({1, n})).data : nullptr;
+    const GemmProduct product{m, n, k, left, right, result_of(c), accumulate, row};
+    Tensor scratch = empty({unit->scratch_bytes(product.dtype(), m, n, k) / 4 + 1});
+    unit->product(product, scratch.mutable_data<float>());
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(Each, GemmUnits,
-                         testing::Values(Named{"amx", amx_unit},
-                                         Named{"avx512_bf16", avx512_bf16_unit},
-                                         Named{"avx512", avx512_unit}),
-                         [](const auto& row) { return row.param.name; });
+// Those that this processor has.
+INSTANTIATE_TEST_SUITE_P(Each, GemmUnits, testing::ValuesIn(gemm_units()),
+                         [](const auto& row) { return row.param->name; });
 
 TEST_P(GemmUnits, F32IsAsGoodAsF32Arithmetic) {
+  if (!unit->multiplies(f32)) GTEST_SKIP() << "it has no products of f32";
   const NoGrad no_grad;
   for (const auto& [m, n, k] : {std::array<int64_t, 3>{64, 96, 128}, {256, 70, 400}}) {
     const Tensor a = randn({m, k}), b = randn({k, n}), exact = matmul(a.to(f64), b.to(f64));
@@ -110,27 +93,32 @@ TEST_P(GemmUnits, EveryLayoutAndEdge) {
   const NoGrad no_grad;
   std::vector<std::array<int64_t, 3>> sizes{{33, 49, 65}, {100, 2100, 40}, {300, 31, 1100}};
   for (int64_t m = 1; m < 33; ++m) sizes.push_back({m, 2 * m + 1, 3 * m + 7});
-  for (const auto& [m, n, k] : sizes) {
-    const Tensor a = randn({m, k}), b = randn({k, n}), c = randn({m, n}), bias = randn({n});
-    const Tensor exact = matmul(a.to(f64), b.to(f64));
-    const double tolerance = 1e-5 * std::sqrt(static_cast<double>(k));
-    for (int way = 0; way < 4; ++way) {
-      const Tensor left = way & 1 ? turned(a) : framed(a), right = way & 2 ? turned(b) : framed(b);
-      Tensor y = empty({m, n}), sum = c.clone(), frame = full({m + 2, n + 2}, 7),
-             shifted = frame.narrow(0, 1, m).narrow(1, 1, n);
-      multiply(y, left, right);
-      multiply(sum, left, right, true);
-      multiply(shifted, left, right, false, bias);
-      EXPECT_LT(difference(y, exact), tolerance) << m << " " << n << " " << k << " way " << way;
-      EXPECT_LT(difference(sum, exact + c.to(f64)), tolerance);
-      EXPECT_LT(difference(shifted, exact + bias.to(f64)), tolerance);
-      shifted.copy_(full({m, n}, 7));
-      EXPECT_EQ(difference(frame, full_like(frame, 7)), 0) << m << " " << n << " " << k;
+  for (const DType dtype : {f32, f64}) {
+    if (!unit->multiplies(dtype)) continue;
+    for (const auto& [m, n, k] : sizes) {
+      const Tensor a = randn({m, k}, dtype), b = randn({k, n}, dtype), c = randn({m, n}, dtype),
+                   bias = randn({n}, dtype), exact = by_definition(a.to(f64), b.to(f64));
+      const double tolerance = (dtype == f64 ? 1e-14 : 1e-5) * std::sqrt(static_cast<double>(k));
+      for (int way = 0; way < 4; ++way) {
+        const Tensor left = way & 1 ? turned(a) : framed(a),
+                     right = way & 2 ? turned(b) : framed(b);
+        Tensor y = empty({m, n}, dtype), sum = c.clone(), frame = full({m + 2, n + 2}, 7, dtype),
+               shifted = frame.narrow(0, 1, m).narrow(1, 1, n);
+        multiply(y, left, right);
+        multiply(sum, left, right, true);
+        multiply(shifted, left, right, false, bias);
+        EXPECT_LT(difference(y, exact), tolerance) << m << " " << n << " " << k << " way " << way;
+        EXPECT_LT(difference(sum, exact + c.to(f64)), tolerance);
+        EXPECT_LT(difference(shifted, exact + bias.to(f64)), tolerance);
+        shifted.copy_(full({m, n}, 7));
+        EXPECT_EQ(difference(frame, full_like(frame, 7)), 0) << m << " " << n << " " << k;
+      }
     }
   }
 }
 
 TEST_P(GemmUnits, Bf16OperandsAndResults) {
+  if (!unit->multiplies(bf16)) GTEST_SKIP() << "it has no products of bf16";
   const NoGrad no_grad;
   for (const auto& [m, n, k] :
        {std::array<int64_t, 3>{70, 90, 300}, {29, 33, 131}, {16, 65, 1024}}) {
@@ -163,6 +151,7 @@ TEST_P(GemmUnits, Bf16OperandsAndResults) {
 
 // What a result of bf16 rounds to: halves to even, NaN stays NaN.
 TEST_P(GemmUnits, ResultsRoundToBf16AsConversionDoes) {
+  if (!unit->multiplies(bf16)) GTEST_SKIP() << "it has no products of bf16";
   const NoGrad no_grad;
   Tensor eye = zeros({16, 16}, bf16), values = empty({16, 16});
   for (int64_t i = 0; i < 16; ++i) eye.mutable_data<bfloat16>()[17 * i] = 1.0f;
@@ -181,6 +170,7 @@ TEST_P(GemmUnits, ResultsRoundToBf16AsConversionDoes) {
 }
 
 TEST_P(GemmUnits, RoundsARow) {
+  if (!unit->multiplies(bf16)) GTEST_SKIP() << "it has no products of bf16";
   const Tensor x = randn({37});
   Tensor y = full({38}, 7, bf16);
   unit->round_row(y.mutable_data<bfloat16>(), x.data<float>(), 37, 0.5f);
@@ -190,6 +180,7 @@ TEST_P(GemmUnits, RoundsARow) {
 
 // Values that f32 products carry on.
 TEST_P(GemmUnits, InfinityAndNaN) {
+  if (!unit->multiplies(f32)) GTEST_SKIP() << "it has no products of f32";
   const NoGrad no_grad;
   for (const float value : {kInfinity, -kInfinity, std::numeric_limits<float>::max(), kNaN}) {
     for (const bool accumulate : {false, true}) {
@@ -220,6 +211,7 @@ TEST_P(GemmUnits, InfinityAndNaN) {
 // result is as good as the product of its row's and its column's largest elements, in f32, denormal
 // or not.
 TEST_P(GemmUnits, SmallNumbers) {
+  if (!unit->multiplies(f32)) GTEST_SKIP() << "it has no products of f32";
   const NoGrad no_grad;
   for (const int64_t every : {1, 2, 1000}) {
     for (const auto& [left, right] : {std::array{1e-36, 1.0},
@@ -252,6 +244,7 @@ TEST_P(GemmUnits, SmallNumbers) {
 }
 
 TEST_P(GemmUnits, InfinityAndNaNInBf16) {
+  if (!unit->multiplies(bf16)) GTEST_SKIP() << "it has no products of bf16";
   const NoGrad no_grad;
   for (const float value : {kInfinity, kNaN}) {
     Tensor a = full({20, 40}, 0.5, bf16), b = full({40, 33}, 0.5, bf16), c = empty({20, 33});
@@ -274,59 +267,70 @@ TEST(GemmUnit, ResultsRepeat) {
   for (const DType dtype : {f32, bf16}) {
     const Tensor a = randn({130, 200}).to(dtype), b = turned(randn({200, 90}).to(dtype));
     Tensor first = empty({130, 90}, dtype), second = full({130, 90}, 3, dtype);
-    kernel::gemm(first, a, b, 1, false);
-    kernel::gemm(second, a, b, 1, false);
+    kernel::gemm(first, a, b, false);
+    kernel::gemm(second, a, b, false);
     EXPECT_EQ(difference(first, second), 0);
     EXPECT_LT(difference(first, matmul(a.to(f64), b.to(f64))), largest(first) / 200);
   }
 }
 
-TEST(GemmUnit, TheEnvironmentNamesTheBest) {
-  const auto machine = [](const std::string& capability) {
-    return run_shell("INKLING_CPU_CAPABILITY=" + capability +
-                     " inkling bench --n_layer 1 --n_embd 32 --steps 1 --profile_steps 0");
-  };
-  const auto names = [](const GemmUnit* unit, const Ran& ran) {
-    const std::string expected =
-        unit == nullptr ? ", OpenBLAS" : unit->name + std::string("; OpenBLAS");
-    return ran.out.find(expected) < ran.out.size();
-  };
-  const auto best_of = [](std::initializer_list<const GemmUnit*> units) {
-    for (const GemmUnit* unit : units) {
-      if (unit != nullptr) return unit;
+// Of a command that trains a step: the units, and what it says on standard error.
+Ran trained_with(const std::string& environment) {
+  return run_shell(environment +
+                   " inkling bench --n_layer 1 --n_embd 32 --steps 1 --profile_steps 0");
+}
+
+TEST(GemmUnit, TheEnvironmentNamesTheFirst) {
+  const std::vector<const GemmUnit*>& units = gemm_units();
+  for (size_t first = 0; first < units.size(); ++first) {
+    const Ran ran = trained_with(std::string("INKLING_CPU_CAPABILITY=") + units[first]->name);
+    for (const DType dtype : {f32, bf16, f64}) {
+      const auto unit = std::find_if(units.begin() + static_cast<int64_t>(first), units.end(),
+                                     [&](auto* one) { return one->multiplies(dtype); });
+      const std::string title = unit == units.end() ? "OpenBLAS" : (*unit)->title;
+      const size_t named = ran.out.find(title + " for ");
+      ASSERT_NE(named, std::string::npos) << title << "\n" << ran.out;
+      const std::string dtypes = ran.out.substr(named, ran.out.find(';', named) - named);
+      EXPECT_NE(dtypes.find(name_of(dtype)), std::string::npos) << dtypes;
     }
-    return static_cast<const GemmUnit*>(nullptr);
-  };
-  const GemmUnit *tiles = amx_unit(), *pairs = avx512_bf16_unit(), *vectors = avx512_unit();
-  EXPECT_TRUE(names(best_of({tiles, pairs, vectors}), machine("amx")));
-  EXPECT_TRUE(names(best_of({pairs, vectors}), machine("avx512_bf16")));
-  EXPECT_TRUE(names(vectors, machine("avx512")));
-  EXPECT_EQ(machine("default").out.find("AVX-512"), std::string::npos);
-  const Ran wrong = machine("sse");
+  }
+  const Ran wrong = trained_with("INKLING_CPU_CAPABILITY=sse");
   EXPECT_NE(wrong.code, 0);
-  EXPECT_NE(wrong.err.find("INKLING_CPU_CAPABILITY: expected amx, avx512_bf16, avx512 or default, "
-                           "got sse"),
+  EXPECT_NE(wrong.err.find("INKLING_CPU_CAPABILITY: expected amx, avx512_bf16, avx512, avx2, neon "
+                           "or default, got sse"),
             std::string::npos)
       << wrong.err;
 }
 
+// The rates decide, and a second look at them decides the same.
+TEST(GemmUnit, TheFastestIsTakenEveryTime) {
+  for (const DType dtype : {f32, bf16, f64}) {
+    const std::vector<double> rates = gemm_rates(dtype);
+    ASSERT_EQ(rates.size(), gemm_units().size());
+    double taken = 0;
+    for (size_t i = 0; i < rates.size(); ++i) {
+      EXPECT_EQ(rates[i] > 0, gemm_units()[i]->multiplies(dtype));
+      if (gemm_units()[i] == gemm_unit(dtype)) taken = rates[i];
+    }
+    EXPECT_GT(taken, 0.6 * *std::max_element(rates.begin(), rates.end())) << dtype;
+  }
+  const Ran first = run_shell("inkling info"), second = run_shell("inkling info");
+  EXPECT_EQ(first.out.substr(0, first.out.find('(')), second.out.substr(0, second.out.find('(')));
+}
+
 TEST(GemmUnit, SlowProductsAreToldOnlyWhereTheyAreOpenBlas) {
-  const auto told = [](const std::string& environment) {
-    return run_shell(environment +
-                     " inkling bench --n_layer 1 --n_embd 32 --steps 1 --profile_steps 0");
-  };
   const std::string prescott = "OPENBLAS_CORETYPE=Prescott INKLING_CPU_CAPABILITY=";
-  if (told(prescott + "default").out.find("Prescott") == std::string::npos)
+  if (trained_with(prescott + "default").out.find("Prescott") == std::string::npos)
     GTEST_SKIP() << "an OpenBLAS without kernels to choose from";
 #if defined(__x86_64__)
   if (__builtin_cpu_supports("avx2")) {
-    EXPECT_EQ(told(prescott + "default").err,
+    EXPECT_EQ(trained_with(prescott + "default").err,
               "inkling: OpenBLAS multiplies matrices with its Prescott kernels although this "
               "processor has AVX2; unset OPENBLAS_CORETYPE to be about twice as fast\n");
   }
 #endif
-  if (avx512_unit() != nullptr) {
-    EXPECT_EQ(told(prescott + "avx512").err, "");
+  if (gemm_unit(f32) != openblas_unit()) {
+    EXPECT_EQ(trained_with(prescott + gemm_unit(f32)->name).err, "");
   }
 }
 

@@ -65,10 +65,13 @@ int64_t head_activations(const Sizes& s) {
 // both operands and of the result; the MLP's are the largest.
 int64_t product_scratch(const Sizes& s) {
   const int64_t C = s.model.n_embd, V = s.model.vocab_size, N = s.tokens, rows = head_rows(s);
-  const GemmUnit* unit = gemm_unit();
+  const DType dtype = s.narrow < 4 ? bf16 : f32;
+  const GemmUnit* unit = gemm_unit(dtype);
   if (unit == nullptr)
     return s.narrow < 4 ? floats(N * C) + floats(4 * C * C) + floats(4 * N * C) : 0;
-  const auto bytes = unit->scratch_bytes;
+  const auto bytes = [&](int64_t m, int64_t n, int64_t k) {
+    return unit->scratch_bytes(dtype, m, n, k);
+  };
   const int64_t most = std::max({bytes(N, 4 * C, C), bytes(N, C, 4 * C), bytes(4 * C, C, N),
                                  bytes(rows, V, C), bytes(rows, C, V), bytes(V, C, rows)});
   return block_bytes(max_threads() * most);

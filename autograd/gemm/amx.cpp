@@ -170,8 +170,8 @@ Seen pack(uint16_t* to, const GemmOperand& x, int64_t outer, int64_t inner) {
     return side == Side::right ? pack_rows(packed, lines, kTile * steps, tiles)
                                : pack_transposed(packed, lines, kTile * steps, tiles);
   };
-  return x.is_bf16 ? typed(static_cast<const bfloat16*>(x.data))
-                   : typed(static_cast<const float*>(x.data));
+  return x.dtype == bf16 ? typed(static_cast<const bfloat16*>(x.data))
+                         : typed(static_cast<const float*>(x.data));
 }
 
 // Tiles 0 to 3 sum a block of the result; 4 and 5 are the left operand's, 6 and 7 the right one's.
@@ -236,7 +236,7 @@ void multiply_block(int64_t steps, const uint16_t* a, const uint16_t* b, Start s
 template <int P>
 void multiply_part(int64_t steps, const uint16_t* a, const uint16_t* b, Start start,
                    const GemmResult& c, int64_t at, int64_t rows, int64_t cols) {
-  if (!c.is_bf16 && rows == kBlock && cols == kBlock)
+  if (c.dtype != bf16 && rows == kBlock && cols == kBlock)
     return multiply_block<P>(steps, a, b, start, static_cast<float*>(c.data) + at, c.ld);
   alignas(64) float block[kBlock * kBlock];
   for (int64_t i = 0; i < rows && start.data != nullptr; ++i)
@@ -245,7 +245,7 @@ void multiply_part(int64_t steps, const uint16_t* a, const uint16_t* b, Start st
                     kBlock);
   for (int64_t i = 0; i < rows; ++i) {
     const float* from = block + i * kBlock;
-    if (!c.is_bf16) {
+    if (c.dtype != bf16) {
       std::copy_n(from, cols, static_cast<float*>(c.data) + at + i * c.ld);
       continue;
     }
@@ -272,8 +272,8 @@ void multiply_elsewhere(const GemmProduct& part) {
   struct alignas(64) Line {
     char bytes[64];
   };
-  std::vector<Line> scratch(static_cast<size_t>(unit.scratch_bytes(part.m, part.n, part.k)) / 64 +
-                            1);
+  const int64_t bytes = unit.scratch_bytes(f32, part.m, part.n, part.k);
+  std::vector<Line> scratch(static_cast<size_t>(bytes) / 64 + 1);
   unit.product(part, scratch.data());
 }
 
@@ -291,18 +291,11 @@ void multiply(const GemmProduct& p, uint16_t* scratch) {
         const int64_t rows = std::min(kRows, m - i0);
         const Seen in_left = pack<P, Side::left>(left, p.a.from(i0, k0), rows, inner);
         const bool adds = k0 > 0 || p.accumulate;
-        const Start from =
-            adds ? Start{static_cast<const float*>(p.c.data), p.c.ld} : Start{p.bias, 0};
+        const Start from = adds ? Start{static_cast<const float*>(p.c.data), p.c.ld}
+                                : Start{static_cast<const float*>(p.bias), 0};
         if (P > 1 && !pieces_suffice(in_left, in_right)) {
-          float* corner = static_cast<float*>(p.c.data) + i0 * p.c.ld + j0;
-          multiply_elsewhere({rows,
-                              cols,
-                              inner,
-                              p.a.from(i0, k0),
-                              p.b.from(k0, j0),
-                              {corner, false, p.c.ld},
-                              adds,
-                              adds ? nullptr : from.at(0, j0).data});
+          multiply_elsewhere({rows, cols, inner, p.a.from(i0, k0), p.b.from(k0, j0),
+                              p.c.from(i0, j0), adds, adds ? nullptr : from.at(0, j0).data});
           continue;
         }
         const auto part_of_result = [&](int64_t i, int64_t j) {
@@ -348,7 +341,7 @@ bool ask_for_tiles() {
          syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 }
 
-int64_t scratch_bytes(int64_t m, int64_t n, int64_t k) {
+int64_t scratch_bytes(DType, int64_t m, int64_t n, int64_t k) {
   const int64_t cols = std::min(kColumns, up_to_multiple(n, kBlock));
   return std::max(3 * inner_part(k, 3), inner_part(k, 1)) * 2 * (packed_rows(m) + cols);
 }
@@ -356,7 +349,7 @@ int64_t scratch_bytes(int64_t m, int64_t n, int64_t k) {
 void product(const GemmProduct& p, void* scratch) {
   const TileConfig config;
   auto* packed = static_cast<uint16_t*>(scratch);
-  p.a.is_bf16 || p.b.is_bf16 ? multiply<1>(p, packed) : multiply<3>(p, packed);
+  p.dtype() == bf16 ? multiply<1>(p, packed) : multiply<3>(p, packed);
 }
 
 void round_row(bfloat16* to, const float* from, int64_t n, float factor) {
@@ -371,7 +364,8 @@ void round_row(bfloat16* to, const float* from, int64_t n, float factor) {
 }  // namespace
 
 const GemmUnit* amx_unit() {
-  static const GemmUnit unit{"AMX tiles", scratch_bytes, product, round_row};
+  static const GemmUnit unit{"amx",         "AMX tiles", [](DType dtype) { return dtype != f64; },
+                             scratch_bytes, product,     round_row};
   static const bool there = ask_for_tiles();
   return there ? &unit : nullptr;
 }

@@ -15,6 +15,7 @@
 INK_BEGIN_TARGET("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")
 
 #include "autograd/gemm/pack.h"
+#include "autograd/gemm/panels.h"
 
 namespace ink {
 namespace {
@@ -37,7 +38,7 @@ struct Left {
   int64_t row_stride, step_stride;
 
   static Left in_place(const GemmOperand& x) {
-    const int64_t ld = x.layout.ld * (x.is_bf16 ? 2 : 4);
+    const int64_t ld = x.layout.ld * size_of(x.dtype);
     const auto* data = static_cast<const char*>(x.data);
     return x.layout.transposed ? Left{data, 4, ld} : Left{data, ld, 4};
   }
@@ -80,7 +81,7 @@ template <bool kPairs>
 template <bool kPairs, int R, int V>
 void multiply_block(int64_t steps, Left left, const float* right, Start start, GemmResult c,
                     __mmask16 last) {
-  const int64_t element = c.is_bf16 ? 2 : 4;
+  const int64_t element = size_of(c.dtype);
 #pragma GCC unroll 14
   for (int i = 0; i < R; ++i) {  // prefetches the result, written at the end
     const char* row = static_cast<const char*>(c.data) + i * c.ld * element;
@@ -110,7 +111,7 @@ void multiply_block(int64_t steps, Left left, const float* right, Start start, G
       if (start.data != nullptr)
         x = _mm512_add_ps(x, _mm512_maskz_loadu_ps(lanes, start.data + i * start.ld + v * kLanes));
       const int64_t at = i * c.ld + v * kLanes;
-      if (c.is_bf16) {
+      if (c.dtype == bf16) {
         _mm256_mask_storeu_epi16(static_cast<bfloat16*>(c.data) + at, lanes, rounded<kPairs>(x));
       } else {
         _mm512_mask_storeu_ps(static_cast<float*>(c.data) + at, lanes, x);
@@ -167,7 +168,7 @@ struct LaneLines {
 template <bool kPairs, bool kAlong, class F>
 [[gnu::always_inline]] inline void with_lines(const GemmOperand& x, int64_t count, int64_t width,
                                               const F& f) {
-  if (x.is_bf16) {
+  if (x.dtype == bf16) {
     f(LaneLines<kPairs, bfloat16, kAlong>{
         {static_cast<const bfloat16*>(x.data), x.layout.ld, count, width}});
   } else {
@@ -230,7 +231,8 @@ struct Blocks {
 template <bool kPairs>
 bool reads_in_place(const GemmOperand& x, int64_t inner, int64_t cols) {
   constexpr int64_t kFewColumns = 256;
-  const bool has_lanes = kPairs ? x.is_bf16 && !x.layout.transposed && inner % 2 == 0 : !x.is_bf16;
+  const bool has_lanes =
+      kPairs ? x.dtype == bf16 && !x.layout.transposed && inner % 2 == 0 : x.dtype == f32;
   return has_lanes && cols <= kFewColumns;
 }
 
@@ -265,7 +267,7 @@ void pack_group(float* memory, const GemmOperand& x, const Blocks& blocks, int64
 
 // Brings rows of the left operand to the L1 cache, while the block before them is computed.
 void fetch_rows(const GemmOperand& x, int64_t begin, int64_t end, int64_t inner) {
-  const int64_t element = x.is_bf16 ? 2 : 4;
+  const int64_t element = size_of(x.dtype);
   for (int64_t i = begin; i < end; ++i) {
     const char* row = static_cast<const char*>(x.data) + i * x.layout.ld * element;
     for (int64_t at = 0; at < inner * element; at += 64) _mm_prefetch(row + at, _MM_HINT_T0);
@@ -284,7 +286,7 @@ int64_t left_floats(int64_t steps) { return kLanes * kGroup * steps; }
 template <bool kPairs>
 void multiply(const GemmProduct& p, void* scratch) {
   constexpr int64_t kStep = kPairs ? 2 : 1;
-  const int64_t part = part_steps((p.k + kStep - 1) / kStep, p.c.is_bf16);
+  const int64_t part = part_steps((p.k + kStep - 1) / kStep, p.c.dtype == bf16);
   const Blocks blocks{p.m};
   float *left_memory = static_cast<float*>(scratch), *right = left_memory + left_floats(part);
   for (int64_t j0 = 0; j0 < p.n; j0 += kColumns) {
@@ -296,7 +298,7 @@ void multiply(const GemmProduct& p, void* scratch) {
       pack_right<kPairs>(right, p.b.from(k0, j0), inner, cols, steps);
       const Start start = k0 > 0 || p.accumulate
                               ? Start{static_cast<const float*>(p.c.data), p.c.ld}
-                              : Start{p.bias, 0};
+                              : Start{static_cast<const float*>(p.bias), 0};
       for (int64_t block = 0; block < blocks.count; ++block) {
         const int64_t i = blocks.begin(block), end = blocks.begin(block + 1), rows = end - i;
         const GemmOperand a = p.a.from(i, k0), below = p.a.from(end, k0);
@@ -311,12 +313,10 @@ void multiply(const GemmProduct& p, void* scratch) {
           if (!transposed)
             fetch_rows(below, next_rows * j / cols, next_rows * std::min(j + kWidth, cols) / cols,
                        inner);
-          const int64_t live = std::min(kWidth, cols - j), at = i * p.c.ld + j0 + j;
-          const GemmResult c{static_cast<char*>(p.c.data) + at * (p.c.is_bf16 ? 2 : 4), p.c.is_bf16,
-                             p.c.ld};
+          const int64_t live = std::min(kWidth, cols - j);
           const auto& kernels = live > kLanes ? kBlocks<kPairs, 2> : kBlocks<kPairs, 1>;
           kernels[static_cast<size_t>(rows - 1)](steps, left, right + j / kWidth * panel,
-                                                 start.at(i, j0 + j), c,
+                                                 start.at(i, j0 + j), p.c.from(i, j0 + j),
                                                  first_lanes(live > kLanes ? live - kLanes : live));
         }
       }
@@ -324,11 +324,11 @@ void multiply(const GemmProduct& p, void* scratch) {
   }
 }
 
-void product_bf16(const GemmProduct& p, void* scratch) {
-  p.a.is_bf16 || p.b.is_bf16 ? multiply<true>(p, scratch) : multiply<false>(p, scratch);
-}
+// 14 rows by 2 vectors of doubles.
+using Doubles = Panels<double, 64, 14, 2>;
 
-int64_t scratch_bytes(int64_t, int64_t n, int64_t k) {
+int64_t scratch_bytes(DType dtype, int64_t m, int64_t n, int64_t k) {
+  if (dtype == f64) return Doubles::scratch_bytes(m, n, k);
   const int64_t steps = up_to_multiple(std::min(k, kLongestBf16Inner), kLanes);
   const int64_t panels = (std::min(n, kColumns) + kWidth - 1) / kWidth;
   return 4 * (left_floats(steps) + panels * panel_floats(steps));
@@ -344,6 +344,10 @@ void round_row(bfloat16* to, const float* from, int64_t n, float factor) {
   }
 }
 
+void product(const GemmProduct& p, void* scratch) {
+  p.c.dtype == f64 ? Doubles::product(p, scratch) : multiply<false>(p, scratch);
+}
+
 bool has_avx512() {
   __builtin_cpu_init();
   return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
@@ -353,13 +357,16 @@ bool has_avx512() {
 }  // namespace
 
 const GemmUnit* avx512_bf16_unit() {
-  static const GemmUnit unit{"AVX-512 with bf16", scratch_bytes, product_bf16, round_row<true>};
+  static const GemmUnit unit{
+      "avx512_bf16", "AVX-512 with bf16", [](DType dtype) { return dtype == bf16; },
+      scratch_bytes, multiply<true>,      round_row<true>};
   static const bool there = has_avx512() && __builtin_cpu_supports("avx512bf16");
   return there ? &unit : nullptr;
 }
 
 const GemmUnit* avx512_unit() {
-  static const GemmUnit unit{"AVX-512", scratch_bytes, multiply<false>, round_row<false>};
+  static const GemmUnit unit{"avx512",      "AVX-512", [](DType) { return true; },
+                             scratch_bytes, product,   round_row<false>};
   static const bool there = has_avx512();
   return there ? &unit : nullptr;
 }

@@ -1,23 +1,14 @@
-// Matrix products: by a unit of the processor (gemm/units.h) if there is one and the product is
-// large enough, else by OpenBLAS. Threads share the tiles of the result, and each tile is one
-// serial call. So OpenBLAS's own threads, which wait for one another in busy loops, stay idle, and
-// the bits depend on the number of threads alone.
+// Matrix products: by a unit of the processor (gemm/units.h), or with a vector by gemv. Threads
+// share the tiles of the result, and each tile is one serial call, so that the bits depend on the
+// number of threads alone.
 #include "autograd/gemm/gemm.h"
 
-#include <cblas.h>
-#include <sys/mman.h>
-#include <sys/resource.h>
-
 #include <algorithm>
-#include <array>
-#include <cstdlib>
-#include <limits>
 #include <numeric>
-#include <string_view>
 #include <utility>
-#include <vector>
 
 #include "autograd/base/parallel.h"
+#include "autograd/gemm/gemv.h"
 #include "autograd/gemm/units.h"
 #include "autograd/kernels/copy.h"
 #include "autograd/kernels/gemm.h"
@@ -68,76 +59,26 @@ int64_t batch_offset(const Array& x, int64_t index) {
   return offset;
 }
 
-namespace cpu {
 namespace {
 
-// cblas_sgemm and cblas_dgemm under one name, and so for gemv.
-void blas_gemm(CBLAS_ORDER order, CBLAS_TRANSPOSE ta, CBLAS_TRANSPOSE tb, int m, int n, int k,
-               float alpha, const float* a, int lda, const float* b, int ldb, float beta, float* c,
-               int ldc) {
-  cblas_sgemm(order, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
-}
-void blas_gemm(CBLAS_ORDER order, CBLAS_TRANSPOSE ta, CBLAS_TRANSPOSE tb, int m, int n, int k,
-               double alpha, const double* a, int lda, const double* b, int ldb, double beta,
-               double* c, int ldc) {
-  cblas_dgemm(order, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
-}
-void blas_gemv(CBLAS_TRANSPOSE t, int m, int n, float alpha, const float* a, int lda,
-               const float* x, int incx, float beta, float* y, int incy) {
-  cblas_sgemv(CblasRowMajor, t, m, n, alpha, a, lda, x, incx, beta, y, incy);
-}
-void blas_gemv(CBLAS_TRANSPOSE t, int m, int n, double alpha, const double* a, int lda,
-               const double* x, int incx, double beta, double* y, int incy) {
-  cblas_dgemv(CblasRowMajor, t, m, n, alpha, a, lda, x, incx, beta, y, incy);
+const void* address(const Array& x, int64_t at) {
+  return for_float("gemm", x.dtype(), [&]<class T>(T) -> const void* { return x.data<T>() + at; });
 }
 
-CBLAS_TRANSPOSE flag(bool transposed) { return transposed ? CblasTrans : CblasNoTrans; }
+}  // namespace
 
-// BLAS takes sizes and leading dimensions as 32-bit integers.
-int blas_int(int64_t value) {
-  INK_CHECK(value <= std::numeric_limits<int>::max(), "gemm: a matrix size or stride of ", value,
-            " exceeds what BLAS can index");
-  return static_cast<int>(value);
+GemmOperand operand_of(const Array& x, int64_t index) {
+  return {address(x, batch_offset(x, index)), x.dtype(), *matrix_layout(x)};
 }
 
-template <class T>
-struct Matrix {
-  T* data;
-  MatrixLayout layout;
-
-  T* at(int64_t row, int64_t col) const {
-    return data + (layout.transposed ? col * layout.ld + row : row * layout.ld + col);
-  }
-  int64_t row_stride() const { return layout.transposed ? 1 : layout.ld; }
-  int64_t col_stride() const { return layout.transposed ? layout.ld : 1; }
-};
-
-// y = alpha M x + beta y for the matrix M (rows, cols), or its transpose.
-template <class T>
-void gemv(const Matrix<const T>& matrix, int64_t rows, int64_t cols, bool transposed, double alpha,
-          const T* x, int64_t incx, double beta, T* y, int64_t incy) {
-  if (matrix.layout.transposed) std::swap(rows, cols);
-  blas_gemv(flag(matrix.layout.transposed != transposed), blas_int(rows), blas_int(cols),
-            static_cast<T>(alpha), matrix.data, blas_int(matrix.layout.ld), x, blas_int(incx),
-            static_cast<T>(beta), y, blas_int(incy));
+GemmResult result_of(Array& c) {
+  void* data =
+      for_float("gemm", c.dtype(), [&]<class T>(T) -> void* { return c.mutable_data<T>(); });
+  return {data, c.dtype(), matrix_layout(c)->ld};
 }
 
-// One product, serial when called by several threads at once. A result that is stored transposed is
-// requested in column-major order, which reverses all flags.
-template <class T>
-void product(int64_t m, int64_t n, int64_t k, double alpha, const Matrix<const T>& a,
-             const Matrix<const T>& b, double beta, const Matrix<T>& c) {
-  if (m == 0 || n == 0) return;
-  if (m == 1)
-    return gemv(b, k, n, true, alpha, a.data, a.col_stride(), beta, c.data, c.col_stride());
-  if (n == 1)
-    return gemv(a, m, k, false, alpha, b.data, b.row_stride(), beta, c.data, c.row_stride());
-  const bool flip = c.layout.transposed;
-  blas_gemm(flip ? CblasColMajor : CblasRowMajor, flag(a.layout.transposed != flip),
-            flag(b.layout.transposed != flip), blas_int(m), blas_int(n), blas_int(k),
-            static_cast<T>(alpha), a.data, blas_int(a.layout.ld), b.data, blas_int(b.layout.ld),
-            static_cast<T>(beta), c.data, blas_int(c.layout.ld));
-}
+namespace cpu {
+namespace {
 
 // How threads share a batch of products: each result is cut into grid.rows x grid.cols tiles.
 struct Grid {
@@ -210,197 +151,125 @@ struct Sharing {
   }
 };
 
-template <class T>
-void blas_products(Array& c, const Array& a, const Array& b, double alpha, bool accumulate) {
-  const MatrixLayout la = *matrix_layout(a), lb = *matrix_layout(b), lc = *matrix_layout(c);
-  T* pc = c.mutable_data<T>();
-  Sharing(c, a.size(-1)).for_each_tile([&](const Tile& tile, int64_t) {
-    const Matrix<const T> ma{a.data<T>() + batch_offset(a, tile.index), la},
-        mb{b.data<T>() + batch_offset(b, tile.index), lb};
-    const Matrix<T> mc{pc + batch_offset(c, tile.index), lc};
-    product<T>(tile.i_end - tile.i, tile.j_end - tile.j, a.size(-1), alpha, {ma.at(tile.i, 0), la},
-               {mb.at(0, tile.j), lb}, accumulate ? 1 : 0, {mc.at(tile.i, tile.j), lc});
-  });
+// What a product is computed in: bf16 if one operand is. Its sums are in f32, as those of f32.
+DType product_dtype(const Array& c, const Array& a, const Array& b) {
+  if (c.dtype() == f64) return f64;
+  return a.dtype() == bf16 || b.dtype() == bf16 ? bf16 : f32;
 }
 
-bool row_major(const Array& x) {
-  const auto layout = matrix_layout(x);
-  return layout && !layout->transposed;
-}
-
-// The unit for a product of f32 and bf16 that is large enough to be packed, or null.
-const GemmUnit* suitable_unit(const Array& c, const Array& a, const Array& b, double alpha,
-                              bool accumulate) {
+// Units pack their operands, and that pays if there is enough to multiply.
+const GemmUnit& unit_for(DType dtype, int64_t m, int64_t n, int64_t k) {
   constexpr int64_t kLeastSide = 16, kLeastWork = 1 << 16;
-  const auto suits = [](const Array& x) {
-    return (x.dtype() == f32 || x.dtype() == bf16) && matrix_layout(x);
-  };
-  const int64_t m = c.size(-2), n = c.size(-1), k = a.size(-1);
-  const bool is_bf16 = a.dtype() == bf16 || b.dtype() == bf16;
-  const bool suitable =
-      alpha == 1 && std::min({m, n, k}) >= kLeastSide && m * n * k >= kLeastWork && suits(a) &&
-      suits(b) && row_major(c) &&
-      (c.dtype() == f32 || (c.dtype() == bf16 && is_bf16 && !accumulate && k <= kLongestBf16Inner));
-  return suitable ? gemm_unit() : nullptr;
+  const bool pays = std::min({m, n, k}) >= kLeastSide && m * n * k >= kLeastWork;
+  const GemmUnit* unit = pays ? gemm_unit(dtype) : nullptr;
+  return unit != nullptr ? *unit : *openblas_unit();
 }
 
-GemmOperand operand_of(const Array& x, int64_t index) {
-  const bool is_bf16 = x.dtype() == bf16;
-  const int64_t offset = batch_offset(x, index);
-  const void* data = is_bf16 ? static_cast<const void*>(x.data<bfloat16>() + offset)
-                             : static_cast<const void*>(x.data<float>() + offset);
-  return {data, is_bf16, *matrix_layout(x)};
+// Can the unit write this result as it is?
+bool fits(const GemmUnit& unit, const Array& c, DType dtype, int64_t k, bool accumulate) {
+  if (!matrix_layout(c)) return false;
+  return c.dtype() != bf16 || (unit.multiplies(dtype) && !accumulate && k <= kLongestBf16Inner);
 }
 
 void unit_products(const GemmUnit& unit, Array& c, const Array& a, const Array& b, bool accumulate,
                    const Array& bias) {
   const Sharing sharing(c, a.size(-1));
-  const bool to_bf16 = c.dtype() == bf16;
-  char* pc = to_bf16 ? reinterpret_cast<char*>(c.mutable_data<bfloat16>())
-                     : reinterpret_cast<char*>(c.mutable_data<float>());
-  const int64_t ld = matrix_layout(c)->ld;
-  const int64_t bytes = unit.scratch_bytes(sharing.m, sharing.n, sharing.k);
+  const DType dtype = product_dtype(c, a, b);
+  const int64_t bytes = unit.scratch_bytes(dtype, sharing.m, sharing.n, sharing.k);
   Array scratch = Array::empty({sharing.threads, bytes}, DType::boolean, cpu_device);
-  char* memory = reinterpret_cast<char*>(scratch.mutable_data<bool>());
-  const float* added = bias.defined() ? bias.data<float>() : nullptr;
+  bool* memory = scratch.mutable_data<bool>();
+  const GemmResult whole = result_of(c);
   sharing.for_each_tile([&](const Tile& tile, int64_t thread) {
-    const int64_t rows = tile.i_end - tile.i, cols = tile.j_end - tile.j;
-    const int64_t at = batch_offset(c, tile.index) + tile.i * ld + tile.j;
-    const GemmProduct product{rows,
-                              cols,
-                              sharing.k,
-                              operand_of(a, tile.index).from(tile.i, 0),
-                              operand_of(b, tile.index).from(0, tile.j),
-                              {pc + at * (to_bf16 ? 2 : 4), to_bf16, ld},
-                              accumulate,
-                              added == nullptr ? nullptr : added + tile.j};
-    unit.product(product, memory + thread * bytes);
+    const auto [index, i, i_end, j, j_end] = tile;
+    if (i == i_end || j == j_end) return;
+    unit.product({i_end - i, j_end - j, sharing.k, operand_of(a, index).from(i, 0),
+                  operand_of(b, index).from(0, j), whole.from(0, batch_offset(c, index)).from(i, j),
+                  accumulate, bias.defined() ? address(bias, j) : nullptr},
+                 memory + thread * bytes);
   });
 }
 
-// Plain loops over integers, which BLAS does not support.
-void integer_products(Array& c, const Array& a, const Array& b, int64_t alpha, bool accumulate) {
-  const int64_t m = c.size(-2), n = c.size(-1), k = a.size(-1), batch = c.numel() / (m * n);
-  const int64_t *pa = a.data<int64_t>(), *pb = b.data<int64_t>();
-  int64_t* pc = c.mutable_data<int64_t>();
-  const auto row_stride = [](const Array& x) { return x.strides()[x.dim() - 2]; };
-  const auto col_stride = [](const Array& x) { return x.strides()[x.dim() - 1]; };
-  parallel_for(batch * m, kGrain / std::max<int64_t>(n * k, 1), [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row) {
-      const int64_t *x = pa + batch_offset(a, row / m) + row % m * row_stride(a),
-                    *y = pb + batch_offset(b, row / m);
-      int64_t* z = pc + batch_offset(c, row / m) + row % m * row_stride(c);
-      for (int64_t j = 0; j < n; ++j) {
-        int64_t total = 0;
-        for (int64_t l = 0; l < k; ++l)
-          total += x[l * col_stride(a)] * y[l * row_stride(b) + j * col_stride(b)];
-        int64_t& to = z[j * col_stride(c)];
-        to = alpha * total + (accumulate ? to : 0);
-      }
+// y += x0 b0 + x1 b1 + ..., four rows of b at a time.
+void add_integer_rows(int64_t* y, const int64_t* x, const int64_t* b, int64_t k, int64_t n) {
+  for (int64_t l = 0; l < k; l += 4) {
+    const int64_t* rows[4];
+    int64_t factors[4];
+    for (int64_t i = 0; i < 4; ++i) {
+      rows[i] = b + std::min(l + i, k - 1) * n;
+      factors[i] = l + i < k ? x[l + i] : 0;
     }
+#pragma omp simd
+    for (int64_t j = 0; j < n; ++j)
+      y[j] += factors[0] * rows[0][j] + factors[1] * rows[1][j] + factors[2] * rows[2][j] +
+              factors[3] * rows[3][j];
+  }
+}
+
+void integer_products(Array& c, const Array& a, const Array& b, bool accumulate) {
+  const Array left = contiguous(a), right = contiguous(b);
+  Array sums = c.is_contiguous() ? c : Array::empty(c.shape(), i64, c.device());
+  if (!accumulate) {
+    fill(sums, 0);
+  } else if (!c.is_contiguous()) {
+    copy(sums, c);
+  }
+  const int64_t m = c.size(-2), n = c.size(-1), k = a.size(-1);
+  const int64_t *x = left.data<int64_t>(), *y = right.data<int64_t>();
+  int64_t* to = sums.mutable_data<int64_t>();
+  parallel_for(c.numel() / n, kGrain / (n * k) + 1, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row)
+      add_integer_rows(to + row * n, x + row * k, y + row / m * k * n, k, n);
   });
+  if (!c.is_contiguous()) copy(c, sums);
+}
+
+// c = start + a b, where start is a row that is added to all, c itself (accumulate), or nothing.
+void float_products(Array& c, const Array& a, const Array& b, bool accumulate, const Array& bias) {
+  const int64_t m = c.size(-2), n = c.size(-1), k = a.size(-1);
+  const DType dtype = product_dtype(c, a, b);
+  if (m == 1 || n == 1 || k == 0) {
+    const Array rows = bias.defined() ? bias.expanded(c.shape()) : bias;
+    return vector_products(c, a, b, accumulate ? c : rows);
+  }
+  const auto layout = matrix_layout(c);
+  if (layout && layout->transposed && !bias.defined()) {
+    Array turned = c.transposed();
+    return float_products(turned, b.transposed(), a.transposed(), accumulate, bias);
+  }
+  const GemmUnit& unit = unit_for(dtype, m, n, k);
+  const DType sums = dtype == f64 ? f64 : f32;
+  if (!fits(unit, c, dtype, k, accumulate)) {
+    Array result = Array::empty(c.shape(), sums, c.device());
+    if (accumulate) copy(result, c);
+    float_products(result, a, b, accumulate, bias);
+    return copy(c, result);
+  }
+  if (bias.defined() && (bias.dtype() != sums || bias.strides()[0] != 1)) {
+    Array row = Array::empty(bias.shape(), sums, bias.device());
+    copy(row, bias);
+    return float_products(c, a, b, accumulate, row);
+  }
+  const auto operand = [&](const Array& x) {
+    return as_gemm_operand(x, unit.multiplies(dtype) ? x.dtype() : sums);
+  };
+  unit_products(unit, c, operand(a), operand(b), accumulate, bias);
 }
 
 }  // namespace
 
-void gemm(Array& c, const Array& a, const Array& b, double alpha, bool accumulate) {
+void gemm(Array& c, const Array& a, const Array& b, bool accumulate) {
   if (c.numel() == 0) return;
-  if (c.dtype() == i64) return integer_products(c, a, b, static_cast<int64_t>(alpha), accumulate);
-  if (a.size(-1) == 0) {  // the empty sum
-    if (!accumulate) fill(c, 0);
-    return;
-  }
-  if (const GemmUnit* unit = suitable_unit(c, a, b, alpha, accumulate))
-    return unit_products(*unit, c, a, b, accumulate, Array());
-  const DType dtype = c.dtype() == f64 ? f64 : f32;
-  if (c.dtype() != dtype || !matrix_layout(c)) {
-    Array result = Array::empty(c.shape(), dtype, c.device());
-    if (accumulate) copy(result, c);
-    gemm(result, a, b, alpha, accumulate);
-    return copy(c, result);
-  }
-  const Array left = as_gemm_operand(a, dtype), right = as_gemm_operand(b, dtype);
-  if (dtype == f64) {
-    blas_products<double>(c, left, right, alpha, accumulate);
-  } else {
-    blas_products<float>(c, left, right, alpha, accumulate);
-  }
+  if (c.dtype() == i64) return integer_products(c, a, b, accumulate);
+  float_products(c, a, b, accumulate, Array());
 }
 
 void gemm_bias(Array& c, const Array& a, const Array& b, const Array& bias) {
   if (c.numel() == 0) return;
-  if (!bias.defined()) return gemm(c, a, b, 1, false);
-  if (const GemmUnit* unit = suitable_unit(c, a, b, 1, false);
-      unit != nullptr && bias.dtype() == f32)
-    return unit_products(*unit, c, a, b, false, bias);
-  Layout rows{c.shape(), c.strides(), bias.layout().offset};
-  std::fill(rows.strides.begin(), rows.strides.end(), 0);
-  rows.strides[c.dim() - 1] = bias.strides()[0];
-  copy(c, bias.seen_as(rows));
-  gemm(c, a, b, 1, true);
+  float_products(c, a, b, false, bias);
 }
 
 }  // namespace cpu
 
-static const GemmUnit* choose_unit() {
-  const char* set = std::getenv("INKLING_CPU_CAPABILITY");
-  const std::string_view best = set != nullptr ? set : "amx";
-  const std::array<std::pair<std::string_view, const GemmUnit* (*)()>, 3> units = {
-      {{"amx", amx_unit}, {"avx512_bf16", avx512_bf16_unit}, {"avx512", avx512_unit}}};
-  bool allowed = false;
-  for (const auto& [name, unit] : units) {
-    allowed = allowed || name == best;
-    if (allowed && unit() != nullptr) return unit();
-  }
-  INK_CHECK(allowed || best == "default",
-            "INKLING_CPU_CAPABILITY: expected amx, avx512_bf16, avx512 or default, got ", best);
-  return nullptr;
-}
-
-const GemmUnit* gemm_unit() {
-  static const GemmUnit* const best = choose_unit();
-  return best;
-}
-
-void take_gemm_memory(int64_t threads) {
-  static int64_t served = 1;  // threads with memory; the first gets it when OpenBLAS is loaded
-  rlimit space{};
-  if (getrlimit(RLIMIT_AS, &space) != 0 || space.rlim_cur == RLIM_INFINITY) return;
-  if (threads <= served) return;
-  constexpr int64_t kMegabytes = 128 + 64 + 16;  // OpenBLAS's, and a thread's own heap and stack
-  const auto bytes = static_cast<size_t>(((threads - served) * kMegabytes + 64) << 20);
-  void* memory =
-      mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  INK_CHECK(memory != MAP_FAILED,
-            "threads: the limit on the address space (ulimit -v) leaves less "
-            "than the ",
-            kMegabytes, " MB that each of ", threads,
-            " threads needs; raise it, or choose fewer --threads");
-  munmap(memory, bytes);
-  served = threads;
-  constexpr int n = 256;
-  const std::vector<float> zeros(n * n);
-#pragma omp parallel num_threads(static_cast <int>(threads))
-  {
-    std::vector<float> c(n * n);
-    for (int i = 0; i < 4; ++i) {  // at the same time: OpenBLAS shares what is free
-#pragma omp barrier
-      cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, n, n, n, 1, zeros.data(), n,
-                  zeros.data(), n, 0, c.data(), n);
-    }
-  }
-}
-
 bool packs_operands(Device device) { return device.is_cpu(); }
-
-std::string gemm_backend() {
-  std::string version = openblas_get_config();  // "OpenBLAS 0.3.21 NO_LAPACKE ..."
-  version = version.substr(0, version.find(' ', version.find(' ') + 1));
-  version += std::string(", ") + openblas_get_corename() + " kernels";
-#ifdef INKLING_LEVEL  // a portable build: which of its libraries the loader picked
-  version += "; row kernels for " INKLING_LEVEL;
-#endif
-  return gemm_unit() != nullptr ? gemm_unit()->name + ("; " + version) : version;
-}
 
 }  // namespace ink

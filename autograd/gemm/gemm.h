@@ -1,6 +1,6 @@
-// Matrix products, C = alpha A B or C += alpha A B: one description for OpenBLAS and cuBLASLt.
+// Matrix products, C = A B or C += A B: one description for CPUs and cuBLASLt.
 //
-// kernel::gemm(c, a, b, alpha, accumulate) takes a (..., m, k), b (..., k, n) and c (..., m, n)
+// kernel::gemm(c, a, b, accumulate) takes a (..., m, k), b (..., k, n) and c (..., m, n)
 // with equal leading dimensions, the batch. A transposed matrix is a transposed view, and a
 // repeated one has batch strides of 0. So the strides say all, and this header turns them into the
 // flags and leading dimensions of BLAS. Unless it accumulates, gemm reads nothing from c.
@@ -41,9 +41,9 @@ int64_t batch_offset(const Array& x, int64_t index);
 /// enough.
 void take_gemm_memory(int64_t threads);
 
-/// The library behind the CPU's products and the kernel family it chose, as in
-/// "OpenBLAS 0.3.21, SkylakeX kernels". In a portable build it also names the processors for which
-/// the other kernels were compiled.
+/// The units behind the CPU's products, and the version of OpenBLAS: "AVX-512 for float32, float64;
+/// AVX-512 with bf16 for bfloat16; OpenBLAS 0.3.21, SkylakeX kernels". In a portable build it also
+/// names the processors for which the other kernels were compiled.
 std::string gemm_backend();
 
 }  // namespace ink

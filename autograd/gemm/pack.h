@@ -9,6 +9,7 @@
 
 #include <immintrin.h>
 
+#include "autograd/gemm/transpose.h"
 #include "autograd/gemm/units.h"
 
 namespace ink {
@@ -138,28 +139,10 @@ struct Lines {
   }
 };
 
-// Exchanges the 32-bit elements (i, j + S) and (i + S, j) for i and j without bit S.
-template <int S>
-[[gnu::always_inline]] inline void exchange(__m512i* rows) {
-  alignas(64) int32_t upper[16], lower[16];  // lanes to take, those of the second row from 16 on
-  for (int j = 0; j < 16; ++j) {
-    upper[j] = j & S ? 16 + j - S : j;
-    lower[j] = j & S ? 16 + j : j + S;
-  }
-  const __m512i up = _mm512_load_si512(upper), low = _mm512_load_si512(lower);
-#pragma GCC unroll 16
-  for (int i = 0; i < 16; ++i) {
-    if (i & S) continue;
-    const __m512i a = rows[i], b = rows[i + S];
-    rows[i] = _mm512_permutex2var_epi32(a, up, b);
-    rows[i + S] = _mm512_permutex2var_epi32(a, low, b);
-  }
-}
+// A square of 32-bit elements.
 [[gnu::always_inline]] inline void transpose(__m512i* rows) {
-  exchange<8>(rows);
-  exchange<4>(rows);
-  exchange<2>(rows);
-  exchange<1>(rows);
+  typedef int32_t Row __attribute__((vector_size(64), may_alias));
+  transpose_square(reinterpret_cast<Row*>(rows));
 }
 
 }  // namespace

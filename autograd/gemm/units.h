@@ -1,60 +1,79 @@
-// The processor's units for matrix products, behind one interface. gemm.cpp uses the best one.
-// OpenBLAS computes f64, products too small to be packed, and everything on other machines.
+// The processor's units for matrix products, behind one interface. For each dtype, gemm.cpp takes
+// the unit that is fastest on this machine, which choose.cpp measures.
 //
-//   amx          tiles of bf16; an f32 as three bf16             gemm/amx.cpp
-//   avx512_bf16  AVX-512, and its products of bf16 for bf16       gemm/avx512.cpp
-//   avx512       AVX-512; bf16 becomes f32 on the way in          gemm/avx512.cpp
+//   amx          tiles of bf16; an f32 as three bf16               gemm/amx.cpp
+//   avx512_bf16  AVX-512's products of bf16                        gemm/avx512.cpp
+//   avx512       AVX-512; bf16 becomes f32 on the way in           gemm/avx512.cpp
+//   avx2         AVX2 and FMA, likewise                            gemm/vectors.cpp
+//   neon         NEON, likewise                                    gemm/vectors.cpp
+//   default      OpenBLAS, which has no products of bf16           gemm/openblas.cpp
 //
-// INKLING_CPU_CAPABILITY in the environment names the best unit allowed; `default` allows none.
+// INKLING_CPU_CAPABILITY in the environment names one: the first of this list that may be used, and
+// nothing is measured.
 #pragma once
+
+#include <string>
+#include <vector>
 
 #include "autograd/gemm/gemm.h"
 
 namespace ink {
 
-/// A matrix in memory, of f32 or bf16.
+/// A matrix in memory, of f32, bf16 or f64.
 struct GemmOperand {
   const void* data;
-  bool is_bf16;
+  DType dtype;
   MatrixLayout layout;
 
   /// The part of it that begins at (row, col).
   GemmOperand from(int64_t row, int64_t col) const {
     const int64_t at = layout.transposed ? col * layout.ld + row : row * layout.ld + col;
-    return {static_cast<const char*>(data) + at * (is_bf16 ? 2 : 4), is_bf16, layout};
+    return {static_cast<const char*>(data) + at * size_of(dtype), dtype, layout};
   }
-  GemmOperand transposed() const { return {data, is_bf16, {!layout.transposed, layout.ld}}; }
+  GemmOperand transposed() const { return {data, dtype, {!layout.transposed, layout.ld}}; }
 };
 
-/// The f32 or bf16 rows of a result, ld elements apart.
+/// The rows of a result of f32, bf16 or f64, ld elements apart.
 struct GemmResult {
   void* data;
-  bool is_bf16;
+  DType dtype;
   int64_t ld;
+
+  /// The part of it that begins at (row, col).
+  GemmResult from(int64_t row, int64_t col) const {
+    return {static_cast<char*>(data) + (row * ld + col) * size_of(dtype), dtype, ld};
+  }
 };
 
-/// c = a b, c = a b + bias in every row (bias: n numbers, or null), or c += a b (f32 only), for
-/// a (m, k), b (k, n) and c (m, n).
+/// c = a b, c = a b + bias in every row, or c += a b (not into bf16), for a (m, k), b (k, n) and
+/// c (m, n). Either all are f64, or each is f32 or bf16.
 struct GemmProduct {
   int64_t m, n, k;
   GemmOperand a, b;
   GemmResult c;
   bool accumulate = false;
-  const float* bias = nullptr;
+  const void* bias = nullptr;  ///< n numbers: f32, or f64 for f64; or null
+
+  /// What it is a product of: bf16 if one of the operands is.
+  DType dtype() const { return a.dtype == bf16 || b.dtype == bf16 ? bf16 : a.dtype; }
 };
 
 /// One unit.
 struct GemmUnit {
-  const char* name;
+  const char* name;   ///< in INKLING_CPU_CAPABILITY
+  const char* title;  ///< for people
+
+  /// Does it have products of this dtype?
+  bool (*multiplies)(DType);
 
   /// Bytes of scratch memory that product() needs, aligned to 64.
-  int64_t (*scratch_bytes)(int64_t m, int64_t n, int64_t k);
+  int64_t (*scratch_bytes)(DType dtype, int64_t m, int64_t n, int64_t k);
 
-  /// The product, on the calling thread; sums are in f32. Two f32 operands give f32's precision.
-  /// Beside a bf16 operand, the other one may be rounded to bf16, too.
+  /// The product, on the calling thread. Sums are in f32, or f64 for f64. Two f32 operands give
+  /// f32's precision. Beside a bf16 operand, the other one may be rounded to bf16, too.
   void (*product)(const GemmProduct& product, void* scratch);
 
-  /// to[i] = factor from[i], rounded to bf16.
+  /// to[i] = factor from[i], rounded to bf16. Null if it has no products of bf16.
   void (*round_row)(bfloat16* to, const float* from, int64_t n, float factor);
 };
 
@@ -62,16 +81,26 @@ struct GemmUnit {
 /// which must be kept in f32.
 inline constexpr int64_t kLongestBf16Inner = 1024;
 
-/// The units; null if the processor lacks one or the system does not let us use it.
-const GemmUnit* amx_unit();
-const GemmUnit* avx512_bf16_unit();
-const GemmUnit* avx512_unit();
+/// The units that this machine has, in the order of the list above.
+const std::vector<const GemmUnit*>& gemm_units();
+
+/// FLOP/s of a thread at products of this dtype that fit in the caches, measured now: one for each
+/// of gemm_units(), 0 if it has none. Takes some milliseconds.
+std::vector<double> gemm_rates(DType dtype);
+
+/// The unit for products of this dtype (choose.cpp). Null if none has such products.
+const GemmUnit* gemm_unit(DType dtype);
+
+/// OpenBLAS, and its version and kernels, as in "OpenBLAS 0.3.21, SkylakeX kernels".
+const GemmUnit* openblas_unit();
+std::string openblas_version();
+
+/// Matrix number `index` of x; all of c, whose matrices lie at batch_offset().
+GemmOperand operand_of(const Array& x, int64_t index = 0);
+GemmResult result_of(Array& c);
 
 /// Do products pack or convert operands in memory that the allocator counts? A GPU's library has
 /// memory of its own.
 bool packs_operands(Device device);
-
-/// The best unit that this machine has and the environment allows, or null.
-const GemmUnit* gemm_unit();
 
 }  // namespace ink

@@ -142,7 +142,7 @@ double measure_product(Device device, DType dtype) {
   return rate_of_growing(512, 8192, [&](int64_t n) {
     const Tensor a = ones({n, n}, {dtype, device});
     Tensor c = empty_like(a);
-    kernel::gemm(c, a, a, 1, false);
+    kernel::gemm(c, a, a, false);
     synchronize(device);
     return 2.0 * static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n);
   });

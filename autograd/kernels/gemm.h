@@ -8,8 +8,8 @@ namespace ink {
 // clang-format off
 
 // ---- gemm/gemm.cpp (gemm/gemm.h): a (..., m, k) and b (..., k, n), batches of equal shape
-// c = alpha a b, or c += alpha a b.
-KERNEL_STRIDED(gemm, Array& c, const Array& a, const Array& b, double alpha, bool accumulate)
+// c = a b, or c += a b.
+KERNEL_STRIDED(gemm, Array& c, const Array& a, const Array& b, bool accumulate)
 // c = a b + bias (n) in every row; bias may be undefined.
 KERNEL_STRIDED(gemm_bias, Array& c, const Array& a, const Array& b, const Array& bias)
 

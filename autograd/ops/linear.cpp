@@ -77,7 +77,7 @@ static Tensor target(VjpContext& g, size_t i, const Shape& shape, const Options&
 Tensor linear_dweight(VjpContext& g, size_t i, const Array& dy, const Array& x, DType dtype) {
   bool accumulate = false;
   Tensor dw = target(g, i, {dy.size(-1), x.size(-1)}, {dtype, dy.device()}, accumulate);
-  kernel::gemm(dw, dy.transposed(), as_rows(x), 1, accumulate);
+  kernel::gemm(dw, dy.transposed(), as_rows(x), accumulate);
   return dw;
 }
 
@@ -86,7 +86,7 @@ Tensor linear_dx(VjpContext& g, size_t i, const Array& dy, const Array& weight, 
   bool accumulate = false;
   const Tensor dx = target(g, i, shape, {dtype, dy.device()}, accumulate);
   Array rows = as_rows(dx);
-  kernel::gemm(rows, dy, cached_cast(weight, dy.dtype()), 1, accumulate);
+  kernel::gemm(rows, dy, cached_cast(weight, dy.dtype()), accumulate);
   return dx;
 }
 

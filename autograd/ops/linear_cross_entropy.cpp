@@ -54,7 +54,7 @@ void for_each_chunk(const Head& head, HeadGrads& grads, F&& f) {
     const int64_t rows = std::min(most, N - first);
     const Array x = rows_of(head.x, first, rows);
     Array logits = Array::empty({rows, V}, head.dtype(), x.device());
-    kernel::gemm(logits, x, head.weight.transposed(), 1, false);
+    kernel::gemm(logits, x, head.weight.transposed(), false);
     Array dlogits;
     if (grads.dx.defined() || grads.dweight.defined())
       dlogits = x.dtype() == logits.dtype() ? logits
@@ -62,9 +62,9 @@ void for_each_chunk(const Head& head, HeadGrads& grads, F&& f) {
     f(first, rows, logits, dlogits);
     if (grads.dx.defined()) {
       Array dx = rows_of(grads.dx, first, rows);
-      kernel::gemm(dx, dlogits, head.weight, 1, false);
+      kernel::gemm(dx, dlogits, head.weight, false);
     }
-    if (grads.dweight.defined()) kernel::gemm(grads.dweight, dlogits.transposed(), x, 1, first > 0);
+    if (grads.dweight.defined()) kernel::gemm(grads.dweight, dlogits.transposed(), x, first > 0);
   }
 }
 

@@ -23,7 +23,7 @@ Tensor batched_matmul(const Tensor& a, const Tensor& b) {
   };
   Tensor c = empty(with_matrix(a.size(-2), b.size(-1)), a.options());
   kernel::gemm(c, a.array().expanded(with_matrix(a.size(-2), a.size(-1))),
-               b.array().expanded(with_matrix(b.size(-2), b.size(-1))), 1, false);
+               b.array().expanded(with_matrix(b.size(-2), b.size(-1))), false);
   return record("matmul", {a, b}, c,
                 [sa = a.shape(), sb = b.shape(), a = Saved::input(a), b = Saved::input(b)](
                     const Tensor& dc, VjpContext& g) -> Grads {

@@ -29,7 +29,7 @@ static void gemm_gelu(Array& a, Array& h, const Array& x, const Array& w, const 
 // dh = (dy w) gelu'(h)
 static void gemm_gelu_backward(Array& dh, const Array& dy, const Array& w, const Array& h) {
   if (kernel::gemm_gelu_backward(dh, dy, w, h)) return;
-  kernel::gemm(dh, dy, w, 1, false);
+  kernel::gemm(dh, dy, w, false);
   kernel::unary_backward(dh, dh, h, UnaryOp::gelu_tanh);
 }
 

@@ -37,10 +37,10 @@ void product(const Product& p) {
         cpu::gemm_bias(aux, a, b, bias);
         return cpu::unary(c, aux, UnaryOp::gelu_tanh);
       }
-      cpu::gemm(c, a, b, 1, false);
+      cpu::gemm(c, a, b, false);
       return cpu::unary_backward(c, c, aux, UnaryOp::gelu_tanh);
     }
-    if (!bias.defined()) return cpu::gemm(c, a, b, p.alpha, p.accumulate);
+    if (!bias.defined()) return cpu::gemm(c, a, b, p.accumulate);
     cpu::gemm_bias(c, a, b, bias);
   });
 }

@@ -129,6 +129,27 @@ int eval_command(const Arguments& arguments) {
   return kOk;
 }
 
+// How fast each unit of this processor multiplies, and which is used.
+static void describe_units() {
+  constexpr std::array dtypes{f32, bf16, f64};
+  std::array<std::vector<double>, 3> rates;
+  std::cout << fmt::format("  {:<18}", "GFLOP/s a thread");
+  for (size_t d = 0; d < dtypes.size(); ++d) {
+    rates[d] = gemm_rates(dtypes[d]);
+    std::cout << fmt::format("{:>10}", name_of(dtypes[d]));
+  }
+  std::cout << "   (* used)\n";
+  for (size_t i = 0; i < gemm_units().size(); ++i) {
+    std::cout << fmt::format("  {:<18}", gemm_units()[i]->name);
+    for (size_t d = 0; d < dtypes.size(); ++d) {
+      const bool used = gemm_unit(dtypes[d]) == gemm_units()[i];
+      std::cout << (rates[d][i] > 0 ? fmt::format("{:>9.0f}{}", rates[d][i] / 1e9, used ? '*' : ' ')
+                                    : fmt::format("{:>9} ", "-"));
+    }
+    std::cout << "\n";
+  }
+}
+
 int info_command(const Arguments& arguments) {
   CommandOptions command("info", "Shows this build, or what a checkpoint holds.");
   std::string out_dir, checkpoint;
@@ -141,6 +162,7 @@ int info_command(const Arguments& arguments) {
 
   std::cout << fmt::format("inkling {}, {} threads, matrix products by {}\n", INKLING_VERSION,
                            omp_get_max_threads(), gemm_backend());
+  describe_units();
   for (int8_t i = 0; i < cuda_device_count(); ++i)
     std::cout << fmt::format("cuda:{}, {}\n", i, describe({Device::CUDA, i}));
   if (!out_dir.empty()) describe_checkpoint(load_model(out_dir, checkpoint));
@@ -149,7 +171,7 @@ int info_command(const Arguments& arguments) {
 
 void warn_of_slow_blas() {
 #if defined(__x86_64__)
-  if (gemm_unit() != nullptr || !__builtin_cpu_supports("avx2")) return;
+  if (gemm_unit(f32) != openblas_unit() || !__builtin_cpu_supports("avx2")) return;
   const std::string backend = gemm_backend();
   for (const char* old : {"Sandybridge", "Nehalem", "Penryn", "Prescott", "Core2", "Generic"}) {
     if (backend.find(old) == std::string::npos) continue;

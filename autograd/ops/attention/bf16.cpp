@@ -26,13 +26,14 @@ struct Rows {
   bfloat16* row(int64_t head, int64_t i) const {
     return data + batch_offset(tensor, head) + i * ld;
   }
-  GemmOperand from(int64_t head, int64_t i) const { return {row(head, i), true, {false, ld}}; }
+  GemmOperand from(int64_t head, int64_t i) const { return {row(head, i), bf16, {false, ld}}; }
 };
 
 // One thread's memory.
 struct Scratch {
   Buffer<float> scores, dweights, sums, dk, dv;
   Buffer<bfloat16> weights, dscores;
+  const GemmUnit& unit = *gemm_unit(bf16);
   Buffer<bfloat16> packed;
 
   // keys: the number of rows of dk and dv that backward collects; 0 in forward.
@@ -44,14 +45,14 @@ struct Scratch {
         dv(keys * size.dv),
         weights(kQueries * kKeys),
         dscores(keys > 0 ? kQueries * kKeys : 0),
-        packed(gemm_unit()->scratch_bytes(kKeys, kKeys, kKeys) / 2) {}
+        packed(unit.scratch_bytes(bf16, kKeys, kKeys, kKeys) / 2) {}
 
   // c (m, n) = a b, or += a b.
   void product(int64_t m, int64_t n, int64_t k, const GemmOperand& a, const GemmOperand& b,
                float* c, int64_t ld, bool accumulate) const {
-    gemm_unit()->product({m, n, k, a, b, {c, false, ld}, accumulate, nullptr}, packed.data);
+    unit.product({m, n, k, a, b, {c, f32, ld}, accumulate}, packed.data);
   }
-  GemmOperand tile(const Buffer<bfloat16>& x) const { return {x.data, true, {false, kKeys}}; }
+  GemmOperand tile(const Buffer<bfloat16>& x) const { return {x.data, bf16, {false, kKeys}}; }
 };
 
 struct Softmax {
@@ -72,7 +73,7 @@ struct Softmax {
       sum += weight;
       s[j] = weight;
     }
-    gemm_unit()->round_row(p, s, seen, 1);
+    gemm_unit(bf16)->round_row(p, s, seen, 1);
     std::fill(p + seen, p + n, bfloat16());
     total = total * shrink + sum;
     return shrink;
@@ -112,7 +113,7 @@ void forward_tile(const Sizes& size, float scale, int64_t head, int64_t i0, cons
   for (int64_t i = 0; i < rows; ++i) {
     const auto& [top, total] = softmax[i];
     lse[i] = top + simd::log(total);
-    gemm_unit()->round_row(out.row(head, i0 + i), own.sums + i * size.dv, size.dv,
+    gemm_unit(bf16)->round_row(out.row(head, i0 + i), own.sums + i * size.dv, size.dv,
                            total > 0 ? 1 / total : 1);
   }
 }
@@ -134,8 +135,8 @@ void backward_row(bfloat16* p, bfloat16* ds, float* s, float* dp, int64_t seen, 
     s[j] = simd::exp(s[j] * scale - lse);
     dp[j] = scale * s[j] * (dp[j] - delta);
   }
-  gemm_unit()->round_row(p, s, seen, 1);
-  gemm_unit()->round_row(ds, dp, seen, 1);
+  gemm_unit(bf16)->round_row(p, s, seen, 1);
+  gemm_unit(bf16)->round_row(ds, dp, seen, 1);
   std::fill(p + seen, p + n, bfloat16());
   std::fill(ds + seen, ds + n, bfloat16());
 }
@@ -164,7 +165,7 @@ void backward_tile(const Sizes& size, float scale, int64_t head, int64_t i0, con
     own.product(rows, size.d, n, dscores, k.from(head, j0), own.sums, size.d, true);
   }
   for (int64_t i = 0; i < rows; ++i)
-    gemm_unit()->round_row(dq.row(head, i0 + i), own.sums + i * size.d, size.d, 1);
+    gemm_unit(bf16)->round_row(dq.row(head, i0 + i), own.sums + i * size.d, size.d, 1);
 }
 
 bool rows_in_one_piece(const Array& x) {
@@ -177,7 +178,7 @@ bool rows_in_one_piece(const Array& x) {
 bool suits_attention_bf16(const AttentionInputs& in) {
   const auto& [q, k, v, mask, rule] = in;
   constexpr int64_t kFewest = 32;  // queries and keys for which the unit pays
-  if (q.dtype() != bf16 || mask.defined() || rule.dropout_p > 0 || gemm_unit() == nullptr)
+  if (q.dtype() != bf16 || mask.defined() || rule.dropout_p > 0 || gemm_unit(bf16) == nullptr)
     return false;
   const Sizes size(q, k, v, rule.diagonal);
   return size.group == 1 && size.heads >= max_threads() &&
@@ -219,8 +220,8 @@ void attention_bf16_backward(AttentionGradients& d, const Array& dout, const Arr
       backward_tile(size, static_cast<float>(in.rule.scale), head, i0, q_rows, k_rows, v_rows,
                     out_rows, dout_rows, sums + head * size.queries + i0, dq_rows, own);
     for (int64_t j = 0; j < size.keys; ++j) {
-      gemm_unit()->round_row(dk_rows.row(head, j), own.dk + j * size.d, size.d, 1);
-      gemm_unit()->round_row(dv_rows.row(head, j), own.dv + j * size.dv, size.dv, 1);
+      gemm_unit(bf16)->round_row(dk_rows.row(head, j), own.dk + j * size.d, size.d, 1);
+      gemm_unit(bf16)->round_row(dv_rows.row(head, j), own.dv + j * size.dv, size.dv, 1);
     }
   });
 }

@@ -1,0 +1,142 @@
+// The list of units, and the choice among them.
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "autograd/base/parallel.h"
+#include "autograd/gemm/units.h"
+#include "autograd/kernels/copy.h"
+
+namespace ink {
+
+// Each is defined in the unit's file. It returns null if the processor lacks the unit, or if the
+// system does not let us use it.
+const GemmUnit* amx_unit();
+const GemmUnit* avx512_bf16_unit();
+const GemmUnit* avx512_unit();
+const GemmUnit* avx2_unit();
+const GemmUnit* neon_unit();
+const GemmUnit* openblas_unit();
+
+namespace {
+
+// All units, in the order in which they are preferred.
+constexpr std::array<std::pair<std::string_view, const GemmUnit* (*)()>, 6> kUnits = {
+    {{"amx", amx_unit},
+     {"avx512_bf16", avx512_bf16_unit},
+     {"avx512", avx512_unit},
+     {"avx2", avx2_unit},
+     {"neon", neon_unit},
+     {"default", openblas_unit}}};
+
+}  // namespace
+
+const std::vector<const GemmUnit*>& gemm_units() {
+  static const std::vector<const GemmUnit*> units = [] {
+    std::vector<const GemmUnit*> found;
+    for (const auto& [name, unit] : kUnits) {
+      if (unit() != nullptr) found.push_back(unit());
+    }
+    return found;
+  }();
+  return units;
+}
+
+std::vector<double> gemm_rates(DType dtype) {
+  constexpr int64_t kSide = 192;
+  constexpr int kRounds = 5;
+  using Clock = std::chrono::steady_clock;
+  const std::vector<const GemmUnit*>& units = gemm_units();
+  std::vector<double> rates(units.size());
+  // All threads are at work, because then a core may be slower than alone; the first one's time
+  // counts. Units take turns, so that what disturbs one disturbs all.
+  parallel_for(max_threads(), 1, [&](int64_t thread, int64_t) {
+    const Shape shape{kSide, kSide};
+    Array a = Array::empty(shape, dtype), c = Array::empty(shape, dtype == f64 ? f64 : f32);
+    cpu::fill(a, 1);
+    for (int round = 0; round < kRounds; ++round) {
+      for (size_t i = 0; i < units.size(); ++i) {
+        const GemmUnit& unit = *units[i];
+        if (!unit.multiplies(dtype)) continue;
+        Array scratch =
+            Array::empty({unit.scratch_bytes(dtype, kSide, kSide, kSide)}, DType::boolean);
+        const GemmOperand operand = operand_of(a);
+        const auto start = Clock::now();
+        unit.product({kSide, kSide, kSide, operand, operand.transposed(), result_of(c)},
+                     scratch.mutable_data<bool>());
+        const std::chrono::duration<double> time = Clock::now() - start;
+        if (thread == 0) rates[i] = std::max(rates[i], 2 * kSide * kSide * kSide / time.count());
+      }
+    }
+  });
+  return rates;
+}
+
+namespace {
+
+// The first unit from `name` on that has such products.
+const GemmUnit* from_name(std::string_view name, DType dtype) {
+  bool allowed = false;
+  std::string names;
+  for (const auto& [unit_name, unit] : kUnits) {
+    allowed = allowed || unit_name == name;
+    if (allowed && unit() != nullptr && unit()->multiplies(dtype)) return unit();
+    names += (names.empty() ? "" : unit_name == "default" ? " or " : ", ") + std::string(unit_name);
+  }
+  INK_CHECK(allowed, "INKLING_CPU_CAPABILITY: expected ", names, ", got ", name);
+  return nullptr;
+}
+
+const GemmUnit* choose(DType dtype) {
+  const char* name = std::getenv("INKLING_CPU_CAPABILITY");
+  if (name != nullptr) return from_name(name, dtype);
+  // Noise must not decide between two that are about as fast, because another unit gives other
+  // bits. Where units differ in speed, they do so by a factor of about two.
+  constexpr double kAsFast = 0.75;
+  const std::vector<double> rates = gemm_rates(dtype);
+  const double best = *std::max_element(rates.begin(), rates.end());
+  for (size_t i = 0; i < rates.size(); ++i) {
+    if (rates[i] > 0 && rates[i] >= kAsFast * best) return gemm_units()[i];
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+const GemmUnit* gemm_unit(DType dtype) {
+  if (dtype == f64) {
+    static const GemmUnit* const unit = choose(f64);
+    return unit;
+  }
+  if (dtype == bf16) {
+    static const GemmUnit* const unit = choose(bf16);
+    return unit;
+  }
+  static const GemmUnit* const unit = choose(f32);
+  return unit;
+}
+
+std::string gemm_backend() {
+  std::string names;
+  for (const GemmUnit* unit : gemm_units()) {
+    std::string dtypes;
+    for (const DType dtype : {f32, bf16, f64}) {
+      const GemmUnit* its = gemm_unit(dtype);
+      if (unit == (its != nullptr ? its : openblas_unit()))
+        dtypes += (dtypes.empty() ? "" : ", ") + std::string(name_of(dtype));
+    }
+    if (!dtypes.empty()) names += unit->title + (" for " + dtypes) + "; ";
+  }
+  names += openblas_version();
+#ifdef INKLING_LEVEL  // a portable build: which of its libraries the loader picked
+  names += "; row kernels for " INKLING_LEVEL;
+#endif
+  return names;
+}
+
+}  // namespace ink

@@ -1,0 +1,222 @@
+// Products on vectors of any width, in the compiler's own vector types: of f32 and bf16 on AVX2
+// and NEON, and of f64 on them and on AVX-512.
+//
+// Include it where the target is the processor that it is for. Everything is local to the file,
+// because code that one file compiles for its processor must not end up in another file's.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+
+#include "autograd/gemm/transpose.h"
+#include "autograd/gemm/units.h"
+
+namespace ink {
+namespace {
+
+// A block of the result, up to kRows rows by kVectors vectors, stays in registers during the loop
+// over the inner dimension. Each step takes kVectors vectors of the right operand's panel and one
+// element of each row of the left operand. The left operand's rows for a block stay in the L1 cache
+// while the right panels stream from the L2 cache.
+//
+// T: float or double, in which sums are computed; bf16 becomes T while it is packed.
+template <class T, int kBytes, int kRows, int kVectors>
+class Panels {
+ public:
+  static int64_t scratch_bytes(int64_t, int64_t n, int64_t k) {
+    const int64_t steps = part_steps(std::min(k, kLongestBf16Inner), true);
+    const int64_t panels = (std::min(n, kColumns) + kWidth - 1) / kWidth;
+    return sizeof(T) * (kGroupRows * left_ld(steps) + panels * kWidth * steps);
+  }
+
+  static void product(const GemmProduct& p, void* scratch) {
+    const int64_t part = part_steps(p.k, p.c.dtype == bf16);
+    T *left_memory = static_cast<T*>(scratch), *right = left_memory + kGroupRows * left_ld(part);
+    for (int64_t j0 = 0; j0 < p.n; j0 += kColumns) {
+      const int64_t cols = std::min(kColumns, p.n - j0);
+      for (int64_t k0 = 0; k0 < p.k; k0 += part) {
+        const int64_t steps = std::min(part, p.k - k0);
+        pack_right(right, p.b.from(k0, j0), steps, cols);
+        const Start start = k0 > 0 || p.accumulate ? Start{static_cast<const T*>(p.c.data), p.c.ld}
+                                                   : Start{static_cast<const T*>(p.bias), 0};
+        for (int64_t i0 = 0; i0 < p.m; i0 += kGroupRows) {
+          const int64_t group = std::min(kGroupRows, p.m - i0);
+          const Left left = pack_left(left_memory, p.a.from(i0, k0), group, steps);
+          for (int64_t i = 0; i < group; i += kRows)
+            multiply_rows(std::min<int64_t>(kRows, group - i), steps, left.from(i), right,
+                          start.at(i0 + i, j0), p.c.from(i0 + i, j0), cols);
+        }
+      }
+    }
+  }
+
+ private:
+  typedef T Vector __attribute__((vector_size(kBytes), aligned(alignof(T)), may_alias));
+  static constexpr int64_t kLanes = kBytes / sizeof(T), kWidth = kLanes * kVectors;
+  static constexpr int64_t kLongestPart = 1024 / sizeof(T);   // steps: 6 rows fit in L1
+  static constexpr int64_t kColumns = 256 / kWidth * kWidth;  // of packed right panels
+  static constexpr int64_t kGroupRows = 8 * kRows;            // packed at once
+
+  // Cuts the inner dimension into equal parts.
+  static int64_t part_steps(int64_t k, bool whole) {
+    const int64_t parts = whole ? 1 : (k + kLongestPart - 1) / kLongestPart;
+    const int64_t steps = (k + parts - 1) / parts;
+    return (steps + kLanes - 1) / kLanes * kLanes;
+  }
+  // Rows of the packed left operand begin in different sets of the cache.
+  static int64_t left_ld(int64_t steps) { return steps + kLanes; }
+
+  // Values from which a block of the result starts, rows ld apart; zeros if null.
+  struct Start {
+    const T* data;
+    int64_t ld;
+    Start at(int64_t row, int64_t col) const {
+      return data == nullptr ? *this : Start{data + row * ld + col, ld};
+    }
+  };
+  // The left operand's rows: element (row, step) is at row * row_stride + step * step_stride.
+  struct Left {
+    const T* data;
+    int64_t row_stride, step_stride;
+    Left from(int64_t row) const { return {data + row * row_stride, row_stride, step_stride}; }
+  };
+
+  static Vector load(const T* x) { return *reinterpret_cast<const Vector*>(x); }
+  static void store(T* x, const Vector& v) { *reinterpret_cast<Vector*>(x) = v; }
+
+  template <class From>
+  static void convert(T* to, const From* from, int64_t n) {
+    for (int64_t i = 0; i < n; ++i) to[i] = static_cast<T>(from[i]);
+  }
+
+  // Calls f(elements) for the operand's elements, of their own type.
+  template <class F>
+  static void typed(const GemmOperand& x, const F& f) {
+    if constexpr (std::is_same_v<T, float>) {
+      if (x.dtype == bf16) return f(static_cast<const bfloat16*>(x.data));
+    }
+    f(static_cast<const T*>(x.data));
+  }
+
+  // The right operand's panels, kWidth columns each; columns past the last one are zeros.
+  static void pack_right(T* to, const GemmOperand& x, int64_t steps, int64_t cols) {
+    typed(x, [&](const auto* from) {
+      for (int64_t j = 0; j < cols; j += kWidth, to += steps * kWidth) {
+        const int64_t live = std::min(kWidth, cols - j);
+        if (live < kWidth) std::fill_n(to, steps * kWidth, T{0});
+        if (x.layout.transposed) {
+          turn(to, kWidth, from + j * x.layout.ld, x.layout.ld, live, steps);
+        } else if (live == kWidth) {
+          for (int64_t r = 0; r < steps; ++r)
+            convert(to + r * kWidth, from + r * x.layout.ld + j, kWidth);
+        } else {
+          for (int64_t r = 0; r < steps; ++r)
+            convert(to + r * kWidth, from + r * x.layout.ld + j, live);
+        }
+      }
+    });
+  }
+
+  // A group of the left operand's rows. Rows are read where they are if they need no conversion.
+  static Left pack_left(T* memory, const GemmOperand& x, int64_t rows, int64_t steps) {
+    if (!x.layout.transposed && x.dtype == dtype_of<T>())
+      return {static_cast<const T*>(x.data), x.layout.ld, 1};
+    const int64_t ld = x.layout.transposed ? kGroupRows : left_ld(steps);
+    const int64_t lines = x.layout.transposed ? steps : rows,
+                  length = x.layout.transposed ? rows : steps;
+    typed(x, [&](const auto* from) {
+      for (int64_t i = 0; i < lines; ++i) convert(memory + i * ld, from + i * x.layout.ld, length);
+    });
+    return x.layout.transposed ? Left{memory, 1, ld} : Left{memory, ld, 1};
+  }
+
+  // to[step][col] = from[col][step], by squares of vectors.
+  template <class From>
+  static void turn(T* to, int64_t to_ld, const From* from, int64_t from_ld, int64_t cols,
+                   int64_t steps) {
+    int64_t whole_cols = cols / kLanes * kLanes, whole_steps = steps / kLanes * kLanes;
+    for (int64_t j = 0; j < whole_cols; j += kLanes) {
+      for (int64_t r = 0; r < whole_steps; r += kLanes) {
+        T lines[kLanes * kLanes];
+        Vector square[kLanes];
+        for (int64_t i = 0; i < kLanes; ++i) {
+          if constexpr (std::is_same_v<From, T>) {
+            square[i] = load(from + (j + i) * from_ld + r);
+          } else {
+            convert(lines + i * kLanes, from + (j + i) * from_ld + r, kLanes);
+            square[i] = load(lines + i * kLanes);
+          }
+        }
+        transpose_square(square);
+        for (int64_t i = 0; i < kLanes; ++i) store(to + (r + i) * to_ld + j, square[i]);
+      }
+    }
+    for (int64_t j = 0; j < cols; ++j) {
+      for (int64_t r = j < whole_cols ? whole_steps : 0; r < steps; ++r)
+        to[r * to_ld + j] = static_cast<T>(from[j * from_ld + r]);
+    }
+  }
+
+  // R rows of the result, `cols` columns of one panel.
+  template <int R>
+  static void multiply_block(int64_t steps, Left left, const T* right, Start start, GemmResult c,
+                             int64_t cols) {
+    Vector sums[R][kVectors] = {};
+    const T* rows[(R + 2) / 3];  // of every third row: the next ones are a stride or two away
+    for (int i = 0; i < R; i += 3) rows[i / 3] = left.data + i * left.row_stride;
+    for (int64_t step = 0; step < steps; ++step) {
+      Vector b[kVectors];
+      for (int v = 0; v < kVectors; ++v) b[v] = load(right + v * kLanes);
+#pragma GCC unroll 14
+      for (int i = 0; i < R; ++i) {
+        const T a = rows[i / 3][i % 3 * left.row_stride];
+        for (int v = 0; v < kVectors; ++v) sums[i][v] += a * b[v];
+      }
+      for (const T*& row : rows) row += left.step_stride;
+      right += kWidth;
+    }
+    const bool whole = cols == kWidth && c.dtype == dtype_of<T>();
+#pragma GCC unroll 14
+    for (int i = 0; i < R; ++i) {
+      T line[kWidth];
+      for (int v = 0; v < kVectors; ++v) {
+        Vector x = sums[i][v];
+        if (whole && start.data != nullptr) x += load(start.data + i * start.ld + v * kLanes);
+        store(whole ? static_cast<T*>(c.data) + i * c.ld + v * kLanes : line + v * kLanes, x);
+      }
+      if (!whole) finish(line, start.at(i, 0), c.from(i, 0), cols);
+    }
+  }
+
+  // c = start + line, which are not whole vectors of T.
+  static void finish(T* line, Start start, GemmResult c, int64_t cols) {
+    for (int64_t j = 0; start.data != nullptr && j < cols; ++j) line[j] += start.data[j];
+    if constexpr (std::is_same_v<T, float>) {
+      if (c.dtype == bf16) {
+        auto* to = static_cast<bfloat16*>(c.data);
+        for (int64_t j = 0; j < cols; ++j) to[j] = bfloat16(line[j]);
+        return;
+      }
+    }
+    std::copy_n(line, cols, static_cast<T*>(c.data));
+  }
+
+  using MultiplyBlock = void (*)(int64_t, Left, const T*, Start, GemmResult, int64_t);
+
+  static void multiply_rows(int64_t rows, int64_t steps, Left left, const T* right, Start start,
+                            GemmResult c, int64_t cols) {
+    constexpr auto kBlocks = []<size_t... I>(std::index_sequence<I...>) {
+      return std::array<MultiplyBlock, kRows>{multiply_block<I + 1>...};
+    }
+    (std::make_index_sequence<kRows>());
+    for (int64_t j = 0; j < cols; j += kWidth)
+      kBlocks[static_cast<size_t>(rows - 1)](steps, left, right + j * steps, start.at(0, j),
+                                             c.from(0, j), std::min(kWidth, cols - j));
+  }
+};
+
+}  // namespace
+}  // namespace ink

@@ -1,0 +1,78 @@
+// Products on AVX2 and FMA, and on NEON.
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+
+#include "autograd/base/target.h"
+#include "autograd/gemm/units.h"
+
+#if defined(__x86_64__) || defined(__aarch64__)
+#ifdef __x86_64__
+#define INK_VECTORS "avx2,fma"
+#else
+#define INK_VECTORS "+simd"
+#endif
+INK_BEGIN_TARGET(INK_VECTORS)
+
+#include "autograd/gemm/panels.h"
+
+namespace ink {
+namespace {
+
+// AVX2 has 16 registers of 32 bytes: 12 for sums. NEON has 32 of 16 bytes: 24 for sums.
+#ifdef __x86_64__
+template <class T>
+using Unit = Panels<T, 32, 6, 2>;
+#else
+template <class T>
+using Unit = Panels<T, 16, 8, 3>;
+#endif
+
+int64_t scratch_bytes(DType dtype, int64_t m, int64_t n, int64_t k) {
+  return dtype == f64 ? Unit<double>::scratch_bytes(m, n, k) : Unit<float>::scratch_bytes(m, n, k);
+}
+
+void product(const GemmProduct& p, void* scratch) {
+  p.c.dtype == f64 ? Unit<double>::product(p, scratch) : Unit<float>::product(p, scratch);
+}
+
+// to[i] = factor from[i], rounded to bf16.
+void round_row(bfloat16* to, const float* from, int64_t n, float factor) {
+  for (int64_t i = 0; i < n; ++i) to[i] = bfloat16(factor * from[i]);
+}
+
+const GemmUnit* unit(const char* name, const char* title) {
+  static const GemmUnit unit{name,          title,   [](DType) { return true; },
+                             scratch_bytes, product, round_row};
+  return &unit;
+}
+
+}  // namespace
+
+#ifdef __x86_64__
+const GemmUnit* avx2_unit() {
+  __builtin_cpu_init();
+  const bool there = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  return there ? unit("avx2", "AVX2") : nullptr;
+}
+const GemmUnit* neon_unit() { return nullptr; }
+#else
+const GemmUnit* avx2_unit() { return nullptr; }
+const GemmUnit* neon_unit() { return unit("neon", "NEON"); }
+#endif
+
+}  // namespace ink
+
+INK_END_TARGET
+#else
+
+namespace ink {
+
+const GemmUnit* avx2_unit() { return nullptr; }
+const GemmUnit* neon_unit() { return nullptr; }
+
+}  // namespace ink
+
+#endif
