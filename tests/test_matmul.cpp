@@ -85,6 +85,37 @@ TEST(Gemm, TilesOfOneProductAndProductsOfABatchAreSharedByThreads) {
   }
 }
 
+// A matrix times a vector, by rows and by columns, in several parts and with odd ends.
+TEST(Gemm, Vectors) {
+  manual_seed(3);
+  const int64_t sizes[][2] = {{1, 20001}, {3, 9001}, {4, 64}, {7, 515}, {35, 1027}, {4099, 5}};
+  for (const auto& [rows, k] : sizes) {
+    for (const DType dtype : {f32, f64, bf16}) {
+      for (int way = 0; way < 16; ++way) {
+        const Tensor matrix = laid_out(small_integers({rows, k}, dtype), way % 4),
+                     vector = laid_out(small_integers({k, 1}, dtype), way / 4);
+        const DType result = dtype == bf16 ? f32 : dtype;
+        Tensor column = full({rows, 1}, NAN, result), row = full({1, rows}, 1, result);
+        kernel::gemm(column, matrix, vector, false);
+        kernel::gemm(row, vector.transpose(0, 1), matrix.transpose(0, 1), true);
+        expect_near(column, by_definition(column, matrix, vector, false), 0);
+        EXPECT_EQ(max(abs(row.transpose(0, 1) - column - 1)).item(), 0);
+      }
+    }
+  }
+}
+
+TEST(Gemm, AnInfinityStaysInItsRow) {
+  for (const bool by_columns : {false, true}) {
+    Tensor matrix = ones({6, 7});
+    matrix.index({5, 6}) = std::numeric_limits<float>::infinity();
+    if (by_columns) matrix = laid_out(matrix, 1);
+    const auto products = matmul(matrix, ones({7})).tolist();
+    for (size_t i = 0; i < 6; ++i)
+      EXPECT_EQ(products[i], i == 5 ? std::numeric_limits<double>::infinity() : 7);
+  }
+}
+
 TEST(Gemm, RepeatedOperandsAreCopiedOnceAtMost) {
   const Tensor x = arange(6, f32).view({1, 2, 3}).expand({4, 2, 3});
   EXPECT_EQ(as_gemm_operand(x, f32).storage(), x.storage());
@@ -119,6 +150,26 @@ TEST(Matmul, NaNAndInfinityPropagate) {
   const auto values = c.tolist();
   EXPECT_TRUE(std::isnan(values[0]) && std::isnan(values[2]) && std::isnan(values[3]));
   EXPECT_EQ(values[1], inf);
+}
+
+// W in W x for a batch of x: its gradient is summed as it is computed, and can be differentiated.
+TEST(Matmul, GradientOfAMatrixThatIsBroadcast) {
+  manual_seed(4);
+  for (const DType dtype : {f32, f64, bf16}) {
+    const Tensor w = randn({96, 64}).to(dtype).requires_grad_(), x = randn({50, 64, 20}).to(dtype),
+                 upstream = randn({50, 96, 20}).to(dtype);
+    const Tensor y = matmul(w, x);
+    reset_peak_memory();
+    const int64_t before = memory_stats().bytes_in_use;
+    const Tensor dw = grad({y}, {w}, {upstream}, true)[0];
+    EXPECT_LT(memory_stats().peak_bytes_in_use - before, 12 * 96 * 64 * size_of(dtype));
+    const Tensor again = grad({y}, {w}, {upstream}, true, true)[0],
+                 exact = sum(matmul(upstream.to(f64), x.to(f64).transpose(1, 2)), {0}, false);
+    EXPECT_EQ(dw.dtype(), dtype);
+    const double tolerance = dtype == f64 ? 1e-12 : dtype == f32 ? 1e-4 : 1;
+    EXPECT_LT(max(abs(dw.to(f64) - exact)).item(), tolerance);
+    EXPECT_LT(max(abs(again.to(f64) - exact)).item(), tolerance);
+  }
 }
 
 TEST(Matmul, Errors) {

@@ -364,8 +364,9 @@ void round_row(bfloat16* to, const float* from, int64_t n, float factor) {
 }  // namespace
 
 const GemmUnit* amx_unit() {
-  static const GemmUnit unit{"amx",         "AMX tiles", [](DType dtype) { return dtype != f64; },
-                             scratch_bytes, product,     round_row};
+  static const GemmUnit unit{"amx",   "AMX tiles", [](DType dtype) { return dtype != f64; },
+                             1 << 16, 16,          scratch_bytes,
+                             product, round_row};
   static const bool there = ask_for_tiles();
   return there ? &unit : nullptr;
 }

@@ -357,16 +357,22 @@ bool has_avx512() {
 }  // namespace
 
 const GemmUnit* avx512_bf16_unit() {
-  static const GemmUnit unit{
-      "avx512_bf16", "AVX-512 with bf16", [](DType dtype) { return dtype == bf16; },
-      scratch_bytes, multiply<true>,      round_row<true>};
+  static const GemmUnit unit{"avx512_bf16",
+                             "AVX-512 with bf16",
+                             [](DType dtype) { return dtype == bf16; },
+                             0,
+                             0,
+                             scratch_bytes,
+                             multiply<true>,
+                             round_row<true>};
   static const bool there = has_avx512() && __builtin_cpu_supports("avx512bf16");
   return there ? &unit : nullptr;
 }
 
 const GemmUnit* avx512_unit() {
-  static const GemmUnit unit{"avx512",      "AVX-512", [](DType) { return true; },
-                             scratch_bytes, product,   round_row<false>};
+  static const GemmUnit unit{
+      "avx512", "AVX-512",       [](DType) { return true; }, 0, 0, scratch_bytes,
+      product,  round_row<false>};
   static const bool there = has_avx512();
   return there ? &unit : nullptr;
 }

@@ -79,46 +79,57 @@ std::vector<double> gemm_rates(DType dtype) {
 
 namespace {
 
-// The first unit from `name` on that has such products.
-const GemmUnit* from_name(std::string_view name, DType dtype) {
-  bool allowed = false;
+// The place in the list of the first unit that the environment allows.
+size_t first_allowed() {
+  const char* name = std::getenv("INKLING_CPU_CAPABILITY");
   std::string names;
-  for (const auto& [unit_name, unit] : kUnits) {
-    allowed = allowed || unit_name == name;
-    if (allowed && unit() != nullptr && unit()->multiplies(dtype)) return unit();
-    names += (names.empty() ? "" : unit_name == "default" ? " or " : ", ") + std::string(unit_name);
+  for (size_t i = 0; i < kUnits.size(); ++i) {
+    const std::string_view unit = kUnits[i].first;
+    if (name != nullptr && unit == name) return i;
+    names += (i == 0 ? "" : i + 1 == kUnits.size() ? " or " : ", ") + std::string(unit);
   }
-  INK_CHECK(allowed, "INKLING_CPU_CAPABILITY: expected ", names, ", got ", name);
-  return nullptr;
+  INK_CHECK(name == nullptr, "INKLING_CPU_CAPABILITY: expected ", names, ", got ", name);
+  return kUnits.size();
 }
 
-const GemmUnit* choose(DType dtype) {
-  const char* name = std::getenv("INKLING_CPU_CAPABILITY");
-  if (name != nullptr) return from_name(name, dtype);
+bool is_for(const GemmUnit& unit, DType dtype, bool small) {
+  return unit.multiplies(dtype) && (!small || unit.least_work == 0);
+}
+
+const GemmUnit* choose(DType dtype, bool small) {
+  const size_t first = first_allowed();
+  for (size_t i = first; i < kUnits.size(); ++i) {
+    const GemmUnit* unit = kUnits[i].second();
+    if (unit != nullptr && is_for(*unit, dtype, small)) return unit;
+  }
+  if (first < kUnits.size()) return nullptr;
   // Noise must not decide between two that are about as fast, because another unit gives other
   // bits. Where units differ in speed, they do so by a factor of about two.
   constexpr double kAsFast = 0.75;
   const std::vector<double> rates = gemm_rates(dtype);
-  const double best = *std::max_element(rates.begin(), rates.end());
+  double best = 0;
   for (size_t i = 0; i < rates.size(); ++i) {
-    if (rates[i] > 0 && rates[i] >= kAsFast * best) return gemm_units()[i];
+    if (is_for(*gemm_units()[i], dtype, small)) best = std::max(best, rates[i]);
+  }
+  for (size_t i = 0; i < rates.size(); ++i) {
+    const GemmUnit* unit = gemm_units()[i];
+    if (is_for(*unit, dtype, small) && rates[i] >= kAsFast * best) return unit;
   }
   return nullptr;
 }
 
+// The units for a dtype, chosen at its first product.
+template <DType dtype>
+const GemmUnit* chosen(bool small) {
+  static const std::array<const GemmUnit*, 2> units{choose(dtype, false), choose(dtype, true)};
+  return units[small];
+}
+
 }  // namespace
 
-const GemmUnit* gemm_unit(DType dtype) {
-  if (dtype == f64) {
-    static const GemmUnit* const unit = choose(f64);
-    return unit;
-  }
-  if (dtype == bf16) {
-    static const GemmUnit* const unit = choose(bf16);
-    return unit;
-  }
-  static const GemmUnit* const unit = choose(f32);
-  return unit;
+const GemmUnit* gemm_unit(DType dtype, bool small) {
+  if (dtype == f64) return chosen<f64>(small);
+  return dtype == bf16 ? chosen<bf16>(small) : chosen<f32>(small);
 }
 
 std::string gemm_backend() {

@@ -9,6 +9,7 @@
 
 #include "autograd/base/parallel.h"
 #include "autograd/gemm/gemv.h"
+#include "autograd/gemm/small_product.h"
 #include "autograd/gemm/units.h"
 #include "autograd/kernels/copy.h"
 #include "autograd/kernels/gemm.h"
@@ -61,15 +62,13 @@ int64_t batch_offset(const Array& x, int64_t index) {
 
 namespace {
 
-const void* address(const Array& x, int64_t at) {
-  return for_float("gemm", x.dtype(), [&]<class T>(T) -> const void* { return x.data<T>() + at; });
+const void* address(const Array& x) {
+  return for_float("gemm", x.dtype(), [&]<class T>(T) -> const void* { return x.data<T>(); });
 }
 
 }  // namespace
 
-GemmOperand operand_of(const Array& x, int64_t index) {
-  return {address(x, batch_offset(x, index)), x.dtype(), *matrix_layout(x)};
-}
+GemmOperand operand_of(const Array& x) { return {address(x), x.dtype(), *matrix_layout(x)}; }
 
 GemmResult result_of(Array& c) {
   void* data =
@@ -157,11 +156,12 @@ DType product_dtype(const Array& c, const Array& a, const Array& b) {
   return a.dtype() == bf16 || b.dtype() == bf16 ? bf16 : f32;
 }
 
-// Units pack their operands, and that pays if there is enough to multiply.
 const GemmUnit& unit_for(DType dtype, int64_t m, int64_t n, int64_t k) {
-  constexpr int64_t kLeastSide = 16, kLeastWork = 1 << 16;
-  const bool pays = std::min({m, n, k}) >= kLeastSide && m * n * k >= kLeastWork;
-  const GemmUnit* unit = pays ? gemm_unit(dtype) : nullptr;
+  const auto suits = [&](const GemmUnit* unit) {
+    return m * n * k >= unit->least_work && std::min({m, n, k}) >= unit->least_side;
+  };
+  const GemmUnit* unit = gemm_unit(dtype);
+  if (unit != nullptr && !suits(unit)) unit = gemm_unit(dtype, true);
   return unit != nullptr ? *unit : *openblas_unit();
 }
 
@@ -178,49 +178,51 @@ void unit_products(const GemmUnit& unit, Array& c, const Array& a, const Array& 
   const int64_t bytes = unit.scratch_bytes(dtype, sharing.m, sharing.n, sharing.k);
   Array scratch = Array::empty({sharing.threads, bytes}, DType::boolean, cpu_device);
   bool* memory = scratch.mutable_data<bool>();
-  const GemmResult whole = result_of(c);
+  const GemmOperand left = operand_of(a), right = operand_of(b);
+  const GemmResult result = result_of(c);
+  const char* row = bias.defined() ? static_cast<const char*>(address(bias)) : nullptr;
   sharing.for_each_tile([&](const Tile& tile, int64_t thread) {
     const auto [index, i, i_end, j, j_end] = tile;
     if (i == i_end || j == j_end) return;
-    unit.product({i_end - i, j_end - j, sharing.k, operand_of(a, index).from(i, 0),
-                  operand_of(b, index).from(0, j), whole.from(0, batch_offset(c, index)).from(i, j),
-                  accumulate, bias.defined() ? address(bias, j) : nullptr},
+    unit.product({i_end - i, j_end - j, sharing.k, left.at(batch_offset(a, index)).from(i, 0),
+                  right.at(batch_offset(b, index)).from(0, j),
+                  result.from(0, batch_offset(c, index)).from(i, j), accumulate,
+                  row != nullptr ? row + j * size_of(bias.dtype()) : nullptr},
                  memory + thread * bytes);
   });
 }
 
-// y += x0 b0 + x1 b1 + ..., four rows of b at a time.
-void add_integer_rows(int64_t* y, const int64_t* x, const int64_t* b, int64_t k, int64_t n) {
-  for (int64_t l = 0; l < k; l += 4) {
-    const int64_t* rows[4];
-    int64_t factors[4];
-    for (int64_t i = 0; i < 4; ++i) {
-      rows[i] = b + std::min(l + i, k - 1) * n;
-      factors[i] = l + i < k ? x[l + i] : 0;
-    }
-#pragma omp simd
-    for (int64_t j = 0; j < n; ++j)
-      y[j] += factors[0] * rows[0][j] + factors[1] * rows[1][j] + factors[2] * rows[2][j] +
-              factors[3] * rows[3][j];
-  }
-}
-
+// Integers, which no unit multiplies. Rows are padded to whole vectors.
 void integer_products(Array& c, const Array& a, const Array& b, bool accumulate) {
-  const Array left = contiguous(a), right = contiguous(b);
-  Array sums = c.is_contiguous() ? c : Array::empty(c.shape(), i64, c.device());
-  if (!accumulate) {
-    fill(sums, 0);
-  } else if (!c.is_contiguous()) {
-    copy(sums, c);
-  }
-  const int64_t m = c.size(-2), n = c.size(-1), k = a.size(-1);
+  const int64_t m = c.size(-2), n = c.size(-1), k = a.size(-1), width = whole_vectors<int64_t>(n);
+  const auto padded = [&](const Array& x) {
+    Shape shape = x.shape();
+    shape.back() = width;
+    Array y = Array::empty(shape, i64);
+    if (width > n) fill(y, 0);
+    return y;
+  };
+  const auto live = [](const Array& y, const Array& x) {
+    return y.seen_as({x.shape(), y.strides(), 0});
+  };
+  const Array left = contiguous(a);
+  Array right = padded(b), sums = padded(c), right_live = live(right, b), sums_live = live(sums, c);
+  copy(right_live, b);
+  if (accumulate) copy(sums_live, c);
   const int64_t *x = left.data<int64_t>(), *y = right.data<int64_t>();
   int64_t* to = sums.mutable_data<int64_t>();
-  parallel_for(c.numel() / n, kGrain / (n * k) + 1, [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row)
-      add_integer_rows(to + row * n, x + row * k, y + row / m * k * n, k, n);
-  });
-  if (!c.is_contiguous()) copy(c, sums);
+  const int64_t blocks = (m + kBlockRows - 1) / kBlockRows;
+  parallel_for(c.numel() / (m * n) * blocks, kWorthAThread / (kBlockRows * width * k + 1) + 1,
+               [&](int64_t begin, int64_t end) {
+                 for (int64_t item = begin; item < end; ++item) {
+                   const int64_t index = item / blocks, i = item % blocks * kBlockRows,
+                                 row = index * m + i;
+                   small_product<int64_t>(std::min<int64_t>(kBlockRows, m - i), k, width,
+                                          {x + row * k, k, 1}, y + index * k * width, width,
+                                          to + row * width, width, accumulate);
+                 }
+               });
+  copy(c, sums_live);
 }
 
 // c = start + a b, where start is a row that is added to all, c itself (accumulate), or nothing.

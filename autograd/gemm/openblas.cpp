@@ -1,5 +1,4 @@
-// Products of f32 and f64 by OpenBLAS: on processors for which there is no unit of our own, and for
-// those too small to be packed.
+// Products of f32 and f64 by OpenBLAS, for processors that no unit of our own knows.
 #include <cblas.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -55,12 +54,10 @@ void product(const GemmProduct& p, void*) {
 }  // namespace
 
 const GemmUnit* openblas_unit() {
-  static const GemmUnit unit{"default",
-                             "OpenBLAS",
-                             [](DType dtype) { return dtype != bf16; },
-                             [](DType, int64_t, int64_t, int64_t) { return int64_t{0}; },
-                             product,
-                             nullptr};
+  static const GemmUnit unit{
+      "default", "OpenBLAS", [](DType dtype) { return dtype != bf16; },
+      0,         0,          [](DType, int64_t, int64_t, int64_t) { return int64_t{0}; },
+      product,   nullptr};
   return &unit;
 }
 

@@ -25,10 +25,13 @@ struct GemmOperand {
   DType dtype;
   MatrixLayout layout;
 
+  /// The same, `offset` elements further on.
+  GemmOperand at(int64_t offset) const {
+    return {static_cast<const char*>(data) + offset * size_of(dtype), dtype, layout};
+  }
   /// The part of it that begins at (row, col).
   GemmOperand from(int64_t row, int64_t col) const {
-    const int64_t at = layout.transposed ? col * layout.ld + row : row * layout.ld + col;
-    return {static_cast<const char*>(data) + at * size_of(dtype), dtype, layout};
+    return at(layout.transposed ? col * layout.ld + row : row * layout.ld + col);
   }
   GemmOperand transposed() const { return {data, dtype, {!layout.transposed, layout.ld}}; }
 };
@@ -66,6 +69,9 @@ struct GemmUnit {
   /// Does it have products of this dtype?
   bool (*multiplies)(DType);
 
+  /// Products with fewer multiplications or a shorter side leave most of it idle.
+  int64_t least_work, least_side;
+
   /// Bytes of scratch memory that product() needs, aligned to 64.
   int64_t (*scratch_bytes)(DType dtype, int64_t m, int64_t n, int64_t k);
 
@@ -88,15 +94,16 @@ const std::vector<const GemmUnit*>& gemm_units();
 /// of gemm_units(), 0 if it has none. Takes some milliseconds.
 std::vector<double> gemm_rates(DType dtype);
 
-/// The unit for products of this dtype (choose.cpp). Null if none has such products.
-const GemmUnit* gemm_unit(DType dtype);
+/// The unit for products of this dtype (choose.cpp), or for those too small for the best one. Null
+/// if none has such products.
+const GemmUnit* gemm_unit(DType dtype, bool small = false);
 
 /// OpenBLAS, and its version and kernels, as in "OpenBLAS 0.3.21, SkylakeX kernels".
 const GemmUnit* openblas_unit();
 std::string openblas_version();
 
-/// Matrix number `index` of x; all of c, whose matrices lie at batch_offset().
-GemmOperand operand_of(const Array& x, int64_t index = 0);
+/// x and c, or the first of their matrices; the others lie at batch_offset().
+GemmOperand operand_of(const Array& x);
 GemmResult result_of(Array& c);
 
 /// Do products pack or convert operands in memory that the allocator counts? A GPU's library has

@@ -44,8 +44,8 @@ void round_row(bfloat16* to, const float* from, int64_t n, float factor) {
 }
 
 const GemmUnit* unit(const char* name, const char* title) {
-  static const GemmUnit unit{name,          title,   [](DType) { return true; },
-                             scratch_bytes, product, round_row};
+  static const GemmUnit unit{name,    title,    [](DType) { return true; }, 0, 0, scratch_bytes,
+                             product, round_row};
   return &unit;
 }
 

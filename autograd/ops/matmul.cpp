@@ -6,6 +6,15 @@
 namespace ink {
 namespace {
 
+// a b summed over the batch, of one dimension, for an operand of this shape that was broadcast over
+// all of it. Products are added up in place, because they may take far more memory than their sum.
+Tensor sum_of_products(const Tensor& a, const Tensor& b, const Shape& shape) {
+  if (grad_enabled() || shape.size() > 2 || a.dim() != 3) return sum_to(matmul(a, b), shape);
+  Tensor sum = zeros({a.size(1), b.size(2)}, {a.dtype() == bf16 ? f32 : a.dtype(), a.device()});
+  for (int64_t i = 0; i < a.size(0); ++i) kernel::gemm(sum, select(a, 0, i), select(b, 0, i), true);
+  return sum.to(a.dtype());
+}
+
 // c = a b for matrices, with a batch in front that broadcasts.
 //   da = dc b^T, db = a^T dc, each summed over the batch where it was broadcast
 Tensor batched_matmul(const Tensor& a, const Tensor& b) {
@@ -27,8 +36,8 @@ Tensor batched_matmul(const Tensor& a, const Tensor& b) {
   return record("matmul", {a, b}, c,
                 [sa = a.shape(), sb = b.shape(), a = Saved::input(a), b = Saved::input(b)](
                     const Tensor& dc, VjpContext& g) -> Grads {
-                  return {g.needs(0) ? sum_to(matmul(dc, transpose(*b, -2, -1)), sa) : Tensor(),
-                          g.needs(1) ? sum_to(matmul(transpose(*a, -2, -1), dc), sb) : Tensor()};
+                  return {g.needs(0) ? sum_of_products(dc, transpose(*b, -2, -1), sa) : Tensor(),
+                          g.needs(1) ? sum_of_products(transpose(*a, -2, -1), dc, sb) : Tensor()};
                 });
 }
 
