@@ -9,7 +9,7 @@ checkout=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../..")
 work=$(realpath -m "${1:-${TMPDIR:-/tmp}/inkling-aarch64}")
 # shellcheck source=/dev/null
 suite=${SUITE:-$(. /etc/os-release && echo "$VERSION_CODENAME")}
-tests=${TESTS:-'^test_(ops_.|attention|attention_parity|random|random_tensor|serialize|dataset|checkpoint|dropout|matmul|nn|train)$'}
+tests=${TESTS:-'^test_(ops_.|attention|attention_parity|gemm_units|random|random_tensor|serialize|dataset|checkpoint|dropout|matmul|nn|train)$'}
 root=$work/root lib=$work/root/usr/lib/aarch64-linux-gnu
 mkdir -p "$work"
 

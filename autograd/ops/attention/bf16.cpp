@@ -114,7 +114,7 @@ void forward_tile(const Sizes& size, float scale, int64_t head, int64_t i0, cons
     const auto& [top, total] = softmax[i];
     lse[i] = top + simd::log(total);
     gemm_unit(bf16)->round_row(out.row(head, i0 + i), own.sums + i * size.dv, size.dv,
-                           total > 0 ? 1 / total : 1);
+                               total > 0 ? 1 / total : 1);
   }
 }
 

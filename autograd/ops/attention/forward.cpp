@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "autograd/ops/attention/bf16.h"
+#include "autograd/ops/attention/decode.h"
 #include "autograd/ops/attention/mask.h"
 
 namespace ink::cpu {
@@ -111,6 +112,7 @@ class Forward {
 void attention(Array& out, Array& lse, const AttentionInputs& in) {
   const auto& [q, k, v, mask, rule] = in;
   if (out.numel() == 0 || k.size(-2) == 0) return fill(out, 0);
+  if (suits_attention_decode(in)) return attention_decode(out, lse, in);
   if (q.dtype() == f64) return Forward<double>(out, lse, in).run();
   if (q.dtype() == f32) return Forward<float>(out, lse, in).run();
   if (suits_attention_bf16(in)) return attention_bf16(out, lse, in);

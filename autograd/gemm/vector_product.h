@@ -1,0 +1,103 @@
+// Products of a matrix with a vector, on one thread: by dot products with the rows of a matrix, or by
+// adding its rows up.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "autograd/base/dtype.h"
+#include "autograd/gemm/small_product.h"
+
+namespace ink {
+namespace detail {
+
+/// Two vectors' worth of elements as T, from anywhere in memory: halves of a run, or of bf16 those
+/// with even and those with odd numbers, because that takes fewer instructions.
+template <class T, class From>
+struct Pair {
+  Vector<T> first, second;
+
+  explicit Pair(const From* x) : first(load_vector(x)), second(load_vector(x + kLanes<T>)) {}
+};
+template <>
+struct Pair<float, bfloat16> {
+  Vector<float> first, second;
+
+  explicit Pair(const bfloat16* x) {
+    typedef uint32_t Bits __attribute__((vector_size(kVectorBytes), aligned(2), may_alias));
+    const Bits bits = *reinterpret_cast<const Bits*>(x);
+    first = reinterpret_cast<Vector<float>>(bits << 16);
+    second = reinterpret_cast<Vector<float>>(bits & 0xffff0000);
+  }
+};
+
+/// The sum of a vector's lanes, by halves.
+template <class T>
+T sum_of_lanes(const Vector<T>& x) {
+  T lanes[kLanes<T>];
+  store_vector(lanes, x);
+  for (int64_t half = kLanes<T> / 2; half > 0; half /= 2) {
+    for (int64_t i = 0; i < half; ++i) lanes[i] += lanes[i + half];
+  }
+  return lanes[0];
+}
+
+/// The dot products of R rows, ld apart, with x; U pairs of vectors of each are summed separately.
+template <int R, int U, class T, class M>
+void dot_some_rows(const M* rows, int64_t ld, const M* x, int64_t n, T* totals) {
+  constexpr int64_t kRun = 2 * kLanes<T>;
+  Vector<T> sums[R][2 * U] = {};
+  const auto add = [&](int64_t at, int u) {
+    const Pair<T, M> factor(x + at);
+    for (int r = 0; r < R; ++r) {
+      const Pair<T, M> element(rows + r * ld + at);
+      sums[r][2 * u] += element.first * factor.first;
+      sums[r][2 * u + 1] += element.second * factor.second;
+    }
+  };
+  int64_t i = 0;
+  for (; i + U * kRun <= n; i += U * kRun) {
+    for (int u = 0; u < U; ++u) add(i + u * kRun, u);
+  }
+  for (; i + kRun <= n; i += kRun) add(i, 0);
+  for (int r = 0; r < R; ++r) {
+    Vector<T> sum = sums[r][0];
+    for (int u = 1; u < 2 * U; ++u) sum += sums[r][u];
+    T total = sum_of_lanes<T>(sum);
+    for (int64_t l = i; l < n; ++l)
+      total += static_cast<T>(rows[r * ld + l]) * static_cast<T>(x[l]);
+    totals[r] = total;
+  }
+}
+
+}  // namespace detail
+
+/// totals[r] = the dot product of row r, ld elements from the one before, with x, of n elements.
+template <class T, class M>
+void dot_rows(const M* rows, int64_t ld, const M* x, int64_t n, T* totals, int64_t count) {
+  int64_t r = 0;
+  for (; r + 4 <= count; r += 4) detail::dot_some_rows<4, 1>(rows + r * ld, ld, x, n, totals + r);
+  for (; r < count; ++r) detail::dot_some_rows<1, 4>(rows + r * ld, ld, x, n, totals + r);
+}
+
+/// sums[j] = the sum of x[l] times element j of row l, ld elements from the one before, for k rows.
+template <class T, class M, class X>
+void add_rows(const M* rows, int64_t ld, const X* x, int64_t k, T* sums, int64_t n) {
+  std::fill_n(sums, n, T{0});
+  int64_t l = 0;
+  for (; l + 4 <= k; l += 4) {
+    const M *m0 = rows + l * ld, *m1 = m0 + ld, *m2 = m1 + ld, *m3 = m2 + ld;
+    const T x0 = static_cast<T>(x[l]), x1 = static_cast<T>(x[l + 1]), x2 = static_cast<T>(x[l + 2]),
+            x3 = static_cast<T>(x[l + 3]);
+#pragma omp simd
+    for (int64_t j = 0; j < n; ++j)
+      sums[j] += x0 * static_cast<T>(m0[j]) + x1 * static_cast<T>(m1[j]) +
+                 (x2 * static_cast<T>(m2[j]) + x3 * static_cast<T>(m3[j]));
+  }
+  for (; l < k; ++l) {
+    for (int64_t j = 0; j < n; ++j)
+      sums[j] += static_cast<T>(x[l]) * static_cast<T>(rows[l * ld + j]);
+  }
+}
+
+}  // namespace ink
