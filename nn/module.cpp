@@ -229,7 +229,22 @@ NamedTensors Module::state_dict() const {
   return list;
 }
 
-void Module::load_state_dict(const NamedTensors& state) {
+// Gives the target the value: by an exchange of their memory where nobody else can see the value's.
+static void take_or_copy(Tensor& target, Tensor value) {
+  value = value.to(target.device());
+  const auto is_whole = [](const Tensor& x) {
+    const Storage& memory = *x.storage();
+    return x.is_contiguous() && memory.bytes == x.numel() * size_of(x.dtype()) && !memory.foreign();
+  };
+  const bool alone = value.shared_impl().use_count() == 1 && value.storage().use_count() == 1;
+  if (alone && value.dtype() == target.dtype() && is_whole(value) && is_whole(target)) {
+    target.storage()->swap(*value.storage());
+  } else {
+    target.copy_(value);
+  }
+}
+
+void Module::load_state_dict(NamedTensors state) {
   std::unordered_map<std::string, Tensor> targets;
   for_each_tensor(*this, "", [&](const std::string& name, const Field& field) {
     if (field.saved) targets.emplace(name, *field.tensor());
@@ -260,10 +275,7 @@ void Module::load_state_dict(const NamedTensors& state) {
   INK_CHECK(problems.empty(), "load_state_dict: the names or shapes do not fit:", problems.text());
 
   const NoGrad no_grad;
-  for (const auto& [name, value] : state) {
-    Tensor target = targets.at(name);
-    target.copy_(value.to(target.device()));
-  }
+  for (auto& [name, value] : state) take_or_copy(targets.at(name), std::exchange(value, {}));
 }
 
 // ---- what changes all of it

@@ -120,8 +120,9 @@ class Module {
   NamedTensors state_dict() const;
   /// Copies values in and converts their dtype; handles to the parameters stay valid. If names are
   /// missing or unexpected, or shapes differ, one error lists them all, and nothing is copied. A
-  /// tied parameter may come under any of its names.
-  void load_state_dict(const NamedTensors& state);
+  /// tied parameter may come under any of its names. Memory that `state` alone holds, as in
+  /// load_state_dict(load(file)), is taken instead of copied.
+  void load_state_dict(NamedTensors state);
 
   // ---- changes of the whole tree
   void train(bool mode = true);  // sets `training`, which layers read

@@ -169,6 +169,26 @@ TEST(Module, LoadsWhatAnotherSaved) {
   EXPECT_EQ(to(x).tolist(), from(x).tolist());
 }
 
+TEST(Module, TakesMemoryThatNobodyElseCanSee) {
+  Linear layer(2, 3, false);
+  const auto place = [&](Tensor value) {  // of the weight when it has this value
+    NamedTensors state;
+    state.emplace_back("weight", std::move(value));
+    layer.load_state_dict(std::move(state));
+    return layer.weight.data<float>();
+  };
+  const float* own = layer.weight.data<float>();
+  Tensor value = ones({3, 2});
+  float* const given = value.mutable_data<float>();
+  const NoGrad no_grad;  // views keep no other tensor
+  EXPECT_EQ(place(value), own);
+  EXPECT_EQ(place(value.detach()), own);
+  EXPECT_EQ(place(from_blob(given, {3, 2}, value.options(), [](void*) {})), own);
+  EXPECT_EQ(place(ones({2, 3}).transpose(0, 1)), own);
+  EXPECT_EQ(place(ones({4, 2}).narrow(0, 1, 3)), own);
+  EXPECT_EQ(place(std::move(value)), given);
+}
+
 TEST(Module, ListsEverythingThatDoesNotFitAndCopiesNothing) {
   Net net;
   const Values before = net.in.bias.tolist();
