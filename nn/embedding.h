@@ -22,8 +22,9 @@ struct Embedding : Module {
       : num_embeddings(num),
         embedding_dim(dim),
         padding_idx(padding),
-        weight(randn(
+        weight(empty(
             {detail::checked_size("Embedding", num), detail::checked_size("Embedding", dim)})) {
+    init::normal_(weight, 0, 1);
     if (padding) init::zeros_(weight.select(0, *padding));
   }
 

@@ -8,6 +8,13 @@
 
 namespace ink::init {
 
+/// While it lives, uniform_ and normal_ leave what requires grad as it is and draw nothing: for a
+/// model whose parameters are loaded as soon as it is made. As torch.nn.utils.skip_init.
+struct Skip : FlagGuard {
+  [[nodiscard]] Skip() : FlagGuard(&Context::skip_init, true) {}
+};
+inline bool skips(const Tensor& x) { return context().skip_init && x.requires_grad(); }
+
 inline void zeros_(Tensor x) {
   const NoGrad no_grad;
   x.zero_();
@@ -20,11 +27,13 @@ inline void ones_(Tensor x) {
 
 /// Uniform in [from, to).
 inline void uniform_(Tensor x, double from, double to) {
+  if (skips(x)) return;
   const NoGrad no_grad;
   ink::uniform_(x, from, to);
 }
 
 inline void normal_(Tensor x, double mean, double std) {
+  if (skips(x)) return;
   const NoGrad no_grad;
   ink::normal_(x, mean, std);
 }

@@ -121,6 +121,33 @@ TEST(GPT, StartsAsGPT2Does) {
   EXPECT_NEAR(model.loss(ids_of(8, 6), ids_of(8, 6)).item(), std::log(7.0), 0.3);
 }
 
+// Nothing is drawn for parameters that are loaded anyway, and the values loaded are not copied.
+TEST(GPT, IsMadeToBeLoaded) {
+  const GPT first(tiny());
+  NamedTensors state;
+  std::vector<const float*> given, taken;
+  for (const auto& [name, value] : first.state_dict()) {
+    state.emplace_back(name, value.clone());
+    given.push_back(state.back().second.data<float>());
+  }
+  manual_seed(5);
+  const Tensor drawn = rand({2});
+  manual_seed(5);
+  const auto loaded = [] {
+    const init::Skip skip;
+    return GPT(tiny());
+  };
+  GPT second = loaded();
+  EXPECT_TRUE(same_bits(rand({2}), drawn));
+  EXPECT_TRUE(same_bits(second.ln_f.weight, ones({8})))
+      << "nothing was drawn, so it has its values";
+  second.load_state_dict(std::move(state));
+  for (const auto& entry : second.state_dict()) taken.push_back(entry.second.data<float>());
+  EXPECT_EQ(taken, given);
+  const Tensor ids = ids_of(2, 6);
+  EXPECT_TRUE(same_bits(second(ids), first(ids)));
+}
+
 TEST(GPT, LossIsThatOfItsLogits) {
   const GPT model(tiny());
   const Tensor ids = ids_of(3, 6), targets = ids_of(3, 6);

@@ -35,6 +35,7 @@ struct Context {
   bool grad_enabled = true;          // record a graph? (NoGrad)
   bool composed = false;             // run fused ops as their definitions? (Composed)
   bool recompute = false;            // compute cheap values again in backward? (Recompute)
+  bool skip_init = false;            // give parameters no first values? (init::Skip)
   DType autocast = DType::f32;       // what fused ops round f32 operands to (Autocast)
   DType default_dtype = DType::f32;  // of the factories and of floating literals
   Device default_device;
