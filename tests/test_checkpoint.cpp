@@ -259,6 +259,31 @@ TEST_F(CheckpointTest, FallsBackFromAnyDamage) {
   EXPECT_EQ(messages.size(), 24u);
 }
 
+// Whoever wants the model alone does not need the optimizer's file; all others do, as before.
+TEST_F(CheckpointTest, TheModelAloneNeedsNoOptimizer) {
+  save(1);
+  const std::string file = "ckpt/optimizer.safetensors";
+  const auto expect_model = [&](const std::string& state_of_file) {
+    const LoadedCheckpoint loaded = load_checkpoint(out.path(), "ckpt", Parts::model);
+    EXPECT_EQ(loaded.state.at("number"), 1) << state_of_file;
+    EXPECT_EQ(loaded.model.at(0).second.tolist(), numbered(1).model.at(0).second.tolist());
+    EXPECT_TRUE(loaded.optimizer.empty()) << state_of_file;
+  };
+  expect_model("whole");
+  flip_byte(file, 100);
+  expect_model("damaged");
+  EXPECT_NE(load_error().find("OUT/" + file + ": expected"), std::string::npos) << load_error();
+  fs::remove(out / file);
+  expect_model("missing");
+  EXPECT_NE(load_error().find("OUT/" + file + ": "), std::string::npos) << load_error();
+  EXPECT_TRUE(messages.empty());
+  flip_byte("ckpt/model.safetensors", 100);
+  EXPECT_NE(error_of([&] {
+              load_checkpoint(out.path(), "ckpt", Parts::model);
+            }).find("model.safetensors: expected"),
+            std::string::npos);
+}
+
 TEST_F(CheckpointTest, SaysWhatItFellBackFrom) {
   save(1);
   save(2);

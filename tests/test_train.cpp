@@ -470,6 +470,34 @@ TEST(Program, ADamagedCheckpointFallsBackToTheOneBefore) {
   EXPECT_NE(sampled.err.find("ckpt.prev"), std::string::npos) << sampled.err;
 }
 
+// The optimizer's state is needed by whoever trains on, and by nobody else.
+TEST(Program, ARunWithoutItsOptimizerWritesAndDoesNotGoOn) {
+  const Folder folder;
+  const std::string out = " --out_dir " + (folder / "out").string();
+  EXPECT_EQ(run_program(small_flags(folder, "out")).code, 0);
+  const auto sampled = [&] {
+    return run_program("sample --max_new_tokens 9 --temperature 0" + out);
+  };
+  const Ran before = sampled();
+  std::vector<std::filesystem::path> files;
+  for (const char* name : {"ckpt", "ckpt.prev", "best"}) {
+    files.push_back(folder / "out" / name / "optimizer.safetensors");
+    std::filesystem::resize_file(files.back(), 100);
+  }
+  for (const char* reason : {"expected", "cannot"}) {
+    const Ran after = sampled(), resumed = run_program("train --init_from resume" + out);
+    EXPECT_EQ(after.code, 0) << after.err;
+    EXPECT_EQ(after.out, before.out);
+    EXPECT_EQ(after.err, "");
+    EXPECT_EQ(run_program("info" + out).code, 0);
+    EXPECT_EQ(resumed.code, 1);
+    EXPECT_NE(resumed.err.find("/ckpt/optimizer.safetensors: " + std::string(reason)),
+              std::string::npos)
+        << resumed.err;
+    for (const auto& file : files) std::filesystem::remove(file);
+  }
+}
+
 TEST(Device, Names) {
   EXPECT_EQ(parse_device("cpu"), cpu_device);
   EXPECT_EQ(parse_device("cuda"), (Device{Device::CUDA, 0}));

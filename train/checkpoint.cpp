@@ -109,17 +109,18 @@ void check_file(const fs::path& file, const Json& expected) {
             got.at("crc64"), "; the file is damaged");
 }
 
-LoadedCheckpoint load_folder(const fs::path& folder) {
+LoadedCheckpoint load_folder(const fs::path& folder, Parts parts) {
   const Json state = read_state(folder);
-  for (const char* file : {kConfig, kModel, kOptimizer})
-    check_file(folder / file, state.at("files").at(file));
+  for (const std::string file : {kConfig, kModel, kOptimizer})
+    if (parts == Parts::all || file != kOptimizer)
+      check_file(folder / file, state.at("files").at(file));
   LoadedCheckpoint loaded;
   loaded.config = read_json(folder / kConfig);
   INK_CHECK(loaded.config.is_object(), (folder / kConfig).string(),
             ": expected a JSON object, got ", quoted(loaded.config));
   loaded.state = state.at("state");
   loaded.model = load(folder / kModel);
-  loaded.optimizer = load(folder / kOptimizer);
+  if (parts == Parts::all) loaded.optimizer = load(folder / kOptimizer);
   loaded.folder = folder;
   return loaded;
 }
@@ -227,7 +228,7 @@ static std::pair<ino_t, int64_t> identity(const fs::path& folder) {
   return {status.st_ino, int64_t{status.st_ctim.tv_sec} * 1'000'000'000 + status.st_ctim.tv_nsec};
 }
 
-LoadedCheckpoint load_checkpoint(const fs::path& out_dir, const std::string& name,
+LoadedCheckpoint load_checkpoint(const fs::path& out_dir, const std::string& name, Parts parts,
                                  const std::function<void(const LoadedCheckpoint&)>& use) {
   std::string reasons;
   const auto newest = identity(out_dir / name);
@@ -239,15 +240,15 @@ LoadedCheckpoint load_checkpoint(const fs::path& out_dir, const std::string& nam
     };
     if (!is_there(folder)) continue;
     try {
-      LoadedCheckpoint loaded = load_folder(folder);
-      if (is_replaced()) return load_checkpoint(out_dir, name, use);
+      LoadedCheckpoint loaded = load_folder(folder, parts);
+      if (is_replaced()) return load_checkpoint(out_dir, name, parts, use);
       if (use) use(loaded);
       if (folder.filename() != name)
         log_message("load_checkpoint: ", folder.string(), " is used in place of ",
                     (out_dir / name).string(), reasons.empty() ? ", which is missing" : reasons);
       return loaded;
     } catch (const Error& error) {
-      if (is_replaced()) return load_checkpoint(out_dir, name, use);
+      if (is_replaced()) return load_checkpoint(out_dir, name, parts, use);
       reasons += std::string("\n  ") + error.what();
     }
   }

@@ -35,6 +35,10 @@ struct Checkpoint {
   NamedTensors optimizer = {};
 };
 
+/// What is loaded of a checkpoint. `model` leaves the optimizer's state out. Its file, twice as
+/// large as the model's, may then be damaged or missing.
+enum class Parts { all, model };
+
 /// Throws if a save would replace something that is not a checkpoint of inkling: a file, or a
 /// folder that contains anything else.
 void check_replaceable(const std::filesystem::path& out_dir, const std::string& name);
@@ -44,15 +48,16 @@ void check_replaceable(const std::filesystem::path& out_dir, const std::string& 
 void save_checkpoint(const std::filesystem::path& out_dir, const std::string& name,
                      const Checkpoint& checkpoint);
 
-/// The checkpoint out_dir/name and the folder in which it was found. If it is missing or one of its
-/// files is damaged, the newest whole one of name.tmp (complete, but not yet renamed) and name.prev
-/// is taken instead, and logged. If there is none, one error says what is wrong with each. `use` is
-/// called with each checkpoint until it does not throw, so that one with invalid contents is passed
-/// over, too.
+/// The checkpoint out_dir/name and the folder in which it was found. If it is missing or one of the
+/// files that `parts` needs is damaged, the newest whole one of name.tmp (complete, but not yet
+/// renamed) and name.prev is taken instead, and logged. If there is none, one error says what is
+/// wrong with each. `use` is called with each checkpoint until it does not throw, so that one with
+/// invalid contents is passed over, too.
 struct LoadedCheckpoint : Checkpoint {
   std::filesystem::path folder;
 };
 LoadedCheckpoint load_checkpoint(const std::filesystem::path& out_dir, const std::string& name,
+                                 Parts parts = Parts::all,
                                  const std::function<void(const LoadedCheckpoint&)>& use = {});
 
 /// Is there a checkpoint to load, whole or damaged?

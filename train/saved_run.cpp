@@ -4,7 +4,6 @@
 
 #include "autograd/io/foreign.h"
 #include "data/file.h"
-#include "train/checkpoint.h"
 #include "train/memory.h"
 
 namespace ink {
@@ -56,9 +55,10 @@ SavedRun read_run(const LoadedCheckpoint& saved) {
 
 }  // namespace
 
-SavedRun load_run(const std::filesystem::path& out_dir, const std::string& name) {
+SavedRun load_run(const std::filesystem::path& out_dir, const std::string& name, Parts parts) {
   SavedRun run;
-  load_checkpoint(out_dir, name, [&](const LoadedCheckpoint& saved) { run = read_run(saved); });
+  load_checkpoint(out_dir, name, parts,
+                  [&](const LoadedCheckpoint& saved) { run = read_run(saved); });
   return run;
 }
 

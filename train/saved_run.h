@@ -9,6 +9,7 @@
 
 #include "autograd/io/serialize.h"
 #include "data/tokenizer.h"
+#include "train/checkpoint.h"
 #include "train/config.h"
 
 namespace ink {
@@ -27,13 +28,14 @@ struct SavedRun {
   std::string data;     // fingerprint of the data files; empty: not known
   int64_t step = 0, validated_step = 0;
   std::optional<double> best_val_loss;
-  NamedTensors model_state, optimizer_state;
+  NamedTensors model_state, optimizer_state;  // the second one is empty with Parts::model
   std::filesystem::path folder;
 };
 
 /// The checkpoint out_dir/name ("ckpt" or "best"), or the one before if its files are damaged or
 /// their contents invalid. Errors name file, field, what was expected and what was found.
-SavedRun load_run(const std::filesystem::path& out_dir, const std::string& name);
+SavedRun load_run(const std::filesystem::path& out_dir, const std::string& name,
+                  Parts parts = Parts::all);
 
 /// Size and CRC-64 of files joined, as text; empty for no files, or if one is not a regular file.
 std::string fingerprint_of(const std::vector<std::string>& files);

@@ -399,12 +399,14 @@ std::string Trainer::find_non_finite() {
 LoadedModel load_model(const std::string& out_dir, const std::string& name) {
   const bool best = name.empty() && checkpoint_exists(out_dir, kBestCheckpoint);
   LoadedModel loaded;
-  static_cast<SavedRun&>(loaded) = load_run(out_dir, !name.empty() ? name
-                                                     : best        ? kBestCheckpoint
-                                                                   : kLastCheckpoint);
-  loaded.model = make_model(loaded.config.model, loaded.config.gpt(loaded.tokenizer->vocab_size()));
+  const std::string which = !name.empty() ? name : best ? kBestCheckpoint : kLastCheckpoint;
+  static_cast<SavedRun&>(loaded) = load_run(out_dir, which, Parts::model);
+  {
+    const init::Skip skip;
+    loaded.model =
+        make_model(loaded.config.model, loaded.config.gpt(loaded.tokenizer->vocab_size()));
+  }
   loaded.model->load_state_dict(std::exchange(loaded.model_state, {}));
-  loaded.optimizer_state.clear();
   loaded.model->eval();
   return loaded;
 }

@@ -146,7 +146,7 @@ struct LoadedModel : SavedRun {
   std::unique_ptr<GPT> model;
 };
 /// Loads out_dir/name: "ckpt", "best", or, for "", best if there is one and ckpt otherwise. The
-/// model is in eval mode, on the context's default device.
+/// model is in eval mode, on the context's default device. The optimizer's state is not read.
 LoadedModel load_model(const std::string& out_dir, const std::string& name = "");
 
 /// Lets a model continue `start`, and passes each piece of text to `write` as it is chosen. An
