@@ -162,15 +162,26 @@ Buffer::Buffer(const Tensor& value)
   if (defined()) impl().is_buffer = true;
 }
 
-std::vector<Field> detail::named_fields(std::vector<Field> base, const char* names,
-                                        const std::vector<Field>& fields) {
-  std::istringstream text(names);
-  for (Field field : fields) {
-    std::getline(text >> std::ws, field.name, ',');
-    field.name.erase(field.name.find_last_not_of(" \t\n") + 1);
+std::vector<std::string> detail::split_names(const char* list) {
+  std::istringstream text(list);
+  std::vector<std::string> names;
+  for (std::string name; std::getline(text >> std::ws, name, ',');) {
+    name.erase(name.find_last_not_of(" \t\n") + 1);
+    names.push_back(name);
+  }
+  return names;
+}
+
+std::vector<Field> detail::named_fields(std::vector<Field> base,
+                                        const std::vector<std::string>& names,
+                                        std::initializer_list<Field> fields) {
+  base.reserve(base.size() + fields.size());
+  auto name = names.begin();
+  for (const Field& field : fields) {
     for (const Field& other : base)
-      INK_CHECK(other.name != field.name, "INK_FIELDS: two fields have the name ", field.name);
-    if (field.given()) base.push_back(field);
+      INK_CHECK(other.name != *name, "INK_FIELDS: two fields have the name ", *name);
+    if (field.given()) base.emplace_back(field).name = *name;
+    ++name;
   }
   return base;
 }

@@ -253,9 +253,11 @@ std::string text(const Args&... args) {
   (out << ... << args);
   return out.str();
 }
-/// The fields of `base`, then `fields` with the names in a list: "ln_1, attn".
-std::vector<Field> named_fields(std::vector<Field> base, const char* names,
-                                const std::vector<Field>& fields);
+/// "ln_1, attn" -> {"ln_1", "attn"}
+std::vector<std::string> split_names(const char* list);
+/// The fields of `base`, then `fields` with their names.
+std::vector<Field> named_fields(std::vector<Field> base, const std::vector<std::string>& names,
+                                std::initializer_list<Field> fields);
 
 /// Tells a type from a member: (Base)-kind is a cast to Base, (member)-kind is the operator below.
 struct FieldKind {
@@ -288,18 +290,19 @@ Field::Field(std::vector<T>& items) {
 /// listed, printed and saved. The first may be the module type that this one extends; its fields
 /// then come first. A forgotten parameter is an error as soon as anyone, such as an optimizer,
 /// calls parameters().
-#define INK_FIELDS(first, ...)                                                      \
-  std::vector<::ink::Field> fields() override {                                     \
-    return [this](auto ink_kind) {                                                  \
-      using ink_first = decltype((first)-ink_kind);                                 \
-      if constexpr (std::is_same_v<ink_first, ::ink::Field>) {                      \
-        return ::ink::detail::named_fields(                                         \
-            {}, #first __VA_OPT__(", ") #__VA_ARGS__,                               \
-            {ink_kind.as_field((first)-ink_kind) __VA_OPT__(, ) __VA_ARGS__});      \
-      } else {                                                                      \
-        return ::ink::detail::named_fields(this->ink_first::fields(), #__VA_ARGS__, \
-                                           {__VA_ARGS__});                          \
-      }                                                                             \
-    }(::ink::detail::FieldKind());                                                  \
-  }                                                                                 \
+#define INK_FIELDS(first, ...)                                                                   \
+  std::vector<::ink::Field> fields() override {                                                  \
+    return [this](auto ink_kind) {                                                               \
+      using ink_first = decltype((first)-ink_kind);                                              \
+      if constexpr (std::is_same_v<ink_first, ::ink::Field>) {                                   \
+        static const auto ink_names =                                                            \
+            ::ink::detail::split_names(#first __VA_OPT__(", ") #__VA_ARGS__);                    \
+        return ::ink::detail::named_fields(                                                      \
+            {}, ink_names, {ink_kind.as_field((first)-ink_kind) __VA_OPT__(, ) __VA_ARGS__});    \
+      } else {                                                                                   \
+        static const auto ink_names = ::ink::detail::split_names(#__VA_ARGS__);                  \
+        return ::ink::detail::named_fields(this->ink_first::fields(), ink_names, {__VA_ARGS__}); \
+      }                                                                                          \
+    }(::ink::detail::FieldKind());                                                               \
+  }                                                                                              \
   size_t object_bytes() const override { return sizeof(*this); }
