@@ -2,7 +2,10 @@
 // again instead of kept.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <functional>
+#include <random>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -80,6 +83,72 @@ TEST(Memory, BlocksOfAFewPagesServeOneAnother) {
   EXPECT_EQ(block_of(3 * kMiB / 16).data<bool>(), start);
 }
 
+// What the allocator holds after the work, over the most that was in use.
+double held_over_peak(const std::function<void()>& work) {
+  empty_cache();
+  reset_peak_memory();
+  work();
+  const MemoryStats after = memory_stats();
+  return static_cast<double>(after.bytes_held) / static_cast<double>(after.peak_bytes_in_use);
+}
+
+TEST(Memory, OneSizeAfterAnotherHoldsLittleMoreThanThePeak) {
+  std::vector<int64_t> sizes;
+  for (int64_t bytes = 200; bytes < 2 * kMiB; bytes += bytes / 7) sizes.push_back(bytes);
+  for (const char* order : {"growing", "shrinking"}) {
+    EXPECT_LT(held_over_peak([&] {
+                for (const int64_t bytes : sizes) {
+                  std::vector<Tensor> alive;
+                  for (int64_t i = 0; i < 16 * kMiB / bytes; ++i) alive.push_back(block_of(bytes));
+                }
+              }),
+              1.25)
+        << order;
+    std::reverse(sizes.begin(), sizes.end());
+  }
+}
+
+TEST(Memory, ATensorThatGrowsHoldsTwiceThePeakAtMost) {
+  EXPECT_LT(held_over_peak([] {
+              Tensor x = block_of(64);
+              while (x.numel() < 32 * kMiB) x = block_of(x.numel() * 17 / 16);
+            }),
+            2);
+}
+
+// Sizes of all magnitudes. Lifetimes are random, and so is how much is alive.
+TEST(Memory, RandomSizesAndLifetimesHoldTwiceThePeakAtMost) {
+  std::mt19937 random(1);
+  for (const double largest : {4096.0, 65536.0, 2.0 * kMiB}) {
+    EXPECT_LT(held_over_peak([&] {
+                std::uniform_real_distribution<double> magnitude(std::log(64), std::log(largest));
+                std::vector<Tensor> alive(2000);
+                for (int i = 0; i < 40000; ++i) {
+                  Tensor& x = alive[random() % alive.size()];
+                  x = {};
+                  if (random() % 10000 > static_cast<unsigned>(i) % 10000)
+                    x = block_of(static_cast<int64_t>(std::exp(magnitude(random))));
+                }
+              }),
+              2)
+        << largest;
+  }
+}
+
+TEST(MemoryDeathTest, TheAddressSanitizerSeesTheEndOfABlockAmongOthers) {
+#ifndef __SANITIZE_ADDRESS__
+  GTEST_SKIP() << "needs the address sanitizer";
+#endif
+  for (const int64_t size : {16, 1000, 5000}) {
+    const Tensor blocks[] = {ones({size}), ones({size}), ones({size})};
+    for (const Tensor& x : blocks) {
+      const float* data = x.data<float>();
+      EXPECT_DEATH(static_cast<void>(std::vector<float>(data, data + size + 1)),
+                   "use-after-poison");
+    }
+  }
+}
+
 // The head's weight has its gradient since forward.
 TEST(Memory, AGradientThatAnOpKeptBecomesItsLeafsOwn) {
   const int64_t V = 20000, C = 64;
@@ -139,7 +208,7 @@ TEST(Memory, EveryBlockIsAlignedAndAsLargeAsItIsSaidToBe) {
     EXPECT_EQ(reinterpret_cast<uintptr_t>(x.data<bool>()) % 64, 0u) << bytes;
     EXPECT_EQ(memory_stats().bytes_in_use - before, block_bytes(bytes)) << bytes;
     EXPECT_GE(block_bytes(bytes), bytes);
-    EXPECT_LE(static_cast<double>(block_bytes(bytes)), 1.125 * static_cast<double>(bytes) + 64);
+    EXPECT_LE(static_cast<double>(block_bytes(bytes)), 1.125 * static_cast<double>(bytes) + 128);
   }
 }
 
@@ -150,7 +219,7 @@ TEST(Memory, EmptyCacheGivesBackAllThatIsFree) {
   second = {};
   EXPECT_GE(memory_stats().bytes_held, memory_stats().bytes_in_use + 4 * kMiB);
   empty_cache();
-  EXPECT_EQ(memory_stats().bytes_held, memory_stats().bytes_in_use);
+  EXPECT_LT(memory_stats().bytes_held, memory_stats().bytes_in_use + kMiB / 16);  // parts of pages
   second = full({kMiB}, 5);
   EXPECT_EQ(sum(first).item() + sum(second).item() + sum(third).item(), 9.0 * kMiB);
   EXPECT_EQ(sum(small).item(), 40);

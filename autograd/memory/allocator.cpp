@@ -1,16 +1,15 @@
 // The caching allocator: freed blocks are kept for reuse, so that a training loop that repeats its
-// shapes asks the system for memory in its first steps only. Small ones wait in lists by rounded
-// size. Large ones are whole pages, cut out of free ranges and merged with their free neighbours
-// afterwards, so that memory freed in one size serves another: a process holds little more than it
-// ever used at once.
+// shapes asks the system for memory in its first steps only. Blocks are cut out of free ranges and
+// merge with their free neighbours afterwards, so that memory freed in one size serves another: a
+// process holds little more than it ever used at once. A small block merges late: until the ranges
+// have no room, it waits for the next request of its size, which is served several times faster.
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
-#include <cstdlib>
 #include <cstring>
-#include <map>
 #include <mutex>
 #include <set>
 #include <utility>
@@ -23,7 +22,9 @@
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
+#define ASAN_RED_ZONE 64  // poisoned bytes after a small block, because a live one may follow
 #else
+#define ASAN_RED_ZONE 0
 #define ASAN_POISON_MEMORY_REGION(start, size) (static_cast<void>(start), static_cast<void>(size))
 #define ASAN_UNPOISON_MEMORY_REGION(start, size) (static_cast<void>(start), static_cast<void>(size))
 #endif
@@ -33,7 +34,7 @@ namespace {
 
 constexpr int64_t kAlignment = 64;
 constexpr char kGuardByte = 0x5a;
-constexpr int64_t kLarge = int64_t{1} << 16;
+constexpr int64_t kLarge = int64_t{1} << 16;  // from here on, blocks merge at once
 constexpr int64_t kHugePage = int64_t{2} << 20;
 
 int64_t page_size() {
@@ -46,14 +47,17 @@ int64_t physical_memory() {
 }
 
 int64_t round_up(int64_t bytes, int64_t step) { return (bytes + step - 1) / step * step; }
+int64_t bytes_to_next(int64_t step, const void* address) {
+  const auto at = reinterpret_cast<intptr_t>(address);
+  return round_up(at, step) - at;
+}
 
-// Large sizes are whole pages, cut from mappings of huge pages. Small ones are rounded up to an
-// eighth of their power of two: at most 12.5 % is lost, and few distinct sizes remain.
+// A size is rounded up to an eighth of its power of two, or to whole pages if that is less: at most
+// 12.5 % is lost, and few distinct sizes remain.
 int64_t rounded(int64_t bytes) {
-  if (bytes >= kLarge) return round_up(bytes, page_size());
-  const int64_t size = std::max(bytes, kAlignment);
+  const int64_t size = std::max(bytes < kLarge ? bytes + ASAN_RED_ZONE : bytes, kAlignment);
   const auto power = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(size)));
-  return round_up(size, std::max(power / 8, kAlignment));
+  return round_up(size, std::clamp(power / 8, kAlignment, page_size()));
 }
 
 // Where the first mapping should go: at the start of a wide gap, so that the next ones can follow
@@ -63,8 +67,7 @@ char* start_of_gap() {
   void* gap = mmap(nullptr, width, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (gap == MAP_FAILED) return nullptr;
   munmap(gap, width);
-  const auto address = reinterpret_cast<uintptr_t>(gap);
-  return static_cast<char*>(gap) + (kHugePage - address % kHugePage) % kHugePage;
+  return static_cast<char*>(gap) + bytes_to_next(kHugePage, gap);
 }
 
 class CpuAllocator {
@@ -107,8 +110,8 @@ class CpuAllocator {
  private:
   void* allocate_plain(int64_t bytes) {
     const int64_t size = rounded(bytes);
-    void* block = take_cached(size);
-    if (block == nullptr) block = take_new(bytes, size);
+    void* block = take(size);
+    if (block == nullptr) block = take_merged(bytes, size);
     stats_.bytes_in_use += size;
     stats_.peak_bytes_in_use = std::max(stats_.peak_bytes_in_use, stats_.bytes_in_use);
     ASAN_UNPOISON_MEMORY_REGION(block, static_cast<size_t>(bytes));
@@ -123,11 +126,8 @@ class CpuAllocator {
     const int64_t size = rounded(bytes);
     ASAN_POISON_MEMORY_REGION(block, static_cast<size_t>(size));
     stats_.bytes_in_use -= size;
-    if (size >= kLarge) {
-      ranges_.put(static_cast<char*>(block), size);
-    } else {
-      free_[size].push_back(block);
-    }
+    if (size >= kLarge) return ranges_.put(static_cast<char*>(block), size);
+    waiting(size).push_back(static_cast<char*>(block));
   }
 
   // Guard bytes: kAlignment of them on either side of the block.
@@ -147,30 +147,28 @@ class CpuAllocator {
     release_plain(front, bytes + 2 * kAlignment);
   }
 
-  void* take_cached(int64_t size) {
-    if (size >= kLarge) return ranges_.take(size);
-    const auto found = free_.find(size);
-    if (found == free_.end() || found->second.empty()) return nullptr;
-    void* block = found->second.back();
-    found->second.pop_back();
+  std::vector<char*>& waiting(int64_t size) {
+    return waiting_[static_cast<size_t>(size / kAlignment)];
+  }
+
+  void* take(int64_t size) {
+    if (size >= kLarge || waiting(size).empty()) return ranges_.take(size);
+    char* block = waiting(size).back();
+    waiting(size).pop_back();
     return block;
   }
 
   // The system promises more memory than it has, and kills the process when it runs out. So a block
   // that cannot fit is refused here.
-  void* take_new(int64_t bytes, int64_t size) {
+  void* take_merged(int64_t bytes, int64_t size) {
+    merge_waiting();
+    if (char* block = ranges_.take(size)) return block;
     const auto fits = [&] { return size <= physical_memory() - stats_.bytes_held; };
     if (!fits()) flush();
-    void* block = !fits() ? nullptr : size >= kLarge ? map(size) : new_small(size);
+    void* block = fits() ? map(size) : nullptr;
     INK_CHECK(block != nullptr, "memory: cannot allocate ", bytes,
               " bytes on cpu: ", stats_.bytes_in_use, " in use of ", physical_memory(),
               " bytes in the machine; use a smaller batch, block or model");
-    return block;
-  }
-
-  void* new_small(int64_t size) {
-    void* block = std::aligned_alloc(kAlignment, static_cast<size_t>(size));
-    if (block != nullptr) hold(size);
     return block;
   }
 
@@ -184,7 +182,8 @@ class CpuAllocator {
       if (start == MAP_FAILED) return nullptr;
       madvise(start, static_cast<size_t>(length), MADV_HUGEPAGE);  // a hint
       ASAN_POISON_MEMORY_REGION(start, static_cast<size_t>(length));
-      hold(length);
+      stats_.bytes_held += length;
+      ++stats_.raw_allocations;
       end_ = static_cast<char*>(start) + length;
       ranges_.put(static_cast<char*>(start), length);
       if (char* block = ranges_.take(size)) return block;
@@ -192,32 +191,31 @@ class CpuAllocator {
     return nullptr;
   }
 
-  void hold(int64_t size) {
-    stats_.bytes_held += size;
-    ++stats_.raw_allocations;
+  void merge_waiting() {
+    for (int64_t size = 0; size < kLarge; size += kAlignment)
+      for (auto& blocks = waiting(size); !blocks.empty(); blocks.pop_back())
+        ranges_.put(blocks.back(), size);
   }
 
+  // Gives back all whole pages that are free.
   void flush() {
-    for (auto& [size, blocks] : free_) {
-      stats_.bytes_held -= size * static_cast<int64_t>(blocks.size());
-      for (void* block : blocks) {
-        ASAN_UNPOISON_MEMORY_REGION(block, static_cast<size_t>(size));
-        std::free(block);
-      }
+    merge_waiting();
+    const auto ranges = ranges_.all();
+    for (const auto& [start, size] : ranges) {
+      const int64_t before = bytes_to_next(page_size(), start);
+      const int64_t length = (size - before) / page_size() * page_size();
+      if (length <= 0) continue;
+      ASAN_UNPOISON_MEMORY_REGION(start + before, static_cast<size_t>(length));
+      if (munmap(start + before, static_cast<size_t>(length)) != 0) continue;
+      ranges_.cut(start + before, length);
+      stats_.bytes_held -= length;
     }
-    free_.clear();
-    for (const auto& [start, size] : ranges_.all()) {
-      stats_.bytes_held -= size;
-      ASAN_UNPOISON_MEMORY_REGION(start, static_cast<size_t>(size));
-      munmap(start, static_cast<size_t>(size));
-    }
-    ranges_.clear();
   }
 
   std::mutex mutex_;
-  std::map<int64_t, std::vector<void*>> free_;  // small blocks, by size
-  FreeRanges ranges_;                           // large ones
-  char* end_ = start_of_gap();                  // of the last mapping
+  FreeRanges ranges_;
+  std::array<std::vector<char*>, kLarge / kAlignment> waiting_;  // small free blocks, by size
+  char* end_ = start_of_gap();                                   // of the last mapping
   MemoryStats stats_;
 
   int guards_ = 0;  // MemoryGuards that live

@@ -64,7 +64,7 @@ MemoryStats memory_stats(Device device = cpu_device);
 int64_t block_bytes(int64_t bytes);
 /// Sets the peak back to what is in use now.
 void reset_peak_memory(Device device = cpu_device);
-/// Gives every cached block back to the system.
+/// Gives the cached memory back to the system, in whole pages.
 void empty_cache(Device device = cpu_device);
 
 /// While it lives, new blocks on the CPU have guard bytes on both sides; a block returned with
