@@ -24,33 +24,37 @@ bool is_current(const Rounded& rounded, const Array& x) {
   return rounded.version == x.storage()->version && rounded.capture == context().capture;
 }
 
+// The copy that x has its place in; null if there is none and x, a part of its storage, is better
+// converted alone. The copy covers the whole storage, so that any view has its place in it.
+Rounded* find_or_make(const Array& x) {
+  Storage& memory = *x.storage();
+  const int64_t n = memory.bytes / size_of(f32);
+  if (memory.attached == nullptr && x.numel() >= n)
+    memory.attached =
+        std::make_shared<Rounded>(Rounded{Array::empty({n}, bf16, x.device()), kNever, 0});
+  return rounded_of(x);
+}
+
 }  // namespace
 
-// The copy covers the whole storage, so that any view of x has its place in it.
 Array cached_cast(const Array& x, DType dtype) {
   if (x.dtype() == dtype) return x;
-  if (x.dtype() != f32 || dtype != bf16 || x.storage()->foreign()) {
-    Array y = Array::empty(x.shape(), dtype, x.device());
-    kernel::copy(y, x);
-    return y;
+  if (x.dtype() == f32 && dtype == bf16 && !x.storage()->foreign()) {
+    static std::mutex mutex;  // one thread refreshes a stale copy; others that need it wait
+    const std::lock_guard lock(mutex);
+    if (Rounded* rounded = find_or_make(x)) {
+      if (!is_current(*rounded, x)) {
+        const uint64_t version = x.storage()->version;  // before: a write meanwhile makes it stale
+        kernel::copy(rounded->array, x.seen_as(rounded->array.layout()));
+        rounded->version = version;
+        rounded->capture = context().capture;
+      }
+      return rounded->array.seen_as(x.layout());
+    }
   }
-  static std::mutex mutex;  // one thread refreshes a stale copy; others that need it wait
-  const std::lock_guard lock(mutex);
-  Storage& memory = *x.storage();
-  Rounded* rounded = rounded_of(x);
-  if (rounded == nullptr) {
-    const int64_t n = memory.bytes / size_of(f32);
-    auto made = std::make_shared<Rounded>(Rounded{Array::empty({n}, bf16, x.device()), kNever, 0});
-    rounded = made.get();
-    memory.attached = std::move(made);
-  }
-  if (!is_current(*rounded, x)) {
-    const uint64_t version = memory.version;  // before: a write meanwhile makes the copy stale
-    kernel::copy(rounded->array, x.seen_as(rounded->array.layout()));
-    rounded->version = version;
-    rounded->capture = context().capture;
-  }
-  return rounded->array.seen_as(x.layout());
+  Array y = Array::empty(x.shape(), dtype, x.device());
+  kernel::copy(y, x);
+  return y;
 }
 
 Array current_cast(const Array& x) {

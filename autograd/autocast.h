@@ -8,9 +8,10 @@ namespace ink {
 /// x in the given dtype; x itself if it has that dtype. The bf16 copy of f32 memory is kept with
 /// the memory and made again only after a write to it. So a weight that many micro-batches, threads
 /// and tied layers read is rounded once, and from then on by the optimizer as it writes the weight.
-/// A copy that was made in a capture (replay.h) is current within that capture alone. Memory from
-/// from_blob gets no cached copy. After a later write through a pointer that mutable_data()
-/// returned, call Tensor::bump_version().
+/// The copy covers the whole memory, and all views share it; but a view of a part is converted
+/// alone, each time, if there is no copy yet. A copy that was made in a capture (replay.h) is
+/// current within that capture alone. Memory from from_blob gets no cached copy. After a later
+/// write through a pointer that mutable_data() returned, call Tensor::bump_version().
 Array cached_cast(const Array& x, DType dtype);
 
 /// The cached copy of x, for a kernel that writes x and the copy together; undefined if there is

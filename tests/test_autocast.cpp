@@ -220,6 +220,44 @@ TEST(CachedCast, IsMadeAgainAfterAWriteAndOnlyThen) {
   EXPECT_EQ(Tensor(cached_cast(w, bf16)).tolist(), numbers({4, 6}, 3).to(bf16).tolist());
 }
 
+TEST(CachedCast, APartOfAWeightIsConvertedAlone) {
+  const Tensor w = leaf({4096, 256}, 1), x = leaf({3, 256}, 2);
+  const Tensor part = w.narrow(0, 1000, 8), alone = part.detach().clone().requires_grad_();
+  const auto run = [&](const Tensor& weight, const Tensor& inputs) {
+    const Autocast guard;
+    const Tensor y = linear(inputs, weight);
+    const Grads d = grad({y}, {inputs, weight}, {numbers({3, 8}, 3).to(bf16)});
+    return std::vector<Tensor>{y, d[0], d[1]};
+  };
+  const std::vector<Tensor> expected = run(alone, x);
+  const auto in_use = [&] { return memory_stats(w.device()).bytes_in_use; };
+  const int64_t before = in_use();
+  reset_peak_memory(w.device());
+  const std::vector<Tensor> got = run(part, x);
+  EXPECT_LT(memory_stats(w.device()).peak_bytes_in_use - before, w.numel() / 4);
+  for (size_t i = 0; i < got.size(); ++i) EXPECT_TRUE(same_bits(got[i], expected[i])) << i;
+  const int64_t used = in_use();
+  const Array rounded = cached_cast(part, bf16);
+  EXPECT_EQ(rounded.storage()->bytes, 2 * part.numel());
+  EXPECT_LT(in_use() - used, 4 * part.numel());
+  EXPECT_EQ(cast_address(w), nullptr);
+
+  const Grads of_whole = grad({sum(part * 2)}, {w});  // a gradient of the whole weight
+  EXPECT_EQ(sum(of_whole[0]).item(), 2.0 * static_cast<double>(part.numel()));
+}
+
+// In any order of its elements.
+TEST(CachedCast, AllViewsOfTheWholeWeightShareOneCopy) {
+  const Tensor w = numbers({6, 4}, 1), views[] = {w.T(), w.view({24}), w.view({2, 3, 4}), w};
+  for (const Tensor& view : views) {
+    const Array rounded = cached_cast(view, bf16);
+    EXPECT_EQ(rounded.storage()->data, cast_address(w));
+    EXPECT_EQ(Tensor(rounded).tolist(), view.to(bf16).tolist());
+  }
+  const Tensor part = w.narrow(1, 1, 2);
+  EXPECT_EQ(cached_cast(part, bf16).storage()->data, cast_address(w)) << "which is there already";
+}
+
 // ---- a whole model
 
 TrainConfig small_config(const std::filesystem::path& out_dir) {

@@ -217,7 +217,7 @@ TEST(Optimizer, RoundsWhatItWrites) {
     const std::set<std::string> read{"first", "second", "alone", "ungraded"};
     const auto optimizer = maker(name)(parameters);
     const auto copies = [&] {
-      std::vector<Tensor> found;
+      std::vector<Tensor> found{Tensor(cached_cast(memory, bf16))};  // of which two are parts
       for (const auto& [label, p] : parameters)
         if (read.count(label)) found.emplace_back(cached_cast(p, bf16));
       return found;
