@@ -6,6 +6,7 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
@@ -210,18 +211,45 @@ TEST(Memory, FormulaAgreesWithMeasurement) {
 }
 
 TEST(Bench, TheRoofIsWhatTakesLonger) {
-  const Machine machine{.flops_per_second = 100, .bytes_per_second = 10};
+  const Machine machine{
+      .flops_per_second = 100, .attention_flops_per_second = 50, .bytes_per_second = 5};
   const ProfileEntry multiplies{.calls = 2, .seconds = 4, .work = {8, 2, 200}},
       moves{.calls = 2, .seconds = 4, .work = {8, 2, 50}},
       none{.calls = 1, .seconds = 0, .work = {}};
-  EXPECT_DOUBLE_EQ(roof_share(multiplies, machine), 0.5);  // 2 s of 4
-  EXPECT_DOUBLE_EQ(roof_share(moves, machine), 0.25);      // 1 s of 4
-  EXPECT_EQ(roof_share(none, machine), 0);
+  EXPECT_DOUBLE_EQ(roof_share("matmul", multiplies, machine), 0.5);  // 2 s of 4
+  EXPECT_DOUBLE_EQ(roof_share("causal_attention", multiplies, machine), 1);
+  EXPECT_DOUBLE_EQ(roof_share("add", moves, machine), 0.5);  // 2 s of 4
+  EXPECT_EQ(roof_share("add", none, machine), 0);
   const auto lines = profile_table({{"matmul", multiplies, moves, {}}}, 2, machine);
   ASSERT_EQ(lines.size(), 3u);
   // milliseconds a step, forward and backward, and 20 bytes in two steps
-  for (const char* text : {"matmul", "2000.000   50 %", "2000.000   25 %", "0.0 100.0 %"})
+  for (const char* text : {"matmul", "2000.000   50 %", "2000.000   50 %", "0.0 100.0 %"})
     EXPECT_NE(lines[1].find(text), std::string::npos) << text << "\n" << lines[1];
+}
+
+// Bytes that fit in a cache move at its rate, and only the others at the next one's.
+TEST(Bench, BytesMoveThroughTheCaches) {
+  const double memory = std::numeric_limits<double>::infinity();
+  const Machine machine{.levels = {{100, 100, 50}, {300, 20, 10}, {memory, 10, 5}}};
+  EXPECT_DOUBLE_EQ(machine.seconds_to_move(80, 0), 0.8);
+  EXPECT_DOUBLE_EQ(machine.seconds_to_move(0, 80), 1.6);
+  EXPECT_DOUBLE_EQ(machine.seconds_to_move(200, 0), 1 + 5);
+  EXPECT_DOUBLE_EQ(machine.seconds_to_move(200, 200), (0.5 + 1) + (5 + 10) + (5 + 10));
+  EXPECT_EQ(machine.seconds_to_move(0, 0), 0);
+}
+
+TEST(Bench, TheMachineIsMeasuredWithEachCache) {
+  const Machine machine = measure_machine(cpu_device, bf16);
+  EXPECT_GT(machine.flops_per_second, 1e9);
+  EXPECT_GE(machine.levels.size(), 3u);
+  double size = 0;
+  for (const MemoryLevel& level : machine.levels) {
+    EXPECT_GT(level.size, size);
+    EXPECT_GT(level.read_rate, 1e8);
+    EXPECT_GT(level.write_rate, 1e8);
+    size = level.size;
+  }
+  EXPECT_TRUE(std::isinf(size));
 }
 
 TEST(Bench, RepeatsABatchAtAConstantRate) {

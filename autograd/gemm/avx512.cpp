@@ -348,6 +348,24 @@ void product(const GemmProduct& p, void* scratch) {
   p.c.dtype == f64 ? Doubles::product(p, scratch) : multiply<false>(p, scratch);
 }
 
+double keep_busy(DType dtype, int64_t rounds) {
+  return dtype == f64 ? multiply_adds<double, 64>(rounds) : multiply_adds<float, 64>(rounds);
+}
+
+double keep_pairs_busy(DType, int64_t rounds) {
+  constexpr int kChains = 12;
+  __m512 sums[kChains] = {};
+  const auto ones = reinterpret_cast<__m512bh>(_mm512_set1_epi16(0x3f80));
+  for (int64_t round = 0; round < rounds; ++round) {
+#pragma GCC unroll 12
+    for (int i = 0; i < kChains; ++i) {
+      sums[i] = _mm512_dpbf16_ps(sums[i], ones, ones);
+      asm volatile("" : "+v"(sums[i]));  // otherwise the compiler would see that all are equal
+    }
+  }
+  return 4.0 * kChains * kLanes * static_cast<double>(rounds);
+}
+
 bool has_avx512() {
   __builtin_cpu_init();
   return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
@@ -364,15 +382,15 @@ const GemmUnit* avx512_bf16_unit() {
                              0,
                              scratch_bytes,
                              multiply<true>,
-                             round_row<true>};
+                             round_row<true>,
+                             keep_pairs_busy};
   static const bool there = has_avx512() && __builtin_cpu_supports("avx512bf16");
   return there ? &unit : nullptr;
 }
 
 const GemmUnit* avx512_unit() {
-  static const GemmUnit unit{
-      "avx512", "AVX-512",       [](DType) { return true; }, 0, 0, scratch_bytes,
-      product,  round_row<false>};
+  static const GemmUnit unit{"avx512",      "AVX-512", [](DType) { return true; }, 0,        0,
+                             scratch_bytes, product,   round_row<false>,           keep_busy};
   static const bool there = has_avx512();
   return there ? &unit : nullptr;
 }

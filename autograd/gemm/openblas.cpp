@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "autograd/gemm/gemm.h"
+#include "autograd/gemm/panels.h"
 #include "autograd/gemm/units.h"
 
 namespace ink {
@@ -51,13 +52,17 @@ void product(const GemmProduct& p, void*) {
   p.c.dtype == f64 ? multiply<double>(p) : multiply<float>(p);
 }
 
+double keep_busy(DType dtype, int64_t rounds) {
+  return dtype == f64 ? multiply_adds<double, 16>(rounds) : multiply_adds<float, 16>(rounds);
+}
+
 }  // namespace
 
 const GemmUnit* openblas_unit() {
   static const GemmUnit unit{
       "default", "OpenBLAS", [](DType dtype) { return dtype != bf16; },
       0,         0,          [](DType, int64_t, int64_t, int64_t) { return int64_t{0}; },
-      product,   nullptr};
+      product,   nullptr,    keep_busy};
   return &unit;
 }
 

@@ -218,5 +218,21 @@ class Panels {
   }
 };
 
+// GemmUnit::keep_busy on vectors of T: chains of x = x / 2 + 1, as many as hide the latency.
+template <class T, int kBytes>
+double multiply_adds(int64_t rounds) {
+  typedef T Vector __attribute__((vector_size(kBytes)));
+  constexpr int kChains = 12;
+  Vector sums[kChains];
+  for (int i = 0; i < kChains; ++i) sums[i] = Vector{} + static_cast<T>(i);  // none is another's
+  for (int64_t round = 0; round < rounds; ++round) {
+#pragma GCC unroll 12
+    for (int i = 0; i < kChains; ++i) sums[i] = sums[i] * T(0.5) + T(1);
+  }
+  volatile T kept = 0;  // so that the compiler drops none
+  for (int i = 0; i < kChains; ++i) kept = kept + sums[i][0];
+  return 2.0 * kChains * (kBytes / sizeof(T)) * static_cast<double>(rounds);
+}
+
 }  // namespace
 }  // namespace ink

@@ -81,6 +81,10 @@ struct GemmUnit {
 
   /// to[i] = factor from[i], rounded to bf16. Null if it has no products of bf16.
   void (*round_row)(bfloat16* to, const float* from, int64_t n, float factor);
+
+  /// Multiplies and adds in registers alone, as fast as the unit can (its peak): `rounds` times the
+  /// same. Returns the FLOPs of products of this dtype for which that would have been enough.
+  double (*keep_busy)(DType dtype, int64_t rounds);
 };
 
 /// The longest inner dimension of a product with a bf16 result. A longer one is summed in parts,

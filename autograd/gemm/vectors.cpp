@@ -23,12 +23,12 @@ namespace {
 
 // AVX2 has 16 registers of 32 bytes: 12 for sums. NEON has 32 of 16 bytes: 24 for sums.
 #ifdef __x86_64__
-template <class T>
-using Unit = Panels<T, 32, 6, 2>;
+constexpr int kBytes = 32, kRows = 6, kVectors = 2;
 #else
-template <class T>
-using Unit = Panels<T, 16, 8, 3>;
+constexpr int kBytes = 16, kRows = 8, kVectors = 3;
 #endif
+template <class T>
+using Unit = Panels<T, kBytes, kRows, kVectors>;
 
 int64_t scratch_bytes(DType dtype, int64_t m, int64_t n, int64_t k) {
   return dtype == f64 ? Unit<double>::scratch_bytes(m, n, k) : Unit<float>::scratch_bytes(m, n, k);
@@ -43,9 +43,14 @@ void round_row(bfloat16* to, const float* from, int64_t n, float factor) {
   for (int64_t i = 0; i < n; ++i) to[i] = bfloat16(factor * from[i]);
 }
 
+double keep_busy(DType dtype, int64_t rounds) {
+  return dtype == f64 ? multiply_adds<double, kBytes>(rounds)
+                      : multiply_adds<float, kBytes>(rounds);
+}
+
 const GemmUnit* unit(const char* name, const char* title) {
-  static const GemmUnit unit{name,    title,    [](DType) { return true; }, 0, 0, scratch_bytes,
-                             product, round_row};
+  static const GemmUnit unit{
+      name, title, [](DType) { return true; }, 0, 0, scratch_bytes, product, round_row, keep_busy};
   return &unit;
 }
 

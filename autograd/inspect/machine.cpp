@@ -18,76 +18,18 @@
 
 #include "autograd/base/parallel.h"
 #include "autograd/gemm/gemm.h"
+#include "autograd/gemm/units.h"
 #include "autograd/kernels/copy.h"
 #include "autograd/kernels/gemm.h"
 #include "autograd/memory/device_backend.h"
 #include "autograd/tensor.h"
 
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
 #if defined(__linux__)
 #include <sched.h>
 #endif
 
 namespace ink {
 namespace {
-
-// Each runs chains of x = x / 2 + 1 on vectors, enough of them to hide the latency of the units,
-// and returns the number of FLOPs. Chains have different starts and end in `sink`, because
-// otherwise the compiler would drop some.
-constexpr int64_t kRounds = 200000;
-constexpr int kChains = 12;
-using Chains = double (*)(float& sink);
-
-template <class Vector>
-double flops_of() {
-  return 2.0 * kChains * kRounds * (sizeof(Vector) / sizeof(float));
-}
-
-double any_chains(float& sink) {
-  using Vector = float __attribute__((vector_size(16)));
-  Vector sums[kChains] = {};
-  for (int i = 0; i < kChains; ++i) sums[i] += static_cast<float>(i);
-  for (int64_t round = 0; round < kRounds; ++round) {
-    for (Vector& sum : sums) sum = sum * 0.5f + 1;
-  }
-  for (const Vector& sum : sums) sink += sum[0];
-  return flops_of<Vector>();
-}
-
-#if defined(__x86_64__)
-__attribute__((target("avx2,fma"))) double avx2_chains(float& sink) {
-  __m256 sums[kChains];
-  for (int i = 0; i < kChains; ++i) sums[i] = _mm256_set1_ps(static_cast<float>(i));
-  const __m256 half = _mm256_set1_ps(0.5f), one = _mm256_set1_ps(1);
-  for (int64_t round = 0; round < kRounds; ++round) {
-    for (__m256& sum : sums) sum = _mm256_fmadd_ps(sum, half, one);
-  }
-  for (const __m256& sum : sums) sink += _mm256_cvtss_f32(sum);
-  return flops_of<__m256>();
-}
-
-__attribute__((target("avx512f"))) double avx512_chains(float& sink) {
-  __m512 sums[kChains];
-  for (int i = 0; i < kChains; ++i) sums[i] = _mm512_set1_ps(static_cast<float>(i));
-  const __m512 half = _mm512_set1_ps(0.5f), one = _mm512_set1_ps(1);
-  for (int64_t round = 0; round < kRounds; ++round) {
-    for (__m512& sum : sums) sum = _mm512_fmadd_ps(sum, half, one);
-  }
-  for (const __m512& sum : sums) sink += _mm512_cvtss_f32(sum);
-  return flops_of<__m512>();
-}
-#endif
-
-// Chains for this processor's widest vectors, whatever the program was compiled for.
-Chains widest_chains() {
-#if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx512f")) return avx512_chains;
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return avx2_chains;
-#endif
-  return any_chains;
-}
 
 // The most that f(), which does `amount` of work, does in a second, over a few runs.
 template <class F>
@@ -102,29 +44,89 @@ double best_rate(double amount, int runs, F&& f) {
   return best;
 }
 
+// The unit of the processor's vectors, on which all runs but products on tiles or of bf16 pairs.
+const GemmUnit& vector_unit() {
+  for (const GemmUnit* unit : gemm_units()) {
+    if (unit->multiplies(f32) && unit->least_work == 0) return *unit;
+  }
+  return *openblas_unit();
+}
+
+// The unit whose peak products of the dtype are held against. OpenBLAS uses the same vectors.
+const GemmUnit& peak_unit(DType dtype) {
+  const GemmUnit* unit = gemm_unit(dtype);
+  return unit == nullptr || unit == openblas_unit() ? vector_unit() : *unit;
+}
+
 // The sum of each thread's best run. All run at the same time, but do not wait for each other.
-double measure_flops() {
-  const Chains chains = widest_chains();
+double measure_flops(const GemmUnit& unit, DType dtype) {
+  constexpr int64_t kRounds = 20000;
   const int64_t threads = max_threads();
   std::vector<double> rates(static_cast<size_t>(threads));
   parallel_for(threads, 1, [&](int64_t begin, int64_t) {
-    float sink = 0;
-    const double flops = chains(sink);
-    rates[static_cast<size_t>(begin)] = best_rate(flops, 100, [&] { chains(sink); });
+    const double flops = unit.keep_busy(dtype, kRounds);
+    rates[static_cast<size_t>(begin)] =
+        best_rate(flops, 200, [&] { unit.keep_busy(dtype, kRounds); });
   });
   return std::accumulate(rates.begin(), rates.end(), 0.0);
 }
 
-double measure_bandwidth() {
-  constexpr int64_t kElements = int64_t{3} << 22;
-  std::vector<float> a(kElements, 1), b(kElements, 2);
-  return best_rate(3.0 * sizeof(float) * kElements, 20, [&] {
-    parallel_for(kElements, 1, [&](int64_t begin, int64_t end) {
-      float* to = a.data();
-      const float* from = b.data();
-      for (int64_t i = begin; i < end; ++i) to[i] += 3 * from[i];
+// The sum of some of x, in as many chains as hide the latency of additions.
+float sum_of(const float* x, int64_t begin, int64_t end) {
+  constexpr int64_t kAtOnce = 128;
+  float sums[kAtOnce] = {};
+  for (int64_t i = begin; i + kAtOnce <= end; i += kAtOnce) {
+    for (int64_t j = 0; j < kAtOnce; ++j) sums[j] += x[i + j];
+  }
+  return std::accumulate(sums, sums + kAtOnce, 0.0f);
+}
+
+// The rates at which all threads read, and write in a[i] += 3 b[i], this much memory that they
+// share.
+MemoryLevel measure_level(double size, double bytes) {
+  constexpr double kInARun = 1 << 25;
+  const auto n = static_cast<int64_t>(bytes) / 8;
+  const auto times = static_cast<int64_t>(std::max(1.0, kInARun / bytes));
+  std::vector<float> a(static_cast<size_t>(n), 1), b(static_cast<size_t>(n), 2),
+      sums(static_cast<size_t>(max_threads()));
+  const double read = 8.0 * static_cast<double>(n * times);
+  const auto rate_of = [&](const auto& run) {
+    return best_rate(read, 12, [&] {
+      const int64_t threads = max_threads();
+      parallel_for(threads, 1, [&](int64_t thread, int64_t) {
+        for (int64_t i = 0; i < times; ++i)
+          run(static_cast<size_t>(thread), n * thread / threads, n * (thread + 1) / threads);
+      });
     });
+  };
+  const double read_rate = rate_of([&](size_t thread, int64_t begin, int64_t end) {
+    sums[thread] += sum_of(a.data(), begin, end) + sum_of(b.data(), begin, end);
   });
+  const double both_rate = rate_of([&](size_t, int64_t begin, int64_t end) {
+    float* to = a.data();
+    const float* from = b.data();
+    for (int64_t i = begin; i < end; ++i) to[i] += 3 * from[i];
+  });
+  // A cache may write while it reads.
+  const double both = read / both_rate, writing = std::max(both - read / read_rate, both / 8);
+  return {size, read_rate, read / 2 / writing};
+}
+
+std::vector<MemoryLevel> measure_levels() {
+  const auto cache = [](int name, double otherwise) {
+    const long bytes = sysconf(name);
+    return bytes > 0 ? static_cast<double>(bytes) : otherwise;
+  };
+  const auto threads = static_cast<double>(max_threads());
+  const double first = threads * cache(_SC_LEVEL1_DCACHE_SIZE, 32 << 10),
+               second = threads * cache(_SC_LEVEL2_CACHE_SIZE, 256 << 10),
+               last = cache(_SC_LEVEL3_CACHE_SIZE, 0);
+  std::vector<MemoryLevel> levels{measure_level(first, first / 2),
+                                  measure_level(second, second / 2)};
+  if (last > second) levels.push_back(measure_level(last, (second + last) / 2));
+  const double large = std::clamp<double>(2 * last, 96 << 20, 512 << 20);
+  levels.push_back(measure_level(std::numeric_limits<double>::infinity(), large));
+  return levels;
 }
 
 // Sizes that double until a run takes long enough to be measured.
@@ -161,8 +163,27 @@ double measure_copy(Device device) {
 }  // namespace
 
 Machine measure_machine(Device device, DType dtype) {
-  if (device.is_cuda()) return {measure_product(device, dtype), measure_copy(device)};
-  return {measure_flops(), measure_bandwidth()};
+  if (device.is_cuda()) {
+    const double flops = measure_product(device, dtype);
+    return {flops, flops, measure_copy(device)};
+  }
+  const double flops = measure_flops(peak_unit(dtype), dtype),
+               attention = dtype == f32 ? measure_flops(vector_unit(), f32) : flops;
+  const std::vector<MemoryLevel> levels = measure_levels();
+  const MemoryLevel& memory = levels.back();
+  return {flops, attention, 3 / (2 / memory.read_rate + 1 / memory.write_rate), levels};
+}
+
+double Machine::seconds_to_move(double read, double written) const {
+  const double all = read + written;
+  if (levels.empty() || all == 0) return all / bytes_per_second;
+  double seconds = 0, before = 0;
+  for (const MemoryLevel& level : levels) {
+    const double here = std::max(0.0, std::min(all, level.size) - before);
+    seconds += here / all * (read / level.read_rate + written / level.write_rate);
+    before += here;
+  }
+  return seconds;
 }
 
 double datasheet_flops(const std::string& name) {

@@ -2,23 +2,38 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "autograd/base/device.h"
 #include "autograd/base/dtype.h"
 
 namespace ink {
 
+/// A cache of all threads, or memory.
+struct MemoryLevel {
+  double size;                   ///< bytes; infinite for memory
+  double read_rate, write_rate;  ///< bytes a second
+};
+
 /// The peak of all threads that parallel_for uses, together; or of a GPU.
 struct Machine {
-  /// CPU: f32 fused multiply-adds from registers, two FLOPs each.
+  /// CPU: of the unit that multiplies matrices of the dtype, from registers alone.
   /// GPU: a large matrix product, in the dtype given.
   double flops_per_second = 0;
+  /// Of the unit that attention uses: in f32 that is the processor's vectors.
+  double attention_flops_per_second = 0;
   /// CPU: a[i] += s b[i] on arrays larger than the caches.
   /// GPU: a copy.
   double bytes_per_second = 0;
+  /// The caches, from the first on, and memory. Empty for a GPU, whose level is bytes_per_second.
+  std::vector<MemoryLevel> levels = {};
+
+  /// The least time in which this many bytes can be read and written, in seconds. What fits in a
+  /// cache may lie there: only the rest must come from the next level.
+  double seconds_to_move(double read, double written) const;
 };
 
-/// The best of a few short runs; takes about 0.3 s.
+/// The best of a few short runs; takes about 0.5 s.
 Machine measure_machine(Device device = cpu_device, DType dtype = f32);
 
 /// FLOP/s of dense bf16 products by the data sheet of the GPU of this name; 0 if the GPU is not

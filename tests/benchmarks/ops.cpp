@@ -1,9 +1,8 @@
 // benchmark_ops: every row of train/cases/op_cases.cpp at its largest shapes, the ops of a GPT's
 // step at theirs, and the others on tensors that no cache holds; forward, and forward with
-// backward. FLOPs and bytes are those that the profiler counts. On a GPU `of_roof` is the time
-// that its measured peak or bandwidth needs for them, whichever is longer, as a fraction of the
-// time taken: above 1 where a cache holds the data, near 0 where the row is small and the launch
-// is what takes time.
+// backward. FLOPs and bytes are those that the profiler counts. `of_roof` is the least time that
+// the measured peak of the unit or the bandwidth of the caches allows for them, as a fraction of the
+// time taken. It is near 0 where the row is small and the call is what takes time.
 //
 //   benchmark_ops --benchmark_filter=gpt2_64/linear
 //   benchmark_ops --device cuda --dtype bfloat16 --benchmark_filter='^(gpt|large|attention)/'
@@ -27,6 +26,7 @@
 #include "autograd/replay.h"
 #include "train/cases/op_case_inputs.h"
 #include "train/cli/bench.h"
+#include "train/cli/profile_table.h"
 #include "train/optimizer.h"
 
 namespace ink {
@@ -53,18 +53,23 @@ using MakeSubject = std::function<Subject()>;
 
 // ---- timing
 
-// What f does once, as the profiler sees it.
-Work work_of(const std::function<void()>& f) {
+// What f does once, as the profiler sees it, and the least time in which this machine can do it.
+struct Cost {
+  Work work;
+  double least_seconds = 0;
+};
+Cost cost_of(const std::function<void()>& f) {
   Profiler profiler;
   const Observe observe(profiler);
   profiler.start();
   f();
-  Work total;
+  Cost total;
   for (const ProfileRow& row : profiler.rows()) {
     for (const ProfileEntry* entry : {&row.forward, &row.backward, &row.other}) {
-      total.bytes_read += entry->work.bytes_read;
-      total.bytes_written += entry->work.bytes_written;
-      total.flops += entry->work.flops;
+      total.work.bytes_read += entry->work.bytes_read;
+      total.work.bytes_written += entry->work.bytes_written;
+      total.work.flops += entry->work.flops;
+      total.least_seconds += entry->seconds * roof_share(row.name, *entry, machine());
     }
   }
   return total;
@@ -102,24 +107,22 @@ double device_seconds(const std::function<void()>& f) {
   return times[kWindows / 2] / static_cast<double>(calls);
 }
 
-void time(benchmark::State& state, const std::function<void()>& f, const Work& work) {
-  if (settings.device.is_cuda()) {
-    const double seconds = device_seconds(f),
-                 roof = std::max(work.flops / machine().flops_per_second,
-                                 work.bytes() / machine().bytes_per_second);
-    for ([[maybe_unused]] auto iteration : state) state.SetIterationTime(seconds);
-    if (roof > 0) state.counters["of_roof"] = roof / seconds;
-  } else {
-    for ([[maybe_unused]] auto iteration : state) f();
-  }
+void time(benchmark::State& state, const std::function<void()>& f, const Cost& cost) {
   const auto rate = [](double amount) {
     return benchmark::Counter(amount, benchmark::Counter::kIsIterationInvariantRate);
   };
-  if (work.flops > 0) state.counters["FLOP/s"] = rate(work.flops);
-  if (work.bytes() > 0) state.counters["bytes/s"] = rate(work.bytes());
+  if (settings.device.is_cuda()) {
+    const double seconds = device_seconds(f);
+    for ([[maybe_unused]] auto iteration : state) state.SetIterationTime(seconds);
+  } else {
+    for ([[maybe_unused]] auto iteration : state) f();
+  }
+  if (cost.least_seconds > 0) state.counters["of_roof"] = rate(cost.least_seconds);
+  if (cost.work.flops > 0) state.counters["FLOP/s"] = rate(cost.work.flops);
+  if (cost.work.bytes() > 0) state.counters["bytes/s"] = rate(cost.work.bytes());
 }
 
-void time(benchmark::State& state, const std::function<void()>& f) { time(state, f, work_of(f)); }
+void time(benchmark::State& state, const std::function<void()>& f) { time(state, f, cost_of(f)); }
 
 std::vector<Tensor> that_require_grad(const std::vector<Tensor>& tensors) {
   std::vector<Tensor> found;
@@ -369,7 +372,9 @@ void add_large() {
   }
   add_one("large/fill", [=](benchmark::State& state) {
     Tensor x = activation(shape).detach();
-    time(state, [&] { x.fill_(1); }, {.bytes_written = static_cast<double>(x.storage()->bytes)});
+    const auto bytes = static_cast<double>(x.storage()->bytes);
+    time(state, [&] { x.fill_(1); },
+         {{.bytes_written = bytes}, machine().seconds_to_move(0, bytes)});
   });
 }
 
@@ -487,10 +492,8 @@ int main(int argc, char** argv) {
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
   benchmark::AddCustomContext("device", ink::describe(ink::settings.device));
   benchmark::AddCustomContext("dtype", ink::name_of(ink::settings.dtype));
-  if (ink::settings.device.is_cuda()) {
-    const auto& [flops, bytes] = ink::machine();
-    benchmark::AddCustomContext("flops_per_second", std::to_string(flops));
-    benchmark::AddCustomContext("bytes_per_second", std::to_string(bytes));
-  }
+  const ink::Machine& machine = ink::machine();
+  benchmark::AddCustomContext("flops_per_second", std::to_string(machine.flops_per_second));
+  benchmark::AddCustomContext("bytes_per_second", std::to_string(machine.bytes_per_second));
   benchmark::RunSpecifiedBenchmarks();
 }

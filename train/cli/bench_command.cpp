@@ -4,6 +4,7 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <cmath>
 #include <ctime>
 #include <iostream>
 #include <map>
@@ -103,6 +104,11 @@ ordered_json to_json(const BenchResult& result, const Machine& machine) {
     if (kNotOfAStep.count(name) == 0) sizes[name] = value;
   }
   const double rate = result.flops.total() / result.median() * 1e3;
+  ordered_json levels = ordered_json::array();
+  for (const MemoryLevel& level : machine.levels) {
+    levels.push_back({{"read_rate", level.read_rate}, {"write_rate", level.write_rate}});
+    if (std::isfinite(level.size)) levels.back()["bytes"] = level.size;
+  }
   return {{"inkling", INKLING_VERSION},
           {"config", sizes},
           {"parameters", result.parameters},
@@ -112,7 +118,9 @@ ordered_json to_json(const BenchResult& result, const Machine& machine) {
             {"threads", omp_get_max_threads()},
             {"gemm", gemm_backend()},
             {"flops_per_second", machine.flops_per_second},
-            {"bytes_per_second", machine.bytes_per_second}}},
+            {"attention_flops_per_second", machine.attention_flops_per_second},
+            {"bytes_per_second", machine.bytes_per_second},
+            {"levels", levels}}},
           {"step",
            {{"steps", result.times.size()},
             {"ms_median", result.median()},
@@ -147,6 +155,12 @@ void print(const BenchResult& result, const Machine& machine) {
   line(fmt::format("machine   {}; measured at best {:.0f} GFLOP/s, {:.1f} GB/s",
                    machine_text(config), machine.flops_per_second / 1e9,
                    machine.bytes_per_second / 1e9));
+  for (const MemoryLevel& level : machine.levels) {
+    const std::string name =
+        std::isfinite(level.size) ? fmt::format("caches of {:.1f} MB", level.size / 1e6) : "memory";
+    line(fmt::format("          {}: reads {:.0f}, writes {:.0f} GB/s", name, level.read_rate / 1e9,
+                     level.write_rate / 1e9));
+  }
   line(fmt::format(
       "step      {:.2f} ms median, {:.2f} best of {}; {} tokens/s; first one done {:.0f} "
       "ms after the start",

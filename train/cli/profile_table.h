@@ -3,6 +3,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "autograd/inspect/machine.h"
@@ -10,10 +11,10 @@
 
 namespace ink {
 
-/// The share of the roofline that `entry` reached. This is the time of its FLOPs at the machine's
-/// peak, or of its bytes at the memory's bandwidth, whichever is longer, divided by its measured
-/// time. It can exceed 1 if the data fit in a cache. 0 if no FLOPs or bytes were counted.
-double roof_share(const ProfileEntry& entry, const Machine& machine);
+/// The share of the roofline that the op reached. This is the least time of its FLOPs on the unit
+/// that it runs on, or of its bytes through the caches, whichever is longer, divided by its measured
+/// time. 0 if no FLOPs or bytes were counted.
+double roof_share(std::string_view op, const ProfileEntry& entry, const Machine& machine);
 
 /// One line per op: calls and milliseconds per step, forward, backward and other, each with its
 /// share of the roofline; and the megabytes that the op read and wrote.
