@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "autograd/basic_ops.h"
+#include "autograd/engine/graph.h"
 #include "error_of.h"
 
 namespace ink {
@@ -104,6 +105,33 @@ TEST(Pointwise, ZeroKeepsItsSign) {
   const Tensor zero = tensor({-0.0});
   for (auto op : {sin, tanh, erf, sqrt, relu})
     EXPECT_TRUE(std::signbit(op(zero).item())) << "-0 became +0";
+}
+
+// A chunk of 256 elements with a large angle is computed apart from the others.
+TEST(Pointwise, SinAndCosOfAnyAngle) {
+  std::vector<double> angles;
+  for (int i = 0; i < 3000; ++i) angles.push_back(i % 700 == 5 ? std::ldexp(1.3, i / 30) : i * 0.1);
+  for (DType dtype : {f64, f32, bf16}) {
+    for (bool strided : {false, true}) {
+      Tensor x = from_vector(angles).to(dtype);
+      if (strided) x = select(stack({x, x}, 1), 1, 0);
+      x.requires_grad_();
+      const auto exact = x.to(f64).tolist();
+      const double tolerance = dtype == f64 ? 1e-15 : dtype == f32 ? 1e-7 : 4e-3;
+      const Tensor sines = sin(x), cosines = cos(x);
+      const Tensor slopes = grad({sines}, {x}, {ones_like(x)})[0],
+                   falls = grad({cosines}, {x}, {ones_like(x)})[0];
+      const auto s = sines.tolist(), c = cosines.tolist(), ds = slopes.tolist(),
+                 dc = falls.tolist();
+      for (size_t i = 0; i < exact.size(); ++i) {
+        SCOPED_TRACE(exact[i]);
+        ASSERT_NEAR(s[i], std::sin(exact[i]), tolerance);
+        ASSERT_NEAR(c[i], std::cos(exact[i]), tolerance);
+        ASSERT_NEAR(ds[i], std::cos(exact[i]), tolerance);
+        ASSERT_NEAR(dc[i], -std::sin(exact[i]), tolerance);
+      }
+    }
+  }
 }
 
 // ---- two tensors

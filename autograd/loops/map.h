@@ -3,10 +3,13 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 
 #include "autograd/base/device_function.h"
+#include "autograd/base/dtype.h"
 #include "autograd/loops/strided_loop.h"
 
 namespace ink {
@@ -30,6 +33,28 @@ void map_contiguous(const void* function, int64_t n, To* y, const From*... x) {
   const F f = *static_cast<const F*>(function);
 #pragma omp simd
   for (int64_t i = 0; i < n; ++i) y[i] = f(load(x + i)...);
+}
+// The same for an f that is right for a first input up to `most`. Where a chunk has a larger one,
+// Beyond computes the chunk. Neither has state.
+template <class F, class Beyond, class To, class... From>
+void map_contiguous_within(const void* most, int64_t n, To* y, const From*... x) {
+  const auto* first = std::get<0>(std::tuple(x...));
+  using C = compute_t<std::remove_cvref_t<decltype(*first)>>;
+  const C limit = static_cast<C>(*static_cast<const double*>(most));
+  const F f;
+  const Beyond beyond;
+  for (int64_t begin = 0; begin < n; begin += kChunk) {
+    const int64_t count = std::min(kChunk, n - begin);
+    C large = 0;  // how many there are: a sum, because that becomes vector code
+#pragma omp simd reduction(+ : large)
+    for (int64_t i = 0; i < count; ++i)
+      large += std::fabs(static_cast<C>(first[begin + i])) > limit ? C(1) : C(0);
+    if (large == 0) {
+      map_contiguous<F>(&f, count, y + begin, x + begin...);
+    } else {
+      map_contiguous<Beyond>(&beyond, count, y + begin, x + begin...);
+    }
+  }
 }
 // The code around the loop knows only element types. That keeps the library small and builds quick.
 template <class To, class... From>
@@ -92,6 +117,13 @@ void map_typed(To (F::*)(From...) const, const F& f, Array& y,
                         inputs);
 }
 
+template <class F, class Beyond, class To, class... From>
+void map_within_typed(To (F::*)(From...) const, double most, Array& y,
+                      const std::array<const Array*, sizeof...(From)>& inputs) {
+  map_rows<To, From...>(std::index_sequence_for<From...>{},
+                        &map_contiguous_within<F, Beyond, To, From...>, &most, y, inputs);
+}
+
 }  // namespace detail
 
 /// y = f(inputs...), element by element, for arrays of one shape (expanded where they broadcast)
@@ -101,6 +133,13 @@ void map_typed(To (F::*)(From...) const, const F& f, Array& y,
 template <class F, class... Inputs>
 void map(Array& y, F f, const Inputs&... inputs) {
   detail::map_typed(&F::operator(), f, y, {&inputs...});
+}
+
+/// The same for an f that becomes vector code, but is right only where the first input is at most
+/// `most` in magnitude, and another that is right everywhere.
+template <class F, class Beyond, class... Inputs>
+void map_within(double most, Array& y, F, Beyond, const Inputs&... inputs) {
+  detail::map_within_typed<F, Beyond>(&F::operator(), most, y, {&inputs...});
 }
 
 }  // namespace ink

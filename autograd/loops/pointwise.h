@@ -3,7 +3,7 @@
 // f is written for any arithmetic type T of its domain (float for bf16). Where df is given, the
 // gradient takes one pass: df(dy, v) is dy f'(x), v being x or y as the comment beside it says. CPU
 // loops are vectorised by the compiler, so formulas are branch-free where that matters and call
-// base/simd.h, not libm, for exp, log, tanh and erf.
+// base/simd.h, not libm. A formula of libm may name another one, Vector, for such loops.
 #pragma once
 
 #include <cmath>
@@ -123,11 +123,23 @@ struct rsqrt : OnFloats {
   template <class T> INK_DEVICE static T f(T x) { return T(1) / std::sqrt(x); }
   template <class T> INK_DEVICE static T df(T dy, T y) { return T(-0.5) * dy * (y * y * y); }
 };
+struct vector_sin {
+  static constexpr double kMost = simd::kMostAngle;  // |x| up to which it is right
+  template <class T> INK_DEVICE static T f(T x) { return simd::sin(x); }
+  template <class T> INK_DEVICE static T df(T dy, T x) { return dy * simd::cos(x); }
+};
+struct vector_cos {
+  static constexpr double kMost = simd::kMostAngle;
+  template <class T> INK_DEVICE static T f(T x) { return simd::cos(x); }
+  template <class T> INK_DEVICE static T df(T dy, T x) { return -dy * simd::sin(x); }
+};
 struct sin : OnFloats {
+  using Vector = vector_sin;
   template <class T> INK_DEVICE static T f(T x) { return std::sin(x); }
   template <class T> INK_DEVICE static T df(T dy, T x) { return dy * std::cos(x); }
 };
 struct cos : OnFloats {
+  using Vector = vector_cos;
   template <class T> INK_DEVICE static T f(T x) { return std::cos(x); }
   template <class T> INK_DEVICE static T df(T dy, T x) { return -dy * std::sin(x); }
 };
@@ -149,13 +161,14 @@ struct silu : OnFloats {
 struct erf : OnFloats {
   template <class T> INK_DEVICE static T f(T x) { return simd::erf(x); }
   template <class T> INK_DEVICE static T df(T dy, T x) {
-    return dy * T(1.1283791670955126) * simd::exp(-x * x);
+    return dy * T(1.1283791670955126) * simd::exp_nonpositive(-x * x);
   }
 };
 struct gelu_erf : OnFloats {
   template <class T> INK_DEVICE static T f(T x) { return x * normal_cdf(x); }
   template <class T> INK_DEVICE static T df(T dy, T x) {
-    return dy * (normal_cdf(x) + x * T(0.39894228040143268) * simd::exp(T(-0.5) * x * x));
+    const T density = T(0.39894228040143268) * simd::exp_nonpositive(T(-0.5) * x * x);
+    return dy * (normal_cdf(x) + x * density);
   }
 };
 struct gelu_tanh : OnFloats {
@@ -167,11 +180,11 @@ struct gelu_tanh : OnFloats {
 };
 
 struct log1p : OnFloats {
-  template <class T> INK_DEVICE static T f(T x) { return std::log1p(x); }
+  template <class T> INK_DEVICE static T f(T x) { return simd::log1p(x); }
   template <class T> INK_DEVICE static T df(T dy, T x) { return dy / (x + T(1)); }
 };
 struct expm1 : OnFloats {
-  template <class T> INK_DEVICE static T f(T x) { return std::expm1(x); }
+  template <class T> INK_DEVICE static T f(T x) { return simd::expm1(x); }
   template <class T> INK_DEVICE static T df(T dy, T y) { return dy * (y + T(1)); }
 };
 // The four ways to round leave integers as they are.
@@ -194,7 +207,14 @@ struct rsub : OnNumbers { template <class T> INK_DEVICE static T f(T a, T b) { r
 struct mul  : OnNumbers { template <class T> INK_DEVICE static T f(T a, T b) { return a * b; } };
 struct div  : OnFloats { template <class T> INK_DEVICE static T f(T a, T b) { return a / b; } };
 struct rdiv : OnFloats { template <class T> INK_DEVICE static T f(T a, T b) { return b / a; } };
+struct vector_pow {
+  template <class T> INK_DEVICE static T f(T a, T b) { return simd::pow(a, b); }
+};
+struct vector_rpow {
+  template <class T> INK_DEVICE static T f(T a, T b) { return simd::pow(b, a); }
+};
 struct pow  : OnNumbers {
+  using Vector = vector_pow;
   template <class T> INK_DEVICE static T f(T a, T b) {
     if constexpr (std::is_integral_v<T>) {
       return integer_pow(a, b);
@@ -204,6 +224,7 @@ struct pow  : OnNumbers {
   }
 };
 struct rpow : OnNumbers {
+  using Vector = vector_rpow;
   template <class T> INK_DEVICE static T f(T a, T b) { return pow::f(b, a); }
 };
 // The remainder has b's sign, as in Python.
@@ -228,10 +249,10 @@ struct bitwise_xor : OnIntegers {
   INK_DEVICE static int64_t f(int64_t a, int64_t b) { return a ^ b; }
 };
 struct maximum : OnNumbers {
-  template <class T> INK_DEVICE static T f(T a, T b) { return a != a || a > b ? a : b; }
+  template <class T> INK_DEVICE static T f(T a, T b) { return (a != a) | (a > b) ? a : b; }
 };
 struct minimum : OnNumbers {
-  template <class T> INK_DEVICE static T f(T a, T b) { return a != a || a < b ? a : b; }
+  template <class T> INK_DEVICE static T f(T a, T b) { return (a != a) | (a < b) ? a : b; }
 };
 
 struct eq { template <class T> INK_DEVICE static bool f(T a, T b) { return a == b; } };
@@ -250,6 +271,16 @@ struct logical_xor {
   template <class T> INK_DEVICE static bool f(T a, T b) { return (a != T(0)) != (b != T(0)); }
 };
 // clang-format on
+
+// The formula that CPU loops over numbers of type T compute: F::Vector for floats, if there is one.
+template <class F, class T>
+struct InLoops {
+  using type = F;
+};
+template <class F, class T>
+requires(std::is_floating_point_v<T>&& requires { typename F::Vector; }) struct InLoops<F, T> {
+  using type = typename F::Vector;
+};
 
 }  // namespace formula
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "autograd/basic_ops.h"
+#include "autograd/kernels/copy.h"
 #include "autograd/kernels/elementwise.h"
 #include "autograd/loops/map.h"
 #include "autograd/ops/shared/promote.h"
@@ -26,14 +27,21 @@ void binary(Array& y, const Array& a, const Array& b, BinaryOp op) {
   visit(op, [&]<class F>(F) {
     for_domain<F>(name_of(op), a.dtype(), [&]<class T>(T) {
       using C = compute_t<T>;
+      using V = typename formula::InLoops<F, C>::type;
       map(
-          y, [](T p, T q) { return static_cast<T>(F::f(static_cast<C>(p), static_cast<C>(q))); }, a,
+          y, [](T p, T q) { return static_cast<T>(V::f(static_cast<C>(p), static_cast<C>(q))); }, a,
           b);
     });
   });
 }
 
 void binary_number(Array& y, const Array& x, double number, BinaryOp op) {
+  if (is_floating(x.dtype()) && (op == BinaryOp::pow || op == BinaryOp::rpow)) {
+    // As an array, because GCC leaves the loop scalar where conditions on the number are constant.
+    Array same = Array::empty({}, x.dtype(), x.device());
+    fill(same, number);
+    return binary(y, x, same.expanded(x.shape()), op);
+  }
   visit(op, [&]<class F>(F) {
     for_domain<F>(name_of(op), x.dtype(), [&]<class T>(T) {
       using C = compute_t<T>;

@@ -13,26 +13,43 @@ namespace ink {
 
 namespace cpu {
 
+// f(x)
+template <class F, class T>
+struct Value {
+  T operator()(T x) const { return static_cast<T>(F::f(static_cast<compute_t<T>>(x))); }
+};
+
+// dy f'(x); at: x or y, as df says.
+template <class F, class T>
+struct Derivative {
+  T operator()(T at, T dy) const {
+    using C = compute_t<T>;
+    return static_cast<T>(F::df(static_cast<C>(dy), static_cast<C>(at)));
+  }
+};
+
+// y = Function<F, T>(inputs...)
+template <template <class, class> class Function, class F, class T, class... Inputs>
+static void map_formula(Array& y, const Inputs&... inputs) {
+  using V = typename formula::InLoops<F, compute_t<T>>::type;
+  if constexpr (requires { V::kMost; }) {
+    map_within(V::kMost, y, Function<V, T>(), Function<F, T>(), inputs...);
+  } else {
+    map(y, Function<V, T>(), inputs...);
+  }
+}
+
 void unary(Array& y, const Array& x, UnaryOp op) {
   visit(op, [&]<class F>(F) {
-    for_domain<F>(name_of(op), x.dtype(), [&]<class T>(T) {
-      using C = compute_t<T>;
-      map(
-          y, [](T v) { return static_cast<T>(F::f(static_cast<C>(v))); }, x);
-    });
+    for_domain<F>(name_of(op), x.dtype(), [&]<class T>(T) { map_formula<Value, F, T>(y, x); });
   });
 }
 
 void unary_backward(Array& dx, const Array& dy, const Array& v, UnaryOp op) {
   visit(op, [&]<class F>(F) {
     if constexpr (requires { F::df(1.0f, 1.0f); }) {
-      for_float(name_of(op), v.dtype(), [&]<class T>(T) {
-        using C = compute_t<T>;
-        map(
-            dx,
-            [](T g, T at) { return static_cast<T>(F::df(static_cast<C>(g), static_cast<C>(at))); },
-            dy, v);
-      });
+      for_float(name_of(op), v.dtype(),
+                [&]<class T>(T) { map_formula<Derivative, F, T>(dx, v, dy); });
     } else {
       detail::fail({name_of(op), ": its formula has no df"});
     }
