@@ -259,5 +259,16 @@ void check_special_values() {
 TEST(Simd, SpecialValuesOfFloats) { check_special_values<float>(); }
 TEST(Simd, SpecialValuesOfDoubles) { check_special_values<double>(); }
 
+// ---- the normal distribution, whose error counts beside 1
+
+TEST(Simd, NormalDistribution) {
+  double worst = 0;
+  for (float x = -20; x <= 20; x += 1e-4f) {
+    const double exact = std::erfc(-x / std::numbers::sqrt2) / 2;
+    worst = std::max(worst, std::fabs(formula::normal_cdf(x) - exact));
+  }
+  EXPECT_LE(worst, 7e-8);
+}
+
 }  // namespace
 }  // namespace ink
