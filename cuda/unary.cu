@@ -20,6 +20,15 @@ struct Derivative {
   }
 };
 
+template <class T>
+struct Clamp {
+  using C = compute_t<T>;
+  C low, high;
+  __device__ T operator()(T x) const {
+    return static_cast<T>(formula::clamp::f(static_cast<C>(x), low, high));
+  }
+};
+
 }  // namespace
 
 void unary(Array& y, const Array& x, UnaryOp op) {
@@ -37,6 +46,13 @@ void unary_backward(Array& dx, const Array& dy, const Array& v, UnaryOp op) {
     } else {
       ink::detail::fail({name_of(op), ": its formula has no df"});
     }
+  });
+}
+
+void clamp(Array& y, const Array& x, double low, double high) {
+  for_domain<formula::clamp>("clamp", x.dtype(), [&]<class T>(T) {
+    using C = compute_t<T>;
+    map("clamp", y, Clamp<T>{static_cast<C>(low), static_cast<C>(high)}, x);
   });
 }
 

@@ -134,6 +134,14 @@ TEST(Pointwise, SinAndCosOfAnyAngle) {
   }
 }
 
+TEST(Pointwise, ClampByNaNAndByBoundsInReverse) {
+  const Tensor x = tensor({-3.0, 0.0, 3.0, nan});
+  expect_values(clamp(x, nan, 1), {nan, nan, nan, nan});
+  expect_values(clamp(x, -1, nan), {nan, nan, nan, nan});
+  expect_values(clamp(x, 2, -2), {-2, -2, -2, nan});
+  expect_values(clamp(tensor({-3, 0, 3}), -1, 2), {-1, 0, 2});
+}
+
 // ---- two tensors
 
 TEST(Pointwise, PowAtZero) {

@@ -13,6 +13,7 @@ namespace ink {
 KERNEL_STRIDED(unary, Array& y, const Array& x, UnaryOp op)
 // v: x or y, whichever the df of the op's formula takes.
 KERNEL_STRIDED(unary_backward, Array& dx, const Array& dy, const Array& v, UnaryOp op)
+KERNEL_STRIDED(clamp, Array& y, const Array& x, double low, double high)
 // All dtypes are y's, except that add also takes f32 and bf16 together and gives f32.
 KERNEL_STRIDED(binary, Array& y, const Array& a, const Array& b, BinaryOp op)
 KERNEL_STRIDED(binary_number, Array& y, const Array& x, double number, BinaryOp op)

@@ -23,7 +23,7 @@ namespace ink {
 #define INK_UNARY_OPS(OP) \
   OP(neg) OP(abs) OP(sign) OP(relu) OP(exp) OP(log) OP(sqrt) OP(rsqrt) OP(sin) OP(cos) OP(tanh) \
   OP(sigmoid) OP(silu) OP(erf) OP(gelu_erf) OP(gelu_tanh) OP(log1p) OP(expm1) OP(floor) OP(ceil) \
-  OP(trunc) OP(round) OP(bitwise_not)
+  OP(trunc) OP(round) OP(pow3) OP(bitwise_not)
 #define INK_BINARY_OPS(OP) \
   OP(add) OP(sub) OP(rsub) OP(mul) OP(div) OP(rdiv) OP(pow) OP(rpow) OP(maximum) OP(minimum) \
   OP(remainder) OP(bitwise_and) OP(bitwise_or) OP(bitwise_xor)
@@ -209,6 +209,7 @@ INK_ROUNDING(ceil, ceil)
 INK_ROUNDING(trunc, trunc)
 INK_ROUNDING(round, nearbyint)  // halves to even
 #undef INK_ROUNDING
+struct pow3 : OnNumbers { template <class T> INK_DEVICE static T f(T x) { return x * x * x; } };
 struct bitwise_not : OnIntegers { INK_DEVICE static int64_t f(int64_t x) { return ~x; } };
 
 struct add  : OnNumbers { template <class T> INK_DEVICE static T f(T a, T b) { return a + b; } };
@@ -263,6 +264,13 @@ struct maximum : OnNumbers {
 };
 struct minimum : OnNumbers {
   template <class T> INK_DEVICE static T f(T a, T b) { return (a != a) | (a < b) ? a : b; }
+};
+
+struct clamp : OnNumbers {
+  template <class T> INK_DEVICE static T f(T x, T low, T high) {
+    const T y = (x >= low) | (x != x) ? x : low;
+    return (y <= high) | (x != x) ? y : high;
+  }
 };
 
 struct eq { template <class T> INK_DEVICE static bool f(T a, T b) { return a == b; } };

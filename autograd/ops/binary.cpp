@@ -330,7 +330,11 @@ Tensor power(const Tensor& x, const Scalar& exponent) {
   const NoGrad no_grad;
   const double e = number_beside(x.dtype(), exponent, BinaryOp::pow);
   if (e == 2) return binary(BinaryOp::mul, x, x);
-  if (e == 3) return binary(BinaryOp::mul, binary(BinaryOp::mul, x, x), x);
+  if (e == 3) {
+    Tensor y = empty_like(x);
+    kernel::unary(y, x, UnaryOp::pow3);
+    return y;
+  }
   if (e == -1) return binary(BinaryOp::rdiv, x, 1);
   if (e == 0.5) return sqrt(x);
   if (e == -0.5) return rsqrt(x);

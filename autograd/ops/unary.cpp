@@ -56,6 +56,15 @@ void unary_backward(Array& dx, const Array& dy, const Array& v, UnaryOp op) {
   });
 }
 
+void clamp(Array& y, const Array& x, double low, double high) {
+  for_domain<formula::clamp>("clamp", x.dtype(), [&]<class T>(T) {
+    using C = compute_t<T>;
+    const C a = static_cast<C>(low), b = static_cast<C>(high);
+    map(
+        y, [a, b](T v) { return static_cast<T>(formula::clamp::f(static_cast<C>(v), a, b)); }, x);
+  });
+}
+
 }  // namespace cpu
 
 namespace {
@@ -142,8 +151,13 @@ Tensor clamp(const Tensor& input, std::optional<Scalar> min, std::optional<Scala
   for (const auto& bound : {min, max})
     if (bound) check_in_range("clamp", *bound, x.dtype());
   Tensor y = empty_like(x);
-  if (min) kernel::binary_number(y, x, min->value, BinaryOp::maximum);
-  if (max) kernel::binary_number(y, min ? y : x, max->value, BinaryOp::minimum);
+  if (min && max) {
+    const bool nan = min->value != min->value;  // which the formula drops
+    kernel::clamp(y, x, min->value, (nan ? min : max)->value);
+  } else {
+    kernel::binary_number(y, x, (min ? min : max)->value,
+                          min ? BinaryOp::maximum : BinaryOp::minimum);
+  }
   const auto vjp = [=, x = Saved::input(x)](const Tensor& dy) -> Grads {
     Tensor dx = dy;
     if (min) dx = masked_fill(dx, ~(*x > *min), 0);
