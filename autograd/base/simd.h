@@ -188,7 +188,8 @@ struct Split {
     constexpr Bits<T> implicit = Bits<T>{1} << fraction, least = bits_of(T(0.70710678118654752));
     constexpr T large = T(implicit), bias = T(Format<T>::kBias);
     const bool denormal = x < std::numeric_limits<T>::min();
-    const Bits<T> shifted = bits_of(denormal ? x * large : x) + (bits_of(T(1)) - least);
+    const T normal = x * (denormal ? large : T(1));
+    const Bits<T> shifted = bits_of(normal) + (bits_of(T(1)) - least);
     e = std::bit_cast<T>((shifted >> fraction) + bits_of(large)) -
         (denormal ? large + bias + T(fraction) : large + bias);
     m = std::bit_cast<T>((shifted & (implicit - 1)) + least);
@@ -205,12 +206,13 @@ INK_DEVICE inline T log_positive(T x) {
          (f - (half_f2 - (s * (half_f2 + atanh_tail(z) * z) + split.e * Format<T>::kLn2Rest)));
 }
 
-/// y = log x, or what it is where x is not positive and finite: -infinity, NaN or x.
+/// y = log x, or the limit where x is not positive and finite: -infinity, NaN or x.
 template <class T>
 INK_DEVICE inline T or_limit_of_log(T x, T y) {
   constexpr T infinity = std::numeric_limits<T>::infinity();
-  const T limit = x == T(0) ? -infinity : x < T(0) ? std::numeric_limits<T>::quiet_NaN() : x;
-  return x > T(0) && x < infinity ? y : limit;
+  const T positive = x < infinity ? y : x;
+  const T other = x == T(0) ? -infinity : std::numeric_limits<T>::quiet_NaN();
+  return x > T(0) ? positive : other;
 }
 
 template <class T>
@@ -339,8 +341,8 @@ INK_DEVICE inline T signed_power(T y, T a, T b) {
   };
   const T magnitude = std::fabs(b);
   const bool integer = is_integer(magnitude), odd = integer & !is_integer(T(0.5) * magnitude);
-  const T one_or_y = (b == T(0)) | (std::fabs(a) == T(1)) ? T(1) : y;
-  const T with_sign = odd ? std::copysign(one_or_y, a) : one_or_y;
+  const bool one = (b == T(0)) | (std::fabs(a) == T(1));
+  const T absolute = one ? T(1) : y, with_sign = odd ? std::copysign(absolute, a) : absolute;
   const bool undefined = (a < T(0)) & (a >= std::numeric_limits<T>::lowest()) & !integer;
   return undefined ? std::numeric_limits<T>::quiet_NaN() : with_sign;
 }
@@ -389,7 +391,8 @@ INK_DEVICE inline double pow(double a, double b) {
   const double r = without_powers(bounded, n.number()) + (bounded == x1 ? x2 : 0);
   const double y = scaled(expm1_near(r) + 1, n.bits());
   const bool finite = (base > 0) & (base < infinity) & (std::fabs(b) < infinity);
-  const double limit = (base != base) | (b != b) ? a + b : (base > 1) == (b > 0) ? infinity : 0;
+  const bool nan = (base != base) | (b != b);
+  const double limit = nan ? a + b : (base > 1) == (b > 0) ? infinity : 0;
   return signed_power(finite ? y : limit, a, b);
 }
 

@@ -260,16 +260,16 @@ struct bitwise_xor : OnIntegers {
   INK_DEVICE static int64_t f(int64_t a, int64_t b) { return a ^ b; }
 };
 struct maximum : OnNumbers {
-  template <class T> INK_DEVICE static T f(T a, T b) { return (a != a) | (a > b) ? a : b; }
+  template <class T> INK_DEVICE static T f(T a, T b) { return a != a || a > b ? a : b; }
 };
 struct minimum : OnNumbers {
-  template <class T> INK_DEVICE static T f(T a, T b) { return (a != a) | (a < b) ? a : b; }
+  template <class T> INK_DEVICE static T f(T a, T b) { return a != a || a < b ? a : b; }
 };
 
 struct clamp : OnNumbers {
   template <class T> INK_DEVICE static T f(T x, T low, T high) {
-    const T y = (x >= low) | (x != x) ? x : low;
-    return (y <= high) | (x != x) ? y : high;
+    const T y = ((x >= low) | (x != x)) ? x : low;
+    return ((y <= high) | (x != x)) ? y : high;
   }
 };
 
