@@ -14,7 +14,7 @@
 #include <initializer_list>
 #include <limits>
 
-#include "autograd/base/simd.h"
+#include "autograd/loops/simd.h"
 #include "autograd/kernels/copy.h"
 #include "autograd/kernels/rows.h"
 #include "autograd/loops/rows.h"

@@ -1,6 +1,6 @@
-// autograd/base/simd.h: floats against double precision over their whole range, doubles against
+// autograd/loops/simd.h: floats against double precision over their whole range, doubles against
 // long double. Loops of the functions become vector code here, as in the kernels.
-#include "autograd/base/simd.h"
+#include "autograd/loops/simd.h"
 
 #include <gtest/gtest.h>
 

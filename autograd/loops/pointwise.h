@@ -3,7 +3,7 @@
 // f is written for any arithmetic type T of its domain (float for bf16). Where df is given, the
 // gradient takes one pass: df(dy, v) is dy f'(x), v being x or y as the comment beside it says. CPU
 // loops are vectorised by the compiler, so formulas are branch-free where that matters and call
-// base/simd.h, not libm. A formula of libm may name another one, Vector, for such loops.
+// loops/simd.h, not libm. A formula of libm may name another one, Vector, for such loops.
 #pragma once
 
 #include <cmath>
@@ -13,7 +13,7 @@
 
 #include "autograd/base/device_function.h"
 #include "autograd/base/dtype.h"
-#include "autograd/base/simd.h"
+#include "autograd/loops/simd.h"
 
 namespace ink {
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <type_traits>
 
-#include "autograd/base/simd.h"
+#include "autograd/loops/simd.h"
 #include "autograd/kernels/rows.h"
 #include "autograd/loops/rows.h"
 #include "autograd/more_ops.h"

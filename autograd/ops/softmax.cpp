@@ -3,7 +3,7 @@
 //   dx = y (dy - sum dy y)
 #include <type_traits>
 
-#include "autograd/base/simd.h"
+#include "autograd/loops/simd.h"
 #include "autograd/basic_ops.h"
 #include "autograd/fused_ops.h"
 #include "autograd/kernels/rows.h"

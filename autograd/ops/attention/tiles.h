@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "autograd/base/parallel.h"
-#include "autograd/base/simd.h"
+#include "autograd/loops/simd.h"
 #include "autograd/gemm/gemm.h"
 #include "autograd/gemm/small_product.h"
 #include "autograd/kernels/copy.h"
