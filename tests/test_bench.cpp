@@ -241,7 +241,7 @@ TEST(Bench, BytesMoveThroughTheCaches) {
 TEST(Bench, TheMachineIsMeasuredWithEachCache) {
   const Machine machine = measure_machine(cpu_device, bf16);
   EXPECT_GT(machine.flops_per_second, 1e9);
-  EXPECT_GE(machine.levels.size(), 3u);
+  ASSERT_FALSE(machine.levels.empty());
   double size = 0;
   for (const MemoryLevel& level : machine.levels) {
     EXPECT_GT(level.size, size);

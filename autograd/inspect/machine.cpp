@@ -18,6 +18,7 @@
 
 #include "autograd/base/parallel.h"
 #include "autograd/gemm/gemm.h"
+#include "autograd/gemm/small_product.h"
 #include "autograd/gemm/units.h"
 #include "autograd/kernels/copy.h"
 #include "autograd/kernels/gemm.h"
@@ -71,14 +72,15 @@ double measure_flops(const GemmUnit& unit, DType dtype) {
   return std::accumulate(rates.begin(), rates.end(), 0.0);
 }
 
-// The sum of some of x, in as many chains as hide the latency of additions.
+// Reads some of x and adds it up, in as many chains as hide the latency of additions.
 float sum_of(const float* x, int64_t begin, int64_t end) {
-  constexpr int64_t kAtOnce = 128;
-  float sums[kAtOnce] = {};
-  for (int64_t i = begin; i + kAtOnce <= end; i += kAtOnce) {
-    for (int64_t j = 0; j < kAtOnce; ++j) sums[j] += x[i + j];
+  constexpr int64_t kChains = 8, n = kLanes<float>;
+  Vector<float> sums[kChains] = {};
+  for (int64_t i = begin; i + kChains * n <= end; i += kChains * n) {
+    for (int64_t j = 0; j < kChains; ++j) sums[j] += load_vector(x + i + j * n);
   }
-  return std::accumulate(sums, sums + kAtOnce, 0.0f);
+  for (int64_t j = 1; j < kChains; ++j) sums[0] += sums[j];
+  return sums[0][0];
 }
 
 // The rates at which all threads read, and write in a[i] += 3 b[i], this much memory that they
@@ -112,18 +114,32 @@ MemoryLevel measure_level(double size, double bytes) {
   return {size, read_rate, read / 2 / writing};
 }
 
+// Bytes of the first processor's data cache of this level by the system; 0 if it does not say.
+// (sysconf counts a cache several times on some machines.)
+double cache_size(int level) {
+  for (int i = 0; i < 8; ++i) {
+    const std::string folder = "/sys/devices/system/cpu/cpu0/cache/index" + std::to_string(i) + "/";
+    std::ifstream levels(folder + "level"), types(folder + "type"), sizes(folder + "size");
+    int found = 0;
+    double kilobytes = 0;  // "48K"
+    std::string type;
+    if (levels >> found && types >> type && sizes >> kilobytes && found == level &&
+        type != "Instruction")
+      return 1024 * kilobytes;
+  }
+  return 0;
+}
+
 std::vector<MemoryLevel> measure_levels() {
-  const auto cache = [](int name, double otherwise) {
-    const long bytes = sysconf(name);
-    return bytes > 0 ? static_cast<double>(bytes) : otherwise;
-  };
   const auto threads = static_cast<double>(max_threads());
-  const double first = threads * cache(_SC_LEVEL1_DCACHE_SIZE, 32 << 10),
-               second = threads * cache(_SC_LEVEL2_CACHE_SIZE, 256 << 10),
-               last = cache(_SC_LEVEL3_CACHE_SIZE, 0);
-  std::vector<MemoryLevel> levels{measure_level(first, first / 2),
-                                  measure_level(second, second / 2)};
-  if (last > second) levels.push_back(measure_level(last, (second + last) / 2));
+  const double last = cache_size(3);
+  std::vector<MemoryLevel> levels;
+  double before = 0;
+  for (const double size : {threads * cache_size(1), threads * cache_size(2), last}) {
+    if (size <= before) continue;
+    levels.push_back(measure_level(size, (before + size) / 2));
+    before = size;
+  }
   const double large = std::clamp<double>(2 * last, 96 << 20, 512 << 20);
   levels.push_back(measure_level(std::numeric_limits<double>::infinity(), large));
   return levels;
@@ -176,7 +192,8 @@ Machine measure_machine(Device device, DType dtype) {
 
 double Machine::seconds_to_move(double read, double written) const {
   const double all = read + written;
-  if (levels.empty() || all == 0) return all / bytes_per_second;
+  if (all == 0) return 0;
+  if (levels.empty()) return all / bytes_per_second;
   double seconds = 0, before = 0;
   for (const MemoryLevel& level : levels) {
     const double here = std::max(0.0, std::min(all, level.size) - before);
