@@ -190,7 +190,7 @@ void absorb_part(typename R::Acc* acc, int64_t width, const T* x, const ReducePl
 
 /// Joins at(0), ... at(7) as a tree.
 template <class At, class Join>
-auto tree_of_eight(At at, Join join) {
+[[gnu::always_inline]] inline auto tree_of_eight(At at, Join join) {
   return join(join(join(at(0), at(1)), join(at(2), at(3))),
               join(join(at(4), at(5)), join(at(6), at(7))));
 }
