@@ -155,32 +155,59 @@ void absorb_rows(typename R::Acc* acc, Width width, const T* x, Step step, int64
   for (; count > 0; --count, x += row_step) R::one(acc, width, x, step);
 }
 
-template <class R, class T>
-void absorb(typename R::Acc* acc, int64_t width, const T* x, int64_t step, int64_t count,
-            int64_t row_step) {
-  constexpr std::integral_constant<int64_t, 1> one;
-  constexpr std::integral_constant<int64_t, ReducePlan::kLanes> lanes;
-  if (step != 1) return absorb_rows<R>(acc, width, x, step, count, row_step);
-  if (width == lanes) return absorb_rows<R>(acc, lanes, x, one, count, row_step);
-  absorb_rows<R>(acc, width, x, one, count, row_step);
-}
-
-// Adds rows begin .. end of one block of columns to acc[0 .. width).
-template <class R, class T>
-void absorb_part(typename R::Acc* acc, int64_t width, const T* x, const ReducePlan& plan,
-                 int64_t begin, int64_t end) {
-  const int64_t lanes = plan.lanes > plan.columns.size ? plan.lanes : width;
+// Adds rows begin .. end of one block of columns to acc[0 .. lanes), and what is too short for all
+// lanes to rest[0 .. width).
+template <class R, class T, class Width, class Lanes, class Step>
+void absorb_block(typename R::Acc* acc, Lanes lanes, typename R::Acc* rest, Width width, Step step,
+                  const T* x, const ReducePlan& plan, int64_t begin, int64_t end) {
   const int64_t fold = lanes / width, size = plan.rows.size;
-  std::fill_n(acc, lanes, R::none());
   while (begin < end) {
     const int64_t run = begin < size ? 0 : begin / size, row = begin - run * size;
     const int64_t count = std::min(size - row, end - begin), folded = count / fold;
     const T* p = x + plan.outer_rows.offsets(run).x + row * plan.rows.step;
-    absorb<R>(acc, lanes, p, plan.columns.step, folded, fold * plan.rows.step);
+    absorb_rows<R>(acc, lanes, p, step, folded, fold * plan.rows.step);
     p += folded * fold * plan.rows.step;
-    if (fold > 1)
-      absorb<R>(acc, width, p, plan.columns.step, count - folded * fold, plan.rows.step);
+    if (fold > 1) absorb_rows<R>(rest, width, p, step, count - folded * fold, plan.rows.step);
     begin += count;
+  }
+}
+
+// Joins all lanes to one.
+template <class R, int64_t lanes>
+[[gnu::always_inline]] inline void join_lanes(typename R::Acc* acc) {
+  if constexpr (lanes > 1) {
+    constexpr int64_t half = lanes / 2;
+#pragma omp simd
+    for (int64_t c = 0; c < half; ++c) R::merge(acc[c], acc[c + half]);
+    join_lanes<R, half>(acc);
+  }
+}
+
+// The same as absorb_block with what is known at compile time in the common cases, and with the
+// lanes of a single output in registers.
+template <class R, class T>
+void absorb_part(typename R::Acc* acc, int64_t width, const T* x, const ReducePlan& plan,
+                 int64_t begin, int64_t end) {
+  constexpr std::integral_constant<int64_t, 1> one;
+  constexpr std::integral_constant<int64_t, ReducePlan::kLanes> few;
+  const int64_t lanes = plan.lanes > plan.columns.size ? plan.lanes : width;
+  const int64_t step = plan.columns.step;
+  if (step == 1 && lanes == few && width == 1) {
+    typename R::Acc own[few], rest = R::none();  // apart: a store into a vector delays its load
+    std::fill_n(own, few(), R::none());
+    absorb_block<R>(own, few, &rest, one, one, x, plan, begin, end);
+    join_lanes<R, few>(own);
+    R::merge(own[0], rest);
+    acc[0] = own[0];
+    return;
+  }
+  std::fill_n(acc, lanes, R::none());
+  if (step != 1) {
+    absorb_block<R>(acc, lanes, acc, width, step, x, plan, begin, end);
+  } else if (lanes == few) {
+    absorb_block<R>(acc, few, acc, width, one, x, plan, begin, end);
+  } else {
+    absorb_block<R>(acc, lanes, acc, width, one, x, plan, begin, end);
   }
   for (int64_t half = lanes / 2; half >= width; half /= 2) {
 #pragma omp simd
