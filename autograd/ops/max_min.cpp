@@ -5,6 +5,7 @@
 #include "autograd/kernels/reduce.h"
 #include "autograd/loops/folds.h"
 #include "autograd/loops/reduce_loop.h"
+#include "autograd/loops/strided_loop.h"
 #include "autograd/more_ops.h"
 #include "autograd/ops/shared/reduce_dims.h"
 
@@ -59,9 +60,54 @@ struct Best {
   static void repeat(Acc&, int64_t) {}
 };
 
+// The first place of `best`, which occurs, among x[0 .. n): in vectors, then one by one.
+template <class T>
+int64_t place_of(T best, const T* x, int64_t n) {
+  using Value = compute_t<T>;
+  const auto value = static_cast<Value>(best);
+  const auto here = [=](int64_t i) {
+    const auto other = static_cast<Value>(x[i]);
+    return other == value || (other != other && value != value);
+  };
+  constexpr int64_t kRun = 64;
+  int64_t i = 0;
+  for (int found = 0; i + kRun <= n; i += kRun) {
+#pragma omp simd reduction(| : found)
+    for (int64_t k = i; k < i + kRun; ++k) found |= here(k);
+    if (found) break;
+  }
+  while (!here(i)) ++i;
+  return i;
+}
+
+// Along the innermost dimension: the best value of each line, and then its place.
+void arg_reduce_lines(Array& values, Array& indices, const Array& x, int64_t dim, bool largest) {
+  reduce(values, x, largest ? ReduceOp::max : ReduceOp::min);
+  const Array x0 = first_of_lines(x, dim);
+  const StridedLoop<3> loop(values.shape(), {&values, &indices, &x0});
+  const int64_t n = x.shape()[dim];
+  int64_t* where = indices.mutable_data<int64_t>();
+  for_any(x.dtype(), [&]<class T>(T) {
+    T* out = values.mutable_data<T>();
+    const T* in = x.data<T>();
+    const auto lines = [&](auto offset, int64_t count) {
+      for (int64_t line = 0; line < count; ++line) {
+        T& best = out[offset[0] + line * loop.inner_stride(0)];
+        const T* from = in + offset[2] + line * loop.inner_stride(2);
+        const int64_t place = place_of(best, from, n);
+        where[offset[1] + line * loop.inner_stride(1)] = place;
+        best = from[place];  // which of 0 and -0 came first
+      }
+    };
+    loop.for_each_row(lines, kGrain / n);
+  });
+}
+
 }  // namespace
 
 void arg_reduce(Array& values, Array& indices, const Array& x, int64_t dim, bool largest) {
+  if (x.strides()[dim] == 1 && x.shape()[dim] >= ReducePlan::kShortRow)
+    return arg_reduce_lines(values, indices, x, dim, largest);
   const int64_t stride = std::max<int64_t>(x.strides()[dim], 1);
   int64_t* where = indices.mutable_data<int64_t>();
   for_any(x.dtype(), [&]<class T>(T) {
