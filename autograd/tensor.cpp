@@ -6,6 +6,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "autograd/base/parallel.h"
 #include "autograd/engine/graph.h"
 #include "autograd/kernels/copy.h"
 
@@ -167,8 +168,9 @@ Tensor arange(const Scalar& from, const Scalar& to, const Scalar& by, Options op
     using Number = std::conditional_t<std::is_same_v<T, int64_t>, int64_t, double>;
     const auto first = static_cast<Number>(start), next = static_cast<Number>(step);
     T* out = x.mutable_data<T>();
-    for (int64_t i = 0; i < x.numel(); ++i)
-      out[i] = static_cast<T>(first + static_cast<Number>(i) * next);
+    parallel_for(x.numel(), kGrain, [=](int64_t i, int64_t stop) {
+      for (; i < stop; ++i) out[i] = static_cast<T>(first + static_cast<Number>(i) * next);
+    });
   });
   return x.to(options.device);
 }
