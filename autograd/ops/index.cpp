@@ -31,6 +31,9 @@ void gather(Array& y, const Array& x, const Array& ids, int64_t dim, const char*
       const int64_t* id = places + offset[2];
       if (si == 0 && sx == 1 && sy == 1) {
         std::copy_n(from + *id * step, n, to);
+      } else if (si == 1 && sx == 0 && sy == 1 && step == 1) {
+#pragma omp simd
+        for (int64_t i = 0; i < n; ++i) to[i] = from[id[i]];
       } else {
         for (int64_t i = 0; i < n; ++i) to[i * sy] = from[i * sx + id[i * si] * step];
       }
@@ -39,9 +42,9 @@ void gather(Array& y, const Array& x, const Array& ids, int64_t dim, const char*
 }
 
 // Elements that differ in another dimension than `dim` go to different sums. So threads share the
-// other dimensions, and each takes the ids along `dim` in order. If the other dimensions are small,
-// each thread reads all ids and serves only its own places along `dim`. Either way every sum has
-// one owner and one order.
+// other dimensions, and each takes the ids along `dim` in order. If the other dimensions are small
+// and share their ids, each thread reads all ids and serves only its own places along `dim`. Either
+// way every sum has one owner and one order.
 void scatter_add(Array& y, const Array& source, const Array& ids, int64_t dim, const char* /*op*/) {
   Shape lines = ids.shape();
   const int64_t count = std::exchange(lines[dim], 1), step = y.strides()[dim];
@@ -55,32 +58,44 @@ void scatter_add(Array& y, const Array& source, const Array& ids, int64_t dim, c
     const T* in = source.data<T>();
     T* out = y.mutable_data<T>();
     const auto add_places = [&](int64_t low, int64_t high) {
-      const auto row = [=](auto offset, int64_t n) {
-        for (int64_t j = 0; j < count; ++j) {
-          const T* from = in + offset[1] + j * next_source;
-          const int64_t* id = places + offset[2] + j * next_id;
-          T* to = out + offset[0];
-          if (si == 0 && (*id < low || *id >= high)) continue;
-          if (si == 0 && sy == 1 && ss == 1) {
-            to += *id * step;
+      const auto rows_of_ids = [=](auto offset, int64_t n) {
+        const T* from = in + offset[1];
+        const int64_t* id = places + offset[2];
+        for (int64_t j = 0; j < count; ++j, from += next_source, id += next_id) {
+          if (*id < low || *id >= high) continue;
+          T* to = out + offset[0] + *id * step;
 #pragma omp simd
-            for (int64_t i = 0; i < n; ++i) to[i] = static_cast<T>(to[i] + from[i]);
-            continue;
-          }
-          for (int64_t i = 0; i < n; ++i) {
-            T& sum = to[i * sy + id[i * si] * step];
-            if (id[i * si] >= low && id[i * si] < high) sum = static_cast<T>(sum + from[i * ss]);
-          }
+          for (int64_t i = 0; i < n; ++i) to[i] = static_cast<T>(to[i] + from[i]);
         }
       };
-      loop.for_each_row(row, kGrain / std::max<int64_t>(count, 1));
+      loop.for_each_row(rows_of_ids, kGrain / std::max<int64_t>(count, 1));
     };
-    const bool few_lines = lines.numel() < 16 * max_threads() && ids.numel() > kGrain;
-    if (few_lines) {
-      parallel_for(y.shape()[dim], 1, add_places);
-    } else {
-      add_places(0, y.shape()[dim]);
+    if (si == 0 && sy == 1 && ss == 1) {
+      const bool few_lines = lines.numel() < 16 * max_threads() && ids.numel() > kGrain;
+      if (few_lines) return parallel_for(y.shape()[dim], 1, add_places);
+      return add_places(0, y.shape()[dim]);
     }
+    const auto add_each = [=](T* to, const T* from, const int64_t* id, int64_t n, int64_t next_to,
+                              int64_t next_from, int64_t next) {
+      for (int64_t i = 0; i < n; ++i, to += next_to, from += next_from, id += next) {
+        T& sum = to[*id * step];
+        sum = static_cast<T>(sum + *from);
+      }
+    };
+    const auto row = [=](auto offset, int64_t n) {
+      T* to = out + offset[0];
+      const T* from = in + offset[1];
+      const int64_t* id = places + offset[2];
+      if (next_id <=
+          si) {  // line by line, if its ids are closer in memory than those of other lines
+        for (int64_t i = 0; i < n; ++i)
+          add_each(to + i * sy, from + i * ss, id + i * si, count, 0, next_source, next_id);
+      } else {
+        for (int64_t j = 0; j < count; ++j)
+          add_each(to, from + j * next_source, id + j * next_id, n, sy, ss, si);
+      }
+    };
+    loop.for_each_row(row, kGrain / std::max<int64_t>(count, 1));
   });
 }
 
