@@ -1,7 +1,7 @@
 // index_put, index, masked_select, nonzero, scatter: places that ids or masks name. They are made
 // of other ops. The host finds repeated ids, and the places where a mask is true.
 #include <algorithm>
-#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "autograd/more_ops.h"
@@ -12,18 +12,28 @@ namespace {
 
 // Where a mask is true: ids for each of its dimensions.
 std::vector<Tensor> places_of(const Tensor& mask) {
-  const auto values = mask.tolist<bool>();
-  std::vector<std::vector<int64_t>> places(static_cast<size_t>(mask.dim()));
-  for (int64_t i = 0; i < mask.numel(); ++i) {
-    if (!values[static_cast<size_t>(i)]) continue;
-    int64_t left = i;
-    for (int64_t d = mask.dim() - 1; d >= 0; --d) {
-      places[static_cast<size_t>(d)].push_back(left % mask.shape()[d]);
-      left /= mask.shape()[d];
-    }
-  }
+  const Tensor host = mask.to(cpu_device).contiguous();
+  const int64_t dims = host.dim(), n = host.shape().back(), count = sum(host).item<int64_t>();
   std::vector<Tensor> ids;
-  for (const auto& list : places) ids.push_back(from_vector(list).to(mask.device()));
+  std::vector<int64_t*> out;
+  for (int64_t d = 0; d < dims; ++d) {
+    ids.push_back(empty({count + 1}, {i64, cpu_device}));  // the loop below writes one too many
+    out.push_back(ids.back().mutable_data<int64_t>());
+  }
+  Shape at = Shape::filled(dims, 0);
+  const bool* set = host.data<bool>();
+  for (int64_t left = host.numel(); left > 0; left -= n, set += n) {
+    int64_t* last = out.back();
+    for (int64_t i = 0; i < n; ++i) {  // without branches, which could not be predicted
+      *last = i;
+      last += set[i];
+    }
+    const int64_t found = last - std::exchange(out.back(), last);
+    for (int64_t d = 0; d + 1 < dims; ++d)
+      out[static_cast<size_t>(d)] = std::fill_n(out[static_cast<size_t>(d)], found, at[d]);
+    for (int64_t d = dims - 2; d >= 0 && ++at[d] == host.shape()[d]; --d) at[d] = 0;
+  }
+  for (Tensor& one : ids) one = narrow(one, 0, 0, count).to(mask.device());
   return ids;
 }
 
@@ -113,15 +123,17 @@ Tensor rows_of(const std::vector<Tensor>& ids, const Shape& sizes) {
   return row;
 }
 
-// The places among rows at which each id comes for the last time.
-Tensor last_ones(const Tensor& rows) {
-  std::unordered_map<int64_t, int64_t> last;
-  const auto values = rows.tolist<int64_t>();
-  for (size_t i = 0; i < values.size(); ++i) last[values[i]] = static_cast<int64_t>(i);
-  std::vector<int64_t> places;
-  for (const auto& entry : last) places.push_back(entry.second);
-  std::sort(places.begin(), places.end());
-  return from_vector(places).to(rows.device());
+// The places among ids below n at which each id comes for the last time.
+Tensor last_ones(const Tensor& ids, int64_t n) {
+  const Tensor host = ids.to(cpu_device).contiguous();
+  const int64_t* id = host.data<int64_t>();
+  const auto fits = [=](int64_t i) { return id[i] >= 0 && id[i] < n; };  // a GPU's are not checked
+  std::vector<int64_t> last(static_cast<size_t>(n)), places;
+  for (int64_t i = 0; i < host.numel(); ++i)
+    if (fits(i)) last[static_cast<size_t>(id[i])] = i;
+  for (int64_t i = 0; i < host.numel(); ++i)
+    if (!fits(i) || last[static_cast<size_t>(id[i])] == i) places.push_back(i);
+  return from_vector(places).to(ids.device());
 }
 
 }  // namespace
@@ -147,21 +159,18 @@ Tensor index_put(const Tensor& x, const std::vector<Tensor>& given, const Tensor
   const int64_t rows = by.sizes.numel(), width = rows == 0 ? 0 : x.numel() / rows;
   Tensor v = reshape(expand_to("index_put", values, by.shape()), {row.numel(), width});
   const Tensor table = reshape(x, {rows, width});
+  Tensor kept = table;
   if (!accumulate) {
-    const Tensor last = last_ones(row);
-    row = index_select(row, 0, last);
-    v = index_select(v, 0, last);
+    const Tensor last = last_ones(row, rows);
+    if (last.numel() < row.numel()) {
+      row = index_select(row, 0, last);
+      v = index_select(v, 0, last);
+    }
+    const Options bools(boolean, x.device());
+    const Tensor hit = scatter_add(zeros({rows}, bools), 0, row, ones(row.shape(), bools));
+    kept = masked_fill(table, unsqueeze(hit, 1), 0);
   }
-  const Tensor places = expand(unsqueeze(row, 1), v.shape());
-  Tensor y;
-  if (accumulate) {
-    y = scatter_add(table, 0, places, v);
-  } else {
-    const Tensor written = scatter_add(zeros_like(table), 0, places, v);
-    const Tensor hit = scatter_add(zeros({rows, width}, {i64, x.device()}), 0, places,
-                                   ones(v.shape(), {i64, x.device()})) != 0;
-    y = where(hit, written, table);
-  }
+  const Tensor y = scatter_add(kept, 0, expand(unsqueeze(row, 1), v.shape()), v);
   return shown_as("index_put", reshape(y, x.shape()));
 }
 
