@@ -339,6 +339,25 @@ TEST(Scan, CumsumSortTopk) {
   EXPECT_EQ(sort(tensor({true, false})).indices.tolist(), (std::vector<double>{1, 0}));
 }
 
+// Of equal elements the first ones, whichever way topk chooses them. sort is stable.
+TEST(Scan, TopkIsWhereSortBegins) {
+  Tensor x = (numbers(1000 * 3) * 20).round().view({3, 1000});
+  x.index({1, 500}) = std::nan("");
+  for (const DType dtype : {f32, f64, i64}) {
+    const Tensor y = dtype == i64 ? masked_fill(x, isnan(x), 9).to(i64) : x.to(dtype);
+    for (const auto& [lines, dim] : {std::pair(y, 1), std::pair(y.T().contiguous(), 0)}) {
+      for (const int64_t k : {1, 3, 30, 40, 999}) {
+        for (const bool largest : {false, true}) {
+          const auto all = sort(lines, dim, largest), first = topk(lines, k, dim, largest);
+          const Tensor values = narrow(all.values, dim, 0, k);
+          EXPECT_TRUE(equal(first.indices, narrow(all.indices, dim, 0, k))) << k << largest;
+          EXPECT_TRUE(allclose(first.values, values, 0, 0, true)) << k << largest;
+        }
+      }
+    }
+  }
+}
+
 TEST(Reduce, SplitOverThreadsGivesTheSameBits) {
   const Tensor x = numbers(1000003).to(f32), y = x.narrow(0, 0, 1000000).view({100000, 10});
   const float total = sum(x).item<float>();

@@ -51,7 +51,30 @@ void radix_sort(std::vector<Keyed<Key>>& items, std::vector<Keyed<Key>>& other) 
   }
 }
 
-constexpr int64_t kRadixSize = 256;  // below it, a radix sort is slower than comparing
+// The first items in order of n, of which few are kept: a heap whose front is the last one to keep.
+template <class Key>
+void keep_first(std::vector<Keyed<Key>>& heap, int64_t kept, int64_t n, const Key* key) {
+  constexpr int64_t kRun = 32;
+  heap.clear();
+  for (int64_t i = 0; i < kept; ++i) heap.push_back({key[i], i});
+  std::make_heap(heap.begin(), heap.end());
+  for (int64_t begin = kept; begin < n; begin += kRun) {
+    const int64_t end = std::min(n, begin + kRun);
+    const Key bound = heap.front().key;
+    int better = 0;  // nearly always none of a run is
+#pragma omp simd reduction(| : better)
+    for (int64_t i = begin; i < end; ++i) better |= key[i] < bound;
+    for (int64_t i = better ? begin : end; i < end; ++i) {
+      if (key[i] >= heap.front().key) continue;
+      std::pop_heap(heap.begin(), heap.end());
+      heap.back() = {key[i], i};
+      std::push_heap(heap.begin(), heap.end());
+    }
+  }
+}
+
+constexpr int64_t kRadixSize = 64;  // below it, a radix sort is slower than comparing
+constexpr int64_t kFew = 32;        // up to this part of a line a heap is faster than selecting
 
 }  // namespace
 
@@ -68,19 +91,29 @@ void sort(Array& values, Array& indices, const Array& x, int64_t dim, bool desce
     T* out = values.mutable_data<T>();
     int64_t* places = indices.mutable_data<int64_t>();
     const auto lines = [&](auto offset, int64_t n) {
-      std::vector<Keyed<Key>> items(static_cast<size_t>(count)), other;
+      std::vector<Key> keys(static_cast<size_t>(count));
+      std::vector<Keyed<Key>> items, other;
       for (int64_t line = 0; line < n; ++line) {
         const T* from = in + offset[2] + line * loop.inner_stride(2);
+        Key* key = keys.data();
         for (int64_t i = 0; i < count; ++i) {
-          const Key key = ordered(static_cast<compute_t<T>>(from[i * step]));
-          items[static_cast<size_t>(i)] = {descending ? static_cast<Key>(~key) : key, i};
+          const Key rising = ordered(static_cast<compute_t<T>>(from[i * step]));
+          key[i] = descending ? static_cast<Key>(~rising) : rising;
         }
-        const auto last = items.begin() + kept;
-        if (kept < count) std::nth_element(items.begin(), last, items.end());
+        if (kept > 0 && kept <= count / kFew) {
+          keep_first(items, kept, count, key);
+        } else {
+          items.clear();
+          for (int64_t i = 0; i < count; ++i) items.push_back({key[i], i});
+        }
+        if (kept < std::ssize(items)) {
+          std::nth_element(items.begin(), items.begin() + kept, items.end());
+          items.resize(static_cast<size_t>(kept));
+        }
         if (kept == count && count >= kRadixSize) {
           radix_sort(items, other);
         } else {
-          std::sort(items.begin(), last);
+          std::sort(items.begin(), items.end());
         }
         T* value = out + offset[0] + line * loop.inner_stride(0);
         int64_t* place = places + offset[1] + line * loop.inner_stride(1);
