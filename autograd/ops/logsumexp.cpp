@@ -2,24 +2,55 @@
 //   y  = log sum exp x
 //   dx = dy exp(x - y)
 // y is computed as m + log sum exp(x - m) with m = max x, so that nothing overflows.
+#include <algorithm>
 #include <cmath>
+#include <limits>
 
+#include "autograd/base/simd.h"
+#include "autograd/loops/rows.h"
 #include "autograd/ops/shared/promote.h"
 #include "autograd/ops/shared/reduce_dims.h"
 
 namespace ink {
+namespace {
+
+// x is contiguous, and each element of y is that of a row of x.
+void logsumexp_rows(Array& y, const Array& x) {
+  for_float("logsumexp", x.dtype(), [&]<class T>(T) {
+    using C = compute_t<T>;
+    const int64_t rows = y.numel(), n = x.numel() / rows;
+    const T* in = x.data<T>();
+    T* out = y.mutable_data<T>();
+    for_each_row(rows, n, [=](int64_t row) {
+      const auto at = [p = in + row * n](int64_t i) { return static_cast<C>(p[i]); };
+      constexpr C kMax = std::numeric_limits<C>::max();  // inf - inf would be NaN
+      const C m = std::clamp(max_of<C>(n, at), -kMax, kMax);
+      const C sum = sum_of<C>(n, [=](int64_t i) { return simd::exp(at(i) - m); });
+      out[row] = static_cast<T>(m + std::log(sum));
+    });
+  });
+}
+
+Tensor logsumexp_composed(const Tensor& x, const ReducedShape& shape) {
+  const NoGrad no_grad;
+  if (x.numel() == 0) return full(shape.kept, -INFINITY, x.options());  // log 0
+  const Tensor top = amax(x, shape.dims, true);
+  const Tensor m = masked_fill(top, abs(top) == INFINITY, 0);
+  return m + log(sum(exp(x - m), shape.dims, true));
+}
+
+}  // namespace
 
 Tensor logsumexp(const Tensor& input, const Shape& dims, bool keepdim) {
   const Tensor x = floating("logsumexp", input);
   const ReducedShape shape("logsumexp", x, dims);
+  const bool rows = shape.dims.empty() || shape.dims[0] == x.dim() - shape.dims.size();
   Tensor y;
-  if (x.numel() == 0) {
-    y = full(shape.kept, -INFINITY, x.options());  // log 0
+  if (rows && x.is_contiguous() && x.device().is_cpu() && x.numel() > 0 && !composed()) {
+    y = empty(shape.kept, x.options());
+    logsumexp_rows(y, x);
   } else {
-    const NoGrad no_grad;
-    const Tensor top = amax(x, shape.dims, true);
-    const Tensor m = masked_fill(top, abs(top) == INFINITY, 0);  // inf - inf would be NaN
-    y = m + log(sum(exp(x - m), shape.dims, true));
+    y = logsumexp_composed(x, shape);
   }
   y = shape.finish(y, keepdim);
   return record("logsumexp", {x}, y,
