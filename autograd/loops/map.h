@@ -17,6 +17,7 @@ namespace ink {
 namespace detail {
 
 inline constexpr int64_t kChunk = 256;  // elements gathered at a time: well inside the first cache
+inline constexpr int64_t kShortRow = 64;  // calls for each shorter row would take too long
 
 // Reads an element. A bool is read as a byte, because the compiler does not vectorise loads of
 // bool.
@@ -60,54 +61,80 @@ void map_contiguous_within(const void* most, int64_t n, To* y, const From*... x)
 template <class To, class... From>
 using MapContiguous = void (*)(const void* function, int64_t n, To* y, const From*... x);
 
-// Shows a run of an input as contiguous memory: strided runs are copied, a chunk at a time.
+// Where the elements of a run lie: `width` of them next to each other or `inner` apart, and again
+// from `stride` on.
+struct RunSteps {
+  int64_t width, inner, stride;
+  bool contiguous() const { return stride == width && (width == 1 || inner == 1); }
+  // Calls f(i, where) for elements i = 0 ... n - 1 of a chunk, which begins at a multiple of width.
+  template <class F>
+  void for_each(int64_t begin, int64_t n, F&& f) const {
+    if (width == 1) {
+      for (int64_t i = 0; i < n; ++i) f(i, (begin + i) * stride);
+      return;
+    }
+    int64_t at = begin / width * stride;
+    for (int64_t i = 0; i < n; i += width, at += stride) {
+      for (int64_t k = 0; k < width; ++k) f(i + k, at + k * inner);
+    }
+  }
+};
+
+// Shows a run of an input as contiguous memory: others are copied, a chunk at a time.
 template <class T>
 class Run {
  public:
-  Run(const T* start, int64_t stride, int64_t n) : start_(start), stride_(stride) {
-    if (stride == 0) std::fill_n(buffer_, std::min(n, kChunk), *start);
+  Run(const T* start, RunSteps steps) : start_(start), steps_(steps) {
+    constant_ = steps.stride == 0 && steps.width == 1;
+    if (constant_) std::fill_n(buffer_, kChunk, *start);
   }
   const T* chunk(int64_t begin, int64_t n) {
-    if (stride_ == 1) return start_ + begin;
-    if (stride_ == 0) return buffer_;
-    for (int64_t i = 0; i < n; ++i) buffer_[i] = start_[(begin + i) * stride_];
+    if (steps_.contiguous()) return start_ + begin;
+    if (!constant_)
+      steps_.for_each(begin, n, [this](int64_t i, int64_t at) { buffer_[i] = start_[at]; });
     return buffer_;
   }
 
  private:
   const T* start_;
-  int64_t stride_;
+  RunSteps steps_;
+  bool constant_;
   T buffer_[kChunk];
 };
 
 template <class To, class... From>
-void map_strided(MapContiguous<To, From...> run, const void* f, int64_t n, To* y, int64_t stride,
+void map_strided(MapContiguous<To, From...> run, const void* f, int64_t n, To* y, RunSteps steps,
                  Run<From>&&... x) {
   To buffer[kChunk];
-  for (int64_t begin = 0; begin < n; begin += kChunk) {
-    const int64_t count = std::min(kChunk, n - begin);
-    run(f, count, stride == 1 ? y + begin : buffer, x.chunk(begin, count)...);
-    if (stride == 1) continue;
-    for (int64_t i = 0; i < count; ++i) y[(begin + i) * stride] = buffer[i];
+  const int64_t chunk = kChunk / steps.width * steps.width;
+  for (int64_t begin = 0; begin < n; begin += chunk) {
+    const int64_t count = std::min(chunk, n - begin);
+    const bool direct = steps.contiguous();
+    run(f, count, direct ? y + begin : buffer, x.chunk(begin, count)...);
+    if (!direct) steps.for_each(begin, count, [=](int64_t i, int64_t at) { y[at] = buffer[i]; });
   }
 }
 
 template <class To, class... From, size_t... K>
 void map_rows(std::index_sequence<K...>, MapContiguous<To, From...> run, const void* f, Array& y,
               const std::array<const Array*, sizeof...(From)>& inputs) {
-  const StridedLoop<1 + sizeof...(From)> loop(y.shape(), {&y, inputs[K]...});
+  StridedLoop<1 + sizeof...(From)> loop(y.shape(), {&y, inputs[K]...});
+  std::array<int64_t, 1 + sizeof...(From)> inner{};
+  const int64_t width = loop.take_short_rows(kShortRow, inner);  // many are one run
+  const auto steps = [&](size_t k) { return RunSteps{width, inner[k], loop.inner_stride(k)}; };
   const std::tuple<const From*...> in{inputs[K]->template data<From>()...};
   To* out = y.mutable_data<To>();
-  const bool contiguous = loop.inner_stride(0) == 1 && (... && (loop.inner_stride(K + 1) == 1));
-  loop.for_each_row([&](const auto& offset, int64_t n) {
+  const bool contiguous = steps(0).contiguous() && (... && steps(K + 1).contiguous());
+  const auto row = [&](const auto& offset, int64_t rows) {
+    const int64_t n = rows * width;
     if (contiguous) {
       run(f, n, out + offset[0], (std::get<K>(in) + offset[K + 1])...);
     } else {
-      map_strided<To, From...>(
-          run, f, n, out + offset[0], loop.inner_stride(0),
-          Run<From>(std::get<K>(in) + offset[K + 1], loop.inner_stride(K + 1), n)...);
+      map_strided<To, From...>(run, f, n, out + offset[0], steps(0),
+                               Run<From>(std::get<K>(in) + offset[K + 1], steps(K + 1))...);
     }
-  });
+  };
+  loop.for_each_row(row, kGrain / width);
 }
 
 template <class F, class To, class... From>

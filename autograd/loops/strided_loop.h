@@ -64,6 +64,19 @@ struct StridedLoop {
     });
   }
 
+  /// If rows are shorter than `least`, makes the next dimension the innermost, and returns how many
+  /// elements each of its elements then stands for, and their strides; else 1.
+  int64_t take_short_rows(int64_t least, std::array<int64_t, N>& inner) {
+    const int64_t last = sizes.size() - 1, width = sizes.back();
+    if (last == 0 || width >= least || width == 0) return 1;
+    sizes.erase(last);
+    for (size_t k = 0; k < N; ++k) {
+      inner[k] = strides[k].back();
+      strides[k].erase(last);
+    }
+    return width;
+  }
+
   int64_t inner_stride(size_t operand) const { return strides[operand].back(); }
 
   /// Steps through the rows in order.
