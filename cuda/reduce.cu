@@ -32,6 +32,8 @@ void reduce(Array& y, const Array& x, ReduceOp op) {
     switch (op) {
       case ReduceOp::sum:
         return fold<To>("sum", y, x, T(), Sum<T>());
+      case ReduceOp::sum_of_squares:
+        return fold<To>("sum", y, x, T(), SumOfSquares<T>());
       case ReduceOp::mean:
         return fold<To>("mean", y, x, T(), Sum<T>(), x.numel() / std::max<int64_t>(y.numel(), 1));
       case ReduceOp::prod:

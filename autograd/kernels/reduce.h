@@ -7,7 +7,7 @@ namespace ink {
 
 /// How elements along the reduced dimensions are combined. mean divides the sum by their number.
 /// For bools, max is `any` and min is `all`.
-enum class ReduceOp { sum, mean, prod, max, min };
+enum class ReduceOp { sum, sum_of_squares, mean, prod, max, min };
 
 // clang-format off
 

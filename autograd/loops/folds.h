@@ -30,6 +30,12 @@ struct Sum {
 };
 
 template <class T>
+struct SumOfSquares : Sum<T> {
+  using typename Sum<T>::Near;
+  INK_DEVICE static Near load(T x) { return static_cast<Near>(x) * static_cast<Near>(x); }
+};
+
+template <class T>
 struct Prod {
   using Near = wide_t<T>;
   using Far = wide_t<T>;

@@ -2,16 +2,22 @@
 #include <cmath>
 #include <limits>
 
+#include "autograd/kernels/reduce.h"
 #include "autograd/more_ops.h"
 #include "autograd/ops/shared/reduce_dims.h"
 
 namespace ink {
 namespace {
 
-Tensor value(const Tensor& x, double p, const Shape& dims, bool keepdim) {
+Tensor value(const Tensor& x, double p, const ReducedShape& shape, bool keepdim) {
   const NoGrad no_grad;
-  if (x.dtype() == bf16) return to(value(to(x, f32), p, dims, keepdim), bf16);
-  if (p == 2) return sqrt(sum(x * x, dims, keepdim));
+  if (x.dtype() == bf16) return to(value(to(x, f32), p, shape, keepdim), bf16);
+  if (p == 2) {
+    Tensor y = empty(shape.kept, x.options());
+    kernel::reduce(y, x, ReduceOp::sum_of_squares);
+    return sqrt(shape.finish(y, keepdim));
+  }
+  const Shape& dims = shape.dims;
   const Tensor size = abs(x);
   if (p == 1) return sum(size, dims, keepdim);
   if (p == inf) return amax(size, dims, keepdim);
@@ -28,7 +34,7 @@ Tensor norm(const Tensor& x, double p, const Shape& dims, bool keepdim) {
   const ReducedShape shape("norm", x, dims);
   INK_CHECK(x.is_floating(), "norm: expected a floating dtype, got ", x.dtype());
   if (std::isinf(p)) shape.check_not_empty("norm");
-  const Tensor y = value(x, p, dims, keepdim);
+  const Tensor y = value(x, p, shape, keepdim);
   const auto vjp = [=, x = Saved::input(x), y = Saved::output(y)](const Tensor& dy) -> Grads {
     const Tensor v = *x, size = abs(v), norms = shape.keep(*y), g = shape.keep(dy);
     if (p == 0) return {zeros_like(v)};

@@ -64,6 +64,8 @@ void reduce(Array& y, const Array& x, ReduceOp op) {
     switch (op) {
       case ReduceOp::sum:
         return fold<To>(y, x, T(), Sum<T>());
+      case ReduceOp::sum_of_squares:
+        return fold<To>(y, x, T(), SumOfSquares<T>());
       case ReduceOp::mean:
         return fold<To>(y, x, T(), Sum<T>(), count);
       case ReduceOp::prod:
