@@ -127,12 +127,15 @@ Tensor rows_of(const std::vector<Tensor>& ids, const Shape& sizes) {
 Tensor last_ones(const Tensor& ids, int64_t n) {
   const Tensor host = ids.to(cpu_device).contiguous();
   const int64_t* id = host.data<int64_t>();
-  const auto fits = [=](int64_t i) { return id[i] >= 0 && id[i] < n; };  // a GPU's are not checked
-  std::vector<int64_t> last(static_cast<size_t>(n)), places;
-  for (int64_t i = 0; i < host.numel(); ++i)
-    if (fits(i)) last[static_cast<size_t>(id[i])] = i;
-  for (int64_t i = 0; i < host.numel(); ++i)
-    if (!fits(i) || last[static_cast<size_t>(id[i])] == i) places.push_back(i);
+  std::vector<bool> seen(static_cast<size_t>(n));
+  std::vector<int64_t> places;
+  for (int64_t i = host.numel() - 1; i >= 0; --i) {
+    const bool fits = id[i] >= 0 && id[i] < n;  // a GPU's are not checked yet
+    if (fits && seen[static_cast<size_t>(id[i])]) continue;
+    if (fits) seen[static_cast<size_t>(id[i])] = true;
+    places.push_back(i);
+  }
+  std::reverse(places.begin(), places.end());
   return from_vector(places).to(ids.device());
 }
 

@@ -123,7 +123,8 @@ void sort(Array& values, Array& indices, const Array& x, int64_t dim, bool desce
         }
       }
     };
-    loop.for_each_row(lines, kGrain / 8 / count);
+    const int64_t work = kept <= count / kFew ? 1 : 8;  // an element, beside adding one
+    loop.for_each_row(lines, kGrain / work / count);
   });
 }
 

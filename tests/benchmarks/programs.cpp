@@ -340,7 +340,7 @@ std::vector<Row> table() {
   add(rows, {INPUT(floats(16384).abs()), INPUT(floats(4000000).abs()), INPUT(doubles(16384).abs())},
       kOfPositive);
   const std::vector<Input> floating = {INPUT(floats(100, 100)), INPUT(floats(2000, 2000)),
-                                     INPUT(doubles(100, 100)), INPUT(doubles(1000, 1000))};
+                                       INPUT(doubles(100, 100)), INPUT(doubles(1000, 1000))};
   add(rows, floating, kReductions);
   add(rows, floating, kFloatReductions);
   add(rows, {INPUT(integers(100, 100)), INPUT(integers(1000, 1000))}, kReductions);
