@@ -6,8 +6,8 @@
 #include <cmath>
 #include <limits>
 
-#include "autograd/base/simd.h"
 #include "autograd/loops/rows.h"
+#include "autograd/loops/simd.h"
 #include "autograd/ops/shared/promote.h"
 #include "autograd/ops/shared/reduce_dims.h"
 
