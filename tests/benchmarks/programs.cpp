@@ -107,7 +107,7 @@ const std::vector<OfX> kElementwise = {ROW_X(x.sin()),
                                        ROW_X(x / 3),
                                        ROW_X(x % 2),
                                        ROW_X(x + x),
-                                       ROW_X(x* x + 1),
+                                       ROW_X(1 + x * x),
                                        ROW_X(x / x),
                                        ROW_X(maximum(x, x)),
                                        ROW_X(x > 0),
@@ -178,7 +178,7 @@ Tensor lstm_cell(const Tensor& x, const Tensor& h, const Tensor& c, const Tensor
 const std::vector<Row> kOthers = {
     // broadcasts and reductions of other layouts
     ROW((x = floats(1000, 1000), y = floats(1000)), x + y),
-    ROW((x = floats(1000, 1000), y = floats(1000, 1)), x* y),
+    ROW((x = floats(1000, 1000), y = floats(1000, 1)), x.mul(y)),
     ROW((x = floats(100, 100), y = floats(100)), x - y),
     ROW((x = floats(100, 1), y = floats(100)), x / y),
     ROW((x = floats(1000, 1000), y = floats(1000, 1000).transpose(0, 1)), x + y),
