@@ -363,6 +363,22 @@ TEST(Compare, RecordsNothing) {
 
 // ---- errors
 
+// A result has its first input's order in memory, as in PyTorch.
+TEST(Pointwise, ResultsLieAsTheirInputsDo) {
+  const Tensor x = randn({2, 3, 4}), y = x.permute({2, 0, 1}), z = randn({4, 2, 3});
+  for (const Tensor& result : {exp(y), y + z, y * 2, where(y > 0, y, z), leaky_relu(y), y < z,
+                               masked_fill(y, y < z, 0), clamp(y, -1, 1), pow(y, 3)})
+    EXPECT_EQ(result.strides(), y.strides());
+  for (const Tensor& result : {z + y, y + randn({5, 4, 2, 3}), exp(y.narrow(0, 0, 2)),
+                               exp(expand(randn({2, 1}), {2, 3}))})
+    EXPECT_TRUE(result.is_contiguous());
+  EXPECT_EQ(exp(y).tolist(), exp(y.contiguous()).tolist());
+  EXPECT_EQ((y + z).tolist(), (y.contiguous() + z).tolist());
+  const Tensor leaf = x.detach().requires_grad_();
+  sum(exp(leaf.permute({2, 0, 1})) * z).backward();
+  EXPECT_EQ(leaf.grad().tolist(), (exp(x) * z.permute({1, 2, 0})).tolist());
+}
+
 TEST(Pointwise, ErrorTexts) {
   const Tensor x = ones({2, 3}), b = ones({2}, boolean), i = ones({2}, i64);
   EXPECT_EQ(error_of([&] { x + ones({4}); }), "add: shapes (2, 3) and (4,) do not broadcast");

@@ -23,15 +23,15 @@ inline Array constant_along(const Array& x, int64_t dim, const Shape& shape) {
   return x.seen_as(layout);
 }
 
-/// The loops over N operands of one shape. Neighbouring dimensions are joined where one stride
-/// serves both, for every operand.
+/// The loops over N operands of one shape, in the order in which the first one lies in memory.
+/// Neighbouring dimensions are joined where one stride serves both, for every operand.
 template <int N>
 struct StridedLoop {
   Shape sizes;
   std::array<Shape, N> strides;  // in elements, innermost dimension last
 
   StridedLoop(const Shape& shape, const std::array<const Array*, N>& operands) {
-    for (int64_t d = 0; d < shape.size(); ++d) {
+    for (const int64_t d : in_order(*operands[0])) {
       if (shape[d] == 1) continue;
       if (!sizes.empty() && joins(d, operands)) {
         sizes.back() *= shape[d];
@@ -108,6 +108,18 @@ struct StridedLoop {
   };
 
  private:
+  // The dimensions of x, the longest stride first. As they are if elements are repeated.
+  static Shape in_order(const Array& x) {
+    Shape dims = x.shape();
+    for (int64_t d = 0; d < dims.size(); ++d) dims[d] = d;
+    const auto longer = [&](int64_t a, int64_t b) { return x.strides()[a] > x.strides()[b]; };
+    const bool repeated = std::any_of(x.strides().begin(), x.strides().end(),
+                                      [](int64_t stride) { return stride == 0; });
+    if (!repeated && !std::is_sorted(dims.begin(), dims.end(), longer))
+      std::stable_sort(dims.begin(), dims.end(), longer);
+    return dims;
+  }
+
   // Does dimension d continue the last one kept? (The last stride must be size times this one, for
   // every operand.)
   bool joins(int64_t d, const std::array<const Array*, N>& operands) const {

@@ -7,6 +7,7 @@
 #include "autograd/kernels/copy.h"
 #include "autograd/kernels/elementwise.h"
 #include "autograd/loops/map.h"
+#include "autograd/ops/shared/elementwise.h"
 #include "autograd/ops/shared/promote.h"
 
 namespace ink {
@@ -62,7 +63,7 @@ Tensor binary(BinaryOp op, const Tensor& a, const Tensor& b) {
   const NoGrad no_grad;
   if (a.dtype() == boolean) return to(binary(op, to(a, i64), to(b, i64)), boolean);
   const Shape shape = broadcast_shapes(name_of(op), a.shape(), b.shape());
-  Tensor y = empty(shape, {promote(a.dtype(), b.dtype()), a.device()});
+  Tensor y = empty_result(shape, {promote(a.dtype(), b.dtype()), a.device()}, {&a, &b});
   kernel::binary(y, a.array().expanded(shape), b.array().expanded(shape), op);
   return y;
 }
@@ -71,7 +72,7 @@ Tensor binary(BinaryOp op, const Tensor& a, const Tensor& b) {
 Tensor binary(BinaryOp op, const Tensor& x, const Scalar& number) {
   if (x.dtype() == boolean || (x.dtype() == i64 && !number.exact()))
     return binary(op, x, scalar_tensor(number, x.options()));
-  Tensor y = empty_like(x);
+  Tensor y = empty_result(x.shape(), x.options(), {&x});
   kernel::binary_number(y, x, number_beside(x.dtype(), number, op), op);
   return y;
 }
@@ -331,7 +332,7 @@ Tensor power(const Tensor& x, const Scalar& exponent) {
   const double e = number_beside(x.dtype(), exponent, BinaryOp::pow);
   if (e == 2) return binary(BinaryOp::mul, x, x);
   if (e == 3) {
-    Tensor y = empty_like(x);
+    Tensor y = empty_result(x.shape(), x.options(), {&x});
     kernel::unary(y, x, UnaryOp::pow3);
     return y;
   }

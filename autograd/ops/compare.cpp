@@ -4,6 +4,7 @@
 #include "autograd/basic_ops.h"
 #include "autograd/kernels/elementwise.h"
 #include "autograd/loops/map.h"
+#include "autograd/ops/shared/elementwise.h"
 #include "autograd/ops/shared/promote.h"
 
 namespace ink {
@@ -40,7 +41,7 @@ Tensor compare(CompareOp op, const Tensor& a, const Tensor& b) {
   const NoGrad no_grad;
   const DType dtype = promote(a, b);
   const Shape shape = broadcast_shapes(name_of(op), a.shape(), b.shape());
-  Tensor y = empty(shape, {boolean, a.device()});
+  Tensor y = empty_result(shape, {boolean, a.device()}, {&a, &b});
   kernel::compare(y, to(a, dtype).array().expanded(shape), to(b, dtype).array().expanded(shape),
                   op);
   return y;
@@ -51,7 +52,7 @@ Tensor compare(CompareOp op, const Tensor& x, const Scalar& number) {
   const DType dtype = promote(x, number);
   if (dtype == i64 && !number.exact()) return compare(op, x, tensor(number.integer, x.device()));
   const NoGrad no_grad;
-  Tensor y = empty(x.shape(), {boolean, x.device()});
+  Tensor y = empty_result(x.shape(), {boolean, x.device()}, {&x});
   kernel::compare_number(y, to(x, dtype), number.value, op);
   return y;
 }

@@ -138,7 +138,7 @@ Tensor padded(Tensor x, const Shape& shape) {
 Tensor spread(const Tensor& ids, int64_t dim, Shape shape) {
   Shape one_dim = Shape::filled(shape.size(), 1);
   shape[dim] = one_dim[dim] = ids.numel();
-  return expand(view(ids, one_dim), shape);
+  return expand(reshape(ids, one_dim), shape);
 }
 
 void check_rank(const char* op, const Tensor& ids, const Tensor& x) {

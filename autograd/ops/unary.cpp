@@ -7,6 +7,7 @@
 #include "autograd/kernels/elementwise.h"
 #include "autograd/loops/map.h"
 #include "autograd/ops.h"
+#include "autograd/ops/shared/elementwise.h"
 #include "autograd/ops/shared/promote.h"
 
 namespace ink {
@@ -71,7 +72,7 @@ namespace {
 
 Tensor unary(UnaryOp op, const Tensor& x) {
   check_defined(name_of(op), x);
-  Tensor y = empty_like(x);
+  Tensor y = empty_result(x.shape(), x.options(), {&x});
   kernel::unary(y, x, op);
   return y;
 }
@@ -81,7 +82,7 @@ Tensor unary(UnaryOp op, const Tensor& x) {
 template <class Slope>
 Tensor derivative(UnaryOp op, const Tensor& dy, const Tensor& v, const Slope& slope) {
   if (grad_enabled() || composed()) return slope(dy, v);
-  Tensor dx = empty_like(v);
+  Tensor dx = empty_result(v.shape(), v.options(), {&v});
   kernel::unary_backward(dx, dy, v, op);
   return dx;
 }
@@ -150,7 +151,7 @@ Tensor clamp(const Tensor& input, std::optional<Scalar> min, std::optional<Scala
       promoted("clamp", promoted("clamp", input, min.value_or(false)), max.value_or(false));
   for (const auto& bound : {min, max})
     if (bound) check_in_range("clamp", *bound, x.dtype());
-  Tensor y = empty_like(x);
+  Tensor y = empty_result(x.shape(), x.options(), {&x});
   if (min && max) {
     const bool nan = min->value != min->value;  // which the formula drops
     kernel::clamp(y, x, min->value, (nan ? min : max)->value);
@@ -279,11 +280,14 @@ Tensor softplus(const Tensor& x, double beta, double threshold) {
 
 // y = x for x > 0, else negative_slope x
 Tensor leaky_relu(const Tensor& x, double negative_slope) {
-  const auto scaled = [=](const Tensor& v, const Tensor& sign_of) {
-    return where(sign_of > 0, v, v * negative_slope);
+  const auto y = [=](const Tensor& v) {
+    Tensor scaled = empty_result(v.shape(), v.options(), {&v});
+    kernel::binary_number(scaled, v, negative_slope, BinaryOp::leaky_relu);
+    return scaled;
   };
-  return recorded(
-      "leaky_relu", x, [=](const Tensor& v) { return scaled(v, v); }, scaled);
+  return recorded("leaky_relu", x, y, [=](const Tensor& dy, const Tensor& v) {
+    return where(v > 0, dy, dy * negative_slope);
+  });
 }
 
 // y = x for x > 0, else alpha (exp(x) - 1).   dx = dy, or dy alpha exp x

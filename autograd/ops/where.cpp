@@ -2,6 +2,7 @@
 #include "autograd/basic_ops.h"
 #include "autograd/kernels/elementwise.h"
 #include "autograd/loops/map.h"
+#include "autograd/ops/shared/elementwise.h"
 #include "autograd/ops/shared/promote.h"
 
 namespace ink {
@@ -33,7 +34,7 @@ Tensor where(const Tensor& condition, const Tensor& left, const Tensor& right) {
   const auto [a, b] = promoted("where", left, right);
   const Shape shape =
       broadcast_shapes("where", condition.shape(), broadcast_shapes("where", a.shape(), b.shape()));
-  Tensor y = empty(shape, a.options());
+  Tensor y = empty_result(shape, a.options(), {&condition, &a, &b});
   kernel::where(y, condition.array().expanded(shape), a.array().expanded(shape),
                 b.array().expanded(shape));
   return record(
@@ -76,7 +77,7 @@ Tensor masked_fill(const Tensor& x, const Tensor& mask, const Tensor& value) {
 Tensor masked_fill(const Tensor& x, const Tensor& mask, const Scalar& value) {
   check_masked_fill("masked_fill", x, mask, value);
   const Shape shape = broadcast_shapes("masked_fill", x.shape(), mask.shape());
-  Tensor y = empty(shape, x.options());
+  Tensor y = empty_result(shape, x.options(), {&x, &mask});
   kernel::masked_fill(y, x.array().expanded(shape), mask.array().expanded(shape), value.value);
   return record("masked_fill", {x}, y,
                 [mask = Saved::input(mask), from = x.shape()](const Tensor& dy) -> Grads {
