@@ -47,11 +47,10 @@ const std::vector<const GemmUnit*>& gemm_units() {
   return units;
 }
 
-std::vector<double> gemm_rates(DType dtype) {
+std::vector<double> gemm_rates(DType dtype, const std::vector<const GemmUnit*>& units) {
   constexpr int64_t kSide = 192;
   constexpr int kRounds = 5;
   using Clock = std::chrono::steady_clock;
-  const std::vector<const GemmUnit*>& units = gemm_units();
   std::vector<double> rates(units.size());
   // All threads are at work, because then a core may be slower than alone; the first one's time
   // counts. Units take turns, so that what disturbs one disturbs all.
@@ -103,19 +102,23 @@ const GemmUnit* choose(DType dtype, bool small) {
     if (unit != nullptr && is_for(*unit, dtype, small)) return unit;
   }
   if (first < kUnits.size()) return nullptr;
+  // OpenBLAS is for processors that no unit of ours knows. It is not faster than those, and its
+  // first product takes 10 ms.
+  std::vector<const GemmUnit*> units;
+  for (const GemmUnit* unit : gemm_units()) {
+    if (unit != openblas_unit() && is_for(*unit, dtype, small)) units.push_back(unit);
+  }
+  if (units.empty()) return dtype != bf16 ? openblas_unit() : nullptr;
+  if (units.size() == 1) return units[0];
   // Noise must not decide between two that are about as fast, because another unit gives other
   // bits. Where units differ in speed, they do so by a factor of about two.
   constexpr double kAsFast = 0.75;
-  const std::vector<double> rates = gemm_rates(dtype);
-  double best = 0;
-  for (size_t i = 0; i < rates.size(); ++i) {
-    if (is_for(*gemm_units()[i], dtype, small)) best = std::max(best, rates[i]);
-  }
-  for (size_t i = 0; i < rates.size(); ++i) {
-    const GemmUnit* unit = gemm_units()[i];
-    if (is_for(*unit, dtype, small) && rates[i] >= kAsFast * best) return unit;
-  }
-  return nullptr;
+  const std::vector<double> rates = gemm_rates(dtype, units);
+  const double best = *std::max_element(rates.begin(), rates.end());
+  return units[static_cast<size_t>(
+      std::find_if(rates.begin(), rates.end(),
+                   [&](double rate) { return rate >= kAsFast * best; }) -
+      rates.begin())];
 }
 
 // The units for a dtype, chosen at its first product.

@@ -95,8 +95,9 @@ inline constexpr int64_t kLongestBf16Inner = 1024;
 const std::vector<const GemmUnit*>& gemm_units();
 
 /// FLOP/s of a thread at products of this dtype that fit in the caches, measured now: one for each
-/// of gemm_units(), 0 if it has none. Takes some milliseconds.
-std::vector<double> gemm_rates(DType dtype);
+/// unit, 0 if it has none. Takes some milliseconds.
+std::vector<double> gemm_rates(DType dtype,
+                               const std::vector<const GemmUnit*>& units = gemm_units());
 
 /// The unit for products of this dtype (choose.cpp), or for those too small for the best one. Null
 /// if none has such products.

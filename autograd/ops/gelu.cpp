@@ -5,6 +5,7 @@
 //          u = sqrt(2/pi) (x + 0.044715 x^3)
 #include "autograd/basic_ops.h"
 #include "autograd/kernels/elementwise.h"
+#include "autograd/ops/shared/elementwise.h"
 
 namespace ink {
 
@@ -19,7 +20,7 @@ Tensor gelu(const Tensor& input, Gelu approximate) {
   if (composed()) return gelu_composed(input, approximate);
   const UnaryOp op = approximate == Gelu::erf ? UnaryOp::gelu_erf : UnaryOp::gelu_tanh;
   const auto compute = [op](const Tensor& x) {
-    Tensor y = empty_like(x);
+    Tensor y = empty_result(x.shape(), x.options(), {&x});
     kernel::unary(y, x, op);
     return y;
   };
@@ -28,7 +29,7 @@ Tensor gelu(const Tensor& input, Gelu approximate) {
     const Tensor v = *x;
     if (grad_enabled())
       return differentiate([=](auto& in) { return gelu_composed(in[0], approximate); }, {v}, dy);
-    Tensor dx = empty_like(v);
+    Tensor dx = empty_result(v.shape(), v.options(), {&v});
     kernel::unary_backward(dx, dy, v, op);
     return {dx};
   };
