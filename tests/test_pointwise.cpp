@@ -363,14 +363,60 @@ TEST(Compare, RecordsNothing) {
 
 // ---- errors
 
+// As of fmod, which is exact, for quotients small and large, and numbers of both signs.
+TEST(Pointwise, RemaindersAreExact) {
+  const auto expected = [](double a, double b) {
+    const double rest = std::fmod(a, b);
+    return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+  };
+  manual_seed(5);
+  for (const DType dtype : {f32, f64}) {
+    std::vector<Tensor> as, bs;
+    for (const double scale : {1.0, 1e3, 1e8, 1e17, 1e30}) {
+      as.push_back(randn({2000}, dtype) * scale);
+      bs.push_back(randn({2000}, dtype));
+      as.push_back(bs.back() * trunc(as.back()));  // near multiples, or exact ones
+      bs.push_back(bs.back());
+    }
+    const double inf = INFINITY;
+    for (const auto& [a, b] : {std::pair{0.0, 3.0},
+                               {-0.0, 3.0},
+                               {-4.0, 2.0},
+                               {4.0, -2.0},
+                               {1.0, 0.0},
+                               {inf, 2.0},
+                               {2.0, inf},
+                               {-2.0, inf},
+                               {NAN, 1.0},
+                               {1.0, NAN},
+                               {1e-40, 3e-41},
+                               {-1e-40, 3e-41},
+                               {3e38, 1e-38},
+                               {-1e-30, 1.0}}) {
+      as.push_back(full({1}, a, dtype));
+      bs.push_back(full({1}, b, dtype));
+    }
+    const Tensor a = cat(as), b = cat(bs);
+    const auto results = (a % b).tolist(), numerators = a.tolist(), denominators = b.tolist();
+    for (size_t i = 0; i < results.size(); ++i) {
+      double exact = expected(numerators[i], denominators[i]);
+      if (dtype == f32) exact = static_cast<float>(exact);
+      const bool same = results[i] == exact && std::signbit(results[i]) == std::signbit(exact);
+      ASSERT_TRUE(same || (std::isnan(exact) && std::isnan(results[i])))
+          << numerators[i] << " % " << denominators[i] << ": " << results[i] << ", not " << exact;
+    }
+    EXPECT_EQ((as[0] % 0.7).tolist(), (as[0] % full_like(as[0], 0.7)).tolist());
+  }
+}
+
 // A result has its first input's order in memory, as in PyTorch.
 TEST(Pointwise, ResultsLieAsTheirInputsDo) {
   const Tensor x = randn({2, 3, 4}), y = x.permute({2, 0, 1}), z = randn({4, 2, 3});
   for (const Tensor& result : {exp(y), y + z, y * 2, where(y > 0, y, z), leaky_relu(y), y < z,
                                masked_fill(y, y < z, 0), clamp(y, -1, 1), pow(y, 3)})
     EXPECT_EQ(result.strides(), y.strides());
-  for (const Tensor& result : {z + y, y + randn({5, 4, 2, 3}), exp(y.narrow(0, 0, 2)),
-                               exp(expand(randn({2, 1}), {2, 3}))})
+  for (const Tensor& result :
+       {z + y, y + randn({5, 4, 2, 3}), exp(y.narrow(0, 0, 2)), exp(expand(randn({2, 1}), {2, 3}))})
     EXPECT_TRUE(result.is_contiguous());
   EXPECT_EQ(exp(y).tolist(), exp(y.contiguous()).tolist());
   EXPECT_EQ((y + z).tolist(), (y.contiguous() + z).tolist());

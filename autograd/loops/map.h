@@ -35,22 +35,19 @@ void map_contiguous(const void* function, int64_t n, To* y, const From*... x) {
 #pragma omp simd
   for (int64_t i = 0; i < n; ++i) y[i] = f(load(x + i)...);
 }
-// The same for an f that is right for a first input up to `most`. Where a chunk has a larger one,
-// Beyond computes the chunk. Neither has state.
+// The same for an f that is right where f.fits(x...). Where a chunk has other elements, Beyond
+// computes the chunk. Neither has state.
 template <class F, class Beyond, class To, class... From>
-void map_contiguous_within(const void* most, int64_t n, To* y, const From*... x) {
-  const auto* first = std::get<0>(std::tuple(x...));
-  using C = compute_t<std::remove_cvref_t<decltype(*first)>>;
-  const C limit = static_cast<C>(*static_cast<const double*>(most));
+void map_contiguous_within(const void*, int64_t n, To* y, const From*... x) {
+  using C = compute_t<std::tuple_element_t<0, std::tuple<From...>>>;
   const F f;
   const Beyond beyond;
   for (int64_t begin = 0; begin < n; begin += kChunk) {
     const int64_t count = std::min(kChunk, n - begin);
-    C large = 0;  // how many there are: a sum, because that becomes vector code
-#pragma omp simd reduction(+ : large)
-    for (int64_t i = 0; i < count; ++i)
-      large += std::fabs(static_cast<C>(first[begin + i])) > limit ? C(1) : C(0);
-    if (large == 0) {
+    C others = 0;  // how many there are: a sum, because that becomes vector code
+#pragma omp simd reduction(+ : others)
+    for (int64_t i = 0; i < count; ++i) others += f.fits(x[begin + i]...) ? C(0) : C(1);
+    if (others == 0) {
       map_contiguous<F>(&f, count, y + begin, x + begin...);
     } else {
       map_contiguous<Beyond>(&beyond, count, y + begin, x + begin...);
@@ -145,10 +142,10 @@ void map_typed(To (F::*)(From...) const, const F& f, Array& y,
 }
 
 template <class F, class Beyond, class To, class... From>
-void map_within_typed(To (F::*)(From...) const, double most, Array& y,
+void map_within_typed(To (F::*)(From...) const, Array& y,
                       const std::array<const Array*, sizeof...(From)>& inputs) {
   map_rows<To, From...>(std::index_sequence_for<From...>{},
-                        &map_contiguous_within<F, Beyond, To, From...>, &most, y, inputs);
+                        &map_contiguous_within<F, Beyond, To, From...>, nullptr, y, inputs);
 }
 
 }  // namespace detail
@@ -162,11 +159,11 @@ void map(Array& y, F f, const Inputs&... inputs) {
   detail::map_typed(&F::operator(), f, y, {&inputs...});
 }
 
-/// The same for an f that becomes vector code, but is right only where the first input is at most
-/// `most` in magnitude, and another that is right everywhere.
+/// The same for an f that becomes vector code, but is right only where f.fits(elements...), and
+/// another that is right everywhere.
 template <class F, class Beyond, class... Inputs>
-void map_within(double most, Array& y, F, Beyond, const Inputs&... inputs) {
-  detail::map_within_typed<F, Beyond>(&F::operator(), most, y, {&inputs...});
+void map_within(Array& y, F, Beyond, const Inputs&... inputs) {
+  detail::map_within_typed<F, Beyond>(&F::operator(), y, {&inputs...});
 }
 
 }  // namespace ink

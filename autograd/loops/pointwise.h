@@ -134,12 +134,14 @@ struct rsqrt : OnFloats {
   template <class T> INK_DEVICE static T df(T dy, T y) { return T(-0.5) * dy * (y * y * y); }
 };
 struct vector_sin {
-  static constexpr double kMost = simd::kMostAngle;  // |x| up to which it is right
+  static constexpr bool kPartial = true;  // it is right where it fits
+  template <class T> static bool fits(T x) { return std::fabs(x) <= T(simd::kMostAngle); }
   template <class T> INK_DEVICE static T f(T x) { return simd::sin(x); }
   template <class T> INK_DEVICE static T df(T dy, T x) { return dy * simd::cos(x); }
 };
 struct vector_cos {
-  static constexpr double kMost = simd::kMostAngle;
+  static constexpr bool kPartial = true;
+  template <class T> static bool fits(T x) { return vector_sin::fits(x); }
   template <class T> INK_DEVICE static T f(T x) { return simd::cos(x); }
   template <class T> INK_DEVICE static T df(T dy, T x) { return -dy * simd::sin(x); }
 };
@@ -238,8 +240,23 @@ struct rpow : OnNumbers {
   using Vector = vector_rpow;
   template <class T> INK_DEVICE static T f(T a, T b) { return pow::f(b, a); }
 };
+// The rest of a division whose quotient is a double's integer, which makes the rest exact.
+struct vector_remainder {
+  static constexpr bool kPartial = true;
+  template <class T> static bool fits(T a, T b) {
+    constexpr T most = sizeof(T) == 4 ? 0x1p28 : 0x1p50;
+    return std::fabs(a) < std::fabs(b) * most && std::fabs(b) <= std::numeric_limits<T>::max();
+  }
+  template <class T> static T f(T a, T b) {
+    const double p = a, q = b, n = std::floor(p / q);  // the quotient, or one more by rounding
+    const double rest = sizeof(T) == 4 ? p - n * q : std::fma(-n, q, p);
+    const double whole = rest != 0 && (rest < 0) != (q < 0) ? rest + q : rest;
+    return whole == 0 ? std::copysign(T(0), a) : static_cast<T>(whole);
+  }
+};
 // The remainder has b's sign, as in Python.
 struct remainder : OnNumbers {
+  using Vector = vector_remainder;
   template <class T> INK_DEVICE static T f(T a, T b) {
     T rest;
     if constexpr (std::is_integral_v<T>) {

@@ -6,7 +6,7 @@
 #include "autograd/basic_ops.h"
 #include "autograd/kernels/copy.h"
 #include "autograd/kernels/elementwise.h"
-#include "autograd/loops/map.h"
+#include "autograd/loops/map_formula.h"
 #include "autograd/ops/shared/elementwise.h"
 #include "autograd/ops/shared/promote.h"
 
@@ -22,22 +22,28 @@ static void add_mixed(Array& y, const Array& wide, const Array& narrow) {
       y, [](float p, bfloat16 q) { return p + static_cast<float>(q); }, wide, narrow);
 }
 
+// f(a, b)
+template <class F, class T>
+struct Both {
+  using C = compute_t<T>;
+  T operator()(T a, T b) const {
+    return static_cast<T>(F::f(static_cast<C>(a), static_cast<C>(b)));
+  }
+  static bool fits(T a, T b) { return F::fits(static_cast<C>(a), static_cast<C>(b)); }
+};
+
 void binary(Array& y, const Array& a, const Array& b, BinaryOp op) {
   if (op == BinaryOp::add && a.dtype() == f32 && b.dtype() == bf16) return add_mixed(y, a, b);
   if (op == BinaryOp::add && a.dtype() == bf16 && b.dtype() == f32) return add_mixed(y, b, a);
   visit(op, [&]<class F>(F) {
-    for_domain<F>(name_of(op), a.dtype(), [&]<class T>(T) {
-      using C = compute_t<T>;
-      using V = typename formula::InLoops<F, C>::type;
-      map(
-          y, [](T p, T q) { return static_cast<T>(V::f(static_cast<C>(p), static_cast<C>(q))); }, a,
-          b);
-    });
+    for_domain<F>(name_of(op), a.dtype(), [&]<class T>(T) { map_formula<Both, F, T>(y, a, b); });
   });
 }
 
 void binary_number(Array& y, const Array& x, double number, BinaryOp op) {
-  if (is_floating(x.dtype()) && (op == BinaryOp::pow || op == BinaryOp::rpow)) {
+  const bool has_vector_form =
+      op == BinaryOp::pow || op == BinaryOp::rpow || op == BinaryOp::remainder;
+  if (is_floating(x.dtype()) && has_vector_form) {
     // As an array, because GCC leaves the loop scalar where conditions on the number are constant.
     Array same = Array::empty({}, x.dtype(), x.device());
     fill(same, number);

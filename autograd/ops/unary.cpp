@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "autograd/kernels/elementwise.h"
-#include "autograd/loops/map.h"
+#include "autograd/loops/map_formula.h"
 #include "autograd/ops.h"
 #include "autograd/ops/shared/elementwise.h"
 #include "autograd/ops/shared/promote.h"
@@ -18,6 +18,7 @@ namespace cpu {
 template <class F, class T>
 struct Value {
   T operator()(T x) const { return static_cast<T>(F::f(static_cast<compute_t<T>>(x))); }
+  static bool fits(T x) { return F::fits(static_cast<compute_t<T>>(x)); }
 };
 
 // dy f'(x); at: x or y, as df says.
@@ -27,18 +28,8 @@ struct Derivative {
     using C = compute_t<T>;
     return static_cast<T>(F::df(static_cast<C>(dy), static_cast<C>(at)));
   }
+  static bool fits(T at, T) { return F::fits(static_cast<compute_t<T>>(at)); }
 };
-
-// y = Function<F, T>(inputs...)
-template <template <class, class> class Function, class F, class T, class... Inputs>
-static void map_formula(Array& y, const Inputs&... inputs) {
-  using V = typename formula::InLoops<F, compute_t<T>>::type;
-  if constexpr (requires { V::kMost; }) {
-    map_within(V::kMost, y, Function<V, T>(), Function<F, T>(), inputs...);
-  } else {
-    map(y, Function<V, T>(), inputs...);
-  }
-}
 
 void unary(Array& y, const Array& x, UnaryOp op) {
   visit(op, [&]<class F>(F) {

@@ -86,13 +86,16 @@ inline Array in_f32(const Array& x) {
   return y;
 }
 
-/// Scratch memory for the threads that share n items. It is allocated before they start, so that
-/// the peak of memory does not depend on which threads run at the same time.
+/// Scratch memory for the threads that share n items: for as many as have something to do. It is
+/// allocated before they start, so that the peak of memory does not depend on which threads run at
+/// the same time.
 template <class Scratch, class... Args>
-std::vector<Scratch> scratch_for(int64_t n, const Args&... args) {
-  const int64_t parts = std::min(n, max_threads());
+std::vector<Scratch> scratch_for(int64_t n, const Sizes& size, const Args&... args) {
+  constexpr int64_t kWorthAThread = 16 * kGrain;  // multiplications
+  const int64_t work = size.heads * size.queries * size.keys * (size.d + size.dv),
+                parts = std::min({n, max_threads(), 1 + work / kWorthAThread});
   std::vector<Scratch> scratch;
-  while (static_cast<int64_t>(scratch.size()) < parts) scratch.emplace_back(args...);
+  while (static_cast<int64_t>(scratch.size()) < parts) scratch.emplace_back(size, args...);
   return scratch;
 }
 
