@@ -14,10 +14,10 @@
 #include <initializer_list>
 #include <limits>
 
-#include "autograd/loops/simd.h"
 #include "autograd/kernels/copy.h"
 #include "autograd/kernels/rows.h"
 #include "autograd/loops/rows.h"
+#include "autograd/loops/simd.h"
 #include "cuda/pack.cuh"
 
 namespace ink::cuda {

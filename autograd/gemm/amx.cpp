@@ -26,6 +26,9 @@ INK_BEGIN_TARGET("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,amx-tile,amx-bf1
 #include "autograd/gemm/pack.h"
 
 namespace ink {
+
+const GemmUnit* avx512_unit();  // gemm/avx512.cpp
+
 namespace {
 
 // A tile is 16 rows of 64 bytes. A tile of the left operand holds 16 rows of 32 bf16 along the

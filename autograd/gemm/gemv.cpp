@@ -21,7 +21,8 @@ template <class T, class M>
 void multiply(T* sums, const Array& matrix, const Array& x) {
   constexpr int64_t kWorthAThread = 1 << 17;  // elements of the matrix
   const int64_t rows = matrix.size(-2), k = matrix.size(-1), batch = x.numel() / k;
-  const auto [by_columns, ld] = *matrix_layout(matrix);
+  const bool by_columns = matrix_layout(matrix)->transposed;
+  const int64_t ld = matrix_layout(matrix)->ld;
   // Memory is read in long runs, and the sums of a block stay in the L1 cache.
   const int64_t block = by_columns ? 4096 : 4, longest = by_columns ? 512 : 8192;
   const int64_t blocks = (rows + block - 1) / block, parts = (k + longest - 1) / longest;

@@ -141,7 +141,8 @@ class Panels {
     for (int64_t j = 0; j < whole_cols; j += kLanes) {
       for (int64_t r = 0; r < whole_steps; r += kLanes) {
         T lines[kLanes * kLanes];
-        Vector square[kLanes];
+        typedef T Row __attribute__((vector_size(kBytes)));  // aligned
+        Row square[kLanes];
         for (int64_t i = 0; i < kLanes; ++i) {
           if constexpr (std::is_same_v<From, T>) {
             square[i] = load(from + (j + i) * from_ld + r);

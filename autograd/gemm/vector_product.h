@@ -1,5 +1,5 @@
-// Products of a matrix with a vector, on one thread: by dot products with the rows of a matrix, or by
-// adding its rows up.
+// Products of a matrix with a vector, on one thread: by dot products with the rows of a matrix, or
+// by adding its rows up.
 #pragma once
 
 #include <algorithm>

@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <type_traits>
 
-#include "autograd/loops/simd.h"
 #include "autograd/kernels/rows.h"
 #include "autograd/loops/rows.h"
+#include "autograd/loops/simd.h"
 #include "autograd/more_ops.h"
 #include "autograd/ops/shared/check_ids.h"
 

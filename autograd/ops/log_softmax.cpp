@@ -1,11 +1,11 @@
 // log_softmax over one dimension.
 //   y  = x - max x - log sum exp(x - max x)
 //   dx = dy - exp(y) sum dy
-#include "autograd/loops/simd.h"
 #include "autograd/basic_ops.h"
 #include "autograd/fused_ops.h"
 #include "autograd/kernels/rows.h"
 #include "autograd/loops/rows.h"
+#include "autograd/loops/simd.h"
 
 namespace ink {
 

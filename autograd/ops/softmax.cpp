@@ -3,11 +3,11 @@
 //   dx = y (dy - sum dy y)
 #include <type_traits>
 
-#include "autograd/loops/simd.h"
 #include "autograd/basic_ops.h"
 #include "autograd/fused_ops.h"
 #include "autograd/kernels/rows.h"
 #include "autograd/loops/rows.h"
+#include "autograd/loops/simd.h"
 
 namespace ink {
 

@@ -1,8 +1,8 @@
 // benchmark_ops: every row of train/cases/op_cases.cpp at its largest shapes, the ops of a GPT's
 // step at theirs, and the others on tensors that no cache holds; forward, and forward with
 // backward. FLOPs and bytes are those that the profiler counts. `of_roof` is the least time that
-// the measured peak of the unit or the bandwidth of the caches allows for them, as a fraction of the
-// time taken. It is near 0 where the row is small and the call is what takes time.
+// the measured peak of the unit or the bandwidth of the caches allows for them, as a fraction of
+// the time taken. It is near 0 where the row is small and the call is what takes time.
 //
 //   benchmark_ops --benchmark_filter=gpt2_64/linear
 //   benchmark_ops --device cuda --dtype bfloat16 --benchmark_filter='^(gpt|large|attention)/'

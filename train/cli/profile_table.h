@@ -12,8 +12,8 @@
 namespace ink {
 
 /// The share of the roofline that the op reached. This is the least time of its FLOPs on the unit
-/// that it runs on, or of its bytes through the caches, whichever is longer, divided by its measured
-/// time. 0 if no FLOPs or bytes were counted.
+/// that it runs on, or of its bytes through the caches, whichever is longer, divided by its
+/// measured time. 0 if no FLOPs or bytes were counted.
 double roof_share(std::string_view op, const ProfileEntry& entry, const Machine& machine);
 
 /// One line per op: calls and milliseconds per step, forward, backward and other, each with its

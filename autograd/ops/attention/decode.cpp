@@ -1,5 +1,5 @@
-// For each query, a product of the keys with it and one of its weights with the values. Each key and
-// value is read once, where the tiles of forward.cpp would leave most of their lanes idle.
+// For each query, a product of the keys with it and one of its weights with the values. Each key
+// and value is read once, where the tiles of forward.cpp would leave most of their lanes idle.
 #include "autograd/ops/attention/decode.h"
 
 #include <algorithm>

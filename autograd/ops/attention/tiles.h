@@ -15,10 +15,10 @@
 #include <vector>
 
 #include "autograd/base/parallel.h"
-#include "autograd/loops/simd.h"
 #include "autograd/gemm/gemm.h"
 #include "autograd/gemm/small_product.h"
 #include "autograd/kernels/copy.h"
+#include "autograd/loops/simd.h"
 
 namespace ink::tiles {
 

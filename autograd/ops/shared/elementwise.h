@@ -25,9 +25,9 @@ inline bool fills_its_memory(const Array& x) {
   return true;
 }
 
-/// An uninitialised tensor for the result of an elementwise op. As in PyTorch, its elements have the
-/// order in memory of the first input with its shape, if that one fills its memory (a transposed
-/// view does). So both are read and written from end to end.
+/// An uninitialised tensor for the result of an elementwise op. As in PyTorch, its elements have
+/// the order in memory of the first input with its shape, if that one fills its memory (a
+/// transposed view does). So both are read and written from end to end.
 inline Tensor empty_result(const Shape& shape, const Options& options,
                            std::initializer_list<const Tensor*> inputs) {
   for (const Tensor* x : inputs) {
