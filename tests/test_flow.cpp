@@ -121,7 +121,8 @@ TEST(Flow, KeptBytesAreThoseInUseAfterForward) {
   }
   // A residual branch is added and gone; the input of a nonlinearity and its output are kept.
   EXPECT_EQ(flow.ops()[5].bytes_kept, 0) << flow.ops()[5].title();
-  EXPECT_EQ(flow.ops()[7].bytes_kept, 2 * flow.ops()[7].bytes) << flow.ops()[7].title();
+  EXPECT_EQ(flow.ops()[7].bytes_kept, 2 * block_bytes(flow.ops()[7].bytes))
+      << flow.ops()[7].title();
 }
 
 TEST(Watch, MeasuresWhatTheModelComputes) {
