@@ -46,11 +46,14 @@ T sum_of_lanes(const Vector<T>& x) {
 template <int R, int U, class T, class M>
 void dot_some_rows(const M* rows, int64_t ld, const M* x, int64_t n, T* totals) {
   constexpr int64_t kRun = 2 * kLanes<T>;
+  constexpr int64_t kAhead = 2048 / sizeof(M);  // rows are too short for the processor's prefetcher
   Vector<T> sums[R][2 * U] = {};
   const auto add = [&](int64_t at, int u) {
     const Pair<T, M> factor(x + at);
     for (int r = 0; r < R; ++r) {
-      const Pair<T, M> element(rows + r * ld + at);
+      const M* here = rows + r * ld + at;
+      __builtin_prefetch(here + kAhead);
+      const Pair<T, M> element(here);
       sums[r][2 * u] += element.first * factor.first;
       sums[r][2 * u + 1] += element.second * factor.second;
     }
