@@ -95,44 +95,59 @@ bool is_for(const GemmUnit& unit, DType dtype, bool small) {
   return unit.multiplies(dtype) && (!small || unit.least_work == 0);
 }
 
-const GemmUnit* choose(DType dtype, bool small) {
-  const size_t first = first_allowed();
-  for (size_t i = first; i < kUnits.size(); ++i) {
-    const GemmUnit* unit = kUnits[i].second();
-    if (unit != nullptr && is_for(*unit, dtype, small)) return unit;
-  }
-  if (first < kUnits.size()) return nullptr;
-  // OpenBLAS is for processors that no unit of ours knows. It is not faster than those, and its
-  // first product takes 10 ms.
-  std::vector<const GemmUnit*> units;
-  for (const GemmUnit* unit : gemm_units()) {
-    if (unit != openblas_unit() && is_for(*unit, dtype, small)) units.push_back(unit);
-  }
-  if (units.empty()) return dtype != bf16 ? openblas_unit() : nullptr;
-  if (units.size() == 1) return units[0];
-  // Noise must not decide between two that are about as fast, because another unit gives other
-  // bits. Where units differ in speed, they do so by a factor of about two.
+// The first of `units`, whose rates these are, that is about as fast as the fastest. Noise must not
+// decide between two, because another unit gives other bits. Where units differ in speed, they do
+// so by a factor of about two.
+const GemmUnit* fastest(const std::vector<const GemmUnit*>& units, const std::vector<double>& rates,
+                        DType dtype, bool small) {
   constexpr double kAsFast = 0.75;
-  const std::vector<double> rates = gemm_rates(dtype, units);
-  const double best = *std::max_element(rates.begin(), rates.end());
-  return units[static_cast<size_t>(
-      std::find_if(rates.begin(), rates.end(),
-                   [&](double rate) { return rate >= kAsFast * best; }) -
-      rates.begin())];
+  double best = 0;
+  for (size_t i = 0; i < units.size(); ++i) {
+    if (is_for(*units[i], dtype, small)) best = std::max(best, rates[i]);
+  }
+  for (size_t i = 0; i < units.size(); ++i) {
+    if (is_for(*units[i], dtype, small) && rates[i] >= kAsFast * best) return units[i];
+  }
+  return nullptr;
 }
 
-// The units for a dtype, chosen at its first product.
-template <DType dtype>
-const GemmUnit* chosen(bool small) {
-  static const std::array<const GemmUnit*, 2> units{choose(dtype, false), choose(dtype, true)};
-  return units[small];
-}
+// The units for a dtype: for its products, and for small ones.
+struct Chosen {
+  const GemmUnit *best, *small;
+
+  explicit Chosen(DType dtype) {
+    const size_t first = first_allowed();
+    std::vector<const GemmUnit*> units;
+    for (size_t i = first < kUnits.size() ? first : 0; i < kUnits.size(); ++i) {
+      const GemmUnit* unit = kUnits[i].second();
+      if (unit != nullptr && unit->multiplies(dtype)) units.push_back(unit);
+    }
+    // OpenBLAS is for processors that no unit of ours knows. It is not faster than those, and its
+    // first product takes 10 ms.
+    if (units.size() > 1 && units.back() == openblas_unit()) units.pop_back();
+    // One that is named is not measured, nor is one that is alone.
+    const bool measured = first == kUnits.size() && units.size() > 1;
+    const std::vector<double> rates =
+        measured ? gemm_rates(dtype, units) : std::vector<double>(units.size(), 1);
+    best = fastest(units, rates, dtype, false);
+    small = fastest(units, rates, dtype, true);
+  }
+};
 
 }  // namespace
 
 const GemmUnit* gemm_unit(DType dtype, bool small) {
-  if (dtype == f64) return chosen<f64>(small);
-  return dtype == bf16 ? chosen<bf16>(small) : chosen<f32>(small);
+  const auto of = [small](const Chosen& chosen) { return small ? chosen.small : chosen.best; };
+  if (dtype == f64) {
+    static const Chosen chosen(f64);
+    return of(chosen);
+  }
+  if (dtype == bf16) {
+    static const Chosen chosen(bf16);
+    return of(chosen);
+  }
+  static const Chosen chosen(f32);
+  return of(chosen);
 }
 
 std::string gemm_backend() {

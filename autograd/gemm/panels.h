@@ -56,7 +56,7 @@ class Panels {
  private:
   typedef T Vector __attribute__((vector_size(kBytes), aligned(alignof(T)), may_alias));
   static constexpr int64_t kLanes = kBytes / sizeof(T), kWidth = kLanes * kVectors;
-  static constexpr int64_t kLongestPart = 1024 / sizeof(T);   // steps: 6 rows fit in L1
+  static constexpr int64_t kLongestPart = 1024 / sizeof(T);   // steps of a packed part
   static constexpr int64_t kColumns = 256 / kWidth * kWidth;  // of packed right panels
   static constexpr int64_t kGroupRows = 8 * kRows;            // packed at once
 

@@ -10,11 +10,8 @@
 
 #if defined(__x86_64__) || defined(__aarch64__)
 #ifdef __x86_64__
-#define INK_VECTORS "avx2,fma"
-#else
-#define INK_VECTORS "+simd"
-#endif
-INK_BEGIN_TARGET(INK_VECTORS)
+INK_BEGIN_TARGET("avx2,fma")
+#endif  // every ARM of 64 bits has NEON
 
 #include "autograd/gemm/panels.h"
 
@@ -70,7 +67,9 @@ const GemmUnit* neon_unit() { return unit("neon", "NEON"); }
 
 }  // namespace ink
 
+#ifdef __x86_64__
 INK_END_TARGET
+#endif
 #else
 
 namespace ink {

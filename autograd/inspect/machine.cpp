@@ -72,7 +72,8 @@ double measure_flops(const GemmUnit& unit, DType dtype) {
   return std::accumulate(rates.begin(), rates.end(), 0.0);
 }
 
-// Reads some of x and adds it up, in as many chains as hide the latency of additions.
+// Reads some of x into sums, as many as hide the latency of additions, and returns a part of them,
+// so that the compiler drops none.
 float sum_of(const float* x, int64_t begin, int64_t end) {
   constexpr int64_t kChains = 8, n = kLanes<float>;
   Vector<float> sums[kChains] = {};
