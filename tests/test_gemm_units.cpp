@@ -18,6 +18,7 @@
 #include "autograd/fused_ops.h"
 #include "autograd/kernels/gemm.h"
 #include "autograd/random/generator.h"
+#include "tests/emulated_tiles.h"
 #include "tests/run_program.h"
 
 namespace ink {
@@ -66,8 +67,13 @@ class GemmUnits : public testing::TestWithParam<const GemmUnit*> {
   }
 };
 
-// Those that this processor has.
-INSTANTIATE_TEST_SUITE_P(Each, GemmUnits, testing::ValuesIn(gemm_units()),
+// Those that this processor has, and tiles even if it has none.
+std::vector<const GemmUnit*> tested_units() {
+  std::vector<const GemmUnit*> units = gemm_units();
+  if (emulated_tiles_unit() != nullptr) units.push_back(emulated_tiles_unit());
+  return units;
+}
+INSTANTIATE_TEST_SUITE_P(Each, GemmUnits, testing::ValuesIn(tested_units()),
                          [](const auto& row) { return row.param->name; });
 
 TEST_P(GemmUnits, F32IsAsGoodAsF32Arithmetic) {

@@ -139,10 +139,16 @@ struct Lines {
   }
 };
 
-// A square of 32-bit elements.
+// A square of 32-bit elements. They are copied to vectors of their own type and back, because
+// transpose_square, as any template, forgets that its type may alias another one.
 [[gnu::always_inline]] inline void transpose(__m512i* rows) {
-  typedef int32_t Row __attribute__((vector_size(64), may_alias));
-  transpose_square(reinterpret_cast<Row*>(rows));
+  typedef int32_t Row __attribute__((vector_size(64)));
+  Row square[16];
+#pragma GCC unroll 16
+  for (int i = 0; i < 16; ++i) square[i] = reinterpret_cast<Row>(rows[i]);
+  transpose_square(square);
+#pragma GCC unroll 16
+  for (int i = 0; i < 16; ++i) rows[i] = reinterpret_cast<__m512i>(square[i]);
 }
 
 }  // namespace
