@@ -107,7 +107,11 @@ TEST_F(CheckpointTest, IsReadWhileAnotherProcessSaves) {
   const pid_t child = fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
-    for (int number = 2; number <= kSaves; ++number) save(number);
+    try {
+      for (int number = 2; number <= kSaves; ++number) save(number);
+    } catch (...) {
+      _exit(1);
+    }
     _exit(0);
   }
   for (int last = 1; last < kSaves;) {

@@ -338,7 +338,7 @@ TEST_F(CudaTraining, MoreParametersThanOneLaunchTakes) {
       twins.cpu.optimizer->step();
       twins.gpu.optimizer->step();
     }
-    twins.expect_equal(1e-6);
+    twins.expect_equal(1e-5);  // many have one element, a difference of two numbers
   }
 }
 

@@ -128,7 +128,7 @@ TEST(RandomTensor, SampleRefusesWhatIsNoProbability) {
     EXPECT_EQ(error_of([&] { sample(stack({tensor({0.0, 1.0, 0.0}), from_vector(row)})); }), error);
   // 2049 ones are 2^64 + 2^53 in units of 2^-53.
   EXPECT_EQ(error_of([] {
-              sample(ones({2, 2049}));
+              sample(ones({1, 2049}));
             }),
             "sample: the probabilities of row 0 are not finite, or do not sum to 1");
   EXPECT_EQ(error_of([] { sample(tensor(1.0)); }),

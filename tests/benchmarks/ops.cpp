@@ -304,7 +304,7 @@ std::vector<BenchSetup> gpt_setups() {
     for (const char* name : {"baby", "char8", "gpt2_64", "gpt2_1024"})
       setups.push_back(bench_setup(name));
   } else {
-    for (const char* name : {"baby", "char", "gpt2"}) setups.push_back(bench_setup(name));
+    for (const char* name : {"baby", "char", "gpt2_1024"}) setups.push_back(bench_setup(name));
     setups.back().config.batch_size = 32;
   }
   if (!settings.small) return setups;

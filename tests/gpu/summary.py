@@ -136,8 +136,8 @@ def goals_kernels(parts):
     rows = parts.get("kernels", {}).get("rows", {})
     of = lambda name: rows.get(name, {}).get("of_roof")  # noqa: E731
     return [
-        at_least("layer_norm forward, of the bandwidth", 0.85, of("gpt/gpt2/layer_norm/forward bfloat16"), "{:.2f}"),
-        at_least("AdamW, of the bandwidth", 0.9, of("gpt/gpt2/AdamW bfloat16"), "{:.2f}"),
+        at_least("layer_norm forward, of the bandwidth", 0.85, of("gpt/gpt2_1024/layer_norm/forward bfloat16"), "{:.2f}"),
+        at_least("AdamW, of the bandwidth", 0.9, of("gpt/gpt2_1024/AdamW bfloat16"), "{:.2f}"),
     ]
 
 
