@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <cstring>
 #include <type_traits>
 #include <utility>
 
@@ -16,6 +17,12 @@
 
 namespace ink {
 namespace {
+
+// The lanes of x with odd numbers, twice. J: 0 to the number of lanes.
+template <class Vector, int... J>
+[[gnu::always_inline]] inline Vector odd_lanes(const Vector& x, std::integer_sequence<int, J...>) {
+  return INK_SHUFFLE(x, x, (2 * J + 1)...);
+}
 
 // A block of the result, up to kRows rows by kVectors vectors, stays in registers during the loop
 // over the inner dimension. Each step takes kVectors vectors of the right operand's panel and one
@@ -55,6 +62,8 @@ class Panels {
 
  private:
   typedef T Vector __attribute__((vector_size(kBytes), aligned(alignof(T)), may_alias));
+  typedef uint32_t Bits __attribute__((vector_size(kBytes)));    // of a vector of floats
+  typedef uint16_t Halves __attribute__((vector_size(kBytes)));  // of its lanes, the lower first
   static constexpr int64_t kLanes = kBytes / sizeof(T), kWidth = kLanes * kVectors;
   static constexpr int64_t kLongestPart = 1024 / sizeof(T);   // steps of a packed part
   static constexpr int64_t kColumns = 256 / kWidth * kWidth;  // of packed right panels
@@ -179,30 +188,47 @@ class Panels {
       for (const T*& row : rows) row += left.step_stride;
       right += kWidth;
     }
-    const bool whole = cols == kWidth && c.dtype == dtype_of<T>();
+    const bool whole = cols == kWidth;
 #pragma GCC unroll 14
     for (int i = 0; i < R; ++i) {
+      const Start from = start.at(i, 0);
       T line[kWidth];
       for (int v = 0; v < kVectors; ++v) {
         Vector x = sums[i][v];
-        if (whole && start.data != nullptr) x += load(start.data + i * start.ld + v * kLanes);
-        store(whole ? static_cast<T*>(c.data) + i * c.ld + v * kLanes : line + v * kLanes, x);
+        if (whole && from.data != nullptr) x += load(from.data + v * kLanes);
+        if (!whole) {
+          store(line + v * kLanes, x);
+        } else if (c.dtype == dtype_of<T>()) {
+          store(static_cast<T*>(c.data) + i * c.ld + v * kLanes, x);
+        } else {
+          store_rounded(static_cast<bfloat16*>(c.data) + i * c.ld + v * kLanes, x);
+        }
       }
-      if (!whole) finish(line, start.at(i, 0), c.from(i, 0), cols);
+      if (!whole) finish(line, from, c.from(i, 0), cols);
+    }
+  }
+
+  // Rounds floats as bfloat16(float) does: its bits are then the upper half of each lane.
+  static void store_rounded(bfloat16* to, const Vector& x) {
+    if constexpr (std::is_same_v<T, float>) {
+      const Bits bits = reinterpret_cast<Bits>(x);
+      const Bits number = bits + 0x7fff + ((bits >> 16) & 1), quiet = bits | 0x400000;
+      const Bits rounded = x != x ? quiet : number;
+      const Halves upper = odd_lanes(reinterpret_cast<Halves>(rounded),
+                                     std::make_integer_sequence<int, 2 * kLanes>());
+      std::memcpy(static_cast<void*>(to), &upper, kBytes / 2);
     }
   }
 
   // c = start + line, which are not whole vectors of T.
   static void finish(T* line, Start start, GemmResult c, int64_t cols) {
     for (int64_t j = 0; start.data != nullptr && j < cols; ++j) line[j] += start.data[j];
-    if constexpr (std::is_same_v<T, float>) {
-      if (c.dtype == bf16) {
-        auto* to = static_cast<bfloat16*>(c.data);
-        for (int64_t j = 0; j < cols; ++j) to[j] = bfloat16(line[j]);
-        return;
-      }
+    if (c.dtype == dtype_of<T>()) {
+      std::copy_n(line, cols, static_cast<T*>(c.data));
+    } else {
+      for (int64_t j = 0; j < cols; ++j)
+        static_cast<bfloat16*>(c.data)[j] = bfloat16(static_cast<float>(line[j]));
     }
-    std::copy_n(line, cols, static_cast<T*>(c.data));
   }
 
   using MultiplyBlock = void (*)(int64_t, Left, const T*, Start, GemmResult, int64_t);
