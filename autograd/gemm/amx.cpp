@@ -329,7 +329,10 @@ struct TileConfig {
     uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
   } memory;
 
-  TileConfig() { _tile_loadconfig(&memory); }
+  TileConfig() {
+    asm volatile("" : : "r"(&memory) : "memory");  // g++ thinks that the first 8 bytes are read
+    _tile_loadconfig(&memory);
+  }
   ~TileConfig() { _tile_release(); }
 };
 

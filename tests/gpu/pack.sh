@@ -12,7 +12,7 @@ fi
 packed=$(mktemp -d)
 trap 'rm -rf "$packed"' EXIT
 mkdir -p "$packed/tests" "$packed/lib"
-for program in inkling tests/benchmark_ops $(cd "$build" && ls tests/test_cuda* | grep -v '\.'); do
+for program in inkling tests/benchmark_ops tests/test_gemm_units $(cd "$build" && ls tests/test_cuda* | grep -v '\.'); do
   [[ -x $build/$program ]] || { echo "tests/gpu/pack.sh: leaving out $program, which was not built" >&2; continue; }
   strip -o "$packed/$program" "$build/$program"
   # The system's own stay behind, and so do CUDA's.
@@ -21,5 +21,5 @@ for program in inkling tests/benchmark_ops $(cd "$build" && ls tests/test_cuda* 
     xargs -r cp -Lnt "$packed/lib"
 done
 # Much is the same in all programs: the window of the compression must span several of them.
-tar -C "$packed" -c . | xz -T1 -6 --lzma2=preset=6,dict=128MiB >"$build.tar.xz"
+tar -C "$packed" -c . | xz -T1 --lzma2=preset=1,dict=256MiB >"$build.tar.xz"
 du -h "$build.tar.xz"

@@ -94,6 +94,7 @@ def together(job, tasks, most=1000):
 
 
 SMALL_TESTS = "*_softmax*:*Large*:*Mix*"
+PRODUCTS = "test_gemm_units"  # the CPU's, with which the device's results are compared
 SUITE = "test_cuda_suite"  # tests of the CPU, run on the device
 # Programs that ask for the CPU, and processes that fork, which may not use CUDA afterwards.
 NOT_ON_A_DEVICE = "Program.*:*.SurvivesKills:*.IsReadWhileAnotherProcessSaves"
@@ -102,7 +103,8 @@ ON_EVERY_MACHINE = "Device.*"  # tests of words and errors, which need no device
 
 
 def tests(job):
-    programs = [path for path in sorted((job.build / "tests").glob("test_cuda*")) if path.is_file() and os.access(path, os.X_OK)]
+    there = [*(job.build / "tests").glob("test_cuda*"), *(job.build / "tests").glob(PRODUCTS)]
+    programs = [path for path in sorted(there) if path.is_file() and os.access(path, os.X_OK)]
     if not programs:
         raise FileNotFoundError(f"there is no test_cuda* in {job.build}/tests")
     tasks, outputs = [], []

@@ -178,8 +178,9 @@ bool rows_in_one_piece(const Array& x) {
 bool suits_attention_bf16(const AttentionInputs& in) {
   const auto& [q, k, v, mask, rule] = in;
   constexpr int64_t kFewest = 32;  // queries and keys for which the unit pays
-  if (q.dtype() != bf16 || mask.defined() || rule.dropout_p > 0 || gemm_unit(bf16) == nullptr)
-    return false;
+  if (q.dtype() != bf16 || mask.defined() || rule.dropout_p > 0) return false;
+  const GemmUnit* unit = gemm_unit(bf16);
+  if (unit == nullptr || unit == gemm_unit(f32, true)) return false;  // tiles.h converts just once
   const Sizes size(q, k, v, rule.diagonal);
   return size.group == 1 && size.heads >= max_threads() &&
          std::min(size.queries, size.keys) >= kFewest && std::max(size.d, size.dv) <= kWidest &&
