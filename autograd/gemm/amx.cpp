@@ -360,6 +360,14 @@ bool ask_for_tiles() {
          syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 }
 
+// Packing takes k (m + n) steps, the product m n k. f32 operands are packed in three pieces, which
+// only many products of each element repay.
+bool pays(DType dtype, int64_t m, int64_t n, int64_t k) {
+  constexpr int64_t kLeastWork = 1 << 16, kLeastProducts = 192;
+  if (m * n * k < kLeastWork || std::min({m, n, k}) < kTile) return false;
+  return dtype == bf16 || m * n >= kLeastProducts * (m + n);
+}
+
 int64_t scratch_bytes(DType, int64_t m, int64_t n, int64_t k) {
   const int64_t cols = std::min(kColumns, up_to_multiple(n, kBlock));
   return std::max(3 * inner_part(k, 3), inner_part(k, 1)) * 2 * (packed_rows(m) + cols);
@@ -383,9 +391,9 @@ void round_row(bfloat16* to, const float* from, int64_t n, float factor) {
 }  // namespace
 
 const GemmUnit* amx_unit() {
-  static const GemmUnit unit{"amx",   "AMX tiles", [](DType dtype) { return dtype != f64; },
-                             1 << 16, 16,          scratch_bytes,
-                             product, round_row,   keep_busy};
+  static const GemmUnit unit{"amx",     "AMX tiles",   [](DType dtype) { return dtype != f64; },
+                             pays,      scratch_bytes, product,
+                             round_row, keep_busy};
   static const bool there = ask_for_tiles();
   return there ? &unit : nullptr;
 }

@@ -376,21 +376,16 @@ bool has_avx512() {
 }  // namespace
 
 const GemmUnit* avx512_bf16_unit() {
-  static const GemmUnit unit{"avx512_bf16",
-                             "AVX-512 with bf16",
-                             [](DType dtype) { return dtype == bf16; },
-                             0,
-                             0,
-                             scratch_bytes,
-                             multiply<true>,
-                             round_row<true>,
-                             keep_pairs_busy};
+  static const GemmUnit unit{
+      "avx512_bf16",   "AVX-512 with bf16", [](DType dtype) { return dtype == bf16; },
+      nullptr,         scratch_bytes,       multiply<true>,
+      round_row<true>, keep_pairs_busy};
   static const bool there = has_avx512() && __builtin_cpu_supports("avx512bf16");
   return there ? &unit : nullptr;
 }
 
 const GemmUnit* avx512_unit() {
-  static const GemmUnit unit{"avx512",      "AVX-512", [](DType) { return true; }, 0,        0,
+  static const GemmUnit unit{"avx512",      "AVX-512", [](DType) { return true; }, nullptr,
                              scratch_bytes, product,   round_row<false>,           keep_busy};
   static const bool there = has_avx512();
   return there ? &unit : nullptr;

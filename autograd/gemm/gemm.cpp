@@ -157,11 +157,9 @@ DType product_dtype(const Array& c, const Array& a, const Array& b) {
 }
 
 const GemmUnit& unit_for(DType dtype, int64_t m, int64_t n, int64_t k) {
-  const auto suits = [&](const GemmUnit* unit) {
-    return m * n * k >= unit->least_work && std::min({m, n, k}) >= unit->least_side;
-  };
   const GemmUnit* unit = gemm_unit(dtype);
-  if (unit != nullptr && !suits(unit)) unit = gemm_unit(dtype, true);
+  if (unit != nullptr && unit->pays != nullptr && !unit->pays(dtype, m, n, k))
+    unit = gemm_unit(dtype, true);
   return unit != nullptr ? *unit : *openblas_unit();
 }
 

@@ -59,10 +59,14 @@ double keep_busy(DType dtype, int64_t rounds) {
 }  // namespace
 
 const GemmUnit* openblas_unit() {
-  static const GemmUnit unit{
-      "default", "OpenBLAS", [](DType dtype) { return dtype != bf16; },
-      0,         0,          [](DType, int64_t, int64_t, int64_t) { return int64_t{0}; },
-      product,   nullptr,    keep_busy};
+  static const GemmUnit unit{"default",
+                             "OpenBLAS",
+                             [](DType dtype) { return dtype != bf16; },
+                             nullptr,
+                             [](DType, int64_t, int64_t, int64_t) { return int64_t{0}; },
+                             product,
+                             nullptr,
+                             keep_busy};
   return &unit;
 }
 

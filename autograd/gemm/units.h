@@ -69,8 +69,8 @@ struct GemmUnit {
   /// Does it have products of this dtype?
   bool (*multiplies)(DType);
 
-  /// Products with fewer multiplications or a shorter side leave most of it idle.
-  int64_t least_work, least_side;
+  /// Is a product large enough for it? Null: every product is.
+  bool (*pays)(DType dtype, int64_t m, int64_t n, int64_t k);
 
   /// Bytes of scratch memory that product() needs, aligned to 64.
   int64_t (*scratch_bytes)(DType dtype, int64_t m, int64_t n, int64_t k);

@@ -46,8 +46,9 @@ double keep_busy(DType dtype, int64_t rounds) {
 }
 
 const GemmUnit* unit(const char* name, const char* title) {
-  static const GemmUnit unit{
-      name, title, [](DType) { return true; }, 0, 0, scratch_bytes, product, round_row, keep_busy};
+  static const GemmUnit unit{name,      title,         [](DType) { return true; },
+                             nullptr,   scratch_bytes, product,
+                             round_row, keep_busy};
   return &unit;
 }
 

@@ -48,7 +48,7 @@ double best_rate(double amount, int runs, F&& f) {
 // The unit of the processor's vectors, on which all runs but products on tiles or of bf16 pairs.
 const GemmUnit& vector_unit() {
   for (const GemmUnit* unit : gemm_units()) {
-    if (unit->multiplies(f32) && unit->least_work == 0) return *unit;
+    if (unit->multiplies(f32) && unit->pays == nullptr) return *unit;
   }
   return *openblas_unit();
 }

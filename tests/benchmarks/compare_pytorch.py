@@ -136,7 +136,7 @@ def run_program(command, environment, seconds):
     except subprocess.TimeoutExpired:
         return {"error": "it took too long"}
     if done.returncode != 0:
-        return {"error": (done.stderr.strip().split("\n") or ["?"])[-1][:200]}
+        return {"error": done.stderr.strip().split("\n")[-1][:200] or f"it ended with status {done.returncode}"}
     return json.loads(done.stdout.strip() or "{}")
 
 
