@@ -11,10 +11,15 @@
 
 namespace ink {
 
-#ifdef __AVX512F__
+// The processor's vectors. The compiler keeps wider ones in memory.
+#if defined(__AVX512F__)
 inline constexpr int kVectorBytes = 64, kBlockVectors = 4;  // 32 registers
-#else
+#elif defined(__AVX__)
 inline constexpr int kVectorBytes = 32, kBlockVectors = 2;  // 16 registers
+#elif defined(__aarch64__)
+inline constexpr int kVectorBytes = 16, kBlockVectors = 4;  // 32 registers
+#else
+inline constexpr int kVectorBytes = 16, kBlockVectors = 2;  // 16 registers
 #endif
 inline constexpr int kBlockRows = 6;
 
@@ -111,7 +116,7 @@ template <class T>
   constexpr auto lanes = std::make_integer_sequence<int, kLanes<T>>{};
   if constexpr (kLanes<T> >= 16) detail::exchange<T, 8>(rows, lanes);
   if constexpr (kLanes<T> >= 8) detail::exchange<T, 4>(rows, lanes);
-  detail::exchange<T, 2>(rows, lanes);
+  if constexpr (kLanes<T> >= 4) detail::exchange<T, 2>(rows, lanes);
   detail::exchange<T, 1>(rows, lanes);
 }
 

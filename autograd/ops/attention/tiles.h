@@ -23,8 +23,8 @@
 namespace ink::tiles {
 
 template <class T>
-inline constexpr int64_t kQueries = 4 * kLanes<T>;  // of a tile
-inline constexpr int64_t kKeys = 192;               // of a tile
+inline constexpr int64_t kQueries = (kVectorBytes >= 32 ? 4 : 8) * kLanes<T>;  // of a tile
+inline constexpr int64_t kKeys = 192;                                          // of a tile
 
 /// The problem's sizes. `heads` is the product of the queries' leading dimensions; each `group`
 /// consecutive heads share a head of keys and values.
