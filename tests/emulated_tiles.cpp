@@ -7,6 +7,8 @@
 
 #include <cstring>
 
+#include "autograd/base/target.h"
+
 #undef INKLING_THIS_MACHINE  // which may lack what the file is compiled for
 #undef INKLING_NO_AMX
 #define INK_EMULATED [[gnu::target("avx512f,avx512bw,avx512bf16")]] static inline

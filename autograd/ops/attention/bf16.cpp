@@ -12,21 +12,19 @@ namespace {
 using tiles::Buffer;
 using tiles::Sizes;
 
-constexpr int64_t kQueries = 128, kKeys = 256;  // of a pair of tiles
+constexpr int64_t kQueries = 128, kKeys = 256;  // of a pair of tiles, at most
 constexpr int64_t kWidest = 256;                // rows of q, k and v
 
-// The matrices of a tensor, one for each head, with contiguous rows.
+// A head's matrix of a tensor, with contiguous rows.
 struct Rows {
-  const Array& tensor;
   bfloat16* data;
   int64_t ld;
 
-  explicit Rows(const Array& x)
-      : tensor(x), data(const_cast<bfloat16*>(x.data<bfloat16>())), ld(x.strides()[x.dim() - 2]) {}
-  bfloat16* row(int64_t head, int64_t i) const {
-    return data + batch_offset(tensor, head) + i * ld;
-  }
-  GemmOperand from(int64_t head, int64_t i) const { return {row(head, i), bf16, {false, ld}}; }
+  Rows(const Array& x, int64_t head)
+      : data(const_cast<bfloat16*>(x.data<bfloat16>()) + batch_offset(x, head)),
+        ld(x.strides()[x.dim() - 2]) {}
+  bfloat16* row(int64_t i) const { return data + i * ld; }
+  GemmOperand from(int64_t i) const { return {row(i), bf16, {false, ld}}; }
 };
 
 // One thread's memory.
@@ -34,6 +32,8 @@ struct Scratch {
   Buffer<float> scores, dweights, sums, dk, dv;
   Buffer<bfloat16> weights, dscores;
   const GemmUnit& unit = *gemm_unit(bf16);
+  // Of a tile: short ones waste less beyond the diagonal; AMX needs more for each key it packs.
+  const int64_t queries = unit.pays == nullptr ? kQueries / 2 : kQueries;
   Buffer<bfloat16> packed;
 
   // keys: the number of rows of dk and dv that backward collects; 0 in forward.
@@ -52,29 +52,52 @@ struct Scratch {
                float* c, int64_t ld, bool accumulate) const {
     unit.product({m, n, k, a, b, {c, f32, ld}, accumulate}, packed.data);
   }
+  // Rounds the first `some` of n elements; the others become zeros.
+  void round_some(bfloat16* to, const float* from, int64_t some, int64_t n) const {
+    unit.round_row(to, from, some, 1);
+    std::fill(to + some, to + n, bfloat16());
+  }
   GemmOperand tile(const Buffer<bfloat16>& x) const { return {x.data, bf16, {false, kKeys}}; }
 };
+
+// Joins the lanes of a vector, by halves.
+template <class Join>
+[[gnu::always_inline]] inline float joined(float* lanes, const Join& join) {
+#pragma GCC unroll 4
+  for (int64_t half = kLanes<float> / 2; half > 0; half /= 2) {
+#pragma omp simd
+    for (int64_t i = 0; i < half; ++i) lanes[i] = join(lanes[i], lanes[i + half]);
+  }
+  return lanes[0];
+}
 
 struct Softmax {
   float top = -std::numeric_limits<float>::infinity(), total = 0;
 
-  // Adds the scores of `seen` more keys to the softmax, and overwrites them. p gets their n weights
-  // so far, which are zero from `seen` on. Returns the factor by which earlier weights shrink.
-  float add(bfloat16* p, float* s, int64_t seen, int64_t n, float scale) {
-    float highest = top;
-#pragma omp simd reduction(max : highest)
-    for (int64_t j = 0; j < seen; ++j) highest = std::max(highest, s[j] * scale);
+  // Adds the scores of `seen` more keys to the softmax, and overwrites them with their weights so
+  // far. Returns the factor by which earlier weights shrink.
+  float add(float* s, int64_t seen, float scale) {
+    // Whole vectors, because what is left of a row would take as long as all of it.
+    float tops[kLanes<float>], sums[kLanes<float>] = {};
+    std::fill_n(tops, kLanes<float>, top);
+    for (int64_t j = 0; j < seen; j += kLanes<float>) {
+#pragma omp simd
+      for (int64_t i = 0; i < kLanes<float>; ++i)
+        tops[i] = std::max(tops[i], j + i < seen ? s[j + i] * scale : top);
+    }
+    const float highest = joined(tops, [](float a, float b) { return std::max(a, b); });
     const float shrink = seen > 0 ? simd::exp(top - highest) : 1.0f;
     if (seen > 0) top = highest;
-    float sum = 0;
-#pragma omp simd reduction(+ : sum)
-    for (int64_t j = 0; j < seen; ++j) {
-      const float weight = simd::exp_nonpositive(s[j] * scale - highest);
-      sum += weight;
-      s[j] = weight;
+    for (int64_t j = 0; j < seen; j += kLanes<float>) {
+#pragma omp simd
+      for (int64_t i = 0; i < kLanes<float>; ++i) {
+        const float weight =
+            j + i < seen ? simd::exp_nonpositive(s[j + i] * scale - highest) : 0.0f;
+        sums[i] += weight;
+        s[j + i] = weight;
+      }
     }
-    gemm_unit(bf16)->round_row(p, s, seen, 1);
-    std::fill(p + seen, p + n, bfloat16());
+    const float sum = joined(sums, [](float a, float b) { return a + b; });
     total = total * shrink + sum;
     return shrink;
   }
@@ -89,32 +112,31 @@ int64_t seen_by(const Sizes& size, int64_t i, int64_t j0, int64_t n) {
 int64_t first_query(const Sizes& size) {
   return std::clamp<int64_t>(-size.diagonal, 0, size.queries);
 }
-void clear_rows(const Rows& to, int64_t head, int64_t rows, int64_t cols) {
-  for (int64_t i = 0; i < rows; ++i) std::fill_n(to.row(head, i), cols, bfloat16());
+void clear_rows(const Rows& to, int64_t rows, int64_t cols) {
+  for (int64_t i = 0; i < rows; ++i) std::fill_n(to.row(i), cols, bfloat16());
 }
 
-void forward_tile(const Sizes& size, float scale, int64_t head, int64_t i0, const Rows& q,
-                  const Rows& k, const Rows& v, const Rows& out, float* lse, const Scratch& own) {
-  const int64_t rows = std::min(kQueries, size.queries - i0), end = size.seen(i0 + rows);
+void forward_tile(const Sizes& size, float scale, int64_t i0, const Rows& q, const Rows& k,
+                  const Rows& v, const Rows& out, float* lse, const Scratch& own) {
+  const int64_t rows = std::min(own.queries, size.queries - i0), end = size.seen(i0 + rows);
   Softmax softmax[kQueries];
   std::fill_n(own.sums.data, rows * size.dv, 0.0f);
   for (int64_t j0 = 0; j0 < end; j0 += kKeys) {
     const int64_t n = std::min(kKeys, end - j0);
-    own.product(rows, n, size.d, q.from(head, i0), k.from(head, j0).transposed(), own.scores, kKeys,
-                false);
+    own.product(rows, n, size.d, q.from(i0), k.from(j0).transposed(), own.scores, kKeys, false);
     for (int64_t i = 0; i < rows; ++i) {
-      const float shrink = softmax[i].add(own.weights + i * kKeys, own.scores + i * kKeys,
-                                          seen_by(size, i0 + i, j0, n), n, scale);
+      const int64_t seen = seen_by(size, i0 + i, j0, n);
+      const float shrink = softmax[i].add(own.scores + i * kKeys, seen, scale);
+      own.round_some(own.weights + i * kKeys, own.scores + i * kKeys, seen, n);
       float* sum = own.sums + i * size.dv;
       for (int64_t c = 0; c < size.dv && shrink != 1; ++c) sum[c] *= shrink;
     }
-    own.product(rows, size.dv, n, own.tile(own.weights), v.from(head, j0), own.sums, size.dv, true);
+    own.product(rows, size.dv, n, own.tile(own.weights), v.from(j0), own.sums, size.dv, true);
   }
   for (int64_t i = 0; i < rows; ++i) {
     const auto& [top, total] = softmax[i];
     lse[i] = top + simd::log(total);
-    gemm_unit(bf16)->round_row(out.row(head, i0 + i), own.sums + i * size.dv, size.dv,
-                               total > 0 ? 1 / total : 1);
+    own.unit.round_row(out.row(i0 + i), own.sums + i * size.dv, size.dv, total > 0 ? 1 / total : 1);
   }
 }
 
@@ -125,47 +147,45 @@ float dot(const bfloat16* a, const bfloat16* b, int64_t n) {
   return sum;
 }
 
-//   p  = exp(scale s - lse)
-//   ds = scale p (dp - dout . out)
-// Both are zero from `seen` on. s and dp are overwritten.
-void backward_row(bfloat16* p, bfloat16* ds, float* s, float* dp, int64_t seen, int64_t n,
-                  float scale, float lse, float delta) {
+// Of the keys that a query has seen, s becomes p = exp(scale s - lse), and dp becomes
+// ds = scale p (dp - dout . out).
+void backward_row(float* s, float* dp, int64_t seen, float scale, float lse, float delta) {
+  for (int64_t j = 0; j < seen; j += kLanes<float>) {  // whole vectors
 #pragma omp simd
-  for (int64_t j = 0; j < seen; ++j) {
-    s[j] = simd::exp(s[j] * scale - lse);
-    dp[j] = scale * s[j] * (dp[j] - delta);
+    for (int64_t i = j; i < j + kLanes<float>; ++i) {
+      s[i] = simd::exp(s[i] * scale - lse);
+      dp[i] = scale * s[i] * (dp[i] - delta);
+    }
   }
-  gemm_unit(bf16)->round_row(p, s, seen, 1);
-  gemm_unit(bf16)->round_row(ds, dp, seen, 1);
-  std::fill(p + seen, p + n, bfloat16());
-  std::fill(ds + seen, ds + n, bfloat16());
 }
 
-void backward_tile(const Sizes& size, float scale, int64_t head, int64_t i0, const Rows& q,
-                   const Rows& k, const Rows& v, const Rows& out, const Rows& dout,
-                   const float* lse, const Rows& dq, const Scratch& own) {
-  const int64_t rows = std::min(kQueries, size.queries - i0), end = size.seen(i0 + rows);
+void backward_tile(const Sizes& size, float scale, int64_t i0, const Rows& q, const Rows& k,
+                   const Rows& v, const Rows& out, const Rows& dout, const float* lse,
+                   const Rows& dq, const Scratch& own) {
+  const int64_t rows = std::min(own.queries, size.queries - i0), end = size.seen(i0 + rows);
   float delta[kQueries];
-  for (int64_t i = 0; i < rows; ++i)
-    delta[i] = dot(dout.row(head, i0 + i), out.row(head, i0 + i), size.dv);
+  for (int64_t i = 0; i < rows; ++i) delta[i] = dot(dout.row(i0 + i), out.row(i0 + i), size.dv);
   std::fill_n(own.sums.data, rows * size.d, 0.0f);
   for (int64_t j0 = 0; j0 < end; j0 += kKeys) {
     const int64_t n = std::min(kKeys, end - j0);
-    const GemmOperand queries = q.from(head, i0), douts = dout.from(head, i0);
-    own.product(rows, n, size.d, queries, k.from(head, j0).transposed(), own.scores, kKeys, false);
-    own.product(rows, n, size.dv, douts, v.from(head, j0).transposed(), own.dweights, kKeys, false);
-    for (int64_t i = 0; i < rows; ++i)
-      backward_row(own.weights + i * kKeys, own.dscores + i * kKeys, own.scores + i * kKeys,
-                   own.dweights + i * kKeys, seen_by(size, i0 + i, j0, n), n, scale, lse[i],
-                   delta[i]);
+    const GemmOperand queries = q.from(i0), douts = dout.from(i0);
+    own.product(rows, n, size.d, queries, k.from(j0).transposed(), own.scores, kKeys, false);
+    own.product(rows, n, size.dv, douts, v.from(j0).transposed(), own.dweights, kKeys, false);
+    for (int64_t i = 0; i < rows; ++i) {
+      const int64_t seen = seen_by(size, i0 + i, j0, n);
+      float *s = own.scores + i * kKeys, *dp = own.dweights + i * kKeys;
+      backward_row(s, dp, seen, scale, lse[i], delta[i]);
+      own.round_some(own.weights + i * kKeys, s, seen, n);
+      own.round_some(own.dscores + i * kKeys, dp, seen, n);
+    }
     const GemmOperand weights = own.tile(own.weights), dscores = own.tile(own.dscores);
     own.product(n, size.dv, rows, weights.transposed(), douts, own.dv + j0 * size.dv, size.dv,
                 true);
     own.product(n, size.d, rows, dscores.transposed(), queries, own.dk + j0 * size.d, size.d, true);
-    own.product(rows, size.d, n, dscores, k.from(head, j0), own.sums, size.d, true);
+    own.product(rows, size.d, n, dscores, k.from(j0), own.sums, size.d, true);
   }
   for (int64_t i = 0; i < rows; ++i)
-    gemm_unit(bf16)->round_row(dq.row(head, i0 + i), own.sums + i * size.d, size.d, 1);
+    own.unit.round_row(dq.row(i0 + i), own.sums + i * size.d, size.d, 1);
 }
 
 bool rows_in_one_piece(const Array& x) {
@@ -189,17 +209,17 @@ bool suits_attention_bf16(const AttentionInputs& in) {
 
 void attention_bf16(Array& out, Array& lse, const AttentionInputs& in) {
   const Sizes size(in.q, in.k, in.v, in.rule.diagonal);
-  const Rows q_rows(in.q), k_rows(in.k), v_rows(in.v), out_rows(out);
   float* sums = lse.mutable_data<float>();
-  static_cast<void>(out.mutable_data<bfloat16>());  // written through out_rows
+  static_cast<void>(out.mutable_data<bfloat16>());  // written through Rows
   const auto scratch = tiles::scratch_for<Scratch>(size.heads, size, int64_t{0});
   tiles::for_each_item(size.heads, scratch, [&](int64_t head, const Scratch& own) {
+    const Rows q(in.q, head), k(in.k, head), v(in.v, head), to(out, head);
     const int64_t first = first_query(size);
-    clear_rows(out_rows, head, first, size.dv);
+    clear_rows(to, first, size.dv);
     std::fill_n(sums + head * size.queries, first, Softmax().top);
-    for (int64_t i0 = first; i0 < size.queries; i0 += kQueries)
-      forward_tile(size, static_cast<float>(in.rule.scale), head, i0, q_rows, k_rows, v_rows,
-                   out_rows, sums + head * size.queries + i0, own);
+    for (int64_t i0 = first; i0 < size.queries; i0 += own.queries)
+      forward_tile(size, static_cast<float>(in.rule.scale), i0, q, k, v, to,
+                   sums + head * size.queries + i0, own);
   });
 }
 
@@ -208,21 +228,21 @@ void attention_bf16_backward(AttentionGradients& d, const Array& dout, const Arr
   const Sizes size(in.q, in.k, in.v, in.rule.diagonal);
   const Array upstream = rows_in_one_piece(dout) ? dout : as_gemm_operand(dout, bf16);
   for (Array* x : {&d.dq, &d.dk, &d.dv}) static_cast<void>(x->mutable_data<bfloat16>());
-  const Rows q_rows(in.q), k_rows(in.k), v_rows(in.v), out_rows(out), dout_rows(upstream),
-      dq_rows(d.dq), dk_rows(d.dk), dv_rows(d.dv);
   const float* sums = lse.data<float>();
   const auto scratch = tiles::scratch_for<Scratch>(size.heads, size, size.keys);
   tiles::for_each_item(size.heads, scratch, [&](int64_t head, const Scratch& own) {
+    const Rows q(in.q, head), k(in.k, head), v(in.v, head), y(out, head), dy(upstream, head),
+        dq(d.dq, head), dk(d.dk, head), dv(d.dv, head);
     std::fill_n(own.dk.data, size.keys * size.d, 0.0f);
     std::fill_n(own.dv.data, size.keys * size.dv, 0.0f);
     const int64_t first = first_query(size);
-    clear_rows(dq_rows, head, first, size.d);
-    for (int64_t i0 = first; i0 < size.queries; i0 += kQueries)
-      backward_tile(size, static_cast<float>(in.rule.scale), head, i0, q_rows, k_rows, v_rows,
-                    out_rows, dout_rows, sums + head * size.queries + i0, dq_rows, own);
+    clear_rows(dq, first, size.d);
+    for (int64_t i0 = first; i0 < size.queries; i0 += own.queries)
+      backward_tile(size, static_cast<float>(in.rule.scale), i0, q, k, v, y, dy,
+                    sums + head * size.queries + i0, dq, own);
     for (int64_t j = 0; j < size.keys; ++j) {
-      gemm_unit(bf16)->round_row(dk_rows.row(head, j), own.dk + j * size.d, size.d, 1);
-      gemm_unit(bf16)->round_row(dv_rows.row(head, j), own.dv + j * size.dv, size.dv, 1);
+      own.unit.round_row(dk.row(j), own.dk + j * size.d, size.d, 1);
+      own.unit.round_row(dv.row(j), own.dv + j * size.dv, size.dv, 1);
     }
   });
 }
