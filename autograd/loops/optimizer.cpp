@@ -39,10 +39,12 @@ class Joined {
 // Doubles hold the square of any float, and 32 sums at a time keep the adders busy.
 template <class T>
 double sum_of_squares(const T* x, int64_t n) {
-  constexpr int64_t kLanes = 32;
+  constexpr int64_t kLanes = 32, kAhead = 2048 / sizeof(T);
   double sums[kLanes] = {};
   int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes) {
+    __builtin_prefetch(x + i + kAhead);  // the processor's prefetcher stops at the end of a page
+    __builtin_prefetch(x + i + kAhead + kLanes / 2);
     for (int64_t k = 0; k < kLanes; ++k) {
       const auto value = static_cast<double>(static_cast<compute_t<T>>(x[i + k]));
       sums[k] += value * value;
