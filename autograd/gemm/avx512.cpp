@@ -228,13 +228,15 @@ struct Blocks {
   int64_t begin(int64_t block) const { return rows * block / count; }
 };
 
-// Can the left operand be read in place, and is that faster? Few columns do not repay packing.
+// Can the left operand be read in place, and is that faster? Rows whole pages apart share the few
+// sets of the L1 cache, and then only few columns do not repay packing.
 template <bool kPairs>
 bool reads_in_place(const GemmOperand& x, int64_t inner, int64_t cols) {
-  constexpr int64_t kFewColumns = 256;
+  constexpr int64_t kFewColumns = 256, kPage = 4096;
   const bool has_lanes =
       kPairs ? x.dtype == bf16 && !x.layout.transposed && inner % 2 == 0 : x.dtype == f32;
-  return has_lanes && cols <= kFewColumns;
+  const bool spread = !x.layout.transposed && x.layout.ld * size_of(x.dtype) % kPage != 0;
+  return has_lanes && (spread || cols <= kFewColumns);
 }
 
 // The left operand's rows, in `memory`.
