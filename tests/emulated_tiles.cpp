@@ -2,7 +2,7 @@
 // processors without a tile unit.
 #include "tests/emulated_tiles.h"
 
-#if defined(__x86_64__) && defined(__linux__)
+#if defined(__x86_64__) && defined(__linux__) && !defined(INKLING_NO_AMX)
 #include <immintrin.h>
 
 #include <cstring>
@@ -10,7 +10,6 @@
 #include "autograd/base/target.h"
 
 #undef INKLING_THIS_MACHINE  // which may lack what the file is compiled for
-#undef INKLING_NO_AMX
 #define INK_EMULATED [[gnu::target("avx512f,avx512bw,avx512bf16")]] static inline
 
 namespace {

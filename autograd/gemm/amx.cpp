@@ -330,7 +330,7 @@ struct TileConfig {
   } memory;
 
   TileConfig() {
-    asm volatile("" : : "r"(&memory) : "memory");  // g++ thinks that the first 8 bytes are read
+    asm volatile("" : : "r"(&memory) : "memory");  // g++ believes that only 8 bytes are read
     _tile_loadconfig(&memory);
   }
   ~TileConfig() { _tile_release(); }

@@ -228,8 +228,8 @@ struct Blocks {
   int64_t begin(int64_t block) const { return rows * block / count; }
 };
 
-// Can the left operand be read in place, and is that faster? Rows whole pages apart share the few
-// sets of the L1 cache, and then only few columns do not repay packing.
+// Can the left operand be read in place, and is that faster? Rows that lie whole pages apart share
+// a few sets of the L1 cache: packing them pays if there are many columns.
 template <bool kPairs>
 bool reads_in_place(const GemmOperand& x, int64_t inner, int64_t cols) {
   constexpr int64_t kFewColumns = 256, kPage = 4096;
@@ -337,13 +337,12 @@ int64_t scratch_bytes(DType dtype, int64_t m, int64_t n, int64_t k) {
   return 4 * (left_floats(steps) + panels * panel_floats(steps));
 }
 
-template <bool kPairs>
 void round_row(bfloat16* to, const float* from, int64_t n, float factor) {
   const __m512 scale = _mm512_set1_ps(factor);
   for (int64_t i = 0; i < n; i += kLanes) {
     const __mmask16 live = first_lanes(n - i);
     const __m512 x = _mm512_mul_ps(_mm512_maskz_loadu_ps(live, from + i), scale);
-    _mm256_mask_storeu_epi16(to + i, live, rounded<kPairs>(x));
+    _mm256_mask_storeu_epi16(to + i, live, rounded<true>(x));
   }
 }
 
@@ -379,16 +378,17 @@ bool has_avx512() {
 
 const GemmUnit* avx512_bf16_unit() {
   static const GemmUnit unit{
-      "avx512_bf16",   "AVX-512 with bf16", [](DType dtype) { return dtype == bf16; },
-      nullptr,         scratch_bytes,       multiply<true>,
-      round_row<true>, keep_pairs_busy};
+      "avx512_bf16", "AVX-512 with bf16", [](DType dtype) { return dtype == bf16; },
+      nullptr,       scratch_bytes,       multiply<true>,
+      round_row,     keep_pairs_busy};
   static const bool there = has_avx512() && __builtin_cpu_supports("avx512bf16");
   return there ? &unit : nullptr;
 }
 
 const GemmUnit* avx512_unit() {
-  static const GemmUnit unit{"avx512",      "AVX-512", [](DType) { return true; }, nullptr,
-                             scratch_bytes, product,   round_row<false>,           keep_busy};
+  static const GemmUnit unit{"avx512", "AVX-512",     [](DType) { return true; },
+                             nullptr,  scratch_bytes, product,
+                             nullptr,  keep_busy};
   static const bool there = has_avx512();
   return there ? &unit : nullptr;
 }

@@ -48,7 +48,7 @@ const std::vector<const GemmUnit*>& gemm_units() {
 }
 
 std::vector<double> gemm_rates(DType dtype, const std::vector<const GemmUnit*>& units) {
-  constexpr int64_t kSide = 384, kInner = 96;  // all that is packed is used as often as in a model
+  constexpr int64_t kSide = 384, kInner = 96;  // what is packed is used 384 times
   constexpr int kRounds = 5;
   using Clock = std::chrono::steady_clock;
   std::vector<double> rates(units.size());

@@ -79,7 +79,7 @@ struct GemmUnit {
   /// f32's precision. Beside a bf16 operand, the other one may be rounded to bf16, too.
   void (*product)(const GemmProduct& product, void* scratch);
 
-  /// to[i] = factor from[i], rounded to bf16. Null if it has no products of bf16.
+  /// to[i] = factor from[i], rounded to bf16. Null if it multiplies no bf16, or converts it to f32.
   void (*round_row)(bfloat16* to, const float* from, int64_t n, float factor);
 
   /// Multiplies and adds in registers alone, as fast as the unit can (its peak): `rounds` times the

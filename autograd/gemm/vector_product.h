@@ -36,10 +36,7 @@ template <class T>
 T sum_of_lanes(const Vector<T>& x) {
   T lanes[kLanes<T>];
   store_vector(lanes, x);
-  for (int64_t half = kLanes<T> / 2; half > 0; half /= 2) {
-    for (int64_t i = 0; i < half; ++i) lanes[i] += lanes[i + half];
-  }
-  return lanes[0];
+  return join_lanes(lanes, [](T a, T b) { return a + b; });
 }
 
 /// The dot products of R rows, ld apart, with x; U pairs of vectors of each are summed separately.

@@ -35,20 +35,14 @@ void product(const GemmProduct& p, void* scratch) {
   p.c.dtype == f64 ? Unit<double>::product(p, scratch) : Unit<float>::product(p, scratch);
 }
 
-// to[i] = factor from[i], rounded to bf16.
-void round_row(bfloat16* to, const float* from, int64_t n, float factor) {
-  for (int64_t i = 0; i < n; ++i) to[i] = bfloat16(factor * from[i]);
-}
-
 double keep_busy(DType dtype, int64_t rounds) {
   return dtype == f64 ? multiply_adds<double, kBytes>(rounds)
                       : multiply_adds<float, kBytes>(rounds);
 }
 
 const GemmUnit* unit(const char* name, const char* title) {
-  static const GemmUnit unit{name,      title,         [](DType) { return true; },
-                             nullptr,   scratch_bytes, product,
-                             round_row, keep_busy};
+  static const GemmUnit unit{
+      name, title, [](DType) { return true; }, nullptr, scratch_bytes, product, nullptr, keep_busy};
   return &unit;
 }
 

@@ -32,7 +32,8 @@ struct Scratch {
   Buffer<float> scores, dweights, sums, dk, dv;
   Buffer<bfloat16> weights, dscores;
   const GemmUnit& unit = *gemm_unit(bf16);
-  // Of a tile: short ones waste less beyond the diagonal; AMX needs more for each key it packs.
+  // Of a tile. A short one wastes less beyond the diagonal; a long one uses keys that AMX packs
+  // more often.
   const int64_t queries = unit.pays == nullptr ? kQueries / 2 : kQueries;
   Buffer<bfloat16> packed;
 
@@ -60,24 +61,13 @@ struct Scratch {
   GemmOperand tile(const Buffer<bfloat16>& x) const { return {x.data, bf16, {false, kKeys}}; }
 };
 
-// Joins the lanes of a vector, by halves.
-template <class Join>
-[[gnu::always_inline]] inline float joined(float* lanes, const Join& join) {
-#pragma GCC unroll 4
-  for (int64_t half = kLanes<float> / 2; half > 0; half /= 2) {
-#pragma omp simd
-    for (int64_t i = 0; i < half; ++i) lanes[i] = join(lanes[i], lanes[i + half]);
-  }
-  return lanes[0];
-}
-
 struct Softmax {
   float top = -std::numeric_limits<float>::infinity(), total = 0;
 
   // Adds the scores of `seen` more keys to the softmax, and overwrites them with their weights so
   // far. Returns the factor by which earlier weights shrink.
   float add(float* s, int64_t seen, float scale) {
-    // Whole vectors, because what is left of a row would take as long as all of it.
+    // In whole vectors, so that no elements are left for a slower loop.
     float tops[kLanes<float>], sums[kLanes<float>] = {};
     std::fill_n(tops, kLanes<float>, top);
     for (int64_t j = 0; j < seen; j += kLanes<float>) {
@@ -85,7 +75,7 @@ struct Softmax {
       for (int64_t i = 0; i < kLanes<float>; ++i)
         tops[i] = std::max(tops[i], j + i < seen ? s[j + i] * scale : top);
     }
-    const float highest = joined(tops, [](float a, float b) { return std::max(a, b); });
+    const float highest = join_lanes(tops, [](float a, float b) { return std::max(a, b); });
     const float shrink = seen > 0 ? simd::exp(top - highest) : 1.0f;
     if (seen > 0) top = highest;
     for (int64_t j = 0; j < seen; j += kLanes<float>) {
@@ -97,7 +87,7 @@ struct Softmax {
         s[j + i] = weight;
       }
     }
-    const float sum = joined(sums, [](float a, float b) { return a + b; });
+    const float sum = join_lanes(sums, [](float a, float b) { return a + b; });
     total = total * shrink + sum;
     return shrink;
   }
@@ -200,7 +190,7 @@ bool suits_attention_bf16(const AttentionInputs& in) {
   constexpr int64_t kFewest = 32;  // queries and keys for which the unit pays
   if (q.dtype() != bf16 || mask.defined() || rule.dropout_p > 0) return false;
   const GemmUnit* unit = gemm_unit(bf16);
-  if (unit == nullptr || unit == gemm_unit(f32, true)) return false;  // tiles.h converts just once
+  if (unit == nullptr || unit->round_row == nullptr) return false;  // tiles.h converts just once
   const Sizes size(q, k, v, rule.diagonal);
   return size.group == 1 && size.heads >= max_threads() &&
          std::min(size.queries, size.keys) >= kFewest && std::max(size.d, size.dv) <= kWidest &&
