@@ -3,9 +3,9 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <limits>
-#include <utility>
 #include <vector>
 
 #include "autograd/base/parallel.h"
@@ -39,43 +39,81 @@ void map_rows(const char* op, const F& f, Array& y, const Inputs&... x) {
   });
 }
 
-/// The sum of f(i) for i < n. Blocks of 1024 floats are added up in double, so that a long row is
+namespace detail {
+
+// Joins lanes[0 ... n - 1] in halves.
+template <int64_t n, class C, class Join>
+[[gnu::always_inline]] inline C join_lanes(C* lanes, Join join) {
+  if constexpr (n > 1) {
+    constexpr int64_t half = n / 2;
+#pragma omp simd
+    for (int64_t c = 0; c < half; ++c) lanes[c] = join(lanes[c], lanes[c + half]);
+    return join_lanes<half>(lanes, join);
+  }
+  return lanes[0];
+}
+
+// For each f: f(begin), ... f(end - 1) joined in any order. A lane takes four values at a time,
+// because one by one each would wait for the last.
+template <class C, class Join, size_t... K, class... F>
+[[gnu::always_inline]] inline std::array<C, sizeof...(F)> fold_row(int64_t begin, int64_t end,
+                                                                   C none, Join join,
+                                                                   std::index_sequence<K...>,
+                                                                   const F&... f) {
+  constexpr int64_t n = 64 / sizeof(C);
+  std::array<C, sizeof...(F)> result;
+  result.fill(none);
+  if (end - begin >= n) {
+    C lanes[sizeof...(F)][n];
+    (std::fill_n(lanes[K], n, none), ...);
+    for (; begin <= end - 4 * n; begin += 4 * n) {
+#pragma omp simd
+      for (int64_t c = 0; c < n; ++c) {
+        const int64_t i = begin + c;
+        ((lanes[K][c] =
+              join(lanes[K][c], join(join(f(i), f(i + n)), join(f(i + 2 * n), f(i + 3 * n))))),
+         ...);
+      }
+    }
+    for (; begin <= end - n; begin += n) {
+#pragma omp simd
+      for (int64_t c = 0; c < n; ++c) ((lanes[K][c] = join(lanes[K][c], f(begin + c))), ...);
+    }
+    ((result[K] = join_lanes<n>(lanes[K], join)), ...);
+  }
+  for (; begin < end; ++begin) ((result[K] = join(result[K], f(begin))), ...);
+  return result;
+}
+
+}  // namespace detail
+
+/// For each f: the sum of f(i) for i < n. An f should not write, because a loop that writes between
+/// additions is no vector code. Blocks of 1024 floats are added up in double, so that a long row is
 /// as accurate as a short one.
-template <class C, class F>
-[[gnu::always_inline]] inline C sum_of(int64_t n, F&& f) {
-  double total = 0;
+template <class C, class... F>
+[[gnu::always_inline]] inline std::array<C, sizeof...(F)> sums_of(int64_t n, const F&... f) {
+  std::array<double, sizeof...(F)> total{};
+  std::array<C, sizeof...(F)> result;
   for (int64_t begin = 0; begin < n; begin += 1024) {
     const int64_t end = std::min(n, begin + 1024);
-    C part = 0;
-#pragma omp simd reduction(+ : part)
-    for (int64_t i = begin; i < end; ++i) part += f(i);
-    total += static_cast<double>(part);
+    result = detail::fold_row(
+        begin, end, C(0), [](C a, C b) { return a + b; }, std::index_sequence_for<F...>{}, f...);
+    for (size_t k = 0; k < sizeof...(F); ++k) total[k] += static_cast<double>(result[k]);
   }
-  return static_cast<C>(total);
+  for (size_t k = 0; k < sizeof...(F); ++k) result[k] = static_cast<C>(total[k]);
+  return result;
 }
-
-/// Two sums at once: f(i, first, second) adds to both.
 template <class C, class F>
-[[gnu::always_inline]] inline std::pair<C, C> sums_of(int64_t n, F&& f) {
-  double first = 0, second = 0;
-  for (int64_t begin = 0; begin < n; begin += 1024) {
-    const int64_t end = std::min(n, begin + 1024);
-    C p = 0, q = 0;
-#pragma omp simd reduction(+ : p, q)
-    for (int64_t i = begin; i < end; ++i) f(i, p, q);
-    first += static_cast<double>(p);
-    second += static_cast<double>(q);
-  }
-  return {static_cast<C>(first), static_cast<C>(second)};
+[[gnu::always_inline]] inline C sum_of(int64_t n, const F& f) {
+  return sums_of<C>(n, f)[0];
 }
 
-/// The maximum of f(i) for i < n. NaN is ignored; with no other value it is -inf.
+/// The maximum of f(i) for i < n, -inf for n = 0. If one is NaN, the result is any of them.
 template <class C, class F>
 [[gnu::always_inline]] inline C max_of(int64_t n, F&& f) {
-  C top = -std::numeric_limits<C>::infinity();
-#pragma omp simd reduction(max : top)
-  for (int64_t i = 0; i < n; ++i) top = std::max<C>(top, f(i));
-  return top;
+  const auto larger = [](C a, C b) { return a > b ? a : b; };
+  return detail::fold_row(0, n, -std::numeric_limits<C>::infinity(), larger,
+                          std::index_sequence_for<F>{}, f)[0];
 }
 
 /// Sums over all rows, such as the gradient of a weight that multiplies every row. f(row, sums)

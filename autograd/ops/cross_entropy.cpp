@@ -32,15 +32,17 @@ static C cross_entropy_row(D* d, const T* a, int64_t n, int64_t target, C weight
   const auto e = [&](int64_t i) { return simd::exp_nonpositive(static_cast<C>(a[i]) - top); };
   const C below = top - static_cast<C>(a[target]), likely = e(target);
   if (d == nullptr) return simd::log(sum_of<C>(n, e)) + below;
-  constexpr bool kept = std::is_same_v<D, C>;  // d holds e exactly; a bf16 d has it rounded
-  const C total = sum_of<C>(n, [&](int64_t i) {
-    const C value = e(i);
-    if constexpr (kept) d[i] = value;
-    return value;
-  });
-  const C share = weight / total;
-  for (int64_t i = 0; i < n; ++i)
-    d[i] = static_cast<D>((kept ? static_cast<C>(d[i]) : e(i)) * share);
+  C total, share;
+  if constexpr (std::is_same_v<D, C>) {
+    for (int64_t i = 0; i < n; ++i) d[i] = e(i);
+    total = sum_of<C>(n, [&](int64_t i) { return d[i]; });
+    share = weight / total;
+    for (int64_t i = 0; i < n; ++i) d[i] *= share;
+  } else {  // d would round e
+    total = sum_of<C>(n, e);
+    share = weight / total;
+    for (int64_t i = 0; i < n; ++i) d[i] = static_cast<D>(e(i) * share);
+  }
   d[target] = static_cast<D>(likely * share - weight);
   return simd::log(total) + below;
 }

@@ -26,17 +26,14 @@ namespace {
 template <class C, class X, class Y>
 [[gnu::always_inline]] inline std::pair<C, C> normalise(Y* y, const X* x, const C* w, const C* b,
                                                         int64_t n, C eps) {
-  const C count = static_cast<C>(n);
-  const C near = sum_of<C>(n, [&](int64_t i) { return static_cast<C>(x[i]); }) / count;
+  const C share = 1 / static_cast<C>(n);
+  const C near = sum_of<C>(n, [&](int64_t i) { return static_cast<C>(x[i]); }) * share;
   // Sums distances from a value near the mean, so that no digits are lost if mean >> std (Chan et
   // al. 1983).
-  const auto [drift, squares] = sums_of<C>(n, [&](int64_t i, C& sum, C& sum_of_squares) {
-    const C d = static_cast<C>(x[i]) - near;
-    sum += d;
-    sum_of_squares += d * d;
-  });
-  const C m = near + drift / count;
-  const C variance = (squares - drift * (drift / count)) / count;
+  const auto distance = [&](int64_t i) { return static_cast<C>(x[i]) - near; };
+  const auto [sum, squares] =
+      sums_of<C>(n, distance, [&](int64_t i) { return distance(i) * distance(i); });
+  const C drift = sum * share, m = near + drift, variance = squares * share - drift * drift;
   const C r = 1 / std::sqrt(variance + eps);
   for (int64_t i = 0; i < n; ++i)
     y[i] = static_cast<Y>((static_cast<C>(x[i]) - m) * r * w[i] + b[i]);
@@ -96,23 +93,24 @@ void layer_norm_backward(NormGradients d, const Array& dy, const Array& x, const
       const C m = means[row], r = rstds[row], share = 1 / static_cast<C>(n);
       const auto xhat = [&](int64_t i) { return (static_cast<C>(a[i]) - m) * r; };
       const auto dxhat = [&](int64_t i) { return static_cast<C>(g[i]) * w[i]; };
-      const auto sums_of_row = sums_of<C>(n, [&](int64_t i, C& dot, C& total) {
-        dw[i] += static_cast<C>(g[i]) * xhat(i);
-        db[i] += static_cast<C>(g[i]);
-        dot += dxhat(i) * xhat(i);
-        total += dxhat(i);
-      });
-      const C dot = sums_of_row.first, total = sums_of_row.second;
-      if (down == nullptr) return;
-      X* to = down + row * n;
+      const std::array<C, 2> both = sums_of<C>(
+          n, [&](int64_t i) { return dxhat(i) * xhat(i); }, dxhat);
+      const C dot = both[0], total = both[1];
       const auto slope = [&](int64_t i) {
         return (dxhat(i) - (total + xhat(i) * dot) * share) * r;
       };
-      if (accumulate) {
-        for (int64_t i = 0; i < n; ++i) to[i] = static_cast<X>(static_cast<C>(to[i]) + slope(i));
-      } else {
-        for (int64_t i = 0; i < n; ++i) to[i] = static_cast<X>(slope(i));
-      }
+      const auto finish = [&](auto&& write) {
+#pragma omp simd
+        for (int64_t i = 0; i < n; ++i) {
+          dw[i] += static_cast<C>(g[i]) * xhat(i);
+          db[i] += static_cast<C>(g[i]);
+          write(i);
+        }
+      };
+      X* to = down ? down + row * n : nullptr;
+      if (!to) return finish([](int64_t) {});
+      if (!accumulate) return finish([&](int64_t i) { to[i] = static_cast<X>(slope(i)); });
+      finish([&](int64_t i) { to[i] = static_cast<X>(static_cast<C>(to[i]) + slope(i)); });
     });
     add_part(d.dweight, sums.data<C>());
     add_part(d.dbias, sums.data<C>() + n);

@@ -51,18 +51,19 @@ void rms_norm_backward(NormGradients d, const Array& dy, const Array& x, const A
       const C r = rstds[row], share = 1 / static_cast<C>(n);
       const auto xhat = [&](int64_t i) { return static_cast<C>(a[i]) * r; };
       const auto dxhat = [&](int64_t i) { return static_cast<C>(g[i]) * w[i]; };
-      const C dot = sum_of<C>(n, [&](int64_t i) {
-        dw[i] += static_cast<C>(g[i]) * xhat(i);
-        return dxhat(i) * xhat(i);
-      });
-      if (down == nullptr) return;
-      X* to = down + row * n;
+      const C dot = sum_of<C>(n, [&](int64_t i) { return dxhat(i) * xhat(i); });
       const auto slope = [&](int64_t i) { return (dxhat(i) - xhat(i) * dot * share) * r; };
-      if (accumulate) {
-        for (int64_t i = 0; i < n; ++i) to[i] = static_cast<X>(static_cast<C>(to[i]) + slope(i));
-      } else {
-        for (int64_t i = 0; i < n; ++i) to[i] = static_cast<X>(slope(i));
-      }
+      const auto finish = [&](auto&& write) {
+#pragma omp simd
+        for (int64_t i = 0; i < n; ++i) {
+          dw[i] += static_cast<C>(g[i]) * xhat(i);
+          write(i);
+        }
+      };
+      X* to = down ? down + row * n : nullptr;
+      if (!to) return finish([](int64_t) {});
+      if (!accumulate) return finish([&](int64_t i) { to[i] = static_cast<X>(slope(i)); });
+      finish([&](int64_t i) { to[i] = static_cast<X>(static_cast<C>(to[i]) + slope(i)); });
     });
     add_part(d.dweight, sums.data<C>());
   });

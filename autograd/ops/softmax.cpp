@@ -18,15 +18,14 @@ void softmax(Array& y, const Array& x) {
     using C = compute_t<T>;
     const C top = max_of<C>(n, [&](int64_t i) { return static_cast<C>(a[i]); });
     const auto e = [&](int64_t i) { return simd::exp_nonpositive(static_cast<C>(a[i]) - top); };
-    const C total = sum_of<C>(n, [&](int64_t i) {
-      const C value = e(i);
-      b[i] = static_cast<T>(value);
-      return value;
-    });
-    const C scale = 1 / total;
-    constexpr bool kept = std::is_same_v<T, C>;  // b holds e exactly; a bf16 b has it rounded
-    for (int64_t i = 0; i < n; ++i)
-      b[i] = static_cast<T>((kept ? static_cast<C>(b[i]) : e(i)) * scale);
+    if constexpr (std::is_same_v<T, C>) {
+      for (int64_t i = 0; i < n; ++i) b[i] = e(i);
+      const C scale = 1 / sum_of<C>(n, [&](int64_t i) { return b[i]; });
+      for (int64_t i = 0; i < n; ++i) b[i] *= scale;
+    } else {  // b would round e
+      const C scale = 1 / sum_of<C>(n, e);
+      for (int64_t i = 0; i < n; ++i) b[i] = static_cast<T>(e(i) * scale);
+    }
   };
   map_rows("softmax", row, y, x);
 }
