@@ -40,13 +40,13 @@ void map_contiguous(const void* function, int64_t n, To* y, const From*... x) {
 template <class F, class Beyond, class To, class... From>
 void map_contiguous_within(const void*, int64_t n, To* y, const From*... x) {
   using C = compute_t<std::tuple_element_t<0, std::tuple<From...>>>;
+  using Count = std::conditional_t<sizeof(C) == 8, int64_t, int32_t>;  // as wide as an element
   const F f;
   const Beyond beyond;
   for (int64_t begin = 0; begin < n; begin += kChunk) {
     const int64_t count = std::min(kChunk, n - begin);
-    C others = 0;  // how many there are: a sum, because that becomes vector code
-#pragma omp simd reduction(+ : others)
-    for (int64_t i = 0; i < count; ++i) others += f.fits(x[begin + i]...) ? C(0) : C(1);
+    Count others = 0;
+    for (int64_t i = 0; i < count; ++i) others += f.fits(x[begin + i]...) ? 0 : 1;
     if (others == 0) {
       map_contiguous<F>(&f, count, y + begin, x + begin...);
     } else {

@@ -123,8 +123,28 @@ struct relu : OnNumbers {
   template <class T> INK_DEVICE static T f(T x) { return x < 0 ? T(0) : x; }
   template <class T> INK_DEVICE static T df(T dy, T y) { return y <= 0 ? T(0) : dy; }
 };
-struct exp : OnFloats { template <class T> INK_DEVICE static T f(T x) { return simd::exp(x); } };
-struct log : OnFloats { template <class T> INK_DEVICE static T f(T x) { return simd::log(x); } };
+struct vector_exp {
+  static constexpr bool kPartial = true;  // it is right where it fits
+  template <class T> static bool fits(T x) {
+    return std::fabs(x) <= simd::Format<T>::kMostNormalExp;
+  }
+  template <class T> INK_DEVICE static T f(T x) { return simd::exp_normal(x); }
+};
+struct exp : OnFloats {
+  using Vector = vector_exp;
+  template <class T> INK_DEVICE static T f(T x) { return simd::exp(x); }
+};
+struct vector_log {
+  static constexpr bool kPartial = true;
+  template <class T> static bool fits(T x) {
+    return x >= std::numeric_limits<T>::min() && x <= std::numeric_limits<T>::max();
+  }
+  template <class T> INK_DEVICE static T f(T x) { return simd::log_normal(x); }
+};
+struct log : OnFloats {
+  using Vector = vector_log;
+  template <class T> INK_DEVICE static T f(T x) { return simd::log(x); }
+};
 struct sqrt : OnFloats {
   template <class T> INK_DEVICE static T f(T x) { return std::sqrt(x); }
   template <class T> INK_DEVICE static T df(T dy, T y) { return dy / (T(2) * y); }
@@ -134,7 +154,7 @@ struct rsqrt : OnFloats {
   template <class T> INK_DEVICE static T df(T dy, T y) { return T(-0.5) * dy * (y * y * y); }
 };
 struct vector_sin {
-  static constexpr bool kPartial = true;  // it is right where it fits
+  static constexpr bool kPartial = true;
   template <class T> static bool fits(T x) { return std::fabs(x) <= T(simd::kMostAngle); }
   template <class T> INK_DEVICE static T f(T x) { return simd::sin(x); }
   template <class T> INK_DEVICE static T df(T dy, T x) { return dy * simd::cos(x); }

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 
 #include "autograd/base/device_function.h"
 
@@ -23,14 +24,14 @@ struct Format<float> {
   using Bits = uint32_t;
   static constexpr int kFraction = 23, kBias = 127;
   static constexpr float kLn2 = 0.693359375f, kLn2Rest = -2.12194440e-4f;
-  static constexpr float kLeastExp = -104, kLeastNormalExp = -87, kMostExp = 89;
+  static constexpr float kLeastExp = -104, kMostExp = 89, kMostNormalExp = 87;
 };
 template <>
 struct Format<double> {
   using Bits = uint64_t;
   static constexpr int kFraction = 52, kBias = 1023;
   static constexpr double kLn2 = 0x1.62e42fefa38p-1, kLn2Rest = 0x1.ef35793c7673p-45;
-  static constexpr double kLeastExp = -746, kLeastNormalExp = -708, kMostExp = 710;
+  static constexpr double kLeastExp = -746, kMostExp = 710, kMostNormalExp = 708;
 };
 template <class T>
 using Bits = typename Format<T>::Bits;
@@ -125,13 +126,19 @@ INK_DEVICE inline T exp(T x) {
   return or_limit_of_exp(x, y, Format<T>::kLeastExp, T(0));
 }
 
-/// e^x for x <= 0, in two thirds of the time. Denormal values, below about 1e-38 or 1e-308, are 0.
-/// For softmax, whose largest argument is 0.
+/// e^x in half the time, for x whose e^x and e^-x are normal numbers: |x| <= kMostNormalExp.
+template <class T>
+INK_DEVICE inline T exp_normal(T x) {
+  const Rounded<T> n = powers_in(x);
+  const T scale = two_to<T>(n.bits());
+  return expm1_near(without_powers(x, n.number())) * scale + scale;
+}
+
+/// e^x for x <= 0. Denormal values, below about 1e-38 or 1e-308, are 0. For softmax, whose largest
+/// argument is 0.
 template <class T>
 INK_DEVICE inline T exp_nonpositive(T x) {
-  const Rounded<T> n = powers_in(x);
-  const T y = (expm1_near(without_powers(x, n.number())) + T(1)) * two_to<T>(n.bits());
-  return x < Format<T>::kLeastNormalExp ? T(0) : y;
+  return x < -Format<T>::kMostNormalExp ? T(0) : exp_normal(x);
 }
 
 ///   e^x - 1 = 2^n (e^r - 1 + 1 - 2^-n)
@@ -145,36 +152,26 @@ INK_DEVICE inline T expm1(T x) {
   return std::copysign(or_limit_of_exp(x, y, T(-50), T(-1)), x);
 }
 
-/// (tanh x - x) / x^3, z = x^2, for |x| <= 0.625: fits; tanh x has relative errors of 5e-9 for
-/// floats, 1e-17 for doubles.
-INK_DEVICE inline float tanh_tail(float z) {
-  return polynomial(z, z * z, -5.763205607e-3f, 2.069691505e-2f, -5.37598246e-2f, 0.1333172511f,
-                    -0.3333329495f);
-}
-INK_DEVICE inline double tanh_tail(double z) {
-  return polynomial(z, z * z, -1.62027477429996732e-5, 7.74293917282251673e-5,
-                    -2.28834398733946832e-4, 5.86461734597944688e-4, -1.45500751337405145e-3,
-                    3.59199968865191555e-3, -8.86322247100992256e-3, 2.18694877048042481e-2,
-                    -5.39682539378940001e-2, 0.133333333332795879, -0.333333333333330257);
-}
-
-///   tanh x = 1 - 2 e / (1 + e),  e = e^-2x,  x > 0
+///   tanh x = t / (t + 2),  t = e^2x - 1 = 2^n (e^r - 1) + 2^n - 1,  x > 0
+/// Up to 2.5 ulp.
 template <class T>
 INK_DEVICE inline T tanh(T x) {
-  const T a = std::fabs(x), z = x * x, near = a + a * z * tanh_tail(z);
-  const T e = exp_nonpositive(T(-2) * a), far = T(1) - (e + e) / (T(1) + e);
-  return std::copysign(a < T(0.625) ? near : far, x);
+  const T twice = T(2) * std::fabs(x), bounded = T(40) < twice ? T(40) : twice;
+  const Rounded<T> n = powers_in(bounded);
+  const T scale = two_to<T>(n.bits());
+  const T t = scale * expm1_near(without_powers(bounded, n.number())) + (scale - T(1));
+  return std::copysign(t / (t + T(2)), x);
 }
 
 // ---- log, log1p
 
-/// log(1 + f) - f + f^2 / 2 for 1 + f in [sqrt(1/2), sqrt(2)): a fit; log(1 + f) has a relative
-/// error of 6e-9.
+/// log(1 + f) - f for 1 + f in [sqrt(1/2), sqrt(2)): a fit; log(1 + f) has a relative error of 6e-9.
 INK_DEVICE inline float log_rest(float f) {
   const float z = f * f;
-  return f * z *
-         polynomial(f, z, -7.634499184e-2f, 0.1276157811f, -0.1316018189f, 0.1420175782f,
-                    -0.1662335738f, 0.2000122688f, -0.2500082103f, 0.3333333171f);
+  const float tail =
+      polynomial(f, z, -7.634499184e-2f, 0.1276157811f, -0.1316018189f, 0.1420175782f,
+                 -0.1662335738f, 0.2000122688f, -0.2500082103f, 0.3333333171f);
+  return z * (f * tail - 0.5f);
 }
 /// By log(1 + f) = 2 atanh s,  s = f / (2 + f). The polynomial, (2 atanh s - 2 s) / s^3 in z = s^2,
 /// is a fit; atanh s has a relative error of 2e-18.
@@ -183,33 +180,45 @@ INK_DEVICE inline double log_rest(double f) {
   const double tail = polynomial(z, z * z, 0.147564275991372714, 0.153182390475971588,
                                  0.181833891431464357, 0.22222202224696447, 0.285714287031613004,
                                  0.399999999996143967, 0.666666666666669868);
-  return s * (0.5 * f * f + tail * z);  // 2 s = f - s f
+  const double half_square = 0.5 * f * f;
+  return s * (half_square + tail * z) - half_square;  // 2 s = f - s f
 }
 
-/// x = 2^e m,  m in [sqrt(1/2), sqrt(2)),  0 < x < infinity
+/// x = 2^e m,  m in [sqrt(1/2), sqrt(2)),  x positive, normal and finite
 template <class T>
 struct Split {
+  static constexpr Bits<T> kImplicit = Bits<T>{1} << Format<T>::kFraction;
+  static constexpr T kLarge = T(kImplicit);
   T e, m;
   INK_DEVICE explicit Split(T x) {
-    constexpr int fraction = Format<T>::kFraction;
-    constexpr Bits<T> implicit = Bits<T>{1} << fraction, least = bits_of(T(0.70710678118654752));
-    constexpr T large = T(implicit), bias = T(Format<T>::kBias);
+    constexpr Bits<T> least = bits_of(T(0.70710678118654752));
+    const Bits<T> shifted = bits_of(x) + (bits_of(T(1)) - least);
+    e = std::bit_cast<T>((shifted >> Format<T>::kFraction) + bits_of(kLarge)) -
+        (kLarge + T(Format<T>::kBias));
+    m = std::bit_cast<T>((shifted & (kImplicit - 1)) + least);
+  }
+  /// x may be denormal, too.
+  INK_DEVICE static Split of_positive(T x) {
     const bool denormal = x < std::numeric_limits<T>::min();
-    const T normal = x * (denormal ? large : T(1));
-    const Bits<T> shifted = bits_of(normal) + (bits_of(T(1)) - least);
-    e = std::bit_cast<T>((shifted >> fraction) + bits_of(large)) -
-        (denormal ? large + bias + T(fraction) : large + bias);
-    m = std::bit_cast<T>((shifted & (implicit - 1)) + least);
+    Split split(x * (denormal ? kLarge : T(1)));
+    split.e -= denormal ? T(Format<T>::kFraction) : T(0);
+    return split;
   }
 };
 
-///   log x = e ln 2 + log m,  log m = f - f^2 / 2 + ...,  f = m - 1
+///   log x = e ln 2 + log m,  log m = f + ...,  f = m - 1
+template <class T>
+INK_DEVICE inline T log_of(Split<T> split) {
+  const T f = split.m - T(1);  // exact
+  return split.e * Format<T>::kLn2 + (f + (log_rest(f) + split.e * Format<T>::kLn2Rest));
+}
 template <class T>
 INK_DEVICE inline T log_positive(T x) {
-  const Split<T> split(x);
-  const T f = split.m - T(1);  // exact
-  return split.e * Format<T>::kLn2 +
-         (f - (T(0.5) * f * f - (log_rest(f) + split.e * Format<T>::kLn2Rest)));
+  return log_of(Split<T>::of_positive(x));
+}
+template <class T>
+INK_DEVICE inline T log_normal(T x) {
+  return log_of(Split<T>(x));
 }
 
 /// y = log x, or the limit where x is not positive and finite: -infinity, NaN or x.
@@ -275,15 +284,15 @@ INK_DEVICE inline T erf(T x) {
 /// Up to here sin and cos are right.
 inline constexpr double kMostAngle = 0x1p20;
 
-/// x = n pi / 2 + r,  |r| <= pi / 4. All but the last part of pi / 2 have 33 bits, so that their
-/// products with n are exact.
-struct Angle {
+/// x = n pi / 2 + r,  |r| <= pi / 4, by doubles. All but the last part of pi / 2 have 33 bits, so
+/// that their products with n are exact.
+struct LongAngle {
   uint64_t n;
   double r;
-  INK_DEVICE explicit Angle(float x) : Angle(Rounded<double>(x * kTurns)) {
+  INK_DEVICE explicit LongAngle(float x) : LongAngle(Rounded<double>(x * kTurns)) {
     r = x - k * 0x1.921fb544p+0 - k * 0x1.0b4611a626331p-34;
   }
-  INK_DEVICE explicit Angle(double x) : Angle(Rounded<double>(x * kTurns)) {
+  INK_DEVICE explicit LongAngle(double x) : LongAngle(Rounded<double>(x * kTurns)) {
     const double first = x - k * 0x1.921fb544p+0, second = k * 0x1.0b4611a6p-34;
     r = first - second;
     r += first - r - second - k * 0x1.3198a2ep-69 - k * 0x1.b839a252049c1p-104;
@@ -292,8 +301,29 @@ struct Angle {
  private:
   static constexpr double kTurns = 0.63661977236758134;  // 2 / pi
   double k;
-  INK_DEVICE explicit Angle(Rounded<double> turns) : n(turns.bits()), k(turns.number()) {}
+  INK_DEVICE explicit LongAngle(Rounded<double> turns) : n(turns.bits()), k(turns.number()) {}
 };
+/// For floats in half the time: a fused multiply-add rounds no product. n is rounded from a float,
+/// so that |r| may be 0.85 where x is near kMostAngle.
+struct FusedAngle {
+  uint32_t n;
+  float r;
+  INK_DEVICE explicit FusedAngle(float x) {
+    const Rounded<float> turns(x * 0.636619772f);
+    const float k = turns.number();
+    n = turns.bits();
+    r = std::fma(-k, 0x1.921fb6p+0f, x);
+    r = std::fma(k, 0x1.777a5cp-25f, r);
+    r = std::fma(k, 0x1.ee59dap-50f, r);
+  }
+};
+#if defined(__FMA__) || defined(__ARM_FEATURE_FMA) || defined(__CUDA_ARCH__)
+template <class T>
+using Angle = std::conditional_t<std::is_same_v<T, float>, FusedAngle, LongAngle>;
+#else
+template <class T>
+using Angle = LongAngle;
+#endif
 
 /// (sin r - r) / r^3 and (cos r - 1 + r^2 / 2) / r^4, z = r^2: fits; sin r and cos r have relative
 /// errors of 4e-9 for floats, 4e-18 for doubles.
@@ -326,13 +356,13 @@ INK_DEVICE inline T sin_of(T r, Bits<T> n) {
 // For |x| <= kMostAngle.
 template <class T>
 INK_DEVICE inline T sin(T x) {
-  const Angle angle(x);
+  const Angle<T> angle(x);
   const T y = sin_of(static_cast<T>(angle.r), static_cast<Bits<T>>(angle.n));
   return x == T(0) ? x : y;
 }
 template <class T>
 INK_DEVICE inline T cos(T x) {
-  const Angle angle(x);
+  const Angle<T> angle(x);
   return sin_of(static_cast<T>(angle.r), static_cast<Bits<T>>(angle.n + 1));
 }
 
@@ -369,7 +399,7 @@ INK_DEVICE inline double upper(double x) {
 struct LongLog {
   double high, low;
   INK_DEVICE explicit LongLog(double x) {
-    const Split<double> split(x);
+    const auto split = Split<double>::of_positive(x);
     const double f = split.m - 1, g = split.m + 1, s = f / g, z = s * s;
     const double g1 = upper(g), g2 = split.m - (g1 - 1);
     const double s1 = upper(s), s2 = (f - s1 * g1 - s1 * g2) / g;
