@@ -134,6 +134,16 @@ struct ReducePlan {
             at.y + column * columns.out_step};
   }
 
+  /// The rows from begin on, below end, that lie `rows.step` apart, and where the first one is.
+  struct Run {
+    int64_t count, x;
+  };
+  Run run(int64_t begin, int64_t end) const {
+    const int64_t before = begin < rows.size ? 0 : begin / rows.size;
+    const int64_t row = begin - before * rows.size;
+    return {std::min(rows.size - row, end - begin), outer_rows.offsets(before).x + row * rows.step};
+  }
+
  private:
   // Neighbouring outputs share the lanes if their elements lie closer together than those of one
   // output, or if one output has too few elements for lanes of its own.
@@ -160,11 +170,11 @@ void absorb_rows(typename R::Acc* acc, Width width, const T* x, Step step, int64
 template <class R, class T, class Width, class Lanes, class Step>
 void absorb_block(typename R::Acc* acc, Lanes lanes, typename R::Acc* rest, Width width, Step step,
                   const T* x, const ReducePlan& plan, int64_t begin, int64_t end) {
-  const int64_t fold = lanes / width, size = plan.rows.size;
+  const int64_t fold = lanes / width;
   while (begin < end) {
-    const int64_t run = begin < size ? 0 : begin / size, row = begin - run * size;
-    const int64_t count = std::min(size - row, end - begin), folded = count / fold;
-    const T* p = x + plan.outer_rows.offsets(run).x + row * plan.rows.step;
+    const ReducePlan::Run run = plan.run(begin, end);
+    const int64_t count = run.count, folded = count / fold;
+    const T* p = x + run.x;
     absorb_rows<R>(acc, lanes, p, step, folded, fold * plan.rows.step);
     p += folded * fold * plan.rows.step;
     if (fold > 1) absorb_rows<R>(rest, width, p, step, count - folded * fold, plan.rows.step);
@@ -183,6 +193,27 @@ template <class R, int64_t lanes>
   }
 }
 
+// Rows begin .. end of one output, whose elements follow each other in every run.
+template <class R, class T>
+typename R::Acc absorb_row(const T* x, const ReducePlan& plan, int64_t begin, int64_t end) {
+  constexpr std::integral_constant<int64_t, 1> one;
+  constexpr std::integral_constant<int64_t, ReducePlan::kLanes> lanes;
+  typename R::Acc own[lanes], rest = R::none();  // apart: a store into a vector delays its load
+  std::fill_n(own, lanes(), R::none());
+  while (begin < end) {
+    const ReducePlan::Run run = plan.run(begin, end);
+    const T* p = x + run.x;
+    int64_t n = run.count;
+    for (; n >= 8 * lanes; n -= 8 * lanes, p += 8 * lanes) R::eight(own, lanes, p, one, lanes);
+    for (; n >= lanes; n -= lanes, p += lanes) R::one(own, lanes, p, one);
+    for (; n > 0; --n, ++p) R::one(&rest, one, p, one);
+    begin += run.count;
+  }
+  join_lanes<R, lanes>(own);
+  R::merge(own[0], rest);
+  return own[0];
+}
+
 // The same as absorb_block with what is known at compile time in the common cases, and with the
 // lanes of a single output in registers.
 template <class R, class T>
@@ -193,12 +224,7 @@ void absorb_part(typename R::Acc* acc, int64_t width, const T* x, const ReducePl
   const int64_t lanes = plan.lanes > plan.columns.size ? plan.lanes : width;
   const int64_t step = plan.columns.step;
   if (step == 1 && lanes == few && width == 1) {
-    typename R::Acc own[few], rest = R::none();  // apart: a store into a vector delays its load
-    std::fill_n(own, few(), R::none());
-    absorb_block<R>(own, few, &rest, one, one, x, plan, begin, end);
-    join_lanes<R, few>(own);
-    R::merge(own[0], rest);
-    acc[0] = own[0];
+    acc[0] = absorb_row<R>(x, plan, begin, end);
     return;
   }
   std::fill_n(acc, lanes, R::none());
