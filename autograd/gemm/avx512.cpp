@@ -225,7 +225,7 @@ void pack_right(float* to, const GemmOperand& x, int64_t inner, int64_t cols, in
 struct Blocks {
   int64_t rows, count = (rows + kHeight - 1) / kHeight;
 
-  int64_t begin(int64_t block) const { return rows * block / count; }
+  int64_t begin(int64_t block) const { return block == 0 ? 0 : rows * block / count; }
 };
 
 // Can the left operand be read in place, and is that faster? Rows that lie whole pages apart share
@@ -279,7 +279,8 @@ void fetch_rows(const GemmOperand& x, int64_t begin, int64_t end, int64_t inner)
 
 // Cuts the steps of the inner dimension into equal parts.
 int64_t part_steps(int64_t steps, bool whole) {
-  const int64_t parts = whole ? 1 : (steps + kLongestPart - 1) / kLongestPart;
+  if (whole || steps <= kLongestPart) return up_to_multiple(steps, kLanes);
+  const int64_t parts = (steps + kLongestPart - 1) / kLongestPart;
   return up_to_multiple((steps + parts - 1) / parts, kLanes);
 }
 
@@ -313,7 +314,7 @@ void multiply(const GemmProduct& p, void* scratch) {
                                        : pack_rows<kPairs>(left_memory, a, rows, inner, steps);
         const int64_t next_rows = last ? 0 : blocks.begin(block + 2) - end;
         for (int64_t j = 0; j < cols; j += kWidth) {
-          if (!transposed)
+          if (!transposed && !last)
             fetch_rows(below, next_rows * j / cols, next_rows * std::min(j + kWidth, cols) / cols,
                        inner);
           const int64_t live = std::min(kWidth, cols - j);

@@ -141,6 +141,10 @@ struct Sharing {
     const int64_t tiles = grid.rows * grid.cols, items = batch * tiles;
     parallel_for(threads, 1, [&](int64_t begin, int64_t end) {
       for (int64_t item = items * begin / threads; item < items * end / threads; ++item) {
+        if (tiles == 1) {  // without divisions, which take as long as a small product
+          f(Tile{item, 0, m, 0, n}, begin);
+          continue;
+        }
         const int64_t row = item % tiles / grid.cols, col = item % grid.cols;
         f(Tile{item / tiles, tile_begin(m, row, grid.rows), tile_begin(m, row + 1, grid.rows),
                tile_begin(n, col, grid.cols), tile_begin(n, col + 1, grid.cols)},
