@@ -50,17 +50,6 @@ void store_vector(T* p, Vector<T> v) {
   *reinterpret_cast<Vector<T>*>(p) = v;
 }
 
-/// Joins the numbers of a vector's lanes by halves, and overwrites them.
-template <class T, class Join>
-[[gnu::always_inline]] inline T join_lanes(T* lanes, const Join& join) {
-#pragma GCC unroll 4
-  for (int64_t half = kLanes<T> / 2; half > 0; half /= 2) {
-#pragma omp simd
-    for (int64_t i = 0; i < half; ++i) lanes[i] = join(lanes[i], lanes[i + half]);
-  }
-  return lanes[0];
-}
-
 /// A matrix whose element (i, j) is data[i * row + j * col].
 template <class T>
 struct Strided {

@@ -7,6 +7,7 @@
 
 #include "autograd/base/dtype.h"
 #include "autograd/gemm/small_product.h"
+#include "autograd/loops/lanes.h"
 
 namespace ink {
 namespace detail {
@@ -36,7 +37,7 @@ template <class T>
 T sum_of_lanes(const Vector<T>& x) {
   T lanes[kLanes<T>];
   store_vector(lanes, x);
-  return join_lanes(lanes, [](T a, T b) { return a + b; });
+  return join_lanes<kLanes<T>>(lanes, [](T a, T b) { return a + b; });
 }
 
 /// The dot products of R rows, ld apart, with x; U pairs of vectors of each are summed separately.

@@ -20,6 +20,7 @@
 #include <type_traits>
 
 #include "autograd/base/parallel.h"
+#include "autograd/loops/lanes.h"
 #include "autograd/memory/array.h"
 
 namespace ink {
@@ -182,17 +183,6 @@ void absorb_block(typename R::Acc* acc, Lanes lanes, typename R::Acc* rest, Widt
   }
 }
 
-// Joins all lanes to one.
-template <class R, int64_t lanes>
-[[gnu::always_inline]] inline void join_lanes(typename R::Acc* acc) {
-  if constexpr (lanes > 1) {
-    constexpr int64_t half = lanes / 2;
-#pragma omp simd
-    for (int64_t c = 0; c < half; ++c) R::merge(acc[c], acc[c + half]);
-    join_lanes<R, half>(acc);
-  }
-}
-
 // Rows begin .. end of one output, whose elements follow each other in every run.
 template <class R, class T>
 typename R::Acc absorb_row(const T* x, const ReducePlan& plan, int64_t begin, int64_t end) {
@@ -209,9 +199,11 @@ typename R::Acc absorb_row(const T* x, const ReducePlan& plan, int64_t begin, in
     for (; n > 0; --n, ++p) R::one(&rest, one, p, one);
     begin += run.count;
   }
-  join_lanes<R, lanes>(own);
-  R::merge(own[0], rest);
-  return own[0];
+  const auto merged = [](typename R::Acc acc, const typename R::Acc& other) {
+    R::merge(acc, other);
+    return acc;
+  };
+  return merged(join_lanes<lanes>(own, merged), rest);
 }
 
 // The same as absorb_block with what is known at compile time in the common cases, and with the

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "autograd/base/parallel.h"
+#include "autograd/loops/lanes.h"
 #include "autograd/memory/array.h"
 
 namespace ink {
@@ -40,18 +41,6 @@ void map_rows(const char* op, const F& f, Array& y, const Inputs&... x) {
 }
 
 namespace detail {
-
-// Joins lanes[0 ... n - 1] in halves.
-template <int64_t n, class C, class Join>
-[[gnu::always_inline]] inline C join_lanes(C* lanes, Join join) {
-  if constexpr (n > 1) {
-    constexpr int64_t half = n / 2;
-#pragma omp simd
-    for (int64_t c = 0; c < half; ++c) lanes[c] = join(lanes[c], lanes[c + half]);
-    return join_lanes<half>(lanes, join);
-  }
-  return lanes[0];
-}
 
 // For each f: f(begin), ... f(end - 1) joined in any order. A lane takes four values at a time,
 // because one by one each would wait for the last.

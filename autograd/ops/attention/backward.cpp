@@ -290,8 +290,7 @@ void attention_backward(AttentionGradients d, const Array& dout, const Array& ou
   if (q.dtype() == f64) return Backward<double>(d, dout, out, lse, in).run();
   if (q.dtype() == f32) return Backward<float>(d, dout, out, lse, in).run();
   if (suits_attention_bf16(in)) return attention_bf16_backward(d, dout, out, lse, in);
-  AttentionGradients wide{Array::empty(dq.shape(), f32), Array::empty(dk.shape(), f32),
-                          Array::empty(dv.shape(), f32), dmask};
+  AttentionGradients wide{f32_like(dq), f32_like(dk), f32_like(dv), dmask};
   attention_backward(wide, in_f32(dout), in_f32(out), lse,
                      {in_f32(q), in_f32(k), in_f32(v), mask, rule});
   copy(dq, wide.dq);

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "autograd/gemm/units.h"
+#include "autograd/loops/lanes.h"
 #include "autograd/ops/attention/tiles.h"
 
 namespace ink::cpu {
@@ -75,7 +76,8 @@ struct Softmax {
       for (int64_t i = 0; i < kLanes<float>; ++i)
         tops[i] = std::max(tops[i], j + i < seen ? s[j + i] * scale : top);
     }
-    const float highest = join_lanes(tops, [](float a, float b) { return std::max(a, b); });
+    const float highest =
+        join_lanes<kLanes<float>>(tops, [](float a, float b) { return std::max(a, b); });
     const float shrink = seen > 0 ? simd::exp(top - highest) : 1.0f;
     if (seen > 0) top = highest;
     for (int64_t j = 0; j < seen; j += kLanes<float>) {
@@ -87,7 +89,7 @@ struct Softmax {
         s[j + i] = weight;
       }
     }
-    const float sum = join_lanes(sums, [](float a, float b) { return a + b; });
+    const float sum = join_lanes<kLanes<float>>(sums, [](float a, float b) { return a + b; });
     total = total * shrink + sum;
     return shrink;
   }

@@ -116,7 +116,7 @@ void attention(Array& out, Array& lse, const AttentionInputs& in) {
   if (q.dtype() == f64) return Forward<double>(out, lse, in).run();
   if (q.dtype() == f32) return Forward<float>(out, lse, in).run();
   if (suits_attention_bf16(in)) return attention_bf16(out, lse, in);
-  Array wide = Array::empty(out.shape(), f32, out.device());
+  Array wide = f32_like(out);
   attention(wide, lse, {in_f32(q), in_f32(k), in_f32(v), mask, rule});
   copy(out, wide);
 }
