@@ -78,7 +78,23 @@ template <bool kPairs>
   }
 }
 
-// R rows by V vectors of the result; the last vector has the lanes `last`.
+// R rows by V vectors of the result, as float or bfloat16; the last vector has the lanes `last`.
+template <bool kPairs, int R, int V, class T>
+[[gnu::always_inline]] inline void store_block(const __m512 (&sums)[R][V], T* to, int64_t ld,
+                                               __mmask16 last) {
+#pragma GCC unroll 14
+  for (int i = 0; i < R; ++i, to += ld) {
+    for (int v = 0; v < V; ++v) {
+      const __mmask16 lanes = v == V - 1 ? last : __mmask16{0xffff};
+      if constexpr (std::is_same_v<T, float>) {
+        _mm512_mask_storeu_ps(to + v * kLanes, lanes, sums[i][v]);
+      } else {
+        _mm256_mask_storeu_epi16(to + v * kLanes, lanes, rounded<kPairs>(sums[i][v]));
+      }
+    }
+  }
+}
+
 template <bool kPairs, int R, int V>
 void multiply_block(int64_t steps, Left left, const float* right, Start start, GemmResult c,
                     __mmask16 last) {
@@ -104,21 +120,17 @@ void multiply_block(int64_t steps, Left left, const float* right, Start start, G
     for (const char*& row : rows) row += left.step_stride;
     right += kWidth;
   }
+  if (const float* from = start.data; from != nullptr) {
 #pragma GCC unroll 14
-  for (int i = 0; i < R; ++i) {
-    for (int v = 0; v < V; ++v) {
-      const __mmask16 lanes = v == V - 1 ? last : __mmask16{0xffff};
-      __m512 x = sums[i][v];
-      if (start.data != nullptr)
-        x = _mm512_add_ps(x, _mm512_maskz_loadu_ps(lanes, start.data + i * start.ld + v * kLanes));
-      const int64_t at = i * c.ld + v * kLanes;
-      if (c.dtype == bf16) {
-        _mm256_mask_storeu_epi16(static_cast<bfloat16*>(c.data) + at, lanes, rounded<kPairs>(x));
-      } else {
-        _mm512_mask_storeu_ps(static_cast<float*>(c.data) + at, lanes, x);
+    for (int i = 0; i < R; ++i, from += start.ld) {
+      for (int v = 0; v < V; ++v) {
+        const __mmask16 lanes = v == V - 1 ? last : __mmask16{0xffff};
+        sums[i][v] = _mm512_add_ps(sums[i][v], _mm512_maskz_loadu_ps(lanes, from + v * kLanes));
       }
     }
   }
+  c.dtype == bf16 ? store_block<kPairs>(sums, static_cast<bfloat16*>(c.data), c.ld, last)
+                  : store_block<kPairs>(sums, static_cast<float*>(c.data), c.ld, last);
 }
 
 using MultiplyBlock = void (*)(int64_t, Left, const float*, Start, GemmResult, __mmask16);

@@ -5,6 +5,7 @@
 
 #include "autograd/gemm/units.h"
 #include "autograd/loops/lanes.h"
+#include "autograd/loops/rows.h"
 #include "autograd/ops/attention/tiles.h"
 
 namespace ink::cpu {
@@ -62,34 +63,41 @@ struct Scratch {
   GemmOperand tile(const Buffer<bfloat16>& x) const { return {x.data, bf16, {false, kKeys}}; }
 };
 
+// Calls f(x, live) for the vectors of s[0 ... n - 1]; live(i): is x[i] one of them? The last vector
+// is a case of its own, so that the others ask nothing.
+template <class F>
+[[gnu::always_inline]] inline void each_vector(float* s, int64_t n, const F& f) {
+  const int64_t whole = n / kLanes<float> * kLanes<float>;
+  for (int64_t j = 0; j < whole; j += kLanes<float>) f(s + j, [](int) { return true; });
+  const int rest = static_cast<int>(n - whole);
+  if (rest > 0) f(s + whole, [rest](int i) { return i < rest; });
+}
+
 struct Softmax {
   float top = -std::numeric_limits<float>::infinity(), total = 0;
 
   // Adds the scores of `seen` more keys to the softmax, and overwrites them with their weights so
   // far. Returns the factor by which earlier weights shrink.
   float add(float* s, int64_t seen, float scale) {
-    // In whole vectors, so that no elements are left for a slower loop.
-    float tops[kLanes<float>], sums[kLanes<float>] = {};
-    std::fill_n(tops, kLanes<float>, top);
-    for (int64_t j = 0; j < seen; j += kLanes<float>) {
+    constexpr int n = kLanes<float>;
+    float tops[n], sums[n] = {};
+    std::fill_n(tops, n, top);
+    each_vector(s, seen, [&](float* x, auto live) {
 #pragma omp simd
-      for (int64_t i = 0; i < kLanes<float>; ++i)
-        tops[i] = std::max(tops[i], j + i < seen ? s[j + i] * scale : top);
-    }
-    const float highest =
-        join_lanes<kLanes<float>>(tops, [](float a, float b) { return std::max(a, b); });
+      for (int i = 0; i < n; ++i) tops[i] = std::max(tops[i], live(i) ? x[i] * scale : top);
+    });
+    const float highest = join_lanes<n>(tops, [](float a, float b) { return std::max(a, b); });
     const float shrink = seen > 0 ? simd::exp(top - highest) : 1.0f;
     if (seen > 0) top = highest;
-    for (int64_t j = 0; j < seen; j += kLanes<float>) {
+    each_vector(s, seen, [&](float* x, auto live) {
 #pragma omp simd
-      for (int64_t i = 0; i < kLanes<float>; ++i) {
-        const float weight =
-            j + i < seen ? simd::exp_nonpositive(s[j + i] * scale - highest) : 0.0f;
+      for (int i = 0; i < n; ++i) {
+        const float weight = live(i) ? simd::exp_nonpositive(x[i] * scale - highest) : 0.0f;
         sums[i] += weight;
-        s[j + i] = weight;
+        x[i] = weight;
       }
-    }
-    const float sum = join_lanes<kLanes<float>>(sums, [](float a, float b) { return a + b; });
+    });
+    const float sum = join_lanes<n>(sums, [](float a, float b) { return a + b; });
     total = total * shrink + sum;
     return shrink;
   }
@@ -133,10 +141,8 @@ void forward_tile(const Sizes& size, float scale, int64_t i0, const Rows& q, con
 }
 
 float dot(const bfloat16* a, const bfloat16* b, int64_t n) {
-  float sum = 0;
-#pragma omp simd reduction(+ : sum)
-  for (int64_t c = 0; c < n; ++c) sum += static_cast<float>(a[c]) * static_cast<float>(b[c]);
-  return sum;
+  return sum_of<float>(
+      n, [&](int64_t c) { return static_cast<float>(a[c]) * static_cast<float>(b[c]); });
 }
 
 // Of the keys that a query has seen, s becomes p = exp(scale s - lse), and dp becomes
@@ -145,7 +151,7 @@ void backward_row(float* s, float* dp, int64_t seen, float scale, float lse, flo
   for (int64_t j = 0; j < seen; j += kLanes<float>) {  // whole vectors
 #pragma omp simd
     for (int64_t i = j; i < j + kLanes<float>; ++i) {
-      s[i] = simd::exp(s[i] * scale - lse);
+      s[i] = simd::exp_nonpositive(s[i] * scale - lse);
       dp[i] = scale * s[i] * (dp[i] - delta);
     }
   }

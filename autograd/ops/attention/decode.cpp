@@ -3,10 +3,10 @@
 #include "autograd/ops/attention/decode.h"
 
 #include <algorithm>
-#include <limits>
 #include <vector>
 
 #include "autograd/gemm/vector_product.h"
+#include "autograd/loops/rows.h"
 #include "autograd/ops/attention/tiles.h"
 
 namespace ink::cpu {
@@ -44,16 +44,11 @@ class Decode {
     const Strided<const T> keys = k_[kv_head], values = v_[kv_head];
     C* sums = weights + size_.keys;
     dot_rows<C>(keys.data, keys.row, q_[head].from(i, 0).data, size_.d, weights, n);
-    C top = -std::numeric_limits<C>::infinity(), total = 0;
-    for (int64_t j = 0; j < n; ++j) {
-      weights[j] *= scale_;
-      top = std::max(top, weights[j]);
-    }
-#pragma omp simd reduction(+ : total)
-    for (int64_t j = 0; j < n; ++j) {
-      weights[j] = simd::exp_nonpositive(weights[j] - top);
-      total += weights[j];
-    }
+    const auto weight = [weights](int64_t j) { return weights[j]; };
+    for (int64_t j = 0; j < n; ++j) weights[j] *= scale_;
+    const C top = max_of<C>(n, weight);
+    for (int64_t j = 0; j < n; ++j) weights[j] = simd::exp_nonpositive(weights[j] - top);
+    const C total = sum_of<C>(n, weight);
     add_rows<C>(values.data, values.row, weights, n, sums, size_.dv);
     const Strided<T> out = out_[head].from(i, 0);
     for (int64_t c = 0; c < size_.dv; ++c)
