@@ -134,6 +134,46 @@ TEST(Pointwise, SinAndCosOfAnyAngle) {
   }
 }
 
+// A chunk with arguments that are infinite, denormal or large is computed apart, too.
+TEST(Pointwise, ExpAndLogOfAnyNumber) {
+  constexpr double inf = std::numeric_limits<double>::infinity();
+  const std::vector<double> unusual = {0,
+                                       -0.0,
+                                       1e-40,
+                                       5e-320,
+                                       -1,
+                                       88.7,
+                                       100,
+                                       -104,
+                                       709,
+                                       1e300,
+                                       inf,
+                                       -inf,
+                                       std::numeric_limits<double>::quiet_NaN()};
+  std::vector<double> numbers;
+  for (int i = 0; i < 6000; ++i)
+    numbers.push_back(i % 397 == 5 ? unusual[static_cast<size_t>(i / 397) % unusual.size()]
+                                   : 0.01 * (i + 1));
+  for (DType dtype : {f64, f32, bf16}) {
+    const Tensor x = from_vector(numbers).to(dtype), powers = exp(x), logs = log(x);
+    const auto exact = x.to(f64).tolist(), e = powers.tolist(), l = logs.tolist();
+    const double tolerance = dtype == f64 ? 5e-16 : dtype == f32 ? 2e-7 : 4e-3;
+    const auto expect = [&](double got, double value) {
+      const double rounded = full({}, value, f64).to(dtype).item();
+      if (std::isnan(rounded) || std::isinf(rounded)) {
+        EXPECT_TRUE(std::isnan(rounded) ? std::isnan(got) : got == rounded) << got;
+      } else {
+        EXPECT_NEAR(got, rounded, tolerance * std::fabs(rounded));
+      }
+    };
+    for (size_t i = 0; i < exact.size(); ++i) {
+      SCOPED_TRACE(exact[i]);
+      expect(e[i], std::exp(exact[i]));
+      expect(l[i], std::log(exact[i]));
+    }
+  }
+}
+
 TEST(Pointwise, ClampByNaNAndByBoundsInReverse) {
   const Tensor x = tensor({-3.0, 0.0, 3.0, nan});
   expect_values(clamp(x, nan, 1), {nan, nan, nan, nan});
