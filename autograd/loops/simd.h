@@ -165,7 +165,8 @@ INK_DEVICE inline T tanh(T x) {
 
 // ---- log, log1p
 
-/// log(1 + f) - f for 1 + f in [sqrt(1/2), sqrt(2)): a fit; log(1 + f) has a relative error of 6e-9.
+/// log(1 + f) - f for 1 + f in [sqrt(1/2), sqrt(2)): a fit; log(1 + f) has a relative error of
+/// 6e-9.
 INK_DEVICE inline float log_rest(float f) {
   const float z = f * f;
   const float tail =
