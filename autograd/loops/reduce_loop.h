@@ -183,7 +183,8 @@ void absorb_block(typename R::Acc* acc, Lanes lanes, typename R::Acc* rest, Widt
   }
 }
 
-// Rows begin .. end of one output, whose elements follow each other in every run.
+// Rows begin .. end of one output, whose elements follow each other in every run. Its lanes stay in
+// registers.
 template <class R, class T>
 typename R::Acc absorb_row(const T* x, const ReducePlan& plan, int64_t begin, int64_t end) {
   constexpr std::integral_constant<int64_t, 1> one;
@@ -206,8 +207,7 @@ typename R::Acc absorb_row(const T* x, const ReducePlan& plan, int64_t begin, in
   return merged(join_lanes<lanes>(own, merged), rest);
 }
 
-// The same as absorb_block with what is known at compile time in the common cases, and with the
-// lanes of a single output in registers.
+// The same as absorb_block with what is known at compile time in the common cases.
 template <class R, class T>
 void absorb_part(typename R::Acc* acc, int64_t width, const T* x, const ReducePlan& plan,
                  int64_t begin, int64_t end) {

@@ -92,6 +92,8 @@ template <class C, class... F>
   for (size_t k = 0; k < sizeof...(F); ++k) result[k] = static_cast<C>(total[k]);
   return result;
 }
+
+/// The sum of f(i) for i < n, likewise.
 template <class C, class F>
 [[gnu::always_inline]] inline C sum_of(int64_t n, const F& f) {
   return sums_of<C>(n, f)[0];
