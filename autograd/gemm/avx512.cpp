@@ -204,7 +204,7 @@ void pack_right(float* to, const GemmOperand& x, int64_t inner, int64_t cols, in
       for (int64_t r = 0; r < steps; ++r) {
         float* panel = to + r * kWidth;
         for (int64_t j = 0; j < cols; j += kWidth, panel += panel_size) {
-          for (int64_t v = 0; v < kWidth; v += kLanes) {
+          for (int64_t v = 0; v < kWidth && j + v < cols; v += kLanes) {
             lines.prefetch(r + 4, j + v);  // runs are too short for the processor's prefetcher
             _mm512_store_si512(panel + v,
                                whole ? lines.template vector<true>(r, j + v) : lines(r, j + v));

@@ -260,8 +260,9 @@ Tensor erf(const Tensor& x) {
 // dx = dy sigmoid(beta x), and dy there
 Tensor softplus(const Tensor& x, double beta, double threshold) {
   const auto y = [=](const Tensor& v) {
-    const Tensor z = v * beta, large = z > threshold;
-    return where(large, v, log1p(exp(masked_fill(z, large, 0))) / beta);
+    const Tensor z = beta == 1 ? v : v * beta, large = z > threshold;
+    const Tensor log = log1p(exp(masked_fill(z, large, 0)));
+    return where(large, v, beta == 1 ? log : log / beta);
   };
   return recorded("softplus", x, y, [=](const Tensor& dy, const Tensor& v) {
     const Tensor z = v * beta, smooth = where(z < threshold, z, z.detach());
@@ -284,7 +285,10 @@ Tensor leaky_relu(const Tensor& x, double negative_slope) {
 // y = x for x > 0, else alpha (exp(x) - 1).   dx = dy, or dy alpha exp x
 Tensor elu(const Tensor& x, double alpha) {
   const auto below = [](const Tensor& v) { return masked_fill(v, v >= 0, 0); };
-  const auto y = [=](const Tensor& v) { return where(v <= 0, expm1(below(v)) * alpha, v); };
+  const auto y = [=](const Tensor& v) {
+    const Tensor e = expm1(below(v));
+    return where(v <= 0, alpha == 1 ? e : e * alpha, v);
+  };
   return recorded("elu", x, y, [=](const Tensor& dy, const Tensor& v) {
     return where(v <= 0, dy * exp(below(v)) * alpha, dy);
   });

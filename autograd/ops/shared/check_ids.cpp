@@ -1,7 +1,10 @@
 #include "autograd/ops/shared/check_ids.h"
 
+#include <atomic>
+#include <type_traits>
+
 #include "autograd/kernels/copy.h"
-#include "autograd/kernels/reduce.h"
+#include "autograd/loops/strided_loop.h"
 
 namespace ink {
 namespace {
@@ -12,12 +15,20 @@ template <class Refuse>
 void check(const Array& ids, int64_t low, int64_t high, std::optional<int64_t> ignored,
            const Refuse& refuse) {
   if (!ids.device().is_cpu() || ids.numel() == 0) return;
-  // Nearly always all are in range. Then their least and their largest show it without a copy.
-  Array extreme = Array::empty(Shape::filled(ids.dim(), 1), i64);
-  kernel::reduce(extreme, ids, ReduceOp::min);
-  const int64_t least = *extreme.data<int64_t>();
-  kernel::reduce(extreme, ids, ReduceOp::max);
-  if (least >= low && *extreme.data<int64_t>() < high) return;
+  std::atomic<bool> all = true;  // nearly always they are, and one pass without a copy shows it
+  const StridedLoop<1> loop(ids.shape(), {&ids});
+  const auto first = static_cast<uint64_t>(low), count = static_cast<uint64_t>(high) - first;
+  const auto check_row = [&](const int64_t* id, int64_t n, auto step) {
+    int64_t outside = 0;
+    for (int64_t i = 0; i < n; ++i) outside += static_cast<uint64_t>(id[i * step]) - first >= count;
+    if (outside > 0) all = false;
+  };
+  loop.for_each_row(
+      [&, data = ids.data<int64_t>(), step = loop.inner_stride(0)](auto at, int64_t n) {
+        if (step == 1) return check_row(data + at[0], n, std::integral_constant<int64_t, 1>());
+        check_row(data + at[0], n, step);
+      });
+  if (all) return;
   const Array flat = contiguous(ids);
   const int64_t* id = flat.data<int64_t>();
   for (int64_t i = 0; i < flat.numel(); ++i) {
