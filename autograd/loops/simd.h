@@ -153,7 +153,7 @@ INK_DEVICE inline T expm1(T x) {
 }
 
 ///   tanh x = t / (t + 2),  t = e^2x - 1 = 2^n (e^r - 1) + 2^n - 1,  x > 0
-/// Up to 2.5 ulp.
+/// Up to 3 ulp.
 template <class T>
 INK_DEVICE inline T tanh(T x) {
   const T twice = T(2) * std::fabs(x), bounded = T(40) < twice ? T(40) : twice;
