@@ -78,7 +78,7 @@ template <bool kPairs>
   }
 }
 
-// R rows by V vectors of the result, as float or bfloat16; the last vector has the lanes `last`.
+// Stores a block as float or bfloat16.
 template <bool kPairs, int R, int V, class T>
 [[gnu::always_inline]] inline void store_block(const __m512 (&sums)[R][V], T* to, int64_t ld,
                                                __mmask16 last) {
@@ -95,6 +95,7 @@ template <bool kPairs, int R, int V, class T>
   }
 }
 
+// R rows by V vectors of the result; the last vector has the lanes `last`.
 template <bool kPairs, int R, int V>
 void multiply_block(int64_t steps, Left left, const float* right, Start start, GemmResult c,
                     __mmask16 last) {
@@ -237,7 +238,7 @@ void pack_right(float* to, const GemmOperand& x, int64_t inner, int64_t cols, in
 struct Blocks {
   int64_t rows, count = (rows + kHeight - 1) / kHeight;
 
-  int64_t begin(int64_t block) const { return block == 0 ? 0 : rows * block / count; }
+  int64_t begin(int64_t block) const { return rows * block / count; }
 };
 
 // Can the left operand be read in place, and is that faster? Rows that lie whole pages apart share

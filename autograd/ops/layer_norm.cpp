@@ -6,6 +6,7 @@
 // follows.
 //
 // add_layer_norm: s = x + branch, y = layer_norm(s); dx = dbranch = ds + the norm's dx.
+#include <array>
 #include <cmath>
 #include <tuple>
 #include <utility>
