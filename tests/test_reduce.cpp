@@ -276,6 +276,22 @@ TEST(Reduce, NanAndInfinityAsInPyTorch) {
   EXPECT_NEAR(logsumexp(tensor({1000.0, -1000.0}), {0}).item(), 1000, 1e-4);
 }
 
+// Elements are compared eight at a time, in lanes, and one by one at the end of a row.
+TEST(Reduce, NanIsFoundWhereverItIs) {
+  for (DType dtype : {f64, f32, bf16}) {
+    const Tensor rows = randn({350, 350}).to(dtype), largest = rows.amax({1});
+    const Tensor marked = rows.masked_fill(eye(350, {boolean}), NAN);  // one in each row and column
+    for (const Tensor& x : {marked, marked.T().contiguous()}) {
+      EXPECT_TRUE(all(isnan(amax(x, {0}))).item<bool>());
+      EXPECT_TRUE(all(isnan(amin(x, {1}))).item<bool>());
+      EXPECT_TRUE(all(isnan(max(x, 0).values)).item<bool>());
+      EXPECT_TRUE(equal(argmin(x, 1), arange(350, {i64})));
+    }
+    EXPECT_FALSE(any(isnan(amax(rows, {0}))).item<bool>());
+    EXPECT_TRUE(all(rows <= largest.unsqueeze(1)).item<bool>());
+  }
+}
+
 TEST(Reduce, ProdOfZerosAsInPyTorch) {
   const double nan = NAN;
   const Tensor x =

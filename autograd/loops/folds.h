@@ -51,32 +51,30 @@ struct Prod {
   }
 };
 
-/// For bools, Max is `any` and Min is `all`.
-template <class T>
-struct Max {
+/// The largest or smallest, or NaN if one is NaN. For bools, Max is `any` and Min is `all`.
+template <class T, bool largest>
+struct Extreme {
   using Near = std::conditional_t<std::is_same_v<T, bool>, uint8_t, compute_t<T>>;
   using Far = Near;
   using Limits = std::numeric_limits<Near>;
   INK_DEVICE static Near load(T x) { return static_cast<Near>(x); }
   INK_DEVICE static Far none() {
-    return Limits::has_infinity ? -Limits::infinity() : Limits::lowest();
+    if constexpr (Limits::has_infinity) return largest ? -Limits::infinity() : Limits::infinity();
+    return largest ? Limits::lowest() : Limits::max();
+  }
+  INK_DEVICE static Far of_numbers(Far a, Far b) {  // b if either is NaN
+    return (largest ? a > b : a < b) ? a : b;
   }
   INK_DEVICE static Far join(Far a, Far b) {
-    const Far larger = a > b ? a : b;  // b if either is NaN
-    return a != a ? a : larger;
+    const Far best = of_numbers(a, b);
+    return a != a ? a : best;
   }
   INK_DEVICE static Far repeated(Far a, int64_t) { return a; }
 };
-
 template <class T>
-struct Min : Max<T> {
-  using typename Max<T>::Far, typename Max<T>::Limits;
-  INK_DEVICE static Far none() { return Limits::has_infinity ? Limits::infinity() : Limits::max(); }
-  INK_DEVICE static Far join(Far a, Far b) {
-    const Far smaller = a < b ? a : b;
-    return a != a ? a : smaller;
-  }
-};
+using Max = Extreme<T, true>;
+template <class T>
+using Min = Extreme<T, false>;
 
 /// Is a larger (smaller) than b? NaN counts as larger (smaller) than any number.
 template <bool largest, class V>

@@ -54,15 +54,39 @@ void map_contiguous_within(const void*, int64_t n, To* y, const From*... x) {
     }
   }
 }
-// The code around the loop knows only element types. That keeps the library small and builds quick.
+// The same for two inputs, of which one is a number. (Not for an F that then becomes no vector code.)
+template <class F>
+inline constexpr bool kTakesNumbers = true;
+template <class F, class To, class A, class B>
+void map_first_constant(const void* function, int64_t n, To* y, const A* a, const B* b) {
+  const F f = *static_cast<const F*>(function);
+  const A number = load(a);
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) y[i] = f(number, load(b + i));
+}
+template <class F, class To, class A, class B>
+void map_second_constant(const void* function, int64_t n, To* y, const A* a, const B* b) {
+  const F f = *static_cast<const F*>(function);
+  const B number = load(b);
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) y[i] = f(load(a + i), number);
+}
+
+// The code around the loops knows only element types. That keeps the library small and builds
+// quick.
 template <class To, class... From>
 using MapContiguous = void (*)(const void* function, int64_t n, To* y, const From*... x);
+template <class To, class... From>
+struct MapLoops {
+  MapContiguous<To, From...> contiguous, first_constant = nullptr, second_constant = nullptr;
+};
 
 // Where the elements of a run lie: `width` of them next to each other or `inner` apart, and again
 // from `stride` on.
 struct RunSteps {
   int64_t width, inner, stride;
   bool contiguous() const { return stride == width && (width == 1 || inner == 1); }
+  bool constant() const { return stride == 0 && width == 1; }
   // Calls f(i, where) for elements i = 0 ... n - 1 of a chunk, which begins at a multiple of width.
   template <class F>
   void for_each(int64_t begin, int64_t n, F&& f) const {
@@ -82,7 +106,7 @@ template <class T>
 class Run {
  public:
   Run(const T* start, RunSteps steps) : start_(start), steps_(steps) {
-    constant_ = steps.stride == 0 && steps.width == 1;
+    constant_ = steps.constant();
     if (constant_) std::fill_n(buffer_, kChunk, *start);
   }
   const T* chunk(int64_t begin, int64_t n) {
@@ -113,7 +137,7 @@ void map_strided(MapContiguous<To, From...> run, const void* f, int64_t n, To* y
 }
 
 template <class To, class... From, size_t... K>
-void map_rows(std::index_sequence<K...>, MapContiguous<To, From...> run, const void* f, Array& y,
+void map_rows(std::index_sequence<K...>, MapLoops<To, From...> loops, const void* f, Array& y,
               const std::array<const Array*, sizeof...(From)>& inputs) {
   StridedLoop<1 + sizeof...(From)> loop(y.shape(), {&y, inputs[K]...});
   std::array<int64_t, 1 + sizeof...(From)> inner{};
@@ -121,13 +145,18 @@ void map_rows(std::index_sequence<K...>, MapContiguous<To, From...> run, const v
   const auto steps = [&](size_t k) { return RunSteps{width, inner[k], loop.inner_stride(k)}; };
   const std::tuple<const From*...> in{inputs[K]->template data<From>()...};
   To* out = y.mutable_data<To>();
-  const bool contiguous = steps(0).contiguous() && (... && steps(K + 1).contiguous());
+  const auto is = [&](size_t k) { return steps(k).contiguous(); };
+  auto direct = is(0) && (... && is(K + 1)) ? loops.contiguous : nullptr;
+  if (loops.first_constant != nullptr && is(0)) {
+    if (steps(1).constant() && is(2)) direct = loops.first_constant;
+    if (is(1) && steps(2).constant()) direct = loops.second_constant;
+  }
   const auto row = [&](const auto& offset, int64_t rows) {
     const int64_t n = rows * width;
-    if (contiguous) {
-      run(f, n, out + offset[0], (std::get<K>(in) + offset[K + 1])...);
+    if (direct != nullptr) {
+      direct(f, n, out + offset[0], (std::get<K>(in) + offset[K + 1])...);
     } else {
-      map_strided<To, From...>(run, f, n, out + offset[0], steps(0),
+      map_strided<To, From...>(loops.contiguous, f, n, out + offset[0], steps(0),
                                Run<From>(std::get<K>(in) + offset[K + 1], steps(K + 1))...);
     }
   };
@@ -137,15 +166,19 @@ void map_rows(std::index_sequence<K...>, MapContiguous<To, From...> run, const v
 template <class F, class To, class... From>
 void map_typed(To (F::*)(From...) const, const F& f, Array& y,
                const std::array<const Array*, sizeof...(From)>& inputs) {
-  map_rows<To, From...>(std::index_sequence_for<From...>{}, &map_contiguous<F, To, From...>, &f, y,
-                        inputs);
+  MapLoops<To, From...> loops{&map_contiguous<F, To, From...>};
+  if constexpr (sizeof...(From) == 2 && kTakesNumbers<F>)
+    loops = {&map_contiguous<F, To, From...>, &map_first_constant<F, To, From...>,
+             &map_second_constant<F, To, From...>};
+  map_rows<To, From...>(std::index_sequence_for<From...>{}, loops, &f, y, inputs);
 }
 
 template <class F, class Beyond, class To, class... From>
 void map_within_typed(To (F::*)(From...) const, Array& y,
                       const std::array<const Array*, sizeof...(From)>& inputs) {
   map_rows<To, From...>(std::index_sequence_for<From...>{},
-                        &map_contiguous_within<F, Beyond, To, From...>, nullptr, y, inputs);
+                        MapLoops<To, From...>{&map_contiguous_within<F, Beyond, To, From...>},
+                        nullptr, y, inputs);
 }
 
 }  // namespace detail

@@ -16,6 +16,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cmath>
 #include <memory>
 #include <type_traits>
 
@@ -90,6 +91,7 @@ struct ReducePlan {
   ReduceAxes::Axis columns, rows;
   int64_t repeats = 1;  // how often each element counts: the sizes of reduced dims with step 0
   int64_t lanes;        // a power of two times the columns where rows follow each other without gap
+  bool one_by_one;      // each output has all lanes to itself, and its elements follow each other
   int64_t blocks, units, total_rows, parts, grain;
 
   /// y has x's dimensions, the reduced ones with size 1.
@@ -115,6 +117,7 @@ struct ReducePlan {
     const int64_t fold = gapless ? kLanes / std::max<int64_t>(columns.size, 1) : 0;
     lanes = columns.size * static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(fold)));
     lanes = std::max(lanes, columns.size);
+    one_by_one = columns.size == 1 && columns.step == 1 && lanes == kLanes;
     blocks = (columns.size + kBlock - 1) / kBlock;
     units = outer.sizes.numel() * blocks;
     const int64_t work = total_rows * std::min(columns.size, kBlock);
@@ -215,7 +218,7 @@ void absorb_part(typename R::Acc* acc, int64_t width, const T* x, const ReducePl
   constexpr std::integral_constant<int64_t, ReducePlan::kLanes> few;
   const int64_t lanes = plan.lanes > plan.columns.size ? plan.lanes : width;
   const int64_t step = plan.columns.step;
-  if (step == 1 && lanes == few && width == 1) {
+  if (plan.one_by_one) {
     acc[0] = absorb_row<R>(x, plan, begin, end);
     return;
   }
@@ -240,6 +243,15 @@ template <class At, class Join>
               join(join(at(4), at(5)), join(at(6), at(7))));
 }
 
+/// The same for F = Extreme (folds.h), with one look for NaN per two values.
+template <class F, class At>
+[[gnu::always_inline]] inline typename F::Near extreme_of_eight(At at) {
+  const auto best = tree_of_eight(at, F::of_numbers);
+  if constexpr (!F::Limits::has_quiet_NaN) return best;
+  const auto nan = [&](int64_t i) { return std::isunordered(at(i), at(i + 1)); };
+  return nan(0) | nan(2) | nan(4) | nan(6) ? F::Limits::quiet_NaN() : best;
+}
+
 }  // namespace detail
 
 /// Reduces x (elements of T) into the shape of y: x's dimensions, the reduced ones of size 1.
@@ -249,17 +261,23 @@ void reduce_loop(const Array& y, const Array& x, Write&& write) {
   using Acc = typename R::Acc;
   const ReducePlan plan(y, x);
   const T* in = x.data<T>();
+  const auto finish_one = [&](const ReducePlan::Unit& unit, int64_t c, Acc& acc) {
+    if (plan.repeats != 1) R::repeat(acc, plan.repeats);
+    write(unit.y + c * plan.columns.out_step, acc, in + unit.x + c * plan.columns.step);
+  };
   const auto finish = [&](const ReducePlan::Unit& unit, Acc* acc) {
-    for (int64_t c = 0; c < unit.width; ++c) {
-      if (plan.repeats != 1) R::repeat(acc[c], plan.repeats);
-      write(unit.y + c * plan.columns.out_step, acc[c], in + unit.x + c * plan.columns.step);
-    }
+    for (int64_t c = 0; c < unit.width; ++c) finish_one(unit, c, acc[c]);
   };
   if (plan.parts == 1) {
     parallel_for(plan.units, plan.grain, [&](int64_t begin, int64_t end) {
       std::array<Acc, static_cast<size_t>(ReducePlan::kBlock)> acc;
       for (int64_t i = begin; i < end; ++i) {
         const ReducePlan::Unit unit = plan.unit(i);
+        if (plan.one_by_one) {
+          Acc one = detail::absorb_row<R>(in + unit.x, plan, 0, plan.total_rows);
+          finish_one(unit, 0, one);
+          continue;
+        }
         detail::absorb_part<R>(acc.data(), unit.width, in + unit.x, plan, 0, plan.total_rows);
         finish(unit, acc.data());
       }

@@ -32,6 +32,14 @@ struct Both {
   static bool fits(T a, T b) { return F::fits(static_cast<C>(a), static_cast<C>(b)); }
 };
 
+}  // namespace cpu
+
+// GCC leaves a loop scalar where conditions on the exponent are constant.
+template <class T>
+constexpr bool detail::kTakesNumbers<cpu::Both<formula::vector_pow, T>> = false;
+
+namespace cpu {
+
 void binary(Array& y, const Array& a, const Array& b, BinaryOp op) {
   if (op == BinaryOp::add && a.dtype() == f32 && b.dtype() == bf16) return add_mixed(y, a, b);
   if (op == BinaryOp::add && a.dtype() == bf16 && b.dtype() == f32) return add_mixed(y, b, a);

@@ -23,10 +23,6 @@ struct Best {
     Value value;
     const T* at;  // null: none yet
   };
-  static Value best(Value a, Value b) {
-    const Value one = (largest ? b > a : b < a) ? b : a;  // a if either is NaN
-    return b != b ? b : one;
-  }
   static Acc none() { return {Value(), nullptr}; }
 
   static void look(Acc& acc, const T* p) {
@@ -38,7 +34,8 @@ struct Best {
     for (int64_t c = 0; c < width; ++c) look(acc[c], p + c * step);
   }
   static Value of_eight(const T* p, int64_t row) {
-    return detail::tree_of_eight([=](int64_t i) { return static_cast<Value>(p[i * row]); }, best);
+    const auto at = [=](int64_t i) { return static_cast<Value>(p[i * row]); };
+    return detail::extreme_of_eight<Extreme<Value, largest>>(at);
   }
   // Takes the best of each eight first, in vectors. Nearly always it is no better than the best so
   // far.

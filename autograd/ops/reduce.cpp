@@ -27,8 +27,12 @@ struct Fold {
   }
   static Acc of_eight(const T* p, int64_t row) {
     const auto at = [=](int64_t i) { return F::load(p[i * row]); };
-    return static_cast<Acc>(
-        detail::tree_of_eight(at, [](auto a, auto b) { return F::join(a, b); }));
+    if constexpr (requires { F::of_numbers; }) {
+      return detail::extreme_of_eight<F>(at);
+    } else {
+      return static_cast<Acc>(
+          detail::tree_of_eight(at, [](auto a, auto b) { return F::join(a, b); }));
+    }
   }
   template <class Width, class Step>
   static void eight(Acc* acc, Width width, const T* p, Step step, int64_t row) {
