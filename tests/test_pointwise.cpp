@@ -285,6 +285,30 @@ TEST(Pointwise, DtypesMeetAsInPyTorch) {
 }
 
 // As many dimensions as a tensor can have, none of which can be joined to its neighbour.
+// A row beside one number has a loop of its own.
+TEST(Pointwise, ColumnsAreBroadcastAlongRows) {
+  using Op = Tensor (*)(const Tensor&, const Tensor&);
+  const std::vector<Op> ops = {
+      [](const Tensor& a, const Tensor& b) { return a + b; },
+      [](const Tensor& a, const Tensor& b) { return a - b; },
+      [](const Tensor& a, const Tensor& b) { return a / b; },
+      [](const Tensor& a, const Tensor& b) { return pow(a, b); },
+      [](const Tensor& a, const Tensor& b) { return a % b; },
+      [](const Tensor& a, const Tensor& b) { return maximum(a, b); },
+      [](const Tensor& a, const Tensor& b) { return a < b; },
+      [](const Tensor& a, const Tensor& b) { return logical_xor(a, b); },
+  };
+  for (DType dtype : {f32, f64, bf16, i64}) {
+    const Tensor x = randint(1, 9, {5, 100}).to(dtype), column = randint(1, 9, {5, 1}).to(dtype);
+    const Tensor whole = column.expand({5, 100}).contiguous();
+    for (const Op& op : ops) {
+      EXPECT_TRUE(equal(op(x, column), op(x, whole)));
+      EXPECT_TRUE(equal(op(column, x), op(whole, x)));
+      EXPECT_TRUE(equal(op(x.narrow(1, 3, 70), column), op(x, whole).narrow(1, 3, 70)));
+    }
+  }
+}
+
 TEST(Pointwise, EightDimensions) {
   const Shape shape = Shape::filled(Shape::kMaxDims, 2);
   const Tensor x = arange(256).reshape(shape), turned = x.permute({7, 6, 5, 4, 3, 2, 1, 0});
