@@ -8,6 +8,7 @@
 #include "autograd/basic_ops.h"
 #include "autograd/kernels/copy.h"
 #include "autograd/loops/map.h"
+#include "autograd/ops/shared/elementwise.h"
 
 namespace ink {
 
@@ -156,24 +157,28 @@ Array contiguous(const Array& x) {
   return y;
 }
 
-// y = x with its elements in row-major order.   dx = dy
-Tensor clone(const Tensor& x) {
-  check_defined("clone", x);
-  Tensor y = empty_like(x);
+// y = x.   dx = dy
+static Tensor copy_to(Tensor y, const Tensor& x) {
   kernel::copy(y, x);
   return record("clone", {x}, y, [](const Tensor& dy) -> Grads { return {dy}; });
 }
 
+// As in PyTorch, the clone of a transposed tensor is transposed in memory, too.
+Tensor clone(const Tensor& x) {
+  check_defined("clone", x);
+  return copy_to(empty_result(x.shape(), x.options(), {&x}), x);
+}
+
 Tensor contiguous(const Tensor& x) {
   check_defined("contiguous", x);
-  return x.is_contiguous() ? x : clone(x);
+  return x.is_contiguous() ? x : copy_to(empty_like(x), x);
 }
 
 // y = x rounded to another dtype.   dx = dy in x's dtype
 Tensor to(const Tensor& x, DType dtype) {
   check_defined("to", x);
   if (x.dtype() == dtype) return x;
-  Tensor y = empty(x.shape(), {dtype, x.device()});
+  Tensor y = empty_result(x.shape(), {dtype, x.device()}, {&x});
   kernel::copy(y, x);
   if (!is_floating(dtype)) return y;
   return record("to", {x}, y,

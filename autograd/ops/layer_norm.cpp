@@ -176,7 +176,8 @@ static Tensor add_layer_norm_backward(const Tensor& ds, const Tensor& dy, const 
                                       const Tensor& mean, const Tensor& rstd, const Tensor& w,
                                       Tensor& dw, Tensor& db) {
   if (!dy.defined()) return ds;
-  Tensor dx = !ds.defined() ? empty_like(s) : ds.alone() ? ds.contiguous() : ds.clone();
+  const bool copy = ds.defined() && ds.is_contiguous() && !ds.alone();
+  Tensor dx = !ds.defined() ? empty_like(s) : copy ? ds.clone() : ds.contiguous();
   kernel::layer_norm_backward({dx, dw, db, ds.defined()}, dy.contiguous(), s, mean, rstd, w);
   return dx;
 }
