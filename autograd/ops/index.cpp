@@ -32,7 +32,7 @@ void gather(Array& y, const Array& x, const Array& ids, int64_t dim, const char*
       if (si == 0 && sx == 1 && sy == 1) {
         std::copy_n(from + *id * step, n, to);
       } else if (si == 1 && sx == 0 && sy == 1 && step == 1) {
-#pragma omp simd
+#pragma GCC unroll 8
         for (int64_t i = 0; i < n; ++i) to[i] = from[id[i]];
       } else {
         for (int64_t i = 0; i < n; ++i) to[i * sy] = from[i * sx + id[i * si] * step];

@@ -209,24 +209,27 @@ Tensor masked_select(const Tensor& x, const Tensor& mask) {
   return shown_as("masked_select", index_select(reshape(expand(x, shape), {n}), 0, ids));
 }
 
+// The dimension. Throws unless the ids choose elements of x and the source has one for each.
+static int64_t check_scatter(const Tensor& x, int64_t dim, const Tensor& ids, const Shape& source) {
+  const int64_t d = wrap_dim("scatter", dim, x.shape());
+  INK_CHECK(ids.dim() == x.dim() && source.size() == x.dim(),
+            "scatter: expected ids and a source of ", x.dim(), " dimensions, got ", ids.shape(),
+            " and ", source);
+  for (int64_t i = 0; i < x.dim(); ++i)
+    INK_CHECK(ids.shape()[i] <= source[i] && (i == d || ids.shape()[i] <= x.shape()[i]),
+              "scatter: expected ids no larger than x, ", x.shape(), " outside dimension ", d,
+              ", and the source, ", source, ", got ", ids.shape());
+  check_ids("scatter", ids, d, x.dim() == 0 ? Shape{1} : x.shape());
+  return d;
+}
+
 // By index_put on the flat x: a place's id is its number in row-major order.
 Tensor scatter(const Tensor& x, int64_t dim, const Tensor& ids, const Tensor& source) {
   check_defined("scatter", x, ids, source);
-  const int64_t d = wrap_dim("scatter", dim, x.shape());
   INK_CHECK(source.dtype() == x.dtype(), "scatter: expected a source of dtype ", x.dtype(),
             ", got ", source.dtype());
-  INK_CHECK(ids.dim() == x.dim() && source.dim() == x.dim(),
-            "scatter: expected ids and a source of ", x.dim(), " dimensions, got ", ids.shape(),
-            " and ", source.shape());
-  for (int64_t i = 0; i < x.dim(); ++i)
-    INK_CHECK(ids.shape()[i] <= source.shape()[i] && (i == d || ids.shape()[i] <= x.shape()[i]),
-              "scatter: expected ids no larger than x, ", x.shape(), " outside dimension ", d,
-              ", and the source, ", source.shape(), ", got ", ids.shape());
-  if (x.dim() == 0) {
-    check_ids("scatter", ids, 0, {1});
-    return shown_as("scatter", clone(source));
-  }
-  check_ids("scatter", ids, d, x.shape());
+  const int64_t d = check_scatter(x, dim, ids, source.shape());
+  if (x.dim() == 0) return shown_as("scatter", clone(source));
   Tensor place = zeros({}, {i64, x.device()}), used = source;
   for (int64_t i = 0; i < x.dim(); ++i) {
     Shape line = Shape::filled(x.dim(), 1);
@@ -238,11 +241,16 @@ Tensor scatter(const Tensor& x, int64_t dim, const Tensor& ids, const Tensor& so
   const Tensor y = index_put(reshape(x, {x.numel()}), {reshape(place, {n})}, reshape(used, {n}));
   return shown_as("scatter", reshape(y, x.shape()));
 }
+
+// With one number for all ids, it does not matter which of two equal ids comes last.
 Tensor scatter(const Tensor& x, int64_t dim, const Tensor& ids, const Scalar& value) {
   check_defined("scatter", x, ids);
-  const Scalar source = ids.numel() > 0 ? value : 0;  // without ids nothing is written
-  check_in_range("scatter", source, x.dtype());
-  return shown_as("scatter.1", scatter(x, dim, ids, full(ids.shape(), source, x.options())));
+  const Scalar number = ids.numel() > 0 ? value : 0;  // without ids nothing is written
+  check_in_range("scatter", number, x.dtype());
+  const int64_t d = check_scatter(x, dim, ids, ids.shape());
+  const Options bools(boolean, x.device());
+  const Tensor hit = scatter_add(zeros(x.shape(), bools), d, ids, ones(ids.shape(), bools));
+  return shown_as("scatter.1", where(hit, full({}, number, x.options()), x));
 }
 
 }  // namespace ink
