@@ -45,6 +45,10 @@ Tensor index_select(const Tensor& x, int64_t dim, const Tensor& ids);  // ids (n
 Tensor gather(const Tensor& x, int64_t dim, const Tensor& ids);
 /// The reverse of gather: y = x, then y[ids[i][j]][j] += source[i][j] for dim 0.
 Tensor scatter_add(const Tensor& x, int64_t dim, const Tensor& ids, const Tensor& source);
+/// y = x, then y[ids[i][j]][j] = source[i][j] for dim 0. If an id occurs twice, the last one
+/// counts.
+Tensor scatter(const Tensor& x, int64_t dim, const Tensor& ids, const Tensor& source);
+Tensor scatter(const Tensor& x, int64_t dim, const Tensor& ids, const Scalar& value);
 Tensor index(const Tensor& x, const Tensor& ids);  // rows: ids.shape + x.shape[1:]; or by a mask
 /// x[ids[0], :, ids[1]]. Each entry indexes a dimension of x: i64 ids, which broadcast together; a
 /// bool mask, which indexes as many dimensions as it has; or undefined for ":". As in NumPy, the
@@ -54,10 +58,6 @@ Tensor index(const Tensor& x, const std::vector<Tensor>& ids);
 /// The elements where mask, which broadcasts with x, is true: (n,).
 Tensor masked_select(const Tensor& x, const Tensor& mask);
 Tensor nonzero(const Tensor& x);  // where x is not 0: (n, dims) i64
-/// y = x, then y[ids[i][j]][j] = source[i][j] for dim 0. If an id occurs twice, the last one
-/// counts.
-Tensor scatter(const Tensor& x, int64_t dim, const Tensor& ids, const Tensor& source);
-Tensor scatter(const Tensor& x, int64_t dim, const Tensor& ids, const Scalar& value);
 /// x with values at [ids[0], ids[1], ...]. Each entry indexes one of the first dimensions by i64
 /// ids (negative ones count from the end), which broadcast together; or it is a bool mask, which
 /// indexes as many dimensions as it has. The values broadcast to the ids' shape + the other sizes.

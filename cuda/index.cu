@@ -1,5 +1,5 @@
-// gather and scatter_add: the twins of autograd/ops/index.cpp. For an id that is out of range,
-// gather gives zeros and scatter_add skips the element, until the host throws the fault.
+// gather and scatter: the twins of autograd/ops/index.cpp. For an id that is out of range, gather
+// gives zeros and scatter skips the element, until the host throws the fault.
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -65,7 +65,7 @@ void launch_gather(T* y, const T* x, const int64_t* ids, int64_t step, StridedLo
   });
 }
 
-// ---- scatter_add: every sum has one owner and one order
+// ---- scatter: every sum has one owner and one order; without sums, the last of equal ids counts
 
 // All dimensions but `dim` of the operands, joined, and the steps along it.
 template <class T>
@@ -77,6 +77,7 @@ struct Scatter {
   Places<4, uint64_t> lines;       // first elements of y, source, ids, positions
   int64_t step, next_source, next_id, next_position;
   int64_t line_count, count;
+  bool adds;
   IdCheck in_range;
 
   struct Line {
@@ -92,10 +93,10 @@ struct Scatter {
   __device__ C sorted(const Line& l, int64_t i) const {
     return static_cast<C>(l.source[l.positions[i * next_position] * next_source]);
   }
-  __device__ void add(const Line& l, int64_t id, C value) const {
+  __device__ void put(const Line& l, int64_t id, C value) const {
     if (!in_range(id)) return;
-    T& sum = l.y[id * step];
-    sum = static_cast<T>(static_cast<C>(sum) + value);
+    T& place = l.y[id * step];
+    place = static_cast<T>(adds ? static_cast<C>(place) + value : value);
   }
 };
 
@@ -110,8 +111,26 @@ struct ScatterLines {
     if (number >= all.line_count) return;
     const auto line = all.line(number);
     for (int64_t i = 0; i < all.count; ++i)
-      all.add(line, all.id(line, i),
+      all.put(line, all.id(line, i),
               static_cast<typename Scatter<T>::C>(line.source[i * all.next_source]));
+  }
+};
+
+// The ids are sorted, so equal ids form a run, in their order. A thread takes one, and writes if it is
+// the last of its run.
+template <class T>
+struct ScatterLast {
+  static constexpr int kThreads = 256;
+  Scatter<T> all;
+  Divider<uint64_t> lines;
+
+  __device__ void operator()() const {
+    const int64_t unit = global_thread();
+    const auto i = static_cast<int64_t>(lines.quotient(unit));
+    if (i >= all.count) return;
+    const auto line = all.line(unit - i * all.line_count);
+    const int64_t id = all.id(line, i);
+    if (i + 1 == all.count || all.id(line, i + 1) != id) all.put(line, id, all.sorted(line, i));
   }
 };
 
@@ -156,7 +175,7 @@ struct ScatterChunks {
       } else if (goes_on(line, i + 1)) {
         tails[unit] = sum;
       } else {
-        all.add(line, all.id(line, i), sum);
+        all.put(line, all.id(line, i), sum);
       }
       began_before = false;
       sum = 0;
@@ -176,13 +195,13 @@ struct ScatterChunks {
       sum = static_cast<C>(sum + heads[unit + (next - chunk) * all.line_count]);
       ++next;
     } while (goes_on(line, next * kChunk) && all.id(line, next * kChunk) == id);
-    all.add(line, id, sum);
+    all.put(line, id, sum);
   }
 };
 
 template <class T>
 Scatter<T> describe(Array& y, const Array& source, const Array& ids, const Array& positions,
-                    int64_t dim, const IdCheck& in_range) {
+                    int64_t dim, bool add, const IdCheck& in_range) {
   Shape lines = ids.shape();
   const int64_t count = std::exchange(lines[dim], 1);
   const Array y0 = constant_along(y, dim, lines), source0 = constant_along(source, dim, lines),
@@ -200,20 +219,25 @@ Scatter<T> describe(Array& y, const Array& source, const Array& ids, const Array
           positions.strides()[dim],
           lines.numel(),
           count,
+          add,
           in_range};
 }
 
 template <class T>
 void scatter_sorted(const Scatter<T>& all, Device device) {
   using C = typename Scatter<T>::C;
+  const Divider<uint64_t> lines(all.line_count);
+  if (!all.adds) {
+    const ScatterLast<T> last{all, lines};
+    return launch("scatter", blocks_for(all.count * all.line_count, last.kThreads), last);
+  }
   const int64_t chunks = blocks_for(all.count, 1, kChunk), units = chunks * all.line_count;
   const auto [memory, parts] = detail::scratch<C>(chunks > 1 ? 2 * units : 0, device);
-  ScatterChunks<T> kernel{all,  parts, parts + units, chunks, Divider<uint64_t>(all.line_count),
-                          false};
-  launch("scatter_add", blocks_for(units, kernel.kThreads), kernel);
+  ScatterChunks<T> kernel{all, parts, parts + units, chunks, lines, false};
+  launch("scatter", blocks_for(units, kernel.kThreads), kernel);
   if (chunks == 1) return;
   kernel.join = true;
-  launch("scatter_add", blocks_for(units, kernel.kThreads), kernel);
+  launch("scatter", blocks_for(units, kernel.kThreads), kernel);
 }
 
 // If lines are short or there are many of them, a thread takes a line's ids in their order.
@@ -239,14 +263,15 @@ void gather(Array& y, const Array& x, const Array& ids, int64_t dim, const char*
   });
 }
 
-void scatter_add(Array& y, const Array& source, const Array& ids, int64_t dim, const char* op) {
+void scatter(Array& y, const Array& source, const Array& ids, int64_t dim, bool add,
+             const char* op) {
   if (ids.numel() == 0) return;
   const IdCheck in_range(op, dim, y.shape());
   const int64_t count = ids.shape()[dim], lines = ids.numel() / count;
   if (in_order(lines, count)) {
     return for_any(y.dtype(), [&]<class T>(T) {
-      launch("scatter_add", blocks_for(lines, ScatterLines<T>::kThreads),
-             ScatterLines<T>{describe<T>(y, source, ids, ids, dim, in_range)});
+      launch("scatter", blocks_for(lines, ScatterLines<T>::kThreads),
+             ScatterLines<T>{describe<T>(y, source, ids, ids, dim, add, in_range)});
     });
   }
   Layout once = ids.layout();  // without repeated dimensions
@@ -258,7 +283,7 @@ void scatter_add(Array& y, const Array& source, const Array& ids, int64_t dim, c
   sort_ids_along(sorted, positions, ids.seen_as(once), dim, y.shape()[dim]);
   for_any(y.dtype(), [&]<class T>(T) {
     scatter_sorted(describe<T>(y, source, sorted.expanded(ids.shape()),
-                               positions.expanded(ids.shape()), dim, in_range),
+                               positions.expanded(ids.shape()), dim, add, in_range),
                    y.device());
   });
 }

@@ -347,6 +347,9 @@ TEST_F(CudaKernels, AddsUpRunsOfEqualIds) {
                       scatter_add(y.T(), 1, rows_ids.T(), columns),
                       scatter_add(y, 0, rows_ids.contiguous(), in[0]),
                       scatter_add(y.select(1, 0), 0, in[1], in[0].select(1, 3)),
+                      scatter(y, 0, rows_ids, in[0]),
+                      scatter(y.T(), 1, rows_ids.T(), columns),
+                      scatter(y.select(1, 0), 0, in[1], in[0].select(1, 3)),
                       index_select(in[0], 0, in[1]),
                       index_select(columns, 1, in[1]),
                       gather(in[0].narrow(1, 1, 16), 0, rows_ids.narrow(1, 0, 16))};

@@ -1,4 +1,4 @@
-// gather, scatter_add, index_select, index and one_hot: values, order of sums, error texts.
+// gather, scatter, scatter_add, index_select, index and one_hot: values, order of sums, error texts.
 #include <gtest/gtest.h>
 #include <omp.h>
 
@@ -71,10 +71,11 @@ TEST(Index, EveryPlaceHasOneOwnerForAnyNumberOfThreads) {
   const int64_t n = 60000;
   const int before = omp_get_max_threads();
   for (const int64_t places : {2, 7, 12}) {
-    Ints all, expected(static_cast<size_t>(places));
+    Ints all, expected(static_cast<size_t>(places)), last(static_cast<size_t>(places));
     for (int64_t i = 0; i < n; ++i) {
       all.push_back(i * i % 11 % places);
       expected[static_cast<size_t>(all.back())] += i % 10;
+      last[static_cast<size_t>(all.back())] = i;
     }
     const Tensor ids = from_vector(all), count = arange(static_cast<double>(n), i64),
                  source = (count - (count.to(f64) / 10).to(i64) * 10).to(f64);
@@ -90,6 +91,13 @@ TEST(Index, EveryPlaceHasOneOwnerForAnyNumberOfThreads) {
       }
       const Tensor apart = scatter_add(zeros({places, 3}, f64), 0, columns.contiguous(), wide);
       for (int64_t j = 0; j < 3; ++j) EXPECT_EQ(ints(apart.select(1, j)), expected) << what;
+      // Without sums, the last of equal ids stays.
+      EXPECT_EQ(ints(scatter(zeros({places}, i64), 0, ids, count)), last) << what;
+      const Tensor in_rows = count.unsqueeze(1).expand({n, 3});
+      for (const Tensor& at : {columns, columns.contiguous()}) {
+        const Tensor y = scatter(zeros({places, 3}, i64), 0, at, in_rows);
+        for (int64_t j = 0; j < 3; ++j) EXPECT_EQ(ints(y.select(1, j)), last) << what;
+      }
     }
     omp_set_num_threads(before);
   }
@@ -98,11 +106,12 @@ TEST(Index, EveryPlaceHasOneOwnerForAnyNumberOfThreads) {
 // Many ids a line, in few lines: a GPU sorts each line's.
 TEST(Index, LinesHaveIdsOfTheirOwn) {
   const int64_t n = 300, columns = 3, places = 11;
-  Ints ids, source, expected(places * columns);
+  Ints ids, source, expected(places * columns), last(places * columns);
   for (int64_t i = 0; i < n; ++i) {
     for (int64_t j = 0; j < columns; ++j) {
       ids.push_back((i * i + 5 * j) % places);
       source.push_back((i + j) % 10);
+      last[static_cast<size_t>(ids.back() * columns + j)] = source.back();
       expected[static_cast<size_t>(ids.back() * columns + j)] += source.back();
     }
   }
@@ -110,6 +119,26 @@ TEST(Index, LinesHaveIdsOfTheirOwn) {
   EXPECT_EQ(ints(scatter_add(zeros({places, columns}, f64), 0, at, x.to(f64))), expected);
   const Tensor across = scatter_add(zeros({columns, places}, f64), 1, at.T(), x.to(f64).T());
   EXPECT_EQ(ints(across.T()), expected);
+  EXPECT_EQ(ints(scatter(zeros({places, columns}, i64), 0, at, x)), last);
+  EXPECT_EQ(ints(scatter(zeros({columns, places}, i64), 1, at.T(), x.T()).T()), last);
+}
+
+// Of equal ids the last counts, so the others' sources have no gradient. (PyTorch's have.)
+TEST(Index, ScatterDifferentiatesWhatItWrote) {
+  Tensor x = zeros({3, 2}).requires_grad_(), source = ones({3, 2}).requires_grad_();
+  const Tensor dy = arange(6).view({3, 2}).to(f32) + 1;
+  const Tensor ids = tensor({{2, 0}, {2, 1}, {0, 1}}), rows = tensor({1, 2, 1});
+  sum(scatter(x, 0, ids, source) * dy).backward();
+  EXPECT_EQ(ints(x.grad()), (Ints{0, 0, 3, 0, 0, 6}));
+  EXPECT_EQ(ints(source.grad()), (Ints{0, 2, 5, 0, 1, 4}));
+  x.set_grad({});
+  source.set_grad({});
+  sum(index_put(x, {rows}, source) * dy).backward();
+  EXPECT_EQ(ints(x.grad()), (Ints{1, 2, 0, 0, 0, 0}));
+  EXPECT_EQ(ints(source.grad()), (Ints{0, 0, 5, 6, 3, 4}));
+  x.set_grad({});
+  sum(scatter(x, 1, ids.narrow(0, 0, 1) * 0, 7) * dy).backward();
+  EXPECT_EQ(ints(x.grad()), (Ints{0, 2, 3, 4, 5, 6}));
 }
 
 TEST(Index, RepeatedIdsSumTheirGradients) {

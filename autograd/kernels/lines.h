@@ -15,8 +15,9 @@ KERNEL_STRIDED(sort, Array& values, Array& indices, const Array& x, int64_t dim,
 // ---- ops/index.cpp: ids i64, checked to lie in x's (y's) dimension `dim`
 // y and ids have one shape.
 KERNEL_STRIDED(gather, Array& y, const Array& x, const Array& ids, int64_t dim, const char* op)
-// source and ids have one shape.
-KERNEL_STRIDED(scatter_add, Array& y, const Array& source, const Array& ids, int64_t dim,
+// y's elements at the ids get the source, added or in their place. source and ids have one shape.
+// The elements of one id come in the order of the ids, so the last one stays where none is added.
+KERNEL_STRIDED(scatter, Array& y, const Array& source, const Array& ids, int64_t dim, bool add,
                const char* op)
 
 // ---- ops/tril.cpp

@@ -1,6 +1,6 @@
-// gather, scatter_add, index_select, index, one_hot: elements chosen by i64 ids.
+// gather, scatter, scatter_add, index_select, index, one_hot: elements chosen by i64 ids.
 //
-// All use one pair of kernels: gather, and scatter_add, its gradient. index_select and index are
+// All use one pair of kernels: gather, and scatter, its gradient. index_select and index are
 // gathers whose ids are repeated, without a copy, over the dimensions that they do not index. A run
 // of elements under one id is copied or added as a whole.
 #include <algorithm>
@@ -41,11 +41,12 @@ void gather(Array& y, const Array& x, const Array& ids, int64_t dim, const char*
   });
 }
 
-// Elements that differ in another dimension than `dim` go to different sums. So threads share the
+// Elements that differ in another dimension than `dim` go to different places. So threads share the
 // other dimensions, and each takes the ids along `dim` in order. If the other dimensions are small
 // and share their ids, each thread reads all ids and serves only its own places along `dim`. Either
-// way every sum has one owner and one order.
-void scatter_add(Array& y, const Array& source, const Array& ids, int64_t dim, const char* /*op*/) {
+// way every place has one owner and one order. put(place, value) adds or writes.
+template <class T, class Put>
+static void scatter_by(Put put, Array& y, const Array& source, const Array& ids, int64_t dim) {
   Shape lines = ids.shape();
   const int64_t count = std::exchange(lines[dim], 1), step = y.strides()[dim];
   const int64_t next_source = source.strides()[dim], next_id = ids.strides()[dim];
@@ -54,48 +55,51 @@ void scatter_add(Array& y, const Array& source, const Array& ids, int64_t dim, c
   const StridedLoop<3> loop(lines, {&to0, &from0, &ids0});
   const int64_t sy = loop.inner_stride(0), ss = loop.inner_stride(1), si = loop.inner_stride(2);
   const int64_t* places = ids.data<int64_t>();
-  for_any(y.dtype(), [&]<class T>(T) {
-    const T* in = source.data<T>();
-    T* out = y.mutable_data<T>();
-    const auto add_places = [&](int64_t low, int64_t high) {
-      const auto rows_of_ids = [=](auto offset, int64_t n) {
-        const T* from = in + offset[1];
-        const int64_t* id = places + offset[2];
-        for (int64_t j = 0; j < count; ++j, from += next_source, id += next_id) {
-          if (*id < low || *id >= high) continue;
-          T* to = out + offset[0] + *id * step;
-#pragma omp simd
-          for (int64_t i = 0; i < n; ++i) to[i] = static_cast<T>(to[i] + from[i]);
-        }
-      };
-      loop.for_each_row(rows_of_ids, kGrain / std::max<int64_t>(count, 1));
-    };
-    if (si == 0 && sy == 1 && ss == 1) {
-      const bool few_lines = lines.numel() < 16 * max_threads() && ids.numel() > kGrain;
-      if (few_lines) return parallel_for(y.shape()[dim], 1, add_places);
-      return add_places(0, y.shape()[dim]);
-    }
-    const auto add_each = [=](T* to, const T* from, const int64_t* id, int64_t n, int64_t next_to,
-                              int64_t next_from, int64_t next) {
-      for (int64_t i = 0; i < n; ++i, to += next_to, from += next_from, id += next) {
-        T& sum = to[*id * step];
-        sum = static_cast<T>(sum + *from);
-      }
-    };
-    const auto row = [=](auto offset, int64_t n) {
-      T* to = out + offset[0];
+  const T* in = source.data<T>();
+  T* out = y.mutable_data<T>();
+  const auto put_rows = [&](int64_t low, int64_t high) {
+    const auto rows_of_ids = [=](auto offset, int64_t n) {
       const T* from = in + offset[1];
       const int64_t* id = places + offset[2];
-      if (next_id <=
-          si) {  // line by line, if its ids are closer in memory than those of other lines
-        for (int64_t i = 0; i < n; ++i)
-          add_each(to + i * sy, from + i * ss, id + i * si, count, 0, next_source, next_id);
-      } else {
-        for (int64_t j = 0; j < count; ++j)
-          add_each(to, from + j * next_source, id + j * next_id, n, sy, ss, si);
+      for (int64_t j = 0; j < count; ++j, from += next_source, id += next_id) {
+        if (*id < low || *id >= high) continue;
+        T* to = out + offset[0] + *id * step;
+#pragma omp simd
+        for (int64_t i = 0; i < n; ++i) put(to[i], from[i]);
       }
     };
-    loop.for_each_row(row, kGrain / std::max<int64_t>(count, 1));
+    loop.for_each_row(rows_of_ids, kGrain / std::max<int64_t>(count, 1));
+  };
+  if (si == 0 && sy == 1 && ss == 1) {
+    const bool few_lines = lines.numel() < 16 * max_threads() && ids.numel() > kGrain;
+    if (few_lines) return parallel_for(y.shape()[dim], 1, put_rows);
+    return put_rows(0, y.shape()[dim]);
+  }
+  const auto put_each = [=](T* to, const T* from, const int64_t* id, int64_t n, int64_t next_to,
+                            int64_t next_from, int64_t next) {
+    for (int64_t i = 0; i < n; ++i, to += next_to, from += next_from, id += next)
+      put(to[*id * step], *from);
+  };
+  const auto row = [=](auto offset, int64_t n) {
+    T* to = out + offset[0];
+    const T* from = in + offset[1];
+    const int64_t* id = places + offset[2];
+    if (next_id <= si) {  // line by line, if its ids are closer in memory than those of others
+      for (int64_t i = 0; i < n; ++i)
+        put_each(to + i * sy, from + i * ss, id + i * si, count, 0, next_source, next_id);
+    } else {
+      for (int64_t j = 0; j < count; ++j)
+        put_each(to, from + j * next_source, id + j * next_id, n, sy, ss, si);
+    }
+  };
+  loop.for_each_row(row, kGrain / std::max<int64_t>(count, 1));
+}
+
+void scatter(Array& y, const Array& source, const Array& ids, int64_t dim, bool add,
+             const char* /*op*/) {
+  for_any(y.dtype(), [&]<class T>(T) {
+    if (add) return scatter_by<T>([](T& sum, T x) { sum = static_cast<T>(sum + x); }, y, source, ids, dim);
+    scatter_by<T>([](T& place, T x) { place = x; }, y, source, ids, dim);
   });
 }
 
@@ -168,36 +172,85 @@ Tensor gather(const Tensor& x, int64_t dim, const Tensor& ids) {
                 });
 }
 
+// The dimension. Throws unless ids choose elements of x and the source has one for each of them.
+static int64_t check_scatter(const char* op, const Tensor& x, int64_t dim, const Tensor& ids,
+                             const Shape& source) {
+  const int64_t d = wrap_dim(op, dim, x.shape());
+  check_rank(op, ids, x);
+  INK_CHECK(ids.numel() == 0 || fits(ids.shape(), x.shape(), d), op,
+            ": expected ids no larger than ", x.shape(), " outside dimension ", d, ", got ",
+            ids.shape());
+  INK_CHECK(fits(ids.shape(), source, -1), op, ": expected a source no smaller than the ids, ",
+            ids.shape(), ", got ", source);
+  check_ids(op, ids, d, x.shape());
+  return d;
+}
+
+// The values of x with the source added (in f32 for bf16) or written at ids.
+static Tensor scattered(const char* op, const Tensor& x, int64_t dim, const Tensor& ids,
+                        const Tensor& source, bool add) {
+  INK_CHECK(source.dtype() == x.dtype(), op, ": expected a source of dtype ", x.dtype(), ", got ",
+            source.dtype());
+  const DType dtype = add && x.dtype() == bf16 ? f32 : x.dtype();
+  const Tensor from = source.detach().to(dtype);
+  Tensor y = empty(x.shape(), {dtype, x.device()});
+  kernel::copy(y, x);
+  kernel::scatter(y, from.array().seen_as({ids.shape(), from.strides(), from.layout().offset}),
+                  ids, dim, add, op);
+  return y.to(x.dtype());
+}
+
 // y = x, then y[ids[i][j]][j] += source[i][j] for dim 0, and so on.
 // dx = dy, dsource = dy gathered at ids
 Tensor scatter_add(const Tensor& x, int64_t dim, const Tensor& ids, const Tensor& source) {
   check_defined("scatter_add", x, ids, source);
   if (x.dim() == 0 || (x.dim() == 1 && ids.dim() == 0))
     return as_scalar(scatter_add(as_line(x), dim, as_line(ids), as_line(source)), "scatter_add", x);
-  const int64_t d = wrap_dim("scatter_add", dim, x.shape());
-  if (ids.numel() == 0 && !fits(ids.shape(), x.shape(), d))
-    return shown_as("scatter_add", clone(x));
-  check_rank("scatter_add", ids, x);
-  INK_CHECK(fits(ids.shape(), x.shape(), d), "scatter_add: expected ids no larger than ", x.shape(),
-            " outside dimension ", d, ", got ", ids.shape());
-  INK_CHECK(fits(ids.shape(), source.shape(), -1),
-            "scatter_add: expected a source no smaller than the ids, ", ids.shape(), ", got ",
-            source.shape());
-  INK_CHECK(source.dtype() == x.dtype(), "scatter_add: expected a source of dtype ", x.dtype(),
-            ", got ", source.dtype());
-  check_ids("scatter_add", ids, d, x.shape());
-  const DType sums = x.dtype() == bf16 ? f32 : x.dtype();
-  const Tensor added = source.detach().to(sums);
-  Tensor y = empty(x.shape(), {sums, x.device()});
-  kernel::copy(y, x);
-  kernel::scatter_add(y,
-                      added.array().seen_as({ids.shape(), added.strides(), added.layout().offset}),
-                      ids, d, "scatter_add");
-  return record("scatter_add", {x, source}, y.to(x.dtype()),
+  const int64_t d = check_scatter("scatter_add", x, dim, ids, source.shape());
+  return record("scatter_add", {x, source}, scattered("scatter_add", x, d, ids, source, true),
                 [d, ids = Saved::input(ids), from = source.shape()](const Tensor& dy,
                                                                     VjpContext& g) -> Grads {
                   return {dy, g.needs(1) ? padded(gather(dy, d, *ids), from) : Tensor()};
                 });
+}
+
+// Which of the ids, that choose elements of a tensor of this shape, come last among equal ones.
+static Tensor last_of_equals(Tensor ids, int64_t dim, Shape shape) {
+  for (int64_t i = 0; i < ids.dim(); ++i) {
+    const bool repeated = i != dim && ids.strides()[i] == 0;  // then one of them tells
+    if (repeated) ids = narrow(ids, i, 0, std::min<int64_t>(ids.shape()[i], 1));
+    if (i != dim) shape[i] = ids.shape()[i];
+  }
+  Shape line = Shape::filled(ids.dim(), 1);
+  line[dim] = ids.shape()[dim];
+  const Tensor place = expand(view(arange(line[dim]).to(ids.device()), line), ids.shape());
+  return gather(scatter(zeros(shape, place.options()), dim, ids, place), dim, ids) == place;
+}
+
+// The same with = instead of +=; of equal ids the last counts.
+// dx = dy, 0 at ids;  dsource = dy gathered at ids, where they count
+Tensor scatter(const Tensor& x, int64_t dim, const Tensor& ids, const Tensor& source) {
+  check_defined("scatter", x, ids, source);
+  if (x.dim() == 0 || (x.dim() == 1 && ids.dim() == 0))
+    return as_scalar(scatter(as_line(x), dim, as_line(ids), as_line(source)), "scatter", x);
+  const int64_t d = check_scatter("scatter", x, dim, ids, source.shape());
+  const auto vjp = [d, ids = Saved::input(ids), from = source.shape()](const Tensor& dy,
+                                                                       VjpContext& g) -> Grads {
+    const auto of_source = [&] {
+      const Tensor last = last_of_equals(*ids, d, dy.shape());
+      return padded(masked_fill(gather(dy, d, *ids), ~last, 0), from);
+    };
+    return {g.needs(0) ? scatter(dy, d, *ids, 0) : Tensor(), g.needs(1) ? of_source() : Tensor()};
+  };
+  return record("scatter", {x, source}, scattered("scatter", x, d, ids, source, false), vjp);
+}
+
+Tensor scatter(const Tensor& x, int64_t dim, const Tensor& ids, const Scalar& value) {
+  check_defined("scatter", x, ids);
+  const Scalar number = ids.numel() > 0 ? value : 0;  // without ids nothing is written
+  check_in_range("scatter", number, x.dtype());
+  const Tensor source = expand(full({}, number, x.options()), ids.shape());
+  return shown_as("scatter.1", scatter(x, dim, ids, source));
 }
 
 // y[i] = x[ids[i]] along a dimension.   dx = zeros, dy added at ids
@@ -257,7 +310,7 @@ Tensor one_hot(const Tensor& ids, int64_t num_classes) {
   check_ids("one_hot", ids, ids.dim(), shape);
   Tensor y = zeros(shape, {i64, ids.device()});
   const Tensor last = unsqueeze(ids, -1);
-  kernel::scatter_add(y, expand(ones({}, y.options()), last.shape()), last, ids.dim(), "one_hot");
+  kernel::scatter(y, expand(ones({}, y.options()), last.shape()), last, ids.dim(), true, "one_hot");
   return y;
 }
 

@@ -1,5 +1,5 @@
-// index_put, index, masked_select, nonzero, scatter: places that ids or masks name. They are made
-// of other ops. The host finds repeated ids, and the places where a mask is true.
+// index_put, index, masked_select, nonzero: places that ids or masks name. They are made of other
+// ops. The host finds the places where a mask is true.
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -123,22 +123,6 @@ Tensor rows_of(const std::vector<Tensor>& ids, const Shape& sizes) {
   return row;
 }
 
-// The places among ids below n at which each id comes for the last time.
-Tensor last_ones(const Tensor& ids, int64_t n) {
-  const Tensor host = ids.to(cpu_device).contiguous();
-  const int64_t* id = host.data<int64_t>();
-  std::vector<bool> seen(static_cast<size_t>(n));
-  std::vector<int64_t> places;
-  for (int64_t i = host.numel() - 1; i >= 0; --i) {
-    const bool fits = id[i] >= 0 && id[i] < n;  // a GPU's are not checked yet
-    if (fits && seen[static_cast<size_t>(id[i])]) continue;
-    if (fits) seen[static_cast<size_t>(id[i])] = true;
-    places.push_back(i);
-  }
-  std::reverse(places.begin(), places.end());
-  return from_vector(places).to(ids.device());
-}
-
 }  // namespace
 
 // Sees x's first dimensions as one dimension of rows. The row at each id is set to the value, or
@@ -158,22 +142,12 @@ Tensor index_put(const Tensor& x, const std::vector<Tensor>& given, const Tensor
     return shown_as("index_put", permute(put, inverse(by.order)));
   }
   const std::vector<Tensor>& ids = by.ids;
-  Tensor row = reshape(rows_of(ids, by.sizes), {ids[0].numel()});
   const int64_t rows = by.sizes.numel(), width = rows == 0 ? 0 : x.numel() / rows;
-  Tensor v = reshape(expand_to("index_put", values, by.shape()), {row.numel(), width});
+  const Shape chosen{ids[0].numel(), width};
+  const Tensor row = expand(reshape(rows_of(ids, by.sizes), {chosen[0], 1}), chosen);
+  const Tensor v = reshape(expand_to("index_put", values, by.shape()), chosen);
   const Tensor table = reshape(x, {rows, width});
-  Tensor kept = table;
-  if (!accumulate) {
-    const Tensor last = last_ones(row, rows);
-    if (last.numel() < row.numel()) {
-      row = index_select(row, 0, last);
-      v = index_select(v, 0, last);
-    }
-    const Options bools(boolean, x.device());
-    const Tensor hit = scatter_add(zeros({rows}, bools), 0, row, ones(row.shape(), bools));
-    kept = masked_fill(table, unsqueeze(hit, 1), 0);
-  }
-  const Tensor y = scatter_add(kept, 0, expand(unsqueeze(row, 1), v.shape()), v);
+  const Tensor y = accumulate ? scatter_add(table, 0, row, v) : scatter(table, 0, row, v);
   return shown_as("index_put", reshape(y, x.shape()));
 }
 
@@ -207,50 +181,6 @@ Tensor masked_select(const Tensor& x, const Tensor& mask) {
   const int64_t n = shape.numel();
   const Tensor ids = places_of(reshape(expand(mask, shape), {n}))[0];
   return shown_as("masked_select", index_select(reshape(expand(x, shape), {n}), 0, ids));
-}
-
-// The dimension. Throws unless the ids choose elements of x and the source has one for each.
-static int64_t check_scatter(const Tensor& x, int64_t dim, const Tensor& ids, const Shape& source) {
-  const int64_t d = wrap_dim("scatter", dim, x.shape());
-  INK_CHECK(ids.dim() == x.dim() && source.size() == x.dim(),
-            "scatter: expected ids and a source of ", x.dim(), " dimensions, got ", ids.shape(),
-            " and ", source);
-  for (int64_t i = 0; i < x.dim(); ++i)
-    INK_CHECK(ids.shape()[i] <= source[i] && (i == d || ids.shape()[i] <= x.shape()[i]),
-              "scatter: expected ids no larger than x, ", x.shape(), " outside dimension ", d,
-              ", and the source, ", source, ", got ", ids.shape());
-  check_ids("scatter", ids, d, x.dim() == 0 ? Shape{1} : x.shape());
-  return d;
-}
-
-// By index_put on the flat x: a place's id is its number in row-major order.
-Tensor scatter(const Tensor& x, int64_t dim, const Tensor& ids, const Tensor& source) {
-  check_defined("scatter", x, ids, source);
-  INK_CHECK(source.dtype() == x.dtype(), "scatter: expected a source of dtype ", x.dtype(),
-            ", got ", source.dtype());
-  const int64_t d = check_scatter(x, dim, ids, source.shape());
-  if (x.dim() == 0) return shown_as("scatter", clone(source));
-  Tensor place = zeros({}, {i64, x.device()}), used = source;
-  for (int64_t i = 0; i < x.dim(); ++i) {
-    Shape line = Shape::filled(x.dim(), 1);
-    line[i] = ids.shape()[i];
-    place = place * x.shape()[i] + (i == d ? ids : view(arange(line[i]).to(x.device()), line));
-    used = narrow(used, i, 0, ids.shape()[i]);
-  }
-  const int64_t n = ids.numel();
-  const Tensor y = index_put(reshape(x, {x.numel()}), {reshape(place, {n})}, reshape(used, {n}));
-  return shown_as("scatter", reshape(y, x.shape()));
-}
-
-// With one number for all ids, it does not matter which of two equal ids comes last.
-Tensor scatter(const Tensor& x, int64_t dim, const Tensor& ids, const Scalar& value) {
-  check_defined("scatter", x, ids);
-  const Scalar number = ids.numel() > 0 ? value : 0;  // without ids nothing is written
-  check_in_range("scatter", number, x.dtype());
-  const int64_t d = check_scatter(x, dim, ids, ids.shape());
-  const Options bools(boolean, x.device());
-  const Tensor hit = scatter_add(zeros(x.shape(), bools), d, ids, ones(ids.shape(), bools));
-  return shown_as("scatter.1", where(hit, full({}, number, x.options()), x));
 }
 
 }  // namespace ink
