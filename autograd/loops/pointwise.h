@@ -26,7 +26,7 @@ namespace ink {
   OP(trunc) OP(round) OP(pow3) OP(bitwise_not)
 #define INK_BINARY_OPS(OP) \
   OP(add) OP(sub) OP(rsub) OP(mul) OP(div) OP(rdiv) OP(pow) OP(rpow) OP(maximum) OP(minimum) \
-  OP(remainder) OP(leaky_relu) OP(bitwise_and) OP(bitwise_or) OP(bitwise_xor)
+  OP(remainder) OP(leaky_relu) OP(smooth_l1) OP(bitwise_and) OP(bitwise_or) OP(bitwise_xor)
 #define INK_COMPARE_OPS(OP) \
   OP(eq) OP(ne) OP(lt) OP(le) OP(gt) OP(ge) OP(logical_and) OP(logical_or) OP(logical_xor)
 // clang-format on
@@ -289,6 +289,12 @@ struct remainder : OnNumbers {
 };
 struct leaky_relu : OnFloats {
   template <class T> INK_DEVICE static T f(T x, T slope) { return x > 0 ? x : slope * x; }
+};
+struct smooth_l1 : OnFloats {
+  template <class T> INK_DEVICE static T f(T d, T beta) {
+    const T distance = std::fabs(d), far = distance - T(0.5) * beta;
+    return distance < beta ? T(0.5) * d * d / beta : far;
+  }
 };
 struct bitwise_and : OnIntegers {
   INK_DEVICE static int64_t f(int64_t a, int64_t b) { return a & b; }

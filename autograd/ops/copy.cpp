@@ -1,5 +1,6 @@
 // Fills and copies: fill, copy (with conversion), contiguous, clone, to.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <type_traits>
@@ -105,10 +106,25 @@ void copy_transposed(Bits* y, const Bits* x, StridedLoop<2> loop, int64_t dim) {
   });
 }
 
-// One dtype. Rows that are contiguous, or reversed (flip), are moved faster than by a general loop.
+// Of one dtype. Short rows are copied column by column, some hundred rows at a time. Long ones that
+// are contiguous, or reversed (flip), have faster loops than others.
 template <class T>
-void copy_rows(T* y, const T* x, const StridedLoop<2>& loop) {
+void copy_rows(T* y, const T* x, StridedLoop<2> loop) {
+  constexpr int64_t kShortRow = 9, kRows = 256;
+  std::array<int64_t, 2> next_column{};
+  const int64_t width = loop.take_short_rows(kShortRow, next_column);
   const int64_t sy = loop.inner_stride(0), sx = loop.inner_stride(1);
+  const auto columns = [=](auto offset, int64_t n) {
+    for (int64_t begin = 0; begin < n; begin += kRows) {
+      const int64_t end = std::min(n, begin + kRows);
+      for (int64_t k = 0; k < width; ++k) {
+        T* to = y + offset[0] + k * next_column[0];
+        const T* from = x + offset[1] + k * next_column[1];
+        for (int64_t i = begin; i < end; ++i) to[i * sy] = from[i * sx];
+      }
+    }
+  };
+  if (width > 1) return loop.for_each_row(columns, kGrain / width);
   loop.for_each_row([=](auto offset, int64_t n) {
     T* to = y + offset[0];
     const T* from = x + offset[1];

@@ -1,6 +1,8 @@
-// Losses in basic ops. They have no kernels, because no training step here computes them.
+// Losses in basic ops. No training step here computes them.
+#include "autograd/kernels/elementwise.h"
 #include "autograd/more_ops.h"
 #include "autograd/ops/shared/check_ids.h"
+#include "autograd/ops/shared/elementwise.h"
 #include "autograd/ops/shared/promote.h"
 
 namespace ink {
@@ -63,15 +65,21 @@ Tensor l1_loss(const Tensor& left, const Tensor& right, Reduction reduction) {
                   reduced(abs(input - target), reduction));
 }
 
+// y = d^2 / 2 beta where |d| < beta, else |d| - beta / 2.   dd = dy d / beta, or dy sign(d)
+static Tensor smooth_l1(const Tensor& d, double beta) {
+  Tensor y = empty_result(d.shape(), d.options(), {&d});
+  kernel::binary_number(y, d, beta, BinaryOp::smooth_l1);
+  return record("smooth_l1_loss", {d}, y,
+                [d = Saved::input(d), beta](const Tensor& dy) -> Grads {
+                  return {dy * where(abs(*d) >= beta, sign(*d), *d / beta)};
+                });
+}
+
 Tensor smooth_l1_loss(const Tensor& left, const Tensor& right, Reduction reduction, double beta) {
   const auto [input, target] = checked("smooth_l1_loss", left, right);
   INK_CHECK(beta >= 0, "smooth_l1_loss: expected a beta of 0 or more, got ", beta);
   if (beta == 0) return l1_loss(input, target, reduction);
-  const Tensor d = input - target, distance = abs(d), near = ~(distance >= beta);
-  const Tensor square = masked_fill(d, ~near, 0);
-  return shown_as(
-      "smooth_l1_loss",
-      reduced(where(near, square * square * (0.5 / beta), distance - 0.5 * beta), reduction));
+  return shown_as("smooth_l1_loss", reduced(smooth_l1(input - target, beta), reduction));
 }
 
 // max(x, 0) - x t + log(1 + exp(-|x|)), which does not overflow
