@@ -1,19 +1,19 @@
-// cumsum: the twin of autograd/ops/cumsum.cpp.
+// cumsum, cumprod: the twin of autograd/ops/cumsum.cpp. Comments call products sums, too.
 //
 // Lines are cut into chunks, so that few long lines also keep the GPU busy. The first launch
 // computes the sum of each chunk, the second the running sums of these, the third those of the
 // elements. Sums are in double, or int64.
 #include <algorithm>
-#include <type_traits>
 
+#include "autograd/loops/folds.h"
 #include "cuda/reduce.cuh"
 
 namespace ink::cuda {
 namespace {
 
-template <class T>
+template <class F, class T>
 struct Scan {
-  using Sum = std::conditional_t<std::is_integral_v<T>, int64_t, double>;
+  using Sum = typename F::Far;
   T* y;
   const T* x;
   Places<2, uint64_t> heads;  // of a line, in both operands
@@ -24,21 +24,21 @@ struct Scan {
   bool only_sums;
 
   __device__ Sum before(int64_t line, int64_t number) const {
-    return number == 0 ? 0 : sums[line * chunks + number - 1];
+    return number == 0 ? F::none() : sums[line * chunks + number - 1];
   }
 };
 
 constexpr int kEach = 8;  // elements a thread holds
 
 // kWarps warps take a chunk. Each takes a part of it, 32 elements at a time.
-template <class T, int kWarps>
+template <class F, class T, int kWarps>
 struct ScanRows {
   static constexpr int kThreads = 256, kChunk = kWarps * kWarp * kEach;
-  using Sum = typename Scan<T>::Sum;
+  using Sum = typename F::Far;
   struct Shared {
     Sum warps[kThreads / kWarp];
   };
-  Scan<T> scan;
+  Scan<F, T> scan;
 
   __device__ void operator()(Shared& shared) const {
     const int64_t unit = (blockIdx.x * int64_t{kThreads / kWarp} + warp_id()) / kWarps;
@@ -46,25 +46,25 @@ struct ScanRows {
     const int64_t begin = number * kChunk + warp_id() % kWarps * kWarp * kEach + lane_id();
     const int64_t end = line < scan.line_count ? scan.count : 0;
     const auto head = scan.heads.find(line < scan.line_count ? line : 0);
-    T values[kEach];
+    Sum values[kEach];
 #pragma unroll
     for (int e = 0; e < kEach; ++e) {
       const int64_t i = begin + e * kWarp;
-      values[e] = i < end ? scan.x[head[1] + i * scan.next_x] : T(0);
+      values[e] = i < end ? static_cast<Sum>(scan.x[head[1] + i * scan.next_x]) : F::none();
     }
-    Sum sums[kEach], total = 0;
+    Sum sums[kEach], total = F::none();
 #pragma unroll
     for (int e = 0; e < kEach; ++e) {
-      sums[e] = total + warp_running_sum(static_cast<Sum>(values[e]));
+      sums[e] = F::join(total, warp_running<F>(values[e]));
       total = warp_from(sums[e], kWarp - 1);
     }
     if constexpr (kWarps > 1) {
       if (lane_id() == 0) shared.warps[warp_id()] = total;
       __syncthreads();
-      total = 0;
+      total = F::none();
       for (int warp = 0; warp < kWarps; ++warp) {
         if (warp == warp_id()) add(sums, total);
-        total += shared.warps[warp];
+        total = F::join(total, shared.warps[warp]);
       }
     }
     if (end == 0) return;
@@ -81,15 +81,15 @@ struct ScanRows {
   }
   __device__ static void add(Sum (&sums)[kEach], Sum before) {
 #pragma unroll
-    for (int e = 0; e < kEach; ++e) sums[e] += before;
+    for (int e = 0; e < kEach; ++e) sums[e] = F::join(sums[e], before);
   }
 };
 
 // A thread takes a chunk, and its neighbours the chunks of neighbouring lines.
-template <class T>
+template <class F, class T>
 struct ScanColumns {
   static constexpr int kThreads = 128;
-  Scan<T> scan;
+  Scan<F, T> scan;
   Divider<uint64_t> lines;
 
   __device__ void operator()() const {
@@ -98,17 +98,19 @@ struct ScanColumns {
                line = i - number * scan.line_count;
     if (number >= scan.chunks) return;
     const auto head = scan.heads.find(line);
-    typename Scan<T>::Sum sum = scan.only_sums ? 0 : scan.before(line, number);
+    using Sum = typename F::Far;
+    Sum sum = scan.only_sums ? F::none() : scan.before(line, number);
     const int64_t begin = number * scan.chunk, end = std::min(begin + scan.chunk, scan.count);
     const T* from = scan.x + head[1] + begin * scan.next_x;
     T* to = scan.y + head[0] + begin * scan.next_y;
     for (int64_t left = end - begin; left > 0; left -= kEach) {
-      T values[kEach];
+      Sum values[kEach];
 #pragma unroll
-      for (int e = 0; e < kEach; ++e, from += scan.next_x) values[e] = e < left ? *from : T(0);
+      for (int e = 0; e < kEach; ++e, from += scan.next_x)
+        values[e] = e < left ? static_cast<Sum>(*from) : F::none();
 #pragma unroll
       for (int e = 0; e < kEach; ++e, to += scan.next_y) {
-        sum += static_cast<typename Scan<T>::Sum>(values[e]);
+        sum = F::join(sum, values[e]);
         if (e < left && !scan.only_sums) *to = static_cast<T>(sum);
       }
     }
@@ -116,41 +118,38 @@ struct ScanColumns {
   }
 };
 
-template <class T>
-void run(const Scan<T>& scan, bool columns) {
+template <class F, class T>
+void run(const Scan<F, T>& scan, bool columns) {
   const int64_t units = scan.line_count * scan.chunks;
   if (columns) {
-    launch("cumsum", blocks_for(units, ScanColumns<T>::kThreads),
-           ScanColumns<T>{scan, Divider<uint64_t>(scan.line_count)});
-  } else if (scan.chunk == ScanRows<T, 1>::kChunk) {
-    launch("cumsum", blocks_for(units, ScanRows<T, 1>::kThreads / kWarp), ScanRows<T, 1>{scan});
+    launch("cumsum", blocks_for(units, ScanColumns<F, T>::kThreads),
+           ScanColumns<F, T>{scan, Divider<uint64_t>(scan.line_count)});
+  } else if (scan.chunk == ScanRows<F, T, 1>::kChunk) {
+    launch("cumsum", blocks_for(units, ScanRows<F, T, 1>::kThreads / kWarp), ScanRows<F, T, 1>{scan});
   } else {
-    launch("cumsum", units, ScanRows<T, 8>{scan});
+    launch("cumsum", units, ScanRows<F, T, 8>{scan});
   }
 }
 
 // How many elements a chunk has.
-template <class T>
+template <class F, class T>
 int64_t chunk_size(int64_t lines, int64_t count, bool columns) {
   if (!columns)
-    return count <= ScanRows<T, 1>::kChunk ? ScanRows<T, 1>::kChunk : ScanRows<T, 8>::kChunk;
+    return count <= ScanRows<F, T, 1>::kChunk ? ScanRows<F, T, 1>::kChunk : ScanRows<F, T, 8>::kChunk;
   const int64_t threads = multiprocessors() * int64_t{1024};
   return std::clamp(lines * count / threads, std::min<int64_t>(count, 64), count);
 }
 
-}  // namespace
-
-void cumsum(Array& y, const Array& x, int64_t dim) {
-  if (x.numel() == 0) return;
+template <class F, class T>
+void scan_by(Array& y, const Array& x, int64_t dim, bool product) {
+  using Sum = typename F::Far;
   const Array to = first_of_lines(y, dim), from = first_of_lines(x, dim);
   const StridedLoop<2> loop(to.shape(), {&to, &from});
   const int64_t lines = to.numel(), count = x.shape()[dim], next = x.strides()[dim];
   const bool columns = lines > 1 && loop.inner_stride(1) < next;
-  for_any(x.dtype(), [&]<class T>(T) {
-    using Sum = typename Scan<T>::Sum;
-    const int64_t chunk = chunk_size<T>(lines, count, columns),
-                  chunks = blocks_for(count, 1, chunk);
-    Scan<T> scan{y.mutable_data<T>(),
+  const int64_t chunk = chunk_size<F, T>(lines, count, columns),
+                chunks = blocks_for(count, 1, chunk);
+  Scan<F, T> all{y.mutable_data<T>(),
                  x.data<T>(),
                  {loop.sizes, loop.strides},
                  y.strides()[dim],
@@ -161,15 +160,23 @@ void cumsum(Array& y, const Array& x, int64_t dim) {
                  chunks,
                  nullptr,
                  true};
-    Array sums;
-    if (chunks > 1) {
-      sums = Array::empty(Shape{lines, chunks}, dtype_of<Sum>(), x.device());
-      scan.sums = sums.template mutable_data<Sum>();
-      run(scan, columns);
-      cumsum(sums, sums, 1);
-    }
-    scan.only_sums = false;
-    run(scan, columns);
+  Array sums;
+  if (chunks > 1) {
+    sums = Array::empty(Shape{lines, chunks}, dtype_of<Sum>(), x.device());
+    all.sums = sums.template mutable_data<Sum>();
+    run(all, columns);
+    scan(sums, sums, 1, product);
+  }
+  all.only_sums = false;
+  run(all, columns);
+}
+
+}  // namespace
+
+void scan(Array& y, const Array& x, int64_t dim, bool product) {
+  if (x.numel() == 0) return;
+  for_any(x.dtype(), [&]<class T>(T) {
+    product ? scan_by<Prod<T>, T>(y, x, dim, true) : scan_by<Sum<T>, T>(y, x, dim, false);
   });
 }
 

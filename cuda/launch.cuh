@@ -191,15 +191,19 @@ __device__ inline T warp_max(T value) {
   return warp_reduce<Larger>(value);
 }
 
-/// The sum of the values of this lane and all below.
-template <class T>
-__device__ inline T warp_running_sum(T value) {
+/// The values of this lane and all below, joined by Op.
+template <class Op, class T>
+__device__ inline T warp_running(T value) {
 #pragma unroll
   for (int delta = 1; delta < kWarp; delta *= 2) {
     const T below = warp_up(value, delta);
-    if (lane_id() >= delta) value += below;
+    if (lane_id() >= delta) value = Op::join(value, below);
   }
   return value;
+}
+template <class T>
+__device__ inline T warp_running_sum(T value) {
+  return warp_running<Plus>(value);
 }
 
 // ---- operations of a block

@@ -321,6 +321,8 @@ TEST_F(CudaKernels, RunningSumsOfLongLines) {
               cumsum(columns, 0),
               cumsum(columns, 1),
               cumsum(in[0].narrow(1, 3, 300), 1),
+              cumprod(in[0], 1),
+              cumprod(columns, 1),
               cumsum(in[0].narrow(1, 3, 200), 1),
               cumsum(columns.view({-1}), 0)};
     });

@@ -8,7 +8,8 @@ namespace ink {
 // clang-format off
 
 // ---- ops/cumsum.cpp, sort.cpp: along `dim`
-KERNEL_STRIDED(cumsum, Array& y, const Array& x, int64_t dim)
+// Running sums or products.
+KERNEL_STRIDED(scan, Array& y, const Array& x, int64_t dim, bool product)
 // values and indices may be shorter than x along `dim`: they get the first ones in order.
 KERNEL_STRIDED(sort, Array& values, Array& indices, const Array& x, int64_t dim, bool descending)
 

@@ -27,47 +27,62 @@ uint64_t ordered(double v) {
 uint64_t ordered(int64_t v) { return static_cast<uint64_t>(v) ^ 1ull << 63; }
 uint32_t ordered(bool v) { return v; }
 
-template <class Key>
+// An element's key and place in its line. Equal keys stay in their order.
+template <class K>
 struct Keyed {
-  Key key;
-  int64_t index;
-  bool operator<(const Keyed& other) const {  // equal keys stay in their order
-    return key != other.key ? key < other.key : index < other.index;
+  using Key = K;
+  Key first;
+  int64_t second;
+  Keyed(Key key, int64_t index) : first(key), second(index) {}
+  Key key() const { return first; }
+  int64_t index() const { return second; }
+  bool operator<(const Keyed& other) const {
+    return first != other.first ? first < other.first : second < other.second;
   }
+};
+// The same in one number, for keys of 32 bits and lines of fewer than 2^32 elements.
+struct Packed {
+  using Key = uint32_t;
+  uint64_t both;
+  Packed(Key key, int64_t index)
+      : both(static_cast<uint64_t>(key) << 32 | static_cast<uint64_t>(index)) {}
+  Key key() const { return static_cast<Key>(both >> 32); }
+  int64_t index() const { return both & 0xffffffff; }
+  bool operator<(const Packed& other) const { return both < other.both; }
 };
 
 // Sorts by key, and keeps equal keys in their order: a radix sort, from the lowest byte up.
-template <class Key>
-void radix_sort(std::vector<Keyed<Key>>& items, std::vector<Keyed<Key>>& other) {
-  other.resize(items.size());
-  for (size_t byte = 0; byte < sizeof(Key); ++byte) {
-    const auto digit = [byte](Key key) { return static_cast<uint8_t>(key >> (8 * byte)); };
+template <class Item>
+void radix_sort(std::vector<Item>& items, std::vector<Item>& other) {
+  other.resize(items.size(), items[0]);
+  for (size_t byte = 0; byte < sizeof(typename Item::Key); ++byte) {
+    const auto digit = [byte](Item item) { return static_cast<uint8_t>(item.key() >> (8 * byte)); };
     std::array<size_t, 257> starts{};
-    for (const auto& item : items) ++starts[digit(item.key) + 1u];
-    if (starts[digit(items[0].key) + 1u] == items.size()) continue;  // equal in all keys
+    for (const Item& item : items) ++starts[digit(item) + 1u];
+    if (starts[digit(items[0]) + 1u] == items.size()) continue;  // equal in all keys
     std::partial_sum(starts.begin(), starts.end(), starts.begin());
-    for (const auto& item : items) other[starts[digit(item.key)]++] = item;
+    for (const Item& item : items) other[starts[digit(item)]++] = item;
     items.swap(other);
   }
 }
 
 // The first items in order of n, of which few are kept: a heap whose front is the last one to keep.
-template <class Key>
-void keep_first(std::vector<Keyed<Key>>& heap, int64_t kept, int64_t n, const Key* key) {
+template <class Item, class Key>
+void keep_first(std::vector<Item>& heap, int64_t kept, int64_t n, const Key* key) {
   constexpr int64_t kRun = 32;
   heap.clear();
-  for (int64_t i = 0; i < kept; ++i) heap.push_back({key[i], i});
+  for (int64_t i = 0; i < kept; ++i) heap.emplace_back(key[i], i);
   std::make_heap(heap.begin(), heap.end());
   for (int64_t begin = kept; begin < n; begin += kRun) {
     const int64_t end = std::min(n, begin + kRun);
-    const Key bound = heap.front().key;
+    const Key bound = heap.front().key();
     int better = 0;  // nearly always none of a run is
 #pragma omp simd reduction(| : better)
     for (int64_t i = begin; i < end; ++i) better |= key[i] < bound;
     for (int64_t i = better ? begin : end; i < end; ++i) {
-      if (key[i] >= heap.front().key) continue;
+      if (key[i] >= heap.front().key()) continue;
       std::pop_heap(heap.begin(), heap.end());
-      heap.back() = {key[i], i};
+      heap.back() = Item(key[i], i);
       std::push_heap(heap.begin(), heap.end());
     }
   }
@@ -76,55 +91,65 @@ void keep_first(std::vector<Keyed<Key>>& heap, int64_t kept, int64_t n, const Ke
 constexpr int64_t kRadixSize = 64;  // below it, a radix sort is slower than comparing
 constexpr int64_t kFew = 32;        // up to this part of a line a heap is faster than selecting
 
-}  // namespace
-
-void sort(Array& values, Array& indices, const Array& x, int64_t dim, bool descending) {
-  if (x.numel() == 0) return;
+template <class T, class Item>
+void sort_by(Array& values, Array& indices, const Array& x, int64_t dim, bool descending) {
+  using Key = typename Item::Key;
   const Array values0 = first_of_lines(values, dim), indices0 = first_of_lines(indices, dim),
               x0 = first_of_lines(x, dim);
   const StridedLoop<3> loop(x0.shape(), {&values0, &indices0, &x0});
   const int64_t count = x.shape()[dim], kept = values.shape()[dim];
   const int64_t step = x.strides()[dim], out_step = values.strides()[dim];
+  const T* in = x.data<T>();
+  T* out = values.mutable_data<T>();
+  int64_t* places = indices.mutable_data<int64_t>();
+  const auto lines = [&](auto offset, int64_t n) {
+    std::vector<Key> keys(static_cast<size_t>(count));
+    std::vector<Item> items, other;
+    for (int64_t line = 0; line < n; ++line) {
+      const T* from = in + offset[2] + line * loop.inner_stride(2);
+      Key* key = keys.data();
+      for (int64_t i = 0; i < count; ++i) {
+        const Key rising = ordered(static_cast<compute_t<T>>(from[i * step]));
+        key[i] = descending ? static_cast<Key>(~rising) : rising;
+      }
+      if (kept > 0 && kept <= count / kFew) {
+        keep_first(items, kept, count, key);
+      } else {
+        items.clear();
+        for (int64_t i = 0; i < count; ++i) items.emplace_back(key[i], i);
+      }
+      if (kept < std::ssize(items)) {
+        std::nth_element(items.begin(), items.begin() + kept, items.end());
+        items.erase(items.begin() + kept, items.end());
+      }
+      if (kept == count && count >= kRadixSize) {
+        radix_sort(items, other);
+      } else {
+        std::sort(items.begin(), items.end());
+      }
+      T* value = out + offset[0] + line * loop.inner_stride(0);
+      int64_t* place = places + offset[1] + line * loop.inner_stride(1);
+      for (int64_t i = 0; i < kept; ++i) {
+        place[i * out_step] = items[static_cast<size_t>(i)].index();
+        value[i * out_step] = from[place[i * out_step] * step];
+      }
+    }
+  };
+  const int64_t work = kept <= count / kFew ? 1 : 8;  // an element, beside adding one
+  loop.for_each_row(lines, kGrain / work / count);
+}
+
+}  // namespace
+
+void sort(Array& values, Array& indices, const Array& x, int64_t dim, bool descending) {
+  if (x.numel() == 0) return;
   for_any(x.dtype(), [&]<class T>(T) {
     using Key = decltype(ordered(compute_t<T>()));
-    const T* in = x.data<T>();
-    T* out = values.mutable_data<T>();
-    int64_t* places = indices.mutable_data<int64_t>();
-    const auto lines = [&](auto offset, int64_t n) {
-      std::vector<Key> keys(static_cast<size_t>(count));
-      std::vector<Keyed<Key>> items, other;
-      for (int64_t line = 0; line < n; ++line) {
-        const T* from = in + offset[2] + line * loop.inner_stride(2);
-        Key* key = keys.data();
-        for (int64_t i = 0; i < count; ++i) {
-          const Key rising = ordered(static_cast<compute_t<T>>(from[i * step]));
-          key[i] = descending ? static_cast<Key>(~rising) : rising;
-        }
-        if (kept > 0 && kept <= count / kFew) {
-          keep_first(items, kept, count, key);
-        } else {
-          items.clear();
-          for (int64_t i = 0; i < count; ++i) items.push_back({key[i], i});
-        }
-        if (kept < std::ssize(items)) {
-          std::nth_element(items.begin(), items.begin() + kept, items.end());
-          items.resize(static_cast<size_t>(kept));
-        }
-        if (kept == count && count >= kRadixSize) {
-          radix_sort(items, other);
-        } else {
-          std::sort(items.begin(), items.end());
-        }
-        T* value = out + offset[0] + line * loop.inner_stride(0);
-        int64_t* place = places + offset[1] + line * loop.inner_stride(1);
-        for (int64_t i = 0; i < kept; ++i) {
-          place[i * out_step] = items[static_cast<size_t>(i)].index;
-          value[i * out_step] = from[place[i * out_step] * step];
-        }
-      }
-    };
-    const int64_t work = kept <= count / kFew ? 1 : 8;  // an element, beside adding one
-    loop.for_each_row(lines, kGrain / work / count);
+    if constexpr (sizeof(Key) == 4) {
+      if (x.shape()[dim] >> 32 == 0)
+        return sort_by<T, Packed>(values, indices, x, dim, descending);
+    }
+    sort_by<T, Keyed<Key>>(values, indices, x, dim, descending);
   });
 }
 

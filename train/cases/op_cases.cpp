@@ -280,6 +280,8 @@ std::vector<OpCase> make_cases() {
       // ---- scan
       {"cumsum", one(normal), [](I x) -> Outputs {
          return {cumsum(x[0], 0), cumsum(x[0], -1), cumsum(x[0], x[0].dim() / 2)}; }},
+      {"cumprod", {{{{2, 3, 4}}}, {{{2, 0, 3}}}, {{{3000, 40}}}}, [](I x) -> Outputs {
+         return {cumprod(x[0], 0), cumprod(x[0] * (x[0] > 0), -1)}; }},
       {"sort", one(spread), [](I x) -> Outputs {
          const auto [a, b] = sort(x[0]);
          const auto [c, d] = sort(x[0], 0, true);
