@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -53,8 +54,8 @@ Tensor laid_out(const Tensor& x, int way) {
 
 TEST(Gemm, AgreesWithItsDefinitionInEveryLayoutAndDtype) {
   manual_seed(1);
-  const int64_t shapes[][3] = {{1, 1, 1}, {1, 7, 5}, {6, 1, 5},
-                               {5, 4, 1}, {3, 4, 5}, {67, 35, 130}};
+  const int64_t shapes[][3] = {{1, 1, 1}, {1, 7, 5},   {6, 1, 5},    {5, 4, 1},
+                               {3, 4, 5}, {9, 80, 41}, {32, 16, 18}, {67, 35, 130}};
   for (const auto& [m, n, k] : shapes) {
     for (const DType dtype : {f32, f64, bf16, i64}) {
       for (int way = 0; way < 64; ++way) {
@@ -86,6 +87,26 @@ TEST(Gemm, TilesOfOneProductAndProductsOfABatchAreSharedByThreads) {
 }
 
 // A matrix times a vector, by rows and by columns, in several parts and with odd ends.
+// More of the inner dimension than is summed at once, columns for several threads, and a bias.
+TEST(Gemm, FewRows) {
+  manual_seed(3);
+  for (const auto& [m, n, k] : std::vector<std::array<int64_t, 3>>{{2, 16, 1030}, {30, 336, 513}}) {
+    for (const DType dtype : {f32, f64}) {
+      const Tensor a = small_integers({3, m, k}, dtype), b = small_integers({3, k, n}, dtype),
+                   c = small_integers({3, m, n}, dtype), bias = small_integers({2 * n}, dtype);
+      const auto expected = by_definition(c, a, b, true);
+      Tensor sum = c.clone();
+      kernel::gemm(sum, a, b, true);
+      expect_near(sum, expected, 0);
+      for (const Tensor& row : {bias.narrow(0, 0, n), slice(bias, 0, 0, 2 * n, 2), c[0][0]}) {
+        Tensor start = row.expand({3, m, n}).contiguous(), y = full({3, m, n}, NAN, {dtype});
+        kernel::gemm_bias(y, a, b, row);
+        expect_near(y, by_definition(start, a, b, true), 0);
+      }
+    }
+  }
+}
+
 TEST(Gemm, Vectors) {
   manual_seed(3);
   const int64_t sizes[][2] = {{1, 20001}, {3, 9001}, {4, 64}, {7, 515}, {35, 1027}, {4099, 5}};

@@ -1,6 +1,6 @@
-// Matrix products: by a unit of the processor (gemm/units.h), or with a vector by gemv. Threads
-// share the tiles of the result, and each tile is one serial call, so that the bits depend on the
-// number of threads alone.
+// Matrix products: by a unit of the processor (gemm/units.h), or, with a vector or few rows, without
+// one. Threads share the tiles of the result, and each tile is one serial call, so that the bits
+// depend on the number of threads alone.
 #include "autograd/gemm/gemm.h"
 
 #include <algorithm>
@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "autograd/base/parallel.h"
+#include "autograd/gemm/few_rows.h"
 #include "autograd/gemm/gemv.h"
 #include "autograd/gemm/small_product.h"
 #include "autograd/gemm/units.h"
@@ -88,9 +89,6 @@ struct Grid {
 int64_t work_of(int64_t m, int64_t n, int64_t k) {
   return std::max<int64_t>(m * n * k, 8 * (m * k + k * n + m * n));
 }
-
-// The least work for which waking a thread pays: about 20 us.
-constexpr int64_t kWorthAThread = 1 << 20;
 
 // The tiles of each matrix: as many as give `threads` equal shares, in the shape in which a tile
 // reads the least of a and b. Products that are too small to be shared stay whole.
@@ -240,6 +238,7 @@ void float_products(Array& c, const Array& a, const Array& b, bool accumulate, c
     Array turned = c.transposed();
     return float_products(turned, b.transposed(), a.transposed(), accumulate, bias);
   }
+  if (few_rows_product(c, a, b, accumulate, bias)) return;
   const GemmUnit& unit = unit_for(dtype, m, n, k);
   const DType sums = dtype == f64 ? f64 : f32;
   if (!fits(unit, c, dtype, k, accumulate)) {

@@ -21,7 +21,7 @@ inline constexpr int kVectorBytes = 16, kBlockVectors = 4;  // 32 registers
 #else
 inline constexpr int kVectorBytes = 16, kBlockVectors = 2;  // 16 registers
 #endif
-inline constexpr int kBlockRows = 6;
+inline constexpr int kBlockRows = 6, kNarrowRows = 8;  // narrow: of up to half the vectors
 
 /// Elements of T in a vector register.
 template <class T>
@@ -86,13 +86,21 @@ void product_block(int64_t inner, Strided<const T> a, const T* b, int64_t ldb, T
 template <class T>
 using ProductBlock = void (*)(int64_t, Strided<const T>, const T*, int64_t, T*, int64_t, bool);
 
+/// The rows of a block of so many vectors.
+constexpr int block_rows(int64_t vectors) {
+  return 2 * vectors <= kBlockVectors ? kNarrowRows : kBlockRows;
+}
 /// product_block<T, r + 1, v + 1> for all block sizes, at r * kBlockVectors + v.
 template <class T>
 inline constexpr auto kProductBlocks = []<size_t... I>(std::index_sequence<I...>) {
+  const auto block = []<int r, int v>() -> ProductBlock<T> {
+    if constexpr (r <= block_rows(v)) return &product_block<T, r, v>;
+    return nullptr;
+  };
   return std::array<ProductBlock<T>, sizeof...(I)>{
-      &product_block<T, I / kBlockVectors + 1, I % kBlockVectors + 1>...};
+      block.template operator()<I / kBlockVectors + 1, I % kBlockVectors + 1>()...};
 }
-(std::make_index_sequence<kBlockRows * kBlockVectors>{});
+(std::make_index_sequence<kNarrowRows * kBlockVectors>{});
 
 /// Exchanges the elements (i, j + S) and (i + S, j) of a square block, for i and j without bit S.
 /// J: 0 ... kLanes<T> - 1.
@@ -127,8 +135,9 @@ void small_product(int64_t rows, int64_t inner, int64_t width, Strided<const T> 
                    int64_t ldb, T* c, int64_t ldc, bool accumulate) {
   for (int64_t j = 0; j < width; j += kBlockVectors * kLanes<T>) {
     const int64_t vectors = std::min<int64_t>(kBlockVectors, (width - j) / kLanes<T>);
-    for (int64_t i = 0; i < rows; i += kBlockRows) {
-      const int64_t height = std::min<int64_t>(kBlockRows, rows - i);
+    const int64_t most = detail::block_rows(vectors);
+    for (int64_t i = 0; i < rows; i += most) {
+      const int64_t height = std::min(most, rows - i);
       const auto at = static_cast<size_t>((height - 1) * kBlockVectors + vectors - 1);
       detail::kProductBlocks<T>[at](inner, a.from(i, 0), b + j, ldb, c + i * ldc + j, ldc,
                                     accumulate);
