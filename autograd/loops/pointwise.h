@@ -312,10 +312,10 @@ struct minimum : OnNumbers {
   template <class T> INK_DEVICE static T f(T a, T b) { return a != a || a < b ? a : b; }
 };
 
-struct clamp : OnNumbers {
+struct clamp : OnNumbers {  // bounds that are numbers
   template <class T> INK_DEVICE static T f(T x, T low, T high) {
-    const T y = ((x >= low) | (x != x)) ? x : low;
-    return ((y <= high) | (x != x)) ? y : high;
+    const T y = x < low ? low : x;
+    return y > high ? high : y;
   }
 };
 

@@ -143,12 +143,13 @@ Tensor clamp(const Tensor& input, std::optional<Scalar> min, std::optional<Scala
   for (const auto& bound : {min, max})
     if (bound) check_in_range("clamp", *bound, x.dtype());
   Tensor y = empty_result(x.shape(), x.options(), {&x});
-  if (min && max) {
-    const bool nan = min->value != min->value;  // which the formula drops
-    kernel::clamp(y, x, min->value, (nan ? min : max)->value);
-  } else {
-    kernel::binary_number(y, x, (min ? min : max)->value,
-                          min ? BinaryOp::maximum : BinaryOp::minimum);
+  const auto is_nan = [](const std::optional<Scalar>& n) { return n && n->value != n->value; };
+  if (min && max && !is_nan(min) && !is_nan(max)) {
+    kernel::clamp(y, x, min->value, max->value);
+  } else {  // one bound, or one that makes all NaN
+    const bool low = min && !is_nan(max);
+    kernel::binary_number(y, x, (low ? min : max)->value,
+                          low ? BinaryOp::maximum : BinaryOp::minimum);
   }
   const auto vjp = [=, x = Saved::input(x)](const Tensor& dy) -> Grads {
     Tensor dx = dy;
