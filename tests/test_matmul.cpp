@@ -90,7 +90,8 @@ TEST(Gemm, TilesOfOneProductAndProductsOfABatchAreSharedByThreads) {
 // More of the inner dimension than is summed at once, columns for several threads, and a bias.
 TEST(Gemm, FewRows) {
   manual_seed(3);
-  for (const auto& [m, n, k] : std::vector<std::array<int64_t, 3>>{{2, 16, 1030}, {30, 336, 513}}) {
+  for (const auto& [m, n, k] : std::vector<std::array<int64_t, 3>>{
+           {2, 16, 1030}, {30, 336, 513}, {3, 5, 700}, {32, 81, 1025}}) {
     for (const DType dtype : {f32, f64}) {
       const Tensor a = small_integers({3, m, k}, dtype), b = small_integers({3, k, n}, dtype),
                    c = small_integers({3, m, n}, dtype), bias = small_integers({2 * n}, dtype);

@@ -298,6 +298,9 @@ TEST(Reduce, ProdOfZerosAsInPyTorch) {
       tensor({{1.0, 2.0, 3.0}, {0.0, 2.0, 3.0}, {0.0, 0.0, 3.0}, {nan, 0.0, 1.0}, {inf, 2.0, 0.0}});
   expect_run(run([](auto& a) { return prod(a, {1}); }, x.clone()), {6, 0, 0, nan, nan},
              {6, 3, 2, 6, 0, 0, 0, 0, 0, 0, nan, nan, 0, nan, inf});
+  const Tensor large = tensor({{0x1p66, 0x1p66, 0x1p-66}, {0x1p-99, 0x1p-99, 1.0}}, f32);
+  expect_run(run([](auto& a) { return prod(a, {1}); }, large.clone()), {0x1p66, 0},
+             {1, 1, inf, 0x1p-99, 0x1p-99, 0});
   const Tensor two = tensor({{1.0, 2.0, 3.0}, {0.0, 2.0, 3.0}});
   expect_run(run([](auto& a) { return prod(a); }, two.clone()), {0}, {0, 0, 0, 36, 0, 0});
   // The second derivative too: d2/dx0 dx1 of x0 x1 x2 at (0, 2, 3) is 3.

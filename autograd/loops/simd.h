@@ -84,12 +84,12 @@ INK_DEVICE inline T scaled(T y, Bits<T> n) {
 
 // ---- exp, expm1, tanh
 
-/// (e^r - 1 - r) / r^2 for |r| <= ln 2 / 2: the Taylor series (its next term adds 6e-9 to e^r).
+/// (e^r - 1 - r) / r^2 for |r| <= ln 2 / 2: fits. e^r has a relative error of 3e-9 for floats, and
+/// e^r - 1 one of 3e-17 for doubles.
 INK_DEVICE inline float exp_tail(float r) {
-  return polynomial(r, r * r, 1.98412698e-4f, 1.38888889e-3f, 8.33333333e-3f, 4.16666667e-2f,
-                    1.66666667e-1f, 0.5f);
+  return polynomial(r, r * r, 1.38139834e-3f, 8.36873334e-3f, 4.16683991e-2f, 0.1666652062f,
+                    0.4999999342f);
 }
-/// A fit; e^r - 1 has a relative error of 3e-17.
 INK_DEVICE inline double exp_tail(double r) {
   return polynomial(r, r * r, 2.51106774872983263e-8, 2.76206290067223967e-7,
                     2.75572406767753546e-6, 2.48015204682076178e-5, 1.98412698879040242e-4,

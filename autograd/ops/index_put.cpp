@@ -118,8 +118,8 @@ struct Chosen {
 
 // The row numbers that ids name, if dimensions of these sizes are seen as one.
 Tensor rows_of(const std::vector<Tensor>& ids, const Shape& sizes) {
-  Tensor row = zeros({}, {i64, ids[0].device()});
-  for (int64_t d = 0; d < sizes.size(); ++d) row = row * sizes[d] + ids[static_cast<size_t>(d)];
+  Tensor row = ids[0];
+  for (int64_t d = 1; d < sizes.size(); ++d) row = row * sizes[d] + ids[static_cast<size_t>(d)];
   return row;
 }
 

@@ -25,12 +25,17 @@ Tensor product_of_others(const Tensor& x) {
 
 }  // namespace
 
-// y = product of x over dims.   dx = dy times the product of the other elements
+// y = product of x over dims.   dx = dy times the product of the others: dy y / x unless y is 0 or
+// not finite. (A GPU's y is not looked at, because the host would have to wait for the answer.)
 Tensor prod(const Tensor& x, const Shape& dims, bool keepdim) {
   const ReducedShape shape("prod", x, dims);
   Tensor y = empty(shape.kept, {x.is_floating() ? x.dtype() : i64, x.device()});
   kernel::reduce(y, x, ReduceOp::prod);
-  const auto vjp = [shape, x = Saved::input(x)](const Tensor& dy) -> Grads {
+  const Tensor result = shape.finish(y, keepdim);
+  const auto vjp = [shape, x = Saved::input(x),
+                    y = Saved::output(result)](const Tensor& dy) -> Grads {
+    const bool divides = dy.device().is_cpu() && all(isfinite(*y) & (*y != 0)).item<bool>();
+    if (divides) return {shape.keep(dy * *y) / *x};
     Shape sizes, back = shape.from;
     const Shape order = shape.reduced_last();
     for (int64_t i = 0; i < order.size(); ++i) {
@@ -40,8 +45,7 @@ Tensor prod(const Tensor& x, const Shape& dims, bool keepdim) {
     const Tensor rows = reshape(permute(*x, order), {shape.kept.numel(), shape.count});
     return {shape.keep(dy) * permute(reshape(product_of_others(rows), sizes), back)};
   };
-  return shown_as(dims.empty() ? "prod" : "prod.1",
-                  record("prod", {x}, shape.finish(y, keepdim), vjp));
+  return shown_as(dims.empty() ? "prod" : "prod.1", record("prod", {x}, result, vjp));
 }
 
 }  // namespace ink
