@@ -107,7 +107,7 @@ void copy_transposed(Bits* y, const Bits* x, StridedLoop<2> loop, int64_t dim) {
 }
 
 // Of one dtype. Short rows are copied column by column, some hundred rows at a time. Long ones that
-// are contiguous, or reversed (flip), have faster loops than others.
+// are contiguous, of one value, or reversed (flip), have faster loops than others.
 template <class T>
 void copy_rows(T* y, const T* x, StridedLoop<2> loop) {
   constexpr int64_t kShortRow = 9, kRows = 256;
@@ -130,6 +130,8 @@ void copy_rows(T* y, const T* x, StridedLoop<2> loop) {
     const T* from = x + offset[1];
     if (sy == 1 && sx == 1) {
       std::memcpy(static_cast<void*>(to), from, static_cast<size_t>(n) * sizeof(T));
+    } else if (sy == 1 && sx == 0) {
+      std::fill_n(to, n, *from);
     } else if (sy == 1 && sx == -1) {
 #pragma omp simd
       for (int64_t i = 0; i < n; ++i) to[i] = from[-i];
