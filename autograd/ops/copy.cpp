@@ -114,6 +114,18 @@ void copy_rows(T* y, const T* x, StridedLoop<2> loop) {
   std::array<int64_t, 2> next_column{};
   const int64_t width = loop.take_short_rows(kShortRow, next_column);
   const int64_t sy = loop.inner_stride(0), sx = loop.inner_stride(1);
+  const auto rows_of = [=]<int64_t size>() {  // elements next to each other
+    loop.for_each_row(
+        [=](auto offset, int64_t n) {
+          for (int64_t i = 0; i < n; ++i)
+            std::memcpy(y + offset[0] + i * sy, x + offset[1] + i * sx, size * sizeof(T));
+        },
+        kGrain / size);
+  };
+  if (next_column == std::array<int64_t, 2>{1, 1}) {
+    if (width == 4) return rows_of.template operator()<4>();
+    if (width == 8) return rows_of.template operator()<8>();
+  }
   const auto columns = [=](auto offset, int64_t n) {
     for (int64_t begin = 0; begin < n; begin += kRows) {
       const int64_t end = std::min(n, begin + kRows);
