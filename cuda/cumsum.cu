@@ -125,7 +125,8 @@ void run(const Scan<F, T>& scan, bool columns) {
     launch("cumsum", blocks_for(units, ScanColumns<F, T>::kThreads),
            ScanColumns<F, T>{scan, Divider<uint64_t>(scan.line_count)});
   } else if (scan.chunk == ScanRows<F, T, 1>::kChunk) {
-    launch("cumsum", blocks_for(units, ScanRows<F, T, 1>::kThreads / kWarp), ScanRows<F, T, 1>{scan});
+    launch("cumsum", blocks_for(units, ScanRows<F, T, 1>::kThreads / kWarp),
+           ScanRows<F, T, 1>{scan});
   } else {
     launch("cumsum", units, ScanRows<F, T, 8>{scan});
   }
@@ -135,7 +136,8 @@ void run(const Scan<F, T>& scan, bool columns) {
 template <class F, class T>
 int64_t chunk_size(int64_t lines, int64_t count, bool columns) {
   if (!columns)
-    return count <= ScanRows<F, T, 1>::kChunk ? ScanRows<F, T, 1>::kChunk : ScanRows<F, T, 8>::kChunk;
+    return count <= ScanRows<F, T, 1>::kChunk ? ScanRows<F, T, 1>::kChunk
+                                              : ScanRows<F, T, 8>::kChunk;
   const int64_t threads = multiprocessors() * int64_t{1024};
   return std::clamp(lines * count / threads, std::min<int64_t>(count, 64), count);
 }

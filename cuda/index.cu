@@ -116,8 +116,8 @@ struct ScatterLines {
   }
 };
 
-// The ids are sorted, so equal ids form a run, in their order. A thread takes one, and writes if it is
-// the last of its run.
+// The ids are sorted, so equal ids form a run, in their order. A thread takes one, and writes if it
+// is the last of its run.
 template <class T>
 struct ScatterLast {
   static constexpr int kThreads = 256;

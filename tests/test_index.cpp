@@ -1,4 +1,4 @@
-// gather, scatter, scatter_add, index_select, index and one_hot: values, order of sums, error texts.
+// gather, scatter, scatter_add, index_select, index and one_hot: values, order, error texts.
 #include <gtest/gtest.h>
 #include <omp.h>
 

@@ -476,9 +476,9 @@ TEST(Pointwise, RemaindersAreExact) {
 // A result has its first input's order in memory, as in PyTorch.
 TEST(Pointwise, ResultsLieAsTheirInputsDo) {
   const Tensor x = randn({2, 3, 4}), y = x.permute({2, 0, 1}), z = randn({4, 2, 3});
-  for (const Tensor& result : {exp(y), y + z, y * 2, where(y > 0, y, z), leaky_relu(y), y < z,
-                               masked_fill(y, y < z, 0), clamp(y, -1, 1), pow(y, 3), y.clone(),
-                               y.to(f64)})
+  for (const Tensor& result :
+       {exp(y), y + z, y * 2, where(y > 0, y, z), leaky_relu(y), y < z, masked_fill(y, y < z, 0),
+        clamp(y, -1, 1), pow(y, 3), y.clone(), y.to(f64)})
     EXPECT_EQ(result.strides(), y.strides());
   EXPECT_TRUE(y.contiguous().is_contiguous());
   EXPECT_EQ(y.clone().tolist(), y.contiguous().tolist());

@@ -54,7 +54,7 @@ void map_contiguous_within(const void*, int64_t n, To* y, const From*... x) {
     }
   }
 }
-// The same for two inputs, of which one is a number. (Not for an F that then becomes no vector code.)
+// The same for two inputs, of which one is a number, unless F then becomes no vector code.
 template <class F>
 inline constexpr bool kTakesNumbers = true;
 template <class F, class To, class A, class B>

@@ -91,8 +91,8 @@ static Tensor cumprod_gradient(const Tensor& x, const Tensor& dy, int64_t d) {
   return cat({first, narrow(cumprod(x, d), d, 0, n - 1)}, d) * s;
 }
 
-// y_i = x_0 ... x_i.   dx_i = (dy_i y_i + ... + dy_(n-1) y_(n-1)) / x_i
-// A GPU's zeros are not looked for, because the host would have to wait for the answer.
+// y_i = x_0 ... x_i.   dx_i = (dy_i y_i + ... + dy_(n-1) y_(n-1)) / x_i where no x is 0
+// (A GPU's x is not looked at, because the host would have to wait for the answer.)
 Tensor cumprod(const Tensor& x, int64_t dim) {
   check_defined("cumprod", x);
   const int64_t d = wrap_dim("cumprod", dim, x.shape());
@@ -101,7 +101,8 @@ Tensor cumprod(const Tensor& x, int64_t dim) {
   Tensor y = empty_like(x);
   kernel::scan(y, x, d, true);
   const auto vjp = [d, x = Saved::input(x), y = Saved::output(y)](const Tensor& dy) -> Grads {
-    if (!dy.device().is_cpu() || any(*x == 0).item<bool>()) return {cumprod_gradient(*x, dy, d)};
+    const bool divides = dy.numel() == 0 || (dy.device().is_cpu() && all(*x != 0).item<bool>());
+    if (!divides) return {cumprod_gradient(*x, dy, d)};
     return {flip(cumsum(flip(dy * *y, {d}), d), {d}) / *x};
   };
   return record("cumprod", {x}, y, vjp);

@@ -98,7 +98,8 @@ static void scatter_by(Put put, Array& y, const Array& source, const Array& ids,
 void scatter(Array& y, const Array& source, const Array& ids, int64_t dim, bool add,
              const char* /*op*/) {
   for_any(y.dtype(), [&]<class T>(T) {
-    if (add) return scatter_by<T>([](T& sum, T x) { sum = static_cast<T>(sum + x); }, y, source, ids, dim);
+    if (add)
+      return scatter_by<T>([](T& sum, T x) { sum = static_cast<T>(sum + x); }, y, source, ids, dim);
     scatter_by<T>([](T& place, T x) { place = x; }, y, source, ids, dim);
   });
 }
@@ -195,8 +196,8 @@ static Tensor scattered(const char* op, const Tensor& x, int64_t dim, const Tens
   const Tensor from = source.detach().to(dtype);
   Tensor y = empty(x.shape(), {dtype, x.device()});
   kernel::copy(y, x);
-  kernel::scatter(y, from.array().seen_as({ids.shape(), from.strides(), from.layout().offset}),
-                  ids, dim, add, op);
+  kernel::scatter(y, from.array().seen_as({ids.shape(), from.strides(), from.layout().offset}), ids,
+                  dim, add, op);
   return y.to(x.dtype());
 }
 

@@ -69,10 +69,9 @@ Tensor l1_loss(const Tensor& left, const Tensor& right, Reduction reduction) {
 static Tensor smooth_l1(const Tensor& d, double beta) {
   Tensor y = empty_result(d.shape(), d.options(), {&d});
   kernel::binary_number(y, d, beta, BinaryOp::smooth_l1);
-  return record("smooth_l1_loss", {d}, y,
-                [d = Saved::input(d), beta](const Tensor& dy) -> Grads {
-                  return {dy * where(abs(*d) >= beta, sign(*d), *d / beta)};
-                });
+  return record("smooth_l1_loss", {d}, y, [d = Saved::input(d), beta](const Tensor& dy) -> Grads {
+    return {dy * where(abs(*d) >= beta, sign(*d), *d / beta)};
+  });
 }
 
 Tensor smooth_l1_loss(const Tensor& left, const Tensor& right, Reduction reduction, double beta) {

@@ -146,8 +146,7 @@ void sort(Array& values, Array& indices, const Array& x, int64_t dim, bool desce
   for_any(x.dtype(), [&]<class T>(T) {
     using Key = decltype(ordered(compute_t<T>()));
     if constexpr (sizeof(Key) == 4) {
-      if (x.shape()[dim] >> 32 == 0)
-        return sort_by<T, Packed>(values, indices, x, dim, descending);
+      if (x.shape()[dim] >> 32 == 0) return sort_by<T, Packed>(values, indices, x, dim, descending);
     }
     sort_by<T, Keyed<Key>>(values, indices, x, dim, descending);
   });
