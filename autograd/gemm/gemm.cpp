@@ -1,6 +1,6 @@
-// Matrix products: by a unit of the processor (gemm/units.h), or by gemv and few_rows. Threads share
-// the tiles of the result, and each tile is one serial call, so that the bits depend on the number
-// of threads alone.
+// Matrix products: by a unit of the processor (gemm/units.h), or by gemv and few_rows. Threads
+// share the tiles of the result, and each tile is one serial call, so that the bits depend on the
+// number of threads alone.
 #include "autograd/gemm/gemm.h"
 
 #include <algorithm>
