@@ -9,6 +9,9 @@
 #include "cuda/reduce.cuh"
 
 namespace ink::cuda {
+
+void scan(Array& y, const Array& x, int64_t dim, bool product);
+
 namespace {
 
 template <class F, class T>
