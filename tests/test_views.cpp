@@ -20,6 +20,22 @@ Tensor counting(const Shape& shape, DType dtype = f32) {
 Ints ints(const Tensor& x) { return x.tolist<int64_t>(); }
 bool shares(const Tensor& a, const Tensor& b) { return a.storage() == b.storage(); }
 
+TEST(Copies, RepeatIsCatAlongEachDimension) {
+  const Tensor x = randn({2, 3, 1, 2});
+  for (const Shape& times : {Shape{2, 1, 3, 2, 2}, Shape{3, 2, 2, 2}, Shape{1, 2, 2, 1, 2, 1, 2, 1},
+                             Shape{1, 1, 1, 2}, Shape{2, 1, 1, 1}, Shape{2, 2, 2, 0, 2}}) {
+    Shape shape = x.shape();
+    while (shape.size() < times.size()) shape.insert(0, 1);
+    Tensor expected = x.view(shape);
+    for (int64_t d = 0; d < times.size(); ++d) {
+      expected = times[d] == 0
+                     ? expected.narrow(d, 0, 0)
+                     : cat(std::vector<Tensor>(static_cast<size_t>(times[d]), expected), d);
+    }
+    EXPECT_TRUE(equal(x.repeat(times), expected)) << times;
+  }
+}
+
 TEST(Views, SeeTheSameMemory) {
   Tensor x = counting({2, 3});
   const Tensor views[] = {x.view({3, 2}),      x.T(),          x.transpose(0, 1),

@@ -100,16 +100,29 @@ Tensor repeat(const Tensor& x, const Shape& times) {
   INK_CHECK(times.size() >= x.dim(), "repeat: expected a count for each dimension of ", x.shape(),
             ", got ", times);
   for (int64_t n : times) INK_CHECK(n >= 0, "repeat: expected counts of 0 or more, got ", times);
-  // Dimension by dimension, the last first: (outer, 1, inner) expanded to (outer, times, inner).
+  // Three dimensions at a time, the last ones first: (outer, 1, n, 1, n, 1, n) is expanded to
+  // (outer, times, n, times, n, times, n). An n takes in the dimensions after it.
   Shape sizes = x.shape();
   while (sizes.size() < times.size()) sizes.insert(0, 1);
   Tensor y = reshape(x, sizes);
-  for (int64_t d = sizes.size() - 1; d >= 0; --d) {
-    if (times[d] == 1) continue;
-    int64_t inner = 1, outer = 1;
-    for (int64_t i = 0; i < sizes.size(); ++i) (i < d ? outer : inner) *= sizes[i];
-    sizes[d] *= times[d];
-    y = reshape(expand(reshape(y, {outer, 1, inner}), {outer, times[d], inner}), sizes);
+  for (int64_t d = sizes.size(); d > 0;) {
+    Shape from, to;
+    int64_t n = 1;
+    for (int64_t i = d; i < sizes.size(); ++i) n *= sizes[i];
+    while (d > 0 && from.size() < 6) {
+      n *= sizes[--d];
+      if (times[d] == 1) continue;
+      from.insert(0, n);
+      from.insert(0, 1);
+      to.insert(0, n);
+      to.insert(0, times[d]);
+      sizes[d] *= times[d];
+      n = 1;
+    }
+    for (int64_t i = 0; i < d; ++i) n *= sizes[i];
+    from.insert(0, n);
+    to.insert(0, n);
+    if (from.size() > 1) y = reshape(expand(reshape(y, from), to), sizes);
   }
   return shown_as("repeat", y.storage() == x.storage() ? clone(y) : y);
 }
