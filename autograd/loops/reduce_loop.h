@@ -248,8 +248,9 @@ template <class F, class At>
 [[gnu::always_inline]] inline typename F::Near extreme_of_eight(At at) {
   const auto best = tree_of_eight(at, [](auto a, auto b) { return F::of_numbers(a, b); });
   if constexpr (!F::Limits::has_quiet_NaN) return best;
-  const auto nan = [&](int64_t i) { return std::isunordered(at(i), at(i + 1)); };
-  return nan(0) | nan(2) | nan(4) | nan(6) ? F::Limits::quiet_NaN() : best;
+  const auto nan = [&](int64_t i) -> int { return std::isunordered(at(i), at(i + 1)); };
+  const int nans = nan(0) | nan(2) | nan(4) | nan(6);
+  return nans ? F::Limits::quiet_NaN() : best;
 }
 
 }  // namespace detail
