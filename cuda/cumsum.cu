@@ -125,13 +125,12 @@ template <class F, class T>
 void run(const Scan<F, T>& scan, bool columns) {
   const int64_t units = scan.line_count * scan.chunks;
   if (columns) {
-    launch("cumsum", blocks_for(units, ScanColumns<F, T>::kThreads),
+    launch("scan", blocks_for(units, ScanColumns<F, T>::kThreads),
            ScanColumns<F, T>{scan, Divider<uint64_t>(scan.line_count)});
   } else if (scan.chunk == ScanRows<F, T, 1>::kChunk) {
-    launch("cumsum", blocks_for(units, ScanRows<F, T, 1>::kThreads / kWarp),
-           ScanRows<F, T, 1>{scan});
+    launch("scan", blocks_for(units, ScanRows<F, T, 1>::kThreads / kWarp), ScanRows<F, T, 1>{scan});
   } else {
-    launch("cumsum", units, ScanRows<F, T, 8>{scan});
+    launch("scan", units, ScanRows<F, T, 8>{scan});
   }
 }
 

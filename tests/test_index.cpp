@@ -141,6 +141,16 @@ TEST(Index, ScatterDifferentiatesWhatItWrote) {
   EXPECT_EQ(ints(x.grad()), (Ints{0, 2, 3, 4, 5, 6}));
 }
 
+TEST(Index, IdsWithoutElementsMayHaveAnyShape) {
+  const Tensor x = arange(6).view({3, 2}), none = zeros({0}, i64), wide = zeros({0, 5}, i64);
+  for (const Tensor& ids : {none, wide}) {
+    EXPECT_EQ(ints(scatter_add(x, 0, ids, ids)), ints(x));
+    EXPECT_EQ(ints(scatter(x, 0, ids, ids)), ints(x));
+    EXPECT_EQ(ints(scatter(x, 1, ids, 7)), ints(x));
+    EXPECT_EQ(gather(x, 0, ids).shape(), ids.shape());
+  }
+}
+
 TEST(Index, RepeatedIdsSumTheirGradients) {
   Tensor x = arange(6).view({3, 2}).to(f32);
   x.requires_grad_();

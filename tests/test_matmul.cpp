@@ -86,7 +86,6 @@ TEST(Gemm, TilesOfOneProductAndProductsOfABatchAreSharedByThreads) {
   }
 }
 
-// A matrix times a vector, by rows and by columns, in several parts and with odd ends.
 // More of the inner dimension than is summed at once, columns for several threads, and a bias.
 TEST(Gemm, FewRows) {
   manual_seed(3);
@@ -108,6 +107,7 @@ TEST(Gemm, FewRows) {
   }
 }
 
+// A matrix times a vector, by rows and by columns, in several parts and with odd ends.
 TEST(Gemm, Vectors) {
   manual_seed(3);
   const int64_t sizes[][2] = {{1, 20001}, {3, 9001}, {4, 64}, {7, 515}, {35, 1027}, {4099, 5}};

@@ -284,7 +284,6 @@ TEST(Pointwise, DtypesMeetAsInPyTorch) {
   EXPECT_EQ((i < 0.5).dtype(), boolean);
 }
 
-// As many dimensions as a tensor can have, none of which can be joined to its neighbour.
 // A row beside one number has a loop of its own.
 TEST(Pointwise, ColumnsAreBroadcastAlongRows) {
   using Op = Tensor (*)(const Tensor&, const Tensor&);
@@ -309,6 +308,7 @@ TEST(Pointwise, ColumnsAreBroadcastAlongRows) {
   }
 }
 
+// As many dimensions as a tensor can have, none of which can be joined to its neighbour.
 TEST(Pointwise, EightDimensions) {
   const Shape shape = Shape::filled(Shape::kMaxDims, 2);
   const Tensor x = arange(256).reshape(shape), turned = x.permute({7, 6, 5, 4, 3, 2, 1, 0});

@@ -1,4 +1,4 @@
-// Products of few rows: packing the right operand, as units do, would take longer than the product.
+// Products of few rows. Units pack the right operand first, which pays only if many rows use it.
 #pragma once
 
 #include "autograd/memory/array.h"

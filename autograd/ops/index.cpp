@@ -32,7 +32,7 @@ void gather(Array& y, const Array& x, const Array& ids, int64_t dim, const char*
       if (si == 0 && sx == 1 && sy == 1) {
         std::copy_n(from + *id * step, n, to);
       } else if (si == 1 && sx == 0 && sy == 1 && step == 1) {
-#pragma GCC unroll 8
+#pragma GCC unroll 8  // no vectors: the processor would split a gathered one into single loads
         for (int64_t i = 0; i < n; ++i) to[i] = from[id[i]];
       } else {
         for (int64_t i = 0; i < n; ++i) to[i * sy] = from[i * sx + id[i * si] * step];
@@ -116,6 +116,11 @@ bool fits(const Shape& small, const Shape& large, int64_t except) {
   return true;
 }
 
+// As in PyTorch, ids without elements may have any shape.
+bool fits_nowhere(const Tensor& ids, const Tensor& x, int64_t dim) {
+  return ids.numel() == 0 && !fits(ids.shape(), x.shape(), dim);
+}
+
 // A scalar is indexed as a line of one element.
 Tensor as_line(const Tensor& x) { return x.dim() == 0 ? view(x, {1}) : x; }
 // The result in the shape of `like`.
@@ -159,7 +164,7 @@ Tensor gather(const Tensor& x, int64_t dim, const Tensor& ids) {
   if (x.dim() == 0 || (x.dim() == 1 && ids.dim() == 0))
     return as_scalar(gather(as_line(x), dim, as_line(ids)), "gather", ids);
   const int64_t d = wrap_dim("gather", dim, x.shape());
-  if (ids.numel() == 0 && !fits(ids.shape(), x.shape(), d))
+  if (fits_nowhere(ids, x, d))
     return shown_as("gather", view(narrow(reshape(x, {x.numel()}), 0, 0, 0), ids.shape()));
   check_rank("gather", ids, x);
   INK_CHECK(fits(ids.shape(), x.shape(), d), "gather: expected ids no larger than ", x.shape(),
@@ -178,9 +183,8 @@ static int64_t check_scatter(const char* op, const Tensor& x, int64_t dim, const
                              const Shape& source) {
   const int64_t d = wrap_dim(op, dim, x.shape());
   check_rank(op, ids, x);
-  INK_CHECK(ids.numel() == 0 || fits(ids.shape(), x.shape(), d), op,
-            ": expected ids no larger than ", x.shape(), " outside dimension ", d, ", got ",
-            ids.shape());
+  INK_CHECK(fits(ids.shape(), x.shape(), d), op, ": expected ids no larger than ", x.shape(),
+            " outside dimension ", d, ", got ", ids.shape());
   INK_CHECK(fits(ids.shape(), source, -1), op, ": expected a source no smaller than the ids, ",
             ids.shape(), ", got ", source);
   check_ids(op, ids, d, x.shape());
@@ -207,6 +211,8 @@ Tensor scatter_add(const Tensor& x, int64_t dim, const Tensor& ids, const Tensor
   check_defined("scatter_add", x, ids, source);
   if (x.dim() == 0 || (x.dim() == 1 && ids.dim() == 0))
     return as_scalar(scatter_add(as_line(x), dim, as_line(ids), as_line(source)), "scatter_add", x);
+  if (fits_nowhere(ids, x, wrap_dim("scatter_add", dim, x.shape())))
+    return shown_as("scatter_add", clone(x));
   const int64_t d = check_scatter("scatter_add", x, dim, ids, source.shape());
   return record("scatter_add", {x, source}, scattered("scatter_add", x, d, ids, source, true),
                 [d, ids = Saved::input(ids), from = source.shape()](const Tensor& dy,
@@ -234,6 +240,8 @@ Tensor scatter(const Tensor& x, int64_t dim, const Tensor& ids, const Tensor& so
   check_defined("scatter", x, ids, source);
   if (x.dim() == 0 || (x.dim() == 1 && ids.dim() == 0))
     return as_scalar(scatter(as_line(x), dim, as_line(ids), as_line(source)), "scatter", x);
+  if (fits_nowhere(ids, x, wrap_dim("scatter", dim, x.shape())))
+    return shown_as("scatter", clone(x));
   const int64_t d = check_scatter("scatter", x, dim, ids, source.shape());
   const auto vjp = [d, ids = Saved::input(ids), from = source.shape()](const Tensor& dy,
                                                                        VjpContext& g) -> Grads {
