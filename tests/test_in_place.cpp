@@ -206,12 +206,27 @@ TEST(InPlace, RefusesAResultThatDoesNotFit) {
 
 TEST(InPlace, RefusesAnExpandedTensor) {
   Tensor x = ones({3}).expand({2, 3});
-  EXPECT_EQ(
-      error_of([&] { x += 1; }),
-      "add_: several elements of (2, 3) lie in one place (it was expanded); clone() it first");
-  EXPECT_EQ(
-      error_of([&] { x.fill_(1); }),
-      "fill_: several elements of (2, 3) lie in one place (it was expanded); clone() it first");
+  EXPECT_EQ(error_of([&] { x += 1; }),
+            "add_: several elements of (2, 3) lie in one place (it was expanded or unfolded); "
+            "clone() it first");
+  EXPECT_EQ(error_of([&] { x.fill_(1); }),
+            "fill_: several elements of (2, 3) lie in one place (it was expanded or unfolded); "
+            "clone() it first");
+}
+
+TEST(InPlace, WindowsAreWrittenWhereTheyDoNotOverlap) {
+  Tensor x = zeros({2, 7});
+  x.unfold(1, 2, 3) += 1;  // two windows of two elements
+  EXPECT_EQ(x.tolist<int64_t>(), (std::vector<int64_t>{1, 1, 0, 1, 1, 0, 0, 1, 1, 0, 1, 1, 0, 0}));
+  for (const Tensor& overlapping : {x.unfold(1, 2, 1), x.unfold(1, 3, 2).transpose(1, 2)}) {
+    Tensor y = overlapping;
+    EXPECT_NE(error_of([&] { y += 1; }).find("lie in one place"), std::string::npos);
+  }
+  // A view that is taken before its base is written follows it. Windows add up.
+  Tensor leaf = zeros({5}).requires_grad_(), base = leaf * 1, windows = base.unfold(0, 3, 1);
+  base.mul_(2);
+  windows.sum().backward();
+  EXPECT_EQ(leaf.grad().tolist<int64_t>(), (std::vector<int64_t>{2, 4, 6, 4, 2}));
 }
 
 }  // namespace

@@ -247,7 +247,7 @@ TEST(OneTensor, RefusesWritesIntoViewsOfWhatIsExpanded) {
   const Tensor w = leaf({3}, 2);
   EXPECT_EQ(error_of([&] { row *= w; }),
             "mul_: a view, (3,), of (2, 3), of which several elements lie in one place (it was "
-            "expanded); clone() that first");
+            "expanded or unfolded); clone() that first");
   row *= 2;  // without a graph it is plain memory
   EXPECT_EQ(wide.tolist(), V(6, 2));
   Tensor x = w * 1, same = x.expand({2, 3});

@@ -4,7 +4,8 @@
 #include <cmath>
 #include <vector>
 
-#include "autograd/basic_ops.h"
+#include "autograd/inspect/gradcheck.h"
+#include "autograd/more_ops.h"
 #include "error_of.h"
 #include "tests/temp_files.h"
 
@@ -82,6 +83,37 @@ TEST(Views, IndexAsBetweenPythonsBrackets) {
   EXPECT_EQ(x.index({Slice(3, 1)}).shape(), (Shape{0, 5}));
   EXPECT_EQ(x.index({Slice(-100, 100, 3)}).shape(), (Shape{2, 5}));
   EXPECT_EQ(x.index({Slice(0, 4, INT64_MAX)}).shape(), (Shape{1, 5}));
+}
+
+TEST(Views, UnfoldSeesWindows) {
+  Tensor x = counting({2, 5});
+  const Tensor windows = x.unfold(1, 3, 2);
+  EXPECT_TRUE(shares(windows, x));
+  EXPECT_EQ(windows.shape(), (Shape{2, 2, 3}));
+  EXPECT_EQ(ints(windows), (Ints{0, 1, 2, 2, 3, 4, 5, 6, 7, 7, 8, 9}));
+  EXPECT_EQ(ints(x.T().unfold(0, 2, 3)), (Ints{0, 1, 5, 6, 3, 4, 8, 9}));
+  EXPECT_EQ(ints(x.unfold(1, 1, INT64_MAX)), (Ints{0, 5}));
+  EXPECT_EQ(x.unfold(0, 0, 1).shape(), (Shape{3, 5, 0}));
+  EXPECT_EQ(tensor(7.0).unfold(0, 1, 4).shape(), (Shape{1}));
+  // Strides 2 and 2 reach over nine places, as nine elements without repeats would.
+  const Tensor nine = counting({10}).index({Slice(0, {}, 2)}).unfold(0, 3, 1);
+  EXPECT_EQ(ints(nine.clone() + nine), (Ints{0, 4, 8, 4, 8, 12, 8, 12, 16}));
+}
+
+TEST(Views, GradientOfUnfold) {
+  const Tensor x = randn({2, 3, 4}, f64).requires_grad_();
+  const auto check = [&](auto view) {
+    const auto f = [&](auto&) { return view(x).square(); };
+    EXPECT_TRUE(gradcheck(f, {x}));
+    EXPECT_TRUE(gradgradcheck(f, {x}));
+  };
+  check([](const Tensor& a) { return a.unfold(2, 3, 1); });
+  check([](const Tensor& a) { return a.unfold(0, 1, 1).unfold(2, 2, 2); });
+  check([](const Tensor& a) { return a.unfold(1, 2, 1).unfold(2, 3, 1); });
+  check([](const Tensor& a) { return a.T().unfold(0, 2, 1).transpose(0, 2); });
+  check([](const Tensor& a) {
+    return a.select(2, 1).unsqueeze(1).expand({2, 4, 3}).unfold(1, 3, 1);
+  });
 }
 
 // Slices of one tensor add their gradients into one buffer; where they overlap, too.

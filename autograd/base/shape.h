@@ -126,11 +126,17 @@ struct Layout {
 
   bool operator==(const Layout&) const = default;
   /// Do several elements share one place in memory?
-  bool repeats() const {
-    for (int64_t i = 0; i < sizes.size(); ++i) {
-      if (strides[i] == 0 && sizes[i] > 1) return sizes.numel() > 0;
+  bool repeats() const { return repeated_dim() >= 0; }
+  /// A dimension whose stride is no longer than what the dimensions of shorter strides span, so
+  /// that elements share a place (expand, unfold); -1 if there is none.
+  int64_t repeated_dim() const {
+    for (int64_t d = 0; d < sizes.size() && sizes.numel() > 0; ++d) {
+      int64_t span = 0;
+      for (int64_t i = 0; i < sizes.size(); ++i)
+        if (i != d && strides[i] <= strides[d]) span += (sizes[i] - 1) * strides[i];
+      if (sizes[d] > 1 && span >= strides[d]) return d;
     }
-    return false;
+    return -1;
   }
   bool contiguous() const {
     int64_t expected = 1;

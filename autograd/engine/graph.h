@@ -230,6 +230,8 @@ void add_gradient(Tensor& sum, Tensor g, bool kept, bool create_graph);
 Tensor first_gradient(const Tensor& output);
 /// The view of x that sees its memory through `layout` (ops/as_strided.cpp).
 Tensor as_strided(const Tensor& x, const Layout& layout);
+/// Zeros in the layout `whole`, with x added at the places of the layout `part`.
+Tensor scatter_strided(const Tensor& x, const Layout& whole, const Layout& part);
 /// Records that `value` was written to the places of x's memory that `layout` names.
 Tensor copy_slices(const Tensor& x, const Tensor& value, const Layout& layout);
 }  // namespace detail

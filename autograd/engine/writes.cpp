@@ -77,7 +77,7 @@ bool detail::check_write(const char* op, const Tensor& x, bool value_in_graph) {
   const bool recorded = in_graph || value_in_graph;
   INK_CHECK(!recorded || !owner.layout().repeats(), op, ": a view, ", x.shape(), ", of ",
             owner.shape(),
-            ", of which several elements lie in one place (it was expanded); "
+            ", of which several elements lie in one place (it was expanded or unfolded); "
             "clone() that first");
   return recorded;
 }

@@ -4,7 +4,7 @@
 //
 //   as_strided       y = a view of x as `part`
 //   gather_strided   y = the elements of x, of whole's shape, at the places of part
-//   scatter_strided  y = zeros of whole's shape, with x added at the places of part
+//   scatter_strided  y = zeros of whole's shape, with x added at the places of part (unfold's, too)
 //   copy_slices      y = x with a value at the places of part
 //
 // gather and scatter are each other's gradient.
@@ -37,29 +37,35 @@ Array places(const Array& x, const Layout& whole, Layout part) {
   return x.seen_as(part);
 }
 
-Tensor scatter_strided(const Tensor& x, const Layout& whole, const Layout& part);
-
 Tensor gather_strided(const Tensor& x, const Layout& whole, const Layout& part) {
   Tensor y = empty(part.sizes, x.options());
   kernel::copy(y, places(laid_out(x, whole), whole, part));
   return record("gather_strided", {x}, y, [whole, part](const Tensor& dy) -> Grads {
-    return {scatter_strided(dy, whole, part)};
+    return {detail::scatter_strided(dy, whole, part)};
   });
 }
 
-// Dimensions that are expanded in `part` are summed first; all other places are different.
-Tensor scatter_strided(const Tensor& x, const Layout& whole, const Layout& part) {
-  Layout once = part;
-  for (int64_t d = 0; d < x.dim(); ++d) {
-    if (part.strides[d] == 0) once.sizes[d] = std::min<int64_t>(part.sizes[d], 1);
+// y += x at the places of part. Where they repeat, the shortest dimension that takes part in it is
+// added one index at a time.
+void add_at(const Array& y, const Array& x, const Layout& whole, const Layout& part) {
+  const int64_t repeated = part.repeated_dim();
+  if (repeated < 0) {
+    Array at = places(y, whole, part);
+    return kernel::binary(at, at, x, BinaryOp::add);
   }
-  Array y = empty_laid_out(whole, x.dtype(), x.device());
-  kernel::fill(y, 0);
-  Array at = places(y, {whole.sizes, whole.strides, whole.offset}, once);
-  kernel::copy(at, sum_to(x.detach(), once.sizes));
-  return record("scatter_strided", {x}, Tensor(y), [whole, part](const Tensor& dy) -> Grads {
-    return {gather_strided(dy, whole, part)};
-  });
+  int64_t dim = repeated;
+  for (int64_t d = 0; d < part.sizes.size(); ++d) {
+    if (part.strides[d] <= part.strides[repeated] && part.sizes[d] > 1 &&
+        part.sizes[d] < part.sizes[dim])
+      dim = d;
+  }
+  Layout to = part, from = x.layout();
+  to.sizes[dim] = from.sizes[dim] = 1;
+  for (int64_t i = 0; i < part.sizes[dim]; ++i) {
+    add_at(y, x.seen_as(from), whole, to);
+    to.offset += part.strides[dim];
+    from.offset += x.strides()[dim];
+  }
 }
 
 // dy with zeros at the places of `part`. If nobody else holds dy, its own memory is written.
@@ -67,7 +73,7 @@ Tensor zeroed(const Tensor& dy, const Layout& whole, const Layout& part) {
   if (grad_enabled()) {  // the gradient will be differentiated
     const NoGrad no_grad;
     const Tensor mask =
-        scatter_strided(ones({}, dy.options()).expand(part.sizes), whole, part) != 0;
+        detail::scatter_strided(ones({}, dy.options()).expand(part.sizes), whole, part) != 0;
     const EnableGrad enable_grad;
     return masked_fill(dy, mask, 0);
   }
@@ -80,6 +86,26 @@ Tensor zeroed(const Tensor& dy, const Layout& whole, const Layout& part) {
 }
 
 }  // namespace
+
+// Dimensions that are expanded in `part` are summed first.
+Tensor detail::scatter_strided(const Tensor& x, const Layout& whole, const Layout& part) {
+  Layout once = part;
+  for (int64_t d = 0; d < x.dim(); ++d) {
+    if (part.strides[d] == 0) once.sizes[d] = std::min<int64_t>(part.sizes[d], 1);
+  }
+  Array y = empty_laid_out(whole, x.dtype(), x.device());
+  kernel::fill(y, 0);
+  const Tensor source = sum_to(x.detach(), once.sizes);
+  if (once.repeats()) {
+    add_at(y, source, whole, once);
+  } else {
+    Array at = places(y, whole, once);
+    kernel::copy(at, source);
+  }
+  return record("scatter_strided", {x}, Tensor(y), [whole, part](const Tensor& dy) -> Grads {
+    return {gather_strided(dy, whole, part)};
+  });
+}
 
 // dx = dy scattered
 Tensor detail::as_strided(const Tensor& x, const Layout& part) {

@@ -35,7 +35,7 @@ void check_fits(const char* op, const Tensor& x, const Shape& other, DType resul
   INK_CHECK(category(result) <= category(x.dtype()), op, ": the result, ", result,
             ", does not fit into the tensor, ", x.dtype());
   INK_CHECK(!x.layout().repeats(), op, ": several elements of ", x.shape(),
-            " lie in one place (it was expanded); clone() it first");
+            " lie in one place (it was expanded or unfolded); clone() it first");
 }
 
 // y seen with x's shape. y is copied first if it overlaps x in any way but element by element,

@@ -28,7 +28,7 @@ template <class Draw>
 Tensor fill_from(const char* op, Tensor x, Draw&& draw) {
   check_defined(op, x);
   INK_CHECK(!x.layout().repeats(), op, ": several elements of ", x.shape(),
-            " lie in one place (it was expanded); clone() it first");
+            " lie in one place (it was expanded or unfolded); clone() it first");
   const bool recorded = detail::check_write(op, x, false);
   Tensor to = in_memory_order(x);
   const bool direct = to.is_contiguous() && x.device().is_cpu() && x.dtype() != bf16;

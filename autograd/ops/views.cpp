@@ -238,22 +238,31 @@ Tensor diagonal(const Tensor& x, int64_t offset, int64_t dim1, int64_t dim2) {
   return record("diagonal", {x}, x.alias(layout), vjp);
 }
 
+// Windows along a dimension, as a new last one.   dx = dy, added up where windows overlap
+static Layout windows_of(Layout layout, int64_t d, int64_t windows, int64_t size, int64_t step) {
+  const int64_t stride = layout.sizes.empty() ? 1 : layout.strides[d];
+  if (!layout.sizes.empty()) {
+    layout.sizes[d] = windows;
+    layout.strides[d] = step * stride;
+  }
+  layout.sizes.push_back(size);
+  layout.strides.push_back(stride);
+  return layout;
+}
+
 Tensor unfold(const Tensor& x, int64_t dim, int64_t size, int64_t step) {
   check_defined("unfold", x);
+  check_dims("unfold", x.dim() + 1);
   const int64_t d = wrap_dim("unfold", dim, x.shape()), n = x.dim() > 0 ? x.shape()[d] : 1;
   INK_CHECK(size >= 0 && size <= n && step > 0, "unfold: expected a window of 0 to ", n,
             " elements and a positive step, got ", size, " and ", step);
-  if (x.dim() == 0) return shown_as("unfold", expand(x, {size}));
-  const int64_t windows = (n - size) / step + 1;
-  const Tensor ids = unsqueeze(arange(windows) * step, 1) + arange(size);
-  Shape shape = x.shape(), order;
-  shape[d] = windows;
-  shape.insert(d + 1, size);
-  for (int64_t i = 0; i < shape.size(); ++i)
-    if (i != d + 1) order.push_back(i);
-  order.push_back(d + 1);
-  const Tensor taken = index_select(x, d, ids.flatten().to(x.device()));
-  return shown_as("unfold", permute(view(taken, shape), order));
+  const int64_t windows = (n - size) / step + 1, apart = windows > 1 ? step : 1;
+  const Layout whole{x.shape(), contiguous_strides(x.shape())};
+  return record(
+      "unfold", {x}, x.alias(windows_of(x.layout(), d, windows, size, apart)),
+      [whole, part = windows_of(whole, d, windows, size, apart)](const Tensor& dy) -> Grads {
+        return {detail::scatter_strided(dy, whole, part)};
+      });
 }
 
 }  // namespace ink

@@ -302,6 +302,9 @@ std::vector<OpCase> make_cases() {
       {"transpose", one(normal), [](I x) -> Outputs { return {transpose(x[0], 0, -1)}; }},
       {"diagonal", {{{{2, 3, 4}}}, {{{3, 3}}}, {{{2, 0, 3}}}, {{big}}}, [](I x) -> Outputs {
          return {diagonal(x[0]), diagonal(x[0], 1, -1, -2), diagonal(x[0], -1, 0, -1)}; }},
+      {"unfold", {{{{2, 3, 4}}}, {{{}}}, {{{2, 0, 3}}}, {{big}}}, [](I x) -> Outputs {
+         return {unfold(x[0], -1, 1, 2), unfold(x[0], 0, x[0].dim() > 0 ? 2 : 0, 1),
+                 unfold(x[0], -1, x[0].dim() > 0 ? 3 : 1, 2)}; }},
       {"permute", {{{{2, 3, 4}}}, {{{2, 0, 3}}}, {{big}}},
        [](I x) -> Outputs { return {permute(x[0], {2, 0, 1}), x[0].T()}; }},
       {"squeeze", {{{{1, 3, 1}}}, {{{1, 0}}}, {{{1, 1000, 1, 101}}}},
