@@ -17,7 +17,8 @@ namespace ink {
 namespace detail {
 
 inline constexpr int64_t kChunk = 256;  // elements gathered at a time: well inside the first cache
-inline constexpr int64_t kShortRow = 64;  // calls for each shorter row would take too long
+// Shorter rows are gathered. Those of whole vectors have no remainder, which takes the longest.
+inline constexpr int64_t kShortRow = 32, kShortVectorRow = 16;
 
 // Reads an element. A bool is read as a byte, because the compiler does not vectorise loads of
 // bool.
@@ -30,52 +31,79 @@ INK_DEVICE inline bool load(const bool* x) { return *reinterpret_cast<const uint
 // The one loop of an op and a dtype; all layouts come down to it. No element depends on another,
 // even if y is one of the inputs (the same elements in the same places): `omp simd` says so.
 template <class F, class To, class... From>
-void map_contiguous(const void* function, int64_t n, To* y, const From*... x) {
-  const F f = *static_cast<const F*>(function);
+[[gnu::always_inline]] inline void map_row(const F& f, int64_t n, To* y, const From*... x) {
 #pragma omp simd
   for (int64_t i = 0; i < n; ++i) y[i] = f(load(x + i)...);
+}
+
+// Calls row(y, x...) with the beginnings of all rows.
+template <class Row, int N, class... T>
+[[gnu::always_inline]] inline void for_rows(const Row& row, const Rows<N>& rows, T*... p) {
+  const auto call = [&]<size_t... K>(std::index_sequence<K...>) {
+    for (int64_t r = 0; r < rows.count; ++r) row((p + r * rows.next[K])...);
+  };
+  call(std::index_sequence_for<T...>{});
+}
+
+template <class F, class To, class... From>
+void map_contiguous(const void* function, const Rows<1 + sizeof...(From)>& rows, To* y,
+                    const From*... x) {
+  const F f = *static_cast<const F*>(function);
+  const int64_t n = rows.size;
+  for_rows([=](To* to, const From*... from) { map_row(f, n, to, from...); }, rows, y, x...);
 }
 // The same for an f that is right where f.fits(x...). Where a chunk has other elements, Beyond
 // computes the chunk. Neither has state.
 template <class F, class Beyond, class To, class... From>
-void map_contiguous_within(const void*, int64_t n, To* y, const From*... x) {
+void map_contiguous_within(const void*, const Rows<1 + sizeof...(From)>& rows, To* y,
+                           const From*... x) {
   using C = compute_t<std::tuple_element_t<0, std::tuple<From...>>>;
   using Count = std::conditional_t<sizeof(C) == 8, int64_t, int32_t>;  // as wide as an element
   const F f;
-  const Beyond beyond;
-  for (int64_t begin = 0; begin < n; begin += kChunk) {
-    const int64_t count = std::min(kChunk, n - begin);
-    Count others = 0;
-    for (int64_t i = 0; i < count; ++i) others += f.fits(x[begin + i]...) ? 0 : 1;
-    if (others == 0) {
-      map_contiguous<F>(&f, count, y + begin, x + begin...);
-    } else {
-      map_contiguous<Beyond>(&beyond, count, y + begin, x + begin...);
+  const auto row = [&](To* to, const From*... from) {
+    for (int64_t begin = 0; begin < rows.size; begin += kChunk) {
+      const int64_t count = std::min(kChunk, rows.size - begin);
+      Count others = 0;
+      for (int64_t i = 0; i < count; ++i) others += f.fits(from[begin + i]...) ? 0 : 1;
+      if (others == 0) {
+        map_row(f, count, to + begin, from + begin...);
+      } else {
+        const Beyond beyond;
+        map_contiguous<Beyond>(&beyond, {1, count}, to + begin, from + begin...);
+      }
     }
-  }
+  };
+  for_rows(row, rows, y, x...);
 }
-// The same for two inputs, of which one is a number, unless F then becomes no vector code.
+// The same for two inputs, of which one is a number in each row, unless F then becomes no vector
+// code.
 template <class F>
 inline constexpr bool kTakesNumbers = true;
 template <class F, class To, class A, class B>
-void map_first_constant(const void* function, int64_t n, To* y, const A* a, const B* b) {
+void map_first_constant(const void* function, const Rows<3>& rows, To* y, const A* a, const B* b) {
   const F f = *static_cast<const F*>(function);
-  const A number = load(a);
-#pragma omp simd
-  for (int64_t i = 0; i < n; ++i) y[i] = f(number, load(b + i));
+  const int64_t n = rows.size;
+  const auto row = [=](To* to, const A* number, const B* x) {
+    map_row([f, first = load(number)](B v) { return f(first, v); }, n, to, x);
+  };
+  for_rows(row, rows, y, a, b);
 }
 template <class F, class To, class A, class B>
-void map_second_constant(const void* function, int64_t n, To* y, const A* a, const B* b) {
+void map_second_constant(const void* function, const Rows<3>& rows, To* y, const A* a,
+                         const B* b) {
   const F f = *static_cast<const F*>(function);
-  const B number = load(b);
-#pragma omp simd
-  for (int64_t i = 0; i < n; ++i) y[i] = f(load(a + i), number);
+  const int64_t n = rows.size;
+  const auto row = [=](To* to, const A* x, const B* number) {
+    map_row([f, second = load(number)](A v) { return f(v, second); }, n, to, x);
+  };
+  for_rows(row, rows, y, a, b);
 }
 
 // The code around the loops knows only element types. That keeps the library small and builds
 // quick.
 template <class To, class... From>
-using MapContiguous = void (*)(const void* function, int64_t n, To* y, const From*... x);
+using MapContiguous = void (*)(const void* function, const Rows<1 + sizeof...(From)>& rows, To* y,
+                               const From*... x);
 template <class To, class... From>
 struct MapLoops {
   MapContiguous<To, From...> contiguous, first_constant = nullptr, second_constant = nullptr;
@@ -131,7 +159,7 @@ void map_strided(MapContiguous<To, From...> run, const void* f, int64_t n, To* y
   for (int64_t begin = 0; begin < n; begin += chunk) {
     const int64_t count = std::min(chunk, n - begin);
     const bool direct = steps.contiguous();
-    run(f, count, direct ? y + begin : buffer, x.chunk(begin, count)...);
+    run(f, {1, count}, direct ? y + begin : buffer, x.chunk(begin, count)...);
     if (!direct) steps.for_each(begin, count, [=](int64_t i, int64_t at) { y[at] = buffer[i]; });
   }
 }
@@ -141,26 +169,30 @@ void map_rows(std::index_sequence<K...>, MapLoops<To, From...> loops, const void
               const std::array<const Array*, sizeof...(From)>& inputs) {
   StridedLoop<1 + sizeof...(From)> loop(y.shape(), {&y, inputs[K]...});
   std::array<int64_t, 1 + sizeof...(From)> inner{};
-  const int64_t width = loop.take_short_rows(kShortRow, inner);  // many are one run
+  const bool whole_vectors = loop.sizes.back() % kShortVectorRow == 0;
+  const int64_t width = loop.take_short_rows(whole_vectors ? kShortVectorRow : kShortRow, inner);
   const auto steps = [&](size_t k) { return RunSteps{width, inner[k], loop.inner_stride(k)}; };
   const std::tuple<const From*...> in{inputs[K]->template data<From>()...};
   To* out = y.mutable_data<To>();
   const auto is = [&](size_t k) { return steps(k).contiguous(); };
-  auto direct = is(0) && (... && is(K + 1)) ? loops.contiguous : nullptr;
-  if (loops.first_constant != nullptr && is(0)) {
+  auto direct = width == 1 && is(0) && (... && is(K + 1)) ? loops.contiguous : nullptr;
+  if (loops.first_constant != nullptr && width == 1 && is(0)) {
     if (steps(1).constant() && is(2)) direct = loops.first_constant;
     if (is(1) && steps(2).constant()) direct = loops.second_constant;
   }
-  const auto row = [&](const auto& offset, int64_t rows) {
-    const int64_t n = rows * width;
-    if (direct != nullptr) {
-      direct(f, n, out + offset[0], (std::get<K>(in) + offset[K + 1])...);
-    } else {
-      map_strided<To, From...>(loops.contiguous, f, n, out + offset[0], steps(0),
-                               Run<From>(std::get<K>(in) + offset[K + 1], steps(K + 1))...);
-    }
+  constexpr size_t kBytes = std::max({sizeof(To), sizeof(From)...});
+  const int64_t grain = kGrain / width / (kBytes == 8 ? 2 : 1);
+  if (direct != nullptr) {
+    const auto rows_of = [&](const auto& offset, const auto& rows) {
+      direct(f, rows, out + offset[0], (std::get<K>(in) + offset[K + 1])...);
+    };
+    return loop.for_each_rows(rows_of, grain);
+  }
+  const auto row = [&](const auto& offset, int64_t runs) {
+    map_strided<To, From...>(loops.contiguous, f, runs * width, out + offset[0], steps(0),
+                             Run<From>(std::get<K>(in) + offset[K + 1], steps(K + 1))...);
   };
-  loop.for_each_row(row, kGrain / width);
+  loop.for_each_row(row, grain);
 }
 
 template <class F, class To, class... From>

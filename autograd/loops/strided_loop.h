@@ -23,6 +23,13 @@ inline Array constant_along(const Array& x, int64_t dim, const Shape& shape) {
   return x.seen_as(layout);
 }
 
+/// `count` rows of `size` elements, `next` elements from one row to the next, for N operands.
+template <int N>
+struct Rows {
+  int64_t count, size;
+  std::array<int64_t, N> next{};
+};
+
 /// The loops over N operands of one shape, in the order in which the first one lies in memory.
 /// Neighbouring dimensions are joined where one stride serves both, for every operand.
 template <int N>
@@ -47,21 +54,40 @@ struct StridedLoop {
     }
   }
 
-  /// Calls row(offsets, count) for runs along the innermost dimension, in parallel; offsets in
-  /// elements, one per operand.
-  template <class Row>
-  void for_each_row(Row&& row, int64_t grain = kGrain) const {
-    const int64_t inner = sizes.back();
+  /// Calls f(offsets, rows) for neighbouring rows along the innermost dimension, whole or in part,
+  /// in parallel; offsets of the first element, one per operand.
+  template <class F>
+  void for_each_rows(F&& f, int64_t grain = kGrain) const {
+    const int64_t inner = sizes.back(), last = sizes.size() - 2;
     parallel_for(sizes.numel(), grain, [&](int64_t begin, int64_t end) {
       Position at(*this, begin / inner);
-      for (int64_t column = begin % inner; begin < end; column = 0, at.next()) {
-        const int64_t count = std::min(inner - column, end - begin);
+      Rows<N> rows{};
+      for (size_t k = 0; k < N && last >= 0; ++k) rows.next[k] = strides[k][last];
+      for (int64_t column = begin % inner; begin < end; column = 0) {
         std::array<int64_t, N> offsets = at.offsets;
         for (size_t k = 0; k < N; ++k) offsets[k] += column * strides[k].back();
-        row(offsets, count);
-        begin += count;
+        const bool whole = column == 0 && end - begin >= inner;
+        const int64_t left = last < 0 ? 1 : sizes[last] - at.index[last];
+        rows.count = whole ? std::min(left, (end - begin) / inner) : 1;
+        rows.size = whole ? inner : std::min(inner - column, end - begin);
+        f(offsets, rows);
+        begin += rows.count * rows.size;
+        at.next(rows.count);
       }
     });
+  }
+
+  /// Calls row(offsets, count) for each of them.
+  template <class Row>
+  void for_each_row(Row&& row, int64_t grain = kGrain) const {
+    for_each_rows(
+        [&row](std::array<int64_t, N> offsets, const Rows<N>& rows) {
+          for (int64_t i = 0; i < rows.count; ++i) {
+            row(offsets, rows.size);
+            for (size_t k = 0; k < N; ++k) offsets[k] += rows.next[k];
+          }
+        },
+        grain);
   }
 
   /// If rows are shorter than `least`, makes the next dimension the innermost, and returns how many
@@ -89,10 +115,11 @@ struct StridedLoop {
         for (size_t k = 0; k < N; ++k) offsets[k] += index[d] * loop.strides[k][d];
       }
     }
-    void next() {
-      for (int64_t d = loop_.sizes.size() - 2; d >= 0; --d) {
-        const bool wraps = ++index[d] == loop_.sizes[d];
-        const int64_t steps = wraps ? 1 - loop_.sizes[d] : 1;
+    /// Goes on by that many rows of the innermost loop over rows, at most to its end.
+    void next(int64_t rows = 1) {
+      for (int64_t d = loop_.sizes.size() - 2; d >= 0; --d, rows = 1) {
+        const bool wraps = (index[d] += rows) == loop_.sizes[d];
+        const int64_t steps = wraps ? rows - loop_.sizes[d] : rows;
         for (size_t k = 0; k < N; ++k) offsets[k] += steps * loop_.strides[k][d];
         if (!wraps) return;
         index[d] = 0;
