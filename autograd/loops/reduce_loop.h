@@ -54,14 +54,23 @@ struct ReduceAxes {
   struct Axis {
     int64_t size = 1, step = 0, out_step = 0;
   };
-  Axis pop_inner() {
-    if (sizes.empty()) return {};
-    const int64_t d = sizes.size() - 1;
-    const Axis inner{sizes[d], steps[d], out_steps[d]};
+  Axis pop(int64_t d) {
+    const Axis axis{sizes[d], steps[d], out_steps[d]};
     sizes.erase(d);
     steps.erase(d);
     out_steps.erase(d);
-    return inner;
+    return axis;
+  }
+  Axis pop_inner() { return sizes.empty() ? Axis() : pop(sizes.size() - 1); }
+
+  /// Takes the longest axis in place of a shorter one.
+  bool exchange(Axis& axis) {
+    const auto longest = std::max_element(sizes.begin(), sizes.end());
+    if (longest == sizes.end() || *longest <= axis.size) return false;
+    const Axis taken = pop(longest - sizes.begin());
+    if (axis.size != 1) add(axis.size, axis.step, axis.out_step);
+    axis = taken;
+    return true;
   }
 
   /// The offsets of combination i of indices into these dimensions.
@@ -86,12 +95,14 @@ struct ReducePlan {
   static constexpr int64_t kBlock = 512;    // accumulators side by side, at most
   static constexpr int64_t kLanes = 16;     // accumulators of one output
   static constexpr int64_t kShortRow = 32;  // a shorter row gets one accumulator
+  static constexpr int64_t kFew = 64;  // the loops over fewer elements take longer than the elements
 
   ReduceAxes outer, outer_rows;
   ReduceAxes::Axis columns, rows;
   int64_t repeats = 1;  // how often each element counts: the sizes of reduced dims with step 0
   int64_t lanes;        // a power of two times the columns where rows follow each other without gap
   bool one_by_one;      // each output has all lanes to itself, and its elements follow each other
+  bool one_run;         // all of them: they are not several runs
   int64_t blocks, units, total_rows, parts, grain;
 
   /// y has x's dimensions, the reduced ones with size 1.
@@ -111,6 +122,8 @@ struct ReducePlan {
     outer_rows.join();
     rows = outer_rows.pop_inner();
     if (columns_first()) columns = outer.pop_inner();
+    if (columns.size * rows.size < kFew && (columns.size == 1 || !outer.exchange(columns)))
+      outer_rows.exchange(rows);
     total_rows = outer_rows.sizes.numel() * rows.size;
     if (columns.size == 1) columns.step = rows.step;
     const bool gapless = rows.step == columns.size * columns.step;
@@ -118,6 +131,7 @@ struct ReducePlan {
     lanes = columns.size * static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(fold)));
     lanes = std::max(lanes, columns.size);
     one_by_one = columns.size == 1 && columns.step == 1 && lanes == kLanes;
+    one_run = outer_rows.sizes.empty();
     blocks = (columns.size + kBlock - 1) / kBlock;
     units = outer.sizes.numel() * blocks;
     const int64_t work = total_rows * std::min(columns.size, kBlock);
@@ -136,6 +150,16 @@ struct ReducePlan {
     const ReduceAxes::Offsets at = outer.offsets(line);
     return {std::min(kBlock, columns.size - column), at.x + column * columns.step,
             at.y + column * columns.out_step};
+  }
+
+  /// How many blocks of one output each, from number i to below `end`, lie one step apart.
+  struct Neighbours {
+    int64_t count, step, out_step;
+  };
+  Neighbours neighbours(int64_t i, int64_t end) const {
+    if (outer.sizes.empty()) return {1, 0, 0};
+    const int64_t size = outer.sizes.back();
+    return {std::min(end - i, size - i % size), outer.steps.back(), outer.out_steps.back()};
   }
 
   /// The rows from begin on, below end, that lie `rows.step` apart, and where the first one is.
@@ -192,21 +216,35 @@ template <class R, class T>
 typename R::Acc absorb_row(const T* x, const ReducePlan& plan, int64_t begin, int64_t end) {
   constexpr std::integral_constant<int64_t, 1> one;
   constexpr std::integral_constant<int64_t, ReducePlan::kLanes> lanes;
+  constexpr std::integral_constant<int64_t, ReducePlan::kLanes / 2> half;
   typename R::Acc own[lanes], rest = R::none();  // apart: a store into a vector delays its load
   std::fill_n(own, lanes(), R::none());
-  while (begin < end) {
-    const ReducePlan::Run run = plan.run(begin, end);
-    const T* p = x + run.x;
-    int64_t n = run.count;
-    for (; n >= 8 * lanes; n -= 8 * lanes, p += 8 * lanes) R::eight(own, lanes, p, one, lanes);
-    for (; n >= lanes; n -= lanes, p += lanes) R::one(own, lanes, p, one);
-    for (; n > 0; --n, ++p) R::one(&rest, one, p, one);
-    begin += run.count;
-  }
   const auto merged = [](typename R::Acc acc, const typename R::Acc& other) {
     R::merge(acc, other);
     return acc;
   };
+  const auto take = [&](const T* p, int64_t n) __attribute__((always_inline)) {
+    for (; n >= 8 * lanes; n -= 8 * lanes, p += 8 * lanes) R::eight(own, lanes, p, one, lanes);
+    if (n >= 8 * half) {
+      typename R::Acc few[half()];
+      std::fill_n(few, half(), R::none());
+      R::eight(few, half, p, one, half);
+      rest = merged(rest, join_lanes<half>(few, merged));
+      n -= 8 * half;
+      p += 8 * half;
+    }
+    for (; n >= lanes; n -= lanes, p += lanes) R::one(own, lanes, p, one);
+    for (; n > 0; --n, ++p) R::one(&rest, one, p, one);
+  };
+  if (plan.one_run) {
+    take(x + begin, end - begin);
+    begin = end;
+  }
+  while (begin < end) {
+    const ReducePlan::Run run = plan.run(begin, end);
+    take(x + run.x, run.count);
+    begin += run.count;
+  }
   return merged(join_lanes<lanes>(own, merged), rest);
 }
 
@@ -273,10 +311,14 @@ void reduce_loop(const Array& y, const Array& x, Write&& write) {
     parallel_for(plan.units, plan.grain, [&](int64_t begin, int64_t end) {
       std::array<Acc, static_cast<size_t>(ReducePlan::kBlock)> acc;
       for (int64_t i = begin; i < end; ++i) {
-        const ReducePlan::Unit unit = plan.unit(i);
+        ReducePlan::Unit unit = plan.unit(i);
         if (plan.one_by_one) {
-          Acc one = detail::absorb_row<R>(in + unit.x, plan, 0, plan.total_rows);
-          finish_one(unit, 0, one);
+          const ReducePlan::Neighbours next = plan.neighbours(i, end);
+          for (int64_t k = 0; k < next.count; ++k, unit.x += next.step, unit.y += next.out_step) {
+            Acc one = detail::absorb_row<R>(in + unit.x, plan, 0, plan.total_rows);
+            finish_one(unit, 0, one);
+          }
+          i += next.count - 1;
           continue;
         }
         detail::absorb_part<R>(acc.data(), unit.width, in + unit.x, plan, 0, plan.total_rows);

@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "autograd/basic_ops.h"
+#include "autograd/kernels/copy.h"
 #include "autograd/kernels/reduce.h"
 #include "autograd/loops/folds.h"
 #include "autograd/loops/reduce_loop.h"
@@ -62,6 +63,16 @@ void fold(Array& y, const Array& x, T, F, int64_t divisor = 1) {
 }  // namespace
 
 void reduce(Array& y, const Array& x, ReduceOp op) {
+  Layout once = x.layout();
+  Shape results = y.shape();
+  for (int64_t d = 0; d < x.dim(); ++d) {
+    if (once.strides[d] == 0 && y.size(d) > 1) once.sizes[d] = results[d] = 1;
+  }
+  if (!(results == y.shape())) {  // outputs along expanded dimensions are equal
+    Array few = Array::empty(results, y.dtype());
+    reduce(few, x.seen_as(once), op);
+    return copy(y, few.expanded(y.shape()));
+  }
   for_any(x.dtype(), [&]<class T>(T) {
     using To = std::conditional_t<std::is_same_v<T, bool>, int64_t, T>;  // of sums
     const int64_t count = x.numel() / std::max<int64_t>(y.numel(), 1);
