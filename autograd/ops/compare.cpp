@@ -94,7 +94,7 @@ Tensor logical_xor(const Tensor& a, const Tensor& b) {
 }
 Tensor logical_not(const Tensor& x) {
   check_defined("logical_not", x);
-  return compare(CompareOp::eq, x, 0);
+  return compare(CompareOp::eq, x, false);
 }
 
 Tensor isnan(const Tensor& x) {
