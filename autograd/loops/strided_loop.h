@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "autograd/base/parallel.h"
 #include "autograd/memory/array.h"
@@ -90,8 +91,9 @@ struct StridedLoop {
         grain);
   }
 
-  /// If rows are shorter than `least`, makes the next dimension the innermost, and returns how many
-  /// elements each of its elements then stands for, and their strides; else 1.
+  /// If rows are shorter than `least`, makes the next dimension the innermost (the longest one, if
+  /// that is short, too), and returns how many elements each of its elements then stands for, and
+  /// their strides; else 1.
   int64_t take_short_rows(int64_t least, std::array<int64_t, N>& inner) {
     const int64_t last = sizes.size() - 1, width = sizes.back();
     if (last == 0 || width >= least || width == 0) return 1;
@@ -99,6 +101,11 @@ struct StridedLoop {
     for (size_t k = 0; k < N; ++k) {
       inner[k] = strides[k].back();
       strides[k].erase(last);
+    }
+    const int64_t longest = std::max_element(sizes.begin(), sizes.end()) - sizes.begin();
+    if (sizes.back() < least) {
+      std::swap(sizes[longest], sizes.back());
+      for (Shape& s : strides) std::swap(s[longest], s.back());
     }
     return width;
   }
