@@ -86,22 +86,29 @@ TEST(Gemm, TilesOfOneProductAndProductsOfABatchAreSharedByThreads) {
   }
 }
 
-// More of the inner dimension than is summed at once, columns for several threads, and a bias.
-TEST(Gemm, FewRows) {
+// What no unit takes: few rows or columns, b contiguous along either dimension, tiny matrices. More
+// of the inner dimension than is summed at once, several threads, and a bias.
+TEST(Gemm, Unpacked) {
   manual_seed(3);
-  for (const auto& [m, n, k] : std::vector<std::array<int64_t, 3>>{
-           {2, 16, 1030}, {30, 336, 513}, {3, 5, 700}, {32, 81, 1025}}) {
-    for (const DType dtype : {f32, f64}) {
-      const Tensor a = small_integers({3, m, k}, dtype), b = small_integers({3, k, n}, dtype),
-                   c = small_integers({3, m, n}, dtype), bias = small_integers({2 * n}, dtype);
-      const auto expected = by_definition(c, a, b, true);
-      Tensor sum = c.clone();
-      kernel::gemm(sum, a, b, true);
-      expect_near(sum, expected, 0);
-      for (const Tensor& row : {bias.narrow(0, 0, n), slice(bias, 0, 0, 2 * n, 2), c[0][0]}) {
-        Tensor start = row.expand({3, m, n}).contiguous(), y = full({3, m, n}, NAN, {dtype});
-        kernel::gemm_bias(y, a, b, row);
-        expect_near(y, by_definition(start, a, b, true), 0);
+  const std::array<int64_t, 3> shapes[] = {{2, 16, 1030},  {30, 336, 513}, {3, 5, 700},
+                                           {32, 81, 1025}, {6, 270, 333},  {5, 3, 40},
+                                           {150, 4, 65},   {2, 3, 4},      {4, 4, 4}};
+  for (const auto& [m, n, k] : shapes) {
+    for (const DType dtype : {f32, f64, i64}) {
+      for (const bool transposed : {false, true}) {
+        const Tensor a = small_integers({3, m, k}, dtype), c = small_integers({3, m, n}, dtype),
+                     bias = small_integers({2 * n}, dtype);
+        const Tensor b = transposed ? small_integers({3, n, k}, dtype).transpose(1, 2)
+                                    : small_integers({3, k, n}, dtype);
+        Tensor sum = c.clone();
+        kernel::gemm(sum, a, b, true);
+        expect_near(sum, by_definition(c, a, b, true), 0);
+        if (dtype == i64) continue;
+        for (const Tensor& row : {bias.narrow(0, 0, n), slice(bias, 0, 0, 2 * n, 2), c[0][0]}) {
+          Tensor start = row.expand({3, m, n}).contiguous(), y = full({3, m, n}, NAN, {dtype});
+          kernel::gemm_bias(y, a, b, row);
+          expect_near(y, by_definition(start, a, b, true), 0);
+        }
       }
     }
   }

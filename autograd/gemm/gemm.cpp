@@ -1,4 +1,4 @@
-// Matrix products: by a unit of the processor (gemm/units.h), or by gemv and few_rows. Threads
+// Matrix products: by a unit of the processor (gemm/units.h), or by gemv and unpacked. Threads
 // share the tiles of the result, and each tile is one serial call, so that the bits depend on the
 // number of threads alone.
 #include "autograd/gemm/gemm.h"
@@ -8,10 +8,10 @@
 #include <utility>
 
 #include "autograd/base/parallel.h"
-#include "autograd/gemm/few_rows.h"
 #include "autograd/gemm/gemv.h"
 #include "autograd/gemm/small_product.h"
 #include "autograd/gemm/units.h"
+#include "autograd/gemm/unpacked.h"
 #include "autograd/kernels/copy.h"
 #include "autograd/kernels/gemm.h"
 
@@ -54,11 +54,11 @@ Array as_rows(const Array& x) {
 
 int64_t batch_offset(const Array& x, int64_t index) {
   int64_t offset = 0;
-  for (int64_t d = x.dim() - 3; d >= 0; --d) {
+  for (int64_t d = x.dim() - 3; d > 0; --d) {
     offset += index % x.shape()[d] * x.strides()[d];
     index /= x.shape()[d];
   }
-  return offset;
+  return x.dim() > 2 ? offset + index * x.strides()[0] : offset;
 }
 
 namespace {
@@ -194,6 +194,7 @@ void unit_products(const GemmUnit& unit, Array& c, const Array& a, const Array& 
 
 // Integers, which no unit multiplies. Rows are padded to whole vectors.
 void integer_products(Array& c, const Array& a, const Array& b, bool accumulate) {
+  if (unpacked_product(c, a, b, accumulate)) return;
   const int64_t m = c.size(-2), n = c.size(-1), k = a.size(-1), width = whole_vectors<int64_t>(n);
   const auto padded = [&](const Array& x) {
     Shape shape = x.shape();
@@ -238,7 +239,7 @@ void float_products(Array& c, const Array& a, const Array& b, bool accumulate, c
     Array turned = c.transposed();
     return float_products(turned, b.transposed(), a.transposed(), accumulate, bias);
   }
-  if (few_rows_product(c, a, b, accumulate, bias)) return;
+  if (unpacked_product(c, a, b, accumulate, bias)) return;
   const GemmUnit& unit = unit_for(dtype, m, n, k);
   const DType sums = dtype == f64 ? f64 : f32;
   if (!fits(unit, c, dtype, k, accumulate)) {

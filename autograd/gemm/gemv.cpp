@@ -23,7 +23,8 @@ void multiply(T* sums, const Array& matrix, const Array& x) {
   const bool by_columns = matrix_layout(matrix)->transposed;
   const int64_t ld = matrix_layout(matrix)->ld;
   // Memory is read in long runs, and the sums of a block stay in the L1 cache.
-  const int64_t block = by_columns ? 4096 : 4, longest = by_columns ? 512 : 8192;
+  const int64_t some_rows = 4 * std::clamp<int64_t>(2048 / k, 1, 1024);
+  const int64_t block = by_columns ? 4096 : some_rows, longest = by_columns ? 512 : 8192;
   const int64_t blocks = (rows + block - 1) / block, parts = (k + longest - 1) / longest;
   std::vector<T> partial(static_cast<size_t>(parts > 1 ? parts * batch * rows : 0));
   const M* elements = matrix.data<M>();

@@ -40,20 +40,25 @@ T sum_of_lanes(const Vector<T>& x) {
   return join_lanes<kLanes<T>>(lanes, [](T a, T b) { return a + b; });
 }
 
-/// The dot products of R rows, ld apart, with x; U pairs of vectors of each are summed separately.
-template <int R, int U, class T, class M>
-void dot_some_rows(const M* rows, int64_t ld, const M* x, int64_t n, T* totals) {
+/// The dot products of R rows, ld apart, with V vectors x, ld_x apart. For V = 1, U pairs of
+/// vectors of each are summed separately. totals: those with the first x, then, next_x on, those
+/// with the second.
+template <int R, int V, int U, class T, class M>
+void dot_some_rows(const M* rows, int64_t ld, const M* x, int64_t ld_x, int64_t n, T* totals,
+                   int64_t next_x) {
   constexpr int64_t kRun = 2 * kLanes<T>;
   constexpr int64_t kAhead = 2048 / sizeof(M);  // rows are too short for the processor's prefetcher
-  Vector<T> sums[R][2 * U] = {};
+  Vector<T> sums[V][R][2 * U] = {};
   const auto add = [&](int64_t at, int u) {
-    const Pair<T, M> factor(x + at);
-    for (int r = 0; r < R; ++r) {
-      const M* here = rows + r * ld + at;
-      __builtin_prefetch(here + kAhead);
-      const Pair<T, M> element(here);
-      sums[r][2 * u] += element.first * factor.first;
-      sums[r][2 * u + 1] += element.second * factor.second;
+    for (int v = 0; v < V; ++v) {
+      const Pair<T, M> factor(x + v * ld_x + at);
+      for (int r = 0; r < R; ++r) {
+        const M* here = rows + r * ld + at;
+        if (v == 0) __builtin_prefetch(here + kAhead);
+        const Pair<T, M> element(here);
+        sums[v][r][2 * u] += element.first * factor.first;
+        sums[v][r][2 * u + 1] += element.second * factor.second;
+      }
     }
   };
   int64_t i = 0;
@@ -61,13 +66,15 @@ void dot_some_rows(const M* rows, int64_t ld, const M* x, int64_t n, T* totals) 
     for (int u = 0; u < U; ++u) add(i + u * kRun, u);
   }
   for (; i + kRun <= n; i += kRun) add(i, 0);
-  for (int r = 0; r < R; ++r) {
-    Vector<T> sum = sums[r][0];
-    for (int u = 1; u < 2 * U; ++u) sum += sums[r][u];
-    T total = sum_of_lanes<T>(sum);
-    for (int64_t l = i; l < n; ++l)
-      total += static_cast<T>(rows[r * ld + l]) * static_cast<T>(x[l]);
-    totals[r] = total;
+  for (int v = 0; v < V; ++v) {
+    for (int r = 0; r < R; ++r) {
+      Vector<T> sum = sums[v][r][0];
+      for (int u = 1; u < 2 * U; ++u) sum += sums[v][r][u];
+      T total = sum_of_lanes<T>(sum);
+      for (int64_t l = i; l < n; ++l)
+        total += static_cast<T>(rows[r * ld + l]) * static_cast<T>(x[v * ld_x + l]);
+      totals[v * next_x + r] = total;
+    }
   }
 }
 
@@ -77,8 +84,34 @@ void dot_some_rows(const M* rows, int64_t ld, const M* x, int64_t n, T* totals) 
 template <class T, class M>
 void dot_rows(const M* rows, int64_t ld, const M* x, int64_t n, T* totals, int64_t count) {
   int64_t r = 0;
-  for (; r + 4 <= count; r += 4) detail::dot_some_rows<4, 1>(rows + r * ld, ld, x, n, totals + r);
-  for (; r < count; ++r) detail::dot_some_rows<1, 4>(rows + r * ld, ld, x, n, totals + r);
+  for (; r + 4 <= count; r += 4)
+    detail::dot_some_rows<4, 1, 1>(rows + r * ld, ld, x, 0, n, totals + r, 0);
+  for (; r < count; ++r) detail::dot_some_rows<1, 1, 4>(rows + r * ld, ld, x, 0, n, totals + r, 0);
+}
+
+/// The same for `vectors` of x, ld_x apart: totals[v * next_x + r].
+template <class T, class M>
+void dot_products(const M* rows, int64_t ld, int64_t count, const M* x, int64_t ld_x,
+                  int64_t vectors, int64_t n, T* totals, int64_t next_x) {
+  constexpr int R = kBlockVectors;  // of so many rows and three vectors registers hold the sums
+  for (int64_t r = 0; r < count; r += R) {
+    const M* here = rows + r * ld;
+    for (int64_t v = 0; v < vectors;) {
+      const int64_t left = vectors - v;
+      const M* factors = x + v * ld_x;
+      T* to = totals + v * next_x + r;
+      if (r + R > count || left == 1) {
+        dot_rows(here, ld, factors, n, to, std::min<int64_t>(R, count - r));
+        v += 1;
+      } else if (left == 2 || left == 4) {
+        detail::dot_some_rows<R, 2, 1>(here, ld, factors, ld_x, n, to, next_x);
+        v += 2;
+      } else {
+        detail::dot_some_rows<R, 3, 1>(here, ld, factors, ld_x, n, to, next_x);
+        v += 3;
+      }
+    }
+  }
 }
 
 /// sums[j] = the sum of x[l] times element j of row l, ld elements from the one before, for k rows.

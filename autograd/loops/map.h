@@ -89,8 +89,7 @@ void map_first_constant(const void* function, const Rows<3>& rows, To* y, const 
   for_rows(row, rows, y, a, b);
 }
 template <class F, class To, class A, class B>
-void map_second_constant(const void* function, const Rows<3>& rows, To* y, const A* a,
-                         const B* b) {
+void map_second_constant(const void* function, const Rows<3>& rows, To* y, const A* a, const B* b) {
   const F f = *static_cast<const F*>(function);
   const int64_t n = rows.size;
   const auto row = [=](To* to, const A* x, const B* number) {

@@ -95,7 +95,8 @@ struct ReducePlan {
   static constexpr int64_t kBlock = 512;    // accumulators side by side, at most
   static constexpr int64_t kLanes = 16;     // accumulators of one output
   static constexpr int64_t kShortRow = 32;  // a shorter row gets one accumulator
-  static constexpr int64_t kFew = 64;  // the loops over fewer elements take longer than the elements
+  static constexpr int64_t kFew =
+      64;  // the loops over fewer elements take longer than the elements
 
   ReduceAxes outer, outer_rows;
   ReduceAxes::Axis columns, rows;

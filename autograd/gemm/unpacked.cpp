@@ -1,0 +1,150 @@
+#include "autograd/gemm/unpacked.h"
+
+#include <algorithm>
+#include <type_traits>
+
+#include "autograd/base/parallel.h"
+#include "autograd/gemm/gemm.h"
+#include "autograd/gemm/small_product.h"
+#include "autograd/gemm/vector_product.h"
+#include "autograd/kernels/copy.h"
+
+namespace ink {
+namespace {
+
+constexpr int64_t kFewRows = 32;  // for products by columns
+constexpr int64_t kFewDots = 6;   // rows or columns of the result, for dot products
+constexpr int64_t kTiny = 64;     // multiplications
+constexpr int64_t kSteps = 512;  // of the inner dimension at a time: b's part stays in the L2 cache
+
+// Matrix number `index` of x.
+template <class T>
+Strided<T> matrix(T* first, const Array& x, int64_t index) {
+  const int64_t d = x.dim();
+  return {first + batch_offset(x, index), x.strides()[d - 2], x.strides()[d - 1]};
+}
+
+// One product, or part of one: c (m, n) = or += a (m, k) b (k, n).
+template <class T>
+struct Product {
+  int64_t m, n, k;
+  Strided<T> c;
+  Strided<const T> a, b;
+  bool accumulate;
+};
+
+// Vectors of a row of c at a time. The rows of b and c are contiguous, and no shorter than one. The
+// last elements of a row are computed in a buffer if they do not fill a vector.
+template <class T>
+void by_columns(const Product<T>& p) {
+  constexpr int64_t kWidth = kLanes<T>;
+  const int64_t rest = p.n % kWidth, whole = p.n - rest;
+  T buffer[kFewRows * kWidth];
+  for (int64_t step = 0; step < p.k; step += kSteps) {
+    const int64_t steps = std::min(kSteps, p.k - step);
+    const Strided<const T> a = p.a.from(0, step), b = p.b.from(step, 0);
+    small_product(p.m, steps, whole, a, b.data, b.row, p.c.data, p.c.row, p.accumulate || step > 0);
+    if (rest > 0)
+      small_product(p.m, steps, kWidth, a, b.data + p.n - kWidth, b.row, buffer, kWidth, step > 0);
+  }
+  for (int64_t i = 0; i < p.m; ++i) {
+    for (int64_t j = 0; j < rest; ++j) {
+      T& element = p.c.data[i * p.c.row + whole + j];
+      const T sum = buffer[i * kWidth + kWidth - rest + j];
+      element = p.accumulate ? element + sum : sum;
+    }
+  }
+}
+
+template <class T>
+void tiny(const Product<T>& p) {
+  for (int64_t i = 0; i < p.m; ++i) {
+    for (int64_t j = 0; j < p.n; ++j) {
+      T& element = p.c.data[i * p.c.row + j * p.c.col];
+      T sum = p.accumulate ? element : T{0};
+      for (int64_t l = 0; l < p.k; ++l)
+        sum += p.a.data[i * p.a.row + l * p.a.col] * p.b.data[l * p.b.row + j * p.b.col];
+      element = sum;
+    }
+  }
+}
+
+// Calls f for all products, cut into blocks of so many rows and columns.
+template <class T, class F>
+void for_blocks(Array& c, const Array& a, const Array& b, bool accumulate, int64_t rows,
+                int64_t columns, const F& f) {
+  const int64_t m = c.size(-2), n = c.size(-1), k = a.size(-1), batch = c.numel() / (m * n);
+  const int64_t down = (m + rows - 1) / rows, across = (n + columns - 1) / columns;
+  const int64_t work = std::min(m, rows) * std::min(n, columns) * k + kTiny * kTiny / 2;
+  const T *left = a.data<T>(), *right = b.data<T>();
+  T* to = c.mutable_data<T>();
+  parallel_for(batch * down * across, kWorthAThread / work + 1, [&](int64_t begin, int64_t end) {
+    for (int64_t item = begin; item < end; ++item) {
+      int64_t index = item, i = 0, j = 0;
+      if (down * across > 1) {  // divisions take as long as a tiny product
+        index = item / (down * across);
+        i = item % (down * across) / across * rows;
+        j = item % across * columns;
+      }
+      f(Product<T>{std::min(rows, m - i), std::min(columns, n - j), k,
+                   matrix(to, c, index).from(i, j), matrix(left, a, index).from(i, 0),
+                   matrix(right, b, index).from(0, j), accumulate});
+    }
+  });
+}
+
+// The rows of a and the columns of b are contiguous: each element is a dot product.
+template <class T>
+void by_dots(Array& c, const Array& a, const Array& b, bool accumulate) {
+  constexpr int64_t kColumns = 64;
+  const Array rows = a.strides()[a.dim() - 1] == 1 ? a : contiguous(a);
+  for_blocks<T>(c, rows, b, accumulate, kFewDots, kColumns, [](const Product<T>& p) {
+    T totals[kFewDots * kColumns];
+    dot_products(p.b.data, p.b.col, p.n, p.a.data, p.a.row, p.m, p.k, totals, kColumns);
+    for (int64_t i = 0; i < p.m; ++i) {
+      for (int64_t j = 0; j < p.n; ++j) {
+        T& element = p.c.data[i * p.c.row + j * p.c.col];
+        const T total = totals[i * kColumns + j];
+        element = p.accumulate ? element + total : total;
+      }
+    }
+  });
+}
+
+template <class T>
+bool product(Array& c, const Array& a, const Array& b, bool accumulate, const Array& bias) {
+  const int64_t m = c.size(-2), n = c.size(-1), k = a.size(-1), d = c.dim();
+  const bool is_tiny = m * n * k <= kTiny;
+  const bool columns = n >= kLanes<T> &&
+                       (m <= kFewRows || std::is_integral_v<T>)&&b.strides()[d - 1] == 1 &&
+                       c.strides()[d - 1] == 1;
+  const bool dots = m <= kFewDots && b.strides()[d - 2] == 1;
+  const bool dots_of_rows = n <= kFewDots && a.strides()[d - 1] == 1;
+  if (!is_tiny && !columns && !dots && !dots_of_rows) return false;
+  if (bias.defined()) kernel::copy(c, bias.expanded(c.shape()));
+  const bool starts = accumulate || bias.defined();
+  if (is_tiny) {
+    for_blocks<T>(c, a, b, starts, m, n, tiny<T>);
+  } else if (columns) {
+    for_blocks<T>(c, a, b, starts, kFewRows, kBlockVectors * kLanes<T>, by_columns<T>);
+  } else if (dots) {
+    by_dots<T>(c, a, b, starts);
+  } else {
+    Array turned = c.transposed();
+    by_dots<T>(turned, b.transposed(), a.transposed(), starts);
+  }
+  return true;
+}
+
+}  // namespace
+
+bool unpacked_product(Array& c, const Array& a, const Array& b, bool accumulate,
+                      const Array& bias) {
+  const DType dtype = c.dtype();
+  if (a.dtype() != dtype || b.dtype() != dtype || a.size(-1) == 0) return false;
+  if (dtype == f64) return product<double>(c, a, b, accumulate, bias);
+  if (dtype == i64) return product<int64_t>(c, a, b, accumulate, bias);
+  return dtype == f32 && product<float>(c, a, b, accumulate, bias);
+}
+
+}  // namespace ink
