@@ -36,8 +36,8 @@ Array as_rows(const Array& x);
 /// The offset of matrix number `index` of x (..., rows, cols), in elements from x's first one.
 int64_t batch_offset(const Array& x, int64_t index);
 
-/// The least work for which waking a thread pays, in multiplications: about 20 us.
-inline constexpr int64_t kWorthAThread = 1 << 20;
+/// The least work for which waking a thread pays, in multiplications: some 5 to 10 us.
+inline constexpr int64_t kWorthAThread = 1 << 19;
 
 /// If the address space is limited (ulimit -v), makes OpenBLAS allocate its memory now, 128 MB for
 /// each thread, because OpenBLAS retries for ever when memory is short. Throws if there is not

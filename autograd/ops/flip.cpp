@@ -3,6 +3,7 @@
 
 #include "autograd/basic_ops.h"
 #include "autograd/kernels/copy.h"
+#include "autograd/ops/shared/elementwise.h"
 
 namespace ink {
 
@@ -18,7 +19,7 @@ Tensor flip(const Tensor& x, const Shape& dims) {
     reversed.offset += (x.shape()[d] - 1) * x.strides()[d];
     reversed.strides[d] *= -1;  // never leaves this function: tensors have no negative strides
   }
-  Tensor y = empty_like(x);
+  Tensor y = empty_result(x.shape(), x.options(), {&x});  // lies as x does
   kernel::copy(y, x.array().seen_as(reversed));
   return record("flip", {x}, y, [dims](const Tensor& dy) -> Grads { return {flip(dy, dims)}; });
 }

@@ -51,12 +51,18 @@ struct Packed {
   bool operator<(const Packed& other) const { return both < other.both; }
 };
 
-// Sorts by key, and keeps equal keys in their order: a radix sort, from the lowest byte up.
-template <class Item>
-void radix_sort(std::vector<Item>& items, std::vector<Item>& other) {
+// Sorts by key, and keeps equal keys in their order: a radix sort, from the lowest byte up, if that
+// is faster than comparing. Keys count from the smallest one, `first`, so that few bytes differ.
+template <class Item, class Key>
+void sort_items(std::vector<Item>& items, std::vector<Item>& other, Key first, Key range) {
+  constexpr int64_t kRadixSize = 16;  // items for each byte
+  const int bytes = (64 - std::countl_zero(uint64_t{range}) + 7) / 8;
+  if (std::ssize(items) < kRadixSize * bytes) return std::sort(items.begin(), items.end());
   other.resize(items.size(), items[0]);
-  for (size_t byte = 0; byte < sizeof(typename Item::Key); ++byte) {
-    const auto digit = [byte](Item item) { return static_cast<uint8_t>(item.key() >> (8 * byte)); };
+  for (int byte = 0; byte < bytes; ++byte) {
+    const auto digit = [=](Item item) {
+      return static_cast<uint8_t>((item.key() - first) >> (8 * byte));
+    };
     std::array<size_t, 257> starts{};
     for (const Item& item : items) ++starts[digit(item) + 1u];
     if (starts[digit(items[0]) + 1u] == items.size()) continue;  // equal in all keys
@@ -88,8 +94,7 @@ void keep_first(std::vector<Item>& heap, int64_t kept, int64_t n, const Key* key
   }
 }
 
-constexpr int64_t kRadixSize = 64;  // below it, a radix sort is slower than comparing
-constexpr int64_t kFew = 32;        // up to this part of a line a heap is faster than selecting
+constexpr int64_t kFew = 32;  // up to this part of a line a heap is faster than selecting
 
 template <class T, class Item>
 void sort_by(Array& values, Array& indices, const Array& x, int64_t dim, bool descending) {
@@ -112,21 +117,24 @@ void sort_by(Array& values, Array& indices, const Array& x, int64_t dim, bool de
         const Key rising = ordered(static_cast<compute_t<T>>(from[i * step]));
         key[i] = descending ? static_cast<Key>(~rising) : rising;
       }
+      Key least = key[0], most = key[0];
+#pragma omp simd reduction(min : least) reduction(max : most)
+      for (int64_t i = 0; i < count; ++i) {
+        least = std::min(least, key[i]);
+        most = std::max(most, key[i]);
+      }
       if (kept > 0 && kept <= count / kFew) {
         keep_first(items, kept, count, key);
       } else {
         items.clear();
+        items.reserve(static_cast<size_t>(count));
         for (int64_t i = 0; i < count; ++i) items.emplace_back(key[i], i);
       }
       if (kept < std::ssize(items)) {
         std::nth_element(items.begin(), items.begin() + kept, items.end());
         items.erase(items.begin() + kept, items.end());
       }
-      if (kept == count && count >= kRadixSize) {
-        radix_sort(items, other);
-      } else {
-        std::sort(items.begin(), items.end());
-      }
+      if (!items.empty()) sort_items(items, other, least, static_cast<Key>(most - least));
       T* value = out + offset[0] + line * loop.inner_stride(0);
       int64_t* place = places + offset[1] + line * loop.inner_stride(1);
       for (int64_t i = 0; i < kept; ++i) {
