@@ -14,6 +14,7 @@ namespace {
 
 constexpr int64_t kFewRows = 32;  // for products by columns
 constexpr int64_t kFewDots = 6;   // rows or columns of the result, for dot products
+constexpr int64_t kLongDot = 32;  // shorter ones take longer than packing
 constexpr int64_t kTiny = 64;     // multiplications
 constexpr int64_t kSteps = 512;  // of the inner dimension at a time: b's part stays in the L2 cache
 
@@ -118,8 +119,8 @@ bool product(Array& c, const Array& a, const Array& b, bool accumulate, const Ar
   const bool columns = n >= kLanes<T> &&
                        (m <= kFewRows || std::is_integral_v<T>)&&b.strides()[d - 1] == 1 &&
                        c.strides()[d - 1] == 1;
-  const bool dots = m <= kFewDots && b.strides()[d - 2] == 1;
-  const bool dots_of_rows = n <= kFewDots && a.strides()[d - 1] == 1;
+  const bool dots = m <= kFewDots && k >= kLongDot && b.strides()[d - 2] == 1;
+  const bool dots_of_rows = n <= kFewDots && k >= kLongDot && a.strides()[d - 1] == 1;
   if (!is_tiny && !columns && !dots && !dots_of_rows) return false;
   if (bias.defined()) kernel::copy(c, bias.expanded(c.shape()));
   const bool starts = accumulate || bias.defined();

@@ -95,8 +95,8 @@ struct ReducePlan {
   static constexpr int64_t kBlock = 512;    // accumulators side by side, at most
   static constexpr int64_t kLanes = 16;     // accumulators of one output
   static constexpr int64_t kShortRow = 32;  // a shorter row gets one accumulator
-  static constexpr int64_t kFew =
-      64;  // the loops over fewer elements take longer than the elements
+  static constexpr int64_t kLongRow = 512;  // a shorter row gets half of the lanes
+  static constexpr int64_t kFew = 64;       // loops over fewer elements take longer than those
 
   ReduceAxes outer, outer_rows;
   ReduceAxes::Axis columns, rows;
@@ -213,40 +213,35 @@ void absorb_block(typename R::Acc* acc, Lanes lanes, typename R::Acc* rest, Widt
 
 // Rows begin .. end of one output, whose elements follow each other in every run. Its lanes stay in
 // registers.
-template <class R, class T>
+template <class R, class T, int64_t n_lanes>
 typename R::Acc absorb_row(const T* x, const ReducePlan& plan, int64_t begin, int64_t end) {
   constexpr std::integral_constant<int64_t, 1> one;
-  constexpr std::integral_constant<int64_t, ReducePlan::kLanes> lanes;
-  constexpr std::integral_constant<int64_t, ReducePlan::kLanes / 2> half;
+  constexpr std::integral_constant<int64_t, n_lanes> lanes;
   typename R::Acc own[lanes], rest = R::none();  // apart: a store into a vector delays its load
   std::fill_n(own, lanes(), R::none());
+  while (begin < end) {
+    const ReducePlan::Run run =
+        plan.one_run ? ReducePlan::Run{end - begin, begin} : plan.run(begin, end);
+    const T* p = x + run.x;
+    int64_t n = run.count;
+    for (; n >= 8 * lanes; n -= 8 * lanes, p += 8 * lanes) R::eight(own, lanes, p, one, lanes);
+    for (; n >= lanes; n -= lanes, p += lanes) R::one(own, lanes, p, one);
+    for (; n > 0; --n, ++p) R::one(&rest, one, p, one);
+    begin += run.count;
+  }
   const auto merged = [](typename R::Acc acc, const typename R::Acc& other) {
     R::merge(acc, other);
     return acc;
   };
-  const auto take = [&](const T* p, int64_t n) __attribute__((always_inline)) {
-    for (; n >= 8 * lanes; n -= 8 * lanes, p += 8 * lanes) R::eight(own, lanes, p, one, lanes);
-    if (n >= 8 * half) {
-      typename R::Acc few[half()];
-      std::fill_n(few, half(), R::none());
-      R::eight(few, half, p, one, half);
-      rest = merged(rest, join_lanes<half>(few, merged));
-      n -= 8 * half;
-      p += 8 * half;
-    }
-    for (; n >= lanes; n -= lanes, p += lanes) R::one(own, lanes, p, one);
-    for (; n > 0; --n, ++p) R::one(&rest, one, p, one);
-  };
-  if (plan.one_run) {
-    take(x + begin, end - begin);
-    begin = end;
-  }
-  while (begin < end) {
-    const ReducePlan::Run run = plan.run(begin, end);
-    take(x + run.x, run.count);
-    begin += run.count;
-  }
   return merged(join_lanes<lanes>(own, merged), rest);
+}
+
+// The same with the lanes for the length of the rows.
+template <class R, class T>
+typename R::Acc absorb_row(const T* x, const ReducePlan& plan, int64_t begin, int64_t end) {
+  constexpr int64_t kLanes = ReducePlan::kLanes;
+  return plan.rows.size < ReducePlan::kLongRow ? absorb_row<R, T, kLanes / 2>(x, plan, begin, end)
+                                               : absorb_row<R, T, kLanes>(x, plan, begin, end);
 }
 
 // The same as absorb_block with what is known at compile time in the common cases.
