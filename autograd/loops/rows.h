@@ -15,8 +15,6 @@
 
 namespace ink {
 
-inline constexpr int64_t kShortRow = 32;  // on CPUs, basic ops are faster with shorter ones
-
 /// The number of rows of x: all its dimensions but the last.
 inline int64_t row_count(const Array& x) { return x.size(-1) ? x.numel() / x.size(-1) : 0; }
 

@@ -55,9 +55,8 @@ Tensor softmax(const Tensor& input, int64_t dim) {
   INK_CHECK(input.is_floating(), "softmax: expected a floating dtype, got ", input.dtype());
   if (input.dim() == 0) return shown_as("softmax", softmax(input.view({1})).view({}));
   if (composed()) return softmax_composed(input, d);
-  const bool last = d == input.dim() - 1, cpu = input.device().is_cpu();
-  const bool rows = last && (input.size(d) >= kShortRow || !cpu);  // the kernel is for long rows
-  if (!last && !cpu)
+  const bool rows = d == input.dim() - 1;  // kernels are for the last dimension
+  if (!rows && !input.device().is_cpu())
     return shown_as("softmax", softmax(input.transpose(d, -1)).transpose(d, -1).contiguous());
   const Tensor x = input.contiguous();
   const DType dtype = x.dtype(), sums = dtype == bf16 ? f32 : dtype;
