@@ -33,6 +33,8 @@ struct Row {
 
 Tensor floats(auto... sizes) { return randn({sizes...}, f32); }
 Tensor doubles(auto... sizes) { return randn({sizes...}, f64); }
+Tensor halves(auto... sizes) { return to(randn({sizes...}, f32), bf16); }
+Tensor bools(auto... sizes) { return randn({sizes...}, f32) > 0; }
 Tensor integers(auto... sizes) { return randint(-5, 6, {sizes...}); }
 Tensor ids(int64_t n, auto... sizes) { return randint(n, {sizes...}); }
 Tensor gradient(const Tensor& y, const Tensor& x) { return grad({sum(y)}, {x})[0]; }
@@ -206,6 +208,29 @@ const std::vector<Row> kOthers = {
     ROW2((x = floats(100000, 3)), "x.sum(0)", x.sum({0})),
     ROW((x = floats(100000, 3)), x.max(1).values),
     ROW2((x = floats(3, 100000)), "x.sum(0)", x.sum({0})),
+    ROW((x = floats(64, 1, 64), y = floats(1, 64, 64)), x.mul(y)),
+    ROW((x = floats(32, 100, 100), y = floats(100)), x + y),
+    ROW((x = floats(100000, 3), y = floats(3)), x.mul(y)),
+    ROW((x = floats(300, 300).narrow(1, 10, 200)), x.square()),
+    ROW((x = bools(1000, 1000)), x ^ x),
+    ROW((x = bools(1000, 1000)), logical_not(x)),
+    ROW((x = halves(1000, 1000)), x + x),
+    ROW((x = halves(1000, 1000)), gelu(x)),
+    ROW((x = halves(300, 300)), x.softmax(1)),
+    ROW2((x = floats(64, 64, 64)), "x.sum(-1)", x.sum({-1})),
+    ROW2((x = floats(64, 64, 64)), "x.amax((0, 2))", x.amax({0, 2})),
+    ROW2((x = floats(50000, 2, 3)), "x.sum(1)", x.sum({1})),
+    ROW2((x = floats(50000, 2, 3)), "x.amax(1)", x.amax({1})),
+    ROW((x = floats(50000, 2, 3)), x.max(1).values),
+    ROW((x = floats(50000, 2, 3)), x.softmax(1)),
+    ROW((x = floats(8, 1000, 20)), x.softmax(0)),
+    ROW((x = floats(1000, 30)), x.softmax(1)),
+    ROW((x = floats(1000, 30)), x.log_softmax(1)),
+    ROW2((x = floats(8, 64, 4, 32)), "x.permute(0, 2, 1, 3).sum(-1)",
+         x.permute({0, 2, 1, 3}).sum({-1})),
+    ROW2((x = floats(8, 64, 4, 32)), "x.permute(0, 2, 1, 3).contiguous()",
+         x.permute({0, 2, 1, 3}).contiguous()),
+    ROW2((x = floats(300, 300).transpose(0, 1)), "x.flip([0])", x.flip({0})),
     ROW((x = floats(3)), x.sum()),
     ROW((x = floats(3)), x.sin()),
     ROW((x = floats(3)), x + x),
@@ -241,6 +266,14 @@ const std::vector<Row> kOthers = {
     ROW((x = floats(1000, 4, 4), y = floats(1000, 4, 4)), bmm(x, y)),
     ROW((x = floats(16, 64, 64), y = floats(16, 64, 64)), bmm(x, y)),
     ROW((x = doubles(100, 16, 16), y = doubles(100, 16, 16)), bmm(x, y)),
+    ROW((x = floats(10000, 2, 2), y = floats(10000, 2, 2)), bmm(x, y)),
+    ROW((x = floats(1000, 3, 3), y = floats(1000, 3, 3)), bmm(x, y.transpose(1, 2))),
+    ROW((x = floats(1000, 1, 64), y = floats(1000, 64, 64)), bmm(x, y.transpose(1, 2))),
+    ROW((x = floats(1000, 3), y = floats(3, 1000)), matmul(x, y)),
+    ROW((x = doubles(1000, 1000), y = doubles(1000, 3)), matmul(x, y)),
+    ROW((x = integers(1000, 3), y = integers(3, 1000)), matmul(x, y)),
+    ROW((x = floats(3, 1000), y = floats(1000, 1000)), linear(x, y)),
+    ROW((x = floats(5, 512), y = floats(512, 512)), linear(x, y)),
     ROW((x = floats(32, 64), y = floats(128, 64), b = floats(128)), linear(x, y, b)),
     ROW2((x = floats(10, 20, 30), y = floats(10, 30, 40)), "einsum('bij,bjk->bik', x, y)",
          einsum("bij,bjk->bik", {x, y})),
@@ -281,6 +314,10 @@ const std::vector<Row> kOthers = {
     ROW((x = floats(100000)), x.sort().values),
     ROW((x = floats(1000000)), x.topk(100).values),
     ROW((x = integers(1000, 100)), x.sort().values),
+    ROW((x = integers(300000)), x.sort().values),
+    ROW((x = floats(64, 64)), x.sort().values),
+    ROW((x = doubles(1000, 1000)), x.topk(5).values),
+    ROW((x = floats(1000, 16), i = ids(1000, 5000)), x.index_select(0, i)),
 
     // comparisons and losses
     ROW((x = floats(1000, 1000), y = floats(1000, 1000)), isclose(x, y)),
@@ -363,6 +400,11 @@ const std::vector<Row> kOthers = {
     ROW((x = floats(1000, 100).requires_grad_()), gradient(x.max(1).values, x)),
     ROW((x = floats(1000, 100).requires_grad_()), gradient(x.cumsum(1), x)),
     ROW((x = floats(1000, 100).requires_grad_()), gradient(x.cumprod(1), x)),
+    ROW2((x = floats(1000, 100).requires_grad_()), "gradient(x.expand(3, -1, -1), x)",
+         gradient(x.expand({3, -1, -1}), x)),
+    ROW((x = floats(1000, 100).requires_grad_()), gradient(x.unfold(1, 3, 1), x)),
+    ROW((x = floats(1000, 100).requires_grad_()), gradient(x.prod(), x)),
+    ROW((x = doubles(1000, 100).requires_grad_()), gradient(gelu(x), x)),
     ROW2((x = floats(500, 16).requires_grad_()), "gradient((x[:, None] - x[None]).square(), x)",
          gradient((x.unsqueeze(1) - x.unsqueeze(0)).square(), x)),
     ROW2((x = floats(500, 2)), "cross_entropy(x, (x[:, 0] > 0).long())",

@@ -35,6 +35,8 @@ class PyTorch:
         self.names = {**vars(torch), **vars(torch.nn.functional), "torch": torch}
         self.names |= {
             "floats": lambda *sizes: torch.randn(sizes),
+            "halves": lambda *sizes: torch.randn(sizes).bfloat16(),
+            "bools": lambda *sizes: torch.randn(sizes) > 0,
             "doubles": lambda *sizes: torch.randn(sizes, dtype=torch.float64),
             "integers": lambda *sizes: torch.randint(-5, 6, sizes),
             "ids": lambda n, *sizes: torch.randint(n, sizes),
