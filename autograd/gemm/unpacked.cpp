@@ -12,11 +12,11 @@
 namespace ink {
 namespace {
 
-constexpr int64_t kFewRows = 32;  // for products by columns
+constexpr int64_t kFewRows = 32;  // of the result, for products by columns
 constexpr int64_t kFewDots = 6;   // rows or columns of the result, for dot products
 constexpr int64_t kLongDot = 32;  // shorter ones take longer than packing
 constexpr int64_t kTiny = 64;     // multiplications
-constexpr int64_t kSteps = 512;  // of the inner dimension at a time: b's part stays in the L2 cache
+constexpr int64_t kSteps = 512;   // of the inner dimension at a time: b's part stays in the L2 cache
 
 // Matrix number `index` of x.
 template <class T>
@@ -115,10 +115,9 @@ void by_dots(Array& c, const Array& a, const Array& b, bool accumulate) {
 template <class T>
 bool product(Array& c, const Array& a, const Array& b, bool accumulate, const Array& bias) {
   const int64_t m = c.size(-2), n = c.size(-1), k = a.size(-1), d = c.dim();
-  const bool is_tiny = m * n * k <= kTiny;
-  const bool columns = n >= kLanes<T> &&
-                       (m <= kFewRows || std::is_integral_v<T>)&&b.strides()[d - 1] == 1 &&
-                       c.strides()[d - 1] == 1;
+  const bool is_tiny = m * n * k <= kTiny, integers = std::is_integral_v<T>;
+  const bool whole_rows = b.strides()[d - 1] == 1 && c.strides()[d - 1] == 1;
+  const bool columns = (m <= kFewRows || integers) && n >= kLanes<T> && whole_rows;
   const bool dots = m <= kFewDots && k >= kLongDot && b.strides()[d - 2] == 1;
   const bool dots_of_rows = n <= kFewDots && k >= kLongDot && a.strides()[d - 1] == 1;
   if (!is_tiny && !columns && !dots && !dots_of_rows) return false;

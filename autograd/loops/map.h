@@ -180,7 +180,7 @@ void map_rows(std::index_sequence<K...>, MapLoops<To, From...> loops, const void
     if (is(1) && steps(2).constant()) direct = loops.second_constant;
   }
   constexpr size_t kBytes = std::max({sizeof(To), sizeof(From)...});
-  const int64_t grain = kGrain / width / (kBytes == 8 ? 2 : 1);
+  const int64_t grain = kGrain / width / (kBytes == 8 ? 2 : 1);  // twice the time for each
   if (direct != nullptr) {
     const auto rows_of = [&](const auto& offset, const auto& rows) {
       direct(f, rows, out + offset[0], (std::get<K>(in) + offset[K + 1])...);

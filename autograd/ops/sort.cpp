@@ -52,11 +52,17 @@ struct Packed {
 };
 
 // Sorts by key, and keeps equal keys in their order: a radix sort, from the lowest byte up, if that
-// is faster than comparing. Keys count from the smallest one, `first`, so that few bytes differ.
+// is faster than comparing. Keys count from the smallest one, so that few bytes differ. key: all.
 template <class Item, class Key>
-void sort_items(std::vector<Item>& items, std::vector<Item>& other, Key first, Key range) {
+void sort_items(std::vector<Item>& items, std::vector<Item>& other, const Key* key) {
   constexpr int64_t kRadixSize = 16;  // items for each byte
-  const int bytes = (64 - std::countl_zero(uint64_t{range}) + 7) / 8;
+  Key first = key[0], last = key[0];
+#pragma omp simd reduction(min : first) reduction(max : last)
+  for (int64_t i = 0; i < std::ssize(items); ++i) {
+    first = key[i] < first ? key[i] : first;
+    last = key[i] > last ? key[i] : last;
+  }
+  const int bytes = (64 - std::countl_zero(uint64_t{last} - first) + 7) / 8;
   if (std::ssize(items) < kRadixSize * bytes) return std::sort(items.begin(), items.end());
   other.resize(items.size(), items[0]);
   for (int byte = 0; byte < bytes; ++byte) {
@@ -117,12 +123,6 @@ void sort_by(Array& values, Array& indices, const Array& x, int64_t dim, bool de
         const Key rising = ordered(static_cast<compute_t<T>>(from[i * step]));
         key[i] = descending ? static_cast<Key>(~rising) : rising;
       }
-      Key least = key[0], most = key[0];
-#pragma omp simd reduction(min : least) reduction(max : most)
-      for (int64_t i = 0; i < count; ++i) {
-        least = std::min(least, key[i]);
-        most = std::max(most, key[i]);
-      }
       if (kept > 0 && kept <= count / kFew) {
         keep_first(items, kept, count, key);
       } else {
@@ -134,7 +134,11 @@ void sort_by(Array& values, Array& indices, const Array& x, int64_t dim, bool de
         std::nth_element(items.begin(), items.begin() + kept, items.end());
         items.erase(items.begin() + kept, items.end());
       }
-      if (!items.empty()) sort_items(items, other, least, static_cast<Key>(most - least));
+      if (kept == count) {
+        sort_items(items, other, key);
+      } else {
+        std::sort(items.begin(), items.end());
+      }
       T* value = out + offset[0] + line * loop.inner_stride(0);
       int64_t* place = places + offset[1] + line * loop.inner_stride(1);
       for (int64_t i = 0; i < kept; ++i) {
