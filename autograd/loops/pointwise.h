@@ -26,7 +26,8 @@ namespace ink {
   OP(trunc) OP(round) OP(pow3) OP(bitwise_not)
 #define INK_BINARY_OPS(OP) \
   OP(add) OP(sub) OP(rsub) OP(mul) OP(div) OP(rdiv) OP(pow) OP(rpow) OP(maximum) OP(minimum) \
-  OP(remainder) OP(leaky_relu) OP(smooth_l1) OP(bitwise_and) OP(bitwise_or) OP(bitwise_xor)
+  OP(remainder) OP(leaky_relu) OP(elu) OP(softplus) OP(smooth_l1) OP(bitwise_and) OP(bitwise_or) \
+  OP(bitwise_xor)
 #define INK_COMPARE_OPS(OP) \
   OP(eq) OP(ne) OP(lt) OP(le) OP(gt) OP(ge) OP(logical_and) OP(logical_or) OP(logical_xor)
 // clang-format on
@@ -289,6 +290,17 @@ struct remainder : OnNumbers {
 };
 struct leaky_relu : OnFloats {
   template <class T> INK_DEVICE static T f(T x, T slope) { return x > 0 ? x : slope * x; }
+};
+struct elu : OnFloats {
+  template <class T> INK_DEVICE static T f(T x, T alpha) {
+    return x > 0 ? x : alpha * simd::expm1(x);
+  }
+};
+struct softplus : OnFloats {
+  template <class T> INK_DEVICE static T f(T x, T threshold) {
+    const T soft = simd::log1p(simd::exp(x));
+    return x > threshold ? x : soft;
+  }
 };
 struct smooth_l1 : OnFloats {
   template <class T> INK_DEVICE static T f(T d, T beta) {

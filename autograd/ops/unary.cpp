@@ -257,13 +257,18 @@ Tensor erf(const Tensor& x) {
 
 // ---- values of other ops
 
+static Tensor with_number(BinaryOp op, const Tensor& x, double number) {
+  Tensor y = empty_result(x.shape(), x.options(), {&x});
+  kernel::binary_number(y, x, number, op);
+  return y;
+}
+
 // y = log(1 + exp(beta x)) / beta, and x where beta x > threshold.
 // dx = dy sigmoid(beta x), and dy there
 Tensor softplus(const Tensor& x, double beta, double threshold) {
   const auto y = [=](const Tensor& v) {
-    const Tensor z = beta == 1 ? v : v * beta, large = z > threshold;
-    const Tensor log = log1p(exp(masked_fill(z, large, 0)));
-    return where(large, v, beta == 1 ? log : log / beta);
+    const Tensor z = beta == 1 ? v : v * beta, soft = with_number(BinaryOp::softplus, z, threshold);
+    return beta == 1 ? soft : where(z > threshold, v, soft / beta);
   };
   return recorded("softplus", x, y, [=](const Tensor& dy, const Tensor& v) {
     const Tensor z = v * beta, smooth = where(z < threshold, z, z.detach());
@@ -274,9 +279,7 @@ Tensor softplus(const Tensor& x, double beta, double threshold) {
 // y = x for x > 0, else negative_slope x
 Tensor leaky_relu(const Tensor& x, double negative_slope) {
   const auto y = [=](const Tensor& v) {
-    Tensor scaled = empty_result(v.shape(), v.options(), {&v});
-    kernel::binary_number(scaled, v, negative_slope, BinaryOp::leaky_relu);
-    return scaled;
+    return with_number(BinaryOp::leaky_relu, v, negative_slope);
   };
   return recorded("leaky_relu", x, y, [=](const Tensor& dy, const Tensor& v) {
     return where(v > 0, dy, dy * negative_slope);
@@ -286,10 +289,7 @@ Tensor leaky_relu(const Tensor& x, double negative_slope) {
 // y = x for x > 0, else alpha (exp(x) - 1).   dx = dy, or dy alpha exp x
 Tensor elu(const Tensor& x, double alpha) {
   const auto below = [](const Tensor& v) { return masked_fill(v, v >= 0, 0); };
-  const auto y = [=](const Tensor& v) {
-    const Tensor e = expm1(below(v));
-    return where(v <= 0, alpha == 1 ? e : e * alpha, v);
-  };
+  const auto y = [=](const Tensor& v) { return with_number(BinaryOp::elu, v, alpha); };
   return recorded("elu", x, y, [=](const Tensor& dy, const Tensor& v) {
     return where(v <= 0, dy * exp(below(v)) * alpha, dy);
   });
