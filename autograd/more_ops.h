@@ -97,7 +97,8 @@ Tensor repeat_interleave(const Tensor& x, const Tensor& times, std::optional<int
 /// `value` around x: pads[0] before and pads[1] after along the last dimension, pads[2] and pads[3]
 /// along the one before it, and so on. Negative numbers cut off.
 Tensor pad(const Tensor& x, const Shape& pads, const Scalar& value = 0);
-/// Windows of `size` elements, each `step` after the last: (..., windows, ..., size). A view.
+/// Windows of `size` elements, each `step` after the last: (..., windows, ..., size). A view;
+/// overlapping windows cannot be written in place.
 Tensor unfold(const Tensor& x, int64_t dim, int64_t size, int64_t step);
 
 // ---- losses.cpp: input and target broadcast
