@@ -16,7 +16,7 @@ constexpr int64_t kFewRows = 32;  // of the result, for products by columns
 constexpr int64_t kFewDots = 6;   // rows or columns of the result, for dot products
 constexpr int64_t kLongDot = 32;  // shorter ones take longer than packing
 constexpr int64_t kTiny = 64;     // multiplications
-constexpr int64_t kSteps = 512;   // of the inner dimension at a time: b's part stays in the L2 cache
+constexpr int64_t kSteps = 512;  // of the inner dimension at a time: b's part stays in the L2 cache
 
 // Matrix number `index` of x.
 template <class T>
