@@ -16,16 +16,24 @@ namespace cpu {
 namespace {
 
 // Unsigned integers in the order of the values; NaN is the largest, -0 equals 0.
-uint32_t ordered(float v) {
-  const auto bits = std::bit_cast<uint32_t>(v == 0 ? 0.0f : v);
-  return v != v ? ~0u : bits >> 31 ? ~bits : bits | 1u << 31;
-}
-uint64_t ordered(double v) {
-  const auto bits = std::bit_cast<uint64_t>(v == 0 ? 0.0 : v);
-  return v != v ? ~0ull : bits >> 63 ? ~bits : bits | 1ull << 63;
+template <class T>
+auto ordered(T v) {
+  using Bits = std::conditional_t<sizeof(T) == 8, int64_t, int32_t>;
+  using Key = std::make_unsigned_t<Bits>;
+  constexpr int kSign = 8 * sizeof(T) - 1;
+  const auto bits = std::bit_cast<Bits>(v + T(0));                       // -0 becomes 0
+  const Key turned = static_cast<Key>(bits >> kSign) | Key{1} << kSign;  // all, or the sign
+  return v != v ? static_cast<Key>(~Key{0}) : static_cast<Key>(bits) ^ turned;
 }
 uint64_t ordered(int64_t v) { return static_cast<uint64_t>(v) ^ 1ull << 63; }
 uint32_t ordered(bool v) { return v; }
+
+// key[i] = that of element i. Step: int64_t, or 1 at compile time, which makes vector code.
+template <class T, class Key, class Step>
+void make_keys(Key* key, const T* x, Step step, int64_t n, Key turned) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) key[i] = ordered(static_cast<compute_t<T>>(x[i * step])) ^ turned;
+}
 
 // An element's key and place in its line. Equal keys stay in their order.
 template <class K>
@@ -51,20 +59,34 @@ struct Packed {
   bool operator<(const Packed& other) const { return both < other.both; }
 };
 
-// Sorts by key, and keeps equal keys in their order: a radix sort, from the lowest byte up, if that
-// is faster than comparing. Keys count from the smallest one, so that few bytes differ. key: all.
+// Sorts by key, and keeps equal keys in their order. Few items are compared; if their keys have 32
+// bits, vector code counts their ranks. Others take a radix sort, from the lowest byte up; keys
+// count from the smallest one, so that few bytes differ. key: those of all items.
 template <class Item, class Key>
 void sort_items(std::vector<Item>& items, std::vector<Item>& other, const Key* key) {
   constexpr int64_t kRadixSize = 16;  // items for each byte
+  const int64_t n = std::ssize(items);
   Key first = key[0], last = key[0];
 #pragma omp simd reduction(min : first) reduction(max : last)
-  for (int64_t i = 0; i < std::ssize(items); ++i) {
+  for (int64_t i = 0; i < n; ++i) {
     first = key[i] < first ? key[i] : first;
     last = key[i] > last ? key[i] : last;
   }
   const int bytes = (64 - std::countl_zero(uint64_t{last} - first) + 7) / 8;
-  if (std::ssize(items) < kRadixSize * bytes) return std::sort(items.begin(), items.end());
+  const bool few = n <= kRadixSize * bytes;
+  if (few && sizeof(Key) > 4) return std::sort(items.begin(), items.end());
   other.resize(items.size(), items[0]);
+  if (few) {
+    for (Key i = 0; i < static_cast<Key>(n); ++i) {
+      const Key own = key[i];
+      Key rank = 0;
+#pragma omp simd reduction(+ : rank)
+      for (Key j = 0; j < static_cast<Key>(n); ++j)
+        rank += static_cast<Key>((key[j] < own) | ((key[j] == own) & (j < i)));
+      other[rank] = items[i];
+    }
+    return items.swap(other);
+  }
   for (int byte = 0; byte < bytes; ++byte) {
     const auto digit = [=](Item item) {
       return static_cast<uint8_t>((item.key() - first) >> (8 * byte));
@@ -113,15 +135,17 @@ void sort_by(Array& values, Array& indices, const Array& x, int64_t dim, bool de
   const T* in = x.data<T>();
   T* out = values.mutable_data<T>();
   int64_t* places = indices.mutable_data<int64_t>();
+  const Key turned = descending ? static_cast<Key>(~Key{0}) : 0;
   const auto lines = [&](auto offset, int64_t n) {
     std::vector<Key> keys(static_cast<size_t>(count));
     std::vector<Item> items, other;
     for (int64_t line = 0; line < n; ++line) {
       const T* from = in + offset[2] + line * loop.inner_stride(2);
       Key* key = keys.data();
-      for (int64_t i = 0; i < count; ++i) {
-        const Key rising = ordered(static_cast<compute_t<T>>(from[i * step]));
-        key[i] = descending ? static_cast<Key>(~rising) : rising;
+      if (step == 1) {
+        make_keys(key, from, std::integral_constant<int64_t, 1>(), count, turned);
+      } else {
+        make_keys(key, from, step, count, turned);
       }
       if (kept > 0 && kept <= count / kFew) {
         keep_first(items, kept, count, key);
