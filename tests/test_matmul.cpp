@@ -90,9 +90,9 @@ TEST(Gemm, TilesOfOneProductAndProductsOfABatchAreSharedByThreads) {
 // of the inner dimension than is summed at once, several threads, and a bias.
 TEST(Gemm, Unpacked) {
   manual_seed(3);
-  const std::array<int64_t, 3> shapes[] = {{2, 16, 1030},  {30, 336, 513}, {3, 5, 700},
-                                           {32, 81, 1025}, {6, 270, 333},  {5, 3, 40},
-                                           {150, 4, 65},   {2, 3, 4},      {4, 4, 4}};
+  const std::array<int64_t, 3> shapes[] = {
+      {2, 16, 1030}, {30, 336, 513}, {3, 5, 700}, {32, 81, 1025}, {6, 270, 333}, {5, 3, 40},
+      {150, 4, 65},  {2, 3, 4},      {4, 4, 4},   {70, 130, 3},   {33, 64, 1}};
   for (const auto& [m, n, k] : shapes) {
     for (const DType dtype : {f32, f64, i64}) {
       for (const bool transposed : {false, true}) {

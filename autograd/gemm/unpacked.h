@@ -1,5 +1,5 @@
-// Products without packing. Units pack the right operand first, which pays only if many rows use
-// it.
+// Products without packing. Units pack the right operand first, which pays only if its elements are
+// used often.
 #pragma once
 
 #include "autograd/memory/array.h"
@@ -7,8 +7,9 @@
 namespace ink {
 
 /// c = a b, c = a b + bias in every row, or c += a b, on all threads, for results of few rows or
-/// columns, and for integers, if the operands lie as the loops need them. All of f32, of f64 or of
-/// i64. Returns whether it has computed anything: it leaves other products to a unit.
+/// columns, short inner dimensions, and integers, if the operands lie as the loops need them. All of
+/// f32, of f64 or of i64. Returns whether it has computed anything: it leaves other products to a
+/// unit.
 bool unpacked_product(Array& c, const Array& a, const Array& b, bool accumulate,
                       const Array& bias = {});
 
