@@ -83,6 +83,7 @@ void by_rows(const Product<T>& p) {
   }
 }
 
+// Any strides. Loops around vectors would take longer than the multiplications.
 template <class T>
 void tiny(const Product<T>& p) {
   for (int64_t i = 0; i < p.m; ++i) {

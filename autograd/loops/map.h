@@ -17,7 +17,7 @@ namespace ink {
 namespace detail {
 
 inline constexpr int64_t kChunk = 256;  // elements gathered at a time: well inside the first cache
-// Shorter rows are gathered. Those of whole vectors have no remainder, which takes the longest.
+// Shorter rows are gathered into chunks: below 32 elements, or below 16 if a row is whole vectors.
 inline constexpr int64_t kShortRow = 32, kShortVectorRow = 16;
 
 // Reads an element. A bool is read as a byte, because the compiler does not vectorise loads of
@@ -180,7 +180,7 @@ void map_rows(std::index_sequence<K...>, MapLoops<To, From...> loops, const void
     if (is(1) && steps(2).constant()) direct = loops.second_constant;
   }
   constexpr size_t kBytes = std::max({sizeof(To), sizeof(From)...});
-  const int64_t grain = kGrain / width / (kBytes == 8 ? 2 : 1);  // twice the time for each
+  const int64_t grain = kGrain / width / (kBytes == 8 ? 2 : 1);  // 8 bytes take twice as long as 4
   if (direct != nullptr) {
     const auto rows_of = [&](const auto& offset, const auto& rows) {
       direct(f, rows, out + offset[0], (std::get<K>(in) + offset[K + 1])...);

@@ -96,7 +96,7 @@ struct ReducePlan {
   static constexpr int64_t kLanes = 16;     // accumulators of one output
   static constexpr int64_t kShortRow = 32;  // a shorter row gets one accumulator
   static constexpr int64_t kLongRow = 512;  // a shorter row gets half of the lanes
-  static constexpr int64_t kFew = 64;       // loops over fewer elements take longer than those
+  static constexpr int64_t kFew = 64;       // of a block: with fewer, the loop over blocks is slow
 
   ReduceAxes outer, outer_rows;
   ReduceAxes::Axis columns, rows;
@@ -123,6 +123,7 @@ struct ReducePlan {
     outer_rows.join();
     rows = outer_rows.pop_inner();
     if (columns_first()) columns = outer.pop_inner();
+    // A block of few elements takes a longer dimension in place of a short one.
     if (columns.size * rows.size < kFew && (columns.size == 1 || !outer.exchange(columns)))
       outer_rows.exchange(rows);
     total_rows = outer_rows.sizes.numel() * rows.size;

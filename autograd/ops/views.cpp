@@ -238,7 +238,6 @@ Tensor diagonal(const Tensor& x, int64_t offset, int64_t dim1, int64_t dim2) {
   return record("diagonal", {x}, x.alias(layout), vjp);
 }
 
-// Windows along a dimension, as a new last one.   dx = dy, added up where windows overlap
 static Layout windows_of(Layout layout, int64_t d, int64_t windows, int64_t size, int64_t step) {
   const int64_t stride = layout.sizes.empty() ? 1 : layout.strides[d];
   if (!layout.sizes.empty()) {
@@ -250,6 +249,7 @@ static Layout windows_of(Layout layout, int64_t d, int64_t windows, int64_t size
   return layout;
 }
 
+// Windows along a dimension, as a new last one.   dx = dy, added up where windows overlap
 Tensor unfold(const Tensor& x, int64_t dim, int64_t size, int64_t step) {
   check_defined("unfold", x);
   check_dims("unfold", x.dim() + 1);
