@@ -1,7 +1,7 @@
 # What runs under the thread sanitizer: tests that set a number of threads or start some, ops,
 # layers and steps of training. Target `races` builds it, and `ctest --preset tsan` runs it.
 set(with_threads test_attention_mask test_autocast test_data_parallel test_dataset test_dropout
-    test_fused test_graph test_index test_one_tensor test_optimizer test_random)
+    test_fused test_graph test_graph_threads test_index test_one_tensor test_optimizer test_random)
 add_custom_target(races DEPENDS ${with_threads} inkling race)
 set_tests_properties(${with_threads} PROPERTIES LABELS threads)
 

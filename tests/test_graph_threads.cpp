@@ -1,0 +1,117 @@
+// The engine with several threads: a model that they share through stores, and graphs of their own.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "autograd/basic_ops.h"
+#include "autograd/engine/grad_store.h"
+#include "error_of.h"
+
+namespace ink {
+namespace {
+
+using Values = std::vector<double>;
+
+Tensor leaf(const Values& values) { return from_vector(values).requires_grad_(); }
+
+TEST(GraphThreads, ThreadsShareAModelThroughStores) {
+  const Tensor weight = from_vector(Values(1000, 0.5)).requires_grad_();
+  const auto loss_of = [&](double scale) {
+    return sum(exp(weight * weight) * from_vector(Values(1000, scale)));
+  };
+  GradStore stores[2];
+  const Context inherited = context();
+  {
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 2; ++t) {
+      threads.emplace_back([&, t] {
+        const ContextGuard guard(inherited);
+        for (int i = 0; i < 20; ++i) backward(loss_of(t + 1.0), stores[t]);
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
+  EXPECT_FALSE(weight.grad().defined());
+  const double one = 2 * 0.5 * std::exp(0.25);
+  EXPECT_NEAR(stores[0].get(weight).tolist()[7], 20 * one, 1e-10);
+  EXPECT_NEAR(stores[1].get(weight).tolist()[7], 40 * one, 1e-10);
+  for (GradStore& store : stores) store.add_to_leaves();
+  EXPECT_NEAR(weight.grad().tolist()[999], 60 * one, 1e-10);
+  EXPECT_FALSE(stores[0].get(weight).defined());
+}
+
+TEST(GraphThreads, RetainGradAndHooksWorkWithAStore) {
+  Tensor x = leaf({3});
+  int calls = 0;
+  x.register_hook([&](const Tensor& g) {
+    ++calls;
+    return g * 2;
+  });
+  Tensor y = x * x;
+  y.retain_grad();
+  GradStore store;
+  backward(y * 5, store);
+  EXPECT_EQ(y.grad().item(), 5);
+  EXPECT_EQ(calls, 0);
+  EXPECT_EQ(store.get(x).item(), 30);
+  store.add_to_leaves();
+  EXPECT_EQ(calls, 1);
+  EXPECT_EQ(x.grad().item(), 60);
+}
+
+// Of walks that would free a graph that they share, one is right and the others are refused, and
+// have changed nothing. Walks that leave it as it is are all right.
+TEST(GraphThreads, ThreadsThatShareAnInnerNode) {
+  for (const bool retain : {false, true}) {
+    for (int round = 0; round < 50; ++round) {
+      const Tensor w = from_vector(Values(64, 0.5)).requires_grad_();
+      const Tensor shared = exp(w * w);
+      std::vector<Tensor> own, losses;
+      for (int t = 0; t < 3; ++t) {
+        own.push_back(leaf({2.0}));
+        losses.push_back(sum(sin(shared) * own.back()));
+      }
+      std::vector<std::string> errors(3);
+      std::vector<Grads> found(3);
+      std::vector<std::thread> threads;
+      for (size_t t = 0; t < 3; ++t) {
+        threads.emplace_back([&, t] {
+          errors[t] = error_of([&] { found[t] = grad({losses[t]}, {w, own[t]}, {}, retain); });
+        });
+      }
+      for (std::thread& thread : threads) thread.join();
+      int right = 0;
+      for (size_t t = 0; t < 3; ++t) {
+        if (errors[t] == "(no error)") {
+          const double u = std::exp(0.25);
+          EXPECT_NEAR(found[t][0].tolist()[63], 2 * std::cos(u) * u, 1e-12);
+          ++right;
+        } else {
+          EXPECT_EQ(errors[t].rfind("backward: the graph through ", 0), 0u) << errors[t];
+          EXPECT_FALSE(losses[t].slot()->node->freed);
+        }
+      }
+      EXPECT_EQ(right, retain ? 3 : 1);
+    }
+  }
+}
+
+TEST(GraphThreads, ThreadsHaveIndependentGraphs) {
+  std::vector<std::thread> threads;
+  std::vector<double> results(4);
+  for (size_t t = 0; t < 4; ++t) {
+    threads.emplace_back([&results, t] {
+      const Tensor x = from_vector(Values{static_cast<double>(t)}).requires_grad_();
+      for (int i = 0; i < 200; ++i) (x * x).backward();
+      results[t] = x.grad().item();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(results, (std::vector<double>{0, 400, 800, 1200}));
+}
+
+}  // namespace
+}  // namespace ink
