@@ -2,6 +2,8 @@
 
 #include <cstdlib>
 #include <fstream>
+#include <mutex>
+#include <string>
 #include <vector>
 
 namespace ink {
@@ -21,6 +23,8 @@ void Coverage::op(const char* name, const std::vector<Tensor>& inputs,
     const char given = wide ? 'w' : input.defined() ? 'x' : '-';
     if (key.back() != given) key += given;
   }
+  static std::mutex mutex;  // tests record from several threads
+  const std::lock_guard lock(mutex);
   seen_.insert(key);
   if (row_ == name) checked_.insert(key);
 }

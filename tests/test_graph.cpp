@@ -1,5 +1,5 @@
-// The engine, seen from outside: order, sums, freeing, hooks, and ops that users define. Threads are
-// in test_graph_threads.cpp.
+// The engine, seen from outside: order, sums, freeing, hooks, and ops that users define.
+// Threads: test_graph_threads.cpp.
 #include <gtest/gtest.h>
 
 #include <cmath>
