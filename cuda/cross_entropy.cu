@@ -26,7 +26,7 @@ struct CrossEntropy {
   const T* logits;
   const int64_t* targets;
   const C* scale;  // null: 1
-  int64_t rows, n, ignore_index;
+  int64_t rows, n, step, ignore_index;  // rows are `step` elements apart
   IdCheck in_range;
 
   __device__ void operator()(Shared& scratch) const {
@@ -37,7 +37,7 @@ struct CrossEntropy {
     const C weight = scale ? *scale : C(1);
     ParkedRow<T, Plan>* parked = nullptr;
     if constexpr (Plan::kParked > 0) parked = &scratch.row;
-    const Row<T, Plan> a(logits, row, n, -infinity<C>(), parked);
+    const Row<T, Plan> a(logits, row * step, n, -infinity<C>(), parked);
     SoftmaxSums<C> sums;
     a.each([&](RowPlace i) { sums.add(a[i]); });
     sums.template join<Plan>(static_cast<BlockScratch<C>&>(scratch));
@@ -57,7 +57,7 @@ struct CrossEntropy {
           d.at[j] -= i.at + j == target ? weight : C(0);
         }
       }
-      if (dlogits) a.put(dlogits + row * n, i, d);
+      if (dlogits) a.put(dlogits + row * step, i, d);
     });
     if (has_chosen) losses[row] = simd::log(sums.total) + (top - chosen);
   }
@@ -65,7 +65,7 @@ struct CrossEntropy {
   __device__ void ignore(int64_t row) const {
     if (Plan::rank() == 0) losses[row] = 0;
     if (dlogits == nullptr) return;
-    for (int64_t i = Plan::rank(); i < n; i += Plan::kSize) dlogits[row * n + i] = D(0);
+    for (int64_t i = Plan::rank(); i < n; i += Plan::kSize) dlogits[row * step + i] = D(0);
   }
 };
 
@@ -124,7 +124,7 @@ void cross_entropy(Array& loss, Array& dlogits, const Array& logits, const Array
                    const Array& scale, int64_t ignore_index) {
   for_logits(logits, dlogits, [&]<class T, class D>(T, D) {
     using C = compute_t<T>;
-    const int64_t rows = targets.numel(), n = logits.size(-1);
+    const int64_t rows = targets.numel(), n = logits.size(-1), step = row_step(logits);
     Array by_row = loss.dim() ? loss : Array::empty(Shape{rows}, loss.dtype(), loss.device());
     C* losses = by_row.mutable_data<C>();
     D* down = dlogits.defined() ? dlogits.mutable_data<D>() : nullptr;
@@ -135,7 +135,7 @@ void cross_entropy(Array& loss, Array& dlogits, const Array& logits, const Array
               RowSize<1024, 32, true, 24>>(n, {down, in}, [&]<class Plan>(Plan) {
       launch("cross_entropy", Plan::blocks(rows),
              CrossEntropy<T, D, Plan>{losses, down, in, targets.data<int64_t>(), weight, rows, n,
-                                      ignore_index, in_range});
+                                      step, ignore_index, in_range});
     });
     if (loss.dim() == 0)
       launch("cross_entropy", 1, SumLosses<C>{loss.mutable_data<C>(), losses, weight, rows});

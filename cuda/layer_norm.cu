@@ -28,7 +28,7 @@ struct LayerNorm {
   __device__ void operator()(Shared& scratch) const {
     const int64_t row = Plan::row();
     if (row >= rows) return;
-    Row<X, Plan> a(x, row, n);
+    Row<X, Plan> a(x, row * n, n);
     if constexpr (kAdds) a.add(branch + row * n, sum_of_both + row * n);
     const C share = 1 / static_cast<C>(n);
     C total = 0;

@@ -18,7 +18,7 @@ struct LogSoftmax {
   __device__ void operator()(Shared& scratch) const {
     const int64_t row = Plan::row();
     if (row >= rows) return;
-    const Row<T, Plan> a(x, row, n, -infinity<C>());
+    const Row<T, Plan> a(x, row * n, n, -infinity<C>());
     SoftmaxSums<C> sums;
     a.each([&](RowPlace i) { sums.add(a[i]); });
     sums.template join<Plan>(scratch);
@@ -41,7 +41,7 @@ struct LogSoftmaxBackward {
   __device__ void operator()(Shared& scratch) const {
     const int64_t row = Plan::row();
     if (row >= rows) return;
-    const Row<T, Plan> a(y, row, n), g(dy, row, n);
+    const Row<T, Plan> a(y, row * n, n), g(dy, row * n, n);
     C total = 0;
     g.each([&](RowPlace i) { total += sum(g[i]); });
     total = Plan::template join<Plus>(total, scratch);

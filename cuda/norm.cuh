@@ -54,8 +54,8 @@ struct NormBackward {
 
   __device__ __forceinline__ void one_row(int64_t row, Sums& sums, C* mine,
                                           BlockScratch<C>& scratch) const {
-    const Row<X, Plan> a(x, row, n);
-    const Row<Y, Plan> g(dy, row, n);
+    const Row<X, Plan> a(x, row * n, n);
+    const Row<Y, Plan> g(dy, row * n, n);
     const C m = kCentred ? mean[row] : C(0), r = rstd[row], share = 1 / static_cast<C>(n);
     const auto xhat = [&](RowPlace i) { return zip([=](C v) { return (v - m) * r; }, a[i]); };
     const auto dxhat = [&](RowPlace i) { return g[i] * load<N>(weight + i.at); };

@@ -24,7 +24,7 @@ struct RmsNorm {
   __device__ void operator()(Shared& scratch) const {
     const int64_t row = Plan::row();
     if (row >= rows) return;
-    const Row<X, Plan> a(x, row, n);
+    const Row<X, Plan> a(x, row * n, n);
     C squares = 0;
     a.each([&](RowPlace i) { squares += sum(a[i] * a[i]); });
     squares = Plan::template join<Plus>(squares, scratch);

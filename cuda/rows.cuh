@@ -4,7 +4,7 @@
 // for which a block has no registers are parked in shared memory, if the kernel has any for that,
 // and the rest is read again each time. Every thread takes packs of N contiguous elements: 16 bytes
 // if memory is aligned to that, otherwise one element.
-//   const Row<T, Plan> a(x, Plan::row(), n);
+//   const Row<T, Plan> a(x, Plan::row() * n, n);
 //   a.each([&](RowPlace i) { total += sum(a[i]); });
 // If packs do not divide a row's length, most rows do not start where a pack can. Long rows are
 // taken in packs all the same. At their ends a pack reaches out of the row and holds a neutral
@@ -137,13 +137,13 @@ class Row {
   using C = compute_t<T>;
 
  public:
-  /// outside: the number that packs hold beyond the row's ends. parked: needed if the plan parks
-  /// packs.
-  __device__ __forceinline__ Row(const T* x, int64_t row, int64_t n, C outside = 0,
+  /// The n elements from x[start] on. outside: the number that packs hold beyond the row's ends.
+  /// parked: needed if the plan parks packs.
+  __device__ __forceinline__ Row(const T* x, int64_t start, int64_t n, C outside = 0,
                                  ParkedRow<T, Plan>* parked = nullptr)
-      : from_(x + row * n), n_(n), end_(n), outside_(outside), parked_(parked) {
+      : from_(x + start), n_(n), end_(n), outside_(outside), parked_(parked) {
     if constexpr (Plan::kAnywhere) {
-      begin_ = -(row * n) & (N - 1);
+      begin_ = -start & (N - 1);
       end_ = begin_ + ((n - begin_) & ~int64_t{N - 1});
     }
 #pragma unroll

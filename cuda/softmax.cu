@@ -18,7 +18,7 @@ struct Softmax {
   __device__ void operator()(Shared& scratch) const {
     const int64_t row = Plan::row();
     if (row >= rows) return;
-    const Row<T, Plan> a(x, row, n, -infinity<C>());
+    const Row<T, Plan> a(x, row * n, n, -infinity<C>());
     SoftmaxSums<C> sums;
     a.each([&](RowPlace i) { sums.add(a[i]); });
     sums.template join<Plan>(scratch);
@@ -41,7 +41,7 @@ struct SoftmaxBackward {
   __device__ void operator()(Shared& scratch) const {
     const int64_t row = Plan::row();
     if (row >= rows) return;
-    const Row<T, Plan> a(y, row, n), g(dy, row, n);
+    const Row<T, Plan> a(y, row * n, n), g(dy, row * n, n);
     C dot = 0;
     a.each([&](RowPlace i) { dot += sum(a[i] * g[i]); });
     dot = Plan::template join<Plus>(dot, scratch);

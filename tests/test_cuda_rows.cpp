@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "autograd/fused_ops.h"
 #include "autograd/kernels/rows.h"
 #include "autograd/random/generator.h"
 #include "tests/on_cuda.h"
@@ -194,6 +195,33 @@ TEST(CudaCrossEntropy, RowsOfAnyLength) {
                      d_dtype == f32 ? 1e-5 : 0.01, "result");
     }
   }
+}
+
+// A GPU computes more classes than there are, so that rows of logits start where products want them.
+TEST(CudaLinearCrossEntropy, PaddedClassesChangeNothing) {
+  if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device";
+  EXPECT_EQ(linear_cross_entropy_classes(50257, cuda_device), 50264);
+  EXPECT_EQ(linear_cross_entropy_classes(50264, cuda_device), 50264);
+  EXPECT_EQ(linear_cross_entropy_classes(50257, cpu_device), 50257);
+  for (const int64_t V : {1024, 1025, 1031}) {
+    for (const DType dtype : {f32, bf16}) {
+      for (const Reduction reduction : {Reduction::mean, Reduction::none}) {
+        SCOPED_TRACE(name_of(dtype) + std::to_string(V));
+        const Tensor x = to(randn({6, 16}), dtype), weight = to(randn({V, 16}), dtype),
+                     targets = tensor({int64_t{0}, V - 1, V - 2, int64_t{-100}, int64_t{7}, V - 1});
+        const auto on = [&](Device device) -> Tensors {
+          Tensor a = x.to(device).detach().requires_grad_(),
+                 w = weight.to(device).detach().requires_grad_();
+          const Tensor loss = linear_cross_entropy(a, w, targets.to(device), -100, reduction);
+          const Tensors grads = grad({sum(loss * loss)}, {a, w});
+          return {loss.detach(), grads[0], grads[1]};
+        };
+        expect_close(on(cuda_device), on(cpu_device), dtype == f32 ? 1e-5 : 0.01, "result");
+      }
+    }
+  }
+  const Tensor x = randn({2, 16}).to(cuda_device), weight = randn({1025, 16}).to(cuda_device);
+  EXPECT_THROW(linear_cross_entropy(x, weight, tensor({3, 1025}).to(cuda_device)).item(), Error);
 }
 
 // -inf is a mask; NaN, +inf and a row of nothing but -inf make the row NaN. On every path.

@@ -53,11 +53,14 @@ int64_t head_rows(const Sizes& s) {
 }
 
 // The last norm's input and output; the gradient of that output, which the head computes in
-// forward; and a chunk of logits, which its gradient overwrites unless that is narrower.
+// forward; a chunk of logits, which its gradient overwrites unless that is narrower; and the weight
+// again if it is padded.
 int64_t head_activations(const Sizes& s) {
-  const int64_t C = s.model.n_embd, logits = head_rows(s) * s.model.vocab_size;
+  const int64_t C = s.model.n_embd, V = s.model.vocab_size,
+                padded = linear_cross_entropy_classes(V, s.device), logits = head_rows(s) * padded;
   return s.stream(C) + 2 * s.activation(C) + floats(logits) +
-         (s.narrow < 4 ? block_bytes(s.narrow * logits) : 0);
+         (s.narrow < 4 ? block_bytes(s.narrow * logits) : 0) +
+         (padded > V ? block_bytes(s.narrow * padded * C) : 0);
 }
 
 // If a unit of the processor computes products, each thread packs operands into scratch memory: the

@@ -47,12 +47,13 @@ KERNEL(rms_norm_backward, NormGradients d, const Array& dy, const Array& x, cons
 // scale: 1 / the number of targets that count.
 KERNEL(target_scale, Array& scale, const Array& targets, int64_t ignore_index)
 // loss      one loss for each target, or (): scale times their sum
+// logits    contiguous, or the first columns of a contiguous matrix
 // dlogits   if defined: scale times the gradient of their sum, as logits, or bf16 for f32; may be
 //           logits itself
 // scale     1 if undefined
 // loss and scale are f32, or f64 for f64.
-KERNEL(cross_entropy, Array& loss, Array& dlogits, const Array& logits, const Array& targets,
-       const Array& scale, int64_t ignore_index)
+KERNEL_STRIDED(cross_entropy, Array& loss, Array& dlogits, const Array& logits, const Array& targets,
+               const Array& scale, int64_t ignore_index)
 
 // ---- ops/embedding.cpp
 KERNEL(embedding, Array& y, const Array& ids, const Array& weight)

@@ -18,6 +18,9 @@ namespace ink {
 /// The number of rows of x: all its dimensions but the last.
 inline int64_t row_count(const Array& x) { return x.size(-1) ? x.numel() / x.size(-1) : 0; }
 
+/// The distance between rows of x, whose rows are contiguous: x is a matrix, or contiguous.
+inline int64_t row_step(const Array& x) { return x.dim() == 2 ? x.strides()[0] : x.size(-1); }
+
 /// Calls f(row) for each row of n elements, in parallel. f should capture by value: every thread
 /// works with a copy of its own, whose pointers stay in registers.
 template <class F>

@@ -48,8 +48,8 @@ std::string describe(Device device) {
 }
 
 ChunkLimits chunk_limits(Device device) {
-  if (device.is_cpu()) return {int64_t{1} << 24, 1024};
-  return {int64_t{1} << 28, int64_t{1} << 20};
+  if (device.is_cpu()) return {int64_t{1} << 24, 1024, 1};
+  return {int64_t{1} << 28, int64_t{1} << 20, 8};
 }
 
 int64_t host_threads(Device device) { return device.is_cpu() ? max_threads() : 1; }

@@ -54,9 +54,10 @@ void synchronize(Device device);
 /// "2 threads", or a GPU's name.
 std::string describe(Device device);
 /// How much an op computes at a time when it works through the rows of something large: as much as
-/// the CPU's caches hold, or as keeps all processors of a GPU busy.
+/// the CPU's caches hold, or as keeps all processors of a GPU busy. Products are fast if all sizes
+/// are multiples of `multiple`.
 struct ChunkLimits {
-  int64_t elements, rows;
+  int64_t elements, rows, multiple;
 };
 ChunkLimits chunk_limits(Device device);
 /// How many host threads it takes to keep a device busy: one for a GPU.

@@ -59,7 +59,7 @@ void cross_entropy(Array& loss, Array& dlogits, const Array& logits, const Array
                    const Array& scale, int64_t ignore_index) {
   for_logits(logits, dlogits, [&]<class T, class D>(T, D) {
     using C = compute_t<T>;
-    const int64_t n = logits.size(-1), rows = targets.numel();
+    const int64_t n = logits.size(-1), rows = targets.numel(), step = row_step(logits);
     const int64_t* target = targets.data<int64_t>();
     const T* in = logits.data<T>();
     D* down = dlogits.defined() ? dlogits.mutable_data<D>() : nullptr;
@@ -67,9 +67,9 @@ void cross_entropy(Array& loss, Array& dlogits, const Array& logits, const Array
     C* losses = by_row.mutable_data<C>();
     const C weight = scale.defined() ? *scale.data<C>() : C(1);
     for_each_row(rows, n, [=](int64_t row) {
-      D* d = down ? down + row * n : nullptr;
+      D* d = down ? down + row * step : nullptr;
       if (target[row] != ignore_index) {
-        losses[row] = cross_entropy_row(d, in + row * n, n, target[row], weight);
+        losses[row] = cross_entropy_row(d, in + row * step, n, target[row], weight);
       } else {
         losses[row] = 0;
         if (d) std::fill_n(d, n, D(0));

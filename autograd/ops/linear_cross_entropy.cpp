@@ -25,8 +25,8 @@ namespace ink {
 namespace {
 
 struct Head {
-  Array x, weight, targets;  // (N, C), (V, C), (N); x and weight of one dtype
-  int64_t ignore_index;
+  Array x, weight, targets;  // (N, C), (V or more, C), (N); x and weight of one dtype
+  int64_t classes, ignore_index;
 
   /// The dtype of logits, losses and sums over chunks.
   DType dtype() const { return x.dtype() == f64 ? f64 : f32; }
@@ -44,28 +44,51 @@ Array rows_of(const Array& x, int64_t first, int64_t count) {
   return x.seen_as(layout);
 }
 
+Array columns_of(const Array& x, int64_t first, int64_t count) {
+  Layout layout = x.layout();
+  layout.sizes[1] = count;
+  layout.offset += first * layout.strides[1];
+  return x.seen_as(layout);
+}
+
+// W with rows of zeros after it, for classes that the loss never sees.
+Array with_padding(const Array& weight) {
+  const int64_t V = weight.size(0), padded = linear_cross_entropy_classes(V, weight.device());
+  if (padded == V) return weight;
+  Array all = Array::empty({padded, weight.size(1)}, weight.dtype(), weight.device());
+  Array own = rows_of(all, 0, V), rest = rows_of(all, V, padded - V);
+  kernel::copy(own, weight);
+  kernel::fill(rest, 0);
+  return all;
+}
+
 // Calls f(first, rows, logits, dlogits) for each chunk. f fills dlogits, if defined, from logits,
 // and the products with dlogits follow. Both may be the same memory.
 template <class F>
 void for_each_chunk(const Head& head, HeadGrads& grads, F&& f) {
-  const int64_t N = head.x.size(0), V = head.weight.size(0),
+  const int64_t N = head.x.size(0), V = head.classes, padded = head.weight.size(0),
                 most = linear_cross_entropy_rows(N, V, head.x.device());
   for (int64_t first = 0; first < N; first += most) {
     const int64_t rows = std::min(most, N - first);
     const Array x = rows_of(head.x, first, rows);
-    Array logits = Array::empty({rows, V}, head.dtype(), x.device());
+    Array logits = Array::empty({rows, padded}, head.dtype(), x.device());
     kernel::gemm(logits, x, head.weight.transposed(), false);
-    Array dlogits;
-    if (grads.dx.defined() || grads.dweight.defined())
+    Array dlogits, chosen;
+    if (grads.dx.defined() || grads.dweight.defined()) {
       dlogits = x.dtype() == logits.dtype() ? logits
                                             : Array::empty(logits.shape(), x.dtype(), x.device());
-    f(first, rows, logits, dlogits);
+      chosen = columns_of(dlogits, 0, V);
+      Array rest = columns_of(dlogits, V, padded - V);
+      kernel::fill(rest, 0);
+    }
+    f(first, rows, columns_of(logits, 0, V), chosen);
     if (grads.dx.defined()) {
       Array dx = rows_of(grads.dx, first, rows);
       kernel::gemm(dx, dlogits, head.weight, false);
     }
     if (grads.dweight.defined()) kernel::gemm(grads.dweight, dlogits.transposed(), x, first > 0);
   }
+  if (grads.dweight.defined()) grads.dweight = grads.dweight.narrow(0, 0, V);
 }
 
 // Allocates the gradients that are wanted; dW is summed in f32 or f64.
@@ -170,6 +193,13 @@ int64_t linear_cross_entropy_rows(int64_t rows, int64_t classes, Device device) 
   return std::min(rows, std::clamp<int64_t>(most, 64, limits.rows));
 }
 
+// Products of 50257 classes, whose rows start at no multiple of 16 bytes, take a GPU five times as
+// long as those of 50264. What a small head would save, the copy of W costs.
+int64_t linear_cross_entropy_classes(int64_t classes, Device device) {
+  const int64_t multiple = classes < 1024 ? 1 : chunk_limits(device).multiple;
+  return (classes + multiple - 1) / multiple * multiple;
+}
+
 Tensor linear_cross_entropy(const Tensor& input, const Tensor& weight, const Tensor& targets,
                             int64_t ignore_index, Reduction reduction) {
   check_defined("linear_cross_entropy", input, weight, targets);
@@ -188,8 +218,9 @@ Tensor linear_cross_entropy(const Tensor& input, const Tensor& weight, const Ten
     return linear_cross_entropy_composed(input, weight, targets, ignore_index, reduction);
   const DType dtype = autocast(input.dtype());
   const Tensor x = to(input, dtype);
-  const Head head{contiguous(as_rows(x)), contiguous(cached_cast(weight, dtype)),
-                  *contiguous(targets.array()).reshaped({targets.numel()}), ignore_index};
+  const Head head{contiguous(as_rows(x)), with_padding(contiguous(cached_cast(weight, dtype))),
+                  *contiguous(targets.array()).reshaped({targets.numel()}), weight.size(0),
+                  ignore_index};
   const Definition definition = [=](const std::vector<Tensor>& xs) {
     return linear_cross_entropy_composed(xs[0], to(xs[1], xs[0].dtype()), targets, ignore_index,
                                          reduction);

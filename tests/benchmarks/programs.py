@@ -27,19 +27,25 @@ from compare_pytorch import ROOT, processor, unlock_mkl
 
 
 class PyTorch:
-    def __init__(self):
+    def __init__(self, device):
         import torch
 
         torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
         self.torch, self.current = torch, None
+        self.batch, self.wait = (1000, torch.cuda.synchronize) if device == "cuda" else (50, lambda: None)
+        if device == "cuda":
+            torch.set_default_tensor_type(torch.cuda.FloatTensor)  # set_default_device costs time in every call
+        # Both sides draw the CPU's numbers.
+        randn = lambda sizes, **options: torch.randn(sizes, device="cpu", **options).to(device)  # noqa: E731
+        randint = lambda *bounds_sizes: torch.randint(*bounds_sizes, device="cpu").to(device)  # noqa: E731
         self.names = {**vars(torch), **vars(torch.nn.functional), "torch": torch}
         self.names |= {
-            "floats": lambda *sizes: torch.randn(sizes),
-            "halves": lambda *sizes: torch.randn(sizes).bfloat16(),
-            "bools": lambda *sizes: torch.randn(sizes) > 0,
-            "doubles": lambda *sizes: torch.randn(sizes, dtype=torch.float64),
-            "integers": lambda *sizes: torch.randint(-5, 6, sizes),
-            "ids": lambda n, *sizes: torch.randint(n, sizes),
+            "floats": lambda *sizes: randn(sizes),
+            "halves": lambda *sizes: randn(sizes).bfloat16(),
+            "bools": lambda *sizes: randn(sizes) > 0,
+            "doubles": lambda *sizes: randn(sizes, dtype=torch.float64),
+            "integers": lambda *sizes: randint(-5, 6, sizes),
+            "ids": lambda n, *sizes: randint(n, sizes),
             "gradient": lambda y, x: torch.autograd.grad(y.sum(), x)[0],
         }
 
@@ -51,7 +57,10 @@ class PyTorch:
         return self.run
 
     def values(self, *program):
-        result = self.program(*program)().detach().double().flatten()
+        try:
+            result = self.program(*program)().detach().double().flatten()
+        except (NotImplementedError, RuntimeError):  # i64 products on a GPU
+            return "refused"
         numbers = result[:: len(result) // 1000 + 1].tolist()
         return " ".join(map(repr, [len(result), *numbers]))
 
@@ -62,9 +71,10 @@ class PyTorch:
             start = time.perf_counter()
             for _ in range(calls):
                 run()
+            self.wait()
             taken = 1e6 * (time.perf_counter() - start)
             least = min(least, taken / calls)
-            calls *= 2 if taken < 50 else 1
+            calls *= 2 if taken < self.batch else 1
         return least
 
     def serve(self):
@@ -108,9 +118,12 @@ def agree(ours, theirs):
 
 
 def measure(number, row, ours, theirs, options):
-    """Both times in us; None if the results differ."""
-    if not agree(ours.ask("values", number), theirs.ask("values", *row, between="\t")):
-        return None
+    """Both times in us, or in words why there are none."""
+    values = ours.ask("values", number), theirs.ask("values", *row, between="\t")
+    if "refused" in values:
+        return f"{'inkling' if values[0] == 'refused' else 'PyTorch'} refuses"
+    if not agree(*values):
+        return "results differ"
     times = [math.inf, math.inf]
     for _ in range(options.turns):
         turn = float(ours.ask("time", number, options.seconds)), float(theirs.ask("time", *row, options.seconds, between="\t"))
@@ -120,10 +133,11 @@ def measure(number, row, ours, theirs, options):
 
 def table(rows, machine):
     lines = [f"* {text}" for text in machine] + ["", "| inputs | program | inkling, us | PyTorch, us | ratio |", "| --- | --- | --: | --: | --: |"]
-    by_ratio = lambda row: -math.inf if row[1] is None else -row[1][0] / row[1][1]  # noqa: E731
+    by_ratio = lambda row: -math.inf if isinstance(row[1], str) else -row[1][0] / row[1][1]  # noqa: E731
     for (inputs, expression), times in sorted(rows, key=by_ratio):
         program = f"| `{inputs[1:-1]}` | `{expression}` |"
-        lines.append(f"{program} {times[0]:.2f} | {times[1]:.2f} | {times[0] / times[1]:.2f} |" if times else f"{program} | | results differ |")
+        words = isinstance(times, str)
+        lines.append(f"{program} | | {times} |" if words else f"{program} {times[0]:.2f} | {times[1]:.2f} | {times[0] / times[1]:.2f} |")
     return "\n".join(lines).replace("||", "|") + "\n"
 
 
@@ -131,6 +145,7 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--program", type=Path, default=ROOT / "build/release/tests/benchmark_programs")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--filter", default="", help="a regular expression, looked for in 'expression; inputs'")
     parser.add_argument("--turns", type=int, default=6, help="of each side, for each row")
     parser.add_argument("--seconds", type=float, default=0.03, help="of a turn")
@@ -145,17 +160,17 @@ def main():
         del environment[name]
     with tempfile.TemporaryDirectory() as folder:
         mkl = unlock_mkl(Path(folder))
-        ours = Side([options.program], environment)
-        theirs = Side([sys.executable, __file__, "--serve"], {**environment, **({"LD_PRELOAD": str(mkl)} if mkl else {})})
+        ours = Side([options.program, options.device], environment)
+        theirs = Side([sys.executable, __file__, "--serve", options.device], {**environment, **({"LD_PRELOAD": str(mkl)} if mkl else {})})
         machine = [
-            f"{datetime.datetime.now():%Y-%m-%d %H:%M}; {processor()[0]}, {options.threads} threads; PyTorch {theirs.ask('version')}, Python {platform.python_version()}",
+            f"{datetime.datetime.now():%Y-%m-%d %H:%M}; {processor()[0]}, {options.threads} threads, {options.device}; PyTorch {theirs.ask('version')}, Python {platform.python_version()}",
         ]
         rows = []
         for number in range(int(ours.ask("rows"))):
             row = tuple(ours.ask("show", number).split("\t"))
             if re.search(options.filter, f"{row[1]}; {row[0]}"):
                 rows.append((row, measure(number, row, ours, theirs, options)))
-        slow = sum(times is None or times[0] > 1.2 * times[1] for _, times in rows)
+        slow = sum(times == "results differ" or times[0] > 1.2 * times[1] for _, times in rows if "refuses" not in times)
         machine.append(f"{len(rows)} rows, of which {slow} take more than 1.2 times PyTorch's time; load at the end {os.getloadavg()[0]:.1f}")
         for side in (ours, theirs):
             side.process.stdin.close()
@@ -167,7 +182,7 @@ def main():
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["--serve"]:
-        PyTorch().serve()
+    if sys.argv[1:2] == ["--serve"]:
+        PyTorch(sys.argv[2]).serve()
     else:
         main()

@@ -12,7 +12,7 @@ fi
 packed=$(mktemp -d)
 trap 'rm -rf "$packed"' EXIT
 mkdir -p "$packed/tests" "$packed/lib"
-for program in inkling tests/benchmark_ops tests/test_gemm_units $(cd "$build" && ls tests/test_cuda* | grep -v '\.'); do
+for program in inkling tests/benchmark_ops tests/benchmark_programs tests/test_gemm_units $(cd "$build" && ls tests/test_cuda* | grep -v '\.'); do
   [[ -x $build/$program ]] || { echo "tests/gpu/pack.sh: leaving out $program, which was not built" >&2; continue; }
   strip -o "$packed/$program" "$build/$program"
   # The system's own stay behind, and so do CUDA's.

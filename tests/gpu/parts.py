@@ -402,6 +402,21 @@ def attention(job):
         job.worse("failed", "no backend of PyTorch gave a time")
 
 
+def programs(job):
+    """Small programs: no op should be a cliff."""
+    if without_pytorch(job):
+        return
+    output = job.scratch / "programs.md"
+    options = ["--device", "cuda", "--program", job.tools / "benchmark_programs", "--turns", 2, "--seconds", 0.01]
+    options += ["--filter", r"x\.sum"] if job.small else []
+    done = job.run_python(job.root / "tests/benchmarks/programs.py", *options, "--write", output)
+    if not output.exists():
+        return job.worse("failed" if done.in_time else "cut short", last_line(done.text) if done.in_time else "out of time")
+    job.data["table"] = output.read_text()
+    if "results differ" in job.data["table"]:
+        job.worse("failed", "some results differ from PyTorch's")
+
+
 def pytorch(job):
     if without_pytorch(job):
         return

@@ -28,6 +28,7 @@ PARTS = {
     "bench": (parts.bench, 65),
     "kernels": (parts.kernels, 50),
     "attention": (parts.attention, 40),
+    "programs": (parts.programs, 90),
     "pytorch": (parts.pytorch, 205),
 }
 CUDA_FOLDERS = ["/usr/local/cuda/lib64", "/usr/local/cuda/lib", "/usr/local/cuda/targets/x86_64-linux/lib"]
@@ -106,7 +107,7 @@ def wrappers(build, path, scratch):
     """Scripts that start our programs with their library path, which must not reach PyTorch."""
     folder = scratch / "bin"
     folder.mkdir()
-    for name in ("inkling", "tests/benchmark_ops"):
+    for name in ("inkling", "tests/benchmark_ops", "tests/benchmark_programs"):
         script = folder / Path(name).name
         script.write_text(f'#!/bin/sh\nLD_LIBRARY_PATH="{path}" exec "{build / name}" "$@"\n')
         script.chmod(0o755)

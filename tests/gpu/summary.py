@@ -209,6 +209,10 @@ def section_attention(part):
     return lines + table(["", "forward, ms", "TFLOP/s", "backward, ms", "TFLOP/s"], rows)
 
 
+def section_programs(part):
+    return part.get("table", "# Small programs beside PyTorch\n\nThere are none.").rstrip().replace("# Small", "## Small", 1).split("\n")
+
+
 def section_pytorch(part):
     return part.get("tables", "# Training steps beside PyTorch\n\nThere are none.").rstrip().replace("\n## ", "\n### ").replace("# Training", "## Training", 1).split("\n")
 
@@ -219,5 +223,6 @@ SECTIONS = {
     "bench": section_bench,
     "kernels": section_kernels,
     "attention": section_attention,
+    "programs": section_programs,
     "pytorch": section_pytorch,
 }
