@@ -4,6 +4,7 @@
 //   out_i = sum_j m_ij p_ij v_j
 // A block takes a tile of queries and loops over tiles of keys, with running maxima and sums of its
 // softmax. Dao et al. 2022, algorithm 1.
+#include <limits>
 #include <type_traits>
 
 #include "cuda/attention/decode.h"
@@ -138,7 +139,10 @@ void run_forward(Array& out, Array& lse, const AttentionProblem<T>& problem) {
 }  // namespace
 
 void attention(Array& out, Array& lse, const AttentionInputs& in) {
-  if (out.numel() == 0 || in.k.size(-2) == 0) return fill(out, 0);
+  if (out.numel() == 0 || in.k.size(-2) == 0) {
+    fill(out, 0);
+    return fill(lse, std::numeric_limits<double>::infinity());  // so that no weight counts
+  }
   if (suits_attention_decode(in)) return attention_decode(out, lse, in);
   if (suits_attention_mma(in.mask, in.rule, {&out, &in.q, &in.k, &in.v}))
     return attention_mma(out, lse, in);

@@ -2,6 +2,7 @@
 // tile, with running maxima and sums of its softmax.
 #include <algorithm>
 #include <iterator>
+#include <limits>
 
 #include "autograd/ops/attention/bf16.h"
 #include "autograd/ops/attention/decode.h"
@@ -111,7 +112,10 @@ class Forward {
 
 void attention(Array& out, Array& lse, const AttentionInputs& in) {
   const auto& [q, k, v, mask, rule] = in;
-  if (out.numel() == 0 || k.size(-2) == 0) return fill(out, 0);
+  if (out.numel() == 0 || k.size(-2) == 0) {
+    fill(out, 0);
+    return fill(lse, std::numeric_limits<double>::infinity());  // so that no weight counts
+  }
   if (suits_attention_decode(in)) return attention_decode(out, lse, in);
   if (q.dtype() == f64) return Forward<double>(out, lse, in).run();
   if (q.dtype() == f32) return Forward<float>(out, lse, in).run();
