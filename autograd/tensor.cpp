@@ -6,7 +6,6 @@
 #include <type_traits>
 #include <utility>
 
-#include "autograd/base/parallel.h"
 #include "autograd/engine/graph.h"
 #include "autograd/kernels/copy.h"
 
@@ -163,16 +162,9 @@ Tensor arange(const Scalar& from, const Scalar& to, const Scalar& by, Options op
             " to ", end);
   const double count = std::ceil((end - start) / step);
   INK_CHECK(count < 0x1p62, "arange: ", count, " elements are too many");
-  Tensor x = empty({static_cast<int64_t>(count)}, {options.dtype, cpu_device});
-  for_any(options.dtype, [&]<class T>(T) {
-    using Number = std::conditional_t<std::is_same_v<T, int64_t>, int64_t, double>;
-    const auto first = static_cast<Number>(start), next = static_cast<Number>(step);
-    T* out = x.mutable_data<T>();
-    parallel_for(x.numel(), kGrain, [=](int64_t i, int64_t stop) {
-      for (; i < stop; ++i) out[i] = static_cast<T>(first + static_cast<Number>(i) * next);
-    });
-  });
-  return x.to(options.device);
+  Tensor x = empty({static_cast<int64_t>(count)}, options);
+  kernel::ramp(x, start, step, 0, x.numel());
+  return x;
 }
 Tensor arange(const Scalar& start, const Scalar& end, const Scalar& step) {
   const bool floats = is_floating(start.dtype) || is_floating(end.dtype) || is_floating(step.dtype);
@@ -195,22 +187,16 @@ Tensor eye(int64_t n, Options options) { return eye(n, n, options); }
 
 Tensor linspace(double start, double end, int64_t steps, Options options) {
   INK_CHECK(steps >= 0, "linspace: expected a number of steps of 0 or more, got ", steps);
-  Tensor x = empty({steps}, {options.dtype, cpu_device});
   if (options.dtype == i64) {  // the bounds are converted to i64 first, as in PyTorch
     for (const double bound : {start, end}) check_in_range("linspace", bound, i64);
     start = std::trunc(start);
     end = std::trunc(end);
   }
+  Tensor x = empty({steps}, options);
+  // From both ends, so that both are exact.
   const double step = steps > 1 ? (end - start) / static_cast<double>(steps - 1) : 0;
-  for_any(options.dtype, [&]<class T>(T) {
-    T* out = x.mutable_data<T>();
-    for (int64_t i = 0; i < steps; ++i) {  // from both ends, so that both are exact
-      const double value = i < steps / 2 ? start + step * static_cast<double>(i)
-                                         : end - step * static_cast<double>(steps - 1 - i);
-      out[i] = static_cast<T>(steps == 1 ? start : value);
-    }
-  });
-  return x.to(options.device);
+  kernel::ramp(x, start, step, end, steps == 1 ? 1 : steps / 2);
+  return x;
 }
 
 detail::Nested::Nested(std::initializer_list<Nested> list)

@@ -1,4 +1,4 @@
-// Fills and copies: the twins of autograd/ops/copy.cpp.
+// Fills, ramps and copies: the twins of autograd/ops/copy.cpp.
 #include <algorithm>
 #include <array>
 #include <type_traits>
@@ -12,6 +12,22 @@ template <class T>
 struct Constant {
   T value;
   __device__ T operator()() const { return value; }
+};
+
+template <class T, class Number>
+struct Ramp {
+  static constexpr int kThreads = 256;
+  T* y;
+  Number start, step, end;
+  int64_t n, rising;
+
+  __device__ void operator()() const {
+    const int64_t i = global_thread();
+    if (i >= n) return;
+    const Number value = i < rising ? start + static_cast<Number>(i) * step
+                                    : end - static_cast<Number>(n - 1 - i) * step;
+    y[i] = static_cast<T>(value);
+  }
 };
 
 template <class To, class From>
@@ -86,6 +102,21 @@ void copy_transposed(T* y, const T* x, const StridedLoop<2>& loop, int64_t a, in
 
 void fill(Array& y, double value) {
   for_any(y.dtype(), [&]<class T>(T) { map("fill", y, Constant<T>{static_cast<T>(value)}); });
+}
+
+void ramp(Array& y, double start, double step, double end, int64_t rising) {
+  const int64_t n = y.numel();
+  if (n == 0) return;
+  for_any(y.dtype(), [&]<class T>(T) {
+    const auto run = [&]<class Number>(Number) {
+      using Kernel = Ramp<T, Number>;
+      launch("ramp", blocks_for(n, Kernel::kThreads),
+             Kernel{y.mutable_data<T>(), static_cast<Number>(start), static_cast<Number>(step),
+                    static_cast<Number>(end), n, rising});
+    };
+    if (std::is_same_v<T, int64_t> && rising == n) return run(int64_t());
+    run(double());
+  });
 }
 
 void copy(Array& y, const Array& x) {

@@ -52,6 +52,29 @@ void agree(const Inputs& inputs, const std::function<Outputs(const Inputs&)>& op
   expect_close(op(moved), op(inputs), tolerance, "output");
 }
 
+TEST_F(CudaKernels, RampsAreTheCpus) {
+  for (const DType dtype : {f32, f64, bf16, i64}) {
+    SCOPED_TRACE(name_of(dtype));
+    const Options gpu(dtype, cuda_device), cpu(dtype, cpu_device);
+    for (const int64_t n : {0, 1, 2, 7, 1000})
+      expect_close({linspace(-3, 5, n, gpu)}, {linspace(-3, 5, n, cpu)}, 1e-15, "linspace");
+    expect_close({arange(7, 1000, 3, gpu), arange(5, -2, -1, gpu)},
+                 {arange(7, 1000, 3, cpu), arange(5, -2, -1, cpu)}, 0, "arange");
+  }
+  const Options gpu(f32, cuda_device);
+  expect_close({arange(0.5, 99, 0.1, gpu)}, {arange(0.5, 99, 0.1, {f32, cpu_device})}, 1e-7, "arange");
+}
+
+TEST_F(CudaKernels, PlacesOfMasks) {
+  const Tensor x = with_ties({7, 1, 31}, 1, f32), mask = x > 0;
+  for (const Tensor& m : {mask, mask.select(0, 3), mask.narrow(0, 0, 0), x == 5, x == x})
+    agree({m}, [](const Inputs& in) -> Outputs { return {nonzero(in[0])}; });
+  agree({x, mask}, [](const Inputs& in) -> Outputs {
+    return {masked_select(in[0], in[1]), index(in[0], {in[1]}),
+            index_put(in[0], {in[1]}, zeros({}, in[0].options()))};
+  });
+}
+
 // ---- sorting
 
 TEST_F(CudaKernels, SortsLongLinesStably) {

@@ -9,6 +9,9 @@ namespace ink {
 
 // ---- ops/copy.cpp
 KERNEL_STRIDED(fill, Array& y, double value)
+// y (n): start + i step for the first `rising` elements, end - (n - 1 - i) step for the others. i64
+// is computed in i64 if all rise, everything else in double.
+KERNEL(ramp, Array& y, double start, double step, double end, int64_t rising)
 // y = x, of one shape, in y's dtype.
 KERNEL_STRIDED(copy, Array& y, const Array& x)
 

@@ -1,4 +1,4 @@
-// Fills and copies: fill, copy (with conversion), contiguous, clone, to.
+// Fills and copies: fill, ramp (arange, linspace), copy (with conversion), contiguous, clone, to.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -23,6 +23,24 @@ void fill(Array& y, double value) {
     T* out = y.mutable_data<T>();
     parallel_for(y.numel(), kGrain, [out](int64_t begin, int64_t end) {
       std::memset(static_cast<void*>(out + begin), 0, static_cast<size_t>(end - begin) * sizeof(T));
+    });
+  });
+}
+
+void ramp(Array& y, double start, double step, double end, int64_t rising) {
+  const int64_t n = y.numel();
+  for_any(y.dtype(), [&]<class T>(T) {
+    T* out = y.mutable_data<T>();
+    if (std::is_same_v<T, int64_t> && rising == n) {
+      const auto first = static_cast<int64_t>(start), next = static_cast<int64_t>(step);
+      return parallel_for(n, kGrain, [=](int64_t i, int64_t stop) {
+        for (; i < stop; ++i) out[i] = static_cast<T>(first + i * next);
+      });
+    }
+    parallel_for(n, kGrain, [=](int64_t i, int64_t stop) {
+      for (; i < std::min(rising, stop); ++i)
+        out[i] = static_cast<T>(start + static_cast<double>(i) * step);
+      for (; i < stop; ++i) out[i] = static_cast<T>(end - static_cast<double>(n - 1 - i) * step);
     });
   });
 }

@@ -1,5 +1,5 @@
 // index_put, index, masked_select, nonzero: places that ids or masks name. They are made of other
-// ops. The host finds the places where a mask is true.
+// ops.
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -10,9 +10,25 @@
 namespace ink {
 namespace {
 
-// Where a mask is true: ids for each of its dimensions.
+// Where a mask is true: ids for each of its dimensions. On a GPU, a stable sort moves the places to
+// the front.
+std::vector<Tensor> places_on_gpu(const Tensor& mask) {
+  const int64_t n = mask.numel(), count = sum(mask).item<int64_t>();
+  const Tensor places = narrow(argsort(reshape(mask, {n}), 0, true), 0, 0, count);
+  std::vector<Tensor> ids;
+  for (int64_t d = 0; d < mask.dim(); ++d) {
+    Shape line = Shape::filled(mask.dim(), 1);
+    line[d] = mask.shape()[d];
+    const Tensor id = view(arange(line[d], {i64, mask.device()}), line);
+    ids.push_back(index_select(reshape(expand(id, mask.shape()), {n}), 0, places));
+  }
+  return ids;
+}
+
+// The same on any device; the CPU walks over the mask.
 std::vector<Tensor> places_of(const Tensor& mask) {
-  const Tensor host = mask.to(cpu_device).contiguous();
+  if (!mask.device().is_cpu() && mask.numel() > 0) return places_on_gpu(mask);
+  const Tensor host = mask.contiguous();
   const int64_t dims = host.dim(), n = host.shape().back(), count = sum(host).item<int64_t>();
   std::vector<Tensor> ids;
   std::vector<int64_t*> out;
@@ -33,7 +49,7 @@ std::vector<Tensor> places_of(const Tensor& mask) {
       out[static_cast<size_t>(d)] = std::fill_n(out[static_cast<size_t>(d)], found, at[d]);
     for (int64_t d = dims - 2; d >= 0 && ++at[d] == host.shape()[d]; --d) at[d] = 0;
   }
-  for (Tensor& one : ids) one = narrow(one, 0, 0, count).to(mask.device());
+  for (Tensor& one : ids) one = narrow(one, 0, 0, count);
   return ids;
 }
 
