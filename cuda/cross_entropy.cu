@@ -25,7 +25,7 @@ struct CrossEntropy {
   D* dlogits;  // null: not wanted; may be the logits
   const T* logits;
   const int64_t* targets;
-  const C* scale;  // null: 1
+  const C* scale;                       // null: 1
   int64_t rows, n, step, ignore_index;  // rows are `step` elements apart
   IdCheck in_range;
 

@@ -138,7 +138,7 @@ TEST(Attention, BroadcastsAsPyTorchDoes) {
 TEST(Attention, NoKeysAndValuesWithoutColumnsHaveNoGradient) {
   for (const auto& [keys, columns] : {std::pair{0, 3}, {5, 0}}) {
     const std::vector<Tensor> in{randn({2, 4}).requires_grad_(), randn({keys, 4}).requires_grad_(),
-                                randn({keys, columns}).requires_grad_()};
+                                 randn({keys, columns}).requires_grad_()};
     const Tensor y = scaled_dot_product_attention(in[0], in[1], in[2]);
     EXPECT_EQ(y.shape(), Shape({2, columns}));
     for (const Tensor& d : grad({sum(y)}, in)) EXPECT_TRUE(all(d == 0).item<bool>());

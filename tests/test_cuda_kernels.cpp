@@ -61,8 +61,8 @@ TEST_F(CudaKernels, RampsAreTheCpus) {
     expect_close({arange(7, 1000, 3, gpu), arange(5, -2, -1, gpu)},
                  {arange(7, 1000, 3, cpu), arange(5, -2, -1, cpu)}, 0, "arange");
   }
-  const Options gpu(f32, cuda_device);
-  expect_close({arange(0.5, 99, 0.1, gpu)}, {arange(0.5, 99, 0.1, {f32, cpu_device})}, 1e-7, "arange");
+  const Options gpu(f32, cuda_device), cpu(f32, cpu_device);
+  expect_close({arange(0.5, 99, 0.1, gpu)}, {arange(0.5, 99, 0.1, cpu)}, 1e-7, "arange");
 }
 
 TEST_F(CudaKernels, PlacesOfMasks) {

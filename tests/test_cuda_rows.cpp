@@ -197,7 +197,7 @@ TEST(CudaCrossEntropy, RowsOfAnyLength) {
   }
 }
 
-// A GPU computes more classes than there are, so that rows of logits start where products want them.
+// A GPU computes more classes than there are, so that rows of logits start where products want.
 TEST(CudaLinearCrossEntropy, PaddedClassesChangeNothing) {
   if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device";
   EXPECT_EQ(linear_cross_entropy_classes(50257, cuda_device), 50264);

@@ -52,8 +52,8 @@ KERNEL(target_scale, Array& scale, const Array& targets, int64_t ignore_index)
 //           logits itself
 // scale     1 if undefined
 // loss and scale are f32, or f64 for f64.
-KERNEL_STRIDED(cross_entropy, Array& loss, Array& dlogits, const Array& logits, const Array& targets,
-               const Array& scale, int64_t ignore_index)
+KERNEL_STRIDED(cross_entropy, Array& loss, Array& dlogits, const Array& logits,
+               const Array& targets, const Array& scale, int64_t ignore_index)
 
 // ---- ops/embedding.cpp
 KERNEL(embedding, Array& y, const Array& ids, const Array& weight)
