@@ -8,9 +8,13 @@ namespace {
 
 // a b summed over the batch, of one dimension, for an operand of this shape that was broadcast over
 // all of it. Products are added up in place, because they may take far more memory than their sum.
+// Small ones are one product, of all matrices side by side.
 Tensor sum_of_products(const Tensor& a, const Tensor& b, const Shape& shape) {
   if (grad_enabled() || shape.size() > 2 || a.dim() != 3) return sum_to(matmul(a, b), shape);
-  Tensor sum = zeros({a.size(1), b.size(2)}, {a.dtype() == bf16 ? f32 : a.dtype(), a.device()});
+  const int64_t m = a.size(1), n = b.size(2), all = a.size(0) * a.size(2);
+  if (m * n * a.size(2) <= 1 << 16)
+    return matmul(reshape(transpose(a, 0, 1), {m, all}), reshape(b, {all, n}));
+  Tensor sum = zeros({m, n}, {a.dtype() == bf16 ? f32 : a.dtype(), a.device()});
   for (int64_t i = 0; i < a.size(0); ++i) kernel::gemm(sum, select(a, 0, i), select(b, 0, i), true);
   return sum.to(a.dtype());
 }
