@@ -124,37 +124,41 @@ void copy_transposed(Bits* y, const Bits* x, StridedLoop<2> loop, int64_t dim) {
   });
 }
 
-// Of one dtype. Short rows are copied column by column, some hundred rows at a time. Long ones that
-// are contiguous, of one value, or reversed (flip), have faster loops than others.
-template <class T>
-void copy_rows(T* y, const T* x, StridedLoop<2> loop) {
-  constexpr int64_t kShortRow = 9, kRows = 256;
-  std::array<int64_t, 2> next_column{};
-  const int64_t width = loop.take_short_rows(kShortRow, next_column);
-  const int64_t sy = loop.inner_stride(0), sx = loop.inner_stride(1);
-  const auto rows_of = [=]<int64_t size>() {  // elements next to each other
-    loop.for_each_row(
-        [=](auto offset, int64_t n) {
-          for (int64_t i = 0; i < n; ++i)
-            std::memcpy(y + offset[0] + i * sy, x + offset[1] + i * sx, size * sizeof(T));
-        },
-        kGrain / size);
-  };
-  if (next_column == std::array<int64_t, 2>{1, 1}) {
-    if (width == 4) return rows_of.template operator()<4>();
-    if (width == 8) return rows_of.template operator()<8>();
-  }
-  const auto columns = [=](auto offset, int64_t n) {
-    for (int64_t begin = 0; begin < n; begin += kRows) {
-      const int64_t end = std::min(n, begin + kRows);
-      for (int64_t k = 0; k < width; ++k) {
-        T* to = y + offset[0] + k * next_column[0];
-        const T* from = x + offset[1] + k * next_column[1];
-        for (int64_t i = begin; i < end; ++i) to[i * sy] = from[i * sx];
-      }
+constexpr int64_t kShortRow = 9;  // shorter rows have loops that are unrolled
+
+// If the rows have `width` elements, copies them all, and returns true.
+template <int64_t width, class T>
+bool copy_short_rows(T* y, const T* x, const StridedLoop<2>& rows, int64_t size,
+                     const std::array<int64_t, 2>& next_column) {
+  if (size != width) return false;
+  const int64_t next_y = next_column[0], next_x = next_column[1];
+  const int64_t sy = rows.inner_stride(0), sx = rows.inner_stride(1);
+  const auto copy = [=](auto offset, int64_t n) {
+    T* to = y + offset[0];
+    const T* from = x + offset[1];
+    if (next_y == 1 && next_x == 1) {
+      for (; n > 0; --n, to += sy, from += sx) std::memcpy(to, from, width * sizeof(T));
+    }
+    for (; n > 0; --n, to += sy, from += sx) {
+#pragma GCC unroll 8
+      for (int64_t k = 0; k < width; ++k) to[k * next_y] = from[k * next_x];
     }
   };
-  if (width > 1) return loop.for_each_row(columns, kGrain / width);
+  rows.for_each_row(copy, kGrain / width);
+  return true;
+}
+
+// Of one dtype. Long rows that are contiguous, of one value, or reversed (flip), have faster loops
+// than others.
+template <class T>
+void copy_rows(T* y, const T* x, StridedLoop<2> loop) {
+  std::array<int64_t, 2> next_column{};
+  const int64_t size = loop.take_short_rows(kShortRow, next_column);
+  const auto copy_short = [&]<int64_t... width>(std::integer_sequence<int64_t, width...>) {
+    return (copy_short_rows<width + 2>(y, x, loop, size, next_column) || ...);
+  };
+  if (copy_short(std::make_integer_sequence<int64_t, kShortRow - 2>())) return;
+  const int64_t sy = loop.inner_stride(0), sx = loop.inner_stride(1);
   loop.for_each_row([=](auto offset, int64_t n) {
     T* to = y + offset[0];
     const T* from = x + offset[1];
