@@ -56,7 +56,8 @@ void fold(Array& y, const Array& x, T, F, int64_t divisor = 1) {
     }
   }
   reduce_loop<Fold<F, T>, T>(y, x, [=](int64_t i, typename F::Far total, const T*) {
-    out[i] = static_cast<To>(total / static_cast<typename F::Far>(divisor));
+    if (divisor != 1) total /= static_cast<typename F::Far>(divisor);
+    out[i] = static_cast<To>(total);
   });
 }
 
