@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cstring>
 #include <numeric>
 #include <type_traits>
 #include <vector>
@@ -59,12 +60,37 @@ struct Packed {
   bool operator<(const Packed& other) const { return both < other.both; }
 };
 
-// Sorts by key, and keeps equal keys in their order. Few items are compared; if their keys have 32
-// bits, vector code counts their ranks. Others take a radix sort, from the lowest byte up; keys
-// count from the smallest one, so that few bytes differ. key: those of all items.
+// Keys are read a vector at a time: this many follow the last one.
+constexpr int64_t kVector = 16;
+
+// Puts each item where its rank is, which is the number of items that come before it. key: those of
+// all items.
+template <class Item, class Key>
+void place_by_rank(std::vector<Item>& to, const std::vector<Item>& items, const Key* key) {
+  constexpr int64_t kLanes = 64 / sizeof(Key);
+  typedef Key Lanes __attribute__((vector_size(64)));
+  const int64_t n = std::ssize(items);
+  for (int64_t begin = 0; begin < n; begin += kLanes) {
+    const int64_t end = std::min(begin + kLanes, n);
+    Lanes own, place, rank{};
+    std::memcpy(&own, key + begin, sizeof own);
+    for (int64_t k = 0; k < kLanes; ++k) place[k] = static_cast<Key>(begin + k);
+    const auto count = [&rank](auto holds) { rank -= reinterpret_cast<Lanes>(holds); };  // -1 if so
+    int64_t j = 0;
+    for (; j < begin; ++j) count(key[j] <= own);
+    for (; j < end; ++j) count((key[j] < own) | ((key[j] == own) & (static_cast<Key>(j) < place)));
+    for (; j < n; ++j) count(key[j] < own);
+    for (int64_t i = begin; i < end; ++i)
+      to[static_cast<size_t>(rank[i - begin])] = items[static_cast<size_t>(i)];
+  }
+}
+
+// Sorts by key, and keeps equal keys in their order. Others than few items take a radix sort, from
+// the lowest byte up; keys count from the smallest one, so that few bytes differ. key: those of all
+// items.
 template <class Item, class Key>
 void sort_items(std::vector<Item>& items, std::vector<Item>& other, const Key* key) {
-  constexpr int64_t kRadixSize = 16;  // items for each byte
+  constexpr int64_t kRadixSize = 128 / sizeof(Key);  // items for each byte
   const int64_t n = std::ssize(items);
   Key first = key[0], last = key[0];
 #pragma omp simd reduction(min : first) reduction(max : last)
@@ -73,18 +99,9 @@ void sort_items(std::vector<Item>& items, std::vector<Item>& other, const Key* k
     last = key[i] > last ? key[i] : last;
   }
   const int bytes = (64 - std::countl_zero(uint64_t{last} - first) + 7) / 8;
-  const bool few = n <= kRadixSize * bytes;
-  if (few && sizeof(Key) > 4) return std::sort(items.begin(), items.end());
   other.resize(items.size(), items[0]);
-  if (few) {
-    for (Key i = 0; i < static_cast<Key>(n); ++i) {
-      const Key own = key[i];
-      Key rank = 0;
-#pragma omp simd reduction(+ : rank)
-      for (Key j = 0; j < static_cast<Key>(n); ++j)
-        rank += static_cast<Key>((key[j] < own) | ((key[j] == own) & (j < i)));
-      other[rank] = items[i];
-    }
+  if (n <= kRadixSize * bytes) {
+    place_by_rank(other, items, key);
     return items.swap(other);
   }
   for (int byte = 0; byte < bytes; ++byte) {
@@ -122,7 +139,8 @@ void keep_first(std::vector<Item>& heap, int64_t kept, int64_t n, const Key* key
   }
 }
 
-constexpr int64_t kFew = 32;  // up to this part of a line a heap is faster than selecting
+// Up to these parts of a line, a heap is faster than selecting, which is faster than sorting all.
+constexpr int64_t kFew = 32, kSome = 8;
 
 template <class T, class Item>
 void sort_by(Array& values, Array& indices, const Array& x, int64_t dim, bool descending) {
@@ -137,7 +155,7 @@ void sort_by(Array& values, Array& indices, const Array& x, int64_t dim, bool de
   int64_t* places = indices.mutable_data<int64_t>();
   const Key turned = descending ? static_cast<Key>(~Key{0}) : 0;
   const auto lines = [&](auto offset, int64_t n) {
-    std::vector<Key> keys(static_cast<size_t>(count));
+    std::vector<Key> keys(static_cast<size_t>(count + kVector));
     std::vector<Item> items, other;
     for (int64_t line = 0; line < n; ++line) {
       const T* from = in + offset[2] + line * loop.inner_stride(2);
@@ -147,21 +165,18 @@ void sort_by(Array& values, Array& indices, const Array& x, int64_t dim, bool de
       } else {
         make_keys(key, from, step, count, turned);
       }
-      if (kept > 0 && kept <= count / kFew) {
+      if (kept <= count / kFew) {
         keep_first(items, kept, count, key);
       } else {
         items.clear();
         items.reserve(static_cast<size_t>(count));
         for (int64_t i = 0; i < count; ++i) items.emplace_back(key[i], i);
       }
-      if (kept < std::ssize(items)) {
-        std::nth_element(items.begin(), items.begin() + kept, items.end());
-        items.erase(items.begin() + kept, items.end());
-      }
-      if (kept == count) {
+      if (kept > count / kSome) {
         sort_items(items, other, key);
       } else {
-        std::sort(items.begin(), items.end());
+        std::nth_element(items.begin(), items.begin() + kept, items.end());
+        std::sort(items.begin(), items.begin() + kept);
       }
       T* value = out + offset[0] + line * loop.inner_stride(0);
       int64_t* place = places + offset[1] + line * loop.inner_stride(1);
@@ -178,7 +193,7 @@ void sort_by(Array& values, Array& indices, const Array& x, int64_t dim, bool de
 }  // namespace
 
 void sort(Array& values, Array& indices, const Array& x, int64_t dim, bool descending) {
-  if (x.numel() == 0) return;
+  if (values.numel() == 0) return;
   for_any(x.dtype(), [&]<class T>(T) {
     using Key = decltype(ordered(compute_t<T>()));
     if constexpr (sizeof(Key) == 4) {
