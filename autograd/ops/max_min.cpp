@@ -2,8 +2,10 @@
 #include <algorithm>
 #include <optional>
 
+#include "autograd/kernels/lines.h"
 #include "autograd/kernels/reduce.h"
 #include "autograd/loops/folds.h"
+#include "autograd/loops/map.h"
 #include "autograd/loops/reduce_loop.h"
 #include "autograd/loops/strided_loop.h"
 #include "autograd/more_ops.h"
@@ -100,11 +102,34 @@ void arg_reduce_lines(Array& values, Array& indices, const Array& x, int64_t dim
   });
 }
 
+// Few elements of many lines: the best value of each line, and then, from the last element to the
+// first, the lines where it is that value.
+void arg_reduce_by_element(Array& values, Array& indices, const Array& x, int64_t dim,
+                           bool largest) {
+  reduce(values, x, largest ? ReduceOp::max : ReduceOp::min);
+  for_any(x.dtype(), [&]<class T>(T) {
+    Layout layout = x.layout();
+    layout.sizes[dim] = 1;
+    layout.offset += x.shape()[dim] * x.strides()[dim];
+    for (int64_t i = x.shape()[dim] - 1; i >= 0; --i) {
+      layout.offset -= x.strides()[dim];
+      const auto place = [i](int64_t before, T element, T value) {
+        const auto v = static_cast<compute_t<T>>(element), best = static_cast<compute_t<T>>(value);
+        return (v == best) | ((v != v) & (best != best)) ? i : before;
+      };
+      map(indices, place, indices, x.seen_as(layout), values);
+    }
+  });
+  gather(values, x, indices, dim, "max");  // which of 0 and -0 came first
+}
+
 }  // namespace
 
 void arg_reduce(Array& values, Array& indices, const Array& x, int64_t dim, bool largest) {
   if (x.strides()[dim] == 1 && x.shape()[dim] >= ReducePlan::kShortRow)
     return arg_reduce_lines(values, indices, x, dim, largest);
+  if (x.shape()[dim] <= 64 && values.numel() >= 256)
+    return arg_reduce_by_element(values, indices, x, dim, largest);
   const int64_t stride = std::max<int64_t>(x.strides()[dim], 1);
   int64_t* where = indices.mutable_data<int64_t>();
   for_any(x.dtype(), [&]<class T>(T) {
