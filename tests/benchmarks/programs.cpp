@@ -317,6 +317,14 @@ const std::vector<Row> kOthers = {
     ROW((x = integers(300000)), x.sort().values),
     ROW((x = floats(64, 64)), x.sort().values),
     ROW((x = doubles(1000, 1000)), x.topk(5).values),
+    ROW((x = floats(10000, 10)), x.sort().values),
+    ROW((x = doubles(100, 100)), x.sort().values),
+    ROW((x = floats(1000, 20, 8)), x.max(1).values),
+    ROW((x = floats(100000, 10)), x.argmax(-1)),
+    ROW((x = doubles(300, 300)), x.repeat_interleave(3, 1)),
+    ROW((x = doubles(300, 300)), x.unfold(0, 5, 5).contiguous()),
+    ROW2((x = floats(16, 3, 32, 32)), "x.permute(0, 2, 3, 1).contiguous()",
+         x.permute({0, 2, 3, 1}).contiguous()),
     ROW((x = floats(1000, 16), i = ids(1000, 5000)), x.index_select(0, i)),
 
     // comparisons and losses
