@@ -47,7 +47,7 @@ KERNEL(rms_norm_backward, NormGradients d, const Array& dy, const Array& x, cons
 // scale: 1 / the number of targets that count.
 KERNEL(target_scale, Array& scale, const Array& targets, int64_t ignore_index)
 // loss      one loss for each target, or (): scale times their sum
-// logits    contiguous, or the first columns of a contiguous matrix
+// logits    contiguous, or the first columns of a matrix whose width is a multiple of 8
 // dlogits   if defined: scale times the gradient of their sum, as logits, or bf16 for f32; may be
 //           logits itself
 // scale     1 if undefined
