@@ -14,6 +14,7 @@ struct Constant {
   __device__ T operator()() const { return value; }
 };
 
+// y_i = start + i step, or from the other end: end - (n - 1 - i) step.
 template <class T, class Number>
 struct Ramp {
   static constexpr int kThreads = 256;
@@ -114,7 +115,9 @@ void ramp(Array& y, double start, double step, double end, int64_t rising) {
              Kernel{y.mutable_data<T>(), static_cast<Number>(start), static_cast<Number>(step),
                     static_cast<Number>(end), n, rising});
     };
-    if (std::is_same_v<T, int64_t> && rising == n) return run(int64_t());
+    if constexpr (std::is_same_v<T, int64_t>) {
+      if (rising == n) return run(int64_t());
+    }
     run(double());
   });
 }

@@ -6,6 +6,7 @@
 #include <functional>
 #include <limits>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "autograd/ops.h"
@@ -254,6 +255,33 @@ TEST(Reduce, TiesShareTheGradientOrTheFirstTakesIt) {
   EXPECT_EQ(argmax(many.T(), 1).tolist<int64_t>()[18], 200);
 }
 
+// Many lines of few elements: NaN is the largest and the smallest, and the first of equals counts,
+// also of 0 and -0.
+TEST(Reduce, ExtremesOfManyShortLines) {
+  Tensor x = (numbers(300 * 5) * 3).round().view({300, 5});
+  x = where(numbers(300 * 5).view({300, 5}) > 0.8, std::nan(""), x);
+  for (const DType dtype : {f32, f64, bf16}) {
+    for (const Tensor& y : {x.to(dtype), x.to(dtype).T().contiguous().T()}) {
+      const std::vector<double> v = y.to(f64).contiguous().tolist();
+      for (const bool largest : {false, true}) {
+        const auto found = largest ? max(y, 1) : min(y, 1);
+        const auto values = found.values.to(f64).tolist();
+        const auto places = found.indices.tolist<int64_t>();
+        for (size_t line = 0; line < 300; ++line) {
+          const double* of_line = &v[line * 5];
+          const double* best = std::find_if(of_line, of_line + 5, [](double a) { return a != a; });
+          if (best == of_line + 5)
+            best = largest ? std::max_element(of_line, of_line + 5)
+                           : std::min_element(of_line, of_line + 5);
+          ASSERT_EQ(places[line], best - of_line) << line;
+          ASSERT_TRUE(*best != *best || std::signbit(values[line]) == std::signbit(*best)) << line;
+          ASSERT_TRUE(*best != *best ? values[line] != values[line] : values[line] == *best);
+        }
+      }
+    }
+  }
+}
+
 TEST(Reduce, NanAndInfinityAsInPyTorch) {
   const double nan = NAN;
   const Tensor x = tensor({{nan, 1.0}, {2.0, 2.0}, {1.0, nan}, {-inf, -inf}, {inf, inf}});
@@ -356,6 +384,36 @@ TEST(Scan, CumsumSortTopk) {
   EXPECT_EQ(sort(zeros({3, 0}), 0).values.shape(), (Shape{3, 0}));
   EXPECT_EQ(topk(zeros({3, 2}), 0).values.shape(), (Shape{3, 0}));
   EXPECT_EQ(sort(tensor({true, false})).indices.tolist(), (std::vector<double>{1, 0}));
+}
+
+// Lines of every length that is sorted in a way of its own: by rank, in one vector or several, or by
+// radix.
+TEST(Scan, SortIsStdStableSort) {
+  for (const int64_t n : {1, 15, 16, 17, 40, 100, 130, 300, 600}) {
+    Tensor x = (numbers(2 * n) * 9).round().view({2, n});
+    if (n > 15) x.index({1, 7}) = std::nan("");
+    for (const DType dtype : {f32, f64, bf16, i64, boolean}) {
+      const Tensor y = is_floating(dtype) ? x.to(dtype) : masked_fill(x, isnan(x), 5).to(dtype);
+      for (const bool descending : {false, true}) {
+        SCOPED_TRACE(::testing::Message() << n << name_of(dtype) << descending);
+        const std::vector<double> v = y.to(f64).tolist();
+        std::vector<int64_t> expected;
+        for (int64_t line = 0; line < 2; ++line) {
+          const auto at = [&](int64_t i) { return v[static_cast<size_t>(line * n + i)]; };
+          std::vector<int64_t> places(static_cast<size_t>(n));
+          std::iota(places.begin(), places.end(), int64_t{0});
+          std::stable_sort(places.begin(), places.end(), [&](int64_t a, int64_t b) {
+            if (descending) std::swap(a, b);
+            return std::isnan(at(b)) ? !std::isnan(at(a)) : at(a) < at(b);
+          });
+          expected.insert(expected.end(), places.begin(), places.end());
+        }
+        const auto [values, indices] = sort(y, 1, descending);
+        EXPECT_EQ(indices.tolist<int64_t>(), expected);
+        EXPECT_TRUE(allclose(values.to(f64), gather(y, 1, indices).to(f64), 0, 0, true));
+      }
+    }
+  }
 }
 
 // Of equal elements the first ones, whichever way topk chooses them. sort is stable.

@@ -31,11 +31,12 @@ void ramp(Array& y, double start, double step, double end, int64_t rising) {
   const int64_t n = y.numel();
   for_any(y.dtype(), [&]<class T>(T) {
     T* out = y.mutable_data<T>();
-    if (std::is_same_v<T, int64_t> && rising == n) {
+    if constexpr (std::is_same_v<T, int64_t>) {
       const auto first = static_cast<int64_t>(start), next = static_cast<int64_t>(step);
-      return parallel_for(n, kGrain, [=](int64_t i, int64_t stop) {
-        for (; i < stop; ++i) out[i] = static_cast<T>(first + i * next);
-      });
+      const auto in_integers = [=](int64_t i, int64_t stop) {
+        for (; i < stop; ++i) out[i] = first + i * next;
+      };
+      if (rising == n) return parallel_for(n, kGrain, in_integers);
     }
     parallel_for(n, kGrain, [=](int64_t i, int64_t stop) {
       for (; i < std::min(rising, stop); ++i)
@@ -148,8 +149,8 @@ bool copy_short_rows(T* y, const T* x, const StridedLoop<2>& rows, int64_t size,
   return true;
 }
 
-// Of one dtype. Long rows that are contiguous, of one value, or reversed (flip), have faster loops
-// than others.
+// Copies elements of one dtype. Long rows that are contiguous, of one value, or reversed (flip), have
+// faster loops than others.
 template <class T>
 void copy_rows(T* y, const T* x, StridedLoop<2> loop) {
   std::array<int64_t, 2> next_column{};

@@ -10,11 +10,11 @@
 namespace ink {
 namespace {
 
-// Where a mask is true: ids for each of its dimensions. On a GPU, a stable sort moves the places to
-// the front.
+// Where a mask is true: ids for each of its dimensions. A stable sort moves the places to the front.
 std::vector<Tensor> places_on_gpu(const Tensor& mask) {
   const int64_t n = mask.numel(), count = sum(mask).item<int64_t>();
   const Tensor places = narrow(argsort(reshape(mask, {n}), 0, true), 0, 0, count);
+  if (mask.dim() == 1) return {places};
   std::vector<Tensor> ids;
   for (int64_t d = 0; d < mask.dim(); ++d) {
     Shape line = Shape::filled(mask.dim(), 1);
@@ -25,7 +25,7 @@ std::vector<Tensor> places_on_gpu(const Tensor& mask) {
   return ids;
 }
 
-// The same on any device; the CPU walks over the mask.
+// The same on any device. The CPU walks over the mask, which takes less time than a sort.
 std::vector<Tensor> places_of(const Tensor& mask) {
   if (!mask.device().is_cpu() && mask.numel() > 0) return places_on_gpu(mask);
   const Tensor host = mask.contiguous();

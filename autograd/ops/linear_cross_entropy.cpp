@@ -73,15 +73,15 @@ void for_each_chunk(const Head& head, HeadGrads& grads, F&& f) {
     const Array x = rows_of(head.x, first, rows);
     Array logits = Array::empty({rows, padded}, head.dtype(), x.device());
     kernel::gemm(logits, x, head.weight.transposed(), false);
-    Array dlogits, chosen;
+    Array dlogits, visible;  // visible: dlogits without the padding's
     if (grads.dx.defined() || grads.dweight.defined()) {
       dlogits = x.dtype() == logits.dtype() ? logits
                                             : Array::empty(logits.shape(), x.dtype(), x.device());
-      chosen = columns_of(dlogits, 0, V);
+      visible = columns_of(dlogits, 0, V);
       Array rest = columns_of(dlogits, V, padded - V);
-      kernel::fill(rest, 0);
+      if (padded > V) kernel::fill(rest, 0);
     }
-    f(first, rows, columns_of(logits, 0, V), chosen);
+    f(first, rows, columns_of(logits, 0, V), visible);
     if (grads.dx.defined()) {
       Array dx = rows_of(grads.dx, first, rows);
       kernel::gemm(dx, dlogits, head.weight, false);

@@ -11,8 +11,9 @@ namespace {
 // Small ones are one product, of all matrices side by side.
 Tensor sum_of_products(const Tensor& a, const Tensor& b, const Shape& shape) {
   if (grad_enabled() || shape.size() > 2 || a.dim() != 3) return sum_to(matmul(a, b), shape);
+  constexpr int64_t kSmall = 1 << 16;  // multiplications
   const int64_t m = a.size(1), n = b.size(2), all = a.size(0) * a.size(2);
-  if (m * n * a.size(2) <= 1 << 16)
+  if (m * n * a.size(2) <= kSmall)
     return matmul(reshape(transpose(a, 0, 1), {m, all}), reshape(b, {all, n}));
   Tensor sum = zeros({m, n}, {a.dtype() == bf16 ? f32 : a.dtype(), a.device()});
   for (int64_t i = 0; i < a.size(0); ++i) kernel::gemm(sum, select(a, 0, i), select(b, 0, i), true);

@@ -128,7 +128,10 @@ void arg_reduce_by_element(Array& values, Array& indices, const Array& x, int64_
 void arg_reduce(Array& values, Array& indices, const Array& x, int64_t dim, bool largest) {
   if (x.strides()[dim] == 1 && x.shape()[dim] >= ReducePlan::kShortRow)
     return arg_reduce_lines(values, indices, x, dim, largest);
-  if (x.shape()[dim] <= 64 && values.numel() >= 256)
+  // Along the innermost dimension, every pass reads the memory of all of x.
+  const bool innermost = x.strides()[dim] == 1;
+  const int64_t few = !innermost ? 64 : size_of(x.dtype()) > 4 ? 8 : 32, many_lines = 256;
+  if (x.shape()[dim] <= few && values.numel() >= many_lines)
     return arg_reduce_by_element(values, indices, x, dim, largest);
   const int64_t stride = std::max<int64_t>(x.strides()[dim], 1);
   int64_t* where = indices.mutable_data<int64_t>();

@@ -7,6 +7,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "autograd/gemm/small_product.h"
 #include "autograd/kernels/lines.h"
 #include "autograd/loops/strided_loop.h"
 #include "autograd/more_ops.h"
@@ -60,15 +61,16 @@ struct Packed {
   bool operator<(const Packed& other) const { return both < other.both; }
 };
 
-// Keys are read a vector at a time: this many follow the last one.
-constexpr int64_t kVector = 16;
+// Keys in a vector of the processor. Whole vectors are read, so memory for one follows the last key.
+template <class Key>
+constexpr int64_t kKeys = kVectorBytes / static_cast<int64_t>(sizeof(Key));
 
 // Puts each item where its rank is, which is the number of items that come before it. key: those of
 // all items.
 template <class Item, class Key>
 void place_by_rank(std::vector<Item>& to, const std::vector<Item>& items, const Key* key) {
-  constexpr int64_t kLanes = 64 / sizeof(Key);
-  typedef Key Lanes __attribute__((vector_size(64)));
+  constexpr int64_t kLanes = kKeys<Key>;
+  typedef Key Lanes __attribute__((vector_size(kVectorBytes)));
   const int64_t n = std::ssize(items);
   for (int64_t begin = 0; begin < n; begin += kLanes) {
     const int64_t end = std::min(begin + kLanes, n);
@@ -85,12 +87,13 @@ void place_by_rank(std::vector<Item>& to, const std::vector<Item>& items, const 
   }
 }
 
-// Sorts by key, and keeps equal keys in their order. Others than few items take a radix sort, from
-// the lowest byte up; keys count from the smallest one, so that few bytes differ. key: those of all
-// items.
+// Sorts by key, and keeps equal keys in their order. Few items are placed by rank, or compared if
+// vectors hold few keys. Others take a radix sort, from the lowest byte up; keys count from the
+// smallest one, so that few bytes differ. key: those of all items.
 template <class Item, class Key>
 void sort_items(std::vector<Item>& items, std::vector<Item>& other, const Key* key) {
-  constexpr int64_t kRadixSize = 128 / sizeof(Key);  // items for each byte
+  constexpr bool by_rank = kKeys<Key> >= 4;
+  constexpr int64_t kRadixSize = std::max<int64_t>(16, 2 * kKeys<Key>);  // items for each byte
   const int64_t n = std::ssize(items);
   Key first = key[0], last = key[0];
 #pragma omp simd reduction(min : first) reduction(max : last)
@@ -99,8 +102,10 @@ void sort_items(std::vector<Item>& items, std::vector<Item>& other, const Key* k
     last = key[i] > last ? key[i] : last;
   }
   const int bytes = (64 - std::countl_zero(uint64_t{last} - first) + 7) / 8;
+  const bool few = n <= kRadixSize * bytes;
+  if (few && !by_rank) return std::sort(items.begin(), items.end());
   other.resize(items.size(), items[0]);
-  if (n <= kRadixSize * bytes) {
+  if (few) {
     place_by_rank(other, items, key);
     return items.swap(other);
   }
@@ -155,7 +160,7 @@ void sort_by(Array& values, Array& indices, const Array& x, int64_t dim, bool de
   int64_t* places = indices.mutable_data<int64_t>();
   const Key turned = descending ? static_cast<Key>(~Key{0}) : 0;
   const auto lines = [&](auto offset, int64_t n) {
-    std::vector<Key> keys(static_cast<size_t>(count + kVector));
+    std::vector<Key> keys(static_cast<size_t>(count + kKeys<Key>));
     std::vector<Item> items, other;
     for (int64_t line = 0; line < n; ++line) {
       const T* from = in + offset[2] + line * loop.inner_stride(2);

@@ -170,8 +170,9 @@ def main():
             row = tuple(ours.ask("show", number).split("\t"))
             if re.search(options.filter, f"{row[1]}; {row[0]}"):
                 rows.append((row, measure(number, row, ours, theirs, options)))
-        slow = sum(times == "results differ" or times[0] > 1.2 * times[1] for _, times in rows if "refuses" not in times)
-        machine.append(f"{len(rows)} rows, of which {slow} take more than 1.2 times PyTorch's time; load at the end {os.getloadavg()[0]:.1f}")
+        slow = sum(isinstance(times, list) and times[0] > 1.2 * times[1] for _, times in rows)
+        wrong = sum(times in ("results differ", "inkling refuses") for _, times in rows)
+        machine.append(f"{len(rows)} rows, of which {slow} take more than 1.2 times PyTorch's time and {wrong} are wrong; load at the end {os.getloadavg()[0]:.1f}")
         for side in (ours, theirs):
             side.process.stdin.close()
             side.process.wait()
