@@ -386,8 +386,8 @@ TEST(Scan, CumsumSortTopk) {
   EXPECT_EQ(sort(tensor({true, false})).indices.tolist(), (std::vector<double>{1, 0}));
 }
 
-// Lines of every length that is sorted in a way of its own: by rank, in one vector or several, or by
-// radix.
+// Lines of every length that is sorted in a way of its own: by rank, in one vector or several, or
+// by radix.
 TEST(Scan, SortIsStdStableSort) {
   for (const int64_t n : {1, 15, 16, 17, 40, 100, 130, 300, 600}) {
     Tensor x = (numbers(2 * n) * 9).round().view({2, n});

@@ -149,8 +149,8 @@ bool copy_short_rows(T* y, const T* x, const StridedLoop<2>& rows, int64_t size,
   return true;
 }
 
-// Copies elements of one dtype. Long rows that are contiguous, of one value, or reversed (flip), have
-// faster loops than others.
+// Copies elements of one dtype. Long rows that are contiguous, of one value, or reversed (flip),
+// have faster loops than others.
 template <class T>
 void copy_rows(T* y, const T* x, StridedLoop<2> loop) {
   std::array<int64_t, 2> next_column{};

@@ -10,7 +10,8 @@
 namespace ink {
 namespace {
 
-// Where a mask is true: ids for each of its dimensions. A stable sort moves the places to the front.
+// Where a mask is true: ids for each of its dimensions. A stable sort moves the places to the
+// front.
 std::vector<Tensor> places_on_gpu(const Tensor& mask) {
   const int64_t n = mask.numel(), count = sum(mask).item<int64_t>();
   const Tensor places = narrow(argsort(reshape(mask, {n}), 0, true), 0, 0, count);

@@ -61,7 +61,8 @@ struct Packed {
   bool operator<(const Packed& other) const { return both < other.both; }
 };
 
-// Keys in a vector of the processor. Whole vectors are read, so memory for one follows the last key.
+// Keys in a vector of the processor. Whole vectors are read, so memory for one follows the last
+// key.
 template <class Key>
 constexpr int64_t kKeys = kVectorBytes / static_cast<int64_t>(sizeof(Key));
 
