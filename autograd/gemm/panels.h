@@ -170,41 +170,78 @@ class Panels {
     }
   }
 
-  // R rows of the result, `cols` columns of one panel.
-  template <int R>
+  // R rows of the result, `cols` columns of one panel, which lie in V vectors.
+  template <int R, int V>
   static void multiply_block(int64_t steps, Left left, const T* right, Start start, GemmResult c,
                              int64_t cols) {
-    Vector sums[R][kVectors] = {};
+    Vector sums[R][V] = {};
     const T* rows[(R + 2) / 3];  // of every third row: the next ones are a stride or two away
     for (int i = 0; i < R; i += 3) rows[i / 3] = left.data + i * left.row_stride;
     for (int64_t step = 0; step < steps; ++step) {
-      Vector b[kVectors];
-      for (int v = 0; v < kVectors; ++v) b[v] = load(right + v * kLanes);
+      Vector b[V];
+      for (int v = 0; v < V; ++v) b[v] = load(right + v * kLanes);
 #pragma GCC unroll 14
       for (int i = 0; i < R; ++i) {
         const T a = rows[i / 3][i % 3 * left.row_stride];
-        for (int v = 0; v < kVectors; ++v) sums[i][v] += a * b[v];
+        for (int v = 0; v < V; ++v) sums[i][v] += a * b[v];
       }
       for (const T*& row : rows) row += left.step_stride;
       right += kWidth;
     }
-    const bool whole = cols == kWidth;
+    if (cols == V * kLanes) {
 #pragma GCC unroll 14
-    for (int i = 0; i < R; ++i) {
-      const Start from = start.at(i, 0);
-      T line[kWidth];
-      for (int v = 0; v < kVectors; ++v) {
-        Vector x = sums[i][v];
-        if (whole && from.data != nullptr) x += load(from.data + v * kLanes);
-        if (!whole) {
-          store(line + v * kLanes, x);
-        } else if (c.dtype == dtype_of<T>()) {
-          store(static_cast<T*>(c.data) + i * c.ld + v * kLanes, x);
-        } else {
-          store_rounded(static_cast<bfloat16*>(c.data) + i * c.ld + v * kLanes, x);
-        }
+      for (int i = 0; i < R; ++i) {
+        const Start from = start.at(i, 0);
+        const GemmResult to = c.from(i, 0);
+        for (int v = 0; v < V; ++v) store_vector(to, from, v * kLanes, sums[i][v]);
       }
-      if (!whole) finish(line, from, c.from(i, 0), cols);
+    } else {
+      Vector last[R];
+#pragma GCC unroll 14
+      for (int i = 0; i < R; ++i) {
+        for (int v = 0; v < V - 1; ++v)
+          store_vector(c.from(i, 0), start.at(i, 0), v * kLanes, sums[i][v]);
+        last[i] = sums[i][V - 1];
+      }
+      constexpr int64_t at = (V - 1) * kLanes;
+      store_column(c.from(0, at), start.at(0, at), last, R, cols - at);
+    }
+  }
+
+  // c = start + x in a row, from column j on.
+  static void store_vector(GemmResult c, Start start, int64_t j, Vector x) {
+    if (start.data != nullptr) x += load(start.data + j);
+    if (c.dtype == dtype_of<T>()) {
+      store(static_cast<T*>(c.data) + j, x);
+    } else {
+      store_rounded(static_cast<bfloat16*>(c.data) + j, x);
+    }
+  }
+
+  // The same for a vector in each of so many rows, of which the first n lanes count.
+  [[gnu::noinline]] static void store_column(GemmResult c, Start start, const Vector* x,
+                                             int64_t rows, int64_t n) {
+    for (int64_t i = 0; i < rows; ++i) {
+      const Start from = start.at(i, 0);
+      T line[kLanes] = {};
+      if (from.data != nullptr) copy_some(line, from.data, n);
+      store_vector({line, c.dtype, 0}, {from.data != nullptr ? line : nullptr, 0}, 0, x[i]);
+      if (c.dtype == dtype_of<T>()) {
+        copy_some(static_cast<T*>(c.data) + i * c.ld, line, n);
+      } else {
+        copy_some(static_cast<bfloat16*>(c.data) + i * c.ld,
+                  reinterpret_cast<const bfloat16*>(line), n);
+      }
+    }
+  }
+
+  // Copies n elements, less than two of `size`: runs of `size`, half of it and so on.
+  template <int64_t size = kLanes / 2, class E>
+  static void copy_some(E* to, const E* from, int64_t n) {
+    if constexpr (size > 0) {
+      if (n >= size) std::memcpy(static_cast<void*>(to), from, size * sizeof(E));
+      const int64_t copied = n & size;
+      copy_some<size / 2>(to + copied, from + copied, n - copied);
     }
   }
 
@@ -220,28 +257,20 @@ class Panels {
     }
   }
 
-  // c = start + line, which are not whole vectors of T.
-  static void finish(T* line, Start start, GemmResult c, int64_t cols) {
-    for (int64_t j = 0; start.data != nullptr && j < cols; ++j) line[j] += start.data[j];
-    if (c.dtype == dtype_of<T>()) {
-      std::copy_n(line, cols, static_cast<T*>(c.data));
-    } else {
-      for (int64_t j = 0; j < cols; ++j)
-        static_cast<bfloat16*>(c.data)[j] = bfloat16(static_cast<float>(line[j]));
-    }
-  }
-
   using MultiplyBlock = void (*)(int64_t, Left, const T*, Start, GemmResult, int64_t);
 
   static void multiply_rows(int64_t rows, int64_t steps, Left left, const T* right, Start start,
                             GemmResult c, int64_t cols) {
     constexpr auto kBlocks = []<size_t... I>(std::index_sequence<I...>) {
-      return std::array<MultiplyBlock, kRows>{multiply_block<I + 1>...};
+      return std::array<MultiplyBlock, kRows * kVectors>{
+          multiply_block<I / kVectors + 1, I % kVectors + 1>...};
     }
-    (std::make_index_sequence<kRows>());
-    for (int64_t j = 0; j < cols; j += kWidth)
-      kBlocks[static_cast<size_t>(rows - 1)](steps, left, right + j * steps, start.at(0, j),
-                                             c.from(0, j), std::min(kWidth, cols - j));
+    (std::make_index_sequence<kRows * kVectors>());
+    for (int64_t j = 0; j < cols; j += kWidth) {
+      const int64_t some = std::min(kWidth, cols - j), vectors = (some + kLanes - 1) / kLanes;
+      kBlocks[static_cast<size_t>((rows - 1) * kVectors + vectors - 1)](
+          steps, left, right + j * steps, start.at(0, j), c.from(0, j), some);
+    }
   }
 };
 

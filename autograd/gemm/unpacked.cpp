@@ -147,7 +147,7 @@ bool product(Array& c, const Array& a, const Array& b, bool accumulate, const Ar
   const bool columns = (m <= kFewRows || integers) && n >= kLanes<T> && whole_rows;
   const bool long_rows = k <= kShortInner && m > kShortInner && n >= kLongRow && rows_of_c;
   const bool dots = m <= kFewDots && k >= kLongDot && b.strides()[d - 2] == 1;
-  const bool dots_of_rows = n <= kFewDots && k >= kLongDot && a.strides()[d - 1] == 1;
+  const bool dots_of_rows = n <= kFewDots && k >= kLongDot * n && a.strides()[d - 1] == 1;
   if (!is_tiny && !long_rows && !columns && !dots && !dots_of_rows) return false;
   if (bias.defined()) kernel::copy(c, bias.expanded(c.shape()));
   const bool starts = accumulate || bias.defined();
