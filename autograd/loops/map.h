@@ -18,7 +18,8 @@ namespace detail {
 
 inline constexpr int64_t kChunk = 256;  // elements gathered at a time: well inside the first cache
 // Shorter rows are gathered into chunks: below 32 elements, or below 16 if a row is whole vectors.
-inline constexpr int64_t kShortRow = 32, kShortVectorRow = 16;
+// Loops over bytes go 64 elements at a time, and over what is left one by one.
+inline constexpr int64_t kShortRow = 32, kShortVectorRow = 16, kShortByteRow = 64;
 
 // Reads an element. A bool is read as a byte, because the compiler does not vectorise loads of
 // bool.
@@ -118,11 +119,13 @@ struct RunSteps {
   template <class F>
   void for_each(int64_t begin, int64_t n, F&& f) const {
     if (width == 1) {
+#pragma GCC unroll 4
       for (int64_t i = 0; i < n; ++i) f(i, (begin + i) * stride);
       return;
     }
     int64_t at = begin / width * stride;
     for (int64_t i = 0; i < n; i += width, at += stride) {
+#pragma GCC unroll 4
       for (int64_t k = 0; k < width; ++k) f(i + k, at + k * inner);
     }
   }
@@ -132,9 +135,9 @@ struct RunSteps {
 template <class T>
 class Run {
  public:
-  Run(const T* start, RunSteps steps) : start_(start), steps_(steps) {
+  Run(const T* start, RunSteps steps, int64_t n) : start_(start), steps_(steps) {
     constant_ = steps.constant();
-    if (constant_) std::fill_n(buffer_, kChunk, *start);
+    if (constant_) std::fill_n(buffer_, std::min(kChunk, n), *start);
   }
   const T* chunk(int64_t begin, int64_t n) {
     if (steps_.contiguous()) return start_ + begin;
@@ -169,7 +172,11 @@ void map_rows(std::index_sequence<K...>, MapLoops<To, From...> loops, const void
   StridedLoop<1 + sizeof...(From)> loop(y.shape(), {&y, inputs[K]...});
   std::array<int64_t, 1 + sizeof...(From)> inner{};
   const bool whole_vectors = loop.sizes.back() % kShortVectorRow == 0;
-  const int64_t width = loop.take_short_rows(whole_vectors ? kShortVectorRow : kShortRow, inner);
+  constexpr bool bytes = std::min({sizeof(To), sizeof(From)...}) == 1;
+  const int64_t width = loop.take_short_rows(bytes           ? kShortByteRow
+                                             : whole_vectors ? kShortVectorRow
+                                                             : kShortRow,
+                                             inner);
   const auto steps = [&](size_t k) { return RunSteps{width, inner[k], loop.inner_stride(k)}; };
   const std::tuple<const From*...> in{inputs[K]->template data<From>()...};
   To* out = y.mutable_data<To>();
@@ -188,8 +195,9 @@ void map_rows(std::index_sequence<K...>, MapLoops<To, From...> loops, const void
     return loop.for_each_rows(rows_of, grain);
   }
   const auto row = [&](const auto& offset, int64_t runs) {
-    map_strided<To, From...>(loops.contiguous, f, runs * width, out + offset[0], steps(0),
-                             Run<From>(std::get<K>(in) + offset[K + 1], steps(K + 1))...);
+    map_strided<To, From...>(
+        loops.contiguous, f, runs * width, out + offset[0], steps(0),
+        Run<From>(std::get<K>(in) + offset[K + 1], steps(K + 1), runs * width)...);
   };
   loop.for_each_row(row, grain);
 }

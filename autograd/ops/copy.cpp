@@ -149,8 +149,8 @@ bool copy_short_rows(T* y, const T* x, const StridedLoop<2>& rows, int64_t size,
   return true;
 }
 
-// Copies elements of one dtype. Long rows that are contiguous, of one value, or reversed (flip),
-// have faster loops than others.
+// Copies elements of one dtype. Long rows that are contiguous, of one value, reversed (flip), or of
+// every second element, have faster loops than others.
 template <class T>
 void copy_rows(T* y, const T* x, StridedLoop<2> loop) {
   std::array<int64_t, 2> next_column{};
@@ -170,7 +170,11 @@ void copy_rows(T* y, const T* x, StridedLoop<2> loop) {
     } else if (sy == 1 && sx == -1) {
 #pragma omp simd
       for (int64_t i = 0; i < n; ++i) to[i] = from[-i];
+    } else if (sy == 1 && sx == 2) {
+#pragma omp simd
+      for (int64_t i = 0; i < n; ++i) to[i] = from[2 * i];
     } else {
+#pragma GCC unroll 4
       for (int64_t i = 0; i < n; ++i) to[i * sy] = from[i * sx];
     }
   });

@@ -22,13 +22,18 @@ std::pair<Tensor, Tensor> checked(const char* op, const Tensor& input, const Ten
   return {to(input, dtype), to(target, dtype)};
 }
 
-// For each target: the weight of its class and its id, both 0 if it is ignored; and if it is.
+// For each target: its id and the weight of its class, both 0 if it is ignored; and if it is.
+// Undefined: the weights if each is 1, and `ignored` if it is known that none is.
 struct Targets {
   Tensor ids, weights, ignored;
 
+  Tensor without_ignored(const Tensor& x) const {
+    return ignored.defined() ? masked_fill(x, ignored, 0) : x;
+  }
   // -log_p[target] w
   Tensor losses(const Tensor& log_p, int64_t d) const {
-    return masked_fill(-gather(log_p, d, unsqueeze(ids, d)).squeeze(d), ignored, 0) * weights;
+    const Tensor x = without_ignored(-gather(log_p, d, unsqueeze(ids, d)).squeeze(d));
+    return weights.defined() ? x * weights : x;
   }
 };
 Targets targets_of(const char* op, const Tensor& log_p, const Tensor& targets,
@@ -38,10 +43,13 @@ Targets targets_of(const char* op, const Tensor& log_p, const Tensor& targets,
   expected.erase(d);
   INK_CHECK(targets.shape() == expected, op, ": expected targets of shape ", expected,
             " for classes in dimension ", d, " of ", log_p.shape(), ", got ", targets.shape());
-  check_ids(op, "target", targets, log_p.shape()[d], "classes", options.ignore_index);
+  const int64_t classes = log_p.shape()[d], ignore = options.ignore_index;
+  const bool in_range = check_ids(op, "target", targets, classes, "classes", ignore);
   INK_CHECK(!options.weight.defined() || options.weight.shape() == Shape{log_p.shape()[d]}, op,
             ": expected a weight for each of ", log_p.shape()[d], " classes, got ",
             options.weight.shape());
+  if (in_range && (ignore < 0 || ignore >= classes) && !options.weight.defined())
+    return {targets, {}, {}};
   const Tensor ignored = targets == options.ignore_index;
   const Tensor ids = masked_fill(targets, ignored, 0);
   const Tensor weights = options.weight.defined()
@@ -51,8 +59,8 @@ Targets targets_of(const char* op, const Tensor& log_p, const Tensor& targets,
 }
 
 Tensor weighted(const Tensor& losses, const Tensor& weights, Reduction reduction) {
-  if (reduction == Reduction::none) return losses;
-  return reduction == Reduction::sum ? sum(losses) : sum(losses) / sum(weights);
+  if (reduction != Reduction::mean || !weights.defined()) return reduced(losses, reduction);
+  return sum(losses) / sum(weights);
 }
 
 }  // namespace
@@ -129,7 +137,7 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& targets, const ClassOpt
     of_all = of_all * view(options.weight, along);
   }
   const double share = e / static_cast<double>(logits.shape()[d]);
-  const Tensor all = masked_fill(sum(of_all, {d}), wanted.ignored, 0);
+  const Tensor all = wanted.without_ignored(sum(of_all, {d}));
   const auto mean_of = [&](const Tensor& x) {
     return weighted(x, wanted.weights, options.reduction);
   };

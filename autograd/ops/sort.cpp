@@ -5,6 +5,7 @@
 #include <cstring>
 #include <numeric>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "autograd/gemm/small_product.h"
@@ -66,35 +67,42 @@ struct Packed {
 template <class Key>
 constexpr int64_t kKeys = kVectorBytes / static_cast<int64_t>(sizeof(Key));
 
-// Puts each item where its rank is, which is the number of items that come before it. key: those of
-// all items.
-template <class Item, class Key>
-void place_by_rank(std::vector<Item>& to, const std::vector<Item>& items, const Key* key) {
+// Calls f(i, rank) for all n keys: the rank of key i is the number of keys that come before it.
+template <class Key, class F>
+void for_ranks(const Key* key, int64_t n, const F& f) {
   constexpr int64_t kLanes = kKeys<Key>;
   typedef Key Lanes __attribute__((vector_size(kVectorBytes)));
-  const int64_t n = std::ssize(items);
+  constexpr auto kNumbers = []<size_t... I>(std::index_sequence<I...>) {
+    return std::array<Key, kLanes>{I...};
+  }
+  (std::make_index_sequence<kLanes>());
   for (int64_t begin = 0; begin < n; begin += kLanes) {
     const int64_t end = std::min(begin + kLanes, n);
     Lanes own, place, rank{};
     std::memcpy(&own, key + begin, sizeof own);
-    for (int64_t k = 0; k < kLanes; ++k) place[k] = static_cast<Key>(begin + k);
+    std::memcpy(&place, kNumbers.data(), sizeof place);
+    place += static_cast<Key>(begin);
     const auto count = [&rank](auto holds) { rank -= reinterpret_cast<Lanes>(holds); };  // -1 if so
     int64_t j = 0;
     for (; j < begin; ++j) count(key[j] <= own);
     for (; j < end; ++j) count((key[j] < own) | ((key[j] == own) & (static_cast<Key>(j) < place)));
     for (; j < n; ++j) count(key[j] < own);
-    for (int64_t i = begin; i < end; ++i)
-      to[static_cast<size_t>(rank[i - begin])] = items[static_cast<size_t>(i)];
+    for (int64_t i = begin; i < end; ++i) f(i, static_cast<int64_t>(rank[i - begin]));
   }
 }
 
-// Sorts by key, and keeps equal keys in their order. Few items are placed by rank, or compared if
-// vectors hold few keys. Others take a radix sort, from the lowest byte up; keys count from the
-// smallest one, so that few bytes differ. key: those of all items.
+// Vectors that hold fewer keys find no ranks: comparing is faster.
+template <class Key>
+constexpr bool kByRank = kKeys<Key> >= 4;
+// So many items for each byte of their keys are few.
+template <class Key>
+constexpr int64_t kRadixSize = std::max<int64_t>(16, 2 * kKeys<Key>);
+
+// Sorts by key, and keeps equal keys in their order. Few items are placed by rank, or compared.
+// Others take a radix sort, from the lowest byte up; keys count from the smallest one, so that few
+// bytes differ. key: those of all items.
 template <class Item, class Key>
 void sort_items(std::vector<Item>& items, std::vector<Item>& other, const Key* key) {
-  constexpr bool by_rank = kKeys<Key> >= 4;
-  constexpr int64_t kRadixSize = std::max<int64_t>(16, 2 * kKeys<Key>);  // items for each byte
   const int64_t n = std::ssize(items);
   Key first = key[0], last = key[0];
 #pragma omp simd reduction(min : first) reduction(max : last)
@@ -103,11 +111,13 @@ void sort_items(std::vector<Item>& items, std::vector<Item>& other, const Key* k
     last = key[i] > last ? key[i] : last;
   }
   const int bytes = (64 - std::countl_zero(uint64_t{last} - first) + 7) / 8;
-  const bool few = n <= kRadixSize * bytes;
-  if (few && !by_rank) return std::sort(items.begin(), items.end());
+  const bool few = n <= kRadixSize<Key> * bytes;
+  if (few && !kByRank<Key>) return std::sort(items.begin(), items.end());
   other.resize(items.size(), items[0]);
   if (few) {
-    place_by_rank(other, items, key);
+    for_ranks(key, n, [&](int64_t i, int64_t rank) {
+      other[static_cast<size_t>(rank)] = items[static_cast<size_t>(i)];
+    });
     return items.swap(other);
   }
   for (int byte = 0; byte < bytes; ++byte) {
@@ -171,6 +181,18 @@ void sort_by(Array& values, Array& indices, const Array& x, int64_t dim, bool de
       } else {
         make_keys(key, from, step, count, turned);
       }
+      T* value = out + offset[0] + line * loop.inner_stride(0);
+      int64_t* place = places + offset[1] + line * loop.inner_stride(1);
+      const auto put = [&](int64_t i, int64_t rank) {
+        place[rank * out_step] = i;
+        value[rank * out_step] = from[i * step];
+      };
+      if (kByRank<Key> && count <= kRadixSize<Key>) {
+        for_ranks(key, count, [&](int64_t i, int64_t rank) {
+          if (rank < kept) put(i, rank);
+        });
+        continue;
+      }
       if (kept <= count / kFew) {
         keep_first(items, kept, count, key);
       } else {
@@ -184,12 +206,7 @@ void sort_by(Array& values, Array& indices, const Array& x, int64_t dim, bool de
         std::nth_element(items.begin(), items.begin() + kept, items.end());
         std::sort(items.begin(), items.begin() + kept);
       }
-      T* value = out + offset[0] + line * loop.inner_stride(0);
-      int64_t* place = places + offset[1] + line * loop.inner_stride(1);
-      for (int64_t i = 0; i < kept; ++i) {
-        place[i * out_step] = items[static_cast<size_t>(i)].index();
-        value[i * out_step] = from[place[i * out_step] * step];
-      }
+      for (int64_t i = 0; i < kept; ++i) put(items[static_cast<size_t>(i)].index(), i);
     }
   };
   const int64_t work = kept <= count / kFew ? 1 : 8;  // an element, beside adding one

@@ -10,11 +10,11 @@ namespace ink {
 namespace {
 
 // Calls refuse(id, position) for the first id that is neither in [low, high) nor `ignored`.
-// Positions count in row-major order.
+// Positions count in row-major order. Returns whether it knows that all are in [low, high).
 template <class Refuse>
-void check(const Array& ids, int64_t low, int64_t high, std::optional<int64_t> ignored,
+bool check(const Array& ids, int64_t low, int64_t high, std::optional<int64_t> ignored,
            const Refuse& refuse) {
-  if (!ids.device().is_cpu() || ids.numel() == 0) return;
+  if (!ids.device().is_cpu() || ids.numel() == 0) return ids.numel() == 0;
   std::atomic<bool> all = true;  // nearly always they are, and one pass without a copy shows it
   const StridedLoop<1> loop(ids.shape(), {&ids});
   const auto first = static_cast<uint64_t>(low), count = static_cast<uint64_t>(high) - first;
@@ -28,21 +28,22 @@ void check(const Array& ids, int64_t low, int64_t high, std::optional<int64_t> i
         if (step == 1) return check_row(data + at[0], n, std::integral_constant<int64_t, 1>());
         check_row(data + at[0], n, step);
       });
-  if (all) return;
+  if (all) return true;
   const Array flat = contiguous(ids);
   const int64_t* id = flat.data<int64_t>();
   for (int64_t i = 0; i < flat.numel(); ++i) {
     const bool fits = (id[i] >= low && id[i] < high) || id[i] == ignored;
     if (!fits) refuse(id[i], i);
   }
+  return false;
 }
 
 }  // namespace
 
-void check_ids(const char* op, const char* id_name, const Tensor& ids, int64_t count,
+bool check_ids(const char* op, const char* id_name, const Tensor& ids, int64_t count,
                const char* count_name, std::optional<int64_t> ignored) {
   INK_CHECK(ids.dtype() == i64, op, ": expected ", id_name, "s of dtype int64, got ", ids.dtype());
-  check(ids, 0, count, ignored, [&](int64_t id, int64_t position) {
+  return check(ids, 0, count, ignored, [&](int64_t id, int64_t position) {
     detail::fail({op, ": ", id_name, " ", id, " at position ", position, " is out of range for ",
                   count, " ", count_name});
   });

@@ -1,42 +1,59 @@
 // Where the result of an elementwise op lies.
 #pragma once
 
-#include <algorithm>
 #include <initializer_list>
-#include <numeric>
+#include <utility>
 #include <vector>
 
 #include "autograd/tensor.h"
 
 namespace ink {
 
-/// Do the elements fill their memory, without gaps or repeats, in whatever order?
-inline bool fills_its_memory(const Array& x) {
-  std::vector<int64_t> dims(static_cast<size_t>(x.dim()));
-  std::iota(dims.begin(), dims.end(), 0);
-  std::sort(dims.begin(), dims.end(),
-            [&](int64_t a, int64_t b) { return x.strides()[a] < x.strides()[b]; });
+/// The strides of an array without gaps, whose dimensions lie in memory in the order of the inputs'
+/// ones (PyTorch's TensorIterator): the first input that has both of two dimensions and repeats
+/// neither decides. inputs: expanded to the shape.
+inline Shape dense_strides(const Shape& shape, const std::vector<Array>& inputs) {
+  // 1 if dimension a must lie outside of b, -1 if inside, 0 if no input decides
+  const auto compare = [&](int64_t a, int64_t b) {
+    for (const Array& x : inputs) {
+      const int64_t of_a = x.strides()[a], of_b = x.strides()[b];
+      if (of_a == 0 || of_b == 0) continue;
+      if (of_a != of_b) return of_a < of_b ? -1 : 1;
+      if (shape[a] > shape[b]) return 1;
+    }
+    return 0;
+  };
+  Shape strides = shape, dims = shape;  // the innermost dimension first
+  for (int64_t i = 0; i < shape.size(); ++i) {
+    dims[i] = shape.size() - 1 - i;
+    for (int64_t j = i, k = i - 1; k >= 0; --k) {
+      const int order = compare(dims[k], dims[j]);
+      if (order < 0) break;
+      if (order > 0) std::swap(dims[j], dims[k]), j = k;
+    }
+  }
   int64_t step = 1;
   for (const int64_t d : dims) {
-    if (x.size(d) == 1) continue;
-    if (x.strides()[d] != step) return false;
-    step *= x.size(d);
+    strides[d] = step;
+    step *= shape[d];
   }
-  return true;
+  return strides;
 }
 
-/// An uninitialised tensor for the result of an elementwise op. As in PyTorch, its elements have
-/// the order in memory of the first input with its shape, if that one fills its memory (a
-/// transposed view does). So both are read and written from end to end.
+/// An uninitialised tensor for the result of an elementwise op. As in PyTorch, it has its inputs'
+/// order in memory, so that all are read and written from end to end.
 inline Tensor empty_result(const Shape& shape, const Options& options,
                            std::initializer_list<const Tensor*> inputs) {
+  bool row_major = true;
   for (const Tensor* x : inputs) {
-    if (x->shape() != shape) continue;
-    if (x->is_contiguous() || !fills_its_memory(*x)) break;
-    const Array memory = Array::empty({shape.numel()}, options.dtype, options.device);
-    return Tensor(memory.seen_as({shape, x->strides(), 0}));
+    row_major = x->is_contiguous();
+    if (!row_major || x->shape() == shape) break;
   }
-  return empty(shape, options);
+  if (row_major || shape.numel() == 0) return empty(shape, options);
+  std::vector<Array> expanded;
+  for (const Tensor* x : inputs) expanded.push_back(x->array().expanded(shape));
+  const Array memory = Array::empty({shape.numel()}, options.dtype, options.device);
+  return Tensor(memory.seen_as({shape, dense_strides(shape, expanded), 0}));
 }
 
 }  // namespace ink
