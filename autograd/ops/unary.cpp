@@ -3,6 +3,7 @@
 // All are basic ops: their vjps can be differentiated again. If the gradient will not be
 // differentiated, backward uses the formula's df instead, in one pass over memory.
 #include <optional>
+#include <type_traits>
 
 #include "autograd/kernels/elementwise.h"
 #include "autograd/loops/map_formula.h"
@@ -17,7 +18,13 @@ namespace cpu {
 // f(x)
 template <class F, class T>
 struct Value {
-  T operator()(T x) const { return static_cast<T>(F::f(static_cast<compute_t<T>>(x))); }
+  T operator()(T x) const {
+    if constexpr (std::is_same_v<T, bfloat16> && requires { F::of_bits(x); }) {
+      return F::of_bits(x);
+    } else {
+      return static_cast<T>(F::f(static_cast<compute_t<T>>(x)));
+    }
+  }
   static bool fits(T x) { return F::fits(static_cast<compute_t<T>>(x)); }
 };
 
