@@ -9,6 +9,7 @@
 #include <array>
 #include <cstdint>
 #include <cstring>
+#include <numeric>
 #include <type_traits>
 #include <utility>
 
@@ -129,9 +130,16 @@ class Panels {
     });
   }
 
+  // Do the rows of a block begin in so few sets of an L1 cache (4 KiB apart, of 8 lines or more)
+  // that they displace each other?
+  static bool collide(int64_t ld) {
+    const int64_t bytes = ld * static_cast<int64_t>(sizeof(T)), apart = std::gcd(bytes, 4096);
+    return kRows * apart > 4 * 4096;
+  }
+
   // A group of the left operand's rows. Rows are read where they are if they need no conversion.
   static Left pack_left(T* memory, const GemmOperand& x, int64_t rows, int64_t steps) {
-    if (!x.layout.transposed && x.dtype == dtype_of<T>())
+    if (!x.layout.transposed && x.dtype == dtype_of<T>() && !collide(x.layout.ld))
       return {static_cast<const T*>(x.data), x.layout.ld, 1};
     const int64_t ld = x.layout.transposed ? kGroupRows : left_ld(steps);
     const int64_t lines = x.layout.transposed ? steps : rows,
