@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 #include <utility>
 
 #include "autograd/base/dtype.h"
@@ -13,44 +14,29 @@
 namespace ink {
 namespace detail {
 
-/// x, with zeros in the lanes l for which scale * l < from. J: 0 ... kLanes<T> - 1.
-template <int scale, class T, int... J>
-void clear_lanes(Vector<T>& x, int64_t from, std::integer_sequence<int, J...>) {
-  using Numbers = decltype(x < x);
-  using Number = std::remove_cvref_t<decltype(Numbers{}[0])>;
-  x = Numbers{scale * J...} < static_cast<Number>(from) ? Vector<T>{} : x;
+/// Of a run of two vectors' elements, anywhere in memory, one vector as T: the first or the second
+/// half, or of bf16 those with even or odd numbers, because that takes fewer instructions.
+template <int half, class T>
+Vector<T> half_of_run(const T* x) {
+  return load_vector(x + half * kLanes<T>);
+}
+template <int half, class T>
+Vector<float> half_of_run(const bfloat16* x) {
+  typedef uint32_t Bits __attribute__((vector_size(kVectorBytes), aligned(2), may_alias));
+  const Bits bits = *reinterpret_cast<const Bits*>(x);
+  return reinterpret_cast<Vector<float>>(half == 0 ? bits << 16 : bits & 0xffff0000);
 }
 
-/// Two vectors' worth of elements as T, from anywhere in memory: halves of a run, or of bf16 those
-/// with even and those with odd numbers, because that takes fewer instructions.
-template <class T, class From>
-struct Pair {
-  static constexpr auto kNumbers = std::make_integer_sequence<int, kLanes<T>>();
-  Vector<T> first, second;
-
-  explicit Pair(const From* x) : first(load_vector(x)), second(load_vector(x + kLanes<T>)) {}
-  /// Makes the elements before number `from` zeros.
-  void clear_until(int64_t from) {
-    clear_lanes<1, T>(first, from, kNumbers);
-    clear_lanes<1, T>(second, from - kLanes<T>, kNumbers);
-  }
-};
-template <>
-struct Pair<float, bfloat16> {
-  static constexpr auto kNumbers = std::make_integer_sequence<int, kLanes<float>>();
-  Vector<float> first, second;
-
-  explicit Pair(const bfloat16* x) {
-    typedef uint32_t Bits __attribute__((vector_size(kVectorBytes), aligned(2), may_alias));
-    const Bits bits = *reinterpret_cast<const Bits*>(x);
-    first = reinterpret_cast<Vector<float>>(bits << 16);
-    second = reinterpret_cast<Vector<float>>(bits & 0xffff0000);
-  }
-  void clear_until(int64_t from) {
-    clear_lanes<2, float>(first, from, kNumbers);
-    clear_lanes<2, float>(second, from - 1, kNumbers);
-  }
-};
+/// The same with zeros in place of the run's first elements. J: 0 ... kLanes<T> - 1.
+template <int half, class T, class M, int... J>
+Vector<T> rest_of_half(const M* x, int64_t skipped, std::integer_sequence<int, J...>) {
+  const Vector<T> all = half_of_run<half, T>(x);
+  using Numbers = decltype(all < all);
+  using Number = std::remove_cvref_t<decltype(Numbers{}[0])>;
+  constexpr bool turns = !std::is_same_v<T, M>;
+  constexpr Numbers numbers = {turns ? 2 * J + half : J + half * kLanes<T>...};
+  return numbers < static_cast<Number>(skipped) ? Vector<T>{} : all;
+}
 
 /// Each run of B lanes of x and then of y becomes one of B / 2: its first half plus its second.
 /// J: 0 ... kLanes<T> - 1.
@@ -94,28 +80,30 @@ void dot_some_rows(const M* rows, int64_t ld, const M* x, int64_t ld_x, int64_t 
       for (int u = 0; u < 2 * U; ++u) sums[v][r][u] = Vector<T>{};
     }
   }
-  // Adds the products of the run at `at`, without its first `skipped`.
-  const auto add = [&]<bool part>(int64_t at, int u, int64_t skipped) {
-    Vector<T> factors[V][2];
+  // Adds the products of half a run at `at`, without the run's first `skipped` if it is the last.
+  const auto add_half = [&]<int half, bool last>(int64_t at, int u, int64_t skipped) {
+    const auto load = [skipped](const M* from) {
+      constexpr auto numbers = std::make_integer_sequence<int, kLanes<T>>();
+      if constexpr (last)
+        return rest_of_half<half, T>(from, skipped, numbers);
+      else
+        return half_of_run<half, T>(from);
+    };
+    Vector<T> factors[V];
 #pragma GCC unroll 3
-    for (int v = 0; v < V; ++v) {
-      Pair<T, M> factor(x + v * ld_x + at);
-      if constexpr (part) factor.clear_until(skipped);
-      factors[v][0] = factor.first;
-      factors[v][1] = factor.second;
-    }
+    for (int v = 0; v < V; ++v) factors[v] = load(x + v * ld_x + at);
 #pragma GCC unroll 4
     for (int r = 0; r < R; ++r) {
       const M* here = rows + r * ld + at;
-      if constexpr (!part) __builtin_prefetch(here + kAhead);
-      Pair<T, M> element(here);
-      if constexpr (part) element.clear_until(skipped);
+      if constexpr (half == 0 && !last) __builtin_prefetch(here + kAhead);
+      const Vector<T> element = load(here);
 #pragma GCC unroll 3
-      for (int v = 0; v < V; ++v) {
-        sums[v][r][2 * u] += element.first * factors[v][0];
-        sums[v][r][2 * u + 1] += element.second * factors[v][1];
-      }
+      for (int v = 0; v < V; ++v) sums[v][r][2 * u + half] += element * factors[v];
     }
+  };
+  const auto add = [&]<bool last>(int64_t at, int u, int64_t skipped) {
+    add_half.template operator()<0, last>(at, u, skipped);
+    add_half.template operator()<1, last>(at, u, skipped);
   };
   int64_t i = 0;
   for (; i + U * kRun <= n; i += U * kRun) {
