@@ -82,12 +82,10 @@ void dot_some_rows(const M* rows, int64_t ld, const M* x, int64_t ld_x, int64_t 
   }
   // Adds the products of half a run at `at`, without the run's first `skipped` if it is the last.
   const auto add_half = [&]<int half, bool last>(int64_t at, int u, int64_t skipped) {
-    const auto load = [skipped](const M* from) {
-      constexpr auto numbers = std::make_integer_sequence<int, kLanes<T>>();
+    const auto load = [&](const M* from) {
       if constexpr (last)
-        return rest_of_half<half, T>(from, skipped, numbers);
-      else
-        return half_of_run<half, T>(from);
+        return rest_of_half<half, T>(from, skipped, std::make_integer_sequence<int, kLanes<T>>());
+      return half_of_run<half, T>(from);
     };
     Vector<T> factors[V];
 #pragma GCC unroll 3
