@@ -83,14 +83,16 @@ void by_rows(const Product<T>& p) {
   }
 }
 
-// Any strides. Loops around vectors would take longer than the multiplications.
-template <class T>
+// Any strides. Loops around vectors would take longer than the multiplications. K: the inner
+// dimension, or 0 if only p knows it.
+template <int K, class T>
 void tiny(const Product<T>& p) {
+  const int64_t k = K > 0 ? K : p.k;
   for (int64_t i = 0; i < p.m; ++i) {
     for (int64_t j = 0; j < p.n; ++j) {
       T& element = p.c.data[i * p.c.row + j * p.c.col];
       T sum = p.accumulate ? element : T{0};
-      for (int64_t l = 0; l < p.k; ++l)
+      for (int64_t l = 0; l < k; ++l)
         sum += p.a.data[i * p.a.row + l * p.a.col] * p.b.data[l * p.b.row + j * p.b.col];
       element = sum;
     }
@@ -152,7 +154,7 @@ bool product(Array& c, const Array& a, const Array& b, bool accumulate, const Ar
   if (bias.defined()) kernel::copy(c, bias.expanded(c.shape()));
   const bool starts = accumulate || bias.defined();
   if (is_tiny) {
-    for_blocks<T>(c, a, b, starts, m, n, tiny<T>);
+    for_blocks<T>(c, a, b, starts, m, n, k == 2 ? tiny<2, T> : tiny<0, T>);
   } else if (long_rows) {
     constexpr auto kByRows = std::array{by_rows<1, T>, by_rows<2, T>, by_rows<3, T>, by_rows<4, T>};
     const Array rows = whole_rows ? b : contiguous(b);  // short beside c
