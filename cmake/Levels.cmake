@@ -27,7 +27,8 @@ function(inkling_add_levels)
     set(name inkling_autograd_${level})
     add_library(${name} SHARED)
     foreach(property SOURCES INCLUDE_DIRECTORIES COMPILE_DEFINITIONS COMPILE_FEATURES
-                     COMPILE_OPTIONS LINK_LIBRARIES LINK_OPTIONS)
+                     COMPILE_OPTIONS LINK_LIBRARIES LINK_OPTIONS PRECOMPILE_HEADERS
+                     UNITY_BUILD UNITY_BUILD_BATCH_SIZE)
       get_property(value TARGET inkling_autograd PROPERTY ${property})
       set_property(TARGET ${name} PROPERTY ${property} "${value}")
     endforeach()
