@@ -473,7 +473,7 @@ TEST(Pointwise, RemaindersAreExact) {
   }
 }
 
-// A result has its first input's order in memory, as in PyTorch.
+// A result has its inputs' order in memory, as in PyTorch.
 TEST(Pointwise, ResultsLieAsTheirInputsDo) {
   const Tensor x = randn({2, 3, 4}), y = x.permute({2, 0, 1}), z = randn({4, 2, 3});
   for (const Tensor& result :

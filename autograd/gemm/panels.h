@@ -130,14 +130,15 @@ class Panels {
     });
   }
 
-  // Do the rows of a block begin in so few sets of an L1 cache (4 KiB apart, of 8 lines or more)
-  // that they displace each other?
+  // An L1 cache may keep only 8 lines whose addresses differ by multiples of 4 KiB. Would a block's
+  // rows, where they are, take more than half of these?
   static bool collide(int64_t ld) {
     const int64_t bytes = ld * static_cast<int64_t>(sizeof(T)), apart = std::gcd(bytes, 4096);
     return kRows * apart > 4 * 4096;
   }
 
-  // A group of the left operand's rows. Rows are read where they are if they need no conversion.
+  // A group of the left operand's rows. Rows are read where they are if they need no conversion and
+  // do not displace each other in the cache.
   static Left pack_left(T* memory, const GemmOperand& x, int64_t rows, int64_t steps) {
     if (!x.layout.transposed && x.dtype == dtype_of<T>() && !collide(x.layout.ld))
       return {static_cast<const T*>(x.data), x.layout.ld, 1};
@@ -178,7 +179,8 @@ class Panels {
     }
   }
 
-  // R rows of the result, `cols` columns of one panel, which lie in V vectors.
+  // R rows of the result, `cols` columns of one panel: V vectors, of which the last may be partly
+  // used.
   template <int R, int V>
   static void multiply_block(int64_t steps, Left left, const T* right, Start start, GemmResult c,
                              int64_t cols) {
@@ -226,7 +228,7 @@ class Panels {
     }
   }
 
-  // The same for a vector in each of so many rows, of which the first n lanes count.
+  // The same for one vector in each of `rows` rows, from column 0 on. Its first n lanes are stored.
   [[gnu::noinline]] static void store_column(GemmResult c, Start start, const Vector* x,
                                              int64_t rows, int64_t n) {
     for (int64_t i = 0; i < rows; ++i) {
@@ -243,7 +245,7 @@ class Panels {
     }
   }
 
-  // Copies n elements, less than two of `size`: runs of `size`, half of it and so on.
+  // Copies n < 2 * size elements: `size` at once if n is as large, then half as many, and so on.
   template <int64_t size = kLanes / 2, class E>
   static void copy_some(E* to, const E* from, int64_t n) {
     if constexpr (size > 0) {

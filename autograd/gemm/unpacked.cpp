@@ -84,7 +84,7 @@ void by_rows(const Product<T>& p) {
 }
 
 // Any strides. Loops around vectors would take longer than the multiplications. K: the inner
-// dimension, or 0 if only p knows it.
+// dimension if it is known at compile time, else 0.
 template <int K, class T>
 void tiny(const Product<T>& p) {
   const int64_t k = K > 0 ? K : p.k;
@@ -149,7 +149,9 @@ bool product(Array& c, const Array& a, const Array& b, bool accumulate, const Ar
   const bool columns = (m <= kFewRows || integers) && n >= kLanes<T> && whole_rows;
   const bool long_rows = k <= kShortInner && m > kShortInner && n >= kLongRow && rows_of_c;
   const bool dots = m <= kFewDots && k >= kLongDot && b.strides()[d - 2] == 1;
-  const bool dots_of_rows = n <= kFewDots && k >= kLongDot * n && a.strides()[d - 1] == 1;
+  // A unit packs n columns quickly, and takes as long for one as for a whole vector of them.
+  const int64_t long_row = integers ? kLongDot : kLongDot * n;
+  const bool dots_of_rows = n <= kFewDots && k >= long_row && a.strides()[d - 1] == 1;
   if (!is_tiny && !long_rows && !columns && !dots && !dots_of_rows) return false;
   if (bias.defined()) kernel::copy(c, bias.expanded(c.shape()));
   const bool starts = accumulate || bias.defined();

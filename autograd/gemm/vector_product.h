@@ -27,14 +27,14 @@ Vector<float> half_of_run(const bfloat16* x) {
   return reinterpret_cast<Vector<float>>(half == 0 ? bits << 16 : bits & 0xffff0000);
 }
 
-/// The same with zeros in place of the run's first elements. J: 0 ... kLanes<T> - 1.
+/// The same with zeros in place of the run's first `skipped` elements. J: 0 ... kLanes<T> - 1.
 template <int half, class T, class M, int... J>
 Vector<T> rest_of_half(const M* x, int64_t skipped, std::integer_sequence<int, J...>) {
   const Vector<T> all = half_of_run<half, T>(x);
   using Numbers = decltype(all < all);
   using Number = std::remove_cvref_t<decltype(Numbers{}[0])>;
-  constexpr bool turns = !std::is_same_v<T, M>;
-  constexpr Numbers numbers = {turns ? 2 * J + half : J + half * kLanes<T>...};
+  constexpr bool every_second = !std::is_same_v<T, M>;
+  constexpr Numbers numbers = {every_second ? 2 * J + half : J + half * kLanes<T>...};
   return numbers < static_cast<Number>(skipped) ? Vector<T>{} : all;
 }
 
@@ -47,7 +47,8 @@ Vector<T> add_halves(const Vector<T>& x, const Vector<T>& y, std::integer_sequen
          INK_SHUFFLE(x, y, (J / half * B + J % half + half)...);
 }
 
-/// The sums of runs of B lanes of N vectors, by halves: sums[i] is that of run i.
+/// sums[i] = the sum of run i of B lanes, by halves, for all runs of N vectors. It writes whole
+/// vectors of sums.
 template <class T, int N, int B = kLanes<T>>
 [[gnu::always_inline]] inline void sums_of_lanes(const Vector<T>* x, T* sums) {
   if constexpr (B == 1) {

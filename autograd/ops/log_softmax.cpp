@@ -48,9 +48,8 @@ Tensor log_softmax(const Tensor& input, int64_t dim) {
   INK_CHECK(input.is_floating(), "log_softmax: expected a floating dtype, got ", input.dtype());
   if (input.dim() == 0) return shown_as("log_softmax", log_softmax(input.view({1})).view({}));
   if (composed()) return log_softmax_composed(input, d);
-  constexpr int64_t kShortRow = 32;  // basic ops take less time for shorter ones
   const bool last = d == input.dim() - 1, cpu = input.device().is_cpu();
-  const bool rows = last && (input.size(d) >= kShortRow || !cpu);  // by the kernel
+  const bool rows = last && (input.size(d) >= kLongEnoughRow || !cpu);  // by the kernel
   if (!last && !cpu)
     return shown_as("log_softmax",
                     log_softmax(input.transpose(d, -1)).transpose(d, -1).contiguous());

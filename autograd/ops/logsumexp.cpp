@@ -44,9 +44,8 @@ Tensor logsumexp_composed(const Tensor& x, const ReducedShape& shape) {
 Tensor logsumexp(const Tensor& input, const Shape& dims, bool keepdim) {
   const Tensor x = floating("logsumexp", input);
   const ReducedShape shape("logsumexp", x, dims);
-  constexpr int64_t kShortRow = 32;  // basic ops take less time for shorter ones
   const bool rows = (shape.dims.empty() || shape.dims[0] == x.dim() - shape.dims.size()) &&
-                    x.numel() >= kShortRow * shape.kept.numel();
+                    x.numel() >= kLongEnoughRow * shape.kept.numel();
   Tensor y;
   if (rows && x.is_contiguous() && x.device().is_cpu() && x.numel() > 0 && !composed()) {
     y = empty(shape.kept, x.options());

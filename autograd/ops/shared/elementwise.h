@@ -9,9 +9,9 @@
 
 namespace ink {
 
-/// The strides of an array without gaps, whose dimensions lie in memory in the order of the inputs'
-/// ones (PyTorch's TensorIterator): the first input that has both of two dimensions and repeats
-/// neither decides. inputs: expanded to the shape.
+/// The strides of a result without gaps. Of two dimensions, the first input that repeats neither
+/// decides which one lies outside of the other, by its strides (PyTorch: TensorIterator's
+/// reorder_dimensions). inputs: expanded to the shape.
 inline Shape dense_strides(const Shape& shape, const std::vector<Array>& inputs) {
   // 1 if dimension a must lie outside of b, -1 if inside, 0 if no input decides
   const auto compare = [&](int64_t a, int64_t b) {
@@ -29,7 +29,10 @@ inline Shape dense_strides(const Shape& shape, const std::vector<Array>& inputs)
     for (int64_t j = i, k = i - 1; k >= 0; --k) {
       const int order = compare(dims[k], dims[j]);
       if (order < 0) break;
-      if (order > 0) std::swap(dims[j], dims[k]), j = k;
+      if (order > 0) {
+        std::swap(dims[j], dims[k]);
+        j = k;
+      }
     }
   }
   int64_t step = 1;
