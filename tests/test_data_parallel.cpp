@@ -199,6 +199,35 @@ TEST(DataParallel, SamplesAreThoseOfTheWholeBatch) {
   for (int64_t parts : {2, 3, 4, 12}) EXPECT_EQ(drawn(parts), whole) << parts;
 }
 
+// A loss with noise from the default generator.
+TEST(DataParallel, DrawsFollowTheGeneratorAndNotTheThreads) {
+  const Tensor x = randn({7, 3});
+  Tensor w = ones({3}).requires_grad_();
+  const PartLoss noisy = [&](int64_t first, int64_t count) {
+    const Tensor rows = x.narrow(0, first, count);
+    return sum((rows + 0.05 * randn_like(rows)) * w);
+  };
+  const auto run = [&](const PartLoss& loss, int64_t threads) {
+    const FieldGuard guard(&Context::threads, threads);
+    w.set_grad(Tensor());
+    return backward_in_parts(7, 3, {}, loss).item();
+  };
+  manual_seed(5);
+  const double first = run(noisy, 1), second = run(noisy, 1), after = rand({}).item();
+  EXPECT_NE(first, second);
+  for (const int64_t threads : {2, 3, 3, 3, 3}) {
+    manual_seed(5);
+    EXPECT_EQ(run(noisy, threads), first);
+    EXPECT_EQ(run(noisy, threads), second);
+    EXPECT_EQ(rand({}).item(), after);
+  }
+  // What draws nothing leaves the generator as it was.
+  manual_seed(5);
+  const auto before = default_generator().get_state();
+  run([&](int64_t a, int64_t count) { return sum(x.narrow(0, a, count) * w); }, 3);
+  EXPECT_EQ(default_generator().get_state(), before);
+}
+
 TEST(DataParallel, ObserversSeeOneThreadAndImitationIsRefused) {
   struct Threads : Observer {
     std::set<std::thread::id> seen;

@@ -1,6 +1,7 @@
 #include "train/data_parallel.h"
 
 #include <algorithm>
+#include <atomic>
 #include <vector>
 
 #include "autograd/base/parallel.h"
@@ -8,6 +9,8 @@
 #include "autograd/engine/grad_store.h"
 #include "autograd/engine/graph.h"
 #include "autograd/memory/device_backend.h"
+#include "autograd/random/generator.h"
+#include "data/splitmix.h"
 
 namespace ink {
 
@@ -19,6 +22,41 @@ int64_t batch_parts(const TrainConfig& config, int64_t model_parameters) {
                              : 1;
   return std::min(wanted, config.batch_size);
 }
+
+namespace {
+
+// Random numbers of the parts of a batch. Each part has a generator of its own, which follows from
+// the next output of the caller's and from the part's first row, and not from which thread runs
+// when. If a part has drawn, the caller's generator moves on.
+class Draws {
+ public:
+  Draws() : start_(default_generator().get_state()) {
+    Generator next;
+    next.set_state(start_);
+    base_ = next.random64();
+  }
+
+  /// Calls f() with the generator of the part that begins at this row.
+  template <class F>
+  void run(int64_t first_row, const F& f) {
+    Generator own(splitmix::mix(base_ + splitmix::kGamma * static_cast<uint64_t>(first_row)));
+    const std::vector<uint8_t> before = own.get_state();
+    const FieldGuard draws(&Context::generator, &own);
+    f();
+    if (own.get_state() != before) drawn_ = true;
+  }
+
+  void finish() {
+    if (drawn_) default_generator().random64();
+  }
+
+ private:
+  std::vector<uint8_t> start_;
+  uint64_t base_ = 0;
+  std::atomic<bool> drawn_ = false;
+};
+
+}  // namespace
 
 Tensor backward_in_parts(int64_t rows, int64_t parts, const Tensor& scale, const PartLoss& loss) {
   INK_CHECK(parts >= 1 && parts <= rows, "backward_in_parts: expected 1 to ", rows,
@@ -36,6 +74,7 @@ Tensor backward_in_parts(int64_t rows, int64_t parts, const Tensor& scale, const
   std::vector<Tensor> losses(static_cast<size_t>(parts));
   std::vector<uint64_t> calls(static_cast<size_t>(parts));
   const Context caller = context();
+  Draws draws;
   const int64_t grain = caller.observers.empty() ? 1 : parts;  // observers see one thread
   parallel_for(parts, grain, [&](int64_t begin, int64_t end) {
     for (int64_t part = begin; part < end; ++part) {
@@ -44,14 +83,17 @@ Tensor backward_in_parts(int64_t rows, int64_t parts, const Tensor& scale, const
       const auto i = static_cast<size_t>(part);
       context().random.first_row += static_cast<uint64_t>(first);
       context().random.rows = static_cast<uint64_t>(count);
-      const Tensor sum = loss(first, count);
-      backward(scaled(sum), stores[i]);
-      losses[i] = sum.detach();
+      draws.run(first, [&] {
+        const Tensor sum = loss(first, count);
+        backward(scaled(sum), stores[i]);
+        losses[i] = sum.detach();
+      });
       calls[i] = context().random.call;
     }
   });
   // Later draws come from later positions, as after a batch in one part.
   context().random.call = *std::max_element(calls.begin(), calls.end());
+  draws.finish();
   GradStore::add_to_leaves(stores);
   const NoGrad no_grad;
   Tensor total = losses[0];

@@ -32,8 +32,10 @@ using PartLoss = std::function<Tensor(int64_t first, int64_t count)>;
 ///
 /// Random masks are those of the whole batch. For that, dimension 0 of a masked tensor must hold
 /// the part's rows, each once or several times; other sizes are refused. (A dimension 0 that means
-/// something else, but is a multiple of the part's rows, is not noticed.) ImitateTorch is refused,
-/// because it draws in order.
+/// something else, but is a multiple of the part's rows, is not noticed.) What draws from
+/// default_generator(), such as randn_like, gets other numbers in each part, which depend on that
+/// generator and the part's first row, and not on threads. ImitateTorch is refused, because it
+/// draws in order.
 Tensor backward_in_parts(int64_t rows, int64_t parts, const Tensor& scale, const PartLoss& loss);
 
 }  // namespace ink

@@ -11,7 +11,9 @@
 
 namespace ink {
 
-class Observer;  // engine/observer.h
+class Observer;   // engine/observer.h
+class Generator;  // random/generator.h
+struct GemmUnit;  // gemm/units.h
 
 /// Where a run stands in its random streams: dropout and sampling are pure functions of this and
 /// the element's index.
@@ -40,6 +42,9 @@ struct Context {
   DType default_dtype = DType::f32;  // of the factories and of floating literals
   Device default_device;
   RandomPosition random;
+  Generator* generator = nullptr;        // default_generator(); null: the process's
+  int64_t threads = 0;                   // max_threads(); 0: as many as OpenMP has
+  const GemmUnit* first_unit = nullptr;  // of those that multiply; null: the environment says
   uint64_t capture = 0;  // the number of the capture that a Replay is making; 0: none
   std::optional<BernoulliRule> imitate_torch;  // do as PyTorch does, even where we differ?
   std::vector<Observer*> observers;            // called for every record and every vjp

@@ -7,10 +7,17 @@
 #include <cstdint>
 #include <exception>
 
+#include "autograd/base/context.h"
+
 namespace ink {
 
-/// How many threads parallel_for may use here: 1 inside another parallel region.
-inline int64_t max_threads() { return omp_in_parallel() ? 1 : omp_get_max_threads(); }
+/// Into how many parts parallel_for cuts its work at most. That is the context's number of threads,
+/// or else openmp_threads(); it is 1 inside a part and inside another parallel region.
+int64_t max_threads();
+
+/// How many threads OpenMP gives to this thread's teams at most: as many as omp_set_num_threads()
+/// or OMP_NUM_THREADS says, within OMP_THREAD_LIMIT and OMP_MAX_ACTIVE_LEVELS.
+int64_t openmp_threads();
 
 /// Makes threads that wait for work sleep after about 0.1 ms. Call it in the first line of main:
 /// OpenMP reads its environment when it is loaded, so this sets GOMP_SPINCOUNT (libgomp) and
@@ -19,27 +26,39 @@ inline int64_t max_threads() { return omp_in_parallel() ? 1 : omp_get_max_thread
 /// nothing if the environment says how to wait: OMP_WAIT_POLICY, GOMP_SPINCOUNT or KMP_BLOCKTIME.
 void set_wait_policy(char** argv);
 
-/// Calls f(begin, end) on consecutive parts of [0, n): one part for each thread, none smaller than
-/// about `grain`. The split depends on n, grain and the number of threads alone. The first
+namespace detail {
+inline constinit thread_local bool in_part = false;  // does this thread run a part?
+
+// The threads to ask for when there are so many parts. One in a process that was forked from one
+// with threads: they are not in it, and OpenMP would wait for them for ever.
+int team_for(int64_t parts);
+}  // namespace detail
+
+/// Calls f(begin, end) on consecutive parts of [0, n): max_threads() of them, or fewer if they
+/// would be smaller than about `grain`. The parts depend on n, grain and max_threads() alone. Where
+/// there are fewer threads (OMP_DYNAMIC, after a fork), a thread runs several parts. The first
 /// exception is rethrown in the caller.
 template <class F>
 void parallel_for(int64_t n, int64_t grain, F&& f) {
   if (n <= 0) return;
-  const int64_t parts = std::min(max_threads(), (n + grain - 1) / std::max<int64_t>(grain, 1));
+  const int64_t most = (n + grain - 1) / std::max<int64_t>(grain, 1),
+                parts = most <= 1 ? 1 : std::min(max_threads(), most);
   if (parts <= 1) {
     f(int64_t{0}, n);
     return;
   }
   std::exception_ptr error;
-#pragma omp parallel num_threads(static_cast <int>(parts))
+#pragma omp parallel num_threads(detail::team_for(parts))
   {
-    const int64_t part = omp_get_thread_num(), of = omp_get_num_threads();
-    const int64_t begin = n * part / of, end = n * (part + 1) / of;
-    try {
-      if (begin < end) f(begin, end);
-    } catch (...) {
+    const Restore inside(detail::in_part, true);
+    for (int64_t part = omp_get_thread_num(); part < parts; part += omp_get_num_threads()) {
+      const int64_t begin = n * part / parts, end = n * (part + 1) / parts;
+      try {
+        if (begin < end) f(begin, end);
+      } catch (...) {
 #pragma omp critical(ink_parallel_error)
-      if (!error) error = std::current_exception();
+        if (!error) error = std::current_exception();
+      }
     }
   }
   if (error) std::rethrow_exception(error);

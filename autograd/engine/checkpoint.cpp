@@ -46,6 +46,7 @@ Tensor checkpoint(const std::function<Tensor(const std::vector<Tensor>&)>& fn,
                                                                   VjpContext& g) -> Grads {
     Context second_run = first_run;
     second_run.observers = context().observers;  // the first run's may be gone
+    second_run.generator = context().generator;  // likewise
     const ContextGuard guard(second_run);
     std::vector<Tensor> xs;
     for (const Saved& x : saved) xs.push_back(*x);

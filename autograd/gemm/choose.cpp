@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "autograd/base/context.h"
 #include "autograd/base/parallel.h"
 #include "autograd/gemm/units.h"
 #include "autograd/kernels/copy.h"
@@ -25,7 +26,9 @@ const GemmUnit* openblas_unit();
 
 namespace {
 
-// All units, in the order in which they are preferred.
+// All units, in the order in which they are preferred. The choice is the same at every start: it
+// reads no clock, because another unit gives other bits. Each was measured to be at least about as
+// fast as those after it wherever it was found; `inkling info` shows the rates of this machine.
 constexpr std::array<std::pair<std::string_view, const GemmUnit* (*)()>, 6> kUnits = {
     {{"amx", amx_unit},
      {"avx512_bf16", avx512_bf16_unit},
@@ -88,66 +91,49 @@ size_t first_allowed() {
     names += (i == 0 ? "" : i + 1 == kUnits.size() ? " or " : ", ") + std::string(unit);
   }
   INK_CHECK(name == nullptr, "INKLING_CPU_CAPABILITY: expected ", names, ", got ", name);
-  return kUnits.size();
+  return 0;
 }
 
-bool is_for(const GemmUnit& unit, DType dtype, bool small) {
-  return unit.multiplies(dtype) && (!small || unit.pays == nullptr);
-}
-
-// The first of `units`, whose rates these are, that is about as fast as the fastest. Noise must not
-// decide between two, because another unit gives other bits. Where units differ in speed, they do
-// so by a factor of about two.
-const GemmUnit* fastest(const std::vector<const GemmUnit*>& units, const std::vector<double>& rates,
-                        DType dtype, bool small) {
-  constexpr double kAsFast = 0.75;
-  double best = 0;
-  for (size_t i = 0; i < units.size(); ++i) {
-    if (is_for(*units[i], dtype, small)) best = std::max(best, rates[i]);
-  }
-  for (size_t i = 0; i < units.size(); ++i) {
-    if (is_for(*units[i], dtype, small) && rates[i] >= kAsFast * best) return units[i];
+// The first unit from this place on that has products of a dtype, or small ones.
+const GemmUnit* first_from(size_t place, DType dtype, bool small) {
+  for (; place < kUnits.size(); ++place) {
+    const GemmUnit* unit = kUnits[place].second();
+    if (unit != nullptr && unit->multiplies(dtype) && (!small || unit->pays == nullptr))
+      return unit;
   }
   return nullptr;
 }
 
-// The units for a dtype: for its products, and for small ones.
-struct Chosen {
-  const GemmUnit *best, *small;
+size_t place_of(DType dtype) { return dtype == f32 ? 0 : dtype == f64 ? 1 : 2; }
 
-  explicit Chosen(DType dtype) {
-    const size_t first = first_allowed();
-    std::vector<const GemmUnit*> units;
-    for (size_t i = first < kUnits.size() ? first : 0; i < kUnits.size(); ++i) {
-      const GemmUnit* unit = kUnits[i].second();
-      if (unit != nullptr && unit->multiplies(dtype)) units.push_back(unit);
+// [place_of(dtype)][small]
+using Choice = std::array<std::array<const GemmUnit*, 2>, 3>;
+
+// The units for each dtype, by the place from which they are looked for.
+const Choice& choice_from(size_t place) {
+  static const auto choices = [] {
+    std::array<Choice, kUnits.size()> all;
+    for (size_t i = 0; i < all.size(); ++i) {
+      for (const DType dtype : {f32, f64, bf16}) {
+        for (const bool small : {false, true})
+          all[i][place_of(dtype)][small] = first_from(i, dtype, small);
+      }
     }
-    // OpenBLAS is for processors that no unit of ours knows. It is not faster than those, and its
-    // first product takes 10 ms.
-    if (units.size() > 1 && units.back() == openblas_unit()) units.pop_back();
-    // One that is named is not measured, nor is one that is alone.
-    const bool measured = first == kUnits.size() && units.size() > 1;
-    const std::vector<double> rates =
-        measured ? gemm_rates(dtype, units) : std::vector<double>(units.size(), 1);
-    best = fastest(units, rates, dtype, false);
-    small = fastest(units, rates, dtype, true);
-  }
-};
+    return all;
+  }();
+  return choices[place];
+}
 
 }  // namespace
 
 const GemmUnit* gemm_unit(DType dtype, bool small) {
-  const auto of = [small](const Chosen& chosen) { return small ? chosen.small : chosen.best; };
-  if (dtype == f64) {
-    static const Chosen chosen(f64);
-    return of(chosen);
+  static const size_t allowed = first_allowed();
+  size_t place = allowed;
+  if (const GemmUnit* first = context().first_unit) {
+    place = 0;
+    while (kUnits[place].first != first->name) ++place;
   }
-  if (dtype == bf16) {
-    static const Chosen chosen(bf16);
-    return of(chosen);
-  }
-  static const Chosen chosen(f32);
-  return of(chosen);
+  return choice_from(place)[place_of(dtype)][small];
 }
 
 std::string gemm_backend() {

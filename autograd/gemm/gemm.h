@@ -39,9 +39,9 @@ int64_t batch_offset(const Array& x, int64_t index);
 /// The least work for which waking a thread pays, in multiplications: some 5 to 10 us.
 inline constexpr int64_t kWorthAThread = 1 << 19;
 
-/// If the address space is limited (ulimit -v), makes OpenBLAS allocate its memory now, 128 MB for
-/// each thread, because OpenBLAS retries for ever when memory is short. Throws if there is not
-/// enough.
+/// If the address space is limited (ulimit -v) and OpenBLAS multiplies here, makes it allocate its
+/// memory now, 128 MB for each thread, because OpenBLAS retries for ever when memory is short.
+/// Throws if there is not enough.
 void take_gemm_memory(int64_t threads);
 
 /// The units behind the CPU's products, and the version of OpenBLAS: "AVX-512 for float32, float64;

@@ -1,5 +1,6 @@
 // Products of f32 and f64 by OpenBLAS, for processors that no unit of our own knows.
 #include <cblas.h>
+#include <omp.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 
@@ -46,9 +47,24 @@ void multiply(const GemmProduct& p) {
             p.accumulate || p.bias != nullptr ? T{1} : T{0}, c, blas_int(p.c.ld));
 }
 
-// OpenBLAS's own threads, which wait for one another in busy loops, stay idle, because gemm.cpp
-// calls it from several threads at once or for products that are too small for them.
+// While it lives, OpenBLAS starts no threads of its own. gemm.cpp calls it from several threads at
+// once, or for products that are too small to be shared; and its threads wait for one another in
+// busy loops, for ever if OpenMP gives it fewer than it asks for (OMP_THREAD_LIMIT, OMP_DYNAMIC).
+// What is set is OpenMP's number for the calling thread. openblas_set_num_threads() would change
+// the whole program's, and some versions ignore it.
+class OneThread {
+ public:
+  OneThread() { omp_set_num_threads(1); }
+  ~OneThread() { omp_set_num_threads(before_); }
+  OneThread(const OneThread&) = delete;
+  OneThread& operator=(const OneThread&) = delete;
+
+ private:
+  const int before_ = omp_get_max_threads();
+};
+
 void product(const GemmProduct& p, void*) {
+  const OneThread alone;
   p.c.dtype == f64 ? multiply<double>(p) : multiply<float>(p);
 }
 
@@ -72,6 +88,7 @@ const GemmUnit* openblas_unit() {
 
 void take_gemm_memory(int64_t threads) {
   static int64_t served = 1;  // threads with memory; the first gets it when OpenBLAS is loaded
+  if (gemm_unit(f32) != openblas_unit() && gemm_unit(f64) != openblas_unit()) return;
   rlimit space{};
   if (getrlimit(RLIMIT_AS, &space) != 0 || space.rlim_cur == RLIM_INFINITY) return;
   if (threads <= served) return;
@@ -90,6 +107,7 @@ void take_gemm_memory(int64_t threads) {
   const std::vector<float> zeros(n * n);
 #pragma omp parallel num_threads(static_cast <int>(threads))
   {
+    const OneThread alone;
     std::vector<float> c(n * n);
     for (int i = 0; i < 4; ++i) {  // at the same time: OpenBLAS shares what is free
 #pragma omp barrier

@@ -1,5 +1,5 @@
 // The processor's units for matrix products, behind one interface. For each dtype, gemm.cpp takes
-// the unit that is fastest on this machine, which choose.cpp measures.
+// the first one of this list that the processor has and that has such products (choose.cpp).
 //
 //   amx          tiles of bf16; an f32 as three bf16               gemm/amx.cpp
 //   avx512_bf16  AVX-512's products of bf16                        gemm/avx512.cpp
@@ -8,8 +8,8 @@
 //   neon         NEON, likewise                                    gemm/vectors.cpp
 //   default      OpenBLAS, which has no products of bf16           gemm/openblas.cpp
 //
-// INKLING_CPU_CAPABILITY in the environment names one: the first of this list that may be used, and
-// nothing is measured.
+// INKLING_CPU_CAPABILITY in the environment names the first of this list that may be used, unless
+// the context does (Context::first_unit).
 #pragma once
 
 #include <string>
@@ -99,8 +99,8 @@ const std::vector<const GemmUnit*>& gemm_units();
 std::vector<double> gemm_rates(DType dtype,
                                const std::vector<const GemmUnit*>& units = gemm_units());
 
-/// The unit for products of this dtype (choose.cpp), or for those too small for the best one. Null
-/// if none has such products.
+/// The unit for products of this dtype, or for those too small for the best one. Null if none has
+/// such products.
 const GemmUnit* gemm_unit(DType dtype, bool small = false);
 
 /// OpenBLAS, and its version and kernels, as in "OpenBLAS 0.3.21, SkylakeX kernels".

@@ -43,8 +43,8 @@ Device parse_device(const std::string& name) {
 }
 
 std::string describe(Device device) {
-  return device.is_cpu() ? std::to_string(max_threads()) + " threads"
-                         : backend_of(device).name(device);
+  if (device.is_cuda()) return backend_of(device).name(device);
+  return std::to_string(max_threads()) + (max_threads() == 1 ? " thread" : " threads");
 }
 
 ChunkLimits chunk_limits(Device device) {

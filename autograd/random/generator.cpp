@@ -128,7 +128,8 @@ void Generator::set_state(std::span<const uint8_t> bytes) {
 
 Generator& default_generator() {
   static Generator generator;
-  return generator;
+  Generator* own = context().generator;
+  return own != nullptr ? *own : generator;
 }
 
 void manual_seed(uint64_t seed) {

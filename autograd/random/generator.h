@@ -69,7 +69,8 @@ class Generator {
   std::mutex mutex_;
 };
 
-/// The generator that everything draws from unless told otherwise; one for the process.
+/// The generator that everything draws from unless told otherwise: the context's, or else the one
+/// of the process.
 Generator& default_generator();
 /// Seeds the default generator. The calling thread's random position (base/context.h), from which
 /// dropout and sampling draw, starts over at that seed.

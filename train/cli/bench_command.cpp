@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "autograd/base/parallel.h"
 #include "autograd/gemm/gemm.h"
 #include "autograd/io/atomic_file.h"
 #include "autograd/io/foreign.h"
@@ -115,7 +116,7 @@ ordered_json to_json(const BenchResult& result, const Machine& machine) {
           {"machine",
            {{"processor", processor_name()},
             {"device", machine_text(config)},
-            {"threads", omp_get_max_threads()},
+            {"threads", openmp_threads()},
             {"gemm", gemm_backend()},
             {"flops_per_second", machine.flops_per_second},
             {"attention_flops_per_second", machine.attention_flops_per_second},

@@ -24,6 +24,7 @@
 #include <thread>
 
 #include "autograd/base/log.h"
+#include "autograd/base/parallel.h"
 #include "autograd/gemm/gemm.h"
 #include "autograd/inspect/machine.h"
 #include "autograd/io/foreign.h"
@@ -115,9 +116,9 @@ void check_threads(int64_t threads) {
 
 void use_threads(int64_t threads) {
   if (threads == 0 && std::getenv("OMP_NUM_THREADS") == nullptr) threads = physical_cores();
-  check_threads(threads > 0 ? threads : omp_get_max_threads());
   if (threads > 0) omp_set_num_threads(static_cast<int>(threads));
-  take_gemm_memory(omp_get_max_threads());
+  check_threads(openmp_threads());
+  take_gemm_memory(openmp_threads());
 }
 
 namespace {
