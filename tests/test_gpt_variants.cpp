@@ -1,5 +1,6 @@
 // GPTs that replace a step: rotary positions and ALiBi, from one layer to a resumed run.
 #include <gtest/gtest.h>
+#include <omp.h>
 
 #include <cmath>
 #include <fstream>
@@ -311,6 +312,52 @@ TYPED_TEST(GptVariant, IsTrainedByTheTrainerAndResumed) {
   EXPECT_EQ(error_of([&] { Trainer trainer(config); }),
             "resume: model is \"gpt\", but " + (folder / "resumed/ckpt").string() + " has \"" +
                 name + "\"; leave the option out, or start from scratch");
+}
+
+struct NoisyAttention : CausalSelfAttention {
+  using CausalSelfAttention::CausalSelfAttention;
+  void prepare_scores(Tensor& q, Tensor&, AttentionOptions&, int64_t) const override {
+    if (training) q = q + 0.05 * randn_like(q);
+  }
+};
+
+// What a model draws from the default generator is a function of seed, step, micro-batch and part.
+// What a loop draws between steps goes on where the checkpoint was saved.
+TEST(Models, RandomNumbersBelongToTheRun) {
+  const TempFolder folder;
+  TrainConfig config = config_of<NoisyAttention>("noisy");
+  config.gradient_accumulation_steps = 2;
+  const auto go_on = [](Trainer& trainer, int64_t steps) {
+    std::vector<double> seen;
+    while (trainer.steps_done() < steps) {
+      trainer.step();
+      seen.insert(seen.end(), {trainer.progress().loss, rand({}).item()});
+    }
+    trainer.save("ckpt");
+    return seen;
+  };
+  std::vector<double> first;
+  for (const int64_t threads : {1, 2, 3, 3}) {  // of OpenMP
+    const int before = omp_get_max_threads();
+    omp_set_num_threads(static_cast<int>(threads));
+    config.threads = 2;
+    config.out_dir = folder / ("whole" + std::to_string(threads));
+    Trainer trainer(config);
+    const std::vector<double> seen = go_on(trainer, 6);
+    if (first.empty()) first = seen;
+    EXPECT_EQ(seen, first) << threads;
+    omp_set_num_threads(before);
+  }
+  config.out_dir = folder / "part";
+  Trainer begun(config);
+  std::vector<double> seen = go_on(begun, 3);
+  manual_seed(99);  // another process
+  config.init_from = "resume";
+  Trainer resumed(config);
+  const std::vector<double> rest = go_on(resumed, 6);
+  seen.insert(seen.end(), rest.begin(), rest.end());
+  EXPECT_EQ(seen, first);
+  EXPECT_EQ(resumed.evaluate(true).loss, resumed.evaluate(true).loss);
 }
 
 TEST(Models, TheProgramTrainsWhatWasAdded) {

@@ -196,27 +196,30 @@ TEST_F(Runs, WhatIsNotOursIsNotTouched) {
 }
 
 // What a checkpoint says is read with errors that name the field, and the one before is tried.
+// Replaces config and state, as somebody would who can compute checksums.
+static void write_checkpoint(const fs::path& folder, const Json& config, const Json& values) {
+  const auto checksum = [](const std::string& text) {
+    std::ostringstream hex;
+    hex << std::hex << std::setw(16) << std::setfill('0') << crc64(std::as_bytes(std::span(text)));
+    return hex.str();
+  };
+  std::ofstream(folder / "config.json") << config.dump(2) + "\n";
+  const std::string bytes = read_file((folder / "config.json").string());
+  Json state = Json::parse(read_file((folder / "state.json").string()));
+  state["files"]["config.json"] = {{"bytes", bytes.size()}, {"crc64", checksum(bytes)}};
+  state["state"] = values;
+  state.erase("checksum");
+  state["checksum"] = checksum(state.dump());
+  std::ofstream(folder / "state.json") << state.dump(2) + "\n";
+}
+
 TEST_F(Runs, ACheckpointWhoseFieldsMakeNoSenseIsPassedOver) {
   ASSERT_EQ(run_shell(train("--out_dir " + path("out"))).code, 0);
   const std::string config = path("out/ckpt/config.json"), state = path("out/ckpt/state.json");
   const Json good_config = Json::parse(read_file(config)),
              good_state = Json::parse(read_file(state));
-  // Written as by somebody who can compute checksums.
   const auto write = [&](const Json& new_config, const Json& values) {
-    std::ofstream(config) << new_config.dump(2) + "\n";
-    const std::string bytes = read_file(config);
-    std::ostringstream crc;
-    crc << std::hex << std::setw(16) << std::setfill('0') << crc64(std::as_bytes(std::span(bytes)));
-    Json all = good_state;
-    all["files"]["config.json"] = {{"bytes", bytes.size()}, {"crc64", crc.str()}};
-    all["state"] = values;
-    all.erase("checksum");
-    std::ostringstream whole;
-    const std::string text = all.dump();
-    whole << std::hex << std::setw(16) << std::setfill('0')
-          << crc64(std::as_bytes(std::span(text)));
-    all["checksum"] = whole.str();
-    std::ofstream(state) << all.dump(2) + "\n";
+    write_checkpoint(path("out/ckpt"), new_config, values);
   };
   const auto expect = [&](const std::string& name, const Json& value, const std::string& text) {
     Json changed = good_config, values = good_state["state"];
@@ -408,7 +411,9 @@ TEST_F(Runs, OfAnOlderProgramGoOn) {
         run_shell(here + "inkling train --init_from resume --max_iters 40 --threads 1 " +
                   "--final_eval whole" + of);
     ASSERT_EQ(resumed.code, 0) << resumed.err;
-    EXPECT_EQ(resumed.err, "");
+    EXPECT_EQ(resumed.err, "inkling: resume: " + std::string(name) +
+                               "/ckpt is of an older version and does not say with which units and "
+                               "threads it was trained; last bits may differ from here on\n");
     std::ifstream metrics(path(std::string(name) + "/metrics.jsonl"));
     std::vector<double> losses;
     for (std::string line; std::getline(metrics, line);) {
@@ -419,6 +424,72 @@ TEST_F(Runs, OfAnOlderProgramGoOn) {
     EXPECT_NEAR(losses[2], at_30, 1e-4) << name;
     EXPECT_NEAR(losses[3], at_40, 1e-4) << name;
   }
+}
+
+// All bytes that a run leaves, but for those that tell the time.
+static std::string bits_of(const fs::path& run) {
+  return read_file((run / "ckpt/model.safetensors").string()) +
+         read_file((run / "ckpt/optimizer.safetensors").string());
+}
+
+// What decides bits belongs to the run: it goes on with the unit, threads and parts with which it
+// began, whatever this machine, its environment and its number of threads would choose.
+TEST_F(Runs, GoOnWithTheirOwnArithmetic) {
+  const std::string bare = "unset OMP_NUM_THREADS INKLING_CPU_CAPABILITY; ";
+  std::vector<std::string> units = {"default"};
+  for (const char* unit : {"avx2", "avx512", "avx512_bf16", "amx", "neon"})
+    if (run_shell("inkling info").out.find(unit + std::string(" ")) != std::string::npos)
+      units.push_back(unit);
+  for (const std::string& unit : units) {
+    const std::string as_it_began =
+                          "export OMP_NUM_THREADS=3 INKLING_CPU_CAPABILITY=" + unit + "; ",
+                      sizes = "--batch_size 5 --overwrite --out_dir ";
+    ASSERT_EQ(run_shell(as_it_began + train(sizes + path("whole"))).code, 0);
+    const std::string bits = bits_of(path("whole"));
+    for (const char* later : {"", "OMP_NUM_THREADS=1", "OMP_THREAD_LIMIT=1", "OMP_DYNAMIC=true"}) {
+      if (unit != "default" && *later != 0) continue;
+      ASSERT_EQ(run_shell(as_it_began + train("--max_iters 10 " + sizes + path("part"))).code, 0);
+      const Ran resumed =
+          run_shell(bare + later + " inkling train --init_from resume --max_iters " +
+                    "20 --out_dir " + path("part"));
+      EXPECT_EQ(resumed.code, 0) << resumed.err;
+      EXPECT_EQ(resumed.err, "") << unit << " " << later;
+      EXPECT_TRUE(bits_of(path("part")) == bits) << unit << " " << later;
+    }
+  }
+}
+
+// Where they cannot go on like that, or the user wants otherwise, one line says what differs.
+TEST_F(Runs, SayWhenTheirArithmeticChanges) {
+  const std::string run = path("run"),
+                    resume = " inkling train --init_from resume --out_dir " + run;
+  ASSERT_EQ(
+      run_shell("OMP_NUM_THREADS=2 INKLING_CPU_CAPABILITY=default " + train("--out_dir " + run))
+          .code,
+      0);
+  const std::string known = run_program("info --out_dir " + run).out;
+  EXPECT_NE(known.find("; threads 2, batch_parts 2\n"), std::string::npos) << known;
+  const std::string differ = "inkling: resume: last bits will differ from here on: ";
+  EXPECT_EQ(run_shell(resume + " --max_iters 21 --threads 3").err,
+            differ + "threads 3 (before: 2)\n");
+  const Json saved = Json::parse(read_file(run + "/ckpt/state.json")).at("state");
+  EXPECT_EQ(saved.at("arithmetic").at("threads"), 3);
+  const Json config = Json::parse(read_file(run + "/ckpt/config.json"));
+  const auto expect = [&](const char* field, const Json& value, const std::string& says) {
+    Json other = saved;
+    other["arithmetic"][field] = value;
+    write_checkpoint(run + "/ckpt", config, other);
+    const Ran ran = run_shell(resume + " --max_iters 20");
+    EXPECT_NE(ran.err.find(says), std::string::npos) << ran.err;
+  };
+  const Json none = {{"float32", "sse9"}, {"bfloat16", "sse9"}, {"float64", "sse9"}};
+  expect("products", none, differ + "float32 products by ");
+  expect("products", none, " (before: sse9)\n");
+  expect("kernels", 1000, differ + "kernels of version ");
+  expect("built_for", "a \u001b[31mloom", "(before: a \\x1b[31mloom)\n");
+  expect("device", "NVIDIA H100", differ + "device cpu (before: NVIDIA H100)\n");
+  expect("threads", 0, "state.json: arithmetic: expected threads and batch_parts of 1 or more");
+  expect("products", 3, "state.json: arithmetic: products: expected an object, got 3");
 }
 
 TEST_F(Runs, NothingThatIsNotFiniteIsSaved) {
@@ -454,7 +525,9 @@ TEST_F(Runs, FilesMayNotBeLargerThanTheLimit) {
 TEST_F(Runs, MemoryThatCannotBeHadIsAnError) {
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they reserve terabytes
   for (const std::string limit : {"200000", "400000"})
-    expect_error("ulimit -v " + limit + "; " + train("--out_dir " + path("out")), 1, "ulimit -v");
+    expect_error("export INKLING_CPU_CAPABILITY=default; ulimit -v " + limit + "; " +
+                     train("--out_dir " + path("out")),
+                 1, "ulimit -v");  // OpenBLAS retries for ever
 #endif
   expect_error(train("--n_layer 1000 --n_embd 65536 --out_dir " + path("out")), 1,
                "this model needs about ");

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "autograd/io/foreign.h"
+#include "autograd/random/generator.h"
 #include "data/file.h"
 #include "train/memory.h"
 
@@ -45,11 +46,29 @@ SavedRun read_run(const LoadedCheckpoint& saved) {
   run.validated_step =
       state.has("validated_step") ? state.count("validated_step", kMostSteps) : run.step;
   if (state.has("data")) run.data = state.text("data");
+  if (state.has("arithmetic")) {
+    run.arithmetic = Arithmetic::from_json(state.object("arithmetic"));
+    INK_CHECK(run.arithmetic->threads > 0 && run.arithmetic->batch_parts > 0,
+              (saved.folder / "state.json").string(), ": arithmetic: expected threads and ",
+              "batch_parts of 1 or more, got ", run.arithmetic->threads, " and ",
+              run.arithmetic->batch_parts);
+  }
   with_prefix(saved.folder.string(), [&] {
     check_size(run.config, run.config.gpt(run.tokenizer->vocab_size()), saved.model);
   });
   run.model_state = saved.model;
-  run.optimizer_state = saved.optimizer;
+  for (const auto& [name, x] : saved.optimizer) {
+    if (name != kGeneratorState) {
+      run.optimizer_state.emplace_back(name, x);
+      continue;
+    }
+    with_prefix((saved.folder / "optimizer.safetensors").string() + ": " + kGeneratorState, [&] {
+      INK_CHECK(x.dtype() == i64, "expected int64, got ", x.dtype());
+      const auto* bytes = reinterpret_cast<const uint8_t*>(x.data<int64_t>());
+      run.generator_state.emplace(bytes, bytes + 8 * x.numel());
+      Generator().set_state(*run.generator_state);  // throws if they are no state
+    });
+  }
   return run;
 }
 

@@ -9,6 +9,7 @@
 
 #include "autograd/io/serialize.h"
 #include "data/tokenizer.h"
+#include "train/arithmetic.h"
 #include "train/checkpoint.h"
 #include "train/config.h"
 
@@ -16,6 +17,7 @@ namespace ink {
 
 constexpr const char* kLastCheckpoint = "ckpt";
 constexpr const char* kBestCheckpoint = "best";
+constexpr const char* kGeneratorState = "rng_state";  // in optimizer.safetensors: i64 (632)
 
 /// A run on disk. Somebody else may have written it. So its config gives the model and the
 /// training, but not out_dir, device or init_from. Its data files may be used only if they match
@@ -28,7 +30,9 @@ struct SavedRun {
   std::string data;     // fingerprint of the data files; empty: not known
   int64_t step = 0, validated_step = 0;
   std::optional<double> best_val_loss;
-  NamedTensors model_state, optimizer_state;  // the second one is empty with Parts::model
+  std::optional<Arithmetic> arithmetic;                 // empty: of an older version
+  std::optional<std::vector<uint8_t>> generator_state;  // the default generator's; likewise
+  NamedTensors model_state, optimizer_state;            // the second one is empty with Parts::model
   std::filesystem::path folder;
 };
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <functional>
 #include <nlohmann/json.hpp>
@@ -16,6 +18,7 @@
 #include "autograd/io/foreign.h"
 #include "autograd/memory/device_backend.h"
 #include "autograd/random/generator.h"
+#include "data/splitmix.h"
 #include "train/checkpoint.h"
 #include "train/data_parallel.h"
 
@@ -85,6 +88,15 @@ bool is_token_file(const std::filesystem::path& file) {
   return file.extension() == ".bin" || file.extension() == ".u16" || file.extension() == ".u32";
 }
 
+// The default generator's 5056 bytes as i64 (632), because safetensors of ours have no smaller
+// integers.
+Tensor generator_state() {
+  const std::vector<uint8_t> bytes = default_generator().get_state();
+  Tensor state = empty({std::ssize(bytes) / 8}, {i64, cpu_device});
+  std::memcpy(state.mutable_data<int64_t>(), bytes.data(), bytes.size());
+  return state;
+}
+
 std::unique_ptr<Optimizer> make_optimizer(const TrainConfig& config, const GPT& model) {
   const auto groups = decay_matrices(model.named_parameters(), config.weight_decay);
   if (config.optimizer == "sgd") {
@@ -140,13 +152,45 @@ Trainer::Trainer(const TrainConfig& config, const std::optional<SavedRun>& saved
   const GPTConfig sizes = config_.gpt(dataset_->tokenizer().vocab_size());
   manual_seed(static_cast<uint64_t>(config_.seed));
   model_ = make_model(config_.model, sizes);
-  if (device_.is_cpu()) check_memory("this run", estimate_memory(*model_, config_).total());
   parameters_ = model_->parameters();
   num_parameters_ = model_->num_parameters();
+  choose_arithmetic(saved);
+  if (device_.is_cpu()) {
+    const ContextGuard guard(run_context());
+    check_memory("this run", estimate_memory(*model_, config_).total());
+  }
   optimizer_ = make_optimizer(config_, *model_);
   loss_sum_ = zeros({});
   replay_ = std::make_unique<Replay>(device_, parameters_);
   if (saved) resume(*saved);
+}
+
+Arithmetic Trainer::arithmetic() const {
+  const ContextGuard guard(run_context());
+  return Arithmetic::here(device_, config_.threads, config_.batch_parts);
+}
+
+// A resumed run keeps its units, threads and parts, unless the caller asks for others: what this
+// machine would choose gives other bits. Where it cannot keep them, one line says so.
+void Trainer::choose_arithmetic(const std::optional<SavedRun>& saved) {
+  asked_threads_ = config_.threads, asked_parts_ = config_.batch_parts;
+  const Arithmetic* before = saved && saved->arithmetic ? &*saved->arithmetic : nullptr;
+  const bool same_threads = before && asked_threads_ == saved->config.threads,
+             same_parts = same_threads && asked_parts_ == saved->config.batch_parts &&
+                          config_.batch_size >= before->batch_parts;
+  if (config_.threads == 0) config_.threads = same_threads ? before->threads : max_threads();
+  const ContextGuard guard(run_context());
+  config_.batch_parts = same_parts ? before->batch_parts : batch_parts(config_, num_parameters_);
+  if (!saved) return;
+  if (!before)
+    return log_message("resume: ", saved->folder.string(),
+                       " is of an older version and does not say with which units and threads it "
+                       "was trained; last bits may differ from here on");
+  const DType dtype = config_.autocast();
+  if (std::getenv("INKLING_CPU_CAPABILITY") == nullptr && context().first_unit == nullptr)
+    first_unit_ = before->first_unit(dtype);
+  const std::string changes = changed_bits(*before, arithmetic(), dtype);
+  if (!changes.empty()) log_message("resume: last bits will differ from here on: ", changes);
 }
 
 void Trainer::resume(const SavedRun& saved) {
@@ -162,6 +206,7 @@ void Trainer::resume(const SavedRun& saved) {
   }
   model_->load_state_dict(saved.model_state);
   optimizer_->load_state(saved.optimizer_state);
+  if (saved.generator_state) default_generator().set_state(*saved.generator_state);
   steps_done_ = saved.step;
   validated_step_ = saved.validated_step;
   best_val_loss_ = saved.best_val_loss.value_or(best_val_loss_);
@@ -178,6 +223,8 @@ Context Trainer::run_context() const {
   run.recompute = config_.recompute;
   run.autocast = config_.autocast();
   run.default_device = device_;
+  run.threads = config_.threads;
+  if (first_unit_ != nullptr) run.first_unit = first_unit_;
   return run;
 }
 
@@ -215,6 +262,12 @@ Tensor Trainer::forward_backward(int64_t step, int64_t micro_batch, int64_t part
   context().random = {.seed = static_cast<uint64_t>(config_.seed),
                       .step = static_cast<uint64_t>(step),
                       .micro_batch = static_cast<uint64_t>(micro_batch)};
+  // What draws from the default generator draws as a function of seed, step and micro-batch, too.
+  Generator generator(
+      splitmix::mix(context().random.seed + splitmix::kGamma * context().random.micro_batch) +
+      context().random.step);
+  const FieldGuard draws(&Context::generator,
+                         context().imitate_torch ? context().generator : &generator);
   const Ids& ids = batches_[static_cast<size_t>(micro_batch)];
   const Reduction reduction = scale.defined() ? Reduction::sum : Reduction::mean;
   return backward_in_parts(config_.batch_size, parts, scale, [&](int64_t first, int64_t count) {
@@ -226,7 +279,7 @@ Tensor Trainer::forward_backward(int64_t step, int64_t micro_batch, int64_t part
 // targets have the same weight, whatever their micro-batch and part.
 Tensor Trainer::forward_backward_all(int64_t step) {
   // Observers see one thread.
-  const int64_t parts = context().observers.empty() ? batch_parts(config_, num_parameters_) : 1;
+  const int64_t parts = context().observers.empty() ? config_.batch_parts : 1;
   const int64_t micro_batches = config_.gradient_accumulation_steps;
   if (parts == 1 && micro_batches == 1) return forward_backward(step, 0, 1, {});
   const Tensor share = share_of_a_target();
@@ -310,6 +363,9 @@ Evaluation evaluate(GPT& model, const Dataset& dataset, int64_t batches, int64_t
           const Batch batch = batches > 0
                                   ? dataset.val_batch(seed, static_cast<uint64_t>(i), count, block)
                                   : dataset.val_window_batch(first, count, block);
+          Generator generator(splitmix::mix(seed) + static_cast<uint64_t>(i));
+          const FieldGuard draws(&Context::generator,
+                                 caller.imitate_torch ? caller.generator : &generator);
           const Tensor loss =
               model.loss(ids_tensor(batch.x, count), ids_tensor(batch.y, count), Reduction::sum);
           const auto ignored = std::count(batch.y.begin(), batch.y.end(), kIgnored);
@@ -371,16 +427,20 @@ void Trainer::save(const std::string& name) {
   checkpoint.config.erase("data_changed");
   checkpoint.config.erase("out_dir");
   checkpoint.config.erase("device");
+  checkpoint.config["threads"] = asked_threads_;
+  checkpoint.config["batch_parts"] = asked_parts_;
   checkpoint.config["vocabulary"] = nlohmann::json::parse(dataset_->tokenizer().to_json());
   checkpoint.config["start"] = sample_start();
   checkpoint.state = {{"step", steps_done_},
                       {"dataset", dataset_->summary()},
                       {"data", data_},
-                      {"validated_step", validated_step_}};
+                      {"validated_step", validated_step_},
+                      {"arithmetic", arithmetic().to_json()}};
   checkpoint.state["best_val_loss"] =
       std::isfinite(best_val_loss_) ? nlohmann::json(best_val_loss_) : nlohmann::json();
   checkpoint.model = model_->state_dict();
   checkpoint.optimizer = optimizer_->state();
+  checkpoint.optimizer.emplace_back(kGeneratorState, generator_state());
   save_checkpoint(config_.out_dir, name, checkpoint);
 }
 

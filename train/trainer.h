@@ -16,6 +16,7 @@
 #include "autograd/replay.h"
 #include "data/dataset.h"
 #include "nn/gpt.h"
+#include "train/arithmetic.h"
 #include "train/config.h"
 #include "train/memory.h"
 #include "train/optimizer.h"
@@ -94,6 +95,7 @@ class Trainer {
   /// Repeats the last step's forward and backward under the NaN sentinel; empty if all is finite.
   std::string find_non_finite();
 
+  /// `threads` and `batch_parts` are those that the run has, not 0.
   const TrainConfig& config() const { return config_; }
   GPT& model() { return *model_; }
   const Dataset& dataset() const { return *dataset_; }
@@ -114,9 +116,13 @@ class Trainer {
   Tensor forward_backward(int64_t step, int64_t micro_batch, int64_t parts, const Tensor& scale);
   Tensor forward_backward_all(int64_t step);
   void forward_backward_update();
+  void choose_arithmetic(const std::optional<SavedRun>& saved);
+  Arithmetic arithmetic() const;
   void resume(const SavedRun& saved);
 
   TrainConfig config_;
+  int64_t asked_threads_ = 0, asked_parts_ = 0;  // of the config that was given: 0 is "as here"
+  const GemmUnit* first_unit_ = nullptr;         // Context::first_unit of steps
   Device device_;
   std::string data_;  // fingerprint of the files; empty for the caller's dataset
   std::unique_ptr<Dataset> dataset_;

@@ -224,6 +224,26 @@ std::string describe_machine(Device device) {
   return processor_name() + ", " + describe(device) + ", " + gemm_backend();
 }
 
+std::string built_for() {
+#if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512DQ__) && defined(__AVX512VL__)
+  const std::string level = "x86-64-v4";
+#elif defined(__AVX2__) && defined(__FMA__)
+  const std::string level = "x86-64-v3";
+#elif defined(__SSE4_2__)
+  const std::string level = "x86-64-v2";
+#elif defined(__x86_64__)
+  const std::string level = "x86-64";
+#else
+  const std::string level = "aarch64";
+#endif
+#if defined(__clang__)
+  return level + ", clang " + std::to_string(__clang_major__) + "." +
+         std::to_string(__clang_minor__);
+#else
+  return level + ", g++ " + std::to_string(__GNUC__) + "." + std::to_string(__GNUC_MINOR__);
+#endif
+}
+
 namespace {
 
 // The least limit in a file of the process's control groups, from its own group up to the root. f

@@ -43,6 +43,10 @@ double datasheet_flops(const std::string& name);
 /// A GPU's name; or the processor's name, the number of threads and the library of its products.
 std::string describe_machine(Device device);
 
+/// What the CPU's row kernels were compiled for, and by which compiler: "x86-64-v3, g++ 12.2". In a
+/// portable build it is the level that the loader picked. Their last bits depend on it.
+std::string built_for();
+
 /// The number of processor cores that this process may use, at least 1 and at most the processor
 /// time of its control group. The hardware threads of a core count as one, because they share the
 /// units that matrix products use.

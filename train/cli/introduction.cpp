@@ -5,6 +5,7 @@
 #include <sstream>
 #include <string>
 
+#include "autograd/base/parallel.h"
 #include "autograd/memory/device_backend.h"
 #include "train/report/run_data.h"
 
@@ -25,6 +26,17 @@ void print_parameters(Console& console, Trainer& trainer) {
   }
 }
 
+// "2 threads", or the GPU's name. A resumed run keeps the threads with which it began.
+std::string hardware(const TrainConfig& config) {
+  const Device device = parse_device(config.device);
+  const FieldGuard threads(&Context::threads, config.threads);
+  const std::string text = describe(device);
+  const int64_t here = openmp_threads();
+  if (device.is_cuda() || here == config.threads) return text;
+  if (here < config.threads) return fmt::format("{}, whose work {} does here", text, here);
+  return fmt::format("{} of {}, as it began (--threads {} changes last bits)", text, here, here);
+}
+
 }  // namespace
 
 void introduce(Console& console, Trainer& trainer, const std::filesystem::path& report) {
@@ -43,7 +55,7 @@ void introduce(Console& console, Trainer& trainer, const std::filesystem::path& 
   console.paragraph(fmt::format("{}  {} steps of {} x {} tokens, {}; Ctrl-C saves and stops",
                                 console.bold("run  "), config.max_iters,
                                 config.batch_size * config.gradient_accumulation_steps,
-                                config.block_size, describe(parse_device(config.device))));
+                                config.block_size, hardware(config)));
   if (!report.empty())
     console.paragraph(fmt::format("{}  {}, renewed while it trains; a browser shows it",
                                   console.bold("report"), report.string()));

@@ -1,6 +1,5 @@
 // inkling sample, eval, info
 #include <fmt/format.h>
-#include <omp.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -8,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "autograd/base/parallel.h"
 #include "autograd/gemm/gemm.h"
 #include "autograd/gemm/units.h"
 #include "autograd/io/atomic_file.h"
@@ -29,6 +29,7 @@ void describe_checkpoint(const LoadedModel& loaded) {
   std::cout << "trained on  " << printable(loaded.dataset, 200) << "\n";
   if (loaded.best_val_loss)
     std::cout << fmt::format("best validation loss {:.4f}\n", *loaded.best_val_loss);
+  if (loaded.arithmetic) std::cout << printable("arithmetic  " + loaded.arithmetic->text()) << "\n";
   std::cout << *loaded.model << "\n";
 }
 
@@ -160,8 +161,8 @@ int info_command(const Arguments& arguments) {
   if (command.given("--checkpoint") && !command.given("--out_dir"))
     throw UsageError("--checkpoint is of a run: name its --out_dir, too");
 
-  std::cout << fmt::format("inkling {}, {} threads, matrix products by {}\n", INKLING_VERSION,
-                           omp_get_max_threads(), gemm_backend());
+  std::cout << fmt::format("inkling {}, {}, matrix products by {}\n", INKLING_VERSION,
+                           describe(cpu_device), gemm_backend());
   describe_units();
   for (int8_t i = 0; i < cuda_device_count(); ++i)
     std::cout << fmt::format("cuda:{}, {}\n", i, describe({Device::CUDA, i}));

@@ -518,7 +518,8 @@ int train_command(const Arguments& arguments) {
   }
   // If nobody reads the console any more, or a file is at the limit of its size, the write fails.
   for (const int signal : {SIGPIPE, SIGXFSZ}) std::signal(signal, SIG_IGN);
-  use_threads(config.threads);
+  // A resumed run keeps its number by itself (train/arithmetic.h), on as many threads as there are.
+  use_threads(saved && config.threads == saved->config.threads ? 0 : config.threads);
   warn_of_slow_blas();
   if (options.check) {
     config.composed = false;  // also of a run that was

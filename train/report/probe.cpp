@@ -1,7 +1,5 @@
 #include "train/report/probe.h"
 
-#include <omp.h>
-
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -9,7 +7,7 @@
 
 #include "autograd/fused_ops.h"
 #include "autograd/io/foreign.h"
-#include "train/data_parallel.h"
+#include "autograd/random/generator.h"
 #include "train/flow/watch.h"
 #include "train/report/metrics.h"
 #include "train/report/page.h"
@@ -21,21 +19,6 @@ using Json = nlohmann::ordered_json;
 
 constexpr int64_t kMostTokens = 320;             // of the batch
 constexpr int64_t kMostAttentionBytes = 80'000;  // of a probe
-
-// While it lives, ops run on one thread. Those of a small model are so short that threads which
-// wait for each other, and perhaps for other programs, would take most of the time.
-class OneThread {
- public:
-  explicit OneThread(bool wanted) {
-    if (wanted) omp_set_num_threads(1);
-  }
-  ~OneThread() { omp_set_num_threads(before_); }
-  OneThread(const OneThread&) = delete;
-  OneThread& operator=(const OneThread&) = delete;
-
- private:
-  const int before_ = omp_get_max_threads();
-};
 
 template <class Row, class Value>
 Json column(const std::vector<Row>& rows, const Value& value) {
@@ -71,21 +54,25 @@ Probe::Probe(Trainer& trainer) : trainer_(trainer), parts_(trainer.model()) {
   const Batch batch = data.train_batch(static_cast<uint64_t>(config.seed), 0, rows, T);
   x_ = ids_tensor(batch.x, rows);
   y_ = ids_tensor(batch.y, rows);
-  is_small_ = batch_parts(config, trainer.model().num_parameters()) > 1;
+  // Ops of a small model are so short that threads which wait for each other, and perhaps for other
+  // programs, would take most of the time.
+  threads_ = config.batch_parts > 1 ? 1 : config.threads;
   const Batch text = data.val_window_batch(0, 1, text_length(config));
   text_ = ids_tensor(text.x, 1);
   best_possible_ = text.best_possible;
 }
 
 void Probe::before_step() {
-  const OneThread one(is_small_);
+  const FieldGuard threads(&Context::threads, threads_);
   before_ = parts_.copies();
 }
 
 Json Probe::after_step() {
-  const OneThread one(is_small_);
-  const ContextGuard guard;
   const TrainConfig& config = trainer_.config();
+  Generator generator(static_cast<uint64_t>(config.seed));  // the run's own does not move on
+  const ContextGuard guard;
+  context().threads = threads_;
+  context().generator = &generator;
   context().default_device = parse_device(config.device);
   context().autocast = config.autocast();
   trainer_.model().eval();

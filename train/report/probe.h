@@ -43,7 +43,7 @@ class Probe {
   ParameterParts parts_;
   ParameterParts::Copies before_, last_;  // before the step, and after the one measured before
   std::vector<double> grad_norms_;
-  bool is_small_ = false;             // a batch is split over threads, rather than each op
+  int64_t threads_ = 0;               // that its ops take
   Tensor x_, y_;                      // (B, T) ids of the batch
   Tensor text_;                       // (1, T) ids of the text
   std::vector<float> best_possible_;  // of the text's tokens but the first; empty: not known
