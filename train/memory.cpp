@@ -1,12 +1,14 @@
 #include "train/memory.h"
 
 #include <algorithm>
-#include <array>
+#include <vector>
 
 #include "autograd/base/parallel.h"
 #include "autograd/fused_ops.h"
 #include "autograd/gemm/units.h"
 #include "autograd/inspect/machine.h"
+#include "autograd/kernels/attention.h"
+#include "autograd/kernels/gemm.h"
 #include "autograd/memory/storage.h"
 #include "train/data_parallel.h"
 
@@ -15,69 +17,123 @@ namespace {
 
 int64_t floats(int64_t count) { return block_bytes(4 * count); }
 
-// The bytes of a step's tensors for `tokens` tokens, of a batch or of a part.
+// The sizes of a step's tensors, of a batch or of a part.
 struct Sizes {
   const GPTConfig& model;
-  int64_t tokens;
-  int64_t narrow;  // bytes of an activation between two linear layers: 2 under Autocast
+  int64_t rows;    // of the batch
+  int64_t tokens;  // in these rows
+  DType narrow;    // of an activation between two linear layers: bf16 under Autocast
   bool recompute;  // outputs of norms and gelu are not saved
+  double dropout;
   Device device;
+  int64_t threads;  // that share an op
 
-  /// `width` numbers per token, in the residual stream's dtype or in an activation's.
+  /// Bytes of `width` numbers per token, in the residual stream's dtype or in an activation's.
   int64_t stream(int64_t width) const { return floats(tokens * width); }
-  int64_t activation(int64_t width) const { return block_bytes(narrow * tokens * width); }
+  int64_t activation(int64_t width) const { return block_bytes(size_of(narrow) * tokens * width); }
 };
 
 // The bytes that forward saves of a block for backward.
-int64_t kept_of_block(const Sizes& s) {
+struct Kept {
+  int64_t norm;       // one of the two
+  int64_t attention;  // q, k, v, the output and the softmax's sums
+  int64_t mlp;        // before and after gelu
+  int64_t total() const { return 2 * norm + attention + mlp; }
+};
+
+Kept kept_of_block(const Sizes& s) {
   const int64_t C = s.model.n_embd;
-  const int64_t norm = s.stream(C) + 2 * s.stream(1) +  // input, statistics, output
-                       (s.recompute ? 0 : s.activation(C));
-  const int64_t attention = s.activation(3 * C) + s.activation(C) + s.stream(s.model.n_head);
-  const int64_t mlp = (s.recompute ? 1 : 2) * s.activation(4 * C);  // before and after gelu
-  return 2 * norm + attention + mlp;
+  return {s.stream(C) + 2 * s.stream(1) + (s.recompute ? 0 : s.activation(C)),
+          s.activation(3 * C) + s.activation(C) + s.stream(s.model.n_head),
+          (s.recompute ? 1 : 2) * s.activation(4 * C)};
 }
 
-// The most that a block's backward adds: the stream's gradient, a gradient in the MLP that is four
-// times as wide, and a weight's gradient. The stream's gradient also has copies: one as an
-// activation, one for dropout.
-int64_t added_by_block(const Sizes& s, bool dropout) {
-  const int64_t C = s.model.n_embd, copies = (s.narrow < 4 ? 1 : 0) + (dropout ? 1 : 0);
-  // gelu's output is computed again if it was not saved.
-  return s.stream(C) + copies * s.activation(C) + (s.recompute ? 2 : 1) * s.activation(4 * C) +
-         floats(4 * C * C);
+// An array that has no memory: a kernel says by its layout and dtype what it will allocate.
+Array shaped(const Shape& shape, DType dtype) {
+  return {nullptr, {shape, contiguous_strides(shape), 0}, dtype};
 }
 
-int64_t head_rows(const Sizes& s) {
-  return linear_cross_entropy_rows(s.tokens, s.model.vocab_size, s.device);
+// What the products of a linear layer allocate: y = x W^T, dW = dy^T x and dx = dy W.
+struct LinearBytes {
+  int64_t forward = 0, dweight = 0, dx = 0;
+
+  LinearBytes(const Sizes& s, int64_t rows, int64_t in, int64_t out, DType y_dtype) {
+    if (!packs_operands(s.device)) return;
+    const Array x = shaped({rows, in}, s.narrow), w = shaped({out, in}, s.narrow),
+                dy = shaped({rows, out}, s.narrow);
+    forward = cpu::gemm_bytes(shaped({rows, out}, y_dtype), x, w.transposed(), s.threads);
+    dweight = cpu::gemm_bytes(shaped({out, in}, f32), dy.transposed(), x, s.threads);
+    dx = cpu::gemm_bytes(x, dy, w, s.threads);
+  }
+  LinearBytes(const Sizes& s, int64_t in, int64_t out)
+      : LinearBytes(s, s.tokens, in, out, s.narrow) {}
+};
+
+// The same of attention.
+struct AttentionBytes {
+  int64_t forward = 0, backward = 0;
+
+  explicit AttentionBytes(const Sizes& s) {
+    if (!packs_operands(s.device)) return;
+    const GPTConfig& c = s.model;
+    const Array x = shaped({s.rows, c.n_head, s.tokens / s.rows, c.n_embd / c.n_head}, s.narrow);
+    const AttentionInputs inputs{x, x, x, Array(), {1, 0, s.dropout, {}}};
+    forward = cpu::attention_bytes(inputs, s.threads);
+    backward = cpu::attention_backward_bytes(inputs, s.threads);
+  }
+};
+
+// What exists at a moment, beside parameters.
+struct Moment {
+  int64_t gradients, activations;
+  int64_t total() const { return gradients + activations; }
+};
+
+// The most that exists in the forward of a block: in attention, or in the MLP's second layer. The
+// output of the MLP before, which the block has added, exists until its end.
+int64_t forward_of_block(const Sizes& s) {
+  const int64_t C = s.model.n_embd, narrow = s.activation(C),
+                others = (s.recompute ? narrow : 0) + (s.model.n_layer > 1 ? narrow : 0);
+  const Kept kept = kept_of_block(s);
+  return others + std::max(kept.norm + kept.attention + AttentionBytes(s).forward,
+                           kept.total() + (s.recompute ? s.activation(4 * C) : 0) + narrow +
+                               LinearBytes(s, 4 * C, C).forward);
+}
+
+// What exists of a block at the moments of its backward, from its last layer to its first. Each has
+// the stream's gradient, and the MLP's and attention's output a copy of it, which dropout or bf16
+// needs. What was not saved is computed again for a weight's gradient.
+std::vector<Moment> backward_of_block(const Sizes& s) {
+  const int64_t C = s.model.n_embd, stream = s.stream(C), narrow = s.activation(C),
+                wide = s.activation(4 * C), square = floats(C * C),
+                branch = s.narrow == bf16 || s.dropout > 0 ? narrow : 0;
+  const Kept kept = kept_of_block(s);
+  const auto layer = [&](int64_t in, int64_t out) {
+    const LinearBytes bytes(s, in, out);
+    return std::max((s.recompute ? s.activation(in) : 0) + bytes.dweight,
+                    s.activation(in) + bytes.dx);
+  };
+  return {{4 * square, kept.total() + stream + branch + layer(4 * C, C)},
+          {8 * square, 2 * kept.norm + kept.attention + stream + wide + layer(C, 4 * C)},
+          {9 * square, kept.norm + kept.attention + stream + branch + layer(C, C)},
+          {9 * square, kept.norm + kept.attention + stream + narrow + s.activation(3 * C) +
+                           AttentionBytes(s).backward},
+          {12 * square, kept.norm + stream + s.activation(3 * C) + layer(C, 3 * C)}};
 }
 
 // The last norm's input and output; the gradient of that output, which the head computes in
-// forward; a chunk of logits, which its gradient overwrites unless that is narrower; and the weight
-// again if it is padded.
+// forward; a chunk of logits, which its gradient overwrites unless that is narrower; the weight
+// again if it is padded; and what the head's products allocate.
 int64_t head_activations(const Sizes& s) {
   const int64_t C = s.model.n_embd, V = s.model.vocab_size,
-                padded = linear_cross_entropy_classes(V, s.device), logits = head_rows(s) * padded;
-  return s.stream(C) + 2 * s.activation(C) + floats(logits) +
-         (s.narrow < 4 ? block_bytes(s.narrow * logits) : 0) +
-         (padded > V ? block_bytes(s.narrow * padded * C) : 0);
-}
-
-// If a unit of the processor computes products, each thread packs operands into scratch memory: the
-// most is that of the MLP's products or the head's. Otherwise products of bf16 run on f32 copies of
-// both operands and of the result; the MLP's are the largest.
-int64_t product_scratch(const Sizes& s) {
-  const int64_t C = s.model.n_embd, V = s.model.vocab_size, N = s.tokens, rows = head_rows(s);
-  const DType dtype = s.narrow < 4 ? bf16 : f32;
-  const GemmUnit* unit = gemm_unit(dtype);
-  if (unit == nullptr)
-    return s.narrow < 4 ? floats(N * C) + floats(4 * C * C) + floats(4 * N * C) : 0;
-  const auto bytes = [&](int64_t m, int64_t n, int64_t k) {
-    return unit->scratch_bytes(dtype, m, n, k);
-  };
-  const int64_t most = std::max({bytes(N, 4 * C, C), bytes(N, C, 4 * C), bytes(4 * C, C, N),
-                                 bytes(rows, V, C), bytes(rows, C, V), bytes(V, C, rows)});
-  return block_bytes(max_threads() * most);
+                rows = linear_cross_entropy_rows(s.tokens, V, s.device),
+                padded = linear_cross_entropy_classes(V, s.device), logits = rows * padded,
+                bytes = size_of(s.narrow);
+  const LinearBytes head(s, rows, C, V, f32);
+  return s.stream(C) + 2 * s.stream(1) + 2 * s.activation(C) + floats(logits) +
+         std::max({head.forward, (s.narrow == bf16 ? block_bytes(bytes * logits) : 0) +
+                                     std::max(head.dweight, head.dx)}) +
+         (padded > V ? block_bytes(bytes * padded * C) : 0);
 }
 
 // The number of weights of which linear layers keep bf16 copies.
@@ -89,50 +145,69 @@ int64_t rounded_weights(const GPT& model) {
   return bytes;
 }
 
+// Bytes of a model's parameters, and of those of its first block.
+struct ParameterBytes {
+  int64_t all = 0, block = 0;
+
+  explicit ParameterBytes(const GPT& model) {
+    for (const auto& [name, parameter] : model.named_parameters()) {
+      const int64_t bytes = floats(parameter.numel());
+      all += bytes;
+      if (name.rfind("h.0.", 0) == 0) block += bytes;
+    }
+  }
+};
+
+Sizes sizes_of(const GPT& model, const TrainConfig& config, int64_t parts) {
+  const int64_t rows = (config.batch_size + parts - 1) / parts;
+  return {.model = model.config,
+          .rows = rows,
+          .tokens = rows * model.config.block_size,
+          .narrow = config.autocast(),
+          .recompute = config.recompute,
+          .dropout = config.dropout,
+          .device = parse_device(config.device),
+          .threads = parts == 1 ? max_threads() : 1};
+}
+
 }  // namespace
 
-// A step reaches its peak at one of the moments below. As backward goes from block to block, it
-// frees what a block saved and adds its gradients, so the peak is at the first or the last block.
-// Parts of a batch that run side by side reach these moments together, each with gradients of its
-// own.
+// Parts of a batch that run side by side reach the moments of a step together, each with gradients
+// of its own. As backward goes from block to block, it frees what a block saved and adds its
+// gradients, so the peak is at the first or the last block.
 MemoryEstimate estimate_memory(const GPT& model, const TrainConfig& config) {
   const GPTConfig& c = model.config;
-  const bool mixed = config.autocast() == bf16;
   const int64_t parts = batch_parts(config, model.num_parameters()),
                 together = std::min(parts, max_threads());
-  const Sizes s{c, (config.batch_size + parts - 1) / parts * c.block_size, mixed ? 2 : 4,
-                config.recompute, parse_device(config.device)};
-  int64_t parameters = 0, block = 0;
-  for (const auto& [name, parameter] : model.named_parameters()) {
-    const int64_t bytes = floats(parameter.numel());
-    parameters += bytes;
-    if (name.rfind("h.0.", 0) == 0) block += bytes;
-  }
-  const int64_t moments = config.optimizer == "adamw" ? 2 : config.momentum > 0 ? 1 : 0;
+  const Sizes s = sizes_of(model, config, parts);
+  const auto [parameters, block] = ParameterBytes(model);
   // Gradients that exist already in forward: those of earlier micro-batches or of earlier parts.
-  const int64_t waiting = config.gradient_accumulation_steps > 1 ? parameters : 0,
-                before = waiting + (parts - together) * parameters;
+  const bool waits = config.gradient_accumulation_steps > 1;
+  const int64_t before = (waits ? parameters : 0) + (parts - together) * parameters;
   // Gradients of the parts that run: added to those, or, if one part runs alone, in the same
-  // memory.
+  // memory. Only the head's are made in forward, and made again if the loss is scaled.
   const auto gradients = [&](int64_t bytes) {
     return parts == 1 ? std::max(before, bytes) : before + together * bytes;
   };
-  const int64_t head = before + together * floats(c.vocab_size * c.n_embd), kept = kept_of_block(s);
-  const int64_t added = added_by_block(s, config.dropout > 0),
-                packed = packs_operands(s.device) ? product_scratch(s) : 0;
-  struct Moment {
-    int64_t gradients, activations;
-    int64_t total() const { return gradients + activations; }
-  };
-  const std::array<Moment, 4> step = {
-      {{head, together * (c.n_layer * kept + head_activations(s))},   // the head
-       {head, together * (c.n_layer * kept + added)},                 // the last block
-       {gradients(parameters - block), together * (kept + added)},    // the first block
-       {gradients(parameters), together * 3 * s.stream(c.n_embd)}}};  // the end
+  const int64_t head = floats(c.vocab_size * c.n_embd), positions = floats(c.block_size * c.n_embd),
+                stream = s.stream(c.n_embd), narrow = s.activation(c.n_embd),
+                kept = kept_of_block(s).total(), others = (c.n_layer - 1) * kept,
+                again = parts > 1 || waits ? 1 : 0;
+  std::vector<Moment> step = {
+      {before, others + forward_of_block(s)},
+      {before + together * head, c.n_layer * kept + head_activations(s)},
+      {before + together * (1 + again) * head, c.n_layer * kept + stream + (2 + again) * narrow},
+      {gradients(parameters), (config.dropout > 0 ? 2 : 1) * stream + 2 * positions}};
+  for (const Moment& m : backward_of_block(s)) {
+    step.push_back({gradients(head + m.gradients), others + m.activations});  // of the last block
+    step.push_back({gradients(parameters - block - positions + m.gradients), m.activations});
+  }
+  for (Moment& m : step) m.activations *= together;
   const Moment peak = *std::max_element(step.begin(), step.end(),
                                         [](auto& a, auto& b) { return a.total() < b.total(); });
-  return {(1 + moments) * parameters + (mixed ? rounded_weights(model) : 0), peak.gradients,
-          peak.activations + packed};
+  const int64_t moments = config.optimizer == "adamw" ? 2 : config.momentum > 0 ? 1 : 0;
+  return {(1 + moments) * parameters + (s.narrow == bf16 ? rounded_weights(model) : 0),
+          peak.gradients, peak.activations};
 }
 
 int64_t least_parameters(const GPTConfig& c) {

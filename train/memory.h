@@ -23,9 +23,9 @@ int64_t least_parameters(const GPTConfig& config);
 /// Throws if `what` ("this model") needs more bytes than this process can have.
 void check_memory(const std::string& what, int64_t bytes);
 
-/// Linear in batch_size, block_size and n_layer, and within 10 % of the measured peak. With several
-/// parts of a batch side by side (data_parallel.h), a run may use less, because their peaks need
-/// not coincide.
+/// Within 3 % of the measured peak, with any unit for matrix products and any number of threads.
+/// With several parts of a batch side by side (data_parallel.h), a run may use less, because their
+/// peaks need not coincide.
 MemoryEstimate estimate_memory(const GPT& model, const TrainConfig& config);
 
 }  // namespace ink

@@ -122,15 +122,16 @@ struct Sharing {
   Grid grid;
   int64_t threads;
 
-  Sharing(const Array& c, int64_t inner)
-      : m(c.size(-2)),
-        n(c.size(-1)),
+  Sharing(int64_t matrices, int64_t rows, int64_t columns, int64_t inner,
+          int64_t most_threads = max_threads())
+      : m(rows),
+        n(columns),
         k(inner),
-        batch(c.numel() / (m * n)),
-        grid(choose_grid(batch, m, n, k, max_threads())) {
+        batch(matrices),
+        grid(choose_grid(batch, m, n, k, most_threads)) {
     const int64_t tiles = grid.rows * grid.cols;
     const int64_t grain = tiles > 1 ? 1 : kWorthAThread / work_of(m, n, k) + 1;
-    threads = std::min(max_threads(), (batch * tiles + grain - 1) / grain);
+    threads = std::min(most_threads, (batch * tiles + grain - 1) / grain);
   }
 
   // f(tile, thread) for all tiles, in parallel.
@@ -173,7 +174,8 @@ bool fits(const GemmUnit& unit, const Array& c, DType dtype, int64_t k, bool acc
 
 void unit_products(const GemmUnit& unit, Array& c, const Array& a, const Array& b, bool accumulate,
                    const Array& bias) {
-  const Sharing sharing(c, a.size(-1));
+  const int64_t rows = c.size(-2), columns = c.size(-1);
+  const Sharing sharing(c.numel() / (rows * columns), rows, columns, a.size(-1));
   const DType dtype = product_dtype(c, a, b);
   const int64_t bytes = unit.scratch_bytes(dtype, sharing.m, sharing.n, sharing.k);
   Array scratch = Array::empty({sharing.threads, bytes}, DType::boolean, cpu_device);
@@ -270,6 +272,22 @@ void gemm(Array& c, const Array& a, const Array& b, bool accumulate) {
 void gemm_bias(Array& c, const Array& a, const Array& b, const Array& bias) {
   if (c.numel() == 0) return;
   float_products(c, a, b, false, bias);
+}
+
+int64_t gemm_bytes(const Array& c, const Array& a, const Array& b, int64_t threads) {
+  const int64_t m = c.size(-2), n = c.size(-1), k = a.size(-1);
+  if (m == 1 || n == 1 || k == 0 || suits_unpacked_product(c, a, b)) return 0;
+  const DType dtype = product_dtype(c, a, b);
+  const GemmUnit& unit = unit_for(dtype, m, n, k);
+  const Sharing sharing(c.numel() / (m * n), m, n, k, threads);
+  const auto copied = [](bool needed, const Array& x) {
+    return needed ? block_bytes(size_of(f32) * x.numel()) : 0;
+  };
+  const auto converted = [&](const Array& x) {
+    return copied(x.dtype() == bf16 && !unit.multiplies(dtype), x);
+  };
+  return block_bytes(sharing.threads * unit.scratch_bytes(dtype, m, n, k)) + converted(a) +
+         converted(b) + copied(!fits(unit, c, dtype, k, false), c);
 }
 
 }  // namespace cpu

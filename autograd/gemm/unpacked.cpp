@@ -141,8 +141,11 @@ void by_dots(Array& c, const Array& a, const Array& b, bool accumulate) {
   });
 }
 
+// How a product is computed, if not by a unit.
+enum class Way { none, tiny, long_rows, columns, dots, dots_of_rows };
+
 template <class T>
-bool product(Array& c, const Array& a, const Array& b, bool accumulate, const Array& bias) {
+Way way_of(const Array& c, const Array& a, const Array& b) {
   const int64_t m = c.size(-2), n = c.size(-1), k = a.size(-1), d = c.dim();
   const bool is_tiny = m * n * k <= kTiny, integers = std::is_integral_v<T>;
   const bool rows_of_c = c.strides()[d - 1] == 1, whole_rows = rows_of_c && b.strides()[d - 1] == 1;
@@ -152,18 +155,31 @@ bool product(Array& c, const Array& a, const Array& b, bool accumulate, const Ar
   // A unit packs n columns quickly, and takes as long for one as for a whole vector of them.
   const int64_t long_row = integers ? kLongDot : kLongDot * n;
   const bool dots_of_rows = n <= kFewDots && k >= long_row && a.strides()[d - 1] == 1;
-  if (!is_tiny && !long_rows && !columns && !dots && !dots_of_rows) return false;
+  return is_tiny        ? Way::tiny
+         : long_rows    ? Way::long_rows
+         : columns      ? Way::columns
+         : dots         ? Way::dots
+         : dots_of_rows ? Way::dots_of_rows
+                        : Way::none;
+}
+
+template <class T>
+bool product(Array& c, const Array& a, const Array& b, bool accumulate, const Array& bias) {
+  const int64_t m = c.size(-2), n = c.size(-1), k = a.size(-1);
+  const Way way = way_of<T>(c, a, b);
+  if (way == Way::none) return false;
   if (bias.defined()) kernel::copy(c, bias.expanded(c.shape()));
   const bool starts = accumulate || bias.defined();
-  if (is_tiny) {
+  if (way == Way::tiny) {
     for_blocks<T>(c, a, b, starts, m, n, k == 2 ? tiny<2, T> : tiny<0, T>);
-  } else if (long_rows) {
+  } else if (way == Way::long_rows) {
+    const bool whole_rows = b.strides()[b.dim() - 1] == 1;
     constexpr auto kByRows = std::array{by_rows<1, T>, by_rows<2, T>, by_rows<3, T>, by_rows<4, T>};
     const Array rows = whole_rows ? b : contiguous(b);  // short beside c
     for_blocks<T>(c, a, rows, starts, kFewRows, n, kByRows[static_cast<size_t>(k - 1)]);
-  } else if (columns) {
+  } else if (way == Way::columns) {
     for_blocks<T>(c, a, b, starts, kFewRows, kBlockVectors * kLanes<T>, by_columns<T>);
-  } else if (dots) {
+  } else if (way == Way::dots) {
     by_dots<T>(c, a, b, starts);
   } else {
     Array turned = c.transposed();
@@ -173,6 +189,11 @@ bool product(Array& c, const Array& a, const Array& b, bool accumulate, const Ar
 }
 
 }  // namespace
+
+bool suits_unpacked_product(const Array& c, const Array& a, const Array& b) {
+  return c.dtype() == f32 && a.dtype() == f32 && b.dtype() == f32 &&
+         way_of<float>(c, a, b) != Way::none;
+}
 
 bool unpacked_product(Array& c, const Array& a, const Array& b, bool accumulate,
                       const Array& bias) {

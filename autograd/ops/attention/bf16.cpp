@@ -13,6 +13,7 @@ namespace {
 
 using tiles::Buffer;
 using tiles::Sizes;
+using tiles::Supply;
 
 constexpr int64_t kQueries = 128, kKeys = 256;  // of a pair of tiles, at most
 constexpr int64_t kWidest = 256;                // rows of q, k and v
@@ -40,15 +41,15 @@ struct Scratch {
   Buffer<bfloat16> packed;
 
   // keys: the number of rows of dk and dv that backward collects; 0 in forward.
-  explicit Scratch(const Sizes& size, int64_t keys)
-      : scores(kQueries * kKeys),
-        dweights(keys > 0 ? kQueries * kKeys : 0),
-        sums(kQueries * std::max(size.d, size.dv)),
-        dk(keys * size.d),
-        dv(keys * size.dv),
-        weights(kQueries * kKeys),
-        dscores(keys > 0 ? kQueries * kKeys : 0),
-        packed(unit.scratch_bytes(bf16, kKeys, kKeys, kKeys) / 2) {}
+  Scratch(Supply& supply, const Sizes& size, int64_t keys)
+      : scores(supply, kQueries * kKeys),
+        dweights(supply, keys > 0 ? kQueries * kKeys : 0),
+        sums(supply, kQueries * std::max(size.d, size.dv)),
+        dk(supply, keys * size.d),
+        dv(supply, keys * size.dv),
+        weights(supply, kQueries * kKeys),
+        dscores(supply, keys > 0 ? kQueries * kKeys : 0),
+        packed(supply, unit.scratch_bytes(bf16, kKeys, kKeys, kKeys) / 2) {}
 
   // c (m, n) = a b, or += a b.
   void product(int64_t m, int64_t n, int64_t k, const GemmOperand& a, const GemmOperand& b,
@@ -193,16 +194,25 @@ bool rows_in_one_piece(const Array& x) {
 
 }  // namespace
 
-bool suits_attention_bf16(const AttentionInputs& in) {
+bool suits_attention_bf16(const AttentionInputs& in, int64_t threads) {
   const auto& [q, k, v, mask, rule] = in;
   constexpr int64_t kFewest = 32;  // queries and keys for which the unit pays
   if (q.dtype() != bf16 || mask.defined() || rule.dropout_p > 0) return false;
   const GemmUnit* unit = gemm_unit(bf16);
   if (unit == nullptr || unit->round_row == nullptr) return false;  // tiles.h converts just once
   const Sizes size(q, k, v, rule.diagonal);
-  return size.group == 1 && size.heads >= max_threads() &&
-         std::min(size.queries, size.keys) >= kFewest && std::max(size.d, size.dv) <= kWidest &&
-         rows_in_one_piece(q) && rows_in_one_piece(k) && rows_in_one_piece(v);
+  return size.group == 1 && size.heads >= threads && std::min(size.queries, size.keys) >= kFewest &&
+         std::max(size.d, size.dv) <= kWidest && rows_in_one_piece(q) && rows_in_one_piece(k) &&
+         rows_in_one_piece(v);
+}
+
+int64_t attention_bf16_bytes(const AttentionInputs& in, int64_t threads) {
+  const Sizes size(in.q, in.k, in.v, in.rule.diagonal, threads);
+  return tiles::scratch_bytes<Scratch>(size.heads, size, int64_t{0});
+}
+int64_t attention_bf16_backward_bytes(const AttentionInputs& in, int64_t threads) {
+  const Sizes size(in.q, in.k, in.v, in.rule.diagonal, threads);
+  return tiles::scratch_bytes<Scratch>(size.heads, size, size.keys);
 }
 
 void attention_bf16(Array& out, Array& lse, const AttentionInputs& in) {

@@ -27,8 +27,15 @@ class Forward {
         mask_(in.mask, in.scores_shape()),
         dropout_(in.rule, size_, in.q.size(0)) {}
 
+  /// Bytes of scratch memory.
+  static int64_t bytes(const AttentionInputs& in, int64_t threads) {
+    const Sizes size(in.q, in.k, in.v, in.rule.diagonal, threads);
+    return scratch_bytes<Scratch>(size.heads * tiles_of(size), size, in.mask.defined(),
+                                  in.rule.dropout_p > 0);
+  }
+
   void run() const {
-    const int64_t tiles = (size_.queries + kQueries<T> - 1) / kQueries<T>, n = size_.heads * tiles;
+    const int64_t tiles = tiles_of(size_), n = size_.heads * tiles;
     const auto scratch = scratch_for<Scratch>(n, size_, bool(mask_), bool(dropout_));
     for_each_item(n, scratch, [&](int64_t item, const Scratch& own) {
       // Short and long causal tiles alternate, so that equal numbers of tiles are equal work.
@@ -41,13 +48,17 @@ class Forward {
   struct Scratch {
     Buffer<T> q_lanes, s, v_rows, sums;
     PairScratch<T> pair;
-    Scratch(const Sizes& size, bool masked, bool dropout)
-        : q_lanes(size.d * kQueries<T>),
-          s(kKeys * kQueries<T>),
-          v_rows(kKeys * whole_vectors<T>(size.dv)),
-          sums(kQueries<T> * whole_vectors<T>(size.dv)),
-          pair(masked, dropout, whole_vectors<T>(size.dv)) {}
+    Scratch(Supply& supply, const Sizes& size, bool masked, bool dropout)
+        : q_lanes(supply, size.d * kQueries<T>),
+          s(supply, kKeys * kQueries<T>),
+          v_rows(supply, kKeys * whole_vectors<T>(size.dv)),
+          sums(supply, kQueries<T> * whole_vectors<T>(size.dv)),
+          pair(supply, masked, dropout, whole_vectors<T>(size.dv)) {}
   };
+
+  static int64_t tiles_of(const Sizes& size) {  // of a head's queries
+    return (size.queries + kQueries<T> - 1) / kQueries<T>;
+  }
 
   // A row's softmax so far: the largest score, the sum of weights, and the factor by which the last
   // tile shrank that sum.
@@ -123,6 +134,15 @@ void attention(Array& out, Array& lse, const AttentionInputs& in) {
   Array wide = f32_like(out);
   attention(wide, lse, {in_f32(q), in_f32(k), in_f32(v), mask, rule});
   copy(out, wide);
+}
+
+int64_t attention_bytes(const AttentionInputs& in, int64_t threads) {
+  if (suits_attention_decode(in)) return 0;  // its memory is not the allocator's
+  if (in.q.dtype() == f64) return Forward<double>::bytes(in, threads);
+  if (suits_attention_bf16(in, threads)) return attention_bf16_bytes(in, threads);
+  const bool wide = in.q.dtype() == bf16;
+  return Forward<float>::bytes(in, threads) +
+         (wide ? f32_copies({in.q, in.k, in.v, in.rule.diagonal}) : 0);
 }
 
 }  // namespace ink::cpu

@@ -29,12 +29,12 @@ struct PairScratch {
   Buffer<bool> alive;  // [j]: does any query of the tile see key j?
   Buffer<T> live;      // rows of keys or values, with zeros for those that no query sees
 
-  PairScratch(bool masked, bool dropout, int64_t width)
-      : rows(masked || dropout ? kKeys * kQueries<T> : 0),
-        bias(masked ? kKeys * kQueries<T> : 0),
-        drop(dropout ? kKeys * kQueries<T> : 0),
-        alive(masked ? kKeys : 0),
-        live(masked ? kKeys * width : 0) {}
+  PairScratch(Supply& supply, bool masked, bool dropout, int64_t width)
+      : rows(supply, masked || dropout ? kKeys * kQueries<T> : 0),
+        bias(supply, masked ? kKeys * kQueries<T> : 0),
+        drop(supply, dropout ? kKeys * kQueries<T> : 0),
+        alive(supply, masked ? kKeys : 0),
+        live(supply, masked ? kKeys * width : 0) {}
 };
 
 template <class T>

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <type_traits>
 #include <vector>
@@ -31,15 +32,18 @@ inline constexpr int64_t kKeys = 192;                                          /
 struct Sizes {
   int64_t heads, group, queries, keys, d, dv;
   int64_t diagonal;  // query i sees keys 0 .. i + diagonal
+  int64_t threads;   // at most
 
-  Sizes(const Array& q, const Array& k, const Array& v, int64_t last_seen)
+  Sizes(const Array& q, const Array& k, const Array& v, int64_t last_seen,
+        int64_t most_threads = max_threads())
       : heads(matrices(q)),
         group(heads > 0 ? heads / matrices(k) : 1),
         queries(q.size(-2)),
         keys(k.size(-2)),
         d(q.size(-1)),
         dv(v.size(-1)),
-        diagonal(last_seen) {}
+        diagonal(last_seen),
+        threads(most_threads) {}
   /// How many keys the queries before `end` see.
   int64_t seen(int64_t end) const { return std::clamp<int64_t>(end + diagonal, 0, keys); }
 
@@ -67,14 +71,27 @@ struct Pair {
   int64_t seen(int64_t i) const { return std::clamp<int64_t>(i0 + i + diagonal + 1 - j0, 0, n); }
 };
 
+/// Where scratch memory comes from: the allocator, or, to know beforehand how much of it a kernel
+/// takes, nowhere.
+struct Supply {
+  bool real = true;
+  int64_t counted = 0;  // bytes, unless it is real
+};
+
 /// Scratch memory.
 template <class T>
 struct Buffer {
   Array memory;
-  T* data;
+  T* data = nullptr;
 
-  explicit Buffer(int64_t n)
-      : memory(Array::empty({n}, dtype_of<T>(), cpu_device)), data(memory.mutable_data<T>()) {}
+  Buffer(Supply& supply, int64_t n) {
+    if (!supply.real) {
+      supply.counted += block_bytes(n * size_of(dtype_of<T>()));
+      return;
+    }
+    memory = Array::empty({n}, dtype_of<T>(), cpu_device);
+    data = memory.mutable_data<T>();
+  }
   operator T*() const { return data; }
 };
 
@@ -101,17 +118,37 @@ inline Array in_f32(const Array& x) {
   return y;
 }
 
-/// Scratch memory for the threads that share n items: for as many as have something to do. It is
-/// allocated before they start, so that the peak of memory does not depend on which threads run at
-/// the same time.
+/// How many threads share n items: as many as have something to do.
+inline int64_t sharers(int64_t n, const Sizes& size) {
+  constexpr int64_t kWorthAThread = 16 * kGrain;  // multiplications
+  const int64_t work = size.heads * size.queries * size.keys * (size.d + size.dv);
+  return std::min({n, size.threads, 1 + work / kWorthAThread});
+}
+
+/// Bytes of copies in f32 of q, k, v and out.
+inline int64_t f32_copies(const Sizes& size) {
+  const auto bytes = [](int64_t rows, int64_t width) { return block_bytes(4 * rows * width); };
+  const int64_t queries = size.heads * size.queries, keys = size.heads / size.group * size.keys;
+  return bytes(queries, size.d) + bytes(keys, size.d) + bytes(keys, size.dv) +
+         bytes(queries, size.dv);
+}
+
+/// Scratch memory for the threads that share n items. It is allocated before they start, so that
+/// the peak of memory does not depend on which threads run at the same time.
 template <class Scratch, class... Args>
 std::vector<Scratch> scratch_for(int64_t n, const Sizes& size, const Args&... args) {
-  constexpr int64_t kWorthAThread = 16 * kGrain;  // multiplications
-  const int64_t work = size.heads * size.queries * size.keys * (size.d + size.dv),
-                parts = std::min({n, max_threads(), 1 + work / kWorthAThread});
+  Supply supply;
   std::vector<Scratch> scratch;
-  while (static_cast<int64_t>(scratch.size()) < parts) scratch.emplace_back(size, args...);
+  while (std::ssize(scratch) < sharers(n, size)) scratch.emplace_back(supply, size, args...);
   return scratch;
+}
+
+/// The bytes that scratch_for would take.
+template <class Scratch, class... Args>
+int64_t scratch_bytes(int64_t n, const Sizes& size, const Args&... args) {
+  Supply supply{.real = false};
+  static_cast<void>(Scratch(supply, size, args...));
+  return sharers(n, size) * supply.counted;
 }
 
 /// Calls f(item, scratch) for every item below n, in parallel.
