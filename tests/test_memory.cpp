@@ -14,6 +14,7 @@
 #include "autograd/basic_ops.h"
 #include "autograd/fused_ops.h"
 #include "autograd/memory/free_ranges.h"
+#include "tests/each_unit.h"
 #include "tests/error_of.h"
 #include "tests/temp_files.h"
 #include "train/trainer.h"
@@ -57,6 +58,20 @@ TEST(FreeRanges, BestFitThenLowestAddress) {
 }
 
 Tensor block_of(int64_t bytes) { return empty({bytes}, boolean); }
+
+TEST(FreeRanges, TheLastServesWhatNoOtherCan) {
+  std::vector<char> memory(100);
+  char *const start = memory.data(), *const end = start + 100;
+  FreeRanges ranges;
+  ranges.put(start, 30);
+  ranges.put(start + 80, 20);
+  EXPECT_TRUE(ranges.has(20));
+  EXPECT_FALSE(ranges.has(10));
+  EXPECT_EQ(ranges.take(10, end), start) << "though the last one is smaller";
+  EXPECT_EQ(ranges.take(25, end), nullptr);
+  EXPECT_EQ(ranges.take(20, end), start + 10);
+  EXPECT_EQ(ranges.take(20, end), start + 80);
+}
 
 TEST(Memory, FreedBlocksServeLargerAndSmallerOnes) {
   empty_cache();
@@ -236,11 +251,12 @@ TEST(Memory, RefusesWhatTheMachineDoesNotHave) {
 }
 
 // Large blocks of many sizes, freed in another order than they came.
-TEST(Memory, TrainingHoldsLittleMoreThanItUses) {
+void expect_training_holds_little(const char* dtype) {
   const TempFolder folder;
   TrainConfig config;
   config.n_embd = 256;
   config.batch_size = 8;
+  config.dtype = dtype;
   config.batch_parts = 1;  // of several, it depends on who is when
   config.out_dir = (folder / "run").string();
   empty_cache();
@@ -253,10 +269,29 @@ TEST(Memory, TrainingHoldsLittleMoreThanItUses) {
   step();
   const MemoryStats first = memory_stats();
   for (int i = 0; i < 3; ++i) step();
-  EXPECT_EQ(memory_stats().raw_allocations, first.raw_allocations);
-  EXPECT_EQ(memory_stats().peak_bytes_in_use, first.peak_bytes_in_use);
+  EXPECT_EQ(memory_stats().raw_allocations, first.raw_allocations) << dtype;
+  EXPECT_EQ(memory_stats().peak_bytes_in_use, first.peak_bytes_in_use) << dtype;
   EXPECT_LT(static_cast<double>(first.bytes_held),
-            1.15 * static_cast<double>(first.peak_bytes_in_use));
+            1.15 * static_cast<double>(first.peak_bytes_in_use))
+      << dtype;
+}
+TEST(Memory, TrainingHoldsLittleMoreThanItUses) {
+  for (const char* dtype : {"float32", "bfloat16"}) expect_training_holds_little(dtype);
+}
+TEST(Memory, TrainingHoldsLittleWithEachUnit) {
+  expect_passes_with_each_unit("Memory.TrainingHoldsLittleMoreThanItUses");
+}
+
+// Small blocks that were freed lie between large ones.
+TEST(Memory, ALargeBlockIsCutAfterSmallOnesHaveMerged) {
+  empty_cache();
+  const void* start = nullptr;
+  {
+    const Tensor a = block_of(kMiB), small = block_of(1000), b = block_of(kMiB), c = block_of(64);
+    start = a.data<bool>();
+  }
+  const Tensor half = block_of(3 * kMiB / 2);
+  EXPECT_EQ(half.data<bool>(), start);
 }
 
 // ---- Recompute

@@ -1,8 +1,9 @@
 // The caching allocator: freed blocks are kept for reuse, so that a training loop that repeats its
 // shapes asks the system for memory in its first steps only. Blocks are cut out of free ranges and
 // merge with their free neighbours afterwards, so that memory freed in one size serves another: a
-// process holds little more than it ever used at once. A small block merges late: until the ranges
-// have no room, it waits for the next request of its size, which is served several times faster.
+// process holds little more than it ever used at once. A small block merges late: until a range is
+// cut for a large one, it waits for the next request of its size, which is served several times
+// faster.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -128,6 +129,7 @@ class CpuAllocator {
     stats_.bytes_in_use -= size;
     if (size >= kLarge) return ranges_.put(static_cast<char*>(block), size);
     waiting(size).push_back(static_cast<char*>(block));
+    any_waits_ = true;
   }
 
   // Guard bytes: kAlignment of them on either side of the block.
@@ -151,8 +153,13 @@ class CpuAllocator {
     return waiting_[static_cast<size_t>(size / kAlignment)];
   }
 
+  // A training step that repeats the first one's requests should fit into the memory that this one
+  // took. So the places of large blocks should depend little on what an earlier step left behind.
+  // Small blocks that wait would lie between them, so they merge before a range is cut for a large
+  // one. The last range, which the next mapping widens, comes last, however wide it is by now.
   void* take(int64_t size) {
-    if (size >= kLarge || waiting(size).empty()) return ranges_.take(size);
+    if (size >= kLarge && any_waits_ && !ranges_.has(size)) merge_waiting();
+    if (size >= kLarge || waiting(size).empty()) return ranges_.take(size, end_);
     char* block = waiting(size).back();
     waiting(size).pop_back();
     return block;
@@ -162,7 +169,7 @@ class CpuAllocator {
   // that cannot fit is refused here.
   void* take_merged(int64_t bytes, int64_t size) {
     merge_waiting();
-    if (char* block = ranges_.take(size)) return block;
+    if (char* block = ranges_.take(size, end_)) return block;
     const auto fits = [&] { return size <= physical_memory() - stats_.bytes_held; };
     if (!fits()) flush();
     void* block = fits() ? map(size) : nullptr;
@@ -195,6 +202,7 @@ class CpuAllocator {
     for (int64_t size = 0; size < kLarge; size += kAlignment)
       for (auto& blocks = waiting(size); !blocks.empty(); blocks.pop_back())
         ranges_.put(blocks.back(), size);
+    any_waits_ = false;
   }
 
   // Gives back all whole pages that are free.
@@ -215,7 +223,8 @@ class CpuAllocator {
   std::mutex mutex_;
   FreeRanges ranges_;
   std::array<std::vector<char*>, kLarge / kAlignment> waiting_;  // small free blocks, by size
-  char* end_ = start_of_gap();                                   // of the last mapping
+  bool any_waits_ = false;
+  char* end_ = start_of_gap();  // of the last mapping
   MemoryStats stats_;
 
   int guards_ = 0;  // MemoryGuards that live

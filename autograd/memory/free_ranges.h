@@ -13,14 +13,21 @@ namespace ink {
 class FreeRanges {
  public:
   /// Takes `size` bytes from the start of the smallest range that is large enough, the one with the
-  /// lowest address of equals. Null if there is none.
-  char* take(int64_t size) {
-    const auto found = by_size_.lower_bound({size, nullptr});
+  /// lowest address of equals. A range that ends at `last` serves only what no other can. Null if
+  /// there is none.
+  char* take(int64_t size, const char* last = nullptr) {
+    auto found = by_size_.lower_bound({size, nullptr});
     if (found == by_size_.end()) return nullptr;
+    if (found->second + found->first == last && std::next(found) != by_size_.end()) ++found;
     const auto [length, start] = *found;
     erase(by_address_.find(start));
     if (length > size) insert(start + size, length - size);
     return start;
+  }
+
+  /// Is there a range of just this size?
+  bool has(int64_t size) const {
+    return by_size_.lower_bound({size, nullptr}) != by_size_.lower_bound({size + 1, nullptr});
   }
 
   void put(char* start, int64_t size) { put(start, size, nullptr, nullptr); }
