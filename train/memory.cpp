@@ -26,7 +26,6 @@ struct Sizes {
   bool recompute;  // outputs of norms and gelu are not saved
   double dropout;
   Device device;
-  int64_t threads;  // that share an op
 
   /// Bytes of `width` numbers per token, in the residual stream's dtype or in an activation's.
   int64_t stream(int64_t width) const { return floats(tokens * width); }
@@ -61,9 +60,9 @@ struct LinearBytes {
     if (!packs_operands(s.device)) return;
     const Array x = shaped({rows, in}, s.narrow), w = shaped({out, in}, s.narrow),
                 dy = shaped({rows, out}, s.narrow);
-    forward = cpu::gemm_bytes(shaped({rows, out}, y_dtype), x, w.transposed(), s.threads);
-    dweight = cpu::gemm_bytes(shaped({out, in}, f32), dy.transposed(), x, s.threads);
-    dx = cpu::gemm_bytes(x, dy, w, s.threads);
+    forward = cpu::gemm_bytes(shaped({rows, out}, y_dtype), x, w.transposed());
+    dweight = cpu::gemm_bytes(shaped({out, in}, f32), dy.transposed(), x);
+    dx = cpu::gemm_bytes(x, dy, w);
   }
   LinearBytes(const Sizes& s, int64_t in, int64_t out)
       : LinearBytes(s, s.tokens, in, out, s.narrow) {}
@@ -78,8 +77,8 @@ struct AttentionBytes {
     const GPTConfig& c = s.model;
     const Array x = shaped({s.rows, c.n_head, s.tokens / s.rows, c.n_embd / c.n_head}, s.narrow);
     const AttentionInputs inputs{x, x, x, Array(), {1, 0, s.dropout, {}}};
-    forward = cpu::attention_bytes(inputs, s.threads);
-    backward = cpu::attention_backward_bytes(inputs, s.threads);
+    forward = cpu::attention_bytes(inputs);
+    backward = cpu::attention_backward_bytes(inputs);
   }
 };
 
@@ -166,8 +165,7 @@ Sizes sizes_of(const GPT& model, const TrainConfig& config, int64_t parts) {
           .narrow = config.autocast(),
           .recompute = config.recompute,
           .dropout = config.dropout,
-          .device = parse_device(config.device),
-          .threads = parts == 1 ? max_threads() : 1};
+          .device = parse_device(config.device)};
 }
 
 }  // namespace
@@ -177,8 +175,10 @@ Sizes sizes_of(const GPT& model, const TrainConfig& config, int64_t parts) {
 // gradients, so the peak is at the first or the last block.
 MemoryEstimate estimate_memory(const GPT& model, const TrainConfig& config) {
   const GPTConfig& c = model.config;
+  const int64_t threads = config.threads > 0 ? config.threads : max_threads();
   const int64_t parts = batch_parts(config, model.num_parameters()),
-                together = std::min(parts, max_threads());
+                together = std::min({parts, threads, openmp_threads()});
+  const FieldGuard in_part(&Context::threads, parts == 1 ? threads : 1);
   const Sizes s = sizes_of(model, config, parts);
   const auto [parameters, block] = ParameterBytes(model);
   // Gradients that exist already in forward: those of earlier micro-batches or of earlier parts.

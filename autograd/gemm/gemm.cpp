@@ -122,16 +122,15 @@ struct Sharing {
   Grid grid;
   int64_t threads;
 
-  Sharing(int64_t matrices, int64_t rows, int64_t columns, int64_t inner,
-          int64_t most_threads = max_threads())
+  Sharing(int64_t matrices, int64_t rows, int64_t columns, int64_t inner)
       : m(rows),
         n(columns),
         k(inner),
         batch(matrices),
-        grid(choose_grid(batch, m, n, k, most_threads)) {
+        grid(choose_grid(batch, m, n, k, max_threads())) {
     const int64_t tiles = grid.rows * grid.cols;
     const int64_t grain = tiles > 1 ? 1 : kWorthAThread / work_of(m, n, k) + 1;
-    threads = std::min(most_threads, (batch * tiles + grain - 1) / grain);
+    threads = std::min(max_threads(), (batch * tiles + grain - 1) / grain);
   }
 
   // f(tile, thread) for all tiles, in parallel.
@@ -274,12 +273,12 @@ void gemm_bias(Array& c, const Array& a, const Array& b, const Array& bias) {
   float_products(c, a, b, false, bias);
 }
 
-int64_t gemm_bytes(const Array& c, const Array& a, const Array& b, int64_t threads) {
+int64_t gemm_bytes(const Array& c, const Array& a, const Array& b) {
   const int64_t m = c.size(-2), n = c.size(-1), k = a.size(-1);
   if (m == 1 || n == 1 || k == 0 || suits_unpacked_product(c, a, b)) return 0;
   const DType dtype = product_dtype(c, a, b);
   const GemmUnit& unit = unit_for(dtype, m, n, k);
-  const Sharing sharing(c.numel() / (m * n), m, n, k, threads);
+  const Sharing sharing(c.numel() / (m * n), m, n, k);
   const auto copied = [](bool needed, const Array& x) {
     return needed ? block_bytes(size_of(f32) * x.numel()) : 0;
   };

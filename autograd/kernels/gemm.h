@@ -23,10 +23,9 @@ KERNEL_CUDA(gemm_gelu_backward, Array& dh, const Array& dy, const Array& w, cons
 
 namespace cpu {
 
-/// Bytes that gemm allocates on up to `threads` threads, for row-major c: what a unit of the
-/// processor packs, and f32 copies of what it cannot read or write. Of the arrays only dtypes and
-/// layouts count: they need no memory.
-int64_t gemm_bytes(const Array& c, const Array& a, const Array& b, int64_t threads);
+/// Bytes that gemm allocates for row-major c: what a unit of the processor packs, and f32 copies of
+/// what it cannot read or write. Of the arrays only dtypes and layouts count: they need no memory.
+int64_t gemm_bytes(const Array& c, const Array& a, const Array& b);
 
 }  // namespace cpu
 

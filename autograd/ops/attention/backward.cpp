@@ -79,8 +79,8 @@ class Backward {
         dropout_(in.rule, size_, in.q.size(0)) {}
 
   /// Bytes of scratch memory, if no mask has a gradient.
-  static int64_t bytes(const AttentionInputs& in, int64_t threads) {
-    const Sizes size(in.q, in.k, in.v, in.rule.diagonal, threads);
+  static int64_t bytes(const AttentionInputs& in) {
+    const Sizes size(in.q, in.k, in.v, in.rule.diagonal);
     Supply supply{.real = false};
     static_cast<void>(Buffer<T>(supply, parts_of(size)));
     const int64_t n = size.heads / size.group * slices_of(size), mask_size = 0;
@@ -135,7 +135,7 @@ class Backward {
 
   static int64_t slices_of(const Sizes& size) {
     const int64_t kv_heads = size.heads / size.group;
-    return kv_heads >= 4 * size.threads ? 1 : size.threads / std::gcd(kv_heads, size.threads);
+    return kv_heads >= 4 * max_threads() ? 1 : max_threads() / std::gcd(kv_heads, max_threads());
   }
   // The numbers in dQ's parts.
   static int64_t parts_of(const Sizes& size) {
@@ -317,11 +317,11 @@ void attention_backward(AttentionGradients d, const Array& dout, const Array& ou
   copy(dv, wide.dv);
 }
 
-int64_t attention_backward_bytes(const AttentionInputs& in, int64_t threads) {
-  if (in.q.dtype() == f64) return Backward<double>::bytes(in, threads);
-  if (suits_attention_bf16(in, threads)) return attention_bf16_backward_bytes(in, threads);
+int64_t attention_backward_bytes(const AttentionInputs& in) {
+  if (in.q.dtype() == f64) return Backward<double>::bytes(in);
+  if (suits_attention_bf16(in)) return attention_bf16_backward_bytes(in);
   const bool wide = in.q.dtype() == bf16;  // gradients have their inputs' sizes
-  return Backward<float>::bytes(in, threads) +
+  return Backward<float>::bytes(in) +
          (wide ? 2 * f32_copies({in.q, in.k, in.v, in.rule.diagonal}) : 0);
 }
 

@@ -194,24 +194,24 @@ bool rows_in_one_piece(const Array& x) {
 
 }  // namespace
 
-bool suits_attention_bf16(const AttentionInputs& in, int64_t threads) {
+bool suits_attention_bf16(const AttentionInputs& in) {
   const auto& [q, k, v, mask, rule] = in;
   constexpr int64_t kFewest = 32;  // queries and keys for which the unit pays
   if (q.dtype() != bf16 || mask.defined() || rule.dropout_p > 0) return false;
   const GemmUnit* unit = gemm_unit(bf16);
   if (unit == nullptr || unit->round_row == nullptr) return false;  // tiles.h converts just once
   const Sizes size(q, k, v, rule.diagonal);
-  return size.group == 1 && size.heads >= threads && std::min(size.queries, size.keys) >= kFewest &&
-         std::max(size.d, size.dv) <= kWidest && rows_in_one_piece(q) && rows_in_one_piece(k) &&
-         rows_in_one_piece(v);
+  return size.group == 1 && size.heads >= max_threads() &&
+         std::min(size.queries, size.keys) >= kFewest && std::max(size.d, size.dv) <= kWidest &&
+         rows_in_one_piece(q) && rows_in_one_piece(k) && rows_in_one_piece(v);
 }
 
-int64_t attention_bf16_bytes(const AttentionInputs& in, int64_t threads) {
-  const Sizes size(in.q, in.k, in.v, in.rule.diagonal, threads);
+int64_t attention_bf16_bytes(const AttentionInputs& in) {
+  const Sizes size(in.q, in.k, in.v, in.rule.diagonal);
   return tiles::scratch_bytes<Scratch>(size.heads, size, int64_t{0});
 }
-int64_t attention_bf16_backward_bytes(const AttentionInputs& in, int64_t threads) {
-  const Sizes size(in.q, in.k, in.v, in.rule.diagonal, threads);
+int64_t attention_bf16_backward_bytes(const AttentionInputs& in) {
+  const Sizes size(in.q, in.k, in.v, in.rule.diagonal);
   return tiles::scratch_bytes<Scratch>(size.heads, size, size.keys);
 }
 

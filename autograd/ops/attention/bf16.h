@@ -2,7 +2,6 @@
 // head's tiles of queries and keys. The scores are in f32, and the weights are rounded to bf16.
 #pragma once
 
-#include "autograd/base/parallel.h"
 #include "autograd/kernels/attention.h"
 
 namespace ink::cpu {
@@ -10,14 +9,14 @@ namespace ink::cpu {
 /// Is there a unit that multiplies bf16 without converting it to f32, and does the problem suit it?
 /// It must be bf16 with contiguous rows, a head of keys for each head of queries, no mask but the
 /// diagonal, no dropout, and heads for every thread.
-bool suits_attention_bf16(const AttentionInputs& in, int64_t threads = max_threads());
+bool suits_attention_bf16(const AttentionInputs& in);
 
 void attention_bf16(Array& out, Array& lse, const AttentionInputs& in);
 void attention_bf16_backward(AttentionGradients& d, const Array& dout, const Array& out,
                              const Array& lse, const AttentionInputs& in);
 
 /// Bytes of their scratch memory.
-int64_t attention_bf16_bytes(const AttentionInputs& in, int64_t threads);
-int64_t attention_bf16_backward_bytes(const AttentionInputs& in, int64_t threads);
+int64_t attention_bf16_bytes(const AttentionInputs& in);
+int64_t attention_bf16_backward_bytes(const AttentionInputs& in);
 
 }  // namespace ink::cpu

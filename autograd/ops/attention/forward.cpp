@@ -28,8 +28,8 @@ class Forward {
         dropout_(in.rule, size_, in.q.size(0)) {}
 
   /// Bytes of scratch memory.
-  static int64_t bytes(const AttentionInputs& in, int64_t threads) {
-    const Sizes size(in.q, in.k, in.v, in.rule.diagonal, threads);
+  static int64_t bytes(const AttentionInputs& in) {
+    const Sizes size(in.q, in.k, in.v, in.rule.diagonal);
     return scratch_bytes<Scratch>(size.heads * tiles_of(size), size, in.mask.defined(),
                                   in.rule.dropout_p > 0);
   }
@@ -136,13 +136,12 @@ void attention(Array& out, Array& lse, const AttentionInputs& in) {
   copy(out, wide);
 }
 
-int64_t attention_bytes(const AttentionInputs& in, int64_t threads) {
+int64_t attention_bytes(const AttentionInputs& in) {
   if (suits_attention_decode(in)) return 0;  // its memory is not the allocator's
-  if (in.q.dtype() == f64) return Forward<double>::bytes(in, threads);
-  if (suits_attention_bf16(in, threads)) return attention_bf16_bytes(in, threads);
+  if (in.q.dtype() == f64) return Forward<double>::bytes(in);
+  if (suits_attention_bf16(in)) return attention_bf16_bytes(in);
   const bool wide = in.q.dtype() == bf16;
-  return Forward<float>::bytes(in, threads) +
-         (wide ? f32_copies({in.q, in.k, in.v, in.rule.diagonal}) : 0);
+  return Forward<float>::bytes(in) + (wide ? f32_copies({in.q, in.k, in.v, in.rule.diagonal}) : 0);
 }
 
 }  // namespace ink::cpu

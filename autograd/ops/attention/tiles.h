@@ -32,18 +32,15 @@ inline constexpr int64_t kKeys = 192;                                          /
 struct Sizes {
   int64_t heads, group, queries, keys, d, dv;
   int64_t diagonal;  // query i sees keys 0 .. i + diagonal
-  int64_t threads;   // at most
 
-  Sizes(const Array& q, const Array& k, const Array& v, int64_t last_seen,
-        int64_t most_threads = max_threads())
+  Sizes(const Array& q, const Array& k, const Array& v, int64_t last_seen)
       : heads(matrices(q)),
         group(heads > 0 ? heads / matrices(k) : 1),
         queries(q.size(-2)),
         keys(k.size(-2)),
         d(q.size(-1)),
         dv(v.size(-1)),
-        diagonal(last_seen),
-        threads(most_threads) {}
+        diagonal(last_seen) {}
   /// How many keys the queries before `end` see.
   int64_t seen(int64_t end) const { return std::clamp<int64_t>(end + diagonal, 0, keys); }
 
@@ -122,7 +119,7 @@ inline Array in_f32(const Array& x) {
 inline int64_t sharers(int64_t n, const Sizes& size) {
   constexpr int64_t kWorthAThread = 16 * kGrain;  // multiplications
   const int64_t work = size.heads * size.queries * size.keys * (size.d + size.dv);
-  return std::min({n, size.threads, 1 + work / kWorthAThread});
+  return std::min({n, max_threads(), 1 + work / kWorthAThread});
 }
 
 /// Bytes of copies in f32 of q, k, v and out.
