@@ -23,8 +23,7 @@ add_test(NAME race_train_bf16 COMMAND ${train} --batch_size 1 --dtype bfloat16
 add_test(NAME race_gradcheck COMMAND inkling gradcheck)
 set(race_tests race_ordered race_unordered race_train_in_parts race_train race_train_bf16
     race_gradcheck)
-set_tests_properties(${race_tests} PROPERTIES LABELS threads
-  ENVIRONMENT "OMP_NUM_THREADS=2;OMP_WAIT_POLICY=passive")
+set_tests_properties(${race_tests} PROPERTIES LABELS threads)
 # These take minutes here, and need no threads to share their work.
 set_property(TEST test_graph APPEND PROPERTY ENVIRONMENT GTEST_FILTER=-*Million*)
 set_property(TEST test_attention_mask APPEND PROPERTY ENVIRONMENT
