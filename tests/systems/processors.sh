@@ -64,7 +64,6 @@ suite() {
   local begin=$SECONDS log="$work/${1// /_}.log" choice=() names=() bad all
   if [[ -n $quick ]]; then
     choice=(-R "^($(IFS='|'; echo "${kernels[*]}"))\$")
-    [[ $* != *INKLING_CPU_CAPABILITY* ]] || choice+=(-E test_gemm_units)  # it goes through the units itself
   fi
   env "${@:3}" ctest --test-dir "$2" -LE slow "${choice[@]}" -j "$jobs" --timeout 1500 --output-on-failure \
     >"$log" 2>&1 || true

@@ -2,7 +2,7 @@
 # usage: tests/systems/syntax.sh [COMPILER [FLAGS]]     by default clang++-14 -stdlib=libc++
 # Every source file through another compiler, or another standard library: syntax and warnings alone, so nothing need be
 # linked. Units for matrix products that this processor lacks are among them. Exit status 0: no error and no warning.
-# JOBS: how many at a time.
+# JOBS: how many at a time. TESTS=OFF leaves the tests out.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 [[ $# -gt 0 ]] || set -- clang++-14 -stdlib=libc++
@@ -10,11 +10,11 @@ compiler=$1 flags=${*:2}
 build=$(mktemp -d)
 trap 'rm -rf "$build"' EXIT
 cmake -S . -B "$build" -G Ninja -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_CXX_FLAGS="$flags" -DCMAKE_BUILD_TYPE=Release \
-  -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON -DCMAKE_UNITY_BUILD=OFF -DINKLING_CUDA=OFF -DINKLING_TESTS=ON -DINKLING_WERROR=ON >"$build/configure.log" ||
+  -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON -DCMAKE_UNITY_BUILD=OFF -DINKLING_CUDA=OFF -DINKLING_TESTS="${TESTS:-ON}" -DINKLING_WERROR=ON >"$build/configure.log" ||
   { cat "$build/configure.log"; exit 1; }
 sed -n 's/^ *"command": "\(.*\)",$/\1/p' "$build/compile_commands.json" | sed '/_texts\.cpp\|exercise_[0-9]\|check_headers/d; s/\\\(.\)/\1/g; s/ -o [^ ]* -c / -UINKLING_THIS_MACHINE -fsyntax-only /' >"$build/commands"
 # Tests share what they include most, compiled once. (The library's files stand alone.)
-if [[ $compiler == *clang* ]]; then
+if [[ $compiler == *clang* && ${TESTS:-ON} == ON ]]; then
   test=$(grep -m 1 '/tests/test_attention\.cpp$' "$build/commands" | sed 's/ -fsyntax-only .*//')
   printf '#include %s\n' '<gtest/gtest.h>' '"autograd/autograd.h"' |
     (cd "$build" && sh -c "$test -x c++-header -o gtest.pch -")
