@@ -20,6 +20,15 @@ void check_size(const TrainConfig& run, const GPTConfig& config, const NamedTens
             " or more, as config.json says");
 }
 
+// The bytes that a tensor i64 (632) holds. Throws if they are no generator's state.
+std::vector<uint8_t> generator_state(const Tensor& x) {
+  INK_CHECK(x.dtype() == i64, "expected int64, got ", x.dtype());
+  const auto* bytes = reinterpret_cast<const uint8_t*>(x.data<int64_t>());
+  const std::vector<uint8_t> state(bytes, bytes + 8 * x.numel());
+  Generator().set_state(state);
+  return state;
+}
+
 SavedRun read_run(const LoadedCheckpoint& saved) {
   SavedRun run;
   run.folder = saved.folder;
@@ -57,17 +66,13 @@ SavedRun read_run(const LoadedCheckpoint& saved) {
     check_size(run.config, run.config.gpt(run.tokenizer->vocab_size()), saved.model);
   });
   run.model_state = saved.model;
-  for (const auto& [name, x] : saved.optimizer) {
-    if (name != kGeneratorState) {
-      run.optimizer_state.emplace_back(name, x);
+  for (const auto& entry : saved.optimizer) {
+    if (entry.first != kGeneratorState) {
+      run.optimizer_state.push_back(entry);
       continue;
     }
-    with_prefix((saved.folder / "optimizer.safetensors").string() + ": " + kGeneratorState, [&] {
-      INK_CHECK(x.dtype() == i64, "expected int64, got ", x.dtype());
-      const auto* bytes = reinterpret_cast<const uint8_t*>(x.data<int64_t>());
-      run.generator_state.emplace(bytes, bytes + 8 * x.numel());
-      Generator().set_state(*run.generator_state);  // throws if they are no state
-    });
+    with_prefix((saved.folder / "optimizer.safetensors").string() + ": " + kGeneratorState,
+                [&] { run.generator_state = generator_state(entry.second); });
   }
   return run;
 }
