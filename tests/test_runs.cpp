@@ -461,8 +461,9 @@ TEST_F(Runs, GoOnWithTheirOwnArithmetic) {
 
 // Where they cannot go on like that, or the user wants otherwise, one line says what differs.
 TEST_F(Runs, SayWhenTheirArithmeticChanges) {
-  const std::string run = path("run"),
-                    resume = " inkling train --init_from resume --out_dir " + run;
+  const std::string
+      run = path("run"),
+      resume = "unset INKLING_CPU_CAPABILITY; inkling train --init_from resume --out_dir " + run;
   ASSERT_EQ(
       run_shell("OMP_NUM_THREADS=2 INKLING_CPU_CAPABILITY=default " + train("--out_dir " + run))
           .code,
