@@ -27,8 +27,8 @@ const GemmUnit* openblas_unit();
 namespace {
 
 // All units, in the order in which they are preferred. The choice is the same at every start: it
-// reads no clock, because another unit gives other bits. Each was measured to be at least about as
-// fast as those after it wherever it was found; `inkling info` shows the rates of this machine.
+// reads no clock, because another unit gives other bits. `inkling info` shows the rates of this
+// machine, and so whether another order would be faster here.
 constexpr std::array<std::pair<std::string_view, const GemmUnit* (*)()>, 6> kUnits = {
     {{"amx", amx_unit},
      {"avx512_bf16", avx512_bf16_unit},
