@@ -18,7 +18,7 @@
 #include <utility>
 
 #include "autograd/kernels/reduce.h"
-#include "autograd/loops/reduce_loop.h"
+#include "autograd/loops/reduce_plan.h"
 #include "cuda/elementwise.cuh"
 
 namespace ink::cuda {

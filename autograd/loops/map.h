@@ -1,25 +1,42 @@
 // map: applies a function to every element of arrays of any layout.
+//
+// What is compiled for each op and dtype is one loop over elements that follow each other. All
+// other layouts and dtypes come down to it, a chunk at a time (map.cpp).
 #pragma once
 
 #include <algorithm>
-#include <array>
-#include <cmath>
+#include <initializer_list>
 #include <tuple>
 #include <type_traits>
 #include <utility>
 
 #include "autograd/base/device_function.h"
 #include "autograd/base/dtype.h"
-#include "autograd/loops/strided_loop.h"
+#include "autograd/memory/array.h"
 
 namespace ink {
 
 namespace detail {
 
-inline constexpr int64_t kChunk = 256;  // elements gathered at a time: well inside the first cache
-// Shorter rows are gathered into chunks: below 32 elements, or below 16 if a row is whole vectors.
-// Loops over bytes go 64 elements at a time, and over what is left one by one.
-inline constexpr int64_t kShortRow = 32, kShortVectorRow = 16, kShortByteRow = 64;
+// Computes y[0 .. n) from the inputs x[k] by *f. An input is n elements, or one number, which stands
+// there kMapBlock times: after a block, the row goes on by step[k] elements, kMapBlock or 0.
+using MapRow = void (*)(const void* f, int64_t n, void* y, const void* const* x,
+                        const int64_t* step);
+inline constexpr int64_t kMapBlock = 64;
+
+// An array, and the dtype of the elements that the row takes.
+struct MapInput {
+  const Array& array;
+  DType dtype;
+};
+
+// The row over all elements, in parallel. y_dtype: what it writes. At most three inputs.
+void map_rows(MapRow row, const void* f, Array& y, DType y_dtype,
+              std::initializer_list<MapInput> inputs);
+
+// to[i] = from[i], of n elements.
+using Convert = void (*)(void* to, const void* from, int64_t n);
+Convert conversion(DType to, DType from);
 
 // Reads an element. A bool is read as a byte, because the compiler does not vectorise loads of
 // bool.
@@ -29,213 +46,89 @@ INK_DEVICE inline T load(const T* x) {
 }
 INK_DEVICE inline bool load(const bool* x) { return *reinterpret_cast<const uint8_t*>(x) != 0; }
 
-// The one loop of an op and a dtype; all layouts come down to it. No element depends on another,
-// even if y is one of the inputs (the same elements in the same places): `omp simd` says so.
+// No element depends on another, even if y is one of the inputs (the same elements in the same
+// places): `omp simd` says so.
 template <class F, class To, class... From>
-[[gnu::always_inline]] inline void map_row(const F& f, int64_t n, To* y, const From*... x) {
+[[gnu::always_inline]] inline void map_elements(const F& f, int64_t n, To* y, const From*... x) {
 #pragma omp simd
   for (int64_t i = 0; i < n; ++i) y[i] = f(load(x + i)...);
 }
 
-// Calls row(y, x...) with the beginnings of all rows.
-template <class Row, int N, class... T>
-[[gnu::always_inline]] inline void for_rows(const Row& row, const Rows<N>& rows, T*... p) {
-  const auto call = [&]<size_t... K>(std::index_sequence<K...>) {
-    for (int64_t r = 0; r < rows.count; ++r) row((p + r * rows.next[K])...);
-  };
-  call(std::index_sequence_for<T...>{});
-}
-
-template <class F, class To, class... From>
-void map_contiguous(const void* function, const Rows<1 + sizeof...(From)>& rows, To* y,
-                    const From*... x) {
-  const F f = *static_cast<const F*>(function);
-  const int64_t n = rows.size;
-  for_rows([=](To* to, const From*... from) { map_row(f, n, to, from...); }, rows, y, x...);
-}
-// The same for an f that is right where f.fits(x...). Where a chunk has other elements, Beyond
-// computes the chunk. Neither has state.
-template <class F, class Beyond, class To, class... From>
-void map_contiguous_within(const void*, const Rows<1 + sizeof...(From)>& rows, To* y,
-                           const From*... x) {
-  using C = compute_t<std::tuple_element_t<0, std::tuple<From...>>>;
-  using Count = std::conditional_t<sizeof(C) == 8, int64_t, int32_t>;  // as wide as an element
-  const F f;
-  const auto row = [&](To* to, const From*... from) {
-    for (int64_t begin = 0; begin < rows.size; begin += kChunk) {
-      const int64_t count = std::min(kChunk, rows.size - begin);
-      Count others = 0;
-      for (int64_t i = 0; i < count; ++i) others += f.fits(from[begin + i]...) ? 0 : 1;
-      if (others == 0) {
-        map_row(f, count, to + begin, from + begin...);
-      } else {
-        const Beyond beyond;
-        map_contiguous<Beyond>(&beyond, {1, count}, to + begin, from + begin...);
-      }
-    }
-  };
-  for_rows(row, rows, y, x...);
-}
-// The same for two inputs, of which one is a number in each row, unless F then becomes no vector
-// code.
-template <class F>
-inline constexpr bool kTakesNumbers = true;
-template <class F, class To, class A, class B>
-void map_first_constant(const void* function, const Rows<3>& rows, To* y, const A* a, const B* b) {
-  const F f = *static_cast<const F*>(function);
-  const int64_t n = rows.size;
-  const auto row = [=](To* to, const A* number, const B* x) {
-    map_row([f, first = load(number)](B v) { return f(first, v); }, n, to, x);
-  };
-  for_rows(row, rows, y, a, b);
-}
-template <class F, class To, class A, class B>
-void map_second_constant(const void* function, const Rows<3>& rows, To* y, const A* a, const B* b) {
-  const F f = *static_cast<const F*>(function);
-  const int64_t n = rows.size;
-  const auto row = [=](To* to, const A* x, const B* number) {
-    map_row([f, second = load(number)](A v) { return f(v, second); }, n, to, x);
-  };
-  for_rows(row, rows, y, a, b);
-}
-
-// The code around the loops knows only element types. That keeps the library small and builds
-// quick.
+// The rows of an f, and of an F that is right where F::fits(x...): a block with other elements is
+// computed by Beyond.
 template <class To, class... From>
-using MapContiguous = void (*)(const void* function, const Rows<1 + sizeof...(From)>& rows, To* y,
-                               const From*... x);
-template <class To, class... From>
-struct MapLoops {
-  MapContiguous<To, From...> contiguous, first_constant = nullptr, second_constant = nullptr;
-};
-
-// Where the elements of a run lie: `width` of them next to each other or `inner` apart, and again
-// from `stride` on.
-struct RunSteps {
-  int64_t width, inner, stride;
-  bool contiguous() const { return stride == width && (width == 1 || inner == 1); }
-  bool constant() const { return stride == 0 && width == 1; }
-  // Calls f(i, where) for elements i = 0 ... n - 1 of a chunk, which begins at a multiple of width.
+struct MapRows {
   template <class F>
-  void for_each(int64_t begin, int64_t n, F&& f) const {
-    if (width == 1) {
-#pragma GCC unroll 4
-      for (int64_t i = 0; i < n; ++i) f(i, (begin + i) * stride);
-      return;
-    }
-    int64_t at = begin / width * stride;
-    for (int64_t i = 0; i < n; i += width, at += stride) {
-#pragma GCC unroll 4
-      for (int64_t k = 0; k < width; ++k) f(i + k, at + k * inner);
-    }
+  static void of(const void* f, int64_t n, void* y, const void* const* x, const int64_t* step) {
+    const F own = *static_cast<const F*>(f);
+    const auto block = [own](int64_t count, To* to, const From*... from) {
+      map_elements(own, count, to, from...);
+    };
+    for_blocks(block, n, y, x, step, std::index_sequence_for<From...>());
   }
-};
 
-// Shows a run of an input as contiguous memory: others are copied, a chunk at a time.
-template <class T>
-class Run {
- public:
-  Run(const T* start, RunSteps steps, int64_t n) : start_(start), steps_(steps) {
-    constant_ = steps.constant();
-    if (constant_) std::fill_n(buffer_, std::min(kChunk, n), *start);
+  template <class F, class Beyond>
+  static void of_within(const void*, int64_t n, void* y, const void* const* x,
+                        const int64_t* step) {
+    const auto block = [](int64_t count, To* to, const From*... from) {
+      using Element = std::tuple_element_t<0, std::tuple<From...>>;
+      std::conditional_t<sizeof(Element) == 8, int64_t, int32_t> others = 0;  // as wide
+      for (int64_t i = 0; i < count; ++i) others += F::fits(from[i]...) ? 0 : 1;
+      if (others == 0) {
+        map_elements(F(), count, to, from...);
+      } else {
+        map_elements(Beyond(), count, to, from...);
+      }
+    };
+    for_blocks(block, n, y, x, step, std::index_sequence_for<From...>());
   }
-  const T* chunk(int64_t begin, int64_t n) {
-    if (steps_.contiguous()) return start_ + begin;
-    if (!constant_)
-      steps_.for_each(begin, n, [this](int64_t i, int64_t at) { buffer_[i] = start_[at]; });
-    return buffer_;
+
+  template <class... Inputs>
+  static void run(MapRow row, const void* f, Array& y, const Inputs&... inputs) {
+    map_rows(row, f, y, dtype_of<To>(), {MapInput{inputs, dtype_of<From>()}...});
   }
 
  private:
-  const T* start_;
-  RunSteps steps_;
-  bool constant_;
-  T buffer_[kChunk];
+  // A block's length is known to the compiler, but for the last one's.
+  template <class Block, size_t... K>
+  [[gnu::always_inline]] static void for_blocks(const Block& block, int64_t n, void* y,
+                                                const void* const* x, const int64_t* step,
+                                                std::index_sequence<K...>) {
+    To* to = static_cast<To*>(y);
+    std::tuple<const From*...> from{static_cast<const From*>(x[K])...};
+    for (; n >= kMapBlock; n -= kMapBlock, to += kMapBlock) {
+      block(kMapBlock, to, std::get<K>(from)...);
+      ((std::get<K>(from) += step[K]), ...);
+    }
+    if (n > 0) block(n, to, std::get<K>(from)...);
+  }
 };
 
-template <class To, class... From>
-void map_strided(MapContiguous<To, From...> run, const void* f, int64_t n, To* y, RunSteps steps,
-                 Run<From>&&... x) {
-  To buffer[kChunk];
-  const int64_t chunk = kChunk / steps.width * steps.width;
-  for (int64_t begin = 0; begin < n; begin += chunk) {
-    const int64_t count = std::min(chunk, n - begin);
-    const bool direct = steps.contiguous();
-    run(f, {1, count}, direct ? y + begin : buffer, x.chunk(begin, count)...);
-    if (!direct) steps.for_each(begin, count, [=](int64_t i, int64_t at) { y[at] = buffer[i]; });
-  }
-}
-
-template <class To, class... From, size_t... K>
-void map_rows(std::index_sequence<K...>, MapLoops<To, From...> loops, const void* f, Array& y,
-              const std::array<const Array*, sizeof...(From)>& inputs) {
-  StridedLoop<1 + sizeof...(From)> loop(y.shape(), {&y, inputs[K]...});
-  std::array<int64_t, 1 + sizeof...(From)> inner{};
-  const bool whole_vectors = loop.sizes.back() % kShortVectorRow == 0;
-  constexpr bool bytes = std::min({sizeof(To), sizeof(From)...}) == 1;
-  const int64_t width = loop.take_short_rows(bytes           ? kShortByteRow
-                                             : whole_vectors ? kShortVectorRow
-                                                             : kShortRow,
-                                             inner);
-  const auto steps = [&](size_t k) { return RunSteps{width, inner[k], loop.inner_stride(k)}; };
-  const std::tuple<const From*...> in{inputs[K]->template data<From>()...};
-  To* out = y.mutable_data<To>();
-  const auto is = [&](size_t k) { return steps(k).contiguous(); };
-  auto direct = width == 1 && is(0) && (... && is(K + 1)) ? loops.contiguous : nullptr;
-  if (loops.first_constant != nullptr && width == 1 && is(0)) {
-    if (steps(1).constant() && is(2)) direct = loops.first_constant;
-    if (is(1) && steps(2).constant()) direct = loops.second_constant;
-  }
-  constexpr size_t kBytes = std::max({sizeof(To), sizeof(From)...});
-  const int64_t grain = kGrain / width / (kBytes == 8 ? 2 : 1);  // 8 bytes take twice as long as 4
-  if (direct != nullptr) {
-    const auto rows_of = [&](const auto& offset, const auto& rows) {
-      direct(f, rows, out + offset[0], (std::get<K>(in) + offset[K + 1])...);
-    };
-    return loop.for_each_rows(rows_of, grain);
-  }
-  const auto row = [&](const auto& offset, int64_t runs) {
-    map_strided<To, From...>(
-        loops.contiguous, f, runs * width, out + offset[0], steps(0),
-        Run<From>(std::get<K>(in) + offset[K + 1], steps(K + 1), runs * width)...);
-  };
-  loop.for_each_row(row, grain);
-}
-
 template <class F, class To, class... From>
-void map_typed(To (F::*)(From...) const, const F& f, Array& y,
-               const std::array<const Array*, sizeof...(From)>& inputs) {
-  MapLoops<To, From...> loops{&map_contiguous<F, To, From...>};
-  if constexpr (sizeof...(From) == 2 && kTakesNumbers<F>)
-    loops = {&map_contiguous<F, To, From...>, &map_first_constant<F, To, From...>,
-             &map_second_constant<F, To, From...>};
-  map_rows<To, From...>(std::index_sequence_for<From...>{}, loops, &f, y, inputs);
-}
-
-template <class F, class Beyond, class To, class... From>
-void map_within_typed(To (F::*)(From...) const, Array& y,
-                      const std::array<const Array*, sizeof...(From)>& inputs) {
-  map_rows<To, From...>(std::index_sequence_for<From...>{},
-                        MapLoops<To, From...>{&map_contiguous_within<F, Beyond, To, From...>},
-                        nullptr, y, inputs);
-}
+MapRows<To, From...> rows_of(To (F::*)(From...) const);
 
 }  // namespace detail
 
+/// The number as an array of that dtype and shape, for map.
+Array repeated(double number, DType dtype, const Shape& shape);
+
 /// y = f(inputs...), element by element, for arrays of one shape (expanded where they broadcast)
-/// and any layouts, in parallel. The parameter types and result of f are the element types:
+/// and any layouts, in parallel. f computes with the types of its parameters and result, and
+/// elements of other dtypes are converted:
 ///   map(y, [](float a, bool m) { return m ? 0 : a; }, x, mask);
 /// y may be one of the inputs.
 template <class F, class... Inputs>
-void map(Array& y, F f, const Inputs&... inputs) {
-  detail::map_typed(&F::operator(), f, y, {&inputs...});
+void map(Array& y, const F& f, const Inputs&... inputs) {
+  using Rows = decltype(detail::rows_of(&F::operator()));
+  Rows::run(Rows::template of<F>, &f, y, inputs...);
 }
 
-/// The same for an f that becomes vector code, but is right only where f.fits(elements...), and
+/// The same for an F that becomes vector code, but is right only where F::fits(elements...), and
 /// another that is right everywhere.
 template <class F, class Beyond, class... Inputs>
-void map_within(Array& y, F, Beyond, const Inputs&... inputs) {
-  detail::map_within_typed<F, Beyond>(&F::operator(), y, {&inputs...});
+void map_within(Array& y, const Inputs&... inputs) {
+  using Rows = decltype(detail::rows_of(&F::operator()));
+  Rows::run(Rows::template of_within<F, Beyond>, nullptr, y, inputs...);
 }
 
 }  // namespace ink

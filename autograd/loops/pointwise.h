@@ -112,7 +112,6 @@ INK_DEVICE inline int64_t integer_pow(int64_t a, int64_t b) {
 // clang-format off
 struct neg : OnNumbers {
   template <class T> INK_DEVICE static T f(T x) { return -x; }
-  static bfloat16 of_bits(bfloat16 x) { x.bits ^= 0x8000; return x; }  // f, without conversions
 };
 struct sign : OnNumbers {
   template <class T> INK_DEVICE static T f(T x) { return x > 0 ? T(1) : x < 0 ? T(-1) : T(0); }
@@ -122,7 +121,6 @@ struct abs : OnNumbers {
     if constexpr (std::is_integral_v<T>) { return x < 0 ? -x : x; } else { return std::fabs(x); }
   }
   template <class T> INK_DEVICE static T df(T dy, T x) { return dy * sign::f(x); }
-  static bfloat16 of_bits(bfloat16 x) { x.bits &= 0x7fff; return x; }
 };
 struct relu : OnNumbers {
   template <class T> INK_DEVICE static T f(T x) { return x < 0 ? T(0) : x; }

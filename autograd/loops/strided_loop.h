@@ -3,8 +3,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
+#include <cstdint>
 #include <utility>
 
+#include "autograd/base/dtype.h"
 #include "autograd/base/parallel.h"
 #include "autograd/memory/array.h"
 
@@ -22,6 +25,26 @@ inline Array constant_along(const Array& x, int64_t dim, const Shape& shape) {
   Layout layout{shape, x.strides(), x.layout().offset};
   layout.strides[dim] = 0;
   return x.seen_as(layout);
+}
+
+/// The first element of x, for reading, of whatever dtype.
+inline std::byte* address_of(const Array& x) {
+  return static_cast<std::byte*>(x.storage()->data) + x.layout().offset * size_of(x.dtype());
+}
+/// The same for writing: counts as a write.
+inline std::byte* writable_address_of(Array& y) {
+  for_any(y.dtype(), [&]<class T>(T) { y.mutable_data<T>(); });
+  return address_of(y);
+}
+
+/// Calls f(Bits{}) with the unsigned integer of so many bytes: who only moves elements needs to know
+/// no more of a dtype.
+template <class F>
+void for_bits(int64_t bytes, F&& f) {
+  if (bytes == 8) return f(uint64_t{});
+  if (bytes == 4) return f(uint32_t{});
+  if (bytes == 2) return f(uint16_t{});
+  f(uint8_t{});
 }
 
 /// `count` rows of `size` elements, `next` elements from one row to the next, for N operands.
@@ -58,9 +81,9 @@ struct StridedLoop {
   /// Calls f(offsets, rows) for neighbouring rows along the innermost dimension, whole or in part,
   /// in parallel; offsets of the first element, one per operand.
   template <class F>
-  void for_each_rows(F&& f, int64_t grain = kGrain) const {
+  void for_each_rows(const F& f, int64_t grain = kGrain) const {
     const int64_t inner = sizes.back(), last = sizes.size() - 2;
-    parallel_for(sizes.numel(), grain, [&](int64_t begin, int64_t end) {
+    parallel_for(sizes.numel(), grain, [this, f, inner, last](int64_t begin, int64_t end) {
       Position at(*this, begin / inner);
       Rows<N> rows{};
       for (size_t k = 0; k < N && last >= 0; ++k) rows.next[k] = strides[k][last];
@@ -80,9 +103,9 @@ struct StridedLoop {
 
   /// Calls row(offsets, count) for each of them.
   template <class Row>
-  void for_each_row(Row&& row, int64_t grain = kGrain) const {
+  void for_each_row(const Row& row, int64_t grain = kGrain) const {
     for_each_rows(
-        [&row](std::array<int64_t, N> offsets, const Rows<N>& rows) {
+        [row](std::array<int64_t, N> offsets, const Rows<N>& rows) {
           for (int64_t i = 0; i < rows.count; ++i) {
             row(offsets, rows.size);
             for (size_t k = 0; k < N; ++k) offsets[k] += rows.next[k];

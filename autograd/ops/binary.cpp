@@ -16,55 +16,22 @@ namespace ink {
 
 namespace cpu {
 
-// Adds f32 and bf16 without a conversion, such as the residual stream and a bf16 branch.
-static void add_mixed(Array& y, const Array& wide, const Array& narrow) {
-  map(
-      y, [](float p, bfloat16 q) { return p + static_cast<float>(q); }, wide, narrow);
-}
-
 // f(a, b)
 template <class F, class T>
 struct Both {
-  using C = compute_t<T>;
-  T operator()(T a, T b) const {
-    return static_cast<T>(F::f(static_cast<C>(a), static_cast<C>(b)));
-  }
-  static bool fits(T a, T b) { return F::fits(static_cast<C>(a), static_cast<C>(b)); }
+  T operator()(T a, T b) const { return F::f(a, b); }
+  static bool fits(T a, T b) { return F::fits(a, b); }
 };
 
-}  // namespace cpu
-
-// GCC leaves a loop scalar where conditions on the exponent are constant.
-template <class T>
-constexpr bool detail::kTakesNumbers<cpu::Both<formula::vector_pow, T>> = false;
-
-namespace cpu {
-
 void binary(Array& y, const Array& a, const Array& b, BinaryOp op) {
-  if (op == BinaryOp::add && a.dtype() == f32 && b.dtype() == bf16) return add_mixed(y, a, b);
-  if (op == BinaryOp::add && a.dtype() == bf16 && b.dtype() == f32) return add_mixed(y, b, a);
   visit(op, [&]<class F>(F) {
-    for_domain<F>(name_of(op), a.dtype(), [&]<class T>(T) { map_formula<Both, F, T>(y, a, b); });
+    for_domain<F>(name_of(op), a.dtype(),
+                  [&]<class T>(T) { map_formula<Both, F, compute_t<T>>(y, a, b); });
   });
 }
 
 void binary_number(Array& y, const Array& x, double number, BinaryOp op) {
-  const bool has_vector_form =
-      op == BinaryOp::pow || op == BinaryOp::rpow || op == BinaryOp::remainder;
-  if (is_floating(x.dtype()) && has_vector_form) {
-    // As an array, because GCC leaves the loop scalar where conditions on the number are constant.
-    Array same = Array::empty({}, x.dtype(), x.device());
-    fill(same, number);
-    return binary(y, x, same.expanded(x.shape()), op);
-  }
-  visit(op, [&]<class F>(F) {
-    for_domain<F>(name_of(op), x.dtype(), [&]<class T>(T) {
-      using C = compute_t<T>;
-      const C q = static_cast<C>(number);
-      map(
-          y, [q](T p) { return static_cast<T>(F::f(static_cast<C>(p), q)); }, x);
-    });
-  });
+  binary(y, x, repeated(number, x.dtype() == bf16 ? f32 : x.dtype(), x.shape()), op);
 }
 
 }  // namespace cpu

@@ -11,25 +11,42 @@ namespace ink {
 
 namespace cpu {
 
+// F(a, b), both of dtype T or, for logical ops, seen as bools.
+template <class F, class T>
+static void compare_as(Array& y, const Array& a, const Array& b) {
+  map(
+      y, [](T p, T q) { return F::f(p, q); }, a, b);
+}
+template <class F>
+static void compare_numbers(Array& y, const Array& a, const Array& b) {
+  for_any(a.dtype(), [&]<class T>(T) { compare_as<F, compute_t<T>>(y, a, b); });
+}
+
 void compare(Array& y, const Array& a, const Array& b, CompareOp op) {
-  visit(op, [&]<class F>(F) {
-    for_any(a.dtype(), [&]<class T>(T) {
-      using C = compute_t<T>;
-      map(
-          y, [](T p, T q) { return F::f(static_cast<C>(p), static_cast<C>(q)); }, a, b);
-    });
-  });
+  switch (op) {
+    case CompareOp::eq:
+      return compare_numbers<formula::eq>(y, a, b);
+    case CompareOp::ne:
+      return compare_numbers<formula::ne>(y, a, b);
+    case CompareOp::lt:
+      return compare_numbers<formula::lt>(y, a, b);
+    case CompareOp::le:
+      return compare_numbers<formula::le>(y, a, b);
+    case CompareOp::gt:
+      return compare_numbers<formula::lt>(y, b, a);
+    case CompareOp::ge:
+      return compare_numbers<formula::le>(y, b, a);
+    case CompareOp::logical_and:
+      return compare_as<formula::logical_and, bool>(y, a, b);
+    case CompareOp::logical_or:
+      return compare_as<formula::logical_or, bool>(y, a, b);
+    case CompareOp::logical_xor:
+      return compare_as<formula::logical_xor, bool>(y, a, b);
+  }
 }
 
 void compare_number(Array& y, const Array& x, double number, CompareOp op) {
-  visit(op, [&]<class F>(F) {
-    for_any(x.dtype(), [&]<class T>(T) {
-      using C = compute_t<T>;
-      const C q = static_cast<C>(static_cast<T>(static_cast<C>(number)));  // rounded like x
-      map(
-          y, [q](T p) { return F::f(static_cast<C>(p), q); }, x);
-    });
-  });
+  compare(y, x, repeated(number, x.dtype(), x.shape()), op);
 }
 
 }  // namespace cpu

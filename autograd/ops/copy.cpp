@@ -5,10 +5,12 @@
 #include <cstring>
 #include <type_traits>
 
+#include "autograd/base/parallel.h"
 #include "autograd/base/shuffle.h"
 #include "autograd/basic_ops.h"
 #include "autograd/kernels/copy.h"
 #include "autograd/loops/map.h"
+#include "autograd/loops/strided_loop.h"
 #include "autograd/ops/shared/elementwise.h"
 
 namespace ink {
@@ -16,14 +18,12 @@ namespace ink {
 namespace cpu {
 
 void fill(Array& y, double value) {
+  if (!y.is_contiguous()) return copy(y, repeated(value, y.dtype(), y.shape()));
   for_any(y.dtype(), [&]<class T>(T) {
     const T v = static_cast<T>(value);
-    const bool zero_bits = value == 0 && !std::signbit(value);
-    if (!zero_bits || !y.is_contiguous()) return map(y, [v] { return v; });
     T* out = y.mutable_data<T>();
-    parallel_for(y.numel(), kGrain, [out](int64_t begin, int64_t end) {
-      std::memset(static_cast<void*>(out + begin), 0, static_cast<size_t>(end - begin) * sizeof(T));
-    });
+    parallel_for(y.numel(), kGrain,
+                 [=](int64_t begin, int64_t end) { std::fill(out + begin, out + end, v); });
   });
 }
 
@@ -180,28 +180,23 @@ void copy_rows(T* y, const T* x, StridedLoop<2> loop) {
   });
 }
 
-// Copies elements of one dtype by their size alone.
-template <int bytes>
-using bits_t = std::conditional_t<
-    bytes == 8, uint64_t,
-    std::conditional_t<bytes == 4, uint32_t, std::conditional_t<bytes == 2, uint16_t, uint8_t>>>;
-
 }  // namespace
 
 void copy(Array& y, const Array& x) {
+  if (x.dtype() != y.dtype()) {
+    const detail::Convert convert = detail::conversion(y.dtype(), x.dtype());
+    const auto row = [](const void* f, int64_t n, void* to, const void* const* from,
+                        const int64_t*) {
+      (*static_cast<const detail::Convert*>(f))(to, from[0], n);
+    };
+    return detail::map_rows(row, &convert, y, y.dtype(), {{x, x.dtype()}});
+  }
   const StridedLoop<2> loop(y.shape(), {&y, &x});
-  for_any(x.dtype(), [&]<class From>(From) {
-    if (x.dtype() == y.dtype()) {
-      using Bits = bits_t<sizeof(From)>;
-      Bits* to = reinterpret_cast<Bits*>(y.mutable_data<From>());
-      const Bits* from = reinterpret_cast<const Bits*>(x.data<From>());
-      const int64_t dim = transposed_dim(loop);
-      return dim < 0 ? copy_rows(to, from, loop) : copy_transposed(to, from, loop, dim);
-    }
-    for_any(y.dtype(), [&]<class To>(To) {
-      map(
-          y, [](From v) { return static_cast<To>(static_cast<compute_t<From>>(v)); }, x);
-    });
+  for_bits(size_of(x.dtype()), [&]<class Bits>(Bits) {
+    Bits* to = reinterpret_cast<Bits*>(writable_address_of(y));
+    const Bits* from = reinterpret_cast<const Bits*>(address_of(x));
+    const int64_t dim = transposed_dim(loop);
+    return dim < 0 ? copy_rows(to, from, loop) : copy_transposed(to, from, loop, dim);
   });
 }
 

@@ -4,9 +4,7 @@
 
 #include "autograd/kernels/lines.h"
 #include "autograd/kernels/reduce.h"
-#include "autograd/loops/folds.h"
 #include "autograd/loops/map.h"
-#include "autograd/loops/reduce_loop.h"
 #include "autograd/loops/strided_loop.h"
 #include "autograd/more_ops.h"
 #include "autograd/ops/shared/reduce_dims.h"
@@ -16,75 +14,36 @@ namespace ink {
 namespace cpu {
 namespace {
 
-// The best element so far and its address. Of equal elements the one with the lowest address is
-// taken, which is the first along a dimension. NaN is better than any number.
-template <class T, bool largest>
-struct Best {
-  using Value = compute_t<T>;
-  struct Acc {
-    Value value;
-    const T* at;  // null: none yet
-  };
-  static Acc none() { return {Value(), nullptr}; }
-
-  static void look(Acc& acc, const T* p) {
-    const auto value = static_cast<Value>(*p);
-    if (acc.at == nullptr || better<largest>(value, acc.value)) acc = {value, p};
-  }
-  template <class Width, class Step>
-  static void one(Acc* acc, Width width, const T* p, Step step) {
-    for (int64_t c = 0; c < width; ++c) look(acc[c], p + c * step);
-  }
-  static Value of_eight(const T* p, int64_t row) {
-    const auto at = [=](int64_t i) { return static_cast<Value>(p[i * row]); };
-    return detail::extreme_of_eight<Extreme<Value, largest>>(at);
-  }
-  // Takes the best of each eight first, in vectors. Nearly always it is no better than the best so
-  // far.
-  template <class Width, class Step>
-  static void eight(Acc* acc, Width width, const T* p, Step step, int64_t row) {
-    Value top[ReducePlan::kBlock];
-#pragma omp simd
-    for (int64_t c = 0; c < width; ++c) top[c] = of_eight(p + c * step, row);
-    for (int64_t c = 0; c < width; ++c) {
-      if (acc[c].at != nullptr && !better<largest>(top[c], acc[c].value)) continue;
-      for (int64_t i = 0; i < 8; ++i) look(acc[c], p + c * step + i * row);
-    }
-  }
-  static void merge(Acc& acc, const Acc& other) {
-    if (other.at == nullptr) return;
-    const bool worse = acc.at == nullptr || better<largest>(other.value, acc.value);
-    if (worse || (!better<largest>(acc.value, other.value) && other.at < acc.at)) acc = other;
-  }
-  static void repeat(Acc&, int64_t) {}
-};
-
-// The first place of `best`, which occurs, among x[0 .. n): in vectors, then one by one.
+// The first place of `best`, which occurs, among n elements `step` apart: in vectors, then one by
+// one.
 template <class T>
-int64_t place_of(T best, const T* x, int64_t n) {
+int64_t place_of(T best, const T* x, int64_t n, int64_t step) {
   using Value = compute_t<T>;
   const auto value = static_cast<Value>(best);
   const auto here = [=](int64_t i) {
-    const auto other = static_cast<Value>(x[i]);
+    const auto other = static_cast<Value>(x[i * step]);
     return other == value || (other != other && value != value);
   };
   constexpr int64_t kRun = 64;
   int64_t i = 0;
-  for (int found = 0; i + kRun <= n; i += kRun) {
+  for (int found = 0; step == 1 && i + kRun <= n; i += kRun) {
+    const T* run = x + i;
 #pragma omp simd reduction(| : found)
-    for (int64_t k = i; k < i + kRun; ++k) found |= here(k);
+    for (int64_t k = 0; k < kRun; ++k) {
+      const auto other = static_cast<Value>(run[k]);
+      found |= other == value || (other != other && value != value);
+    }
     if (found) break;
   }
   while (!here(i)) ++i;
   return i;
 }
 
-// Along the innermost dimension: the best value of each line, and then its place.
-void arg_reduce_lines(Array& values, Array& indices, const Array& x, int64_t dim, bool largest) {
-  reduce(values, x, largest ? ReduceOp::max : ReduceOp::min);
+// Finds the places line by line.
+void places_by_line(Array& values, Array& indices, const Array& x, int64_t dim) {
   const Array x0 = first_of_lines(x, dim);
   const StridedLoop<3> loop(values.shape(), {&values, &indices, &x0});
-  const int64_t n = x.shape()[dim];
+  const int64_t n = x.shape()[dim], step = x.strides()[dim];
   int64_t* where = indices.mutable_data<int64_t>();
   for_any(x.dtype(), [&]<class T>(T) {
     T* out = values.mutable_data<T>();
@@ -93,60 +52,43 @@ void arg_reduce_lines(Array& values, Array& indices, const Array& x, int64_t dim
       for (int64_t line = 0; line < count; ++line) {
         T& best = out[offset[0] + line * loop.inner_stride(0)];
         const T* from = in + offset[2] + line * loop.inner_stride(2);
-        const int64_t place = place_of(best, from, n);
+        const int64_t place = place_of(best, from, n, step);
         where[offset[1] + line * loop.inner_stride(1)] = place;
-        best = from[place];  // which of 0 and -0 came first
+        best = from[place * step];  // which of 0 and -0 came first
       }
     };
     loop.for_each_row(lines, kGrain / n);
   });
 }
 
-// Few elements of many lines: the best value of each line, and then, from the last element to the
-// first, the lines where it is that value.
-void arg_reduce_by_element(Array& values, Array& indices, const Array& x, int64_t dim,
-                           bool largest) {
-  reduce(values, x, largest ? ReduceOp::max : ReduceOp::min);
-  for_any(x.dtype(), [&]<class T>(T) {
-    Layout layout = x.layout();
-    layout.sizes[dim] = 1;
-    layout.offset += x.shape()[dim] * x.strides()[dim];
-    for (int64_t i = x.shape()[dim] - 1; i >= 0; --i) {
-      layout.offset -= x.strides()[dim];
-      const auto place = [i](int64_t before, T element, T value) {
-        const auto v = static_cast<compute_t<T>>(element), best = static_cast<compute_t<T>>(value);
+// Finds the places in many lines side by side: from the last element to the first, those of the
+// lines where it is the best value.
+void places_by_element(Array& values, Array& indices, const Array& x, int64_t dim) {
+  Layout layout = x.layout();
+  layout.sizes[dim] = 1;
+  layout.offset += x.shape()[dim] * x.strides()[dim];
+  for (int64_t i = x.shape()[dim] - 1; i >= 0; --i) {
+    layout.offset -= x.strides()[dim];
+    for_any(x.dtype(), [&]<class T>(T) {
+      using Value = compute_t<T>;
+      const auto place = [i](int64_t before, Value v, Value best) {
         return (v == best) | ((v != v) & (best != best)) ? i : before;
       };
       map(indices, place, indices, x.seen_as(layout), values);
-    }
-  });
+    });
+  }
   gather(values, x, indices, dim, "max");  // which of 0 and -0 came first
 }
 
 }  // namespace
 
 void arg_reduce(Array& values, Array& indices, const Array& x, int64_t dim, bool largest) {
-  if (x.strides()[dim] == 1 && x.shape()[dim] >= ReducePlan::kShortRow)
-    return arg_reduce_lines(values, indices, x, dim, largest);
-  // Along the innermost dimension, every pass reads the memory of all of x.
-  const bool innermost = x.strides()[dim] == 1;
-  const int64_t few = !innermost ? 64 : size_of(x.dtype()) > 4 ? 8 : 32, many_lines = 256;
-  if (x.shape()[dim] <= few && values.numel() >= many_lines)
-    return arg_reduce_by_element(values, indices, x, dim, largest);
-  const int64_t stride = std::max<int64_t>(x.strides()[dim], 1);
-  int64_t* where = indices.mutable_data<int64_t>();
-  for_any(x.dtype(), [&]<class T>(T) {
-    T* out = values.mutable_data<T>();
-    const auto write = [&](int64_t i, const auto& best, const T* first) {
-      out[i] = static_cast<T>(best.value);
-      where[i] = (best.at - first) / stride;
-    };
-    if (largest) {
-      reduce_loop<Best<T, true>, T>(values, x, write);
-    } else {
-      reduce_loop<Best<T, false>, T>(values, x, write);
-    }
-  });
+  reduce(values, x, largest ? ReduceOp::max : ReduceOp::min);
+  // Along the innermost dimension, every pass of places_by_element reads the memory of all of x.
+  const int64_t few = size_of(x.dtype()) > 4 ? 8 : 32, many_lines = 256;
+  if (values.numel() >= many_lines && (x.strides()[dim] != 1 || x.shape()[dim] <= few))
+    return places_by_element(values, indices, x, dim);
+  places_by_line(values, indices, x, dim);
 }
 
 }  // namespace cpu

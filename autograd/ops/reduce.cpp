@@ -15,49 +15,56 @@ namespace ink {
 namespace cpu {
 namespace {
 
-// A fold (loops/folds.h) in the form that the loop takes.
+// A fold (loops/folds.h) in the form that the loop takes; results are divided by `divisor`.
 template <class F, class T>
 struct Fold {
+  using Element = T;
+  using Result = T;
   using Acc = typename F::Far;
+  int64_t divisor;
+
   static Acc none() { return F::none(); }
-  template <class Width, class Step>
-  static void one(Acc* acc, Width width, const T* p, Step step) {
-#pragma omp simd
-    for (int64_t c = 0; c < width; ++c)
-      acc[c] = F::join(acc[c], static_cast<Acc>(F::load(p[c * step])));
-  }
-  static Acc of_eight(const T* p, int64_t row) {
+  static void add(Acc& acc, const T* p) { acc = F::join(acc, static_cast<Acc>(F::load(*p))); }
+  static void add_eight(Acc& acc, const T* p, int64_t row) {
     const auto at = [=](int64_t i) { return F::load(p[i * row]); };
     if constexpr (requires { F::of_numbers; }) {
-      return detail::extreme_of_eight<F>(at);
+      acc = detail::extreme_of_eight<F>(acc, at);
     } else {
-      return static_cast<Acc>(
-          detail::tree_of_eight(at, [](auto a, auto b) { return F::join(a, b); }));
+      const auto join = [](auto a, auto b) { return F::join(a, b); };
+      acc = F::join(acc, static_cast<Acc>(detail::tree_of_eight(at, join)));
     }
-  }
-  template <class Width, class Step>
-  static void eight(Acc* acc, Width width, const T* p, Step step, int64_t row) {
-#pragma omp simd
-    for (int64_t c = 0; c < width; ++c) acc[c] = F::join(acc[c], of_eight(p + c * step, row));
   }
   static void merge(Acc& acc, const Acc& other) { acc = F::join(acc, other); }
   static void repeat(Acc& acc, int64_t times) { acc = F::repeated(acc, times); }
+  Result result(Acc acc) const {
+    return static_cast<Result>(divisor == 1 ? acc : acc / static_cast<Acc>(divisor));
+  }
 };
 
-// y = x combined by F, divided by `divisor`.
-template <class To, class F, class T>
-void fold(Array& y, const Array& x, T, F, int64_t divisor = 1) {
-  To* out = y.mutable_data<To>();
-  if constexpr (std::is_same_v<F, Sum<float>> || std::is_same_v<F, Sum<double>>) {
-    if (context().imitate_torch) {
+// y = x combined by F, divided by `divisor`. Sums and products of bools are int64.
+template <template <class> class F>
+void fold(Array& y, const Array& x, int64_t divisor = 1) {
+  if (!x.is_floating()) return reduce_loop(Fold<F<int64_t>, int64_t>{divisor}, y, x);
+  for_float("reduce", x.dtype(), [&]<class T>(T) {
+    using C = compute_t<T>;
+    reduce_loop(Fold<F<C>, C>{divisor}, y, x);
+  });
+}
+
+template <template <class> class F>
+void extreme(Array& y, const Array& x) {
+  if (x.dtype() == boolean) return reduce_loop(Fold<F<bool>, bool>{1}, y, x);
+  fold<F>(y, x);
+}
+
+// y = x summed, with PyTorch's bits.
+void imitated_sum(Array& y, const Array& x, int64_t divisor) {
+  for_float("sum", x.dtype(), [&]<class T>(T) {
+    if constexpr (!std::is_same_v<T, bfloat16>) {
       sum_as_torch<T>(y, x);
+      T* out = y.mutable_data<T>();
       for (int64_t i = 0; i < y.numel(); ++i) out[i] /= static_cast<T>(divisor);
-      return;
     }
-  }
-  reduce_loop<Fold<F, T>, T>(y, x, [=](int64_t i, typename F::Far total, const T*) {
-    if (divisor != 1) total /= static_cast<typename F::Far>(divisor);
-    out[i] = static_cast<To>(total);
   });
 }
 
@@ -74,24 +81,24 @@ void reduce(Array& y, const Array& x, ReduceOp op) {
     reduce(few, x.seen_as(once), op);
     return copy(y, few.expanded(y.shape()));
   }
-  for_any(x.dtype(), [&]<class T>(T) {
-    using To = std::conditional_t<std::is_same_v<T, bool>, int64_t, T>;  // of sums
-    const int64_t count = x.numel() / std::max<int64_t>(y.numel(), 1);
-    switch (op) {
-      case ReduceOp::sum:
-        return fold<To>(y, x, T(), Sum<T>());
-      case ReduceOp::sum_of_squares:
-        return fold<To>(y, x, T(), SumOfSquares<T>());
-      case ReduceOp::mean:
-        return fold<To>(y, x, T(), Sum<T>(), count);
-      case ReduceOp::prod:
-        return fold<To>(y, x, T(), Prod<T>());
-      case ReduceOp::max:
-        return fold<T>(y, x, T(), Max<T>());
-      case ReduceOp::min:
-        return fold<T>(y, x, T(), Min<T>());
-    }
-  });
+  const int64_t count = x.numel() / std::max<int64_t>(y.numel(), 1);
+  const bool is_sum = op == ReduceOp::sum || op == ReduceOp::mean;
+  if (is_sum && context().imitate_torch && (x.dtype() == f32 || x.dtype() == f64))
+    return imitated_sum(y, x, op == ReduceOp::mean ? count : 1);
+  switch (op) {
+    case ReduceOp::sum:
+      return fold<Sum>(y, x);
+    case ReduceOp::sum_of_squares:
+      return fold<SumOfSquares>(y, x);
+    case ReduceOp::mean:
+      return fold<Sum>(y, x, count);
+    case ReduceOp::prod:
+      return fold<Prod>(y, x);
+    case ReduceOp::max:
+      return extreme<Max>(y, x);
+    case ReduceOp::min:
+      return extreme<Min>(y, x);
+  }
 }
 
 }  // namespace cpu

@@ -18,29 +18,21 @@ namespace cpu {
 // f(x)
 template <class F, class T>
 struct Value {
-  T operator()(T x) const {
-    if constexpr (std::is_same_v<T, bfloat16> && requires { F::of_bits(x); }) {
-      return F::of_bits(x);
-    } else {
-      return static_cast<T>(F::f(static_cast<compute_t<T>>(x)));
-    }
-  }
-  static bool fits(T x) { return F::fits(static_cast<compute_t<T>>(x)); }
+  T operator()(T x) const { return F::f(x); }
+  static bool fits(T x) { return F::fits(x); }
 };
 
 // dy f'(x); at: x or y, as df says.
 template <class F, class T>
 struct Derivative {
-  T operator()(T at, T dy) const {
-    using C = compute_t<T>;
-    return static_cast<T>(F::df(static_cast<C>(dy), static_cast<C>(at)));
-  }
-  static bool fits(T at, T) { return F::fits(static_cast<compute_t<T>>(at)); }
+  T operator()(T at, T dy) const { return F::df(dy, at); }
+  static bool fits(T at, T) { return F::fits(at); }
 };
 
 void unary(Array& y, const Array& x, UnaryOp op) {
   visit(op, [&]<class F>(F) {
-    for_domain<F>(name_of(op), x.dtype(), [&]<class T>(T) { map_formula<Value, F, T>(y, x); });
+    for_domain<F>(name_of(op), x.dtype(),
+                  [&]<class T>(T) { map_formula<Value, F, compute_t<T>>(y, x); });
   });
 }
 
@@ -48,7 +40,7 @@ void unary_backward(Array& dx, const Array& dy, const Array& v, UnaryOp op) {
   visit(op, [&]<class F>(F) {
     if constexpr (requires { F::df(1.0f, 1.0f); }) {
       for_float(name_of(op), v.dtype(),
-                [&]<class T>(T) { map_formula<Derivative, F, T>(dx, v, dy); });
+                [&]<class T>(T) { map_formula<Derivative, F, compute_t<T>>(dx, v, dy); });
     } else {
       detail::fail({name_of(op), ": its formula has no df"});
     }
@@ -60,7 +52,7 @@ void clamp(Array& y, const Array& x, double low, double high) {
     using C = compute_t<T>;
     const C a = static_cast<C>(low), b = static_cast<C>(high);
     map(
-        y, [a, b](T v) { return static_cast<T>(formula::clamp::f(static_cast<C>(v), a, b)); }, x);
+        y, [a, b](C v) { return formula::clamp::f(v, a, b); }, x);
   });
 }
 

@@ -19,34 +19,34 @@ namespace {
 // Chan, Golub, LeVeque 1979, eq. 2.1.
 template <class T>
 struct Moments {
+  using Element = T;
+  using Result = T;
   struct Acc {
     double count, mean, m2;
   };
+  double correction;
+  bool root;
+
   static Acc none() { return {0, 0, 0}; }
   static void merge(Acc& a, const Acc& b) {
     const double count = a.count + b.count, share = count > 0 ? b.count / count : 0;
     const double apart = b.mean - a.mean, mean = a.mean + apart * share;
     a = {count, mean, a.m2 + b.m2 + apart * (b.mean - mean) * b.count};
   }
-  template <class Width, class Step>
-  static void one(Acc* acc, Width width, const T* p, Step step) {
-#pragma omp simd
-    for (int64_t c = 0; c < width; ++c) merge(acc[c], {1, static_cast<double>(p[c * step]), 0});
-  }
-  static Acc of_eight(const T* p, int64_t row) {
+  static void add(Acc& acc, const T* p) { merge(acc, {1, static_cast<double>(*p), 0}); }
+  static void add_eight(Acc& acc, const T* p, int64_t row) {
     const auto at = [=](int64_t i) { return static_cast<double>(p[i * row]); };
     const double mean = detail::tree_of_eight(at, std::plus<>()) / 8;
     const auto squared = [=](int64_t i) { return (at(i) - mean) * (at(i) - mean); };
-    return {8, mean, detail::tree_of_eight(squared, std::plus<>())};
-  }
-  template <class Width, class Step>
-  static void eight(Acc* acc, Width width, const T* p, Step step, int64_t row) {
-#pragma omp simd
-    for (int64_t c = 0; c < width; ++c) merge(acc[c], of_eight(p + c * step, row));
+    merge(acc, {8, mean, detail::tree_of_eight(squared, std::plus<>())});
   }
   static void repeat(Acc& acc, int64_t times) {
     acc.count *= static_cast<double>(times);
     acc.m2 *= static_cast<double>(times);
+  }
+  Result result(const Acc& seen) const {
+    const double var = seen.m2 / std::max(seen.count - correction, 0.0);
+    return static_cast<Result>(root ? std::sqrt(var) : var);
   }
 };
 
@@ -54,11 +54,7 @@ struct Moments {
 
 void reduce_var(Array& y, const Array& x, double correction, bool root) {
   for_float("var", x.dtype(), [&]<class T>(T) {
-    T* out = y.mutable_data<T>();
-    reduce_loop<Moments<T>, T>(y, x, [&](int64_t i, const auto& seen, const T*) {
-      const double var = seen.m2 / std::max(seen.count - correction, 0.0);
-      out[i] = static_cast<T>(static_cast<compute_t<T>>(root ? std::sqrt(var) : var));
-    });
+    reduce_loop(Moments<compute_t<T>>{correction, root}, y, x);
   });
 }
 

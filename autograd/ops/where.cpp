@@ -17,11 +17,7 @@ void where(Array& y, const Array& condition, const Array& a, const Array& b) {
 }
 
 void masked_fill(Array& y, const Array& x, const Array& mask, double value) {
-  for_any(y.dtype(), [&]<class T>(T) {
-    const T v = static_cast<T>(value);
-    map(
-        y, [v](T p, bool masked) { return masked ? v : p; }, x, mask);
-  });
+  where(y, mask, repeated(value, y.dtype(), y.shape()), x);
 }
 
 }  // namespace cpu
