@@ -42,7 +42,7 @@ std::vector<size_t> order_in_file(const NamedTensors& tensors) {
   return order;
 }
 
-int64_t bytes_of(const Tensor& x) { return x.numel() * size_of(x.dtype()); }
+int64_t stored_bytes(const Tensor& x) { return x.numel() * size_of(x.dtype()); }
 
 std::string header_of(const NamedTensors& tensors, const std::vector<size_t>& order,
                       const Metadata& metadata) {
@@ -50,7 +50,7 @@ std::string header_of(const NamedTensors& tensors, const std::vector<size_t>& or
   int64_t end = 0;
   for (const size_t i : order) {
     starts[i] = end;
-    end += bytes_of(tensors[i].second);
+    end += stored_bytes(tensors[i].second);
   }
   nlohmann::ordered_json header = nlohmann::ordered_json::object();
   auto& fields = header.get_ref<nlohmann::ordered_json::object_t&>();
@@ -61,7 +61,7 @@ std::string header_of(const NamedTensors& tensors, const std::vector<size_t>& or
         name,
         nlohmann::ordered_json{{"dtype", kDTypeNames[static_cast<int>(x.dtype())]},
                                {"shape", std::vector<int64_t>(x.shape().begin(), x.shape().end())},
-                               {"data_offsets", {starts[i], starts[i] + bytes_of(x)}}});
+                               {"data_offsets", {starts[i], starts[i] + stored_bytes(x)}}});
   }
   try {
     std::string text = header.dump();
@@ -83,7 +83,8 @@ void check_names(const NamedTensors& tensors) {
 
 void write_elements(AtomicFile& out, const Tensor& tensor) {
   const Tensor x = tensor.detach().to(cpu_device).contiguous();
-  for_any(x.dtype(), [&]<class T>(T) { out.write(x.data<T>(), static_cast<size_t>(bytes_of(x))); });
+  for_any(x.dtype(),
+          [&]<class T>(T) { out.write(x.data<T>(), static_cast<size_t>(stored_bytes(x))); });
 }
 
 }  // namespace

@@ -21,10 +21,6 @@ inline int64_t row_count(const Array& x) { return x.size(-1) ? x.numel() / x.siz
 /// The distance between rows of x, whose rows are contiguous: x is a matrix, or contiguous.
 inline int64_t row_step(const Array& x) { return x.dim() == 2 ? x.strides()[0] : x.size(-1); }
 
-/// Kernels of rows pay for rows of so many elements. Basic ops take less time for shorter ones,
-/// because they compute all rows side by side.
-inline constexpr int64_t kLongEnoughRow = 32;
-
 /// Calls f(row) for each row of n elements, in parallel. f should capture by value: every thread
 /// works with a copy of its own, whose pointers stay in registers.
 template <class F>

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstddef>
 #include <cstring>
 #include <type_traits>
 
@@ -184,12 +185,19 @@ void copy_rows(T* y, const T* x, StridedLoop<2> loop) {
 
 void copy(Array& y, const Array& x) {
   if (x.dtype() != y.dtype()) {
-    const detail::Convert convert = detail::conversion(y.dtype(), x.dtype());
-    const auto row = [](const void* f, int64_t n, void* to, const void* const* from,
-                        const int64_t*) {
-      (*static_cast<const detail::Convert*>(f))(to, from[0], n);
+    struct To {
+      detail::Convert convert;
+      int64_t size;
     };
-    return detail::map_rows(row, &convert, y, y.dtype(), {{x, x.dtype()}});
+    const auto row = [](const void* f, int64_t n, void* y_row, const void* const* x_row,
+                        const int64_t* step) {
+      const To to = *static_cast<const To*>(f);
+      const int64_t part = *step == 0 ? detail::kMapBlock : n;  // a number stands there so often
+      for (int64_t i = 0; i < n; i += part)
+        to.convert(static_cast<std::byte*>(y_row) + i * to.size, *x_row, std::min(part, n - i));
+    };
+    const To to{detail::conversion(y.dtype(), x.dtype()), size_of(y.dtype())};
+    return detail::map_rows(row, &to, y, y.dtype(), {{x, x.dtype()}});
   }
   const StridedLoop<2> loop(y.shape(), {&y, &x});
   for_bits(size_of(x.dtype()), [&]<class Bits>(Bits) {

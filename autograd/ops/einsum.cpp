@@ -78,7 +78,9 @@ Tensor contracted(const Tensor& a, const Tensor& b, size_t batch, size_t left, s
 // The product of a and b, with names in any order, summed over all names that `needed` lacks.
 std::pair<Tensor, std::string> pair_of(const Tensor& a, const std::string& names_a, const Tensor& b,
                                        const std::string& names_b, const std::string& needed) {
-  const auto has = [](const std::string& names, char c) { return names.find(c) != names.npos; };
+  const auto has = [](const std::string& names, char c) {
+    return std::count(names.begin(), names.end(), c) > 0;
+  };
   std::string batch, left, right, summed;
   for (char c : names_a) {
     if (has(batch + left + summed, c)) continue;

@@ -6,6 +6,7 @@
 #include "autograd/kernels/rows.h"
 #include "autograd/loops/rows.h"
 #include "autograd/loops/simd.h"
+#include "autograd/ops/shared/over_dim.h"
 
 namespace ink {
 
@@ -37,40 +38,20 @@ void log_softmax_backward(Array& dx, const Array& dy, const Array& y) {
 }  // namespace cpu
 
 static Tensor log_softmax_composed(const Tensor& x, int64_t d) {
-  if (x.numel() == 0) return x;                            // amax needs an element
   const Tensor shifted = x - amax(x.detach(), {d}, true);  // y does not depend on the shift
   return shifted - log(sum(exp(shifted), {d}, true));
 }
 
 Tensor log_softmax(const Tensor& input, int64_t dim) {
-  check_defined("log_softmax", input);
-  const int64_t d = wrap_dim("log_softmax", dim, input.shape());
-  INK_CHECK(input.is_floating(), "log_softmax: expected a floating dtype, got ", input.dtype());
-  if (input.dim() == 0) return shown_as("log_softmax", log_softmax(input.view({1})).view({}));
-  if (composed()) return log_softmax_composed(input, d);
-  const bool last = d == input.dim() - 1, cpu = input.device().is_cpu();
-  const bool rows = last && (input.size(d) >= kLongEnoughRow || !cpu);  // by the kernel
-  if (!last && !cpu)
-    return shown_as("log_softmax",
-                    log_softmax(input.transpose(d, -1)).transpose(d, -1).contiguous());
-  const Tensor x = input.contiguous();
-  const DType dtype = x.dtype(), sums = dtype == bf16 ? f32 : dtype;
-  Tensor y = empty_like(x);
-  if (rows) {
-    kernel::log_softmax(y, x);
-  } else if (x.numel() > 0) {  // basic ops compute all lines side by side
-    const NoGrad no_grad;
-    Tensor shifted = to(x, sums) - amax(to(x, sums), {d}, true);
-    y = to(shifted.sub_(log(sum(exp(shifted), {d}, true))), dtype);
-  }
-  return record("log_softmax", {x}, y, [=, y = Saved::output(y)](const Tensor& dy) -> Grads {
-    if (grad_enabled() || !rows) {  // grad_enabled: to be differentiated
-      const Tensor g = to(dy, sums);
-      return {to(g - exp(to(*y, sums)) * sum(g, {d}, true), dtype)};
-    }
-    Tensor dx = empty_like(dy);
-    kernel::log_softmax_backward(dx, dy.contiguous(), *y);
-    return {dx};
+  return over_dim("log_softmax", input, dim, log_softmax_composed, [](const Tensor& x) {
+    Tensor y = empty(x.shape(), x.options());
+    kernel::log_softmax(y, contiguous(x));
+    return record("log_softmax", {x}, y, [y = Saved::output(y)](const Tensor& dy) -> Grads {
+      if (grad_enabled()) return {dy - exp(*y) * sum(dy, {-1}, true)};  // to be differentiated
+      Tensor dx = empty_like(dy);
+      kernel::log_softmax_backward(dx, contiguous(dy), *y);
+      return {dx};
+    });
   });
 }
 

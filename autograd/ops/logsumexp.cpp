@@ -14,14 +14,13 @@
 namespace ink {
 namespace {
 
-// x is contiguous, and each element of y is that of a row of x.
-void logsumexp_rows(Array& y, const Array& x) {
+// Each element of y is that of n elements of x, one after the other.
+void logsumexp_rows(Array& y, const Array& x, int64_t n) {
   for_float("logsumexp", x.dtype(), [&]<class T>(T) {
     using C = compute_t<T>;
-    const int64_t rows = y.numel(), n = x.numel() / rows;
     const T* in = x.data<T>();
     T* out = y.mutable_data<T>();
-    for_each_row(rows, n, [=](int64_t row) {
+    for_each_row(y.numel(), n, [=](int64_t row) {
       const auto at = [p = in + row * n](int64_t i) { return static_cast<C>(p[i]); };
       constexpr C kMax = std::numeric_limits<C>::max();  // inf - inf would be NaN
       const C m = std::clamp(max_of<C>(n, at), -kMax, kMax);
@@ -44,12 +43,11 @@ Tensor logsumexp_composed(const Tensor& x, const ReducedShape& shape) {
 Tensor logsumexp(const Tensor& input, const Shape& dims, bool keepdim) {
   const Tensor x = floating("logsumexp", input);
   const ReducedShape shape("logsumexp", x, dims);
-  const bool rows = (shape.dims.empty() || shape.dims[0] == x.dim() - shape.dims.size()) &&
-                    x.numel() >= kLongEnoughRow * shape.kept.numel();
   Tensor y;
-  if (rows && x.is_contiguous() && x.device().is_cpu() && x.numel() > 0 && !composed()) {
+  if (x.device().is_cpu() && !composed()) {
+    const NoGrad no_grad;
     y = empty(shape.kept, x.options());
-    logsumexp_rows(y, x);
+    logsumexp_rows(y, permute(x, shape.reduced_last()).contiguous(), shape.count);
   } else {
     y = logsumexp_composed(x, shape);
   }

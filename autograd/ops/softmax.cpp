@@ -8,6 +8,7 @@
 #include "autograd/kernels/rows.h"
 #include "autograd/loops/rows.h"
 #include "autograd/loops/simd.h"
+#include "autograd/ops/shared/over_dim.h"
 
 namespace ink {
 
@@ -44,39 +45,20 @@ void softmax_backward(Array& dx, const Array& dy, const Array& y) {
 }  // namespace cpu
 
 static Tensor softmax_composed(const Tensor& x, int64_t d) {
-  if (x.numel() == 0) return x;                           // amax needs an element
   const Tensor e = exp(x - amax(x.detach(), {d}, true));  // y does not depend on the shift
   return e / sum(e, {d}, true);
 }
 
 Tensor softmax(const Tensor& input, int64_t dim) {
-  check_defined("softmax", input);
-  const int64_t d = wrap_dim("softmax", dim, input.shape());
-  INK_CHECK(input.is_floating(), "softmax: expected a floating dtype, got ", input.dtype());
-  if (input.dim() == 0) return shown_as("softmax", softmax(input.view({1})).view({}));
-  if (composed()) return softmax_composed(input, d);
-  const bool rows = d == input.dim() - 1;  // kernels are for the last dimension
-  if (!rows && !input.device().is_cpu())
-    return shown_as("softmax", softmax(input.transpose(d, -1)).transpose(d, -1).contiguous());
-  const Tensor x = input.contiguous();
-  const DType dtype = x.dtype(), sums = dtype == bf16 ? f32 : dtype;
-  Tensor y = empty_like(x);
-  if (rows) {
-    kernel::softmax(y, x);
-  } else if (x.numel() > 0) {  // basic ops compute all lines side by side
-    const NoGrad no_grad;
-    Tensor e = to(x, sums) - amax(to(x, sums), {d}, true);
-    e.exp_();
-    y = to(e.div_(sum(e, {d}, true)), dtype);
-  }
-  return record("softmax", {x}, y, [=, y = Saved::output(y)](const Tensor& dy) -> Grads {
-    if (grad_enabled() || !rows) {  // grad_enabled: to be differentiated
-      const Tensor a = to(*y, sums), g = to(dy, sums);
-      return {to(a * (g - sum(g * a, {d}, true)), dtype)};
-    }
-    Tensor dx = empty_like(dy);
-    kernel::softmax_backward(dx, dy.contiguous(), *y);
-    return {dx};
+  return over_dim("softmax", input, dim, softmax_composed, [](const Tensor& x) {
+    Tensor y = empty(x.shape(), x.options());
+    kernel::softmax(y, contiguous(x));
+    return record("softmax", {x}, y, [y = Saved::output(y)](const Tensor& dy) -> Grads {
+      if (grad_enabled()) return {*y * (dy - sum(dy * *y, {-1}, true))};  // to be differentiated
+      Tensor dx = empty_like(dy);
+      kernel::softmax_backward(dx, contiguous(dy), *y);
+      return {dx};
+    });
   });
 }
 
