@@ -4,13 +4,17 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <utility>
 #include <vector>
 
 #include "autograd/base/parallel.h"
 #include "autograd/loops/lanes.h"
+#include "autograd/loops/map.h"
+#include "autograd/loops/strided_loop.h"
 #include "autograd/memory/array.h"
 
 namespace ink {
@@ -31,16 +35,75 @@ void for_each_row(int64_t rows, int64_t n, const F& f) {
   });
 }
 
-/// Rows of y from rows of the x..., all of one shape and one floating dtype T, in parallel:
-/// f(n, T* y, const T*... x).
+/// The same for f(row, buffer), with room for `room` numbers of type C.
+template <class C, class F>
+void for_each_row(int64_t rows, int64_t n, int64_t room, const F& f) {
+  parallel_for(rows, kGrain / std::max<int64_t>(n, 1), [&f, room](int64_t begin, int64_t end) {
+    const F own = f;
+    const std::unique_ptr<C[]> buffer(new C[static_cast<size_t>(room)]);
+    for (int64_t row = begin; row < end; ++row) own(row, buffer.get());
+  });
+}
+
+/// The rows of x read as C: those of another dtype are converted into a buffer.
+template <class C>
+class RowsIn {
+ public:
+  explicit RowsIn(const Array& x)
+      : start_(address_of(x)), n_(x.size(-1)), bytes_(n_ * size_of(x.dtype())) {
+    if (x.dtype() != dtype_of<C>()) convert_ = detail::conversion(dtype_of<C>(), x.dtype());
+  }
+  const C* row(int64_t i, C* buffer) const {
+    const std::byte* x = start_ + i * bytes_;
+    if (convert_ == nullptr) return reinterpret_cast<const C*>(x);
+    convert_(buffer, x, n_);
+    return buffer;
+  }
+
+ private:
+  const std::byte* start_;
+  int64_t n_, bytes_;
+  detail::Convert convert_ = nullptr;
+};
+
+/// The rows of y written as C.
+template <class C>
+class RowsOut {
+ public:
+  explicit RowsOut(Array& y)
+      : start_(writable_address_of(y)), n_(y.size(-1)), bytes_(n_ * size_of(y.dtype())) {
+    if (y.dtype() != dtype_of<C>()) convert_ = detail::conversion(y.dtype(), dtype_of<C>());
+  }
+  /// Where to write row i.
+  C* row(int64_t i, C* buffer) const {
+    return convert_ == nullptr ? reinterpret_cast<C*>(start_ + i * bytes_) : buffer;
+  }
+  /// Stores the row that was written.
+  void store(int64_t i, const C* row) const {
+    if (convert_ != nullptr) convert_(start_ + i * bytes_, row, n_);
+  }
+
+ private:
+  std::byte* start_;
+  int64_t n_, bytes_;
+  detail::Convert convert_ = nullptr;
+};
+
+/// Rows of y from rows of the x..., all of one shape and one floating dtype, in parallel, computed
+/// in C, float or double:  f(n, C* y, const C*... x).
 template <class F, class... Inputs>
 void map_rows(const char* op, const F& f, Array& y, const Inputs&... x) {
-  for_float(op, y.dtype(), [&]<class T>(T) {
+  for_computed(op, y.dtype(), [&]<class C>(C) {
     const int64_t n = y.size(-1);
-    const auto run = [&](T* to, const auto*... from) {
-      for_each_row(row_count(y), n, [=](int64_t row) { f(n, to + row * n, (from + row * n)...); });
+    const auto run = [&]<size_t... K>(std::index_sequence<K...>, const auto&... from) {
+      const RowsOut<C> to(y);
+      for_each_row<C>(row_count(y), n, (1 + sizeof...(x)) * n, [=](int64_t row, C* buffer) {
+        C* out = to.row(row, buffer);
+        f(n, out, from.row(row, buffer + (K + 1) * n)...);
+        to.store(row, out);
+      });
     };
-    run(y.mutable_data<T>(), x.template data<T>()...);
+    run(std::index_sequence_for<Inputs...>(), RowsIn<C>(x)...);
   });
 }
 
@@ -111,20 +174,21 @@ template <class C, class F>
                           std::index_sequence_for<F>{}, f)[0];
 }
 
-/// Sums over all rows, such as the gradient of a weight that multiplies every row. f(row, sums)
-/// adds the row's share to `width` sums; the totals are returned. Rows are summed in parts of 64,
-/// and the parts are added up in double, so the bits do not depend on the number of threads.
+/// Sums over all rows, such as the gradient of a weight that multiplies every row. f(row, sums,
+/// buffer) adds the row's share to `width` sums, with room for `room` numbers; the totals are
+/// returned. Rows are summed in parts of 64, and the parts are added up in double, so the bits do
+/// not depend on the number of threads.
 template <class C, class F>
-Array sum_over_rows(int64_t rows, int64_t width, const F& f) {
+Array sum_over_rows(int64_t rows, int64_t width, int64_t room, const F& f) {
   constexpr int64_t kPart = 64;
   const int64_t parts = (rows + kPart - 1) / kPart;
   Array partial = Array::empty({parts, width}, dtype_of<C>()),
         total = Array::empty({width}, dtype_of<C>());
   C *sums = partial.mutable_data<C>(), *totals = total.mutable_data<C>();
-  for_each_row(parts, kPart * width, [=](int64_t part) {
+  for_each_row<C>(parts, kPart * width, room, [=](int64_t part, C* buffer) {
     const int64_t end = std::min(rows, (part + 1) * kPart);
     std::fill_n(sums + part * width, width, C(0));
-    for (int64_t row = part * kPart; row < end; ++row) f(row, sums + part * width);
+    for (int64_t row = part * kPart; row < end; ++row) f(row, sums + part * width, buffer);
   });
   parallel_for(width, kGrain / std::max<int64_t>(parts, 1), [&](int64_t begin, int64_t end) {
     std::vector<double> wide(static_cast<size_t>(end - begin));
@@ -134,14 +198,6 @@ Array sum_over_rows(int64_t rows, int64_t width, const F& f) {
     for (int64_t i = begin; i < end; ++i) totals[i] = static_cast<C>(wide[i - begin]);
   });
   return total;
-}
-
-/// Calls f(X{}, Y{}) with the C++ types of a norm's input and output. They are the same, or, under
-/// Autocast, f32 and bf16.
-template <class F>
-void for_norm(const char* op, const Array& x, const Array& y, F&& f) {
-  if (x.dtype() == f32 && y.dtype() == bf16) return f(float{}, bfloat16{});
-  for_float(op, x.dtype(), [&]<class T>(T) { f(T{}, T{}); });
 }
 
 /// sum += part, if the sum is wanted (defined).

@@ -14,18 +14,18 @@
 namespace ink {
 namespace {
 
-// Each element of y is that of n elements of x, one after the other.
-void logsumexp_rows(Array& y, const Array& x, int64_t n) {
-  for_float("logsumexp", x.dtype(), [&]<class T>(T) {
-    using C = compute_t<T>;
-    const T* in = x.data<T>();
-    T* out = y.mutable_data<T>();
-    for_each_row(y.numel(), n, [=](int64_t row) {
-      const auto at = [p = in + row * n](int64_t i) { return static_cast<C>(p[i]); };
+// y[i] = that of row i of x (rows, n).
+void logsumexp_rows(Array& y, const Array& x) {
+  for_computed("logsumexp", x.dtype(), [&]<class C>(C) {
+    const int64_t n = x.size(-1);
+    const RowsIn<C> in(x);
+    C* out = y.mutable_data<C>();
+    for_each_row<C>(y.numel(), n, n, [=](int64_t row, C* buffer) {
+      const auto at = [p = in.row(row, buffer)](int64_t i) { return p[i]; };
       constexpr C kMax = std::numeric_limits<C>::max();  // inf - inf would be NaN
       const C m = std::clamp(max_of<C>(n, at), -kMax, kMax);
       const C sum = sum_of<C>(n, [=](int64_t i) { return simd::exp(at(i) - m); });
-      out[row] = static_cast<T>(m + std::log(sum));
+      out[row] = m + std::log(sum);
     });
   });
 }
@@ -46,8 +46,10 @@ Tensor logsumexp(const Tensor& input, const Shape& dims, bool keepdim) {
   Tensor y;
   if (x.device().is_cpu() && !composed()) {
     const NoGrad no_grad;
-    y = empty(shape.kept, x.options());
-    logsumexp_rows(y, permute(x, shape.reduced_last()).contiguous(), shape.count);
+    y = empty(shape.kept, {x.dtype() == bf16 ? f32 : x.dtype(), x.device()});
+    const Tensor rows = permute(x, shape.reduced_last()).reshape({y.numel(), shape.count});
+    logsumexp_rows(y, rows.contiguous());
+    y = to(y, x.dtype());
   } else {
     y = logsumexp_composed(x, shape);
   }

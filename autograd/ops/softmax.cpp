@@ -1,8 +1,6 @@
 // softmax over one dimension.                             (the op to copy when you add a fused one)
 //   y  = exp(x - max x) / sum exp(x - max x)
 //   dx = y (dy - sum dy y)
-#include <type_traits>
-
 #include "autograd/basic_ops.h"
 #include "autograd/fused_ops.h"
 #include "autograd/kernels/rows.h"
@@ -15,29 +13,19 @@ namespace ink {
 namespace cpu {
 
 void softmax(Array& y, const Array& x) {
-  const auto row = []<class T>(int64_t n, T* b, const T* a) {
-    using C = compute_t<T>;
-    const C top = max_of<C>(n, [&](int64_t i) { return static_cast<C>(a[i]); });
-    const auto e = [&](int64_t i) { return simd::exp_nonpositive(static_cast<C>(a[i]) - top); };
-    if constexpr (std::is_same_v<T, C>) {
-      for (int64_t i = 0; i < n; ++i) b[i] = e(i);
-      const C scale = 1 / sum_of<C>(n, [&](int64_t i) { return b[i]; });
-      for (int64_t i = 0; i < n; ++i) b[i] *= scale;
-    } else {  // b would round e
-      const C scale = 1 / sum_of<C>(n, e);
-      for (int64_t i = 0; i < n; ++i) b[i] = static_cast<T>(e(i) * scale);
-    }
+  const auto row = []<class C>(int64_t n, C* b, const C* a) {
+    const C top = max_of<C>(n, [&](int64_t i) { return a[i]; });
+    for (int64_t i = 0; i < n; ++i) b[i] = simd::exp_nonpositive(a[i] - top);
+    const C scale = 1 / sum_of<C>(n, [&](int64_t i) { return b[i]; });
+    for (int64_t i = 0; i < n; ++i) b[i] *= scale;
   };
   map_rows("softmax", row, y, x);
 }
 
 void softmax_backward(Array& dx, const Array& dy, const Array& y) {
-  const auto row = []<class T>(int64_t n, T* d, const T* g, const T* a) {
-    using C = compute_t<T>;
-    const C dot =
-        sum_of<C>(n, [&](int64_t i) { return static_cast<C>(g[i]) * static_cast<C>(a[i]); });
-    for (int64_t i = 0; i < n; ++i)
-      d[i] = static_cast<T>(static_cast<C>(a[i]) * (static_cast<C>(g[i]) - dot));
+  const auto row = []<class C>(int64_t n, C* d, const C* g, const C* a) {
+    const C dot = sum_of<C>(n, [&](int64_t i) { return g[i] * a[i]; });
+    for (int64_t i = 0; i < n; ++i) d[i] = a[i] * (g[i] - dot);
   };
   map_rows("softmax_backward", row, dx, dy, y);
 }
@@ -49,17 +37,14 @@ static Tensor softmax_composed(const Tensor& x, int64_t d) {
   return e / sum(e, {d}, true);
 }
 
-Tensor softmax(const Tensor& input, int64_t dim) {
-  return over_dim("softmax", input, dim, softmax_composed, [](const Tensor& x) {
-    Tensor y = empty(x.shape(), x.options());
-    kernel::softmax(y, contiguous(x));
-    return record("softmax", {x}, y, [y = Saved::output(y)](const Tensor& dy) -> Grads {
-      if (grad_enabled()) return {*y * (dy - sum(dy * *y, {-1}, true))};  // to be differentiated
-      Tensor dx = empty_like(dy);
-      kernel::softmax_backward(dx, contiguous(dy), *y);
-      return {dx};
-    });
-  });
+static Tensor softmax_gradient(const Tensor& dy, const Tensor& y, int64_t d) {
+  return y * (dy - sum(dy * y, {d}, true));
+}
+
+Tensor softmax(const Tensor& x, int64_t dim) {
+  const OverDim op{"softmax", softmax_composed, softmax_gradient, kernel::softmax,
+                   kernel::softmax_backward};
+  return over_dim(op, x, dim);
 }
 
 }  // namespace ink

@@ -1,27 +1,22 @@
-// What every op over one dimension has around its kernel for the last one.
+// An op over one dimension, such as softmax: what stands around its two kernels.
 #pragma once
 
-#include "autograd/basic_ops.h"
-#include "autograd/ops/shared/promote.h"
+#include "autograd/kernels/kernel.h"
+#include "autograd/tensor.h"
 
 namespace ink {
 
-/// op(x) over dimension `dim`: rows(x), by a kernel, where that is the last dimension and rows are
-/// long enough for it; else definition(x, d), whose basic ops compute all lines side by side, bf16
-/// in f32. Throws "op: ..." unless x is floating.
-template <class Definition, class Rows>
-Tensor over_dim(const char* op, const Tensor& x, int64_t dim, const Definition& definition,
-                const Rows& rows) {
-  constexpr int64_t kLongEnough = 32;
-  check_defined(op, x);
-  const int64_t d = wrap_dim(op, dim, x.shape());
-  INK_CHECK(x.is_floating(), op, ": expected a floating dtype, got ", x.dtype());
-  if (x.dim() == 0) return view(over_dim(op, view(x, {1}), 0, definition, rows), {});
-  const bool last = d == x.dim() - 1;
-  if (last && !composed() && (x.size(d) >= kLongEnough || !x.device().is_cpu())) return rows(x);
-  if (x.numel() == 0) return clone(x);  // amax needs an element
-  const DType sums = x.dtype() == bf16 ? f32 : x.dtype();
-  return shown_as(op, to(definition(to(x, sums), d), x.dtype()));
-}
+struct OverDim {
+  const char* name;
+  /// y and dx in basic ops, over dimension d.
+  Tensor (*definition)(const Tensor& x, int64_t d);
+  Tensor (*gradient)(const Tensor& dy, const Tensor& y, int64_t d);
+  /// The same over the last dimension, of contiguous arrays.
+  const detail::Kernel<void(Array& y, const Array& x)>& kernel;
+  const detail::Kernel<void(Array& dx, const Array& dy, const Array& y)>& backward_kernel;
+};
+
+/// The op over dimension `dim` of x, recorded. Throws "name: ..." unless x is floating.
+Tensor over_dim(const OverDim& op, const Tensor& x, int64_t dim);
 
 }  // namespace ink
