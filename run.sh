@@ -294,11 +294,15 @@ build() {
 
 # run_program COMMAND [options]: built in the checkout, run where the user stands.
 run_program() {
-  local options=()
+  local options=() targets=(inkling)
+  case $1 in
+    train | sample | eval | report | info) ;;
+    *) targets+=(inkling_tools) ;;  # the other commands are in a program of their own
+  esac
   [[ " $* " != *' --device'[\ =]cuda* ]] || ! has_toolkit || options=(INKLING_CUDA=AUTO)
   install_missing
   configure release "${options[@]}"
-  build inkling
+  build "${targets[@]}"
   exec -a "$name" "$folder/inkling" "$@"
 }
 
@@ -341,7 +345,7 @@ test_named() {
     filters+=("$tests")
   done
   ((${#programs[@]} + ${#only[@]} > 0)) || misused "no op, layer or test has '$1' in its name"
-  build ${only:+inkling} "${programs[@]}"
+  build ${only:+inkling inkling_tools} "${programs[@]}"
   for word in "${only[@]}"; do
     say "== gradients of $word"
     "$folder/inkling" gradcheck --second --only "$word" || failed=1

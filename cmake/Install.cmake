@@ -4,8 +4,9 @@ include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 if(TARGET inkling)
   file(RELATIVE_PATH from_program ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR})
-  set_target_properties(inkling PROPERTIES INSTALL_RPATH $ORIGIN/${from_program})
-  install(TARGETS inkling RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  set_target_properties(inkling inkling_tools PROPERTIES
+                        INSTALL_RPATH $ORIGIN/${from_program})
+  install(TARGETS inkling inkling_tools RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
 install(TARGETS ${libraries} EXPORT inklingTargets
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})

@@ -39,6 +39,9 @@ file(GLOB page_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/train/repor
 set(page_texts ${CMAKE_CURRENT_BINARY_DIR}/page_texts.cpp)
 inkling_embed_texts(${page_texts} detail::page_text train/report/page.h ${page_sources})
 inkling_add_part(report report ${page_texts})
+get_target_property(report_sources inkling_report SOURCES)
+list(FILTER report_sources EXCLUDE REGEX "/look\\.cpp$")  # a command of its own
+set_target_properties(inkling_report PROPERTIES SOURCES "${report_sources}")
 target_link_libraries(inkling_report PUBLIC inkling::train PRIVATE ${fmt_target})
 
 # Exercises: the checks, and the texts. A reader's answers are programs that nothing else needs:
@@ -62,18 +65,28 @@ foreach(source IN LISTS exercise_sources)
                         inkling_exercises)
 endforeach()
 
-inkling_add_part(cli cli)
-add_library(inkling::cli ALIAS inkling_cli)  # for a program with models of its own
+# The commands: those that training needs, and with all others, for a program with models of its own.
+inkling_add_part(commands cli)
+get_target_property(command_sources inkling_commands SOURCES)
+set(tool_sources ${command_sources})
+list(FILTER tool_sources INCLUDE REGEX
+     "/cli/(all_commands|bench|draw|exercise|gradcheck|lesson|look|seedhunt)[a-z_]*\\.cpp$")
+list(REMOVE_ITEM command_sources ${tool_sources})
+set_target_properties(inkling_commands PROPERTIES SOURCES "${command_sources}")
+target_link_libraries(inkling_commands PUBLIC inkling::train
+                      PRIVATE CLI11::CLI11 inkling_report ${fmt_target})
+target_compile_definitions(inkling_commands PUBLIC INKLING_VERSION="${PROJECT_VERSION}")
 if(NOT INKLING_SEEDHUNT)
-  get_target_property(cli_sources inkling_cli SOURCES)
-  list(FILTER cli_sources EXCLUDE REGEX "/seedhunt")
-  set_target_properties(inkling_cli PROPERTIES SOURCES "${cli_sources}")
-  target_compile_definitions(inkling_cli PRIVATE INKLING_NO_SEEDHUNT)
+  list(FILTER tool_sources EXCLUDE REGEX "/seedhunt")
+  target_compile_definitions(inkling_commands PUBLIC INKLING_NO_SEEDHUNT)
 endif()
-target_link_libraries(inkling_cli PUBLIC inkling::train
-                      PRIVATE CLI11::CLI11 inkling_cases inkling_lessons inkling_exercises
-                              inkling_report ${fmt_target})
-target_compile_definitions(inkling_cli PRIVATE INKLING_VERSION="${PROJECT_VERSION}")
+add_library(inkling_cli STATIC ${tool_sources} train/report/look.cpp)
+add_library(inkling::cli ALIAS inkling_cli)
+target_link_libraries(inkling_cli PUBLIC inkling_commands
+                      PRIVATE inkling_driver_options CLI11::CLI11 inkling_cases inkling_lessons
+                              inkling_exercises inkling_report ${fmt_target})
+inkling_precompile(cli inkling_driver_options)
+inkling_unite(cli)
 
 # The commit, which reports name. A commit configures anew, and compiles one file.
 find_package(Git QUIET)
@@ -99,5 +112,15 @@ if(cuda_backend)
   target_link_libraries(inkling_backends INTERFACE inkling::cuda)
 endif()
 
+# inkling trains, and calls inkling-tools for other commands. Linked statically, it has them all.
 add_executable(inkling train/cli/main.cpp)
-target_link_libraries(inkling PRIVATE inkling_driver_options inkling_backends inkling_cli)
+add_executable(inkling_tools train/cli/main.cpp)
+set_target_properties(inkling_tools PROPERTIES OUTPUT_NAME inkling-tools)
+foreach(program inkling inkling_tools)
+  set(commands inkling_commands)
+  if(INKLING_STATIC OR program STREQUAL inkling_tools)
+    set(commands inkling_cli)
+    target_compile_definitions(${program} PRIVATE INKLING_ALL_COMMANDS)
+  endif()
+  target_link_libraries(${program} PRIVATE inkling_driver_options inkling_backends ${commands})
+endforeach()

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 
+#include "autograd/loops/convert.h"
 #include "autograd/loops/strided_loop.h"
 
 namespace ink {

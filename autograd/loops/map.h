@@ -34,10 +34,6 @@ struct MapInput {
 void map_rows(MapRow row, const void* f, Array& y, DType y_dtype,
               std::initializer_list<MapInput> inputs);
 
-// to[i] = from[i], of n elements.
-using Convert = void (*)(void* to, const void* from, int64_t n);
-Convert conversion(DType to, DType from);
-
 // Reads an element. A bool is read as a byte, because the compiler does not vectorise loads of
 // bool.
 template <class T>

@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "autograd/base/parallel.h"
-#include "autograd/loops/map.h"
+#include "autograd/loops/convert.h"
 #include "autograd/loops/strided_loop.h"
 
 namespace ink {

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "autograd/base/parallel.h"
+#include "autograd/loops/convert.h"
 #include "autograd/loops/lanes.h"
-#include "autograd/loops/map.h"
 #include "autograd/loops/strided_loop.h"
 #include "autograd/memory/array.h"
 

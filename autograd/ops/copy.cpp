@@ -10,6 +10,7 @@
 #include "autograd/base/shuffle.h"
 #include "autograd/basic_ops.h"
 #include "autograd/kernels/copy.h"
+#include "autograd/loops/convert.h"
 #include "autograd/loops/map.h"
 #include "autograd/loops/strided_loop.h"
 #include "autograd/ops/shared/elementwise.h"

@@ -42,8 +42,8 @@ static Tensor log_softmax_gradient(const Tensor& dy, const Tensor& y, int64_t d)
 }
 
 Tensor log_softmax(const Tensor& x, int64_t dim) {
-  const OverDim op{"log_softmax", log_softmax_composed, log_softmax_gradient, kernel::log_softmax,
-                   kernel::log_softmax_backward};
+  const OverDim op{"log_softmax",       log_softmax_composed,         log_softmax_gradient,
+                   kernel::log_softmax, kernel::log_softmax_backward, 32};
   return over_dim(op, x, dim);
 }
 

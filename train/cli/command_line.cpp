@@ -4,6 +4,7 @@
 #include <omp.h>
 
 #include <fcntl.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -33,30 +34,38 @@ namespace ink {
 namespace {
 
 struct Command {
-  int (*run)(const Arguments&);
   const char* help;
+  int (*run)(const Arguments&) = nullptr;  // null: not needed to train
 };
 
 const std::map<std::string, Command>& commands() {
   static const std::map<std::string, Command> table = {
-      {"train", {train_command, "train a GPT on the built-in stories or on your text"}},
-      {"sample", {sample_command, "let a trained model write"}},
-      {"eval", {eval_command, "measure a trained model's loss on the whole validation set"}},
-      {"bench", {bench_command, "measure a training step: time, memory, and where they go"}},
-      {"report", {report_command, "draw a run's loss curve, or write its metrics as a table"}},
-      {"look", {look_command, "write a page that shows one forward pass, step by step"}},
-      {"draw", {draw_command, "show the ops of a training step, or of one op, as text or SVG"}},
-      {"gradcheck", {gradcheck_command, "check the gradients of every op and layer numerically"}},
-      {"info", {info_command, "show this build, or what a checkpoint holds"}},
-      {"lesson", {lesson_command, "learn step by step, from a tape of scalars to a GPT"}},
-      {"walkthrough",
-       {walkthrough_command, "lessons on attention, step by step, with PyTorch's digits"}},
-      {"exercise", {exercise_command, "learn by doing: fifteen functions to write, with checks"}},
+      {"train", {"train a GPT on the built-in stories or on your text", train_command}},
+      {"sample", {"let a trained model write", sample_command}},
+      {"eval", {"measure a trained model's loss on the whole validation set", eval_command}},
+      {"bench", {"measure a training step: time, memory, and where they go"}},
+      {"report", {"draw a run's loss curve, or write its metrics as a table", report_command}},
+      {"look", {"write a page that shows one forward pass, step by step"}},
+      {"draw", {"show the ops of a training step, or of one op, as text or SVG"}},
+      {"gradcheck", {"check the gradients of every op and layer numerically"}},
+      {"info", {"show this build, or what a checkpoint holds", info_command}},
+      {"lesson", {"learn step by step, from a tape of scalars to a GPT"}},
+      {"walkthrough", {"lessons on attention, step by step, with PyTorch's digits"}},
+      {"exercise", {"learn by doing: fifteen functions to write, with checks"}},
 #ifndef INKLING_NO_SEEDHUNT
-      {"seedhunt", {seedhunt_command, "find a PyTorch program's seed from numbers it printed"}},
+      {"seedhunt", {"find a PyTorch program's seed from numbers it printed"}},
 #endif
   };
   return table;
+}
+
+// Goes on as the program inkling-tools, with the name by which this one was called.
+int become_tools(char** argv) {
+  const std::filesystem::path tools =
+      std::filesystem::read_symlink("/proc/self/exe").replace_filename("inkling-tools");
+  ::execv(tools.c_str(), argv);
+  const std::string why = std::strerror(errno);
+  throw Error(tools.string() + ": " + why + "; it is built with the target inkling_tools");
 }
 
 void print_help(std::ostream& out) {
@@ -153,7 +162,7 @@ int with_output_written(int code) {
 
 }  // namespace
 
-int run_command_line(int argc, char** argv) {
+int run_commands(int argc, char** argv, const Commands& others) {
   open_standard_descriptors();
   set_log_callback(
       [](const std::string& message) { std::cerr << "inkling: " << printable(message) << "\n"; });
@@ -162,7 +171,7 @@ int run_command_line(int argc, char** argv) {
   if (name == "help" && argc > 2 && commands().count(argv[2]) > 0) {
     char help[] = "--help";
     std::array<char*, 3> words = {argv[0], argv[2], help};
-    return run_command_line(3, words.data());
+    return run_commands(3, words.data(), others);
   }
   if (name == "--version") {
     std::cout << "inkling " << INKLING_VERSION << "\n";
@@ -181,8 +190,14 @@ int run_command_line(int argc, char** argv) {
                                          suggestion(name, names), typed("--help")));
       return kUsage;
     }
+    auto* run = found->second.run;
+    if (run == nullptr) {
+      const auto other = others.find(name);
+      if (other == others.end()) return become_tools(argv);
+      run = other->second;
+    }
     use_threads(0);
-    return with_output_written(found->second.run(Arguments(argv + 2, argv + argc)));
+    return with_output_written(run(Arguments(argv + 2, argv + argc)));
   } catch (const UsageError& error) {
     std::cerr << printable(
         fmt::format("inkling {}: {}\nTry: {}\n", name, error.what(), typed(name + " --help")));

@@ -1,6 +1,7 @@
 // The command line: one function for each command, and what they share.
 #pragma once
 
+#include <map>
 #include <string>
 
 #include "autograd/base/device.h"
@@ -11,8 +12,14 @@ namespace ink {
 /// Exit codes: 0; 1 if something failed; 2 for a wrong command line; 130 after Ctrl-C.
 enum ExitCode { kOk = 0, kFailed = 1, kUsage = 2, kInterrupted = 130 };
 
-/// The whole program: dispatches on the first word. Never throws; each error is a line of stderr.
-int run_command_line(int argc, char** argv);
+/// A program with all commands: dispatches on the first word. Never throws; each error is a line of
+/// stderr.
+int run_command_line(int argc, char** argv);  // all_commands.cpp
+
+/// The same with the commands that training needs, and those given. Others are left to the program
+/// inkling-tools beside this one, which is built when one of them is first asked for.
+using Commands = std::map<std::string, int (*)(const Arguments&)>;
+int run_commands(int argc, char** argv, const Commands& others);
 
 /// A word for the shell, in quotes if it needs them.
 std::string for_shell(const std::string& word);

@@ -33,5 +33,9 @@ void check_address_space(int, char**, char**) {
 
 int main(int argc, char** argv) {
   ink::set_wait_policy(argv);
+#ifdef INKLING_ALL_COMMANDS
   return ink::run_command_line(argc, argv);
+#else
+  return ink::run_commands(argc, argv, {});
+#endif
 }

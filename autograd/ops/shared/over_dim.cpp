@@ -11,8 +11,8 @@ Tensor over_dim(const OverDim& op, const Tensor& x, int64_t dim) {
   INK_CHECK(x.is_floating(), op.name, ": expected a floating dtype, got ", dtype);
   if (x.dim() == 0) return shown_as(op.name, view(over_dim(op, view(x, {1}), 0), {}));
   if (composed()) return x.numel() == 0 ? x : op.definition(x, d);  // which needs an element
-  // On a CPU, basic ops take less time for short rows, because they compute all side by side.
-  const bool by_kernel = d == x.dim() - 1 && (x.size(d) >= 32 || !x.device().is_cpu());
+  const bool short_rows = x.size(d) < op.shortest_row && x.device().is_cpu();
+  const bool by_kernel = d == x.dim() - 1 && !short_rows;
   Tensor y = empty(x.shape(), x.options());
   if (by_kernel) {
     op.kernel(y, contiguous(x));
