@@ -127,28 +127,28 @@ void copy_transposed(Bits* y, const Bits* x, StridedLoop<2> loop, int64_t dim) {
   });
 }
 
-constexpr int64_t kShortRow = 9;  // shorter rows have loops that are unrolled
+constexpr int64_t kShortRow = 9;  // shorter rows are copied column by column
 
-// If the rows have `width` elements, copies them all, and returns true.
-template <int64_t width, class T>
-bool copy_short_rows(T* y, const T* x, const StridedLoop<2>& rows, int64_t size,
+// Copies rows of `width` elements: a column of some rows, then the next one.
+template <class T>
+void copy_short_rows(T* y, const T* x, const StridedLoop<2>& rows, int64_t width,
                      const std::array<int64_t, 2>& next_column) {
-  if (size != width) return false;
-  const int64_t next_y = next_column[0], next_x = next_column[1];
-  const int64_t sy = rows.inner_stride(0), sx = rows.inner_stride(1);
-  const auto copy = [=](auto offset, int64_t n) {
+  const auto copy = [=, sy = rows.inner_stride(0), sx = rows.inner_stride(1)](auto offset,
+                                                                              int64_t left) {
     T* to = y + offset[0];
     const T* from = x + offset[1];
-    if (next_y == 1 && next_x == 1) {
-      for (; n > 0; --n, to += sy, from += sx) std::memcpy(to, from, width * sizeof(T));
-    }
-    for (; n > 0; --n, to += sy, from += sx) {
-#pragma GCC unroll 8
-      for (int64_t k = 0; k < width; ++k) to[k * next_y] = from[k * next_x];
+    constexpr int64_t kRows = 256;
+    for (; left > 0; left -= kRows, to += kRows * sy, from += kRows * sx) {
+      const int64_t n = std::min(left, kRows), step_y = sy, step_x = sx;
+      for (int64_t k = 0; k < width; ++k) {
+        T* column = to + k * next_column[0];
+        const T* source = from + k * next_column[1];
+#pragma GCC unroll 4
+        for (int64_t i = 0; i < n; ++i) column[i * step_y] = source[i * step_x];
+      }
     }
   };
   rows.for_each_row(copy, kGrain / width);
-  return true;
 }
 
 // Copies elements of one dtype. Long rows that are contiguous, of one value, reversed (flip), or of
@@ -156,11 +156,8 @@ bool copy_short_rows(T* y, const T* x, const StridedLoop<2>& rows, int64_t size,
 template <class T>
 void copy_rows(T* y, const T* x, StridedLoop<2> loop) {
   std::array<int64_t, 2> next_column{};
-  const int64_t size = loop.take_short_rows(kShortRow, next_column);
-  const auto copy_short = [&]<int64_t... width>(std::integer_sequence<int64_t, width...>) {
-    return (copy_short_rows<width + 2>(y, x, loop, size, next_column) || ...);
-  };
-  if (copy_short(std::make_integer_sequence<int64_t, kShortRow - 2>())) return;
+  const int64_t width = loop.take_short_rows(kShortRow, next_column);
+  if (width > 1) return copy_short_rows(y, x, loop, width, next_column);
   const int64_t sy = loop.inner_stride(0), sx = loop.inner_stride(1);
   loop.for_each_row([=](auto offset, int64_t n) {
     T* to = y + offset[0];

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "autograd/kernels/copy.h"
 #include "autograd/kernels/lines.h"
 #include "autograd/loops/folds.h"
 #include "autograd/loops/strided_loop.h"
@@ -58,9 +59,15 @@ void scan_by(Array& y, const Array& x, int64_t dim) {
 
 void scan(Array& y, const Array& x, int64_t dim, bool product) {
   if (x.numel() == 0) return;
-  for_any(x.dtype(), [&]<class T>(T) {
+  const auto scan_as = [&]<class T>(T) {
     product ? scan_by<Prod<T>, T>(y, x, dim) : scan_by<Sum<T>, T>(y, x, dim);
-  });
+  };
+  if (x.dtype() == i64) return scan_as(int64_t{});
+  if (x.dtype() != bf16) return for_computed("cumsum", x.dtype(), scan_as);
+  Array wide = Array::empty(x.shape(), f32);
+  copy(wide, x);
+  scan(wide, wide, dim, product);
+  copy(y, wide);
 }
 
 }  // namespace cpu

@@ -22,9 +22,9 @@ void gather(Array& y, const Array& x, const Array& ids, int64_t dim, const char*
   const int64_t sy = loop.inner_stride(0), sx = loop.inner_stride(1), si = loop.inner_stride(2);
   const int64_t step = x.strides()[dim];
   const int64_t* places = ids.data<int64_t>();
-  for_any(x.dtype(), [&]<class T>(T) {
-    const T* in = x.data<T>();
-    T* out = y.mutable_data<T>();
+  for_bits(size_of(x.dtype()), [&]<class T>(T) {
+    const T* in = reinterpret_cast<const T*>(address_of(x));
+    T* out = reinterpret_cast<T*>(writable_address_of(y));
     loop.for_each_row([=](auto offset, int64_t n) {
       const T* from = in + offset[1];
       T* to = out + offset[0];
@@ -55,8 +55,8 @@ static void scatter_by(Put put, Array& y, const Array& source, const Array& ids,
   const StridedLoop<3> loop(lines, {&to0, &from0, &ids0});
   const int64_t sy = loop.inner_stride(0), ss = loop.inner_stride(1), si = loop.inner_stride(2);
   const int64_t* places = ids.data<int64_t>();
-  const T* in = source.data<T>();
-  T* out = y.mutable_data<T>();
+  const T* in = reinterpret_cast<const T*>(address_of(source));
+  T* out = reinterpret_cast<T*>(writable_address_of(y));
   const auto put_rows = [&](int64_t low, int64_t high) {
     const auto rows_of_ids = [=](auto offset, int64_t n) {
       const T* from = in + offset[1];
@@ -97,9 +97,12 @@ static void scatter_by(Put put, Array& y, const Array& source, const Array& ids,
 
 void scatter(Array& y, const Array& source, const Array& ids, int64_t dim, bool add,
              const char* /*op*/) {
-  for_any(y.dtype(), [&]<class T>(T) {
-    if (add)
-      return scatter_by<T>([](T& sum, T x) { sum = static_cast<T>(sum + x); }, y, source, ids, dim);
+  if (add) {
+    return for_any(y.dtype(), [&]<class T>(T) {
+      scatter_by<T>([](T& sum, T x) { sum = static_cast<T>(sum + x); }, y, source, ids, dim);
+    });
+  }
+  for_bits(size_of(y.dtype()), [&]<class T>(T) {
     scatter_by<T>([](T& place, T x) { place = x; }, y, source, ids, dim);
   });
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "autograd/gemm/small_product.h"
+#include "autograd/kernels/copy.h"
 #include "autograd/kernels/lines.h"
 #include "autograd/loops/strided_loop.h"
 #include "autograd/more_ops.h"
@@ -29,13 +30,12 @@ auto ordered(T v) {
   return v != v ? static_cast<Key>(~Key{0}) : static_cast<Key>(bits) ^ turned;
 }
 uint64_t ordered(int64_t v) { return static_cast<uint64_t>(v) ^ 1ull << 63; }
-uint32_t ordered(bool v) { return v; }
 
 // key[i] = that of element i. Step: int64_t, or 1 at compile time, which makes vector code.
 template <class T, class Key, class Step>
 void make_keys(Key* key, const T* x, Step step, int64_t n, Key turned) {
 #pragma omp simd
-  for (int64_t i = 0; i < n; ++i) key[i] = ordered(static_cast<compute_t<T>>(x[i * step])) ^ turned;
+  for (int64_t i = 0; i < n; ++i) key[i] = ordered(x[i * step]) ^ turned;
 }
 
 // An element's key and place in its line. Equal keys stay in their order.
@@ -217,13 +217,18 @@ void sort_by(Array& values, Array& indices, const Array& x, int64_t dim, bool de
 
 void sort(Array& values, Array& indices, const Array& x, int64_t dim, bool descending) {
   if (values.numel() == 0) return;
-  for_any(x.dtype(), [&]<class T>(T) {
-    using Key = decltype(ordered(compute_t<T>()));
-    if constexpr (sizeof(Key) == 4) {
-      if (x.shape()[dim] >> 32 == 0) return sort_by<T, Packed>(values, indices, x, dim, descending);
-    }
-    sort_by<T, Keyed<Key>>(values, indices, x, dim, descending);
-  });
+  if (x.dtype() == i64)
+    return sort_by<int64_t, Keyed<uint64_t>>(values, indices, x, dim, descending);
+  if (x.dtype() == f64)
+    return sort_by<double, Keyed<uint64_t>>(values, indices, x, dim, descending);
+  if (x.dtype() != f32) {  // bf16 and bool are floats
+    Array wide = Array::empty(x.shape(), f32), sorted = Array::empty(values.shape(), f32);
+    copy(wide, x);
+    sort(sorted, indices, wide, dim, descending);
+    return copy(values, sorted);
+  }
+  if (x.shape()[dim] >> 32 == 0) return sort_by<float, Packed>(values, indices, x, dim, descending);
+  sort_by<float, Keyed<uint32_t>>(values, indices, x, dim, descending);
 }
 
 }  // namespace cpu

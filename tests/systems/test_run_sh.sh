@@ -201,7 +201,7 @@ run 'an op' -- test soft_max; expect 0 'gradients --second --only soft_max' \
   'gradients --second --only SoftMax' 'test_fused in' \
   "test_ops in $checkout --gtest_brief=1 --gtest_filter=*_soft_max*" \
   '--gtest_filter=*Fused.SoftMaxIsRight*:*SoftMax.Sums*:'
-called '^ninja -C .*/release inkling test_ops test_fused$'
+called '^ninja -C .*/release inkling inkling_tools test_ops test_fused$'
 lacks SoftMaximum; lacks test_bpe; not_called ^ctest
 run 'a layer' -- test SoftMax --gtest_repeat=2; expect 0 'only SoftMax' 'repeat=2'
 for spelt in RMSNorm rms_norm; do run 'a layer' -- test $spelt; expect 0 'only RMSNorm'; done

@@ -8,25 +8,21 @@
 
 using ink::Array, ink::Grads, ink::Saved, ink::Tensor;
 
-// The kernels. map_rows calls `row` for each row, on all threads; T is float, double or bfloat16.
+// The kernels. map_rows calls `row` for each row, on all threads; C is float or double, and rows of
+// bf16 are converted on the way.
 void unit_kernel(Array& y, const Array& x) {
-  const auto row = []<class T>(int64_t n, T* b, const T* a) {
-    using C = ink::compute_t<T>;  // float for bfloat16
-    const auto at = [&](int64_t i) { return static_cast<C>(a[i]); };
-    const C length = std::sqrt(ink::sum_of<C>(n, [&](int64_t i) { return at(i) * at(i); }));
-    for (int64_t i = 0; i < n; ++i) b[i] = static_cast<T>(at(i) / length);
+  const auto row = []<class C>(int64_t n, C* b, const C* a) {
+    const C length = std::sqrt(ink::sum_of<C>(n, [&](int64_t i) { return a[i] * a[i]; }));
+    for (int64_t i = 0; i < n; ++i) b[i] = a[i] / length;
   };
   ink::map_rows("unit", row, y, x);
 }
 
 void unit_backward_kernel(Array& dx, const Array& dy, const Array& x) {
-  const auto row = []<class T>(int64_t n, T* d, const T* g, const T* a) {
-    using C = ink::compute_t<T>;
-    const auto at = [](const T* p, int64_t i) { return static_cast<C>(p[i]); };
-    const C square = ink::sum_of<C>(n, [&](int64_t i) { return at(a, i) * at(a, i); });
-    const C share = ink::sum_of<C>(n, [&](int64_t i) { return at(g, i) * at(a, i); }) / square;
-    for (int64_t i = 0; i < n; ++i)
-      d[i] = static_cast<T>((at(g, i) - at(a, i) * share) / std::sqrt(square));
+  const auto row = []<class C>(int64_t n, C* d, const C* g, const C* a) {
+    const C square = ink::sum_of<C>(n, [&](int64_t i) { return a[i] * a[i]; });
+    const C share = ink::sum_of<C>(n, [&](int64_t i) { return g[i] * a[i]; }) / square;
+    for (int64_t i = 0; i < n; ++i) d[i] = (g[i] - a[i] * share) / std::sqrt(square);
   };
   ink::map_rows("unit_backward", row, dx, dy, x);
 }
