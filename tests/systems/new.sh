@@ -122,10 +122,10 @@ while read -r hole; do
 done <<<"$holes"
 
 # The formulas: x sum x over rows, x^3, and a layer with tanh.
-total='const C total = sum_of<C>(n, [\&](int64_t i) { return C(a[i]); });'
-dot='const C dot = sum_of<C>(n, [\&](int64_t i) { return C(a[i]) * C(g[i]); });'
+total='const C total = sum_of<C>(n, [\&](int64_t i) { return a[i]; });'
+dot='const C dot = sum_of<C>(n, [\&](int64_t i) { return a[i] * g[i]; });'
 sed -i -e "s/#error.*write y (.*/$total/; s/#error.*write dx.*/$total $dot/" \
-  -e 's/v \* v/v * total/; s/2 \* v \* dv/dv * total + dot + 0 * v/' \
+  -e 's/= a\[i\] \* a\[i\]/= a[i] * total/; s/2 \* a\[i\] \* g\[i\]/g[i] * total + dot/' \
   -e 's/return x \* x;/return x * sum(x, {-1}, true);/' autograd/ops/times_sum.cpp
 sed -i 's/1.0, 4.0, 16.0}, {1.0, 0.25, 9.0/7.0, 14.0, 28.0}, {-2.5, 1.25, 7.5/' \
   tests/test_times_sum.cpp

@@ -189,7 +189,8 @@ run 'full disk' CMAKE_SAYS='no words' FREE=7 -- train; expect 1 'no words'; last
   "The disk of $checkout/build/release or of /tmp is full. Free about 1 GB, or name another folder$(
   ) to build in: INKLING_BUILD=FOLDER ../my föllder/ink/run.sh ..."
 run fresh -- train; expect 0; called '^cmake --preset release .*-DINKLING_CUDA=OFF'
-run again -- train; not_called ^cmake
+run again -- train; not_called ^cmake; called '^ninja -C .*/release inkling$'
+run 'a tool' -- lesson; called '^ninja -C .*/release inkling inkling_tools$'
 [[ $out == "in $user as ../my föllder/ink/run.sh|train|" ]] ||
   fail 'the program alone should speak, in the folder of the user'
 run options -- build release -DINKLING_WERROR=ON; expect 0
