@@ -174,21 +174,20 @@ template <class C, class F>
                           std::index_sequence_for<F>{}, f)[0];
 }
 
-/// Sums over all rows, such as the gradient of a weight that multiplies every row. f(row, sums,
-/// buffer) adds the row's share to `width` sums, with room for `room` numbers; the totals are
-/// returned. Rows are summed in parts of 64, and the parts are added up in double, so the bits do
-/// not depend on the number of threads.
+/// Sums over all rows, such as the gradient of a weight that multiplies every row. f(row, sums)
+/// adds the row's share to `width` sums; the totals are returned. Rows are summed in parts of 64,
+/// and the parts are added up in double, so the bits do not depend on the number of threads.
 template <class C, class F>
-Array sum_over_rows(int64_t rows, int64_t width, int64_t room, const F& f) {
+Array sum_over_rows(int64_t rows, int64_t width, const F& f) {
   constexpr int64_t kPart = 64;
   const int64_t parts = (rows + kPart - 1) / kPart;
   Array partial = Array::empty({parts, width}, dtype_of<C>()),
         total = Array::empty({width}, dtype_of<C>());
   C *sums = partial.mutable_data<C>(), *totals = total.mutable_data<C>();
-  for_each_row<C>(parts, kPart * width, room, [=](int64_t part, C* buffer) {
+  for_each_row(parts, kPart * width, [=](int64_t part) {
     const int64_t end = std::min(rows, (part + 1) * kPart);
     std::fill_n(sums + part * width, width, C(0));
-    for (int64_t row = part * kPart; row < end; ++row) f(row, sums + part * width, buffer);
+    for (int64_t row = part * kPart; row < end; ++row) f(row, sums + part * width);
   });
   parallel_for(width, kGrain / std::max<int64_t>(parts, 1), [&](int64_t begin, int64_t end) {
     std::vector<double> wide(static_cast<size_t>(end - begin));
@@ -198,6 +197,14 @@ Array sum_over_rows(int64_t rows, int64_t width, int64_t room, const F& f) {
     for (int64_t i = begin; i < end; ++i) totals[i] = static_cast<C>(wide[i - begin]);
   });
   return total;
+}
+
+/// Calls f(X{}, Y{}) with the C++ types of a norm's input and output. They are the same, or, under
+/// Autocast, f32 and bf16.
+template <class F>
+void for_norm(const char* op, const Array& x, const Array& y, F&& f) {
+  if (x.dtype() == f32 && y.dtype() == bf16) return f(float{}, bfloat16{});
+  for_float(op, x.dtype(), [&]<class T>(T) { f(T{}, T{}); });
 }
 
 /// sum += part, if the sum is wanted (defined).

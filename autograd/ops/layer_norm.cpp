@@ -16,7 +16,6 @@
 #include "autograd/kernels/rows.h"
 #include "autograd/loops/rows.h"
 #include "autograd/ops/shared/norm.h"
-#include "autograd/ops/shared/norm_rows.h"
 
 namespace ink {
 
@@ -25,87 +24,95 @@ namespace cpu {
 namespace {
 
 // Computes a row of y from one of x, and the row's mean and rstd.
-template <class C>
-[[gnu::always_inline]] inline std::pair<C, C> normalise(C* y, const C* x, const C* w, const C* b,
+template <class C, class X, class Y>
+[[gnu::always_inline]] inline std::pair<C, C> normalise(Y* y, const X* x, const C* w, const C* b,
                                                         int64_t n, C eps) {
   const C share = 1 / static_cast<C>(n);
-  const C near = sum_of<C>(n, [&](int64_t i) { return x[i]; }) * share;
+  const C near = sum_of<C>(n, [&](int64_t i) { return static_cast<C>(x[i]); }) * share;
   // Sums distances from a value near the mean, so that no digits are lost if mean >> std (Chan et
   // al. 1983).
-  const auto distance = [&](int64_t i) { return x[i] - near; };
+  const auto distance = [&](int64_t i) { return static_cast<C>(x[i]) - near; };
   const auto [sum, squares] =
       sums_of<C>(n, distance, [&](int64_t i) { return distance(i) * distance(i); });
   const C drift = sum * share, m = near + drift, variance = squares * share - drift * drift;
   const C r = 1 / std::sqrt(variance + eps);
-  for (int64_t i = 0; i < n; ++i) y[i] = (x[i] - m) * r * w[i] + b[i];
+  for (int64_t i = 0; i < n; ++i)
+    y[i] = static_cast<Y>((static_cast<C>(x[i]) - m) * r * w[i] + b[i]);
   return {m, r};
 }
 
 }  // namespace
 
 void layer_norm(Array& y, Array& mean, Array& rstd, const Array& x, const NormParameters& p) {
-  for_computed("layer_norm", x.dtype(), [&]<class C>(C) {
+  for_norm("layer_norm", x, y, [&]<class X, class Y>(X, Y) {
+    using C = compute_t<X>;
     const int64_t n = x.size(-1);
     const C *w = p.weight.data<C>(), *b = p.bias.data<C>(), eps = static_cast<C>(p.eps);
-    const RowsIn<C> in(x);
-    const RowsOut<C> out(y);
+    const X* in = x.data<X>();
+    Y* out = y.mutable_data<Y>();
     C *means = mean.mutable_data<C>(), *rstds = rstd.mutable_data<C>();
-    for_each_row<C>(row_count(x), n, 2 * n, [=](int64_t row, C* buffer) {
-      C* to = out.row(row, buffer + n);
-      std::tie(means[row], rstds[row]) = normalise(to, in.row(row, buffer), w, b, n, eps);
-      out.store(row, to);
+    for_each_row(row_count(x), n, [=](int64_t row) {
+      std::tie(means[row], rstds[row]) = normalise(out + row * n, in + row * n, w, b, n, eps);
     });
   });
 }
 
 void add_layer_norm(Array& sum, Array& y, Array& mean, Array& rstd, const Array& x,
-                    const Array& branch, const NormParameters& parameters) {
-  for_computed("add_layer_norm", x.dtype(), [&]<class C>(C) {
+                    const Array& branch, const NormParameters& p) {
+  for_norm("add_layer_norm", x, y, [&]<class X, class Y>(X, Y) {
+    using C = compute_t<X>;
     const int64_t n = x.size(-1);
-    const C *w = parameters.weight.data<C>(), *b = parameters.bias.data<C>(),
-            eps = static_cast<C>(parameters.eps);
-    const RowsIn<C> in(x), added(branch), rounded(sum);  // the sum as it is stored
-    const RowsOut<C> sums(sum), out(y);
+    const C *w = p.weight.data<C>(), *b = p.bias.data<C>(), eps = static_cast<C>(p.eps);
+    const X* in = x.data<X>();
+    const Y* added = branch.data<Y>();
+    X* sums = sum.mutable_data<X>();
+    Y* out = y.mutable_data<Y>();
     C *means = mean.mutable_data<C>(), *rstds = rstd.mutable_data<C>();
-    for_each_row<C>(row_count(x), n, 4 * n, [=](int64_t row, C* buffer) {
-      const C *p = in.row(row, buffer), *q = added.row(row, buffer + n);
-      C *s = sums.row(row, buffer + 2 * n), *to = out.row(row, buffer + 3 * n);
-      for (int64_t i = 0; i < n; ++i) s[i] = p[i] + q[i];
-      sums.store(row, s);
-      std::tie(means[row], rstds[row]) = normalise(to, rounded.row(row, buffer), w, b, n, eps);
-      out.store(row, to);
+    for_each_row(row_count(x), n, [=](int64_t row) {
+      X* s = sums + row * n;
+      for (int64_t i = 0; i < n; ++i)
+        s[i] = static_cast<X>(static_cast<C>(in[row * n + i]) + static_cast<C>(added[row * n + i]));
+      std::tie(means[row], rstds[row]) = normalise(out + row * n, s, w, b, n, eps);
     });
   });
 }
 
 void layer_norm_backward(NormGradients d, const Array& dy, const Array& x, const Array& mean,
                          const Array& rstd, const Array& weight) {
-  for_computed("layer_norm_backward", x.dtype(), [&]<class C>(C) {
+  for_norm("layer_norm_backward", x, dy, [&]<class X, class Y>(X, Y) {
+    using C = compute_t<X>;
     const int64_t n = x.size(-1);
     const C *w = weight.data<C>(), *means = mean.data<C>(), *rstds = rstd.data<C>();
-    const RowsIn<C> in(x), upstream(dy);
-    const NormRowsOut<C> down(d);
-    const Array sums =
-        sum_over_rows<C>(row_count(x), 2 * n, 3 * n, [=](int64_t row, C* dw, C* buffer) {
-          const C *a = in.row(row, buffer), *g = upstream.row(row, buffer + n);
-          C* db = dw + n;
-          const C m = means[row], r = rstds[row], share = 1 / static_cast<C>(n);
-          const auto xhat = [&](int64_t i) { return (a[i] - m) * r; };
-          const auto dxhat = [&](int64_t i) { return g[i] * w[i]; };
-          const std::array<C, 2> both = sums_of<C>(
-              n, [&](int64_t i) { return dxhat(i) * xhat(i); }, dxhat);
-          const C dot = both[0], total = both[1];
-          const auto finish = [&](auto&& write) {
+    const X* in = x.data<X>();
+    const Y* upstream = dy.data<Y>();
+    X* down = d.dx.defined() ? d.dx.mutable_data<X>() : nullptr;
+    const bool accumulate = d.accumulate;
+    const Array sums = sum_over_rows<C>(row_count(x), 2 * n, [=](int64_t row, C* dw) {
+      const X* a = in + row * n;
+      const Y* g = upstream + row * n;
+      C* db = dw + n;
+      const C m = means[row], r = rstds[row], share = 1 / static_cast<C>(n);
+      const auto xhat = [&](int64_t i) { return (static_cast<C>(a[i]) - m) * r; };
+      const auto dxhat = [&](int64_t i) { return static_cast<C>(g[i]) * w[i]; };
+      const std::array<C, 2> both = sums_of<C>(
+          n, [&](int64_t i) { return dxhat(i) * xhat(i); }, dxhat);
+      const C dot = both[0], total = both[1];
+      const auto slope = [&](int64_t i) {
+        return (dxhat(i) - (total + xhat(i) * dot) * share) * r;
+      };
+      const auto finish = [&](auto&& write) {
 #pragma omp simd
-            for (int64_t i = 0; i < n; ++i) {
-              dw[i] += g[i] * xhat(i);
-              db[i] += g[i];
-              write(i);
-            }
-          };
-          down.write(row, buffer + 2 * n, finish,
-                     [&](int64_t i) { return (dxhat(i) - (total + xhat(i) * dot) * share) * r; });
-        });
+        for (int64_t i = 0; i < n; ++i) {
+          dw[i] += static_cast<C>(g[i]) * xhat(i);
+          db[i] += static_cast<C>(g[i]);
+          write(i);
+        }
+      };
+      X* to = down ? down + row * n : nullptr;
+      if (!to) return finish([](int64_t) {});
+      if (!accumulate) return finish([&](int64_t i) { to[i] = static_cast<X>(slope(i)); });
+      finish([&](int64_t i) { to[i] = static_cast<X>(static_cast<C>(to[i]) + slope(i)); });
+    });
     add_part(d.dweight, sums.data<C>());
     add_part(d.dbias, sums.data<C>() + n);
   });
