@@ -4,9 +4,9 @@ namespace ink {
 
 int run_command_line(int argc, char** argv) {
   const Commands others = {
-      {"bench", bench_command},         {"look", look_command},
-      {"draw", draw_command},           {"gradcheck", gradcheck_command},
-      {"lesson", lesson_command},       {"walkthrough", walkthrough_command},
+      {"bench", bench_command},       {"look", look_command},
+      {"draw", draw_command},         {"gradcheck", gradcheck_command},
+      {"lesson", lesson_command},     {"walkthrough", walkthrough_command},
       {"exercise", exercise_command},
 #ifndef INKLING_NO_SEEDHUNT
       {"seedhunt", seedhunt_command},
