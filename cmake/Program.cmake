@@ -65,7 +65,7 @@ foreach(source IN LISTS exercise_sources)
                         inkling_exercises)
 endforeach()
 
-# The commands: those that training needs, and with all others, for a program with models of its own.
+# The commands: those that training needs, and all of them, for a program with models of its own.
 inkling_add_part(commands cli)
 get_target_property(command_sources inkling_commands SOURCES)
 set(tool_sources ${command_sources})

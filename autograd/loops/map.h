@@ -18,8 +18,8 @@ namespace ink {
 
 namespace detail {
 
-// Computes y[0 .. n) from the inputs x[k] by *f. An input is n elements, or one number, which stands
-// there kMapBlock times: after a block, the row goes on by step[k] elements, kMapBlock or 0.
+// Computes y[0 .. n) from the inputs x[k] by *f. An input is n elements, or one number that stands
+// there kMapBlock times. After a block, the row goes on by step[k] elements: kMapBlock or 0.
 using MapRow = void (*)(const void* f, int64_t n, void* y, const void* const* x,
                         const int64_t* step);
 inline constexpr int64_t kMapBlock = 64;

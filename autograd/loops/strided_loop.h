@@ -37,8 +37,7 @@ inline std::byte* writable_address_of(Array& y) {
   return address_of(y);
 }
 
-/// Calls f(Bits{}) with the unsigned integer of so many bytes: who only moves elements needs to know
-/// no more of a dtype.
+/// Calls f(Bits{}) with the unsigned integer of so many bytes, for code that only moves elements.
 template <class F>
 void for_bits(int64_t bytes, F&& f) {
   if (bytes == 8) return f(uint64_t{});
