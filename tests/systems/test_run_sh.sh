@@ -190,9 +190,9 @@ run 'full disk' CMAKE_SAYS='no words' FREE=7 -- train; expect 1 'no words'; last
   ) to build in: INKLING_BUILD=FOLDER ../my föllder/ink/run.sh ..."
 run fresh -- train; expect 0; called '^cmake --preset release .*-DINKLING_CUDA=OFF'
 run again -- train; not_called ^cmake; called '^ninja -C .*/release inkling$'
-run 'a tool' -- lesson; called '^ninja -C .*/release inkling inkling_tools$'
 [[ $out == "in $user as ../my föllder/ink/run.sh|train|" ]] ||
   fail 'the program alone should speak, in the folder of the user'
+run 'a tool' -- lesson; called '^ninja -C .*/release inkling inkling_tools$'
 run options -- build release -DINKLING_WERROR=ON; expect 0
 called '-DINKLING_WERROR=ON'
 run options -- build release -DINKLING_WERROR=ON; not_called ^cmake; [[ -z $out ]] || fail silence
