@@ -129,8 +129,8 @@ void detail::run_reduction(const Reducer& reducer, Array& y, const Array& x) {
     });
   };
   const auto buffer = [&](int64_t blocks) {
-    return std::make_unique_for_overwrite<std::byte[]>(
-        static_cast<size_t>(blocks * kBlock * reducer.bytes));
+    return std::unique_ptr<std::byte[]>(
+        new std::byte[static_cast<size_t>(blocks * kBlock * reducer.bytes)]);
   };
 
   if (plan.parts == 1) {
