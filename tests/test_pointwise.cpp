@@ -6,8 +6,11 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <iterator>
 #include <limits>
+#include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "autograd/basic_ops.h"
@@ -494,6 +497,46 @@ TEST(Pointwise, ResultsLieAsTheirInputsDo) {
   const Tensor leaf = x.detach().requires_grad_();
   sum(exp(leaf.permute({2, 0, 1})) * z).backward();
   EXPECT_EQ(leaf.grad().tolist(), (exp(x) * z.permute({1, 2, 0})).tolist());
+}
+
+// A view of `shape` that lies in memory in some way: in order, with dimensions exchanged, with gaps,
+// or repeated.
+Tensor some_view(std::mt19937& random, const Shape& shape, DType dtype) {
+  const auto chance = [&](uint32_t one_in) { return random() % one_in == 0; };
+  Shape sizes = shape;
+  const int64_t a = random() % 3, b = random() % 3, gap = random() % 3, once = random() % 3;
+  const bool gaps = chance(2), repeated = chance(3);
+  if (repeated) sizes[once] = 1;
+  if (gaps) sizes[gap] *= 2;
+  std::swap(sizes[a], sizes[b]);
+  Tensor x = (randn(sizes, f64) * 3).to(dtype).transpose(a, b);
+  if (gaps) x = slice(x, gap, 0, x.size(gap), 2);
+  return repeated ? x.expand(shape) : x;
+}
+
+// Chunks, conversions, numbers beside tensors and short rows change no bit.
+TEST(Pointwise, EveryLayoutGivesTheBitsOfContiguousMemory) {
+  std::mt19937 random(7);
+  using Op = std::function<Tensor(const Tensor&, const Tensor&)>;
+  const std::vector<Op> ops = {
+      [](auto& a, auto& b) { return a + b; }, [](auto& a, auto& b) { return a * b - 2; },
+      [](auto& a, auto& b) { return maximum(a, b) + (a < b).to(a.dtype()); },
+      [](auto& a, auto& b) { return where(a >= b, a, 0).to(f32); },
+      [](auto& a, auto& b) { return masked_fill(a, logical_or(a == b, b > 1), 2).to(bf16); }};
+  const std::vector<std::vector<DType>> dtypes = {{f32, f32}, {bf16, bf16}, {f32, bf16},
+                                                  {f64, f64}, {i64, i64},   {bf16, f32}};
+  const int64_t lengths[] = {1, 2, 3, 7, 16, 31, 33, 64, 65, 70};
+  for (int round = 0; round < 120; ++round) {
+    const auto length = [&] { return lengths[random() % std::size(lengths)]; };
+    const Shape shape{length(), length(), length()};
+    const auto& types = dtypes[random() % dtypes.size()];
+    const Tensor a = some_view(random, shape, types[0]), b = some_view(random, shape, types[1]);
+    const size_t op = random() % ops.size();
+    SCOPED_TRACE(::testing::Message() << shape << a.strides() << b.strides() << types[0] << " "
+                                      << types[1] << ", op " << op);
+    EXPECT_TRUE(equal(ops[op](a, b), ops[op](a.contiguous(), b.contiguous())));
+    EXPECT_TRUE(equal(a.to(f64).to(f32), a.contiguous().to(f64).to(f32)));
+  }
 }
 
 TEST(Pointwise, ErrorTexts) {
