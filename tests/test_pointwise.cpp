@@ -499,8 +499,8 @@ TEST(Pointwise, ResultsLieAsTheirInputsDo) {
   EXPECT_EQ(leaf.grad().tolist(), (exp(x) * z.permute({1, 2, 0})).tolist());
 }
 
-// A view of `shape` that lies in memory in some way: in order, with dimensions exchanged, with gaps,
-// or repeated.
+// A view of `shape` that lies in memory in some way: in order, with dimensions exchanged, with
+// gaps, or repeated.
 Tensor some_view(std::mt19937& random, const Shape& shape, DType dtype) {
   const auto chance = [&](uint32_t one_in) { return random() % one_in == 0; };
   Shape sizes = shape;
