@@ -125,14 +125,6 @@ auto for_float(const char* op, DType dtype, F&& f) {
   return f(bfloat16{});
 }
 
-/// The same with the type in which arithmetic happens: float or double.
-template <class F>
-auto for_computed(const char* op, DType dtype, F&& f) {
-  if (dtype == DType::f64) return f(double{});
-  INK_CHECK(is_floating(dtype), op, ": expected a floating dtype, got ", dtype);
-  return f(float{});
-}
-
 /// The same over all five dtypes.
 template <class F>
 auto for_any(DType dtype, F&& f) {

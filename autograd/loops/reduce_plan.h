@@ -87,7 +87,6 @@ struct ReducePlan {
   int64_t repeats = 1;  // how often each element counts: the sizes of reduced dims with step 0
   int64_t lanes;        // a power of two times the columns where rows follow each other without gap
   bool one_by_one;      // each output has all lanes to itself, and its elements follow each other
-  bool one_run;         // all of them: they are not several runs
   int64_t blocks, units, total_rows, parts, grain;
 
   /// y has x's dimensions, the reduced ones with size 1.
@@ -117,7 +116,6 @@ struct ReducePlan {
     lanes = columns.size * static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(fold)));
     lanes = std::max(lanes, columns.size);
     one_by_one = columns.size == 1 && columns.step == 1 && lanes == kLanes;
-    one_run = outer_rows.sizes.empty();
     blocks = (columns.size + kBlock - 1) / kBlock;
     units = outer.sizes.numel() * blocks;
     const int64_t work = total_rows * std::min(columns.size, kBlock);

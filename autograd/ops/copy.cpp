@@ -1,7 +1,6 @@
 // Fills and copies: fill, ramp (arange, linspace), copy (with conversion), contiguous, clone, to.
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstddef>
 #include <cstring>
 #include <type_traits>

@@ -4,6 +4,7 @@
 
 #include "autograd/kernels/copy.h"
 #include "autograd/kernels/lines.h"
+#include "autograd/loops/convert.h"
 #include "autograd/loops/folds.h"
 #include "autograd/loops/strided_loop.h"
 #include "autograd/more_ops.h"

@@ -20,8 +20,8 @@ template <class T>
 int64_t place_of(T best, const T* x, int64_t n, int64_t step) {
   using Value = compute_t<T>;
   const auto value = static_cast<Value>(best);
-  const auto here = [=](int64_t i) {
-    const auto other = static_cast<Value>(x[i * step]);
+  const auto same = [=](T element) {
+    const auto other = static_cast<Value>(element);
     return other == value || (other != other && value != value);
   };
   constexpr int64_t kRun = 64;
@@ -29,13 +29,10 @@ int64_t place_of(T best, const T* x, int64_t n, int64_t step) {
   for (int found = 0; step == 1 && i + kRun <= n; i += kRun) {
     const T* run = x + i;
 #pragma omp simd reduction(| : found)
-    for (int64_t k = 0; k < kRun; ++k) {
-      const auto other = static_cast<Value>(run[k]);
-      found |= other == value || (other != other && value != value);
-    }
+    for (int64_t k = 0; k < kRun; ++k) found |= same(run[k]);
     if (found) break;
   }
-  while (!here(i)) ++i;
+  while (!same(x[i * step])) ++i;
   return i;
 }
 

@@ -1,11 +1,11 @@
 // sum, mean, any, all: reductions over any dimensions. prod, amax and amin use the same kernel.
 #include <algorithm>
 #include <limits>
-#include <type_traits>
 
 #include "autograd/basic_ops.h"
 #include "autograd/kernels/copy.h"
 #include "autograd/kernels/reduce.h"
+#include "autograd/loops/convert.h"
 #include "autograd/loops/folds.h"
 #include "autograd/loops/reduce_loop.h"
 #include "autograd/ops/shared/reduce_dims.h"
@@ -41,14 +41,17 @@ struct Fold {
   }
 };
 
-// y = x combined by F, divided by `divisor`. Sums and products of bools are int64.
+// y = x combined by F, divided by `divisor`.
 template <template <class> class F>
-void fold(Array& y, const Array& x, int64_t divisor = 1) {
-  if (!x.is_floating()) return reduce_loop(Fold<F<int64_t>, int64_t>{divisor}, y, x);
-  for_float("reduce", x.dtype(), [&]<class T>(T) {
-    using C = compute_t<T>;
-    reduce_loop(Fold<F<C>, C>{divisor}, y, x);
-  });
+void fold_floats(Array& y, const Array& x, int64_t divisor = 1) {
+  for_computed("reduce", x.dtype(), [&]<class C>(C) { reduce_loop(Fold<F<C>, C>{divisor}, y, x); });
+}
+
+// The same for any dtype. Sums and products of bools are int64.
+template <template <class> class F>
+void fold(Array& y, const Array& x) {
+  if (x.is_floating()) return fold_floats<F>(y, x);
+  reduce_loop(Fold<F<int64_t>, int64_t>{1}, y, x);
 }
 
 template <template <class> class F>
@@ -57,14 +60,12 @@ void extreme(Array& y, const Array& x) {
   fold<F>(y, x);
 }
 
-// y = x summed, with PyTorch's bits.
+// y = x (f32 or f64) summed, with PyTorch's bits, divided by `divisor`.
 void imitated_sum(Array& y, const Array& x, int64_t divisor) {
-  for_float("sum", x.dtype(), [&]<class T>(T) {
-    if constexpr (!std::is_same_v<T, bfloat16>) {
-      sum_as_torch<T>(y, x);
-      T* out = y.mutable_data<T>();
-      for (int64_t i = 0; i < y.numel(); ++i) out[i] /= static_cast<T>(divisor);
-    }
+  for_computed("sum", x.dtype(), [&]<class T>(T) {
+    sum_as_torch<T>(y, x);
+    T* out = y.mutable_data<T>();
+    for (int64_t i = 0; i < y.numel(); ++i) out[i] /= static_cast<T>(divisor);
   });
 }
 
@@ -89,9 +90,9 @@ void reduce(Array& y, const Array& x, ReduceOp op) {
     case ReduceOp::sum:
       return fold<Sum>(y, x);
     case ReduceOp::sum_of_squares:
-      return fold<SumOfSquares>(y, x);
+      return fold_floats<SumOfSquares>(y, x);
     case ReduceOp::mean:
-      return fold<Sum>(y, x, count);
+      return fold_floats<Sum>(y, x, count);
     case ReduceOp::prod:
       return fold<Prod>(y, x);
     case ReduceOp::max:

@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "autograd/kernels/elementwise.h"
+#include "autograd/loops/convert.h"
 #include "autograd/loops/map_formula.h"
 #include "autograd/ops.h"
 #include "autograd/ops/shared/elementwise.h"
@@ -39,8 +40,8 @@ void unary(Array& y, const Array& x, UnaryOp op) {
 void unary_backward(Array& dx, const Array& dy, const Array& v, UnaryOp op) {
   visit(op, [&]<class F>(F) {
     if constexpr (requires { F::df(1.0f, 1.0f); }) {
-      for_float(name_of(op), v.dtype(),
-                [&]<class T>(T) { map_formula<Derivative, F, compute_t<T>>(dx, v, dy); });
+      for_computed(name_of(op), v.dtype(),
+                   [&]<class C>(C) { map_formula<Derivative, F, C>(dx, v, dy); });
     } else {
       detail::fail({name_of(op), ": its formula has no df"});
     }

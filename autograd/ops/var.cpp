@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "autograd/kernels/reduce.h"
+#include "autograd/loops/convert.h"
 #include "autograd/loops/reduce_loop.h"
 #include "autograd/more_ops.h"
 #include "autograd/ops/shared/reduce_dims.h"
@@ -53,8 +54,8 @@ struct Moments {
 }  // namespace
 
 void reduce_var(Array& y, const Array& x, double correction, bool root) {
-  for_float("var", x.dtype(), [&]<class T>(T) {
-    reduce_loop(Moments<compute_t<T>>{correction, root}, y, x);
+  for_computed("var", x.dtype(), [&]<class C>(C) {
+    reduce_loop(Moments<C>{correction, root}, y, x);
   });
 }
 

@@ -65,7 +65,7 @@ int become_tools(char** argv) {
       std::filesystem::read_symlink("/proc/self/exe").replace_filename("inkling-tools");
   ::execv(tools.c_str(), argv);
   const std::string why = std::strerror(errno);
-  throw Error(tools.string() + ": " + why + "; it is built with the target inkling_tools");
+  throw Error(tools.string() + ": " + why + "; build it (target inkling_tools), or copy it there");
 }
 
 void print_help(std::ostream& out) {

@@ -13,10 +13,11 @@ Tensor over_dim(const OverDim& op, const Tensor& x, int64_t dim) {
   if (composed()) return x.numel() == 0 ? x : op.definition(x, d);  // which needs an element
   const bool short_rows = x.size(d) < op.shortest_row && x.device().is_cpu();
   const bool by_kernel = d == x.dim() - 1 && !short_rows;
-  Tensor y = empty(x.shape(), x.options());
-  if (by_kernel) {
+  Tensor y;
+  if (by_kernel || x.numel() == 0) {
+    y = empty(x.shape(), x.options());
     op.kernel(y, contiguous(x));
-  } else if (x.numel() > 0) {
+  } else {
     const NoGrad no_grad;
     y = contiguous(to(op.definition(to(x, sums), d), dtype));
   }
