@@ -216,6 +216,65 @@ TEST(CommandLine, ConfigFilesAreReadAsStrictly) {
     EXPECT_NE(said.out.find(line), std::string::npos) << line << said.out;
 }
 
+// No word is taken apart, and an empty one is not passed over.
+TEST(CommandLine, ValuesStayWhatTheyAre) {
+  for (const char* word :
+       {"",    "[t]", "[a,b]", "[",  "]", "[]",  "{}",  "\"q\"", "'q'", "a,b", "%%",
+        "a b", "--",  "-",     "-5", "=", "a=b", "`q`", "\\n",   "#",   "$(x)"}) {
+    for (const bool joined : {false, true}) {
+      std::string text = "before", own = "before";
+      std::vector<std::string> list;
+      int64_t number = 0;
+      bool flag = false;
+      CommandOptions command("other", "Has options of all kinds.");
+      command.add("NAME", &own, "its own", {.may_be_empty = true});
+      command.add("--text", &text, "a text", {.may_be_empty = true});
+      command.add("--list", &list, "texts", {.may_be_empty = true});
+      command.add("--number", &number, "a number");
+      command.flag("--flag", flag, "a flag");
+      const auto option = [&](const std::string& name) {
+        return joined ? Arguments{name + "=" + word} : Arguments{name, word};
+      };
+      Arguments words = option("--text");
+      words.insert(words.end(), {"--flag", "--number", "-7"});
+      for (const std::string& one : option("--list")) words.push_back(one);
+      words.push_back(word);
+      words.insert(words.end(), {"--number=8"});
+      EXPECT_THROW(command.parse(words), UsageError);
+      words.back() = "--flag=true";
+      EXPECT_THROW(command.parse(words), UsageError);
+      words.pop_back();
+      EXPECT_TRUE(command.parse(words)) << word;
+      EXPECT_EQ(text, word);
+      EXPECT_EQ(list, (std::vector<std::string>{word, word}));
+      EXPECT_EQ(number, -7);
+      EXPECT_TRUE(flag && command.given("--flag") && command.given("--text"));
+      EXPECT_EQ(own, "before");
+      if (std::string(word).rfind('-', 0) == 0 && std::string(word).size() > 1) continue;
+      EXPECT_TRUE(command.parse({word, "--text="}));
+      EXPECT_EQ(own, word);
+      EXPECT_EQ(text, "");
+      EXPECT_FALSE(command.given("--flag"));
+    }
+  }
+  const auto data_of = [](const std::vector<std::string>& words) {
+    std::vector<std::string> all = {"train", "--print_config"};
+    all.insert(all.end(), words.begin(), words.end());
+    const Said said = run(all);
+    const size_t begin = said.out.find("\ndata = ");
+    return said.err + said.out.substr(begin + 1, said.out.find('\n', begin + 1) - begin - 1);
+  };
+  EXPECT_EQ(data_of({"--data", "[t]", "[a,b]"}), "data = [\"[t]\",\"[a,b]\"]");
+  EXPECT_EQ(data_of({"--data=[t]"}), "data = [\"[t]\"]");
+  const TempFolder folder;
+  for (const std::string line : {"data = ['[t]']", "data = \"[t]\"", "data = [ \"[t]\" ]"})
+    EXPECT_EQ(data_of({"--config", folder.write("c", line + "\n").string()}), "data = [\"[t]\"]");
+  EXPECT_EQ(data_of({"--config", folder.write("c", "data = a[1].txt, b]\n").string()}),
+            "data = [\"a[1].txt\",\"b]\"]");
+  expect_refused({"gradcheck", "--only", "", "--second", "--device", "x"}, "device: there is none");
+  expect_refused({"sample", "--start", "", "--max_new_tokens", "x"}, "--max_new_tokens: expected");
+}
+
 TEST(CommandLine, SuggestsByBeginningsAndByOtherPrograms) {
   const auto expect = [](const std::string& command, const std::string& name,
                          const std::string& suggested) {

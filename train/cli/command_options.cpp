@@ -125,18 +125,22 @@ std::string suggestion(const std::string& unknown, const std::vector<std::string
   return text.empty() ? "" : fmt::format("; did you mean {}?", text);
 }
 
+// CLI11 writes the help and finds names. Values are taken here, because CLI11 takes an empty one for
+// none, and brackets for a list.
 struct CommandOptions::Parser {
   CLI::App app;
-  // Throws on a value that the option cannot have.
-  std::map<const CLI::Option*, std::function<void(const std::string& label, const std::string&)>>
-      checks = {};
-  const CLI::Option* config = nullptr;  // the one that names a file of options, if any
-  std::string config_file = {};
+  // Takes an option's values, or, unless `keep`, only checks them; throws on one that it cannot
+  // have.
+  using Take = std::function<void(const std::string& label, const std::vector<std::string>& values,
+                                  bool keep)>;
+  std::map<const CLI::Option*, Take> takers = {};
+  std::set<const CLI::Option*> given = {};
+  std::string config_file = {};  // of options; empty: none
 
   std::vector<std::string> names();
-  size_t own_arguments();  // the number of the command's arguments that are not options
   CLI::Option* find(const std::string& name);
-  void check(const Given& given) const;
+  void take(const Given& one, bool keep) const;
+  void take_own(const Arguments& own);
   // own: gets the words that belong to no option.
   std::vector<Given> read_arguments(const Arguments& arguments, Arguments& own);
   std::vector<Given> read_config_file();
@@ -153,42 +157,54 @@ void CommandOptions::add(const std::string& names, Value value, const std::strin
   const std::string range = range_text(rules.limits);
   const std::string line = range.empty() ? help : fmt::format("{} [{}]", help, range);
   const auto add_one = [&]<class T>(T* to) -> CLI::Option* {
-    if constexpr (std::is_same_v<T, int64_t> || std::is_same_v<T, double>) {
-      const auto take = [=, limits = rules.limits](const CLI::results_t& words) {
-        *to = number_of<T>(names, words.back(), limits);
-        return true;
-      };
-      CLI::Option* option = parser_->app.add_option(names, take, line);
-      option->type_name(std::is_same_v<T, int64_t> ? "INT" : "FLOAT");
+    constexpr bool is_list = std::is_same_v<T, std::vector<std::string>>;
+    CLI::Option* option = parser_->app.add_option(names, *to, line);
+    if constexpr (!is_list)
       if (rules.shows_default) option->default_str(fmt::format("{}", *to));
-      parser_->checks[option] = [limits = rules.limits](const std::string& label,
-                                                        const std::string& text) {
-        number_of<T>(label, text, limits);
-      };
-      return option;
-    } else {
-      CLI::Option* option = parser_->app.add_option(names, *to, line);
-      if (rules.shows_default) option->capture_default_str();
-      parser_->checks[option] = [rules](const std::string& label, const std::string& text) {
-        if (text.empty() && !rules.may_be_empty)
-          throw UsageError(label + ": expected a value, got an empty one");
-        check_limits(label, rules.limits, text);
-      };
-      return option;
-    }
+    parser_->takers[option] = [=](const std::string& label, const std::vector<std::string>& values,
+                                  bool keep) {
+      if constexpr (is_list || std::is_same_v<T, std::string>) {
+        for (const std::string& text : values) {
+          if (text.empty() && !rules.may_be_empty)
+            throw UsageError(label + ": expected a value, got an empty one");
+          check_limits(label, rules.limits, text);
+        }
+        if (!keep) return;
+        if constexpr (is_list) {
+          *to = values;
+        } else {
+          *to = values.back();
+        }
+      } else {
+        const T number = number_of<T>(label, values.back(), rules.limits);
+        if (keep) *to = number;
+      }
+    };
+    return option;
   };
   CLI::Option* option = std::visit(add_one, value);
   if (rules.most_values > 0) option->expected(1, rules.most_values);
-  if (rules.delimiter != 0) option->delimiter(rules.delimiter);
+  if (rules.delimiter != 0)
+    parser_->takers[option] = [one_by_one = parser_->takers[option], rules](
+                                  const std::string& label, const std::vector<std::string>& values,
+                                  bool keep) {
+      std::vector<std::string> all;
+      for (const std::string& text : values)
+        for (const std::string& piece : CLI::detail::split(text, rules.delimiter))
+          all.push_back(piece);
+      one_by_one(label, all, keep);
+    };
 }
 
 void CommandOptions::flag(const std::string& name, bool& value, const std::string& help) {
-  parser_->checks[parser_->app.add_flag(name, value, help)] = [](const std::string& label,
-                                                                 const std::string& text) {
-    if (text != "true" && text != "false")
-      throw UsageError(
-          fmt::format("{}: expected true or false, got '{}'", label, printable(text, 60)));
-  };
+  parser_->takers[parser_->app.add_flag(name, value, help)] =
+      [&value](const std::string& label, const std::vector<std::string>& values, bool keep) {
+        const std::string text = values.empty() ? "true" : values.back();
+        if (text != "true" && text != "false")
+          throw UsageError(
+              fmt::format("{}: expected true or false, got '{}'", label, printable(text, 60)));
+        if (keep) value = text == "true";
+      };
 }
 
 void CommandOptions::add_fields(TrainConfig& config, const std::set<std::string>& left_out) {
@@ -208,10 +224,11 @@ void CommandOptions::take_config_file() {
   add("--config", &parser_->config_file,
       "a file of lines NAME = VALUE, where NAME is an option of this list without its dashes; the "
       "command line overrides the file");
-  parser_->config = parser_->find("config");
 }
 
-bool CommandOptions::given(const std::string& name) const { return parser_->app.count(name) > 0; }
+bool CommandOptions::given(const std::string& name) const {
+  return parser_->given.count(parser_->find(name.substr(2))) > 0;
+}
 
 std::vector<std::string> CommandOptions::Parser::names() {
   std::vector<std::string> names;
@@ -220,27 +237,33 @@ std::vector<std::string> CommandOptions::Parser::names() {
   return names;
 }
 
-size_t CommandOptions::Parser::own_arguments() {
-  const auto options = app.get_options();
-  return static_cast<size_t>(std::count_if(options.begin(), options.end(), [](CLI::Option* option) {
-    return option->get_positional();
-  }));
-}
-
 CLI::Option* CommandOptions::Parser::find(const std::string& name) {
   for (CLI::Option* option : app.get_options())
     if (option->check_lname(name)) return option;
   return nullptr;
 }
 
-void CommandOptions::Parser::check(const Given& given) const {
-  const auto found = checks.find(given.option);
-  if (found == checks.end()) return;  // the help
+void CommandOptions::Parser::take(const Given& one, bool keep) const {
   try {
-    for (const std::string& value : given.values) found->second(given.label, value);
+    takers.at(one.option)(one.label, one.values, keep);
   } catch (const Error& error) {
     throw UsageError(error.what());
   }
+}
+
+// The words that belong to no option are the command's own arguments, in order.
+void CommandOptions::Parser::take_own(const Arguments& own) {
+  auto word = own.begin();
+  for (CLI::Option* option : app.get_options()) {
+    Given own_argument{option, option->get_name(), {}};
+    std::vector<std::string>& values = own_argument.values;
+    while (option->get_positional() && word != own.end() &&
+           std::ssize(values) < option->get_items_expected_max())
+      values.push_back(*word++);
+    if (!values.empty()) take(own_argument, true);
+  }
+  if (word != own.end())
+    throw UsageError(fmt::format("expected an option, got '{}'", printable(*word, 60)));
 }
 
 std::vector<Given> CommandOptions::Parser::read_arguments(const Arguments& arguments,
@@ -285,7 +308,7 @@ std::vector<Given> CommandOptions::Parser::read_config_file() {
   try {
     text = read_file(config_file);
   } catch (const Error& error) {
-    throw UsageError(error.what());
+    throw UsageError(std::string("--config: ") + error.what());
   }
   const auto fail = [&](const std::string& why) {
     throw UsageError(fmt::format("{}: {}", config_file, why));
@@ -313,41 +336,31 @@ std::vector<Given> CommandOptions::Parser::read_config_file() {
 }
 
 bool CommandOptions::parse(const Arguments& arguments) {
-  CLI::App& app = parser_->app;
-  Arguments words, own;
-  std::set<const CLI::Option*> on_command_line, seen;
-  const auto take = [&](const Given& given) {
-    if (!seen.insert(given.option).second) throw UsageError(given.label + " is given twice");
-    parser_->check(given);
-    if (on_command_line.count(given.option) > 0) return;
-    const std::string name = "--" + given.option->get_lnames().front();
-    if (given.values.empty()) words.push_back(name);
-    for (const std::string& value : given.values) words.push_back(name + "=" + value);
-    if (given.option == parser_->config) parser_->config_file = given.values.front();
+  Arguments own;
+  std::set<const CLI::Option*> seen;
+  const auto once = [&](const Given& one) {
+    if (!seen.insert(one.option).second) throw UsageError(one.label + " is given twice");
   };
-  const std::vector<Given> given = parser_->read_arguments(arguments, own);
-  for (const Given& one : given) {
+  const std::vector<Given> on_command_line = parser_->read_arguments(arguments, own);
+  for (const Given& one : on_command_line) {
     if (one.option->get_lnames().front() == "help") {
-      std::cout << app.help();
+      std::cout << parser_->app.help();
       return false;
     }
   }
-  for (const Given& one : given) take(one);
-  on_command_line.swap(seen);
-  if (!parser_->config_file.empty())
-    for (const Given& one : parser_->read_config_file()) take(one);
-  words.insert(words.begin(), own.begin(), own.end());
-  try {
-    app.parse(Arguments(words.rbegin(), words.rend()));
-    return true;
-  } catch (const CLI::ExtrasError&) {
-    const std::string& extra = own.at(parser_->own_arguments());
-    throw UsageError(fmt::format("expected an option, got '{}'", printable(extra, 60)));
-  } catch (const CLI::ParseError& error) {
-    std::string text = error.what();
-    std::replace(text.begin(), text.end(), '\n', ' ');
-    throw UsageError(printable(text, 300));  // it may hold all arguments
+  for (const Given& one : on_command_line) {
+    once(one);
+    parser_->take(one, true);
   }
+  parser_->take_own(own);
+  parser_->given.swap(seen);
+  if (parser_->config_file.empty()) return true;
+  for (const Given& one : parser_->read_config_file()) {
+    once(one);
+    parser_->take(one, parser_->given.count(one.option) == 0);
+  }
+  parser_->given.merge(seen);
+  return true;
 }
 
 }  // namespace ink

@@ -62,7 +62,7 @@ class SettingParser {
     skip(false);
     const bool is_list = take('[');
     for (skip(is_list, true); !at_end() && !is_at(is_list ? "]" : "\n"); skip(is_list, true))
-      setting.values.push_back(value());
+      setting.values.push_back(value(is_list));
     check(!is_list || take(']'), "expected ] at the end of a list");
     skip(false);
     check(at_end() || is_at("\n"), "expected the end of the line after ]");
@@ -70,10 +70,10 @@ class SettingParser {
     return setting;
   }
 
-  std::string value() {
+  std::string value(bool in_list) {
     if (is_at("\"")) return json_text();
     if (!take('\'')) {
-      const std::string word(until(" \t\r\n,#]"));
+      const std::string word(until(in_list ? " \t\r\n,#]" : " \t\r\n,#"));
       check(!word.empty(), "expected a value, got ]");
       return word;
     }
