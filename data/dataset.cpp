@@ -1,8 +1,10 @@
 #include "data/dataset.h"
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cstddef>
+#include <cstring>
 #include <exception>
 #include <iomanip>
 #include <iterator>
@@ -12,6 +14,8 @@
 
 #include "autograd/base/check.h"
 #include "autograd/base/parallel.h"
+#include "autograd/io/foreign.h"
+#include "data/formats.h"
 #include "data/splitmix.h"
 
 namespace ink {
@@ -86,6 +90,10 @@ Batch Dataset::val_window_batch(int64_t first, int64_t count, int64_t block_size
   return fill(count, block_size, [&](int64_t row, Row out) { fill_val_row(first + row, out); });
 }
 
+std::string Dataset::sample_start() const {
+  return tokenizer().decode(val_window_batch(0, 1, 1).x);
+}
+
 // ---- WindowDataset
 
 namespace {
@@ -99,7 +107,7 @@ int64_t size_of(const Ids& ids) {
 
 std::string WindowDataset::summary() const {
   std::ostringstream text;
-  text << name_ << ": " << size_of(train_) << " tokens to train on, " << size_of(val_)
+  text << printable(name_) << ": " << size_of(train_) << " tokens to train on, " << size_of(val_)
        << " to validate on, vocabulary of " << tokenizer_->vocab_size() << " ("
        << tokenizer_->name() << ")";
   return text.str();
@@ -114,6 +122,16 @@ void WindowDataset::use_split(Ids ids, double val_fraction) {
         use(span.first(cut), span.subspan(cut));
       },
       ids);
+}
+
+std::string WindowDataset::sample_start() const {
+  try {
+    if (!tokenizer_->encode("\n").empty()) return "\n";
+  } catch (const Error&) {  // it has no line end
+  }
+  const auto first = [](const auto& ids) { return static_cast<int64_t>(ids.front()); };
+  const int64_t id = std::visit(first, size_of(train_) > 0 ? train_ : val_);
+  return tokenizer_->decode({&id, 1});
 }
 
 int64_t WindowDataset::checked_size(const Ids& ids, std::string_view part,
@@ -219,9 +237,12 @@ std::vector<Id> narrow(const std::vector<int64_t>& ids, int64_t vocab_size) {
 
 }  // namespace
 
-TextDataset::TextDataset(const std::vector<std::filesystem::path>& files,
-                         std::shared_ptr<const Tokenizer> tokenizer, double val_fraction)
-    : WindowDataset(name_of(files), std::move(tokenizer)) {
+TextDataset::TextDataset(const std::vector<std::filesystem::path>& train_files,
+                         std::shared_ptr<const Tokenizer> tokenizer, double val_fraction,
+                         const std::vector<std::filesystem::path>& val_files)
+    : WindowDataset(name_of(train_files), std::move(tokenizer)) {
+  std::vector<std::filesystem::path> files = train_files;
+  files.insert(files.end(), val_files.begin(), val_files.end());
   std::vector<TextFile> texts;
   for (const auto& file : files) texts.emplace_back(file);
   if (!tokenizer_) {
@@ -233,17 +254,22 @@ TextDataset::TextDataset(const std::vector<std::filesystem::path>& files,
     }
     tokenizer_ = std::make_shared<CharTokenizer>(std::move(characters));
   }
-  if (tokenizer_->vocab_size() <= int64_t{1} << 16) {
-    encode<uint16_t>(files, texts);
-  } else {
-    encode<uint32_t>(files, texts);
-  }
-  std::visit([&](const auto& ids) { use_split(std::span(ids), val_fraction); }, ids_);
+  const bool narrow = tokenizer_->vocab_size() <= int64_t{1} << 16;
+  const std::vector<size_t> ends =
+      narrow ? encode<uint16_t>(files, texts) : encode<uint32_t>(files, texts);
+  const auto use_ids = [&](const auto& ids) {
+    if (val_files.empty()) return use_split(std::span(ids), val_fraction);
+    const size_t cut = ends[train_files.size() - 1];
+    use(std::span(ids).first(cut), std::span(ids).subspan(cut));
+  };
+  std::visit(use_ids, ids_);
 }
 
+// Returns where the ids of each file end.
 template <class Id>
-void TextDataset::encode(const std::vector<std::filesystem::path>& files,
-                         std::vector<TextFile>& texts) {
+std::vector<size_t> TextDataset::encode(const std::vector<std::filesystem::path>& files,
+                                        std::vector<TextFile>& texts) {
+  std::vector<size_t> ends;
   auto& ids = ids_.emplace<std::vector<Id>>();
   size_t bytes = 0;
   for (const TextFile& text : texts) bytes += text.view().size();
@@ -258,7 +284,9 @@ void TextDataset::encode(const std::vector<std::filesystem::path>& files,
     };
     with_prefix(files[i].string(), [&] { in_parts(text, work, join); });
     texts[i] = {};
+    ends.push_back(ids.size());
   }
+  return ends;
 }
 
 // ---- TokenDataset
@@ -267,9 +295,53 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "token files are read in place");
 
+// llm.c's files begin with 256 int32: what the file is (a date), its version, the number of ids.
+struct LlmHeader {
+  static constexpr size_t kBytes = 1024;
+  static constexpr uint32_t kGpt2 = 20240520, kLlama3 = 20240801;
+  uint32_t magic = 0, version = 0, count = 0;
+};
+
+// Returns the ids' width, or 0 if llm.c did not write this file.
+size_t width_by_header(const std::string& name, std::span<const std::byte> bytes) {
+  LlmHeader header;
+  if (bytes.size() < sizeof header) return 0;
+  std::memcpy(&header, bytes.data(), sizeof header);
+  if (header.magic < 20240301 || header.magic > 20241231) return 0;
+  const bool wide = header.magic == LlmHeader::kLlama3;
+  INK_CHECK(wide || header.magic == LlmHeader::kGpt2, name, ": expected token ids, got a file of ",
+            "llm.c with the magic number ", header.magic,
+            ", which has weights or another content; its token ids have ", LlmHeader::kGpt2, " or ",
+            LlmHeader::kLlama3);
+  const uint32_t version = wide ? 7 : 1;
+  INK_CHECK(header.version == version, name, ": expected version ", version,
+            " of llm.c's token ids, got ", header.version);
+  const size_t width = wide ? 4 : 2, expected = LlmHeader::kBytes + width * header.count;
+  INK_CHECK(bytes.size() == expected, name, ": expected ", expected, " bytes for the ",
+            header.count, " token ids of llm.c's header, got ", bytes.size());
+  INK_CHECK(header.count > 0, name, ": the file has no token ids");
+  return width;
+}
+
 template <class Id>
-std::span<const Id> ids_in(std::span<const std::byte> bytes) {
-  return {reinterpret_cast<const Id*>(bytes.data()), bytes.size() / sizeof(Id)};
+std::span<const Id> checked_ids(const std::string& name, std::span<const std::byte> bytes,
+                                size_t begin, const Tokenizer& tokenizer) {
+  const std::span<const Id> ids{reinterpret_cast<const Id*>(bytes.data() + begin),
+                                (bytes.size() - begin) / sizeof(Id)};
+  const int64_t vocab_size = tokenizer.vocab_size();
+  const auto outside = [=](Id id) { return static_cast<int64_t>(id) >= vocab_size; };
+  std::atomic<bool> all_inside = true;
+  parallel_for(std::ssize(ids), int64_t{1} << 16, [&](int64_t from, int64_t to) {
+    Id largest = 0;
+    for (int64_t i = from; i < to; ++i) largest = std::max(largest, ids[static_cast<size_t>(i)]);
+    if (outside(largest)) all_inside = false;
+  });
+  if (all_inside) return ids;
+  const auto wrong = std::find_if(ids.begin(), ids.end(), outside);
+  detail::fail({name, ": the token id at byte ",
+                begin + sizeof(Id) * static_cast<size_t>(wrong - ids.begin()), " is ", *wrong,
+                ", outside the vocabulary of ", vocab_size, " (", tokenizer.name(),
+                "); name the tokenizer that made the file with --tokenizer"});
 }
 
 }  // namespace
@@ -279,15 +351,21 @@ TokenDataset::TokenDataset(const std::filesystem::path& file,
     : WindowDataset(file.string(), std::move(tokenizer)), file_(file) {
   INK_CHECK(tokenizer_, name_, ": expected a tokenizer, got none");
   const auto ids_of = [&](const std::filesystem::path& path, const MappedFile& mapped) -> Ids {
-    const int by_name = path.extension() == ".u32" ? 4 : 2;
-    const int width = options.bytes_per_id == 0 ? by_name : options.bytes_per_id;
     const auto bytes = mapped.bytes();
-    INK_CHECK(width == 2 || width == 4, path.string(), ": expected ids of 2 or 4 bytes, got ",
-              width);
-    INK_CHECK(bytes.size() % static_cast<size_t>(width) == 0, path.string(), ": expected ids of ",
-              width, " bytes each, got ", bytes.size(), " bytes");
-    if (width == 2) return ids_in<uint16_t>(bytes);
-    return ids_in<uint32_t>(bytes);
+    const std::string name = path.string();
+    check_is_ids(path, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+    const size_t by_header = width_by_header(name, bytes),
+                 by_name = path.extension() == ".u32" ? 4 : 2;
+    const size_t width = by_header > 0               ? by_header
+                         : options.bytes_per_id == 0 ? by_name
+                                                     : static_cast<size_t>(options.bytes_per_id);
+    INK_CHECK(width == 2 || width == 4, name, ": expected ids of 2 or 4 bytes, got ",
+              options.bytes_per_id);
+    INK_CHECK(bytes.size() % width == 0, name, ": expected ids of ", width, " bytes each, got ",
+              bytes.size(), " bytes");
+    const size_t begin = by_header > 0 ? LlmHeader::kBytes : 0;
+    if (width == 2) return checked_ids<uint16_t>(name, bytes, begin, *tokenizer_);
+    return checked_ids<uint32_t>(name, bytes, begin, *tokenizer_);
   };
   if (options.val_file.empty()) {
     use_split(ids_of(file, file_), options.val_fraction);

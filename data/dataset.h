@@ -58,6 +58,10 @@ class Dataset {
   /// Validation windows first .. first + count - 1.
   Batch val_window_batch(int64_t first, int64_t count, int64_t block_size) const;
 
+  /// A text after which a line begins, from which samples start: by default the first token of the
+  /// validation part.
+  virtual std::string sample_start() const;
+
  protected:
   /// One row of a batch, to be filled: T inputs, T targets, and, if
   /// knows_best_possible(), T best possible losses.
@@ -85,6 +89,8 @@ class WindowDataset : public Dataset {
   const Tokenizer& tokenizer() const override { return *tokenizer_; }
   std::string summary() const override;
   int64_t val_windows(int64_t block_size) const override;
+  /// A line end; or, in a vocabulary without one, the first token.
+  std::string sample_start() const override;
 
  protected:
   /// Token ids, 2 or 4 bytes each, that a derived class keeps in memory.
@@ -113,34 +119,39 @@ class WindowDataset : public Dataset {
 
 /// Text files, joined in the order given and tokenised once. They are mapped until the constructor
 /// returns, and must not be cut short meanwhile. The dataset takes the memory of the ids (2 bytes
-/// each in a vocabulary of at most 65,536, otherwise 4) and about 1 MB for each thread.
+/// each in a vocabulary of at most 65,536, otherwise 4) and about 1 MB for each thread. A byte order
+/// mark at a file's beginning is dropped.
 class TextDataset final : public WindowDataset {
  public:
   /// Without a tokenizer, makes a CharTokenizer of the characters found. val_fraction is in [0, 1];
-  /// at 1 there is nothing to train on. Throws if a file is missing, unreadable or empty, or
+  /// at 1 there is nothing to train on. With val_files, these validate, and all of `files` trains.
+  /// Throws if a file is missing, unreadable, empty or of a well-known format that is no text, or
   /// contains text that the tokenizer cannot encode.
   explicit TextDataset(const std::vector<std::filesystem::path>& files,
                        std::shared_ptr<const Tokenizer> tokenizer = nullptr,
-                       double val_fraction = 0.1);
+                       double val_fraction = 0.1,
+                       const std::vector<std::filesystem::path>& val_files = {});
 
  private:
   template <class Id>
-  void encode(const std::vector<std::filesystem::path>& files, std::vector<TextFile>& texts);
+  std::vector<size_t> encode(const std::vector<std::filesystem::path>& files,
+                             std::vector<TextFile>& texts);
 
   std::variant<std::vector<uint16_t>, std::vector<uint32_t>> ids_;
 };
 
-/// A file of raw little-endian ids (nanoGPT's train.bin), mapped: it may be larger than memory.
+/// A file of raw little-endian ids (nanoGPT's train.bin), or one that llm.c wrote, whose header says
+/// how wide its ids are. It is mapped, and may be larger than memory.
 class TokenDataset final : public WindowDataset {
  public:
   struct Options {
     std::filesystem::path val_file;  ///< empty: the last val_fraction of the file
     double val_fraction = 0.1;       ///< in [0, 1]
-    int bytes_per_id = 0;            ///< 2 or 4; 0: 4 for a file named *.u32, else 2
+    int bytes_per_id = 0;            ///< 2 or 4; 0: as llm.c's header says, or 4 for *.u32, else 2
   };
 
-  /// Ids are checked against the tokenizer's vocabulary as they are drawn, because a pass over the
-  /// whole file may take minutes.
+  /// Throws, naming file and place, if an id is outside the tokenizer's vocabulary. All are read for
+  /// that, several GB a second once they are in memory.
   TokenDataset(const std::filesystem::path& file, std::shared_ptr<const Tokenizer> tokenizer,
                Options options);
   TokenDataset(const std::filesystem::path& file, std::shared_ptr<const Tokenizer> tokenizer)

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "autograd/io/foreign.h"
+#include "data/formats.h"
 
 namespace ink {
 namespace {
@@ -20,10 +21,12 @@ class Descriptor {
   explicit Descriptor(const std::filesystem::path& file, int flags = 0)
       : fd_(open_file(file, O_RDONLY | flags)) {
     const int failed = ::fstat(fd_, &status_);
-    if (failed != 0 || S_ISDIR(status_.st_mode)) {
+    const bool folder = S_ISDIR(status_.st_mode);
+    if (failed != 0 || folder || S_ISCHR(status_.st_mode) || S_ISBLK(status_.st_mode)) {
       ::close(fd_);  // no destructor runs for a constructor that throws
-      detail::fail(
-          {file.string(), failed ? ": cannot read" : ": expected a file, got a directory"});
+      detail::fail({file.string(), failed   ? ": cannot read"
+                                   : folder ? ": expected a file, got a directory"
+                                            : ": expected a file, got a device"});
     }
   }
   Descriptor(const Descriptor&) = delete;
@@ -69,6 +72,10 @@ std::string read_file(const std::filesystem::path& file) {
   return read_all(Descriptor(file), file);
 }
 
+std::string read_text(const std::filesystem::path& file) {
+  return std::string(TextFile(file).view());
+}
+
 MappedFile::MappedFile(const std::filesystem::path& file) {
   const Descriptor opened(file, O_NONBLOCK);  // a pipe is refused, not waited for
   INK_CHECK(opened.regular(), file.string(),
@@ -94,12 +101,15 @@ TextFile::TextFile(const std::filesystem::path& file) {
   if (opened.regular()) mapped_ = MappedFile(map_all(opened));
   // Files of /proc are regular, have a size of 0, and hold text.
   if (mapped_.bytes().empty()) read_ = read_all(opened, file);
+  check_is_text(file, view());
+  INK_CHECK(!view().empty(), file.string(), ": the file is empty");
 }
 
 std::string_view TextFile::view() const {
   const auto bytes = mapped_.bytes();
-  if (bytes.empty()) return read_;
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+  std::string_view text = read_;
+  if (!bytes.empty()) text = {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+  return text.substr(byte_order_mark(text));
 }
 
 void TextFile::release(size_t begin, size_t end) const {

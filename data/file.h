@@ -12,8 +12,12 @@
 
 namespace ink {
 
-/// The bytes of a file. Throws if it is missing, unreadable, a directory or empty.
+/// The bytes of a file. Throws if it is missing, unreadable, empty, a directory or a device.
 std::string read_file(const std::filesystem::path& file);
+
+/// The text of a file, without a byte order mark. Throws as `read_file` does, and on a well-known
+/// format that is no UTF-8 text (formats.h).
+std::string read_text(const std::filesystem::path& file);
 
 /// Calls f(line) for each line of a text, without its end.
 template <class F>
@@ -46,13 +50,14 @@ class MappedFile {
 };
 
 /// The text of a file for as long as this lives. A file that can be mapped is mapped; any other,
-/// such as a pipe, is read whole. Throws as `read_file` does. Movable; views of it do not stay
+/// such as a pipe, is read whole. Throws as `read_text` does. Movable; views of it do not stay
 /// valid.
 class TextFile {
  public:
   TextFile() = default;
   explicit TextFile(const std::filesystem::path& file);
 
+  /// Without a byte order mark.
   std::string_view view() const;
 
   /// Says that text[begin, end) has been read. Its memory, if mapped, is given back, and is filled

@@ -201,7 +201,7 @@ std::unique_ptr<Tokenizer> parse_tokenizer(std::string_view text) {
 }
 
 std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& file) {
-  const std::string text = read_file(file);
+  const std::string text = read_text(file);
   return with_prefix(file.string(), [&] { return parse_tokenizer(text); });
 }
 

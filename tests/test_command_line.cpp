@@ -269,8 +269,8 @@ TEST(CommandLine, ValuesStayWhatTheyAre) {
   const TempFolder folder;
   for (const std::string line : {"data = ['[t]']", "data = \"[t]\"", "data = [ \"[t]\" ]"})
     EXPECT_EQ(data_of({"--config", folder.write("c", line + "\n").string()}), "data = [\"[t]\"]");
-  EXPECT_EQ(data_of({"--config", folder.write("c", "data = a[1].txt, b]\n").string()}),
-            "data = [\"a[1].txt\",\"b]\"]");
+  EXPECT_EQ(data_of({"--config", folder.write("c", "data = a[1].txt, [b]\n").string()}),
+            "data = [\"a[1].txt\",\"[b]\"]");
   expect_refused({"gradcheck", "--only", "", "--second", "--device", "x"}, "device: there is none");
   expect_refused({"sample", "--start", "", "--max_new_tokens", "x"}, "--max_new_tokens: expected");
 }

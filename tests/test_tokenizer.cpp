@@ -1,5 +1,9 @@
-// Tokenizers: ids, round trips, saved vocabularies, and every error's text.
+// Tokenizers: ids, round trips, saved vocabularies, and every error's text. Data files: what they
+// are known by, folders, and what nanoGPT and llm.c write.
+#include <array>
 #include <chrono>
+#include <filesystem>
+#include <memory>
 #include <random>
 #include <set>
 #include <span>
@@ -8,6 +12,9 @@
 #include <utility>
 #include <vector>
 
+#include "data/data_files.h"
+#include "data/dataset.h"
+#include "data/formats.h"
 #include "data/tokenizer.h"
 
 #include <gtest/gtest.h>
@@ -250,6 +257,295 @@ TEST(SavedTokenizer, NamesTheFile) {
   const auto bad = folder.write("bad.json", "{");
   EXPECT_EQ(error_of([&] { load_tokenizer(bad); }),
             bad.string() + ": tokenizer: invalid JSON at byte 2");
+}
+
+// ---- data files
+
+using Paths = std::vector<std::filesystem::path>;
+
+std::string raw(std::string_view hex) {
+  std::string bytes;
+  for (size_t i = 0; i + 1 < hex.size(); i += 2)
+    bytes += static_cast<char>(std::stoi(std::string(hex.substr(i, 2)), nullptr, 16));
+  return bytes;
+}
+
+// ASCII in units of `width` bytes, with the low byte first or last.
+std::string units(std::string_view text, size_t width, bool low_first) {
+  std::string bytes;
+  for (const char c : text) {
+    std::string unit(width, '\0');
+    unit[low_first ? 0 : width - 1] = c;
+    bytes += unit;
+  }
+  return bytes;
+}
+
+TEST(DataFiles, WellKnownFormatsAreNamed) {
+  const TempFolder folder;
+  const std::string tar = std::string(257, 'a') + "ustar";
+  for (const auto& [bytes, name] : std::vector<std::pair<std::string, std::string>>{
+           {raw("1f8b0800"), "gzip; unpack it: gunzip --keep "},
+           {raw("504b0304140000"), "a ZIP archive"},
+           {raw("28b52ffd24"), "zstd; unpack it: unzstd "},
+           {raw("fd377a585a00"), "xz; unpack it: unxz --keep "},
+           {"BZh91AY&SY", "bzip2; unpack it: bunzip2 --keep "},
+           {raw("377abcaf271c0004"), "a 7z archive"},
+           {tar, "a tar archive; unpack it: tar xf "},
+           {"%PDF-1.7\n", "a PDF; convert it: pdftotext "},
+           {raw("504152311504"), "a Parquet file; convert it: python3 -c "},
+           {raw("934e554d50590100"), "an array of NumPy; "},
+           {raw("80047d94"), "a pickle of Python; it holds no text"},
+           {raw("800263"), "a pickle of Python or PyTorch"},
+           {raw("5800000000000000") + "{\"wte\":", "weights in a safetensors file"},
+           {"GGUF" + raw("03000000"), "weights in a GGUF file"},
+           {"version https://git-lfs.github.com/spec/v1\noid", "Git LFS; get that file: git lfs"},
+           {raw("fffe") + units("ab", 2, true), "UTF-16; convert it: iconv -f UTF-16 -t UTF-8 "},
+           {raw("feff") + units("ab", 2, false), "UTF-16; convert it: iconv -f UTF-16 -t UTF-8 "},
+           {raw("fffe0000") + units("ab", 4, true), "UTF-32; convert it: iconv -f UTF-32 -t "},
+           {raw("0000feff") + units("ab", 4, false), "UTF-32; convert it: iconv -f UTF-32 -t "},
+           {units("abc", 2, true), "UTF-16; convert it: iconv -f UTF-16LE -t UTF-8 "},
+           {units("abc", 2, false), "UTF-16; convert it: iconv -f UTF-16BE -t UTF-8 "},
+           {units("ab", 4, true), "UTF-32; convert it: iconv -f UTF-32LE -t UTF-8 "},
+           {units("ab", 4, false), "UTF-32; convert it: iconv -f UTF-32BE -t UTF-8 "}}) {
+    const std::string file = folder.write("a b", bytes).string();
+    const std::string error =
+        error_of([&] { TextDataset({file}, std::make_shared<ByteTokenizer>()); });
+    EXPECT_EQ(error.rfind(file + ": expected UTF-8 text, got ", 0), 0u) << error;
+    EXPECT_NE(error.find(name), std::string::npos) << error;
+    if (error.find("it:") != std::string::npos) {
+      EXPECT_NE(error.find("'" + file + "'"), std::string::npos) << error;
+    }
+    EXPECT_EQ(error_of([&] { load_tokenizer(file); }), error);
+  }
+  // Texts that begin nearly so.
+  for (const std::string text : {"PK is short", "BZh", "BZh9 1AY&SY", "ustar", "GIF", "PAR1 is one",
+                                 "GGUF is a format", "%PD", "version 1", "MZ", "]", "7z", "a\0b"})
+    EXPECT_EQ(error_of([&] { TextDataset({folder.write("a", text)}); }), "(no error)") << text;
+}
+
+TEST(DataFiles, AByteOrderMarkIsNoToken) {
+  const TempFolder folder;
+  const std::string mark = "\xef\xbb\xbf";
+  const auto a = folder.write("a", mark + "abc\n"), b = folder.write("b", mark + "cd" + mark);
+  for (const bool bytes : {false, true}) {
+    const TextDataset data({a, b}, bytes ? std::make_shared<ByteTokenizer>() : nullptr, 1);
+    const int64_t windows = data.val_windows(1);
+    EXPECT_EQ(data.tokenizer().decode(data.val_window_batch(0, windows, 1).x),
+              bytes ? "abc\ncd\xef\xbb" : "abc\ncd");  // the mark at its end is a character
+    EXPECT_EQ(data.tokenizer().vocab_size(), bytes ? 256 : 6);
+  }
+  EXPECT_EQ(error_of([&] { TextDataset({folder.write("c", mark)}); }),
+            (folder / "c").string() + ": the file is empty");
+  EXPECT_EQ(load_tokenizer(folder.write("d", mark + R"({"tokenizer": "byte"})"))->name(), "byte");
+}
+
+TEST(DataFiles, ValidationFilesValidateAndAllElseTrains) {
+  const TempFolder folder;
+  const Paths train{folder.write("a", "aab"), folder.write("b", "ba")},
+      val{folder.write("c", "ca"), folder.write("d", "d")};
+  const TextDataset data(train, nullptr, 0.5, val);
+  EXPECT_NE(data.summary().find(": 5 tokens to train on, 3 to validate on, vocabulary of 4"),
+            std::string::npos)
+      << data.summary();
+  EXPECT_EQ(data.tokenizer().decode(data.train_batch(0, 0, 1, 4).x), "aabb");
+  EXPECT_EQ(data.tokenizer().decode(data.val_window_batch(0, 1, 2).y), "ad");
+}
+
+TEST(DataFiles, SamplesStartALine) {
+  const TempFolder folder;
+  const auto start = [&](const std::string& text, bool bytes) {
+    return TextDataset({folder.write("a", text)},
+                       bytes ? std::make_shared<ByteTokenizer>() : nullptr)
+        .sample_start();
+  };
+  EXPECT_EQ(start("One\nTwo\nThree\n", false), "\n");
+  EXPECT_EQ(start("One, two, three, four", false), "O");  // no line end in the vocabulary
+  EXPECT_EQ(start("One, two, three, four", true), "\n");
+  EXPECT_EQ(start("\xc3\xa9", false), "\xc3\xa9");
+  const std::string fable = FablesDataset().sample_start();
+  EXPECT_TRUE(fable.size() == 1 && fable[0] >= 'A' && fable[0] <= 'Z') << fable;
+}
+
+// The names of data_files, without the folder.
+std::string files_of(const std::vector<std::string>& data,
+                     const std::vector<std::string>& val_data = {}) {
+  std::string names;
+  const std::string error = error_of([&] {
+    const DataFiles files = data_files(data, val_data);
+    for (const auto& file : files.train) names += file.filename().string() + " ";
+    names += "|";
+    for (const auto& file : files.val) names += " " + file.filename().string();
+    if (files.are_ids) names += " ids";
+    if (!files.note.empty()) names += "; " + files.note.substr(files.note.find(": ") + 2);
+  });
+  return error == "(no error)" ? names : error;
+}
+
+TEST(DataFiles, AFolderStandsForItsFiles) {
+  const TempFolder folder;
+  const std::string all = folder.path().string();
+  EXPECT_EQ(files_of({all}), "--data: " + all +
+                                 ": expected text files in this folder (*.txt, or others of UTF-8 "
+                                 "text), or token ids in train.bin, found none; other names: 0");
+  const std::string b = folder.write("b.md", "b").string();
+  folder.write("a", "a");
+  folder.write("c.gz", raw("1f8b08"));
+  folder.write("d.db", std::string("x\0y", 3));
+  folder.write("empty", "");
+  folder.write(".hidden", "x");
+  std::filesystem::create_directory(folder / "sub");
+  EXPECT_EQ(files_of({all}), "a b.md |; 2 text files, a to b.md; other names, left out: 4");
+  const std::string z = folder.write("z.txt", "z").string();
+  EXPECT_EQ(files_of({all}), "z.txt |; 1 text file, z.txt; other names, left out: 6");
+  folder.write("y.txt", raw("1f8b08"));
+  EXPECT_NE(files_of({all}).find("y.txt: expected UTF-8 text, got"), std::string::npos);
+  EXPECT_EQ(files_of({z, b}, {b}), "z.txt b.md | b.md");
+  const std::string val = folder.write("my_val.bin", "abab").string(),
+                    train = folder.write("my_train.bin", "abab").string();
+  EXPECT_EQ(files_of({all}), "my_train.bin | my_val.bin ids");
+  folder.write("val.bin", "abab");
+  folder.write("train.bin", "abab");
+  EXPECT_EQ(files_of({all}), "train.bin | val.bin ids");
+  EXPECT_EQ(files_of({train}, {all}), "my_train.bin | val.bin ids");
+  EXPECT_EQ(files_of({all}, {val}), "train.bin | my_val.bin ids");
+  EXPECT_EQ(files_of({train}), "my_train.bin | ids");
+  const std::string joined =
+      "--data: a file of token ids cannot be joined with others; got 2 files. One to validate on "
+      "is named so: --data " +
+      train + " --val_data " + val;
+  EXPECT_EQ(files_of({train, val}), joined);
+  EXPECT_EQ(files_of({val, train}), joined);
+  EXPECT_EQ(files_of({z}, {val}), "--val_data: expected text files, as --data names, got " + val);
+  EXPECT_EQ(files_of({val}, {z}),
+            "--val_data: expected one file of token ids, as --data names, got " + z);
+  EXPECT_EQ(files_of({z, all}).rfind("--data: a file of token ids cannot be joined", 0), 0u);
+  std::filesystem::remove(folder / "train.bin");
+  std::filesystem::remove(folder / "val.bin");
+  folder.write("other_train.bin", "abab");
+  EXPECT_EQ(files_of({all}), "--data: " + all +
+                                 ": expected one file of token ids to train on and one to validate "
+                                 "on, got 2 and 1; name them: --data TRAIN.bin --val_data VAL.bin");
+  EXPECT_EQ(files_of({z}, {"/dev/zero"}), "--val_data: /dev/zero: expected a file, got a device");
+  EXPECT_EQ(files_of({"/none"}), "--data: /none: cannot open: No such file or directory");
+}
+
+// As Python's pickle writes {"vocab_size": 4, "itos": ..., "stoi": ...} of "\nabé".
+TEST(DataFiles, MetaPklGivesTheCharactersOfNanoGPT) {
+  const TempFolder folder;
+  const auto train = folder.write("train.bin", "abab");
+  EXPECT_EQ(vocabulary_beside(train), nullptr);
+  for (const char* meta : {"80027d710028580a000000766f6361625f73697a6571014b04580400000069746f73710"
+                           "27d7103284b0058010000"
+                           "000a71044b0158010000006171054b0258010000006271064b035802000000c3a971077"
+                           "5580400000073746f6971"
+                           "087d71092868044b0068054b0168064b0268074b0375752e",
+                           "80049553000000000000007d94288c0a766f6361625f73697a65944b048c0469746f739"
+                           "47d94284b008c010a944b"
+                           "018c0161944b028c0162944b038c02c3a994758c0473746f69947d942868044b0068054"
+                           "b0168064b0268074b0375"
+                           "752e"}) {
+    const std::string bytes = raw(meta);
+    folder.write("meta.pkl", bytes);
+    EXPECT_EQ(vocabulary_beside(train)->to_json(), char_tokenizer("\nab\xc3\xa9").to_json());
+    for (size_t size = 0; size < bytes.size(); ++size) {  // cut short
+      folder.write("meta.pkl", bytes.substr(0, size));
+      EXPECT_NE(error_of([&] { vocabulary_beside(train); }), "(no error)") << size;
+    }
+    for (size_t at = 0; at < bytes.size(); ++at) {  // damaged: an ink::Error or another vocabulary
+      std::string damaged = bytes;
+      damaged[at] ^= 0x41;
+      folder.write("meta.pkl", damaged);
+      error_of([&] { vocabulary_beside(train); });
+    }
+  }
+  const std::string file = (folder / "meta.pkl").string();
+  for (const auto& [meta, error] : std::vector<std::pair<std::string, std::string>>{
+           // calls os.system
+           {"8004952b000000000000008c05706f736978948c0673797374656d9493948c10746f756368202f746d702f"
+            "70"
+            "776e656494859452942e",
+            "expected the vocabulary of characters that nanoGPT's prepare.py writes, got another "
+            "pickle; say with --tokenizer what the ids mean"},
+           // {"stoi": {"b": 0, "a": 1}}, {"stoi": {"ab": 0}}, {}
+           {"8004951b000000000000007d948c0473746f69947d94288c0162944b008c0161944b0175732e",
+            "expected ids in the order of the characters, as those of --tokenizer char are"},
+           {"80049515000000000000007d948c0473746f69947d948c026162944b0073732e",
+            "expected one character and an id below 1 for each, got 0"},
+           {"80047d2e", "expected ids by character in \"stoi\""}}) {
+    folder.write("meta.pkl", raw(meta));
+    EXPECT_EQ(error_of([&] { vocabulary_beside(train); }), file + ": " + error);
+  }
+}
+
+template <class Id>
+std::string llm_file(const std::vector<Id>& ids, int32_t magic, int32_t version, int32_t count) {
+  std::array<int32_t, 256> header{magic, version, count};
+  std::string bytes(reinterpret_cast<const char*>(header.data()), sizeof header);
+  return bytes + std::string(reinterpret_cast<const char*>(ids.data()), ids.size() * sizeof(Id));
+}
+
+TEST(DataFiles, LlmCsTokenIdsAreReadByTheirHeader) {
+  const TempFolder folder;
+  const std::vector<uint16_t> narrow{1, 2, 3, 4, 255, 6};
+  const std::vector<uint32_t> wide(narrow.begin(), narrow.end());
+  const auto tokenizer = std::make_shared<ByteTokenizer>();
+  for (const char* name : {"a.bin", "a.u16", "a.u32"}) {
+    for (const auto& bytes : {llm_file(narrow, 20240520, 1, 6), llm_file(wide, 20240801, 7, 6)}) {
+      const TokenDataset data(folder.write(name, bytes), tokenizer, {{}, 1, 0});
+      EXPECT_EQ(data.val_windows(1), 5);
+      EXPECT_EQ(data.val_window_batch(0, 1, 5).y, (Ids{2, 3, 4, 255, 6}));
+    }
+  }
+  const std::string file = (folder / "b.bin").string();
+  const auto error = [&](const std::string& bytes) {
+    folder.write("b.bin", bytes);
+    return error_of([&] { TokenDataset(file, tokenizer); });
+  };
+  EXPECT_EQ(error(llm_file(narrow, 20240520, 2, 6)),
+            file + ": expected version 1 of llm.c's token ids, got 2");
+  EXPECT_EQ(error(llm_file(wide, 20240801, 1, 6)),
+            file + ": expected version 7 of llm.c's token ids, got 1");
+  EXPECT_EQ(error(llm_file(narrow, 20240520, 1, 7)),
+            file + ": expected 1038 bytes for the 7 token ids of llm.c's header, got 1036");
+  EXPECT_EQ(error(llm_file(narrow, 20240520, 1, -1)).rfind(file + ": expected 8589935614 bytes", 0),
+            0u);
+  EXPECT_EQ(error(llm_file(narrow, 20240520, 1, 6).substr(0, 500)),
+            file + ": expected 1036 bytes for the 6 token ids of llm.c's header, got 500");
+  EXPECT_EQ(error(llm_file(std::vector<uint16_t>{}, 20240520, 1, 0)),
+            file + ": the file has no token ids");
+  for (const int32_t other : {20240326, 20240327, 20240328, 20240522})
+    EXPECT_NE(error(llm_file(narrow, other, 1, 6))
+                  .find("expected token ids, got a file of llm.c with the magic number " +
+                        std::to_string(other)),
+              std::string::npos);
+  EXPECT_EQ(error(raw("504b0304140000")).rfind(file + ": expected token ids, got a ZIP archive", 0),
+            0u);
+}
+
+// Every one, at the start, whichever part it is in.
+TEST(DataFiles, AnIdOutsideTheVocabularyIsFoundAtOnce) {
+  const TempFolder folder;
+  const auto tokenizer = std::make_shared<ByteTokenizer>();
+  std::vector<uint16_t> ids(200'000, 255);
+  const auto write = [&](const char* name, bool header) {
+    std::string bytes = header ? llm_file(ids, 20240520, 1, 200'000) : llm_file(ids, 0, 0, 0);
+    return folder.write(name, header ? bytes : bytes.substr(1024));
+  };
+  const auto good = write("good.bin", false);
+  for (const size_t at : {size_t{0}, size_t{65'536}, size_t{199'999}}) {
+    ids[at] = 256;
+    for (const bool header : {false, true}) {
+      const auto file = write("bad.bin", header);
+      const std::string error = file.string() + ": the token id at byte " +
+                                std::to_string(2 * at + (header ? 1024 : 0)) +
+                                " is 256, outside the vocabulary of 256 (byte); name the "
+                                "tokenizer that made the file with --tokenizer";
+      EXPECT_EQ(error_of([&] { TokenDataset(file, tokenizer); }), error);
+      EXPECT_EQ(error_of([&] { TokenDataset(good, tokenizer, {file, 0.1, 0}); }), error);
+    }
+    ids[at] = 255;
+  }
 }
 
 }  // namespace

@@ -131,8 +131,12 @@ void TrainConfig::check() const {
   constexpr int64_t kMostTokens = int64_t{1} << 31;
   INK_CHECK(batch_size * block_size <= kMostTokens, "config: batch_size x block_size is ",
             batch_size * block_size, "; expected at most ", kMostTokens);
-  for (const std::string& file : data)
-    INK_CHECK(!file.empty(), "config: data: expected the name of a file, got none");
+  for (const auto* files : {&data, &val_data})
+    for (const std::string& file : *files)
+      INK_CHECK(!file.empty(), "config: ", files == &data ? "data" : "val_data",
+                ": expected the name of a file, got none");
+  INK_CHECK(!data.empty() || val_data.empty(),
+            "config: val_data is given without data, the files to train on");
   INK_CHECK(!tokenizer.empty(),
             "config: tokenizer: expected char, byte or the name of a file, got "
             "none");

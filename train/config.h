@@ -17,7 +17,7 @@ namespace ink {
 struct TrainConfig {
   // data
   std::string dataset = "fables";
-  std::vector<std::string> data;
+  std::vector<std::string> data, val_data;
   std::string tokenizer = "char";
   double val_fraction = 0.1;
   // model
@@ -107,8 +107,9 @@ void for_each_field(Config& c, F&& f) {
   f("dataset", c.dataset, "the built-in language: fables (unless --data names files)", Limits{});
   f("data", c.data,
     "train on these text files, joined in order, or on one file of token ids (.bin: 16-bit, .u32: "
-    "32-bit)",
+    "32-bit), or on a folder of either",
     Limits{});
+  f("val_data", c.val_data, "validate on these files, and train on all of --data", Limits{});
   f("tokenizer", c.tokenizer,
     "char (the characters found in the text), byte, or a saved tokenizer's JSON file", Limits{});
   f("val_fraction", c.val_fraction, "how much of --data, from its end, is kept for validation",

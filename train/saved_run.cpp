@@ -4,6 +4,7 @@
 
 #include "autograd/io/foreign.h"
 #include "autograd/random/generator.h"
+#include "data/data_files.h"
 #include "data/file.h"
 #include "train/memory.h"
 
@@ -86,15 +87,23 @@ SavedRun load_run(const std::filesystem::path& out_dir, const std::string& name,
   return run;
 }
 
-std::string fingerprint_of(const std::vector<std::string>& files) {
-  uint64_t bytes = 0, crc = 0;
-  for (const std::string& file : files) {
-    if (!std::filesystem::is_regular_file(file)) return "";
-    const MappedFile mapped(file);
-    bytes += mapped.bytes().size();
-    crc = crc64(mapped.bytes(), crc);
+std::string fingerprint_of(const TrainConfig& config) {
+  if (config.data.empty()) return "";
+  const DataFiles files = data_files(config.data, config.val_data);
+  std::string text;
+  for (const auto* part : {&files.train, &files.val}) {
+    uint64_t bytes = 0, crc = 0;
+    for (const std::filesystem::path& file : *part) {
+      if (!std::filesystem::is_regular_file(file)) return "";
+      const MappedFile mapped(file);
+      bytes += mapped.bytes().size();
+      crc = crc64(mapped.bytes(), crc);
+    }
+    if (part->empty()) continue;
+    text +=
+        detail::joined({text.empty() ? "" : ", validated on ", bytes, " bytes with CRC-64 ", crc});
   }
-  return files.empty() ? "" : detail::joined({bytes, " bytes with CRC-64 ", crc});
+  return text;
 }
 
 }  // namespace ink

@@ -41,7 +41,8 @@ struct SavedRun {
 SavedRun load_run(const std::filesystem::path& out_dir, const std::string& name,
                   Parts parts = Parts::all);
 
-/// Size and CRC-64 of files joined, as text; empty for no files, or if one is not a regular file.
-std::string fingerprint_of(const std::vector<std::string>& files);
+/// Size and CRC-64 of a config's data files joined, and of its validation files, as text; empty for
+/// no files, or if one is not a regular file.
+std::string fingerprint_of(const TrainConfig& config);
 
 }  // namespace ink

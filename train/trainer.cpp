@@ -18,6 +18,7 @@
 #include "autograd/io/foreign.h"
 #include "autograd/memory/device_backend.h"
 #include "autograd/random/generator.h"
+#include "data/data_files.h"
 #include "data/splitmix.h"
 #include "train/checkpoint.h"
 #include "train/data_parallel.h"
@@ -81,11 +82,7 @@ double mean_of(const std::vector<float>& values) {
 std::shared_ptr<const Tokenizer> named_tokenizer(const std::string& name) {
   if (name == "char") return nullptr;  // of the characters found
   if (name == "byte") return std::make_shared<ByteTokenizer>();
-  return load_tokenizer(name);
-}
-
-bool is_token_file(const std::filesystem::path& file) {
-  return file.extension() == ".bin" || file.extension() == ".u16" || file.extension() == ".u32";
+  return with_prefix("--tokenizer", [&] { return load_tokenizer(name); });
 }
 
 // The default generator's 5056 bytes as i64 (632), because safetensors of ours have no smaller
@@ -119,18 +116,19 @@ Tensor ids_tensor(const std::vector<int64_t>& ids, int64_t rows) {
 std::unique_ptr<Dataset> make_dataset(const TrainConfig& config,
                                       std::shared_ptr<const Tokenizer> tokenizer) {
   if (config.data.empty()) return std::make_unique<FablesDataset>();
-  const std::vector<std::filesystem::path> files(config.data.begin(), config.data.end());
+  const DataFiles files = data_files(config.data, config.val_data);
+  if (!files.note.empty()) log_message(files.note);
   if (!tokenizer) tokenizer = named_tokenizer(config.tokenizer);
-  if (std::none_of(files.begin(), files.end(), is_token_file))
-    return std::make_unique<TextDataset>(files, tokenizer, config.val_fraction);
-  INK_CHECK(files.size() == 1, "data: a file of token ids cannot be joined with others; got ",
-            files.size(), " files, ", config.data[0], " first");
-  INK_CHECK(
-      tokenizer, "data: ", config.data[0],
-      " holds token ids; say with --tokenizer byte, or --tokenizer FILE.json, what they mean");
+  if (!files.are_ids)
+    return std::make_unique<TextDataset>(files.train, tokenizer, config.val_fraction, files.val);
+  if (!tokenizer) tokenizer = vocabulary_beside(files.train[0]);
+  INK_CHECK(tokenizer, "--data: ", files.train[0].string(),
+            " holds token ids, and no meta.pkl beside it says what they mean; say it with "
+            "--tokenizer byte, or --tokenizer FILE.json");
   TokenDataset::Options options;
   options.val_fraction = config.val_fraction;
-  return std::make_unique<TokenDataset>(files[0], tokenizer, options);
+  if (!files.val.empty()) options.val_file = files.val[0];
+  return std::make_unique<TokenDataset>(files.train[0], tokenizer, options);
 }
 
 Trainer::Trainer(const TrainConfig& config) : Trainer(config, saved_run(config), nullptr) {}
@@ -142,7 +140,7 @@ Trainer::Trainer(const TrainConfig& config, const std::optional<SavedRun>& saved
                  std::unique_ptr<Dataset> dataset)
     : config_((config.check(), config)),
       device_(parse_device(config.device)),
-      data_(dataset ? "" : fingerprint_of(config.data)),
+      data_(dataset ? "" : fingerprint_of(config)),
       dataset_(dataset ? std::move(dataset) : dataset_for(config, data_, saved)),
       schedule_(config.schedule()) {
   const FieldGuard on_device(&Context::default_device, device_);
@@ -210,11 +208,6 @@ void Trainer::resume(const SavedRun& saved) {
   steps_done_ = saved.step;
   validated_step_ = saved.validated_step;
   best_val_loss_ = saved.best_val_loss.value_or(best_val_loss_);
-}
-
-std::string Trainer::sample_start() const {
-  const Batch first = dataset_->val_window_batch(0, 1, 1);
-  return dataset_->tokenizer().decode({first.x.data(), 1});
 }
 
 Context Trainer::run_context() const {
@@ -430,7 +423,7 @@ void Trainer::save(const std::string& name) {
   checkpoint.config["threads"] = asked_threads_;
   checkpoint.config["batch_parts"] = asked_parts_;
   checkpoint.config["vocabulary"] = nlohmann::json::parse(dataset_->tokenizer().to_json());
-  checkpoint.config["start"] = sample_start();
+  checkpoint.config["start"] = dataset_->sample_start();
   checkpoint.state = {{"step", steps_done_},
                       {"dataset", dataset_->summary()},
                       {"data", data_},

@@ -99,8 +99,6 @@ class Trainer {
   const TrainConfig& config() const { return config_; }
   GPT& model() { return *model_; }
   const Dataset& dataset() const { return *dataset_; }
-  /// The text from which samples start by default: the first character of the data.
-  std::string sample_start() const;
   const Optimizer& optimizer() const { return *optimizer_; }
   double best_val_loss() const { return best_val_loss_; }
 
@@ -155,9 +153,9 @@ struct LoadedModel : SavedRun {
 /// model is in eval mode, on the context's default device. The optimizer's state is not read.
 LoadedModel load_model(const std::string& out_dir, const std::string& name = "");
 
-/// Lets a model continue `start`, and passes each piece of text to `write` as it is chosen. An
-/// empty start is the dataset's own first character. Characters that the tokenizer does not know
-/// are an error. Returns the ids of the whole text, including `start`.
+/// Lets a model continue `start`, which may not be empty, and passes each piece of text to `write`
+/// as it is chosen. Characters that the tokenizer does not know are an error. Returns the ids of the
+/// whole text, including `start`.
 std::vector<int64_t> write_sample(const GPT& model, const Tokenizer& tokenizer,
                                   const std::string& start, const GenerateOptions& options,
                                   const std::function<void(const std::string&)>& write);

@@ -3,6 +3,8 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <cmath>
 #include <cstdio>
@@ -45,6 +47,17 @@ static std::string printable(std::string_view text, size_t longest, bool lines) 
 std::string printable(std::string_view text) { return printable(text, text.npos, true); }
 std::string printable(std::string_view text, size_t longest) {
   return printable(text, longest, false);
+}
+
+std::string for_shell(const std::string& word) {
+  const auto plain = [](unsigned char c) {
+    return std::isalnum(c) != 0 || c >= 0x80 ||
+           std::string_view("_./+-=:,@%").find(c) != std::string_view::npos;
+  };
+  if (!word.empty() && std::all_of(word.begin(), word.end(), plain)) return word;
+  std::string quoted = "'";
+  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
 }
 
 std::string quoted(const nlohmann::json& json) {

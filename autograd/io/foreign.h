@@ -36,6 +36,9 @@ std::string printable(std::string_view text);
 /// The same for a name or value within a text: on one line, and at most `longest` bytes of it.
 std::string printable(std::string_view text, size_t longest);
 
+/// A word for the shell, in quotes if it needs them.
+std::string for_shell(const std::string& word);
+
 /// JSON as an error quotes it: on one line, of at most 60 bytes.
 std::string quoted(const nlohmann::json& json);
 

@@ -71,19 +71,21 @@ Ids ids_of(const Dataset& dataset) {
 void check_dataset(std::string_view text, const std::shared_ptr<const Tokenizer>& tokenizer) {
   static File file;
   file.write(text);
+  const std::string_view body = text.substr(text.substr(0, 3) == "\xef\xbb\xbf" ? 3 : 0);
   Ids whole, ids;
   const auto error = error_of(text, [&] {
     whole =
-        tokenizer ? tokenizer->encode(text) : CharTokenizer(distinct_characters(text)).encode(text);
+        tokenizer ? tokenizer->encode(body) : CharTokenizer(distinct_characters(body)).encode(body);
   });
   const auto of_file = error_of(text, [&] {
     const TextDataset dataset({file.path()}, tokenizer, 1);
     if (whole.size() > 1) ids = ids_of(dataset);
   });
-  if (text.empty()) {
+  if (body.empty()) {
     expect(of_file.has_value(), "an empty file is taken");
     return;
   }
+  if (of_file && of_file->find(": expected UTF-8 text, got ") != std::string::npos) return;
   expect(error.has_value() == of_file.has_value(), of_file.value_or(error.value_or("none")));
   if (error) expect(*of_file == file.path().string() + ": " + *error, *of_file);
   if (whole.size() > 1) expect(ids == whole, "other ids of a file");

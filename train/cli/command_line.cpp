@@ -80,17 +80,6 @@ std::string program_name = "inkling";
 
 }  // namespace
 
-std::string for_shell(const std::string& word) {
-  const auto plain = [](unsigned char c) {
-    return std::isalnum(c) != 0 || c >= 0x80 ||
-           std::string_view("_./+-=:,@%").find(c) != std::string_view::npos;
-  };
-  if (!word.empty() && std::all_of(word.begin(), word.end(), plain)) return word;
-  std::string quoted = "'";
-  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return quoted + "'";
-}
-
 std::string typed(const std::string& command) { return for_shell(program_name) + " " + command; }
 
 Device parsed_device(const std::string& name) {

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "autograd/base/device.h"
+#include "autograd/io/foreign.h"
 #include "train/cli/command_options.h"
 
 namespace ink {
@@ -21,8 +22,6 @@ int run_command_line(int argc, char** argv);  // all_commands.cpp
 using Commands = std::map<std::string, int (*)(const Arguments&)>;
 int run_commands(int argc, char** argv, const Commands& others);
 
-/// A word for the shell, in quotes if it needs them.
-std::string for_shell(const std::string& word);
 /// What a user types to run a command of this program, with the name by which it was called.
 std::string typed(const std::string& command);
 

@@ -306,7 +306,7 @@ std::vector<Given> CommandOptions::Parser::read_arguments(const Arguments& argum
 std::vector<Given> CommandOptions::Parser::read_config_file() {
   std::string text;
   try {
-    text = read_file(config_file);
+    text = read_text(config_file);
   } catch (const Error& error) {
     throw UsageError(std::string("--config: ") + error.what());
   }

@@ -74,7 +74,10 @@ class SettingParser {
     if (is_at("\"")) return json_text();
     if (!take('\'')) {
       const std::string word(until(in_list ? " \t\r\n,#]" : " \t\r\n,#"));
-      check(!word.empty(), "expected a value, got ]");
+      const auto count = [&](char bracket) {
+        return std::count(word.begin(), word.end(), bracket);
+      };
+      check(!word.empty() && count('[') == count(']'), "expected a value, got ]");
       return word;
     }
     const std::string text(until("'\n"));

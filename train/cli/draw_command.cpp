@@ -241,8 +241,8 @@ const std::set<std::string> kNoPartOfAStep = {
     "eval_interval",   "eval_iters",    "log_interval",
     "sample_interval", "batch_parts",   "final_eval",
     "report"};
-const char* const kOfTheModel[] = {"data",   "tokenizer",  "model",   "n_layer", "n_head",
-                                   "n_embd", "block_size", "dropout", "bias"};
+const char* const kOfTheModel[] = {"data",   "val_data", "tokenizer",  "model",   "n_layer",
+                                   "n_head", "n_embd",   "block_size", "dropout", "bias"};
 
 bool read_options(const Arguments& arguments, DrawCommand& draw) {
   CommandOptions command("draw",

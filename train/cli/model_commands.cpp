@@ -82,7 +82,7 @@ int sample_command(const Arguments& arguments) {
   SampleOptions options;
   model.add_to(command);
   command.add("--start", &options.start,
-              "text to continue, or FILE:path; by default the beginning of the training data",
+              "text to continue, or FILE:path; by default the beginning of a line",
               {.may_be_empty = true});
   command.add("--num_samples", &options.num_samples, "how many texts",
               {.shows_default = true, .limits = {1, 1e9}});
@@ -116,6 +116,7 @@ int eval_command(const Arguments& arguments) {
   TrainConfig config = loaded.config;
   if (!data.empty()) {
     config.data = data;
+    config.val_data.clear();
     config.val_fraction = 1;  // the whole of it
   }
   const auto dataset = make_dataset(config, loaded.tokenizer);

@@ -31,7 +31,7 @@ struct ModelOptions {
 /// What --start means: "FILE:path" is the text of that file, which may not be empty.
 inline std::string given_text(const std::string& start) {
   if (start.rfind("FILE:", 0) != 0) return start;
-  return with_prefix("--start", [&] { return read_file(start.substr(5)); });
+  return with_prefix("--start", [&] { return read_text(start.substr(5)); });
 }
 
 }  // namespace ink

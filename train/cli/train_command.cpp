@@ -330,7 +330,7 @@ class TrainRun {
     std::string sample;
     console_.line(console_.dim("--- the model writes:"));
     try {
-      write_sample(trainer_.model(), trainer_.dataset().tokenizer(), trainer_.sample_start(),
+      write_sample(trainer_.model(), trainer_.dataset().tokenizer(), trainer_.dataset().sample_start(),
                    options, [&](const std::string& text) {
                      console_.write(text);
                      sample += text;

@@ -1,0 +1,150 @@
+#include "data/data_files.h"
+
+#include <algorithm>
+#include <iterator>
+#include <string_view>
+#include <system_error>
+
+#include "autograd/base/check.h"
+#include "autograd/io/foreign.h"
+#include "data/file.h"
+#include "data/meta_pkl.h"
+
+namespace ink {
+namespace {
+
+namespace fs = std::filesystem;
+using Paths = std::vector<fs::path>;
+
+bool is_token_file(const fs::path& file) {
+  return file.extension() == ".bin" || file.extension() == ".u16" || file.extension() == ".u32";
+}
+
+// The files of a folder that are not hidden, by name; others: gets what is no file.
+Paths files_in(const fs::path& folder, size_t& others) {
+  Paths files;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    if (entry->path().filename().string()[0] == '.') continue;
+    std::error_code unknown;
+    if (entry->is_regular_file(unknown)) {
+      files.push_back(entry->path());
+    } else {
+      ++others;
+    }
+  }
+  INK_CHECK(!error, folder.string(), ": ", error.message());
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+Paths ending(const Paths& files, std::string_view end) {
+  Paths found;
+  for (const fs::path& file : files)
+    if (file.filename().string().ends_with(end)) found.push_back(file);
+  return found;
+}
+
+bool holds_text(const fs::path& file) {
+  constexpr size_t kBegin = 8000;
+  try {
+    return TextFile(file).view().substr(0, kBegin).find('\0') == std::string_view::npos;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+// The files that a folder stands for, and those for validation, if they are apart.
+DataFiles files_of_folder(const fs::path& folder) {
+  DataFiles found;
+  size_t others = 0;
+  const Paths files = files_in(folder, others);
+  const fs::path train = folder / "train.bin", val = folder / "val.bin";
+  const Paths trains = std::count(files.begin(), files.end(), train) > 0
+                           ? Paths{train}
+                           : ending(files, "_train.bin"),
+              vals = std::count(files.begin(), files.end(), val) > 0 ? Paths{val}
+                                                                     : ending(files, "_val.bin");
+  if (!trains.empty() || !vals.empty()) {
+    INK_CHECK(trains.size() == 1 && vals.size() <= 1, folder.string(),
+              ": expected one file of token ids to train on and one to validate on, got ",
+              trains.size(), " and ", vals.size(),
+              "; name them: --data TRAIN.bin --val_data VAL.bin");
+    return {trains, vals, true, ""};
+  }
+  found.train = ending(files, ".txt");
+  if (found.train.empty())
+    std::copy_if(files.begin(), files.end(), std::back_inserter(found.train), holds_text);
+  others += files.size() - found.train.size();
+  INK_CHECK(!found.train.empty(), folder.string(),
+            ": expected text files in this folder (*.txt, or others of UTF-8 text), or token ids "
+            "in train.bin, found none; other names: ",
+            others);
+  const size_t count = found.train.size();
+  found.note =
+      detail::joined({folder.string(), ": ", count, count == 1 ? " text file, " : " text files, ",
+                      found.train.front().filename().string()});
+  if (count > 1) found.note += " to " + found.train.back().filename().string();
+  if (others > 0) found.note += detail::joined({"; other names, left out: ", others});
+  return found;
+}
+
+// What a list of names stands for. as_val: only what a folder has for validation, if it is apart.
+DataFiles files_of(const std::vector<std::string>& names, bool as_val) {
+  DataFiles all;
+  for (const std::string& name : names) {
+    DataFiles found{{name}, {}, is_token_file(name), ""};
+    std::error_code unknown;
+    if (fs::is_directory(name, unknown)) found = files_of_folder(name);
+    if (as_val && !found.val.empty()) found.train = std::move(found.val);
+    for (const fs::path& file : found.train) {  // what cannot be read is told by its option
+      if (found.are_ids) {
+        MappedFile{file};
+      } else if (!fs::is_fifo(file, unknown)) {  // a pipe can be read once
+        TextFile{file};
+      }
+    }
+    all.train.insert(all.train.end(), found.train.begin(), found.train.end());
+    if (!as_val) all.val = found.val;
+    all.are_ids = all.are_ids || found.are_ids;
+    all.note += (all.note.empty() || found.note.empty() ? "" : "; ") + found.note;
+  }
+  return all;
+}
+
+}  // namespace
+
+DataFiles data_files(const std::vector<std::string>& data,
+                     const std::vector<std::string>& val_data) {
+  DataFiles files = with_prefix("--data", [&] { return files_of(data, false); });
+  if (files.are_ids && files.train.size() > 1) {
+    const auto is_val = [](const fs::path& file) {
+      return file.filename().string().find("val") != std::string::npos;
+    };
+    auto val = std::find_if(files.train.begin(), files.train.end(), is_val);
+    if (val == files.train.end()) val = files.train.begin() + 1;
+    const fs::path& train = files.train[val == files.train.begin() ? 1 : 0];
+    detail::fail({"--data: a file of token ids cannot be joined with others; got ",
+                  files.train.size(), " files. One to validate on is named so: --data ",
+                  for_shell(train.string()), " --val_data ", for_shell(val->string())});
+  }
+  if (val_data.empty()) return files;
+  const DataFiles val = with_prefix("--val_data", [&] { return files_of(val_data, true); });
+  INK_CHECK(val.are_ids == files.are_ids && (!val.are_ids || val.train.size() == 1),
+            "--val_data: expected ", files.are_ids ? "one file of token ids" : "text files",
+            ", as --data names, got ", val.train[0].string(),
+            val.train.size() > 1 ? " and others" : "");
+  files.val = val.train;
+  if (!val.note.empty()) files.note += (files.note.empty() ? "" : "; ") + val.note;
+  return files;
+}
+
+std::shared_ptr<const Tokenizer> vocabulary_beside(const fs::path& file) {
+  const fs::path meta = file.parent_path() / "meta.pkl";
+  std::error_code unknown;
+  if (!fs::exists(meta, unknown)) return nullptr;
+  return std::make_shared<CharTokenizer>(characters_of_meta(meta));
+}
+
+}  // namespace ink

@@ -1,0 +1,31 @@
+// Which files a run learns from: what --data and --val_data name, folders among them.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "data/tokenizer.h"
+
+namespace ink {
+
+struct DataFiles {
+  std::vector<std::filesystem::path> train;
+  std::vector<std::filesystem::path> val;  ///< empty: the end of `train` is kept for validation
+  bool are_ids = false;                    ///< files of token ids: one to train on
+  std::string note;                        ///< for people: which files of a folder were taken
+};
+
+/// A folder stands for its train.bin and val.bin, as nanoGPT writes them; or for its *_train.bin
+/// and *_val.bin, as llm.c does; or for its text files, in the order of their names. These are
+/// those called *.txt or, if there are none, all that hold text. Throws, naming the option, if
+/// something cannot be read, is of another format, or does not go together.
+DataFiles data_files(const std::vector<std::string>& data,
+                     const std::vector<std::string>& val_data);
+
+/// The vocabulary in the meta.pkl of nanoGPT's characters, if that is beside this file; otherwise
+/// null. Nothing in it is run. Throws if it holds anything else.
+std::shared_ptr<const Tokenizer> vocabulary_beside(const std::filesystem::path& file);
+
+}  // namespace ink

@@ -1,0 +1,114 @@
+#include "data/formats.h"
+
+#include <algorithm>
+#include <string>
+
+#include "autograd/base/check.h"
+#include "autograd/io/foreign.h"
+
+namespace ink {
+namespace {
+
+using std::string_view_literals::operator""sv;
+
+// A format and what to type to have text, in which @ is the file.
+struct Format {
+  std::string_view begin;  // its first bytes; '?' is any byte
+  const char *name, *instead;
+  size_t at = 0;  // where these bytes are
+};
+
+constexpr const char* kWrite = "write its text to a file, and name that";
+constexpr const char* kNoText = "it holds no text";
+constexpr const char* kZip = "a ZIP archive (as .docx, .epub, .npz and PyTorch's .pt are)";
+
+constexpr Format kFormats[] = {
+    {"\x1f\x8b"sv, "data compressed by gzip", "unpack it: gunzip --keep @"},
+    {"\x1f\x9d"sv, "data compressed by compress", "unpack it: uncompress @"},
+    {"PK\3\4"sv, kZip, "unpack it: unzip @"},
+    {"PK\5\6"sv, kZip, "unpack it: unzip @"},
+    {"\x28\xb5\x2f\xfd"sv, "data compressed by zstd", "unpack it: unzstd @"},
+    {"\xfd\x37zXZ\0"sv, "data compressed by xz", "unpack it: unxz --keep @"},
+    {"BZh?1AY&SY"sv, "data compressed by bzip2", "unpack it: bunzip2 --keep @"},
+    {"\x04\x22\x4d\x18"sv, "data compressed by lz4", "unpack it: unlz4 @"},
+    {"\x5d\0\0?"sv, "data compressed by lzma", "unpack it: unlzma --keep @"},
+    {"7z\xbc\xaf\x27\x1c"sv, "a 7z archive", "unpack it: 7z x @"},
+    {"Rar!\x1a\x07"sv, "a RAR archive", "unpack it: unrar x @"},
+    {"ustar"sv, "a tar archive", "unpack it: tar xf @", 257},
+    {"%PDF-"sv, "a PDF", "convert it: pdftotext @"},
+    {"{\\rtf"sv, "RTF", "convert it: pandoc --to plain --output text.txt @"},
+    {"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"sv, "a file of Microsoft Office",
+     "convert it: soffice --convert-to txt @"},
+    {"PAR1\x15"sv, "a Parquet file",
+     "convert it: python3 -c \"import pandas, sys; "
+     "print(*pandas.read_parquet(sys.argv[1])['text'], sep='\\n')\" @ > text.txt"},
+    {"ARROW1\0\0"sv, "an Arrow file", kWrite},
+    {"\x93NUMPY"sv, "an array of NumPy",
+     "if these are token ids, convert it: python3 -c \"import numpy, sys; "
+     "numpy.load(sys.argv[1]).astype('uint16').tofile('train.bin')\" @"},
+    {"\0\0\0\0{\""sv, "weights in a safetensors file", kNoText, 4},
+    {"GGUF?\0\0\0"sv, "weights in a GGUF file", kNoText},
+    {"\x89HDF\r\n\x1a\n"sv, "an HDF5 file", kWrite},
+    {"SQLite format 3\0"sv, "an SQLite database", kWrite},
+    {"\x80\2"sv, "a pickle of Python or PyTorch", kNoText},
+    {"\x80\3"sv, "a pickle of Python", kNoText},
+    {"\x80\4"sv, "a pickle of Python", kNoText},
+    {"\x80\5"sv, "a pickle of Python", kNoText},
+    {"\x89PNG\r\n\x1a\n"sv, "a picture", kNoText},
+    {"\xff\xd8\xff"sv, "a picture", kNoText},
+    {"GIF8?a"sv, "a picture", kNoText},
+    {"\x7f\x45LF"sv, "a program", kNoText},
+    {"version https://git-lfs.github.com/spec/"sv, "a pointer to a file in Git LFS",
+     "get that file: git lfs pull"},
+    {"\xff\xfe\0\0"sv, "UTF-32", "convert it: iconv -f UTF-32 -t UTF-8 @ > text.txt"},
+    {"\0\0\xfe\xff"sv, "UTF-32", "convert it: iconv -f UTF-32 -t UTF-8 @ > text.txt"},
+    {"\xff\xfe"sv, "UTF-16", "convert it: iconv -f UTF-16 -t UTF-8 @ > text.txt"},
+    {"\xfe\xff"sv, "UTF-16", "convert it: iconv -f UTF-16 -t UTF-8 @ > text.txt"}};
+
+// Text without a byte order mark: in each unit, the bytes where `zeros` has a '0' are zero, and one
+// other at least is not.
+constexpr Format kUnits[] = {
+    {"x000"sv, "UTF-32", "convert it: iconv -f UTF-32LE -t UTF-8 @ > text.txt"},
+    {"000x"sv, "UTF-32", "convert it: iconv -f UTF-32BE -t UTF-8 @ > text.txt"},
+    {"x0"sv, "UTF-16", "convert it: iconv -f UTF-16LE -t UTF-8 @ > text.txt"},
+    {"0x"sv, "UTF-16", "convert it: iconv -f UTF-16BE -t UTF-8 @ > text.txt"}};
+
+bool begins(std::string_view bytes, const Format& format) {
+  const auto alike = [](char expected, char byte) { return expected == '?' || expected == byte; };
+  return bytes.size() >= format.at + format.begin.size() &&
+         std::equal(format.begin.begin(), format.begin.end(), bytes.begin() + format.at, alike);
+}
+
+bool is_of_units(std::string_view bytes, const Format& format) {
+  const size_t unit = format.begin.size(), size = std::min<size_t>(bytes.size(), 64) / unit * unit;
+  for (size_t i = 0; i < size; ++i)
+    if ((bytes[i] == '\0') != (format.begin[i % unit] == '0')) return false;
+  return size >= 4;
+}
+
+void check(const std::filesystem::path& file, const char* expected, bool found,
+           const Format& format) {
+  if (!found) return;
+  std::string instead = format.instead;
+  const size_t at = instead.find('@');
+  if (at != std::string::npos) instead.replace(at, 1, for_shell(file.string()));
+  detail::fail({file.string(), ": expected ", expected, ", got ", format.name, "; ", instead});
+}
+
+}  // namespace
+
+void check_is_text(const std::filesystem::path& file, std::string_view bytes) {
+  for (const Format& format : kFormats) check(file, "UTF-8 text", begins(bytes, format), format);
+  for (const Format& units : kUnits) check(file, "UTF-8 text", is_of_units(bytes, units), units);
+}
+
+void check_is_ids(const std::filesystem::path& file, std::string_view bytes) {
+  for (const Format& format : kFormats)
+    check(file, "token ids", format.begin.size() >= 4 && begins(bytes, format), format);
+}
+
+size_t byte_order_mark(std::string_view text) {
+  return text.substr(0, 3) == "\xef\xbb\xbf" ? 3 : 0;
+}
+
+}  // namespace ink

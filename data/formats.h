@@ -1,0 +1,20 @@
+// Well-known formats that hold no UTF-8 text, known by their first bytes.
+#pragma once
+
+#include <filesystem>
+#include <string_view>
+
+namespace ink {
+
+/// Throws if these bytes, the beginning of a file or all of it, are of a well-known format that is
+/// no UTF-8 text; the error names the format and says what to type.
+void check_is_text(const std::filesystem::path& file, std::string_view bytes);
+
+/// The same for a file of token ids, in which a few bytes may look like anything: only formats with
+/// four bytes of their own or more are known.
+void check_is_ids(const std::filesystem::path& file, std::string_view bytes);
+
+/// How many bytes a byte order mark takes at the beginning of a text: 3 or 0.
+size_t byte_order_mark(std::string_view text);
+
+}  // namespace ink
