@@ -328,6 +328,65 @@ TEST(CommandLine, WordsThatAreNoOptions) {
   expect_refused({"train", "--profile", "o/ckpt", "--out_dir", "o"}, "--profile: the run keeps");
   EXPECT_EQ(run({"--version"}).code, kOk);
   EXPECT_EQ(run({"help", "eval"}).out, run({"eval", "--help"}).out);
+  EXPECT_EQ(run({"--help", "eval"}).out, run({"eval", "--help"}).out);
+  EXPECT_EQ(run({"help", "help"}).out, run({"help"}).out);
+  for (const char* help : {"help", "--help", "-h"}) {
+    const Said said = run({help, "evl"});
+    EXPECT_EQ(said.code, kUsage) << help;
+    EXPECT_EQ(said.err, run({"evl"}).err) << help;
+  }
+}
+
+// The error of a value that cannot be used begins with its option, whatever is wrong with it.
+TEST(CommandLine, ErrorsOfValuesNameTheirOptions) {
+  const TempFolder folder;
+  const std::string file = folder.write("file", "text").string(), none = (folder / "none").string(),
+                    in_none = none + "/x";
+  for (const std::string command : {"sample", "eval", "look", "info"})
+    for (const std::string& value : {std::string("/etc"), std::string("x"), file})
+      expect_refused({command, "--out_dir", none, "--checkpoint", value},
+                     "--checkpoint is '" + value + "'; expected ckpt or best");
+  for (const std::string command :
+       {"sample", "eval", "look", "gradcheck", "draw", "bench", "train"})
+    expect_refused({command, "--device", "tpu"}, "--device: there is none called 'tpu'");
+  for (const std::string command : {"train", "draw", "bench"})
+    expect_refused({command, "--n_head", "7"}, "n_embd is 128; expected a multiple of n_head, 7");
+  for (const std::string command : {"sample", "look"}) {
+    expect_refused({command, "--start", "FILE:"},
+                   "--start: expected the name of a file after FILE:");
+  }
+  expect_refused({"train", "--config", none}, "--config: " + none + ": cannot open");
+  expect_refused({"train", "--config", "/dev/zero"}, "--config: /dev/zero: expected a file");
+  expect_refused({"bench", "--config", "x"}, "--config: there are no sizes called x");
+  expect_refused({"gradcheck", "--only", "x y"}, "--only: no op or module is called like 'x y'");
+  const auto expect_failed = [&](const std::vector<std::string>& words, const std::string& text) {
+    const Said said = run(words);
+    EXPECT_EQ(said.code, kFailed) << words[0] << text;
+    EXPECT_EQ(said.err.rfind("inkling " + words[0] + ": " + text, 0), 0u) << said.err;
+  };
+  const std::string out = (folder / "out").string();
+  for (const std::string& bad :
+       {none, std::string("/dev/zero"), folder.write("empty", "").string()}) {
+    expect_failed({"train", "--out_dir", out, "--data", bad}, "--data: " + bad + ": ");
+    expect_failed({"draw", "--data", file, bad}, "--data: " + bad + ": ");
+    expect_failed({"train", "--out_dir", out, "--data", file, "--val_data", bad},
+                  "--val_data: " + bad + ": ");
+    expect_failed({"train", "--out_dir", out, "--data", file, "--tokenizer", bad},
+                  "--tokenizer: " + bad + ": ");
+    expect_failed({"bench", "--compare", bad}, "--compare: " + bad + ": ");
+  }
+  expect_failed({"train", "--out_dir", file},
+                "--out_dir: " + file + ": expected a folder, got a file");
+  expect_failed({"train", "--out_dir", file + "/x"}, "--out_dir: " + file + "/x: ");
+  expect_failed({"train", "--profile", in_none, "--out_dir", out}, "--profile: " + in_none);
+  expect_failed({"sample", "--attention", in_none}, "--attention: " + in_none);
+  for (const std::string command : {"look", "draw", "report"})
+    expect_failed({command, "--out", in_none}, "--out: " + in_none);
+  expect_failed({"report", "--svg", in_none}, "--svg: " + in_none);
+  expect_failed({"report", "--csv", folder.path().string()}, "--csv: " + folder.path().string());
+  expect_failed({"bench", "--json", in_none}, "--json: " + in_none);
+  expect_failed({"bench", "--weights", none}, "--weights: " + none);
+  expect_failed({"exercise", "5", "--checkout", none}, "--checkout: " + none);
 }
 
 }  // namespace

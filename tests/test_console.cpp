@@ -6,7 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "autograd/io/foreign.h"
 #include "tests/terminal.h"
+#include "train/cli/console.h"
 #include "train/cli/progress_line.h"
 #include "train/cli/waiting.h"
 
@@ -143,6 +145,50 @@ TEST(Terminal, ValidationShowsItsShare) {
   EXPECT_EQ(shown(0.31, 6.2, 12), "validation 31 %, 0:08 left");
   EXPECT_EQ(shown(0.31, 6.2, 30), "validation 31 %, 0:00 left");
   EXPECT_EQ(shown(0, 0, 5), "validation 0 %");
+}
+
+// A model of bytes that writes any of them, at random.
+TEST(Terminal, SamplesAreShownHarmlesslyAndPipedAsTheyAre) {
+  const TempFolder folder;
+  const std::string out_dir = (folder / "out").string(),
+                    text = folder.write("a", std::string(2000, 'a')).string(),
+                    sample =
+                        "\"$INKLING_PROGRAM\" sample --temperature 1e6 --start é "
+                        "--max_new_tokens 3000 --out_dir " +
+                        out_dir;
+  ASSERT_EQ(
+      run_shell(train("--max_iters 1 --tokenizer byte --data " + text + " --out_dir " + out_dir))
+          .code,
+      0);
+  const Ran piped = run_shell(sample);
+  ASSERT_EQ(piped.code, 0) << piped.err;
+  EXPECT_EQ(piped.out.size(), 2 + 3000 + 1);  // é, the bytes and a line end
+  for (const char byte : {'\0', '\033', '\a', '\x7f', '\x9b', '\xff'})
+    EXPECT_NE(piped.out.find(byte), std::string::npos) << int{byte};
+  std::string expected, shown;
+  for (size_t at = 0; at < piped.out.size(); ++at) {  // as printable() has it, but for tabs
+    const char byte = piped.out[at];
+    if (byte == '\r' && piped.out[at + 1] == '\n') continue;
+    expected += byte == '\t' ? "<tab>" : byte == '\n' ? "<end>" : std::string(1, byte);
+  }
+  expected = printable(expected);
+  for (const Shown& line : run_on_terminal(sample, 80)) {
+    EXPECT_FALSE(line.live);
+    for (const char byte : line.text) shown += byte == '\t' ? "<tab>" : std::string(1, byte);
+    shown += "<end>";
+  }
+  EXPECT_EQ(shown, expected);
+}
+
+TEST(Terminal, PipesGetTheBytesOfATextAtOnce) {
+  Console console;
+  if (console.is_terminal()) GTEST_SKIP() << "the test is of a pipe";
+  testing::internal::CaptureStdout();
+  for (const std::string piece : {"a\xc3", "\xa9\r", "\n\033[31m", "\xe2\x82"})
+    console.write(piece);
+  console.line(std::string("b\0c", 3));
+  EXPECT_EQ(testing::internal::GetCapturedStdout(),
+            "a\xc3\xa9\r\n\033[31m\xe2\x82" + std::string("b\0c\n", 4));
 }
 
 }  // namespace

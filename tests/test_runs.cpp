@@ -256,8 +256,59 @@ TEST_F(Runs, ACheckpointWhoseFieldsMakeNoSenseIsPassedOver) {
       run_shell(train("--init_from resume --max_iters 25 --out_dir " + path("out")));
   EXPECT_EQ(resumed.code, 0) << resumed.err;
   EXPECT_FALSE(fs::exists(path("elsewhere")));
-  expect_error("inkling info --checkpoint ../out/ckpt --out_dir " + path("out"), 1,
-               "expected the name of a folder in");
+  expect_error("inkling info --checkpoint ../out/ckpt --out_dir " + path("out"), 2,
+               "--checkpoint is '../out/ckpt'; expected ckpt or best");
+}
+
+TEST_F(Runs, ControlCharactersOfACheckpointAreNeverShown) {
+  std::ofstream(path("a.txt")) << std::string(2000, 'a') + std::string(2000, 'b');
+  const std::string run = train("--data " + path("a.txt") + " --out_dir " + path("out"));
+  ASSERT_EQ(run_shell(run).code, 0);
+  const fs::path ckpt = path("out/ckpt");
+  for (const char* best : {"out/best", "out/best.prev"}) fs::remove_all(path(best));
+  const Json good = Json::parse(read_file(ckpt / "config.json")),
+             state = Json::parse(read_file(ckpt / "state.json"));
+  const std::string controls = "\x1b]0;title\x07\x1b[2J\b\r\x7f\u009b31m" + std::string(1, '\0');
+  const auto expect_harmless = [&](const std::string& line) {
+    const Ran ran = run_shell(line);
+    for (const std::string& text : {ran.out, ran.err})
+      for (size_t at = 0; at < text.size(); ++at) {
+        const auto byte = static_cast<unsigned char>(text[at]);
+        EXPECT_TRUE(byte == '\n' || (byte >= ' ' && byte != 0x7f)) << int{byte} << line << text;
+        EXPECT_NE(text.substr(at, 2), "\u009b") << line << text;
+      }
+    return ran;
+  };
+  Json config = good, values = state["state"];
+  const std::string elsewhere = path("out/" + std::string("x\x1b[31m\x7f"));
+  std::ofstream(elsewhere) << read_file(path("a.txt"));
+  config["data"] = {elsewhere};
+
+  config["tokenizer"] = controls;
+  config[controls] = controls;
+  values["dataset"] = values["data"] = controls;
+  for (auto& item : values["arithmetic"])
+    if (item.is_string()) item = controls;
+  for (auto& item : values["arithmetic"]["products"]) item = controls;
+  write_checkpoint(ckpt, config, values);
+  const std::string in = " --out_dir " + path("out");
+  const Ran info = expect_harmless("inkling info --checkpoint ckpt" + in);
+  EXPECT_NE(info.out.find("\\x1b]0;title\\x07"), std::string::npos) << info.out << info.err;
+  EXPECT_EQ(expect_harmless("inkling eval" + in).code, 0);
+  EXPECT_NE(expect_harmless("inkling train --init_from resume --print_config" + in)
+                .out.find("\\u001b]0;title\\u0007"),
+            std::string::npos);
+  const std::string more = "inkling train --init_from resume --max_iters 21";
+  EXPECT_EQ(expect_harmless(more + in).code, 1);
+  EXPECT_EQ(expect_harmless(more + " --data_changed" + in).code, 0);
+  expect_harmless(run);
+  for (const auto& item : good.items()) {
+    if (!item.value().is_string()) continue;
+    config = good;
+    config[item.key()] = controls;
+    write_checkpoint(ckpt, config, state["state"]);
+    expect_harmless("inkling info --checkpoint ckpt" + in);
+  }
 }
 
 // What follows the last step changes no bit of what is saved.

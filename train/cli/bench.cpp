@@ -97,7 +97,7 @@ std::unique_ptr<Trainer> make_trainer(const BenchSetup& setup) {
     x = randint(setup.vocab_size, shape, i64, generator);
     y = randint(setup.vocab_size, shape, i64, generator);
   } else {
-    weights = load(setup.weights);
+    weights = with_prefix("--weights", [&] { return load(setup.weights); });
     x = take(weights, "x", setup);
     y = take(weights, "y", setup);
   }

@@ -79,15 +79,11 @@ bool read_options(const Arguments& arguments, BenchOptions& options, BenchSetup&
   if (!parse_into(ignored)) return false;
   const std::vector<std::string> names = bench_names();
   if (std::find(names.begin(), names.end(), options.config) == names.end())
-    throw UsageError(fmt::format("there are no sizes called {}{}", options.config,
+    throw UsageError(fmt::format("--config: there are no sizes called {}{}", options.config,
                                  suggestion(options.config, names)));
   setup = bench_setup(options.config);
   parse_into(setup);
-  try {
-    setup.config.check();
-  } catch (const Error& error) {
-    throw UsageError(error.what());
-  }
+  check_usage(setup.config);
   return true;
 }
 
@@ -306,13 +302,14 @@ int bench_command(const Arguments& arguments) {
   if (!read_options(arguments, options, setup)) return kOk;
   const auto& compare = options.compare;
   std::vector<Compared> others;
-  for (const std::string& file : compare) others.push_back(read_results(file));
+  for (const std::string& file : compare)
+    others.push_back(with_prefix("--compare", [&] { return read_results(file); }));
   if (others.size() == 2) {
     print_comparison(others[0], others[1], "first", "second");
     return kOk;
   }
   const bool quiet = options.json == "-";
-  if (!options.json.empty() && !quiet) AtomicFile{options.json};  // throws if not writable
+  if (!quiet) check_writable("--json", options.json);
   use_threads(setup.config.threads);
   warn_of_slow_blas();
   BenchResult result = run_bench(setup);

@@ -28,6 +28,7 @@
 #include "autograd/base/parallel.h"
 #include "autograd/gemm/gemm.h"
 #include "autograd/inspect/machine.h"
+#include "autograd/io/atomic_file.h"
 #include "autograd/io/foreign.h"
 
 namespace ink {
@@ -86,8 +87,21 @@ Device parsed_device(const std::string& name) {
   try {
     return parse_device(name);
   } catch (const Error& error) {
+    throw UsageError(std::string("--") + error.what());
+  }
+}
+
+void check_usage(const TrainConfig& config) {
+  parsed_device(config.device);
+  try {
+    config.check();
+  } catch (const Error& error) {
     throw UsageError(error.what());
   }
+}
+
+void check_writable(const char* option, const std::string& file) {
+  if (!file.empty()) with_prefix(option, [&] { AtomicFile{file}; });
 }
 
 namespace {
@@ -157,7 +171,11 @@ int run_commands(int argc, char** argv, const Commands& others) {
       [](const std::string& message) { std::cerr << "inkling: " << printable(message) << "\n"; });
   if (argc > 0) program_name = argv[0];
   const std::string name = argc > 1 ? argv[1] : "";
-  if (name == "help" && argc > 2 && commands().count(argv[2]) > 0) {
+  const auto is_help = [](const std::string& word) {
+    return word == "help" || word == "--help" || word == "-h";
+  };
+  const bool wants_help = is_help(name);
+  if (wants_help && argc > 2 && !is_help(argv[2])) {  // a command's; of any other word, the error
     char help[] = "--help";
     std::array<char*, 3> words = {argv[0], argv[2], help};
     return run_commands(3, words.data(), others);
@@ -166,7 +184,7 @@ int run_commands(int argc, char** argv, const Commands& others) {
     std::cout << "inkling " << INKLING_VERSION << "\n";
     return with_output_written(kOk);
   }
-  if (name.empty() || name == "help" || name == "--help" || name == "-h") {
+  if (name.empty() || wants_help) {
     print_help(name.empty() ? std::cerr : std::cout);
     return name.empty() ? kUsage : with_output_written(kOk);
   }

@@ -42,6 +42,10 @@ int draw_command(const Arguments& arguments);      // draw_command.cpp
 
 /// parse_device; throws UsageError.
 Device parsed_device(const std::string& name);
+/// config.check(); throws UsageError.
+void check_usage(const TrainConfig& config);
+/// Throws, naming the option, if it names a file that cannot be written.
+void check_writable(const char* option, const std::string& file);
 
 /// Sets the number of CPU threads; 0: OMP_NUM_THREADS, or else one per core.
 void use_threads(int64_t threads);

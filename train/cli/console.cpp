@@ -8,9 +8,12 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <string_view>
+#include <utility>
 
 #include "autograd/base/check.h"
 #include "autograd/base/log.h"
+#include "autograd/io/foreign.h"
+#include "autograd/io/utf8.h"
 #include "train/cli/sample_files.h"
 
 namespace ink {
@@ -30,6 +33,38 @@ size_t columns_of(const std::string& text) {
     if (!escape && (static_cast<unsigned char>(c) & 0xC0) != 0x80) ++shown;
     if (c == 'm') escape = false;
   }
+  return shown;
+}
+
+// How many bytes at the end of a text may belong to what the next piece ends: a character, or the
+// two of a line end.
+size_t open_end(std::string_view text) {
+  if (text.ends_with('\r')) return 1;
+  for (size_t count = 1; count <= std::min<size_t>(3, text.size()); ++count) {
+    const auto byte = static_cast<unsigned char>(text[text.size() - count]);
+    const size_t length = byte < 0xc2 ? 1 : byte < 0xe0 ? 2 : byte < 0xf0 ? 3 : byte < 0xf5 ? 4 : 1;
+    if (!utf8::continues(text[text.size() - count])) return length > count ? count : 0;
+  }
+  return 0;
+}
+
+// A text that a terminal can show without being told to do anything but, if wanted, to change
+// colours.
+std::string harmless(std::string_view text, bool with_colours) {
+  std::string shown;
+  size_t plain = 0;  // what was not shown yet begins here
+  const auto keep = [&](size_t begin, size_t count) {
+    shown += printable(text.substr(plain, begin - plain));
+    shown += text.substr(begin, count);
+    plain = begin + count;
+  };
+  for (size_t at = 0; at < text.size(); ++at) {
+    if (text[at] == '\t' || text.substr(at, 2) == "\r\n") keep(at, 1);
+    if (!with_colours || text.substr(at, 2) != "\033[") continue;
+    const size_t end = text.find_first_not_of("0123456789;", at + 2);
+    if (end != std::string_view::npos && text[end] == 'm') keep(at, end + 1 - at);
+  }
+  keep(text.size(), 0);
   return shown;
 }
 
@@ -74,16 +109,28 @@ Console::~Console() {
   std::fflush(stdout);
 }
 
-void Console::show(const std::string& text, bool is_live) {
+void Console::show(const std::string& text, bool is_live, bool is_text) {
   const std::lock_guard lock(mutex_);
   if (live_shown_) std::fputs("\r\033[K", stdout);
   live_shown_ = is_live;
-  std::fputs(text.c_str(), stdout);
+  std::string shown = text;
+  if (terminal_) {
+    const std::string before = std::exchange(held_, "");
+    if (is_text) {
+      held_ = before + text;
+      const size_t whole = held_.size() - open_end(held_);
+      shown = harmless(std::string_view(held_).substr(0, whole), false);
+      held_.erase(0, whole);
+    } else {
+      shown = harmless(before, false) + harmless(text, true);
+    }
+  }
+  std::fwrite(shown.data(), 1, shown.size(), stdout);
   std::fflush(stdout);
 }
 
 void Console::line(const std::string& text) { show(text + "\n", false); }
-void Console::write(const std::string& text) { show(text, false); }
+void Console::write(const std::string& text) { show(text, false, true); }
 void Console::clear_live() { show("", false); }
 void Console::line(const std::vector<Item>& items) { line(fitted(items, columns())); }
 void Console::live(const std::vector<Item>& items) {

@@ -29,7 +29,8 @@ std::string fitted(std::vector<Item> items, size_t columns);
 /// the first begin with `indent` spaces.
 std::string wrapped(const std::string& text, size_t columns, size_t indent);
 
-/// Any thread may call it.
+/// Any thread may call it. On a terminal, control characters and bytes that are no UTF-8 are shown as
+/// \xNN, except line ends, tabs and, in what is not a model's text, the codes of colours.
 class Console {
  public:
   /// On standard output; colours only on a terminal and unless NO_COLOR is set.
@@ -46,7 +47,8 @@ class Console {
   /// elsewhere it stays and has all items.
   void line(const std::vector<Item>& items);
   void live(const std::vector<Item>& items);
-  /// Text as it comes, without line ends of its own.
+  /// A model's text as it comes, without line ends of its own; a character may begin in one piece
+  /// and end in the next. Elsewhere than on a terminal, its bytes.
   void write(const std::string& text);
   /// Removes the live line.
   void clear_live();
@@ -63,11 +65,12 @@ class Console {
  private:
   std::string coloured(const char* code, const std::string& text) const;
   /// Replaces the live line by `text`; the next one replaces that if it `is_live`.
-  void show(const std::string& text, bool is_live);
+  void show(const std::string& text, bool is_live, bool is_text = false);
 
   std::mutex mutex_;
   bool terminal_, colours_;
   bool live_shown_ = false;
+  std::string held_;  // of a text: the beginning of a character
 };
 
 /// metrics.jsonl: one JSON object per line, appended; and samples/, a file for each sample. A

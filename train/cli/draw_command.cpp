@@ -68,7 +68,6 @@ std::vector<FlowOp> ops_of_step(GPT& model, const TrainConfig& config) {
 
 // model: that of a run; null: a new one.
 Drawn draw_step(const TrainConfig& config, std::unique_ptr<GPT> model) {
-  config.check();
   if (!model) {
     const int64_t vocab_size = make_dataset(config)->tokenizer().vocab_size();
     manual_seed(static_cast<uint64_t>(config.seed));
@@ -274,7 +273,7 @@ int draw_command(const Arguments& arguments) {
   if (!read_options(arguments, draw)) return kOk;
   const FieldGuard on_device(&Context::default_device, parsed_device(draw.config.device));
   use_threads(draw.config.threads);
-  if (!draw.out.empty()) AtomicFile{draw.out};      // throws if not writable
+  check_writable("--out", draw.out);
   if (!draw.out.empty()) svg_by_dot("digraph {}");  // throws if there is no dot
   std::unique_ptr<GPT> model;
   if (!draw.out_dir.empty()) {
@@ -283,6 +282,7 @@ int draw_command(const Arguments& arguments) {
     draw.config = loaded.config;
     read_options(arguments, draw);  // which override the run's
   }
+  check_usage(draw.config);
   const Drawn drawn =
       draw.what == "op" ? draw_op(row_of(draw.name)) : draw_step(draw.config, std::move(model));
   if (draw.what == "block") {

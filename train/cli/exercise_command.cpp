@@ -104,6 +104,8 @@ int exercise_command(const Arguments& arguments) {
   command.flag("--solution", solution, "a solution, and how the library does it");
   command.add("--checkout", &checkout, "inkling's sources, beside which exercises/ stands");
   if (!command.parse(arguments)) return kOk;
+  INK_CHECK(is_directory(path(checkout)), "--checkout: ", checkout,
+            ": expected a folder, with inkling's sources");
   const std::vector<Exercise> list = exercises();
   if (name.empty()) {
     if (check || hint || solution) throw UsageError("expected NAME: which exercise?");

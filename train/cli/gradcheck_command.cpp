@@ -171,7 +171,7 @@ int gradcheck_command(const Arguments& arguments) {
   }
   print_failed(console, failed);
   std::cout << fmt::format("{} of {} failed\n", failed.size(), shown);
-  if (shown == 0) throw UsageError("no op or module is called like '" + only + "'");
+  if (shown == 0) throw UsageError("--only: no op or module is called like '" + only + "'");
   std::cout << "This checks f64 on small shapes. The tests also check f32, bf16, sizes that are no "
                "multiple of a vector, several threads and ties.\n";
   return failed.empty() ? kOk : kFailed;

@@ -20,7 +20,7 @@ namespace {
 // The ids of the text, or of one that the model writes.
 std::vector<int64_t> ids_to_show(const LoadedModel& loaded, const std::string& start,
                                  int64_t tokens) {
-  if (!start.empty()) return loaded.tokenizer->encode(start);
+  if (!start.empty()) return encoded_start(*loaded.tokenizer, start);
   context().random = {.seed = 1337};
   return write_sample(*loaded.model, *loaded.tokenizer, loaded.start,
                       {.max_new_tokens = tokens - 1}, [](const std::string&) {});
@@ -52,7 +52,7 @@ int look_command(const Arguments& arguments) {
   if (!command.parse(arguments)) return kOk;
   const FieldGuard on_device(&Context::default_device, model.use());
   start = given_text(start);
-  if (!out.empty()) AtomicFile{out};  // throws if not writable
+  check_writable("--out", out);
   const LoadedModel loaded = load_model(model.out_dir, model.checkpoint);
   const std::vector<int64_t> ids = ids_to_show(loaded, start, look_tokens(loaded.model->config));
   write_file(out, look_page(loaded, ids));

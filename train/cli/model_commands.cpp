@@ -25,7 +25,8 @@ namespace {
 CommandOptions::Rules up_to(double most) { return {.shows_default = true, .limits = {0, most}}; }
 
 void describe_checkpoint(const LoadedModel& loaded) {
-  std::cout << fmt::format("checkpoint  {}, step {}\n", loaded.folder.string(), loaded.step);
+  std::cout << printable(
+      fmt::format("checkpoint  {}, step {}\n", loaded.folder.string(), loaded.step));
   std::cout << "trained on  " << printable(loaded.dataset, 200) << "\n";
   if (loaded.best_val_loss)
     std::cout << fmt::format("best validation loss {:.4f}\n", *loaded.best_val_loss);
@@ -55,20 +56,19 @@ struct SampleOptions {
 };
 
 void write_samples(const LoadedModel& loaded, SampleOptions options) {
-  options.start = given_text(options.start);
   if (options.start.empty()) options.start = loaded.start;
-  if (options.generate.max_new_tokens < 0) {
-    const auto given = static_cast<int64_t>(loaded.tokenizer->encode(options.start).size());
+  const auto given = std::ssize(encoded_start(*loaded.tokenizer, options.start));
+  if (options.generate.max_new_tokens < 0)
     options.generate.max_new_tokens = std::max<int64_t>(loaded.config.block_size - given, 100);
-  }
+  Console console;
   for (int64_t i = 0; i < options.num_samples; ++i) {
     const bool last = i + 1 == options.num_samples;
     context().random = {.seed = static_cast<uint64_t>(options.seed),
                         .step = static_cast<uint64_t>(i)};
     const std::vector<int64_t> ids =
         write_sample(*loaded.model, *loaded.tokenizer, options.start, options.generate,
-                     [](const std::string& text) { std::cout << text << std::flush; });
-    std::cout << "\n" << (last ? "" : "---------------\n");
+                     [&](const std::string& text) { console.write(text); });
+    console.line(last ? "" : "\n---------------");
     if (!options.attention.empty() && last) write_attention(loaded, ids, options.attention);
   }
 }
@@ -98,7 +98,8 @@ int sample_command(const Arguments& arguments) {
   if (!command.parse(arguments)) return kOk;
   const FieldGuard on_device(&Context::default_device, model.use());
 
-  if (!options.attention.empty()) AtomicFile{options.attention};  // throws if not writable
+  options.start = given_text(options.start);
+  check_writable("--attention", options.attention);
   write_samples(load_model(model.out_dir, model.checkpoint), options);
   return kOk;
 }
@@ -156,8 +157,7 @@ int info_command(const Arguments& arguments) {
   CommandOptions command("info", "Shows this build, or what a checkpoint holds.");
   std::string out_dir, checkpoint;
   command.add("--out_dir", &out_dir, "show this run's checkpoint");
-  command.add("--checkpoint", &checkpoint,
-              "ckpt (the last) or best; by default best, if there is one");
+  ModelOptions::add_checkpoint(command, checkpoint);
   if (!command.parse(arguments)) return kOk;
   if (command.given("--checkpoint") && !command.given("--out_dir"))
     throw UsageError("--checkpoint is of a run: name its --out_dir, too");

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "data/file.h"
 #include "train/cli/command_line.h"
+#include "train/saved_run.h"
 
 namespace ink {
 
@@ -12,10 +14,14 @@ struct ModelOptions {
   std::string out_dir = "out", checkpoint, device = "cpu";
   int64_t threads = 0;
 
+  static void add_checkpoint(CommandOptions& command, std::string& checkpoint) {
+    command.add("--checkpoint", &checkpoint,
+                "the last or the best; by default the best, if there is one",
+                {.limits = {.choices = {kLastCheckpoint, kBestCheckpoint}}});
+  }
   void add_to(CommandOptions& command) {
     command.add("--out_dir", &out_dir, "folder of the run", {.shows_default = true});
-    command.add("--checkpoint", &checkpoint,
-                "ckpt (the last) or best; by default best, if there is one");
+    add_checkpoint(command, checkpoint);
     command.add("--device", &device, "cpu, cuda or cuda:N: what the model runs on",
                 {.shows_default = true});
     command.add("--threads", &threads, "CPU threads; 0: OMP_NUM_THREADS, or else one per core",
@@ -31,7 +37,12 @@ struct ModelOptions {
 /// What --start means: "FILE:path" is the text of that file, which may not be empty.
 inline std::string given_text(const std::string& start) {
   if (start.rfind("FILE:", 0) != 0) return start;
+  if (start == "FILE:") throw UsageError("--start: expected the name of a file after FILE:");
   return with_prefix("--start", [&] { return read_text(start.substr(5)); });
+}
+
+inline std::vector<int64_t> encoded_start(const Tokenizer& tokenizer, const std::string& start) {
+  return with_prefix("--start", [&] { return tokenizer.encode(start); });
 }
 
 }  // namespace ink

@@ -185,7 +185,11 @@ void OutFolder::make_room(Console& console) {
 }
 
 void OutFolder::lock() {
-  made_ = file_operation([&] { return fs::create_directories(folder_); });
+  made_ = with_prefix("--out_dir", [&] {
+    INK_CHECK(file_operation([&] { return !fs::exists(folder_) || fs::is_directory(folder_); }),
+              folder_.string(), ": expected a folder, got a file");
+    return file_operation([&] { return fs::create_directories(folder_); });
+  });
   const fs::path file = folder_ / kLock;
   lock_ = open_file(file, O_RDWR | O_CREAT | O_NONBLOCK | O_NOFOLLOW);
   if (uninterrupted([&] { return ::flock(lock_, LOCK_EX | LOCK_NB); }) != 0) {

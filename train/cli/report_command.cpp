@@ -55,7 +55,10 @@ int report_command(const Arguments& arguments) {
   if (runs.size() > 1 && (text || !svg.empty() || !csv.empty()))
     throw UsageError("--text, --svg and --csv show one run; expected one, got " +
                      std::to_string(runs.size()));
-  if (text) std::cout << report_text(read(runs[0]));
+  check_writable("--out", out);
+  check_writable("--svg", svg);
+  check_writable("--csv", csv);
+  if (text) std::cout << printable(report_text(read(runs[0])));
   if (!svg.empty())
     write_and_say(svg, chart_svg(loss_chart(metrics_of(runs[0]), "Loss of " + runs[0])));
   if (!csv.empty()) write_and_say(csv, metrics_csv(metrics_of(runs[0])));

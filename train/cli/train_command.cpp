@@ -16,7 +16,7 @@
 
 #include "autograd/engine/observer.h"
 #include "autograd/inspect/machine.h"
-#include "autograd/io/atomic_file.h"
+#include "autograd/io/foreign.h"
 #include "autograd/memory/device_backend.h"
 #include "train/checkpoint.h"
 #include "train/cli/check_steps.h"
@@ -66,7 +66,7 @@ std::string percent_above(double loss, double best) {
 class StepProfile {
  public:
   explicit StepProfile(std::filesystem::path file) : file_(std::move(file)) {
-    if (!file_.empty()) AtomicFile{file_};  // throws if it is not writable
+    check_writable("--profile", file_.string());
   }
 
   void step(Trainer& trainer) {
@@ -330,8 +330,8 @@ class TrainRun {
     std::string sample;
     console_.line(console_.dim("--- the model writes:"));
     try {
-      write_sample(trainer_.model(), trainer_.dataset().tokenizer(), trainer_.dataset().sample_start(),
-                   options, [&](const std::string& text) {
+      write_sample(trainer_.model(), trainer_.dataset().tokenizer(),
+                   trainer_.dataset().sample_start(), options, [&](const std::string& text) {
                      console_.write(text);
                      sample += text;
                      if (interrupted) throw Interrupted();
@@ -450,14 +450,6 @@ struct TrainOptions {
   std::string profile;  // a file
 };
 
-void check_usage(const TrainConfig& config) {
-  try {
-    config.check();
-  } catch (const Error& error) {
-    throw UsageError(error.what());
-  }
-}
-
 // Options override the config file, which overrides `config`. False: help was printed instead.
 bool parse_into(TrainConfig& config, const Arguments& arguments, TrainOptions& options) {
   CommandOptions command("train", "Trains a GPT; with no options, on the built-in stories.");
@@ -480,8 +472,11 @@ void print_config(const TrainConfig& config) {
   for_each_field(config, [](const char* name, const auto& value, const char* help, const Limits&) {
     const nlohmann::json json = value;
     const bool unset = json.is_array() && json.empty();  // the config file has no empty lists
-    std::cout << fmt::format("# {}\n{}{} = {}\n", help, unset ? "# " : "", name,
-                             json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+    const auto text = [&](bool ascii) {
+      return json.dump(-1, ' ', ascii, nlohmann::json::error_handler_t::replace);
+    };
+    const bool controls = printable(text(false)) != text(false);  // such as DEL, which JSON allows
+    std::cout << fmt::format("# {}\n{}{} = {}\n", help, unset ? "# " : "", name, text(controls));
   });
 }
 
