@@ -29,20 +29,63 @@ void GPT::init_weights() {
 
 namespace {
 
-// The next token's ids (B, 1) from its logits (B, V).
-Tensor choose(const Tensor& logits, const GenerateOptions& options) {
-  constexpr double kLeast = 1e-30;  // below it the quotient overflows f32
-  if (options.temperature < kLeast) return argmax(logits, -1, true);
-  Tensor scores = logits / options.temperature;
-  if (options.top_k > 0 && options.top_k < scores.size(-1)) {
-    const Tensor worst = topk(scores, options.top_k).values.narrow(-1, options.top_k - 1, 1);
-    scores = masked_fill(scores, scores < worst, -std::numeric_limits<double>::infinity());
-  }
+constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr double kLeast = 1e-30;  // of a temperature: below it the quotient overflows f32
+
+// Scores that are out of the smallest nucleus of probability top_p become -inf.
+Tensor only_nucleus(const Tensor& scores, double top_p) {
+  const auto [sorted, ids] = sort(scores, -1, true);
+  const Tensor p = softmax(sorted), before = cat({zeros_like(p.narrow(-1, 0, 1)),
+                                                  cumsum(p, -1).narrow(-1, 0, p.size(-1) - 1)},
+                                                 -1);
+  return scatter(scores, -1, ids, masked_fill(sorted, before >= std::max(top_p, kLeast), -kInf));
+}
+
+// The next token's ids (B, 1) from its logits (B, V) and the tokens so far (B, T).
+Tensor choose(const Tensor& logits, const Tensor& context, const GenerateOptions& options) {
+  const Tensor scores = next_token_scores(logits, context, options);
+  if (options.temperature < kLeast) return argmax(scores, -1, true);
   const Tensor p = softmax(scores);
   return options.generator ? multinomial(p, 1, false, *options.generator) : sample(p);
 }
 
+void check(const GenerateOptions& options) {
+  const auto share = [](double x) { return x >= 0 && x <= 1; };
+  INK_CHECK(options.temperature >= 0, "generate: expected a temperature of 0 or more, got ",
+            options.temperature);
+  INK_CHECK(options.max_new_tokens >= 0 && options.top_k >= 0,
+            "generate: expected max_new_tokens and top_k of 0 or more, got ",
+            options.max_new_tokens, " and ", options.top_k);
+  INK_CHECK(share(options.top_p) && share(options.min_p),
+            "generate: expected top_p and min_p of 0 to 1, got ", options.top_p, " and ",
+            options.min_p);
+  INK_CHECK(options.repetition_penalty > 0 && options.repetition_penalty < kInf,
+            "generate: expected a repetition_penalty above 0, got ", options.repetition_penalty);
+}
+
 }  // namespace
+
+Tensor next_token_scores(const Tensor& logits, const Tensor& context,
+                         const GenerateOptions& options) {
+  check(options);
+  Tensor scores = logits;
+  if (const double penalty = options.repetition_penalty; penalty != 1) {
+    const Tensor old = gather(scores, -1, context);
+    scores = scatter(scores, -1, context, where(old < 0, old * penalty, old / penalty));
+  }
+  if (options.temperature < kLeast) return scores;  // the likeliest is chosen
+  scores = scores / options.temperature;
+  if (options.top_k > 0 && options.top_k < scores.size(-1)) {
+    const Tensor worst = topk(scores, options.top_k).values.narrow(-1, options.top_k - 1, 1);
+    scores = masked_fill(scores, scores < worst, -kInf);
+  }
+  if (options.top_p < 1) scores = only_nucleus(scores, options.top_p);
+  if (options.min_p > 0) {
+    const Tensor p = softmax(scores);
+    scores = masked_fill(scores, p < amax(p, {-1}, true) * options.min_p, -kInf);
+  }
+  return scores;
+}
 
 std::vector<Tensor> GPT::attention_weights(const Tensor& ids) const {
   INK_CHECK(ids.dim() == 2 && ids.size(0) == 1, "attention_weights: expected ids (1, T), got ",
@@ -62,11 +105,7 @@ std::vector<Tensor> GPT::attention_weights(const Tensor& ids) const {
 Tensor GPT::generate(const Tensor& ids, const GenerateOptions& options) const {
   INK_CHECK(ids.dim() == 2 && ids.size(1) > 0,
             "generate: expected ids (B, T) with at least one token, got ", ids.shape());
-  INK_CHECK(options.temperature >= 0, "generate: expected a temperature of 0 or more, got ",
-            options.temperature);
-  INK_CHECK(options.max_new_tokens >= 0 && options.top_k >= 0,
-            "generate: expected max_new_tokens and top_k of 0 or more, got ",
-            options.max_new_tokens, " and ", options.top_k);
+  check(options);
   INK_CHECK(!training || config.dropout == 0,
             "generate: the model is in training mode and would drop; call eval() first");
   const NoGrad no_grad;
@@ -82,7 +121,8 @@ Tensor GPT::generate(const Tensor& ids, const GenerateOptions& options) const {
     const int64_t fresh = uses_caches() ? seen - caches.front().size() : seen;
     const Tensor last = all.narrow(1, T - fresh, fresh);
     const Tensor x = uses_caches() ? features(last, &caches) : features(last);
-    const Tensor next = choose(lm_head(x.select(1, fresh - 1)), options);
+    const Tensor next =
+        choose(lm_head(x.select(1, fresh - 1)), all.narrow(1, T - seen, seen), options);
     all = cat({all, next}, 1);
     if (options.on_token) options.on_token(next.tolist<int64_t>());
   }

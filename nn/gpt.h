@@ -17,12 +17,27 @@ struct GenerateOptions {
   int64_t max_new_tokens = 100;
   double temperature = 1;  // divides the logits; 0 takes the likeliest token
   int64_t top_k = 0;       // chooses only among the top_k likeliest; 0: among all
+  /// Only among the fewest likeliest whose probabilities sum to top_p or more (Holtzman et al.
+  /// 2019); 0: the likeliest; 1: all.
+  double top_p = 1;
+  /// Only among those that are at least min_p times as likely as the likeliest (Nguyen et al.
+  /// 2024); 0: all; 1: the likeliest.
+  double min_p = 0;
+  /// Logits of tokens that the context holds are divided by it if positive, and multiplied by it
+  /// otherwise (Keskar et al. 2019); 1: none; above 1: repeats less.
+  double repetition_penalty = 1;
   /// Null: draws by counter at context().random, whose call counts up. Otherwise it draws from this
   /// generator what torch.multinomial would.
   Generator* generator = nullptr;
   /// Called with every new token as it is chosen: one id for each row of the batch.
   std::function<void(const std::vector<int64_t>& next)> on_token = {};
 };
+
+/// The scores whose softmax generate draws the next token from: -inf for those left out. logits
+/// (B, V); context (B, T) i64, the tokens so far. As in HF transformers, the penalty comes first,
+/// then temperature (above 0), top_k, top_p and min_p, each among what the one before left.
+Tensor next_token_scores(const Tensor& logits, const Tensor& context,
+                         const GenerateOptions& options);
 
 struct GPT : Module {
   GPTConfig config;

@@ -4,7 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -292,6 +295,101 @@ TEST(Generate, DrawsInProportion) {
   }
 }
 
+// One row by the definitions, written out: penalty, temperature, top_k, top_p, min_p.
+std::vector<double> scores_by_definition(std::vector<double> scores, const Ids& context,
+                                         const GenerateOptions& options) {
+  for (const int64_t id : std::set<int64_t>(context.begin(), context.end())) {
+    double& score = scores[static_cast<size_t>(id)];
+    score = score < 0 ? score * options.repetition_penalty : score / options.repetition_penalty;
+  }
+  std::vector<size_t> order(scores.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return scores[a] > scores[b]; });
+  const auto leave_out = [&](size_t rank) { scores[order[rank]] = -INFINITY; };
+  const auto probability = [&](size_t rank) {
+    double total = 0;
+    for (const double score : scores) total += std::exp(score);
+    return std::exp(scores[order[rank]]) / total;
+  };
+  for (double& score : scores) score /= options.temperature;
+  for (size_t rank = 0; rank < scores.size(); ++rank)
+    if (options.top_k > 0 && rank >= static_cast<size_t>(options.top_k)) leave_out(rank);
+  std::vector<double> p;
+  for (size_t rank = 0; rank < scores.size(); ++rank) p.push_back(probability(rank));
+  double before = 0;  // of those that are likelier
+  for (size_t rank = 0; rank < scores.size(); before += p[rank++])
+    if (rank > 0 && options.top_p < 1 && before >= options.top_p) leave_out(rank);
+  p.clear();
+  for (size_t rank = 0; rank < scores.size(); ++rank) p.push_back(probability(rank));
+  for (size_t rank = 0; rank < scores.size(); ++rank)
+    if (p[rank] < options.min_p * p[0]) leave_out(rank);
+  return scores;
+}
+
+TEST(Generate, ScoresAreThoseOfTheDefinitions) {
+  const int64_t V = 40;
+  int left_out = 0;
+  for (int round = 0; round < 200; ++round) {
+    const Tensor logits = randn({3, V}) * 3, context = randint(V, {3, 9});
+    GenerateOptions options;
+    options.temperature = round % 3 == 0 ? 1 : 0.3 + rand({}).item();
+    options.top_k = round % 4 == 0 ? 1 + round % 50 : 0;
+    options.top_p = round % 5 == 0 ? 1 : rand({}).item();
+    options.min_p = round % 2 == 0 ? 0 : 0.2 * rand({}).item();
+    options.repetition_penalty = round % 7 == 0 ? 1 : 0.5 + rand({}).item();
+    const Tensor scores = next_token_scores(logits, context, options);
+    for (int64_t row = 0; row < 3; ++row) {
+      const auto expected = scores_by_definition(logits[row].tolist(),
+                                                 context.select(0, row).tolist<int64_t>(), options);
+      const auto got = scores[row].tolist();
+      for (size_t i = 0; i < got.size(); ++i) {
+        if (std::isinf(expected[i])) {
+          EXPECT_EQ(got[i], expected[i]) << round << " " << i;
+          ++left_out;
+        } else {
+          EXPECT_NEAR(got[i], expected[i], 1e-5 * (1 + std::abs(expected[i]))) << round << " " << i;
+        }
+      }
+    }
+  }
+  EXPECT_GT(left_out, 1000);
+}
+
+TEST(Generate, ScoresAtTheirLimits) {
+  const Tensor logits = tensor({{2.0, 1.0, 2.0, -1.0}}), context = zeros({1, 1}, i64);
+  const auto kept = [&](const GenerateOptions& options) {
+    std::vector<int> ids;
+    const auto scores = next_token_scores(logits, context, options).tolist();
+    for (int i = 0; i < 4; ++i)
+      if (std::isfinite(scores[static_cast<size_t>(i)])) ids.push_back(i);
+    return ids;
+  };
+  using Kept = std::vector<int>;
+  EXPECT_EQ(kept({}), (Kept{0, 1, 2, 3}));
+  EXPECT_EQ(kept({.top_p = 0}), Kept{0});  // one of two that are equal, and so it is the smallest
+  EXPECT_EQ(kept({.top_p = 1e-9}), Kept{0});
+  EXPECT_EQ(kept({.top_p = 0.5}), (Kept{0, 2}));
+  EXPECT_EQ(kept({.top_p = 0.99}), (Kept{0, 1, 2, 3}));
+  EXPECT_EQ(kept({.min_p = 1}), (Kept{0, 2}));
+  EXPECT_EQ(kept({.min_p = 0.3}), (Kept{0, 1, 2}));
+  EXPECT_EQ(kept({.min_p = 1, .repetition_penalty = 1.5}), Kept{2});
+  EXPECT_EQ(kept({.top_k = 3, .top_p = 0.9}), (Kept{0, 1, 2}));
+  // Without them, the bits of the quotient alone.
+  EXPECT_EQ(next_token_scores(logits, context, {.temperature = 0.7}).tolist(),
+            (logits / 0.7).tolist());
+}
+
+TEST(Generate, ThePenaltyHoldsForTheContextAndAtTemperatureZero) {
+  const GPT model = constant_model({0, 1, -1, 2, -3, 0.5f, 1.5f});
+  GenerateOptions options;
+  options.max_new_tokens = 6;
+  options.temperature = 0;
+  options.repetition_penalty = 1000;
+  EXPECT_EQ(model.generate(zeros({1, 1}, i64), options).tolist<int64_t>(),
+            (Ids{0, 3, 6, 1, 5, 3, 3}));
+}
+
 TEST(Generate, SaysWhatItCannotDo) {
   GPTConfig c = tiny();
   c.dropout = 0.1;
@@ -314,6 +412,14 @@ TEST(Generate, SaysWhatItCannotDo) {
   options.top_k = -1;
   EXPECT_EQ(error(ids_of(1, 1), options),
             "generate: expected max_new_tokens and top_k of 0 or more, got 100 and -1");
+  EXPECT_EQ(error(ids_of(1, 1), {.top_p = 1.5}),
+            "generate: expected top_p and min_p of 0 to 1, got 1.5 and 0");
+  EXPECT_EQ(error(ids_of(1, 1), {.min_p = -0.5}),
+            "generate: expected top_p and min_p of 0 to 1, got 1 and -0.5");
+  for (const double penalty : {0.0, -1.0, double{NAN}, double{INFINITY}})
+    EXPECT_NE(error(ids_of(1, 1), {.repetition_penalty = penalty})
+                  .find("generate: expected a repetition_penalty above 0, got "),
+              std::string::npos);
   const GPT broken = constant_model({NAN, 0, 0, 0, 0, 0, 0});
   EXPECT_EQ(error_of([&] { broken.generate(ids_of(1, 1)); }),
             "sample: the probabilities of row 0 are not finite, or do not sum to 1");

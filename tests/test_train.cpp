@@ -405,6 +405,14 @@ TEST(Program, TrainsSamplesEvaluatesAndExplains) {
   EXPECT_EQ(
       sampled.out,
       run_program("sample " + out_dir + " --num_samples 2 --max_new_tokens 50 --start The").out);
+  // Each way to choose shows, and at its default it changes nothing.
+  const std::string continued = "sample " + out_dir + " --max_new_tokens 60 --start The",
+                    plain = run_program(continued).out;
+  EXPECT_EQ(run_program(continued + " --top_p 1 --min_p 0 --repetition_penalty 1").out, plain);
+  for (const char* option : {" --top_p 0.3", " --min_p 0.5", " --repetition_penalty 3"})
+    EXPECT_NE(run_program(continued + option).out, plain) << option;
+  EXPECT_EQ(run_program(continued + " --top_p 0").out,
+            run_program(continued + " --temperature 0").out);
   const fs::path page = folder / "page.html";
   EXPECT_EQ(run_program("sample " + out_dir + " --attention " + page.string()).code, 0);
   EXPECT_EQ(read_file(page).substr(0, 15), "<!doctype html>");

@@ -92,6 +92,15 @@ int sample_command(const Arguments& arguments) {
               "below 1: safer; above 1: wilder; 0: always the likeliest token", up_to(1e6));
   command.add("--top_k", &options.generate.top_k,
               "choose only among the k likeliest tokens; 0: among all", up_to(1e9));
+  command.add("--top_p", &options.generate.top_p,
+              "choose only among the fewest likeliest tokens of this probability together",
+              up_to(1));
+  command.add("--min_p", &options.generate.min_p,
+              "choose only among tokens at least this many times as likely as the likeliest",
+              up_to(1));
+  command.add("--repetition_penalty", &options.generate.repetition_penalty,
+              "above 1: tokens of the text so far become less likely",
+              {.shows_default = true, .limits = {.above = 0, .below = 1e6}});
   command.add("--seed", &options.seed, "seed of the choices", up_to(0x1p63));
   command.add("--attention", &options.attention,
               "write an HTML page that shows the last text with the weights of all heads");
