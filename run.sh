@@ -8,8 +8,7 @@ name=$0  # what the user typed
 [[ $name == */* ]] || name=./$name
 
 # Debian and Ubuntu packages that the build needs.
-packages=(g++ cmake ninja-build libopenblas-openmp-dev libcli11-dev libfmt-dev nlohmann-json3-dev
-          libgtest-dev)
+packages=(g++ cmake ninja-build libopenblas-openmp-dev libfmt-dev nlohmann-json3-dev libgtest-dev)
 
 usage() {
   cat <<TEXT
@@ -405,6 +404,20 @@ make_docs() {
   say "The reference begins at $to/index.html"
 }
 
+# What to type for another program's command: a row of the table, in which {look} is "./run.sh look".
+foreign_command() {
+  local word=${command%.py} text=''
+  word=${word//-/_}
+  if [[ $command == *.py && $word =~ ^(train|sample|bench)$ ]]; then
+    text="; type {$word}"
+  elif [[ $word =~ ^[A-Za-z0-9_]+$ ]]; then
+    text=$(sed -nE "s/^ *\\{\"$word\", \"([^\"]*)\"\}.*/; \1/p" \
+      "$checkout/train/cli/other_names.cpp" 2>/dev/null) || text=""
+  fi
+  text=${text//\{/$name }
+  printf '%s' "${text//\}/}"
+}
+
 misused() {
   say "run.sh: $1. Try: $name help"
   exit 2
@@ -436,5 +449,5 @@ case $command in
     run_tests asan "${@:2}"
     ;;
   help | -h | --help) usage ;;
-  *) misused "there is no command '$command'" ;;
+  *) misused "there is no command '$command'$(foreign_command)" ;;
 esac

@@ -74,14 +74,14 @@ list(FILTER tool_sources INCLUDE REGEX
 list(REMOVE_ITEM command_sources ${tool_sources})
 set_target_properties(inkling_commands PROPERTIES SOURCES "${command_sources}")
 target_link_libraries(inkling_commands PUBLIC inkling::train
-                      PRIVATE CLI11::CLI11 inkling_report ${fmt_target})
+                      PRIVATE inkling_report ${fmt_target})
 if(NOT INKLING_SEEDHUNT)
   list(FILTER tool_sources EXCLUDE REGEX "/seedhunt")
 endif()
 add_library(inkling_cli STATIC ${tool_sources} train/report/look.cpp)
 add_library(inkling::cli ALIAS inkling_cli)
 target_link_libraries(inkling_cli PUBLIC inkling_commands
-                      PRIVATE inkling_driver_options CLI11::CLI11 inkling_cases inkling_lessons
+                      PRIVATE inkling_driver_options inkling_cases inkling_lessons
                               inkling_exercises inkling_report ${fmt_target})
 foreach(part commands cli)
   target_compile_definitions(inkling_${part} PRIVATE INKLING_VERSION="${PROJECT_VERSION}"

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 #include <fstream>
+#include <iterator>
 #include <optional>
 #include <regex>
 #include <sstream>
@@ -14,6 +15,8 @@
 
 #include "tests/temp_files.h"
 #include "train/cli/command_line.h"
+#include "train/cli/console.h"
+#include "train/cli/other_names.h"
 
 namespace ink {
 namespace {
@@ -66,7 +69,7 @@ std::vector<Option> options_of(const std::string& command) {
   for (std::string line; std::getline(lines, line);) {
     std::smatch found;
     if (!std::regex_match(line, found,
-                          std::regex(R"( +(?:-h,)?--(\w+)(?:,--\w+)?(?: (INT|FLOAT|TEXT))?)"
+                          std::regex(R"( +(?:-h, )?--(\w+)(?:,--\w+)?(?: (INT|FLOAT|TEXT))?)"
                                      R"(.*?(?:\[([^\[\]]+)\])?)")))
       continue;
     options.push_back({found[1], found[2], found[3]});
@@ -78,8 +81,8 @@ std::vector<Option> options_of(const std::string& command) {
 const char* const kCommands[] = {"train",     "sample", "eval",   "bench",
                                  "gradcheck", "info",   "lesson", "walkthrough"};
 
-// The least and the most of "1 to 1000", "0 or more and below 1", "above 0 and below 1", and the
-// nearest values beyond.
+// The least and the most of "1 to 1000", "0 to below 1", "above 0 and below 1", "0 or more", and
+// the nearest values beyond.
 struct Range {
   std::vector<std::string> inside, outside;
 };
@@ -90,15 +93,17 @@ Range range_of(const Option& option) {
     if (integer) return std::to_string(std::stoll(text) + by);
     return detail::joined({std::stod(text) + by * std::max(1e-3, std::abs(std::stod(text)) / 1e3)});
   };
-  if (std::regex_match(option.range, found, std::regex(R"((\S+) to (\S+))"))) {
-    Range range{{found[1], found[2]}, {beside(found[1], -1)}};
-    if (found[2] != std::to_string(INT64_MAX)) range.outside.push_back(beside(found[2], 1));
-    return range;
-  }
-  if (std::regex_match(option.range, found, std::regex(R"((\S+) or more and below (\S+))")))
+  const auto is = [&](const char* form) {
+    return std::regex_match(option.range, found, std::regex(form));
+  };
+  if (is(R"((\S+) or more)")) return {{found[1], "1000000"}, {beside(found[1], -1)}};
+  if (is(R"((\S+) to below (\S+))"))
     return {{found[1], beside(found[2], -1)}, {beside(found[1], -1), found[2]}};
-  if (std::regex_match(option.range, found, std::regex(R"(above (\S+) and below (\S+))")))
+  if (is(R"((\S+) to (\S+))"))
+    return {{found[1], found[2]}, {beside(found[1], -1), beside(found[2], 1)}};
+  if (is(R"(above (\S+) and below (\S+))"))
     return {{beside(found[1], 1), beside(found[2], -1)}, {found[1], found[2]}};
+  if (is(R"(above (\S+))")) return {{beside(found[1], 1), "1000"}, {found[1]}};
   ADD_FAILURE() << option.name << " has no range that is understood: " << option.range;
   return {};
 }
@@ -124,6 +129,17 @@ TEST(CommandLine, EveryNumberHasARangeAndKeepsToIt) {
         expect_refused({command, name, value}, name + ": expected an integer");
     }
   }
+}
+
+// Also what the help calls "1 or more" has an end, which the error names.
+TEST(CommandLine, LargeLimitsHoldToo) {
+  const TrainConfig config;
+  for_each_field(
+      config, []<class Field>(const char* name, const Field&, const char*, const Limits& limits) {
+        if (!std::is_same_v<Field, int64_t> || limits.most < 1e6 || limits.most > 1e15) return;
+        const std::string most = std::to_string(static_cast<int64_t>(limits.most));
+        expect_refused({"train", std::string("--") + name, most + "0"}, " to " + most);
+      });
 }
 
 // What is printed is what was given: no number is rounded, clamped or wrapped.
@@ -298,22 +314,314 @@ TEST(CommandLine, SuggestsByBeginningsAndByOtherPrograms) {
   EXPECT_EQ(suggestion("lr", {"learning_rate"}), "; did you mean learning_rate?");  // of a file
 }
 
-// Each suggestion is an option of a command, with a value that it takes.
-TEST(CommandLine, OtherNamesLeadToOptions) {
-  std::vector<std::string> names;
+// ---- names of other programs
+
+// What is typed, of a row.
+std::string foreign_text(const OtherName& row) {
+  const bool is_short = row.name[0] == '-';
+  const std::string value = row.value, name = is_short ? row.name : std::string("--") + row.name;
+  return name + (value.empty() ? "" : (is_short ? " " : "=") + value);
+}
+// "a = 1, b = 2" -> "a", "b"; "a b=c" -> "a", "b"
+std::vector<std::string> ours_of(const OtherName& row) {
+  std::vector<std::string> ours;
+  std::string text = row.text;
+  if (row.answer == Answer::sets) text = std::regex_replace(text, std::regex(" = [^,]*,?"), " ");
+  std::istringstream names(text);
+  for (std::string name; names >> name;) ours.push_back(name.substr(0, name.find('=')));
+  return ours;
+}
+void expect_typed(const std::string& text) {
+  const std::regex in_braces(R"(\{([\w-]+)[^{}]*\})");
+  EXPECT_EQ(std::count(text.begin(), text.end(), '{'),
+            std::distance(std::sregex_iterator(text.begin(), text.end(), in_braces), {}))
+      << text;
+  for (std::sregex_iterator at(text.begin(), text.end(), in_braces), end; at != end; ++at)
+    EXPECT_EQ(run({(*at)[1], (*at)[1] == "--version" ? "" : "--help"}).code, kOk) << text;
+}
+
+// Each row leads to options, with values that they take, or to commands.
+TEST(OtherNames, LeadToOptionsAndCommands) {
+  std::vector<std::string> names = {"val_data"};
   for (const std::string command : kCommands)
     for (const Option& option : options_of(command)) names.push_back(option.name);
-  for (const auto& [other, ours] : other_names()) {
-    EXPECT_FALSE(ours.empty()) << other;
-    for (const std::string& name : ours) {
-      const std::string bare = name.substr(0, name.find('='));
-      EXPECT_NE(std::count(names.begin(), names.end(), bare), 0) << other << " " << name;
-      if (bare == name) continue;
+  for (const OtherProgram& program : other_programs()) {
+    for (const OtherName& row : program.names) {
+      expect_typed(row.text);
+      if (row.answer == Answer::left_out || row.answer == Answer::told) continue;
+      EXPECT_FALSE(ours_of(row).empty()) << row.name;
+      for (const std::string& name : ours_of(row))
+        EXPECT_NE(std::count(names.begin(), names.end(), name), 0) << row.name << " " << name;
+      if (row.answer != Answer::like || std::string(row.text).find('=') == std::string::npos)
+        continue;
       const TempFolder folder;  // nothing to resume: only that is wrong
-      const Said said = run({"train", "--print_config", "--" + name, "--out_dir", folder / "none"});
-      EXPECT_NE(said.code, kUsage) << other << said.err;
+      const Said said = run(
+          {"train", "--print_config", std::string("--") + row.text, "--out_dir", folder / "none"});
+      EXPECT_NE(said.code, kUsage) << row.name << said.err;
     }
   }
+  for (const OtherCommand& row : other_commands()) {
+    expect_typed(row.text);
+    const Said said = run({row.name});
+    EXPECT_EQ(said.code, kUsage);
+    EXPECT_EQ(said.err, "inkling: there is no command " + std::string(row.name) + "; " +
+                            with_typed(row.text, "inkling ") + "\nTry: inkling --help\n");
+  }
+}
+
+TEST(OtherNames, ThePageHasTheSameRows) {
+  std::ifstream in(INKLING_SOURCE_DIR "/train/COMING_FROM.md");
+  const std::string page = std::regex_replace(std::string(std::istreambuf_iterator<char>(in), {}),
+                                              std::regex("\\s+"), " ");
+  const auto code = [](const std::string& text) { return "`" + text + "`"; };
+  const auto typed_text = [](const std::string& text) {
+    return std::regex_replace(text, std::regex(R"(\{([^}]*)\})"), "`./run.sh $1`");
+  };
+  const auto expect_list = [&](const std::string& name,
+                               const std::vector<std::pair<std::string, std::string>>& rows) {
+    std::string expected = "### " + name;  // names with the same answer are one line
+    for (size_t i = 0; i < rows.size(); ++i) {
+      const auto same = [&](const auto& row) { return row.second == rows[i].second; };
+      const auto begin = rows.begin() + static_cast<int64_t>(i);
+      if (std::any_of(rows.begin(), begin, same)) continue;
+      std::string names;
+      for (auto at = begin; at != rows.end(); ++at)
+        if (same(*at)) names += (names.empty() ? "" : ", ") + at->first;
+      expected += " * " + names + ": " + rows[i].second;
+    }
+    EXPECT_NE(page.find(expected + " #"), std::string::npos) << expected;
+  };
+  std::vector<std::pair<std::string, std::string>> rows;
+  for (const OtherProgram& program : other_programs()) {
+    rows.clear();
+    for (const OtherName& row : program.names) {
+      std::string answer = typed_text(row.text);
+      if (row.answer == Answer::left_out) answer = "left out (" + answer + ")";
+      if (row.answer == Answer::sets) answer = code(answer);
+      if (row.answer == Answer::same || row.answer == Answer::like) {
+        answer = row.answer == Answer::like ? "see " : "";
+        std::istringstream ours(row.text);
+        for (std::string name, before; ours >> name; before = " and ")
+          answer += before + code("--" + name);
+      }
+      rows.emplace_back(code(foreign_text(row)), answer);
+    }
+    expect_list(program.name, rows);
+  }
+  rows.clear();
+  for (const OtherCommand& row : other_commands())
+    rows.emplace_back(code(row.name), typed_text(row.text));
+  expect_list("Commands", rows);
+}
+
+// "name = value" of each line of --print_config that differs from the default.
+std::vector<std::string> settings_of(std::vector<std::string> words) {
+  const auto lines_of = [](const std::string& text) {
+    std::vector<std::string> lines;
+    std::istringstream in(text);
+    for (std::string line; std::getline(in, line);)
+      if (line.rfind("# ", 0) != 0) lines.push_back(line);
+    return lines;
+  };
+  words.insert(words.begin(), {"train", "--print_config"});
+  const Said said = run(words);
+  EXPECT_EQ(said.code, kOk) << said.err;
+  const std::vector<std::string> before = lines_of(run({"train", "--print_config"}).out);
+  std::vector<std::string> changed;
+  for (const std::string& line : lines_of(said.out))
+    if (std::count(before.begin(), before.end(), line) == 0) changed.push_back(line);
+  std::sort(changed.begin(), changed.end());
+  return changed;
+}
+
+using Settings = std::vector<std::string>;
+
+TEST(OtherNames, NanoGptsCommandLinesAreTaken) {
+  EXPECT_EQ(settings_of({"--device=cpu", "--compile=False", "--eval_iters=20", "--log_interval=1",
+                         "--block_size=64", "--batch_size=12", "--n_layer=4", "--n_head=4",
+                         "--n_embd=128", "--max_iters=2000", "--lr_decay_iters=2000",
+                         "--dropout=0.0", "--wandb_log=True", "--wandb_project", "p",
+                         "--eval_only=False", "--bias=True", "--backend=gloo"}),
+            (Settings{"batch_size = 12", "bias = true", "block_size = 64", "log_interval = 1",
+                      "lr_decay_iters = 2000", "max_iters = 2000", "n_layer = 4"}));
+  const Said said =
+      run({"train", "--print_config", "--compile=False", "--wandb_log=False", "--wandb_project=x"});
+  EXPECT_EQ(said.err,
+            "inkling: left out: --compile (kernels are compiled when the program is built)\n"
+            "inkling: left out: --wandb_log, --wandb_project (metrics.jsonl and report.html in "
+            "out_dir hold what a run logs)\n");
+  EXPECT_EQ(settings_of({"--decay_lr=False", "--learning_rate=1e-3", "--min_lr=1e-4"}),
+            (Settings{"learning_rate = 0.001", "min_lr = 0.001", "warmup_iters = 0"}));
+  EXPECT_EQ(settings_of({"--decay_lr=False"}), (Settings{"min_lr = 0.004", "warmup_iters = 0"}));
+  EXPECT_EQ(settings_of({"--decay_lr=True", "--bias", "False", "--recompute", "True"}),
+            Settings{"recompute = true"});
+  expect_refused({"train", "--eval_only=True"},
+                 "there is no option --eval_only; to evaluate a run, type inkling eval --out_dir ");
+  expect_refused({"train", "--eval_only"}, "type inkling eval");
+  expect_refused({"train", "--dataset=shakespeare_char"}, "your own use --data FILE");
+  expect_refused({"train", "--init_from=gpt2-xl"}, "--init_from is 'gpt2-xl': GPT-2's weights");
+  expect_refused({"train", "--device=mps"}, "--device cpu");
+  expect_refused({"sample", "--compile=False", "--init_from=resume", "--dtype", "float32", "--x"},
+                 "there is no option --x");
+  expect_refused({"train", "--trainer.max_iters=3"}, "did you mean --max_iters?");
+  expect_refused({"train", "--train.micro_batch_size", "3"}, "did you mean --batch_size?");
+}
+
+TEST(OtherNames, NanoGptsConfigFilesAreTaken) {
+  const TempFolder folder;
+  const std::string file = folder
+                               .write("mine.py", R"("""What this file
+is for = nothing"""
+import time
+from os import path
+# trains something small
+
+out_dir = 'out-mine'
+eval_interval = 25 * 10 # keep it small
+log_interval = 10 # = not much
+always_save_checkpoint = False
+wandb_log = False # override it
+wandb_project = "mine"
+wandb_run_name = 'ft-' + str(time.time())
+dataset = 'mine'
+gradient_accumulation_steps = 5 * 8 // (2**2)
+batch_size = 1_2
+block_size = 64 # a short context
+dropout = 0.2
+learning_rate = 1e-3 # high
+max_iters = 5_000
+lr_decay_iters = max_iters
+min_lr = learning_rate / 10
+beta2 = 1 - 1e-2
+warmup_iters = 100
+bias=True
+decay_lr = True
+
+# device = 'cpu'
+# compile = False
+)")
+                               .string();
+  const Settings expected{"batch_size = 12",        "bias = true",
+                          "block_size = 64",        "data = [\"input.txt\"]",
+                          "dataset = \"mine\"",     "dropout = 0.2",
+                          "eval_interval = 250",    "gradient_accumulation_steps = 10",
+                          "learning_rate = 0.001",  "log_interval = 10",
+                          "lr_decay_iters = 5000",  "min_lr = 0.0001",
+                          "out_dir = \"out-mine\"", "warmup_iters = 100"};
+  EXPECT_EQ(settings_of({file, "--data", "input.txt"}), expected);
+  EXPECT_EQ(settings_of({"--data", "input.txt", file}), expected);
+  EXPECT_EQ(settings_of({"--config", file, "--data", "input.txt"}), expected);
+  EXPECT_EQ(settings_of({file, "--data=input.txt", "--beta2=0.5", "--batch_size=12"}).front(),
+            "batch_size = 12");
+  const auto refused = [&](const std::string& text, const std::string& error) {
+    expect_refused({"train", folder.write("x.py", text).string()}, "x.py: " + error);
+  };
+  refused("eval_only = True\n", "there is no setting eval_only; to evaluate");
+  refused("n_layer = ten * 2\n", "n_layer: expected one value, got 3");
+  refused("n_layer = 5 / 2\n", "n_layer: expected an integer, 1 to 1000, got '2.5'");
+  refused("n_layer = 1 / 0\n", "n_layer: expected one value");
+  refused("n_layer = (((1)\n", "n_layer: expected an integer");
+  refused("n_layer = " + std::string(5000, '(') + "1\n", "n_layer: expected an integer");
+  refused("\"\"\"\nseed = 1\n", "line 1: expected the end of a text in three quotes");
+  refused("init_from = 'gpt2'\n", "init_from is 'gpt2': GPT-2's weights");
+  refused("if True:\n  n_layer = 3\n", "line 1: expected name = value");
+  expect_refused({"train", file, file}, "--config is given twice");
+  expect_refused({"train", "config/none.py"}, "config/none.py: cannot open");
+  expect_refused({"train", folder.write("input.txt", "a text").string()},
+                 "; to train on this file, say --data before it");
+  expect_refused({"sample", file}, "expected an option, got '");
+}
+
+TEST(OtherNames, LlmcsCommandLinesAreTaken) {
+  EXPECT_EQ(
+      settings_of({"-i", "a.bin", "-o", "out", "-y", "0",   "-b", "4",   "-t", "64",
+                   "-d", "2048",  "-r", "1",   "-z", "1",   "-c", "0.2", "-l", "0.0006",
+                   "-q", "0.5",   "-u", "70",  "-n", "500", "-v", "250", "-s", "1000",
+                   "-h", "0",     "-x", "400", "-g", "144", "-a", "0",   "-m", "30"}),
+      (Settings{"batch_size = 4", "block_size = 64", "data = [\"a.bin\"]", "eval_interval = 250",
+                "eval_iters = 30", "gradient_accumulation_steps = 8", "learning_rate = 0.0006",
+                "max_iters = 400", "min_lr = 0.0003", "recompute = true", "sample_interval = 1000",
+                "warmup_iters = 70", "weight_decay = 0.2"}));
+  EXPECT_EQ(
+      settings_of({"--input_bin", "a.bin", "--num_iterations=20", "--val_loss_every", "5",
+                   "--sequence_length", "32", "--learning_rate_decay_frac", "0",
+                   "--total_batch_size=960", "--batch_size", "3", "--flash", "1",
+                   "--overfit_single_batch=0"}),
+      (Settings{"batch_size = 3", "block_size = 32", "data = [\"a.bin\"]", "eval_interval = 5",
+                "gradient_accumulation_steps = 10", "max_iters = 20", "min_lr = 0.0"}));
+  const Said resumed = run({"train", "--print_config", "-y", "1", "-k", "constant"});
+  EXPECT_EQ(resumed.err.substr(0, resumed.err.find('\n')),
+            "inkling: taken: -y as --init_from resume, -k as --min_lr 0.004 --warmup_iters 0");
+  EXPECT_EQ(run({"train", "--print_config", "--num_iterations", "20", "-q", "0.5"}).err,
+            "inkling: taken: --num_iterations as --max_iters 20, -q as --min_lr 0.002\n");
+  expect_refused({"train", "-e", "d12"}, "--n_layer 12");
+  expect_refused({"train", "-h", "1"}, "HellaSwag");
+  expect_refused({"train", "-d", "1000", "-b", "3"},
+                 "-d (--gradient_accumulation_steps): expected");
+  expect_refused({"train", "-d", "x"}, "-d (--gradient_accumulation_steps): expected an integer");
+  expect_refused({"train", "-x", "-1"}, "-x (--max_iters) is -1; expected 0 to");
+  expect_refused({"train", "-x"}, "there is no option -x; did you mean --max_iters?");
+  expect_refused({"train", "--num_iterations"},
+                 "there is no option --num_iterations; did you mean --max_iters?");
+  expect_refused({"train", "--max_iters", "3", "--num_iterations", "4"}, "is given twice");
+  expect_refused({"train", "--per_device_train_batch_size", "4"}, "did you mean --batch_size?");
+  expect_refused({"train", "--num_train_epochs=3"}, "did you mean --max_iters?");
+  expect_refused({"eval", "-b", "4"}, "there is no option -b\n");
+  EXPECT_EQ(run({"train", "-h"}).out, run({"train", "--help"}).out);
+}
+
+// ---- the width of a terminal
+
+struct Columns {
+  explicit Columns(const std::string& columns) { setenv("COLUMNS", columns.c_str(), 1); }
+  ~Columns() { unsetenv("COLUMNS"); }
+  Columns(const Columns&) = delete;
+  Columns& operator=(const Columns&) = delete;
+};
+
+TEST(Help, FitsTheWidth) {
+  for (const size_t columns : {44, 60, 80, 120}) {
+    const Columns width(std::to_string(columns));
+    for (const std::string command : {"train", "sample", "eval", "bench", "draw", "look", "report",
+                                      "gradcheck", "info", "lesson", "exercise", "walkthrough"}) {
+      const Said help = run({command, "--help"});
+      std::istringstream lines(help.out);
+      for (std::string line; std::getline(lines, line);)
+        EXPECT_LE(line.size(), columns) << command << ": " << line;
+    }
+  }
+  const Columns unknown("");
+  const auto squeezed = [](const std::string& text) {
+    return std::regex_replace(text, std::regex("\\s+"), " ");
+  };
+  const std::string piped = run({"train", "--help"}).out;
+  {
+    const Columns width("44");
+    EXPECT_EQ(squeezed(run({"train", "--help"}).out), squeezed(piped));  // every word is there
+  }
+  size_t longest = 0;
+  std::istringstream lines(piped);
+  for (std::string line; std::getline(lines, line);) longest = std::max(longest, line.size());
+  EXPECT_LE(longest, 80u);
+  EXPECT_GE(longest, 75u);
+  size_t at = 0;  // groups, and what is common first in each
+  for (const char* text :
+       {"\nData:\n  --data TEXT", "\nModel:\n  --n_layer ", "\nTraining:\n  --max_iters ",
+        "\nOutput:\n  --out_dir ", "\nMachine:\n  --device ", "\nOptions:\n  --config "}) {
+    const size_t found = piped.find(text, at);
+    ASSERT_NE(found, std::string::npos) << text << piped;
+    at = found;
+  }
+  EXPECT_EQ(piped.find("00000"), std::string::npos) << "a range that nobody reads";
+}
+
+TEST(Help, FilledLines) {
+  EXPECT_EQ(filled("a bb ccc [1 to 9] d", 8, 2), "a bb ccc\n  [1 to 9]\n  d");
+  EXPECT_EQ(filled("  two  words", 80, 4), "  two  words");
+  EXPECT_EQ(filled("abcdefgh ij", 4, 1), "abcdefgh\n ij");
+  EXPECT_EQ(filled("a b\nc d\n", 3, 2), "a b\nc d\n");
+  EXPECT_EQ(filled("é é é é", 3, 0), "é é\né é");  // characters, not bytes
+  EXPECT_EQ(filled("", 10, 0), "");
 }
 
 TEST(CommandLine, WordsThatAreNoOptions) {

@@ -88,14 +88,17 @@ void read_field(const std::string& name, const Json& json, Field& field) {
 
 }  // namespace
 
-std::string range_text(const Limits& limits) {
+std::string range_text(const Limits& limits, bool is_short) {
   std::string text;
   for (const std::string& choice : limits.choices)
     text += (text.empty() ? "" : &choice == &limits.choices.back() ? " or " : ", ") + choice;
   const bool open = std::isfinite(limits.above);
   if (!open && !std::isfinite(limits.least)) return text;
   text = open ? "above " + number(limits.above) : number(limits.least);
+  if (is_short && std::min(limits.most, limits.below) >= 1e6)
+    return text + (open ? "" : " or more");
   if (std::isfinite(limits.most)) return text + " to " + number(limits.most);
+  if (is_short && !open) return text + " to below " + number(limits.below);
   return text + (open ? "" : " or more") + " and below " + number(limits.below);
 }
 
@@ -113,8 +116,9 @@ void check_limits(const std::string& name, const Limits& limits, const std::stri
 }
 
 void TrainConfig::check() const {
-  INK_CHECK(dataset == "fables", "config: dataset is '", printable(dataset, 60),
-            "'; expected fables; for text of your own use --data FILE");
+  INK_CHECK(dataset == "fables" || !data.empty(), "config: dataset is '", printable(dataset, 60),
+            "'; expected fables; for text of your own use --data FILE (nanoGPT has such a text in ",
+            "data/shakespeare_char/input.txt)");
   for_each_field(*this, []<class Field>(const char* name, const Field& field, const char*,
                                         const Limits& limits) {
     if constexpr (!std::is_same_v<Field, bool> && !std::is_same_v<Field, std::vector<std::string>>)

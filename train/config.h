@@ -92,8 +92,9 @@ struct Limits {
 };
 inline constexpr int64_t kMostSteps = 1'000'000'000;
 
-/// "1 to 1000", "0 to below 1", "adamw or sgd"; empty if any value is allowed.
-std::string range_text(const Limits& limits);
+/// "1 to 1000", "0 to below 1", "adamw or sgd"; empty if any value is allowed. short: "1 or more"
+/// where the most is a million or more.
+std::string range_text(const Limits& limits, bool is_short = false);
 /// Throws, beginning with the name, unless a number, or a text, is within the limits.
 void check_limits(const std::string& name, const Limits& limits, double value);
 void check_limits(const std::string& name, const Limits& limits, int64_t value);
@@ -104,81 +105,68 @@ void check_limits(const std::string& name, const Limits& limits, const std::stri
 /// a line here.
 template <class Config, class F>
 void for_each_field(Config& c, F&& f) {
-  f("dataset", c.dataset, "the built-in language: fables (unless --data names files)", Limits{});
   f("data", c.data,
     "train on these text files, joined in order, or on one file of token ids (.bin: 16-bit, .u32: "
     "32-bit), or on a folder of either",
     Limits{});
   f("val_data", c.val_data, "validate on these files, and train on all of --data", Limits{});
+  f("dataset", c.dataset, "the built-in language: fables (unless --data names files)", Limits{});
   f("tokenizer", c.tokenizer,
     "char (the characters found in the text), byte, or a saved tokenizer's JSON file", Limits{});
   f("val_fraction", c.val_fraction, "how much of --data, from its end, is kept for validation",
     Limits{.above = 0, .below = 1});
-  f("model", c.model, "gpt, or a model added in the main of your own program",
-    Limits{.choices = model_names()});
   f("n_layer", c.n_layer, "transformer blocks", Limits{1, 1000});
   f("n_head", c.n_head, "attention heads per block; n_embd must be a multiple", Limits{1, 1024});
   f("n_embd", c.n_embd, "width of the model", Limits{1, 65536});
   f("block_size", c.block_size, "longest context, in tokens", Limits{1, 1 << 20});
-  f("dropout", c.dropout, "probability of dropping an activation", Limits{.least = 0, .below = 1});
+  f("dropout", c.dropout, "share of activations that are dropped", Limits{.least = 0, .below = 1});
   f("bias", c.bias, "give Linear and LayerNorm layers a bias", Limits{});
-  f("dtype", c.dtype,
-    "float32, or bfloat16: matrix products and activations have 16 bits; weights, moments, sums "
-    "and losses keep 32 bits",
+  f("dtype", c.dtype, "of products and activations; weights, moments, sums and losses keep 32 bits",
     Limits{.choices = {"float32", "bfloat16"}});
+  f("model", c.model, "gpt, or one added in the main of your own program",
+    Limits{.choices = model_names()});
+  f("max_iters", c.max_iters, "training steps", Limits{0, kMostSteps});
   f("batch_size", c.batch_size, "sequences per micro-batch", Limits{1, 1 << 20});
   f("gradient_accumulation_steps", c.gradient_accumulation_steps, "micro-batches per step",
     Limits{1, 1 << 20});
-  f("max_iters", c.max_iters, "training steps", Limits{0, kMostSteps});
-  f("learning_rate", c.learning_rate, "the highest learning rate, after the warm-up",
-    Limits{0, 1000});
-  f("lr_decay_iters", c.lr_decay_iters,
-    "step at which the learning rate reaches min_lr; -1: max_iters", Limits{-1, kMostSteps});
-  f("min_lr", c.min_lr, "the lowest learning rate; below 0: learning_rate / 10", Limits{-1, 1000});
+  f("learning_rate", c.learning_rate, "the highest, after the warm-up", Limits{0, 1000});
+  f("min_lr", c.min_lr, "the lowest; -1: learning_rate / 10", Limits{-1, 1000});
   f("warmup_iters", c.warmup_iters, "steps over which the learning rate rises",
     Limits{0, kMostSteps});
+  f("lr_decay_iters", c.lr_decay_iters, "step of the lowest; -1: max_iters",
+    Limits{-1, kMostSteps});
+  f("weight_decay", c.weight_decay, "of matrices, not of biases and norms", Limits{0, 1000});
+  f("grad_clip", c.grad_clip, "largest global norm of gradients; 0: any", Limits{0, 1e9});
   f("optimizer", c.optimizer, "how weights are updated", Limits{.choices = {"adamw", "sgd"}});
   f("beta1", c.beta1, "AdamW: decay of the first moment", Limits{.least = 0, .below = 1});
   f("beta2", c.beta2, "AdamW: decay of the second moment", Limits{.least = 0, .below = 1});
   f("momentum", c.momentum, "SGD: momentum", Limits{.least = 0, .below = 1});
-  f("weight_decay", c.weight_decay, "decay of matrices (biases and norms do not decay)",
-    Limits{0, 1000});
-  f("grad_clip", c.grad_clip,
-    "scale gradients down to this global norm if theirs is larger; 0: never", Limits{0, 1e9});
-  f("device", c.device,
-    "cpu, cuda or cuda:N: where the model and its batches live (results differ in the last bits "
-    "between devices)",
-    Limits{});
-  f("out_dir", c.out_dir, "folder for checkpoints and metrics.jsonl", Limits{});
   f("init_from", c.init_from, "scratch, or resume: continue from out_dir's checkpoint",
     Limits{.choices = {"scratch", "resume"}});
   f("data_changed", c.data_changed, "allow resuming with other data", Limits{});
-  f("seed", c.seed, "seed of the weights, the batches and dropout", Limits{0, 0x1p63});
-  f("max_minutes", c.max_minutes, "save and stop after this many minutes; 0: never",
-    Limits{0, 1e7});
-  f("eval_interval", c.eval_interval, "steps between evaluations, each followed by a checkpoint",
+  f("seed", c.seed, "of weights, batches and dropout", Limits{0, 0x1p63});
+  f("max_minutes", c.max_minutes, "save and stop after so many; 0: never", Limits{0, 1e7});
+  f("out_dir", c.out_dir, "folder for checkpoints and metrics.jsonl", Limits{});
+  f("eval_interval", c.eval_interval, "steps between evaluations; each saves",
     Limits{1, kMostSteps});
-  f("eval_iters", c.eval_iters, "batches per evaluation; 0: the whole validation set",
-    Limits{0, kMostSteps});
+  f("eval_iters", c.eval_iters, "batches of each; 0: the whole set", Limits{0, kMostSteps});
   f("final_eval", c.final_eval,
-    "the evaluation after the last step: whole (the whole validation set), off (none), or auto: "
-    "whole if that takes at most a tenth of the time of training, otherwise eval_iters batches",
+    "after the last step: whole (validation set), off, or auto: whole if that takes at most a "
+    "tenth of the time of training",
     Limits{.choices = {"auto", "whole", "off"}});
   f("log_interval", c.log_interval, "steps between progress lines", Limits{1, kMostSteps});
   f("sample_interval", c.sample_interval, "steps between printed samples; 0: never",
     Limits{0, kMostSteps});
-  f("report", c.report, "on: measure some steps and write report.html in out_dir; off: neither",
-    Limits{.choices = {"on", "off"}});
-  f("threads", c.threads,
-    "CPU threads; 0: OMP_NUM_THREADS, or else one per core (changes rounding)", Limits{0, 1024});
+  f("report", c.report, "write report.html, and measure for it", Limits{.choices = {"on", "off"}});
+  f("device", c.device, "cpu, cuda or cuda:N (last bits differ between them)", Limits{});
+  f("threads", c.threads, "CPU threads; 0: OMP_NUM_THREADS, or one per core (changes rounding)",
+    Limits{0, 1024});
   f("batch_parts", c.batch_parts,
-    "parts into which a batch is split, one per thread; 0: all threads for models under 4 million "
-    "parameters, otherwise 1 (changes rounding)",
+    "parts of a batch, one per thread; 0: by the size of the model (changes rounding)",
     Limits{0, 1 << 20});
   f("recompute", c.recompute,
-    "compute outputs of norms and GELUs again in backward: the same bits in less memory", Limits{});
-  f("composed", c.composed,
-    "run fused ops as compositions of basic ops: the same numbers within rounding, but slower",
+    "compute norms and GELUs again in backward: the same bits in less memory", Limits{});
+  f("composed", c.composed, "run fused ops as basic ops: the same within rounding, but slower",
     Limits{});
 }
 

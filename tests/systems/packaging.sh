@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # usage: tests/systems/packaging.sh [WORK]
 # inkling as a part of other projects (tests/consumer): add_subdirectory with shared libraries, Debug, assertions and
-# make; FetchContent with static ones; an installed and moved one of shared libraries. Neither may need CLI11 or fmt,
+# make; FetchContent with static ones; an installed and moved one of shared libraries. Neither may need fmt,
 # build or install the program, choose the build type, or write to inkling's sources. CMAKE names another cmake.
 set -euo pipefail
 cmake=${CMAKE:-cmake}
@@ -40,7 +40,7 @@ rm -rf "$source"
 mkdir -p "$source"
 git archive HEAD | tar -x -C "$source"
 listing=$(find "$source" | sort)
-without=(--no-warn-unused-cli -DCMAKE_DISABLE_FIND_PACKAGE_CLI11=ON -DCMAKE_DISABLE_FIND_PACKAGE_fmt=ON -DINKLING_CUDA=OFF)
+without=(--no-warn-unused-cli -DCMAKE_DISABLE_FIND_PACKAGE_fmt=ON -DINKLING_CUDA=OFF)
 
 make=()
 ! command -v make >/dev/null || make=(-G "Unix Makefiles")

@@ -80,7 +80,8 @@ echo 'echo "in $PWD as $(tr "\0" "|" </proc/$$/cmdline)"' | tee "$user/train" "$
 
 echo 'echo "gradients $*"' >"$user/gradcheck"
 # What `test NAME` looks at.
-mkdir -p "$checkout"/{tests,train/cases}
+mkdir -p "$checkout"/{tests,train/cases,train/cli}
+cp "$source_folder"/train/cli/other_names.cpp "$checkout/train/cli"
 printf '      {"soft_max", one()},\n' >"$checkout/train/cases/op_cases.cpp"
 printf '  one_input("%s", ...)\n' SoftMax2d RMSNorm >"$checkout/train/cases/module_cases.cpp"
 printf 'TEST(Fused, SoftMaxIsRight) {\nTEST(Fused, SoftMaximum) {\nTEST_P(SoftMax, Sums) {\n' \
@@ -111,6 +112,9 @@ last_line() { [[ ${out##*$'\n'} == "$1" ]] || fail "should end with: $1"; }
 # ---- commands
 run usage -- fly; expect 2; last_line \
   "run.sh: there is no command 'fly'. Try: ../my föllder/ink/run.sh help"
+run usage -- fine-tune; expect 2; last_line "run.sh: there is no command 'fine-tune'; type ../my \
+föllder/ink/run.sh train --init_from FOLDER --data FILE --out_dir NEW. Try: ../my föllder/ink/run.sh help"
+run usage -- train.py; expect 2 "type ../my föllder/ink/run.sh train."
 run usage -- build nonsense; expect 2 "no preset 'nonsense'"
 run usage -- build debug -Werror; expect 2 "-DNAME=VALUE, got '-Werror'"; not_called ^cmake
 run help -- help; expect 0 'test-asan'
@@ -144,12 +148,12 @@ not_called ^apt-get
 run offline MISSING=1 APT_SAYS="E: Failed to fetch http://x  Could not resolve 'x'" -- train
 expect 1 'E: Failed to fetch'; lacks 'Reading lists'
 last_line 'apt cannot fetch packages. Check the network, then run this again.'
-run 'old system' MISSING=1 APT_SAYS='E: Unable to locate package libcli11-dev' -- train
-expect 1 'has no package libcli11-dev. inkling needs Debian 12, Ubuntu 22.04 or newer.'
+run 'old system' MISSING=1 APT_SAYS='E: Unable to locate package libfmt-dev' -- train
+expect 1 'has no package libfmt-dev. inkling needs Debian 12, Ubuntu 22.04 or newer.'
 run universe MISSING=1 POLICY='o=Ubuntu,c=main' -- train; expect 0
 run universe MISSING=1 POLICY='o=Ubuntu,c=main' \
-  APT_SAYS="E: Package 'libcli11-dev' has no installation candidate" -- train
-expect 1 "libcli11-dev is in Ubuntu's part 'universe'" 'sudo add-apt-repository universe'
+  APT_SAYS="E: Package 'libfmt-dev' has no installation candidate" -- train
+expect 1 "libfmt-dev is in Ubuntu's part 'universe'" 'sudo add-apt-repository universe'
 run 'no space' MISSING=1 APT_SAYS='dpkg: error: failed to write (No space left on device)' -- train
 expect 1 'dpkg: error'; last_line 'The disk is full. Free about 1 GB, then run this again.'
 not_called ^cmake
@@ -183,7 +187,7 @@ run 'another compiler' CXX=c++ -- train; expect 0; called '^cmake --preset'
 
 # ---- configuring
 afresh
-run errors CMAKE_SAYS='no CLI11' -- train; expect 1 'CMake Error: no CLI11'; lacks chatter
+run errors CMAKE_SAYS='no fmt' -- train; expect 1 'CMake Error: no fmt'; lacks chatter
 last_line 'Configuring failed. The lines above say why.'
 run 'full disk' CMAKE_SAYS='no words' FREE=7 -- train; expect 1 'no words'; last_line \
   "The disk of $checkout/build/release or of /tmp is full. Free about 1 GB, or name another folder$(

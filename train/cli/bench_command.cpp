@@ -53,7 +53,7 @@ std::string config_help() {
 
 // Options override the setup that --config names.
 bool read_options(const Arguments& arguments, BenchOptions& options, BenchSetup& setup) {
-  const auto parse_into = [&](BenchSetup& into) {
+  const auto parse_into = [&](BenchSetup& into, bool again) {
     CommandOptions command(
         "bench", "Measures a training step on random tokens: time, memory, and where they go.");
     command.add("--config", &options.config, config_help(), {.shows_default = true});
@@ -73,16 +73,16 @@ bool read_options(const Arguments& arguments, BenchOptions& options, BenchSetup&
         "--compare", &options.compare,
         "show a file of --json beside this run; with two files, compare these and run nothing",
         {.most_values = 2});
-    return command.parse(arguments);
+    return command.parse(arguments, again);
   };
   BenchSetup ignored;
-  if (!parse_into(ignored)) return false;
+  if (!parse_into(ignored, false)) return false;
   const std::vector<std::string> names = bench_names();
   if (std::find(names.begin(), names.end(), options.config) == names.end())
     throw UsageError(fmt::format("--config: there are no sizes called {}{}", options.config,
                                  suggestion(options.config, names)));
   setup = bench_setup(options.config);
-  parse_into(setup);
+  parse_into(setup, true);
   check_usage(setup.config);
   return true;
 }

@@ -30,6 +30,8 @@
 #include "autograd/inspect/machine.h"
 #include "autograd/io/atomic_file.h"
 #include "autograd/io/foreign.h"
+#include "train/cli/console.h"
+#include "train/cli/other_names.h"
 
 namespace ink {
 namespace {
@@ -163,12 +165,32 @@ int with_output_written(int code) {
   return code == kOk ? kFailed : code;
 }
 
+// Writes lines to standard error; a terminal breaks them between words.
+void tell(const std::string& text) {
+  const size_t columns = isatty(STDERR_FILENO) != 0 ? known_columns(STDERR_FILENO) : 0;
+  const std::string shown = printable(text) + "\n";
+  std::cerr << (columns > 0 ? filled(shown, columns, 2) : shown);
+}
+
+// What to type where there is no command of this name.
+std::string unknown_command(const std::string& name) {
+  std::vector<std::string> names;
+  for (const auto& [known, command] : commands()) names.push_back(known);
+  const OtherCommand* other = other_command(name);
+  const bool is_file =
+      name.ends_with(".py") && commands().count(name.substr(0, name.size() - 3)) > 0;
+  return fmt::format("inkling: there is no command {}{}\nTry: {}", name,
+                     other != nullptr ? "; " + with_typed(other->text, typed(""))
+                     : is_file        ? "; type " + typed(name.substr(0, name.size() - 3))
+                                      : suggestion(name, names),
+                     typed("--help"));
+}
+
 }  // namespace
 
 int run_commands(int argc, char** argv, const Commands& others) {
   open_standard_descriptors();
-  set_log_callback(
-      [](const std::string& message) { std::cerr << "inkling: " << printable(message) << "\n"; });
+  set_log_callback([](const std::string& message) { tell("inkling: " + message); });
   if (argc > 0) program_name = argv[0];
   const std::string name = argc > 1 ? argv[1] : "";
   const auto is_help = [](const std::string& word) {
@@ -191,10 +213,7 @@ int run_commands(int argc, char** argv, const Commands& others) {
   try {
     const auto found = commands().find(name);
     if (found == commands().end()) {
-      std::vector<std::string> names;
-      for (const auto& [known, command] : commands()) names.push_back(known);
-      std::cerr << printable(fmt::format("inkling: there is no command {}{}\nTry: {}\n", name,
-                                         suggestion(name, names), typed("--help")));
+      tell(unknown_command(name));
       return kUsage;
     }
     auto* run = found->second.run;
@@ -206,11 +225,10 @@ int run_commands(int argc, char** argv, const Commands& others) {
     use_threads(0);
     return with_output_written(run(Arguments(argv + 2, argv + argc)));
   } catch (const UsageError& error) {
-    std::cerr << printable(
-        fmt::format("inkling {}: {}\nTry: {}\n", name, error.what(), typed(name + " --help")));
+    tell(fmt::format("inkling {}: {}\nTry: {}", name, error.what(), typed(name + " --help")));
     return kUsage;
   } catch (const std::exception& error) {
-    std::cerr << printable(fmt::format("inkling {}: {}\n", name, explained(error)));
+    tell(fmt::format("inkling {}: {}", name, explained(error)));
     return kFailed;
   }
 }

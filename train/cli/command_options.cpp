@@ -2,26 +2,59 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
-
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
+#include <deque>
+#include <filesystem>
 #include <functional>
 #include <iostream>
+#include <map>
 #include <numeric>
+#include <optional>
+#include <sstream>
 #include <system_error>
 #include <type_traits>
 #include <utility>
 
+#include "autograd/base/log.h"
 #include "autograd/io/foreign.h"
 #include "data/file.h"
 #include "train/cli/command_line.h"
 #include "train/cli/config_file.h"
+#include "train/cli/console.h"
+#include "train/cli/help_text.h"
+#include "train/cli/other_names.h"
 
 namespace ink {
+
+// What a command takes.
+struct CommandOption {
+  std::vector<std::string> names = {};  // without dashes
+  bool is_own = false;                  // an argument of the command itself, which has no dashes
+  std::string type = {};                // INT, FLOAT, TEXT, or nothing for a flag
+  std::string initial = {};             // what it is by default
+  bool shows_initial = false;
+  std::string help = {}, group = {};
+  int64_t least_values = 1, most_values = 1;
+  // Takes values, or, unless `keep`, only checks them; throws on one that it cannot have.
+  std::function<void(const std::string& label, const Arguments& values, bool keep)> take = {};
+
+  bool is_number() const { return type == "INT" || type == "FLOAT"; }
+};
+
+// An option as the command line or a config file gives it.
+struct GivenOption {
+  const CommandOption* option;
+  std::string label;  // as errors name it
+  Arguments values;
+  std::string sets = {};  // of a foreign name: what the value is, where x is the one given
+
+  bool is_derived() const { return !sets.empty() && sets != "x"; }
+};
+
 namespace {
 
 // Insertions, deletions and replacements that lead from a to b (Levenshtein 1966).
@@ -70,12 +103,37 @@ bool is_option(const std::string& word) {
   return word == "-h" || (word.size() > 2 && word.compare(0, 2, "--") == 0);
 }
 
-// An option as the command line or a config file gives it.
-struct Given {
-  CLI::Option* option;
-  std::string label;  // as errors name it
-  std::vector<std::string> values;
-};
+// The number that a text is; empty if it is none.
+std::optional<double> plain_number(const std::string& text) {
+  if (text.empty() || text.find_first_not_of("0123456789+-.eE") != std::string::npos) return {};
+  char* stopped = nullptr;
+  const double value = std::strtod(text.c_str(), &stopped);
+  return *stopped == '\0' ? std::optional(value) : std::nullopt;
+}
+
+// Throws if this is a value of another program's, and says what to type.
+void check_foreign_value(const std::string& label, const std::string& name,
+                         const Arguments& values) {
+  const OtherName* row = values.empty() ? nullptr : other_name(name, values.back());
+  if (row != nullptr && *row->value != '\0' && row->answer == Answer::told)
+    throw UsageError(fmt::format("{} is '{}': {}", label, printable(values.back(), 60),
+                                 with_typed(row->text, typed(""))));
+}
+
+// A number as a word of the command line.
+std::string number_text(double value) {
+  const bool whole = value == std::floor(value) && std::abs(value) < 0x1p53;
+  return whole ? std::to_string(static_cast<int64_t>(value)) : fmt::format("{}", value);
+}
+
+bool is_truth(const std::string& word) {
+  return word == "true" || word == "false" || word == "True" || word == "False";
+}
+
+// A config file where no option names it, as nanoGPT has it.
+bool is_config_file(const std::string& word) {
+  return word.ends_with(".py") || word.ends_with(".toml");
+}
 
 // The nearest name, if it is near.
 std::vector<std::string> nearest(const std::string& unknown,
@@ -100,15 +158,20 @@ std::vector<std::string> completed(const std::string& unknown,
   return found.size() > kMost ? std::vector<std::string>() : found;
 }
 
-// What other programs call so, of these names.
+// What other programs call so, of these names. "trainer.max_iters" is "max_iters".
 std::vector<std::string> named_otherwise(const std::string& unknown,
                                          const std::vector<std::string>& names) {
+  const std::string bare = unknown.substr(unknown.rfind('.') + 1);
+  const auto is_ours = [&](const std::string& name) {
+    return std::find(names.begin(), names.end(), name.substr(0, name.find('='))) != names.end();
+  };
+  if (bare != unknown && is_ours(bare)) return {bare};
+  const OtherName* row = other_name(bare);
+  if (row == nullptr || (row->answer != Answer::like && row->answer != Answer::same)) return {};
   std::vector<std::string> found;
-  const auto other = other_names().find(unknown);
-  if (other == other_names().end()) return found;
-  for (const std::string& ours : other->second)
-    if (std::find(names.begin(), names.end(), ours.substr(0, ours.find('='))) != names.end())
-      found.push_back(ours);
+  std::istringstream ours(row->text);
+  for (std::string name; ours >> name;)
+    if (is_ours(name)) found.push_back(name);
   return found;
 }
 
@@ -125,91 +188,117 @@ std::string suggestion(const std::string& unknown, const std::vector<std::string
   return text.empty() ? "" : fmt::format("; did you mean {}?", text);
 }
 
-// CLI11 writes the help and finds names. Values are taken here, because CLI11 takes an empty one for
-// none, and brackets for a list.
 struct CommandOptions::Parser {
-  CLI::App app;
-  // Takes an option's values, or, unless `keep`, only checks them; throws on one that it cannot
-  // have.
-  using Take = std::function<void(const std::string& label, const std::vector<std::string>& values,
-                                  bool keep)>;
-  std::map<const CLI::Option*, Take> takers = {};
-  std::set<const CLI::Option*> given = {};
-  std::string config_file = {};  // of options; empty: none
+  std::string command, description;
+  std::string group = "Options";
+  std::deque<CommandOption> options = {};
+  std::set<const CommandOption*> given = {};
+  const CommandOption* config = nullptr;  // the option that names a file of options
+  std::string config_file = {};           // empty: none
+  // Foreign names that were taken, with what they are here, and those that were left out, by why.
+  std::vector<std::pair<std::string, std::string>> taken = {}, left_out = {};
 
-  std::vector<std::string> names();
-  CLI::Option* find(const std::string& name);
-  void take(const Given& one, bool keep) const;
-  void take_own(const Arguments& own);
+  std::vector<std::string> names() const;
+  const CommandOption* find(const std::string& name) const;
+  std::string help() const;
+  void take(const GivenOption& one, bool keep) const;
+  void take_own(const Arguments& own) const;
   // own: gets the words that belong to no option.
-  std::vector<Given> read_arguments(const Arguments& arguments, Arguments& own);
-  std::vector<Given> read_config_file();
+  std::vector<GivenOption> read_arguments(const Arguments& arguments, Arguments& own);
+  std::vector<GivenOption> read_config_file();
+  bool translate(const std::string& label, const std::string& name,
+                 const std::optional<std::string>& value, std::vector<GivenOption>& all);
+  void calculate(GivenOption& one, const std::map<const CommandOption*, const GivenOption*>& holds);
+  void say_what_was_translated() const;
 };
 
 CommandOptions::CommandOptions(const std::string& command, const std::string& description)
-    : parser_(new Parser{CLI::App(description, typed(command))}) {
-  parser_->app.set_help_flag("-h,--help", "print this help");
+    : parser_(new Parser{command, description}) {
+  parser_->options.push_back({.names = {"help"}, .help = "print this help", .least_values = 0});
 }
 CommandOptions::~CommandOptions() = default;
 
+void CommandOptions::group(const std::string& name) { parser_->group = name; }
+
 void CommandOptions::add(const std::string& names, Value value, const std::string& help,
                          const Rules& rules) {
-  const std::string range = range_text(rules.limits);
-  const std::string line = range.empty() ? help : fmt::format("{} [{}]", help, range);
-  const auto add_one = [&]<class T>(T* to) -> CLI::Option* {
-    constexpr bool is_list = std::is_same_v<T, std::vector<std::string>>;
-    CLI::Option* option = parser_->app.add_option(names, *to, line);
-    if constexpr (!is_list)
-      if (rules.shows_default) option->default_str(fmt::format("{}", *to));
-    parser_->takers[option] = [=](const std::string& label, const std::vector<std::string>& values,
-                                  bool keep) {
-      if constexpr (is_list || std::is_same_v<T, std::string>) {
-        for (const std::string& text : values) {
-          if (text.empty() && !rules.may_be_empty)
-            throw UsageError(label + ": expected a value, got an empty one");
-          check_limits(label, rules.limits, text);
-        }
-        if (!keep) return;
-        if constexpr (is_list) {
-          *to = values;
-        } else {
-          *to = values.back();
-        }
-      } else {
-        const T number = number_of<T>(label, values.back(), rules.limits);
-        if (keep) *to = number;
-      }
-    };
-    return option;
-  };
-  CLI::Option* option = std::visit(add_one, value);
-  if (rules.most_values > 0) option->expected(1, rules.most_values);
+  const bool one_choice = rules.limits.choices.size() == 1;
+  const std::string range = one_choice ? "" : range_text(rules.limits, true);
+  CommandOption option{.is_own = names[0] != '-',
+                       .shows_initial = rules.shows_default,
+                       .help = range.empty() ? help : fmt::format("{} [{}]", help, range),
+                       .group = parser_->group};
+  std::istringstream each(names);
+  for (std::string name; std::getline(each, name, ',');)
+    option.names.push_back(option.is_own ? name : name.substr(2));
+  std::visit(
+      [&]<class T>(T* to) {
+        constexpr bool is_list = std::is_same_v<T, Arguments>,
+                       is_text = std::is_same_v<T, std::string>;
+        option.type = is_list || is_text ? "TEXT" : std::is_same_v<T, int64_t> ? "INT" : "FLOAT";
+        if constexpr (!is_list) option.initial = fmt::format("{}", *to);
+        if constexpr (is_list)
+          option.most_values = rules.most_values > 0 ? rules.most_values : INT64_MAX;
+        option.take = [=](const std::string& label, const Arguments& values, bool keep) {
+          if constexpr (is_list || is_text) {
+            for (const std::string& text : values) {
+              if (text.empty() && !rules.may_be_empty)
+                throw UsageError(label + ": expected a value, got an empty one");
+              check_limits(label, rules.limits, text);
+            }
+            if (!keep) return;
+            if constexpr (is_list) {
+              *to = values;
+            } else {
+              *to = values.back();
+            }
+          } else {
+            const T number = number_of<T>(label, values.back(), rules.limits);
+            if (keep) *to = number;
+          }
+        };
+      },
+      value);
   if (rules.delimiter != 0)
-    parser_->takers[option] = [one_by_one = parser_->takers[option], rules](
-                                  const std::string& label, const std::vector<std::string>& values,
-                                  bool keep) {
-      std::vector<std::string> all;
-      for (const std::string& text : values)
-        for (const std::string& piece : CLI::detail::split(text, rules.delimiter))
-          all.push_back(piece);
+    option.take = [one_by_one = option.take, mark = rules.delimiter](
+                      const std::string& label, const Arguments& values, bool keep) {
+      Arguments all;
+      for (const std::string& text : values) {
+        std::istringstream pieces(text + mark);
+        for (std::string piece; std::getline(pieces, piece, mark);) all.push_back(piece);
+      }
       one_by_one(label, all, keep);
     };
+  parser_->options.push_back(std::move(option));
 }
 
 void CommandOptions::flag(const std::string& name, bool& value, const std::string& help) {
-  parser_->takers[parser_->app.add_flag(name, value, help)] =
-      [&value](const std::string& label, const std::vector<std::string>& values, bool keep) {
-        const std::string text = values.empty() ? "true" : values.back();
-        if (text != "true" && text != "false")
-          throw UsageError(
-              fmt::format("{}: expected true or false, got '{}'", label, printable(text, 60)));
-        if (keep) value = text == "true";
-      };
+  parser_->options.push_back(
+      {.names = {name.substr(2)},
+       .help = help,
+       .group = parser_->group,
+       .least_values = 0,
+       .most_values = 0,
+       .take = [&value](const std::string& label, const Arguments& values, bool keep) {
+         const std::string text = values.empty() ? "true" : values.back();
+         if (!is_truth(text))
+           throw UsageError(
+               fmt::format("{}: expected true or false, got '{}'", label, printable(text, 60)));
+         if (keep) value = text == "true" || text == "True";
+       }});
 }
 
 void CommandOptions::add_fields(TrainConfig& config, const std::set<std::string>& left_out) {
+  // By the first field of each.
+  static const std::map<std::string, std::string> groups = {{"data", "Data"},
+                                                            {"n_layer", "Model"},
+                                                            {"max_iters", "Training"},
+                                                            {"out_dir", "Output"},
+                                                            {"device", "Machine"}};
+  const std::string before = parser_->group;
   for_each_field(config, [&]<class Field>(const char* name, Field& field, const char* help,
                                           const Limits& limits) {
+    if (const auto found = groups.find(name); found != groups.end()) group(found->second);
     if (left_out.count(name) > 0) return;
     const std::string option = std::string("--") + name;
     if constexpr (std::is_same_v<Field, bool>) {
@@ -218,92 +307,174 @@ void CommandOptions::add_fields(TrainConfig& config, const std::set<std::string>
       add(option, &field, help, {.shows_default = true, .limits = limits});
     }
   });
+  group(before);
 }
 
 void CommandOptions::take_config_file() {
   add("--config", &parser_->config_file,
-      "a file of lines NAME = VALUE, where NAME is an option of this list without its dashes; the "
-      "command line overrides the file");
+      "a file of lines NAME = VALUE, such as nanoGPT's; --config may be left out before FILE.py");
+  parser_->config = parser_->find("config");
 }
 
 bool CommandOptions::given(const std::string& name) const {
   return parser_->given.count(parser_->find(name.substr(2))) > 0;
 }
 
-std::vector<std::string> CommandOptions::Parser::names() {
-  std::vector<std::string> names;
-  for (const CLI::Option* option : app.get_options())
-    for (const std::string& name : option->get_lnames()) names.push_back(name);
-  return names;
+std::vector<std::string> CommandOptions::Parser::names() const {
+  std::vector<std::string> all;
+  for (const CommandOption& option : options)
+    if (!option.is_own) all.insert(all.end(), option.names.begin(), option.names.end());
+  return all;
 }
 
-CLI::Option* CommandOptions::Parser::find(const std::string& name) {
-  for (CLI::Option* option : app.get_options())
-    if (option->check_lname(name)) return option;
+const CommandOption* CommandOptions::Parser::find(const std::string& name) const {
+  for (const CommandOption& option : options)
+    if (!option.is_own &&
+        std::find(option.names.begin(), option.names.end(), name) != option.names.end())
+      return &option;
   return nullptr;
 }
 
-void CommandOptions::Parser::take(const Given& one, bool keep) const {
+std::string CommandOptions::Parser::help() const {
+  std::string usage = typed(command) + " [options]";
+  std::vector<HelpEntry> entries;
+  for (const CommandOption& option : options) {
+    std::string left;
+    for (const std::string& name : option.names)
+      left += (left.empty() ? "" : ", ") + std::string(option.is_own ? "" : "--") + name;
+    if (option.type == "TEXT" && option.is_own) usage += " [" + left + "]";
+    if (!option.type.empty() && !option.is_own) left += " " + option.type;
+    if (option.shows_initial && !option.initial.empty()) left += "=" + option.initial;
+    if (option.most_values > 1) left += " ...";
+    entries.push_back({option.group, left, option.help});
+  }
+  entries[0].left = "-h, --help";  // the last one
+  entries[0].group = group;
+  std::rotate(entries.begin(), entries.begin() + 1, entries.end());
+  const size_t columns = known_columns(STDOUT_FILENO);
+  return help_text(usage, description, entries, columns > 0 ? columns : 80);
+}
+
+void CommandOptions::Parser::take(const GivenOption& one, bool keep) const {
   try {
-    takers.at(one.option)(one.label, one.values, keep);
+    one.option->take(one.label, one.values, keep);
   } catch (const Error& error) {
     throw UsageError(error.what());
   }
 }
 
 // The words that belong to no option are the command's own arguments, in order.
-void CommandOptions::Parser::take_own(const Arguments& own) {
+void CommandOptions::Parser::take_own(const Arguments& own) const {
   auto word = own.begin();
-  for (CLI::Option* option : app.get_options()) {
-    Given own_argument{option, option->get_name(), {}};
-    std::vector<std::string>& values = own_argument.values;
-    while (option->get_positional() && word != own.end() &&
-           std::ssize(values) < option->get_items_expected_max())
-      values.push_back(*word++);
-    if (!values.empty()) take(own_argument, true);
+  for (const CommandOption& option : options) {
+    if (!option.is_own) continue;
+    GivenOption argument{&option, option.names[0], {}};
+    while (word != own.end() && std::ssize(argument.values) < option.most_values)
+      argument.values.push_back(*word++);
+    if (!argument.values.empty()) take(argument, true);
   }
-  if (word != own.end())
-    throw UsageError(fmt::format("expected an option, got '{}'", printable(*word, 60)));
+  if (word == own.end()) return;
+  std::error_code ignored;
+  const bool is_text = find("data") != nullptr && std::filesystem::is_regular_file(*word, ignored);
+  throw UsageError(fmt::format("expected an option, got '{}'{}", printable(*word, 60),
+                               is_text ? "; to train on this file, say --data before it" : ""));
 }
 
-std::vector<Given> CommandOptions::Parser::read_arguments(const Arguments& arguments,
-                                                          Arguments& own) {
-  std::vector<Given> all;
+// Takes a name that other programs have, or says what to type here. False: it is not known here.
+bool CommandOptions::Parser::translate(const std::string& label, const std::string& name,
+                                       const std::optional<std::string>& value,
+                                       std::vector<GivenOption>& all) {
+  const OtherName* row = other_name(name, value.value_or(""));
+  if (row == nullptr || row->answer == Answer::like) return false;
+  if (row->answer == Answer::told)
+    throw UsageError(fmt::format("there is no {}; {}",
+                                 (config_file.empty() ? "option " : "setting ") + label,
+                                 with_typed(row->text, typed(""))));
+  if (row->answer == Answer::left_out) {
+    left_out.emplace_back(row->text, label);
+    return true;
+  }
+  if (row->answer == Answer::same) {
+    const CommandOption* option = find(row->text);
+    if (option == nullptr || !value) return false;
+    all.push_back({option, label, {*value}, "x"});
+    return true;
+  }
+  std::istringstream settings(row->text);
+  for (std::string one; std::getline(settings >> std::ws, one, ',');) {
+    const size_t middle = one.find(" = ");
+    const CommandOption* option = find(one.substr(0, middle));
+    if (option == nullptr) return false;
+    all.push_back({option, label, {value.value_or("")}, one.substr(middle + 3)});
+  }
+  return true;
+}
+
+std::vector<GivenOption> CommandOptions::Parser::read_arguments(const Arguments& arguments,
+                                                                Arguments& own) {
+  std::vector<GivenOption> all;
+  const auto next = [&](size_t i) -> std::optional<std::string> {
+    if (i + 1 == arguments.size() || is_option(arguments[i + 1])) return {};
+    return arguments[i + 1];
+  };
   for (size_t i = 0; i < arguments.size(); ++i) {
     const std::string& word = arguments[i];
-    if (word == "-h") {
+    const bool is_llmc = word == "-h" && (next(i) == "0" || next(i) == "1");
+    if (word == "-h" && !is_llmc) {
       all.push_back({find("help"), word, {}});
       continue;
     }
-    if (!is_option(word)) {
-      if (word.size() > 1 && word[0] == '-')  // one of CLI11's short options
-        throw UsageError("there is no option " + printable(word, 60));
-      own.push_back(word);
+    if (!is_option(word) || is_llmc) {
+      if (word.size() == 1 || word[0] != '-') {
+        const bool is_file = config != nullptr && is_config_file(word);
+        is_file ? all.push_back({config, "--config", {word}}) : own.push_back(word);
+      } else if (next(i) && translate(word, word, next(i), all)) {
+        ++i;
+      } else {
+        throw UsageError("there is no option " + printable(word, 60) +
+                         suggestion(word, names(), "--"));
+      }
       continue;
     }
     const size_t end = std::min(word.find('='), word.size());
     std::string name = word.substr(2, end - 2);
     std::replace(name.begin(), name.end(), '-', '_');
-    CLI::Option* option = find(name);
-    if (option == nullptr)
-      throw UsageError(fmt::format("there is no option {}{}", printable(word.substr(0, end), 60),
-                                   suggestion(name, names(), "--")));
+    const CommandOption* option = find(name);
+    if (option == nullptr) {
+      const bool joined = end < word.size(),
+                 apart = !joined && next(i) && !is_config_file(*next(i));
+      if (!translate(printable(word.substr(0, end), 60), name,
+                     joined  ? word.substr(end + 1)
+                     : apart ? next(i)
+                             : std::nullopt,
+                     all))
+        throw UsageError(fmt::format("there is no option {}{}", printable(word.substr(0, end), 60),
+                                     suggestion(name, names(), "--")));
+      i += apart;
+      continue;
+    }
     all.push_back({option, "--" + name, {}});
-    std::vector<std::string>& values = all.back().values;
+    Arguments& values = all.back().values;
     if (end < word.size()) values.push_back(word.substr(end + 1));
-    while (std::ssize(values) < option->get_items_expected_max() && i + 1 < arguments.size() &&
-           !is_option(arguments[i + 1]))
+    if (values.empty() && option->most_values == 0 && next(i) && is_truth(*next(i)))
       values.push_back(arguments[++i]);
-    if (std::ssize(values) < option->get_items_expected_min()) {
+    const auto ends = [&] {  // --data input.txt config.py
+      return config != nullptr && !values.empty() && !is_config_file(values[0]) &&
+             is_config_file(*next(i));
+    };
+    while (std::ssize(values) < option->most_values && next(i) && !ends())
+      values.push_back(arguments[++i]);
+    if (std::ssize(values) < option->least_values) {
       throw UsageError(
           fmt::format("--{}: expected a value, got {}", name,
                       i + 1 < arguments.size() ? printable(arguments[i + 1], 60) : "none"));
     }
+    check_foreign_value("--" + name, name, values);
   }
   return all;
 }
 
-std::vector<Given> CommandOptions::Parser::read_config_file() {
+std::vector<GivenOption> CommandOptions::Parser::read_config_file() {
   std::string text;
   try {
     text = read_text(config_file);
@@ -319,47 +490,134 @@ std::vector<Given> CommandOptions::Parser::read_config_file() {
   } catch (const Error& error) {
     fail(error.what());
   }
-  std::vector<Given> all;
+  std::vector<GivenOption> all;
+  // A name in arithmetic: what the file has said so far, or the default.
+  const ValueOf value_of = [&](const std::string& name) -> std::optional<double> {
+    const CommandOption* option = find(name);
+    if (option == nullptr) return {};
+    for (const GivenOption& one : all)
+      if (one.option == option && one.sets.empty()) return plain_number(one.values[0]);
+    return plain_number(option->initial);
+  };
   for (const Setting& item : settings) {
     std::string name = item.name;
     std::replace(name.begin(), name.end(), '-', '_');
-    CLI::Option* option = find(name);
+    const CommandOption* option = find(name);
     if (name == "config" || name == "help") fail(name + " is not a setting of a file");
-    if (option == nullptr)
-      fail(fmt::format("there is no setting {}{}", printable(item.name, 60),
-                       suggestion(name, names())));
+    if (option == nullptr) {
+      bool known = false;
+      try {
+        known = translate(printable(item.name, 60), name, item.values[0], all);
+      } catch (const UsageError& error) {
+        fail(error.what());
+      }
+      if (!known)
+        fail(fmt::format("there is no setting {}{}", printable(item.name, 60),
+                         suggestion(name, names())));
+      continue;
+    }
     all.push_back({option, config_file + ": " + item.name, item.values});
-    if (std::ssize(item.values) > std::max(option->get_items_expected_max(), 1))
+    check_foreign_value(all.back().label, name, item.values);
+    if (option->is_number() && (item.values.size() > 1 || !plain_number(item.values[0])))
+      if (const auto value = calculated(item.text, value_of))
+        all.back().values = {number_text(*value)};
+    if (std::ssize(all.back().values) > std::max<int64_t>(option->most_values, 1))
       fail(fmt::format("{}: expected one value, got {}", item.name, item.values.size()));
   }
   return all;
 }
 
-bool CommandOptions::parse(const Arguments& arguments) {
+// The value of a setting that a foreign name gives; its names are options.
+void CommandOptions::Parser::calculate(
+    GivenOption& one, const std::map<const CommandOption*, const GivenOption*>& holds) {
+  const std::string x = one.values[0];
+  if (one.is_derived() && !one.option->is_number()) one.values = {one.sets};
+  if (one.is_derived() && one.option->is_number()) {
+    const auto value = calculated(one.sets, [&](const std::string& name) -> std::optional<double> {
+      if (name == "x") return plain_number(x);
+      const auto found = holds.find(find(name));
+      const bool is_given = found != holds.end() && !found->second->is_derived();
+      return plain_number(is_given ? found->second->values.back() : find(name)->initial);
+    });
+    one.values = {value ? number_text(*value) : x};
+  }
+  const std::string ours =
+      fmt::format("--{} {}", one.option->names[0], for_shell(one.values.back()));
+  if (taken.empty() || taken.back().first != one.label) {
+    taken.emplace_back(one.label, ours);
+  } else {
+    taken.back().second += " " + ours;
+  }
+  one.label += fmt::format(" (--{})", one.option->names[0]);
+}
+
+void CommandOptions::Parser::say_what_was_translated() const {
+  std::string all;
+  for (const auto& [label, ours] : taken)
+    all += fmt::format("{}{} as {}", all.empty() ? "" : ", ", label, ours);
+  if (!all.empty()) log_message("taken: ", all);
+  std::set<std::string> said;
+  for (const auto& [why, first] : left_out) {
+    if (!said.insert(why).second) continue;
+    std::string labels;
+    for (const auto& [reason, label] : left_out)
+      if (reason == why) labels += (labels.empty() ? "" : ", ") + label;
+    log_message("left out: ", labels, " (", why, ")");
+  }
+}
+
+bool CommandOptions::parse(const Arguments& arguments, bool quiet) {
+  Parser& parser = *parser_;
+  parser.taken.clear();
+  parser.left_out.clear();
+  parser.config_file.clear();
   Arguments own;
-  std::set<const CLI::Option*> seen;
-  const auto once = [&](const Given& one) {
-    if (!seen.insert(one.option).second) throw UsageError(one.label + " is given twice");
+  std::vector<GivenOption> of_line = parser.read_arguments(arguments, own), of_file;
+  const auto check_once = [](const std::vector<GivenOption>& place) {
+    std::set<const CommandOption*> seen;
+    for (const GivenOption& one : place)
+      if (!one.is_derived() && !seen.insert(one.option).second)
+        throw UsageError(one.label + " is given twice");
   };
-  const std::vector<Given> on_command_line = parser_->read_arguments(arguments, own);
-  for (const Given& one : on_command_line) {
-    if (one.option->get_lnames().front() == "help") {
-      std::cout << parser_->app.help();
+  for (const GivenOption& one : of_line) {
+    if (one.option == parser.find("help")) {
+      std::cout << parser.help();
       return false;
     }
+    if (one.option == parser.config) parser.config_file = one.values[0];
   }
-  for (const Given& one : on_command_line) {
-    once(one);
-    parser_->take(one, true);
+  check_once(of_line);
+  if (!parser.config_file.empty()) check_once(of_file = parser.read_config_file());
+  // The command line overrides the file; in each, what a foreign name sets overrides the rest.
+  std::map<const CommandOption*, const GivenOption*> holds;
+  for (const std::vector<GivenOption>* place : {&of_file, &of_line})
+    for (const bool derived : {false, true})
+      for (const GivenOption& one : *place)
+        if (one.is_derived() == derived) holds[one.option] = &one;
+  for (std::vector<GivenOption>* place : {&of_line, &of_file})
+    for (GivenOption& one : *place)
+      if (!one.sets.empty()) parser.calculate(one, holds);
+  // nanoGPT's --dataset NAME is the folder data/NAME.
+  const auto dataset = holds.find(parser.find("dataset"));
+  GivenOption folder{parser.find("data"), "", {}};
+  if (dataset != holds.end() && holds.count(folder.option) == 0) {
+    folder.label = dataset->second->label;
+    folder.values = {"data/" + dataset->second->values.back()};
+    std::error_code ignored;
+    if (std::filesystem::is_directory(folder.values[0], ignored)) {
+      parser.taken.emplace_back(folder.label, "--data " + for_shell(folder.values[0]));
+      holds[folder.option] = &folder;
+    }
   }
-  parser_->take_own(own);
-  parser_->given.swap(seen);
-  if (parser_->config_file.empty()) return true;
-  for (const Given& one : parser_->read_config_file()) {
-    once(one);
-    parser_->take(one, parser_->given.count(one.option) == 0);
-  }
-  parser_->given.merge(seen);
+  parser.given.clear();
+  for (std::vector<GivenOption>* place : {&of_line, &of_file})
+    for (const GivenOption& one : *place) {
+      parser.take(one, holds[one.option] == &one);
+      parser.given.insert(one.option);
+    }
+  if (holds[folder.option] == &folder) parser.take(folder, true);
+  parser.take_own(own);
+  if (!quiet) parser.say_what_was_translated();
   return true;
 }
 

@@ -2,7 +2,6 @@
 // value.
 #pragma once
 
-#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -42,23 +41,27 @@ class CommandOptions {
   void add(const std::string& names, Value value, const std::string& help) {
     add(names, value, help, Rules{});
   }
+  /// The group of the options that are added next, in the help. The first is "Options".
+  void group(const std::string& name);
   /// Adds an option without a value.
   void flag(const std::string& name, bool& value, const std::string& help);
-  /// Adds an option for each field of a config except those in `left_out`.
+  /// Adds an option for each field of a config except those in `left_out`, in groups of their own.
   void add_fields(TrainConfig& config, const std::set<std::string>& left_out = {});
-  /// Adds --config FILE, a file of "name = value" lines. The command line overrides it.
+  /// Adds --config FILE, a file of "name = value" lines, or FILE.py alone. The command line overrides
+  /// it.
   void take_config_file();
 
   /// Reads arguments, and the config file that they name, into the values. '-' and '_' are the same
-  /// within names. For an unknown name the error suggests others. An option given twice is
+  /// within names. Names of other programs are taken or answered (other_names.h); unless `quiet`, one
+  /// line says so. For an unknown name the error suggests others. An option given twice is
   /// an error. Integers are decimal, and a number is never rounded, clamped or wrapped. Throws
   /// UsageError. Returns false if help was printed instead.
-  bool parse(const Arguments& arguments);
+  bool parse(const Arguments& arguments, bool quiet = false);
   /// Did the command line, or its config file, give this option?
   bool given(const std::string& name) const;
 
  private:
-  struct Parser;  // CLI11's
+  struct Parser;
   std::unique_ptr<Parser> parser_;
 };
 
@@ -67,10 +70,5 @@ class CommandOptions {
 /// "device=cuda".
 std::string suggestion(const std::string& unknown, const std::vector<std::string>& names,
                        const char* prefix = "");
-
-/// Names that other programs have for an option, and ours in the order of preference; of these the
-/// ones that a command has are suggested.
-using OtherNames = std::map<std::string, std::vector<std::string>>;
-const OtherNames& other_names();
 
 }  // namespace ink

@@ -1,6 +1,9 @@
 #include "train/cli/config_file.h"
 
 #include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -24,6 +27,7 @@ class SettingParser {
     std::vector<Setting> list;
     std::set<std::string> names;
     for (skip(true); !at_end(); skip(true)) {
+      if (pass_over()) continue;
       list.push_back(setting());
       if (!names.insert(list.back().name).second)
         fail(printable(list.back().name, 60) + " comes twice");
@@ -53,6 +57,21 @@ class SettingParser {
     return text_.substr(begin, at_ - begin);
   }
 
+  // What a Python file has beside settings.
+  bool pass_over() {
+    for (const std::string_view quotes : {"\"\"\"", "'''"}) {
+      if (!text_.substr(at_).starts_with(quotes)) continue;
+      const size_t end = text_.find(quotes, at_ + quotes.size());
+      check(end != text_.npos, "expected the end of a text in three quotes");
+      at_ = end + quotes.size();
+      return true;
+    }
+    const std::string_view rest = text_.substr(at_);
+    const bool imports = rest.starts_with("import ") || rest.starts_with("from ");
+    if (imports) until("\n");
+    return imports;
+  }
+
   Setting setting() {
     check(!is_at("["), "expected name = value; there are no sections");
     Setting setting{std::string(until(" \t\r\n=#[]\"',")), {}};
@@ -60,6 +79,7 @@ class SettingParser {
     check(!setting.name.empty() && (at_end() || is_at("=\n")), "expected name = value");
     if (!take('=')) return {setting.name, {"true"}};
     skip(false);
+    const size_t begin = at_;
     const bool is_list = take('[');
     for (skip(is_list, true); !at_end() && !is_at(is_list ? "]" : "\n"); skip(is_list, true))
       setting.values.push_back(value(is_list));
@@ -67,6 +87,7 @@ class SettingParser {
     skip(false);
     check(at_end() || is_at("\n"), "expected the end of the line after ]");
     if (setting.values.empty()) fail(printable(setting.name, 60) + ": expected a value");
+    if (!is_list) setting.text = text_.substr(begin, at_ - begin);
     return setting;
   }
 
@@ -108,7 +129,116 @@ class SettingParser {
   size_t at_ = 0;
 };
 
+// By precedence, as Python has it: sums, products, signs, powers, atoms.
+class Calculation {
+ public:
+  Calculation(std::string_view text, const ValueOf& value_of) : text_(text), value_of_(value_of) {}
+
+  std::optional<double> value() {
+    const double result = sum();
+    skip();
+    const bool ends = at_ == text_.size() || text_[at_] == '#';
+    return ok_ && ends && std::isfinite(result) ? std::optional(result) : std::nullopt;
+  }
+
+ private:
+  void skip() { at_ = std::min(text_.find_first_not_of(" \t\r", at_), text_.size()); }
+  bool take(std::string_view wanted) {
+    skip();
+    const bool is_there = text_.substr(at_).starts_with(wanted);
+    if (is_there) at_ += wanted.size();
+    return is_there;
+  }
+  double fail() {
+    ok_ = false;
+    return 0;
+  }
+
+  double sum() {
+    if (++depth_ > 100) return fail();
+    double x = product();
+    while (ok_) {
+      if (take("+")) {
+        x += product();
+      } else if (take("-")) {
+        x -= product();
+      } else {
+        break;
+      }
+    }
+    --depth_;
+    return x;
+  }
+  double product() {
+    double x = sign();
+    while (ok_) {
+      if (take("//")) {
+        x = std::floor(x / sign());
+      } else if (take("/")) {
+        x /= sign();
+      } else if (take("%")) {
+        const double y = sign();
+        x -= y * std::floor(x / y);
+      } else if (take("*")) {
+        x *= sign();
+      } else {
+        break;
+      }
+    }
+    return x;
+  }
+  double sign() {
+    if (++depth_ > 100) return fail();
+    const double x = take("-") ? -sign() : take("+") ? sign() : power();
+    --depth_;
+    return x;
+  }
+  double power() {
+    const double x = atom();
+    return ok_ && take("**") ? std::pow(x, sign()) : x;
+  }
+  double atom() {
+    if (take("(")) {
+      const double x = sum();
+      return take(")") ? x : fail();
+    }
+    skip();
+    const auto is_word = [](unsigned char c) {
+      return std::isalnum(c) != 0 || c == '_' || c == '.';
+    };
+    std::string word;
+    while (at_ < text_.size() && (is_word(text_[at_]) || continues_number(word)))
+      word += text_[at_++];
+    if (word.empty()) return fail();
+    if (std::isdigit(static_cast<unsigned char>(word[0])) == 0 && word[0] != '.') {
+      const auto named = value_of_(word);
+      return named ? *named : fail();
+    }
+    std::erase(word, '_');
+    if (word.find_first_not_of("0123456789+-.eE") != std::string::npos) return fail();
+    char* end = nullptr;
+    const double x = std::strtod(word.c_str(), &end);
+    return *end == '\0' ? x : fail();
+  }
+  // The sign in 1e-3.
+  bool continues_number(const std::string& word) const {
+    return word.size() > 1 && (word.back() == 'e' || word.back() == 'E') &&
+           std::isdigit(static_cast<unsigned char>(word[0])) != 0 &&
+           (text_[at_] == '-' || text_[at_] == '+');
+  }
+
+  std::string_view text_;
+  const ValueOf& value_of_;
+  size_t at_ = 0;
+  int depth_ = 0;
+  bool ok_ = true;
+};
+
 }  // namespace
+
+std::optional<double> calculated(std::string_view text, const ValueOf& value_of) {
+  return Calculation(text, value_of).value();
+}
 
 std::vector<Setting> parse_settings(std::string_view text) {
   return SettingParser(text).settings();

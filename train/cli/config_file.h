@@ -1,6 +1,8 @@
 // Config files, which --config FILE reads.
 #pragma once
 
+#include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,6 +13,7 @@ namespace ink {
 struct Setting {
   std::string name;
   std::vector<std::string> values;  ///< at least one
+  std::string text = {};            ///< all of them as written; empty for a list in []
 };
 
 /// Lines such as
@@ -19,8 +22,14 @@ struct Setting {
 ///   name = [a, "b c", 'd']
 ///
 /// Values are separated by commas or spaces, and a list may have several lines. Text in "" has
-/// JSON's escapes; text in '' has none. Throws, naming the line, on anything else, and on a name
-/// that occurs twice.
+/// JSON's escapes; text in '' has none. Imports and texts in three quotes, as nanoGPT's files have
+/// them, are passed over. Throws, naming the line, on anything else, and on a name that occurs
+/// twice.
 std::vector<Setting> parse_settings(std::string_view text);
+
+/// The value of arithmetic as in Python: 5 * 8, learning_rate / 10, 2 ** 10, 600_000. value_of gives
+/// the names in it. Empty if the text is anything else.
+using ValueOf = std::function<std::optional<double>(const std::string& name)>;
+std::optional<double> calculated(std::string_view text, const ValueOf& value_of);
 
 }  // namespace ink

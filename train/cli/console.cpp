@@ -100,6 +100,40 @@ std::string wrapped(const std::string& text, size_t columns, size_t indent) {
   return all + line;
 }
 
+std::string filled(const std::string& text, size_t columns, size_t indent) {
+  std::string all, line;
+  bool begun = false;  // does the line have a word?
+  const auto end_line = [&](size_t spaces) {
+    all += line + "\n";
+    line.assign(spaces, ' ');
+    begun = false;
+  };
+  for (size_t at = 0; at < text.size();) {
+    const size_t word = std::min(text.find_first_not_of(' ', at), text.size()),
+                 close = word < text.size() && text[word] == '[' ? text.find(']', word) : word,
+                 end = std::min(text.find_first_of(" \n", close), text.size());
+    const std::string piece = text.substr(at, end - at);
+    if (begun && columns_of(line + piece) > columns) {
+      end_line(indent);
+      line += text.substr(word, end - word);
+    } else {
+      line += piece;
+    }
+    begun = begun || end > word;
+    at = end;
+    if (at < text.size() && text[at] == '\n' && ++at > 0) end_line(0);
+  }
+  return all + line;
+}
+
+size_t known_columns(int descriptor) {
+  winsize size{};
+  if (ioctl(descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
+  const char* given = std::getenv("COLUMNS");
+  const long columns = given != nullptr ? std::strtol(given, nullptr, 10) : 0;
+  return columns > 0 && columns < 10000 ? static_cast<size_t>(columns) : 0;
+}
+
 Console::Console()
     : terminal_(isatty(STDOUT_FILENO) != 0),
       colours_(terminal_ && !set_and_not_empty("NO_COLOR")) {}
@@ -140,11 +174,8 @@ void Console::paragraph(const std::string& text) { line(wrapped(text, columns(),
 
 size_t Console::columns() const {
   if (!terminal_) return std::string::npos;
-  winsize size{};
-  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col - 1;
-  const char* given = std::getenv("COLUMNS");
-  const long columns = given != nullptr ? std::strtol(given, nullptr, 10) : 0;
-  return columns > 0 && columns < 10000 ? static_cast<size_t>(columns) - 1 : 79;
+  const size_t known = known_columns(STDOUT_FILENO);
+  return known > 0 ? known - 1 : 79;
 }
 
 std::string Console::coloured(const char* code, const std::string& text) const {

@@ -29,6 +29,13 @@ std::string fitted(std::vector<Item> items, size_t columns);
 /// the first begin with `indent` spaces.
 std::string wrapped(const std::string& text, size_t columns, size_t indent);
 
+/// A text in lines of so many columns, broken at spaces: a line that continues another begins with
+/// `indent` spaces. Line ends and spaces of the text's own stay, and what is in [] is one word.
+std::string filled(const std::string& text, size_t columns, size_t indent);
+
+/// The width of the terminal that a descriptor is, or else COLUMNS; 0: neither is known.
+size_t known_columns(int descriptor);
+
 /// Any thread may call it. On a terminal, control characters and bytes that are no UTF-8 are shown as
 /// \xNN, except line ends, tabs and, in what is not a model's text, the codes of colours.
 class Console {

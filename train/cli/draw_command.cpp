@@ -243,7 +243,7 @@ const std::set<std::string> kNoPartOfAStep = {
 const char* const kOfTheModel[] = {"data",   "val_data", "tokenizer",  "model",   "n_layer",
                                    "n_head", "n_embd",   "block_size", "dropout", "bias"};
 
-bool read_options(const Arguments& arguments, DrawCommand& draw) {
+bool read_options(const Arguments& arguments, DrawCommand& draw, bool again = false) {
   CommandOptions command("draw",
                          "Shows the ops of a training step by module: what each one reads, its "
                          "output, the memory that it keeps for backward, and its time.");
@@ -257,7 +257,7 @@ bool read_options(const Arguments& arguments, DrawCommand& draw) {
   command.add("--out_dir", &draw.out_dir,
               "take the model and the settings of the run in this folder");
   command.add_fields(draw.config, kNoPartOfAStep);
-  if (!command.parse(arguments)) return false;
+  if (!command.parse(arguments, again)) return false;
   if ((draw.what == "op") != !draw.name.empty())
     throw UsageError("expected a name with --what op, and only there: draw --what op softmax");
   for (const char* option : kOfTheModel)
@@ -280,7 +280,7 @@ int draw_command(const Arguments& arguments) {
     LoadedModel loaded = load_model(draw.out_dir);
     model = std::move(loaded.model);
     draw.config = loaded.config;
-    read_options(arguments, draw);  // which override the run's
+    read_options(arguments, draw, true);  // which override the run's
   }
   check_usage(draw.config);
   const Drawn drawn =

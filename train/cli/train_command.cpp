@@ -451,7 +451,8 @@ struct TrainOptions {
 };
 
 // Options override the config file, which overrides `config`. False: help was printed instead.
-bool parse_into(TrainConfig& config, const Arguments& arguments, TrainOptions& options) {
+bool parse_into(TrainConfig& config, const Arguments& arguments, TrainOptions& options,
+                bool again = false) {
   CommandOptions command("train", "Trains a GPT; with no options, on the built-in stories.");
   command.add_fields(config);
   command.take_config_file();
@@ -459,11 +460,10 @@ bool parse_into(TrainConfig& config, const Arguments& arguments, TrainOptions& o
   command.flag("--print_config", options.print_config, "print the effective config and stop");
   command.flag("--check", options.check,
                "compare 3 steps with fused ops and with their definitions, name the op where they "
-               "part, and stop; writes nothing");
+               "part, and stop");
   command.add("--profile", &options.profile,
-              "print where the time goes, op by op, and write a trace of 3 steps to this file "
-              "(runs with batch_parts 1)");
-  const bool parsed = command.parse(arguments);
+              "print where the time goes, op by op, and write a trace of 3 steps to this file");
+  const bool parsed = command.parse(arguments, again);
   options.names_out_dir = command.given("--out_dir");
   return parsed;
 }
@@ -504,7 +504,7 @@ int train_command(const Arguments& arguments) {
     const Waiting waiting(console, "loading the checkpoint");
     saved = load_run(config.out_dir, kLastCheckpoint);
     config = saved->config;
-    parse_into(config, arguments, options);
+    parse_into(config, arguments, options, true);
     check_usage(config);
   }
   if (options.print_config) {

@@ -1,0 +1,45 @@
+// What other programs call commands, options and settings, and what to type here.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace ink {
+
+/// How a foreign name is answered.
+enum class Answer {
+  same,      // taken: it is the setting `text`, in the same unit
+  sets,      // taken: text is "NAME = VALUE, ..."; in VALUE, x is the value that was given
+  left_out,  // taken, and nothing is done; text says why nothing is lost
+  told,      // refused; text says what to type
+  like       // refused; text names the options, in the order of preference
+};
+
+/// In `text`, {sample --start TEXT} is what to type after the program's name.
+struct OtherName {
+  const char *name, *value;  // value: the row holds for it alone; "gpt2*": what begins so; "": any
+  Answer answer;
+  const char* text;
+};
+
+/// The names that one program has. The page train/COMING_FROM.md shows the same tables.
+struct OtherProgram {
+  const char* name;
+  std::vector<OtherName> names;
+};
+const std::vector<OtherProgram>& other_programs();
+/// The first row that holds for a name with its value; null: none. Names have no dashes in front,
+/// except those of one letter or two. Python's True and False are true and false.
+const OtherName* other_name(const std::string& name, const std::string& value = "");
+
+/// Words that stand where a command is expected. "generate.py" is "generate".
+struct OtherCommand {
+  const char *name, *text;
+};
+const std::vector<OtherCommand>& other_commands();
+const OtherCommand* other_command(const std::string& word);
+
+/// A row's text with what to type in full: {bench} becomes "./run.sh bench" for "./run.sh ".
+std::string with_typed(const std::string& text, const std::string& program);
+
+}  // namespace ink
