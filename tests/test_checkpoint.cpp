@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <span>
 #include <string>
@@ -14,9 +15,12 @@
 
 #include "autograd/base/log.h"
 #include "autograd/basic_ops.h"
+#include "autograd/more_ops.h"
 #include "data/file.h"
 #include "error_of.h"
+#include "tests/run_program.h"
 #include "tests/temp_files.h"
+#include "train/trainer.h"
 
 namespace ink {
 namespace {
@@ -347,6 +351,100 @@ TEST(Crc64, HasItsCheckValue) {
   const auto all = std::as_bytes(std::span(longer));
   EXPECT_EQ(crc64(all.subspan(333), crc64(all.first(333))), crc64(all));
   EXPECT_EQ(crc64({}), 0u);
+}
+
+// ---- new runs from old weights
+
+// --init_from FOLDER: the weights, the tokenizer and the model of that run, and nothing else of it.
+TEST(InitFrom, ANewRunBeginsWithTheWeightsOfAnother) {
+  const TempFolder folder;
+  const auto path = [&](const char* name) { return (folder / name).string(); };
+  std::ofstream(folder / "a.txt") << std::string(2000, 'x') + "some text; and more of it.\n";
+  std::ofstream(folder / "b.txt") << std::string(1500, 'o') + "some text;\n";
+  std::ofstream(folder / "c.txt") << std::string(1500, 'o') + "é and Z\n";
+  const std::string common =
+      "train --eval_iters 1 --sample_interval 0 --report off --threads 1 --batch_size 2 ";
+  const auto train = [&](const std::string& options) { return run_program(common + options); };
+  const auto weights = [&](const char* run) {
+    return read_file((folder / run / "ckpt/model.safetensors").string());
+  };
+  ASSERT_EQ(train("--n_layer 1 --n_head 2 --n_embd 16 --block_size 8 --bias --data " +
+                  path("a.txt") + " --max_iters 9 --out_dir " + path("a"))
+                .code,
+            0);
+  fs::remove_all(folder / "a/best");
+  const std::string from = "--init_from " + path("a") + " --data " + path("b.txt") + " ";
+  const Ran started = train(from + "--max_iters 0 --out_dir " + path("b"));
+  EXPECT_EQ(started.code, 0) << started.err;
+  EXPECT_TRUE(weights("b") == weights("a"));
+  EXPECT_NE(started.out.find("weights  those of " + path("a") + "/ckpt after step 9"),
+            std::string::npos)
+      << started.out;
+  // A checkpoint's own folder will do, and so does an option that agrees.
+  EXPECT_EQ(train("--init_from " + path("a") + "/ckpt/ --n_embd=16 --data " + path("b.txt") +
+                  " --max_iters 0 --out_dir " + path("c"))
+                .code,
+            0);
+  EXPECT_TRUE(weights("c") == weights("a"));
+
+  // Six steps at once, or with an interruption, after which the other run is no longer needed.
+  const std::string more = " --lr_decay_iters 6 --max_iters ";
+  ASSERT_EQ(train(from + "--dropout 0.1 --out_dir " + path("straight") + more + "6").code, 0);
+  ASSERT_EQ(train(from + "--dropout 0.1 --out_dir " + path("halves") + more + "3").code, 0);
+  fs::rename(folder / "a", folder / "moved");
+  const Ran resumed = train("--init_from resume --out_dir " + path("halves") + more + "6");
+  EXPECT_EQ(resumed.code, 0) << resumed.err;
+  fs::rename(folder / "moved", folder / "a");
+  EXPECT_TRUE(weights("halves") == weights("straight"));
+  EXPECT_FALSE(weights("straight") == weights("a"));
+  EXPECT_EQ(run_program("sample --max_new_tokens 3 --start some --out_dir " + path("halves")).code,
+            0);
+
+  const auto expect_error = [&](const std::string& options, int code, const std::string& text) {
+    const Ran ran = train(options + " --out_dir " + path("none"));
+    EXPECT_EQ(ran.code, code) << ran.err;
+    EXPECT_NE(ran.err.find(text), std::string::npos) << options << "\n" << ran.err;
+    EXPECT_FALSE(fs::exists(folder / "none"));
+  };
+  expect_error(from + "--n_layer 2", 2, "--n_layer is 2, but " + path("a") + "/ckpt has 1; leave");
+  expect_error(from + "--bias=false", 2, "--bias is false");
+  expect_error(from + "--tokenizer byte", 2, "--tokenizer is \"byte\"");
+  expect_error(
+      "--init_from " + path("a") + " --data " + path("c.txt"), 1,
+      "lacks characters of --data: 'Z', '\u00e9'; take them out of the text, or train from");
+  expect_error("--init_from " + path("a"), 1, "name a text with --data");
+  expect_error("--init_from " + path("nowhere"), 2, "there is no run in " + path("nowhere"));
+  const Ran same = train("--init_from " + path("a") + " --out_dir " + path("a"));
+  EXPECT_EQ(same.code, 2);
+  EXPECT_NE(same.err.find("the new run needs a folder of its own"), std::string::npos) << same.err;
+  EXPECT_EQ(train("--print_config --init_from " + path("a")).out.find("n_embd = 128"),
+            std::string::npos);
+}
+
+TEST(InitFrom, TheTrainerTakesTheModelOfARun) {
+  const TempFolder folder;
+  TrainConfig config;
+  config.n_layer = 1;
+  config.n_head = 2;
+  config.n_embd = 16;
+  config.block_size = 8;
+  config.threads = 1;
+  config.out_dir = (folder / "first").string();
+  Trainer first(config);
+  first.step();
+  first.save("ckpt");
+  config.out_dir = (folder / "second").string();
+  config.init_from = (folder / "first").string();
+  config.n_layer += 1;  // the model is that run's
+  config.seed = 5;
+  Trainer second(config);
+  EXPECT_EQ(second.steps_done(), 0);
+  EXPECT_EQ(second.config().n_layer, config.n_layer - 1);
+  const auto expected = first.model().state_dict(), got = second.model().state_dict();
+  for (size_t i = 0; i < expected.size(); ++i)
+    EXPECT_EQ(got[i].second.tolist(), expected[i].second.tolist()) << got[i].first;
+  for (const auto& [name, moment] : second.optimizer().state())
+    EXPECT_EQ(norm(to(moment, f64)).item(), 0) << name;
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <optional>
@@ -342,7 +343,7 @@ void expect_typed(const std::string& text) {
 
 // Each row leads to options, with values that they take, or to commands.
 TEST(OtherNames, LeadToOptionsAndCommands) {
-  std::vector<std::string> names = {"val_data"};
+  std::vector<std::string> names;
   for (const std::string command : kCommands)
     for (const Option& option : options_of(command)) names.push_back(option.name);
   for (const OtherProgram& program : other_programs()) {
@@ -459,6 +460,15 @@ TEST(OtherNames, NanoGptsCommandLinesAreTaken) {
                  "there is no option --eval_only; to evaluate a run, type inkling eval --out_dir ");
   expect_refused({"train", "--eval_only"}, "type inkling eval");
   expect_refused({"train", "--dataset=shakespeare_char"}, "your own use --data FILE");
+  const TempFolder folder;  // in which nanoGPT's data/prose stands
+  const auto here = std::filesystem::current_path();
+  std::filesystem::create_directories(folder / "data/prose");
+  std::filesystem::current_path(folder.path());
+  EXPECT_EQ(settings_of({"--dataset=prose"}),
+            (Settings{"data = [\"data/prose\"]", "dataset = \"prose\""}));
+  EXPECT_EQ(settings_of({"--dataset=prose", "--data", "x.txt"}),
+            (Settings{"data = [\"x.txt\"]", "dataset = \"prose\""}));
+  std::filesystem::current_path(here);
   expect_refused({"train", "--init_from=gpt2-xl"}, "--init_from is 'gpt2-xl': GPT-2's weights");
   expect_refused({"train", "--device=mps"}, "--device cpu");
   expect_refused({"sample", "--compile=False", "--init_from=resume", "--dtype", "float32", "--x"},
@@ -534,14 +544,15 @@ decay_lr = True
 
 TEST(OtherNames, LlmcsCommandLinesAreTaken) {
   EXPECT_EQ(
-      settings_of({"-i", "a.bin", "-o", "out", "-y", "0",   "-b", "4",   "-t", "64",
-                   "-d", "2048",  "-r", "1",   "-z", "1",   "-c", "0.2", "-l", "0.0006",
-                   "-q", "0.5",   "-u", "70",  "-n", "500", "-v", "250", "-s", "1000",
-                   "-h", "0",     "-x", "400", "-g", "144", "-a", "0",   "-m", "30"}),
+      settings_of({"-i",  "a.bin", "-j",  "b.bin",  "-o",   "out", "-y", "0",  "-b",
+                   "4",   "-t",    "64",  "-d",     "2048", "-r",  "1",  "-z", "1",
+                   "-c",  "0.2",   "-l",  "0.0006", "-q",   "0.5", "-u", "70", "-n",
+                   "500", "-v",    "250", "-s",     "1000", "-h",  "0",  "-x", "400",
+                   "-g",  "144",   "-a",  "0",      "-m",   "30"}),
       (Settings{"batch_size = 4", "block_size = 64", "data = [\"a.bin\"]", "eval_interval = 250",
                 "eval_iters = 30", "gradient_accumulation_steps = 8", "learning_rate = 0.0006",
                 "max_iters = 400", "min_lr = 0.0003", "recompute = true", "sample_interval = 1000",
-                "warmup_iters = 70", "weight_decay = 0.2"}));
+                "val_data = [\"b.bin\"]", "warmup_iters = 70", "weight_decay = 0.2"}));
   EXPECT_EQ(
       settings_of({"--input_bin", "a.bin", "--num_iterations=20", "--val_loss_every", "5",
                    "--sequence_length", "32", "--learning_rate_decay_frac", "0",

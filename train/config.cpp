@@ -144,6 +144,8 @@ void TrainConfig::check() const {
   INK_CHECK(!tokenizer.empty(),
             "config: tokenizer: expected char, byte or the name of a file, got "
             "none");
+  INK_CHECK(!init_from.empty(),
+            "config: init_from: expected scratch, resume or a folder, got none");
   INK_CHECK(!out_dir.empty(), "config: out_dir: expected the name of a folder, got none");
   static_cast<void>(parse_device(device));
 }

@@ -141,8 +141,10 @@ void for_each_field(Config& c, F&& f) {
   f("beta1", c.beta1, "AdamW: decay of the first moment", Limits{.least = 0, .below = 1});
   f("beta2", c.beta2, "AdamW: decay of the second moment", Limits{.least = 0, .below = 1});
   f("momentum", c.momentum, "SGD: momentum", Limits{.least = 0, .below = 1});
-  f("init_from", c.init_from, "scratch, or resume: continue from out_dir's checkpoint",
-    Limits{.choices = {"scratch", "resume"}});
+  f("init_from", c.init_from,
+    "scratch; resume: go on with the run in out_dir; or the folder of a run, whose weights a new "
+    "run begins with",
+    Limits{});
   f("data_changed", c.data_changed, "allow resuming with other data", Limits{});
   f("seed", c.seed, "of weights, batches and dropout", Limits{0, 0x1p63});
   f("max_minutes", c.max_minutes, "save and stop after so many; 0: never", Limits{0, 1e7});

@@ -87,6 +87,40 @@ SavedRun load_run(const std::filesystem::path& out_dir, const std::string& name,
   return run;
 }
 
+Start start_of(const TrainConfig& config) {
+  namespace fs = std::filesystem;
+  const fs::path folder = (fs::path(config.init_from) / "").parent_path();  // without the last '/'
+  Start start{folder,
+              checkpoint_exists(folder, kBestCheckpoint) ? kBestCheckpoint : kLastCheckpoint};
+  if (!checkpoint_exists(folder, start.name) && fs::is_regular_file(folder / "config.json"))
+    start = {folder.has_parent_path() ? folder.parent_path() : ".", folder.filename().string()};
+  INK_CHECK(
+      checkpoint_exists(start.out_dir, start.name),
+      "--init_from: expected scratch, resume, or the folder of a run, and there is no run in ",
+      printable(config.init_from, 200));
+  std::error_code ignored;
+  INK_CHECK(!fs::equivalent(start.out_dir, config.out_dir, ignored),
+            "--init_from: the new run needs a folder of its own; name one with --out_dir, or go on "
+            "with the run in ",
+            start.out_dir.string(), " by --init_from resume");
+  return start;
+}
+
+SavedRun load_start(const TrainConfig& config) {
+  const Start start = start_of(config);
+  SavedRun run = load_run(start.out_dir, start.name, Parts::model);
+  run.is_start = true;
+  return run;
+}
+
+TrainConfig with_model_of(const SavedRun& run, TrainConfig config) {
+  const nlohmann::json its = to_json(run.config);
+  nlohmann::json model = {{"tokenizer", its.at("tokenizer")}};
+  for (const char* name : kModelSettings) model[name] = its.at(name);
+  from_json(model, config);
+  return config;
+}
+
 std::string fingerprint_of(const TrainConfig& config) {
   if (config.data.empty()) return "";
   const DataFiles files = data_files(config.data, config.val_data);

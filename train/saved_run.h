@@ -34,12 +34,28 @@ struct SavedRun {
   std::optional<std::vector<uint8_t>> generator_state;  // the default generator's; likewise
   NamedTensors model_state, optimizer_state;            // the second one is empty with Parts::model
   std::filesystem::path folder;
+  bool is_start = false;  // a new run takes its weights, tokenizer and model settings, no more
 };
+
+/// The settings that make a model, with its vocabulary.
+constexpr const char* kModelSettings[] = {"model",  "n_layer",    "n_head",
+                                          "n_embd", "block_size", "bias"};
 
 /// The checkpoint out_dir/name ("ckpt" or "best"), or the one before if its files are damaged or
 /// their contents invalid. Errors name file, field, what was expected and what was found.
 SavedRun load_run(const std::filesystem::path& out_dir, const std::string& name,
                   Parts parts = Parts::all);
+
+/// The checkpoint whose weights a new run begins with: init_from is a run's folder (its best
+/// checkpoint, or else its last one), or that of one checkpoint. Throws if that run is in out_dir.
+struct Start {
+  std::filesystem::path out_dir;
+  std::string name;
+};
+Start start_of(const TrainConfig& config);
+SavedRun load_start(const TrainConfig& config);
+/// `config` with the model settings and the tokenizer of that run.
+TrainConfig with_model_of(const SavedRun& run, TrainConfig config);
 
 /// Size and CRC-64 of a config's data files joined, and of its validation files, as text; empty for
 /// no files, or if one is not a regular file.

@@ -44,10 +44,44 @@ class EvaluationMode {
   std::vector<std::pair<Module*, bool>> were_;
 };
 
-// The run that a config resumes, if any.
+// The run that a config resumes, or begins with the weights of, if any.
 std::optional<SavedRun> saved_run(const TrainConfig& config) {
-  if (config.init_from != "resume") return {};
+  if (config.init_from == "scratch") return {};
+  if (config.init_from != "resume") return load_start(config);
   return load_run(config.out_dir, kLastCheckpoint);
+}
+
+// The characters of a text that a tokenizer does not know, up to twenty.
+std::string unknown_characters(const TrainConfig& config, const Tokenizer& tokenizer) {
+  TrainConfig by_character = config;
+  by_character.tokenizer = "char";
+  const auto dataset = make_dataset(by_character);
+  std::string unknown;
+  int64_t count = 0;
+  for (int64_t id = 0; id < dataset->tokenizer().vocab_size(); ++id) {
+    const std::string character = dataset->tokenizer().decode({&id, 1});
+    try {
+      static_cast<void>(tokenizer.encode(character));
+    } catch (const Error&) {
+      if (++count <= 20) unknown += detail::joined({count > 1 ? ", '" : "'", character, "'"});
+    }
+  }
+  return count > 20 ? detail::joined({unknown, " and ", count - 20, " more"}) : unknown;
+}
+
+// The dataset of a new run that begins with a run's weights, and so has its tokenizer.
+std::unique_ptr<Dataset> dataset_for_weights(const TrainConfig& config, const SavedRun& start) {
+  try {
+    return make_dataset(config, start.tokenizer);
+  } catch (const Error&) {
+    if (start.tokenizer->name() != "char") throw;
+    const std::string unknown = unknown_characters(config, *start.tokenizer);
+    if (unknown.empty()) throw;
+    detail::fail({"--init_from: the vocabulary of ", start.folder.string(),
+                  " lacks characters of --data: ", unknown,
+                  "; take them out of the text, or train from scratch (a run with --tokenizer byte "
+                  "can go on with any text)"});
+  }
 }
 
 // The dataset of a run, whose files have this fingerprint. When a run is resumed, the fingerprints
@@ -55,6 +89,7 @@ std::optional<SavedRun> saved_run(const TrainConfig& config) {
 std::unique_ptr<Dataset> dataset_for(const TrainConfig& config, const std::string& fingerprint,
                                      const std::optional<SavedRun>& saved) {
   if (!saved) return make_dataset(config);
+  if (saved->is_start) return dataset_for_weights(config, *saved);
   const bool same_kind = config.data.empty() == saved->config.data.empty();
   const bool known = !saved->data.empty() && !fingerprint.empty();
   INK_CHECK(config.data_changed || (same_kind && (!known || fingerprint == saved->data)),
@@ -138,10 +173,10 @@ Trainer::Trainer(const TrainConfig& config, std::unique_ptr<Dataset> dataset)
 
 Trainer::Trainer(const TrainConfig& config, const std::optional<SavedRun>& saved,
                  std::unique_ptr<Dataset> dataset)
-    : config_((config.check(), config)),
+    : config_((config.check(), saved && saved->is_start ? with_model_of(*saved, config) : config)),
       device_(parse_device(config.device)),
       data_(dataset ? "" : fingerprint_of(config)),
-      dataset_(dataset ? std::move(dataset) : dataset_for(config, data_, saved)),
+      dataset_(dataset ? std::move(dataset) : dataset_for(config_, data_, saved)),
       schedule_(config.schedule()) {
   const FieldGuard on_device(&Context::default_device, device_);
   // Data that are too short for a batch are refused before anything is written.
@@ -172,14 +207,15 @@ Arithmetic Trainer::arithmetic() const {
 // machine would choose gives other bits. Where it cannot keep them, one line says so.
 void Trainer::choose_arithmetic(const std::optional<SavedRun>& saved) {
   asked_threads_ = config_.threads, asked_parts_ = config_.batch_parts;
-  const Arithmetic* before = saved && saved->arithmetic ? &*saved->arithmetic : nullptr;
+  const bool resumes = saved && !saved->is_start;
+  const Arithmetic* before = resumes && saved->arithmetic ? &*saved->arithmetic : nullptr;
   const bool same_threads = before && asked_threads_ == saved->config.threads,
              same_parts = same_threads && asked_parts_ == saved->config.batch_parts &&
                           config_.batch_size >= before->batch_parts;
   if (config_.threads == 0) config_.threads = same_threads ? before->threads : max_threads();
   const ContextGuard guard(run_context());
   config_.batch_parts = same_parts ? before->batch_parts : batch_parts(config_, num_parameters_);
-  if (!saved) return;
+  if (!resumes) return;
   if (!before)
     return log_message("resume: ", saved->folder.string(),
                        " is of an older version and does not say with which units and threads it "
@@ -193,11 +229,14 @@ void Trainer::choose_arithmetic(const std::optional<SavedRun>& saved) {
 
 void Trainer::resume(const SavedRun& saved) {
   INK_CHECK(saved.tokenizer->to_json() == dataset_->tokenizer().to_json(),
-            "resume: the vocabulary of ", dataset_->summary(), " is not the one that ",
-            saved.folder.string(), " was trained on");
+            saved.is_start ? "--init_from" : "resume", ": the vocabulary of ", dataset_->summary(),
+            " is not the one that ", saved.folder.string(), " was trained on",
+            saved.is_start ? "; name a text with --data" : "");
+  if (saved.is_start) return model_->load_state_dict(saved.model_state);
   const nlohmann::json mine = to_json(config_), its = to_json(saved.config);
-  for (const char* name :
-       {"model", "n_layer", "n_head", "n_embd", "block_size", "bias", "optimizer"}) {
+  std::vector<std::string> kept(std::begin(kModelSettings), std::end(kModelSettings));
+  kept.emplace_back("optimizer");
+  for (const std::string& name : kept) {
     INK_CHECK(its.at(name) == mine.at(name), "resume: ", name, " is ", mine.at(name).dump(),
               ", but ", saved.folder.string(), " has ", its.at(name).dump(),
               "; leave the option out, or start from scratch");

@@ -160,7 +160,7 @@ OutFolder::OutFolder(const TrainConfig& config, bool named, bool overwrite)
     for (const char* name : kCheckpoints) check_replaceable(folder_, name);
     if (config.report == "on") file_operation([&] { check_report_files(folder_); });
     check_sample_folder(folder_);
-    holds_old_run_ = config.init_from == "scratch" && holds_run(folder_);
+    holds_old_run_ = config.init_from != "resume" && holds_run(folder_);
     if (holds_old_run_ && named && !overwrite) throw Error(refusal(folder_));
   } catch (...) {
     unlock();

@@ -11,6 +11,7 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -447,7 +448,8 @@ class TrainRun {
 struct TrainOptions {
   bool print_config = false, overwrite = false, check = false;
   bool names_out_dir = false;
-  std::string profile;  // a file
+  std::set<std::string> names;  // of settings of the model
+  std::string profile;          // a file
 };
 
 // Options override the config file, which overrides `config`. False: help was printed instead.
@@ -465,7 +467,29 @@ bool parse_into(TrainConfig& config, const Arguments& arguments, TrainOptions& o
               "print where the time goes, op by op, and write a trace of 3 steps to this file");
   const bool parsed = command.parse(arguments, again);
   options.names_out_dir = command.given("--out_dir");
+  for (const char* name : kModelSettings)
+    if (command.given(std::string("--") + name)) options.names.insert(name);
+  if (command.given("--tokenizer")) options.names.insert("tokenizer");
   return parsed;
+}
+
+// The run whose weights a new run begins with. Options that contradict its model are refused.
+SavedRun load_start_for(TrainConfig& config, const TrainOptions& options, Console& console) {
+  try {
+    start_of(config);
+  } catch (const Error& error) {
+    throw UsageError(error.what());
+  }
+  const Waiting waiting(console, "loading the weights");
+  SavedRun start = load_start(config);
+  const nlohmann::json mine = to_json(config), its = to_json(start.config);
+  for (const std::string& name : options.names)
+    if (mine.at(name) != its.at(name))
+      throw UsageError(fmt::format("--{} is {}, but {} has {}; leave the option out", name,
+                                   quoted(mine.at(name)), start.folder.string(),
+                                   quoted(its.at(name))));
+  config = with_model_of(start, config);
+  return start;
 }
 
 void print_config(const TrainConfig& config) {
@@ -487,7 +511,8 @@ int train_command(const Arguments& arguments) {
   TrainOptions options;
   if (!parse_into(config, arguments, options)) return kOk;
   check_usage(config);
-  const bool resumes = config.init_from == "resume";
+  const bool resumes = config.init_from == "resume",
+             starts = !resumes && config.init_from != "scratch";
   if (options.overwrite && resumes)
     throw UsageError(
         "--overwrite starts anew, and --init_from resume goes on; expected one of them");
@@ -497,9 +522,11 @@ int train_command(const Arguments& arguments) {
         "--check runs with fused ops and composed; leave out --composed and --profile");
   const bool trains = !options.print_config && !options.check;
   Console console;
+  std::optional<SavedRun> saved;
+  if (starts) saved = load_start_for(config, options, console);
+  check_usage(config);
   std::optional<OutFolder> folder;  // first of all: another run may be saving there
   if (trains) folder.emplace(config, options.names_out_dir, options.overwrite);
-  std::optional<SavedRun> saved;
   if (resumes) {  // its config in place of the defaults
     const Waiting waiting(console, "loading the checkpoint");
     saved = load_run(config.out_dir, kLastCheckpoint);
@@ -514,12 +541,16 @@ int train_command(const Arguments& arguments) {
   // If nobody reads the console any more, or a file is at the limit of its size, the write fails.
   for (const int signal : {SIGPIPE, SIGXFSZ}) std::signal(signal, SIG_IGN);
   // A resumed run keeps its number by itself (train/arithmetic.h), on as many threads as there are.
-  use_threads(saved && config.threads == saved->config.threads ? 0 : config.threads);
+  use_threads(resumes && config.threads == saved->config.threads ? 0 : config.threads);
   warn_of_slow_blas();
   if (options.check) {
     config.composed = false;  // also of a run that was
     return check_steps(config, saved, 3, console) ? kOk : kFailed;
   }
+  if (starts)
+    console.paragraph(fmt::format("{}  those of {} after step {}, trained on {}",
+                                  console.bold("weights"), saved->folder.string(), saved->step,
+                                  printable(saved->dataset, 200)));
   TrainRun run(config, saved, options.profile, *folder, console);
   saved.reset();  // its tensors were copied
   return run.run();
