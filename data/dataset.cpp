@@ -341,7 +341,7 @@ std::span<const Id> checked_ids(const std::string& name, std::span<const std::by
   detail::fail({name, ": the token id at byte ",
                 begin + sizeof(Id) * static_cast<size_t>(wrong - ids.begin()), " is ", *wrong,
                 ", outside the vocabulary of ", vocab_size, " (", tokenizer.name(),
-                "); name the tokenizer that made the file with --tokenizer"});
+                "); name the tokenizer that made the file with --tokenizer, or train on its text"});
 }
 
 }  // namespace

@@ -119,8 +119,8 @@ class WindowDataset : public Dataset {
 
 /// Text files, joined in the order given and tokenised once. They are mapped until the constructor
 /// returns, and must not be cut short meanwhile. The dataset takes the memory of the ids (2 bytes
-/// each in a vocabulary of at most 65,536, otherwise 4) and about 1 MB for each thread. A byte order
-/// mark at a file's beginning is dropped.
+/// each in a vocabulary of at most 65,536, otherwise 4) and about 1 MB for each thread. A byte
+/// order mark at a file's beginning is dropped.
 class TextDataset final : public WindowDataset {
  public:
   /// Without a tokenizer, makes a CharTokenizer of the characters found. val_fraction is in [0, 1];
@@ -140,8 +140,8 @@ class TextDataset final : public WindowDataset {
   std::variant<std::vector<uint16_t>, std::vector<uint32_t>> ids_;
 };
 
-/// A file of raw little-endian ids (nanoGPT's train.bin), or one that llm.c wrote, whose header says
-/// how wide its ids are. It is mapped, and may be larger than memory.
+/// A file of raw little-endian ids (nanoGPT's train.bin), or one that llm.c wrote, whose header
+/// says how wide its ids are. It is mapped, and may be larger than memory.
 class TokenDataset final : public WindowDataset {
  public:
   struct Options {
@@ -150,8 +150,8 @@ class TokenDataset final : public WindowDataset {
     int bytes_per_id = 0;            ///< 2 or 4; 0: as llm.c's header says, or 4 for *.u32, else 2
   };
 
-  /// Throws, naming file and place, if an id is outside the tokenizer's vocabulary. All are read for
-  /// that, several GB a second once they are in memory.
+  /// Throws, naming file and place, if an id is outside the tokenizer's vocabulary. All are read
+  /// for that, about a second for a GB.
   TokenDataset(const std::filesystem::path& file, std::shared_ptr<const Tokenizer> tokenizer,
                Options options);
   TokenDataset(const std::filesystem::path& file, std::shared_ptr<const Tokenizer> tokenizer)

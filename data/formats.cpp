@@ -9,7 +9,7 @@
 namespace ink {
 namespace {
 
-using std::string_view_literals::operator""sv;
+using namespace std::string_view_literals;
 
 // A format and what to type to have text, in which @ is the file.
 struct Format {

@@ -537,10 +537,10 @@ TEST(DataFiles, AnIdOutsideTheVocabularyIsFoundAtOnce) {
     ids[at] = 256;
     for (const bool header : {false, true}) {
       const auto file = write("bad.bin", header);
-      const std::string error = file.string() + ": the token id at byte " +
-                                std::to_string(2 * at + (header ? 1024 : 0)) +
-                                " is 256, outside the vocabulary of 256 (byte); name the "
-                                "tokenizer that made the file with --tokenizer";
+      const std::string error =
+          file.string() + ": the token id at byte " + std::to_string(2 * at + (header ? 1024 : 0)) +
+          " is 256, outside the vocabulary of 256 (byte); name the "
+          "tokenizer that made the file with --tokenizer, or train on its text";
       EXPECT_EQ(error_of([&] { TokenDataset(file, tokenizer); }), error);
       EXPECT_EQ(error_of([&] { TokenDataset(good, tokenizer, {file, 0.1, 0}); }), error);
     }

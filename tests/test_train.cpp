@@ -307,6 +307,50 @@ TEST(Program, UsageErrorsNameTheNearest) {
          "inkling train: " + file + ": there is no setting n_layr; did you mean n_layer?");
 }
 
+// A folder as nanoGPT's prepare.py leaves it: ids of "\nab", and their meaning.
+TEST(Program, AFolderOfNanoGPTIsTrainedOnAsItStands) {
+  const Folder folder;
+  const std::string data = (folder / "data").string(),
+                    in = " --out_dir " + (folder / "out").string(),
+                    train =
+                        "train --n_layer 1 --n_head 2 --n_embd 16 --block_size 32 "
+                        "--batch_size 2 --eval_iters 1 --final_eval off --max_iters ";
+  fs::create_directories(data);
+  const auto write_ids = [&](const std::string& name, int count, int kinds) {
+    std::ofstream out(data + "/" + name, std::ios::binary);
+    for (int i = 0; i < count; ++i) out << static_cast<char>(i % kinds) << '\0';
+  };
+  write_ids("train.bin", 900, 3);
+  write_ids("val.bin", 100, 3);
+  std::ofstream(data + "/input.txt") << "no part of it";
+  const Ran unknown = run_program(train + "5 --data " + data + in);
+  EXPECT_NE(unknown.err.find("say it with --tokenizer byte, or --tokenizer FILE"),
+            std::string::npos)
+      << unknown.err;
+  std::ofstream(data + "/meta.pkl", std::ios::binary)  // {"stoi": {"\n": 0, "a": 1, "b": 2}}
+      << std::string("\x80\x04}\x8c\4stoi}(\x8c\1\nK\0\x8c\1aK\1\x8c\1bK\2us.", 29);
+  const Ran ran = run_program(train + "5 --data " + data + in);
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  EXPECT_NE(ran.out.find("/train.bin: 900 tokens to train on, 100 to validate on, vocabulary of 3 "
+                         "(char)"),
+            std::string::npos)
+      << ran.out;
+  const Ran sample = run_program("sample --max_new_tokens 5" + in);
+  EXPECT_EQ(sample.out.substr(0, 1), "\n") << sample.out << sample.err;
+  const Ran evaluated = run_program("eval" + in);
+  EXPECT_NE(evaluated.out.find("over 96 tokens of "), std::string::npos) << evaluated.err;
+  EXPECT_EQ(evaluated.out, run_program("eval --data " + data + in).out);
+  const std::string resume = train + "9 --init_from resume" + in;
+  write_ids("val.bin", 100, 2);  // the same number of bytes
+  const Ran changed = run_program(resume);
+  EXPECT_EQ(changed.code, 1);
+  EXPECT_NE(changed.err.find("validated on 200 bytes with CRC-64 "), std::string::npos)
+      << changed.err;
+  write_ids("val.bin", 100, 3);
+  fs::remove(data + "/meta.pkl");  // the checkpoint knows
+  EXPECT_EQ(run_program(resume).code, 0);
+}
+
 TEST(Program, ConfigFilePlusFlags) {
   const Folder folder;
   std::ofstream(folder / "run.toml") << "n_layer = 3\nlearning_rate = 0.005\nbias = true\n";

@@ -159,7 +159,8 @@ std::unique_ptr<Dataset> make_dataset(const TrainConfig& config,
   if (!tokenizer) tokenizer = vocabulary_beside(files.train[0]);
   INK_CHECK(tokenizer, "--data: ", files.train[0].string(),
             " holds token ids, and no meta.pkl beside it says what they mean; say it with "
-            "--tokenizer byte, or --tokenizer FILE.json");
+            "--tokenizer byte, or --tokenizer FILE.json. GPT-2's ids have no tokenizer here: train "
+            "on their text");
   TokenDataset::Options options;
   options.val_fraction = config.val_fraction;
   if (!files.val.empty()) options.val_file = files.val[0];

@@ -155,8 +155,8 @@ struct LoadedModel : SavedRun {
 LoadedModel load_model(const std::string& out_dir, const std::string& name = "");
 
 /// Lets a model continue `start`, which may not be empty, and passes each piece of text to `write`
-/// as it is chosen. Characters that the tokenizer does not know are an error. Returns the ids of the
-/// whole text, including `start`.
+/// as it is chosen. Characters that the tokenizer does not know are an error. Returns the ids of
+/// the whole text, including `start`.
 std::vector<int64_t> write_sample(const GPT& model, const Tokenizer& tokenizer,
                                   const std::string& start, const GenerateOptions& options,
                                   const std::function<void(const std::string&)>& write);

@@ -36,8 +36,8 @@ std::string filled(const std::string& text, size_t columns, size_t indent);
 /// The width of the terminal that a descriptor is, or else COLUMNS; 0: neither is known.
 size_t known_columns(int descriptor);
 
-/// Any thread may call it. On a terminal, control characters and bytes that are no UTF-8 are shown as
-/// \xNN, except line ends, tabs and, in what is not a model's text, the codes of colours.
+/// Any thread may call it. On a terminal, control characters and bytes that are no UTF-8 are shown
+/// as \xNN, except line ends, tabs and, in what is not a model's text, the codes of colours.
 class Console {
  public:
   /// On standard output; colours only on a terminal and unless NO_COLOR is set.
