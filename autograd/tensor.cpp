@@ -215,9 +215,7 @@ detail::Nested::Nested(std::initializer_list<Nested> list)
 }
 
 Tensor tensor(const detail::Nested& values) {
-  return tensor(values, values.kind == 0   ? Options(DType::boolean)
-                        : values.kind == 1 ? Options(DType::i64)
-                                           : Options());
+  return tensor(values, values.kind == 2 ? Options() : values.kind == 1 ? i64 : boolean);
 }
 
 Tensor tensor(const detail::Nested& values, Options options) {

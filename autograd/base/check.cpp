@@ -1,14 +1,15 @@
 #include "autograd/base/check.h"
 
 #include <ios>
-#include <sstream>
+
+#include "autograd/base/text.h"
 
 namespace ink {
 
 std::string detail::joined(std::initializer_list<Piece> pieces) {
-  std::ostringstream text;
+  TextStream text;
   text << std::boolalpha;
-  for (const Piece& piece : pieces) text << piece;
+  for (const Piece& piece : pieces) piece.print(text);
   return text.str();
 }
 

@@ -23,22 +23,14 @@ namespace detail {
 /// A piece of an error's text: a value of any type that prints. It must not outlive its statement.
 class Piece {
  public:
-  Piece(const char* text) : value_(text), print_(&print_text) {}
+  Piece(const char* text)
+      : value_(text), print_([](auto& out, auto* x) { out << static_cast<const char*>(x); }) {}
   template <class T>
-  Piece(const T& value) : value_(&value), print_(&print_value<T>) {}
-  friend std::ostream& operator<<(std::ostream& out, const Piece& piece) {
-    piece.print_(out, piece.value_);
-    return out;
-  }
+  Piece(const T& value)
+      : value_(&value), print_([](auto& out, auto* x) { out << *static_cast<const T*>(x); }) {}
+  void print(std::ostream& out) const { print_(out, value_); }
 
  private:
-  static void print_text(std::ostream& out, const void* text) {
-    out << static_cast<const char*>(text);
-  }
-  template <class T>
-  static void print_value(std::ostream& out, const void* value) {
-    out << *static_cast<const T*>(value);
-  }
   const void* value_;
   void (*print_)(std::ostream&, const void*);
 };

@@ -1,6 +1,7 @@
 // Element types, and the step from a run-time DType to a compile-time C++ type.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <ostream>
@@ -59,7 +60,7 @@ struct Scalar {
     return dtype != i64 || (value < 0x1p63 && static_cast<int64_t>(value) == integer);
   }
   friend std::ostream& operator<<(std::ostream& out, const Scalar& x) {
-    return x.dtype == f64 ? out << x.value : out << x.integer;
+    return out << (x.dtype == f64 ? detail::joined({x.value}) : detail::joined({x.integer}));
   }
 };
 
@@ -80,18 +81,12 @@ inline std::ostream& operator<<(std::ostream& out, DType dtype) { return out << 
 /// The DType of a C++ element type.
 template <class T>
 constexpr DType dtype_of() {
-  if constexpr (std::is_same_v<T, float>) {
-    return DType::f32;
-  } else if constexpr (std::is_same_v<T, double>) {
-    return DType::f64;
-  } else if constexpr (std::is_same_v<T, bfloat16>) {
-    return DType::bf16;
-  } else if constexpr (std::is_same_v<T, int64_t>) {
-    return DType::i64;
-  } else {
-    static_assert(std::is_same_v<T, bool>, "elements are float, double, bfloat16, int64_t or bool");
-    return DType::boolean;
-  }
+  constexpr bool kinds[] = {std::is_same_v<T, float>, std::is_same_v<T, double>,
+                            std::is_same_v<T, bfloat16>, std::is_same_v<T, int64_t>,
+                            std::is_same_v<T, bool>};  // in DType's order
+  constexpr int kind = static_cast<int>(std::find(kinds, kinds + 5, true) - kinds);
+  static_assert(kind < 5, "elements are float, double, bfloat16, int64_t or bool");
+  return static_cast<DType>(kind);
 }
 
 /// Throws "op: ..." if `number` is out of the dtype's range; every floating dtype has infinities

@@ -2,8 +2,9 @@
 #pragma once
 
 #include <functional>
-#include <sstream>
 #include <string>
+
+#include "autograd/base/check.h"
 
 namespace ink {
 
@@ -21,9 +22,7 @@ void log(const std::string& message);
 /// Streams the arguments together into one message.
 template <class... Args>
 void log_message(const Args&... args) {
-  std::ostringstream text;
-  (text << ... << args);
-  detail::log(text.str());
+  detail::log(detail::joined({args...}));
 }
 
 }  // namespace ink

@@ -43,6 +43,7 @@ class Shape {
   /// The number of entries: the tensor's dimension.
   int64_t size() const { return count_; }
   bool empty() const { return count_ == 0; }
+  bool has(int64_t value) const { return std::find(begin(), end(), value) != end(); }
   const int64_t* begin() const { return values_.data(); }
   const int64_t* end() const { return values_.data() + count_; }
   int64_t* begin() { return values_.data(); }
@@ -63,7 +64,7 @@ class Shape {
     (*this)[at] = value;
   }
   void erase(int64_t at) {
-    for (int64_t i = at; i + 1 < count_; ++i) (*this)[i] = (*this)[i + 1];
+    std::copy(begin() + at + 1, end(), begin() + at);
     --count_;
   }
 
@@ -72,19 +73,13 @@ class Shape {
     int64_t product = 1;
     bool overflow = false;
     for (int64_t size : *this) overflow |= __builtin_mul_overflow(product, size, &product);
-    for (int64_t size : *this) {
-      if (size == 0) return 0;
-    }
+    if (has(0)) return 0;
     INK_CHECK(!overflow, "shape: the number of elements of ", *this, " overflows 64 bits");
     return product;
   }
 
   bool operator==(const Shape& other) const {
-    if (count_ != other.count_) return false;
-    for (int64_t i = 0; i < count_; ++i) {
-      if ((*this)[i] != other[i]) return false;
-    }
-    return true;
+    return std::equal(begin(), end(), other.begin(), other.end());
   }
 
   /// Prints as Python prints a tuple: (), (3,), (2, 3).
@@ -140,9 +135,7 @@ struct Layout {
   }
   bool contiguous() const {
     int64_t expected = 1;
-    for (int64_t i = sizes.size() - 1; i >= 0; --i) {
-      if (sizes[i] == 0) return true;
-    }
+    if (sizes.has(0)) return true;
     for (int64_t i = sizes.size() - 1; i >= 0; --i) {
       if (sizes[i] != 1 && strides[i] != expected) return false;
       expected *= sizes[i];

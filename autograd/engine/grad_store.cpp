@@ -17,11 +17,9 @@ Tensor GradStore::get(const Tensor& leaf) const {
 
 void GradStore::add_to_leaves() {
   const NoGrad no_grad;
-  auto grads = std::exchange(grads_, {});
-  index_.clear();
-  for (auto& [slot, g] : grads) {
+  GradStore taken = std::exchange(*this, {});
+  for (auto& [slot, g] : taken.grads_)
     if (g.defined()) slot->accumulate(std::move(g), false);
-  }
 }
 
 void GradStore::add_to_leaves(std::vector<GradStore>& stores) {

@@ -7,13 +7,10 @@
 #include "autograd/engine/observer.h"
 
 namespace ink {
-namespace {
 
-bool any_requires_grad(const std::vector<Tensor>& tensors) {
+static bool any_requires_grad(const std::vector<Tensor>& tensors) {
   return std::any_of(tensors.begin(), tensors.end(), [](auto& x) { return x.requires_grad(); });
 }
-
-}  // namespace
 
 std::atomic<uint64_t> Node::made{1};
 std::atomic<int64_t> Node::live{0};
@@ -61,9 +58,8 @@ std::vector<Tensor> record(const char* name, const std::vector<Tensor>& inputs,
     std::vector<std::shared_ptr<GradSlot>> slots;
     for (const Tensor& x : inputs) {
       slots.push_back(x.requires_grad() ? x.slot() : nullptr);
-      for (Tensor& y : outputs) {
+      for (Tensor& y : outputs)
         if (y.is_same(x)) y = y.detach();
-      }
     }
     const auto node = detail::make_node(name, std::move(slots), outputs, std::move(vjp));
     if (context().recompute && recompute) {

@@ -5,11 +5,8 @@
 #include <utility>
 
 namespace ink {
-namespace {
 
-std::mutex claims;  // guards Node::walks and Node::freeing_thread
-
-}  // namespace
+static std::mutex claims;  // guards Node::walks and Node::freeing_thread
 
 Survey::~Survey() {
   const std::lock_guard lock(claims);

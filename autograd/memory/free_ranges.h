@@ -30,10 +30,8 @@ class FreeRanges {
     return by_size_.lower_bound({size, nullptr}) != by_size_.lower_bound({size + 1, nullptr});
   }
 
-  void put(char* start, int64_t size) { put(start, size, nullptr, nullptr); }
-
-  /// The same, merged only with what lies in [first, end), if that is given.
-  void put(char* start, int64_t size, const char* first, const char* end) {
+  /// Merges what it puts only with what lies in [first, end), if that is given.
+  void put(char* start, int64_t size, const char* first = nullptr, const char* end = nullptr) {
     const auto after = by_address_.upper_bound(start);
     if (after != by_address_.begin()) {
       const auto before = std::prev(after);
