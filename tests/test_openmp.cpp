@@ -1,6 +1,7 @@
 // Every OpenMP setting of a user or of a host program: nothing hangs, and the bits are those of the
 // number of threads that was asked for. Each program has a time limit.
 #include <gtest/gtest.h>
+#include <link.h>
 #include <omp.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -210,6 +211,38 @@ TEST(OpenMP, InfoSaysHowManyThreadsThereAre) {
   EXPECT_EQ(says("OMP_NUM_THREADS=3 OMP_THREAD_LIMIT=1"), "1 thread");
   EXPECT_EQ(says("OMP_NUM_THREADS=3 OMP_MAX_ACTIVE_LEVELS=0"), "1 thread");
   EXPECT_EQ(says("env -u OMP_WAIT_POLICY OMP_NUM_THREADS=3"), "3 threads") << "started over";
+}
+
+// What the system started is then the loader, and not the program.
+TEST(OpenMP, ProgramsStartedThroughTheLoader) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "sanitizers start programs over in a way of their own";
+#endif
+  std::string loader;
+  dl_iterate_phdr(
+      [](dl_phdr_info* info, size_t, void* found) {
+        for (int i = 0; i < info->dlpi_phnum; ++i)
+          if (info->dlpi_phdr[i].p_type == PT_INTERP)
+            *static_cast<std::string*>(found) =
+                reinterpret_cast<const char*>(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
+        return 1;  // the first one is this program
+      },
+      &loader);
+  if (loader.empty()) GTEST_SKIP() << "a static program has none";
+  const TempFolder folder;
+  const std::string start =
+      "unset OMP_WAIT_POLICY GOMP_SPINCOUNT KMP_BLOCKTIME; cd \"$(dirname "
+      "\"$INKLING_PROGRAM\")\"; timeout 100 " +
+      loader + " ";
+  for (const std::string how : {"./inkling", "--library-path /nowhere ./inkling"}) {
+    const Ran info = run_shell(start + how + " info");
+    EXPECT_EQ(info.code, 0) << info.err;
+    const Ran tools = run_shell(start + how + " gradcheck --only softmax");  // inkling-tools
+    EXPECT_EQ(tools.code, 0) << tools.err;
+    EXPECT_NE(tools.out.find("softmax"), std::string::npos);
+    const Ran help = run_shell(start + how + " help bench more words");
+    EXPECT_EQ(help.code, 0) << help.err;
+  }
 }
 
 }  // namespace

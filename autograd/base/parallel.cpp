@@ -1,21 +1,23 @@
 #include "autograd/base/parallel.h"
 
-#include <dirent.h>
 #include <pthread.h>
 #include <unistd.h>
 
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <system_error>
+#include <vector>
 
 namespace ink {
 namespace {
 
 bool forks_with_threads() {
-  DIR* tasks = opendir("/proc/self/task");
-  if (tasks == nullptr) return true;
-  int entries = 0;
-  while (readdir(tasks) != nullptr) ++entries;
-  closedir(tasks);
-  return entries > 3;  // . and .. and the calling thread
+  std::error_code error;
+  const std::filesystem::directory_iterator tasks("/proc/self/task", error);
+  return error || std::distance(begin(tasks), end(tasks)) > 1;
 }
 
 // Does this process lack threads of the one from which it was forked?
@@ -29,8 +31,8 @@ thread_local bool will_lose_threads = false;
 }  // namespace
 
 int64_t openmp_threads() {
-  if (omp_get_max_active_levels() == 0) return 1;
-  return std::min(omp_get_max_threads(), omp_get_thread_limit());
+  const int most = std::min(omp_get_max_threads(), omp_get_thread_limit());
+  return omp_get_max_active_levels() == 0 ? 1 : most;
 }
 
 int64_t max_threads() {
@@ -43,13 +45,19 @@ int detail::team_for(int64_t parts) {
   return lost_threads ? 1 : static_cast<int>(std::min(parts, openmp_threads()));
 }
 
-void set_wait_policy(char** argv) {
+void set_wait_policy(char**) {
   for (const char* name : {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"}) {
     if (std::getenv(name) != nullptr) return;
   }
+  // The system's words: argv, or those of the loader (ld.so PROGRAM ...), which then is the exe.
+  std::ifstream file("/proc/self/cmdline");
+  std::string text{std::istreambuf_iterator<char>(file), {}};
+  std::vector<char*> words;
+  for (size_t at = 0; at < text.size(); at = text.find('\0', at) + 1) words.push_back(&text[at]);
+  words.push_back(nullptr);
   setenv("GOMP_SPINCOUNT", "1000", 1);
-  setenv("KMP_BLOCKTIME", "1", 1);  // ms
-  execv("/proc/self/exe", argv);    // returns only if it fails; the program is then only slower
+  setenv("KMP_BLOCKTIME", "1", 1);        // ms
+  execv("/proc/self/exe", words.data());  // returns only if it fails
 }
 
 }  // namespace ink

@@ -12,7 +12,9 @@
 namespace ink {
 
 /// Into how many parts parallel_for cuts its work at most. That is the context's number of threads,
-/// or else openmp_threads(); it is 1 inside a part and inside another parallel region.
+/// or else openmp_threads(); it is 1 inside a part and inside another parallel region. A process
+/// that was forked from one with threads works in one thread: OpenMP's are not in it. Fork before
+/// the first op, or exec, where that is too slow.
 int64_t max_threads();
 
 /// How many threads OpenMP gives to this thread's teams at most: as many as omp_set_num_threads()
@@ -21,7 +23,8 @@ int64_t openmp_threads();
 
 /// Makes threads that wait for work sleep after about 0.1 ms. Call it in the first line of main:
 /// OpenMP reads its environment when it is loaded, so this sets GOMP_SPINCOUNT (libgomp) and
-/// KMP_BLOCKTIME (libomp) and starts the program over, which takes 3 ms. Without it threads spin
+/// KMP_BLOCKTIME (libomp) and starts the program over with the words of its command line, which
+/// takes 3 ms. Without it threads spin
 /// for 20 ms or more, and steps take many times as long when another program wants a core. It does
 /// nothing if the environment says how to wait: OMP_WAIT_POLICY, GOMP_SPINCOUNT or KMP_BLOCKTIME.
 void set_wait_policy(char** argv);
@@ -43,10 +46,7 @@ void parallel_for(int64_t n, int64_t grain, F&& f) {
   if (n <= 0) return;
   const int64_t most = (n + grain - 1) / std::max<int64_t>(grain, 1),
                 parts = most <= 1 ? 1 : std::min(max_threads(), most);
-  if (parts <= 1) {
-    f(int64_t{0}, n);
-    return;
-  }
+  if (parts <= 1) return static_cast<void>(f(int64_t{0}, n));
   std::exception_ptr error;
 #pragma omp parallel num_threads(detail::team_for(parts))
   {

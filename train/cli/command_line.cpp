@@ -15,17 +15,21 @@
 #include <cstring>
 #include <exception>
 #include <filesystem>
+#include <fstream>
 #include <iostream>
 #include <latch>
 #include <map>
 #include <new>
 #include <stdexcept>
+#include <string>
 #include <string_view>
 #include <system_error>
 #include <thread>
+#include <vector>
 
 #include "autograd/base/log.h"
 #include "autograd/base/parallel.h"
+#include "autograd/base/text.h"
 #include "autograd/gemm/gemm.h"
 #include "autograd/inspect/machine.h"
 #include "autograd/io/atomic_file.h"
@@ -62,11 +66,44 @@ const std::map<std::string, Command>& commands() {
   return table;
 }
 
-// Goes on as the program inkling-tools, with the name by which this one was called.
-int become_tools(char** argv) {
-  const std::filesystem::path tools =
-      std::filesystem::read_symlink("/proc/self/exe").replace_filename("inkling-tools");
-  ::execv(tools.c_str(), argv);
+// The file of this program. It is not /proc/self/exe where a loader was asked to run it (ld.so
+// inkling ...).
+std::filesystem::path program_file() {
+  const auto here = reinterpret_cast<uintptr_t>(&program_file);
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {  // "begin-end r-xp 0 08:01 42    /the/file"
+    TextStream range(line);
+    uintptr_t begin = 0, end = 0;
+    range >> std::hex >> begin;
+    range.ignore(1);
+    range >> end;
+    if (begin <= here && here < end && line.find('/') != std::string::npos)
+      return line.substr(line.find('/'));
+  }
+  return std::filesystem::read_symlink("/proc/self/exe");
+}
+
+// Goes on as the program inkling-tools, with the name by which this one was called; or through the
+// loader that was asked to run this one.
+int become_tools(int argc, char** argv) {
+  const std::filesystem::path program = program_file();
+  std::filesystem::path tools = std::filesystem::path(program).replace_filename("inkling-tools");
+  if (std::error_code error; std::filesystem::equivalent(program, "/proc/self/exe", error)) {
+    ::execv(tools.c_str(), argv);
+  } else {
+    std::ifstream file("/proc/self/cmdline");
+    std::vector<std::string> words;  // the loader and its options, and then the program's own
+    for (std::string word; std::getline(file, word, '\0');) {
+      if (std::filesystem::equivalent(word, program, error)) break;
+      words.push_back(word);
+    }
+    words.push_back(tools.string());
+    words.insert(words.end(), argv + 1, argv + argc);
+    std::vector<char*> started;
+    for (std::string& word : words) started.push_back(word.data());
+    started.push_back(nullptr);
+    ::execv("/proc/self/exe", started.data());
+  }
   const std::string why = std::strerror(errno);
   throw Error(tools.string() + ": " + why + "; build it (target inkling_tools), or copy it there");
 }
@@ -219,7 +256,7 @@ int run_commands(int argc, char** argv, const Commands& others) {
     auto* run = found->second.run;
     if (run == nullptr) {
       const auto other = others.find(name);
-      if (other == others.end()) return become_tools(argv);
+      if (other == others.end()) return become_tools(argc, argv);
       run = other->second;
     }
     use_threads(0);
