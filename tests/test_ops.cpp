@@ -198,6 +198,68 @@ TEST_P(Op, NeedsDoNotMatter) {
   });
 }
 
+// The gradients of `wanted` and, where they can be differentiated again, theirs; zeros where
+// undefined.
+Grads twice(const OpCase& row, const Inputs& leaves, const Grads& wanted) {
+  const ContextGuard same_position;
+  const auto noise = [](const Tensor& x) {
+    return sin(arange(1, x.numel() + 1, x.options()) * 0.7).reshape(x.shape());
+  };
+  std::vector<Tensor> ys, upstream;
+  for (const Tensor& y : row.op(leaves)) {
+    if (!y.requires_grad()) continue;
+    ys.push_back(y);
+    upstream.push_back(noise(y).requires_grad_());
+  }
+  if (ys.empty()) return {};
+  const bool second = row.second_derivative;
+  Grads all = grad(ys, wanted, upstream, second, second), again = wanted;
+  again.insert(again.end(), upstream.begin(), upstream.end());
+  Tensor total = zeros({}, f64);
+  for (const Tensor& dx : all)
+    if (dx.defined()) total = total + sum(dx * noise(dx));
+  Grads found = total.requires_grad() ? grad({total}, again) : Grads(again.size());
+  all.insert(all.end(), found.begin(), found.end());
+  for (size_t i = 0; i < all.size(); ++i) {
+    const Tensor& of = i < wanted.size() ? wanted[i] : again[i - wanted.size()];
+    if (!all[i].defined()) all[i] = zeros_like(of);
+  }
+  return all;
+}
+
+// Each subset of the inputs that require grad, differentiated twice: what an op does not save for
+// inputs that need no gradient must change nothing of the others.
+TEST_P(Op, AnyInputsMayRequireGrad) {
+  for_each_set([&](const auto& set) {
+    const auto wanted = differentiable(set);
+    if (wanted.size() < 2 || wanted.size() > 6 || largest(set) > by_device(1000, 100)) return;
+    const Inputs inputs = make_inputs(set), every = leaves_of(inputs, set);
+    for (uint64_t subset = 1; subset + 1 < uint64_t{1} << wanted.size(); ++subset) {
+      auto only = set;
+      std::string names;
+      Grads of_every, of_some;
+      for (size_t k = 0; k < wanted.size(); ++k) {
+        only[wanted[k]].constant = (subset >> k & 1) == 0;
+        if (!only[wanted[k]].constant) names += " " + std::to_string(wanted[k]);
+      }
+      const Inputs some = leaves_of(inputs, only);
+      for (size_t i : differentiable(only)) {
+        of_every.push_back(every[i]);
+        of_some.push_back(some[i]);
+      }
+      SCOPED_TRACE("inputs" + names);
+      const Grads expected = twice(row(), every, of_every);
+      Grads found;
+      ASSERT_NO_THROW(found = twice(row(), some, of_some));
+      if (found.empty()) continue;  // no output depends on these
+      // Outputs that depend on none of these inputs have no upstream gradient.
+      const size_t same = found.size() == expected.size() ? found.size() : 2 * of_some.size();
+      for (size_t i = 0; i < same; ++i)
+        EXPECT_LE(relative_error(found[i], expected[i]), 1e-9) << "gradient " << i;
+    }
+  });
+}
+
 // A gradient that is added into one that exists already must equal the sum.
 TEST_P(Op, GradientsAccumulate) {
   for_each_set([&](const auto& set) {

@@ -55,13 +55,13 @@ static Tensor gelu_linear(const Tensor& h, const Tensor& in, const Tensor& a, co
               saved_a = keep(weight.requires_grad() && !again, a),
               saved_weight = keep(h.requires_grad(), weight);
   const std::array dtypes{h.dtype(), weight.dtype(), bias.defined() ? bias.dtype() : y.dtype()};
-  const auto vjp = [=](const Tensor& dy, VjpContext& g) {
+  const auto vjp = [=, shape = in.shape(), dtype = in.dtype()](const Tensor& dy, VjpContext& g) {
     if (grad_enabled()) {  // the gradient will be differentiated; without h, a is a constant
       const Tensor before = *saved_h;
       const auto gelu_tanh = [](auto& xs) { return gelu(xs[0], Gelu::tanh); };
       const Tensor after = before.defined() ? gelu(before, Gelu::tanh) : *saved_a;
-      Grads grads = linear_gradients(g, dy, after, *saved_weight, after.shape(),
-                                     {after.dtype(), dtypes[1], dtypes[2]});
+      Grads grads =
+          linear_gradients(g, dy, after, *saved_weight, shape, {dtype, dtypes[1], dtypes[2]});
       if (g.needs(0)) grads[0] = differentiate(gelu_tanh, {before}, grads[0])[0].to(dtypes[0]);
       return grads;
     }
