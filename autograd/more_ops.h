@@ -76,6 +76,10 @@ Tensor embedding(const Tensor& ids, const Tensor& weight, int64_t padding_idx);
 /// layer_norm of fused_ops.h over the last dimensions of x (..., shape); weight, bias (shape).
 Tensor layer_norm(const Tensor& x, const Shape& shape, const Tensor& weight = {},
                   const Tensor& bias = {}, double eps = 1e-5);
+enum class NoWeight {};  // layer_norm(x, {}, bias) is that of fused_ops.h without a weight
+inline Tensor layer_norm(const Tensor& x, NoWeight, const Tensor& bias = {}, double eps = 1e-5) {
+  return layer_norm(x, Tensor(), bias, eps);
+}
 /// (x - mean) / sqrt(var + eps) * weight + bias of x (N, C, ...). mean and var are taken over each
 /// sample's groups of C / groups channels; weight and bias are (C). Wu and He 2018.
 Tensor group_norm(const Tensor& x, int64_t groups, const Tensor& weight = {},

@@ -115,6 +115,19 @@ TEST(LayerNorm, PyTorchsNumbers) {
   expect_near(g[2], {1.5, -1, 5});
 }
 
+TEST(LayerNorm, WithoutAWeight) {
+  const Tensor x = randn({3, 5}), branch = randn({3, 5}), bias = randn({5});
+  EXPECT_EQ(layer_norm(x, {}, bias).tolist(), layer_norm(x, Tensor(), bias).tolist());
+  EXPECT_EQ(layer_norm(x, {}, bias, 0.1).tolist(), layer_norm(x, Tensor(), bias, 0.1).tolist());
+  EXPECT_EQ(layer_norm(x, {}, {}, 0.1).tolist(), layer_norm(x, Tensor(), {}, 0.1).tolist());
+  EXPECT_EQ(layer_norm(x, {}).tolist(), layer_norm(x).tolist());
+  EXPECT_EQ(layer_norm(x, {5}, {}, bias).tolist(), layer_norm(x, Tensor(), bias).tolist());
+  EXPECT_EQ(layer_norm(x, {3, 5}).shape(), x.shape());
+  EXPECT_EQ(add_layer_norm(x, branch, {}, bias).second.shape(), x.shape());
+  EXPECT_EQ(group_norm(x, 1, {}, bias).shape(), x.shape());
+  EXPECT_EQ(rms_norm(x, {}, 0.1).shape(), x.shape());
+}
+
 TEST(AddLayerNorm, TheBitsOfTheSumAndItsNorm) {
   for (const DType dtype : {f32, bf16}) {
     const auto leaf = [&](const Shape& shape) { return numbers(shape).to(dtype).requires_grad_(); };

@@ -141,6 +141,28 @@ void expect_torch_numbers(DType dtype, double tolerance) {
   EXPECT_EQ(lines, 20);
 }
 
+// As in PyTorch: the parameters of a module, which then have numbers for names.
+template <class O>
+void expect_numbered(const std::string& moment) {
+  manual_seed(2);
+  Linear named(3, 2), numbered(3, 2);
+  numbered.load_state_dict(named.state_dict());
+  O by_name(named.named_parameters(), {.lr = 0.1}), by_number(numbered.parameters(), {.lr = 0.1});
+  for (Linear* layer : {&named, &numbered}) sum(square((*layer)(ones({4, 3})))).backward();
+  by_name.step();
+  by_number.step();
+  EXPECT_EQ(named.weight.tolist(), numbered.weight.tolist());
+  EXPECT_EQ(by_number.parameters()[1].first, "1");
+  EXPECT_EQ(by_number.state()[0].first, moment + ".0");
+  O two({named.weight, named.bias}), one({named.weight}, {.lr = 1});
+  EXPECT_EQ(two.parameters().size(), 2u);
+  EXPECT_EQ(one.parameters().size(), 1u);
+}
+TEST(Optimizers, TakeTheParametersOfAModule) {
+  expect_numbered<AdamW>("exp_avg");
+  expect_numbered<SGD>("step");
+}
+
 TEST(Optimizer, HasTorchNumbers) { expect_torch_numbers(f64, 1e-13); }
 TEST(Optimizer, HasTorchNumbersInFloat) { expect_torch_numbers(f32, 1e-6); }
 TEST(Optimizer, HasTorchNumbersInBfloat16) { expect_torch_numbers(bf16, 0.05); }

@@ -131,6 +131,8 @@ TEST_F(Print, NamesTheOpThatMadeIt) {
   EXPECT_EQ(name(dot(x, x)), "<DotBackward0>)");
   EXPECT_EQ(name(matmul(b, b)), "<UnsafeViewBackward0>)");
   EXPECT_EQ(name(matmul(b, m)), "<UnsafeViewBackward0>)");
+  EXPECT_EQ(name(masked_fill(m, m > 0, 2)), "<MaskedFillBackward0>)");
+  EXPECT_EQ(name(masked_fill(m, m > 0, tensor(2.0))), "<MaskedFillBackward1>)");
   EXPECT_EQ(name(linear(m, m)), "<MmBackward0>)");
   EXPECT_EQ(name(linear(m, m, x)), "<AddmmBackward0>)");
   EXPECT_EQ(name(linear(b, m, x)), "<UnsafeViewBackward0>)");

@@ -40,6 +40,12 @@ std::vector<ParameterGroup> decay_matrices(const NamedTensors& parameters, doubl
   return {matrices, others};
 }
 
+NamedTensors numbered(const std::vector<Tensor>& parameters) {
+  NamedTensors named;
+  for (const Tensor& p : parameters) named.emplace_back(std::to_string(named.size()), p);
+  return named;
+}
+
 Optimizer::Optimizer(const char* name, const std::vector<ParameterGroup>& groups, double lr,
                      double weight_decay, double grad_clip)
     : name_(name), grad_clip_(grad_clip) {

@@ -44,6 +44,9 @@ struct OptimizerStatus {
   Tensor skipped;    ///< i64 (2): how many steps were skipped, in all and since the last good one
 };
 
+/// Parameters under the names "0", "1", ..., for those of module.parameters().
+NamedTensors numbered(const std::vector<Tensor>& parameters);
+
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
@@ -116,6 +119,8 @@ class AdamW : public Optimizer {
   AdamW(const std::vector<ParameterGroup>& groups, const AdamWOptions& options = {});
   AdamW(const NamedTensors& parameters, const AdamWOptions& options = {})
       : AdamW(std::vector<ParameterGroup>{{parameters}}, options) {}
+  AdamW(const std::vector<Tensor>& parameters, const AdamWOptions& options = {})
+      : AdamW(numbered(parameters), options) {}
 
  private:
   void update(ParameterLists& parameters, const OptimizerStep& step) override;
@@ -142,6 +147,8 @@ class SGD : public Optimizer {
   SGD(const std::vector<ParameterGroup>& groups, const SGDOptions& options = {});
   SGD(const NamedTensors& parameters, const SGDOptions& options = {})
       : SGD(std::vector<ParameterGroup>{{parameters}}, options) {}
+  SGD(const std::vector<Tensor>& parameters, const SGDOptions& options = {})
+      : SGD(numbered(parameters), options) {}
 
  private:
   void update(ParameterLists& parameters, const OptimizerStep& step) override;

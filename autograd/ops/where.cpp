@@ -66,7 +66,7 @@ Tensor masked_fill(const Tensor& x, const Tensor& mask, const Tensor& value) {
   check_defined("masked_fill", x, mask, value);
   INK_CHECK(value.dim() == 0, "masked_fill: expected a value without dimensions, got ",
             value.shape());
-  return shown_as("masked_fill", where(mask, value.to(x.dtype()), x));
+  return shown_as("masked_fill.1", where(mask, value.to(x.dtype()), x));
 }
 
 // dx = dy where the mask does not hold
