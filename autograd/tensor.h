@@ -399,7 +399,8 @@ class Tensor {
   Tensor& retain_grad();
   /// The hook is called once in each walk that computes this gradient, when it is complete. It
   /// returns the gradient to use instead, or {}. After a write in place it still gets the gradient
-  /// of the old value.
+  /// of the old value. A hook that captures its own tensor keeps it alive for ever, because the
+  /// tensor's place in the graph holds the hook: remove() it, or capture a detach().
   HookHandle register_hook(std::function<Tensor(const Tensor&)> hook);
   /// The hook is called with a leaf as soon as backward() has updated its grad, while the walk goes
   /// on. (If several threads take parts of a batch, then after the parts' gradients are summed.)
@@ -407,6 +408,9 @@ class Tensor {
   /// Another tensor on the same memory, outside any graph.
   Tensor detach() const;
   /// Adds d self / d leaf to every leaf's grad. Unless self has one element, pass its gradient.
+  /// Several threads may do so at once into one model, each with a graph of its own. With
+  /// create_graph a leaf's grad holds the graph, and the graph the leaf: both live until the grad is
+  /// reset (zero_grad, or set_grad({})); grad() makes no such circle.
   void backward() const;
   void backward(const Tensor& gradient, bool retain_graph = false, bool create_graph = false) const;
 

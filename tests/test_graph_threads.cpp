@@ -1,13 +1,16 @@
 // The engine with several threads: a model that they share through stores, and graphs of their own.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cmath>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "autograd/basic_ops.h"
 #include "autograd/engine/grad_store.h"
+#include "autograd/fused_ops.h"
 #include "error_of.h"
 
 namespace ink {
@@ -60,6 +63,51 @@ TEST(GraphThreads, RetainGradAndHooksWorkWithAStore) {
   store.add_to_leaves();
   EXPECT_EQ(calls, 1);
   EXPECT_EQ(x.grad().item(), 60);
+}
+
+// Threads that call backward() on graphs of their own add to the same leaves: every gradient
+// counts, also where a vjp adds to the sum so far. All numbers are whole, so that sums are exact.
+TEST(GraphThreads, ThreadsAddToTheLeavesOfOneModel) {
+  constexpr int kThreads = 4, kWalks = 300;
+  const Tensor x = ones({8, 3}), w = zeros({5, 3}).requires_grad_(),
+               b = zeros({5}).requires_grad_();
+  Tensor scale = ones({5}).requires_grad_(), hooked = zeros({5}).requires_grad_();
+  std::atomic<int> before = 0, after = 0;
+  hooked.register_hook([&](const Tensor& g) {
+    ++before;
+    return g * 2;
+  });
+  hooked.register_post_accumulate_grad_hook([&](const Tensor& leaf) {
+    EXPECT_EQ(leaf.grad().tolist()[0], 16.0 * ++after)
+        << "the hook sees the sum that it is called for";
+  });
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < kWalks; ++i)
+        (sum(linear(x, w, b) + hooked) + sum(scale * scale)).backward();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  const double walks = kThreads * kWalks;
+  EXPECT_EQ(w.grad().tolist(), Values(15, 8 * walks));
+  EXPECT_EQ(b.grad().tolist(), Values(5, 8 * walks));
+  EXPECT_EQ(scale.grad().tolist(), Values(5, 2 * walks));
+  EXPECT_EQ(hooked.grad().tolist(), Values(5, 16 * walks));
+  EXPECT_EQ(before, walks);
+  EXPECT_EQ(after, walks);
+}
+
+// A hook may walk another graph into the leaf whose hook it is.
+TEST(GraphThreads, AHookWalksIntoItsOwnLeaf) {
+  Tensor x = leaf({3});
+  bool first = true;
+  x.register_post_accumulate_grad_hook([&](const Tensor& again) {
+    const EnableGrad with_graph;
+    if (std::exchange(first, false)) (again * 5).backward();
+  });
+  (x * 2).backward();
+  EXPECT_EQ(x.grad().item(), 7);
 }
 
 // Of walks that would free a graph that they share, one is right and the others are refused, and

@@ -3,6 +3,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -16,6 +17,7 @@ namespace ink {
 namespace {
 
 using Slot = std::shared_ptr<GradSlot>;
+using Lock = std::unique_lock<std::recursive_mutex>;
 
 // A pending node, with the gradients of its outputs so far.
 struct Pending {
@@ -58,10 +60,8 @@ class Walk {
   // outputs, so when its turn comes, the gradients of its outputs are complete.
   void run() {
     while (!pending_.empty()) {
-      const auto newest = pending_.begin();
-      Pending pending = std::move(newest->second);
-      pending_.erase(newest);
-      visit(pending);
+      auto newest = pending_.extract(pending_.begin());
+      visit(newest.mapped());
     }
     while (!hooked_leaves_.empty()) finish_leaf(hooked_leaves_.begin()->first);
   }
@@ -77,6 +77,7 @@ class Walk {
     for (Observer* observer : context().observers) observer->before_vjp(node);
     NodeContext asked(*this, node);
     Grads dxs = node.vjp(pending.dys, asked);
+    asked.added_to.clear();
     INK_CHECK(dxs.size() == node.inputs.size(), node.name, ": its vjp returned ", dxs.size(),
               " gradients for ", node.inputs.size(), " inputs");
     for (Observer* observer : context().observers) observer->after_vjp(node, dxs);
@@ -103,7 +104,11 @@ class Walk {
     Tensor sum_so_far(size_t i) override {
       Tensor* sum =
           walk_.options_.create_graph || !needs(i) ? nullptr : walk_.sum_of(node_.inputs[i]);
-      if (sum == nullptr || !sum->defined() || !sum->alone()) return {};
+      if (sum == nullptr) return {};
+      Lock lock = lock_of(node_.inputs[i], sum, std::try_to_lock);
+      const bool others = lock.mutex() && !lock;  // do they add to it now?
+      if (others || !sum->defined() || !sum->alone()) return {};
+      added_to.push_back(std::move(lock));
       added_[i] = true;
       return *sum;
     }
@@ -113,6 +118,7 @@ class Walk {
       walk_.start(y, dy);
     }
     bool has_added(size_t i) const { return added_[i]; }
+    std::vector<Lock> added_to;  // held until the vjp has returned
 
    private:
     Walk& walk_;
@@ -120,12 +126,22 @@ class Walk {
     std::vector<bool> added_ = std::vector<bool>(node_.inputs.size());
   };
 
+  // The lock under which a sum is read and written: none if it is this walk's alone.
+  template <class... How>
+  static Lock lock_of(const Slot& slot, const Tensor* sum, How... how) {
+    return sum == &slot->grad ? Lock(slot->mutex(), how...) : Lock();
+  }
+
+  void add(const Slot& slot, Tensor& sum, Tensor g, bool kept) {
+    const Lock lock = lock_of(slot, &sum);
+    detail::add_gradient(sum, std::move(g), kept, options_.create_graph);
+  }
+
   // Adds g to the gradient of a slot. A sum that is kept shares no memory with other tensors.
   void deliver(const Slot& slot, Tensor g, const char* from) {
     slot->check_gradient(from, g);
     Tensor* sum = sum_of(slot);
-    if (sum == nullptr) return;
-    detail::add_gradient(*sum, std::move(g), !slot->node && !waits(*slot), options_.create_graph);
+    if (sum != nullptr) add(slot, *sum, std::move(g), !slot->node && !waits(*slot));
   }
 
   // Does the gradient of a leaf wait for its hooks? A hook added during a walk is for later walks.
@@ -154,8 +170,7 @@ class Walk {
       Tensor& dy = pending.dys[i];
       if (!slot || !dy.defined()) continue;
       slot->run_hooks(dy);
-      if (Tensor* to = destination_(slot))
-        detail::add_gradient(*to, dy, true, options_.create_graph);
+      if (Tensor* to = destination_(slot)) add(slot, *to, dy, true);
     }
   }
 
@@ -167,7 +182,7 @@ class Walk {
     if (to == nullptr) return;  // a hook of another leaf has switched this one off
     if (to == &slot->grad) return slot->accumulate(std::move(g), options_.create_graph);
     slot->run_hooks(g);
-    detail::add_gradient(*to, std::move(g), true, options_.create_graph);
+    add(slot, *to, std::move(g), true);
   }
 
   // The node's edges stay, so that later walks know where it leads.

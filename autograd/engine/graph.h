@@ -36,6 +36,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <type_traits>
 #include <unordered_map>
 #include <utility>
@@ -75,6 +76,8 @@ struct GradSlot {
   void check_gradient(const char* from, const Tensor& g) const;
   /// Passes g to the hooks, each of which may replace it.
   void run_hooks(Tensor& g) const;
+  /// Held while `grad` is added to, because several threads' walks may share the slot.
+  std::recursive_mutex& mutex() const;
   /// Adds the complete gradient of a walk to a leaf's grad, and runs the leaf's hooks.
   void accumulate(Tensor g, bool create_graph);
   /// Where backward() leaves the gradient; null if it is not kept.
@@ -198,7 +201,9 @@ inline Tensor shown_as(const char* name, Tensor y) {
 bool is_one(const Tensor& gradient);
 
 /// Adds d outputs / d leaf to the grad of every leaf. grads: one per output; an undefined one means
-/// 1 (one element only).
+/// 1 (one element only). Several threads may walk graphs of their own into the same leaves; the
+/// order of their sums is not fixed, as it is with stores. With create_graph a grad and its graph
+/// hold each other: see Tensor::backward.
 void backward(const std::vector<Tensor>& outputs, const Grads& grads = {},
               bool retain_graph = false, bool create_graph = false);
 /// The same into a store instead of the leaves: several threads may walk one model's graphs at

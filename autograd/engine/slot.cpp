@@ -1,13 +1,11 @@
 // Slots: their release, the check of a gradient, and hooks.
+#include <array>
+#include <cstdint>
+
 #include "autograd/engine/graph.h"
 
 namespace ink {
 namespace {
-
-uint64_t next_number() {
-  static std::atomic<uint64_t> numbers{0};
-  return ++numbers;
-}
 
 // A slot releases its node through here, so that chains of any length are destroyed in a loop.
 void release(std::shared_ptr<Node> node) {
@@ -26,9 +24,13 @@ void release(std::shared_ptr<Node> node) {
   queue = nullptr;
 }
 
-Hooks& hooks_of(GradSlot& slot) {
-  if (!slot.hooks) slot.hooks = std::make_unique<Hooks>();
-  return *slot.hooks;
+std::atomic<uint64_t> hooks_made{0};
+
+HookHandle add_hook(const std::shared_ptr<GradSlot>& slot, auto list, auto hook) {
+  const uint64_t number = ++hooks_made;
+  if (!slot->hooks) slot->hooks = std::make_unique<Hooks>();
+  ((*slot->hooks).*list).emplace(number, std::move(hook));
+  return {slot, number};
 }
 
 }  // namespace
@@ -56,8 +58,15 @@ void GradSlot::run_hooks(Tensor& g) const {
   }
 }
 
+// A lock for each slot would be more memory than it is worth.
+std::recursive_mutex& GradSlot::mutex() const {
+  static auto* locks = new std::array<std::recursive_mutex, 64>;
+  return (*locks)[reinterpret_cast<uintptr_t>(this) / sizeof(GradSlot) % locks->size()];
+}
+
 void GradSlot::accumulate(Tensor g, bool create_graph) {
   run_hooks(g);
+  const std::lock_guard lock(mutex());
   detail::add_gradient(grad, std::move(g), true, create_graph);
   if (!hooks) return;
   for (const auto& [number, hook] : std::map(hooks->after)) hook();
@@ -73,20 +82,16 @@ void HookHandle::remove() {
 HookHandle Tensor::register_hook(std::function<Tensor(const Tensor&)> hook) {
   check_defined("register_hook", *this);
   INK_CHECK(requires_grad(), "register_hook: the tensor does not require grad");
-  const uint64_t number = next_number();
-  hooks_of(*slot()).before.emplace(number, std::move(hook));
-  return {slot(), number};
+  return add_hook(slot(), &Hooks::before, std::move(hook));
 }
 
 HookHandle Tensor::register_post_accumulate_grad_hook(std::function<void(const Tensor&)> hook) {
   check_defined("register_post_accumulate_grad_hook", *this);
   INK_CHECK(requires_grad() && is_leaf(),
             "register_post_accumulate_grad_hook: expected a leaf that requires grad");
-  const uint64_t number = next_number();
-  hooks_of(*slot()).after.emplace(number, [hook = std::move(hook), self = std::weak_ptr(impl_)] {
+  return add_hook(slot(), &Hooks::after, [hook = std::move(hook), self = std::weak_ptr(impl_)] {
     if (auto impl = self.lock()) hook(Tensor(std::move(impl)));
   });
-  return {slot(), number};
 }
 
 }  // namespace ink
