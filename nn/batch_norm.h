@@ -10,7 +10,8 @@ namespace ink {
 /// y = (x - mean) / sqrt(var + eps) * weight + bias per channel; x (N, C) or (N, C, L). In
 /// training, mean and (biased) var are those of the batch, and the running ones move towards them
 /// by `momentum` (the running var towards the unbiased estimate). In evaluation the running ones
-/// are used. Ioffe and Szegedy 2015, algorithms 1 and 2.
+/// are used. Under checkpoint() the running ones move twice, because it runs the layer twice. Ioffe
+/// and Szegedy 2015, algorithms 1 and 2.
 struct BatchNorm1d : Module {
   double eps = 1e-5, momentum = 0.1;
   Parameter weight, bias;            // (C,)

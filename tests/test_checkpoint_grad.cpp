@@ -94,6 +94,63 @@ TEST_F(Checkpoint, GradientsAreThePlainOnesBitForBit) {
   EXPECT_EQ(run(model_, [&] { return model_.nested(); }), plain);
 }
 
+// Draws from the default generator: backward sees the numbers of the value, and moves no generator.
+TEST_F(Checkpoint, DrawsAreThoseOfTheValue) {
+  const Tensor weights = rand({6, 16});
+  const std::vector<std::pair<const char*, std::function<Tensor(const Tensor&)>>> sections = {
+      {"randn", [](const Tensor& a) { return a * randn({16}); }},
+      {"rand_like", [](const Tensor& a) { return a * rand_like(a); }},
+      {"randint", [](const Tensor& a) { return a * randint(1, 9, {16}).to(f32); }},
+      {"bernoulli_", [](const Tensor& a) { return a * bernoulli_(empty({16}), 0.5); }},
+      {"normal_",
+       [](const Tensor& a) {
+         return a * normal_(empty({3, 16}))[2];
+       }},  // leaves a spare
+      {"one normal", [](const Tensor& a) { return a * randn({1}); }},
+      {"exponential_", [](const Tensor& a) { return a * exponential_(empty({16})); }},
+      {"randperm", [](const Tensor& a) { return a * randperm(16).to(f32); }},
+      {"multinomial", [&](const Tensor& a) { return a * multinomial(weights, 16, true).to(f32); }},
+      {"dropout and randn", [](const Tensor& a) { return dropout(a, 0.5) * randn({16}); }},
+      {"nested",
+       [](const Tensor& a) {
+         const Tensor h =
+             checkpoint([](const Tensor& b) { return b * randn({16}); }, a * rand({16}));
+         return h * rand({16});
+       }},
+  };
+  for (const auto& [name, section] : sections) {
+    SCOPED_TRACE(name);
+    const auto run_it = [&](bool saving) {
+      const ContextGuard guard;
+      manual_seed(11);
+      const Tensor x = model_.x.detach().clone().requires_grad_();
+      const Tensor y = saving ? checkpoint(section, checkpoint(section, x)) : section(section(x));
+      const std::vector<uint8_t> state = default_generator().get_state();
+      sum(y).backward();
+      EXPECT_EQ(default_generator().get_state(), state) << "backward moved the generator";
+      return std::vector<Values>{y.tolist(), x.grad().tolist(), rand({3}).tolist()};
+    };
+    EXPECT_EQ(run_it(true), run_it(false));
+  }
+}
+
+TEST_F(Checkpoint, DrawsOfTheOldGeneratorAndOfDropoutAsPyTorchs) {
+  const auto gradients = [&](bool saving) {
+    const ContextGuard guard;
+    const ImitateTorch imitate(BernoulliRule::plain);
+    Generator own(3);  // gone before backward
+    Tensor x = model_.x.detach().clone().requires_grad_(), y;
+    {
+      const FieldGuard draws(&Context::generator, &own);
+      const auto section = [](const Tensor& a) { return dropout(a, 0.5) * randn({16}); };
+      y = saving ? checkpoint(section, x) : section(x);
+    }
+    sum(y).backward();
+    return x.grad().tolist();
+  };
+  EXPECT_EQ(gradients(true), gradients(false));
+}
+
 TEST_F(Checkpoint, GradientsGoWhereTheWalkSendsThem) {
   const auto plain = run(model_, [&] { return model_.plain(); });
   GradStore store;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <set>
+#include <thread>
 #include <vector>
 
 #include "autograd/basic_ops.h"
@@ -144,6 +145,90 @@ TEST_F(Dropout, DroppedNanAndInfinityStayNanAsInPyTorch) {
   const Values y = dropout(x, 1).tolist();
   EXPECT_TRUE(std::isnan(y[0]) && std::isnan(y[1]));
   EXPECT_EQ(y[2], 0);
+}
+
+// ---- threads of the user's own
+
+Values mask_of(int64_t n = 200) { return dropout(ones({n}, f64), 0.5).tolist(); }
+
+// What f() gives on a new thread.
+template <class F>
+Values on_a_thread(const F& f) {
+  Values result;
+  std::thread([&] { result = f(); }).join();
+  return result;
+}
+
+TEST_F(Dropout, EveryThreadHasItsOwnMasksWhichFollowTheSeed) {
+  const auto all_masks = [](uint64_t seed) {
+    manual_seed(seed);
+    std::vector<Values> masks{mask_of(), mask_of()};
+    for (int t = 0; t < 3; ++t) {
+      masks.push_back(on_a_thread([&] {
+        masks.push_back(mask_of());
+        return mask_of();
+      }));
+    }
+    return masks;
+  };
+  const auto of_one = all_masks(1), of_two = all_masks(2), again = all_masks(1);
+  EXPECT_EQ(of_one, again);
+  std::set<Values> different(of_one.begin(), of_one.end());
+  different.insert(of_two.begin(), of_two.end());
+  EXPECT_EQ(different.size(), of_one.size() + of_two.size());
+}
+
+// A thread that has drawn before follows the next call of manual_seed, too, on whatever thread.
+TEST_F(Dropout, AThreadThatLivesOnFollowsTheSeed) {
+  std::vector<Values> masks;
+  std::thread([&] {
+    for (const uint64_t seed : {5, 6, 5}) {
+      std::thread([&] { manual_seed(seed); }).join();
+      masks.push_back(mask_of());
+    }
+  }).join();
+  EXPECT_EQ(masks[0], masks[2]);
+  EXPECT_NE(masks[0], masks[1]);
+}
+
+// A thread's own seed or position is no other thread's business, and an inherited one is kept.
+TEST_F(Dropout, APositionThatWasSetStays) {
+  manual_seed(3);
+  const Context caller = context();
+  const Values expected = mask_of();
+  for (int round = 0; round < 2; ++round) {
+    EXPECT_EQ(on_a_thread([&] {
+                const ContextGuard guard(caller);
+                return mask_of();
+              }),
+              expected);
+    EXPECT_EQ(on_a_thread([&] {
+                manual_seed(3);
+                return mask_of();
+              }),
+              expected);
+    const Values own = on_a_thread([&] {
+      context().random = {.seed = 3, .micro_batch = 1};
+      manual_seed(100);
+      context().random = {.seed = 3, .micro_batch = 1};
+      std::thread([] { manual_seed(9); }).join();
+      return mask_of();
+    });
+    EXPECT_EQ(own, plain_mask(200, 0.5, {.seed = 3, .micro_batch = 1}));
+  }
+  EXPECT_EQ(context().random.call, 1u);
+}
+
+TEST_F(Dropout, ThreadsLeaveNoWeightWithoutAGradient) {
+  manual_seed(1);
+  Tensor w = ones({40}).requires_grad_();
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 2; ++t)
+    threads.emplace_back([&] {
+      for (int i = 0; i < 40; ++i) sum(dropout(w, 0.5)).backward();
+    });
+  for (std::thread& thread : threads) thread.join();
+  for (const double g : w.grad().tolist()) EXPECT_GT(g, 0);
 }
 
 TEST_F(Dropout, ErrorTexts) {

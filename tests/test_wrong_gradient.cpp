@@ -227,6 +227,37 @@ TEST(Gradgradcheck, ComparesTheTwoGradientsOfAVjp) {
   }
 }
 
+// A function that draws gets the same numbers each time, and the generator moves on once.
+TEST(Gradcheck, OfFunctionsThatDraw) {
+  const Tensor x = leaf({3, 4}), p = rand({3, 4}, f64);
+  const auto masked = [&](const Inputs& in) {
+    const Tensor mask = bernoulli_(empty({3, 4}, f64), 0.5) * 2;
+    return (in[0] * in[0] * mask + dropout(in[0], 0.5)) * randn({4}, f64) * rand_like(p);
+  };
+  const auto drawn = [&](const auto& check) {
+    manual_seed(4);
+    check();
+    return rand({3}).tolist();
+  };
+  const auto once = drawn([&] { masked({x}); });
+  EXPECT_EQ(drawn([&] { EXPECT_TRUE(gradcheck(masked, {x})); }), once);
+  EXPECT_EQ(drawn([&] { EXPECT_TRUE(gradgradcheck(masked, {x})); }), once);
+  const auto saved = [&](const Inputs& in) {
+    return checkpoint([](const Tensor& a) { return sin(a) * randn({4}, f64); }, in[0]);
+  };
+  EXPECT_TRUE(gradcheck(saved, {x}));
+  // Where it fails, the ops that ran are checked with the same numbers, too.
+  const auto wrong = [&](const Inputs& in) {
+    return test_square(in[0] * randn({4}, f64), 3) * randn({4}, f64);
+  };
+  const GradcheckReport report = gradcheck(wrong, {x});
+  EXPECT_FALSE(report.ok);
+  ASSERT_EQ(report.ops.wrong.size(), 1u);
+  EXPECT_EQ(report.ops.wrong[0].op, "test_square");
+  EXPECT_EQ(report.ops.unchecked, 0);
+  EXPECT_EQ(drawn([&] { check_ops([&] { masked({x}); }); }), once);
+}
+
 TEST(GradcheckModule, NamesTheOpAndTheParameters) {
   manual_seed(1);
   GPTConfig config;

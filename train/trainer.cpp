@@ -122,7 +122,7 @@ std::shared_ptr<const Tokenizer> named_tokenizer(const std::string& name) {
 
 // The default generator's 5056 bytes as i64 (632), because safetensors of ours have no smaller
 // integers.
-Tensor generator_state() {
+Tensor saved_generator() {
   const std::vector<uint8_t> bytes = default_generator().get_state();
   Tensor state = empty({std::ssize(bytes) / 8}, {i64, cpu_device});
   std::memcpy(state.mutable_data<int64_t>(), bytes.data(), bytes.size());
@@ -473,7 +473,7 @@ void Trainer::save(const std::string& name) {
       std::isfinite(best_val_loss_) ? nlohmann::json(best_val_loss_) : nlohmann::json();
   checkpoint.model = model_->state_dict();
   checkpoint.optimizer = optimizer_->state();
-  checkpoint.optimizer.emplace_back(kGeneratorState, generator_state());
+  checkpoint.optimizer.emplace_back(kGeneratorState, saved_generator());
   save_checkpoint(config_.out_dir, name, checkpoint);
 }
 

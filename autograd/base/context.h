@@ -2,6 +2,7 @@
 // value. Worker threads get a copy of it, and checkpoint restores it when it runs a section again.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -25,6 +26,11 @@ struct RandomPosition {
   /// The row of the whole batch at which this part of it starts, when threads share the batch.
   uint64_t first_row = 0;
   uint64_t rows = 0;  // of this part; 0: it is the whole batch
+  /// The call of manual_seed that gave the thread this position; 0: the thread set it by itself.
+  uint64_t given_by = 0;
+  static std::atomic<uint64_t> seedings;  // the calls of manual_seed, counted from 1
+  /// That of the next thread that sets none (random/generator.cpp).
+  static RandomPosition next();
 };
 
 /// How a build of PyTorch draws the mask of dropout on a CPU. plain: two outputs of the generator
@@ -114,8 +120,7 @@ struct Autocast : FieldGuard<DType> {
 };
 /// While it lives, ops follow PyTorch where they otherwise differ, so that two runs can be compared
 /// digit by digit. Dropout draws its mask from default_generator(), as that build of PyTorch does
-/// on a CPU (checkpoint runs a section twice, and then draws twice). An attention row that may
-/// attend to nothing is NaN. sum and mean of f32 and f64 round as PyTorch's CPU kernels do in one
+/// on a CPU. An attention row that may attend to nothing is NaN. sum and mean of f32 and f64 round as PyTorch's CPU kernels do in one
 /// thread (ops/torch_sum.cpp).
 struct ImitateTorch : FieldGuard<std::optional<BernoulliRule>> {
   [[nodiscard]] explicit ImitateTorch(BernoulliRule dropout)

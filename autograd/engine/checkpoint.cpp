@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "autograd/engine/graph.h"
+#include "autograd/random/generator.h"
 
 namespace ink {
 namespace {
@@ -36,18 +37,19 @@ std::vector<Slot> sources_of(const Tensor& y, uint64_t first) {
 Tensor checkpoint(const std::function<Tensor(const std::vector<Tensor>&)>& fn,
                   const std::vector<Tensor>& inputs) {
   const Context first_run = context();
+  const std::vector<uint8_t> draws = generator_state();
   std::vector<Saved> saved;
   for (const Tensor& x : inputs) saved.push_back(Saved::input(x));
   const uint64_t first = Node::made;
   Tensor y = fn(inputs);
   if (!y.requires_grad()) return y;
   const std::vector<Slot> sources = sources_of(y, first);
-  const auto vjp = [fn, saved, first_run, count = sources.size()](const Grads& dys,
-                                                                  VjpContext& g) -> Grads {
+  const auto vjp = [fn, saved, first_run, draws, count = sources.size()](const Grads& dys,
+                                                                         VjpContext& g) -> Grads {
     Context second_run = first_run;
     second_run.observers = context().observers;  // the first run's may be gone
-    second_run.generator = context().generator;  // likewise
     const ContextGuard guard(second_run);
+    const DrawAgain again(draws);
     std::vector<Tensor> xs;
     for (const Saved& x : saved) xs.push_back(*x);
     g.continue_from(fn(xs), dys[0]);

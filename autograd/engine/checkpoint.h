@@ -10,9 +10,12 @@ namespace ink {
 
 /// Returns fn(inputs). The graph keeps the inputs alone, and backward runs fn once more when it
 /// gets there. Chen et al. 2016, "Training deep nets with sublinear memory cost". Gradients are bit
-/// for bit those of a plain call, dropout included, because the second run has the context and the
-/// random position of the first. Sections may nest, and fn may use parameters that it captures. fn
-/// must compute the same both times, and must not write to its inputs (backward throws if it did).
+/// for bit those of a plain call, random numbers included: the second run has the context and the
+/// random position of the first, draws from default_generator() what the first drew, and leaves the
+/// generator as it is. (Draws from a generator that fn names itself are others.) Sections may nest,
+/// and fn may use parameters that it captures. fn must compute the same both times, and must not
+/// write to its inputs (backward throws if it did). What fn counts is counted twice: the running
+/// statistics of BatchNorm move at the forward and again at the backward, as in PyTorch.
 ///
 ///   x = checkpoint([&](const Tensor& x) { return block(x); }, x);
 Tensor checkpoint(const std::function<Tensor(const std::vector<Tensor>&)>& fn,

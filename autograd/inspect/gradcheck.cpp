@@ -4,10 +4,10 @@
 #include <cmath>
 #include <limits>
 #include <random>
-#include <sstream>
 
 #include "autograd/basic_ops.h"
 #include "autograd/inspect/lost_graph.h"
+#include "autograd/random/generator.h"
 
 namespace ink {
 namespace {
@@ -22,7 +22,8 @@ Tensor noise_like(const Tensor& x, std::mt19937_64& random) {
   return from_vector(values, x.shape()).to(x.device());
 }
 
-// Every evaluation sees the same context, so that dropout repeats its mask.
+// Every evaluation sees the same context, so that dropout repeats its mask. Other draws repeat
+// because f does (detail::repeats).
 Tensors evaluate(const CheckedFunction& f, const Tensors& inputs) {
   const ContextGuard guard;
   return f(inputs);
@@ -262,29 +263,30 @@ void compare_gradients(const CheckedFunction& f, const Tensors& inputs, const Te
     const CheckedInput input = judge(pairs, k, options);
     if (input.ok) continue;
     report.ok = false;
-    std::ostringstream note;
-    note << "under create_graph the gradient of a tensor " << leaves[k].shape() << " is "
-         << input.analytic << " at " << input.place << ", without it " << input.numeric
-         << ": what a vjp returns if (grad_enabled()) is wrong";
-    report.note = note.str();
+    report.note =
+        detail::joined({"under create_graph the gradient of a tensor ", leaves[k].shape(), " is ",
+                        input.analytic, " at ", input.place, ", without it ", input.numeric,
+                        ": what a vjp returns if (grad_enabled()) is wrong"});
   }
 }
 
-void print_elements(std::ostream& out, const CheckedElements& checked) {
-  out << checked.place << ": analytic " << checked.analytic << ", numeric " << checked.numeric
-      << ", difference " << std::abs(checked.analytic - checked.numeric) << ", tolerance "
-      << checked.tolerance;
+std::string text_of(const CheckedElements& checked) {
+  return detail::joined({checked.place, ": analytic ", checked.analytic, ", numeric ",
+                         checked.numeric, ", difference ",
+                         std::abs(checked.analytic - checked.numeric), ", tolerance ",
+                         checked.tolerance});
 }
 
 }  // namespace
 
 GradcheckReport gradcheck(const CheckedFunction& f, const Tensors& inputs,
                           GradcheckOptions options) {
-  return check("gradcheck", f, inputs, options);
+  return check("gradcheck", detail::repeats(f), inputs, options);
 }
 
-GradcheckReport gradgradcheck(const CheckedFunction& f, const Tensors& inputs,
+GradcheckReport gradgradcheck(const CheckedFunction& function, const Tensors& inputs,
                               GradcheckOptions options) {
+  const CheckedFunction f = detail::repeats(function);
   const Tensors leaves = checked_leaves("gradgradcheck", inputs);
   std::mt19937_64 random(options.seed + 1);
   const Tensors outputs = evaluate(f, inputs);
@@ -311,17 +313,16 @@ std::ostream& operator<<(std::ostream& out, const GradcheckReport& report) {
   out << (report.ok ? "ok: " : "FAILED: ");
   for (const WrongGradient& wrong : report.ops.wrong) out << wrong << "\n";
   if (!report.note.empty()) out << report.note << "\n";
-  if (report.inputs.empty()) return out << report.checked << " checked";
-  out << report.checked << " checked, worst at ";
+  out << std::to_string(report.checked) << " checked";
+  if (report.inputs.empty()) return out;
+  out << ", worst at ";
   for (const CheckedInput& input : report.inputs)
     if (input.input == report.input) out << input.name << " " << input.shape << " ";
-  print_elements(out, report);
+  out << text_of(report);
   if (report.ok) return out;
   for (const CheckedInput& input : report.inputs) {
     out << "\n  " << (input.ok ? "ok      " : "FAILED  ") << input.name << " " << input.shape;
-    if (input.ok || input.checked == 0) continue;
-    out << ", worst ";
-    print_elements(out, input);
+    if (!input.ok && input.checked > 0) out << ", worst " << text_of(input);
   }
   return out;
 }

@@ -22,7 +22,8 @@ namespace ink {
 
 struct GradcheckOptions {
   double eps = 1e-6;  // the step of the differences
-  /// |analytic - numeric| <= rtol |numeric| + atol max|numeric|, the maximum over the tensor
+  /// |analytic - numeric| <= rtol |numeric| + atol scale, where scale is the largest |numeric| of
+  /// the tensor, or 1e-3 if that is more
   double rtol = 1e-5;
   double atol = 1e-7;
   /// Tensors up to this size are checked element by element, larger ones along random directions.
@@ -63,8 +64,9 @@ std::ostream& operator<<(std::ostream& out, const GradcheckReport& report);
 using CheckedFunction = std::function<std::vector<Tensor>(const std::vector<Tensor>&)>;
 
 /// Checks d outputs / d input for every f64 leaf among `inputs` that requires grad, from a random
-/// upstream gradient. Inputs are moved by eps in place and put back. If it fails, check_ops finds
-/// the op at fault. Throws on f32 and bf16 inputs that require grad, when there is none to check,
+/// upstream gradient. Inputs are moved by eps in place and put back. f is called many times and
+/// draws the same random numbers each time: default_generator() then stands as after one call, and
+/// the random position of dropout as before it. If the check fails, check_ops finds the op at fault. Throws on f32 and bf16 inputs that require grad, when there is none to check,
 /// and when no output depends on them in the graph.
 GradcheckReport gradcheck(const CheckedFunction& f, const std::vector<Tensor>& inputs,
                           GradcheckOptions options = {});

@@ -18,6 +18,7 @@
 
 #include "autograd/basic_ops.h"
 #include "autograd/engine/observer.h"
+#include "autograd/random/generator.h"
 
 namespace ink {
 namespace {
@@ -431,7 +432,8 @@ class Checker {
 
 }  // namespace
 
-OpsCheck check_ops(const std::function<void()>& forward, uint64_t seed) {
+OpsCheck check_ops(const std::function<void()>& function, uint64_t seed) {
+  const std::function<void()> forward = detail::repeats(function);
   OpsCheck result = Checker(forward, seed).check();
   if (result.wrong.empty() || composed()) return result;
   const Composed guard;
@@ -447,13 +449,12 @@ OpsCheck check_ops(const std::function<void()>& forward, uint64_t seed) {
 }
 
 std::ostream& operator<<(std::ostream& out, const WrongGradient& wrong) {
-  out << wrong.op << " " << wrong.output << " returns a wrong gradient for the op's input "
-      << wrong.input << " " << wrong.shape;
-  if (wrong.when_adding) {
-    out << " where it adds to a sum: " << wrong.analytic << ", expected " << wrong.numeric;
-  } else {
-    out << ": " << wrong.analytic << " along a random direction, by differences " << wrong.numeric;
-  }
+  const char* const of = wrong.when_adding ? " where it adds to a sum: " : ": ";
+  const char* const beside =
+      wrong.when_adding ? ", expected " : " along a random direction, by differences ";
+  out << detail::joined({wrong.op, " ", wrong.output, " returns a wrong gradient for the op's ",
+                         "input ", wrong.input, " ", wrong.shape, of, wrong.analytic, beside,
+                         wrong.numeric});
   switch (wrong.definition) {
     case WrongGradient::passes:
       return out << "; its definition passes: its vjp, or a kernel, is wrong";

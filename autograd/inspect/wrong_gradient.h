@@ -45,7 +45,8 @@ struct OpsCheck {
 
 /// Runs `forward` in f64 again and again. Each time it moves one input of one op a little, just
 /// before that op runs, and compares the change of the op's outputs with what its vjp says.
-/// `forward` must compute the same every time; it always starts in the caller's context. If an op
+/// `forward` must compute the same every time; it always starts in the caller's context, and draws
+/// the same numbers from default_generator(). If an op
 /// fails, the same is done under Composed, which tells whether the op's definition fails, too.
 OpsCheck check_ops(const std::function<void()>& forward, uint64_t seed = 1);
 

@@ -2,6 +2,7 @@
 #include "autograd/random/generator.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstddef>
 #include <cstring>
@@ -132,11 +133,42 @@ Generator& default_generator() {
   return own != nullptr ? *own : generator;
 }
 
-void manual_seed(uint64_t seed) {
+std::vector<uint8_t> generator_state() {
   Generator& g = default_generator();
   const Lock lock(g.mutex());
-  g.manual_seed(seed);
-  context().random = RandomPosition{.seed = seed};
+  return g.get_state();
+}
+
+// ---- the seed, and the threads that share it
+
+std::atomic<uint64_t> RandomPosition::seedings{1};
+
+namespace {
+
+std::mutex sharing;
+uint64_t shared_seed = 0, threads_seeded = 0;
+// The thread that loads the library is the first.
+[[maybe_unused]] const Context& first_thread = context();
+
+}  // namespace
+
+RandomPosition RandomPosition::next() {
+  constexpr uint64_t kGoldenRatio = 0x9E3779B97F4A7C15;  // seeds that people choose are apart
+  const Lock lock(sharing);
+  return {.seed = shared_seed + kGoldenRatio * threads_seeded++, .given_by = seedings};
+}
+
+void manual_seed(uint64_t seed) {
+  Generator& g = default_generator();
+  {
+    const Lock lock(g.mutex());
+    g.manual_seed(seed);
+  }
+  context().random = {.seed = seed};
+  const Lock lock(sharing);
+  shared_seed = seed;
+  threads_seeded = 1;  // this one
+  ++RandomPosition::seedings;
 }
 
 // ---- uniform

@@ -11,6 +11,7 @@
 #include <mutex>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "autograd/base/context.h"
@@ -72,9 +73,38 @@ class Generator {
 /// The generator that everything draws from unless told otherwise: the context's, or else the one
 /// of the process.
 Generator& default_generator();
-/// Seeds the default generator. The calling thread's random position (base/context.h), from which
-/// dropout and sampling draw, starts over at that seed.
+/// Seeds the default generator. The random positions (base/context.h) from which dropout and
+/// sampling draw start over: the calling thread's at that seed, and those of threads that have set
+/// none at others that follow from it, so that no two threads have the same mask. Threads get them
+/// in the order in which they first use the library after this call. A thread that is to draw the
+/// same numbers in whatever order threads run sets its own: manual_seed(s + i), or
+/// context().random = {.seed = s, .micro_batch = i}, which leaves the generator alone.
 void manual_seed(uint64_t seed);
+
+/// The state of the default generator.
+std::vector<uint8_t> generator_state();
+/// While it lives, default_generator() draws on this thread what followed such a state. The
+/// generator itself stays as it is.
+class DrawAgain {
+ public:
+  [[nodiscard]] explicit DrawAgain(std::span<const uint8_t> state) { generator_.set_state(state); }
+
+ private:
+  Generator generator_;
+  const FieldGuard<Generator*> draws_{&Context::generator, &generator_};
+};
+
+namespace detail {
+/// f, but that every call draws from default_generator() what the first one drew.
+template <class F>
+auto repeats(F f) {
+  return [f, start = generator_state(), first = true](const auto&... arguments) mutable {
+    std::optional<DrawAgain> again;
+    if (!std::exchange(first, false)) again.emplace(start);
+    return f(arguments...);
+  };
+}
+}  // namespace detail
 
 /// Uniform in [from, to). Throws unless from <= to.
 void uniform_(float* out, int64_t n, double from, double to, Generator& g);
