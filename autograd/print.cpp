@@ -1,13 +1,10 @@
 // Tensors as text, as PyTorch writes them (the rules are those of torch/_tensor_str.py). Three
 // steps: pick the elements that are shown, turn each into a cell, arrange the cells in brackets.
 #include <algorithm>
-#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <limits>
-#include <locale>
 #include <map>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -18,7 +15,7 @@ namespace ink {
 
 std::ostream& operator<<(std::ostream& out, const Shape& shape) {
   out << '(';
-  for (int64_t i = 0; i < shape.size(); ++i) out << (i ? ", " : "") << shape[i];
+  for (int64_t i = 0; i < shape.size(); ++i) out << (i ? ", " : "") << std::to_string(shape[i]);
   return out << (shape.size() == 1 ? ",)" : ")");
 }
 
@@ -43,7 +40,7 @@ void set_printoptions(const PrintChanges& changes) {
 
 void detail::print_shape(std::ostream& out, const Shape& shape) {
   out << "torch.Size([";
-  for (int64_t i = 0; i < shape.size(); ++i) out << (i ? ", " : "") << shape[i];
+  for (int64_t i = 0; i < shape.size(); ++i) out << (i ? ", " : "") << std::to_string(shape[i]);
   out << "])";
 }
 
@@ -231,33 +228,24 @@ std::string grad_fn_name(const Node& node) {
   std::string name;
   bool capital = true;
   for (char c : op.substr(0, dot)) {
-    if (c != '_') name += capital ? static_cast<char>(std::toupper(static_cast<int>(c))) : c;
+    if (c != '_') name += capital && 'a' <= c && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
     capital = c == '_';
   }
-  const bool numbered =
-      dot + 1 < op.size() && std::isdigit(static_cast<unsigned char>(op[dot + 1]));
+  const bool numbered = dot + 1 < op.size() && '0' <= op[dot + 1] && op[dot + 1] <= '9';
   return name + "Backward" + (numbered ? op.substr(dot + 1) : "0");
-}
-
-template <class... Args>
-std::string join(const Args&... args) {
-  std::ostringstream out;
-  out.imbue(std::locale::classic());
-  (out << ... << args);
-  return out.str();
 }
 
 // What the values do not show: device, dtype, grad_fn and so on.
 std::vector<std::string> suffixes(const Tensor& x) {
   std::vector<std::string> list;
   const bool empty = x.numel() == 0;
-  if (!x.device().is_cpu()) list.push_back(join("device='", x.device(), "'"));
+  if (!x.device().is_cpu()) list.push_back(detail::joined({"device='", x.device(), "'"}));
   if (empty ? x.dim() != 1 : print_options().edgeitems == 0) {
-    list.push_back(join("size=", x.shape()));
+    list.push_back(detail::joined({"size=", x.shape()}));
   }
   const bool told_by_values = !empty && (x.dtype() == DType::i64 || x.dtype() == DType::boolean);
   if (x.dtype() != context().default_dtype && !told_by_values) {
-    list.push_back(join("dtype=torch.", x.dtype()));
+    list.push_back(detail::joined({"dtype=torch.", x.dtype()}));
   }
   if (x.requires_grad()) {
     list.push_back(x.is_leaf() ? "requires_grad=True"

@@ -6,6 +6,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "autograd/base/text.h"
 #include "autograd/tensor.h"
 
 namespace ink {
@@ -33,20 +34,20 @@ namespace detail {
 void print_shape(std::ostream& out, const Shape& shape);
 
 template <class T>
-void print_one(const T& arg) {
+void print_one(std::ostream& out, const T& arg) {
   if constexpr (std::is_same_v<T, Shape>) {
-    print_shape(std::cout, arg);
+    print_shape(out, arg);
   } else if constexpr (std::is_same_v<T, bool>) {
-    std::cout << (arg ? "True" : "False");
-  } else if constexpr (requires { std::cout << arg; }) {
-    std::cout << arg;
+    out << (arg ? "True" : "False");
+  } else if constexpr (requires { out << arg; }) {
+    out << arg;
   } else if constexpr (requires { arg.begin(); }) {
     const char* between = "[";
     for (const auto& entry : arg) {
-      std::cout << std::exchange(between, ", ");
-      print_one(entry);
+      out << std::exchange(between, ", ");
+      print_one(out, entry);
     }
-    std::cout << (arg.empty() ? "[]" : "]");
+    out << (arg.empty() ? "[]" : "]");
   } else {
     static_assert(std::is_void_v<T>, "print: expected a type with operator<<, or a list of them");
   }
@@ -57,9 +58,12 @@ void print_one(const T& arg) {
 /// torch.Size([2, 3]), a bool as True, a vector as [1, 2].
 template <class... Args>
 void print(const Args&... args) {
+  TextStream out;
+  out.copyfmt(std::cout);
+  out.imbue(std::locale::classic());
   [[maybe_unused]] const char* between = "";
-  ((std::cout << std::exchange(between, " "), detail::print_one(args)), ...);
-  std::cout << "\n";
+  ((out << std::exchange(between, " "), detail::print_one(out, args)), ...);
+  std::cout << out.str() << "\n";
 }
 
 }  // namespace ink

@@ -12,11 +12,11 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <sstream>
 #include <string>
 #include <utility>
 
 #include "autograd/base/check.h"
+#include "autograd/base/text.h"
 #include "autograd/kernels/copy.h"
 #include "cuda/gemm_choices.h"
 #include "cuda/product.h"
@@ -151,7 +151,7 @@ int64_t alignment(const void* address) {
 
 /// Everything on which the choice of an algorithm may depend, in one line.
 std::string describe(const Product& p) {
-  std::ostringstream text;
+  TextStream text;
   text << p.batch << " of (" << p.m << ", " << p.k << ") x (" << p.k << ", " << p.n << "), "
        << p.a.dtype << " into " << p.c.dtype << (p.accumulate ? ", added" : "")
        << (p.a.dtype == f32 && tf32() ? ", tf32" : "");

@@ -1,11 +1,11 @@
 #include "cuda/gemm_choices.h"
 
 #include <fstream>
-#include <sstream>
 #include <utility>
 
 #include "autograd/base/check.h"
 #include "autograd/base/log.h"
+#include "autograd/base/text.h"
 #include "autograd/io/atomic_file.h"
 
 namespace ink::cuda {
@@ -17,10 +17,10 @@ constexpr char kTitle[] = "inkling: algorithms of products, ";
 std::optional<std::pair<std::string, GemmChoices::Algorithm>> parse(const std::string& line) {
   const size_t colon = line.rfind(": ");
   if (colon == std::string::npos || colon == 0) return {};
-  std::istringstream words(line.substr(colon + 2));
+  TextStream words(line.substr(colon + 2));
   GemmChoices::Algorithm algorithm;
   for (uint64_t& word : algorithm) words >> std::hex >> word;
-  if (words.fail() || words.peek() != std::istringstream::traits_type::eof()) return {};
+  if (words.fail() || words.peek() != TextStream::traits_type::eof()) return {};
   return std::pair(line.substr(0, colon), algorithm);
 }
 
@@ -60,7 +60,7 @@ void GemmChoices::keep(const std::string& product, const Algorithm& algorithm) {
 }
 
 void GemmChoices::write() const {
-  std::ostringstream text;
+  TextStream text;
   text << kTitle << machine_ << '\n' << std::hex;
   for (const auto& [product, algorithm] : known_) {
     text << product << ':';

@@ -2,9 +2,8 @@
 // host throws the first bad id when it next waits for the device.
 #pragma once
 
-#include <sstream>
-
 #include "autograd/base/shape.h"
+#include "autograd/base/text.h"
 #include "cuda/faults.cuh"
 
 namespace ink::cuda {
@@ -20,7 +19,7 @@ class IdCheck {
     fault_.of = count_name;
     fault_.sizes.push_back(count);
     fault_.words = [](const Fault& f) {
-      std::ostringstream text;
+      TextStream text;
       text << f.op << ": " << f.name << ' ' << f.value << " at position " << f.position
            << " is out of range for " << f.sizes[0] << ' ' << f.of;
       return text.str();
@@ -32,7 +31,7 @@ class IdCheck {
     fault_.dim = dim;
     fault_.sizes = sizes;
     fault_.words = [](const Fault& f) {
-      std::ostringstream text;
+      TextStream text;
       text << f.op << ": index " << f.value << " is out of range for dimension " << f.dim << " of "
            << f.sizes;
       return text.str();

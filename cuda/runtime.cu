@@ -7,11 +7,11 @@
 #include <memory>
 #include <mutex>
 #include <new>
-#include <sstream>
 #include <string>
 #include <utility>
 
 #include "autograd/base/check.h"
+#include "autograd/base/text.h"
 #include "autograd/memory/device_backend.h"
 #include "cuda/allocator.h"
 #include "cuda/launch.cuh"
@@ -92,7 +92,7 @@ std::string why_none() {
   if (error == cudaSuccess || error == cudaErrorNoDevice) return "no NVIDIA GPU found";
   if (error != cudaErrorInsufficientDriver) return cudaGetErrorString(error);
   if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0) return "no NVIDIA driver found";
-  std::ostringstream text;
+  TextStream text;
   text << "its driver is of CUDA " << driver / 1000 << '.' << driver % 1000 / 10
        << "; this build of inkling needs one of CUDA " << CUDART_VERSION / 1000 << " or newer";
   return text.str();

@@ -8,12 +8,12 @@
 #include <exception>
 #include <iomanip>
 #include <iterator>
-#include <sstream>
 #include <type_traits>
 #include <utility>
 
 #include "autograd/base/check.h"
 #include "autograd/base/parallel.h"
+#include "autograd/base/text.h"
 #include "autograd/io/foreign.h"
 #include "data/formats.h"
 #include "data/splitmix.h"
@@ -106,7 +106,7 @@ int64_t size_of(const Ids& ids) {
 }  // namespace
 
 std::string WindowDataset::summary() const {
-  std::ostringstream text;
+  TextStream text;
   text << printable(name_) << ": " << size_of(train_) << " tokens to train on, " << size_of(val_)
        << " to validate on, vocabulary of " << tokenizer_->vocab_size() << " ("
        << tokenizer_->name() << ")";
@@ -381,7 +381,7 @@ FablesDataset::FablesDataset(Fables language)
     : language_(std::move(language)), tokenizer_(distinct_characters(language_.alphabet())) {}
 
 std::string FablesDataset::summary() const {
-  std::ostringstream text;
+  TextStream text;
   text << "fables: " << std::setprecision(2) << language_.count()
        << " stories told by rules, vocabulary of " << tokenizer_.vocab_size() << " ("
        << tokenizer_.name() << ")";

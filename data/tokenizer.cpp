@@ -7,10 +7,10 @@
 #include <functional>
 #include <iomanip>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <utility>
 
 #include "autograd/base/check.h"
+#include "autograd/base/text.h"
 #include "autograd/io/foreign.h"
 #include "autograd/io/utf8.h"
 #include "data/file.h"
@@ -22,7 +22,7 @@ using nlohmann::json;
 
 // U+00E9: at least four digits, as Unicode writes them.
 std::string number(char32_t character) {
-  std::ostringstream text;
+  TextStream text;
   text << "U+" << std::hex << std::uppercase << std::setw(4) << std::setfill('0')
        << static_cast<uint32_t>(character);
   return text.str();

@@ -7,11 +7,11 @@
 #include <memory>
 #include <mutex>
 #include <set>
-#include <sstream>
 #include <typeinfo>
 #include <unordered_map>
 #include <unordered_set>
 
+#include "autograd/base/text.h"
 #include "autograd/io/foreign.h"
 
 namespace ink {
@@ -163,7 +163,7 @@ Buffer::Buffer(const Tensor& value)
 }
 
 std::vector<std::string> detail::split_names(const char* list) {
-  std::istringstream text(list);
+  TextStream text(list);
   std::vector<std::string> names;
   for (std::string name; std::getline(text >> std::ws, name, ',');) {
     name.erase(name.find_last_not_of(" \t\n") + 1);

@@ -23,12 +23,12 @@
 #include <memory>
 #include <optional>
 #include <ostream>
-#include <sstream>
 #include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
+#include "autograd/base/text.h"
 #include "autograd/basic_ops.h"
 #include "autograd/io/serialize.h"
 #include "autograd/tensor.h"
@@ -116,7 +116,8 @@ class Module {
   NamedTensors named_parameters() const;
   NamedTensors named_buffers() const;
   int64_t num_parameters() const;  // elements, tied ones once
-  /// Parameters and buffers but those that are not saved, detached.
+  /// Parameters and buffers but those that are not saved, detached. They share the model's memory,
+  /// so that training changes them: clone() those that are to stay as they are.
   NamedTensors state_dict() const;
   /// Copies values in and converts their dtype; handles to the parameters stay valid. If names are
   /// missing or unexpected, or shapes differ, one error lists them all, and nothing is copied. A
@@ -249,7 +250,7 @@ namespace detail {
 /// The arguments streamed together: for extra_repr.
 template <class... Args>
 std::string text(const Args&... args) {
-  std::ostringstream out;
+  TextStream out;
   (out << ... << args);
   return out.str();
 }

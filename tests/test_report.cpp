@@ -1,18 +1,38 @@
 // What `inkling report` writes: curves that lie where the numbers say, and the numbers themselves.
+// And that all that is written is the same whatever locale a program sets.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstdlib>
+#include <filesystem>
 #include <fstream>
+#include <functional>
+#include <iostream>
+#include <iterator>
 #include <limits>
+#include <locale>
+#include <map>
+#include <nlohmann/json.hpp>
 #include <regex>
 #include <sstream>
 #include <string>
 #include <vector>
 
+#include "autograd/autograd.h"
+#include "autograd/base/log.h"
+#include "data/file.h"
 #include "error_of.h"
+#include "nn/batch_norm.h"
+#include "nn/linear.h"
 #include "run_program.h"
 #include "temp_files.h"
+#include "train/cli/command_line.h"
+#include "train/flow/draw_flow.h"
+#include "train/flow/watch.h"
+#include "train/report/look.h"
 #include "train/report/metrics.h"
+#include "train/trainer.h"
 
 namespace ink {
 namespace {
@@ -130,6 +150,221 @@ TEST(Report, InTheProgram) {
   EXPECT_EQ(run_program("report " + run + " " + run + " --text").code, 2);
   EXPECT_EQ(run_program("report " + run + "/none --svg " + svg).code, 1);
   EXPECT_EQ(run_program("report " + run + " --svg /dev/full").code, 1);
+}
+
+// ---- locales
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+using Texts = std::map<std::string, std::string>;
+
+// 1.234,5
+struct Punctuation : std::numpunct<char> {
+  char do_decimal_point() const override { return ','; }
+  char do_thousands_sep() const override { return '.'; }
+  std::string do_grouping() const override { return "\3"; }
+  std::string do_truename() const override { return "wahr"; }
+};
+
+// While it lives, the program has this locale. A named one is that of C's functions, too.
+class Under {
+ public:
+  explicit Under(const std::locale& locale)
+      : before_(std::locale::global(locale)), of_out_(std::cout.imbue(locale)) {}
+  ~Under() {
+    std::locale::global(before_);
+    std::cout.imbue(of_out_);
+  }
+
+ private:
+  std::locale before_, of_out_;
+};
+
+std::string printed_by(const std::function<void()>& f) {
+  testing::internal::CaptureStdout();
+  f();
+  std::cout.flush();
+  return testing::internal::GetCapturedStdout();
+}
+
+// The output of inkling in this process, and its exit code.
+std::string run_here(const std::string& line) {
+  std::istringstream text("inkling " + line);
+  std::vector<std::string> words{std::istream_iterator<std::string>(text), {}};
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  return printed_by([&] {
+    const int code = run_command_line(static_cast<int>(argv.size()), argv.data());
+    print("code", code);
+  });
+}
+
+constexpr const char* kSmall =
+    " --n_layer 1 --n_head 2 --n_embd 32 --block_size 32 --batch_size 4 --eval_iters 1"
+    " --learning_rate 0.00125 --dropout 0.25";
+
+// Times and rates differ: what is left are the signs around them.
+std::string without_numbers(const std::string& text) {
+  return std::regex_replace(text, std::regex("[0-9]+([.][0-9]+)?(e-[0-9]+)?"), "#");
+}
+
+// The files of a run, by their names. Those with times are compared without numbers.
+void add_files(Texts& texts, const fs::path& folder) {
+  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+    if (!entry.is_regular_file()) continue;
+    const std::string name = entry.path().lexically_relative(folder).string();
+    const bool timed = name == "metrics.jsonl" || name == "report.html" || name == "run.json";
+    const std::string text = read_file(entry.path());
+    texts[name] = timed ? without_numbers(text) : text;
+  }
+}
+
+// What the library writes and prints.
+Texts texts_of_the_library(const TempFolder& folder) {
+  Texts texts;
+  manual_seed(1);
+  const auto add = [&](const std::string& name, const auto&... values) {
+    std::ostringstream out;  // a stream of the program's own
+    (out << ... << values);
+    texts[name] = out.str();
+  };
+  const Tensor x = randn({2, 1100}, f64).requires_grad_();
+  add("error", error_of([&] { matmul(x, ones({4000, 2}, f64)); }));
+  add("error with a number", error_of([&] { dropout(x, 1234.5); }));
+  add("tensors", x, tensor({1234567.5, 0.25}), arange(12345).narrow(0, 12000, 3),
+      ones({1, 2000, 0}));
+  add("shapes", x.shape(), Scalar(1234567), Scalar(1234.5), f32, Device{Device::CUDA, 1});
+  texts["print"] = printed_by([&] {
+    print(x.shape(), 1234567, 1234.5, true, std::vector<int>{1000, 2000}, x.select(0, 0));
+  });
+  Profiler profiler;
+  profiler.trace(true);
+  Tensor loss;
+  {
+    const Observe observe(profiler);
+    loss = sum(exp(x));
+  }
+  profiler.save_trace(folder / "trace.json");
+  const Json trace = Json::parse(read_file(folder / "trace.json"));
+  EXPECT_EQ(trace.at(1).at("args").at("bytes_written"), 8 * x.numel());
+  texts["trace"] = without_numbers(trace.dump());
+  add("graph", print_graph(loss), to_dot(loss));
+  add("modules", Linear(1500, 2000), LayerNorm({1, 2000}, 1.5e-5), BatchNorm1d(3000, 0.25));
+  set_log_callback([&](const std::string& message) { texts["log"] = message; });
+  log_message("step ", 1234567, " of ", 1234.5);
+  set_log_callback({});
+  const Linear layer(1200, 2);
+  const Tensor ids = randn({3, 1200});
+  add("watch", watch(layer, [&] { return sum(layer(ids)); }));
+  const auto wrong = [](const auto& in) {
+    return sum(in[0] * 1234567) + sum(in[0].detach() * in[0].detach());
+  };
+  add("gradcheck", gradcheck(wrong, {x}));
+  WrongGradient of_exp;
+  of_exp.op = "exp", of_exp.output = {1000}, of_exp.input = 1000, of_exp.analytic = 1234.5;
+  add("wrong gradient", of_exp);
+  Flow flow(layer);
+  {
+    const Observe observe(flow);
+    sum(layer(ids)).backward();
+  }
+  std::vector<FlowOp> ops = flow.ops();
+  for (FlowOp& op : ops) op.forward_ms = op.backward_ms = 1234.5, op.bytes_kept = 123456789;
+  add("flow", print_flow(ops), flow_to_dot(ops));
+  Chart chart{
+      "title", "x", "y", {{"one", ChartLine::Style::line, 0, {{0, 1.5}, {10000, 2000.25}}}}};
+  MetricsStep step;
+  step.step = 1234567, step.train_loss = 1234.5, step.lr = 0.00125;
+  add("metrics", metrics_csv({step}));
+  add("chart", chart_svg(chart), chart_text(chart), shortened(1234.5678).dump(), shortened(0.125));
+  return texts;
+}
+
+// A run with all that it leaves, and what the program shows of it.
+Texts texts_of_a_run(const fs::path& folder) {
+  fs::remove_all(folder);
+  Texts texts;
+  const std::string out = " --out_dir " + folder.string(), to = " " + folder.string();
+  const std::string trained =
+      run_here("train --max_iters 4 --eval_interval 2 --final_eval off" + out + kSmall);
+  EXPECT_NE(trained.find("code 0\n"), std::string::npos) << trained;
+  for (const std::string& line :
+       {"report" + to + " --csv" + to + "/metrics.csv --svg" + to + "/loss.svg",
+        "report" + to + " --text", "sample --temperature 0.75 --max_new_tokens 20" + out,
+        "look" + out + " --out" + to + "/look.html", std::string("train --help"),
+        std::string("gradcheck --only softmax"), std::string("train --learning_rate 0,0015")})
+    texts[line] = run_here(line);
+  add_files(texts, folder);
+  texts["metrics.csv"] = without_numbers(texts["metrics.csv"]);
+  return texts;
+}
+
+void expect_same(const Texts& found, const Texts& expected) {
+  for (const auto& [name, text] : expected) {
+    const auto other = found.find(name);
+    if (other == found.end()) {
+      ADD_FAILURE() << name << " is missing";
+      continue;
+    }
+    if (other->second == text) continue;
+    const auto [a, b] =
+        std::mismatch(text.begin(), text.end(), other->second.begin(), other->second.end());
+    const auto near = [](const std::string& all, auto at) {
+      const size_t begin = static_cast<size_t>(std::max<ptrdiff_t>(at - all.begin() - 60, 0));
+      return all.substr(begin, 120);
+    };
+    ADD_FAILURE() << name << ": " << near(other->second, b) << "\nexpected: " << near(text, a);
+  }
+  EXPECT_EQ(found.size(), expected.size());
+}
+
+// Locales with other signs: made here, and, where the system can make it, one of C's functions.
+std::vector<std::locale> odd_locales(const TempFolder& folder) {
+  std::vector<std::locale> locales{std::locale(std::locale::classic(), new Punctuation)};
+  const std::string made = (folder / "de_DE.UTF-8").string();
+  if (std::system(("localedef -i de_DE -f UTF-8 '" + made + "' >/dev/null 2>&1").c_str()) <= 256) {
+    setenv("LOCPATH", folder.path().c_str(), 1);
+    try {
+      locales.emplace_back("de_DE.UTF-8");
+    } catch (const std::runtime_error&) {  // not made
+    }
+    unsetenv("LOCPATH");
+  }
+  return locales;
+}
+
+TEST(Locales, ChangeNothingThatIsWritten) {
+  const TempFolder folder;
+  const Texts library = texts_of_the_library(folder), run = texts_of_a_run(folder / "run");
+  ASSERT_EQ(run.count("ckpt/state.json") + run.count("best/config.json"), 2u);
+  for (const std::locale& locale : odd_locales(folder)) {
+    SCOPED_TRACE(locale.name());
+    const Under odd(locale);
+    expect_same(texts_of_the_library(folder), library);
+    expect_same(texts_of_a_run(folder / "run"), run);
+  }
+}
+
+// A run goes on under another locale than the one it began under.
+TEST(Locales, RunsAreLoadedUnderAnother) {
+  const TempFolder folder;
+  const auto train = [&](const std::string& options) {
+    const std::string out = run_here("train --final_eval off --report off --out_dir " +
+                                     (folder / "run").string() + " --max_iters " + options);
+    EXPECT_NE(out.find("code 0\n"), std::string::npos) << out;
+  };
+  for (const std::locale& locale : odd_locales(folder)) {
+    SCOPED_TRACE(locale.name());
+    fs::remove_all(folder / "run");
+    {
+      const Under odd(locale);
+      train(std::string("2") + kSmall);
+    }
+    train("4 --init_from resume");
+    const Under odd(locale);
+    train("6 --init_from resume");
+    EXPECT_EQ(load_run(folder / "run", kLastCheckpoint).config.learning_rate, 0.00125);
+  }
 }
 
 }  // namespace

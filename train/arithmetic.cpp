@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "autograd/base/context.h"
+#include "autograd/base/text.h"
 #include "autograd/gemm/units.h"
 #include "autograd/inspect/machine.h"
 #include "autograd/io/foreign.h"
@@ -65,7 +65,7 @@ nlohmann::json Arithmetic::to_json() const {
 }
 
 std::string Arithmetic::text() const {
-  std::ostringstream out;
+  TextStream out;
   out << "kernels of version " << kernels << " on " << device;
   if (device != "cpu") return out.str();
   out << "; products by ";
@@ -93,7 +93,7 @@ std::string changed_bits(const Arithmetic& before, const Arithmetic& now, DType 
   std::string text;
   const auto note = [&](const std::string& what, const auto& is, const auto& was) {
     if (is == was) return;
-    std::ostringstream one;
+    TextStream one;
     one << (text.empty() ? "" : ", ") << what << is << " (before: " << was << ")";
     text += one.str();
   };

@@ -6,11 +6,11 @@
 #include <cstddef>
 #include <cstring>
 #include <iomanip>
-#include <sstream>
 #include <utility>
 
 #include "autograd/base/check.h"
 #include "autograd/base/log.h"
+#include "autograd/base/text.h"
 #include "autograd/io/atomic_file.h"
 #include "autograd/io/foreign.h"
 #include "data/file.h"
@@ -45,7 +45,7 @@ constexpr CrcTable kCrcTable = [] {
 }();
 
 std::string hex(uint64_t number) {
-  std::ostringstream text;
+  TextStream text;
   text << std::hex << std::setw(16) << std::setfill('0') << number;
   return text.str();
 }

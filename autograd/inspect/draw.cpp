@@ -4,10 +4,10 @@
 #include <functional>
 #include <iomanip>
 #include <map>
-#include <sstream>
 #include <unordered_map>
 #include <vector>
 
+#include "autograd/base/text.h"
 #include "autograd/engine/graph.h"
 
 namespace ink {
@@ -61,7 +61,7 @@ std::string print_graph(const Tensor& y, const NamedTensors& names) {
   std::vector<Line> stack;
   if (y.slot()) stack.push_back({y.slot().get(), 0});
   std::unordered_map<const Node*, int> numbers;
-  std::ostringstream text;
+  TextStream text;
   while (!stack.empty()) {
     const auto [slot, depth] = stack.back();
     stack.pop_back();
@@ -89,7 +89,7 @@ std::string print_graph(const Tensor& y, const NamedTensors& names) {
 std::string to_dot(const Tensor& y, const NamedTensors& names) {
   const Parts parts(y.slot().get());
   std::unordered_map<const void*, size_t> ids;
-  std::ostringstream text;
+  TextStream text;
   const auto declare = [&](const void* part, const std::string& label, const char* style) {
     text << "  n" << ids.size() << " [label=" << std::quoted(label) << style << "];\n";
     ids.emplace(part, ids.size());

@@ -1,14 +1,13 @@
 #include "autograd/inspect/lost_graph.h"
 
-#include <sstream>
-
+#include "autograd/base/text.h"
 #include "autograd/basic_ops.h"
 
 namespace ink {
 namespace {
 
 std::string with_shape(const std::string& name, const Tensor& x) {
-  std::ostringstream text;
+  TextStream text;
   text << name << " " << x.shape();
   return text.str();
 }
@@ -62,7 +61,7 @@ void LostGraph::after_vjp(const Node& node, const Grads& input_grads) {
   for (size_t i = 0; i < input_grads.size(); ++i) {
     const Tensor& dx = input_grads[i];
     if (!dx.defined() || !node.inputs[i] || dx.requires_grad() || is_zero(dx)) continue;
-    std::ostringstream text;
+    TextStream text;
     text << "the vjp of " << node.name << ", whose gradient for input " << i << " " << dx.shape()
          << " was not computed by ops that record: if (grad_enabled()), return it in public ops or "
             "differentiate(definition, inputs, dy)";

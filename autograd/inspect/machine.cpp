@@ -270,6 +270,7 @@ double group_limit(const std::string& name, F&& f) {
 }
 
 double number_in(std::istream& in) {
+  in.imbue(std::locale::classic());  // a program's own may take the space for a separator
   double number;
   return in >> number ? number : std::numeric_limits<double>::infinity();  // "max"
 }

@@ -2,10 +2,10 @@
 #pragma once
 
 #include <cmath>
-#include <sstream>
 #include <string>
 #include <vector>
 
+#include "autograd/base/text.h"
 #include "autograd/basic_ops.h"
 #include "autograd/engine/observer.h"
 
@@ -36,7 +36,7 @@ class NanSentinel : public Observer {
     context().grad_enabled = false;
     for (const Tensor& x : tensors) {
       if (!x.defined() || !x.is_floating() || all(isfinite(x)).item<bool>()) continue;
-      std::ostringstream text;
+      TextStream text;
       text << what << " (output " << x.shape() << ")";
       first_ = text.str();
       return;

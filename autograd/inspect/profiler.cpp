@@ -1,9 +1,9 @@
 #include "autograd/inspect/profiler.h"
 
 #include <algorithm>
-#include <sstream>
 #include <string_view>
 
+#include "autograd/base/text.h"
 #include "autograd/io/atomic_file.h"
 #include "autograd/memory/device_backend.h"
 
@@ -170,7 +170,7 @@ void Profiler::save_trace(const std::filesystem::path& file) const {
   const auto microseconds = [](Clock::duration time) {
     return std::chrono::duration<double, std::micro>(time).count();
   };
-  std::ostringstream json;
+  TextStream json;
   json.precision(15);
   json << "[";
   for (const auto& entry : threads_) {

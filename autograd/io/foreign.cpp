@@ -1,6 +1,8 @@
 #include "autograd/io/foreign.h"
 
 #include <fcntl.h>
+#include <locale.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,6 +19,15 @@
 #include "autograd/io/utf8.h"
 
 namespace ink {
+
+std::optional<double> parse_number(const std::string& text) {
+  static const locale_t plain = newlocale(LC_ALL_MASK, "C", nullptr);
+  char* stopped = nullptr;
+  errno = 0;
+  const double value = strtod_l(text.c_str(), &stopped, plain);
+  const bool whole = !text.empty() && stopped == text.c_str() + text.size() && errno == 0;
+  return whole ? std::optional(value) : std::nullopt;
+}
 
 int open_file(const std::filesystem::path& file, int flags, const std::filesystem::path& what) {
   const int fd = uninterrupted([&] { return ::open(file.c_str(), flags | O_CLOEXEC, 0666); });

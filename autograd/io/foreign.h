@@ -38,6 +38,9 @@ std::string printable(std::string_view text, size_t longest);
 
 /// A word for the shell, in quotes if it needs them.
 std::string for_shell(const std::string& word);
+/// The number that this text is, whatever locale the program has set. Nothing if it is none, or if
+/// a double cannot hold it.
+std::optional<double> parse_number(const std::string& text);
 
 /// JSON as an error quotes it: on one line, of at most 60 bytes.
 std::string quoted(const nlohmann::json& json);

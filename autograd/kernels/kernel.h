@@ -9,10 +9,10 @@
 
 #include <algorithm>
 #include <ostream>
-#include <sstream>
 #include <tuple>
 #include <type_traits>
 
+#include "autograd/base/text.h"
 #include "autograd/memory/array.h"
 #include "autograd/memory/device_backend.h"
 
@@ -87,7 +87,7 @@ struct Kernel<Result(Args...)> {
     try {
       return (*cuda)(args...);
     } catch (const DeviceError& error) {
-      std::ostringstream given;
+      TextStream given;
       (for_arrays(DescribeArrays{given}, args), ...);
       fail<DeviceError>({error.what(), "; given", given.str()});
     }

@@ -6,7 +6,8 @@ room names one below it, or when the core has grown by more than 2 % over core_l
 core_lines anew: do that in the commit that grows the core, and say there why.
 
 Fails also when a kernel's CUDA definition does not stand in the file named like its CPU one, when a
-kernel takes more than eight arguments, and when autograd/ or ops/ hold too many files.
+kernel takes more than eight arguments, and when autograd/ or ops/ hold too many files. And when a
+file outside tests/ writes or reads numbers as the program's locale says.
 """
 import os
 import re
@@ -93,6 +94,18 @@ def kernel_faults(files):
         yield "autograd/kernels/: found no kernels"
 
 
+def locale_faults(files):
+    """Streams and functions of C that follow a locale. Examples are programs of their own."""
+    pattern = re.compile(r"std::[io]?stringstream|std::sto(?:f|d|ld)\b|\bstrto(?:f|d|ld)\(|"
+                         r"printf\([^;]*%[-+ #0-9.*]*[aefgAEFG]")
+    for path in files:
+        if path.startswith(("tests/", "train/lessons/examples/")) or path == "autograd/base/text.h":
+            continue
+        for match in pattern.finditer(open(path).read()):
+            yield (f"{path}: {match[0][:40]} follows the program's locale; take TextStream, fmt, "
+                   "detail::joined or parse_number")
+
+
 def folder_faults():
     for folder, most in MOST_FILES.items():
         count = sum(os.path.isfile(os.path.join(folder, name)) and name != "README.md"
@@ -130,6 +143,7 @@ def main():
                 continue
             faults.append(f"{path}:{number}: {room.name} may not include {target} ({other.name})")
     faults += kernel_faults(files)
+    faults += locale_faults(files)
     faults += folder_faults()
     core = sum(room.lines for room in rooms if room.is_core)
     for room in rooms:

@@ -13,12 +13,12 @@
 #include <map>
 #include <optional>
 #include <set>
-#include <sstream>
 #include <string>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "autograd/base/text.h"
 #include "autograd/basic_ops.h"
 #include "autograd/engine/observer.h"
 #include "train/trainer.h"
@@ -31,7 +31,7 @@ constexpr double kF32 = 1e-4, kBf16 = 0.05;
 constexpr double kGradients = 3;  // times that: backward adds more of it up
 
 std::string text_of(const Shape& shape) {
-  std::ostringstream text;
+  TextStream text;
   text << shape;
   return text.str();
 }

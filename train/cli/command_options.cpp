@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
@@ -20,6 +19,7 @@
 #include <utility>
 
 #include "autograd/base/log.h"
+#include "autograd/base/text.h"
 #include "autograd/io/foreign.h"
 #include "data/file.h"
 #include "train/cli/command_line.h"
@@ -82,11 +82,10 @@ T number_of(const std::string& label, const std::string& text, const Limits& lim
     const char* end = text.data() + text.size();
     const auto [stopped, problem] = std::from_chars(text.data(), end, value);
     whole = problem == std::errc() && stopped == end;
-  } else if (text.find_first_not_of("0123456789+-.eE") == std::string::npos && !text.empty()) {
-    char* stopped = nullptr;  // libc++ 14 has no from_chars for double
-    errno = 0;
-    value = std::strtod(text.c_str(), &stopped);
-    whole = *stopped == '\0' && errno == 0;
+  } else if (text.find_first_not_of("0123456789+-.eE") == std::string::npos) {
+    const std::optional<double> number = parse_number(text);
+    value = number.value_or(0);
+    whole = number.has_value();
   }
   const std::string range = range_text(limits);
   if (!whole || !std::isfinite(static_cast<double>(value))) {
@@ -169,7 +168,7 @@ std::vector<std::string> named_otherwise(const std::string& unknown,
   const OtherName* row = other_name(bare);
   if (row == nullptr || (row->answer != Answer::like && row->answer != Answer::same)) return {};
   std::vector<std::string> found;
-  std::istringstream ours(row->text);
+  TextStream ours(row->text);
   for (std::string name; ours >> name;)
     if (is_ours(name)) found.push_back(name);
   return found;
@@ -228,7 +227,7 @@ void CommandOptions::add(const std::string& names, Value value, const std::strin
                        .shows_initial = rules.shows_default,
                        .help = range.empty() ? help : fmt::format("{} [{}]", help, range),
                        .group = parser_->group};
-  std::istringstream each(names);
+  TextStream each(names);
   for (std::string name; std::getline(each, name, ',');)
     option.names.push_back(option.is_own ? name : name.substr(2));
   std::visit(
@@ -264,7 +263,7 @@ void CommandOptions::add(const std::string& names, Value value, const std::strin
                       const std::string& label, const Arguments& values, bool keep) {
       Arguments all;
       for (const std::string& text : values) {
-        std::istringstream pieces(text + mark);
+        TextStream pieces(text + mark);
         for (std::string piece; std::getline(pieces, piece, mark);) all.push_back(piece);
       }
       one_by_one(label, all, keep);
@@ -400,7 +399,7 @@ bool CommandOptions::Parser::translate(const std::string& label, const std::stri
     all.push_back({option, label, {*value}, "x"});
     return true;
   }
-  std::istringstream settings(row->text);
+  TextStream settings(row->text);
   for (std::string one; std::getline(settings >> std::ws, one, ',');) {
     const size_t middle = one.find(" = ");
     const CommandOption* option = find(one.substr(0, middle));

@@ -11,10 +11,10 @@
 #include <iterator>
 #include <map>
 #include <set>
-#include <sstream>
 #include <string>
 #include <vector>
 
+#include "autograd/base/text.h"
 #include "autograd/inspect/gradcheck.h"
 #include "autograd/memory/device_backend.h"
 #include "train/cases/module_cases.h"
@@ -83,9 +83,9 @@ void print(const Console& console, const Line& line, const std::set<std::string>
       built_on.empty() ? "" : fmt::format(", built on {}", fmt::join(built_on, ", ")));
   if (!line.error.empty()) std::cout << "    " << line.error << "\n";
   if (line.worst.ok || !reports) return;
-  std::ostringstream report;
+  TextStream report;
   report << line.worst;
-  std::istringstream lines(report.str());
+  TextStream lines(report.str());
   for (std::string text; std::getline(lines, text);) std::cout << "    " << text << "\n";
 }
 

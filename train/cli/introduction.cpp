@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <sstream>
 #include <string>
 
 #include "autograd/base/parallel.h"
+#include "autograd/base/text.h"
 #include "autograd/memory/device_backend.h"
 #include "train/report/run_data.h"
 
@@ -17,7 +17,7 @@ void print_parameters(Console& console, Trainer& trainer) {
   for (const auto& [name, parameter] : trainer.model().named_parameters()) {
     const bool block = name.rfind("h.", 0) == 0;
     if (block && name.rfind("h.0.", 0) != 0) continue;
-    std::ostringstream shape;
+    TextStream shape;
     shape << parameter.shape();
     const std::string shown = block ? "h.*" + name.substr(3) : name;
     const int64_t copies = block ? trainer.config().n_layer : 1;

@@ -3,11 +3,11 @@
 #include <fmt/ranges.h>
 
 #include <iostream>
-#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "autograd/base/text.h"
 #include "train/cli/command_line.h"
 #include "train/cli/console.h"
 #include "train/lessons/notebook.h"
@@ -18,7 +18,7 @@ namespace {
 // Each line behind `prefix`, without spaces at its end.
 std::string prefixed(const std::string& prefix, const std::string& text) {
   std::string result;
-  std::istringstream lines(text);
+  TextStream lines(text);
   for (std::string line; std::getline(lines, line);) {
     line.insert(0, prefix);
     result += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
@@ -30,7 +30,7 @@ std::string prefixed(const std::string& prefix, const std::string& text) {
 std::string filled(const std::string& text) {
   std::string result;
   size_t column = 0;  // of the end of the last line; 0: no word can follow there
-  std::istringstream lines(text);
+  TextStream lines(text);
   for (std::string line; std::getline(lines, line);) {
     if (line.empty() || line[0] == ' ') {
       if (!result.empty()) result += '\n';
@@ -38,7 +38,7 @@ std::string filled(const std::string& text) {
       column = 0;
       continue;
     }
-    std::istringstream words(line);
+    TextStream words(line);
     for (std::string word; words >> word; column += word.size()) {
       const bool fits = column > 0 && column + 1 + word.size() <= 80;
       if (!result.empty()) result += fits ? ' ' : '\n';

@@ -5,16 +5,17 @@
 // only the words on which the wanted outputs depend are kept.
 #include "train/cli/seedhunt.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <atomic>
 #include <bit>
 #include <cmath>
-#include <cstdio>
-#include <cstdlib>
 #include <mutex>
 
 #include "autograd/base/check.h"
 #include "autograd/base/parallel.h"
+#include "autograd/io/foreign.h"
 #include "autograd/random/generator.h"
 
 namespace ink {
@@ -32,9 +33,7 @@ inline void rank(const OutputSet& set, U& u) {
 }
 
 std::string printed(uint32_t bits, int digits) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.*f", digits, bits * 0x1p-24);
-  return text;
+  return fmt::format("{:.{}f}", bits * 0x1p-24, digits);
 }
 
 }  // namespace
@@ -48,16 +47,14 @@ double OutputSet::share() const { return (last + 1.0) / (mask + 1.0); }
 
 OutputSet printed_rand(const std::string& text, int digits) {
   INK_CHECK(digits >= 1 && digits <= 9, "seedhunt: expected 1 to 9 digits, got ", digits);
-  char* end = nullptr;
-  const double value = std::strtod(text.c_str(), &end);
+  const double value = parse_number(text).value_or(2);
   const size_t point = text.find('.');
   const bool decimal = text.find_first_not_of("0123456789.") == std::string::npos;
-  INK_CHECK(!text.empty() && *end == '\0' && decimal && value <= 1,
-            "seedhunt: expected a number in [0, 1] as rand prints it, got '", text, "'");
+  INK_CHECK(decimal && value <= 1, "seedhunt: expected a number in [0, 1] as rand prints it, got '",
+            text, "'");
   INK_CHECK(point == std::string::npos || text.size() - point - 1 <= static_cast<size_t>(digits),
             "seedhunt: ", text, " has more than ", digits, " digits; say how many were printed");
-  char padded[32];
-  std::snprintf(padded, sizeof padded, "%.*f", digits, value);
+  const std::string padded = fmt::format("{:.{}f}", value, digits);
   // The 24-bit fractions that print so are neighbours, or there are none.
   constexpr int64_t kEnd = 1 << 24;
   const double half = 0.5 * std::pow(10.0, -digits);

@@ -6,8 +6,9 @@
 #include <iomanip>
 #include <map>
 #include <set>
-#include <sstream>
 #include <utility>
+
+#include "autograd/base/text.h"
 
 namespace ink {
 namespace {
@@ -27,7 +28,7 @@ const FlowOp& at(const Ops& ops, int64_t i) { return ops[static_cast<size_t>(i)]
 // "h.0.attn" -> "h.0", "attn"
 std::vector<std::string> path_of(const std::string& module) {
   std::vector<std::string> path;
-  std::istringstream pieces(module);
+  TextStream pieces(module);
   for (std::string piece; std::getline(pieces, piece, '.');) {
     const bool number = std::all_of(piece.begin(), piece.end(),
                                     [](unsigned char c) { return std::isdigit(c) != 0; });
@@ -73,7 +74,7 @@ std::vector<int64_t> ops_in(const Part& part) {
 
 // Equal for blocks that do the same, each with the output of the one before.
 std::string signature(const Ops& ops, const Part& block) {
-  std::ostringstream text;
+  TextStream text;
   for (const int64_t i : ops_in(block)) {
     const FlowOp& op = at(ops, i);
     text << op.name << op.dtype << op.module.substr(std::min(op.module.size(), block.name.size()));
@@ -159,13 +160,13 @@ std::string bytes_text(int64_t bytes) {
   if (bytes == 0) return "0";
   const bool large = bytes >= 1'000'000;
   const double x = static_cast<double>(bytes) / (large ? 1e6 : 1e3);
-  std::ostringstream text;
+  TextStream text;
   text << std::fixed << std::setprecision(x < 10 ? 1 : 0) << x << (large ? " MB" : " kB");
   return text.str();
 }
 
 std::string ms_text(double ms) {
-  std::ostringstream text;
+  TextStream text;
   text << std::fixed << std::setprecision(ms < 10 ? 3 : ms < 100 ? 2 : 1) << ms;
   return text.str();
 }
@@ -233,9 +234,9 @@ class Table {
     for (const Cells& row : rows_)
       for (size_t i = 0; i < row.size(); ++i)
         widths[i] = std::min(kMost[i], std::max(widths[i], row[i].size()));
-    std::ostringstream out;
+    TextStream out;
     for (const Cells& row : rows_) {
-      std::ostringstream line;
+      TextStream line;
       for (size_t i = 0; i < row.size(); ++i) {
         const bool left = i >= 1 && i <= 3;
         line << (i == 0 ? "" : "  ") << (left ? std::left : std::right)
@@ -372,7 +373,7 @@ class Picture {
   }
 
   const Ops& ops_;
-  std::ostringstream out_;
+  TextStream out_;
   int frames_ = 0;
   std::map<int64_t, int64_t> boxes_;  // of ops: the op that names the box
   std::set<std::pair<int64_t, int64_t>> drawn_;

@@ -6,9 +6,9 @@
 #include <iomanip>
 #include <limits>
 #include <map>
-#include <sstream>
 #include <string_view>
 
+#include "autograd/base/text.h"
 #include "autograd/engine/grad_store.h"
 #include "autograd/more_ops.h"
 #include "train/flow/parameter_parts.h"
@@ -113,7 +113,7 @@ class Watch : public Flow {
 
 std::string number(double x, int precision = 3) {
   if (std::isnan(x)) return "";
-  std::ostringstream text;
+  TextStream text;
   text << std::setprecision(precision) << x;
   return text.str();
 }

@@ -7,10 +7,10 @@
 // networks", and in Karpathy's "Building makemore, part 3: Activations & Gradients, BatchNorm".
 #include <cmath>
 #include <iomanip>
-#include <sstream>
 #include <string>
 #include <vector>
 
+#include "autograd/base/text.h"
 #include "autograd/ops.h"
 #include "data/dataset.h"
 #include "nn/embedding.h"
@@ -80,7 +80,7 @@ struct Lesson9 : Notebook {
     const ModelStats stats = watch(net, [&] { return loss_of(net); });
     std::vector<ActivationStats> rows = stats.activations;
     std::erase_if(rows, [](const ActivationStats& row) { return row.op != "tanh"; });
-    std::ostringstream text;
+    TextStream text;
     text << "loss " << fixed(stats.loss, 2) << std::setprecision(2) << "\nstd      ";
     for (const ActivationStats& row : rows) text << std::setw(8) << row.std;
     text << "\nsaturated";
@@ -218,7 +218,7 @@ struct Lesson9 : Notebook {
     TwoHeads net(V);
     net.hidden.bias.detach().fill_(-5);
     const auto loss = [&] { return loss_of(net); };
-    std::ostringstream tables;
+    TextStream tables;
     tables << watch(net, loss);
     print(tables.str());
 

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <iomanip>
-#include <sstream>
 #include <utility>
 
+#include "autograd/base/text.h"
 #include "autograd/print.h"
 #include "autograd/random/generator.h"
 
@@ -29,7 +29,7 @@ Text::Text(const std::map<std::string, int64_t>& x) {
 }
 
 std::string fixed(double x, int digits) {
-  std::ostringstream out;
+  TextStream out;
   out << std::fixed << std::setprecision(digits) << x;
   return out.str();
 }
@@ -84,7 +84,7 @@ class Typesetter {
  public:
   Typesetter(const std::string& source, std::vector<Printed> printed, int steps)
       : printed_(std::move(printed)), steps_(steps) {
-    std::istringstream in(source);
+    TextStream in(source);
     for (std::string line; std::getline(in, line);) lines_.push_back(line);
   }
 

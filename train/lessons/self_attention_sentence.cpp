@@ -4,10 +4,10 @@
 // one word makes of the others. Small enough to check every number by hand.
 #include <cmath>
 #include <map>
-#include <sstream>
 #include <string>
 #include <vector>
 
+#include "autograd/base/text.h"
 #include "autograd/fused_ops.h"
 #include "autograd/random/generator.h"
 #include "nn/embedding.h"
@@ -25,7 +25,7 @@ struct SelfAttentionSentence : Notebook {
     // sorted by itself; capitals come first.)
     const std::string sentence = "Life is short eat dessert first";
     std::map<std::string, int64_t> vocabulary;
-    std::istringstream in(sentence);
+    TextStream in(sentence);
     std::vector<std::string> words;
     for (std::string word; in >> word;) words.push_back(word);
     for (const std::string& word : words) vocabulary[word] = 0;

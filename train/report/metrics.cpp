@@ -34,7 +34,7 @@ constexpr std::array<Column, 10> kColumns = {{{"train_loss", &MetricsStep::train
 
 nlohmann::ordered_json shortened(double x) {
   if (!std::isfinite(x)) return nullptr;
-  return std::stod(fmt::format("{:.5g}", x));
+  return parse_number(fmt::format("{:.5g}", x)).value_or(x);
 }
 
 std::string sample_file(int64_t step) { return fmt::format("{}/step_{:06}.txt", kSamples, step); }

@@ -9,9 +9,9 @@
 #include <iomanip>
 #include <iostream>
 #include <optional>
-#include <sstream>
 
 #include "autograd/base/parallel.h"
+#include "autograd/base/text.h"
 #include "train/lessons/exercises/checks/checks.h"
 #include "train/lessons/exercises/checks/texts.h"
 
@@ -51,7 +51,7 @@ std::string index_text(int64_t i, const Shape& shape) {
 }
 
 std::string number_text(double x) {
-  std::ostringstream out;
+  TextStream out;
   out << std::setprecision(7) << x;
   return out.str();
 }
@@ -202,7 +202,7 @@ void explain_stack_overflow() {
 }  // namespace
 
 std::string to_text(const Shape& shape) {
-  std::ostringstream out;
+  TextStream out;
   out << shape;
   return out.str();
 }

@@ -1,7 +1,8 @@
 #include "train/lessons/exercises/checks/texts.h"
 
-#include <sstream>
 #include <vector>
+
+#include "autograd/base/text.h"
 
 namespace ink {
 namespace {
@@ -10,7 +11,7 @@ const std::string kBegin = "// >>> ", kEnd = "// <<<";
 
 std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;
-  std::istringstream in(text);
+  TextStream in(text);
   for (std::string line; std::getline(in, line);) lines.push_back(line);
   return lines;
 }
