@@ -178,6 +178,26 @@ TEST_F(Dropout, EveryThreadHasItsOwnMasksWhichFollowTheSeed) {
   EXPECT_EQ(different.size(), of_one.size() + of_two.size());
 }
 
+// Threads that the library starts for a thread's ops take no part in this.
+TEST_F(Dropout, MasksOfThreadsDoNotDependOnHowOpsShareTheirWork) {
+  const auto masks_with = [](int threads) {
+    manual_seed(1);
+    std::vector<Values> masks;
+    for (int t = 0; t < 2; ++t) {
+      masks.push_back(on_a_thread([&] {
+        omp_set_num_threads(threads);
+        const Tensor x = ones({4, 64, 192}).requires_grad_(), w = ones({192, 192}).requires_grad_();
+        const Tensor h = layer_norm(gelu_linear(x, w), ones({192}));
+        const Tensor y = scaled_dot_product_attention(h, h, h, {.is_causal = true});
+        (sum(dropout(softmax(y), 0.5)) + cross_entropy(y, zeros({4, 64}, i64))).backward();
+        return mask_of();
+      }));
+    }
+    return masks;
+  };
+  EXPECT_EQ(masks_with(1), masks_with(3));
+}
+
 // A thread that has drawn before follows the next call of manual_seed, too, on whatever thread.
 TEST_F(Dropout, AThreadThatLivesOnFollowsTheSeed) {
   std::vector<Values> masks;
