@@ -409,8 +409,8 @@ class Tensor {
   Tensor detach() const;
   /// Adds d self / d leaf to every leaf's grad. Unless self has one element, pass its gradient.
   /// Several threads may do so at once into one model, each with a graph of its own. With
-  /// create_graph a leaf's grad holds the graph, and the graph the leaf: both live until the grad is
-  /// reset (zero_grad, or set_grad({})); grad() makes no such circle.
+  /// create_graph a leaf's grad holds the graph, and the graph the leaf: both live until the grad
+  /// is reset (zero_grad, or set_grad({})). ink::grad() makes no such circle.
   void backward() const;
   void backward(const Tensor& gradient, bool retain_graph = false, bool create_graph = false) const;
 

@@ -120,8 +120,8 @@ struct Autocast : FieldGuard<DType> {
 };
 /// While it lives, ops follow PyTorch where they otherwise differ, so that two runs can be compared
 /// digit by digit. Dropout draws its mask from default_generator(), as that build of PyTorch does
-/// on a CPU. An attention row that may attend to nothing is NaN. sum and mean of f32 and f64 round as PyTorch's CPU kernels do in one
-/// thread (ops/torch_sum.cpp).
+/// on a CPU. An attention row that may attend to nothing is NaN. sum and mean of f32 and f64 round
+/// as PyTorch's CPU kernels do in one thread (ops/torch_sum.cpp).
 struct ImitateTorch : FieldGuard<std::optional<BernoulliRule>> {
   [[nodiscard]] explicit ImitateTorch(BernoulliRule dropout)
       : FieldGuard(&Context::imitate_torch, dropout) {}
