@@ -1,5 +1,5 @@
-// Attention's masks cannot lie: what a query must not see never matters, be it NaN; and dropout of
-// the weights is dropout's own.
+// Attention's masks cannot lie: what a query must not see never matters to it, be it NaN, forward
+// and backward (in definitions: what no query sees); and dropout of the weights is dropout's own.
 #include <gtest/gtest.h>
 #include <omp.h>
 
@@ -173,6 +173,93 @@ TEST_F(AttentionMask, LargeNumbersInTheDiagonalTileNeverMatter) {
       const Result clean = run(0);
       for (const double large : {1e30, -1e30})
         expect_bits(run(large), clean, "key " + std::to_string(j));
+    }
+  }
+}
+
+// Ways to hide keys from some queries and not from others, which queries see which, (T, S).
+struct Partly {
+  std::string name;
+  AttentionOptions options;
+  Tensor sees;
+};
+std::vector<Partly> partly_hidden(int64_t T, int64_t S, DType dtype) {
+  const Tensor i = arange(double(T)).unsqueeze(1), j = arange(double(S));
+  const Tensor upper = j <= i, lower = j <= i + double(S - T),
+               window = logical_and(lower, j > i + double(S - T - 5)),
+               bias = as_bias(window, dtype == f64 ? f64 : f32);
+  return {{"causal", {.is_causal = true}, upper},
+          {"lower right", {.causal_lower_right = true}, lower},
+          {"window", {.attn_mask = window}, window},
+          {"bias", {.attn_mask = bias}, window},
+          {"both", {.attn_mask = window, .is_causal = true}, logical_and(window, upper)},
+          {"dropout", {.dropout_p = 0.3, .is_causal = true}, upper}};
+}
+
+// Compares the rows of x (2, T, d) of which `reached` (T) is false.
+void expect_unreached(const Tensor& got, const Tensor& clean, const Tensor& reached,
+                      const std::string& what) {
+  const Tensor rows = reached.unsqueeze(1).to(got.device());
+  EXPECT_TRUE(same_bits(masked_fill(got, rows, 0), masked_fill(clean, rows, 0))) << what;
+}
+
+// One row of q, k, v or dout in `poison`. It may reach the queries in `rows`, and the keys that
+// they see.
+void expect_reaches_only(const Partly& how, const std::vector<Tensor>& inputs, size_t bad,
+                         int64_t at, double poison, const Result& clean, const std::string& what) {
+  std::vector<Tensor> x;
+  for (const Tensor& input : inputs) x.push_back(input.clone());
+  x[bad].narrow(1, at, 1).fill_(poison);
+  const int64_t T = how.sees.size(0);
+  const Tensor rows = bad == 0 || bad == 3 ? arange(double(T)) == double(at)
+                                           : how.sees.select(1, at).clone(),
+               keys = any(logical_and(how.sees, rows.unsqueeze(1)), {0}),
+               none = zeros(rows.shape(), DType::boolean);
+  std::vector<Tensor> leaves{x[0], x[1], x[2]};
+  for (Tensor& leaf : leaves) leaf.requires_grad_();
+  const ContextGuard same_dropout;
+  const Tensor out = scaled_dot_product_attention(leaves[0], leaves[1], leaves[2], how.options);
+  const Grads grads = grad({out}, leaves, {x[3]});
+  expect_unreached(out.detach(), clean.out, bad == 3 ? none : rows, what + ": out");
+  expect_unreached(grads[0], clean.grads[0], rows, what + ": dq");
+  expect_unreached(grads[1], clean.grads[1], keys, what + ": dk");
+  expect_unreached(grads[2], clean.grads[2], keys, what + ": dv");
+  if (bad == 1) return;  // an infinite score may be -inf
+  const Tensor odd = any(logical_not(isfinite(bad == 3 ? grads[2] : out.detach())), {0, 2}),
+               seeing = logical_and(rows, any(how.sees, {1}));
+  EXPECT_TRUE(same_bits(odd, bad == 3 ? keys : seeing)) << what << ": too few";
+}
+
+TEST_F(AttentionMask, AHiddenValueReachesNobody) {
+  const auto sizes =
+      test_device().is_cpu()
+          ? std::vector<std::array<int64_t, 2>>{{3, 20}, {8, 8}, {16, 16}, {70, 75}, {300, 300}}
+          : std::vector<std::array<int64_t, 2>>{{3, 80}, {40, 70}};
+  for (const auto& [T, S] : sizes) {
+    for (const DType dtype : {f32, f64, bf16}) {
+      const std::vector<Tensor> inputs{randn({2, T, 16}, dtype), randn({2, S, 16}, dtype),
+                                       randn({2, S, 8}, dtype), randn({2, T, 8}, dtype)};
+      for (const Partly& how : partly_hidden(T, S, dtype)) {
+        std::vector<Tensor> leaves{inputs[0].clone(), inputs[1].clone(), inputs[2].clone()};
+        for (Tensor& leaf : leaves) leaf.requires_grad_();
+        Result clean;
+        {
+          const ContextGuard same_dropout;
+          const Tensor out =
+              scaled_dot_product_attention(leaves[0], leaves[1], leaves[2], how.options);
+          clean = {out.detach(), grad({out}, leaves, {inputs[3]})};
+        }
+        for (const double poison : {double(NAN), double(INFINITY)}) {
+          for (size_t bad = 0; bad < 4; ++bad) {
+            const int64_t rows = inputs[bad].size(1);
+            if (T > 100 && std::isinf(poison)) continue;  // seconds
+            for (const int64_t at : {rows / 2, rows - 2})
+              expect_reaches_only(how, inputs, bad, at, poison, clean,
+                                  how.name + " " + std::to_string(T) + " " + name_of(dtype) + ", " +
+                                      "qkvd"[bad] + std::to_string(at) + std::to_string(poison));
+          }
+        }
+      }
     }
   }
 }

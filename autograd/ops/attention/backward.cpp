@@ -93,7 +93,10 @@ class Backward {
     const auto scratch =
         scratch_for<Scratch>(n, size_, bool(mask_), bool(dropout_), dmask_.own_size());
     for_each_item(n, scratch, [&](int64_t item, const Scratch& own) {
-      run_slice(item / slices_, item % slices_, own);
+      const auto run = [&](bool careful) {
+        return run_slice(item / slices_, item % slices_, own, careful);
+      };
+      if (dmask_ || !run(false)) run(true);  // once, if dmask collects what it adds
     });
     if (slices_ > 1) add_parts();
     for (const Scratch& own : scratch) dmask_.add_part(own.dmask);
@@ -120,7 +123,7 @@ class Backward {
           dk(supply, size.keys * width),
           dv(supply, size.keys * v_width),
           dmask(supply, mask_size),
-          pair(supply, masked, dropout, width) {
+          pair(supply, masked, dropout) {
       std::fill_n(dmask.data, mask_size, T(0));
     }
   };
@@ -130,7 +133,7 @@ class Backward {
     int64_t head, i0, rows, begin, end;
     Rows<T> k_rows, q_rows, dout_rows;
     T lse[kQueries<T>], mean[kQueries<T>];  // mean of m_ij dout_i . v_j under p: dout_i . out_i
-    bool blind[kQueries<T>], any_blind;     // which queries see nothing; is there any?
+    bool careful;
   };
 
   static int64_t slices_of(const Sizes& size) {
@@ -155,27 +158,39 @@ class Backward {
     return slice == slices_ ? size_.keys : std::min(size_.keys, whole_vectors<T>(key));
   }
 
-  void run_slice(int64_t kv_head, int64_t slice, const Scratch& scratch) const {
+  // The rows of a product's right side.
+  static Rows<T> product_rows(bool careful, T* memory, Strided<const T> x, int64_t rows,
+                              int64_t cols) {
+    return (careful ? finite_rows<T> : vector_rows<T>)(memory, x, rows, cols);
+  }
+
+  // Returns false as soon as a gradient is not finite, unless it computes with care.
+  bool run_slice(int64_t kv_head, int64_t slice, const Scratch& scratch, bool careful) const {
     const int64_t begin = slice_begin(slice), end = slice_begin(slice + 1);
     const Rows<T> k_rows =
-        vector_rows<T>(scratch.k_rows, k_[kv_head].from(begin, 0), end - begin, size_.d);
+        product_rows(careful, scratch.k_rows, k_[kv_head].from(begin, 0), end - begin, size_.d);
     std::fill_n(scratch.dk.data, (end - begin) * scratch.width, T(0));
     std::fill_n(scratch.dv.data, (end - begin) * scratch.v_width, T(0));
     for (int64_t h = 0; h < size_.group; ++h) {
       const int64_t head = kv_head * size_.group + h;
       for (int64_t i0 = 0; i0 < size_.queries; i0 += kQueries<T>) {
         const int64_t rows = std::min(kQueries<T>, size_.queries - i0);
-        Tile tile{head, i0, rows, begin, std::min(end, size_.seen(i0 + rows)), k_rows, {}, {},
-                  {},   {}, {},   false};
+        Tile tile{head, i0, rows, begin,  std::min(end, size_.seen(i0 + rows)), k_rows, {},
+                  {},   {}, {},   careful};
         if (tile.end <= begin || !run_tile(tile, scratch))
           std::fill_n(scratch.dq.data, rows * scratch.width, T(0));
+        if (!careful && !all_finite(scratch.dq.data, rows * scratch.width)) return false;
         store_dq(slice, tile, scratch);
       }
     }
+    if (!careful && !(all_finite(scratch.dk.data, (end - begin) * scratch.width) &&
+                      all_finite(scratch.dv.data, (end - begin) * scratch.v_width)))
+      return false;
     store_rows<T>(dk_[kv_head].from(begin, 0), end - begin, size_.d, scratch.dk, scratch.width,
                   [&](int64_t) { return scale_; });
     store_rows<T>(dv_[kv_head].from(begin, 0), end - begin, size_.dv, scratch.dv, scratch.v_width,
                   [](int64_t) { return T(1); });
+    return true;
   }
 
   // Computes dq of a tile, and adds its share to dk and dv. Returns false if the tile sees nothing;
@@ -190,22 +205,7 @@ class Backward {
       run_pair(tile, pair, first, scratch);
       first = false;
     }
-    if (tile.any_blind) clear_blind(tile, scratch.dq, scratch.width);
     return !first;
-  }
-
-  // Zeroes rows of queries that see nothing, because a NaN there times a weight of 0 would be NaN.
-  static void clear_blind(const Tile& tile, T* rows, int64_t width) {
-    for (int64_t i = 0; i < tile.rows; ++i) {
-      if (tile.blind[i]) std::fill_n(rows + i * width, width, T(0));
-    }
-  }
-  // x's rows of a tile's queries.
-  static Rows<T> query_rows(const Tile& tile, T* memory, Strided<const T> x, int64_t cols) {
-    if (!tile.any_blind) return vector_rows<T>(memory, x, tile.rows, cols);
-    const Rows<T> rows = load_rows<T>(memory, x, tile.rows, cols);
-    clear_blind(tile, memory, rows.ld);
-    return rows;
   }
 
   void load_tile(Tile& tile, const Scratch& scratch) const {
@@ -216,13 +216,11 @@ class Backward {
     load_lanes<T>(scratch.dout_lanes, dout, tile.rows, size_.dv, 1);
     load_lanes<T>(scratch.out_lanes, out_[tile.head].from(tile.i0, 0), tile.rows, size_.dv, 1);
     std::copy_n(lse_ + tile.head * size_.queries + tile.i0, tile.rows, tile.lse);
-    for (int64_t i = 0; i < tile.rows; ++i) {
-      tile.blind[i] = tile.lse[i] == Mask<T>::kNever;
-      tile.any_blind |= tile.blind[i];
-      if (tile.blind[i]) tile.lse[i] = 0;  // -inf - -inf would be NaN
+    for (int64_t i = 0; i < tile.rows; ++i) {  // it may see nothing: -inf - -inf would be NaN
+      if (tile.lse[i] == Mask<T>::kNever) tile.lse[i] = 0;
     }
-    tile.q_rows = query_rows(tile, scratch.q_rows, q, size_.d);
-    tile.dout_rows = query_rows(tile, scratch.dout_rows, dout, size_.dv);
+    tile.q_rows = product_rows(tile.careful, scratch.q_rows, q, tile.rows, size_.d);
+    tile.dout_rows = product_rows(tile.careful, scratch.dout_rows, dout, tile.rows, size_.dv);
     for (int64_t c = 0; c < size_.dv; ++c) {
       for (int64_t i = 0; i < kQ; ++i)
         tile.mean[i] += scratch.dout_lanes[c * kQ + i] * scratch.out_lanes[c * kQ + i];
@@ -241,25 +239,38 @@ class Backward {
     map_scores<T>(pair, p, [&](T s, bool sees, int64_t, int i) {
       return sees ? simd::exp_nonpositive(s - lse[i]) : T(0);
     });
+    if (mask_ && tile.careful) mask_.clear(p, scratch.pair, pair.n);  // lse may be NaN
     if (dropout_) {
       dropout_.load(scratch.pair, tile.head, pair);
       dropout_.apply(ds, p, scratch.pair, pair.n);
     }
-    sum_over_queries<T>(scratch.dv + at * scratch.v_width, scratch.v_width, pair, dropout_ ? ds : p,
-                        tile.dout_rows);
+    const T* const kept = dropout_ ? ds : p;
+    T *const dv = scratch.dv + at * scratch.v_width, *const dk = scratch.dk + at * scratch.width;
+    sum_over_queries<T>(dv, scratch.v_width, pair, kept, tile.dout_rows);
+    if (tile.careful) add_queries(dv, scratch.v_width, pair, kept, dout_, tile, scratch);
     scores<T>(ds, pair, v_[kv_head].from(j0, 0), scratch.dout_lanes, size_.dv);
     if (dropout_) dropout_.apply(ds, ds, scratch.pair, pair.n);
     map_scores<T>(pair, ds, [&](T dp, bool sees, int64_t j, int i) {
       return sees ? p[j * kQ + i] * (dp - mean[i]) : T(0);
     });
-    Rows<T> k_rows = tile.k_rows.from(at);
-    if (mask_) {
-      mask_.clear(ds, scratch.pair, pair.n);
-      k_rows = mask_.live_rows(scratch.pair, k_rows, pair.n, scratch.width);
-    }
+    if (mask_) mask_.clear(ds, scratch.pair, pair.n);
     if (dmask_) dmask_.add(ds, tile.head, pair, scratch.dmask);
-    sum_over_keys<T>(scratch.dq, scratch.width, pair, ds, k_rows, !first);
-    sum_over_queries<T>(scratch.dk + at * scratch.width, scratch.width, pair, ds, tile.q_rows);
+    sum_over_keys<T>(scratch.dq, scratch.width, pair, ds, tile.k_rows.from(at), !first);
+    sum_over_queries<T>(dk, scratch.width, pair, ds, tile.q_rows);
+    if (!tile.careful) return;
+    add_queries(dk, scratch.width, pair, ds, q_, tile, scratch);
+    const Strided<const T> of_keys{ds, 1, kQ};
+    add_not_finite(scratch.dq.data, scratch.width, pair.rows, of_keys, k_[kv_head].from(j0, 0),
+                   pair.n, size_.d,
+                   [&](int64_t i, int64_t j) { return mask_.shows(scratch.pair, pair, i, j); });
+  }
+  // Adds what sum_over_queries leaves out of x's rows.
+  void add_queries(T* sums, int64_t width, const Pair<T>& pair, const T* p, const Heads<const T>& x,
+                   const Tile& tile, const Scratch& scratch) const {
+    const Strided<const T> weights{p, kQueries<T>, 1};
+    add_not_finite(sums, width, pair.n, weights, x[tile.head].from(pair.i0, 0), pair.rows,
+                   x.tensor.size(-1),
+                   [&](int64_t j, int64_t i) { return mask_.shows(scratch.pair, pair, i, j); });
   }
 
   T* part(int64_t slice, int64_t head, int64_t i) const {

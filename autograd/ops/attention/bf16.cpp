@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <vector>
 
 #include "autograd/gemm/units.h"
 #include "autograd/loops/lanes.h"
@@ -28,6 +29,7 @@ struct Rows {
         ld(x.strides()[x.dim() - 2]) {}
   bfloat16* row(int64_t i) const { return data + i * ld; }
   GemmOperand from(int64_t i) const { return {row(i), bf16, {false, ld}}; }
+  Strided<const bfloat16> strided(int64_t i) const { return {row(i), ld, 1}; }
 };
 
 // One thread's memory.
@@ -62,6 +64,32 @@ struct Scratch {
     std::fill(to + some, to + n, bfloat16());
   }
   GemmOperand tile(const Buffer<bfloat16>& x) const { return {x.data, bf16, {false, kKeys}}; }
+};
+
+// The right side of a product, rows from `first` on: in place, or, with care (tiles.h), a copy.
+class RightSide {
+ public:
+  RightSide(const Rows& x, int64_t first, int64_t rows, int64_t cols, bool careful)
+      : operand_(x.from(first)), x_(x.strided(first)), rows_(rows), cols_(cols) {
+    if (!careful) return;
+    const int64_t ld = whole_vectors<bfloat16>(cols);
+    copy_.resize(static_cast<size_t>(rows * ld));
+    tiles::finite_rows(copy_.data(), x_, rows, cols);
+    operand_ = {copy_.data(), bf16, {false, ld}};
+  }
+  operator const GemmOperand&() const { return operand_; }
+
+  // With care: adds what the copy lacks to a product with p, for the rows that each output sees.
+  template <class Sees>
+  void add_rest(float* sums, int64_t outputs, Strided<const bfloat16> p, Sees&& sees) const {
+    if (!copy_.empty()) tiles::add_not_finite(sums, cols_, outputs, p, x_, rows_, cols_, sees);
+  }
+
+ private:
+  GemmOperand operand_;
+  Strided<const bfloat16> x_;
+  int64_t rows_, cols_;
+  std::vector<bfloat16> copy_;
 };
 
 // Calls f(x, live) for the vectors of s[0 ... n - 1]; live(i): is x[i] one of them? The last vector
@@ -118,7 +146,8 @@ void clear_rows(const Rows& to, int64_t rows, int64_t cols) {
 }
 
 void forward_tile(const Sizes& size, float scale, int64_t i0, const Rows& q, const Rows& k,
-                  const Rows& v, const Rows& out, float* lse, const Scratch& own) {
+                  const Rows& v, const Rows& out, float* lse, const Scratch& own,
+                  bool careful = false) {
   const int64_t rows = std::min(own.queries, size.queries - i0), end = size.seen(i0 + rows);
   Softmax softmax[kQueries];
   std::fill_n(own.sums.data, rows * size.dv, 0.0f);
@@ -132,8 +161,13 @@ void forward_tile(const Sizes& size, float scale, int64_t i0, const Rows& q, con
       float* sum = own.sums + i * size.dv;
       for (int64_t c = 0; c < size.dv && shrink != 1; ++c) sum[c] *= shrink;
     }
-    own.product(rows, size.dv, n, own.tile(own.weights), v.from(j0), own.sums, size.dv, true);
+    const RightSide values(v, j0, n, size.dv, careful);
+    own.product(rows, size.dv, n, own.tile(own.weights), values, own.sums, size.dv, true);
+    values.add_rest(own.sums, rows, {own.weights, kKeys, 1},
+                    [&](int64_t i, int64_t j) { return j < seen_by(size, i0 + i, j0, n); });
   }
+  if (!careful && !tiles::all_finite(own.sums.data, rows * size.dv))
+    return forward_tile(size, scale, i0, q, k, v, out, lse, own, true);
   for (int64_t i = 0; i < rows; ++i) {
     const auto& [top, total] = softmax[i];
     lse[i] = top + simd::log(total);
@@ -158,18 +192,20 @@ void backward_row(float* s, float* dp, int64_t seen, float scale, float lse, flo
   }
 }
 
-void backward_tile(const Sizes& size, float scale, int64_t i0, const Rows& q, const Rows& k,
+// Returns false if dq is not finite.
+bool backward_tile(const Sizes& size, float scale, int64_t i0, const Rows& q, const Rows& k,
                    const Rows& v, const Rows& out, const Rows& dout, const float* lse,
-                   const Rows& dq, const Scratch& own) {
+                   const Rows& dq, const Scratch& own, bool careful) {
   const int64_t rows = std::min(own.queries, size.queries - i0), end = size.seen(i0 + rows);
   float delta[kQueries];
   for (int64_t i = 0; i < rows; ++i) delta[i] = dot(dout.row(i0 + i), out.row(i0 + i), size.dv);
   std::fill_n(own.sums.data, rows * size.d, 0.0f);
+  const RightSide queries(q, i0, rows, size.d, careful), douts(dout, i0, rows, size.dv, careful);
   for (int64_t j0 = 0; j0 < end; j0 += kKeys) {
     const int64_t n = std::min(kKeys, end - j0);
-    const GemmOperand queries = q.from(i0), douts = dout.from(i0);
-    own.product(rows, n, size.d, queries, k.from(j0).transposed(), own.scores, kKeys, false);
-    own.product(rows, n, size.dv, douts, v.from(j0).transposed(), own.dweights, kKeys, false);
+    own.product(rows, n, size.d, q.from(i0), k.from(j0).transposed(), own.scores, kKeys, false);
+    own.product(rows, n, size.dv, dout.from(i0), v.from(j0).transposed(), own.dweights, kKeys,
+                false);
     for (int64_t i = 0; i < rows; ++i) {
       const int64_t seen = seen_by(size, i0 + i, j0, n);
       float *s = own.scores + i * kKeys, *dp = own.dweights + i * kKeys;
@@ -178,13 +214,20 @@ void backward_tile(const Sizes& size, float scale, int64_t i0, const Rows& q, co
       own.round_some(own.dscores + i * kKeys, dp, seen, n);
     }
     const GemmOperand weights = own.tile(own.weights), dscores = own.tile(own.dscores);
-    own.product(n, size.dv, rows, weights.transposed(), douts, own.dv + j0 * size.dv, size.dv,
-                true);
-    own.product(n, size.d, rows, dscores.transposed(), queries, own.dk + j0 * size.d, size.d, true);
-    own.product(rows, size.d, n, dscores, k.from(j0), own.sums, size.d, true);
+    float *const dv = own.dv + j0 * size.dv, *const dk = own.dk + j0 * size.d;
+    const RightSide keys(k, j0, n, size.d, careful);
+    own.product(n, size.dv, rows, weights.transposed(), douts, dv, size.dv, true);
+    own.product(n, size.d, rows, dscores.transposed(), queries, dk, size.d, true);
+    own.product(rows, size.d, n, dscores, keys, own.sums, size.d, true);
+    const auto sees = [&](int64_t i, int64_t j) { return j < seen_by(size, i0 + i, j0, n); };
+    const auto seen_from = [&](int64_t j, int64_t i) { return sees(i, j); };
+    douts.add_rest(dv, n, {own.weights, 1, kKeys}, seen_from);
+    queries.add_rest(dk, n, {own.dscores, 1, kKeys}, seen_from);
+    keys.add_rest(own.sums, rows, {own.dscores, kKeys, 1}, sees);
   }
   for (int64_t i = 0; i < rows; ++i)
     own.unit.round_row(dq.row(i0 + i), own.sums + i * size.d, size.d, 1);
+  return tiles::all_finite(own.sums.data, rows * size.d);
 }
 
 bool rows_in_one_piece(const Array& x) {
@@ -241,13 +284,20 @@ void attention_bf16_backward(AttentionGradients& d, const Array& dout, const Arr
   tiles::for_each_item(size.heads, scratch, [&](int64_t head, const Scratch& own) {
     const Rows q(in.q, head), k(in.k, head), v(in.v, head), y(out, head), dy(upstream, head),
         dq(d.dq, head), dk(d.dk, head), dv(d.dv, head);
-    std::fill_n(own.dk.data, size.keys * size.d, 0.0f);
-    std::fill_n(own.dv.data, size.keys * size.dv, 0.0f);
-    const int64_t first = first_query(size);
+    const int64_t first = first_query(size), dk_size = size.keys * size.d,
+                  dv_size = size.keys * size.dv;
     clear_rows(dq, first, size.d);
-    for (int64_t i0 = first; i0 < size.queries; i0 += own.queries)
-      backward_tile(size, static_cast<float>(in.rule.scale), i0, q, k, v, y, dy,
-                    sums + head * size.queries + i0, dq, own);
+    for (const bool careful : {false, true}) {
+      std::fill_n(own.dk.data, dk_size, 0.0f);
+      std::fill_n(own.dv.data, dv_size, 0.0f);
+      bool finite = true;
+      for (int64_t i0 = first; i0 < size.queries && (finite || careful); i0 += own.queries)
+        finite = backward_tile(size, static_cast<float>(in.rule.scale), i0, q, k, v, y, dy,
+                               sums + head * size.queries + i0, dq, own, careful);
+      if (finite && tiles::all_finite(own.dk.data, dk_size) &&
+          tiles::all_finite(own.dv.data, dv_size))
+        break;
+    }
     for (int64_t j = 0; j < size.keys; ++j) {
       own.unit.round_row(dk.row(j), own.dk + j * size.d, size.d, 1);
       own.unit.round_row(dv.row(j), own.dv + j * size.dv, size.dv, 1);

@@ -53,7 +53,7 @@ class Forward {
           s(supply, kKeys * kQueries<T>),
           v_rows(supply, kKeys * whole_vectors<T>(size.dv)),
           sums(supply, kQueries<T> * whole_vectors<T>(size.dv)),
-          pair(supply, masked, dropout, whole_vectors<T>(size.dv)) {}
+          pair(supply, masked, dropout) {}
   };
 
   static int64_t tiles_of(const Sizes& size) {  // of a head's queries
@@ -67,7 +67,7 @@ class Forward {
     Softmax() { std::fill(std::begin(top), std::end(top), Mask<T>::kNever); }
   };
 
-  void run_tile(int64_t head, int64_t i0, const Scratch& scratch) const {
+  void run_tile(int64_t head, int64_t i0, const Scratch& scratch, bool careful = false) const {
     const int64_t rows = std::min(kQueries<T>, size_.queries - i0), end = size_.seen(i0 + rows);
     const int64_t width = whole_vectors<T>(size_.dv);
     load_lanes<T>(scratch.q_lanes, q_[head].from(i0, 0), rows, size_.d, scale_);
@@ -77,7 +77,7 @@ class Forward {
       Pair<T> pair{i0, j0, rows, std::min(kKeys, end - j0), size_.diagonal};
       if (mask_) pair.n = mask_.load(scratch.pair, head, pair);
       if (pair.n == 0) continue;
-      run_pair(head, pair, first, softmax, scratch);
+      run_pair(head, pair, first, softmax, scratch, careful);
       first = false;
     }
     T lse[kQueries<T>];
@@ -88,12 +88,14 @@ class Forward {
       std::fill_n(scratch.sums + i * width, width, T(0));
       softmax.total[i] = 1;
     }
+    if (!careful && !all_finite(scratch.sums.data, rows * width))
+      return run_tile(head, i0, scratch, true);
     store_rows<T>(out_[head].from(i0, 0), rows, size_.dv, scratch.sums, width,
                   [&](int64_t i) { return 1 / softmax.total[i]; });
   }
 
   void run_pair(int64_t head, const Pair<T>& pair, bool first, Softmax& softmax,
-                const Scratch& scratch) const {
+                const Scratch& scratch, bool careful) const {
     const int64_t width = whole_vectors<T>(size_.dv), kv_head = head / size_.group;
     scores<T>(scratch.s, pair, k_[kv_head].from(pair.j0, 0), scratch.q_lanes, size_.d);
     if (mask_) mask_.add(scratch.s, scratch.pair, pair.n);
@@ -105,9 +107,14 @@ class Forward {
       dropout_.load(scratch.pair, head, pair);
       dropout_.apply(scratch.s, scratch.s, scratch.pair, pair.n);
     }
-    Rows<T> v_rows = vector_rows<T>(scratch.v_rows, v_[kv_head].from(pair.j0, 0), pair.n, size_.dv);
-    if (mask_) v_rows = mask_.live_rows(scratch.pair, v_rows, pair.n, width);
-    sum_over_keys<T>(scratch.sums, width, pair, scratch.s, v_rows, !first);
+    const Strided<const T> v = v_[kv_head].from(pair.j0, 0);
+    const auto rows = careful ? finite_rows<T> : vector_rows<T>;
+    sum_over_keys<T>(scratch.sums, width, pair, scratch.s,
+                     rows(scratch.v_rows, v, pair.n, size_.dv), !first);
+    if (!careful) return;
+    const Strided<const T> p{scratch.s, 1, kQueries<T>};
+    add_not_finite(scratch.sums.data, width, pair.rows, p, v, pair.n, size_.dv,
+                   [&](int64_t i, int64_t j) { return mask_.shows(scratch.pair, pair, i, j); });
   }
 
   const Sizes size_;

@@ -23,18 +23,14 @@ inline Layout broadcast_layout(const Array& x, const Shape& shape) {
 /// Memory for the mask and the dropout of a pair of tiles; empty without them.
 template <class T>
 struct PairScratch {
-  Buffer<T> rows;      // [i][j]: bias before it is transposed
-  Buffer<T> bias;      // [j][i]: what is added to a score; -inf where nothing may be seen
-  Buffer<T> drop;      // [j][i]: 0 or 1 / (1 - p), the factor of a weight
-  Buffer<bool> alive;  // [j]: does any query of the tile see key j?
-  Buffer<T> live;      // rows of keys or values, with zeros for those that no query sees
+  Buffer<T> rows;  // [i][j]: bias before it is transposed
+  Buffer<T> bias;  // [j][i]: what is added to a score; -inf where nothing may be seen
+  Buffer<T> drop;  // [j][i]: 0 or 1 / (1 - p), the factor of a weight
 
-  PairScratch(Supply& supply, bool masked, bool dropout, int64_t width)
+  PairScratch(Supply& supply, bool masked, bool dropout)
       : rows(supply, masked || dropout ? kKeys * kQueries<T> : 0),
         bias(supply, masked ? kKeys * kQueries<T> : 0),
-        drop(supply, dropout ? kKeys * kQueries<T> : 0),
-        alive(supply, masked ? kKeys : 0),
-        live(supply, masked ? kKeys * width : 0) {}
+        drop(supply, dropout ? kKeys * kQueries<T> : 0) {}
 };
 
 template <class T>
@@ -48,7 +44,7 @@ class Mask {
 
   explicit operator bool() const { return mask_.defined(); }
 
-  /// Fills bias and alive. Returns the number of keys up to the last one that is alive.
+  /// Fills bias. Returns the number of keys up to the last one that a query sees.
   int64_t load(const PairScratch<T>& to, int64_t head, const Pair<T>& pair) const {
     if (mask_.dtype() == DType::boolean) {
       const Strided<const bool> x = Heads<const bool>(mask_)[head].from(pair.i0, pair.j0);
@@ -72,21 +68,14 @@ class Mask {
     for (int64_t e = 0; e < n * kQueries<T>; ++e)
       s[e] = bias[e] == kNever ? kNever : s[e] + bias[e];
   }
-  /// Zeroes the gradients of hidden scores.
+  /// Zeroes the gradients, or the weights, of hidden scores.
   static void clear(T* ds, const PairScratch<T>& from, int64_t n) {
     const T* bias = from.bias;
     for (int64_t e = 0; e < n * kQueries<T>; ++e) ds[e] = bias[e] == kNever ? T(0) : ds[e];
   }
-  /// The rows of a tile's keys or values, with zeros for those that no query sees.
-  static Rows<T> live_rows(const PairScratch<T>& from, Rows<T> rows, int64_t n, int64_t width) {
-    if (std::all_of(from.alive.data, from.alive.data + n, [](bool alive) { return alive; }))
-      return rows;
-    for (int64_t j = 0; j < n; ++j) {
-      T* to = from.live + j * width;
-      from.alive[j] ? std::copy_n(rows.data + j * rows.ld, width, to)
-                    : std::fill_n(to, width, T(0));
-    }
-    return {from.live, width};
+  /// Does query i of the pair see its key j?
+  bool shows(const PairScratch<T>& from, const Pair<T>& pair, int64_t i, int64_t j) const {
+    return mask_.defined() ? from.bias[j * kQueries<T> + i] != kNever : j < pair.seen(i);
   }
 
  private:
@@ -100,7 +89,6 @@ class Mask {
       int open = 0;
       for (int i = 0; i < kQueries<T>; ++i) open |= row[i] != kNever;
       if (open) end = j + 1;
-      to.alive[j] = open != 0;
     }
     return end;
   }

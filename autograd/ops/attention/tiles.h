@@ -234,6 +234,42 @@ Rows<T> vector_rows(T* memory, Strided<const T> x, int64_t rows, int64_t cols) {
   return load_rows(memory, x, rows, cols);
 }
 
+// A hidden weight is 0, and 0 times NaN would reach the sum of a query that must not see it. Kernels
+// do not ask beforehand. If a sum is not finite, they compute it again *with care*: with zeros for
+// the elements that are not finite, which are then added to the sums of those who see them.
+
+/// Are n numbers finite?
+template <class T>
+bool all_finite(const T* x, int64_t n) {
+  T zero = 0;  // NaN if they are not
+#pragma omp simd reduction(+ : zero)
+  for (int64_t i = 0; i < n; ++i) zero += x[i] * 0;
+  return zero == 0;
+}
+
+/// A copy of x's rows with zeros for what is not finite, padded like load_rows.
+template <class T>
+Rows<T> finite_rows(T* to, Strided<const T> x, int64_t rows, int64_t cols) {
+  const Rows<T> copy = load_rows(to, x, rows, cols);
+  std::replace_if(
+      to, to + rows * copy.ld, [](T v) { return !std::isfinite(static_cast<compute_t<T>>(v)); },
+      T(0));
+  return copy;
+}
+
+/// sums(o, c) += p(o, r) x(r, c) for what is not finite in x (rows, cols), if `o` sees row r.
+template <class C, class P, class X, class Sees>
+void add_not_finite(C* sums, int64_t ld, int64_t outputs, Strided<const P> p, Strided<const X> x,
+                    int64_t rows, int64_t cols, Sees&& sees) {
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t c = 0; c < cols; ++c) {
+      const C value = static_cast<C>(x.data[r * x.row + c * x.col]);
+      for (int64_t o = 0; o < outputs && !std::isfinite(value); ++o)
+        if (sees(o, r)) sums[o * ld + c] += static_cast<C>(p.data[o * p.row + r * p.col]) * value;
+    }
+  }
+}
+
 /// s[j][i] = keys(j) . queries(i) for the lanes i that see key j, and for a few others.
 template <class T>
 void scores(T* s, const Pair<T>& pair, Strided<const T> keys, const T* queries, int64_t d) {
