@@ -11,10 +11,13 @@ BatchNorm1d::BatchNorm1d(int64_t channels, double epsilon, double momentum_)
       running_var(ones({channels})),
       num_batches_tracked(zeros({}, i64)) {}
 
-Tensor BatchNorm1d::operator()(const Tensor& x) const {
+Tensor BatchNorm1d::operator()(const Tensor& input) const {
   const int64_t channels = weight.size(0);
-  INK_CHECK((x.dim() == 2 || x.dim() == 3) && x.size(1) == channels, "batch_norm: expected (N, ",
-            channels, ") or (N, ", channels, ", L), got ", x.shape());
+  INK_CHECK((input.dim() == 2 || input.dim() == 3) && input.size(1) == channels,
+            "batch_norm: expected (N, ", channels, ") or (N, ", channels, ", L), got ",
+            input.shape());
+  if (input.dtype() == bf16) return (*this)(input.to(f32)).to(bf16);  // rounded once, at the end
+  const Tensor& x = input;
   // Per-channel vectors broadcast against x as (C,) or (C, 1).
   const auto across = [&](const Tensor& c) { return x.dim() == 3 ? c.unsqueeze(-1) : c; };
   const auto scaled = [&](const Tensor& centered, const Tensor& var) {

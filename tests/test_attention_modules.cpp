@@ -427,5 +427,36 @@ TEST(BatchNorm1d, IsPyTorchsOverSixSteps) {
   EXPECT_EQ(norm.num_batches_tracked.item(), 4);
 }
 
+// The statistics are those of f64 within the rounding of f32, and the result is rounded once.
+TEST(BatchNorm1d, Bf16IsComputedInF32) {
+  manual_seed(3);
+  for (const Shape& shape : {Shape{500, 4}, Shape{50, 4, 30}}) {
+    const Tensor x = (randn(shape) + 100).to(bf16), dy = randn(shape).to(bf16);
+    BatchNorm1d narrow(4), wide(4);
+    wide.to(f64);
+    for (const bool training : {true, false}) {
+      narrow.train(training);
+      wide.train(training);
+      Tensor a = x.clone().requires_grad_(), b = x.to(f64).requires_grad_();
+      const Tensor y = narrow(a), exact = wide(b);
+      EXPECT_EQ(y.dtype(), bf16);
+      EXPECT_LT(amax(abs(y.to(f64) - exact) / (abs(exact) + 1e-2)).item(), 0x1.1p-8);
+      const Tensor da = grad({y}, {a}, {dy})[0], db = grad({exact}, {b}, {dy.to(f64)})[0];
+      EXPECT_EQ(da.dtype(), bf16);
+      EXPECT_LT(amax(abs(da.to(f64) - db)).item(), 0x1p-8 * amax(abs(db)).item());
+      expect_close(narrow.running_mean, wide.running_mean, "mean", 1e-6);
+      expect_close(narrow.running_var, wide.running_var, "var", 1e-5);
+    }
+  }
+}
+
+TEST(BatchNorm1d, OfEqualNumbersNothingIsLeft) {
+  for (const double each : {1e-30, 0.1, 3.3e7, 9.7e10, 1.7e18}) {
+    BatchNorm1d norm(3);
+    const Tensor y = norm(full({37, 3}, each));
+    EXPECT_TRUE(all(y == 0).item<bool>()) << each;
+  }
+}
+
 }  // namespace
 }  // namespace ink

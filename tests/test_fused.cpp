@@ -172,6 +172,63 @@ TEST(Norms, InfinitiesAndNanAsPyTorch) {
   expect_near(layer_norm(full({1, 4}, 3)), {0, 0, 0, 0});
 }
 
+// Rows (67 * 4, n) of one number each, 1e-30 to 1e37.
+Tensor equal_numbers(int64_t n, DType dtype) {
+  Values each;
+  for (int power = -30; power < 37; ++power)
+    for (const double digits : {1.0, 3.3, 7.1, 9.7}) each.push_back(digits * std::pow(10, power));
+  return from_vector(each).unsqueeze(1).expand({static_cast<int64_t>(each.size()), n}).to(dtype);
+}
+
+TEST(Norms, OfEqualNumbersNothingIsLeft) {
+  for (const DType dtype : {f32, f64, bf16}) {
+    for (const int64_t n : {3, 100, 769, 2000}) {
+      const Tensor x = equal_numbers(n, dtype).contiguous().requires_grad_();
+      const Tensor none = zeros_like(x.detach()), y = layer_norm(x);
+      const auto expect_none = [&](const Tensor& left, const char* what) {
+        EXPECT_TRUE(all(left == 0).item<bool>()) << what << " " << name_of(dtype) << " " << n;
+      };
+      expect_none(y, "layer_norm");
+      expect_none(add_layer_norm(x.detach(), none).second, "add_layer_norm");
+      expect_none(group_norm(x.detach().unsqueeze(1), 1), "group_norm");
+      expect_none(var(x.detach(), {-1}), "var");
+      expect_none(std(x.detach(), {-1}), "std");
+      // dx = (dy - mean dy) / sqrt(eps)
+      const Tensor dy = numbers(x.shape()).to(dtype), wide = dy.to(f64);
+      const Tensor dx = (wide - mean(wide, {-1}, true)) / std::sqrt(1e-5);
+      const double most = amax(abs(grad({y}, {x}, {dy})[0].to(f64) - dx)).item();
+      EXPECT_LT(most, dtype == f64 ? 1e-10 : dtype == f32 ? 1e-3 : 2.0) << n;
+    }
+  }
+}
+
+TEST(Norms, LargeAndTinyNumbersKeepTheirDigits) {
+  struct Rows {
+    double mean, spread;
+  };
+  for (const Rows& rows : {Rows{1e4, 1},
+                           {1e7, 3},
+                           {-1e10, 1e4},
+                           {1e18, 1e17},
+                           {0, 1e18},
+                           {0, 1e30},
+                           {0, 1e-4},
+                           {0, 1e-30},
+                           {1e-20, 1e-21}}) {
+    for (const int64_t n : {7, 300, 2000}) {
+      const Tensor x = (numbers({5, n}) * rows.spread + rows.mean).to(f32), exact = x.to(f64);
+      const Tensor right = layer_norm(exact);
+      // The mean is rounded to f32, as in PyTorch.
+      const Tensor allowed =
+          rsqrt(var(exact, {-1}, 0, true) + 1e-5) * (std::abs(rows.mean) * 0x1p-24) + 5e-6;
+      EXPECT_TRUE(all(abs(layer_norm(x).to(f64) - right) <= allowed).item<bool>())
+          << rows.mean << " " << rows.spread << " " << n;
+      const Tensor error = abs(rms_norm(x).to(f64) - rms_norm(exact));
+      EXPECT_LT(amax(error).item(), 5e-6) << rows.mean << " " << rows.spread << " " << n;
+    }
+  }
+}
+
 // One pass of sum x^2 - (sum x)^2 / n would be nothing but rounding here.
 TEST(LayerNorm, MeanFarAboveTheDeviation) {
   const Tensor x = numbers({4, 3001}).to(f32) + 10000;

@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
-#include "autograd/basic_ops.h"
 #include "autograd/engine/graph.h"
+#include "autograd/ops.h"
 #include "error_of.h"
 
 namespace ink {
@@ -371,6 +371,106 @@ TEST(Pointwise, Bools) {
 }
 
 // ---- comparisons
+
+// Both tails of what is 1 / (1 + e^-x) or Phi(x) somewhere, against long double, in units in the
+// last place: value and gradient. (sigmoid, tanh and expm1 have their gradients from the result, as
+// in PyTorch, and lose what the result has lost.)
+using Real = long double;
+struct Tails {
+  const char* name;
+  std::function<Tensor(const Tensor&)> f;
+  std::function<Real(Real)> y, dx;
+  double most, from = -1e9, to = 1e9;  // units; where
+};
+Real logistic(Real x) { return 1 / (1 + std::exp(-x)); }
+Real soft(Real x) { return x > 0 ? x + std::log1p(std::exp(-x)) : std::log1p(std::exp(x)); }
+Real normal_cdf(Real x) { return std::erfc(-x / std::sqrt(Real(2))) / 2; }
+
+std::vector<Tails> tails() {
+  std::vector<Tails> list{
+      {"sigmoid", [](auto& x) { return sigmoid(x); }, logistic,
+       [](Real x) { return logistic(x) * logistic(-x); }, 8, -1e9, 1},
+      {"silu", [](auto& x) { return silu(x); }, [](Real x) { return x * logistic(x); },
+       [](Real x) { return logistic(x) * (1 + x * logistic(-x)); }, 40},
+      {"softplus", [](auto& x) { return softplus(x); }, soft, logistic, 8, -1e9, 15},
+      {"elu", [](auto& x) { return elu(x); }, [](Real x) { return x > 0 ? x : std::expm1(x); },
+       [](Real x) { return x > 0 ? 1 : std::exp(x); }, 8},
+      {"gelu", [](auto& x) { return gelu(x, Gelu::erf); }, [](Real x) { return x * normal_cdf(x); },
+       [](Real x) {
+         return normal_cdf(x) + x * std::exp(-x * x / 2) / std::sqrt(2 * std::acos(Real(-1)));
+       },
+       2000, -30},
+  };
+  for (const double t : {0.0, 1.0, 0.25})
+    list.push_back({"binary_cross_entropy_with_logits",
+                    [t](auto& x) {
+                      return binary_cross_entropy_with_logits(x, full_like(x, t), Reduction::none);
+                    },
+                    [t](Real x) { return (1 - t) * soft(x) + t * soft(-x); },
+                    [t](Real x) { return (1 - t) * logistic(x) - t * logistic(-x); }, 16});
+  return list;
+}
+
+TEST(Pointwise, TailsKeepTheirDigits) {
+  for (const DType dtype : {f32, f64, bf16}) {
+    const double last = dtype == f64   ? 0x1p-53
+                        : dtype == f32 ? 0x1p-24
+                                       : 0x1p-9,
+                 least = dtype == f64 ? 1e-300 : 1e-36, far = dtype == f64 ? 690 : 80;
+    std::vector<double> numbers;
+    for (double x = 1e-3; x < far; x *= 1.17) numbers.insert(numbers.end(), {x, -x});
+    const Tensor all = from_vector(numbers).to(dtype);
+    for (const Tails& op : tails()) {
+      if (std::string(op.name) == "gelu" && dtype != f64) continue;  // Phi is a fit there
+      const Tensor x = all.clone().requires_grad_(), y = op.f(x);
+      const auto at = x.tolist(), values = y.tolist(),
+                 slopes = grad({y}, {x}, {ones_like(y.detach())})[0].tolist();
+      for (size_t i = 0; i < at.size(); ++i) {
+        if (at[i] < op.from || at[i] > op.to) continue;
+        const auto check = [&](double got, Real right, const char* what) {
+          const double size = static_cast<double>(std::fabs(right));
+          if (size < least) return;
+          EXPECT_LE(std::fabs(static_cast<double>(got - right)), op.most * last * size)
+              << op.name << " in " << name_of(dtype) << " at " << at[i] << ": " << what << " "
+              << got;
+        };
+        check(values[i], op.y(at[i]), "value");
+        if (std::fabs(static_cast<double>(op.dx(at[i]))) > 0.02 || std::fabs(at[i]) > 3)
+          check(slopes[i], op.dx(at[i]), "gradient");
+      }
+    }
+  }
+}
+
+// As PyTorch 2.15 gives them.
+TEST(Pointwise, GradientsAtNaNAndInfinity) {
+  const double inf = std::numeric_limits<double>::infinity();
+  const auto slopes = [](const std::vector<double>& at, DType dtype, auto&& f) {
+    const Tensor x = from_vector(at).to(dtype).requires_grad_();
+    const Tensor y = f(x);
+    return grad({y}, {x}, {ones_like(y.detach())})[0];
+  };
+  std::vector<double> many(70, nan);  // more than a vector
+  for (const DType dtype : {f32, f64, bf16}) {
+    expect_values(slopes({nan, inf, -inf, 0}, dtype, [](auto& x) { return elu(x); }),
+                  {nan, 1, 0, 1});
+    expect_values(slopes(many, dtype, [](auto& x) { return elu(x, 0.7); }), many);
+    for (const double p : {inf, -inf}) {
+      const auto norms = [p](auto& x) { return norm(x, p); };
+      expect_values(slopes({1, nan, -2}, dtype, norms), {0, 0, 0});
+      expect_values(slopes({-inf, 3, inf}, dtype, norms),
+                    p > 0 ? std::vector<double>{-0.5, 0, 0.5} : std::vector<double>{0, 1, 0});
+    }
+    if (dtype == bf16) continue;
+    const Tensor x = tensor({nan, inf, -1.0, 30.0}, dtype).requires_grad_();
+    const Tensor first = grad({softplus(x)}, {x}, {ones_like(x.detach())}, true, true)[0];
+    expect_values(grad({sum(first)}, {x})[0], {nan, 0, 0.19661193, 0});
+  }
+  // b's gradient is -floor(a / b), and a - (a mod b) overflows.
+  const Tensor a = tensor({-3.4e38, 5.0, nan, inf, -1.0}, f32),
+               b = tensor({1e38, nan, 2.0, 2.0, inf}, f32).requires_grad_();
+  expect_values(grad({remainder(a, b)}, {b}, {ones_like(a)})[0], {4, nan, nan, nan, 1});
+}
 
 TEST(Compare, NaNIsUnequalToEverything) {
   using V = std::vector<bool>;

@@ -149,6 +149,66 @@ TEST(Reduce, FloatSumsAreAccurate) {
   EXPECT_NEAR(var(tensor({100000.0, 100001.0, 100002.0})).item(), 1, 1e-9);
 }
 
+// f(x) in bf16 against the same in f64: what sums must not round in between. Long rows of numbers
+// above 1, whose sums in bf16 would stand still at 256.
+TEST(Reduce, Bf16SumsAreInF32) {
+  const Tensor x = (numbers(3 * 5000).view({3, 5000}) * 0.5 + 1.5).to(bf16), y = flip(x, {1});
+  const Tensor ids = arange(15000, i64) % 7;
+  using One = std::function<Tensor(const Tensor&, const Tensor&)>;
+  const std::vector<std::pair<const char*, One>> ops{
+      {"sum", [](auto& a, auto&) { return sum(a, {1}); }},
+      {"sum over rows", [](auto& a, auto&) { return sum(a.T().contiguous(), {0}); }},
+      {"mean", [](auto& a, auto&) { return mean(a); }},
+      {"var", [](auto& a, auto&) { return var(a, {1}); }},
+      {"std", [](auto& a, auto&) { return std(a, {1}); }},
+      {"norm", [](auto& a, auto&) { return norm(a, 2, {1}); }},
+      {"norm 1", [](auto& a, auto&) { return norm(a, 1, {1}); }},
+      {"norm 3", [](auto& a, auto&) { return norm(a, 3, {1}); }},
+      {"cumsum", [](auto& a, auto&) { return cumsum(a, 1); }},
+      {"logsumexp", [](auto& a, auto&) { return logsumexp(a, {1}); }},
+      {"softmax", [](auto& a, auto&) { return softmax(a); }},
+      {"log_softmax", [](auto& a, auto&) { return log_softmax(a); }},
+      {"layer_norm", [](auto& a, auto&) { return layer_norm(a); }},
+      {"rms_norm", [](auto& a, auto&) { return rms_norm(a); }},
+      {"group_norm", [](auto& a, auto&) { return group_norm(a.unsqueeze(1), 1); }},
+      {"matmul", [](auto& a, auto& b) { return matmul(a, b.T()); }},
+      {"mse_loss", [](auto& a, auto& b) { return mse_loss(a, b, Reduction::sum); }},
+      {"bce", [](auto& a, auto& b) { return binary_cross_entropy_with_logits(a, b); }},
+      {"bias gradient",
+       [](auto& a, auto&) {
+         const Tensor bias = zeros({3}, a.options()).requires_grad_();
+         return grad({linear(ones({5000, 1}, a.options()), ones({3, 1}, a.options()), bias)},
+                     {bias}, {a.T().contiguous()})[0];
+       }},
+      {"embedding gradient",
+       [&](auto& a, auto&) {
+         const Tensor table = zeros({7, 1}, a.options()).requires_grad_();
+         return grad({embedding(ids, table)}, {table}, {a.reshape({15000, 1})})[0];
+       }},
+      {"index_add gradient",
+       [&](auto& a, auto&) {
+         const Tensor row = zeros({7}, a.options()).requires_grad_();
+         return grad({index_select(row, 0, ids)}, {row}, {a.flatten()})[0];
+       }},
+      {"gradient of expand",
+       [](auto& a, auto&) {
+         const Tensor one = zeros({3, 1}, a.options()).requires_grad_();
+         return grad({expand(one, {3, 5000})}, {one}, {a})[0];
+       }},
+      {"gradient of a broadcast",
+       [](auto& a, auto&) {
+         const Tensor one = zeros({3, 1}, a.options()).requires_grad_();
+         return grad({one + a}, {one}, {a})[0];
+       }},
+  };
+  for (const auto& [name, f] : ops) {
+    const Tensor got = f(x, y), exact = f(x.to(f64), y.to(f64));
+    EXPECT_EQ(got.dtype(), bf16) << name;
+    const Tensor error = abs(got.to(f64) - exact) / (abs(exact) + 1e-3);
+    EXPECT_LT(amax(error).item(), 0x1.4p-8) << name;
+  }
+}
+
 TEST(Reduce, NoElementsAsInPyTorch) {
   const Tensor x = zeros({2, 0});
   EXPECT_EQ(sum(x, {1}).tolist(), (std::vector<double>{0, 0}));

@@ -74,7 +74,8 @@ INK_DEVICE inline T logistic(T x) {
 template <class T>
 INK_DEVICE inline T normal_cdf(T x) {
   if constexpr (std::is_same_v<T, double>) {
-    return 0.5 + 0.5 * simd::erf(x * 0.70710678118654752);
+    const double z = x * 0.70710678118654752;
+    return x < -1 ? 0.5 * std::erfc(-z) : 0.5 + 0.5 * simd::erf(z);
   } else {
     const T magnitude = std::fabs(x), a = magnitude > 14 ? T(14) : magnitude;
     const T r = simd::polynomial(a, a * a, 2.010057277e-6f, -2.782340582e-5f, 1.315077342e-4f,

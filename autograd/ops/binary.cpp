@@ -155,8 +155,9 @@ Tensor remainder(const Tensor& left, const Tensor& right) {
   const auto vjp = [x = saved_for(b, a), y = saved_for(b, b), rest = saved_for(b, rest),
                     sa = a.shape(), sb = b.shape()](const Tensor& dy, VjpContext& g) -> Grads {
     const auto times = [&] {  // floor(x / y), of which rounding may miss the right side of a step
-      const Tensor p = (*x).detach(), q = (*y).detach(), r = *rest;
-      return where(q == 0, p / q, where(isinf(r), -1, round((p - r) / q)));
+      const Tensor p = (*x).detach(), q = (*y).detach(), r = *rest, whole = p - r;
+      const Tensor n = where(isinf(whole), p / q - r / q, whole / q);  // p - r may overflow
+      return where(q == 0, p / q, where(isinf(r), -1, round(n)));
     };
     return {if_needed(g, 0, sa, [&] { return dy; }),
             if_needed(g, 1, sb, [&] { return -dy * times(); })};

@@ -10,6 +10,7 @@
 namespace ink {
 
 static Tensor gelu_composed(const Tensor& x, Gelu approximate) {
+  if (x.dtype() == bf16) return gelu_composed(x.to(f32), approximate).to(bf16);  // rounded once
   if (approximate == Gelu::erf) return 0.5 * x * (1 + erf(x * 0.70710678118654752));
   return 0.5 * x * (1 + tanh(0.79788456080286536 * (x + 0.044715 * x * x * x)));
 }

@@ -8,6 +8,7 @@
 // add_layer_norm: s = x + branch, y = layer_norm(s); dx = dbranch = ds + the norm's dx.
 #include <array>
 #include <cmath>
+#include <limits>
 #include <tuple>
 #include <utility>
 
@@ -23,6 +24,20 @@ namespace cpu {
 
 namespace {
 
+// A row's mean and rstd by Welford's method in double, for rows whose numbers are equal but for
+// rounding, or so large that their squares overflow.
+template <class C, class X>
+[[gnu::noinline]] std::pair<C, C> careful_moments(const X* x, int64_t n, double eps) {
+  double mean = 0, squares = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    const double v = static_cast<C>(x[i]), apart = v - mean;
+    mean += apart / static_cast<double>(i + 1);
+    squares += apart * (v - mean);
+  }
+  return {static_cast<C>(mean),
+          static_cast<C>(1 / std::sqrt(squares / static_cast<double>(n) + eps))};
+}
+
 // Computes a row of y from one of x, and the row's mean and rstd.
 template <class C, class X, class Y>
 [[gnu::always_inline]] inline std::pair<C, C> normalise(Y* y, const X* x, const C* w, const C* b,
@@ -34,8 +49,10 @@ template <class C, class X, class Y>
   const auto distance = [&](int64_t i) { return static_cast<C>(x[i]) - near; };
   const auto [sum, squares] =
       sums_of<C>(n, distance, [&](int64_t i) { return distance(i) * distance(i); });
-  const C drift = sum * share, m = near + drift, variance = squares * share - drift * drift;
-  const C r = 1 / std::sqrt(variance + eps);
+  const C drift = sum * share, square = squares * share;
+  C m = near + drift, r = 1 / std::sqrt(square - drift * drift + eps);
+  if (!(2 * drift * drift <= square && square <= std::numeric_limits<C>::max()))
+    std::tie(m, r) = careful_moments<C>(x, n, static_cast<double>(eps));
   for (int64_t i = 0; i < n; ++i)
     y[i] = static_cast<Y>((static_cast<C>(x[i]) - m) * r * w[i] + b[i]);
   return {m, r};

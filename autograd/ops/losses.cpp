@@ -89,14 +89,31 @@ Tensor smooth_l1_loss(const Tensor& left, const Tensor& right, Reduction reducti
   return shown_as("smooth_l1_loss", reduced(smooth_l1(input - target, beta), reduction));
 }
 
-// max(x, 0) - x t + log(1 + exp(-|x|)), which does not overflow
+// y = log(1 + exp(-|x|)) + (1 - t) max(x, 0) + t max(-x, 0), which loses no digits in either tail.
+// dx = dy ((1 - t) sigmoid(x) - t sigmoid(-x)),  dt = -dy x.   bf16 is computed in f32.
+static Tensor logit_losses(const Tensor& x, const Tensor& t) {
+  const auto wide = [](const Tensor& v) { return v.dtype() == bf16 ? to(v, f32) : v; };
+  const auto value = [&] {
+    const NoGrad no_grad;
+    const Tensor a = wide(x), b = wide(t);
+    return to(softplus(-abs(a)) + ((1 - b) * relu(a) + b * relu(-a)), x.dtype());
+  };
+  const auto vjp = [wide, x = Saved::input(x), t = Saved::input(t)](const Tensor& dy,
+                                                                    VjpContext& g) -> Grads {
+    const Tensor a = wide(*x), b = wide(*t), d = wide(dy);
+    const auto slope = [&] { return d * ((1 - b) * sigmoid(a) - b * sigmoid(-a)); };
+    return {g.needs(0) ? to(slope(), dy.dtype()) : Tensor(),
+            g.needs(1) ? to(-d * a, dy.dtype()) : Tensor()};
+  };
+  return record("binary_cross_entropy_with_logits", {x, t}, value(), vjp);
+}
+
 Tensor binary_cross_entropy_with_logits(const Tensor& left, const Tensor& right,
                                         Reduction reduction) {
   const auto [x, t] = checked("binary_cross_entropy_with_logits", left, right);
   INK_CHECK(x.shape() == t.shape(), "binary_cross_entropy_with_logits: expected targets of shape ",
             x.shape(), ", got ", t.shape());
-  return shown_as("binary_cross_entropy_with_logits",
-                  reduced((1 - t) * x + softplus(-x), reduction));
+  return shown_as("binary_cross_entropy_with_logits", reduced(logit_losses(x, t), reduction));
 }
 
 // t (log t - input), 0 where t = 0

@@ -42,7 +42,8 @@ Tensor norm(const Tensor& x, double p, const Shape& dims, bool keepdim) {
     const Tensor none = norms == 0, divisor = masked_fill(norms, none, 1);
     if (p == 2) return {v * masked_fill(g / divisor, none, 0)};
     if (std::isinf(p)) {
-      const Tensor ties = to(size == norms, v.dtype());
+      const Tensor ties =
+          to((size == norms) | isnan(size), v.dtype());  // NaN counts, as in PyTorch
       return {sign(v) * ties * (g / sum(ties, shape.dims, true))};
     }
     const Tensor zero = v == 0;

@@ -3,6 +3,7 @@
 //   dx = rstd (dxhat - xhat mean(dxhat xhat)),  dxhat = dy w
 //   dw = sum over rows of dy xhat
 #include <cmath>
+#include <type_traits>
 
 #include "autograd/basic_ops.h"
 #include "autograd/fused_ops.h"
@@ -27,8 +28,13 @@ void rms_norm(Array& y, Array& rstd, const Array& x, const NormParameters& p) {
       const X* a = in + row * n;
       Y* to = out + row * n;
       const auto value = [&](int64_t i) { return static_cast<C>(a[i]); };
-      const C squares = sum_of<C>(n, [&](int64_t i) { return value(i) * value(i); });
-      const C r = 1 / std::sqrt(squares / static_cast<C>(n) + eps);
+      const auto rstd_of = [&](C scale) {  // computed from scale x, a power of two
+        const C squares =
+            sum_of<C>(n, [&](int64_t i) { return (value(i) * scale) * (value(i) * scale); });
+        return scale / std::sqrt(squares / static_cast<C>(n) + eps * scale * scale);
+      };
+      C r = rstd_of(1);
+      if (r == 0) r = rstd_of(std::is_same_v<C, double> ? C(0x1p-530) : C(0x1p-70));  // overflow
       for (int64_t i = 0; i < n; ++i) to[i] = static_cast<Y>(value(i) * r * w[i]);
       rstds[row] = r;
     });

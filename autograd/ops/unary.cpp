@@ -271,7 +271,7 @@ Tensor softplus(const Tensor& x, double beta, double threshold) {
     return beta == 1 ? soft : where(z > threshold, v, soft / beta);
   };
   return recorded("softplus", x, y, [=](const Tensor& dy, const Tensor& v) {
-    const Tensor z = v * beta, smooth = where(z < threshold, z, z.detach());
+    const Tensor z = v * beta, smooth = where(z >= threshold, z.detach(), z);
     return where(z > threshold, dy, dy * sigmoid(smooth));
   });
 }
@@ -291,7 +291,7 @@ Tensor elu(const Tensor& x, double alpha) {
   const auto below = [](const Tensor& v) { return masked_fill(v, v >= 0, 0); };
   const auto y = [=](const Tensor& v) { return with_number(BinaryOp::elu, v, alpha); };
   return recorded("elu", x, y, [=](const Tensor& dy, const Tensor& v) {
-    return where(v <= 0, dy * exp(below(v)) * alpha, dy);
+    return where(v > 0, dy, dy * exp(below(v)) * alpha);  // NaN for NaN
   });
 }
 

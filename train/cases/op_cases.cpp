@@ -274,6 +274,8 @@ std::vector<OpCase> make_cases() {
       {"mse_loss", {{{{2, 3}}, {{2, 3}}}, {{{}}, {{}}}, {{{0, 3}}, {{0, 3}}}, {{big}, {big}}},
        [](I x) -> Outputs {
          return {mse_loss(x[0], x[1], Reduction::sum), mse_loss(x[0], x[1], Reduction::none)}; }},
+      {"binary_cross_entropy_with_logits", two_like(normal, positive), [](I x) -> Outputs {
+         return {binary_cross_entropy_with_logits(x[0], x[1], Reduction::none)}; }},
       {"mse_loss.mean", {{{{2, 3}}, {{2, 3}}}, {{big}, {big}}},
        [](I x) -> Outputs { return {mse_loss(x[0], x[1])}; }},
 
