@@ -107,7 +107,9 @@ int64_t size_of(const Ids& ids) {
 
 std::string WindowDataset::summary() const {
   TextStream text;
-  text << printable(name_) << ": " << size_of(train_) << " tokens to train on, " << size_of(val_)
+  text << printable(name_) << ": ";
+  if (size_of(train_) > 0) text << size_of(train_) << " tokens to train on, ";
+  text << size_of(val_) << (size_of(train_) > 0 ? "" : " tokens")
        << " to validate on, vocabulary of " << tokenizer_->vocab_size() << " ("
        << tokenizer_->name() << ")";
   return text.str();

@@ -116,6 +116,7 @@ void expect_valid_trace(const json& trace, const std::vector<std::string>& names
   for (const json& event : trace) {
     if (event.at("ph") == "M") continue;
     EXPECT_EQ(event.at("ph"), "X");
+    if (event.at("cat") == "step" || event.at("cat") == "module") continue;  // around others
     EXPECT_GE(event.at("ts").get<double>(), last - 1e-3) << "events of one thread do not overlap";
     last = event.at("ts").get<double>() + event.at("dur").get<double>();
     seen.push_back(event.at("name").get<std::string>() + " " + event.at("cat").get<std::string>());
@@ -410,18 +411,47 @@ TEST(Program, BenchRefusesInWords) {
   expect("--compare " + file, 1, file + ": expected a file that bench --json wrote");
 }
 
+// Steps hold modules, and modules hold ops.
+void expect_spans_around_events(const json& trace) {
+  std::map<std::string, int> steps, modules;
+  const auto begin = [](const json& event) { return event.at("ts").get<double>(); };
+  const auto end = [&](const json& event) { return begin(event) + event.at("dur").get<double>(); };
+  for (const json& outer : trace) {
+    const bool is_step = outer.value("cat", "") == "step";
+    if (!is_step && outer.value("cat", "") != "module") continue;
+    ++(is_step ? steps : modules)[outer.at("name").get<std::string>()];
+    int inside = 0;
+    for (const json& event : trace) {
+      if (event.at("ph") == "M") continue;
+      if (end(event) <= begin(outer) + 1e-3 || begin(event) >= end(outer) - 1e-3) continue;
+      const bool within = begin(event) >= begin(outer) - 1e-3 && end(event) <= end(outer) + 1e-3;
+      const bool around = begin(event) <= begin(outer) + 1e-3 && end(event) >= end(outer) - 1e-3;
+      EXPECT_TRUE(within || around) << outer << event;
+      inside += within ? 1 : 0;
+    }
+    EXPECT_GT(inside, 1) << outer;
+  }
+  EXPECT_EQ(steps, (std::map<std::string, int>{{"step 3", 1}, {"step 4", 1}, {"step 5", 1}}));
+  for (const char* name : {"wte", "h.0", "h.0.ln_1", "h.0.attn", "h.0.attn.c_attn", "h.0.mlp"})
+    EXPECT_GE(modules[name], 6) << name << ": forward and backward";
+}
+
 TEST(Program, TrainProfilesIntoATableAndATrace) {
   const TempFolder folder;
   const std::string file = (folder / "trace.json").string();
   const std::string train =
-      "train --n_layer 1 --n_head 2 --n_embd 16 --block_size 32 --batch_size 2 --max_iters 8 "
+      "train --n_layer 1 --n_head 2 --n_embd 16 --block_size 32 --batch_size 2 "
       "--eval_iters 1 --sample_interval 0 --overwrite --out_dir " +
       (folder / "out").string() + " --profile ";
-  const Ran ran = run_program(train + file);
+  const Ran ran = run_program(train + file + " --max_iters 8");
   EXPECT_EQ(ran.code, 0) << ran.err;
   for (const char* text : {"\nlinear ", "\nAdamW ", "\nbatch ", "\ngradient_norm ", "Trace of 3"})
     EXPECT_NE(ran.out.find(text), std::string::npos) << text << ran.out;
   expect_valid_trace(read_json(file), {"linear forward", "linear backward", "AdamW other"});
+  expect_spans_around_events(read_json(file));
+  // It is shown when its steps are over, and the run goes on.
+  const std::string longer = run_program(train + file + " --max_iters 40 --log_interval 40").out;
+  EXPECT_LT(longer.find("Trace of 3"), longer.find("\nstep    40/40")) << longer;
   const Ran refused = run_program(train + (folder / "none/trace.json").string());
   EXPECT_EQ(refused.code, 1);
   EXPECT_NE(refused.err.find("none/trace.json"), std::string::npos) << refused.err;

@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -74,6 +75,25 @@ TEST(Console, ALineStaysAfterATwentiethOrAMinute) {
   EXPECT_EQ(kept, 10);
   KeptLines tiny(0, 3);
   EXPECT_TRUE(tiny.keep(1, 0) && tiny.keep(2, 0) && tiny.keep(3, 0));
+}
+
+// The first checkpoint after a minute, others after ten, whoever saved.
+TEST(Console, ARunSavesByTime) {
+  SaveTimes fresh(false), resumed(true);
+  EXPECT_FALSE(fresh.is_due(59));
+  EXPECT_TRUE(fresh.is_due(61));
+  EXPECT_FALSE(resumed.is_due(61));
+  fresh.saved(30);
+  EXPECT_FALSE(fresh.is_due(629));
+  EXPECT_TRUE(fresh.is_due(631) && resumed.is_due(601));
+}
+
+TEST(Console, WhatIsNotANumberHasNoSign) {
+  Progress progress;
+  progress.loss = progress.grad_norm = -std::nan("");
+  const std::string line = fitted(progress_items({}, progress), 200);
+  EXPECT_NE(line.find("loss nan"), std::string::npos) << line;
+  EXPECT_NE(line.find("norm nan"), std::string::npos) << line;
 }
 
 std::string train(const std::string& more) {

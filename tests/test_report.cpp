@@ -120,10 +120,10 @@ no metrics
   ASSERT_EQ(steps.size(), 5u);
   EXPECT_EQ(steps[3].sample, "samples/step_000020.txt");
   EXPECT_EQ(metrics_csv(steps),
-            "step,train_loss,val_loss,best_possible,lr,grad_norm,tokens_per_s,ms,elapsed_s,skipped,"
-            "memory_mb\n"
-            "10,2.5,,,0.01,,,3,,,\n20,,,,0.02,,,3.5,,,\n20,,1.5,0.5,,,,,7.5,,\n"
-            "30,2,,,,,,,8,3,60.5\n");
+            "step,train_loss,val_loss,val_bpb,val_set,sampled_loss,best_possible,lr,grad_norm,"
+            "tokens_per_s,ms,elapsed_s,skipped,memory_mb\n"
+            "10,2.5,,,,,,0.01,,,3,,,\n20,,,,,,,0.02,,,3.5,,,\n20,,1.5,,,,0.5,,,,,7.5,,\n"
+            "30,2,,,,,,,,,,8,3,60.5\n");
   const Chart chart = loss_chart(steps, "t");
   ASSERT_EQ(chart.lines.size(), 4u);
   EXPECT_EQ(chart.lines[0].name, "training loss");
@@ -134,6 +134,70 @@ no metrics
   std::ofstream(file) << "\n";
   EXPECT_EQ(error_of([&] { read_metrics(file); }),
             file.string() + ": expected lines of metrics, found none");
+}
+
+// A line that a run wrote is read fast, and any other as JSON is: with the same result.
+TEST(Report, SkimsLines) {
+  for (const std::string line :
+       {R"({"step":10,"train_loss":2.5001234567890123,"lr":1e-05,"ms":null,"steps":3})",
+        R"({"step":1000000000,"val_loss":0.000123456789012345678,"elapsed_s":-7.5E+2})",
+        R"({"step":20,"sample":"samples/step_000020.txt"})",
+        R"({"step":7,"train_loss":null})",
+        R"({"step":20,"error":"a \"word\""})",
+        R"( { "step" : 3 } )",
+        R"({"step":3,"foo":[1]})",
+        R"({"step":20,"sample":"samples/step_000021.txt"})",
+        R"({"step":-0})",
+        R"({"step":1.5})",
+        R"({"step":1,"step":2})",
+        R"({"step":1,"ms":1,"ms":2})",
+        R"({"step":"x"})",
+        R"({"ms":1})",
+        R"({"step":18446744073709551615})",
+        R"({"step":2,"lr":1e400})",
+        R"({"step":2)",
+        "",
+        "{}",
+        R"({"step":2,"lr":-})",
+        R"({"step":2,"lr":12345678901234567890123})",
+        "no metrics"}) {
+    const auto exact = parse_metrics(line), quick = skim_metrics(line);
+    ASSERT_EQ(exact.has_value(), quick.has_value()) << line;
+    if (!exact) continue;
+    EXPECT_EQ(exact->step, quick->step) << line;
+    EXPECT_EQ(exact->sample + exact->error, quick->sample + quick->error) << line;
+    EXPECT_EQ(exact->is_training, quick->is_training) << line;
+    EXPECT_EQ(exact->is_validation, quick->is_validation) << line;
+    for (const auto column : {&MetricsStep::train_loss, &MetricsStep::val_loss, &MetricsStep::lr,
+                              &MetricsStep::ms, &MetricsStep::elapsed_s}) {
+      ASSERT_EQ((*exact.*column).has_value(), (*quick.*column).has_value()) << line;
+      if (*exact.*column) {
+        EXPECT_NEAR(*(*quick.*column) / *(*exact.*column), 1, 1e-14) << line;
+      }
+    }
+  }
+}
+
+// Neighbours are joined, so that any number of lines takes the memory of 6,000.
+TEST(Report, ATableOfManyLines) {
+  MetricsTable table;
+  for (int64_t step = 1; step <= 50'000; ++step) {
+    MetricsStep line;
+    line.step = step;
+    line.is_training = true;
+    if (step != 50'000) line.train_loss = static_cast<double>(step);  // at last not finite
+    line.lr = 1.0 / static_cast<double>(step);
+    table.add(line);
+  }
+  const auto columns = table.training();
+  const size_t rows = columns.at("step").size();
+  EXPECT_GT(rows, 1400u);
+  EXPECT_LE(rows, 3000u);
+  EXPECT_EQ(columns.at("step").back(), 50'000);
+  const auto joined = columns.at("step").at(0).get<int64_t>();
+  EXPECT_EQ(columns.at("train_loss").at(0), (1 + static_cast<double>(joined)) / 2) << "a mean";
+  EXPECT_NEAR(columns.at("lr").at(1).get<double>(), 0.5 / static_cast<double>(joined), 1e-6);
+  EXPECT_EQ(table.last_step(), 50'000);
 }
 
 TEST(Report, InTheProgram) {

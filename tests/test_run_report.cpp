@@ -205,6 +205,45 @@ TEST(RunReport, LongRunsArePagesOfTheSameSize) {
   EXPECT_EQ(data_of(report_page({read_run(folder.path(), RunState::running)})).at("reload_s"), 10);
 }
 
+// Twenty lines of text, learnt by heart: said once while it trains, and on the page.
+TEST(RunReport, ARunThatOverfitsIsToldSo) {
+  const TempFolder folder;
+  std::string text;
+  for (unsigned i = 0, random = 1; i < 20 * 40; ++i) {
+    random = random * 1664525 + 1013904223;
+    text += i % 40 == 39 ? '\n' : static_cast<char>('a' + (random >> 16) % 20);
+  }
+  const std::string data = "--data " + folder.write("text.txt", text).string() + " ";
+  const fs::path out = folder / "run";
+  const Ran ran = train(out, data + "--max_iters 400 --eval_interval 100 --learning_rate 0.01");
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  const std::string word = "fault: the model learns its training text by heart: ";
+  EXPECT_NE(ran.out.find(word), std::string::npos) << ran.out;
+  EXPECT_EQ(ran.out.find(word), ran.out.rfind(word)) << "said once";
+  const size_t all = ran.out.find("1 fault in all: " + (out / kReportFile).string());
+  EXPECT_LT(all, ran.out.find("Trained in")) << ran.out;
+  const Json run = data_of(read_file(out / kReportFile)).at("runs").at(0);
+  EXPECT_EQ(run.at("findings").at(0).at("level"), "fault");
+  EXPECT_TRUE(run.at("validation").contains("val_bpb"));
+}
+
+// The page is renewed without an evaluation.
+TEST(RunReport, ThePageIsRenewedWhileTheRunGoesOn) {
+  const TempFolder folder;
+  const std::string out = (folder / "run").string(), page = out + "/" + kReportFile;
+  const Ran ran = run_shell(
+      "inkling train " + kSmall + "--out_dir " + out +
+      " --max_iters 100000000 --max_minutes 1 --eval_interval 100000000 >/dev/null & run=$!; " +
+      "while kill -0 $run && ! test -e " + page + "; do sleep 0.1; done; cp " + page + " " + out +
+      "/first; for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25; do " +
+      "sleep 1; cmp -s " + page + " " + out + "/first || break; done; kill -9 $run");
+  const Json first = data_of(read_file(out + "/first")), later = data_of(read_file(page));
+  EXPECT_EQ(later.at("runs").at(0).at("state"), "running");
+  EXPECT_GT(later.at("runs").at(0).at("step"), first.at("runs").at(0).at("step"));
+  EXPECT_GE(later.at("written_s").get<int64_t>() - first.at("written_s").get<int64_t>(), 9);
+  EXPECT_FALSE(later.at("runs").at(0).contains("command")) << "there is no checkpoint yet";
+}
+
 // ---- faults that a report finds
 
 struct StuckHead : GPT {  // head 1 of the second block gets no gradient
@@ -336,6 +375,25 @@ TEST(Findings, ReadTheLosses) {
   EXPECT_NE(run(level, {}).find("hardly fallen"), std::string::npos);
   EXPECT_NE(run(falling, {2, 1, 1.5}).find("lowest after step 100 (1.0000)"), std::string::npos);
   EXPECT_NE(run(falling, {}, 3).find("3 steps were skipped"), std::string::npos);
+  // By heart: the one loss falls and the other rises, or the gap is wide.
+  const auto by_heart = [](const std::vector<double>& validation, const Json& sets = {},
+                           const Json& sampled = {}) {
+    Json json{{"metrics", {{"train_loss", {2.0, 1.5, 1.0, 0.9}}, {"step", {10, 20, 30, 40}}}},
+              {"validation", {{"val_loss", validation}}},
+              {"config", {{"dropout", 0.1}}}};
+    for (size_t i = validation.size(); i > 0; --i)
+      json["validation"]["step"].push_back(50 - 10 * i);
+    if (!sets.is_null()) json["validation"]["val_set"] = sets;
+    if (!sampled.is_null()) json["validation"]["sampled_loss"] = sampled;
+    return overfitting(json);
+  };
+  EXPECT_EQ(by_heart({1.6}) + by_heart({1.5, 1.6, 1.4}) + by_heart({1.6, 1.61}), "");
+  EXPECT_NE(by_heart({1.5, 1.7}).find("since step 30"), std::string::npos) << by_heart({1.5, 1.7});
+  EXPECT_NE(by_heart({1.5, 1.7}).find("--dropout 0.2"), std::string::npos);
+  EXPECT_NE(by_heart({3.2}).find("the validation loss 3.20"), std::string::npos);
+  EXPECT_EQ(by_heart({0.5, 1.7}, {1, 2}), "") << "of other validation sets";
+  EXPECT_EQ(by_heart({1.5, 1.7}, {1, 1}, {nullptr, 1.4}), "") << "1.7 is of the whole set";
+  EXPECT_NE(by_heart({1.5, 1.5}, {1, 1}, {nullptr, 1.7}), "");
   Json slow{{"metrics", {{"tokens_per_s", std::vector<double>(40, 1000)}}},
             {"validation", {{"val_loss", {2.0}}, {"step", {9}}, {"best_possible", {1.0}}}},
             {"state", "finished"}};

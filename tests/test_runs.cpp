@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <iomanip>
@@ -15,61 +16,15 @@
 #include <vector>
 
 #include "data/file.h"
-#include "tests/run_program.h"
-#include "tests/temp_files.h"
+#include "tests/run_folder.h"
 #include "train/checkpoint.h"
 #include "train/report/metrics.h"
 
 namespace ink {
 namespace {
 
-namespace fs = std::filesystem;
+using Runs = RunFolder;
 using Json = nlohmann::json;
-
-class Runs : public testing::Test {
- protected:
-  TempFolder folder;
-
-  std::string path(const std::string& name) const { return (folder / name).string(); }
-  // A short training; `more` may change it.
-  static std::string train(const std::string& more) {
-    std::string line = "inkling train";
-    for (const auto& [name, value] : {std::pair{"--n_layer", "1"},
-                                      {"--n_head", "2"},
-                                      {"--n_embd", "16"},
-                                      {"--block_size", "32"},
-                                      {"--batch_size", "2"},
-                                      {"--max_iters", "20"},
-                                      {"--eval_interval", "10"},
-                                      {"--eval_iters", "1"},
-                                      {"--log_interval", "5"},
-                                      {"--final_eval", "whole"},
-                                      {"--sample_interval", "0"}}) {
-      if (more.find(name) == std::string::npos) line += std::string(" ") + name + " " + value;
-    }
-    return line + " " + more;
-  }
-  // The same in the background, its output in `log`; goes on when it has told of a step.
-  std::string train_in_background(const std::string& more, const std::string& before = "") const {
-    const std::string log = path("log");
-    return "rm -f " + log + "; " + before + " \"$INKLING_PROGRAM\" " + train(more).substr(8) +
-           " >" + log + " & run=$!; while kill -0 $run && ! grep -qs '^step ' " + log +
-           "; do sleep 0.05; done; ";
-  }
-  static std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
-  // The steps of metrics.jsonl at which there was a validation.
-  int lines_in(const std::string& file) const {
-    std::ifstream in(path(file));
-    int lines = 0;
-    for (std::string line; std::getline(in, line);) ++lines;
-    return lines;
-  }
-  void expect_error(const std::string& line, int code, const std::string& text) const {
-    const Ran ran = run_shell(line);
-    EXPECT_EQ(ran.code, code) << line << ran.err;
-    EXPECT_NE(ran.err.find(text), std::string::npos) << line << "\n" << ran.err;
-  }
-};
 
 TEST_F(Runs, AnOlderRunInTheFolderIsRefusedMovedAsideOrDeleted) {
   ASSERT_EQ(run_shell(train("--out_dir " + path("a"))).code, 0);
@@ -117,12 +72,12 @@ TEST_F(Runs, OneAtATime) {
 
 // kill and a lost connection save; what the caller ignores stays ignored.
 TEST_F(Runs, SignalsSaveAndStop) {
-  for (const std::string signal : {"TERM", "HUP"}) {
-    const std::string out = path("out_" + signal);
+  for (const auto& [name, number] : {std::pair{"TERM", SIGTERM}, {"HUP", SIGHUP}}) {
+    const std::string signal = name, out = path("out_" + signal);
     const Ran ran = run_shell(
         train_in_background("--max_iters 1000000 --eval_interval 1000000 --out_dir " + out) +
         "kill -" + signal + " $run; wait $run");
-    EXPECT_EQ(ran.code, 130) << ran.err;
+    EXPECT_EQ(ran.code, 128 + number) << ran.err;
     EXPECT_TRUE(fs::exists(out + "/ckpt/state.json")) << signal;
   }
   const Ran ignored =
@@ -326,8 +281,16 @@ TEST_F(Runs, TheFinalEvaluationIsChosen) {
   };
   const std::string all = "  over all 100000 validation tokens";
   expect(run("whole", "--final_eval whole"), all);
-  expect(run("sampled", "--final_eval auto --max_iters 0"), "  over 1 sampled batch; the whole ");
-  expect(run("sampled", "--init_from resume --eval_iters 0"), all);
+  // What takes seconds is done; this would take a minute.
+  std::ofstream large(path("large.txt"));
+  for (int i = 0; i < 300'000; ++i)
+    large << "a line of a text whose largest part is for validation\n";
+  large.close();
+  expect(run("sampled",
+             "--max_iters 1 --final_eval auto --val_fraction 0.9 --data " + path("large.txt")),
+         "  over 1 sampled batch; the whole set would take about ");
+  expect(run("seconds", "--final_eval auto --max_iters 0"), all);
+  expect(run("seconds", "--init_from resume --eval_iters 0"), all);
   expect(run("quick", "--max_iters 200 --eval_iters 20 --final_eval auto --data " + path("a.txt")),
          "  over all 288 ");
   const std::string off = run("off", "--final_eval off");
@@ -353,7 +316,8 @@ TEST_F(Runs, TheBestCheckpointIsNamed) {
   EXPECT_EQ(best("--init_from resume --max_iters 60 --learning_rate 10 --final_eval off"),
             "sample takes best (step 10");
   fs::remove_all(path("out/metrics.jsonl"));
-  EXPECT_EQ(best("--init_from resume --final_eval off").substr(0, 24), "sample takes best (loss ");
+  EXPECT_EQ(best("--init_from resume --max_iters 60 --final_eval off"),
+            "sample takes best (step 10");
 }
 
 // The metrics of a resumed run are those of one that was never stopped.
@@ -531,7 +495,7 @@ TEST_F(Runs, SayWhenTheirArithmeticChanges) {
     Json other = saved;
     other["arithmetic"][field] = value;
     write_checkpoint(run + "/ckpt", config, other);
-    const Ran ran = run_shell(resume + " --max_iters 20");
+    const Ran ran = run_shell(resume);
     EXPECT_NE(ran.err.find(says), std::string::npos) << ran.err;
   };
   const Json none = {{"float32", "sse9"}, {"bfloat16", "sse9"}, {"float64", "sse9"}};

@@ -281,6 +281,48 @@ void expect_steps_by_hand(double dropout, int64_t parts) {
   EXPECT_TRUE(clipped && whole) << "some gradients are clipped, and others not";
 }
 
+// A step without a target changes nothing and has no loss; the mean is that of the others.
+class Silent : public Dataset {
+ public:
+  const Tokenizer& tokenizer() const override { return bytes_; }
+  std::string summary() const override { return "silent"; }
+  int64_t val_windows(int64_t) const override { return kWindows; }
+
+ private:
+  void fill_train_row(uint64_t, uint64_t number, Row row) const override {
+    for (uint64_t i = 0; i < row.x.size(); ++i) {
+      row.x[i] = Formulas::x(number, i);
+      row.y[i] = number >> 24 == 1 ? -100 : 7;
+    }
+  }
+  void fill_val_row(int64_t window, Row row) const override {
+    fill_train_row(0, static_cast<uint64_t>(window), row);
+  }
+  ByteTokenizer bytes_;
+};
+
+TEST(TrainerSteps, WithoutATargetDoNotCount) {
+  const TempFolder folder;
+  for (const int64_t parts : {1, 2}) {
+    Trainer one_by_one(config_of(folder, 0, parts), std::make_unique<Silent>()),
+        trainer(config_of(folder, 0, parts), std::make_unique<Silent>());
+    double sum = 0;
+    for (int64_t step = 0; step < 3; ++step) {
+      const Tensor before = one_by_one.model().wte.weight.detach().clone();
+      one_by_one.step();
+      trainer.step();
+      const double loss = one_by_one.progress().loss;
+      EXPECT_EQ(std::isnan(loss), step == 1);
+      EXPECT_EQ(equal(before, one_by_one.model().wte.weight.detach()), step == 1);
+      if (step != 1) sum += loss;
+    }
+    EXPECT_NEAR(trainer.progress().loss, sum / 2, 1e-6);
+    EXPECT_EQ(trainer.skipped().total, 0);
+    const Evaluation evaluation = trainer.evaluate();
+    EXPECT_DOUBLE_EQ(evaluation.bits_per_byte().value(), evaluation.loss / std::numbers::ln2);
+  }
+}
+
 TEST(TrainerSteps, AreTheFormulas) { expect_steps_by_hand(0, 1); }
 
 TEST(TrainerSteps, AreTheFormulasInPartsOfABatch) { expect_steps_by_hand(0, 2); }

@@ -259,6 +259,15 @@ LoadedCheckpoint load_checkpoint(const fs::path& out_dir, const std::string& nam
               "\nPut back a copy of the folder, or start anew in another out_dir.");
 }
 
+Json checkpoint_state(const fs::path& out_dir, const std::string& name) {
+  try {
+    const Json state = read_state(candidates(out_dir, name)[0]).at("state");
+    return state.is_object() ? state : Json::object();
+  } catch (const Error&) {
+    return Json::object();
+  }
+}
+
 bool checkpoint_exists(const fs::path& out_dir, const std::string& name) {
   for (const fs::path& folder : candidates(out_dir, name))
     if (is_there(folder / kState)) return true;

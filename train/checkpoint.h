@@ -60,6 +60,9 @@ LoadedCheckpoint load_checkpoint(const std::filesystem::path& out_dir, const std
                                  Parts parts = Parts::all,
                                  const std::function<void(const LoadedCheckpoint&)>& use = {});
 
+/// The state that out_dir/name holds; an empty object where that cannot be read.
+nlohmann::json checkpoint_state(const std::filesystem::path& out_dir, const std::string& name);
+
 /// Is there a checkpoint to load, whole or damaged?
 bool checkpoint_exists(const std::filesystem::path& out_dir, const std::string& name);
 

@@ -52,6 +52,13 @@ SavedRun read_run(const LoadedCheckpoint& saved) {
   run.dataset = state.text("dataset");
   run.step = state.count("step", kMostSteps);
   run.best_val_loss = state.number("best_val_loss");
+  if (state.has("best_step")) run.best_step = state.count("best_step", kMostSteps);
+  if (state.has("validation_set")) run.validation_set = state.text("validation_set");
+  if (state.has("unwritten")) {
+    const nlohmann::json& lines = state.of("unwritten");
+    for (const nlohmann::json& line : lines)
+      if (line.is_string()) run.unwritten.push_back(line.get<std::string>());
+  }
   // Older checkpoints do not have this field: they were always validated.
   run.validated_step =
       state.has("validated_step") ? state.count("validated_step", kMostSteps) : run.step;

@@ -30,7 +30,10 @@ struct SavedRun {
   std::string data;     // fingerprint of the data files; empty: not known
   int64_t step = 0, validated_step = 0;
   std::optional<double> best_val_loss;
-  std::optional<Arithmetic> arithmetic;                 // empty: of an older version
+  std::optional<int64_t> best_step;      // after which it was measured; empty: not known
+  std::string validation_set;            // on what, in words; empty: not known
+  std::vector<std::string> unwritten;    // lines of the log that a full disk did not take
+  std::optional<Arithmetic> arithmetic;  // empty: of an older version
   std::optional<std::vector<uint8_t>> generator_state;  // the default generator's; likewise
   NamedTensors model_state, optimizer_state;            // the second one is empty with Parts::model
   std::filesystem::path folder;

@@ -8,6 +8,9 @@
 #include <filesystem>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <numbers>
+#include <span>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -108,6 +111,10 @@ void copy_ids(Tensor& to, const std::vector<int64_t>& ids, int64_t rows) {
   to.copy_(from);
 }
 
+bool has_targets(const std::vector<int64_t>& y) {
+  return std::any_of(y.begin(), y.end(), [](int64_t id) { return id != kIgnored; });
+}
+
 double mean_of(const std::vector<float>& values) {
   double total = 0;
   for (float value : values) total += value;
@@ -183,6 +190,7 @@ Trainer::Trainer(const TrainConfig& config, const std::optional<SavedRun>& saved
   // Data that are too short for a batch are refused before anything is written.
   dataset_->train_batch(0, 0, 1, config_.block_size);
   dataset_->val_batch(0, 0, 1, config_.block_size);
+  validation_set_ = describe_validation();
   const GPTConfig sizes = config_.gpt(dataset_->tokenizer().vocab_size());
   manual_seed(static_cast<uint64_t>(config_.seed));
   model_ = make_model(config_.model, sizes);
@@ -247,7 +255,37 @@ void Trainer::resume(const SavedRun& saved) {
   if (saved.generator_state) default_generator().set_state(*saved.generator_state);
   steps_done_ = saved.step;
   validated_step_ = saved.validated_step;
+  // Who does not say what it measured on, an older version, did so as its settings say.
+  const auto settings = [](const TrainConfig& c) {
+    return std::tuple(c.eval_iters, c.seed, c.batch_size, c.val_fraction);
+  };
+  const bool same_data = !config_.data_changed && (saved.data.empty() || saved.data == data_);
+  const std::string unnamed =
+      same_data && settings(config_) == settings(saved.config) ? validation_set_ : "other data";
+  const std::string& before = saved.validation_set.empty() ? unnamed : saved.validation_set;
+  best_is_of_another_set_ = saved.best_val_loss && before != validation_set_;
+  if (best_is_of_another_set_)
+    return log_message("resume: the best validation loss so far, ", *saved.best_val_loss,
+                       ", is not compared with those from here on: it is of ",
+                       printable(before, 200), ", and they are of ", validation_set_);
   best_val_loss_ = saved.best_val_loss.value_or(best_val_loss_);
+  best_step_ = saved.best_step;
+}
+
+// A checksum of some windows, at equal distances, stands for all.
+std::string Trainer::describe_validation() const {
+  const int64_t T = config_.block_size, windows = dataset_->val_windows(T),
+                looked_at = std::min<int64_t>(windows, 64);
+  uint64_t crc = crc64(std::as_bytes(std::span(data_)));
+  for (int64_t i = 0; i < looked_at; ++i) {
+    const Batch batch = dataset_->val_window_batch(i * (windows / looked_at), 1, T);
+    for (const auto& ids : {batch.x, batch.y}) crc = crc64(std::as_bytes(std::span(ids)), crc);
+  }
+  const std::string windows_text =
+      detail::joined({windows, " windows of ", T, " tokens with CRC-64 ", crc});
+  if (config_.eval_iters == 0) return "all " + windows_text;
+  return detail::joined({config_.eval_iters, " batches of ", config_.batch_size, " (seed ",
+                         config_.seed, ") of ", windows_text});
 }
 
 Context Trainer::run_context() const {
@@ -261,9 +299,11 @@ Context Trainer::run_context() const {
   return run;
 }
 
-// Fetches a step's micro-batches into the tensors that hold them.
-void Trainer::load_batches(int64_t step) {
+// Fetches a step's micro-batches into the tensors that hold them. Is there a target among them?
+bool Trainer::load_batches(int64_t step) {
   const NoGrad no_grad;
+  bool targets = false;
+  double best_possible = 0;
   batches_.resize(static_cast<size_t>(config_.gradient_accumulation_steps));
   for (size_t i = 0; i < batches_.size(); ++i) {
     const Batch batch = dataset_->train_batch(
@@ -272,9 +312,12 @@ void Trainer::load_batches(int64_t step) {
     copy_ids(batches_[i].x, batch.x, batch.batch_size);
     copy_ids(batches_[i].y, batch.y, batch.batch_size);
     note_work("batch", {}, {batches_[i].x, batches_[i].y});
-    best_possible_sum_ += mean_of(batch.best_possible) / static_cast<double>(batches_.size());
+    best_possible += mean_of(batch.best_possible) / static_cast<double>(batches_.size());
     best_possible_known_ = !batch.best_possible.empty();
+    targets = targets || has_targets(batch.y);
   }
+  if (targets) best_possible_sum_ += best_possible;
+  return targets;
 }
 
 // 1 divided by the number of targets in all micro-batches: () f32, which the host does not read.
@@ -340,11 +383,13 @@ void Trainer::step() {
   model_->train();
   const ContextGuard guard(run_context());
   context().random.step = static_cast<uint64_t>(steps_done_);
-  load_batches(steps_done_);
   optimizer_->set_lr(schedule_(steps_done_));
-  std::vector<Tensor> ids;
-  for (const Ids& batch : batches_) ids.insert(ids.end(), {batch.x, batch.y});
-  replay_->run([&] { forward_backward_update(); }, ids);
+  if (load_batches(steps_done_)) {  // without a target there is nothing to learn, and no mean
+    std::vector<Tensor> ids;
+    for (const Ids& batch : batches_) ids.insert(ids.end(), {batch.x, batch.y});
+    replay_->run([&] { forward_backward_update(); }, ids);
+    ++counted_since_;
+  }
   ++steps_since_;
   ++steps_done_;
 }
@@ -353,20 +398,39 @@ Progress Trainer::progress() {
   INK_CHECK(steps_since_ > 0, "progress: no step was taken since it was last asked");
   const NoGrad no_grad;
   const OptimizerStatus& status = optimizer_->status();
-  const auto steps = static_cast<double>(steps_since_);
-  Progress result{.loss = loss_sum_.item() / steps,
+  const auto steps = static_cast<double>(counted_since_);
+  Progress result{.loss = counted_since_ > 0 ? loss_sum_.item() / steps : std::nan(""),
                   .best_possible = {},
                   .lr = status.lr.item(),
                   .grad_norm = status.grad_norm.item(),
                   .skipped = skipped().total,
                   .tokens = steps_since_ * config_.gradient_accumulation_steps *
                             config_.batch_size * config_.block_size};
-  if (best_possible_known_) result.best_possible = best_possible_sum_ / steps;
+  if (best_possible_known_ && counted_since_ > 0) result.best_possible = best_possible_sum_ / steps;
   loss_sum_.zero_();
   best_possible_sum_ = 0;
-  steps_since_ = 0;
+  steps_since_ = counted_since_ = 0;
   return result;
 }
+
+std::optional<double> Evaluation::bits_per_byte() const {
+  if (bytes == 0) return {};
+  return loss / std::numbers::ln2 * static_cast<double>(tokens) / static_cast<double>(bytes);
+}
+
+namespace {
+
+// By id, the bytes of a token's text. Empty if one has none: then its text is not known.
+std::vector<int64_t> bytes_of_tokens(const Tokenizer& tokenizer) {
+  std::vector<int64_t> bytes;
+  for (int64_t id = 0; id < tokenizer.vocab_size(); ++id) {
+    bytes.push_back(std::ssize(tokenizer.decode({&id, 1})));
+    if (bytes.back() == 0) return {};
+  }
+  return bytes;
+}
+
+}  // namespace
 
 // Each thread takes batches of its own, unless there are observers. The losses are summed in order.
 Evaluation evaluate(GPT& model, const Dataset& dataset, int64_t batches, int64_t batch_size,
@@ -378,7 +442,9 @@ Evaluation evaluate(GPT& model, const Dataset& dataset, int64_t batches, int64_t
     Tensor loss;  // the sum over the batch; read after all were launched
     double targets = 0, rows = 0, best_possible = 0;
     bool best_possible_known = false;
+    int64_t bytes = 0;
   };
+  const std::vector<int64_t> token_bytes = bytes_of_tokens(dataset.tokenizer());
   std::vector<Part> parts(static_cast<size_t>((rows + batch_size - 1) / batch_size));
   std::atomic<bool> stopped = false;
   std::atomic<int64_t> done = 0;
@@ -402,13 +468,23 @@ Evaluation evaluate(GPT& model, const Dataset& dataset, int64_t batches, int64_t
           const Tensor loss =
               model.loss(ids_tensor(batch.x, count), ids_tensor(batch.y, count), Reduction::sum);
           const auto ignored = std::count(batch.y.begin(), batch.y.end(), kIgnored);
-          parts[static_cast<size_t>(i)] = {loss, static_cast<double>(std::ssize(batch.y) - ignored),
-                                           static_cast<double>(count), mean_of(batch.best_possible),
-                                           !batch.best_possible.empty()};
+          int64_t bytes = 0;
+          for (const int64_t id : batch.y)
+            if (id != kIgnored && !token_bytes.empty())
+              bytes += token_bytes.at(static_cast<size_t>(id));
+          parts[static_cast<size_t>(i)] = {loss,
+                                           static_cast<double>(std::ssize(batch.y) - ignored),
+                                           static_cast<double>(count),
+                                           mean_of(batch.best_possible),
+                                           !batch.best_possible.empty(),
+                                           bytes};
           ++done;
         }
       });
-  if (stopped) return {0, {}, 0, false};
+  Evaluation result;
+  result.whole = !stopped;
+  if (stopped) return result;
+  int64_t bytes = 0;
   double loss = 0, targets = 0, best_possible = 0;
   bool best_possible_known = false;
   for (const Part& part : parts) {
@@ -416,8 +492,11 @@ Evaluation evaluate(GPT& model, const Dataset& dataset, int64_t batches, int64_t
     targets += part.targets;
     best_possible += part.best_possible * part.rows;
     best_possible_known = part.best_possible_known;
+    bytes += part.bytes;
   }
-  Evaluation result{loss / targets, {}, static_cast<int64_t>(targets)};
+  result.loss = loss / targets;
+  result.tokens = static_cast<int64_t>(targets);
+  result.bytes = bytes;
   if (best_possible_known) result.best_possible = best_possible / static_cast<double>(rows);
   return result;
 }
@@ -437,7 +516,38 @@ bool Trainer::note_validation(double loss) {
   validated_step_ = steps_done_;
   if (!(loss < best_val_loss_)) return false;
   best_val_loss_ = loss;
+  best_step_ = steps_done_;
+  best_is_of_another_set_ = false;
   return true;
+}
+
+void Trainer::measure_best_again(const StopEvaluation& stop) {
+  const ContextGuard guard(run_context());
+  const init::Skip skip;  // draws nothing
+  const std::unique_ptr<GPT> model = make_model(config_.model, model_->config);
+  LoadedCheckpoint best;
+  int64_t step = 0;
+  try {
+    best = load_checkpoint(config_.out_dir, kBestCheckpoint, Parts::all,
+                           [&](const LoadedCheckpoint& saved) {
+                             model->load_state_dict(saved.model);
+                             step = Fields("state.json", saved.state).count("step", kMostSteps);
+                           });
+  } catch (const Error& error) {
+    return log_message("resume: the best checkpoint is forgotten: ", error.what());
+  }
+  const Evaluation found = ink::evaluate(*model, *dataset_, config_.eval_iters, config_.batch_size,
+                                         static_cast<uint64_t>(config_.seed), stop);
+  if (!found.whole || !std::isfinite(found.loss)) return;
+  best_val_loss_ = found.loss;
+  best_step_ = step;
+  best_is_of_another_set_ = false;
+  best.config = saved_config();
+  best.state["data"] = data_;
+  best.state["best_val_loss"] = best_val_loss_;
+  best.state["best_step"] = step;
+  best.state["validation_set"] = validation_set_;
+  save_checkpoint(config_.out_dir, kBestCheckpoint, best);
 }
 
 void Trainer::check_finite() const {
@@ -445,30 +555,41 @@ void Trainer::check_finite() const {
   const auto check = [&](const char* what, const NamedTensors& tensors) {
     for (const auto& [name, x] : tensors)
       INK_CHECK(!x.is_floating() || all(isfinite(x)).item<bool>(), "save: ", what, " ", name,
-                " is not finite after step ", steps_done_, "; ", config_.out_dir,
-                " keeps the checkpoint from before. Try a lower --learning_rate");
+                " is not finite after step ", steps_done_, "; ",
+                checkpoint_exists(config_.out_dir, kLastCheckpoint)
+                    ? config_.out_dir + " keeps the checkpoint from before. Try"
+                    : "try",
+                " a lower --learning_rate");
   };
   check("parameter", model_->state_dict());
   check("the optimizer's", optimizer_->state());
 }
 
+nlohmann::json Trainer::saved_config() const {
+  nlohmann::json config = to_json(config_);
+  config.erase("init_from");  // these four belong to the process, not to the run
+  config.erase("data_changed");
+  config.erase("out_dir");
+  config.erase("device");
+  config["threads"] = asked_threads_;
+  config["batch_parts"] = asked_parts_;
+  config["vocabulary"] = nlohmann::json::parse(dataset_->tokenizer().to_json());
+  config["start"] = dataset_->sample_start();
+  return config;
+}
+
 void Trainer::save(const std::string& name) {
   check_finite();
   Checkpoint checkpoint;
-  checkpoint.config = to_json(config_);
-  checkpoint.config.erase("init_from");  // these four belong to the process, not to the run
-  checkpoint.config.erase("data_changed");
-  checkpoint.config.erase("out_dir");
-  checkpoint.config.erase("device");
-  checkpoint.config["threads"] = asked_threads_;
-  checkpoint.config["batch_parts"] = asked_parts_;
-  checkpoint.config["vocabulary"] = nlohmann::json::parse(dataset_->tokenizer().to_json());
-  checkpoint.config["start"] = dataset_->sample_start();
+  checkpoint.config = saved_config();
   checkpoint.state = {{"step", steps_done_},
                       {"dataset", dataset_->summary()},
                       {"data", data_},
                       {"validated_step", validated_step_},
+                      {"validation_set", validation_set_},
                       {"arithmetic", arithmetic().to_json()}};
+  if (!unwritten_.empty()) checkpoint.state["unwritten"] = unwritten_;
+  if (best_step_) checkpoint.state["best_step"] = *best_step_;
   checkpoint.state["best_val_loss"] =
       std::isfinite(best_val_loss_) ? nlohmann::json(best_val_loss_) : nlohmann::json();
   checkpoint.model = model_->state_dict();
@@ -487,33 +608,6 @@ std::string Trainer::find_non_finite() {
   }
   optimizer_->zero_grad();
   return sentinel.first();
-}
-
-LoadedModel load_model(const std::string& out_dir, const std::string& name) {
-  const bool best = name.empty() && checkpoint_exists(out_dir, kBestCheckpoint);
-  LoadedModel loaded;
-  const std::string which = !name.empty() ? name : best ? kBestCheckpoint : kLastCheckpoint;
-  static_cast<SavedRun&>(loaded) = load_run(out_dir, which, Parts::model);
-  {
-    const init::Skip skip;
-    loaded.model =
-        make_model(loaded.config.model, loaded.config.gpt(loaded.tokenizer->vocab_size()));
-  }
-  loaded.model->load_state_dict(std::exchange(loaded.model_state, {}));
-  loaded.model->eval();
-  return loaded;
-}
-
-std::vector<int64_t> write_sample(const GPT& model, const Tokenizer& tokenizer,
-                                  const std::string& start, const GenerateOptions& options,
-                                  const std::function<void(const std::string&)>& write) {
-  const std::vector<int64_t> ids = tokenizer.encode(start);
-  INK_CHECK(!ids.empty(), "sample: expected a text to start from, got none");
-  write(start);
-  GenerateOptions streamed = options;
-  streamed.on_token = [&](const std::vector<int64_t>& next) { write(tokenizer.decode(next)); };
-  const Tensor first = ids_tensor(ids, 1).to(model.wte.weight.device());
-  return model.generate(first, streamed).tolist<int64_t>();
 }
 
 }  // namespace ink

@@ -30,7 +30,11 @@ struct Evaluation {
   double loss = 0;
   std::optional<double> best_possible;
   int64_t tokens = 0;  // number of targets
+  int64_t bytes = 0;   // of their text; 0 if a token has no text
   bool whole = true;   // false: it was stopped early, and the other fields mean nothing
+
+  /// The loss as bits per byte of the text, which compares models of different tokenizers.
+  std::optional<double> bits_per_byte() const;
 };
 
 /// Steps that were skipped because a loss or gradient was not finite.
@@ -40,7 +44,7 @@ struct Skipped {
 
 /// What happened since the last call of progress().
 struct Progress {
-  double loss = 0;  // mean over the steps since
+  double loss = 0;  // mean over the steps since that had targets; NaN if none had
   std::optional<double> best_possible;
   double lr = 0;
   double grad_norm = 0;  // of the last step, before clipping
@@ -91,8 +95,18 @@ class Trainer {
   void save(const std::string& name);
   /// Notes a validation loss. Is it the best so far?
   bool note_validation(double loss);
+  /// What evaluate() measures, in words. Losses are compared only where that is the same.
+  const std::string& validation_set() const { return validation_set_; }
+  /// Was the checkpoint `best` chosen on another set, by the run that this one resumes? Its loss is
+  /// forgotten then, unless it is measured again.
+  bool best_is_of_another_set() const { return best_is_of_another_set_; }
+  /// Measures `best` on this run's set, and saves it with that loss. It stays forgotten if it
+  /// cannot be loaded, if its loss is not finite, or if `stop` ends the evaluation.
+  void measure_best_again(const StopEvaluation& stop = {});
   /// Was the last step followed by note_validation()?
   bool is_validated() const { return validated_step_ == steps_done_; }
+  /// Keeps a line of the log that could not be written: what is saved from now on has it.
+  void keep_unwritten(const std::string& line) { unwritten_.push_back(line); }
   /// Repeats the last step's forward and backward under the NaN sentinel; empty if all is finite.
   std::string find_non_finite();
 
@@ -102,6 +116,8 @@ class Trainer {
   const Dataset& dataset() const { return *dataset_; }
   const Optimizer& optimizer() const { return *optimizer_; }
   double best_val_loss() const { return best_val_loss_; }
+  /// The step after which it was measured, if that is known.
+  std::optional<int64_t> best_step() const { return best_step_; }
 
  private:
   /// Ids (B, T) of a micro-batch, in memory that every step uses again.
@@ -110,7 +126,7 @@ class Trainer {
   };
   /// This thread's context, changed as the config asks.
   Context run_context() const;
-  void load_batches(int64_t step);
+  bool load_batches(int64_t step);
   Tensor share_of_a_target() const;
   Tensor forward_backward(int64_t step, int64_t micro_batch, int64_t parts, const Tensor& scale);
   Tensor forward_backward_all(int64_t step);
@@ -118,6 +134,8 @@ class Trainer {
   void choose_arithmetic(const std::optional<SavedRun>& saved);
   Arithmetic arithmetic() const;
   void resume(const SavedRun& saved);
+  std::string describe_validation() const;
+  nlohmann::json saved_config() const;
 
   TrainConfig config_;
   int64_t asked_threads_ = 0, asked_parts_ = 0;  // of the config that was given: 0 is "as here"
@@ -134,11 +152,15 @@ class Trainer {
   std::unique_ptr<Replay> replay_;
   int64_t steps_done_ = 0, validated_step_ = 0;
   double best_val_loss_ = std::numeric_limits<double>::infinity();
+  std::optional<int64_t> best_step_;
+  std::string validation_set_;
+  bool best_is_of_another_set_ = false;
+  std::vector<std::string> unwritten_;
   // since the last progress()
   Tensor loss_sum_;  // f32 ()
   double best_possible_sum_ = 0;
   bool best_possible_known_ = false;
-  int64_t steps_since_ = 0;
+  int64_t steps_since_ = 0, counted_since_ = 0;  // counted: those that had targets
 };
 
 /// Mean loss of a model over validation batches: `batches` sampled ones of batch_size sequences, or

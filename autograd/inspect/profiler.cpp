@@ -88,11 +88,12 @@ Work forward_work(std::string_view name, const std::vector<Tensor>& inputs,
 void Profiler::start() {
   synchronize(context().default_device);
   const std::lock_guard lock(mutex_);
-  start_ = Clock::now();
+  start_ = began_ = Clock::now();
   backward_.clear();
 }
 
-void Profiler::book(const char* name, ProfileEntry ProfileRow::*phase, const Work& work) {
+void Profiler::book(const char* name, ProfileEntry ProfileRow::*phase, const Work& work,
+                    const Node* node) {
   synchronize(context().default_device);  // a GPU runs asynchronously
   const Clock::time_point now = Clock::now();
   const auto [entry, added] = threads_.try_emplace(std::this_thread::get_id(),
@@ -111,7 +112,55 @@ void Profiler::book(const char* name, ProfileEntry ProfileRow::*phase, const Wor
   const char* label = phase == &ProfileRow::forward    ? "forward"
                       : phase == &ProfileRow::backward ? "backward"
                                                        : "other";
-  if (tracing_) events_.push_back({&row->first, label, thread.number, begin, now, work});
+  if (!tracing_) return;
+  const std::string scope = node != nullptr && scope_ ? scope_(*node) : "";
+  events_.push_back({name, label, thread.number, begin, now, work, scope});
+}
+
+void Profiler::span(const std::string& name) {
+  synchronize(context().default_device);
+  const std::lock_guard lock(mutex_);
+  const auto [entry, added] = threads_.try_emplace(std::this_thread::get_id(),
+                                                   Thread{static_cast<int>(threads_.size()), {}});
+  steps_.push_back({name, "step", entry->second.number, began_, Clock::now(), {}, ""});
+}
+
+// The parts of "h.0.mlp": h.0 and h.0.mlp. A number belongs to the list before it.
+static std::vector<std::string> around(const std::string& path) {
+  std::vector<std::string> parts;
+  for (size_t at = 0; at < path.size() && at != std::string::npos;) {
+    at = path.find('.', at + 1);
+    const bool numbered = at != std::string::npos && path[at + 1] >= '0' && path[at + 1] <= '9';
+    if (!numbered) parts.push_back(path.substr(0, at));
+  }
+  return parts;
+}
+
+// The spans of modules, those around others first. Ops of no module (views) do not end one, and
+// what is outside of graphs does.
+std::vector<Profiler::Event> Profiler::spans() const {
+  std::vector<Event> all = steps_;
+  std::map<int, std::vector<size_t>> open;  // by thread: places in `all`, the outermost first
+  std::map<int, const char*> phases;
+  for (const Event& event : events_) {
+    std::vector<size_t>& stack = open[event.thread];
+    const bool same = std::exchange(phases[event.thread], event.phase) == event.phase;
+    const bool inside = same && std::string_view(event.phase) != "other";
+    std::vector<std::string> parts = around(event.scope);
+    if (!inside) stack.clear();
+    if (inside && parts.empty())
+      for (const size_t i : stack) parts.push_back(all[i].name);
+    size_t kept = 0;
+    while (kept < stack.size() && kept < parts.size() && all[stack[kept]].name == parts[kept])
+      ++kept;
+    stack.resize(kept);
+    for (size_t i = kept; i < parts.size(); ++i) {
+      stack.push_back(all.size());
+      all.push_back({parts[i], "module", event.thread, event.begin, event.end, {}, ""});
+    }
+    for (const size_t i : stack) all[i].end = event.end;
+  }
+  return all;
 }
 
 void Profiler::op(const char* name, const std::vector<Tensor>& inputs,
@@ -125,7 +174,8 @@ void Profiler::op(const char* name, const std::vector<Tensor>& inputs,
   for (const Tensor& y : outputs) {
     if (y.slot() && y.slot()->node) backward_[y.slot()->node->order] = backward;
   }
-  book(name, &ProfileRow::forward, forward);
+  book(name, &ProfileRow::forward, forward,
+       outputs[0].slot() ? outputs[0].slot()->node.get() : nullptr);
 }
 
 void Profiler::work(const char* name, const std::vector<Tensor>& read,
@@ -135,9 +185,9 @@ void Profiler::work(const char* name, const std::vector<Tensor>& read,
   start_ = Clock::now();  // other threads were waiting until now
 }
 
-void Profiler::before_vjp(const Node&) {
+void Profiler::before_vjp(const Node& node) {
   const std::lock_guard lock(mutex_);
-  book("sum gradients", &ProfileRow::backward, {});
+  book("sum gradients", &ProfileRow::backward, {}, &node);
 }
 
 void Profiler::after_vjp(const Node& node, const Grads& input_grads) {
@@ -152,7 +202,7 @@ void Profiler::after_vjp(const Node& node, const Grads& input_grads) {
   if (work.bytes_written == 0) work.bytes_read = 0;
   // An embedding's backward writes only the rows that were looked up.
   if (std::string_view(node.name) == "embedding") work.bytes_written = work.bytes_read;
-  book(node.name, &ProfileRow::backward, work);
+  book(node.name, &ProfileRow::backward, work, &node);
 }
 
 std::vector<ProfileRow> Profiler::rows() const {
@@ -178,8 +228,10 @@ void Profiler::save_trace(const std::filesystem::path& file) const {
     json << R"({"name":"thread_name","ph":"M","pid":1,"tid":)" << number
          << R"(,"args":{"name":"thread )" << number << "\"}},\n";
   }
-  for (const Event& event : events_) {
-    json << R"({"name":")" << *event.name << R"(","cat":")" << event.phase
+  std::vector<Event> all = spans();
+  all.insert(all.end(), events_.begin(), events_.end());
+  for (const Event& event : all) {
+    json << R"({"name":")" << event.name << R"(","cat":")" << event.phase
          << R"(","ph":"X","pid":1,"tid":)" << event.thread << R"(,"ts":)"
          << microseconds(event.begin - made_) << R"(,"dur":)"
          << microseconds(event.end - event.begin) << R"(,"args":{"bytes_read":)"

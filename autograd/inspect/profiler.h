@@ -20,6 +20,7 @@
 #include <string>
 #include <thread>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "autograd/engine/observer.h"
@@ -53,6 +54,11 @@ class Profiler : public Observer {
   void start();
   /// Keeps every event for the trace, too (or stops keeping them): about 100 bytes each.
   void trace(bool on) { tracing_ = on; }
+  /// Adds a span to the trace, from start() until now: "step 3".
+  void span(const std::string& name);
+  /// Groups the trace's events by `scope(node)`, a path such as "h.0.mlp": each part of it becomes a
+  /// span around its events. It is called when the op, or its vjp, has run.
+  void group_by(std::function<std::string(const Node& node)> scope) { scope_ = std::move(scope); }
 
   /// All ops so far, those with the longest times first. "sum gradients" is the walk's own work.
   std::vector<ProfileRow> rows() const;
@@ -74,24 +80,30 @@ class Profiler : public Observer {
     Clock::time_point last;  // its last event
   };
   struct Event {
-    const std::string* name;
+    std::string name;
     const char* phase;
     int thread;
     Clock::time_point begin, end;
     Work work;
+    std::string scope;
   };
 
-  /// Adds the time since the calling thread's last event to an entry.
-  void book(const char* name, ProfileEntry ProfileRow::*phase, const Work& work);
+  /// Adds the time since the calling thread's last event to an entry. node: of the op, if it has
+  /// one.
+  void book(const char* name, ProfileEntry ProfileRow::*phase, const Work& work,
+            const Node* node = nullptr);
+  std::vector<Event> spans() const;
 
   mutable std::mutex mutex_;
   const Clock::time_point made_ = Clock::now();
   Clock::time_point start_ = made_;  // when the clock was last started
+  Clock::time_point began_ = made_;  // the same, but only by start()
   std::unordered_map<std::thread::id, Thread> threads_;
   std::map<std::string, ProfileRow, std::less<>> rows_;
   std::unordered_map<uint64_t, Work> backward_;  // by Node::order, of nodes not walked yet
   bool tracing_ = false;
-  std::vector<Event> events_;
+  std::vector<Event> events_, steps_;
+  std::function<std::string(const Node&)> scope_;
 };
 
 }  // namespace ink

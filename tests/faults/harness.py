@@ -84,7 +84,7 @@ def number_of(kind):
 
 def words_of_error(ran):
     """What is wrong with how a run that failed says so; None if nothing is."""
-    if ran.returncode not in (0, 1, 130):
+    if ran.returncode not in (0, 1, 130, 143):
         return f"exit code {ran.returncode}: {ran.stderr.strip()}"
     lines = ran.stderr.strip().split("\n")
     if ran.returncode == 1 and (len(lines) > 4 or "exception" in ran.stderr):

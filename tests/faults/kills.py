@@ -31,7 +31,7 @@ def run_and_kill(harness, dice, whole_time, resumed):
     process.kill()
     error = process.communicate()[1]
     if process.returncode not in (0, -signal.SIGKILL, -signal.SIGINT, -signal.SIGHUP,
-                                  -signal.SIGTERM, 130):
+                                  -signal.SIGTERM, 129, 130, 143):
         raise RuntimeError(f"exit code {process.returncode}: {error.strip()}")
     return process.returncode == 0
 

@@ -210,6 +210,8 @@ BenchResult run_bench(const BenchSetup& setup) {
     const double time = milliseconds_since(begin) / static_cast<double>(in_a_row);
     if (i == 0) result.start = milliseconds_since(start);
     if (i >= kWarmUp) result.times.push_back(time);
+    if (setup.on_share && steps > 0)
+      setup.on_share(static_cast<double>(result.times.size()) / static_cast<double>(steps));
     const double loss = trainer->progress().loss;
     if (in_a_row == 1) result.losses.push_back(loss);
     if (i == kWarmUp - 1 && steps == 0)

@@ -1,6 +1,7 @@
 // Bench: measures a training step on random tokens, with everything that `train` does in a step.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,8 @@ struct BenchSetup {
   /// A safetensors file with the model's state_dict, and the batch: x and y (B, T) i64. Empty: the
   /// model is drawn from the seed, and so are the tokens.
   std::string weights;
+  /// Called between timed steps, with the share of them that is done.
+  std::function<void(double done)> on_share = {};
 };
 
 /// The names of all setups, and the setup of a name. Throws if there is none of that name.

@@ -24,6 +24,7 @@
 #include "train/cli/command_line.h"
 #include "train/cli/console.h"
 #include "train/cli/profile_table.h"
+#include "train/cli/progress_line.h"
 #include "train/data_parallel.h"
 
 namespace ink {
@@ -312,7 +313,14 @@ int bench_command(const Arguments& arguments) {
   if (!quiet) check_writable("--json", options.json);
   use_threads(setup.config.threads);
   warn_of_slow_blas();
-  BenchResult result = run_bench(setup);
+  Console console;
+  BenchResult result = [&] {
+    if (quiet) return run_bench(setup);
+    ShownShare shown(console, "measuring");
+    setup.on_share = shown.stop();
+    return run_bench(setup);
+  }();
+  setup.on_share = {};
   result.start += before_main;
   const Machine machine =
       measure_machine(parse_device(setup.config.device), setup.config.autocast());

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <string_view>
@@ -182,29 +183,43 @@ std::string Console::coloured(const char* code, const std::string& text) const {
   return colours_ ? fmt::format("\033[{}m{}\033[0m", code, text) : text;
 }
 
-Metrics::Metrics(const std::filesystem::path& file, int64_t resume_after_step, int64_t max_iters)
-    : folder_(file.parent_path()), lines_(file, [&](const std::string& line) {
-        return keep(line, resume_after_step, max_iters);
-      }) {
+Metrics::Metrics(const std::filesystem::path& file, int64_t resume_after_step)
+    : folder_(file.parent_path()),
+      lines_(file, [&](const std::string& line) { return keep(line, resume_after_step); }) {
   if (foreign_ > 0)
     log_message(file.string(), ": ", foreign_, " lines left out that are not metrics of a step");
-  if (old_ > 0) remove_samples(folder_, std::min(resume_after_step + 1, max_iters));
+  if (old_ > 0) remove_samples(folder_, resume_after_step + 1);
 }
 
-bool Metrics::keep(const std::string& line, int64_t last_step, int64_t max_iters) {
-  const auto found = parse_metrics(line);
+bool Metrics::keep(const std::string& line, int64_t last_step) {
+  const auto found = skim_metrics(line);
   ++old_;
   if (!found) ++foreign_;
   if (!found || found->step > last_step) return false;
-  if (found->step >= max_iters && (found->is_validation || !found->sample.empty())) return false;
-  kept_.push_back(*found);
+  table_.add(*found);
   return true;
 }
 
-void Metrics::write_sample(int64_t step, const std::string& text) {
-  save_sample(folder_, step, text);
-  write({{"step", step}, {"sample", sample_file(step)}});
+void Metrics::write(const nlohmann::ordered_json& object) {
+  lines_.write(object);
+  if (const auto line = skim_metrics(json_line(object))) table_.add(*line);
 }
+
+void Metrics::write_validation(const nlohmann::ordered_json& object) {
+  const auto last = table_.last_validation(), next = skim_metrics(json_line(object));
+  const bool same = last && next && last->step == next->step && last->val_set == next->val_set &&
+                    std::abs(*last->val_loss - next->val_loss.value_or(INFINITY)) < 1e-12;
+  if (!same) write(object);
+}
+
+void Metrics::write_sample(int64_t step, const std::string& text) {
+  const auto& samples = table_.samples();
+  save_sample(folder_, step, text);
+  if (samples.empty() || samples.back() != step)
+    write({{"step", step}, {"sample", sample_file(step)}});
+}
+
+double shown_number(double x) { return std::isnan(x) ? std::abs(x) : x; }
 
 std::string clock_text(double seconds) {
   const auto s = static_cast<int64_t>(seconds + 0.5);

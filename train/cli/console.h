@@ -81,29 +81,35 @@ class Console {
 };
 
 /// metrics.jsonl: one JSON object per line, appended; and samples/, a file for each sample. A
-/// resumed run keeps the lines up to its step, except the validation and the sample at its end,
-/// which it repeats. The other lines are removed all at once or not at all, and then their samples;
-/// lines that are not metrics are logged.
+/// resumed run keeps the lines up to its step. The other lines are removed all at once or not at
+/// all, and then their samples; lines that are not metrics are logged.
 class Metrics {
  public:
-  Metrics(const std::filesystem::path& file, int64_t resume_after_step, int64_t max_iters);
+  Metrics(const std::filesystem::path& file, int64_t resume_after_step);
 
   /// Throws if the line cannot be written whole.
-  void write(const nlohmann::ordered_json& object) { lines_.write(object); }
+  void write(const nlohmann::ordered_json& object);
+  /// The same for an evaluation; one that says what the last line of this step says is not repeated.
+  void write_validation(const nlohmann::ordered_json& object);
   /// Writes the file of a sample and its line. Throws if one of them cannot be written whole.
   void write_sample(int64_t step, const std::string& text);
-  /// The lines that a resumed run keeps.
-  const std::vector<MetricsStep>& kept() const { return kept_; }
+  /// All lines, also those of earlier processes.
+  const MetricsTable& table() const { return table_; }
 
  private:
-  bool keep(const std::string& line, int64_t last_step, int64_t max_iters);
+  bool keep(const std::string& line, int64_t last_step);
 
   std::filesystem::path folder_;
-  std::vector<MetricsStep> kept_;
+  MetricsTable table_;
   int64_t old_ = 0, foreign_ = 0;  // lines that were there; those that are not metrics
   JsonLines lines_;
 };
 
+/// x for people: what is not a number has no sign.
+double shown_number(double x);
+inline double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
 /// "3:05" or "1:02:03".
 std::string clock_text(double seconds);
 /// "812", "53.2k", "1.21M", "2.40G".

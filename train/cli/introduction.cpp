@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
 #include <string>
 
 #include "autograd/base/parallel.h"
@@ -39,7 +41,24 @@ std::string hardware(const TrainConfig& config) {
 
 }  // namespace
 
-void introduce(Console& console, Trainer& trainer, const std::filesystem::path& report) {
+std::string changed_rate(const TrainConfig& now, const SavedRun& saved) {
+  const auto lr = [&](const TrainConfig& config) { return config.schedule()(saved.step); };
+  const auto steps = [](const TrainConfig& config) {
+    return config.lr_decay_iters < 0 ? config.max_iters : config.lr_decay_iters;
+  };
+  const double before = lr(saved.config), after = lr(now);
+  if (std::abs(after - before) <= 0.01 * std::max(after, before)) return "";
+  const std::string text =
+      fmt::format("the learning rate goes on at {:.1e}, where it was {:.1e}", after, before);
+  return steps(now) == steps(saved.config)
+             ? text
+             : fmt::format(
+                   "{}: its schedule has {} steps instead of {}; --lr_decay_iters {} keeps it",
+                   text, steps(now), steps(saved.config), steps(saved.config));
+}
+
+void introduce(Console& console, Trainer& trainer, const std::filesystem::path& report,
+               const std::string& rate) {
   const GPT& model = trainer.model();
   const TrainConfig& config = trainer.config();
   console.paragraph(fmt::format("{}  {}", console.bold("data "), trainer.dataset().summary()));
@@ -62,6 +81,7 @@ void introduce(Console& console, Trainer& trainer, const std::filesystem::path& 
   if (trainer.steps_done() > 0 || config.init_from == "resume")
     console.paragraph(
         fmt::format("resumed after step {} from {}", trainer.steps_done(), config.out_dir));
+  if (!rate.empty()) console.paragraph(rate);
   console.line("");
 }
 

@@ -6,6 +6,8 @@
 #include <cerrno>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <string_view>
+#include <vector>
 
 #include "autograd/io/atomic_file.h"
 #include "autograd/io/foreign.h"
@@ -17,15 +19,31 @@ namespace {
 void keep_lines(const std::filesystem::path& file,
                 const std::function<bool(const std::string&)>& keep) {
   if (std::filesystem::file_size(file) == 0) return;
-  const std::string text = read_file(file);
-  std::string kept;
+  const TextFile mapped(file);
+  const std::string_view text = mapped.view();
+  std::vector<std::string_view> kept;  // as few pieces as there are, whole lines each
+  size_t at = 0, size = 0;
   for_each_line(text, [&](const std::string& line) {
-    if (keep(line)) kept += line + "\n";
+    const std::string_view piece = text.substr(at, line.size() + 1);
+    at += piece.size();
+    if (!keep(line)) return;
+    const bool joins = !kept.empty() && kept.back().end() == piece.begin();
+    if (!joins) kept.push_back(text.substr(at - piece.size(), 0));
+    kept.back() = std::string_view(kept.back().data(), kept.back().size() + piece.size());
+    size += piece.size();
   });
-  if (kept != text) write_file(file, kept);
+  if (size == text.size() && text.back() == '\n') return;
+  AtomicFile rest(file);
+  for (const std::string_view piece : kept) rest.write(piece.data(), piece.size());
+  if (!kept.empty() && kept.back().back() != '\n') rest.write("\n", 1);
+  rest.commit();
 }
 
 }  // namespace
+
+std::string json_line(const nlohmann::ordered_json& object) {
+  return object.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
 
 JsonLines::JsonLines(const std::filesystem::path& file,
                      const std::function<bool(const std::string&)>& keep)
@@ -39,13 +57,23 @@ JsonLines::JsonLines(const std::filesystem::path& file,
 JsonLines::~JsonLines() { ::close(fd_); }
 
 void JsonLines::write(const nlohmann::ordered_json& object) {
-  const std::string line =
-      object.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
-  for (size_t done = 0; done < line.size();) {
-    const ssize_t written =
-        uninterrupted([&] { return ::write(fd_, line.data() + done, line.size() - done); });
-    INK_CHECK(written >= 0, path_.string(), ": cannot write: ", std::strerror(errno));
-    done += static_cast<size_t>(written);
+  const std::string line = json_line(object) + "\n";
+  const off_t end = ::lseek(fd_, 0, SEEK_END);
+  const auto append = [&] {
+    for (size_t done = 0; done < line.size();) {
+      const ssize_t written =
+          uninterrupted([&] { return ::write(fd_, line.data() + done, line.size() - done); });
+      if (written < 0) return false;
+      done += static_cast<size_t>(written);
+    }
+    return true;
+  };
+  // Once more, because a disk may fail for a moment. No part of the line stays.
+  for (const bool again : {true, false}) {
+    if (append()) return;
+    const int reason = errno;
+    const bool cleared = uninterrupted([&] { return ::ftruncate(fd_, end); }) == 0;
+    INK_CHECK(again && cleared, path_.string(), ": cannot write: ", std::strerror(reason));
   }
 }
 

@@ -8,6 +8,9 @@
 
 namespace ink {
 
+/// An object as such a line, without its end. Bytes that are not UTF-8 become U+FFFD.
+std::string json_line(const nlohmann::ordered_json& object);
+
 class JsonLines {
  public:
   /// Opens the file, or makes it. Lines of an older run stay if keep(line) says so; the others are
@@ -17,7 +20,7 @@ class JsonLines {
   JsonLines(const JsonLines&) = delete;
   JsonLines& operator=(const JsonLines&) = delete;
 
-  /// Throws if the line cannot be written whole.
+  /// Throws if the line cannot be written whole; then nothing of it stays.
   void write(const nlohmann::ordered_json& object);
 
  private:

@@ -17,6 +17,7 @@
 #include "train/cli/command_line.h"
 #include "train/cli/console.h"
 #include "train/cli/model_options.h"
+#include "train/cli/progress_line.h"
 #include "train/trainer.h"
 
 namespace ink {
@@ -130,14 +131,20 @@ int eval_command(const Arguments& arguments) {
     config.val_fraction = 1;  // the whole of it
   }
   const auto dataset = make_dataset(config, loaded.tokenizer);
-  const Evaluation evaluation = evaluate(*loaded.model, *dataset, 0, config.batch_size, 0);
+  Console console;
+  const Evaluation evaluation = [&] {
+    ShownShare shown(console, "validation");
+    return evaluate(*loaded.model, *dataset, 0, config.batch_size, 0, shown.stop());
+  }();
   std::cout << fmt::format("{}: loss {:.4f}", loaded.folder.string(), evaluation.loss);
   if (evaluation.best_possible) {
     std::cout << fmt::format(" (best possible {:.4f}, {:+.2f} %)", *evaluation.best_possible,
                              100 * (evaluation.loss / *evaluation.best_possible - 1));
   }
-  std::cout << fmt::format(" nats per token over {} tokens of {}\n", evaluation.tokens,
-                           dataset->summary());
+  const auto bits = evaluation.bits_per_byte();
+  std::cout << fmt::format(" nats per token{} over {} tokens of {}\n",
+                           bits ? fmt::format(", {:.4f} bits per byte", *bits) : "",
+                           evaluation.tokens, dataset->summary());
   return kOk;
 }
 

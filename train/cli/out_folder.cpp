@@ -68,8 +68,8 @@ bool holds_run(const fs::path& folder) {
 // "a run after step 500 of 5000, trained on ...", as far as its checkpoint can be read; and how it
 // can be used.
 struct OldRun {
-  bool is_finished = false;
-  std::string text = "a run without a whole checkpoint";
+  bool is_finished = false, can_go_on = true;
+  std::string text = "";
 };
 OldRun describe_run(const fs::path& folder) {
   try {
@@ -81,9 +81,13 @@ OldRun describe_run(const fs::path& folder) {
                       loss = run.best_val_loss
                                  ? fmt::format(", best validation loss {:.4f}", *run.best_val_loss)
                                  : "";
-    return {finished, fmt::format("{}, trained on {}{}", what, printable(run.dataset, 200), loss)};
+    return {finished, true,
+            fmt::format("{}, trained on {}{}", what, printable(run.dataset, 200), loss)};
   } catch (const Error&) {
-    return {};
+    return {false, false,
+            checkpoint_exists(folder, kLastCheckpoint)
+                ? "a run without a whole checkpoint, which cannot go on"
+                : "a run that ended before its first checkpoint, and cannot go on"};
   }
 }
 
@@ -91,14 +95,16 @@ std::string refusal(const fs::path& folder) {
   const OldRun old = describe_run(folder);
   const std::string in = " --out_dir " + for_shell(folder.string());
   const std::string resume = typed("train --init_from resume");
+  const std::string on = !old.can_go_on ? ""
+                         : old.is_finished
+                             ? fmt::format(
+                                   " To let it write: {}{}. To train it longer: {} --max_iters "
+                                   "MORE{}.",
+                                   typed("sample"), in, resume, in)
+                             : fmt::format(" To go on with it: {}{}.", resume, in);
   return fmt::format(
-      "{} holds {}. {}. To start anew, choose another --out_dir, or delete that run with "
-      "--overwrite",
-      folder.string(), old.text,
-      old.is_finished
-          ? fmt::format("To let it write: {}{}. To train it longer: {} --max_iters MORE{}",
-                        typed("sample"), in, resume, in)
-          : fmt::format("To go on with it: {}{}", resume, in));
+      "{} holds {}.{} To start anew, choose another --out_dir, or delete that run with --overwrite",
+      folder.string(), old.text, on);
 }
 
 // The first of out.1, out.2, ... that does not exist.

@@ -13,7 +13,7 @@ std::vector<Item> progress_items(const Pace& pace, const Progress& progress) {
   if (progress.best_possible)
     items.push_back({fmt::format(" (best possible {:.4f})", *progress.best_possible), 4});
   items.push_back({fmt::format("  lr {:.1e}", progress.lr), 6});
-  items.push_back({fmt::format("  norm {:.2f}", progress.grad_norm), 7});
+  items.push_back({fmt::format("  norm {:.2f}", shown_number(progress.grad_norm)), 7});
   items.push_back({fmt::format("  {} tokens/s", count_text(pace.tokens_per_s)), 5});
   items.push_back({fmt::format("  {:.1f} ms", pace.ms), 8});
   items.push_back({fmt::format("  {} left", clock_text(pace.seconds_left)), 2});
@@ -21,6 +21,7 @@ std::vector<Item> progress_items(const Pace& pace, const Progress& progress) {
 }
 
 std::string loss_text(double loss, const std::optional<double>& best) {
+  loss = shown_number(loss);
   return best ? fmt::format("loss {:.4f} (best possible {:.4f})", loss, *best)
               : fmt::format("loss {:.4f}", loss);
 }
@@ -35,6 +36,13 @@ bool KeptLines::keep(int64_t step, double seconds) {
   return true;
 }
 
+bool SaveTimes::is_due(double seconds) const { return seconds - last_ > (saved_ ? 600 : 60); }
+
+void SaveTimes::saved(double seconds) {
+  saved_ = true;
+  last_ = seconds;
+}
+
 std::vector<Item> share_items(const std::string& what, double done, double done_at,
                               double seconds) {
   std::vector<Item> items = {{fmt::format("{} {:.0f} %", what, 100 * done), 0}};
@@ -43,6 +51,21 @@ std::vector<Item> share_items(const std::string& what, double done, double done_
     items.push_back({fmt::format(", {} left", clock_text(left)), 1});
   }
   return items;
+}
+
+ShownShare::ShownShare(Console& console, const char* what, bool (*is_interrupted)())
+    : is_interrupted_(is_interrupted), waiting_(console, [this, what](double seconds) {
+        return share_items(what, done_, done_at_, seconds);
+      }) {}
+
+StopEvaluation ShownShare::stop() {
+  return [this](double share) {
+    if (share > done_) {
+      done_at_ = seconds_since(start_);
+      done_ = share;
+    }
+    return is_interrupted_ != nullptr && is_interrupted_();
+  };
 }
 
 }  // namespace ink

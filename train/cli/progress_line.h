@@ -1,12 +1,15 @@
 // The progress line of a training run, and which of these lines stay on a terminal.
 #pragma once
 
+#include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "train/cli/console.h"
+#include "train/cli/waiting.h"
 #include "train/trainer.h"
 
 namespace ink {
@@ -35,8 +38,36 @@ class KeptLines {
   double last_seconds_ = 0;
 };
 
+/// When a run saves, although no evaluation does: a minute after its start if there is nothing to go
+/// on from yet, and ten minutes after the last save.
+class SaveTimes {
+ public:
+  explicit SaveTimes(bool saved) : saved_(saved) {}
+  /// So many seconds after the run's start?
+  bool is_due(double seconds) const;
+  void saved(double seconds);
+
+ private:
+  bool saved_;
+  double last_ = 0;
+};
+
 /// "validation 31 %, 0:12 left": the share that was done after `done_at` seconds, and what is left
 /// after `seconds`.
 std::vector<Item> share_items(const std::string& what, double done, double done_at, double seconds);
+
+/// Shows, while it lives, how far an evaluation is, or other work, that is given stop().
+class ShownShare {
+ public:
+  /// is_interrupted: asked before each batch.
+  ShownShare(Console& console, const char* what, bool (*is_interrupted)() = nullptr);
+  StopEvaluation stop();
+
+ private:
+  bool (*is_interrupted_)();
+  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  std::atomic<double> done_ = 0, done_at_ = 0;
+  Waiting waiting_;  // the last member: its thread looks at others
+};
 
 }  // namespace ink

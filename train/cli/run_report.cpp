@@ -1,5 +1,7 @@
 #include "train/cli/run_report.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <exception>
 #include <nlohmann/json.hpp>
@@ -8,6 +10,8 @@
 #include "autograd/io/atomic_file.h"
 #include "train/cli/command_line.h"
 #include "train/cli/version.h"
+#include "train/report/findings.h"
+#include "train/saved_run.h"
 
 namespace ink {
 namespace {
@@ -15,19 +19,29 @@ namespace {
 using Json = nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
-constexpr int64_t kMostProbes = 40;  // of a run
+constexpr int64_t kMostProbes = 40;              // of a run
+constexpr double kRenewed = 10;                  // seconds from page to page
+constexpr double kShare = 0.01, kPages = 0.005;  // of a run's time
 
 }  // namespace
 
 void add_command(Json& run, const std::string& out_dir) {
-  const bool finished = run.at("state") == "finished";
-  const std::string command = finished ? "sample --out_dir" : "train --init_from resume --out_dir";
-  run["command"] = typed(command) + " " + for_shell(out_dir);
-  run["command_note"] = finished ? "to let it write" : "to go on";
+  const std::string folder = " --out_dir " + for_shell(out_dir);
+  const auto add = [&](const std::string& command, const char* note) {
+    run["command"] = typed(command) + folder;
+    run["command_note"] = note;
+  };
+  if (run.at("state") == "finished") return add("sample", "to let it write");
+  if (checkpoint_exists(out_dir, kLastCheckpoint))
+    return add("train --init_from resume",
+               run.at("state") == "failed" ? "to go on from the last checkpoint" : "to go on");
+  if (run.at("state") != "running")
+    add("train --overwrite", "it ended before its first checkpoint; to start anew");
 }
 
-RunReport::RunReport(Trainer& trainer, Console& console)
+RunReport::RunReport(Trainer& trainer, const MetricsTable& lines, Console& console)
     : trainer_(trainer),
+      lines_(lines),
       console_(console),
       folder_(trainer.config().out_dir),
       on_(trainer.config().report == "on") {
@@ -45,8 +59,8 @@ void RunReport::begin() {
 }
 
 template <class F>
-void RunReport::working(F&& f) {
-  if (!on_) return;
+double RunReport::working(F&& f) {
+  if (!on_) return 0;
   const Clock::time_point begin = Clock::now();
   try {
     f();
@@ -54,14 +68,12 @@ void RunReport::working(F&& f) {
     on_ = false;
     console_.line(console_.yellow(std::string("No report from here on: ") + error.what()));
   }
-  last_seconds_ = std::chrono::duration<double>(Clock::now() - begin).count();
-  seconds_ += last_seconds_;
+  const double seconds = seconds_since(begin);
+  seconds_ += seconds;
+  return seconds;
 }
 
-bool RunReport::has_time() const {
-  const double passed = std::chrono::duration<double>(Clock::now() - start_).count();
-  return seconds_ + last_seconds_ < 0.01 * passed;
-}
+bool RunReport::has_time() const { return seconds_ + last_probe_ < kShare * seconds_since(start_); }
 
 bool RunReport::is_due() const {
   const TrainConfig& config = trainer_.config();
@@ -76,31 +88,62 @@ bool RunReport::is_due() const {
 }
 
 bool RunReport::before_step() {
-  working([&] { probe_->before_step(); });
+  last_probe_ = working([&] { probe_->before_step(); });
   return on_;
 }
 
 bool RunReport::after_step() {
-  working([&] {
+  last_probe_ += working([&] {
     measured_ = trainer_.steps_done();
     probes_->write(probe_->after_step());
   });
   return on_;
 }
 
-void RunReport::write(RunState state) {
-  if (state == RunState::running && written_ && !has_time()) return;
-  working([&] {
-    if (fs::file_size(folder_ / kMetricsFile) == 0) return;  // it ended before its first line
-    Json run = read_run(folder_, state);
-    add_command(run, trainer_.config().out_dir);
-    write_file(folder_ / kReportFile, report_page({run}));
-    written_ = true;
-  });
+Json RunReport::run(RunState state) {
+  if (on_ && probes_read_at_ != measured_) {
+    probes_read_ = read_probes(folder_);
+    probes_read_at_ = measured_;
+  }
+  Json run = run_of(folder_, lines_, on_ ? probes_read_ : Json(), state);
+  run["step"] = trainer_.steps_done();
+  return run;
 }
 
-void RunReport::write_first() {
-  if (!written_) write(RunState::running);
+void RunReport::tell_findings(bool told_overfitting) {
+  const Json run = this->run(RunState::finished);
+  const std::string by_heart = told_overfitting ? overfitting(run) : "";
+  int64_t faults = 0, hints = 0;
+  for (const Json& finding : findings_of(run)) {
+    const auto level = finding.at("level").get<std::string>(),
+               text = finding.at("text").get<std::string>();
+    if (level == "good") continue;
+    ++(level == "fault" ? faults : hints);
+    if (text != by_heart) console_.paragraph(console_.yellow(level + ": " + text));
+  }
+  const auto count = [](int64_t n, const char* what) {
+    return n == 0 ? "" : fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
+  };
+  if (faults + hints > 0 && on_)
+    console_.line(fmt::format("{}{}{} in all: {}", count(faults, "fault"),
+                              faults > 0 && hints > 0 ? " and " : "", count(hints, "hint"),
+                              page().string()));
+}
+
+void RunReport::write(RunState state) {
+  last_page_ = working([&] {
+    if (lines_.empty()) return;  // it ended before its first line
+    Json run = this->run(state);
+    add_command(run, trainer_.config().out_dir);
+    write_file(folder_ / kReportFile, report_page({run}));
+  });
+  written_ = Clock::now();
+}
+
+void RunReport::keep_fresh() {
+  if (!on_ || lines_.empty()) return;
+  if (!written_ || seconds_since(*written_) >= std::max(kRenewed, last_page_ / kPages))
+    write(RunState::running);
 }
 
 }  // namespace ink

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 
@@ -14,14 +15,15 @@
 
 namespace ink {
 
-/// Measures some steps, and writes the page anew. It takes at most about 1 % of the run's time,
-/// because it leaves out what would take more; but three steps are always measured. If a file
-/// cannot be written, the run is told so once, and goes on without a report.
+/// Measures some steps, and writes the page anew every ten seconds. It takes at most about 1 % of
+/// the run's time, half of that for pages, because it leaves out what would take more; but three
+/// steps are always measured. If a file cannot be written, the run is told so once, and goes on
+/// without a report.
 class RunReport {
  public:
   /// Writes run.json, and removes what a resumed run measured after the step it goes on from.
   /// Does nothing, now and later, under `report = off`.
-  RunReport(Trainer& trainer, Console& console);
+  RunReport(Trainer& trainer, const MetricsTable& lines, Console& console);
 
   /// Where the page is; empty if there is no report.
   std::filesystem::path page() const { return on_ ? folder_ / kReportFile : ""; }
@@ -29,28 +31,35 @@ class RunReport {
   bool is_due() const;
   bool before_step();  // this and the next one: was it done?
   bool after_step();
-  /// Writes report.html. Unless the run has ended, only if there is time.
+  /// The run as it is now, as read_run() gives it; also without a report.
+  nlohmann::ordered_json run(RunState state);
+  /// Shows what stands out in a run that has all its steps, and where the page is.
+  void tell_findings(bool told_overfitting);
+  /// Writes report.html.
   void write(RunState state);
-  /// Writes it if that was not yet done, so that one can watch a run from its first line on.
-  void write_first();
+  /// The same while the run goes on, if that was not yet done, or if it is time.
+  void keep_fresh();
 
  private:
   using Clock = std::chrono::steady_clock;
   bool has_time() const;
-  /// Calls f(), and counts its time. An error ends the report.
+  /// Calls f(), and returns its seconds. An error ends the report.
   template <class F>
-  void working(F&& f);
+  double working(F&& f);
   void begin();
 
   Trainer& trainer_;
+  const MetricsTable& lines_;
   Console& console_;
   std::filesystem::path folder_;
-  bool on_, written_ = false;
+  bool on_;
   std::optional<Probe> probe_;
   std::optional<JsonLines> probes_;
-  int64_t measured_ = -1;  // step
+  nlohmann::ordered_json probes_read_;           // for the page; up to probes_read_at_
+  int64_t measured_ = -1, probes_read_at_ = -2;  // steps
   const Clock::time_point start_ = Clock::now();
-  double seconds_ = 0, last_seconds_ = 0;  // spent, and by the last piece of work
+  std::optional<Clock::time_point> written_;
+  double seconds_ = 0, last_probe_ = 0, last_page_ = 0;  // spent in all, and by the last ones
 };
 
 /// Adds the command that goes on with a run, or samples from it, to what read_run() gave.

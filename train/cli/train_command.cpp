@@ -12,8 +12,10 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "autograd/engine/observer.h"
 #include "autograd/inspect/machine.h"
@@ -25,10 +27,11 @@
 #include "train/cli/console.h"
 #include "train/cli/introduction.h"
 #include "train/cli/out_folder.h"
-#include "train/cli/profile_table.h"
 #include "train/cli/progress_line.h"
 #include "train/cli/run_report.h"
+#include "train/cli/step_profile.h"
 #include "train/cli/waiting.h"
+#include "train/report/findings.h"
 #include "train/trainer.h"
 
 namespace ink {
@@ -36,16 +39,12 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
 volatile std::sig_atomic_t interrupted = 0;
 
 // The first Ctrl-C (or kill, or a lost connection) asks the loop to finish its step and save; the
 // second one ends the program at once.
 void on_signal(int signal) {
-  interrupted = 1;
+  interrupted = signal;
   std::signal(signal, SIG_DFL);
 }
 
@@ -63,43 +62,6 @@ std::string percent_above(double loss, double best) {
   return fmt::format("{:+.1f} %", 100 * (loss / best - 1));
 }
 
-// --profile: a table of all steps except the first ones, which allocate; and a trace of a few.
-class StepProfile {
- public:
-  explicit StepProfile(std::filesystem::path file) : file_(std::move(file)) {
-    check_writable("--profile", file_.string());
-  }
-
-  void step(Trainer& trainer) {
-    ++seen_;
-    if (file_.empty() || seen_ <= kWarmUp) return trainer.step();
-    profiler_.trace(seen_ <= kWarmUp + kTraced);
-    const Observe observe(profiler_);
-    profiler_.start();
-    trainer.step();
-    note_work("rest of the step", {}, {});
-  }
-
-  void finish(Console& console, const TrainConfig& config) const {
-    const int64_t steps = seen_ - kWarmUp;
-    if (file_.empty()) return;
-    profiler_.save_trace(file_);
-    if (steps <= 0) return console.line("Too few steps for a profile: the first two are left out.");
-    console.line("");
-    const Machine machine = measure_machine(parse_device(config.device), config.autocast());
-    for (const std::string& text : profile_table(profiler_.rows(), steps, machine))
-      console.line(text);
-    console.line(fmt::format("Trace of {} steps: {}; ui.perfetto.dev or chrome://tracing show it",
-                             std::min(steps, kTraced), file_.string()));
-  }
-
- private:
-  static constexpr int64_t kWarmUp = 2, kTraced = 3;  // steps
-  std::filesystem::path file_;
-  Profiler profiler_;
-  int64_t seen_ = 0;
-};
-
 // A run with its output: the trainer, the clock, the console and metrics.jsonl.
 class TrainRun {
  public:
@@ -110,46 +72,67 @@ class TrainRun {
         profile_(profile),
         trainer_(make_trainer(config, saved, console)),
         metrics_((folder.make_room(console), std::filesystem::path(config.out_dir)) / kMetricsFile,
-                 trainer_.steps_done(), config.max_iters),
-        page_(trainer_, console_),
+                 trainer_.steps_done()),
+        page_(trainer_, metrics_.table(), console_),
         start_(Clock::now()),
         kept_lines_(trainer_.steps_done(), config.max_iters),
+        saves_(checkpoint_exists(config.out_dir, kLastCheckpoint)),
         first_step_(trainer_.steps_done()),
         skipped_(trainer_.skipped().total) {
-    for (const MetricsStep& line : metrics_.kept()) {
-      elapsed_before_ = std::max(elapsed_before_, line.elapsed_s.value_or(0));
-      if (line.val_loss == trainer_.best_val_loss()) best_step_ = line.step;
+    elapsed_before_ = metrics_.table().elapsed_s().value_or(0);
+    if (!saved) return;
+    if (first_step_ < config.max_iters) rate_text_ = changed_rate(config, *saved);
+    for (const std::string& text : saved->unwritten) {
+      const auto line = parse_metrics(text);
+      if (line && !metrics_.table().has(*line)) metrics_.write(nlohmann::ordered_json::parse(text));
     }
   }
 
   int run() {
-    introduce(console_, trainer_, page_.page());
+    introduce(console_, trainer_, page_.page(), rate_text_);
     watch_signals();
     last_report_ = Clock::now();
-    return train();
+    try {
+      return train();
+    } catch (const std::exception& error) {
+      note_failure(error.what());
+      throw;
+    }
   }
 
  private:
   int train() {
+    if (trainer_.best_is_of_another_set() && !measure_best()) return stop_interrupted();
     const bool late = first_step_ % config_.eval_interval == 0 && !trainer_.is_validated();
     if (late && first_step_ < config_.max_iters && !validate())  // it was stopped before that
-      return stop_early("Interrupted", kInterrupted);
+      return stop_interrupted();
     if (first_step_ < config_.max_iters) wait_for_report();
     while (trainer_.steps_done() < config_.max_iters) {
       step();
       const int64_t step = shown_step_ = trainer_.steps_done();
       if (step % config_.log_interval == 0 || step == config_.max_iters) report();
       if (on_cpu_ || step % kMostSkipped == 0) check_skipped();
-      if (interrupted) return stop_early("Interrupted", kInterrupted);
+      if (interrupted) return stop_interrupted();
       if (step == config_.max_iters) break;
-      if (step % config_.eval_interval == 0 && !validate())
-        return stop_early("Interrupted", kInterrupted);
+      if (step % config_.eval_interval == 0 && !validate()) return stop_interrupted();
       if (config_.sample_interval > 0 && step % config_.sample_interval == 0 && !show_sample())
-        return stop_early("Interrupted", kInterrupted);
+        return stop_interrupted();
+      uncounted([&] { return keep_up(); });
       if (config_.max_minutes > 0 && seconds_since(start_) > 60 * config_.max_minutes)
         return stop_early("Time is up", kOk);
     }
     return finish();
+  }
+
+  // What is done by time.
+  bool keep_up() {
+    if (saves_.is_due(seconds_since(start_))) save();
+    page_.keep_fresh();
+    return true;
+  }
+  void save() {
+    trainer_.save(kLastCheckpoint);
+    saves_.saved(seconds_since(start_));
   }
 
   void step() {
@@ -157,6 +140,18 @@ class TrainRun {
     if (measured) uncounted([&] { return page_.before_step(); });
     profile_.step(trainer_);
     if (measured) uncounted([&] { return page_.after_step(); });
+    if (profile_.is_done())
+      beside_training([&] { return profile_.finish(console_, config_), true; });
+  }
+
+  // The page of a run that an error ends says so, too. What fails here is not told.
+  void note_failure(const std::string& error) {
+    waiting_.reset();
+    try {
+      metrics_.write({{"step", trainer_.steps_done()}, {"error", error}});
+    } catch (const std::exception&) {
+    }
+    page_.write(RunState::failed);
   }
 
   static Trainer make_trainer(const TrainConfig& config, const std::optional<SavedRun>& saved,
@@ -181,26 +176,35 @@ class TrainRun {
     try {
       return f();
     } catch (...) {
-      trainer_.save(kLastCheckpoint);
+      save();
       throw;
     }
   }
+  // A line of metrics that cannot be written is saved with the steps.
+  template <class F>
+  void log(const nlohmann::ordered_json& object, F&& write) {
+    or_save([&] {
+      try {
+        write(object);
+      } catch (...) {
+        trainer_.keep_unwritten(json_line(object));
+        throw;
+      }
+    });
+  }
   Evaluation evaluate(bool whole) {
     waiting_.reset();
-    const Clock::time_point begin = Clock::now();
-    std::atomic<double> done = 0, done_at = 0;
-    const Waiting waiting(console_, [&](double seconds) {
-      return share_items("validation", done, done_at, seconds);
-    });
-    return or_save([&] {
-      return trainer_.evaluate(whole, [&](double share) {
-        if (share > done) {
-          done_at = seconds_since(begin);
-          done = share;
-        }
-        return is_interrupted();
-      });
-    });
+    ShownShare shown(console_, "validation", is_interrupted);
+    return or_save([&] { return trainer_.evaluate(whole, shown.stop()); });
+  }
+  // False: interrupted.
+  bool measure_best() {
+    ShownShare shown(console_, "validation", is_interrupted);
+    trainer_.measure_best_again(shown.stop());
+    if (!trainer_.best_is_of_another_set())
+      console_.paragraph(fmt::format("best, of step {}, has a validation loss of {:.4f} here",
+                                     *trainer_.best_step(), trainer_.best_val_loss()));
+    return !interrupted;
   }
   // Returns f(), and leaves its time out of the training's.
   template <class F>
@@ -239,14 +243,14 @@ class TrainRun {
                    {"memory_mb", memory_mb()},
                    {"skipped", progress.skipped}});
     if (steps != config_.log_interval) object["steps"] = steps;  // over which the means are
-    or_save([&] { metrics_.write(object); });
+    log(object, [&](const auto& line) { metrics_.write(line); });
     if (progress.skipped > skipped_) {
       console_.line(console_.yellow(
           fmt::format("step {}: {} steps skipped so far: a loss or gradient was not finite", step,
                       progress.skipped)));
       skipped_ = progress.skipped;
     }
-    page_.write_first();
+    page_.keep_fresh();
     last_reported_ = step;
     last_report_ = Clock::now();
   }
@@ -269,9 +273,12 @@ class TrainRun {
     detail::fail({in_a_row,
                   " steps in a row had a loss or gradient that is not finite; the first such value "
                   "came from ",
-                  first.empty() ? "an earlier step" : first,
-                  "; try a lower --learning_rate. The last checkpoint in ", config_.out_dir,
-                  " is from before"});
+                  first.empty() ? "an earlier step" : first, after_a_failure()});
+  }
+  std::string after_a_failure() const {
+    const bool saved = checkpoint_exists(config_.out_dir, kLastCheckpoint);
+    return "; try a lower --learning_rate" +
+           (saved ? ". The last checkpoint in " + config_.out_dir + " is from before" : "");
   }
 
   // False: interrupted, before anything was saved.
@@ -282,38 +289,54 @@ class TrainRun {
     const Evaluation evaluation = evaluate(false);
     if (!evaluation.whole) return false;
     check_validation(evaluation);
-    std::string text = fmt::format("step {:>5}  validation {}", trainer_.steps_done(),
-                                   loss_text(evaluation.loss, evaluation.best_possible));
+    std::vector<Item> items{{fmt::format("step {:>5}  validation {}", trainer_.steps_done(),
+                                         loss_text(evaluation.loss, evaluation.best_possible)),
+                             0}};
     if (evaluation.best_possible)
-      text += fmt::format(", {}", percent_above(evaluation.loss, *evaluation.best_possible));
-    text += fmt::format("  after {}", clock_text(seconds_since(start_)));
-    console_.line(console_.green(text));
+      items.push_back({", " + percent_above(evaluation.loss, *evaluation.best_possible), 1});
+    items.push_back({bits_text(evaluation), 3});
+    items.push_back({fmt::format("  after {}", clock_text(seconds_since(start_))), 2});
+    console_.line(console_.green(fitted(items, console_.columns())));
     write_validation(evaluation);
     if (trainer_.note_validation(evaluation.loss))
       save_best();  // first: the last one says that there is this one
-    trainer_.save(kLastCheckpoint);
-    page_.write(RunState::running);
+    save();
+    tell_overfitting();
     return true;
   }
-
-  void save_best() {
-    trainer_.save(kBestCheckpoint);
-    best_step_ = trainer_.steps_done();
+  static std::string bits_text(const Evaluation& evaluation) {
+    const auto bits = evaluation.bits_per_byte();
+    return bits ? fmt::format(", {:.4f} bits per byte", *bits) : "";
   }
+  // Once.
+  void tell_overfitting() {
+    const MetricsTable& lines = metrics_.table();
+    const nlohmann::ordered_json run{{"metrics", lines.training()},
+                                     {"validation", lines.validation()},
+                                     {"config", {{"dropout", config_.dropout}}}};
+    const std::string text = overfitting(run);
+    if (text.empty() || std::exchange(told_overfitting_, true)) return;
+    console_.paragraph(console_.yellow("fault: " + text));
+  }
+  void save_best() { trainer_.save(kBestCheckpoint); }
 
   void check_validation(const Evaluation& evaluation) {
     if (std::isfinite(evaluation.loss)) return;
     trainer_.check_finite();
-    detail::fail({"the validation loss after step ", trainer_.steps_done(), " is ", evaluation.loss,
-                  "; try a lower --learning_rate. The last checkpoint in ", config_.out_dir,
-                  " is from before"});
+    detail::fail({"the validation loss after step ", trainer_.steps_done(), " is ",
+                  shown_number(evaluation.loss), after_a_failure()});
   }
 
-  void write_validation(const Evaluation& evaluation) {
+  // sampled: on the batches of all evaluations, if this is the one on the whole set.
+  void write_validation(const Evaluation& evaluation, const Evaluation* sampled = nullptr) {
     nlohmann::ordered_json object{{"step", trainer_.steps_done()}, {"val_loss", evaluation.loss}};
+    if (const auto bits = evaluation.bits_per_byte()) object["val_bpb"] = *bits;
+    const std::string& set = trainer_.validation_set();
+    object["val_set"] = crc64(std::as_bytes(std::span(set))) % 100'000;  // five digits
+    if (sampled) object["sampled_loss"] = sampled->loss;
     if (evaluation.best_possible) object["best_possible"] = *evaluation.best_possible;
     object["elapsed_s"] = elapsed_s();
-    or_save([&] { metrics_.write(object); });
+    log(object, [&](const auto& line) { metrics_.write_validation(line); });
   }
 
   // Writes as much as the context holds, because the model cannot see a story's start beyond that.
@@ -346,13 +369,15 @@ class TrainRun {
 
   int stop_early(const char* why, int code) {
     waiting_.reset();
-    trainer_.save(kLastCheckpoint);
+    save();
     page_.write(RunState::stopped);
     console_.paragraph(
         fmt::format("{} after step {}; saved. To go on: {} {}", why, trainer_.steps_done(),
                     typed("train --init_from resume --out_dir"), for_shell(config_.out_dir)));
     return code;
   }
+
+  int stop_interrupted() { return stop_early("Interrupted", kSignal + interrupted); }
 
   std::string eval_typed() const {
     return typed("eval --out_dir") + " " + for_shell(config_.out_dir);
@@ -365,9 +390,10 @@ class TrainRun {
     const double seconds = seconds_since(begin);
     if (!sampled.whole) return false;
     check_validation(sampled);
+    last_loss_ = sampled.loss;
     if (trainer_.note_validation(sampled.loss)) {
       save_best();
-      trainer_.save(kLastCheckpoint);
+      save();
     }
     if (config_.eval_iters == 0) {
       show_final(sampled, seconds);
@@ -376,21 +402,25 @@ class TrainRun {
     const auto windows = static_cast<double>(trainer_.dataset().val_windows(config_.block_size)),
                rows = static_cast<double>(config_.eval_iters * config_.batch_size);
     const double estimate = seconds * windows / rows;
-    if (config_.final_eval == "auto" && estimate > training_seconds_ / 10) {
+    if (config_.final_eval == "auto" && estimate > std::max(5.0, training_seconds_ / 10)) {
       write_validation(sampled);
-      console_.paragraph(
-          fmt::format("{}  over {} sampled batch{}; the whole set would take about {}: {}",
-                      final_text(sampled), config_.eval_iters, config_.eval_iters == 1 ? "" : "es",
-                      clock_text(std::max(estimate, 1.0)), eval_typed()));
+      console_.paragraph(fmt::format("{}  over {}; the whole set would take about {}: {}",
+                                     final_text(sampled), sampled_text(), clock_text(estimate),
+                                     eval_typed()));
       return true;
     }
     const Clock::time_point whole_begin = Clock::now();
     const Evaluation whole = evaluate(true);
-    if (whole.whole) show_final(whole, seconds_since(whole_begin));
+    if (whole.whole) show_final(whole, seconds_since(whole_begin), &sampled);
     return whole.whole;
   }
-  void show_final(const Evaluation& whole, double seconds) {
-    write_validation(whole);
+  std::string sampled_text() const {
+    return config_.eval_iters == 0 ? "the whole set"
+                                   : fmt::format("{} sampled batch{}", config_.eval_iters,
+                                                 config_.eval_iters == 1 ? "" : "es");
+  }
+  void show_final(const Evaluation& whole, double seconds, const Evaluation* sampled = nullptr) {
+    write_validation(whole, sampled);
     const std::string cost = seconds < 1 ? "" : ", in " + clock_text(seconds);
     console_.line(
         fmt::format("{}  over all {} validation tokens{}", final_text(whole), whole.tokens, cost));
@@ -400,31 +430,42 @@ class TrainRun {
         fmt::format("validation {}", loss_text(evaluation.loss, evaluation.best_possible));
     if (evaluation.best_possible)
       text += fmt::format(": {}", percent_above(evaluation.loss, *evaluation.best_possible));
-    return console_.bold(console_.green(text));
+    return console_.bold(console_.green(text + bits_text(evaluation)));
   }
 
   int finish() {
-    trainer_.save(kLastCheckpoint);  // what follows takes long
+    save();  // what follows takes long
     if (config_.final_eval == "off") {
       console_.line(fmt::format(
           "no evaluation after the last step (final_eval off); to evaluate: {}", eval_typed()));
     } else if (!evaluate_at_end()) {
-      return stop_early("Interrupted", kInterrupted);
+      return stop_interrupted();
     }
     show_sample();
+    page_.tell_findings(told_overfitting_);
     page_.write(RunState::finished);
-    console_.paragraph(fmt::format("Trained in {}. Saved in {}/ckpt. To let it write more: {} {}",
-                                   clock_text(seconds_since(start_)), config_.out_dir,
-                                   typed("sample --out_dir"), for_shell(config_.out_dir)));
+    const bool had_all = config_.init_from == "resume" && first_step_ == config_.max_iters;
+    const std::string done =
+        had_all ? fmt::format("{} has all its {} steps; --max_iters trains it longer",
+                              config_.out_dir, first_step_)
+                : "Trained in " + clock_text(seconds_since(start_));
+    console_.paragraph(fmt::format("{}. Saved in {}/ckpt. To let it write more: {} {}", done,
+                                   config_.out_dir, typed("sample --out_dir"),
+                                   for_shell(config_.out_dir)));
     if (checkpoint_exists(config_.out_dir, kBestCheckpoint)) console_.paragraph(best_text());
     profile_.finish(console_, config_);
     return kOk;
   }
 
+  // Losses that can be compared: of the same batches.
   std::string best_text() const {
-    const std::string step = best_step_ ? fmt::format("step {}, ", *best_step_) : "";
-    return fmt::format("sample takes best ({}loss {:.4f}); --checkpoint ckpt takes the last", step,
-                       trainer_.best_val_loss());
+    const auto step = trainer_.best_step();
+    if (step == trainer_.steps_done()) return "sample takes best, which is the last step";
+    const std::string last = last_loss_ ? fmt::format("; the last has {:.4f}", *last_loss_) : "";
+    return fmt::format(
+        "sample takes best ({}loss {:.4f} on {}{}); --checkpoint ckpt takes the last",
+        step ? fmt::format("step {}, ", *step) : "", trainer_.best_val_loss(), sampled_text(),
+        last);
   }
 
   const TrainConfig config_;
@@ -435,10 +476,13 @@ class TrainRun {
   RunReport page_;
   Clock::time_point start_, last_report_;
   KeptLines kept_lines_;
+  SaveTimes saves_;
   const bool on_cpu_ = parse_device(config_.device).is_cpu();  // where asking costs nothing
   static constexpr int64_t kMostSkipped = 10;                  // skipped steps in a row
   double training_seconds_ = 0, elapsed_before_ = 0;           // elapsed: in earlier processes
-  std::optional<int64_t> best_step_;  // of the checkpoint best, if it is known
+  std::optional<double> last_loss_;  // after the last step, as best_val_loss() is measured
+  bool told_overfitting_ = false;
+  std::string rate_text_;
   int64_t first_step_, last_reported_ = 0, skipped_;
   std::atomic<int64_t> shown_step_ = 0;
   std::optional<Waiting> waiting_;  // the last member: its thread looks at others
@@ -462,9 +506,11 @@ bool parse_into(TrainConfig& config, const Arguments& arguments, TrainOptions& o
   command.flag("--print_config", options.print_config, "print the effective config and stop");
   command.flag("--check", options.check,
                "compare 3 steps with fused ops and with their definitions, name the op where they "
-               "part, and stop");
-  command.add("--profile", &options.profile,
-              "print where the time goes, op by op, and write a trace of 3 steps to this file");
+               "part, and stop; writes nothing");
+  command.add(
+      "--profile", &options.profile,
+      "print where the time of some steps goes, op by op, and write a trace of 3 to this file "
+      "(runs with batch_parts 1)");
   const bool parsed = command.parse(arguments, again);
   options.names_out_dir = command.given("--out_dir");
   for (const char* name : kModelSettings)
@@ -529,10 +575,16 @@ int train_command(const Arguments& arguments) {
   if (trains) folder.emplace(config, options.names_out_dir, options.overwrite);
   if (resumes) {  // its config in place of the defaults
     const Waiting waiting(console, "loading the checkpoint");
+    INK_CHECK(checkpoint_exists(config.out_dir, kLastCheckpoint), "resume: ", config.out_dir,
+              " has no checkpoint to go on from; name another --out_dir, or start anew with "
+              "--overwrite instead of --init_from resume");
     saved = load_run(config.out_dir, kLastCheckpoint);
     config = saved->config;
     parse_into(config, arguments, options, true);
     check_usage(config);
+    if (config.max_iters < saved->step)
+      throw UsageError(fmt::format("--max_iters {}: {} has done {} steps; expected as many or more",
+                                   config.max_iters, config.out_dir, saved->step));
   }
   if (options.print_config) {
     print_config(config);

@@ -24,9 +24,10 @@ constexpr double kSlower = 0.15;    // the same, over similar parts; healthy hea
 constexpr double kFaint = 1e-3;     // a gradient per element, over the median of all parts
 constexpr double kSaturated = 0.6;  // share of outputs; relu has 0.5 at the start
 constexpr double kMoreSaturated = 0.4, kTimesOthers = 2.5;  // share, and over similar layers
-constexpr double kLarge = 5;          // a norm, over similar parts; healthy ones are below 2
-constexpr double kWide = 30;          // a deviation, over similar layers
-constexpr double kRising = 1.03;      // a loss, over its lowest
+constexpr double kLarge = 5;      // a norm, over similar parts; healthy ones are below 2
+constexpr double kWide = 30;      // a deviation, over similar layers
+constexpr double kRising = 1.03;  // a loss, over its lowest
+constexpr double kOfTraining = 2, kAboveTraining = 0.3;  // a validation loss, over the training's
 constexpr double kFlatLoss = 0.97;    // a loss, over what it was at a third of the run
 constexpr double kSlow = 0.1;         // share of the steps
 constexpr double kFarFromBest = 1.5;  // a loss at the end, over the best possible
@@ -92,9 +93,48 @@ std::string listed(const std::vector<std::string>& names) {
   return text;
 }
 
+double setting(const Json& run, const char* name) {
+  const Json config = run.value("config", Json());
+  const auto found = config.is_object() ? config.find(name) : config.end();
+  return found != config.end() && found->is_number() ? found->get<double>() : NAN;
+}
+
+// The evaluations that can be compared with the last one.
+struct Evaluations {
+  std::vector<double> losses, steps;
+
+  explicit Evaluations(const Json& validation) {
+    const std::vector<double> all = numbers(validation, "val_loss"),
+                              at = numbers(validation, "step");
+    std::vector<double> sets = numbers(validation, "val_set"),
+                        sampled = numbers(validation, "sampled_loss");
+    sets.resize(all.size(), NAN), sampled.resize(all.size(), NAN);
+    for (size_t i = 0; i < std::min(all.size(), at.size()); ++i) {
+      const bool same = sets[i] == sets.back() || (std::isnan(sets[i]) && std::isnan(sets.back()));
+      const double loss = std::isfinite(sampled[i]) ? sampled[i] : all[i];
+      if (same && std::isfinite(loss)) losses.push_back(loss), steps.push_back(at[i]);
+    }
+  }
+  size_t lowest() const {
+    return static_cast<size_t>(std::min_element(losses.begin(), losses.end()) - losses.begin());
+  }
+};
+
+// The training loss up to a step: the median of the last three lines of the log.
+double training_loss(const Json& metrics, double step) {
+  const std::vector<double> losses = numbers(metrics, "train_loss"),
+                            steps = numbers(metrics, "step");
+  std::vector<double> last;
+  for (size_t i = std::min(losses.size(), steps.size()); i-- > 0 && last.size() < 3;)
+    if (steps[i] <= step && std::isfinite(losses[i])) last.push_back(losses[i]);
+  return median(last);
+}
+
 class Findings {
  public:
   explicit Findings(const Json& run) : run_(run) {
+    if (const Json error = run.value("error", Json()); error.is_string() && error != "")
+      add("fault", "loss", error.get<std::string>());
     loss();
     if (!run.contains("probes")) return;
     const Json& probes = run.at("probes");
@@ -118,11 +158,6 @@ class Findings {
     if (measure) found_.back()["measure"] = measure;
     if (!name.empty()) found_.back()["name"] = name;
   }
-  double setting(const char* name) const {
-    const Json config = run_.value("config", Json());
-    const auto found = config.is_object() ? config.find(name) : config.end();
-    return found != config.end() && found->is_number() ? found->get<double>() : NAN;
-  }
 
   // ---- loss
   void loss() {
@@ -137,12 +172,13 @@ class Findings {
                       most));
     speed(numbers(metrics, "tokens_per_s"));
     training(numbers(metrics, "train_loss"), numbers(metrics, "best_possible"));
-    validated(numbers(validation, "val_loss"), numbers(validation, "step"),
+    validated(Evaluations(validation), numbers(validation, "val_loss"),
               numbers(validation, "best_possible"));
   }
 
   void speed(const std::vector<double>& rates) {
-    if (rates.size() < 20) return;
+    const Json taken = run_.value("elapsed_s", Json());
+    if (rates.size() < 20 || (taken.is_number() && taken.get<double>() < 10)) return;
     std::vector<double> sorted = rates;
     std::sort(sorted.begin(), sorted.end());
     const double usual = sorted[sorted.size() * 9 / 10];
@@ -178,16 +214,18 @@ class Findings {
       add("hint", "loss", "the training loss has hardly fallen since a third of the run");
   }
 
-  void validated(const std::vector<double>& losses, const std::vector<double>& steps,
+  void validated(const Evaluations& all, const std::vector<double>& losses,
                  const std::vector<double>& best) {
     if (losses.empty()) return;
-    const auto lowest = std::min_element(losses.begin(), losses.end());
-    if (losses.size() >= 3 && losses.back() > kRising * *lowest)
+    const std::string by_heart = overfitting(run_);
+    const size_t lowest = all.lowest();
+    if (!by_heart.empty()) {
+      add("fault", "loss", by_heart);
+    } else if (all.losses.size() >= 3 && all.losses.back() > kRising * all.losses[lowest]) {
       add("hint", "loss",
-          fmt::format(
-              "the validation loss was lowest after step {:.0f} ({:.4f}) and is {:.4f} now: "
-              "if the training loss still falls, the model learns its data by heart",
-              steps[static_cast<size_t>(lowest - losses.begin())], *lowest, losses.back()));
+          fmt::format("the validation loss was lowest after step {:.0f} ({:.4f}) and is {:.4f} now",
+                      all.steps[lowest], all.losses[lowest], all.losses.back()));
+    }
     const bool ended = run_.value("state", Json()) == "finished";
     if (ended && !best.empty() && losses.back() > kFarFromBest * best.back())
       add("hint", "loss",
@@ -286,7 +324,7 @@ class Findings {
         times.push_back(norms.back()[i] / norms.front()[i]);
     const double grown = median(times);
     if (!(grown > kGrown)) return;
-    const double lr = setting("learning_rate");
+    const double lr = setting(run_, "learning_rate");
     const std::string advice = lr > 0 ? fmt::format(" (it is {:g}; try {:.1g})", lr, lr / 3) : "";
     add("fault", "parameters",
         fmt::format(
@@ -326,6 +364,32 @@ class Findings {
 };
 
 }  // namespace
+
+std::string overfitting(const Json& run) {
+  const Json metrics = run.value("metrics", Json());
+  const Evaluations all(run.value("validation", Json()));
+  if (all.losses.empty()) return "";
+  const size_t lowest = all.lowest();
+  const double low = all.losses[lowest], loss = all.losses.back(),
+               now = training_loss(metrics, all.steps.back()),
+               then = training_loss(metrics, all.steps[lowest]);
+  const bool rises = loss > kRising * low && now < then;
+  if (!rises && !(loss > kOfTraining * now + kAboveTraining)) return "";
+  const double dropout = setting(run, "dropout");
+  const std::string advice =
+      fmt::format("more text helps most; or try --dropout {:.1f}, a smaller model{}",
+                  dropout > 0 ? std::min(dropout + 0.1, 0.5) : 0.2,
+                  rises ? fmt::format(", or --max_iters {:.0f}", all.steps[lowest]) : "");
+  if (!rises)
+    return fmt::format(
+        "the model learns its training text by heart: the training loss is {:.2f}, and the "
+        "validation loss {:.2f}; {}",
+        now, loss, advice);
+  return fmt::format(
+      "the model learns its training text by heart: since step {:.0f} the training loss fell from "
+      "{:.2f} to {:.2f}, and the validation loss rose from {:.2f} to {:.2f}; {}",
+      all.steps[lowest], then, now, low, loss, advice);
+}
 
 Json findings_of(const Json& run) { return Findings(run).list(); }
 

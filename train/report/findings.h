@@ -2,6 +2,7 @@
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
+#include <string>
 
 namespace ink {
 
@@ -9,6 +10,10 @@ namespace ink {
 /// read_run() gives. `section` names the part of the page that shows it; "measure" and "name", if
 /// they are there, say which of its views and which row. The thresholds, and why they are as they
 /// are, stand in findings.cpp.
+/// What says that a model learns its training text by heart, and what helps; empty if it does not.
+/// Losses of different validation sets are not compared.
+std::string overfitting(const nlohmann::ordered_json& run);
+
 nlohmann::ordered_json findings_of(const nlohmann::ordered_json& run);
 
 }  // namespace ink

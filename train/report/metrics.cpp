@@ -6,6 +6,9 @@
 #include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <numeric>
+#include <string_view>
+#include <utility>
 
 #include "autograd/base/check.h"
 #include "autograd/io/foreign.h"
@@ -19,8 +22,11 @@ struct Column {
   const char* name;
   std::optional<double> MetricsStep::*value;
 };
-constexpr std::array<Column, 10> kColumns = {{{"train_loss", &MetricsStep::train_loss},
+constexpr std::array<Column, 13> kColumns = {{{"train_loss", &MetricsStep::train_loss},
                                               {"val_loss", &MetricsStep::val_loss},
+                                              {"val_bpb", &MetricsStep::val_bpb},
+                                              {"val_set", &MetricsStep::val_set},
+                                              {"sampled_loss", &MetricsStep::sampled_loss},
                                               {"best_possible", &MetricsStep::best_possible},
                                               {"lr", &MetricsStep::lr},
                                               {"grad_norm", &MetricsStep::grad_norm},
@@ -29,6 +35,76 @@ constexpr std::array<Column, 10> kColumns = {{{"train_loss", &MetricsStep::train
                                               {"elapsed_s", &MetricsStep::elapsed_s},
                                               {"skipped", &MetricsStep::skipped},
                                               {"memory_mb", &MetricsStep::memory_mb}}};
+constexpr size_t kMostRows = 3000;  // of a table
+
+// A number as JSON has it, within rounding. 0 characters are read where there is none.
+double quick_number(std::string_view text, size_t& read) {
+  constexpr size_t kDigits = 18;  // that fit
+  size_t at = 0, digits = 0;
+  int64_t scale = 0;
+  uint64_t value = 0;
+  const bool negative = !text.empty() && text[0] == '-';
+  at += negative ? 1 : 0;
+  const auto is_digit = [&] { return at < text.size() && text[at] >= '0' && text[at] <= '9'; };
+  const auto take = [&](bool fraction) {
+    for (; is_digit(); ++at) {
+      if (digits < kDigits) value = 10 * value + static_cast<uint64_t>(text[at] - '0');
+      scale += digits < kDigits ? -int64_t{fraction} : int64_t{!fraction};
+      if (value > 0) ++digits;
+    }
+  };
+  const size_t begin = at;
+  take(false);
+  read = at == begin ? 0 : at;
+  if (read == 0) return 0;
+  if (at < text.size() && text[at] == '.') ++at, take(true);
+  if (at < text.size() && (text[at] == 'e' || text[at] == 'E')) {
+    ++at;
+    const bool below = at < text.size() && text[at] == '-';
+    if (below || (at < text.size() && text[at] == '+')) ++at;
+    int64_t exponent = 0;
+    for (; is_digit(); ++at) exponent = std::min<int64_t>(10 * exponent + text[at] - '0', 9999);
+    scale += below ? -exponent : exponent;
+  }
+  read = at;
+  const auto size = static_cast<double>(value) * std::pow(10.0, static_cast<double>(scale));
+  return negative ? -size : size;
+}
+
+// The fields of an object that holds numbers, nulls and plain texts, and no space. False: it is
+// something else.
+template <class Number, class Text>
+bool quick_fields(std::string_view line, Number&& number, Text&& text) {
+  size_t at = 0;
+  const auto takes = [&](std::string_view what) {
+    const bool is = line.substr(at, what.size()) == what;
+    if (is) at += what.size();
+    return is;
+  };
+  const auto quoted_text = [&](std::string_view& out) {
+    const size_t end = takes("\"") ? line.find_first_of("\"\\", at) : std::string_view::npos;
+    if (end == std::string_view::npos || line[end] != '"') return false;
+    out = line.substr(at, end - at);
+    at = end + 1;
+    return true;
+  };
+  if (!takes("{")) return false;
+  do {
+    std::string_view name, value;
+    if (!quoted_text(name) || !takes(":")) return false;
+    size_t read = 0;
+    if (takes("null")) {
+      if (!number(name, std::optional<double>())) return false;
+    } else if (at < line.size() && line[at] == '"') {
+      if (!quoted_text(value) || !text(name, value)) return false;
+    } else {
+      const double x = quick_number(line.substr(at), read);
+      if (read == 0 || !std::isfinite(x) || !number(name, std::optional<double>(x))) return false;
+      at += read;
+    }
+  } while (takes(","));
+  return takes("}") && at == line.size();
+}
 
 }  // namespace
 
@@ -45,15 +121,50 @@ std::optional<MetricsStep> parse_metrics(const std::string& line) {
     const Fields fields("metrics", object);
     MetricsStep step;
     step.step = fields.count("step", kMostSteps);
+    step.is_training = fields.has("train_loss");
     step.is_validation = fields.has("val_loss");
     for (const auto& [name, value] : kColumns)
       if (fields.has(name)) step.*value = fields.number(name);
     if (fields.has("sample")) step.sample = fields.text("sample");
     if (!step.sample.empty() && step.sample != sample_file(step.step)) return {};
+    if (fields.has("error")) step.error = fields.text("error");
     return step;
   } catch (const Error&) {
     return {};
   }
+}
+
+std::optional<MetricsStep> skim_metrics(const std::string& line) {
+  MetricsStep step;
+  size_t columns = 0;
+  bool has_step = false;
+  const auto number = [&](std::string_view name, std::optional<double> value) {
+    if (name == "step") {  // a whole number, once
+      const bool good = !has_step && value && *value >= 0 && *value <= kMostSteps &&
+                        *value == std::floor(*value) && line.find("\"step\":-") == line.npos;
+      has_step = good;
+      if (good) step.step = static_cast<int64_t>(*value);
+      return good;
+    }
+    const auto column = std::find_if(kColumns.begin(), kColumns.end(),
+                                     [&](const Column& c) { return name == c.name; });
+    if (column == kColumns.end()) return true;
+    const size_t bit = size_t{1} << (column - kColumns.begin());
+    if ((columns & bit) != 0) return false;
+    columns |= bit;
+    step.*(column->value) = value;
+    step.is_training = step.is_training || name == "train_loss";
+    step.is_validation = step.is_validation || name == "val_loss";
+    return true;
+  };
+  const auto text = [&](std::string_view name, std::string_view value) {
+    if (name != "sample" || !step.sample.empty()) return false;
+    step.sample = value;
+    return true;
+  };
+  const bool quick = quick_fields(line, number, text) && has_step &&
+                     (step.sample.empty() || step.sample == sample_file(step.step));
+  return quick ? std::optional(step) : parse_metrics(line);
 }
 
 std::vector<MetricsStep> read_metrics(const std::filesystem::path& file) {
@@ -86,29 +197,112 @@ Chart loss_chart(const std::vector<MetricsStep>& steps, const std::string& title
   return chart;
 }
 
-nlohmann::ordered_json metrics_columns(const std::vector<MetricsStep>& steps, bool validation,
-                                       size_t most) {
-  std::vector<const MetricsStep*> rows;
-  for (const MetricsStep& at : steps)
-    if (validation ? at.val_loss.has_value() : at.train_loss.has_value()) rows.push_back(&at);
-  const size_t joined = (rows.size() + most - 1) / most;
-  nlohmann::ordered_json columns{{"step", nlohmann::ordered_json::array()}};
+void MetricsTable::add(const MetricsStep& line) {
+  ++lines_;
+  last_step_ = line.step;
+  error_ = line.error;
+  if (line.elapsed_s) elapsed_s_ = std::max(elapsed_s_.value_or(0), *line.elapsed_s);
+  if (line.ms) ms_.push_back(*line.ms);
+  if (ms_.size() > 10) ms_.erase(ms_.begin());
+  if (line.is_training) add(training_, line);
+  // One that was repeated replaces the one before.
+  if (line.is_validation && !validation_.rows.empty() && validation_.rows.back().lines == 1 &&
+      validation_.rows.back().step == line.step)
+    validation_.rows.pop_back();
+  if (line.is_validation) add(validation_, line);
+  if (!line.sample.empty() && (samples_.empty() || samples_.back() != line.step))
+    samples_.push_back(line.step);
+}
+
+void MetricsTable::add(Rows& rows, const MetricsStep& line) {
+  std::vector<Row>& all = rows.rows;
+  const auto put = [](Row& row, const Row& next) {
+    row.step = next.step;
+    row.lines += next.lines;
+    for (size_t i = 0; i < kColumns.size(); ++i) {
+      if (next.counts[i] > 0) row.last[i] = next.last[i];
+      row.sums[i] += next.sums[i], row.counts[i] += next.counts[i];
+    }
+  };
+  if (all.size() == 2 * kMostRows && all.back().lines == rows.lines_of_each) {
+    for (size_t i = 0; i < kMostRows; ++i) {
+      if (i > 0) all[i] = all[2 * i];
+      put(all[i], all[2 * i + 1]);
+    }
+    all.resize(kMostRows);
+    rows.lines_of_each *= 2;
+  }
+  Row row;
+  row.step = line.step, row.lines = 1;
+  for (size_t i = 0; i < kColumns.size(); ++i) {
+    const std::optional<double>& value = line.*(kColumns[i].value);
+    if (value) row.sums[i] = row.last[i] = *value, row.counts[i] = 1;
+  }
+  if (all.empty() || all.back().lines == rows.lines_of_each) {
+    all.push_back(row);
+  } else {
+    put(all.back(), row);
+  }
+}
+
+nlohmann::ordered_json MetricsTable::columns(const Rows& table) {
+  const std::vector<Row>& rows = table.rows;
+  using Json = nlohmann::ordered_json;
+  const size_t joined = rows.size() > kMostRows ? 2 : 1;
+  Json columns{{"step", Json::array()}};
   for (size_t i = 0; i < rows.size(); i += joined)
-    columns["step"].push_back(rows[std::min(i + joined, rows.size()) - 1]->step);
-  for (const auto& [name, value] : kColumns) {
+    columns["step"].push_back(rows[std::min(i + joined, rows.size()) - 1].step);
+  for (size_t c = 0; c < kColumns.size(); ++c) {
+    const auto value = kColumns[c].value;
     const bool is_mean = value == &MetricsStep::train_loss || value == &MetricsStep::best_possible;
-    nlohmann::ordered_json column = nlohmann::ordered_json::array();
+    Json column = Json::array();
     bool known = false;
     for (size_t i = 0; i < rows.size(); i += joined) {
       double sum = 0, count = 0, last = 0;
-      for (size_t j = i; j < std::min(i + joined, rows.size()); ++j)
-        if (rows[j]->*value) last = *(rows[j]->*value), sum += last, ++count;
-      column.push_back(count > 0 ? shortened(is_mean ? sum / count : last) : nullptr);
+      for (size_t j = i; j < std::min(i + joined, rows.size()); ++j) {
+        if (rows[j].counts[c] == 0) continue;
+        sum += rows[j].sums[c], count += static_cast<double>(rows[j].counts[c]);
+        last = rows[j].last[c];
+      }
+      column.push_back(count > 0 ? shortened(is_mean ? sum / count : last) : Json());
       known = known || count > 0;
     }
-    if (known) columns[name] = std::move(column);
+    if (known) columns[kColumns[c].name] = std::move(column);
   }
   return columns;
+}
+
+nlohmann::ordered_json MetricsTable::training() const { return columns(training_); }
+nlohmann::ordered_json MetricsTable::validation() const { return columns(validation_); }
+
+std::optional<MetricsStep> MetricsTable::last_validation() const {
+  if (validation_.rows.empty()) return {};
+  const Row& row = validation_.rows.back();
+  MetricsStep step;
+  step.step = row.step;
+  for (size_t i = 0; i < kColumns.size(); ++i)
+    if (row.counts[i] > 0) step.*(kColumns[i].value) = row.last[i];
+  return step.val_loss ? std::optional(step) : std::nullopt;
+}
+
+bool MetricsTable::has(const MetricsStep& line) const {
+  const std::vector<Row>& rows = line.is_training ? training_.rows : validation_.rows;
+  return !rows.empty() && rows.back().step >= line.step;
+}
+
+std::optional<double> MetricsTable::ms() const {
+  if (ms_.empty()) return {};
+  return std::accumulate(ms_.begin(), ms_.end(), 0.0) / static_cast<double>(ms_.size());
+}
+
+MetricsTable read_table(const std::filesystem::path& file) {
+  MetricsTable table;
+  const TextFile text(file);
+  for_each_line(text.view(), [&](const std::string& line) {
+    if (const auto step = skim_metrics(line)) table.add(*step);
+  });
+  INK_CHECK(!table.empty(), file.string(), ": expected lines of metrics, found none");
+  return table;
 }
 
 std::string metrics_csv(const std::vector<MetricsStep>& steps) {
@@ -116,7 +310,7 @@ std::string metrics_csv(const std::vector<MetricsStep>& steps) {
   for (const Column& column : kColumns) csv += fmt::format(",{}", column.name);
   csv += "\n";
   for (const MetricsStep& step : steps) {
-    if (!step.sample.empty()) continue;
+    if (!step.sample.empty() || !step.error.empty()) continue;
     csv += fmt::format("{}", step.step);
     for (const Column& column : kColumns)
       csv += (step.*column.value) ? fmt::format(",{}", *(step.*column.value)) : ",";

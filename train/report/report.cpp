@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <ctime>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -40,7 +42,10 @@ std::vector<MetricsStep> steps_of(const Json& run) {
 }  // namespace
 
 std::string report_page(std::vector<Json> runs) {
-  Json data{{"runs", Json::array()}, {"written", time_text()}, {"reload_s", 0}};
+  Json data{{"runs", Json::array()},
+            {"written", time_text()},
+            {"written_s", std::time(nullptr)},
+            {"reload_s", 0}};
   for (Json& run : runs) {
     run["findings"] = findings_of(run);
     if (run.at("state") == "running") data["reload_s"] = kReloadSeconds;
@@ -53,7 +58,12 @@ std::string report_page(std::vector<Json> runs) {
 
 std::string report_text(const Json& run, int columns) {
   const std::string name = run.at("name").get<std::string>();
-  std::string text = chart_text(loss_chart(steps_of(run), "Loss of " + name), columns, 20);
+  const std::vector<MetricsStep> steps = steps_of(run);
+  const bool any = std::any_of(steps.begin(), steps.end(), [](const MetricsStep& step) {
+    return step.train_loss || step.val_loss;
+  });
+  std::string text = any ? chart_text(loss_chart(steps, "Loss of " + name), columns, 20)
+                         : name + ": no loss to draw\n";
   for (const Json& finding : findings_of(run))
     text += fmt::format("{}: {}\n", finding.at("level").get<std::string>(),
                         finding.at("text").get<std::string>());

@@ -20,7 +20,6 @@ using Json = nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
 constexpr size_t kMostProbes = 40, kMostAttention = 8, kMostSamples = 40;  // on a page
-constexpr size_t kMostRows = 3000;                                         // of metrics
 
 // `most` of count things, the first and the last among them, at equal distances.
 std::vector<size_t> chosen(size_t count, size_t most) {
@@ -106,7 +105,7 @@ Json attention_of(const std::vector<Json>& probes) {
   return all;
 }
 
-std::vector<Json> read_probes(const fs::path& file) {
+std::vector<Json> chosen_probes(const fs::path& file) {
   std::vector<Json> probes;
   for_each_line(text_of(file), [&](const std::string& text) {
     std::optional<Json> line = parsed(text);
@@ -153,31 +152,19 @@ Json config_of(const Json& noted, Json& defaults) {
   return config;
 }
 
-Json samples_of(const fs::path& folder, const std::vector<MetricsStep>& steps) {
-  std::vector<const MetricsStep*> shown;
-  for (const MetricsStep& at : steps)
-    if (!at.sample.empty()) shown.push_back(&at);
+Json samples_of(const fs::path& folder, const std::vector<int64_t>& steps) {
   Json samples = Json::array();
-  for (const size_t i : chosen(shown.size(), kMostSamples))
-    samples.push_back({{"step", shown[i]->step}, {"text", text_of(folder / shown[i]->sample)}});
+  for (const size_t i : chosen(steps.size(), kMostSamples))
+    samples.push_back({{"step", steps[i]}, {"text", text_of(folder / sample_file(steps[i]))}});
   return samples;
 }
 
 // How long it has taken, and how long it will at the speed of the last steps.
-void add_times(Json& run, const std::vector<MetricsStep>& steps) {
-  run["elapsed_s"] = nullptr;
-  std::vector<double> ms;
-  for (auto at = steps.rbegin(); at != steps.rend() && ms.size() < 10; ++at) {
-    if (at->elapsed_s && run["elapsed_s"].is_null()) run["elapsed_s"] = shortened(*at->elapsed_s);
-    if (at->ms) ms.push_back(*at->ms);
-  }
+void add_times(Json& run, const MetricsTable& lines) {
+  run["elapsed_s"] = lines.elapsed_s() ? shortened(*lines.elapsed_s()) : Json();
   const int64_t left = run["max_iters"].get<int64_t>() - run["step"].get<int64_t>();
-  double sum = 0;
-  for (const double one : ms) sum += one;
   run["seconds_left"] =
-      ms.empty()
-          ? Json()
-          : shortened(static_cast<double>(left) * sum / static_cast<double>(ms.size()) / 1000);
+      lines.ms() ? shortened(static_cast<double>(left) * *lines.ms() / 1000) : Json();
 }
 
 }  // namespace
@@ -218,7 +205,16 @@ Json describe_run(Trainer& trainer, const std::string& program) {
 }
 
 Json read_run(const fs::path& folder, std::optional<RunState> state) {
-  const std::vector<MetricsStep> steps = read_metrics(folder / kMetricsFile);
+  return run_of(folder, read_table(folder / kMetricsFile), read_probes(folder), state);
+}
+
+Json read_probes(const fs::path& folder) {
+  const std::vector<Json> probes = chosen_probes(folder / kProbesFile);
+  return probes.empty() ? Json() : probes_of(probes);
+}
+
+Json run_of(const fs::path& folder, const MetricsTable& lines, const Json& probes,
+            std::optional<RunState> state) {
   Json run{{"name", folder.filename().empty() ? folder.parent_path().filename().string()
                                               : folder.filename().string()}};
   const Json noted = parsed(text_of(folder / kRunFile)).value_or(Json());
@@ -227,22 +223,24 @@ Json read_run(const fs::path& folder, std::optional<RunState> state) {
   run["defaults"] = Json::object();  // of the settings that have another value
   run["config"] = noted.is_object() ? config_of(noted, run["defaults"]) : Json::object();
   const Json most = run["config"].value("max_iters", Json());
-  const int64_t last = steps.back().step,
+  const int64_t last = lines.last_step(),
                 max_iters = most.is_number_integer() ? most.get<int64_t>() : last;
-  if (!state) state = last >= max_iters ? RunState::finished : RunState::stopped;
-  run["state"] = *state == RunState::running    ? "running"
-                 : *state == RunState::finished ? "finished"
-                                                : "stopped";
+  if (!state)
+    state = !lines.error().empty() ? RunState::failed
+            : last >= max_iters    ? RunState::finished
+                                   : RunState::stopped;
+  constexpr std::array names{"running", "finished", "stopped", "failed"};
+  run["state"] = names.at(static_cast<size_t>(*state));
+  if (*state == RunState::failed) run["error"] = lines.error();
   run["step"] = last;
   run["max_iters"] = max_iters;
   if (noted.is_object() && noted.contains("memory_mb") && noted.at("memory_mb").is_number())
     run["memory_mb"] = noted.at("memory_mb");
-  run["metrics"] = metrics_columns(steps, false, kMostRows);
-  run["validation"] = metrics_columns(steps, true, kMostRows);
-  add_times(run, steps);
-  const std::vector<Json> probes = read_probes(folder / kProbesFile);
-  if (!probes.empty()) run["probes"] = probes_of(probes);
-  run["samples"] = samples_of(folder, steps);
+  run["metrics"] = lines.training();
+  run["validation"] = lines.validation();
+  add_times(run, lines);
+  if (!probes.is_null()) run["probes"] = probes;
+  run["samples"] = samples_of(folder, lines.samples());
   return run;
 }
 

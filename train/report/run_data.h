@@ -25,13 +25,20 @@ std::string model_text(const TrainConfig& config, const GPT& model);
 /// "2026-11-26 06:40:12", local time.
 std::string time_text();
 
-/// Is a run going on, has it taken all of its steps, or was it stopped before that?
-enum class RunState { running, finished, stopped };
+/// Is a run going on, has it taken all of its steps, was it stopped before that, or did an error
+/// end it?
+enum class RunState { running, finished, stopped, failed };
 
 /// A run, for the page: the object RUN that train/report/README.md describes, but for its findings
 /// and its command. Files that are missing leave their part out; metrics.jsonl must be there.
-/// state: nothing means finished or stopped, as the metrics say.
+/// state: nothing means any but running, as the metrics say.
 nlohmann::ordered_json read_run(const std::filesystem::path& folder,
                                 std::optional<RunState> state = {});
+
+/// The same of lines and of probes that were read before.
+nlohmann::ordered_json run_of(const std::filesystem::path& folder, const MetricsTable& lines,
+                              const nlohmann::ordered_json& probes, std::optional<RunState> state);
+/// The probes of a run, for the page; null if there are none.
+nlohmann::ordered_json read_probes(const std::filesystem::path& folder);
 
 }  // namespace ink

@@ -159,7 +159,7 @@ class LineChart {
   make_scales() {
     const {left, right, top, bottom} = this.area, {options, zoom, lines} = this;
     const all = range_of(lines.flatMap(line => line.x), {log: options.log_x, air: 0});
-    if (!options.log_x && all[0] > 0 && all[0] < .2 * all[1]) all[0] = 0;
+    if (!options.log_x && all[0] > 0) all[0] = 0;
     const xs = zoom.x || all;
     const seen = lines.flatMap(line => [line.y, line.raw || []].flatMap(
         y => y.filter((v, i) => v !== null && line.x[i] >= xs[0] && line.x[i] <= xs[1])));

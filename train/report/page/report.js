@@ -16,6 +16,7 @@ function report(data) {
   show_contents();
   keep_open();
   keep_fresh(data);
+  tell_silence(data);
 }
 function page_title(runs) {
   const names = runs.map(run => run.name).join(', ') || 'Report';
@@ -44,6 +45,10 @@ function last_of(table, column) {
 }
 const last_loss = run => last_of(run.validation, 'val_loss') || last_of(run.metrics, 'train_loss');
 const loss_kind = run => last_of(run.validation, 'val_loss') ? 'validation' : 'training';
+const bits = run => {  // of the validation loss, which has them where the tokens have a text
+  const found = last_of(run.validation, 'val_bpb');
+  return found ? `; ${show_number(found.value)} bits per byte` : '';
+};
 const above_best = loss => loss && loss.best > 0 ? loss.value / loss.best - 1 : null;
 const signed_percent = x => x === null ? '\u2013' : (x < 0 ? '\u2212' : '+') +
     show_percent(Math.abs(x));
@@ -113,7 +118,7 @@ function tiles(run) {
   const above = above_best(loss), estimated = number(run.memory_mb);
   const all = [
     loss ? tile(`${loss_kind(run)} loss`, show_number(loss.value),
-                `nats per token, step ${show_count(loss.step)}`) :
+                `nats per token, step ${show_count(loss.step)}` + bits(run)) :
         tile('loss', '\u2013', 'nothing measured yet'),
     above !== null ? tile('above best possible', signed_percent(above),
                           `best possible ${show_number(loss.best)}`) : null,
@@ -461,6 +466,20 @@ function freshness(data) {
   }, 'Hold');
   line.append(`It reloads itself every ${show_count(every)} s, but not while you zoom. `, hold);
   return line;
+}
+// A run that was killed cannot say so: its page is no longer written.
+function tell_silence(data) {
+  if (!(number(data.reload_s) > 0) || !(number(data.written_s) > 0)) return;
+  const tell = () => {
+    if (Date.now() / 1000 - data.written_s < 6 * data.reload_s) return;
+    for (const state of document.querySelectorAll('.state.running')) {
+      state.className = 'state silent';
+      state.textContent = 'no news since ' + data.written;
+      state.title = 'It was killed, or has a step or an evaluation that takes long.';
+    }
+  };
+  tell();
+  setInterval(tell, 5000);
 }
 function keep_open() {  // the explanations that the reader opened
   const open = new Set(choices.get('open', []));

@@ -1,0 +1,164 @@
+// Runs that go on with other data or settings, that fail, and whose disk fails: what is kept of
+// them, and what their user is told.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "data/file.h"
+#include "tests/run_folder.h"
+#include "train/report/metrics.h"
+
+namespace ink {
+namespace {
+
+using Resume = RunFolder;
+using Json = nlohmann::json;
+
+// Losses of different validation sets are not compared: best is measured again.
+TEST_F(Resume, BestIsMeasuredOnWhatTheRunMeasures) {
+  std::string easy, hard;
+  for (int i = 0; i < 300; ++i) {
+    easy += "abcabcabcabcabcabcabc\n";
+    hard += std::string(1, "abc"[i * i % 7 % 3]) + "ccbbaabca\n"[i % 10] + "ab"[i * 5 % 11 % 2];
+  }
+  std::ofstream(path("easy.txt")) << easy;
+  std::ofstream(path("hard.txt")) << hard + hard + hard + hard;
+  const auto best = [&] { return Json::parse(read_file(path("out/best/state.json")))["state"]; };
+  const auto resume = [&](int steps, const std::string& more) {
+    const Ran ran = run_program("train --init_from resume --max_iters " + std::to_string(steps) +
+                                " --out_dir " + path("out") + " " + more);
+    EXPECT_EQ(ran.code, 0) << ran.err;
+    return ran;
+  };
+  ASSERT_EQ(run_shell(train("--max_iters 200 --learning_rate 0.01 --data " + path("easy.txt") +
+                            " --out_dir " + path("out")))
+                .code,
+            0);
+  const double low = best()["best_val_loss"];
+  EXPECT_LT(low, 0.5);
+  EXPECT_EQ(resume(201, "").err, "") << "nothing has changed";
+  const Ran changed = resume(202, "--data_changed --data " + path("hard.txt"));
+  EXPECT_NE(changed.err.find("is not compared with those from here on"), std::string::npos);
+  EXPECT_NE(changed.out.find("best, of step "), std::string::npos) << changed.out;
+  EXPECT_GT(best()["best_val_loss"], 2 * low) << "on the hard text";
+  EXPECT_EQ(Json::parse(read_file(path("out/ckpt/state.json")))["state"]["best_val_loss"],
+            best()["best_val_loss"]);
+  EXPECT_NE(run_program("eval --out_dir " + path("out")).out.find("hard.txt"), std::string::npos);
+  int steps = 202;
+  for (const std::string other :
+       {"--eval_iters 7", "--seed 8", "--batch_size 3", "--val_fraction 0.3", "--eval_iters 0"}) {
+    const std::string set = best()["validation_set"];
+    EXPECT_NE(resume(++steps, other).err.find("is not compared"), std::string::npos) << other;
+    EXPECT_NE(best()["validation_set"], set) << other;
+    EXPECT_EQ(resume(++steps, "").err, "") << "said once, after " << other;
+  }
+  // Who cannot measure it (it is damaged) forgets it, and says so.
+  std::ofstream(path("out/best/model.safetensors")) << "x";
+  fs::remove_all(path("out/best.prev"));
+  EXPECT_NE(resume(++steps, "--eval_iters 4").err.find("the best checkpoint is forgotten"),
+            std::string::npos);
+  EXPECT_EQ(run_program("info --out_dir " + path("out")).code, 0);
+}
+
+// No step that was done is lost.
+TEST_F(Resume, StepsThatAreDoneStay) {
+  const std::string out = " --out_dir " + path("out"), every_5 = "--sample_interval 5";
+  ASSERT_EQ(run_shell(train(every_5 + out)).code, 0);
+  const auto state = [&] {
+    return read_file(path("out/metrics.jsonl")) + run_shell("ls -R " + path("out")).out;
+  };
+  const std::string before = state();
+  expect_error("inkling train --init_from resume --max_iters 10" + out, 2,
+               "--max_iters 10: " + path("out") + " has done 20 steps");
+  EXPECT_EQ(state(), before);
+  for (const char* more : {"", " --max_iters 20 --final_eval off"}) {
+    const Ran again = run_shell("inkling train --init_from resume" + out + more);
+    EXPECT_EQ(again.code, 0) << again.err;
+    EXPECT_NE(again.out.find("has all its 20 steps"), std::string::npos) << again.out;
+    EXPECT_EQ(again.out.find("Trained in"), std::string::npos) << again.out;
+    EXPECT_EQ(state(), before) << more;
+  }
+}
+
+TEST_F(Resume, AChangedLearningRateIsSaid) {
+  const std::string out = " --out_dir " + path("out");
+  ASSERT_EQ(run_shell(train("--warmup_iters 2" + out)).code, 0);
+  const auto told = [&](const std::string& more) {
+    return run_shell(train("--init_from resume" + out + " " + more)).out;
+  };
+  const std::string longer = told("--max_iters 40");
+  EXPECT_NE(longer.find("the learning rate goes on at 2.2e-03, where it was 1.0e-05: its schedule "
+                        "has 40 steps instead of 20; --lr_decay_iters 20 keeps it"),
+            std::string::npos)
+      << longer;
+  EXPECT_EQ(told("--max_iters 41 --lr_decay_iters 40").find("goes on at"), std::string::npos);
+}
+
+// What a run that ends in an error leaves, and what its user is told.
+TEST_F(Resume, ARunThatFailsSaysSo) {
+  const std::string fails =
+                        "--max_iters 600 --learning_rate 1000 --grad_clip 0 --eval_interval 500 ",
+                    out = " --out_dir " + path("out");
+  const Ran failed = run_shell(train(fails + out));
+  EXPECT_EQ(failed.code, 1);
+  EXPECT_EQ(failed.out.find("-nan"), std::string::npos) << failed.out;
+  EXPECT_EQ(failed.err.find("checkpoint"), std::string::npos) << "there is none: " << failed.err;
+  const auto run_of_page = [&] {
+    const std::string page = read_file(path("out/report.html"));
+    const size_t begin = page.rfind("report({") + 7, end = page.rfind(");\n</script>");
+    const Json data = Json::parse(page.substr(begin, end - begin));
+    EXPECT_EQ(data.at("reload_s"), 0);
+    return data.at("runs").at(0);
+  };
+  for (const bool written_again : {false, true}) {
+    const int code = written_again ? run_program("report " + path("out")).code : 0;
+    ASSERT_EQ(code, 0);
+    const Json run = run_of_page();
+    EXPECT_EQ(run.at("state"), "failed");
+    EXPECT_EQ(run.at("findings").at(0).at("level"), "fault");
+    EXPECT_NE(failed.err.find(run.at("findings").at(0).at("text")), std::string::npos);
+    EXPECT_TRUE(run.at("metrics").at("train_loss").back().is_null()) << "the line is there";
+    EXPECT_EQ(run.at("command").get<std::string>().find("resume"), std::string::npos);
+  }
+  expect_error("inkling train --init_from resume" + out, 1, "has no checkpoint to go on from");
+  const Ran refused = run_shell(train(out));
+  EXPECT_NE(refused.err.find("ended before its first checkpoint"), std::string::npos);
+  EXPECT_EQ(refused.err.find("resume"), std::string::npos) << refused.err;
+  // With a checkpoint, it is mentioned, and goes on.
+  EXPECT_EQ(run_shell(train("--overwrite" + out)).code, 0);
+  const Ran later = run_shell(train("--init_from resume " + fails + out));
+  EXPECT_NE(later.err.find("The last checkpoint in " + path("out") + " is from before"),
+            std::string::npos)
+      << later.err;
+  EXPECT_NE(run_of_page().at("command").get<std::string>().find("resume"), std::string::npos);
+  // No finite loss at all: no axis without a curve.
+  std::ofstream(path("out/metrics.jsonl")) << "{\"step\":5,\"train_loss\":null}\n";
+  EXPECT_EQ(run_program("report --text " + path("out")).out.substr(0, 22),
+            "out: no loss to draw\n");
+}
+
+// A log that cannot be written any more: what it would have said is saved with the steps.
+TEST_F(Resume, NoLineOfTheLogIsLost) {
+  const std::string out = " --out_dir " + path("out");
+  const Ran full =
+      run_shell("ulimit -f 104; " + train("--max_iters 400 --log_interval 1 --eval_interval 1000 "
+                                          "--report off" +
+                                          out));
+  EXPECT_EQ(full.code, 1);
+  EXPECT_NE(full.err.find("metrics.jsonl: cannot write: File too large"), std::string::npos);
+  ASSERT_EQ(run_shell("inkling train --init_from resume" + out).code, 0);
+  std::vector<int64_t> steps;
+  for (const MetricsStep& line : read_metrics(path("out/metrics.jsonl")))
+    if (line.is_training) steps.push_back(line.step);
+  std::vector<int64_t> all(400);
+  std::iota(all.begin(), all.end(), 1);
+  EXPECT_EQ(steps, all);
+}
+
+}  // namespace
+}  // namespace ink

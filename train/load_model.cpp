@@ -1,0 +1,43 @@
+// A trained model without its trainer: loaded, and let to write.
+#include <utility>
+
+#include "autograd/base/log.h"
+#include "train/checkpoint.h"
+#include "train/trainer.h"
+
+namespace ink {
+
+LoadedModel load_model(const std::string& out_dir, const std::string& name) {
+  const bool best = name.empty() && checkpoint_exists(out_dir, kBestCheckpoint);
+  LoadedModel loaded;
+  const std::string which = !name.empty() ? name : best ? kBestCheckpoint : kLastCheckpoint;
+  static_cast<SavedRun&>(loaded) = load_run(out_dir, which, Parts::model);
+  if (best && checkpoint_exists(out_dir, kLastCheckpoint)) {
+    const nlohmann::json last = checkpoint_state(out_dir, kLastCheckpoint);
+    if (last.contains("validation_set") && last["validation_set"] != loaded.validation_set)
+      log_message("load_model: ", loaded.folder.string(), " was chosen on other validation data ",
+                  "than those of the last checkpoint; --checkpoint ckpt takes the last");
+  }
+  {
+    const init::Skip skip;
+    loaded.model =
+        make_model(loaded.config.model, loaded.config.gpt(loaded.tokenizer->vocab_size()));
+  }
+  loaded.model->load_state_dict(std::exchange(loaded.model_state, {}));
+  loaded.model->eval();
+  return loaded;
+}
+
+std::vector<int64_t> write_sample(const GPT& model, const Tokenizer& tokenizer,
+                                  const std::string& start, const GenerateOptions& options,
+                                  const std::function<void(const std::string&)>& write) {
+  const std::vector<int64_t> ids = tokenizer.encode(start);
+  INK_CHECK(!ids.empty(), "sample: expected a text to start from, got none");
+  write(start);
+  GenerateOptions streamed = options;
+  streamed.on_token = [&](const std::vector<int64_t>& next) { write(tokenizer.decode(next)); };
+  const Tensor first = ids_tensor(ids, 1).to(model.wte.weight.device());
+  return model.generate(first, streamed).tolist<int64_t>();
+}
+
+}  // namespace ink
