@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -15,6 +17,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <regex>
+#include <set>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -27,11 +30,14 @@
 #include "nn/linear.h"
 #include "run_program.h"
 #include "temp_files.h"
+#include "terminal.h"
 #include "train/cli/command_line.h"
 #include "train/flow/draw_flow.h"
 #include "train/flow/watch.h"
+#include "train/report/events.h"
 #include "train/report/look.h"
 #include "train/report/metrics.h"
+#include "train/report/numbers.h"
 #include "train/trainer.h"
 
 namespace ink {
@@ -95,6 +101,88 @@ TEST(Chart, InCharacters) {
     EXPECT_EQ(chart_text({"", "", "", empty}).find("nan"), std::string::npos);
 }
 
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
+}
+
+TEST(Chart, EveryAxisHasLabelsThatDiffer) {
+  for (const auto& [low, high] : std::vector<std::pair<double, double>>{{2.1, 4.9},
+                                                                        {1.02, 1.98},
+                                                                        {0.62, 0.97},
+                                                                        {3.00001, 3.00004},
+                                                                        {5.1, 5.2},
+                                                                        {11, 48},
+                                                                        {2.2, 19},
+                                                                        {1e-7, 2e9},
+                                                                        {1e12, 3e12}}) {
+    Chart chart{"t", "step", "loss", {}};
+    chart.lines.push_back({"a", ChartLine::Style::line, 0, {{0, low}, {20000, high}}});
+    const std::string svg = chart_svg(chart);
+    const std::regex label("text-anchor='end'>([0-9.,e-]+)<");
+    std::multiset<std::string> labels;
+    for (std::sregex_iterator at(svg.begin(), svg.end(), label), end; at != end; ++at)
+      labels.insert((*at)[1]);
+    EXPECT_GE(labels.size(), 2u) << low << " " << high;
+    EXPECT_LE(labels.size(), 12u) << low << " " << high;
+    for (const std::string& text : labels) EXPECT_EQ(labels.count(text), 1u) << text;
+    const auto rows = lines_of(chart_text(chart, 60, 20));
+    const auto labelled = std::count_if(rows.begin() + 2, rows.end() - 2,
+                                        [](const std::string& row) { return row[6] != ' '; });
+    EXPECT_GE(labelled, 2) << chart_text(chart, 60, 20);
+  }
+}
+
+TEST(Chart, InFewColumns) {
+  Chart chart{"Loss of " + std::string(200, 'x') + "\033[2J\xc3\xa9", "step", "loss", {}};
+  for (const char* name : {"training loss", "validation loss", "best possible"})
+    chart.lines.push_back({name, ChartLine::Style::line, 0, {}});
+  for (int i = 0; i <= 10; ++i) chart.lines[0].points.emplace_back(10000 * i, 1 + i);
+  for (const int columns : {44, 60, 80, 120}) {
+    const std::string text = chart_text(chart, columns, 20);
+    for (const char* name : {"* training loss", "* validation loss", "* best possible"})
+      EXPECT_NE(text.find(name), std::string::npos) << text;
+    EXPECT_EQ(text.find('\033'), std::string::npos);
+    const auto rows = lines_of(text);
+    for (const std::string& row : rows) EXPECT_LE(row.size(), size_t(columns) + 1) << row;  // e'
+    EXPECT_TRUE(std::regex_match(rows.back(), std::regex("step( +[0-9]{1,3}(,000)?)+"))) << text;
+    // The line has no gaps: each column of the chart has a mark.
+    for (size_t column = 8; column < size_t(columns) - 2; ++column)
+      EXPECT_TRUE(std::any_of(
+          rows.begin(), rows.end(),
+          [&](const std::string& row) { return column < row.size() && row[column] == '*'; }))
+          << column << "\n"
+          << text;
+  }
+}
+
+TEST(Report, NumbersHaveOneForm) {
+  for (const auto& [x, text] : std::vector<std::pair<double, std::string>>{{0, "0"},
+                                                                           {1, "1"},
+                                                                           {0.25, "0.25"},
+                                                                           {0.00025, "0.00025"},
+                                                                           {0.000025, "2.5e-5"},
+                                                                           {-0.000025, "-2.5e-5"},
+                                                                           {99999, "99,999"},
+                                                                           {-1234567, "-1.235e6"},
+                                                                           {-123456, "-123,456"},
+                                                                           {1e300, "1e300"},
+                                                                           {100, "100"},
+                                                                           {1e-10, "1e-10"},
+                                                                           {999999.9, "1e6"},
+                                                                           {2.5004, "2.5"}})
+    EXPECT_EQ(short_number(x), text);
+  EXPECT_EQ(short_number(1234.5, 6), "1,234.5");
+  EXPECT_EQ(above_best(0.66, 0.6, 1), "10.0 %");
+  EXPECT_EQ(above_best(0.54, 0.6, 0), "-10 %");
+  // Many times the best possible: no percentage says anything.
+  EXPECT_EQ(above_best(4.1, 0.1, 1), "4 nats");
+  EXPECT_EQ(above_best(93067.5, 0.001, 1), "93,067 nats");
+  EXPECT_EQ(above_best(2, 0, 1), "2 nats");
+}
+
 TEST(Chart, SmoothingIsAMovingAverage) {
   const auto means = smoothed({{0, 4}, {1, 2}, {2, 6}}, 1);
   const double e = std::exp(-1.0);
@@ -128,7 +216,8 @@ no metrics
   ASSERT_EQ(chart.lines.size(), 4u);
   EXPECT_EQ(chart.lines[0].name, "training loss");
   EXPECT_EQ(chart.lines[2].points, (std::vector<std::pair<double, double>>{{20, 1.5}}));
-  EXPECT_EQ(chart.lines[3].points, (std::vector<std::pair<double, double>>{{10, 0.5}, {20, 0.5}}));
+  EXPECT_EQ(chart.lines[3].points,
+            (std::vector<std::pair<double, double>>{{10, 0.5}, {20, 0.5}, {30, 0.5}}));
   EXPECT_EQ(chart.lines[1].points.size(), 2u);
 
   std::ofstream(file) << "\n";
@@ -198,6 +287,230 @@ TEST(Report, ATableOfManyLines) {
   EXPECT_EQ(columns.at("train_loss").at(0), (1 + static_cast<double>(joined)) / 2) << "a mean";
   EXPECT_NEAR(columns.at("lr").at(1).get<double>(), 0.5 / static_cast<double>(joined), 1e-6);
   EXPECT_EQ(table.last_step(), 50'000);
+}
+
+// ---- event files
+
+// The checksum bit by bit.
+uint32_t slow_crc(const std::string& bytes) {
+  uint32_t crc = ~0u;
+  for (const char c : bytes)
+    for (int bit = 0; bit < 8; ++bit) {
+      const bool odd = ((crc ^ (static_cast<uint8_t>(c) >> bit)) & 1) != 0;
+      crc = (crc >> 1) ^ (odd ? 0x82F63B78u : 0u);
+    }
+  return ~crc;
+}
+
+// Reads numbers of `bytes` one after the other.
+struct Bytes {
+  std::string bytes;
+  size_t at = 0;
+
+  bool ended() const { return at >= bytes.size(); }
+  std::string take(size_t count) {
+    if (at + count > bytes.size()) throw std::runtime_error("the end is missing");
+    at += count;
+    return bytes.substr(at - count, count);
+  }
+  uint64_t fixed(size_t count) {
+    uint64_t value = 0;
+    const std::string taken = take(count);
+    for (size_t i = count; i-- > 0;) value = value << 8 | static_cast<uint8_t>(taken[i]);
+    return value;
+  }
+  uint64_t varint() {
+    uint64_t value = 0, byte = 128;
+    for (int shift = 0; byte >= 128; shift += 7) {
+      byte = fixed(1);
+      value |= (byte & 127) << shift;
+    }
+    return value;
+  }
+};
+
+// The fields of a message by number; numbers as their bits.
+std::multimap<uint64_t, std::string> fields_of(const std::string& message) {
+  std::multimap<uint64_t, std::string> fields;
+  Bytes in{message};
+  while (!in.ended()) {
+    const uint64_t key = in.varint(), stored = key & 7;
+    fields.emplace(key >> 3, stored == 0   ? std::to_string(in.varint())
+                             : stored == 1 ? in.take(8)
+                             : stored == 5 ? in.take(4)
+                                           : in.take(in.varint()));
+  }
+  return fields;
+}
+
+struct Logged {
+  double wall_time = 0;
+  std::string version, step;
+  std::map<std::string, float> scalars;
+  std::map<std::string, std::string> texts;
+};
+
+std::vector<Logged> logged_in(const std::string& file) {
+  const auto checked = [](Bytes& in, const std::string& bytes) {
+    const uint32_t crc = slow_crc(bytes);
+    EXPECT_EQ(in.fixed(4), ((crc >> 15) | (crc << 17)) + 0xa282ead8u);
+    return bytes;
+  };
+  std::vector<Logged> all;
+  for (Bytes in{file}; !in.ended();) {
+    Bytes length{checked(in, in.take(8))};
+    const auto event = fields_of(checked(in, in.take(length.fixed(8))));
+    Logged logged;
+    logged.wall_time = std::bit_cast<double>(Bytes{event.find(1)->second}.fixed(8));
+    if (event.contains(3)) logged.version = event.find(3)->second;
+    if (event.contains(2)) logged.step = event.find(2)->second;
+    if (event.contains(5))
+      for (const auto& [number, bytes] : fields_of(event.find(5)->second)) {
+        const auto value = fields_of(bytes);
+        const std::string tag = value.find(1)->second;
+        if (value.contains(2))
+          logged.scalars[tag] =
+              std::bit_cast<float>(static_cast<uint32_t>(Bytes{value.find(2)->second}.fixed(4)));
+        if (value.contains(8)) {
+          const auto tensor = fields_of(value.find(8)->second);
+          EXPECT_EQ(tensor.find(1)->second, "7");  // of strings
+          logged.texts[tag] = tensor.find(8)->second;
+        }
+      }
+    all.push_back(std::move(logged));
+  }
+  return all;
+}
+
+TEST(Events, ChecksumsOfRFC3720) {
+  std::string up, down;
+  for (int i = 0; i < 32; ++i) up += static_cast<char>(i), down += static_cast<char>(31 - i);
+  EXPECT_EQ(crc32c("123456789"), 0xe3069283u);
+  EXPECT_EQ(crc32c(std::string(32, '\0')), 0x8a9136aau);
+  EXPECT_EQ(crc32c(std::string(32, '\xff')), 0x62a8ab43u);
+  EXPECT_EQ(crc32c(up), 0x46dd794eu);
+  EXPECT_EQ(crc32c(down), 0x113fdb5cu);
+  EXPECT_EQ(crc32c(""), 0u);
+}
+
+TEST(Events, TheBytesThatTensorBoardWrites) {
+  const std::string file =
+      first_event_record(1.5) +
+      event_record({2.25, 300, {{"train/loss", 0.1}}, {{"samples", "    Hi\n"}}});
+  std::string hex;
+  for (const char c : file)
+    for (const int shift : {4, 0}) hex += "0123456789abcdef"[static_cast<uint8_t>(c) >> shift & 15];
+  EXPECT_EQ(
+      hex,
+      "1800000000000000a37f4b2209000000000000f83f1a0d627261696e2e4576656e743a322a28646c490000"
+      "000000000036250ea309000000000000024010ac022a3b0a110a0a747261696e2f6c6f737315cdcccc3d0a"
+      "260a0773616d706c65734211080712041202080142072020202048690a4a080a060a0474657874d58eeda1");
+  const auto large =
+      logged_in(event_record({0, int64_t{1} << 40, {{"a", 1e300}, {"b", -1e300}}, {}}));
+  EXPECT_EQ(large.at(0).step, "1099511627776");
+  EXPECT_EQ(large.at(0).scalars.at("a"), std::numeric_limits<float>::infinity());
+  EXPECT_EQ(large.at(0).scalars.at("b"), -std::numeric_limits<float>::infinity());
+}
+
+TEST(Events, OfRuns) {
+  namespace fs = std::filesystem;
+  const TempFolder folder;
+  const fs::path run = folder / "run", board = folder / "board";
+  fs::create_directories(run / "samples");
+  const std::string lines =
+      R"({"step":10,"train_loss":2.5,"lr":0.01,"elapsed_s":1.5}
+{"step":20,"train_loss":null,"lr":0.02,"elapsed_s":3}
+no metrics
+{"step":20,"val_loss":1.5,"val_bpb":2.25,"best_possible":0.5,"elapsed_s":3.5}
+{"step":20,"sample":"samples/step_000020.txt"}
+)";
+  std::ofstream(run / "metrics.jsonl") << lines;
+  std::ofstream(run / "samples/step_000020.txt") << "# Once\n<b>upon</b>\n\033[2J";
+  std::ofstream(run / "run.json") << R"({"started":"2026-11-26 06:40:12"})";
+  const std::string write = "report " + run.string() + " --tensorboard " + board.string();
+  const fs::path file = board / "events.out.tfevents.inkling";
+  const Ran written = run_program(write);
+  EXPECT_EQ(written.code, 0) << written.err;
+  EXPECT_EQ(written.out, "Written: " + file.string() + "\n");
+  EXPECT_FALSE(fs::exists(run / "report.html"));
+  const std::string bytes = read_file(file);
+  const auto events = logged_in(bytes);
+  ASSERT_EQ(events.size(), 5u);
+  EXPECT_EQ(events[0].version, "brain.Event:2");
+  EXPECT_EQ(events[1].step, "10");
+  EXPECT_EQ(events[1].wall_time, events[0].wall_time + 1.5);
+  EXPECT_GT(events[0].wall_time, 1.79e9);  // in the year 2026
+  EXPECT_EQ(events[1].scalars,
+            (std::map<std::string, float>{
+                {"train/loss", 2.5f}, {"train/lr", 0.01f}, {"train/elapsed_s", 1.5f}}));
+  EXPECT_FALSE(events[2].scalars.contains("train/loss"));
+  EXPECT_EQ(events[3].scalars, (std::map<std::string, float>{{"val/loss", 1.5f},
+                                                             {"val/bpb", 2.25f},
+                                                             {"val/best_possible", 0.5f},
+                                                             {"val/elapsed_s", 3.5f}}));
+  EXPECT_EQ(events[4].texts.at("samples"), "    # Once\n    <b>upon</b>\n    \\x1b[2J\n");
+  EXPECT_EQ(events[4].wall_time, events[3].wall_time);
+
+  // Written again: the same. The run goes on: its file grows, for readers that have it open.
+  EXPECT_EQ(run_program(write).code, 0);
+  EXPECT_EQ(read_file(file), bytes);
+  std::ifstream reader(file, std::ios::binary);
+  reader.seekg(std::ssize(bytes));
+  std::ofstream(run / "metrics.jsonl", std::ios::app) << R"({"step":30,"train_loss":1})"
+                                                      << "\n";
+  EXPECT_EQ(run_program(write).code, 0);
+  const std::string more{std::istreambuf_iterator<char>(reader), {}};
+  EXPECT_EQ(read_file(file), bytes + more);
+  EXPECT_EQ(logged_in(more).at(0).scalars.at("train/loss"), 1);
+  // A run that began anew, or a damaged file: replaced.
+  std::ofstream(run / "metrics.jsonl") << R"({"step":1,"train_loss":7})"
+                                       << "\n";
+  EXPECT_EQ(run_program(write).code, 0);
+  EXPECT_EQ(logged_in(read_file(file)).size(), 2u);
+  EXPECT_EQ(std::distance(fs::directory_iterator(board), fs::directory_iterator()), 1);
+
+  // Several runs have folders, each its own.
+  const Ran several = run_program("report " + run.string() + " " + run.string() +
+                                  "/. --tensorboard " + (folder / "many").string());
+  EXPECT_EQ(several.code, 0) << several.err;
+  for (const char* name : {"run", "run (2)"})
+    EXPECT_EQ(logged_in(read_file(folder / "many" / name / "events.out.tfevents.inkling")).size(),
+              2u);
+  // Nothing is written where one of them is no run, or where the folder is a file.
+  const Ran none = run_program("report " + run.string() + " " + folder.path().string() +
+                               " --tensorboard " + (folder / "none").string());
+  EXPECT_EQ(none.code, 1);
+  EXPECT_NE(none.err.find("metrics.jsonl"), std::string::npos);
+  EXPECT_FALSE(fs::exists(folder / "none"));
+  const Ran onto =
+      run_program("report " + run.string() + " --tensorboard " + run.string() + "/metrics.jsonl");
+  EXPECT_EQ(onto.code, 1);
+  EXPECT_NE(onto.err.find("/metrics.jsonl: "), std::string::npos) << onto.err;
+  EXPECT_EQ(run_program("report " + run.string() + " --tensorboard ''").code, 2);
+}
+
+TEST(Report, FitsTheTerminal) {
+  const TempFolder folder;
+  std::string metrics;
+  for (int step = 10; step <= 1000; step += 10)  // rises, so that something stands out
+    metrics += "{\"step\":" + std::to_string(step) +
+               ",\"train_loss\":" + std::to_string(1 + step / 300.0) + "}\n";
+  folder.write("metrics.jsonl", metrics + "{\"step\":1000,\"val_loss\":3}\n");
+  for (const unsigned short columns : {44, 60, 80, 100, 120}) {
+    const auto shown =
+        run_on_terminal("\"$INKLING_PROGRAM\" report --text " + folder.path().string(), columns);
+    std::string words;
+    size_t widest = 0;
+    for (const Shown& line : shown) {
+      EXPECT_LT(line.text.size(), columns) << line.text;
+      widest = std::max(widest, line.text.size());
+      words += line.text.substr(std::min(line.text.find_first_not_of(' '), line.text.size())) + " ";
+    }
+    EXPECT_EQ(widest + 1, columns);
+    EXPECT_NE(words.find("the learning rate may be too high"), std::string::npos) << words;
+    for (const char* name : {"* training loss", "o validation loss"})
+      EXPECT_NE(words.find(name), std::string::npos) << words;
+  }
 }
 
 TEST(Report, InTheProgram) {

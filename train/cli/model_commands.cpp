@@ -18,6 +18,7 @@
 #include "train/cli/console.h"
 #include "train/cli/model_options.h"
 #include "train/cli/progress_line.h"
+#include "train/report/numbers.h"
 #include "train/trainer.h"
 
 namespace ink {
@@ -138,8 +139,10 @@ int eval_command(const Arguments& arguments) {
   }();
   std::cout << fmt::format("{}: loss {:.4f}", loaded.folder.string(), evaluation.loss);
   if (evaluation.best_possible) {
-    std::cout << fmt::format(" (best possible {:.4f}, {:+.2f} %)", *evaluation.best_possible,
-                             100 * (evaluation.loss / *evaluation.best_possible - 1));
+    const double best = *evaluation.best_possible;
+    std::cout << fmt::format(" (best possible {:.4f}, {}{})", best,
+                             evaluation.loss >= best ? "+" : "",
+                             above_best(evaluation.loss, best, 2));
   }
   const auto bits = evaluation.bits_per_byte();
   std::cout << fmt::format(" nats per token{} over {} tokens of {}\n",

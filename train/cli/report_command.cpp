@@ -1,21 +1,26 @@
 // inkling report: the page of a run or of several; the loss curve as text, a picture or a table.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "autograd/base/text.h"
 #include "autograd/io/atomic_file.h"
 #include "train/cli/command_line.h"
+#include "train/cli/console.h"
 #include "train/cli/out_folder.h"
 #include "train/cli/run_report.h"
 #include "train/report/metrics.h"
 #include "train/report/report.h"
 #include "train/report/run_data.h"
+#include "train/report/tensorboard.h"
 
 namespace ink {
 namespace {
@@ -36,13 +41,35 @@ nlohmann::ordered_json read(const std::string& folder) {
   return run;
 }
 
+// On a terminal, the curve as wide as it is, and what stands out in lines that fit.
+std::string text_of(const nlohmann::ordered_json& run) {
+  constexpr size_t kUsual = 80, kWidest = 120;
+  const Console console;
+  const size_t columns = console.columns();
+  const size_t width = console.is_terminal() ? std::clamp<size_t>(columns, 24, kWidest) : kUsual;
+  TextStream lines(report_text(run, static_cast<int>(width)));
+  std::string all;
+  for (std::string line; std::getline(lines, line); all += line + "\n") {
+    while (line.size() > columns) {
+      size_t end = line.rfind(' ', columns);
+      if (end == line.npos || line.find_first_not_of(' ') > end) end = line.find(' ', columns);
+      if (end == line.npos) break;
+      all += line.substr(0, end) + "\n";
+      line.replace(0, end + 1, "  ");
+    }
+  }
+  return all;
+}
+
 }  // namespace
 
 int report_command(const Arguments& arguments) {
-  CommandOptions command("report",
-                         "Shows what a run logged: a page, or the loss curve as text, SVG or CSV.");
+  CommandOptions command(
+      "report",
+      "Shows what a run logged: a page, or the loss curve as text, SVG or CSV, and "
+      "for TensorBoard.");
   std::vector<std::string> runs = {"out"};
-  std::string out, svg, csv;
+  std::string out, svg, csv, tensorboard;
   bool text = false;
   command.add("run", &runs, "the runs' --out_dir; several are laid side by side");
   command.add("--out", &out,
@@ -50,6 +77,8 @@ int report_command(const Arguments& arguments) {
   command.flag("--text", text, "show the loss curve, and what stands out, on the terminal");
   command.add("--svg", &svg, "write the loss curve to this file");
   command.add("--csv", &csv, "write all metrics to this file, a row for each line of the log");
+  command.add("--tensorboard", &tensorboard,
+              "write the runs' numbers and samples into this folder, for TensorBoard");
   if (!command.parse(arguments)) return kOk;
   if (runs.empty()) runs = {"out"};
   if (runs.size() > 1 && (text || !svg.empty() || !csv.empty()))
@@ -58,11 +87,14 @@ int report_command(const Arguments& arguments) {
   check_writable("--out", out);
   check_writable("--svg", svg);
   check_writable("--csv", csv);
-  if (text) std::cout << printable(report_text(read(runs[0])));
+  if (text) std::cout << text_of(read(runs[0]));
   if (!svg.empty())
     write_and_say(svg, chart_svg(loss_chart(metrics_of(runs[0]), "Loss of " + runs[0])));
   if (!csv.empty()) write_and_say(csv, metrics_csv(metrics_of(runs[0])));
-  if (out.empty() && (text || !svg.empty() || !csv.empty())) return kOk;
+  if (!tensorboard.empty())
+    for (const auto& file : write_tensorboard({runs.begin(), runs.end()}, tensorboard))
+      std::cout << "Written: " << file.string() << "\n";
+  if (out.empty() && (text || !svg.empty() || !csv.empty() || !tensorboard.empty())) return kOk;
   std::vector<nlohmann::ordered_json> all;
   for (const std::string& run : runs) all.push_back(read(run));
   if (out.empty()) out = (std::filesystem::path(runs[0]) / kReportFile).string();

@@ -32,6 +32,7 @@
 #include "train/cli/step_profile.h"
 #include "train/cli/waiting.h"
 #include "train/report/findings.h"
+#include "train/report/numbers.h"
 #include "train/trainer.h"
 
 namespace ink {
@@ -59,7 +60,7 @@ bool is_interrupted() { return interrupted != 0; }
 struct Interrupted {};
 
 std::string percent_above(double loss, double best) {
-  return fmt::format("{:+.1f} %", 100 * (loss / best - 1));
+  return (loss >= best ? "+" : "") + above_best(loss, best, 1);
 }
 
 // A run with its output: the trainer, the clock, the console and metrics.jsonl.

@@ -7,6 +7,9 @@
 #include <cmath>
 #include <limits>
 
+#include "autograd/io/foreign.h"
+#include "train/report/numbers.h"
+
 namespace ink {
 namespace {
 
@@ -37,12 +40,17 @@ struct Axis {
   double at(double v) const {
     return from + (scaled(v) - scaled(low)) / (scaled(high) - scaled(low)) * (to - from);
   }
-  // 1, 2 and 5 times powers of ten: between three and ten of them, where that can be.
+  // 1, 2 and 5 times powers of ten, of which a logarithmic axis below a decade may have none: then
+  // those of a linear one. Between three and ten, where that can be.
   std::vector<double> ticks() const {
     std::vector<double> found;
-    if (log) {
+    const double decades = log ? std::log10(high / low) : 0;
+    if (decades >= 0.7) {
+      const int every = std::max(1, int(std::ceil(decades / 8)));
       for (int e = int(std::floor(std::log10(low))); e <= int(std::ceil(std::log10(high))); ++e)
-        for (const double digit : {1.0, 2.0, 5.0}) found.push_back(digit * std::pow(10, e));
+        for (const double digit : {1.0, 2.0, 5.0})
+          if (e % every == 0 && (decades < 3 || digit == 1))
+            found.push_back(digit * std::pow(10, e));
     } else {
       const double power = std::pow(10, std::floor(std::log10((high - low) / 4)));
       const double times = (high - low) / 4 / power;
@@ -52,6 +60,13 @@ struct Axis {
     const double slack = 1e-9 * (high - low);
     std::erase_if(found, [&](double v) { return v < low - slack || v > high + slack; });
     return found;
+  }
+  std::vector<std::pair<double, std::string>> labels() const {
+    const std::vector<double> values = ticks();
+    const std::vector<std::string> texts = tick_texts(values);
+    std::vector<std::pair<double, std::string>> all;
+    for (size_t i = 0; i < values.size(); ++i) all.emplace_back(values[i], texts[i]);
+    return all;
   }
 };
 
@@ -102,15 +117,14 @@ std::string drawn(const ChartLine& line, const Axis& x, const Axis& y) {
 
 std::string axes(const Chart& chart, const Axis& x, const Axis& y) {
   std::string out;
-  for (const double v : y.ticks())
+  for (const auto& [v, text] : y.labels())
     out += fmt::format(
         "<line x1='{0:.1f}' x2='{1:.1f}' y1='{2:.1f}' y2='{2:.1f}' stroke='var(--line)'/>"
-        "<text class='tick' x='{3:.1f}' y='{4:.1f}' text-anchor='end'>{5:g}</text>\n",
-        x.from, x.to, y.at(v), x.from - 8, y.at(v) + 4, v);
-  for (const double v : x.ticks())
-    out +=
-        fmt::format("<text class='tick' x='{:.1f}' y='{:.1f}' text-anchor='middle'>{:g}</text>\n",
-                    x.at(v), y.from + 20, v);
+        "<text class='tick' x='{3:.1f}' y='{4:.1f}' text-anchor='end'>{5}</text>\n",
+        x.from, x.to, y.at(v), x.from - 8, y.at(v) + 4, text);
+  for (const auto& [v, text] : x.labels())
+    out += fmt::format("<text class='tick' x='{:.1f}' y='{:.1f}' text-anchor='middle'>{}</text>\n",
+                       x.at(v), y.from + 20, text);
   return out +
          fmt::format(
              "<text x='{:.1f}' y='{:.1f}' text-anchor='middle'>{}</text>\n"
@@ -182,7 +196,7 @@ class Canvas {
       const double px = x.at(at), py = y.at(value);
       const double steps = line.style == ChartLine::Style::points || std::isnan(last_x)
                                ? 1
-                               : std::max({1.0, px - last_x, std::abs(py - last_y)});
+                               : std::ceil(std::max({1.0, px - last_x, std::abs(py - last_y)}));
       for (double i = 1; i <= steps; ++i)
         put(steps == 1 ? px : last_x + (px - last_x) * i / steps,
             steps == 1 ? py : last_y + (py - last_y) * i / steps, mark);
@@ -199,6 +213,36 @@ class Canvas {
   std::vector<std::string> rows_;
 };
 
+// The title and what the marks mean, in lines of so many columns.
+std::string heading(const Chart& chart, size_t columns) {
+  const auto length =
+      [](const std::string& text) {  // the later bytes of a character take no column
+        return static_cast<size_t>(
+            std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
+      };
+  std::string all, line = printable(chart.title, 4096);
+  while (length(line) > columns) {  // a name without a space
+    size_t end = 0;
+    for (size_t shown = 0; end < line.size() && (shown < columns || (line[end] & 0xC0) == 0x80);
+         ++end)
+      shown += (line[end] & 0xC0) != 0x80;
+    all += line.substr(0, end) + "\n";
+    line.erase(0, end);
+  }
+  for (const ChartLine& of : chart.lines) {
+    if (of.name.empty()) continue;
+    const std::string item =
+        fmt::format("{} {}", kMarks[static_cast<size_t>(of.style)], printable(of.name, 4096));
+    if (length(line) + 3 + length(item) > columns) {
+      all += line + "\n";
+      line = item;
+    } else {
+      line += "   " + item;
+    }
+  }
+  return all + line + "\n";
+}
+
 }  // namespace
 
 std::string chart_text(const Chart& chart, int columns, int rows) {
@@ -207,20 +251,25 @@ std::string chart_text(const Chart& chart, int columns, int rows) {
   x.from = 8, x.to = columns - 2;
   y.from = rows - 3, y.to = 2;
   Canvas canvas(columns, rows);
-  std::string title = chart.title;
-  for (const ChartLine& line : chart.lines)
-    if (!line.name.empty())
-      title += fmt::format("   {} {}", kMarks[static_cast<size_t>(line.style)], line.name);
-  canvas.write(0, 0, title);
   canvas.write(0, 1, chart.y_label);
-  for (const double v : y.ticks()) canvas.write(6, y.at(v), fmt::format("{:g}", v), true);
+  for (const auto& [v, text] : y.labels()) canvas.write(6, y.at(v), text, true);
   for (int row = 2; row <= rows - 3; ++row) canvas.put(7, row, '|');
   for (int column = 7; column < columns; ++column) canvas.put(column, rows - 2, '-');
-  for (const double v : x.ticks()) canvas.write(x.at(v), rows - 1, fmt::format("{:g}", v), true);
+  double free = static_cast<double>(chart.x_label.size());  // where the last label ends
+  for (const auto& [v, text] : x.labels()) {
+    const double end = std::round(x.at(v));
+    const double begin = end - static_cast<double>(text.size()) + 1;
+    if (begin <= free) continue;
+    canvas.write(end, rows - 1, text, true);
+    free = end + 1;
+  }
   canvas.write(0, rows - 1, chart.x_label);
-  for (auto line = chart.lines.rbegin(); line != chart.lines.rend(); ++line)
-    if (!line->name.empty()) canvas.draw(*line, x, y);
-  return canvas.text();
+  for (const bool points : {false, true})  // these above the lines, and the first line above others
+    for (auto line = chart.lines.rbegin(); line != chart.lines.rend(); ++line)
+      if (!line->name.empty() && (line->style == ChartLine::Style::points) == points)
+        canvas.draw(*line, x, y);
+  return heading(chart, static_cast<size_t>(columns)) +
+         canvas.text().substr(1);  // its first is empty
 }
 
 std::vector<std::pair<double, double>> smoothed(

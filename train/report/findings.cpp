@@ -10,6 +10,9 @@
 #include <string>
 #include <vector>
 
+#include "autograd/io/foreign.h"
+#include "train/report/numbers.h"
+
 namespace ink {
 namespace {
 
@@ -229,12 +232,12 @@ class Findings {
     const bool ended = run_.value("state", Json()) == "finished";
     if (ended && !best.empty() && losses.back() > kFarFromBest * best.back())
       add("hint", "loss",
-          fmt::format("after all steps the validation loss is {:.0f} % above the best possible",
-                      100 * (losses.back() / best.back() - 1)));
+          fmt::format("after all steps the validation loss is {} above the best possible",
+                      above_best(losses.back(), best.back(), 0)));
     if (!best.empty() && std::isfinite(best.back()) && losses.back() < 1.05 * best.back())
       add("good", "loss",
-          fmt::format("the validation loss is within {:.1f} % of the best possible",
-                      100 * (losses.back() / best.back() - 1)));
+          fmt::format("the validation loss is within {} of the best possible",
+                      above_best(losses.back(), best.back(), 1)));
   }
 
   // ---- parameters
@@ -325,12 +328,14 @@ class Findings {
     const double grown = median(times);
     if (!(grown > kGrown)) return;
     const double lr = setting(run_, "learning_rate");
-    const std::string advice = lr > 0 ? fmt::format(" (it is {:g}; try {:.1g})", lr, lr / 3) : "";
+    const std::string advice =
+        lr > 0 ? fmt::format(" (it is {}; try {})", short_number(lr),
+                             short_number(*parse_number(fmt::format("{:.0e}", lr / 3))))
+               : "";
     add("fault", "parameters",
-        fmt::format(
-            "half of all weight tensors are at least {:.0f} times as large as at the start: "
-            "the learning rate is too high{}, or the weight decay too low",
-            grown, advice),
+        fmt::format("half of all weight tensors are at least {} times as large as at the start: "
+                    "the learning rate is too high{}, or the weight decay too low",
+                    short_number(grown, 2), advice),
         "weight_norm");
   }
 

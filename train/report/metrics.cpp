@@ -185,8 +185,11 @@ Chart loss_chart(const std::vector<MetricsStep>& steps, const std::string& title
     if (at.val_loss) validation.emplace_back(step, *at.val_loss);
     if (at.val_loss && at.best_possible) best.emplace_back(step, *at.best_possible);
   }
-  if (!best.empty() && !training.empty())  // a level, all along
+  if (!best.empty() && !training.empty()) {  // a level, all along
     best.insert(best.begin(), {training.front().first, best.front().second});
+    if (training.back().first > best.back().first)
+      best.emplace_back(training.back().first, best.back().second);
+  }
   const double span = training.empty() ? 1 : training.back().first / 200;
   Chart chart{title, "step", "loss (nats per token)", {}};
   chart.lines.push_back({"", Style::thin, 0, training});

@@ -215,8 +215,8 @@ Json read_probes(const fs::path& folder) {
 
 Json run_of(const fs::path& folder, const MetricsTable& lines, const Json& probes,
             std::optional<RunState> state) {
-  Json run{{"name", folder.filename().empty() ? folder.parent_path().filename().string()
-                                              : folder.filename().string()}};
+  const fs::path named = (fs::absolute(folder) / "").lexically_normal().parent_path();  // "." too
+  Json run{{"name", named.filename().string()}};
   const Json noted = parsed(text_of(folder / kRunFile)).value_or(Json());
   for (const char* name : {"started", "program", "machine", "data", "model", "model_tree"})
     if (noted.is_object()) run[name] = text_field(noted, name);

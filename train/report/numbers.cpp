@@ -1,0 +1,59 @@
+#include "train/report/numbers.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+namespace ink {
+namespace {
+
+// "1,234.5" of "1234.5"
+std::string with_separators(std::string text) {
+  for (auto at = std::ssize(text.substr(0, text.find('.'))) - 3; at > 0 && text[at - 1] != '-';
+       at -= 3)
+    text.insert(static_cast<size_t>(at), 1, ',');
+  return text;
+}
+
+// "1.25" of "1.2500"
+std::string without_zeros(std::string text) {
+  if (text.find('.') == text.npos) return text;
+  text.erase(text.find_last_not_of('0') + 1);
+  if (text.ends_with('.')) text.pop_back();
+  return text;
+}
+
+}  // namespace
+
+std::string short_number(double x, int digits, bool power) {
+  if (x == 0 || x == 1 || !std::isfinite(x)) return fmt::format("{:g}", x);
+  const std::string exact = fmt::format("{:.{}e}", x, digits - 1);
+  const size_t e = exact.find('e');
+  const int exponent = std::stoi(exact.substr(e + 1));
+  if (power || exponent >= 6 || exponent < -4) {
+    return fmt::format("{}e{}", without_zeros(exact.substr(0, e)), exponent);
+  }
+  if (exponent >= digits - 1) return with_separators(fmt::format("{:.0f}", x));
+  return with_separators(without_zeros(fmt::format("{:.{}f}", x, digits - 1 - exponent)));
+}
+
+std::vector<std::string> tick_texts(const std::vector<double>& ticks) {
+  const bool power = std::any_of(ticks.begin(), ticks.end(), [](double tick) {
+    return short_number(tick).find('e') != std::string::npos;
+  });
+  for (int digits = 4;; ++digits) {
+    std::vector<std::string> texts;
+    for (const double tick : ticks) texts.push_back(short_number(tick, digits, power));
+    if (digits > 14 || std::set(texts.begin(), texts.end()).size() == texts.size()) return texts;
+  }
+}
+
+std::string above_best(double loss, double best, int decimals) {
+  const double share = loss / best - 1;
+  return best > 0 && share < 10 ? fmt::format("{:.{}f} %", 100 * share, decimals)
+                                : short_number(loss - best) + " nats";
+}
+
+}  // namespace ink

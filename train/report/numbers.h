@@ -1,0 +1,20 @@
+// Numbers as reports write them, like base.js of the pages.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace ink {
+
+/// With `digits` that count and no zeros at the end: 0.0025, 12,345, 1.25e6, 5e-5. power: as a power
+/// of ten in any case.
+std::string short_number(double x, int digits = 4, bool power = false);
+
+/// Texts for the ticks of an axis: in one form, with as many digits as it takes to tell them apart.
+std::vector<std::string> tick_texts(const std::vector<double>& ticks);
+
+/// How far a loss is above the best possible one: "12.3 %", or, if that is many times as large,
+/// "3.2 nats". `decimals` are of the percentage.
+std::string above_best(double loss, double best, int decimals);
+
+}  // namespace ink
