@@ -1,6 +1,7 @@
 // Looks at a page in a browser without a screen, where there is one: Chromium.
 #pragma once
 
+#include <algorithm>
 #include <sstream>
 #include <string>
 
@@ -36,21 +37,31 @@ struct Browsed {
 };
 
 /// Opens a page `width` pixels wide and runs `script`, the body of a JavaScript function that
-/// returns a text, when the page's own scripts have ended.
+/// returns a text, when the page's own scripts have ended. No frame is drawn and no time passes
+/// there, so what a page does when it knows its sizes is done by hand before.
 inline Browsed browse(const std::string& page, const std::string& script, int width = 1200,
                       bool dark = false) {
   const TempFolder folder;
+  std::string whole = page;
+  whole.insert(std::min(page.find("<script>"), page.size()),
+               "<script>const later = [];"
+               "ResizeObserver = class { constructor(f) { this.f = f; }"
+               "                         observe() { later.push(this.f); } };"
+               "requestAnimationFrame = f => later.push(f);</script>\n");
   const auto file = folder.write(
-      "page.html", page + "<script>{let text; try { text = String((() => {" + script +
-                       "})()); } catch (error) { text = 'failed: ' + error; }\n"
-                       "const pre = document.body.appendChild(document.createElement('pre'));\n"
-                       "pre.textContent = 'RESULT<' + text + '>RESULT';}</script>");
+      "page.html",
+      whole +
+          "<script>{let text; while (later.length) later.shift()(); try { text = String((() => {" +
+          script +
+          "})()); } catch (error) { text = 'failed: ' + error; }\n"
+          "const pre = document.body.appendChild(document.createElement('pre'));\n"
+          "pre.textContent = 'RESULT<' + text + '>RESULT';}</script>");
   const std::string options = (dark ? "--blink-settings=preferredColorScheme=0 " : "") +
                               ("--window-size=" + std::to_string(width)) +
                               ",2000 --enable-logging=stderr --v=0";
   const Ran ran = run_shell(start_browser(browser(), (folder / "profile").string(), options) +
                             "file://" + file.string());
-  Browsed browsed;
+  Browsed browsed{"", "no result"};
   const std::string begin = "RESULT&lt;", end = "&gt;RESULT";
   const size_t at = ran.out.rfind(begin);
   if (at != std::string::npos)

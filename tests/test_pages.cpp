@@ -1,7 +1,9 @@
 // Pages in a browser: their scripts run without an error and show what a reader needs.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -91,6 +93,168 @@ TEST(Pages, OfARun) {
   EXPECT_EQ(browsed.result, "true,true,true");
 }
 
+using Json = nlohmann::ordered_json;
+
+// A finished run of 100 steps without a model, as read_run() gives it. Its learning rate has fallen
+// to a hundredth, and its updates with it.
+Json made_run(const std::string& name, double loss = 2) {
+  Json run{{"name", name}, {"state", "finished"}, {"step", 100}, {"max_iters", 100}};
+  run["config"] = {{"seed", 7}, {"out_dir", name}};
+  Json metrics, validation;
+  for (int step = 10; step <= 100; step += 10) {
+    metrics["step"].push_back(step);
+    metrics["train_loss"].push_back(loss * (step % 20 == 0 ? 1.25 : 1));
+    metrics["lr"].push_back(1e-3 * (step <= 50 ? 1 : 0.01));
+    metrics["elapsed_s"].push_back(step / 7.0);
+    metrics["tokens_per_s"].push_back(123456);
+  }
+  for (const int step : {50, 100}) {
+    validation["step"].push_back(step);
+    validation["val_loss"].push_back(loss);
+    validation["best_possible"].push_back(loss - 0.5);
+  }
+  run["metrics"] = metrics, run["validation"] = validation;
+  const std::vector<std::string> names = {"h.11.attn.c_attn.weight", "h.11.attn.c_proj.weight",
+                                          std::string(200, 'a') + "<i>z"};
+  run["probes"]["step"] = {50, 100};
+  run["probes"]["parameters"] = {{"name", names}, {"count", {8, 8, 8}}};
+  for (const char* measure : {"weight_norm", "grad_norm", "turned"})
+    run["probes"]["parameters"][measure] = {{0.1, 0.2, 0.3}, {0.1, 0.2, 0.3}};
+  run["probes"]["parameters"]["update_ratio"] = {{0.004, 0.004, 0.004}, {4e-5, 4e-5, 4e-5}};
+  run["samples"] = {{{"step", 50}, {"text", "early of " + name}},
+                    {{"step", 100}, {"text", "late of " + name}}};
+  return run;
+}
+
+// Words of which the page has none: the script pushes to `wrong` what is not as it should be.
+std::string wrong_in(const std::string& script) {
+  return "const wrong = [], all = (where, what) => [...where.querySelectorAll(what)];\n"
+         "const is = (right, what) => { if (!right) wrong.push(what); };\n"
+         "is(document.documentElement.scrollWidth <= innerWidth + 1, 'the page scrolls "
+         "sideways');" +
+         script + "return wrong.join('; ');";
+}
+
+TEST(Pages, OfTenRuns) {
+  if (browser().empty()) GTEST_SKIP() << "there is no Chromium";
+  std::vector<Json> runs;
+  for (int i = 0; i < 13; ++i) runs.push_back(made_run("run" + std::to_string(i), 2 + 0.1 * i));
+  runs[3]["name"] = "<b>" + std::string(200, 'n') + "&amp;";
+  const std::string page = report_page(runs);
+  const std::string script = wrong_in(R"(
+    // Each run has a colour, dashes and a shape of its own.
+    for (const legend of all(document, '.legend')) {
+      const looks = all(legend, 'button:not(.kind) .swatch').map(swatch => swatch.outerHTML);
+      is(looks.length === 13 && new Set(looks).size === 13, 'runs that look alike');
+    }
+    is(all(document, '#loss .legend .kind').length === 3, 'kinds of lines');
+    // No column is hidden, and names show where they begin and end.
+    for (const box of all(document, '.scroll'))
+      is(box.scrollWidth <= box.clientWidth + 1,
+         'hidden columns of ' + box.textContent.slice(0, 40));
+    for (const box of all(document, '#parameters .heat-names div')) {
+      is(box.scrollWidth <= box.clientWidth, 'a name that is cut off');
+      is(box.textContent.slice(0, 4) === box.title.slice(0, 4) &&
+         box.textContent.slice(-4) === box.title.slice(-4), 'a name without its ends');
+    }
+    const names = all(document, '#parameters .heat-names div').map(box => box.textContent);
+    is(new Set(names).size === names.length, 'names that look alike');
+    // Samples of all runs beside each other.
+    const samples = all(document, '#samples article');
+    is(samples.length === 13, 'samples');
+    samples.forEach((article, i) => is(article.offsetHeight > 0 && article.textContent.includes(
+        i === 3 ? '<b>nn' : `run${i}, step 100late of run${i}`), 'the sample of run ' + i));
+    // A small chart says what it shows.
+    const chart = document.querySelector('#speed .chart'), box = chart.getBoundingClientRect();
+    chart.firstChild.dispatchEvent(new PointerEvent('pointermove', {
+      clientX: box.left + box.width / 2, clientY: box.top + box.height / 2, bubbles: true}));
+    is(chart.querySelector('.tip').textContent.startsWith('learning rate, step '), 'tip');
+    is(chart.querySelector('.tip').textContent.includes('run12'), 'run of the tip');)");
+  for (const int width : {320, 400, 1400}) {
+    const Browsed browsed = browse(page, script, width, width == 400);
+    EXPECT_EQ(browsed.errors, "");
+    EXPECT_EQ(browsed.result, "") << width;
+  }
+}
+
+TEST(Pages, OfAFinishedRunWithAFault) {
+  if (browser().empty()) GTEST_SKIP() << "there is no Chromium";
+  Json run = made_run("run");
+  run["metrics"]["skipped"] = {3};  // a fault
+  run["config"]["log_interval"] = 2;
+  run["validation"]["best_possible"] = {1e-9, 1e-9};
+  for (Json& loss : run["metrics"]["train_loss"]) loss = 0.75 * loss.get<double>();
+  const std::string page = report_page({run});
+  const std::string script = wrong_in(R"(
+    const text = document.body.innerText;
+    is(!/[0-9]{4,}([.][0-9]+)? ?%/.test(text), 'percentages that say nothing');
+    is(text.includes('+2.000 nats'), 'nats above the best possible');
+    is(text.includes('the mean of 5 lines'), 'points that are means');
+    const state = document.querySelector('.state');
+    is(state.textContent === 'finished, 1 fault' && !state.classList.contains('finished'), 'state');
+    // The smoothed line does not stand for the value.
+    const slider = document.querySelector('#loss input[type=range]');
+    slider.value = .6;
+    slider.oninput();
+    const chart = document.querySelector('#loss .chart'), svg = chart.firstChild;
+    svg.dispatchEvent(new KeyboardEvent('keydown', {key: 'End'}));
+    const tip = chart.querySelector('.tip').textContent;
+    is(/^step 100training1.875smoothed 1.7[0-9]+validation2.000best possible1.000e-9$/.test(tip),
+       tip);
+    // The best possible loss from the first step to the last.
+    const [training, validation, best] = all(svg, 'path.line').map(
+        path => path.getAttribute('d').match(/[0-9.]+/g).map(Number));
+    is(best[0] === training[0] && best.at(-2) === training.at(-2), 'best possible');
+    // The last point is whole.
+    const clip = svg.querySelector('clipPath rect');
+    const last = all(svg, 'g circle:not([r="4"])').at(-1);
+    const size = (element, name) => Number(element.getAttribute(name));
+    is(size(last, 'cx') + size(last, 'r') <= size(clip, 'x') + size(clip, 'width'), 'point');
+    // Updates as they would be at the highest rate, and as they were.
+    const cell = document.querySelector('#parameters tbody td[data-title="update / weight"]');
+    is(cell.textContent === '0.00400', 'update ' + cell.textContent);
+    document.querySelector('#parameters .heat-box').dispatchEvent(
+        new KeyboardEvent('keydown', {key: 'ArrowDown'}));
+    const value = document.querySelector('#parameters .heat-value').textContent;
+    is(value.includes('0.00400') && value.includes('4.00e-5'), value);
+    // A click leaves no ring; the keyboard's is there.
+    svg.focus({focusVisible: false});
+    is(getComputedStyle(svg).outlineStyle === 'none', 'a ring');
+    svg.blur();
+    svg.focus({focusVisible: true});
+    is(getComputedStyle(svg).outlineStyle !== 'none', 'no ring');)");
+  const Browsed browsed = browse(page, script, 1400);
+  EXPECT_EQ(browsed.errors, "");
+  EXPECT_EQ(browsed.result, "");
+}
+
+TEST(Pages, NumbersAndAxesHaveOneForm) {
+  if (browser().empty()) GTEST_SKIP() << "there is no Chromium";
+  const std::string script = wrong_in(R"(
+    const same = (found, expected) => is(found === expected, `${found} for ${expected}`);
+    const several = [0, .25, 1234.5, 123456, 1.5e6, 2.5e-4, -2.5e-5, null, NaN];
+    same(several.map(x => show_number(x)).join(' '),
+         '0 0.2500 1,235 123,456 1.500e6 0.0002500 \u22122.500e-5 \u2013 \u2013');
+    same([.002, 500, 20000, 3e6, 1e-5, 1e-10, 1.5e10, 100, 1e300].map(x => show_short(x)).join(' '),
+         '0.002 500 20,000 3e6 1e-5 1e-10 1.5e10 100 1e300');
+    for (const [from, to] of [[2.1, 4.9], [1.02, 1.98], [.62, .97], [3.00001, 3.00004], [5.1, 5.2],
+                              [11, 48], [2.2, 19], [1e-7, 2e9]])
+      for (const count of [3, 8]) {
+        const ticks = log_ticks(from, to, count), texts = show_ticks(ticks);
+        is(ticks.length >= 2 && ticks.length <= 3 * count,
+           `${ticks.length} ticks of ${from}, ${to}`);
+        is(new Set(texts).size === texts.length, 'labels that are the same: ' + texts);
+        const powers = texts.filter(text => text.includes('e')).length;
+        is(powers === 0 || powers >= texts.length - 1, 'two forms: ' + texts);
+      }
+    // Names lose their middle.
+    same(middle_cut('abcdefghij', 5), 'ab\u2026ij');
+    same(middle_cut('abc', 3), 'abc');)");
+  const Browsed browsed = browse(report_page({made_run("run")}), script);
+  EXPECT_EQ(browsed.errors, "");
+  EXPECT_EQ(browsed.result, "");
+}
+
 TEST(Pages, OfAttention) {
   if (browser().empty()) GTEST_SKIP() << "there is no Chromium";
   manual_seed(1);
@@ -107,6 +271,22 @@ TEST(Pages, OfAttention) {
                                "const c = document.querySelector('canvas').getContext('2d');"
                                "return c.getImageData(0, 0, 1, 1).data.slice(0, 3).join();");
   EXPECT_EQ(pixel.result, "8,72,160");
+  // Twelve heads of twelve layers fill the page, and none is out of sight.
+  const Tensor even = softmax(zeros({12, 5, 5}).masked_fill(later, -INFINITY));
+  const std::string many =
+      attention_page("Many", {"a", "b", "c", "d", "e"}, std::vector<Tensor>(12, even));
+  for (const int width : {400, 1400}) {
+    const Browsed filled = browse(many, wrong_in(R"(
+      const heads = document.querySelector('.heads'), box = heads.getBoundingClientRect();
+      const all_maps = document.querySelector('.maps').getBoundingClientRect();
+      const table = heads.firstChild.getBoundingClientRect();
+      is(heads.scrollWidth <= heads.clientWidth, 'heads out of sight');
+      is(table.right > all_maps.left + .85 * all_maps.width, 'half of the page is empty');
+      if (innerWidth > 1000) is(box.top < all_maps.top + 100, 'heads below the map');)"),
+                                  width);
+    EXPECT_EQ(filled.errors, "");
+    EXPECT_EQ(filled.result, "") << width;
+  }
 }
 
 TEST(Pages, OfAForwardPass) {
@@ -118,7 +298,19 @@ TEST(Pages, OfAForwardPass) {
       run_program("look --start 'One day' --out_dir " + out.string() + " --out " + page.string())
           .code,
       0);
-  for (const int width : {500, 1200}) {
+  // On paper, too, the heads are there.
+  const Browsed paper = browse(read_file(page), wrong_in(R"(
+    const style = document.head.appendChild(document.createElement('style'));
+    style.textContent = [...document.styleSheets].flatMap(sheet => [...sheet.cssRules])
+        .filter(rule => rule.media?.mediaText === 'print').flatMap(rule => [...rule.cssRules])
+        .map(rule => rule.cssText).join('\n');
+    is(all(document, '.controls').every(box => box.offsetHeight === 0), 'controls');
+    for (const what of ['.harms button', '.diagram button', '.heads canvas'])
+      is(all(document, what).length >= 4 && all(document, what).every(
+          box => box.offsetHeight > 5 && box.offsetWidth > 5), what);)"));
+  EXPECT_EQ(paper.errors, "");
+  EXPECT_EQ(paper.result, "");
+  for (const int width : {320, 500, 1200}) {
     const Browsed browsed =
         browse(read_file(page),
                looks_for("'Block 1', 'temperature', 'without one head', 'Logits',"

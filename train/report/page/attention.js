@@ -33,8 +33,7 @@ class AttentionView {
     this.root.classList.add('attention');
     this.root.classList.toggle('words', this.longer);
     fill(this.root, {tabindex: 0, role: 'group'}, []);
-    this.root.style.setProperty('--head',
-        `clamp(2.6rem, min(30rem, 100vw - 8rem) / ${this.heads}, 6rem)`);
+    this.root.style.setProperty('--heads', this.heads);
     this.spans = this.tokens.map((token, i) => make('span', {
       onmouseenter: () => { if (!this.pinned) this.look(i, null); },
       onclick: () => { this.pinned = false; this.look(i, null); },
@@ -54,8 +53,8 @@ class AttentionView {
   }
   table() {
     const table = make('table');
-    table.createTHead().insertRow().append(make('td'), ...Array.from(
-        {length: this.heads}, (_, h) => make('th', {scope: 'col'}, 'head ' + h)));
+    table.createTHead().insertRow().append(make('td', {}, 'head'), ...Array.from(
+        {length: this.heads}, (_, h) => make('th', {scope: 'col'}, String(h))));
     for (let layer = 0; layer < this.layers; ++layer) {
       const row = table.insertRow();
       row.append(make('th', {scope: 'row'}, 'layer ' + layer));

@@ -28,22 +28,32 @@ const number = x => typeof x === 'number' && isFinite(x) ? x : null;
 const numbers = list => Array.isArray(list) ? list.map(number) : [];
 const clamp = (x, low, high) => Math.min(high, Math.max(low, x));
 
-function show_number(x, digits = 4) {
+// One way to write a number everywhere, with `digits` that count: 1.25e-5, 0.00250, 12,345, 1.25e6.
+// power: as a power of ten in any case.
+function show_number(x, digits = 4, power = false) {
   if (number(x) === null) return '\u2013';
-  if (x === 0) return '0';
-  const size = Math.abs(x);
-  if (size >= 1e6 || size < 1e-3) return x.toExponential(Math.max(0, digits - 2));
-  return size >= 10 ** (digits - 1) ? Math.round(x).toLocaleString('en') : x.toPrecision(digits);
+  if (x === 0 || power && x === 1) return String(x);
+  const size = Math.abs(Number(x.toPrecision(digits))), sign = x < 0 ? '\u2212' : '';
+  if (power || size >= 1e6 || size < 1e-4)
+    return sign + size.toExponential(digits - 1).replace('+', '');
+  const all = {minimumSignificantDigits: digits, maximumSignificantDigits: digits};
+  return sign + (size >= 10 ** (digits - 1) ? Math.round(Math.abs(x)).toLocaleString('en') :
+      size.toLocaleString('en', all));
 }
 function show_count(x) {
   return number(x) === null ? '\u2013' : x.toLocaleString('en', {maximumFractionDigits: 1});
 }
-// For axes: 0.002, 500, 20k, 3M, 1e-5.
-function show_short(x) {
-  const size = Math.abs(x), plain = v => String(Number(v.toPrecision(5)));
-  if (size >= 1e9 || (size > 0 && size < 1e-3)) return x.toExponential().replace('+', '');
-  if (size >= 1e6) return plain(x / 1e6) + 'M';
-  return size >= 1e4 ? plain(x / 1e3) + 'k' : plain(x);
+// The same without zeros at the end, for axes and what was chosen: 0.002, 500, 20,000, 3e6, 1e-5.
+function show_short(x, digits = 5, power = false) {
+  return show_number(x, digits, power).replace(/(\.\d*?)0+(?=e|$)/, '$1').replace(/\.(?=e|$)/, '');
+}
+// Texts for the ticks of an axis: in one form, with as many digits as it takes to tell them apart.
+function show_ticks(ticks) {
+  const power = ticks.some(tick => show_short(tick).includes('e'));
+  for (let digits = 5;; ++digits) {
+    const texts = ticks.map(tick => show_short(tick, digits, power));
+    if (digits > 14 || new Set(texts).size === texts.length) return texts;
+  }
 }
 const show_percent = x =>
     number(x) === null ? '\u2013' : (100 * x).toFixed(Math.abs(x) < .1 ? 1 : 0) + ' %';
@@ -130,6 +140,24 @@ const choices = {
 };
 // Why the page should not reload itself now: names of what is going on.
 const busy = new Set();
+
+// Where a table is wider than its box, rows become cards, so that no column is hidden: each cell
+// has its heading, data-title, before it (base.css).
+function fit_table(box) {
+  const fit = () => {
+    box.classList.remove('cards');
+    box.classList.toggle('cards', box.scrollWidth > box.clientWidth + 1);
+  };
+  on_resize(box, fit);
+  return box;
+}
+// A text of at most `length` characters, its middle left out: names begin and end with what tells
+// them apart.
+function middle_cut(text, length) {
+  if (text.length <= length) return text;
+  const end = Math.ceil((length - 1) / 2), begin = Math.max(length - 1 - end, 0);
+  return text.slice(0, begin) + '\u2026' + text.slice(text.length - end);
+}
 
 // Buttons of which one is pressed: options are [[value, text], ...].
 function button_group(label, options, chosen, choose) {

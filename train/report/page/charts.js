@@ -1,7 +1,10 @@
 // A chart of lines: new LineChart(element, options), then chart.update(options).
 //   id       where its choices are kept        label    what it shows, for those who cannot see it
 //   x_title, y_title   with units              height   in pixels
-//   lines    [{name, x, y, colour: 0.., dash: '6 3', points: true, smooth: true}]; y null: a gap
+//   lines    [{name, x, y, colour: 0.., dash: '6 3', points: true, smooth: true}]; y null: a gap.
+//            A line of a run, among several, has also {run, kind}: the legend then has an entry for
+//            each run and each kind, and the points of a run have its shape
+//   what     is measured, where the lines are named by their runs alone
 //   log_x, log_y, zero (y begins at 0)         time     x is in seconds
 //   smooth   0: none; towards 1: more          events   [{x, text}]: vertical lines
 //   link     an array that charts of the same x share: they point and zoom together
@@ -18,13 +21,13 @@ function smoothed(values, weight) {
   });
 }
 
-function linear_ticks(from, to, count) {
+function linear_ticks(from, to, count) {  // at least two
   const raw = (to - from) / count, power = 10 ** Math.floor(Math.log10(raw));
   const step = power * [1, 2, 5, 10].find(m => m * power >= raw * .8);
   const ticks = [];
   for (let k = Math.ceil(from / step - 1e-9); k * step <= to + 1e-9 * step; ++k)
     ticks.push(k * step);
-  return ticks;
+  return ticks.length < 2 && count < 20 ? linear_ticks(from, to, count + 1) : ticks;
 }
 function log_ticks(from, to, count) {
   const decades = Math.log10(to / from);
@@ -85,11 +88,24 @@ function nearest(xs, x) {
   return x - xs[low] <= xs[high] - x ? low : high;
 }
 
-const swatch = (colour, dash) => make_svg(
+const swatch = (colour, dash, shape = null) => make_svg(
     'svg', {class: 'swatch', viewBox: '0 0 29 10', 'aria-hidden': 'true'},
     make_svg('line', {x1: 0, x2: 29, y1: 5, y2: 5, 'stroke-dasharray': dash,
-                      style: `stroke: ${line_colour(colour)}`}));
-const line_colour = k => k === null || k === undefined ? 'var(--quiet)' : `var(--c${k % 6})`;
+                      style: `stroke: ${line_colour(colour)}`}),
+    shape === null ? null : point_shape(shape, 14.5, 5, shape, 3.2));
+// No two numbers have the same colour: after those of base.css, hues that are far apart.
+const line_colour = k => k === null || k === undefined ? 'var(--quiet)' :
+    k < 12 ? `var(--c${k})` : `hsl(${Math.round(k * 137.5) % 360} 60% var(--more))`;
+// The shape of a run's points: a circle, square, diamond, triangle, and these hollow.
+function point_shape(k, x, y, colour = k, r = 2.8) {
+  const d = [[[0, 1]], [[-1, -1], [1, -1], [1, 1], [-1, 1]],
+             [[0, -1.4], [1.4, 0], [0, 1.4], [-1.4, 0]], [[0, -1.3], [1.3, 1], [-1.3, 1]]][k % 4];
+  const style = Math.floor(k / 4) % 2 ? `fill: var(--back); stroke: ${line_colour(colour)}; ` +
+      'stroke-width: 1.4' : `fill: ${line_colour(colour)}`;
+  if (d.length === 1) return make_svg('circle', {cx: x, cy: y, r, style});
+  return make_svg('path', {class: 'point', style, d: 'M' + d.map(
+      ([a, b]) => (x + a * r).toFixed(1) + ' ' + (y + b * r).toFixed(1)).join('L') + 'Z'});
+}
 
 class LineChart {
   constructor(element, options) {
@@ -125,15 +141,20 @@ class LineChart {
     const {options, width} = this, height = options.height || 200;
     this.area = {left: 52, right: width - 14, top: 26, bottom: height - 40};
     this.svg.setAttribute('viewBox', `0 0 ${width} ${height}`);
-    this.lines = options.lines.filter(line => !this.hidden.has(line.name))
+    this.lines = options.lines.filter(line => !this.names_of(line).some(n => this.hidden.has(n)))
         .map(line => this.prepare(line)).filter(line => line.x.length > 0);
     this.make_scales();
+    const longest = Math.max(0, ...this.y_ticks().map(([, text]) => text.length));
+    if (7 * longest + 12 > this.area.left) {
+      this.area.left = 7 * longest + 12;
+      this.make_scales();
+    }
     this.cursor = make_svg('g');
     const clip = 'clip-' + options.id, {left, right, top, bottom} = this.area;
     this.svg.replaceChildren(
-        make_svg('clipPath', {id: clip},
-                 make_svg('rect', {x: left, y: top - 3, width: right - left,
-                                   height: bottom - top + 6})),
+        make_svg('clipPath', {id: clip},  // with room for points at the border
+                 make_svg('rect', {x: left - 5, y: top - 5, width: right - left + 10,
+                                   height: bottom - top + 10})),
         this.axes(),
         make_svg('g', {'clip-path': `url(#${clip})`}, ...this.events(),
                  ...this.lines.map(line => this.curve(line))),
@@ -168,22 +189,32 @@ class LineChart {
     this.y = make_scale(ys, [bottom, top], options.log_y);
   }
 
+  y_ticks() {
+    const {top, bottom} = this.area;
+    const ticks = (this.options.log_y ? log_ticks : linear_ticks)(
+        this.y.from, this.y.to, Math.max(2, (bottom - top) / 38));
+    return show_ticks(ticks).map((text, i) => [ticks[i], text]);
+  }
   axes() {
     const {left, right, top, bottom} = this.area, {options, x, y} = this, group = make_svg('g');
     const line = (name, x1, y1, x2, y2) =>
         group.append(make_svg('line', {class: name, x1, y1, x2, y2}));
     const text = (x, y, anchor, words, name) =>
         group.append(make_svg('text', {x, y, 'text-anchor': anchor, class: name}, words));
-    const y_ticks = (options.log_y ? log_ticks : linear_ticks)(
-        y.from, y.to, Math.max(2, (bottom - top) / 38));
-    for (const tick of y_ticks) {
+    for (const [tick, words] of this.y_ticks()) {
       line('grid', left, y.at(tick), right, y.at(tick));
-      text(left - 7, y.at(tick) + 4, 'end', show_short(tick));
+      text(left - 7, y.at(tick) + 4, 'end', words);
     }
     const x_ticks = options.log_x ? log_ticks : options.time ? time_ticks : linear_ticks;
+    let free = -Infinity;  // where the last label ends
     for (const tick of x_ticks(x.from, x.to, Math.max(2, (right - left) / 85))) {
+      if (!options.time && Math.abs(tick - Math.round(tick)) > 1e-9) continue;  // no step
+      const words = options.time ? show_time(tick) : show_short(tick), half = 3.5 * words.length;
+      const at = Math.min(x.at(tick), this.width - half);  // inside the chart
       line('axis', x.at(tick), bottom, x.at(tick), bottom + 4);
-      text(x.at(tick), bottom + 17, 'middle', options.time ? show_time(tick) : show_short(tick));
+      if (at - half < free) continue;
+      text(at, bottom + 17, 'middle', words);
+      free = at + half + 6;
     }
     line('axis', left, bottom, right, bottom);
     text(right, bottom + 34, 'end', options.x_title, 'title');
@@ -204,10 +235,14 @@ class LineChart {
         make_svg('path', {class: 'raw', style, d: this.path(line, line.raw)}));
     group.append(make_svg('path', {class: 'line', style, 'stroke-dasharray': line.dash,
                                    d: this.path(line, line.y)}));
-    if (line.points || line.x.length === 1) line.x.forEach((x, i) => {
-      if (line.y[i] === null || line.x.length > 80) return;
-      group.append(make_svg('circle', {cx: this.x.at(x), cy: this.y.at(line.y[i]), r: 2.8,
-                                       style: `fill: ${line_colour(line.colour)}`}));
+    // Of many points, some have a mark, so that runs can be told apart.
+    const every = Math.ceil(line.x.length / (line.run === undefined ? 80 : 20));
+    const alone = i => line.y[i - 1] == null && line.y[i + 1] == null;  // no line leads there
+    line.x.forEach((x, i) => {
+      if (line.y[i] === null || !(alone(i) || line.points && (line.x.length - 1 - i) % every === 0))
+        return;
+      const shape = line.run === undefined ? 0 : line.colour;
+      group.append(point_shape(shape, this.x.at(x), this.y.at(line.y[i]), line.colour));
     });
     return group;
   }
@@ -238,23 +273,37 @@ class LineChart {
     return parts.join('');
   }
 
+  // What of the legend stands for a line: its name, or its run and its kind.
+  names_of(line) {
+    return line.run === undefined ? [line.name] : ['run ' + line.run, 'kind ' + line.kind];
+  }
   draw_legend() {
     const {lines, id} = this.options;
     this.legend.hidden = lines.length < 2;
-    const names = lines.map(line => line.name).join('\n');
+    const names = lines.map(line => this.names_of(line)).join('\n');
     if (this.legend_names === names) return;  // the button that was pressed keeps the focus
     this.legend_names = names;
-    this.legend.replaceChildren(...lines.map(line => make('button', {
-      type: 'button', 'aria-pressed': String(!this.hidden.has(line.name)),
-      title: 'Show or hide this line',
+    const entries = new Map();  // by name: [what stands in it, its class]
+    for (const line of lines) {
+      const [first, kind] = this.names_of(line), own = line.run === undefined;
+      if (!entries.has(first)) entries.set(first, own ?
+          [[swatch(line.colour, line.dash), line.name]] :
+          [[swatch(line.colour, null, line.colour), line.run]]);
+      if (kind && !entries.has(kind))
+        entries.set(kind, [[swatch(null, line.dash), line.kind], 'kind']);
+    }
+    const sorted = [...entries].sort(([, a], [, b]) => (a.length > 1) - (b.length > 1));
+    this.legend.replaceChildren(...sorted.map(([name, [children, look]]) => make('button', {
+      type: 'button', class: look, 'aria-pressed': String(!this.hidden.has(name)),
+      title: look ? 'Show or hide these lines' : 'Show or hide this line',
       onclick: event => {
-        const hide = !this.hidden.has(line.name);
-        if (hide) this.hidden.add(line.name); else this.hidden.delete(line.name);
+        const hide = !this.hidden.has(name);
+        if (hide) this.hidden.add(name); else this.hidden.delete(name);
         event.currentTarget.setAttribute('aria-pressed', String(!hide));
         choices.set(id + ' hidden', [...this.hidden]);
         this.draw();
       },
-    }, swatch(line.colour, line.dash), line.name)));
+    }, ...children)));
   }
 
   // The values of all lines at the x nearest to the pointer.
@@ -271,15 +320,37 @@ class LineChart {
     this.cursor.append(
         make_svg('line', {class: 'cursor', x1: at, x2: at, y1: top, y2: bottom}),
         ...values.map(({line, i}) => make_svg('circle', {
-          cx: this.x.at(line.x[i]), cy: this.y.at(line.y[i]), r: 4,
+          cx: this.x.at(line.x[i]), cy: this.y.at((line.raw || line.y)[i]), r: 4,
           style: `fill: ${line_colour(line.colour)}`})));
     const name = v => this.options.time ? show_time(v) : 'step ' + show_count(v);
-    const rows = values.map(({line, i}) => make(
-        'tr', {}, make('td', {}, swatch(line.colour, line.dash), line.name),
-        make('td', {class: 'number'}, show_number(line.y[i])),
-        make('td', {class: 'quiet'}, line.x[i] === x ? '' : 'at ' + name(line.x[i]))));
-    this.tip.replaceChildren(name(x), make('table', {}, ...rows));
+    const what = this.options.what ? this.options.what + ', ' : '';
+    const table = values.some(({line}) => line.run !== undefined) ?
+        this.tip_by_run(values, x, name) : this.tip_by_line(values, x, name);
+    this.tip.replaceChildren(what + name(x), make('table', {}, ...table));
     this.place_tip(at, own);
+  }
+  // The value as it was measured; what the line shows, if that is smoothed, beside it.
+  tip_by_line(values, x, name) {
+    return values.map(({line, i}) => make(
+        'tr', {}, make('td', {}, swatch(line.colour, line.dash), line.name),
+        make('td', {class: 'number'}, show_number((line.raw || line.y)[i])),
+        make('td', {class: 'quiet'}, [
+          line.raw ? 'smoothed ' + show_number(line.y[i]) : '',
+          line.x[i] === x ? '' : 'at ' + name(line.x[i])].filter(Boolean).join(', '))));
+  }
+  tip_by_run(values, x, name) {
+    const kinds = [...new Set(values.map(({line}) => line.kind))];
+    const runs = [...new Set(values.map(({line}) => line.run))];
+    const cell = found => found === undefined ? '' : show_number((found.line.raw ||
+        found.line.y)[found.i]) + (found.line.x[found.i] === x ? '' :
+                                   ` (${name(found.line.x[found.i])})`);
+    const row = run => {
+      const own = values.filter(({line}) => line.run === run), {colour} = own[0].line;
+      return make('tr', {}, make('td', {}, swatch(colour, null, colour), run), ...kinds.map(
+          kind => make('td', {class: 'number'}, cell(own.find(({line}) => line.kind === kind)))));
+    };
+    return [make('tr', {class: 'quiet'}, make('td'), ...kinds.map(
+        kind => make('td', {class: 'number'}, kind))), ...runs.map(row)];
   }
   // Beside the pointer; below the chart where there is no room, and then of one chart only, because
   // it covers what follows.

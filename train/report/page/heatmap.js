@@ -26,6 +26,7 @@ class HeatMap {
     this.plane.onpointermove = this.plane.onpointerdown = event => this.point(event);
     this.box.onkeydown = event => this.key(event);
     on_scheme(() => this.draw());
+    on_resize(this.box, () => { if (this.options) this.fit_names(); });
     on_resize(this.plane, () => { if (this.options) this.draw_steps(); });
   }
   update(options) {
@@ -36,14 +37,22 @@ class HeatMap {
     this.box.style.setProperty('--row', height + 'px');
     this.plane.style.height = rows.length * height + 'px';
     this.plane.style.width = `min(100%, ${columns.length * 4}rem)`;
-    this.plane.style.minWidth = '8rem';
-    this.names.replaceChildren(
-        ...rows.map(name => make('div', {title: name}, make('bdi', {}, name))));
+    this.plane.style.minWidth = '7rem';
+    this.names.replaceChildren(...rows.map(name => make('div', {title: name}, name)));
     if (this.row >= rows.length || this.column >= columns.length) this.row = this.column = null;
     this.draw();
   }
+  // Names that are too long lose their middle: their letters have one width.
+  fit_names() {
+    const {rows} = this.options, style = getComputedStyle(this.names);
+    const letter = parseFloat(style.fontSize) * .61;
+    const most = Math.floor((parseFloat(style.maxWidth) - 10) / letter) ||
+        Math.floor(Math.min(256, .4 * innerWidth) / letter) - 1;
+    rows.forEach((name, i) => { this.names.children[i].textContent = middle_cut(name, most); });
+  }
   draw() {
     if (!this.options) return;
+    this.fit_names();
     if (this.box.hidden) { this.value.textContent = 'No name has these words.'; return; }
     const {rows, columns, value, scale} = this.options;
     const colour = scale.diverging ? diverging : graded;

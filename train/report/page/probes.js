@@ -82,6 +82,7 @@ function even_scale(values) {  // around 0
   return {from: -most, to: most, diverging: true,
           ticks: [-most, -most / 2, 0, most / 2, most].map(t => [t, text(t)])};
 }
+const show_measure = x => show_number(x, 3);
 const kUpdateScale = {from: 1e-5, to: 1, log: true, diverging: true, ticks: [
   [1e-5, '1e-5\nhardly moves'], [1e-4, '1e-4'], [3e-3, '0.003\nusual'], [.1, '0.1\ntoo fast'],
   [1, '1']]};
@@ -91,23 +92,23 @@ const kShareScale = {from: 0, to: 1, ticks: [0, .25, .5, .75, 1].map(
 const kParameters = {
   label: 'Parameters by steps', extra: {key: 'count', title: 'Parameters', number: true},
   measures: [
-    {key: 'update_ratio', name: 'update / weight', scale: () => kUpdateScale, show: show_number,
+    {key: 'update_ratio', name: 'update / weight', scale: () => kUpdateScale, show: show_measure,
+     at_full_rate: true,
      title: 'norm of one step\u2019s update, divided by the norm of the weight',
-     note: 'About 0.001 to 0.01 is usual at the full learning rate, and more in the first ' +
-           'hundred steps. Below 0.00001 a parameter hardly moves. Above 0.1 it is thrown about, ' +
-           'because the learning rate is too high for it. The ratio falls with the learning ' +
-           'rate, so it is small during warm-up and at the end.'},
-    {key: 'turned', name: 'direction', scale: log_scale, show: show_number, map_only: true,
+     note: 'About 0.001 to 0.01 is usual at the highest learning rate, and more in the first ' +
+           'hundred steps. Below 1e-5 a parameter hardly moves. Above 0.1 it is thrown about, ' +
+           'because the learning rate is too high for it.'},
+    {key: 'turned', name: 'direction', scale: log_scale, show: show_measure, map_only: true,
      title: 'how far the direction changed since the probe before; of a head, the least of its ' +
             'q, k, v and projection',
      note: 'Weight decay shrinks a weight and does not turn it. A part that turns far less than ' +
            'its like is not learning.'},
-    {key: 'grad_norm', name: 'gradient norm', scale: log_scale, show: show_number,
+    {key: 'grad_norm', name: 'gradient norm', scale: log_scale, show: show_measure,
      title: 'norm of the gradient',
      note: 'Layers of one kind should have norms of about the same size. Norms that shrink ' +
            'from layer to layer towards the input mean that gradients vanish; norms that grow, ' +
            'that they explode.'},
-    {key: 'weight_norm', name: 'weight norm', scale: log_scale, show: show_number,
+    {key: 'weight_norm', name: 'weight norm', scale: log_scale, show: show_measure,
      title: 'norm of the weight',
      note: 'Weights usually grow to a few times their size. Those that grow to ten times theirs ' +
            'ask for a lower learning rate, or for weight decay. One that shrinks to 0 is not ' +
@@ -127,12 +128,12 @@ const kParameters = {
 const kActivations = {
   label: 'Activations by steps', extra: {key: 'op', title: 'Op', number: false},
   measures: [
-    {key: 'std', name: 'std', scale: log_scale, show: show_number,
+    {key: 'std', name: 'std', scale: log_scale, show: show_measure,
      title: 'standard deviation of the outputs',
      note: 'The standard deviation says how large the outputs of a layer are. Between 0.1 and ' +
            '10 is usual. It should settle as training goes on, and be about the same for ' +
            'similar layers of all blocks.'},
-    {key: 'mean', name: 'mean', scale: even_scale, show: show_number, title: 'mean of the outputs',
+    {key: 'mean', name: 'mean', scale: even_scale, show: show_measure, title: 'mean of the outputs',
      note: 'A mean near 0 (pale) is usual. A mean that is much larger than the standard ' +
            'deviation says that a layer gives out nearly the same, whatever it reads.'},
     {key: 'saturated', name: 'saturated', scale: () => kShareScale, show: show_percent,
@@ -140,7 +141,7 @@ const kActivations = {
      note: 'An output is saturated where the function is flat, so that no gradient passes: a ' +
            'GELU at about 0, a tanh near 1. Up to 45 % is usual for a GELU. A layer with nearly ' +
            'all of them saturated does not learn. Layers without such a function are grey.'},
-    {key: 'grad_std', name: 'gradient std', scale: log_scale, show: show_number,
+    {key: 'grad_std', name: 'gradient std', scale: log_scale, show: show_measure,
      title: 'standard deviation of the gradient of the outputs',
      note: 'How strongly the loss depends on what a layer gives out. It should be about the ' +
            'same from layer to layer: if it shrinks towards the first layers, these learn ' +
@@ -156,7 +157,20 @@ function show_measured(page, id, spec) {
       m => run.probes[id][m.key]?.some(row => row?.some(v => number(v) !== null)));
   return per_run(page, id, has, (run, part) => fill_measured(run, id, spec, present(run), part));
 }
+// The highest learning rate over that of each probe, or null: an update is as large as the rate, so
+// that a finished run's would look as if nothing moved, although only the rate has fallen.
+function rate_factors(run, steps) {
+  const table = last_of(run.metrics, 'lr') ? run.metrics : {}, lr = numbers(table.lr);
+  const most = lr.reduce((a, v) => Math.max(a, v ?? 0), 0);
+  return steps.map(step => {
+    const rate = most > 0 ? lr[nearest(numbers(table.step), step)] : null;
+    return rate > 0 ? most / rate : null;
+  });
+}
 function fill_measured(run, id, spec, measures, part) {
+  const factors = rate_factors(run, probe_steps(run)), scaled = factors.some(f => f !== null);
+  measures = measures.map(m => m.at_full_rate && scaled ? {
+    ...m, factors, title: m.title + ', scaled to the highest learning rate'} : m);
   const data = run.probes[id], steps = probe_steps(run), names = data.name.map(String);
   const first = measures.some(m => m.key === choices.get(id + ' measure')) ?
       choices.get(id + ' measure') : measures[0].key;
@@ -182,9 +196,12 @@ function fill_measured(run, id, spec, measures, part) {
     const shown = names.flatMap((name, k) =>
         words.every(word => name.toLowerCase().includes(word)) ? [k] : []);
     const all = data[m.key].flatMap(row => numbers(row)).filter(v => v !== null);
+    const value = (i, j) => measured(data, m, j, shown[i]);
     note.textContent = m.note;
-    map.update({rows: shown.map(k => names[k]), columns: steps, scale: m.scale(all),
-                value: (i, j) => number(data[m.key][j]?.[shown[i]]), format: m.show,
+    map.update({rows: shown.map(k => names[k]), columns: steps, scale: m.scale(all), value,
+                say: (i, j) => `${names[shown[i]]}, step ${show_count(steps[j])}: ` +
+                    m.show(value(i, j)) + (m.factors ? ` (measured at the rate of this step: ${
+                        m.show(number(data[m.key][j]?.[shown[i]]))})` : ''),
                 title: `Colour: ${m.title}. Each column is a probe; its step stands below.`});
     table.replaceChildren(measured_table(id, spec, measures, data, steps, shown));
   };
@@ -192,16 +209,21 @@ function fill_measured(run, id, spec, measures, part) {
   const row = names.indexOf(choices.get(id + ' row'));  // that a finding is about
   if (row >= 0 && !search.value) map.look(row, steps.length - 1, false);
 }
+function measured(data, m, probe, k) {
+  const value = number(data[m.key][probe]?.[k]), factor = m.factors ? m.factors[probe] : 1;
+  return value === null || factor === null ? null : value * factor;
+}
 function measured_table(id, spec, measures, data, steps, shown) {
   const probe = steps.length - 1, verdict = row => spec.verdict(row, steps);
   const rows = shown.map(k => {
     const row = {name: String(data.name[k]), extra: data[spec.extra.key]?.[k] ?? null};
     row.history = steps.map((_, j) => number(data.update_ratio?.[j]?.[k]));
-    for (const m of measures) row[m.key] = number(data[m.key][probe]?.[k]);
+    for (const m of measures) row[m.key] = measured(data, m, probe, k);
     row.grown = row.weight_norm / number(data.weight_norm?.[0]?.[k]);
     return row;
   });
-  const columns = [{title: 'Name', value: row => row.name, show: row => row.name, class: 'name'}];
+  const name = row => make('span', {title: row.name}, middle_cut(row.name, 34));
+  const columns = [{title: 'Name', value: row => row.name, show: name, class: 'name'}];
   if (data[spec.extra.key]) columns.push(
       {title: spec.extra.title, number: spec.extra.number, value: row => row.extra,
        show: row => spec.extra.number ? show_count(row.extra) : String(row.extra ?? '\u2013')});
@@ -209,30 +231,54 @@ function measured_table(id, spec, measures, data, steps, shown) {
       {title: m.name, number: true, value: row => row[m.key], show: row => m.show(row[m.key])});
   if (data.weight_norm && probe > 0) columns.push(
       {title: 'grown', number: true, value: row => row.grown,
-       show: row => isFinite(row.grown) ? row.grown.toFixed(1) + ' \u00d7' : '\u2013'});
+       show: row => isFinite(row.grown) ? show_number(row.grown, 2) + ' \u00d7' : '\u2013'});
   if (spec.verdict && rows.some(verdict)) columns.push(
       {title: 'Note', value: verdict, show: verdict});
   return sortable_table(id, columns, rows);
 }
 
-// Samples: the chosen one, and the ones before it where there is room.
+// Samples: the chosen one, and the ones before it where there is room; of several runs, those of
+// one step beside each other.
+const samples_of = run => (run.samples || []).filter(s => s && typeof s.text === 'string')
+    .map((s, i) => ({step: number(s.step) ?? i, text: s.text}));
+const article = (title, text) => make('article', {}, make('h3', {}, title),
+                                      make('pre', {tabindex: 0}, text));
 function show_samples(page) {
-  const samples_of = run => (run.samples || []).filter(s => s && typeof s.text === 'string');
+  const runs = page.runs.filter(run => samples_of(run).length > 0);
+  if (runs.length > 1) return samples_beside(runs);
   return per_run(page, 'samples', run => samples_of(run).length > 0, (run, part) => {
-    const samples = samples_of(run), steps = samples.map((s, i) => number(s.step) ?? i);
+    const samples = samples_of(run), steps = samples.map(s => s.step);
     const slider = step_slider('sample', steps, 'Step of the sample', false);
     const columns = make('div', {class: 'samples'});
     part.append(slider.element, columns);
     const show = () => {
       const i = chosen_step('sample', steps);
       slider.show();
-      columns.replaceChildren(...samples.slice(Math.max(0, i - 2), i + 1).map((s, k, all) => make(
-          'article', {}, make('h3', {}, 'step ' + show_count(steps[i - all.length + 1 + k])),
-          make('pre', {tabindex: 0}, s.text))));
+      columns.replaceChildren(...samples.slice(Math.max(0, i - 2), i + 1).map(
+          ({step, text}) => article('step ' + show_count(step), text)));
     };
     show();
     return show;
   });
+}
+function samples_beside(runs) {
+  const steps = [...new Set(runs.flatMap(run => samples_of(run).map(s => s.step)))]
+      .sort((a, b) => a - b);
+  const slider = step_slider('sample', steps, 'Step of the samples', false);
+  const columns = make('div', {class: 'samples beside-runs'});
+  const show = () => {
+    const step = steps[chosen_step('sample', steps)];
+    slider.show();
+    columns.replaceChildren(...runs.map(run => {
+      const samples = samples_of(run), last = samples.findLast(s => s.step <= step) || samples[0];
+      return article(make('span', {}, swatch(run.colour, null, run.colour),
+                          `${run.name}, step ${show_count(last.step)}`), last.text);
+    }));
+  };
+  body_of('samples').append(slider.element, columns);
+  choices.watch('sample', show);
+  show();
+  return true;
 }
 
 // Attention.

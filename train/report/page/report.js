@@ -30,9 +30,10 @@ const body_of = id => document.querySelector(`#${id} .body`);
 function named_runs(runs) {
   const seen = {};
   return runs.filter(Boolean).map((run, i) => {
-    const name = String(run.name ?? 'run ' + (i + 1)), count = seen['=' + name] || 0;
+    const whole = String(run.name ?? 'run ' + (i + 1)), name = middle_cut(whole, 40);
+    const count = seen['=' + name] || 0;
     seen['=' + name] = count + 1;
-    return {...run, name: count ? `${name} (${count + 1})` : name, colour: i};
+    return {...run, whole, name: count ? `${name} (${count + 1})` : name, colour: i};
   });
 }
 
@@ -50,8 +51,13 @@ const bits = run => {  // of the validation loss, which has them where the token
   return found ? `; ${show_number(found.value)} bits per byte` : '';
 };
 const above_best = loss => loss && loss.best > 0 ? loss.value / loss.best - 1 : null;
-const signed_percent = x => x === null ? '\u2013' : (x < 0 ? '\u2212' : '+') +
-    show_percent(Math.abs(x));
+const signed = (x, show) => (x < 0 ? '\u2212' : '+') + show(Math.abs(x));
+// Many times the best possible is no percentage that says anything.
+function above_text(loss) {
+  const above = above_best(loss);
+  return above === null ? '\u2013' : above < 10 ? signed(above, show_percent) :
+      signed(loss.value - loss.best, x => show_number(x) + ' nats');
+}
 function lowest_loss(run) {
   const losses = numbers(run.validation?.val_loss);
   const i = losses.reduce((a, v, i) => v !== null && (a < 0 || v < losses[a]) ? i : a, -1);
@@ -88,15 +94,20 @@ function show_top({runs, data}) {
   body.append(make('h2', {}, 'What stands out'), ...findings(runs));
   return true;
 }
-const state_of = run =>
-    make('span', {class: 'state ' + (run.state || '')}, run.state || 'state unknown');
+const faults_of = run => (run.findings || []).filter(f => f?.level === 'fault').length;
+// Green says that all is well.
+function state_of(run) {
+  const text = run.state || 'state unknown', faults = text === 'failed' ? 0 : faults_of(run);
+  return make('span', {class: 'state ' + (faults ? 'faulty' : run.state || '')},
+              faults ? `${text}, ${faults} ${faults === 1 ? 'fault' : 'faults'}` : text);
+}
 
 function overview(run) {
   const step = number(run.step), most = number(run.max_iters);
   const progress = make('progress', {max: most || 1, 'aria-label': 'Steps done'});
   progress.value = most ? clamp((step || 0) / most, 0, 1) * most : 0;
   return [
-    make('div', {class: 'head'}, make('h1', {}, run.name), state_of(run),
+    make('div', {class: 'head'}, make('h1', {}, run.whole), state_of(run),
          make('span', {class: 'quiet'}, `step ${show_count(step)} of ${show_count(most)}`)),
     run.model ? make('p', {class: 'quiet small'}, run.model) : null,
     progress, tiles(run), changed_settings(run), command(run),
@@ -120,7 +131,7 @@ function tiles(run) {
     loss ? tile(`${loss_kind(run)} loss`, show_number(loss.value),
                 `nats per token, step ${show_count(loss.step)}` + bits(run)) :
         tile('loss', '\u2013', 'nothing measured yet'),
-    above !== null ? tile('above best possible', signed_percent(above),
+    above !== null ? tile('above best possible', above_text(loss),
                           `best possible ${show_number(loss.best)}`) : null,
     tile('time taken', show_time(run.elapsed_s), number(left) !== null && run.state === 'running' ?
          `about ${show_time(left)} left` : run.started && `started ${run.started}`),
@@ -155,7 +166,8 @@ async function copy(element, button) {
 function overview_table(runs) {
   return sortable_table('runs', [
     {title: 'Run', value: run => run.name,
-     show: run => make('span', {}, swatch(run.colour), run.name)},
+     show: run => make('span', {title: run.whole}, swatch(run.colour, null, run.colour),
+                       run.name)},
     {title: 'State', value: run => run.state, show: state_of},
     {title: 'Step', number: true, value: run => number(run.step),
      show: run => `${show_count(run.step)} of ${show_count(run.max_iters)}`},
@@ -164,7 +176,7 @@ function overview_table(runs) {
     {title: 'Lowest validation', number: true, value: run => lowest_loss(run)?.value,
      show: run => show_number(lowest_loss(run)?.value)},
     {title: 'Above best possible', number: true, value: run => above_best(last_loss(run)),
-     show: run => signed_percent(above_best(last_loss(run)))},
+     show: run => above_text(last_loss(run))},
     {title: 'Time', number: true, value: run => number(run.elapsed_s),
      show: run => show_time(run.elapsed_s)},
     {title: 'Tokens/s', number: true, value: median_rate,
@@ -213,7 +225,8 @@ function sortable_table(id, columns, rows) {
       make('button', {type: 'button', title: 'Sort by this', onclick: () => sort(k)},
            column.title)));
   const lines = rows.map((row, place) => ({row, place, line: make('tr', {}, ...columns.map(
-      column => make('td', {class: column.number ? 'number' : column.class}, column.show(row))))}));
+      column => make('td', {class: column.number ? 'number' : column.class,
+                            'data-title': column.title}, column.show(row))))}));
   const body = make('tbody');
   function sort(k) {
     if (by !== k) [by, down] = [k, Boolean(columns[k].number)];
@@ -241,15 +254,15 @@ function sortable_table(id, columns, rows) {
     });
   }
   order();
-  return make('div', {class: rows.length > 16 ? 'scroll tall' : 'scroll', tabindex: 0,
-                      role: 'region', 'aria-label': 'Table'},
-              make('table', {}, make('thead', {}, make('tr', {}, ...heads)), body));
+  return fit_table(make(
+      'div', {class: rows.length > 16 ? 'scroll tall' : 'scroll', tabindex: 0, role: 'region',
+              'aria-label': 'Table'},
+      make('table', {}, make('thead', {}, make('tr', {}, ...heads)), body)));
 }
 
 // Loss.
 function loss_lines(run, {excess, time, several}) {
   const x = table => (time ? table.elapsed_s : table.step) || [];
-  const name = kind => several ? `${run.name}: ${kind}` : kind;
   const less = (table, column) => excess ?
       numbers(table[column]).map((v, i) => {
         const best = number(table.best_possible?.[i]);
@@ -257,15 +270,27 @@ function loss_lines(run, {excess, time, several}) {
       }) : table[column];
   const lines = [];
   const add = (table, column, kind, colour, look) => {
-    if (last_of(table, column)) lines.push(
-        {name: name(kind), x: x(table), y: less(table, column),
-         colour: several ? run.colour : colour, ...look});
+    if (last_of(table, column)) lines.push({
+      x: x(table), y: less(table, column), colour, ...look, name: kind,
+      ...several && {name: `${run.name}: ${kind}`, colour: run.colour, run: run.name, kind}});
   };
   add(run.metrics, 'train_loss', 'training', 0, {smooth: true});
   add(run.validation, 'val_loss', 'validation', 1, {points: true, dash: '7 3'});
-  const best = last_of(run.validation, 'best_possible') ? run.validation : run.metrics;
-  if (!excess) add(best, 'best_possible', 'best possible', 2, {dash: '2 3', smooth: true});
+  const by_evaluation = last_of(run.validation, 'best_possible');
+  if (!excess) add(by_evaluation ? level_of(run, x) : run.metrics, 'best_possible',
+                   'best possible', 2, {dash: '2 3', smooth: !by_evaluation});
   return lines;
+}
+// The best possible loss of the evaluations, which have the same batches: a level, from the first
+// step to the last.
+function level_of(run, x) {
+  const places = [run.metrics || {}, run.validation].flatMap(x).filter(v => number(v) !== null);
+  const known = numbers(run.validation.best_possible).flatMap(
+      (best, i) => best === null ? [] : [[x(run.validation)[i], best]]);
+  const points = [[Math.min(...places), known[0][1]], ...known,
+                  [Math.max(...places), known[known.length - 1][1]]];
+  const at = points.map(([v]) => v);
+  return {step: at, elapsed_s: at, best_possible: points.map(([, best]) => best)};
 }
 function show_loss({runs}) {
   if (!runs.some(last_loss)) return false;
@@ -288,7 +313,18 @@ function show_loss({runs}) {
   const chart = new LineChart(body, {
     id: 'loss', label: 'Loss over steps', height: 400, ...options()});
   if (!several && lowest_loss(runs[0])) body.append(lowest_line(lowest_loss(runs[0])));
+  if (joined_text(runs)) body.append(make('p', {class: 'small'}, joined_text(runs)));
   return true;
+}
+// Of a long run's log, neighbouring lines are one point: their mean.
+function joined_text(runs) {
+  const most = Math.max(...runs.map(run => {
+    const steps = numbers(run.metrics?.step), every = number(run.config?.log_interval);
+    return steps.length > 1 && every > 0 ?
+        Math.round((steps.at(-1) - steps[0]) / (steps.length - 1) / every) : 1;
+  }));
+  return most > 1 ? 'The log is long: a point of the training loss is the mean of ' +
+      `${show_count(most)} lines.` : '';
 }
 // Few points are smoothed less, because a smoothed line comes late.
 function usual_smoothing(runs) {
@@ -313,21 +349,20 @@ function loss_controls(choose, known, timed, usual) {
               make('label', {}, make('span', {class: 'quiet'}, 'Smoothing'), slider, shown));
 }
 function lowest_line(low) {
-  const above = above_best(low);
   return make('p', {class: 'small'}, `The lowest validation loss is ${show_number(low.value)}, ` +
-      `at step ${show_count(low.step)}` + (above === null ? '.' :
-          `, ${signed_percent(above)} compared with the best possible.`));
+      `at step ${show_count(low.step)}` + (above_best(low) === null ? '.' :
+          `, ${above_text(low)} compared with the best possible.`));
 }
 
 // Speed and schedule.
 const kSpeed = [
-  {column: 'lr', title: 'learning rate', zero: true},
-  {column: 'grad_norm', title: 'gradient norm, before clipping', log_y: true, events: true,
-   noisy: true},
-  {column: 'tokens_per_s', title: 'speed, tokens per second', zero: true, noisy: true},
-  {column: 'memory_mb', title: 'memory in use, MB', zero: true},
+  {column: 'lr', what: 'learning rate', zero: true},
+  {column: 'grad_norm', what: 'gradient norm', more: ', before clipping', log_y: true,
+   events: true, noisy: true},
+  {column: 'tokens_per_s', what: 'tokens per second', zero: true, noisy: true},
+  {column: 'memory_mb', what: 'memory in use, MB', zero: true},
 ];
-const kDashes = [null, '7 3', '2 3', '8 3 2 3', '12 3', '4 2'];
+const kDashes = [null, '7 3', '2 3', '8 3 2 3', '12 3'];  // not a divisor of the colours' number
 
 function show_speed({runs}) {
   const body = body_of('speed'), link = [], grid = make('div', {class: 'many'});
@@ -339,9 +374,9 @@ function show_speed({runs}) {
     return {
       time, x_title: time ? 'elapsed time, h:min:s' : 'step', lines: runs.flatMap(
           run => last_of(run.metrics, spec.column) ?
-              [{name: run.name, x: (time ? run.metrics.elapsed_s : run.metrics.step) || [],
-                y: run.metrics[spec.column], colour: run.colour, smooth: spec.noisy,
-                dash: kDashes[run.colour % 6]}] : []),
+              [{name: soft ? run.name : spec.what, colour: run.colour, smooth: spec.noisy,
+                x: (time ? run.metrics.elapsed_s : run.metrics.step) || [],
+                y: run.metrics[spec.column], dash: kDashes[run.colour % kDashes.length]}] : []),
       events: spec.events ? runs.flatMap(run => skipped(run, time)) : [],
     };
   };
@@ -354,8 +389,10 @@ function show_speed({runs}) {
   body.append(grid);
   const charts = specs.map(spec => {
     const cell = grid.appendChild(make('div'));
-    return new LineChart(cell, {id: spec.column, label: `${spec.title}, over steps`, height: 220,
-                                y_title: spec.title + (soft && spec.noisy ? ', smoothed' : ''),
+    return new LineChart(cell, {id: spec.column, label: `${spec.what}, over steps`, height: 220,
+                                y_title: spec.what + (spec.more || '') +
+                                    (soft && spec.noisy ? ', smoothed' : ''),
+                                what: soft ? spec.what : '',
                                 log_y: spec.log_y, zero: spec.zero, smooth: soft ? .8 : 0, link,
                                 ...options(spec)});
   });
@@ -395,16 +432,18 @@ function config_rows(runs) {
 }
 function config_table(runs, rows) {
   const head = ['Setting', ...(runs.length > 1 ? runs.map(run => run.name) : ['Value'])];
-  return make(
-      'div', {class: runs.length === 1 ? 'columns' : rows.length > 16 ? 'scroll tall' : 'scroll',
-              tabindex: 0, role: 'region', 'aria-label': 'Settings'},
+  const box = make(
+      'div', {class: runs.length === 1 ? 'columns' : rows.length > 16 ? 'scroll tall labelled' :
+              'scroll labelled', tabindex: 0, role: 'region', 'aria-label': 'Settings'},
       make('table', {},
            make('thead', {}, make('tr', {}, ...head.map(
                name => make('th', {scope: 'col'}, name)))),
            make('tbody', {}, ...rows.map(row => make(
                'tr', {class: row.differs ? 'differs' : null},
                make('th', {scope: 'row', class: 'name'}, row.name),
-               ...row.values.map(v => make('td', {}, show_setting(v))))))));
+               ...row.values.map((v, i) => make('td', {'data-title': head[i + 1]},
+                                                show_setting(v))))))));
+  return runs.length === 1 ? box : fit_table(box);
 }
 function show_model({runs}) {
   const body = body_of('model');
@@ -426,7 +465,7 @@ function show_model({runs}) {
   };
   if (runs.length === 1) add(body, runs[0]);
   else for (const run of runs) {
-    body.append(make('h3', {}, swatch(run.colour), run.name));
+    body.append(make('h3', {}, swatch(run.colour, null, run.colour), run.whole));
     add(body, run);
   }
   if (rows.length) body.append(make('h3', {}, runs.length > 1 ?
