@@ -113,7 +113,7 @@ function show_look_text(model, element) {
       span.title = p === null ? 'the first token' : `probability ${show_number(p, 2)}`;
     });
     show_scale(document.getElementById('text-scale'), sequential, [0, .25, .5, .75, 1].map(
-        p => [p, p === 0 ? 'probability 0' : String(p)]));
+        p => [p, p === 0 ? '0\nprobability' : String(p)]));
   };
   on_scheme(draw);
   draw();
@@ -183,9 +183,12 @@ function show_heads(model, element) {
     return;
   }
   const {layers, heads} = model.knocked, buttons = [];
-  const table = make('table', {class: 'harms'});
+  const table = make('table', {class: 'harms', style: `--heads: ${heads}`});
+  table.createTHead().insertRow().append(...['head', ...Array(heads).keys()].map(
+      name => make('th', {scope: 'col'}, String(name))));
+  const body = table.createTBody();
   for (let layer = 0; layer < layers; ++layer) {
-    const row = table.insertRow();
+    const row = body.insertRow();
     row.append(make('th', {scope: 'row'}, 'layer ' + layer));
     for (let h = 0; h < heads; ++h) {
       const head = layer * heads + h;
