@@ -165,8 +165,8 @@ TEST(Pages, OfTenRuns) {
     samples.forEach((article, i) => is(article.offsetHeight > 0 && article.textContent.includes(
         i === 3 ? '<b>nn' : `run${i}, step 100late of run${i}`), 'the sample of run ' + i));
     // A small chart says what it shows.
-    const chart = document.querySelector('#speed .chart'), box = chart.getBoundingClientRect();
-    chart.firstChild.dispatchEvent(new PointerEvent('pointermove', {
+    const chart = document.querySelector("#speed .chart"), box = chart.getBoundingClientRect();
+    chart.querySelector("svg.plot").dispatchEvent(new PointerEvent('pointermove', {
       clientX: box.left + box.width / 2, clientY: box.top + box.height / 2, bubbles: true}));
     is(chart.querySelector('.tip').textContent.startsWith('learning rate, step '), 'tip');
     is(chart.querySelector('.tip').textContent.includes('run12'), 'run of the tip');)");
@@ -196,7 +196,7 @@ TEST(Pages, OfAFinishedRunWithAFault) {
     const slider = document.querySelector('#loss input[type=range]');
     slider.value = .6;
     slider.oninput();
-    const chart = document.querySelector('#loss .chart'), svg = chart.firstChild;
+    const chart = document.querySelector("#loss .chart"), svg = chart.querySelector("svg.plot");
     svg.dispatchEvent(new KeyboardEvent('keydown', {key: 'End'}));
     const tip = chart.querySelector('.tip').textContent;
     is(/^step 100training1.875smoothed 1.7[0-9]+validation2.000best possible1.000e-9$/.test(tip),
@@ -226,6 +226,52 @@ TEST(Pages, OfAFinishedRunWithAFault) {
   const Browsed browsed = browse(page, script, 1400);
   EXPECT_EQ(browsed.errors, "");
   EXPECT_EQ(browsed.result, "");
+}
+
+// Runs as other programs or accidents leave them.
+TEST(Pages, OfOddRuns) {
+  if (browser().empty()) GTEST_SKIP() << "there is no Chromium";
+  const auto run = [](const std::string& name, const std::vector<Json>& losses) {
+    Json made{{"name", name}, {"state", "stopped"}, {"metrics", Json::object()}};
+    for (size_t i = 0; i < losses.size(); ++i) {
+      made["metrics"]["step"].push_back(i + 1);
+      made["metrics"]["train_loss"].push_back(losses[i]);
+      made["metrics"]["grad_norm"].push_back(0);
+    }
+    made["validation"] = Json::object();
+    return made;
+  };
+  const std::vector<Json> runs = {run("<b>" + std::string(200, 'm'), {2.5}),
+                                  run("level", std::vector<Json>(30, 0.1)),
+                                  run("gap", {3, nullptr, 2, nullptr, nullptr, 1}),
+                                  run("zero", {1, 0.5, 0, 0}),
+                                  run("lost", {nullptr, nullptr}),
+                                  run("huge", {1e-300, 1e300})};
+  const std::string script = R"(
+    const charts = all(document, '.chart');
+    for (const chart of charts) {
+      const text = chart.querySelector('svg').outerHTML;
+      is(!/NaN|Infinity|undefined/.test(text), 'numbers: ' + text.match(/.{30}(NaN|Infinity)/));
+      is(all(chart, 'text').length >= 3, 'an axis without labels');
+    }
+    is(!document.getElementById('model'), 'an empty section');)";
+  std::vector<std::string> pages;
+  for (const Json& one : runs) pages.push_back(report_page({one}));
+  pages.push_back(report_page(runs));
+  const std::vector<std::string> more = {
+      "is(all(document, '#loss .plot circle').length === 1, 'the point');",
+      "is(all(document, '#loss text').length >= 4, 'labels');",
+      "is(all(document, '#loss .plot circle').length === 3, 'points between gaps');",
+      "is(document.querySelector('#loss .title').textContent.includes('0 and less'), 'what is "
+      "left');",
+      "is(charts.length === 1, 'charts of nothing');",
+      "is(all(document, '#loss text').some(t => /e[0-9]+$/.test(t.textContent)), 'powers');",
+      "is(all(document, '#loss .legend button:not(.kind)').length === 5, 'runs');"};
+  for (size_t i = 0; i < pages.size(); ++i) {
+    const Browsed browsed = browse(pages[i], wrong_in(script + more[i]), i == 6 ? 320 : 400);
+    EXPECT_EQ(browsed.errors, "") << i;
+    EXPECT_EQ(browsed.result, "") << i;
+  }
 }
 
 TEST(Pages, NumbersAndAxesHaveOneForm) {

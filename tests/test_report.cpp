@@ -117,6 +117,8 @@ TEST(Chart, EveryAxisHasLabelsThatDiffer) {
                                                                         {11, 48},
                                                                         {2.2, 19},
                                                                         {1e-7, 2e9},
+                                                                        {1e-300, 1e300},
+                                                                        {2, std::nextafter(2, 3)},
                                                                         {1e12, 3e12}}) {
     Chart chart{"t", "step", "loss", {}};
     chart.lines.push_back({"a", ChartLine::Style::line, 0, {{0, low}, {20000, high}}});

@@ -44,7 +44,7 @@ struct Axis {
   // those of a linear one. Between three and ten, where that can be.
   std::vector<double> ticks() const {
     std::vector<double> found;
-    const double decades = log ? std::log10(high / low) : 0;
+    const double decades = log ? std::log10(high) - std::log10(low) : 0;
     if (decades >= 0.7) {
       const int every = std::max(1, int(std::ceil(decades / 8)));
       for (int e = int(std::floor(std::log10(low))); e <= int(std::ceil(std::log10(high))); ++e)
@@ -81,7 +81,8 @@ Axis axis_over(const Chart& chart, bool log, const Pick& pick) {
       high = std::max(high, pick(point));
     }
   }
-  if (low > high) low = 0, high = 1;  // nothing to show
+  if (low > high) low = 0, high = 1;                                             // nothing to show
+  if (high - low <= 1e-9 * std::max(std::abs(low), std::abs(high))) high = low;  // but for rounding
   if (low == high) low -= 0.5 * std::abs(low) + 1e-3, high += 0.5 * std::abs(high) + 1e-3;
   return {low, high, 0, 0, log && low > 0};
 }

@@ -26,11 +26,11 @@ function linear_ticks(from, to, count) {  // at least two
   const step = power * [1, 2, 5, 10].find(m => m * power >= raw * .8);
   const ticks = [];
   for (let k = Math.ceil(from / step - 1e-9); k * step <= to + 1e-9 * step; ++k)
-    ticks.push(k * step);
+    if (ticks.push(k * step) > 100) break;  // steps of rounding alone
   return ticks.length < 2 && count < 20 ? linear_ticks(from, to, count + 1) : ticks;
 }
 function log_ticks(from, to, count) {
-  const decades = Math.log10(to / from);
+  const decades = Math.log10(to) - Math.log10(from);
   if (decades < .7) return linear_ticks(from, to, count);
   const digits = decades < 1.3 ? [1, 2, 3, 5, 7] : decades < 2.5 ? [1, 2, 5] : [1];
   const every = Math.max(1, Math.ceil(decades / count / (digits.length > 1 ? 2 : 1)));
@@ -61,6 +61,8 @@ function make_scale([from, to], [begin, end], log) {
     },
   };
 }
+// Numbers between which an axis has no ticks that differ.
+const too_near = (a, b) => Math.abs(b - a) <= 1e-9 * Math.max(Math.abs(a), Math.abs(b));
 // The range of values, with some air around it; never empty.
 function range_of(values, {log, zero, air}) {
   let from = Infinity, to = -Infinity;
@@ -69,9 +71,11 @@ function range_of(values, {log, zero, air}) {
     if (v > to) to = v;
   }
   if (from > to) return log ? [1, 10] : [0, 1];
+  if (too_near(from, to)) to = from;  // all the same but for rounding
   if (log) {
-    const more = from === to ? 1.5 : (to / from) ** air;
-    return [from / more, to * more];
+    const more = from === to ? Math.log(1.5) : (Math.log(to) - Math.log(from)) * air;
+    const at_most = Math.min(to * Math.exp(more), Number.MAX_VALUE);
+    return [Math.max(from / Math.exp(more), Number.MIN_VALUE), at_most];
   }
   if (zero && from > 0) from = 0;
   const more = from === to ? Math.abs(from) / 2 || 1 : (to - from) * air;
@@ -120,7 +124,8 @@ class LineChart {
     this.tip = make('div', {class: 'tip', 'aria-live': 'polite', hidden: true});
     this.reset = make('button', {type: 'button', class: 'reset', hidden: true,
                                  onclick: () => this.zoom_all(null, null)}, 'Show all');
-    this.frame = make('div', {class: 'chart'}, this.svg, this.tip, this.reset);
+    this.title = make('div', {class: 'title'});
+    this.frame = make('div', {class: 'chart'}, this.title, this.svg, this.tip, this.reset);
     element.append(this.legend, this.frame);
     if (options.link) options.link.push(this);
     this.listen();
@@ -139,10 +144,14 @@ class LineChart {
   draw() {
     this.width = this.frame.clientWidth || 600;
     const {options, width} = this, height = options.height || 200;
-    this.area = {left: 52, right: width - 14, top: 26, bottom: height - 40};
+    this.area = {left: 52, right: width - 14, top: 12, bottom: height - 40};
     this.svg.setAttribute('viewBox', `0 0 ${width} ${height}`);
-    this.lines = options.lines.filter(line => !this.names_of(line).some(n => this.hidden.has(n)))
-        .map(line => this.prepare(line)).filter(line => line.x.length > 0);
+    const shown = options.lines.filter(
+        line => !this.names_of(line).some(name => this.hidden.has(name)));
+    const values = shown.flatMap(line => numbers(line.y)).filter(v => v !== null);
+    this.log_y = options.log_y && values.some(v => v > 0);
+    this.leaves_out = this.log_y && values.some(v => v <= 0);
+    this.lines = shown.map(line => this.prepare(line)).filter(line => line.x.length > 0);
     this.make_scales();
     const longest = Math.max(0, ...this.y_ticks().map(([, text]) => text.length));
     if (7 * longest + 12 > this.area.left) {
@@ -160,6 +169,8 @@ class LineChart {
                  ...this.lines.map(line => this.curve(line))),
         this.cursor);
     this.draw_legend();
+    this.title.textContent = options.y_title + (this.leaves_out ?
+        '; 0 and less have no place on a logarithmic axis' : '');
     const zoomed = this.zoom.x !== null || this.zoom.y !== null;
     this.reset.hidden = !zoomed;
     if (zoomed) busy.add(options.id); else busy.delete(options.id);
@@ -167,7 +178,7 @@ class LineChart {
   }
   // The line's points that can be drawn, and its smoothed values.
   prepare(line) {
-    const {log_x, log_y, smooth} = this.options, x = [], y = [];
+    const {log_x, smooth} = this.options, {log_y} = this, x = [], y = [];
     numbers(line.x).forEach((v, i) => {
       if (v === null || (log_x && v <= 0)) return;
       const value = number(line.y[i]);
@@ -184,14 +195,14 @@ class LineChart {
     const xs = zoom.x || all;
     const seen = lines.flatMap(line => [line.y, line.raw || []].flatMap(
         y => y.filter((v, i) => v !== null && line.x[i] >= xs[0] && line.x[i] <= xs[1])));
-    const ys = zoom.y || range_of(seen, {log: options.log_y, zero: options.zero, air: .05});
+    const ys = zoom.y || range_of(seen, {log: this.log_y, zero: options.zero, air: .05});
     this.x = make_scale(xs, [left, right], options.log_x);
-    this.y = make_scale(ys, [bottom, top], options.log_y);
+    this.y = make_scale(ys, [bottom, top], this.log_y);
   }
 
   y_ticks() {
     const {top, bottom} = this.area;
-    const ticks = (this.options.log_y ? log_ticks : linear_ticks)(
+    const ticks = (this.log_y ? log_ticks : linear_ticks)(
         this.y.from, this.y.to, Math.max(2, (bottom - top) / 38));
     return show_ticks(ticks).map((text, i) => [ticks[i], text]);
   }
@@ -218,7 +229,6 @@ class LineChart {
     }
     line('axis', left, bottom, right, bottom);
     text(right, bottom + 34, 'end', options.x_title, 'title');
-    text(0, 12, 'start', options.y_title, 'title');
     return group;
   }
   events() {
@@ -379,6 +389,7 @@ class LineChart {
   }
 
   zoom_all(x, y) {
+    if ([x, y].some(range => range && too_near(...range))) return;
     for (const chart of this.options.link || [this]) {
       chart.zoom = {x, y: chart === this ? y : null};
       chart.point = null;

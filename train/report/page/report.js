@@ -447,8 +447,9 @@ function config_table(runs, rows) {
 }
 function show_model({runs}) {
   const body = body_of('model');
-  if (runs.length === 0) return false;
   const rows = config_rows(runs);
+  if (rows.length === 0 && !runs.some(run => run.model || run.data || run.machine || run.program ||
+                                             run.started || run.model_tree)) return false;
   rows.sort((a, b) => b.differs - a.differs);
   const add = (parent, run) => {
     const facts = [['Model', run.model], ['Data', run.data], ['Machine', run.machine],
