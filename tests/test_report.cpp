@@ -486,8 +486,10 @@ no metrics
   EXPECT_FALSE(fs::exists(folder / "none"));
   const Ran onto =
       run_program("report " + run.string() + " --tensorboard " + run.string() + "/metrics.jsonl");
-  EXPECT_EQ(onto.code, 1);
-  EXPECT_NE(onto.err.find("/metrics.jsonl: "), std::string::npos) << onto.err;
+  EXPECT_EQ(onto.code, 2);
+  EXPECT_NE(onto.err.find("--tensorboard: expected a folder, " + run.string() + "/metrics.jsonl"),
+            std::string::npos)
+      << onto.err;
   EXPECT_EQ(run_program("report " + run.string() + " --tensorboard ''").code, 2);
 }
 

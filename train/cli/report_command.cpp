@@ -13,6 +13,7 @@
 
 #include "autograd/base/text.h"
 #include "autograd/io/atomic_file.h"
+#include "autograd/io/foreign.h"
 #include "train/cli/command_line.h"
 #include "train/cli/console.h"
 #include "train/cli/out_folder.h"
@@ -58,7 +59,7 @@ std::string text_of(const nlohmann::ordered_json& run) {
       line.replace(0, end + 1, "  ");
     }
   }
-  return all;
+  return printable(all);
 }
 
 }  // namespace
@@ -87,6 +88,8 @@ int report_command(const Arguments& arguments) {
   check_writable("--out", out);
   check_writable("--svg", svg);
   check_writable("--csv", csv);
+  if (std::filesystem::exists(tensorboard) && !std::filesystem::is_directory(tensorboard))
+    throw UsageError("--tensorboard: expected a folder, " + tensorboard + " is none");
   if (text) std::cout << text_of(read(runs[0]));
   if (!svg.empty())
     write_and_say(svg, chart_svg(loss_chart(metrics_of(runs[0]), "Loss of " + runs[0])));
