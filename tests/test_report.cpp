@@ -81,6 +81,19 @@ TEST(Chart, WhatIsNotFiniteIsAGap) {
   EXPECT_EQ(pixels(svg, "M([0-9.]+) ([0-9.]+)").size(), 2u);
   for (const auto& lines : {std::vector<ChartLine>{}, {{"", ChartLine::Style::line, 0, {{3, 0}}}}})
     EXPECT_EQ(chart_svg({"", "", "", lines}).find("nan"), std::string::npos);
+  // A point alone is a dot, a line without points is in no legend, and a long title is cut.
+  const Chart few{
+      std::string(300, 'x') + "end",
+      "",
+      "",
+      {{"one", ChartLine::Style::line, 0, {{3, 2}}}, {"none", ChartLine::Style::points, 1, {}}}};
+  const std::string dot = chart_svg(few);
+  EXPECT_EQ(pixels(dot, "cx='([0-9.]+)' cy='([0-9.]+)'").size(), 1u);
+  EXPECT_NE(dot.find(">one<"), std::string::npos);
+  EXPECT_EQ(dot.find(">none<"), std::string::npos);
+  EXPECT_TRUE(std::regex_search(dot, std::regex(">x{20,50}[.]{3}x{20,50}end<")));
+  EXPECT_EQ(chart_text(few, 80, 12).find("none"), std::string::npos);
+  EXPECT_EQ(middle_cut("\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9", 7), "\xc3\xa9...\xc3\xa9");
 }
 
 TEST(Chart, InCharacters) {
@@ -142,6 +155,7 @@ TEST(Chart, InFewColumns) {
   for (const char* name : {"training loss", "validation loss", "best possible"})
     chart.lines.push_back({name, ChartLine::Style::line, 0, {}});
   for (int i = 0; i <= 10; ++i) chart.lines[0].points.emplace_back(10000 * i, 1 + i);
+  chart.lines[1].points = chart.lines[2].points = {{0, 1}};
   for (const int columns : {44, 60, 80, 120}) {
     const std::string text = chart_text(chart, columns, 20);
     for (const char* name : {"* training loss", "* validation loss", "* best possible"})

@@ -87,33 +87,43 @@ Axis axis_over(const Chart& chart, bool log, const Pick& pick) {
   return {low, high, 0, 0, log && low > 0};
 }
 
+bool is_shown(const std::pair<double, double>& point) {
+  return std::isfinite(point.first) && std::isfinite(point.second);
+}
+
 std::string path(const ChartLine& line, const Axis& x, const Axis& y) {
   std::string d;
   bool begun = false;
-  for (const auto& [at, value] : line.points) {
-    const bool shown = std::isfinite(at) && std::isfinite(value);
-    if (shown) d += fmt::format("{}{:.1f} {:.1f}", begun ? "L" : "M", x.at(at), y.at(value));
-    begun = shown;
+  for (const auto& point : line.points) {
+    if (is_shown(point))
+      d += fmt::format("{}{:.1f} {:.1f}", begun ? "L" : "M", x.at(point.first), y.at(point.second));
+    begun = is_shown(point);
   }
   return d;
 }
 
+// Of a line, dots stand where no line leads to.
+std::string dots(const ChartLine& line, const Axis& x, const Axis& y) {
+  std::string all;
+  const auto leads = [&](size_t i) { return i < line.points.size() && is_shown(line.points[i]); };
+  for (size_t i = 0; i < line.points.size(); ++i) {
+    if (!leads(i)) continue;
+    if (line.style != ChartLine::Style::points && (leads(i - 1) || leads(i + 1))) continue;
+    all += fmt::format("<circle cx='{:.1f}' cy='{:.1f}' r='3.5' fill='var(--c{})'/>\n",
+                       x.at(line.points[i].first), y.at(line.points[i].second), line.colour);
+  }
+  return all;
+}
+
 std::string drawn(const ChartLine& line, const Axis& x, const Axis& y) {
   using Style = ChartLine::Style;
-  if (line.style != Style::points) {
-    const char* const look = line.style == Style::thin     ? "1' opacity='.35"
-                             : line.style == Style::dashed ? "2' stroke-dasharray='6 4"
-                                                           : "2.2' stroke-linejoin='round";
-    return fmt::format("<path d='{}' fill='none' stroke='var(--c{})' stroke-width='{}'/>\n",
-                       path(line, x, y), line.colour, look);
-  }
-  std::string dots;
-  for (const auto& [at, value] : line.points) {
-    if (!std::isfinite(at) || !std::isfinite(value)) continue;
-    dots += fmt::format("<circle cx='{:.1f}' cy='{:.1f}' r='3.5' fill='var(--c{})'/>\n", x.at(at),
-                        y.at(value), line.colour);
-  }
-  return dots;
+  if (line.style == Style::points) return dots(line, x, y);
+  const char* const look = line.style == Style::thin     ? "1' opacity='.35"
+                           : line.style == Style::dashed ? "2' stroke-dasharray='6 4"
+                                                         : "2.2' stroke-linejoin='round";
+  return fmt::format("<path d='{}' fill='none' stroke='var(--c{})' stroke-width='{}'/>\n",
+                     path(line, x, y), line.colour, look) +
+         dots(line, x, y);
 }
 
 std::string axes(const Chart& chart, const Axis& x, const Axis& y) {
@@ -134,18 +144,25 @@ std::string axes(const Chart& chart, const Axis& x, const Axis& y) {
              escaped(chart.y_label));
 }
 
-std::string legend(const Chart& chart, double right, double top) {
+// What a legend names: lines that have points.
+bool is_named(const ChartLine& line) {
+  return !line.name.empty() &&
+         std::any_of(line.points.begin(), line.points.end(),
+                     [](const auto& point) { return std::isfinite(point.second); });
+}
+
+// In a row above the axes, so that it hides nothing.
+std::string legend(const Chart& chart, double left, double y) {
+  constexpr double kLetter = 7;  // about as wide as one
+  const Axis pixels{0, 1, 0, 1};
   std::string out;
-  double y = top;
   for (const ChartLine& line : chart.lines) {
-    if (line.name.empty()) continue;
-    const ChartLine sample = {
-        {}, line.style, line.colour, {{right - 26, y - 4}, {right - 13, y - 4}, {right, y - 4}}};
-    const Axis pixels{0, 1, 0, 1};
-    out += drawn(sample, pixels, pixels);
-    out += fmt::format("<text x='{:.1f}' y='{:.1f}' text-anchor='end'>{}</text>\n", right - 34, y,
-                       escaped(line.name));
-    y += 18;
+    if (!is_named(line)) continue;
+    out += drawn(
+        {{}, line.style, line.colour, {{left, y - 4}, {left + 13, y - 4}, {left + 26, y - 4}}},
+        pixels, pixels);
+    out += fmt::format("<text x='{:.1f}' y='{:.1f}'>{}</text>\n", left + 34, y, escaped(line.name));
+    left += 58 + kLetter * static_cast<double>(line.name.size());
   }
   return out;
 }
@@ -157,16 +174,17 @@ std::string chart_svg(const Chart& chart, int width, int height) {
   Axis y = axis_over(chart, chart.log_y, [](const auto& point) { return point.second; });
   if (y.log) y.low /= 1.1, y.high *= 1.1;
   x.from = 64, x.to = width - 16;
-  y.from = height - 56, y.to = 40;
+  y.from = height - 56, y.to = 64;
   std::string svg = fmt::format(
       "<svg xmlns='http://www.w3.org/2000/svg' class='chart' viewBox='0 0 {0} {1}' width='{0}' "
       "height='{1}' role='img'>\n<title>{2}</title>\n{3}"
       "<rect width='{0}' height='{1}' fill='var(--back)'/>\n"
-      "<text x='{4:.1f}' y='24' style='font-weight:bold'>{2}</text>\n",
-      width, height, escaped(chart.title), kStyle, x.from);
+      "<text x='{4:.1f}' y='24' style='font-weight:bold'>{5}</text>\n",
+      width, height, escaped(chart.title), kStyle, x.from,
+      escaped(middle_cut(chart.title, static_cast<size_t>(width - 80) / 9)));
   svg += axes(chart, x, y);
   for (const ChartLine& line : chart.lines) svg += drawn(line, x, y);
-  return svg + legend(chart, x.to - 8, y.to + 16) + "</svg>\n";
+  return svg + legend(chart, x.from, 46) + "</svg>\n";
 }
 
 namespace {
@@ -231,7 +249,7 @@ std::string heading(const Chart& chart, size_t columns) {
     line.erase(0, end);
   }
   for (const ChartLine& of : chart.lines) {
-    if (of.name.empty()) continue;
+    if (!is_named(of)) continue;
     const std::string item =
         fmt::format("{} {}", kMarks[static_cast<size_t>(of.style)], printable(of.name, 4096));
     if (length(line) + 3 + length(item) > columns) {

@@ -50,6 +50,15 @@ std::vector<std::string> tick_texts(const std::vector<double>& ticks) {
   }
 }
 
+std::string middle_cut(const std::string& text, size_t length) {
+  const auto starts = [&](size_t at) { return at >= text.size() || (text[at] & 0xC0) != 0x80; };
+  if (text.size() <= length || length < 5) return text;
+  size_t begin = (length - 3) / 2, end = text.size() - (length - 3 - begin);
+  while (!starts(begin)) --begin;  // no character is cut
+  while (!starts(end)) ++end;
+  return text.substr(0, begin) + "..." + text.substr(end);
+}
+
 std::string above_best(double loss, double best, int decimals) {
   const double share = loss / best - 1;
   return best > 0 && share < 10 ? fmt::format("{:.{}f} %", 100 * share, decimals)

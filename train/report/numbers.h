@@ -1,4 +1,4 @@
-// Numbers as reports write them, like base.js of the pages.
+// Numbers and names as reports write them, like base.js of the pages.
 #pragma once
 
 #include <string>
@@ -16,5 +16,8 @@ std::vector<std::string> tick_texts(const std::vector<double>& ticks);
 /// How far a loss is above the best possible one: "12.3 %", or, if that is many times as large,
 /// "3.2 nats". `decimals` are of the percentage.
 std::string above_best(double loss, double best, int decimals);
+
+/// A text of at most `length` bytes, its middle left out.
+std::string middle_cut(const std::string& text, size_t length);
 
 }  // namespace ink
