@@ -236,6 +236,14 @@ no metrics
             (std::vector<std::pair<double, double>>{{10, 0.5}, {20, 0.5}, {30, 0.5}}));
   EXPECT_EQ(chart.lines[1].points.size(), 2u);
 
+  // What is smoothed is called so.
+  std::vector<MetricsStep> many;
+  for (int i = 1; i <= 200; ++i) {
+    many.push_back(steps[0]);
+    many.back().step = i;
+  }
+  EXPECT_EQ(loss_chart(many, "t").lines[0].name, "training loss, smoothed");
+
   std::ofstream(file) << "\n";
   EXPECT_EQ(error_of([&] { read_metrics(file); }),
             file.string() + ": expected lines of metrics, found none");

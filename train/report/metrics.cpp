@@ -195,8 +195,9 @@ Chart loss_chart(const std::vector<MetricsStep>& steps, const std::string& title
   chart.lines.push_back({"", Style::thin, 0, training});
   chart.lines.push_back({"validation loss", Style::points, 1, validation});
   if (!best.empty()) chart.lines.push_back({"best possible", Style::dashed, 2, best});
-  chart.lines.insert(chart.lines.begin(),
-                     {"training loss", Style::line, 0, smoothed(training, span)});
+  // Points that are far from each other are not changed by it.
+  const char* const name = training.size() > 100 ? "training loss, smoothed" : "training loss";
+  chart.lines.insert(chart.lines.begin(), {name, Style::line, 0, smoothed(training, span)});
   return chart;
 }
 
