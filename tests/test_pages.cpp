@@ -191,7 +191,9 @@ TEST(Pages, OfAFinishedRunWithAFault) {
     is(text.includes('+2.000 nats'), 'nats above the best possible');
     is(text.includes('the mean of 5 lines'), 'points that are means');
     const state = document.querySelector('.state');
-    is(state.textContent === 'finished, 1 fault' && !state.classList.contains('finished'), 'state');
+    is(state.textContent === 'finished, 1 fault', 'state');
+    is(getComputedStyle(state).color === getComputedStyle(document.querySelector('.fault b')).color,
+       'the colour of the state');
     // The smoothed line does not stand for the value.
     const slider = document.querySelector('#loss input[type=range]');
     slider.value = .6;

@@ -98,7 +98,7 @@ const faults_of = run => (run.findings || []).filter(f => f?.level === 'fault').
 // Green says that all is well.
 function state_of(run) {
   const text = run.state || 'state unknown', faults = text === 'failed' ? 0 : faults_of(run);
-  return make('span', {class: 'state ' + (faults ? 'faulty' : run.state || '')},
+  return make('span', {class: `state ${run.state || ''}` + (faults ? ' faulty' : '')},
               faults ? `${text}, ${faults} ${faults === 1 ? 'fault' : 'faults'}` : text);
 }
 
