@@ -1,6 +1,6 @@
 // Event files, which TensorBoard shows: numbers and texts over steps.
 //   file     records, one after the other (TFRecord)
-//   record   the length of its bytes (8 bytes), a checksum of these 8, the bytes, a checksum of them
+//   record   the length of its bytes (8 bytes), a checksum of that, the bytes, a checksum of them
 //   bytes    an Event of protobuf (tensorflow/core/util/event.proto)
 // Numbers have their lowest byte first.
 #pragma once

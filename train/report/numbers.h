@@ -6,8 +6,8 @@
 
 namespace ink {
 
-/// With `digits` that count and no zeros at the end: 0.0025, 12,345, 1.25e6, 5e-5. power: as a power
-/// of ten in any case.
+/// With `digits` that count and no zeros at the end: 0.0025, 12,345, 1.25e6, 5e-5. power: as a
+/// power of ten in any case.
 std::string short_number(double x, int digits = 4, bool power = false);
 
 /// Texts for the ticks of an axis: in one form, with as many digits as it takes to tell them apart.
