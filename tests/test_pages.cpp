@@ -353,6 +353,8 @@ TEST(Pages, OfAForwardPass) {
         .filter(rule => rule.media?.mediaText === 'print').flatMap(rule => [...rule.cssRules])
         .map(rule => rule.cssText).join('\n');
     is(all(document, '.controls').every(box => box.offsetHeight === 0), 'controls');
+    for (const box of all(document, '.diagram, .heat-box'))
+      is(box.scrollHeight <= box.clientHeight + 1, 'hidden parts of ' + box.className);
     for (const what of ['.harms button', '.diagram button', '.heads canvas'])
       is(all(document, what).length >= 4 && all(document, what).every(
           box => box.offsetHeight > 5 && box.offsetWidth > 5), what);)"));

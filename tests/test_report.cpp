@@ -445,6 +445,7 @@ TEST(Events, OfRuns) {
       R"({"step":10,"train_loss":2.5,"lr":0.01,"elapsed_s":1.5}
 {"step":20,"train_loss":null,"lr":0.02,"elapsed_s":3}
 no metrics
+{"step":20,"error":"no number"}
 {"step":20,"val_loss":1.5,"val_bpb":2.25,"best_possible":0.5,"elapsed_s":3.5}
 {"step":20,"sample":"samples/step_000020.txt"}
 )";

@@ -86,7 +86,7 @@ std::string run_events(const fs::path& run, const std::string& started) {
         if (value.is_number() && name != "step" && name != "val_set")  // what was measured on
           event.scalars.emplace_back(tag_of(name, step->is_validation), value.get<double>());
     }
-    bytes += event_record(event);
+    if (!event.scalars.empty() || !event.texts.empty()) bytes += event_record(event);
   });
   return bytes;
 }
