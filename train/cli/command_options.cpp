@@ -102,12 +102,10 @@ bool is_option(const std::string& word) {
   return word == "-h" || (word.size() > 2 && word.compare(0, 2, "--") == 0);
 }
 
-// The number that a text is; empty if it is none.
+// The number that a text is, in decimal digits; empty if it is none.
 std::optional<double> plain_number(const std::string& text) {
-  if (text.empty() || text.find_first_not_of("0123456789+-.eE") != std::string::npos) return {};
-  char* stopped = nullptr;
-  const double value = std::strtod(text.c_str(), &stopped);
-  return *stopped == '\0' ? std::optional(value) : std::nullopt;
+  if (text.find_first_not_of("0123456789+-.eE") != std::string::npos) return {};
+  return parse_number(text);
 }
 
 // Throws if this is a value of another program's, and says what to type.

@@ -216,9 +216,8 @@ class Calculation {
     }
     std::erase(word, '_');
     if (word.find_first_not_of("0123456789+-.eE") != std::string::npos) return fail();
-    char* end = nullptr;
-    const double x = std::strtod(word.c_str(), &end);
-    return *end == '\0' ? x : fail();
+    const std::optional<double> x = parse_number(word);
+    return x ? *x : fail();
   }
   // The sign in 1e-3.
   bool continues_number(const std::string& word) const {
