@@ -118,8 +118,9 @@ TEST_F(Checkpoint, DrawsAreThoseOfTheValue) {
          return h * rand({16});
        }},
   };
-  for (const auto& [name, section] : sections) {
-    SCOPED_TRACE(name);
+  for (const auto& entry : sections) {
+    SCOPED_TRACE(entry.first);
+    const auto& section = entry.second;
     const auto run_it = [&](bool saving) {
       const ContextGuard guard;
       manual_seed(11);
