@@ -211,5 +211,39 @@ TEST(Terminal, PipesGetTheBytesOfATextAtOnce) {
             "a\xc3\xa9\r\n\033[31m\xe2\x82" + std::string("b\0c\n", 4));
 }
 
+// ---- the width of help, errors and tables
+
+size_t columns_of(const std::string& text) {
+  return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](unsigned char c) {
+    return (c & 0xC0) != 0x80;  // not the later bytes of a character
+  }));
+}
+
+TEST(Terminal, HelpErrorsAndTablesFit) {
+  const std::string small = " --n_layer 2 --n_embd 16 --n_head 2 --block_size 8 --batch_size 2";
+  for (const unsigned short columns : {44, 60, 80, 120}) {
+    for (const std::string& words :
+         {std::string("train --help"), std::string("bench --help"), std::string("help"),
+          std::string("train --n_layer 2000000 --out_dir x"), std::string("export"),
+          std::string("train --eval_only=True"), "draw" + small}) {
+      const auto shown = run_on_terminal("\"$INKLING_PROGRAM\" " + words, columns);
+      EXPECT_GE(shown.size(), 2u) << words;
+      for (const Shown& line : shown) {
+        const bool is_path = line.text.find(program_path()) != std::string::npos;
+        EXPECT_TRUE(is_path || columns_of(line.text) <= columns) << words << ": " << line.text;
+      }
+    }
+  }
+  for (const unsigned short columns : {44, 60}) {
+    const auto shown = run_on_terminal(
+        "\"$INKLING_PROGRAM\" bench --vocab_size 20 --steps 1 "
+        "--profile_steps 1 --scaling" +
+            small,
+        columns);
+    EXPECT_GE(shown.size(), 20u);
+    for (const Shown& line : shown) EXPECT_LE(columns_of(line.text), columns) << line.text;
+  }
+}
+
 }  // namespace
 }  // namespace ink

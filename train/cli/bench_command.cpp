@@ -144,7 +144,9 @@ void print(const BenchResult& result, const Machine& machine) {
   const BenchSetup& setup = result.setup;
   const TrainConfig& config = setup.config;
   const double rate = result.flops.total() / result.median() * 1e3;
-  const auto line = [](const std::string& text) { std::cout << text << "\n"; };
+  const auto line = [](const std::string& text) {
+    std::cout << filled(text, shown_columns(), 10) << "\n";
+  };
   line(fmt::format("{:<9} B {}, T {}, L {}, H {}, C {}, V {}; {} parameters; dropout {}; {}",
                    setup.name, config.batch_size, config.block_size, config.n_layer, config.n_head,
                    config.n_embd, setup.vocab_size,
@@ -184,7 +186,9 @@ void print(const BenchResult& result, const Machine& machine) {
       megabytes(result.allocator_held), megabytes(result.process_peak), result.page_faults));
   if (result.profiled == 0) return;
   line("");
-  for (const std::string& text : profile_table(result.rows, result.profiled, machine)) line(text);
+  for (const std::string& text :
+       profile_table(result.rows, result.profiled, machine, shown_columns()))
+    line(text);
   if (const int64_t parts = batch_parts(config, result.parameters); parts > 1)
     line(fmt::format("The table is for steps with batch_parts 1; the steps timed above had {}.",
                      parts));
@@ -201,8 +205,8 @@ struct Doubled {
 ordered_json run_scaling(const BenchSetup& base, const BenchResult& one, bool print_it) {
   auto rows = ordered_json::array();
   if (print_it)
-    std::cout << fmt::format("\n{:<10}{:>12}{:>14}{:>13}{:>14}\n", "doubled", "ms median",
-                             "time grows", "FLOPs grow", "memory grows");
+    std::cout << fmt::format("\nHow much each grows:\n{:<10}{:>10}{:>8}{:>8}{:>8}\n", "doubled",
+                             "ms median", "time", "FLOPs", "memory");
   for (const auto& [name, field] :
        {Doubled{"batch_size", &TrainConfig::batch_size},
         Doubled{"block_size", &TrainConfig::block_size}, Doubled{"n_layer", &TrainConfig::n_layer},
@@ -220,7 +224,7 @@ ordered_json run_scaling(const BenchSetup& base, const BenchResult& one, bool pr
                     {"flops", flops},
                     {"memory", memory}});
     if (print_it)
-      std::cout << fmt::format("{:<10}{:>12.2f}{:>14.2f}{:>13.2f}{:>14.2f}\n", name, two.median(),
+      std::cout << fmt::format("{:<10}{:>10.2f}{:>8.2f}{:>8.2f}{:>8.2f}\n", name, two.median(),
                                time, flops, memory);
   }
   return rows;
@@ -271,11 +275,18 @@ Compared read_results(const std::string& file) {
 
 void print_comparison(const Compared& a, const Compared& b, const std::string& name_a,
                       const std::string& name_b) {
-  const auto row = [](const std::string& what, double x, double y) {
-    const std::string ratio = y > 0 ? fmt::format("{:>10.3f}", x / y) : "";
-    std::cout << printable(fmt::format("{:<40}{:>14.3f}{:>14.3f}{}\n", what, x, y, ratio));
+  // 78 columns; on a narrow terminal names are cut, and figures closer.
+  const size_t columns = std::min<size_t>(shown_columns(), 78), figure = columns < 78 ? 11 : 14,
+               ratios = columns < 78 ? 7 : 10,
+               names = columns - std::min(columns - 12, 2 * figure + ratios);
+  const auto row = [&](const std::string& what, double x, double y) {
+    const std::string ratio = y > 0 ? fmt::format("{:>{}.3f}", x / y, ratios) : "";
+    std::cout << printable(fmt::format("{:<{}}{:>{}.{}f}{:>{}.{}f}{}\n", what.substr(0, names - 1),
+                                       names, x, figure, columns < 78 ? 2 : 3, y, figure,
+                                       columns < 78 ? 2 : 3, ratio));
   };
-  std::cout << fmt::format("\n{:<40}{:>14}{:>14}{:>10}\n", "", name_a, name_b, "ratio");
+  std::cout << fmt::format("\n{:<{}}{:>{}}{:>{}}{:>{}}\n", "", names, name_a, figure, name_b,
+                           figure, "ratio", ratios);
   for (size_t i = 0; i < a.figures.size(); ++i) row(kFigures[i].what, a.figures[i], b.figures[i]);
   std::map<std::string, double> before = b.phases, now = a.phases;
   for (const auto& entry : before) now.try_emplace(entry.first, 0);

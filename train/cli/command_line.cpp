@@ -113,7 +113,7 @@ void print_help(std::ostream& out) {
       "inkling: trains GPTs, from scratch\n\nusage: {}     (COMMAND --help shows them)\n\n",
       typed("COMMAND [options]"));
   for (const auto& [name, command] : commands())
-    out << fmt::format("  {:<12} {}\n", name, command.help);
+    out << filled(fmt::format("  {:<12} {}", name, command.help), shown_columns(), 15) << "\n";
 }
 
 std::string program_name = "inkling";

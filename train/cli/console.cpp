@@ -127,6 +127,12 @@ std::string filled(const std::string& text, size_t columns, size_t indent) {
   return all + line;
 }
 
+size_t shown_columns() {
+  if (isatty(STDOUT_FILENO) == 0) return std::string::npos;
+  const size_t known = known_columns(STDOUT_FILENO);
+  return known > 0 ? known : 80;
+}
+
 size_t known_columns(int descriptor) {
   winsize size{};
   if (ioctl(descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;

@@ -33,6 +33,9 @@ std::string wrapped(const std::string& text, size_t columns, size_t indent);
 /// `indent` spaces. Line ends and spaces of the text's own stay, and what is in [] is one word.
 std::string filled(const std::string& text, size_t columns, size_t indent);
 
+/// The width of the terminal on standard output; elsewhere that of any line.
+size_t shown_columns();
+
 /// The width of the terminal that a descriptor is, or else COLUMNS; 0: neither is known.
 size_t known_columns(int descriptor);
 

@@ -292,7 +292,9 @@ int draw_command(const Arguments& arguments) {
     draw.options.module = has ? "h.1" : "h.0";
   }
   if (draw.out.empty()) {
-    std::cout << drawn.title << "\n\n" << print_flow(drawn.ops, draw.options);
+    draw.options.columns = std::min(draw.options.columns, shown_columns());
+    std::cout << filled(drawn.title, draw.options.columns, 0) << "\n\n"
+              << print_flow(drawn.ops, draw.options);
     return kOk;
   }
   write_file(draw.out, with_style(svg_by_dot(flow_to_dot(drawn.ops, draw.options))));

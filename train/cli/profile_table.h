@@ -17,9 +17,10 @@ namespace ink {
 double roof_share(std::string_view op, const ProfileEntry& entry, const Machine& machine);
 
 /// One line per op: calls and milliseconds per step, forward, backward and other, each with its
-/// share of the roofline; and the megabytes that the op read and wrote.
+/// share of the roofline; and the megabytes that the op read and wrote. Where a line has more than
+/// `columns`, columns are left out: megabytes, calls, other, the shares of the roofline, backward.
 std::vector<std::string> profile_table(const std::vector<ProfileRow>& rows, int64_t steps,
-                                       const Machine& machine);
+                                       const Machine& machine, size_t columns = std::string::npos);
 
 /// The same, one object per op: op, share, and for forward, backward and other: calls, ms, bytes,
 /// flops (per step) and roof.

@@ -73,7 +73,7 @@ void StepProfile::finish(Console& console, const TrainConfig& config) {
   const Machine machine = measure_machine(parse_device(config.device), config.autocast());
   for (const std::string& text :
        profile_table((measured ? table_ : trace_).rows(),
-                     measured ? seen_ - kWarmUp - kTraced : traced, machine))
+                     measured ? seen_ - kWarmUp - kTraced : traced, machine, shown_columns()))
     console.line(text);
   console.line(fmt::format("Trace of {} steps: {}; ui.perfetto.dev or chrome://tracing show it",
                            traced, file.string()));

@@ -203,7 +203,7 @@ std::string reads_text(const FlowOp& op) {
 
 class Table {
  public:
-  explicit Table(const Ops& ops) : ops_(ops) {}
+  Table(const Ops& ops, size_t columns) : ops_(ops), columns_(columns) {}
 
   void add(const Part& part, const std::string& name, size_t depth) {
     const Sums sums = sums_of(ops_, part);
@@ -234,13 +234,15 @@ class Table {
     for (const Cells& row : rows_)
       for (size_t i = 0; i < row.size(); ++i)
         widths[i] = std::min(kMost[i], std::max(widths[i], row[i].size()));
+    fit(widths);
     TextStream out;
     for (const Cells& row : rows_) {
       TextStream line;
       for (size_t i = 0; i < row.size(); ++i) {
         const bool left = i >= 1 && i <= 3;
-        line << (i == 0 ? "" : "  ") << (left ? std::left : std::right)
-             << std::setw(static_cast<int>(widths[i])) << cut(row[i], kMost[i]);
+        if (widths[i] > 0)
+          line << (i == 0 ? "" : "  ") << (left ? std::left : std::right)
+               << std::setw(static_cast<int>(widths[i])) << cut(row[i], widths[i]);
       }
       const std::string written = line.str();
       out << written.substr(0, written.find_last_not_of(' ') + 1) << "\n";
@@ -249,7 +251,26 @@ class Table {
   }
 
  private:
+  // Leaves columns out (their width becomes 0), and shortens names, until a line fits.
+  void fit(std::array<size_t, 7>& widths) const {
+    const auto excess = [&] {
+      size_t width = 0;
+      for (const size_t column : widths) width += column > 0 ? column + 2 : 0;
+      return width > columns_ + 2 ? width - columns_ - 2 : 0;
+    };
+    size_t& name = widths[1];
+    const auto shorten = [&](size_t least) {
+      name -= std::min(excess(), name > least ? name - least : 0);
+    };
+    for (const size_t column : {2, 3, 4}) {  // reads, output, kept
+      if (excess() > 0) widths[column] = 0;
+      shorten(24);
+    }
+    shorten(8);
+  }
+
   const Ops& ops_;
+  size_t columns_;
   std::vector<Cells> rows_ = {{"#", "module, op", "reads", "output", "kept", "forward", "backward"},
                               {"", "", "", "", "", "ms", "ms"}};
 };
@@ -383,7 +404,7 @@ class Picture {
 
 std::string print_flow(const Ops& ops, const DrawOptions& options) {
   const Drawing drawn = drawing(ops, options);
-  Table table(ops);
+  Table table(ops, options.columns);
   for (const int64_t i : drawn.outside) table.add_outside(i);
   if (options.module.empty()) {
     table.add(drawn.tree, "all", 0);

@@ -17,9 +17,12 @@ struct DrawOptions {
   bool all = false;
   /// Draws this module alone ("h.1"), with the ops outside that it reads; empty: the whole.
   std::string module = {};
+  /// The table's width. What does not fit is left out: the columns reads, output and kept, in this
+  /// order, and the ends of long names.
+  size_t columns = 106;
 };
 
-/// The ops as an indented table of at most 100 columns, with sums for each module. Ops are numbered
+/// The ops as an indented table, with sums for each module. Ops are numbered
 /// from 1 in the order in which they ran, and `reads` says which ones' outputs an op reads; inputs
 /// that do not require grad are left out.
 std::string print_flow(const std::vector<FlowOp>& ops, const DrawOptions& options = {});
