@@ -65,8 +65,8 @@ Tensor ids_tensor(const std::vector<int64_t>& ids, int64_t rows);
 
 class Trainer {
  public:
-  /// A new run, or, with init_from = resume, the one that out_dir's checkpoint holds. With the folder
-  /// of a run, a new one that has its model and begins with its weights.
+  /// A new run, or, with init_from = resume, the one that out_dir's checkpoint holds. With the
+  /// folder of a run, a new one that has its model and begins with its weights.
   explicit Trainer(const TrainConfig& config);
   /// The same on the caller's dataset; the config's data are ignored.
   Trainer(const TrainConfig& config, std::unique_ptr<Dataset> dataset);

@@ -47,14 +47,14 @@ class CommandOptions {
   void flag(const std::string& name, bool& value, const std::string& help);
   /// Adds an option for each field of a config except those in `left_out`, in groups of their own.
   void add_fields(TrainConfig& config, const std::set<std::string>& left_out = {});
-  /// Adds --config FILE, a file of "name = value" lines, or FILE.py alone. The command line overrides
-  /// it.
+  /// Adds --config FILE, a file of "name = value" lines, or FILE.py alone. The command line
+  /// overrides it.
   void take_config_file();
 
   /// Reads arguments, and the config file that they name, into the values. '-' and '_' are the same
-  /// within names. Names of other programs are taken or answered (other_names.h); unless `quiet`, one
-  /// line says so. For an unknown name the error suggests others. An option given twice is
-  /// an error. Integers are decimal, and a number is never rounded, clamped or wrapped. Throws
+  /// within names. Names of other programs are taken or answered (other_names.h); unless `quiet`,
+  /// one line says so. For an unknown name the error suggests others. An option given twice is an
+  /// error. Integers are decimal, and a number is never rounded, clamped or wrapped. Throws
   /// UsageError. Returns false if help was printed instead.
   bool parse(const Arguments& arguments, bool quiet = false);
   /// Did the command line, or its config file, give this option?

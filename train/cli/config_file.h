@@ -27,8 +27,8 @@ struct Setting {
 /// twice.
 std::vector<Setting> parse_settings(std::string_view text);
 
-/// The value of arithmetic as in Python: 5 * 8, learning_rate / 10, 2 ** 10, 600_000. value_of gives
-/// the names in it. Empty if the text is anything else.
+/// The value of arithmetic as in Python: 5 * 8, learning_rate / 10, 2 ** 10, 600_000. value_of
+/// gives the names in it. Empty if the text is anything else.
 using ValueOf = std::function<std::optional<double>(const std::string& name)>;
 std::optional<double> calculated(std::string_view text, const ValueOf& value_of);
 
