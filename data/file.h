@@ -69,4 +69,19 @@ class TextFile {
   std::string read_;
 };
 
+/// Calls f(rest, line) for each line of a text file, whose memory is given back on the way; `rest`
+/// is the text from the line's beginning.
+template <class F>
+void for_each_line_of(const TextFile& text, F&& f) {
+  constexpr size_t kPiece = size_t{8} << 20;
+  size_t at = 0, released = 0;
+  for_each_line(text.view(), [&](const std::string& line) {
+    f(text.view().substr(at), line);
+    at = std::min(at + line.size() + 1, text.view().size());
+    if (at - released < kPiece) return;
+    text.release(released, at);
+    released = at;
+  });
+}
+
 }  // namespace ink

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <nlohmann/json.hpp>
@@ -16,25 +17,31 @@
 namespace ink {
 namespace {
 
+constexpr size_t kPiece = size_t{8} << 20;  // bytes that are written at once
+
 void keep_lines(const std::filesystem::path& file,
                 const std::function<bool(const std::string&)>& keep) {
   if (std::filesystem::file_size(file) == 0) return;
   const TextFile mapped(file);
   const std::string_view text = mapped.view();
   std::vector<std::string_view> kept;  // as few pieces as there are, whole lines each
-  size_t at = 0, size = 0;
-  for_each_line(text, [&](const std::string& line) {
-    const std::string_view piece = text.substr(at, line.size() + 1);
-    at += piece.size();
+  size_t size = 0;
+  for_each_line_of(mapped, [&](std::string_view rest, const std::string& line) {
     if (!keep(line)) return;
+    const std::string_view piece = rest.substr(0, line.size() + 1);
     const bool joins = !kept.empty() && kept.back().end() == piece.begin();
-    if (!joins) kept.push_back(text.substr(at - piece.size(), 0));
+    if (!joins) kept.push_back(rest.substr(0, 0));
     kept.back() = std::string_view(kept.back().data(), kept.back().size() + piece.size());
     size += piece.size();
   });
   if (size == text.size() && text.back() == '\n') return;
   AtomicFile rest(file);
-  for (const std::string_view piece : kept) rest.write(piece.data(), piece.size());
+  for (std::string_view piece : kept) {
+    for (; !piece.empty(); piece.remove_prefix(std::min(piece.size(), kPiece))) {
+      rest.write(piece.data(), std::min(piece.size(), kPiece));
+      mapped.release(static_cast<size_t>(piece.data() - text.data()), text.size());
+    }
+  }
   if (!kept.empty() && kept.back().back() != '\n') rest.write("\n", 1);
   rest.commit();
 }

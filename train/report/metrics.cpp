@@ -67,7 +67,17 @@ double quick_number(std::string_view text, size_t& read) {
     scale += below ? -exponent : exponent;
   }
   read = at;
-  const auto size = static_cast<double>(value) * std::pow(10.0, static_cast<double>(scale));
+  static const auto powers = [] {
+    std::array<double, 23> all{1};
+    for (size_t i = 1; i < all.size(); ++i) all[i] = 10 * all[i - 1];
+    return all;
+  }();
+  const double digits_read = static_cast<double>(value);
+  const auto distance = static_cast<size_t>(std::abs(scale));
+  const double size = distance >= powers.size()
+                          ? digits_read * std::pow(10.0, static_cast<double>(scale))
+                      : scale < 0 ? digits_read / powers[distance]
+                                  : digits_read * powers[distance];
   return negative ? -size : size;
 }
 
@@ -301,8 +311,7 @@ std::optional<double> MetricsTable::ms() const {
 
 MetricsTable read_table(const std::filesystem::path& file) {
   MetricsTable table;
-  const TextFile text(file);
-  for_each_line(text.view(), [&](const std::string& line) {
+  for_each_line_of(TextFile(file), [&](std::string_view, const std::string& line) {
     if (const auto step = skim_metrics(line)) table.add(*step);
   });
   INK_CHECK(!table.empty(), file.string(), ": expected lines of metrics, found none");
