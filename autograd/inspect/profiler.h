@@ -56,7 +56,7 @@ class Profiler : public Observer {
   void trace(bool on) { tracing_ = on; }
   /// Adds a span to the trace, from start() until now: "step 3".
   void span(const std::string& name);
-  /// Groups the trace's events by `scope(node)`, a path such as "h.0.mlp": each part of it becomes a
+  /// Groups the trace's events by `scope(node)`, a path such as "h.0.mlp": each part of it is a
   /// span around its events. It is called when the op, or its vjp, has run.
   void group_by(std::function<std::string(const Node& node)> scope) { scope_ = std::move(scope); }
 

@@ -11,7 +11,7 @@
 namespace ink {
 
 /// Exit codes: 0; 1 if something failed; 2 for a wrong command line. A signal that stops it gives
-/// 128 and its number, as shells say: 130 after Ctrl-C, 143 after kill, 129 after a lost connection.
+/// 128 and its number, as in a shell: 130 after Ctrl-C, 143 after kill, 129 after a hang-up.
 enum ExitCode { kOk = 0, kFailed = 1, kUsage = 2, kSignal = 128 };
 
 /// A program with all commands: dispatches on the first word. Never throws; each error is a line of

@@ -92,7 +92,7 @@ class Metrics {
 
   /// Throws if the line cannot be written whole.
   void write(const nlohmann::ordered_json& object);
-  /// The same for an evaluation; one that says what the last line of this step says is not repeated.
+  /// The same for an evaluation; what the last line of this step says is not repeated.
   void write_validation(const nlohmann::ordered_json& object);
   /// Writes the file of a sample and its line. Throws if one of them cannot be written whole.
   void write_sample(int64_t step, const std::string& text);

@@ -38,8 +38,8 @@ class KeptLines {
   double last_seconds_ = 0;
 };
 
-/// When a run saves, although no evaluation does: a minute after its start if there is nothing to go
-/// on from yet, and ten minutes after the last save.
+/// When a run saves, although no evaluation does: a minute after its start if it has no checkpoint
+/// yet, and ten minutes after the last save.
 class SaveTimes {
  public:
   explicit SaveTimes(bool saved) : saved_(saved) {}
