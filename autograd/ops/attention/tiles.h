@@ -234,9 +234,10 @@ Rows<T> vector_rows(T* memory, Strided<const T> x, int64_t rows, int64_t cols) {
   return load_rows(memory, x, rows, cols);
 }
 
-// A hidden weight is 0, and 0 times NaN would reach the sum of a query that must not see it. Kernels
-// do not ask beforehand. If a sum is not finite, they compute it again *with care*: with zeros for
-// the elements that are not finite, which are then added to the sums of those who see them.
+// A hidden weight is 0, and 0 times NaN would reach the sum of a query that must not see it.
+// Kernels do not ask beforehand. If a sum is not finite, they compute it again *with care*: with
+// zeros for the elements that are not finite, which are then added to the sums of those who see
+// them.
 
 /// Are n numbers finite?
 template <class T>
