@@ -17,7 +17,6 @@
 #include <utility>
 #include <vector>
 
-#include "autograd/engine/observer.h"
 #include "autograd/inspect/machine.h"
 #include "autograd/io/foreign.h"
 #include "autograd/memory/device_backend.h"
