@@ -404,11 +404,11 @@ TEST(Program, BenchRefusesInWords) {
   expect("--batch_sise 3", 2, "there is no option --batch_sise; did you mean --batch_size?");
   expect("--config babby", 2, "there are no sizes called babby; did you mean baby?");
   expect("--vocab_size 0", 2, "--vocab_size is 0; expected 1 to 10000000");
-  expect("--compare none.json", 1, "none.json: cannot open: No such file or directory");
+  expect("--compare none.json", 1, "--compare: none.json: cannot open: No such file or directory");
   const TempFolder folder;
   const std::string file = (folder / "x.json").string();
   std::ofstream(file) << "{}";
-  expect("--compare " + file, 1, file + ": expected a file that bench --json wrote");
+  expect("--compare " + file, 1, "--compare: " + file + ": expected a file that bench --json wrote");
 }
 
 // Steps hold modules, and modules hold ops.

@@ -147,9 +147,9 @@ void check_metrics(const std::string& text, std::string_view input) {
   const auto file = folder / kMetricsFile;
   constexpr int64_t kLast = 500;
   write_file(file, text);
-  if (error_of(input, [&] { const Metrics metrics(file, kLast, 1000); })) return;
+  if (error_of(input, [&] { const Metrics metrics(file, kLast); })) return;
   const std::string kept = std::filesystem::file_size(file) > 0 ? read_file(file) : "";
-  { const Metrics metrics(file, kLast, 1000); }
+  { const Metrics metrics(file, kLast); }
   expect(kept.empty() || read_file(file) == kept, "lines that were kept go");
   size_t from = 0;  // in `text`
   for (size_t at = 0, end; at < kept.size(); at = end + 1) {
