@@ -402,7 +402,7 @@ TEST(Program, BenchRefusesInWords) {
   };
   expect("--n_head 3", 2, "config: n_embd is 128; expected a multiple of n_head, 3");
   expect("--batch_sise 3", 2, "there is no option --batch_sise; did you mean --batch_size?");
-  expect("--config babby", 2, "there are no sizes called babby; did you mean baby?");
+  expect("--config babby", 2, "--config: there are no sizes called babby; did you mean baby?");
   expect("--vocab_size 0", 2, "--vocab_size is 0; expected 1 to 10000000");
   expect("--compare none.json", 1, "--compare: none.json: cannot open: No such file or directory");
   const TempFolder folder;

@@ -273,6 +273,9 @@ TEST(Report, SkimsLines) {
         "{}",
         R"({"step":2,"lr":-})",
         R"({"step":2,"lr":12345678901234567890123})",
+        "{\"step\":20,\"t\xea]\":2.5}",
+        "{\"step\":20,\"t\tb\":2.5}",
+        "{\"step\":20,\"t\u00e9\":2.5}",
         "no metrics"}) {
     const auto exact = parse_metrics(line), quick = skim_metrics(line);
     ASSERT_EQ(exact.has_value(), quick.has_value()) << line;

@@ -10,7 +10,7 @@
 
 #include "autograd/engine/observer.h"
 #include "autograd/inspect/machine.h"
-#include "autograd/io/atomic_file.h"
+#include "train/cli/command_line.h"
 #include "train/cli/profile_table.h"
 
 namespace ink {
@@ -37,7 +37,7 @@ class StepProfile::Modules : public Flow {
 };
 
 StepProfile::StepProfile(std::filesystem::path file) : file_(std::move(file)) {
-  if (!file_.empty()) AtomicFile{file_};  // throws if it is not writable
+  check_writable("--profile", file_.string());
 }
 
 void StepProfile::step(Trainer& trainer) {

@@ -92,8 +92,11 @@ bool quick_fields(std::string_view line, Number&& number, Text&& text) {
     return is;
   };
   const auto quoted_text = [&](std::string_view& out) {
-    const size_t end = takes("\"") ? line.find_first_of("\"\\", at) : std::string_view::npos;
-    if (end == std::string_view::npos || line[end] != '"') return false;
+    if (!takes("\"")) return false;
+    const auto is_plain = [](char c) { return c >= ' ' && c < 0x7f && c != '"' && c != '\\'; };
+    size_t end = at;
+    while (end < line.size() && is_plain(line[end])) ++end;
+    if (end == line.size() || line[end] != '"') return false;
     out = line.substr(at, end - at);
     at = end + 1;
     return true;
