@@ -408,7 +408,8 @@ TEST(Program, BenchRefusesInWords) {
   const TempFolder folder;
   const std::string file = (folder / "x.json").string();
   std::ofstream(file) << "{}";
-  expect("--compare " + file, 1, "--compare: " + file + ": expected a file that bench --json wrote");
+  expect("--compare " + file, 1,
+         "--compare: " + file + ": expected a file that bench --json wrote");
 }
 
 // Steps hold modules, and modules hold ops.
