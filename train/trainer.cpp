@@ -130,7 +130,7 @@ std::shared_ptr<const Tokenizer> named_tokenizer(const std::string& name) {
 // The default generator's 5056 bytes as i64 (632), because safetensors of ours have no smaller
 // integers.
 Tensor saved_generator() {
-  const std::vector<uint8_t> bytes = default_generator().get_state();
+  const std::vector<uint8_t> bytes = ink::generator_state();
   Tensor state = empty({std::ssize(bytes) / 8}, {i64, cpu_device});
   std::memcpy(state.mutable_data<int64_t>(), bytes.data(), bytes.size());
   return state;

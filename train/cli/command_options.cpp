@@ -1,6 +1,7 @@
 #include "train/cli/command_options.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
