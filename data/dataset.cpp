@@ -46,6 +46,12 @@ void check_rows(uint64_t step, int64_t batch_size, int64_t first_row) {
 
 }  // namespace
 
+double Batch::mean_best_possible() const {
+  double total = 0;
+  for (const float value : best_possible) total += value;
+  return best_possible.empty() ? 0 : total / static_cast<double>(best_possible.size());
+}
+
 template <class FillRow>
 Batch Dataset::fill(int64_t batch_size, int64_t block_size, FillRow&& fill_row) const {
   INK_CHECK(batch_size >= 1, "batch: expected batch_size >= 1, got ", batch_size);

@@ -24,6 +24,8 @@ struct Batch {
   /// B * T: the exact -log p (nats) of each target given all before it in its row, if the dataset
   /// knows it. The mean is the best possible loss. Otherwise empty.
   std::vector<float> best_possible;
+  /// Its mean; 0 if it is not known.
+  double mean_best_possible() const;
 };
 
 /// Batches of token windows. Every function is pure: a dataset has no position, and any thread or

@@ -1,14 +1,12 @@
 #include "train/trainer.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <functional>
 #include <nlohmann/json.hpp>
-#include <numbers>
 #include <span>
 #include <tuple>
 #include <utility>
@@ -28,24 +26,6 @@
 
 namespace ink {
 namespace {
-
-constexpr int64_t kIgnored = -100;  // a target that is left out
-
-// While it lives, a model is in evaluation mode. After that each of its modules is as before.
-class EvaluationMode {
- public:
-  explicit EvaluationMode(Module& model) {
-    model.apply([this](Module& m) { were_.emplace_back(&m, std::exchange(m.training, false)); });
-  }
-  ~EvaluationMode() {
-    for (const auto& [module, training] : were_) module->training = training;
-  }
-  EvaluationMode(const EvaluationMode&) = delete;
-  EvaluationMode& operator=(const EvaluationMode&) = delete;
-
- private:
-  std::vector<std::pair<Module*, bool>> were_;
-};
 
 // The run that a config resumes, or begins with the weights of, if any.
 std::optional<SavedRun> saved_run(const TrainConfig& config) {
@@ -113,12 +93,6 @@ void copy_ids(Tensor& to, const std::vector<int64_t>& ids, int64_t rows) {
 
 bool has_targets(const std::vector<int64_t>& y) {
   return std::any_of(y.begin(), y.end(), [](int64_t id) { return id != kIgnored; });
-}
-
-double mean_of(const std::vector<float>& values) {
-  double total = 0;
-  for (float value : values) total += value;
-  return values.empty() ? 0 : total / static_cast<double>(values.size());
 }
 
 std::shared_ptr<const Tokenizer> named_tokenizer(const std::string& name) {
@@ -312,7 +286,7 @@ bool Trainer::load_batches(int64_t step) {
     copy_ids(batches_[i].x, batch.x, batch.batch_size);
     copy_ids(batches_[i].y, batch.y, batch.batch_size);
     note_work("batch", {}, {batches_[i].x, batches_[i].y});
-    best_possible += mean_of(batch.best_possible) / static_cast<double>(batches_.size());
+    best_possible += batch.mean_best_possible() / static_cast<double>(batches_.size());
     best_possible_known_ = !batch.best_possible.empty();
     targets = targets || has_targets(batch.y);
   }
@@ -410,94 +384,6 @@ Progress Trainer::progress() {
   loss_sum_.zero_();
   best_possible_sum_ = 0;
   steps_since_ = counted_since_ = 0;
-  return result;
-}
-
-std::optional<double> Evaluation::bits_per_byte() const {
-  if (bytes == 0) return {};
-  return loss / std::numbers::ln2 * static_cast<double>(tokens) / static_cast<double>(bytes);
-}
-
-namespace {
-
-// By id, the bytes of a token's text. Empty if one has none: then its text is not known.
-std::vector<int64_t> bytes_of_tokens(const Tokenizer& tokenizer) {
-  std::vector<int64_t> bytes;
-  for (int64_t id = 0; id < tokenizer.vocab_size(); ++id) {
-    bytes.push_back(std::ssize(tokenizer.decode({&id, 1})));
-    if (bytes.back() == 0) return {};
-  }
-  return bytes;
-}
-
-}  // namespace
-
-// Each thread takes batches of its own, unless there are observers. The losses are summed in order.
-Evaluation evaluate(GPT& model, const Dataset& dataset, int64_t batches, int64_t batch_size,
-                    uint64_t seed, const StopEvaluation& stop) {
-  const EvaluationMode evaluating(model);
-  const int64_t block = model.config.block_size;
-  const int64_t rows = batches > 0 ? batches * batch_size : dataset.val_windows(block);
-  struct Part {
-    Tensor loss;  // the sum over the batch; read after all were launched
-    double targets = 0, rows = 0, best_possible = 0;
-    bool best_possible_known = false;
-    int64_t bytes = 0;
-  };
-  const std::vector<int64_t> token_bytes = bytes_of_tokens(dataset.tokenizer());
-  std::vector<Part> parts(static_cast<size_t>((rows + batch_size - 1) / batch_size));
-  std::atomic<bool> stopped = false;
-  std::atomic<int64_t> done = 0;
-  const Context caller = context();
-  const int64_t threads = caller.observers.empty() ? host_threads(caller.default_device) : 1;
-  parallel_for(
-      std::ssize(parts), (std::ssize(parts) + threads - 1) / threads,
-      [&](int64_t begin, int64_t end) {
-        const ContextGuard guard(caller);
-        const NoGrad no_grad;
-        for (int64_t i = begin; i < end && !stopped; ++i) {
-          if (stop && stop(static_cast<double>(done) / static_cast<double>(parts.size())))
-            stopped = true;
-          const int64_t first = i * batch_size, count = std::min(batch_size, rows - first);
-          const Batch batch = batches > 0
-                                  ? dataset.val_batch(seed, static_cast<uint64_t>(i), count, block)
-                                  : dataset.val_window_batch(first, count, block);
-          Generator generator(splitmix::mix(seed) + static_cast<uint64_t>(i));
-          const FieldGuard draws(&Context::generator,
-                                 caller.imitate_torch ? caller.generator : &generator);
-          const Tensor loss =
-              model.loss(ids_tensor(batch.x, count), ids_tensor(batch.y, count), Reduction::sum);
-          const auto ignored = std::count(batch.y.begin(), batch.y.end(), kIgnored);
-          int64_t bytes = 0;
-          for (const int64_t id : batch.y)
-            if (id != kIgnored && !token_bytes.empty())
-              bytes += token_bytes.at(static_cast<size_t>(id));
-          parts[static_cast<size_t>(i)] = {loss,
-                                           static_cast<double>(std::ssize(batch.y) - ignored),
-                                           static_cast<double>(count),
-                                           mean_of(batch.best_possible),
-                                           !batch.best_possible.empty(),
-                                           bytes};
-          ++done;
-        }
-      });
-  Evaluation result;
-  result.whole = !stopped;
-  if (stopped) return result;
-  int64_t bytes = 0;
-  double loss = 0, targets = 0, best_possible = 0;
-  bool best_possible_known = false;
-  for (const Part& part : parts) {
-    loss += part.loss.item();
-    targets += part.targets;
-    best_possible += part.best_possible * part.rows;
-    best_possible_known = part.best_possible_known;
-    bytes += part.bytes;
-  }
-  result.loss = loss / targets;
-  result.tokens = static_cast<int64_t>(targets);
-  result.bytes = bytes;
-  if (best_possible_known) result.best_possible = best_possible / static_cast<double>(rows);
   return result;
 }
 
