@@ -116,10 +116,12 @@ TEST_F(Resume, ARunThatFailsSaysSo) {
     return data.at("runs").at(0);
   };
   for (const bool written_again : {false, true}) {
-    if (written_again) {  // and with a loss that is not finite, if the run logged none
-      std::ofstream(path("out/metrics.jsonl"), std::ios::app)
-          << R"({"step":599,"train_loss":null,"steps":1})"
-          << "\n";
+    if (written_again) {  // with a loss that is not finite, which not every processor logs
+      std::string log = read_file(path("out/metrics.jsonl"));
+      const size_t error = log.rfind("{\"step\"");
+      const std::string step = log.substr(error, log.find(',', error) - error);
+      log.insert(error, step + ",\"train_loss\":null}\n");
+      std::ofstream(path("out/metrics.jsonl")) << log;
       ASSERT_EQ(run_program("report " + path("out")).code, 0);
     }
     const Json run = run_of_page();
@@ -128,7 +130,6 @@ TEST_F(Resume, ARunThatFailsSaysSo) {
     EXPECT_NE(failed.err.find(run.at("findings").at(0).at("text")), std::string::npos);
     if (written_again) {
       EXPECT_TRUE(run.at("metrics").at("train_loss").back().is_null()) << "the line is there";
-      EXPECT_EQ(run.at("metrics").at("step").back(), 599);
     }
     EXPECT_EQ(run.at("command").get<std::string>().find("resume"), std::string::npos);
   }
