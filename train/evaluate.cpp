@@ -7,8 +7,10 @@
 #include <utility>
 #include <vector>
 
-#include "autograd/autograd.h"
+#include "autograd/base/context.h"
 #include "autograd/base/parallel.h"
+#include "autograd/memory/device_backend.h"
+#include "autograd/random/generator.h"
 #include "data/splitmix.h"
 #include "train/data_parallel.h"
 #include "train/trainer.h"
