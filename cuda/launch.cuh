@@ -62,8 +62,8 @@ template <class Kernel>
 __global__ void __launch_bounds__(Kernel::kThreads, detail::resident_blocks<Kernel>())
     run(const __grid_constant__ Kernel kernel) {
   if constexpr (SharesMemory<Kernel>) {
-    extern __shared__ __align__(128) unsigned char memory[];
-    static_assert(alignof(typename Kernel::Shared) <= 128);
+    extern __shared__ __align__(1024) unsigned char memory[];
+    static_assert(alignof(typename Kernel::Shared) <= 1024);
     kernel(*reinterpret_cast<typename Kernel::Shared*>(memory));
   } else {
     kernel();

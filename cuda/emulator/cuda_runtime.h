@@ -32,7 +32,8 @@ struct Position {
 };
 extern Position position;
 
-enum class Collective : uint8_t { shuffle, sync, ballot, match, product };
+/// Before a warp goes on from a `late` one, others run at random.
+enum class Collective : uint8_t { shuffle, sync, ballot, match, product, late };
 
 /// Waits until all lanes of the warp are here with their `bytes` of value, then returns them: 32
 /// values, 16 bytes apart times `slots`. It is an error if a lane calls another kind or from
@@ -48,6 +49,8 @@ void finish_copies(int groups_left);
 /// Runs `thread` once in every thread of every block. op names the launch in errors.
 void launch(const char* op, dim3 blocks, int threads, size_t shared_bytes,
             std::function<void(void*)> thread);
+/// The card's compute capability, times ten.
+int capability();
 /// Runs `work`, which reads or writes device memory, as a launch would be: in order, or captured.
 void on_device(std::function<void()> work);
 

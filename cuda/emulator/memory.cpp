@@ -69,6 +69,12 @@ void on_device(std::function<void()> work) {
   work();
 }
 
+// INKLING_EMULATED_CAPABILITY in the environment: 80 or 90.
+int capability() {
+  const char* set = std::getenv("INKLING_EMULATED_CAPABILITY");
+  return set != nullptr ? std::atoi(set) : 90;
+}
+
 }  // namespace emulator
 
 using emulator::gpu;
@@ -107,7 +113,8 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
   *properties = {};
   std::snprintf(properties->name, sizeof properties->name, "emulated GPU");
   properties->multiProcessorCount = 4;
-  properties->major = 8;
+  properties->major = emulator::capability() / 10;
+  properties->minor = emulator::capability() % 10;
   properties->totalGlobalMem = emulator::kMostMemory;
   return cudaSuccess;
 }

@@ -2,15 +2,16 @@
 // fiber yields where its thread must wait: at a block barrier, or at an operation of the whole
 // warp. Until then it runs on, and a thread that never waits needs no switch.
 //
-// A warp drawn at random runs until all its lanes wait at a block barrier, so that a missing
-// barrier shows as a wrong result. Shared memory is filled with NaN before each block. Three things
-// that would hang or be undefined on a GPU are errors here: threads of a block that wait at
-// different barriers, lanes that take part in different operations, and threads that leave while
-// others wait.
+// A warp drawn at random runs until all its lanes wait at a barrier, so that a missing barrier shows
+// as a wrong result. Shared memory is filled with NaN before each block. What would hang or be
+// undefined on a GPU is an error here: threads of a block that wait at different barriers, lanes
+// that take part in different operations, threads that leave while others wait, and a wait that
+// nothing ends.
 #include <cuda_runtime.h>
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <boost/context/fiber.hpp>
 #include <boost/context/fixedsize_stack.hpp>
 #include <cstdint>
@@ -19,12 +20,14 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <new>
 #include <random>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "autograd/base/check.h"
+#include "cuda/emulator/wgmma.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/common_interface_defs.h>
@@ -41,12 +44,29 @@ namespace context = boost::context;
 constexpr size_t kStackBytes = 128 * 1024;
 
 struct Lane {
-  enum State : uint8_t { fresh, ready, at_barrier, in_collective, done };
+  enum State : uint8_t { fresh, ready, at_barrier, at_number, at_phase, in_collective, done };
   State state = fresh;
   Collective kind{};
   Where where;
   class Fiber* fiber = nullptr;                  // while it waits
   std::vector<std::array<uintptr_t, 3>> copies;  // to, from, bytes; a group ends with {0, 0, 0}
+  std::vector<std::array<uintptr_t, 3>> done_copies;  // and not published
+  int number = 0;                                     // of the barrier at which it waits
+  unsigned came = 0;                                  // to which numbers, a bit for each
+  const uint64_t* phases = nullptr;                   // the barrier for whose phase it waits
+  uint16_t phase = 0;
+};
+
+// What a PhaseBarrier's eight bytes hold.
+struct Phases {
+  uint16_t count, left, phase, mark;  // arrivals of a phase, and those still missing
+  static constexpr uint16_t kMark = 0x5b1e;
+};
+Phases phases_at(const uint64_t* state) { return std::bit_cast<Phases>(*state); }
+
+// A barrier with a number: how many threads have come, of how many.
+struct Numbered {
+  int came = 0, threads = 0;
 };
 
 // A stack on which threads run, one after the other.
@@ -80,7 +100,10 @@ struct Warp {
 struct Block {
   const std::function<void(void*)>* thread = nullptr;
   const char* op = "";
-  void* shared = nullptr;
+  unsigned char* shared = nullptr;
+  size_t shared_bytes = 0;
+  std::vector<uint16_t> copiers;  // 1 + the thread that copies to these 4 bytes, unpublished
+  std::array<Numbered, 16> numbered;
   std::vector<Lane> lanes;
   std::vector<Warp> warps;
   Warp* warp = nullptr;  // that runs
@@ -95,6 +118,7 @@ Block& block() {
   static auto* only = new Block;  // one launch at a time
   return *only;
 }
+Lane& this_lane() { return block().lanes[static_cast<size_t>(block().lane)]; }
 
 #if defined(__SANITIZE_ADDRESS__)
 struct {
@@ -193,42 +217,69 @@ void wait(Lane::State state, Collective kind, Where where) {
   if (b.error) std::rethrow_exception(b.error);
 }
 
-std::string place(const Where& where) {
-  std::string file = where.file_name();
-  return file.substr(file.rfind('/') + 1) + ":" + std::to_string(where.line());
-}
-
-bool same_place(const Where& a, const Where& b) {
-  return a.line() == b.line() && std::strcmp(a.file_name(), b.file_name()) == 0;
+// Where a lane waits, and for what.
+std::string wait_of(const Lane& lane) {
+  if (lane.state == Lane::done) return " has left";
+  std::string text = " waits at " + place(lane.where);
+  if (lane.state == Lane::at_number) {
+    const Numbered& barrier = block().numbered[static_cast<size_t>(lane.number)];
+    text += " (barrier " + std::to_string(lane.number) + ", to which " +
+            std::to_string(barrier.came) + " of " + std::to_string(barrier.threads) +
+            " threads have come)";
+  } else if (lane.state == Lane::at_phase) {
+    text += " (phase " + std::to_string(lane.phase) + " of the barrier at byte " +
+            std::to_string(shared_address(lane.phases) - kSharedStart) +
+            " of shared memory, which lacks " + std::to_string(phases_at(lane.phases).left) +
+            " arrivals)";
+  }
+  return text;
 }
 
 // Releases all lanes of [first, first + count), if they wait for the same. `what` is for errors.
 void release(int first, int count, Lane::State state, const char* what) {
   Block& b = block();
   const auto begin = b.lanes.begin() + first, end = begin + count;
-  const Lane& one =
-      *std::find_if(begin, end, [](const Lane& lane) { return lane.state != Lane::done; });
-  for (auto lane = begin; lane != end; ++lane) {
-    if (lane->state == state && lane->kind == one.kind && same_place(lane->where, one.where))
-      continue;
-    b.error = std::make_exception_ptr(ink::Error(
-        std::string(b.op) + ": emulator: the threads of a " + what + " part: thread " +
-        std::to_string(&one - b.lanes.data()) + " waits at " + place(one.where) + ", thread " +
-        std::to_string(lane - b.lanes.begin()) +
-        (lane->state == Lane::done ? std::string(" has left") : " at " + place(lane->where))));
+  const auto one = std::find_if(begin, end, [](const Lane& l) { return l.state != Lane::done; });
+  const auto other = std::find_if(begin, end, [&](const Lane& l) {
+    return l.state != one->state || l.kind != one->kind || !same_place(l.where, one->where);
+  });
+  if (other == end && one->state == state) {
+    for (auto lane = begin; lane != end; ++lane) lane->state = Lane::ready;
     return;
   }
-  for (auto lane = begin; lane != end; ++lane) lane->state = Lane::ready;
+  const auto in_turn = [](auto lane) {
+    return lane->state == Lane::at_number || lane->state == Lane::at_phase;
+  };
+  std::string text = std::string(b.op) + ": emulator: ";
+  const auto add = [&](auto lane) {
+    text += "thread " + std::to_string(lane - b.lanes.begin()) + wait_of(*lane);
+  };
+  if (in_turn(one) || (other != end && in_turn(other))) {
+    text += "no thread can go on: ";
+  } else {
+    text += std::string("the threads of a ") + what + " part: ";
+  }
+  add(one);
+  if (other != end) {
+    text += ", ";
+    add(other);
+  }
+  b.error = std::make_exception_ptr(ink::Error(text));
 }
 
-// Runs a warp until each lane is done or waits at a block barrier.
-void run_warp(Warp& warp) {
+// Runs a warp until each lane is done or waits at a barrier. Returns whether a lane ran.
+bool run_warp(Warp& warp) {
   Block& b = block();
   b.warp = &warp;
-  for (;;) {
-    for (int i = warp.first; i < warp.first + warp.count && !b.error; ++i) {
-      Lane& lane = b.lanes[static_cast<size_t>(i)];
-      if (lane.state == Lane::ready) lane.fiber->resume();
+  const auto begin = b.lanes.begin() + warp.first, end = begin + warp.count;
+  for (bool ran = false;;) {
+    bool now = false;
+    for (auto lane = begin; lane != end && !b.error; ++lane) {
+      if (lane->state == Lane::at_phase && phases_at(lane->phases).phase != lane->phase)
+        lane->state = Lane::ready;
+      if (lane->state != Lane::ready) continue;
+      lane->fiber->resume();
+      now = true;
     }
     while (warp.next_fresh < warp.count && !b.error) {
       if (b.idle.empty()) {
@@ -238,14 +289,21 @@ void run_warp(Warp& warp) {
       Fiber* fiber = b.idle.back();
       b.idle.pop_back();
       fiber->resume();
+      now = true;
     }
-    if (b.error) return;
-    const auto in_collective = [&](const Lane& lane) { return lane.state == Lane::in_collective; };
-    const auto begin = b.lanes.begin() + warp.first;
-    if (std::none_of(begin, begin + warp.count, in_collective)) return;
+    if (b.error) return true;
+    ran |= now;
+    if (now) continue;
+    const auto find = [&](Lane::State state) {
+      return std::find_if(begin, end, [&](const Lane& lane) { return lane.state == state; });
+    };
+    const auto collective = find(Lane::in_collective);
+    if (collective == end || find(Lane::at_phase) != end) return ran;
+    const bool others_first = collective->kind == Collective::late && b.random() % 2;
     release(warp.first, warp.count, Lane::in_collective, "warp");
-    if (b.error) return;
     ++warp.turn;
+    if (b.error || others_first) return true;
+    ran = true;
   }
 }
 
@@ -253,10 +311,7 @@ void run_warp(Warp& warp) {
 void unwind() {
   Block& b = block();
   for (Lane& lane : b.lanes) {
-    if (lane.state != Lane::at_barrier && lane.state != Lane::in_collective &&
-        lane.state != Lane::ready)
-      continue;
-    lane.fiber->resume();
+    if (lane.state != Lane::fresh && lane.state != Lane::done) lane.fiber->resume();
   }
 }
 
@@ -273,20 +328,156 @@ void run_block(int threads) {
   }
   std::vector<size_t> order(b.warps.size());
   for (size_t w = 0; w < order.size(); ++w) order[w] = w;
+  b.numbered = {};
+  start_block_of_products(threads);
   for (;;) {
     std::shuffle(order.begin(), order.end(), b.random);
+    bool ran = false;
     for (const size_t w : order) {
-      run_warp(b.warps[w]);
+      ran |= run_warp(b.warps[w]);
       if (b.error) return unwind();
     }
-    const auto done = [](const Lane& lane) { return lane.state == Lane::done; };
-    if (std::all_of(b.lanes.begin(), b.lanes.end(), done)) return;
-    release(0, threads, Lane::at_barrier, "block");
+    const auto all = [&](Lane::State state) {
+      return std::all_of(b.lanes.begin(), b.lanes.end(),
+                         [&](const Lane& lane) { return lane.state == state; });
+    };
+    if (all(Lane::done)) return end_block_of_products();
+    if (!ran || all(Lane::at_barrier)) release(0, threads, Lane::at_barrier, "block");
     if (b.error) return unwind();
   }
 }
 
+// Counts the calling thread at a barrier with a number. Returns whether that opens it.
+bool come(int number, int threads, Where where) {
+  Block& b = block();
+  const std::array<int, 2> mine{number, threads};
+  const auto first =
+      from_lane<std::array<int, 2>>(exchange(Collective::sync, &mine, sizeof mine, where), 0);
+  const auto refuse = [&](const std::string& why) {
+    fail("barrier " + std::to_string(number) + " of " + std::to_string(threads) + " threads, at " +
+         place(where) + ": " + why);
+  };
+  if (mine != first) refuse("lanes of a warp come to different barriers");
+  if (number < 1 || number > 15) refuse("expected a number from 1 to 15");
+  if (threads <= 0 || threads % 32 != 0 || threads > static_cast<int>(b.lanes.size()))
+    refuse("expected threads of whole warps of the block");
+  Numbered& barrier = b.numbered[static_cast<size_t>(number)];
+  if (barrier.came > 0 && barrier.threads != threads)
+    refuse("others came for one of " + std::to_string(barrier.threads));
+  const unsigned bit = 1u << number;
+  if (this_lane().came & bit) refuse("a thread comes twice before it opens");
+  this_lane().came |= bit;
+  barrier.threads = threads;
+  if (++barrier.came < threads) return false;
+  barrier.came = 0;
+  for (Lane& lane : b.lanes) {
+    lane.came &= ~bit;
+    if (lane.state == Lane::at_number && lane.number == number) lane.state = Lane::ready;
+  }
+  return true;
+}
+
+Phases started(const uint64_t* state) {
+  shared_address(state);
+  const Phases phases = phases_at(state);
+  if (phases.mark != Phases::kMark) fail("a PhaseBarrier is used before it is started");
+  return phases;
+}
+
+// The place in shared memory of `bytes` bytes.
+size_t offset(const void* at, size_t bytes) {
+  const Block& b = block();
+  const size_t offset = reinterpret_cast<uintptr_t>(at) - reinterpret_cast<uintptr_t>(b.shared);
+  if (b.shared == nullptr || offset >= b.shared_bytes || offset + bytes > b.shared_bytes)
+    fail("an address that is not in the block's shared memory, or leaves it");
+  return offset;
+}
+
+// Notes whose unpublished copy four bytes hold.
+void mark(uintptr_t to, size_t bytes, int copier) {
+  Block& b = block();
+  const size_t first = offset(reinterpret_cast<void*>(to), bytes) / 4;
+  std::fill_n(b.copiers.begin() + static_cast<ptrdiff_t>(first), bytes / 4,
+              static_cast<uint16_t>(copier));
+}
+
 }  // namespace
+
+void fail(const std::string& message) {
+  throw ink::Error(std::string(block().op) + ": emulator: " + message);
+}
+
+std::string place(const Where& where) {
+  std::string file = where.file_name();
+  return file.substr(file.rfind('/') + 1) + ":" + std::to_string(where.line());
+}
+
+bool same_place(const Where& a, const Where& b) {
+  return a.line() == b.line() && std::strcmp(a.file_name(), b.file_name()) == 0;
+}
+
+uint32_t shared_address(const void* pointer) {
+  return kSharedStart + static_cast<uint32_t>(offset(pointer, 1));
+}
+
+const unsigned char* published(uint32_t address, uint32_t bytes) {
+  const Block& b = block();
+  const size_t at = address - size_t{kSharedStart};
+  if (address < kSharedStart || at + bytes > b.shared_bytes)
+    fail("a product reads outside of the block's shared memory");
+  for (size_t word = at / 4; word < (at + bytes) / 4; ++word) {
+    if (b.copiers[word] != 0)
+      fail("a product reads byte " + std::to_string(4 * word) +
+           " of shared memory, to which thread " + std::to_string(b.copiers[word] - 1) +
+           " copies, without publish_to_products() by that");
+  }
+  return b.shared + at;
+}
+
+void publish_to_products() {
+  for (const auto& copy : this_lane().done_copies) mark(copy[0], copy[2], 0);
+  this_lane().done_copies.clear();
+}
+
+void start_phases(uint64_t* state, unsigned arrivals) {
+  shared_address(state);
+  if (phases_at(state).mark == Phases::kMark) fail("a PhaseBarrier is started twice");
+  if (arrivals == 0 || arrivals > block().lanes.size())
+    fail("a PhaseBarrier of " + std::to_string(arrivals) + " arrivals");
+  const auto count = static_cast<uint16_t>(arrivals);
+  *state = std::bit_cast<uint64_t>(Phases{count, count, 0, Phases::kMark});
+}
+
+void arrive(uint64_t* state) {
+  Phases phases = started(state);
+  if (--phases.left == 0) {
+    phases.left = phases.count;
+    ++phases.phase;
+    for (const Lane& lane : block().lanes) {
+      if (lane.state == Lane::at_phase && lane.phases == state &&
+          lane.phase != static_cast<uint16_t>(phases.phase - 1))
+        fail("two phases end while thread " + std::to_string(&lane - block().lanes.data()) +
+             " waits for the first, at " + place(lane.where));
+    }
+  }
+  *state = std::bit_cast<uint64_t>(phases);
+}
+
+void wait_for_phase(uint64_t* state, unsigned parity, Where where) {
+  const Phases phases = started(state);
+  if (parity > 1) fail("a phase of parity " + std::to_string(parity));
+  if (phases.phase % 2 != parity) return;
+  this_lane().phases = state;
+  this_lane().phase = phases.phase;
+  wait(Lane::at_phase, Collective::sync, where);
+}
+
+void report(int number, int threads, Where where) { come(number, threads, where); }
+void meet(int number, int threads, Where where) {
+  if (come(number, threads, where)) return;
+  this_lane().number = number;
+  wait(Lane::at_number, Collective::sync, where);
+}
 
 void block_barrier(Where where) { wait(Lane::at_barrier, Collective::sync, where); }
 
@@ -301,19 +492,18 @@ const unsigned char* exchange(Collective kind, const void* value, size_t bytes, 
 }
 
 void copy_later(void* to, const void* from, size_t bytes) {
-  Block& b = block();
-  b.lanes[static_cast<size_t>(b.lane)].copies.push_back(
-      {reinterpret_cast<uintptr_t>(to), reinterpret_cast<uintptr_t>(from), bytes});
+  const std::array<uintptr_t, 3> copy{reinterpret_cast<uintptr_t>(to),
+                                      reinterpret_cast<uintptr_t>(from), bytes};
+  if (copy[0] % bytes != 0 || copy[1] % bytes != 0)
+    fail("a copy of " + std::to_string(bytes) + " bytes that is not aligned to them");
+  mark(copy[0], bytes, 1 + block().lane);
+  this_lane().copies.push_back(copy);
 }
 
-void commit_copies() {
-  Block& b = block();
-  b.lanes[static_cast<size_t>(b.lane)].copies.push_back({0, 0, 0});
-}
+void commit_copies() { this_lane().copies.push_back({0, 0, 0}); }
 
 void finish_copies(int groups_left) {
-  Block& b = block();
-  auto& copies = b.lanes[static_cast<size_t>(b.lane)].copies;
+  auto& copies = this_lane().copies;
   auto groups = std::count_if(copies.begin(), copies.end(), [](auto& c) { return c[0] == 0; });
   auto end = copies.begin();
   for (; groups > groups_left; ++end) {
@@ -321,7 +511,11 @@ void finish_copies(int groups_left) {
     void* target = reinterpret_cast<void*>(to);
     if (to == 0) {
       --groups;
-    } else if (from == 0) {
+      continue;
+    }
+    mark(to, bytes, 1 + block().lane);
+    this_lane().done_copies.push_back(*end);
+    if (from == 0) {
       std::memset(target, 0, bytes);
     } else {
       std::memcpy(target, reinterpret_cast<const void*>(from), bytes);
@@ -337,15 +531,22 @@ void launch(const char* op, dim3 blocks, int threads, size_t shared_bytes,
     b.thread = &thread;
     b.op = op;
     b.error = nullptr;
+    const size_t most = capability() >= 90 ? 227 * 1024 : 163 * 1024;
+    if (shared_bytes > most)
+      fail(std::to_string(shared_bytes) + " bytes of shared memory; a block may have " +
+           std::to_string(most));
     const size_t count = size_t{blocks.x} * blocks.y * blocks.z;
     const bool backwards = b.random() % 2;  // no block may wait for another
     for (size_t i = 0; i < count && !b.error; ++i) {
       const size_t n = backwards ? count - 1 - i : i;
-      const std::unique_ptr<void, decltype(&std::free)> shared(
-          shared_bytes ? std::aligned_alloc(128, (shared_bytes + 127) / 128 * 128) : nullptr,
-          &std::free);
-      if (shared) std::memset(shared.get(), 0xff, shared_bytes);
-      b.shared = shared.get();
+      void* memory = nullptr;
+      if (shared_bytes > 0 && posix_memalign(&memory, 1024, shared_bytes) != 0)
+        throw std::bad_alloc();
+      const std::unique_ptr<void, decltype(&std::free)> shared(memory, &std::free);
+      if (shared) std::memset(memory, 0xff, shared_bytes);
+      b.shared = static_cast<unsigned char*>(memory);
+      b.shared_bytes = shared_bytes;
+      b.copiers.assign(shared_bytes / 4 + 1, 0);
       position.grid_size = blocks;
       position.block_size = dim3(static_cast<unsigned>(threads));
       position.block =
