@@ -165,7 +165,6 @@ enum class Slip {
   started_twice,  // a PhaseBarrier
   two_phases,     // end while a thread waits for one
   few_meet,       // at a barrier with a number
-  twice,          // a warp reports twice
   two_sizes,      // of a barrier
 };
 template <int kN, bool kColumns, bool kRegisters, Slip slip = Slip::none>
@@ -211,10 +210,6 @@ struct Multiply {
     if (slip != Slip::few_arrivals || threadIdx.x > 0) shared.full.arrive();
     if (slip == Slip::two_phases) shared.full.arrive();
     if (slip == Slip::few_meet) meet(2, 2 * kWarpgroup);
-    if (slip == Slip::twice) {
-      report(2, 2 * kWarpgroup);
-      report(2, 2 * kWarpgroup);
-    }
     if (slip == Slip::two_sizes) meet(2, threadIdx.x < kWarp ? 64 : 128);
     shared.free.wait(0);
     shared.a[threadIdx.x] = bfloat16(-1.0f);
@@ -314,19 +309,19 @@ void expect_error(const std::string& expected) {
 }
 
 TEST(EmulatorProducts, MistakesWithRegistersAreErrors) {
-  expect_error<Slip::no_fence>("without before_products()");
-  expect_error<Slip::no_wait>("has left without waiting for the product");
-  expect_error<Slip::touch>("the sums of a product changed before the product was waited for");
+  expect_error<Slip::no_fence>("a product without before_products()");
+  expect_error<Slip::no_wait>("has left without a wait for its product");
+  expect_error<Slip::touch>("a sum of a product changed before its end was waited for");
   expect_error<Slip::change_a>("the first operand of a product changed");
 }
 TEST(EmulatorProducts, MistakesWithSharedMemoryAreErrors) {
-  expect_error<Slip::no_publish>("copies, without publish_to_products() by that");
-  expect_error<Slip::no_copy_wait>("copies, without publish_to_products() by that");
+  expect_error<Slip::no_publish>("copies, and has not published the copy");
+  expect_error<Slip::no_copy_wait>("copies, and has not published the copy");
   expect_error<Slip::change_b>("the second operand of a product changed");
   expect_error<Slip::early_free>("the second operand of a product changed");
-  expect_error<Slip::shifted>("does not start in a row that is aligned to 1024 bytes");
-  expect_error<Slip::outside>("reads outside of the block's shared memory");
-  expect_error<Slip::unswizzled>("a descriptor of something else than 128-byte swizzling");
+  expect_error<Slip::shifted>("expected a first row aligned to 1024 bytes");
+  expect_error<Slip::outside>("not in the block's shared memory, or leaves it");
+  expect_error<Slip::unswizzled>("expected 128-byte swizzling");
 }
 TEST(EmulatorProducts, WarpsThatPartAreErrors) {
   expect_error<Slip::lone_warp>("the warps of a warpgroup part");
@@ -334,15 +329,14 @@ TEST(EmulatorProducts, WarpsThatPartAreErrors) {
   expect_error<Slip::half_a_warp>("the threads of a warp part");
 }
 TEST(EmulatorBarriers, AWaitThatNothingEndsIsAnError) {
-  expect_error<Slip::few_arrivals>("no thread can go on: thread 0 waits at wgmma.cuh");
-  expect_error<Slip::few_meet>("(barrier 2, to which 128 of 256 threads have come)");
+  expect_error<Slip::few_arrivals>("a wait never ends: thread 0 waits at wgmma.cuh");
+  expect_error<Slip::few_meet>("(barrier 2 lacks 128 of 256 arrivals)");
 }
 TEST(EmulatorBarriers, MistakesWithBarriersAreErrors) {
   expect_error<Slip::not_started>("a PhaseBarrier is used before it is started");
   expect_error<Slip::started_twice>("a PhaseBarrier is started twice");
-  expect_error<Slip::two_phases>("two phases end while thread");
-  expect_error<Slip::twice>("a thread comes twice before it opens");
-  expect_error<Slip::two_sizes>("others came for one of");
+  expect_error<Slip::two_phases>("two phases end before a thread that waits");
+  expect_error<Slip::two_sizes>("and whole warps, as all others");
 }
 
 // Two warps hand a number to and fro: by phases, or by barriers with numbers.

@@ -2,11 +2,10 @@
 // fiber yields where its thread must wait: at a block barrier, or at an operation of the whole
 // warp. Until then it runs on, and a thread that never waits needs no switch.
 //
-// A warp drawn at random runs until all its lanes wait at a barrier, so that a missing barrier shows
+// A warp drawn at random runs until all its lanes wait at barriers, so that a missing barrier shows
 // as a wrong result. Shared memory is filled with NaN before each block. What would hang or be
-// undefined on a GPU is an error here: threads of a block that wait at different barriers, lanes
-// that take part in different operations, threads that leave while others wait, and a wait that
-// nothing ends.
+// undefined on a GPU is an error here: waits that nothing ends, threads of a block that wait at
+// different __syncthreads(), and lanes that take part in different operations.
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -20,7 +19,6 @@
 #include <exception>
 #include <functional>
 #include <memory>
-#include <new>
 #include <random>
 #include <string>
 #include <utility>
@@ -44,29 +42,21 @@ namespace context = boost::context;
 constexpr size_t kStackBytes = 128 * 1024;
 
 struct Lane {
-  enum State : uint8_t { fresh, ready, at_barrier, at_number, at_phase, in_collective, done };
+  enum State : uint8_t { fresh, ready, at_barrier, at_phase, in_collective, done };
   State state = fresh;
   Collective kind{};
   Where where;
   class Fiber* fiber = nullptr;                  // while it waits
   std::vector<std::array<uintptr_t, 3>> copies;  // to, from, bytes; a group ends with {0, 0, 0}
-  std::vector<std::array<uintptr_t, 3>> done_copies;  // and not published
-  int number = 0;                                     // of the barrier at which it waits
-  unsigned came = 0;                                  // to which numbers, a bit for each
-  const uint64_t* phases = nullptr;                   // the barrier for whose phase it waits
-  uint16_t phase = 0;
+  ptrdiff_t copied = 0;                          // of these, how many are complete
+  const uint64_t* phases = nullptr;              // of the barrier for whose phase it waits
+  std::string barrier;                           // its name
 };
 
-// What a PhaseBarrier's eight bytes hold.
+/// A barrier with phases, in 8 bytes. left: arrivals that the present phase lacks.
 struct Phases {
-  uint16_t count, left, phase, mark;  // arrivals of a phase, and those still missing
-  static constexpr uint16_t kMark = 0x5b1e;
-};
-Phases phases_at(const uint64_t* state) { return std::bit_cast<Phases>(*state); }
-
-// A barrier with a number: how many threads have come, of how many.
-struct Numbered {
-  int came = 0, threads = 0;
+  uint16_t count = 0, left = 0, parity = 0, mark = kMark;
+  static constexpr uint16_t kMark = 0x5b1e;  // unlike fresh shared memory
 };
 
 // A stack on which threads run, one after the other.
@@ -102,8 +92,8 @@ struct Block {
   const char* op = "";
   unsigned char* shared = nullptr;
   size_t shared_bytes = 0;
-  std::vector<uint16_t> copiers;  // 1 + the thread that copies to these 4 bytes, unpublished
-  std::array<Numbered, 16> numbered;
+  std::vector<uint16_t> copiers;  // of each 4 bytes: 1 + the thread whose unpublished copy they are
+  std::array<uint64_t, 16> barriers;  // with numbers
   std::vector<Lane> lanes;
   std::vector<Warp> warps;
   Warp* warp = nullptr;  // that runs
@@ -120,18 +110,21 @@ Block& block() {
 }
 Lane& this_lane() { return block().lanes[static_cast<size_t>(block().lane)]; }
 
-#if defined(__SANITIZE_ADDRESS__)
 struct {
   void* fake = nullptr;
   const void* stack = nullptr;
   size_t bytes = 0;
 } scheduler_stack;
+#if defined(__SANITIZE_ADDRESS__)
 void leave(void** fake, const void* stack, size_t bytes) {
   __sanitizer_start_switch_fiber(fake, stack, bytes);
 }
-void arrive(void* fake, const void** stack, size_t* bytes) {
+void enter(void* fake, const void** stack, size_t* bytes) {
   __sanitizer_finish_switch_fiber(fake, stack, bytes);
 }
+#else
+void leave(void**, const void*, size_t) {}
+void enter(void*, const void**, size_t*) {}
 #endif
 
 Fiber::Fiber() {
@@ -150,23 +143,15 @@ Fiber::Fiber() {
 Fiber::~Fiber() = default;
 
 void Fiber::resume() {
-#if defined(__SANITIZE_ADDRESS__)
   leave(&scheduler_stack.fake, stack_, stack_bytes_);
-#endif
   self_ = std::move(self_).resume();
-#if defined(__SANITIZE_ADDRESS__)
-  arrive(scheduler_stack.fake, nullptr, nullptr);
-#endif
+  enter(scheduler_stack.fake, nullptr, nullptr);
 }
 
 void Fiber::give_way() {
-#if defined(__SANITIZE_ADDRESS__)
   leave(&fake_, scheduler_stack.stack, scheduler_stack.bytes);
-#endif
   scheduler_ = std::move(scheduler_).resume();
-#if defined(__SANITIZE_ADDRESS__)
-  arrive(fake_, &scheduler_stack.stack, &scheduler_stack.bytes);
-#endif
+  enter(fake_, &scheduler_stack.stack, &scheduler_stack.bytes);
 }
 
 void enter(int lane) {
@@ -177,9 +162,7 @@ void enter(int lane) {
 }
 
 void Fiber::loop() {
-#if defined(__SANITIZE_ADDRESS__)
-  arrive(nullptr, &scheduler_stack.stack, &scheduler_stack.bytes);
-#endif
+  enter(nullptr, &scheduler_stack.stack, &scheduler_stack.bytes);
   Block& b = block();
   for (;; give_way()) {
     Warp& warp = *b.warp;
@@ -205,7 +188,7 @@ void Fiber::loop() {
 // The calling lane waits in `state` until the scheduler finds it ready.
 void wait(Lane::State state, Collective kind, Where where) {
   Block& b = block();
-  Lane& lane = b.lanes[static_cast<size_t>(b.lane)];
+  Lane& lane = this_lane();
   const int number = b.lane;
   lane.state = state;
   lane.kind = kind;
@@ -217,54 +200,38 @@ void wait(Lane::State state, Collective kind, Where where) {
   if (b.error) std::rethrow_exception(b.error);
 }
 
-// Where a lane waits, and for what.
-std::string wait_of(const Lane& lane) {
-  if (lane.state == Lane::done) return " has left";
-  std::string text = " waits at " + place(lane.where);
-  if (lane.state == Lane::at_number) {
-    const Numbered& barrier = block().numbered[static_cast<size_t>(lane.number)];
-    text += " (barrier " + std::to_string(lane.number) + ", to which " +
-            std::to_string(barrier.came) + " of " + std::to_string(barrier.threads) +
-            " threads have come)";
-  } else if (lane.state == Lane::at_phase) {
-    text += " (phase " + std::to_string(lane.phase) + " of the barrier at byte " +
-            std::to_string(shared_address(lane.phases) - kSharedStart) +
-            " of shared memory, which lacks " + std::to_string(phases_at(lane.phases).left) +
-            " arrivals)";
-  }
-  return text;
+bool same_place(const Where& a, const Where& b) {
+  return a.line() == b.line() && std::strcmp(a.file_name(), b.file_name()) == 0;
+}
+
+std::string about(const Lane& lane) {
+  std::string text = "thread " + std::to_string(&lane - block().lanes.data());
+  if (lane.state == Lane::done) return text + " has left";
+  text += " waits at " + place(lane.where);
+  if (lane.state != Lane::at_phase) return text;
+  const auto phases = std::bit_cast<Phases>(*lane.phases);
+  return text + " (" + lane.barrier + " lacks " + std::to_string(phases.left) + " of " +
+         std::to_string(phases.count) + " arrivals)";
 }
 
 // Releases all lanes of [first, first + count), if they wait for the same. `what` is for errors.
 void release(int first, int count, Lane::State state, const char* what) {
   Block& b = block();
   const auto begin = b.lanes.begin() + first, end = begin + count;
-  const auto one = std::find_if(begin, end, [](const Lane& l) { return l.state != Lane::done; });
-  const auto other = std::find_if(begin, end, [&](const Lane& l) {
-    return l.state != one->state || l.kind != one->kind || !same_place(l.where, one->where);
+  const Lane& one =
+      *std::find_if(begin, end, [](const Lane& lane) { return lane.state != Lane::done; });
+  const auto other = std::find_if(begin, end, [&](const Lane& lane) {
+    return lane.state != one.state || lane.kind != one.kind || !same_place(lane.where, one.where);
   });
-  if (other == end && one->state == state) {
+  if (other == end && one.state == state) {
     for (auto lane = begin; lane != end; ++lane) lane->state = Lane::ready;
     return;
   }
-  const auto in_turn = [](auto lane) {
-    return lane->state == Lane::at_number || lane->state == Lane::at_phase;
-  };
-  std::string text = std::string(b.op) + ": emulator: ";
-  const auto add = [&](auto lane) {
-    text += "thread " + std::to_string(lane - b.lanes.begin()) + wait_of(*lane);
-  };
-  if (in_turn(one) || (other != end && in_turn(other))) {
-    text += "no thread can go on: ";
-  } else {
-    text += std::string("the threads of a ") + what + " part: ";
-  }
-  add(one);
-  if (other != end) {
-    text += ", ";
-    add(other);
-  }
-  b.error = std::make_exception_ptr(ink::Error(text));
+  const bool part = one.state == state && other->state != Lane::at_phase;
+  b.error = std::make_exception_ptr(ink::Error(
+      std::string(b.op) + ": emulator: " +
+      (part ? std::string("the threads of a ") + what + " part: " : "a wait never ends: ") +
+      about(one) + (other == end ? "" : ", " + about(*other))));
 }
 
 // Runs a warp until each lane is done or waits at a barrier. Returns whether a lane ran.
@@ -273,37 +240,29 @@ bool run_warp(Warp& warp) {
   b.warp = &warp;
   const auto begin = b.lanes.begin() + warp.first, end = begin + warp.count;
   for (bool ran = false;;) {
-    bool now = false;
-    for (auto lane = begin; lane != end && !b.error; ++lane) {
-      if (lane->state == Lane::at_phase && phases_at(lane->phases).phase != lane->phase)
-        lane->state = Lane::ready;
-      if (lane->state != Lane::ready) continue;
-      lane->fiber->resume();
-      now = true;
-    }
-    while (warp.next_fresh < warp.count && !b.error) {
-      if (b.idle.empty()) {
-        b.fibers.push_back(std::make_unique<Fiber>());
-        b.idle.push_back(b.fibers.back().get());
-      }
-      Fiber* fiber = b.idle.back();
-      b.idle.pop_back();
-      fiber->resume();
-      now = true;
-    }
-    if (b.error) return true;
-    ran |= now;
-    if (now) continue;
-    const auto find = [&](Lane::State state) {
-      return std::find_if(begin, end, [&](const Lane& lane) { return lane.state == state; });
+    const auto any = [&](Lane::State state) {
+      return std::any_of(begin, end, [&](const Lane& lane) { return lane.state == state; });
     };
-    const auto collective = find(Lane::in_collective);
-    if (collective == end || find(Lane::at_phase) != end) return ran;
-    const bool others_first = collective->kind == Collective::late && b.random() % 2;
+    while (any(Lane::ready) || any(Lane::fresh)) {
+      ran = true;
+      for (auto lane = begin; lane != end && !b.error; ++lane)
+        if (lane->state == Lane::ready) lane->fiber->resume();
+      while (warp.next_fresh < warp.count && !b.error) {
+        if (b.idle.empty()) {
+          b.fibers.push_back(std::make_unique<Fiber>());
+          b.idle.push_back(b.fibers.back().get());
+        }
+        Fiber* fiber = b.idle.back();
+        b.idle.pop_back();
+        fiber->resume();
+      }
+      if (b.error) return true;
+    }
+    if (!any(Lane::in_collective) || any(Lane::at_phase)) return ran;
     release(warp.first, warp.count, Lane::in_collective, "warp");
+    if (b.error) return true;
     ++warp.turn;
-    if (b.error || others_first) return true;
-    ran = true;
+    if (begin->kind == Collective::late && b.random() % 2) return true;
   }
 }
 
@@ -328,7 +287,7 @@ void run_block(int threads) {
   }
   std::vector<size_t> order(b.warps.size());
   for (size_t w = 0; w < order.size(); ++w) order[w] = w;
-  b.numbered = {};
+  b.barriers.fill(std::bit_cast<uint64_t>(Phases{}));
   start_block_of_products(threads);
   for (;;) {
     std::shuffle(order.begin(), order.end(), b.random);
@@ -347,58 +306,49 @@ void run_block(int threads) {
   }
 }
 
-// Counts the calling thread at a barrier with a number. Returns whether that opens it.
-bool come(int number, int threads, Where where) {
-  Block& b = block();
-  const std::array<int, 2> mine{number, threads};
-  const auto first =
-      from_lane<std::array<int, 2>>(exchange(Collective::sync, &mine, sizeof mine, where), 0);
-  const auto refuse = [&](const std::string& why) {
-    fail("barrier " + std::to_string(number) + " of " + std::to_string(threads) + " threads, at " +
-         place(where) + ": " + why);
-  };
-  if (mine != first) refuse("lanes of a warp come to different barriers");
-  if (number < 1 || number > 15) refuse("expected a number from 1 to 15");
-  if (threads <= 0 || threads % 32 != 0 || threads > static_cast<int>(b.lanes.size()))
-    refuse("expected threads of whole warps of the block");
-  Numbered& barrier = b.numbered[static_cast<size_t>(number)];
-  if (barrier.came > 0 && barrier.threads != threads)
-    refuse("others came for one of " + std::to_string(barrier.threads));
-  const unsigned bit = 1u << number;
-  if (this_lane().came & bit) refuse("a thread comes twice before it opens");
-  this_lane().came |= bit;
-  barrier.threads = threads;
-  if (++barrier.came < threads) return false;
-  barrier.came = 0;
-  for (Lane& lane : b.lanes) {
-    lane.came &= ~bit;
-    if (lane.state == Lane::at_number && lane.number == number) lane.state = Lane::ready;
-  }
-  return true;
+// The place of `bytes` bytes in shared memory.
+size_t offset(const void* at, size_t bytes) {
+  const Block& b = block();
+  const size_t from = reinterpret_cast<uintptr_t>(at) - reinterpret_cast<uintptr_t>(b.shared);
+  if (from >= b.shared_bytes || from + bytes > b.shared_bytes)
+    fail("an address that is not in the block's shared memory, or leaves it");
+  return from;
+}
+
+// Notes whose unpublished copy some bytes are.
+void mark(uintptr_t to, size_t bytes, int copier) {
+  const size_t first = offset(reinterpret_cast<void*>(to), bytes) / 4;
+  std::fill_n(&block().copiers[first], bytes / 4, static_cast<uint16_t>(copier));
 }
 
 Phases started(const uint64_t* state) {
-  shared_address(state);
-  const Phases phases = phases_at(state);
+  const auto phases = std::bit_cast<Phases>(*state);
   if (phases.mark != Phases::kMark) fail("a PhaseBarrier is used before it is started");
   return phases;
 }
 
-// The place in shared memory of `bytes` bytes.
-size_t offset(const void* at, size_t bytes) {
-  const Block& b = block();
-  const size_t offset = reinterpret_cast<uintptr_t>(at) - reinterpret_cast<uintptr_t>(b.shared);
-  if (b.shared == nullptr || offset >= b.shared_bytes || offset + bytes > b.shared_bytes)
-    fail("an address that is not in the block's shared memory, or leaves it");
-  return offset;
+void wait_for_end(const uint64_t* state, const std::string& barrier, Where where) {
+  Lane& lane = this_lane();
+  lane.phases = state;
+  lane.barrier = barrier;
+  wait(Lane::at_phase, Collective::sync, where);
+  lane.phases = nullptr;
 }
 
-// Notes whose unpublished copy four bytes hold.
-void mark(uintptr_t to, size_t bytes, int copier) {
-  Block& b = block();
-  const size_t first = offset(reinterpret_cast<void*>(to), bytes) / 4;
-  std::fill_n(b.copiers.begin() + static_cast<ptrdiff_t>(first), bytes / 4,
-              static_cast<uint16_t>(copier));
+// Arrives at a barrier with a number. Returns whether its phase has ended.
+bool come(int number, int threads, Where where) {
+  const std::array<int, 2> mine{number, threads};
+  const unsigned char* all = exchange(Collective::sync, &mine, sizeof mine, where);
+  uint64_t& state = block().barriers[static_cast<size_t>(number) % 16];
+  auto phases = std::bit_cast<Phases>(state);
+  if (phases.left == phases.count) phases.left = phases.count = static_cast<uint16_t>(threads);
+  if (number < 1 || number > 15 || threads <= 0 || threads % 32 != 0 || threads != phases.count ||
+      mine != from_lane<std::array<int, 2>>(all, 0))
+    fail("barrier " + std::to_string(number) + " of " + std::to_string(threads) + " threads, at " +
+         place(where) + ": expected a number from 1 to 15, and whole warps, as all others");
+  state = std::bit_cast<uint64_t>(phases);
+  arrive(&state);
+  return std::bit_cast<Phases>(state).parity != phases.parity;
 }
 
 }  // namespace
@@ -412,52 +362,47 @@ std::string place(const Where& where) {
   return file.substr(file.rfind('/') + 1) + ":" + std::to_string(where.line());
 }
 
-bool same_place(const Where& a, const Where& b) {
-  return a.line() == b.line() && std::strcmp(a.file_name(), b.file_name()) == 0;
-}
-
 uint32_t shared_address(const void* pointer) {
   return kSharedStart + static_cast<uint32_t>(offset(pointer, 1));
 }
 
-const unsigned char* published(uint32_t address, uint32_t bytes) {
+const unsigned char* published(uint32_t address) {
   const Block& b = block();
-  const size_t at = address - size_t{kSharedStart};
-  if (address < kSharedStart || at + bytes > b.shared_bytes)
-    fail("a product reads outside of the block's shared memory");
-  for (size_t word = at / 4; word < (at + bytes) / 4; ++word) {
-    if (b.copiers[word] != 0)
+  const unsigned char* at = b.shared + address - kSharedStart;
+  const size_t first = offset(at, 16) / 4;
+  for (size_t word = first; word < first + 4; ++word)
+    if (const int copier = b.copiers[word])
       fail("a product reads byte " + std::to_string(4 * word) +
-           " of shared memory, to which thread " + std::to_string(b.copiers[word] - 1) +
-           " copies, without publish_to_products() by that");
-  }
-  return b.shared + at;
+           " of shared memory, to which thread " + std::to_string(copier - 1) +
+           " copies, and has not published the copy");
+  return at;
 }
 
 void publish_to_products() {
-  for (const auto& copy : this_lane().done_copies) mark(copy[0], copy[2], 0);
-  this_lane().done_copies.clear();
+  Lane& lane = this_lane();
+  const auto first = lane.copies.begin();
+  for (auto copy = first; copy != first + lane.copied; ++copy)
+    if ((*copy)[0] != 0) mark((*copy)[0], (*copy)[2], 0);
+  lane.copies.erase(first, first + std::exchange(lane.copied, 0));
 }
 
 void start_phases(uint64_t* state, unsigned arrivals) {
-  shared_address(state);
-  if (phases_at(state).mark == Phases::kMark) fail("a PhaseBarrier is started twice");
-  if (arrivals == 0 || arrivals > block().lanes.size())
-    fail("a PhaseBarrier of " + std::to_string(arrivals) + " arrivals");
+  offset(state, sizeof *state);
+  if (std::bit_cast<Phases>(*state).mark == Phases::kMark) fail("a PhaseBarrier is started twice");
+  if (arrivals == 0 || arrivals > block().lanes.size()) fail("a PhaseBarrier of no possible count");
   const auto count = static_cast<uint16_t>(arrivals);
-  *state = std::bit_cast<uint64_t>(Phases{count, count, 0, Phases::kMark});
+  *state = std::bit_cast<uint64_t>(Phases{count, count});
 }
 
 void arrive(uint64_t* state) {
   Phases phases = started(state);
   if (--phases.left == 0) {
-    phases.left = phases.count;
-    ++phases.phase;
-    for (const Lane& lane : block().lanes) {
-      if (lane.state == Lane::at_phase && lane.phases == state &&
-          lane.phase != static_cast<uint16_t>(phases.phase - 1))
-        fail("two phases end while thread " + std::to_string(&lane - block().lanes.data()) +
-             " waits for the first, at " + place(lane.where));
+    phases = {phases.count, phases.count, static_cast<uint16_t>(1 - phases.parity)};
+    for (Lane& lane : block().lanes) {
+      if (lane.phases != state) continue;
+      if (lane.state == Lane::ready)
+        fail("two phases end before a thread that waits for one goes on");
+      lane.state = Lane::ready;
     }
   }
   *state = std::bit_cast<uint64_t>(phases);
@@ -465,18 +410,16 @@ void arrive(uint64_t* state) {
 
 void wait_for_phase(uint64_t* state, unsigned parity, Where where) {
   const Phases phases = started(state);
-  if (parity > 1) fail("a phase of parity " + std::to_string(parity));
-  if (phases.phase % 2 != parity) return;
-  this_lane().phases = state;
-  this_lane().phase = phases.phase;
-  wait(Lane::at_phase, Collective::sync, where);
+  if (parity > 1) fail("a parity of " + std::to_string(parity));
+  if (phases.parity != parity) return;
+  wait_for_end(state, "the barrier at byte " + std::to_string(offset(state, 8)), where);
 }
 
 void report(int number, int threads, Where where) { come(number, threads, where); }
 void meet(int number, int threads, Where where) {
   if (come(number, threads, where)) return;
-  this_lane().number = number;
-  wait(Lane::at_number, Collective::sync, where);
+  wait_for_end(&block().barriers[static_cast<size_t>(number)], "barrier " + std::to_string(number),
+               where);
 }
 
 void block_barrier(Where where) { wait(Lane::at_barrier, Collective::sync, where); }
@@ -494,7 +437,7 @@ const unsigned char* exchange(Collective kind, const void* value, size_t bytes, 
 void copy_later(void* to, const void* from, size_t bytes) {
   const std::array<uintptr_t, 3> copy{reinterpret_cast<uintptr_t>(to),
                                       reinterpret_cast<uintptr_t>(from), bytes};
-  if (copy[0] % bytes != 0 || copy[1] % bytes != 0)
+  if ((copy[0] | copy[1]) % bytes != 0)
     fail("a copy of " + std::to_string(bytes) + " bytes that is not aligned to them");
   mark(copy[0], bytes, 1 + block().lane);
   this_lane().copies.push_back(copy);
@@ -503,25 +446,20 @@ void copy_later(void* to, const void* from, size_t bytes) {
 void commit_copies() { this_lane().copies.push_back({0, 0, 0}); }
 
 void finish_copies(int groups_left) {
-  auto& copies = this_lane().copies;
-  auto groups = std::count_if(copies.begin(), copies.end(), [](auto& c) { return c[0] == 0; });
-  auto end = copies.begin();
-  for (; groups > groups_left; ++end) {
-    const auto [to, from, bytes] = *end;
+  Lane& lane = this_lane();
+  const auto first = lane.copies.begin() + lane.copied;
+  auto groups = std::count_if(first, lane.copies.end(), [](auto& c) { return c[0] == 0; });
+  for (; groups > groups_left; ++lane.copied) {
+    const auto [to, from, bytes] = lane.copies[static_cast<size_t>(lane.copied)];
     void* target = reinterpret_cast<void*>(to);
     if (to == 0) {
       --groups;
-      continue;
-    }
-    mark(to, bytes, 1 + block().lane);
-    this_lane().done_copies.push_back(*end);
-    if (from == 0) {
+    } else if (from == 0) {
       std::memset(target, 0, bytes);
     } else {
       std::memcpy(target, reinterpret_cast<const void*>(from), bytes);
     }
   }
-  copies.erase(copies.begin(), end);
 }
 
 void launch(const char* op, dim3 blocks, int threads, size_t shared_bytes,
@@ -531,8 +469,7 @@ void launch(const char* op, dim3 blocks, int threads, size_t shared_bytes,
     b.thread = &thread;
     b.op = op;
     b.error = nullptr;
-    const size_t most = capability() >= 90 ? 227 * 1024 : 163 * 1024;
-    if (shared_bytes > most)
+    if (const size_t most = capability() >= 90 ? 227 * 1024 : 163 * 1024; shared_bytes > most)
       fail(std::to_string(shared_bytes) + " bytes of shared memory; a block may have " +
            std::to_string(most));
     const size_t count = size_t{blocks.x} * blocks.y * blocks.z;
@@ -540,11 +477,9 @@ void launch(const char* op, dim3 blocks, int threads, size_t shared_bytes,
     for (size_t i = 0; i < count && !b.error; ++i) {
       const size_t n = backwards ? count - 1 - i : i;
       void* memory = nullptr;
-      if (shared_bytes > 0 && posix_memalign(&memory, 1024, shared_bytes) != 0)
-        throw std::bad_alloc();
+      if (posix_memalign(&memory, 1024, shared_bytes) != 0) throw std::bad_alloc();
       const std::unique_ptr<void, decltype(&std::free)> shared(memory, &std::free);
-      if (shared) std::memset(memory, 0xff, shared_bytes);
-      b.shared = static_cast<unsigned char*>(memory);
+      b.shared = static_cast<unsigned char*>(std::memset(memory, 0xff, shared_bytes));
       b.shared_bytes = shared_bytes;
       b.copiers.assign(shared_bytes / 4 + 1, 0);
       position.grid_size = blocks;
