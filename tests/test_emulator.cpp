@@ -333,9 +333,9 @@ TEST(EmulatorBarriers, AWaitThatNothingEndsIsAnError) {
   expect_error<Slip::few_meet>("(barrier 2 lacks 128 of 256 arrivals)");
 }
 TEST(EmulatorBarriers, MistakesWithBarriersAreErrors) {
-  expect_error<Slip::not_started>("a PhaseBarrier is used before it is started");
+  expect_error<Slip::not_started>("a PhaseBarrier that was not started");
   expect_error<Slip::started_twice>("a PhaseBarrier is started twice");
-  expect_error<Slip::two_phases>("two phases end before a thread that waits");
+  expect_error<Slip::two_phases>("end before a thread that waits for one");
   expect_error<Slip::two_sizes>("and whole warps, as all others");
 }
 
@@ -415,7 +415,7 @@ TEST(Emulator, TheCardIsOfTheCapabilityInTheEnvironment) {
   const std::string large = error_of([] { launch("large", 1, Large{}); });
   EXPECT_NE(large.find("167936 bytes of shared memory; a block may have 166912"), std::string::npos)
       << large;
-  expect_error<Slip::none>("products of warpgroups need a card of compute capability 9.0");
+  expect_error<Slip::none>("wgmma needs a card of compute capability 9.0");
   unsetenv("INKLING_EMULATED_CAPABILITY");
 }
 

@@ -10,7 +10,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <boost/context/fiber.hpp>
 #include <boost/context/fixedsize_stack.hpp>
 #include <cstdint>
@@ -19,6 +18,8 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <new>
+#include <numeric>
 #include <random>
 #include <string>
 #include <utility>
@@ -40,6 +41,7 @@ namespace {
 namespace context = boost::context;
 
 constexpr size_t kStackBytes = 128 * 1024;
+constexpr int kLanes = 32;
 
 struct Lane {
   enum State : uint8_t { fresh, ready, at_barrier, at_phase, in_collective, done };
@@ -49,28 +51,25 @@ struct Lane {
   class Fiber* fiber = nullptr;                  // while it waits
   std::vector<std::array<uintptr_t, 3>> copies;  // to, from, bytes; a group ends with {0, 0, 0}
   ptrdiff_t copied = 0;                          // of these, how many are complete
-  const uint64_t* phases = nullptr;              // of the barrier for whose phase it waits
+  const struct Phases* phases = nullptr;         // of the barrier at which it waits
   std::string barrier;                           // its name
 };
 
-/// A barrier with phases, in 8 bytes. left: arrivals that the present phase lacks.
-struct Phases {
+/// A barrier with phases. left: arrivals that the present phase lacks. mark: of a started one.
+struct [[gnu::may_alias]] Phases {
+  static constexpr uint16_t kMark = 0x5b1e;
   uint16_t count = 0, left = 0, parity = 0, mark = kMark;
-  static constexpr uint16_t kMark = 0x5b1e;  // unlike fresh shared memory
 };
 
 // A stack on which threads run, one after the other.
 class Fiber {
  public:
   Fiber();
-  ~Fiber();
   /// The scheduler calls it: goes on with the fiber's lane, or takes new lanes until one waits or
   /// none is left.
   void resume();
   /// Returns to the scheduler until that resumes the fiber.
   void give_way();
-
-  int lane = -1;  // the lane that waits on this stack
 
  private:
   void loop();
@@ -81,9 +80,9 @@ class Fiber {
 };
 
 struct Warp {
-  int first = 0, count = 0;  // its lanes
-  int next_fresh = 0;        // of the block's lanes
-  unsigned turn = 0;         // which of the two buffers its next exchange uses
+  int first = 0;       // of its lanes
+  int next_fresh = 0;  // of its lanes, from the first on
+  unsigned turn = 0;   // which of the two buffers its next exchange uses
   std::array<std::array<unsigned char, 32 * kSlot>, 2> values;
 };
 
@@ -93,7 +92,7 @@ struct Block {
   unsigned char* shared = nullptr;
   size_t shared_bytes = 0;
   std::vector<uint16_t> copiers;  // of each 4 bytes: 1 + the thread whose unpublished copy they are
-  std::array<uint64_t, 16> barriers;  // with numbers
+  std::array<Phases, 16> barriers;  // with numbers
   std::vector<Lane> lanes;
   std::vector<Warp> warps;
   Warp* warp = nullptr;  // that runs
@@ -140,8 +139,6 @@ Fiber::Fiber() {
                          });
 }
 
-Fiber::~Fiber() = default;
-
 void Fiber::resume() {
   leave(&scheduler_stack.fake, stack_, stack_bytes_);
   self_ = std::move(self_).resume();
@@ -166,7 +163,7 @@ void Fiber::loop() {
   Block& b = block();
   for (;; give_way()) {
     Warp& warp = *b.warp;
-    while (warp.next_fresh < warp.count && !b.error) {
+    while (warp.next_fresh < kLanes && !b.error) {
       const int number = warp.first + warp.next_fresh++;
       enter(number);
       b.lanes[static_cast<size_t>(number)].fiber = this;
@@ -180,9 +177,19 @@ void Fiber::loop() {
       }
       b.lanes[static_cast<size_t>(number)].state = Lane::done;
     }
-    lane = -1;
     b.idle.push_back(this);
   }
+}
+
+Fiber* idle_fiber() {
+  Block& b = block();
+  if (b.idle.empty()) {
+    b.fibers.push_back(std::make_unique<Fiber>());
+    return b.fibers.back().get();
+  }
+  Fiber* fiber = b.idle.back();
+  b.idle.pop_back();
+  return fiber;
 }
 
 // The calling lane waits in `state` until the scheduler finds it ready.
@@ -193,15 +200,9 @@ void wait(Lane::State state, Collective kind, Where where) {
   lane.state = state;
   lane.kind = kind;
   lane.where = where;
-  Fiber* fiber = lane.fiber;
-  fiber->lane = number;
-  fiber->give_way();
+  lane.fiber->give_way();
   enter(number);
   if (b.error) std::rethrow_exception(b.error);
-}
-
-bool same_place(const Where& a, const Where& b) {
-  return a.line() == b.line() && std::strcmp(a.file_name(), b.file_name()) == 0;
 }
 
 std::string about(const Lane& lane) {
@@ -209,27 +210,27 @@ std::string about(const Lane& lane) {
   if (lane.state == Lane::done) return text + " has left";
   text += " waits at " + place(lane.where);
   if (lane.state != Lane::at_phase) return text;
-  const auto phases = std::bit_cast<Phases>(*lane.phases);
-  return text + " (" + lane.barrier + " lacks " + std::to_string(phases.left) + " of " +
-         std::to_string(phases.count) + " arrivals)";
+  return text + " (" + lane.barrier + " lacks " + std::to_string(lane.phases->left) + " of " +
+         std::to_string(lane.phases->count) + " arrivals)";
 }
 
 // Releases all lanes of [first, first + count), if they wait for the same. `what` is for errors.
 void release(int first, int count, Lane::State state, const char* what) {
-  Block& b = block();
-  const auto begin = b.lanes.begin() + first, end = begin + count;
+  const auto begin = block().lanes.begin() + first, end = begin + count;
   const Lane& one =
       *std::find_if(begin, end, [](const Lane& lane) { return lane.state != Lane::done; });
   const auto other = std::find_if(begin, end, [&](const Lane& lane) {
-    return lane.state != one.state || lane.kind != one.kind || !same_place(lane.where, one.where);
+    return lane.state != one.state || lane.kind != one.kind || lane.phases != one.phases ||
+           lane.where.line() != one.where.line() ||
+           std::strcmp(lane.where.file_name(), one.where.file_name()) != 0;
   });
   if (other == end && one.state == state) {
     for (auto lane = begin; lane != end; ++lane) lane->state = Lane::ready;
     return;
   }
   const bool part = one.state == state && other->state != Lane::at_phase;
-  b.error = std::make_exception_ptr(ink::Error(
-      std::string(b.op) + ": emulator: " +
+  block().error = std::make_exception_ptr(ink::Error(
+      in_launch() +
       (part ? std::string("the threads of a ") + what + " part: " : "a wait never ends: ") +
       about(one) + (other == end ? "" : ", " + about(*other))));
 }
@@ -238,188 +239,145 @@ void release(int first, int count, Lane::State state, const char* what) {
 bool run_warp(Warp& warp) {
   Block& b = block();
   b.warp = &warp;
-  const auto begin = b.lanes.begin() + warp.first, end = begin + warp.count;
+  const auto begin = b.lanes.begin() + warp.first, end = begin + kLanes;
+  const auto any = [&](Lane::State state) {
+    return std::any_of(begin, end, [&](const Lane& lane) { return lane.state == state; });
+  };
   for (bool ran = false;;) {
-    const auto any = [&](Lane::State state) {
-      return std::any_of(begin, end, [&](const Lane& lane) { return lane.state == state; });
-    };
-    while (any(Lane::ready) || any(Lane::fresh)) {
-      ran = true;
-      for (auto lane = begin; lane != end && !b.error; ++lane)
-        if (lane->state == Lane::ready) lane->fiber->resume();
-      while (warp.next_fresh < warp.count && !b.error) {
-        if (b.idle.empty()) {
-          b.fibers.push_back(std::make_unique<Fiber>());
-          b.idle.push_back(b.fibers.back().get());
-        }
-        Fiber* fiber = b.idle.back();
-        b.idle.pop_back();
-        fiber->resume();
-      }
-      if (b.error) return true;
+    bool now = false;
+    for (auto lane = begin; lane != end && !b.error; ++lane) {
+      if (lane->state != Lane::ready && lane->state != Lane::fresh) continue;
+      (lane->state == Lane::ready ? lane->fiber : idle_fiber())->resume();
+      now = ran = true;
     }
-    if (!any(Lane::in_collective) || any(Lane::at_phase)) return ran;
-    release(warp.first, warp.count, Lane::in_collective, "warp");
-    if (b.error) return true;
+    if (now && !b.error) continue;
+    if (b.error || !any(Lane::in_collective) || any(Lane::at_phase)) return ran;
+    release(warp.first, kLanes, Lane::in_collective, "warp");
     ++warp.turn;
-    if (begin->kind == Collective::late && b.random() % 2) return true;
-  }
-}
-
-// When an error stops the launch, unwinds the stacks of lanes that still wait.
-void unwind() {
-  Block& b = block();
-  for (Lane& lane : b.lanes) {
-    if (lane.state != Lane::fresh && lane.state != Lane::done) lane.fiber->resume();
+    if (b.error || (begin->kind == Collective::late && b.random() % 2)) return true;
   }
 }
 
 void run_block(int threads) {
   Block& b = block();
   b.lanes.assign(static_cast<size_t>(threads), Lane());
-  b.warps.resize(static_cast<size_t>(threads / 32));
-  for (int w = 0; w < threads / 32; ++w) {
-    Warp& warp = b.warps[static_cast<size_t>(w)];
-    warp.first = 32 * w;
-    warp.count = 32;
-    warp.next_fresh = 0;
-    warp.turn = 0;
-  }
-  std::vector<size_t> order(b.warps.size());
-  for (size_t w = 0; w < order.size(); ++w) order[w] = w;
-  b.barriers.fill(std::bit_cast<uint64_t>(Phases{}));
+  b.warps.assign(static_cast<size_t>(threads / kLanes), Warp());
+  for (size_t w = 0; w < b.warps.size(); ++w) b.warps[w].first = static_cast<int>(w) * kLanes;
+  b.barriers.fill({});
   start_block_of_products(threads);
-  for (;;) {
+  const auto all = [&](Lane::State state) {
+    return std::all_of(b.lanes.begin(), b.lanes.end(),
+                       [&](const Lane& lane) { return lane.state == state; });
+  };
+  std::vector<size_t> order(b.warps.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  while (!b.error && !all(Lane::done)) {
     std::shuffle(order.begin(), order.end(), b.random);
     bool ran = false;
-    for (const size_t w : order) {
-      ran |= run_warp(b.warps[w]);
-      if (b.error) return unwind();
-    }
-    const auto all = [&](Lane::State state) {
-      return std::all_of(b.lanes.begin(), b.lanes.end(),
-                         [&](const Lane& lane) { return lane.state == state; });
-    };
-    if (all(Lane::done)) return end_block_of_products();
+    for (const size_t w : order) ran |= b.error || run_warp(b.warps[w]);
     if (!ran || all(Lane::at_barrier)) release(0, threads, Lane::at_barrier, "block");
-    if (b.error) return unwind();
   }
-}
-
-// The place of `bytes` bytes in shared memory.
-size_t offset(const void* at, size_t bytes) {
-  const Block& b = block();
-  const size_t from = reinterpret_cast<uintptr_t>(at) - reinterpret_cast<uintptr_t>(b.shared);
-  if (from >= b.shared_bytes || from + bytes > b.shared_bytes)
-    fail("an address that is not in the block's shared memory, or leaves it");
-  return from;
+  if (!b.error) return end_block_of_products();
+  for (Lane& lane : b.lanes)  // unwinds the stacks of lanes that still wait
+    if (lane.state != Lane::fresh && lane.state != Lane::done) lane.fiber->resume();
 }
 
 // Notes whose unpublished copy some bytes are.
 void mark(uintptr_t to, size_t bytes, int copier) {
-  const size_t first = offset(reinterpret_cast<void*>(to), bytes) / 4;
+  const uint32_t first = shared_address(reinterpret_cast<void*>(to), bytes) / 4;
   std::fill_n(&block().copiers[first], bytes / 4, static_cast<uint16_t>(copier));
 }
 
-Phases started(const uint64_t* state) {
-  const auto phases = std::bit_cast<Phases>(*state);
-  if (phases.mark != Phases::kMark) fail("a PhaseBarrier is used before it is started");
+Phases& started(uint64_t* state) {
+  auto& phases = *reinterpret_cast<Phases*>(state);
+  INK_CHECK(phases.mark == Phases::kMark, in_launch(), "a PhaseBarrier that was not started");
   return phases;
 }
 
-void wait_for_end(const uint64_t* state, const std::string& barrier, Where where) {
-  Lane& lane = this_lane();
-  lane.phases = state;
-  lane.barrier = barrier;
-  wait(Lane::at_phase, Collective::sync, where);
-  lane.phases = nullptr;
+void arrive_at(Phases& phases) {
+  if (--phases.left > 0) return;
+  phases.left = phases.count;
+  phases.parity ^= 1;
+  for (Lane& lane : block().lanes) {
+    if (lane.phases != &phases) continue;
+    INK_CHECK(lane.state == Lane::at_phase, in_launch(), "two phases of ", lane.barrier,
+              " end before a thread that waits for one goes on");
+    lane.state = Lane::ready;
+  }
 }
 
-// Arrives at a barrier with a number. Returns whether its phase has ended.
-bool come(int number, int threads, Where where) {
-  const std::array<int, 2> mine{number, threads};
-  const unsigned char* all = exchange(Collective::sync, &mine, sizeof mine, where);
-  uint64_t& state = block().barriers[static_cast<size_t>(number) % 16];
-  auto phases = std::bit_cast<Phases>(state);
-  if (phases.left == phases.count) phases.left = phases.count = static_cast<uint16_t>(threads);
-  if (number < 1 || number > 15 || threads <= 0 || threads % 32 != 0 || threads != phases.count ||
-      mine != from_lane<std::array<int, 2>>(all, 0))
-    fail("barrier " + std::to_string(number) + " of " + std::to_string(threads) + " threads, at " +
-         place(where) + ": expected a number from 1 to 15, and whole warps, as all others");
-  state = std::bit_cast<uint64_t>(phases);
-  arrive(&state);
-  return std::bit_cast<Phases>(state).parity != phases.parity;
+void wait_for_end(const Phases& phases, const std::string& barrier, Where where) {
+  this_lane().phases = &phases;
+  this_lane().barrier = barrier;
+  wait(Lane::at_phase, Collective::sync, where);
+  this_lane().phases = nullptr;
 }
 
 }  // namespace
 
-void fail(const std::string& message) {
-  throw ink::Error(std::string(block().op) + ": emulator: " + message);
-}
+std::string in_launch() { return std::string(block().op) + ": emulator: "; }
 
 std::string place(const Where& where) {
   std::string file = where.file_name();
   return file.substr(file.rfind('/') + 1) + ":" + std::to_string(where.line());
 }
 
-uint32_t shared_address(const void* pointer) {
-  return kSharedStart + static_cast<uint32_t>(offset(pointer, 1));
+uint32_t shared_address(const void* pointer, size_t bytes) {
+  const Block& b = block();
+  const size_t at = reinterpret_cast<uintptr_t>(pointer) - reinterpret_cast<uintptr_t>(b.shared);
+  INK_CHECK(at < b.shared_bytes && at + bytes <= b.shared_bytes, in_launch(),
+            "an address that is not in the block's shared memory, or leaves it");
+  return static_cast<uint32_t>(at);
 }
 
 const unsigned char* published(uint32_t address) {
   const Block& b = block();
-  const unsigned char* at = b.shared + address - kSharedStart;
-  const size_t first = offset(at, 16) / 4;
-  for (size_t word = first; word < first + 4; ++word)
-    if (const int copier = b.copiers[word])
-      fail("a product reads byte " + std::to_string(4 * word) +
-           " of shared memory, to which thread " + std::to_string(copier - 1) +
-           " copies, and has not published the copy");
-  return at;
+  shared_address(b.shared + address, 16);
+  for (size_t word = address / 4; word < address / 4 + 4; ++word)
+    INK_CHECK(b.copiers[word] == 0, in_launch(), "a product reads byte ", 4 * word,
+              " of shared memory, to which thread ", b.copiers[word] - 1,
+              " copies, and has not published the copy");
+  return b.shared + address;
 }
 
 void publish_to_products() {
   Lane& lane = this_lane();
-  const auto first = lane.copies.begin();
-  for (auto copy = first; copy != first + lane.copied; ++copy)
+  const auto first = lane.copies.begin(), end = first + std::exchange(lane.copied, 0);
+  for (auto copy = first; copy != end; ++copy)
     if ((*copy)[0] != 0) mark((*copy)[0], (*copy)[2], 0);
-  lane.copies.erase(first, first + std::exchange(lane.copied, 0));
+  lane.copies.erase(first, end);
 }
 
 void start_phases(uint64_t* state, unsigned arrivals) {
-  offset(state, sizeof *state);
-  if (std::bit_cast<Phases>(*state).mark == Phases::kMark) fail("a PhaseBarrier is started twice");
-  if (arrivals == 0 || arrivals > block().lanes.size()) fail("a PhaseBarrier of no possible count");
   const auto count = static_cast<uint16_t>(arrivals);
-  *state = std::bit_cast<uint64_t>(Phases{count, count});
+  auto& phases = *reinterpret_cast<Phases*>(state);
+  shared_address(state, sizeof phases);
+  INK_CHECK(phases.mark != Phases::kMark, in_launch(), "a PhaseBarrier is started twice");
+  INK_CHECK(count > 0 && count == arrivals, in_launch(), "a PhaseBarrier of ", arrivals);
+  phases = {count, count};
 }
-
-void arrive(uint64_t* state) {
-  Phases phases = started(state);
-  if (--phases.left == 0) {
-    phases = {phases.count, phases.count, static_cast<uint16_t>(1 - phases.parity)};
-    for (Lane& lane : block().lanes) {
-      if (lane.phases != state) continue;
-      if (lane.state == Lane::ready)
-        fail("two phases end before a thread that waits for one goes on");
-      lane.state = Lane::ready;
-    }
-  }
-  *state = std::bit_cast<uint64_t>(phases);
-}
-
+void arrive(uint64_t* state) { arrive_at(started(state)); }
 void wait_for_phase(uint64_t* state, unsigned parity, Where where) {
-  const Phases phases = started(state);
-  if (parity > 1) fail("a parity of " + std::to_string(parity));
+  const Phases& phases = started(state);
+  INK_CHECK(parity <= 1, in_launch(), "a phase of parity ", parity);
   if (phases.parity != parity) return;
-  wait_for_end(state, "the barrier at byte " + std::to_string(offset(state, 8)), where);
+  const std::string at = std::to_string(shared_address(state, sizeof phases));
+  wait_for_end(phases, "the barrier at byte " + at, where);
 }
 
-void report(int number, int threads, Where where) { come(number, threads, where); }
-void meet(int number, int threads, Where where) {
-  if (come(number, threads, where)) return;
-  wait_for_end(&block().barriers[static_cast<size_t>(number)], "barrier " + std::to_string(number),
-               where);
+void come(int number, int threads, bool stay, Where where) {
+  std::array<int, 2> mine{number, threads};
+  const unsigned char* all = exchange(Collective::sync, &mine, sizeof mine, where);
+  Phases& phases = block().barriers[static_cast<size_t>(number) % 16];
+  if (phases.left == phases.count) phases.left = phases.count = static_cast<uint16_t>(threads);
+  INK_CHECK(number > 0 && number < 16 && threads > 0 && threads % kLanes == 0 &&
+                threads == phases.count && mine == from_lane<decltype(mine)>(all, 0),
+            in_launch(), "barrier ", number, " of ", threads, " threads, at ", place(where),
+            ": expected a number from 1 to 15, and whole warps, as all others");
+  const uint16_t parity = phases.parity;
+  arrive_at(phases);
+  if (stay && phases.parity == parity)
+    wait_for_end(phases, "barrier " + std::to_string(number), where);
 }
 
 void block_barrier(Where where) { wait(Lane::at_barrier, Collective::sync, where); }
@@ -435,12 +393,11 @@ const unsigned char* exchange(Collective kind, const void* value, size_t bytes, 
 }
 
 void copy_later(void* to, const void* from, size_t bytes) {
-  const std::array<uintptr_t, 3> copy{reinterpret_cast<uintptr_t>(to),
-                                      reinterpret_cast<uintptr_t>(from), bytes};
-  if ((copy[0] | copy[1]) % bytes != 0)
-    fail("a copy of " + std::to_string(bytes) + " bytes that is not aligned to them");
-  mark(copy[0], bytes, 1 + block().lane);
-  this_lane().copies.push_back(copy);
+  const auto target = reinterpret_cast<uintptr_t>(to), source = reinterpret_cast<uintptr_t>(from);
+  INK_CHECK((target | source) % bytes == 0, in_launch(), "a copy of ", bytes,
+            " bytes that is not aligned to them");
+  mark(target, bytes, 1 + block().lane);
+  this_lane().copies.push_back({target, source, bytes});
 }
 
 void commit_copies() { this_lane().copies.push_back({0, 0, 0}); }
@@ -469,15 +426,15 @@ void launch(const char* op, dim3 blocks, int threads, size_t shared_bytes,
     b.thread = &thread;
     b.op = op;
     b.error = nullptr;
-    if (const size_t most = capability() >= 90 ? 227 * 1024 : 163 * 1024; shared_bytes > most)
-      fail(std::to_string(shared_bytes) + " bytes of shared memory; a block may have " +
-           std::to_string(most));
+    const size_t most = capability() >= 90 ? 227 * 1024 : 163 * 1024;
+    INK_CHECK(shared_bytes <= most, in_launch(), shared_bytes,
+              " bytes of shared memory; a block may have ", most);
     const size_t count = size_t{blocks.x} * blocks.y * blocks.z;
     const bool backwards = b.random() % 2;  // no block may wait for another
     for (size_t i = 0; i < count && !b.error; ++i) {
       const size_t n = backwards ? count - 1 - i : i;
       void* memory = nullptr;
-      if (posix_memalign(&memory, 1024, shared_bytes) != 0) throw std::bad_alloc();
+      if (posix_memalign(&memory, 1024, shared_bytes + 1) != 0) throw std::bad_alloc();
       const std::unique_ptr<void, decltype(&std::free)> shared(memory, &std::free);
       b.shared = static_cast<unsigned char*>(std::memset(memory, 0xff, shared_bytes));
       b.shared_bytes = shared_bytes;

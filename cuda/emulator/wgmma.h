@@ -24,16 +24,18 @@ void end_block_of_products();
 void start_phases(uint64_t* state, unsigned arrivals);
 void arrive(uint64_t* state);
 void wait_for_phase(uint64_t* state, unsigned parity, Where where = Where::current());
-void meet(int number, int threads, Where where = Where::current());
-void report(int number, int threads, Where where = Where::current());
+void come(int number, int threads, bool stay, Where where);
+inline void meet(int number, int threads, Where where = Where::current()) {
+  come(number, threads, true, where);
+}
+inline void report(int number, int threads, Where where = Where::current()) {
+  come(number, threads, false, where);
+}
 void publish_to_products();
-
-/// As on a card, the first bytes of shared memory are not the block's own.
-inline constexpr uint32_t kSharedStart = 1024;
-uint32_t shared_address(const void* pointer);
+uint32_t shared_address(const void* pointer, size_t bytes = 1);
 /// The 16 bytes there. It is an error if they are not the block's, or hold an unpublished copy.
 const unsigned char* published(uint32_t address);
 std::string place(const Where& where);
-[[noreturn]] void fail(const std::string& message);
+std::string in_launch();  // how errors begin
 
 }  // namespace emulator
