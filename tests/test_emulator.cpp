@@ -312,13 +312,13 @@ TEST(EmulatorProducts, MistakesWithRegistersAreErrors) {
   expect_error<Slip::no_fence>("a product without before_products()");
   expect_error<Slip::no_wait>("has left without a wait for its product");
   expect_error<Slip::touch>("a sum of a product changed before its end was waited for");
-  expect_error<Slip::change_a>("the first operand of a product changed");
+  expect_error<Slip::change_a>("an operand of a product changed");
 }
 TEST(EmulatorProducts, MistakesWithSharedMemoryAreErrors) {
   expect_error<Slip::no_publish>("copies, and has not published the copy");
   expect_error<Slip::no_copy_wait>("copies, and has not published the copy");
-  expect_error<Slip::change_b>("the second operand of a product changed");
-  expect_error<Slip::early_free>("the second operand of a product changed");
+  expect_error<Slip::change_b>("an operand of a product changed");
+  expect_error<Slip::early_free>("an operand of a product changed");
   expect_error<Slip::shifted>("expected a first row aligned to 1024 bytes");
   expect_error<Slip::outside>("not in the block's shared memory, or leaves it");
   expect_error<Slip::unswizzled>("expected 128-byte swizzling");

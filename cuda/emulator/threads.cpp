@@ -43,16 +43,22 @@ namespace context = boost::context;
 constexpr size_t kStackBytes = 128 * 1024;
 constexpr int kLanes = 32;
 
+struct Copy {
+  void* to;  // null at the end of a group
+  const void* from;
+  size_t bytes;
+};
+
 struct Lane {
   enum State : uint8_t { fresh, ready, at_barrier, at_phase, in_collective, done };
   State state = fresh;
   Collective kind{};
   Where where;
-  class Fiber* fiber = nullptr;                  // while it waits
-  std::vector<std::array<uintptr_t, 3>> copies;  // to, from, bytes; a group ends with {0, 0, 0}
-  ptrdiff_t copied = 0;                          // of these, how many are complete
-  const struct Phases* phases = nullptr;         // of the barrier at which it waits
-  std::string barrier;                           // its name
+  class Fiber* fiber = nullptr;           // while it waits
+  std::vector<Copy> copies;               // that are not published
+  ptrdiff_t copied = 0;                   // of these, how many are complete
+  const struct Phases* phases = nullptr;  // of the barrier at which it waits
+  std::string barrier;                    // its name
 };
 
 /// A barrier with phases. left: arrivals that the present phase lacks. mark: of a started one.
@@ -91,7 +97,7 @@ struct Block {
   const char* op = "";
   unsigned char* shared = nullptr;
   size_t shared_bytes = 0;
-  std::vector<uint16_t> copiers;  // of each 4 bytes: 1 + the thread whose unpublished copy they are
+  std::vector<int> copiers;  // of each 16 bytes: 1 + the thread whose unpublished copy they hold
   std::array<Phases, 16> barriers;  // with numbers
   std::vector<Lane> lanes;
   std::vector<Warp> warps;
@@ -193,15 +199,19 @@ Fiber* idle_fiber() {
 }
 
 // The calling lane waits in `state` until the scheduler finds it ready.
-void wait(Lane::State state, Collective kind, Where where) {
+void wait(Lane::State state, Collective kind, Where where, const Phases* phases = nullptr,
+          const std::string& barrier = "") {
   Block& b = block();
   Lane& lane = this_lane();
   const int number = b.lane;
   lane.state = state;
   lane.kind = kind;
   lane.where = where;
+  lane.phases = phases;
+  lane.barrier = barrier;
   lane.fiber->give_way();
   enter(number);
+  lane.phases = nullptr;
   if (b.error) std::rethrow_exception(b.error);
 }
 
@@ -282,10 +292,9 @@ void run_block(int threads) {
     if (lane.state != Lane::fresh && lane.state != Lane::done) lane.fiber->resume();
 }
 
-// Notes whose unpublished copy some bytes are.
-void mark(uintptr_t to, size_t bytes, int copier) {
-  const uint32_t first = shared_address(reinterpret_cast<void*>(to), bytes) / 4;
-  std::fill_n(&block().copiers[first], bytes / 4, static_cast<uint16_t>(copier));
+// 1 + the thread whose unpublished copy is at an address, or 0.
+int& copier(const void* to, size_t bytes) {
+  return block().copiers[shared_address(to, bytes) / 16];
 }
 
 Phases& started(uint64_t* state) {
@@ -306,13 +315,6 @@ void arrive_at(Phases& phases) {
   }
 }
 
-void wait_for_end(const Phases& phases, const std::string& barrier, Where where) {
-  this_lane().phases = &phases;
-  this_lane().barrier = barrier;
-  wait(Lane::at_phase, Collective::sync, where);
-  this_lane().phases = nullptr;
-}
-
 }  // namespace
 
 std::string in_launch() { return std::string(block().op) + ": emulator: "; }
@@ -331,20 +333,19 @@ uint32_t shared_address(const void* pointer, size_t bytes) {
 }
 
 const unsigned char* published(uint32_t address) {
-  const Block& b = block();
-  shared_address(b.shared + address, 16);
-  for (size_t word = address / 4; word < address / 4 + 4; ++word)
-    INK_CHECK(b.copiers[word] == 0, in_launch(), "a product reads byte ", 4 * word,
-              " of shared memory, to which thread ", b.copiers[word] - 1,
-              " copies, and has not published the copy");
-  return b.shared + address;
+  const unsigned char* at = block().shared + address;
+  const int by = copier(at, 16);
+  INK_CHECK(by == 0, in_launch(), "a product reads byte ", address,
+            " of shared memory, to which thread ", by - 1,
+            " copies, and has not published the copy");
+  return at;
 }
 
 void publish_to_products() {
   Lane& lane = this_lane();
   const auto first = lane.copies.begin(), end = first + std::exchange(lane.copied, 0);
   for (auto copy = first; copy != end; ++copy)
-    if ((*copy)[0] != 0) mark((*copy)[0], (*copy)[2], 0);
+    if (copy->to != nullptr) copier(copy->to, copy->bytes) = 0;
   lane.copies.erase(first, end);
 }
 
@@ -362,7 +363,7 @@ void wait_for_phase(uint64_t* state, unsigned parity, Where where) {
   INK_CHECK(parity <= 1, in_launch(), "a phase of parity ", parity);
   if (phases.parity != parity) return;
   const std::string at = std::to_string(shared_address(state, sizeof phases));
-  wait_for_end(phases, "the barrier at byte " + at, where);
+  wait(Lane::at_phase, Collective::sync, where, &phases, "the barrier at byte " + at);
 }
 
 void come(int number, int threads, bool stay, Where where) {
@@ -377,7 +378,7 @@ void come(int number, int threads, bool stay, Where where) {
   const uint16_t parity = phases.parity;
   arrive_at(phases);
   if (stay && phases.parity == parity)
-    wait_for_end(phases, "barrier " + std::to_string(number), where);
+    wait(Lane::at_phase, Collective::sync, where, &phases, "barrier " + std::to_string(number));
 }
 
 void block_barrier(Where where) { wait(Lane::at_barrier, Collective::sync, where); }
@@ -393,28 +394,25 @@ const unsigned char* exchange(Collective kind, const void* value, size_t bytes, 
 }
 
 void copy_later(void* to, const void* from, size_t bytes) {
-  const auto target = reinterpret_cast<uintptr_t>(to), source = reinterpret_cast<uintptr_t>(from);
-  INK_CHECK((target | source) % bytes == 0, in_launch(), "a copy of ", bytes,
-            " bytes that is not aligned to them");
-  mark(target, bytes, 1 + block().lane);
-  this_lane().copies.push_back({target, source, bytes});
+  INK_CHECK((reinterpret_cast<uintptr_t>(to) | reinterpret_cast<uintptr_t>(from)) % bytes == 0,
+            in_launch(), "a copy of ", bytes, " bytes that is not aligned to them");
+  copier(to, bytes) = 1 + block().lane;
+  this_lane().copies.push_back({to, from, bytes});
 }
 
-void commit_copies() { this_lane().copies.push_back({0, 0, 0}); }
+void commit_copies() { this_lane().copies.push_back({nullptr, nullptr, 0}); }
 
 void finish_copies(int groups_left) {
   Lane& lane = this_lane();
   const auto first = lane.copies.begin() + lane.copied;
-  auto groups = std::count_if(first, lane.copies.end(), [](auto& c) { return c[0] == 0; });
-  for (; groups > groups_left; ++lane.copied) {
-    const auto [to, from, bytes] = lane.copies[static_cast<size_t>(lane.copied)];
-    void* target = reinterpret_cast<void*>(to);
-    if (to == 0) {
+  auto groups = std::count_if(first, lane.copies.end(), [](auto& c) { return c.to == nullptr; });
+  for (auto copy = first; groups > groups_left; ++copy, ++lane.copied) {
+    if (copy->to == nullptr) {
       --groups;
-    } else if (from == 0) {
-      std::memset(target, 0, bytes);
+    } else if (copy->from == nullptr) {
+      std::memset(copy->to, 0, copy->bytes);
     } else {
-      std::memcpy(target, reinterpret_cast<const void*>(from), bytes);
+      std::memcpy(copy->to, copy->from, copy->bytes);
     }
   }
 }
@@ -438,7 +436,7 @@ void launch(const char* op, dim3 blocks, int threads, size_t shared_bytes,
       const std::unique_ptr<void, decltype(&std::free)> shared(memory, &std::free);
       b.shared = static_cast<unsigned char*>(std::memset(memory, 0xff, shared_bytes));
       b.shared_bytes = shared_bytes;
-      b.copiers.assign(shared_bytes / 4 + 1, 0);
+      b.copiers.assign(shared_bytes / 16 + 1, 0);
       position.grid_size = blocks;
       position.block_size = dim3(static_cast<unsigned>(threads));
       position.block =

@@ -28,10 +28,9 @@ struct Operands {
 };
 struct Product {
   std::array<Operands, kLanes> lanes;
-  unsigned warp;
   int group;
   std::string start;           // its place
-  std::vector<uint32_t> a, b;  // bits of kRows x kInner, kInner x columns floats
+  std::vector<uint32_t> read;  // bits of a's kRows x kInner floats, then b's kInner x columns
   std::vector<float> sums;     // kRows x columns
 };
 struct Warp {
@@ -54,10 +53,11 @@ void follow(const std::string& step) {
               " was at ", warps[w].steps[at]);
 }
 
-// The transpose (kInner x rows) of a matrix in shared memory, from row `first` on. by_columns: its
-// inner dimension runs from row to row. (PTX ISA, "Matrix descriptor" and "Strides", where
-// by_columns is "MN-major".)
-std::vector<uint32_t> read(uint64_t matrix, bool by_columns, unsigned first, unsigned rows) {
+// Appends the transpose (kInner x rows) of a matrix in shared memory, from row `first` on.
+// by_columns: its inner dimension runs from row to row. (PTX ISA, "Matrix descriptor" and
+// "Strides", where by_columns is "MN-major".)
+void read(std::vector<uint32_t>& to, uint64_t matrix, bool by_columns, unsigned first,
+          unsigned rows) {
   const auto field = [&](int bit) { return static_cast<unsigned>(matrix >> bit & 0x3fff) * 16; };
   const unsigned start = field(0), panel = field(16), group = field(32);  // group: of 8 rows
   const auto expect = [&](bool holds, const char* rule) {
@@ -69,7 +69,8 @@ std::vector<uint32_t> read(uint64_t matrix, bool by_columns, unsigned first, uns
   expect(start % 128 <= (by_columns ? 0 : 96), "columns that do not leave rows of 128 bytes");
   expect(group % 1024 == 0 && (!by_columns || rows <= 64 || panel % 1024 == 0),
          "groups of rows and panels aligned to 1024 bytes");
-  std::vector<uint32_t> elements(kInner * rows);
+  const size_t begin = to.size();
+  to.resize(begin + kInner * rows);
   for (unsigned chunk = 0; chunk < kInner * rows / 8; ++chunk) {  // of 16 bytes
     const unsigned k = by_columns ? chunk / (rows / 8) : chunk % 2 * 8,
                    row = by_columns ? chunk % (rows / 8) * 8 : chunk / 2, r = first + row;
@@ -79,24 +80,26 @@ std::vector<uint32_t> read(uint64_t matrix, bool by_columns, unsigned first, uns
     std::array<uint16_t, 8> eight;
     std::memcpy(eight.data(), published(at ^ at / 128 % 8 * 16), sizeof eight);
     for (unsigned e = 0; e < 8; ++e)
-      elements[by_columns ? k * rows + row + e : (k + e) * rows + row] = uint32_t{eight[e]} << 16;
+      to[begin + (by_columns ? k * rows + row + e : (k + e) * rows + row)] = uint32_t{eight[e]}
+                                                                             << 16;
   }
-  return elements;
 }
 
-std::vector<uint32_t> read_a(const Product& p) {
+// The bits of all that a product reads.
+std::vector<uint32_t> read(const Product& p) {
   const Operands& one = p.lanes[0];
-  if (one.a == nullptr) return read(one.a_matrix, false, p.warp % kWarps * kRows, kRows);
-  std::vector<uint32_t> elements(kInner * kRows);
-  for (unsigned i = 0; i < elements.size(); ++i) {
-    const unsigned k = i / kRows, row = i % kRows;
-    const uint32_t pair = p.lanes[row % 8 * 4 + k % 8 / 2].a[k / 8 * 2 + row / 8];
-    elements[i] = k % 2 ? pair & 0xffff0000u : pair << 16;
+  std::vector<uint32_t> bits;
+  if (one.a == nullptr) {
+    read(bits, one.a_matrix, false, threadIdx.x / kLanes % kWarps * kRows, kRows);
+  } else {
+    for (unsigned i = 0; i < kInner * kRows; ++i) {
+      const unsigned k = i / kRows, row = i % kRows;
+      const uint32_t pair = p.lanes[row % 8 * 4 + k % 8 / 2].a[k / 8 * 2 + row / 8];
+      bits.push_back(k % 2 ? pair & 0xffff0000u : pair << 16);
+    }
   }
-  return elements;
-}
-std::vector<uint32_t> read_b(const Product& p) {
-  return read(p.lanes[0].b_matrix, p.lanes[0].by_columns, 0, p.lanes[0].columns);
+  read(bits, one.b_matrix, one.by_columns, 0, one.columns);
+  return bits;
 }
 
 // f(sum, its register) for all sums.
@@ -108,39 +111,19 @@ void each_sum(Product& p, F&& f) {
   }
 }
 
-void start(Product p) {
-  Warp& warp = this_warp();
-  const Operands& one = p.lanes[0];
-  INK_CHECK(capability() / 10 == 9, in_launch(), "wgmma needs a card of compute capability 9.0");
-  INK_CHECK((p.warp / kWarps + 1) * kWarps <= warps.size(), in_launch(), "less than a warpgroup");
-  INK_CHECK(warp.ready == ~0u, in_launch(), "a product without before_products() since the last ",
-            "wait: ", p.start);
-  follow(p.start + " with " + std::to_string(one.a_matrix) + ", " + std::to_string(one.b_matrix) +
-         (one.keep ? " and sums" : ""));
-  p.a = read_a(p);
-  p.b = read_b(p);
-  const auto same_sums = [&](const Product& other) { return other.lanes[0].d == one.d; };
-  if (std::none_of(warp.products.begin(), warp.products.end(), same_sums)) {
-    p.sums.resize(kRows * one.columns);
-    each_sum(p, [](float& sum, float& own) { sum = std::exchange(own, kPoison); });
-  }
-  warp.products.push_back(std::move(p));
-}
-
 void finish(Product& p, Product* next) {
   const auto expect = [&](bool holds, const char* what) {
     INK_CHECK(holds, in_launch(), what,
               " of a product changed before its end was waited for: ", p.start);
   };
-  expect(read_a(p) == p.a, "the first operand");
-  expect(read_b(p) == p.b, "the second operand");
+  expect(read(p) == p.read, "an operand");
   const unsigned columns = p.lanes[0].columns;
   for (unsigned r = 0; r < kRows; ++r) {
     float* sums = p.sums.data() + r * columns;
     if (!p.lanes[0].keep) std::fill_n(sums, columns, 0.0f);
     for (unsigned k = 0; k < kInner; ++k) {
-      const float a = std::bit_cast<float>(p.a[k * kRows + r]);
-      const uint32_t* row = p.b.data() + k * columns;
+      const float a = std::bit_cast<float>(p.read[k * kRows + r]);
+      const uint32_t* row = p.read.data() + kInner * kRows + k * columns;
       for (unsigned n = 0; n < columns; ++n) sums[n] += a * std::bit_cast<float>(row[n]);
     }
   }
@@ -161,13 +144,27 @@ void start_product(float* d, int columns, const uint32_t* a, uint64_t a_matrix, 
   const Operands mine{d, a, a_matrix, b_matrix, static_cast<unsigned>(columns), by_columns, keep};
   const unsigned char* all = exchange(Collective::product, &mine, sizeof mine, where);
   if (!first_lane()) return;
-  Product p{{}, threadIdx.x / kLanes, this_warp().groups, place(where), {}, {}, {}};
+  Warp& warp = this_warp();
+  Product p{{}, warp.groups, place(where), {}, {}};
   for (unsigned i = 0; i < kLanes; ++i) {
     const Operands& lane = p.lanes[i] = from_lane<Operands>(all, i);
     INK_CHECK(lane.a_matrix == a_matrix && lane.b_matrix == b_matrix && lane.keep == keep,
               in_launch(), "the lanes of a warp start different products: ", p.start);
   }
-  start(std::move(p));
+  INK_CHECK(capability() / 10 == 9, in_launch(), "wgmma needs a card of compute capability 9.0");
+  INK_CHECK((threadIdx.x / kLanes / kWarps + 1) * kWarps <= warps.size(), in_launch(),
+            "a product of less than a warpgroup: ", p.start);
+  INK_CHECK(warp.ready == ~0u, in_launch(), "a product without before_products() since the last ",
+            "wait: ", p.start);
+  follow(p.start + " with " + std::to_string(a_matrix) + ", " + std::to_string(b_matrix) +
+         (keep ? " and sums" : ""));
+  p.read = read(p);
+  const auto same_sums = [&](const Product& other) { return other.lanes[0].d == d; };
+  if (std::none_of(warp.products.begin(), warp.products.end(), same_sums)) {
+    p.sums.resize(kRows * mine.columns);
+    each_sum(p, [](float& sum, float& own) { sum = std::exchange(own, kPoison); });
+  }
+  warp.products.push_back(std::move(p));
 }
 
 void before_products() { this_warp().ready |= 1u << threadIdx.x % kLanes; }
