@@ -16,7 +16,7 @@
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 #define INKLING_SM90(...) asm volatile(__VA_ARGS__)
 #else
-#define INKLING_SM90(...)  // kernels for other cards are empty, and are never launched
+#define INKLING_SM90(...)  // the host's pass: the kernels are compiled for 9.0a alone
 #endif
 
 namespace ink::cuda {
@@ -191,6 +191,22 @@ class PhaseBarrier {
     emulator::arrive(&state_);
 #else
     INKLING_SM90("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(shared_address(&state_)) : "memory");
+#endif
+  }
+  /// Has the phase of this parity ended?
+  __device__ bool ended(unsigned parity) {
+#ifdef INKLING_EMULATED
+    return emulator::phase_ended(&state_, parity);
+#else
+    uint32_t ended = 0;
+    INKLING_SM90(
+        "{\n.reg .pred p;\n"
+        "mbarrier.test_wait.parity.shared.b64 p, [%1], %2;\n"
+        "selp.u32 %0, 1, 0, p;\n}"
+        : "=r"(ended)
+        : "r"(shared_address(&state_)), "r"(parity)
+        : "memory");
+    return ended != 0;
 #endif
   }
   /// Waits until the phase of this parity has ended.

@@ -358,10 +358,13 @@ void start_phases(uint64_t* state, unsigned arrivals) {
   phases = {count, count};
 }
 void arrive(uint64_t* state) { arrive_at(started(state)); }
-void wait_for_phase(uint64_t* state, unsigned parity, Where where) {
-  const Phases& phases = started(state);
+bool phase_ended(uint64_t* state, unsigned parity) {
   INK_CHECK(parity <= 1, in_launch(), "a phase of parity ", parity);
-  if (phases.parity != parity) return;
+  return started(state).parity != parity;
+}
+void wait_for_phase(uint64_t* state, unsigned parity, Where where) {
+  if (phase_ended(state, parity)) return;
+  const Phases& phases = started(state);
   const std::string at = std::to_string(shared_address(state, sizeof phases));
   wait(Lane::at_phase, Collective::sync, where, &phases, "the barrier at byte " + at);
 }

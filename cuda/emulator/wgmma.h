@@ -23,6 +23,7 @@ void end_block_of_products();
 
 void start_phases(uint64_t* state, unsigned arrivals);
 void arrive(uint64_t* state);
+bool phase_ended(uint64_t* state, unsigned parity);
 void wait_for_phase(uint64_t* state, unsigned parity, Where where = Where::current());
 void come(int number, int threads, bool stay, Where where);
 inline void meet(int number, int threads, Where where = Where::current()) {
