@@ -218,6 +218,7 @@ void use(Device device) {
 cudaStream_t stream() { return gpu(current_device()).stream; }
 const uint64_t* step_cell() { return gpu(current_device()).step; }
 Fault* fault_cell() { return gpu(current_device()).fault; }
+int compute_capability() { return gpu(current_device()).properties.major; }
 int multiprocessors() { return gpu(current_device()).properties.multiProcessorCount; }
 
 bool capturing() {

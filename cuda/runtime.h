@@ -26,6 +26,8 @@ void use(Device device);
 
 /// The multiprocessors of the current device.
 int multiprocessors();
+/// Its compute capability's major number: 9 for Hopper.
+int compute_capability();
 
 /// Device memory that holds the step for which a capture draws its random masks
 /// (autograd/replay.h).

@@ -138,21 +138,33 @@ TEST_F(CudaAttention, OfEveryHeadSize) {
   check({1, 1, 1, 70, 70, 24, 128, {.scale = 0.3}});
 }
 TEST_F(CudaAttention, QueriesAndKeysOfDifferentLength) {
-  for (const auto& [T, S] : {std::pair(40, 150), {150, 40}, {1, 129}, {129, 1}}) {
-    check({1, 1, 1, T, S, 32, 32, {.is_causal = true}});
-    check({1, 1, 1, T, S, 32, 32, {.causal_lower_right = true}});
-    check({1, 1, 1, T, S, 32, 32, {}});
+  for (const auto& [T, S] : {std::pair(40, 150), {150, 40}, {1, 129}, {129, 1}, {70, 300}}) {
+    for (const int64_t d : {32, 64}) {
+      check({1, 1, 1, T, S, d, d, {.is_causal = true}});
+      check({1, 1, 1, T, S, d, d, {.causal_lower_right = true}});
+      check({1, 1, 1, T, S, d, d, {}});
+    }
   }
 }
 // So that the diagonal crosses tiles and the rows of warps at every kind of place.
 TEST_F(CudaAttention, DiagonalsAnywhere) {
-  for (const int64_t diagonal : {-33, -17, 1, 15, 17, 30, 31, 47, 62})
+  for (const int64_t diagonal : {-33, -17, 1, 15, 17, 30, 31, 47, 62}) {
     check({1, 1, 1, 70, 70 + diagonal, 32, 32, {.causal_lower_right = true}});
+    check({1, 1, 1, 140, 140 + 2 * diagonal, 64, 64, {.causal_lower_right = true}});
+  }
 }
 TEST_F(CudaAttention, GroupsOfHeads) {
   check({2, 4, 2, 70, 90, 32, 32, {.causal_lower_right = true}});
   check({1, 3, 1, 65, 65, 64, 64, {.dropout_p = 0.2, .is_causal = true}});
+  check({2, 4, 2, 130, 200, 64, 64, {.causal_lower_right = true}});
+  check({1, 4, 1, 65, 140, 128, 128, {.dropout_p = 0.1, .causal_lower_right = true}});
   check({2, 35, 35, 3, 3, 32, 32});  // more than a bunch of heads
+}
+// Many for each block that stays until all is done, an odd and an even number of a head's.
+TEST_F(CudaAttention, ManyTiles) {
+  check({1, 3, 3, 300, 300, 64, 64, {.is_causal = true}});
+  check({2, 5, 5, 200, 200, 64, 64, {.dropout_p = 0.2, .is_causal = true}});
+  check({1, 5, 5, 260, 260, 96, 96, {.is_causal = true}});
 }
 // With rows of the weights that start at a multiple of four elements, and not.
 TEST_F(CudaAttention, DropsWhatTheCpuDrops) {

@@ -138,7 +138,7 @@ struct MmaForward {
         if constexpr (kMask) {
           keys = look(s, problem, work.mask_start, first, j0);
         } else if (j0 + kKeys > size.seen(first)) {
-          hide(s, first, j0);
+          hide_keys(s, -infinity<float>(), size, first, j0);
         }
         softmax.add(s, sums, c);
         if constexpr (kDrop) drop(s, work, first, j0);
@@ -150,19 +150,6 @@ struct MmaForward {
     finish(shared, work, softmax, sums);
   }
 
-  // Sets scores to -inf where a query does not see a key.
-  __device__ void hide(WarpSums<kTall, kWide>& s, int first, int j0) const {
-#pragma unroll
-    for (int r = 0; r < 2 * kTall; ++r) {
-      const int i = first + 8 * r + lane_id() / 4;
-      const int seen = problem.size.seen(i) - j0 - lane_id() % 4 * 2;
-#pragma unroll
-      for (int n = 0; n < 2 * kWide; ++n) {
-        float& score = s.x[r / 2][n / 2][r % 2 * 2 + n % 2];
-        if (n / 2 * 8 + n % 2 >= seen) score = -infinity<float>();
-      }
-    }
-  }
   __device__ void drop(WarpSums<kTall, kWide>& p, const Work& work, int first, int j0) const {
 #pragma unroll
     for (int m = 0; m < kTall; ++m) {
@@ -220,6 +207,7 @@ bool suits_attention_mma(const Array& mask, const AttentionRule& rule,
 }
 
 void attention_mma(Array& out, Array& lse, const AttentionInputs& in) {
+  if (suits_attention_wgmma(in)) return attention_wgmma(out, lse, in);
   const MmaProblem problem(in);
   for_kind(problem, [&]<int kHead, bool kMask, bool kDrop>() {
     using Kernel = MmaForward<kHead, kMask, kDrop>;

@@ -253,6 +253,33 @@ __device__ inline BlockPlace place_of_block(int tiles, int heads) {
   return {rest / size, bunch + rest % size};
 }
 
+/// Sets x to `value` where a query, from i0 on along the rows, does not see a key from j0 on.
+template <int kTall, int kWide>
+__device__ inline void hide_keys(WarpSums<kTall, kWide>& x, float value, const AttentionSizes& size,
+                                 int i0, int j0) {
+#pragma unroll
+  for (int r = 0; r < 2 * kTall; ++r) {
+    const int seen = size.seen(i0 + 8 * r + lane_id() / 4) - j0 - lane_id() % 4 * 2;
+#pragma unroll
+    for (int n = 0; n < 2 * kWide; ++n) {
+      if (n / 2 * 8 + n % 2 >= seen) x.x[r / 2][n / 2][r % 2 * 2 + n % 2] = value;
+    }
+  }
+}
+/// The same with keys, from j0 on, along the rows, and queries from i0 on.
+template <int kWide>
+__device__ inline void hide_queries(WarpSums<1, kWide>& x, float value, const AttentionSizes& size,
+                                    int j0, int i0) {
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const int unseen = size.first_query(j0 + 8 * h + lane_id() / 4) - i0 - lane_id() % 4 * 2;
+#pragma unroll
+    for (int n = 0; n < 2 * kWide; ++n) {
+      if (n / 2 * 8 + n % 2 < unseen) x.x[0][n / 2][2 * h + n % 2] = value;
+    }
+  }
+}
+
 /// Turns products of queries from i0 on and keys from j0 on into scores. Returns the keys that any
 /// query sees.
 template <int kTall, int kWide>

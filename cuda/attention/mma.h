@@ -17,4 +17,11 @@ void attention_mma(Array& out, Array& lse, const AttentionInputs& in);
 void attention_mma_backward(AttentionGradients& d, const Array& dout, const Array& out,
                             const Array& lse, const AttentionInputs& in);
 
+/// The same on Hopper's own instructions, for problems without a mask and heads of 33 to 128
+/// elements.
+bool suits_attention_wgmma(const AttentionInputs& in);
+void attention_wgmma(Array& out, Array& lse, const AttentionInputs& in);
+void attention_wgmma_backward(AttentionGradients& d, const Array& dout, const Array& out,
+                              const Array& lse, const AttentionInputs& in);
+
 }  // namespace ink::cuda

@@ -6,30 +6,14 @@
 // product needs its first operand.
 #include <type_traits>
 
-#include "cuda/attention/mma.cuh"
 #include "cuda/attention/mma.h"
+#include "cuda/attention/mma_backward.cuh"
 
 namespace ink::cuda {
 namespace {
 
 constexpr int kFourWarps = 128, kTile = 64, kStep = 32, kWide = kStep / 8;
 using Scores = WarpSums<1, kWide>;
-
-/// The saved numbers of a query's softmax: the logarithm of its sum (to base 2 without a mask;
-/// infinite if the query saw nothing, so that all its weights are 0), and delta.
-struct alignas(8) QueryRow {
-  float lse, delta;
-};
-
-struct BackwardProblem : MmaProblem {
-  HeadRows<const bfloat16> dout;
-  QueryRow* rows;  // (heads, T)
-
-  template <bool kMask>
-  __device__ float weight(float score, float lse) const {
-    return exp2_fast(kMask ? kLog2e * (score - lse) : scale * kLog2e * score - lse);
-  }
-};
 
 template <int kHead, bool kMask, bool kDrop>
 struct MmaQueryGradient {
@@ -104,30 +88,10 @@ struct MmaQueryGradient {
     rows.dout = hold<kHead, 1>({shared.k[1], row0});
     rows.mask_start = kMask ? problem.mask.start(head) : 0;
     rows.key = kDrop ? problem.dropout.key() : 0;
-    find_rows(rows, hold<kHead, 1>({shared.v[0], row0}));
+    find_rows<kMask>(rows.row, problem, lse, head, rows.first, rows.dout,
+                     hold<kHead, 1>({shared.v[0], row0}));
     return rows;
   }
-  // Computes delta of the rows, reads lse, and writes both for the second kernel.
-  __device__ void find_rows(Rows& rows, const Operand& o) const {
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      QueryRow& row = rows.row[h];
-      row = {0, 0};
-#pragma unroll
-      for (int n = 0; n < kHead / 8; ++n) {
-        const uint32_t a = rows.dout.x[0][n / 2][n % 2 * 2 + h], b = o.x[0][n / 2][n % 2 * 2 + h];
-        row.delta += first_of(a) * first_of(b) + second_of(a) * second_of(b);
-      }
-      row.delta += warp_xor(row.delta, 1);
-      row.delta += warp_xor(row.delta, 2);
-      const int i = rows.first + 8 * h + lane_id() / 4;
-      if (i >= problem.size.queries) continue;
-      const int64_t at = int64_t{rows.head} * problem.size.queries + i;
-      row.lse = lse[at] == -infinity<float>() ? infinity<float>() : lse[at] * (kMask ? 1 : kLog2e);
-      if (lane_id() % 4 == 0) problem.rows[at] = row;
-    }
-  }
-
   // Zeroes rows of queries that see nothing, because a NaN times a weight of 0 would be NaN.
   __device__ static void clear_blind(Sums& sums, const Rows& rows) {
 #pragma unroll
@@ -146,7 +110,8 @@ struct MmaQueryGradient {
     if constexpr (kMask) {
       keys = look(s, problem, rows.mask_start, rows.first, j0);
     } else if (j0 + kStep > problem.size.seen(rows.first)) {
-      hide(s, dp, rows.first, j0);
+      hide_keys(s, -infinity<float>(), problem.size, rows.first, j0);
+      hide_keys(dp, 0, problem.size, rows.first, j0);
     }
     uint32_t kept = 0;
     if constexpr (kDrop)
@@ -162,20 +127,6 @@ struct MmaQueryGradient {
       if (kMask && score == -infinity<float>()) ds = 0;
     }
     add_rows<kHead>(sums, hold(dp), k, at, keys);
-  }
-  // Sets s to -inf and dp to 0 where a query does not see a key.
-  __device__ void hide(Scores& s, Scores& dp, int first, int j0) const {
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      const int i = first + 8 * h + lane_id() / 4;
-      const int seen = problem.size.seen(i) - j0 - lane_id() % 4 * 2;
-#pragma unroll
-      for (int n = 0; n < 2 * kWide; ++n) {
-        if (n / 2 * 8 + n % 2 < seen) continue;
-        s.x[0][n / 2][2 * h + n % 2] = -infinity<float>();
-        dp.x[0][n / 2][2 * h + n % 2] = 0;
-      }
-    }
   }
 };
 
@@ -273,7 +224,7 @@ struct MmaKeyGradient {
     Scores p, dp;
     add_dots<kHead>(p, rows.k, tile.q, at);
     if constexpr (kMask) seen = look_by_key(p, problem, problem.mask.start(head), i0, rows.first);
-    if (!all_see) hide(p, -infinity<float>(), rows.first, i0);
+    if (!all_see) hide_queries(p, -infinity<float>(), problem.size, rows.first, i0);
     const QueryRow* row = tile.rows + at + lane_id() % 4 * 2;  // of columns 2 t, 2 t + 1
     std::conditional_t<kMask, SomeRows, AllRows> queries{};
     if constexpr (kMask) queries = seeing(row);
@@ -284,7 +235,7 @@ struct MmaKeyGradient {
     }
     add_rows<kHead>(dv_sums, hold(dropped(p, kept)), tile.dout, at, queries);
     add_dots<kHead>(dp, rows.v, tile.dout, at);
-    if (!all_see) hide(dp, 0, rows.first, i0);
+    if (!all_see) hide_queries(dp, 0, problem.size, rows.first, i0);
 #pragma unroll
     for (int n = 0; n < 4 * kWide; ++n) {
       float& ds = dp.x[0][n / 4][n % 4];
@@ -309,24 +260,13 @@ struct MmaKeyGradient {
     }
     return p;
   }
-  // Sets s to `value` where a query does not see a key.
-  __device__ void hide(Scores& s, float value, int first, int i0) const {
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      const int j = first + 8 * h + lane_id() / 4;
-      const int unseen = problem.size.first_query(j) - i0 - lane_id() % 4 * 2;
-#pragma unroll
-      for (int n = 0; n < 2 * kWide; ++n) {
-        if (n / 2 * 8 + n % 2 < unseen) s.x[0][n / 2][2 * h + n % 2] = value;
-      }
-    }
-  }
 };
 
 }  // namespace
 
 void attention_mma_backward(AttentionGradients& d, const Array& dout, const Array& out,
                             const Array& lse, const AttentionInputs& in) {
+  if (suits_attention_wgmma(in)) return attention_wgmma_backward(d, dout, out, lse, in);
   Array rows = Array::empty(Shape{lse.numel(), 2}, lse.dtype(), lse.device());
   const BackwardProblem problem{MmaProblem(in), HeadRows(matrices_of<bfloat16>(dout)),
                                 reinterpret_cast<QueryRow*>(rows.mutable_data<float>())};

@@ -1,0 +1,238 @@
+// Attention forward on Hopper's tensor cores (the formula: forward.cu). Each consumer takes 64
+// queries, and loops over tiles of keys. The product of one tile's scores and that of the previous
+// tile's weights run while it computes a softmax. What bounds the loop: heads of 64 need as many
+// cycles for exponentials (16 a cycle) as for products (4096 FLOPs a cycle).
+#include <cstdlib>
+
+#include "cuda/attention/mma.h"
+#include "cuda/attention/wgmma.cuh"
+
+namespace ink::cuda {
+namespace {
+
+/// The softmax of a lane's rows g and g + 8 so far.
+struct Softmax {
+  float top[2] = {-infinity<float>(), -infinity<float>()};
+  float total[2] = {0, 0};  // of this lane's weights
+
+  /// Turns scores into weights in place. shrink: the factor of sums over earlier keys.
+  template <int kWide>
+  __device__ void add(float (&s)[kWide][4], float (&shrink)[2], float c) {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      float high = top[h];
+#pragma unroll
+      for (int n = 0; n < kWide; ++n) high = fmaxf(high, fmaxf(s[n][2 * h], s[n][2 * h + 1]));
+      high = fmaxf(high, warp_xor(high, 1));
+      high = fmaxf(high, warp_xor(high, 2));
+      const float base = high == -infinity<float>() ? 0.0f : high * c;  // -inf + inf would be NaN
+      shrink[h] = exp2_fast(top[h] * c - base);
+      top[h] = high;
+      float sum = 0;
+#pragma unroll
+      for (int n = 0; n < kWide; ++n) {
+#pragma unroll
+        for (int e = 2 * h; e < 2 * h + 2; ++e) {
+          s[n][e] = exp2_fast(s[n][e] * c - base);
+          sum += s[n][e];
+        }
+      }
+      total[h] = total[h] * shrink[h] + sum;
+    }
+  }
+};
+
+template <int kHead, bool kDrop>
+struct WgmmaForward {
+  static constexpr int kThreads = kSpecialised, kResident = 1;
+  static constexpr int kQueries = 64 * kConsumers, kKeys = 128, kWide = kKeys / 8,
+                       kStages = kHead <= 64 ? 3 : 2;
+  using Sums = WarpSums<1, kHead / 8>;
+  struct Shared {
+    PanelTile<kQueries, kHead> q;
+    PanelTile<kKeys, kHead> k[kStages], v[kStages];
+    bfloat16 out[kQueries * kHead];
+    Queue<1> queries;
+    Queue<kStages> keys, values;
+  };
+  MmaProblem problem;
+  HeadRows<bfloat16> out;
+  float* lse;
+  Units units;
+
+  __device__ void operator()(Shared& shared) const {
+    start_queues(shared.queries, shared.keys, shared.values);
+    if (threadIdx.x < kWarpgroup) {
+      set_registers<56, false>();
+      produce(shared);
+    } else {
+      set_registers<224, true>();
+      consume(shared);
+    }
+  }
+
+ private:
+  // The end of the keys that queries from i0 on see.
+  __device__ int end_of_keys(int i0) const {
+    const int last = i0 + kQueries < problem.size.queries ? i0 + kQueries : problem.size.queries;
+    return problem.size.seen(last - 1);
+  }
+
+  __device__ void produce(Shared& shared) const {
+    const auto& size = problem.size;
+    Announcer announcer;
+    Place<1> query;
+    Place<kStages> place;
+    units.each([&](int head, int tile) {
+      const int i0 = tile * kQueries, end = end_of_keys(i0), kv_head = head / size.group;
+      const Matrix<const bfloat16> k = problem.k[kv_head], v = problem.v[kv_head];
+      query.wait_free(shared.queries, announcer);
+      shared.q.start_copy(problem.q[head], i0, size.queries, size.d);
+      announcer.add(shared.queries.full[0]);
+      query.next();
+      for (int j0 = 0; j0 < end; j0 += kKeys, place.next()) {
+        place.wait_free(shared.keys, announcer);
+        shared.k[place.stage].start_copy(k, j0, end, size.d);
+        announcer.add(shared.keys.full[place.stage]);
+        place.wait_free(shared.values, announcer);
+        shared.v[place.stage].start_copy(v, j0, end, size.dv);
+        announcer.add(shared.values.full[place.stage]);
+      }
+    });
+    announcer.finish();
+  }
+
+  __device__ void consume(Shared& shared) const {
+    const int row0 = (warp_id() - 4) * 16, turn = warp_id() / 4;  // turn: 1, 2
+    if (turn == 2) report(1, kConsumers * kWarpgroup);
+    Place<1> query;
+    Place<kStages> key, value;
+    units.each([&](int head, int tile) {
+      const int first = tile * kQueries + row0;
+      const int count = (end_of_keys(tile * kQueries) + kKeys - 1) / kKeys;
+      query.wait_full(shared.queries);
+      const auto q = shared.q.rows(row0);
+      query.release(shared.queries);
+      Softmax softmax;
+      Sums sums;
+      if (count > 0) walk(shared, head, first, count, turn, q, key, value, softmax, sums);
+      finish(shared, head, first, row0, softmax, sums);
+    });
+    if (turn == 1) meet(1, kConsumers * kWarpgroup);
+  }
+
+  __device__ static void await_turn(int turn) { meet(turn, kConsumers * kWarpgroup); }
+  __device__ static void end_turn(int turn) { report(3 - turn, kConsumers * kWarpgroup); }
+
+  __device__ void walk(Shared& shared, int head, int first, int count, int turn,
+                       const Held<1, kHead / 16>& q, Place<kStages>& key, Place<kStages>& value,
+                       Softmax& softmax, Sums& sums) const {
+    const float c = problem.scale * kLog2e;
+    WarpSums<1, kWide> s;
+    float shrink[2];
+    key.wait_full(shared.keys);
+    await_turn(turn);
+    before_products();
+    start_dots(s.x[0], q, shared.k[key.stage]);
+    end_products();
+    end_turn(turn);
+    wait_for_products<0>();
+    settle(s.x[0]);
+    key.release(shared.keys);
+    weigh(s, head, first, 0, c, softmax, shrink);
+    auto p = hold(s);
+    for (int t = 1; t < count; ++t) {
+      key.wait_full(shared.keys);
+      value.wait_full(shared.values);
+      await_turn(turn);
+      before_products();
+      start_dots(s.x[0], q, shared.k[key.stage]);
+      end_products();
+      start_rows_product(sums.x[0], p, shared.v[value.stage]);
+      end_products();
+      end_turn(turn);
+      wait_for_products<1>();
+      settle(s.x[0]);
+      key.release(shared.keys);
+      weigh(s, head, first, t * kKeys, c, softmax, shrink);
+      wait_for_products<0>();
+      settle(sums.x[0]);
+      value.release(shared.values);
+      scale(sums, shrink);
+      p = hold(s);
+    }
+    value.wait_full(shared.values);
+    before_products();
+    start_rows_product(sums.x[0], p, shared.v[value.stage]);
+    end_products();
+    wait_for_products<0>();
+    settle(sums.x[0]);
+    value.release(shared.values);
+  }
+
+  // Turns the products of keys from j0 on into weights.
+  __device__ void weigh(WarpSums<1, kWide>& s, int head, int first, int j0, float c,
+                        Softmax& softmax, float (&shrink)[2]) const {
+    if (j0 + kKeys > problem.size.seen(first))
+      hide_keys(s, -infinity<float>(), problem.size, first, j0);
+    softmax.add(s.x[0], shrink, c);
+    if constexpr (kDrop) {
+      const uint64_t key = problem.dropout.key();
+#pragma unroll
+      for (int n = 0; n < kWide; n += 8) {
+        const uint32_t kept = kept_by_query<8>(problem.dropout, key, head, first, j0 + 8 * n);
+#pragma unroll
+        for (int e = 0; e < 32; ++e) {
+          if (!(kept >> e & 1)) s.x[0][n + e / 4][e % 4] = 0;
+        }
+      }
+    }
+  }
+  __device__ static void scale(Sums& sums, const float (&by)[2]) {
+#pragma unroll
+    for (int n = 0; n < kHead / 8; ++n) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) sums.x[0][n][e] *= by[e / 2];
+    }
+  }
+
+  __device__ void finish(Shared& shared, int head, int first, int row0, Softmax& softmax,
+                         Sums& sums) const {
+    const auto& size = problem.size;
+    const float kept = kDrop ? static_cast<float>(problem.dropout.kept) : 1.0f;
+    float factor[2];
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      float& total = softmax.total[h];
+      total += warp_xor(total, 1);
+      total += warp_xor(total, 2);
+      factor[h] = total == 0 ? 0 : kept / total;  // 0: it saw nothing
+      const int i = first + 8 * h + lane_id() / 4;
+      if (lane_id() % 4 == 0 && i < size.queries)
+        lse[int64_t{head} * size.queries + i] = problem.scale * softmax.top[h] + simd::log(total);
+    }
+    store_rows<kHead>(out[head], first, size.queries, size.dv, shared.out, row0, sums,
+                      [&](int, int h) { return factor[h]; });
+  }
+};
+
+}  // namespace
+
+bool suits_attention_wgmma(const AttentionInputs& in) {
+  static const char* const set = std::getenv("INKLING_WGMMA");
+  if (set != nullptr && set[0] == '0') return false;
+  const int64_t widest = std::max(in.q.size(-1), in.v.size(-1));
+  return compute_capability() == 9 && !in.mask.defined() && widest > 32;
+}
+
+void attention_wgmma(Array& out, Array& lse, const AttentionInputs& in) {
+  const MmaProblem problem(in);
+  for_wgmma(problem, [&]<int kHead, bool kDrop>() {
+    using Kernel = WgmmaForward<kHead, kDrop>;
+    const Units units(problem.size.heads, problem.size.queries, Kernel::kQueries);
+    launch("attention", units.blocks(),
+           Kernel{problem, HeadRows(matrices_of<bfloat16>(out)), lse.mutable_data<float>(), units});
+  });
+}
+
+}  // namespace ink::cuda
