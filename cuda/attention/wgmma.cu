@@ -62,46 +62,17 @@ struct WgmmaForward {
 
   __device__ void operator()(Shared& shared) const {
     start_queues(shared.queries, shared.keys, shared.values);
-    if (threadIdx.x < kWarpgroup) {
-      set_registers<56, false>();
-      produce(shared);
-    } else {
-      set_registers<224, true>();
-      consume(shared);
-    }
+    specialise<56, 224>(
+        [&] {
+          const auto& size = problem.size;
+          produce_keys<kQueries, kKeys, kStages>(shared, problem, units, [&](int head, int i0) {
+            shared.q.start_copy(problem.q[head], i0, size.queries, size.d);
+          });
+        },
+        [&] { consume(shared); });
   }
 
  private:
-  // The end of the keys that queries from i0 on see.
-  __device__ int end_of_keys(int i0) const {
-    const int last = i0 + kQueries < problem.size.queries ? i0 + kQueries : problem.size.queries;
-    return problem.size.seen(last - 1);
-  }
-
-  __device__ void produce(Shared& shared) const {
-    const auto& size = problem.size;
-    Announcer announcer;
-    Place<1> query;
-    Place<kStages> place;
-    units.each([&](int head, int tile) {
-      const int i0 = tile * kQueries, end = end_of_keys(i0), kv_head = head / size.group;
-      const Matrix<const bfloat16> k = problem.k[kv_head], v = problem.v[kv_head];
-      query.wait_free(shared.queries, announcer);
-      shared.q.start_copy(problem.q[head], i0, size.queries, size.d);
-      announcer.add(shared.queries.full[0]);
-      query.next();
-      for (int j0 = 0; j0 < end; j0 += kKeys, place.next()) {
-        place.wait_free(shared.keys, announcer);
-        shared.k[place.stage].start_copy(k, j0, end, size.d);
-        announcer.add(shared.keys.full[place.stage]);
-        place.wait_free(shared.values, announcer);
-        shared.v[place.stage].start_copy(v, j0, end, size.dv);
-        announcer.add(shared.values.full[place.stage]);
-      }
-    });
-    announcer.finish();
-  }
-
   __device__ void consume(Shared& shared) const {
     const int row0 = (warp_id() - 4) * 16, turn = warp_id() / 4;  // turn: 1, 2
     if (turn == 2) report(1, kConsumers * kWarpgroup);
@@ -109,7 +80,7 @@ struct WgmmaForward {
     Place<kStages> key, value;
     units.each([&](int head, int tile) {
       const int first = tile * kQueries + row0;
-      const int count = (end_of_keys(tile * kQueries) + kKeys - 1) / kKeys;
+      const int count = (end_of_keys(problem.size, tile * kQueries, kQueries) + kKeys - 1) / kKeys;
       query.wait_full(shared.queries);
       const auto q = shared.q.rows(row0);
       query.release(shared.queries);

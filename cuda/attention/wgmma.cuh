@@ -176,6 +176,51 @@ struct Units {
   }
 };
 
+/// Runs the two parts of a block. Registers of a thread move from producers to consumers.
+template <int kFew, int kMany, class Produce, class Consume>
+__device__ inline void specialise(Produce&& produce, Consume&& consume) {
+  if (threadIdx.x < kWarpgroup) {
+    set_registers<kFew, false>();
+    produce();
+  } else {
+    set_registers<kMany, true>();
+    consume();
+  }
+}
+
+/// The end of the keys that `count` queries from i0 on see.
+__device__ inline int end_of_keys(const AttentionSizes& size, int i0, int count) {
+  return size.seen((i0 + count < size.queries ? i0 + count : size.queries) - 1);
+}
+
+/// The producer of kernels that collect for tiles of kQueries queries: start_queries(head, i0)
+/// starts what the kernel needs of them, and tiles of kKeys keys and values follow.
+template <int kQueries, int kKeys, int kStages, class Shared, class F>
+__device__ inline void produce_keys(Shared& shared, const MmaProblem& problem, const Units& units,
+                                    F&& start_queries) {
+  const auto& size = problem.size;
+  Announcer announcer;
+  Place<1> query;
+  Place<kStages> place;
+  units.each([&](int head, int tile) {
+    const int i0 = tile * kQueries, end = end_of_keys(size, i0, kQueries);
+    const Matrix<const bfloat16> k = problem.k[head / size.group], v = problem.v[head / size.group];
+    query.wait_free(shared.queries, announcer);
+    start_queries(head, i0);
+    announcer.add(shared.queries.full[0]);
+    query.next();
+    for (int j0 = 0; j0 < end; j0 += kKeys, place.next()) {
+      place.wait_free(shared.keys, announcer);
+      shared.k[place.stage].start_copy(k, j0, end, size.d);
+      announcer.add(shared.keys.full[place.stage]);
+      place.wait_free(shared.values, announcer);
+      shared.v[place.stage].start_copy(v, j0, end, size.dv);
+      announcer.add(shared.values.full[place.stage]);
+    }
+  });
+  announcer.finish();
+}
+
 /// Calls f.operator()<kHead, kDrop>().
 template <class F>
 void for_wgmma(const MmaProblem& problem, F&& f) {

@@ -36,13 +36,16 @@ struct WgmmaQueryGradient {
 
   __device__ void operator()(Shared& shared) const {
     start_queues(shared.queries, shared.keys, shared.values);
-    if (threadIdx.x < kWarpgroup) {
-      set_registers<56, false>();
-      produce(shared);
-    } else {
-      set_registers<224, true>();
-      consume(shared);
-    }
+    const auto& size = problem.size;
+    specialise<56, 224>(
+        [&] {
+          produce_keys<kOwn, kOther, kStages>(shared, problem, units, [&](int head, int i0) {
+            shared.q.start_copy(problem.q[head], i0, size.queries, size.d);
+            shared.dout.start_copy(problem.dout[head], i0, size.queries, size.dv);
+            shared.out.start_copy(out[head], i0, size.queries, size.dv);
+          });
+        },
+        [&] { consume(shared); });
   }
 
  private:
@@ -52,37 +55,6 @@ struct WgmmaQueryGradient {
     Own<kHead> q, dout;
     QueryRow row[2];
   };
-
-  __device__ int end_of_keys(int i0) const {
-    const int last = i0 + kOwn < problem.size.queries ? i0 + kOwn : problem.size.queries;
-    return problem.size.seen(last - 1);
-  }
-
-  __device__ void produce(Shared& shared) const {
-    const auto& size = problem.size;
-    Announcer announcer;
-    Place<1> query;
-    Place<kStages> place;
-    units.each([&](int head, int tile) {
-      const int i0 = tile * kOwn, end = end_of_keys(i0), kv_head = head / size.group;
-      const Matrix<const bfloat16> k = problem.k[kv_head], v = problem.v[kv_head];
-      query.wait_free(shared.queries, announcer);
-      shared.q.start_copy(problem.q[head], i0, size.queries, size.d);
-      shared.dout.start_copy(problem.dout[head], i0, size.queries, size.dv);
-      shared.out.start_copy(out[head], i0, size.queries, size.dv);
-      announcer.add(shared.queries.full[0]);
-      query.next();
-      for (int j0 = 0; j0 < end; j0 += kOther, place.next()) {
-        place.wait_free(shared.keys, announcer);
-        shared.k[place.stage].start_copy(k, j0, end, size.d);
-        announcer.add(shared.keys.full[place.stage]);
-        place.wait_free(shared.values, announcer);
-        shared.v[place.stage].start_copy(v, j0, end, size.dv);
-        announcer.add(shared.values.full[place.stage]);
-      }
-    });
-    announcer.finish();
-  }
 
   __device__ void consume(Shared& shared) const {
     const int warp = warp_from(warp_id(), 0), row0 = (warp - 4) * 16;
@@ -95,7 +67,7 @@ struct WgmmaQueryGradient {
       find_rows<false>(rows.row, problem, lse, head, rows.first, shared.dout.rows(row0),
                        shared.out.rows(row0));
       if constexpr (kHold<kHead>) query.release(shared.queries);
-      const int count = (end_of_keys(tile * kOwn) + kOther - 1) / kOther;
+      const int count = (end_of_keys(problem.size, tile * kOwn, kOwn) + kOther - 1) / kOther;
       // All warps of a warpgroup take the tiles that its last query sees.
       const int group = rows.first & ~63;
       const int seen = group < problem.size.queries ? problem.size.seen(group + 63) : 0;
@@ -216,13 +188,8 @@ struct WgmmaKeyGradient {
 
   __device__ void operator()(Shared& shared) const {
     start_queues(shared.keys, shared.queries);
-    if (threadIdx.x < kWarpgroup) {
-      set_registers<40, false>();
-      produce(shared);
-    } else {
-      set_registers<232, true>();
-      consume(shared);
-    }
+    constexpr int kFew = kHead <= 64 ? 40 : 24, kMany = kHead <= 64 ? 232 : 240;
+    specialise<kFew, kMany>([&] { produce(shared); }, [&] { consume(shared); });
   }
 
  private:
