@@ -8,7 +8,8 @@ name=$0  # what the user typed
 [[ $name == */* ]] || name=./$name
 
 # Debian and Ubuntu packages that the build needs.
-packages=(g++ cmake ninja-build libopenblas-openmp-dev libfmt-dev nlohmann-json3-dev libgtest-dev)
+packages=(g++ cmake ninja-build libopenblas-openmp-dev libfmt-dev nlohmann-json3-dev libpcre2-dev
+          libutf8proc-dev libgtest-dev)
 
 usage() {
   cat <<TEXT
@@ -24,6 +25,7 @@ usage: $name COMMAND [options]
   walkthrough [NAME]   the same for the five on attention, with PyTorch's digits
   exercise [NAME]      write functions that are checked: --check, --hint, --solution; without NAME,
                        list them
+  tokenizer ACTION     learn a vocabulary from texts; texts to ids and back
   seedhunt [options]   find a PyTorch program's seed from numbers it printed
   test [options]       build and run the tests              (options as for ctest)
   test NAME            only what concerns an op, a layer or a test program, such as softmax
@@ -427,7 +429,7 @@ misused() {
 command=${1:-help}
 case $command in
   train | sample | eval | report | look | draw | bench | gradcheck | info | lesson | \
-    walkthrough | seedhunt)
+    walkthrough | seedhunt | tokenizer)
     run_program "$@"
     ;;
   exercise)

@@ -27,4 +27,5 @@ configure_package_config_file(cmake/inklingConfig.cmake.in inklingConfig.cmake
 write_basic_package_version_file(inklingConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/inklingConfig.cmake
               ${CMAKE_CURRENT_BINARY_DIR}/inklingConfigVersion.cmake
-              cmake/FindOpenBLAS.cmake DESTINATION ${package_folder})
+              cmake/FindOpenBLAS.cmake cmake/FindPCRE2.cmake cmake/Findutf8proc.cmake
+        DESTINATION ${package_folder})

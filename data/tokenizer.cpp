@@ -11,9 +11,7 @@
 
 #include "autograd/base/check.h"
 #include "autograd/base/text.h"
-#include "autograd/io/foreign.h"
 #include "autograd/io/utf8.h"
-#include "data/file.h"
 
 namespace ink {
 namespace {
@@ -166,16 +164,8 @@ std::vector<char32_t> distinct_characters(std::string_view text, size_t begin, s
   return characters;
 }
 
-namespace {
-
-std::unique_ptr<Tokenizer> parse_char_tokenizer(const json& object) {
-  const auto field = object.find("characters");
-  INK_CHECK(field != object.end() && field->is_string(),
-            "tokenizer: expected \"characters\", a string of the vocabulary, got ",
-            field == object.end() ? "none" : field->type_name());
-  const auto& text = field->get_ref<const std::string&>();
+std::unique_ptr<CharTokenizer> CharTokenizer::of_saved(std::string_view text) {
   std::vector<char32_t> characters;
-  // The parser has checked that strings are valid UTF-8.
   for (size_t at = 0; at < text.size();) {
     const char32_t character = utf8::next(text, at);
     INK_CHECK(characters.empty() || characters.back() < character,
@@ -186,23 +176,6 @@ std::unique_ptr<Tokenizer> parse_char_tokenizer(const json& object) {
   INK_CHECK(!characters.empty(),
             "tokenizer: expected at least one of \"characters\", got an empty string");
   return std::make_unique<CharTokenizer>(std::move(characters));
-}
-
-}  // namespace
-
-std::unique_ptr<Tokenizer> parse_tokenizer(std::string_view text) {
-  const json object = with_prefix("tokenizer", [&] { return parse_json(text); });
-  const bool has_kind = object.is_object() && object.contains("tokenizer");
-  const json kind = has_kind ? object["tokenizer"] : json();
-  if (kind == "char") return parse_char_tokenizer(object);
-  if (kind == "byte") return std::make_unique<ByteTokenizer>();
-  detail::fail({"tokenizer: expected \"tokenizer\" to be \"char\" or \"byte\", got ",
-                kind.is_null() ? "none" : quoted(kind)});
-}
-
-std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& file) {
-  const std::string text = read_text(file);
-  return with_prefix(file.string(), [&] { return parse_tokenizer(text); });
 }
 
 }  // namespace ink

@@ -55,6 +55,9 @@ class CharTokenizer final : public Tokenizer {
  public:
   /// The vocabulary is the distinct ones of `characters`, in any order; at least one.
   explicit CharTokenizer(std::vector<char32_t> characters);
+  /// The vocabulary that `to_json` wrote: valid UTF-8 in the order of the code points. Throws on
+  /// another order, or if there are none.
+  static std::unique_ptr<CharTokenizer> of_saved(std::string_view characters);
 
   std::string name() const override { return "char"; }
   int64_t vocab_size() const override { return static_cast<int64_t>(characters_.size()); }
@@ -75,10 +78,12 @@ std::vector<char32_t> distinct_characters(std::string_view text);
 /// The same for the characters that begin in text[begin, end).
 std::vector<char32_t> distinct_characters(std::string_view text, size_t begin, size_t end);
 
-/// The tokenizer that `Tokenizer::to_json` wrote. Throws on anything else and says what is wrong.
+/// The tokenizer that `Tokenizer::to_json` wrote, or that of a tokenizer.json (data/bpe). Throws on
+/// anything else and says what is wrong.
 std::unique_ptr<Tokenizer> parse_tokenizer(std::string_view json);
 
-/// `parse_tokenizer` of a file; its errors start with the file's name.
-std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& file);
+/// `parse_tokenizer` of a file, or the tokenizer of another program's files or folder
+/// (bpe::load_tokenizer). Errors start with the file's name.
+std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path);
 
 }  // namespace ink

@@ -228,7 +228,9 @@ TEST(SavedTokenizer, SaysWhatIsWrong) {
   const auto error = [](std::string_view json) { return error_of([&] { parse_tokenizer(json); }); };
   EXPECT_EQ(error("{\"tokenizer\": oops}"), "tokenizer: invalid JSON at byte 15");
   EXPECT_EQ(error("[1e999]"), "tokenizer: invalid JSON: a number is out of range");
-  const std::string expected = "tokenizer: expected \"tokenizer\" to be \"char\" or \"byte\", got ";
+  const std::string expected =
+      "tokenizer: expected \"tokenizer\" to be \"char\" or \"byte\", or \"model\" as in a "
+      "tokenizer.json, got ";
   EXPECT_EQ(error("[1, 2]"), expected + "none");
   EXPECT_EQ(error(R"({"characters": "ab"})"), expected + "none");
   EXPECT_EQ(error(R"({"tokenizer": 3})"), expected + "3");

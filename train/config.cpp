@@ -142,7 +142,7 @@ void TrainConfig::check() const {
   INK_CHECK(!data.empty() || val_data.empty(),
             "config: val_data is given without data, the files to train on");
   INK_CHECK(!tokenizer.empty(),
-            "config: tokenizer: expected char, byte or the name of a file, got "
+            "config: tokenizer: expected char, byte, bpe:N or the name of a file, got "
             "none");
   INK_CHECK(!init_from.empty(),
             "config: init_from: expected scratch, resume or a folder, got none");

@@ -112,7 +112,9 @@ void for_each_field(Config& c, F&& f) {
   f("val_data", c.val_data, "validate on these files, and train on all of --data", Limits{});
   f("dataset", c.dataset, "the built-in language: fables (unless --data names files)", Limits{});
   f("tokenizer", c.tokenizer,
-    "char (the characters found in the text), byte, or a saved tokenizer's JSON file", Limits{});
+    "char (the characters found in the text), byte, bpe:N (N tokens, learned from the text), or a "
+    "tokenizer's file or folder, also of other programs",
+    Limits{});
   f("val_fraction", c.val_fraction, "how much of --data, from its end, is kept for validation",
     Limits{.above = 0, .below = 1});
   f("n_layer", c.n_layer, "transformer blocks", Limits{1, 1000});

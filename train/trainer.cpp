@@ -19,7 +19,9 @@
 #include "autograd/io/foreign.h"
 #include "autograd/memory/device_backend.h"
 #include "autograd/random/generator.h"
+#include "data/bpe/train.h"
 #include "data/data_files.h"
+#include "data/file.h"
 #include "data/splitmix.h"
 #include "train/checkpoint.h"
 #include "train/data_parallel.h"
@@ -95,9 +97,24 @@ bool has_targets(const std::vector<int64_t>& y) {
   return std::any_of(y.begin(), y.end(), [](int64_t id) { return id != kIgnored; });
 }
 
-std::shared_ptr<const Tokenizer> named_tokenizer(const std::string& name) {
+// bpe:N is learned from the texts to train on.
+std::shared_ptr<const Tokenizer> named_tokenizer(const std::string& name, const DataFiles& files) {
   if (name == "char") return nullptr;  // of the characters found
   if (name == "byte") return std::make_shared<ByteTokenizer>();
+  if (name.rfind("bpe:", 0) == 0) {
+    const std::string size = name.substr(4);
+    INK_CHECK(!size.empty() && size.size() < 9 &&
+                  size.find_first_not_of("0123456789") == std::string::npos && !files.are_ids,
+              "--tokenizer ", name,
+              ": expected bpe:N, a vocabulary of N tokens to be learned from "
+              "texts");
+    bpe::Pieces pieces;
+    bpe::TrainOptions options;
+    options.vocab_size = std::stoll(size);
+    const bpe::Splitter splitter(bpe::named_cuts(options.pattern));
+    for (const auto& file : files.train) bpe::count_pieces(pieces, TextFile(file).view(), splitter);
+    return with_prefix("--tokenizer " + name, [&] { return bpe::train(pieces, options); });
+  }
   return with_prefix("--tokenizer", [&] { return load_tokenizer(name); });
 }
 
@@ -134,14 +151,14 @@ std::unique_ptr<Dataset> make_dataset(const TrainConfig& config,
   if (config.data.empty()) return std::make_unique<FablesDataset>();
   const DataFiles files = data_files(config.data, config.val_data);
   if (!files.note.empty()) log_message(files.note);
-  if (!tokenizer) tokenizer = named_tokenizer(config.tokenizer);
+  if (!tokenizer) tokenizer = named_tokenizer(config.tokenizer, files);
   if (!files.are_ids)
     return std::make_unique<TextDataset>(files.train, tokenizer, config.val_fraction, files.val);
   if (!tokenizer) tokenizer = vocabulary_beside(files.train[0]);
-  INK_CHECK(tokenizer, "--data: ", files.train[0].string(),
-            " holds token ids, and no meta.pkl beside it says what they mean; say it with "
-            "--tokenizer byte, or --tokenizer FILE.json. GPT-2's ids have no tokenizer here: train "
-            "on their text");
+  INK_CHECK(
+      tokenizer, "--data: ", files.train[0].string(),
+      " holds token ids, and no meta.pkl beside it says what they mean; say it with "
+      "--tokenizer byte, or --tokenizer FILE or FOLDER (GPT-2's: encoder.json and vocab.bpe)");
   TokenDataset::Options options;
   options.val_fraction = config.val_fraction;
   if (!files.val.empty()) options.val_file = files.val[0];

@@ -7,7 +7,7 @@ int run_command_line(int argc, char** argv) {
       {"bench", bench_command},       {"look", look_command},
       {"draw", draw_command},         {"gradcheck", gradcheck_command},
       {"lesson", lesson_command},     {"walkthrough", walkthrough_command},
-      {"exercise", exercise_command},
+      {"exercise", exercise_command}, {"tokenizer", tokenizer_command},
 #ifndef INKLING_NO_SEEDHUNT
       {"seedhunt", seedhunt_command},
 #endif

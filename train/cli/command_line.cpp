@@ -58,6 +58,7 @@ const std::map<std::string, Command>& commands() {
       {"info", {"show this build, or what a checkpoint holds", info_command}},
       {"lesson", {"learn step by step, from a tape of scalars to a GPT"}},
       {"walkthrough", {"lessons on attention, step by step, with PyTorch's digits"}},
+      {"tokenizer", {"learn a vocabulary from texts; texts to ids and back"}},
       {"exercise", {"learn by doing: fifteen functions to write, with checks"}},
 #ifndef INKLING_NO_SEEDHUNT
       {"seedhunt", {"find a PyTorch program's seed from numbers it printed"}},

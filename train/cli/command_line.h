@@ -34,12 +34,13 @@ int info_command(const Arguments& arguments);
 int gradcheck_command(const Arguments& arguments);  // gradcheck_command.cpp
 int lesson_command(const Arguments& arguments);     // lesson_command.cpp
 int walkthrough_command(const Arguments& arguments);
-int exercise_command(const Arguments& arguments);  // exercise_command.cpp
-int seedhunt_command(const Arguments& arguments);  // seedhunt_command.cpp
-int bench_command(const Arguments& arguments);     // bench_command.cpp
-int report_command(const Arguments& arguments);    // report_command.cpp
-int look_command(const Arguments& arguments);      // look_command.cpp
-int draw_command(const Arguments& arguments);      // draw_command.cpp
+int exercise_command(const Arguments& arguments);   // exercise_command.cpp
+int seedhunt_command(const Arguments& arguments);   // seedhunt_command.cpp
+int bench_command(const Arguments& arguments);      // bench_command.cpp
+int report_command(const Arguments& arguments);     // report_command.cpp
+int look_command(const Arguments& arguments);       // look_command.cpp
+int tokenizer_command(const Arguments& arguments);  // tokenizer_command.cpp
+int draw_command(const Arguments& arguments);       // draw_command.cpp
 
 /// parse_device; throws UsageError.
 Device parsed_device(const std::string& name);

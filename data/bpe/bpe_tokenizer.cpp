@@ -1,0 +1,193 @@
+#include "data/bpe/bpe_tokenizer.h"
+
+#include <utf8proc.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <utility>
+
+#include "autograd/base/check.h"
+#include "autograd/io/foreign.h"
+#include "autograd/io/utf8.h"
+
+namespace ink {
+namespace {
+
+using bpe::shown;
+
+bool is_ascii(std::string_view text) {
+  return std::none_of(text.begin(), text.end(), [](char c) { return (c & 0x80) != 0; });
+}
+
+// In Unicode's composed form (NFC). Bytes that are not UTF-8 stay.
+std::string composed(std::string_view text) {
+  std::string result;
+  for (size_t at = 0; at < text.size();) {
+    size_t end = at;
+    while (end < text.size() && utf8::next(text, end) != utf8::kInvalid) continue;
+    if (end > at) {
+      utf8proc_uint8_t* form = nullptr;
+      const auto length =
+          utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data() + at),
+                       static_cast<utf8proc_ssize_t>(end - at), &form,
+                       static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
+      INK_CHECK(length >= 0, "encode: cannot normalize: ", utf8proc_errmsg(length));
+      const std::unique_ptr<utf8proc_uint8_t, void (*)(void*)> owner(form, std::free);
+      result.append(reinterpret_cast<const char*>(form), static_cast<size_t>(length));
+    }
+    at = end;
+    for (size_t next = at; next < text.size() && utf8::next(text, next) == utf8::kInvalid;
+         at = ++next)
+      result += text[at];
+  }
+  return result;
+}
+
+}  // namespace
+
+BpeTokenizer::BpeTokenizer(bpe::Merges merges, bpe::Splitter splitter,
+                           std::vector<AddedToken> added, bool nfc)
+    : merges_(std::move(merges)),
+      splitter_(std::move(splitter)),
+      added_(std::move(added)),
+      nfc_(nfc),
+      has_parts_(true),
+      bytes_(merges_.tokens().begin(), merges_.tokens().end()) {
+  std::sort(added_.begin(), added_.end(), [](const AddedToken& a, const AddedToken& b) {
+    return a.text.size() != b.text.size() ? a.text.size() > b.text.size() : a.text < b.text;
+  });
+  constexpr int64_t kMost = int64_t{1} << 24;
+  for (size_t i = 0; i < added_.size(); ++i) {
+    const auto& [text, id, special, late] = added_[i];
+    INK_CHECK(!text.empty() && id >= 0 && id < kMost, "tokenizer: the added token ", shown(text),
+              " has the id ", id);
+    INK_CHECK(i == 0 || added_[i - 1].text != text, "tokenizer: the added token ", shown(text),
+              " comes twice");
+    const auto at = static_cast<size_t>(id);
+    if (at >= bytes_.size()) bytes_.resize(at + 1);
+    INK_CHECK(bytes_[at].empty() || bytes_[at] == text, "tokenizer: the id ", id, " is ",
+              shown(bytes_[at]), " and the added token ", shown(text));
+    bytes_[at] = text;
+    has_parts_ = has_parts_ && splitter_.boundary(text, 1) == text.size();
+  }
+}
+
+// ---- Encoding
+
+// Encodes one text, or a part of one.
+class BpeTokenizer::Encoder {
+ public:
+  Encoder(const BpeTokenizer& tokenizer, std::string_view text, bool with_special)
+      : tokenizer_(tokenizer), text_(text), with_special_(with_special) {
+    for (const AddedToken& token : tokenizer_.added_) first_bytes_[token.late] += token.text[0];
+  }
+
+  // Appends the ids of text[begin, end), where `end` is the text's end or a boundary.
+  std::vector<int64_t> encode(size_t begin, size_t end) {
+    ids_.reserve((end - begin) / 4 + 1);
+    search(begin, end, text_.size(), 0);
+    return std::move(ids_);
+  }
+
+ private:
+  // Finds the added tokens of text[begin, end): first those that are not late. `last`: where the
+  // text around it ends.
+  void search(size_t begin, size_t end, size_t last, int late) {
+    if (late == 2) return cut(begin, end, last);
+    size_t at = begin;
+    for (size_t from = begin; from <= end;) {
+      const auto [start, token] = next_added(from, last, late);
+      if (token == nullptr || start > end) break;
+      from = start + token->text.size();
+      if (token->special && !with_special_) continue;
+      if (start > at) search(at, start, start, late + 1);
+      at = from;
+      if (start == end) return;  // it belongs to the next part
+      ids_.push_back(token->id);
+    }
+    if (at < end) search(at, end, last, late + 1);
+  }
+
+  std::pair<size_t, const AddedToken*> next_added(size_t from, size_t last, int late) const {
+    const std::string_view here = text_.substr(0, last);
+    for (size_t at = from; (at = here.find_first_of(first_bytes_[late], at)) != here.npos; ++at) {
+      for (const AddedToken& token : tokenizer_.added_)
+        if (token.late == (late != 0) && here.substr(at, token.text.size()) == token.text)
+          return {at, &token};
+    }
+    return {here.size(), nullptr};
+  }
+
+  // The letter after a part's end is read along, because the pattern looks one character ahead.
+  void cut(size_t begin, size_t end, size_t last) {
+    std::string_view text = text_.substr(begin, std::min(end + 1, last) - begin);
+    std::string form;
+    if (tokenizer_.nfc_ && !is_ascii(text)) text = form = composed(text);
+    const size_t more = end < last ? 1 : 0;
+    const char* const stop = text.data() + text.size() - more;
+    tokenizer_.splitter_.for_each_piece(text, [&](std::string_view piece) {
+      if (piece.data() >= stop) return;
+      const size_t lacking = encode_piece(piece);
+      if (lacking == std::string_view::npos) return;
+      char byte[8];
+      std::snprintf(byte, sizeof byte, "0x%02x", static_cast<unsigned char>(piece[lacking]));
+      detail::fail({"encode: the vocabulary has no token for the byte ",
+                    static_cast<const char*>(byte), " at byte ",
+                    begin + static_cast<size_t>(piece.data() - text.data()) + lacking});
+    });
+  }
+
+  size_t encode_piece(std::string_view piece) { return tokenizer_.merges_.encode(piece, ids_); }
+
+  const BpeTokenizer& tokenizer_;
+  std::string_view text_;
+  bool with_special_;
+  std::string first_bytes_[2];  // of added tokens that are not late, and that are
+  std::vector<int64_t> ids_;
+};
+
+std::vector<int64_t> BpeTokenizer::encode(std::string_view text) const {
+  return Encoder(*this, text, false).encode(0, text.size());
+}
+std::vector<int64_t> BpeTokenizer::encode_with_special(std::string_view text) const {
+  return Encoder(*this, text, true).encode(0, text.size());
+}
+
+std::vector<int64_t> BpeTokenizer::encode_part(std::string_view text, size_t begin,
+                                               size_t end) const {
+  const auto boundary = [&](size_t at) {
+    return at == 0 || has_parts_ ? splitter_.boundary(text, at) : text.size();
+  };
+  return Encoder(*this, text, false).encode(boundary(begin), boundary(end));
+}
+
+std::string BpeTokenizer::decode(std::span<const int64_t> ids) const {
+  std::string text;
+  for (const int64_t id : ids) {
+    INK_CHECK(id >= 0 && id < vocab_size(), "decode: id ", id, " is outside the vocabulary of ",
+              vocab_size());
+    const std::string_view bytes = bytes_[static_cast<size_t>(id)];
+    INK_CHECK(!bytes.empty(), "decode: the vocabulary has no token with the id ", id);
+    text += bytes;
+  }
+  return text;
+}
+
+int64_t BpeTokenizer::added_token(std::string_view text) const {
+  const auto found = std::find_if(added_.begin(), added_.end(),
+                                  [&](const AddedToken& each) { return each.text == text; });
+  return found == added_.end() ? -1 : found->id;
+}
+
+bool BpeTokenizer::same_ids(const BpeTokenizer& other) const {
+  const auto merge = [](const bpe::Merge& a, const bpe::Merge& b) {
+    return a.left == b.left && a.right == b.right && a.result == b.result;
+  };
+  const std::vector<bpe::Merge> mine = merges_.merges(), its = other.merges_.merges();
+  return bytes_ == other.bytes_ &&
+         std::equal(mine.begin(), mine.end(), its.begin(), its.end(), merge);
+}
+
+}  // namespace ink

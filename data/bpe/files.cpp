@@ -1,0 +1,558 @@
+// Reading and writing the files of other tokenizers.
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <unordered_map>
+#include <utility>
+
+#include "autograd/base/check.h"
+#include "autograd/io/foreign.h"
+#include "autograd/io/utf8.h"
+#include "data/bpe/bpe_tokenizer.h"
+#include "data/file.h"
+
+namespace ink::bpe {
+namespace {
+
+using nlohmann::json;
+using std::filesystem::path;
+
+// ---- The byte letters
+
+// A byte that prints is its own letter; the other 68 take U+0100 and the following, in order.
+struct Letters {
+  std::array<char32_t, 256> of_byte;
+  std::array<int, 512> byte_of;  // -1: none
+
+  Letters() {
+    byte_of.fill(-1);
+    char32_t next = 0x100;
+    for (char32_t byte = 0; byte < 256; ++byte) {
+      const bool prints =
+          (byte > 0x20 && byte < 0x7f) || (byte > 0xa0 && byte <= 0xff && byte != 0xad);
+      of_byte[byte] = prints ? byte : next++;
+      byte_of[of_byte[byte]] = static_cast<int>(byte);
+    }
+  }
+};
+const Letters& letters() {
+  static const Letters all;
+  return all;
+}
+
+std::optional<std::string> try_bytes_of(std::string_view text) {
+  std::string bytes;
+  for (size_t at = 0; at < text.size();) {
+    const char32_t letter = utf8::next(text, at);
+    const int byte = letter < letters().byte_of.size() ? letters().byte_of[letter] : -1;
+    if (byte < 0) return {};
+    bytes += static_cast<char>(byte);
+  }
+  return bytes;
+}
+
+// ---- A vocabulary as JSON, and merges in letters
+
+struct Vocabulary {
+  std::vector<std::string> tokens;               // bytes by id
+  std::vector<AddedToken> others;                // whose text is not in byte letters
+  std::unordered_map<std::string, int32_t> ids;  // by text in letters
+};
+
+constexpr int64_t kMostTokens = int64_t{1} << 24;
+
+Vocabulary read_vocabulary(const json& object) {
+  INK_CHECK(object.is_object() && !object.empty(),
+            "tokenizer: expected the vocabulary to be an object of tokens and their ids, got ",
+            quoted(object));
+  Vocabulary vocabulary;
+  for (const auto& [text, id] : object.items()) {
+    INK_CHECK(id.is_number_integer() && id.get<int64_t>() >= 0 && id.get<int64_t>() < kMostTokens,
+              "tokenizer: expected an id for the token ", shown(text), ", got ", quoted(id));
+    const auto at = id.get<size_t>();
+    if (at >= vocabulary.tokens.size()) vocabulary.tokens.resize(at + 1);
+    const auto bytes = try_bytes_of(text);
+    if (!bytes || bytes->empty()) {
+      INK_CHECK(!text.empty(), "tokenizer: the token of the id ", at, " is empty");
+      vocabulary.others.push_back({.text = text, .id = static_cast<int64_t>(at)});
+    } else {
+      INK_CHECK(vocabulary.tokens[at].empty(), "tokenizer: the id ", at, " is ",
+                shown(letters_of(vocabulary.tokens[at])), " and ", shown(text));
+      vocabulary.tokens[at] = *bytes;
+    }
+    vocabulary.ids.emplace(text, static_cast<int32_t>(at));
+  }
+  return vocabulary;
+}
+
+Merge read_merge(const Vocabulary& vocabulary, const std::string& left, const std::string& right,
+                 size_t rank) {
+  const auto id = [&](const std::string& text) {
+    const auto found = vocabulary.ids.find(text);
+    INK_CHECK(found != vocabulary.ids.end(), "tokenizer: merge ", rank, ", ", shown(left), " and ",
+              shown(right), ": the vocabulary has no token ", shown(text));
+    return found->second;
+  };
+  return {.left = id(left),
+          .right = id(right),
+          .rank = static_cast<int32_t>(rank),
+          .result = id(left + right)};
+}
+
+Merge read_merge(const Vocabulary& vocabulary, const std::string& line, size_t rank) {
+  const size_t space = line.find(' ');
+  INK_CHECK(space != std::string::npos && space > 0 && space + 1 < line.size() &&
+                line.find(' ', space + 1) == std::string::npos,
+            "tokenizer: merge ", rank, ": expected two tokens with a space between, got ",
+            shown(line));
+  return read_merge(vocabulary, line.substr(0, space), line.substr(space + 1), rank);
+}
+
+// ---- tokenizer.json
+
+[[noreturn]] void refuse_field(const std::string& what, const json& value) {
+  detail::fail({"tokenizer: ", what, " is ", quoted(value), ", which is not read here"});
+}
+
+// A field of what should be an object; null if there is none.
+const json& field(const json& object, const char* name) {
+  static const json none;
+  const auto found = object.find(name);  // the end of anything but an object
+  return found == object.end() ? none : *found;
+}
+
+// Fields that must be absent, or have one of these values.
+void expect_field(const std::string& where, const json& object, const char* name,
+                  std::initializer_list<json> values) {
+  const json& value = field(object, name);
+  if (!value.is_null() && std::find(values.begin(), values.end(), value) == values.end())
+    refuse_field(where + name, value);
+}
+
+std::string type_of(const json& part) {
+  const json& type = field(part, "type");
+  return type.is_string() ? type.get<std::string>() : "";
+}
+
+bool read_normalizer(const json& normalizer) {
+  if (normalizer.is_null()) return false;
+  if (type_of(normalizer) == "NFC") return true;
+  const json& parts = field(normalizer, "normalizers");
+  if (type_of(normalizer) != "Sequence" || !parts.is_array() || parts.size() > 1)
+    refuse_field("normalizer", normalizer);
+  return !parts.empty() && read_normalizer(parts[0]);
+}
+
+Behavior behavior_of(const json& name) {
+  const std::pair<const char*, Behavior> all[] = {
+      {"Isolated", Behavior::isolated},
+      {"Removed", Behavior::removed},
+      {"MergedWithPrevious", Behavior::merged_with_previous},
+      {"MergedWithNext", Behavior::merged_with_next},
+      {"Contiguous", Behavior::contiguous}};
+  for (const auto& [known, behavior] : all)
+    if (name == known) return behavior;
+  refuse_field("pre_tokenizer.behavior", name);
+}
+const char* name_of(Behavior behavior) {
+  constexpr const char* names[] = {"Isolated", "Removed", "MergedWithPrevious", "MergedWithNext",
+                                   "Contiguous"};
+  return names[static_cast<size_t>(behavior)];
+}
+
+std::string literal(const std::string& text) {
+  std::string regex;
+  for (const char c : text) {
+    if (std::string_view(R"(\^$.[]|()?*+{}-#/)").find(c) != std::string_view::npos) regex += '\\';
+    regex += c;
+  }
+  return regex;
+}
+
+// Appends the cuts of a pre-tokenizer. Returns whether bytes are letters from there on.
+bool read_cuts(const json& part, std::vector<Cut>& cuts) {
+  const std::string type = type_of(part);
+  if (type == "Sequence") {
+    const json& parts = field(part, "pretokenizers");
+    if (!parts.is_array()) refuse_field("pre_tokenizer", part);
+    bool letters = false;
+    for (const json& each : parts) {
+      if (letters) refuse_field("what follows ByteLevel in pre_tokenizer", each);
+      letters = read_cuts(each, cuts);
+    }
+    return letters;
+  }
+  if (type == "ByteLevel") {
+    expect_field("pre_tokenizer.", part, "add_prefix_space", {false});
+    const json& use_regex = field(part, "use_regex");
+    if (use_regex.is_null() || use_regex == true) cuts.push_back(named_cuts("gpt2")[0]);
+    return true;
+  }
+  if (type == "Digits") {
+    const bool each = field(part, "individual_digits") == true;
+    cuts.push_back({.regex = named_cuts("smollm2")[0].regex,
+                    .behavior = each ? Behavior::isolated : Behavior::contiguous});
+    return false;
+  }
+  if (type != "Split") refuse_field("pre_tokenizer", part);
+  const json& pattern = field(part, "pattern");
+  const json &regex = field(pattern, "Regex"), &text = field(pattern, "String");
+  if (regex.is_string() == text.is_string()) refuse_field("pre_tokenizer.pattern", pattern);
+  cuts.push_back({.regex = regex.is_string() ? regex.get<std::string>() : literal(text),
+                  .behavior = behavior_of(field(part, "behavior")),
+                  .invert = field(part, "invert") == true});
+  return false;
+}
+
+AddedToken read_added(const json& token) {
+  INK_CHECK(token.is_object() && field(token, "id").is_number_integer() &&
+                field(token, "content").is_string(),
+            "tokenizer: expected an added token to have an id and a content, got ", quoted(token));
+  AddedToken added{.text = token["content"], .id = token["id"]};
+  for (const char* name : {"single_word", "lstrip", "rstrip"})
+    expect_field("the added token " + shown(added.text) + ": ", token, name, {false});
+  added.special = field(token, "special") == true;
+  const json& normalized = field(token, "normalized");
+  added.late = normalized.is_null() ? !added.special : normalized == true;
+  return added;
+}
+
+// Tokens that neither bytes nor merges give, such as <|endoftext|>: a text is not cut into them.
+void take_unreachable(Vocabulary& vocabulary, const std::vector<Merge>& merges,
+                      std::vector<AddedToken>& added) {
+  std::vector<bool> reachable(vocabulary.tokens.size());
+  for (const Merge& merge : merges) reachable[static_cast<size_t>(merge.result)] = true;
+  for (size_t id = 0; id < reachable.size(); ++id) {
+    std::string& token = vocabulary.tokens[id];
+    if (reachable[id] || token.size() <= 1) continue;
+    added.push_back({.text = letters_of(token), .id = static_cast<int64_t>(id)});
+    token.clear();
+  }
+}
+
+std::unique_ptr<BpeTokenizer> from_vocabulary(Vocabulary vocabulary,
+                                              const std::vector<Merge>& merges) {
+  std::vector<AddedToken> added = std::move(vocabulary.others);
+  take_unreachable(vocabulary, merges, added);
+  return std::make_unique<BpeTokenizer>(Merges(std::move(vocabulary.tokens), merges, false),
+                                        Splitter(named_cuts("gpt2")), std::move(added));
+}
+
+std::unique_ptr<BpeTokenizer> from_object(const json& file) {
+  for (const char* name : {"truncation", "padding"}) expect_field("", file, name, {});
+  const json& model = field(file, "model");
+  INK_CHECK(model.is_object(), "tokenizer: expected \"model\", an object, got ", quoted(model));
+  // Old files have no type; only BPE has merges.
+  const std::string type = type_of(model);
+  if (type != "BPE" && !(type.empty() && model.contains("merges")))
+    refuse_field("model.type", field(model, "type"));
+  for (const char* name : {"unk_token", "continuing_subword_prefix", "end_of_word_suffix"})
+    expect_field("model.", model, name, {""});
+  for (const char* name : {"fuse_unk", "byte_fallback"})
+    expect_field("model.", model, name, {false});
+  expect_field("model.", model, "dropout", {0.0});
+  std::vector<Cut> cuts;
+  if (!read_cuts(field(file, "pre_tokenizer"), cuts))
+    refuse_field("pre_tokenizer without ByteLevel", field(file, "pre_tokenizer"));
+
+  Vocabulary vocabulary = read_vocabulary(field(model, "vocab"));
+  const json& list = field(model, "merges");
+  INK_CHECK(list.is_array(), "tokenizer: expected \"merges\", a list, got ", quoted(list));
+  std::vector<Merge> merges;
+  for (const json& merge : list) {
+    const size_t rank = merges.size();
+    if (merge.is_string()) {
+      merges.push_back(read_merge(vocabulary, merge.get<std::string>(), rank));
+    } else {
+      INK_CHECK(
+          merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string(),
+          "tokenizer: merge ", rank, ": expected two tokens, got ", quoted(merge));
+      merges.push_back(read_merge(vocabulary, merge[0], merge[1], rank));
+    }
+  }
+
+  std::vector<AddedToken> added;
+  const json& added_tokens = field(file, "added_tokens");
+  if (!added_tokens.is_null() && !added_tokens.is_array())
+    refuse_field("added_tokens", added_tokens);
+  for (const json& token : added_tokens) {
+    added.push_back(read_added(token));
+    // The text of an added token may also be in the vocabulary, as text or in byte letters.
+    const auto found = vocabulary.ids.find(added.back().text);
+    if (found == vocabulary.ids.end()) continue;
+    const auto id = static_cast<size_t>(found->second);
+    INK_CHECK(found->second == added.back().id, "tokenizer: the added token ",
+              shown(added.back().text), " has the id ", added.back().id,
+              ", but the vocabulary has ", id);
+    vocabulary.tokens[id].clear();
+    std::erase_if(vocabulary.others,
+                  [&](const AddedToken& each) { return each.text == added.back().text; });
+  }
+  INK_CHECK(vocabulary.others.empty(), "tokenizer: the token ", shown(vocabulary.others[0].text),
+            " is neither an added token nor written in byte letters, as ByteLevel's are");
+  return std::make_unique<BpeTokenizer>(
+      Merges(std::move(vocabulary.tokens), merges, field(model, "ignore_merges") == true),
+      Splitter(std::move(cuts)), std::move(added), read_normalizer(field(file, "normalizer")));
+}
+
+// ---- tiktoken
+
+std::string from_base64(std::string_view text) {
+  constexpr std::string_view kDigits =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string bytes;
+  uint32_t bits = 0;
+  int count = 0;
+  const size_t end = text.find_last_not_of('=') + 1;
+  for (const char c : text.substr(0, end)) {
+    const size_t digit = kDigits.find(c);
+    INK_CHECK(digit != std::string_view::npos, "expected base64, got ", shown(text));
+    bits = bits << 6 | static_cast<uint32_t>(digit);
+    if ((count += 6) < 8) continue;
+    count -= 8;
+    bytes += static_cast<char>(bits >> count & 0xff);
+  }
+  INK_CHECK(text.size() % 4 == 0 && text.size() - end <= 2 && !bytes.empty() &&
+                (bits & ((1u << count) - 1)) == 0,
+            "expected base64, got ", shown(text));
+  return bytes;
+}
+
+struct KnownFile {
+  const char* part_of_name;
+  const char* cuts;
+  std::vector<AddedToken> added;
+};
+
+std::vector<AddedToken> numbered(int64_t first, const std::vector<std::string>& texts) {
+  std::vector<AddedToken> added;
+  for (const std::string& text : texts) added.push_back({.text = text, .id = first++});
+  return added;
+}
+
+// What a *.tiktoken file does not say. Llama 3's is called tokenizer.model.
+std::vector<KnownFile> known_files() {
+  std::vector<std::string> llama = {"<|begin_of_text|>",
+                                    "<|end_of_text|>",
+                                    "<|reserved_special_token_0|>",
+                                    "<|reserved_special_token_1|>",
+                                    "<|finetune_right_pad_id|>",
+                                    "<|reserved_special_token_2|>",
+                                    "<|start_header_id|>",
+                                    "<|end_header_id|>",
+                                    "<|eom_id|>",
+                                    "<|eot_id|>",
+                                    "<|python_tag|>"};
+  for (int i = 3; llama.size() < 256; ++i)
+    llama.push_back("<|reserved_special_token_" + std::to_string(i) + "|>");
+  return {
+      {"cl100k",
+       "cl100k",
+       {{.text = "<|endoftext|>", .id = 100257},
+        {.text = "<|fim_prefix|>", .id = 100258},
+        {.text = "<|fim_middle|>", .id = 100259},
+        {.text = "<|fim_suffix|>", .id = 100260},
+        {.text = "<|endofprompt|>", .id = 100276}}},
+      {"o200k",
+       "o200k",
+       {{.text = "<|endoftext|>", .id = 199999}, {.text = "<|endofprompt|>", .id = 200018}}},
+      {"r50k", "gpt2", numbered(50256, {"<|endoftext|>"})},
+      {"p50k", "gpt2", numbered(50256, {"<|endoftext|>"})},
+      {"gpt2", "gpt2", numbered(50256, {"<|endoftext|>"})},
+      {"llama", "llama3", numbered(128000, llama)},
+      {"tokenizer.model", "llama3", numbered(128000, llama)},
+      {"qwen", "qwen2", numbered(151643, {"<|endoftext|>", "<|im_start|>", "<|im_end|>"})},
+  };
+}
+
+std::unique_ptr<BpeTokenizer> read_tiktoken(const path& file, const std::string& text) {
+  std::string name = file.filename().string();
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  const std::vector<KnownFile> all = known_files();
+  const auto known = std::find_if(all.begin(), all.end(), [&](const KnownFile& each) {
+    return name.find(each.part_of_name) != std::string::npos;
+  });
+  INK_CHECK(known != all.end(),
+            "such a file does not say how texts are cut, its name does: expected cl100k, o200k, "
+            "r50k, p50k, gpt2, llama or qwen in it");
+  std::vector<std::string> tokens;
+  size_t line_number = 0;
+  for_each_line(text, [&](const std::string& line) {
+    ++line_number;
+    if (line.empty()) return;
+    with_prefix("line " + std::to_string(line_number), [&] {
+      const size_t space = line.find(' ');
+      const std::string rank = space == std::string::npos ? "" : line.substr(space + 1);
+      INK_CHECK(!rank.empty() && rank.size() <= 8 &&
+                    rank.find_first_not_of("0123456789") == std::string::npos,
+                "expected a token in base64 and its rank, got ", shown(line));
+      const size_t id = std::stoul(rank);
+      if (id >= tokens.size()) tokens.resize(id + 1);
+      INK_CHECK(tokens[id].empty(), "the rank ", id, " comes twice");
+      tokens[id] = from_base64(std::string_view(line).substr(0, space));
+    });
+  });
+  std::vector<AddedToken> added;
+  std::copy_if(known->added.begin(), known->added.end(), std::back_inserter(added),
+               [&](const AddedToken& each) {  // a vocabulary made smaller has none of them
+                 return each.id >= static_cast<int64_t>(tokens.size());
+               });
+  return std::make_unique<BpeTokenizer>(Merges::by_id(std::move(tokens)),
+                                        Splitter(named_cuts(known->cuts)), std::move(added));
+}
+
+// ---- Pairs of files, and folders
+
+constexpr std::pair<const char*, const char*> kPairs[] = {{"vocab.json", "merges.txt"},
+                                                          {"encoder.json", "vocab.bpe"}};
+
+std::unique_ptr<BpeTokenizer> read_pair(const path& vocab_file, const path& merges_file) {
+  Vocabulary vocabulary = with_prefix(vocab_file.string(), [&] {
+    const json object = with_prefix("tokenizer", [&] { return parse_json(read_text(vocab_file)); });
+    return read_vocabulary(object);
+  });
+  return with_prefix(merges_file.string(), [&] {
+    std::vector<Merge> merges;
+    for_each_line(read_text(merges_file), [&](std::string line) {
+      while (!line.empty() && line.back() == '\r') line.pop_back();
+      if (line.empty() || line.rfind("#version", 0) == 0) return;
+      merges.push_back(read_merge(vocabulary, line, merges.size()));
+    });
+    return from_vocabulary(std::move(vocabulary), merges);
+  });
+}
+
+std::unique_ptr<BpeTokenizer> read_one(const path& file) {
+  for (const auto& [vocab, merges] : kPairs)
+    if (file.filename() == vocab || file.filename() == merges)
+      return read_pair(file.parent_path() / vocab, file.parent_path() / merges);
+  const std::string text = read_text(file);
+  return with_prefix(file.string(), [&] {
+    const size_t first = text.find_first_not_of(" \t\r\n");
+    if (first != std::string::npos && text[first] == '{') return bpe::parse_tokenizer(text);
+    INK_CHECK(text.find('\0') == std::string::npos,
+              "expected a tokenizer.json or a file of tiktoken's, got binary data (a model of "
+              "SentencePiece is not read here)");
+    return read_tiktoken(file, text);
+  });
+}
+
+// All forms of a vocabulary in a folder must agree: people copy one over the other.
+std::unique_ptr<BpeTokenizer> read_folder(const path& folder) {
+  std::vector<path> found;
+  if (exists(folder / "tokenizer.json")) found.push_back(folder / "tokenizer.json");
+  for (const auto& [vocab, merges] : kPairs)
+    if (exists(folder / vocab) && exists(folder / merges)) found.push_back(folder / vocab);
+  std::vector<path> others;
+  for (const auto& entry : std::filesystem::directory_iterator(folder))
+    if (entry.path().extension() == ".tiktoken" || entry.path().filename() == "tokenizer.model")
+      others.push_back(entry.path());
+  std::sort(others.begin(), others.end());
+  found.insert(found.end(), others.begin(), others.end());
+  INK_CHECK(
+      !found.empty(), folder.string(),
+      ": expected a tokenizer.json, vocab.json and merges.txt, encoder.json and vocab.bpe, or "
+      "a *.tiktoken file in this folder");
+  std::unique_ptr<BpeTokenizer> result = read_one(found[0]);
+  for (size_t i = 1; i < found.size(); ++i) {
+    const auto other = read_one(found[i]);
+    INK_CHECK(other->same_ids(*result), folder.string(), ": ", found[0].filename().string(),
+              " and ", found[i].filename().string(),
+              " are two vocabularies; name the one that you mean");
+  }
+  return result;
+}
+
+}  // namespace
+
+std::string letters_of(std::string_view bytes) {
+  std::string text;
+  for (const char byte : bytes)
+    utf8::append(text, letters().of_byte[static_cast<unsigned char>(byte)]);
+  return text;
+}
+
+std::string bytes_of(std::string_view text) {
+  const auto bytes = try_bytes_of(text);
+  INK_CHECK(bytes, "tokenizer: ", shown(text), " is not written in byte letters");
+  return *bytes;
+}
+
+bool is_file_of_others(const path& file) {
+  return file.extension() == ".tiktoken" || file.filename() == "tokenizer.model" ||
+         std::any_of(std::begin(kPairs), std::end(kPairs), [&](const auto& pair) {
+           return file.filename() == pair.first || file.filename() == pair.second;
+         });
+}
+
+std::unique_ptr<BpeTokenizer> parse_tokenizer(std::string_view text) {
+  return from_object(with_prefix("tokenizer", [&] { return parse_json(text); }));
+}
+
+std::unique_ptr<BpeTokenizer> load_tokenizer(const path& file) {
+  return is_directory(file) ? read_folder(file) : read_one(file);
+}
+
+}  // namespace ink::bpe
+
+namespace ink {
+
+std::string BpeTokenizer::to_json() const {
+  using nlohmann::json;
+  json vocab = json::object(), list = json::array(), added = json::array(), cuts = json::array();
+  const std::vector<std::string>& tokens = merges_.tokens();
+  for (size_t id = 0; id < tokens.size(); ++id)
+    if (!tokens[id].empty()) vocab[bpe::letters_of(tokens[id])] = id;
+  for (const bpe::Merge& merge : merges_.merges())
+    list.push_back({bpe::letters_of(tokens[static_cast<size_t>(merge.left)]),
+                    bpe::letters_of(tokens[static_cast<size_t>(merge.right)])});
+  for (const AddedToken& token : added_)
+    added.push_back({{"id", token.id},
+                     {"content", token.text},
+                     {"single_word", false},
+                     {"lstrip", false},
+                     {"rstrip", false},
+                     {"normalized", token.late},
+                     {"special", token.special}});
+  std::sort(added.begin(), added.end(),
+            [](const json& a, const json& b) { return a["id"] < b["id"]; });
+  for (const bpe::Cut& cut : splitter_.cuts())
+    cuts.push_back({{"type", "Split"},
+                    {"pattern", {{"Regex", cut.regex}}},
+                    {"behavior", bpe::name_of(cut.behavior)},
+                    {"invert", cut.invert}});
+  cuts.push_back({{"type", "ByteLevel"},
+                  {"add_prefix_space", false},
+                  {"trim_offsets", true},
+                  {"use_regex", false}});
+  return json{{"version", "1.0"},
+              {"truncation", nullptr},
+              {"padding", nullptr},
+              {"added_tokens", added},
+              {"normalizer", nfc_ ? json{{"type", "NFC"}} : json()},
+              {"pre_tokenizer", {{"type", "Sequence"}, {"pretokenizers", cuts}}},
+              {"post_processor", nullptr},
+              {"decoder",
+               {{"type", "ByteLevel"},
+                {"add_prefix_space", true},
+                {"trim_offsets", true},
+                {"use_regex", true}}},
+              {"model",
+               {{"type", "BPE"},
+                {"dropout", nullptr},
+                {"unk_token", nullptr},
+                {"continuing_subword_prefix", nullptr},
+                {"end_of_word_suffix", nullptr},
+                {"fuse_unk", false},
+                {"byte_fallback", false},
+                {"ignore_merges", merges_.whole_first()},
+                {"vocab", vocab},
+                {"merges", list}}}}
+      .dump();
+}
+
+}  // namespace ink

@@ -1,0 +1,49 @@
+// A tokenizer of any kind, from the text or the file that it was saved in.
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+#include "autograd/base/check.h"
+#include "autograd/io/foreign.h"
+#include "data/bpe/bpe_tokenizer.h"
+#include "data/file.h"
+#include "data/tokenizer.h"
+
+namespace ink {
+namespace {
+
+using nlohmann::json;
+
+std::unique_ptr<Tokenizer> parse_char_tokenizer(const json& object) {
+  const auto field = object.find("characters");
+  INK_CHECK(field != object.end() && field->is_string(),
+            "tokenizer: expected \"characters\", a string of the vocabulary, got ",
+            field == object.end() ? "none" : field->type_name());
+  // The parser has checked that strings are valid UTF-8.
+  return CharTokenizer::of_saved(field->get_ref<const std::string&>());
+}
+
+}  // namespace
+
+std::unique_ptr<Tokenizer> parse_tokenizer(std::string_view text) {
+  const json object = with_prefix("tokenizer", [&] { return parse_json(text); });
+  if (object.is_object() && object.contains("model")) return bpe::parse_tokenizer(text);
+  const bool has_kind = object.is_object() && object.contains("tokenizer");
+  const json kind = has_kind ? object["tokenizer"] : json();
+  if (kind == "char") return parse_char_tokenizer(object);
+  if (kind == "byte") return std::make_unique<ByteTokenizer>();
+  detail::fail(
+      {"tokenizer: expected \"tokenizer\" to be \"char\" or \"byte\", or \"model\" as in a "
+       "tokenizer.json, got ",
+       kind.is_null() ? "none" : quoted(kind)});
+}
+
+std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path) {
+  if (is_directory(path) || bpe::is_file_of_others(path)) return bpe::load_tokenizer(path);
+  const std::string text = read_text(path);
+  return with_prefix(path.string(), [&] { return parse_tokenizer(text); });
+}
+
+}  // namespace ink

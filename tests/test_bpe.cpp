@@ -1,0 +1,291 @@
+// Byte-pair encoding: the ids of tiktoken and tokenizers (golden/bpe.json, which parity/bpe.py
+// wrote), files of other programs, merges that are learned, and every error.
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "data/bpe/bpe_tokenizer.h"
+#include "data/bpe/train.h"
+#include "data/file.h"
+
+#include <gtest/gtest.h>
+
+#include "error_of.h"
+#include "run_program.h"
+#include "temp_files.h"
+
+namespace ink {
+namespace {
+
+using nlohmann::json;
+using Ids = std::vector<int64_t>;
+
+const json& fixture() {
+  static const json all = json::parse(read_file(INKLING_SOURCE_DIR "/tests/golden/bpe.json"));
+  return all;
+}
+std::string text() { return fixture()["text"]; }
+
+json variant(const json& of) {
+  json file = fixture()["tokenizer"];
+  for (const char* name : {"pre_tokenizer", "normalizer"}) file[name] = of[name];
+  file["model"]["ignore_merges"] = of["ignore_merges"];
+  return file;
+}
+
+std::unique_ptr<BpeTokenizer> plain() {
+  return bpe::parse_tokenizer(fixture()["tokenizer"].dump());
+}
+
+// Parts of any length, joined.
+Ids in_parts(const Tokenizer& tokenizer, const std::string& of, size_t most) {
+  std::mt19937 random(7);
+  Ids ids;
+  for (size_t begin = 0, end = 0; begin < of.size(); begin = end) {
+    end = std::min(of.size(), begin + 1 + random() % most);
+    const Ids part = tokenizer.encode_part(of, begin, end);
+    ids.insert(ids.end(), part.begin(), part.end());
+  }
+  return ids;
+}
+
+std::string one_by_one(const Tokenizer& tokenizer, const Ids& ids) {
+  std::string all;
+  for (const int64_t id : ids) all += tokenizer.decode({&id, 1});
+  return all;
+}
+
+TEST(Bpe, IdsOfTokenizers) {
+  for (const json& of : fixture()["cases"]) {
+    const auto tokenizer = bpe::parse_tokenizer(variant(of).dump());
+    const Ids ids = tokenizer->encode(text());
+    EXPECT_EQ(ids, of["ids"].get<Ids>()) << of["name"];
+    EXPECT_EQ(in_parts(*tokenizer, text(), 200), ids) << of["name"];
+    if (of["normalizer"].is_null()) {
+      EXPECT_EQ(one_by_one(*tokenizer, ids), text()) << of["name"];
+    }
+    const auto again = bpe::parse_tokenizer(tokenizer->to_json());
+    EXPECT_EQ(again->encode(text()), ids) << "written and read: " << of["name"];
+    EXPECT_EQ(again->to_json(), tokenizer->to_json());
+  }
+}
+
+TEST(Bpe, IdsOfTiktoken) {
+  const TempFolder folder;
+  for (const json& of : fixture()["tiktoken"]) {
+    const std::string file = of["name"].get<std::string>() + ".tiktoken";
+    folder.write(file, fixture()["tiktoken_file"].get<std::string>());
+    const auto tokenizer = bpe::load_tokenizer(folder / file);
+    const Ids ids = of["ids"];
+    EXPECT_EQ(tokenizer->encode(text()), ids) << file;
+    EXPECT_EQ(in_parts(*tokenizer, text(), 200), ids) << file;
+    EXPECT_EQ(bpe::parse_tokenizer(tokenizer->to_json())->encode(text()), ids) << file;
+  }
+}
+
+// GPT-2's own files, where they are at hand.
+TEST(Bpe, Gpt2) {
+  const std::filesystem::path folder = INKLING_SOURCE_DIR "/../shared/data/gpt2";
+  if (!exists(folder)) GTEST_SKIP() << folder << " is not there";
+  const auto tokenizer = bpe::load_tokenizer(folder);
+  EXPECT_EQ(tokenizer->vocab_size(), 50257);
+  EXPECT_EQ(tokenizer->added_token("<|endoftext|>"), 50256);
+  EXPECT_EQ(tokenizer->encode("Hello, world!"), (Ids{15496, 11, 995, 0}));
+  EXPECT_EQ(tokenizer->encode_with_special("a<|endoftext|>"), (Ids{64, 50256}));
+  EXPECT_EQ(tokenizer->encode("a<|endoftext|>").size(), 8u) << "as ordinary text";
+}
+
+TEST(Bpe, AnyBytesComeBack) {
+  const auto tokenizer = plain();
+  std::mt19937 random(1);
+  for (int i = 0; i < 300; ++i) {
+    std::string bytes(random() % 60, '\0');
+    for (char& c : bytes) c = static_cast<char>(random() % (i % 2 ? 256 : 0xc3));
+    EXPECT_EQ(one_by_one(*tokenizer, tokenizer->encode(bytes)), bytes);
+    EXPECT_EQ(in_parts(*tokenizer, bytes, 9), tokenizer->encode(bytes));
+  }
+}
+
+// By the definition: the pair of the lowest rank, the leftmost of equals, again and again.
+TEST(Bpe, LongPiecesFollowTheDefinition) {
+  std::vector<std::string> tokens = {"a", "b", "ab", "aa", "ba", "abab", "aaa"};
+  std::vector<bpe::Merge> merges = {{0, 1, 0, 2}, {0, 0, 1, 3}, {1, 0, 2, 4},
+                                    {2, 2, 3, 5}, {3, 0, 4, 6}, {0, 3, 5, 6}};
+  const bpe::Merges model(tokens, merges, false);
+  std::mt19937 random(3);
+  for (const size_t size : {1, 2, 7, 30, 48, 49, 100, 1000}) {
+    std::string piece(size, 'a');
+    for (char& c : piece) c = random() % 3 == 0 ? 'b' : 'a';
+    Ids expected;
+    for (const char c : piece) expected.push_back(c - 'a');
+    for (const bpe::Merge* best = &merges[0]; best != nullptr;) {
+      best = nullptr;
+      size_t place = 0;
+      for (size_t i = 0; i + 1 < expected.size(); ++i)
+        for (const bpe::Merge& merge : merges)
+          if (expected[i] == merge.left && expected[i + 1] == merge.right &&
+              (best == nullptr || merge.rank < best->rank))
+            best = &merge, place = i;
+      if (best == nullptr) break;
+      expected[place] = best->result;
+      expected.erase(expected.begin() + static_cast<ptrdiff_t>(place) + 1);
+    }
+    Ids ids;
+    EXPECT_EQ(model.encode(piece, ids), std::string_view::npos);
+    EXPECT_EQ(ids, expected) << piece;
+  }
+}
+
+TEST(Bpe, ALongWordTakesNoLonger) {
+  const std::string word(1 << 20, 'a');
+  const auto tokenizer = plain();
+  EXPECT_EQ(tokenizer->decode(tokenizer->encode(word)), word);
+}
+
+TEST(Bpe, LearnsTheMergesOfTokenizers) {
+  const std::string of = fixture()["trained_on"];
+  bpe::TrainOptions options;
+  options.vocab_size = 500;
+  bpe::Pieces pieces;
+  bpe::count_pieces(pieces, of, bpe::Splitter(bpe::named_cuts("gpt2")));
+  const auto tokenizer = bpe::train(pieces, options);
+  EXPECT_EQ(json::parse(tokenizer->to_json())["model"]["merges"], fixture()["merges"]);
+  EXPECT_EQ(tokenizer->added_token("<|endoftext|>"), 0);
+  EXPECT_EQ(tokenizer->decode(tokenizer->encode(of)), of);
+  // It ends where no pair is met twice, or where it is told to.
+  bpe::count_pieces(pieces = {}, "abab", bpe::Splitter(bpe::named_cuts("gpt2")));
+  EXPECT_EQ(bpe::train(pieces, options)->vocab_size(), 258);
+  options.vocab_size = 200;
+  EXPECT_EQ(error_of([&] { bpe::train(pieces, options); }),
+            "tokenizer: expected a vocab_size of at least 257 (256 bytes and special tokens), got "
+            "200");
+}
+
+TEST(Bpe, ReadsPairsOfFilesAndFolders) {
+  const json model = fixture()["tokenizer"]["model"];
+  std::string merges = "#version: 0.2\n";
+  for (const json& merge : model["merges"])
+    merges += merge[0].get<std::string>() + " " + merge[1].get<std::string>() + "\n";
+  const Ids expected = plain()->encode(text());
+  const TempFolder folder;
+  for (const auto& [vocab_file, merges_file] :
+       {std::pair("vocab.json", "merges.txt"), std::pair("encoder.json", "vocab.bpe")}) {
+    folder.write(vocab_file, model["vocab"].dump());
+    folder.write(merges_file, merges);
+    for (const char* name : {vocab_file, merges_file, ""})
+      EXPECT_EQ(load_tokenizer(folder / name)->encode(text()), expected) << name;
+  }
+  folder.write("tokenizer.json", fixture()["tokenizer"].dump());
+  EXPECT_EQ(load_tokenizer(folder.path())->encode(text()), expected);
+  json other = fixture()["tokenizer"];
+  other["model"]["merges"].erase(3);
+  folder.write("tokenizer.json", other.dump());
+  EXPECT_NE(error_of([&] {
+              load_tokenizer(folder.path());
+            }).find("tokenizer.json and vocab.json are two vocabularies; name the one"),
+            std::string::npos);
+}
+
+TEST(Bpe, RefusesWhatItDoesNotRead) {
+  const auto expect = [](const std::string& place, const json& value, const std::string& error) {
+    json file = fixture()["tokenizer"];
+    file[json::json_pointer(place)] = value;
+    const std::string got = error_of([&] { bpe::parse_tokenizer(file.dump()); });
+    EXPECT_NE(got.find(error), std::string::npos) << got;
+  };
+  expect("/model/type", "Unigram", "model.type is \"Unigram\", which is not read here");
+  expect("/model/unk_token", "<unk>", "model.unk_token is \"<unk>\"");
+  expect("/model/byte_fallback", true, "model.byte_fallback is true");
+  expect("/model/dropout", 0.1, "model.dropout is 0.1");
+  expect("/normalizer", {{"type", "Lowercase"}}, "normalizer is {\"type\":\"Lowercase\"}");
+  expect("/pre_tokenizer", {{"type", "Whitespace"}}, "pre_tokenizer is {\"type\":\"Whitespace\"}");
+  expect("/pre_tokenizer/add_prefix_space", true, "pre_tokenizer.add_prefix_space is true");
+  expect("/truncation", {{"max_length", 5}}, "truncation is");
+  expect("/model/vocab/\u0102", 5, "the id 5 is");
+  expect("/model/vocab", json::object(), "expected the vocabulary to be an object");
+  expect("/model/merges/0", {"a"}, "merge 0: expected two tokens");
+  expect("/model/merges/0", {"zz", "q"}, "has no token \"zz\"");
+  expect("/added_tokens/0/lstrip", true, "\"<|endoftext|>\": lstrip is true");
+  expect("/added_tokens/0/id", 7, "has the id 7, but the vocabulary has 0");
+  const auto pattern = [&](const std::string& regex, const std::string& error) {
+    expect("/pre_tokenizer",
+           {{"type", "Sequence"},
+            {"pretokenizers",
+             {{{"type", "Split"}, {"pattern", {{"Regex", regex}}}, {"behavior", "Isolated"}},
+              {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}}}}},
+           error);
+  };
+  pattern("(a", "the pattern \"(a\": missing closing parenthesis");
+  pattern("a*", "a match of no characters");
+  pattern("\\h+", "\\h, which is not read here");
+  pattern("[a&&b]", "&& within brackets");
+
+  const TempFolder folder;
+  const auto file = [&](const char* name, const std::string& text, const std::string& error) {
+    folder.write(name, text);
+    const std::string got = error_of([&] { load_tokenizer(folder / name); });
+    EXPECT_NE(got.find(error), std::string::npos) << got;
+  };
+  file("x.tiktoken", "YQ== 0\n", "expected cl100k, o200k, r50k, p50k, gpt2, llama or qwen in it");
+  file("gpt2.tiktoken", "YQ== 0\nYg= 1\n", "line 2: expected base64, got \"Yg=\"");
+  file("gpt2.tiktoken", "YQ== 0\nYg== 0\n", "line 2: the rank 0 comes twice");
+  file("gpt2.tiktoken", "YQ== 0\nYQ== 1\n", "the ids 0 and 1 are the same token, \"a\"");
+  file("gpt2.tiktoken", "YQ==\n", "line 1: expected a token in base64 and its rank");
+  file("tokenizer.model", std::string("\x0a\x05\0<unk>", 8), "a model of SentencePiece");
+  const auto gaps = [&] {
+    folder.write("gpt2.tiktoken", "YQ== 0\nYg== 2\n");
+    return load_tokenizer(folder / "gpt2.tiktoken");
+  }();
+  EXPECT_EQ(error_of([&] { gaps->encode("ab abc"); }),
+            "encode: the vocabulary has no token for the byte 0x20 at byte 2");
+  EXPECT_EQ(error_of([&] {
+              gaps->decode(Ids{0, 1});
+            }),
+            "decode: the vocabulary has no token with the id 1");
+  EXPECT_EQ(error_of([&] { gaps->decode(Ids{50257}); }),
+            "decode: id 50257 is outside the vocabulary of 50257");
+}
+
+TEST(Bpe, InTheProgram) {
+  const TempFolder folder;
+  const std::string text_file = (folder / "text.txt").string(),
+                    saved = (folder / "t.json").string(), run = (folder / "run").string();
+  std::string book;
+  for (int i = 0; i < 60; ++i) book += "The cat saw the café by the sea, the dog saw it too.\n";
+  folder.write("text.txt", book);
+  const Ran learned =
+      run_program("tokenizer train --vocab_size 300 --out " + saved + " " + text_file);
+  EXPECT_EQ(learned.code, 0) << learned.err;
+  EXPECT_NE(learned.out.find("t.json: 2"), std::string::npos) << learned.out;
+  const Ran encoded = run_program("tokenizer encode --tokenizer " + saved + " " + text_file);
+  folder.write("ids", encoded.out);
+  const Ran decoded =
+      run_program("tokenizer decode --tokenizer " + saved + " < " + (folder / "ids").string());
+  EXPECT_EQ(decoded.out, book) << decoded.err;
+  for (const char* wrong : {"", "train", "train x.txt", "encode x.txt", "frobnicate",
+                            "train --pattern gpt5 --out x.json x.txt"})
+    EXPECT_EQ(run_program(std::string("tokenizer ") + wrong).code, *wrong == '\0' ? 0 : 2) << wrong;
+  // A run with a vocabulary of its own, or with a file's, samples and goes on.
+  for (const std::string& tokenizer : {std::string("bpe:280"), saved}) {
+    const std::string options = " --data " + text_file + " --tokenizer " + tokenizer +
+                                " --n_layer 1 --n_head 1 --n_embd 8 --block_size 16 --out_dir " +
+                                run + " --eval_interval 2 --overwrite";
+    const Ran trained = run_program("train --max_iters 4" + options);
+    EXPECT_EQ(trained.code, 0) << trained.err;
+    EXPECT_NE(trained.out.find("(bpe)"), std::string::npos) << trained.out;
+    const Ran sampled =
+        run_program("sample --out_dir " + run + " --start 'The café' " + "--max_new_tokens 5");
+    EXPECT_EQ(sampled.code, 0) << sampled.err;
+    EXPECT_NE(sampled.out.find("The café"), std::string::npos) << sampled.out;
+    const Ran resumed = run_program("train --init_from resume --max_iters 6 --out_dir " + run);
+    EXPECT_EQ(resumed.code, 0) << resumed.err;
+  }
+  EXPECT_EQ(run_program("train --tokenizer bpe:x --out_dir " + run + "2 --data " + text_file).code,
+            1);
+}
+
+}  // namespace
+}  // namespace ink
