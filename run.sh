@@ -9,7 +9,7 @@ name=$0  # what the user typed
 
 # Debian and Ubuntu packages that the build needs.
 packages=(g++ cmake ninja-build libopenblas-openmp-dev libfmt-dev nlohmann-json3-dev libpcre2-dev
-          libutf8proc-dev libgtest-dev)
+          libutf8proc-dev zlib1g-dev libzstd-dev libgtest-dev)
 
 usage() {
   cat <<TEXT
@@ -26,6 +26,7 @@ usage: $name COMMAND [options]
   exercise [NAME]      write functions that are checked: --check, --hint, --solution; without NAME,
                        list them
   tokenizer ACTION     learn a vocabulary from texts; texts to ids and back
+  prepare TEXT...      texts of any size as token ids, to train on
   seedhunt [options]   find a PyTorch program's seed from numbers it printed
   test [options]       build and run the tests              (options as for ctest)
   test NAME            only what concerns an op, a layer or a test program, such as softmax
@@ -429,7 +430,7 @@ misused() {
 command=${1:-help}
 case $command in
   train | sample | eval | report | look | draw | bench | gradcheck | info | lesson | \
-    walkthrough | seedhunt | tokenizer)
+    walkthrough | seedhunt | tokenizer | prepare)
     run_program "$@"
     ;;
   exercise)

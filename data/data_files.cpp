@@ -1,5 +1,7 @@
 #include "data/data_files.h"
 
+#include <fnmatch.h>
+
 #include <algorithm>
 #include <iterator>
 #include <string_view>
@@ -9,6 +11,7 @@
 #include "autograd/io/foreign.h"
 #include "data/file.h"
 #include "data/meta_pkl.h"
+#include "data/prepare.h"
 
 namespace ink {
 namespace {
@@ -39,11 +42,18 @@ Paths files_in(const fs::path& folder, size_t& others) {
   return files;
 }
 
-Paths ending(const Paths& files, std::string_view end) {
+Paths fitting(const Paths& files, const char* pattern) {
   Paths found;
   for (const fs::path& file : files)
-    if (file.filename().string().ends_with(end)) found.push_back(file);
+    if (::fnmatch(pattern, file.filename().c_str(), 0) == 0) found.push_back(file);
   return found;
+}
+
+// The files of ids that a folder is known to hold.
+Paths known_ids(const Paths& files, const std::string& part) {
+  for (const std::string& pattern : {part + ".bin", "*_" + part + ".bin", "*_" + part + "_*.bin"})
+    if (Paths found = fitting(files, pattern.c_str()); !found.empty()) return found;
+  return {};
 }
 
 bool holds_text(const fs::path& file) {
@@ -60,20 +70,21 @@ DataFiles files_of_folder(const fs::path& folder) {
   DataFiles found;
   size_t others = 0;
   const Paths files = files_in(folder, others);
-  const fs::path train = folder / "train.bin", val = folder / "val.bin";
-  const Paths trains = std::count(files.begin(), files.end(), train) > 0
-                           ? Paths{train}
-                           : ending(files, "_train.bin"),
-              vals = std::count(files.begin(), files.end(), val) > 0 ? Paths{val}
-                                                                     : ending(files, "_val.bin");
+  if (std::count(files.begin(), files.end(), folder / kPreparedFile) > 0)
+    return {{folder / kPreparedFile}, {}, true, true, ""};
+  const Paths trains = known_ids(files, "train"), vals = known_ids(files, "val");
+  const auto is_numbered = [](const Paths& ids) {
+    return !ids.empty() && ::fnmatch("*_*_*.bin", ids[0].filename().c_str(), 0) == 0;
+  };
   if (!trains.empty() || !vals.empty()) {
-    INK_CHECK(trains.size() == 1 && vals.size() <= 1, folder.string(),
-              ": expected one file of token ids to train on and one to validate on, got ",
-              trains.size(), " and ", vals.size(),
-              "; name them: --data TRAIN.bin --val_data VAL.bin");
-    return {trains, vals, true, ""};
+    INK_CHECK(
+        (trains.size() == 1 || is_numbered(trains)) && (vals.size() <= 1 || is_numbered(vals)),
+        folder.string(),
+        ": expected one file of token ids to train on and one to validate on, got ", trains.size(),
+        " and ", vals.size(), "; name them: --data TRAIN.bin --val_data VAL.bin");
+    return {trains, vals, true, false, ""};
   }
-  found.train = ending(files, ".txt");
+  found.train = fitting(files, "*.txt");
   if (found.train.empty())
     std::copy_if(files.begin(), files.end(), std::back_inserter(found.train), holds_text);
   others += files.size() - found.train.size();
@@ -90,13 +101,30 @@ DataFiles files_of_folder(const fs::path& folder) {
   return found;
 }
 
+// What a name with * or ? stands for, unless a file is called so.
+Paths files_by_pattern(const fs::path& name) {
+  std::error_code unknown;
+  if (name.filename().string().find_first_of("*?") == std::string::npos ||
+      fs::exists(name, unknown))
+    return {};
+  const fs::path folder = name.has_parent_path() ? name.parent_path() : ".";
+  size_t others = 0;
+  Paths found = fitting(files_in(folder, others), name.filename().c_str());
+  INK_CHECK(!found.empty(), name.string(), ": expected files of this pattern, found none");
+  return found;
+}
+
 // What a list of names stands for. as_val: only what a folder has for validation, if it is apart.
 DataFiles files_of(const std::vector<std::string>& names, bool as_val) {
   DataFiles all;
   for (const std::string& name : names) {
-    DataFiles found{{name}, {}, is_token_file(name), ""};
+    DataFiles found{{name}, {}, is_token_file(name), false, ""};
     std::error_code unknown;
+    INK_CHECK(fs::path(name).extension() != ".ids", name,
+              ": this is a shard of prepared data; name the folder that it is in");
     if (fs::is_directory(name, unknown)) found = files_of_folder(name);
+    if (const Paths fit = files_by_pattern(name); !fit.empty())
+      found = {fit, {}, is_token_file(fit[0]), false, ""};
     if (as_val && !found.val.empty()) found.train = std::move(found.val);
     for (const fs::path& file : found.train) {  // what cannot be read is told by its option
       if (found.are_ids) {
@@ -108,9 +136,27 @@ DataFiles files_of(const std::vector<std::string>& names, bool as_val) {
     all.train.insert(all.train.end(), found.train.begin(), found.train.end());
     if (!as_val) all.val = found.val;
     all.are_ids = all.are_ids || found.are_ids;
+    all.are_prepared = all.are_prepared || found.are_prepared;
     all.note += (all.note.empty() || found.note.empty() ? "" : "; ") + found.note;
   }
   return all;
+}
+
+// Files of ids are joined, unless they are of different kinds or one is to validate on.
+void check_joined(const Paths& files, bool are_prepared) {
+  const auto is_val = [](const fs::path& file) {
+    return file.filename().string().find("val") != std::string::npos;
+  };
+  const auto vals = std::count_if(files.begin(), files.end(), is_val);
+  if (!are_prepared && std::all_of(files.begin(), files.end(), is_token_file) &&
+      (vals == 0 || vals == std::ssize(files)))
+    return;
+  auto val = std::find_if(files.begin(), files.end(), is_val);
+  if (val == files.end()) val = files.begin() + 1;
+  const fs::path& train = files[val == files.begin() ? 1 : 0];
+  detail::fail({"--data: a file of token ids cannot be joined with others; got ", files.size(),
+                " files. One to validate on is named so: --data ", for_shell(train.string()),
+                " --val_data ", for_shell(val->string())});
 }
 
 }  // namespace
@@ -118,21 +164,15 @@ DataFiles files_of(const std::vector<std::string>& names, bool as_val) {
 DataFiles data_files(const std::vector<std::string>& data,
                      const std::vector<std::string>& val_data) {
   DataFiles files = with_prefix("--data", [&] { return files_of(data, false); });
-  if (files.are_ids && files.train.size() > 1) {
-    const auto is_val = [](const fs::path& file) {
-      return file.filename().string().find("val") != std::string::npos;
-    };
-    auto val = std::find_if(files.train.begin(), files.train.end(), is_val);
-    if (val == files.train.end()) val = files.train.begin() + 1;
-    const fs::path& train = files.train[val == files.train.begin() ? 1 : 0];
-    detail::fail({"--data: a file of token ids cannot be joined with others; got ",
-                  files.train.size(), " files. One to validate on is named so: --data ",
-                  for_shell(train.string()), " --val_data ", for_shell(val->string())});
-  }
+  if (files.are_ids && files.train.size() > 1) check_joined(files.train, files.are_prepared);
   if (val_data.empty()) return files;
   const DataFiles val = with_prefix("--val_data", [&] { return files_of(val_data, true); });
-  INK_CHECK(val.are_ids == files.are_ids && (!val.are_ids || val.train.size() == 1),
-            "--val_data: expected ", files.are_ids ? "one file of token ids" : "text files",
+  INK_CHECK(val.are_ids == files.are_ids && val.are_prepared == files.are_prepared &&
+                (!val.are_prepared || val.train.size() == 1),
+            "--val_data: expected ",
+            files.are_prepared ? "one folder of prepared data"
+            : files.are_ids    ? "one file of token ids"
+                               : "text files",
             ", as --data names, got ", val.train[0].string(),
             val.train.size() > 1 ? " and others" : "");
   files.val = val.train;

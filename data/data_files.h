@@ -13,14 +13,17 @@ namespace ink {
 struct DataFiles {
   std::vector<std::filesystem::path> train;
   std::vector<std::filesystem::path> val;  ///< empty: the end of `train` is kept for validation
-  bool are_ids = false;                    ///< files of token ids: one to train on
+  bool are_ids = false;                    ///< files of token ids
+  bool are_prepared = false;               ///< prepared.json of a folder of shards, one each
   std::string note;                        ///< for people: which files of a folder were taken
 };
 
-/// A folder stands for its train.bin and val.bin, as nanoGPT writes them; or for its *_train.bin
-/// and *_val.bin, as llm.c does; or for its text files, in the order of their names. These are
-/// those called *.txt or, if there are none, all that hold text. Throws, naming the option, if
-/// something cannot be read, is of another format, or does not go together.
+/// A folder stands for the shards that `prepare` wrote; or for its train.bin and val.bin, as
+/// nanoGPT writes them; or for its *_train.bin and *_val.bin, as llm.c does, or *_train_*.bin and
+/// *_val_*.bin, as modded-nanogpt does; or for its text files, in the order of their names. These
+/// are those called *.txt or, if there are none, all that hold text. A name with * or ? stands for
+/// the files of its folder that it fits. Throws, naming the option, if something cannot be read, is
+/// of another format, or does not go together.
 DataFiles data_files(const std::vector<std::string>& data,
                      const std::vector<std::string>& val_data);
 

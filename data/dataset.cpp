@@ -4,6 +4,7 @@
 #include <atomic>
 #include <bit>
 #include <cstddef>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <iomanip>
@@ -102,34 +103,29 @@ std::string Dataset::sample_start() const {
 
 // ---- WindowDataset
 
-namespace {
-
-template <class Ids>
-int64_t size_of(const Ids& ids) {
-  return std::visit([](auto span) { return static_cast<int64_t>(span.size()); }, ids);
-}
-
-}  // namespace
-
 std::string WindowDataset::summary() const {
+  const int64_t train = train_.ids.size();
   TextStream text;
   text << printable(name_) << ": ";
-  if (size_of(train_) > 0) text << size_of(train_) << " tokens to train on, ";
-  text << size_of(val_) << (size_of(train_) > 0 ? "" : " tokens")
-       << " to validate on, vocabulary of " << tokenizer_->vocab_size() << " ("
-       << tokenizer_->name() << ")";
+  if (train > 0) text << train << " tokens to train on, ";
+  text << val_.ids.size() << (train > 0 ? "" : " tokens") << " to validate on, vocabulary of "
+       << tokenizer_->vocab_size() << " (" << tokenizer_->name() << ")";
   return text.str();
 }
 
-void WindowDataset::use_split(Ids ids, double val_fraction) {
+void WindowDataset::use_split(const Part& part, double val_fraction) {
   INK_CHECK(val_fraction >= 0 && val_fraction <= 1, name_,
             ": expected val_fraction in [0, 1], got ", val_fraction);
-  std::visit(
-      [&](auto span) {
-        const auto cut = static_cast<size_t>(static_cast<double>(span.size()) * (1 - val_fraction));
-        use(span.first(cut), span.subspan(cut));
-      },
-      ids);
+  const int64_t size = part.ids.size(),
+                cut = static_cast<int64_t>(static_cast<double>(size) * (1 - val_fraction));
+  Part train{part.ids.part(0, cut), {}}, val{part.ids.part(cut, size), {}};
+  for (const int64_t begin : part.documents) {
+    if (begin < cut) train.documents.push_back(begin);
+    if (begin > cut && val.documents.empty()) val.documents.push_back(0);
+    if (begin >= cut) val.documents.push_back(begin - cut);
+  }
+  if (!part.documents.empty() && val.documents.empty()) val.documents.push_back(0);
+  use(std::move(train), std::move(val));
 }
 
 std::string WindowDataset::sample_start() const {
@@ -137,49 +133,99 @@ std::string WindowDataset::sample_start() const {
     if (!tokenizer_->encode("\n").empty()) return "\n";
   } catch (const Error&) {  // it has no line end
   }
-  const auto first = [](const auto& ids) { return static_cast<int64_t>(ids.front()); };
-  const int64_t id = std::visit(first, size_of(train_) > 0 ? train_ : val_);
+  int64_t id = 0;
+  (train_.ids.size() > 0 ? train_ : val_).ids.read(0, {&id, 1});
   return tokenizer_->decode({&id, 1});
 }
 
-int64_t WindowDataset::checked_size(const Ids& ids, std::string_view part,
-                                    int64_t block_size) const {
+void WindowDataset::check_size(const Part& part, std::string_view name, int64_t block_size) const {
   INK_CHECK(block_size >= 1, "batch: expected block_size >= 1, got ", block_size);
-  const int64_t size = size_of(ids);
-  INK_CHECK(size > block_size, name_, ": the ", part, " part has ", size, " tokens, a block of ",
+  const int64_t size = part.ids.size();
+  if (!part.documents.empty()) {
+    INK_CHECK(size > std::ssize(part.documents), name_, ": the ", name,
+              " part has no document of two tokens");
+    return;
+  }
+  INK_CHECK(size > block_size, name_, ": the ", name, " part has ", size, " tokens, a block of ",
             block_size, " needs ", static_cast<uint64_t>(block_size) + 1,
             ": give more text or a smaller --block_size");
-  return size;
+}
+
+namespace {
+
+// The end of the document that begins at documents[i].
+int64_t end_of(const std::vector<int64_t>& documents, size_t i, int64_t size) {
+  return i + 1 < documents.size() ? documents[i + 1] : size;
+}
+
+}  // namespace
+
+std::shared_ptr<const std::vector<int64_t>> WindowDataset::windows_of_documents(
+    int64_t block_size) const {
+  const std::lock_guard lock(mutex_);
+  if (counted_for_ == block_size) return windows_;
+  auto counted = std::make_shared<std::vector<int64_t>>();
+  int64_t windows = 0;
+  for (size_t i = 0; i < val_.documents.size(); ++i) {
+    const int64_t targets = end_of(val_.documents, i, val_.ids.size()) - val_.documents[i] - 1;
+    counted->push_back(windows += (targets + block_size - 1) / block_size);
+  }
+  counted_for_ = block_size;
+  return windows_ = std::move(counted);
 }
 
 int64_t WindowDataset::val_windows(int64_t block_size) const {
-  return (checked_size(val_, "validation", block_size) - 1) / block_size;
+  check_size(val_, "validation", block_size);
+  if (!val_.documents.empty()) return windows_of_documents(block_size)->back();
+  return (val_.ids.size() - 1) / block_size;
 }
 
+// Within documents: the window begins at a place of the document in which a random token lies, so
+// that it is as full as it can be.
 void WindowDataset::fill_train_row(uint64_t seed, uint64_t number, Row row) const {
   const auto block_size = static_cast<int64_t>(row.x.size());
-  const int64_t places = checked_size(train_, "training", block_size) - block_size;
-  fill_window(train_, "training", random_below(places, seed, number), row);
+  check_size(train_, "training", block_size);
+  const int64_t size = train_.ids.size();
+  if (train_.documents.empty()) {
+    const int64_t start = random_below(size - block_size, seed, number);
+    return fill_window(train_, "training", start, start + block_size + 1, row);
+  }
+  while (true) {
+    const int64_t at = random_below(size, seed, number);
+    const auto next = std::upper_bound(train_.documents.begin(), train_.documents.end(), at);
+    const int64_t begin = next[-1], end = next == train_.documents.end() ? size : *next;
+    if (end - begin >= 2) {
+      const int64_t start = std::clamp(at, begin, std::max(begin, end - block_size - 1));
+      return fill_window(train_, "training", start, std::min(end, start + block_size + 1), row);
+    }
+    number = splitmix::mix(number) >> 1;  // a document of one token has no target
+  }
 }
 
 void WindowDataset::fill_val_row(int64_t window, Row row) const {
-  fill_window(val_, "validation", window * static_cast<int64_t>(row.x.size()), row);
+  const auto block_size = static_cast<int64_t>(row.x.size());
+  int64_t start = window * block_size, end = start + block_size + 1;
+  if (!val_.documents.empty()) {
+    const auto counts = windows_of_documents(block_size);
+    const auto i = static_cast<size_t>(std::upper_bound(counts->begin(), counts->end(), window) -
+                                       counts->begin());
+    start = val_.documents[i] + (window - (i == 0 ? 0 : (*counts)[i - 1])) * block_size;
+    end = std::min(start + block_size + 1, end_of(val_.documents, i, val_.ids.size()));
+  }
+  fill_window(val_, "validation", start, end, row);
 }
 
-void WindowDataset::fill_window(const Ids& ids, std::string_view part, int64_t start,
+// Ids [start, end); targets that are missing are left out of the loss.
+void WindowDataset::fill_window(const Part& part, std::string_view name, int64_t start, int64_t end,
                                 Row row) const {
-  const int64_t vocab_size = tokenizer_->vocab_size();
-  std::visit(
-      [&](auto all) {
-        const auto window = all.subspan(static_cast<size_t>(start), row.x.size() + 1);
-        const auto largest = std::max_element(window.begin(), window.end());
-        INK_CHECK(*largest < vocab_size, name_, ": token ", start + (largest - window.begin()),
-                  " of the ", part, " part is id ", *largest, ", outside the vocabulary of ",
-                  vocab_size);
-        std::copy(window.begin(), window.end() - 1, row.x.begin());
-        std::copy(window.begin() + 1, window.end(), row.y.begin());
-      },
-      ids);
+  std::vector<int64_t> window(static_cast<size_t>(end - start));
+  part.ids.read(start, window);
+  const auto largest = std::max_element(window.begin(), window.end());
+  INK_CHECK(*largest < tokenizer_->vocab_size(), name_, ": token ",
+            start + (largest - window.begin()), " of the ", name, " part is id ", *largest,
+            ", outside the vocabulary of ", tokenizer_->vocab_size());
+  std::fill(std::copy(window.begin(), window.end() - 1, row.x.begin()), row.x.end(), 0);
+  std::fill(std::copy(window.begin() + 1, window.end(), row.y.begin()), row.y.end(), kIgnored);
 }
 
 // ---- TextDataset
@@ -265,12 +311,13 @@ TextDataset::TextDataset(const std::vector<std::filesystem::path>& train_files,
   const bool narrow = tokenizer_->vocab_size() <= int64_t{1} << 16;
   const std::vector<size_t> ends =
       narrow ? encode<uint16_t>(files, texts) : encode<uint32_t>(files, texts);
-  const auto use_ids = [&](const auto& ids) {
-    if (val_files.empty()) return use_split(std::span(ids), val_fraction);
-    const size_t cut = ends[train_files.size() - 1];
-    use(std::span(ids).first(cut), std::span(ids).subspan(cut));
-  };
-  std::visit(use_ids, ids_);
+  const TokenIds all = std::visit([](const auto& ids) { return TokenIds(std::span(ids)); }, ids_);
+  if (val_files.empty()) {
+    use_split({all, {}}, val_fraction);
+    return;
+  }
+  const auto cut = static_cast<int64_t>(ends[train_files.size() - 1]);
+  use({all.part(0, cut), {}}, {all.part(cut, all.size()), {}});
 }
 
 // Returns where the ids of each file end.
@@ -331,55 +378,103 @@ size_t width_by_header(const std::string& name, std::span<const std::byte> bytes
   return width;
 }
 
-template <class Id>
-std::span<const Id> checked_ids(const std::string& name, std::span<const std::byte> bytes,
-                                size_t begin, const Tokenizer& tokenizer) {
-  const std::span<const Id> ids{reinterpret_cast<const Id*>(bytes.data() + begin),
-                                (bytes.size() - begin) / sizeof(Id)};
-  const int64_t vocab_size = tokenizer.vocab_size();
-  const auto outside = [=](Id id) { return static_cast<int64_t>(id) >= vocab_size; };
-  std::atomic<bool> all_inside = true;
-  parallel_for(std::ssize(ids), int64_t{1} << 16, [&](int64_t from, int64_t to) {
-    Id largest = 0;
-    for (int64_t i = from; i < to; ++i) largest = std::max(largest, ids[static_cast<size_t>(i)]);
-    if (outside(largest)) all_inside = false;
-  });
-  if (all_inside) return ids;
-  const auto wrong = std::find_if(ids.begin(), ids.end(), outside);
-  detail::fail({name, ": the token id at byte ",
-                begin + sizeof(Id) * static_cast<size_t>(wrong - ids.begin()), " is ", *wrong,
-                ", outside the vocabulary of ", vocab_size, " (", tokenizer.name(),
-                "); name the tokenizer that made the file with --tokenizer, or train on its text"});
+// A run of ids in a mapped file, and what a header says of its vocabulary.
+struct IdsOfFile {
+  std::string name;
+  std::span<const std::byte> bytes;
+  size_t begin;
+  TokenIds::Run run;
+  int64_t vocab_size;  // 0: unknown
+};
+
+IdsOfFile ids_of_file(const std::filesystem::path& path, std::span<const std::byte> bytes,
+                      int bytes_per_id) {
+  const std::string name = path.string();
+  check_is_ids(path, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  const size_t by_header = width_by_header(name, bytes),
+               by_name = path.extension() == ".u32" ? 4 : 2;
+  const size_t width = by_header > 0       ? by_header
+                       : bytes_per_id == 0 ? by_name
+                                           : static_cast<size_t>(bytes_per_id);
+  INK_CHECK(width == 2 || width == 4, name, ": expected ids of 2 or 4 bytes, got ", bytes_per_id);
+  INK_CHECK(bytes.size() % width == 0, name, ": expected ids of ", width, " bytes each, got ",
+            bytes.size(), " bytes");
+  const size_t begin = by_header > 0 ? LlmHeader::kBytes : 0;
+  IdsOfFile file{name, bytes, begin, {}, by_header == 0 ? 0 : by_header == 2 ? 50257 : 128256};
+  const auto run = [&](auto id) {
+    using Id = decltype(id);
+    return std::span<const Id>{reinterpret_cast<const Id*>(bytes.data() + begin),
+                               (bytes.size() - begin) / sizeof(Id)};
+  };
+  if (width == 2) file.run = run(uint16_t{});
+  if (width == 4) file.run = run(uint32_t{});
+  return file;
+}
+
+int64_t largest_id(const IdsOfFile& file) {
+  return std::visit(
+      [&](auto ids) {
+        std::atomic<int64_t> largest = -1;
+        parallel_for(std::ssize(ids), int64_t{1} << 16, [&](int64_t from, int64_t to) {
+          constexpr int64_t kPart = int64_t{1} << 20;
+          for (; from < to; from += kPart) {
+            const auto some = ids.subspan(static_cast<size_t>(from),
+                                          static_cast<size_t>(std::min(kPart, to - from)));
+            int64_t here = 0;
+            for (const auto id : some) here = std::max(here, static_cast<int64_t>(id));
+            for (int64_t now = largest; now < here && !largest.compare_exchange_weak(now, here);)
+              continue;
+            const size_t begin = file.begin + static_cast<size_t>(from) * sizeof some[0];
+            release_mapped(file.bytes, begin, begin + some.size_bytes());
+          }
+        });
+        return largest.load();
+      },
+      file.run);
+}
+
+[[noreturn]] void fail_outside(const IdsOfFile& file, const Tokenizer& tokenizer) {
+  std::visit(
+      [&](auto ids) {
+        const auto wrong = std::find_if(ids.begin(), ids.end(), [&](auto id) {
+          return static_cast<int64_t>(id) >= tokenizer.vocab_size();
+        });
+        detail::fail({file.name, ": the token id at byte ",
+                      file.begin + sizeof ids[0] * static_cast<size_t>(wrong - ids.begin()), " is ",
+                      *wrong, ", outside the vocabulary of ", tokenizer.vocab_size(), " (",
+                      tokenizer.name(),
+                      "); name the tokenizer that made the file with --tokenizer, or train on its "
+                      "text"});
+      },
+      file.run);
+  std::abort();  // it has thrown
 }
 
 }  // namespace
 
-TokenDataset::TokenDataset(const std::filesystem::path& file,
-                           std::shared_ptr<const Tokenizer> tokenizer, Options options)
-    : WindowDataset(file.string(), std::move(tokenizer)), file_(file) {
-  INK_CHECK(tokenizer_, name_, ": expected a tokenizer, got none");
-  const auto ids_of = [&](const std::filesystem::path& path, const MappedFile& mapped) -> Ids {
-    const auto bytes = mapped.bytes();
-    const std::string name = path.string();
-    check_is_ids(path, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
-    const size_t by_header = width_by_header(name, bytes),
-                 by_name = path.extension() == ".u32" ? 4 : 2;
-    const size_t width = by_header > 0               ? by_header
-                         : options.bytes_per_id == 0 ? by_name
-                                                     : static_cast<size_t>(options.bytes_per_id);
-    INK_CHECK(width == 2 || width == 4, name, ": expected ids of 2 or 4 bytes, got ",
-              options.bytes_per_id);
-    INK_CHECK(bytes.size() % width == 0, name, ": expected ids of ", width, " bytes each, got ",
-              bytes.size(), " bytes");
-    const size_t begin = by_header > 0 ? LlmHeader::kBytes : 0;
-    if (width == 2) return checked_ids<uint16_t>(name, bytes, begin, *tokenizer_);
-    return checked_ids<uint32_t>(name, bytes, begin, *tokenizer_);
-  };
-  if (options.val_file.empty()) {
-    use_split(ids_of(file, file_), options.val_fraction);
+TokenDataset::TokenDataset(const std::vector<std::filesystem::path>& files,
+                           std::shared_ptr<const Tokenizer> tokenizer, const Options& options)
+    : WindowDataset(name_of(files), std::move(tokenizer)) {
+  std::vector<IdsOfFile> opened;
+  TokenIds train, val;
+  int64_t vocab_size = 0;
+  std::vector<int64_t> largest;
+  for (const auto* part : {&files, &options.val_files}) {
+    for (const auto& file : *part) {
+      files_.emplace_back(file);
+      opened.push_back(ids_of_file(file, files_.back().bytes(), options.bytes_per_id));
+      (part == &files ? train : val).add(opened.back().run, true);
+      largest.push_back(largest_id(opened.back()));
+      vocab_size = std::max({vocab_size, opened.back().vocab_size, largest.back() + 1});
+    }
+  }
+  if (!tokenizer_) tokenizer_ = std::make_shared<IdTokenizer>(vocab_size);
+  for (size_t i = 0; i < opened.size(); ++i)
+    if (largest[i] >= tokenizer_->vocab_size()) fail_outside(opened[i], *tokenizer_);
+  if (options.val_files.empty()) {
+    use_split({train, {}}, options.val_fraction);
   } else {
-    val_file_ = MappedFile(options.val_file);
-    use(ids_of(file, file_), ids_of(options.val_file, val_file_));
+    use({train, {}}, {val, {}});
   }
 }
 

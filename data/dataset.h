@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
@@ -13,9 +14,13 @@
 
 #include "data/fables.h"
 #include "data/file.h"
+#include "data/token_ids.h"
 #include "data/tokenizer.h"
 
 namespace ink {
+
+/// A target that is left out of the loss: cross_entropy's default ignore_index.
+inline constexpr int64_t kIgnored = -100;
 
 /// (B, T) tokens and the tokens that follow them, row-major: y[b][t] comes right after x[b][t].
 struct Batch {
@@ -85,7 +90,7 @@ class Dataset {
 };
 
 /// Windows of two runs of token ids, one to train on and one to validate on. The base of
-/// TextDataset and TokenDataset.
+/// TextDataset, TokenDataset and PreparedDataset.
 class WindowDataset : public Dataset {
  public:
   const Tokenizer& tokenizer() const override { return *tokenizer_; }
@@ -95,17 +100,21 @@ class WindowDataset : public Dataset {
   std::string sample_start() const override;
 
  protected:
-  /// Token ids, 2 or 4 bytes each, that a derived class keeps in memory.
-  using Ids = std::variant<std::span<const uint16_t>, std::span<const uint32_t>>;
+  /// Ids that a derived class keeps in memory, and, if windows lie within documents, where these
+  /// begin, ascending.
+  struct Part {
+    TokenIds ids;
+    std::vector<int64_t> documents;
+  };
 
   /// `name` stands before errors and in the summary.
   WindowDataset(std::string name, std::shared_ptr<const Tokenizer> tokenizer)
       : name_(std::move(name)), tokenizer_(std::move(tokenizer)) {}
 
-  void use(Ids train, Ids val) { train_ = train, val_ = val; }
+  void use(Part train, Part val) { train_ = std::move(train), val_ = std::move(val); }
   /// Splits as nanoGPT does: the first floor(size * (1 - val_fraction)) ids train, the rest
   /// validate.
-  void use_split(Ids ids, double val_fraction);
+  void use_split(const Part& part, double val_fraction);
 
   std::string name_;
   std::shared_ptr<const Tokenizer> tokenizer_;
@@ -113,10 +122,16 @@ class WindowDataset : public Dataset {
  private:
   void fill_train_row(uint64_t seed, uint64_t number, Row row) const override;
   void fill_val_row(int64_t window, Row row) const override;
-  void fill_window(const Ids& ids, std::string_view part, int64_t start, Row row) const;
-  int64_t checked_size(const Ids& ids, std::string_view part, int64_t block_size) const;
+  void fill_window(const Part& part, std::string_view name, int64_t start, int64_t end,
+                   Row row) const;
+  void check_size(const Part& part, std::string_view name, int64_t block_size) const;
+  // How many windows there are in the documents of the validation part up to each one's end.
+  std::shared_ptr<const std::vector<int64_t>> windows_of_documents(int64_t block_size) const;
 
-  Ids train_, val_;
+  Part train_, val_;
+  mutable std::mutex mutex_;
+  mutable int64_t counted_for_ = 0;  // the block size of:
+  mutable std::shared_ptr<const std::vector<int64_t>> windows_;
 };
 
 /// Text files, joined in the order given and tokenised once. They are mapped until the constructor
@@ -142,25 +157,49 @@ class TextDataset final : public WindowDataset {
   std::variant<std::vector<uint16_t>, std::vector<uint32_t>> ids_;
 };
 
-/// A file of raw little-endian ids (nanoGPT's train.bin), or one that llm.c wrote, whose header
-/// says how wide its ids are. It is mapped, and may be larger than memory.
+/// Files of raw little-endian ids (nanoGPT's train.bin), or those that llm.c and modded-nanogpt
+/// write, whose header says how wide their ids are. They are mapped, and may be larger than memory.
 class TokenDataset final : public WindowDataset {
  public:
   struct Options {
-    std::filesystem::path val_file;  ///< empty: the last val_fraction of the file
-    double val_fraction = 0.1;       ///< in [0, 1]
-    int bytes_per_id = 0;            ///< 2 or 4; 0: as llm.c's header says, or 4 for *.u32, else 2
+    std::vector<std::filesystem::path> val_files;  ///< none: the last val_fraction of the ids
+    double val_fraction = 0.1;                     ///< in [0, 1]
+    int bytes_per_id = 0;  ///< 2 or 4; 0: as llm.c's header says, or 4 for *.u32, else 2
   };
 
-  /// Throws, naming file and place, if an id is outside the tokenizer's vocabulary. All are read
-  /// for that, about a second for a GB.
+  /// The ids of the files are joined in this order. Without a tokenizer it is an IdTokenizer of the
+  /// ids found (of GPT-2's or Llama 3's where a header says so). Throws, naming file and place, if
+  /// an id is outside the vocabulary. All are read for that, about a second for a GB.
+  TokenDataset(const std::vector<std::filesystem::path>& files,
+               std::shared_ptr<const Tokenizer> tokenizer, const Options& options);
   TokenDataset(const std::filesystem::path& file, std::shared_ptr<const Tokenizer> tokenizer,
-               Options options);
+               const Options& options)
+      : TokenDataset(std::vector{file}, std::move(tokenizer), options) {}
   TokenDataset(const std::filesystem::path& file, std::shared_ptr<const Tokenizer> tokenizer)
       : TokenDataset(file, std::move(tokenizer), Options()) {}
 
  private:
-  MappedFile file_, val_file_;
+  std::vector<MappedFile> files_;
+};
+
+/// Shards that `prepare` made (data/prepare.h), which are mapped and may be larger than memory.
+class PreparedDataset final : public WindowDataset {
+ public:
+  struct Options {
+    std::filesystem::path val_folder;  ///< empty: the last val_fraction of the ids
+    double val_fraction = 0.1;         ///< in [0, 1]
+    /// Windows end where a document ends: targets after it are left out of the loss.
+    bool within_documents = false;
+  };
+
+  /// Throws if the folder is not whole, or if a tokenizer is given that is not the folder's.
+  PreparedDataset(const std::filesystem::path& folder, std::shared_ptr<const Tokenizer> tokenizer,
+                  const Options& options);
+
+ private:
+  Part open(const std::filesystem::path& folder, bool within_documents);
+
+  std::vector<MappedFile> files_;
 };
 
 /// The built-in language (data/fables.h), which needs no file: every row is fresh text from a

@@ -113,13 +113,18 @@ std::string_view TextFile::view() const {
 }
 
 void TextFile::release(size_t begin, size_t end) const {
-  if (mapped_.bytes().empty()) return;
-  // Pages before `begin` may be back: reading a page brings in those around it, 64 KB by default.
-  constexpr size_t kAround = size_t{256} << 10;
-  const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
-  begin = begin < kAround ? 0 : (begin - kAround) / page * page;
-  auto* const start = const_cast<std::byte*>(mapped_.bytes().data()) + begin;
-  ::madvise(start, end - begin, MADV_DONTNEED);  // a failure costs memory, nothing else
+  if (!mapped_.bytes().empty()) release_mapped(mapped_.bytes(), begin, end);
+}
+
+void release_mapped(std::span<const std::byte> mapped, size_t begin, size_t end) {
+  // Pages around may have come with them: reading a page brings in those of 64 KB by default.
+  constexpr size_t kAround = size_t{64} << 10;
+  static const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  const auto first = reinterpret_cast<uintptr_t>(mapped.data());
+  const uintptr_t from = (first + (begin < kAround ? 0 : begin - kAround)) / page * page,
+                  to = first + std::min(end + kAround, mapped.size());
+  // A failure costs memory, nothing else.
+  if (from < to) ::madvise(reinterpret_cast<void*>(from), to - from, MADV_DONTNEED);
 }
 
 }  // namespace ink

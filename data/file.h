@@ -49,6 +49,10 @@ class MappedFile {
   std::span<const std::byte> bytes_;
 };
 
+/// Says that bytes [begin, end) of a part of a mapped file have been read. Their memory is given
+/// back, and is filled from the file again if they are read once more.
+void release_mapped(std::span<const std::byte> mapped, size_t begin, size_t end);
+
 /// The text of a file for as long as this lives. A file that can be mapped is mapped; any other,
 /// such as a pipe, is read whole. Throws as `read_text` does. Movable; views of it do not stay
 /// valid.
@@ -60,8 +64,7 @@ class TextFile {
   /// Without a byte order mark.
   std::string_view view() const;
 
-  /// Says that text[begin, end) has been read. Its memory, if mapped, is given back, and is filled
-  /// from the file again if it is read once more.
+  /// Says that text[begin, end) has been read (release_mapped).
   void release(size_t begin, size_t end) const;
 
  private:

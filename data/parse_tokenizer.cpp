@@ -34,9 +34,15 @@ std::unique_ptr<Tokenizer> parse_tokenizer(std::string_view text) {
   const json kind = has_kind ? object["tokenizer"] : json();
   if (kind == "char") return parse_char_tokenizer(object);
   if (kind == "byte") return std::make_unique<ByteTokenizer>();
+  if (kind == "ids") {
+    const Fields fields("tokenizer", object);
+    const int64_t size = fields.count("vocab_size", int64_t{1} << 32);
+    INK_CHECK(size > 0, "tokenizer: expected a vocab_size of at least 1, got 0");
+    return std::make_unique<IdTokenizer>(size);
+  }
   detail::fail(
-      {"tokenizer: expected \"tokenizer\" to be \"char\" or \"byte\", or \"model\" as in a "
-       "tokenizer.json, got ",
+      {"tokenizer: expected \"tokenizer\" to be \"char\", \"byte\" or \"ids\", or \"model\" as "
+       "in a tokenizer.json, got ",
        kind.is_null() ? "none" : quoted(kind)});
 }
 

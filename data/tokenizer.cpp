@@ -11,6 +11,7 @@
 
 #include "autograd/base/check.h"
 #include "autograd/base/text.h"
+#include "autograd/io/foreign.h"
 #include "autograd/io/utf8.h"
 
 namespace ink {
@@ -136,6 +137,39 @@ std::string CharTokenizer::to_json() const {
   std::string characters;
   for (const char32_t character : characters_) utf8::append(characters, character);
   return json{{"tokenizer", "char"}, {"characters", characters}}.dump();
+}
+
+// ---- IdTokenizer
+
+std::vector<int64_t> IdTokenizer::encode(std::string_view text) const {
+  constexpr std::string_view kSpaces = " \t\r\n";
+  std::vector<int64_t> ids;
+  for (size_t at = 0; (at = text.find_first_not_of(kSpaces, at)) != std::string_view::npos;) {
+    const size_t end = std::min(text.find_first_of(kSpaces, at), text.size());
+    const std::string word(text.substr(at, end - at));
+    const bool is_number =
+        word.size() < 10 && word.find_first_not_of("0123456789") == std::string::npos;
+    const int64_t id = is_number ? std::stoll(word) : -1;
+    INK_CHECK(id >= 0 && id < vocab_size_, "encode: expected ids below ", vocab_size_,
+              " with spaces between, because these data are ids without a vocabulary, got '",
+              printable(word, 60), "'");
+    ids.push_back(id);
+    at = end;
+  }
+  return ids;
+}
+
+std::string IdTokenizer::decode(std::span<const int64_t> ids) const {
+  std::string text;
+  for (const int64_t id : ids) {
+    check_id(id, vocab_size_);
+    text += " " + std::to_string(id);
+  }
+  return text;
+}
+
+std::string IdTokenizer::to_json() const {
+  return json{{"tokenizer", name()}, {"vocab_size", vocab_size_}}.dump();
 }
 
 std::vector<char32_t> distinct_characters(std::string_view text) {

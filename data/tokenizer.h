@@ -34,6 +34,12 @@ class Tokenizer {
   /// bytes, so text can be printed as it is written. Throws on an id outside the vocabulary.
   virtual std::string decode(std::span<const int64_t> ids) const = 0;
 
+  /// The id of the token that ends a document; -1 if there is none.
+  virtual int64_t end_of_text() const { return -1; }
+
+  /// Does decode give the text that the ids were made of?
+  virtual bool has_text() const { return true; }
+
   /// All that `parse_tokenizer` needs to build an equal tokenizer.
   virtual std::string to_json() const = 0;
 };
@@ -69,6 +75,21 @@ class CharTokenizer final : public Tokenizer {
  private:
   std::vector<char32_t> characters_;  // by id, ascending
   std::vector<int32_t> ids_;          // by code point; -1: not in the vocabulary
+};
+
+/// Ids whose vocabulary nobody knows: their text is the ids themselves, " 15496 11".
+class IdTokenizer final : public Tokenizer {
+ public:
+  explicit IdTokenizer(int64_t vocab_size) : vocab_size_(vocab_size) {}
+  std::string name() const override { return "ids"; }
+  int64_t vocab_size() const override { return vocab_size_; }
+  std::vector<int64_t> encode(std::string_view text) const override;
+  std::string decode(std::span<const int64_t> ids) const override;
+  bool has_text() const override { return false; }
+  std::string to_json() const override;
+
+ private:
+  int64_t vocab_size_;
 };
 
 /// The distinct characters of a UTF-8 text, ascending: the vocabulary of a CharTokenizer. Throws on

@@ -471,7 +471,7 @@ TEST(TokenDataset, ReadsBothWidthsAndAValidationFile) {
 
   TokenDataset::Options options;
   options.bytes_per_id = 4;
-  options.val_file = val;
+  options.val_files = {val};
   const TokenDataset data(by_flag, tokenizer, options);
   EXPECT_EQ(data.summary(), by_flag.string() +
                                 ": 10 tokens to train on, 8 to validate on, vocabulary of 70001 "
@@ -500,8 +500,9 @@ TEST(TokenDataset, NamesTheFileThatCannotBeRead) {
   const auto even = folder.write("even.u32", std::string("1\0002\0003\000", 6));
   EXPECT_EQ(error(even, 2), "(no error)");
   EXPECT_EQ(error(six, 8), six.string() + ": expected ids of 2 or 4 bytes, got 8");
-  EXPECT_EQ(error_of([&] { TokenDataset(six, nullptr); }),
-            six.string() + ": expected a tokenizer, got none");
+  const TokenDataset unnamed(folder.write("ids.bin", std::string("\5\0\7\1\1\0", 6)), nullptr);
+  EXPECT_EQ(unnamed.tokenizer().name(), "ids");
+  EXPECT_EQ(unnamed.tokenizer().vocab_size(), 264) << "the largest id and one";
 }
 
 // A file is mapped, and may be written while a run reads it.

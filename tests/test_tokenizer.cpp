@@ -229,8 +229,8 @@ TEST(SavedTokenizer, SaysWhatIsWrong) {
   EXPECT_EQ(error("{\"tokenizer\": oops}"), "tokenizer: invalid JSON at byte 15");
   EXPECT_EQ(error("[1e999]"), "tokenizer: invalid JSON: a number is out of range");
   const std::string expected =
-      "tokenizer: expected \"tokenizer\" to be \"char\" or \"byte\", or \"model\" as in a "
-      "tokenizer.json, got ";
+      "tokenizer: expected \"tokenizer\" to be \"char\", \"byte\" or \"ids\", or \"model\" as "
+      "in a tokenizer.json, got ";
   EXPECT_EQ(error("[1, 2]"), expected + "none");
   EXPECT_EQ(error(R"({"characters": "ab"})"), expected + "none");
   EXPECT_EQ(error(R"({"tokenizer": 3})"), expected + "3");
@@ -544,7 +544,7 @@ TEST(DataFiles, AnIdOutsideTheVocabularyIsFoundAtOnce) {
           " is 256, outside the vocabulary of 256 (byte); name the "
           "tokenizer that made the file with --tokenizer, or train on its text";
       EXPECT_EQ(error_of([&] { TokenDataset(file, tokenizer); }), error);
-      EXPECT_EQ(error_of([&] { TokenDataset(good, tokenizer, {file, 0.1, 0}); }), error);
+      EXPECT_EQ(error_of([&] { TokenDataset(good, tokenizer, {{file}, 0.1, 0}); }), error);
     }
     ids[at] = 255;
   }

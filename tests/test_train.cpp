@@ -324,12 +324,14 @@ TEST(Program, AFolderOfNanoGPTIsTrainedOnAsItStands) {
   write_ids("val.bin", 100, 3);
   std::ofstream(data + "/input.txt") << "no part of it";
   const Ran unknown = run_program(train + "5 --data " + data + in);
-  EXPECT_NE(unknown.err.find("say it with --tokenizer byte, or --tokenizer FILE"),
+  EXPECT_EQ(unknown.code, 0);
+  EXPECT_NE(unknown.err.find("nothing says what they mean: samples are ids. Name their vocabulary "
+                             "with --tokenizer FILE"),
             std::string::npos)
       << unknown.err;
   std::ofstream(data + "/meta.pkl", std::ios::binary)  // {"stoi": {"\n": 0, "a": 1, "b": 2}}
       << std::string("\x80\x04}\x8c\4stoi}(\x8c\1\nK\0\x8c\1aK\1\x8c\1bK\2us.", 29);
-  const Ran ran = run_program(train + "5 --data " + data + in);
+  const Ran ran = run_program(train + "5 --overwrite --data " + data + in);
   ASSERT_EQ(ran.code, 0) << ran.err;
   EXPECT_NE(ran.out.find("/train.bin: 900 tokens to train on, 100 to validate on, vocabulary of 3 "
                          "(char)"),

@@ -22,6 +22,7 @@
 #include <span>
 #include <string>
 
+#include "autograd/io/crc64.h"
 #include "autograd/io/serialize.h"
 
 namespace ink {
@@ -65,8 +66,5 @@ nlohmann::json checkpoint_state(const std::filesystem::path& out_dir, const std:
 
 /// Is there a checkpoint to load, whole or damaged?
 bool checkpoint_exists(const std::filesystem::path& out_dir, const std::string& name);
-
-/// CRC-64/XZ (ECMA-182, reflected); pass the result of one piece on to the next.
-uint64_t crc64(std::span<const std::byte> bytes, uint64_t crc = 0);
 
 }  // namespace ink

@@ -20,6 +20,7 @@ struct TrainConfig {
   std::vector<std::string> data, val_data;
   std::string tokenizer = "char";
   double val_fraction = 0.1;
+  std::string pack = "across";
   // model
   std::string model = "gpt";
   int64_t n_layer = 2;
@@ -117,6 +118,8 @@ void for_each_field(Config& c, F&& f) {
     Limits{});
   f("val_fraction", c.val_fraction, "how much of --data, from its end, is kept for validation",
     Limits{.above = 0, .below = 1});
+  f("pack", c.pack, "windows of prepared data: across documents, or within one each",
+    Limits{.choices = {"across", "within"}});
   f("n_layer", c.n_layer, "transformer blocks", Limits{1, 1000});
   f("n_head", c.n_head, "attention heads per block; n_embd must be a multiple", Limits{1, 1024});
   f("n_embd", c.n_embd, "width of the model", Limits{1, 65536});

@@ -152,17 +152,30 @@ std::unique_ptr<Dataset> make_dataset(const TrainConfig& config,
   const DataFiles files = data_files(config.data, config.val_data);
   if (!files.note.empty()) log_message(files.note);
   if (!tokenizer) tokenizer = named_tokenizer(config.tokenizer, files);
+  INK_CHECK(
+      config.pack == "across" || files.are_prepared,
+      "--pack within: expected prepared data, which know where documents begin; make them with "
+      "inkling prepare");
   if (!files.are_ids)
     return std::make_unique<TextDataset>(files.train, tokenizer, config.val_fraction, files.val);
+  if (files.are_prepared) {
+    PreparedDataset::Options options;
+    options.val_fraction = config.val_fraction;
+    options.within_documents = config.pack == "within";
+    if (!files.val.empty()) options.val_folder = files.val[0].parent_path();
+    return std::make_unique<PreparedDataset>(files.train[0].parent_path(), tokenizer, options);
+  }
   if (!tokenizer) tokenizer = vocabulary_beside(files.train[0]);
-  INK_CHECK(
-      tokenizer, "--data: ", files.train[0].string(),
-      " holds token ids, and no meta.pkl beside it says what they mean; say it with "
-      "--tokenizer byte, or --tokenizer FILE or FOLDER (GPT-2's: encoder.json and vocab.bpe)");
   TokenDataset::Options options;
   options.val_fraction = config.val_fraction;
-  if (!files.val.empty()) options.val_file = files.val[0];
-  return std::make_unique<TokenDataset>(files.train[0], tokenizer, options);
+  options.val_files = files.val;
+  auto dataset = std::make_unique<TokenDataset>(files.train, tokenizer, options);
+  if (!tokenizer)
+    log_message("--data: ", files.train[0].string(),
+                " holds token ids, and nothing says what they ",
+                "mean: samples are ids. Name their vocabulary with --tokenizer FILE or FOLDER "
+                "(GPT-2's: encoder.json and vocab.bpe)");
+  return dataset;
 }
 
 Trainer::Trainer(const TrainConfig& config) : Trainer(config, saved_run(config), nullptr) {}

@@ -37,9 +37,6 @@ struct Evaluation {
   std::optional<double> bits_per_byte() const;
 };
 
-/// A target that is left out of the loss: cross_entropy's default ignore_index.
-inline constexpr int64_t kIgnored = -100;
-
 /// Steps that were skipped because a loss or gradient was not finite.
 struct Skipped {
   int64_t total = 0, in_a_row = 0;

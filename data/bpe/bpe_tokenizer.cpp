@@ -169,10 +169,15 @@ std::string BpeTokenizer::decode(std::span<const int64_t> ids) const {
     INK_CHECK(id >= 0 && id < vocab_size(), "decode: id ", id, " is outside the vocabulary of ",
               vocab_size());
     const std::string_view bytes = bytes_[static_cast<size_t>(id)];
-    INK_CHECK(!bytes.empty(), "decode: the vocabulary has no token with the id ", id);
-    text += bytes;
+    text += bytes.empty() ? "\xef\xbf\xbd" : bytes;
   }
   return text;
+}
+
+int64_t BpeTokenizer::end_of_text() const {
+  for (const char* name : {"<|endoftext|>", "<|end_of_text|>", "</s>"})
+    if (const int64_t id = added_token(name); id >= 0) return id;
+  return -1;
 }
 
 int64_t BpeTokenizer::added_token(std::string_view text) const {

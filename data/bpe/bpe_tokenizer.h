@@ -45,11 +45,15 @@ class BpeTokenizer final : public Tokenizer {
   /// The same, and the text of a special token is that token.
   std::vector<int64_t> encode_with_special(std::string_view text) const;
 
-  /// Throws on an id outside the vocabulary, or that has no token.
+  /// Throws on an id outside the vocabulary. One that has no token, between those that have, is
+  /// U+FFFD: a model may choose it.
   std::string decode(std::span<const int64_t> ids) const override;
 
   /// A tokenizer.json, which tokenizers loads to the same ids.
   std::string to_json() const override;
+
+  /// That of <|endoftext|>, <|end_of_text|> or </s>.
+  int64_t end_of_text() const override;
 
   /// The id of an added token, such as "<|endoftext|>"; -1 if there is none.
   int64_t added_token(std::string_view text) const;

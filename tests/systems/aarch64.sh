@@ -17,7 +17,7 @@ mkdir -p "$work"
 if [[ ! -e $lib/openblas-openmp/libopenblas.so ]]; then
   echo "Fetching libraries for ARM ($suite)"
   debootstrap --arch=arm64 --variant=minbase --download-only \
-    --include=libopenblas-openmp-dev,libfmt-dev,nlohmann-json3-dev,libpcre2-dev,libutf8proc-dev,libgtest-dev,libgomp1 \
+    --include=libopenblas-openmp-dev,libfmt-dev,nlohmann-json3-dev,libpcre2-dev,libutf8proc-dev,zlib1g-dev,libzstd-dev,libgtest-dev,libgomp1 \
     "$suite" "$work/packages" ${MIRROR:+"$MIRROR"} >"$work/fetch.log" 2>&1 || { tail -n 5 "$work/fetch.log"; exit 1; }
   for package in "$work"/packages/var/cache/apt/archives/*.deb; do
     case ${package##*/} in

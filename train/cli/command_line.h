@@ -40,6 +40,7 @@ int bench_command(const Arguments& arguments);      // bench_command.cpp
 int report_command(const Arguments& arguments);     // report_command.cpp
 int look_command(const Arguments& arguments);       // look_command.cpp
 int tokenizer_command(const Arguments& arguments);  // tokenizer_command.cpp
+int prepare_command(const Arguments& arguments);    // prepare_command.cpp
 int draw_command(const Arguments& arguments);       // draw_command.cpp
 
 /// parse_device; throws UsageError.

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "autograd/base/log.h"
 #include "autograd/base/parallel.h"
 #include "autograd/gemm/gemm.h"
 #include "autograd/gemm/units.h"
@@ -59,6 +60,9 @@ struct SampleOptions {
 
 void write_samples(const LoadedModel& loaded, SampleOptions options) {
   if (options.start.empty()) options.start = loaded.start;
+  if (!loaded.tokenizer->has_text())
+    log_message("sample: ", loaded.folder.string(),
+                " was trained on ids without a vocabulary, so it writes ids");
   const auto given = std::ssize(encoded_start(*loaded.tokenizer, options.start));
   if (options.generate.max_new_tokens < 0)
     options.generate.max_new_tokens = std::max<int64_t>(loaded.config.block_size - given, 100);

@@ -1,0 +1,13 @@
+// Checksums of bytes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace ink {
+
+/// CRC-64/XZ (ECMA-182, reflected); pass the result of one piece on to the next.
+uint64_t crc64(std::span<const std::byte> bytes, uint64_t crc = 0);
+
+}  // namespace ink

@@ -1,0 +1,461 @@
+#include "data/prepare.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <exception>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "autograd/base/check.h"
+#include "autograd/base/parallel.h"
+#include "autograd/io/atomic_file.h"
+#include "autograd/io/crc64.h"
+#include "autograd/io/foreign.h"
+#include "data/file.h"
+#include "data/shard.h"
+#include "data/unpack.h"
+
+namespace ink {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr const char* kTokenizerFile = "tokenizer.json";
+constexpr const char* kPreparingFile = "preparing.json";
+constexpr size_t kBatch = size_t{4} << 20, kPart = size_t{256} << 10;  // bytes of text
+
+// ---- Which files
+
+// The name without .gz or .zst.
+fs::path inner_name(fs::path file) {
+  if (file.extension() == ".gz" || file.extension() == ".zst") file.replace_extension();
+  return file;
+}
+bool has_lines_of_json(const fs::path& file) {
+  const fs::path kind = inner_name(file).extension();
+  return kind == ".jsonl" || kind == ".ndjson";
+}
+bool is_text_by_name(const fs::path& file) {
+  return file.filename().string()[0] != '.' &&
+         (has_lines_of_json(file) || inner_name(file).extension() == ".txt");
+}
+
+// ---- The place that has been reached
+
+// In a file: where the next part begins, where its document does, and how many came before it.
+struct Place {
+  size_t file = 0, part = 0, document = 0, number = 0;
+};
+
+json to_json(const std::vector<PreparedShard>& shards) {
+  json list = json::array();
+  for (const PreparedShard& shard : shards)
+    list.push_back({{"file", shard.file},
+                    {"tokens", shard.tokens},
+                    {"documents", shard.documents},
+                    {"crc64", hex64(shard.crc)}});
+  return list;
+}
+
+// A folder that no other process prepares.
+class Lock {
+ public:
+  explicit Lock(const fs::path& folder) : fd_(::open(folder.c_str(), O_RDONLY | O_CLOEXEC)) {
+    const bool locked = fd_ >= 0 && ::flock(fd_, LOCK_EX | LOCK_NB) == 0;
+    if (!locked && fd_ >= 0) ::close(fd_);
+    INK_CHECK(locked, folder.string(), ": another process prepares data in this folder");
+  }
+  Lock(const Lock&) = delete;
+  Lock& operator=(const Lock&) = delete;
+  ~Lock() { ::close(fd_); }
+
+ private:
+  int fd_;
+};
+
+// ---- One shard
+
+class ShardWriter {
+ public:
+  ShardWriter(const fs::path& file, int id_bytes, uint64_t vocab_size, uint64_t vocabulary)
+      : file_(file) {
+    end_.id_bytes = static_cast<uint32_t>(id_bytes);
+    end_.vocab_size = vocab_size;
+    end_.vocabulary = vocabulary;
+  }
+
+  int64_t tokens() const { return static_cast<int64_t>(end_.tokens); }
+  void begin_document() { documents_.push_back(end_.tokens); }
+  void append(std::span<const int64_t> ids) {
+    end_.tokens += ids.size();
+    if (end_.id_bytes == 2) return write(std::vector<uint16_t>(ids.begin(), ids.end()));
+    write(std::vector<uint32_t>(ids.begin(), ids.end()));
+  }
+
+  PreparedShard finish(const std::string& name) {
+    const size_t over = end_.tokens * end_.id_bytes % 8;
+    if (over > 0) write(std::vector<char>(8 - over));
+    write(documents_);
+    end_.documents = documents_.size();
+    write(std::vector<ShardEnd>{end_});
+    file_.commit();
+    return {name, tokens(), static_cast<int64_t>(documents_.size()), crc_};
+  }
+
+ private:
+  template <class T>
+  void write(const std::vector<T>& values) {
+    const auto bytes = std::as_bytes(std::span(values));
+    file_.write(bytes.data(), bytes.size());
+    crc_ = crc64(bytes, crc_);
+  }
+
+  AtomicFile file_;
+  ShardEnd end_;
+  std::vector<uint64_t> documents_;
+  uint64_t crc_ = 0;
+};
+
+// ---- One text
+
+// A part of a document: what is encoded of it at a time.
+struct Passage {
+  std::string_view document;  // of a line of JSON: the line
+  size_t begin, end;
+  size_t number;  // of the document in its file
+  bool ends;
+  std::vector<int64_t> ids = {};
+  size_t bytes = 0;
+  std::exception_ptr error = nullptr;
+};
+
+// The parts of a file, from a place on.
+class Passages {
+ public:
+  Passages(const fs::path& file, std::string_view text, const PrepareOptions& options)
+      : text_(text), lines_(has_lines_of_json(file)), separator_(options.separator) {}
+
+  // The next ones, up to about kBatch bytes, and moves `place` behind them.
+  std::vector<Passage> take(Place& place) const {
+    std::vector<Passage> parts;
+    const size_t first = place.part;
+    while (place.part < text_.size() && place.part - first < kBatch && parts.size() < kBatch / 64)
+      lines_ ? take_line(place, parts) : take_part(place, parts);
+    return parts;
+  }
+
+ private:
+  void take_line(Place& place, std::vector<Passage>& parts) const {
+    const size_t end = std::min(text_.find('\n', place.part), text_.size());
+    const std::string_view line = text_.substr(place.part, end - place.part);
+    ++place.number;
+    if (line.find_first_not_of(" \t\r") != std::string_view::npos)
+      parts.push_back(
+          {.document = line, .begin = 0, .end = line.size(), .number = place.number, .ends = true});
+    place.part = place.document = std::min(end + 1, text_.size());
+  }
+
+  void take_part(Place& place, std::vector<Passage>& parts) const {
+    if (end_ <= place.part || place.part == place.document)
+      end_ = separator_.empty() ? text_.size()
+                                : std::min(text_.find(separator_, place.part), text_.size());
+    const size_t end = std::min(end_, place.part + kPart);
+    if (place.part == place.document) ++place.number;
+    if (end > place.part)
+      parts.push_back({.document = text_.substr(place.document, end_ - place.document),
+                       .begin = place.part - place.document,
+                       .end = end - place.document,
+                       .number = place.number,
+                       .ends = end == end_});
+    place.part = end;
+    if (end == end_) place.part = place.document = std::min(end + separator_.size(), text_.size());
+  }
+
+  std::string_view text_;
+  bool lines_;
+  std::string separator_;
+  mutable size_t end_ = 0;  // of the document
+};
+
+// ---- All of it
+
+class Preparation {
+ public:
+  Preparation(const std::vector<fs::path>& files, const PrepareOptions& options)
+      : files_(files), options_(options), tokenizer_(*options.tokenizer) {
+    INK_CHECK(!files_.empty(), "prepare: expected files, got none");
+    for (const fs::path& file : files_) {
+      sizes_.push_back(file_operation([&] { return fs::file_size(file); }));
+      all_bytes_ += static_cast<double>(sizes_.back());
+    }
+    vocabulary_ = vocabulary_crc(tokenizer_);
+    done_.id_bytes = tokenizer_.vocab_size() <= int64_t{1} << 16 ? 2 : 4;
+    request_ = {{"field", options.field},
+                {"separator", options.separator},
+                {"shard_tokens", options.shard_tokens},
+                {"vocabulary", hex64(vocabulary_)},
+                {"files", json::array()}};
+    for (size_t i = 0; i < files_.size(); ++i)
+      request_["files"].push_back({{"file", printable(files_[i].string())}, {"bytes", sizes_[i]}});
+  }
+
+  Prepared run() {
+    file_operation([&] { return fs::create_directories(options_.out_dir); });
+    const Lock lock(options_.out_dir);
+    if (fs::exists(options_.out_dir / kPreparedFile)) return found();
+    go_on();
+    for (; place_.file < files_.size(); place_ = {.file = place_.file + 1})
+      if (!read_file(files_[place_.file])) return stopped();
+    if (shard_) close_shard();
+    return finish();
+  }
+
+ private:
+  fs::path in_folder(const std::string& name) const { return options_.out_dir / name; }
+
+  Prepared stopped() {
+    shard_.reset();
+    done_.whole = false;
+    return done_;
+  }
+
+  json modified() const {
+    json times = json::array();
+    for (const fs::path& file : files_)
+      times.push_back(fs::last_write_time(file).time_since_epoch().count());
+    return times;
+  }
+
+  // What another call has finished.
+  Prepared found() const {
+    Prepared prepared = read_prepared(options_.out_dir);
+    const fs::path file = in_folder(kPreparedFile);
+    const json its = parse_json(read_text(file));
+    const bool newer = std::none_of(files_.begin(), files_.end(), [&](const fs::path& each) {
+      return fs::last_write_time(each) > fs::last_write_time(file);
+    });
+    INK_CHECK(its.at("made_of") == request_ && newer, options_.out_dir.string(),
+              ": this folder holds data that were prepared from other files or with other options; "
+              "name another --out_dir, or delete it");
+    prepared.was_there = true;
+    return prepared;
+  }
+
+  void go_on() {
+    const fs::path file = in_folder(kPreparingFile);
+    if (!fs::exists(file)) return;
+    const json state = with_prefix(file.string(), [&] { return parse_json(read_text(file)); });
+    INK_CHECK(state.is_object() && state.contains("made_of") && state.contains("modified"),
+              file.string(), ": expected how far prepare came, got ", quoted(state));
+    INK_CHECK(state.at("made_of") == request_ && state.at("modified") == modified(),
+              options_.out_dir.string(),
+              ": prepare was stopped here with other files or options; give the same ones, name "
+              "another --out_dir, or delete this one");
+    const Fields fields(file.string(), state), place = fields.object("place");
+    constexpr int64_t kMost = int64_t{1} << 53;
+    const auto at = [&](const char* name) { return static_cast<size_t>(place.count(name, kMost)); };
+    place_ = {at("file"), at("part"), at("document"), at("number")};
+    done_.shards = shards_of(file.string(), fields.of("shards"));
+    done_.bytes = fields.count("bytes", kMost);
+    in_document_ = place_.part != place_.document;
+    for (const PreparedShard& shard : done_.shards) {
+      done_.tokens += shard.tokens, done_.documents += shard.documents;
+      INK_CHECK(fs::exists(in_folder(shard.file)), in_folder(shard.file).string(),
+                ": the shard that ", kPreparingFile, " names is not there; delete the folder");
+    }
+    INK_CHECK(place_.file < files_.size(), file.string(), ": it names file ", place_.file, " of ",
+              files_.size());
+    done_.tokens_found = done_.tokens;
+  }
+
+  // False: it is to stop.
+  bool read_file(const fs::path& file) {
+    fs::path text_file = file;
+    const fs::path unpacked = in_folder("unpacked.tmp");
+    if (is_packed(file)) unpack(file, text_file = unpacked);
+    if (sizes_[place_.file] == 0 || fs::file_size(text_file) == 0) {
+      fs::remove(unpacked);
+      return true;  // an empty file has no document
+    }
+    const TextFile text = open_text(file, text_file);
+    fs::remove(unpacked);  // it stays mapped
+    const std::string_view view = text.view();
+    INK_CHECK(place_.part <= view.size() && place_.document <= place_.part, file.string(),
+              ": the file has changed since prepare was stopped");
+    const Passages parts(file, view, options_);
+    while (place_.part < view.size()) {
+      const size_t before = place_.part;
+      std::vector<Passage> some = parts.take(place_);
+      encode(file, some);
+      append(some);
+      text.release(before, place_.part);
+      if (shard_ && shard_->tokens() >= options_.shard_tokens) close_shard();
+      const double read = static_cast<double>(place_.part) / static_cast<double>(view.size());
+      if (!go_further(read)) return false;
+    }
+    return true;
+  }
+
+  // Errors name the packed file.
+  static TextFile open_text(const fs::path& file, const fs::path& text_file) {
+    if (file == text_file) return TextFile(file);
+    return with_prefix(file.string(), [&] { return TextFile(text_file); });
+  }
+
+  void encode(const fs::path& file, std::vector<Passage>& parts) const {
+    const bool lines = has_lines_of_json(file);
+    parallel_for(std::ssize(parts), 1, [&](int64_t from, int64_t to) {
+      for (int64_t i = from; i < to; ++i) {
+        Passage& part = parts[static_cast<size_t>(i)];
+        try {
+          if (lines) {
+            const std::string text = text_of_line(part.document);
+            part.bytes = text.size();
+            part.ids = tokenizer_.encode(text);
+          } else {
+            part.bytes = part.end - part.begin;
+            part.ids = tokenizer_.encode_part(part.document, part.begin, part.end);
+          }
+        } catch (...) {
+          part.error = std::current_exception();
+        }
+      }
+    });
+    for (const Passage& part : parts)
+      if (part.error)
+        with_prefix(detail::joined({file.string(), lines ? ": line " : ": document ", part.number}),
+                    [&] { std::rethrow_exception(part.error); });
+  }
+
+  std::string text_of_line(std::string_view line) const {
+    const json object = parse_json(line);
+    const auto found = object.is_object() ? object.find(options_.field) : object.end();
+    INK_CHECK(found != object.end() && found->is_string(), "expected an object with a text in \"",
+              printable(options_.field, 60), "\", got ", quoted(object),
+              "; name the field with --field");
+    return found->get<std::string>();
+  }
+
+  void append(const std::vector<Passage>& parts) {
+    const int64_t end_of_text = tokenizer_.end_of_text();
+    for (const Passage& part : parts) {
+      if (part.bytes == 0 && part.ids.empty()) continue;
+      if (!shard_)
+        shard_.emplace(in_folder(shard_name(done_.shards.size())), done_.id_bytes,
+                       static_cast<uint64_t>(tokenizer_.vocab_size()), vocabulary_);
+      const int64_t before = shard_->tokens();
+      if (!in_document_ && (!part.ids.empty() || end_of_text >= 0))
+        shard_->begin_document(), ++done_.documents, in_document_ = true;
+      shard_->append(part.ids);
+      if (part.ends && end_of_text >= 0) shard_->append({&end_of_text, 1});
+      if (part.ends) in_document_ = false;
+      done_.bytes += static_cast<int64_t>(part.bytes);
+      done_.tokens += shard_->tokens() - before;
+    }
+  }
+
+  void close_shard() {
+    const std::string name = shard_name(done_.shards.size());
+    done_.shards.push_back(shard_->finish(name));
+    shard_.reset();
+    sync_folder(options_.out_dir);
+    write_file(in_folder(kPreparingFile), json{{"made_of", request_},
+                                               {"modified", modified()},
+                                               {"bytes", done_.bytes},
+                                               {"place",
+                                                {{"file", place_.file},
+                                                 {"part", place_.part},
+                                                 {"document", place_.document},
+                                                 {"number", place_.number}}},
+                                               {"shards", to_json(done_.shards)}}
+                                              .dump());
+  }
+
+  bool go_further(double share_of_file) {
+    if (!options_.progress) return true;
+    double bytes = share_of_file * static_cast<double>(sizes_[place_.file]);
+    for (size_t i = 0; i < place_.file; ++i) bytes += static_cast<double>(sizes_[i]);
+    return options_.progress({.file = static_cast<int64_t>(place_.file),
+                              .files = std::ssize(files_),
+                              .share = bytes / std::max(all_bytes_, 1.0),
+                              .tokens = done_.tokens,
+                              .documents = done_.documents});
+  }
+
+  Prepared finish() {
+    INK_CHECK(done_.tokens > 0, "prepare: expected text in ", files_[0].string(),
+              files_.size() > 1 ? " and others" : "", ", got none");
+    write_file(in_folder(kTokenizerFile), tokenizer_.to_json());
+    write_file(in_folder(kPreparedFile), json{{"format", kPreparedFormat},
+                                              {"tokens", done_.tokens},
+                                              {"documents", done_.documents},
+                                              {"bytes", done_.bytes},
+                                              {"id_bytes", done_.id_bytes},
+                                              {"vocab_size", tokenizer_.vocab_size()},
+                                              {"end_of_text", tokenizer_.end_of_text()},
+                                              {"made_of", request_},
+                                              {"shards", to_json(done_.shards)}}
+                                                 .dump(2) +
+                                             "\n");
+    fs::remove(in_folder(kPreparingFile));
+    sync_folder(options_.out_dir);
+    return done_;
+  }
+
+  const std::vector<fs::path>& files_;
+  const PrepareOptions& options_;
+  const Tokenizer& tokenizer_;
+  std::vector<uintmax_t> sizes_;
+  double all_bytes_ = 0;
+  uint64_t vocabulary_;
+  json request_;
+  Place place_;
+  bool in_document_ = false;
+  std::optional<ShardWriter> shard_;
+  Prepared done_;
+};
+
+}  // namespace
+
+std::string shard_name(size_t number) {
+  std::array<char, 32> name{};
+  std::snprintf(name.data(), name.size(), "shard_%05zu.ids", number);
+  return name.data();
+}
+
+std::vector<fs::path> files_to_prepare(const std::vector<std::string>& names) {
+  std::vector<fs::path> files;
+  for (const std::string& name : names) {
+    if (!file_operation([&] { return fs::is_directory(name); })) {
+      files.emplace_back(name);
+      continue;
+    }
+    std::vector<fs::path> found;
+    file_operation([&] {
+      for (const auto& entry : fs::recursive_directory_iterator(name))
+        if (entry.is_regular_file() && is_text_by_name(entry.path())) found.push_back(entry.path());
+      return 0;
+    });
+    INK_CHECK(
+        !found.empty(), name,
+        ": expected *.txt, *.jsonl or *.ndjson in this folder, also packed (.gz, .zst), found "
+        "none");
+    std::sort(found.begin(), found.end());
+    files.insert(files.end(), found.begin(), found.end());
+  }
+  return files;
+}
+
+Prepared prepare(const std::vector<fs::path>& files, const PrepareOptions& options) {
+  return Preparation(files, options).run();
+}
+
+}  // namespace ink

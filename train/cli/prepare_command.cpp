@@ -1,0 +1,99 @@
+// inkling prepare: texts as shards of token ids.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <string>
+#include <vector>
+
+#include "autograd/io/foreign.h"
+#include "data/prepare.h"
+#include "train/cli/command_line.h"
+#include "train/cli/console.h"
+
+namespace ink {
+namespace {
+
+volatile std::sig_atomic_t stopped_by = 0;
+
+std::shared_ptr<const Tokenizer> tokenizer_named(const std::string& name) {
+  if (name.empty()) throw UsageError("prepare: expected --tokenizer byte, a file or a folder");
+  if (name == "byte") return std::make_shared<ByteTokenizer>();
+  if (name == "char" || name.rfind("bpe:", 0) == 0)
+    throw UsageError(
+        "prepare: --tokenizer " + printable(name, 60) +
+        " would be learned from the text; learn it first (inkling tokenizer train) and "
+        "name its file");
+  return with_prefix("--tokenizer", [&] { return load_tokenizer(name); });
+}
+
+std::string summary(const Prepared& prepared) {
+  return fmt::format("{} tokens, {} documents, {} bytes of text",
+                     count_text(static_cast<double>(prepared.tokens)),
+                     count_text(static_cast<double>(prepared.documents)),
+                     count_text(static_cast<double>(prepared.bytes)));
+}
+
+}  // namespace
+
+int prepare_command(const Arguments& arguments) {
+  CommandOptions command("prepare",
+                         "Encodes texts of any size, several at a time, into shards that train "
+                         "--data maps. A call that was stopped goes on where it was.");
+  std::vector<std::string> names;
+  std::string tokenizer, out_dir;
+  PrepareOptions options;
+  command.add("text", &names,
+              "files of text, or of JSON a line (*.jsonl), also packed (.gz, .zst), or folders");
+  command.add("--tokenizer", &tokenizer, "byte, or a tokenizer's file or folder");
+  command.add("--out_dir", &out_dir, "the folder to write");
+  command.add("--field", &options.field, "of JSON: the field that holds a document's text",
+              {.shows_default = true});
+  command.add("--separator", &options.separator,
+              "what stands between the documents of a text; empty: a file is one",
+              {.shows_default = true, .may_be_empty = true});
+  command.add("--shard_tokens", &options.shard_tokens, "a shard ends after as many tokens",
+              {.shows_default = true, .limits = {1, 0x1p40}});
+  if (!command.parse(arguments)) return kOk;
+  if (names.empty()) throw UsageError("prepare: expected files of text or folders, got none");
+  if (out_dir.empty()) throw UsageError("prepare: expected --out_dir FOLDER");
+  options.tokenizer = tokenizer_named(tokenizer);
+  options.out_dir = out_dir;
+  const auto files = files_to_prepare(names);
+  Console console;
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP})
+    if (std::signal(signal, [](int which) { stopped_by = which; }) == SIG_IGN)
+      std::signal(signal, SIG_IGN);
+  const auto start = std::chrono::steady_clock::now();
+  double shown = console.is_terminal() ? 0 : 10, first = -1;
+  options.progress = [&](const PrepareProgress& now) {
+    if (stopped_by != 0) return false;
+    const double seconds = seconds_since(start);
+    if (first < 0) first = now.share;  // what an earlier call did
+    if (seconds < shown) return true;
+    shown = seconds + (console.is_terminal() ? 0.2 : 10);
+    const double done = now.share - first, left = done > 0 ? seconds * (1 - now.share) / done : 0;
+    console.live({{fmt::format("{:.0f} %", 100 * now.share), 0},
+                  {fmt::format("  {} tokens", count_text(static_cast<double>(now.tokens))), 1},
+                  {fmt::format("  file {} of {}", now.file + 1, now.files), 2},
+                  {done > 0 ? "  " + clock_text(left) + " left" : "", 1}});
+    return true;
+  };
+  const Prepared prepared = prepare(files, options);
+  console.clear_live();
+  if (!prepared.whole) {
+    console.line(
+        fmt::format("Stopped after {}. The same command goes on from the last whole shard.",
+                    summary(prepared)));
+    return 128 + stopped_by;
+  }
+  const double seconds = seconds_since(start);
+  console.line(fmt::format(
+      "{}: {}{}", printable(out_dir), summary(prepared),
+      prepared.was_there ? ", already prepared" : fmt::format(" in {}", clock_text(seconds))));
+  console.line("Train on them: inkling train --data " + for_shell(out_dir));
+  return kOk;
+}
+
+}  // namespace ink
