@@ -172,6 +172,19 @@ std::string IdTokenizer::to_json() const {
   return json{{"tokenizer", name()}, {"vocab_size", vocab_size_}}.dump();
 }
 
+std::string token_text(const Tokenizer& tokenizer, int64_t id) {
+  const std::string bytes = tokenizer.decode({&id, 1});
+  std::string text;
+  for (size_t at = 0; at < bytes.size();) {
+    const size_t begin = at;
+    const bool is_valid = utf8::next(bytes, at) != utf8::kInvalid;
+    if (!is_valid) at = begin + 1;
+    const std::string piece = bytes.substr(begin, at - begin);
+    text += is_valid ? piece : printable(piece);
+  }
+  return text;
+}
+
 std::vector<char32_t> distinct_characters(std::string_view text) {
   return distinct_characters(text, 0, text.size());
 }

@@ -92,6 +92,10 @@ class IdTokenizer final : public Tokenizer {
   int64_t vocab_size_;
 };
 
+/// A token as pages show it: its text, and each byte that is no UTF-8, such as those of half a
+/// character, as \xe2.
+std::string token_text(const Tokenizer& tokenizer, int64_t id);
+
 /// The distinct characters of a UTF-8 text, ascending: the vocabulary of a CharTokenizer. Throws on
 /// invalid UTF-8 with the offset of the byte.
 std::vector<char32_t> distinct_characters(std::string_view text);

@@ -265,8 +265,13 @@ TEST(Bpe, InTheProgram) {
   const Ran decoded =
       run_program("tokenizer decode --tokenizer " + saved + " < " + (folder / "ids").string());
   EXPECT_EQ(decoded.out, book) << decoded.err;
+  const Ran seen =
+      run_shell("printf 'The cat caf\\303' | inkling tokenizer show --tokenizer " + saved);
+  EXPECT_NE(seen.out.find("\u2423ca"), std::string::npos) << seen.out;
+  EXPECT_NE(seen.out.find("\\xc3"), std::string::npos) << "half a character: " << seen.out;
+  EXPECT_NE(seen.out.find(" 12 bytes, "), std::string::npos) << seen.out;
   for (const char* wrong : {"", "train", "train x.txt", "encode x.txt", "frobnicate",
-                            "train --pattern gpt5 --out x.json x.txt"})
+                            "train --pattern gpt5 --out x.json x.txt", "show x.txt"})
     EXPECT_EQ(run_program(std::string("tokenizer ") + wrong).code, *wrong == '\0' ? 0 : 2) << wrong;
   // A run with a vocabulary of its own, or with a file's, samples and goes on.
   for (const std::string& tokenizer : {std::string("bpe:280"), saved}) {

@@ -170,20 +170,28 @@ class Training {
 
 }  // namespace
 
-void count_pieces(Pieces& pieces, std::string_view text, const Splitter& splitter) {
+void count_pieces(Pieces& pieces, std::string_view text, const Splitter& splitter,
+                  const std::function<bool(size_t, size_t)>& read) {
   constexpr int64_t kPart = int64_t{1} << 20;
   std::mutex mutex;
   const auto size = static_cast<int64_t>(text.size());
   parallel_for((size + kPart - 1) / kPart, 1, [&](int64_t first, int64_t last) {
     Pieces found;
-    const size_t begin = splitter.boundary(text, static_cast<size_t>(first * kPart));
-    const size_t end = splitter.boundary(text, static_cast<size_t>(std::min(last * kPart, size)));
-    // One character more, because the pattern looks ahead.
-    const size_t more = std::min(end + 1, text.size());
-    if (begin < end)
+    std::string piece_text;  // its memory stays
+    const auto boundary = [&](int64_t part) {
+      return splitter.boundary(text, static_cast<size_t>(std::min(part * kPart, size)));
+    };
+    for (size_t begin = boundary(first), end = begin; first < last; begin = end) {
+      end = boundary(++first);
+      if (begin == end) continue;
+      // One character more, because the pattern looks ahead.
+      const size_t more = std::min(end + 1, text.size());
       splitter.for_each_piece(text.substr(begin, more - begin), [&](std::string_view piece) {
-        if (piece.data() < text.data() + end) ++found[std::string(piece)];
+        if (piece.data() >= text.data() + end) return;
+        ++found[piece_text.assign(piece)];
       });
+      if (read && !read(begin, end)) break;
+    }
     const std::lock_guard lock(mutex);
     for (const auto& [piece, count] : found) pieces[piece] += count;
   });

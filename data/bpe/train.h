@@ -30,8 +30,10 @@ struct TrainOptions {
 using Pieces = std::unordered_map<std::string, int64_t>;
 
 /// Adds the pieces of a text, by as many threads as there are. Takes the memory of the distinct
-/// pieces, once a thread.
-void count_pieces(Pieces& pieces, std::string_view text, const Splitter& splitter);
+/// pieces. read(begin, end) is called when a part of the text has been read, by any thread; if it
+/// returns false, counting ends early.
+void count_pieces(Pieces& pieces, std::string_view text, const Splitter& splitter,
+                  const std::function<bool(size_t, size_t)>& read = {});
 
 /// The merges that tokenizers' ByteLevelBPETokenizer learns from the same pieces, in the same order
 /// (0.23.3): the most frequent pair, of equal ones that of the smallest ids. Throws if vocab_size

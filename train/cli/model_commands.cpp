@@ -42,7 +42,7 @@ void write_attention(const LoadedModel& loaded, std::vector<int64_t> ids, const 
   const auto seen = std::min(ids.size(), static_cast<size_t>(loaded.config.block_size));
   ids.erase(ids.begin(), ids.end() - static_cast<int64_t>(seen));
   std::vector<std::string> tokens;
-  for (const int64_t& id : ids) tokens.push_back(loaded.tokenizer->decode({&id, 1}));
+  for (const int64_t id : ids) tokens.push_back(token_text(*loaded.tokenizer, id));
   const Tensor row = from_vector(ids, Shape{1, static_cast<int64_t>(seen)});
   const std::string title =
       fmt::format("Attention of {}, step {}", loaded.folder.string(), loaded.step);

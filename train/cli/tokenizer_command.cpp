@@ -2,8 +2,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
+#include <csignal>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <iostream>
 #include <iterator>
 #include <memory>
@@ -18,12 +21,30 @@
 #include "train/cli/command_line.h"
 #include "train/cli/console.h"
 #include "train/cli/out_folder.h"
+#include "train/cli/waiting.h"
 
 namespace ink {
 namespace {
 
+volatile std::sig_atomic_t stopped_by = 0;
+
+std::unique_ptr<Tokenizer> tokenizer_of(const std::string& command, const std::string& name) {
+  if (name.empty()) throw UsageError(command + ": expected --tokenizer byte, a FILE or a FOLDER");
+  if (name == "byte") return std::make_unique<ByteTokenizer>();
+  return with_prefix("--tokenizer", [&] { return load_tokenizer(name); });
+}
+
 std::string standard_input() {
   return {std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()};
+}
+
+// The memory of what has been read is given back.
+void count_pieces_of(bpe::Pieces& pieces, const TextFile& text, const bpe::Splitter& splitter,
+                     const std::function<bool()>& go_on) {
+  bpe::count_pieces(pieces, text.view(), splitter, [&](size_t begin, size_t end) {
+    text.release(begin, end);
+    return go_on();
+  });
 }
 
 int train_tokenizer(const Arguments& arguments) {
@@ -57,20 +78,104 @@ int train_tokenizer(const Arguments& arguments) {
   const DataFiles files = data_files(texts, {});
   if (files.are_ids) throw UsageError(files.train[0].string() + ": expected text, got token ids");
   Console console;
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP})
+    if (std::signal(signal, [](int which) { stopped_by = which; }) == SIG_IGN)
+      std::signal(signal, SIG_IGN);
   bpe::Pieces pieces;
   for (const auto& file : files.train) {
-    console.live({{fmt::format("reading {}", printable(file.string(), 60)), 0}});
-    bpe::count_pieces(pieces, TextFile(file).view(), splitter);
+    const Waiting waiting(console, "reading " + printable(file.string(), 60));
+    count_pieces_of(pieces, TextFile(file), splitter, [] { return stopped_by == 0; });
   }
+  auto shown = std::chrono::steady_clock::now();
   options.progress = [&](int64_t tokens) {
-    if (tokens % 256 == 0)
+    if (console.is_terminal() && seconds_since(shown) > 0.2) {
       console.live({{fmt::format("{} of {} tokens", tokens, options.vocab_size), 0}});
-    return true;
+      shown = std::chrono::steady_clock::now();
+    }
+    return stopped_by == 0;
   };
-  const auto tokenizer = bpe::train(pieces, options);
+  const auto tokenizer = stopped_by == 0 ? bpe::train(pieces, options) : nullptr;
+  if (stopped_by != 0) {
+    console.line("Stopped; nothing was written.");
+    return 128 + stopped_by;
+  }
   write_file(out, tokenizer->to_json());
   console.line(fmt::format("{}: {} tokens, of {} distinct pieces of text", out,
                            tokenizer->vocab_size(), pieces.size()));
+  return kOk;
+}
+
+// Cells of a token and its id, one above the other, as wide as the terminal or a page.
+class TokenRows {
+ public:
+  explicit TokenRows(Console& console)
+      : console_(console), columns_(console.is_terminal() ? console.columns() : 99) {}
+
+  void add(const std::string& token, int64_t id, bool ends_line) {
+    const std::string number = std::to_string(id);
+    const size_t width = std::max(columns_of(token), number.size());
+    if (used_ > 0 && used_ + 1 + width > columns_) flush();
+    const auto padded = [&](const std::string& text) {
+      return text + std::string(width - columns_of(text) + 1, ' ');
+    };
+    const std::string colour[] = {console_.green(token), console_.yellow(token)};
+    tokens_ += colour[count_++ % 2] + padded(token).substr(token.size());
+    ids_ += padded(number);
+    used_ += width + 1;
+    if (ends_line) flush();
+  }
+  void flush() {
+    if (used_ == 0) return;
+    console_.line(tokens_);
+    console_.line(console_.dim(ids_));
+    tokens_.clear(), ids_.clear();
+    used_ = 0;
+  }
+
+ private:
+  // Characters; those of twice the width count once.
+  static size_t columns_of(const std::string& text) {
+    return static_cast<size_t>(
+        std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; }));
+  }
+
+  Console& console_;
+  size_t columns_, used_ = 0, count_ = 0;
+  std::string tokens_, ids_;
+};
+
+// Spaces, line ends and tabs as characters that can be seen.
+std::string visible(std::string text) {
+  const std::pair<char, const char*> marks[] = {
+      {' ', "\u2423"}, {'\n', "\u21b5"}, {'\t', "\u21e5"}, {'\r', "\u240d"}};
+  for (const auto& [character, mark] : marks)
+    for (size_t at = 0; (at = text.find(character, at)) != std::string::npos;)
+      text.replace(at, 1, mark);
+  return printable(text);
+}
+
+int show_text(const Arguments& arguments) {
+  CommandOptions command(
+      "tokenizer show",
+      "Shows the tokens of a text, each above its id, and how many bytes a token "
+      "has on average.");
+  std::string tokenizer, file;
+  command.add("text", &file, "a text file; without it, standard input");
+  command.add("--tokenizer", &tokenizer, "byte, or a tokenizer's file or folder");
+  if (!command.parse(arguments)) return kOk;
+  const auto loaded = tokenizer_of("tokenizer show", tokenizer);
+  const std::string text = file.empty() ? standard_input() : read_file(file);
+  const std::vector<int64_t> ids = loaded->encode(text);
+  Console console;
+  TokenRows rows(console);
+  for (const int64_t id : ids) {
+    const std::string token = token_text(*loaded, id);
+    rows.add(visible(token), id, token.find('\n') != std::string::npos);
+  }
+  rows.flush();
+  const double bytes = static_cast<double>(text.size()), count = static_cast<double>(ids.size());
+  console.line(fmt::format("{} tokens, {} bytes, {:.2f} bytes a token", ids.size(), text.size(),
+                           count > 0 ? bytes / count : 0));
   return kOk;
 }
 
@@ -79,10 +184,9 @@ int encode_text(const Arguments& arguments) {
                          "Prints the ids of a text, or of what it reads from a pipe.");
   std::string tokenizer, file;
   command.add("text", &file, "a text file; without it, standard input");
-  command.add("--tokenizer", &tokenizer, "a tokenizer's file or folder");
+  command.add("--tokenizer", &tokenizer, "byte, or a tokenizer's file or folder");
   if (!command.parse(arguments)) return kOk;
-  if (tokenizer.empty()) throw UsageError("tokenizer encode: expected --tokenizer FILE or FOLDER");
-  const auto loaded = load_tokenizer(tokenizer);
+  const auto loaded = tokenizer_of("tokenizer encode", tokenizer);
   const std::string text = file.empty() ? standard_input() : read_file(file);
   std::string line;
   for (const int64_t id : loaded->encode(text)) line += std::to_string(id) + " ";
@@ -94,17 +198,15 @@ int encode_text(const Arguments& arguments) {
 int decode_ids(const Arguments& arguments) {
   CommandOptions command("tokenizer decode", "Prints the text of ids that it reads from a pipe.");
   std::string tokenizer;
-  command.add("--tokenizer", &tokenizer, "a tokenizer's file or folder");
+  command.add("--tokenizer", &tokenizer, "byte, or a tokenizer's file or folder");
   if (!command.parse(arguments)) return kOk;
-  if (tokenizer.empty()) throw UsageError("tokenizer decode: expected --tokenizer FILE or FOLDER");
-  const auto loaded = load_tokenizer(tokenizer);
-  std::vector<int64_t> ids;
-  for (std::string word; std::cin >> word;) {
+  const auto loaded = tokenizer_of("tokenizer decode", tokenizer);
+  for (std::string word; std::cin >> word;) {  // written as they come
     INK_CHECK(word.size() <= 9 && word.find_first_not_of("0123456789") == std::string::npos,
               "decode: expected ids, got ", printable(word, 60));
-    ids.push_back(std::stoll(word));
+    const int64_t id = std::stoll(word);
+    std::cout << loaded->decode({&id, 1});
   }
-  std::cout << loaded->decode(ids);
   return kOk;
 }
 
@@ -116,12 +218,14 @@ int tokenizer_command(const Arguments& arguments) {
   if (action == "train") return train_tokenizer(rest);
   if (action == "encode") return encode_text(rest);
   if (action == "decode") return decode_ids(rest);
+  if (action == "show") return show_text(rest);
   if (action != "--help" && action != "-h")
-    throw UsageError("tokenizer: expected train, encode or decode, got '" + printable(action, 60) +
-                     "'");
+    throw UsageError("tokenizer: expected train, encode, decode or show, got '" +
+                     printable(action, 60) + "'");
   std::cout << "usage: inkling tokenizer train --vocab_size N --out FILE.json TEXT...\n"
                "       inkling tokenizer encode --tokenizer FILE [TEXT]\n"
                "       inkling tokenizer decode --tokenizer FILE\n"
+               "       inkling tokenizer show --tokenizer FILE [TEXT]\n"
                "COMMAND --help: its options\n";
   return kOk;
 }

@@ -275,7 +275,7 @@ nlohmann::json words_of(const nlohmann::json& data, const Tokenizer& tokenizer) 
   const auto add = [&](const nlohmann::json& ids) {
     for (const int64_t id : ids) {
       std::string name = std::to_string(id);
-      if (!words.contains(name)) words[name] = tokenizer.decode({&id, 1});
+      if (!words.contains(name)) words[name] = token_text(tokenizer, id);
     }
   };
   add(data.at("ids"));
@@ -329,7 +329,7 @@ nlohmann::json look_data(GPT& model, const Tokenizer& tokenizer, const std::vect
   const auto last = static_cast<int64_t>(steps.size()) - 1;
   steps.push_back({"", "softmax", {last}, {{"probabilities", softmax(logits)}}});
   nlohmann::json tokens = nlohmann::json::array();
-  for (const int64_t& id : ids) tokens.push_back(tokenizer.decode({&id, 1}));
+  for (const int64_t id : ids) tokens.push_back(token_text(tokenizer, id));
   nlohmann::json data = {{"tokens", tokens}, {"ids", ids}, {"next", next_tokens(logits, row)}};
   data["steps"] = to_json(steps, columns_that_fit(steps, limits.bytes));
   for (size_t i = 0; i < steps.size(); ++i)

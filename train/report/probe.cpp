@@ -124,7 +124,7 @@ Json Probe::text() const {
   const std::vector<int64_t> ids = text_.tolist<int64_t>();
   const int64_t T = std::ssize(ids);
   Json tokens = Json::array(), p = Json::array({nullptr}), best = Json::array({nullptr});
-  for (const int64_t id : ids) tokens.push_back(trainer_.dataset().tokenizer().decode({&id, 1}));
+  for (const int64_t id : ids) tokens.push_back(token_text(trainer_.dataset().tokenizer(), id));
   if (T > 1) {
     const Tensor losses = cross_entropy(trainer_.model()(text_.narrow(1, 0, T - 1)).to(f32),
                                         text_.narrow(1, 1, T - 1), -100, Reduction::none);

@@ -34,10 +34,11 @@ class AttentionView {
     this.root.classList.toggle('words', this.longer);
     fill(this.root, {tabindex: 0, role: 'group'}, []);
     this.root.style.setProperty('--heads', this.heads);
+    const shown = in_text(this.tokens);
     this.spans = this.tokens.map((token, i) => make('span', {
       onmouseenter: () => { if (!this.pinned) this.look(i, null); },
       onclick: () => { this.pinned = false; this.look(i, null); },
-    }, token === '\n' ? '\u21b5\n' : token));
+    }, shown(token)));
     this.large = make('canvas', {role: 'img'});
     [this.row_mark, this.column_mark] = [box('row'), box('column')];
     [this.rows, this.columns] = [box('axis rows'), box('axis columns')];

@@ -69,6 +69,12 @@ function show_time(seconds) {
 }
 // A token as one can see it.
 const show_token = token => JSON.stringify(String(token));
+// How tokens stand in a text: line ends are marked, and spaces where tokens are longer than letters.
+const in_text = tokens => {
+  const words = tokens.some(token => token.length > 2);
+  return token => (words ? token.replace(/ /g, '\u200b\u2423') : token)
+      .replace(/\n/g, '\u21b5\n');
+};
 
 // Colours. A ramp goes through its stops; two schemes, light and dark.
 const scheme = matchMedia('(prefers-color-scheme: dark)');

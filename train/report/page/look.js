@@ -99,8 +99,9 @@ class Model {
 
 // The text, coloured by the probability of each token.
 function show_look_text(model, element) {
+  const shown = in_text(model.tokens);
   const spans = model.tokens.map((token, i) => make(
-      'span', {onclick: () => model.choose({token: i})}, token === '\n' ? '\u21b5\n' : token));
+      'span', {onclick: () => model.choose({token: i})}, shown(token)));
   const words = model.tokens.some(token => token.length > 2) ? ' words' : '';
   const box = make('div', {class: 'chips' + words, tabindex: 0, role: 'group', 'aria-label':
                            'The text. The left and right arrow keys choose a token.'}, ...spans);

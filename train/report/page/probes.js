@@ -324,9 +324,10 @@ class TextView {
     this.truth = this.data.true?.some(v => number(v) !== null) ? numbers(this.data.true) : null;
     this.at = null;
     this.slider = step_slider('probe', this.steps, 'Step of the probe', true);
+    const shown = in_text(this.tokens);
     this.spans = this.tokens.map((token, i) => make(
         'span', {onpointerenter: () => this.look(i), onclick: () => this.look(i)},
-        token === '\n' ? '\u21b5\n' : token));
+        shown(token)));
     this.text = make('div', {class: 'coloured', tabindex: 0, role: 'group', 'aria-label':
                              'The text. The arrow keys move from token to token.',
                              onkeydown: event => this.key(event)}, ...this.spans);
