@@ -163,7 +163,7 @@ std::string IdTokenizer::decode(std::span<const int64_t> ids) const {
   std::string text;
   for (const int64_t id : ids) {
     check_id(id, vocab_size_);
-    text += " " + std::to_string(id);
+    text.append(" ").append(std::to_string(id));
   }
   return text;
 }

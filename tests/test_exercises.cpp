@@ -53,6 +53,7 @@ std::vector<std::function<ink::Exercise()>>& kept() {
 #include "train/lessons/exercises/13_rotary.cpp"
 #include "train/lessons/exercises/14_cache.cpp"
 #include "train/lessons/exercises/15_gpt.cpp"
+#include "train/lessons/exercises/16_merges.cpp"
 
 namespace ink {
 namespace {
@@ -265,7 +266,7 @@ TEST(Exercises, InTheProgram) {
   expect_in("autograd/ops/softmax.cpp", solution.out);
   expect_in("void softmax_backward(Array& dx", solution.out);
 
-  for (const std::string wrong : {"16", "softmin", "5 --check", "--hint"})
+  for (const std::string wrong : {"17", "softmin", "5 --check", "--hint"})
     EXPECT_EQ(run_program("exercise " + wrong + at).code, 2) << wrong;
   expect_in("did you mean softmax?", run_program("exercise softmix" + at).err);
 }

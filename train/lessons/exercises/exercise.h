@@ -9,6 +9,7 @@
 #include <functional>
 #include <ostream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "autograd/ops.h"
@@ -97,6 +98,11 @@ struct Cache {
   Tensor k, v;
 };
 
+/// Two ids side by side, and the id that takes their place (exercise 16).
+struct MergeRule {
+  int64_t left, right, result;
+};
+
 // ---- the exercises: each takes the functions that the reader writes
 
 Exercise chain_rule_exercise(double (*derivative)(double x));
@@ -125,5 +131,8 @@ Exercise adamw_exercise(Tensors (*step)(const Tensors& p_m_v, const Tensor& g, i
 Exercise rotary_exercise(Tensor (*rotate)(const Tensor& x, int64_t start));
 Exercise cache_exercise(Tensor (*attend)(const Tensor& q, const Tensor& k, const Tensor& v,
                                          Cache& cache));
+Exercise merges_exercise(std::pair<int64_t, int64_t> (*next)(const std::vector<int64_t>& ids),
+                         std::vector<int64_t> (*merge)(std::vector<int64_t> ids,
+                                                       const std::vector<MergeRule>& merges));
 
 }  // namespace ink

@@ -18,7 +18,8 @@ std::vector<Exercise> exercises() {
           adamw_exercise({}),
           rotary_exercise({}),
           cache_exercise({}),
-          gpt_exercise({})};
+          gpt_exercise({}),
+          merges_exercise({}, {})};
 }
 
 }  // namespace ink
