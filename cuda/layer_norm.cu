@@ -15,7 +15,10 @@ template <class X, class Y, class Plan, bool kAdds>
 struct LayerNorm {
   static constexpr int kThreads = Plan::kThreads, N = Plan::N;
   using C = compute_t<X>;
-  using Shared = BlockScratch<C>;
+  struct Shared {
+    BlockScratch<C> scratch;
+    BlockScratch<double> wide;
+  };
   Y* y;
   C *mean, *rstd;
   const X* x;
@@ -25,9 +28,10 @@ struct LayerNorm {
   const Y* branch;
   X* sum_of_both;
 
-  __device__ void operator()(Shared& scratch) const {
+  __device__ void operator()(Shared& shared) const {
     const int64_t row = Plan::row();
     if (row >= rows) return;
+    BlockScratch<C>& scratch = shared.scratch;
     Row<X, Plan> a(x, row * n, n);
     if constexpr (kAdds) a.add(branch + row * n, sum_of_both + row * n);
     const C share = 1 / static_cast<C>(n);
@@ -44,9 +48,11 @@ struct LayerNorm {
     });
     drift = Plan::template join<Plus>(drift, scratch);
     squares = Plan::template join<Plus>(squares, scratch);
-    const C m = near + drift * share;
-    const C variance = (squares - drift * (drift * share)) * share;
-    const C r = 1 / std::sqrt(variance + eps);
+    drift *= share;
+    squares *= share;
+    C m = near + drift, r = 1 / std::sqrt(squares - drift * drift + eps);
+    if (!(2 * drift * drift <= squares && squares <= std::numeric_limits<C>::max()))
+      find_moments(m, r, a, shared.wide);
     a.each([&](RowPlace i) {
       const auto scaled = [=](C v, C w, C b) { return (v - m) * r * w + b; };
       store(y + row * n + i.at, zip(scaled, a[i], load<N>(weight + i.at), load<N>(bias + i.at)));
@@ -55,6 +61,23 @@ struct LayerNorm {
       mean[row] = m;
       rstd[row] = r;
     }
+  }
+
+  // The same in double, for rows whose numbers are equal but for rounding, or so large that their
+  // squares overflow. Distances from the first mean correct it.
+  __device__ __forceinline__ void find_moments(C& m, C& r, const Row<X, Plan>& a,
+                                               BlockScratch<double>& wide) const {
+    const double count = static_cast<double>(n);
+    const auto joined = [&](const auto& f) {
+      double total = 0;
+      a.each([&](RowPlace i) { total += sum(zip(f, a[i])); });
+      return Plan::template join<Plus>(total, wide);
+    };
+    double exact = joined([](C v) { return static_cast<double>(v); }) / count;
+    exact += joined([=](C v) { return v - exact; }) / count;
+    const double squares = joined([=](C v) { return (v - exact) * (v - exact); });
+    m = static_cast<C>(exact);
+    r = static_cast<C>(1 / std::sqrt(squares / count + static_cast<double>(eps)));
   }
 };
 

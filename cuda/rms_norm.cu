@@ -3,6 +3,7 @@
 //   dx = rstd (dxhat - xhat mean(dxhat xhat)),  dxhat = dy w
 //   dw = sum over rows of dy xhat
 #include <cmath>
+#include <type_traits>
 
 #include "cuda/norm.cuh"
 
@@ -25,10 +26,15 @@ struct RmsNorm {
     const int64_t row = Plan::row();
     if (row >= rows) return;
     const Row<X, Plan> a(x, row * n, n);
-    C squares = 0;
-    a.each([&](RowPlace i) { squares += sum(a[i] * a[i]); });
-    squares = Plan::template join<Plus>(squares, scratch);
-    const C r = 1 / std::sqrt(squares / static_cast<C>(n) + eps);
+    const auto rstd_of = [&](C scale) {  // computed from scale x, a power of two
+      C squares = 0;
+      const auto square = [=](C v) { return (v * scale) * (v * scale); };
+      a.each([&](RowPlace i) { squares += sum(zip(square, a[i])); });
+      squares = Plan::template join<Plus>(squares, scratch);
+      return scale / std::sqrt(squares / static_cast<C>(n) + eps * scale * scale);
+    };
+    C r = rstd_of(1);
+    if (r == 0) r = rstd_of(std::is_same_v<C, double> ? C(0x1p-530) : C(0x1p-70));  // overflow
     a.each([&](RowPlace i) {
       const auto scaled = [=](C v, C w) { return v * r * w; };
       store(y + row * n + i.at, zip(scaled, a[i], load<N>(weight + i.at)));

@@ -22,9 +22,12 @@ struct Moments {
   }
   template <int K>
   __device__ static void take(Acc& acc, const T (&x)[K], int64_t, int64_t) {
-    double mean = 0, m2 = 0;
+    // Of equal numbers, the mean is exactly that number.
+    const double first = static_cast<double>(static_cast<compute_t<T>>(x[0]));
+    double mean = first, m2 = 0;
 #pragma unroll
-    for (int k = 0; k < K; ++k) mean += static_cast<double>(static_cast<compute_t<T>>(x[k])) / K;
+    for (int k = 1; k < K; ++k)
+      mean += (static_cast<double>(static_cast<compute_t<T>>(x[k])) - first) / K;
 #pragma unroll
     for (int k = 0; k < K; ++k) {
       const double apart = static_cast<double>(static_cast<compute_t<T>>(x[k])) - mean;
