@@ -159,9 +159,9 @@ std::string describe(const Product& p) {
     text << "; " << (x->layout.transposed ? "turned, " : "") << "rows " << x->layout.ld
          << ", matrices " << x->step << " apart, aligned to " << alignment(x->data);
   if (p.bias != nullptr) text << "; a bias aligned to " << alignment(p.bias);
+  constexpr const char* kNames[] = {"", "; gelu", "; its gradient", "; sums of rows"};
   if (p.epilogue != Epilogue::none)
-    text << (p.epilogue == Epilogue::gelu ? "; gelu" : "; its gradient") << ", aligned to "
-         << alignment(p.aux);
+    text << kNames[static_cast<int>(p.epilogue)] << ", aligned to " << alignment(p.aux);
   return text.str();
 }
 
@@ -228,12 +228,12 @@ class Gpu {
             "cublasLtMatmulDescSetAttribute");
     };
     if (p.bias != nullptr) point(CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias);
-    if (p.aux != nullptr) point(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, p.aux);
+    if (p.aux != nullptr) point(aux_pointer(p), p.aux);
     check(multiply(p, plan, plan.algorithm), p, "cublasLtMatmul");
   }
 
   bool has_epilogue(const Product& p) {
-    if (!allows_epilogue(p) || !wants_epilogue(major_ >= 9)) return false;
+    if (!allows_epilogue(p) || !wants_epilogue(p, major_ >= 9)) return false;
     const std::lock_guard lock(mutex_);
     return plan_for(p).exists;
   }
@@ -384,10 +384,17 @@ class Gpu {
         return bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
       case Epilogue::gelu_gradient:
         return CUBLASLT_EPILOGUE_DGELU;
+      case Epilogue::row_sums:  // A is the library's second operand
+        return CUBLASLT_EPILOGUE_BGRADB;
       case Epilogue::none:
         break;
     }
     return bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+  }
+
+  static cublasLtMatmulDescAttributes_t aux_pointer(const Product& p) {
+    return p.epilogue == Epilogue::row_sums ? CUBLASLT_MATMUL_DESC_BIAS_POINTER
+                                            : CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER;
   }
 
   static Operation make_operation(const Product& p) {
@@ -404,14 +411,13 @@ class Gpu {
     };
     set(CUBLASLT_MATMUL_DESC_TRANSA, p.b.layout.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
     set(CUBLASLT_MATMUL_DESC_TRANSB, p.a.layout.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
-    if (p.bias != nullptr) {
+    const bool sums = p.epilogue == Epilogue::row_sums;
+    if (p.bias != nullptr || sums)  // a bias and its gradient have D's type
       set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(p.c.dtype));
-      set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias);
-    }
-    if (p.epilogue != Epilogue::none) {
-      set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, p.aux);
+    if (p.bias != nullptr) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias);
+    if (p.aux != nullptr) set(aux_pointer(p), p.aux);
+    if (p.epilogue != Epilogue::none && !sums)
       set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, p.c.layout.ld);
-    }
     set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(p));
     return operation;
   }

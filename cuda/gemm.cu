@@ -194,4 +194,18 @@ bool gemm_gelu_backward(Array& dh, const Array& dy, const Array& w, const Array&
   return true;
 }
 
+bool gemm_row_sums(Array& c, Array& sums, const Array& a, const Array& b, bool accumulate) {
+  const DType dtype = operand_dtype(c, a, b);
+  if (c.numel() == 0 || a.size(-1) == 0 || c.dim() != 2 || sums.dtype() != c.dtype()) return false;
+  if (!fits(c, dtype) || matrix_layout(c)->transposed || !sums.is_contiguous()) return false;
+  const Array left = as_gemm_operand(a, dtype), right = as_gemm_operand(b, dtype);
+  Product all = describe("gemm_row_sums", c, left, right, accumulate);
+  all.epilogue = Epilogue::row_sums;
+  Array row = *sums.reshaped({1, sums.numel()});
+  all.aux = result(row).data;
+  if (!has_epilogue(all)) return false;
+  product(all);
+  return true;
+}
+
 }  // namespace ink::cuda

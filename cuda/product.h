@@ -23,11 +23,12 @@ struct Matrices {
 
 inline constexpr uintptr_t kBiasAlignment = 16;
 
-/// What is done to each element before it is written. gelu is its tanh form.
+/// What a product does besides, as elements are written. gelu is its tanh form.
 enum class Epilogue {
   none,
   gelu,           // aux = A B + bias, C = gelu(aux)
   gelu_gradient,  // C = (A B) gelu'(aux)
+  row_sums,       // aux (m) = the sums of A's rows, whether C = A B or C += A B
 };
 
 /// One of these, of A (m, k), B (k, n) and C (m, n), in rows:
@@ -43,24 +44,27 @@ struct Product {
   bool accumulate;
   const void* bias;  // null: none; else at a multiple of kBiasAlignment: it is read in packs
   Epilogue epilogue = Epilogue::none;
-  void* aux = nullptr;  // of an epilogue, with C's layout and dtype
+  void* aux = nullptr;  // of an epilogue: of C's dtype, and of its layout unless it is row_sums
 };
 
 void product(const Product& product);
 
-/// May cuBLASLt be asked for this epilogue? It needs rows and addresses of aux aligned to packs.
-/// Only bf16 is allowed, because the precision of cuBLASLt's gelu has not been measured yet.
+/// May cuBLASLt be asked for this epilogue? It needs aux, and the rows of gelu's, aligned to packs.
+/// Only bf16 is allowed for gelu, because the precision of cuBLASLt's has not been measured yet.
 inline bool allows_epilogue(const Product& p) {
-  return p.c.dtype == bf16 && p.batch == 1 && p.c.layout.ld % 8 == 0 &&
-         reinterpret_cast<uintptr_t>(p.aux) % 16 == 0;
+  const bool aligned = reinterpret_cast<uintptr_t>(p.aux) % 16 == 0 && p.batch == 1;
+  if (p.epilogue == Epilogue::row_sums) return aligned && p.c.dtype != f64;
+  return aligned && p.c.dtype == bf16 && p.c.layout.ld % 8 == 0;
 }
 
 /// True if cuBLASLt supports this epilogue and fusing it is faster. If not, a kernel follows the
-/// plain product. INKLING_GELU_EPILOGUE=0 in the environment never fuses, 1 fuses wherever cuBLASLt
-/// can. The default is 1 on Hopper and later, because the fused kernels for older GPUs are slower.
+/// plain product. In the environment, INKLING_GELU_EPILOGUE=0 never fuses gelu, and 1
+/// fuses it wherever cuBLASLt can; INKLING_BIAS_EPILOGUE does the same for the sums of rows. The
+/// default is 1 on Hopper and later, because the fused kernels for older GPUs are slower.
 bool has_epilogue(const Product& product);
-inline bool wants_epilogue(bool by_default) {
-  const char* set = std::getenv("INKLING_GELU_EPILOGUE");
+inline bool wants_epilogue(const Product& p, bool by_default) {
+  const char* set = std::getenv(p.epilogue == Epilogue::row_sums ? "INKLING_BIAS_EPILOGUE"
+                                                                 : "INKLING_GELU_EPILOGUE");
   return set == nullptr || set[0] == '\0' ? by_default : set[0] == '1';
 }
 

@@ -11,6 +11,7 @@
 
 #include "autograd/kernels/elementwise.h"
 #include "autograd/kernels/gemm.h"
+#include "autograd/kernels/reduce.h"
 #include "autograd/ops.h"
 #include "autograd/random/philox.h"
 #include "tests/on_cuda.h"
@@ -263,6 +264,43 @@ TEST_F(CudaKernels, GeluWithinAndBehindProducts) {
     }
   }
   unsetenv("INKLING_GELU_EPILOGUE");
+}
+
+// The gradients of a weight and its bias, from one product and from two launches; added, too.
+TEST_F(CudaKernels, RowSumsWithinAndBesideProducts) {
+  const bool emulated = describe(cuda_device) == "emulated GPU";  // cuBLASLt may be unable
+  for (const char* within : {"0", "1"}) {
+    setenv("INKLING_BIAS_EPILOGUE", within, 1);
+    for (const DType dtype : {f64, f32, bf16}) {
+      for (const DType c_dtype : {dtype, f32}) {
+        if (dtype == f64 && c_dtype == f32) continue;
+        for (const int64_t first : {0, 3, 4}) {  // where the sums start in memory
+          const Tensor dy = randn({24, 8}, dtype), x = randn({24, 16}, dtype),
+                       c = randn({8, 16}, c_dtype);
+          for (const bool accumulate : {false, true}) {
+            const auto run = [&](Device device) -> Outputs {
+              Tensor dw = c.to(device).clone(), all = zeros({16}, {c_dtype, device}),
+                     db = all.narrow(0, first, 8);
+              const Tensor from = dy.to(device), in = x.to(device);
+              const bool fused = kernel::gemm_row_sums(dw, db, from.T(), in, accumulate);
+              const bool aligned = first * size_of(c_dtype) % 16 == 0;
+              const bool may = *within == '1' && dtype != f64 && aligned && !device.is_cpu();
+              if (emulated || !may) {
+                EXPECT_EQ(fused, may);
+              }
+              if (fused) return {dw, all};
+              kernel::gemm(dw, from.T(), in, accumulate);
+              kernel::sum_rows(db, from, false);
+              return {dw, all};
+            };
+            const double rounding = c_dtype == f64 ? 1e-13 : c_dtype == f32 ? 2e-6 : 1e-2;
+            expect_close(run(cuda_device), run(cpu_device), rounding, within);
+          }
+        }
+      }
+    }
+  }
+  unsetenv("INKLING_BIAS_EPILOGUE");
 }
 
 TEST_F(CudaKernels, ProductsOfManyMatrices) {

@@ -18,6 +18,8 @@ KERNEL_STRIDED(gemm_bias, Array& c, const Array& a, const Array& b, const Array&
 KERNEL_CUDA(gemm_gelu, Array& y, Array& h, const Array& a, const Array& b, const Array& bias)
 // dh = (dy w) gelu'(h).
 KERNEL_CUDA(gemm_gelu_backward, Array& dh, const Array& dy, const Array& w, const Array& h)
+// ops/linear.cpp: c = a b, or c += a b, and sums (m) = the sums of a's rows; of c's dtype
+KERNEL_CUDA(gemm_row_sums, Array& c, Array& sums, const Array& a, const Array& b, bool accumulate)
 
 // clang-format on
 

@@ -74,11 +74,19 @@ static Tensor target(VjpContext& g, size_t i, const Shape& shape, const Options&
   return accumulate ? gradient : empty(shape, options);
 }
 
-Tensor linear_dweight(VjpContext& g, size_t i, const Array& dy, const Array& x, DType dtype) {
-  bool accumulate = false;
-  Tensor dw = target(g, i, {dy.size(-1), x.size(-1)}, {dtype, dy.device()}, accumulate);
-  kernel::gemm(dw, dy.transposed(), as_rows(x), accumulate);
-  return dw;
+// On a GPU, the product that computes dW also sums the rows of dy, which it reads anyway.
+void linear_parameters(VjpContext& g, Grads& grads, const Array& dy, const Array& x,
+                       const std::array<DType, 3>& dtypes) {
+  bool add_dw = false, add_db = false;
+  Tensor &dw = grads[1], &db = grads[2];
+  if (g.needs(2)) db = target(g, 2, {dy.size(-1)}, {dtypes[2], dy.device()}, add_db);
+  if (g.needs(1)) {
+    dw = target(g, 1, {dy.size(-1), x.size(-1)}, {dtypes[1], dy.device()}, add_dw);
+    const Array across = dy.transposed(), rows = as_rows(x);
+    if (db.defined() && !add_db && kernel::gemm_row_sums(dw, db, across, rows, add_dw)) return;
+    kernel::gemm(dw, across, rows, add_dw);
+  }
+  if (db.defined()) kernel::sum_rows(db, dy, add_db);
 }
 
 Tensor linear_dx(VjpContext& g, size_t i, const Array& dy, const Array& weight, const Shape& shape,
@@ -88,13 +96,6 @@ Tensor linear_dx(VjpContext& g, size_t i, const Array& dy, const Array& weight, 
   Array rows = as_rows(dx);
   kernel::gemm(rows, dy, cached_cast(weight, dy.dtype()), accumulate);
   return dx;
-}
-
-Tensor linear_dbias(VjpContext& g, size_t i, const Array& dy, DType dtype) {
-  bool accumulate = false;
-  Tensor db = target(g, i, {dy.size(-1)}, {dtype, dy.device()}, accumulate);
-  kernel::sum_rows(db, dy, accumulate);
-  return db;
 }
 
 static Tensor rows_of(const Tensor& x) { return reshape(x, as_rows(x).shape()); }
@@ -145,9 +146,8 @@ Tensor record_linear(const Tensor& x, const Tensor& in, const Tensor& weight, co
     const Array dy_rows = as_gemm_operand(as_rows(dy), dy.dtype());
     Grads grads(3);
     // The weight's comes first: if x is computed again for it, x is freed before dx is allocated.
-    if (g.needs(1)) grads[1] = linear_dweight(g, 1, dy_rows, *saved_x, dtypes[1]);
+    linear_parameters(g, grads, dy_rows, *saved_x, dtypes);
     if (g.needs(0)) grads[0] = linear_dx(g, 0, dy_rows, *saved_weight, from, dtypes[0]);
-    if (g.needs(2)) grads[2] = linear_dbias(g, 2, dy_rows, dtypes[2]);
     return grads;
   };
   const char* shown = x.dim() == 2      ? bias.defined() ? "addmm" : "mm"

@@ -67,11 +67,8 @@ static Tensor gelu_linear(const Tensor& h, const Tensor& in, const Tensor& a, co
     }
     const Array rows = as_gemm_operand(as_rows(dy), dy.dtype());
     Grads grads(3);
-    if (g.needs(1)) {
-      const Tensor kept = *saved_a;
-      grads[1] = linear_dweight(g, 1, rows, kept.defined() ? kept : gelu_of(*saved_h), dtypes[1]);
-    }
-    if (g.needs(2)) grads[2] = linear_dbias(g, 2, rows, dtypes[2]);
+    const auto after = [&] { return again && g.needs(1) ? gelu_of(*saved_h) : *saved_a; };
+    linear_parameters(g, grads, rows, after(), dtypes);
     if (!g.needs(0)) return grads;
     const Tensor before = *saved_h, dh = empty_like(before);
     Array dh_rows = as_rows(dh);

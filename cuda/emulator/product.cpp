@@ -7,6 +7,7 @@
 
 #include "autograd/kernels/elementwise.h"
 #include "autograd/kernels/gemm.h"
+#include "autograd/kernels/reduce.h"
 
 namespace ink::cuda {
 namespace {
@@ -26,12 +27,16 @@ Array seen(const Matrices& x, int64_t batch, int64_t rows, int64_t cols) {
 void product(const Product& p) {
   INK_CHECK(p.batch <= kMostMatrices, p.op, ": ", p.batch, " matrices in one product");
   INK_CHECK(reinterpret_cast<uintptr_t>(p.bias) % kBiasAlignment == 0, p.op, ": bias not aligned");
-  INK_CHECK(p.epilogue == Epilogue::none || allows_epilogue(p), p.op, ": not a product for gelu");
+  INK_CHECK(p.epilogue == Epilogue::none || allows_epilogue(p), p.op,
+            ": not a product for its epilogue");
   emulator::on_device([p] {
     const Array a = seen(p.a, p.batch, p.m, p.k), b = seen(p.b, p.batch, p.k, p.n);
     Array c = seen(p.c, p.batch, p.m, p.n), bias;
     if (p.bias != nullptr) bias = on_memory(const_cast<void*>(p.bias), p.c.dtype, {{p.n}, {1}, 0});
-    if (p.epilogue != Epilogue::none) {
+    if (p.epilogue == Epilogue::row_sums) {
+      Array sums = on_memory(p.aux, p.c.dtype, {{p.m}, {1}, 0});
+      cpu::sum_rows(sums, Array(*a.reshaped({p.m, p.k})).transposed(), false);
+    } else if (p.epilogue != Epilogue::none) {
       Array aux = seen({p.aux, p.c.dtype, p.c.layout, p.c.step}, p.batch, p.m, p.n);
       if (p.epilogue == Epilogue::gelu) {
         cpu::gemm_bias(aux, a, b, bias);
@@ -45,6 +50,6 @@ void product(const Product& p) {
   });
 }
 
-bool has_epilogue(const Product& p) { return allows_epilogue(p) && wants_epilogue(true); }
+bool has_epilogue(const Product& p) { return allows_epilogue(p) && wants_epilogue(p, true); }
 
 }  // namespace ink::cuda

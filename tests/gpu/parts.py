@@ -285,6 +285,7 @@ BENCHES = {  # the first ten steps are timed alone, the others ten at a time
     "gpt2 bf16 B32 V50304": {**GPT2, "vocab_size": 50304},
     "gpt2 bf16 B64 V50304": {**GPT2, "vocab_size": 50304, "batch_size": 64},
     "gpt2 bf16 B32 V50304, products timed": {**GPT2, "vocab_size": 50304},
+    "gpt2 bf16 B32 V50304, bias sums apart": {**GPT2, "vocab_size": 50304},
     "gpt2 bf16 B32 V50304, gelu apart": {**GPT2, "vocab_size": 50304},
     "char f32": {"config": "char", "steps": 22},
     "char f32, TF32": {"config": "char", "steps": 22},
@@ -296,6 +297,7 @@ def bench_environment(job, name):
     settings = {
         "products timed": {"INKLING_GEMM_TUNE": str(job.scratch / "products.txt")},
         "gelu apart": {"INKLING_GELU_EPILOGUE": "0"},
+        "bias sums apart": {"INKLING_BIAS_EPILOGUE": "0"},
         "TF32": {"INKLING_TF32": "1"},
     }
     return settings.get(name.rpartition(", ")[2], {})

@@ -9,13 +9,13 @@
 
 namespace ink {
 
-/// dW = dy^T x (out, in), for input number `i`.
-Tensor linear_dweight(VjpContext& g, size_t i, const Array& dy, const Array& x, DType dtype);
+/// grads[1] = dW = dy^T x (out, in) and grads[2] = db = sum of dy's rows (out), where inputs 1 and 2
+/// need them. x may be undefined if W needs none.
+void linear_parameters(VjpContext& g, Grads& grads, const Array& dy, const Array& x,
+                       const std::array<DType, 3>& dtypes);
 /// dx = dy W, of x's shape.
 Tensor linear_dx(VjpContext& g, size_t i, const Array& dy, const Array& weight, const Shape& shape,
                  DType dtype);
-/// db = sum of dy's rows (out).
-Tensor linear_dbias(VjpContext& g, size_t i, const Array& dy, DType dtype);
 
 /// dx (of `shape`), dW and db in basic ops, so that they can be differentiated again. Undefined for
 /// an input that needs none.
