@@ -224,6 +224,22 @@ TEST(CudaLinearCrossEntropy, PaddedClassesChangeNothing) {
   EXPECT_THROW(linear_cross_entropy(x, weight, tensor({3, 1025}).to(cuda_device)).item(), Error);
 }
 
+// Under Autocast the logits are bf16, and their gradient is written over them: 2 bytes a logit.
+TEST(CudaLinearCrossEntropy, LogitsAndTheirGradientAreOneMemory) {
+  if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device";
+  const int64_t rows = 256, V = 2048;
+  const Tensor x = randn({rows, 16}).to(cuda_device).requires_grad_(),
+               w = randn({V, 16}).to(cuda_device).requires_grad_(),
+               targets = randint(0, V, {rows}).to(cuda_device);
+  const Autocast guard;
+  const int64_t before = memory_stats(cuda_device).bytes_in_use;
+  reset_peak_memory(cuda_device);
+  const Tensor loss = linear_cross_entropy(x, w, targets);
+  const int64_t others = 300'000;  // gradients, bf16 copies, losses by row
+  EXPECT_LT(memory_stats(cuda_device).peak_bytes_in_use - before, 2 * rows * V + others);
+  EXPECT_EQ(loss.dtype(), f32);
+}
+
 // -inf is a mask; NaN, +inf and a row of nothing but -inf make the row NaN. On every path.
 TEST(CudaSoftmax, SpecialValuesAreTheCpus) {
   if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device";

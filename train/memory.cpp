@@ -121,17 +121,19 @@ std::vector<Moment> backward_of_block(const Sizes& s) {
 }
 
 // The last norm's input and output; the gradient of that output, which the head computes in
-// forward; a chunk of logits, which its gradient overwrites unless that is narrower; the weight
-// again if it is padded; and what the head's products allocate.
+// forward; a chunk of logits, which its gradient overwrites, unless the CPU has them in f32 beside a
+// bf16 gradient; the weight again if it is padded; and what the head's products allocate.
 int64_t head_activations(const Sizes& s) {
   const int64_t C = s.model.n_embd, V = s.model.vocab_size,
                 rows = linear_cross_entropy_rows(s.tokens, V, s.device),
                 padded = linear_cross_entropy_classes(V, s.device), logits = rows * padded,
                 bytes = size_of(s.narrow);
   const LinearBytes head(s, rows, C, V, f32);
-  return s.stream(C) + 2 * s.stream(1) + 2 * s.activation(C) + floats(logits) +
-         std::max({head.forward, (s.narrow == bf16 ? block_bytes(bytes * logits) : 0) +
-                                     std::max(head.dweight, head.dx)}) +
+  const bool in_place = s.narrow == f32 || !s.device.is_cpu();
+  return s.stream(C) + 2 * s.stream(1) + 2 * s.activation(C) +
+         (in_place ? block_bytes(bytes * logits) : floats(logits)) +
+         std::max(head.forward,
+                  (in_place ? 0 : block_bytes(bytes * logits)) + std::max(head.dweight, head.dx)) +
          (padded > V ? block_bytes(bytes * padded * C) : 0);
 }
 

