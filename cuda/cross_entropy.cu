@@ -12,10 +12,17 @@
 namespace ink::cuda {
 namespace {
 
+// How rows of up to 57,344 logits are kept. Two blocks share a multiprocessor if logits are bf16, so
+// that one loads its row while the other computes or stores: the kernel is bound by memory.
+template <class T>
+using Longest =
+    std::conditional_t<sizeof(T) == 2, RowSize<512, 24, true, 88>, RowSize<1024, 32, true, 24>>;
+
 // A target that is out of range counts as ignored until the host throws the fault.
 template <class T, class D, class Plan>
 struct CrossEntropy {
-  static constexpr int kThreads = Plan::kThreads, N = Plan::N;
+  static constexpr int kThreads = Plan::kThreads, N = Plan::N,
+                       kResident = Plan::kThreads == 512 ? 2 : 1;
   using C = compute_t<T>;
   struct Parking : BlockScratch<C> {
     ParkedRow<T, Plan> row;
@@ -131,12 +138,12 @@ void cross_entropy(Array& loss, Array& dlogits, const Array& logits, const Array
     const T* in = logits.data<T>();
     const C* weight = scale.defined() ? scale.data<C>() : nullptr;
     const IdCheck in_range("cross_entropy", "target", n, "classes");
-    plan_rows<T, RowSize<kWarp, 32>, RowSize<256, 32, true>, RowSize<1024, 32, true>,
-              RowSize<1024, 32, true, 24>>(n, {down, in}, [&]<class Plan>(Plan) {
-      launch("cross_entropy", Plan::blocks(rows),
-             CrossEntropy<T, D, Plan>{losses, down, in, targets.data<int64_t>(), weight, rows, n,
-                                      step, ignore_index, in_range});
-    });
+    plan_rows<T, RowSize<kWarp, 32>, RowSize<256, 32, true>, RowSize<1024, 32, true>, Longest<T>>(
+        n, {down, in}, [&]<class Plan>(Plan) {
+          launch("cross_entropy", Plan::blocks(rows),
+                 CrossEntropy<T, D, Plan>{losses, down, in, targets.data<int64_t>(), weight, rows,
+                                          n, step, ignore_index, in_range});
+        });
     if (loss.dim() == 0)
       launch("cross_entropy", 1, SumLosses<C>{loss.mutable_data<C>(), losses, weight, rows});
   });
