@@ -284,6 +284,7 @@ BENCHES = {  # the first ten steps are timed alone, the others ten at a time
     "gpt2 bf16 B32 V50257": GPT2,
     "gpt2 bf16 B32 V50304": {**GPT2, "vocab_size": 50304},
     "gpt2 bf16 B64 V50304": {**GPT2, "vocab_size": 50304, "batch_size": 64},
+    "gpt2 bf16 B64 V50304, recompute": {**GPT2, "vocab_size": 50304, "batch_size": 64, "recompute": "true"},
     "gpt2 bf16 B32 V50304, products timed": {**GPT2, "vocab_size": 50304},
     "gpt2 bf16 B32 V50304, bias sums apart": {**GPT2, "vocab_size": 50304},
     "gpt2 bf16 B32 V50304, gelu apart": {**GPT2, "vocab_size": 50304},
