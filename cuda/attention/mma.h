@@ -18,7 +18,8 @@ void attention_mma_backward(AttentionGradients& d, const Array& dout, const Arra
                             const Array& lse, const AttentionInputs& in);
 
 /// The same on Hopper's own instructions, for problems without a mask and heads of 33 to 128
-/// elements.
+/// elements. With dropout, draws take longer than products, and more warps draw faster, so it is
+/// left to the others unless INKLING_WGMMA=1.
 bool suits_attention_wgmma(const AttentionInputs& in);
 void attention_wgmma(Array& out, Array& lse, const AttentionInputs& in);
 void attention_wgmma_backward(AttentionGradients& d, const Array& dout, const Array& out,

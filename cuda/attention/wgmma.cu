@@ -191,7 +191,8 @@ struct WgmmaForward {
 
 bool suits_attention_wgmma(const AttentionInputs& in) {
   static const char* const set = std::getenv("INKLING_WGMMA");
-  if (set != nullptr && set[0] == '0') return false;
+  const char mode = set != nullptr ? set[0] : ' ';
+  if (mode == '0' || (mode != '1' && in.rule.dropout_p > 0)) return false;
   const int64_t widest = std::max(in.q.size(-1), in.v.size(-1));
   return compute_capability() == 9 && !in.mask.defined() && widest > 32;
 }

@@ -119,6 +119,7 @@ def tests(job):
             more |= {"INKLING_TEST_LARGEST": "1000"} if job.small else {}
             more |= {"INKLING_PROGRAM": str(job.build / "inkling"), "INKLING_SOURCE_DIR": str(job.root)}  # not where it was built
             more |= {"INKLING_TEST_DEVICE": "cuda"} if program.name == SUITE else {}
+            more |= {"INKLING_WGMMA": "1"} if program.name == "test_cuda_attention" else {}  # with dropout, too
             tasks.append(([program, f"--gtest_filter={chosen}"], more))
             outputs.append((program.name, output))
     runs = curve_tasks(job)
@@ -240,6 +241,7 @@ def sanitizer(job):
         for shard in range(shards):
             more = {"GTEST_TOTAL_SHARDS": str(shards), "GTEST_SHARD_INDEX": str(shard), "INKLING_TEST_LARGEST": "1000"}
             more |= {"INKLING_TEST_DEVICE": "cuda"} if name == SUITE else {}
+            more |= {"INKLING_WGMMA": "1"} if name == "test_cuda_attention" else {}
             # Every tensor is a cudaMalloc of its own, so that the tools see where it ends.
             runs.append((command, more | {"OMP_NUM_THREADS": "1", "INKLING_CUDA_ALLOCATOR": "direct"}))
     prefixes = {tool: [tool_program, "--tool", tool, "--error-exitcode", "77", "--print-limit", "20"] for tool in TOOLS}
@@ -288,6 +290,8 @@ BENCHES = {  # the first ten steps are timed alone, the others ten at a time
     "gpt2 bf16 B32 V50304, products timed": {**GPT2, "vocab_size": 50304},
     "gpt2 bf16 B32 V50304, bias sums apart": {**GPT2, "vocab_size": 50304},
     "gpt2 bf16 B32 V50304, gelu apart": {**GPT2, "vocab_size": 50304},
+    "gpt2 bf16 B32 V50304, attention as before Hopper": {**GPT2, "vocab_size": 50304},
+    "char bf16, attention by warpgroups": {"config": "char", "steps": 22, "dtype": "bfloat16", "dropout": 0.2},
     "char f32": {"config": "char", "steps": 22},
     "char f32, TF32": {"config": "char", "steps": 22},
 }
@@ -299,6 +303,8 @@ def bench_environment(job, name):
         "products timed": {"INKLING_GEMM_TUNE": str(job.scratch / "products.txt")},
         "gelu apart": {"INKLING_GELU_EPILOGUE": "0"},
         "bias sums apart": {"INKLING_BIAS_EPILOGUE": "0"},
+        "attention as before Hopper": {"INKLING_WGMMA": "0"},
+        "attention by warpgroups": {"INKLING_WGMMA": "1"},
         "TF32": {"INKLING_TF32": "1"},
     }
     return settings.get(name.rpartition(", ")[2], {})
