@@ -112,8 +112,23 @@ __device__ inline void start_product(float (&d)[kN / 8][4], SharedMatrix a, Shar
 #endif
 }
 
-/// Comes between the warp's own use of registers and the first product that uses them.
-__device__ inline void before_products() {
+/// Tells the compiler that d changed here.
+template <int kWide>
+__device__ inline void settle(float (&d)[kWide][4]) {
+#ifndef INKLING_EMULATED
+#pragma unroll
+  for (int n = 0; n < kWide; ++n)
+    asm volatile("" : "+f"(d[n][0]), "+f"(d[n][1]), "+f"(d[n][2]), "+f"(d[n][3])::"memory");
+#else
+  static_cast<void>(d);
+#endif
+}
+
+/// Comes between the warp's own use of registers and the first product that uses them. d: the sums
+/// that products will add to.
+template <class... Sums>
+__device__ inline void before_products(Sums&... d) {
+  (settle(d), ...);
 #ifdef INKLING_EMULATED
   emulator::before_products();
 #else
@@ -137,18 +152,6 @@ __device__ inline void wait_for_products() {
   INKLING_SM90("wgmma.wait_group.sync.aligned %0;" ::"n"(kLeft) : "memory");
 #endif
 }
-/// Tells the compiler that d changed here.
-template <int kWide>
-__device__ inline void settle(float (&d)[kWide][4]) {
-#ifndef INKLING_EMULATED
-#pragma unroll
-  for (int n = 0; n < kWide; ++n)
-    asm volatile("" : "+f"(d[n][0]), "+f"(d[n][1]), "+f"(d[n][2]), "+f"(d[n][3])::"memory");
-#else
-  static_cast<void>(d);
-#endif
-}
-
 /// Gives each thread of the warpgroup so many registers; kMore: more than it had.
 template <int kCount, bool kMore>
 __device__ inline void set_registers() {

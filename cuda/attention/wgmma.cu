@@ -111,12 +111,12 @@ struct WgmmaForward {
     settle(s.x[0]);
     key.release(shared.keys);
     weigh(s, head, first, 0, c, softmax, shrink);
-    auto p = hold(s);
+    auto p = operand_of(s);
     for (int t = 1; t < count; ++t) {
       key.wait_full(shared.keys);
       value.wait_full(shared.values);
       await_turn(turn);
-      before_products();
+      before_products(sums.x[0]);
       start_dots(s.x[0], q, shared.k[key.stage]);
       end_products();
       start_rows_product(sums.x[0], p, shared.v[value.stage]);
@@ -130,10 +130,10 @@ struct WgmmaForward {
       settle(sums.x[0]);
       value.release(shared.values);
       scale(sums, shrink);
-      p = hold(s);
+      p = operand_of(s);
     }
     value.wait_full(shared.values);
-    before_products();
+    before_products(sums.x[0]);
     start_rows_product(sums.x[0], p, shared.v[value.stage]);
     end_products();
     wait_for_products<0>();

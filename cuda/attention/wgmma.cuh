@@ -77,6 +77,21 @@ __device__ inline void start_dots(float (&s)[kRows / 8][4], const OwnRows<kOwn, 
     start_product<kRows, false>(s, a + k / 4 * own.tile.kPanelBytes + k % 4 * 32,
                                 b + k / 4 * tile.kPanelBytes + k % 4 * 32, k > 0);
 }
+/// Rounded sums as the first operand of another product. They are made before this returns: the
+/// compiler may not make them between before_products() and the product.
+template <int kWide>
+__device__ inline Held<1, kWide / 2> operand_of(const WarpSums<1, kWide>& sums) {
+  Held<1, kWide / 2> held = hold(sums);
+#ifndef INKLING_EMULATED
+#pragma unroll
+  for (int k = 0; k < kWide / 2; ++k) {
+    uint32_t(&x)[4] = held.x[0][k];
+    asm volatile("" : "+r"(x[0]), "+r"(x[1]), "+r"(x[2]), "+r"(x[3])::"memory");
+  }
+#endif
+  return held;
+}
+
 /// Starts sums += weights tile.
 template <int kRows, int kHead>
 __device__ inline void start_rows_product(float (&sums)[kHead / 8][4],

@@ -89,12 +89,13 @@ struct WgmmaQueryGradient {
   __device__ void walk(Shared& shared, const Rows& rows, int count, Place<kStages>& key,
                        Place<kStages>& value, Sums& sums) const {
     if (count <= 0) return;
+    settle(sums.x[0]);
     Scores s, dp;
     key.wait_full(shared.keys);
     value.wait_full(shared.values);
     start_scores(shared, rows, key, value, s, dp);
     finish_scores<0>(shared, rows, 0, value, s, dp);
-    auto ds = hold(dp);
+    auto ds = operand_of(dp);
     for (int t = 1; t < count; ++t) {
       Place<kStages> next = key;
       next.next();
@@ -107,9 +108,9 @@ struct WgmmaQueryGradient {
       wait_for_products<0>();
       settle(sums.x[0]);
       key.release(shared.keys);
-      ds = hold(dp);
+      ds = operand_of(dp);
     }
-    before_products();
+    before_products(sums.x[0]);
     start_rows_product(sums.x[0], ds, shared.k[key.stage]);
     end_products();
     wait_for_products<0>();
@@ -287,7 +288,7 @@ struct WgmmaKeyGradient {
     start_scores(shared, rows, place, p, dp);
     finish_scores<0>(shared.rows[place.stage], rows.first, queries, kept, p, dp);
     for (++t; t < queries.count; ++t) {
-      const auto weights = hold(dropped(p, kept)), ds = hold(dp);
+      const auto weights = operand_of(dropped(p, kept)), ds = operand_of(dp);
       queries.next(problem.size);
       Place<kStages> next = place;
       next.next();
@@ -301,7 +302,7 @@ struct WgmmaKeyGradient {
       finish_scores<kAhead>(shared.rows[next.stage], rows.first, queries, kept, p, dp);
       if constexpr (kAhead) finish_sums(shared, place, dk_sums, dv_sums);
     }
-    const auto weights = hold(dropped(p, kept)), ds = hold(dp);
+    const auto weights = operand_of(dropped(p, kept)), ds = operand_of(dp);
     start_sums(shared, weights, ds, place, dk_sums, dv_sums);
     finish_sums(shared, place, dk_sums, dv_sums);
   }
@@ -318,7 +319,7 @@ struct WgmmaKeyGradient {
   __device__ static void start_sums(Shared& shared, const Held<1, kOther / 16>& weights,
                                     const Held<1, kOther / 16>& ds, const Place<kStages>& place,
                                     Sums& dk_sums, Sums& dv_sums) {
-    before_products();
+    before_products(dv_sums.x[0], dk_sums.x[0]);
     start_rows_product(dv_sums.x[0], weights, shared.dout[place.stage]);
     start_rows_product(dk_sums.x[0], ds, shared.q[place.stage]);
     end_products();
