@@ -164,10 +164,6 @@ cudaError_t cudaMallocHost(void** memory, size_t bytes) {
   *memory = std::malloc(bytes);
   return *memory ? cudaSuccess : cudaErrorMemoryAllocation;
 }
-cudaError_t cudaFreeHost(void* memory) {
-  std::free(memory);
-  return cudaSuccess;
-}
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind,
                             cudaStream_t) {
   emulator::on_device([=] { std::memmove(to, from, bytes); });

@@ -109,11 +109,8 @@ struct Block {
   std::mt19937 random{12345};
 };
 
-Block& block() {
-  static auto* only = new Block;  // one launch at a time
-  return *only;
-}
-Lane& this_lane() { return block().lanes[static_cast<size_t>(block().lane)]; }
+Block& block = *new Block;  // one launch at a time
+Lane& this_lane() { return block.lanes[static_cast<size_t>(block.lane)]; }
 
 struct {
   void* fake = nullptr;
@@ -158,52 +155,48 @@ void Fiber::give_way() {
 }
 
 void enter(int lane) {
-  Block& b = block();
-  b.lane = lane;
+  block.lane = lane;
   const auto width = static_cast<int>(position.block_size.x);
   position.thread = dim3(static_cast<unsigned>(lane % width), 0, 0);
 }
 
 void Fiber::loop() {
   enter(nullptr, &scheduler_stack.stack, &scheduler_stack.bytes);
-  Block& b = block();
   for (;; give_way()) {
-    Warp& warp = *b.warp;
-    while (warp.next_fresh < kLanes && !b.error) {
+    Warp& warp = *block.warp;
+    while (warp.next_fresh < kLanes && !block.error) {
       const int number = warp.first + warp.next_fresh++;
       enter(number);
-      b.lanes[static_cast<size_t>(number)].fiber = this;
+      block.lanes[static_cast<size_t>(number)].fiber = this;
       try {
-        (*b.thread)(b.shared);
+        (*block.thread)(block.shared);
         finish_copies(0);
       } catch (const context::detail::forced_unwind&) {
         throw;
       } catch (...) {
-        if (!b.error) b.error = std::current_exception();
+        if (!block.error) block.error = std::current_exception();
       }
-      b.lanes[static_cast<size_t>(number)].state = Lane::done;
+      block.lanes[static_cast<size_t>(number)].state = Lane::done;
     }
-    b.idle.push_back(this);
+    block.idle.push_back(this);
   }
 }
 
 Fiber* idle_fiber() {
-  Block& b = block();
-  if (b.idle.empty()) {
-    b.fibers.push_back(std::make_unique<Fiber>());
-    return b.fibers.back().get();
+  if (block.idle.empty()) {
+    block.fibers.push_back(std::make_unique<Fiber>());
+    return block.fibers.back().get();
   }
-  Fiber* fiber = b.idle.back();
-  b.idle.pop_back();
+  Fiber* fiber = block.idle.back();
+  block.idle.pop_back();
   return fiber;
 }
 
 // The calling lane waits in `state` until the scheduler finds it ready.
 void wait(Lane::State state, Collective kind, Where where, const Phases* phases = nullptr,
           const std::string& barrier = "") {
-  Block& b = block();
   Lane& lane = this_lane();
-  const int number = b.lane;
+  const int number = block.lane;
   lane.state = state;
   lane.kind = kind;
   lane.where = where;
@@ -212,11 +205,11 @@ void wait(Lane::State state, Collective kind, Where where, const Phases* phases 
   lane.fiber->give_way();
   enter(number);
   lane.phases = nullptr;
-  if (b.error) std::rethrow_exception(b.error);
+  if (block.error) std::rethrow_exception(block.error);
 }
 
 std::string about(const Lane& lane) {
-  std::string text = "thread " + std::to_string(&lane - block().lanes.data());
+  std::string text = "thread " + std::to_string(&lane - block.lanes.data());
   if (lane.state == Lane::done) return text + " has left";
   text += " waits at " + place(lane.where);
   if (lane.state != Lane::at_phase) return text;
@@ -226,7 +219,7 @@ std::string about(const Lane& lane) {
 
 // Releases all lanes of [first, first + count), if they wait for the same. `what` is for errors.
 void release(int first, int count, Lane::State state, const char* what) {
-  const auto begin = block().lanes.begin() + first, end = begin + count;
+  const auto begin = block.lanes.begin() + first, end = begin + count;
   const Lane& one =
       *std::find_if(begin, end, [](const Lane& lane) { return lane.state != Lane::done; });
   const auto other = std::find_if(begin, end, [&](const Lane& lane) {
@@ -239,7 +232,7 @@ void release(int first, int count, Lane::State state, const char* what) {
     return;
   }
   const bool part = one.state == state && other->state != Lane::at_phase;
-  block().error = std::make_exception_ptr(ink::Error(
+  block.error = std::make_exception_ptr(ink::Error(
       in_launch() +
       (part ? std::string("the threads of a ") + what + " part: " : "a wait never ends: ") +
       about(one) + (other == end ? "" : ", " + about(*other))));
@@ -247,55 +240,51 @@ void release(int first, int count, Lane::State state, const char* what) {
 
 // Runs a warp until each lane is done or waits at a barrier. Returns whether a lane ran.
 bool run_warp(Warp& warp) {
-  Block& b = block();
-  b.warp = &warp;
-  const auto begin = b.lanes.begin() + warp.first, end = begin + kLanes;
+  block.warp = &warp;
+  const auto begin = block.lanes.begin() + warp.first, end = begin + kLanes;
   const auto any = [&](Lane::State state) {
     return std::any_of(begin, end, [&](const Lane& lane) { return lane.state == state; });
   };
   for (bool ran = false;;) {
     bool now = false;
-    for (auto lane = begin; lane != end && !b.error; ++lane) {
+    for (auto lane = begin; lane != end && !block.error; ++lane) {
       if (lane->state != Lane::ready && lane->state != Lane::fresh) continue;
       (lane->state == Lane::ready ? lane->fiber : idle_fiber())->resume();
       now = ran = true;
     }
-    if (now && !b.error) continue;
-    if (b.error || !any(Lane::in_collective) || any(Lane::at_phase)) return ran;
+    if (now && !block.error) continue;
+    if (block.error || !any(Lane::in_collective) || any(Lane::at_phase)) return ran;
     release(warp.first, kLanes, Lane::in_collective, "warp");
     ++warp.turn;
-    if (b.error || (begin->kind == Collective::late && b.random() % 2)) return true;
+    if (block.error || (begin->kind == Collective::late && block.random() % 2)) return true;
   }
 }
 
 void run_block(int threads) {
-  Block& b = block();
-  b.lanes.assign(static_cast<size_t>(threads), Lane());
-  b.warps.assign(static_cast<size_t>(threads / kLanes), Warp());
-  for (size_t w = 0; w < b.warps.size(); ++w) b.warps[w].first = static_cast<int>(w) * kLanes;
-  b.barriers.fill({});
-  start_block_of_products(threads);
+  block.lanes.assign(static_cast<size_t>(threads), Lane());
+  block.warps.assign(static_cast<size_t>(threads / kLanes), Warp());
+  for (size_t w = 0; w < block.warps.size(); ++w)
+    block.warps[w].first = static_cast<int>(w) * kLanes;
+  block.barriers.fill({});
   const auto all = [&](Lane::State state) {
-    return std::all_of(b.lanes.begin(), b.lanes.end(),
+    return std::all_of(block.lanes.begin(), block.lanes.end(),
                        [&](const Lane& lane) { return lane.state == state; });
   };
-  std::vector<size_t> order(b.warps.size());
+  std::vector<size_t> order(block.warps.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  while (!b.error && !all(Lane::done)) {
-    std::shuffle(order.begin(), order.end(), b.random);
+  while (!block.error && !all(Lane::done)) {
+    std::shuffle(order.begin(), order.end(), block.random);
     bool ran = false;
-    for (const size_t w : order) ran |= b.error || run_warp(b.warps[w]);
+    for (const size_t w : order) ran |= block.error || run_warp(block.warps[w]);
     if (!ran || all(Lane::at_barrier)) release(0, threads, Lane::at_barrier, "block");
   }
-  if (!b.error) return end_block_of_products();
-  for (Lane& lane : b.lanes)  // unwinds the stacks of lanes that still wait
+  for (Lane& lane : block.lanes)  // unwinds the stacks of lanes that still wait
     if (lane.state != Lane::fresh && lane.state != Lane::done) lane.fiber->resume();
+  end_block_of_products(block.error != nullptr);
 }
 
 // 1 + the thread whose unpublished copy is at an address, or 0.
-int& copier(const void* to, size_t bytes) {
-  return block().copiers[shared_address(to, bytes) / 16];
-}
+int& copier(const void* to, size_t bytes) { return block.copiers[shared_address(to, bytes) / 16]; }
 
 Phases& started(uint64_t* state) {
   auto& phases = *reinterpret_cast<Phases*>(state);
@@ -307,7 +296,7 @@ void arrive_at(Phases& phases) {
   if (--phases.left > 0) return;
   phases.left = phases.count;
   phases.parity ^= 1;
-  for (Lane& lane : block().lanes) {
+  for (Lane& lane : block.lanes) {
     if (lane.phases != &phases) continue;
     INK_CHECK(lane.state == Lane::at_phase, in_launch(), "two phases of ", lane.barrier,
               " end before a thread that waits for one goes on");
@@ -317,7 +306,7 @@ void arrive_at(Phases& phases) {
 
 }  // namespace
 
-std::string in_launch() { return std::string(block().op) + ": emulator: "; }
+std::string in_launch() { return std::string(block.op) + ": emulator: "; }
 
 std::string place(const Where& where) {
   std::string file = where.file_name();
@@ -325,15 +314,15 @@ std::string place(const Where& where) {
 }
 
 uint32_t shared_address(const void* pointer, size_t bytes) {
-  const Block& b = block();
-  const size_t at = reinterpret_cast<uintptr_t>(pointer) - reinterpret_cast<uintptr_t>(b.shared);
-  INK_CHECK(at < b.shared_bytes && at + bytes <= b.shared_bytes, in_launch(),
+  const size_t at =
+      reinterpret_cast<uintptr_t>(pointer) - reinterpret_cast<uintptr_t>(block.shared);
+  INK_CHECK(at < block.shared_bytes && at + bytes <= block.shared_bytes, in_launch(),
             "an address that is not in the block's shared memory, or leaves it");
   return static_cast<uint32_t>(at);
 }
 
 const unsigned char* published(uint32_t address) {
-  const unsigned char* at = block().shared + address;
+  const unsigned char* at = block.shared + address;
   const int by = copier(at, 16);
   INK_CHECK(by == 0, in_launch(), "a product reads byte ", address,
             " of shared memory, to which thread ", by - 1,
@@ -369,10 +358,10 @@ void wait_for_phase(uint64_t* state, unsigned parity, Where where) {
   wait(Lane::at_phase, Collective::sync, where, &phases, "the barrier at byte " + at);
 }
 
-void come(int number, int threads, bool stay, Where where) {
+void report(int number, int threads, Where where, bool stay) {
   std::array<int, 2> mine{number, threads};
   const unsigned char* all = exchange(Collective::sync, &mine, sizeof mine, where);
-  Phases& phases = block().barriers[static_cast<size_t>(number) % 16];
+  Phases& phases = block.barriers[static_cast<size_t>(number) % 16];
   if (phases.left == phases.count) phases.left = phases.count = static_cast<uint16_t>(threads);
   INK_CHECK(number > 0 && number < 16 && threads > 0 && threads % kLanes == 0 &&
                 threads == phases.count && mine == from_lane<decltype(mine)>(all, 0),
@@ -387,11 +376,10 @@ void come(int number, int threads, bool stay, Where where) {
 void block_barrier(Where where) { wait(Lane::at_barrier, Collective::sync, where); }
 
 const unsigned char* exchange(Collective kind, const void* value, size_t bytes, Where where) {
-  Block& b = block();
-  Warp& warp = *b.warp;
+  Warp& warp = *block.warp;
   auto& values = warp.values[warp.turn % 2];
   if (bytes > 0)
-    std::memcpy(values.data() + static_cast<size_t>(b.lane - warp.first) * kSlot, value, bytes);
+    std::memcpy(values.data() + static_cast<size_t>(block.lane - warp.first) * kSlot, value, bytes);
   wait(Lane::in_collective, kind, where);
   return values.data();
 }
@@ -399,7 +387,7 @@ const unsigned char* exchange(Collective kind, const void* value, size_t bytes, 
 void copy_later(void* to, const void* from, size_t bytes) {
   INK_CHECK((reinterpret_cast<uintptr_t>(to) | reinterpret_cast<uintptr_t>(from)) % bytes == 0,
             in_launch(), "a copy of ", bytes, " bytes that is not aligned to them");
-  copier(to, bytes) = 1 + block().lane;
+  copier(to, bytes) = 1 + block.lane;
   this_lane().copies.push_back({to, from, bytes});
 }
 
@@ -423,23 +411,22 @@ void finish_copies(int groups_left) {
 void launch(const char* op, dim3 blocks, int threads, size_t shared_bytes,
             std::function<void(void*)> thread) {
   on_device([op, blocks, threads, shared_bytes, thread = std::move(thread)] {
-    Block& b = block();
-    b.thread = &thread;
-    b.op = op;
-    b.error = nullptr;
+    block.thread = &thread;
+    block.op = op;
+    block.error = nullptr;
     const size_t most = capability() >= 90 ? 227 * 1024 : 163 * 1024;
     INK_CHECK(shared_bytes <= most, in_launch(), shared_bytes,
               " bytes of shared memory; a block may have ", most);
     const size_t count = size_t{blocks.x} * blocks.y * blocks.z;
-    const bool backwards = b.random() % 2;  // no block may wait for another
-    for (size_t i = 0; i < count && !b.error; ++i) {
+    const bool backwards = block.random() % 2;  // no block may wait for another
+    for (size_t i = 0; i < count && !block.error; ++i) {
       const size_t n = backwards ? count - 1 - i : i;
       void* memory = nullptr;
       if (posix_memalign(&memory, 1024, shared_bytes + 1) != 0) throw std::bad_alloc();
       const std::unique_ptr<void, decltype(&std::free)> shared(memory, &std::free);
-      b.shared = static_cast<unsigned char*>(std::memset(memory, 0xff, shared_bytes));
-      b.shared_bytes = shared_bytes;
-      b.copiers.assign(shared_bytes / 16 + 1, 0);
+      block.shared = static_cast<unsigned char*>(std::memset(memory, 0xff, shared_bytes));
+      block.shared_bytes = shared_bytes;
+      block.copiers.assign(shared_bytes / 16 + 1, 0);
       position.grid_size = blocks;
       position.block_size = dim3(static_cast<unsigned>(threads));
       position.block =
@@ -447,7 +434,7 @@ void launch(const char* op, dim3 blocks, int threads, size_t shared_bytes,
                static_cast<unsigned>(n / blocks.x / blocks.y));
       run_block(threads);
     }
-    if (b.error) std::rethrow_exception(std::exchange(b.error, nullptr));
+    if (block.error) std::rethrow_exception(std::exchange(block.error, nullptr));
   });
 }
 

@@ -41,16 +41,19 @@ struct Warp {
 };
 std::vector<Warp> warps;
 
-Warp& this_warp() { return warps[threadIdx.x / kLanes]; }
+Warp& this_warp() {
+  if (warps.empty()) warps.resize(blockDim.x / kLanes);
+  return warps[threadIdx.x / kLanes];
+}
 
 // All warps of a warpgroup must issue the same instructions.
 void follow(const std::string& step) {
-  const size_t warp = threadIdx.x / kLanes, at = warps[warp].steps.size();
-  warps[warp].steps.push_back(step);
-  for (size_t w = warp / kWarps * kWarps; w < warps.size() && w / kWarps == warp / kWarps; ++w)
-    INK_CHECK(warps[w].steps.size() <= at || warps[w].steps[at] == step, in_launch(),
-              "the warps of a warpgroup part: warp ", warp, " is at ", step, ", where warp ", w,
-              " was at ", warps[w].steps[at]);
+  this_warp().steps.push_back(step);
+  const size_t mine = threadIdx.x / kLanes, at = warps[mine].steps.size() - 1;
+  for (size_t w = mine / kWarps * kWarps; w < mine / kWarps * kWarps + kWarps; ++w)
+    INK_CHECK(w < warps.size() && (warps[w].steps.size() <= at || warps[w].steps[at] == step),
+              in_launch(), "the warps of a warpgroup part: warp ", mine, " is at ", step,
+              ", and warp ", w, " is not");
 }
 
 // Appends the transpose (kInner x rows) of a matrix in shared memory, from row `first` on.
@@ -111,7 +114,10 @@ void each_sum(Product& p, F&& f) {
   }
 }
 
-void finish(Product& p, Product* next) {
+// Ends the first product of a warp.
+void finish(std::deque<Product>& products) {
+  Product p = std::move(products.front());
+  products.pop_front();
   const auto expect = [&](bool holds, const char* what) {
     INK_CHECK(holds, in_launch(), what,
               " of a product changed before its end was waited for: ", p.start);
@@ -127,23 +133,22 @@ void finish(Product& p, Product* next) {
       for (unsigned n = 0; n < columns; ++n) sums[n] += a * std::bit_cast<float>(row[n]);
     }
   }
-  if (next != nullptr) return next->sums.swap(p.sums);
+  for (Product& next : products)
+    if (next.lanes[0].d == p.lanes[0].d) return next.sums.swap(p.sums);
   each_sum(p, [&](float sum, float& own) {
     expect(std::bit_cast<uint32_t>(own) == std::bit_cast<uint32_t>(kPoison), "a sum");
     own = sum;
   });
 }
 
-// Is this the lane that goes on first after an exchange? It works for all.
-bool first_lane() { return threadIdx.x % kLanes == 0; }
-
 }  // namespace
 
+// Lane 0 goes on first after an exchange, and works for all.
 void start_product(float* d, int columns, const uint32_t* a, uint64_t a_matrix, uint64_t b_matrix,
                    bool by_columns, bool keep, Where where) {
   const Operands mine{d, a, a_matrix, b_matrix, static_cast<unsigned>(columns), by_columns, keep};
   const unsigned char* all = exchange(Collective::product, &mine, sizeof mine, where);
-  if (!first_lane()) return;
+  if (threadIdx.x % kLanes != 0) return;
   Warp& warp = this_warp();
   Product p{{}, warp.groups, place(where), {}, {}};
   for (unsigned i = 0; i < kLanes; ++i) {
@@ -152,8 +157,6 @@ void start_product(float* d, int columns, const uint32_t* a, uint64_t a_matrix, 
               in_launch(), "the lanes of a warp start different products: ", p.start);
   }
   INK_CHECK(capability() / 10 == 9, in_launch(), "wgmma needs a card of compute capability 9.0");
-  INK_CHECK((threadIdx.x / kLanes / kWarps + 1) * kWarps <= warps.size(), in_launch(),
-            "a product of less than a warpgroup: ", p.start);
   INK_CHECK(warp.ready == ~0u, in_launch(), "a product without before_products() since the last ",
             "wait: ", p.start);
   follow(p.start + " with " + std::to_string(a_matrix) + ", " + std::to_string(b_matrix) +
@@ -171,38 +174,28 @@ void before_products() { this_warp().ready |= 1u << threadIdx.x % kLanes; }
 
 void end_products(Where where) {
   exchange(Collective::product, nullptr, 0, where);
-  if (!first_lane()) return;
+  if (threadIdx.x % kLanes != 0) return;
   follow(place(where));
   ++this_warp().groups;
 }
 
 void wait_for_products(int groups_left, Where where) {
   exchange(Collective::late, nullptr, 0, where);
-  if (!first_lane()) return;
+  if (threadIdx.x % kLanes != 0) return;
   follow(place(where) + " for all but " + std::to_string(groups_left));
   Warp& warp = this_warp();
   warp.ready = 0;
-  auto& products = warp.products;
-  while (!products.empty() && products[0].group < warp.groups - groups_left) {
-    const auto next = std::find_if(products.begin() + 1, products.end(), [&](const Product& other) {
-      return other.lanes[0].d == products[0].lanes[0].d;
-    });
-    finish(products[0], next == products.end() ? nullptr : &*next);
-    products.pop_front();
-  }
+  while (!warp.products.empty() && warp.products[0].group < warp.groups - groups_left)
+    finish(warp.products);
 }
 
-void start_block_of_products(int threads) {
-  warps.assign(static_cast<size_t>(threads) / kLanes, {});
-}
-
-void end_block_of_products() {
-  for (size_t w = 0; w < warps.size(); ++w) {
-    INK_CHECK(warps[w].products.empty(), in_launch(), "warp ", w,
-              " has left without a wait for its product: ", warps[w].products[0].start);
-    const auto &steps = warps[w].steps, &first = warps[w / kWarps * kWarps].steps;
-    INK_CHECK(steps.size() == first.size(), in_launch(), "the warps of a warpgroup part: warp ", w,
-              " has issued ", steps.size(), " instructions, and its first warp ", first.size());
+void end_block_of_products(bool failed) {
+  const std::vector<Warp> ended = std::exchange(warps, {});
+  for (size_t w = 0; w < ended.size() && !failed; ++w) {
+    INK_CHECK(ended[w].products.empty(), in_launch(), "warp ", w,
+              " has left without a wait for its product: ", ended[w].products[0].start);
+    INK_CHECK(ended[w].steps.size() == ended[w / kWarps * kWarps].steps.size(), in_launch(),
+              "the warps of a warpgroup part: warp ", w, " has left, and another goes on");
   }
 }
 

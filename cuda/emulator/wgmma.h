@@ -16,8 +16,7 @@ void start_product(float* d, int columns, const uint32_t* a, uint64_t a_matrix, 
 void before_products();
 void end_products(Where where = Where::current());
 void wait_for_products(int groups_left, Where where = Where::current());
-void start_block_of_products(int threads);
-void end_block_of_products();
+void end_block_of_products(bool failed);
 
 // ---- barriers, and what products must know of a block (threads.cpp)
 
@@ -25,12 +24,9 @@ void start_phases(uint64_t* state, unsigned arrivals);
 void arrive(uint64_t* state);
 bool phase_ended(uint64_t* state, unsigned parity);
 void wait_for_phase(uint64_t* state, unsigned parity, Where where = Where::current());
-void come(int number, int threads, bool stay, Where where);
+void report(int number, int threads, Where where = Where::current(), bool stay = false);
 inline void meet(int number, int threads, Where where = Where::current()) {
-  come(number, threads, true, where);
-}
-inline void report(int number, int threads, Where where = Where::current()) {
-  come(number, threads, false, where);
+  report(number, threads, where, true);
 }
 void publish_to_products();
 uint32_t shared_address(const void* pointer, size_t bytes = 1);
