@@ -86,6 +86,7 @@ struct QueryGradient {
   struct Shared {
     Tiles<T, kWidth> tiles;
     Alive alive[kOther];
+    BlockScratch<int> scratch;
   };
   BackwardProblem<T> problem;
   HeadMatrices<const T> out;
@@ -93,6 +94,15 @@ struct QueryGradient {
   unsigned tiles;  // of a head's queries
 
   __device__ void operator()(Shared& shared) const {
+    if (!run<false>(shared)) run_carefully(shared);
+  }
+
+ private:
+  [[gnu::noinline]] __device__ void run_carefully(Shared& shared) const { run<true>(shared); }
+
+  // Returns false if the result is not finite. kCareful: may keys be infinite or NaN?
+  template <bool kCareful>
+  __device__ bool run(Shared& shared) const {
     const auto& size = problem.size;
     const int head = blockIdx.x / tiles;
     const int i0 = (tiles - 1 - blockIdx.x % tiles) * kOwn, col = blockIdx.y * kWidth;
@@ -109,11 +119,14 @@ struct QueryGradient {
       turn_tile(s, ds, shared.tiles, shared.alive, problem, sight, i0, j0);
       shared.tiles.put(ds);
       const Rows<T> keys{k, j0, rows_of_tile(j0, end, kOther), alive};
-      shared.tiles.add_rows(sums, keys, col, size.d);
+      const auto sees = [&](int i, int j) { return sight.sees(i0 + i, j0 + j); };
+      shared.tiles.template add_rows<kCareful>(sums, keys, col, size.d, sees);
     }
+    if (!kCareful && block_max<kThreads>(int{!sums.finite()}, shared.scratch) != 0) return false;
     clear_blind(sums, head, i0);
     Tiles<T, kWidth>::store(dq[head], i0, rows, col, size.d, sums,
                             [&](int) { return problem.scale; });
+    return true;
   }
 
   // Zeroes rows of queries that see nothing, because a NaN times a weight of 0 would be NaN.
@@ -149,12 +162,22 @@ struct KeyGradient {
   struct Shared {
     Tiles<T, kWidth> tiles;
     Alive alive[kOther];  // which queries see anything
+    BlockScratch<int> scratch;
   };
   BackwardProblem<T> problem;
   HeadMatrices<T> dk, dv;
   unsigned tiles;  // of a head's keys
 
   __device__ void operator()(Shared& shared) const {
+    if (!run<false>(shared)) run_carefully(shared);
+  }
+
+ private:
+  [[gnu::noinline]] __device__ void run_carefully(Shared& shared) const { run<true>(shared); }
+
+  // Returns false if the result is not finite. kCareful: may queries be infinite or NaN?
+  template <bool kCareful>
+  __device__ bool run(Shared& shared) const {
     const auto& size = problem.size;
     const int kv_head = blockIdx.x / tiles, j0 = blockIdx.x % tiles * kOwn;
     const int col = blockIdx.y * kWidth;
@@ -173,15 +196,19 @@ struct KeyGradient {
         shared.tiles.dots(s, k, q, size.d);
         shared.tiles.dots(dp, v, dout, size.dv);
         turn_squares(s, dp, sight, i0, j0);
+        const auto sees = [&](int j, int i) { return sight.sees(i0 + i, j0 + j); };
         shared.tiles.put(s);
-        shared.tiles.add_rows(dv_sums, dout, col, size.dv);
+        shared.tiles.template add_rows<kCareful>(dv_sums, dout, col, size.dv, sees);
         shared.tiles.put(dp);
-        shared.tiles.add_rows(dk_sums, q, col, size.d);
+        shared.tiles.template add_rows<kCareful>(dk_sums, q, col, size.d, sees);
       }
     }
+    const bool finite = dk_sums.finite() && dv_sums.finite();
+    if (!kCareful && block_max<kThreads>(int{!finite}, shared.scratch) != 0) return false;
     shared.tiles.store(dk[kv_head], j0, rows, col, size.d, dk_sums,
                        [&](int) { return problem.scale; });
     shared.tiles.store(dv[kv_head], j0, rows, col, size.dv, dv_sums, [](int) { return C(1); });
+    return true;
   }
 
   // A query that sees nothing counts as zeros, even if it is NaN.

@@ -52,6 +52,7 @@ struct AttentionForward {
   struct Shared {
     Tiles<T, kWidth> tiles;
     Alive alive[kOther];
+    BlockScratch<int> scratch;
   };
   AttentionProblem<T> problem;
   HeadMatrices<T> out;
@@ -60,6 +61,15 @@ struct AttentionForward {
 
   // Blocks: tiles of queries, the longest causal ones of a head first; slices of out's columns.
   __device__ void operator()(Shared& shared) const {
+    if (!run<false>(shared)) run_carefully(shared);
+  }
+
+ private:
+  [[gnu::noinline]] __device__ void run_carefully(Shared& shared) const { run<true>(shared); }
+
+  // Returns false if the result is not finite. kCareful: may values be infinite or NaN?
+  template <bool kCareful>
+  __device__ bool run(Shared& shared) const {
     const auto& size = problem.size;
     const int head = blockIdx.x / tiles, kv_head = head / size.group;
     const int i0 = (tiles - 1 - blockIdx.x % tiles) * kOwn, col = blockIdx.y * kWidth;
@@ -85,9 +95,12 @@ struct AttentionForward {
       }
       if (problem.dropout.on) drop(s, sight, i0, j0);
       shared.tiles.put(s);
-      shared.tiles.add_rows(sums, {v, j0, n, alive}, col, size.dv);
+      const auto sees = [&](int i, int j) { return sight.sees(i0 + i, j0 + j); };
+      shared.tiles.template add_rows<kCareful>(sums, {v, j0, n, alive}, col, size.dv, sees);
     }
+    if (!kCareful && block_max<kThreads>(int{!sums.finite()}, shared.scratch) != 0) return false;
     finish(head, i0, rows, col, softmax, sums);
+    return true;
   }
 
   // Turns dot products into scores.

@@ -70,6 +70,7 @@ struct MmaForward {
   using Sums = WarpSums<kTall, kHead / 8>;
   struct Shared {
     alignas(128) bfloat16 q[kQueries * kHead], k[2][kKeys * kHead], v[2][kKeys * kHead];
+    BlockScratch<int> scratch;
   };
   MmaProblem problem;
   HeadRows<bfloat16> out;
@@ -85,6 +86,15 @@ struct MmaForward {
   };
 
   __device__ void operator()(Shared& shared) const {
+    if (!run<false>(shared)) run_carefully(shared);
+  }
+
+ private:
+  [[gnu::noinline]] __device__ void run_carefully(Shared& shared) const { run<true>(shared); }
+
+  // Returns false if the result is not finite. kCareful: may values be infinite or NaN?
+  template <bool kCareful>
+  __device__ bool run(Shared& shared) const {
     const auto& size = problem.size;
     const BlockPlace place = place_of_block(tiles, size.heads);
     const int i0 = (tiles - 1 - place.rank) * kQueries, kv_head = place.head / size.group;
@@ -104,13 +114,12 @@ struct MmaForward {
     __syncthreads();
     const InTile<kHead> q{shared.q, work.row0};
     if constexpr (kHold) {
-      walk(shared, work, hold<kHead, kTall>(q));
+      return walk<kCareful>(shared, work, hold<kHead, kTall>(q));
     } else {
-      walk(shared, work, q);
+      return walk<kCareful>(shared, work, q);
     }
   }
 
- private:
   __device__ int rows_from(int i0) const {
     const int left = problem.size.queries - i0;
     return left < kQueries ? left : kQueries;
@@ -121,8 +130,8 @@ struct MmaForward {
     end_copies();
   }
 
-  template <class Queries>
-  __device__ void walk(Shared& shared, const Work& work, const Queries& q) const {
+  template <bool kCareful, class Queries>
+  __device__ bool walk(Shared& shared, const Work& work, const Queries& q) const {
     const auto& size = problem.size;
     const int first = work.i0 + work.row0;  // the warp's rows are [first, first + kRows)
     const int seen = first < size.queries ? size.seen(first + kRows - 1) : 0;
@@ -142,12 +151,17 @@ struct MmaForward {
         }
         softmax.add(s, sums, c);
         if constexpr (kDrop) drop(s, work, first, j0);
-        add_rows<kHead>(sums, hold(s), shared.v[buffer], 0, keys);
+        const auto sees = [&](int i, int j) {
+          return problem.sees(work.mask_start, first + i, j0 + j);
+        };
+        add_rows<kCareful, kHead>(sums, hold(s), shared.v[buffer], 0, keys, sees);
       }
       wait_for_copies<0>();
       __syncthreads();
     }
+    if (!kCareful && block_max<kThreads>(int{!sums.finite()}, shared.scratch) != 0) return false;
     finish(shared, work, softmax, sums);
+    return true;
   }
 
   __device__ void drop(WarpSums<kTall, kWide>& p, const Work& work, int first, int j0) const {

@@ -45,6 +45,10 @@ struct HeadRows {
 struct MmaProblem : AttentionProblem<bfloat16, HeadRows<const bfloat16>> {
   using AttentionProblem::AttentionProblem;
 
+  /// Does query i see key j?
+  __device__ bool sees(int64_t mask_start, int i, int j) const {
+    return score(0, mask_start, i, j) != -infinity<float>();
+  }
   /// The score of query i and key j from their product; -inf where i does not see j. mask_start:
   /// where the head's mask starts.
   __device__ float score(float dot, int64_t mask_start, int i, int j) const {
@@ -85,6 +89,13 @@ __device__ inline void start_rows(bfloat16* tile, const Matrix<const bfloat16>& 
 template <int kTall, int kWide>
 struct WarpSums {
   float x[kTall][kWide][4] = {};
+
+  __device__ bool finite() const {
+    float zero = 0;
+#pragma unroll
+    for (int e = 0; e < 4 * kTall * kWide; ++e) zero += 0 * x[e / 4 / kWide][e / 4 % kWide][e % 4];
+    return zero == 0;
+  }
 };
 
 /// kTall x 16 rows of a warp, kDeep x 16 columns: the first operand of products, held in registers.
@@ -186,6 +197,17 @@ struct SomeRows {
   }
 };
 
+/// Those whose elements are finite, and zeros for the others.
+struct FiniteRows {
+  __device__ void keep(uint32_t (&r)[4], int) const {
+#pragma unroll
+    for (uint32_t& pair : r) {
+      if ((pair & 0x7f80) == 0x7f80) pair &= 0xffff0000u;
+      if ((pair & 0x7f800000) == 0x7f800000) pair &= 0xffffu;
+    }
+  }
+};
+
 /// sums += weights rows, of kDeep x 16 rows of a tile from row0 on.
 template <int kHead, int kTall, int kDeep, class Which = AllRows>
 __device__ inline void add_rows(WarpSums<kTall, kHead / 8>& sums, const Held<kTall, kDeep>& weights,
@@ -203,6 +225,43 @@ __device__ inline void add_rows(WarpSums<kTall, kHead / 8>& sums, const Held<kTa
       which.keep(r, k);
       add_pair(sums, x, r, n);
     }
+  }
+}
+
+/// sums += what is not finite of kDeep x 16 rows of a tile from row0 on, where sees(row of the sums,
+/// row from row0 on).
+template <int kHead, int kDeep, int kTall, class Sees>
+__device__ inline void add_not_finite(WarpSums<kTall, kHead / 8>& sums, const bfloat16* tile,
+                                      int row0, const Sees& sees) {
+  const int g = lane_id() / 4, t = lane_id() % 4;
+#pragma unroll 1
+  for (int other = 0; other < 16 * kDeep; ++other) {
+#pragma unroll
+    for (int n = 0; n < kHead / 8; ++n) {
+      const bfloat16* at = tile + place<kHead>(row0 + other, n) + 2 * t;
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        const auto x = static_cast<float>(at[e]);
+        if (x - x == 0) continue;
+#pragma unroll
+        for (int r = 0; r < 2 * kTall; ++r)
+          if (sees(8 * r + g, other)) sums.x[r / 2][n][r % 2 * 2 + e] += x;
+      }
+    }
+  }
+}
+
+/// The same as add_rows. Hidden weights are 0, but 0 times NaN is NaN. So blocks whose sums are not
+/// finite compute them again with care: what is not finite then reaches only those who see it.
+template <bool kCareful, int kHead, int kTall, int kDeep, class Which, class Sees>
+__device__ inline void add_rows(WarpSums<kTall, kHead / 8>& sums, const Held<kTall, kDeep>& weights,
+                                const bfloat16* tile, int row0, const Which& which,
+                                const Sees& sees) {
+  if constexpr (kCareful) {
+    add_rows<kHead>(sums, weights, tile, row0, FiniteRows());
+    add_not_finite<kHead, kDeep>(sums, tile, row0, sees);
+  } else {
+    add_rows<kHead>(sums, weights, tile, row0, which);
   }
 }
 
@@ -266,16 +325,19 @@ __device__ inline void hide_keys(WarpSums<kTall, kWide>& x, float value, const A
     }
   }
 }
-/// The same with keys, from j0 on, along the rows, and queries from i0 on.
+/// Zeroes x where a key, from j0 on along the rows, is not seen by a query from i0 on, or there is
+/// no query.
 template <int kWide>
-__device__ inline void hide_queries(WarpSums<1, kWide>& x, float value, const AttentionSizes& size,
-                                    int j0, int i0) {
+__device__ inline void hide_queries(WarpSums<1, kWide>& x, const AttentionSizes& size, int j0,
+                                    int i0) {
+  const int first_column = i0 + lane_id() % 4 * 2, end = size.queries - first_column;
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
-    const int unseen = size.first_query(j0 + 8 * h + lane_id() / 4) - i0 - lane_id() % 4 * 2;
+    const int unseen = size.first_query(j0 + 8 * h + lane_id() / 4) - first_column;
 #pragma unroll
     for (int n = 0; n < 2 * kWide; ++n) {
-      if (n / 2 * 8 + n % 2 < unseen) x.x[0][n / 2][2 * h + n % 2] = value;
+      const int column = n / 2 * 8 + n % 2;
+      if (column < unseen || column >= end) x.x[0][n / 2][2 * h + n % 2] = 0;
     }
   }
 }

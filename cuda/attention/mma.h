@@ -19,7 +19,7 @@ void attention_mma_backward(AttentionGradients& d, const Array& dout, const Arra
 
 /// The same on Hopper's own instructions, for problems without a mask and heads of 33 to 128
 /// elements. With dropout, draws take longer than products, and more warps draw faster, so it is
-/// left to the others unless INKLING_WGMMA=1.
+/// left to the others unless INKLING_WGMMA=1. A hidden NaN may reach those in its tile here.
 bool suits_attention_wgmma(const AttentionInputs& in);
 void attention_wgmma(Array& out, Array& lse, const AttentionInputs& in);
 void attention_wgmma_backward(AttentionGradients& d, const Array& dout, const Array& out,

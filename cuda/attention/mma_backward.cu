@@ -22,6 +22,7 @@ struct MmaQueryGradient {
   using Sums = WarpSums<1, kHead / 8>;
   struct Shared {
     alignas(128) bfloat16 k[2][kTile * kHead], v[2][kTile * kHead];
+    BlockScratch<int> scratch;
   };
   BackwardProblem problem;
   HeadRows<const bfloat16> out;
@@ -39,6 +40,15 @@ struct MmaQueryGradient {
   };
 
   __device__ void operator()(Shared& shared) const {
+    if (!run<false>(shared)) run_carefully(shared);
+  }
+
+ private:
+  [[gnu::noinline]] __device__ void run_carefully(Shared& shared) const { run<true>(shared); }
+
+  // Returns false if the result is not finite. kCareful: may keys be infinite or NaN?
+  template <bool kCareful>
+  __device__ bool run(Shared& shared) const {
     const auto& size = problem.size;
     const BlockPlace place = place_of_block(tiles, size.heads);
     const int i0 = (tiles - 1 - place.rank) * kTile, row0 = warp_id() * 16;
@@ -56,16 +66,17 @@ struct MmaQueryGradient {
       if (j0 + kTile < end) start_keys(shared, k, v, j0 + kTile, end, buffer ^ 1);
 #pragma unroll 1
       for (int j = 0; j < kTile && j0 + j < seen; j += kStep)
-        step(sums, rows, j0 + j, shared.k[buffer], shared.v[buffer], j);
+        step<kCareful>(sums, rows, j0 + j, shared.k[buffer], shared.v[buffer], j);
     }
-    clear_blind(sums, rows);
     wait_for_copies<0>();
+    if (!kCareful && block_max<kThreads>(int{!sums.finite()}, shared.scratch) != 0) return false;
+    clear_blind(sums, rows);
     __syncthreads();
     store_rows<kHead>(dq[place.head], rows.first, size.queries, size.d, shared.k[0], row0, sums,
                       [&](int, int) { return problem.scale; });
+    return true;
   }
 
- private:
   __device__ void start_keys(Shared& shared, const Matrix<const bfloat16>& k,
                              const Matrix<const bfloat16>& v, int j0, int end, int buffer) const {
     start_rows<kTile, kHead, kThreads>(shared.k[buffer], k, j0, end, problem.size.d);
@@ -101,6 +112,7 @@ struct MmaQueryGradient {
   }
 
   // dq += ds k of kStep keys from j0 on: those from row `at` on of the tiles of keys and values.
+  template <bool kCareful>
   __device__ void step(Sums& sums, const Rows& rows, int j0, const bfloat16* k, const bfloat16* v,
                        int at) const {
     Scores s, dp;
@@ -126,7 +138,10 @@ struct MmaQueryGradient {
       ds = problem.template weight<kMask>(score, row.lse) * (ds - row.delta);
       if (kMask && score == -infinity<float>()) ds = 0;
     }
-    add_rows<kHead>(sums, hold(dp), k, at, keys);
+    const auto sees = [&](int i, int j) {
+      return problem.sees(rows.mask_start, rows.first + i, j0 + j);
+    };
+    add_rows<kCareful, kHead>(sums, hold(dp), k, at, keys, sees);
   }
 };
 
@@ -142,6 +157,7 @@ struct MmaKeyGradient {
   };
   struct Shared {
     Tiles tiles[kHold ? 2 : 3];  // of queries, twice; of keys and values
+    BlockScratch<int> scratch;
   };
   BackwardProblem problem;
   HeadRows<bfloat16> dk, dv;
@@ -155,6 +171,15 @@ struct MmaKeyGradient {
   };
 
   __device__ void operator()(Shared& shared) const {
+    if (!run<false>(shared)) run_carefully(shared);
+  }
+
+ private:
+  [[gnu::noinline]] __device__ void run_carefully(Shared& shared) const { run<true>(shared); }
+
+  // Returns false if the result is not finite. kCareful: may queries be infinite or NaN?
+  template <bool kCareful>
+  __device__ bool run(Shared& shared) const {
     const auto& size = problem.size;
     const BlockPlace place = place_of_block(tiles, size.heads / size.group);
     const int j0 = place.rank * kTile, row0 = warp_id() * 16, start = size.first_query(j0);
@@ -174,20 +199,22 @@ struct MmaKeyGradient {
 #pragma unroll 1
       for (int i = 0; i < kTile; i += kStep) {
         if (rows.first < size.keys && i0 + i + kStep > size.first_query(rows.first))
-          step(dk_sums, dv_sums, rows, head, i0 + i, shared.tiles[buffer], i);
+          step<kCareful>(dk_sums, dv_sums, rows, head, i0 + i, shared.tiles[buffer], i);
       }
       head = next_head;
       i0 = next_i0;
     }
+    const bool finite = dk_sums.finite() && dv_sums.finite();
+    if (!kCareful && block_max<kThreads>(int{!finite}, shared.scratch) != 0) return false;
     __syncthreads();
     const float kept = kDrop ? static_cast<float>(problem.dropout.kept) : 1.0f;
     store_rows<kHead>(dk[place.head], rows.first, size.keys, size.d, shared.tiles[0].q, row0,
                       dk_sums, [&](int, int) { return problem.scale; });
     store_rows<kHead>(dv[place.head], rows.first, size.keys, size.dv, shared.tiles[0].dout, row0,
                       dv_sums, [&](int, int) { return kept; });
+    return true;
   }
 
- private:
   __device__ Rows load_rows(Tiles& to, int head, int j0, int row0) const {
     const auto& size = problem.size;
     start_rows<kTile, kHead, kThreads>(to.q, problem.k[head], j0, size.keys, size.d);
@@ -215,27 +242,30 @@ struct MmaKeyGradient {
   }
 
   // dv += (m p)^T dout and dk += ds^T q of kStep queries from i0 on: rows of the tile from `at` on.
+  template <bool kCareful>
   __device__ void step(Sums& dk_sums, Sums& dv_sums, const Rows& rows, int head, int i0,
                        const Tiles& tile, int at) const {
     const float factor = static_cast<float>(problem.dropout.kept);
-    const bool all_see = kMask || i0 >= problem.size.first_query(rows.first + 15);
+    const bool all_see = kMask || (i0 >= problem.size.first_query(rows.first + 15) &&
+                                   i0 + kStep <= problem.size.queries);
     uint32_t kept = 0, seen = 0;
     if constexpr (kDrop) kept = kept_by_key<kWide>(problem.dropout, rows.key, head, i0, rows.first);
     Scores p, dp;
     add_dots<kHead>(p, rows.k, tile.q, at);
     if constexpr (kMask) seen = look_by_key(p, problem, problem.mask.start(head), i0, rows.first);
-    if (!all_see) hide_queries(p, -infinity<float>(), problem.size, rows.first, i0);
     const QueryRow* row = tile.rows + at + lane_id() % 4 * 2;  // of columns 2 t, 2 t + 1
-    std::conditional_t<kMask, SomeRows, AllRows> queries{};
-    if constexpr (kMask) queries = seeing(row);
 #pragma unroll
     for (int n = 0; n < 4 * kWide; ++n) {
       float& x = p.x[0][n / 4][n % 4];
       x = problem.template weight<kMask>(x, row[n / 4 * 8 + n % 2].lse);
+      if (kMask && !(seen >> n & 1)) x = 0;  // even if the query's sum is NaN
     }
-    add_rows<kHead>(dv_sums, hold(dropped(p, kept)), tile.dout, at, queries);
+    if (!all_see) hide_queries(p, problem.size, rows.first, i0);
+    const auto sees = [&](int j, int i) {
+      return problem.sees(kMask ? problem.mask.start(head) : 0, i0 + i, rows.first + j);
+    };
+    add_rows<kCareful, kHead>(dv_sums, hold(dropped(p, kept)), tile.dout, at, AllRows(), sees);
     add_dots<kHead>(dp, rows.v, tile.dout, at);
-    if (!all_see) hide_queries(dp, 0, problem.size, rows.first, i0);
 #pragma unroll
     for (int n = 0; n < 4 * kWide; ++n) {
       float& ds = dp.x[0][n / 4][n % 4];
@@ -243,15 +273,8 @@ struct MmaKeyGradient {
       ds = p.x[0][n / 4][n % 4] * (ds - row[n / 4 * 8 + n % 2].delta);
       if (kMask && !(seen >> n & 1)) ds = 0;
     }
-    add_rows<kHead>(dk_sums, hold(dp), tile.q, at, queries);
-  }
-  // The queries that see anything, of kStep from `row` on as step() reads them.
-  __device__ static SomeRows seeing(const QueryRow* row) {
-    SomeRows seeing{0};
-#pragma unroll
-    for (int n = 0; n < 2 * kWide; ++n)
-      seeing.bits |= uint32_t{row[n / 2 * 8 + n % 2].lse != infinity<float>()} << n;
-    return seeing;
+    if (!all_see) hide_queries(dp, problem.size, rows.first, i0);
+    add_rows<kCareful, kHead>(dk_sums, hold(dp), tile.q, at, AllRows(), sees);
   }
   __device__ static Scores dropped(Scores p, uint32_t kept) {
 #pragma unroll

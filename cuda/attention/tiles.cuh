@@ -6,6 +6,7 @@
 // thread. 8 threads are along the block's own rows, 16 along the others.
 #pragma once
 
+#include <cmath>
 #include <type_traits>
 
 #include "cuda/attention/attention.cuh"
@@ -85,6 +86,8 @@ struct Sight {
     if (i >= problem.size.queries || j >= problem.size.seen(i)) return -infinity<C>();
     return problem.mask.apply(dot * problem.scale, mask, i, j);
   }
+  /// Does i see j?
+  __device__ bool sees(int i, int j) const { return score(0, i, j) != -infinity<C>(); }
   /// Which of the weights of queries i ... i + 3 and keys j ... j + 3 stay: four bits for each
   /// query.
   __device__ unsigned kept(int i, int j) const {
@@ -121,6 +124,14 @@ struct Tiles {
   /// A thread's part of results: rows of its square, columns as column() says.
   struct Sums {
     C x[kSquare][kColumns] = {};
+
+    /// Are they finite?
+    __device__ bool finite() const {
+      C zero = 0;
+#pragma unroll
+      for (int e = 0; e < kSquare * kColumns; ++e) zero += 0 * x[e / kColumns][e % kColumns];
+      return zero == 0;
+    }
   };
   __device__ static int column(int n) {
     return (n / kPack<C> * kAlongOther + other_group()) * kPack<C> + n % kPack<C>;
@@ -152,15 +163,24 @@ struct Tiles {
     }
   }
 
-  /// sums += weights rows, kWidth columns of the rows from first_col on.
-  __device__ void add_rows(Sums& sums, const Rows<T>& rows, int first_col, int cols) {
+  /// sums += weights rows, kWidth columns of the rows from first_col on. Hidden weights are 0, but 0
+  /// times NaN is NaN. So blocks whose sums are not finite compute them again with care: what is
+  /// not finite then reaches only where sees(own row, other row).
+  template <bool kCareful, class Sees>
+  __device__ void add_rows(Sums& sums, const Rows<T>& rows, int first_col, int cols,
+                           const Sees& sees) {
     for (int j0 = 0; j0 < rows.count; j0 += kValues) {
       __syncthreads();
       load<kValues, kWidth>(rows, j0, first_col, cols,
                             [&](int j, int c) { return values + j * kWidth + c; });
       finish_loads();
-      add_values(sums, weights + own_group() * kSquare * kWeightRow + j0,
-                 rows_of_tile(j0, rows.count, kValues));
+      const C* weight = weights + own_group() * kSquare * kWeightRow + j0;
+      const int count = rows_of_tile(j0, rows.count, kValues);
+      if constexpr (kCareful) {
+        add_seen(sums, weight, count, j0, sees);
+      } else {
+        add_values(sums, weight, count);
+      }
     }
   }
 
@@ -244,6 +264,8 @@ struct Tiles {
       }
     }
   }
+  // With one rounding, so that both functions below give the same bits.
+  __device__ static void add_product(C& sum, C a, C b) { sum = std::fma(a, b, sum); }
   // Rows beyond the last are zeros up to a whole pack.
   __device__ void add_values(Sums& sums, const C* weight, int count) const {
 #pragma unroll 1
@@ -258,8 +280,22 @@ struct Tiles {
           const Wide<C> v = pack(values + (j + k) * kWidth + column(n));
 #pragma unroll
           for (int e = 0; e < kSquare * kPack<C>; ++e)
-            sums.x[e / kPack<C>][n + e % kPack<C>] += w[e / kPack<C>].at[k] * v.at[e % kPack<C>];
+            add_product(sums.x[e / kPack<C>][n + e % kPack<C>], w[e / kPack<C>].at[k],
+                        v.at[e % kPack<C>]);
         }
+      }
+    }
+  }
+  template <class Sees>
+  __device__ void add_seen(Sums& sums, const C* weight, int count, int j0, const Sees& sees) const {
+#pragma unroll 1
+    for (int j = 0; j < count; ++j) {
+#pragma unroll
+      for (int e = 0; e < kSquare * kColumns; ++e) {
+        const int r = e / kColumns;
+        C v = values[j * kWidth + column(e % kColumns)];
+        if (v - v != 0 && !sees(own_group() * kSquare + r, j0 + j)) v = 0;
+        add_product(sums.x[r][e % kColumns], weight[r * kWeightRow + j], v);
       }
     }
   }

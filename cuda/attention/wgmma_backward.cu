@@ -344,19 +344,20 @@ struct WgmmaKeyGradient {
     const int i0 = queries.i0;
     Pack<float, 2> lse[kWide], delta[kWide];
     rows.get(lse, rows.lse);
-    const bool all_see = i0 >= problem.size.first_query(first + 15);
+    const bool all_see =
+        i0 >= problem.size.first_query(first + 15) && i0 + kOther <= problem.size.queries;
     wait_for_products<kLater + 1>();
     settle(p.x[0]);
-    if (!all_see) hide_queries(p, -infinity<float>(), problem.size, first, i0);
 #pragma unroll
     for (int n = 0; n < 4 * kWide; ++n) {
       float& weight = p.x[0][n / 4][n % 4];
       weight = problem.template weight<false>(weight, lse[n / 4].at[n % 2]);
     }
+    // After the weights, because a hidden query's own sum may be NaN.
+    if (!all_see) hide_queries(p, problem.size, first, i0);
     wait_for_products<kLater>();
     settle(dp.x[0]);
     rows.get(delta, rows.delta);
-    if (!all_see) hide_queries(dp, 0, problem.size, first, i0);
     const float factor = static_cast<float>(problem.dropout.kept);
 #pragma unroll
     for (int n = 0; n < 4 * kWide; ++n) {
@@ -364,6 +365,7 @@ struct WgmmaKeyGradient {
       if constexpr (kDrop) ds = kept >> n & 1 ? factor * ds : 0.0f;
       ds = p.x[0][n / 4][n % 4] * (ds - delta[n / 4].at[n % 2]);
     }
+    if (!all_see) hide_queries(dp, problem.size, first, i0);
   }
   __device__ static Scores dropped(Scores p, uint32_t kept) {
 #pragma unroll
