@@ -2,6 +2,7 @@
 // gives zeros and scatter skips the element, until the host throws the fault.
 #include <algorithm>
 #include <array>
+#include <type_traits>
 #include <utility>
 
 #include "cuda/ids.cuh"
@@ -113,6 +114,61 @@ struct ScatterLines {
     for (int64_t i = 0; i < all.count; ++i)
       all.put(line, all.id(line, i),
               static_cast<typename Scatter<T>::C>(line.source[i * all.next_source]));
+  }
+};
+
+// A warp takes a line, keeps the line of y in shared memory, and takes 32 ids at a time. Equal ids
+// among them take turns, in their order. What bounds it is reading ids and source once. For lines of
+// y that fit.
+template <class T, int kBytes>
+struct ScatterInPlace {
+  static constexpr int kThreads = kWarp, kAhead = 8;
+  using C = typename Scatter<T>::C;
+  struct Shared {
+    C places[kBytes / sizeof(C)];
+  };
+  Scatter<T> all;
+  int rows;  // of a line of y
+
+  __device__ void operator()(Shared& shared) const {
+    const auto line = all.line(blockIdx.x);
+#pragma unroll 16
+    for (int i = lane_id(); i < rows; i += kWarp)
+      shared.places[i] = static_cast<C>(line.y[i * all.step]);
+    __syncwarp();
+    for (int64_t begin = lane_id(); begin - lane_id() < all.count; begin += kAhead * kWarp) {
+      int64_t ids[kAhead] = {};
+      C values[kAhead] = {};
+#pragma unroll
+      for (int k = 0; k < kAhead; ++k) {
+        const int64_t i = begin + k * kWarp;
+        if (i >= all.count) continue;
+        ids[k] = all.id(line, i);
+        values[k] = static_cast<C>(line.source[i * all.next_source]);
+      }
+#pragma unroll
+      for (int k = 0; k < kAhead; ++k) {
+        const bool found = begin + k * kWarp < all.count && all.in_range(ids[k]);
+        put(shared, found ? static_cast<int>(ids[k]) : -1, values[k]);
+      }
+    }
+#pragma unroll 16
+    for (int i = lane_id(); i < rows; i += kWarp)
+      line.y[i * all.step] = static_cast<T>(shared.places[i]);
+  }
+
+  // id: -1 if there is none.
+  __device__ void put(Shared& shared, int id, C value) const {
+    const unsigned same = warp_match(id);
+    const int before = id < 0 ? 0 : __popc(same & ((1u << lane_id()) - 1));
+    int turn = 0;
+    do {
+      if (id >= 0 && before == turn) {
+        C& place = shared.places[id];
+        place = all.adds ? static_cast<C>(place + value) : value;
+      }
+      __syncwarp();
+    } while (warp_run(before <= turn++) < kWarp);
   }
 };
 
@@ -240,6 +296,27 @@ void scatter_sorted(const Scatter<T>& all, Device device) {
   launch("scatter", blocks_for(units, kernel.kThreads), kernel);
 }
 
+// Calls f(bytes) with the shared memory that a line of y takes, if ScatterInPlace suits: neighbouring
+// lanes must find neighbours, and lines be enough to fill a GPU or short enough to be soon done.
+template <class C, class F>
+bool in_place(const Array& y, const Array& source, const Array& ids, int64_t dim, const F& f) {
+  const int64_t count = ids.shape()[dim], lines = ids.numel() / count, rows = y.shape()[dim];
+  const int64_t bytes = rows * static_cast<int64_t>(sizeof(C));
+  if (y.strides()[dim] != 1 || source.strides()[dim] > 1 || ids.strides()[dim] > 1) return false;
+  if (count <= 64 || rows > 16 * count || count > std::max<int64_t>(4096, 512 * lines))
+    return false;
+  constexpr int kSmall = 8 << 10, kMiddle = 32 << 10, kLarge = 96 << 10;
+  if (bytes > kLarge) return false;
+  if (bytes <= kSmall) {
+    f(std::integral_constant<int, kSmall>());
+  } else if (bytes <= kMiddle) {
+    f(std::integral_constant<int, kMiddle>());
+  } else {
+    f(std::integral_constant<int, kLarge>());
+  }
+  return true;
+}
+
 // If lines are short or there are many of them, a thread takes a line's ids in their order.
 bool in_order(int64_t lines, int64_t count) { return count <= 64 || lines >= 65536; }
 
@@ -268,6 +345,15 @@ void scatter(Array& y, const Array& source, const Array& ids, int64_t dim, bool 
   if (ids.numel() == 0) return;
   const IdCheck in_range(op, dim, y.shape());
   const int64_t count = ids.shape()[dim], lines = ids.numel() / count;
+  bool done = false;
+  for_any(y.dtype(), [&]<class T>(T) {
+    done = in_place<compute_t<T>>(y, source, ids, dim, [&]<int N>(std::integral_constant<int, N>) {
+      launch("scatter", lines,
+             ScatterInPlace<T, N>{describe<T>(y, source, ids, ids, dim, add, in_range),
+                                  static_cast<int>(y.shape()[dim])});
+    });
+  });
+  if (done) return;
   if (in_order(lines, count)) {
     return for_any(y.dtype(), [&]<class T>(T) {
       launch("scatter", blocks_for(lines, ScatterLines<T>::kThreads),

@@ -49,8 +49,11 @@ struct Lines {
     return descending ? ~key : key;
   }
   __device__ void put(int64_t line, int64_t rank, int64_t i) const {
+    put_value(line, rank, i, value(line, i));
+  }
+  __device__ void put_value(int64_t line, int64_t rank, int64_t i, T value) const {
     const auto at = heads.find(line);
-    values[at[0] + rank * next_value] = x[at[2] + i * next];
+    values[at[0] + rank * next_value] = value;
     indices[at[1] + rank * next_index] = i;
   }
 };
@@ -270,10 +273,16 @@ Keyed<Key> radix_sort(Keyed<Key> items, Keyed<Key> other, int64_t lines, int64_t
   return step.from;
 }
 
-template <class T>
+// Ids below 2^32 - 1 have keys of half the size; those that have none, which are out of range, get
+// the largest.
+constexpr uint32_t kNoId = ~0u;
+__device__ uint32_t id_key(int64_t id) {
+  return id < 0 || id >= int64_t{kNoId} ? kNoId : static_cast<uint32_t>(id);
+}
+
+template <class T, class Key>
 struct MakeKeys {
   static constexpr int kThreads = 256;
-  using Key = typename Lines<T>::Key;
   Lines<T> lines;
   Keyed<Key> items;
   Divider<uint64_t> count;
@@ -282,22 +291,32 @@ struct MakeKeys {
     const int64_t i = global_thread();
     const auto line = static_cast<int64_t>(count.quotient(i)), place = i - line * lines.count;
     if (line >= lines.line_count) return;
-    items.keys[i] = lines.key(line, place);
+    if constexpr (std::is_same_v<Key, typename Lines<T>::Key>) {
+      items.keys[i] = lines.key(line, place);
+    } else {
+      items.keys[i] = id_key(lines.value(line, place));
+    }
     items.places[i] = static_cast<int>(place);
   }
 };
 
-template <class T>
+template <class T, class Key>
 struct PutSorted {
   static constexpr int kThreads = 256;
   Lines<T> lines;
-  const int* places;
+  Keyed<Key> sorted;
   Divider<uint64_t> kept;
 
   __device__ void operator()() const {
     const int64_t i = global_thread();
     const auto line = static_cast<int64_t>(kept.quotient(i)), rank = i - line * lines.kept;
-    if (line < lines.line_count) lines.put(line, rank, places[line * lines.count + rank]);
+    if (line >= lines.line_count) return;
+    const int place = sorted.places[line * lines.count + rank];
+    if constexpr (!std::is_same_v<Key, typename Lines<T>::Key>) {  // its key is the id
+      const Key key = sorted.keys[line * lines.count + rank];
+      if (key != kNoId) return lines.put_value(line, rank, place, static_cast<T>(key));
+    }
+    lines.put(line, rank, place);
   }
 };
 
@@ -323,20 +342,20 @@ void sort_short(const Lines<T>& lines, bool neighbours) {
          BlockSort<T>{lines, line_bits, bits, neighbours});
 }
 
-template <class T>
+template <class Key, class T>
 void sort_long(const Lines<T>& lines, std::pair<int, int> bits, Device device) {
-  using Key = typename Lines<T>::Key;
   INK_CHECK(lines.count <= std::numeric_limits<int>::max(),
             "sort: expected at most 2^31 - 1 elements along the dimension, got ", lines.count);
   const int64_t n = lines.line_count * lines.count;
   const auto [keys, keys_data] = detail::scratch<Key>(2 * n, device);
   const auto [places, places_data] = detail::scratch<int>(2 * n, device);
   const Keyed<Key> items{keys_data, places_data}, other{keys_data + n, places_data + n};
-  launch("sort", blocks_for(n, 256), MakeKeys<T>{lines, items, Divider<uint64_t>(lines.count)});
+  launch("sort", blocks_for(n, 256),
+         MakeKeys<T, Key>{lines, items, Divider<uint64_t>(lines.count)});
   const Keyed<Key> sorted =
       radix_sort(items, other, lines.line_count, lines.count, bits.first, bits.second, device);
   launch("sort", blocks_for(lines.line_count * lines.kept, 256),
-         PutSorted<T>{lines, sorted.places, Divider<uint64_t>(lines.kept)});
+         PutSorted<T, Key>{lines, sorted, Divider<uint64_t>(lines.kept)});
 }
 
 // limit: the values are below it, if they are ids.
@@ -361,7 +380,10 @@ void sort_along(Array& values, Array& indices, const Array& x, int64_t dim, bool
     if (lines.count <= kShort) return sort_short(lines, loop.inner_stride(2) < lines.next);
     auto bits = key_bits<T>();
     if (limit) bits.second = std::clamp(bits_for(*limit), 1, bits.second);
-    sort_long(lines, bits, x.device());
+    if constexpr (std::is_same_v<T, int64_t>) {
+      if (limit && bits.second <= 32) return sort_long<uint32_t>(lines, bits, x.device());
+    }
+    sort_long<typename Lines<T>::Key>(lines, bits, x.device());
   });
 }
 

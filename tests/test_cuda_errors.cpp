@@ -115,12 +115,14 @@ TEST_F(CudaErrors, IndexOutOfRangeAmongMany) {
   for (size_t i = 0; i < many.size(); ++i) many[i] = static_cast<int64_t>(i % 7);
   many[4321] = 1000;
   many[77] = -8;
+  many[2000] = (int64_t{1} << 32) + 3;  // whose lower half is a valid id
   Tensor sums = scatter_add(zeros({7}), 0, ids(many), ones({5000}));
   const std::string error = error_of([&] { synchronize(cuda_device); });
   EXPECT_TRUE(error == "scatter_add: index 1000 is out of range for dimension 0 of (7,)" ||
-              error == "scatter_add: index -8 is out of range for dimension 0 of (7,)")
+              error == "scatter_add: index -8 is out of range for dimension 0 of (7,)" ||
+              error == "scatter_add: index 4294967299 is out of range for dimension 0 of (7,)")
       << error;
-  EXPECT_EQ(sum(sums).item(), 4998);
+  EXPECT_EQ(sum(sums).item(), 4997);
 }
 
 TEST_F(CudaErrors, NoProbabilities) {

@@ -421,6 +421,29 @@ TEST_F(CudaKernels, AddsUpRunsOfEqualIds) {
   }
 }
 
+// Whether lines fit in shared memory or are sorted. Few ids repeat within a warp, and often.
+TEST_F(CudaKernels, ScatterKeepsTheOrderOfIds) {
+  for (const auto& [rows, count] :
+       {std::pair{3, 700}, {1800, 1000}, {7000, 1500}, {20000, 4000}, {30000, 2000}}) {
+    std::vector<int64_t> places;
+    for (int64_t i = 0; i < 3 * count; ++i)
+      places.push_back(static_cast<int64_t>(random_() % static_cast<uint64_t>(rows)));
+    const Tensor ids = from_vector(places).view({3, count});
+    for (const DType dtype : {f32, f64, bf16, i64}) {
+      const Tensor y = (randn({3, rows}) * 100).to(dtype),
+                   source = (randn({3, count}) * 100).to(dtype);
+      const auto on = [&](Device device, bool add) {
+        const Tensor to = y.to(device), at = ids.to(device), from = source.to(device);
+        return (add ? scatter_add(to, 1, at, from) : scatter(to, 1, at, from)).to(Device());
+      };
+      const auto what = std::to_string(rows) + " " + name_of(dtype);
+      EXPECT_TRUE(same_bits(on(cuda_device, false), on(Device(), false))) << what;
+      if (dtype == bf16 || rows * size_of(dtype) > 96 << 10) continue;  // sums are rounded once
+      EXPECT_TRUE(same_bits(on(cuda_device, true), on(Device(), true))) << what;
+    }
+  }
+}
+
 TEST_F(CudaKernels, SortsIds) {
   for (const int64_t limit : {1, 65, 50257}) {
     for (const int64_t n : {1, 2000, 20000}) {
