@@ -32,7 +32,11 @@ Gpu& gpu(int index) {
   static std::array<std::once_flag, kMostDevices> once;
   const auto i = static_cast<size_t>(index);
   std::call_once(once[i], [&] {
+    const cudaDeviceProp& card = gpus[i].properties;
     check(cudaGetDeviceProperties(&gpus[i].properties, index), "cuda", "cudaGetDeviceProperties");
+    INK_CHECK(card.major >= 8, "cuda:", index, ": ", std::string(card.name),
+              " has compute capability ", card.major, ".", card.minor,
+              "; inkling's kernels need 8.0 or newer (cards from 2020 on)");
     check(cudaStreamCreateWithFlags(&gpus[i].stream, cudaStreamNonBlocking), "cuda",
           "cudaStreamCreateWithFlags");
     check(cudaMalloc(reinterpret_cast<void**>(&gpus[i].step), sizeof(uint64_t)), "cuda",
@@ -91,7 +95,9 @@ std::string why_none() {
   const cudaError_t error = cudaGetDeviceCount(&found);
   if (error == cudaSuccess || error == cudaErrorNoDevice) return "no NVIDIA GPU found";
   if (error != cudaErrorInsufficientDriver) return cudaGetErrorString(error);
-  if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0) return "no NVIDIA driver found";
+  if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0)
+    return "no NVIDIA driver found (the CUDA toolkit alone has none; nvidia-smi shows whether one "
+           "runs)";
   TextStream text;
   text << "its driver is of CUDA " << driver / 1000 << '.' << driver % 1000 / 10
        << "; this build of inkling needs one of CUDA " << CUDART_VERSION / 1000 << " or newer";
@@ -199,7 +205,12 @@ void check(cudaError_t error, const char* op, const char* call) {
   if (error == cudaSuccess) [[likely]]
     return;
   static_cast<void>(cudaGetLastError());  // clears it, so that the next call does not report it
-  ink::detail::fail<DeviceError>({op, ": ", call, ": ", cudaGetErrorString(error)});
+  const char* advice = "";
+  if (error == cudaErrorMemoryAllocation)
+    advice = "; nvidia-smi shows which programs hold the card's memory";
+  if (static_cast<int>(error) == 209)  // no kernel image for the device
+    advice = "; configure with -DCMAKE_CUDA_ARCHITECTURES=native on the machine with the card";
+  ink::detail::fail<DeviceError>({op, ": ", call, ": ", cudaGetErrorString(error), advice});
 }
 
 int current_device() {

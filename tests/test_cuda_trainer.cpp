@@ -218,17 +218,33 @@ TEST_F(Cuda, TensorsOnTwoDevicesDoNotMix) {
   EXPECT_NE(error.find("tensors live on cuda:0 and cpu"), std::string::npos) << error;
 }
 
-TEST(Device, ADriverThatIsTooOldIsSaidToBe) {
+// What a person meets who tries a card for the first time.
+TEST(Device, AMachineThatDoesNotDoIsSaidWhy) {
   if (cuda_device_count() == 0 || describe(gpu) != "emulated GPU")
-    GTEST_SKIP() << "of the emulator's driver";
-  const auto told = [](const std::string& version) {
-    return run_shell("INKLING_EMULATED_DRIVER=" + version + " inkling bench --device cuda").err;
+    GTEST_SKIP() << "of the emulator's card";
+  const auto expect_told = [](const std::string& setting, const std::string& words) {
+    const Ran ran = run_shell(setting + " inkling bench --device cuda");
+    EXPECT_EQ(ran.code, 1) << setting;
+    EXPECT_NE(ran.err.find(words), std::string::npos) << setting << ": " << ran.err;
+    EXPECT_EQ(std::count(ran.err.begin(), ran.err.end(), '\n'), 1) << ran.err;
   };
-  EXPECT_NE(told("12040").find("cuda:0 is not available: its driver is of CUDA 12.4; this build of "
-                               "inkling needs one of CUDA 13 or newer"),
-            std::string::npos)
-      << told("12040");
-  EXPECT_NE(told("0").find("no NVIDIA driver found"), std::string::npos) << told("0");
+  expect_told("INKLING_EMULATED_DRIVER=12040",
+              "cuda:0 is not available: its driver is of CUDA 12.4; this build of inkling needs "
+              "one of CUDA 13 or newer");
+  expect_told("INKLING_EMULATED_DRIVER=0",
+              "no NVIDIA driver found (the CUDA toolkit alone has none; nvidia-smi shows whether "
+              "one runs)");
+  expect_told(
+      "INKLING_EMULATED_CAPABILITY=75",
+      "cuda:0: emulated GPU has compute capability 7.5; inkling's kernels need 8.0 or newer "
+      "(cards from 2020 on)");
+  expect_told("INKLING_EMULATED_CAPABILITY=120",
+              "no kernel image is available for execution on the device; configure with "
+              "-DCMAKE_CUDA_ARCHITECTURES=native on the machine with the card");
+  expect_told("INKLING_EMULATED_MEMORY=0",
+              "cudaMalloc: out of memory; nvidia-smi shows which programs hold the card's memory");
+  expect_told("INKLING_EMULATED_MEMORY=9000",
+              "use a smaller batch, block or model, or --recompute");
 }
 
 }  // namespace

@@ -26,13 +26,20 @@ struct Graph {
 namespace emulator {
 namespace {
 
-constexpr size_t kMostMemory = size_t{4} << 30;  // of the emulated card
+// What the environment sets of the emulated card.
+int setting(const char* name, int usual) {
+  const char* set = std::getenv(name);
+  return set != nullptr ? std::atoi(set) : usual;
+}
+// Its memory; INKLING_EMULATED_MEMORY: in KB.
+const size_t kMostMemory = static_cast<size_t>(setting("INKLING_EMULATED_MEMORY", 4 << 20)) << 10;
+constexpr auto kNoKernelImage = static_cast<cudaError_t>(209);
 constexpr size_t kGranule = 4096;
 
 struct Gpu {
   std::recursive_mutex mutex;  // one launch at a time
-  char* memory = static_cast<char*>(
-      mmap(nullptr, kMostMemory, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+  char* memory = static_cast<char*>(mmap(nullptr, std::max(kMostMemory, kGranule), PROT_NONE,
+                                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
   size_t end = 0, used = 0;        // the end of all bytes ever handed out; bytes in use
   std::map<void*, size_t> blocks;  // in use
   ink::FreeRanges free;
@@ -69,17 +76,16 @@ void on_device(std::function<void()> work) {
   work();
 }
 
-// INKLING_EMULATED_CAPABILITY in the environment: 80 or 90.
-int capability() {
-  const char* set = std::getenv("INKLING_EMULATED_CAPABILITY");
-  return set != nullptr ? std::atoi(set) : 90;
-}
+// Its compute capability times 10. Programs have code for those below 12.0.
+int capability() { return setting("INKLING_EMULATED_CAPABILITY", 90); }
 
 }  // namespace emulator
 
 using emulator::gpu;
 
 const char* cudaGetErrorString(cudaError_t error) {
+  if (error == emulator::kNoKernelImage)
+    return "no kernel image is available for execution on the device";
   switch (error) {
     case cudaSuccess:
       return "no error";
@@ -94,8 +100,7 @@ const char* cudaGetErrorString(cudaError_t error) {
 cudaError_t cudaGetLastError() { return cudaSuccess; }
 // INKLING_EMULATED_DRIVER in the environment: the version of a driver that is too old, 0 for none.
 cudaError_t cudaDriverGetVersion(int* version) {
-  const char* set = std::getenv("INKLING_EMULATED_DRIVER");
-  *version = set != nullptr ? std::atoi(set) : CUDART_VERSION;
+  *version = emulator::setting("INKLING_EMULATED_DRIVER", CUDART_VERSION);
   return cudaSuccess;
 }
 cudaError_t cudaGetDeviceCount(int* count) {
@@ -123,6 +128,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
   return cudaSuccess;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t) {
+  if (emulator::capability() >= 120) return emulator::kNoKernelImage;
   return gpu().graph ? cudaErrorInvalidValue : cudaSuccess;
 }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
