@@ -13,6 +13,7 @@
 
 #include "autograd/base/check.h"
 #include "autograd/base/context.h"
+#include "autograd/random/with_fma.h"
 
 namespace ink {
 namespace {
@@ -181,21 +182,25 @@ void check_uniform(T from, T to) {
             "uniform_: expected from <= to with a finite distance, got from ", from, " to ", to);
 }
 
-}  // namespace
-
 // PyTorch rounds the bounds to the element's type first and contracts x * (to - from) + from to an
 // FMA; where that rounds up to the excluded bound it gives the included one instead.
+INK_WITH_FMA void to_uniform(float* out, const uint32_t* bits, int64_t n, float low, float high) {
+  for (int64_t i = 0; i < n; ++i) {
+    const float x = static_cast<float>(bits[i] & 0xFFFFFF) * 0x1p-24f;
+    const float y = std::fma(x, high - low, low);
+    out[i] = y == high ? low : y;
+  }
+}
+
+}  // namespace
+
 void uniform_(float* out, int64_t n, double from, double to, Generator& g) {
   const float low = static_cast<float>(from), high = static_cast<float>(to);
   check_uniform(low, high);
   const Lock lock(g.mutex());
   for (float* const end = out + n; out < end;) {
     const auto bits = g.take(end - out);
-    for (size_t i = 0; i < bits.size(); ++i) {
-      const float x = static_cast<float>(bits[i] & 0xFFFFFF) * 0x1p-24f;
-      const float y = std::fma(x, high - low, low);
-      out[i] = y == high ? low : y;
-    }
+    to_uniform(out, bits.data(), static_cast<int64_t>(bits.size()), low, high);
     out += bits.size();
   }
 }

@@ -14,7 +14,9 @@
 #include <numbers>
 
 #include "autograd/base/check.h"
+#include "autograd/base/parallel.h"
 #include "autograd/random/generator.h"
+#include "autograd/random/with_fma.h"
 
 namespace ink {
 namespace {
@@ -22,14 +24,6 @@ namespace {
 constexpr int kBlock = 16;  // PyTorch transforms 16 uniforms at a time: 8 for u, then 8 for v
 constexpr int kLanes = kBlock / 2;
 
-// In a build for any x86-64, std::fma is a call, ten times as slow as the instruction. So a
-// function with INK_WITH_FMA is compiled for processors that have the instruction, too, with all
-// that is inlined into it. glibc chooses when the program is loaded.
-#if defined(__x86_64__) && defined(__GLIBC__) && !defined(__FMA__)
-#define INK_WITH_FMA __attribute__((target_clones("default", "fma")))
-#else
-#define INK_WITH_FMA
-#endif
 #define INK_INLINE inline __attribute__((always_inline))
 
 /// The polynomial in x with these coefficients, the highest power's first: one FMA for each term.
@@ -140,7 +134,9 @@ void normal_(T* out, int64_t n, double mean, double std, Generator& g) {
   }
   const T mu = static_cast<T>(mean), sigma = static_cast<T>(std);
   draw_uniform(out, n, g);
-  for (int64_t i = 0; i + kBlock <= n; i += kBlock) transform_block(out + i, mu, sigma);
+  parallel_for(n / kBlock, kGrain / kBlock, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) transform_block(out + i * kBlock, mu, sigma);
+  });
   if (n % kBlock != 0) {
     T* const last = out + n - kBlock;
     draw_uniform(last, kBlock, g);
