@@ -118,8 +118,8 @@ struct ScatterLines {
 };
 
 // A warp takes a line, keeps the line of y in shared memory, and takes 32 ids at a time. Equal ids
-// among them take turns, in their order. What bounds it is reading ids and source once. For lines of
-// y that fit.
+// among them take turns, in their order. What bounds it is reading ids and source once, and y once
+// each way.
 template <class T, int kBytes>
 struct ScatterInPlace {
   static constexpr int kThreads = kWarp, kAhead = 8;
@@ -296,7 +296,7 @@ void scatter_sorted(const Scatter<T>& all, Device device) {
   launch("scatter", blocks_for(units, kernel.kThreads), kernel);
 }
 
-// Calls f(bytes) with the shared memory that a line of y takes, if ScatterInPlace suits: neighbouring
+// Calls f(bytes) with the shared memory for a line of y, if ScatterInPlace suits: neighbouring
 // lanes must find neighbours, and lines be enough to fill a GPU or short enough to be soon done.
 template <class C, class F>
 bool in_place(const Array& y, const Array& source, const Array& ids, int64_t dim, const F& f) {
