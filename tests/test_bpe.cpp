@@ -98,6 +98,32 @@ TEST(Bpe, Gpt2) {
   EXPECT_EQ(tokenizer->encode("a<|endoftext|>").size(), 8u) << "as ordinary text";
 }
 
+// What is done by hand cuts as PCRE2 does, which runs the same pattern within a group.
+TEST(Bpe, PiecesByHandAreThoseOfThePattern) {
+  const std::vector<std::string> some = {
+      "'s",       "'S",       "'re",       "'Ll",      "'x",       "' ",           "a",    "Zz",
+      " ",        "  ",       "\n",        "\r\n",     "\t",       "\v",           "0",    "12",
+      "3456",     ".",        "!?",        "\xc3\xa9", "\xc2\xa0", "\xe2\x80\x83", "\x1c", "\x7f",
+      "\xc5\xbf", "\xd9\xa3", "'\xc5\xbf", "word",     " word",    " 's",          "\xff"};
+  std::mt19937 random(5);
+  for (const char* name : {"gpt2", "cl100k", "qwen2"}) {
+    auto cuts = bpe::named_cuts(name);
+    const bpe::Splitter by_hand(cuts);
+    cuts[0].regex = "(?:" + cuts[0].regex + ")";
+    const bpe::Splitter by_pattern(cuts);
+    for (int i = 0; i < 20000; ++i) {
+      std::string of;
+      for (size_t parts = random() % 8; parts > 0; --parts) of += some[random() % some.size()];
+      const auto pieces = [&](const bpe::Splitter& splitter) {
+        std::vector<std::string> all;
+        splitter.for_each_piece(of, [&](std::string_view piece) { all.emplace_back(piece); });
+        return all;
+      };
+      ASSERT_EQ(pieces(by_hand), pieces(by_pattern)) << name << ": " << testing::PrintToString(of);
+    }
+  }
+}
+
 TEST(Bpe, AnyBytesComeBack) {
   const auto tokenizer = plain();
   std::mt19937 random(1);
@@ -231,6 +257,7 @@ TEST(Bpe, RefusesWhatItDoesNotRead) {
   };
   file("x.tiktoken", "YQ== 0\n", "expected cl100k, o200k, r50k, p50k, gpt2, llama or qwen in it");
   file("gpt2.tiktoken", "YQ== 0\nYg= 1\n", "line 2: expected base64, got \"Yg=\"");
+  file("gpt2.tiktoken", "YQ== 99999999\n", "expected a rank below 4194304, got 99999999");
   file("gpt2.tiktoken", "YQ== 0\nYg== 0\n", "line 2: the rank 0 comes twice");
   file("gpt2.tiktoken", "YQ== 0\nYQ== 1\n", "the ids 0 and 1 are the same token, \"a\"");
   file("gpt2.tiktoken", "YQ==\n", "line 1: expected a token in base64 and its rank");

@@ -58,11 +58,10 @@ BpeTokenizer::BpeTokenizer(bpe::Merges merges, bpe::Splitter splitter,
   std::sort(added_.begin(), added_.end(), [](const AddedToken& a, const AddedToken& b) {
     return a.text.size() != b.text.size() ? a.text.size() > b.text.size() : a.text < b.text;
   });
-  constexpr int64_t kMost = int64_t{1} << 24;
   for (size_t i = 0; i < added_.size(); ++i) {
     const auto& [text, id, special, late] = added_[i];
-    INK_CHECK(!text.empty() && id >= 0 && id < kMost, "tokenizer: the added token ", shown(text),
-              " has the id ", id);
+    INK_CHECK(!text.empty() && id >= 0 && id < bpe::kMostTokens, "tokenizer: the added token ",
+              shown(text), " has the id ", id);
     INK_CHECK(i == 0 || added_[i - 1].text != text, "tokenizer: the added token ", shown(text),
               " comes twice");
     const auto at = static_cast<size_t>(id);
@@ -81,7 +80,8 @@ class BpeTokenizer::Encoder {
  public:
   Encoder(const BpeTokenizer& tokenizer, std::string_view text, bool with_special)
       : tokenizer_(tokenizer), text_(text), with_special_(with_special) {
-    for (const AddedToken& token : tokenizer_.added_) first_bytes_[token.late] += token.text[0];
+    for (const AddedToken& token : tokenizer_.added_)
+      if (is_searched(token)) first_bytes_[token.late] += token.text[0];
   }
 
   // Appends the ids of text[begin, end), where `end` is the text's end or a boundary.
@@ -98,10 +98,9 @@ class BpeTokenizer::Encoder {
     if (late == 2) return cut(begin, end, last);
     size_t at = begin;
     for (size_t from = begin; from <= end;) {
-      const auto [start, token] = next_added(from, last, late);
-      if (token == nullptr || start > end) break;
+      const auto [start, token] = next_added(from, end, last, late);
+      if (token == nullptr) break;
       from = start + token->text.size();
-      if (token->special && !with_special_) continue;
       if (start > at) search(at, start, start, late + 1);
       at = from;
       if (start == end) return;  // it belongs to the next part
@@ -110,11 +109,16 @@ class BpeTokenizer::Encoder {
     if (at < end) search(at, end, last, late + 1);
   }
 
-  std::pair<size_t, const AddedToken*> next_added(size_t from, size_t last, int late) const {
-    const std::string_view here = text_.substr(0, last);
-    for (size_t at = from; (at = here.find_first_of(first_bytes_[late], at)) != here.npos; ++at) {
+  bool is_searched(const AddedToken& token) const { return with_special_ || !token.special; }
+
+  // The first that begins in text[from, end].
+  std::pair<size_t, const AddedToken*> next_added(size_t from, size_t end, size_t last,
+                                                  int late) const {
+    const std::string_view here = text_.substr(0, last), places = here.substr(0, end + 1);
+    for (size_t at = from; (at = places.find_first_of(first_bytes_[late], at)) != here.npos; ++at) {
       for (const AddedToken& token : tokenizer_.added_)
-        if (token.late == (late != 0) && here.substr(at, token.text.size()) == token.text)
+        if (token.late == (late != 0) && is_searched(token) &&
+            here.substr(at, token.text.size()) == token.text)
           return {at, &token};
     }
     return {here.size(), nullptr};

@@ -62,8 +62,6 @@ struct Vocabulary {
   std::unordered_map<std::string, int32_t> ids;  // by text in letters
 };
 
-constexpr int64_t kMostTokens = int64_t{1} << 24;
-
 Vocabulary read_vocabulary(const json& object) {
   INK_CHECK(object.is_object() && !object.empty(),
             "tokenizer: expected the vocabulary to be an object of tokens and their ids, got ",
@@ -391,6 +389,7 @@ std::unique_ptr<BpeTokenizer> read_tiktoken(const path& file, const std::string&
                     rank.find_first_not_of("0123456789") == std::string::npos,
                 "expected a token in base64 and its rank, got ", shown(line));
       const size_t id = std::stoul(rank);
+      INK_CHECK(id < kMostTokens, "expected a rank below ", kMostTokens, ", got ", id);
       if (id >= tokens.size()) tokens.resize(id + 1);
       INK_CHECK(tokens[id].empty(), "the rank ", id, " comes twice");
       tokens[id] = from_base64(std::string_view(line).substr(0, space));

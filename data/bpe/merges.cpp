@@ -52,7 +52,7 @@ struct Met {
   uint32_t count = 0;
   std::array<int32_t, 7> ids;
 };
-constexpr int kMemoryBits = 13;  // half a megabyte a thread
+constexpr int kMemoryBits = 15;  // two megabytes a thread
 
 Met& recall(uint64_t owner, const Key& key) {
   struct Memory {

@@ -13,6 +13,9 @@
 
 namespace ink::bpe {
 
+/// Ids are below this. A file with a larger one is damaged, and would take much memory.
+inline constexpr int64_t kMostTokens = int64_t{1} << 22;
+
 /// Bytes in quotes, as an error shows them.
 std::string shown(std::string_view bytes);
 

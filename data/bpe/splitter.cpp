@@ -13,6 +13,7 @@
 #include "autograd/base/check.h"
 #include "autograd/io/foreign.h"
 #include "autograd/io/utf8.h"
+#include "data/bpe/ascii_pieces.h"
 #include "data/bpe/unicode.h"
 
 namespace ink::bpe {
@@ -186,7 +187,8 @@ std::vector<Cut> named_cuts(std::string_view name) {
 
 class Splitter::Pattern {
  public:
-  explicit Pattern(const Cut& cut) : behavior(cut.behavior), invert(cut.invert) {
+  explicit Pattern(const Cut& cut)
+      : behavior(cut.behavior), invert(cut.invert), by_hand(known_by_hand(cut)) {
     const std::string regex = Translation(cut.regex).result();
     int error = 0;
     PCRE2_SIZE at = 0;
@@ -214,8 +216,17 @@ class Splitter::Pattern {
   Pattern& operator=(const Pattern&) = delete;
   ~Pattern() { pcre2_code_free(code); }
 
+  static ByHand known_by_hand(const Cut& cut) {
+    if (cut.behavior != Behavior::isolated || cut.invert) return ByHand::none;
+    return cut.regex == kGpt2     ? ByHand::gpt2
+           : cut.regex == kCl100k ? ByHand::cl100k
+           : cut.regex == kQwen2  ? ByHand::qwen2
+                                  : ByHand::none;
+  }
+
   Behavior behavior;
   bool invert;
+  ByHand by_hand;  // every character is in a match
   pcre2_code* code;
   bool compiled_to_machine_code;  // not where the system forbids it
 };
@@ -247,6 +258,7 @@ class Splitter::Run {
   void cut(std::string_view text, size_t depth) {
     if (depth == patterns_.size()) return f_(text);
     const Pattern& pattern = *patterns_[depth];
+    if (pattern.by_hand != ByHand::none) return cut_by_hand(text, depth, pattern.by_hand);
     size_t begin = 0, end = 0;  // of the piece that may yet continue
     bool before = false;        // was the text before a match?
     const auto add = [&](size_t to, bool is_match) {
@@ -275,6 +287,15 @@ class Splitter::Run {
   }
 
  private:
+  void cut_by_hand(std::string_view text, size_t depth, ByHand pattern) {
+    const AsciiPieces pieces(text, pattern);
+    for (size_t at = 0, first = 0, end = 0; at < text.size(); at = end) {
+      end = pieces.end_of(at);
+      if (end == 0 && !find(text, at, depth, first, end)) end = text.size();
+      cut(text.substr(at, end - at), depth + 1);
+    }
+  }
+
   bool find(std::string_view text, size_t from, size_t depth, size_t& first, size_t& last) {
     const Pattern& pattern = *patterns_[depth];
     const auto* subject = reinterpret_cast<PCRE2_SPTR>(text.data());

@@ -57,7 +57,7 @@ int train_tokenizer(const Arguments& arguments) {
   command.add("text", &texts, "text files, or folders of them");
   command.add("--vocab_size", &options.vocab_size,
               "tokens: <|endoftext|>, the 256 bytes, and merges",
-              {.shows_default = true, .limits = {257, 1 << 24}});
+              {.shows_default = true, .limits = {257, bpe::kMostTokens}});
   command.add("--min_frequency", &options.min_frequency, "merge no pair that is met less often",
               {.shows_default = true, .limits = {0, 0x1p53}});
   command.add("--pattern", &options.pattern,
