@@ -261,6 +261,13 @@ TEST(Bpe, RefusesWhatItDoesNotRead) {
   file("gpt2.tiktoken", "YQ== 0\nYg== 0\n", "line 2: the rank 0 comes twice");
   file("gpt2.tiktoken", "YQ== 0\nYQ== 1\n", "the ids 0 and 1 are the same token, \"a\"");
   file("gpt2.tiktoken", "YQ==\n", "line 1: expected a token in base64 and its rank");
+  folder.write("vocab.json", R"({"a": 0})");
+  folder.write("merges.txt", "");
+  EXPECT_EQ(error_of([&] { load_tokenizer(folder / "vocab.json"); }).find("merges.txt: the file"),
+            folder.path().string().size() + 1)
+      << "the name comes once";
+  folder.write("merges.txt", "#version: 0.2\n");
+  file("vocab.json", R"({"<|endoftext|>": 0})", "the vocabulary has no tokens but added ones");
   file("tokenizer.model", std::string("\x0a\x05\0<unk>", 8), "a model of SentencePiece");
   const auto gaps = [&] {
     folder.write("gpt2.tiktoken", "YQ== 0\nYg== 2\n");

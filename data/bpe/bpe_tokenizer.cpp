@@ -58,6 +58,8 @@ BpeTokenizer::BpeTokenizer(bpe::Merges merges, bpe::Splitter splitter,
   std::sort(added_.begin(), added_.end(), [](const AddedToken& a, const AddedToken& b) {
     return a.text.size() != b.text.size() ? a.text.size() > b.text.size() : a.text < b.text;
   });
+  INK_CHECK(std::any_of(bytes_.begin(), bytes_.end(), [](auto bytes) { return !bytes.empty(); }),
+            "tokenizer: the vocabulary has no tokens but added ones");
   for (size_t i = 0; i < added_.size(); ++i) {
     const auto& [text, id, special, late] = added_[i];
     INK_CHECK(!text.empty() && id >= 0 && id < bpe::kMostTokens, "tokenizer: the added token ",

@@ -410,13 +410,14 @@ constexpr std::pair<const char*, const char*> kPairs[] = {{"vocab.json", "merges
                                                           {"encoder.json", "vocab.bpe"}};
 
 std::unique_ptr<BpeTokenizer> read_pair(const path& vocab_file, const path& merges_file) {
+  const std::string vocab_text = read_text(vocab_file), merges_text = read_text(merges_file);
   Vocabulary vocabulary = with_prefix(vocab_file.string(), [&] {
-    const json object = with_prefix("tokenizer", [&] { return parse_json(read_text(vocab_file)); });
+    const json object = with_prefix("tokenizer", [&] { return parse_json(vocab_text); });
     return read_vocabulary(object);
   });
   return with_prefix(merges_file.string(), [&] {
     std::vector<Merge> merges;
-    for_each_line(read_text(merges_file), [&](std::string line) {
+    for_each_line(merges_text, [&](std::string line) {
       while (!line.empty() && line.back() == '\r') line.pop_back();
       if (line.empty() || line.rfind("#version", 0) == 0) return;
       merges.push_back(read_merge(vocabulary, line, merges.size()));
