@@ -98,6 +98,22 @@ TEST(Bpe, Gpt2) {
   EXPECT_EQ(tokenizer->encode("a<|endoftext|>").size(), 8u) << "as ordinary text";
 }
 
+// NFC of Unicode 9, as tokenizers have it: later marks and compositions stay as they are.
+TEST(Bpe, ComposesAsTokenizersDo) {
+  for (const json& of : fixture()["cases"]) {
+    if (of["normalizer"].is_null()) continue;
+    const auto tokenizer = bpe::parse_tokenizer(variant(of).dump());
+    for (const auto& [before, after] : std::vector<std::pair<std::string, std::string>>{
+             {"e\u0301", "\u00e9"},
+             {"q\u0301\u0323", "q\u0323\u0301"},
+             {"o\u035c\u07fd", "o\u035c\u07fd"},
+             {"e\u07fd\u0301", "e\u07fd\u0301"},
+             {"\U00011935\U00011930", "\U00011935\U00011930"},
+             {"e\u0301\xff\u0301", "\u00e9\xff\u0301"}})
+      EXPECT_EQ(tokenizer->decode(tokenizer->encode(before)), after) << before;
+  }
+}
+
 // What is done by hand cuts as PCRE2 does, which runs the same pattern within a group.
 TEST(Bpe, PiecesByHandAreThoseOfThePattern) {
   const std::vector<std::string> some = {

@@ -5,12 +5,14 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <iterator>
 #include <memory>
 #include <utility>
 
 #include "autograd/base/check.h"
 #include "autograd/io/foreign.h"
 #include "autograd/io/utf8.h"
+#include "data/bpe/unicode.h"
 
 namespace ink {
 namespace {
@@ -21,27 +23,40 @@ bool is_ascii(std::string_view text) {
   return std::none_of(text.begin(), text.end(), [](char c) { return (c & 0x80) != 0; });
 }
 
-// In Unicode's composed form (NFC). Bytes that are not UTF-8 stay.
+bool composes(char32_t character) {
+  const auto* after =
+      std::upper_bound(std::begin(bpe::kNewerThanNfc), std::end(bpe::kNewerThanNfc), character,
+                       [](char32_t c, const bpe::Range& range) { return c < range.first; });
+  return after == std::begin(bpe::kNewerThanNfc) || character > after[-1].last;
+}
+
+void append_composed(std::string& result, std::string_view text) {
+  if (text.empty()) return;
+  utf8proc_uint8_t* form = nullptr;
+  const auto length =
+      utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
+                   static_cast<utf8proc_ssize_t>(text.size()), &form,
+                   static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
+  INK_CHECK(length >= 0, "encode: cannot normalize: ", utf8proc_errmsg(length));
+  const std::unique_ptr<utf8proc_uint8_t, void (*)(void*)> owner(form, std::free);
+  result.append(reinterpret_cast<const char*>(form), static_cast<size_t>(length));
+}
+
+// In Unicode's composed form (NFC). Bytes that are not UTF-8 stay, and so do characters that
+// tokenizers' tables do not have.
 std::string composed(std::string_view text) {
   std::string result;
+  size_t done = 0;
   for (size_t at = 0; at < text.size();) {
-    size_t end = at;
-    while (end < text.size() && utf8::next(text, end) != utf8::kInvalid) continue;
-    if (end > at) {
-      utf8proc_uint8_t* form = nullptr;
-      const auto length =
-          utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data() + at),
-                       static_cast<utf8proc_ssize_t>(end - at), &form,
-                       static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
-      INK_CHECK(length >= 0, "encode: cannot normalize: ", utf8proc_errmsg(length));
-      const std::unique_ptr<utf8proc_uint8_t, void (*)(void*)> owner(form, std::free);
-      result.append(reinterpret_cast<const char*>(form), static_cast<size_t>(length));
-    }
-    at = end;
-    for (size_t next = at; next < text.size() && utf8::next(text, next) == utf8::kInvalid;
-         at = ++next)
-      result += text[at];
+    const size_t begin = at;
+    const char32_t character = utf8::next(text, at);
+    if (character == utf8::kInvalid) at = begin + 1;
+    if (character != utf8::kInvalid && composes(character)) continue;
+    append_composed(result, text.substr(done, begin - done));
+    result += text.substr(begin, at - begin);
+    done = at;
   }
+  append_composed(result, text.substr(done));
   return result;
 }
 

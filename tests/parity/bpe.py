@@ -14,9 +14,10 @@ import random
 import subprocess
 import sys
 import tempfile
+import unicodedata
 
 import tiktoken
-from tokenizers import ByteLevelBPETokenizer, Regex, Tokenizer, pre_tokenizers
+from tokenizers import ByteLevelBPETokenizer, Regex, Tokenizer, normalizers, pre_tokenizers
 
 HERE = pathlib.Path(__file__).parent
 CONTRACTIONS = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
@@ -201,6 +202,12 @@ def classes():
         points = [chr(c) for c in range(0x110000) if not 0xd800 <= c < 0xe000]
         theirs = [c for c in points if encoding.encode_ordinary(c)]
         print(pattern, len(theirs), theirs == [c for c in points if not split_off(c)])
+    # Marks that Python's Unicode reorders and tokenizers' NFC does not: in kNewerThanNfc.
+    compose = normalizers.NFC().normalize_str
+    for c in points:
+        for text in ("q\u0345" + c, "q" + c + "\u0334"):
+            if unicodedata.combining(c) and compose(text) != unicodedata.normalize("NFC", text):
+                print(f"NFC does not know U+{ord(c):04X}")
 
 
 if __name__ == "__main__":
