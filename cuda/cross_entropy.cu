@@ -4,6 +4,7 @@
 //   dlogits_i = (softmax x_i - onehot target_i) scale
 // The logits are read once and their gradient is written once. In a row longer than 57,344 elements
 // (half that in f64), the elements beyond are read twice.
+#include <algorithm>
 #include <type_traits>
 
 #include "cuda/ids.cuh"
@@ -27,7 +28,13 @@ struct CrossEntropy {
   struct Parking : BlockScratch<C> {
     ParkedRow<T, Plan> row;
   };
-  using Shared = std::conditional_t<(Plan::kParked > 0), Parking, BlockScratch<C>>;
+  struct Shared : std::conditional_t<(Plan::kParked > 0), Parking, BlockScratch<C>> {
+    BlockScratch<double> sums;
+    bool last;
+  };
+  C* loss;            // scale times the sum of all losses; null: not wanted
+  double* of_groups;  // sums of losses
+  BlockGroups groups;
   C* losses;
   D* dlogits;  // null: not wanted; may be the logits
   const T* logits;
@@ -36,9 +43,29 @@ struct CrossEntropy {
   int64_t rows, n, step, ignore_index;  // rows are `step` elements apart
   IdCheck in_range;
 
-  __device__ void operator()(Shared& scratch) const {
+  __device__ void operator()(Shared& shared) const {
     const int64_t row = Plan::row();
-    if (row >= rows) return;
+    if (row < rows) one_row(row, shared);
+    if (loss == nullptr || !groups.is_last_of_group(shared.last)) return;
+    const int64_t first = int64_t{groups.first()} * Plan::kRows,
+                  end = first + int64_t{groups.blocks()} * Plan::kRows;
+    const double sum = sum_of(losses, first, end < rows ? end : rows, shared.sums);
+    if (threadIdx.x == 0) of_groups[groups.group()] = sum;
+    if (!groups.is_last_group(shared.last)) return;
+    const double total = sum_of(of_groups, 0, groups.count, shared.sums);
+    if (threadIdx.x == 0) *loss = static_cast<C>(total) * (scale ? *scale : C(1));
+  }
+  // In double, in a fixed order.
+  template <class V>
+  __device__ static double sum_of(const V* values, int64_t first, int64_t end,
+                                  BlockScratch<double>& scratch) {
+    double total = 0;
+    for (int64_t i = first + threadIdx.x; i < end; i += kThreads)
+      total += static_cast<double>(values[i]);
+    return block_sum<kThreads>(total, scratch);
+  }
+
+  __device__ __forceinline__ void one_row(int64_t row, Shared& scratch) const {
     const int64_t target = targets[row];
     if (target == ignore_index || !in_range(target, row)) return ignore(row);
     const C weight = scale ? *scale : C(1);
@@ -73,23 +100,6 @@ struct CrossEntropy {
     if (Plan::rank() == 0) losses[row] = 0;
     if (dlogits == nullptr) return;
     for (int64_t i = Plan::rank(); i < n; i += Plan::kSize) dlogits[row * step + i] = D(0);
-  }
-};
-
-// loss = scale times the sum of all losses. One block, whose threads sum in double.
-template <class C>
-struct SumLosses {
-  static constexpr int kThreads = 1024;
-  using Shared = BlockScratch<double>;
-  C* loss;
-  const C *losses, *scale;
-  int64_t rows;
-
-  __device__ void operator()(Shared& scratch) const {
-    double total = 0;
-    for (int64_t i = threadIdx.x; i < rows; i += kThreads) total += static_cast<double>(losses[i]);
-    total = block_sum<kThreads>(total, scratch);
-    if (threadIdx.x == 0) *loss = static_cast<C>(total) * (scale ? *scale : C(1));
   }
 };
 
@@ -137,15 +147,18 @@ void cross_entropy(Array& loss, Array& dlogits, const Array& logits, const Array
     D* down = dlogits.defined() ? dlogits.mutable_data<D>() : nullptr;
     const T* in = logits.data<T>();
     const C* weight = scale.defined() ? scale.data<C>() : nullptr;
+    C* total = loss.dim() == 0 ? loss.mutable_data<C>() : nullptr;
+    if (rows == 0 && total) return fill(loss, 0);
     const IdCheck in_range("cross_entropy", "target", n, "classes");
     plan_rows<T, RowSize<kWarp, 32>, RowSize<256, 32, true>, RowSize<1024, 32, true>, Longest<T>>(
         n, {down, in}, [&]<class Plan>(Plan) {
+          const BlockGroups groups(std::max<int64_t>(Plan::blocks(rows), 1));
+          Array of_groups = Array::empty(Shape{groups.count}, f64, loss.device());
           launch("cross_entropy", Plan::blocks(rows),
-                 CrossEntropy<T, D, Plan>{losses, down, in, targets.data<int64_t>(), weight, rows,
-                                          n, step, ignore_index, in_range});
+                 CrossEntropy<T, D, Plan>{total, of_groups.mutable_data<double>(), groups, losses,
+                                          down, in, targets.data<int64_t>(), weight, rows, n, step,
+                                          ignore_index, in_range});
         });
-    if (loss.dim() == 0)
-      launch("cross_entropy", 1, SumLosses<C>{loss.mutable_data<C>(), losses, weight, rows});
   });
 }
 

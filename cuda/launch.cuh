@@ -12,8 +12,10 @@
 
 #include <cuda_runtime.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
+#include <cmath>
 #include <cstdint>
 #include <type_traits>
 
@@ -57,10 +59,14 @@ constexpr size_t shared_bytes() {
 }  // namespace detail
 
 #ifndef INKLING_EMULATED
-/// The kernel's arguments are read in place: no thread copies them.
+/// The kernel's arguments are read in place: no thread copies them. The next launch may start while
+/// this one runs, and waits for its end before it does anything (overlaps_launches).
 template <class Kernel>
 __global__ void __launch_bounds__(Kernel::kThreads, detail::resident_blocks<Kernel>())
     run(const __grid_constant__ Kernel kernel) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents; griddepcontrol.wait;" ::: "memory");
+#endif
   if constexpr (SharesMemory<Kernel>) {
     extern __shared__ __align__(1024) unsigned char memory[];
     static_assert(alignof(typename Kernel::Shared) <= 1024);
@@ -97,10 +103,17 @@ void launch(const char* op, Blocks blocks, const Kernel& kernel) {
                                static_cast<int>(bytes)),
           op, "cudaFuncSetAttribute");
   }
-  // clang-format off
-  run<<<grid, Kernel::kThreads, bytes, stream()>>>(kernel);
-  // clang-format on
-  check(cudaGetLastError(), op, "launch");
+  cudaLaunchAttribute overlap{};
+  overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  overlap.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = grid;
+  config.blockDim = Kernel::kThreads;
+  config.dynamicSmemBytes = bytes;
+  config.stream = stream();
+  config.attrs = &overlap;
+  config.numAttrs = overlaps_launches() ? 1 : 0;
+  check(cudaLaunchKernelEx(&config, run<Kernel>, kernel), op, "launch");
 #endif
 }
 
@@ -234,6 +247,45 @@ template <int kThreads, class T>
 __device__ inline T block_max(T value, BlockScratch<T>& scratch) {
   return block_reduce<Larger, kThreads>(value, scratch);
 }
+
+/// Is this block the last of `count` that come here? It sees what the others wrote before. They
+/// count themselves in `arrived`, one of block_counts(). All threads of a block must take part;
+/// `last` is shared.
+__device__ inline bool is_last_block(unsigned* arrived, unsigned count, bool& last) {
+  __threadfence();
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    last = atomicAdd(arrived, 1u) == count - 1;
+    if (last) *arrived = 0;
+  }
+  __syncthreads();
+  if (last) __threadfence();
+  return last;
+}
+
+/// The blocks of a launch in groups, about as many as each has blocks. The last block of a group
+/// joins what those of the group have left, and the last of these what the groups have left.
+struct BlockGroups {
+  unsigned* arrived = block_counts();  // of all groups, and of each
+  unsigned size;                       // of a group
+  unsigned count;
+
+  explicit BlockGroups(int64_t blocks)
+      : size(static_cast<unsigned>(std::max(std::ceil(std::sqrt(blocks)),
+                                            std::ceil(double(blocks) / (kBlockCounts - 1))))),
+        count(static_cast<unsigned>((blocks + size - 1) / size)) {}
+
+  /// The calling block's group, the first block of it, and how many it has.
+  __device__ unsigned group() const { return blockIdx.x / size; }
+  __device__ unsigned first() const { return group() * size; }
+  __device__ unsigned blocks() const {
+    return gridDim.x - first() < size ? gridDim.x - first() : size;
+  }
+  __device__ bool is_last_of_group(bool& last) const {
+    return is_last_block(arrived + 1 + group(), blocks(), last);
+  }
+  __device__ bool is_last_group(bool& last) const { return is_last_block(arrived, count, last); }
+};
 
 /// The sum of the values of all threads below this one.
 template <class T>

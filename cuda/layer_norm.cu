@@ -22,7 +22,7 @@ struct LayerNorm {
   Y* y;
   C *mean, *rstd;
   const X* x;
-  const C *weight, *bias;
+  const C *weight, *bias;  // bias: null if there is none
   int64_t rows, n;
   C eps;
   const Y* branch;
@@ -55,7 +55,8 @@ struct LayerNorm {
       find_moments(m, r, a, shared.wide);
     a.each([&](RowPlace i) {
       const auto scaled = [=](C v, C w, C b) { return (v - m) * r * w + b; };
-      store(y + row * n + i.at, zip(scaled, a[i], load<N>(weight + i.at), load<N>(bias + i.at)));
+      const auto offset = bias ? load<N>(bias + i.at) : Pack<C, N>{};
+      store(y + row * n + i.at, zip(scaled, a[i], load<N>(weight + i.at), offset));
     });
     if (Plan::rank() == 0) {
       mean[row] = m;
@@ -90,7 +91,7 @@ void run(const char* op, Array* sum, Array& y, Array& mean, Array& rstd, const A
     X* both = sum ? sum->mutable_data<X>() : nullptr;
     const X* in = x.data<X>();
     const Y* added = branch ? branch->data<Y>() : nullptr;
-    const C *w = p.weight.data<C>(), *b = p.bias.data<C>();
+    const C *w = p.weight.data<C>(), *b = p.bias.defined() ? p.bias.data<C>() : nullptr;
     const int64_t rows = row_count(x), n = x.size(-1);
     plan_rows<X>(n, {out, in, w, b, added, both}, [&]<class Plan>(Plan) {
       launch(op, Plan::blocks(rows),

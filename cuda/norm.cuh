@@ -1,4 +1,5 @@
-// The backward pass of layer_norm and rms_norm: one pass over x and dy, then the blocks' sums.
+// The backward pass of layer_norm and rms_norm: one pass over x and dy, and the blocks' sums by the
+// last of the blocks.
 #pragma once
 
 #include <algorithm>
@@ -9,9 +10,10 @@
 
 namespace ink::cuda {
 
-/// Computes dx, and each block's share of dw and db. Every warp (or block) takes rows gridDim.x *
-/// kRows apart. It keeps the sums of its columns in registers; sums of columns without a register
-/// are in the block's row of `partial`.
+/// Computes dx, dw and db. Every warp (or block) takes rows gridDim.x * kRows apart. It keeps the
+/// sums of its columns in registers; sums of columns without a register are in the block's row of
+/// `partial`. The last block of each group adds up the group's rows, and the last of these blocks
+/// the groups' sums, in double, as on the CPU.
 template <class X, class Y, class Plan, bool kCentred>
 struct NormBackward {
   static constexpr int kThreads = Plan::kThreads, N = Plan::N, kHeld = Plan::kHeld;
@@ -21,9 +23,14 @@ struct NormBackward {
   struct Shared {
     BlockScratch<C> scratch;
     alignas(16) C sums[kShared ? 2 * Plan::kSize * kHeld * N : 1];
+    bool last;
   };
-  X* dx;       // null: not wanted
-  C* partial;  // (blocks, 2, n)
+  X* dx;  // this and the next three: null if not wanted
+  Y* dbranch;
+  C *dweight, *dbias;  // (n)
+  C* partial;          // (blocks, 2, n)
+  double* of_groups;   // (groups, 2, n)
+  BlockGroups groups;
   const Y* dy;
   const X* x;
   const C *mean, *rstd, *weight;
@@ -50,6 +57,29 @@ struct NormBackward {
     }
     if constexpr (kShared)
       for (int64_t i = threadIdx.x; i < 2 * n; i += kThreads) mine[i] = shared.sums[i];
+    if (dweight != nullptr || dbias != nullptr) add_blocks(shared.last);
+  }
+
+  __device__ __forceinline__ void add_blocks(bool& last) const {
+    const int64_t columns = dbias != nullptr ? 2 * n : n;
+    if (!groups.is_last_of_group(last)) return;
+    for (int64_t i = threadIdx.x * N; i < columns; i += kThreads * N)
+      store(of_groups + groups.group() * 2 * n + i,
+            total_of(partial + groups.first() * 2 * n + i, groups.blocks()));
+    if (!groups.is_last_group(last)) return;
+    for (int64_t i = threadIdx.x * N; i < columns; i += kThreads * N) {
+      C* to = i < n ? dweight : dbias;
+      if (to != nullptr) store(to + (i < n ? i : i - n), total_of(of_groups + i, groups.count));
+    }
+  }
+  template <class T>
+  __device__ __forceinline__ Pack<double, N> total_of(const T* sums, unsigned count) const {
+    Pack<double, N> total{};
+#pragma unroll 8
+    for (unsigned row = 0; row < count; ++row)
+      total = total + zip([](T v) { return static_cast<double>(v); },
+                          *reinterpret_cast<const Pack<T, N>*>(sums + row * 2 * n));
+    return total;
   }
 
   __device__ __forceinline__ void one_row(int64_t row, Sums& sums, C* mine,
@@ -83,6 +113,7 @@ struct NormBackward {
       Values d = zip(slope, dxhat(i), xhat(i));
       if (accumulate) d = load<N>(to) + d;
       store(to, d);
+      if (dbranch != nullptr) store(dbranch + row * n + i.at, d);
     });
   }
 
@@ -98,64 +129,39 @@ struct NormBackward {
   }
 };
 
-/// Adds up the parts (parts, 2, n) in double, as on the CPU, and adds the sums to dw and db. Either
-/// may be null.
-template <class C>
-struct AddNormSums {
-  static constexpr int kThreads = 256, kWarps = kThreads / kWarp;
-  struct Shared {
-    double sums[kWarps][kWarp];
-  };
-  C *dweight, *dbias;
-  const C* partial;
-  int64_t parts, n;
-
-  __device__ void operator()(Shared& shared) const {
-    const int64_t column = static_cast<int64_t>(blockIdx.x) * kWarp + lane_id();
-    double total = 0;
-    if (column < 2 * n) {
-#pragma unroll 8
-      for (int64_t part = warp_id(); part < parts; part += kWarps)
-        total += static_cast<double>(partial[part * 2 * n + column]);
-    }
-    shared.sums[warp_id()][lane_id()] = total;
-    __syncthreads();
-    C* sum = column < n ? dweight : dbias;
-    if (warp_id() > 0 || column >= 2 * n || sum == nullptr) return;
-    for (int warp = 1; warp < kWarps; ++warp) total += shared.sums[warp][lane_id()];
-    sum[column < n ? column : column - n] += static_cast<C>(total);
-  }
-};
-
-/// Launches both. mean and dbias are undefined for rms_norm.
+/// mean and dbias are undefined for rms_norm.
 template <bool kCentred>
 void norm_backward(const char* op, NormGradients& d, const Array& dy, const Array& x,
                    const Array& mean, const Array& rstd, const Array& weight) {
   const int64_t rows = row_count(x), n = x.size(-1);
-  if (rows == 0) return;
+  if (rows == 0) {
+    for (Array* sum : {&d.dweight, &d.dbias})
+      if (sum->defined()) fill(*sum, 0);
+    return;
+  }
   for_norm(op, x, dy, [&]<class X, class Y>(X, Y) {
     using C = compute_t<X>;
     const X* in = x.data<X>();
     const Y* upstream = dy.data<Y>();
     X* down = d.dx.defined() ? d.dx.mutable_data<X>() : nullptr;
+    Y* branch = d.dbranch.defined() ? d.dbranch.mutable_data<Y>() : nullptr;
     const C *means = mean.defined() ? mean.data<C>() : nullptr, *w = weight.data<C>();
+    const auto sum = [](Array& s) { return s.defined() ? s.mutable_data<C>() : nullptr; };
     using Wider = std::conditional_t<sizeof(X) < sizeof(Y), Y, X>;
     const auto run = [&]<class Plan>(Plan) {
       using Kernel = NormBackward<X, Y, Plan, kCentred>;
       const int64_t parts = std::min(Plan::blocks(rows), resident_blocks<Kernel>());
-      Array partial = Array::empty(Shape{parts, 2, n}, rstd.dtype(), rstd.device());
+      const BlockGroups groups(parts);
+      Array partial = Array::empty(Shape{parts, 2, n}, rstd.dtype(), rstd.device()),
+            of_groups = Array::empty(Shape{groups.count, 2, n}, f64, rstd.device());
       launch(op, parts,
-             Kernel{down, partial.mutable_data<C>(), upstream, in, means, rstd.data<C>(), w, rows,
-                    n, d.accumulate});
-      if (!d.dweight.defined() && !d.dbias.defined()) return;
-      launch(op, blocks_for(2 * n, kWarp),
-             AddNormSums<C>{d.dweight.defined() ? d.dweight.mutable_data<C>() : nullptr,
-                            d.dbias.defined() ? d.dbias.mutable_data<C>() : nullptr,
-                            partial.data<C>(), parts, n});
+             Kernel{down, branch, sum(d.dweight), sum(d.dbias), partial.mutable_data<C>(),
+                    of_groups.mutable_data<double>(), groups, upstream, in, means, rstd.data<C>(),
+                    w, rows, n, d.accumulate});
     };
     // 768 columns take as few registers as possible, and large blocks take few of them.
     plan_rows<Wider, RowSize<kWarp, 24>, RowSize<kWarp, 32>, RowSize<256, 8>, RowSize<256, 32>>(
-        n, {in, upstream, down, w}, run);
+        n, {in, upstream, down, branch, w, sum(d.dweight), sum(d.dbias)}, run);
   });
 }
 

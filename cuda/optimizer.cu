@@ -1,5 +1,6 @@
 // Kernels of optimizers, over all parameters at once: the twins of autograd/loops/optimizer.cpp.
 // The learning rate, the counts and whether a step is skipped are read on the device.
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <type_traits>
@@ -13,51 +14,33 @@ namespace {
 
 // ---- gradient_norm
 
-// The sum of the squares of each chunk, in double, which holds the square of any float.
-template <class T, class Table>
-struct SquaresOfChunks {
-  static constexpr int kThreads = Table::kThreads;
-  using Shared = BlockScratch<double>;
-  Table table;
-  double* sums;
-
-  __device__ void operator()(Shared& scratch) const {
-    const auto& item = table.item();
-    const T* x = item.lists[0];
-    double total = 0;
-    table.each(item, [&]<int N>(std::integral_constant<int, N>, int64_t at) {
-      const auto wide = zip([](auto v) { return static_cast<double>(v); }, load<N>(x + at));
-      total += sum(wide * wide);
-    });
-    total = block_sum<kThreads>(total, scratch);
-    if (threadIdx.x == 0) sums[blockIdx.x] = total;
-  }
-};
-
-// One block adds up the chunks, checks the loss, and writes the fields of the step.
-template <class L>
+// Writes the fields of a step, by one block.
 struct FinishNorm {
-  static constexpr int kThreads = 1024;
-  using Shared = BlockScratch<double>;
-  const double* sums;
-  int64_t chunks;
-  const L* loss;
+  double* totals;  // sums of squares, of each launch
+  int launch, launches;
+  const void* loss;
+  DType loss_dtype;
   int64_t loss_size;
   double max_norm;
   double *grad_norm, *clip;
   bool* finite;
   int64_t* skipped;
 
-  __device__ void operator()(Shared& scratch) const {
-    double squares = 0, of_loss = 0;
-    for (int64_t i = threadIdx.x; i < chunks; i += kThreads) squares += sums[i];
-    for (int64_t i = threadIdx.x; i < loss_size; i += kThreads) {
-      const auto value = static_cast<double>(static_cast<compute_t<L>>(loss[i]));
-      of_loss += value * value;
-    }
-    const double norm = std::sqrt(block_sum<kThreads>(squares, scratch));
+  __device__ double loss_at(int64_t i) const {
+    if (loss_dtype == f64) return static_cast<const double*>(loss)[i];
+    if (loss_dtype == f32) return static_cast<const float*>(loss)[i];
+    return static_cast<float>(static_cast<const bfloat16*>(loss)[i]);
+  }
+  template <int kThreads>
+  __device__ void run(double total, BlockScratch<double>& scratch) const {
+    double of_loss = 0;
+    for (int64_t i = threadIdx.x; i < loss_size; i += kThreads) of_loss += loss_at(i) * loss_at(i);
     of_loss = block_sum<kThreads>(of_loss, scratch);
     if (threadIdx.x > 0) return;
+    totals[launch] = total;
+    if (launch + 1 < launches) return;
+    for (int i = 0; i < launch; ++i) total += totals[i];
+    const double norm = std::sqrt(total);
     const bool good = std::isfinite(norm) && std::isfinite(of_loss);
     const double ratio = max_norm > 0 ? max_norm / (norm + 1e-6) : 1;
     *grad_norm = norm;
@@ -65,6 +48,47 @@ struct FinishNorm {
     *finite = good;
     skipped[0] += good ? 0 : 1;
     skipped[1] = good ? 0 : skipped[1] + 1;
+  }
+};
+
+// The sum of the squares of a table, in double, which holds the square of any float: of each chunk,
+// of each group of chunks, of all.
+template <class T, class Table>
+struct GradientNorm {
+  static constexpr int kThreads = Table::kThreads;
+  struct Shared {
+    BlockScratch<double> scratch;
+    bool last;
+  };
+  Table table;
+  double *of_chunks, *of_groups;
+  BlockGroups groups;
+  FinishNorm finish;
+
+  __device__ void operator()(Shared& shared) const {
+    const double squares = block_sum<kThreads>(squares_of_chunk(), shared.scratch);
+    if (threadIdx.x == 0) of_chunks[blockIdx.x] = squares;
+    if (!groups.is_last_of_group(shared.last)) return;
+    const double sum = sum_of(of_chunks + groups.first(), groups.blocks(), shared);
+    if (threadIdx.x == 0) of_groups[groups.group()] = sum;
+    if (!groups.is_last_group(shared.last)) return;
+    finish.run<kThreads>(sum_of(of_groups, groups.count, shared), shared.scratch);
+  }
+  __device__ double squares_of_chunk() const {
+    double total = 0;
+    if (table.count == 0) return total;
+    const auto& item = table.item();
+    const T* x = item.lists[0];
+    table.each(item, [&]<int N>(std::integral_constant<int, N>, int64_t at) {
+      const auto wide = zip([](auto v) { return static_cast<double>(v); }, load<N>(x + at));
+      total += sum(wide * wide);
+    });
+    return total;
+  }
+  __device__ static double sum_of(const double* values, unsigned count, Shared& shared) {
+    double total = 0;
+    for (unsigned i = threadIdx.x; i < count; i += kThreads) total += values[i];
+    return block_sum<kThreads>(total, shared.scratch);
   }
 };
 
@@ -174,34 +198,46 @@ struct Sgd {
 }  // namespace
 
 void gradient_norm(OptimizerStep step, const Arrays& grads, const Array& loss, double max_norm) {
-  Array sums = Array::empty(Shape{0}, step.grad_norm.dtype(), step.grad_norm.device());
-  int64_t chunks = 0;
-  for (const bool count_only : {true, false}) {
-    if (!count_only)
-      sums = Array::empty(Shape{std::exchange(chunks, 0)}, sums.dtype(), sums.device());
+  Arrays none;
+  const auto for_each_table = [&](const auto& f) {
     for_each_float([&]<class T>(T) {
       const auto address = [&](size_t i) { return std::array{const_cast<T*>(grads[i].data<T>())}; };
-      Arrays none;
-      for_tables<T, 1>(grads, none, address, [&]<class Table>(const Table& table) {
-        if (!count_only)
-          launch("gradient_norm", table.chunks,
-                 SquaresOfChunks<T, Table>{table, sums.mutable_data<double>() + chunks});
-        chunks += table.chunks;
-      });
+      for_tables<T, 1>(grads, none, address, [&](const auto& table) { f(T{}, table); });
     });
+  };
+  FinishNorm finish{nullptr,
+                    0,
+                    0,
+                    nullptr,
+                    f32,
+                    0,
+                    max_norm,
+                    step.grad_norm.mutable_data<double>(),
+                    step.clip.mutable_data<double>(),
+                    step.finite.mutable_data<bool>(),
+                    step.skipped.mutable_data<int64_t>()};
+  if (loss.defined()) {
+    finish.loss = for_any(loss.dtype(), [&]<class L>(L) -> const void* { return loss.data<L>(); });
+    finish.loss_dtype = loss.dtype();
+    finish.loss_size = loss.numel();
   }
-  for_float("gradient_norm", loss.defined() ? loss.dtype() : f32, [&]<class L>(L) {
-    const FinishNorm<L> finish{sums.data<double>(),
-                               chunks,
-                               loss.defined() ? loss.data<L>() : nullptr,
-                               loss.defined() ? loss.numel() : 0,
-                               max_norm,
-                               step.grad_norm.mutable_data<double>(),
-                               step.clip.mutable_data<double>(),
-                               step.finite.mutable_data<bool>(),
-                               step.skipped.mutable_data<int64_t>()};
-    launch("gradient_norm", 1, finish);
-  });
+  for_each_table([&](auto, const auto&) { ++finish.launches; });
+  const auto doubles = [&](int64_t n) {
+    return Array::empty(Shape{n}, f64, step.grad_norm.device());
+  };
+  Array totals = doubles(std::max(finish.launches, 1));
+  finish.totals = totals.mutable_data<double>();
+  const auto start = [&]<class T, class Table>(T, const Table& table) {
+    const int64_t blocks = std::max(table.chunks, 1);
+    const BlockGroups groups(blocks);
+    Array sums = doubles(blocks + groups.count);
+    double* of_chunks = sums.mutable_data<double>();
+    launch("gradient_norm", blocks,
+           GradientNorm<T, Table>{table, of_chunks, of_chunks + blocks, groups, finish});
+    ++finish.launch;
+  };
+  for_each_table(start);
+  if (finish.launches == 0) start(float{}, TensorTable<float, 1, kSmallTable>());
 }
 
 void adamw(ParameterLists& p, Arrays& m, Arrays& v, const OptimizerStep& step, double beta1,

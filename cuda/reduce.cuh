@@ -6,8 +6,8 @@
 //   merge(acc, other)         adds another state to acc
 //   repeat(acc, times)        the state if each element had come `times` times
 //
-// A line is the elements of one output. Some lanes of a block share it, and long lines are shared
-// by several blocks, whose results are then reduced again. If a line's elements are contiguous, its
+// A line is the elements of one output. Some lanes of a block share it. Long lines have parts, a
+// block each, and the last of these blocks merges their results in the order of the parts. If a line's elements are contiguous, its
 // lanes are neighbouring threads. If the elements of neighbouring outputs are contiguous
 // ("columns"), then threads of neighbouring outputs are neighbours.
 #pragma once
@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <tuple>
 #include <utility>
 
 #include "autograd/kernels/reduce.h"
@@ -30,10 +31,12 @@ struct Reduce {
   using Acc = typename R::Acc;
   struct Shared {
     Acc accs[kAccs][kThreads];
+    bool last;
   };
   const T* x;
-  Write write;                   // (offset in y, acc) of each output, where lines have no parts
-  Acc* partial;                  // the results of parts: parts x outputs
+  Write write;                   // (offset in y, acc) of each output
+  Acc* partial;                  // the results of parts: parts x outputs; null: there is one
+  unsigned* arrived;             // blocks, for each group of outputs
   Places<2, uint64_t> outputs;   // in y and x, kAccs at a time
   Places<1, uint64_t> items;     // of a line, in x: V elements each, or one
   int64_t output_count, next_y;  // outputs; from one to the next of a pack, in y
@@ -52,7 +55,27 @@ struct Reduce {
     for (int c = 0; c < kAccs; ++c) acc[c] = R::none();
     if (first < output_count) absorb(acc, x + outputs.find(first / kAccs)[1], lane);
     combine(acc, shared, lane, columns ? width : 1);
+    if (partial != nullptr) {
+      if (!merge_parts(acc, shared, first, lane)) return;
+      combine(acc, shared, lane, columns ? width : 1);
+    }
     if (lane == 0 && first < output_count) finish(acc, first);
+  }
+
+  // In the last block of these outputs: each lane merges its share of the parts.
+  __device__ bool merge_parts(Acc (&acc)[kAccs], Shared& shared, int64_t first, int lane) const {
+    Acc* const results = partial + first;
+    for (int c = 0; c < kAccs && lane == 0 && first < output_count; ++c)
+      results[blockIdx.y * output_count + c] = acc[c];
+    if (!is_last_block(arrived + blockIdx.x, gridDim.y, shared.last)) return false;
+#pragma unroll
+    for (int c = 0; c < kAccs; ++c) {
+      acc[c] = R::none();
+#pragma unroll 4
+      for (int64_t part = lane; part < gridDim.y && first < output_count; part += lanes)
+        R::merge(acc[c], results[part * output_count + c]);
+    }
+    return true;
   }
 
   // Adds the lane's share of the part's items.
@@ -109,31 +132,11 @@ struct Reduce {
     const int64_t to = outputs.find(first / kAccs)[0];
 #pragma unroll
     for (int c = 0; c < kAccs; ++c) {
-      if (partial != nullptr) {
-        partial[blockIdx.y * output_count + first + c] = acc[c];
-      } else {
-        if (repeats != 1) R::repeat(acc[c], repeats);
-        write(to + c * next_y, acc[c]);
-      }
+      if (repeats != 1) R::repeat(acc[c], repeats);
+      write(to + c * next_y, acc[c]);
     }
   }
 };
-
-/// Reduces the results of parts of lines.
-template <class R>
-struct OfParts : R {
-  using Acc = typename R::Acc;
-  template <int K>
-  __device__ static void take(Acc& acc, const Acc (&x)[K], int64_t, int64_t) {
-#pragma unroll
-    for (int k = 0; k < K; ++k) R::merge(acc, x[k]);
-  }
-};
-
-template <class R>
-inline constexpr bool kOfParts = false;
-template <class R>
-inline constexpr bool kOfParts<OfParts<R>> = true;
 
 namespace detail {
 
@@ -185,7 +188,6 @@ void launch_reduce(const char* op, ReduceSizes sizes, const T* x, const Write& w
                    Device device) {
   using Kernel = Reduce<R, T, Write, V, kAccs>;
   using Acc = typename R::Acc;
-  const ReduceSizes each = sizes;
   const int64_t outputs = sizes.outputs.numel(), next_y = sizes.output_steps[0].back();
   (kAccs > 1 ? sizes.outputs : sizes.items).back() /= V;
   for (Shape& steps : sizes.output_steps) steps.back() *= kAccs;
@@ -200,7 +202,7 @@ void launch_reduce(const char* op, ReduceSizes sizes, const T* x, const Write& w
           ? std::min(most, Kernel::kThreads / std::min<int64_t>(power(packs), 32))
           : std::clamp(power(blocks_for(items, Kernel::kUnroll)), std::min<int64_t>(most, 8), most);
   const int64_t blocks = blocks_for(packs * lanes, Kernel::kThreads);  // at least 1
-  const int64_t wanted = kOfParts<R> ? 1 : multiprocessors() * int64_t{8} / blocks;
+  const int64_t wanted = std::min(multiprocessors(), kBlockCounts / 8) * int64_t{8} / blocks;
   const int64_t most_parts = std::max<int64_t>(1, items / (8 * lanes));
   const int64_t part_items =
       std::max<int64_t>(1, blocks_for(items, 1, std::clamp<int64_t>(wanted, 1, most_parts)));
@@ -208,6 +210,7 @@ void launch_reduce(const char* op, ReduceSizes sizes, const T* x, const Write& w
   Kernel kernel{x,
                 write,
                 nullptr,
+                block_counts(),
                 {sizes.outputs, sizes.output_steps},
                 {sizes.items, sizes.item_steps},
                 outputs,
@@ -218,19 +221,9 @@ void launch_reduce(const char* op, ReduceSizes sizes, const T* x, const Write& w
                 sizes.repeats,
                 static_cast<int>(lanes),
                 sizes.columns};
-  if (parts == 1) return launch(op, blocks, kernel);
-  if constexpr (!kOfParts<R>) {
-    const auto [memory, partial] = scratch<Acc>(parts * outputs, device);
-    kernel.partial = partial;
-    launch(op, {blocks, parts}, kernel);
-    ReduceSizes again = each;
-    again.output_steps[1] = contiguous_strides(each.outputs);
-    again.items = {parts};
-    again.item_steps[0] = {outputs};
-    again.line = parts;
-    again.columns = outputs > 1;
-    launch_reduce<OfParts<R>, Acc, 1, 1>(op, again, partial, write, device);
-  }
+  Array memory;
+  if (parts > 1) std::tie(memory, kernel.partial) = scratch<Acc>(parts * outputs, device);
+  launch(op, {blocks, parts}, kernel);
 }
 
 }  // namespace detail

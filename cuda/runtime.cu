@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <mutex>
@@ -19,13 +20,38 @@
 namespace ink::cuda {
 namespace {
 
+// The step is a kernel's argument and so part of the launch. No host memory has to stay alive.
+struct SetStep {
+  static constexpr int kThreads = kWarp;
+  uint64_t* cell;
+  uint64_t step;
+  __device__ void operator()() const {
+    if (threadIdx.x == 0) *cell = step;
+  }
+};
+
 // The stream of a device, created at its first use.
 struct Gpu {
   cudaStream_t stream = nullptr;
   cudaDeviceProp properties{};
+  bool overlaps_launches = false;
   uint64_t* step = nullptr;  // on the device
+  unsigned* block_counts = nullptr;
   Fault* fault = nullptr;
 };
+
+// A kernel's machine code waits for the launch before it only if it is of PTX 9.0 or newer, and not
+// compiled by the driver from older PTX.
+bool can_overlap_launches([[maybe_unused]] const cudaDeviceProp& properties) {
+#ifdef INKLING_EMULATED
+  return false;
+#else
+  const char* set = std::getenv("INKLING_PDL");
+  cudaFuncAttributes compiled{};
+  check(cudaFuncGetAttributes(&compiled, run<SetStep>), "cuda", "cudaFuncGetAttributes");
+  return properties.major >= 9 && compiled.ptxVersion >= 90 && (set == nullptr || set[0] != '0');
+#endif
+}
 
 Gpu& gpu(int index) {
   static std::array<Gpu, kMostDevices> gpus;
@@ -41,6 +67,12 @@ Gpu& gpu(int index) {
           "cudaStreamCreateWithFlags");
     check(cudaMalloc(reinterpret_cast<void**>(&gpus[i].step), sizeof(uint64_t)), "cuda",
           "cudaMalloc");
+    constexpr size_t kCounts = kBlockCounts * sizeof(unsigned);
+    check(cudaMalloc(reinterpret_cast<void**>(&gpus[i].block_counts), kCounts), "cuda",
+          "cudaMalloc");
+    check(cudaMemsetAsync(gpus[i].block_counts, 0, kCounts, gpus[i].stream), "cuda",
+          "cudaMemsetAsync");
+    gpus[i].overlaps_launches = can_overlap_launches(gpus[i].properties);
     void* shared = nullptr;
     check(cudaMallocHost(&shared, sizeof(Fault)), "cuda", "cudaMallocHost");
     gpus[i].fault = new (shared) Fault;
@@ -160,6 +192,8 @@ void* end_capture(Device device) {
   if (cudaStreamEndCapture(stream(), &graph) != cudaSuccess || graph == nullptr ||
       cudaGraphInstantiate(&capture.graph, graph, 0) != cudaSuccess)
     static_cast<void>(cudaGetLastError());
+  if (const char* picture = std::getenv("INKLING_CUDA_GRAPH"); picture && capture.graph)
+    static_cast<void>(cudaGraphDebugDotPrint(graph, picture, 0));
   if (graph != nullptr) static_cast<void>(cudaGraphDestroy(graph));
   if (capture.graph != nullptr) return new Capture(capture);
   allocator(device).close_pool(capture.pool);
@@ -183,16 +217,6 @@ void forget(void* captured, Device device) noexcept {
   } catch (const Error&) {  // the device is lost, and what it held with it
   }
 }
-
-// The step is a kernel's argument and so part of the launch. No host memory has to stay alive.
-struct SetStep {
-  static constexpr int kThreads = kWarp;
-  uint64_t* cell;
-  uint64_t step;
-  __device__ void operator()() const {
-    if (threadIdx.x == 0) *cell = step;
-  }
-};
 
 void set_step(uint64_t step, Device device) {
   use(device);
@@ -227,6 +251,8 @@ void use(Device device) {
 }
 
 cudaStream_t stream() { return gpu(current_device()).stream; }
+bool overlaps_launches() { return gpu(current_device()).overlaps_launches; }
+unsigned* block_counts() { return gpu(current_device()).block_counts; }
 const uint64_t* step_cell() { return gpu(current_device()).step; }
 Fault* fault_cell() { return gpu(current_device()).fault; }
 int compute_capability() { return gpu(current_device()).properties.major; }

@@ -29,6 +29,14 @@ int multiprocessors();
 /// Its compute capability's major number: 9 for Hopper.
 int compute_capability();
 
+/// Does a launch start before the one ahead of it has ended (programmatic dependent launch)? That
+/// needs compute capability 9.0; INKLING_PDL=0 in the environment forbids it.
+bool overlaps_launches();
+
+/// kBlockCounts cells of device memory that are 0 between launches (is_last_block, launch.cuh).
+inline constexpr int kBlockCounts = 4096;
+unsigned* block_counts();
+
 /// Device memory that holds the step for which a capture draws its random masks
 /// (autograd/replay.h).
 const uint64_t* step_cell();

@@ -39,19 +39,21 @@ struct RowOp {
 
 Tensor f32_at_least(const Tensor& x) { return x.dtype() == f64 ? x : x.to(f32); }
 
-// Values, mean and rstd of a norm, and its gradients: dx added to what x holds, or not wanted.
+// Values, mean and rstd of a norm, and its gradients: dx added to what x holds, or not wanted; also
+// without a bias, and with dx in dy's dtype.
 Tensors layer_norm_passes(const Tensors& in, DType y_dtype) {
   const Tensor &x = in[0], &dy = in[1], &w = in[2], &b = in[3];
   Tensor y = empty(x.shape(), {y_dtype, x.device()});
   Tensor mean = empty({x.size(0)}, w.options()), rstd = empty_like(mean);
   kernel::layer_norm(y, mean, rstd, x, {w, b, 1e-5});
   const Tensor upstream = dy.to(y_dtype);
-  Tensor dx = x.clone(), fresh = empty_like(x), none;
+  Tensor dx = x.clone(), fresh = empty_like(x), none, plain = empty_like(y), narrow = empty_like(y);
   Tensor dw = b.clone(), db = w.clone(), dw_alone = w.clone();
+  kernel::layer_norm(plain, mean, rstd, x, {w, none, 1e-5});
   kernel::layer_norm_backward({dx, dw, db, true}, upstream, x, mean, rstd, w);
-  kernel::layer_norm_backward({fresh, none, none, false}, upstream, x, mean, rstd, w);
+  kernel::layer_norm_backward({fresh, none, none, false, narrow}, upstream, x, mean, rstd, w);
   kernel::layer_norm_backward({none, dw_alone, none, false}, upstream, x, mean, rstd, w);
-  return {y, mean, rstd, dx, fresh, dw, db, dw_alone};
+  return {y, mean, rstd, dx, fresh, dw, db, dw_alone, plain, narrow};
 }
 // x + dy, its norm, mean and rstd.
 Tensors add_layer_norm_pass(const Tensors& in, DType y_dtype) {

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -121,6 +122,32 @@ TEST_F(Cuda, StepsTouchNoRawMemory) {
   EXPECT_EQ(memory_stats(gpu).raw_allocations, before.raw_allocations);
   EXPECT_EQ(memory_stats(gpu).bytes_in_use, before.bytes_in_use);
   EXPECT_EQ(Node::live, 0);
+}
+
+// A small step is as long as its launches are many. The emulator counts them without running them.
+TEST_F(Cuda, RecordedStepsHaveFewLaunches) {
+  if (describe(gpu) != "emulated GPU") GTEST_SKIP() << "the emulator names launches by their op";
+  const std::string graph = (folder_ / "graph.dot").string();
+  for (const auto& [setting, most] :
+       {std::pair("baby", 119), std::pair("char --dtype bfloat16 --dropout 0.2", 187)}) {
+    const Ran ran =
+        run_shell("INKLING_EMULATED_DRY=1 INKLING_CUDA_GRAPH=" + graph +
+                  " inkling bench --device cuda --steps 2 --profile_steps 0 --config " + setting);
+    std::map<std::string, int> by_op;
+    int all = 0;
+    std::ifstream in(graph);
+    for (std::string line; std::getline(in, line);) {
+      const size_t begin = line.find("label=\"");
+      if (begin == std::string::npos) continue;
+      ++by_op[line.substr(begin + 7, line.rfind('"') - begin - 7)];
+      ++all;
+    }
+    std::string list;
+    for (const auto& [op, count] : by_op) list += op + " " + std::to_string(count) + "\n";
+    EXPECT_GT(all, 50) << ran.err;
+    EXPECT_LE(all, most) << setting << "\n" << list;
+    std::filesystem::remove(graph);
+  }
 }
 
 TEST_F(Cuda, CheckpointsMoveBetweenDevices) {

@@ -8,19 +8,20 @@
 
 namespace ink {
 
-/// weight and bias (C), f32, or f64 for f64; rms_norm has no bias.
+/// weight and bias (C), f32, or f64 for f64. layer_norm may have no bias; rms_norm has none.
 struct NormParameters {
   Array weight, bias;
   double eps;
 
   auto arrays() const { return std::tie(weight, bias); }
 };
-/// The kernel adds to dweight and dbias, and to dx if `accumulate`. Undefined ones are skipped.
+/// If `accumulate`, the kernel adds to dx. dbranch gets dx in dy's dtype. Undefined ones are skipped.
 struct NormGradients {
   Array dx, dweight, dbias;
   bool accumulate;
+  Array dbranch = {};
 
-  auto arrays() const { return std::tie(dx, dweight, dbias); }
+  auto arrays() const { return std::tie(dx, dweight, dbias, dbranch); }
 };
 
 // clang-format off

@@ -207,12 +207,10 @@ void for_norm(const char* op, const Array& x, const Array& y, F&& f) {
   for_float(op, x.dtype(), [&]<class T>(T) { f(T{}, T{}); });
 }
 
-/// sum += part, if the sum is wanted (defined).
+/// sum = part, if the sum is wanted (defined).
 template <class C>
-void add_part(Array& sum, const C* part) {
-  if (!sum.defined()) return;
-  C* to = sum.mutable_data<C>();
-  for (int64_t i = 0; i < sum.numel(); ++i) to[i] += part[i];
+void put_part(Array& sum, const C* part) {
+  if (sum.defined()) std::copy_n(part, sum.numel(), sum.mutable_data<C>());
 }
 
 }  // namespace ink

@@ -14,6 +14,7 @@
 
 #include "autograd/basic_ops.h"
 #include "autograd/fused_ops.h"
+#include "autograd/kernels/copy.h"
 #include "autograd/kernels/rows.h"
 #include "autograd/loops/rows.h"
 #include "autograd/ops/shared/norm.h"
@@ -58,13 +59,22 @@ template <class C, class X, class Y>
   return {m, r};
 }
 
+// The bias, or zeros if there is none.
+Array bias_of(const NormParameters& p) {
+  if (p.bias.defined()) return p.bias;
+  Array zeros = Array::empty(p.weight.shape(), p.weight.dtype(), p.weight.device());
+  fill(zeros, 0);
+  return zeros;
+}
+
 }  // namespace
 
 void layer_norm(Array& y, Array& mean, Array& rstd, const Array& x, const NormParameters& p) {
   for_norm("layer_norm", x, y, [&]<class X, class Y>(X, Y) {
     using C = compute_t<X>;
     const int64_t n = x.size(-1);
-    const C *w = p.weight.data<C>(), *b = p.bias.data<C>(), eps = static_cast<C>(p.eps);
+    const Array bias = bias_of(p);
+    const C *w = p.weight.data<C>(), *b = bias.data<C>(), eps = static_cast<C>(p.eps);
     const X* in = x.data<X>();
     Y* out = y.mutable_data<Y>();
     C *means = mean.mutable_data<C>(), *rstds = rstd.mutable_data<C>();
@@ -79,7 +89,8 @@ void add_layer_norm(Array& sum, Array& y, Array& mean, Array& rstd, const Array&
   for_norm("add_layer_norm", x, y, [&]<class X, class Y>(X, Y) {
     using C = compute_t<X>;
     const int64_t n = x.size(-1);
-    const C *w = p.weight.data<C>(), *b = p.bias.data<C>(), eps = static_cast<C>(p.eps);
+    const Array bias = bias_of(p);
+    const C *w = p.weight.data<C>(), *b = bias.data<C>(), eps = static_cast<C>(p.eps);
     const X* in = x.data<X>();
     const Y* added = branch.data<Y>();
     X* sums = sum.mutable_data<X>();
@@ -103,6 +114,7 @@ void layer_norm_backward(NormGradients d, const Array& dy, const Array& x, const
     const X* in = x.data<X>();
     const Y* upstream = dy.data<Y>();
     X* down = d.dx.defined() ? d.dx.mutable_data<X>() : nullptr;
+    Y* branch = d.dbranch.defined() ? d.dbranch.mutable_data<Y>() : nullptr;
     const bool accumulate = d.accumulate;
     const Array sums = sum_over_rows<C>(row_count(x), 2 * n, [=](int64_t row, C* dw) {
       const X* a = in + row * n;
@@ -127,11 +139,16 @@ void layer_norm_backward(NormGradients d, const Array& dy, const Array& x, const
       };
       X* to = down ? down + row * n : nullptr;
       if (!to) return finish([](int64_t) {});
-      if (!accumulate) return finish([&](int64_t i) { to[i] = static_cast<X>(slope(i)); });
-      finish([&](int64_t i) { to[i] = static_cast<X>(static_cast<C>(to[i]) + slope(i)); });
+      if (accumulate) {
+        finish([&](int64_t i) { to[i] = static_cast<X>(static_cast<C>(to[i]) + slope(i)); });
+      } else {
+        finish([&](int64_t i) { to[i] = static_cast<X>(slope(i)); });
+      }
+      for (int64_t i = 0; branch && i < n; ++i)
+        branch[row * n + i] = static_cast<Y>(static_cast<C>(to[i]));
     });
-    add_part(d.dweight, sums.data<C>());
-    add_part(d.dbias, sums.data<C>() + n);
+    put_part(d.dweight, sums.data<C>());
+    put_part(d.dbias, sums.data<C>() + n);
   });
 }
 
@@ -142,15 +159,14 @@ static Tensor layer_norm_composed(const Tensor& input, const Tensor& weight, con
   const Tensor x = input.to(weight.dtype());
   const Tensor centred = x - mean(x, {-1}, true);
   const Tensor variance = mean(centred * centred, {-1}, true);
-  return (centred * rsqrt(variance + eps) * weight + bias).to(autocast(input.dtype()));
+  const Tensor y = centred * rsqrt(variance + eps) * weight;
+  return (bias.defined() ? y + bias : y).to(autocast(input.dtype()));
 }
 
 // dx, dw and db in basic ops, so that they can be differentiated again. None depends on the bias.
 static Grads layer_norm_gradients(const Tensor& x, const Tensor& weight, const Tensor& dy,
                                   double eps) {
-  const auto definition = [eps](auto& in) {
-    return layer_norm_composed(in[0], in[1], zeros_like(in[1]), eps);
-  };
+  const auto definition = [eps](auto& in) { return layer_norm_composed(in[0], in[1], {}, eps); };
   Grads grads = differentiate(definition, {x, weight}, dy);
   grads.push_back(sum_to(dy.to(weight.dtype()), weight.shape()));
   return grads;
@@ -160,8 +176,8 @@ Tensor layer_norm(const Tensor& input, const Tensor& weight, const Tensor& bias,
   check_defined("layer_norm", input);
   INK_CHECK(input.dim() >= 1, "layer_norm: needs at least one dimension, got a scalar");
   INK_CHECK(input.is_floating(), "layer_norm: expected a floating dtype, got ", input.dtype());
-  const Tensor w = norm_parameter("layer_norm", "weight", weight, input, 1);
-  const Tensor b = norm_parameter("layer_norm", "bias", bias, input, 0);
+  const Tensor w = norm_weight("layer_norm", weight, input);
+  const Tensor b = bias.defined() ? norm_parameter("layer_norm", "bias", bias, input) : bias;
   if (composed()) return layer_norm_composed(input, w, b, eps);
   const Tensor x = input.contiguous();
   Tensor y = empty(x.shape(), {autocast(x.dtype()), x.device()});
@@ -191,11 +207,11 @@ Tensor layer_norm(const Tensor& input, const Tensor& weight, const Tensor& bias,
 // Adds the norm's dx to ds, in place if nobody else holds ds.
 static Tensor add_layer_norm_backward(const Tensor& ds, const Tensor& dy, const Tensor& s,
                                       const Tensor& mean, const Tensor& rstd, const Tensor& w,
-                                      Tensor& dw, Tensor& db) {
-  if (!dy.defined()) return ds;
+                                      const Tensor& dw, const Tensor& db, const Tensor& dbranch) {
   const bool copy = ds.defined() && ds.is_contiguous() && !ds.alone();
   Tensor dx = !ds.defined() ? empty_like(s) : copy ? ds.clone() : ds.contiguous();
-  kernel::layer_norm_backward({dx, dw, db, ds.defined()}, dy.contiguous(), s, mean, rstd, w);
+  kernel::layer_norm_backward({dx, dw, db, ds.defined(), dbranch}, dy.contiguous(), s, mean, rstd,
+                              w);
   return dx;
 }
 
@@ -212,8 +228,8 @@ std::pair<Tensor, Tensor> add_layer_norm(const Tensor& left, const Tensor& right
   }
   const Tensor x = left.contiguous(), branch = right.contiguous();
   INK_CHECK(x.dim() >= 1, "add_layer_norm: needs at least one dimension, got scalars");
-  const Tensor w = norm_parameter("add_layer_norm", "weight", weight, x, 1);
-  const Tensor b = norm_parameter("add_layer_norm", "bias", bias, x, 0);
+  const Tensor w = norm_weight("add_layer_norm", weight, x);
+  const Tensor b = bias.defined() ? norm_parameter("add_layer_norm", "bias", bias, x) : bias;
   Tensor s = empty_like(x), y = empty_like(branch);
   Tensor mean = empty({row_count(x)}, w.options()), rstd = empty_like(mean);
   kernel::add_layer_norm(s, y, mean, rstd, x, branch, {w, b, eps});
@@ -225,10 +241,14 @@ std::pair<Tensor, Tensor> add_layer_norm(const Tensor& left, const Tensor& right
       const Tensor dx = !d[0].defined() ? dys[0] : dys[0].defined() ? dys[0] + d[0] : d[0];
       return {dx, to(dx, dtype), d[1], d[2]};
     }
-    Tensor dw = sum_for(g, 2, *saved_w), db = sum_for(g, 3, *saved_w);
+    const auto to_branch = [&](const Tensor& dx) { return g.needs(1) ? to(dx, dtype) : Tensor(); };
+    if (!dys[1].defined()) return {dys[0], to_branch(dys[0]), {}, {}};
+    const Tensor dw = sum_for(g, 2, *saved_w), db = sum_for(g, 3, *saved_w), v = *saved_s;
+    const bool converts = g.needs(1) && dtype != v.dtype();
+    const Tensor dbranch = converts ? empty(v.shape(), {dtype, v.device()}) : Tensor();
     const Tensor dx =
-        add_layer_norm_backward(dys[0], dys[1], *saved_s, mean, rstd, *saved_w, dw, db);
-    return {dx, g.needs(1) ? to(dx, dtype) : Tensor(), dw, db};
+        add_layer_norm_backward(dys[0], dys[1], v, mean, rstd, *saved_w, dw, db, dbranch);
+    return {dx, converts ? dbranch : to_branch(dx), dw, db};
   };
   const auto both = record("add_layer_norm", {x, branch, w, b}, {s, y}, vjp);
   return {both[0], both[1]};

@@ -130,13 +130,14 @@ Tensor reduced(const Tensor& input, const Tensor& x, const Tensor& weight, const
   const Options options(head.dtype(), head.x.device());
   Tensor scale = reduction == Reduction::mean ? empty({}, options) : Tensor();
   if (scale.defined()) kernel::target_scale(scale, head.targets, head.ignore_index);
-  Tensor loss = zeros({}, options);
+  Tensor loss = head.x.size(0) == 0 ? zeros({}, options) : empty({}, options);
   for_each_chunk(head, grads,
                  [&](int64_t first, int64_t rows, const Array& logits, Array& dlogits) {
-                   Array part = Array::empty({}, head.dtype(), head.x.device());
-                   kernel::cross_entropy(part, dlogits, logits, rows_of(head.targets, first, rows),
+                   Tensor part = first == 0 ? loss : empty({}, options);
+                   Array sum = part;
+                   kernel::cross_entropy(sum, dlogits, logits, rows_of(head.targets, first, rows),
                                          scale, head.ignore_index);
-                   kernel::binary(loss, loss, part, BinaryOp::add);
+                   if (first > 0) kernel::binary(loss, loss, sum, BinaryOp::add);
                  });
   if (head.x.size(0) == 0 && scale.defined())  // the mean of nothing is NaN
     kernel::binary(loss, loss, scale, BinaryOp::mul);

@@ -71,7 +71,7 @@ void rms_norm_backward(NormGradients d, const Array& dy, const Array& x, const A
       if (!accumulate) return finish([&](int64_t i) { to[i] = static_cast<X>(slope(i)); });
       finish([&](int64_t i) { to[i] = static_cast<X>(static_cast<C>(to[i]) + slope(i)); });
     });
-    add_part(d.dweight, sums.data<C>());
+    put_part(d.dweight, sums.data<C>());
   });
 }
 
@@ -86,7 +86,7 @@ Tensor rms_norm(const Tensor& input, const Tensor& weight, double eps) {
   check_defined("rms_norm", input);
   INK_CHECK(input.dim() >= 1, "rms_norm: needs at least one dimension, got a scalar");
   INK_CHECK(input.is_floating(), "rms_norm: expected a floating dtype, got ", input.dtype());
-  const Tensor w = norm_parameter("rms_norm", "weight", weight, input, 1);
+  const Tensor w = norm_weight("rms_norm", weight, input);
   if (composed()) return rms_norm_composed(input, w, eps);
   const Tensor x = input.contiguous();
   Tensor y = empty(x.shape(), {autocast(x.dtype()), x.device()});

@@ -52,7 +52,8 @@ void launch(const char* op, dim3 blocks, int threads, size_t shared_bytes,
 /// The card's compute capability, times ten.
 int capability();
 /// Runs `work`, which reads or writes device memory, as a launch would be: in order, or captured.
-void on_device(std::function<void()> work);
+/// op names it.
+void on_device(const char* op, std::function<void()> work);
 
 inline constexpr size_t kSlot = 64;  // bytes a lane may exchange at once
 template <class T>
@@ -111,6 +112,7 @@ inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
 inline int __ffs(unsigned bits) { return __builtin_ffs(static_cast<int>(bits)); }
 
 // Only one thread runs at a time.
+inline void __threadfence() {}
 template <class T>
 T atomicAdd(T* address, T value) {
   static_assert(std::is_integral_v<T>, "sums of floats must not depend on the order of threads");
@@ -174,6 +176,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph);
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status);
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph,
                                  unsigned long long flags);
+cudaError_t cudaGraphDebugDotPrint(cudaGraph_t graph, const char* path, unsigned flags);
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream);
 cudaError_t cudaGraphDestroy(cudaGraph_t graph);
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec);

@@ -29,7 +29,7 @@ void product(const Product& p) {
   INK_CHECK(reinterpret_cast<uintptr_t>(p.bias) % kBiasAlignment == 0, p.op, ": bias not aligned");
   INK_CHECK(p.epilogue == Epilogue::none || allows_epilogue(p), p.op,
             ": not a product for its epilogue");
-  emulator::on_device([p] {
+  emulator::on_device(p.op, [p] {
     const Array a = seen(p.a, p.batch, p.m, p.k), b = seen(p.b, p.batch, p.k, p.n);
     Array c = seen(p.c, p.batch, p.m, p.n), bias;
     if (p.bias != nullptr) bias = on_memory(const_cast<void*>(p.bias), p.c.dtype, {{p.n}, {1}, 0});

@@ -410,7 +410,7 @@ void finish_copies(int groups_left) {
 
 void launch(const char* op, dim3 blocks, int threads, size_t shared_bytes,
             std::function<void(void*)> thread) {
-  on_device([op, blocks, threads, shared_bytes, thread = std::move(thread)] {
+  on_device(op, [op, blocks, threads, shared_bytes, thread = std::move(thread)] {
     block.thread = &thread;
     block.op = op;
     block.error = nullptr;
