@@ -28,11 +28,11 @@ Tensor log_softmax(const Tensor& x, int64_t dim = -1);
 /// gives bf16. Ba, Kiros, Hinton 2016, eq. 4. (layer_norm.cpp)
 Tensor layer_norm(const Tensor& x, const Tensor& weight = {}, const Tensor& bias = {},
                   double eps = 1e-5);
-/// {s, layer_norm(s, ...)} with s = x + branch, of one shape, in one pass. A transformer's block
-/// computes this between its parts. (layer_norm.cpp)
+/// {s, layer_norm(s, ...)} with s = x + dropout(branch, dropout_p), of one shape, on a GPU in one
+/// pass. A transformer's block computes this between its parts. (layer_norm.cpp)
 std::pair<Tensor, Tensor> add_layer_norm(const Tensor& x, const Tensor& branch,
                                          const Tensor& weight = {}, const Tensor& bias = {},
-                                         double eps = 1e-5);
+                                         double eps = 1e-5, double dropout_p = 0);
 /// x / sqrt(mean x^2 + eps) * weight over the last dimension, with the dtypes of layer_norm. Zhang
 /// and Sennrich 2019. (rms_norm.cpp)
 Tensor rms_norm(const Tensor& x, const Tensor& weight = {}, double eps = 1e-6);

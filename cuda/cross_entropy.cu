@@ -148,13 +148,13 @@ void cross_entropy(Array& loss, Array& dlogits, const Array& logits, const Array
     const T* in = logits.data<T>();
     const C* weight = scale.defined() ? scale.data<C>() : nullptr;
     C* total = loss.dim() == 0 ? loss.mutable_data<C>() : nullptr;
-    if (rows == 0 && total) return fill(loss, 0);
     const IdCheck in_range("cross_entropy", "target", n, "classes");
     plan_rows<T, RowSize<kWarp, 32>, RowSize<256, 32, true>, RowSize<1024, 32, true>, Longest<T>>(
         n, {down, in}, [&]<class Plan>(Plan) {
-          const BlockGroups groups(std::max<int64_t>(Plan::blocks(rows), 1));
+          const int64_t blocks = std::max<int64_t>(Plan::blocks(rows), 1);  // the sum of none is 0
+          const BlockGroups groups(blocks);
           Array of_groups = Array::empty(Shape{groups.count}, f64, loss.device());
-          launch("cross_entropy", Plan::blocks(rows),
+          launch("cross_entropy", blocks,
                  CrossEntropy<T, D, Plan>{total, of_groups.mutable_data<double>(), groups, losses,
                                           down, in, targets.data<int64_t>(), weight, rows, n, step,
                                           ignore_index, in_range});

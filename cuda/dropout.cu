@@ -1,13 +1,10 @@
 // Dropout: the twin of autograd/ops/dropout.cpp.
 //   y  = x mask,  mask = 0 with probability p, else 1 / (1 - p)
-// The mask equals the CPU's and does not depend on the launch: element i of the whole batch has
-// number i % 4 of counter i / 4.
 #include <type_traits>
 
-#include "autograd/random/dropout_mask.h"
+#include "cuda/dropout.cuh"
 
 #include "autograd/kernels/rows.h"
-#include "cuda/pack.cuh"
 
 namespace ink::cuda {
 namespace {
@@ -23,30 +20,22 @@ struct Dropout {
   };
   T* y;
   const T* x;
-  int64_t n, first;  // elements, and the index of the first in the whole batch
-  DropoutMask mask;
-  C kept;
-  RandomPosition at;
-  const uint64_t* step;  // where to read it on the device; null: at.step
+  int64_t n;  // elements
+  DropoutFactors dropout;
 
   __device__ void operator()(Shared& shared) const {
-    if (threadIdx.x == 0)
-      shared.key = Philox::derive(at.seed, step ? *step : at.step, at.micro_batch);
+    if (threadIdx.x == 0) shared.key = dropout.key();
     __syncthreads();
-    const int64_t begin = first / 4 + static_cast<int64_t>(blockIdx.x) * kThreads * kEach;
+    const int64_t begin = dropout.first / 4 + static_cast<int64_t>(blockIdx.x) * kThreads * kEach;
 #pragma unroll
     for (int k = 0; k < kEach; ++k) {
       const int64_t counter = begin + k * kThreads + threadIdx.x;
-      if (4 * counter - first < n) four(counter, shared.key);
+      if (4 * counter - dropout.first < n) four(4 * counter - dropout.first, shared.key);
     }
   }
 
-  __device__ __forceinline__ void four(int64_t counter, uint64_t key) const {
-    const auto words = Philox::at(key, static_cast<uint64_t>(counter), at.call);
-    const int64_t i = 4 * counter - first;
-    Pack<C, 4> factors;
-#pragma unroll
-    for (int j = 0; j < 4; ++j) factors.at[j] = mask.drops(words[j] >> 8) ? C(0) : kept;
+  __device__ __forceinline__ void four(int64_t i, uint64_t key) const {
+    const auto factors = dropout.template factors<C, 4>(key, i);
     if (kWhole && i + 4 <= n) return store(y + i, load<4>(x + i) * factors);
 #pragma unroll
     for (int j = 0; j < 4; ++j)
@@ -60,17 +49,16 @@ struct Dropout {
 void dropout(Array& y, const Array& x, double p, const RandomPosition& at) {
   const int64_t n = x.numel();
   if (n == 0) return;
-  const DropoutMask mask(p, at);
-  const int64_t first = first_of_batch(at, n, x.dim() ? x.size(0) : 1);
+  const DropoutFactors factors(x, p, at);
+  const int64_t first = factors.first;
   const int64_t counters = (first + n - 1) / 4 - first / 4 + 1;
-  const uint64_t* step = capturing() ? step_cell() : nullptr;
   for_float("dropout", x.dtype(), [&]<class T>(T) {
     T* out = y.mutable_data<T>();
     const T* in = x.data<T>();
     const auto run = [&]<bool kWhole>(std::bool_constant<kWhole>) {
       using Kernel = Dropout<T, kWhole>;
       launch("dropout", blocks_for(counters, Kernel::kThreads, Kernel::kEach),
-             Kernel{out, in, n, first, mask, static_cast<compute_t<T>>(mask.kept), at, step});
+             Kernel{out, in, n, factors});
     };
     if (first % 4 == 0 && are_aligned({out, in})) {
       run(std::true_type());

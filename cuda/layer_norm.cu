@@ -2,7 +2,7 @@
 //   y  = xhat w + b,  xhat = (x - mean x) rstd,  rstd = 1 / sqrt(mean (x - mean x)^2 + eps)
 //   dx = rstd (dxhat - mean dxhat - xhat mean(dxhat xhat)),  dxhat = dy w
 //   dw = sum over rows of dy xhat,  db = sum over rows of dy
-// add_layer_norm: s = x + branch, y = layer_norm(s)
+// add_layer_norm: s = x + dropout(branch), y = layer_norm(s)
 #include <cmath>
 
 #include "cuda/norm.cuh"
@@ -10,8 +10,9 @@
 namespace ink::cuda {
 namespace {
 
-// The norm of x, or, with kAdds, of x + branch, which is written to `sum`, too.
-template <class X, class Y, class Plan, bool kAdds>
+// The norm of x, or, with kAdds, of x + branch, which is written to `sum`, too. With kDrops the
+// branch is dropped first, and rounded as if it was written between.
+template <class X, class Y, class Plan, bool kAdds, bool kDrops>
 struct LayerNorm {
   static constexpr int kThreads = Plan::kThreads, N = Plan::N;
   using C = compute_t<X>;
@@ -27,13 +28,21 @@ struct LayerNorm {
   C eps;
   const Y* branch;
   X* sum_of_both;
+  DropoutFactors dropout;
 
   __device__ void operator()(Shared& shared) const {
     const int64_t row = Plan::row();
     if (row >= rows) return;
     BlockScratch<C>& scratch = shared.scratch;
     Row<X, Plan> a(x, row * n, n);
-    if constexpr (kAdds) a.add(branch + row * n, sum_of_both + row * n);
+    if constexpr (kAdds) {
+      const uint64_t key = kDrops ? dropout.key() : 0;
+      a.add(branch + row * n, sum_of_both + row * n, [&](RowPlace i, const Pack<C, N>& v) {
+        if (!kDrops) return v;
+        return zip([](C w) { return static_cast<C>(static_cast<Y>(w)); },
+                   v * dropout.template factors<C, N>(key, row * n + i.at));
+      });
+    }
     const C share = 1 / static_cast<C>(n);
     C total = 0;
     a.each([&](RowPlace i) { total += sum(a[i]); });
@@ -93,11 +102,16 @@ void run(const char* op, Array* sum, Array& y, Array& mean, Array& rstd, const A
     const Y* added = branch ? branch->data<Y>() : nullptr;
     const C *w = p.weight.data<C>(), *b = p.bias.defined() ? p.bias.data<C>() : nullptr;
     const int64_t rows = row_count(x), n = x.size(-1);
-    plan_rows<X>(n, {out, in, w, b, added, both}, [&]<class Plan>(Plan) {
-      launch(op, Plan::blocks(rows),
-             LayerNorm<X, Y, Plan, kAdds>{out, mean.mutable_data<C>(), rstd.mutable_data<C>(), in,
-                                          w, b, rows, n, static_cast<C>(p.eps), added, both});
-    });
+    const DropoutFactors factors(x, p.dropout.p, p.dropout.at);
+    const auto start = [&]<bool kDrops>(std::bool_constant<kDrops>) {
+      plan_rows<X>(n, {out, in, w, b, added, both}, [&]<class Plan>(Plan) {
+        launch(op, Plan::blocks(rows),
+               LayerNorm<X, Y, Plan, kAdds, kDrops>{out, mean.mutable_data<C>(),
+                                                    rstd.mutable_data<C>(), in, w, b, rows, n,
+                                                    static_cast<C>(p.eps), added, both, factors});
+      });
+    };
+    kAdds&& p.dropout.p > 0 ? start(std::bool_constant<kAdds>()) : start(std::false_type());
   });
 }
 

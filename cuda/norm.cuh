@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "autograd/loops/rows.h"
+#include "cuda/dropout.cuh"
 #include "cuda/rows.cuh"
 
 namespace ink::cuda {
@@ -14,7 +15,7 @@ namespace ink::cuda {
 /// sums of its columns in registers; sums of columns without a register are in the block's row of
 /// `partial`. The last block of each group adds up the group's rows, and the last of these blocks
 /// the groups' sums, in double, as on the CPU.
-template <class X, class Y, class Plan, bool kCentred>
+template <class X, class Y, class Plan, bool kCentred, bool kDrops>
 struct NormBackward {
   static constexpr int kThreads = Plan::kThreads, N = Plan::N, kHeld = Plan::kHeld;
   static constexpr bool kShared = Plan::kRows > 1;
@@ -36,6 +37,7 @@ struct NormBackward {
   const C *mean, *rstd, *weight;
   int64_t rows, n;
   bool accumulate;
+  DropoutFactors dropout;  // of dbranch
 
   struct Sums {
     Values weight[kHeld] = {}, bias[kHeld] = {};
@@ -106,6 +108,7 @@ struct NormBackward {
     dot = Plan::template join<Plus>(dot, scratch) * share;
     if (kCentred) total = Plan::template join<Plus>(total, scratch) * share;
     const C offset = kCentred ? total : C(0);
+    const uint64_t key = kDrops ? dropout.key() : 0;
     if (dx == nullptr) return;
     a.each([&](RowPlace i) {
       X* to = dx + row * n + i.at;
@@ -113,7 +116,11 @@ struct NormBackward {
       Values d = zip(slope, dxhat(i), xhat(i));
       if (accumulate) d = load<N>(to) + d;
       store(to, d);
-      if (dbranch != nullptr) store(dbranch + row * n + i.at, d);
+      if (dbranch == nullptr) return;
+      if (kDrops)  // what is dropped is rounded, as if it was written before
+        d = zip([](C v) { return static_cast<C>(static_cast<Y>(v)); }, d) *
+            dropout.template factors<C, N>(key, row * n + i.at);
+      store(dbranch + row * n + i.at, d);
     });
   }
 
@@ -148,8 +155,9 @@ void norm_backward(const char* op, NormGradients& d, const Array& dy, const Arra
     const C *means = mean.defined() ? mean.data<C>() : nullptr, *w = weight.data<C>();
     const auto sum = [](Array& s) { return s.defined() ? s.mutable_data<C>() : nullptr; };
     using Wider = std::conditional_t<sizeof(X) < sizeof(Y), Y, X>;
-    const auto run = [&]<class Plan>(Plan) {
-      using Kernel = NormBackward<X, Y, Plan, kCentred>;
+    const DropoutFactors factors(x, d.dropout.p, d.dropout.at);
+    const auto run = [&]<class Plan, bool kDrops>(Plan, std::bool_constant<kDrops>) {
+      using Kernel = NormBackward<X, Y, Plan, kCentred, kDrops>;
       const int64_t parts = std::min(Plan::blocks(rows), resident_blocks<Kernel>());
       const BlockGroups groups(parts);
       Array partial = Array::empty(Shape{parts, 2, n}, rstd.dtype(), rstd.device()),
@@ -157,11 +165,15 @@ void norm_backward(const char* op, NormGradients& d, const Array& dy, const Arra
       launch(op, parts,
              Kernel{down, branch, sum(d.dweight), sum(d.dbias), partial.mutable_data<C>(),
                     of_groups.mutable_data<double>(), groups, upstream, in, means, rstd.data<C>(),
-                    w, rows, n, d.accumulate});
+                    w, rows, n, d.accumulate, factors});
     };
     // 768 columns take as few registers as possible, and large blocks take few of them.
     plan_rows<Wider, RowSize<kWarp, 24>, RowSize<kWarp, 32>, RowSize<256, 8>, RowSize<256, 32>>(
-        n, {in, upstream, down, branch, w, sum(d.dweight), sum(d.dbias)}, run);
+        n, {in, upstream, down, branch, w, sum(d.dweight), sum(d.dbias)},
+        [&]<class Plan>(Plan plan) {
+          kCentred&& d.dropout.p > 0 ? run(plan, std::bool_constant<kCentred>())
+                                     : run(plan, std::false_type());
+        });
   });
 }
 

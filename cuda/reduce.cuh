@@ -7,9 +7,10 @@
 //   repeat(acc, times)        the state if each element had come `times` times
 //
 // A line is the elements of one output. Some lanes of a block share it. Long lines have parts, a
-// block each, and the last of these blocks merges their results in the order of the parts. If a line's elements are contiguous, its
-// lanes are neighbouring threads. If the elements of neighbouring outputs are contiguous
-// ("columns"), then threads of neighbouring outputs are neighbours.
+// block each, and the last of these blocks merges their results in the order of the parts. If a
+// line's elements are contiguous, its lanes are neighbouring threads. If the elements of
+// neighbouring outputs are contiguous ("columns"), then threads of neighbouring outputs are
+// neighbours.
 #pragma once
 
 #include <algorithm>

@@ -184,12 +184,12 @@ class Row {
     return values;
   }
 
-  /// Adds the row at `branch`, keeps the sum as the row, and writes it to `to`.
-  template <class B>
-  __device__ __forceinline__ void add(const B* branch, T* to) {
+  /// Adds f(place, pack) of the row at `branch`, keeps the sum as the row, and writes it to `to`.
+  template <class B, class F>
+  __device__ __forceinline__ void add(const B* branch, T* to, const F& f) {
     static_assert(!Plan::kAnywhere && kParked == 0);
     whole_packs([&](RowPlace i) {
-      const auto both = (*this)[i] + load<N>(branch + i.at);
+      const auto both = (*this)[i] + f(i, load<N>(branch + i.at));
       store(to + i.at, both);
       if (i.slot < kHeld) held_[i.slot] = zip([](C v) { return static_cast<T>(v); }, both);
     });

@@ -8,14 +8,23 @@
 
 namespace ink {
 
-/// {x + branch, norm(x + branch)}, in one pass where norm normalises the last dimension alone. If
-/// branch is undefined, there is nothing to add.
-inline std::pair<Tensor, Tensor> add_layer_norm(const Tensor& x, const Tensor& branch,
+/// What a part of a block adds to the residual stream, before its dropout.
+struct Branch {
+  Tensor value;
+  double dropout_p;
+
+  Branch(const Tensor& x = {}, double p = 0) : value(x), dropout_p(p) {}
+  Tensor dropped() const { return dropout(value, dropout_p); }
+};
+
+/// {s, norm(s)} with s = x + branch.dropped(), in one pass where norm normalises the last dimension
+/// alone. If there is no branch, there is nothing to add.
+inline std::pair<Tensor, Tensor> add_layer_norm(const Tensor& x, const Branch& branch,
                                                 const LayerNorm& norm) {
-  if (!branch.defined()) return {x, norm(x)};
+  if (!branch.value.defined()) return {x, norm(x)};
   if (norm.normalized_shape.size() == 1)
-    return add_layer_norm(x, branch, norm.weight, norm.bias, norm.eps);
-  const Tensor sum = x + branch;
+    return add_layer_norm(x, branch.value, norm.weight, norm.bias, norm.eps, branch.dropout_p);
+  const Tensor sum = x + branch.dropped();
   return {sum, norm(sum)};
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "autograd/fused_ops.h"
+#include "nn/add_layer_norm.h"
 #include "nn/config.h"
 #include "nn/dropout.h"
 #include "nn/kv_cache.h"
@@ -34,6 +35,10 @@ struct CausalSelfAttention : Module {
 
   /// With a cache, x holds the tokens after those that it remembers.
   Tensor operator()(const Tensor& x, KVCache* cache = nullptr) const {
+    return branch(x, cache).dropped();
+  }
+  /// The same before resid_dropout.
+  Branch branch(const Tensor& x, KVCache* cache = nullptr) const {
     auto [q, k, v] = heads(x);
     AttentionOptions options{.dropout_p = training ? attn_dropout : 0,
                              .is_causal = !cache,
@@ -42,7 +47,7 @@ struct CausalSelfAttention : Module {
     q = q.to(v.dtype()), k = k.to(v.dtype());  // a step in f32 under Autocast
     if (cache) std::tie(k, v) = cache->append(k, v);
     const Tensor y = scaled_dot_product_attention(q, k, v, options);
-    return resid_dropout(c_proj(y.transpose(1, 2).reshape(x.shape())));
+    return {c_proj(y.transpose(1, 2).reshape(x.shape())), resid_dropout.rate()};
   }
 
   /// The weights with which it mixes values in evaluation: x (B, T, C) -> (B, n_head, T, T).

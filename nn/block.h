@@ -25,18 +25,18 @@ struct Block : Module {
       : ln_1(c.n_embd, c.bias), attn(attention(c)), ln_2(c.n_embd, c.bias), mlp(c) {}
 
   Tensor operator()(Tensor x, KVCache* cache = nullptr) const {
-    Tensor branch;
+    Branch branch;
     std::tie(x, branch) = (*this)(x, {}, cache);
-    return x + branch;
+    return x + branch.dropped();
   }
 
   /// The same for blocks in a row. Takes x and the branch that is still to be added to it, and
-  /// returns the next two. So each norm adds and normalises in one pass.
-  std::pair<Tensor, Tensor> operator()(Tensor x, Tensor branch, KVCache* cache) const {
+  /// returns the next two. So each norm drops, adds and normalises in one pass.
+  std::pair<Tensor, Branch> operator()(Tensor x, const Branch& branch, KVCache* cache) const {
     Tensor normed;
     std::tie(x, normed) = add_layer_norm(x, branch, ln_1);
-    std::tie(x, normed) = add_layer_norm(x, (*attn)(normed, cache), ln_2);
-    return {x, mlp(normed)};
+    std::tie(x, normed) = add_layer_norm(x, attn->branch(normed, cache), ln_2);
+    return {x, mlp.branch(normed)};
   }
 
   INK_FIELDS(ln_1, attn, ln_2, mlp)

@@ -17,6 +17,8 @@ struct Dropout : Module {
   }
 
   Tensor operator()(const Tensor& x) const { return dropout(x, p, training); }
+  /// The probability with which it zeroes elements now.
+  double rate() const { return training ? p : 0; }
 
   std::string extra_repr() const override { return detail::text("p=", p); }
 };

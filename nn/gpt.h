@@ -77,7 +77,8 @@ struct GPT : Module {
   virtual Tensor features(const Tensor& ids) const { return features(ids, nullptr); }
   /// The same with caches, one for each block: ids are the tokens after those that they remember.
   virtual Tensor features(const Tensor& ids, std::vector<KVCache>* caches) const {
-    Tensor x = embedded(ids, caches ? caches->front().size() : 0), branch;
+    Tensor x = embedded(ids, caches ? caches->front().size() : 0);
+    Branch branch;
     for (size_t i = 0; i < h.size(); ++i)
       std::tie(x, branch) = h[i](x, branch, caches ? &caches->at(i) : nullptr);
     return add_layer_norm(x, branch, ln_f).second;

@@ -3,6 +3,7 @@
 
 #include "autograd/fused_ops.h"
 #include "nn/activation.h"
+#include "nn/add_layer_norm.h"
 #include "nn/config.h"
 #include "nn/dropout.h"
 #include "nn/linear.h"
@@ -24,9 +25,11 @@ struct MLP : Module {
         drop(c.dropout) {}
 
   /// drop(c_proj(gelu(c_fc(x)))). With Gelu::tanh it is ink::mlp, in fewer passes.
-  Tensor operator()(const Tensor& x) const {
-    if (gelu.approximate != Gelu::tanh) return drop(c_proj(gelu(c_fc(x))));
-    return drop(mlp(x, c_fc.weight, c_fc.bias, c_proj.weight, c_proj.bias));
+  Tensor operator()(const Tensor& x) const { return branch(x).dropped(); }
+  /// The same before drop.
+  Branch branch(const Tensor& x) const {
+    if (gelu.approximate != Gelu::tanh) return {c_proj(gelu(c_fc(x))), drop.rate()};
+    return {mlp(x, c_fc.weight, c_fc.bias, c_proj.weight, c_proj.bias), drop.rate()};
   }
 
   INK_FIELDS(c_fc, gelu, c_proj, drop)

@@ -376,8 +376,7 @@ TEST(MixedTraining, NothingIsConvertedThatNeedNotBe) {
   EXPECT_EQ(forward.seen["add"], (Counts{{f32, 1}}));
   EXPECT_EQ(forward.seen["embedding"], (Counts{{f32, 1}}));
   EXPECT_EQ(loss.dtype(), f32);
-  // The residual stream's gradient, rounded for the branch that it enters.
-  EXPECT_EQ(backward.seen["to"], (Counts{{bf16, 6}}));
+  EXPECT_EQ(backward.seen.count("to"), 0u);
   EXPECT_EQ(backward.seen.count("add"), 0u);
   for (const auto& [name, parameter] : model.named_parameters()) {
     EXPECT_EQ(parameter.dtype(), f32) << name;

@@ -55,13 +55,17 @@ Tensors layer_norm_passes(const Tensors& in, DType y_dtype) {
   kernel::layer_norm_backward({none, dw_alone, none, false}, upstream, x, mean, rstd, w);
   return {y, mean, rstd, dx, fresh, dw, db, dw_alone, plain, narrow};
 }
-// x + dy, its norm, mean and rstd.
+// x + dy, its norm, mean and rstd; also with dropout of dy, and of the gradient.
 Tensors add_layer_norm_pass(const Tensors& in, DType y_dtype) {
   const Tensor &x = in[0], branch = in[1].to(y_dtype), &w = in[2], &b = in[3];
   Tensor sum = empty_like(x), y = empty_like(branch);
   Tensor mean = empty({x.size(0)}, w.options()), rstd = empty_like(mean);
   kernel::add_layer_norm(sum, y, mean, rstd, x, branch, {w, b, 1e-5});
-  return {sum, y, mean, rstd};
+  const BranchDropout drop{0.3, {.seed = 5, .step = 2, .call = 1, .first_row = 1}};
+  Tensor dropped = empty_like(x), dx = empty_like(x), dbranch = empty_like(branch), none;
+  kernel::add_layer_norm(dropped, y, mean, rstd, x, branch, {w, b, 1e-5, drop});
+  kernel::layer_norm_backward({dx, none, none, false, dbranch, drop}, branch, sum, mean, rstd, w);
+  return {sum, y, mean, rstd, dropped, dx, dbranch};
 }
 Tensors rms_norm_passes(const Tensors& in, DType y_dtype) {
   const Tensor &x = in[0], &dy = in[1], &w = in[2];

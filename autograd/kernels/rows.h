@@ -8,18 +8,26 @@
 
 namespace ink {
 
+/// Dropout of the branch that add_layer_norm adds, with the mask of ops/dropout.cpp. p = 0: none.
+struct BranchDropout {
+  double p = 0;
+  RandomPosition at = {};
+};
 /// weight and bias (C), f32, or f64 for f64. layer_norm may have no bias; rms_norm has none.
 struct NormParameters {
   Array weight, bias;
   double eps;
+  BranchDropout dropout = {};
 
   auto arrays() const { return std::tie(weight, bias); }
 };
-/// If `accumulate`, the kernel adds to dx. dbranch gets dx in dy's dtype. Undefined ones are skipped.
+/// If `accumulate`, the kernel adds to dx. dbranch gets dx in dy's dtype, after dropout. Undefined
+/// ones are skipped.
 struct NormGradients {
   Array dx, dweight, dbias;
   bool accumulate;
   Array dbranch = {};
+  BranchDropout dropout = {};
 
   auto arrays() const { return std::tie(dx, dweight, dbias, dbranch); }
 };

@@ -9,6 +9,7 @@
 #include "autograd/fused_ops.h"
 #include "autograd/kernels/rows.h"
 #include "autograd/loops/rows.h"
+#include "autograd/ops/shared/dropout.h"
 #include "autograd/random/dropout_mask.h"
 #include "autograd/random/generator.h"
 
@@ -71,7 +72,7 @@ static Tensor dropout_of_torch(const Tensor& x, double p, BernoulliRule rule) {
 }
 
 // The gradient is the same op, applied to dy.
-static Tensor dropout_at(const Tensor& input, double p, const RandomPosition& at) {
+Tensor dropout_at(const Tensor& input, double p, const RandomPosition& at) {
   const Tensor x = input.contiguous();
   Tensor y = empty_like(x);
   kernel::dropout(y, x, p, at);
@@ -79,14 +80,20 @@ static Tensor dropout_at(const Tensor& input, double p, const RandomPosition& at
                 [p, at](const Tensor& dy) -> Grads { return {dropout_at(dy, p, at)}; });
 }
 
+RandomPosition next_mask(const Tensor& x, double p) {
+  INK_CHECK(p >= 0 && p <= 1, "dropout: expected a probability in [0, 1], got ", p);
+  const RandomPosition at = context().random;
+  check_part("dropout", x.shape(), at);
+  ++context().random.call;
+  return at;
+}
+
 Tensor dropout(const Tensor& input, double p, bool training) {
   check_defined("dropout", input);
   INK_CHECK(p >= 0 && p <= 1, "dropout: expected a probability in [0, 1], got ", p);
   if (p == 0 || !training) return input;
   if (const auto rule = context().imitate_torch) return dropout_of_torch(input, p, *rule);
-  const RandomPosition at = context().random;
-  check_part("dropout", input.shape(), at);
-  ++context().random.call;
+  const RandomPosition at = next_mask(input, p);
   if (composed()) return dropout_composed(input, p, at);
   return dropout_at(input, p, at);
 }

@@ -5,7 +5,8 @@
 // Under Autocast an f32 x, such as the residual stream, gives a bf16 y, because a linear layer
 // follows.
 //
-// add_layer_norm: s = x + branch, y = layer_norm(s); dx = dbranch = ds + the norm's dx.
+// add_layer_norm: s = x + dropout(branch), y = layer_norm(s); dx = ds + the norm's dx,
+// dbranch = dropout(dx).
 #include <array>
 #include <cmath>
 #include <limits>
@@ -17,6 +18,7 @@
 #include "autograd/kernels/copy.h"
 #include "autograd/kernels/rows.h"
 #include "autograd/loops/rows.h"
+#include "autograd/ops/shared/dropout.h"
 #include "autograd/ops/shared/norm.h"
 
 namespace ink {
@@ -92,7 +94,12 @@ void add_layer_norm(Array& sum, Array& y, Array& mean, Array& rstd, const Array&
     const Array bias = bias_of(p);
     const C *w = p.weight.data<C>(), *b = bias.data<C>(), eps = static_cast<C>(p.eps);
     const X* in = x.data<X>();
-    const Y* added = branch.data<Y>();
+    Array dropped = branch;
+    if (p.dropout.p > 0) {
+      dropped = Array::empty(branch.shape(), branch.dtype(), branch.device());
+      dropout(dropped, branch, p.dropout.p, p.dropout.at);
+    }
+    const Y* added = dropped.data<Y>();
     X* sums = sum.mutable_data<X>();
     Y* out = y.mutable_data<Y>();
     C *means = mean.mutable_data<C>(), *rstds = rstd.mutable_data<C>();
@@ -147,6 +154,7 @@ void layer_norm_backward(NormGradients d, const Array& dy, const Array& x, const
       for (int64_t i = 0; branch && i < n; ++i)
         branch[row * n + i] = static_cast<Y>(static_cast<C>(to[i]));
     });
+    if (branch && d.dropout.p > 0) dropout(d.dbranch, d.dbranch, d.dropout.p, d.dropout.at);
     put_part(d.dweight, sums.data<C>());
     put_part(d.dbias, sums.data<C>() + n);
   });
@@ -207,48 +215,57 @@ Tensor layer_norm(const Tensor& input, const Tensor& weight, const Tensor& bias,
 // Adds the norm's dx to ds, in place if nobody else holds ds.
 static Tensor add_layer_norm_backward(const Tensor& ds, const Tensor& dy, const Tensor& s,
                                       const Tensor& mean, const Tensor& rstd, const Tensor& w,
-                                      const Tensor& dw, const Tensor& db, const Tensor& dbranch) {
+                                      const Tensor& dw, const Tensor& db, const Tensor& dbranch,
+                                      const BranchDropout& drop) {
   const bool copy = ds.defined() && ds.is_contiguous() && !ds.alone();
   Tensor dx = !ds.defined() ? empty_like(s) : copy ? ds.clone() : ds.contiguous();
-  kernel::layer_norm_backward({dx, dw, db, ds.defined(), dbranch}, dy.contiguous(), s, mean, rstd,
-                              w);
+  kernel::layer_norm_backward({dx, dw, db, ds.defined(), dbranch, drop}, dy.contiguous(), s, mean,
+                              rstd, w);
   return dx;
 }
 
 std::pair<Tensor, Tensor> add_layer_norm(const Tensor& left, const Tensor& right,
-                                         const Tensor& weight, const Tensor& bias, double eps) {
+                                         const Tensor& weight, const Tensor& bias, double eps,
+                                         double dropout_p) {
   check_defined("add_layer_norm", left, right);
   INK_CHECK(left.shape() == right.shape(), "add_layer_norm: expected two of one shape, got ",
             left.shape(), " and ", right.shape());
   INK_CHECK(left.is_floating() && right.is_floating(),
             "add_layer_norm: expected floating dtypes, got ", left.dtype(), " and ", right.dtype());
   if (composed() || context().recompute || right.dtype() != autocast(left.dtype())) {
-    const Tensor s = left + right;
+    const Tensor s = left + dropout(right, dropout_p);
     return {s, layer_norm(s, weight, bias, eps)};
   }
+  if (dropout_p > 0 && (left.device().is_cpu() || context().imitate_torch))
+    return add_layer_norm(left, dropout(right, dropout_p), weight, bias, eps);
+  const BranchDropout drop{dropout_p,
+                           dropout_p > 0 ? next_mask(right, dropout_p) : RandomPosition()};
   const Tensor x = left.contiguous(), branch = right.contiguous();
   INK_CHECK(x.dim() >= 1, "add_layer_norm: needs at least one dimension, got scalars");
   const Tensor w = norm_weight("add_layer_norm", weight, x);
   const Tensor b = bias.defined() ? norm_parameter("add_layer_norm", "bias", bias, x) : bias;
   Tensor s = empty_like(x), y = empty_like(branch);
   Tensor mean = empty({row_count(x)}, w.options()), rstd = empty_like(mean);
-  kernel::add_layer_norm(s, y, mean, rstd, x, branch, {w, b, eps});
+  kernel::add_layer_norm(s, y, mean, rstd, x, branch, {w, b, eps, drop});
   const auto vjp = [saved_s = Saved::output(s), saved_w = Saved::input(w, "its weight"), mean, rstd,
-                    dtype = branch.dtype(), eps](const Grads& dys, VjpContext& g) -> Grads {
+                    dtype = branch.dtype(), eps, drop](const Grads& dys, VjpContext& g) -> Grads {
+    const auto to_branch = [&](const Tensor& dx) {
+      if (!g.needs(1)) return Tensor();
+      return drop.p > 0 ? dropout_at(to(dx, dtype), drop.p, drop.at) : to(dx, dtype);
+    };
     if (grad_enabled()) {
       Grads d(3);
       if (dys[1].defined()) d = layer_norm_gradients(*saved_s, *saved_w, dys[1], eps);
       const Tensor dx = !d[0].defined() ? dys[0] : dys[0].defined() ? dys[0] + d[0] : d[0];
-      return {dx, to(dx, dtype), d[1], d[2]};
+      return {dx, to_branch(dx), d[1], d[2]};
     }
-    const auto to_branch = [&](const Tensor& dx) { return g.needs(1) ? to(dx, dtype) : Tensor(); };
     if (!dys[1].defined()) return {dys[0], to_branch(dys[0]), {}, {}};
     const Tensor dw = sum_for(g, 2, *saved_w), db = sum_for(g, 3, *saved_w), v = *saved_s;
-    const bool converts = g.needs(1) && dtype != v.dtype();
-    const Tensor dbranch = converts ? empty(v.shape(), {dtype, v.device()}) : Tensor();
+    const bool apart = g.needs(1) && (dtype != v.dtype() || drop.p > 0);
+    const Tensor dbranch = apart ? empty(v.shape(), {dtype, v.device()}) : Tensor();
     const Tensor dx =
-        add_layer_norm_backward(dys[0], dys[1], v, mean, rstd, *saved_w, dw, db, dbranch);
-    return {dx, converts ? dbranch : to_branch(dx), dw, db};
+        add_layer_norm_backward(dys[0], dys[1], v, mean, rstd, *saved_w, dw, db, dbranch, drop);
+    return {dx, apart ? dbranch : to_branch(dx), dw, db};
   };
   const auto both = record("add_layer_norm", {x, branch, w, b}, {s, y}, vjp);
   return {both[0], both[1]};

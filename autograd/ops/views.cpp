@@ -144,6 +144,7 @@ namespace {
 // in its places.
 Grads slice_gradient(const Tensor& dy, VjpContext& g, const Shape& shape, int64_t dim,
                      int64_t start, int64_t stop, int64_t step) {
+  if (dy.shape() == shape) return {dy};  // of all of x
   if (Tensor sum = g.sum_so_far(0); sum.defined()) {
     slice(sum, dim, start, stop, step).add_(dy);
     return {sum};
