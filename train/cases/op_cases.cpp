@@ -574,7 +574,8 @@ std::vector<OpCase> make_cases() {
        [](I x) -> Outputs { return {add_layer_norm(x[0], x[1], x[2], x[2]).first}; }},
       {"add_layer_norm.norm_alone", {{{{3, 5}}, {{3, 5}}, {{5}}}, {{big}, {big}, {{193}}}},
        [](I x) -> Outputs { return {add_layer_norm(x[0], x[1], x[2], x[2]).second}; }},
-      {"add_layer_norm.dropout", {{{{3, 5}}, {{3, 5}}, {{5}}}, {{{0, 2}}, {{0, 2}}, {{2}}}},
+      {"add_layer_norm.dropout",
+       {{{{3, 5}}, {{3, 5}}, {{5}}}, {{{0, 2}}, {{0, 2}}, {{2}}}, {{big}, {big}, {{193}}}},
        [](I x) -> Outputs {
          const ContextGuard same_mask;
          return pair_of(add_layer_norm(x[0], x[1], x[2], {}, 1e-5, 0.3)); }},
