@@ -40,7 +40,7 @@ namespace {
 
 namespace context = boost::context;
 
-constexpr size_t kStackBytes = 128 * 1024;
+constexpr size_t kStackBytes = 512 * 1024;  // g++ 12 gives the frame of a softmax over 130 kB
 constexpr int kLanes = 32;
 
 struct Copy {
