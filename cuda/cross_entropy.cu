@@ -13,8 +13,8 @@
 namespace ink::cuda {
 namespace {
 
-// How rows of up to 57,344 logits are kept. Two blocks share a multiprocessor if logits are bf16, so
-// that one loads its row while the other computes or stores: the kernel is bound by memory.
+// How rows of up to 57,344 logits are kept. The kernel is bound by memory. So two blocks share a
+// multiprocessor if logits are bf16, and one loads its row while the other computes or stores.
 template <class T>
 using Longest =
     std::conditional_t<sizeof(T) == 2, RowSize<512, 24, true, 88>, RowSize<1024, 32, true, 24>>;

@@ -121,7 +121,7 @@ std::vector<Moment> backward_of_block(const Sizes& s) {
 }
 
 // The last norm's input and output; the gradient of that output, which the head computes in
-// forward; a chunk of logits, which its gradient overwrites, unless the CPU has them in f32 beside a
+// forward; a chunk of logits, which its gradient overwrites, unless a CPU has them in f32 beside a
 // bf16 gradient; the weight again if it is padded; and what the head's products allocate.
 int64_t head_activations(const Sizes& s) {
   const int64_t C = s.model.n_embd, V = s.model.vocab_size,

@@ -5,9 +5,9 @@
 // If gradients are wanted, the forward pass, which has each chunk's logits, also computes dx and dW
 // for dloss = 1. Backward only scales them. If each row has a loss of its own (Reduction::none),
 // backward computes each chunk's logits again. With bf16 operands, to which Autocast rounds f32
-// ones, the loss and dW are f32. dlogits is bf16, because it is an operand, too. On a CPU the logits
-// are f32. A GPU rounds them to bf16, as the definition does, and writes dlogits over them: that
-// saves a quarter of the time that the loss takes, and two thirds of the memory.
+// ones, the loss and dW are f32. dlogits is bf16, because it is an operand, too. On a CPU, logits
+// are f32. A GPU rounds them to bf16, as the definition does, and writes dlogits over them: a third
+// of the bytes that are kept and two thirds of those that are moved.
 #include <algorithm>
 #include <functional>
 #include <vector>

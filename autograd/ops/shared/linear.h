@@ -9,8 +9,8 @@
 
 namespace ink {
 
-/// grads[1] = dW = dy^T x (out, in) and grads[2] = db = sum of dy's rows (out), where inputs 1 and 2
-/// need them. x may be undefined if W needs none.
+/// grads[1] = dW = dy^T x (out, in) and grads[2] = db = sum of dy's rows (out), where inputs 1 and
+/// 2 need them. x may be undefined if W needs none.
 void linear_parameters(VjpContext& g, Grads& grads, const Array& dy, const Array& x,
                        const std::array<DType, 3>& dtypes);
 /// dx = dy W, of x's shape.
