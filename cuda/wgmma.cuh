@@ -75,9 +75,9 @@ struct SharedMatrix {
                : __VA_ARGS__)
 #endif
 
-/// d (64 x kN) = keep d + a b, of an inner dimension of 16. a: registers of each warp, or by rows in
-/// shared memory. b: the transpose of a matrix in shared memory by rows, or (kColumns) the matrix by
-/// columns. It happens later: d may not be touched, and a and b may not change, before
+/// d (64 x kN) = keep d + a b, of an inner dimension of 16. a: registers of each warp, or by rows
+/// in shared memory. b: the transpose of a matrix in shared memory by rows, or (kColumns) the
+/// matrix by columns. It happens later: d may not be touched, and a and b may not change, before
 /// wait_for_products().
 template <int kN, bool kColumns>
 __device__ inline void start_product(float (&d)[kN / 8][4], const uint32_t (&a)[4], SharedMatrix b,

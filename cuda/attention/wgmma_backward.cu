@@ -2,7 +2,7 @@
 // mma_backward.cu: the first collects dq, and the second dk and dv. So the weights lie in registers
 // as the first operand of the next product, no sum is shared by blocks, and every run gives the
 // same bits. Products bound them: seven for each pair of tiles, of which two, and the exponentials,
-// are computed twice. The products of one tile's sums run while the next one's weights are computed.
+// are computed twice. Products of one tile's sums run while the next one's weights are computed.
 #include <utility>
 
 #include "cuda/attention/mma.h"
