@@ -39,24 +39,22 @@ __device__ inline QueryRow<compute_t<T>> query_row(const BackwardProblem<T>& pro
   return {problem.lse[head * queries + i], problem.delta[head * queries + i]};
 }
 
-/// s: q_i . k_j, becomes m_ij p_ij; dp: dout_i . v_j, becomes ds_ij. Does i see j?
+/// s: q_i . k_j, becomes m_ij p_ij; dp: dout_i . v_j, becomes ds_ij.
 template <class T, class C>
-__device__ inline bool turn(C& s, C& dp, const Sight<T>& sight, const QueryRow<C>& row, C m, int i,
+__device__ inline void turn(C& s, C& dp, const Sight<T>& sight, const QueryRow<C>& row, C m, int i,
                             int j) {
   const C score = sight.score(s, i, j);
   const bool sees = score != -infinity<C>();
   const C p = sees ? simd::exp_nonpositive(score - row.lse) : C(0);
   s = p * m;
   dp = sees ? p * (m * dp - row.delta) : C(0);
-  return sees;
 }
 
 /// For a block that owns queries: computes s and dp of its tile and the keys from j0 on, turned.
 template <class T, int kWidth>
 __device__ inline void turn_tile(Square<compute_t<T>>& s, Square<compute_t<T>>& dp,
-                                 Tiles<T, kWidth>& tiles, Alive* alive,
-                                 const BackwardProblem<T>& problem, const Sight<T>& sight, int i0,
-                                 int j0) {
+                                 Tiles<T, kWidth>& tiles, const BackwardProblem<T>& problem,
+                                 const Sight<T>& sight, int i0, int j0) {
   using C = compute_t<T>;
   const auto& size = problem.size;
   const int head = sight.head, kv_head = head / size.group;
@@ -65,18 +63,15 @@ __device__ inline void turn_tile(Square<compute_t<T>>& s, Square<compute_t<T>>& 
   tiles.dots(dp, {problem.dout[head], i0, rows}, {problem.v[kv_head], j0, n}, size.dv);
   const int i = i0 + own_group() * kSquare, j = other_group() * kSquare;
   const unsigned kept = sight.kept(i, j0 + j);
-  bool seen[kSquare] = {};
 #pragma unroll
   for (int r = 0; r < kSquare; ++r) {
     const QueryRow<C> row = query_row(problem, head, i + r);
 #pragma unroll
     for (int c = 0; c < kSquare; ++c) {
       const C m = kept >> (kSquare * r + c) & 1 ? sight.factor : C(0);
-      seen[c] |= turn(s.x[r][c], dp.x[r][c], sight, row, m, i + r, j0 + j + c);
+      turn(s.x[r][c], dp.x[r][c], sight, row, m, i + r, j0 + j + c);
     }
   }
-#pragma unroll
-  for (int c = 0; c < kSquare; ++c) alive[j + c].seen[own_group()] = seen[c];
 }
 
 template <class T, int kWidth>
@@ -85,7 +80,6 @@ struct QueryGradient {
   static constexpr int kThreads = kTileThreads, kResident = sizeof(C) == 8 ? 2 : 3;
   struct Shared {
     Tiles<T, kWidth> tiles;
-    Alive alive[kOther];
     BlockScratch<int> scratch;
   };
   BackwardProblem<T> problem;
@@ -109,33 +103,22 @@ struct QueryGradient {
     const int rows = rows_of_tile(i0, size.queries, kOwn);
     const Matrix<const T> k = problem.k[head / size.group];
     const Sight<T> sight(problem, head);
-    const Alive* alive = problem.mask.given() ? shared.alive : nullptr;
     const int end = size.seen(i0 + rows - 1);
     find_delta(head, i0);
     __syncthreads();
     typename Tiles<T, kWidth>::Sums sums;
     for (int j0 = 0; j0 < end; j0 += kOther) {
       Square<C> s, ds;
-      turn_tile(s, ds, shared.tiles, shared.alive, problem, sight, i0, j0);
+      turn_tile(s, ds, shared.tiles, problem, sight, i0, j0);
       shared.tiles.put(ds);
-      const Rows<T> keys{k, j0, rows_of_tile(j0, end, kOther), alive};
+      const Rows<T> keys{k, j0, rows_of_tile(j0, end, kOther)};
       const auto sees = [&](int i, int j) { return sight.sees(i0 + i, j0 + j); };
       shared.tiles.template add_rows<kCareful>(sums, keys, col, size.d, sees);
     }
     if (!kCareful && block_max<kThreads>(int{!sums.finite()}, shared.scratch) != 0) return false;
-    clear_blind(sums, head, i0);
     Tiles<T, kWidth>::store(dq[head], i0, rows, col, size.d, sums,
                             [&](int) { return problem.scale; });
     return true;
-  }
-
-  // Zeroes rows of queries that see nothing, because a NaN times a weight of 0 would be NaN.
-  __device__ void clear_blind(typename Tiles<T, kWidth>::Sums& sums, int head, int i0) const {
-#pragma unroll
-    for (int r = 0; r < kSquare; ++r) {
-      if (query_row(problem, head, i0 + own_group() * kSquare + r).lse != -infinity<C>()) continue;
-      for (C& x : sums.x[r]) x = 0;
-    }
   }
 
   // Computes delta of the block's queries. Blocks that share queries write the same numbers.
@@ -161,7 +144,6 @@ struct KeyGradient {
   using Sums = typename Tiles<T, kWidth>::Sums;
   struct Shared {
     Tiles<T, kWidth> tiles;
-    Alive alive[kOther];  // which queries see anything
     BlockScratch<int> scratch;
   };
   BackwardProblem<T> problem;
@@ -183,16 +165,14 @@ struct KeyGradient {
     const int col = blockIdx.y * kWidth;
     const int rows = rows_of_tile(j0, size.keys, kOwn);
     const Rows<T> k{problem.k[kv_head], j0, rows}, v{problem.v[kv_head], j0, rows};
-    const Alive* alive = problem.mask.given() ? shared.alive : nullptr;
     Sums dk_sums, dv_sums;
     for (int head = kv_head * size.group; head < (kv_head + 1) * size.group; ++head) {
       const Matrix<const T> q_head = problem.q[head], dout_head = problem.dout[head];
       const Sight<T> sight(problem, head);
       for (int i0 = size.first_query(j0); i0 < size.queries; i0 += kOther) {
         const int n = rows_of_tile(i0, size.queries, kOther);
-        const Rows<T> q{q_head, i0, n, alive}, dout{dout_head, i0, n, alive};
+        const Rows<T> q{q_head, i0, n}, dout{dout_head, i0, n};
         Square<C> s, dp;
-        if (alive) look(shared.alive, head, i0);
         shared.tiles.dots(s, k, q, size.d);
         shared.tiles.dots(dp, v, dout, size.dv);
         turn_squares(s, dp, sight, i0, j0);
@@ -209,12 +189,6 @@ struct KeyGradient {
                        [&](int) { return problem.scale; });
     shared.tiles.store(dv[kv_head], j0, rows, col, size.dv, dv_sums, [](int) { return C(1); });
     return true;
-  }
-
-  // A query that sees nothing counts as zeros, even if it is NaN.
-  __device__ void look(Alive* alive, int head, int i0) const {
-    const int i = static_cast<int>(threadIdx.x);
-    if (i < kOther) alive[i].any = query_row(problem, head, i0 + i).lse != -infinity<C>();
   }
 
   // Own rows are keys, the others queries.
@@ -243,7 +217,6 @@ struct MaskGradient {
   using C = compute_t<T>;
   struct Shared {
     Tiles<T, 64> tiles;
-    Alive alive[kOther];
   };
   BackwardProblem<T> problem;
   HeadMatrices<C> dmask;
@@ -265,7 +238,7 @@ struct MaskGradient {
         const int end = size.seen(i0 + rows_of_tile(i0, size.queries, kOwn) - 1);
         for (int j0 = j_first; j0 < end; j0 += j_step) {
           Square<C> s, ds;
-          turn_tile(s, ds, shared.tiles, shared.alive, problem, sight, i0, j0);
+          turn_tile(s, ds, shared.tiles, problem, sight, i0, j0);
 #pragma unroll
           for (int e = 0; e < kSquare * kSquare; ++e)
             sums.x[e / kSquare][e % kSquare] += ds.x[e / kSquare][e % kSquare];

@@ -51,7 +51,6 @@ struct AttentionForward {
   using Sums = typename Tiles<T, kWidth>::Sums;
   struct Shared {
     Tiles<T, kWidth> tiles;
-    Alive alive[kOther];
     BlockScratch<int> scratch;
   };
   AttentionProblem<T> problem;
@@ -77,7 +76,6 @@ struct AttentionForward {
     const Rows<T> q{problem.q[head], i0, rows};
     const Matrix<const T> k = problem.k[kv_head], v = problem.v[kv_head];
     const Sight<T> sight(problem, head);
-    const Alive* alive = problem.mask.given() ? shared.alive : nullptr;
     const int end = size.seen(i0 + rows - 1);
     Softmax<C> softmax;
     Sums sums;
@@ -85,7 +83,7 @@ struct AttentionForward {
       const int n = rows_of_tile(j0, end, kOther);
       Square<C> s;
       shared.tiles.dots(s, q, {k, j0, n}, size.d);
-      look(s, sight, i0, j0, shared.alive);
+      look(s, sight, i0, j0);
       C shrink[kSquare];
       softmax.add(s, shrink);
 #pragma unroll
@@ -96,7 +94,7 @@ struct AttentionForward {
       if (problem.dropout.on) drop(s, sight, i0, j0);
       shared.tiles.put(s);
       const auto sees = [&](int i, int j) { return sight.sees(i0 + i, j0 + j); };
-      shared.tiles.template add_rows<kCareful>(sums, {v, j0, n, alive}, col, size.dv, sees);
+      shared.tiles.template add_rows<kCareful>(sums, {v, j0, n}, col, size.dv, sees);
     }
     if (!kCareful && block_max<kThreads>(int{!sums.finite()}, shared.scratch) != 0) return false;
     finish(head, i0, rows, col, softmax, sums);
@@ -104,17 +102,12 @@ struct AttentionForward {
   }
 
   // Turns dot products into scores.
-  __device__ static void look(Square<C>& s, const Sight<T>& sight, int i0, int j0, Alive* alive) {
+  __device__ static void look(Square<C>& s, const Sight<T>& sight, int i0, int j0) {
     const int i = i0 + own_group() * kSquare, j = other_group() * kSquare;
 #pragma unroll
-    for (int c = 0; c < kSquare; ++c) {
-      bool seen = false;
-#pragma unroll
-      for (int r = 0; r < kSquare; ++r) {
-        s.x[r][c] = sight.score(s.x[r][c], i + r, j0 + j + c);
-        seen |= s.x[r][c] != -infinity<C>();
-      }
-      alive[j + c].seen[own_group()] = seen;
+    for (int e = 0; e < kSquare * kSquare; ++e) {
+      C& score = s.x[e / kSquare][e % kSquare];
+      score = sight.score(score, i + e / kSquare, j0 + j + e % kSquare);
     }
   }
   __device__ static void drop(Square<C>& p, const Sight<T>& sight, int i0, int j0) {
@@ -132,9 +125,7 @@ struct AttentionForward {
       total = along_other<Plus>(total);
       if (col == 0 && other_group() == 0 && i < rows)
         lse[int64_t{head} * problem.size.queries + i0 + i] = softmax.top[r] + simd::log(total);
-      if (total != 0) continue;  // or it saw nothing
-      for (C& x : sums.x[r]) x = 0;
-      total = 1;
+      if (total == 0) total = 1;  // it saw nothing
     }
     Tiles<T, kWidth>::store(out[head], i0, rows, col, problem.size.dv, sums,
                             [&](int r) { return 1 / softmax.total[r]; });

@@ -1,8 +1,6 @@
 // Attention forward on tensor cores (the formula: forward.cu). A block of four warps takes 128
 // queries, 32 for each warp, and loops over tiles of 64 keys. While it works on one tile of keys
 // and values, the next one is copied to shared memory. Dao 2023, "FlashAttention-2".
-#include <type_traits>
-
 #include "cuda/attention/mma.cuh"
 #include "cuda/attention/mma.h"
 
@@ -143,9 +141,8 @@ struct MmaForward {
       if (j0 < seen) {
         WarpSums<kTall, kWide> s;
         add_dots<kHead>(s, q, shared.k[buffer], 0);
-        std::conditional_t<kMask, SomeRows, AllRows> keys{};
         if constexpr (kMask) {
-          keys = look(s, problem, work.mask_start, first, j0);
+          look(s, problem, work.mask_start, first, j0);
         } else if (j0 + kKeys > size.seen(first)) {
           hide_keys(s, -infinity<float>(), size, first, j0);
         }
@@ -154,7 +151,7 @@ struct MmaForward {
         const auto sees = [&](int i, int j) {
           return problem.sees(work.mask_start, first + i, j0 + j);
         };
-        add_rows<kCareful, kHead>(sums, hold(s), shared.v[buffer], 0, keys, sees);
+        add_rows<kHead, kCareful>(sums, hold(s), shared.v[buffer], 0, sees);
       }
       wait_for_copies<0>();
       __syncthreads();
@@ -176,13 +173,6 @@ struct MmaForward {
     }
   }
 
-  // Zeroes a row, because a NaN times a weight of 0 would be NaN.
-  __device__ static void clear_row(Sums& sums, float (&factor)[kTall][2], int r) {
-    factor[r / 2][r % 2] = 0;
-#pragma unroll
-    for (int n = 0; n < kHead / 4; ++n) sums.x[r / 2][n / 2][r % 2 * 2 + n % 2] = 0;
-  }
-
   __device__ void finish(Shared& shared, const Work& work, Softmax<kMask>& softmax,
                          Sums& sums) const {
     const auto& size = problem.size;
@@ -194,8 +184,7 @@ struct MmaForward {
       float& total = softmax.total[r / 2][r % 2];
       total += warp_xor(total, 1);
       total += warp_xor(total, 2);
-      factor[r / 2][r % 2] = kept / total;
-      if (total == 0) clear_row(sums, factor, r);  // it saw nothing
+      factor[r / 2][r % 2] = total == 0 ? 0 : kept / total;  // 0: it saw nothing
       const int i = first + 8 * r + lane_id() / 4;
       if (lane_id() % 4 == 0 && i < size.queries)
         lse[int64_t{work.head} * size.queries + i] =

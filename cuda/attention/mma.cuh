@@ -177,59 +177,16 @@ __device__ inline void add_dots(WarpSums<kTall, kWide>& sums, const A& a, const 
   }
 }
 
-/// Which rows of a tile count; the others are treated as zeros, even if they are NaN.
-struct AllRows {
-  __device__ void keep(uint32_t (&)[4], int) const {}
-};
-struct SomeRows {
-  uint32_t bits;  // bit 2 n + e: row 8 n + 2 t + e
-
-  // r: of rows 16 k ... 16 k + 15, as add_rows loads them.
-  __device__ void keep(uint32_t (&r)[4], int k) const {
-    const uint32_t upper = halves(bits >> 4 * k), lower = halves(bits >> (4 * k + 2));
-    r[0] &= upper;
-    r[1] &= lower;
-    r[2] &= upper;
-    r[3] &= lower;
-  }
-  __device__ static uint32_t halves(uint32_t two) {
-    return (two & 1) * 0xffffu | (two >> 1 & 1) * 0xffff0000u;
-  }
-};
-
-/// Those whose elements are finite, and zeros for the others.
-struct FiniteRows {
-  __device__ void keep(uint32_t (&r)[4], int) const {
+/// Zeroes what is not finite.
+__device__ inline void keep_finite(uint32_t (&r)[4]) {
 #pragma unroll
-    for (uint32_t& pair : r) {
-      if ((pair & 0x7f80) == 0x7f80) pair &= 0xffff0000u;
-      if ((pair & 0x7f800000) == 0x7f800000) pair &= 0xffffu;
-    }
-  }
-};
-
-/// sums += weights rows, of kDeep x 16 rows of a tile from row0 on.
-template <int kHead, int kTall, int kDeep, class Which = AllRows>
-__device__ inline void add_rows(WarpSums<kTall, kHead / 8>& sums, const Held<kTall, kDeep>& weights,
-                                const bfloat16* tile, int row0, const Which& which = {}) {
-  const int at = place<kHead>(row0 + lane_id() % 16, lane_id() / 16);
-#pragma unroll
-  for (int k = 0; k < kDeep; ++k) {
-    uint32_t x[kTall][4];
-#pragma unroll
-    for (int m = 0; m < kTall; ++m) weights.get(x[m], m, k);
-#pragma unroll
-    for (int n = 0; n < kHead / 8; n += 2) {
-      uint32_t r[4];
-      load_transposed(r, tile + (at ^ 8 * n) + 16 * k * kHead);
-      which.keep(r, k);
-      add_pair(sums, x, r, n);
-    }
+  for (uint32_t& pair : r) {
+    if ((pair & 0x7f80) == 0x7f80) pair &= 0xffff0000u;
+    if ((pair & 0x7f800000) == 0x7f800000) pair &= 0xffffu;
   }
 }
 
-/// sums += what is not finite of kDeep x 16 rows of a tile from row0 on, where sees(row of the sums,
-/// row from row0 on).
+/// sums += what is not finite of kDeep x 16 rows of a tile from row0 on, where they see it.
 template <int kHead, int kDeep, int kTall, class Sees>
 __device__ inline void add_not_finite(WarpSums<kTall, kHead / 8>& sums, const bfloat16* tile,
                                       int row0, const Sees& sees) {
@@ -251,18 +208,27 @@ __device__ inline void add_not_finite(WarpSums<kTall, kHead / 8>& sums, const bf
   }
 }
 
-/// The same as add_rows. Hidden weights are 0, but 0 times NaN is NaN. So blocks whose sums are not
-/// finite compute them again with care: what is not finite then reaches only those who see it.
-template <bool kCareful, int kHead, int kTall, int kDeep, class Which, class Sees>
+/// sums += weights rows, of kDeep x 16 rows of a tile from row0 on. Hidden weights are 0, but 0
+/// times NaN is NaN. So blocks whose sums are not finite compute them again with care: what is not
+/// finite then reaches only those who see it, sees(row of the sums, row from row0 on).
+template <int kHead, bool kCareful, int kTall, int kDeep, class Sees>
 __device__ inline void add_rows(WarpSums<kTall, kHead / 8>& sums, const Held<kTall, kDeep>& weights,
-                                const bfloat16* tile, int row0, const Which& which,
-                                const Sees& sees) {
-  if constexpr (kCareful) {
-    add_rows<kHead>(sums, weights, tile, row0, FiniteRows());
-    add_not_finite<kHead, kDeep>(sums, tile, row0, sees);
-  } else {
-    add_rows<kHead>(sums, weights, tile, row0, which);
+                                const bfloat16* tile, int row0, const Sees& sees) {
+  const int at = place<kHead>(row0 + lane_id() % 16, lane_id() / 16);
+#pragma unroll
+  for (int k = 0; k < kDeep; ++k) {
+    uint32_t x[kTall][4];
+#pragma unroll
+    for (int m = 0; m < kTall; ++m) weights.get(x[m], m, k);
+#pragma unroll
+    for (int n = 0; n < kHead / 8; n += 2) {
+      uint32_t r[4];
+      load_transposed(r, tile + (at ^ 8 * n) + 16 * k * kHead);
+      if (kCareful) keep_finite(r);
+      add_pair(sums, x, r, n);
+    }
   }
+  if constexpr (kCareful) add_not_finite<kHead, kDeep>(sums, tile, row0, sees);
 }
 
 /// to(first + row, column) = factor(m, h) sums, below row `end` and column `cols`. The numbers pass
@@ -342,25 +308,19 @@ __device__ inline void hide_queries(WarpSums<1, kWide>& x, const AttentionSizes&
   }
 }
 
-/// Turns products of queries from i0 on and keys from j0 on into scores. Returns the keys that any
-/// query sees.
+/// Turns products of queries from i0 on and keys from j0 on into scores.
 template <int kTall, int kWide>
-__device__ inline SomeRows look(WarpSums<kTall, kWide>& s, const MmaProblem& problem,
-                                int64_t mask_start, int i0, int j0) {
+__device__ inline void look(WarpSums<kTall, kWide>& s, const MmaProblem& problem,
+                            int64_t mask_start, int i0, int j0) {
   const int i = i0 + lane_id() / 4, j = j0 + lane_id() % 4 * 2;
-  SomeRows seen{0};
 #pragma unroll
   for (int n = 0; n < kWide; ++n) {
 #pragma unroll
     for (int e = 0; e < 4 * kTall; ++e) {
       float& score = s.x[e / 4][n][e % 4];
       score = problem.score(score, mask_start, i + e / 2 * 8, j + 8 * n + e % 2);
-      seen.bits |= uint32_t{score != -infinity<float>()} << (2 * n + e % 2);
     }
   }
-#pragma unroll
-  for (int lane = 4; lane < kWarp; lane *= 2) seen.bits |= warp_xor(seen.bits, lane);
-  return seen;
 }
 
 /// The same for 16 keys from j0 on and queries from i0 on, with queries along the columns. Bit 4 n

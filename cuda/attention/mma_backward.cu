@@ -70,7 +70,6 @@ struct MmaQueryGradient {
     }
     wait_for_copies<0>();
     if (!kCareful && block_max<kThreads>(int{!sums.finite()}, shared.scratch) != 0) return false;
-    clear_blind(sums, rows);
     __syncthreads();
     store_rows<kHead>(dq[place.head], rows.first, size.queries, size.d, shared.k[0], row0, sums,
                       [&](int, int) { return problem.scale; });
@@ -103,13 +102,6 @@ struct MmaQueryGradient {
                      hold<kHead, 1>({shared.v[0], row0}));
     return rows;
   }
-  // Zeroes rows of queries that see nothing, because a NaN times a weight of 0 would be NaN.
-  __device__ static void clear_blind(Sums& sums, const Rows& rows) {
-#pragma unroll
-    for (int n = 0; n < kHead / 2; ++n) {
-      if (rows.row[n % 4 / 2].lse == infinity<float>()) sums.x[0][n / 4][n % 4] = 0;
-    }
-  }
 
   // dq += ds k of kStep keys from j0 on: those from row `at` on of the tiles of keys and values.
   template <bool kCareful>
@@ -118,13 +110,7 @@ struct MmaQueryGradient {
     Scores s, dp;
     add_dots<kHead>(s, rows.q, k, at);
     add_dots<kHead>(dp, rows.dout, v, at);
-    std::conditional_t<kMask, SomeRows, AllRows> keys{};
-    if constexpr (kMask) {
-      keys = look(s, problem, rows.mask_start, rows.first, j0);
-    } else if (j0 + kStep > problem.size.seen(rows.first)) {
-      hide_keys(s, -infinity<float>(), problem.size, rows.first, j0);
-      hide_keys(dp, 0, problem.size, rows.first, j0);
-    }
+    if constexpr (kMask) look(s, problem, rows.mask_start, rows.first, j0);
     uint32_t kept = 0;
     if constexpr (kDrop)
       kept = kept_by_query<kWide>(problem.dropout, rows.key, rows.head, rows.first, j0);
@@ -138,10 +124,12 @@ struct MmaQueryGradient {
       ds = problem.template weight<kMask>(score, row.lse) * (ds - row.delta);
       if (kMask && score == -infinity<float>()) ds = 0;
     }
+    if (!kMask && j0 + kStep > problem.size.seen(rows.first))
+      hide_keys(dp, 0, problem.size, rows.first, j0);
     const auto sees = [&](int i, int j) {
       return problem.sees(rows.mask_start, rows.first + i, j0 + j);
     };
-    add_rows<kCareful, kHead>(sums, hold(dp), k, at, keys, sees);
+    add_rows<kHead, kCareful>(sums, hold(dp), k, at, sees);
   }
 };
 
@@ -264,7 +252,7 @@ struct MmaKeyGradient {
     const auto sees = [&](int j, int i) {
       return problem.sees(kMask ? problem.mask.start(head) : 0, i0 + i, rows.first + j);
     };
-    add_rows<kCareful, kHead>(dv_sums, hold(dropped(p, kept)), tile.dout, at, AllRows(), sees);
+    add_rows<kHead, kCareful>(dv_sums, hold(dropped(p, kept)), tile.dout, at, sees);
     add_dots<kHead>(dp, rows.v, tile.dout, at);
 #pragma unroll
     for (int n = 0; n < 4 * kWide; ++n) {
@@ -274,7 +262,7 @@ struct MmaKeyGradient {
       if (kMask && !(seen >> n & 1)) ds = 0;
     }
     if (!all_see) hide_queries(dp, problem.size, rows.first, i0);
-    add_rows<kCareful, kHead>(dk_sums, hold(dp), tile.q, at, AllRows(), sees);
+    add_rows<kHead, kCareful>(dk_sums, hold(dp), tile.q, at, sees);
   }
   __device__ static Scores dropped(Scores p, uint32_t kept) {
 #pragma unroll

@@ -28,21 +28,11 @@ inline constexpr int kPack = 16 / static_cast<int>(sizeof(C));
 template <class C>
 using Wide = Pack<C, kPack<C>>;
 
-/// For each key: does any query of the block see it? One byte for each group of queries.
-struct Alive {
-  union {
-    bool seen[kAlongOwn];
-    uint64_t any;
-  };
-};
-static_assert(sizeof(Alive) == 8);
-
 /// A tile's rows: `count` rows of a matrix from `first` on, then zeros.
 template <class T>
 struct Rows {
   Matrix<const T> matrix;
   int first, count;
-  const Alive* alive = nullptr;  // for each row; a row that is not alive counts as zeros
 };
 
 /// The number of rows of a tile that starts at `first`: at most `most`, and all before `end`.
@@ -163,8 +153,8 @@ struct Tiles {
     }
   }
 
-  /// sums += weights rows, kWidth columns of the rows from first_col on. Hidden weights are 0, but 0
-  /// times NaN is NaN. So blocks whose sums are not finite compute them again with care: what is
+  /// sums += weights rows, kWidth columns of the rows from first_col on. Hidden weights are 0, but
+  /// 0 times NaN is NaN. So blocks whose sums are not finite compute them again with care: what is
   /// not finite then reaches only where sees(own row, other row).
   template <bool kCareful, class Sees>
   __device__ void add_rows(Sums& sums, const Rows<T>& rows, int first_col, int cols,
@@ -226,7 +216,7 @@ struct Tiles {
     const int count = first_col + c < cols ? rows.count - first_row : 0;
 #pragma unroll kAtOnce
     for (int i = i0; i < kRows; i += kStep, from += kStep * rows.matrix.row) {
-      const bool there = i < count && (rows.alive == nullptr || rows.alive[first_row + i].any);
+      const bool there = i < count;
       if constexpr (std::is_same_v<T, C>) {
         start_copy<kEach * sizeof(C)>(to(i, c), from, there);
       } else {
