@@ -178,7 +178,8 @@ TEST_P(CudaRows, AlignmentDoesNotMatter) {
     const Tensors in = inputs(dtype);
     Tensors shifted;
     for (const Tensor& x : in) shifted.push_back(off_by_one(x, cuda_device));
-    check(row_ops(), in, shifted, dtype == f32 ? 1e-5 : 0.01);
+    // Means of three rows may be hardly larger than the rounding errors of their sums.
+    check(row_ops(), in, shifted, dtype == f32 ? 5e-5 : 0.01);
   }
 }
 

@@ -65,7 +65,7 @@ const LOOK_STEPS = [
            formula: 'x = x + attention'},
     text: 'The MLP reads a normed copy.',
     formula: NORM,
-    code: ['nn/block.h', 'add_layer_norm(x, (*attn)(normed, cache), ln_2)'],
+    code: ['nn/block.h', 'add_layer_norm(x, attn->branch(normed, cache), ln_2)'],
   },
   {
     module: /mlp\.c_fc$/, op: /^linear$/, title: 'MLP: hidden units',
