@@ -19,7 +19,7 @@ install(DIRECTORY autograd nn data train DESTINATION include/inkling FILES_MATCH
   PATTERN gemm EXCLUDE PATTERN attention EXCLUDE PATTERN kernels EXCLUDE
   PATTERN shared EXCLUDE PATTERN README.md
   REGEX "/(kernels|simd|shuffle|target|device_function)\\.h$" EXCLUDE
-  REGEX "/(pointwise|map|folds|philox|dropout_mask|sample_units)\\.h$" EXCLUDE)
+  REGEX "/(pointwise|map|folds|philox|dropout_mask|sample_units|with_fma)\\.h$" EXCLUDE)
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/inkling)
 install(EXPORT inklingTargets NAMESPACE inkling:: DESTINATION ${package_folder})
 configure_package_config_file(cmake/inklingConfig.cmake.in inklingConfig.cmake
