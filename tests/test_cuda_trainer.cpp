@@ -139,6 +139,9 @@ TEST_F(Cuda, RecordedStepsHaveFewLaunches) {
     for (std::string line; std::getline(in, line);) {
       const size_t begin = line.find("label=\"");
       if (begin == std::string::npos) continue;
+#ifndef NDEBUG  // fresh memory is filled with NaN
+      if (line.find("\"memset\"", begin) != std::string::npos) continue;
+#endif
       ++by_op[line.substr(begin + 7, line.rfind('"') - begin - 7)];
       ++all;
     }
