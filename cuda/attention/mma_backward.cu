@@ -252,7 +252,7 @@ struct MmaKeyGradient {
     const auto sees = [&](int j, int i) {
       return problem.sees(kMask ? problem.mask.start(head) : 0, i0 + i, rows.first + j);
     };
-    add_rows<kHead, kCareful>(dv_sums, hold(dropped(p, kept)), tile.dout, at, sees);
+    add_rows<kHead, kCareful>(dv_sums, hold(dropped<kDrop>(p, kept)), tile.dout, at, sees);
     add_dots<kHead>(dp, rows.v, tile.dout, at);
 #pragma unroll
     for (int n = 0; n < 4 * kWide; ++n) {
@@ -263,13 +263,6 @@ struct MmaKeyGradient {
     }
     if (!all_see) hide_queries(dp, problem.size, rows.first, i0);
     add_rows<kHead, kCareful>(dk_sums, hold(dp), tile.q, at, sees);
-  }
-  __device__ static Scores dropped(Scores p, uint32_t kept) {
-#pragma unroll
-    for (int n = 0; n < 4 * kWide; ++n) {
-      if (kDrop && !(kept >> n & 1)) p.x[0][n / 4][n % 4] = 0;
-    }
-    return p;
   }
 };
 

@@ -22,7 +22,7 @@ struct BackwardProblem : MmaProblem {
 };
 
 /// Computes delta of a warp's queries first ... first + 15, reads lse, and writes both to
-/// problem.rows. row: of queries g and g + 8.
+/// problem.rows. rows: of queries g and g + 8.
 template <bool kMask, int kDeep>
 __device__ inline void find_rows(QueryRow (&rows)[2], const BackwardProblem& problem,
                                  const float* lse, int head, int first, const Held<1, kDeep>& dout,
@@ -44,6 +44,16 @@ __device__ inline void find_rows(QueryRow (&rows)[2], const BackwardProblem& pro
     row.lse = lse[at] == -infinity<float>() ? infinity<float>() : lse[at] * (kMask ? 1 : kLog2e);
     if (lane_id() % 4 == 0) problem.rows[at] = row;
   }
+}
+
+/// Weights of 16 keys, without those that are dropped. kept: bit 4 n + c for x[0][n][c].
+template <bool kDrop, int kWide>
+__device__ inline WarpSums<1, kWide> dropped(WarpSums<1, kWide> p, uint32_t kept) {
+#pragma unroll
+  for (int n = 0; n < 4 * kWide; ++n) {
+    if (kDrop && !(kept >> n & 1)) p.x[0][n / 4][n % 4] = 0;
+  }
+  return p;
 }
 
 }  // namespace ink::cuda

@@ -1,7 +1,8 @@
 // The parts of attention's kernels for Hopper's tensor cores (wgmma.cu, wgmma_backward.cu). A
 // block has one producer, a warpgroup that copies tiles to shared memory, and two consumers that
 // compute. The producer runs ahead by the stages of a queue. Shah et al. 2024, "FlashAttention-3".
-// The kernels take no mask, because a mask may hide rows of a tile that hold NaN.
+// The kernels take no mask. A NaN in a tile reaches all rows that use the tile, also those from
+// which the causal triangle hides it: the weight there is 0, but 0 times NaN is NaN.
 #pragma once
 
 #include "cuda/attention/mma.cuh"

@@ -288,7 +288,7 @@ struct WgmmaKeyGradient {
     start_scores(shared, rows, place, p, dp);
     finish_scores<0>(shared.rows[place.stage], rows.first, queries, kept, p, dp);
     for (++t; t < queries.count; ++t) {
-      const auto weights = operand_of(dropped(p, kept)), ds = operand_of(dp);
+      const auto weights = operand_of(dropped<kDrop>(p, kept)), ds = operand_of(dp);
       queries.next(problem.size);
       Place<kStages> next = place;
       next.next();
@@ -302,7 +302,7 @@ struct WgmmaKeyGradient {
       finish_scores<kAhead>(shared.rows[next.stage], rows.first, queries, kept, p, dp);
       if constexpr (kAhead) finish_sums(shared, place, dk_sums, dv_sums);
     }
-    const auto weights = operand_of(dropped(p, kept)), ds = operand_of(dp);
+    const auto weights = operand_of(dropped<kDrop>(p, kept)), ds = operand_of(dp);
     start_sums(shared, weights, ds, place, dk_sums, dv_sums);
     finish_sums(shared, place, dk_sums, dv_sums);
   }
@@ -366,13 +366,6 @@ struct WgmmaKeyGradient {
       ds = p.x[0][n / 4][n % 4] * (ds - delta[n / 4].at[n % 2]);
     }
     if (!all_see) hide_queries(dp, problem.size, first, i0);
-  }
-  __device__ static Scores dropped(Scores p, uint32_t kept) {
-#pragma unroll
-    for (int n = 0; n < 4 * kWide; ++n) {
-      if (kDrop && !(kept >> n & 1)) p.x[0][n / 4][n % 4] = 0;
-    }
-    return p;
   }
 };
 
