@@ -20,7 +20,7 @@ using Longest =
     std::conditional_t<sizeof(T) == 2, RowSize<512, 24, true, 88>, RowSize<1024, 32, true, 24>>;
 
 // A target that is out of range counts as ignored until the host throws the fault.
-template <class T, class D, class Plan>
+template <class T, class Plan>
 struct CrossEntropy {
   static constexpr int kThreads = Plan::kThreads, N = Plan::N,
                        kResident = Plan::kThreads == 512 ? 2 : 1;
@@ -36,7 +36,7 @@ struct CrossEntropy {
   double* of_groups;  // sums of losses
   BlockGroups groups;
   C* losses;
-  D* dlogits;  // null: not wanted; may be the logits
+  T* dlogits;  // null: not wanted; may be the logits
   const T* logits;
   const int64_t* targets;
   const C* scale;                       // null: 1
@@ -49,20 +49,12 @@ struct CrossEntropy {
     if (loss == nullptr || !groups.is_last_of_group(shared.last)) return;
     const int64_t first = int64_t{groups.first()} * Plan::kRows,
                   end = first + int64_t{groups.blocks()} * Plan::kRows;
-    const double sum = sum_of(losses, first, end < rows ? end : rows, shared.sums);
+    const int64_t count = (end < rows ? end : rows) - first;
+    const double sum = block_sum_of<kThreads>(losses + first, count, shared.sums);
     if (threadIdx.x == 0) of_groups[groups.group()] = sum;
     if (!groups.is_last_group(shared.last)) return;
-    const double total = sum_of(of_groups, 0, groups.count, shared.sums);
+    const double total = block_sum_of<kThreads>(of_groups, groups.count, shared.sums);
     if (threadIdx.x == 0) *loss = static_cast<C>(total) * (scale ? *scale : C(1));
-  }
-  // In double, in a fixed order.
-  template <class V>
-  __device__ static double sum_of(const V* values, int64_t first, int64_t end,
-                                  BlockScratch<double>& scratch) {
-    double total = 0;
-    for (int64_t i = first + threadIdx.x; i < end; i += kThreads)
-      total += static_cast<double>(values[i]);
-    return block_sum<kThreads>(total, scratch);
   }
 
   __device__ __forceinline__ void one_row(int64_t row, Shared& scratch) const {
@@ -99,7 +91,7 @@ struct CrossEntropy {
   __device__ void ignore(int64_t row) const {
     if (Plan::rank() == 0) losses[row] = 0;
     if (dlogits == nullptr) return;
-    for (int64_t i = Plan::rank(); i < n; i += Plan::kSize) dlogits[row * step + i] = D(0);
+    for (int64_t i = Plan::rank(); i < n; i += Plan::kSize) dlogits[row * step + i] = T(0);
   }
 };
 
@@ -119,14 +111,6 @@ struct TargetScale {
   }
 };
 
-// Calls f(T{}, D{}) with the C++ types of the logits and their gradient.
-template <class F>
-void for_logits(const Array& logits, const Array& dlogits, const F& f) {
-  if (logits.dtype() == f32 && dlogits.defined() && dlogits.dtype() == bf16)
-    return f(float{}, bfloat16{});
-  for_float("cross_entropy", logits.dtype(), [&]<class T>(T) { f(T{}, T{}); });
-}
-
 }  // namespace
 
 void target_scale(Array& scale, const Array& targets, int64_t ignore_index) {
@@ -139,12 +123,12 @@ void target_scale(Array& scale, const Array& targets, int64_t ignore_index) {
 
 void cross_entropy(Array& loss, Array& dlogits, const Array& logits, const Array& targets,
                    const Array& scale, int64_t ignore_index) {
-  for_logits(logits, dlogits, [&]<class T, class D>(T, D) {
+  for_float("cross_entropy", logits.dtype(), [&]<class T>(T) {
     using C = compute_t<T>;
     const int64_t rows = targets.numel(), n = logits.size(-1), step = row_step(logits);
     Array by_row = loss.dim() ? loss : Array::empty(Shape{rows}, loss.dtype(), loss.device());
     C* losses = by_row.mutable_data<C>();
-    D* down = dlogits.defined() ? dlogits.mutable_data<D>() : nullptr;
+    T* down = dlogits.defined() ? dlogits.mutable_data<T>() : nullptr;
     const T* in = logits.data<T>();
     const C* weight = scale.defined() ? scale.data<C>() : nullptr;
     C* total = loss.dim() == 0 ? loss.mutable_data<C>() : nullptr;
@@ -155,9 +139,9 @@ void cross_entropy(Array& loss, Array& dlogits, const Array& logits, const Array
           const BlockGroups groups(blocks);
           Array of_groups = Array::empty(Shape{groups.count}, f64, loss.device());
           launch("cross_entropy", blocks,
-                 CrossEntropy<T, D, Plan>{total, of_groups.mutable_data<double>(), groups, losses,
-                                          down, in, targets.data<int64_t>(), weight, rows, n, step,
-                                          ignore_index, in_range});
+                 CrossEntropy<T, Plan>{total, of_groups.mutable_data<double>(), groups, losses,
+                                       down, in, targets.data<int64_t>(), weight, rows, n, step,
+                                       ignore_index, in_range});
         });
   });
 }

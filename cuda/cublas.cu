@@ -338,7 +338,9 @@ class Gpu {
         handle_, plan.operation.get(), plan.b.get(), plan.a.get(), plan.c.get(), plan.c.get(), wish,
         most, found.all, &found.count);
     lt().MatmulPreferenceDestroy(wish);
-    if (status == CUBLAS_STATUS_NOT_SUPPORTED && p.epilogue != Epilogue::none) return {};
+    const bool refused =
+        status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE;
+    if (refused && p.epilogue != Epilogue::none) return {};
     check(status, p, "cublasLtMatmulAlgoGetHeuristic");
     const auto works = [](const auto& result) { return result.state == CUBLAS_STATUS_SUCCESS; };
     found.count = static_cast<int>(

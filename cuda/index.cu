@@ -160,13 +160,14 @@ struct ScatterInPlace {
   // id: -1 if there is none.
   __device__ void put(Shared& shared, int id, C value) const {
     const unsigned same = warp_match(id);
+    if (!all.adds) {  // the last of equal ids counts
+      if (id >= 0 && same >> lane_id() == 1) shared.places[id] = value;
+      return __syncwarp();
+    }
     const int before = id < 0 ? 0 : __popc(same & ((1u << lane_id()) - 1));
     int turn = 0;
     do {
-      if (id >= 0 && before == turn) {
-        C& place = shared.places[id];
-        place = all.adds ? static_cast<C>(place + value) : value;
-      }
+      if (id >= 0 && before == turn) shared.places[id] = static_cast<C>(shared.places[id] + value);
       __syncwarp();
     } while (warp_run(before <= turn++) < kWarp);
   }

@@ -252,14 +252,14 @@ __device__ inline T block_max(T value, BlockScratch<T>& scratch) {
 /// count themselves in `arrived`, one of block_counts(). All threads of a block must take part;
 /// `last` is shared.
 __device__ inline bool is_last_block(unsigned* arrived, unsigned count, bool& last) {
-  __threadfence();
   __syncthreads();
   if (threadIdx.x == 0) {
+    __threadfence();  // after the barrier, so that it covers what the whole block wrote
     last = atomicAdd(arrived, 1u) == count - 1;
     if (last) *arrived = 0;
+    __threadfence();  // before the next one, so that the whole block sees what others wrote
   }
   __syncthreads();
-  if (last) __threadfence();
   return last;
 }
 
@@ -286,6 +286,15 @@ struct BlockGroups {
   }
   __device__ bool is_last_group(bool& last) const { return is_last_block(arrived, count, last); }
 };
+
+/// The sum of `count` values, in double and in a fixed order.
+template <int kThreads, class T>
+__device__ inline double block_sum_of(const T* values, int64_t count,
+                                      BlockScratch<double>& scratch) {
+  double total = 0;
+  for (int64_t i = threadIdx.x; i < count; i += kThreads) total += static_cast<double>(values[i]);
+  return block_sum<kThreads>(total, scratch);
+}
 
 /// The sum of the values of all threads below this one.
 template <class T>

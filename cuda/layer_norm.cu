@@ -111,7 +111,8 @@ void run(const char* op, Array* sum, Array& y, Array& mean, Array& rstd, const A
                                                     static_cast<C>(p.eps), added, both, factors});
       });
     };
-    kAdds&& p.dropout.p > 0 ? start(std::bool_constant<kAdds>()) : start(std::false_type());
+    if (p.dropout.p > 0) return start(std::bool_constant<kAdds>());  // only a branch is dropped
+    start(std::false_type());
   });
 }
 

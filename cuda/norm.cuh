@@ -45,13 +45,14 @@ struct NormBackward {
 
   __device__ void operator()(Shared& shared) const {
     Sums sums;
+    const uint64_t key = kDrops ? dropout.key() : 0;
     C* mine = partial + blockIdx.x * 2 * n;
     for (int64_t i = Plan::kSize * kHeld * N + threadIdx.x; i < n; i += kThreads)
       mine[i] = mine[n + i] = 0;
     if (Plan::kSize * kHeld * N < n) __syncthreads();
     const int64_t step = static_cast<int64_t>(gridDim.x) * Plan::kRows;
     for (int64_t row = Plan::row(); row < rows; row += step)
-      one_row(row, sums, mine, shared.scratch);
+      one_row(row, sums, mine, key, shared.scratch);
     C* to = kShared ? shared.sums : mine;
     for (int turn = 0; turn < Plan::kRows; ++turn) {
       if (static_cast<int>(threadIdx.x) / Plan::kSize == turn) add_sums(to, sums, turn > 0);
@@ -84,7 +85,7 @@ struct NormBackward {
     return total;
   }
 
-  __device__ __forceinline__ void one_row(int64_t row, Sums& sums, C* mine,
+  __device__ __forceinline__ void one_row(int64_t row, Sums& sums, C* mine, uint64_t key,
                                           BlockScratch<C>& scratch) const {
     const Row<X, Plan> a(x, row * n, n);
     const Row<Y, Plan> g(dy, row * n, n);
@@ -108,7 +109,6 @@ struct NormBackward {
     dot = Plan::template join<Plus>(dot, scratch) * share;
     if (kCentred) total = Plan::template join<Plus>(total, scratch) * share;
     const C offset = kCentred ? total : C(0);
-    const uint64_t key = kDrops ? dropout.key() : 0;
     if (dx == nullptr) return;
     a.each([&](RowPlace i) {
       X* to = dx + row * n + i.at;
@@ -171,8 +171,8 @@ void norm_backward(const char* op, NormGradients& d, const Array& dy, const Arra
     plan_rows<Wider, RowSize<kWarp, 24>, RowSize<kWarp, 32>, RowSize<256, 8>, RowSize<256, 32>>(
         n, {in, upstream, down, branch, w, sum(d.dweight), sum(d.dbias)},
         [&]<class Plan>(Plan plan) {
-          kCentred&& d.dropout.p > 0 ? run(plan, std::bool_constant<kCentred>())
-                                     : run(plan, std::false_type());
+          if (d.dropout.p > 0) return run(plan, std::bool_constant<kCentred>());
+          run(plan, std::false_type());
         });
   });
 }

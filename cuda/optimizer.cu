@@ -33,12 +33,14 @@ struct FinishNorm {
   }
   template <int kThreads>
   __device__ void run(double total, BlockScratch<double>& scratch) const {
+    if (launch + 1 < launches) {
+      if (threadIdx.x == 0) totals[launch] = total;
+      return;
+    }
     double of_loss = 0;
     for (int64_t i = threadIdx.x; i < loss_size; i += kThreads) of_loss += loss_at(i) * loss_at(i);
     of_loss = block_sum<kThreads>(of_loss, scratch);
     if (threadIdx.x > 0) return;
-    totals[launch] = total;
-    if (launch + 1 < launches) return;
     for (int i = 0; i < launch; ++i) total += totals[i];
     const double norm = std::sqrt(total);
     const bool good = std::isfinite(norm) && std::isfinite(of_loss);
@@ -69,10 +71,12 @@ struct GradientNorm {
     const double squares = block_sum<kThreads>(squares_of_chunk(), shared.scratch);
     if (threadIdx.x == 0) of_chunks[blockIdx.x] = squares;
     if (!groups.is_last_of_group(shared.last)) return;
-    const double sum = sum_of(of_chunks + groups.first(), groups.blocks(), shared);
+    const double sum =
+        block_sum_of<kThreads>(of_chunks + groups.first(), groups.blocks(), shared.scratch);
     if (threadIdx.x == 0) of_groups[groups.group()] = sum;
     if (!groups.is_last_group(shared.last)) return;
-    finish.run<kThreads>(sum_of(of_groups, groups.count, shared), shared.scratch);
+    finish.run<kThreads>(block_sum_of<kThreads>(of_groups, groups.count, shared.scratch),
+                         shared.scratch);
   }
   __device__ double squares_of_chunk() const {
     double total = 0;
@@ -84,11 +88,6 @@ struct GradientNorm {
       total += sum(wide * wide);
     });
     return total;
-  }
-  __device__ static double sum_of(const double* values, unsigned count, Shared& shared) {
-    double total = 0;
-    for (unsigned i = threadIdx.x; i < count; i += kThreads) total += values[i];
-    return block_sum<kThreads>(total, shared.scratch);
   }
 };
 

@@ -58,9 +58,9 @@ inline bool allows_epilogue(const Product& p) {
 }
 
 /// True if cuBLASLt supports this epilogue and fusing it is faster. If not, a kernel follows the
-/// plain product. In the environment, INKLING_GELU_EPILOGUE=0 never fuses gelu, and 1
-/// fuses it wherever cuBLASLt can; INKLING_BIAS_EPILOGUE does the same for the sums of rows. The
-/// default is 1 on Hopper and later, because the fused kernels for older GPUs are slower.
+/// plain product. In the environment, INKLING_GELU_EPILOGUE=0 never fuses gelu, and 1 fuses it
+/// wherever cuBLASLt can; INKLING_BIAS_EPILOGUE does the same for the sums of rows. The default is
+/// 1 on Hopper and later. gelu's fused kernels for older GPUs are slower; sums were not measured.
 bool has_epilogue(const Product& product);
 inline bool wants_epilogue(const Product& p, bool by_default) {
   const char* set = std::getenv(p.epilogue == Epilogue::row_sums ? "INKLING_BIAS_EPILOGUE"

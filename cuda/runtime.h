@@ -30,7 +30,7 @@ int multiprocessors();
 int compute_capability();
 
 /// Does a launch start before the one ahead of it has ended (programmatic dependent launch)? That
-/// needs compute capability 9.0; INKLING_PDL=0 in the environment forbids it.
+/// needs code for compute capability 9.0; INKLING_PDL=0 in the environment forbids it.
 bool overlaps_launches();
 
 /// kBlockCounts cells of device memory that are 0 between launches (is_last_block, launch.cuh).

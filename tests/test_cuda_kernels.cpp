@@ -438,7 +438,9 @@ TEST_F(CudaKernels, ScatterKeepsTheOrderOfIds) {
       };
       const auto what = std::to_string(rows) + " " + name_of(dtype);
       EXPECT_TRUE(same_bits(on(cuda_device, false), on(Device(), false))) << what;
-      if (dtype == bf16 || rows * size_of(dtype) > 96 << 10) continue;  // sums are rounded once
+      // Sums in bf16 are rounded once here; those of sorted ids have another order.
+      const bool sorted = rows * size_of(dtype) > 96 << 10;
+      if (dtype == bf16 || (sorted && dtype != i64)) continue;
       EXPECT_TRUE(same_bits(on(cuda_device, true), on(Device(), true))) << what;
     }
   }

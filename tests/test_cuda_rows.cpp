@@ -79,11 +79,11 @@ Tensors rms_norm_passes(const Tensors& in, DType y_dtype) {
 }
 
 // Losses and their scaled sum, with gradients of a dtype, of the logits' own in their place.
-Tensors cross_entropy_passes(const Tensors& in, DType d_dtype) {
+Tensors cross_entropy_passes(const Tensors& in) {
   const Tensor &logits = in[0], &targets = in[4];
   const Options options = in[2].options();
   Tensor losses = empty({logits.size(0)}, options), loss = empty({}, options), none;
-  Tensor scale = empty({}, options), d = empty(logits.shape(), {d_dtype, logits.device()});
+  Tensor scale = empty({}, options), d = empty_like(logits);
   kernel::target_scale(scale, targets, 1);
   kernel::cross_entropy(losses, none, logits, targets, scale, 1);
   kernel::cross_entropy(loss, d, logits, targets, scale, 1);
@@ -112,7 +112,7 @@ const std::vector<RowOp>& row_ops() {
       {"layer_norm", [](const Tensors& in) { return layer_norm_passes(in, in[0].dtype()); }},
       {"add_layer_norm", [](const Tensors& in) { return add_layer_norm_pass(in, in[0].dtype()); }},
       {"rms_norm", [](const Tensors& in) { return rms_norm_passes(in, in[0].dtype()); }},
-      {"cross_entropy", [](const Tensors& in) { return cross_entropy_passes(in, in[0].dtype()); }},
+      {"cross_entropy", cross_entropy_passes},
   };
   return ops;
 }
@@ -122,7 +122,6 @@ const std::vector<RowOp>& mixed_ops() {
       {"layer_norm", [](const Tensors& in) { return layer_norm_passes(in, bf16); }},
       {"add_layer_norm", [](const Tensors& in) { return add_layer_norm_pass(in, bf16); }},
       {"rms_norm", [](const Tensors& in) { return rms_norm_passes(in, bf16); }},
-      {"cross_entropy", [](const Tensors& in) { return cross_entropy_passes(in, bf16); }},
   };
   return ops;
 }
@@ -197,9 +196,8 @@ TEST(CudaCrossEntropy, RowsOfAnyLength) {
       const Tensors in{random({2, n}, dtype), {}, random({n}, f32), {}, randint(n, {2})};
       Tensors on_gpu;
       for (const Tensor& x : in) on_gpu.push_back(x.defined() ? x.to(cuda_device) : x);
-      for (const DType d_dtype : {dtype, bf16})
-        expect_close(cross_entropy_passes(on_gpu, d_dtype), cross_entropy_passes(in, d_dtype),
-                     d_dtype == f32 ? 1e-5 : 0.01, "result");
+      expect_close(cross_entropy_passes(on_gpu), cross_entropy_passes(in),
+                   dtype == f32 ? 1e-5 : 0.01, "result");
     }
   }
 }

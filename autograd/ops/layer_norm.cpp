@@ -236,10 +236,10 @@ std::pair<Tensor, Tensor> add_layer_norm(const Tensor& left, const Tensor& right
     const Tensor s = left + dropout(right, dropout_p);
     return {s, layer_norm(s, weight, bias, eps)};
   }
-  if (dropout_p > 0 && (left.device().is_cpu() || context().imitate_torch))
+  if (dropout_p != 0 && (left.device().is_cpu() || context().imitate_torch))
     return add_layer_norm(left, dropout(right, dropout_p), weight, bias, eps);
   const BranchDropout drop{dropout_p,
-                           dropout_p > 0 ? next_mask(right, dropout_p) : RandomPosition()};
+                           dropout_p != 0 ? next_mask(right, dropout_p) : RandomPosition()};
   const Tensor x = left.contiguous(), branch = right.contiguous();
   INK_CHECK(x.dim() >= 1, "add_layer_norm: needs at least one dimension, got scalars");
   const Tensor w = norm_weight("add_layer_norm", weight, x);

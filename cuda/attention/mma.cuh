@@ -186,7 +186,8 @@ __device__ inline void keep_finite(uint32_t (&r)[4]) {
   }
 }
 
-/// sums += what is not finite of kDeep x 16 rows of a tile from row0 on, where they see it.
+/// sums += what is not finite of kDeep x 16 rows of a tile from row0 on, where they see it, as
+/// if its weight was positive: 0 times infinity gives infinity here, and NaN elsewhere.
 template <int kHead, int kDeep, int kTall, class Sees>
 __device__ inline void add_not_finite(WarpSums<kTall, kHead / 8>& sums, const bfloat16* tile,
                                       int row0, const Sees& sees) {
