@@ -28,5 +28,5 @@ write_basic_package_version_file(inklingConfigVersion.cmake COMPATIBILITY SameMi
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/inklingConfig.cmake
               ${CMAKE_CURRENT_BINARY_DIR}/inklingConfigVersion.cmake
               cmake/FindOpenBLAS.cmake cmake/FindPCRE2.cmake cmake/Findutf8proc.cmake
-              cmake/FindZstd.cmake
+              cmake/FindZstd.cmake cmake/find_one.cmake
         DESTINATION ${package_folder})

@@ -120,9 +120,10 @@ DataFiles files_of(const std::vector<std::string>& names, bool as_val) {
   for (const std::string& name : names) {
     DataFiles found{{name}, {}, is_token_file(name), false, ""};
     std::error_code unknown;
-    INK_CHECK(fs::path(name).extension() != ".ids", name,
+    const bool is_folder = fs::is_directory(name, unknown);
+    INK_CHECK(is_folder || fs::path(name).extension() != ".ids", name,
               ": this is a shard of prepared data; name the folder that it is in");
-    if (fs::is_directory(name, unknown)) found = files_of_folder(name);
+    if (is_folder) found = files_of_folder(name);
     if (const Paths fit = files_by_pattern(name); !fit.empty())
       found = {fit, {}, is_token_file(fit[0]), false, ""};
     if (as_val && !found.val.empty()) found.train = std::move(found.val);
@@ -171,7 +172,7 @@ DataFiles data_files(const std::vector<std::string>& data,
                 (!val.are_prepared || val.train.size() == 1),
             "--val_data: expected ",
             files.are_prepared ? "one folder of prepared data"
-            : files.are_ids    ? "one file of token ids"
+            : files.are_ids    ? "files of token ids"
                                : "text files",
             ", as --data names, got ", val.train[0].string(),
             val.train.size() > 1 ? " and others" : "");

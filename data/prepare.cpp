@@ -6,11 +6,14 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <exception>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "autograd/base/check.h"
@@ -68,10 +71,12 @@ json to_json(const std::vector<PreparedShard>& shards) {
 // A folder that no other process prepares.
 class Lock {
  public:
-  explicit Lock(const fs::path& folder) : fd_(::open(folder.c_str(), O_RDONLY | O_CLOEXEC)) {
-    const bool locked = fd_ >= 0 && ::flock(fd_, LOCK_EX | LOCK_NB) == 0;
-    if (!locked && fd_ >= 0) ::close(fd_);
-    INK_CHECK(locked, folder.string(), ": another process prepares data in this folder");
+  explicit Lock(const fs::path& folder) : fd_(open_file(folder, O_RDONLY | O_DIRECTORY)) {
+    if (uninterrupted([&] { return ::flock(fd_, LOCK_EX | LOCK_NB); }) == 0) return;
+    const int reason = errno;
+    ::close(fd_);  // no destructor runs for a constructor that throws
+    INK_CHECK(reason == EWOULDBLOCK, folder.string(), ": cannot lock: ", std::strerror(reason));
+    detail::fail({folder.string(), ": another process prepares data in this folder"});
   }
   Lock(const Lock&) = delete;
   Lock& operator=(const Lock&) = delete;
@@ -198,8 +203,8 @@ class Preparation {
     }
     vocabulary_ = vocabulary_crc(tokenizer_);
     done_.id_bytes = tokenizer_.vocab_size() <= int64_t{1} << 16 ? 2 : 4;
-    request_ = {{"field", options.field},
-                {"separator", options.separator},
+    request_ = {{"field", printable(options.field)},
+                {"separator", printable(options.separator)},
                 {"shard_tokens", options.shard_tokens},
                 {"vocabulary", hex64(vocabulary_)},
                 {"files", json::array()}};
@@ -250,6 +255,7 @@ class Preparation {
   }
 
   void go_on() {
+    fs::remove(in_folder("unpacked.tmp"));  // of a call that was killed
     const fs::path file = in_folder(kPreparingFile);
     if (!fs::exists(file)) return;
     const json state = with_prefix(file.string(), [&] { return parse_json(read_text(file)); });
@@ -273,7 +279,6 @@ class Preparation {
     }
     INK_CHECK(place_.file < files_.size(), file.string(), ": it names file ", place_.file, " of ",
               files_.size());
-    done_.tokens_found = done_.tokens;
   }
 
   // False: it is to stop.
@@ -286,7 +291,6 @@ class Preparation {
       return true;  // an empty file has no document
     }
     const TextFile text = open_text(file, text_file);
-    fs::remove(unpacked);  // it stays mapped
     const std::string_view view = text.view();
     INK_CHECK(place_.part <= view.size() && place_.document <= place_.part, file.string(),
               ": the file has changed since prepare was stopped");
@@ -307,6 +311,13 @@ class Preparation {
   // Errors name the packed file.
   static TextFile open_text(const fs::path& file, const fs::path& text_file) {
     if (file == text_file) return TextFile(file);
+    struct Removed {  // it stays mapped
+      const fs::path& file;
+      ~Removed() {
+        std::error_code ignored;
+        fs::remove(file, ignored);
+      }
+    } const after{text_file};
     return with_prefix(file.string(), [&] { return TextFile(text_file); });
   }
 
@@ -344,9 +355,9 @@ class Preparation {
     return found->get<std::string>();
   }
 
-  void append(const std::vector<Passage>& parts) {
+  void append(std::vector<Passage>& parts) {
     const int64_t end_of_text = tokenizer_.end_of_text();
-    for (const Passage& part : parts) {
+    for (Passage& part : parts) {
       if (part.bytes == 0 && part.ids.empty()) continue;
       if (!shard_)
         shard_.emplace(in_folder(shard_name(done_.shards.size())), done_.id_bytes,
@@ -354,8 +365,8 @@ class Preparation {
       const int64_t before = shard_->tokens();
       if (!in_document_ && (!part.ids.empty() || end_of_text >= 0))
         shard_->begin_document(), ++done_.documents, in_document_ = true;
+      if (part.ends && end_of_text >= 0) part.ids.push_back(end_of_text);
       shard_->append(part.ids);
-      if (part.ends && end_of_text >= 0) shard_->append({&end_of_text, 1});
       if (part.ends) in_document_ = false;
       done_.bytes += static_cast<int64_t>(part.bytes);
       done_.tokens += shard_->tokens() - before;

@@ -44,9 +44,8 @@ struct Prepared {
   int64_t tokens = 0, documents = 0, bytes = 0;  ///< bytes: of the documents' text
   int id_bytes = 2;
   std::vector<PreparedShard> shards;
-  bool whole = true;         ///< false: `progress` stopped it
-  bool was_there = false;    ///< nothing was left to do
-  int64_t tokens_found = 0;  ///< of an earlier call that was stopped
+  bool whole = true;       ///< false: `progress` stopped it
+  bool was_there = false;  ///< nothing was left to do
 };
 
 /// The files of a list of files and folders: of a folder *.txt, *.jsonl and *.ndjson, also packed
@@ -65,14 +64,14 @@ Prepared prepare(const std::vector<std::filesystem::path>& files, const PrepareO
 Prepared read_prepared(const std::filesystem::path& folder);
 
 /// A shard that is mapped: its ids, and the places in it where documents begin. Throws if it is not
-/// of this size, version, byte order and vocabulary.
+/// of this size, version, byte order and vocabulary (its size and vocabulary_crc).
 struct OpenShard {
   TokenIds::Run ids;
   std::span<const uint64_t> documents;
 };
 OpenShard open_shard(const std::string& name, std::span<const std::byte> bytes,
-                     const Prepared& prepared, const PreparedShard& shard,
-                     const Tokenizer& tokenizer);
+                     const Prepared& prepared, const PreparedShard& shard, int64_t vocab_size,
+                     uint64_t vocabulary);
 
 /// The files of a folder that prepare wrote are named so.
 inline constexpr const char* kPreparedFile = "prepared.json";

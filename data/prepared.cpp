@@ -1,5 +1,4 @@
 // The folder of shards that prepare writes, read.
-#include <array>
 #include <charconv>
 #include <cstring>
 #include <nlohmann/json.hpp>
@@ -21,12 +20,6 @@ using nlohmann::json;
 constexpr int64_t kMost = int64_t{1} << 53;
 
 }  // namespace
-
-std::string hex64(uint64_t number) {
-  std::array<char, 17> text{};
-  std::snprintf(text.data(), text.size(), "%016llx", static_cast<unsigned long long>(number));
-  return text.data();
-}
 
 uint64_t vocabulary_crc(const Tokenizer& tokenizer) {
   const std::string text = tokenizer.to_json();
@@ -82,8 +75,8 @@ Prepared read_prepared(const std::filesystem::path& folder) {
 }
 
 OpenShard open_shard(const std::string& name, std::span<const std::byte> bytes,
-                     const Prepared& prepared, const PreparedShard& shard,
-                     const Tokenizer& tokenizer) {
+                     const Prepared& prepared, const PreparedShard& shard, int64_t vocab_size,
+                     uint64_t vocabulary) {
   ShardEnd end;
   INK_CHECK(bytes.size() >= sizeof end, name, ": the shard is cut short");
   std::memcpy(&end, bytes.data() + bytes.size() - sizeof end, sizeof end);
@@ -96,10 +89,9 @@ OpenShard open_shard(const std::string& name, std::span<const std::byte> bytes,
                                                        : "no known order; it is damaged");
   INK_CHECK(end.version == ShardEnd().version, name, ": expected version ", ShardEnd().version,
             " of a shard, got ", end.version);
-  INK_CHECK(end.vocabulary == vocabulary_crc(tokenizer) &&
-                end.vocab_size == static_cast<uint64_t>(tokenizer.vocab_size()),
+  INK_CHECK(end.vocabulary == vocabulary && end.vocab_size == static_cast<uint64_t>(vocab_size),
             name, ": the shard is of another vocabulary, of ", end.vocab_size,
-            " tokens, than the folder's tokenizer.json, of ", tokenizer.vocab_size());
+            " tokens, than the folder's tokenizer.json, of ", vocab_size);
   const auto width = static_cast<size_t>(prepared.id_bytes);
   const auto tokens = static_cast<size_t>(shard.tokens),
              documents = static_cast<size_t>(shard.documents);

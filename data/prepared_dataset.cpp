@@ -1,7 +1,8 @@
-#include <atomic>
+#include <algorithm>
+#include <memory>
+#include <span>
 #include <string>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "autograd/base/check.h"
@@ -10,6 +11,7 @@
 #include "autograd/io/foreign.h"
 #include "data/dataset.h"
 #include "data/prepare.h"
+#include "data/shard.h"
 
 namespace ink {
 
@@ -51,12 +53,13 @@ void check_bytes(const std::vector<std::string>& names,
 WindowDataset::Part PreparedDataset::open(const std::filesystem::path& folder,
                                           bool within_documents) {
   const Prepared prepared = read_prepared(folder);
-  const auto its = load_tokenizer(folder / "tokenizer.json");
+  const std::shared_ptr<const Tokenizer> its = load_tokenizer(folder / "tokenizer.json");
+  const uint64_t vocabulary = vocabulary_crc(*its);
   INK_CHECK(!tokenizer_ || tokenizer_->to_json() == its->to_json(), folder.string(),
             ": these data were prepared with another tokenizer (", its->name(), ", ",
             its->vocab_size(), " tokens) than ", tokenizer_->name(), " of ",
             tokenizer_->vocab_size(), "; leave --tokenizer out, or prepare the text anew");
-  if (!tokenizer_) tokenizer_ = load_tokenizer(folder / "tokenizer.json");
+  if (!tokenizer_) tokenizer_ = its;
   Part part;
   std::vector<std::string> names;
   std::vector<std::span<const std::byte>> bytes;
@@ -64,7 +67,8 @@ WindowDataset::Part PreparedDataset::open(const std::filesystem::path& folder,
     files_.emplace_back(folder / shard.file);
     names.push_back((folder / shard.file).string());
     bytes.push_back(files_.back().bytes());
-    const OpenShard open = open_shard(names.back(), bytes.back(), prepared, shard, *its);
+    const OpenShard open =
+        open_shard(names.back(), bytes.back(), prepared, shard, its->vocab_size(), vocabulary);
     const int64_t begin = part.ids.size();
     if (within_documents)
       for (const uint64_t place : open.documents)

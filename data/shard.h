@@ -1,5 +1,6 @@
 // The format of a shard: the ids, zeros up to a multiple of 8 bytes, 8 bytes for the place of each
-// document's beginning, and this end. All numbers are little-endian.
+// document's beginning, and this end. Numbers are in the
+// machine's byte order, which byte_order tells.
 #pragma once
 
 #include <array>
@@ -30,8 +31,6 @@ inline constexpr const char* kPreparedFormat = "inkling prepared 1";
 
 /// Of the tokenizer's JSON.
 uint64_t vocabulary_crc(const Tokenizer& tokenizer);
-/// 16 digits.
-std::string hex64(uint64_t number);
 std::string shard_name(size_t number);
 /// `where` stands before errors.
 std::vector<PreparedShard> shards_of(const std::string& where, const nlohmann::json& list);

@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 #include "autograd/base/check.h"
@@ -52,6 +53,7 @@ void unpack_zstd(const fs::path& file, std::ofstream& out, const fs::path& to) {
   const std::unique_ptr<ZSTD_DStream, size_t (*)(ZSTD_DStream*)> stream(ZSTD_createDStream(),
                                                                         ZSTD_freeDStream);
   INK_CHECK(stream, file.string(), ": not enough memory to unpack it");
+  ZSTD_DCtx_setParameter(stream.get(), ZSTD_d_windowLogMax, 31);  // files of zstd --long=31
   std::vector<char> packed(kBuffer), buffer(kBuffer);
   size_t left = 0;  // 0 at the end of a frame
   while (in.read(packed.data(), kBuffer), in.gcount() > 0) {
@@ -67,6 +69,7 @@ void unpack_zstd(const fs::path& file, std::ofstream& out, const fs::path& to) {
       if (left == 0 && from.pos == from.size) break;
     }
   }
+  INK_CHECK(!in.bad(), file.string(), ": cannot read");
   INK_CHECK(left == 0, file.string(), ": the data compressed by zstd are cut short");
 }
 
@@ -81,9 +84,15 @@ void unpack(const fs::path& file, const fs::path& to) {
   const std::string bytes = first_bytes(file);
   std::ofstream out(to, std::ios::binary | std::ios::trunc);
   INK_CHECK(out.good(), to.string(), ": cannot write");
-  is_gzip(bytes) ? unpack_gzip(file, out, to) : unpack_zstd(file, out, to);
-  out.close();
-  INK_CHECK(out.good(), to.string(), ": cannot write; is the disk full?");
+  try {
+    is_gzip(bytes) ? unpack_gzip(file, out, to) : unpack_zstd(file, out, to);
+    out.close();
+    INK_CHECK(out.good(), to.string(), ": cannot write; is the disk full?");
+  } catch (...) {
+    std::error_code ignored;
+    fs::remove(to, ignored);
+    throw;
+  }
 }
 
 }  // namespace ink

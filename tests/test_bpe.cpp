@@ -1,6 +1,8 @@
 // Byte-pair encoding: the ids of tiktoken and tokenizers (golden/bpe.json, which parity/bpe.py
 // wrote), files of other programs, merges that are learned, and every error.
+#include <algorithm>
 #include <filesystem>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <string>
@@ -263,6 +265,7 @@ TEST(Bpe, RefusesWhatItDoesNotRead) {
   pattern("(a", "the pattern \"(a\": missing closing parenthesis");
   pattern("a*", "a match of no characters");
   pattern("\\h+", "\\h, which is not read here");
+  pattern("\\v+", "\\v, which is not read here");
   pattern("[a&&b]", "&& within brackets");
 
   const TempFolder folder;

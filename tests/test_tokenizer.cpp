@@ -420,7 +420,7 @@ TEST(DataFiles, AFolderStandsForItsFiles) {
   EXPECT_EQ(files_of({val, train}), joined);
   EXPECT_EQ(files_of({z}, {val}), "--val_data: expected text files, as --data names, got " + val);
   EXPECT_EQ(files_of({val}, {z}),
-            "--val_data: expected one file of token ids, as --data names, got " + z);
+            "--val_data: expected files of token ids, as --data names, got " + z);
   EXPECT_EQ(files_of({z, all}).rfind("--data: a file of token ids cannot be joined", 0), 0u);
   std::filesystem::remove(folder / "train.bin");
   std::filesystem::remove(folder / "val.bin");

@@ -5,7 +5,6 @@
 #include <array>
 #include <cstddef>
 #include <cstring>
-#include <iomanip>
 #include <utility>
 
 #include "autograd/base/check.h"
@@ -29,25 +28,19 @@ fs::path with_ending(const fs::path& folder, const char* ending) {
   return folder.string() + ending;
 }
 
-std::string hex(uint64_t number) {
-  TextStream text;
-  text << std::hex << std::setw(16) << std::setfill('0') << number;
-  return text.str();
-}
-
 // Text that is not UTF-8, such as a file name, must not keep a run from being saved.
 std::string text_of(const Json& json, int indent = -1) {
   return json.dump(indent, ' ', false, Json::error_handler_t::replace);
 }
 
 std::string checksum_of(const std::string& text) {
-  return hex(crc64(std::as_bytes(std::span(text))));
+  return hex64(crc64(std::as_bytes(std::span(text))));
 }
 
 // Size and checksum of a file, as state.json has them.
 Json fingerprint(const fs::path& file) {
   const MappedFile mapped(file);
-  return {{"bytes", mapped.bytes().size()}, {"crc64", hex(crc64(mapped.bytes()))}};
+  return {{"bytes", mapped.bytes().size()}, {"crc64", hex64(crc64(mapped.bytes()))}};
 }
 
 void write_json(const fs::path& file, const Json& json) {

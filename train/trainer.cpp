@@ -112,7 +112,13 @@ std::shared_ptr<const Tokenizer> named_tokenizer(const std::string& name, const 
     bpe::TrainOptions options;
     options.vocab_size = std::stoll(size);
     const bpe::Splitter splitter(bpe::named_cuts(options.pattern));
-    for (const auto& file : files.train) bpe::count_pieces(pieces, TextFile(file).view(), splitter);
+    for (const auto& file : files.train) {
+      const TextFile text(file);
+      bpe::count_pieces(pieces, text.view(), splitter, [&](size_t begin, size_t end) {
+        text.release(begin, end);  // what has been read
+        return true;
+      });
+    }
     return with_prefix("--tokenizer " + name, [&] { return bpe::train(pieces, options); });
   }
   return with_prefix("--tokenizer", [&] { return load_tokenizer(name); });

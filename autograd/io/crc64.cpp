@@ -38,4 +38,10 @@ uint64_t crc64(std::span<const std::byte> bytes, uint64_t crc) {
   return ~crc;
 }
 
+std::string hex64(uint64_t number) {
+  std::string digits(16, '0');
+  for (size_t i = 16; i-- > 0; number >>= 4) digits[i] = "0123456789abcdef"[number & 15];
+  return digits;
+}
+
 }  // namespace ink

@@ -58,7 +58,8 @@ class BpeTokenizer final : public Tokenizer {
   /// The id of an added token, such as "<|endoftext|>"; -1 if there is none.
   int64_t added_token(std::string_view text) const;
 
-  /// Does each id stand for the same bytes in both, and are texts cut and merged alike?
+  /// Does each id stand for the same bytes in both, and are the merges the same? How texts are cut
+  /// may differ, because a vocab.json does not say it.
   bool same_ids(const BpeTokenizer& other) const;
 
  private:

@@ -1,6 +1,7 @@
 // Reading and writing the files of other tokenizers.
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <filesystem>
 #include <iterator>
 #include <nlohmann/json.hpp>

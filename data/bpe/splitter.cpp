@@ -121,7 +121,7 @@ class Translation {
       return put_class(std::string(R"(\p{Nd})").append(addition_to("Nd")), false);
     }
     if (kind == 'p' || kind == 'P') return property();
-    if (kind != '\0' && std::strchr("bBDgGhHkKNORwWXyY", kind) != nullptr)
+    if (kind != '\0' && std::strchr("bBCDEgGhHkKNOQRvVwWXyY", kind) != nullptr)
       refuse_pattern(std::string("\\") + kind, regex_);
     keep(2);
   }
@@ -239,10 +239,8 @@ class Splitter::Run {
       : patterns_(splitter.patterns_), f_(f) {
     for (const auto& pattern : patterns_)
       matches_.push_back(pcre2_match_data_create_from_pattern(pattern->code, nullptr));
-    constexpr size_t kFirst = size_t{32} << 10, kMost = size_t{64} << 20;
     context_ = pcre2_match_context_create(nullptr);
-    stack_ = pcre2_jit_stack_create(kFirst, kMost, nullptr);
-    pcre2_jit_stack_assign(context_, nullptr, stack_);
+    pcre2_jit_stack_assign(context_, stack_of, this);
     pcre2_set_match_limit(context_, UINT32_MAX);
   }
   Run(const Run&) = delete;
@@ -287,6 +285,14 @@ class Splitter::Run {
   }
 
  private:
+  // Made by the first match: what is cut by hand needs none.
+  static pcre2_jit_stack* stack_of(void* run) {
+    constexpr size_t kFirst = size_t{32} << 10, kMost = size_t{64} << 20;
+    pcre2_jit_stack*& stack = static_cast<Run*>(run)->stack_;
+    if (stack == nullptr) stack = pcre2_jit_stack_create(kFirst, kMost, nullptr);
+    return stack;
+  }
+
   void cut_by_hand(std::string_view text, size_t depth, ByHand pattern) {
     const AsciiPieces pieces(text, pattern);
     for (size_t at = 0, first = 0, end = 0; at < text.size(); at = end) {
@@ -314,7 +320,7 @@ class Splitter::Run {
   const std::function<void(std::string_view)>& f_;
   std::vector<pcre2_match_data*> matches_;
   pcre2_match_context* context_;
-  pcre2_jit_stack* stack_;
+  pcre2_jit_stack* stack_ = nullptr;
 };
 
 Splitter::Splitter(std::vector<Cut> cuts) : cuts_(std::move(cuts)), is_named_(is_named(cuts_)) {
@@ -340,7 +346,10 @@ void Splitter::for_each_piece(std::string_view text,
 size_t Splitter::boundary(std::string_view text, size_t at) const {
   if (at == 0 || !is_named_) return at == 0 ? 0 : text.size();
   const auto letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
-  while (at < text.size() && !(text[at - 1] == '\n' && letter(text[at]))) ++at;
+  const auto begins = [&] {
+    return letter(text[at]) ? text[at - 1] == '\n' : text[at] == ' ' && letter(text[at - 1]);
+  };
+  while (at < text.size() && !begins()) ++at;
   return at;
 }
 

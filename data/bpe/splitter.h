@@ -49,7 +49,8 @@ class Splitter {
   void for_each_piece(std::string_view text, const std::function<void(std::string_view)>& f) const;
 
   /// The first place from `at` on where a piece begins, whatever stands before and after: between a
-  /// line feed and an ASCII letter, or the end. For cuts that have no name: 0 or the end.
+  /// line feed and an ASCII letter, between an ASCII letter and a space, or the end. For cuts that
+  /// have no name: 0 or the end.
   size_t boundary(std::string_view text, size_t at) const;
 
  private:

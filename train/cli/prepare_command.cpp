@@ -63,7 +63,10 @@ int prepare_command(const Arguments& arguments) {
   const auto files = files_to_prepare(names);
   Console console;
   for (const int signal : {SIGINT, SIGTERM, SIGHUP})
-    if (std::signal(signal, [](int which) { stopped_by = which; }) == SIG_IGN)
+    if (std::signal(signal, [](int which) {
+          stopped_by = which;
+          std::signal(which, SIG_DFL);  // the second one ends the program at once
+        }) == SIG_IGN)
       std::signal(signal, SIG_IGN);
   const auto start = std::chrono::steady_clock::now();
   double shown = console.is_terminal() ? 0 : 10, first = -1;

@@ -79,7 +79,10 @@ int train_tokenizer(const Arguments& arguments) {
   if (files.are_ids) throw UsageError(files.train[0].string() + ": expected text, got token ids");
   Console console;
   for (const int signal : {SIGINT, SIGTERM, SIGHUP})
-    if (std::signal(signal, [](int which) { stopped_by = which; }) == SIG_IGN)
+    if (std::signal(signal, [](int which) {
+          stopped_by = which;
+          std::signal(which, SIG_DFL);  // the second one ends the program at once
+        }) == SIG_IGN)
       std::signal(signal, SIG_IGN);
   bpe::Pieces pieces;
   for (const auto& file : files.train) {
