@@ -4,6 +4,7 @@
 #include <omp.h>
 
 #include <cmath>
+#include <complex>
 #include <limits>
 #include <string>
 #include <vector>
@@ -382,6 +383,93 @@ TEST(Embedding, Bf16TablesAreSummedInF32) {
   const Tensor table = zeros({2, 1}, bf16).requires_grad_();
   const Tensor y = embedding(zeros({1000}, i64), table);
   expect_near(grad({y}, {table}, {full({1000, 1}, 1.0 / 256, bf16)})[0], {3.90625, 0}, 1e-2);
+}
+
+// Pair k of the row at position t times e^(i angle), as complex numbers (Su et al. 2021, eq. 12).
+TEST(Rotary, MultipliesPairsByComplexNumbers) {
+  manual_seed(1);
+  const int64_t T = 3, d = 6, pairs = 2;
+  const Tensor x = randn({2, T, d}, f64), angles = randn({T, pairs}, f64);
+  for (const bool interleaved : {false, true}) {
+    const Tensor y = rotary(x, cos(angles), sin(angles), interleaved);
+    for (int64_t row = 0; row < 2 * T; ++row) {
+      const auto in = [&](int64_t i) { return x.view({2 * T, d})[row][i].item(); };
+      const auto out = [&](int64_t i) { return y.view({2 * T, d})[row][i].item(); };
+      for (int64_t k = 0; k < pairs; ++k) {
+        const int64_t a = interleaved ? 2 * k : k, b = interleaved ? a + 1 : k + pairs;
+        const auto turned =
+            std::complex<double>(in(a), in(b)) * std::polar(1.0, angles[row % T][k].item());
+        EXPECT_NEAR(out(a), turned.real(), 1e-15);
+        EXPECT_NEAR(out(b), turned.imag(), 1e-15);
+      }
+      for (int64_t i = 2 * pairs; i < d; ++i) EXPECT_EQ(out(i), in(i));  // not in a pair
+    }
+  }
+}
+
+// A score depends on the distance of query and key alone.
+TEST(Rotary, ScoresDependOnDistances) {
+  manual_seed(2);
+  const int64_t T = 5, d = 8;
+  const Tensor q = randn({T, d}, f64), k = randn({T, d}, f64);
+  const Tensor speeds = pow(10000, arange(d / 2).to(f64) * (-2.0 / d));
+  const auto scores = [&](int64_t start, bool interleaved) {
+    const Tensor angles = outer((arange(T) + start).to(f64), speeds);
+    const Tensor c = cos(angles), s = sin(angles);
+    return matmul(rotary(q, c, s, interleaved), rotary(k, c, s, interleaved).transpose(0, 1));
+  };
+  for (const bool interleaved : {false, true}) {
+    EXPECT_TRUE(allclose(scores(0, interleaved), scores(1000, interleaved), 1e-9, 1e-9));
+    EXPECT_FALSE(allclose(scores(0, interleaved), matmul(q, k.transpose(0, 1)), 1e-3, 1e-3));
+  }
+}
+
+// Queries as an attention layer has them: a view of a packed tensor, whose order the result keeps.
+TEST(Rotary, KeepsTheOrderInMemory) {
+  manual_seed(3);
+  const Tensor packed = randn({2, 5, 12}, f32).requires_grad_();
+  const Tensor q = packed.narrow(2, 0, 8).view({2, 5, 2, 4}).transpose(1, 2);  // (B, heads, T, d)
+  const Tensor angles = randn({5, 2}, f32), y = rotary(q, cos(angles), sin(angles));
+  EXPECT_EQ(y.strides(), (Shape{40, 4, 8, 1}));
+  const Tensor plain = rotary(q.contiguous(), cos(angles), sin(angles));
+  EXPECT_TRUE(equal(y, plain));
+  const Tensor by_batch = angles.expand({2, 1, 5, 2});
+  EXPECT_TRUE(equal(y, rotary(q, cos(by_batch), sin(by_batch))));
+  sum(y * y).backward();
+  EXPECT_TRUE(allclose(packed.grad(), cat({2 * packed.narrow(2, 0, 8), zeros({2, 5, 4})}, 2)));
+}
+
+TEST(Rotary, RefusesTablesThatDoNotFit) {
+  const Tensor x = randn({2, 3, 4}), table = randn({3, 2});
+  EXPECT_EQ(
+      error_of([&] {
+        rotary(x, randn({4, 2}), randn({4, 2}));
+      }),
+      "rotary: tables (4, 2) do not fit x (2, 3, 4); expected one row for each of 3 positions");
+  EXPECT_EQ(error_of([&] {
+              rotary(x, randn({3, 3}), randn({3, 3}));
+            }),
+            "rotary: expected tables cos and sin (T, pairs), with at most 2 pairs for x (2, 3, 4), "
+            "got (3, 3) and (3, 3)");
+  EXPECT_EQ(error_of([&] { rotary(randn({4}), table, table); }),
+            "rotary: expected a floating x (..., T, d), got float32 (4,)");
+  EXPECT_EQ(error_of([&] {
+              rotary(x, randn({3, 2}).requires_grad_(), table);
+            }),
+            "rotary: cos and sin get no gradient, and one of them requires it; pass its detach()");
+}
+
+TEST(Swiglu, IsSiluTimesUp) {
+  manual_seed(4);
+  const Tensor packed = randn({3, 10}, f64);  // gate and up as views of one product
+  const Tensor gate = packed.narrow(1, 0, 5), up = packed.narrow(1, 5, 5);
+  EXPECT_TRUE(allclose(swiglu(gate, up), gate * sigmoid(gate) * up, 1e-14, 1e-14));
+  EXPECT_EQ(error_of([&] { swiglu(gate, randn({5}, f64)); }),
+            "swiglu: expected gate and up of one shape and one floating dtype, got float64 (3, 5) "
+            "and float64 (5,)");
+  EXPECT_EQ(error_of([&] { swiglu(gate, up.to(f32)); }),
+            "swiglu: expected gate and up of one shape and one floating dtype, got float64 (3, 5) "
+            "and float32 (3, 5)");
 }
 
 TEST(FusedErrors, NameWhatWasExpected) {

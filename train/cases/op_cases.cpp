@@ -77,6 +77,15 @@ std::vector<std::vector<In>> masks(In::Kind kind, const Shape& large, bool holes
 
 Outputs pair_of(const std::pair<Tensor, Tensor>& both) { return {both.first, both.second}; }
 
+// x with its first pairs turned, the faster the earlier; the positions are 5, 6, ...
+Tensor rotate(const Tensor& x, int64_t pairs, bool interleaved) {
+  const Options options{x.dtype() == f64 ? f64 : f32, x.device()};
+  const Tensor speeds = pow(100, to(arange(pairs, {i64, x.device()}), options.dtype) / -pairs);
+  const Tensor at = to(arange(x.size(-2), {i64, x.device()}) + 5, options.dtype);
+  const Tensor angles = outer(at, speeds);
+  return rotary(x, cos(angles), sin(angles), interleaved);
+}
+
 // In f64 all tensors are f64, so that differences are exact.
 Tensor narrow(const Tensor& x) { return to(x, x.dtype() == f64 ? f64 : bf16); }
 // The op under Autocast: f32 inputs give bf16 results and f32 gradients; also with a bf16
@@ -594,6 +603,19 @@ std::vector<OpCase> make_cases() {
        [](I x) -> Outputs { return {rms_norm(x[0], x[1])}; }},
       {"rms_norm.plain", {{{{3, 5}}}, {{{0, 2}}}, {{big}}},
        [](I x) -> Outputs { return {rms_norm(x[0], {}, 1e-3)}; }},
+
+      // ---- rotary, swiglu
+      {"rotary", {{{{2, 3, 4}}}, {{{3, 2}}}, {{{2, 0, 4}}}, {{{2, 2, 5, 6}}}, {{big}}},
+       [](I x) -> Outputs { return {rotate(x[0], x[0].size(-1) / 2, false)}; }},
+      {"rotary.interleaved", {{{{2, 3, 4}}}, {{{3, 2}}}, {{{2, 0, 4}}}, {{big}}},
+       [](I x) -> Outputs { return {rotate(x[0], x[0].size(-1) / 2, true)}; }},
+      {"rotary.part", {{{{2, 3, 5}}}, {{{3, 2}}}, {{{2, 0, 4}}}, {{big}}},
+       [](I x) -> Outputs { return {rotate(x[0], 1, false), rotate(x[0], 1, true)}; }},
+      {"swiglu", two_like(), [](I x) -> Outputs { return {swiglu(x[0], x[1])}; }},
+      {"swiglu.recompute", two_like(),
+       [](I x) -> Outputs {
+         const Recompute guard;
+         return {swiglu(x[0], x[1]) * x[1]}; }},
 
       // ---- cross_entropy, embedding, dropout, gelu
       {"cross_entropy",

@@ -1,0 +1,24 @@
+// The gradient of swiglu's gate: the twin of autograd/ops/swiglu.cpp.
+//   dg = dy u silu'(g)
+#include "cuda/elementwise.cuh"
+
+namespace ink::cuda {
+namespace {
+
+template <class T>
+struct GateGradient {
+  using C = compute_t<T>;
+  __device__ T operator()(T dy, T gate, T up) const {
+    return static_cast<T>(
+        formula::silu::df(static_cast<C>(dy) * static_cast<C>(up), static_cast<C>(gate)));
+  }
+};
+
+}  // namespace
+
+void swiglu_backward(Array& dgate, const Array& dy, const Array& gate, const Array& up) {
+  for_float("swiglu_backward", gate.dtype(),
+            [&]<class T>(T) { map("swiglu_backward", dgate, GateGradient<T>(), dy, gate, up); });
+}
+
+}  // namespace ink::cuda
