@@ -334,7 +334,7 @@ test_named() {
   # As it is spelt: RMSNorm for rms_norm.
   layer=$(grep -oiE "\"[A-Za-z]*$pascal" "$cases/module_cases.cpp" | grep -oim 1 "$pascal") &&
     only+=("$layer")
-  for source in "$checkout"/tests/test_*.cpp; do
+  for source in "$checkout"/tests/*/test_*.cpp; do
     program=${source##*/} program=${program%.cpp}
     grep -q "^build $program: phony" "$folder/build.ninja" || continue  # not in this build
     if [[ ${program}_ == test_*"_${snake}_"* || $program == "test_$snake" ]]; then

@@ -1,7 +1,8 @@
 // Vector math: elementary functions as branch-free formulas that the compiler turns into vector
-// code inside a loop. Results are within 2 ulp of the exact value (tests/test_simd.cpp measures
-// them), with IEEE infinities, NaN, denormals and signs of zero kept, except where a comment says
-// otherwise. Coefficients are minimax fits of our own, with their error, or those of a series.
+// code inside a loop. Results are within 2 ulp of the exact value (tests/autograd/test_simd.cpp
+// measures them), with IEEE infinities, NaN, denormals and signs of zero kept, except where a
+// comment says otherwise. Coefficients are minimax fits of our own, with their error, or those of a
+// series.
 #pragma once
 
 #include <bit>

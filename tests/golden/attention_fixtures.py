@@ -1,5 +1,5 @@
 """Makes attention.safetensors: what PyTorch's scaled_dot_product_attention gives, values and all
-gradients, over a grid of dtypes, masks and sizes, for tests/test_attention_parity.cpp.
+gradients, over a grid of dtypes, masks and sizes, for tests/autograd/test_attention_parity.cpp.
 
     python tests/golden/attention_fixtures.py      (needs torch and safetensors)
 

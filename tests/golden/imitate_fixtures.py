@@ -1,5 +1,5 @@
 """Writes imitate.txt: what PyTorch's dropout, softmax attention, sum and mean give from a seed, for
-tests/test_imitate_torch.cpp.
+tests/autograd/test_imitate_torch.cpp.
 
     python imitate_fixtures.py > imitate.txt
 

@@ -1,5 +1,5 @@
 """Writes optimizer.txt: what PyTorch's optimizers make of made-up gradients, for
-tests/test_optimizer.cpp.
+tests/train/test_optimizer.cpp.
 
     python optimizer_fixtures.py > optimizer.txt
 

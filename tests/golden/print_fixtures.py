@@ -1,4 +1,4 @@
-"""Writes print.txt: tensors as PyTorch prints them, for tests/test_print.cpp.
+"""Writes print.txt: tensors as PyTorch prints them, for tests/autograd/test_print.cpp.
 
     python print_fixtures.py > print.txt
 

@@ -1,4 +1,4 @@
-"""Writes random.txt: what PyTorch draws on a CPU, for tests/test_random.cpp.
+"""Writes random.txt: what PyTorch draws on a CPU, for tests/autograd/test_random.cpp.
 
     python random_fixtures.py [libmkl_rt.so] > random.txt
 

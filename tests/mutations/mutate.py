@@ -209,7 +209,7 @@ class Build:
                "cuda": ["-DCMAKE_BUILD_TYPE=Debug", "-DINKLING_CUDA=EMULATED",
                         "-DCMAKE_CXX_FLAGS_DEBUG=-Og"]}
         for command in (["cmake", "-S", str(self.tree), "-B", str(self.folder), "-G", "Ninja",
-                         *how[self.device]],
+                         "-DINKLING_TESTS_BY_ROOM=OFF", *how[self.device]],
                         ["nice", "ninja", "-C", str(self.folder), f"-j{self.jobs}"]):
             status, said = run(command, None, env=self.environment)
             if status != 0:
@@ -291,7 +291,7 @@ class Hunt:
 
     def is_changed(self, test):
         """Is the code in its program, or in the one that it runs?"""
-        sources = (self.build.tree / "tests").glob(f"{test.program}.c*")
+        sources = (self.build.tree / "tests").glob(f"*/{test.program}.c*")
         runs = any("run_program" in source.read_text() for source in sources)
         return any(self.hash_of(program) != self.original[program]
                    for program in [test.program] + ["inkling"] * runs)

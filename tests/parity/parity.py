@@ -1,7 +1,7 @@
 """Cases for test_parity.cpp, with PyTorch 2.15's answers: random ones, and PyTorch's own samples.
 
     python3 tests/parity/parity.py cases --random 20000 --seed 7 [--op_db] [--ops softmax,sum]
-    INKLING_PARITY=cases build/release/tests/test_parity
+    INKLING_PARITY=cases build/release/tests/tests_autograd test_parity
 
 writes cases.jsonl, a case a line, and cases.safetensors, the tensors that they name. Without
 INKLING_PARITY the test runs the fixture of this folder, which was made by

@@ -1,7 +1,7 @@
 """Random programs of views, writes in place, saves and backward, with what PyTorch makes of them.
 
     python3 tests/parity/programs.py COUNT SEED > programs.txt
-    INKLING_PROGRAMS=programs.txt build/release/tests/test_programs
+    INKLING_PROGRAMS=programs.txt build/release/tests/tests_autograd test_programs
 
 Without INKLING_PROGRAMS, the test runs programs.txt of this folder: of 5000 programs the hundred
 with most writes into views, a fifth of them refused by PyTorch. It was made by

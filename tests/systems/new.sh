@@ -10,7 +10,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 fail() { printf 'FAILED: %s\n' "$*"; exit 1; }
 
-mkdir "$work/copy" "$work/copy/tests"
+mkdir -p "$work/copy/tests"/{autograd,nn}
 cp -r "$checkout"/{run.sh,autograd,nn,train} "$work/copy"
 cp -r "$work/copy" "$work/untouched"
 cd "$work/copy"
@@ -43,9 +43,9 @@ sed -i '/clang-format on/d' {.,../untouched}/train/cases/op_cases.cpp
 refused 1 "nothing was written, because train/cases/op_cases.cpp lacks a line" op soft_sign
 cp "$checkout/train/cases/op_cases.cpp" train/cases
 cp "$checkout/train/cases/op_cases.cpp" ../untouched/train/cases
-for at in . ../untouched; do rmdir "$at/tests"; echo >"$at/tests"; done
-refused 1 "nothing was written, because tests/test_soft_sign.cpp could not be" op soft_sign
-for at in . ../untouched; do rm "$at/tests"; mkdir "$at/tests"; done
+for at in . ../untouched; do rmdir "$at/tests/autograd"; echo >"$at/tests/autograd"; done
+refused 1 "nothing was written, because tests/autograd/test_soft_sign.cpp could not be" op soft_sign
+for at in . ../untouched; do rm "$at/tests/autograd"; mkdir "$at/tests/autograd"; done
 
 # One op of each kind, and a layer.
 holes=''
@@ -71,10 +71,10 @@ cat >all.cpp <<'END'
 #include "autograd/ops/unary.cpp"
 #include "autograd/ops/cubed.cpp"
 #include "autograd/inspect/gradcheck.h"
-#include "tests/test_bent_layer.cpp"
-#include "tests/test_cube.cpp"
-#include "tests/test_cubed.cpp"
-#include "tests/test_times_sum.cpp"
+#include "tests/nn/test_bent_layer.cpp"
+#include "tests/autograd/test_cube.cpp"
+#include "tests/autograd/test_cubed.cpp"
+#include "tests/autograd/test_times_sum.cpp"
 #include "train/cases/module_cases.cpp"
 #include "train/cases/op_cases.cpp"
 
@@ -128,12 +128,12 @@ sed -i -e "s/#error.*write y (.*/$total/; s/#error.*write dx.*/$total $dot/" \
   -e 's/= a\[i\] \* a\[i\]/= a[i] * total/; s/2 \* a\[i\] \* g\[i\]/g[i] * total + dot/' \
   -e 's/return x \* x;/return x * sum(x, {-1}, true);/' autograd/ops/times_sum.cpp
 sed -i 's/1.0, 4.0, 16.0}, {1.0, 0.25, 9.0/7.0, 14.0, 28.0}, {-2.5, 1.25, 7.5/' \
-  tests/test_times_sum.cpp
+  tests/autograd/test_times_sum.cpp
 sed -i '/^struct cube/,/^}/{s/x \* x/x * x * x/;s/T(2) \* x/T(3) * x * x/}' \
   autograd/loops/pointwise.h
 sed -i 's/return 2 \* v \* dy/return 3 * v * v * dy/' autograd/ops/unary.cpp
 sed -i 's/= x \* x;/= x * x * x;/; s/{2 \* \*x/{3 * *x * *x/' autograd/ops/cubed.cpp
-sed -i 's/{1.0, 0.0, 0.25, 4.0}/{-1.0, 0.0, 0.125, 8.0}/' tests/test_cube{,d}.cpp
+sed -i 's/{1.0, 0.0, 0.25, 4.0}/{-1.0, 0.0, 0.125, 8.0}/' tests/autograd/test_cube{,d}.cpp
 sed -i 's/proj(x) \* scale/tanh(proj(x)) * scale/' nn/bent.h
 while IFS=: read -r file _; do [[ -z $file ]] || sed -i '/^#error/d' "$file"; done <<<"$holes"
 # The rows before the new ones have been read above.

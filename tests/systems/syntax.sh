@@ -10,15 +10,15 @@ compiler=$1 flags=${*:2}
 build=$(mktemp -d)
 trap 'rm -rf "$build"' EXIT
 cmake -S . -B "$build" -G Ninja -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_CXX_FLAGS="$flags" -DCMAKE_BUILD_TYPE=Release \
-  -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON -DCMAKE_UNITY_BUILD=OFF -DINKLING_CUDA=OFF -DINKLING_TESTS="${TESTS:-ON}" -DINKLING_WERROR=ON >"$build/configure.log" ||
+  -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON -DCMAKE_UNITY_BUILD=OFF -DINKLING_CUDA=OFF -DINKLING_TESTS="${TESTS:-ON}" -DINKLING_TESTS_BY_ROOM=OFF -DINKLING_WERROR=ON >"$build/configure.log" ||
   { cat "$build/configure.log"; exit 1; }
 sed -n 's/^ *"command": "\(.*\)",$/\1/p' "$build/compile_commands.json" | sed '/_texts\.cpp\|exercise_[0-9]\|check_headers/d; s/\\\(.\)/\1/g; s/ -o [^ ]* -c / -UINKLING_THIS_MACHINE -fsyntax-only /' >"$build/commands"
 # Tests share what they include most, compiled once. (The library's files stand alone.)
 if [[ $compiler == *clang* && ${TESTS:-ON} == ON ]]; then
-  test=$(grep -m 1 '/tests/test_attention\.cpp$' "$build/commands" | sed 's/ -fsyntax-only .*//')
+  test=$(grep -m 1 '/tests/autograd/test_attention\.cpp$' "$build/commands" | sed 's/ -fsyntax-only .*//')
   printf '#include %s\n' '<gtest/gtest.h>' '"autograd/autograd.h"' |
     (cd "$build" && sh -c "$test -x c++-header -o gtest.pch -")
-  sed -i "/tests\/test_\(ops\|simd\)\.cpp$/! s| -fsyntax-only \(/[^ ]*/tests/test_[^ ]*\)$| -include-pch gtest.pch&|" \
+  sed -i "/\/test_\(ops\|simd\)\.cpp$/! s| -fsyntax-only \(/[^ ]*/tests/[a-z]*/test_[^ ]*\)$| -include-pch gtest.pch&|" \
     "$build/commands"
 fi
 echo "$compiler $flags: $(wc -l <"$build/commands") files"

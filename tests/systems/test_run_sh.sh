@@ -80,13 +80,13 @@ echo 'echo "in $PWD as $(tr "\0" "|" </proc/$$/cmdline)"' | tee "$user/train" "$
 
 echo 'echo "gradients $*"' >"$user/gradcheck"
 # What `test NAME` looks at.
-mkdir -p "$checkout"/{tests,train/cases,train/cli}
+mkdir -p "$checkout"/{tests/autograd,train/cases,train/cli}
 cp "$source_folder"/train/cli/other_names.cpp "$checkout/train/cli"
 printf '      {"soft_max", one()},\n' >"$checkout/train/cases/op_cases.cpp"
 printf '  one_input("%s", ...)\n' SoftMax2d RMSNorm >"$checkout/train/cases/module_cases.cpp"
 printf 'TEST(Fused, SoftMaxIsRight) {\nTEST(Fused, SoftMaximum) {\nTEST_P(SoftMax, Sums) {\n' \
-  >"$checkout/tests/test_fused.cpp"
-for program in ops bpe cuda; do echo 'TEST(A, B) {' >"$checkout/tests/test_$program.cpp"; done
+  >"$checkout/tests/autograd/test_fused.cpp"
+for program in ops bpe cuda; do echo 'TEST(A, B) {' >"$checkout/tests/autograd/test_$program.cpp"; done
 
 failures=0
 fail() { printf 'FAILED %s: %s\n%s\n' "$case_name" "$1" "$out"; failures=$((failures + 1)); }

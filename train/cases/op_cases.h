@@ -1,5 +1,5 @@
-// One row per op. The rows drive every check of tests/test_ops.cpp (values, gradients, layouts,
-// dtypes, guard bytes, ...), the table of `inkling gradcheck`, and the benchmarks.
+// One row per op. The rows drive every check of tests/autograd/test_ops.cpp (values, gradients,
+// layouts, dtypes, guard bytes, ...), the table of `inkling gradcheck`, and the benchmarks.
 #pragma once
 
 #include <string>

@@ -1,7 +1,7 @@
 // inkling gradcheck: every row of train/cases/op_cases.cpp and train/cases/module_cases.cpp against
 // central differences. Rows that pass are printed as they end, and those that fail at the end, the
 // cause first. What these cannot see, of rows this small and in f64, the last line says;
-// tests/test_ops.cpp takes the same rows in all dtypes and sizes.
+// tests/autograd/test_ops.cpp takes the same rows in all dtypes and sizes.
 #include <fmt/format.h>
 
 #include <algorithm>

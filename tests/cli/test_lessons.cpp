@@ -1,6 +1,6 @@
 // The lessons with numbers against their kept print-outs, golden/lessons/NAME.txt, and the page
 // that a terminal shows of every lesson. After a lesson has changed,
-//   INKLING_REFRESH_LESSONS=1 build/release/tests/test_lessons
+//   INKLING_REFRESH_LESSONS=1 build/release/tests/tests_cli test_lessons
 // writes the print-outs anew; read what `git diff` then says.
 #include <gtest/gtest.h>
 #include <omp.h>

@@ -75,7 +75,7 @@ TEST(AlibiGPT, IsTheOneOfTheReadme) {
   };
   const std::string readme = read(INKLING_SOURCE_DIR "/nn/README.md");
   const size_t start = readme.find("```cpp\n") + 7, end = readme.find("```", start);
-  EXPECT_NE(read(INKLING_SOURCE_DIR "/tests/test_gpt_variants.cpp")
+  EXPECT_NE(read(INKLING_SOURCE_DIR "/tests/nn/test_gpt_variants.cpp")
                 .find(readme.substr(start, end - start)),
             std::string::npos);
 }

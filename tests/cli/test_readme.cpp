@@ -63,7 +63,7 @@ std::string read_file(const std::string& name) {
 
 TEST(Readme, ItsCodeIsTheCodeAbove) {
   const std::string readme = read_file("README.md"),
-                    here = without_space(read_file("tests/test_readme.cpp"));
+                    here = without_space(read_file("tests/cli/test_readme.cpp"));
   int blocks = 0;
   for (size_t at = readme.find("```cpp\n"); at != std::string::npos;
        at = readme.find("```cpp\n", at + 1)) {
