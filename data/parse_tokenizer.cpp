@@ -4,11 +4,14 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "autograd/base/check.h"
 #include "autograd/io/foreign.h"
 #include "data/bpe/bpe_tokenizer.h"
 #include "data/file.h"
+#include "data/registry.h"
 #include "data/tokenizer.h"
 
 namespace ink {
@@ -16,7 +19,8 @@ namespace {
 
 using nlohmann::json;
 
-std::unique_ptr<Tokenizer> parse_char_tokenizer(const json& object) {
+std::unique_ptr<Tokenizer> parse_char_tokenizer(std::string_view text) {
+  const json object = parse_json(text);
   const auto field = object.find("characters");
   INK_CHECK(field != object.end() && field->is_string(),
             "tokenizer: expected \"characters\", a string of the vocabulary, got ",
@@ -25,21 +29,46 @@ std::unique_ptr<Tokenizer> parse_char_tokenizer(const json& object) {
   return CharTokenizer::of_saved(field->get_ref<const std::string&>());
 }
 
+std::unique_ptr<Tokenizer> parse_id_tokenizer(std::string_view text) {
+  const json object = parse_json(text);
+  const int64_t size = Fields("tokenizer", object).count("vocab_size", int64_t{1} << 32);
+  INK_CHECK(size > 0, "tokenizer: expected a vocab_size of at least 1, got 0");
+  return std::make_unique<IdTokenizer>(size);
+}
+
+struct Kind {
+  MakeTokenizer parse, learn;
+};
+Registry<Kind>& kinds() {
+  static Registry<Kind> kinds(
+      "tokenizer",
+      {{"byte", {[](std::string_view) { return std::make_unique<ByteTokenizer>(); }, {}}},
+       {"char", {parse_char_tokenizer, {}}},
+       {"ids", {parse_id_tokenizer, {}}}});
+  return kinds;
+}
+
 }  // namespace
+
+void add_tokenizer(const std::string& name, MakeTokenizer parse, MakeTokenizer learn) {
+  INK_CHECK(parse, "add_tokenizer: ", name, ": expected what makes one of its JSON, got none");
+  kinds().add(name, {std::move(parse), std::move(learn)});
+}
+
+std::vector<std::string> tokenizer_names() { return kinds().names(); }
+
+MakeTokenizer tokenizer_learner(const std::string& name) {
+  const Kind* kind = kinds().find(name);
+  return kind ? kind->learn : nullptr;
+}
 
 std::unique_ptr<Tokenizer> parse_tokenizer(std::string_view text) {
   const json object = with_prefix("tokenizer", [&] { return parse_json(text); });
   if (object.is_object() && object.contains("model")) return bpe::parse_tokenizer(text);
   const bool has_kind = object.is_object() && object.contains("tokenizer");
   const json kind = has_kind ? object["tokenizer"] : json();
-  if (kind == "char") return parse_char_tokenizer(object);
-  if (kind == "byte") return std::make_unique<ByteTokenizer>();
-  if (kind == "ids") {
-    const Fields fields("tokenizer", object);
-    const int64_t size = fields.count("vocab_size", int64_t{1} << 32);
-    INK_CHECK(size > 0, "tokenizer: expected a vocab_size of at least 1, got 0");
-    return std::make_unique<IdTokenizer>(size);
-  }
+  if (kind.is_string())
+    if (const Kind* found = kinds().find(kind.get<std::string>())) return found->parse(text);
   detail::fail(
       {"tokenizer: expected \"tokenizer\" to be \"char\", \"byte\" or \"ids\", or \"model\" as "
        "in a tokenizer.json, got ",

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -40,7 +41,8 @@ class Tokenizer {
   /// Does decode give the text that the ids were made of?
   virtual bool has_text() const { return true; }
 
-  /// All that `parse_tokenizer` needs to build an equal tokenizer.
+  /// All that `parse_tokenizer` needs to build an equal tokenizer: a JSON object, in which
+  /// "tokenizer" is name().
   virtual std::string to_json() const = 0;
 };
 
@@ -102,6 +104,19 @@ std::vector<char32_t> distinct_characters(std::string_view text);
 
 /// The same for the characters that begin in text[begin, end).
 std::vector<char32_t> distinct_characters(std::string_view text, size_t begin, size_t end);
+
+/// Makes a tokenizer from a text: from what its to_json wrote, or from the texts to train on.
+using MakeTokenizer = std::function<std::unique_ptr<Tokenizer>(std::string_view text)>;
+
+/// From now on a tokenizer of your own, whose name() is `name`, can be read again where it was
+/// saved: in a run's checkpoint, or in a file. If `learn` is given, TrainConfig::tokenizer, and so
+/// --tokenizer, may be `name`, and it is learned from --data. Call it before other threads run.
+/// Throws if there is a tokenizer of that name.
+void add_tokenizer(const std::string& name, MakeTokenizer parse, MakeTokenizer learn = {});
+/// "byte", "char", "ids", and those that were added.
+std::vector<std::string> tokenizer_names();
+/// What add_tokenizer was given to learn one; empty if there is none.
+MakeTokenizer tokenizer_learner(const std::string& name);
 
 /// The tokenizer that `Tokenizer::to_json` wrote, or that of a tokenizer.json (data/bpe). Throws on
 /// anything else and says what is wrong.

@@ -15,6 +15,8 @@ struct Branch {
 
   Branch(const Tensor& x = {}, double p = 0) : value(x), dropout_p(p) {}
   Tensor dropped() const { return dropout(value, dropout_p); }
+  /// x + dropped(); x if there is no branch.
+  Tensor added_to(const Tensor& x) const { return value.defined() ? x + dropped() : x; }
 };
 
 /// {s, norm(s)} with s = x + branch.dropped(), in one pass where norm normalises the last dimension
@@ -24,7 +26,7 @@ inline std::pair<Tensor, Tensor> add_layer_norm(const Tensor& x, const Branch& b
   if (!branch.value.defined()) return {x, norm(x)};
   if (norm.normalized_shape.size() == 1)
     return add_layer_norm(x, branch.value, norm.weight, norm.bias, norm.eps, branch.dropout_p);
-  const Tensor sum = x + branch.dropped();
+  const Tensor sum = branch.added_to(x);
   return {sum, norm(sum)};
 }
 

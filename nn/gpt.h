@@ -1,7 +1,6 @@
 // GPT: the whole language model. Radford et al. 2019; names and numbers as in nanoGPT.
 #pragma once
 
-#include <functional>
 #include <tuple>
 #include <typeinfo>
 #include <vector>
@@ -9,67 +8,46 @@
 #include "autograd/fused_ops.h"
 #include "nn/block.h"
 #include "nn/embedding.h"
+#include "nn/language_model.h"
 
 namespace ink {
 
-/// How GPT::generate chooses tokens.
-struct GenerateOptions {
-  int64_t max_new_tokens = 100;
-  double temperature = 1;  // divides the logits; 0 takes the likeliest token
-  int64_t top_k = 0;       // chooses only among the top_k likeliest; 0: among all
-  /// Only among the fewest likeliest whose probabilities sum to top_p or more (Holtzman et al.
-  /// 2019); 0: the likeliest; 1: all.
-  double top_p = 1;
-  /// Only among those that are at least min_p times as likely as the likeliest (Nguyen et al.
-  /// 2024); 0: all; 1: the likeliest.
-  double min_p = 0;
-  /// Logits of tokens that the context holds are divided by it if positive, and multiplied by it
-  /// otherwise (Keskar et al. 2019); 1: none; above 1: repeats less.
-  double repetition_penalty = 1;
-  /// Null: draws by counter at context().random, whose call counts up. Otherwise it draws from this
-  /// generator what torch.multinomial would.
-  Generator* generator = nullptr;
-  /// Called with every new token as it is chosen: one id for each row of the batch.
-  std::function<void(const std::vector<int64_t>& next)> on_token = {};
-};
-
-/// The scores whose softmax generate draws the next token from: -inf for those left out. logits
-/// (B, V); context (B, T) i64, the tokens so far. As in HF transformers, the penalty comes first,
-/// then temperature (above 0), top_k, top_p and min_p, each among what the one before left.
-Tensor next_token_scores(const Tensor& logits, const Tensor& context,
-                         const GenerateOptions& options);
-
-struct GPT : Module {
-  GPTConfig config;
+/// The parts that a GPT of your own has in place of GPT-2's are made by factories: GPT(config,
+/// make_block<MyBlock>), or GPT(config, make_attention<MyAttention>, make_mlp<MyMLP>).
+struct GPT : LanguageModel {
   Embedding wte;  // tokens
   Embedding wpe;  // positions
   Dropout drop;
-  ModuleList<Block> h;
+  ModuleList<std::unique_ptr<Block>> h;
   LayerNorm ln_f;
   Linear lm_head;  // its weight is wte's
 
   /// Weights are drawn as nanoGPT draws them: the same seed gives the same model.
-  explicit GPT(const GPTConfig& c,
-               const MakeAttention& attention = make_attention<CausalSelfAttention>)
-      : config(c.checked()),
+  explicit GPT(const GPTConfig& c, const MakeBlock& block = make_block<Block>)
+      : LanguageModel(c),
         wte(c.vocab_size, c.n_embd),
         wpe(c.block_size, c.n_embd),
         drop(c.dropout),
-        h(c.n_layer, c, attention),
         ln_f(c.n_embd, c.bias),
         lm_head(c.n_embd, c.vocab_size, false) {
+    for (int64_t i = 0; i < c.n_layer; ++i) h.push_back(block(c));
     wte.weight = lm_head.weight;
     init_weights();
   }
+  GPT(const GPTConfig& c, const MakeAttention& attention, const MakeMLP& mlp = make_mlp<MLP>)
+      : GPT(c, [&](const GPTConfig& sizes) {
+          return std::make_unique<Block>(sizes, attention, mlp);
+        }) {}
 
-  /// Logits of the next token at every position. ids (B, T) i64, T <= block_size -> (B, T, V).
-  Tensor operator()(const Tensor& ids) const { return lm_head(features(ids)); }
+  Tensor operator()(const Tensor& ids) const override { return lm_head(features(ids)); }
 
-  /// The mean (or sum) of -log p(target), without ever holding all logits. ids and targets (B, T)
-  /// i64 -> (). Targets of -100 are left out.
+  /// Without ever holding all logits.
   Tensor loss(const Tensor& ids, const Tensor& targets,
-              Reduction reduction = Reduction::mean) const {
-    return linear_cross_entropy(features(ids), lm_head.weight, targets, -100, reduction);
+              Reduction reduction = Reduction::mean) const override {
+    const AuxiliaryLoss auxiliary;
+    return auxiliary.added_to(
+        linear_cross_entropy(features(ids), lm_head.weight, targets, -100, reduction), targets,
+        reduction);
   }
 
   /// The input of the head: ids (B, T) -> (B, T, C). Logits, loss and generate all begin here, so
@@ -77,10 +55,17 @@ struct GPT : Module {
   virtual Tensor features(const Tensor& ids) const { return features(ids, nullptr); }
   /// The same with caches, one for each block: ids are the tokens after those that they remember.
   virtual Tensor features(const Tensor& ids, std::vector<KVCache>* caches) const {
+    INK_CHECK(!caches || (caches->size() >= h.size() && !caches->empty()),
+              "gpt: expected a cache for each of ", h.size(), " blocks, got ",
+              caches ? caches->size() : 0);
     Tensor x = embedded(ids, caches ? caches->front().size() : 0);
     Branch branch;
     for (size_t i = 0; i < h.size(); ++i)
-      std::tie(x, branch) = h[i](x, branch, caches ? &caches->at(i) : nullptr);
+      std::tie(x, branch) = (*h[i])(x, branch, caches ? &caches->at(i) : nullptr);
+    return last_norm(x, branch);
+  }
+  /// The norm in front of the head, of x (B, T, C) with what the last block adds to it.
+  virtual Tensor last_norm(const Tensor& x, const Branch& branch) const {
     return add_layer_norm(x, branch, ln_f).second;
   }
 
@@ -91,23 +76,19 @@ struct GPT : Module {
     return x + wpe.weight.narrow(0, start, x.size(1));  // (B, T, C) + (T, C)
   }
 
-  /// Does generate use caches? A model that extends this one says yes if its features know them, as
-  /// those of GPT do.
-  virtual bool uses_caches() const { return typeid(*this) == typeid(GPT); }
+  /// A model that extends this one says yes if its features know caches, as those of GPT do.
+  bool uses_caches() const override { return typeid(*this) == typeid(GPT); }
+  Tensor next_logits(const Tensor& ids, DecodeCache* cache) const override;
 
-  /// The attention weights, for `sample --attention`: ids (1, T) -> (n_head, T, T) for each layer.
-  std::vector<Tensor> attention_weights(const Tensor& ids) const;
-
-  /// Continues ids (B, T), T >= 1, token by token -> (B, T + max_new_tokens). Sees the last
-  /// block_size tokens. Records no graph. Throws in training mode with dropout: call eval() first.
-  Tensor generate(const Tensor& ids, const GenerateOptions& options = {}) const;
+  std::vector<Tensor> attention_weights(const Tensor& ids) const override;
 
   INK_FIELDS(wte, wpe, drop, h, ln_f, lm_head)
 
- private:
+ protected:
+  /// Draws the weights of all fields anew, as nanoGPT does.
   void init_weights();
   /// The input of the first block: ids (B, T), of which the first stands at position `start`.
-  Tensor embedded(const Tensor& ids, int64_t start) const {
+  Tensor embedded(const Tensor& ids, int64_t start = 0) const {
     INK_CHECK(ids.dim() == 2, "gpt: expected ids (B, T), got ", ids.shape());
     const int64_t T = ids.size(1);
     INK_CHECK(start + T <= config.block_size, "gpt: a sequence of ", start + T,

@@ -2,6 +2,7 @@
 
 #include <cxxabi.h>
 
+#include <algorithm>
 #include <cctype>
 #include <cstdlib>
 #include <memory>
@@ -72,11 +73,11 @@ struct Addresses {
     const std::lock_guard lock(mutex);
     all.erase(x);
   }
-  std::vector<const T*> within(const Module& module) {
+  std::vector<const T*> within(const Module& module, size_t bytes) {
     const char* first = static_cast<const char*>(dynamic_cast<const void*>(&module));
     const std::lock_guard lock(mutex);
     std::vector<const T*> found;
-    for (auto x = all.lower_bound(first); x != all.end() && *x < first + module.object_bytes(); ++x)
+    for (auto x = all.lower_bound(first); x != all.end() && *x < first + bytes; ++x)
       found.push_back(static_cast<const T*>(*x));
     return found;
   }
@@ -110,10 +111,12 @@ std::string place_of(const Module& module, const void* member) {
   return before ? "declared after " + before->name : "declared before all fields";
 }
 
-// Throws if members with parameters are missing from their module's fields, and names them.
-void check_forgotten(const Module& module, Met& met) {
+// Throws if members with parameters are missing from their module's fields, and names them. bytes:
+// what is known of the object's size; its class may have no INK_FIELDS of its own.
+void check_forgotten(const Module& module, Met& met, size_t bytes = 0) {
+  bytes = std::max(bytes, module.object_bytes());
   for (const Field& field : fields_of(module))
-    if (field.module) check_forgotten(*field.module, met);
+    if (field.module) check_forgotten(*field.module, met, field.bytes);
   std::string found;
   const auto forgotten = [&](const std::string& what, const void* member) {
     found += detail::text(found.empty() ? " " : ", ", "a ", what, " ", place_of(module, member));
@@ -121,7 +124,7 @@ void check_forgotten(const Module& module, Met& met) {
   const auto is_new = [&](const Parameter& p) {
     return p.defined() && p.requires_grad() && met.parameters.insert(identity(p)).second;
   };
-  for (const Module* m : modules_alive().within(module)) {
+  for (const Module* m : modules_alive().within(module, bytes)) {
     if (met.modules.count(m)) continue;
     bool any = false;
     for_each_tensor(*m, "", [&](const std::string&, const Field& field) {
@@ -129,7 +132,7 @@ void check_forgotten(const Module& module, Met& met) {
     });
     if (any) forgotten(type_name(*m), m);
   }
-  for (const Parameter* p : parameters_alive().within(module))
+  for (const Parameter* p : parameters_alive().within(module, bytes))
     if (is_new(*p)) forgotten(detail::text("Parameter of shape ", p->shape()), p);
   INK_CHECK(found.empty(), type_name(module), ": INK_FIELDS lacks", found,
             "; name it there, or no optimizer would update it and no checkpoint have it");
@@ -194,7 +197,10 @@ void detail::check_own_fields(const Module& module, size_t bytes) {
 
 std::vector<Field> Sequential::fields() {
   std::vector<Field> list;
-  for (size_t i = 0; i < size(); ++i) list.emplace_back((*this)[i]).name = std::to_string(i);
+  for (size_t i = 0; i < size(); ++i) {
+    list.emplace_back((*this)[i]).name = std::to_string(i);
+    list.back().bytes = steps_[i].bytes();
+  }
   return list;
 }
 

@@ -72,13 +72,14 @@ struct Field {
   Field(Parameter& p) : parameter(&p) {}
   Field(Buffer& b) : buffer(&b) {}
   Field(UnsavedBuffer& b) : buffer(&b), saved(false) {}
-  Field(Module& m) : module(&m) {}
+  template <std::derived_from<Module> M>
+  Field(M& m) : module(&m), bytes(sizeof(M)) {}
   template <class M>
   Field(std::optional<M>& m) {
     if (m) *this = Field(*m);
   }
   template <class M>
-  Field(std::unique_ptr<M>& m) : module(m.get()) {}
+  Field(std::unique_ptr<M>& m) : module(m.get()), bytes(sizeof(M)) {}
   template <class T>
   Field(std::vector<T>& items);  // named NAME.0, NAME.1, ...
   Field(Tensor&) = delete;       // say whether training changes it: make it a Parameter or a Buffer
@@ -91,6 +92,7 @@ struct Field {
   Buffer* buffer = nullptr;
   bool saved = true;
   Module* module = nullptr;
+  size_t bytes = 0;               // of the module's object, at least
   std::shared_ptr<Module> owned;  // the target of `module` if it was made for a std::vector
 };
 
@@ -110,8 +112,10 @@ class Module {
   virtual std::string extra_repr() const { return {}; }
 
   // ---- its tensors, themselves and not copies
-  /// Throws if INK_FIELDS lacks a member with parameters, or the extended module, and names it.
-  /// (Members in a std::vector or behind a pointer are not found.)
+  /// Throws if INK_FIELDS lacks a member with parameters, or the extended module, and names it. Not
+  /// found are members in a std::vector or behind a pointer; and those of a class that extends
+  /// another and has no INK_FIELDS at all, if the module is not itself a field, nor made by
+  /// add_model, make_attention, make_mlp or make_block.
   std::vector<Tensor> parameters() const;
   NamedTensors named_parameters() const;
   NamedTensors named_buffers() const;
@@ -155,6 +159,12 @@ inline int64_t checked_size(const char* layer, int64_t n) {
 /// Throws if the module's class, of this size, has members of its own and no INK_FIELDS: only what
 /// its base names would be trained and saved.
 void check_own_fields(const Module& module, size_t bytes);
+template <class Made, class... Args>
+std::unique_ptr<Made> make_with_fields(const Args&... args) {
+  auto made = std::make_unique<Made>(args...);
+  check_own_fields(*made, sizeof(Made));
+  return made;
+}
 /// The items as fields with the names 0, 1, ...
 template <class T>
 std::vector<Field> numbered_fields(std::vector<T>& items) {
@@ -219,14 +229,17 @@ class Sequential : public Module {
     template <class M, class = std::enable_if_t<std::is_base_of_v<Module, M>>>
     Step(M module)
         : module_(std::make_shared<M>(std::move(module))),
+          bytes_(sizeof(M)),
           run_([](const Module& m, const Tensor& x) -> Tensor {
             return static_cast<const M&>(m)(x);
           }) {}
     Tensor operator()(const Tensor& x) const { return run_(*module_, x); }
     Module& module() const { return *module_; }
+    size_t bytes() const { return bytes_; }
 
    private:
     std::shared_ptr<Module> module_;
+    size_t bytes_;
     Tensor (*run_)(const Module&, const Tensor&);
   };
 
@@ -289,8 +302,8 @@ Field::Field(std::vector<T>& items) {
 
 /// Names the fields of a module: parameters, buffers and modules, in the order in which they are
 /// listed, printed and saved. The first may be the module type that this one extends; its fields
-/// then come first. A forgotten parameter is an error as soon as anyone, such as an optimizer,
-/// calls parameters().
+/// then come first, and more fields need not follow. A member that is forgotten is an error as soon
+/// as anyone, such as an optimizer, calls parameters(), which says what it finds.
 #define INK_FIELDS(first, ...)                                                                   \
   std::vector<::ink::Field> fields() override {                                                  \
     return [this](auto ink_kind) {                                                               \

@@ -210,6 +210,8 @@ LoadedCheckpoint load_checkpoint(const fs::path& out_dir, const std::string& nam
         log_message("load_checkpoint: ", folder.string(), " is used in place of ",
                     (out_dir / name).string(), reasons.empty() ? ", which is missing" : reasons);
       return loaded;
+    } catch (const NotDamaged&) {
+      throw;
     } catch (const Error& error) {
       if (is_replaced()) return load_checkpoint(out_dir, name, parts, use);
       reasons += std::string("\n  ") + error.what();

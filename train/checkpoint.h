@@ -40,6 +40,13 @@ struct Checkpoint {
 /// large as the model's, may then be damaged or missing.
 enum class Parts { all, model };
 
+/// An error of a checkpoint that is whole, which load_checkpoint passes on: this program cannot use
+/// it, because it lacks the run's model.
+class NotDamaged : public Error {
+ public:
+  using Error::Error;
+};
+
 /// Throws if a save would replace something that is not a checkpoint of inkling: a file, or a
 /// folder that contains anything else.
 void check_replaceable(const std::filesystem::path& out_dir, const std::string& name);
@@ -53,7 +60,7 @@ void save_checkpoint(const std::filesystem::path& out_dir, const std::string& na
 /// files that `parts` needs is damaged, the newest whole one of name.tmp (complete, but not yet
 /// renamed) and name.prev is taken instead, and logged. If there is none, one error says what is
 /// wrong with each. `use` is called with each checkpoint until it does not throw, so that one with
-/// invalid contents is passed over, too.
+/// invalid contents is passed over, too, unless it throws NotDamaged.
 struct LoadedCheckpoint : Checkpoint {
   std::filesystem::path folder;
 };

@@ -9,6 +9,7 @@
 
 #include "nn/config.h"
 #include "train/models.h"
+#include "train/optimizer.h"
 #include "train/schedule.h"
 
 namespace ink {
@@ -142,7 +143,7 @@ void for_each_field(Config& c, F&& f) {
     Limits{-1, kMostSteps});
   f("weight_decay", c.weight_decay, "of matrices, not of biases and norms", Limits{0, 1000});
   f("grad_clip", c.grad_clip, "largest global norm of gradients; 0: any", Limits{0, 1e9});
-  f("optimizer", c.optimizer, "how weights are updated", Limits{.choices = {"adamw", "sgd"}});
+  f("optimizer", c.optimizer, "how weights are updated", Limits{.choices = optimizer_names()});
   f("beta1", c.beta1, "AdamW: decay of the first moment", Limits{.least = 0, .below = 1});
   f("beta2", c.beta2, "AdamW: decay of the second moment", Limits{.least = 0, .below = 1});
   f("momentum", c.momentum, "SGD: momentum", Limits{.least = 0, .below = 1});

@@ -53,8 +53,8 @@ std::optional<double> Evaluation::bits_per_byte() const {
 }
 
 // Each thread takes batches of its own, unless there are observers. The losses are summed in order.
-Evaluation evaluate(GPT& model, const Dataset& dataset, int64_t batches, int64_t batch_size,
-                    uint64_t seed, const StopEvaluation& stop) {
+Evaluation evaluate(LanguageModel& model, const Dataset& dataset, int64_t batches,
+                    int64_t batch_size, uint64_t seed, const StopEvaluation& stop) {
   const EvaluationMode evaluating(model);
   const int64_t block = model.config.block_size;
   const int64_t rows = batches > 0 ? batches * batch_size : dataset.val_windows(block);

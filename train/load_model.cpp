@@ -28,15 +28,27 @@ LoadedModel load_model(const std::string& out_dir, const std::string& name) {
   return loaded;
 }
 
-std::vector<int64_t> write_sample(const GPT& model, const Tokenizer& tokenizer,
+// Where a text begins, for a sample without a start.
+static std::vector<int64_t> first_ids(const Tokenizer& tokenizer) {
+  if (tokenizer.end_of_text() >= 0) return {tokenizer.end_of_text()};
+  try {
+    if (const auto ids = tokenizer.encode("\n"); !ids.empty()) return ids;
+  } catch (const Error&) {  // it has no line end
+  }
+  return {0};
+}
+
+std::vector<int64_t> write_sample(const LanguageModel& model, const Tokenizer& tokenizer,
                                   const std::string& start, const GenerateOptions& options,
                                   const std::function<void(const std::string&)>& write) {
-  const std::vector<int64_t> ids = tokenizer.encode(start);
-  INK_CHECK(!ids.empty(), "sample: expected a text to start from, got none");
-  write(start);
+  std::vector<int64_t> ids = tokenizer.encode(start);
+  if (ids.empty()) ids = first_ids(tokenizer);
+  write(start.empty() ? tokenizer.decode(ids) : start);
   GenerateOptions streamed = options;
   streamed.on_token = [&](const std::vector<int64_t>& next) { write(tokenizer.decode(next)); };
-  const Tensor first = ids_tensor(ids, 1).to(model.wte.weight.device());
+  const auto parameters = model.parameters();
+  Tensor first = ids_tensor(ids, 1);
+  if (!parameters.empty()) first = first.to(parameters[0].device());
   return model.generate(first, streamed).tolist<int64_t>();
 }
 

@@ -1,15 +1,20 @@
 #include "train/memory.h"
 
 #include <algorithm>
+#include <typeinfo>
+#include <utility>
 #include <vector>
 
 #include "autograd/base/parallel.h"
+#include "autograd/engine/grad_store.h"
+#include "autograd/engine/graph.h"
 #include "autograd/fused_ops.h"
 #include "autograd/gemm/units.h"
 #include "autograd/inspect/machine.h"
 #include "autograd/kernels/attention.h"
 #include "autograd/kernels/gemm.h"
 #include "autograd/memory/storage.h"
+#include "nn/gpt.h"
 #include "train/data_parallel.h"
 
 namespace ink {
@@ -172,10 +177,85 @@ Sizes sizes_of(const GPT& model, const TrainConfig& config, int64_t parts) {
 
 }  // namespace
 
+// Numbers that the optimizer keeps beside each parameter: of one that it is given.
+static int64_t moments_of(const TrainConfig& config) {
+  const Tensor parameter = zeros({1}).requires_grad_();
+  const NamedTensors state = make_optimizer(config, {{"p", parameter}})->state();
+  return std::ssize(state) - 2;  // without its step and the counts of skipped ones
+}
+
+// Is it GPT-2's, part by part? Attention may change its scores.
+static const GPT* plain_gpt(const LanguageModel& model) {
+  if (typeid(model) != typeid(GPT)) return nullptr;
+  const auto& gpt = static_cast<const GPT&>(model);
+  for (const auto& pointer : gpt.h) {
+    const Block& block = *pointer;
+    if (typeid(block) != typeid(Block)) return nullptr;
+    const MLP& mlp = *block.mlp;
+    if (typeid(mlp) != typeid(MLP) || block.attn->n_kv_head != block.attn->n_head) return nullptr;
+  }
+  return &gpt;
+}
+
+Trial::Trial(const LanguageModel& model, const TrainConfig& config) {
+  context().generator = &generator_;
+  context().grad_enabled = true;
+  context().observers.clear();
+  context().composed = config.composed;
+  context().recompute = config.recompute;
+  context().autocast = config.autocast();
+  context().default_device = parse_device(config.device);
+  for (const auto& entry : model.named_buffers())
+    buffers_.emplace_back(entry.second, entry.second.clone());
+}
+
+Trial::~Trial() {
+  const NoGrad no_grad;
+  for (auto& [buffer, before] : buffers_) buffer.copy_(before);
+}
+
+// The most that the forward pass of these rows takes, and that the whole of a step does.
+static std::pair<int64_t, int64_t> peaks_of_step(const LanguageModel& model,
+                                                 const TrainConfig& config, int64_t rows) {
+  const Trial trial(model, config);
+  const Device device = context().default_device;
+  const Tensor ids = zeros({rows, config.block_size}, {i64, device});
+  const int64_t before = memory_stats(device).bytes_in_use;
+  const auto peak = [&] { return memory_stats(device).peak_bytes_in_use - before; };
+  reset_peak_memory(device);
+  GradStore gradients;
+  const Tensor loss = model.loss(ids, ids, Reduction::mean);
+  const int64_t forward = peak();
+  backward(loss, gradients);
+  return {forward, peak()};
+}
+
+static MemoryEstimate measured_memory(const LanguageModel& model, const TrainConfig& config) {
+  int64_t parameters = 0;
+  for (const Tensor& parameter : model.parameters()) parameters += floats(parameter.numel());
+  const int64_t threads = config.threads > 0 ? config.threads : max_threads(),
+                parts = batch_parts(config, model.num_parameters()),
+                together = std::min({parts, threads, openmp_threads()}),
+                rows = (config.batch_size + parts - 1) / parts;
+  const int64_t most = std::min<int64_t>(rows, 4), fewer = most / 2;
+  const auto [forward, whole] = peaks_of_step(model, config, most);
+  const auto [less_forward, less_whole] =
+      fewer > 0 ? peaks_of_step(model, config, fewer) : std::pair(forward, whole);
+  const auto of_rows = [&](int64_t peak, int64_t of_fewer) {
+    return rows == most ? peak : peak + (rows - most) * (peak - of_fewer) / (most - fewer);
+  };
+  const int64_t activations =
+      std::max(of_rows(forward, less_forward), of_rows(whole, less_whole) - parameters);
+  return {(1 + moments_of(config)) * parameters, parts * parameters, together * activations};
+}
+
 // Parts of a batch that run side by side reach the moments of a step together, each with gradients
 // of its own. As backward goes from block to block, it frees what a block saved and adds its
 // gradients, so the peak is at the first or the last block.
-MemoryEstimate estimate_memory(const GPT& model, const TrainConfig& config) {
+MemoryEstimate estimate_memory(const LanguageModel& any_model, const TrainConfig& config) {
+  const GPT* gpt = plain_gpt(any_model);
+  if (!gpt) return measured_memory(any_model, config);
+  const GPT& model = *gpt;
   const GPTConfig& c = model.config;
   const int64_t threads = config.threads > 0 ? config.threads : max_threads();
   const int64_t parts = batch_parts(config, model.num_parameters()),
@@ -207,8 +287,7 @@ MemoryEstimate estimate_memory(const GPT& model, const TrainConfig& config) {
   for (Moment& m : step) m.activations *= together;
   const Moment peak = *std::max_element(step.begin(), step.end(),
                                         [](auto& a, auto& b) { return a.total() < b.total(); });
-  const int64_t moments = config.optimizer == "adamw" ? 2 : config.momentum > 0 ? 1 : 0;
-  return {(1 + moments) * parameters + (s.narrow == bf16 ? rounded_weights(model) : 0),
+  return {(1 + moments_of(config)) * parameters + (s.narrow == bf16 ? rounded_weights(model) : 0),
           peak.gradients, peak.activations};
 }
 

@@ -2,8 +2,12 @@
 #pragma once
 
 #include <string>
+#include <utility>
+#include <vector>
 
-#include "nn/gpt.h"
+#include "autograd/base/context.h"
+#include "autograd/random/generator.h"
+#include "nn/language_model.h"
 #include "train/config.h"
 
 namespace ink {
@@ -17,15 +21,31 @@ struct MemoryEstimate {
   int64_t total() const { return model + gradients + activations; }
 };
 
-/// The number of parameters in the matrices of such a model: it has at least these.
+/// The number of parameters in the matrices of a GPT: it has at least these.
 int64_t least_parameters(const GPTConfig& config);
 
 /// Throws if `what` ("this model") needs more bytes than this process can have.
 void check_memory(const std::string& what, int64_t bytes);
 
-/// Within 3 % of the measured peak, with any unit for matrix products and any number of threads.
-/// With several parts of a batch side by side (data_parallel.h), a run may use less, because their
-/// peaks need not coincide.
-MemoryEstimate estimate_memory(const GPT& model, const TrainConfig& config);
+/// While it lives, this thread runs a model as a step of the config would, and nothing of that
+/// stays: neither what the model draws nor what it writes into its buffers.
+class Trial {
+ public:
+  Trial(const LanguageModel& model, const TrainConfig& config);
+  ~Trial();
+  Trial(const Trial&) = delete;
+  Trial& operator=(const Trial&) = delete;
+
+ private:
+  ContextGuard guard_;
+  Generator generator_{0};
+  std::vector<std::pair<Tensor, Tensor>> buffers_;
+};
+
+/// Of GPT, by a formula that is within 3 % of the measured peak, with any unit for matrix products
+/// and any number of threads. Of a model of your own, or a GPT with such a part, by running a step
+/// on a few rows; gradients and buffers stay as they are. With several parts of a batch
+/// side by side (data_parallel.h), a run may use less, because their peaks need not coincide.
+MemoryEstimate estimate_memory(const LanguageModel& model, const TrainConfig& config);
 
 }  // namespace ink

@@ -1,38 +1,39 @@
 #include "train/models.h"
 
-#include <map>
 #include <utility>
 
+#include "data/registry.h"
 #include "train/config.h"
 #include "train/memory.h"
 
 namespace ink {
-namespace {
 
-std::map<std::string, MakeModel>& models() {
-  static std::map<std::string, MakeModel> table = {
-      {"gpt", [](const GPTConfig& sizes) { return std::make_unique<GPT>(sizes); }}};
+static Registry<MakeModel>& models() {
+  static Registry<MakeModel> table("model", {{"gpt", [](const GPTConfig& sizes) {
+                                                check_memory("this model",
+                                                             4 * least_parameters(sizes));
+                                                return std::make_unique<GPT>(sizes);
+                                              }}});
   return table;
 }
 
-}  // namespace
-
 void add_model(const std::string& name, MakeModel make) {
-  INK_CHECK(!name.empty() && make, "add_model: expected a name and what makes the model");
-  const bool added = models().emplace(name, std::move(make)).second;
-  INK_CHECK(added, "add_model: there is a model called ", name, " already");
+  INK_CHECK(make, "add_model: ", name, ": expected what makes the model, got none");
+  models().add(name, std::move(make));
 }
 
-std::vector<std::string> model_names() {
-  std::vector<std::string> names;
-  for (const auto& entry : models()) names.push_back(entry.first);
-  return names;
-}
+std::vector<std::string> model_names() { return models().names(); }
 
-std::unique_ptr<GPT> make_model(const std::string& name, const GPTConfig& sizes) {
+std::unique_ptr<LanguageModel> make_model(const std::string& name, const GPTConfig& sizes) {
   check_limits("model", {.choices = model_names()}, name);
-  check_memory("this model", 4 * least_parameters(sizes));
-  return models().at(name)(sizes);
+  std::unique_ptr<LanguageModel> model = (*models().find(name))(sizes);
+  INK_CHECK(model, "make_model: what add_model was given for ", name, " made none");
+  INK_CHECK(
+      model->config.vocab_size >= sizes.vocab_size && model->config.block_size >= sizes.block_size,
+      "make_model: ", name, " was asked for block_size ", sizes.block_size, " and vocab_size ",
+      sizes.vocab_size, ", and its config has ", model->config.block_size, " and ",
+      model->config.vocab_size);
+  return model;
 }
 
 }  // namespace ink

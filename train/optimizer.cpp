@@ -13,6 +13,8 @@
 #include "autograd/io/foreign.h"
 #include "autograd/kernels/copy.h"
 #include "autograd/kernels/optimizer.h"
+#include "data/registry.h"
+#include "train/config.h"
 
 namespace ink {
 namespace {
@@ -126,6 +128,40 @@ void Optimizer::step(const Tensor& loss) {
   note_update(grads);
 }
 
+void Optimizer::update_parameter(ParameterUpdate&) {
+  detail::fail({name_, ": an optimizer of your own defines update_parameter"});
+}
+
+// Writes of a step that is not finite are undone: on the CPU it need not begin, and a device's
+// result is not read here.
+void Optimizer::update(ParameterLists& parameters, const OptimizerStep& step) {
+  const Tensor finite(step.finite), counts(parameters.counts), scales(parameters.lr_scale),
+      decays(parameters.decay);
+  if (finite.device().is_cpu() && !finite.item<bool>()) return;
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    if (!parameters.grads[i].defined()) continue;
+    const auto at = static_cast<int64_t>(i);
+    ParameterUpdate one;
+    one.name = parameters_[i].first;
+    one.value = Tensor(parameters.values[i]);
+    one.grad = Tensor(parameters.grads[i]);
+    if (grad_clip_ > 0) one.grad = one.grad * Tensor(step.clip);
+    for (const auto& entry : moments_) one.moments.emplace_back((*entry.second)[i]);
+    one.lr = Tensor(step.lr) * scales.select(0, at);
+    one.weight_decay = decays.select(0, at);
+    one.step = counts.select(0, at) + 1;
+    std::vector<Tensor> written = one.moments, before;
+    written.insert(written.end(), {one.value, counts.select(0, at)});
+    if (!finite.device().is_cpu())
+      for (const Tensor& x : written) before.push_back(x.clone());
+    update_parameter(one);
+    written.back().copy_(one.step);
+    for (size_t k = 0; k < before.size(); ++k)
+      written[k].copy_(where(finite, written[k], before[k]));
+    parameters.rounded[i] = {};  // a linear layer makes it anew
+  }
+}
+
 void Optimizer::note_update(const std::vector<Tensor>& grads) const {
   if (context().observers.empty()) return;
   std::vector<Tensor> written;
@@ -207,6 +243,41 @@ SGD::SGD(const std::vector<ParameterGroup>& groups, const SGDOptions& options)
 
 void SGD::update(ParameterLists& parameters, const OptimizerStep& step) {
   kernel::sgd(parameters, *momentum_buffer_, step, options_.momentum, options_.nesterov);
+}
+
+// ---- by name
+
+static Registry<MakeOptimizer>& optimizers() {
+  using Groups = std::vector<ParameterGroup>;
+  static Registry<MakeOptimizer> table(
+      "optimizer",
+      {{"adamw",
+        [](const Groups& groups, const TrainConfig& c) {
+          return std::make_unique<AdamW>(groups, AdamWOptions{.lr = c.learning_rate,
+                                                              .beta1 = c.beta1,
+                                                              .beta2 = c.beta2,
+                                                              .grad_clip = c.grad_clip});
+        }},
+       {"sgd", [](const Groups& groups, const TrainConfig& c) {
+          return std::make_unique<SGD>(
+              groups,
+              SGDOptions{.lr = c.learning_rate, .momentum = c.momentum, .grad_clip = c.grad_clip});
+        }}});
+  return table;
+}
+
+void add_optimizer(const std::string& name, MakeOptimizer make) {
+  INK_CHECK(make, "add_optimizer: ", name, ": expected what makes the optimizer, got none");
+  optimizers().add(name, std::move(make));
+}
+
+std::vector<std::string> optimizer_names() { return optimizers().names(); }
+
+std::unique_ptr<Optimizer> make_optimizer(const TrainConfig& config,
+                                          const NamedTensors& parameters) {
+  check_limits("optimizer", {.choices = optimizer_names()}, config.optimizer);
+  return (*optimizers().find(config.optimizer))(decay_matrices(parameters, config.weight_decay),
+                                                config);
 }
 
 }  // namespace ink

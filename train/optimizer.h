@@ -11,10 +11,29 @@
 //
 // A step reads nothing back. Whether it was skipped, its gradient norm and the counts are tensors
 // (status()) that can be read at any time. The formulas are PyTorch's.
+//
+// An optimizer of your own says how one parameter changes, in public ops. The rest (groups,
+// clipping, skipped steps, saving and resuming, GPUs) is as for these two:
+//
+//   struct Lion : Optimizer {  // Chen et al. 2023
+//     double beta1, beta2;
+//     Lion(const std::vector<ParameterGroup>& groups, const TrainConfig& c)
+//         : Optimizer("Lion", groups, c.learning_rate, c.weight_decay, c.grad_clip),
+//           beta1(c.beta1), beta2(c.beta2) { add_moments("exp_avg"); }
+//     void update_parameter(ParameterUpdate& p) override {
+//       Tensor& m = p.moments[0];
+//       p.value.mul_(1 - p.lr * p.weight_decay);
+//       p.value.sub_(p.lr * sign(m * beta1 + p.grad * (1 - beta1)));
+//       m.copy_(m * beta2 + p.grad * (1 - beta2));
+//     }
+//   };
+//   add_optimizer<Lion>("lion");  // TrainConfig::optimizer, and so --optimizer, may be "lion"
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -23,6 +42,8 @@
 #include "autograd/tensor.h"
 
 namespace ink {
+
+struct TrainConfig;  // config.h
 
 /// Parameters with the same settings.
 struct ParameterGroup {
@@ -42,6 +63,18 @@ struct OptimizerStatus {
   Tensor clip;       ///< f64 (): the factor that clips gradients; 1 when they need not be clipped
   Tensor finite;     ///< bool (): were the loss and all gradients finite?
   Tensor skipped;    ///< i64 (2): how many steps were skipped, in all and since the last good one
+};
+
+/// One parameter in a step, for Optimizer::update_parameter. Numbers are tensors f64 (), so that a device
+/// need not wait for the host; beside an f32 tensor they do not change its dtype.
+struct ParameterUpdate {
+  std::string name;
+  Tensor value;                 ///< to be written in place, such as by sub_
+  Tensor grad;                  ///< clipped
+  std::vector<Tensor> moments;  ///< in the order of add_moments; to be written in place
+  Tensor lr;                    ///< f64 (): with the group's lr_scale
+  Tensor weight_decay;          ///< f64 ()
+  Tensor step;                  ///< i64 (): its updates so far, with this one: from 1
 };
 
 /// Parameters under the names "0", "1", ..., for those of module.parameters().
@@ -86,9 +119,13 @@ class Optimizer {
   /// A zero tensor beside each parameter, saved as `kind`.NAME.
   Arrays& add_moments(const char* kind);
 
+  /// Changes one parameter, which has a gradient, and its moments, under NoGrad. An optimizer of
+  /// your own defines it. If the step is not finite, nothing that it writes there stays.
+  virtual void update_parameter(ParameterUpdate& parameter);
+
  private:
-  /// One update, or none if the step is not finite.
-  virtual void update(ParameterLists& parameters, const OptimizerStep& step) = 0;
+  /// All of them in one pass, or none if the step is not finite: by default, one by one.
+  virtual void update(ParameterLists& parameters, const OptimizerStep& step);
   void check_gradients() const;
   OptimizerStep step_arrays() const;
   void note_update(const std::vector<Tensor>& grads) const;  // for observers
@@ -157,5 +194,26 @@ class SGD : public Optimizer {
   Arrays no_buffer_;
   Arrays* momentum_buffer_;  // no_buffer_ without momentum
 };
+
+// ---- by name
+
+/// Makes a run's optimizer for these groups.
+using MakeOptimizer = std::function<std::unique_ptr<Optimizer>(const std::vector<ParameterGroup>&,
+                                                               const TrainConfig&)>;
+/// From now on TrainConfig::optimizer, and so --optimizer, may be `name`. Call it before other
+/// threads run. Throws if there is an optimizer of that name.
+void add_optimizer(const std::string& name, MakeOptimizer make);
+/// ... made as an Own(groups, config).
+template <class Own>
+void add_optimizer(const std::string& name) {
+  add_optimizer(name, [](const std::vector<ParameterGroup>& groups, const TrainConfig& config) {
+    return std::make_unique<Own>(groups, config);
+  });
+}
+/// "adamw", "sgd", and those that were added.
+std::vector<std::string> optimizer_names();
+/// The optimizer that the config names, of nanoGPT's two groups.
+std::unique_ptr<Optimizer> make_optimizer(const TrainConfig& config,
+                                          const NamedTensors& parameters);
 
 }  // namespace ink

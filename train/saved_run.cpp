@@ -1,5 +1,6 @@
 #include "train/saved_run.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "autograd/io/foreign.h"
@@ -11,11 +12,11 @@
 namespace ink {
 namespace {
 
-// Checks the config's sizes against the tensors before a model is made.
-// Models that a program adds may have no table of positions.
+// Checks the config's sizes against the tensors before a model is made. Of models that a program
+// adds, only they know what they have.
 void check_size(const TrainConfig& run, const GPTConfig& config, const NamedTensors& model) {
-  int64_t elements = 0, least = least_parameters(config.checked());
-  if (run.model != "gpt") least -= config.block_size * config.n_embd;
+  int64_t elements = 0;
+  const int64_t least = run.model == "gpt" ? least_parameters(config.checked()) : 0;
   for (const auto& entry : model) elements += entry.second.numel();
   INK_CHECK(least <= elements, "model.safetensors has ", elements, " numbers; expected ", least,
             " or more, as config.json says");
@@ -30,14 +31,31 @@ std::vector<uint8_t> generator_state(const Tensor& x) {
   return state;
 }
 
-SavedRun read_run(const LoadedCheckpoint& saved) {
+// Throws if a run names a model, tokenizer or optimizer of another program.
+void check_known(const std::string& file, const nlohmann::json& fields, const char* name,
+                 const std::vector<std::string>& known) {
+  const auto field = fields.find(name);
+  if (field == fields.end() || !field->is_string()) return;
+  const auto value = field->get<std::string>();
+  if (std::find(known.begin(), known.end(), value) != known.end()) return;
+  throw NotDamaged(detail::joined({file, ": ", name, " is ", printable(value, 60), ", and this ",
+                                   "program has ", range_text({.choices = known}),
+                                   "; the program that trained the run adds it by add_", name}));
+}
+
+SavedRun read_run(const LoadedCheckpoint& saved, Parts parts) {
   SavedRun run;
   run.folder = saved.folder;
   const std::string config_file = (saved.folder / "config.json").string();
   const Fields config(config_file, saved.config),
       state((saved.folder / "state.json").string(), saved.state);
+  check_known(config_file, saved.config, "model", model_names());
+  if (config.has("vocabulary") && config.of("vocabulary").is_object())
+    check_known(config_file, config.of("vocabulary"), "tokenizer", tokenizer_names());
+  if (parts == Parts::all) check_known(config_file, saved.config, "optimizer", optimizer_names());
   with_prefix(config_file, [&] {
     nlohmann::json settings = saved.config;
+    if (parts == Parts::model) settings.erase("optimizer");  // it may be of another program
     for (const char* of_a_process : {"out_dir", "device", "init_from", "data_changed"})
       settings.erase(of_a_process);
     from_json(settings, run.config);
@@ -45,10 +63,7 @@ SavedRun read_run(const LoadedCheckpoint& saved) {
     run.tokenizer =
         with_prefix("vocabulary", [&] { return parse_tokenizer(config.of("vocabulary").dump()); });
   });
-  run.start = config.text("start");
-  with_prefix(config_file + ": start", [&] {
-    INK_CHECK(!run.tokenizer->encode(run.start).empty(), "expected a text, got none");
-  });
+  run.start = usable_start(*run.tokenizer, config.text("start"));
   run.dataset = state.text("dataset");
   run.step = state.count("step", kMostSteps);
   run.best_val_loss = state.number("best_val_loss");
@@ -87,10 +102,18 @@ SavedRun read_run(const LoadedCheckpoint& saved) {
 
 }  // namespace
 
+std::string usable_start(const Tokenizer& tokenizer, const std::string& start) {
+  try {
+    return tokenizer.encode(start).empty() ? "" : start;
+  } catch (const Error&) {
+    return "";
+  }
+}
+
 SavedRun load_run(const std::filesystem::path& out_dir, const std::string& name, Parts parts) {
   SavedRun run;
   load_checkpoint(out_dir, name, parts,
-                  [&](const LoadedCheckpoint& saved) { run = read_run(saved); });
+                  [&](const LoadedCheckpoint& saved) { run = read_run(saved, parts); });
   return run;
 }
 

@@ -25,7 +25,7 @@ constexpr const char* kGeneratorState = "rng_state";  // in optimizer.safetensor
 struct SavedRun {
   TrainConfig config;
   std::shared_ptr<const Tokenizer> tokenizer;
-  std::string start;    // the text from which samples start by default
+  std::string start;    // the text from which samples start by default; empty: any
   std::string dataset;  // what it was trained on, in words
   std::string data;     // fingerprint of the data files; empty: not known
   int64_t step = 0, validated_step = 0;
@@ -43,6 +43,9 @@ struct SavedRun {
 /// The settings that make a model, with its vocabulary.
 constexpr const char* kModelSettings[] = {"model",  "n_layer",    "n_head",
                                           "n_embd", "block_size", "bias"};
+
+/// `start`, if the tokenizer can encode it, or else none: write_sample then begins by itself.
+std::string usable_start(const Tokenizer& tokenizer, const std::string& start);
 
 /// The checkpoint out_dir/name ("ckpt" or "best"), or the one before if its files are damaged or
 /// their contents invalid. Errors name file, field, what was expected and what was found.

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <span>
 #include <tuple>
+#include <typeinfo>
 #include <utility>
 #include <vector>
 
@@ -23,6 +24,7 @@
 #include "data/data_files.h"
 #include "data/file.h"
 #include "data/splitmix.h"
+#include "nn/gpt.h"
 #include "train/checkpoint.h"
 #include "train/data_parallel.h"
 
@@ -31,6 +33,11 @@ namespace {
 
 // The run that a config resumes, or begins with the weights of, if any.
 std::optional<SavedRun> saved_run(const TrainConfig& config) {
+  for (const char* name : {kLastCheckpoint, kBestCheckpoint})
+    INK_CHECK(config.init_from == "resume" || !checkpoint_exists(config.out_dir, name),
+              "Trainer: out_dir ", printable(config.out_dir, 200),
+              " holds a run, which a new one would replace; go on with it by init_from = "
+              "\"resume\", or choose another out_dir");
   if (config.init_from == "scratch") return {};
   if (config.init_from != "resume") return load_start(config);
   return load_run(config.out_dir, kLastCheckpoint);
@@ -86,6 +93,40 @@ std::unique_ptr<Dataset> dataset_for(const TrainConfig& config, const std::strin
   return make_dataset(config, config.data_changed || known ? saved->tokenizer : nullptr);
 }
 
+// A run is saved with its tokenizer: throws if that could not be read again.
+void check_can_be_saved(const Tokenizer& tokenizer) {
+  const std::string name = tokenizer.name();
+  if (name == "bpe") return;
+  const auto names = tokenizer_names();
+  INK_CHECK(std::find(names.begin(), names.end(), name) != names.end(), "Trainer: the tokenizer ",
+            name, " could not be read from a checkpoint; call add_tokenizer(\"", name,
+            "\", ...) before the trainer is made");
+  with_prefix("Trainer: the tokenizer " + name, [&] {
+    const std::string json = tokenizer.to_json();
+    INK_CHECK(parse_tokenizer(json)->to_json() == json,
+              "what its to_json() writes is read as another tokenizer");
+  });
+}
+
+// A step asks a loss for sums over targets, and divides by their number; so does an evaluation.
+// Throws if a model's own loss takes no notice of its reduction, or adds a mean to a sum.
+void check_loss(const LanguageModel& model, const TrainConfig& config) {
+  if (typeid(model) == typeid(GPT)) return;
+  const auto loss = [&](Reduction reduction) {
+    const Trial trial(model, config);
+    const NoGrad no_grad;
+    const Tensor ids = zeros({1, config.block_size}, i64);
+    return model.loss(ids, ids, reduction).item();
+  };
+  const double sum = loss(Reduction::sum),
+               expected = loss(Reduction::mean) * static_cast<double>(config.block_size);
+  INK_CHECK(
+      !std::isfinite(expected) || std::abs(sum - expected) <= 1e-4 * (std::abs(expected) + 1e-3),
+      "Trainer: expected the loss of model ", config.model, " with Reduction::sum to be its mean ",
+      "times the number of targets, ", expected, ", got ", sum,
+      "; a term that is a mean over tokens is added by add_auxiliary_loss");
+}
+
 // Copies ids into the same memory, unless the shape changes.
 void copy_ids(Tensor& to, const std::vector<int64_t>& ids, int64_t rows) {
   const Tensor from = ids_tensor(ids, rows);
@@ -121,6 +162,12 @@ std::shared_ptr<const Tokenizer> named_tokenizer(const std::string& name, const 
     }
     return with_prefix("--tokenizer " + name, [&] { return bpe::train(pieces, options); });
   }
+  if (const MakeTokenizer learn = tokenizer_learner(name)) {
+    INK_CHECK(!files.are_ids, "--tokenizer ", name, ": expected texts to learn it from, got ids");
+    std::string text;
+    for (const auto& file : files.train) text += read_text(file);
+    return with_prefix("--tokenizer " + name, [&] { return learn(text); });
+  }
   return with_prefix("--tokenizer", [&] { return load_tokenizer(name); });
 }
 
@@ -131,19 +178,6 @@ Tensor saved_generator() {
   Tensor state = empty({std::ssize(bytes) / 8}, {i64, cpu_device});
   std::memcpy(state.mutable_data<int64_t>(), bytes.data(), bytes.size());
   return state;
-}
-
-std::unique_ptr<Optimizer> make_optimizer(const TrainConfig& config, const GPT& model) {
-  const auto groups = decay_matrices(model.named_parameters(), config.weight_decay);
-  if (config.optimizer == "sgd") {
-    return std::make_unique<SGD>(groups, SGDOptions{.lr = config.learning_rate,
-                                                    .momentum = config.momentum,
-                                                    .grad_clip = config.grad_clip});
-  }
-  return std::make_unique<AdamW>(groups, AdamWOptions{.lr = config.learning_rate,
-                                                      .beta1 = config.beta1,
-                                                      .beta2 = config.beta2,
-                                                      .grad_clip = config.grad_clip});
 }
 
 }  // namespace
@@ -184,7 +218,7 @@ std::unique_ptr<Dataset> make_dataset(const TrainConfig& config,
   return dataset;
 }
 
-Trainer::Trainer(const TrainConfig& config) : Trainer(config, saved_run(config), nullptr) {}
+Trainer::Trainer(const TrainConfig& config) : Trainer(config, nullptr) {}
 
 Trainer::Trainer(const TrainConfig& config, std::unique_ptr<Dataset> dataset)
     : Trainer(config, saved_run(config), std::move(dataset)) {}
@@ -200,6 +234,7 @@ Trainer::Trainer(const TrainConfig& config, const std::optional<SavedRun>& saved
   // Data that are too short for a batch are refused before anything is written.
   dataset_->train_batch(0, 0, 1, config_.block_size);
   dataset_->val_batch(0, 0, 1, config_.block_size);
+  check_can_be_saved(dataset_->tokenizer());
   validation_set_ = describe_validation();
   const GPTConfig sizes = config_.gpt(dataset_->tokenizer().vocab_size());
   manual_seed(static_cast<uint64_t>(config_.seed));
@@ -207,11 +242,12 @@ Trainer::Trainer(const TrainConfig& config, const std::optional<SavedRun>& saved
   parameters_ = model_->parameters();
   num_parameters_ = model_->num_parameters();
   choose_arithmetic(saved);
+  check_loss(*model_, config_);
   if (device_.is_cpu()) {
     const ContextGuard guard(run_context());
     check_memory("this run", estimate_memory(*model_, config_).total());
   }
-  optimizer_ = make_optimizer(config_, *model_);
+  optimizer_ = make_optimizer(config_, model_->named_parameters());
   loss_sum_ = zeros({});
   replay_ = std::make_unique<Replay>(device_, parameters_);
   if (saved) resume(*saved);
@@ -446,7 +482,7 @@ bool Trainer::note_validation(double loss) {
 void Trainer::measure_best_again(const StopEvaluation& stop) {
   const ContextGuard guard(run_context());
   const init::Skip skip;  // draws nothing
-  const std::unique_ptr<GPT> model = make_model(config_.model, model_->config);
+  const auto model = make_model(config_.model, config_.gpt(dataset_->tokenizer().vocab_size()));
   LoadedCheckpoint best;
   int64_t step = 0;
   try {
@@ -487,6 +523,10 @@ void Trainer::check_finite() const {
   check("the optimizer's", optimizer_->state());
 }
 
+std::string Trainer::sample_start() const {
+  return usable_start(dataset_->tokenizer(), dataset_->sample_start());
+}
+
 nlohmann::json Trainer::saved_config() const {
   nlohmann::json config = to_json(config_);
   config.erase("init_from");  // these four belong to the process, not to the run
@@ -496,7 +536,7 @@ nlohmann::json Trainer::saved_config() const {
   config["threads"] = asked_threads_;
   config["batch_parts"] = asked_parts_;
   config["vocabulary"] = nlohmann::json::parse(dataset_->tokenizer().to_json());
-  config["start"] = dataset_->sample_start();
+  config["start"] = sample_start();
   return config;
 }
 

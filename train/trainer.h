@@ -15,7 +15,7 @@
 
 #include "autograd/replay.h"
 #include "data/dataset.h"
-#include "nn/gpt.h"
+#include "nn/language_model.h"
 #include "train/arithmetic.h"
 #include "train/config.h"
 #include "train/memory.h"
@@ -66,12 +66,13 @@ Tensor ids_tensor(const std::vector<int64_t>& ids, int64_t rows);
 class Trainer {
  public:
   /// A new run, or, with init_from = resume, the one that out_dir's checkpoint holds. With the
-  /// folder of a run, a new one that has its model and begins with its weights.
+  /// folder of a run, a new one that has its model and begins with its weights. Throws if out_dir
+  /// holds another run than the one to resume, which a save would replace.
   explicit Trainer(const TrainConfig& config);
   /// The same on the caller's dataset; the config's data are ignored.
   Trainer(const TrainConfig& config, std::unique_ptr<Dataset> dataset);
-  /// The run in `saved`, or a new one if that is empty; init_from is ignored. dataset: as above, or
-  /// null.
+  /// The run in `saved`, or a new one if that is empty; init_from is ignored, and so is what out_dir
+  /// holds. dataset: as above, or null.
   Trainer(const TrainConfig& config, const std::optional<SavedRun>& saved,
           std::unique_ptr<Dataset> dataset);
 
@@ -112,9 +113,11 @@ class Trainer {
 
   /// `threads` and `batch_parts` are those that the run has, not 0.
   const TrainConfig& config() const { return config_; }
-  GPT& model() { return *model_; }
+  LanguageModel& model() { return *model_; }
   const Dataset& dataset() const { return *dataset_; }
   const Optimizer& optimizer() const { return *optimizer_; }
+  /// The text that samples continue by default.
+  std::string sample_start() const;
   double best_val_loss() const { return best_val_loss_; }
   /// The step after which it was measured, if that is known.
   std::optional<int64_t> best_step() const { return best_step_; }
@@ -143,7 +146,7 @@ class Trainer {
   Device device_;
   std::string data_;  // fingerprint of the files; empty for the caller's dataset
   std::unique_ptr<Dataset> dataset_;
-  std::unique_ptr<GPT> model_;
+  std::unique_ptr<LanguageModel> model_;
   std::vector<Tensor> parameters_;
   int64_t num_parameters_ = 0;  // elements
   std::unique_ptr<Optimizer> optimizer_;
@@ -165,21 +168,22 @@ class Trainer {
 
 /// Mean loss of a model over validation batches: `batches` sampled ones of batch_size sequences, or
 /// the whole set if that is 0.
-Evaluation evaluate(GPT& model, const Dataset& dataset, int64_t batches, int64_t batch_size,
-                    uint64_t seed, const StopEvaluation& stop = {});
+Evaluation evaluate(LanguageModel& model, const Dataset& dataset, int64_t batches,
+                    int64_t batch_size, uint64_t seed, const StopEvaluation& stop = {});
 
 /// A model from a checkpoint, ready to sample from or to evaluate.
 struct LoadedModel : SavedRun {
-  std::unique_ptr<GPT> model;
+  std::unique_ptr<LanguageModel> model;
 };
 /// Loads out_dir/name: "ckpt", "best", or, for "", best if there is one and ckpt otherwise. The
 /// model is in eval mode, on the context's default device. The optimizer's state is not read.
 LoadedModel load_model(const std::string& out_dir, const std::string& name = "");
 
-/// Lets a model continue `start`, which may not be empty, and passes each piece of text to `write`
-/// as it is chosen. Characters that the tokenizer does not know are an error. Returns the ids of
-/// the whole text, including `start`.
-std::vector<int64_t> write_sample(const GPT& model, const Tokenizer& tokenizer,
+/// Lets a model continue `start`, and passes each piece of text to `write` as it is chosen. An empty
+/// start is where a text begins: the tokenizer's token between documents, or a line end, or else
+/// its first token. Characters that the tokenizer does not know are an error. Returns the ids of
+/// the whole text, including the start.
+std::vector<int64_t> write_sample(const LanguageModel& model, const Tokenizer& tokenizer,
                                   const std::string& start, const GenerateOptions& options,
                                   const std::function<void(const std::string&)>& write);
 

@@ -308,11 +308,11 @@ TEST(CachedCast, AWriteThroughAKeptPointerIsSaid) {
 TEST(MixedTraining, RoundsEveryWeightAsItIsWritten) {
   const TempFolder folder;
   Trainer trainer(small_config(folder / "run"));
-  GPT& model = trainer.model();
+  GPT& model = dynamic_cast<GPT&>(trainer.model());
   std::vector<Tensor> weights{model.lm_head.weight};
-  for (Block& block : model.h) {
+  for (const auto& block : model.h) {
     for (Linear* layer :
-         {&block.attn->c_attn, &block.attn->c_proj, &block.mlp.c_fc, &block.mlp.c_proj})
+         {&block->attn->c_attn, &block->attn->c_proj, &block->mlp->c_fc, &block->mlp->c_proj})
       weights.push_back(layer->weight);
   }
   const auto made = [&] {
@@ -470,7 +470,7 @@ TEST(MixedTraining, PartsOfABatchRunUnderAutocastToo) {
       trainer.step();
       losses[parts - 1].push_back(trainer.progress().loss);
     }
-    EXPECT_NE(cast_address(trainer.model().h[1].mlp.c_proj.weight), nullptr) << parts;
+    EXPECT_NE(cast_address(dynamic_cast<const GPT&>(trainer.model()).h[1]->mlp->c_proj.weight), nullptr) << parts;
   }
   for (size_t i = 0; i < 5; ++i) EXPECT_NEAR(losses[0][i], losses[1][i], 2e-3 * losses[0][i]);
 }

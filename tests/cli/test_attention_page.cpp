@@ -57,8 +57,8 @@ TEST(AttentionPage, HoldsTheWeightsThatTheModelUses) {
   const std::vector<Tensor> layers = model.attention_weights(ids);
   ASSERT_EQ(layers.size(), 2u);
   // The first layer's, by the definition.
-  const Tensor x = model.h[0].ln_1(model.wte(ids) + model.wpe.weight.narrow(0, 0, 7));
-  const auto qkv = split(model.h[0].attn->c_attn(x), 12, 2);
+  const Tensor x = model.h[0]->ln_1(model.wte(ids) + model.wpe.weight.narrow(0, 0, 7));
+  const auto qkv = split(model.h[0]->attn->c_attn(x), 12, 2);
   const auto heads = [](const Tensor& t) { return t.view({7, 3, 4}).transpose(0, 1); };
   const Tensor later = triu(ones({7, 7}), 1) == 1;
   const Tensor scores = matmul(heads(qkv[0]), heads(qkv[1]).transpose(1, 2)) / 2;

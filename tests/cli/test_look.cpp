@@ -119,7 +119,7 @@ TEST(Look, StepsHoldWhatTheModulesCompute) {
   const json data = look_data(model, ByteTokenizer(), kIds);
   const NoGrad no_grad;
   const Tensor ids = from_vector(kIds, Shape{1, 7});
-  const Tensor x = model.wte(ids) + model.wpe.weight.narrow(0, 0, 7), normed = model.h[0].ln_1(x);
+  const Tensor x = model.wte(ids) + model.wpe.weight.narrow(0, 0, 7), normed = model.h[0]->ln_1(x);
   const auto close = [](const Tensor& a, const Tensor& b) {
     return allclose(a, b.reshape(a.shape()), 1e-3, 1e-4);
   };
@@ -127,21 +127,21 @@ TEST(Look, StepsHoldWhatTheModulesCompute) {
   EXPECT_TRUE(
       close(numbers(picture_of(positions, "wpe.weight")), model.wpe.weight.narrow(0, 0, 7)));
   EXPECT_TRUE(close(numbers(picture_of(positions, "output")), x));
-  const std::vector<Tensor> qkv = split(model.h[0].attn->c_attn(normed), 12, 2);
+  const std::vector<Tensor> qkv = split(model.h[0]->attn->c_attn(normed), 12, 2);
   const json& projected = step_of(data, "h.0.attn.c_attn", "linear");
   EXPECT_TRUE(close(numbers(picture_of(projected, "queries")), qkv[0]));
   EXPECT_TRUE(close(numbers(picture_of(projected, "values")), qkv[2]));
   const json& attention = step_of(data, "h.0.attn", "causal_attention");
-  const Tensor weights = model.h[0].attn->weights(normed).select(0, 0);
+  const Tensor weights = model.h[0]->attn->weights(normed).select(0, 0);
   const std::vector<float> stored = halves(picture_of(attention, "weights").at("values"));
   ASSERT_EQ(stored.size(), 3u * 7 * 8 / 2);
   for (size_t k = 0, row = 0; row < 21; ++row)
     for (size_t j = 0; j <= row % 7; ++j)
       EXPECT_NEAR(stored[k++], weights.tolist()[row * 7 + j], 1e-3);
-  const Tensor middle = x + (*model.h[0].attn)(normed);
+  const Tensor middle = x + (*model.h[0]->attn)(normed);
   const json& second = step_of(data, "h.0.ln_2", "add_layer_norm");
   EXPECT_TRUE(close(numbers(picture_of(second, "residual stream")), middle));
-  const Tensor hidden = model.h[0].mlp.c_fc(model.h[0].ln_2(middle));
+  const Tensor hidden = model.h[0]->mlp->c_fc(model.h[0]->ln_2(middle));
   const json& mlp = step_of(data, "h.0.mlp.c_proj", "gelu_linear");
   EXPECT_TRUE(
       close(numbers(picture_of(step_of(data, "h.0.mlp.c_fc", "linear"), "output")), hidden));
@@ -168,7 +168,7 @@ TEST(Look, AHeadIsKnockedOutAndPutBack) {
   for (const int64_t head : {0, 4}) {
     GPT other = small_gpt();
     // Head 1 of layer 1 has columns 4 .. 7.
-    other.h[static_cast<size_t>(head / 3)].attn->c_proj.weight.narrow(1, head % 3 * 4, 4).zero_();
+    other.h[static_cast<size_t>(head / 3)]->attn->c_proj.weight.narrow(1, head % 3 * 4, 4).zero_();
     const Tensor p = softmax(other(ids).select(0, 0));
     EXPECT_TRUE(allclose(all.select(0, head), topk(p, 8).values, 1e-5, 1e-7)) << head;
     EXPECT_NEAR(next.tolist()[static_cast<size_t>(head) * 6 + 2], p.tolist()[2 * 256 + 108], 1e-6);

@@ -70,7 +70,7 @@ TEST_F(Cuda, AHundredLossesAreTheCpus) {
   for (size_t i = 0; i < expected.size(); ++i)
     EXPECT_NEAR(got[i], expected[i], 1e-4 * expected[i]) << "step " << i;
   EXPECT_NEAR(cuda.evaluate().loss, cpu.evaluate().loss, 1e-4 * cpu.evaluate().loss);
-  EXPECT_EQ(cuda.model().wte.weight.device(), gpu);
+  EXPECT_EQ(cuda.model().parameters()[0].device(), gpu);
 }
 
 TEST_F(Cuda, Bfloat16TrainsToNearlyTheSameLosses) {
@@ -192,7 +192,7 @@ TEST_F(Cuda, ResumedRunsHaveTheBitsOfUninterruptedOnes) {
 TEST_F(Cuda, SamplesAreTheCpus) {
   Trainer trainer(config("cpu"));
   losses(trainer, 20);
-  GPT& model = trainer.model();
+  LanguageModel& model = trainer.model();
   model.eval();
   GenerateOptions options;
   options.max_new_tokens = 30;

@@ -77,7 +77,7 @@ TEST(GPT, CountsTheParametersOfGPT2) {
   c.n_layer = 1;
   c.vocab_size = 1;
   const GPT model(c);
-  const int64_t block = model.h[0].num_parameters();
+  const int64_t block = model.h[0]->num_parameters();
   EXPECT_EQ(model.num_parameters() + 11 * block + 50256 * 768, 124439808);
 }
 
@@ -116,10 +116,10 @@ TEST(GPT, StartsAsGPT2Does) {
   const GPT model(c);
   const auto spread = [](const Tensor& x) { return std(x).item(); };
   EXPECT_NEAR(spread(model.wte.weight), 0.02, 0.001);
-  EXPECT_NEAR(spread(model.h[7].attn->c_attn.weight), 0.02, 0.001);
-  EXPECT_NEAR(spread(model.h[7].attn->c_proj.weight), 0.02 / 4, 0.0002);
-  EXPECT_NEAR(spread(model.h[7].mlp.c_proj.weight), 0.02 / 4, 0.0002);
-  EXPECT_EQ(max(abs(model.h[7].mlp.c_fc.bias)).item(), 0);
+  EXPECT_NEAR(spread(model.h[7]->attn->c_attn.weight), 0.02, 0.001);
+  EXPECT_NEAR(spread(model.h[7]->attn->c_proj.weight), 0.02 / 4, 0.0002);
+  EXPECT_NEAR(spread(model.h[7]->mlp->c_proj.weight), 0.02 / 4, 0.0002);
+  EXPECT_EQ(max(abs(model.h[7]->mlp->c_fc.bias)).item(), 0);
   // An untrained model knows nothing: its loss is near that of guessing.
   EXPECT_NEAR(model.loss(ids_of(8, 6), ids_of(8, 6)).item(), std::log(7.0), 0.3);
 }

@@ -133,12 +133,12 @@ TEST(Watch, MeasuresWhatTheModelComputes) {
 
   Tensor embedded = model.wte(x) + model.wpe.weight.narrow(0, 0, 16);
   embedded.retain_grad();
-  const Tensor normed = model.h[0].ln_1(embedded);
+  const Tensor normed = model.h[0]->ln_1(embedded);
   EXPECT_NEAR(row(stats, "h.0.ln_1").std, deviation(normed), 1e-5);
   EXPECT_NEAR(row(stats, "h.0.ln_1").mean, mean(normed).item(), 1e-5);
   EXPECT_TRUE(std::isnan(row(stats, "h.0.ln_1").saturated));
-  auto [sum, branch] = model.h[0](embedded, {}, nullptr);
-  std::tie(sum, branch) = model.h[1](sum, branch, nullptr);
+  auto [sum, branch] = (*model.h[0])(embedded, {}, nullptr);
+  std::tie(sum, branch) = (*model.h[1])(sum, branch, nullptr);
   linear_cross_entropy(add_layer_norm(sum, branch, model.ln_f).second, model.lm_head.weight, y)
       .backward();
   EXPECT_NEAR(row(stats, "wpe").grad_std / deviation(embedded.grad()), 1, 1e-3);
@@ -219,8 +219,8 @@ TEST(ParameterParts, ChangesOfOneHeadAreItsOwn) {
   const ParameterParts::Copies before = parts.copies();
   {
     const NoGrad no_grad;
-    model.h[0].attn->c_attn.weight.narrow(0, 8, 8).mul_(0.99);  // q of head 1
-    model.h[1].mlp.c_fc.weight.mul_(0.9);                       // as weight decay does
+    model.h[0]->attn->c_attn.weight.narrow(0, 8, 8).mul_(0.99);  // q of head 1
+    model.h[1]->mlp->c_fc.weight.mul_(0.9);                      // as weight decay does
     model.wte.weight.neg_();
   }
   const auto changes = parts.changes_since(before);

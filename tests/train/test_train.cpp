@@ -165,7 +165,7 @@ TEST(Trainer, EveryTargetCountsAlike) {
 TEST(Trainer, EvaluationKeepsToOneThreadWhereSomebodyObservesAndRestoresModes) {
   const Folder folder;
   Trainer trainer(small_config(folder / "run"), std::make_unique<AnswersOnly>());
-  GPT& model = trainer.model();
+  auto& model = dynamic_cast<GPT&>(trainer.model());
   model.train();
   model.drop.eval();
   struct Watch : Observer {
@@ -178,7 +178,7 @@ TEST(Trainer, EvaluationKeepsToOneThreadWhereSomebodyObservesAndRestoresModes) {
   } watch;
   const Observe observe(watch);
   const auto expect_modes = [&] {
-    EXPECT_TRUE(model.training && model.h[0].training);
+    EXPECT_TRUE(model.training && model.h[0]->training);
     EXPECT_FALSE(model.drop.training);
   };
   trainer.evaluate(true);
@@ -259,18 +259,19 @@ TEST(Trainer, SkipsAndNamesWhatIsNotFinite) {
   TrainConfig config = small_config(folder / "run");
   Trainer trainer(config);
   trainer.step();
+  const auto& model = dynamic_cast<const GPT&>(trainer.model());
   {
     const NoGrad no_grad;
-    Tensor weight = trainer.model().h[1].mlp.c_fc.weight;
+    Tensor weight = model.h[1]->mlp->c_fc.weight;
     weight.mul_(std::numeric_limits<double>::infinity());
   }
-  const auto before = trainer.model().wpe.weight.tolist();
+  const auto before = model.wpe.weight.tolist();
   trainer.step();
   trainer.step();
   const Progress progress = trainer.progress();
   EXPECT_EQ(progress.skipped, 2);
   EXPECT_EQ(trainer.skipped().in_a_row, 2);
-  EXPECT_EQ(trainer.model().wpe.weight.tolist(), before);
+  EXPECT_EQ(model.wpe.weight.tolist(), before);
   EXPECT_EQ(trainer.find_non_finite().substr(0, 6), "linear") << trainer.find_non_finite();
 }
 

@@ -8,7 +8,6 @@
 #include <map>
 #include <memory>
 #include <span>
-#include <string_view>
 #include <utility>
 
 #include "autograd/engine/observer.h"
@@ -38,20 +37,6 @@ const std::vector<std::pair<std::string, Sizes>>& sizes() {
   return table;
 }
 
-// A tokenizer whose ids mean nothing.
-class AnyTokens final : public Tokenizer {
- public:
-  explicit AnyTokens(int64_t vocab_size) : vocab_size_(vocab_size) {}
-  std::string name() const override { return "any"; }
-  int64_t vocab_size() const override { return vocab_size_; }
-  std::vector<int64_t> encode(std::string_view) const override { return {0}; }
-  std::string decode(std::span<const int64_t>) const override { return ""; }
-  std::string to_json() const override { return R"({"tokenizer":"any"})"; }
-
- private:
-  int64_t vocab_size_;
-};
-
 // The same batch at every step.
 class OneBatch final : public Dataset {
  public:
@@ -71,7 +56,7 @@ class OneBatch final : public Dataset {
   }
   void fill_val_row(int64_t, Row row) const override { fill_train_row(0, 0, row); }
 
-  AnyTokens tokenizer_;
+  IdTokenizer tokenizer_;
   std::vector<int64_t> x_, y_;
 };
 
@@ -101,8 +86,8 @@ std::unique_ptr<Trainer> make_trainer(const BenchSetup& setup) {
     x = take(weights, "x", setup);
     y = take(weights, "y", setup);
   }
-  auto trainer =
-      std::make_unique<Trainer>(config, std::make_unique<OneBatch>(setup.vocab_size, x, y));
+  auto trainer = std::make_unique<Trainer>(config, std::nullopt,
+                                           std::make_unique<OneBatch>(setup.vocab_size, x, y));
   if (!weights.empty()) trainer->model().load_state_dict(weights);
   return trainer;
 }
@@ -196,7 +181,7 @@ BenchResult run_bench(const BenchSetup& setup) {
   reset_peak_memory(device);
   const int64_t held_before = memory_stats(device).bytes_in_use;
   const std::unique_ptr<Trainer> trainer = make_trainer(result.setup);
-  const GPT& model = trainer->model();
+  const LanguageModel& model = trainer->model();
   result.parameters = model.num_parameters();
   result.flops =
       step_flops(model.config, setup.config.batch_size * setup.config.gradient_accumulation_steps);

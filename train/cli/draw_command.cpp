@@ -38,7 +38,7 @@ struct Drawn {
 constexpr int kRuns = 5;  // that are timed, after one to warm up
 
 // The ops of a training step on random tokens, with the shortest of their times.
-std::vector<FlowOp> ops_of_step(GPT& model, const TrainConfig& config) {
+std::vector<FlowOp> ops_of_step(LanguageModel& model, const TrainConfig& config) {
   const FieldGuard composed_as(&Context::composed, config.composed);
   const FieldGuard recompute_as(&Context::recompute, config.recompute);
   const Autocast autocast_to(config.autocast());
@@ -67,7 +67,7 @@ std::vector<FlowOp> ops_of_step(GPT& model, const TrainConfig& config) {
 }
 
 // model: that of a run; null: a new one.
-Drawn draw_step(const TrainConfig& config, std::unique_ptr<GPT> model) {
+Drawn draw_step(const TrainConfig& config, std::unique_ptr<LanguageModel> model) {
   if (!model) {
     const int64_t vocab_size = make_dataset(config)->tokenizer().vocab_size();
     manual_seed(static_cast<uint64_t>(config.seed));
@@ -275,7 +275,7 @@ int draw_command(const Arguments& arguments) {
   use_threads(draw.config.threads);
   check_writable("--out", draw.out);
   if (!draw.out.empty()) svg_by_dot("digraph {}");  // throws if there is no dot
-  std::unique_ptr<GPT> model;
+  std::unique_ptr<LanguageModel> model;
   if (!draw.out_dir.empty()) {
     LoadedModel loaded = load_model(draw.out_dir);
     model = std::move(loaded.model);

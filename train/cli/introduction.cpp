@@ -59,7 +59,7 @@ std::string changed_rate(const TrainConfig& now, const SavedRun& saved) {
 
 void introduce(Console& console, Trainer& trainer, const std::filesystem::path& report,
                const std::string& rate) {
-  const GPT& model = trainer.model();
+  const LanguageModel& model = trainer.model();
   const TrainConfig& config = trainer.config();
   console.paragraph(fmt::format("{}  {}", console.bold("data "), trainer.dataset().summary()));
   console.paragraph(fmt::format("{}  {}", console.bold("model"), model_text(config, model)));

@@ -83,6 +83,8 @@ OldRun describe_run(const fs::path& folder) {
                                  : "";
     return {finished, true,
             fmt::format("{}, trained on {}{}", what, printable(run.dataset, 200), loss)};
+  } catch (const NotDamaged&) {
+    return {false, false, "a run of another program, with which this one cannot go on"};
   } catch (const Error&) {
     return {false, false,
             checkpoint_exists(folder, kLastCheckpoint)

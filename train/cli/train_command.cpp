@@ -354,8 +354,8 @@ class TrainRun {
     std::string sample;
     console_.line(console_.dim("--- the model writes:"));
     try {
-      write_sample(trainer_.model(), trainer_.dataset().tokenizer(),
-                   trainer_.dataset().sample_start(), options, [&](const std::string& text) {
+      write_sample(trainer_.model(), trainer_.dataset().tokenizer(), trainer_.sample_start(),
+                   options, [&](const std::string& text) {
                      console_.write(text);
                      sample += text;
                      if (interrupted) throw Interrupted();

@@ -49,7 +49,10 @@ void ParameterParts::add_heads(Module& module, const std::string& name) {
            {packed, 0, 2 * E + head * d, d},
            {projection, 1, head * d, d}});
   };
-  if (const auto* causal = dynamic_cast<const CausalSelfAttention*>(&module))
+  const auto* causal = dynamic_cast<const CausalSelfAttention*>(&module);
+  // Not with grouped queries, nor other weights.
+  if (causal && causal->c_attn.weight.defined() && causal->c_proj.weight.defined() &&
+      causal->c_attn.weight.size(0) == 3 * causal->c_proj.weight.size(1))
     add_all(causal->c_attn.weight, causal->c_proj.weight, causal->n_head);
   if (const auto* many = dynamic_cast<const MultiheadAttention*>(&module))
     if (many->in_proj_weight.defined())

@@ -11,6 +11,7 @@
 
 #include "autograd/fused_ops.h"
 #include "autograd/more_ops.h"
+#include "nn/gpt.h"
 #include "train/flow/flow.h"
 #include "train/report/page.h"
 
@@ -97,7 +98,7 @@ class Looked : public Flow {
     if (op.name == "add_layer_norm") {
       add(kStream, y);
       add("normed", outputs[1]);
-    } else if (ends_with(op.module, "attn.c_attn") && y.size(-1) % 3 == 0) {
+    } else if (ends_with(op.module, "attn.c_attn") && y.size(-1) == 3 * inputs[0].size(-1)) {
       const std::vector<Tensor> qkv = split(y, y.size(-1) / 3, -1);
       add("queries", qkv[0]);
       add("keys", qkv[1]);
@@ -250,14 +251,25 @@ nlohmann::json stopped_at(const GPT& model, const Tensor& stream) {
           {"p", floats(best.values.tolist())}};
 }
 
+// The attentions of which one head after the other can be left out; none if a block has another.
+std::vector<const CausalSelfAttention*> attentions_of(const GPT& model) {
+  std::vector<const CausalSelfAttention*> list;
+  for (const auto& block : model.h) {
+    const CausalSelfAttention* attn = block->attn.get();
+    if (!attn || !attn->c_proj.weight.defined() || attn->n_head != model.config.n_head) return {};
+    list.push_back(attn);
+  }
+  return list;
+}
+
 nlohmann::json knocked_out(const GPT& model, const Tensor& ids) {
   constexpr int64_t kMost = 8;
   std::vector<int64_t> best_ids;
   std::vector<double> best_p, next_p;
   const int64_t count = std::min(model.config.vocab_size, kMost);
-  for (const Block& block : model.h) {
-    for (int64_t head = 0; head < block.attn->n_head; ++head) {
-      const WithoutHead without(*block.attn, head);
+  for (const CausalSelfAttention* attn : attentions_of(model)) {
+    for (int64_t head = 0; head < attn->n_head; ++head) {
+      const WithoutHead without(*attn, head);
       const Tensor p = softmax(model(ids).select(0, 0).to(f32));
       const ValuesIndices best = topk(p, count);
       for (const int64_t id : best.indices.tolist<int64_t>()) best_ids.push_back(id);
@@ -308,8 +320,8 @@ int64_t look_tokens(const GPTConfig& config, const LookLimits& limits) {
   return tokens;
 }
 
-nlohmann::json look_data(GPT& model, const Tokenizer& tokenizer, const std::vector<int64_t>& ids,
-                         const LookLimits& limits) {
+nlohmann::json look_data(LanguageModel& model, const Tokenizer& tokenizer,
+                         const std::vector<int64_t>& ids, const LookLimits& limits) {
   const auto T = static_cast<int64_t>(ids.size());
   INK_CHECK(T > 0 && T <= look_tokens(model.config, limits), "look: expected 1 to ",
             look_tokens(model.config, limits), " tokens, got ", T);
@@ -332,11 +344,14 @@ nlohmann::json look_data(GPT& model, const Tokenizer& tokenizer, const std::vect
   for (const int64_t id : ids) tokens.push_back(token_text(tokenizer, id));
   nlohmann::json data = {{"tokens", tokens}, {"ids", ids}, {"next", next_tokens(logits, row)}};
   data["steps"] = to_json(steps, columns_that_fit(steps, limits.bytes));
-  for (size_t i = 0; i < steps.size(); ++i)
+  // What is known of a GPT alone.
+  const auto* gpt = dynamic_cast<const GPT*>(&model);
+  for (size_t i = 0; i < steps.size() && gpt && gpt->h.size() > 0; ++i)
     for (const ShownTensor& shown : steps[i].shown)
-      if (shown.name == kStream) data["steps"][i]["stopped"] = stopped_at(model, shown.x);
-  if (model.config.n_layer * model.config.n_head <= limits.knocked_heads)
-    data["knocked"] = knocked_out(model, row);
+      if (shown.name == kStream) data["steps"][i]["stopped"] = stopped_at(*gpt, shown.x);
+  if (gpt && !attentions_of(*gpt).empty() &&
+      model.config.n_layer * model.config.n_head <= limits.knocked_heads)
+    data["knocked"] = knocked_out(*gpt, row);
   data["words"] = words_of(data, tokenizer);
   return data;
 }

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "data/tokenizer.h"
-#include "nn/gpt.h"
+#include "nn/language_model.h"
 
 namespace ink {
 
@@ -35,8 +35,8 @@ int64_t look_tokens(const GPTConfig& config, const LookLimits& limits = {});
 ///   knocked    the same probabilities, {count, ids, p, p_next}, for each head without what it adds
 ///              (its columns of c_proj are zero); absent if there are too many heads
 /// The weights are as before when it returns or throws.
-nlohmann::json look_data(GPT& model, const Tokenizer& tokenizer, const std::vector<int64_t>& ids,
-                         const LookLimits& limits = {});
+nlohmann::json look_data(LanguageModel& model, const Tokenizer& tokenizer,
+                         const std::vector<int64_t>& ids, const LookLimits& limits = {});
 
 /// x as an IEEE half: 11 bits of mantissa.
 uint16_t half_bits(double x);

@@ -169,7 +169,7 @@ void add_times(Json& run, const MetricsTable& lines) {
 
 }  // namespace
 
-std::string model_text(const TrainConfig& config, const GPT& model) {
+std::string model_text(const TrainConfig& config, const LanguageModel& model) {
   std::string parameters = std::to_string(model.num_parameters());  // 421376 as 421,376
   for (auto at = std::ssize(parameters) - 3; at > 0; at -= 3)
     parameters.insert(static_cast<size_t>(at), 1, ',');

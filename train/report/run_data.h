@@ -20,7 +20,7 @@ constexpr const char* kRunFile = "run.json";
 nlohmann::ordered_json describe_run(Trainer& trainer, const std::string& program);
 
 /// "GPT: 2 layers, 4 heads, 128 wide, context 160, vocabulary 55; 421,376 parameters"
-std::string model_text(const TrainConfig& config, const GPT& model);
+std::string model_text(const TrainConfig& config, const LanguageModel& model);
 
 /// "2026-11-26 06:40:12", local time.
 std::string time_text();

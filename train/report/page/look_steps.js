@@ -38,7 +38,7 @@ const LOOK_STEPS = [
         '(what it offers to be found by) and a value (what it passes on). Each head has its own ' +
         'part of them.',
     formula: '[q k v] = normed \u00b7 W\u1d40',
-    code: ['nn/attention.h', 'split(c_attn(x), x.size(2), 2)'],
+    code: ['nn/attention.h', 'split(c_attn(x), {n_head * d, n_kv_head * d, n_kv_head * d}, 2)'],
   },
   {
     module: /attn$/, op: /attention/, title: 'Attention',
@@ -55,7 +55,7 @@ const LOOK_STEPS = [
     text: 'A matrix mixes what the heads found into one vector per token. This is what attention ' +
         'adds to the residual stream.',
     formula: 'attention = output \u00b7 W\u1d40',
-    code: ['nn/attention.h', 'c_proj(y.transpose(1, 2).reshape(x.shape()))'],
+    code: ['nn/attention.h', 'c_proj(y.transpose(1, 2).reshape({x.size(0), x.size(1), -1}))'],
     names: {output: 'what attention adds'},
   },
   {
@@ -104,7 +104,7 @@ const LOOK_STEPS = [
     text: 'Softmax makes the logits positive and makes them add up to 1. Row by row, these are ' +
         'the probabilities of the next token. To write, the model draws one from the last row.',
     formula: 'p = exp(logits) / \u03a3 exp(logits)',
-    code: ['nn/gpt.cpp', 'const Tensor p = softmax(scores);'],
+    code: ['nn/language_model.cpp', 'const Tensor p = softmax(scores);'],
   },
 ];
 

@@ -1,0 +1,522 @@
+// Models, tokenizers and optimizers of one's own (tests/consumer/own_parts.h), in the trainer and in
+// the program's commands.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cmath>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "autograd/more_ops.h"
+#include "nn/gpt.h"
+#include "nn/rms_norm.h"
+#include "tests/error_of.h"
+#include "tests/temp_files.h"
+#include "train/checkpoint.h"
+#include "train/cli/command_line.h"
+#include "train/memory.h"
+#include "train/optimizer.h"
+#include "train/trainer.h"
+
+#include "tests/consumer/own_parts.h"  // after what it uses
+
+namespace ink {
+namespace {
+
+using namespace own;
+
+GPTConfig tiny() {
+  return {.block_size = 6, .vocab_size = 7, .n_layer = 2, .n_head = 2, .n_embd = 8};
+}
+
+std::string without_space(std::string text) {
+  std::erase_if(text, [](unsigned char c) { return std::isspace(c) != 0; });
+  return text;
+}
+
+// The code of these READMEs is compiled.
+TEST(OwnParts, AreThoseOfTheReadmes) {
+  const auto read = [](const std::string& file) {
+    std::ifstream in(std::string(INKLING_SOURCE_DIR "/") + file);
+    return std::string{std::istreambuf_iterator<char>(in), {}};
+  };
+  std::string code;
+  for (const char* file : {"tests/nn/test_gpt_variants.cpp", "tests/consumer/own_parts.h"})
+    code += without_space(read(file));
+  int blocks = 0;
+  for (const char* file : {"nn/README.md", "train/README.md", "data/README.md"}) {
+    const std::string readme = read(file);
+    for (size_t at = 0; (at = readme.find("```cpp\n", at)) != std::string::npos; ++blocks) {
+      const size_t start = at + 7;
+      at = readme.find("```", start);
+      const std::string block = readme.substr(start, at - start);
+      if (block.rfind("#include", 0) == 0) continue;  // the whole of a program
+      EXPECT_NE(code.find(without_space(block)), std::string::npos) << file << block;
+    }
+  }
+  EXPECT_EQ(blocks, 9);
+  std::string header = read("train/optimizer.h");  // whose comment has one of them
+  header = header.substr(header.find("//   struct Lion"));
+  header.erase(header.find("//   add_optimizer"));
+  for (size_t at = 0; (at = header.find("\n//")) != std::string::npos;) header.erase(at, 3);
+  EXPECT_NE(code.find(without_space(header.substr(2))), std::string::npos) << header;
+}
+
+void add_own_parts() {
+  static const bool once = (add_all(), true);
+  static_cast<void>(once);
+}
+
+// The program with the parts: "CODE: what it prints".
+std::string run_own(std::vector<std::string> words) {
+  add_own_parts();
+  words.insert(words.begin(), "inkling");
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  testing::internal::CaptureStdout();
+  testing::internal::CaptureStderr();
+  const int code = run_command_line(static_cast<int>(argv.size()), argv.data());
+  const std::string out = testing::internal::GetCapturedStdout();
+  return std::to_string(code) + ": " + testing::internal::GetCapturedStderr() + out;
+}
+
+std::string book() {
+  std::string text;
+  for (int i = 0; i < 300; ++i) {
+    text += i % 7 ? " the" : " once";
+    text += i % 3 ? " cat" : " dog";
+  }
+  return text;
+}
+
+struct OwnRun : testing::TestWithParam<const char*> {
+  TempFolder folder;
+  const std::string file = folder.write("book.txt", book()), run = folder / "run";
+};
+INSTANTIATE_TEST_SUITE_P(All, OwnRun, testing::Values("llama", "mixture", "recurrent"));
+
+TEST_P(OwnRun, EveryCommandWorks) {
+  const std::string name = GetParam();
+  const auto works = [&](std::vector<std::string> words) {
+    const std::string got = run_own(std::move(words));
+    EXPECT_EQ(got.substr(0, 2), "0:") << got;
+    return got;
+  };
+  const std::vector<std::string> sizes{
+      "--model", name,       "--data", file,       "--tokenizer", "word",         "--n_layer",
+      "1",       "--n_head", "2",      "--n_embd", "24",          "--block_size", "12"};
+  std::vector<std::string> train{"train", "--out_dir",       run,   "--optimizer",
+                                 "lion",  "--max_iters",     "6",   "--eval_interval",
+                                 "3",     "--eval_iters",    "1",   "--sample_interval",
+                                 "3",     "--learning_rate", "1e-3"};
+  train.insert(train.end(), sizes.begin(), sizes.end());
+  works(train);
+  works({"train", "--out_dir", run, "--init_from", "resume", "--max_iters", "8"});
+  EXPECT_NE(works({"sample", "--out_dir", run, "--max_new_tokens", "20"}).find(" the"),
+            std::string::npos);
+  works({"eval", "--out_dir", run});
+  works({"info", "--out_dir", run});
+  works({"report", run});
+  works({"draw", "--out_dir", run});
+  works({"look", "--out_dir", run, "--out", folder / "look.html"});
+  const std::string attention = run_own({"sample", "--out_dir", run, "--max_new_tokens", "4",
+                                         "--attention", folder / "attention.html"});
+  if (name == "recurrent")
+    EXPECT_NE(attention.find("attention_weights: this model shows none"), std::string::npos);
+  else
+    EXPECT_EQ(attention.substr(0, 2), "0:") << attention;
+}
+
+// With caches, and beyond block_size.
+TEST_P(OwnRun, ACachedStepIsTheWholePass) {
+  add_own_parts();
+  manual_seed(3);
+  const auto model = make_model(GetParam(), tiny());
+  model->eval();
+  const NoGrad no_grad;
+  Tensor ids = randint(7, {2, 3});
+  DecodeCache cache = model->make_cache();
+  for (int64_t fresh = 3; ids.size(1) <= 6; fresh = 1) {
+    const Tensor last = ids.narrow(1, ids.size(1) - fresh, fresh);
+    const Tensor step = model->next_logits(last, model->uses_caches() ? &cache : nullptr);
+    EXPECT_TRUE(allclose(step, (*model)(ids).select(1, -1), 1e-5, 1e-5)) << ids.size(1);
+    if (!model->uses_caches()) break;
+    cache.size = ids.size(1);
+    ids = cat({ids, argmax(step, -1, true)}, 1);
+  }
+  EXPECT_EQ(model->generate(ids, {.max_new_tokens = 9}).size(1), ids.size(1) + 9);
+}
+
+TEST_P(OwnRun, ItsMemoryIsMeasured) {
+  add_own_parts();
+  TrainConfig config;
+  config.n_layer = 2, config.n_embd = 64, config.block_size = 64, config.batch_size = 8;
+  config.batch_parts = 1;
+  const auto model = make_model(GetParam(), config.gpt(50));
+  const MemoryEstimate estimate = estimate_memory(*model, config);
+  const Tensor ids = zeros({8, 64}, i64);
+  const int64_t before = memory_stats().bytes_in_use;
+  reset_peak_memory();
+  model->loss(ids, ids).backward();
+  const auto measured = static_cast<double>(memory_stats().peak_bytes_in_use - before),
+             got = static_cast<double>(estimate.gradients + estimate.activations);
+  EXPECT_GT(got, 0.8 * measured);
+  EXPECT_LT(got, 1.5 * measured);
+}
+
+// A mean over tokens, so that it does not matter how a batch is cut.
+struct Restrained : LanguageModel {
+  Embedding table;
+  explicit Restrained(const GPTConfig& c) : LanguageModel(c), table(c.vocab_size, c.vocab_size) {}
+  Tensor operator()(const Tensor& ids) const override {
+    const Tensor logits = table(ids);
+    if (training) add_auxiliary_loss(mean(square(logsumexp(logits, {-1}))));  // z-loss
+    return logits;
+  }
+  INK_FIELDS(table)
+};
+
+TEST(AuxiliaryLoss, IsRightInPartsAndMicroBatches) {
+  add_model<Restrained>("restrained");
+  TrainConfig config;
+  config.model = "restrained";
+  config.optimizer = "sgd";
+  config.momentum = 0;
+  config.block_size = 16;
+  const auto run = [&](int64_t batch_size, int64_t parts, int64_t micro_batches) {
+    config.batch_size = batch_size, config.batch_parts = parts;
+    config.gradient_accumulation_steps = micro_batches;
+    Trainer trainer(config);
+    for (int i = 0; i < 4; ++i) trainer.step();
+    return std::pair(trainer.progress().loss, trainer.model().parameters()[0].detach().clone());
+  };
+  const auto [loss, weight] = run(6, 1, 1);
+  for (const auto& [rows, parts, micro] : {std::array{6, 3, 1}, {3, 1, 2}, {2, 2, 3}}) {
+    const auto [other, moved] = run(rows, parts, micro);
+    EXPECT_NEAR(other, loss, 1e-4);
+    EXPECT_TRUE(allclose(moved, weight, 1e-4, 1e-6));
+  }
+  // It is a part of the loss in training, and not of an evaluation.
+  Restrained model(tiny());
+  const Tensor ids = randint(7, {2, 6}), logits = model.table(ids);
+  const double plain = cross_entropy(logits, ids).item(),
+               term = mean(square(logsumexp(logits, {-1}))).item();
+  EXPECT_NEAR(model.loss(ids, ids).item(), plain + term, 1e-5);
+  EXPECT_NEAR(model.loss(ids, ids, Reduction::sum).item(), 12 * (plain + term), 1e-4);
+  model.eval();
+  EXPECT_NEAR(model.loss(ids, ids).item(), plain, 1e-6);
+}
+
+// A term that is added to a sum as it is counts less in parts.
+struct Careless : Restrained {
+  using Restrained::Restrained;
+  Tensor loss(const Tensor& ids, const Tensor& targets, Reduction reduction) const override {
+    const Tensor logits = table(ids);
+    return cross_entropy(logits, targets, -100, reduction) + 0.01 * mean(square(logits));
+  }
+};
+
+TEST(AuxiliaryLoss, IsCheckedWhereALossIsOverridden) {
+  add_model<Careless>("careless");
+  TrainConfig config;
+  config.model = "careless";
+  config.block_size = 16;
+  const std::string told = error_of([&] { Trainer trainer(config); });
+  EXPECT_EQ(told.rfind("Trainer: expected the loss of model careless with Reduction::sum to be its "
+                       "mean times the number of targets, ",
+                       0),
+            0u)
+      << told;
+}
+
+TEST(AuxiliaryLoss, ReachesTheRouterOfAMixture) {
+  manual_seed(1);
+  GPT model(tiny(), make_attention<CausalSelfAttention>, make_mlp<Experts>);
+  const Tensor ids = randint(7, {2, 6});
+  const auto router_gradient = [&] {
+    model.zero_grad();
+    model.loss(ids, ids).backward();
+    return dynamic_cast<Experts&>(*model.h[0]->mlp).router.weight.grad().clone();
+  };
+  const Tensor with = router_gradient();
+  model.eval();
+  EXPECT_GT(max(abs(with - router_gradient())).item(), 1e-6);
+}
+
+// Blocks of one's own beside an empty h.
+struct Hollow : GPT {
+  LlamaBlock block;
+  bool remembers;
+  explicit Hollow(const GPTConfig& c, bool features_know_caches = true)
+      : GPT(c), block(c), remembers(features_know_caches) {
+    h = {};
+  }
+  Tensor features(const Tensor& ids) const override { return features(ids, nullptr); }
+  Tensor features(const Tensor& ids, std::vector<KVCache>* caches) const override {
+    KVCache* cache = caches && remembers ? &caches->at(0) : nullptr;
+    const auto [x, branch] = block(embedded(ids, cache ? cache->size() : 0), {}, cache);
+    return last_norm(x, branch);
+  }
+  bool uses_caches() const override { return true; }
+  INK_FIELDS(GPT, block)
+};
+
+TEST(OwnParts, AnEmptyHIsNoCrash) {
+  manual_seed(2);
+  const Hollow model(tiny());
+  const Tensor ids = randint(7, {1, 2});
+  GenerateOptions options{.max_new_tokens = 9, .temperature = 0};
+  const Tensor text = model.generate(ids, options);
+  EXPECT_EQ(text.size(1), 11);
+  EXPECT_EQ(text.narrow(1, 2, 1).item<int64_t>(),
+            argmax(model(ids).select(1, -1), -1).item<int64_t>());
+  EXPECT_EQ(error_of([&] { model.attention_weights(ids); }),
+            "attention_weights: this model shows none; override it in a model that has them");
+  Hollow forgets(tiny(), false);
+  forgets.load_state_dict(model.state_dict());
+  EXPECT_TRUE(equal(forgets.generate(ids, options), text));
+}
+
+struct Blind : Block {  // without attention
+  LayerNorm norm;
+  MLP feed_forward;
+  explicit Blind(const GPTConfig& c) : norm(c.n_embd), feed_forward(c) {}
+  std::pair<Tensor, Branch> operator()(Tensor x, const Branch& branch, KVCache*) const override {
+    x = branch.added_to(x);
+    return {x, feed_forward.branch(norm(x))};
+  }
+  INK_FIELDS(norm, feed_forward)
+};
+
+TEST(OwnParts, ABlockMayHaveNoCache) {
+  const GPT blind(tiny(), make_block<Blind>);
+  const Tensor ids = randint(7, {1, 2});
+  const GenerateOptions options{.max_new_tokens = 3, .temperature = 0};
+  const Tensor text = blind.generate(ids, options);
+  EXPECT_EQ(text.select(1, -1).item<int64_t>(),
+            argmax(blind(text.narrow(1, 0, 4)).select(1, -1), -1).item<int64_t>());
+  EXPECT_EQ(error_of([&] { blind.attention_weights(ids); }),
+            "attention_weights: a block of this model shows none; override "
+            "Block::attention_weights");
+  int made = 0;
+  const GPT both(tiny(), [&](const GPTConfig& c) {
+    return made++ == 0 ? make_block<Block>(c) : make_block<Blind>(c);
+  });
+  EXPECT_EQ(error_of([&] { both.generate(ids, options); }),
+            "generate: block 1 did not append to its cache, and others did; a model with such "
+            "blocks keeps a state of its own (next_logits), or says no to uses_caches()");
+}
+
+TEST(Grouped, IsAttentionWithRepeatedKeysAndValues) {
+  manual_seed(4);
+  const Grouped attn({.block_size = 6, .vocab_size = 7, .n_layer = 1, .n_head = 4, .n_embd = 8});
+  EXPECT_EQ(attn.c_attn.weight.shape(), (Shape{16, 8}));
+  const Tensor x = randn({2, 5, 8});
+  const auto qkv = split(attn.c_attn(x), std::vector<int64_t>{8, 4, 4}, 2);
+  const auto heads = [&](const Tensor& t) {
+    return t.view({2, 5, t.size(2) / 2, 2}).transpose(1, 2);
+  };
+  const Tensor twice = tensor({0, 0, 1, 1}, i64);
+  const Tensor k = index_select(heads(qkv[1]), 1, twice), v = index_select(heads(qkv[2]), 1, twice);
+  const Tensor mixed = scaled_dot_product_attention(heads(qkv[0]), k, v, {.is_causal = true});
+  EXPECT_TRUE(allclose(attn(x), attn.c_proj(mixed.transpose(1, 2).reshape({2, 5, 8})), 1e-5, 1e-6));
+  EXPECT_EQ(attn.weights(x).shape(), (Shape{2, 4, 5, 5}));
+  EXPECT_EQ(error_of([] { CausalSelfAttention(tiny(), 3); }),
+            "attention: expected n_head to be a multiple of n_kv_head, got 2 and 3");
+}
+
+// ---- what is refused, and how it is said
+
+TrainConfig small_run(const TempFolder& folder) {
+  TrainConfig config;
+  config.n_layer = 1, config.n_head = 2, config.n_embd = 16, config.block_size = 16;
+  config.batch_size = 2;
+  config.out_dir = folder / "run";
+  return config;
+}
+
+TEST(OwnParts, ARunOfAnotherProgramIsNotDamaged) {
+  add_own_parts();
+  const TempFolder folder;
+  TrainConfig config = small_run(folder);
+  Trainer(config).save("ckpt");
+  const auto with = [&](const char* field, const char* value) {
+    Checkpoint saved = load_checkpoint(config.out_dir, "ckpt");
+    (field == std::string("tokenizer") ? saved.config["vocabulary"] : saved.config)[field] = value;
+    save_checkpoint(folder / field, "ckpt", saved);
+    return (folder / field).string();
+  };
+  std::string out = with("model", "other");
+  const std::string told = error_of([&] { load_model(out); });
+  EXPECT_EQ(told.rfind(out + "/ckpt/config.json: model is other, and this program has ", 0), 0u)
+      << told;
+  EXPECT_NE(told.find("; the program that trained the run adds it by add_model"),
+            std::string::npos);
+  out = with("tokenizer", "other");
+  EXPECT_EQ(error_of([&] { load_model(out); }),
+            out +
+                "/ckpt/config.json: tokenizer is other, and this program has byte, char, ids or "
+                "word; the program that trained the run adds it by add_tokenizer");
+  config.out_dir = with("optimizer", "other");
+  config.init_from = "resume";
+  EXPECT_EQ(load_model(config.out_dir).step, 0);  // who does not train can do without
+  EXPECT_EQ(error_of([&] { Trainer trainer(config); }),
+            config.out_dir +
+                "/ckpt/config.json: optimizer is other, and this program has adamw, "
+                "lion or sgd; the program that trained the run adds it by "
+                "add_optimizer");
+}
+
+struct Nameless final : Tokenizer {  // that nobody has added
+  std::string name() const override { return "nameless"; }
+  int64_t vocab_size() const override { return 256; }
+  std::vector<int64_t> encode(std::string_view text) const override {
+    return ByteTokenizer().encode(text);
+  }
+  std::string decode(std::span<const int64_t> ids) const override {
+    return ByteTokenizer().decode(ids);
+  }
+  std::string to_json() const override { return R"({"tokenizer": "nameless"})"; }
+};
+
+TEST(OwnParts, ATokenizerThatCannotBeReadAgainIsRefused) {
+  const TempFolder folder;
+  const TrainConfig config = small_run(folder);
+  const auto dataset = [&] {
+    return std::make_unique<TextDataset>(std::vector{folder.write("book.txt", book())},
+                                         std::make_shared<Nameless>());
+  };
+  EXPECT_EQ(error_of([&] { Trainer trainer(config, dataset()); }),
+            "Trainer: the tokenizer nameless could not be read from a checkpoint; call "
+            "add_tokenizer(\"nameless\", ...) before the trainer is made");
+  add_tokenizer("nameless", [](std::string_view) { return std::make_unique<ByteTokenizer>(); });
+  EXPECT_EQ(error_of([&] { Trainer trainer(config, dataset()); }),
+            "Trainer: the tokenizer nameless: what its to_json() writes is read as another "
+            "tokenizer");
+}
+
+TEST(OwnParts, ANewTrainerDoesNotReplaceARun) {
+  const TempFolder folder;
+  TrainConfig config = small_run(folder);
+  Trainer(config).save("best");
+  EXPECT_EQ(error_of([&] { Trainer trainer(config); }),
+            "Trainer: out_dir " + config.out_dir +
+                " holds a run, which a new one would replace; "
+                "go on with it by init_from = \"resume\", or choose another out_dir");
+}
+
+struct Plain : Module {
+  Linear first{2, 2};
+  INK_FIELDS(first)
+};
+struct Longer : Plain {
+  Linear second{2, 2};
+};
+struct Holder : Module {
+  Longer member;
+  ModuleList<Longer> list{1};
+  INK_FIELDS(member, list)
+};
+
+TEST(OwnParts, AFieldWithoutINK_FIELDSIsFound) {
+  const char* expected =
+      "Longer: INK_FIELDS lacks a Linear declared after first; name it there, or no optimizer "
+      "would update it and no checkpoint have it";
+  EXPECT_EQ(error_of([] { Holder().parameters(); }), expected);
+  EXPECT_EQ(error_of([] { ModuleList<Longer>(2).parameters(); }), expected);
+  EXPECT_EQ(error_of([] {
+              ModuleList<std::unique_ptr<Longer>> list;
+              list.push_back(std::make_unique<Longer>());
+              list.parameters();
+            }),
+            expected);
+}
+
+TEST(OwnParts, ASampleNeedsNoStart) {
+  const GPT model({.block_size = 8, .vocab_size = 300, .n_layer = 1, .n_head = 1, .n_embd = 8});
+  const auto first = [&](const Tokenizer& tokenizer) {
+    std::string text;
+    const auto ids = write_sample(model, tokenizer, "", {.max_new_tokens = 0},
+                                  [&](const std::string& piece) { text += piece; });
+    EXPECT_EQ(ids.size(), 1u);
+    return text;
+  };
+  EXPECT_EQ(first(ByteTokenizer()), "\n");
+  EXPECT_EQ(first(CharTokenizer({U'b', U'a'})), "a");
+}
+
+// ---- optimizers
+
+// AdamW as a user would write it.
+struct OwnAdamW : Optimizer {
+  OwnAdamW(const std::vector<ParameterGroup>& groups, double clip)
+      : Optimizer("OwnAdamW", groups, 1e-2, 0.1, clip) {
+    add_moments("m"), add_moments("v");
+  }
+  void update_parameter(ParameterUpdate& p) override {
+    Tensor &m = p.moments[0], &v = p.moments[1];
+    m.copy_(m * 0.9 + p.grad * 0.1);
+    v.copy_(v * 0.99 + square(p.grad) * 0.01);
+    const Tensor t = p.step.to(f64);
+    p.value.mul_(1 - p.lr * p.weight_decay);
+    p.value.sub_(p.lr * (m / (1 - pow(0.9, t))) / (sqrt(v / (1 - pow(0.99, t))) + 1e-8));
+  }
+};
+
+TEST(OwnOptimizer, IsAsTheLibrarysOwn) {
+  const auto run = [](auto make) {
+    manual_seed(1);
+    Tensor a = randn({3, 4}).requires_grad_(), b = randn({4}).requires_grad_();
+    std::vector<ParameterGroup> groups{{{{"a", a}}, {}, 0.5}, {{{"b", b}}, 0.0}};
+    const auto optimizer = make(groups);
+    for (int i = 0; i < 6; ++i) {
+      Tensor loss = sum(square(matmul(a, b)));
+      if (i == 2) loss = loss * INFINITY;  // a step that is skipped
+      loss.backward();
+      optimizer->step(loss);
+      optimizer->zero_grad();
+    }
+    NamedTensors state = optimizer->state();
+    state.insert(state.end(), {{"a", a.detach()}, {"b", b.detach()}});
+    return state;
+  };
+  const NamedTensors expected = run([](const auto& groups) -> std::unique_ptr<Optimizer> {
+    return std::make_unique<AdamW>(
+        groups, AdamWOptions{.lr = 1e-2, .beta2 = 0.99, .weight_decay = 0.1, .grad_clip = 1});
+  });
+  const NamedTensors got = run([](const auto& groups) -> std::unique_ptr<Optimizer> {
+    return std::make_unique<OwnAdamW>(groups, 1);
+  });
+  ASSERT_EQ(got.size(), expected.size());
+  for (size_t i = 0; i < got.size(); ++i)
+    EXPECT_TRUE(allclose(got[i].second.to(f64), expected[i].second.to(f64), 1e-5, 1e-7))
+        << expected[i].first;
+}
+
+struct Lacking : Optimizer {
+  explicit Lacking(const NamedTensors& p) : Optimizer("Lacking", {{p}}, 1, 0, 0) {}
+};
+
+TEST(OwnOptimizer, SaysWhatIsWrong) {
+  add_own_parts();
+  EXPECT_EQ(error_of([] { add_optimizer<Lion>("adamw"); }),
+            "add_optimizer: there is a optimizer called adamw already");
+  EXPECT_EQ(error_of([] { add_tokenizer("byte", WordTokenizer::parse); }),
+            "add_tokenizer: there is a tokenizer called byte already");
+  Tensor p = ones({2}).requires_grad_();
+  sum(p).backward();
+  Lacking lacking({{"p", p}});
+  EXPECT_EQ(error_of([&] { lacking.step(); }),
+            "Lacking: an optimizer of your own defines update_parameter");
+}
+
+}  // namespace
+}  // namespace ink
