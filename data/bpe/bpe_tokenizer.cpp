@@ -3,6 +3,7 @@
 #include <utf8proc.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <iterator>
@@ -12,6 +13,7 @@
 #include "autograd/base/check.h"
 #include "autograd/io/foreign.h"
 #include "autograd/io/utf8.h"
+#include "data/bpe/translation.h"
 #include "data/bpe/unicode.h"
 
 namespace ink {
@@ -24,6 +26,8 @@ bool is_ascii(std::string_view text) {
 }
 
 bool composes(char32_t character) {
+  if (character < 0x300) return true;
+  if (!bpe::is_assigned(character)) return false;  // utf8proc may be newer
   const auto* after =
       std::upper_bound(std::begin(bpe::kNewerThanNfc), std::end(bpe::kNewerThanNfc), character,
                        [](char32_t c, const bpe::Range& range) { return c < range.first; });
@@ -58,6 +62,21 @@ std::string composed(std::string_view text) {
   }
   append_composed(result, text.substr(done));
   return result;
+}
+
+// The merges by rank, each as its result, left and right; those of one result by left, because
+// tiktoken's have one rank.
+std::vector<std::array<int32_t, 3>> in_order(const bpe::Merges& merges) {
+  std::vector<std::array<int32_t, 3>> all;
+  for (const bpe::Merge& each : merges.merges())
+    all.push_back({each.result, each.left, each.right});
+  for (auto begin = all.begin(); begin != all.end();) {
+    const auto end =
+        std::find_if(begin, all.end(), [&](auto& each) { return each[0] != (*begin)[0]; });
+    std::sort(begin, end);
+    begin = end;
+  }
+  return all;
 }
 
 }  // namespace
@@ -178,10 +197,13 @@ std::vector<int64_t> BpeTokenizer::encode_with_special(std::string_view text) co
 
 std::vector<int64_t> BpeTokenizer::encode_part(std::string_view text, size_t begin,
                                                size_t end) const {
-  const auto boundary = [&](size_t at) {
-    return at == 0 || has_parts_ ? splitter_.boundary(text, at) : text.size();
+  const auto boundary = [&](size_t at, size_t limit) {
+    return at == 0 || has_parts_ ? splitter_.boundary(text, at, limit) : text.size();
   };
-  return Encoder(*this, text, false).encode(boundary(begin), boundary(end));
+  // Only a part in which a piece begins looks beyond its end: together they look at a text once.
+  const size_t first = boundary(begin, end);
+  if (first >= end) return {};
+  return Encoder(*this, text, false).encode(first, boundary(end, text.size()));
 }
 
 std::string BpeTokenizer::decode(std::span<const int64_t> ids) const {
@@ -208,12 +230,14 @@ int64_t BpeTokenizer::added_token(std::string_view text) const {
 }
 
 bool BpeTokenizer::same_ids(const BpeTokenizer& other) const {
-  const auto merge = [](const bpe::Merge& a, const bpe::Merge& b) {
-    return a.left == b.left && a.right == b.right && a.result == b.result;
-  };
-  const std::vector<bpe::Merge> mine = merges_.merges(), its = other.merges_.merges();
-  return bytes_ == other.bytes_ &&
-         std::equal(mine.begin(), mine.end(), its.begin(), its.end(), merge);
+  const auto& [less, more] = std::minmax(
+      bytes_, other.bytes_, [](const auto& a, const auto& b) { return a.size() < b.size(); });
+  for (size_t id = 0; id < more.size(); ++id) {
+    const std::string_view mine = more[id], its = id < less.size() ? less[id] : "";
+    const bool one_has_it = (its.empty() && mine.size() > 1) || (mine.empty() && its.size() > 1);
+    if (mine != its && !one_has_it) return false;
+  }
+  return in_order(merges_) == in_order(other.merges_);
 }
 
 }  // namespace ink

@@ -58,8 +58,8 @@ class BpeTokenizer final : public Tokenizer {
   /// The id of an added token, such as "<|endoftext|>"; -1 if there is none.
   int64_t added_token(std::string_view text) const;
 
-  /// Does each id stand for the same bytes in both, and are the merges the same? How texts are cut
-  /// may differ, because a vocab.json does not say it.
+  /// Does each id that both have stand for the same bytes, and are the merges the same? How texts
+  /// are cut, and tokens that no merge makes, may be in one alone: a vocab.json does not have them.
   bool same_ids(const BpeTokenizer& other) const;
 
  private:

@@ -219,16 +219,16 @@ AddedToken read_added(const json& token) {
   return added;
 }
 
-// Tokens that neither bytes nor merges give, such as <|endoftext|>: a text is not cut into them.
+// Tokens that neither bytes nor merges give, such as <|endoftext|>: a text is not cut into them. One
+// that does not print, or is not ASCII, is in letters, and stands for the bytes.
 void take_unreachable(Vocabulary& vocabulary, const std::vector<Merge>& merges,
                       std::vector<AddedToken>& added) {
   std::vector<bool> reachable(vocabulary.tokens.size());
   for (const Merge& merge : merges) reachable[static_cast<size_t>(merge.result)] = true;
   for (size_t id = 0; id < reachable.size(); ++id) {
     std::string& token = vocabulary.tokens[id];
-    if (reachable[id] || token.size() <= 1) continue;
-    added.push_back({.text = letters_of(token), .id = static_cast<int64_t>(id)});
-    token.clear();
+    if (reachable[id] || token.size() <= 1 || letters_of(token) != token) continue;
+    added.push_back({.text = std::exchange(token, ""), .id = static_cast<int64_t>(id)});
   }
 }
 
@@ -442,7 +442,7 @@ std::unique_ptr<BpeTokenizer> read_one(const path& file) {
   });
 }
 
-// All forms of a vocabulary in a folder must agree: people copy one over the other.
+// The first of these says the most. The others must agree: people copy one over the other.
 std::unique_ptr<BpeTokenizer> read_folder(const path& folder) {
   std::vector<path> found;
   if (exists(folder / "tokenizer.json")) found.push_back(folder / "tokenizer.json");

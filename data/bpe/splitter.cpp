@@ -14,7 +14,7 @@
 #include "autograd/io/foreign.h"
 #include "autograd/io/utf8.h"
 #include "data/bpe/ascii_pieces.h"
-#include "data/bpe/unicode.h"
+#include "data/bpe/translation.h"
 
 namespace ink::bpe {
 namespace {
@@ -56,102 +56,6 @@ bool is_named(const std::vector<Cut>& cuts) {
   });
 }
 
-std::string_view addition_to(std::string_view property) {
-  const auto* found = std::find_if(std::begin(kAdditions), std::end(kAdditions),
-                                   [&](const Addition& each) { return each.name == property; });
-  return found == std::end(kAdditions) ? std::string_view() : found->ranges;
-}
-
-[[noreturn]] void refuse_pattern(std::string_view what, std::string_view regex) {
-  detail::fail({"tokenizer: the pattern \"", printable(regex, 200), "\" has ", what,
-                ", which is not read here"});
-}
-
-// A class of characters, as PCRE2 is told: with what Unicode 16 has more, and with white space by
-// its code points. The regular expression stands in Ruby's syntax (tokenizers run Oniguruma).
-class Translation {
- public:
-  explicit Translation(std::string_view regex) : regex_(regex) {}
-
-  std::string result() {
-    while (at_ < regex_.size()) {
-      const char c = regex_[at_];
-      if (c == '\\') {
-        escape();
-        continue;
-      }
-      if (!in_brackets_ && regex_.substr(at_, 3) == "(?m") refuse_pattern("(?m", regex_);
-      if (in_brackets_ && regex_.substr(at_, 2) == "&&")
-        refuse_pattern("&& within brackets", regex_);
-      if (in_brackets_ && c == '[') refuse_pattern("[ within brackets", regex_);
-      if (c == '[') {
-        in_brackets_ = true;
-        keep(regex_.substr(at_, 2) == "[^" ? 2 : 1);
-        if (at_ < regex_.size() && regex_[at_] == ']') keep(1);  // a first ] is a character
-        continue;
-      }
-      if (c == ']') in_brackets_ = false;
-      keep(1);
-    }
-    return std::move(out_);
-  }
-
- private:
-  void keep(size_t count) {
-    out_ += regex_.substr(at_, count);
-    at_ += std::min(count, regex_.size() - at_);
-  }
-
-  void put_class(std::string_view inside, bool negated) {
-    if (in_brackets_) {
-      out_ += inside;
-    } else {
-      out_.append(negated ? "[^" : "[").append(inside).append("]");
-    }
-  }
-
-  void escape() {
-    const char kind = at_ + 1 < regex_.size() ? regex_[at_ + 1] : '\0';
-    if (kind == 's' || kind == 'S') {
-      at_ += 2;
-      return put_class(kind == 's' ? kSpace : kNoSpace, false);
-    }
-    if (kind == 'd') {
-      at_ += 2;
-      return put_class(std::string(R"(\p{Nd})").append(addition_to("Nd")), false);
-    }
-    if (kind == 'p' || kind == 'P') return property();
-    if (kind != '\0' && std::strchr("bBCDEgGhHkKNOQRvVwWXyY", kind) != nullptr)
-      refuse_pattern(std::string("\\") + kind, regex_);
-    keep(2);
-  }
-
-  // \p{L}, \P{L}, \p{^L}, \pL
-  void property() {
-    const bool braces = at_ + 2 < regex_.size() && regex_[at_ + 2] == '{';
-    const size_t end = braces ? regex_.find('}', at_) : at_ + 2;
-    if (end >= regex_.size()) refuse_pattern("a \\p that does not end", regex_);
-    std::string_view name = braces ? regex_.substr(at_ + 3, end - at_ - 3) : regex_.substr(end, 1);
-    bool negated = regex_[at_ + 1] == 'P';
-    if (!name.empty() && name.front() == '^') {
-      negated = !negated;
-      name.remove_prefix(1);
-    }
-    const std::string_view more = addition_to(name);
-    if (negated && in_brackets_ && !more.empty()) refuse_pattern("\\P within brackets", regex_);
-    at_ = end + 1;
-    const bool outside = negated && !in_brackets_;
-    put_class(
-        std::string(negated && !outside ? "\\P{" : "\\p{").append(name).append("}").append(more),
-        outside);
-  }
-
-  std::string_view regex_;
-  size_t at_ = 0;
-  bool in_brackets_ = false;
-  std::string out_;
-};
-
 // The end of the valid UTF-8 that begins at `at`.
 size_t valid_until(std::string_view text, size_t at) {
   constexpr uint64_t kHigh = 0x8080808080808080;
@@ -165,6 +69,48 @@ size_t valid_until(std::string_view text, size_t at) {
     }
   }
   return at;
+}
+
+// The character that ends at `at`; kInvalid: none does.
+char32_t character_before(std::string_view text, size_t at) {
+  size_t begin = at;
+  while (begin > 0 && at - begin < 4 && (text[--begin] & 0xc0) == 0x80) {
+  }
+  const char32_t character = utf8::next(text, begin);
+  return begin == at ? character : utf8::kInvalid;
+}
+
+bool is_space(char32_t c) {
+  return (c >= 9 && c <= 13) || c == 0x20 || c == 0x85 || c == 0xa0 || c == 0x1680 ||
+         (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f ||
+         c == 0x3000;
+}
+
+// Ideographs, kana and Hangul: letters in which there are few spaces.
+bool is_east_asian(char32_t c) {
+  return (c >= 0x3041 && c <= 0x3096) || (c >= 0x30a1 && c <= 0x30fa) ||
+         (c >= 0x4e00 && c <= 0x9fff) || (c >= 0xac00 && c <= 0xd7a3);
+}
+
+// Their comma, full stop, and marks of full width.
+bool is_east_asian_mark(std::string_view text) {
+  if ((text[0] & 0xf0) != 0xe0) return false;
+  for (const std::string_view mark :
+       {"\u3001", "\u3002", "\uff01", "\uff0c", "\uff1a", "\uff1b", "\uff1f"})
+    if (text.substr(0, mark.size()) == mark) return true;
+  return false;
+}
+
+// Does a piece begin here with any of the named cuts, whatever else stands in the text? In none of
+// them is a space behind anything but spaces, or punctuation behind a letter, unless it is '.
+bool begins_piece(std::string_view text, size_t at) {
+  const auto letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
+  if (letter(text[at])) return text[at - 1] == '\n';
+  if (text[at] == ' ') {
+    const char32_t before = character_before(text, at);
+    return before != utf8::kInvalid && !is_space(before);
+  }
+  return is_east_asian_mark(text.substr(at, 3)) && is_east_asian(character_before(text, at));
 }
 
 }  // namespace
@@ -187,9 +133,9 @@ std::vector<Cut> named_cuts(std::string_view name) {
 
 class Splitter::Pattern {
  public:
-  explicit Pattern(const Cut& cut)
+  Pattern(const Cut& cut, bool spells_out)
       : behavior(cut.behavior), invert(cut.invert), by_hand(known_by_hand(cut)) {
-    const std::string regex = Translation(cut.regex).result();
+    const std::string regex = for_pcre2(cut.regex, spells_out);
     int error = 0;
     PCRE2_SIZE at = 0;
     pcre2_compile_context* context = pcre2_compile_context_create(nullptr);
@@ -323,8 +269,11 @@ class Splitter::Run {
   pcre2_jit_stack* stack_ = nullptr;
 };
 
-Splitter::Splitter(std::vector<Cut> cuts) : cuts_(std::move(cuts)), is_named_(is_named(cuts_)) {
-  for (const Cut& cut : cuts_) patterns_.push_back(std::make_unique<const Pattern>(cut));
+Splitter::Splitter(std::vector<Cut> cuts) : Splitter(std::move(cuts), has_newer_unicode()) {}
+Splitter::Splitter(std::vector<Cut> cuts, bool spells_out)
+    : cuts_(std::move(cuts)), is_named_(is_named(cuts_)) {
+  for (const Cut& cut : cuts_)
+    patterns_.push_back(std::make_unique<const Pattern>(cut, spells_out));
 }
 Splitter::~Splitter() = default;
 Splitter::Splitter(Splitter&&) noexcept = default;
@@ -343,14 +292,11 @@ void Splitter::for_each_piece(std::string_view text,
   }
 }
 
-size_t Splitter::boundary(std::string_view text, size_t at) const {
+size_t Splitter::boundary(std::string_view text, size_t at, size_t limit) const {
   if (at == 0 || !is_named_) return at == 0 ? 0 : text.size();
-  const auto letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
-  const auto begins = [&] {
-    return letter(text[at]) ? text[at - 1] == '\n' : text[at] == ' ' && letter(text[at - 1]);
-  };
-  while (at < text.size() && !begins()) ++at;
-  return at;
+  limit = std::min(limit, text.size());
+  while (at < limit && !begins_piece(text, at)) ++at;
+  return at < limit ? at : text.size();
 }
 
 }  // namespace ink::bpe

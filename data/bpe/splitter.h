@@ -38,6 +38,8 @@ class Splitter {
   /// Throws on a regular expression that PCRE2 refuses, or that PCRE2 and the two programs read
   /// differently (\h, && within brackets).
   explicit Splitter(std::vector<Cut> cuts);
+  /// The same. `spells_out`: as with a PCRE2 whose Unicode is newer than 16 (translation.h).
+  Splitter(std::vector<Cut> cuts, bool spells_out);
   ~Splitter();
   Splitter(Splitter&&) noexcept;
   Splitter& operator=(Splitter&&) noexcept;
@@ -48,10 +50,11 @@ class Splitter {
   /// not UTF-8 are pieces of their own.
   void for_each_piece(std::string_view text, const std::function<void(std::string_view)>& f) const;
 
-  /// The first place from `at` on where a piece begins, whatever stands before and after: between a
-  /// line feed and an ASCII letter, between an ASCII letter and a space, or the end. For cuts that
-  /// have no name: 0 or the end.
-  size_t boundary(std::string_view text, size_t at) const;
+  /// The first place in [at, limit) where a piece begins, whatever stands before and after: before
+  /// a space that no space is before, before a letter of ASCII that begins a line, or before the
+  /// punctuation of East Asian letters. The text's end if there is none. For cuts that have no
+  /// name: 0 or the end.
+  size_t boundary(std::string_view text, size_t at, size_t limit = std::string_view::npos) const;
 
  private:
   class Pattern;

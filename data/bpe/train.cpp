@@ -182,7 +182,8 @@ void count_pieces(Pieces& pieces, std::string_view text, const Splitter& splitte
       return splitter.boundary(text, static_cast<size_t>(std::min(part * kPart, size)));
     };
     for (size_t begin = boundary(first), end = begin; first < last; begin = end) {
-      end = boundary(++first);
+      if (++first * kPart > static_cast<int64_t>(end))
+        end = boundary(first);  // else it is this one
       if (begin == end) continue;
       // One character more, because the pattern looks ahead.
       const size_t more = std::min(end + 1, text.size());

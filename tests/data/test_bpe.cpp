@@ -2,6 +2,7 @@
 // wrote), files of other programs, merges that are learned, and every error.
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <random>
@@ -9,13 +10,18 @@
 #include <utility>
 #include <vector>
 
+#include "autograd/io/crc64.h"
+#include "autograd/io/utf8.h"
 #include "data/bpe/bpe_tokenizer.h"
 #include "data/bpe/train.h"
+#include "data/bpe/translation.h"
 #include "data/file.h"
 
 #include <gtest/gtest.h>
+#include <omp.h>
 
 #include "error_of.h"
+#include "peak_memory.h"
 #include "run_program.h"
 #include "temp_files.h"
 
@@ -116,6 +122,44 @@ TEST(Bpe, ComposesAsTokenizersDo) {
   }
 }
 
+// Whatever version PCRE2 is of, and whether its classes are asked for by name or spelled out.
+TEST(Bpe, ClassesOfCharactersAreThoseOfTokenizers) {
+  const bool newer = bpe::has_newer_unicode();
+  const std::string between = "\u0378";  // which is in none
+  std::string all = between;
+  for (char32_t c = 0; c < 0x110000; ++c) {
+    if (c >= 0xd800 && c < 0xe000) continue;
+    utf8::append(all, c);
+    all += between;
+  }
+  for (const auto& [name, expected] : fixture()["classes"].items()) {
+    for (const bool spells_out : {newer, true}) {
+      if (!newer && spells_out && name != "L" && name != "M" && name != "Nd") continue;  // slow
+      const bpe::Splitter splitter({{.regex = "\\p{" + name + "}"}}, spells_out);
+      uint64_t hash = 0;
+      splitter.for_each_piece(all, [&](std::string_view piece) {
+        if (piece.find(between) == piece.npos) {
+          size_t at = 0;
+          hash = hash * 1000003 + utf8::next(piece, at);
+        }
+      });
+      EXPECT_EQ(hex64(hash), expected) << name << (spells_out ? ", spelled out" : "");
+    }
+  }
+}
+
+TEST(Bpe, SpelledOutPatternsCutTheSame) {
+  for (const char* name : {"gpt2", "o200k", "qwen2"}) {
+    const auto pieces = [&](bool spells_out) {
+      std::vector<std::string> all;
+      bpe::Splitter(bpe::named_cuts(name), spells_out)
+          .for_each_piece(text(), [&](std::string_view piece) { all.emplace_back(piece); });
+      return all;
+    };
+    EXPECT_EQ(pieces(true), pieces(false)) << name;
+  }
+}
+
 // What is done by hand cuts as PCRE2 does, which runs the same pattern within a group.
 TEST(Bpe, PiecesByHandAreThoseOfThePattern) {
   const std::vector<std::string> some = {
@@ -183,10 +227,36 @@ TEST(Bpe, LongPiecesFollowTheDefinition) {
   }
 }
 
+// Parts without a boundary are looked at once: this would take hours if each looked on to the end.
 TEST(Bpe, ALongWordTakesNoLonger) {
   const std::string word(1 << 20, 'a');
   const auto tokenizer = plain();
   EXPECT_EQ(tokenizer->decode(tokenizer->encode(word)), word);
+  EXPECT_EQ(in_parts(*tokenizer, word, 3), tokenizer->encode(word));
+}
+
+// Scripts that have few spaces, on one line, have parts, too.
+TEST(Bpe, LongLinesHaveParts) {
+  const std::vector<std::string> some = {
+      "\u6f22", "\u3042", "\u30ab", "\ud55c", "\u3001", "\u3002", "\uff01", "\uff0c", "\u3000",
+      "\u0e01", "\u0e34", " ",      "\u3099", "'s",     "a",      "7",      ".",      "\u00a0",
+      "\u00e9", "\n",     "\x1c",   "\xe3",   "\x80",   "\u0301", "/",      "  ",     "\u2003"};
+  std::mt19937 random(9);
+  for (const json& of : fixture()["cases"]) {
+    const auto tokenizer = bpe::parse_tokenizer(variant(of).dump());
+    for (int i = 0; i < 300; ++i) {
+      std::string line;
+      for (size_t left = random() % 40; left > 0; --left) line += some[random() % some.size()];
+      ASSERT_EQ(in_parts(*tokenizer, line, 9), tokenizer->encode(line))
+          << of["name"] << ": " << testing::PrintToString(line);
+    }
+  }
+  for (const std::string sentence :
+       {"\u6f22\u5b57\u3002", "\u0e44\u0e17\u0e22 ", "\u00e9t\u00e9 "}) {
+    std::string line;
+    while (line.size() < 3000) line += sentence;
+    EXPECT_FALSE(plain()->encode_part(line, 1000, 2000).empty()) << sentence;
+  }
 }
 
 TEST(Bpe, LearnsTheMergesOfTokenizers) {
@@ -222,15 +292,41 @@ TEST(Bpe, ReadsPairsOfFilesAndFolders) {
     for (const char* name : {vocab_file, merges_file, ""})
       EXPECT_EQ(load_tokenizer(folder / name)->encode(text()), expected) << name;
   }
-  folder.write("tokenizer.json", fixture()["tokenizer"].dump());
-  EXPECT_EQ(load_tokenizer(folder.path())->encode(text()), expected);
+  // All three say the same, as in Qwen2's folder; tokenizer.json has added tokens besides.
+  json whole = fixture()["tokenizer"];
+  whole["added_tokens"].push_back(
+      {{"id", 800}, {"content", "<|im_start|>"}, {"special", true}, {"normalized", false}});
+  folder.write("tokenizer.json", whole.dump());
+  const auto all = bpe::load_tokenizer(folder.path());
+  EXPECT_EQ(all->encode(text()), expected);
+  EXPECT_EQ(all->encode_with_special("<|im_start|>"), Ids{800});
   json other = fixture()["tokenizer"];
+  json& vocab = other["model"]["vocab"];
+  std::swap(vocab["a"], vocab["b"]);
+  folder.write("tokenizer.json", other.dump());
+  EXPECT_NE(error_of([&] { load_tokenizer(folder.path()); }).find("two vocabularies"),
+            std::string::npos);
+  std::swap(vocab["a"], vocab["b"]);
   other["model"]["merges"].erase(3);
   folder.write("tokenizer.json", other.dump());
   EXPECT_NE(error_of([&] {
               load_tokenizer(folder.path());
             }).find("tokenizer.json and vocab.json are two vocabularies; name the one"),
             std::string::npos);
+}
+
+// A token that no merge makes is what its letters stand for; one that prints is a special token.
+TEST(Bpe, DecodesTokensThatNoMergeMakes) {
+  const TempFolder folder;
+  folder.write(
+      "vocab.json",
+      R"({"a": 0, "\u0120": 1, "\u0120\u0109": 2, "<|end|>": 3, "<|a b|>": 4, "\u00c3\u00a9": 5})");
+  folder.write("merges.txt", "#version: 0.2\n");
+  const auto tokenizer = load_tokenizer(folder.path());
+  EXPECT_EQ(tokenizer->decode(Ids{0, 2, 3, 4, 5}), "a \t<|end|><|a b|>\u00e9");
+  const auto& bpe = dynamic_cast<const BpeTokenizer&>(*tokenizer);
+  EXPECT_EQ(bpe.encode_with_special("a<|end|> <|a b|>"), (Ids{0, 3, 1, 4}));
+  EXPECT_EQ(parse_tokenizer(tokenizer->to_json())->decode(Ids{2, 4, 5}), " \t<|a b|>\u00e9");
 }
 
 TEST(Bpe, RefusesWhatItDoesNotRead) {
@@ -267,6 +363,12 @@ TEST(Bpe, RefusesWhatItDoesNotRead) {
   pattern("\\h+", "\\h, which is not read here");
   pattern("\\v+", "\\v, which is not read here");
   pattern("[a&&b]", "&& within brackets");
+  pattern("[^\\P{L}]", "\\P within brackets");
+  for (const char* group : {"(?m:", "(?im:", "(?i)", "(?x:", "(?-i:", "(?#", "(?<n>", "(*F)"})
+    pattern(std::string(group) + "a)", ", which is not read here");
+  for (const char* count : {"a{,2}", "a{1,3}+", "a{2}+", "a{2}?", "\\pC", "\\p{Han}", "\\p{Mn}",
+                            "\\101\\0", "\\u0041", "\\Qa\\E"})
+    pattern(count, ", which is not read here");
 
   const TempFolder folder;
   const auto file = [&](const char* name, const std::string& text, const std::string& error) {
@@ -300,6 +402,51 @@ TEST(Bpe, RefusesWhatItDoesNotRead) {
       << "a model may choose any id";
   EXPECT_EQ(error_of([&] { gaps->decode(Ids{50257}); }),
             "decode: id 50257 is outside the vocabulary of 50257");
+}
+
+// The signal comes while it reads or learns: it ends soon, and nothing is written. Learning all of
+// it would take an hour. The pipe is opened by the program when it watches for signals.
+TEST(Bpe, SignalsEndTraining) {
+  std::mt19937 random(2);
+  std::string letters(2 << 20, ' ');
+  for (char& c : letters) c = static_cast<char>(random() % 7 == 0 ? ' ' : 'a' + random() % 26);
+  for (const auto& [name, number] : {std::pair{"INT", 2}, {"TERM", 15}, {"HUP", 1}}) {
+    const TempFolder folder;
+    folder.write("text.txt", letters);
+    const Ran ran = run_shell(
+        "cd " + folder.path().string() + "; mkfifo pipe; env --default-signal=" + name +
+        " \"$INKLING_PROGRAM\" tokenizer train --vocab_size 4000000 --min_frequency 1 --out t.json "
+        "pipe text.txt & run=$!; echo some text > pipe; kill -" +
+        name + " $run; wait $run; code=$?; ls; exit $code");
+    EXPECT_EQ(ran.code, 128 + number) << ran.err;
+    EXPECT_EQ(ran.out, "Stopped; nothing was written.\npipe\ntext.txt\n") << name;
+  }
+}
+
+// 40 MB of 2003 distinct words: each thread maps a megabyte of them at a time, and holds the words.
+TEST(Bpe, TrainingTakesTheMemoryOfDistinctWords) {
+  const TempFolder folder;
+  std::string some;
+  for (int i = 0; i < 100000; ++i) some += "word" + std::to_string(i * 37 % 2003) + " ";
+  std::ofstream file(folder / "large.txt");
+  for (int i = 0; i < 47; ++i) file << some;
+  file.close();
+  const auto pieces_of = [&] {
+    const TextFile text(folder / "large.txt");
+    bpe::Pieces pieces;
+    bpe::count_pieces(pieces, text.view(), bpe::Splitter(bpe::named_cuts("gpt2")),
+                      [&](size_t begin, size_t end) {
+                        text.release(begin, end);
+                        return true;
+                      });
+    return pieces;
+  };
+  EXPECT_EQ(pieces_of().size(), 2006u) << "2003 numbers; word with and without a space; a space";
+  bpe::TrainOptions options;
+  options.vocab_size = 1000;
+  const auto peak = peak_memory_of([&] { bpe::train(pieces_of(), options); });
+  if (!peak) GTEST_SKIP() << "the peak is not known here";
+  EXPECT_LT(*peak, (3 * omp_get_max_threads() + 4) << 20);
 }
 
 TEST(Bpe, InTheProgram) {

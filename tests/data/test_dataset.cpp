@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <optional>
 #include <numeric>
 #include <set>
 #include <span>
@@ -21,6 +22,7 @@
 #include <vector>
 
 #include "error_of.h"
+#include "peak_memory.h"
 #include "temp_files.h"
 
 namespace ink {
@@ -429,32 +431,22 @@ TEST(TextDataset, ReadsWhatCannotBeMapped) {
   EXPECT_EQ(error_of([&] { TextDataset({"/proc/self/status"}, bytes); }), "(no error)");
 }
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-int64_t status_bytes(std::string_view field) {
-  std::ifstream file("/proc/self/status");
-  for (std::string line; std::getline(file, line);) {
-    if (line.rfind(field, 0) == 0) return 1024 * std::stoll(line.substr(field.size()));
-  }
-  return 0;
-}
-
 TEST(TextDataset, TakesLittleMemoryBesideItsIds) {
   const TempFolder folder;
   const std::string line = "To be, or not to be: that is the question.\n";  // 43 bytes
   const auto file = folder.write("large.txt", repeated(line, 930'233));     // 40.0 MB
   for (const bool bytes : {false, true}) {
     { const TextDataset first({file}); }  // threads and the allocator have what they keep
-    std::ofstream reset("/proc/self/clear_refs");
-    if (!(reset << 5 << std::flush)) GTEST_SKIP() << "the peak cannot be reset here";
-    const int64_t before = status_bytes("VmRSS:");
-    const TextDataset data({file}, bytes ? std::make_shared<ByteTokenizer>() : nullptr);
-    const int64_t ids = 2 * static_cast<int64_t>(fs::file_size(file));
-    const int64_t more = status_bytes("VmHWM:") - before - ids;
-    EXPECT_LT(more, (omp_get_max_threads() + 3) << 20) << data.summary();
+    std::optional<TextDataset> data;
+    const auto peak = peak_memory_of([&] {
+      data.emplace(std::vector{file}, bytes ? std::make_shared<ByteTokenizer>() : nullptr);
+    });
+    if (!peak) GTEST_SKIP() << "the peak is not known here";
+    const int64_t more = *peak - 2 * static_cast<int64_t>(fs::file_size(file));
+    EXPECT_LT(more, (omp_get_max_threads() + 3) << 20) << data->summary();
     EXPECT_GT(more, -(4 << 20)) << "the ids are in memory";
   }
 }
-#endif
 
 TEST(TokenDataset, ReadsBothWidthsAndAValidationFile) {
   const TempFolder folder;

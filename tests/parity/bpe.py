@@ -2,8 +2,9 @@
 """Byte-pair encoding against tiktoken 0.14.0 and tokenizers 0.23.3, by hand.
 
 usage: bpe.py fixture          writes ../golden/bpe.json, which test_bpe reads
-       bpe.py check PROGRAM    compares `PROGRAM tokenizer` with them on random texts
-       bpe.py classes          which code points their classes of characters hold
+       bpe.py check PROGRAM    compares `PROGRAM tokenizer` with them on 10 MB of mixed text, and
+                               loads the tokenizer.json that `PROGRAM prepare` writes into tokenizers
+       bpe.py classes          their classes of characters, as data/bpe/unicode.h has them
 
 pip install tiktoken==0.14.0 tokenizers==0.23.3
 """
@@ -11,6 +12,7 @@ import base64
 import json
 import pathlib
 import random
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -136,6 +138,38 @@ def tiktoken_file(ranks):
     return "".join(f"{base64.b64encode(token).decode()} {rank}\n" for token, rank in ranks.items())
 
 
+CLASSES = ("L Lu Ll Lt Lm Lo M Me N Nd Nl No P Pc Pd Ps Pe Pi Pf Po S Sm Sc Sk So Z Zs Zl Zp "
+           "Cc").split()
+POINTS = [c for c in range(0x110000) if not 0xd800 <= c < 0xe000]
+
+
+def class_of(name):
+    pattern = rf"\p{{{name}}}"
+    encoding = tiktoken.Encoding("x", pat_str=pattern, special_tokens={},
+                                 mergeable_ranks={bytes([i]): i for i in range(256)})
+    split_off = pre_tokenizers.Split(Regex(pattern), "removed").pre_tokenize_str
+    members = [c for c in POINTS if encoding.encode_ordinary(chr(c))]
+    assert members == [c for c in POINTS if not split_off(chr(c))], name
+    return members
+
+
+def runs(members):
+    found = []
+    for c in sorted(members):
+        if found and found[-1][1] == c - 1:
+            found[-1][1] = c
+        else:
+            found.append([c, c])
+    return found
+
+
+def hashed(members):
+    value = 0
+    for c in members:
+        value = (value * 1000003 + c) % 2**64
+    return f"{value:016x}"
+
+
 def fixture():
     rng = random.Random(11)
     lesson = (HERE / "../../README.md").read_text()
@@ -156,55 +190,98 @@ def fixture():
         "tiktoken_file": tiktoken_file(ranks),
         "trained_on": trained_on,
         "merges": learned([trained_on], 500)["model"]["merges"],
+        "classes": {name: hashed(class_of(name)) for name in CLASSES},
     }
     (HERE / "../golden/bpe.json").write_text(json.dumps(result, separators=(",", ":")) + "\n")
 
 
+def mixed_text(rng, size):
+    """English, code, CJK, and what random_text gives; at the end what is long."""
+    root = HERE / "../.."
+    sources = ["".join(path.read_text() for path in sorted(root.glob(pattern)))
+               for pattern in ("**/README.md", "autograd/**/*.cpp")]
+    parts = ["7" * 100000, "\n", "ab" * 500000, " " * 50000]
+    bytes_left = size - sum(map(len, parts))
+    while bytes_left > 0:
+        source = rng.choice(sources)
+        at = rng.randrange(len(source))
+        some = source[at:at + rng.randrange(3000)] + random_text(rng, 1000) + "，。".join(
+            code_points(rng, rng.randrange(60), 0x4e00, 0x9fff) for _ in range(9))
+        bytes_left -= len(some.encode())
+        parts.insert(0, some)
+    return "".join(parts)
+
+
 def check(program):
+    def ran(*words):
+        return subprocess.run([program, *map(str, words)], check=True, capture_output=True, text=True)
+
     def ids(tokenizer, text_file):
-        command = [program, "tokenizer", "encode", "--tokenizer", tokenizer, text_file]
-        ran = subprocess.run(command, check=True, capture_output=True, text=True)
-        return [int(word) for word in ran.stdout.split()]
-    rng = random.Random()
+        return [int(word) for word in
+                ran("tokenizer", "encode", "--tokenizer", tokenizer, text_file).stdout.split()]
+
+    def written_again(tokenizer, folder):
+        shutil.rmtree(folder / "prepared", ignore_errors=True)
+        (folder / "a.txt").write_text("a")
+        ran("prepare", "--tokenizer", tokenizer, "--out_dir", folder / "prepared", folder / "a.txt")
+        return json.loads((folder / "prepared/tokenizer.json").read_text())
+
+    seed = random.randrange(1 << 30)
+    rng = random.Random(seed)
+    print("seed", seed)
+    wrong = 0
+
+    def tell(right, *what):
+        nonlocal wrong
+        wrong += not right
+        print("same" if right else "DIFFERENT", *what, flush=True)
+
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
-        text = random_text(rng, 300000) + "7" * 100000 + "\n" + "ab" * 500000 + " " * 50000
+        some = random_text(rng, 300000)
         text_file = folder / "text.txt"
-        text_file.write_text(text, newline="")
         written = folder / "tokenizer.json"
-        for size in (300, 5000):
-            base = learned([text[:300000]], size)
-            (folder / "train.txt").write_text(text[:300000], newline="")
-            command = [program, "tokenizer", "train", "--vocab_size", str(size), "--out", written]
-            subprocess.run([*command, folder / "train.txt"], check=True, stdout=subprocess.DEVNULL)
+        for size, text in ((300, some), (5000, mixed_text(rng, 10_000_000))):
+            text_file.write_text(text, newline="")
+            base = learned([some], size)
+            (folder / "train.txt").write_text(some, newline="")
+            ran("tokenizer", "train", "--vocab_size", size, "--out", written, folder / "train.txt")
             ours = json.loads(written.read_text())["model"]
-            print(f"merges of {size}:", ours["merges"] == [list(m) if isinstance(m, list) else
-                  m.split(" ") for m in base["model"]["merges"]] and
-                  ours["vocab"] == {k: v for k, v in base["model"]["vocab"].items()
-                                    if k != "<|endoftext|>"})
+            tell(ours["merges"] == [list(m) if isinstance(m, list) else m.split(" ")
+                                    for m in base["model"]["merges"]] and
+                 ours["vocab"] == {k: v for k, v in base["model"]["vocab"].items()
+                                   if k != "<|endoftext|>"}, size, "merges")
             for name in PRE_TOKENIZERS:
                 written.write_text(json.dumps(variant(base, name)))
-                print(size, name, ids(written, text_file) == ids_of_tokenizers(variant(base, name),
-                                                                               text))
+                expected = ids_of_tokenizers(variant(base, name), text)
+                tell(ids(written, text_file) == expected, size, name, len(expected), "ids")
+                tell(ids_of_tokenizers(written_again(written, folder), text) == expected,
+                     size, name, "as it was written, in tokenizers")
             for name, pattern in TIKTOKEN.items():
                 file = folder / f"{name}.tiktoken"
                 file.write_text(tiktoken_file(ranks_of(base)))
-                print(size, file.name,
-                      ids(file, text_file) == ids_of_tiktoken(ranks_of(base), pattern, text))
+                expected = ids_of_tiktoken(ranks_of(base), pattern, text)
+                tell(ids(file, text_file) == expected, size, file.name, len(expected), "ids")
+                tell(ids_of_tokenizers(written_again(file, folder), text) == expected,
+                     size, file.name, "as it was written, in tokenizers")
+    sys.exit(wrong > 0)
 
 
+# Python's own Unicode has to be that of PCRE2 10.39 to 10.42.
 def classes():
-    for name in ("L", "Lu", "Ll", "Lt", "Lm", "Lo", "M", "N", "Nd", "P", "S"):
-        pattern = rf"\p{{{name}}}"
-        encoding = tiktoken.Encoding("x", pat_str=pattern, special_tokens={},
-                                     mergeable_ranks={bytes([i]): i for i in range(256)})
-        split_off = pre_tokenizers.Split(Regex(pattern), "removed").pre_tokenize_str
-        points = [chr(c) for c in range(0x110000) if not 0xd800 <= c < 0xe000]
-        theirs = [c for c in points if encoding.encode_ordinary(c)]
-        print(pattern, len(theirs), theirs == [c for c in points if not split_off(c)])
+    assert unicodedata.unidata_version == "14.0.0"
+    before = {c: unicodedata.category(chr(c)) for c in POINTS}
+    for name in CLASSES:
+        theirs = set(class_of(name))
+        fewer = {c for c in POINTS if before[c].startswith(name)} - theirs
+        added = runs(c for c in theirs if not before[c].startswith(name))
+        print(name, "".join(rf"\x{{{a:x}}}" + (rf"-\x{{{b:x}}}" if b > a else "")
+                            for a, b in added), "LACKS" if fewer else "", *fewer)
+    ends = [end for a, b in runs(class_of("Cn")) for end in (a, b + 1)]
+    print("kAssigned", *(b - a for a, b in zip([0] + ends, ends)))
     # Marks that Python's Unicode reorders and tokenizers' NFC does not: in kNewerThanNfc.
     compose = normalizers.NFC().normalize_str
-    for c in points:
+    for c in map(chr, POINTS):
         for text in ("q\u0345" + c, "q" + c + "\u0334"):
             if unicodedata.combining(c) and compose(text) != unicodedata.normalize("NFC", text):
                 print(f"NFC does not know U+{ord(c):04X}")
