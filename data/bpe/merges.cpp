@@ -54,7 +54,9 @@ struct Met {
 };
 constexpr int kMemoryBits = 15;  // two megabytes a thread
 
-Met& recall(uint64_t owner, const Key& key) {
+// Two places side by side: the first is the piece's if it was met, and else for it to take, when the
+// second has got what was there. Places of one each would be taken by rare pieces all the time.
+Met* recall(uint64_t owner, const Key& key) {
   struct Memory {
     uint64_t owner = 0;
     std::vector<Met> pieces;
@@ -67,7 +69,9 @@ Met& recall(uint64_t owner, const Key& key) {
   constexpr uint64_t kMix = 0x9e3779b97f4a7c15;
   const uint64_t hash =
       (((key.first ^ key.last >> 17) * kMix ^ key.middle ^ key.last) + key.size) * kMix;
-  return memory.pieces[hash >> (64 - kMemoryBits)];
+  Met* const both = &memory.pieces[hash >> (65 - kMemoryBits) << 1];
+  if (both[0].key != key && both[1].key == key) std::swap(both[0], both[1]);
+  return both;
 }
 
 uint64_t next_owner() {
@@ -162,13 +166,15 @@ void Merges::find_whole() {
 size_t Merges::encode(std::string_view piece, std::vector<int64_t>& ids) const {
   if (piece.size() > kLongestKey) return encode_anew(piece, ids);
   const Key key = key_of(piece);
-  Met& met = recall(owner_, key);
+  Met* const both = recall(owner_, key);
+  Met& met = both[0];
   if (met.key == key) {
     for (uint32_t i = 0; i < met.count; ++i) ids.push_back(met.ids[i]);
     return std::string_view::npos;
   }
   const size_t before = ids.size(), lacking = encode_anew(piece, ids), count = ids.size() - before;
   if (lacking != std::string_view::npos || count > met.ids.size()) return lacking;
+  both[1] = met;
   met.key = key;
   met.count = static_cast<uint32_t>(count);
   for (size_t i = 0; i < count; ++i) met.ids[i] = static_cast<int32_t>(ids[before + i]);
