@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <csignal>
 #include <string>
 #include <vector>
 
@@ -11,11 +10,10 @@
 #include "data/prepare.h"
 #include "train/cli/command_line.h"
 #include "train/cli/console.h"
+#include "train/cli/signals.h"
 
 namespace ink {
 namespace {
-
-volatile std::sig_atomic_t stopped_by = 0;
 
 std::shared_ptr<const Tokenizer> tokenizer_named(const std::string& name) {
   if (name.empty()) throw UsageError("prepare: expected --tokenizer byte, a file or a folder");
@@ -62,16 +60,11 @@ int prepare_command(const Arguments& arguments) {
   options.out_dir = out_dir;
   const auto files = files_to_prepare(names);
   Console console;
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP})
-    if (std::signal(signal, [](int which) {
-          stopped_by = which;
-          std::signal(which, SIG_DFL);  // the second one ends the program at once
-        }) == SIG_IGN)
-      std::signal(signal, SIG_IGN);
+  watch_signals();
   const auto start = std::chrono::steady_clock::now();
   double shown = console.is_terminal() ? 0 : 10, first = -1;
   options.progress = [&](const PrepareProgress& now) {
-    if (stopped_by != 0) return false;
+    if (is_interrupted()) return false;
     const double seconds = seconds_since(start);
     if (first < 0) first = now.share;  // what an earlier call did
     if (seconds < shown) return true;
@@ -89,7 +82,7 @@ int prepare_command(const Arguments& arguments) {
     console.line(
         fmt::format("Stopped after {}. The same command goes on from the last whole shard.",
                     summary(prepared)));
-    return 128 + stopped_by;
+    return kSignal + noted_signal();
   }
   const double seconds = seconds_since(start);
   console.line(fmt::format(

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <csignal>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -21,12 +20,11 @@
 #include "train/cli/command_line.h"
 #include "train/cli/console.h"
 #include "train/cli/out_folder.h"
+#include "train/cli/signals.h"
 #include "train/cli/waiting.h"
 
 namespace ink {
 namespace {
-
-volatile std::sig_atomic_t stopped_by = 0;
 
 std::unique_ptr<Tokenizer> tokenizer_of(const std::string& command, const std::string& name) {
   if (name.empty()) throw UsageError(command + ": expected --tokenizer byte, a FILE or a FOLDER");
@@ -78,16 +76,11 @@ int train_tokenizer(const Arguments& arguments) {
   const DataFiles files = data_files(texts, {});
   if (files.are_ids) throw UsageError(files.train[0].string() + ": expected text, got token ids");
   Console console;
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP})
-    if (std::signal(signal, [](int which) {
-          stopped_by = which;
-          std::signal(which, SIG_DFL);  // the second one ends the program at once
-        }) == SIG_IGN)
-      std::signal(signal, SIG_IGN);
+  watch_signals();
   bpe::Pieces pieces;
   for (const auto& file : files.train) {
     const Waiting waiting(console, "reading " + printable(file.string(), 60));
-    count_pieces_of(pieces, TextFile(file), splitter, [] { return stopped_by == 0; });
+    count_pieces_of(pieces, TextFile(file), splitter, [] { return !is_interrupted(); });
   }
   auto shown = std::chrono::steady_clock::now();
   options.progress = [&](int64_t tokens) {
@@ -95,12 +88,12 @@ int train_tokenizer(const Arguments& arguments) {
       console.live({{fmt::format("{} of {} tokens", tokens, options.vocab_size), 0}});
       shown = std::chrono::steady_clock::now();
     }
-    return stopped_by == 0;
+    return !is_interrupted();
   };
-  const auto tokenizer = stopped_by == 0 ? bpe::train(pieces, options) : nullptr;
-  if (stopped_by != 0) {
+  const auto tokenizer = is_interrupted() ? nullptr : bpe::train(pieces, options);
+  if (is_interrupted()) {
     console.line("Stopped; nothing was written.");
-    return 128 + stopped_by;
+    return kSignal + noted_signal();
   }
   write_file(out, tokenizer->to_json());
   console.line(fmt::format("{}: {} tokens, of {} distinct pieces of text", out,

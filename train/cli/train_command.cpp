@@ -28,6 +28,7 @@
 #include "train/cli/out_folder.h"
 #include "train/cli/progress_line.h"
 #include "train/cli/run_report.h"
+#include "train/cli/signals.h"
 #include "train/cli/step_profile.h"
 #include "train/cli/waiting.h"
 #include "train/report/findings.h"
@@ -38,22 +39,6 @@ namespace ink {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-volatile std::sig_atomic_t interrupted = 0;
-
-// The first Ctrl-C (or kill, or a lost connection) asks the loop to finish its step and save; the
-// second one ends the program at once.
-void on_signal(int signal) {
-  interrupted = signal;
-  std::signal(signal, SIG_DFL);
-}
-
-// A signal that the caller ignores (nohup) stays ignored.
-void watch_signals() {
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP})
-    if (std::signal(signal, on_signal) == SIG_IGN) std::signal(signal, SIG_IGN);
-}
-bool is_interrupted() { return interrupted != 0; }
 
 // Thrown out of a sample that an interrupt cuts short.
 struct Interrupted {};
@@ -112,7 +97,7 @@ class TrainRun {
       const int64_t step = shown_step_ = trainer_.steps_done();
       if (step % config_.log_interval == 0 || step == config_.max_iters) report();
       if (on_cpu_ || step % kMostSkipped == 0) check_skipped();
-      if (interrupted) return stop_interrupted();
+      if (is_interrupted()) return stop_interrupted();
       if (step == config_.max_iters) break;
       if (step % config_.eval_interval == 0 && !validate()) return stop_interrupted();
       if (config_.sample_interval > 0 && step % config_.sample_interval == 0 && !show_sample())
@@ -204,7 +189,7 @@ class TrainRun {
     if (!trainer_.best_is_of_another_set())
       console_.paragraph(fmt::format("best, of step {}, has a validation loss of {:.4f} here",
                                      *trainer_.best_step(), trainer_.best_val_loss()));
-    return !interrupted;
+    return !is_interrupted();
   }
   // Returns f(), and leaves its time out of the training's.
   template <class F>
@@ -358,13 +343,13 @@ class TrainRun {
                    options, [&](const std::string& text) {
                      console_.write(text);
                      sample += text;
-                     if (interrupted) throw Interrupted();
+                     if (is_interrupted()) throw Interrupted();
                    });
     } catch (const Interrupted&) {
     }
     console_.line("\n" + console_.dim("---"));
-    if (!interrupted) metrics_.write_sample(trainer_.steps_done(), sample);
-    return !interrupted;
+    if (!is_interrupted()) metrics_.write_sample(trainer_.steps_done(), sample);
+    return !is_interrupted();
   }
 
   int stop_early(const char* why, int code) {
@@ -377,7 +362,7 @@ class TrainRun {
     return code;
   }
 
-  int stop_interrupted() { return stop_early("Interrupted", kSignal + interrupted); }
+  int stop_interrupted() { return stop_early("Interrupted", kSignal + noted_signal()); }
 
   std::string eval_typed() const {
     return typed("eval --out_dir") + " " + for_shell(config_.out_dir);
