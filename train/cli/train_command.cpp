@@ -279,8 +279,9 @@ class TrainRun {
                              0}};
     if (evaluation.best_possible)
       items.push_back({", " + percent_above(evaluation.loss, *evaluation.best_possible), 1});
-    items.push_back({bits_text(evaluation), 3});
-    items.push_back({fmt::format("  after {}", clock_text(seconds_since(start_))), 2});
+    if (const auto bits = evaluation.bits_per_byte())
+      items.push_back({fmt::format(", {:.4f} bits/byte", *bits), 2});
+    items.push_back({fmt::format("  after {}", clock_text(seconds_since(start_))), 3});
     console_.line(console_.green(fitted(items, console_.columns())));
     write_validation(evaluation);
     if (trainer_.note_validation(evaluation.loss))
