@@ -371,5 +371,43 @@ TEST(Pages, OfAForwardPass) {
   }
 }
 
+// Tokens of several bytes: a space can be seen, and half a character is bytes.
+TEST(Pages, OfTokensOfSeveralBytes) {
+  const TempFolder folder;
+  std::string text;
+  for (int i = 0; i < 80; ++i) text += "the cat saw the sea, the caf\u00e9 and the \u6f22.\n";
+  const std::string file = folder.write("text.txt", text).string(), out = (folder / "run").string();
+  ASSERT_EQ(run_program("train " + kSmall + "--max_iters 4 --eval_interval 2 --data " + file +
+                        " --tokenizer bpe:280 --out_dir " + out)
+                .code,
+            0);
+  const auto made = [&](const std::string& command, const std::string& option) {
+    const fs::path page = folder / "page.html";
+    const Ran ran =
+        run_program(command + " --start 'the cat saw the caf\u00e9 and \u5b57' --out_dir " + out +
+                    option + page.string());
+    EXPECT_EQ(ran.code, 0) << ran.err;
+    return read_file(page);
+  };
+  const std::vector<std::string> pages = {made("look", " --out "),
+                                          made("sample --max_new_tokens 2", " --attention "),
+                                          read_file(folder / "run/report.html")};
+  for (const std::string& page : pages) {
+    EXPECT_NE(page.find(R"(" the")"), std::string::npos) << "a token of several bytes";
+    if (&page != &pages[2]) {
+      EXPECT_NE(page.find(R"("\\xe5")"), std::string::npos) << "half a character";
+    }
+    if (browser().empty()) continue;
+    const Browsed browsed = browse(page, wrong_in(R"(
+      for (const sample of all(document, 'pre')) sample.remove();  // may end within a character
+      const shown = document.body.innerText;
+      is(shown.includes('\u2423the'), 'no mark for a space');
+      is(!shown.includes('\\\\x'), 'two backslashes');
+      is(!shown.includes('\ufffd'), 'a broken character');)"));
+    EXPECT_EQ(browsed.errors, "");
+    EXPECT_EQ(browsed.result, "");
+  }
+}
+
 }  // namespace
 }  // namespace ink

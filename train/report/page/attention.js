@@ -145,8 +145,7 @@ class AttentionView {
     axis.replaceChildren(...this.tokens.flatMap((token, i) => {
       const at = middle + (i - chosen) * step;
       if (at < 0 || at > length || (step > length / n && Math.abs(i - chosen) > 8)) return [];
-      const span = make('span', {class: i === chosen ? 'at' : null},
-                        token === '\n' ? '\u21b5' : token === ' ' ? '\u2423' : token);
+      const span = make('span', {class: i === chosen ? 'at' : null}, visible(token));
       span.style[side] = at + 'px';
       return [span];
     }));

@@ -67,8 +67,10 @@ function show_time(seconds) {
   return (days ? days + ' d ' : '') +
       (days || hours ? hours + ':' + two(minutes) : minutes) + ':' + two(s % 60);
 }
-// A token as one can see it.
-const show_token = token => JSON.stringify(String(token));
+// A token as one can see it: in quotes, as \n and \xc3; or with marks for white space.
+const show_token = token => JSON.stringify(String(token)).replaceAll('\\\\', '\\');
+const marks = {'\n': '\u21b5', ' ': '\u2423', '\t': '\u21e5'};
+const visible = token => token.replace(/[\n \t]/g, c => marks[c]);
 // How tokens stand in a text: line ends are marked, and spaces where tokens are longer than letters.
 const in_text = tokens => {
   const words = tokens.some(token => token.length > 2);

@@ -7,8 +7,6 @@ function half(bits) {
   if (exponent === 31) return mantissa ? NaN : sign * Infinity;
   return sign * (exponent ? 2 ** (exponent - 15) * (1 + mantissa / 1024) : mantissa * 2 ** -24);
 }
-const spaces = {'\n': '\u21b5', ' ': '\u2423', '\t': '\u21e5'};
-const visible = token => token.replace(/[\n \t]/g, c => spaces[c]);
 
 // A picture of the data: value(row, column), or value(row, column, head).
 class Tensor {
