@@ -7,9 +7,12 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
+#include <cmath>
 #include <cstring>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <string_view>
 
 #include "autograd/io/atomic_file.h"
 #include "autograd/io/foreign.h"
@@ -24,7 +27,15 @@ using Json = nlohmann::json;
 constexpr const char* kMetadata = "__metadata__";
 constexpr uint64_t kMaxHeader = 100'000'000;  // bytes; the format's own limit
 
-constexpr const char* kDTypeNames[] = {"F32", "F64", "BF16", "I64", "BOOL"};  // in DType's order
+// A dtype of the format that is read: its bytes per element, and what its elements become here.
+struct FileDType {
+  const char* name;
+  int64_t bytes;
+  DType dtype;
+};
+constexpr FileDType kDTypes[] = {
+    {"F32", 4, f32},      {"F64", 8, f64}, {"BF16", 2, bf16}, {"I64", 8, i64},  // in DType's order
+    {"BOOL", 1, boolean}, {"F16", 2, f32}, {"I32", 4, i64},   {"U8", 1, i64}};
 
 }  // namespace
 
@@ -59,7 +70,7 @@ std::string header_of(const NamedTensors& tensors, const std::vector<size_t>& or
     const auto& [name, x] = tensors[i];
     fields.emplace_back(
         name,
-        nlohmann::ordered_json{{"dtype", kDTypeNames[static_cast<int>(x.dtype())]},
+        nlohmann::ordered_json{{"dtype", kDTypes[static_cast<int>(x.dtype())].name},
                                {"shape", std::vector<int64_t>(x.shape().begin(), x.shape().end())},
                                {"data_offsets", {starts[i], starts[i] + stored_bytes(x)}}});
   }
@@ -141,17 +152,22 @@ class Reader {
 // What the header says of one tensor; begin and end count bytes from the first element of the file.
 struct Entry {
   std::string name, shown;  // as it is, and for errors
-  DType dtype;
+  FileDType stored;
   Shape shape;
   uint64_t begin, end;
 };
 
-DType parse_dtype(const std::string& name, const Json& entry) {
+FileDType parse_dtype(const std::string& name, const Json& entry) {
   const std::string text = entry.is_string() ? entry.get<std::string>() : "";
-  const auto found = std::find(std::begin(kDTypeNames), std::end(kDTypeNames), text);
-  INK_CHECK(found != std::end(kDTypeNames), name,
-            ": expected dtype F32, F64, BF16, I64 or BOOL, got ", quoted(entry));
-  return static_cast<DType>(found - std::begin(kDTypeNames));
+  for (const FileDType& one : kDTypes)
+    if (text == one.name) return one;
+  const bool is_integer = text.starts_with('I') || text.starts_with('U');
+  const bool is_known = is_integer || text.starts_with('F');
+  detail::fail({name, ": expected dtype F32, F64, F16, BF16, I64, I32, U8 or BOOL, got ",
+                quoted(entry), is_known ? "; save it from Python as x.to(torch." : "",
+                !is_known    ? ""
+                : is_integer ? "int64)"
+                             : "float32)"});
 }
 
 std::vector<uint64_t> parse_sizes(const std::string& name, const char* key, const Json& list) {
@@ -181,9 +197,9 @@ Entry parse_entry(const std::string& full_name, const Json& json) {
   entry.begin = offsets[0];
   entry.end = offsets[1];
   int64_t bytes = 0;
-  INK_CHECK(!__builtin_mul_overflow(entry.shape.numel(), size_of(entry.dtype), &bytes) &&
+  INK_CHECK(!__builtin_mul_overflow(entry.shape.numel(), entry.stored.bytes, &bytes) &&
                 static_cast<uint64_t>(bytes) == entry.end - entry.begin,
-            name, ": ", entry.shape, " of ", entry.dtype, " does not fill its ",
+            name, ": ", entry.shape, " of ", entry.stored.name, " does not fill its ",
             entry.end - entry.begin, " bytes");
   return entry;
 }
@@ -215,12 +231,39 @@ void check_places(std::vector<Entry> entries, uint64_t bytes) {
   INK_CHECK(end == bytes, bytes - end, " bytes are left over after the last tensor");
 }
 
+// IEEE 754's half precision: 1 bit of sign, 5 of the exponent, 10 of the fraction.
+float half_value(uint16_t bits) {
+  const int exponent = bits >> 10 & 31, fraction = bits & 1023;
+  const float size = exponent == 0 ? std::ldexp(static_cast<float>(fraction), -24)
+                     : exponent < 31
+                         ? std::ldexp(static_cast<float>(1024 + fraction), exponent - 25)
+                     : fraction == 0 ? std::numeric_limits<float>::infinity()
+                                     : std::numeric_limits<float>::quiet_NaN();
+  return (bits & 0x8000) != 0 ? -size : size;
+}
+
+// Elements of a dtype that tensors do not have, each as `as(element)`.
+template <class From, class As>
+Tensor read_converted(const Reader& in, const Entry& entry, uint64_t data_begin, As as) {
+  using To = decltype(as(From{}));
+  Tensor x = empty(entry.shape, {entry.stored.dtype, cpu_device});
+  std::vector<From> elements(static_cast<size_t>(x.numel()));
+  in.read(elements.data(), entry.end - entry.begin, data_begin + entry.begin);
+  std::transform(elements.begin(), elements.end(), x.mutable_data<To>(), as);
+  return x;
+}
+
 Tensor read_tensor(const Reader& in, const Entry& entry, uint64_t data_begin) {
-  Tensor x = empty(entry.shape, {entry.dtype, cpu_device});
-  void* const memory =
-      for_any(entry.dtype, [&]<class T>(T) -> void* { return x.mutable_data<T>(); });
+  const std::string_view stored = entry.stored.name;
+  const auto widened = [](auto integer) -> int64_t { return integer; };
+  if (stored == "F16") return read_converted<uint16_t>(in, entry, data_begin, half_value);
+  if (stored == "I32") return read_converted<int32_t>(in, entry, data_begin, widened);
+  if (stored == "U8") return read_converted<uint8_t>(in, entry, data_begin, widened);
+  const DType dtype = entry.stored.dtype;
+  Tensor x = empty(entry.shape, {dtype, cpu_device});
+  void* const memory = for_any(dtype, [&]<class T>(T) -> void* { return x.mutable_data<T>(); });
   in.read(memory, entry.end - entry.begin, data_begin + entry.begin);
-  if (entry.dtype == boolean) {
+  if (dtype == boolean) {
     const auto* bytes = static_cast<const unsigned char*>(memory);
     INK_CHECK(std::all_of(bytes, bytes + x.numel(), [](unsigned char b) { return b <= 1; }),
               entry.shown, ": expected 0 or 1 for every BOOL");

@@ -27,8 +27,8 @@ void save(const std::filesystem::path& file, const NamedTensors& tensors,
           const Metadata& metadata = {});
 
 /// Reads all tensors into CPU memory, in the header's order, and the metadata if it is wanted.
-/// Dtypes F32, F64, BF16, I64 and BOOL. Anything but a whole and sound file is an error that says
-/// what is wrong with it.
+/// Dtypes F32, F64, BF16, I64 and BOOL; F16 becomes f32, and I32 and U8 become i64. Anything but a
+/// whole and sound file of these is an error that says what is wrong with it.
 NamedTensors load(const std::filesystem::path& file, Metadata* metadata = nullptr);
 
 }  // namespace ink

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -17,6 +18,7 @@
 #include "autograd/basic_ops.h"
 #include "autograd/io/atomic_file.h"
 #include "error_of.h"
+#include "nn/linear.h"
 #include "temp_files.h"
 
 namespace ink {
@@ -97,6 +99,46 @@ TEST(Serialize, WritesTheDocumentedBytes) {
   save(folder / "empty", {});
   EXPECT_EQ(bytes_of(folder / "empty"), file_of("{}      "));
   EXPECT_TRUE(load(folder / "empty").empty());
+}
+
+// The bytes that the package safetensors 0.8 of Python wrote.
+TEST(Serialize, ReadsTheDtypesOfOtherPrograms) {
+  const TempFolder folder;
+  const std::string header =
+      R"({"__metadata__":{"format":"np"},"w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},)"
+      R"("ids":{"dtype":"I32","shape":[4],"data_offsets":[4,20]},)"
+      R"("half":{"dtype":"F16","shape":[3,4],"data_offsets":[20,44]},)"
+      R"("bytes":{"dtype":"U8","shape":[1,3],"data_offsets":[44,47]}}   )";
+  const unsigned char elements[] = {
+      0, 0,    0xc0, 0x3f,                                                                 // w
+      0, 0,    0,    0x80, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0,    0xff, 0xff, 0xff, 0x7f,  // ids
+      0, 0,    0,    0x80, 1,    0,    0xff, 3,    0, 4, 0, 0x3c, 0,    0xc0, 0xff, 0x7b,  // half
+      0, 0x7c, 0,    0xfc, 0,    0x7e, 0x55, 0x35,                                         //
+      0, 1,    0xff};                                                                      // bytes
+  const fs::path file = folder.write(
+      "x.safetensors", file_of(header, std::string(std::begin(elements), std::end(elements))));
+  const NamedTensors loaded = load(file);
+  ASSERT_EQ(loaded.size(), 4u);
+  EXPECT_EQ(loaded[1].second.dtype(), i64);
+  EXPECT_EQ(loaded[1].second.tolist<int64_t>(),
+            (std::vector<int64_t>{-2147483648, -1, 0, 2147483647}));
+  const Tensor half = loaded[2].second;
+  EXPECT_EQ(half.dtype(), f32);
+  EXPECT_EQ(half.shape(), (Shape{3, 4}));
+  std::vector<double> values = half.tolist();
+  EXPECT_TRUE(std::signbit(values[1]));
+  EXPECT_TRUE(std::isnan(values[10]));
+  values[10] = 0;
+  EXPECT_EQ(values, (std::vector<double>{0, -0.0, 0x1p-24, 1023 * 0x1p-24, 0x1p-14, 1, -2, 65504,
+                                         inf, -inf, 0, 0.333251953125}));
+  EXPECT_EQ(loaded[3].second.dtype(), i64);
+  EXPECT_EQ(loaded[3].second.shape(), (Shape{1, 3}));
+  EXPECT_EQ(loaded[3].second.tolist<int64_t>(), (std::vector<int64_t>{0, 1, 255}));
+
+  Linear layer(4, 3, false);  // which another program saved in half precision
+  layer.load_state_dict({{"weight", half}});
+  EXPECT_EQ(layer.weight.dtype(), f32);
+  EXPECT_EQ(layer.weight.tolist()[7], 65504);
 }
 
 TEST(Serialize, RefusesNamesThatCannotBeSaved) {
@@ -203,10 +245,17 @@ TEST(Serialize, SaysWhatIsWrongWithAnEntry) {
   EXPECT_EQ(entry(R"("dtype":"F32","shape":[],"data_offsets":[0,4],"x":1)"),
             "w: unknown keys in the header: "
             R"({"data_offsets":[0,4],"dtype":"F32","shape":[],"x":1})");
-  EXPECT_EQ(entry(R"("dtype":"F16","shape":[],"data_offsets":[0,2])"),
-            "w: expected dtype F32, F64, BF16, I64 or BOOL, got \"F16\"");
-  EXPECT_EQ(entry(R"("dtype":7,"shape":[],"data_offsets":[0,2])"),
-            "w: expected dtype F32, F64, BF16, I64 or BOOL, got 7");
+  const std::string expected = "w: expected dtype F32, F64, F16, BF16, I64, I32, U8 or BOOL, got ";
+  for (const char* name : {"F8_E4M3", "F8_E5M2", "F8_E8M0", "F4"})
+    EXPECT_EQ(entry(R"("dtype":")" + std::string(name) + R"(","shape":[],"data_offsets":[0,2])"),
+              expected + "\"" + name + "\"; save it from Python as x.to(torch.float32)");
+  for (const char* name : {"I8", "I16", "U16", "U32", "U64"})
+    EXPECT_EQ(entry(R"("dtype":")" + std::string(name) + R"(","shape":[],"data_offsets":[0,2])"),
+              expected + "\"" + name + "\"; save it from Python as x.to(torch.int64)");
+  for (const char* name : {"C64", "Q4"})
+    EXPECT_EQ(entry(R"("dtype":")" + std::string(name) + R"(","shape":[],"data_offsets":[0,2])"),
+              expected + "\"" + name + "\"");
+  EXPECT_EQ(entry(R"("dtype":7,"shape":[],"data_offsets":[0,2])"), expected + "7");
   EXPECT_EQ(entry(R"("dtype":"F32","shape":[-1],"data_offsets":[0,4])"),
             "w: expected \"shape\" to be a list of sizes, got [-1]");
   EXPECT_EQ(entry(R"("dtype":"F32","shape":[1.0],"data_offsets":[0,4])"),
@@ -222,9 +271,9 @@ TEST(Serialize, SaysWhatIsWrongWithAnEntry) {
   EXPECT_EQ(entry(R"("dtype":"F32","shape":[1],"data_offsets":[0])"),
             "w: expected \"data_offsets\" to be [begin, end], got [0]");
   EXPECT_EQ(entry(R"("dtype":"F32","shape":[2,3],"data_offsets":[0,20])"),
-            "w: (2, 3) of float32 does not fill its 20 bytes");
+            "w: (2, 3) of F32 does not fill its 20 bytes");
   EXPECT_EQ(entry(R"("dtype":"F32","shape":[4611686018427387904],"data_offsets":[0,0])"),
-            "w: (4611686018427387904,) of float32 does not fill its 0 bytes");
+            "w: (4611686018427387904,) of F32 does not fill its 0 bytes");
   EXPECT_EQ(entry(R"("dtype":"F32","shape":[4611686018427387904,4],"data_offsets":[0,0])"),
             "shape: the number of elements of (4611686018427387904, 4) overflows 64 bits");
   EXPECT_EQ(entry(R"("dtype":"F32","shape":[0,4611686018427387904,4],"data_offsets":[0,0])"),
@@ -237,7 +286,7 @@ TEST(Serialize, QuotesForeignNamesOnOneLine) {
   EXPECT_EQ(header_error("{" + name + "[2,6]}}", std::string(6, '\0')),
             "a hole of 2 bytes before a\\x0a\\x1b");
   EXPECT_EQ(header_error("{" + name + "[0,8]}}"),
-            "a\\x0a\\x1b: (1,) of float32 does not fill its 8 bytes");
+            "a\\x0a\\x1b: (1,) of F32 does not fill its 8 bytes");
   EXPECT_EQ(header_error("{" + name + "[0,4]}," + name + "[4,8]}}"),
             "the header: invalid JSON: the name \"a\\x0a\\x1b\" comes twice");
   EXPECT_EQ(header_error(R"({"__metadata__":{"a\n":1}})"),
