@@ -143,6 +143,45 @@ TEST(CommandLine, LargeLimitsHoldToo) {
       });
 }
 
+// As other programs write them: --bias, --bias true, --bias=False, --bias 0, --no-bias.
+TEST(CommandLine, FlagsMayHaveAValue) {
+  int flags = 0;
+  for (const Option& option : options_of("train")) {
+    if (!option.type.empty() || option.name == "help") continue;
+    const std::string name = "--" + option.name;
+    const auto printed = [&](std::vector<std::string> words) {
+      words.insert(words.begin(), "train");
+      if (option.name != "print_config") words.emplace_back("--print_config");
+      const Said said = run(words);
+      EXPECT_EQ(said.code, kOk) << said.err;
+      return said.out;
+    };
+    if (option.name == "print_config" ||
+        printed({}).find("\n" + option.name + " = ") == std::string::npos) {
+      printed({name, "1"});  // no setting of a run
+      continue;
+    }
+    ++flags;
+    const std::string yes = "\n" + option.name + " = true\n",
+                      no = "\n" + option.name + " = false\n";
+    for (const std::string word : {"true", "True", "TRUE", "1"}) {
+      EXPECT_NE(printed({name, word}).find(yes), std::string::npos) << name << " " << word;
+      EXPECT_NE(printed({name + "=" + word}).find(yes), std::string::npos) << name << "=" << word;
+    }
+    for (const std::string word : {"false", "False", "FALSE", "0"}) {
+      EXPECT_NE(printed({name, word}).find(no), std::string::npos) << name << " " << word;
+      EXPECT_NE(printed({name + "=" + word}).find(no), std::string::npos) << name << "=" << word;
+    }
+    for (const std::string& denied : {"--no-" + option.name, "--no_" + option.name}) {
+      EXPECT_NE(printed({denied}).find(no), std::string::npos) << denied;
+      expect_refused({"train", denied + "=true"}, ": expected no value, got 'true'");
+      expect_refused({"train", name, denied}, "is given twice");
+    }
+  }
+  EXPECT_GE(flags, 3);
+  expect_refused({"train", "--no-n_layer"}, "there is no option --no-n_layer");
+}
+
 // What is printed is what was given: no number is rounded, clamped or wrapped.
 TEST(CommandLine, WhatIsInRangeIsTaken) {
   for (const Option& option : options_of("train")) {
@@ -453,7 +492,11 @@ TEST(OtherNames, NanoGptsCommandLinesAreTaken) {
             "out_dir hold what a run logs)\n");
   EXPECT_EQ(settings_of({"--decay_lr=False", "--learning_rate=1e-3", "--min_lr=1e-4"}),
             (Settings{"learning_rate = 0.001", "min_lr = 0.001", "warmup_iters = 0"}));
-  EXPECT_EQ(settings_of({"--decay_lr=False"}), (Settings{"min_lr = 0.004", "warmup_iters = 0"}));
+  for (const char* denied : {"--decay_lr=False", "--decay_lr=0", "--no-decay_lr"})
+    EXPECT_EQ(settings_of({denied}), (Settings{"min_lr = 0.004", "warmup_iters = 0"})) << denied;
+  EXPECT_EQ(settings_of({"--no-compile", "--no_wandb_log", "--decay_lr", "1", "--bias", "1"}),
+            Settings{"bias = true"});
+  expect_refused({"train", "--no-compile=1"}, "--no_compile: expected no value, got '1'");
   EXPECT_EQ(settings_of({"--decay_lr=True", "--bias", "False", "--recompute", "True"}),
             Settings{"recompute = true"});
   expect_refused({"train", "--eval_only=True"},

@@ -124,10 +124,6 @@ std::string number_text(double value) {
   return whole ? std::to_string(static_cast<int64_t>(value)) : fmt::format("{}", value);
 }
 
-bool is_truth(const std::string& word) {
-  return word == "true" || word == "false" || word == "True" || word == "False";
-}
-
 // A config file where no option names it, as nanoGPT has it.
 bool is_config_file(const std::string& word) {
   return word.ends_with(".py") || word.ends_with(".toml");
@@ -279,10 +275,11 @@ void CommandOptions::flag(const std::string& name, bool& value, const std::strin
        .most_values = 0,
        .take = [&value](const std::string& label, const Arguments& values, bool keep) {
          const std::string text = values.empty() ? "true" : values.back();
-         if (!is_truth(text))
+         const std::optional<bool> given = truth_of(text);
+         if (!given)
            throw UsageError(
                fmt::format("{}: expected true or false, got '{}'", label, printable(text, 60)));
-         if (keep) value = text == "true" || text == "True";
+         if (keep) value = *given;
        }});
 }
 
@@ -411,6 +408,8 @@ bool CommandOptions::Parser::translate(const std::string& label, const std::stri
 std::vector<GivenOption> CommandOptions::Parser::read_arguments(const Arguments& arguments,
                                                                 Arguments& own) {
   std::vector<GivenOption> all;
+  const bool takes_own = std::any_of(options.begin(), options.end(),
+                                     [](const CommandOption& option) { return option.is_own; });
   const auto next = [&](size_t i) -> std::optional<std::string> {
     if (i + 1 == arguments.size() || is_option(arguments[i + 1])) return {};
     return arguments[i + 1];
@@ -438,6 +437,21 @@ std::vector<GivenOption> CommandOptions::Parser::read_arguments(const Arguments&
     std::string name = word.substr(2, end - 2);
     std::replace(name.begin(), name.end(), '-', '_');
     const CommandOption* option = find(name);
+    const std::string denied = option == nullptr && name.starts_with("no_") ? name.substr(3) : "";
+    const CommandOption* flag = find(denied);
+    const OtherName* foreign = flag == nullptr && other_name(name) == nullptr && !denied.empty()
+                                   ? other_name(denied, "false")
+                                   : nullptr;
+    const bool is_flag = flag != nullptr && flag->most_values == 0;
+    if (is_flag || (foreign != nullptr && (foreign->answer == Answer::left_out ||
+                                           foreign->value == std::string("false")))) {  // --no-bias
+      const std::string label = "--" + name;
+      if (end < word.size())
+        throw UsageError(fmt::format("{}: expected no value, got '{}'", label,
+                                     printable(word.substr(end + 1), 60)));
+      if (is_flag) all.push_back({flag, label, {"false"}});
+      if (is_flag || translate(label, denied, "false", all)) continue;
+    }
     if (option == nullptr) {
       const bool joined = end < word.size(),
                  apart = !joined && next(i) && !is_config_file(*next(i));
@@ -454,8 +468,9 @@ std::vector<GivenOption> CommandOptions::Parser::read_arguments(const Arguments&
     all.push_back({option, "--" + name, {}});
     Arguments& values = all.back().values;
     if (end < word.size()) values.push_back(word.substr(end + 1));
-    if (values.empty() && option->most_values == 0 && next(i) && is_truth(*next(i)))
-      values.push_back(arguments[++i]);
+    // An argument of the command itself may be 0 or 1, too.
+    const bool is_value = next(i) && truth_of(*next(i)) && (!takes_own || next(i)->size() > 1);
+    if (values.empty() && option->most_values == 0 && is_value) values.push_back(arguments[++i]);
     const auto ends = [&] {  // --data input.txt config.py
       return config != nullptr && !values.empty() && !is_config_file(values[0]) &&
              is_config_file(*next(i));

@@ -315,8 +315,16 @@ const std::vector<OtherCommand>& other_commands() {
 }
 // clang-format on
 
-const OtherName* other_name(const std::string& name, const std::string& value) {
-  const std::string given = value == "True" ? "true" : value == "False" ? "false" : value;
+std::optional<bool> truth_of(const std::string& word) {
+  for (const char* name : {"true", "True", "TRUE", "1"})
+    if (word == name) return true;
+  for (const char* name : {"false", "False", "FALSE", "0"})
+    if (word == name) return false;
+  return {};
+}
+
+const OtherName* other_name(const std::string& name, const std::string& given) {
+  const std::optional<bool> truth = truth_of(given);
   const OtherName* any = nullptr;
   for (const OtherProgram& program : other_programs()) {
     for (const OtherName& row : program.names) {
@@ -325,6 +333,7 @@ const OtherName* other_name(const std::string& name, const std::string& value) {
       const bool begins = wanted.ends_with('*');
       if (begins) wanted.remove_suffix(1);
       if (begins ? given.starts_with(wanted) : !wanted.empty() && given == wanted) return &row;
+      if (truth && wanted == (*truth ? "true" : "false")) return &row;
       if (wanted.empty() && any == nullptr) any = &row;
     }
   }

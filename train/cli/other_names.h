@@ -1,6 +1,7 @@
 // What other programs call commands, options and settings, and what to type here.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,8 +29,10 @@ struct OtherProgram {
   std::vector<OtherName> names;
 };
 const std::vector<OtherProgram>& other_programs();
+/// The value of a flag: true, True, TRUE or 1, and so for false; empty if the word is none.
+std::optional<bool> truth_of(const std::string& word);
 /// The first row that holds for a name with its value; null: none. Names have no dashes in front,
-/// except those of one letter or two. Python's True and False are true and false.
+/// except those of one letter or two.
 const OtherName* other_name(const std::string& name, const std::string& value = "");
 
 /// Words that stand where a command is expected. "generate.py" is "generate".
