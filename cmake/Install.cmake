@@ -20,6 +20,14 @@ install(DIRECTORY autograd nn data train DESTINATION include/inkling FILES_MATCH
   PATTERN shared EXCLUDE PATTERN README.md
   REGEX "/(kernels|simd|shuffle|target|device_function)\\.h$" EXCLUDE
   REGEX "/(pointwise|map|folds|philox|dropout_mask|sample_units|with_fma)\\.h$" EXCLUDE)
+# What those READMEs show to a project of one's own. Links to other files become plain text.
+install(FILES train/COMING_FROM.md DESTINATION include/inkling/train)
+install(DIRECTORY train/lessons/examples DESTINATION include/inkling/train/lessons)
+install(FILES train/report/pictures/report.png train/report/pictures/attention.png
+        DESTINATION include/inkling/train/report/pictures)
+install(FILES tests/consumer/main.cpp tests/consumer/CMakeLists.txt
+        DESTINATION include/inkling/tests/consumer)
+install(SCRIPT cmake/Unlink.cmake)
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/inkling)
 install(EXPORT inklingTargets NAMESPACE inkling:: DESTINATION ${package_folder})
 configure_package_config_file(cmake/inklingConfig.cmake.in inklingConfig.cmake

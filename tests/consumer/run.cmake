@@ -10,6 +10,7 @@ function(step)
 endfunction()
 
 file(REMOVE_RECURSE ${WORK})
+set(followed 0)
 step(${CMAKE_COMMAND} --install ${BUILD} --prefix ${WORK}/first)
 file(RENAME ${WORK}/first ${WORK}/prefix)
 
@@ -33,6 +34,25 @@ foreach(header IN LISTS headers)
     message(FATAL_ERROR "${folder}/README.md was not installed")
   endif()
 endforeach()
+
+# Every file that a README names in a link, or shows as a picture, was installed.
+file(GLOB_RECURSE readmes ${WORK}/prefix/include/*.md)
+foreach(readme IN LISTS readmes)
+  get_filename_component(folder ${readme} DIRECTORY)
+  file(READ ${readme} text)
+  string(REPLACE "](" "src=\"" text "${text}")  # brackets would hold a list of CMake together
+  string(REGEX MATCHALL "src=\"[A-Za-z0-9_./#-]+[\")]" links "${text}")
+  foreach(link IN LISTS links)
+    string(REGEX REPLACE "^src=\"|#.*|[\")]$" "" target "${link}")
+    if(NOT EXISTS ${folder}/${target})
+      message(FATAL_ERROR "${readme}: ${target} was not installed")
+    endif()
+    math(EXPR followed "${followed} + 1")
+  endforeach()
+endforeach()
+if(followed LESS 30)
+  message(FATAL_ERROR "Only ${followed} links were found in the installed READMEs")
+endif()
 
 # The README of ops shows own_op to the letter.
 file(READ ${WORK}/prefix/include/inkling/autograd/ops/README.md readme)
