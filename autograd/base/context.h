@@ -127,6 +127,14 @@ struct ImitateTorch : FieldGuard<std::optional<BernoulliRule>> {
       : FieldGuard(&Context::imitate_torch, dropout) {}
 };
 
+/// Makes threads that wait for work sleep after about 0.1 ms. Call it in the first line of main:
+/// OpenMP reads its environment when it is loaded, so this sets GOMP_SPINCOUNT (libgomp) and
+/// KMP_BLOCKTIME (libomp) and starts the program over with the words of argv, which takes 3 ms.
+/// Without it threads spin for 20 ms or more, and steps take many times as long when another
+/// program wants a core. It does nothing if the environment says how to wait: OMP_WAIT_POLICY,
+/// GOMP_SPINCOUNT or KMP_BLOCKTIME. (parallel.cpp)
+void set_wait_policy(char** argv);
+
 inline bool grad_enabled() { return context().grad_enabled; }
 inline bool composed() { return context().composed; }
 /// The dtype to which the ops that Autocast lists round an operand of this dtype.

@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -45,19 +46,24 @@ int detail::team_for(int64_t parts) {
   return lost_threads ? 1 : static_cast<int>(std::min(parts, openmp_threads()));
 }
 
-void set_wait_policy(char**) {
+void set_wait_policy(char** argv) {
   for (const char* name : {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"}) {
     if (std::getenv(name) != nullptr) return;
   }
-  // The system's words: argv, or those of the loader (ld.so PROGRAM ...), which then is the exe.
+  // Before argv, the words of a loader that was asked to run the program (ld.so PROGRAM ...): it is
+  // then the exe.
   std::ifstream file("/proc/self/cmdline");
-  std::string text{std::istreambuf_iterator<char>(file), {}};
-  std::vector<char*> words;
-  for (size_t at = 0; at < text.size(); at = text.find('\0', at) + 1) words.push_back(&text[at]);
-  words.push_back(nullptr);
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  std::vector<const char*> words;
+  for (size_t at = 0; at < text.size(); at = text.find('\0', at) + 1) {
+    if (&text[at] == std::string(program_invocation_name)) break;
+    words.push_back(&text[at]);
+  }
+  do words.push_back(*argv);
+  while (*argv++);
   setenv("GOMP_SPINCOUNT", "1000", 1);
-  setenv("KMP_BLOCKTIME", "1", 1);        // ms
-  execv("/proc/self/exe", words.data());  // returns only if it fails
+  setenv("KMP_BLOCKTIME", "1", 1);                                  // ms
+  execv("/proc/self/exe", const_cast<char* const*>(words.data()));  // returns only if it fails
 }
 
 }  // namespace ink

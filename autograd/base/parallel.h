@@ -21,14 +21,6 @@ int64_t max_threads();
 /// or OMP_NUM_THREADS says, within OMP_THREAD_LIMIT and OMP_MAX_ACTIVE_LEVELS.
 int64_t openmp_threads();
 
-/// Makes threads that wait for work sleep after about 0.1 ms. Call it in the first line of main:
-/// OpenMP reads its environment when it is loaded, so this sets GOMP_SPINCOUNT (libgomp) and
-/// KMP_BLOCKTIME (libomp) and starts the program over with the words of its command line, as the
-/// system knows them (argv is not needed), which takes 3 ms. Without it threads spin for 20 ms or
-/// more, and steps take many times as long when another program wants a core. It does nothing if
-/// the environment says how to wait: OMP_WAIT_POLICY, GOMP_SPINCOUNT or KMP_BLOCKTIME.
-void set_wait_policy(char** argv);
-
 namespace detail {
 inline constinit thread_local bool in_part = false;  // does this thread run a part?
 

@@ -6,6 +6,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdio>
+#include <cstdlib>
 #include <string>
 #include <thread>
 #include <vector>
@@ -243,6 +245,30 @@ TEST(OpenMP, ProgramsStartedThroughTheLoader) {
     const Ran help = run_shell(start + how + " help bench more words");
     EXPECT_EQ(help.code, 0) << help.err;
   }
+}
+
+// Not with those of the system, where main has changed its own.
+TEST(OpenMP, ProgramsStartOverWithTheWordsOfArgv) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "sanitizers start programs over in a way of their own";
+#endif
+  const TempFolder folder;
+  const std::string file = (folder / "out").string();
+  const pid_t child = fork();
+  if (child == 0) {
+    for (const char* name : {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"}) unsetenv(name);
+    std::string words[] = {"other", "--gtest_list_tests", "--gtest_filter=OpenMP.*WordsOfArgv"};
+    char* argv[] = {words[0].data(), words[1].data(), words[2].data(), nullptr};
+    if (std::freopen(file.c_str(), "w", stdout) == nullptr) _exit(4);
+    set_wait_policy(argv);
+    _exit(3);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  EXPECT_NE(read_text(file).find("OpenMP.\n  ProgramsStartOverWithTheWordsOfArgv\n"),
+            std::string::npos)
+      << read_text(file);
 }
 
 }  // namespace

@@ -4,7 +4,6 @@
 // program derives an attention and a GPT, gives the model a name, and the trainer does the rest:
 // batches, threads, checkpoints. It succeeds (exit status 0) if a run that was saved and resumed
 // ends below 1.2 nats a character, where a guess costs 4.
-#include <inkling/autograd/base/parallel.h>
 #include <inkling/train/trainer.h>
 
 #include <cstdio>

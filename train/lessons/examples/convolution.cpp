@@ -3,7 +3,6 @@
 // inkling has no convolution. This program makes one out of ops that exist, a layer out of that,
 // and checks the gradients of the layer before it trains. It succeeds (exit status 0) if 95 % of
 // the pictures that it never saw are told apart. LeCun et al. 1989.
-#include <inkling/autograd/base/parallel.h>
 #include <inkling/autograd/ops.h>
 #include <inkling/nn/gradcheck_module.h>
 #include <inkling/nn/linear.h>

@@ -4,7 +4,6 @@
 // it remembers what a plain recurrent network forgets within some ten characters: who saw what. It
 // succeeds (exit status 0) if its loss is within 30 % of the best possible. A model that remembers
 // neither has twice the best possible loss.
-#include <inkling/autograd/base/parallel.h>
 #include <inkling/autograd/ops.h>
 #include <inkling/data/dataset.h>
 #include <inkling/nn/embedding.h>

@@ -3,7 +3,6 @@
 // The encoder reads a string as a whole. The decoder writes, letter by letter: it looks back at
 // what it wrote (causal attention) and across to what was read (cross attention). It succeeds (exit
 // status 0) if 95 % of the strings that it never saw are reversed without a mistake.
-#include <inkling/autograd/base/parallel.h>
 #include <inkling/autograd/ops.h>
 #include <inkling/nn/embedding.h>
 #include <inkling/nn/layer_norm.h>

@@ -2,7 +2,6 @@
 //
 // The smallest whole program: data, a network, a loop, a figure. It succeeds (exit status 0) if
 // 98 % of the points that it never saw are told apart.
-#include <inkling/autograd/base/parallel.h>
 #include <inkling/autograd/ops.h>
 #include <inkling/nn/activation.h>
 #include <inkling/nn/linear.h>
