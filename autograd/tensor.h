@@ -224,36 +224,16 @@ class Tensor {
   Tensor operator[](const Index& index) const;
 
   // ---- copies
-  Tensor contiguous() const;  // itself if it is
-  Tensor clone() const;
+  Tensor contiguous() const, clone() const;  // contiguous: itself if it is
   Tensor to(DType dtype) const;
   Tensor to(Device device) const;
   Tensor to(const char* device) const;  // "cpu", "cuda", "cuda:1"
 
   // ---- ops as methods: each is the function of its name (basic_ops.h, fused_ops.h, ops.h)
-  Tensor exp() const;
-  Tensor log() const;
-  Tensor sqrt() const;
-  Tensor rsqrt() const;
-  Tensor abs() const;
-  Tensor neg() const;
-  Tensor sin() const;
-  Tensor cos() const;
-  Tensor tanh() const;
-  Tensor sigmoid() const;
-  Tensor relu() const;
-  Tensor square() const;
-  Tensor log1p() const;
-  Tensor expm1() const;
-  Tensor sign() const;
-  Tensor erf() const;
-  Tensor isnan() const;
-  Tensor isinf() const;
-  Tensor isfinite() const;
-  Tensor floor() const;
-  Tensor ceil() const;
-  Tensor round() const;
-  Tensor trunc() const;
+  Tensor exp() const, log() const, sqrt() const, rsqrt() const, abs() const, neg() const;
+  Tensor sin() const, cos() const, tanh() const, sigmoid() const, relu() const, square() const;
+  Tensor log1p() const, expm1() const, sign() const, erf() const, isnan() const, isinf() const;
+  Tensor isfinite() const, floor() const, ceil() const, round() const, trunc() const;
   Tensor pow(const Scalar& exponent) const;
   Tensor pow(const Tensor& exponent) const;
   Tensor clamp(std::optional<Scalar> min, std::optional<Scalar> max = {}) const;
@@ -285,16 +265,13 @@ class Tensor {
   Tensor std(const Shape& dims = {}, Correction correction = 1, bool keepdim = false) const;
   Tensor logsumexp(const Shape& dims, bool keepdim = false) const;
   Tensor norm(double p = 2, const Shape& dims = {}, bool keepdim = false) const;
-  Tensor max() const;
-  Tensor min() const;
+  Tensor max() const, min() const;
   ValuesIndices max(int64_t dim, bool keepdim = false) const;
   ValuesIndices min(int64_t dim, bool keepdim = false) const;
   Tensor argmax(std::optional<int64_t> dim = {}, bool keepdim = false) const;
   Tensor argmin(std::optional<int64_t> dim = {}, bool keepdim = false) const;
-  Tensor softmax(int64_t dim) const;
-  Tensor log_softmax(int64_t dim) const;
-  Tensor cumsum(int64_t dim) const;
-  Tensor cumprod(int64_t dim) const;
+  Tensor softmax(int64_t dim) const, log_softmax(int64_t dim) const;
+  Tensor cumsum(int64_t dim) const, cumprod(int64_t dim) const;
   ValuesIndices sort(int64_t dim = -1, bool descending = false) const;
   ValuesIndices topk(int64_t k, int64_t dim = -1, bool largest = true) const;
   Tensor argsort(int64_t dim = -1, bool descending = false) const;
@@ -317,8 +294,7 @@ class Tensor {
   Tensor repeat(const Shape& times) const;
   Tensor repeat_interleave(int64_t times, std::optional<int64_t> dim = {}) const;
   Tensor unfold(int64_t dim, int64_t size, int64_t step) const;
-  Tensor tril(int64_t diagonal = 0) const;
-  Tensor triu(int64_t diagonal = 0) const;
+  Tensor tril(int64_t diagonal = 0) const, triu(int64_t diagonal = 0) const;
   Tensor diagonal(int64_t offset = 0, int64_t dim1 = 0, int64_t dim2 = 1) const;
   std::vector<Tensor> split(int64_t size, int64_t dim = 0) const;
   std::vector<Tensor> split(const std::vector<int64_t>& sizes, int64_t dim = 0) const;
@@ -352,23 +328,8 @@ class Tensor {
   Tensor& operator%=(const auto& other) && { return seen_by_others().remainder_(other); }
   Tensor& masked_fill_(const Tensor& mask, const Scalar& value);
   // x = exp(x) and so on, into x's memory
-  Tensor& exp_();
-  Tensor& log_();
-  Tensor& sqrt_();
-  Tensor& neg_();
-  Tensor& abs_();
-  Tensor& tanh_();
-  Tensor& sigmoid_();
-  Tensor& relu_();
-  Tensor& square_();
-  Tensor& rsqrt_();
-  Tensor& sin_();
-  Tensor& cos_();
-  Tensor& log1p_();
-  Tensor& expm1_();
-  Tensor& floor_();
-  Tensor& ceil_();
-  Tensor& round_();
+  Tensor &exp_(), &log_(), &sqrt_(), &neg_(), &abs_(), &tanh_(), &sigmoid_(), &relu_(), &square_();
+  Tensor &rsqrt_(), &sin_(), &cos_(), &log1p_(), &expm1_(), &floor_(), &ceil_(), &round_();
   Tensor& trunc_();
   Tensor& pow_(const Scalar& exponent);
   Tensor& pow_(const Tensor& exponent);
