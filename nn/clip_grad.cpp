@@ -11,7 +11,7 @@ static std::vector<Tensor> gradients_of(const std::vector<Tensor>& parameters) {
   return grads;
 }
 
-Tensor clip_grad_norm_(const std::vector<Tensor>& parameters, double max_norm, double norm_type) {
+Tensor clip_grad_norm_(const TensorList& parameters, double max_norm, double norm_type) {
   INK_CHECK(max_norm >= 0, "clip_grad_norm_: expected a norm of 0 or more, got ", max_norm);
   const NoGrad no_grad;
   std::vector<Tensor> norms;
@@ -26,7 +26,7 @@ Tensor clip_grad_norm_(const std::vector<Tensor>& parameters, double max_norm, d
   return total;
 }
 
-void clip_grad_value_(const std::vector<Tensor>& parameters, double clip_value) {
+void clip_grad_value_(const TensorList& parameters, double clip_value) {
   INK_CHECK(clip_value >= 0, "clip_grad_value_: expected a value of 0 or more, got ", clip_value);
   const NoGrad no_grad;
   for (Tensor& g : gradients_of(parameters)) g.clamp_(-clip_value, clip_value);

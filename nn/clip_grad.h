@@ -2,9 +2,7 @@
 // optimizer's own grad_clip does the same as clip_grad_norm_ in fewer passes.
 #pragma once
 
-#include <vector>
-
-#include "autograd/tensor.h"
+#include "autograd/engine/graph.h"
 
 namespace ink {
 
@@ -12,9 +10,8 @@ namespace ink {
 /// (norm_type = p; infinity: the largest element) exceeds max_norm. Returns that norm, () f32, or
 /// f64 if a gradient is. Parameters without a gradient are left out. Pascanu et al. 2013, algorithm
 /// 1.
-Tensor clip_grad_norm_(const std::vector<Tensor>& parameters, double max_norm,
-                       double norm_type = 2);
+Tensor clip_grad_norm_(const TensorList& parameters, double max_norm, double norm_type = 2);
 /// Clamps every element of every gradient to [-clip_value, clip_value].
-void clip_grad_value_(const std::vector<Tensor>& parameters, double clip_value);
+void clip_grad_value_(const TensorList& parameters, double clip_value);
 
 }  // namespace ink

@@ -36,8 +36,9 @@ class InF64 {
 }  // namespace detail
 
 /// Checks the gradient of module(inputs...) with respect to each of its parameters and each
-/// floating input, in f64. Inputs are tensors; ids stay as they are. The module is left unchanged:
-/// dtypes, values, buffers and gradients.
+/// floating input, in f64. Inputs are tensors; ids stay as they are. The module may return several
+/// tensors, in a pair, a tuple, a list or a struct. It is left unchanged: dtypes, values, buffers
+/// and gradients.
 template <class M, class... Tensors>
 GradcheckReport gradcheck_module(M& module, Tensors... inputs) {
   const detail::InF64 in_f64(module);
@@ -56,8 +57,12 @@ GradcheckReport gradcheck_module(M& module, Tensors... inputs) {
     options.names.push_back("input " + std::to_string(number));
   };
   (prepare(inputs), ...);
-  return gradcheck([&](const std::vector<Tensor>&) -> Tensor { return module(inputs...); }, checked,
-                   options);
+  const auto outputs = [&](const std::vector<Tensor>&) {
+    std::vector<Tensor> all;
+    detail::append_tensors(all, module(inputs...));
+    return all;
+  };
+  return gradcheck(CheckedFunction(outputs), checked, options);
 }
 
 }  // namespace ink

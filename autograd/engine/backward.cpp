@@ -214,7 +214,7 @@ void walk(const Destination& destination, const std::vector<Tensor>& outputs, co
 
 }  // namespace
 
-void backward(const std::vector<Tensor>& outputs, const Grads& grads, bool retain_graph,
+void backward(const TensorList& outputs, const TensorList& grads, bool retain_graph,
               bool create_graph) {
   const Destination leaves = [](const Slot& slot) { return slot->own_grad(); };
   walk(leaves, outputs, grads, {retain_graph, create_graph});
@@ -227,8 +227,8 @@ void backward(const Tensor& loss, GradStore& store) {
   walk(cells, {loss}, {}, {.runs_leaf_hooks = false});
 }
 
-Grads grad(const std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs,
-           const Grads& grad_outputs, bool retain_graph, bool create_graph) {
+Grads grad(const TensorList& outputs, const TensorList& inputs, const TensorList& grad_outputs,
+           bool retain_graph, bool create_graph) {
   std::unordered_map<GradSlot*, Tensor> wanted;
   uint64_t oldest = Node::made;
   for (const Tensor& input : inputs) {

@@ -48,6 +48,12 @@ namespace ink {
 
 /// One gradient per input (or output) of a node; an undefined one stands for zero.
 using Grads = std::vector<Tensor>;
+/// One tensor or several, where an argument may be either: y, {y, z} or a vector of them.
+struct TensorList : std::vector<Tensor> {
+  using std::vector<Tensor>::vector;
+  TensorList(const Tensor& one) : vector{one} {}
+  TensorList(std::vector<Tensor> several) : vector(std::move(several)) {}
+};
 struct Node;
 class GradStore;
 
@@ -204,15 +210,16 @@ bool is_one(const Tensor& gradient);
 /// 1 (one element only). Several threads may walk graphs of their own into the same leaves; the
 /// order of their sums is not fixed, as it is with stores. With create_graph a grad and its graph
 /// hold each other: see Tensor::backward.
-void backward(const std::vector<Tensor>& outputs, const Grads& grads = {},
-              bool retain_graph = false, bool create_graph = false);
+void backward(const TensorList& outputs, const TensorList& grads = {}, bool retain_graph = false,
+              bool create_graph = false);
 /// The same into a store instead of the leaves: several threads may walk one model's graphs at
 /// once.
 void backward(const Tensor& loss, GradStore& store);
 /// Returns d outputs / d inputs and changes no leaf's grad. A gradient is undefined if no output
 /// depends on its input.
-Grads grad(const std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs,
-           const Grads& grad_outputs = {}, bool retain_graph = false, bool create_graph = false);
+///   const Tensor dx = grad(y, x)[0];
+Grads grad(const TensorList& outputs, const TensorList& inputs, const TensorList& grad_outputs = {},
+           bool retain_graph = false, bool create_graph = false);
 
 namespace detail {
 // Views and writes (writes.cpp), for ops that write in place:

@@ -279,12 +279,12 @@ std::string text_of(const CheckedElements& checked) {
 
 }  // namespace
 
-GradcheckReport gradcheck(const CheckedFunction& f, const Tensors& inputs,
+GradcheckReport gradcheck(const CheckedFunction& f, const TensorList& inputs,
                           GradcheckOptions options) {
   return check("gradcheck", detail::repeats(f), inputs, options);
 }
 
-GradcheckReport gradgradcheck(const CheckedFunction& function, const Tensors& inputs,
+GradcheckReport gradgradcheck(const CheckedFunction& function, const TensorList& inputs,
                               GradcheckOptions options) {
   const CheckedFunction f = detail::repeats(function);
   const Tensors leaves = checked_leaves("gradgradcheck", inputs);

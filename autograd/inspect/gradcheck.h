@@ -12,7 +12,9 @@
 #include <functional>
 #include <ostream>
 #include <string>
+#include <tuple>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "autograd/engine/graph.h"
@@ -69,28 +71,90 @@ using CheckedFunction = std::function<std::vector<Tensor>(const std::vector<Tens
 /// the random position of dropout as before it. If the check fails, check_ops finds the op at
 /// fault. Throws on f32 and bf16 inputs that require grad, when there is none to check, and when no
 /// output depends on them in the graph.
-GradcheckReport gradcheck(const CheckedFunction& f, const std::vector<Tensor>& inputs,
+GradcheckReport gradcheck(const CheckedFunction& f, const TensorList& inputs,
                           GradcheckOptions options = {});
 /// Checks the second derivatives: the gradient of the gradient, with respect to inputs and upstream
 /// gradient. The gradient under create_graph must also equal the plain one.
-GradcheckReport gradgradcheck(const CheckedFunction& f, const std::vector<Tensor>& inputs,
+GradcheckReport gradgradcheck(const CheckedFunction& f, const TensorList& inputs,
                               GradcheckOptions options = {});
 
-/// The same for functions that return one tensor.
-template <class F, class = std::enable_if_t<std::is_convertible_v<
-                       std::invoke_result_t<F&, const std::vector<Tensor>&>, Tensor>>>
-GradcheckReport gradcheck(F f, const std::vector<Tensor>& inputs, GradcheckOptions options = {}) {
-  return gradcheck(
-      CheckedFunction([&](const std::vector<Tensor>& x) { return std::vector<Tensor>{f(x)}; }),
-      inputs, options);
+namespace detail {
+/// Converts to anything: finds how many members a struct has.
+struct AnyMember {
+  template <class T>
+  operator T() const;
+};
+template <class T, size_t... I>
+constexpr bool has_members(std::index_sequence<I...>) {
+  return requires { T{(static_cast<void>(I), AnyMember())...}; };
 }
-template <class F, class = std::enable_if_t<std::is_convertible_v<
-                       std::invoke_result_t<F&, const std::vector<Tensor>&>, Tensor>>>
-GradcheckReport gradgradcheck(F f, const std::vector<Tensor>& inputs,
-                              GradcheckOptions options = {}) {
-  return gradgradcheck(
-      CheckedFunction([&](const std::vector<Tensor>& x) { return std::vector<Tensor>{f(x)}; }),
-      inputs, options);
+template <class T, size_t most = 6>
+constexpr size_t members() {
+  if constexpr (most == 0 || has_members<T>(std::make_index_sequence<most>()))
+    return most;
+  else
+    return members<T, most - 1>();
+}
+
+/// Appends the tensors of what a function returned: of a tensor, a pair, tuple, optional, list or
+/// map of such, or of a struct of up to six members. What is not a tensor, and an undefined one, is
+/// left out.
+template <class T>
+void append_tensors(std::vector<Tensor>& all, const T& value) {
+  const auto append = [&](const auto&... parts) { (append_tensors(all, parts), ...); };
+  if constexpr (std::is_convertible_v<const T&, Tensor>) {
+    if (const Tensor x = value; x.defined()) all.push_back(x);
+  } else if constexpr (std::is_arithmetic_v<T> || std::is_enum_v<T> || std::is_pointer_v<T>) {
+  } else if constexpr (requires { std::tuple_size<T>::value; }) {
+    std::apply(append, value);
+  } else if constexpr (requires { value.begin() != value.end(); }) {
+    for (const auto& part : value) append(part);
+  } else if constexpr (requires { value.has_value() ? *value : *value; }) {
+    if (value.has_value()) append(*value);
+  } else if constexpr (std::is_aggregate_v<T>) {
+    constexpr size_t n = members<T>();
+    if constexpr (n == 1) {
+      const auto& [a] = value;
+      append(a);
+    } else if constexpr (n == 2) {
+      const auto& [a, b] = value;
+      append(a, b);
+    } else if constexpr (n == 3) {
+      const auto& [a, b, c] = value;
+      append(a, b, c);
+    } else if constexpr (n == 4) {
+      const auto& [a, b, c, d] = value;
+      append(a, b, c, d);
+    } else if constexpr (n == 5) {
+      const auto& [a, b, c, d, e] = value;
+      append(a, b, c, d, e);
+    } else if constexpr (n == 6) {
+      const auto& [a, b, c, d, e, f] = value;
+      append(a, b, c, d, e, f);
+    }
+  }
+}
+template <class F>
+CheckedFunction checked_function(F& f) {
+  return [&f](const std::vector<Tensor>& x) {
+    std::vector<Tensor> outputs;
+    append_tensors(outputs, f(x));
+    return outputs;
+  };
+}
+template <class F>
+concept ReturnsNoList = !std::is_convertible_v<std::invoke_result_t<F&, const std::vector<Tensor>&>,
+                                               std::vector<Tensor>>;
+}  // namespace detail
+
+/// The same for functions that return a tensor, or several in a pair, a tuple or a struct.
+template <detail::ReturnsNoList F>
+GradcheckReport gradcheck(F f, const TensorList& inputs, GradcheckOptions options = {}) {
+  return gradcheck(detail::checked_function(f), inputs, options);
+}
+template <detail::ReturnsNoList F>
+GradcheckReport gradgradcheck(F f, const TensorList& inputs, GradcheckOptions options = {}) {
+  return gradgradcheck(detail::checked_function(f), inputs, options);
 }
 
 }  // namespace ink

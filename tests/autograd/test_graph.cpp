@@ -117,6 +117,18 @@ TEST(Graph, GradLeavesLeavesAlone) {
   EXPECT_FALSE(grad({out}, {unrelated})[0].defined());
 }
 
+TEST(Graph, OneTensorNeedsNoBraces) {
+  const Tensor x = leaf({2}), w = leaf({3}), y = x * x * w;
+  EXPECT_EQ(grad(y, x, {}, true)[0].item(), 12);
+  EXPECT_EQ(grad(y, {x, w}, tensor({2.0}, f64), true)[1].item(), 8);
+  EXPECT_EQ(grad({y, x}, x, {}, true)[0].item(), 13);
+  EXPECT_EQ(grad(y, std::vector<Tensor>{w}, {}, true).size(), 1u);
+  const Tensor dx = grad(y, x, {}, true, /*create_graph=*/true)[0];
+  EXPECT_EQ(grad(dx, w)[0].item(), 4);
+  backward(y, tensor({0.5}, f64));
+  EXPECT_EQ(x.grad().item(), 6);
+}
+
 TEST(Graph, HigherDerivatives) {
   const Tensor x = leaf({2});
   const Tensor y = x * x * x * x;

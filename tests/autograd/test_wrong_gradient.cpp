@@ -1,14 +1,20 @@
 // Checks that name what is wrong: the op at fault, the parameters, the op that lost the graph.
 #include <gtest/gtest.h>
 
+#include <array>
+#include <map>
+#include <optional>
 #include <sstream>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "autograd/autograd.h"
 #include "nn/gpt.h"
 #include "nn/gradcheck_module.h"
+#include "nn/linear.h"
+#include "nn/multihead_attention.h"
 #include "tests/error_of.h"
 #include "train/cases/module_cases.h"
 #include "train/cases/op_case_inputs.h"
@@ -275,6 +281,64 @@ TEST(GradcheckModule, NamesTheOpAndTheParameters) {
   EXPECT_NE(text.find("\n  FAILED  c_attn.weight (12, 4), worst ["), std::string::npos) << text;
   EXPECT_NE(text.find("\n  ok      c_proj.bias (4,)"), std::string::npos) << text;
   EXPECT_NE(text.find("\n  FAILED  input 0 (2, 3, 4)"), std::string::npos) << text;
+}
+
+// A layer whose outputs are `Result`, with ids and a size among them.
+struct Encoded {
+  Tensor mean, log_variance;
+  Tensor ids;
+  int64_t count = 0;
+};
+template <class Result, class Make>
+bool checks_outputs(Make make) {
+  struct Layer : Module {
+    Linear a{3, 2}, b{3, 2};
+    Make make_result;
+    explicit Layer(Make f) : make_result(f) {}
+    Result operator()(const Tensor& x) const { return make_result(a(x), tanh(b(x))); }
+    INK_FIELDS(a, b)
+  };
+  Layer layer(make);
+  const GradcheckReport report = gradcheck_module(layer, randn({4, 3}));
+  EXPECT_EQ(report.inputs.size(), 5u);
+  const auto f = [&](const std::vector<Tensor>& in) { return make(in[0] * in[0], sin(in[0])); };
+  const Tensor x = randn({3}, f64).requires_grad_();
+  EXPECT_TRUE(gradcheck(f, x).ok && gradgradcheck(f, x).ok);
+  return report.ok;
+}
+
+TEST(GradcheckModule, LayersOfSeveralOutputs) {
+  using T = const Tensor&;
+  EXPECT_TRUE(
+      (checks_outputs<std::pair<Tensor, Tensor>>([](T a, T b) { return std::pair(a, b); })));
+  EXPECT_TRUE((checks_outputs<std::tuple<Tensor, int, Tensor>>(
+      [](T a, T b) { return std::tuple(a, 3, b); })));
+  EXPECT_TRUE(checks_outputs<std::vector<Tensor>>([](T a, T b) { return std::vector{a, b}; }));
+  EXPECT_TRUE((checks_outputs<std::array<Tensor, 2>>([](T a, T b) { return std::array{a, b}; })));
+  EXPECT_TRUE(checks_outputs<Encoded>([](T a, T b) { return Encoded{a, b, argmax(a, -1), 7}; }));
+  EXPECT_TRUE(checks_outputs<ValuesIndices>([](T a, T b) { return sort(a * b); }));
+  EXPECT_TRUE((checks_outputs<std::map<std::string, Tensor>>([](T a, T b) {
+    return std::map<std::string, Tensor>{{"a", a}, {"b", b}};
+  })));
+  EXPECT_TRUE((checks_outputs<std::pair<Tensor, std::optional<Tensor>>>(
+      [](T a, T b) { return std::pair(a + b, std::optional<Tensor>()); })));
+  EXPECT_TRUE((checks_outputs<std::pair<Tensor, Tensor>>(
+      [](T a, T b) { return std::pair(a * b, Tensor()); })));
+
+  MultiheadAttention attention(4, 2);
+  const Tensor x = randn({2, 3, 4});
+  EXPECT_TRUE(gradcheck_module(attention, x, x, x));
+  // An output that is wrong is found, whichever it is.
+  struct Wrong : Module {
+    Linear a{3, 2};
+    std::pair<Tensor, Tensor> operator()(const Tensor& in) const {
+      return {a(in), layer_norm(a(in))};
+    }
+    INK_FIELDS(a)
+  } layer;
+  Scaled wrong("layer_norm");
+  const Observe observe(wrong);
+  EXPECT_FALSE(gradcheck_module(layer, randn({2, 3})));
 }
 
 TEST(GradcheckCommand, PrintsTheCauseFirst) {
