@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "autograd/kernels/lines.h"
 #include "autograd/more_ops.h"
 #include "autograd/ops/shared/check_ids.h"
 
@@ -54,6 +55,22 @@ std::vector<Tensor> places_of(const Tensor& mask) {
   return ids;
 }
 
+// Ids of dimension d. On a GPU a kernel looks them up in a table of all, which notes one that is
+// out of range: seen as one number, the ids of several dimensions may name another row.
+Tensor checked_ids(const char* op, const Tensor& given, int64_t d, const Shape& shape) {
+  check_ids(op, given, d, shape, true);
+  const int64_t n = shape[d];  // ids below -n stay as they are
+  const Tensor ids = where((given < 0) == (given >= -n), given + n, given);
+  if (ids.device().is_cpu() || shape.numel() == 0 || ids.numel() == 0) return ids;
+  Shape line = Shape::filled(shape.size(), 1);
+  line[d] = n;
+  const Tensor all = expand(view(arange(n, {i64, ids.device()}), line), shape);
+  line[d] = ids.numel();
+  Tensor found = empty(line, ids.options());
+  kernel::gather(found, all, reshape(ids, line), d, op);
+  return reshape(found, ids.shape());
+}
+
 // The ids for each dimension of x, undefined for one that is not indexed. All ids have one shape.
 std::vector<Tensor> all_ids(const char* op, const Tensor& x, const std::vector<Tensor>& given) {
   std::vector<Tensor> ids;
@@ -66,8 +83,7 @@ std::vector<Tensor> all_ids(const char* op, const Tensor& x, const std::vector<T
     if (!one.defined()) {
       ids.emplace_back();
     } else if (!is_mask) {
-      check_ids(op, one, d, x.shape(), true);
-      ids.push_back(where(one < 0, one + x.shape()[d], one));
+      ids.push_back(checked_ids(op, one, d, x.shape()));
     } else {
       for (int64_t i = 0; i < dims; ++i)
         INK_CHECK(one.shape()[i] == x.shape()[d + i], op,

@@ -99,6 +99,26 @@ TEST_F(CudaErrors, IndexOutOfRange) {
               return scatter_add(x, 0, ids({1, 7}).view({2, 1}), ones({2, 1}));
             }),
             "scatter_add: index 7 is out of range for dimension 0 of (4, 6)");
+  // Each dimension by itself: (1, 7) is not (2, 1).
+  const Tensor rows = ids({1, 0, -4}), columns = ids({7, 5, -6});
+  EXPECT_EQ(told([&] {
+              return x.index({rows, columns});
+            }),
+            "index: index 7 is out of range for dimension 1 of (4, 6)");
+  EXPECT_EQ(told([&] {
+              return x.index({rows, ids({-7, 5, -6})});
+            }),
+            "index: index -7 is out of range for dimension 1 of (4, 6)");
+  EXPECT_EQ(told([&] {
+              return x.unsqueeze(0).index({Slice(), columns, rows});
+            }),
+            "index: index 7 is out of range for dimension 1 of (1, 4, 6)");
+  EXPECT_EQ(told([&] {
+              return index_put(x, {rows, columns}, zeros({3}));
+            }),
+            "index_put: index 7 is out of range for dimension 1 of (4, 6)");
+  EXPECT_EQ(x.index({rows, ids({0, 5, -6})}).tolist(),
+            x.to(cpu_device).index({rows.to(cpu_device), tensor({0, 5, -6})}).tolist());
 
   const Tensor y = index_select(x, 0, ids({3, 4, 0}));
   const Tensor sums = scatter_add(zeros({4}), 0, ids({1, 4, 1, -1, 3}), ones({5}));
