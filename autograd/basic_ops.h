@@ -19,16 +19,22 @@ namespace ink {
 
 Tensor add(const Tensor& a, const Tensor& b);
 Tensor sub(const Tensor& a, const Tensor& b);
+/// a + alpha b and a - alpha b.
+Tensor add(const Tensor& a, const Tensor& b, const Scalar& alpha);
+Tensor sub(const Tensor& a, const Tensor& b, const Scalar& alpha);
 Tensor mul(const Tensor& a, const Tensor& b);
 Tensor div(const Tensor& a, const Tensor& b);  // integers give the default floating dtype
 Tensor pow(const Tensor& a, const Tensor& b);  // a ^ b
 /// The larger one, or NaN if either is NaN; at a tie each gets half the gradient.
 Tensor maximum(const Tensor& a, const Tensor& b);
 Tensor minimum(const Tensor& a, const Tensor& b);
+Tensor atan2(const Tensor& a, const Tensor& b);  // the angle of the point (b, a), in [-pi, pi]
 /// a - b floor(a / b). It has b's sign, as in Python.
 Tensor remainder(const Tensor& a, const Tensor& b);
 /// min(max(x, min), max); one of the bounds may be undefined.
 Tensor clamp(const Tensor& x, const Tensor& min, const Tensor& max);
+Tensor clamp_min(const Tensor& x, const Tensor& min);
+Tensor clamp_max(const Tensor& x, const Tensor& max);
 
 // A number takes the tensor's dtype; but a floating number, such as 2.0, makes i64 and bool tensors
 // the default floating dtype.
@@ -48,6 +54,12 @@ Tensor operator%(const Tensor& a, const Tensor& b);
 Tensor operator%(const Tensor& a, const Scalar& b);
 Tensor operator%(const Scalar& a, const Tensor& b);
 Tensor remainder(const Tensor& a, const Scalar& b);
+Tensor add(const Tensor& a, const Scalar& b, const Scalar& alpha = 1);
+Tensor sub(const Tensor& a, const Scalar& b, const Scalar& alpha = 1);
+Tensor mul(const Tensor& a, const Scalar& b);
+Tensor div(const Tensor& a, const Scalar& b);
+Tensor maximum(const Tensor& a, const Scalar& b);
+Tensor minimum(const Tensor& a, const Scalar& b);
 Tensor operator-(const Tensor& x);
 // Bit by bit for integers; logical and, or, exclusive or, not for bools.
 Tensor operator&(const Tensor& a, const Tensor& b);
@@ -88,6 +100,8 @@ Tensor trunc(const Tensor& x);  // towards 0
 Tensor round(const Tensor& x);  // halves to even
 /// min(max(x, min), max); gradient 0 at the bounds.
 Tensor clamp(const Tensor& x, std::optional<Scalar> min, std::optional<Scalar> max = {});
+Tensor clamp_min(const Tensor& x, const Scalar& min);
+Tensor clamp_max(const Tensor& x, const Scalar& max);
 /// log(1 + exp(beta x)) / beta, and x where beta x > threshold.
 Tensor softplus(const Tensor& x, double beta = 1, double threshold = 20);
 Tensor leaky_relu(const Tensor& x, double negative_slope = 0.01);  // x > 0 ? x : negative_slope x

@@ -105,6 +105,13 @@ Tensor pad(const Tensor& x, const Shape& pads, const Scalar& value = 0);
 /// overlapping windows cannot be written in place.
 Tensor unfold(const Tensor& x, int64_t dim, int64_t size, int64_t step);
 
+/// Moves the elements `shifts` places up along each of dims; those that leave at the end come back
+/// at the start. Without dims, the flat tensor. (flip.cpp)
+Tensor roll(const Tensor& x, const Shape& shifts, const Shape& dims = {});
+/// The matrix with x (n) on a diagonal, or that diagonal of a matrix, copied.
+Tensor diag(const Tensor& x, int64_t diagonal = 0);
+Tensor trace(const Tensor& x);  // the sum of a matrix's diagonal
+
 // ---- losses.cpp: input and target broadcast
 
 Tensor l1_loss(const Tensor& input, const Tensor& target, Reduction reduction = Reduction::mean);
@@ -114,6 +121,10 @@ Tensor smooth_l1_loss(const Tensor& input, const Tensor& target,
 /// -t log sigmoid x - (1 - t) log(1 - sigmoid x), targets t in [0, 1] of x's shape.
 Tensor binary_cross_entropy_with_logits(const Tensor& logits, const Tensor& targets,
                                         Reduction reduction = Reduction::mean);
+/// -t log p - (1 - t) log(1 - p) with each log at least -100, probabilities p and targets t in
+/// [0, 1] of one shape. On a CPU, others are an error. From logits, take the one above.
+Tensor binary_cross_entropy(const Tensor& p, const Tensor& targets,
+                            Reduction reduction = Reduction::mean);
 /// target (log target - input). input holds log probabilities; with log_target, so does target.
 Tensor kl_div(const Tensor& input, const Tensor& target, Reduction reduction = Reduction::mean,
               bool log_target = false);

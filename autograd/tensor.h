@@ -238,13 +238,20 @@ class Tensor {
   Tensor pow(const Tensor& exponent) const;
   Tensor clamp(std::optional<Scalar> min, std::optional<Scalar> max = {}) const;
   Tensor clamp(const Tensor& min, const Tensor& max) const;
+  Tensor clamp_min(Tensor min) const, clamp_min(Scalar min) const;
+  Tensor clamp_max(Tensor max) const, clamp_max(Scalar max) const;
+  Tensor maximum(Tensor other) const, maximum(Scalar other) const;
+  Tensor minimum(Tensor other) const, minimum(Scalar other) const;
+  Tensor atan2(Tensor other) const;
   Tensor masked_fill(const Tensor& mask, const Scalar& value) const;
   Tensor masked_fill(const Tensor& mask, const Tensor& value) const;
   Tensor where(const Tensor& condition, const Tensor& other) const;
   Tensor where(const Tensor& condition, const Scalar& other) const;
+  Tensor add(const Tensor& other, const Scalar& alpha = 1) const;
+  Tensor add(const Scalar& other, const Scalar& alpha = 1) const;
+  Tensor sub(const Tensor& other, const Scalar& alpha = 1) const;
+  Tensor sub(const Scalar& other, const Scalar& alpha = 1) const;
   // with another tensor or a number
-  Tensor add(const auto& other) const { return *this + other; }
-  Tensor sub(const auto& other) const { return *this - other; }
   Tensor mul(const auto& other) const { return *this * other; }
   Tensor div(const auto& other) const { return *this / other; }
   Tensor remainder(const auto& other) const { return *this % other; }
@@ -291,11 +298,13 @@ class Tensor {
   Tensor masked_select(const Tensor& mask) const;
   Tensor nonzero() const;
   Tensor flip(const Shape& dims) const;
+  Tensor roll(const Shape& shifts, const Shape& dims = {}) const;
   Tensor repeat(const Shape& times) const;
   Tensor repeat_interleave(int64_t times, std::optional<int64_t> dim = {}) const;
   Tensor unfold(int64_t dim, int64_t size, int64_t step) const;
   Tensor tril(int64_t diagonal = 0) const, triu(int64_t diagonal = 0) const;
   Tensor diagonal(int64_t offset = 0, int64_t dim1 = 0, int64_t dim2 = 1) const;
+  Tensor diag(int64_t diagonal = 0) const, trace() const;
   std::vector<Tensor> split(int64_t size, int64_t dim = 0) const;
   std::vector<Tensor> split(const std::vector<int64_t>& sizes, int64_t dim = 0) const;
   std::vector<Tensor> chunk(int64_t chunks, int64_t dim = 0) const;
@@ -305,12 +314,12 @@ class Tensor {
   Tensor& fill_(const Scalar& value);
   Tensor& zero_();
   Tensor& copy_(const Tensor& source);
-  Tensor& add_(const Tensor& other);
-  Tensor& sub_(const Tensor& other);
+  Tensor& add_(const Tensor& other, const Scalar& alpha = 1);
+  Tensor& sub_(const Tensor& other, const Scalar& alpha = 1);
   Tensor& mul_(const Tensor& other);
   Tensor& div_(const Tensor& other);
-  Tensor& add_(const Scalar& value);
-  Tensor& sub_(const Scalar& value);
+  Tensor& add_(const Scalar& value, const Scalar& alpha = 1);
+  Tensor& sub_(const Scalar& value, const Scalar& alpha = 1);
   Tensor& mul_(const Scalar& value);
   Tensor& div_(const Scalar& value);
   Tensor& remainder_(const Tensor& other);
@@ -330,11 +339,13 @@ class Tensor {
   // x = exp(x) and so on, into x's memory
   Tensor &exp_(), &log_(), &sqrt_(), &neg_(), &abs_(), &tanh_(), &sigmoid_(), &relu_(), &square_();
   Tensor &rsqrt_(), &sin_(), &cos_(), &log1p_(), &expm1_(), &floor_(), &ceil_(), &round_();
-  Tensor& trunc_();
+  Tensor &trunc_(), &atan2_(Tensor other);
   Tensor& pow_(const Scalar& exponent);
   Tensor& pow_(const Tensor& exponent);
   Tensor& clamp_(std::optional<Scalar> min, std::optional<Scalar> max = {});
   Tensor& clamp_(const Tensor& min, const Tensor& max);
+  Tensor &clamp_min_(Tensor min), &clamp_min_(Scalar min);
+  Tensor &clamp_max_(Tensor max), &clamp_max_(Scalar max);
   /// x[indices] = values, or += with accumulate. Indices are those of index(), ids and masks among
   /// them those of index_put in ops.h: x.index_put_({mask}, 0)
   Tensor& index_put_(std::initializer_list<Index> indices, const Tensor& values,

@@ -26,8 +26,8 @@ namespace ink {
   OP(trunc) OP(round) OP(pow3) OP(bitwise_not)
 #define INK_BINARY_OPS(OP) \
   OP(add) OP(sub) OP(rsub) OP(mul) OP(div) OP(rdiv) OP(pow) OP(rpow) OP(maximum) OP(minimum) \
-  OP(remainder) OP(swiglu) OP(leaky_relu) OP(elu) OP(softplus) OP(smooth_l1) OP(bitwise_and) OP(bitwise_or) \
-  OP(bitwise_xor)
+  OP(remainder) OP(atan2) OP(swiglu) OP(leaky_relu) OP(elu) OP(softplus) OP(smooth_l1) \
+  OP(bitwise_and) OP(bitwise_or) OP(bitwise_xor)
 #define INK_COMPARE_OPS(OP) \
   OP(eq) OP(ne) OP(lt) OP(le) OP(gt) OP(ge) OP(logical_and) OP(logical_or) OP(logical_xor)
 // clang-format on
@@ -293,6 +293,9 @@ struct remainder : OnNumbers {
 };
 struct swiglu : OnFloats {
   template <class T> INK_DEVICE static T f(T gate, T up) { return silu::f(gate) * up; }
+};
+struct atan2 : OnFloats {
+  template <class T> INK_DEVICE static T f(T a, T b) { return std::atan2(a, b); }
 };
 struct leaky_relu : OnFloats {
   template <class T> INK_DEVICE static T f(T x, T slope) { return x > 0 ? x : slope * x; }

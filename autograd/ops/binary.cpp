@@ -65,11 +65,6 @@ Tensor if_needed(VjpContext& g, size_t i, const Shape& shape, F&& dx) {
   return g.needs(i) ? sum_to(dx(), shape) : Tensor();
 }
 
-void check_sub(DType a, DType b) {
-  INK_CHECK(a != boolean && b != boolean,
-            "sub: bool tensors cannot be subtracted; use logical_xor, or convert with to(i64)");
-}
-
 // Saves b for the gradient of a; saves nothing if a needs no gradient.
 Saved saved_for(const Tensor& a, const Tensor& b) {
   return Saved::input(a.requires_grad() ? b : Tensor());
@@ -96,12 +91,23 @@ Tensor add(const Tensor& left, const Tensor& right) {
 // da = dy, db = -dy
 Tensor sub(const Tensor& left, const Tensor& right) {
   const auto [a, b] = promoted("sub", left, right);
-  check_sub(left.dtype(), right.dtype());
+  check_sub("sub", left.dtype(), right.dtype());
   return record("sub", {a, b}, binary(BinaryOp::sub, a, b),
                 [sa = a.shape(), sb = b.shape()](const Tensor& dy, VjpContext& g) -> Grads {
                   return {if_needed(g, 0, sa, [&] { return dy; }),
                           if_needed(g, 1, sb, [&] { return neg(sum_to(dy, sb)); })};
                 });
+}
+
+Tensor add(const Tensor& a, const Tensor& b, const Scalar& alpha) {
+  const Tensor y = add(a, scaled("add", a, b, alpha));
+  return shown_as("add", to(y, promote(a, b)));
+}
+Tensor sub(const Tensor& a, const Tensor& b, const Scalar& alpha) {
+  check_defined("sub", a, b);
+  check_sub("sub", a.dtype(), b.dtype());
+  const Tensor y = sub(a, scaled("sub", a, b, alpha));
+  return shown_as("sub", to(y, promote(a, b)));
 }
 
 // da = dy b, db = dy a
@@ -145,6 +151,22 @@ Tensor pow(const Tensor& left, const Tensor& right) {
     return {if_needed(g, 0, sa, of_base), if_needed(g, 1, sb, of_exponent)};
   };
   return shown_as("pow.1", record("pow", {a, b}, y, vjp));
+}
+
+// y = the angle of the point (b, a).   da = dy b / (a^2 + b^2), db = -dy a / (a^2 + b^2), and 0
+// where a = b = 0
+Tensor atan2(const Tensor& left, const Tensor& right) {
+  check_defined("atan2", left, right);
+  const DType dtype = floating(promote(left, right));
+  const Tensor a = to(left, dtype), b = to(right, dtype);
+  return record(
+      "atan2", {a, b}, binary(BinaryOp::atan2, a, b),
+      [y = Saved::input(a), x = Saved::input(b)](const Tensor& dy, VjpContext& g) -> Grads {
+        const Tensor p = *y, q = *x, square = p * p + q * q;
+        const Tensor share = dy * masked_fill(1 / square, square == 0, 0);
+        return {if_needed(g, 0, p.shape(), [&] { return share * q; }),
+                if_needed(g, 1, q.shape(), [&] { return share * -p; })};
+      });
 }
 
 // y = a - b floor(a / b).   da = dy, db = -dy floor(a / b)
@@ -222,6 +244,14 @@ Tensor minimum(const Tensor& a, const Tensor& b) {
   return extremum("minimum", BinaryOp::minimum, a, b);
 }
 
+// A number as the tensor that maximum and minimum compare with x.
+static Tensor beside(const char* op, const Tensor& x, const Scalar& number) {
+  check_defined(op, x);
+  return scalar_tensor(number, {promote(x, number), x.device()});
+}
+Tensor maximum(const Tensor& x, const Scalar& n) { return maximum(x, beside("maximum", x, n)); }
+Tensor minimum(const Tensor& x, const Scalar& n) { return minimum(x, beside("minimum", x, n)); }
+
 Tensor max(const Tensor& a, const Tensor& b) { return maximum(a, b); }
 Tensor min(const Tensor& a, const Tensor& b) { return minimum(a, b); }
 
@@ -256,6 +286,27 @@ Tensor clamp(const Tensor& input, const Tensor& min, const Tensor& max) {
       });
 }
 
+Tensor clamp_min(const Tensor& x, const Tensor& min) {
+  check_defined("clamp_min", x, min);
+  broadcast_shapes("clamp_min", x.shape(), min.shape());
+  return shown_as("clamp_min.1", clamp(x, min, Tensor()));
+}
+Tensor clamp_max(const Tensor& x, const Tensor& max) {
+  check_defined("clamp_max", x, max);
+  broadcast_shapes("clamp_max", x.shape(), max.shape());
+  return shown_as("clamp_max.1", clamp(x, Tensor(), max));
+}
+Tensor clamp_min(const Tensor& x, const Scalar& min) {
+  check_defined("clamp_min", x);
+  check_in_range("clamp_min", min, promote(x, min));
+  return shown_as("clamp_min", clamp(x, min));
+}
+Tensor clamp_max(const Tensor& x, const Scalar& max) {
+  check_defined("clamp_max", x);
+  check_in_range("clamp_max", max, promote(x, max));
+  return shown_as("clamp_max", clamp(x, {}, max));
+}
+
 // ---- a tensor and a number
 
 // x op number with the gradient dx(dy); x already has the dtype of the result.
@@ -270,12 +321,12 @@ Tensor operator+(const Tensor& x, const Scalar& n) {
 }
 Tensor operator-(const Tensor& x, const Scalar& n) {
   const Tensor a = promoted("sub", x, n);
-  check_sub(x.dtype(), n.dtype);
+  check_sub("sub", x.dtype(), n.dtype);
   return with_number(BinaryOp::sub, a, n, [](auto& dy) { return dy; });
 }
 Tensor operator-(const Scalar& n, const Tensor& x) {
   const Tensor a = promoted("sub", x, n);
-  check_sub(x.dtype(), n.dtype);
+  check_sub("sub", x.dtype(), n.dtype);
   return with_number(BinaryOp::rsub, a, n, [](auto& dy) { return -dy; });
 }
 Tensor operator*(const Tensor& x, const Scalar& n) {
@@ -289,6 +340,17 @@ Tensor operator%(const Tensor& x, const Scalar& n) {
   check_remainder(x, n);
   return with_number(BinaryOp::remainder, a, n, [](auto& dy) { return dy; });
 }
+
+Tensor add(const Tensor& x, const Scalar& n, const Scalar& alpha) {
+  return x + scaled("add", x, n, alpha);
+}
+Tensor sub(const Tensor& x, const Scalar& n, const Scalar& alpha) {
+  check_defined("sub", x);
+  check_sub("sub", x.dtype(), n.dtype);
+  return x - scaled("sub", x, n, alpha);
+}
+Tensor mul(const Tensor& x, const Scalar& n) { return x * n; }
+Tensor div(const Tensor& x, const Scalar& n) { return x / n; }
 
 Tensor operator%(const Scalar& n, const Tensor& x) {
   check_defined("remainder", x);

@@ -73,8 +73,7 @@ Tensor& in_place(const char* name, BinaryOp code, Tensor& x, const Tensor& y, Op
   x.impl(name);
   check_defined(name, y);
   const DType meet = promote(x, y), floats = context().default_dtype;
-  INK_CHECK(code != BinaryOp::sub || (x.dtype() != boolean && y.dtype() != boolean), name,
-            ": bool tensors cannot be subtracted; use logical_xor, or convert with to(i64)");
+  if (code == BinaryOp::sub) check_sub(name, x.dtype(), y.dtype());
   check_fits(name, x, y.shape(), code == BinaryOp::div && !is_floating(meet) ? floats : meet);
   const bool recorded = detail::check_write(name, x, y.requires_grad());
   if (recorded || meet != x.dtype() || meet == boolean)
@@ -105,11 +104,16 @@ Tensor old_value(const Tensor& x) { return x.is_view() ? Tensor() : x; }
 
 // ---- arithmetic
 
-Tensor& Tensor::add_(const Tensor& y) {
-  return in_place("add_", BinaryOp::add, *this, y, ink::add);
+Tensor& Tensor::add_(const Tensor& y, const Scalar& alpha) {
+  impl("add_");
+  check_defined("add_", y);
+  return in_place("add_", BinaryOp::add, *this, scaled("add_", *this, y, alpha), std::plus());
 }
-Tensor& Tensor::sub_(const Tensor& y) {
-  return in_place("sub_", BinaryOp::sub, *this, y, ink::sub);
+Tensor& Tensor::sub_(const Tensor& y, const Scalar& alpha) {
+  impl("sub_");
+  check_defined("sub_", y);
+  check_sub("sub_", dtype(), y.dtype());
+  return in_place("sub_", BinaryOp::sub, *this, scaled("sub_", *this, y, alpha), std::minus());
 }
 // The gradient of y needs the value that is about to be overwritten.
 Tensor& Tensor::mul_(const Tensor& y) {
@@ -122,11 +126,14 @@ Tensor& Tensor::div_(const Tensor& y) {
     return ink::div(b.requires_grad() ? ink::clone(a) : a, b);
   });
 }
-Tensor& Tensor::add_(const Scalar& y) {
-  return in_place("add_", BinaryOp::add, *this, y, std::plus());
+Tensor& Tensor::add_(const Scalar& y, const Scalar& alpha) {
+  impl("add_");
+  return in_place("add_", BinaryOp::add, *this, scaled("add_", *this, y, alpha), std::plus());
 }
-Tensor& Tensor::sub_(const Scalar& y) {
-  return in_place("sub_", BinaryOp::sub, *this, y, std::minus());
+Tensor& Tensor::sub_(const Scalar& y, const Scalar& alpha) {
+  impl("sub_");
+  check_sub("sub_", dtype(), y.dtype);
+  return in_place("sub_", BinaryOp::sub, *this, scaled("sub_", *this, y, alpha), std::minus());
 }
 Tensor& Tensor::mul_(const Scalar& y) {
   return in_place("mul_", BinaryOp::mul, *this, y, std::multiplies());
@@ -280,6 +287,23 @@ Tensor& Tensor::clamp_(const Tensor& min, const Tensor& max) {
     if (bound->defined()) check_fits("clamp_", *this, bound->shape(), dtype());
   const auto clamped = [&](const Tensor& x) { return ink::clamp(x, min, max); };
   return replace("clamp_", *this, clamped, min.requires_grad() || max.requires_grad());
+}
+Tensor& Tensor::clamp_min_(Tensor min) {
+  check_defined("clamp_min_", *this, min);
+  return clamp_(min, Tensor());
+}
+Tensor& Tensor::clamp_max_(Tensor max) {
+  check_defined("clamp_max_", *this, max);
+  return clamp_(Tensor(), max);
+}
+Tensor& Tensor::clamp_min_(Scalar min) { return clamp_(min); }
+Tensor& Tensor::clamp_max_(Scalar max) { return clamp_({}, max); }
+Tensor& Tensor::atan2_(Tensor x) {
+  impl("atan2_");
+  check_defined("atan2_", x);
+  check_fits("atan2_", *this, x.shape(), promote(*this, x));
+  const auto angle = [&](const Tensor& y) { return ink::atan2(y, x); };
+  return replace("atan2_", *this, angle, x.requires_grad());
 }
 
 }  // namespace ink

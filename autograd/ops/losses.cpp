@@ -116,6 +116,35 @@ Tensor binary_cross_entropy_with_logits(const Tensor& left, const Tensor& right,
   return shown_as("binary_cross_entropy_with_logits", reduced(logit_losses(x, t), reduction));
 }
 
+// y = -t log p - (1 - t) log(1 - p), each log at least -100.   As in PyTorch, that bound has no
+// part in the gradients: dp = dy (p - t) / max(p (1 - p), 1e-12f),  dt = dy (log(1 - p) - log p)
+Tensor binary_cross_entropy(const Tensor& left, const Tensor& right, Reduction reduction) {
+  const auto [p, t] = checked("binary_cross_entropy", left, right);
+  INK_CHECK(p.shape() == t.shape(), "binary_cross_entropy: expected targets of shape ", p.shape(),
+            ", got ", t.shape());
+  const auto in_range = [](const Tensor& x) {  // a GPU is not waited for
+    return !x.device().is_cpu() || all((x >= 0) & (x <= 1)).item<bool>();
+  };
+  INK_CHECK(in_range(p), "binary_cross_entropy: expected probabilities in [0, 1]; ",
+            "binary_cross_entropy_with_logits takes other numbers, before sigmoid");
+  INK_CHECK(in_range(t), "binary_cross_entropy: expected targets in [0, 1]");
+  const auto wide = [](const Tensor& v) { return v.dtype() == bf16 ? to(v, f32) : v; };
+  const auto value = [&] {
+    const NoGrad no_grad;
+    const Tensor a = wide(p), b = wide(t);
+    return to((b - 1) * clamp_min(log1p(-a), -100) - b * clamp_min(log(a), -100), p.dtype());
+  };
+  const auto vjp = [wide, p = Saved::input(p), t = Saved::input(t)](const Tensor& dy,
+                                                                    VjpContext& g) -> Grads {
+    const Tensor a = wide(*p), b = wide(*t), d = wide(dy);
+    const auto slope = [&] { return d * (a - b) / clamp_min((1 - a) * a, 1e-12F); };
+    return {g.needs(0) ? to(slope(), dy.dtype()) : Tensor(),
+            g.needs(1) ? to(d * (log1p(-a) - log(a)), dy.dtype()) : Tensor()};
+  };
+  return shown_as("binary_cross_entropy",
+                  reduced(record("binary_cross_entropy", {p, t}, value(), vjp), reduction));
+}
+
 // t (log t - input), 0 where t = 0
 Tensor kl_div(const Tensor& left, const Tensor& right, Reduction reduction, bool log_target) {
   const auto [p, q] = promoted("kl_div", left, right);

@@ -208,6 +208,27 @@ Tensor Tensor::clamp(std::optional<Scalar> min, std::optional<Scalar> max) const
 Tensor Tensor::clamp(const Tensor& min, const Tensor& max) const {
   return ink::clamp(*this, min, max);
 }
+Tensor Tensor::clamp_min(Tensor min) const { return ink::clamp_min(*this, min); }
+Tensor Tensor::clamp_min(Scalar min) const { return ink::clamp_min(*this, min); }
+Tensor Tensor::clamp_max(Tensor max) const { return ink::clamp_max(*this, max); }
+Tensor Tensor::clamp_max(Scalar max) const { return ink::clamp_max(*this, max); }
+Tensor Tensor::maximum(Tensor other) const { return ink::maximum(*this, other); }
+Tensor Tensor::maximum(Scalar other) const { return ink::maximum(*this, other); }
+Tensor Tensor::minimum(Tensor other) const { return ink::minimum(*this, other); }
+Tensor Tensor::minimum(Scalar other) const { return ink::minimum(*this, other); }
+Tensor Tensor::atan2(Tensor other) const { return ink::atan2(*this, other); }
+Tensor Tensor::add(const Tensor& other, const Scalar& alpha) const {
+  return ink::add(*this, other, alpha);
+}
+Tensor Tensor::add(const Scalar& other, const Scalar& alpha) const {
+  return ink::add(*this, other, alpha);
+}
+Tensor Tensor::sub(const Tensor& other, const Scalar& alpha) const {
+  return ink::sub(*this, other, alpha);
+}
+Tensor Tensor::sub(const Scalar& other, const Scalar& alpha) const {
+  return ink::sub(*this, other, alpha);
+}
 Tensor Tensor::masked_fill(const Tensor& mask, const Scalar& value) const {
   return ink::masked_fill(*this, mask, value);
 }
@@ -284,6 +305,11 @@ Tensor Tensor::scatter_add(int64_t dim, const Tensor& ids, const Tensor& source)
 Tensor Tensor::masked_select(const Tensor& mask) const { return ink::masked_select(*this, mask); }
 Tensor Tensor::nonzero() const { return ink::nonzero(*this); }
 Tensor Tensor::flip(const Shape& dims) const { return ink::flip(*this, dims); }
+Tensor Tensor::roll(const Shape& shifts, const Shape& dims) const {
+  return ink::roll(*this, shifts, dims);
+}
+Tensor Tensor::diag(int64_t diagonal) const { return ink::diag(*this, diagonal); }
+Tensor Tensor::trace() const { return ink::trace(*this); }
 Tensor Tensor::repeat(const Shape& times) const { return ink::repeat(*this, times); }
 Tensor Tensor::repeat_interleave(int64_t times, std::optional<int64_t> dim) const {
   return ink::repeat_interleave(*this, times, dim);

@@ -239,6 +239,24 @@ Tensor diagonal(const Tensor& x, int64_t offset, int64_t dim1, int64_t dim2) {
   return record("diagonal", {x}, x.alias(layout), vjp);
 }
 
+// y = zeros with x on a diagonal.   dx = that diagonal of dy
+Tensor diag(const Tensor& x, int64_t offset) {
+  check_defined("diag", x);
+  INK_CHECK(x.dim() == 1 || x.dim() == 2, "diag: expected a vector or a matrix, got ", x.shape());
+  if (x.dim() == 2) return shown_as("diagonal_copy", clone(diagonal(x, offset)));
+  const int64_t n = x.shape()[0] + std::abs(offset);
+  Tensor y = zeros({n, n}, x.options());
+  diagonal(y, offset).copy_(x.detach());
+  const auto vjp = [offset](const Tensor& dy) -> Grads { return {diagonal(dy, offset)}; };
+  return shown_as("diag_embed", record("diag", {x}, y, vjp));
+}
+
+Tensor trace(const Tensor& x) {
+  check_defined("trace", x);
+  INK_CHECK(x.dim() == 2, "trace: expected a matrix, got ", x.shape());
+  return shown_as("trace", sum(diagonal(x)));
+}
+
 static Layout windows_of(Layout layout, int64_t d, int64_t windows, int64_t size, int64_t step) {
   const int64_t stride = layout.sizes.empty() ? 1 : layout.strides[d];
   if (!layout.sizes.empty()) {

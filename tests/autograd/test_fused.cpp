@@ -291,6 +291,35 @@ TEST(CrossEntropy, PyTorchsNumbers) {
               {0.4201006613406605, 1.1419519938459448, -1.5620526551866054, 0, 0, 0});
 }
 
+TEST(BinaryCrossEntropy, PyTorchsNumbers) {
+  const Tensor p = tensor({0, 1, 0.5, 0, 0.25}, f64).requires_grad_(),
+               t = tensor({0, 1, 0.3, 1, 0.75}, f64).requires_grad_();
+  const Tensor losses = binary_cross_entropy(p, t, Reduction::none);
+  expect_near(losses, {0, 0, 0.6931471805599453, 100, 1.111641288952863});
+  const Grads grads = grad(sum(losses), {p, t});
+  expect_near(grads[0] * 1e-12, {0, 0, 0.8e-12, -1 / (1e12 * 1e-12F), -8.0 / 3e12});
+  expect_near(grads[1], {inf, -inf, 0, inf, std::log(3)});
+  expect_near(binary_cross_entropy(p, t), {20.360957693902563});
+  expect_near(binary_cross_entropy(p, t, Reduction::sum), {101.80478846951281});
+  const Tensor q = tensor({0.25, 0.5}, f64).requires_grad_(),
+               u = tensor({0.75, 0.25}, f64).requires_grad_();
+  const Tensor dq =
+      grad(binary_cross_entropy(q, u, Reduction::sum), q, {}, true, /*create_graph=*/true)[0];
+  expect_near(dq, {-8.0 / 3, 1});
+  const Grads second = grad(sum(dq), {q, u});
+  expect_near(second[0], {12.4444444444, 4}, 1e-9);
+  expect_near(second[1], {-16.0 / 3, -4});
+  EXPECT_EQ(error_of([] { binary_cross_entropy(tensor({1.5}), tensor({1.0})); }),
+            "binary_cross_entropy: expected probabilities in [0, 1]; "
+            "binary_cross_entropy_with_logits takes other numbers, before sigmoid");
+  EXPECT_EQ(error_of([] { binary_cross_entropy(tensor({0.5}), tensor({2.0})); }),
+            "binary_cross_entropy: expected targets in [0, 1]");
+  EXPECT_EQ(error_of([] {
+              binary_cross_entropy(ones({2, 3}), ones({3}));
+            }),
+            "binary_cross_entropy: expected targets of shape (2, 3), got (3,)");
+}
+
 TEST(CrossEntropy, NothingThatCounts) {
   const Tensor x = x23(), ignored = tensor({-100, -100});
   const Tensor mean = cross_entropy(x, ignored);

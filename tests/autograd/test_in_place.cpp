@@ -1,6 +1,7 @@
 // Writes in place: values, gradients, and every refusal with its text.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <functional>
 #include <string>
 #include <vector>
@@ -20,6 +21,61 @@ Tensor leaf(const Shape& shape, double value) {
 using V = std::vector<double>;
 
 // ---- values
+
+TEST(InPlace, TimesAlpha) {
+  Tensor x = tensor({1.0, 2.0, 3.0});
+  const Tensor y = tensor({10.0, 20.0, 30.0});
+  EXPECT_EQ(x.add_(y, 0.5).tolist(), (V{6, 12, 18}));
+  EXPECT_EQ(x.sub_(y, 0.5).tolist(), (V{1, 2, 3}));
+  EXPECT_EQ(x.add_(2, 3).sub_(1, 0.5).tolist(), (V{6.5, 7.5, 8.5}));
+  EXPECT_EQ(add(x, y, -1).tolist(), sub(x, y).tolist());
+  EXPECT_EQ(x.add(y, 2).tolist(), (V{26.5, 47.5, 68.5}));
+  EXPECT_EQ(x.sub(1, 2).tolist(), add(x, 1, -2).tolist());
+  Tensor k = tensor({1, 2}), m = tensor({true, false});
+  EXPECT_EQ(k.add_(k, 3).tolist(), (V{4, 8}));
+  EXPECT_EQ(add(k, tensor({1.0, 1.0}), 0.5).tolist(), (V{4.5, 8.5}));
+  EXPECT_EQ(add(m, tensor({true, true}), 0).tolist(), (V{1, 0}));
+  EXPECT_EQ(add(m, tensor({true, true}), true).tolist(), (V{1, 1}));
+  // PyTorch's bits: the sum alone is rounded to bf16.
+  const Tensor a = tensor({1.0, 2.0, 3.0}, bf16), b = tensor({0.1, 0.7, 1.0 / 3}, bf16);
+  EXPECT_EQ(add(a, b, 0.3).tolist(), (V{1.03125, 2.203125, 3.09375}));
+  EXPECT_EQ(a.clone().sub_(b, 0.3).tolist(), (V{0.96875, 1.7890625, 2.90625}));
+  EXPECT_EQ(a.clone().sub_(b, 0.3).dtype(), bf16);
+  Tensor w = leaf({2}, 3), v = leaf({2}, 5), z = w * 2;
+  z.add_(v, 0.25);
+  sum(z * z).backward();
+  EXPECT_EQ(z.tolist(), (V{7.25, 7.25}));
+  EXPECT_EQ(w.grad().tolist(), (V{29, 29}));
+  EXPECT_EQ(v.grad().tolist(), (V{3.625, 3.625}));
+  EXPECT_EQ(error_of([&] { add(k, k, 0.5); }),
+            "add: expected an integer as alpha for int64, got 0.5");
+  EXPECT_EQ(error_of([&] { k.sub_(k, true); }),
+            "sub_: expected an integer as alpha for int64, got 1");
+  EXPECT_EQ(error_of([&] { k.add_(2, 1.5); }),
+            "add_: expected an integer as alpha for int64, got 1.5");
+  EXPECT_NE(error_of([&] { x.add_(Tensor(), 2); }).find("add_: argument 1 is undefined"),
+            std::string::npos);
+}
+
+TEST(InPlace, BoundsAndAngles) {
+  Tensor x = tensor({-1.0, 0.5, 2.0}), y = x.clone();
+  EXPECT_EQ(x.clamp_min_(0).clamp_max_(1).tolist(), (V{0, 0.5, 1}));
+  EXPECT_EQ(y.clamp_min_(tensor({0.0, 1.0, 0.0})).clamp_max_(tensor({1.0})).tolist(), (V{0, 1, 1}));
+  EXPECT_EQ(y.maximum(0.5).tolist(), (V{0.5, 1, 1}));
+  EXPECT_EQ(minimum(y, 0.5).tolist(), y.clamp_max(0.5).tolist());
+  EXPECT_EQ(maximum(tensor({1, 3}), 2).dtype(), i64);
+  EXPECT_EQ(maximum(tensor({1, 3}), 2.5).tolist(), (V{2.5, 3}));
+  Tensor a = tensor({1.0, -1.0}, f64);
+  a.atan2_(tensor({0.0, -1.0}, f64));
+  EXPECT_DOUBLE_EQ(a.tolist()[0], std::acos(-1) / 2);
+  EXPECT_DOUBLE_EQ(a.tolist()[1], -3 * std::acos(-1) / 4);
+  // As in PyTorch, a number that bounds leaves no gradient at a tie, and a tensor half of it.
+  const Tensor w = tensor({1.0, -2.0, 3.0}).requires_grad_();
+  EXPECT_EQ(grad(sum(w.clamp_min(-2)), w)[0].tolist(), (V{1, 0, 1}));
+  EXPECT_EQ(grad(sum(w.clamp_max(tensor({1.0, 0.0, 0.0}))), w)[0].tolist(), (V{0.5, 1, 0}));
+  EXPECT_EQ(grad(sum(maximum(w, -2)), w)[0].tolist(), (V{1, 0.5, 1}));
+  EXPECT_TRUE(error_of([&] { w.clamp_min(Tensor()); }).starts_with("clamp_min: argument 2 is"));
+}
 
 TEST(InPlace, OperatorsWriteTheSameMemory) {
   Tensor x = tensor({1.0, 2.0, 3.0});

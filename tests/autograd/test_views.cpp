@@ -243,6 +243,41 @@ TEST(Copies, CatStackRepeatFlip) {
   EXPECT_EQ(ints(flip(a.T(), {0})), (Ints{1, 3, 0, 2}));
 }
 
+TEST(Copies, Roll) {
+  const Tensor x = counting({2, 3});
+  EXPECT_EQ(ints(roll(x, 1)), (Ints{5, 0, 1, 2, 3, 4}));
+  EXPECT_EQ(ints(x.roll(1, 0)), (Ints{3, 4, 5, 0, 1, 2}));
+  EXPECT_EQ(ints(roll(x, {1, -1}, {0, 1})), (Ints{4, 5, 3, 1, 2, 0}));
+  EXPECT_EQ(ints(roll(x, {1, 1}, {-1, -1})), (Ints{1, 2, 0, 4, 5, 3}));
+  EXPECT_EQ(ints(roll(x, 100, 1)), (Ints{2, 0, 1, 5, 3, 4}));
+  EXPECT_FALSE(shares(roll(x, 0, 0), x));
+  EXPECT_EQ(ints(roll(tensor(3), 1)), (Ints{3}));
+  EXPECT_EQ(error_of([&] {
+              roll(x, {1, 2});
+            }),
+            "roll: expected a dimension for each shift, got shifts (1, 2) and dimensions ()");
+  EXPECT_EQ(error_of([&] {
+              roll(x, {1, 2}, 0);
+            }),
+            "roll: expected a dimension for each shift, got shifts (1, 2) and dimensions (0,)");
+}
+
+TEST(Copies, DiagonalsOfMatrices) {
+  const Tensor v = counting({2}) + 1, x = counting({2, 3});
+  EXPECT_EQ(ints(diag(v)), (Ints{1, 0, 0, 2}));
+  EXPECT_EQ(ints(v.diag(1)), (Ints{0, 1, 0, 0, 0, 2, 0, 0, 0}));
+  EXPECT_EQ(ints(diag(v, -1)), (Ints{0, 0, 0, 1, 0, 0, 0, 2, 0}));
+  EXPECT_EQ(ints(diag(x)), (Ints{0, 4}));
+  EXPECT_EQ(ints(diag(x, 1)), (Ints{1, 5}));
+  EXPECT_EQ(diag(x, 7).shape(), (Shape{0}));
+  EXPECT_FALSE(shares(diag(x), x));
+  EXPECT_EQ(diag(tensor({true})).dtype(), boolean);
+  EXPECT_EQ(trace(x).item<int>(), 4);
+  EXPECT_EQ(counting({2, 2}, i64).trace().dtype(), i64);
+  EXPECT_EQ(error_of([&] { diag(tensor(1)); }), "diag: expected a vector or a matrix, got ()");
+  EXPECT_EQ(error_of([&] { trace(v); }), "trace: expected a matrix, got (2,)");
+}
+
 TEST(Copies, Triangles) {
   const Tensor x = ones({2, 3}, i64);
   EXPECT_EQ(ints(tril(x)), (Ints{1, 0, 0, 1, 1, 0}));

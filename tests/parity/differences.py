@@ -91,6 +91,7 @@ ROWS = [
      if c.op == "scaled_dot_product_attention" and any(x.numel() == 0 for x in c.tensors) else None),
     ("einsum and x[..., i] are made of other ops", lambda c: "grad_fn" if c.op == "einsum" or "indices" in c.arguments
      and any(i is Ellipsis for i in c.arguments["indices"]) else None),
+    ("diag of a matrix: PyTorch calls it DiagonalBackward0_copy", lambda c: "grad_fn" if c.op == "diag" and c.arguments["input"].dim() == 2 else None),
     ("rms_norm of a permuted input: PyTorch ends with a copy",
      lambda c: "grad_fn" if c.op == "rms_norm" and not c.arguments["input"].is_contiguous() else None),
     # ---- several answers are right
@@ -119,6 +120,8 @@ ROWS = [
     # ---- what PyTorch's second gradients leave out, or where they divide by 0
     ("layer_norm of a constant: PyTorch's second gradients lack it",
      lambda c: "second" if c.op == "layer_norm" and not c.arguments["input"].requires_grad else None),
+    ("binary_cross_entropy: PyTorch adds 1e-12 to p and 1 - p in second gradients",
+     lambda c: "second" if c.op == "binary_cross_entropy" else None),
     ("smooth_l1_loss at a NaN: PyTorch's second gradient is 0",
      lambda c: "second" if c.op == "smooth_l1_loss" and not finite(c) else None),
     ("cumprod beside a 0, and p-norms of nothing, beside a 0, or of p = 0 or infinity: PyTorch's second gradients divide by 0",

@@ -34,6 +34,18 @@ Call reduce(Tensor (*f)(const Tensor&, const Shape&, bool)) {
   return [=](A& a) -> Outputs { return {f(a.t("input"), a.dims("dim"), a.flag("keepdim"))}; };
 }
 
+// f(input, other, alpha), or f(input, other) where alpha is not given.
+template <class F>
+Call with_alpha(F f) {
+  return [=](A& a) -> Outputs {
+    const bool is_tensor = a.is_tensor("other");
+    const Tensor x = a.t("input"), y = is_tensor ? a.t("other") : Tensor();
+    if (!a.has("alpha")) return {is_tensor ? f(x, y) : f(x, a.scalar("other"))};
+    const Scalar alpha = a.scalar("alpha");
+    return {is_tensor ? f(x, y, alpha) : f(x, a.scalar("other"), alpha)};
+  };
+}
+
 // A number, also where it comes as a tensor.
 Scalar value_of(A& a) {
   return a.is_tensor("value") ? Scalar(a.t("value").item()) : a.scalar("value");
@@ -118,10 +130,15 @@ ClassOptions class_options(A& a, const Tensor& x) {
 std::map<std::string, Call> make() {
   std::map<std::string, Call> ops;
   // ---- elementwise
-  ops["add"] = with_other([](const Tensor& a, const auto& b) { return a + b; });
-  ops["sub"] = with_other([](const Tensor& a, const auto& b) { return a - b; });
-  ops["mul"] = with_other([](const Tensor& a, const auto& b) { return a * b; });
-  ops["div"] = with_other([](const Tensor& a, const auto& b) { return a / b; });
+  ops["add"] = with_alpha([](const auto&... x) { return add(x...); });
+  ops["sub"] = with_alpha([](const auto&... x) { return sub(x...); });
+  ops["mul"] = with_other([](const Tensor& a, const auto& b) { return mul(a, b); });
+  ops["div"] = with_other([](const Tensor& a, const auto& b) { return div(a, b); });
+  ops["atan2"] = binary(atan2);
+  ops["clamp_min"] =
+      with_other([](const Tensor& x, const auto& min) { return clamp_min(x, min); }, "min");
+  ops["clamp_max"] =
+      with_other([](const Tensor& x, const auto& max) { return clamp_max(x, max); }, "max");
   ops["rsub"] = [](A& a) -> Outputs { return {a.scalar("other") - a.t("input")}; };
   ops["rdiv"] = [](A& a) -> Outputs { return {a.scalar("other") / a.t("input")}; };
   ops["pow"] = with_other([](const Tensor& a, const auto& b) { return pow(a, b); }, "exponent");
@@ -290,6 +307,11 @@ std::map<std::string, Call> make() {
   ops["stack"] = [](A& a) -> Outputs { return {stack(a.ts("tensors"), a.i("dim"))}; };
   ops["repeat"] = [](A& a) -> Outputs { return {repeat(a.t("input"), a.dims("repeats"))}; };
   ops["flip"] = [](A& a) -> Outputs { return {flip(a.t("input"), a.dims("dims"))}; };
+  ops["roll"] = [](A& a) -> Outputs {
+    return {roll(a.t("input"), a.dims("shifts"), a.dims("dims"))};
+  };
+  ops["diag"] = [](A& a) -> Outputs { return {diag(a.t("input"), a.i("diagonal"))}; };
+  ops["trace"] = unary(trace);
   ops["tril"] = [](A& a) -> Outputs { return {tril(a.t("input"), a.i("diagonal"))}; };
   ops["triu"] = [](A& a) -> Outputs { return {triu(a.t("input"), a.i("diagonal"))}; };
   // ---- products
@@ -363,6 +385,9 @@ std::map<std::string, Call> make() {
   };
   ops["binary_cross_entropy_with_logits"] = [](A& a) -> Outputs {
     return {binary_cross_entropy_with_logits(a.t("input"), a.t("target"), reduction(a))};
+  };
+  ops["binary_cross_entropy"] = [](A& a) -> Outputs {
+    return {binary_cross_entropy(a.t("input"), a.t("target"), reduction(a))};
   };
   ops["kl_div"] = [](A& a) -> Outputs {
     return {kl_div(a.t("input"), a.t("target"), reduction(a), a.flag("log_target"))};

@@ -171,7 +171,16 @@ def two(kinds="fffffib", low=-3.0, high=3.0, numbers=True):
     return draw
 
 
-op("add sub mul div", "input other", two())
+def with_alpha(d):
+    arguments = two()(d)
+    if d.chance(0.4):
+        arguments["alpha"] = d.rng.choice([2, -1, 0.5, 1.0, 3, 0])
+    return arguments
+
+
+op("add sub", "input other alpha", with_alpha)
+op("mul div", "input other", two())
+op("atan2", "input other", two(numbers=False))
 op("remainder", "input other", two("ffffi"))
 op("maximum minimum", "input other", two(numbers=False))
 op("eq ne lt le gt ge", "input other", two(), grad=False)
@@ -219,7 +228,16 @@ def clamp(d):
     return {"input": x, **bounds}
 
 
+def bound(name):
+    def draw(d):
+        x = d.tensor(kinds="ffffi")
+        return {"input": x, name: d.number() if d.chance(0.5) else d.tensor(d.broadcast(x.shape), x.dtype)}
+    return draw
+
+
 op("clamp", "input min max", clamp, op_db=["clamp"])
+op("clamp_min", "input min", bound("min"))
+op("clamp_max", "input max", bound("max"))
 
 
 def where(d):
@@ -461,6 +479,20 @@ op("repeat", "input repeats",
 op("repeat_interleave", "input repeats dim",
    lambda d: (lambda x: named(input=x, repeats=d.rng.randint(0, 3), dim=d.dim(x) if d.chance(0.7) else None))(d.tensor(kinds="fffib")))
 op("flip", "input dims", lambda d: (lambda x: {"input": x, "dims": d.dims(x) or []})(d.tensor(kinds="fffib")))
+
+
+def roll(d):
+    x = d.tensor(kinds="fffib")
+    if d.chance(0.3):
+        return {"input": x, "shifts": d.rng.randint(-7, 7)}
+    dims = [d.dim(x) if x.numel() else -1 for _ in range(d.rng.randint(1, 3))]
+    return {"input": x, "shifts": [d.rng.randint(-7, 7) for _ in range(len(dims) + d.rare(0.1))], "dims": dims}
+
+
+op("roll", "input shifts dims", roll)
+op("diag", "input diagonal",
+   lambda d: {"input": d.tensor(d.shape(0 if d.rare() else 1, 2), kinds="fffib"), "diagonal": d.rng.randint(-3, 3)})
+op("trace", "input", lambda d: {"input": d.tensor(d.shape(0, 3) if d.rare() else (d.size(), d.size()), kinds="fffi")})
 op("tril triu", "input diagonal",
    lambda d: {"input": d.tensor(d.shape(1 if d.rare() else 2), kinds="fffib"), "diagonal": d.rng.randint(-3, 3)})
 
@@ -710,6 +742,16 @@ def pair_loss(low=-3.0, high=3.0, mixed=0.15):
 op("mse_loss l1_loss", "input target reduction", pair_loss())
 op("smooth_l1_loss", "input target reduction beta", lambda d: {**pair_loss()(d), "beta": d.rng.choice([1.0, 0.5, 0.0])})
 op("binary_cross_entropy_with_logits", "input target reduction", pair_loss(0.0, 1.0, 0))
+
+
+def probabilities(d):
+    arguments = pair_loss(0.0, 1.0, 0)(d)
+    shape, dtype = arguments["input"].shape, arguments["input"].dtype
+    low = -0.2 if d.rare(0.1) else 0.0
+    return {**arguments, "input": d.tensor(shape, dtype, low=low, high=1.0)}
+
+
+op("binary_cross_entropy", "input target reduction", probabilities)
 op("kl_div", "input target reduction log_target",
    lambda d: {**pair_loss(0.0, 1.0)(d), "reduction": d.rng.choice(REDUCTIONS), "log_target": d.flag()})
 

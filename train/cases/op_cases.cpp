@@ -109,6 +109,8 @@ std::vector<OpCase> make_cases() {
       {"add.mixed", two(),
        [](I x) -> Outputs { return {x[0] + narrow(x[1]), narrow(x[0]) + x[1]}; }, 0.03},
       {"add.number", one(), [](I x) -> Outputs { return {x[0] + 0.3, 2 + x[0]}; }},
+      {"add.alpha", two(), [](I x) -> Outputs {
+         return {add(x[0], x[1], 0.3), sub(x[0], x[1], -2), add(x[0], 0.5, 3), sub(x[0], 2)}; }},
       {"sub", two(), [](I x) -> Outputs { return {x[0] - x[1]}; }},
       {"sub.number", one(), [](I x) -> Outputs { return {x[0] - 0.3}; }},
       {"rsub", one(), [](I x) -> Outputs { return {1 - x[0]}; }},
@@ -122,7 +124,11 @@ std::vector<OpCase> make_cases() {
          return {pow(x[0], 2), pow(x[0], 3), pow(x[0], -1), pow(x[0], 0.5), pow(x[0], -0.5),
                  pow(x[0], 1.7), pow(x[0], 0), pow(x[0], 1)}; }},
       {"maximum", two(spread, spread), [](I x) -> Outputs { return {maximum(x[0], x[1] * 2)}; }},
+      {"maximum.number", one(spread), [](I x) -> Outputs {
+         return {maximum(x[0], 0.01), minimum(x[0], 0.01)}; }},
       {"minimum", two(spread, spread), [](I x) -> Outputs { return {minimum(x[0], x[1] * 2)}; }},
+      {"atan2", two(normal, positive), [](I x) -> Outputs {
+         return {atan2(x[0], x[1]), atan2(x[1], x[0])}; }},
       {"remainder", two(spread, positive), [](I x) -> Outputs {
          return {remainder(tanh(x[0]) * 0.3, x[1])}; }},
       {"remainder.number", one(spread), [](I x) -> Outputs { return {(tanh(x[0]) * 0.7) % 0.75}; }},
@@ -130,8 +136,8 @@ std::vector<OpCase> make_cases() {
                          {{{0, 3}, spread}, {{3}, spread}}, {{big, spread}, {{257, 1}, spread}}},
        [](I x) -> Outputs {
          const Tensor bound = x[1] * 2;
-         return {clamp(x[0], bound, bound + 0.7), clamp(x[0], bound, Tensor()),
-                 clamp(x[0], Tensor(), bound)}; }, 1e-5, 0.5},  // rounding to bf16 makes ties
+         return {clamp(x[0], bound, bound + 0.7), clamp_min(x[0], bound),
+                 clamp_max(x[0], bound)}; }, 1e-5, 0.5},  // rounding to bf16 makes ties
       {"where",
        {{{{2, 1, 3}, mask}, {{4, 1}}, {{3}}}, {{{}, mask}, {{2, 2}}, {{}}},
         {{{0, 3}, mask}, {{3}}, {{1, 1}}}, {{big, mask}, {big}, {{257, 1}}}},
@@ -186,7 +192,7 @@ std::vector<OpCase> make_cases() {
        [](I x) -> Outputs {
          Tensor y = x[0] + 0.5;
          ((((((y += x[1]) *= x[1]) -= x[1]) /= x[1]) += 0.5) *= 3) /= 1.5;
-         return {(y -= 0.25).masked_fill_(x[2], 0.7)}; }},
+         return {(y -= 0.25).add_(x[1], 0.3).masked_fill_(x[2], 0.7)}; }},
       {"neg", one(), [](I x) -> Outputs { return {-x[0]}; }},
       {"exp", one(), [](I x) -> Outputs { return {exp(x[0])}; }},
       {"log", one(positive), [](I x) -> Outputs { return {log(x[0])}; }},
@@ -202,7 +208,7 @@ std::vector<OpCase> make_cases() {
       {"silu", one(), [](I x) -> Outputs { return {silu(x[0])}; }},
       {"erf", one(), [](I x) -> Outputs { return {erf(x[0])}; }},
       {"clamp", one(spread), [](I x) -> Outputs {
-         return {clamp(x[0], -0.01, 0.02), clamp(x[0], -0.01), clamp(x[0], {}, 0.02)}; }},
+         return {clamp(x[0], -0.01, 0.02), clamp_min(x[0], -0.01), clamp_max(x[0], 0.02)}; }},
       {"log1p", one(positive), [](I x) -> Outputs { return {log1p(x[0])}; }},
       {"expm1", one(), [](I x) -> Outputs { return {expm1(x[0])}; }},
       {"floor", one(spread), [](I x) -> Outputs { return {floor(x[0])}; }, 1e-5, 0.03, false},
@@ -285,6 +291,9 @@ std::vector<OpCase> make_cases() {
          return {mse_loss(x[0], x[1], Reduction::sum), mse_loss(x[0], x[1], Reduction::none)}; }},
       {"binary_cross_entropy_with_logits", two_like(normal, positive), [](I x) -> Outputs {
          return {binary_cross_entropy_with_logits(x[0], x[1], Reduction::none)}; }},
+      {"binary_cross_entropy", two_like(), [](I x) -> Outputs {
+         return {binary_cross_entropy(sigmoid(x[0]) * 0.8 + 0.1, sigmoid(x[1]), Reduction::none)};
+       }, 1e-5, 0.1},
       {"mse_loss.mean", {{{{2, 3}}, {{2, 3}}}, {{big}, {big}}},
        [](I x) -> Outputs { return {mse_loss(x[0], x[1])}; }},
 
@@ -313,6 +322,9 @@ std::vector<OpCase> make_cases() {
       {"transpose", one(normal), [](I x) -> Outputs { return {transpose(x[0], 0, -1)}; }},
       {"diagonal", {{{{2, 3, 4}}}, {{{3, 3}}}, {{{2, 0, 3}}}, {{big}}}, [](I x) -> Outputs {
          return {diagonal(x[0]), diagonal(x[0], 1, -1, -2), diagonal(x[0], -1, 0, -1)}; }},
+      {"diag", {{{{4}}, {{3, 4}}}, {{{0}}, {{0, 3}}}, {{{701}}, {{263, 391}}}}, [](I x) -> Outputs {
+         return {diag(x[0]), diag(x[0], 2), diag(x[0], -1), diag(x[1]), diag(x[1], 1),
+                 trace(x[1])}; }},
       {"unfold", {{{{2, 3, 4}}}, {{{}}}, {{{2, 0, 3}}}, {{big}}}, [](I x) -> Outputs {
          return {unfold(x[0], -1, 1, 2), unfold(x[0], 0, x[0].dim() > 0 ? 2 : 0, 1),
                  unfold(x[0], -1, x[0].dim() > 0 ? 3 : 1, 2)}; }},
@@ -367,6 +379,8 @@ std::vector<OpCase> make_cases() {
       {"flip", one(normal), [](I x) -> Outputs { return {flip(x[0], {0}), flip(x[0], {})}; }},
       {"flip.two", {{{{2, 3, 4}}}, {{{2, 0, 3}}}, {{big}}},
        [](I x) -> Outputs { return {flip(x[0], {0, -1}), flip(x[0], {1, 2})}; }},
+      {"roll", {{{{2, 3, 4}}}, {{{2, 0, 3}}}, {{big}}}, [](I x) -> Outputs {
+         return {roll(x[0], 5), roll(x[0], {1, -2}, {0, -1}), roll(x[0], 2, 1)}; }},
       {"tril", {{{{2, 3, 4}}}, {{{3, 3}}}, {{{2, 0, 3}}}, {{big}}},
        [](I x) -> Outputs { return {tril(x[0]), tril(x[0], 1), tril(x[0], -9)}; }},
       {"triu", {{{{2, 4, 3}}}, {{{3, 3}}}, {{{2, 3, 0}}}, {{big}}},

@@ -68,6 +68,40 @@ inline std::pair<Tensor, Tensor> promoted(const char* op, const Tensor& a, const
   return {to(a, dtype), to(b, dtype)};
 }
 
+/// Refuses a difference of bools.
+inline void check_sub(const char* op, DType a, DType b) {
+  INK_CHECK(a != boolean && b != boolean, op,
+            ": bool tensors cannot be subtracted; use logical_xor, or convert with to(i64)");
+}
+
+/// Refuses a floating alpha for integers and bools, and a bool for numbers.
+inline void check_alpha(const char* op, DType dtype, const Scalar& alpha) {
+  const bool fits =
+      is_floating(alpha.dtype) ? is_floating(dtype) : alpha.dtype != boolean || dtype == boolean;
+  INK_CHECK(fits, op, ": expected ", is_floating(dtype) ? "a number" : "an integer",
+            " as alpha for ", dtype, ", got ", alpha);
+}
+/// b alpha, for the sum a + b alpha in a dtype that a and b share. It is f32 beside bf16, so that
+/// the sum is rounded once.
+inline Tensor scaled(const char* op, const Tensor& a, const Tensor& b, const Scalar& alpha) {
+  check_defined(op, a, b);
+  const DType dtype = promote(a, b);
+  check_alpha(op, dtype, alpha);
+  if (alpha.value == 1) return b;
+  if (dtype == boolean) return to(to(b, i64) * alpha, boolean);
+  return to(b, dtype == bf16 ? f32 : dtype) * alpha;
+}
+/// The same for a number.
+inline Scalar scaled(const char* op, const Tensor& a, const Scalar& b, const Scalar& alpha) {
+  check_defined(op, a);
+  const DType dtype = promote(a, b);
+  check_alpha(op, dtype, alpha);
+  if (alpha.value == 1) return b;
+  if (b.dtype == f64 || alpha.dtype == f64) return b.value * alpha.value;
+  const Scalar product(b.integer * alpha.integer);
+  return dtype == boolean ? Scalar(product.integer != 0) : product;
+}
+
 /// Refuses a remainder of bools, and one of integers by 0.
 template <class TensorOrScalar>
 void check_remainder(const Tensor& a, const TensorOrScalar& b) {
