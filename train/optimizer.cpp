@@ -216,18 +216,46 @@ void Optimizer::load_state(const NamedTensors& state) {
 // ---- AdamW
 
 AdamW::AdamW(const std::vector<ParameterGroup>& groups, const AdamWOptions& options)
-    : Optimizer("AdamW", groups, options.lr, options.weight_decay, options.grad_clip),
+    : AdamW("AdamW", groups, options) {}
+
+AdamW::AdamW(const char* name, const std::vector<ParameterGroup>& groups,
+             const AdamWOptions& options)
+    : Optimizer(name, groups, options.lr, options.weight_decay, options.grad_clip),
       options_(options),
       exp_avg_(add_moments("exp_avg")),
       exp_avg_sq_(add_moments("exp_avg_sq")) {
-  check_numbers("AdamW", {{"eps", options.eps}});
+  check_numbers(name, {{"eps", options.eps}});
   for (const double beta : {options.beta1, options.beta2})
-    INK_CHECK(beta >= 0 && beta < 1, "AdamW: expected betas in [0, 1), got ", beta);
+    INK_CHECK(beta >= 0 && beta < 1, name, ": expected betas in [0, 1), got ", beta);
 }
 
 void AdamW::update(ParameterLists& parameters, const OptimizerStep& step) {
   kernel::adamw(parameters, exp_avg_, exp_avg_sq_, step, options_.beta1, options_.beta2,
                 options_.eps);
+}
+
+// ---- Adam
+
+Adam::Adam(const std::vector<ParameterGroup>& groups, const AdamOptions& options)
+    : AdamW("Adam", groups,
+            {options.lr, options.beta1, options.beta2, options.eps, options.weight_decay,
+             options.grad_clip}),
+      decays_(std::any_of(groups.begin(), groups.end(), [&](const ParameterGroup& group) {
+        return group.weight_decay.value_or(options.weight_decay) > 0;
+      })) {}
+
+// The kernel multiplies gradients by `clip`, so the decay is divided by it first.
+void Adam::update(ParameterLists& parameters, const OptimizerStep& step) {
+  if (!decays_) return AdamW::update(parameters, step);
+  ParameterLists lists = parameters;
+  const Tensor decay = Tensor(parameters.decay) / Tensor(step.clip);
+  for (size_t i = 0; i < lists.grads.size(); ++i) {
+    if (!lists.grads[i].defined()) continue;
+    const Tensor p(lists.values[i]), share = decay.select(0, static_cast<int64_t>(i));
+    lists.grads[i] = Tensor(lists.grads[i]) + p * share.to(p.dtype());
+  }
+  lists.decay = zeros_like(decay);
+  AdamW::update(lists, step);
 }
 
 // ---- SGD

@@ -1,5 +1,5 @@
-// Optimizers: AdamW and SGD, with parameter groups and clipping by the global norm. They skip a
-// step whose gradients are not finite.
+// Optimizers: AdamW, Adam and SGD, with parameter groups and clipping by the global norm. They skip
+// a step whose gradients are not finite.
 //
 //   AdamW optimizer(decay_matrices(model.named_parameters(), 0.1), {.lr = 1e-3, .grad_clip = 1});
 //   for (...) {
@@ -102,8 +102,8 @@ class Optimizer {
   const NamedTensors& parameters() const { return parameters_; }
 
   /// All that training changes, to be saved. Handles share the optimizer's memory.
-  ///   KIND.NAME   for each parameter. AdamW: exp_avg, exp_avg_sq and step; SGD: momentum_buffer
-  ///               and step
+  ///   KIND.NAME   for each parameter. AdamW, Adam: exp_avg, exp_avg_sq and step; SGD:
+  ///               momentum_buffer and step
   ///   skipped     the counts of skipped steps
   NamedTensors state() const;
   /// Copies a saved state in. If names are missing or unexpected, or shapes differ, one error lists
@@ -159,11 +159,38 @@ class AdamW : public Optimizer {
   AdamW(const std::vector<Tensor>& parameters, const AdamWOptions& options = {})
       : AdamW(numbered(parameters), options) {}
 
+ protected:
+  AdamW(const char* name, const std::vector<ParameterGroup>& groups, const AdamWOptions& options);
+  void update(ParameterLists& parameters, const OptimizerStep& step) override;
+
+ private:
+  AdamWOptions options_;
+  Arrays &exp_avg_, &exp_avg_sq_;  // m and v
+};
+
+struct AdamOptions {
+  double lr = 1e-3;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-8;
+  double weight_decay = 0;
+  double grad_clip = 0;  ///< as for AdamW
+};
+
+/// Kingma and Ba 2015, with L2 decay: g = g + weight_decay p after clipping, and then a step of
+/// AdamW without decay.
+class Adam : public AdamW {
+ public:
+  Adam(const std::vector<ParameterGroup>& groups, const AdamOptions& options = {});
+  Adam(const NamedTensors& parameters, const AdamOptions& options = {})
+      : Adam(std::vector<ParameterGroup>{{parameters}}, options) {}
+  Adam(const std::vector<Tensor>& parameters, const AdamOptions& options = {})
+      : Adam(numbered(parameters), options) {}
+
  private:
   void update(ParameterLists& parameters, const OptimizerStep& step) override;
 
-  AdamWOptions options_;
-  Arrays &exp_avg_, &exp_avg_sq_;  // m and v
+  bool decays_;  // does any group?
 };
 
 struct SGDOptions {

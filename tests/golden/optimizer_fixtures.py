@@ -31,6 +31,11 @@ CASES = {
     "adamw": (lambda p: adamw(p, lr=1e-2), 0),
     "adamw_clip": (lambda p: adamw(p, lr=3e-2, betas=(0.8, 0.95), eps=1e-3, weight_decay=0.3), 0.5),
     "adamw_groups": (lambda p: adamw(p, lr=2e-2, decay_matrices=0.5), 1.0),
+    "adam": (lambda p: torch.optim.Adam(p), 0),
+    "adam_decay": (
+        lambda p: torch.optim.Adam(p, lr=3e-2, betas=(0.8, 0.95), eps=1e-3, weight_decay=0.3),
+        0.5,
+    ),
     "sgd": (lambda p: torch.optim.SGD(p, lr=0.1), 0),
     "sgd_momentum": (lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, weight_decay=0.2), 0),
     "sgd_nesterov": (

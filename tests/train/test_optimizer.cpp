@@ -91,6 +91,16 @@ MakeOptimizer maker(const std::string& name) {
       return std::make_unique<AdamW>(decay_matrices(p, 0.5),
                                      AdamWOptions{.lr = 2e-2, .grad_clip = 1});
     };
+  if (name == "adam") return [](const auto& p) { return std::make_unique<Adam>(p); };
+  if (name == "adam_decay")
+    return [](const auto& p) {
+      return std::make_unique<Adam>(p, AdamOptions{.lr = 3e-2,
+                                                   .beta1 = 0.8,
+                                                   .beta2 = 0.95,
+                                                   .eps = 1e-3,
+                                                   .weight_decay = 0.3,
+                                                   .grad_clip = 0.5});
+    };
   if (name == "sgd")
     return [](const auto& p) { return std::make_unique<SGD>(p, SGDOptions{.lr = 0.1}); };
   if (name == "sgd_momentum")
@@ -138,7 +148,7 @@ void expect_torch_numbers(DType dtype, double tolerance) {
     }
     ++lines;
   }
-  EXPECT_EQ(lines, 20);
+  EXPECT_EQ(lines, 28);
 }
 
 // As in PyTorch: the parameters of a module, which then have numbers for names.
@@ -160,12 +170,30 @@ void expect_numbered(const std::string& moment) {
 }
 TEST(Optimizers, TakeTheParametersOfAModule) {
   expect_numbered<AdamW>("exp_avg");
+  expect_numbered<Adam>("exp_avg");
   expect_numbered<SGD>("step");
 }
 
 TEST(Optimizer, HasTorchNumbers) { expect_torch_numbers(f64, 1e-13); }
 TEST(Optimizer, HasTorchNumbersInFloat) { expect_torch_numbers(f32, 1e-6); }
 TEST(Optimizer, HasTorchNumbersInBfloat16) { expect_torch_numbers(bf16, 0.05); }
+
+// A group's decay is its own, and a step that is not finite changes nothing.
+TEST(Optimizer, AdamAddsTheDecayToTheGradient) {
+  Tensor a = full({2}, 3.0, f64).requires_grad_(), b = full({2}, 3.0, f64).requires_grad_();
+  Adam optimizer(std::vector<ParameterGroup>{{{{"a", a}}, 0.5}, {{{"b", b}}, 0}}, {.lr = 0.1});
+  for (Tensor* p : {&a, &b}) p->set_grad(full({2}, -1.5, f64));
+  optimizer.step(full({}, NAN));
+  EXPECT_EQ(a.tolist(), (std::vector<double>{3, 3}));
+  optimizer.step();
+  EXPECT_EQ(a.tolist(), (std::vector<double>{3, 3})) << "its decay and its gradient cancel";
+  EXPECT_NEAR(b.tolist()[0], 3.1, 1e-8);
+  EXPECT_EQ(a.grad().tolist(), (std::vector<double>{-1.5, -1.5})) << "gradients are not changed";
+  EXPECT_EQ(error_of([&] {
+              Adam one({{"a", a}}, {.beta1 = 1});
+            }),
+            "Adam: expected betas in [0, 1), got 1");
+}
 
 TEST(Optimizer, CountsUpdatesOfEachParameter) {
   Problem problem;
