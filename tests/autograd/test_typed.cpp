@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "autograd/autograd.h"
+#include "nn/activation.h"
 #include "nn/add_layer_norm.h"
 #include "nn/batch_norm.h"
 #include "nn/clip_grad.h"
@@ -318,6 +319,9 @@ TEST(Typed, ListsOfModules) {
   EXPECT_EQ(heads.size(), 2u);
   EXPECT_EQ(heads[1].query.in_features, 4);
   EXPECT_EQ(ModuleList<Linear>{Linear(1, 2)}.size(), 1u);
+  EXPECT_EQ((Sequential{LeakyReLU(0.2), ELU(), Softplus(), Sigmoid()}.to_string()),
+            "Sequential(\n  (0): LeakyReLU(negative_slope=0.2)\n  (1): ELU(alpha=1)\n"
+            "  (2): Softplus(beta=1, threshold=20)\n  (3): Sigmoid()\n)");
   std::vector<Linear> made;
   made.emplace_back(2, 3);
   made.emplace_back(3, 4);

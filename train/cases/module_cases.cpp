@@ -99,6 +99,10 @@ std::vector<ModuleCase> module_cases() {
   rows.push_back(one_input("BatchNorm1d", BatchNorm1d(4), input({5, 4})));
   rows.push_back(one_input("Dropout", Dropout(0.3), input({4, 6})));
   rows.push_back(one_input("ReLU", ReLU(), input({4, 6})));
+  rows.push_back(one_input("Sigmoid", Sigmoid(), input({4, 6})));
+  rows.push_back(one_input("LeakyReLU", LeakyReLU(0.2), input({4, 6})));
+  rows.push_back(one_input("ELU", ELU(0.5), input({4, 6})));
+  rows.push_back(one_input("Softplus", Softplus(2), input({4, 6})));
   rows.push_back(one_input("Tanh", Tanh(), input({4, 6})));
   rows.push_back(one_input("GELU", GELU(), input({4, 6})));
   rows.push_back(
