@@ -63,17 +63,18 @@ struct Lesson2 : Notebook {
       print("h =", fixed(h, 3), "error", fixed(error(h), 8));
 
     // But f is known to 16 digits only. The smaller h is, the more of them cancel in the
-    // difference. Below h = 1e-6, this rounding error is the larger one. In f32, which has 7
+    // difference. Below about h = 1e-5, this rounding error is the larger one. In f32, which has 7
     // digits, no h is good. So gradients are checked in f64.
     print("h = 1e-12 is worse than 1e-6:", error(1e-12) > error(1e-6));
   }
 
-  // ---- 4. gradcheck: every element, by differences
+  // ---- 4. gradcheck: by differences
 
   void step_4() {
     // gradcheck takes a function and its inputs. It compares every element of their gradients with
     // a central difference. (It multiplies what the function gives by random numbers and sums it
-    // up, because backward starts from one number.) a has 12 elements and b has 4.
+    // up, because backward starts from one number.) a has 12 elements and b has 4. Of a tensor with
+    // more than 100 it compares four sums of all its derivatives, each times random numbers.
     manual_seed(1);
     const Tensor a = randn({3, 4}, f64).requires_grad_(), b = randn({4}, f64).requires_grad_();
     const auto f = [](const std::vector<Tensor>& in) {
@@ -113,9 +114,9 @@ struct Lesson2 : Notebook {
     // grad returns gradients instead of adding them to x.grad(). With create_graph it records what
     // it computes, so that a gradient has a gradient, too. x^3 has the derivatives 3 x^2 and 6 x.
     const Tensor cubes = sum(x * x * x);
-    const Tensor first = grad({cubes}, {x}, /*grad_outputs=*/{}, /*retain_graph=*/true,
-                              /*create_graph=*/true)[0];
-    const Tensor second = grad({sum(first)}, {x})[0];
+    const Tensor first =
+        grad(cubes, x, /*grad_outputs=*/{}, /*retain_graph=*/true, /*create_graph=*/true)[0];
+    const Tensor second = grad(sum(first), x)[0];
     print("first ", first.detach());
     print("second", second);
 

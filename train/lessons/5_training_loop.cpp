@@ -45,7 +45,8 @@ struct Lesson5 : Notebook {
 
     // The model gives two logits per point, and the loss is their cross-entropy. A model that only
     // guesses has a loss of log 2 = 0.69. AdamW is an optimizer: at each step it moves every
-    // parameter by about lr, the learning rate, however large or small its gradients are.
+    // parameter by up to about lr, the learning rate, however large or small its gradients are. It
+    // goes by averages of the gradients so far.
     AdamW optimizer(model.named_parameters(), {.lr = 1e-2});
     for (int step = 0; step < 400; ++step) {
       // Load a random batch. Its gradient costs less than that of all points, and on average it
@@ -59,8 +60,8 @@ struct Lesson5 : Notebook {
       optimizer.zero_grad();
       loss.backward();
       // Clip. All gradients together are one long vector. If it is longer than 1, it is scaled
-      // down to 1, so that one odd batch cannot throw the parameters far away. norm is its length
-      // before.
+      // down to 1, so that one odd batch cannot outweigh many others in these averages. norm is its
+      // length before.
       const Tensor norm = clip_grad_norm_(model.parameters(), 1.0);
       // Step: every parameter moves against its gradient.
       optimizer.step();
@@ -91,7 +92,8 @@ struct Lesson5 : Notebook {
 
     // To try: leave out zero_grad. Old gradients then add to new ones, and the loss of step 300 is
     // ten times as large. Leave out clip_grad_norm_ or the Tanh layers, one at a time, and compare
-    // the losses. Then take SGD instead of AdamW, and find its best learning rate.
+    // the losses. Then take SGD instead of AdamW, and find its best learning rate. It moves every
+    // parameter by lr times its gradient.
   }
 };
 

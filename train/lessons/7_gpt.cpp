@@ -24,7 +24,7 @@ namespace ink {
 namespace {
 
 struct Lesson7 : Notebook {
-  // ---- 1. Attention: every position looks at all positions before it
+  // ---- 1. Attention: every position looks at itself and at those before it
   //
   // Each position has a query q, a key k and a value v, and takes an average of all values:
   //   weights = softmax(q k^T / sqrt(d)), where a query has d numbers
@@ -66,7 +66,8 @@ struct Lesson7 : Notebook {
   //
   // Attention moves information between positions. The MLP (fc, gelu, proj) works within each
   // position; gelu is a smooth relu. Both read a normalised x and add to x, the residual stream.
-  // The gradient passes through these additions unchanged. The names of the fields are GPT-2's.
+  // The gradient passes through these additions unchanged. The fields have GPT-2's names where it
+  // has such a part. (There, the MLP is a layer of its own, and qkv is c_attn.)
   struct Block : Module {
     LayerNorm ln_1, ln_2;
     Attention attn;
@@ -96,8 +97,8 @@ struct Lesson7 : Notebook {
   };
 
   void step_2() {
-    // For ids (B, T), the model gives the logits of the next character at every position. One call
-    // thus learns from T texts: the first character, the first two, and so on.
+    // For ids (B, T), the model gives the logits of the next character at every position. So each
+    // text counts as T texts to learn from: its first character, its first two, and so on.
     const TinyGPT untrained(30, 64, 32);
     print("parameters:", untrained.num_parameters());
     print("logits", tuple(untrained(zeros({8, 64}, i64)).shape()));

@@ -71,8 +71,9 @@ struct Lesson9 : Notebook {
     return net;
   }
 
-  // watch(model, loss) runs forward and backward once, and measures the output of every op.
-  // `health` shows its numbers for the 8 tanh, from the first layer to the last:
+  // watch(model, loss) runs forward and backward once, and measures the outputs of ops, except
+  // views and single numbers such as the loss. `health` shows its numbers for the 8 tanh, from the
+  // first layer to the last:
   //   std        the standard deviation of the outputs
   //   saturated  the share of outputs where tanh is flat: its slope is below 0.03
   //   grad std   that of the outputs' gradients, over that of the last layer
@@ -118,6 +119,7 @@ struct Lesson9 : Notebook {
   }
 
   // ---- 3. The right size
+  // SGD moves every parameter by lr times its gradient, against it.
   void train(Net& net, double lr, int64_t steps) const {
     SGD optimizer(net.named_parameters(), {.lr = lr});
     for (int64_t step = 0; step < steps; ++step) {
@@ -212,7 +214,7 @@ struct Lesson9 : Notebook {
   };
 
   void step_5() {
-    // Printed, what watch returns is two tables: of the ops that ran, and of the parameters. Look
+    // Printed, what watch returns is two tables: of the outputs of ops, and of the parameters. Look
     // for a 0 at the right.
     manual_seed(1);
     TwoHeads net(V);
@@ -232,8 +234,8 @@ struct Lesson9 : Notebook {
     net.hidden.bias.detach().zero_();
     print(fixed(100 * watch(net, loss).activations[2].saturated, 0), "% saturated");
 
-    // `inkling train` measures all this in every run. Its report, report.html in the folder of the
-    // run, shows it step by step, and begins with what it finds wrong.
+    // `inkling train` measures all this at some steps of every run. Its report, report.html in the
+    // folder of the run, shows it, and says what it finds wrong.
     //
     // To try: put a LayerNorm between Linear and tanh, and look at steps 1 and 2 again. Then train
     // with AdamW instead of SGD. Why has a network now the same ratio in all layers, even if its

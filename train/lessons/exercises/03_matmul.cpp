@@ -14,7 +14,8 @@
 // have batches where b, (k, m), has none: then all batches use the same b, as a linear layer does.
 // What exercise 2 says about broadcasting holds for batches, too.
 //
-// Useful: matmul(a, b), a.transpose(-2, -1), sum_to(x, shape), b.shape(). Lesson 2 explains it.
+// Useful: matmul(a, b), a.transpose(-2, -1), sum_to(x, shape), b.shape(). Step 1 of lesson 2
+// has such a gradient.
 #include "train/lessons/exercises/exercise.h"
 
 using namespace ink;

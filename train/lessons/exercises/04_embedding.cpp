@@ -12,7 +12,7 @@
 //
 // Useful: ids.reshape({-1}), ids.tolist<int64_t>(), zeros({rows, C}), and rows of a tensor as
 // dy.select(0, i). A view is written in place: dweight.select(0, id).add_(row). Lesson 1 explains
-// views, lesson 7 embeddings.
+// views, lesson 6 embeddings.
 #include "train/lessons/exercises/exercise.h"
 
 using namespace ink;

@@ -14,7 +14,7 @@
 //
 // Watch for p = 1, where nothing is kept. The result is zeros, but 0 / 0 is NaN.
 //
-// Lesson 4 explains layers, and the walkthrough attention_from_scratch uses dropout.
+// Step 6 of the walkthrough attention_from_scratch shows dropout in a layer.
 #include "train/lessons/exercises/exercise.h"
 
 using namespace ink;

@@ -18,7 +18,8 @@
 // queries and keys that have moved together, which do not change.
 //
 // Useful: arange(n).to(f64), outer(positions, speeds) (T, d/2), pow(10000, x), sin, cos,
-// narrow(x, -1, start, length), cat({a, b}, -1). Lesson 7 explains attention and positions.
+// narrow(x, -1, start, length), cat({a, b}, -1). Lesson 7 explains queries, keys and scores. Its
+// model learns a table of positions instead.
 #include "train/lessons/exercises/exercise.h"
 
 using namespace ink;
