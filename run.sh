@@ -27,6 +27,7 @@ usage: $name COMMAND [options]
                        list them
   tokenizer ACTION     learn a vocabulary from texts; texts to ids and back
   prepare TEXT...      texts of any size as token ids, to train on
+  suggest [options]    find sizes to train on a text, for this machine and a time
   seedhunt [options]   find a PyTorch program's seed from numbers it printed
   test [options]       build and run the tests              (options as for ctest)
   test NAME            only what concerns an op, a layer or a test program, such as softmax
@@ -430,7 +431,7 @@ misused() {
 command=${1:-help}
 case $command in
   train | sample | eval | report | look | draw | bench | gradcheck | info | lesson | \
-    walkthrough | seedhunt | tokenizer | prepare)
+    walkthrough | seedhunt | tokenizer | prepare | suggest)
     run_program "$@"
     ;;
   exercise)

@@ -70,7 +70,7 @@ inkling_add_part(commands cli)
 get_target_property(command_sources inkling_commands SOURCES)
 set(tool_sources ${command_sources})
 list(FILTER tool_sources INCLUDE REGEX "/cli/(all_commands|bench|draw|exercise|gradcheck|lesson\
-|look|prepare|seedhunt|tokenizer)[a-z_]*\\.cpp$")
+|look|prepare|seedhunt|suggest|tokenizer)[a-z_]*\\.cpp$")
 list(REMOVE_ITEM command_sources ${tool_sources})
 set_target_properties(inkling_commands PROPERTIES SOURCES "${command_sources}")
 target_link_libraries(inkling_commands PUBLIC inkling::train

@@ -11,6 +11,7 @@
 #include <set>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include "autograd/basic_ops.h"
@@ -20,8 +21,10 @@
 #include "autograd/inspect/profiler.h"
 #include "tests/each_unit.h"
 #include "tests/run_program.h"
+#include "tests/temp_files.h"
 #include "train/cli/bench.h"
 #include "train/cli/profile_table.h"
+#include "train/cli/suggest.h"
 
 namespace ink {
 namespace {
@@ -457,6 +460,62 @@ TEST(Program, TrainProfilesIntoATableAndATrace) {
   EXPECT_EQ(refused.code, 1);
   EXPECT_NE(refused.err.find("none/trace.json"), std::string::npos) << refused.err;
   EXPECT_EQ(refused.out, "") << "refused before training";
+}
+
+// ---- suggest
+
+std::string a_text(size_t size) {
+  std::string text;
+  for (int i = 0; text.size() < size; ++i)
+    text += "The " + std::to_string(i * i % 997) + " cats saw the sea, and the sea saw them.\n";
+  return text;
+}
+
+TEST(Suggest, TheRule) {
+  EXPECT_EQ(suggested_vocabulary(1e5, 4, 128), 256);
+  EXPECT_EQ(suggested_vocabulary(1.1e6, 4, 128), 1024);
+  EXPECT_EQ(suggested_vocabulary(2e7, 6, 256), 4096);
+  EXPECT_EQ(suggested_vocabulary(2e7, 2, 64), 512) << "a small model has a small vocabulary";
+  const TextFacts text{.bytes = 1e6, .bits_without_context = 3, .bytes_per_token = {}};
+  EXPECT_LT(expected_bits(text, 1e6, 2e6), expected_bits(text, 1e6, 1e6)) << "more text";
+  EXPECT_LT(expected_bits(text, 2e6, 2e6), expected_bits(text, 1e6, 2e6)) << "a larger model";
+  EXPECT_NEAR(expected_bits(text, 1e6, 1e9), expected_bits(text, 1e6, 2e9), 1e-3)
+      << "text that is read a thousand times";
+}
+
+TEST(Suggest, ThePrintedCommandTrains) {
+  const TempFolder folder;
+  folder.write("my book.txt", a_text(60000));
+  const std::string there = "cd " + folder.path().string() + " && ";
+  const Ran said = run_shell(there + "inkling suggest --minutes 0.002 --data 'my book.txt'");
+  ASSERT_EQ(said.code, 0) << said.err;
+  EXPECT_NE(said.out.find("bits per byte of validation text from "), std::string::npos) << said.out;
+  const std::string lines = said.out.substr(0, said.out.size() - 1),
+                    line = lines.substr(lines.rfind('\n') + 1);
+  EXPECT_EQ(line.rfind(program_path() + " train --data 'my book.txt' --tokenizer byte ", 0), 0u)
+      << line;
+  const Ran trained = run_shell(there + line);
+  EXPECT_EQ(trained.code, 0) << trained.err;
+  EXPECT_NE(trained.out.find("bits per byte"), std::string::npos) << trained.out;
+}
+
+TEST(Suggest, WhatItCannotUse) {
+  const TempFolder folder;
+  folder.write("small.txt", a_text(5000));
+  folder.write("ids.bin", a_text(50000));
+  for (const auto& [words, code, error] :
+       {std::tuple{"", 2, "expected --data"},
+        {"--data small.txt", 1, "expected 10000 bytes of text or more, got 50"},
+        {"--data ids.bin", 2, "ids.bin: expected text, got token ids"},
+        {"--data none.txt", 1, "none.txt"},
+        {"--data small.txt --minutes 0", 2, "--minutes"},
+        {"--data small.txt --minutes soon", 2, "--minutes"},
+        {"--data small.txt --device tpu", 2, "--device"}}) {
+    const Ran ran = run_shell("cd " + folder.path().string() + " && inkling suggest " + words);
+    EXPECT_EQ(ran.code, code) << words << ran.err;
+    EXPECT_NE(ran.err.find(error), std::string::npos) << words << ran.err;
+    EXPECT_EQ(ran.out, "") << words;
+  }
 }
 
 }  // namespace

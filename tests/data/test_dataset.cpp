@@ -12,8 +12,8 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
-#include <optional>
 #include <numeric>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>

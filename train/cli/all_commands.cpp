@@ -8,7 +8,7 @@ int run_command_line(int argc, char** argv) {
       {"draw", draw_command},         {"gradcheck", gradcheck_command},
       {"lesson", lesson_command},     {"walkthrough", walkthrough_command},
       {"exercise", exercise_command}, {"tokenizer", tokenizer_command},
-      {"prepare", prepare_command},
+      {"prepare", prepare_command},   {"suggest", suggest_command},
 #ifndef INKLING_NO_SEEDHUNT
       {"seedhunt", seedhunt_command},
 #endif

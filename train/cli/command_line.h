@@ -42,6 +42,7 @@ int look_command(const Arguments& arguments);       // look_command.cpp
 int tokenizer_command(const Arguments& arguments);  // tokenizer_command.cpp
 int prepare_command(const Arguments& arguments);    // prepare_command.cpp
 int draw_command(const Arguments& arguments);       // draw_command.cpp
+int suggest_command(const Arguments& arguments);    // suggest_command.cpp
 
 /// parse_device; throws UsageError.
 Device parsed_device(const std::string& name);
