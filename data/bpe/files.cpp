@@ -219,8 +219,8 @@ AddedToken read_added(const json& token) {
   return added;
 }
 
-// Tokens that neither bytes nor merges give, such as <|endoftext|>: a text is not cut into them. One
-// that does not print, or is not ASCII, is in letters, and stands for the bytes.
+// Tokens that neither bytes nor merges give, such as <|endoftext|>: a text is not cut into them.
+// One that does not print, or is not ASCII, is in letters, and stands for the bytes.
 void take_unreachable(Vocabulary& vocabulary, const std::vector<Merge>& merges,
                       std::vector<AddedToken>& added) {
   std::vector<bool> reachable(vocabulary.tokens.size());

@@ -54,8 +54,8 @@ struct Met {
 };
 constexpr int kMemoryBits = 15;  // two megabytes a thread
 
-// Two places side by side: the first is the piece's if it was met, and else for it to take, when the
-// second has got what was there. Places of one each would be taken by rare pieces all the time.
+// Two places side by side: the first is the piece's if it was met, and else for it to take when the
+// second has got what was there. With one place each, rare pieces would push out frequent ones.
 Met* recall(uint64_t owner, const Key& key) {
   struct Memory {
     uint64_t owner = 0;

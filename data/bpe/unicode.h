@@ -1,7 +1,8 @@
-// The classes of characters of tiktoken 0.14.0 and tokenizers 0.23.3: those of Unicode 16. PCRE2 may
-// have others: 10.39 to 10.42 are of Unicode 14, 10.43 and 10.44 of 15, 10.45 to 10.47 of 16. Found by asking about every code point. The two programs agree on all of these classes.
-// Of older versions PCRE2 has nothing that they lack, but U+180E as white space, and U+1171E as Mn.
-// tests/parity/bpe.py writes these tables.
+// The classes of characters of tiktoken 0.14.0 and tokenizers 0.23.3: those of Unicode 16. PCRE2
+// may have others: 10.39 to 10.42 are of Unicode 14, 10.43 and 10.44 of 15, 10.45 to 10.47 of 16.
+// Found by asking about every code point: the two programs agree on all of these classes, and an
+// older PCRE2 has nothing that they lack, but U+180E as white space, and U+1171E as Mn.
+// tests/parity/bpe.py prints these tables.
 #pragma once
 
 #include <cstdint>

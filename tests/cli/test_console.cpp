@@ -157,6 +157,26 @@ TEST(Terminal, SaysWhatItWaitsForAndClearsThat) {
   EXPECT_EQ(run_shell(quick).out.find("..."), std::string::npos);
 }
 
+// Bits per byte stay longer than the time, and go before the loss.
+TEST(Terminal, EvaluationsShowBitsPerByte) {
+  const TempFolder folder;
+  std::string text;
+  for (int i = 0; i < 60; ++i) text += "A text to learn from, quickly.\n";
+  const std::string file = folder.write("text.txt", text).string();
+  std::string command =
+      train("--max_iters 3 --data " + file + " --out_dir " + (folder / "out").string());
+  command.replace(command.find("1000"), 4, "2");  // steps between evaluations
+  const auto line_of = [&](unsigned short columns) {
+    for (const Shown& line : run_on_terminal(command, columns))
+      if (line.text.rfind("step     2  validation loss ", 0) == 0) return line.text;
+    return std::string();
+  };
+  const std::string wide = line_of(80), narrow = line_of(60), least = line_of(44);
+  EXPECT_NE(wide.find(" bits/byte  after 0:0"), std::string::npos) << wide;
+  EXPECT_EQ(narrow.substr(std::max<size_t>(narrow.size(), 10) - 10), " bits/byte") << narrow;
+  EXPECT_EQ(least.size(), std::string("step     2  validation loss 3.1234").size()) << least;
+}
+
 TEST(Terminal, ValidationShowsItsShare) {
   const auto shown = [](double done, double done_at, double seconds) {
     return fitted(share_items("validation", done, done_at, seconds), 80);
