@@ -1,6 +1,7 @@
 #include "train/cli/signals.h"
 
 #include <csignal>
+#include <initializer_list>
 
 namespace ink {
 namespace {
