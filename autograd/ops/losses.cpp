@@ -89,17 +89,18 @@ Tensor smooth_l1_loss(const Tensor& left, const Tensor& right, Reduction reducti
   return shown_as("smooth_l1_loss", reduced(smooth_l1(input - target, beta), reduction));
 }
 
+static Tensor wide(const Tensor& x) { return x.dtype() == bf16 ? to(x, f32) : x; }
+
 // y = log(1 + exp(-|x|)) + (1 - t) max(x, 0) + t max(-x, 0), which loses no digits in either tail.
 // dx = dy ((1 - t) sigmoid(x) - t sigmoid(-x)),  dt = -dy x.   bf16 is computed in f32.
 static Tensor logit_losses(const Tensor& x, const Tensor& t) {
-  const auto wide = [](const Tensor& v) { return v.dtype() == bf16 ? to(v, f32) : v; };
   const auto value = [&] {
     const NoGrad no_grad;
     const Tensor a = wide(x), b = wide(t);
     return to(softplus(-abs(a)) + ((1 - b) * relu(a) + b * relu(-a)), x.dtype());
   };
-  const auto vjp = [wide, x = Saved::input(x), t = Saved::input(t)](const Tensor& dy,
-                                                                    VjpContext& g) -> Grads {
+  const auto vjp = [x = Saved::input(x), t = Saved::input(t)](const Tensor& dy,
+                                                              VjpContext& g) -> Grads {
     const Tensor a = wide(*x), b = wide(*t), d = wide(dy);
     const auto slope = [&] { return d * ((1 - b) * sigmoid(a) - b * sigmoid(-a)); };
     return {g.needs(0) ? to(slope(), dy.dtype()) : Tensor(),
@@ -118,6 +119,22 @@ Tensor binary_cross_entropy_with_logits(const Tensor& left, const Tensor& right,
 
 // y = -t log p - (1 - t) log(1 - p), each log at least -100.   As in PyTorch, that bound has no
 // part in the gradients: dp = dy (p - t) / max(p (1 - p), 1e-12f),  dt = dy (log(1 - p) - log p)
+static Tensor probability_losses(const Tensor& p, const Tensor& t) {
+  const auto value = [&] {
+    const NoGrad no_grad;
+    const Tensor a = wide(p), b = wide(t);
+    return to((b - 1) * clamp_min(log1p(-a), -100) - b * clamp_min(log(a), -100), p.dtype());
+  };
+  const auto vjp = [p = Saved::input(p), t = Saved::input(t)](const Tensor& dy,
+                                                              VjpContext& g) -> Grads {
+    const Tensor a = wide(*p), b = wide(*t), d = wide(dy);
+    const auto slope = [&] { return d * (a - b) / clamp_min((1 - a) * a, 1e-12F); };
+    return {g.needs(0) ? to(slope(), dy.dtype()) : Tensor(),
+            g.needs(1) ? to(d * (log1p(-a) - log(a)), dy.dtype()) : Tensor()};
+  };
+  return record("binary_cross_entropy", {p, t}, value(), vjp);
+}
+
 Tensor binary_cross_entropy(const Tensor& left, const Tensor& right, Reduction reduction) {
   const auto [p, t] = checked("binary_cross_entropy", left, right);
   INK_CHECK(p.shape() == t.shape(), "binary_cross_entropy: expected targets of shape ", p.shape(),
@@ -128,21 +145,7 @@ Tensor binary_cross_entropy(const Tensor& left, const Tensor& right, Reduction r
   INK_CHECK(in_range(p), "binary_cross_entropy: expected probabilities in [0, 1]; ",
             "binary_cross_entropy_with_logits takes other numbers, before sigmoid");
   INK_CHECK(in_range(t), "binary_cross_entropy: expected targets in [0, 1]");
-  const auto wide = [](const Tensor& v) { return v.dtype() == bf16 ? to(v, f32) : v; };
-  const auto value = [&] {
-    const NoGrad no_grad;
-    const Tensor a = wide(p), b = wide(t);
-    return to((b - 1) * clamp_min(log1p(-a), -100) - b * clamp_min(log(a), -100), p.dtype());
-  };
-  const auto vjp = [wide, p = Saved::input(p), t = Saved::input(t)](const Tensor& dy,
-                                                                    VjpContext& g) -> Grads {
-    const Tensor a = wide(*p), b = wide(*t), d = wide(dy);
-    const auto slope = [&] { return d * (a - b) / clamp_min((1 - a) * a, 1e-12F); };
-    return {g.needs(0) ? to(slope(), dy.dtype()) : Tensor(),
-            g.needs(1) ? to(d * (log1p(-a) - log(a)), dy.dtype()) : Tensor()};
-  };
-  return shown_as("binary_cross_entropy",
-                  reduced(record("binary_cross_entropy", {p, t}, value(), vjp), reduction));
+  return shown_as("binary_cross_entropy", reduced(probability_losses(p, t), reduction));
 }
 
 // t (log t - input), 0 where t = 0

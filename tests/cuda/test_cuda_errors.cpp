@@ -117,8 +117,9 @@ TEST_F(CudaErrors, IndexOutOfRange) {
               return index_put(x, {rows, columns}, zeros({3}));
             }),
             "index_put: index 7 is out of range for dimension 1 of (4, 6)");
-  EXPECT_EQ(x.index({rows, ids({0, 5, -6})}).tolist(),
-            x.to(cpu_device).index({rows.to(cpu_device), tensor({0, 5, -6})}).tolist());
+  const Tensor fitting = ids({0, 5, -6});
+  EXPECT_EQ(x.index({rows, fitting}).tolist(),
+            x.to(cpu_device).index({rows.to(cpu_device), fitting.to(cpu_device)}).tolist());
 
   const Tensor y = index_select(x, 0, ids({3, 4, 0}));
   const Tensor sums = scatter_add(zeros({4}), 0, ids({1, 4, 1, -1, 3}), ones({5}));
