@@ -24,8 +24,8 @@ import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 RECORDED = os.path.join(HERE, "compile_time.txt")
-# Runs of one commit differ by 3 to 5 % on a busy machine, and processors by some more, because
-# -march=native chooses what is compiled.
+# On a busy machine one file's time varies by a fifth, and a sum over many by a few per cent.
+# Processors differ by some more, because -march=native chooses what is compiled.
 TOLERANCE = 0.15
 EVERY = 15
 REFERENCE = """
