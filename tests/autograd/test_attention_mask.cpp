@@ -13,8 +13,8 @@
 #include "autograd/basic_ops.h"
 #include "autograd/fused_ops.h"
 #include "autograd/random/generator.h"
-#include "tests/temp_files.h"
-#include "tests/test_device.h"
+#include "tests/support/temp_files.h"
+#include "tests/support/test_device.h"
 
 namespace ink {
 namespace {

@@ -14,7 +14,7 @@
 #include "autograd/fused_ops.h"
 #include "autograd/io/serialize.h"
 #include "autograd/random/generator.h"
-#include "tests/test_device.h"
+#include "tests/support/test_device.h"
 
 namespace ink {
 namespace {

@@ -19,9 +19,9 @@
 #include "autograd/fused_ops.h"
 #include "autograd/io/serialize.h"
 #include "autograd/random/generator.h"
-#include "tests/error_of.h"
-#include "tests/temp_files.h"
-#include "tests/test_device.h"
+#include "tests/support/error_of.h"
+#include "tests/support/temp_files.h"
+#include "tests/support/test_device.h"
 #include "train/trainer.h"
 
 namespace ink {
@@ -470,7 +470,9 @@ TEST(MixedTraining, PartsOfABatchRunUnderAutocastToo) {
       trainer.step();
       losses[parts - 1].push_back(trainer.progress().loss);
     }
-    EXPECT_NE(cast_address(dynamic_cast<const GPT&>(trainer.model()).h[1]->mlp->c_proj.weight), nullptr) << parts;
+    EXPECT_NE(cast_address(dynamic_cast<const GPT&>(trainer.model()).h[1]->mlp->c_proj.weight),
+              nullptr)
+        << parts;
   }
   for (size_t i = 0; i < 5; ++i) EXPECT_NEAR(losses[0][i], losses[1][i], 2e-3 * losses[0][i]);
 }

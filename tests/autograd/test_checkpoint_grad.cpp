@@ -13,9 +13,9 @@
 #include "autograd/fused_ops.h"
 #include "autograd/inspect/draw.h"
 #include "autograd/inspect/gradcheck.h"
-#include "error_of.h"
-#include "tests/temp_files.h"
-#include "tests/test_device.h"
+#include "tests/support/error_of.h"
+#include "tests/support/temp_files.h"
+#include "tests/support/test_device.h"
 
 namespace ink {
 namespace {

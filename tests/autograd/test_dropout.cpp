@@ -13,8 +13,8 @@
 #include "autograd/fused_ops.h"
 #include "autograd/random/generator.h"
 #include "autograd/random/philox.h"
-#include "error_of.h"
-#include "tests/temp_files.h"
+#include "tests/support/error_of.h"
+#include "tests/support/temp_files.h"
 
 namespace ink {
 namespace {

@@ -18,8 +18,8 @@
 #include "autograd/fused_ops.h"
 #include "autograd/kernels/gemm.h"
 #include "autograd/random/generator.h"
-#include "tests/emulated_tiles.h"
-#include "tests/run_program.h"
+#include "tests/autograd/emulated_tiles.h"
+#include "tests/support/run_program.h"
 
 namespace ink {
 namespace {

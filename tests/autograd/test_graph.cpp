@@ -9,8 +9,8 @@
 
 #include "autograd/basic_ops.h"
 #include "autograd/engine/observer.h"
-#include "error_of.h"
-#include "tests/test_device.h"
+#include "tests/support/error_of.h"
+#include "tests/support/test_device.h"
 
 namespace ink {
 namespace {

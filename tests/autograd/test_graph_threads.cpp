@@ -11,7 +11,7 @@
 #include "autograd/basic_ops.h"
 #include "autograd/engine/grad_store.h"
 #include "autograd/fused_ops.h"
-#include "error_of.h"
+#include "tests/support/error_of.h"
 
 namespace ink {
 namespace {

@@ -11,7 +11,7 @@
 #include "autograd/basic_ops.h"
 #include "autograd/fused_ops.h"
 #include "autograd/random/generator.h"
-#include "tests/temp_files.h"
+#include "tests/support/temp_files.h"
 
 namespace ink {
 namespace {

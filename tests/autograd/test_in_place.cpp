@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "autograd/basic_ops.h"
-#include "error_of.h"
+#include "tests/support/error_of.h"
 
 namespace ink {
 namespace {

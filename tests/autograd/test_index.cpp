@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "autograd/ops.h"
-#include "error_of.h"
-#include "tests/temp_files.h"
+#include "tests/support/error_of.h"
+#include "tests/support/temp_files.h"
 
 namespace ink {
 namespace {

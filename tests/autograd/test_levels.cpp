@@ -6,7 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "tests/run_program.h"
+#include "tests/support/run_program.h"
 
 namespace ink {
 namespace {

@@ -10,7 +10,7 @@
 #include "autograd/gemm/gemm.h"
 #include "autograd/kernels/gemm.h"
 #include "autograd/random/generator.h"
-#include "error_of.h"
+#include "tests/support/error_of.h"
 
 namespace ink {
 namespace {

@@ -14,9 +14,9 @@
 #include "autograd/basic_ops.h"
 #include "autograd/fused_ops.h"
 #include "autograd/memory/free_ranges.h"
-#include "tests/each_unit.h"
-#include "tests/error_of.h"
-#include "tests/temp_files.h"
+#include "tests/support/each_unit.h"
+#include "tests/support/error_of.h"
+#include "tests/support/temp_files.h"
 #include "train/trainer.h"
 
 namespace ink {

@@ -17,7 +17,7 @@
 #include "autograd/fused_ops.h"
 #include "autograd/gemm/units.h"
 #include "data/file.h"
-#include "tests/run_program.h"
+#include "tests/support/run_program.h"
 
 namespace ink {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "autograd/inspect/gradcheck.h"
-#include "tests/op_rows.h"
+#include "tests/support/op_rows.h"
 
 namespace ink {
 namespace {

@@ -16,7 +16,7 @@
 
 #include "autograd/io/serialize.h"
 #include "autograd/ops.h"
-#include "parity/ops.h"
+#include "tests/parity/ops.h"
 
 namespace ink {
 namespace {

@@ -15,7 +15,7 @@
 
 #include "autograd/engine/graph.h"
 #include "autograd/ops.h"
-#include "error_of.h"
+#include "tests/support/error_of.h"
 
 namespace ink {
 namespace {

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "autograd/ops.h"
-#include "error_of.h"
+#include "tests/support/error_of.h"
 
 namespace ink {
 namespace {

@@ -20,7 +20,7 @@
 #include "autograd/base/check.h"
 #include "autograd/base/context.h"
 #include "autograd/random/philox.h"
-#include "error_of.h"
+#include "tests/support/error_of.h"
 
 namespace ink {
 namespace {

@@ -9,7 +9,7 @@
 #include "autograd/fused_ops.h"
 #include "autograd/random/generator.h"
 #include "autograd/random/philox.h"
-#include "error_of.h"
+#include "tests/support/error_of.h"
 
 namespace ink {
 namespace {

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "autograd/ops.h"
-#include "error_of.h"
-#include "tests/temp_files.h"
-#include "tests/test_device.h"
+#include "tests/support/error_of.h"
+#include "tests/support/temp_files.h"
+#include "tests/support/test_device.h"
 
 namespace ink {
 namespace {

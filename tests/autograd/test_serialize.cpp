@@ -17,9 +17,9 @@
 
 #include "autograd/basic_ops.h"
 #include "autograd/io/atomic_file.h"
-#include "error_of.h"
 #include "nn/linear.h"
-#include "temp_files.h"
+#include "tests/support/error_of.h"
+#include "tests/support/temp_files.h"
 
 namespace ink {
 namespace {

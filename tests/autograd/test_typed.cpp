@@ -23,7 +23,7 @@
 #include "nn/multihead_attention.h"
 #include "nn/rms_norm.h"
 #include "nn/self_attention.h"
-#include "tests/error_of.h"
+#include "tests/support/error_of.h"
 
 namespace ink {
 namespace {

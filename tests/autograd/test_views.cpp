@@ -6,8 +6,8 @@
 
 #include "autograd/inspect/gradcheck.h"
 #include "autograd/more_ops.h"
-#include "error_of.h"
-#include "tests/temp_files.h"
+#include "tests/support/error_of.h"
+#include "tests/support/temp_files.h"
 
 namespace ink {
 namespace {

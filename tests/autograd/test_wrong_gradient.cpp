@@ -15,7 +15,7 @@
 #include "nn/gradcheck_module.h"
 #include "nn/linear.h"
 #include "nn/multihead_attention.h"
-#include "tests/error_of.h"
+#include "tests/support/error_of.h"
 #include "train/cases/module_cases.h"
 #include "train/cases/op_case_inputs.h"
 #include "train/cli/command_line.h"

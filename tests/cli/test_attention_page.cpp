@@ -9,8 +9,8 @@
 
 #include "autograd/fused_ops.h"
 #include "autograd/random/generator.h"
-#include "error_of.h"
 #include "nn/gpt.h"
+#include "tests/support/error_of.h"
 #include "train/cli/attention_page.h"
 #include "train/report/page.h"
 

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "autograd/engine/observer.h"
-#include "tests/run_program.h"
+#include "tests/support/run_program.h"
 #include "train/cli/check_steps.h"
 
 namespace ink {

@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "tests/temp_files.h"
+#include "tests/support/temp_files.h"
 #include "train/cli/command_line.h"
 #include "train/cli/console.h"
 #include "train/cli/other_names.h"

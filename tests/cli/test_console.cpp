@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "autograd/io/foreign.h"
-#include "tests/terminal.h"
+#include "tests/support/terminal.h"
 #include "train/cli/console.h"
 #include "train/cli/progress_line.h"
 #include "train/cli/waiting.h"

@@ -9,10 +9,10 @@
 
 #include "autograd/engine/grad_store.h"
 #include "autograd/random/generator.h"
-#include "error_of.h"
 #include "nn/gpt.h"
-#include "run_program.h"
-#include "temp_files.h"
+#include "tests/support/error_of.h"
+#include "tests/support/run_program.h"
+#include "tests/support/temp_files.h"
 #include "train/flow/draw_flow.h"
 
 namespace ink {

@@ -23,8 +23,8 @@
 #define INK_EXERCISE(...) \
   const bool INK_NAMED(__COUNTER__) = (kept().push_back([] { return __VA_ARGS__; }), true);
 
-#include "tests/run_program.h"
-#include "tests/temp_files.h"
+#include "tests/support/run_program.h"
+#include "tests/support/temp_files.h"
 #include "train/lessons/exercises/checks/checks.h"
 #include "train/lessons/exercises/checks/texts.h"
 

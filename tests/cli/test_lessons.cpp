@@ -14,8 +14,8 @@
 #include "autograd/base/context.h"
 #include "autograd/print.h"
 #include "autograd/random/generator.h"
-#include "tests/printed.h"
-#include "tests/run_program.h"
+#include "tests/support/printed.h"
+#include "tests/support/run_program.h"
 #include "train/lessons/notebook.h"
 
 namespace ink {

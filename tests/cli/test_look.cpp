@@ -13,10 +13,10 @@
 #include "autograd/more_ops.h"
 #include "autograd/random/generator.h"
 #include "data/file.h"
-#include "error_of.h"
 #include "nn/gpt.h"
-#include "run_program.h"
-#include "temp_files.h"
+#include "tests/support/error_of.h"
+#include "tests/support/run_program.h"
+#include "tests/support/temp_files.h"
 #include "train/report/look.h"
 #include "train/report/page.h"
 

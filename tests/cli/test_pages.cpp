@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "autograd/autograd.h"
-#include "browser.h"
 #include "data/file.h"
-#include "run_program.h"
-#include "temp_files.h"
+#include "tests/support/browser.h"
+#include "tests/support/run_program.h"
+#include "tests/support/temp_files.h"
 #include "train/cli/attention_page.h"
 #include "train/report/report.h"
 

@@ -10,9 +10,9 @@
 
 #include "autograd/autograd.h"
 #include "data/file.h"
-#include "error_of.h"
-#include "run_program.h"
-#include "temp_files.h"
+#include "tests/support/error_of.h"
+#include "tests/support/run_program.h"
+#include "tests/support/temp_files.h"
 #include "train/models.h"
 #include "train/report/findings.h"
 #include "train/report/probe.h"

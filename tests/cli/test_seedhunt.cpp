@@ -8,7 +8,7 @@
 
 #include "autograd/random/generator.h"
 #include "autograd/tensor.h"
-#include "tests/run_program.h"
+#include "tests/support/run_program.h"
 #include "train/cli/seedhunt.h"
 
 namespace ink {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "tests/printed.h"
-#include "tests/run_program.h"
+#include "tests/support/printed.h"
+#include "tests/support/run_program.h"
 #include "train/lessons/notebook.h"
 
 namespace ink {
@@ -39,7 +39,7 @@ struct Listed {
 
 const std::vector<Listed>& listed() {
   static const std::vector<Listed> list = {
-#include "tests/listed_numbers.inc"
+#include "tests/cli/listed_numbers.inc"
   };
   return list;
 }

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "tests/on_cuda.h"
-#include "tests/op_rows.h"
+#include "tests/cuda/on_cuda.h"
+#include "tests/support/op_rows.h"
 
 namespace ink {
 namespace {

@@ -8,8 +8,8 @@
 #include "autograd/kernels/kernel.h"
 #include "autograd/ops.h"
 #include "autograd/replay.h"
-#include "error_of.h"
-#include "tests/on_cuda.h"
+#include "tests/cuda/on_cuda.h"
+#include "tests/support/error_of.h"
 
 namespace ink {
 namespace {

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "tests/error_of.h"
-#include "tests/temp_files.h"
+#include "tests/support/error_of.h"
+#include "tests/support/temp_files.h"
 
 #include "autograd/base/log.h"
 #include "cuda/gemm_choices.h"

@@ -14,7 +14,7 @@
 #include "autograd/kernels/reduce.h"
 #include "autograd/ops.h"
 #include "autograd/random/philox.h"
-#include "tests/on_cuda.h"
+#include "tests/cuda/on_cuda.h"
 #include "train/cases/op_cases.h"
 
 #include "cuda/sort.cuh"

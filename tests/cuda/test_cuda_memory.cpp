@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "autograd/replay.h"
-#include "tests/error_of.h"
-#include "tests/on_cuda.h"
-#include "tests/run_program.h"
+#include "tests/cuda/on_cuda.h"
+#include "tests/support/error_of.h"
+#include "tests/support/run_program.h"
 
 namespace ink {
 namespace {

@@ -13,7 +13,7 @@
 #include "autograd/fused_ops.h"
 #include "autograd/kernels/rows.h"
 #include "autograd/random/generator.h"
-#include "tests/on_cuda.h"
+#include "tests/cuda/on_cuda.h"
 
 namespace ink {
 namespace {

@@ -14,8 +14,8 @@
 #include "autograd/fused_ops.h"
 #include "autograd/memory/device_backend.h"
 #include "autograd/random/generator.h"
-#include "tests/error_of.h"
-#include "tests/run_program.h"
+#include "tests/support/error_of.h"
+#include "tests/support/run_program.h"
 #include "train/trainer.h"
 
 namespace ink {

@@ -14,7 +14,7 @@
 #include "autograd/kernels/rows.h"
 #include "autograd/random/generator.h"
 #include "autograd/replay.h"
-#include "tests/on_cuda.h"
+#include "tests/cuda/on_cuda.h"
 #include "train/optimizer.h"
 
 namespace ink {

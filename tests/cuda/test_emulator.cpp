@@ -8,7 +8,7 @@
 
 #include "autograd/basic_ops.h"
 #include "cuda/wgmma.cuh"
-#include "tests/error_of.h"
+#include "tests/support/error_of.h"
 
 namespace ink::cuda {
 namespace {

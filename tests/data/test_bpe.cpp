@@ -20,10 +20,10 @@
 #include <gtest/gtest.h>
 #include <omp.h>
 
-#include "error_of.h"
 #include "peak_memory.h"
-#include "run_program.h"
-#include "temp_files.h"
+#include "tests/support/error_of.h"
+#include "tests/support/run_program.h"
+#include "tests/support/temp_files.h"
 
 namespace ink {
 namespace {

@@ -21,9 +21,9 @@
 #include <utility>
 #include <vector>
 
-#include "error_of.h"
 #include "peak_memory.h"
-#include "temp_files.h"
+#include "tests/support/error_of.h"
+#include "tests/support/temp_files.h"
 
 namespace ink {
 namespace {

@@ -18,9 +18,9 @@
 
 #include <gtest/gtest.h>
 
-#include "error_of.h"
-#include "run_program.h"
-#include "temp_files.h"
+#include "tests/support/error_of.h"
+#include "tests/support/run_program.h"
+#include "tests/support/temp_files.h"
 
 namespace ink {
 namespace {

@@ -19,8 +19,8 @@
 
 #include <gtest/gtest.h>
 
-#include "error_of.h"
-#include "temp_files.h"
+#include "tests/support/error_of.h"
+#include "tests/support/temp_files.h"
 
 namespace ink {
 namespace {

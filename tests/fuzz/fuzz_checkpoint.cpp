@@ -15,7 +15,7 @@
 #include "data/file.h"
 #include "data/tokenizer.h"
 #include "tests/fuzz/fuzz.h"
-#include "tests/temp_files.h"
+#include "tests/support/temp_files.h"
 #include "train/checkpoint.h"
 #include "train/cli/console.h"
 #include "train/optimizer.h"

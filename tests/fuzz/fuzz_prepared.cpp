@@ -17,7 +17,7 @@
 #include "data/file.h"
 #include "data/prepare.h"
 #include "tests/fuzz/fuzz.h"
-#include "tests/temp_files.h"
+#include "tests/support/temp_files.h"
 
 namespace ink::fuzz {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "autograd/io/serialize.h"
 #include "tests/fuzz/fuzz.h"
-#include "tests/temp_files.h"
+#include "tests/support/temp_files.h"
 
 namespace ink::fuzz {
 namespace {

@@ -12,7 +12,7 @@
 
 #include "data/bpe/bpe_tokenizer.h"
 #include "tests/fuzz/fuzz.h"
-#include "tests/temp_files.h"
+#include "tests/support/temp_files.h"
 
 namespace ink::fuzz {
 namespace {

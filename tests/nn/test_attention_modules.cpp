@@ -10,13 +10,13 @@
 #include <vector>
 
 #include "autograd/random/generator.h"
-#include "error_of.h"
 #include "nn/batch_norm.h"
 #include "nn/gpt.h"
 #include "nn/multihead_attention.h"
 #include "nn/self_attention.h"
-#include "tests/temp_files.h"
-#include "tests/test_device.h"
+#include "tests/support/error_of.h"
+#include "tests/support/temp_files.h"
+#include "tests/support/test_device.h"
 
 namespace ink {
 namespace {

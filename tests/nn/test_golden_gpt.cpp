@@ -10,7 +10,7 @@
 #include "autograd/io/serialize.h"
 #include "autograd/random/generator.h"
 #include "nn/gpt.h"
-#include "tests/test_device.h"
+#include "tests/support/test_device.h"
 #include "train/optimizer.h"
 
 namespace ink {

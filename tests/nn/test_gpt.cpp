@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "autograd/random/generator.h"
-#include "error_of.h"
 #include "nn/gradcheck_module.h"
-#include "tests/test_device.h"
+#include "tests/support/error_of.h"
+#include "tests/support/test_device.h"
 
 namespace ink {
 namespace {

@@ -12,9 +12,9 @@
 #include "autograd/random/generator.h"
 #include "nn/gpt.h"
 #include "nn/gradcheck_module.h"
-#include "tests/error_of.h"
-#include "tests/temp_files.h"
-#include "tests/test_device.h"
+#include "tests/support/error_of.h"
+#include "tests/support/temp_files.h"
+#include "tests/support/test_device.h"
 #include "train/cli/command_line.h"
 #include "train/trainer.h"
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "nn/linear.h"
-#include "tests/test_device.h"
+#include "tests/support/test_device.h"
 #include "train/cases/module_cases.h"
 
 namespace ink {

@@ -11,7 +11,6 @@
 
 #include "autograd/fused_ops.h"
 #include "autograd/random/generator.h"
-#include "error_of.h"
 #include "nn/activation.h"
 #include "nn/batch_norm.h"
 #include "nn/dropout.h"
@@ -20,8 +19,9 @@
 #include "nn/layer_norm.h"
 #include "nn/linear.h"
 #include "nn/rms_norm.h"
-#include "temp_files.h"
-#include "tests/test_device.h"
+#include "tests/support/error_of.h"
+#include "tests/support/temp_files.h"
+#include "tests/support/test_device.h"
 
 namespace ink {
 namespace {

@@ -17,9 +17,9 @@
 #include "autograd/basic_ops.h"
 #include "autograd/more_ops.h"
 #include "data/file.h"
-#include "error_of.h"
-#include "tests/run_program.h"
-#include "tests/temp_files.h"
+#include "tests/support/error_of.h"
+#include "tests/support/run_program.h"
+#include "tests/support/temp_files.h"
 #include "train/trainer.h"
 
 namespace ink {

@@ -13,9 +13,9 @@
 #include "autograd/engine/observer.h"
 #include "autograd/fused_ops.h"
 #include "autograd/random/generator.h"
-#include "error_of.h"
 #include "nn/batch_norm.h"
 #include "nn/gpt.h"
+#include "tests/support/error_of.h"
 #include "train/config.h"
 #include "train/data_parallel.h"
 

@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "autograd/autograd.h"
-#include "error_of.h"
 #include "nn/activation.h"
 #include "nn/gpt.h"
 #include "nn/multihead_attention.h"
+#include "tests/support/error_of.h"
 #include "train/flow/flow.h"
 #include "train/flow/parameter_parts.h"
 #include "train/flow/watch.h"

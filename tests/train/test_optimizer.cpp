@@ -19,10 +19,10 @@
 #include "autograd/autocast.h"
 #include "autograd/base/log.h"
 #include "autograd/basic_ops.h"
-#include "error_of.h"
 #include "nn/linear.h"
-#include "tests/temp_files.h"
-#include "tests/test_device.h"
+#include "tests/support/error_of.h"
+#include "tests/support/temp_files.h"
+#include "tests/support/test_device.h"
 #include "train/schedule.h"
 
 namespace ink {

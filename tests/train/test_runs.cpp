@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "data/file.h"
-#include "tests/run_folder.h"
+#include "tests/support/run_folder.h"
 #include "train/checkpoint.h"
 #include "train/report/metrics.h"
 

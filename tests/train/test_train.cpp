@@ -16,9 +16,9 @@
 
 #include "autograd/engine/observer.h"
 #include "autograd/random/generator.h"
-#include "tests/error_of.h"
-#include "tests/run_program.h"
-#include "tests/test_device.h"
+#include "tests/support/error_of.h"
+#include "tests/support/run_program.h"
+#include "tests/support/test_device.h"
 #include "train/trainer.h"
 
 namespace ink {

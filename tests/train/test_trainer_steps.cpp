@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "autograd/ops.h"
-#include "tests/temp_files.h"
-#include "tests/test_device.h"
+#include "tests/support/temp_files.h"
+#include "tests/support/test_device.h"
 #include "train/trainer.h"
 
 namespace ink {

@@ -1,4 +1,4 @@
-#include "tests/coverage.h"
+#include "tests/support/coverage.h"
 
 #include <cstdlib>
 #include <fstream>

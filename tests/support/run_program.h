@@ -8,7 +8,7 @@
 #include <iterator>
 #include <string>
 
-#include "tests/temp_files.h"
+#include "tests/support/temp_files.h"
 
 namespace ink {
 

@@ -9,7 +9,7 @@
 
 #include "autograd/basic_ops.h"
 #include "autograd/memory/device_backend.h"
-#include "tests/test_device.h"
+#include "tests/support/test_device.h"
 
 namespace ink {
 

@@ -2,7 +2,7 @@
 """Checks by hand what `inkling report --tensorboard` writes, with the package tensorboard:
 
     pip install tensorboard
-    python tests/check_tensorboard.py build/release/inkling
+    python tests/cli/check_tensorboard.py build/release/inkling
 
 Trains a tiny model, writes its events while it goes on and when it has ended, and reads them as
 TensorBoard does: each number of metrics.jsonl once, at its step and its time; the samples as text.

@@ -12,7 +12,7 @@
 
 #include "autograd/engine/graph.h"
 #include "autograd/memory/device_backend.h"
-#include "tests/coverage.h"
+#include "tests/support/coverage.h"
 
 // A cycle of handles, or a cache of tensors, shows here.
 class NothingLeft : public testing::EmptyTestEventListener {

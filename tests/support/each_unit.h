@@ -8,7 +8,7 @@
 #include <string>
 
 #include "autograd/gemm/units.h"
-#include "tests/run_program.h"
+#include "tests/support/run_program.h"
 
 namespace ink {
 

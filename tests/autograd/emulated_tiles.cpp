@@ -1,6 +1,6 @@
 // gemm/amx.cpp with tiles that AVX-512 computes, so that its packing and its blocks are tested on
 // processors without a tile unit.
-#include "tests/emulated_tiles.h"
+#include "tests/autograd/emulated_tiles.h"
 
 #if defined(__x86_64__) && defined(__linux__) && !defined(INKLING_NO_AMX)
 #include <immintrin.h>

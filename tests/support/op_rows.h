@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "tests/coverage.h"
-#include "tests/test_device.h"
+#include "tests/support/coverage.h"
+#include "tests/support/test_device.h"
 #include "train/cases/op_case_inputs.h"
 
 namespace ink {

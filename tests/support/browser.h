@@ -5,7 +5,7 @@
 #include <sstream>
 #include <string>
 
-#include "tests/run_program.h"
+#include "tests/support/run_program.h"
 
 namespace ink {
 

@@ -9,8 +9,8 @@
 #include <string>
 #include <utility>
 
-#include "tests/run_program.h"
-#include "tests/temp_files.h"
+#include "tests/support/run_program.h"
+#include "tests/support/temp_files.h"
 
 namespace ink {
 
