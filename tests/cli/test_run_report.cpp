@@ -253,8 +253,8 @@ struct StuckHead : GPT {  // head 1 of the second block gets no gradient
     const Tensor rows = ones({3 * C, C}), columns = ones({C, C});
     for (int64_t i = 0; i < 3; ++i) Tensor(rows.narrow(0, i * C + d, d)).zero_();
     Tensor(columns.narrow(1, d, d)).zero_();
-    hooks.push_back(h[1].attn->c_attn.weight.register_hook([=](auto& g) { return g * rows; }));
-    hooks.push_back(h[1].attn->c_proj.weight.register_hook([=](auto& g) { return g * columns; }));
+    hooks.push_back(h[1]->attn->c_attn.weight.register_hook([=](auto& g) { return g * rows; }));
+    hooks.push_back(h[1]->attn->c_proj.weight.register_hook([=](auto& g) { return g * columns; }));
   }
   std::vector<Field> fields() override { return GPT::fields(); }
   size_t object_bytes() const override { return sizeof(*this); }
@@ -263,7 +263,7 @@ struct StuckHead : GPT {  // head 1 of the second block gets no gradient
 struct Saturated : GPT {
   explicit Saturated(const GPTConfig& c) : GPT(c) {
     const NoGrad no_grad;
-    h[0].mlp.c_fc.bias.fill_(-6);
+    h[0]->mlp->c_fc.bias.fill_(-6);
   }
   std::vector<Field> fields() override { return GPT::fields(); }
   size_t object_bytes() const override { return sizeof(*this); }
@@ -272,7 +272,7 @@ struct Saturated : GPT {
 struct Wide : GPT {  // drawn too large
   explicit Wide(const GPTConfig& c) : GPT(c) {
     const NoGrad no_grad;
-    h[1].mlp.c_fc.weight.mul_(100);
+    h[1]->mlp->c_fc.weight.mul_(100);
   }
   std::vector<Field> fields() override { return GPT::fields(); }
   size_t object_bytes() const override { return sizeof(*this); }
@@ -282,11 +282,11 @@ struct Pinned : GPT {  // the queries of head 0 are put back before each step
   Tensor queries;
   explicit Pinned(const GPTConfig& c)
       : GPT(c),
-        queries(h[1].attn->c_attn.weight.detach().narrow(0, 0, c.n_embd / c.n_head).clone()) {}
+        queries(h[1]->attn->c_attn.weight.detach().narrow(0, 0, c.n_embd / c.n_head).clone()) {}
   Tensor features(const Tensor& ids) const override {
     {
       const NoGrad no_grad;
-      Tensor weight = h[1].attn->c_attn.weight.detach();
+      Tensor weight = h[1]->attn->c_attn.weight.detach();
       weight.narrow(0, 0, queries.size(0)).copy_(queries);
     }
     return GPT::features(ids);

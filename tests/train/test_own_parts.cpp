@@ -403,6 +403,31 @@ TEST(OwnParts, ATokenizerThatCannotBeReadAgainIsRefused) {
             "tokenizer");
 }
 
+// The caller's dataset has the tokenizer, which the config does not name.
+TEST(OwnParts, ACallersTokenizerIsSavedAndResumed) {
+  add_own_parts();
+  const TempFolder folder;
+  TrainConfig config = small_run(folder);
+  config.batch_parts = 2;
+  const auto trained = [&](const char* name, std::vector<int64_t> stops) {
+    config.out_dir = folder / name;
+    config.init_from = "scratch";
+    for (const int64_t steps : stops) {
+      Trainer trainer(config, std::make_unique<TextDataset>(
+                                  std::vector{folder.write("book.txt", book())},
+                                  std::shared_ptr<const Tokenizer>(WordTokenizer::learn(book()))));
+      while (trainer.steps_done() < steps) trainer.step();
+      trainer.save("ckpt");
+      config.init_from = "resume";
+    }
+    return load_model(config.out_dir);
+  };
+  const LoadedModel whole = trained("whole", {6}), parts = trained("parts", {2, 6});
+  EXPECT_EQ(parts.tokenizer->name(), "word");
+  const NamedTensors a = whole.model->state_dict(), b = parts.model->state_dict();
+  for (size_t i = 0; i < a.size(); ++i) EXPECT_TRUE(equal(a[i].second, b[i].second)) << a[i].first;
+}
+
 TEST(OwnParts, ANewTrainerDoesNotReplaceARun) {
   const TempFolder folder;
   TrainConfig config = small_run(folder);
@@ -499,6 +524,31 @@ TEST(OwnOptimizer, IsAsTheLibrarysOwn) {
   for (size_t i = 0; i < got.size(); ++i)
     EXPECT_TRUE(allclose(got[i].second.to(f64), expected[i].second.to(f64), 1e-5, 1e-7))
         << expected[i].first;
+}
+
+// Also where a linear layer reads a rounded copy of its weight.
+TEST(OwnOptimizer, TrainsInBf16AsTheLibrarysOwn) {
+  add_optimizer("own_adamw", [](const auto& groups, const TrainConfig& c) {
+    return std::make_unique<OwnAdamW>(groups, c.grad_clip);
+  });
+  const TempFolder folder;
+  TrainConfig config = small_run(folder);
+  config.dtype = "bfloat16";
+  config.learning_rate = config.min_lr = 1e-2;
+  config.warmup_iters = 0;
+  const auto losses = [&](const char* optimizer) {
+    config.optimizer = optimizer;
+    Trainer trainer(config);
+    std::vector<double> all;
+    for (int i = 0; i < 8; ++i) {
+      trainer.step();
+      all.push_back(trainer.progress().loss);
+    }
+    return all;
+  };
+  const std::vector<double> expected = losses("adamw"), got = losses("own_adamw");
+  for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], expected[i], 0.01 * expected[i]) << i;
+  EXPECT_LT(got.back(), 0.9 * got[0]);
 }
 
 struct Lacking : Optimizer {
