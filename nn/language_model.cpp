@@ -46,17 +46,18 @@ void add_auxiliary_loss(const Tensor& mean) {
             mean.shape());
   if (!collecting) return;
   Tensor& sum = collecting->sum_;
-  sum = sum.defined() ? sum + mean.to(f32) : mean.to(f32);
+  const Tensor term = mean.dtype() == bf16 ? mean.to(f32) : mean;
+  sum = sum.defined() ? sum + term : term;
 }
 
 Tensor AuxiliaryLoss::added_to(const Tensor& loss, const Tensor& targets,
                                Reduction reduction) const {
   if (!sum_.defined()) return loss;
-  if (reduction == Reduction::mean) return loss + sum_;
-  INK_CHECK(reduction == Reduction::sum,
-            "add_auxiliary_loss: expected a loss that is a mean or a "
-            "sum over targets");
-  return loss + sum_ * sum(targets != -100.0).to(f32);
+  INK_CHECK(reduction != Reduction::none,
+            "add_auxiliary_loss: expected a loss that is a mean or a sum over targets");
+  const Tensor mean = sum_.to(loss.dtype());
+  if (reduction == Reduction::mean) return loss + mean;
+  return loss + mean * sum(targets != -100.0).to(loss.dtype());
 }
 
 // ---- sampling

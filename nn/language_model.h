@@ -96,7 +96,7 @@ class AuxiliaryLoss {
   ~AuxiliaryLoss();
   AuxiliaryLoss(const AuxiliaryLoss&) = delete;
   AuxiliaryLoss& operator=(const AuxiliaryLoss&) = delete;
-  /// loss and what was collected, or another mean over tokens that is given.
+  /// loss, of this reduction, and what was collected.
   Tensor added_to(const Tensor& loss, const Tensor& targets, Reduction reduction) const;
 
  private:

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "autograd/inspect/gradcheck.h"
 #include "autograd/more_ops.h"
 #include "nn/gpt.h"
 #include "nn/rms_norm.h"
@@ -153,6 +154,21 @@ TEST_P(OwnRun, ACachedStepIsTheWholePass) {
     ids = cat({ids, argmax(step, -1, true)}, 1);
   }
   EXPECT_EQ(model->generate(ids, {.max_new_tokens = 9}).size(1), ids.size(1) + 9);
+}
+
+TEST_P(OwnRun, PassesTheGradientCheck) {
+  add_own_parts();
+  manual_seed(5);
+  const auto model = make_model(GetParam(), tiny());
+  model->to(f64);
+  const Tensor ids = randint(7, {2, 5});
+  GradcheckOptions options;
+  options.max_elements = 0;  // along random directions
+  for (const Reduction reduction : {Reduction::mean, Reduction::sum}) {
+    const auto report = gradcheck([&](const auto&) { return model->loss(ids, ids, reduction); },
+                                  model->parameters(), options);
+    EXPECT_TRUE(report.ok) << report;
+  }
 }
 
 TEST_P(OwnRun, ItsMemoryIsMeasured) {

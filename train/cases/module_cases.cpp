@@ -113,6 +113,8 @@ std::vector<ModuleCase> module_cases() {
     rows.push_back(one_input("MLP" + suffix, MLP(small_gpt(bias)), input({2, 3, 8})));
     rows.push_back(one_input("CausalSelfAttention" + suffix, CausalSelfAttention(small_gpt(bias)),
                              input({2, 6, 8})));
+    rows.push_back(one_input("CausalSelfAttention, grouped" + suffix,
+                             CausalSelfAttention(small_gpt(bias), 1), input({2, 6, 8})));
     rows.push_back(one_input("Block" + suffix, Block(small_gpt(bias)), input({2, 5, 8})));
     rows.push_back(
         one_input("GPT" + suffix, GPT(small_gpt(bias)), tensor({{0, 3, 6, 1}, {2, 2, 5, 4}})));

@@ -244,7 +244,7 @@ nlohmann::json next_tokens(const Tensor& logits, const Tensor& ids) {
 
 // The tokens that a residual stream (T, C) would give if the model stopped there.
 nlohmann::json stopped_at(const GPT& model, const Tensor& stream) {
-  const Tensor p = softmax(model.lm_head(model.ln_f(stream)).to(f32));
+  const Tensor p = softmax(model.lm_head(model.last_norm(stream, {})).to(f32));
   const ValuesIndices best = topk(p, std::min<int64_t>(p.size(1), 3));
   return {{"count", best.indices.size(1)},
           {"ids", best.indices.tolist<int64_t>()},
