@@ -65,8 +65,8 @@ struct OptimizerStatus {
   Tensor skipped;    ///< i64 (2): how many steps were skipped, in all and since the last good one
 };
 
-/// One parameter in a step, for Optimizer::update_parameter. Numbers are tensors f64 (), so that a device
-/// need not wait for the host; beside an f32 tensor they do not change its dtype.
+/// One parameter in a step, for Optimizer::update_parameter. Numbers are tensors f64 (), so that a
+/// device need not wait for the host; beside an f32 tensor they do not change its dtype.
 struct ParameterUpdate {
   std::string name;
   Tensor value;                 ///< to be written in place, such as by sub_

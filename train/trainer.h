@@ -71,8 +71,8 @@ class Trainer {
   explicit Trainer(const TrainConfig& config);
   /// The same on the caller's dataset; the config's data are ignored.
   Trainer(const TrainConfig& config, std::unique_ptr<Dataset> dataset);
-  /// The run in `saved`, or a new one if that is empty; init_from is ignored, and so is what out_dir
-  /// holds. dataset: as above, or null.
+  /// The run in `saved`, or a new one if that is empty; init_from, and what out_dir holds, are
+  /// ignored. dataset: as above, or null.
   Trainer(const TrainConfig& config, const std::optional<SavedRun>& saved,
           std::unique_ptr<Dataset> dataset);
 
@@ -179,10 +179,10 @@ struct LoadedModel : SavedRun {
 /// model is in eval mode, on the context's default device. The optimizer's state is not read.
 LoadedModel load_model(const std::string& out_dir, const std::string& name = "");
 
-/// Lets a model continue `start`, and passes each piece of text to `write` as it is chosen. An empty
-/// start is where a text begins: the tokenizer's token between documents, or a line end, or else
-/// its first token. Characters that the tokenizer does not know are an error. Returns the ids of
-/// the whole text, including the start.
+/// Lets a model continue `start`, and passes each piece of text to `write` as it is chosen. An
+/// empty start is where a text begins: the tokenizer's token between documents, or a line end, or
+/// else its first token. Characters that the tokenizer does not know are an error. Returns the ids
+/// of the whole text, including the start.
 std::vector<int64_t> write_sample(const LanguageModel& model, const Tokenizer& tokenizer,
                                   const std::string& start, const GenerateOptions& options,
                                   const std::function<void(const std::string&)>& write);

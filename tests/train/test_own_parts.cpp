@@ -1,5 +1,5 @@
-// Models, tokenizers and optimizers of one's own (tests/consumer/own_parts.h), in the trainer and in
-// the program's commands.
+// Models, tokenizers and optimizers of one's own (tests/consumer/own_parts.h), in the trainer and
+// in the program's commands.
 #include <gtest/gtest.h>
 
 #include <algorithm>
