@@ -13,7 +13,7 @@
 namespace ink {
 
 /// The parts that a GPT of your own has in place of GPT-2's are made by factories: GPT(config,
-/// make_block<MyBlock>), or GPT(config, make_attention<MyAttention>, make_mlp<MyMLP>).
+/// make_block<MyBlock>), or GPT(config, make_attention<MyAttention>, make_mlp<MyMLP>), or one alone.
 struct GPT : LanguageModel {
   Embedding wte;  // tokens
   Embedding wpe;  // positions
@@ -38,6 +38,8 @@ struct GPT : LanguageModel {
       : GPT(c, [&](const GPTConfig& sizes) {
           return std::make_unique<Block>(sizes, attention, mlp);
         }) {}
+
+  GPT(const GPTConfig& c, const MakeMLP& mlp) : GPT(c, make_attention<CausalSelfAttention>, mlp) {}
 
   Tensor operator()(const Tensor& ids) const override { return lm_head(features(ids)); }
 

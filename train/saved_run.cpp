@@ -63,7 +63,9 @@ SavedRun read_run(const LoadedCheckpoint& saved, Parts parts) {
     run.tokenizer =
         with_prefix("vocabulary", [&] { return parse_tokenizer(config.of("vocabulary").dump()); });
   });
-  run.start = usable_start(*run.tokenizer, config.text("start"));
+  run.start = config.text("start");
+  with_prefix(config_file + ": start",
+              [&] { static_cast<void>(run.tokenizer->encode(run.start)); });
   run.dataset = state.text("dataset");
   run.step = state.count("step", kMostSteps);
   run.best_val_loss = state.number("best_val_loss");

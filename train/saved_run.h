@@ -25,7 +25,7 @@ constexpr const char* kGeneratorState = "rng_state";  // in optimizer.safetensor
 struct SavedRun {
   TrainConfig config;
   std::shared_ptr<const Tokenizer> tokenizer;
-  std::string start;    // the text from which samples start by default; empty: any
+  std::string start;    // the text from which samples start by default; may be empty
   std::string dataset;  // what it was trained on, in words
   std::string data;     // fingerprint of the data files; empty: not known
   int64_t step = 0, validated_step = 0;

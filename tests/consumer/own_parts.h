@@ -171,9 +171,8 @@ struct Lion : Optimizer {  // Chen et al. 2023
 
 inline void add_all() {
   add_model<Llama>("llama");
-  add_model("mixture", [](const GPTConfig& c) {
-    return std::make_unique<GPT>(c, make_attention<CausalSelfAttention>, make_mlp<Experts>);
-  });
+  add_model("mixture",
+            [](const GPTConfig& c) { return std::make_unique<GPT>(c, make_mlp<Experts>); });
   add_model<Recurrent>("recurrent");
   add_tokenizer("word", WordTokenizer::parse, WordTokenizer::learn);
   add_optimizer<Lion>("lion");

@@ -255,7 +255,7 @@ TEST(AuxiliaryLoss, IsCheckedWhereALossIsOverridden) {
 
 TEST(AuxiliaryLoss, ReachesTheRouterOfAMixture) {
   manual_seed(1);
-  GPT model(tiny(), make_attention<CausalSelfAttention>, make_mlp<Experts>);
+  GPT model(tiny(), make_mlp<Experts>);
   const Tensor ids = randint(7, {2, 6});
   const auto router_gradient = [&] {
     model.zero_grad();
@@ -479,6 +479,23 @@ TEST(OwnParts, AFieldWithoutINK_FIELDSIsFound) {
               list.parameters();
             }),
             expected);
+}
+
+struct Windowed : CausalSelfAttention {  // a member that is no field
+  int64_t window = 2;
+  using CausalSelfAttention::CausalSelfAttention;
+  void prepare_scores(Tensor& q, Tensor& k, AttentionOptions& options, int64_t) const override {
+    const Tensor j = arange(k.size(2), i64), i = arange(q.size(2), i64).unsqueeze(1);
+    options.attn_mask = j + static_cast<double>(window) > i;
+  }
+  INK_FIELDS(CausalSelfAttention)
+};
+
+TEST(OwnParts, AMemberMayBeNoField) {
+  const GPT model(tiny(), make_attention<Windowed>), plain(tiny());
+  EXPECT_EQ(model.num_parameters(), plain.num_parameters());
+  const Tensor weights = model.attention_weights(zeros({1, 4}, i64))[0];
+  EXPECT_EQ(weights.select(0, 0).select(0, 3).select(0, 1).item(), 0);
 }
 
 TEST(OwnParts, ASampleNeedsNoStart) {
