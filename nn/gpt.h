@@ -13,7 +13,8 @@
 namespace ink {
 
 /// The parts that a GPT of your own has in place of GPT-2's are made by factories: GPT(config,
-/// make_block<MyBlock>), or GPT(config, make_attention<MyAttention>, make_mlp<MyMLP>), or one alone.
+/// make_block<MyBlock>), or GPT(config, make_attention<MyAttention>, make_mlp<MyMLP>), or either of
+/// these two alone.
 struct GPT : LanguageModel {
   Embedding wte;  // tokens
   Embedding wpe;  // positions
