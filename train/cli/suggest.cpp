@@ -122,12 +122,12 @@ Suggestion sizes(const TextFacts& text, size_t row) {
 void set_steps(Suggestion& size, const TextFacts& text, double minutes) {
   TrainConfig& config = size.config;
   // A tenth of the time is for evaluations and samples.
-  const double steps = std::floor(0.9 * 60 * minutes / size.seconds);
+  const double steps = 0.9 * 60 * minutes / size.seconds;
   config.max_iters = static_cast<int64_t>(std::clamp(steps, 1.0, 1e9));
   config.warmup_iters = std::min<int64_t>(config.max_iters / 20, 100);
   config.eval_interval = std::max<int64_t>(config.max_iters / 10, 1);
   const double seen =
-      static_cast<double>(config.max_iters * kTokensAStep) * text.bytes_per_token(size.vocab_size);
+      steps * static_cast<double>(kTokensAStep) * text.bytes_per_token(size.vocab_size);
   size.passes = seen / (kTrainedOn * text.bytes);
   config.dropout = size.passes > 16 ? 0.2 : size.passes > 8 ? 0.1 : 0;
   size.bits = expected_bits(text, static_cast<double>(size.parameters), seen);

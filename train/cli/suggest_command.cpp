@@ -37,7 +37,9 @@ std::string row_text(const Suggestion& size) {
                      size.passes, size.bits);
 }
 
-// From small to large, until two in a row are expected to be worse.
+constexpr int64_t kFewestSteps = 100;
+
+// From small to large, until two in a row are expected to be worse or there are too few steps.
 std::vector<Suggestion> tried(const TrainConfig& given, const TextFacts& text, double minutes,
                               Console& console) {
   std::vector<Suggestion> all;
@@ -57,6 +59,7 @@ std::vector<Suggestion> tried(const TrainConfig& given, const TextFacts& text, d
       break;
     }
     set_steps(size, text, minutes);
+    if (size.config.max_iters < kFewestSteps && !all.empty()) break;
     console.line(row_text(size));
     if (all.empty() || size.bits < all[best].bits) best = all.size();
     all.push_back(size);
