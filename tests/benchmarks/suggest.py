@@ -4,15 +4,14 @@
     python tests/benchmarks/suggest.py TEXT --minutes 0.3 --sizes 2x64,4x128 --vocabularies 256,1024
 
 For each text: `suggest` is asked, and every size of the grid is trained with every vocabulary, each for as many steps
-as two threads do in that time. A run's time is counted, not waited for: the CPU time of a step in one thread, by `bench`,
-shared by --threads. So other programs on the machine do not change the results, only how long the script takes. What
-`suggest` itself measures they do change; it is asked for as many more minutes as its steps took longer.
+as two threads do in that time. A run's time is counted, not waited for: the shortest step in one thread, by `bench`, shared
+by --threads. So other programs on the machine hardly change the results, only how long the script takes. `suggest` is
+asked for as many more minutes as the steps that it measured took longer.
 """
 
 import argparse
 import json
 import re
-import resource
 import shlex
 import subprocess
 import sys
@@ -39,13 +38,6 @@ def arguments():
     return parser.parse_args()
 
 
-def cpu_seconds(command):
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run(list(map(str, command)), check=True, capture_output=True)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-
-
 def words(settings):
     return [part for name, value in settings.items() for part in (f"--{name}", str(value))]
 
@@ -54,8 +46,9 @@ def seconds_a_step(options, settings, vocabulary, known={}):
     key = (vocabulary, tuple(sorted(settings.items())))
     if key not in known:
         bench = [options.program, "bench", "--config", "baby", "--profile_steps", 0, "--threads", 1, "--vocab_size",
-                 vocabulary, *words(settings), "--steps"]
-        known[key] = (cpu_seconds([*bench, 2 + STEPS]) - cpu_seconds([*bench, 2])) / STEPS / options.threads
+                 vocabulary, *words(settings), "--steps", STEPS]
+        out = subprocess.run(list(map(str, bench)), check=True, capture_output=True, text=True).stdout
+        known[key] = float(re.search(r"([\d.]+) best of", out).group(1)) / 1000 / options.threads
     return known[key]
 
 
