@@ -4,8 +4,8 @@
     python tests/benchmarks/suggest.py TEXT --minutes 0.3 --sizes 2x64,4x128 --vocabularies 256,1024
 
 For each text: `suggest` is asked, and every size of the grid is trained with every vocabulary, each for as many steps
-as two threads do in that time. A run's time is counted, not waited for: the shortest step in one thread, by `bench`, shared
-by --threads. So other programs on the machine hardly change the results, only how long the script takes. `suggest` is
+as two threads do in that time. A run's time is counted, not waited for: the shortest step in one thread, by `bench`,
+shared by --threads. So other programs on the machine hardly change the results, only how long the script takes. `suggest` is
 asked for as many more minutes as the steps that it measured took longer.
 """
 
@@ -43,7 +43,7 @@ def words(settings):
 
 
 def seconds_a_step(options, settings, vocabulary, known={}):
-    key = (vocabulary, tuple(sorted(settings.items())))
+    key = (vocabulary, *words(settings))
     if key not in known:
         bench = [options.program, "bench", "--config", "baby", "--profile_steps", 0, "--threads", 1, "--vocab_size",
                  vocabulary, *words(settings), "--steps", STEPS]
