@@ -20,8 +20,8 @@
 #include <gtest/gtest.h>
 #include <omp.h>
 
-#include "peak_memory.h"
 #include "tests/support/error_of.h"
+#include "tests/support/peak_memory.h"
 #include "tests/support/run_program.h"
 #include "tests/support/temp_files.h"
 

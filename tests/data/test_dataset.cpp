@@ -21,8 +21,8 @@
 #include <utility>
 #include <vector>
 
-#include "peak_memory.h"
 #include "tests/support/error_of.h"
+#include "tests/support/peak_memory.h"
 #include "tests/support/temp_files.h"
 
 namespace ink {
