@@ -1,16 +1,21 @@
 #include "autograd/base/parallel.h"
 
+#include <omp.h>
 #include <pthread.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <exception>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
 #include <system_error>
 #include <vector>
+
+#include "autograd/base/context.h"
 
 namespace ink {
 namespace {
@@ -25,6 +30,8 @@ bool forks_with_threads() {
 bool lost_threads = false;
 thread_local bool will_lose_threads = false;
 
+constinit thread_local bool in_part = false;  // does this thread run a part?
+
 [[maybe_unused]] const int watches_forks =
     pthread_atfork([] { will_lose_threads = lost_threads || forks_with_threads(); }, nullptr,
                    [] { lost_threads = will_lose_threads; });
@@ -37,13 +44,32 @@ int64_t openmp_threads() {
 }
 
 int64_t max_threads() {
-  if (detail::in_part || omp_in_parallel()) return 1;
+  if (in_part || omp_in_parallel()) return 1;
   const int64_t threads = context().threads;
   return threads > 0 ? threads : openmp_threads();
 }
 
-int detail::team_for(int64_t parts) {
-  return lost_threads ? 1 : static_cast<int>(std::min(parts, openmp_threads()));
+void detail::run_parts(int64_t n, int64_t grain, const void* self, Part f) {
+  const int64_t most = (n + grain - 1) / std::max<int64_t>(grain, 1),
+                parts = most <= 1 ? 1 : std::min(max_threads(), most);
+  if (parts <= 1) return n > 0 ? f(self, 0, n) : void();
+  std::exception_ptr error;
+  // OpenMP would wait for threads that are lost for ever.
+  const int64_t team = lost_threads ? 1 : std::min(parts, openmp_threads());
+#pragma omp parallel num_threads(static_cast <int>(team))
+  {
+    const Restore inside(in_part, true);
+    for (int64_t part = omp_get_thread_num(); part < parts; part += omp_get_num_threads()) {
+      const int64_t begin = n * part / parts, end = n * (part + 1) / parts;
+      try {
+        if (begin < end) f(self, begin, end);
+      } catch (...) {
+#pragma omp critical(ink_parallel_error)
+        if (!error) error = std::current_exception();
+      }
+    }
+  }
+  if (error) std::rethrow_exception(error);
 }
 
 void set_wait_policy(char** argv) {

@@ -1,13 +1,7 @@
 // parallel_for: the one way kernels use several threads.
 #pragma once
 
-#include <omp.h>
-
-#include <algorithm>
 #include <cstdint>
-#include <exception>
-
-#include "autograd/base/context.h"
 
 namespace ink {
 
@@ -22,11 +16,8 @@ int64_t max_threads();
 int64_t openmp_threads();
 
 namespace detail {
-inline constinit thread_local bool in_part = false;  // does this thread run a part?
-
-// The threads to ask for when there are so many parts. One in a process that was forked from one
-// with threads: they are not in it, and OpenMP would wait for them for ever.
-int team_for(int64_t parts);
+using Part = void (*)(const void* self, int64_t begin, int64_t end);
+void run_parts(int64_t n, int64_t grain, const void* self, Part f);  // compiled once for all
 }  // namespace detail
 
 /// Calls f(begin, end) on consecutive parts of [0, n): max_threads() of them, or fewer if they
@@ -34,26 +25,10 @@ int team_for(int64_t parts);
 /// there are fewer threads (OMP_DYNAMIC, after a fork), a thread runs several parts. The first
 /// exception is rethrown in the caller.
 template <class F>
-void parallel_for(int64_t n, int64_t grain, F&& f) {
-  if (n <= 0) return;
-  const int64_t most = (n + grain - 1) / std::max<int64_t>(grain, 1),
-                parts = most <= 1 ? 1 : std::min(max_threads(), most);
-  if (parts <= 1) return static_cast<void>(f(int64_t{0}, n));
-  std::exception_ptr error;
-#pragma omp parallel num_threads(detail::team_for(parts))
-  {
-    const Restore inside(detail::in_part, true);
-    for (int64_t part = omp_get_thread_num(); part < parts; part += omp_get_num_threads()) {
-      const int64_t begin = n * part / parts, end = n * (part + 1) / parts;
-      try {
-        if (begin < end) f(begin, end);
-      } catch (...) {
-#pragma omp critical(ink_parallel_error)
-        if (!error) error = std::current_exception();
-      }
-    }
-  }
-  if (error) std::rethrow_exception(error);
+void parallel_for(int64_t n, int64_t grain, const F& f) {
+  detail::run_parts(n, grain, &f, [](const void* self, int64_t begin, int64_t end) {
+    (*static_cast<const F*>(self))(begin, end);
+  });
 }
 
 /// The fewest elements for which waking a thread pays: about 10 us of arithmetic.

@@ -14,6 +14,8 @@
 #include "autograd/kernels/copy.h"
 #include "autograd/kernels/gemm.h"
 #include "autograd/kernels/reduce.h"
+#include "autograd/loops/convert.h"
+#include "autograd/loops/strided_loop.h"
 
 namespace ink {
 
@@ -25,6 +27,7 @@ void sum_rows(Array& y, const Array& x, bool accumulate) {
   constexpr int64_t kRows = 64, kColumns = 64;
   const int64_t rows = x.size(0), cols = x.size(1);
   const int64_t row_stride = x.strides()[0], col_stride = x.strides()[1];
+  std::byte* const out = writable_address_of(y);
   for_float("sum_rows", x.dtype(), [&]<class T>(T) {
     using C = compute_t<T>;
     const T* in = x.data<T>();
@@ -46,13 +49,13 @@ void sum_rows(Array& y, const Array& x, bool accumulate) {
           }
           for (int64_t j = 0; j < n; ++j) totals[j] += static_cast<double>(sums[j]);
         }
-        for_float("sum_rows", y.dtype(), [&]<class To>(To) {
-          To* out = y.mutable_data<To>() + j0;
-          for (int64_t j = 0; j < n; ++j) {
-            const double before = accumulate ? static_cast<compute_t<To>>(out[j]) : 0;
-            out[j] = static_cast<To>(static_cast<compute_t<To>>(before + totals[j]));
-          }
-        });
+        std::byte* to = out + j0 * size_of(y.dtype());
+        if (accumulate) {
+          double before[kColumns];
+          detail::conversion(f64, y.dtype())(before, to, n);
+          for (int64_t j = 0; j < n; ++j) totals[j] += before[j];
+        }
+        detail::conversion(y.dtype(), f64)(to, totals, n);
       }
     });
   });
