@@ -3,9 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <utility>
-
-#include "autograd/base/shuffle.h"
 
 namespace ink {
 
@@ -56,34 +53,6 @@ struct Strided {
 
   Strided from(int64_t i, int64_t j) const { return {data + i * row + j * col, row, col}; }
 };
-
-namespace detail {
-
-/// Exchanges the elements (i, j + S) and (i + S, j) of a square block, for i and j without bit S.
-/// J: 0 ... kLanes<T> - 1.
-template <class T, int S, int... J>
-[[gnu::always_inline]] inline void exchange(Vector<T>* rows, std::integer_sequence<int, J...>) {
-  constexpr int n = sizeof...(J);
-#pragma GCC unroll 16
-  for (int i = 0; i < n; ++i) {
-    if (i & S) continue;
-    const Vector<T> a = rows[i], b = rows[i + S];
-    rows[i] = INK_SHUFFLE(a, b, (J & S ? n + J - S : J)...);
-    rows[i + S] = INK_SHUFFLE(a, b, (J & S ? n + J : J + S)...);
-  }
-}
-
-}  // namespace detail
-
-/// Transposes a square block of kLanes<T> rows, by halves, quarters and so on.
-template <class T>
-[[gnu::always_inline]] inline void transpose_block(Vector<T>* rows) {
-  constexpr auto lanes = std::make_integer_sequence<int, kLanes<T>>{};
-  if constexpr (kLanes<T> >= 16) detail::exchange<T, 8>(rows, lanes);
-  if constexpr (kLanes<T> >= 8) detail::exchange<T, 4>(rows, lanes);
-  if constexpr (kLanes<T> >= 4) detail::exchange<T, 2>(rows, lanes);
-  detail::exchange<T, 1>(rows, lanes);
-}
 
 /// c = a b, or c += a b, for a (rows, inner) of any strides, b (inner, width) and c (rows, width)
 /// with consecutive elements in their rows. width: a multiple of kLanes<T>. T: float, double or

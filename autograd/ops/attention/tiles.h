@@ -191,22 +191,7 @@ void store_rows(Strided<T> to, int64_t rows, int64_t cols, const T* from, int64_
 
 /// to[c][r] = factor x(r, c), zero in lanes past the last row.
 template <class T>
-void load_lanes(T* to, Strided<const T> x, int64_t rows, int64_t cols, T factor) {
-  constexpr int64_t kQ = kQueries<T>, n = kLanes<T>;
-  for (int64_t r = 0; r < kQ; r += n) {
-    int64_t c = 0;
-    for (; c + n <= cols && r + n <= rows && x.col == 1; c += n) {
-      Vector<T> block[n];
-      for (int64_t i = 0; i < n; ++i) block[i] = load_vector(x.data + (r + i) * x.row + c);
-      transpose_block<T>(block);
-      for (int64_t i = 0; i < n; ++i) store_vector(to + (c + i) * kQ + r, factor * block[i]);
-    }
-    for (; c < cols; ++c) {
-      for (int64_t i = r; i < r + n; ++i)
-        to[c * kQ + i] = i < rows ? factor * x.data[i * x.row + c * x.col] : T(0);
-    }
-  }
-}
+void load_lanes(T* to, Strided<const T> x, int64_t rows, int64_t cols, T factor);
 
 /// Contiguous rows, padded with zeros to whole vectors.
 template <class T>
@@ -217,22 +202,9 @@ struct Rows {
   Rows from(int64_t i) const { return {data + i * ld, ld}; }
 };
 
-template <class T>
-Rows<T> load_rows(T* to, Strided<const T> x, int64_t rows, int64_t cols) {
-  const int64_t ld = whole_vectors<T>(cols);
-  for (int64_t r = 0; r < rows; ++r) {
-    for (int64_t c = 0; c < cols; ++c) to[r * ld + c] = x.data[r * x.row + c * x.col];
-    std::fill(to + r * ld + cols, to + (r + 1) * ld, T(0));
-  }
-  return {to, ld};
-}
-
 /// x's rows in place, if they can be read by whole vectors; otherwise copied to `memory`.
 template <class T>
-Rows<T> vector_rows(T* memory, Strided<const T> x, int64_t rows, int64_t cols) {
-  if (x.col == 1 && cols % kLanes<T> == 0) return {x.data, x.row};
-  return load_rows(memory, x, rows, cols);
-}
+Rows<T> vector_rows(T* memory, Strided<const T> x, int64_t rows, int64_t cols);
 
 // A hidden weight is 0, and 0 times NaN would reach the sum of a query that must not see it.
 // Kernels do not ask beforehand. If a sum is not finite, they compute it again *with care*: with
@@ -241,22 +213,11 @@ Rows<T> vector_rows(T* memory, Strided<const T> x, int64_t rows, int64_t cols) {
 
 /// Are n numbers finite?
 template <class T>
-bool all_finite(const T* x, int64_t n) {
-  T zero = 0;  // NaN if they are not
-#pragma omp simd reduction(+ : zero)
-  for (int64_t i = 0; i < n; ++i) zero += x[i] * 0;
-  return zero == 0;
-}
+bool all_finite(const T* x, int64_t n);
 
-/// A copy of x's rows with zeros for what is not finite, padded like load_rows.
+/// A copy of x's rows with zeros for what is not finite, padded like those of vector_rows.
 template <class T>
-Rows<T> finite_rows(T* to, Strided<const T> x, int64_t rows, int64_t cols) {
-  const Rows<T> copy = load_rows(to, x, rows, cols);
-  std::replace_if(
-      to, to + rows * copy.ld, [](T v) { return !std::isfinite(static_cast<compute_t<T>>(v)); },
-      T(0));
-  return copy;
-}
+Rows<T> finite_rows(T* to, Strided<const T> x, int64_t rows, int64_t cols);
 
 /// sums(o, c) += p(o, r) x(r, c) for what is not finite in x (rows, cols), if `o` sees row r.
 template <class C, class P, class X, class Sees>
@@ -273,38 +234,16 @@ void add_not_finite(C* sums, int64_t ld, int64_t outputs, Strided<const P> p, St
 
 /// s[j][i] = keys(j) . queries(i) for the lanes i that see key j, and for a few others.
 template <class T>
-void scores(T* s, const Pair<T>& pair, Strided<const T> keys, const T* queries, int64_t d) {
-  constexpr int64_t kQ = kQueries<T>;
-  const int64_t lanes = whole_vectors<T>(pair.rows);
-  for (int64_t j = 0; j < pair.n; j += kBlockRows) {
-    const int64_t height = std::min<int64_t>(kBlockRows, pair.n - j), lane = pair.first_vector(j);
-    small_product(height, d, lanes - lane, keys.from(j, 0), queries + lane, kQ, s + j * kQ + lane,
-                  kQ, false);
-  }
-}
+void scores(T* s, const Pair<T>& pair, Strided<const T> keys, const T* queries, int64_t d);
 
 /// sums[i] (+)= sum of p[j][i] values(j) over the keys that query i sees. Rows of `width` elements.
 template <class T>
 void sum_over_keys(T* sums, int64_t width, const Pair<T>& pair, const T* p, Rows<T> values,
-                   bool accumulate) {
-  for (int64_t i = 0; i < pair.rows; i += kBlockRows) {
-    const int64_t height = std::min<int64_t>(kBlockRows, pair.rows - i);
-    small_product(height, pair.seen(i + height - 1), width, {p + i, 1, kQueries<T>}, values.data,
-                  values.ld, sums + i * width, width, accumulate);
-  }
-}
+                   bool accumulate);
 
 /// sums[j] += sum of p[j][i] values(i) over the queries that see key j.
 template <class T>
-void sum_over_queries(T* sums, int64_t width, const Pair<T>& pair, const T* p, Rows<T> values) {
-  constexpr int64_t kQ = kQueries<T>;
-  for (int64_t j = 0; j < pair.n; j += kBlockRows) {
-    const int64_t height = std::min<int64_t>(kBlockRows, pair.n - j), lane = pair.first_lane(j);
-    if (lane >= pair.rows) break;
-    small_product(height, pair.rows - lane, width, {p + j * kQ + lane, kQ, 1},
-                  values.from(lane).data, values.ld, sums + j * width, width, true);
-  }
-}
+void sum_over_queries(T* sums, int64_t width, const Pair<T>& pair, const T* p, Rows<T> values);
 
 /// 0, 1, 2, ...: lane numbers as data. If code compared the loop index, the compiler would split
 /// the loops.
@@ -352,27 +291,6 @@ void map_scores(const Pair<T>& pair, T* s, F&& f) {
 ///   total    the sums of weights so far
 ///   shrink   the factor for sums over earlier tiles
 template <class T>
-void weights(T* s, const Pair<T>& pair, T* top, T* total, T* shrink) {
-  constexpr int64_t kQ = kQueries<T>;
-  constexpr T kMasked = -std::numeric_limits<T>::infinity();
-  T high[kQ], base[kQ], sums[kQ] = {};
-  std::copy(top, top + kQ, high);
-  map_scores<T>(pair, s, [&](T x, bool seen, int64_t, int i) {
-    const T score = seen ? x : kMasked;
-    high[i] = score > high[i] ? score : high[i];
-    return score;
-  });
-  for (int64_t i = 0; i < kQ; ++i) {
-    base[i] = high[i] == kMasked ? T(0) : high[i];  // -inf - -inf would be NaN
-    shrink[i] = simd::exp(top[i] - base[i]);
-    top[i] = high[i];
-  }
-  map_scores<T>(pair, s, [&](T x, bool, int64_t, int i) {
-    const T p = simd::exp_nonpositive(x - base[i]);
-    sums[i] += p;
-    return p;
-  });
-  for (int64_t i = 0; i < kQ; ++i) total[i] = total[i] * shrink[i] + sums[i];
-}
+void weights(T* s, const Pair<T>& pair, T* top, T* total, T* shrink);
 
 }  // namespace ink::tiles
