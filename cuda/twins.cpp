@@ -3,6 +3,7 @@
 #define CUDA_TWIN(name) \
   [[maybe_unused]] static const bool name##_entered = (twin::name = &cuda::name, true);
 #include "autograd/kernels.h"
+#include "autograd/memory/device_backend.h"
 
 extern "C" void inkling_cuda() {}
 

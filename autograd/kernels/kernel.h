@@ -7,14 +7,11 @@
 // inkling::cuda. A program that links inkling::cuda gets its kernels' addresses in twin::name.
 #pragma once
 
-#include <algorithm>
-#include <ostream>
 #include <tuple>
 #include <type_traits>
 
 #include "autograd/base/text.h"
 #include "autograd/memory/array.h"
-#include "autograd/memory/device_backend.h"
 
 namespace ink {
 namespace detail {
@@ -38,35 +35,19 @@ struct KernelCheck {
   Device device;
   bool found = false;
 
-  void operator()(const Array& x) {
-    if (!x.defined()) return;
-    INK_CHECK(!found || x.device() == device, name, ": tensors live on ", device, " and ",
-              x.device());
-    INK_CHECK(strided || x.is_contiguous(), name, ": its kernel needs contiguous tensors, got ",
-              x.shape(), " with strides ", x.strides());
-    device = x.device();
-    found = true;
-  }
-  void operator()(const Arrays& list) {
-    for (const Array& x : list) (*this)(x);
-  }
+  void operator()(const Array& x);
+  void operator()(const Arrays& list);
+  /// Before the kernel runs on a GPU. Throws if there is none.
+  void enter(bool exists) const;
 };
 
 /// Writes " (2, 3) float32" for each array among a kernel's arguments, and
 /// " 148 tensors, the first (768,) float32" for a list.
 struct DescribeArrays {
-  std::ostream& out;
+  TextStream out;
 
-  void operator()(const Array& x) const {
-    if (x.defined()) out << ' ' << x.shape() << ' ' << x.dtype();
-  }
-  void operator()(const Arrays& list) const {
-    out << ' ' << list.size() << (list.size() == 1 ? " tensor" : " tensors");
-    const auto first = std::find_if(list.begin(), list.end(), [](auto& x) { return x.defined(); });
-    if (first == list.end()) return;
-    out << ", the first";
-    (*this)(*first);
-  }
+  void operator()(const Array& x);
+  void operator()(const Arrays& list);
 };
 
 template <class F>
@@ -82,14 +63,13 @@ struct Kernel<Result(Args...)> {
     KernelCheck check{name, strided, {}};
     (for_arrays(check, args), ...);
     if (check.device.is_cpu()) return cpu(args...);
-    backend_of(check.device).enter(check.device);
-    INK_CHECK(*cuda != nullptr, name, ": there is no CUDA kernel for it");
+    check.enter(*cuda != nullptr);
     try {
       return (*cuda)(args...);
     } catch (const DeviceError& error) {
-      TextStream given;
-      (for_arrays(DescribeArrays{given}, args), ...);
-      fail<DeviceError>({error.what(), "; given", given.str()});
+      DescribeArrays given;
+      (for_arrays(given, args), ...);
+      fail<DeviceError>({error.what(), "; given", given.out.str()});
     }
   }
 };

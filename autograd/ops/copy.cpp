@@ -12,6 +12,7 @@
 #include "autograd/loops/convert.h"
 #include "autograd/loops/map.h"
 #include "autograd/loops/strided_loop.h"
+#include "autograd/memory/device_backend.h"
 #include "autograd/ops/shared/elementwise.h"
 
 namespace ink {
@@ -29,21 +30,25 @@ void fill(Array& y, double value) {
 }
 
 void ramp(Array& y, double start, double step, double end, int64_t rising) {
-  const int64_t n = y.numel();
-  for_any(y.dtype(), [&]<class T>(T) {
-    T* out = y.mutable_data<T>();
-    if constexpr (std::is_same_v<T, int64_t>) {
-      const auto first = static_cast<int64_t>(start), next = static_cast<int64_t>(step);
-      const auto in_integers = [=](int64_t i, int64_t stop) {
-        for (; i < stop; ++i) out[i] = first + i * next;
-      };
-      if (rising == n) return parallel_for(n, kGrain, in_integers);
-    }
-    parallel_for(n, kGrain, [=](int64_t i, int64_t stop) {
-      for (; i < std::min(rising, stop); ++i)
-        out[i] = static_cast<T>(start + static_cast<double>(i) * step);
-      for (; i < stop; ++i) out[i] = static_cast<T>(end - static_cast<double>(n - 1 - i) * step);
+  const int64_t n = y.numel(), size = size_of(y.dtype());
+  if (y.dtype() == i64 && rising == n) {  // in integers, which are exact
+    const auto first = static_cast<int64_t>(start), next = static_cast<int64_t>(step);
+    return parallel_for(n, kGrain, [=, out = y.mutable_data<int64_t>()](int64_t i, int64_t stop) {
+      for (; i < stop; ++i) out[i] = first + i * next;
     });
+  }
+  const detail::Convert convert = detail::conversion(y.dtype(), f64);
+  parallel_for(n, kGrain, [=, out = writable_address_of(y)](int64_t begin, int64_t stop) {
+    constexpr int64_t kChunk = 256;
+    double numbers[kChunk];
+    for (; begin < stop; begin += kChunk) {
+      const int64_t count = std::min(kChunk, stop - begin);
+      const int64_t up = std::clamp<int64_t>(rising - begin, 0, count);
+      for (int64_t i = 0; i < up; ++i) numbers[i] = start + static_cast<double>(begin + i) * step;
+      for (int64_t i = up; i < count; ++i)
+        numbers[i] = end - static_cast<double>(n - 1 - begin - i) * step;
+      convert(out + begin * size, numbers, count);
+    }
   });
 }
 

@@ -2,61 +2,14 @@
 #pragma once
 
 #include <initializer_list>
-#include <utility>
-#include <vector>
 
 #include "autograd/tensor.h"
 
 namespace ink {
 
-/// The strides of a result without gaps. Of two dimensions, the first input that repeats neither
-/// decides which one lies outside of the other, by its strides (PyTorch: TensorIterator's
-/// reorder_dimensions). inputs: expanded to the shape.
-inline Shape dense_strides(const Shape& shape, const std::vector<Array>& inputs) {
-  // 1 if dimension a must lie outside of b, -1 if inside, 0 if no input decides
-  const auto compare = [&](int64_t a, int64_t b) {
-    for (const Array& x : inputs) {
-      const int64_t of_a = x.strides()[a], of_b = x.strides()[b];
-      if (of_a == 0 || of_b == 0) continue;
-      if (of_a != of_b) return of_a < of_b ? -1 : 1;
-      if (shape[a] > shape[b]) return 1;
-    }
-    return 0;
-  };
-  Shape strides = shape, dims = shape;  // the innermost dimension first
-  for (int64_t i = 0; i < shape.size(); ++i) {
-    dims[i] = shape.size() - 1 - i;
-    for (int64_t j = i, k = i - 1; k >= 0; --k) {
-      const int order = compare(dims[k], dims[j]);
-      if (order < 0) break;
-      if (order > 0) {
-        std::swap(dims[j], dims[k]);
-        j = k;
-      }
-    }
-  }
-  int64_t step = 1;
-  for (const int64_t d : dims) {
-    strides[d] = step;
-    step *= shape[d];
-  }
-  return strides;
-}
-
 /// An uninitialised tensor for the result of an elementwise op. As in PyTorch, it has its inputs'
 /// order in memory, so that all are read and written from end to end.
-inline Tensor empty_result(const Shape& shape, const Options& options,
-                           std::initializer_list<const Tensor*> inputs) {
-  bool row_major = true;
-  for (const Tensor* x : inputs) {
-    row_major = x->is_contiguous();
-    if (!row_major || x->shape() == shape) break;
-  }
-  if (row_major || shape.numel() == 0) return empty(shape, options);
-  std::vector<Array> expanded;
-  for (const Tensor* x : inputs) expanded.push_back(x->array().expanded(shape));
-  const Array memory = Array::empty({shape.numel()}, options.dtype, options.device);
-  return Tensor(memory.seen_as({shape, dense_strides(shape, expanded), 0}));
-}
+Tensor empty_result(const Shape& shape, const Options& options,
+                    std::initializer_list<const Tensor*> inputs);
 
 }  // namespace ink
