@@ -11,6 +11,14 @@
 
 namespace ink::cuda {
 
+/// Calls f(X{}, Y{}) with the C++ types of a norm's input and output. They are the same, or, under
+/// Autocast, f32 and bf16.
+template <class F>
+void for_norm(const char* op, const Array& x, const Array& y, F&& f) {
+  if (x.dtype() == f32 && y.dtype() == bf16) return f(float{}, bfloat16{});
+  for_float(op, x.dtype(), [&]<class T>(T) { f(T{}, T{}); });
+}
+
 /// Computes dx, dw and db. Every warp (or block) takes rows gridDim.x * kRows apart. It keeps the
 /// sums of its columns in registers; sums of columns without a register are in the block's row of
 /// `partial`. The last block of each group adds up the group's rows, and the last of these blocks

@@ -50,7 +50,7 @@ template <class C>
 class RowsIn {
  public:
   explicit RowsIn(const Array& x)
-      : start_(address_of(x)), n_(x.size(-1)), bytes_(n_ * size_of(x.dtype())) {
+      : start_(address_of(x)), n_(x.size(-1)), bytes_(row_step(x) * size_of(x.dtype())) {
     if (x.dtype() != dtype_of<C>()) convert_ = detail::conversion(dtype_of<C>(), x.dtype());
   }
   const C* row(int64_t i, C* buffer) const {
@@ -66,26 +66,33 @@ class RowsIn {
   detail::Convert convert_ = nullptr;
 };
 
-/// The rows of y written as C.
+/// The rows of y written as C; y may be undefined.
 template <class C>
 class RowsOut {
  public:
-  explicit RowsOut(Array& y)
-      : start_(writable_address_of(y)), n_(y.size(-1)), bytes_(n_ * size_of(y.dtype())) {
+  explicit RowsOut(Array& y) {
+    if (!y.defined()) return;
+    start_ = writable_address_of(y);
+    n_ = y.size(-1);
+    bytes_ = row_step(y) * size_of(y.dtype());
     if (y.dtype() != dtype_of<C>()) convert_ = detail::conversion(y.dtype(), dtype_of<C>());
   }
-  /// Where to write row i.
+  /// Where to write row i: its place, or the buffer.
   C* row(int64_t i, C* buffer) const {
-    return convert_ == nullptr ? reinterpret_cast<C*>(start_ + i * bytes_) : buffer;
+    return start_ != nullptr && convert_ == nullptr ? place(i) : buffer;
   }
-  /// Stores the row that was written.
+  /// Stores the row that was written, if y is defined.
   void store(int64_t i, const C* row) const {
-    if (convert_ != nullptr) convert_(start_ + i * bytes_, row, n_);
+    if (start_ == nullptr) return;
+    if (convert_ != nullptr) return convert_(start_ + i * bytes_, row, n_);
+    if (row != place(i)) std::copy_n(row, n_, place(i));
   }
 
  private:
-  std::byte* start_;
-  int64_t n_, bytes_;
+  C* place(int64_t i) const { return reinterpret_cast<C*>(start_ + i * bytes_); }
+
+  std::byte* start_ = nullptr;
+  int64_t n_ = 0, bytes_ = 0;
   detail::Convert convert_ = nullptr;
 };
 
@@ -174,20 +181,21 @@ template <class C, class F>
                           std::index_sequence_for<F>{}, f)[0];
 }
 
-/// Sums over all rows, such as the gradient of a weight that multiplies every row. f(row, sums)
-/// adds the row's share to `width` sums; the totals are returned. Rows are summed in parts of 64,
-/// and the parts are added up in double, so the bits do not depend on the number of threads.
+/// Sums over all rows, such as the gradient of a weight that multiplies every row.
+/// f(row, sums, buffer) adds the row's share to `width` sums, with room for `room` numbers; the
+/// totals are returned. Rows are summed in parts of 64, and the parts are added up in double, so
+/// the bits do not depend on the number of threads.
 template <class C, class F>
-Array sum_over_rows(int64_t rows, int64_t width, const F& f) {
+Array sum_over_rows(int64_t rows, int64_t width, int64_t room, const F& f) {
   constexpr int64_t kPart = 64;
   const int64_t parts = (rows + kPart - 1) / kPart;
   Array partial = Array::empty({parts, width}, dtype_of<C>()),
         total = Array::empty({width}, dtype_of<C>());
   C *sums = partial.mutable_data<C>(), *totals = total.mutable_data<C>();
-  for_each_row(parts, kPart * width, [=](int64_t part) {
+  for_each_row<C>(parts, kPart * width, room, [=](int64_t part, C* buffer) {
     const int64_t end = std::min(rows, (part + 1) * kPart);
     std::fill_n(sums + part * width, width, C(0));
-    for (int64_t row = part * kPart; row < end; ++row) f(row, sums + part * width);
+    for (int64_t row = part * kPart; row < end; ++row) f(row, sums + part * width, buffer);
   });
   parallel_for(width, kGrain / std::max<int64_t>(parts, 1), [&](int64_t begin, int64_t end) {
     std::vector<double> wide(static_cast<size_t>(end - begin));
@@ -197,14 +205,6 @@ Array sum_over_rows(int64_t rows, int64_t width, const F& f) {
     for (int64_t i = begin; i < end; ++i) totals[i] = static_cast<C>(wide[i - begin]);
   });
   return total;
-}
-
-/// Calls f(X{}, Y{}) with the C++ types of a norm's input and output. They are the same, or, under
-/// Autocast, f32 and bf16.
-template <class F>
-void for_norm(const char* op, const Array& x, const Array& y, F&& f) {
-  if (x.dtype() == f32 && y.dtype() == bf16) return f(float{}, bfloat16{});
-  for_float(op, x.dtype(), [&]<class T>(T) { f(T{}, T{}); });
 }
 
 /// sum = part, if the sum is wanted (defined).

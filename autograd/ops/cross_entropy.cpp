@@ -4,7 +4,6 @@
 // If a gradient is wanted, the forward pass, which has the exponentials, also computes dlogits for
 // dloss = 1. Backward only scales it.
 #include <algorithm>
-#include <type_traits>
 
 #include "autograd/kernels/rows.h"
 #include "autograd/loops/rows.h"
@@ -26,54 +25,40 @@ void target_scale(Array& scale, const Array& targets, int64_t ignore_index) {
 
 // The loss of one row of n logits. d, which may be a itself, gets `weight` times its gradient if
 // the gradient is wanted.
-template <class C, class T, class D>
-static C cross_entropy_row(D* d, const T* a, int64_t n, int64_t target, C weight) {
-  const C top = max_of<C>(n, [&](int64_t i) { return static_cast<C>(a[i]); });
-  const auto e = [&](int64_t i) { return simd::exp_nonpositive(static_cast<C>(a[i]) - top); };
-  const C below = top - static_cast<C>(a[target]), likely = e(target);
+template <class C>
+static C cross_entropy_row(C* d, const C* a, int64_t n, int64_t target, C weight) {
+  const C top = max_of<C>(n, [&](int64_t i) { return a[i]; });
+  const auto e = [&](int64_t i) { return simd::exp_nonpositive(a[i] - top); };
+  const C below = top - a[target], likely = e(target);
   if (d == nullptr) return simd::log(sum_of<C>(n, e)) + below;
-  C total, share;
-  if constexpr (std::is_same_v<D, C>) {
-    for (int64_t i = 0; i < n; ++i) d[i] = e(i);
-    total = sum_of<C>(n, [&](int64_t i) { return d[i]; });
-    share = weight / total;
-    for (int64_t i = 0; i < n; ++i) d[i] *= share;
-  } else {  // d would round e
-    total = sum_of<C>(n, e);
-    share = weight / total;
-    for (int64_t i = 0; i < n; ++i) d[i] = static_cast<D>(e(i) * share);
-  }
-  d[target] = static_cast<D>(likely * share - weight);
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) d[i] = e(i);
+  const C total = sum_of<C>(n, [&](int64_t i) { return d[i]; }), share = weight / total;
+  for (int64_t i = 0; i < n; ++i) d[i] *= share;
+  d[target] = likely * share - weight;
   return simd::log(total) + below;
-}
-
-// Calls f(T{}, D{}) with the C++ types of the logits and their gradient.
-template <class F>
-static void for_logits(const Array& logits, const Array& dlogits, F&& f) {
-  if (logits.dtype() == f32 && dlogits.defined() && dlogits.dtype() == bf16)
-    return f(float{}, bfloat16{});
-  for_float("cross_entropy", logits.dtype(), [&]<class T>(T) { f(T{}, T{}); });
 }
 
 void cross_entropy(Array& loss, Array& dlogits, const Array& logits, const Array& targets,
                    const Array& scale, int64_t ignore_index) {
-  for_logits(logits, dlogits, [&]<class T, class D>(T, D) {
-    using C = compute_t<T>;
-    const int64_t n = logits.size(-1), rows = targets.numel(), step = row_step(logits);
+  for_computed("cross_entropy", logits.dtype(), [&]<class C>(C) {
+    const int64_t n = logits.size(-1), rows = targets.numel();
     const int64_t* target = targets.data<int64_t>();
-    const T* in = logits.data<T>();
-    D* down = dlogits.defined() ? dlogits.mutable_data<D>() : nullptr;
+    const RowsIn<C> in(logits);
+    const RowsOut<C> down(dlogits);
+    const bool wanted = dlogits.defined();
     Array by_row = loss.dim() ? loss : Array::empty({rows}, loss.dtype(), loss.device());
     C* losses = by_row.mutable_data<C>();
     const C weight = scale.defined() ? *scale.data<C>() : C(1);
-    for_each_row(rows, n, [=](int64_t row) {
-      D* d = down ? down + row * step : nullptr;
+    for_each_row<C>(rows, n, n, [=](int64_t row, C* buffer) {
+      C* d = wanted ? down.row(row, buffer) : nullptr;
       if (target[row] != ignore_index) {
-        losses[row] = cross_entropy_row(d, in + row * step, n, target[row], weight);
+        losses[row] = cross_entropy_row(d, in.row(row, buffer), n, target[row], weight);
       } else {
         losses[row] = 0;
-        if (d) std::fill_n(d, n, D(0));
+        if (wanted) std::fill_n(d, n, C(0));
       }
+      down.store(row, d);
     });
     if (loss.dim() == 0)
       *loss.mutable_data<C>() = sum_of<C>(rows, [&](int64_t i) { return losses[i]; }) * weight;

@@ -7,7 +7,6 @@
 //
 // add_layer_norm: s = x + dropout(branch), y = layer_norm(s); dx = ds + the norm's dx,
 // dbranch = dropout(dx).
-#include <array>
 #include <cmath>
 #include <limits>
 #include <tuple>
@@ -29,11 +28,11 @@ namespace {
 
 // A row's mean and rstd by Welford's method in double, for rows whose numbers are equal but for
 // rounding, or so large that their squares overflow.
-template <class C, class X>
-[[gnu::noinline]] std::pair<C, C> careful_moments(const X* x, int64_t n, double eps) {
+template <class C>
+[[gnu::noinline]] std::pair<C, C> careful_moments(const C* x, int64_t n, double eps) {
   double mean = 0, squares = 0;
   for (int64_t i = 0; i < n; ++i) {
-    const double v = static_cast<C>(x[i]), apart = v - mean;
+    const double v = x[i], apart = v - mean;
     mean += apart / static_cast<double>(i + 1);
     squares += apart * (v - mean);
   }
@@ -42,22 +41,21 @@ template <class C, class X>
 }
 
 // Computes a row of y from one of x, and the row's mean and rstd.
-template <class C, class X, class Y>
-[[gnu::always_inline]] inline std::pair<C, C> normalise(Y* y, const X* x, const C* w, const C* b,
+template <class C>
+[[gnu::always_inline]] inline std::pair<C, C> normalise(C* y, const C* x, const C* w, const C* b,
                                                         int64_t n, C eps) {
   const C share = 1 / static_cast<C>(n);
-  const C near = sum_of<C>(n, [&](int64_t i) { return static_cast<C>(x[i]); }) * share;
+  const C near = sum_of<C>(n, [&](int64_t i) { return x[i]; }) * share;
   // Sums distances from a value near the mean, so that no digits are lost if mean >> std (Chan et
   // al. 1983).
-  const auto distance = [&](int64_t i) { return static_cast<C>(x[i]) - near; };
+  const auto distance = [&](int64_t i) { return x[i] - near; };
   const auto [sum, squares] =
       sums_of<C>(n, distance, [&](int64_t i) { return distance(i) * distance(i); });
   const C drift = sum * share, square = squares * share;
   C m = near + drift, r = 1 / std::sqrt(square - drift * drift + eps);
   if (!(2 * drift * drift <= square && square <= std::numeric_limits<C>::max()))
     std::tie(m, r) = careful_moments<C>(x, n, static_cast<double>(eps));
-  for (int64_t i = 0; i < n; ++i)
-    y[i] = static_cast<Y>((static_cast<C>(x[i]) - m) * r * w[i] + b[i]);
+  for (int64_t i = 0; i < n; ++i) y[i] = (x[i] - m) * r * w[i] + b[i];
   return {m, r};
 }
 
@@ -69,95 +67,58 @@ Array bias_of(const NormParameters& p) {
   return zeros;
 }
 
+// Rows of y, means and rstds from rows of the input: input(row, room) gives one, with room for 2 n.
+template <class C, class Input>
+void normalise_rows(Array& y, Array& mean, Array& rstd, const NormParameters& p,
+                    const Input& input) {
+  const int64_t n = y.size(-1);
+  const Array bias = bias_of(p);
+  const C *w = p.weight.data<C>(), *b = bias.data<C>(), eps = static_cast<C>(p.eps);
+  const RowsOut<C> out(y);
+  C *means = mean.mutable_data<C>(), *rstds = rstd.mutable_data<C>();
+  for_each_row<C>(row_count(y), n, 3 * n, [=](int64_t row, C* buffer) {
+    C* to = out.row(row, buffer);
+    std::tie(means[row], rstds[row]) = normalise(to, input(row, buffer + n), w, b, n, eps);
+    out.store(row, to);
+  });
+}
+
 }  // namespace
 
 void layer_norm(Array& y, Array& mean, Array& rstd, const Array& x, const NormParameters& p) {
-  for_norm("layer_norm", x, y, [&]<class X, class Y>(X, Y) {
-    using C = compute_t<X>;
-    const int64_t n = x.size(-1);
-    const Array bias = bias_of(p);
-    const C *w = p.weight.data<C>(), *b = bias.data<C>(), eps = static_cast<C>(p.eps);
-    const X* in = x.data<X>();
-    Y* out = y.mutable_data<Y>();
-    C *means = mean.mutable_data<C>(), *rstds = rstd.mutable_data<C>();
-    for_each_row(row_count(x), n, [=](int64_t row) {
-      std::tie(means[row], rstds[row]) = normalise(out + row * n, in + row * n, w, b, n, eps);
-    });
+  for_computed("layer_norm", x.dtype(), [&]<class C>(C) {
+    const RowsIn<C> in(x);
+    normalise_rows<C>(y, mean, rstd, p, [=](int64_t row, C* room) { return in.row(row, room); });
   });
 }
 
 void add_layer_norm(Array& sum, Array& y, Array& mean, Array& rstd, const Array& x,
                     const Array& branch, const NormParameters& p) {
-  for_norm("add_layer_norm", x, y, [&]<class X, class Y>(X, Y) {
-    using C = compute_t<X>;
+  Array dropped = branch;
+  if (p.dropout.p > 0) {
+    dropped = Array::empty(branch.shape(), branch.dtype(), branch.device());
+    dropout(dropped, branch, p.dropout.p, p.dropout.at);
+  }
+  for_computed("add_layer_norm", x.dtype(), [&]<class C>(C) {
     const int64_t n = x.size(-1);
-    const Array bias = bias_of(p);
-    const C *w = p.weight.data<C>(), *b = bias.data<C>(), eps = static_cast<C>(p.eps);
-    const X* in = x.data<X>();
-    Array dropped = branch;
-    if (p.dropout.p > 0) {
-      dropped = Array::empty(branch.shape(), branch.dtype(), branch.device());
-      dropout(dropped, branch, p.dropout.p, p.dropout.at);
-    }
-    const Y* added = dropped.data<Y>();
-    X* sums = sum.mutable_data<X>();
-    Y* out = y.mutable_data<Y>();
-    C *means = mean.mutable_data<C>(), *rstds = rstd.mutable_data<C>();
-    for_each_row(row_count(x), n, [=](int64_t row) {
-      X* s = sums + row * n;
-      for (int64_t i = 0; i < n; ++i)
-        s[i] = static_cast<X>(static_cast<C>(in[row * n + i]) + static_cast<C>(added[row * n + i]));
-      std::tie(means[row], rstds[row]) = normalise(out + row * n, s, w, b, n, eps);
+    const RowsIn<C> in(x), added(dropped), rounded(sum);
+    const RowsOut<C> out(sum);
+    normalise_rows<C>(y, mean, rstd, p, [=](int64_t row, C* room) {
+      const C *a = in.row(row, room), *b = added.row(row, room + n);
+      C* s = out.row(row, room);
+#pragma omp simd
+      for (int64_t i = 0; i < n; ++i) s[i] = a[i] + b[i];
+      out.store(row, s);
+      return rounded.row(row, room);
     });
   });
 }
 
 void layer_norm_backward(NormGradients d, const Array& dy, const Array& x, const Array& mean,
                          const Array& rstd, const Array& weight) {
-  for_norm("layer_norm_backward", x, dy, [&]<class X, class Y>(X, Y) {
-    using C = compute_t<X>;
-    const int64_t n = x.size(-1);
-    const C *w = weight.data<C>(), *means = mean.data<C>(), *rstds = rstd.data<C>();
-    const X* in = x.data<X>();
-    const Y* upstream = dy.data<Y>();
-    X* down = d.dx.defined() ? d.dx.mutable_data<X>() : nullptr;
-    Y* branch = d.dbranch.defined() ? d.dbranch.mutable_data<Y>() : nullptr;
-    const bool accumulate = d.accumulate;
-    const Array sums = sum_over_rows<C>(row_count(x), 2 * n, [=](int64_t row, C* dw) {
-      const X* a = in + row * n;
-      const Y* g = upstream + row * n;
-      C* db = dw + n;
-      const C m = means[row], r = rstds[row], share = 1 / static_cast<C>(n);
-      const auto xhat = [&](int64_t i) { return (static_cast<C>(a[i]) - m) * r; };
-      const auto dxhat = [&](int64_t i) { return static_cast<C>(g[i]) * w[i]; };
-      const std::array<C, 2> both = sums_of<C>(
-          n, [&](int64_t i) { return dxhat(i) * xhat(i); }, dxhat);
-      const C dot = both[0], total = both[1];
-      const auto slope = [&](int64_t i) {
-        return (dxhat(i) - (total + xhat(i) * dot) * share) * r;
-      };
-      const auto finish = [&](auto&& write) {
-#pragma omp simd
-        for (int64_t i = 0; i < n; ++i) {
-          dw[i] += static_cast<C>(g[i]) * xhat(i);
-          db[i] += static_cast<C>(g[i]);
-          write(i);
-        }
-      };
-      X* to = down ? down + row * n : nullptr;
-      if (!to) return finish([](int64_t) {});
-      if (accumulate) {
-        finish([&](int64_t i) { to[i] = static_cast<X>(static_cast<C>(to[i]) + slope(i)); });
-      } else {
-        finish([&](int64_t i) { to[i] = static_cast<X>(slope(i)); });
-      }
-      for (int64_t i = 0; branch && i < n; ++i)
-        branch[row * n + i] = static_cast<Y>(static_cast<C>(to[i]));
-    });
-    if (branch && d.dropout.p > 0) dropout(d.dbranch, d.dbranch, d.dropout.p, d.dropout.at);
-    put_part(d.dweight, sums.data<C>());
-    put_part(d.dbias, sums.data<C>() + n);
-  });
+  norm_backward<true>("layer_norm_backward", d, dy, x, mean, rstd, weight);
+  if (d.dbranch.defined() && d.dropout.p > 0)
+    dropout(d.dbranch, d.dbranch, d.dropout.p, d.dropout.at);
 }
 
 }  // namespace cpu

@@ -16,63 +16,31 @@ namespace ink {
 namespace cpu {
 
 void rms_norm(Array& y, Array& rstd, const Array& x, const NormParameters& p) {
-  for_norm("rms_norm", x, y, [&]<class X, class Y>(X, Y) {
-    using C = compute_t<X>;
+  for_computed("rms_norm", x.dtype(), [&]<class C>(C) {
     const int64_t n = x.size(-1);
-    const C* w = p.weight.data<C>();
-    const auto eps = static_cast<C>(p.eps);
-    const X* in = x.data<X>();
-    Y* out = y.mutable_data<Y>();
+    const C *w = p.weight.data<C>(), eps = static_cast<C>(p.eps);
+    const RowsIn<C> in(x);
+    const RowsOut<C> out(y);
     C* rstds = rstd.mutable_data<C>();
-    for_each_row(row_count(x), n, [=](int64_t row) {
-      const X* a = in + row * n;
-      Y* to = out + row * n;
-      const auto value = [&](int64_t i) { return static_cast<C>(a[i]); };
+    for_each_row<C>(row_count(x), n, 2 * n, [=](int64_t row, C* buffer) {
+      const C* a = in.row(row, buffer);
+      C* to = out.row(row, buffer + n);
       const auto rstd_of = [&](C scale) {  // computed from scale x, a power of two
-        const C squares =
-            sum_of<C>(n, [&](int64_t i) { return (value(i) * scale) * (value(i) * scale); });
+        const C squares = sum_of<C>(n, [&](int64_t i) { return (a[i] * scale) * (a[i] * scale); });
         return scale / std::sqrt(squares / static_cast<C>(n) + eps * scale * scale);
       };
       C r = rstd_of(1);
       if (r == 0) r = rstd_of(std::is_same_v<C, double> ? C(0x1p-530) : C(0x1p-70));  // overflow
-      for (int64_t i = 0; i < n; ++i) to[i] = static_cast<Y>(value(i) * r * w[i]);
+      for (int64_t i = 0; i < n; ++i) to[i] = a[i] * r * w[i];
       rstds[row] = r;
+      out.store(row, to);
     });
   });
 }
 
 void rms_norm_backward(NormGradients d, const Array& dy, const Array& x, const Array& rstd,
                        const Array& weight) {
-  for_norm("rms_norm_backward", x, dy, [&]<class X, class Y>(X, Y) {
-    using C = compute_t<X>;
-    const int64_t n = x.size(-1);
-    const C *w = weight.data<C>(), *rstds = rstd.data<C>();
-    const X* in = x.data<X>();
-    const Y* upstream = dy.data<Y>();
-    X* down = d.dx.defined() ? d.dx.mutable_data<X>() : nullptr;
-    const bool accumulate = d.accumulate;
-    const Array sums = sum_over_rows<C>(row_count(x), n, [=](int64_t row, C* dw) {
-      const X* a = in + row * n;
-      const Y* g = upstream + row * n;
-      const C r = rstds[row], share = 1 / static_cast<C>(n);
-      const auto xhat = [&](int64_t i) { return static_cast<C>(a[i]) * r; };
-      const auto dxhat = [&](int64_t i) { return static_cast<C>(g[i]) * w[i]; };
-      const C dot = sum_of<C>(n, [&](int64_t i) { return dxhat(i) * xhat(i); });
-      const auto slope = [&](int64_t i) { return (dxhat(i) - xhat(i) * dot * share) * r; };
-      const auto finish = [&](auto&& write) {
-#pragma omp simd
-        for (int64_t i = 0; i < n; ++i) {
-          dw[i] += static_cast<C>(g[i]) * xhat(i);
-          write(i);
-        }
-      };
-      X* to = down ? down + row * n : nullptr;
-      if (!to) return finish([](int64_t) {});
-      if (!accumulate) return finish([&](int64_t i) { to[i] = static_cast<X>(slope(i)); });
-      finish([&](int64_t i) { to[i] = static_cast<X>(static_cast<C>(to[i]) + slope(i)); });
-    });
-    put_part(d.dweight, sums.data<C>());
-  });
+  norm_backward<false>("rms_norm_backward", d, dy, x, Array(), rstd, weight);
 }
 
 }  // namespace cpu
