@@ -98,9 +98,13 @@ static void scatter_by(Put put, Array& y, const Array& source, const Array& ids,
 void scatter(Array& y, const Array& source, const Array& ids, int64_t dim, bool add,
              const char* /*op*/) {
   if (add) {
-    return for_any(y.dtype(), [&]<class T>(T) {
+    const auto add_as = [&]<class T>(T) {
       scatter_by<T>([](T& sum, T x) { sum = static_cast<T>(sum + x); }, y, source, ids, dim);
-    });
+    };
+    return y.dtype() == f32   ? add_as(float{})
+           : y.dtype() == f64 ? add_as(double{})
+           : y.dtype() == i64 ? add_as(int64_t{})
+                              : add_as(bool{});  // sums of bf16 are in f32
   }
   for_bits(size_of(y.dtype()), [&]<class T>(T) {
     scatter_by<T>([](T& place, T x) { place = x; }, y, source, ids, dim);

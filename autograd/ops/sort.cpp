@@ -31,17 +31,24 @@ auto ordered(T v) {
 }
 uint64_t ordered(int64_t v) { return static_cast<uint64_t>(v) ^ 1ull << 63; }
 
-// key[i] = that of element i. Step: int64_t, or 1 at compile time, which makes vector code.
-template <class T, class Key, class Step>
-void make_keys(Key* key, const T* x, Step step, int64_t n, Key turned) {
+// key[i] = that of element i, `step` elements apart: the elements' keys in their order, or, turned,
+// the other way round.
+template <class Key>
+using MakeKeys = void (*)(Key* key, const std::byte* x, int64_t step, int64_t n, Key turned);
+
+template <class T, class Key>
+void make_keys(Key* key, const std::byte* elements, int64_t step, int64_t n, Key turned) {
+  const T* x = reinterpret_cast<const T*>(elements);
+  const auto make = [=](auto apart) {  // 1 at compile time makes vector code
 #pragma omp simd
-  for (int64_t i = 0; i < n; ++i) key[i] = ordered(x[i * step]) ^ turned;
+    for (int64_t i = 0; i < n; ++i) key[i] = ordered(x[i * apart]) ^ turned;
+  };
+  step == 1 ? make(std::integral_constant<int64_t, 1>()) : make(step);
 }
 
 // An element's key and place in its line. Equal keys stay in their order.
-template <class K>
 struct Keyed {
-  using Key = K;
+  using Key = uint64_t;
   Key first;
   int64_t second;
   Keyed(Key key, int64_t index) : first(key), second(index) {}
@@ -158,40 +165,30 @@ void keep_first(std::vector<Item>& heap, int64_t kept, int64_t n, const Key* key
 // Up to these parts of a line, a heap is faster than selecting, which is faster than sorting all.
 constexpr int64_t kFew = 32, kSome = 8;
 
-template <class T, class Item>
-void sort_by(Array& values, Array& indices, const Array& x, int64_t dim, bool descending) {
+// For all dtypes whose elements have as many bits as an Item's key, or fewer.
+template <class Item>
+void sort_by(MakeKeys<typename Item::Key> make, Array& values, Array& indices, const Array& x,
+             int64_t dim, bool descending) {
   using Key = typename Item::Key;
   const Array values0 = first_of_lines(values, dim), indices0 = first_of_lines(indices, dim),
               x0 = first_of_lines(x, dim);
   const StridedLoop<3> loop(x0.shape(), {&values0, &indices0, &x0});
-  const int64_t count = x.shape()[dim], kept = values.shape()[dim];
+  const int64_t count = x.shape()[dim], kept = values.shape()[dim], size = size_of(x.dtype());
   const int64_t step = x.strides()[dim], out_step = values.strides()[dim];
-  const T* in = x.data<T>();
-  T* out = values.mutable_data<T>();
+  const std::byte* in = address_of(x);
+  std::byte* out = writable_address_of(values);
   int64_t* places = indices.mutable_data<int64_t>();
   const Key turned = descending ? static_cast<Key>(~Key{0}) : 0;
   const auto lines = [&](auto offset, int64_t n) {
     std::vector<Key> keys(static_cast<size_t>(count + kKeys<Key>));
     std::vector<Item> items, other;
-    for (int64_t line = 0; line < n; ++line) {
-      const T* from = in + offset[2] + line * loop.inner_stride(2);
-      Key* key = keys.data();
-      if (step == 1) {
-        make_keys(key, from, std::integral_constant<int64_t, 1>(), count, turned);
-      } else {
-        make_keys(key, from, step, count, turned);
-      }
-      T* value = out + offset[0] + line * loop.inner_stride(0);
-      int64_t* place = places + offset[1] + line * loop.inner_stride(1);
-      const auto put = [&](int64_t i, int64_t rank) {
-        place[rank * out_step] = i;
-        value[rank * out_step] = from[i * step];
-      };
+    // Writes the places of one line in their order.
+    const auto find_places = [&](int64_t* place) {
+      const Key* key = keys.data();
       if (kByRank<Key> && count <= kRadixSize<Key>) {
-        for_ranks(key, count, [&](int64_t i, int64_t rank) {
-          if (rank < kept) put(i, rank);
+        return for_ranks(key, count, [&](int64_t i, int64_t rank) {
+          if (rank < kept) place[rank * out_step] = i;
         });
-        continue;
       }
       if (kept <= count / kFew) {
         keep_first(items, kept, count, key);
@@ -206,7 +203,21 @@ void sort_by(Array& values, Array& indices, const Array& x, int64_t dim, bool de
         std::nth_element(items.begin(), items.begin() + kept, items.end());
         std::sort(items.begin(), items.begin() + kept);
       }
-      for (int64_t i = 0; i < kept; ++i) put(items[static_cast<size_t>(i)].index(), i);
+      for (int64_t i = 0; i < kept; ++i)
+        place[i * out_step] = items[static_cast<size_t>(i)].index();
+    };
+    for (int64_t line = 0; line < n; ++line) {
+      const std::byte* from = in + (offset[2] + line * loop.inner_stride(2)) * size;
+      std::byte* to = out + (offset[0] + line * loop.inner_stride(0)) * size;
+      int64_t* place = places + offset[1] + line * loop.inner_stride(1);
+      make(keys.data(), from, step, count, turned);
+      find_places(place);
+      for_bits(size, [&]<class Bits>(Bits) {
+        const auto* element = reinterpret_cast<const Bits*>(from);
+        auto* value = reinterpret_cast<Bits*>(to);
+        for (int64_t i = 0; i < kept; ++i)
+          value[i * out_step] = element[place[i * out_step] * step];
+      });
     }
   };
   const int64_t work = kept <= count / kFew ? 1 : 8;  // an element, beside adding one
@@ -217,18 +228,19 @@ void sort_by(Array& values, Array& indices, const Array& x, int64_t dim, bool de
 
 void sort(Array& values, Array& indices, const Array& x, int64_t dim, bool descending) {
   if (values.numel() == 0) return;
-  if (x.dtype() == i64)
-    return sort_by<int64_t, Keyed<uint64_t>>(values, indices, x, dim, descending);
-  if (x.dtype() == f64)
-    return sort_by<double, Keyed<uint64_t>>(values, indices, x, dim, descending);
+  const auto wide = [&]<class T>(T) {
+    sort_by<Keyed>(make_keys<T, uint64_t>, values, indices, x, dim, descending);
+  };
+  if (x.dtype() == i64) return wide(int64_t{});
+  if (x.dtype() == f64) return wide(double{});
   if (x.dtype() != f32) {  // bf16 and bool are floats
-    Array wide = Array::empty(x.shape(), f32), sorted = Array::empty(values.shape(), f32);
-    copy(wide, x);
-    sort(sorted, indices, wide, dim, descending);
+    Array floats = Array::empty(x.shape(), f32), sorted = Array::empty(values.shape(), f32);
+    copy(floats, x);
+    sort(sorted, indices, floats, dim, descending);
     return copy(values, sorted);
   }
-  if (x.shape()[dim] >> 32 == 0) return sort_by<float, Packed>(values, indices, x, dim, descending);
-  sort_by<float, Keyed<uint32_t>>(values, indices, x, dim, descending);
+  if (x.shape()[dim] >> 32 != 0) return wide(float{});
+  sort_by<Packed>(make_keys<float, uint32_t>, values, indices, x, dim, descending);
 }
 
 }  // namespace cpu
