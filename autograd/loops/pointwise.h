@@ -240,15 +240,19 @@ struct bitwise_not : OnIntegers { INK_DEVICE static int64_t f(int64_t x) { retur
 
 struct add  : OnNumbers { template <class T> INK_DEVICE static T f(T a, T b) { return a + b; } };
 struct sub  : OnNumbers { template <class T> INK_DEVICE static T f(T a, T b) { return a - b; } };
-struct rsub : OnNumbers { template <class T> INK_DEVICE static T f(T a, T b) { return b - a; } };
+// A formula with a and b exchanged names the other one, Exchanged, which CPU loops compute instead.
+struct rsub : OnNumbers {
+  using Exchanged = sub;
+  template <class T> INK_DEVICE static T f(T a, T b) { return b - a; }
+};
 struct mul  : OnNumbers { template <class T> INK_DEVICE static T f(T a, T b) { return a * b; } };
 struct div  : OnFloats { template <class T> INK_DEVICE static T f(T a, T b) { return a / b; } };
-struct rdiv : OnFloats { template <class T> INK_DEVICE static T f(T a, T b) { return b / a; } };
+struct rdiv : OnFloats {
+  using Exchanged = div;
+  template <class T> INK_DEVICE static T f(T a, T b) { return b / a; }
+};
 struct vector_pow {
   template <class T> INK_DEVICE static T f(T a, T b) { return simd::pow(a, b); }
-};
-struct vector_rpow {
-  template <class T> INK_DEVICE static T f(T a, T b) { return simd::pow(b, a); }
 };
 struct pow  : OnNumbers {
   using Vector = vector_pow;
@@ -261,7 +265,7 @@ struct pow  : OnNumbers {
   }
 };
 struct rpow : OnNumbers {
-  using Vector = vector_rpow;
+  using Exchanged = pow;
   template <class T> INK_DEVICE static T f(T a, T b) { return pow::f(b, a); }
 };
 // The rest of a division whose quotient is a double's integer, which makes the rest exact.

@@ -23,11 +23,18 @@ struct Both {
   static bool fits(T a, T b) { return F::fits(a, b); }
 };
 
-void binary(Array& y, const Array& a, const Array& b, BinaryOp op) {
-  visit(op, [&]<class F>(F) {
+template <class F>
+static void map_both(Array& y, const Array& a, const Array& b, BinaryOp op) {
+  if constexpr (requires { typename F::Exchanged; }) {
+    map_both<typename F::Exchanged>(y, b, a, op);
+  } else {
     for_domain<F>(name_of(op), a.dtype(),
                   [&]<class T>(T) { map_formula<Both, F, compute_t<T>>(y, a, b); });
-  });
+  }
+}
+
+void binary(Array& y, const Array& a, const Array& b, BinaryOp op) {
+  visit(op, [&]<class F>(F) { map_both<F>(y, a, b, op); });
 }
 
 void binary_number(Array& y, const Array& x, double number, BinaryOp op) {
