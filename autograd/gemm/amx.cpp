@@ -173,8 +173,10 @@ Seen pack(uint16_t* to, const GemmOperand& x, int64_t outer, int64_t inner) {
     return side == Side::right ? pack_rows(packed, lines, kTile * steps, tiles)
                                : pack_transposed(packed, lines, kTile * steps, tiles);
   };
-  return x.dtype == bf16 ? typed(static_cast<const bfloat16*>(x.data))
-                         : typed(static_cast<const float*>(x.data));
+  if constexpr (P == 1) {  // otherwise both operands are f32
+    if (x.dtype == bf16) return typed(static_cast<const bfloat16*>(x.data));
+  }
+  return typed(static_cast<const float*>(x.data));
 }
 
 // Tiles 0 to 3 sum a block of the result; 4 and 5 are the left operand's, 6 and 7 the right one's.

@@ -78,33 +78,14 @@ template <bool kPairs>
   }
 }
 
-// Stores a block as float or bfloat16.
-template <bool kPairs, int R, int V, class T>
-[[gnu::always_inline]] inline void store_block(const __m512 (&sums)[R][V], T* to, int64_t ld,
-                                               __mmask16 last) {
-#pragma GCC unroll 14
-  for (int i = 0; i < R; ++i, to += ld) {
-    for (int v = 0; v < V; ++v) {
-      const __mmask16 lanes = v == V - 1 ? last : __mmask16{0xffff};
-      if constexpr (std::is_same_v<T, float>) {
-        _mm512_mask_storeu_ps(to + v * kLanes, lanes, sums[i][v]);
-      } else {
-        _mm256_mask_storeu_epi16(to + v * kLanes, lanes, rounded<kPairs>(sums[i][v]));
-      }
-    }
-  }
-}
-
 // R rows by V vectors of the result; the last vector has the lanes `last`.
 template <bool kPairs, int R, int V>
-void multiply_block(int64_t steps, Left left, const float* right, Start start, GemmResult c,
+void multiply_block(int64_t steps, Left left, const float* right, Start start, float* c, int64_t ld,
                     __mmask16 last) {
-  const int64_t element = size_of(c.dtype);
 #pragma GCC unroll 14
   for (int i = 0; i < R; ++i) {  // prefetches the result, written at the end
-    const char* row = static_cast<const char*>(c.data) + i * c.ld * element;
-    __builtin_prefetch(row, 1);
-    __builtin_prefetch(row + kWidth * element - 1, 1);
+    __builtin_prefetch(c + i * ld, 1);
+    __builtin_prefetch(c + i * ld + kWidth - 1, 1);
   }
   __m512 sums[R][V] = {};
   const char* rows[(R + 2) / 3];  // of every third row: the next ones are a stride or two away
@@ -121,26 +102,45 @@ void multiply_block(int64_t steps, Left left, const float* right, Start start, G
     for (const char*& row : rows) row += left.step_stride;
     right += kWidth;
   }
-  if (const float* from = start.data; from != nullptr) {
+  const float* from = start.data;
 #pragma GCC unroll 14
-    for (int i = 0; i < R; ++i, from += start.ld) {
-      for (int v = 0; v < V; ++v) {
-        const __mmask16 lanes = v == V - 1 ? last : __mmask16{0xffff};
+  for (int i = 0; i < R; ++i, from += start.ld, c += ld) {
+    for (int v = 0; v < V; ++v) {
+      const __mmask16 lanes = v == V - 1 ? last : __mmask16{0xffff};
+      if (start.data != nullptr)
         sums[i][v] = _mm512_add_ps(sums[i][v], _mm512_maskz_loadu_ps(lanes, from + v * kLanes));
-      }
+      _mm512_mask_storeu_ps(c + v * kLanes, lanes, sums[i][v]);
     }
   }
-  c.dtype == bf16 ? store_block<kPairs>(sums, static_cast<bfloat16*>(c.data), c.ld, last)
-                  : store_block<kPairs>(sums, static_cast<float*>(c.data), c.ld, last);
 }
 
-using MultiplyBlock = void (*)(int64_t, Left, const float*, Start, GemmResult, __mmask16);
+using MultiplyBlock = void (*)(int64_t, Left, const float*, Start, float*, int64_t, __mmask16);
 
 template <bool kPairs, int V>
 constexpr auto kBlocks = []<size_t... I>(std::index_sequence<I...>) {
-  return std::array<MultiplyBlock, kHeight>{multiply_block<kPairs, I + 1, V>...};
+  return std::array{static_cast<MultiplyBlock>(multiply_block<kPairs, block_height(I), V>)...};
 }
-(std::make_index_sequence<kHeight>());
+(std::make_index_sequence<block_index(kHeight) + 1>());
+
+// Some rows, as many as a block may have, by `live` columns of the result. If it is bf16, they are
+// rounded on their way out of a block of floats.
+template <bool kPairs>
+[[gnu::always_inline]] inline void multiply_rows(int64_t rows, int64_t steps, Left left,
+                                                 const float* right, Start start, GemmResult c,
+                                                 int64_t live) {
+  const auto& kernels = live > kLanes ? kBlocks<kPairs, 2> : kBlocks<kPairs, 1>;
+  const MultiplyBlock kernel = kernels[block_index(rows)];
+  const __mmask16 last = first_lanes(live > kLanes ? live - kLanes : live);
+  if (c.dtype != bf16)
+    return kernel(steps, left, right, start, static_cast<float*>(c.data), c.ld, last);
+  alignas(64) float block[kHeight * kWidth];
+  kernel(steps, left, right, start, block, kWidth, last);
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t j = 0; j < live; j += kLanes)
+      _mm256_mask_storeu_epi16(static_cast<bfloat16*>(c.data) + r * c.ld + j, first_lanes(live - j),
+                               rounded<kPairs>(_mm512_load_ps(block + r * kWidth + j)));
+  }
+}
 
 // Lines of a matrix in memory (gemm/pack.h) as vectors of lanes.
 template <bool kPairs, class T, bool kAlong>
@@ -234,11 +234,15 @@ void pack_right(float* to, const GemmOperand& x, int64_t inner, int64_t cols, in
   });
 }
 
-// Cuts rows into blocks of nearly equal heights, up to kHeight.
+// Cuts rows into blocks of nearly equal, even heights up to kHeight. Three odd rows come last.
 struct Blocks {
-  int64_t rows, count = (rows + kHeight - 1) / kHeight;
+  int64_t rows, odd = next_height(rows) == rows ? 0 : 3,
+                even = (rows - odd + kHeight - 1) / kHeight, count = even + (odd > 0);
 
-  int64_t begin(int64_t block) const { return rows * block / count; }
+  int64_t begin(int64_t block) const {
+    const int64_t end = rows - odd;
+    return block > even ? rows : std::min(end, (end + 1) / 2 * block / even * 2);
+  }
 };
 
 // Can the left operand be read in place, and is that faster? Rows that lie whole pages apart share
@@ -330,11 +334,8 @@ void multiply(const GemmProduct& p, void* scratch) {
           if (!transposed && !last)
             fetch_rows(below, next_rows * j / cols, next_rows * std::min(j + kWidth, cols) / cols,
                        inner);
-          const int64_t live = std::min(kWidth, cols - j);
-          const auto& kernels = live > kLanes ? kBlocks<kPairs, 2> : kBlocks<kPairs, 1>;
-          kernels[static_cast<size_t>(rows - 1)](steps, left, right + j / kWidth * panel,
-                                                 start.at(i, j0 + j), p.c.from(i, j0 + j),
-                                                 first_lanes(live > kLanes ? live - kLanes : live));
+          multiply_rows<kPairs>(rows, steps, left, right + j / kWidth * panel, start.at(i, j0 + j),
+                                p.c.from(i, j0 + j), std::min(kWidth, cols - j));
         }
       }
     }

@@ -25,6 +25,16 @@ template <class Vector, int... J>
   return INK_SHUFFLE(x, x, (2 * J + 1)...);
 }
 
+// Blocks are compiled for heights of 1, 2, 3, 4, 6, 8, ... Another number of rows takes two blocks;
+// next_height is the first one's.
+constexpr size_t block_index(int64_t height) {
+  return static_cast<size_t>(height <= 4 ? height - 1 : height / 2 + 1);
+}
+constexpr int block_height(size_t index) {
+  return static_cast<int>(index < 4 ? index + 1 : 2 * index - 2);
+}
+constexpr int64_t next_height(int64_t rows) { return rows > 4 && rows % 2 == 1 ? rows - 3 : rows; }
+
 // A block of the result, up to kRows rows by kVectors vectors, stays in registers during the loop
 // over the inner dimension. Each step takes kVectors vectors of the right operand's panel and one
 // element of each row of the left operand. The left operand's rows for a block stay in the L1 cache
@@ -53,9 +63,11 @@ class Panels {
         for (int64_t i0 = 0; i0 < p.m; i0 += kGroupRows) {
           const int64_t group = std::min(kGroupRows, p.m - i0);
           const Left left = pack_left(left_memory, p.a.from(i0, k0), group, steps);
-          for (int64_t i = 0; i < group; i += kRows)
-            multiply_rows(std::min<int64_t>(kRows, group - i), steps, left.from(i), right,
-                          start.at(i0 + i, j0), p.c.from(i0 + i, j0), cols);
+          for (int64_t i = 0, height; i < group; i += height) {
+            height = next_height(std::min<int64_t>(kRows, group - i));
+            multiply_rows(height, steps, left.from(i), right, start.at(i0 + i, j0),
+                          p.c.from(i0 + i, j0), cols);
+          }
         }
       }
     }
@@ -272,13 +284,13 @@ class Panels {
   static void multiply_rows(int64_t rows, int64_t steps, Left left, const T* right, Start start,
                             GemmResult c, int64_t cols) {
     constexpr auto kBlocks = []<size_t... I>(std::index_sequence<I...>) {
-      return std::array<MultiplyBlock, kRows * kVectors>{
-          multiply_block<I / kVectors + 1, I % kVectors + 1>...};
+      return std::array{static_cast<MultiplyBlock>(
+          multiply_block<block_height(I / kVectors), I % kVectors + 1>)...};
     }
-    (std::make_index_sequence<kRows * kVectors>());
+    (std::make_index_sequence<(block_index(kRows) + 1) * kVectors>());
     for (int64_t j = 0; j < cols; j += kWidth) {
       const int64_t some = std::min(kWidth, cols - j), vectors = (some + kLanes - 1) / kLanes;
-      kBlocks[static_cast<size_t>((rows - 1) * kVectors + vectors - 1)](
+      kBlocks[block_index(rows) * kVectors + static_cast<size_t>(vectors - 1)](
           steps, left, right + j * steps, start.at(0, j), c.from(0, j), some);
     }
   }
