@@ -195,22 +195,21 @@ void unit_products(const GemmUnit& unit, Array& c, const Array& a, const Array& 
 
 // Integers, which no unit multiplies. Rows are padded to whole vectors.
 void integer_products(Array& c, const Array& a, const Array& b, bool accumulate) {
-  if (unpacked_product(c, a, b, accumulate)) return;
   const int64_t m = c.size(-2), n = c.size(-1), k = a.size(-1), width = whole_vectors<int64_t>(n);
-  const auto padded = [&](const Array& x) {
-    Shape shape = x.shape();
-    shape.back() = width;
-    Array y = Array::empty(shape, i64);
-    if (width > n) fill(y, 0);
-    return y;
-  };
   const auto live = [](const Array& y, const Array& x) {
     return y.seen_as({x.shape(), y.strides(), 0});
   };
-  const Array left = contiguous(a);
-  Array right = padded(b), sums = padded(c), right_live = live(right, b), sums_live = live(sums, c);
-  copy(right_live, b);
-  if (accumulate) copy(sums_live, c);
+  const auto padded = [&](const Array& x, bool copied) {
+    if (width == n && x.is_contiguous()) return x;
+    Shape shape = x.shape();
+    shape.back() = width;
+    Array y = Array::empty(shape, i64), elements = live(y, x);
+    if (copied && width > n) fill(y, 0);
+    if (copied) copy(elements, x);
+    return y;
+  };
+  const Array left = contiguous(a), right = padded(b, true);
+  Array sums = padded(c, accumulate);
   const int64_t *x = left.data<int64_t>(), *y = right.data<int64_t>();
   int64_t* to = sums.mutable_data<int64_t>();
   const int64_t blocks = (m + kBlockRows - 1) / kBlockRows;
@@ -224,7 +223,7 @@ void integer_products(Array& c, const Array& a, const Array& b, bool accumulate)
                                           to + row * width, width, accumulate);
                  }
                });
-  copy(c, sums_live);
+  if (sums.storage() != c.storage()) copy(c, live(sums, c));
 }
 
 // c = start + a b, where start is a row that is added to all, c itself (accumulate), or nothing.

@@ -1,8 +1,6 @@
 #include "autograd/gemm/unpacked.h"
 
 #include <algorithm>
-#include <array>
-#include <type_traits>
 
 #include "autograd/base/parallel.h"
 #include "autograd/gemm/gemm.h"
@@ -14,10 +12,9 @@ namespace ink {
 namespace {
 
 constexpr int64_t kFewRows = 32;  // of the result, for products by columns
-constexpr int64_t kFewDots = 6;   // rows or columns of the result, for dot products
+constexpr int64_t kFewDots = 6;   // rows of the result, for dot products
 constexpr int64_t kLongDot = 32;  // shorter ones take longer than packing
 constexpr int64_t kTiny = 64;     // multiplications
-constexpr int64_t kLongRow = 64, kShortInner = 4;  // for results written once, in whole rows
 constexpr int64_t kSteps = 512;  // of the inner dimension at a time: b's part stays in the L2 cache
 
 // Matrix number `index` of x.
@@ -55,30 +52,6 @@ void by_columns(const Product<T>& p) {
       T& element = p.c.data[i * p.c.row + whole + j];
       const T sum = buffer[i * kWidth + kWidth - rest + j];
       element = p.accumulate ? element + sum : sum;
-    }
-  }
-}
-
-// A row of c at a time, for K rows of b. The rows of b and c are contiguous.
-template <int K, class T>
-void by_rows(const Product<T>& p) {
-  const T* b = p.b.data;
-  const int64_t n = p.n, ld = p.b.row;
-  for (int64_t i = 0; i < p.m; ++i) {
-    std::array<T, K> factors;
-    for (size_t l = 0; l < K; ++l) factors[l] = p.a.from(i, static_cast<int64_t>(l)).data[0];
-    const auto sum_at = [=](int64_t j) {
-      T sum = factors[0] * b[j];
-      for (size_t l = 1; l < K; ++l) sum += factors[l] * b[static_cast<int64_t>(l) * ld + j];
-      return sum;
-    };
-    T* row = p.c.from(i, 0).data;
-    if (p.accumulate) {
-#pragma omp simd
-      for (int64_t j = 0; j < n; ++j) row[j] += sum_at(j);
-    } else {
-#pragma omp simd
-      for (int64_t j = 0; j < n; ++j) row[j] = sum_at(j);
     }
   }
 }
@@ -142,25 +115,15 @@ void by_dots(Array& c, const Array& a, const Array& b, bool accumulate) {
 }
 
 // How a product is computed, if not by a unit.
-enum class Way { none, tiny, long_rows, columns, dots, dots_of_rows };
+enum class Way { none, tiny, columns, dots };
 
 template <class T>
 Way way_of(const Array& c, const Array& a, const Array& b) {
   const int64_t m = c.size(-2), n = c.size(-1), k = a.size(-1), d = c.dim();
-  const bool is_tiny = m * n * k <= kTiny, integers = std::is_integral_v<T>;
-  const bool rows_of_c = c.strides()[d - 1] == 1, whole_rows = rows_of_c && b.strides()[d - 1] == 1;
-  const bool columns = (m <= kFewRows || integers) && n >= kLanes<T> && whole_rows;
-  const bool long_rows = k <= kShortInner && m > kShortInner && n >= kLongRow && rows_of_c;
-  const bool dots = m <= kFewDots && k >= kLongDot && b.strides()[d - 2] == 1;
-  // A unit packs n columns quickly, and takes as long for one as for a whole vector of them.
-  const int64_t long_row = integers ? kLongDot : kLongDot * n;
-  const bool dots_of_rows = n <= kFewDots && k >= long_row && a.strides()[d - 1] == 1;
-  return is_tiny        ? Way::tiny
-         : long_rows    ? Way::long_rows
-         : columns      ? Way::columns
-         : dots         ? Way::dots
-         : dots_of_rows ? Way::dots_of_rows
-                        : Way::none;
+  if (m * n * k <= kTiny) return Way::tiny;
+  const bool whole_rows = c.strides()[d - 1] == 1 && b.strides()[d - 1] == 1;
+  if (m <= kFewRows && n >= kLanes<T> && whole_rows) return Way::columns;
+  return m <= kFewDots && k >= kLongDot && b.strides()[d - 2] == 1 ? Way::dots : Way::none;
 }
 
 template <class T>
@@ -172,18 +135,10 @@ bool product(Array& c, const Array& a, const Array& b, bool accumulate, const Ar
   const bool starts = accumulate || bias.defined();
   if (way == Way::tiny) {
     for_blocks<T>(c, a, b, starts, m, n, k == 2 ? tiny<2, T> : tiny<0, T>);
-  } else if (way == Way::long_rows) {
-    const bool whole_rows = b.strides()[b.dim() - 1] == 1;
-    constexpr auto kByRows = std::array{by_rows<1, T>, by_rows<2, T>, by_rows<3, T>, by_rows<4, T>};
-    const Array rows = whole_rows ? b : contiguous(b);  // short beside c
-    for_blocks<T>(c, a, rows, starts, kFewRows, n, kByRows[static_cast<size_t>(k - 1)]);
   } else if (way == Way::columns) {
     for_blocks<T>(c, a, b, starts, kFewRows, kBlockVectors * kLanes<T>, by_columns<T>);
-  } else if (way == Way::dots) {
-    by_dots<T>(c, a, b, starts);
   } else {
-    Array turned = c.transposed();
-    by_dots<T>(turned, b.transposed(), a.transposed(), starts);
+    by_dots<T>(c, a, b, starts);
   }
   return true;
 }
@@ -200,7 +155,6 @@ bool unpacked_product(Array& c, const Array& a, const Array& b, bool accumulate,
   const DType dtype = c.dtype();
   if (a.dtype() != dtype || b.dtype() != dtype || a.size(-1) == 0) return false;
   if (dtype == f64) return product<double>(c, a, b, accumulate, bias);
-  if (dtype == i64) return product<int64_t>(c, a, b, accumulate, bias);
   return dtype == f32 && product<float>(c, a, b, accumulate, bias);
 }
 

@@ -6,10 +6,9 @@
 
 namespace ink {
 
-/// c = a b, c = a b + bias in every row, or c += a b, on all threads: for results of few rows or
-/// columns, short inner dimensions and integers, if the operands lie as the loops need them. All of
-/// f32, of f64 or of i64. Returns whether it has computed anything: it leaves other products to a
-/// unit.
+/// c = a b, c = a b + bias in every row, or c += a b, on all threads: for results of few rows, if
+/// the operands lie as the loops need them, and tiny ones. All of f32 or of f64. Returns whether it
+/// has computed anything: it leaves other products to a unit.
 bool unpacked_product(Array& c, const Array& a, const Array& b, bool accumulate,
                       const Array& bias = {});
 
