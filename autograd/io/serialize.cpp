@@ -63,19 +63,20 @@ std::string header_of(const NamedTensors& tensors, const std::vector<size_t>& or
     starts[i] = end;
     end += stored_bytes(tensors[i].second);
   }
-  nlohmann::ordered_json header = nlohmann::ordered_json::object();
-  auto& fields = header.get_ref<nlohmann::ordered_json::object_t&>();
-  if (!metadata.empty()) fields.emplace_back(kMetadata, metadata);
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    const auto& [name, x] = tensors[i];
-    fields.emplace_back(
-        name,
-        nlohmann::ordered_json{{"dtype", kDTypes[static_cast<int>(x.dtype())].name},
-                               {"shape", std::vector<int64_t>(x.shape().begin(), x.shape().end())},
-                               {"data_offsets", {starts[i], starts[i] + stored_bytes(x)}}});
-  }
+  std::string text = "{";
+  const auto add = [&](const std::string& name, const std::string& value) {
+    text += (text.size() > 1 ? "," : "") + Json(name).dump() + ":" + value;
+  };
   try {
-    std::string text = header.dump();
+    if (!metadata.empty()) add(kMetadata, Json(metadata).dump());
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      const auto& [name, x] = tensors[i];
+      const Json sizes(std::vector<int64_t>(x.shape().begin(), x.shape().end()));
+      add(name, detail::joined({"{\"dtype\":\"", kDTypes[static_cast<int>(x.dtype())].name,
+                                "\",\"shape\":", sizes.dump(), ",\"data_offsets\":[", starts[i],
+                                ",", starts[i] + stored_bytes(x), "]}"}));
+    }
+    text += "}";
     text.append((8 - text.size() % 8) % 8, ' ');
     return text;
   } catch (const Json::exception&) {
