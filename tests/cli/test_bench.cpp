@@ -472,7 +472,7 @@ std::string a_text(size_t size) {
 }
 
 TEST(Suggest, TheRule) {
-  EXPECT_EQ(suggested_vocabulary(1e5, 4, 128), 256);
+  EXPECT_EQ(suggested_vocabulary(1e5, 4, 128), 512);
   EXPECT_EQ(suggested_vocabulary(1.1e6, 4, 128), 1024);
   EXPECT_EQ(suggested_vocabulary(2e7, 6, 256), 4096);
   EXPECT_EQ(suggested_vocabulary(2e7, 2, 64), 512) << "a small model has a small vocabulary";
@@ -492,7 +492,7 @@ TEST(Suggest, ThePrintedCommandTrains) {
   EXPECT_NE(said.out.find("bits per byte of validation text from "), std::string::npos) << said.out;
   const std::string lines = said.out.substr(0, said.out.size() - 1),
                     line = lines.substr(lines.rfind('\n') + 1);
-  EXPECT_EQ(line.rfind(program_path() + " train --data 'my book.txt' --tokenizer byte ", 0), 0u)
+  EXPECT_EQ(line.rfind(program_path() + " train --data 'my book.txt' --tokenizer bpe:512 ", 0), 0u)
       << line;
   const Ran trained = run_shell(there + line);
   EXPECT_EQ(trained.code, 0) << trained.err;

@@ -42,7 +42,6 @@ constexpr double kAgain = 8;  // how often reading a text again is worth somethi
 
 // A vocabulary of a text, of so many tokens.
 std::unique_ptr<Tokenizer> learned(const bpe::Pieces& pieces, int64_t vocab_size) {
-  if (vocab_size <= 256) return std::make_unique<ByteTokenizer>();
   bpe::TrainOptions options;
   options.vocab_size = vocab_size;
   return bpe::train(pieces, options);
@@ -92,7 +91,7 @@ TextFacts look_at(const std::vector<std::filesystem::path>& files) {
 int64_t suggested_vocabulary(double bytes, int64_t n_layer, int64_t n_embd) {
   auto size = static_cast<int64_t>(std::exp2(std::round(std::log2(bytes) / 2)));
   while (size > 6 * n_layer * n_embd) size /= 2;
-  return std::clamp<int64_t>(size, 256, 32768);
+  return std::clamp<int64_t>(size, 512, 32768);
 }
 
 double expected_bits(const TextFacts& text, double parameters, double bytes_seen) {
@@ -111,7 +110,7 @@ Suggestion sizes(const TextFacts& text, size_t row) {
   Suggestion size;
   size.vocab_size = suggested_vocabulary(text.bytes, n_layer, n_embd);
   TrainConfig& config = size.config;
-  config.tokenizer = size.vocab_size == 256 ? "byte" : "bpe:" + std::to_string(size.vocab_size);
+  config.tokenizer = "bpe:" + std::to_string(size.vocab_size);
   config.n_layer = n_layer, config.n_head = n_head, config.n_embd = n_embd;
   config.block_size = block_size;
   config.batch_size = kTokensAStep / block_size;

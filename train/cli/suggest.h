@@ -32,8 +32,8 @@ struct Suggestion {
   double bits = 0;     // per byte of validation text, expected
 };
 
-/// How many tokens: about the square root of the text's bytes, a power of two; 256 are the bytes
-/// themselves. At most as many as leave two thirds of a model's parameters to its blocks.
+/// How many tokens: about the square root of the text's bytes, a power of two and at least 512. At
+/// most as many as leave two thirds of a model's parameters to its blocks.
 int64_t suggested_vocabulary(double bytes, int64_t n_layer, int64_t n_embd);
 
 /// What a model of so many parameters has after so many bytes of text, some of them again and
