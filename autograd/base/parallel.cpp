@@ -60,9 +60,8 @@ void detail::run_parts(int64_t n, int64_t grain, const void* self, Part f) {
   {
     const Restore inside(in_part, true);
     for (int64_t part = omp_get_thread_num(); part < parts; part += omp_get_num_threads()) {
-      const int64_t begin = n * part / parts, end = n * (part + 1) / parts;
       try {
-        if (begin < end) f(self, begin, end);
+        f(self, n * part / parts, n * (part + 1) / parts);  // not empty: there are at most n parts
       } catch (...) {
 #pragma omp critical(ink_parallel_error)
         if (!error) error = std::current_exception();
@@ -81,10 +80,9 @@ void set_wait_policy(char** argv) {
   std::ifstream file("/proc/self/cmdline");
   const std::string text{std::istreambuf_iterator<char>(file), {}};
   std::vector<const char*> words;
-  for (size_t at = 0; at < text.size(); at = text.find('\0', at) + 1) {
-    if (&text[at] == std::string(program_invocation_name)) break;
+  const std::string name = program_invocation_name;
+  for (size_t at = 0; at < text.size() && &text[at] != name; at = text.find('\0', at) + 1)
     words.push_back(&text[at]);
-  }
   do words.push_back(*argv);
   while (*argv++);
   setenv("GOMP_SPINCOUNT", "1000", 1);
