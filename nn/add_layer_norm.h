@@ -5,6 +5,7 @@
 
 #include "autograd/fused_ops.h"
 #include "nn/layer_norm.h"
+#include "nn/rms_norm.h"
 
 namespace ink {
 
@@ -26,6 +27,13 @@ inline std::pair<Tensor, Tensor> add_layer_norm(const Tensor& x, const Branch& b
   if (!branch.value.defined()) return {x, norm(x)};
   if (norm.normalized_shape.size() == 1)
     return add_layer_norm(x, branch.value, norm.weight, norm.bias, norm.eps, branch.dropout_p);
+  const Tensor sum = branch.added_to(x);
+  return {sum, norm(sum)};
+}
+
+/// The same for an RMSNorm.
+inline std::pair<Tensor, Tensor> add_rms_norm(const Tensor& x, const Branch& branch,
+                                              const RMSNorm& norm) {
   const Tensor sum = branch.added_to(x);
   return {sum, norm(sum)};
 }

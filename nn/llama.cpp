@@ -1,0 +1,50 @@
+#include "nn/llama.h"
+
+#include <cmath>
+
+#include "autograd/ops.h"
+#include "nn/init.h"
+
+namespace ink {
+
+void Llama::init_weights() {
+  apply([](Module& module) {
+    if (auto* linear = dynamic_cast<Linear*>(&module)) {
+      init::normal_(linear->weight, 0, 0.02);
+      if (linear->bias.defined()) init::zeros_(linear->bias);
+    } else if (auto* table = dynamic_cast<Embedding*>(&module)) {
+      init::normal_(table->weight, 0, 0.02);
+    }
+  });
+  const double residual_std = 0.02 / std::sqrt(2.0 * static_cast<double>(config.n_layer));
+  for (const LlamaBlock& block : model.layers) {
+    init::normal_(block.self_attn.o_proj.weight, 0, residual_std);
+    init::normal_(block.mlp.down_proj.weight, 0, residual_std);
+  }
+}
+
+Tensor Llama::loss(const Tensor& ids, const Tensor& targets, Reduction reduction) const {
+  const AuxiliaryLoss auxiliary;
+  const Tensor x = model(ids);
+  const Tensor loss = llama_config.logit_softcap > 0
+                          ? cross_entropy(head(x), targets, -100, reduction)
+                          : linear_cross_entropy(x, lm_head.weight, targets, -100, reduction);
+  return auxiliary.added_to(loss, targets, reduction);
+}
+
+std::vector<Tensor> Llama::attention_weights(const Tensor& ids) const {
+  INK_CHECK(ids.dim() == 2 && ids.size(0) == 1, "attention_weights: expected ids (1, T), got ",
+            ids.shape());
+  const NoGrad no_grad;
+  std::vector<Tensor> weights;
+  Tensor x = model.embed_tokens(ids);
+  for (const LlamaBlock& block : model.layers) {
+    weights.push_back(
+        block.self_attn.weights(block.input_layernorm(x), model.rotary_emb).select(0, 0));
+    const auto [sum, branch] = block(x, {}, model.rotary_emb, nullptr);
+    x = branch.added_to(sum);
+  }
+  return weights;
+}
+
+}  // namespace ink
