@@ -238,7 +238,8 @@ configure() {
   fi
   if [[ ! -e $folder/build.ninja ]]; then
     check_tools
-    ! command -v ccache >/dev/null || # which knows nothing of precompiled headers
+    # ccache knows nothing of precompiled headers.
+    [[ ${options[*]} == *CMAKE_CXX_COMPILER_LAUNCHER=* ]] || ! command -v ccache >/dev/null ||
       options+=(CMAKE_CXX_COMPILER_LAUNCHER=ccache CMAKE_DISABLE_PRECOMPILE_HEADERS=ON)
     [[ $preset != release || ${options[*]} == *INKLING_CUDA=* ]] || has_gpu ||
       options+=(INKLING_CUDA=OFF)
