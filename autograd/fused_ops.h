@@ -38,8 +38,8 @@ std::pair<Tensor, Tensor> add_layer_norm(const Tensor& x, const Tensor& branch,
 Tensor rms_norm(const Tensor& x, const Tensor& weight = {}, double eps = 1e-6);
 /// x (..., T, d) with pairs of each row turned by angles: (a, b) -> (a cos - b sin, b cos + a sin).
 /// The pairs are x[k], x[k + pairs] (Llama, GPT-NeoX), or x[2k], x[2k + 1] if interleaved (GPT-J).
-/// cos and sin (T, pairs), or what broadcasts to (..., T, pairs), f32, get no gradient. What follows
-/// the 2 pairs of a row stays as it is. Su et al. 2021, eq. 34. (rotary.cpp)
+/// cos and sin (T, pairs), or what broadcasts to (..., T, pairs), get no gradient. What follows the
+/// pairs of a row stays as it is. Su et al. 2021, eq. 34. (rotary.cpp)
 Tensor rotary(const Tensor& x, const Tensor& cos, const Tensor& sin, bool interleaved = false);
 /// silu(gate) * up, of one shape and dtype: Llama's MLP. Shazeer 2020, eq. 5. (swiglu.cpp)
 Tensor swiglu(const Tensor& gate, const Tensor& up);

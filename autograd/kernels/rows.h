@@ -69,8 +69,8 @@ KERNEL(embedding, Array& y, const Array& ids, const Array& weight)
 // Adds to dweight, which is f32 for bf16.
 KERNEL(embedding_backward, Array& dweight, const Array& dy, const Array& ids)
 
-// ---- ops/rotary.cpp: x and y (..., T, d) with contiguous rows; cos and sin (..., T, pairs), of the
-// same number of dimensions, f32, or f64 for f64, with contiguous rows. back: by negative angles.
+// ---- ops/rotary.cpp: x and y (..., T, d) with contiguous rows; cos and sin (..., T, pairs), of
+// as many dimensions, f32, or f64 for f64, with contiguous rows. back: by negative angles.
 KERNEL_STRIDED(rotary, Array& y, const Array& x, const Array& cos, const Array& sin,
                bool interleaved, bool back)
 
