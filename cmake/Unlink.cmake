@@ -1,5 +1,5 @@
 # Run by cmake --install: in the installed READMEs, a link to a file that is not installed becomes
-# its text, and a picture that is not goes.
+# its text, and a picture that is not goes. Code stays as it is: [i](x) may be C++.
 file(GLOB_RECURSE readmes $ENV{DESTDIR}${CMAKE_INSTALL_PREFIX}/include/inkling/*.md)
 foreach(readme IN LISTS readmes)
   file(READ ${readme} text)
@@ -15,7 +15,10 @@ foreach(readme IN LISTS readmes)
     string(SUBSTRING "${text}" 0 ${at} before)
     math(EXPR at "${at} + ${length}")
     string(SUBSTRING "${text}" ${at} -1 text)
-    if(EXISTS ${folder}/${target})
+    string(REGEX MATCHALL "```" fences "${kept}${before}")
+    list(LENGTH fences fences)
+    math(EXPR in_code "${fences} % 2")
+    if(in_code OR EXISTS ${folder}/${target})
       set(words "${whole}")
     endif()
     string(APPEND kept "${before}${words}")
