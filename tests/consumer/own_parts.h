@@ -24,11 +24,11 @@ struct Grouped : CausalSelfAttention {  // two heads of queries share one of key
   explicit Grouped(const GPTConfig& c) : CausalSelfAttention(c, c.n_head / 2) {}
 };
 
-struct LlamaBlock : Block {
+struct RmsBlock : Block {
   RMSNorm norm_1, norm_2;
   Grouped attention;
   SwiGLU feed_forward;
-  explicit LlamaBlock(const GPTConfig& c)
+  explicit RmsBlock(const GPTConfig& c)
       : norm_1(c.n_embd), norm_2(c.n_embd), attention(c), feed_forward(c) {}
   // `branch` is what the block before still adds to x; the next block adds what this one returns.
   std::pair<Tensor, Branch> operator()(Tensor x, const Branch& branch,
@@ -41,9 +41,9 @@ struct LlamaBlock : Block {
   INK_FIELDS(norm_1, attention, norm_2, feed_forward)
 };
 
-struct Llama : GPT {
+struct RmsGPT : GPT {
   RMSNorm norm;
-  explicit Llama(const GPTConfig& c) : GPT(c, make_block<LlamaBlock>), norm(c.n_embd) {
+  explicit RmsGPT(const GPTConfig& c) : GPT(c, make_block<RmsBlock>), norm(c.n_embd) {
     ln_f = LayerNorm();  // norm is in its place
   }
   Tensor last_norm(const Tensor& x, const Branch& branch) const override {
@@ -170,7 +170,7 @@ struct Lion : Optimizer {  // Chen et al. 2023
 };
 
 inline void add_all() {
-  add_model<Llama>("llama");
+  add_model<RmsGPT>("rms");
   add_model("mixture",
             [](const GPTConfig& c) { return std::make_unique<GPT>(c, make_mlp<Experts>); });
   add_model<Recurrent>("recurrent");

@@ -64,7 +64,7 @@ int main() {
   config.n_embd = 32;
   config.block_size = 16;
   bool right = true;
-  for (const char* name : {"llama", "mixture", "recurrent"})
+  for (const char* name : {"rms", "mixture", "recurrent"})
     right = trains(config, name, folder) && right;
   std::filesystem::remove_all(folder);
   return right ? 0 : 1;

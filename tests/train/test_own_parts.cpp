@@ -102,7 +102,7 @@ struct OwnRun : testing::TestWithParam<const char*> {
   TempFolder folder;
   const std::string file = folder.write("book.txt", book()), run = folder / "run";
 };
-INSTANTIATE_TEST_SUITE_P(All, OwnRun, testing::Values("llama", "mixture", "recurrent"));
+INSTANTIATE_TEST_SUITE_P(All, OwnRun, testing::Values("rms", "mixture", "recurrent"));
 
 TEST_P(OwnRun, EveryCommandWorks) {
   const std::string name = GetParam();
@@ -269,7 +269,7 @@ TEST(AuxiliaryLoss, ReachesTheRouterOfAMixture) {
 
 // Blocks of one's own beside an empty h.
 struct Hollow : GPT {
-  LlamaBlock block;
+  RmsBlock block;
   bool remembers;
   explicit Hollow(const GPTConfig& c, bool features_know_caches = true)
       : GPT(c), block(c), remembers(features_know_caches) {
