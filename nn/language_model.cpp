@@ -1,11 +1,12 @@
 #include "nn/language_model.h"
-#include "autograd/more_ops.h"
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "autograd/base/context.h"
+#include "autograd/more_ops.h"
 
 namespace ink {
 

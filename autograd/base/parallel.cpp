@@ -55,8 +55,8 @@ void detail::run_parts(int64_t n, int64_t grain, const void* self, Part f) {
   if (parts <= 1) return n > 0 ? f(self, 0, n) : void();
   std::exception_ptr error;
   // OpenMP would wait for threads that are lost for ever.
-  const int64_t team = lost_threads ? 1 : std::min(parts, openmp_threads());
-#pragma omp parallel num_threads(static_cast <int>(team))
+  const int team = lost_threads ? 1 : static_cast<int>(std::min(parts, openmp_threads()));
+#pragma omp parallel num_threads(team)
   {
     const Restore inside(in_part, true);
     for (int64_t part = omp_get_thread_num(); part < parts; part += omp_get_num_threads()) {

@@ -60,7 +60,7 @@ std::vector<Tensor> places_of(const Tensor& mask) {
 Tensor checked_ids(const char* op, const Tensor& given, int64_t d, const Shape& shape) {
   check_ids(op, given, d, shape, true);
   const int64_t n = shape[d];  // ids below -n stay as they are
-  const Tensor ids = where((given < 0) == (given >= -n), given + n, given);
+  const Tensor ids = where((given < 0) & (given >= -n), given + n, given);
   if (ids.device().is_cpu() || shape.numel() == 0 || ids.numel() == 0) return ids;
   Shape line = Shape::filled(shape.size(), 1);
   line[d] = n;

@@ -54,8 +54,9 @@ struct Met {
 };
 constexpr int kMemoryBits = 15;  // two megabytes a thread
 
-// Two places side by side: the first is the piece's if it was met, and else for it to take when the
-// second has got what was there. With one place each, rare pieces would push out frequent ones.
+// The two places where a piece may be. A piece that was met is in the first one on return. A new
+// one takes the first, and what stood there moves to the second. With one place each, rare pieces
+// would push out frequent ones.
 Met* recall(uint64_t owner, const Key& key) {
   struct Memory {
     uint64_t owner = 0;
