@@ -37,9 +37,9 @@ struct LlamaConfig : GPTConfig {
 
   LlamaConfig(const GPTConfig& sizes = {}) : GPTConfig(sizes) { bias = false; }
   /// Returns itself with the defaults written out; throws unless a model can be made of it.
-  LlamaConfig completed() const {
+  LlamaConfig checked() const {
     LlamaConfig c = *this;
-    c.checked();
+    c.GPTConfig::checked();
     if (c.n_kv_head == 0) c.n_kv_head = c.n_head;
     if (c.head_dim == 0) c.head_dim = c.n_embd / c.n_head;
     if (c.intermediate_size == 0) c.intermediate_size = (8 * c.n_embd / 3 + 31) / 32 * 32;
@@ -53,6 +53,13 @@ struct LlamaConfig : GPTConfig {
               "of 0 or more, got ",
               c.intermediate_size, ", ", c.sliding_window, " and ", c.logit_softcap);
     return c;
+  }
+  /// The elements of its matrices.
+  int64_t num_parameters() const {
+    const LlamaConfig c = checked();
+    return (c.tie_word_embeddings ? 1 : 2) * c.vocab_size * c.n_embd +
+           c.n_layer * c.n_embd *
+               (2 * (c.n_head + c.n_kv_head) * c.head_dim + 3 * c.intermediate_size);
   }
 };
 
@@ -194,7 +201,7 @@ struct Llama : LanguageModel {
   /// Weights are N(0, 0.02), those into the residual stream divided by sqrt(2 n_layer), as in GPT.
   explicit Llama(const LlamaConfig& c)
       : LanguageModel(c),
-        llama_config(c.completed()),
+        llama_config(c.checked()),
         model(llama_config),
         lm_head(c.n_embd, c.vocab_size, false) {
     if (c.tie_word_embeddings) model.embed_tokens.weight = lm_head.weight;

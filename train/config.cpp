@@ -14,19 +14,6 @@ using Json = nlohmann::json;
 
 namespace {
 
-std::string number(double value) {
-  if (value >= 0x1p63) return std::to_string(std::numeric_limits<int64_t>::max());
-  if (value == std::floor(value)) return std::to_string(static_cast<int64_t>(value));
-  return detail::joined({value});
-}
-
-template <class Value>
-void check_number(const std::string& name, const Limits& limits, Value value) {
-  const auto x = static_cast<double>(value);
-  const bool inside = x >= limits.least && x <= limits.most && x > limits.above && x < limits.below;
-  INK_CHECK(inside, name, " is ", value, "; expected ", range_text(limits));
-}
-
 // A text in JSON. A file's name need not be UTF-8: then its bytes, as {"hex": "63e9"}.
 Json text_json(const std::string& text) {
   if (printable(text) == text) return text;
@@ -88,31 +75,10 @@ void read_field(const std::string& name, const Json& json, Field& field) {
 
 }  // namespace
 
-std::string range_text(const Limits& limits, bool is_short) {
-  std::string text;
-  for (const std::string& choice : limits.choices)
-    text += (text.empty() ? "" : &choice == &limits.choices.back() ? " or " : ", ") + choice;
-  const bool open = std::isfinite(limits.above);
-  if (!open && !std::isfinite(limits.least)) return text;
-  text = open ? "above " + number(limits.above) : number(limits.least);
-  if (is_short && std::min(limits.most, limits.below) >= 1e6)
-    return text + (open ? "" : " or more");
-  if (std::isfinite(limits.most)) return text + " to " + number(limits.most);
-  if (is_short && !open) return text + " to below " + number(limits.below);
-  return text + (open ? "" : " or more") + " and below " + number(limits.below);
-}
-
-void check_limits(const std::string& name, const Limits& limits, double value) {
-  check_number(name, limits, value);
-}
-void check_limits(const std::string& name, const Limits& limits, int64_t value) {
-  check_number(name, limits, value);
-}
-void check_limits(const std::string& name, const Limits& limits, const std::string& value) {
-  for (const std::string& choice : limits.choices)
-    if (choice == value) return;
-  INK_CHECK(limits.choices.empty(), name, " is '", printable(value, 60), "'; expected ",
-            range_text(limits), name.ends_with("model") ? "; your own program adds others" : "");
+SettingValue& TrainConfig::setting(const std::string& name) {
+  for (ModelSetting& setting : model_settings)
+    if (setting.name == name) return setting.value;
+  detail::fail({"config: no model has a setting ", name});
 }
 
 void TrainConfig::check() const {
@@ -126,6 +92,7 @@ void TrainConfig::check() const {
   });
   INK_CHECK(n_embd % n_head == 0, "config: n_embd is ", n_embd, "; expected a multiple of n_head, ",
             n_head);
+  with_prefix("config", [&] { check_model(model, gpt(1), model_settings); });
   INK_CHECK(min_lr >= 0 || min_lr == -1, "config: min_lr is ", min_lr,
             "; expected -1, or 0 to 1000");
   constexpr int64_t kMostRows = 1 << 24;

@@ -2,12 +2,12 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
 #include "nn/config.h"
+#include "train/limits.h"
 #include "train/models.h"
 #include "train/optimizer.h"
 #include "train/schedule.h"
@@ -31,6 +31,7 @@ struct TrainConfig {
   double dropout = 0;
   bool bias = false;
   std::string dtype = "float32";
+  ModelSettings model_settings = ink::model_settings();  // of all models; those of `model` count
   // optimization
   int64_t batch_size = 6;
   int64_t gradient_accumulation_steps = 1;
@@ -80,33 +81,18 @@ struct TrainConfig {
   }
   /// The dtype of the model's products (Autocast); parameters and losses are always f32.
   DType autocast() const { return dtype == "bfloat16" ? bf16 : f32; }
-  /// Throws, naming the field, if a value is not within the limits below.
+  /// The value of a model's own setting, such as "n_kv_head". Throws if no model has it.
+  SettingValue& setting(const std::string& name);
+  /// Throws, naming the field, if a value is not within the limits below, if the model does not
+  /// take it, or if it is of another model.
   void check() const;
 };
 
-/// The values that a field may have.
-struct Limits {
-  double least = -kNone, most = kNone;    // of a number; it may be one of these
-  double above = -kNone, below = kNone;   // the same, but it may be neither of these
-  std::vector<std::string> choices = {};  // of a text; none: any text
-
-  static constexpr double kNone = std::numeric_limits<double>::infinity();
-};
-inline constexpr int64_t kMostSteps = 1'000'000'000;
-
-/// "1 to 1000", "0 to below 1", "adamw or sgd"; empty if any value is allowed. short: "1 or more"
-/// where the most is a million or more.
-std::string range_text(const Limits& limits, bool is_short = false);
-/// Throws, beginning with the name, unless a number, or a text, is within the limits.
-void check_limits(const std::string& name, const Limits& limits, double value);
-void check_limits(const std::string& name, const Limits& limits, int64_t value);
-void check_limits(const std::string& name, const Limits& limits, const std::string& value);
-
 /// Calls f(name, field, help, limits) for each field in order. The command line, the config file,
 /// the saved config and the printed one are made from this. To add a field, add a member above and
-/// a line here.
+/// a line here. Of the models' own settings, those of c.model, or all.
 template <class Config, class F>
-void for_each_field(Config& c, F&& f) {
+void for_each_field(Config& c, F&& f, bool of_every_model = false) {
   f("data", c.data,
     "train on these text files, joined in order, or on one file of token ids (.bin: 16-bit, .u32: "
     "32-bit), or on a folder of either",
@@ -129,8 +115,15 @@ void for_each_field(Config& c, F&& f) {
   f("bias", c.bias, "give Linear and LayerNorm layers a bias", Limits{});
   f("dtype", c.dtype, "of products and activations; weights, moments, sums and losses keep 32 bits",
     Limits{.choices = {"float32", "bfloat16"}});
-  f("model", c.model, "gpt, or one added in the main of your own program",
+  f("model", c.model, "GPT-2's, Llama's, or one added in the main of your own program",
     Limits{.choices = model_names()});
+  for (auto& setting : c.model_settings)
+    if (of_every_model || has_setting(c.model, setting.name))
+      std::visit(
+          [&](auto& value) {
+            f(setting.name.c_str(), value, setting.help.c_str(), setting.limits);
+          },
+          setting.value);
   f("max_iters", c.max_iters, "training steps", Limits{0, kMostSteps});
   f("batch_size", c.batch_size, "sequences per micro-batch", Limits{1, 1 << 20});
   f("gradient_accumulation_steps", c.gradient_accumulation_steps, "micro-batches per step",

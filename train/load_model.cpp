@@ -21,7 +21,8 @@ LoadedModel load_model(const std::string& out_dir, const std::string& name) {
   {
     const init::Skip skip;
     loaded.model =
-        make_model(loaded.config.model, loaded.config.gpt(loaded.tokenizer->vocab_size()));
+        make_model(loaded.config.model, loaded.config.gpt(loaded.tokenizer->vocab_size()),
+                   loaded.config.model_settings);
   }
   loaded.model->load_state_dict(std::exchange(loaded.model_state, {}));
   loaded.model->eval();

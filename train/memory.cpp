@@ -5,9 +5,11 @@
 #include <utility>
 #include <vector>
 
+#include "autograd/autocast.h"
 #include "autograd/base/parallel.h"
 #include "autograd/engine/grad_store.h"
 #include "autograd/engine/graph.h"
+#include "autograd/engine/observer.h"
 #include "autograd/fused_ops.h"
 #include "autograd/gemm/units.h"
 #include "autograd/inspect/machine.h"
@@ -214,39 +216,79 @@ Trial::~Trial() {
   for (auto& [buffer, before] : buffers_) buffer.copy_(before);
 }
 
-// The most that the forward pass of these rows takes, and that the whole of a step does.
-static std::pair<int64_t, int64_t> peaks_of_step(const LanguageModel& model,
-                                                 const TrainConfig& config, int64_t rows) {
+// The most bytes in use from each op, and each vjp, to the next.
+class PeaksOfOps final : public Observer {
+ public:
+  explicit PeaksOfOps(Device device) : device_(device), before_(memory_stats(device).bytes_in_use) {
+    reset_peak_memory(device);
+  }
+  void op(const char*, const std::vector<Tensor>&, const std::vector<Tensor>&, bool) override {
+    note();
+  }
+  void after_vjp(const Node&, const Grads&) override { note(); }
+  void note() {
+    peaks.push_back(memory_stats(device_).peak_bytes_in_use - before_);
+    reset_peak_memory(device_);
+  }
+
+  std::vector<int64_t> peaks;
+
+ private:
+  Device device_;
+  int64_t before_;
+};
+
+// Of a pass forward and backward of these rows, which adds to gradients that exist if `waits`.
+static std::vector<int64_t> peaks_of_pass(const LanguageModel& model, const TrainConfig& config,
+                                          int64_t rows, bool waits) {
   const Trial trial(model, config);
   const Device device = context().default_device;
-  const Tensor ids = zeros({rows, config.block_size}, {i64, device});
-  const int64_t before = memory_stats(device).bytes_in_use;
-  const auto peak = [&] { return memory_stats(device).peak_bytes_in_use - before; };
-  reset_peak_memory(device);
+  const Tensor ids = zeros({rows, config.block_size}, {i64, device}), one = ones({}, device);
+  PeaksOfOps all(device);
+  const Observe observe(all);
   GradStore gradients;
-  const Tensor loss = model.loss(ids, ids, Reduction::mean);
-  const int64_t forward = peak();
-  backward(loss, gradients);
-  return {forward, peak()};
+  for (int pass = 0; pass <= waits; ++pass) {
+    all.peaks.clear();
+    const Tensor loss = model.loss(ids, ids, waits ? Reduction::sum : Reduction::mean);
+    backward(waits ? loss * one : loss, gradients);
+    all.note();
+  }
+  return all.peaks;
 }
 
+// What an op needs grows by as much with each row. So passes of few rows tell, or, where that takes
+// no time, one of all of them.
 static MemoryEstimate measured_memory(const LanguageModel& model, const TrainConfig& config) {
-  int64_t parameters = 0;
-  for (const Tensor& parameter : model.parameters()) parameters += floats(parameter.numel());
   const int64_t threads = config.threads > 0 ? config.threads : max_threads(),
                 parts = batch_parts(config, model.num_parameters()),
                 together = std::min({parts, threads, openmp_threads()}),
                 rows = (config.batch_size + parts - 1) / parts;
-  const int64_t most = std::min<int64_t>(rows, 4), fewer = most / 2;
-  const auto [forward, whole] = peaks_of_step(model, config, most);
-  const auto [less_forward, less_whole] =
-      fewer > 0 ? peaks_of_step(model, config, fewer) : std::pair(forward, whole);
-  const auto of_rows = [&](int64_t peak, int64_t of_fewer) {
-    return rows == most ? peak : peak + (rows - most) * (peak - of_fewer) / (most - fewer);
-  };
-  const int64_t activations =
-      std::max(of_rows(forward, less_forward), of_rows(whole, less_whole) - parameters);
-  return {(1 + moments_of(config)) * parameters, parts * parameters, together * activations};
+  constexpr int64_t kTokens = 4096, kProducts = 20'000'000'000;  // a weight times a token
+  const int64_t tokens = std::min(kTokens, kProducts / (model.num_parameters() + 1)),
+                most = std::min(rows, std::max<int64_t>(2, tokens / config.block_size)),
+                fewer = most / 2;
+  const FieldGuard in_part(&Context::threads, parts == 1 ? threads : 1);
+  const bool waits = config.gradient_accumulation_steps > 1;
+  peaks_of_pass(model, config, 1, false);
+  int64_t parameters = 0, others = 0;  // copies of weights in bf16, which that pass has made
+  for (const Tensor& parameter : model.parameters()) {
+    parameters += floats(parameter.numel());
+    if (cast_address(parameter.array())) others += block_bytes(2 * parameter.numel());
+  }
+  for (const auto& [name, buffer] : model.named_buffers())
+    others += block_bytes(size_of(buffer.dtype()) * buffer.numel());
+  const auto peaks = peaks_of_pass(model, config, most, waits && parts == 1);
+  const auto less = rows > most ? peaks_of_pass(model, config, fewer, waits && parts == 1) : peaks;
+  int64_t peak = 0;
+  for (size_t i = 0; i < peaks.size(); ++i) {
+    const bool grows = rows > most && peaks.size() == less.size();
+    const int64_t a_row = grows ? (peaks[i] - less[i]) / (most - fewer) : 0;
+    peak = std::max(peak, peaks[i] + (rows - most) * a_row);
+  }
+  const int64_t waiting = parts == 1 ? 0 : (parts - together + (waits ? 1 : 0)) * parameters,
+                total = std::max(together * peak + waiting, parts * parameters),
+                gradients = std::min(parts * parameters + waiting, total);
+  return {(1 + moments_of(config)) * parameters + others, gradients, total - gradients};
 }
 
 // Parts of a batch that run side by side reach the moments of a step together, each with gradients

@@ -1,32 +1,128 @@
 #include "train/models.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "data/registry.h"
+#include "nn/llama.h"
 #include "train/config.h"
 #include "train/memory.h"
 
 namespace ink {
 
-static Registry<MakeModel>& models() {
-  static Registry<MakeModel> table("model", {{"gpt", [](const GPTConfig& sizes) {
-                                                check_memory("this model",
-                                                             4 * least_parameters(sizes));
-                                                return std::make_unique<GPT>(sizes);
-                                              }}});
+template <class F>
+void for_each_setting(LlamaConfig& c, F&& f) {
+  f("n_kv_head", c.n_kv_head, "Llama: heads of keys and values, a divisor of n_head; 0: n_head",
+    Limits{0, 1024});
+  f("intermediate_size", c.intermediate_size,
+    "Llama: width of the MLP; 0: 8/3 n_embd, up to a multiple of 32", Limits{0, 1 << 20});
+  f("rope_theta", c.rope_theta, "Llama: base of the rotary positions",
+    Limits{.above = 0, .below = 1e12});
+  f("tie_word_embeddings", c.tie_word_embeddings, "Llama: one table for tokens and the head",
+    Limits{});
+  f("attention_bias", c.attention_bias, "Llama: q_proj, k_proj and v_proj have a bias (Qwen2)",
+    Limits{});
+  f("qk_norm", c.qk_norm, "Llama: normalise queries and keys (Qwen3)", Limits{});
+  f("sliding_window", c.sliding_window,
+    "Llama: keys that a query sees, with its own (Mistral); 0: all", Limits{0, 1 << 20});
+  f("logit_softcap", c.logit_softcap, "Llama: logits stay below it by tanh (Gemma 2); 0: any",
+    Limits{0, 1e9});
+  f("parallel_block", c.parallel_block, "Llama: attention beside the MLP (PaLM)", Limits{});
+}
+
+namespace {
+
+Registry<ModelEntry>& models() {
+  static Registry<ModelEntry> table = [] {
+    ModelEntry gpt;
+    gpt.make = [](const GPTConfig& sizes, const ModelSettings&) {
+      check_memory("this model", 4 * least_parameters(sizes));
+      return std::make_unique<GPT>(sizes);
+    };
+    ModelEntry llama = model_entry<Llama, LlamaConfig>();
+    llama.check = [](const GPTConfig& sizes, const ModelSettings& settings) {
+      INK_CHECK(!sizes.bias, "llama: expected bias to be false: only q, k and v may have one ",
+                "(attention_bias)");
+      detail::config_of<LlamaConfig>(sizes, settings);
+    };
+    llama.make = [](const GPTConfig& sizes, const ModelSettings& settings) {
+      const auto config = detail::config_of<LlamaConfig>(sizes, settings);
+      check_memory("this model", 4 * config.num_parameters());
+      return std::make_unique<Llama>(config);
+    };
+    return Registry<ModelEntry>("model", {{"gpt", gpt}, {"llama", llama}});
+  }();
   return table;
 }
 
-void add_model(const std::string& name, MakeModel make) {
-  INK_CHECK(make, "add_model: ", name, ": expected what makes the model, got none");
-  models().add(name, std::move(make));
+const ModelEntry& entry_of(const std::string& name) {
+  check_limits("model", {.choices = model_names()}, name);
+  return *models().find(name);
+}
+
+const ModelSetting* find(const ModelSettings& settings, const std::string& name) {
+  const auto found = std::find_if(settings.begin(), settings.end(),
+                                  [&](const ModelSetting& one) { return one.name == name; });
+  return found == settings.end() ? nullptr : &*found;
+}
+
+}  // namespace
+
+void add_model(const std::string& name, ModelEntry entry) {
+  INK_CHECK(entry.make, "add_model: ", name, ": expected what makes the model, got none");
+  const ModelSettings known = model_settings();
+  for (const ModelSetting& setting : entry.settings) {
+    const ModelSetting* other = find(known, setting.name);
+    INK_CHECK(other == nullptr || other->value == setting.value, "add_model: ", name,
+              ": its setting ", setting.name,
+              " has another type or default than the one of another model; give it another name");
+    const TrainConfig fields;
+    for_each_field(fields, [&](const std::string& field, auto&&...) {
+      INK_CHECK(field != setting.name, "add_model: ", name, ": its setting ", setting.name,
+                " has the name of one that every run has; give it another name");
+    });
+  }
+  models().add(name, std::move(entry));
+}
+
+void add_model(const std::string& name,
+               const std::function<std::unique_ptr<LanguageModel>(const GPTConfig&)>& make) {
+  ModelEntry entry;
+  if (make)
+    entry.make = [make](const GPTConfig& sizes, const ModelSettings&) { return make(sizes); };
+  add_model(name, std::move(entry));
 }
 
 std::vector<std::string> model_names() { return models().names(); }
 
-std::unique_ptr<LanguageModel> make_model(const std::string& name, const GPTConfig& sizes) {
-  check_limits("model", {.choices = model_names()}, name);
-  std::unique_ptr<LanguageModel> model = (*models().find(name))(sizes);
+ModelSettings model_settings() {
+  ModelSettings all;
+  for (const std::string& name : model_names())
+    for (const ModelSetting& setting : models().find(name)->settings)
+      if (find(all, setting.name) == nullptr) all.push_back(setting);
+  return all;
+}
+
+bool has_setting(const std::string& model, const std::string& setting) {
+  const ModelEntry* entry = models().find(model);
+  return entry != nullptr && find(entry->settings, setting) != nullptr;
+}
+
+void check_model(const std::string& name, const GPTConfig& sizes, const ModelSettings& settings) {
+  const ModelEntry& entry = entry_of(name);
+  const ModelSettings defaults = model_settings();
+  for (const ModelSetting& setting : settings) {
+    if (find(entry.settings, setting.name) != nullptr) continue;
+    const ModelSetting* unset = find(defaults, setting.name);
+    INK_CHECK(unset != nullptr && unset->value == setting.value, setting.name,
+              " is no setting of model ", name, "; leave it out, or choose another model");
+  }
+  if (entry.check) entry.check(sizes, settings);
+}
+
+std::unique_ptr<LanguageModel> make_model(const std::string& name, const GPTConfig& sizes,
+                                          const ModelSettings& settings) {
+  std::unique_ptr<LanguageModel> model = entry_of(name).make(sizes, settings);
   INK_CHECK(model, "make_model: what add_model was given for ", name, " made none");
   INK_CHECK(
       model->config.vocab_size >= sizes.vocab_size && model->config.block_size >= sizes.block_size,

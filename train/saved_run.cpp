@@ -145,10 +145,17 @@ SavedRun load_start(const TrainConfig& config) {
   return run;
 }
 
+std::vector<std::string> model_fields(const TrainConfig& config) {
+  std::vector<std::string> names{"model", "n_layer", "n_head", "n_embd", "block_size", "bias"};
+  for (const ModelSetting& setting : config.model_settings)
+    if (has_setting(config.model, setting.name)) names.push_back(setting.name);
+  return names;
+}
+
 TrainConfig with_model_of(const SavedRun& run, TrainConfig config) {
   const nlohmann::json its = to_json(run.config);
   nlohmann::json model = {{"tokenizer", its.at("tokenizer")}};
-  for (const char* name : kModelSettings) model[name] = its.at(name);
+  for (const std::string& name : model_fields(run.config)) model[name] = its.at(name);
   from_json(model, config);
   return config;
 }

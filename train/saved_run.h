@@ -40,9 +40,8 @@ struct SavedRun {
   bool is_start = false;  // a new run takes its weights, tokenizer and model settings, no more
 };
 
-/// The settings that make a model, with its vocabulary.
-constexpr const char* kModelSettings[] = {"model",  "n_layer",    "n_head",
-                                          "n_embd", "block_size", "bias"};
+/// The names of the fields that make its model, with a vocabulary.
+std::vector<std::string> model_fields(const TrainConfig& config);
 
 /// `start`, if the tokenizer can encode it, or else none: write_sample then begins by itself.
 std::string usable_start(const Tokenizer& tokenizer, const std::string& start);

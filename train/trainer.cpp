@@ -238,7 +238,7 @@ Trainer::Trainer(const TrainConfig& config, const std::optional<SavedRun>& saved
   validation_set_ = describe_validation();
   const GPTConfig sizes = config_.gpt(dataset_->tokenizer().vocab_size());
   manual_seed(static_cast<uint64_t>(config_.seed));
-  model_ = make_model(config_.model, sizes);
+  model_ = make_model(config_.model, sizes, config_.model_settings);
   parameters_ = model_->parameters();
   num_parameters_ = model_->num_parameters();
   choose_arithmetic(saved);
@@ -289,7 +289,7 @@ void Trainer::resume(const SavedRun& saved) {
             saved.is_start ? "; name a text with --data" : "");
   if (saved.is_start) return model_->load_state_dict(saved.model_state);
   const nlohmann::json mine = to_json(config_), its = to_json(saved.config);
-  std::vector<std::string> kept(std::begin(kModelSettings), std::end(kModelSettings));
+  std::vector<std::string> kept = model_fields(config_);
   kept.emplace_back("optimizer");
   for (const std::string& name : kept) {
     INK_CHECK(its.at(name) == mine.at(name), "resume: ", name, " is ", mine.at(name).dump(),
@@ -482,7 +482,8 @@ bool Trainer::note_validation(double loss) {
 void Trainer::measure_best_again(const StopEvaluation& stop) {
   const ContextGuard guard(run_context());
   const init::Skip skip;  // draws nothing
-  const auto model = make_model(config_.model, config_.gpt(dataset_->tokenizer().vocab_size()));
+  const auto model = make_model(config_.model, config_.gpt(dataset_->tokenizer().vocab_size()),
+                                config_.model_settings);
   LoadedCheckpoint best;
   int64_t step = 0;
   try {

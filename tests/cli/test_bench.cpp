@@ -171,8 +171,8 @@ TEST(Profiler, SeveralThreadsAtOnce) {
 
 // ---- bench
 
-BenchSetup small_setup(int64_t batch_size, int64_t block_size, int64_t n_layer, int64_t n_embd,
-                       int64_t vocab_size) {
+BenchSetup gpt_setup(int64_t batch_size, int64_t block_size, int64_t n_layer, int64_t n_embd,
+                     int64_t vocab_size) {
   BenchSetup setup = bench_setup("baby");
   setup.config.batch_size = batch_size;
   setup.config.block_size = block_size;
@@ -192,7 +192,13 @@ void expect_formula_holds(const BenchSetup& setup, const char* what) {
   EXPECT_NEAR(formula / measured, 1, 0.03) << what << ": " << formula << " and " << measured;
 }
 
-TEST(Memory, FormulaAgreesWithMeasurement) {
+void expect_formula_holds_for(const std::string& model) {
+  const auto small_setup = [&](auto... sizes) {
+    BenchSetup setup = gpt_setup(sizes...);
+    setup.config.model = model;
+    setup.config.bias = model == "gpt";
+    return setup;
+  };
   expect_formula_holds(small_setup(12, 64, 4, 128, 65), "most is activations");
   expect_formula_holds(small_setup(1, 64, 4, 128, 65), "most is parameters");
   expect_formula_holds(small_setup(2, 128, 1, 64, 5000), "most is the vocabulary");
@@ -226,8 +232,12 @@ TEST(Memory, FormulaAgreesWithMeasurement) {
   expect_formula_holds(wide_mlp, "most is what products pack");
 }
 
+TEST(Memory, FormulaAgreesWithMeasurement) { expect_formula_holds_for("gpt"); }
+TEST(Memory, OfOtherModelsPassesOfAFewRowsAgreeWithIt) { expect_formula_holds_for("llama"); }
+
 TEST(Memory, FormulaAgreesWithEachUnit) {
   expect_passes_with_each_unit("Memory.FormulaAgreesWithMeasurement");
+  expect_passes_with_each_unit("Memory.OfOtherModelsPassesOfAFewRowsAgreeWithIt");
 }
 
 TEST(Bench, TheRoofIsWhatTakesLonger) {
@@ -273,7 +283,7 @@ TEST(Bench, TheMachineIsMeasuredWithEachCache) {
 }
 
 TEST(Bench, RepeatsABatchAtAConstantRate) {
-  BenchSetup setup = small_setup(2, 16, 1, 16, 30);
+  BenchSetup setup = gpt_setup(2, 16, 1, 16, 30);
   setup.steps = 20;
   const BenchResult result = run_bench(setup);
   ASSERT_EQ(result.losses.size(), 22u);
@@ -377,6 +387,32 @@ TEST(Program, BenchComparesTwoRuns) {
       << "two files: the same table, and no run";
   const Ran piped = run_program(std::string(kSmall) + "--json -");
   EXPECT_EQ(json::parse(piped.out).at("config").at("n_layer"), 1);
+}
+
+// Forward, and twice that for backward: of each weight that multiplies a token, and of each pair of
+// a query and a key that it sees.
+TEST(Bench, CountsTheFlopsOfAnyModel) {
+  const double B = 2, T = 16, L = 3, C = 24, V = 65, head = 6;
+  BenchSetup setup = gpt_setup(2, 16, 3, 24, 65);
+  const auto flops_of = [&](const std::string& model) {
+    setup.config.model = model;
+    setup.config.bias = model == "gpt";
+    const auto made =
+        make_model(model, setup.config.gpt(setup.vocab_size), setup.config.model_settings);
+    return step_flops(*made, setup.config);
+  };
+  const double pairs = 3 * 2 * B * L * C * T * (T + 1);  // scores and mixed values
+  const StepFlops gpt = flops_of("gpt");
+  EXPECT_EQ(gpt.weights, 6 * B * T * (L * 12 * C * C + V * C));
+  EXPECT_EQ(gpt.attention, pairs);
+  setup.config.setting("n_kv_head") = int64_t{2};
+  setup.config.setting("intermediate_size") = int64_t{40};
+  const StepFlops llama = flops_of("llama");
+  EXPECT_EQ(llama.weights, 6 * B * T * (L * (2 * C * C + 2 * C * 2 * head + 3 * C * 40) + V * C));
+  EXPECT_EQ(llama.attention, pairs);
+  setup.config.gradient_accumulation_steps = 3;
+  setup.config.recompute = setup.config.composed = true;
+  EXPECT_EQ(flops_of("llama").total(), 3 * llama.total());
 }
 
 TEST(Program, BenchRunsOnGivenWeightsAndTokens) {

@@ -169,11 +169,28 @@ struct Lion : Optimizer {  // Chen et al. 2023
   }
 };
 
+struct ChainConfig : GPTConfig {
+  int64_t rank = 4;
+};
+template <class F>
+void for_each_setting(ChainConfig& c, F&& f) {
+  f("rank", c.rank, "chain: of its table", Limits{1, 100});
+}
+struct Chain : LanguageModel {
+  Embedding first;
+  Linear second;
+  explicit Chain(const ChainConfig& c)
+      : LanguageModel(c), first(c.vocab_size, c.rank), second(c.rank, c.vocab_size) {}
+  Tensor operator()(const Tensor& ids) const override { return second(first(ids)); }
+  INK_FIELDS(first, second)
+};
+
 inline void add_all() {
   add_model<RmsGPT>("rms");
   add_model("mixture",
             [](const GPTConfig& c) { return std::make_unique<GPT>(c, make_mlp<Experts>); });
   add_model<Recurrent>("recurrent");
+  add_model<Chain, ChainConfig>("chain");
   add_tokenizer("word", WordTokenizer::parse, WordTokenizer::learn);
   add_optimizer<Lion>("lion");
 }

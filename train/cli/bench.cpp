@@ -10,9 +10,12 @@
 #include <span>
 #include <utility>
 
+#include "autograd/engine/grad_store.h"
+#include "autograd/engine/graph.h"
 #include "autograd/engine/observer.h"
 #include "autograd/io/serialize.h"
 #include "autograd/memory/device_backend.h"
+#include "train/memory.h"
 
 namespace ink {
 namespace {
@@ -25,15 +28,15 @@ double milliseconds_since(Clock::time_point start) {
 
 struct Sizes {
   int64_t B, T, L, H, C, V;
+  const char* model = "gpt";
+  int64_t kv_heads = 0;
 };
 
 const std::vector<std::pair<std::string, Sizes>>& sizes() {
   static const std::vector<std::pair<std::string, Sizes>> table = {
-      {"baby", {12, 64, 4, 4, 128, 65}},
-      {"char", {64, 256, 6, 6, 384, 65}},
-      {"char8", {8, 256, 6, 6, 384, 65}},
-      {"gpt2_64", {4, 64, 12, 12, 768, 50257}},
-      {"gpt2_1024", {4, 1024, 12, 12, 768, 50257}}};
+      {"baby", {12, 64, 4, 4, 128, 65}},        {"char", {64, 256, 6, 6, 384, 65}},
+      {"char8", {8, 256, 6, 6, 384, 65}},       {"llama8", {8, 256, 6, 6, 384, 65, "llama", 2}},
+      {"gpt2_64", {4, 64, 12, 12, 768, 50257}}, {"gpt2_1024", {4, 1024, 12, 12, 768, 50257}}};
   return table;
 }
 
@@ -130,7 +133,7 @@ BenchSetup bench_setup(const std::string& name) {
   const auto found = std::find_if(sizes().begin(), sizes().end(),
                                   [&](auto& entry) { return entry.first == name; });
   INK_CHECK(found != sizes().end(), "bench: there are no sizes called ", name);
-  const auto& [B, T, L, H, C, V] = found->second;
+  const auto& [B, T, L, H, C, V, model, heads] = found->second;
   BenchSetup setup;
   setup.name = name;
   setup.vocab_size = V;
@@ -140,17 +143,35 @@ BenchSetup bench_setup(const std::string& name) {
   config.n_layer = L;
   config.n_head = H;
   config.n_embd = C;
-  config.bias = true;
+  config.model = model;
+  config.bias = config.model == "gpt";
+  if (heads > 0) config.setting("n_kv_head") = heads;
   config.learning_rate = 1e-3;
   config.warmup_iters = 0;
   return setup;
 }
 
-StepFlops step_flops(const GPTConfig& model, int64_t batch_size) {
-  const auto L = static_cast<double>(model.n_layer), C = static_cast<double>(model.n_embd),
-             V = static_cast<double>(model.vocab_size), T = static_cast<double>(model.block_size),
-             B = static_cast<double>(batch_size);
-  return {6 * (L * 12 * C * C + V * C) * B * T, 6 * L * B * T * (T + 1) * C};
+StepFlops step_flops(const LanguageModel& model, const TrainConfig& config) {
+  const Trial trial(model, config);
+  context().recompute = context().composed = false;
+  Profiler profiler;
+  {
+    const Observe observe(profiler);
+    const Tensor ids = zeros({1, config.block_size}, {i64, context().default_device});
+    GradStore gradients;
+    backward(model.loss(ids, ids, Reduction::mean), gradients);
+  }
+  const auto rows = static_cast<double>(config.batch_size * config.gradient_accumulation_steps);
+  StepFlops flops;
+  for (const ProfileRow& row : profiler.rows()) {
+    const double forward = row.forward.work.flops, backward = row.backward.work.flops;
+    // Attention's backward computes the scores again, which is not the model's work.
+    if (row.name.find("attention") != std::string::npos)
+      flops.attention += 3 * forward * rows;
+    else
+      flops.weights += (forward + backward) * rows;
+  }
+  return flops;
 }
 
 double BenchResult::median() const {
@@ -183,8 +204,6 @@ BenchResult run_bench(const BenchSetup& setup) {
   const std::unique_ptr<Trainer> trainer = make_trainer(result.setup);
   const LanguageModel& model = trainer->model();
   result.parameters = model.num_parameters();
-  result.flops =
-      step_flops(model.config, setup.config.batch_size * setup.config.gradient_accumulation_steps);
   result.formula = estimate_memory(model, setup.config);
   int64_t steps = setup.steps, faults_before = 0;
   for (int64_t i = 0; i < kWarmUp || std::ssize(result.times) < steps; ++i) {
@@ -211,6 +230,7 @@ BenchResult run_bench(const BenchSetup& setup) {
   result.allocator_peak = memory_stats(device).peak_bytes_in_use - held_before;
   result.allocator_held = memory_stats(device).bytes_held;
   result.process_peak = process_peak();
+  result.flops = step_flops(model, setup.config);
   result.profiled = setup.profile_steps >= 0 ? setup.profile_steps : (steps + 3) / 4;
   profile(*trainer, result);
   return result;

@@ -33,11 +33,12 @@ BenchSetup bench_setup(const std::string& name);
 /// FLOPs of a step's matrix products, forward and twice that for backward. A multiplication and an
 /// addition are two FLOPs.
 struct StepFlops {
-  double weights = 0;    // 6 x (elements of weights that multiply) x tokens
-  double attention = 0;  // 6 L B T (T + 1) C: queries times keys, weights times values, causal
+  double weights = 0;    // of GPT: 6 x (elements of weights that multiply) x tokens
+  double attention = 0;  // of GPT: 6 L B T (T + 1) C: queries x keys, weights x values, causal
   double total() const { return weights + attention; }
 };
-StepFlops step_flops(const GPTConfig& model, int64_t batch_size);
+/// Counted in a pass of one row. The model stays as it is.
+StepFlops step_flops(const LanguageModel& model, const TrainConfig& config);
 
 /// What was measured. Times in milliseconds, sizes in bytes.
 struct BenchResult {

@@ -74,7 +74,9 @@ bool read_options(const Arguments& arguments, BenchOptions& options, BenchSetup&
         "--compare", &options.compare,
         "show a file of --json beside this run; with two files, compare these and run nothing",
         {.most_values = 2});
-    return command.parse(arguments, again);
+    const bool parsed = command.parse(arguments, again);
+    if (!command.given("--bias")) into.config.bias = into.config.model == "gpt";
+    return parsed;
   };
   BenchSetup ignored;
   if (!parse_into(ignored, false)) return false;
@@ -147,9 +149,9 @@ void print(const BenchResult& result, const Machine& machine) {
   const auto line = [](const std::string& text) {
     std::cout << filled(text, shown_columns(), 10) << "\n";
   };
-  line(fmt::format("{:<9} B {}, T {}, L {}, H {}, C {}, V {}; {} parameters; dropout {}; {}",
-                   setup.name, config.batch_size, config.block_size, config.n_layer, config.n_head,
-                   config.n_embd, setup.vocab_size,
+  line(fmt::format("{:<9} {}: B {}, T {}, L {}, H {}, C {}, V {}; {} parameters; dropout {}; {}",
+                   setup.name, config.model, config.batch_size, config.block_size, config.n_layer,
+                   config.n_head, config.n_embd, setup.vocab_size,
                    count_text(static_cast<double>(result.parameters)), config.dropout,
                    config.dtype));
   line(fmt::format("machine   {}; measured at best {:.0f} GFLOP/s, {:.1f} GB/s",
@@ -166,11 +168,11 @@ void print(const BenchResult& result, const Machine& machine) {
       "ms after the start",
       result.median(), result.best(), result.times.size(), count_text(result.tokens_per_second()),
       result.start));
-  line(fmt::format(
-      "work      {:.2f} GFLOP: 6 x weights x tokens, {:.2f}, and causal attention, {:.2f}; "
-      "{:.0f} GFLOP/s, {:.0f} % of the machine's",
-      result.flops.total() / 1e9, result.flops.weights / 1e9, result.flops.attention / 1e9,
-      rate / 1e9, 100 * rate / machine.flops_per_second));
+  line(
+      fmt::format("work      {:.2f} GFLOP: weights times tokens, {:.2f}, and attention, {:.2f}; "
+                  "{:.0f} GFLOP/s, {:.0f} % of the machine's",
+                  result.flops.total() / 1e9, result.flops.weights / 1e9,
+                  result.flops.attention / 1e9, rate / 1e9, 100 * rate / machine.flops_per_second));
   if (const double peak = datasheet_flops(machine_text(config)); peak > 0)
     line(fmt::format(
         "MFU       {:.1f} %: of the {:.0f} TFLOP/s of dense bf16 products that the data "

@@ -291,17 +291,19 @@ void CommandOptions::add_fields(TrainConfig& config, const std::set<std::string>
                                                             {"out_dir", "Output"},
                                                             {"device", "Machine"}};
   const std::string before = parser_->group;
-  for_each_field(config, [&]<class Field>(const char* name, Field& field, const char* help,
-                                          const Limits& limits) {
-    if (const auto found = groups.find(name); found != groups.end()) group(found->second);
-    if (left_out.count(name) > 0) return;
-    const std::string option = std::string("--") + name;
-    if constexpr (std::is_same_v<Field, bool>) {
-      flag(option, field, help);
-    } else {
-      add(option, &field, help, {.shows_default = true, .limits = limits});
-    }
-  });
+  for_each_field(
+      config,
+      [&]<class Field>(const char* name, Field& field, const char* help, const Limits& limits) {
+        if (const auto found = groups.find(name); found != groups.end()) group(found->second);
+        if (left_out.count(name) > 0) return;
+        const std::string option = std::string("--") + name;
+        if constexpr (std::is_same_v<Field, bool>) {
+          flag(option, field, help);
+        } else {
+          add(option, &field, help, {.shows_default = true, .limits = limits});
+        }
+      },
+      true);
   group(before);
 }
 

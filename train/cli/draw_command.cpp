@@ -71,7 +71,7 @@ Drawn draw_step(const TrainConfig& config, std::unique_ptr<LanguageModel> model)
   if (!model) {
     const int64_t vocab_size = make_dataset(config)->tokenizer().vocab_size();
     manual_seed(static_cast<uint64_t>(config.seed));
-    model = make_model(config.model, config.gpt(vocab_size));
+    model = make_model(config.model, config.gpt(vocab_size), config.model_settings);
   }
   check_memory("this step", estimate_memory(*model, config).total());
   return {fmt::format("A training step of {} x {} tokens; {} parameters. Times are the best of {}.",

@@ -499,8 +499,10 @@ bool parse_into(TrainConfig& config, const Arguments& arguments, TrainOptions& o
       "(runs with batch_parts 1)");
   const bool parsed = command.parse(arguments, again);
   options.names_out_dir = command.given("--out_dir");
-  for (const char* name : kModelSettings)
-    if (command.given(std::string("--") + name)) options.names.insert(name);
+  std::vector<std::string> names = model_fields(config);
+  for (const ModelSetting& setting : config.model_settings) names.push_back(setting.name);
+  for (const std::string& name : names)
+    if (command.given("--" + name)) options.names.insert(name);
   if (command.given("--tokenizer")) options.names.insert("tokenizer");
   return parsed;
 }
@@ -514,9 +516,11 @@ SavedRun load_start_for(TrainConfig& config, const TrainOptions& options, Consol
   }
   const Waiting waiting(console, "loading the weights");
   SavedRun start = load_start(config);
-  const nlohmann::json mine = to_json(config), its = to_json(start.config);
+  TrainConfig asked = config;
+  if (options.names.count("model") == 0) asked.model = start.config.model;
+  const nlohmann::json mine = to_json(asked), its = to_json(start.config);
   for (const std::string& name : options.names)
-    if (mine.at(name) != its.at(name))
+    if (its.contains(name) && mine.contains(name) && mine.at(name) != its.at(name))
       throw UsageError(fmt::format("--{} is {}, but {} has {}; leave the option out", name,
                                    quoted(mine.at(name)), start.folder.string(),
                                    quoted(its.at(name))));
@@ -542,7 +546,9 @@ int train_command(const Arguments& arguments) {
   TrainConfig config;
   TrainOptions options;
   if (!parse_into(config, arguments, options)) return kOk;
-  check_usage(config);
+  TrainConfig here = config;  // of a run that goes on, its model is not known yet
+  if (config.init_from != "scratch") here.model_settings = model_settings();
+  check_usage(here);
   const bool resumes = config.init_from == "resume",
              starts = !resumes && config.init_from != "scratch";
   if (options.overwrite && resumes)

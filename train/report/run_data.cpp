@@ -140,7 +140,9 @@ Json config_of(const Json& noted, Json& defaults) {
   Json config = Json::object();
   const Json given = noted.value("config", Json());
   if (!given.is_object()) return config;
-  const TrainConfig known;
+  TrainConfig known;
+  if (const auto model = given.find("model"); model != given.end() && model->is_string())
+    known.model = *model;
   const Json values = to_json(known);
   for_each_field(known, [&](const char* name, const auto&, const char*, const Limits&) {
     if (!given.contains(name)) return;
