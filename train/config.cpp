@@ -81,6 +81,16 @@ SettingValue& TrainConfig::setting(const std::string& name) {
   detail::fail({"config: no model has a setting ", name});
 }
 
+Schedule TrainConfig::schedule() const {
+  const double lowest = min_lr < 0 ? learning_rate / 10 : min_lr;
+  const int64_t last = lr_decay_iters < 0 ? max_iters : lr_decay_iters;
+  if (schedule_name == "constant") return warmup_constant(learning_rate, warmup_iters);
+  if (schedule_name == "linear") return warmup_linear(learning_rate, lowest, warmup_iters, last);
+  if (schedule_name == "wsd")
+    return warmup_stable_decay(learning_rate, lowest, warmup_iters, last, decay_fraction);
+  return warmup_cosine(learning_rate, lowest, warmup_iters, last);
+}
+
 void TrainConfig::check() const {
   INK_CHECK(dataset == "fables" || !data.empty(), "config: dataset is '", printable(dataset, 60),
             "'; expected fables; for text of your own use --data FILE (nanoGPT has such a text in ",

@@ -40,6 +40,8 @@ struct TrainConfig {
   int64_t lr_decay_iters = -1;
   double min_lr = 1e-5;
   int64_t warmup_iters = 50;
+  std::string schedule_name = "cosine";
+  double decay_fraction = 0.2;
   std::string optimizer = "adamw";
   double beta1 = 0.9;
   double beta2 = 0.99;
@@ -75,10 +77,7 @@ struct TrainConfig {
     c.bias = bias;
     return c;
   }
-  Schedule schedule() const {
-    return warmup_cosine(learning_rate, min_lr < 0 ? learning_rate / 10 : min_lr, warmup_iters,
-                         lr_decay_iters < 0 ? max_iters : lr_decay_iters);
-  }
+  Schedule schedule() const;
   /// The dtype of the model's products (Autocast); parameters and losses are always f32.
   DType autocast() const { return dtype == "bfloat16" ? bf16 : f32; }
   /// The value of a model's own setting, such as "n_kv_head". Throws if no model has it.
@@ -134,12 +133,20 @@ void for_each_field(Config& c, F&& f, bool of_every_model = false) {
     Limits{0, kMostSteps});
   f("lr_decay_iters", c.lr_decay_iters, "step of the lowest; -1: max_iters",
     Limits{-1, kMostSteps});
+  f("schedule", c.schedule_name, "of the learning rate after the warm-up: wsd stays, then decays",
+    Limits{.choices = {"cosine", "linear", "wsd", "constant"}});
+  f("decay_fraction", c.decay_fraction, "wsd: the share of steps, the last, in which it decays",
+    Limits{0, 1});
   f("weight_decay", c.weight_decay, "of matrices, not of biases and norms", Limits{0, 1000});
   f("grad_clip", c.grad_clip, "largest global norm of gradients; 0: any", Limits{0, 1e9});
-  f("optimizer", c.optimizer, "how weights are updated", Limits{.choices = optimizer_names()});
-  f("beta1", c.beta1, "AdamW: decay of the first moment", Limits{.least = 0, .below = 1});
-  f("beta2", c.beta2, "AdamW: decay of the second moment", Limits{.least = 0, .below = 1});
-  f("momentum", c.momentum, "SGD: momentum", Limits{.least = 0, .below = 1});
+  f("optimizer", c.optimizer, "how weights are updated; muon: matrices of blocks, AdamW the rest",
+    Limits{.choices = optimizer_names()});
+  f("beta1", c.beta1,
+    "Adam, AdamW, Muon's AdamW: decay of the first moment; Lion: its share in a step",
+    Limits{.least = 0, .below = 1});
+  f("beta2", c.beta2, "the same: of the second moment; Lion: of its moment",
+    Limits{.least = 0, .below = 1});
+  f("momentum", c.momentum, "SGD, Muon: momentum", Limits{.least = 0, .below = 1});
   f("init_from", c.init_from,
     "scratch; resume: go on with the run in out_dir; or the folder of a run, whose weights a new "
     "run begins with",

@@ -15,6 +15,7 @@
 #include "autograd/kernels/optimizer.h"
 #include "data/registry.h"
 #include "train/config.h"
+#include "train/muon.h"
 
 namespace ink {
 namespace {
@@ -31,6 +32,10 @@ void check_numbers(const char* op, const std::vector<std::pair<const char*, doub
   for (const auto& [name, value] : options)
     INK_CHECK(value >= 0 && std::isfinite(value), op, ": expected ", name,
               " to be finite and at least 0, got ", value);
+}
+
+void check_beta(const char* op, double beta) {
+  INK_CHECK(beta >= 0 && beta < 1, op, ": expected betas in [0, 1), got ", beta);
 }
 
 }  // namespace
@@ -50,43 +55,75 @@ NamedTensors numbered(const std::vector<Tensor>& parameters) {
 
 Optimizer::Optimizer(const char* name, const std::vector<ParameterGroup>& groups, double lr,
                      double weight_decay, double grad_clip)
-    : name_(name), grad_clip_(grad_clip) {
+    : name_(name), lr_(lr), weight_decay_(weight_decay), grad_clip_(grad_clip) {
   check_numbers(name, {{"lr", lr}, {"weight_decay", weight_decay}, {"grad_clip", grad_clip}});
-  std::vector<double> scales, decays;
-  std::map<const TensorImpl*, std::string> seen;
-  std::set<std::string> names;
-  for (const ParameterGroup& group : groups) {
-    const double decay = group.weight_decay.value_or(weight_decay);
-    check_numbers(name, {{"lr_scale", group.lr_scale}, {"a group's weight_decay", decay}});
-    for (const auto& [label, value] : group.parameters) {
-      if (!value.requires_grad()) continue;
-      INK_CHECK(value.is_leaf(), name, ": expected leaves, got ", label, ", which was computed by ",
-                value.slot()->node->name);
-      INK_CHECK(value.is_contiguous(), name, ": ", label, ", ", value.shape(),
-                ", is a strided view; make the parameter of its contiguous() copy");
-      const auto [first, is_new] = seen.emplace(&value.impl(), label);
-      INK_CHECK(is_new, name, ": ", label, " is listed twice, the first time as ", first->second);
-      INK_CHECK(names.insert(label).second, name, ": two parameters have the name ", label);
-      parameters_.emplace_back(label, value);
-      lists_.values.push_back(value);
-      scales.push_back(group.lr_scale);
-      decays.push_back(decay);
-    }
-  }
+  add_groups(groups);
   INK_CHECK(!parameters_.empty(), name, ": expected parameters that require grad, got none");
-  const Device device = lists_.values[0].device();
-  lists_.lr_scale = from_vector(scales).to(device);
-  lists_.decay = from_vector(decays).to(device);
-  lists_.counts = zeros({std::ssize(scales)}, {i64, device});
-  status_ = fresh_status(device);
+  status_ = fresh_status(lists_.values[0].device());
   set_lr(lr);
 }
 
-Arrays& Optimizer::add_moments(const char* kind) {
-  auto arrays = std::make_unique<Arrays>();
-  for (const auto& entry : parameters_) arrays->push_back(zeros_like(entry.second));
-  moments_.emplace_back(kind, std::move(arrays));
-  return *moments_.back().second;
+void Optimizer::add_group(const ParameterGroup& group) { add_groups({group}); }
+
+Optimizer::Settings Optimizer::settings_of(const ParameterGroup& group) const {
+  const double decay = group.weight_decay.value_or(weight_decay_), lr = group.lr.value_or(lr_);
+  check_numbers(
+      name_,
+      {{"lr_scale", group.lr_scale}, {"a group's weight_decay", decay}, {"a group's lr", lr}});
+  INK_CHECK(lr == lr_ || lr_ > 0, name_, ": a group's lr is ", lr,
+            ", which set_lr scales with the ", "optimizer's; expected that to be above 0, got 0");
+  for (const auto& beta : {group.beta1, group.beta2}) check_beta(name_, beta.value_or(0));
+  return {lr == lr_ ? group.lr_scale : group.lr_scale * lr / lr_, decay, group.beta1, group.beta2};
+}
+
+// Checks all groups before anything changes.
+void Optimizer::add_groups(const std::vector<ParameterGroup>& groups) {
+  std::map<const TensorImpl*, std::string> seen;
+  std::set<std::string> names;
+  for (const auto& [label, value] : parameters_) seen[&value.impl()] = *names.insert(label).first;
+  NamedTensors added;
+  std::vector<Settings> settings = settings_;
+  for (const ParameterGroup& group : groups) {
+    const Settings of_group = settings_of(group);
+    for (const auto& [label, value] : group.parameters) {
+      if (!value.requires_grad()) continue;
+      INK_CHECK(value.is_leaf(), name_, ": expected leaves, got ", label,
+                ", which was computed by ", value.slot()->node->name);
+      INK_CHECK(value.is_contiguous(), name_, ": ", label, ", ", value.shape(),
+                ", is a strided view; make the parameter of its contiguous() copy");
+      const auto [first, is_new] = seen.emplace(&value.impl(), label);
+      INK_CHECK(is_new, name_, ": ", label, " is listed twice, the first time as ", first->second);
+      INK_CHECK(names.insert(label).second, name_, ": two parameters have the name ", label);
+      added.emplace_back(label, value);
+      settings.push_back(of_group);
+    }
+  }
+  if (added.empty()) return;
+  const NoGrad no_grad;
+  const Device device = added[0].second.device();
+  Tensor counts = zeros({std::ssize(settings)}, {i64, device});
+  if (lists_.counts.defined())
+    counts.narrow(0, 0, std::ssize(settings_)).copy_(Tensor(lists_.counts));
+  std::vector<double> scales, decays;
+  for (const Settings& of : settings) scales.push_back(of.lr_scale), decays.push_back(of.decay);
+  for (Moments& moments : moments_) moments.add(added);
+  for (const auto& entry : added) lists_.values.push_back(entry.second);
+  parameters_.insert(parameters_.end(), added.begin(), added.end());
+  settings_ = std::move(settings);
+  lists_.lr_scale = from_vector(scales).to(device);
+  lists_.decay = from_vector(decays).to(device);
+  lists_.counts = counts;
+}
+
+void Optimizer::Moments::add(const NamedTensors& parameters) {
+  for (const auto& [name, value] : parameters)
+    arrays->push_back(!has || has(name, value) ? Array(zeros_like(value)) : Array());
+}
+
+Arrays& Optimizer::add_moments(const char* kind, HasMoment has) {
+  moments_.push_back({kind, std::move(has), std::make_unique<Arrays>()});
+  moments_.back().add(parameters_);
+  return *moments_.back().arrays;
 }
 
 OptimizerStep Optimizer::step_arrays() const {
@@ -146,9 +183,10 @@ void Optimizer::update(ParameterLists& parameters, const OptimizerStep& step) {
     one.value = Tensor(parameters.values[i]);
     one.grad = Tensor(parameters.grads[i]);
     if (grad_clip_ > 0) one.grad = one.grad * Tensor(step.clip);
-    for (const auto& entry : moments_) one.moments.emplace_back((*entry.second)[i]);
+    for (const Moments& moments : moments_) one.moments.emplace_back((*moments.arrays)[i]);
     one.lr = Tensor(step.lr) * scales.select(0, at);
     one.weight_decay = decays.select(0, at);
+    one.beta1 = settings_[i].beta1, one.beta2 = settings_[i].beta2;
     one.step = counts.select(0, at) + 1;
     std::vector<Tensor> written = one.moments, before;
     written.insert(written.end(), {one.value, counts.select(0, at)});
@@ -166,8 +204,9 @@ void Optimizer::note_update(const std::vector<Tensor>& grads) const {
   if (context().observers.empty()) return;
   std::vector<Tensor> written;
   for (const auto& entry : parameters_) written.push_back(entry.second.detach());
-  for (const auto& entry : moments_)
-    for (const Array& moment : *entry.second) written.emplace_back(moment);
+  for (const Moments& moments : moments_)
+    for (const Array& moment : *moments.arrays)
+      if (moment.defined()) written.emplace_back(moment);
   std::vector<Tensor> read = written;
   read.insert(read.end(), grads.begin(), grads.end());
   note_work(name_, read, written);
@@ -181,9 +220,10 @@ void Optimizer::set_lr(double lr) { kernel::fill(status_.lr, lr); }
 
 NamedTensors Optimizer::state() const {
   NamedTensors all;
-  for (const auto& [kind, arrays] : moments_) {
+  for (const Moments& moments : moments_) {
     for (size_t i = 0; i < parameters_.size(); ++i)
-      all.emplace_back(std::string(kind) + "." + parameters_[i].first, Tensor((*arrays)[i]));
+      if (const Array& moment = (*moments.arrays)[i]; moment.defined())
+        all.emplace_back(std::string(moments.kind) + "." + parameters_[i].first, Tensor(moment));
   }
   for (size_t i = 0; i < parameters_.size(); ++i)
     all.emplace_back("step." + parameters_[i].first,
@@ -219,19 +259,30 @@ AdamW::AdamW(const std::vector<ParameterGroup>& groups, const AdamWOptions& opti
     : AdamW("AdamW", groups, options) {}
 
 AdamW::AdamW(const char* name, const std::vector<ParameterGroup>& groups,
-             const AdamWOptions& options)
+             const AdamWOptions& options, const HasMoment& has)
     : Optimizer(name, groups, options.lr, options.weight_decay, options.grad_clip),
       options_(options),
-      exp_avg_(add_moments("exp_avg")),
-      exp_avg_sq_(add_moments("exp_avg_sq")) {
+      exp_avg_(add_moments("exp_avg", has)),
+      exp_avg_sq_(add_moments("exp_avg_sq", has)) {
   check_numbers(name, {{"eps", options.eps}});
-  for (const double beta : {options.beta1, options.beta2})
-    INK_CHECK(beta >= 0 && beta < 1, name, ": expected betas in [0, 1), got ", beta);
+  for (const double beta : {options.beta1, options.beta2}) check_beta(name, beta);
 }
 
+// One pass for each pair of betas, and there is mostly one: parameters without a gradient do not
+// change.
 void AdamW::update(ParameterLists& parameters, const OptimizerStep& step) {
-  kernel::adamw(parameters, exp_avg_, exp_avg_sq_, step, options_.beta1, options_.beta2,
-                options_.eps);
+  const auto betas_of = [&](size_t i) {
+    const Settings& own = settings()[i];
+    return std::pair(own.beta1.value_or(options_.beta1), own.beta2.value_or(options_.beta2));
+  };
+  std::set<std::pair<double, double>> all;
+  for (size_t i = 0; i < parameters.grads.size(); ++i) all.insert(betas_of(i));
+  for (const auto& betas : all) {
+    ParameterLists some = parameters;
+    for (size_t i = 0; i < some.grads.size(); ++i)
+      if (betas_of(i) != betas) some.grads[i] = {};
+    kernel::adamw(some, exp_avg_, exp_avg_sq_, step, betas.first, betas.second, options_.eps);
+  }
 }
 
 // ---- Adam
@@ -239,14 +290,12 @@ void AdamW::update(ParameterLists& parameters, const OptimizerStep& step) {
 Adam::Adam(const std::vector<ParameterGroup>& groups, const AdamOptions& options)
     : AdamW("Adam", groups,
             {options.lr, options.beta1, options.beta2, options.eps, options.weight_decay,
-             options.grad_clip}),
-      decays_(std::any_of(groups.begin(), groups.end(), [&](const ParameterGroup& group) {
-        return group.weight_decay.value_or(options.weight_decay) > 0;
-      })) {}
+             options.grad_clip}) {}
 
 // The kernel multiplies gradients by `clip`, so the decay is divided by it first.
 void Adam::update(ParameterLists& parameters, const OptimizerStep& step) {
-  if (!decays_) return AdamW::update(parameters, step);
+  if (std::none_of(settings().begin(), settings().end(), [](auto& of) { return of.decay > 0; }))
+    return AdamW::update(parameters, step);
   ParameterLists lists = parameters;
   const Tensor decay = Tensor(parameters.decay) / Tensor(step.clip);
   for (size_t i = 0; i < lists.grads.size(); ++i) {
@@ -256,6 +305,23 @@ void Adam::update(ParameterLists& parameters, const OptimizerStep& step) {
   }
   lists.decay = zeros_like(decay);
   AdamW::update(lists, step);
+}
+
+// ---- Lion
+
+Lion::Lion(const std::vector<ParameterGroup>& groups, const LionOptions& options)
+    : Optimizer("Lion", groups, options.lr, options.weight_decay, options.grad_clip),
+      options_(options) {
+  for (const double beta : {options.beta1, options.beta2}) check_beta("Lion", beta);
+  add_moments("exp_avg");
+}
+
+void Lion::update_parameter(ParameterUpdate& p) {
+  const double beta1 = p.beta1.value_or(options_.beta1), beta2 = p.beta2.value_or(options_.beta2);
+  Tensor& m = p.moments[0];
+  p.value.mul_(1 - p.lr * p.weight_decay);
+  p.value.sub_(p.lr * sign(m * beta1 + p.grad * (1 - beta1)));
+  m.copy_(m * beta2 + p.grad * (1 - beta2));
 }
 
 // ---- SGD
@@ -275,16 +341,41 @@ void SGD::update(ParameterLists& parameters, const OptimizerStep& step) {
 
 // ---- by name
 
+// Options that a config gives to any optimizer with betas.
+template <class Options>
+static Options with_betas(const TrainConfig& c) {
+  Options options;
+  options.lr = c.learning_rate;
+  options.beta1 = c.beta1;
+  options.beta2 = c.beta2;
+  options.grad_clip = c.grad_clip;
+  return options;
+}
+
 static Registry<MakeOptimizer>& optimizers() {
   using Groups = std::vector<ParameterGroup>;
   static Registry<MakeOptimizer> table(
       "optimizer",
       {{"adamw",
         [](const Groups& groups, const TrainConfig& c) {
-          return std::make_unique<AdamW>(groups, AdamWOptions{.lr = c.learning_rate,
-                                                              .beta1 = c.beta1,
-                                                              .beta2 = c.beta2,
-                                                              .grad_clip = c.grad_clip});
+          return std::make_unique<AdamW>(groups, with_betas<AdamWOptions>(c));
+        }},
+       {"adam",
+        [](const Groups& groups, const TrainConfig& c) {
+          return std::make_unique<Adam>(groups, with_betas<AdamOptions>(c));
+        }},
+       {"lion",
+        [](const Groups& groups, const TrainConfig& c) {
+          return std::make_unique<Lion>(groups, with_betas<LionOptions>(c));
+        }},
+       {"muon",
+        [](const Groups& groups, const TrainConfig& c) {
+          return std::make_unique<Muon>(groups, MuonOptions{.lr = c.learning_rate,
+                                                            .momentum = c.momentum,
+                                                            .adjust_lr = AdjustLr::match_rms_adamw,
+                                                            .beta1 = c.beta1,
+                                                            .beta2 = c.beta2,
+                                                            .grad_clip = c.grad_clip});
         }},
        {"sgd", [](const Groups& groups, const TrainConfig& c) {
           return std::make_unique<SGD>(
@@ -301,11 +392,12 @@ void add_optimizer(const std::string& name, MakeOptimizer make) {
 
 std::vector<std::string> optimizer_names() { return optimizers().names(); }
 
-std::unique_ptr<Optimizer> make_optimizer(const TrainConfig& config,
-                                          const NamedTensors& parameters) {
+std::unique_ptr<Optimizer> make_optimizer(const TrainConfig& config, const NamedTensors& parameters,
+                                          const std::set<std::string>& tables) {
   check_limits("optimizer", {.choices = optimizer_names()}, config.optimizer);
-  return (*optimizers().find(config.optimizer))(decay_matrices(parameters, config.weight_decay),
-                                                config);
+  auto groups = decay_matrices(parameters, config.weight_decay);
+  groups[0].tables = tables;
+  return (*optimizers().find(config.optimizer))(groups, config);
 }
 
 }  // namespace ink

@@ -1,5 +1,5 @@
-// Optimizers: AdamW, Adam and SGD, with parameter groups and clipping by the global norm. They skip
-// a step whose gradients are not finite.
+// Optimizers: AdamW, Adam, Lion and SGD (muon.h has Muon), with parameter groups and clipping by the
+// global norm. They skip a step whose gradients are not finite.
 //
 //   AdamW optimizer(decay_matrices(model.named_parameters(), 0.1), {.lr = 1e-3, .grad_clip = 1});
 //   for (...) {
@@ -13,26 +13,29 @@
 // (status()) that can be read at any time. The formulas are PyTorch's.
 //
 // An optimizer of your own says how one parameter changes, in public ops. The rest (groups,
-// clipping, skipped steps, saving and resuming, GPUs) is as for these two:
+// clipping, skipped steps, saving and resuming, GPUs) is as for these:
 //
-//   struct Lion : Optimizer {  // Chen et al. 2023
-//     double beta1, beta2;
-//     Lion(const std::vector<ParameterGroup>& groups, const TrainConfig& c)
-//         : Optimizer("Lion", groups, c.learning_rate, c.weight_decay, c.grad_clip),
-//           beta1(c.beta1), beta2(c.beta2) { add_moments("exp_avg"); }
+//   struct Signum : Optimizer {  // Bernstein et al. 2018
+//     double momentum;
+//     Signum(const std::vector<ParameterGroup>& groups, const TrainConfig& c)
+//         : Optimizer("Signum", groups, c.learning_rate, c.weight_decay, c.grad_clip),
+//           momentum(c.momentum) {
+//       add_moments("momentum_buffer");
+//     }
 //     void update_parameter(ParameterUpdate& p) override {
 //       Tensor& m = p.moments[0];
+//       m.copy_(m * momentum + p.grad * (1 - momentum));
 //       p.value.mul_(1 - p.lr * p.weight_decay);
-//       p.value.sub_(p.lr * sign(m * beta1 + p.grad * (1 - beta1)));
-//       m.copy_(m * beta2 + p.grad * (1 - beta2));
+//       p.value.sub_(p.lr * sign(m));
 //     }
 //   };
-//   add_optimizer<Lion>("lion");  // TrainConfig::optimizer, and so --optimizer, may be "lion"
+//   add_optimizer<Signum>("signum");  // TrainConfig::optimizer, and so --optimizer, may be "signum"
 #pragma once
 
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -49,7 +52,13 @@ struct TrainConfig;  // config.h
 struct ParameterGroup {
   NamedTensors parameters = {};
   std::optional<double> weight_decay = {};  ///< replaces the optimizer's
-  double lr_scale = 1;                      ///< multiplies the optimizer's learning rate
+  double lr_scale = 1;                      ///< multiplies the learning rate
+  /// Replaces the learning rate that the optimizer was made with. set_lr then changes it by the
+  /// same factor as that one, as PyTorch's schedulers do.
+  std::optional<double> lr = {};
+  std::optional<double> beta1 = {}, beta2 = {};  ///< replace those of an optimizer that has betas
+  /// Names of embeddings and heads among them: Muon leaves these matrices to AdamW (muon.h).
+  std::set<std::string> tables = {};
 };
 
 /// nanoGPT's two groups: tensors with two dimensions or more (matrices, embeddings) decay, all
@@ -69,12 +78,13 @@ struct OptimizerStatus {
 /// device need not wait for the host; beside an f32 tensor they do not change its dtype.
 struct ParameterUpdate {
   std::string name;
-  Tensor value;                 ///< to be written in place, such as by sub_
-  Tensor grad;                  ///< clipped
-  std::vector<Tensor> moments;  ///< in the order of add_moments; to be written in place
-  Tensor lr;                    ///< f64 (): with the group's lr_scale
-  Tensor weight_decay;          ///< f64 ()
-  Tensor step;                  ///< i64 (): its updates so far, with this one: from 1
+  Tensor value;                        ///< to be written in place, such as by sub_
+  Tensor grad;                         ///< clipped
+  std::vector<Tensor> moments;         ///< in the order of add_moments; to be written in place
+  Tensor lr;                           ///< f64 (): with the group's lr_scale
+  Tensor weight_decay;                 ///< f64 ()
+  std::optional<double> beta1, beta2;  ///< the group's, if it has its own
+  Tensor step;                         ///< i64 (): its updates so far, with this one: from 1
 };
 
 /// Parameters under the names "0", "1", ..., for those of module.parameters().
@@ -95,6 +105,9 @@ class Optimizer {
   void zero_grad();
   /// Sets the learning rate of the next steps.
   void set_lr(double lr);
+  /// More parameters, whose moments and counts begin at zero, such as those of a layer that was
+  /// frozen so far. Throws, and adds nothing, as the constructor does.
+  virtual void add_group(const ParameterGroup& group);
 
   /// Learning rate, gradient norm, clip factor, finite flag and counts, as the last step left them.
   const OptimizerStatus& status() const { return status_; }
@@ -102,8 +115,8 @@ class Optimizer {
   const NamedTensors& parameters() const { return parameters_; }
 
   /// All that training changes, to be saved. Handles share the optimizer's memory.
-  ///   KIND.NAME   for each parameter. AdamW, Adam: exp_avg, exp_avg_sq and step; SGD:
-  ///               momentum_buffer and step
+  ///   KIND.NAME   for each parameter. AdamW, Adam: exp_avg, exp_avg_sq and step; Lion: exp_avg
+  ///               and step; SGD: momentum_buffer and step; Muon: as SGD or as AdamW
   ///   skipped     the counts of skipped steps
   NamedTensors state() const;
   /// Copies a saved state in. If names are missing or unexpected, or shapes differ, one error lists
@@ -111,31 +124,52 @@ class Optimizer {
   void load_state(const NamedTensors& state);
 
  protected:
-  /// Parameters that do not require grad are left out. Throws on one that is listed twice, that is
-  /// not a leaf, or whose memory is strided; on a name used twice.
+  /// Parameters that do not require grad are left out, and cost no memory. Throws on one that is
+  /// listed twice, that is not a leaf, or whose memory is strided; on a name used twice.
   Optimizer(const char* name, const std::vector<ParameterGroup>& groups, double lr,
             double weight_decay, double grad_clip);
 
-  /// A zero tensor beside each parameter, saved as `kind`.NAME.
-  Arrays& add_moments(const char* kind);
+  /// Does a parameter of this name have a moment?
+  using HasMoment = std::function<bool(const std::string& name, const Tensor& value)>;
+  /// A zero tensor beside each parameter, saved as `kind`.NAME; undefined beside those that `has`,
+  /// if it is given, denies one.
+  Arrays& add_moments(const char* kind, HasMoment has = {});
 
   /// Changes one parameter, which has a gradient, and its moments, under NoGrad. An optimizer of
   /// your own defines it. If the step is not finite, nothing that it writes there stays.
   virtual void update_parameter(ParameterUpdate& parameter);
-
- private:
   /// All of them in one pass, or none if the step is not finite: by default, one by one.
   virtual void update(ParameterLists& parameters, const OptimizerStep& step);
+
+  /// What a parameter's group says, in the order of parameters().
+  struct Settings {
+    double lr_scale, decay;
+    std::optional<double> beta1, beta2;
+  };
+  const std::vector<Settings>& settings() const { return settings_; }
+  const char* name() const { return name_; }
+
+ private:
+  struct Moments {
+    const char* kind;
+    HasMoment has;
+    std::unique_ptr<Arrays> arrays;
+
+    void add(const NamedTensors& parameters);  // to arrays, one for each
+  };
+  void add_groups(const std::vector<ParameterGroup>& groups);
+  Settings settings_of(const ParameterGroup& group) const;
   void check_gradients() const;
   OptimizerStep step_arrays() const;
   void note_update(const std::vector<Tensor>& grads) const;  // for observers
 
   const char* name_;
-  double grad_clip_;
+  double lr_, weight_decay_, grad_clip_;  // that it was made with
   NamedTensors parameters_;
+  std::vector<Settings> settings_;
   ParameterLists lists_;  // all lists but the gradients, which change from step to step
   OptimizerStatus status_;
-  std::vector<std::pair<const char*, std::unique_ptr<Arrays>>> moments_;
+  std::vector<Moments> moments_;
 };
 
 struct AdamWOptions {
@@ -160,7 +194,9 @@ class AdamW : public Optimizer {
       : AdamW(numbered(parameters), options) {}
 
  protected:
-  AdamW(const char* name, const std::vector<ParameterGroup>& groups, const AdamWOptions& options);
+  /// has: which parameters it updates, all by default.
+  AdamW(const char* name, const std::vector<ParameterGroup>& groups, const AdamWOptions& options,
+        const HasMoment& has = {});
   void update(ParameterLists& parameters, const OptimizerStep& step) override;
 
  private:
@@ -189,8 +225,33 @@ class Adam : public AdamW {
 
  private:
   void update(ParameterLists& parameters, const OptimizerStep& step) override;
+};
 
-  bool decays_;  // does any group?
+struct LionOptions {
+  double lr = 1e-4;
+  double beta1 = 0.9;
+  double beta2 = 0.99;
+  double weight_decay = 0;
+  double grad_clip = 0;  ///< as for AdamW
+};
+
+/// Chen et al. 2023. A learning rate 3 to 10 times lower than AdamW's, and a weight decay as many
+/// times higher, is about as much.
+///   p = p (1 - lr weight_decay) - lr sign(beta1 m + (1 - beta1) g)
+///   m = beta2 m + (1 - beta2) g
+class Lion : public Optimizer {
+ public:
+  /// Throws as AdamW does.
+  Lion(const std::vector<ParameterGroup>& groups, const LionOptions& options = {});
+  Lion(const NamedTensors& parameters, const LionOptions& options = {})
+      : Lion(std::vector<ParameterGroup>{{parameters}}, options) {}
+  Lion(const std::vector<Tensor>& parameters, const LionOptions& options = {})
+      : Lion(numbered(parameters), options) {}
+
+ private:
+  void update_parameter(ParameterUpdate& p) override;
+
+  LionOptions options_;
 };
 
 struct SGDOptions {
@@ -237,10 +298,10 @@ void add_optimizer(const std::string& name) {
     return std::make_unique<Own>(groups, config);
   });
 }
-/// "adamw", "sgd", and those that were added.
+/// "adam", "adamw", "lion", "muon", "sgd", and those that were added.
 std::vector<std::string> optimizer_names();
-/// The optimizer that the config names, of nanoGPT's two groups.
-std::unique_ptr<Optimizer> make_optimizer(const TrainConfig& config,
-                                          const NamedTensors& parameters);
+/// The optimizer that the config names, of nanoGPT's two groups. tables: as in ParameterGroup.
+std::unique_ptr<Optimizer> make_optimizer(const TrainConfig& config, const NamedTensors& parameters,
+                                          const std::set<std::string>& tables = {});
 
 }  // namespace ink

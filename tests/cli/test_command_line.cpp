@@ -605,7 +605,7 @@ TEST(OtherNames, LlmcsCommandLinesAreTaken) {
                 "gradient_accumulation_steps = 10", "max_iters = 20", "min_lr = 0.0"}));
   const Said resumed = run({"train", "--print_config", "-y", "1", "-k", "constant"});
   EXPECT_EQ(resumed.err.substr(0, resumed.err.find('\n')),
-            "inkling: taken: -y as --init_from resume, -k as --min_lr 0.004 --warmup_iters 0");
+            "inkling: taken: -y as --init_from resume, -k as --schedule constant --warmup_iters 0");
   EXPECT_EQ(run({"train", "--print_config", "--num_iterations", "20", "-q", "0.5"}).err,
             "inkling: taken: --num_iterations as --max_iters 20, -q as --min_lr 0.002\n");
   expect_refused({"train", "-e", "d12"}, "--n_layer 12");

@@ -153,19 +153,18 @@ class WordTokenizer : public Tokenizer {  // a word with the space before it; id
   std::map<std::string, int64_t> ids_;
 };
 
-struct Lion : Optimizer {  // Chen et al. 2023
-  double beta1, beta2;
-  Lion(const std::vector<ParameterGroup>& groups, const TrainConfig& c)
-      : Optimizer("Lion", groups, c.learning_rate, c.weight_decay, c.grad_clip),
-        beta1(c.beta1),
-        beta2(c.beta2) {
-    add_moments("exp_avg");
+struct Signum : Optimizer {  // Bernstein et al. 2018
+  double momentum;
+  Signum(const std::vector<ParameterGroup>& groups, const TrainConfig& c)
+      : Optimizer("Signum", groups, c.learning_rate, c.weight_decay, c.grad_clip),
+        momentum(c.momentum) {
+    add_moments("momentum_buffer");
   }
   void update_parameter(ParameterUpdate& p) override {
     Tensor& m = p.moments[0];
+    m.copy_(m * momentum + p.grad * (1 - momentum));
     p.value.mul_(1 - p.lr * p.weight_decay);
-    p.value.sub_(p.lr * sign(m * beta1 + p.grad * (1 - beta1)));
-    m.copy_(m * beta2 + p.grad * (1 - beta2));
+    p.value.sub_(p.lr * sign(m));
   }
 };
 
@@ -192,7 +191,7 @@ inline void add_all() {
   add_model<Recurrent>("recurrent");
   add_model<Chain, ChainConfig>("chain");
   add_tokenizer("word", WordTokenizer::parse, WordTokenizer::learn);
-  add_optimizer<Lion>("lion");
+  add_optimizer<Signum>("signum");
 }
 
 }  // namespace own

@@ -59,7 +59,7 @@ int main() {
   ink::TrainConfig config;
   config.data = {folder / "book.txt"};
   config.tokenizer = "word";
-  config.optimizer = "lion";
+  config.optimizer = "signum";
   config.learning_rate = 1e-3;
   config.n_embd = 32;
   config.block_size = 16;

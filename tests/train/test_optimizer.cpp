@@ -1,5 +1,6 @@
-// Optimizers against PyTorch's numbers (golden/optimizer.txt, made by
-// golden/optimizer_fixtures.py), skipped steps, saved state, the warning, and schedules.
+// Optimizers against PyTorch's numbers (golden/optimizer.txt and muon.txt, made by
+// golden/optimizer_fixtures.py and muon_fixtures.py), groups, skipped steps, saved state, the
+// warning, and schedules.
 #include "autograd/engine/grad_store.h"
 #include "train/optimizer.h"
 
@@ -19,10 +20,14 @@
 #include "autograd/autocast.h"
 #include "autograd/base/log.h"
 #include "autograd/basic_ops.h"
+#include "nn/gpt.h"
 #include "nn/linear.h"
+#include "nn/llama.h"
 #include "tests/support/error_of.h"
 #include "tests/support/temp_files.h"
 #include "tests/support/test_device.h"
+#include "train/config.h"
+#include "train/muon.h"
 #include "train/schedule.h"
 
 namespace ink {
@@ -470,6 +475,341 @@ TEST(Optimizer, StepsAllocateNothing) {
   EXPECT_EQ(memory_stats().peak_bytes_in_use, before.bytes_in_use);
 }
 
+// ---- Muon and Lion
+
+// The parameters of golden/muon_fixtures.py and their gradients.
+struct Matrices {
+  explicit Matrices(DType dtype = f64) {
+    double k = 1;
+    const std::vector<std::pair<const char*, Shape>> shapes = {
+        {"tall", {6, 4}},   {"wide", {4, 6}},       {"attn.c_attn.weight", {9, 3}},
+        {"square", {5, 5}}, {"wte.weight", {7, 3}}, {"bias", {5}}};
+    for (const auto& [name, shape] : shapes) {
+      std::vector<double> start;
+      for (int64_t i = 0; i < shape.numel(); ++i) start.push_back(std::cos(k++));
+      parameters.emplace_back(name, from_vector(start, shape).to(dtype).requires_grad_());
+    }
+  }
+  static Tensor made_up(const Shape& shape, double start = 0, double shift = 0) {
+    std::vector<double> values;
+    for (int64_t i = 0; i < shape.numel(); ++i, ++start)
+      values.push_back(std::sin(0.37 * start * start + shift));
+    return from_vector(values, shape);
+  }
+  void set_grads(int64_t step) {
+    int64_t k = 0;
+    for (auto& [name, p] : parameters) {
+      p.set_grad(made_up(p.shape(), static_cast<double>(k), 1.3 * static_cast<double>(step))
+                     .to(p.dtype()));
+      k += p.numel();
+    }
+  }
+  void run(Optimizer& optimizer, int64_t first, int64_t last) {
+    for (int64_t step = first; step <= last; ++step) {
+      set_grads(step);
+      optimizer.step(ones({}));
+    }
+  }
+  std::vector<double> values() const { return Problem::joined(parameters); }
+
+  NamedTensors parameters;
+};
+
+MuonOptions muon_options(const std::string& name, DType dtype) {
+  MuonOptions options{.ns_dtype = dtype};
+  if (name == "muon_plain")
+    options = {.lr = 0.02,
+               .weight_decay = 0.3,
+               .momentum = 0.8,
+               .nesterov = false,
+               .ns_coefficients = {2, -1.5, 0.5},
+               .ns_steps = 3,
+               .adjust_lr = AdjustLr::match_rms_adamw,
+               .ns_dtype = dtype,
+               .grad_clip = 0.5};
+  if (name == "muon_spectral")
+    options = {.lr = 0.01, .eps = 10, .adjust_lr = AdjustLr::spectral_unclamped, .ns_dtype = dtype};
+  return options;
+}
+
+// Calls f(words of the line) for each line of the golden file that begins so.
+void for_golden_lines(const std::string& prefix, const std::function<void(std::istream&)>& f) {
+  std::ifstream file(golden("muon.txt"));
+  int lines = 0;
+  for (std::string line; std::getline(file, line);) {
+    if (line.rfind(prefix, 0) != 0) continue;
+    std::istringstream words(line);
+    f(words);
+    ++lines;
+  }
+  EXPECT_GT(lines, 0) << prefix;
+}
+
+void expect_muon_numbers(DType dtype, DType ns_dtype, double tolerance) {
+  for_golden_lines("muon", [&](std::istream& words) {
+    std::string name;
+    int64_t last = 0;
+    words >> name >> last;
+    Matrices matrices(dtype);
+    Muon optimizer(matrices.parameters, muon_options(name, ns_dtype));
+    matrices.run(optimizer, 1, last);
+    for (const double value : matrices.values()) {
+      double expected = 0;
+      words >> expected;
+      ASSERT_NEAR(value, expected, tolerance) << name << " step " << last;
+    }
+  });
+}
+TEST(Muon, HasTorchNumbers) { expect_muon_numbers(f64, f64, 1e-13); }
+TEST(Muon, HasTorchNumbersInFloat) { expect_muon_numbers(f32, f32, 2e-6); }
+TEST(Muon, HasTorchNumbersWithinTheRoundingOfItsProducts) { expect_muon_numbers(f32, bf16, 2e-3); }
+
+TEST(Muon, IsAsNearAsTorchWithProductsInBfloat16) {
+  for_golden_lines("bf16", [&](std::istream& words) {
+    std::string name;
+    Shape shape{0, 0};
+    double of_torch = 0;
+    words >> name >> shape[0] >> shape[1] >> of_torch;
+    const MuonOptions o;
+    const Tensor x = Matrices::made_up(shape).unsqueeze(0);
+    const auto made = [&](DType dtype) {
+      return orthogonal(x.to(dtype), o.ns_coefficients, o.ns_steps, o.eps).to(f64);
+    };
+    const Tensor exact = made(f64), error = made(bf16) - exact;
+    const double got = std::sqrt(sum(square(error)).item() / sum(square(exact)).item());
+    EXPECT_LT(got, 1.25 * of_torch) << shape;
+  });
+}
+
+TEST(Lion, IsItsFormula) {
+  for_golden_lines("lion", [&](std::istream& words) {
+    std::string name;
+    int64_t last = 0;
+    words >> name >> last;
+    Matrices matrices;
+    Lion optimizer(matrices.parameters,
+                   {.lr = 0.02, .beta1 = 0.8, .beta2 = 0.95, .weight_decay = 0.3});
+    matrices.run(optimizer, 1, last);
+    for (const double value : matrices.values()) {
+      double expected = 0;
+      words >> expected;
+      ASSERT_NEAR(value, expected, 1e-13);
+    }
+  });
+}
+
+TEST(Muon, OrthogonalIsNearlySo) {
+  for (const double size : {1e-5, 1.0, 1e12}) {
+    const Tensor x = Matrices::made_up({2, 40, 24}).mul(size).to(bf16);
+    const Tensor y = orthogonal(x, MuonOptions().ns_coefficients, 5, 1e-7).to(f32);
+    const Tensor squares = matmul(y.transpose(1, 2), y);
+    const Tensor lengths = diagonal(squares, 0, 1, 2);
+    EXPECT_GT(min(lengths).item(), 0.4) << size;
+    EXPECT_LT(max(lengths).item(), 1.6) << size;
+  }
+  const Tensor none = orthogonal(zeros({1, 3, 3}, bf16), MuonOptions().ns_coefficients, 5, 1e-7);
+  EXPECT_EQ(none.tolist(), std::vector<double>(9, 0.0));
+}
+
+TEST(Muon, ContinuesFromSavedStateAndSkipsWhatIsNotFinite) {
+  Matrices straight(f32), resumed(f32);
+  Muon first(straight.parameters);
+  straight.run(first, 1, 3);
+  const auto before = straight.values(), state = Problem::joined(first.state());
+  straight.set_grads(4);
+  first.step(full({}, NAN));
+  EXPECT_EQ(straight.values(), before);
+  auto now = Problem::joined(first.state());
+  EXPECT_EQ(now.size(), state.size());
+  std::fill_n(now.end() - 2, 2, 0.0);  // all but the skipped counts
+  EXPECT_EQ(now, state);
+  Muon second(resumed.parameters);
+  {
+    const NoGrad no_grad;
+    for (size_t i = 0; i < resumed.parameters.size(); ++i)
+      resumed.parameters[i].second.copy_(straight.parameters[i].second);
+  }
+  second.load_state(first.state());
+  straight.run(first, 4, 6);
+  resumed.run(second, 4, 6);
+  EXPECT_EQ(straight.values(), resumed.values());
+  EXPECT_EQ(Problem::joined(of_kind(second, "step")), std::vector<double>(6, 6));
+}
+
+// A matrix has one moment and everything else two.
+TEST(Muon, KeepsOneMomentForAMatrix) {
+  Matrices matrices;
+  Muon optimizer(matrices.parameters);
+  std::vector<std::string> names;
+  for (const auto& entry : optimizer.state()) names.push_back(entry.first);
+  EXPECT_EQ(names, (std::vector<std::string>{
+                       "exp_avg.wte.weight", "exp_avg.bias", "exp_avg_sq.wte.weight",
+                       "exp_avg_sq.bias", "momentum_buffer.tall", "momentum_buffer.wide",
+                       "momentum_buffer.attn.c_attn.weight", "momentum_buffer.square", "step.tall",
+                       "step.wide", "step.attn.c_attn.weight", "step.square", "step.wte.weight",
+                       "step.bias", "skipped"}));
+}
+
+// Bf16 copies that linear layers read are written with the matrices.
+TEST(Muon, RoundsWhatItWrites) {
+  Matrices matrices(f32);
+  Muon optimizer(matrices.parameters);
+  for (const auto& entry : matrices.parameters) cached_cast(entry.second, bf16);
+  matrices.run(optimizer, 1, 2);
+  for (const auto& [name, p] : matrices.parameters) {
+    ASSERT_TRUE(current_cast(p).defined()) << name;
+    EXPECT_TRUE(same_bits(Tensor(current_cast(p)), p.detach().to(bf16))) << name;
+  }
+}
+
+TEST(Muon, KnowsMatricesByTheirNames) {
+  const auto parts = [](const std::string& name, const Shape& shape) {
+    return matrix_parts(name, shape);
+  };
+  using Rows = std::vector<int64_t>;
+  EXPECT_EQ(parts("h.0.attn.c_attn.weight", {12, 4}), (Rows{4, 4, 4}));
+  EXPECT_EQ(parts("h.0.attn.c_attn.weight", {8, 4}), (Rows{4, 2, 2}));  // grouped queries
+  EXPECT_EQ(parts("self_attn.in_proj_weight", {12, 4}), (Rows{4, 4, 4}));
+  EXPECT_EQ(parts("layers.1.mlp.gate_up_proj.weight", {16, 4}), (Rows{8, 8}));
+  EXPECT_EQ(parts("layers.1.self_attn.q_proj.weight", {4, 4}), (Rows{4}));
+  for (const char* name : {"wte.weight", "transformer.wpe.weight", "model.embed_tokens.weight",
+                           "lm_head.weight", "head.weight", "pos_embedding"})
+    EXPECT_EQ(parts(name, {12, 4}), Rows{}) << name;
+  EXPECT_EQ(parts("h.0.ln_1.weight", {4}), Rows{});
+  EXPECT_EQ(parts("conv.weight", {4, 4, 3, 3}), Rows{});
+}
+
+struct Stranger : Module {  // whose names say nothing
+  Embedding a;
+  Linear b, c;
+  ModuleList<Linear> d;
+  Stranger() : a(7, 4), b(4, 4), c(4, 7) { d.push_back(Linear(4, 7)); }
+  INK_FIELDS(a, b, d, c)
+};
+
+TEST(Muon, KnowsTablesOfAModel) {
+  using Names = std::set<std::string>;
+  GPTConfig config;
+  config.vocab_size = 16;
+  config.block_size = 8;
+  config.n_layer = 1;
+  config.n_head = 2;
+  config.n_embd = 16;  // as the vocabulary: only what stands outside of blocks is meant
+  EXPECT_EQ(table_names(GPT(config), 16),
+            (Names{"wte.weight", "wpe.weight", "h.0.mlp.c_proj.weight"}));
+  config.vocab_size = 11;
+  EXPECT_EQ(table_names(GPT(config), 11), (Names{"wte.weight", "wpe.weight"}));
+  EXPECT_EQ(table_names(Stranger(), 7), (Names{"a.weight", "c.weight"}));
+}
+
+TEST(Muon, NamesWhatIsWrong) {
+  Matrices matrices;
+  const auto error = [&](MuonOptions options) {
+    return error_of([&] { Muon optimizer(matrices.parameters, options); });
+  };
+  EXPECT_EQ(error({.momentum = 1}), "Muon: expected a momentum in [0, 1), got 1");
+  EXPECT_EQ(error({.ns_steps = 0}), "Muon: expected ns_steps to be 1 to 99, got 0");
+  EXPECT_EQ(error({.eps = 0}), "Muon: expected eps to be above 0, got 0");
+  EXPECT_EQ(error({.lr = -1}), "Muon: expected lr to be finite and at least 0, got -1");
+  EXPECT_EQ(
+      error({.parts = [](const std::string&, const Shape&) { return std::vector<int64_t>{2}; }}),
+      "Muon: tall, (6, 4), is no pile of matrices with 2 rows in all");
+}
+
+// ---- groups
+
+// Groups with rates and betas of their own are as two optimizers.
+TEST(Groups, HaveRatesAndBetasOfTheirOwn) {
+  for (const std::string name : {"adamw", "adam", "lion", "muon"}) {
+    Matrices together, apart;
+    NamedTensors first(together.parameters.begin(), together.parameters.begin() + 2),
+        second(together.parameters.begin() + 2, together.parameters.end());
+    const std::vector<ParameterGroup> groups = {
+        {.parameters = first, .weight_decay = 0.1},
+        {.parameters = second, .weight_decay = 0.2, .lr = 0.03, .beta1 = 0.5, .beta2 = 0.7}};
+    const auto make = [&](const std::vector<ParameterGroup>& of, double lr, double beta1,
+                          double beta2) -> std::unique_ptr<Optimizer> {
+      if (name == "adamw")
+        return std::make_unique<AdamW>(of, AdamWOptions{.lr = lr, .beta1 = beta1, .beta2 = beta2});
+      if (name == "adam")
+        return std::make_unique<Adam>(of, AdamOptions{.lr = lr, .beta1 = beta1, .beta2 = beta2});
+      if (name == "lion")
+        return std::make_unique<Lion>(of, LionOptions{.lr = lr, .beta1 = beta1, .beta2 = beta2});
+      return std::make_unique<Muon>(
+          of, MuonOptions{.lr = lr, .ns_dtype = f64, .beta1 = beta1, .beta2 = beta2});
+    };
+    const auto one = make(groups, 0.01, 0.9, 0.99);
+    const NamedTensors &p = apart.parameters, a(p.begin(), p.begin() + 2),
+                       b(p.begin() + 2, p.end());
+    const auto two = make({{.parameters = a, .weight_decay = 0.1}}, 0.01, 0.9, 0.99),
+               three = make({{.parameters = b, .weight_decay = 0.2}}, 0.03, 0.5, 0.7);
+    for (int64_t step = 1; step <= 4; ++step) {
+      const double factor = step > 2 ? 0.5 : 1;  // as a schedule does
+      one->set_lr(0.01 * factor), two->set_lr(0.01 * factor), three->set_lr(0.03 * factor);
+      together.set_grads(step), apart.set_grads(step);
+      one->step(), two->step(), three->step();
+    }
+    const auto got = together.values(), expected = apart.values();
+    for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], expected[i], 1e-14) << name;
+  }
+}
+
+TEST(Groups, AreAddedAfterwards) {
+  for (const std::string name : {"adamw", "sgd_momentum", "muon"}) {
+    Matrices early, late;
+    const auto make = [&](const NamedTensors& p) -> std::unique_ptr<Optimizer> {
+      if (name == "muon") return std::make_unique<Muon>(p, MuonOptions{.ns_dtype = f64});
+      return maker(name)(p);
+    };
+    const auto at_once = make(early.parameters);
+    const NamedTensors &p = late.parameters, a(p.begin(), p.begin() + 2), b(p.begin() + 2, p.end());
+    const auto grown = make(a);
+    for (int64_t step = 1; step <= 2; ++step) {  // the others have no gradient meanwhile
+      early.set_grads(step), late.set_grads(step);
+      for (size_t i = 2; i < early.parameters.size(); ++i) early.parameters[i].second.set_grad({});
+      at_once->step(), grown->step();
+    }
+    grown->add_group({b});
+    EXPECT_NE(error_of([&] { grown->add_group({b}); }).find("attn.c_attn.weight is listed twice"),
+              std::string::npos);
+    early.run(*at_once, 3, 5);
+    late.run(*grown, 3, 5);
+    EXPECT_EQ(early.values(), late.values()) << name;
+    EXPECT_EQ(Problem::joined(grown->state()), Problem::joined(at_once->state())) << name;
+  }
+}
+
+TEST(Groups, LeaveFrozenParametersWithoutMoments) {
+  Matrices matrices;
+  matrices.parameters[0].second.requires_grad_(false);
+  const auto before = matrices.parameters[0].second.tolist();
+  AdamW optimizer(matrices.parameters);
+  for (auto& [name, p] : matrices.parameters)
+    if (p.requires_grad()) p.set_grad(ones_like(p));
+  optimizer.step();
+  EXPECT_EQ(matrices.parameters[0].second.tolist(), before);
+  for (const auto& entry : optimizer.state()) EXPECT_FALSE(entry.first.ends_with(".tall"));
+  matrices.parameters[0].second.requires_grad_();
+  optimizer.add_group({{matrices.parameters[0]}});
+  EXPECT_EQ(of_kind(optimizer, "exp_avg").size(), 6u);
+}
+
+TEST(Groups, NameWhatIsWrong) {
+  Tensor w = zeros({2}).requires_grad_();
+  const auto error = [&](const ParameterGroup& group, double lr = 1) {
+    return error_of([&] { AdamW optimizer(std::vector<ParameterGroup>{group}, {.lr = lr}); });
+  };
+  EXPECT_EQ(error({.parameters = {{"w", w}}, .lr = -1}),
+            "AdamW: expected a group's lr to be finite and at least 0, got -1");
+  EXPECT_EQ(error({.parameters = {{"w", w}}, .lr = 1}, 0),
+            "AdamW: a group's lr is 1, which set_lr scales with the optimizer's; expected that to "
+            "be above 0, got 0");
+  EXPECT_EQ(error({.parameters = {{"w", w}}, .beta1 = 1}),
+            "AdamW: expected betas in [0, 1), got 1");
+}
+
+// ---- schedules
+
 TEST(Schedule, WarmsUpAndFollowsACosine) {
   const Schedule lr = warmup_cosine(1e-3, 1e-4, 100, 2000);
   EXPECT_DOUBLE_EQ(lr(0), 1e-3 / 101);
@@ -482,6 +822,38 @@ TEST(Schedule, WarmsUpAndFollowsACosine) {
   EXPECT_DOUBLE_EQ(warmup_cosine(1, 0.1, 10, 10)(9), 10.0 / 11);
   EXPECT_DOUBLE_EQ(warmup_cosine(1, 0.1, 10, 10)(10), 0.1);
   EXPECT_DOUBLE_EQ(constant_lr(0.3)(12345), 0.3);
+}
+
+TEST(Schedule, FallsAlongALineOrAtTheEndOrNever) {
+  const Schedule linear = warmup_linear(1e-3, 1e-4, 100, 2000);
+  EXPECT_DOUBLE_EQ(linear(99), 1e-3 * 100 / 101);
+  EXPECT_DOUBLE_EQ(linear(100), 1e-3);
+  EXPECT_DOUBLE_EQ(linear(1050), 5.5e-4);
+  EXPECT_DOUBLE_EQ(linear(2000), 1e-4);
+  const Schedule wsd = warmup_stable_decay(1e-3, 1e-4, 100, 2000, 0.2);
+  EXPECT_DOUBLE_EQ(wsd(0), 1e-3 / 101);
+  EXPECT_DOUBLE_EQ(wsd(100), 1e-3);
+  EXPECT_DOUBLE_EQ(wsd(1600), 1e-3);
+  EXPECT_DOUBLE_EQ(wsd(1800), 5.5e-4);
+  EXPECT_DOUBLE_EQ(wsd(2000), 1e-4);
+  EXPECT_DOUBLE_EQ(wsd(1000000), 1e-4);
+  EXPECT_DOUBLE_EQ(warmup_stable_decay(1, 0, 10, 20, 0)(19), 1);
+  EXPECT_DOUBLE_EQ(warmup_stable_decay(1, 0, 10, 20, 1)(15), 0.5);  // not before the warm-up ends
+  EXPECT_DOUBLE_EQ(warmup_constant(0.5, 10)(0), 0.5 / 11);
+  EXPECT_DOUBLE_EQ(warmup_constant(0.5, 10)(1000), 0.5);
+  TrainConfig config;
+  config.max_iters = 100;
+  config.warmup_iters = 10;
+  config.min_lr = 0;
+  config.learning_rate = 1;
+  const auto at = [&](const char* name, int64_t step) {
+    config.schedule_name = name;
+    return config.schedule()(step);
+  };
+  EXPECT_DOUBLE_EQ(at("cosine", 55), 0.5);
+  EXPECT_DOUBLE_EQ(at("linear", 55), 0.5);
+  EXPECT_DOUBLE_EQ(at("wsd", 90), 0.5);
+  EXPECT_DOUBLE_EQ(at("constant", 90), 1);
 }
 
 }  // namespace

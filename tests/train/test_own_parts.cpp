@@ -66,7 +66,7 @@ TEST(OwnParts, AreThoseOfTheReadmes) {
   }
   EXPECT_EQ(blocks, 10);
   std::string header = read("train/optimizer.h");  // whose comment has one of them
-  header = header.substr(header.find("//   struct Lion"));
+  header = header.substr(header.find("//   struct Signum"));
   header.erase(header.find("//   add_optimizer"));
   for (size_t at = 0; (at = header.find("\n//")) != std::string::npos;) header.erase(at, 3);
   EXPECT_NE(code.find(without_space(header.substr(2))), std::string::npos) << header;
@@ -116,10 +116,10 @@ TEST_P(OwnRun, EveryCommandWorks) {
   const std::vector<std::string> sizes{
       "--model", name,       "--data", file,       "--tokenizer", "word",         "--n_layer",
       "1",       "--n_head", "2",      "--n_embd", "24",          "--block_size", "12"};
-  std::vector<std::string> train{"train", "--out_dir",       run,   "--optimizer",
-                                 "lion",  "--max_iters",     "6",   "--eval_interval",
-                                 "3",     "--eval_iters",    "1",   "--sample_interval",
-                                 "3",     "--learning_rate", "1e-3"};
+  std::vector<std::string> train{"train",  "--out_dir",       run,   "--optimizer",
+                                 "signum", "--max_iters",     "6",   "--eval_interval",
+                                 "3",      "--eval_iters",    "1",   "--sample_interval",
+                                 "3",      "--learning_rate", "1e-3"};
   train.insert(train.end(), sizes.begin(), sizes.end());
   works(train);
   works({"train", "--out_dir", run, "--init_from", "resume", "--max_iters", "8"});
@@ -516,8 +516,8 @@ TEST(OwnParts, ARunOfAnotherProgramIsNotDamaged) {
   EXPECT_EQ(load_model(config.out_dir).step, 0);  // who does not train can do without
   EXPECT_EQ(error_of([&] { Trainer trainer(config); }),
             config.out_dir +
-                "/ckpt/config.json: optimizer is other, and this program has adamw, "
-                "lion or sgd; the program that trained the run adds it by "
+                "/ckpt/config.json: optimizer is other, and this program has adam, adamw, "
+                "lion, muon, sgd or signum; the program that trained the run adds it by "
                 "add_optimizer");
 }
 
@@ -720,7 +720,7 @@ struct Lacking : Optimizer {
 
 TEST(OwnOptimizer, SaysWhatIsWrong) {
   add_own_parts();
-  EXPECT_EQ(error_of([] { add_optimizer<Lion>("adamw"); }),
+  EXPECT_EQ(error_of([] { add_optimizer<Signum>("adamw"); }),
             "add_optimizer: there is a optimizer called adamw already");
   EXPECT_EQ(error_of([] { add_tokenizer("byte", WordTokenizer::parse); }),
             "add_tokenizer: there is a tokenizer called byte already");
