@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstring>
 #include <utility>
+#include <vector>
 
 #include "autograd/base/check.h"
 #include "autograd/base/log.h"
@@ -22,7 +23,8 @@ using Json = nlohmann::json;
 
 constexpr const char* kFormat = "inkling checkpoint 1";
 constexpr const char *kConfig = "config.json", *kState = "state.json";
-constexpr const char *kModel = "model.safetensors", *kOptimizer = "optimizer.safetensors";
+constexpr const char *kModel = "model.safetensors", *kOptimizer = "optimizer.safetensors",
+                     *kAverage = "ema.safetensors";  // which not every run has
 
 fs::path with_ending(const fs::path& folder, const char* ending) {
   return folder.string() + ending;
@@ -73,11 +75,20 @@ Json read_state(const fs::path& folder) {
   INK_CHECK(got == expected, file.string(), ": expected the checksum \"", printable(expected, 60),
             "\", got \"", got, "\"; the file is damaged");
   fields.object("state");
-  for (const char* name : {kConfig, kModel, kOptimizer}) {
-    const Fields print = fields.object("files").object(name);
+  const Fields files = fields.object("files");
+  for (const char* name : {kConfig, kModel, kOptimizer, kAverage}) {
+    if (name == kAverage && !files.has(name)) continue;
+    const Fields print = files.object(name);
     print.count("bytes", INT64_MAX), print.text("crc64");
   }
   return state;
+}
+
+// The files that a state.json names.
+std::vector<std::string> files_of(const Json& state) {
+  std::vector<std::string> files{kConfig, kModel, kOptimizer};
+  if (state.at("files").contains(kAverage)) files.emplace_back(kAverage);
+  return files;
 }
 
 void check_file(const fs::path& file, const Json& expected) {
@@ -89,7 +100,7 @@ void check_file(const fs::path& file, const Json& expected) {
 
 LoadedCheckpoint load_folder(const fs::path& folder, Parts parts) {
   const Json state = read_state(folder);
-  for (const std::string file : {kConfig, kModel, kOptimizer})
+  for (const std::string& file : files_of(state))
     if (parts == Parts::all || file != kOptimizer)
       check_file(folder / file, state.at("files").at(file));
   LoadedCheckpoint loaded;
@@ -99,6 +110,7 @@ LoadedCheckpoint load_folder(const fs::path& folder, Parts parts) {
   loaded.state = state.at("state");
   loaded.model = load(folder / kModel);
   if (parts == Parts::all) loaded.optimizer = load(folder / kOptimizer);
+  if (state.at("files").contains(kAverage)) loaded.average = load(folder / kAverage);
   loaded.folder = folder;
   return loaded;
 }
@@ -109,7 +121,9 @@ bool is_ours(const fs::path& folder) {
   for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
     fs::path file = entry.path().filename();
     if (file.extension() == ".tmp") file.replace_extension();
-    if (file != kConfig && file != kState && file != kModel && file != kOptimizer) return false;
+    if (file != kConfig && file != kState && file != kModel && file != kOptimizer &&
+        file != kAverage)
+      return false;
   }
   return true;
 }
@@ -118,7 +132,7 @@ bool is_ours(const fs::path& folder) {
 bool is_complete(const fs::path& folder) {
   try {
     const Json state = read_state(folder);
-    for (const char* file : {kConfig, kModel, kOptimizer})
+    for (const std::string& file : files_of(state))
       if (file_operation([&] { return fs::file_size(folder / file); }) !=
           state["files"][file]["bytes"])
         return false;
@@ -176,9 +190,13 @@ void save_checkpoint(const fs::path& out_dir, const std::string& name,
   write_json(fresh / kConfig, checkpoint.config);
   save(fresh / kModel, checkpoint.model);
   save(fresh / kOptimizer, checkpoint.optimizer);
+  std::vector<std::string> files{kConfig, kModel, kOptimizer};
+  if (!checkpoint.average.empty()) {
+    save(fresh / kAverage, checkpoint.average);
+    files.emplace_back(kAverage);
+  }
   Json state = {{"format", kFormat}, {"state", checkpoint.state}};
-  for (const char* file : {kConfig, kModel, kOptimizer})
-    state["files"][file] = fingerprint(fresh / file);
+  for (const std::string& file : files) state["files"][file] = fingerprint(fresh / file);
   state["checksum"] = checksum_of(text_of(state));
   write_json(fresh / kState, state);  // the last one: without it the folder is not a checkpoint
   file_operation([&] { put_in_place(out_dir, name); });

@@ -4,6 +4,7 @@
 //   config.json             how the run was started
 //   model.safetensors       parameters and buffers
 //   optimizer.safetensors   the optimizer's state
+//   ema.safetensors         the average of the parameters, and buffers, if the run has one
 //   state.json              the run's progress, and size and checksum (CRC-64/XZ) of every file
 //
 // Saving NAME writes NAME.tmp, flushes it to the disk, and then renames NAME to NAME.prev and
@@ -34,6 +35,7 @@ struct Checkpoint {
   nlohmann::json state = nlohmann::json::object();
   NamedTensors model = {};
   NamedTensors optimizer = {};
+  NamedTensors average = {};
 };
 
 /// What is loaded of a checkpoint. `model` leaves the optimizer's state out. Its file, twice as

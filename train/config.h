@@ -48,6 +48,7 @@ struct TrainConfig {
   double momentum = 0.9;
   double weight_decay = 0.1;
   double grad_clip = 1;
+  double ema = 0;
   // the run
   std::string device = "cpu";
   std::string out_dir = "out";
@@ -139,6 +140,8 @@ void for_each_field(Config& c, F&& f, bool of_every_model = false) {
     Limits{0, 1});
   f("weight_decay", c.weight_decay, "of matrices, not of biases and norms", Limits{0, 1000});
   f("grad_clip", c.grad_clip, "largest global norm of gradients; 0: any", Limits{0, 1e9});
+  f("ema", c.ema, "decay of an average of the weights, which evaluations use; 0: none",
+    Limits{.least = 0, .below = 1});
   f("optimizer", c.optimizer, "how weights are updated; muon: matrices of blocks, AdamW the rest",
     Limits{.choices = optimizer_names()});
   f("beta1", c.beta1,

@@ -7,7 +7,8 @@
 
 namespace ink {
 
-LoadedModel load_model(const std::string& out_dir, const std::string& name) {
+LoadedModel load_model(const std::string& out_dir, const std::string& name,
+                       const std::string& weights) {
   const bool best = name.empty() && checkpoint_exists(out_dir, kBestCheckpoint);
   LoadedModel loaded;
   const std::string which = !name.empty() ? name : best ? kBestCheckpoint : kLastCheckpoint;
@@ -24,7 +25,12 @@ LoadedModel load_model(const std::string& out_dir, const std::string& name) {
         make_model(loaded.config.model, loaded.config.gpt(loaded.tokenizer->vocab_size()),
                    loaded.config.model_settings);
   }
-  loaded.model->load_state_dict(std::exchange(loaded.model_state, {}));
+  const bool average = weights == "ema" || (weights.empty() && !loaded.average_state.empty());
+  INK_CHECK(!average || !loaded.average_state.empty(), "load_model: ", loaded.folder.string(),
+            " has no average of its weights; only a run that was trained with --ema has one");
+  loaded.model->load_state_dict(
+      std::exchange(average ? loaded.average_state : loaded.model_state, {}));
+  loaded.model_state = loaded.average_state = {};
   loaded.model->eval();
   return loaded;
 }

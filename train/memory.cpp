@@ -1,6 +1,8 @@
 #include "train/memory.h"
 
 #include <algorithm>
+#include <map>
+#include <string>
 #include <typeinfo>
 #include <utility>
 #include <vector>
@@ -18,6 +20,7 @@
 #include "autograd/memory/storage.h"
 #include "nn/gpt.h"
 #include "train/data_parallel.h"
+#include "train/muon.h"
 
 namespace ink {
 namespace {
@@ -179,11 +182,25 @@ Sizes sizes_of(const GPT& model, const TrainConfig& config, int64_t parts) {
 
 }  // namespace
 
-// Numbers that the optimizer keeps beside each parameter: of one that it is given.
-static int64_t moments_of(const TrainConfig& config) {
-  const Tensor parameter = zeros({1}).requires_grad_();
-  const NamedTensors state = make_optimizer(config, {{"p", parameter}})->state();
-  return std::ssize(state) - 2;  // without its step and the counts of skipped ones
+// What a run keeps beside the parameters: the optimizer's moments, as it says of parameters of the
+// same names and dimensions with one element each; and their average.
+static int64_t beside_parameters(const LanguageModel& model, const TrainConfig& config) {
+  std::map<std::string, int64_t> bytes;
+  NamedTensors small;
+  int64_t total = 0;
+  for (const auto& [name, parameter] : model.named_parameters()) {
+    bytes[name] = floats(parameter.numel());
+    if (config.ema > 0) total += bytes[name];
+    Shape shape = parameter.shape();
+    for (int64_t& size : shape) size = 1;
+    small.emplace_back(name, zeros(shape, {f32, cpu_device}));
+    if (parameter.requires_grad()) small.back().second.requires_grad_();
+  }
+  const auto tables = table_names(model, model.config.vocab_size);
+  for (const auto& [name, state] : make_optimizer(config, small, tables)->state())
+    if (name.rfind("step.", 0) != 0 && name != "skipped")
+      total += bytes[name.substr(name.find('.') + 1)];
+  return total;
 }
 
 // Is it GPT-2's, part by part? Attention may change its scores.
@@ -288,7 +305,7 @@ static MemoryEstimate measured_memory(const LanguageModel& model, const TrainCon
   const int64_t waiting = parts == 1 ? 0 : (parts - together + (waits ? 1 : 0)) * parameters,
                 total = std::max(together * peak + waiting, parts * parameters),
                 gradients = std::min(parts * parameters + waiting, total);
-  return {(1 + moments_of(config)) * parameters + others, gradients, total - gradients};
+  return {parameters + beside_parameters(model, config) + others, gradients, total - gradients};
 }
 
 // Parts of a batch that run side by side reach the moments of a step together, each with gradients
@@ -329,7 +346,8 @@ MemoryEstimate estimate_memory(const LanguageModel& any_model, const TrainConfig
   for (Moment& m : step) m.activations *= together;
   const Moment peak = *std::max_element(step.begin(), step.end(),
                                         [](auto& a, auto& b) { return a.total() < b.total(); });
-  return {(1 + moments_of(config)) * parameters + (s.narrow == bf16 ? rounded_weights(model) : 0),
+  return {parameters + beside_parameters(model, config) +
+              (s.narrow == bf16 ? rounded_weights(model) : 0),
           peak.gradients, peak.activations};
 }
 

@@ -15,7 +15,7 @@ namespace ink {
 /// The peak of bytes in tensors during a step, including the allocator's rounding. The process
 /// needs some 20 MB more.
 struct MemoryEstimate {
-  int64_t model = 0;        // parameters and the optimizer's moments
+  int64_t model = 0;        // parameters, the optimizer's moments, averages
   int64_t gradients = 0;    // of parameters
   int64_t activations = 0;  // saved for backward, or being computed
   int64_t total() const { return model + gradients + activations; }

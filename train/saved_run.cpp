@@ -91,6 +91,7 @@ SavedRun read_run(const LoadedCheckpoint& saved, Parts parts) {
     check_size(run.config, run.config.gpt(run.tokenizer->vocab_size()), saved.model);
   });
   run.model_state = saved.model;
+  run.average_state = saved.average;
   for (const auto& entry : saved.optimizer) {
     if (entry.first != kGeneratorState) {
       run.optimizer_state.push_back(entry);

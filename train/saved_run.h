@@ -36,6 +36,7 @@ struct SavedRun {
   std::optional<Arithmetic> arithmetic;  // empty: of an older version
   std::optional<std::vector<uint8_t>> generator_state;  // the default generator's; likewise
   NamedTensors model_state, optimizer_state;            // the second one is empty with Parts::model
+  NamedTensors average_state;                           // empty without ema
   std::filesystem::path folder;
   bool is_start = false;  // a new run takes its weights, tokenizer and model settings, no more
 };

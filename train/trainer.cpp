@@ -27,6 +27,7 @@
 #include "nn/gpt.h"
 #include "train/checkpoint.h"
 #include "train/data_parallel.h"
+#include "train/muon.h"
 
 namespace ink {
 namespace {
@@ -247,10 +248,40 @@ Trainer::Trainer(const TrainConfig& config, const std::optional<SavedRun>& saved
     const ContextGuard guard(run_context());
     check_memory("this run", estimate_memory(*model_, config_).total());
   }
-  optimizer_ = make_optimizer(config_, model_->named_parameters());
+  optimizer_ = make_optimizer(config_, model_->named_parameters(),
+                              table_names(*model_, model_->config.vocab_size));
   loss_sum_ = zeros({});
-  replay_ = std::make_unique<Replay>(device_, parameters_);
   if (saved) resume(*saved);
+  if (config_.ema > 0) start_average(saved ? saved->average_state : NamedTensors());
+  std::vector<Tensor> written = parameters_;
+  for (const Tensor& average : average_ ? average_->parameters() : std::vector<Tensor>())
+    written.push_back(average);
+  replay_ = std::make_unique<Replay>(device_, written);
+}
+
+// Draws nothing, also if the model's constructor does.
+std::unique_ptr<LanguageModel> Trainer::another_model() const {
+  const init::Skip skip;
+  Generator generator(0);
+  const FieldGuard draws(&Context::generator, &generator);
+  return make_model(config_.model, config_.gpt(dataset_->tokenizer().vocab_size()),
+                    config_.model_settings);
+}
+
+// The average of a run that had none begins as its weights are.
+void Trainer::start_average(const NamedTensors& saved) {
+  average_ = another_model();
+  average_->load_state_dict(saved.empty() ? model_->state_dict() : saved);
+  average_->eval();
+  averaging_ = std::make_unique<WeightAverage>(average_->parameters(), parameters_, config_.ema);
+}
+
+LanguageModel& Trainer::evaluated_model() const {
+  if (!average_) return *model_;
+  const NoGrad no_grad;
+  const NamedTensors from = model_->named_buffers(), to = average_->named_buffers();
+  for (size_t i = 0; i < to.size(); ++i) Tensor(to[i].second).copy_(from[i].second);
+  return *average_;
 }
 
 Arithmetic Trainer::arithmetic() const {
@@ -421,6 +452,7 @@ void Trainer::forward_backward_update() {
   const Tensor step_loss = forward_backward_all(steps_done_);
   const NoGrad no_grad;
   optimizer_->step(step_loss);
+  if (averaging_) averaging_->update(optimizer_->status().finite);
   optimizer_->zero_grad();
   loss_sum_.add_(step_loss);
 }
@@ -466,8 +498,8 @@ Skipped Trainer::skipped() const {
 
 Evaluation Trainer::evaluate(bool whole, const StopEvaluation& stop) const {
   const ContextGuard guard(run_context());
-  return ink::evaluate(*model_, *dataset_, whole ? 0 : config_.eval_iters, config_.batch_size,
-                       static_cast<uint64_t>(config_.seed), stop);
+  return ink::evaluate(evaluated_model(), *dataset_, whole ? 0 : config_.eval_iters,
+                       config_.batch_size, static_cast<uint64_t>(config_.seed), stop);
 }
 
 bool Trainer::note_validation(double loss) {
@@ -481,17 +513,15 @@ bool Trainer::note_validation(double loss) {
 
 void Trainer::measure_best_again(const StopEvaluation& stop) {
   const ContextGuard guard(run_context());
-  const init::Skip skip;  // draws nothing
-  const auto model = make_model(config_.model, config_.gpt(dataset_->tokenizer().vocab_size()),
-                                config_.model_settings);
+  const auto model = another_model();
   LoadedCheckpoint best;
   int64_t step = 0;
   try {
-    best = load_checkpoint(config_.out_dir, kBestCheckpoint, Parts::all,
-                           [&](const LoadedCheckpoint& saved) {
-                             model->load_state_dict(saved.model);
-                             step = Fields("state.json", saved.state).count("step", kMostSteps);
-                           });
+    best = load_checkpoint(
+        config_.out_dir, kBestCheckpoint, Parts::all, [&](const LoadedCheckpoint& saved) {
+          model->load_state_dict(saved.average.empty() ? saved.model : saved.average);
+          step = Fields("state.json", saved.state).count("step", kMostSteps);
+        });
   } catch (const Error& error) {
     return log_message("resume: the best checkpoint is forgotten: ", error.what());
   }
@@ -556,6 +586,7 @@ void Trainer::save(const std::string& name) {
   checkpoint.state["best_val_loss"] =
       std::isfinite(best_val_loss_) ? nlohmann::json(best_val_loss_) : nlohmann::json();
   checkpoint.model = model_->state_dict();
+  if (average_) checkpoint.average = evaluated_model().state_dict();
   checkpoint.optimizer = optimizer_->state();
   checkpoint.optimizer.emplace_back(kGeneratorState, saved_generator());
   save_checkpoint(config_.out_dir, name, checkpoint);

@@ -18,6 +18,7 @@
 #include "nn/language_model.h"
 #include "train/arithmetic.h"
 #include "train/config.h"
+#include "train/ema.h"
 #include "train/memory.h"
 #include "train/optimizer.h"
 #include "train/saved_run.h"
@@ -84,7 +85,7 @@ class Trainer {
 
   /// Reads back the results of the steps since the last call.
   Progress progress();
-  /// Evaluates on eval_iters sampled batches, or on the whole validation set if `whole` or if
+  /// Evaluates evaluated_model() on eval_iters sampled batches, or on the whole validation set if `whole` or if
   /// eval_iters is 0.
   Evaluation evaluate(bool whole = false, const StopEvaluation& stop = {}) const;
   /// Reads back how many steps were skipped.
@@ -114,6 +115,9 @@ class Trainer {
   /// `threads` and `batch_parts` are those that the run has, not 0.
   const TrainConfig& config() const { return config_; }
   LanguageModel& model() { return *model_; }
+  /// The model that evaluations and samples are of: with `ema`, the average of the weights (its
+  /// buffers are model()'s); otherwise model() itself.
+  LanguageModel& evaluated_model() const;
   const Dataset& dataset() const { return *dataset_; }
   const Optimizer& optimizer() const { return *optimizer_; }
   /// The text that samples continue by default.
@@ -137,6 +141,8 @@ class Trainer {
   void choose_arithmetic(const std::optional<SavedRun>& saved);
   Arithmetic arithmetic() const;
   void resume(const SavedRun& saved);
+  std::unique_ptr<LanguageModel> another_model() const;
+  void start_average(const NamedTensors& saved);
   std::string describe_validation() const;
   nlohmann::json saved_config() const;
 
@@ -150,6 +156,8 @@ class Trainer {
   std::vector<Tensor> parameters_;
   int64_t num_parameters_ = 0;  // elements
   std::unique_ptr<Optimizer> optimizer_;
+  std::unique_ptr<LanguageModel> average_;  // null without ema
+  std::unique_ptr<WeightAverage> averaging_;
   Schedule schedule_;
   std::vector<Ids> batches_;  // by micro-batch
   std::unique_ptr<Replay> replay_;
@@ -177,7 +185,10 @@ struct LoadedModel : SavedRun {
 };
 /// Loads out_dir/name: "ckpt", "best", or, for "", best if there is one and ckpt otherwise. The
 /// model is in eval mode, on the context's default device. The optimizer's state is not read.
-LoadedModel load_model(const std::string& out_dir, const std::string& name = "");
+/// weights: "ema", the average that was evaluated; "raw", those that were trained; or, for "", the
+/// average if there is one.
+LoadedModel load_model(const std::string& out_dir, const std::string& name = "",
+                       const std::string& weights = "");
 
 /// Lets a model continue `start`, and passes each piece of text to `write` as it is chosen. An
 /// empty start is where a text begins: the tokenizer's token between documents, or a line end, or

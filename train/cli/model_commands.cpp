@@ -33,6 +33,8 @@ void describe_checkpoint(const LoadedModel& loaded) {
   std::cout << "trained on  " << printable(loaded.dataset, 200) << "\n";
   if (loaded.best_val_loss)
     std::cout << fmt::format("best validation loss {:.4f}\n", *loaded.best_val_loss);
+  if (loaded.config.ema > 0)
+    std::cout << fmt::format("evaluated   an average of the weights, ema {}\n", loaded.config.ema);
   if (loaded.arithmetic) std::cout << printable("arithmetic  " + loaded.arithmetic->text()) << "\n";
   std::cout << *loaded.model << "\n";
 }
@@ -115,7 +117,7 @@ int sample_command(const Arguments& arguments) {
 
   options.start = given_text(options.start);
   check_writable("--attention", options.attention);
-  write_samples(load_model(model.out_dir, model.checkpoint), options);
+  write_samples(load_model(model.out_dir, model.checkpoint, model.weights), options);
   return kOk;
 }
 
@@ -128,7 +130,7 @@ int eval_command(const Arguments& arguments) {
   if (!command.parse(arguments)) return kOk;
   const FieldGuard on_device(&Context::default_device, model.use());
 
-  const LoadedModel loaded = load_model(model.out_dir, model.checkpoint);
+  const LoadedModel loaded = load_model(model.out_dir, model.checkpoint, model.weights);
   TrainConfig config = loaded.config;
   if (!data.empty()) {
     config.data = data;

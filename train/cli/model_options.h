@@ -11,7 +11,7 @@
 namespace ink {
 
 struct ModelOptions {
-  std::string out_dir = "out", checkpoint, device = "cpu";
+  std::string out_dir = "out", checkpoint, weights, device = "cpu";
   int64_t threads = 0;
 
   static void add_checkpoint(CommandOptions& command, std::string& checkpoint) {
@@ -22,6 +22,9 @@ struct ModelOptions {
   void add_to(CommandOptions& command) {
     command.add("--out_dir", &out_dir, "folder of the run", {.shows_default = true});
     add_checkpoint(command, checkpoint);
+    command.add("--weights", &weights,
+                "of a run with --ema: the average or those trained; by default the average",
+                {.limits = {.choices = {"ema", "raw"}}});
     command.add("--device", &device, "cpu, cuda or cuda:N: what the model runs on",
                 {.shows_default = true});
     command.add("--threads", &threads, "CPU threads; 0: OMP_NUM_THREADS, or else one per core",

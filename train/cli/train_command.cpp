@@ -334,14 +334,15 @@ class TrainRun {
     const ContextGuard guard;
     context().random = {.seed = static_cast<uint64_t>(config_.seed),
                         .step = static_cast<uint64_t>(trainer_.steps_done())};
-    trainer_.model().eval();
+    LanguageModel& model = trainer_.evaluated_model();
+    model.eval();
     GenerateOptions options;
     options.max_new_tokens = config_.block_size - 1;
     std::string sample;
     console_.line(console_.dim("--- the model writes:"));
     try {
-      write_sample(trainer_.model(), trainer_.dataset().tokenizer(), trainer_.sample_start(),
-                   options, [&](const std::string& text) {
+      write_sample(model, trainer_.dataset().tokenizer(), trainer_.sample_start(), options,
+                   [&](const std::string& text) {
                      console_.write(text);
                      sample += text;
                      if (is_interrupted()) throw Interrupted();

@@ -1,0 +1,36 @@
+#include "train/ema.h"
+
+#include "autograd/base/check.h"
+#include "autograd/basic_ops.h"
+#include "autograd/kernels/optimizer.h"
+
+namespace ink {
+
+// A step of SGD with the rate 1 - decay, a weight decay of 1, and the negative weight for its
+// gradient: a - (1 - decay) (a - w).
+WeightAverage::WeightAverage(const std::vector<Tensor>& averages,
+                             const std::vector<Tensor>& weights, double decay) {
+  INK_CHECK(decay >= 0 && decay < 1, "ema: expected a decay in [0, 1), got ", decay);
+  INK_CHECK(averages.size() == weights.size() && !weights.empty(), "ema: expected an average of ",
+            "each of ", weights.size(), " weights, got ", averages.size());
+  const Device device = weights[0].device();
+  const int64_t n = std::ssize(weights);
+  for (size_t i = 0; i < weights.size(); ++i) {
+    lists_.values.push_back(averages[i]);
+    lists_.grads.push_back(weights[i]);
+    lists_.rounded.emplace_back();
+  }
+  lists_.counts = zeros({n}, {i64, device});
+  lists_.lr_scale = ones({n}, {f64, device});
+  lists_.decay = ones({n}, {f64, device});
+  step_ = {full({}, 1 - decay, {f64, device}), zeros({}, {f64, device}),
+           full({}, -1.0, {f64, device}), Array(), zeros({2}, {i64, device})};
+}
+
+void WeightAverage::update(const Tensor& finite) {
+  Arrays none;
+  step_.finite = finite;
+  kernel::sgd(lists_, none, step_, 0, false);
+}
+
+}  // namespace ink
