@@ -2,11 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <tuple>
 #include <utility>
 
+#include "autograd/base/parallel.h"
 #include "autograd/basic_ops.h"
+#include "autograd/gemm/gemm.h"
 #include "autograd/kernels/gemm.h"
 #include "autograd/kernels/optimizer.h"
 #include "nn/embedding.h"
@@ -72,37 +73,49 @@ std::set<std::string> table_names(const Module& model, int64_t vocab_size) {
 
 // ---- orthogonal
 
-// The steps work on y = x / scale, so that both sums have terms with a factor of 1, which products
-// are added to: y + (b / a A + c / a A^2) y, whose scale is a times as large. Products in bf16 are
-// summed in f32, so A, the polynomial (of the A that was rounded) and y are rounded once each.
-Tensor orthogonal(const Tensor& x, const std::array<double, 3>& coefficients, int steps,
-                  double eps) {
+// A copy, also where x has that dtype.
+static Tensor copied(const Tensor& x, DType dtype) {
+  return x.dtype() == dtype ? x.clone() : x.to(dtype);
+}
+
+// Writes y, of which `rounded` is a copy in the dtype of products. The steps work on y / scale, so
+// that sums have a term with a factor of 1, which products are added to: y += (b / a A + c / a A^2)
+// y, whose scale is a times as large. A, the polynomial (of the A that was rounded) and y, as an
+// operand, are rounded once each.
+static void newton_schulz(Tensor& y, Tensor rounded, const std::array<double, 3>& coefficients,
+                          int steps, double eps) {
   const auto [a, b, c] = coefficients;
   const double root = c == 0 ? 1 : std::sqrt(std::abs(c) / a), sign = c < 0 ? -1 : 1;
-  const bool tall = x.size(1) > x.size(2);  // the smaller A: x^T x
-  const DType sums = x.dtype() == bf16 ? f32 : x.dtype();
-  const int64_t n = std::min(x.size(1), x.size(2));
-  Tensor y = x, scale;
+  const bool tall = y.size(1) > y.size(2);  // the smaller A: y^T y
+  const int64_t n = std::min(y.size(1), y.size(2));
+  const DType narrow = rounded.dtype();
+  Tensor scale, polynomial = empty({y.size(0), n, n}, y.options());
   for (int step = 0; step < steps; ++step) {
-    const Tensor t = transpose(y, 1, 2);
-    Tensor polynomial = empty({x.size(0), n, n}, {sums, x.device()});
-    kernel::gemm(polynomial, tall ? t : y, tall ? y : t, false);
+    const Tensor t = transpose(rounded, 1, 2);
+    kernel::gemm(polynomial, tall ? t : rounded, tall ? rounded : t, false);
     if (step == 0) {  // its trace is the square of the norm
       const Tensor norm2 = sum(diagonal(polynomial, 0, 1, 2), {1}, true);
       scale = pow(clamp_min(norm2, eps * eps), -0.5).unsqueeze(2);
     }
     polynomial.mul_(square(scale) * root);
-    const Tensor of_a = polynomial.to(x.dtype());  // times the root of |c / a|
-    polynomial = of_a * full({1, 1, 1}, sign * b / a / root, {sums, x.device()});
+    const Tensor of_a = copied(polynomial, narrow);  // A, times the root of |c / a|
+    if (y.dtype() != narrow) polynomial.copy_(of_a);
+    polynomial.mul_(sign * b / a / root);
     if (c != 0) kernel::gemm(polynomial, of_a, of_a, true);
     if (sign < 0) polynomial.neg_();
-    const Tensor factor = polynomial.to(x.dtype());
-    Tensor next = y.clone();
-    kernel::gemm(next, tall ? y : factor, tall ? factor : y, true);
-    y = next;
+    const Tensor factor = polynomial.to(narrow);
+    kernel::gemm(y, tall ? rounded : factor, tall ? factor : rounded, true);
+    if (step + 1 < steps) rounded = copied(y, narrow);
     scale = scale * a;
   }
-  return y * scale;
+  y.mul_(scale);
+}
+
+Tensor orthogonal(const Tensor& x, const std::array<double, 3>& coefficients, int steps, double eps,
+                  DType products) {
+  Tensor y = copied(x, products == bf16 ? f32 : products);
+  newton_schulz(y, copied(x, products), coefficients, steps, eps);
+  return y;
 }
 
 // ---- Muon
@@ -158,18 +171,23 @@ void Muon::add_group(const ParameterGroup& group) {
   find_pieces();
 }
 
+// Those of one shape stand side by side.
 void Muon::find_pieces() {
   pieces_.clear();
-  std::vector<double> scales, decays;
   for (size_t i = 0; i < parameters().size(); ++i) {
     const auto& [name, value] = parameters()[i];
     int64_t first = 0;
     for (const int64_t rows : (*rule_)(name, value)) {
       pieces_.push_back({i, first, rows, value.size(1), value.dtype()});
       first += rows;
-      scales.push_back(settings()[i].lr_scale);
-      decays.push_back(settings()[i].decay);
     }
+  }
+  std::stable_sort(pieces_.begin(), pieces_.end(),
+                   [](const Piece& a, const Piece& b) { return a.shape() > b.shape(); });
+  std::vector<double> scales, decays;
+  for (const Piece& piece : pieces_) {
+    scales.push_back(settings()[piece.parameter].lr_scale);
+    decays.push_back(settings()[piece.parameter].decay);
   }
   const Device device = parameters()[0].second.device();
   const int64_t n = std::ssize(pieces_);
@@ -187,72 +205,107 @@ static double adjusted(AdjustLr how, double rows, double cols) {
   return 0.2 * std::sqrt(std::max(rows, cols));
 }
 
-// Batches are as large as a cache, so that what one product writes is there for the next.
+// On a CPU each thread has matrices of its own, which stay in its cache from product to product. A
+// GPU, or threads for which there are too few, share batches of one shape.
 void Muon::update(ParameterLists& parameters, const OptimizerStep& step) {
   const Tensor finite(step.finite), counts(parameters.counts);
-  if (finite.device().is_cpu() && !finite.item<bool>()) return;
+  const bool on_cpu = finite.device().is_cpu();
+  if (on_cpu && !finite.item<bool>()) return;
   ParameterLists others = parameters;
-  std::map<std::tuple<int64_t, int64_t, DType>, std::vector<size_t>> by_shape;
+  int64_t work = 0;
+  std::vector<size_t> found;
   for (size_t k = 0; k < pieces_.size(); ++k) {
     const Piece& piece = pieces_[k];
     if (!parameters.grads[piece.parameter].defined()) continue;
     others.grads[piece.parameter] = {};
-    by_shape[{piece.rows, piece.cols, piece.dtype}].push_back(k);
+    found.push_back(k);
+    work += piece.work();
     if (piece.first == 0)
       counts.select(0, static_cast<int64_t>(piece.parameter)).add_(finite.to(i64));
   }
   AdamW::update(others, step);
   const Tensor clip = Tensor(step.clip) * (1 - options_.momentum);
-  const int64_t most = finite.device().is_cpu() ? 1 << 20 : 1 << 24;  // elements
-  for (const auto& [shape, all] : by_shape) {
-    const int64_t size = std::get<0>(shape) * std::get<1>(shape),
-                  batch = std::max<int64_t>(most / size, 1);
-    for (int64_t i = 0; i < std::ssize(all); i += batch) {
-      const auto begin = all.begin() + i, end = all.begin() + std::min(i + batch, std::ssize(all));
-      update_pieces(parameters, step, clip, {begin, end});
-    }
+  const bool alone = on_cpu && std::ssize(found) >= max_threads();
+  constexpr int64_t kMost = 1 << 24;  // elements of a batch
+  std::vector<Batch> batches;
+  for (const size_t k : found) {
+    const Piece& piece = pieces_[k];
+    const auto most = std::max<int64_t>(1, alone ? 1 : kMost / (piece.rows * piece.cols));
+    if (Batch* last = batches.empty() ? nullptr : &batches.back();
+        last && last->end == k && pieces_[last->begin].shape() == piece.shape() &&
+        static_cast<int64_t>(k - last->begin) < most)
+      last->end = k + 1;
+    else
+      batches.push_back({k, k + 1});
   }
+  if (!alone) {
+    for (const Batch& batch : batches) update_batch(parameters, step, clip, batch);
+    return;
+  }
+  // The largest first, each to the thread that has the least to do.
+  std::vector<std::pair<int64_t, std::vector<Batch>>> shares(static_cast<size_t>(max_threads()));
+  std::stable_sort(batches.begin(), batches.end(), [&](const Batch& a, const Batch& b) {
+    return pieces_[a.begin].work() > pieces_[b.begin].work();
+  });
+  for (const Batch& batch : batches) {
+    auto& share = *std::min_element(shares.begin(), shares.end(),
+                                    [](auto& a, auto& b) { return a.first < b.first; });
+    share.first += pieces_[batch.begin].work();
+    share.second.push_back(batch);
+  }
+  const Context caller = context();
+  const int64_t grain = work < kWorthAThread ? std::ssize(shares) : 1;
+  parallel_for(std::ssize(shares), grain, [&](int64_t begin, int64_t end) {
+    const ContextGuard guard(caller);
+    for (int64_t i = begin; i < end; ++i)
+      for (const Batch& batch : shares[static_cast<size_t>(i)].second)
+        update_batch(parameters, step, clip, batch);
+  });
 }
 
 // SGD's kernel does the elementwise work twice. With a rate of -1, from zero, it writes u, also
 // rounded; then the update takes the place of the gradient. If the step is not finite it writes
 // nothing.
-void Muon::update_pieces(const ParameterLists& all, const OptimizerStep& step, const Tensor& clip,
-                         const std::vector<size_t>& pieces) {
-  const size_t n = pieces_.size();
-  const Piece& one = pieces_[pieces[0]];
+void Muon::update_batch(const ParameterLists& all, const OptimizerStep& step, const Tensor& clip,
+                        const Batch& batch) {
+  const Piece& one = pieces_[batch.begin];
   const Device device = one_.device();
-  const Shape shape{std::ssize(pieces), one.rows, one.cols};
+  const auto n = static_cast<int64_t>(batch.end - batch.begin);
+  const auto part = [&](const Tensor& x) -> Array {
+    return x.narrow(0, static_cast<int64_t>(batch.begin), n);
+  };
+  const Shape shape{n, one.rows, one.cols};
+  const DType narrow = options_.ns_dtype, wide = narrow == bf16 ? f32 : narrow;
   Tensor u = zeros(shape, {one.dtype, device}), x;
-  const bool rounds = one.dtype == f32 && options_.ns_dtype == bf16;
+  const bool rounds = one.dtype == f32 && narrow == bf16;
   if (rounds) x = empty(shape, {bf16, device});
-  const Arrays undefined(n);
-  ParameterLists lists{undefined, undefined, undefined, counts_, minus_, none_};
-  Arrays buffers = undefined, no_buffers;
-  for (size_t k = 0; k < pieces.size(); ++k) {
-    const size_t at = pieces[k];
-    const Piece& piece = pieces_[at];
-    const auto i = static_cast<int64_t>(k);
-    lists.values[at] = u.select(0, i);
-    lists.grads[at] = piece.of(all.grads[piece.parameter]);
-    if (rounds) lists.rounded[at] = x.select(0, i);
-    buffers[at] = piece.of(momentum_buffer_[piece.parameter]);
+  ParameterLists lists{{}, {}, {}, part(counts_), part(minus_), part(none_)};
+  Arrays buffers, no_buffers;
+  for (int64_t i = 0; i < n; ++i) {
+    const Piece& piece = pieces_[batch.begin + static_cast<size_t>(i)];
+    lists.values.push_back(u.select(0, i));
+    lists.grads.push_back(piece.of(all.grads[piece.parameter]));
+    lists.rounded.push_back(rounds ? Array(x.select(0, i)) : Array());
+    buffers.push_back(piece.of(momentum_buffer_[piece.parameter]));
   }
   const auto step_of = [&](const Array& lr, const Tensor& scale) {
     return OptimizerStep{lr, step.grad_norm, scale, step.finite, step.skipped};
   };
   kernel::sgd(lists, buffers, step_of(one_, clip), options_.momentum, options_.nesterov);
-  if (!rounds) x = u.to(options_.ns_dtype);
-  const Tensor o =
-      orthogonal(x, options_.ns_coefficients, options_.ns_steps, options_.eps).to(one.dtype);
-  for (size_t k = 0; k < pieces.size(); ++k) {
-    const size_t at = pieces[k], p = pieces_[at].parameter;
-    lists.values[at] = pieces_[at].of(all.values[p]);
-    lists.grads[at] = o.select(0, static_cast<int64_t>(k)).contiguous();
-    lists.rounded[at] = all.rounded[p].defined() ? pieces_[at].of(all.rounded[p]) : Array();
+  if (!rounds) x = copied(u, narrow);
+  Tensor o = u.to(wide);
+  newton_schulz(o, x, options_.ns_coefficients, options_.ns_steps, options_.eps);
+  o = o.to(one.dtype);
+  for (int64_t i = 0; i < n; ++i) {
+    const auto at = static_cast<size_t>(i);
+    const Piece& piece = pieces_[batch.begin + at];
+    const Array& copy = all.rounded[piece.parameter];
+    lists.values[at] = piece.of(all.values[piece.parameter]);
+    lists.grads[at] = o.select(0, i);
+    lists.rounded[at] = copy.defined() ? Array(piece.of(copy)) : Array();
   }
-  lists.lr_scale = scales_;
-  lists.decay = decays_;
+  lists.lr_scale = part(scales_);
+  lists.decay = part(decays_);
   const double factor =
       adjusted(options_.adjust_lr, static_cast<double>(one.rows), static_cast<double>(one.cols));
   kernel::sgd(lists, no_buffers, step_of(step.lr, full({}, factor, {f64, device})), 0, false);

@@ -11,12 +11,14 @@
 // matrix_parts knows 2 by itself. 1 and 3 are table_names of a model, which a Trainer hands over.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "nn/module.h"
@@ -87,13 +89,18 @@ class Muon : public AdamW {
     int64_t first, rows, cols;
     DType dtype;
     Tensor of(const Array& x) const { return Tensor(x).narrow(0, first, rows); }
+    std::tuple<int64_t, int64_t, DType> shape() const { return {rows, cols, dtype}; }
+    int64_t work() const { return rows * cols * std::min(rows, cols); }
   };
   Muon(const std::vector<ParameterGroup>& groups, const MuonOptions& options,
        const std::shared_ptr<Rule>& rule);
   void find_pieces();
   void update(ParameterLists& parameters, const OptimizerStep& step) override;
-  void update_pieces(const ParameterLists& all, const OptimizerStep& step, const Tensor& clip,
-                     const std::vector<size_t>& pieces);
+  struct Batch {  // pieces of one shape, side by side
+    size_t begin, end;
+  };
+  void update_batch(const ParameterLists& all, const OptimizerStep& step, const Tensor& clip,
+                    const Batch& batch);
 
   MuonOptions options_;
   std::shared_ptr<Rule> rule_;
@@ -103,10 +110,10 @@ class Muon : public AdamW {
 };
 
 /// Newton-Schulz steps towards the nearest orthogonal matrix of each of x (n, rows, cols):
-/// x = (a I + b A + c A^2) x, where A = x x^T, from x / max(norm, eps). Products are of x's dtype;
-/// the result of bf16 is f32. After 5 steps with the usual coefficients, singular values that were
-/// not tiny lie between 0.7 and 1.2. a > 0.
-Tensor orthogonal(const Tensor& x, const std::array<double, 3>& coefficients, int steps,
-                  double eps);
+/// x = (a I + b A + c A^2) x, where A = x x^T, from x / max(norm, eps). Operands of products have the
+/// dtype `products`; the result has that one, or f32 with bf16. After 5 steps with the usual
+/// coefficients, singular values that were not tiny lie between 0.7 and 1.2. a > 0.
+Tensor orthogonal(const Tensor& x, const std::array<double, 3>& coefficients, int steps, double eps,
+                  DType products = bf16);
 
 }  // namespace ink

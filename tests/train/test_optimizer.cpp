@@ -573,7 +573,7 @@ TEST(Muon, IsAsNearAsTorchWithProductsInBfloat16) {
     const MuonOptions o;
     const Tensor x = Matrices::made_up(shape).unsqueeze(0);
     const auto made = [&](DType dtype) {
-      return orthogonal(x.to(dtype), o.ns_coefficients, o.ns_steps, o.eps).to(f64);
+      return orthogonal(x, o.ns_coefficients, o.ns_steps, o.eps, dtype).to(f64);
     };
     const Tensor exact = made(f64), error = made(bf16) - exact;
     const double got = std::sqrt(sum(square(error)).item() / sum(square(exact)).item());
@@ -600,8 +600,8 @@ TEST(Lion, IsItsFormula) {
 
 TEST(Muon, OrthogonalIsNearlySo) {
   for (const double size : {1e-5, 1.0, 1e12}) {
-    const Tensor x = Matrices::made_up({2, 40, 24}).mul(size).to(bf16);
-    const Tensor y = orthogonal(x, MuonOptions().ns_coefficients, 5, 1e-7).to(f32);
+    const Tensor x = Matrices::made_up({2, 40, 24}).mul(size);
+    const Tensor y = orthogonal(x, MuonOptions().ns_coefficients, 5, 1e-7);
     const Tensor squares = matmul(y.transpose(1, 2), y);
     const Tensor lengths = diagonal(squares, 0, 1, 2);
     EXPECT_GT(min(lengths).item(), 0.4) << size;
