@@ -5,6 +5,7 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iterator>
 #include <limits>
 #include <mutex>
@@ -58,9 +59,10 @@ void expect_same_files(const fs::path& a, const fs::path& b) {
   }
 }
 
-TEST(Trainer, ResumedRunsEqualUninterruptedOnesBitForBit) {
+void expect_resumed_equal(const std::function<void(TrainConfig&)>& change) {
   const Folder folder;
-  const TrainConfig straight = small_config(folder / "straight");
+  TrainConfig straight = small_config(folder / "straight");
+  change(straight);
   const std::vector<int64_t> stops = test_device().is_cpu() ? std::vector<int64_t>{7, 8, 29, 53, 60}
                                                             : std::vector<int64_t>{1, 2, 7, 11, 12};
   {
@@ -68,7 +70,8 @@ TEST(Trainer, ResumedRunsEqualUninterruptedOnesBitForBit) {
     while (trainer.steps_done() < stops.back()) trainer.step();
     trainer.save("ckpt");
   }
-  TrainConfig config = small_config(folder / "interrupted");
+  TrainConfig config = straight;
+  config.out_dir = folder / "interrupted";
   for (const int64_t stop : stops) {
     manual_seed(static_cast<uint64_t>(stop));  // what this process drew elsewhere must not matter
     Trainer trainer(config);
@@ -78,6 +81,25 @@ TEST(Trainer, ResumedRunsEqualUninterruptedOnesBitForBit) {
     config.init_from = "resume";
   }
   expect_same_files(folder / "straight/ckpt", folder / "interrupted/ckpt");
+  const fs::path average = "ckpt/ema.safetensors";
+  EXPECT_EQ(fs::exists(folder / "straight" / average), config.ema > 0);
+  if (config.ema > 0) {
+    EXPECT_EQ(read_file(folder / "straight" / average),
+              read_file(folder / "interrupted" / average));
+  }
+}
+TEST(Trainer, ResumedRunsEqualUninterruptedOnesBitForBit) {
+  expect_resumed_equal([](TrainConfig&) {});
+}
+TEST(Trainer, ResumedRunsEqualUninterruptedOnesWithMuonAndAnAverage) {
+  expect_resumed_equal([](TrainConfig& config) {
+    config.optimizer = "muon";
+    config.schedule_name = "wsd";
+    config.ema = 0.9;
+  });
+}
+TEST(Trainer, ResumedRunsEqualUninterruptedOnesWithLion) {
+  expect_resumed_equal([](TrainConfig& config) { config.optimizer = "lion"; });
 }
 
 // Bytes, of which rows have targets that count nothing: all of every fourth row, some of others.

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "autograd/ops.h"
+#include "tests/support/error_of.h"
 #include "tests/support/temp_files.h"
 #include "tests/support/test_device.h"
 #include "train/trainer.h"
@@ -331,6 +332,76 @@ TEST(TrainerSteps, AreTheFormulasInPartsOfABatch) { expect_steps_by_hand(0, 2); 
 TEST(TrainerSteps, DropWhatTheirKeysSay) {
   expect_steps_by_hand(0.2, 1);
   expect_steps_by_hand(0.2, 2);
+}
+
+// ---- the average of weights
+
+void expect_average(Trainer& trainer, std::vector<Tensor>& by_hand, double decay) {
+  const NoGrad no_grad;
+  const auto weights = trainer.model().parameters(),
+             averages = trainer.evaluated_model().parameters();
+  for (size_t i = 0; i < weights.size(); ++i) {
+    by_hand[i] = by_hand[i] * decay + weights[i].to(f64) * (1 - decay);
+    EXPECT_LE(max(abs(averages[i].to(f64) - by_hand[i])).item(), 1e-6);
+  }
+}
+
+// On a GPU, steps are replayed from the third on. Muon's matrices are averaged like others.
+TEST(TrainerSteps, KeepAnAverageOfTheWeights) {
+  for (const char* optimizer : {"adamw", "muon"}) {
+    const TempFolder folder;
+    TrainConfig config = config_of(folder, 0.2, 1);
+    config.optimizer = optimizer;
+    config.learning_rate = config.min_lr = 0.05;
+    config.ema = 0.8;
+    Trainer trainer(config, std::make_unique<Formulas>());
+    std::vector<Tensor> by_hand;
+    for (const Tensor& p : trainer.model().parameters())
+      by_hand.push_back(p.detach().to(f64).clone());
+    for (int64_t step = 0; step < 5; ++step) {
+      trainer.step();
+      expect_average(trainer, by_hand, config.ema);
+    }
+    const double loss = trainer.evaluate(true).loss;
+    EXPECT_EQ(loss, evaluate(trainer.evaluated_model(), trainer.dataset(), 0, kBatch, 0).loss);
+    EXPECT_NE(loss, evaluate(trainer.model(), trainer.dataset(), 0, kBatch, 0).loss);
+    trainer.save("ckpt");
+    const FieldGuard on_device(&Context::default_device, parse_device(config.device));
+    const auto weights_of = [&](const char* which) {
+      std::vector<double> all;
+      for (const Tensor& p : load_model(config.out_dir, "ckpt", which).model->parameters())
+        for (const double x : p.tolist()) all.push_back(x);
+      return all;
+    };
+    const auto weights_in = [](LanguageModel& model) {
+      std::vector<double> all;
+      for (const Tensor& p : model.parameters())
+        for (const double x : p.tolist()) all.push_back(x);
+      return all;
+    };
+    EXPECT_EQ(weights_of("raw"), weights_in(trainer.model()));
+    EXPECT_EQ(weights_of("ema"), weights_in(trainer.evaluated_model()));
+    EXPECT_EQ(weights_of(""), weights_of("ema"));
+    config.ema = 0;
+    config.out_dir += "/none";
+    Trainer(config, std::make_unique<Formulas>()).save("ckpt");
+    EXPECT_NE(error_of([&] {
+                load_model(config.out_dir, "ckpt", "ema");
+              }).find("has no average of its weights; only a run that was trained with --ema"),
+              std::string::npos);
+  }
+}
+
+// A skipped step leaves the average as it was.
+TEST(TrainerSteps, AverageOnlyWhatWasNotSkipped) {
+  const std::vector<Tensor> weights{full({3}, 2.0)}, averages{full({3}, 1.0)};
+  WeightAverage average(averages, weights, 0.75);
+  average.update(zeros({}, boolean));
+  EXPECT_EQ(averages[0].tolist(), std::vector<double>(3, 1.0));
+  average.update(ones({}, boolean));
+  EXPECT_EQ(averages[0].tolist(), std::vector<double>(3, 1.25));
+  EXPECT_EQ(error_of([&] { WeightAverage one(averages, weights, 1); }),
+            "ema: expected a decay in [0, 1), got 1");
 }
 
 }  // namespace
