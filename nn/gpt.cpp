@@ -46,10 +46,13 @@ std::vector<Tensor> GPT::attention_weights(const Tensor& ids) const {
 // A block that takes no notice of its cache sees the last token alone. If all do, generate goes on
 // without caches.
 Tensor GPT::next_logits(const Tensor& ids, DecodeCache* cache) const {
-  const Tensor x = cache ? features(ids, &cache->layers) : features(ids);
-  if (cache && cache->remembers())
+  if (!cache) return lm_head(features(ids).select(1, -1));
+  int64_t before = 0;  // tokens that a block remembers
+  for (const KVCache& layer : cache->layers) before = std::max(before, layer.size());
+  const Tensor x = features(ids, &cache->layers);
+  if (cache->remembers())
     for (size_t i = 0; i < std::max<size_t>(h.size(), 1); ++i)
-      INK_CHECK(cache->layers[i].size() == cache->size + ids.size(1), "generate: block ", i,
+      INK_CHECK(cache->layers[i].size() == before + ids.size(1), "generate: block ", i,
                 " did not append to its cache, and others did; a model with such blocks keeps a "
                 "state of its own (next_logits), or says no to uses_caches()");
   return lm_head(x.select(1, -1));

@@ -232,6 +232,21 @@ TEST(Generate, ContinuesEveryRowAndTellsEachToken) {
     EXPECT_EQ(told[static_cast<size_t>(i)], text.select(1, 3 + i).tolist<int64_t>());
 }
 
+// next_logits in a loop of one's own: a cache counts by itself.
+TEST(Generate, LogitsInPiecesAreThoseOfTheWhole) {
+  const NoGrad no_grad;
+  manual_seed(2);
+  GPT model({.block_size = 12, .vocab_size = 9, .n_layer = 2, .n_head = 2, .n_embd = 8});
+  const Tensor ids = randint(9, {2, 12}), whole = model(ids);
+  for (const int64_t piece : {1, 3, 12}) {
+    DecodeCache cache = model.make_cache();
+    for (int64_t start = 0; start < 12; start += piece)
+      EXPECT_TRUE(allclose(model.next_logits(ids.narrow(1, start, piece), &cache),
+                           whole.select(1, start + piece - 1), 1e-4, 1e-5))
+          << piece << ' ' << start;
+  }
+}
+
 TEST(Generate, IsAFunctionOfTheRandomPosition) {
   const GPT model(tiny());
   const Tensor prompt = ids_of(1, 1);
