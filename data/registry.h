@@ -22,7 +22,7 @@ class Registry {
   void add(const std::string& name, Make make) {
     INK_CHECK(!name.empty(), "add_", what_, ": expected a name, got none");
     const bool added = table_.emplace(name, std::move(make)).second;
-    INK_CHECK(added, "add_", what_, ": there is a ", what_, " called ", name, " already");
+    INK_CHECK(added, "add_", what_, ": the name ", name, " is taken; choose another");
   }
   std::vector<std::string> names() const {
     std::vector<std::string> names;

@@ -38,6 +38,13 @@ void check_beta(const char* op, double beta) {
   INK_CHECK(beta >= 0 && beta < 1, op, ": expected betas in [0, 1), got ", beta);
 }
 
+// Throws if update_parameter assigned another tensor instead of writing to `own`.
+void check_in_place(const char* op, const std::string& what, const Tensor& now, const Tensor& own) {
+  INK_CHECK(!own.defined() || (now.defined() && now.storage() == own.storage()), op,
+            ": update_parameter gave ", what,
+            " another tensor, which would be lost; write to it in place, as by copy_ or sub_");
+}
+
 }  // namespace
 
 std::vector<ParameterGroup> decay_matrices(const NamedTensors& parameters, double weight_decay) {
@@ -121,6 +128,10 @@ void Optimizer::Moments::add(const NamedTensors& parameters) {
 }
 
 Arrays& Optimizer::add_moments(const char* kind, HasMoment has) {
+  std::set<std::string> names{"step"};
+  for (const Moments& moments : moments_) names.insert(moments.kind);
+  INK_CHECK(names.insert(kind).second, name_, ": add_moments: the name ", kind,
+            " is taken; choose another");
   moments_.push_back({kind, std::move(has), std::make_unique<Arrays>()});
   moments_.back().add(parameters_);
   return *moments_.back().arrays;
@@ -191,11 +202,21 @@ void Optimizer::update(ParameterLists& parameters, const OptimizerStep& step) {
     std::vector<Tensor> written = one.moments, before;
     written.insert(written.end(), {one.value, counts.select(0, at)});
     if (!finite.device().is_cpu())
-      for (const Tensor& x : written) before.push_back(x.clone());
+      for (const Tensor& x : written) before.push_back(x.defined() ? x.clone() : x);
+    const size_t moments = moments_.size();
     update_parameter(one);
+    INK_CHECK(moments_.size() == moments, name_,
+              ": expected all add_moments in the constructor, got ", moments_.back().kind,
+              " in a step");
+    one.moments.resize(moments);
+    for (size_t k = 0; k < moments; ++k)
+      check_in_place(name_,
+                     std::string("moment ") + moments_[k].kind + " of " + parameters_[i].first,
+                     one.moments[k], written[k]);
+    check_in_place(name_, parameters_[i].first, one.value, written[moments]);
     written.back().copy_(one.step);
     for (size_t k = 0; k < before.size(); ++k)
-      written[k].copy_(where(finite, written[k], before[k]));
+      if (before[k].defined()) written[k].copy_(where(finite, written[k], before[k]));
     parameters.rounded[i] = {};  // a linear layer makes it anew
   }
 }
@@ -397,7 +418,10 @@ std::unique_ptr<Optimizer> make_optimizer(const TrainConfig& config, const Named
   check_limits("optimizer", {.choices = optimizer_names()}, config.optimizer);
   auto groups = decay_matrices(parameters, config.weight_decay);
   groups[0].tables = tables;
-  return (*optimizers().find(config.optimizer))(groups, config);
+  std::unique_ptr<Optimizer> optimizer = (*optimizers().find(config.optimizer))(groups, config);
+  INK_CHECK(optimizer, "make_optimizer: what add_optimizer was given for ", config.optimizer,
+            " made none");
+  return optimizer;
 }
 
 }  // namespace ink

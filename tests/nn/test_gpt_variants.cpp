@@ -382,7 +382,7 @@ TEST(Models, SayWhatIsWrong) {
             "Forgotten: has members of its own and no INK_FIELDS; name them there, after the class "
             "that it extends: INK_FIELDS(Base, member)");
   EXPECT_EQ(error_of([] { add_model<GPT>("gpt"); }),
-            "add_model: there is a model called gpt already");
+            "add_model: the name gpt is taken; choose another");
   const std::string unknown = error_of([] { make_model("other", tiny()); });
   EXPECT_EQ(unknown.rfind("model is 'other'; expected ", 0), 0u) << unknown;
 }

@@ -721,14 +721,71 @@ struct Lacking : Optimizer {
 TEST(OwnOptimizer, SaysWhatIsWrong) {
   add_own_parts();
   EXPECT_EQ(error_of([] { add_optimizer<Signum>("adamw"); }),
-            "add_optimizer: there is a optimizer called adamw already");
+            "add_optimizer: the name adamw is taken; choose another");
   EXPECT_EQ(error_of([] { add_tokenizer("byte", WordTokenizer::parse); }),
-            "add_tokenizer: there is a tokenizer called byte already");
+            "add_tokenizer: the name byte is taken; choose another");
   Tensor p = ones({2}).requires_grad_();
   sum(p).backward();
   Lacking lacking({{"p", p}});
   EXPECT_EQ(error_of([&] { lacking.step(); }),
             "Lacking: an optimizer of your own defines update_parameter");
+  const TempFolder folder;
+  TrainConfig config = small_run(folder);
+  add_optimizer("none", [](const auto&, const TrainConfig&) { return nullptr; });
+  config.optimizer = "none";
+  EXPECT_EQ(error_of([&] { Trainer trainer(config); }),
+            "make_optimizer: what add_optimizer was given for none made none");
+}
+
+// SGD with momentum whose update is one of several mistakes.
+struct Mistaken : Optimizer {
+  using Mistake = void (*)(Mistaken&, ParameterUpdate&);
+  Mistake mistake;
+  Mistaken(const NamedTensors& p, Mistake m) : Optimizer("Mistaken", {{p}}, 1, 0, 0), mistake(m) {
+    add_moments("m");
+  }
+  void update_parameter(ParameterUpdate& p) override { mistake(*this, p); }
+  using Optimizer::add_moments;
+};
+
+// What is not written in place would be lost in silence.
+TEST(OwnOptimizer, WritesInPlace) {
+  Tensor w = ones({2}).requires_grad_();
+  sum(w).backward();
+  const auto error = [&](Mistaken::Mistake mistake) {
+    Mistaken optimizer({{"w", w}}, mistake);
+    return error_of([&] { optimizer.step(); });
+  };
+  EXPECT_EQ(error([](Mistaken&, ParameterUpdate& p) { p.value = p.value - p.grad; }),
+            "Mistaken: update_parameter gave w another tensor, which would be lost; write to it in "
+            "place, as by copy_ or sub_");
+  const std::string moment =
+      "Mistaken: update_parameter gave moment m of w another tensor, which would be lost; write to "
+      "it in place, as by copy_ or sub_";
+  EXPECT_EQ(error([](Mistaken&, ParameterUpdate& p) { p.moments[0] = p.grad; }), moment);
+  EXPECT_EQ(error([](Mistaken&, ParameterUpdate& p) { p.moments.clear(); }), moment);
+  EXPECT_EQ(error([](Mistaken&, ParameterUpdate& p) { p.moments[0] = Tensor(); }), moment);
+  EXPECT_EQ(error([](Mistaken&, ParameterUpdate& p) {
+              Tensor& m = p.moments[0];
+              m += p.grad;
+              p.value -= m;
+            }),
+            "(no error)");
+  EXPECT_TRUE(equal(w, zeros({2})));
+}
+
+// A checkpoint could not have them, or not be read again.
+TEST(OwnOptimizer, HasMomentsFromTheStartAndOfDifferentNames) {
+  Tensor w = ones({2}).requires_grad_();
+  sum(w).backward();
+  Mistaken late({{"w", w}}, [](Mistaken& self, ParameterUpdate&) { self.add_moments("late"); });
+  EXPECT_EQ(error_of([&] { late.step(); }),
+            "Mistaken: expected all add_moments in the constructor, got late in a step");
+  Mistaken twice({{"w", w}}, [](Mistaken&, ParameterUpdate&) {});
+  EXPECT_EQ(error_of([&] { twice.add_moments("m"); }),
+            "Mistaken: add_moments: the name m is taken; choose another");
+  EXPECT_EQ(error_of([&] { twice.add_moments("step"); }),
+            "Mistaken: add_moments: the name step is taken; choose another");
 }
 
 }  // namespace
