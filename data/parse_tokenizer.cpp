@@ -72,7 +72,8 @@ std::unique_ptr<Tokenizer> parse_tokenizer(std::string_view text) {
   detail::fail(
       {"tokenizer: expected \"tokenizer\" to be \"char\", \"byte\" or \"ids\", or \"model\" as "
        "in a tokenizer.json, got ",
-       kind.is_null() ? "none" : quoted(kind)});
+       kind.is_null() ? "none" : quoted(kind),
+       kind.is_string() ? "; a program adds its own by add_tokenizer" : ""});
 }
 
 std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path) {

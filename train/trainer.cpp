@@ -8,6 +8,7 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <span>
+#include <system_error>
 #include <tuple>
 #include <typeinfo>
 #include <utility>
@@ -117,7 +118,10 @@ void check_loss(const LanguageModel& model, const TrainConfig& config) {
     const Trial trial(model, config);
     const NoGrad no_grad;
     const Tensor ids = zeros({1, config.block_size}, i64);
-    return model.loss(ids, ids, reduction).item();
+    const Tensor value = model.loss(ids, ids, reduction);
+    INK_CHECK(value.numel() == 1, "Trainer: expected the loss of model ", config.model,
+              " to be one number, got ", value.shape());
+    return value.item();
   };
   const double sum = loss(Reduction::sum),
                expected = loss(Reduction::mean) * static_cast<double>(config.block_size);
@@ -168,6 +172,17 @@ std::shared_ptr<const Tokenizer> named_tokenizer(const std::string& name, const 
     std::string text;
     for (const auto& file : files.train) text += read_text(file);
     return with_prefix("--tokenizer " + name, [&] { return learn(text); });
+  }
+  std::error_code error;
+  if (status(std::filesystem::path(name), error).type() == std::filesystem::file_type::not_found) {
+    std::string learned;
+    for (const std::string& own : tokenizer_names()) {
+      INK_CHECK(own != name, "--tokenizer: ", name,
+                ": it is not learned from a text; name the file that holds one");
+      if (tokenizer_learner(own)) learned += own + ", ";
+    }
+    detail::fail({"--tokenizer: ", printable(name), ": expected char, byte, bpe:N, ", learned,
+                  "or a file or folder; there is no such file"});
   }
   return with_prefix("--tokenizer", [&] { return load_tokenizer(name); });
 }

@@ -234,7 +234,8 @@ TEST(SavedTokenizer, SaysWhatIsWrong) {
   EXPECT_EQ(error("[1, 2]"), expected + "none");
   EXPECT_EQ(error(R"({"characters": "ab"})"), expected + "none");
   EXPECT_EQ(error(R"({"tokenizer": 3})"), expected + "3");
-  EXPECT_EQ(error(R"({"tokenizer": "word"})"), expected + "\"word\"");
+  EXPECT_EQ(error(R"({"tokenizer": "word"})"),
+            expected + "\"word\"; a program adds its own by add_tokenizer");
   EXPECT_EQ(error(R"({"tokenizer": "char"})"),
             "tokenizer: expected \"characters\", a string of the vocabulary, got none");
   EXPECT_EQ(error(R"({"tokenizer": "char", "characters": ["a"]})"),

@@ -370,6 +370,13 @@ struct Careless : Restrained {
   }
 };
 
+struct OneForEach : Restrained {
+  using Restrained::Restrained;
+  Tensor loss(const Tensor& ids, const Tensor& targets, Reduction) const override {
+    return cross_entropy(table(ids), targets, -100, Reduction::none);
+  }
+};
+
 TEST(AuxiliaryLoss, IsCheckedWhereALossIsOverridden) {
   add_model<Careless>("careless");
   TrainConfig config;
@@ -381,6 +388,10 @@ TEST(AuxiliaryLoss, IsCheckedWhereALossIsOverridden) {
                        0),
             0u)
       << told;
+  add_model<OneForEach>("one for each");
+  config.model = "one for each";
+  EXPECT_EQ(error_of([&] { Trainer trainer(config); }),
+            "Trainer: expected the loss of model one for each to be one number, got (1, 16)");
 }
 
 TEST(AuxiliaryLoss, ReachesTheRouterOfAMixture) {
@@ -641,6 +652,14 @@ TEST(OwnParts, ASampleNeedsNoStart) {
   EXPECT_EQ(first(CharTokenizer({U'b', U'a'})), "a");
 }
 
+TEST(OwnParts, AModelWithoutBlocksShowsNone) {
+  const std::string told = run_own(
+      {"draw", "--what", "block", "--model", "recurrent", "--n_embd", "16", "--block_size", "8"});
+  EXPECT_EQ(told.rfind("1: inkling draw: draw: recurrent has no blocks; leave out --what block", 0),
+            0u)
+      << told;
+}
+
 // ---- optimizers
 
 // AdamW as a user would write it.
@@ -786,6 +805,29 @@ TEST(OwnOptimizer, HasMomentsFromTheStartAndOfDifferentNames) {
             "Mistaken: add_moments: the name m is taken; choose another");
   EXPECT_EQ(error_of([&] { twice.add_moments("step"); }),
             "Mistaken: add_moments: the name step is taken; choose another");
+}
+
+TEST(OwnParts, ATokenizerThatIsNotThereIsNamed) {
+  add_own_parts();
+  add_tokenizer("read", WordTokenizer::parse);
+  const TempFolder folder;
+  TrainConfig config = small_run(folder);
+  config.data = {folder.write("book.txt", book())};
+  const auto error = [&](const std::string& tokenizer) {
+    config.tokenizer = tokenizer;
+    return error_of([&] { make_dataset(config); });
+  };
+  EXPECT_EQ(error("read"),
+            "--tokenizer: read: it is not learned from a text; name the file that holds one");
+  EXPECT_EQ(error("none"),
+            "--tokenizer: none: expected char, byte, bpe:N, word, or a file or folder; there is no "
+            "such file");
+  const std::string file = folder.write("other.json", R"({"tokenizer": "other"})");
+  EXPECT_EQ(error(file),
+            "--tokenizer: " + file +
+                ": tokenizer: expected \"tokenizer\" to be \"char\", \"byte\" or \"ids\", or "
+                "\"model\" as in a tokenizer.json, got \"other\"; a program adds its own by "
+                "add_tokenizer");
 }
 
 }  // namespace

@@ -305,9 +305,12 @@ int draw_command(const Arguments& arguments) {
       draw.what == "op" ? draw_op(row_of(draw.name)) : draw_step(draw.config, std::move(model));
   if (draw.what == "block") {
     // The second one, if there is one: the first adds nothing in its first norm.
-    const auto is_second = [](const FlowOp& op) { return op.module.rfind("h.1.", 0) == 0; };
-    const bool has = std::any_of(drawn.ops.begin(), drawn.ops.end(), is_second);
-    draw.options.module = has ? "h.1" : "h.0";
+    const auto has = [&](const char* block) {
+      return std::any_of(drawn.ops.begin(), drawn.ops.end(),
+                         [&](const FlowOp& op) { return op.module.rfind(block, 0) == 0; });
+    };
+    draw.options.module = has("h.1.") ? "h.1" : "h.0";
+    INK_CHECK(has("h.0"), "draw: ", draw.config.model, " has no blocks; leave out --what block");
   }
   if (draw.out.empty()) {
     draw.options.columns = std::min(draw.options.columns, shown_columns());

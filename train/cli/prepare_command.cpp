@@ -88,7 +88,7 @@ int prepare_command(const Arguments& arguments) {
   console.line(fmt::format(
       "{}: {}{}", printable(out_dir), summary(prepared),
       prepared.was_there ? ", already prepared" : fmt::format(" in {}", clock_text(seconds))));
-  console.line("Train on them: inkling train --data " + for_shell(out_dir));
+  console.line("Train on them: " + typed("train") + " --data " + for_shell(out_dir));
   return kOk;
 }
 
