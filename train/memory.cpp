@@ -287,9 +287,11 @@ static MemoryEstimate measured_memory(const LanguageModel& model, const TrainCon
   const FieldGuard in_part(&Context::threads, parts == 1 ? threads : 1);
   const bool waits = config.gradient_accumulation_steps > 1;
   peaks_of_pass(model, config, 1, false);
-  int64_t parameters = 0, others = 0;  // copies of weights in bf16, which that pass has made
+  int64_t parameters = 0, trained = 0;  // bytes
+  int64_t others = 0;                   // copies of weights in bf16, which that pass has made
   for (const Tensor& parameter : model.parameters()) {
     parameters += floats(parameter.numel());
+    if (parameter.requires_grad()) trained += floats(parameter.numel());
     if (cast_address(parameter.array())) others += block_bytes(2 * parameter.numel());
   }
   for (const auto& [name, buffer] : model.named_buffers())
@@ -302,9 +304,9 @@ static MemoryEstimate measured_memory(const LanguageModel& model, const TrainCon
     const int64_t a_row = grows ? (peaks[i] - less[i]) / (most - fewer) : 0;
     peak = std::max(peak, peaks[i] + (rows - most) * a_row);
   }
-  const int64_t waiting = parts == 1 ? 0 : (parts - together + (waits ? 1 : 0)) * parameters,
-                total = std::max(together * peak + waiting, parts * parameters),
-                gradients = std::min(parts * parameters + waiting, total);
+  const int64_t waiting = parts == 1 ? 0 : (parts - together + (waits ? 1 : 0)) * trained,
+                total = std::max(together * peak + waiting, parts * trained),
+                gradients = std::min(parts * trained + waiting, total);
   return {parameters + beside_parameters(model, config) + others, gradients, total - gradients};
 }
 

@@ -6,9 +6,12 @@
 // Which parameters are matrices: those with two dimensions but embeddings and heads, which are
 //   1. the weights of Embedding modules, and what is tied to them;
 //   2. what a part of its name says: lm_head, embed_tokens, wte, wpe (matrix_parts);
-//   3. what has a side of the vocabulary's size, and is the model's last matrix or stands outside of
-//      a list of blocks (h.0, layers.3).
+//   3. what has a side of the vocabulary's size, and is the model's last matrix or stands outside
+//      of a list of blocks (h.0, layers.3).
 // matrix_parts knows 2 by itself. 1 and 3 are table_names of a model, which a Trainer hands over.
+// Other rules are a function of yours (MuonOptions::parts).
+//
+// In a run (--optimizer muon), both kinds have one learning rate, by AdjustLr::match_rms_adamw.
 #pragma once
 
 #include <algorithm>
@@ -69,7 +72,7 @@ struct MuonOptions {
 ///   m = momentum m + (1 - momentum) g
 ///   u = nesterov ? momentum m + (1 - momentum) g : m
 ///   p = p (1 - lr weight_decay) - lr adjust_lr orthogonal(u)
-/// Matrices of one shape are multiplied together. Nothing but a parameter's own moments is kept.
+/// Newton-Schulz steps make it orthogonal, with products in bf16, by this processor's unit.
 class Muon : public AdamW {
  public:
   /// Throws as AdamW does, unless momentum lies in [0, 1) and ns_steps in 1 to 99, and if `parts`
@@ -110,8 +113,8 @@ class Muon : public AdamW {
 };
 
 /// Newton-Schulz steps towards the nearest orthogonal matrix of each of x (n, rows, cols):
-/// x = (a I + b A + c A^2) x, where A = x x^T, from x / max(norm, eps). Operands of products have the
-/// dtype `products`; the result has that one, or f32 with bf16. After 5 steps with the usual
+/// x = (a I + b A + c A^2) x, where A = x x^T, from x / max(norm, eps). Operands of products have
+/// the dtype `products`; the result has that one, or f32 with bf16. After 5 steps with the usual
 /// coefficients, singular values that were not tiny lie between 0.7 and 1.2. a > 0.
 Tensor orthogonal(const Tensor& x, const std::array<double, 3>& coefficients, int steps, double eps,
                   DType products = bf16);

@@ -1,5 +1,5 @@
-// Optimizers: AdamW, Adam, Lion and SGD (muon.h has Muon), with parameter groups and clipping by the
-// global norm. They skip a step whose gradients are not finite.
+// Optimizers: AdamW, Adam, Lion and SGD (muon.h has Muon), with parameter groups and clipping by
+// the global norm. They skip a step whose gradients are not finite.
 //
 //   AdamW optimizer(decay_matrices(model.named_parameters(), 0.1), {.lr = 1e-3, .grad_clip = 1});
 //   for (...) {
@@ -29,7 +29,7 @@
 //       p.value.sub_(p.lr * sign(m));
 //     }
 //   };
-//   add_optimizer<Signum>("signum");  // TrainConfig::optimizer, and so --optimizer, may be "signum"
+//   add_optimizer<Signum>("signum");  // TrainConfig::optimizer, so --optimizer, may be "signum"
 #pragma once
 
 #include <functional>

@@ -58,8 +58,8 @@ inline Schedule warmup_linear(double lr, double min_lr, int64_t warmup_iters,
       falling(lr, min_lr, warmup_iters, lr_decay_iters, [](double done) { return 1 - done; }));
 }
 
-/// Warm-up, stable, decay (Hu et al. 2024): after the warm-up it stays at lr, and falls along a line
-/// to min_lr over the last decay_fraction (0 to 1) of lr_decay_iters steps.
+/// Warm-up, stable, decay (Hu et al. 2024): after the warm-up it stays at lr, and falls along a
+/// line to min_lr over the last decay_fraction (0 to 1) of lr_decay_iters steps.
 inline Schedule warmup_stable_decay(double lr, double min_lr, int64_t warmup_iters,
                                     int64_t lr_decay_iters, double decay_fraction) {
   const auto length =

@@ -267,7 +267,8 @@ Trainer::Trainer(const TrainConfig& config, const std::optional<SavedRun>& saved
                               table_names(*model_, model_->config.vocab_size));
   loss_sum_ = zeros({});
   if (saved) resume(*saved);
-  if (config_.ema > 0) start_average(saved ? saved->average_state : NamedTensors());
+  if (config_.ema > 0)
+    start_average(saved && !saved->is_start ? saved->average_state : NamedTensors());
   std::vector<Tensor> written = parameters_;
   for (const Tensor& average : average_ ? average_->parameters() : std::vector<Tensor>())
     written.push_back(average);

@@ -85,8 +85,8 @@ class Trainer {
 
   /// Reads back the results of the steps since the last call.
   Progress progress();
-  /// Evaluates evaluated_model() on eval_iters sampled batches, or on the whole validation set if `whole` or if
-  /// eval_iters is 0.
+  /// Evaluates evaluated_model() on eval_iters sampled batches, or on the whole validation set if
+  /// `whole` or if eval_iters is 0.
   Evaluation evaluate(bool whole = false, const StopEvaluation& stop = {}) const;
   /// Reads back how many steps were skipped.
   Skipped skipped() const;
