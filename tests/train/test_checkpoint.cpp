@@ -104,6 +104,28 @@ TEST_F(CheckpointTest, ComesBack) {
   EXPECT_TRUE(messages.empty());
 }
 
+// A run may have an average, and lose it; a damaged one is a damaged checkpoint.
+TEST_F(CheckpointTest, AnAverageComesBack) {
+  Checkpoint checkpoint = numbered(1);
+  checkpoint.average = {{"bias", full({2}, 0.5)}};
+  save_checkpoint(out.path(), "ckpt", checkpoint);
+  for (const Parts parts : {Parts::all, Parts::model}) {
+    const LoadedCheckpoint loaded = load_checkpoint(out.path(), "ckpt", parts);
+    ASSERT_EQ(loaded.average.size(), 1u);
+    EXPECT_EQ(loaded.average[0].second.tolist(), (std::vector<double>{0.5, 0.5}));
+  }
+  save_checkpoint(out.path(), "ckpt", checkpoint);
+  flip_byte("ckpt/ema.safetensors", 70);
+  EXPECT_EQ(load(), 1);
+  ASSERT_EQ(messages.size(), 1u);
+  EXPECT_NE(messages[0].find("ckpt/ema.safetensors: expected"), std::string::npos) << messages[0];
+  fs::remove(out / "ckpt/ema.safetensors");
+  EXPECT_EQ(load(), 1);
+  save(2);
+  EXPECT_FALSE(fs::exists(out / "ckpt/ema.safetensors"));
+  EXPECT_TRUE(load_checkpoint(out.path(), "ckpt").average.empty());
+}
+
 // Nothing that is read is a mixture of two, and nothing is called damaged.
 TEST_F(CheckpointTest, IsReadWhileAnotherProcessSaves) {
   constexpr int kSaves = 200;

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "autograd/memory/storage.h"
 #include "autograd/ops.h"
 #include "tests/support/error_of.h"
 #include "tests/support/temp_files.h"
@@ -389,6 +390,24 @@ TEST(TrainerSteps, KeepAnAverageOfTheWeights) {
                 load_model(config.out_dir, "ckpt", "ema");
               }).find("has no average of its weights; only a run that was trained with --ema"),
               std::string::npos);
+  }
+}
+
+// What the estimate calls the model: parameters, the moments that the optimizer has of each, and
+// their average.
+TEST(TrainerSteps, TheEstimateCountsMomentsAndTheAverage) {
+  for (const char* optimizer : {"adamw", "lion", "muon", "sgd"}) {
+    const TempFolder folder;
+    TrainConfig config = config_of(folder, 0, 1);
+    config.optimizer = optimizer;
+    config.ema = 0.9;
+    Trainer trainer(config, std::make_unique<Formulas>());
+    int64_t bytes = 0;
+    const auto add = [&](const Tensor& x) { bytes += block_bytes(4 * x.numel()); };
+    for (const Tensor& p : trainer.model().parameters()) add(p), add(p);
+    for (const auto& [name, state] : trainer.optimizer().state())
+      if (name.rfind("step.", 0) != 0 && name != "skipped") add(state);
+    EXPECT_EQ(estimate_memory(trainer.model(), config).model, bytes) << optimizer;
   }
 }
 
