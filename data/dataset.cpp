@@ -130,7 +130,7 @@ void WindowDataset::use_split(const Part& part, double val_fraction) {
 std::string WindowDataset::sample_start() const {
   try {
     if (!tokenizer_->encode("\n").empty()) return "\n";
-  } catch (const Error&) {  // it has no line end
+  } catch (const std::exception&) {  // it has no line end
   }
   int64_t id = 0;
   (train_.ids.size() > 0 ? train_ : val_).ids.read(0, {&id, 1});

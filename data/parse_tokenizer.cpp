@@ -68,7 +68,19 @@ std::unique_ptr<Tokenizer> parse_tokenizer(std::string_view text) {
   const bool has_kind = object.is_object() && object.contains("tokenizer");
   const json kind = has_kind ? object["tokenizer"] : json();
   if (kind.is_string())
-    if (const Kind* found = kinds().find(kind.get<std::string>())) return found->parse(text);
+    if (const Kind* found = kinds().find(kind.get<std::string>())) {
+      const std::string name = "tokenizer " + kind.get<std::string>();
+      std::unique_ptr<Tokenizer> made;
+      try {
+        made = found->parse(text);
+      } catch (const Error&) {
+        throw;
+      } catch (const std::exception& error) {  // of a program's own
+        detail::fail({name, ": ", error.what()});
+      }
+      INK_CHECK(made, name, ": what add_tokenizer was given to read it made none");
+      return made;
+    }
   detail::fail(
       {"tokenizer: expected \"tokenizer\" to be \"char\", \"byte\" or \"ids\", or \"model\" as "
        "in a tokenizer.json, got ",

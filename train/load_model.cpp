@@ -28,8 +28,10 @@ LoadedModel load_model(const std::string& out_dir, const std::string& name,
   const bool average = weights == "ema" || (weights.empty() && !loaded.average_state.empty());
   INK_CHECK(!average || !loaded.average_state.empty(), "load_model: ", loaded.folder.string(),
             " has no average of its weights; only a run that was trained with --ema has one");
-  loaded.model->load_state_dict(
-      std::exchange(average ? loaded.average_state : loaded.model_state, {}));
+  with_prefix(loaded.folder.string(), [&] {
+    loaded.model->load_state_dict(
+        std::exchange(average ? loaded.average_state : loaded.model_state, {}));
+  });
   loaded.model_state = loaded.average_state = {};
   loaded.model->eval();
   return loaded;
@@ -40,7 +42,7 @@ static std::vector<int64_t> first_ids(const Tokenizer& tokenizer) {
   if (tokenizer.end_of_text() >= 0) return {tokenizer.end_of_text()};
   try {
     if (const auto ids = tokenizer.encode("\n"); !ids.empty()) return ids;
-  } catch (const Error&) {  // it has no line end
+  } catch (const std::exception&) {  // it has no line end
   }
   return {0};
 }

@@ -31,6 +31,19 @@ std::vector<uint8_t> generator_state(const Tensor& x) {
   return state;
 }
 
+// A tokenizer that the program added, and that cannot read what it wrote, is no damage.
+std::unique_ptr<Tokenizer> saved_tokenizer(const std::string& file, const nlohmann::json& saved) {
+  const nlohmann::json kind =
+      saved.is_object() ? saved.value("tokenizer", nlohmann::json()) : saved;
+  const bool is_ours = !kind.is_string() || kind == "byte" || kind == "char" || kind == "ids";
+  try {
+    return with_prefix(file + ": vocabulary", [&] { return parse_tokenizer(saved.dump()); });
+  } catch (const Error& error) {
+    if (is_ours) throw;
+    throw NotDamaged(error.what());
+  }
+}
+
 // Throws if a run names a model, tokenizer or optimizer of another program.
 void check_known(const std::string& file, const nlohmann::json& fields, const char* name,
                  const std::vector<std::string>& known) {
@@ -60,9 +73,8 @@ SavedRun read_run(const LoadedCheckpoint& saved, Parts parts) {
       settings.erase(of_a_process);
     from_json(settings, run.config);
     run.config.check();
-    run.tokenizer =
-        with_prefix("vocabulary", [&] { return parse_tokenizer(config.of("vocabulary").dump()); });
   });
+  run.tokenizer = saved_tokenizer(config_file, config.of("vocabulary"));
   run.start = config.text("start");
   with_prefix(config_file + ": start",
               [&] { static_cast<void>(run.tokenizer->encode(run.start)); });
@@ -108,7 +120,7 @@ SavedRun read_run(const LoadedCheckpoint& saved, Parts parts) {
 std::string usable_start(const Tokenizer& tokenizer, const std::string& start) {
   try {
     return tokenizer.encode(start).empty() ? "" : start;
-  } catch (const Error&) {
+  } catch (const std::exception&) {
     return "";
   }
 }

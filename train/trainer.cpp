@@ -171,7 +171,11 @@ std::shared_ptr<const Tokenizer> named_tokenizer(const std::string& name, const 
     INK_CHECK(!files.are_ids, "--tokenizer ", name, ": expected texts to learn it from, got ids");
     std::string text;
     for (const auto& file : files.train) text += read_text(file);
-    return with_prefix("--tokenizer " + name, [&] { return learn(text); });
+    return with_prefix("--tokenizer " + name, [&] {
+      std::shared_ptr<const Tokenizer> learned = learn(text);
+      INK_CHECK(learned, "what add_tokenizer was given to learn it made none");
+      return learned;
+    });
   }
   std::error_code error;
   if (status(std::filesystem::path(name), error).type() == std::filesystem::file_type::not_found) {
@@ -334,7 +338,8 @@ void Trainer::resume(const SavedRun& saved) {
             saved.is_start ? "--init_from" : "resume", ": the vocabulary of ", dataset_->summary(),
             " is not the one that ", saved.folder.string(), " was trained on",
             saved.is_start ? "; name a text with --data" : "");
-  if (saved.is_start) return model_->load_state_dict(saved.model_state);
+  const auto load_model_state = [&] { model_->load_state_dict(saved.model_state); };
+  if (saved.is_start) return with_prefix(saved.folder.string(), load_model_state);
   const nlohmann::json mine = to_json(config_), its = to_json(saved.config);
   std::vector<std::string> kept = model_fields(config_);
   kept.emplace_back("optimizer");
@@ -343,8 +348,10 @@ void Trainer::resume(const SavedRun& saved) {
               ", but ", saved.folder.string(), " has ", its.at(name).dump(),
               "; leave the option out, or start from scratch");
   }
-  model_->load_state_dict(saved.model_state);
-  optimizer_->load_state(saved.optimizer_state);
+  with_prefix(saved.folder.string(), [&] {
+    load_model_state();
+    optimizer_->load_state(saved.optimizer_state);
+  });
   if (saved.generator_state) default_generator().set_state(*saved.generator_state);
   steps_done_ = saved.step;
   validated_step_ = saved.validated_step;
