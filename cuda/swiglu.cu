@@ -1,5 +1,5 @@
-// The gradient of swiglu's gate: the twin of autograd/ops/swiglu.cpp.
-//   dg = dy u silu'(g)
+// The gradients of swiglu: the twin of autograd/ops/swiglu.cpp.
+//   dg = dy u silu'(g),   du = dy silu(g)
 #include "cuda/elementwise.cuh"
 
 namespace ink::cuda {
@@ -16,7 +16,10 @@ struct GateGradient {
 
 }  // namespace
 
-void swiglu_backward(Array& dgate, const Array& dy, const Array& gate, const Array& up) {
+void swiglu_backward(Array& dgate, Array& dup, const Array& dy, const Array& gate,
+                     const Array& up) {
+  if (dup.defined()) binary(dup, gate, dy, BinaryOp::swiglu);
+  if (!dgate.defined()) return;
   for_float("swiglu_backward", gate.dtype(),
             [&]<class T>(T) { map("swiglu_backward", dgate, GateGradient<T>(), dy, gate, up); });
 }

@@ -18,8 +18,9 @@ KERNEL_STRIDED(clamp, Array& y, const Array& x, double low, double high)
 KERNEL_STRIDED(binary, Array& y, const Array& a, const Array& b, BinaryOp op)
 KERNEL_STRIDED(binary_number, Array& y, const Array& x, double number, BinaryOp op)
 
-// ---- ops/swiglu.cpp: inputs and dgate as above
-KERNEL_STRIDED(swiglu_backward, Array& dgate, const Array& dy, const Array& gate, const Array& up)
+// ---- ops/swiglu.cpp: dgate or dup may be undefined
+KERNEL(swiglu_backward, Array& dgate, Array& dup, const Array& dy, const Array& gate,
+       const Array& up)
 
 // ---- ops/where.cpp: inputs and y as above
 KERNEL_STRIDED(where, Array& y, const Array& condition, const Array& a, const Array& b)

@@ -3,10 +3,13 @@
 // The gradient is turned back: the same with -sin.
 #include <algorithm>
 #include <array>
+#include <memory>
+#include <type_traits>
 
 #include "autograd/basic_ops.h"
 #include "autograd/fused_ops.h"
 #include "autograd/kernels/rows.h"
+#include "autograd/loops/convert.h"
 #include "autograd/loops/strided_loop.h"
 #include "autograd/ops/shared/elementwise.h"
 
@@ -16,34 +19,39 @@ namespace cpu {
 
 void rotary(Array& y, const Array& x, const Array& cos, const Array& sin, bool interleaved,
             bool back) {
-  for_float("rotary", x.dtype(), [&]<class T>(T) {
-    using C = compute_t<T>;
-    const int64_t pairs = cos.size(-1), n = x.size(-1), last = x.dim() - 1;
-    const C sign = back ? -1 : 1;
+  const int64_t pairs = cos.size(-1), n = x.size(-1), last = x.dim() - 1;
+  const int64_t size = size_of(x.dtype());
+  const std::array<Array, 4> lines{first_of_lines(y, last), first_of_lines(x, last),
+                                   first_of_lines(cos, last), first_of_lines(sin, last)};
+  const StridedLoop<4> loop(lines[0].shape(), {&lines[0], &lines[1], &lines[2], &lines[3]});
+  std::byte *to = writable_address_of(y), *from = address_of(x);
+  for_computed("rotary", x.dtype(), [&]<class C>(C) {
+    const C sign = back ? -1 : 1, *c = cos.data<C>(), *s = sin.data<C>();
     // Pair k is (x[k step], x[k step + apart]).
-    const auto turn = [=](T* to, const T* from, const C* c, const C* s, int64_t step,
-                          int64_t apart) {
+    const auto turn = [=](C* out, const C* in, const C* cs, const C* sn, auto step, int64_t apart) {
 #pragma omp simd
       for (int64_t k = 0; k < pairs; ++k) {
-        const C a = static_cast<C>(from[k * step]), b = static_cast<C>(from[k * step + apart]);
-        to[k * step] = static_cast<T>(a * c[k] - b * (sign * s[k]));
-        to[k * step + apart] = static_cast<T>(b * c[k] + a * (sign * s[k]));
+        const C a = in[k * step], b = in[k * step + apart];
+        out[k * step] = a * cs[k] - b * (sign * sn[k]);
+        out[k * step + apart] = b * cs[k] + a * (sign * sn[k]);
       }
-      for (int64_t i = 2 * pairs; i < n; ++i) to[i] = from[i];
+      if (out != in) std::copy(in + 2 * pairs, in + n, out + 2 * pairs);
     };
-    const std::array<Array, 4> lines{first_of_lines(y, last), first_of_lines(x, last),
-                                     first_of_lines(cos, last), first_of_lines(sin, last)};
-    const StridedLoop<4> loop(lines[0].shape(), {&lines[0], &lines[1], &lines[2], &lines[3]});
-    T* to = y.mutable_data<T>();
-    const T* from = x.data<T>();
-    const C *c = cos.data<C>(), *s = sin.data<C>();
+    const bool converts = x.dtype() != dtype_of<C>();  // a line at a time
+    const detail::Convert widen = detail::conversion(dtype_of<C>(), x.dtype()),
+                          narrow = detail::conversion(x.dtype(), dtype_of<C>());
     loop.for_each_row(
         [=, &loop](std::array<int64_t, 4> at, int64_t count) {
+          const std::unique_ptr<C[]> line(new C[converts ? static_cast<size_t>(n) : 0]);
           for (int64_t i = 0; i < count; ++i) {
+            if (converts) widen(line.get(), from + at[1] * size, n);
+            C* out = converts ? line.get() : reinterpret_cast<C*>(to + at[0] * size);
+            const C* in = converts ? line.get() : reinterpret_cast<C*>(from + at[1] * size);
             if (interleaved)
-              turn(to + at[0], from + at[1], c + at[2], s + at[3], 2, 1);
+              turn(out, in, c + at[2], s + at[3], std::integral_constant<int, 2>(), 1);
             else
-              turn(to + at[0], from + at[1], c + at[2], s + at[3], 1, pairs);
+              turn(out, in, c + at[2], s + at[3], std::integral_constant<int, 1>(), pairs);
+            if (converts) narrow(to + at[0] * size, out, n);
             for (size_t k = 0; k < 4; ++k) at[k] += loop.inner_stride(k);
           }
         },

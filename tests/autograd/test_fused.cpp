@@ -495,6 +495,16 @@ TEST(Swiglu, IsSiluTimesUp) {
   const Tensor packed = randn({3, 10}, f64);  // gate and up as views of one product
   const Tensor gate = packed.narrow(1, 0, 5), up = packed.narrow(1, 5, 5);
   EXPECT_TRUE(allclose(swiglu(gate, up), gate * sigmoid(gate) * up, 1e-14, 1e-14));
+  for (const int64_t rows : {3, 100, 103}) {  // with and without whole blocks, gate alone, up alone
+    const Tensor g = randn({rows, 10}, f64).narrow(1, 0, 5).requires_grad_(),
+                 u = randn({5, rows}, f64).transpose(0, 1).requires_grad_(),
+                 dy = randn({rows, 5}, f64);
+    const Grads both = grad({swiglu(g, u)}, {g, u}, {dy});
+    const Grads expected = grad({g * sigmoid(g) * u}, {g, u}, {dy});
+    for (size_t i = 0; i < 2; ++i) EXPECT_TRUE(allclose(both[i], expected[i], 1e-13, 1e-14)) << i;
+    EXPECT_TRUE(equal(grad({swiglu(g, u.detach())}, {g}, {dy})[0], both[0]));
+    EXPECT_TRUE(equal(grad({swiglu(g.detach(), u)}, {u}, {dy})[0], both[1]));
+  }
   EXPECT_EQ(error_of([&] { swiglu(gate, randn({5}, f64)); }),
             "swiglu: expected gate and up of one shape and one floating dtype, got float64 (3, 5) "
             "and float64 (5,)");
