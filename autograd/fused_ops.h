@@ -85,6 +85,7 @@ struct AttentionOptions {
   double dropout_p = 0;              ///< for each weight, always in force: pass 0 if not training
   bool is_causal = false;            ///< query i attends to keys 0 .. i
   bool causal_lower_right = false;   ///< ... to keys 0 .. i + S - T: the queries are the last of S
+  int64_t window = 0;                ///< ... and of these only to the last `window`; 0: to all
   std::optional<double> scale = {};  ///< multiplies the scores; 1 / sqrt(d) if not given
 };
 /// softmax(q k^T scale + mask) v: (..., T, dv) for q (..., T, d), k (..., S, d), v (..., S, dv).

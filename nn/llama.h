@@ -89,14 +89,14 @@ struct LlamaAttention : Module {
     auto [q, k] = queries_and_keys(x, rotary, start);
     Tensor v = heads(v_proj(x)).transpose(1, 2);
     if (cache) std::tie(k, v) = cache->append(k, v);
-    const Tensor y = scaled_dot_product_attention(q, k, v, options(q, k));
+    const Tensor y = scaled_dot_product_attention(q, k, v, options());
     return o_proj(y.transpose(1, 2).reshape({x.size(0), x.size(1), -1}));
   }
 
   /// The weights in evaluation: x (B, T, C) -> (B, n_head, T, T).
   Tensor weights(const Tensor& x, const RotaryEmbedding& rotary) const {
     const auto [q, k] = queries_and_keys(x, rotary, 0);
-    return attention_weights(q, k, options(q, k));
+    return attention_weights(q, k, options());
   }
 
   INK_FIELDS(q_proj, k_proj, v_proj, o_proj, q_norm, k_norm)
@@ -111,12 +111,9 @@ struct LlamaAttention : Module {
     if (q_norm) q = (*q_norm)(q), k = (*k_norm)(k);
     return {rotary(q.transpose(1, 2), start), rotary(k.transpose(1, 2), start)};
   }
-  AttentionOptions options(const Tensor& q, const Tensor& k) const {
-    const int64_t T = q.size(-2), S = k.size(-2);
-    AttentionOptions options{.dropout_p = training ? dropout : 0, .causal_lower_right = true};
-    if (sliding_window > 0 && sliding_window < S)
-      options.attn_mask = triu(ones({T, S}, {f32, q.device()}), S - T - sliding_window + 1) > 0;
-    return options;
+  AttentionOptions options() const {
+    return {
+        .dropout_p = training ? dropout : 0, .causal_lower_right = true, .window = sliding_window};
   }
 };
 

@@ -38,7 +38,6 @@
 #include <memory>
 #include <mutex>
 #include <type_traits>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 

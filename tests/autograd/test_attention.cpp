@@ -83,6 +83,78 @@ TEST(Attention, TilesOfQueriesBeginWithinTilesOfKeys) {
         << "result " << i;
 }
 
+// With every number of heads to a head of keys, the units of the processor and the tiles agree with
+// the definition, and heads are grouped in order: head h of q uses head h / group.
+TEST(Attention, GroupedHeadsAreThoseOfRepeatedKeys) {
+  manual_seed(9);
+  for (const DType dtype : {f64, bf16}) {
+    const Tensor q = normal({2, 6, 70, 16}, dtype);
+    for (const int64_t heads : {1, 2, 3, 6}) {
+      const Tensor k = normal({2, heads, 70, 16}, dtype), v = normal({2, heads, 70, 8}, dtype);
+      const int64_t group = 6 / heads;
+      const auto repeated = [&](const Tensor& x) {
+        return expand(x.unsqueeze(2), {2, heads, group, 70, x.size(3)}).reshape({2, 6, 70, -1});
+      };
+      const auto got = run(q, k, v, true, false), definition = run(q, k, v, true, true);
+      const auto apart = run(q, repeated(k), repeated(v), true, false);
+      EXPECT_EQ(got[0].tolist(), apart[0].tolist()) << heads;
+      EXPECT_EQ(got[1].tolist(), apart[1].tolist()) << heads;
+      for (size_t i = 0; i < 4; ++i)
+        EXPECT_LT(largest_difference(got[i], definition[i]) / max(abs(definition[i])).item(),
+                  dtype == f64 ? 1e-12 : 0.02)
+            << heads << " heads of keys, result " << i;
+    }
+  }
+}
+
+// A window equals the mask that hides what lies before it: a query sees itself and window - 1 keys.
+TEST(Attention, AWindowIsAMask) {
+  manual_seed(10);
+  struct Sizes {
+    int64_t queries, keys;
+  };
+  for (const auto& [T, S] : {Sizes{1, 9}, {3, 9}, {9, 9}, {9, 5}, {65, 200}, {300, 300}}) {
+    if (S > by_device(300, 70)) continue;
+    for (const DType dtype : {f64, bf16}) {
+      const Tensor q = normal({2, 4, T, 16}, dtype), k = normal({2, 2, S, 16}, dtype),
+                   v = normal({2, 2, S, 8}, dtype);
+      for (const int64_t window : {1, 2, 5, 64, 199}) {
+        if (S == 300 && window < 64) continue;  // seconds
+        for (const bool last : {false, true}) {
+          if (T == S && !last) continue;  // the same
+          AttentionOptions options{
+              .is_causal = !last, .causal_lower_right = last, .window = window};
+          const auto got = run(q, k, v, options, false), definition = run(q, k, v, options, true);
+          const int64_t shift = last ? S - T : 0;  // query i stands at key i + shift
+          options.window = 0;
+          options.attn_mask = triu(ones({T, S}), shift - window + 1) > 0;
+          const auto masked = run(q, k, v, options, true);
+          for (size_t i = 0; i < 4; ++i) {
+            SCOPED_TRACE(testing::Message() << T << " queries, " << S << " keys, window " << window
+                                            << ", " << name_of(dtype) << ", result " << i);
+            EXPECT_LT(largest_difference(definition[i], masked[i]), 1e-12);
+            EXPECT_LT(largest_difference(got[i], definition[i]),
+                      dtype == f64 ? 1e-11 : 0.02 * std::max(1.0, max(abs(definition[i])).item()));
+          }
+        }
+      }
+    }
+  }
+}
+
+// A window that hides nothing changes no bit.
+TEST(Attention, AWindowOfAllKeysIsNone) {
+  manual_seed(11);
+  for (const DType dtype : {f32, bf16}) {
+    const Tensor q = normal({2, 2, 70, 16}, dtype), k = normal({2, 2, 90, 16}, dtype);
+    const auto all = run(q, k, k, {.causal_lower_right = true}, false);
+    for (const int64_t window : {90, 91, 1000}) {
+      const auto got = run(q, k, k, {.causal_lower_right = true, .window = window}, false);
+      for (size_t i = 0; i < 4; ++i) EXPECT_EQ(got[i].tolist(), all[i].tolist()) << window;
+    }
+  }
+}
+
 // PyTorch broadcasts all dimensions before the last two. The results are those of what it would
 // expand, and gradients have the inputs' shapes.
 TEST(Attention, BroadcastsAsPyTorchDoes) {
@@ -297,6 +369,10 @@ TEST(Attention, Errors) {
   EXPECT_EQ(error(x, x, ones({2, 4, 3}, f64)),
             op + "expected one floating dtype, got float32, float32 and float64");
   EXPECT_EQ(error(x, x, x, {.dropout_p = -0.5}), op + "expected dropout_p in [0, 1], got -0.5");
+  EXPECT_EQ(error(x, x, x, {.is_causal = true, .window = -1}),
+            op + "expected a window of 0 or more, got -1");
+  EXPECT_EQ(error(x, x, x, {.window = 2}),
+            op + "expected is_causal or causal_lower_right with a window");
   EXPECT_EQ(error(x, x, x, {.attn_mask = ones({4, 4}, i64)}),
             op + "expected a bool or floating attn_mask, got int64");
   EXPECT_EQ(error(x, x, x, {.attn_mask = ones({3, 4, 4})}),

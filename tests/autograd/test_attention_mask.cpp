@@ -192,6 +192,7 @@ std::vector<Partly> partly_hidden(int64_t T, int64_t S, DType dtype) {
   return {{"causal", {.is_causal = true}, upper},
           {"lower right", {.causal_lower_right = true}, lower},
           {"window", {.attn_mask = window}, window},
+          {"window of the options", {.causal_lower_right = true, .window = 5}, window},
           {"bias", {.attn_mask = bias}, window},
           {"both", {.attn_mask = window, .is_causal = true}, logical_and(window, upper)},
           {"dropout", {.dropout_p = 0.3, .is_causal = true}, upper}};

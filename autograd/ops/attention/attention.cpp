@@ -53,7 +53,8 @@ struct Hidden {
 
 Hidden hidden_by(const Tensor& q, const Tensor& k, const Problem& problem) {
   const Tensor& mask = problem.mask;
-  const int64_t queries = q.size(-2), keys = k.size(-2), diagonal = problem.rule.diagonal;
+  const int64_t queries = q.size(-2), keys = k.size(-2);
+  const int64_t diagonal = problem.rule.diagonal, window = problem.rule.window;
   Hidden hidden;
   if (mask.defined()) {
     hidden.scores = mask.is_floating() ? mask == kNever : logical_not(mask);
@@ -62,12 +63,14 @@ Hidden hidden_by(const Tensor& q, const Tensor& k, const Problem& problem) {
   if (diagonal < keys) {
     const Tensor i = arange(static_cast<double>(queries), {i64, q.device()}),
                  j = arange(static_cast<double>(keys), {i64, q.device()}),
-                 later = j > (i + diagonal).unsqueeze(1);
-    hidden.scores = mask.defined() ? logical_or(hidden.scores, later) : later;
+                 last = (i + diagonal).unsqueeze(1);
+    Tensor far = j > last;
+    if (window > 0) far = logical_or(far, j <= last - window);
+    hidden.scores = mask.defined() ? logical_or(hidden.scores, far) : far;
   }
   if (!hidden.scores.defined() || context().imitate_torch) return hidden;
-  if (mask.defined() || diagonal < 0) hidden.queries = all(hidden.scores, {-1}, true);
-  if (mask.defined() || queries + diagonal < keys)
+  if (mask.defined() || diagonal < 0 || window > 0) hidden.queries = all(hidden.scores, {-1}, true);
+  if (mask.defined() || queries + diagonal < keys || window > 0)
     hidden.keys = transpose(all(hidden.scores, {-2}, true), -2, -1);
   return hidden;
 }
@@ -75,6 +78,17 @@ Hidden hidden_by(const Tensor& q, const Tensor& k, const Problem& problem) {
 // x with zeros for some of its rows, because a NaN there times a weight of 0 would be NaN.
 Tensor without(const Tensor& rows, const Tensor& x) {
   return rows.defined() ? masked_fill(x, rows, 0) : x;
+}
+
+// The options with the window as a part of the mask: a GPU's kernels know no window.
+AttentionOptions with_mask_for_window(const Tensor& q, const Tensor& k, const Problem& problem,
+                                      AttentionOptions options) {
+  const Tensor hidden = hidden_by(q, k, problem).scores, &mask = problem.mask;
+  options.window = 0;
+  options.attn_mask = logical_not(hidden);
+  if (mask.defined() && mask.is_floating())
+    options.attn_mask = mask + masked_fill(zeros(hidden.shape(), mask.options()), hidden, kNever);
+  return options;
 }
 
 // The scale, the mask and the softmax of the formula, then dropout.
@@ -158,6 +172,9 @@ void broadcast_batches(const char* op, Tensor& q, Tensor& k, Tensor& v) {
 void check_options(const char* op, const Shape& scores, const AttentionOptions& options) {
   const double p = options.dropout_p;
   INK_CHECK(p >= 0 && p <= 1, op, ": expected dropout_p in [0, 1], got ", p);
+  INK_CHECK(options.window >= 0, op, ": expected a window of 0 or more, got ", options.window);
+  INK_CHECK(options.window == 0 || options.is_causal || options.causal_lower_right, op,
+            ": expected is_causal or causal_lower_right with a window");
   const Tensor& mask = options.attn_mask;
   if (!mask.defined()) return;
   INK_CHECK(mask.is_floating() || mask.dtype() == DType::boolean, op,
@@ -187,6 +204,7 @@ Problem checked(const char* op, Tensor& q, Tensor& k, Tensor& v, const Attention
   int64_t& diagonal = problem.rule.diagonal;
   if (options.is_causal) diagonal = std::min<int64_t>(diagonal, 0);
   if (options.causal_lower_right) diagonal = std::min(diagonal, keys - queries);
+  if (options.window < queries + diagonal) problem.rule.window = options.window;
   if (problem.mask.defined() && problem.mask.is_floating())
     problem.mask = problem.mask.to(problem.dtype);
   return problem;
@@ -281,6 +299,8 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
   const char* shown = torch_name(query, key, value, options);
   if (composed() || context().imitate_torch)
     return shown_as(shown, attention_composed(q, k, v, problem));
+  if (problem.rule.window > 0 && !q.device().is_cpu())
+    return scaled_dot_product_attention(q, k, v, with_mask_for_window(q, k, problem, options));
   const Tensor mask = std::exchange(problem.mask, {});
   problem.rule.random = context().random;
   if (problem.rule.dropout_p > 0) {

@@ -60,7 +60,7 @@ class Backward {
  public:
   Backward(AttentionGradients& d, const Array& dout, const Array& out, const Array& lse,
            const AttentionInputs& in)
-      : size_(in.q, in.k, in.v, in.rule.diagonal),
+      : size_(in.q, in.k, in.v, in.rule),
         scale_(static_cast<T>(in.rule.scale)),
         kv_heads_(size_.heads / size_.group),
         slices_(slices_of(size_)),
@@ -74,18 +74,18 @@ class Backward {
         dq_(d.dq),
         dk_(d.dk),
         dv_(d.dv),
-        mask_(in.mask, in.scores_shape()),
+        mask_(in),
         dmask_(d.dmask, in.scores_shape()),
         dropout_(in.rule, size_, in.q.size(0)) {}
 
   /// Bytes of scratch memory, if no mask has a gradient.
   static int64_t bytes(const AttentionInputs& in) {
-    const Sizes size(in.q, in.k, in.v, in.rule.diagonal);
+    const Sizes size(in.q, in.k, in.v, in.rule);
     Supply supply{.real = false};
     static_cast<void>(Buffer<T>(supply, parts_of(size)));
     const int64_t n = size.heads / size.group * slices_of(size), mask_size = 0;
     return supply.counted +
-           scratch_bytes<Scratch>(n, size, in.mask.defined(), in.rule.dropout_p > 0, mask_size);
+           scratch_bytes<Scratch>(n, size, bool(Mask<T>(in)), in.rule.dropout_p > 0, mask_size);
   }
 
   void run() const {
@@ -198,7 +198,8 @@ class Backward {
   bool run_tile(Tile& tile, const Scratch& scratch) const {
     load_tile(tile, scratch);
     bool first = true;
-    for (int64_t j0 = tile.begin; j0 < tile.end; j0 += kKeys) {
+    const int64_t first_key = std::max(tile.begin, size_.first_seen(tile.i0));
+    for (int64_t j0 = first_key; j0 < tile.end; j0 += kKeys) {
       Pair<T> pair{tile.i0, j0, tile.rows, std::min(kKeys, tile.end - j0), size_.diagonal};
       if (mask_) pair.n = mask_.load(scratch.pair, tile.head, pair);
       if (pair.n == 0) continue;
@@ -332,8 +333,7 @@ int64_t attention_backward_bytes(const AttentionInputs& in) {
   if (in.q.dtype() == f64) return Backward<double>::bytes(in);
   if (suits_attention_bf16(in)) return attention_bf16_backward_bytes(in);
   const bool wide = in.q.dtype() == bf16;  // gradients have their inputs' sizes
-  return Backward<float>::bytes(in) +
-         (wide ? 2 * f32_copies({in.q, in.k, in.v, in.rule.diagonal}) : 0);
+  return Backward<float>::bytes(in) + (wide ? 2 * f32_copies({in.q, in.k, in.v, in.rule}) : 0);
 }
 
 }  // namespace ink::cpu

@@ -32,6 +32,12 @@ struct Rows {
   Strided<const bfloat16> strided(int64_t i) const { return {row(i), ld, 1}; }
 };
 
+// Numbers from begin to end - 1.
+struct Span {
+  int64_t begin, end;
+  bool holds(int64_t i) const { return begin <= i && i < end; }
+};
+
 // One thread's memory.
 struct Scratch {
   Buffer<float> scores, dweights, sums, dk, dv;
@@ -58,10 +64,11 @@ struct Scratch {
                float* c, int64_t ld, bool accumulate) const {
     unit.product({m, n, k, a, b, {c, f32, ld}, accumulate}, packed.data);
   }
-  // Rounds the first `some` of n elements; the others become zeros.
-  void round_some(bfloat16* to, const float* from, int64_t some, int64_t n) const {
-    unit.round_row(to, from, some, 1);
-    std::fill(to + some, to + n, bfloat16());
+  // Rounds some of n elements; the others become zeros.
+  void round_some(bfloat16* to, const float* from, Span some, int64_t n) const {
+    std::fill(to, to + some.begin, bfloat16());
+    unit.round_row(to + some.begin, from + some.begin, some.end - some.begin, 1);
+    std::fill(to + some.end, to + n, bfloat16());
   }
   GemmOperand tile(const Buffer<bfloat16>& x) const { return {x.data, bf16, {false, kKeys}}; }
 };
@@ -123,7 +130,7 @@ struct Softmax {
       for (int i = 0; i < n; ++i) {
         const float weight = live(i) ? simd::exp_nonpositive(x[i] * scale - highest) : 0.0f;
         sums[i] += weight;
-        x[i] = weight;
+        if (live(i)) x[i] = weight;  // other numbers may be those of the next row
       }
     });
     const float sum = join_lanes<n>(sums, [](float a, float b) { return a + b; });
@@ -132,9 +139,10 @@ struct Softmax {
   }
 };
 
-// How many of the n keys from j0 on query i sees.
-int64_t seen_by(const Sizes& size, int64_t i, int64_t j0, int64_t n) {
-  return std::clamp<int64_t>(i + size.diagonal + 1 - j0, 0, n);
+// Which of the n keys from j0 on query i sees.
+Span seen_by(const Sizes& size, int64_t i, int64_t j0, int64_t n) {
+  return {std::clamp<int64_t>(size.first_seen(i) - j0, 0, n),
+          std::clamp<int64_t>(i + size.diagonal + 1 - j0, 0, n)};
 }
 
 // The first query that sees a key; those before it see nothing.
@@ -151,20 +159,21 @@ void forward_tile(const Sizes& size, float scale, int64_t i0, const Rows& q, con
   const int64_t rows = std::min(own.queries, size.queries - i0), end = size.seen(i0 + rows);
   Softmax softmax[kQueries];
   std::fill_n(own.sums.data, rows * size.dv, 0.0f);
-  for (int64_t j0 = 0; j0 < end; j0 += kKeys) {
+  for (int64_t j0 = size.first_seen(i0); j0 < end; j0 += kKeys) {
     const int64_t n = std::min(kKeys, end - j0);
     own.product(rows, n, size.d, q.from(i0), k.from(j0).transposed(), own.scores, kKeys, false);
     for (int64_t i = 0; i < rows; ++i) {
-      const int64_t seen = seen_by(size, i0 + i, j0, n);
-      const float shrink = softmax[i].add(own.scores + i * kKeys, seen, scale);
-      own.round_some(own.weights + i * kKeys, own.scores + i * kKeys, seen, n);
+      const Span seen = seen_by(size, i0 + i, j0, n);
+      float* const scores = own.scores + i * kKeys;
+      const float shrink = softmax[i].add(scores + seen.begin, seen.end - seen.begin, scale);
+      own.round_some(own.weights + i * kKeys, scores, seen, n);
       float* sum = own.sums + i * size.dv;
       for (int64_t c = 0; c < size.dv && shrink != 1; ++c) sum[c] *= shrink;
     }
     const RightSide values(v, j0, n, size.dv, careful);
     own.product(rows, size.dv, n, own.tile(own.weights), values, own.sums, size.dv, true);
     values.add_rest(own.sums, rows, {own.weights, kKeys, 1},
-                    [&](int64_t i, int64_t j) { return j < seen_by(size, i0 + i, j0, n); });
+                    [&](int64_t i, int64_t j) { return seen_by(size, i0 + i, j0, n).holds(j); });
   }
   if (!careful && !tiles::all_finite(own.sums.data, rows * size.dv))
     return forward_tile(size, scale, i0, q, k, v, out, lse, own, true);
@@ -201,15 +210,15 @@ bool backward_tile(const Sizes& size, float scale, int64_t i0, const Rows& q, co
   for (int64_t i = 0; i < rows; ++i) delta[i] = dot(dout.row(i0 + i), out.row(i0 + i), size.dv);
   std::fill_n(own.sums.data, rows * size.d, 0.0f);
   const RightSide queries(q, i0, rows, size.d, careful), douts(dout, i0, rows, size.dv, careful);
-  for (int64_t j0 = 0; j0 < end; j0 += kKeys) {
+  for (int64_t j0 = size.first_seen(i0); j0 < end; j0 += kKeys) {
     const int64_t n = std::min(kKeys, end - j0);
     own.product(rows, n, size.d, q.from(i0), k.from(j0).transposed(), own.scores, kKeys, false);
     own.product(rows, n, size.dv, dout.from(i0), v.from(j0).transposed(), own.dweights, kKeys,
                 false);
     for (int64_t i = 0; i < rows; ++i) {
-      const int64_t seen = seen_by(size, i0 + i, j0, n);
+      const Span seen = seen_by(size, i0 + i, j0, n);
       float *s = own.scores + i * kKeys, *dp = own.dweights + i * kKeys;
-      backward_row(s, dp, seen, scale, lse[i], delta[i]);
+      backward_row(s, dp, seen.end, scale, lse[i], delta[i]);
       own.round_some(own.weights + i * kKeys, s, seen, n);
       own.round_some(own.dscores + i * kKeys, dp, seen, n);
     }
@@ -219,7 +228,7 @@ bool backward_tile(const Sizes& size, float scale, int64_t i0, const Rows& q, co
     own.product(n, size.dv, rows, weights.transposed(), douts, dv, size.dv, true);
     own.product(n, size.d, rows, dscores.transposed(), queries, dk, size.d, true);
     own.product(rows, size.d, n, dscores, keys, own.sums, size.d, true);
-    const auto sees = [&](int64_t i, int64_t j) { return j < seen_by(size, i0 + i, j0, n); };
+    const auto sees = [&](int64_t i, int64_t j) { return seen_by(size, i0 + i, j0, n).holds(j); };
     const auto seen_from = [&](int64_t j, int64_t i) { return sees(i, j); };
     douts.add_rest(dv, n, {own.weights, 1, kKeys}, seen_from);
     queries.add_rest(dk, n, {own.dscores, 1, kKeys}, seen_from);
@@ -243,28 +252,28 @@ bool suits_attention_bf16(const AttentionInputs& in) {
   if (q.dtype() != bf16 || mask.defined() || rule.dropout_p > 0) return false;
   const GemmUnit* unit = gemm_unit(bf16);
   if (unit == nullptr || unit->round_row == nullptr) return false;  // tiles.h converts just once
-  const Sizes size(q, k, v, rule.diagonal);
-  return size.group == 1 && size.heads >= max_threads() &&
-         std::min(size.queries, size.keys) >= kFewest && std::max(size.d, size.dv) <= kWidest &&
-         rows_in_one_piece(q) && rows_in_one_piece(k) && rows_in_one_piece(v);
+  const Sizes size(q, k, v, rule);
+  return size.heads / size.group >= max_threads() && std::min(size.queries, size.keys) >= kFewest &&
+         std::max(size.d, size.dv) <= kWidest && rows_in_one_piece(q) && rows_in_one_piece(k) &&
+         rows_in_one_piece(v);
 }
 
 int64_t attention_bf16_bytes(const AttentionInputs& in) {
-  const Sizes size(in.q, in.k, in.v, in.rule.diagonal);
+  const Sizes size(in.q, in.k, in.v, in.rule);
   return tiles::scratch_bytes<Scratch>(size.heads, size, int64_t{0});
 }
 int64_t attention_bf16_backward_bytes(const AttentionInputs& in) {
-  const Sizes size(in.q, in.k, in.v, in.rule.diagonal);
-  return tiles::scratch_bytes<Scratch>(size.heads, size, size.keys);
+  const Sizes size(in.q, in.k, in.v, in.rule);
+  return tiles::scratch_bytes<Scratch>(size.heads / size.group, size, size.keys);
 }
 
 void attention_bf16(Array& out, Array& lse, const AttentionInputs& in) {
-  const Sizes size(in.q, in.k, in.v, in.rule.diagonal);
+  const Sizes size(in.q, in.k, in.v, in.rule);
   float* sums = lse.mutable_data<float>();
   static_cast<void>(out.mutable_data<bfloat16>());  // written through Rows
   const auto scratch = tiles::scratch_for<Scratch>(size.heads, size, int64_t{0});
   tiles::for_each_item(size.heads, scratch, [&](int64_t head, const Scratch& own) {
-    const Rows q(in.q, head), k(in.k, head), v(in.v, head), to(out, head);
+    const Rows q(in.q, head), k(in.k, head / size.group), v(in.v, head / size.group), to(out, head);
     const int64_t first = first_query(size);
     clear_rows(to, first, size.dv);
     std::fill_n(sums + head * size.queries, first, Softmax().top);
@@ -276,24 +285,31 @@ void attention_bf16(Array& out, Array& lse, const AttentionInputs& in) {
 
 void attention_bf16_backward(AttentionGradients& d, const Array& dout, const Array& out,
                              const Array& lse, const AttentionInputs& in) {
-  const Sizes size(in.q, in.k, in.v, in.rule.diagonal);
+  const Sizes size(in.q, in.k, in.v, in.rule);
   const Array upstream = rows_in_one_piece(dout) ? dout : as_gemm_operand(dout, bf16);
   for (Array* x : {&d.dq, &d.dk, &d.dv}) static_cast<void>(x->mutable_data<bfloat16>());
   const float* sums = lse.data<float>();
-  const auto scratch = tiles::scratch_for<Scratch>(size.heads, size, size.keys);
-  tiles::for_each_item(size.heads, scratch, [&](int64_t head, const Scratch& own) {
-    const Rows q(in.q, head), k(in.k, head), v(in.v, head), y(out, head), dy(upstream, head),
-        dq(d.dq, head), dk(d.dk, head), dv(d.dv, head);
+  const int64_t kv_heads = size.heads / size.group;
+  const auto scratch = tiles::scratch_for<Scratch>(kv_heads, size, size.keys);
+  tiles::for_each_item(kv_heads, scratch, [&](int64_t kv_head, const Scratch& own) {
+    const Rows k(in.k, kv_head), v(in.v, kv_head), dk(d.dk, kv_head), dv(d.dv, kv_head);
     const int64_t first = first_query(size), dk_size = size.keys * size.d,
                   dv_size = size.keys * size.dv;
-    clear_rows(dq, first, size.d);
-    for (const bool careful : {false, true}) {
-      std::fill_n(own.dk.data, dk_size, 0.0f);
-      std::fill_n(own.dv.data, dv_size, 0.0f);
+    const auto run_head = [&](int64_t head, bool careful) {
+      const Rows q(in.q, head), y(out, head), dy(upstream, head), dq(d.dq, head);
+      clear_rows(dq, first, size.d);
       bool finite = true;
       for (int64_t i0 = first; i0 < size.queries && (finite || careful); i0 += own.queries)
         finite = backward_tile(size, static_cast<float>(in.rule.scale), i0, q, k, v, y, dy,
                                sums + head * size.queries + i0, dq, own, careful);
+      return finite;
+    };
+    for (const bool careful : {false, true}) {
+      std::fill_n(own.dk.data, dk_size, 0.0f);
+      std::fill_n(own.dv.data, dv_size, 0.0f);
+      bool finite = true;
+      for (int64_t h = 0; h < size.group && (finite || careful); ++h)
+        finite = run_head(kv_head * size.group + h, careful);
       if (finite && tiles::all_finite(own.dk.data, dk_size) &&
           tiles::all_finite(own.dv.data, dv_size))
         break;

@@ -7,8 +7,8 @@
 namespace ink::cpu {
 
 /// Is there a unit that multiplies bf16 without converting it to f32, and does the problem suit it?
-/// It must be bf16 with contiguous rows, a head of keys for each head of queries, no mask but the
-/// diagonal, no dropout, and heads for every thread.
+/// It must be bf16 with contiguous rows, no mask but the diagonal and the window, no dropout, and
+/// heads of keys for every thread.
 bool suits_attention_bf16(const AttentionInputs& in);
 
 void attention_bf16(Array& out, Array& lse, const AttentionInputs& in);

@@ -18,7 +18,7 @@ template <class T>
 class Decode {
  public:
   Decode(Array& out, Array& lse, const AttentionInputs& in)
-      : size_(in.q, in.k, in.v, in.rule.diagonal),
+      : size_(in.q, in.k, in.v, in.rule),
         scale_(static_cast<C>(in.rule.scale)),
         q_(in.q),
         k_(in.k),
@@ -40,8 +40,9 @@ class Decode {
   using C = compute_t<T>;
 
   void run_query(int64_t head, int64_t i, C* weights) const {
-    const int64_t n = size_.seen(i + 1), kv_head = head / size_.group;
-    const Strided<const T> keys = k_[kv_head], values = v_[kv_head];
+    const int64_t first = size_.first_seen(i), n = size_.seen(i + 1) - first;
+    const int64_t kv_head = head / size_.group;
+    const Strided<const T> keys = k_[kv_head].from(first, 0), values = v_[kv_head].from(first, 0);
     C* sums = weights + size_.keys;
     dot_rows<C>(keys.data, keys.row, q_[head].from(i, 0).data, size_.d, weights, n);
     const auto weight = [weights](int64_t j) { return weights[j]; };

@@ -17,20 +17,20 @@ template <class T>
 class Forward {
  public:
   Forward(Array& out, Array& lse, const AttentionInputs& in)
-      : size_(in.q, in.k, in.v, in.rule.diagonal),
+      : size_(in.q, in.k, in.v, in.rule),
         scale_(static_cast<T>(in.rule.scale)),
         q_(in.q),
         k_(in.k),
         v_(in.v),
         out_(out),
         lse_(lse.mutable_data<T>()),
-        mask_(in.mask, in.scores_shape()),
+        mask_(in),
         dropout_(in.rule, size_, in.q.size(0)) {}
 
   /// Bytes of scratch memory.
   static int64_t bytes(const AttentionInputs& in) {
-    const Sizes size(in.q, in.k, in.v, in.rule.diagonal);
-    return scratch_bytes<Scratch>(size.heads * tiles_of(size), size, in.mask.defined(),
+    const Sizes size(in.q, in.k, in.v, in.rule);
+    return scratch_bytes<Scratch>(size.heads * tiles_of(size), size, bool(Mask<T>(in)),
                                   in.rule.dropout_p > 0);
   }
 
@@ -73,7 +73,7 @@ class Forward {
     load_lanes<T>(scratch.q_lanes, q_[head].from(i0, 0), rows, size_.d, scale_);
     Softmax softmax;
     bool first = true;
-    for (int64_t j0 = 0; j0 < end; j0 += kKeys) {
+    for (int64_t j0 = size_.first_seen(i0); j0 < end; j0 += kKeys) {
       Pair<T> pair{i0, j0, rows, std::min(kKeys, end - j0), size_.diagonal};
       if (mask_) pair.n = mask_.load(scratch.pair, head, pair);
       if (pair.n == 0) continue;
@@ -148,7 +148,7 @@ int64_t attention_bytes(const AttentionInputs& in) {
   if (in.q.dtype() == f64) return Forward<double>::bytes(in);
   if (suits_attention_bf16(in)) return attention_bf16_bytes(in);
   const bool wide = in.q.dtype() == bf16;
-  return Forward<float>::bytes(in) + (wide ? f32_copies({in.q, in.k, in.v, in.rule.diagonal}) : 0);
+  return Forward<float>::bytes(in) + (wide ? f32_copies({in.q, in.k, in.v, in.rule}) : 0);
 }
 
 }  // namespace ink::cpu

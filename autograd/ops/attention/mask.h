@@ -38,15 +38,19 @@ class Mask {
  public:
   static constexpr T kNever = -std::numeric_limits<T>::infinity();
 
-  /// mask: bool or T, broadcast to the scores' shape; or undefined.
-  Mask(const Array& mask, const Shape& scores)
-      : mask_(mask.defined() ? mask.seen_as(broadcast_layout(mask, scores)) : mask) {}
+  /// Its mask: bool or T, broadcast to the scores' shape; or undefined.
+  explicit Mask(const AttentionInputs& in)
+      : mask_(in.mask.defined() ? in.mask.seen_as(broadcast_layout(in.mask, in.scores_shape()))
+                                : in.mask),
+        window_(in.rule.window) {}
 
-  explicit operator bool() const { return mask_.defined(); }
+  explicit operator bool() const { return mask_.defined() || window_ > 0; }
 
   /// Fills bias. Returns the number of keys up to the last one that a query sees.
   int64_t load(const PairScratch<T>& to, int64_t head, const Pair<T>& pair) const {
-    if (mask_.dtype() == DType::boolean) {
+    if (!mask_.defined()) {
+      std::fill_n(to.bias.data, pair.n * kQueries<T>, T(0));
+    } else if (mask_.dtype() == DType::boolean) {
       const Strided<const bool> x = Heads<const bool>(mask_)[head].from(pair.i0, pair.j0);
       const T bias[] = {kNever, 0};  // a table, so that the compiler does not branch
       for (int64_t i = 0; i < pair.rows; ++i) {
@@ -75,17 +79,19 @@ class Mask {
   }
   /// Does query i of the pair see its key j?
   bool shows(const PairScratch<T>& from, const Pair<T>& pair, int64_t i, int64_t j) const {
-    return mask_.defined() ? from.bias[j * kQueries<T> + i] != kNever : j < pair.seen(i);
+    return *this ? from.bias[j * kQueries<T> + i] != kNever : j < pair.seen(i);
   }
 
  private:
-  // Hides what the causal mask or the end of the tile hides. Returns the number of keys left.
-  static int64_t close(const PairScratch<T>& to, const Pair<T>& pair) {
+  // Hides what the causal mask, the window or the end of the tile hides. Returns the number of keys
+  // left.
+  int64_t close(const PairScratch<T>& to, const Pair<T>& pair) const {
     int64_t end = 0;
     for (int64_t j = 0; j < pair.n; ++j) {
       T* row = to.bias + j * kQueries<T>;
+      const int64_t end_lane = window_ > 0 ? pair.lane_of(j) + window_ : pair.rows;
       std::fill_n(row, pair.first_lane(j), kNever);
-      std::fill(row + pair.rows, row + kQueries<T>, kNever);
+      std::fill(row + std::clamp<int64_t>(end_lane, 0, pair.rows), row + kQueries<T>, kNever);
       int open = 0;
       for (int i = 0; i < kQueries<T>; ++i) open |= row[i] != kNever;
       if (open) end = j + 1;
@@ -94,6 +100,7 @@ class Mask {
   }
 
   const Array mask_;
+  const int64_t window_;
 };
 
 /// Drops the same weights as dropout(weights, p) would.

@@ -18,6 +18,7 @@
 #include "autograd/base/parallel.h"
 #include "autograd/gemm/gemm.h"
 #include "autograd/gemm/small_product.h"
+#include "autograd/kernels/attention.h"
 #include "autograd/kernels/copy.h"
 #include "autograd/loops/simd.h"
 
@@ -31,18 +32,22 @@ inline constexpr int64_t kKeys = 192;                                          /
 /// consecutive heads share a head of keys and values.
 struct Sizes {
   int64_t heads, group, queries, keys, d, dv;
-  int64_t diagonal;  // query i sees keys 0 .. i + diagonal
+  int64_t diagonal, window;  // query i sees keys first_seen(i) .. i + diagonal
 
-  Sizes(const Array& q, const Array& k, const Array& v, int64_t last_seen)
+  Sizes(const Array& q, const Array& k, const Array& v, const AttentionRule& rule)
       : heads(matrices(q)),
         group(heads > 0 ? heads / matrices(k) : 1),
         queries(q.size(-2)),
         keys(k.size(-2)),
         d(q.size(-1)),
         dv(v.size(-1)),
-        diagonal(last_seen) {}
+        diagonal(rule.diagonal),
+        window(rule.window) {}
   /// How many keys the queries before `end` see.
   int64_t seen(int64_t end) const { return std::clamp<int64_t>(end + diagonal, 0, keys); }
+  int64_t first_seen(int64_t i) const {
+    return window > 0 ? std::clamp<int64_t>(i + diagonal + 1 - window, 0, keys) : 0;
+  }
 
  private:
   static int64_t matrices(const Array& x) {
@@ -59,10 +64,10 @@ struct Pair {
   int64_t rows, n;  // numbers of queries and of keys
   int64_t diagonal;
 
+  /// The lane whose query's last key is j0 + j; it may lie outside.
+  int64_t lane_of(int64_t j) const { return j0 + j - i0 - diagonal; }
   /// The first lane that sees key j0 + j.
-  int64_t first_lane(int64_t j) const {
-    return std::clamp<int64_t>(j0 + j - i0 - diagonal, 0, kQueries<T>);
-  }
+  int64_t first_lane(int64_t j) const { return std::clamp<int64_t>(lane_of(j), 0, kQueries<T>); }
   int64_t first_vector(int64_t j) const { return first_lane(j) / kLanes<T> * kLanes<T>; }
   /// How many of the keys lane i sees.
   int64_t seen(int64_t i) const { return std::clamp<int64_t>(i0 + i + diagonal + 1 - j0, 0, n); }
