@@ -10,6 +10,9 @@
 
 namespace ink {
 
+/// What ops with two results return.
+using TensorPair = std::pair<Tensor, Tensor>;
+
 /// x W^T + b. x (..., in), weight (out, in), bias (out) or undefined. -> (..., out), bf16 under
 /// Autocast. (linear.cpp)
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
@@ -30,12 +33,14 @@ Tensor layer_norm(const Tensor& x, const Tensor& weight = {}, const Tensor& bias
                   double eps = 1e-5);
 /// {s, layer_norm(s, ...)} with s = x + dropout(branch, dropout_p), of one shape, on a GPU in one
 /// pass. A transformer's block computes this between its parts. (layer_norm.cpp)
-std::pair<Tensor, Tensor> add_layer_norm(const Tensor& x, const Tensor& branch,
-                                         const Tensor& weight = {}, const Tensor& bias = {},
-                                         double eps = 1e-5, double dropout_p = 0);
+TensorPair add_layer_norm(const Tensor& x, const Tensor& branch, const Tensor& weight = {},
+                          const Tensor& bias = {}, double eps = 1e-5, double dropout_p = 0);
 /// x / sqrt(mean x^2 + eps) * weight over the last dimension, with the dtypes of layer_norm. Zhang
 /// and Sennrich 2019. (rms_norm.cpp)
 Tensor rms_norm(const Tensor& x, const Tensor& weight = {}, double eps = 1e-6);
+/// {s, rms_norm(s, weight, eps)}, as add_layer_norm. (layer_norm.cpp)
+TensorPair add_rms_norm(const Tensor& x, const Tensor& branch, const Tensor& weight = {},
+                        double eps = 1e-6, double dropout_p = 0);
 /// x (..., T, d) with pairs of each row turned by angles: (a, b) -> (a cos - b sin, b cos + a sin).
 /// The pairs are x[k], x[k + pairs] (Llama, GPT-NeoX), or x[2k], x[2k + 1] if interleaved (GPT-J).
 /// cos and sin (T, pairs), or what broadcasts to (..., T, pairs), get no gradient. What follows the

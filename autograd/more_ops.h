@@ -4,7 +4,6 @@
 
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "autograd/basic_ops.h"
@@ -20,8 +19,8 @@ Tensor var(const Tensor& x, const Shape& dims = {}, Correction correction = 1,
            bool keepdim = false);
 Tensor std(const Tensor& x, const Shape& dims = {}, Correction correction = 1,
            bool keepdim = false);
-std::pair<Tensor, Tensor> var_mean(const Tensor& x, const Shape& dims = {},
-                                   Correction correction = 1, bool keepdim = false);
+TensorPair var_mean(const Tensor& x, const Shape& dims = {}, Correction correction = 1,
+                    bool keepdim = false);
 /// log sum exp x, without overflow.
 Tensor logsumexp(const Tensor& x, const Shape& dims, bool keepdim = false);
 

@@ -1,8 +1,10 @@
-// The backward pass of layer_norm and rms_norm: one pass over x and dy, and the blocks' sums by the
+// layer_norm and rms_norm. The backward pass is one pass over x and dy, and the blocks' sums by the
 // last of the blocks.
 #pragma once
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <type_traits>
 
 #include "autograd/loops/rows.h"
@@ -17,6 +19,139 @@ template <class F>
 void for_norm(const char* op, const Array& x, const Array& y, F&& f) {
   if (x.dtype() == f32 && y.dtype() == bf16) return f(float{}, bfloat16{});
   for_float(op, x.dtype(), [&]<class T>(T) { f(T{}, T{}); });
+}
+
+/// layer_norm or, not kCentred, rms_norm of x, or, with kAdds, of x + branch, which is written to
+/// `sum`, too. With kDrops the branch is dropped first, and rounded as if it was written between.
+template <class X, class Y, class Plan, bool kCentred, bool kAdds, bool kDrops>
+struct Norm {
+  static constexpr int kThreads = Plan::kThreads, N = Plan::N;
+  using C = compute_t<X>;
+  struct Shared {
+    BlockScratch<C> scratch;
+    BlockScratch<double> wide;
+  };
+  Y* y;
+  C *mean, *rstd;
+  const X* x;
+  const C *weight, *bias;  // bias: null if there is none
+  int64_t rows, n;
+  C eps;
+  const Y* branch;
+  X* sum_of_both;
+  DropoutFactors dropout;
+
+  __device__ void operator()(Shared& shared) const {
+    const int64_t row = Plan::row();
+    if (row >= rows) return;
+    BlockScratch<C>& scratch = shared.scratch;
+    Row<X, Plan> a(x, row * n, n);
+    if constexpr (kAdds) {
+      const uint64_t key = kDrops ? dropout.key() : 0;
+      a.add(branch + row * n, sum_of_both + row * n, [&](RowPlace i, const Pack<C, N>& v) {
+        if (!kDrops) return v;
+        return zip([](C w) { return static_cast<C>(static_cast<Y>(w)); },
+                   v * dropout.template factors<C, N>(key, row * n + i.at));
+      });
+    }
+    C m = 0, r;
+    if constexpr (kCentred)
+      find_moments(m, r, a, shared);
+    else
+      r = rms_rstd(a, scratch);
+    a.each([&](RowPlace i) {
+      const auto scale = load<N>(weight + i.at);
+      if constexpr (kCentred) {
+        const auto scaled = [=](C v, C w, C b) { return (v - m) * r * w + b; };
+        const auto offset = bias ? load<N>(bias + i.at) : Pack<C, N>{};
+        store(y + row * n + i.at, zip(scaled, a[i], scale, offset));
+      } else {
+        store(y + row * n + i.at, zip([=](C v, C w) { return v * r * w; }, a[i], scale));
+      }
+    });
+    if (Plan::rank() != 0) return;
+    if (kCentred) mean[row] = m;
+    rstd[row] = r;
+  }
+
+  __device__ __forceinline__ C rms_rstd(const Row<X, Plan>& a, BlockScratch<C>& scratch) const {
+    const auto rstd_of = [&](C scale) {  // computed from scale x, a power of two
+      C squares = 0;
+      const auto square = [=](C v) { return (v * scale) * (v * scale); };
+      a.each([&](RowPlace i) { squares += sum(zip(square, a[i])); });
+      squares = Plan::template join<Plus>(squares, scratch);
+      return scale / std::sqrt(squares / static_cast<C>(n) + eps * scale * scale);
+    };
+    const C r = rstd_of(1);
+    return r != 0 ? r : rstd_of(std::is_same_v<C, double> ? C(0x1p-530) : C(0x1p-70));  // overflow
+  }
+
+  __device__ __forceinline__ void find_moments(C& m, C& r, const Row<X, Plan>& a,
+                                               Shared& shared) const {
+    BlockScratch<C>& scratch = shared.scratch;
+    const C share = 1 / static_cast<C>(n);
+    C total = 0;
+    a.each([&](RowPlace i) { total += sum(a[i]); });
+    const C near = Plan::template join<Plus>(total, scratch) * share;
+    // Distances from a value near the mean, so that no digits are lost if mean >> std (Chan et al.
+    // 1983).
+    C drift = 0, squares = 0;
+    a.each([&](RowPlace i) {
+      const auto d = zip([=](C v) { return v - near; }, a[i]);
+      drift += sum(d);
+      squares += sum(d * d);
+    });
+    drift = Plan::template join<Plus>(drift, scratch);
+    squares = Plan::template join<Plus>(squares, scratch);
+    drift *= share;
+    squares *= share;
+    m = near + drift, r = 1 / std::sqrt(squares - drift * drift + eps);
+    if (!(2 * drift * drift <= squares && squares <= std::numeric_limits<C>::max()))
+      find_careful_moments(m, r, a, shared.wide);
+  }
+
+  // The same in double, for rows whose numbers are equal but for rounding, or so large that their
+  // squares overflow. Distances from the first mean correct it.
+  __device__ __forceinline__ void find_careful_moments(C& m, C& r, const Row<X, Plan>& a,
+                                                       BlockScratch<double>& wide) const {
+    const double count = static_cast<double>(n);
+    const auto joined = [&](const auto& f) {
+      double total = 0;
+      a.each([&](RowPlace i) { total += sum(zip(f, a[i])); });
+      return Plan::template join<Plus>(total, wide);
+    };
+    double exact = joined([](C v) { return static_cast<double>(v); }) / count;
+    exact += joined([=](C v) { return v - exact; }) / count;
+    const double squares = joined([=](C v) { return (v - exact) * (v - exact); });
+    m = static_cast<C>(exact);
+    r = static_cast<C>(1 / std::sqrt(squares / count + static_cast<double>(eps)));
+  }
+};
+
+template <bool kCentred, bool kAdds>
+void norm(const char* op, Array* sum, Array& y, Array& mean, Array& rstd, const Array& x,
+          const Array* branch, const NormParameters& p) {
+  for_norm(op, x, y, [&]<class X, class Y>(X, Y) {
+    using C = compute_t<X>;
+    Y* out = y.mutable_data<Y>();
+    X* both = sum ? sum->mutable_data<X>() : nullptr;
+    const X* in = x.data<X>();
+    const Y* added = branch ? branch->data<Y>() : nullptr;
+    const C *w = p.weight.data<C>(), *b = p.bias.defined() ? p.bias.data<C>() : nullptr;
+    C* means = kCentred ? mean.mutable_data<C>() : nullptr;
+    const int64_t rows = row_count(x), n = x.size(-1);
+    const DropoutFactors factors(x, p.dropout.p, p.dropout.at);
+    const auto start = [&]<bool kDrops>(std::bool_constant<kDrops>) {
+      plan_rows<X>(n, {out, in, w, b, added, both}, [&]<class Plan>(Plan) {
+        launch(op, Plan::blocks(rows),
+               Norm<X, Y, Plan, kCentred, kAdds, kDrops>{out, means, rstd.mutable_data<C>(), in, w,
+                                                         b, rows, n, static_cast<C>(p.eps), added,
+                                                         both, factors});
+      });
+    };
+    if (p.dropout.p > 0) return start(std::bool_constant<kAdds>());  // only a branch is dropped
+    start(std::false_type());
+  });
 }
 
 /// Computes dx, dw and db. Every warp (or block) takes rows gridDim.x * kRows apart. It keeps the
@@ -179,7 +314,7 @@ void norm_backward(const char* op, NormGradients& d, const Array& dy, const Arra
     plan_rows<Wider, RowSize<kWarp, 24>, RowSize<kWarp, 32>, RowSize<256, 8>, RowSize<256, 32>>(
         n, {in, upstream, down, branch, w, sum(d.dweight), sum(d.dbias)},
         [&]<class Plan>(Plan plan) {
-          if (d.dropout.p > 0) return run(plan, std::bool_constant<kCentred>());
+          if (d.dropout.p > 0) return run(plan, std::true_type());
           run(plan, std::false_type());
         });
   });

@@ -1,4 +1,4 @@
-// add_layer_norm with the parameters of a LayerNorm: adds and normalises in one pass.
+// add_layer_norm and add_rms_norm with a norm's parameters: they add and normalise in one pass.
 #pragma once
 
 #include <utility>
@@ -34,8 +34,8 @@ inline std::pair<Tensor, Tensor> add_layer_norm(const Tensor& x, const Branch& b
 /// The same for an RMSNorm.
 inline std::pair<Tensor, Tensor> add_rms_norm(const Tensor& x, const Branch& branch,
                                               const RMSNorm& norm) {
-  const Tensor sum = branch.added_to(x);
-  return {sum, norm(sum)};
+  if (!branch.value.defined()) return {x, norm(x)};
+  return add_rms_norm(x, branch.value, norm.weight, norm.eps, branch.dropout_p);
 }
 
 }  // namespace ink

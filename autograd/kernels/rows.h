@@ -8,7 +8,7 @@
 
 namespace ink {
 
-/// Dropout of the branch that add_layer_norm adds, with the mask of ops/dropout.cpp. p = 0: none.
+/// Dropout of the branch that add_norm adds, with the mask of ops/dropout.cpp. p = 0: none.
 struct BranchDropout {
   double p = 0;
   RandomPosition at = {};
@@ -43,8 +43,8 @@ KERNEL(log_softmax_backward, Array& dx, const Array& dy, const Array& y)
 // ---- ops/layer_norm.cpp, rms_norm.cpp: x (rows, C); y as x, or bf16 for f32
 // mean, rstd (rows): f32, or f64 for f64.
 KERNEL(layer_norm, Array& y, Array& mean, Array& rstd, const Array& x, const NormParameters& p)
-// sum = x + branch; sum as x, branch as y.
-KERNEL(add_layer_norm, Array& sum, Array& y, Array& mean, Array& rstd, const Array& x,
+// The same of sum = x + branch, or, without mean and bias, its rms_norm; sum as x, branch as y.
+KERNEL(add_norm, Array& sum, Array& y, Array& mean, Array& rstd, const Array& x,
        const Array& branch, const NormParameters& p)
 KERNEL(layer_norm_backward, NormGradients d, const Array& dy, const Array& x, const Array& mean,
        const Array& rstd, const Array& weight)

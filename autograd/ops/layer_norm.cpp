@@ -6,7 +6,7 @@
 // follows.
 //
 // add_layer_norm: s = x + dropout(branch), y = layer_norm(s); dx = ds + the norm's dx,
-// dbranch = dropout(dx).
+// dbranch = dropout(dx). add_rms_norm: the same with rms_norm (rms_norm.cpp).
 #include <cmath>
 #include <limits>
 #include <tuple>
@@ -68,18 +68,29 @@ Array bias_of(const NormParameters& p) {
 }
 
 // Rows of y, means and rstds from rows of the input: input(row, room) gives one, with room for 2 n.
+// Without means: rms_norm.
 template <class C, class Input>
 void normalise_rows(Array& y, Array& mean, Array& rstd, const NormParameters& p,
                     const Input& input) {
   const int64_t n = y.size(-1);
-  const Array bias = bias_of(p);
-  const C *w = p.weight.data<C>(), *b = bias.data<C>(), eps = static_cast<C>(p.eps);
+  const C *w = p.weight.data<C>(), eps = static_cast<C>(p.eps);
   const RowsOut<C> out(y);
-  C *means = mean.mutable_data<C>(), *rstds = rstd.mutable_data<C>();
-  for_each_row<C>(row_count(y), n, 3 * n, [=](int64_t row, C* buffer) {
-    C* to = out.row(row, buffer);
-    std::tie(means[row], rstds[row]) = normalise(to, input(row, buffer + n), w, b, n, eps);
-    out.store(row, to);
+  C* rstds = rstd.mutable_data<C>();
+  const auto run = [&](const auto& normalise_row) {
+    for_each_row<C>(row_count(y), n, 3 * n, [=](int64_t row, C* buffer) {
+      C* to = out.row(row, buffer);
+      normalise_row(row, to, input(row, buffer + n));
+      out.store(row, to);
+    });
+  };
+  if (!mean.defined())
+    return run(
+        [=](int64_t row, C* to, const C* x) { rstds[row] = rms_normalise(to, x, w, n, eps); });
+  const Array bias = bias_of(p);
+  const C* b = bias.data<C>();
+  C* means = mean.mutable_data<C>();
+  run([=](int64_t row, C* to, const C* x) {
+    std::tie(means[row], rstds[row]) = normalise(to, x, w, b, n, eps);
   });
 }
 
@@ -92,14 +103,14 @@ void layer_norm(Array& y, Array& mean, Array& rstd, const Array& x, const NormPa
   });
 }
 
-void add_layer_norm(Array& sum, Array& y, Array& mean, Array& rstd, const Array& x,
-                    const Array& branch, const NormParameters& p) {
+void add_norm(Array& sum, Array& y, Array& mean, Array& rstd, const Array& x, const Array& branch,
+              const NormParameters& p) {
   Array dropped = branch;
   if (p.dropout.p > 0) {
     dropped = Array::empty(branch.shape(), branch.dtype(), branch.device());
     dropout(dropped, branch, p.dropout.p, p.dropout.at);
   }
-  for_computed("add_layer_norm", x.dtype(), [&]<class C>(C) {
+  for_computed("add_norm", x.dtype(), [&]<class C>(C) {
     const int64_t n = x.size(-1);
     const RowsIn<C> in(x), added(dropped), rounded(sum);
     const RowsOut<C> out(sum);
@@ -117,8 +128,6 @@ void add_layer_norm(Array& sum, Array& y, Array& mean, Array& rstd, const Array&
 void layer_norm_backward(NormGradients d, const Array& dy, const Array& x, const Array& mean,
                          const Array& rstd, const Array& weight) {
   norm_backward<true>("layer_norm_backward", d, dy, x, mean, rstd, weight);
-  if (d.dbranch.defined() && d.dropout.p > 0)
-    dropout(d.dbranch, d.dbranch, d.dropout.p, d.dropout.at);
 }
 
 }  // namespace cpu
@@ -173,50 +182,69 @@ Tensor layer_norm(const Tensor& input, const Tensor& weight, const Tensor& bias,
   return record("layer_norm", {x, w, b}, y, vjp, recompute);
 }
 
-// Adds the norm's dx to ds, in place if nobody else holds ds.
-static Tensor add_layer_norm_backward(const Tensor& ds, const Tensor& dy, const Tensor& s,
-                                      const Tensor& mean, const Tensor& rstd, const Tensor& w,
-                                      const Tensor& dw, const Tensor& db, const Tensor& dbranch,
-                                      const BranchDropout& drop) {
-  const bool copy = ds.defined() && ds.is_contiguous() && !ds.alone();
-  Tensor dx = !ds.defined() ? empty_like(s) : copy ? ds.clone() : ds.contiguous();
-  kernel::layer_norm_backward({dx, dw, db, ds.defined(), dbranch, drop}, dy.contiguous(), s, mean,
-                              rstd, w);
-  return dx;
-}
+// What add_layer_norm and add_rms_norm add to and normalise with.
+struct AddedNorm {
+  const char* name;
+  bool centred;  // is it layer_norm, or rms_norm?
+  double eps;
+  BranchDropout drop = {};
 
-std::pair<Tensor, Tensor> add_layer_norm(const Tensor& left, const Tensor& right,
-                                         const Tensor& weight, const Tensor& bias, double eps,
-                                         double dropout_p) {
-  check_defined("add_layer_norm", left, right);
-  INK_CHECK(left.shape() == right.shape(), "add_layer_norm: expected two of one shape, got ",
+  Tensor operator()(const Tensor& x, const Tensor& weight, const Tensor& bias) const {
+    return centred ? layer_norm(x, weight, bias, eps) : rms_norm(x, weight, eps);
+  }
+  Grads gradients(const Tensor& x, const Tensor& weight, const Tensor& dy) const {
+    if (centred) return layer_norm_gradients(x, weight, dy, eps);
+    Grads d =
+        differentiate([this](auto& in) { return (*this)(in[0], in[1], {}); }, {x, weight}, dy);
+    d.emplace_back();
+    return d;
+  }
+  // Adds the norm's dx to ds, in place if nobody else holds ds.
+  Tensor backward(const Tensor& ds, const Tensor& dy, const Tensor& s, const Tensor& mean,
+                  const Tensor& rstd, const Tensor& w, const Tensor& dw, const Tensor& db,
+                  const Tensor& dbranch) const {
+    const bool copy = ds.defined() && ds.is_contiguous() && !ds.alone();
+    Tensor dx = !ds.defined() ? empty_like(s) : copy ? ds.clone() : ds.contiguous();
+    const NormGradients d{dx, dw, db, ds.defined(), dbranch, drop};
+    if (centred)
+      kernel::layer_norm_backward(d, dy.contiguous(), s, mean, rstd, w);
+    else
+      kernel::rms_norm_backward(d, dy.contiguous(), s, rstd, w);
+    return dx;
+  }
+};
+
+static TensorPair add_norm(AddedNorm norm, const Tensor& left, const Tensor& right,
+                           const Tensor& weight, const Tensor& bias, double dropout_p) {
+  check_defined(norm.name, left, right);
+  INK_CHECK(left.shape() == right.shape(), norm.name, ": expected two of one shape, got ",
             left.shape(), " and ", right.shape());
-  INK_CHECK(left.is_floating() && right.is_floating(),
-            "add_layer_norm: expected floating dtypes, got ", left.dtype(), " and ", right.dtype());
+  INK_CHECK(left.is_floating() && right.is_floating(), norm.name,
+            ": expected floating dtypes, got ", left.dtype(), " and ", right.dtype());
   if (composed() || context().recompute || right.dtype() != autocast(left.dtype())) {
     const Tensor s = left + dropout(right, dropout_p);
-    return {s, layer_norm(s, weight, bias, eps)};
+    return {s, norm(s, weight, bias)};
   }
   if (dropout_p != 0 && (left.device().is_cpu() || context().imitate_torch))
-    return add_layer_norm(left, dropout(right, dropout_p), weight, bias, eps);
-  const BranchDropout drop{dropout_p,
-                           dropout_p != 0 ? next_mask(right, dropout_p) : RandomPosition()};
+    return add_norm(norm, left, dropout(right, dropout_p), weight, bias, 0);
+  norm.drop = {dropout_p, dropout_p != 0 ? next_mask(right, dropout_p) : RandomPosition()};
   const Tensor x = left.contiguous(), branch = right.contiguous();
-  INK_CHECK(x.dim() >= 1, "add_layer_norm: needs at least one dimension, got scalars");
-  const Tensor w = norm_weight("add_layer_norm", weight, x);
-  const Tensor b = bias.defined() ? norm_parameter("add_layer_norm", "bias", bias, x) : bias;
-  Tensor s = empty_like(x), y = empty_like(branch);
-  Tensor mean = empty({row_count(x)}, w.options()), rstd = empty_like(mean);
-  kernel::add_layer_norm(s, y, mean, rstd, x, branch, {w, b, eps, drop});
+  INK_CHECK(x.dim() >= 1, norm.name, ": needs at least one dimension, got scalars");
+  const Tensor w = norm_weight(norm.name, weight, x);
+  const Tensor b = bias.defined() ? norm_parameter(norm.name, "bias", bias, x) : bias;
+  Tensor s = empty_like(x), y = empty_like(branch), rstd = empty({row_count(x)}, w.options());
+  Tensor mean = norm.centred ? empty_like(rstd) : Tensor();
+  kernel::add_norm(s, y, mean, rstd, x, branch, {w, b, norm.eps, norm.drop});
   const auto vjp = [saved_s = Saved::output(s), saved_w = Saved::input(w, "its weight"), mean, rstd,
-                    dtype = branch.dtype(), eps, drop](const Grads& dys, VjpContext& g) -> Grads {
+                    dtype = branch.dtype(), norm](const Grads& dys, VjpContext& g) -> Grads {
+    const auto& drop = norm.drop;
     const auto to_branch = [&](const Tensor& dx) {
       if (!g.needs(1)) return Tensor();
       return drop.p > 0 ? dropout_at(to(dx, dtype), drop.p, drop.at) : to(dx, dtype);
     };
     if (grad_enabled()) {
       Grads d(3);
-      if (dys[1].defined()) d = layer_norm_gradients(*saved_s, *saved_w, dys[1], eps);
+      if (dys[1].defined()) d = norm.gradients(*saved_s, *saved_w, dys[1]);
       const Tensor dx = !d[0].defined() ? dys[0] : dys[0].defined() ? dys[0] + d[0] : d[0];
       return {dx, to_branch(dx), d[1], d[2]};
     }
@@ -224,12 +252,20 @@ std::pair<Tensor, Tensor> add_layer_norm(const Tensor& left, const Tensor& right
     const Tensor dw = sum_for(g, 2, *saved_w), db = sum_for(g, 3, *saved_w), v = *saved_s;
     const bool apart = g.needs(1) && (dtype != v.dtype() || drop.p > 0);
     const Tensor dbranch = apart ? empty(v.shape(), {dtype, v.device()}) : Tensor();
-    const Tensor dx =
-        add_layer_norm_backward(dys[0], dys[1], v, mean, rstd, *saved_w, dw, db, dbranch, drop);
+    const Tensor dx = norm.backward(dys[0], dys[1], v, mean, rstd, *saved_w, dw, db, dbranch);
     return {dx, apart ? dbranch : to_branch(dx), dw, db};
   };
-  const auto both = record("add_layer_norm", {x, branch, w, b}, {s, y}, vjp);
+  const auto both = record(norm.name, {x, branch, w, b}, {s, y}, vjp);
   return {both[0], both[1]};
+}
+
+TensorPair add_layer_norm(const Tensor& x, const Tensor& branch, const Tensor& weight,
+                          const Tensor& bias, double eps, double dropout_p) {
+  return add_norm({"add_layer_norm", true, eps}, x, branch, weight, bias, dropout_p);
+}
+TensorPair add_rms_norm(const Tensor& x, const Tensor& branch, const Tensor& weight, double eps,
+                        double dropout_p) {
+  return add_norm({"add_rms_norm", false, eps}, x, branch, weight, {}, dropout_p);
 }
 
 }  // namespace ink

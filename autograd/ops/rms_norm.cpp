@@ -2,9 +2,6 @@
 //   y  = xhat w,  xhat = x rstd,  rstd = 1 / sqrt(mean x^2 + eps)
 //   dx = rstd (dxhat - xhat mean(dxhat xhat)),  dxhat = dy w
 //   dw = sum over rows of dy xhat
-#include <cmath>
-#include <type_traits>
-
 #include "autograd/basic_ops.h"
 #include "autograd/fused_ops.h"
 #include "autograd/kernels/rows.h"
@@ -23,16 +20,8 @@ void rms_norm(Array& y, Array& rstd, const Array& x, const NormParameters& p) {
     const RowsOut<C> out(y);
     C* rstds = rstd.mutable_data<C>();
     for_each_row<C>(row_count(x), n, 2 * n, [=](int64_t row, C* buffer) {
-      const C* a = in.row(row, buffer);
       C* to = out.row(row, buffer + n);
-      const auto rstd_of = [&](C scale) {  // computed from scale x, a power of two
-        const C squares = sum_of<C>(n, [&](int64_t i) { return (a[i] * scale) * (a[i] * scale); });
-        return scale / std::sqrt(squares / static_cast<C>(n) + eps * scale * scale);
-      };
-      C r = rstd_of(1);
-      if (r == 0) r = rstd_of(std::is_same_v<C, double> ? C(0x1p-530) : C(0x1p-70));  // overflow
-      for (int64_t i = 0; i < n; ++i) to[i] = a[i] * r * w[i];
-      rstds[row] = r;
+      rstds[row] = rms_normalise(to, in.row(row, buffer), w, n, eps);
       out.store(row, to);
     });
   });

@@ -147,6 +147,28 @@ TEST(AddLayerNorm, TheBitsOfTheSumAndItsNorm) {
   }
 }
 
+TEST(AddRmsNorm, TheBitsOfTheSumAndItsNorm) {
+  for (const DType dtype : {f32, f64, bf16}) {
+    const auto leaf = [&](const Shape& shape) { return numbers(shape).to(dtype).requires_grad_(); };
+    const Tensor x = leaf({70, 33}), branch = flip(x.detach(), {0}).requires_grad_();
+    const Tensor w = numbers({33}).to(dtype == f64 ? f64 : f32).requires_grad_();
+    const Tensor ds = numbers({70, 33}).to(dtype), dy = exp(ds) * 0.1;
+    const auto [s, y] = add_rms_norm(x, branch, w, 1e-3);
+    const Tensor sum = x + branch, norm = rms_norm(sum, w, 1e-3);
+    EXPECT_EQ(s.tolist(), sum.tolist());
+    EXPECT_EQ(y.tolist(), norm.tolist());
+    EXPECT_EQ(y.dtype(), dtype);
+    const Grads fused = grad({s * 3, y}, {x, branch, w}, {ds, dy});
+    const Grads steps = grad({sum * 3, norm}, {x, branch, w}, {ds, dy});
+    for (size_t i = 0; i < fused.size(); ++i) EXPECT_EQ(fused[i].tolist(), steps[i].tolist()) << i;
+  }
+  const Tensor x = zeros({2, 3});
+  EXPECT_EQ(error_of([&] { add_rms_norm(x, zeros({3})); }),
+            "add_rms_norm: expected two of one shape, got (2, 3) and (3,)");
+  EXPECT_EQ(error_of([&] { add_rms_norm(x, x, zeros({2})); }),
+            "add_rms_norm: expected weight of shape (3,) for an input (2, 3), got (2,)");
+}
+
 // It may add to the sum's gradient where nobody else holds that.
 TEST(AddLayerNorm, AGradientThatTheCallerHoldsIsLeftAlone) {
   const Tensor x = numbers({3, 5}).requires_grad_(), ds = numbers({3, 5}), before = ds.clone();

@@ -56,15 +56,20 @@ Tensors layer_norm_passes(const Tensors& in, DType y_dtype) {
   return {y, mean, rstd, dx, fresh, dw, db, dw_alone, plain, narrow};
 }
 // x + dy, its norm, mean and rstd; also with dropout of dy, and of the gradient.
-Tensors add_layer_norm_pass(const Tensors& in, DType y_dtype) {
+Tensors add_norm_pass(const Tensors& in, DType y_dtype, bool centred) {
   const Tensor &x = in[0], branch = in[1].to(y_dtype), &w = in[2], &b = in[3];
   Tensor sum = empty_like(x), y = empty_like(branch);
-  Tensor mean = empty({x.size(0)}, w.options()), rstd = empty_like(mean);
-  kernel::add_layer_norm(sum, y, mean, rstd, x, branch, {w, b, 1e-5});
+  Tensor rstd = empty({x.size(0)}, w.options()), mean = centred ? empty_like(rstd) : Tensor(), none;
+  kernel::add_norm(sum, y, mean, rstd, x, branch, {w, centred ? b : none, 1e-5});
   const BranchDropout drop{0.3, {.seed = 5, .step = 2, .call = 1, .first_row = 1}};
-  Tensor dropped = empty_like(x), dx = empty_like(x), dbranch = empty_like(branch), none;
-  kernel::add_layer_norm(dropped, y, mean, rstd, x, branch, {w, b, 1e-5, drop});
-  kernel::layer_norm_backward({dx, none, none, false, dbranch, drop}, branch, sum, mean, rstd, w);
+  Tensor dropped = empty_like(x), dx = empty_like(x), dbranch = empty_like(branch);
+  kernel::add_norm(dropped, y, mean, rstd, x, branch, {w, centred ? b : none, 1e-5, drop});
+  const NormGradients d{dx, none, none, false, dbranch, drop};
+  if (!centred) {
+    kernel::rms_norm_backward(d, branch, sum, rstd, w);
+    return {sum, y, rstd, dropped, dx, dbranch};
+  }
+  kernel::layer_norm_backward(d, branch, sum, mean, rstd, w);
   return {sum, y, mean, rstd, dropped, dx, dbranch};
 }
 Tensors rms_norm_passes(const Tensors& in, DType y_dtype) {
@@ -110,7 +115,8 @@ const std::vector<RowOp>& row_ops() {
       {"softmax", softmax_passes},
       {"log_softmax", log_softmax_passes},
       {"layer_norm", [](const Tensors& in) { return layer_norm_passes(in, in[0].dtype()); }},
-      {"add_layer_norm", [](const Tensors& in) { return add_layer_norm_pass(in, in[0].dtype()); }},
+      {"add_layer_norm", [](const Tensors& in) { return add_norm_pass(in, in[0].dtype(), true); }},
+      {"add_rms_norm", [](const Tensors& in) { return add_norm_pass(in, in[0].dtype(), false); }},
       {"rms_norm", [](const Tensors& in) { return rms_norm_passes(in, in[0].dtype()); }},
       {"cross_entropy", cross_entropy_passes},
   };
@@ -120,7 +126,8 @@ const std::vector<RowOp>& row_ops() {
 const std::vector<RowOp>& mixed_ops() {
   static const std::vector<RowOp> ops = {
       {"layer_norm", [](const Tensors& in) { return layer_norm_passes(in, bf16); }},
-      {"add_layer_norm", [](const Tensors& in) { return add_layer_norm_pass(in, bf16); }},
+      {"add_layer_norm", [](const Tensors& in) { return add_norm_pass(in, bf16, true); }},
+      {"add_rms_norm", [](const Tensors& in) { return add_norm_pass(in, bf16, false); }},
       {"rms_norm", [](const Tensors& in) { return rms_norm_passes(in, bf16); }},
   };
   return ops;

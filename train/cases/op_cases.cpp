@@ -618,6 +618,26 @@ std::vector<OpCase> make_cases() {
        [](I x) -> Outputs {
          const Autocast guard;
          return pair_of(add_layer_norm(x[0], narrow(x[1]), x[2], x[3])); }, 0.03},
+      {"add_rms_norm",
+       {{{{3, 5}}, {{3, 5}}, {{5}}}, {{{5}}, {{5}}, {{5}}}, {{{0, 2}}, {{0, 2}}, {{2}}},
+        {{{2, 0}}, {{2, 0}}, {{0}}}, {{big}, {big}, {{193}}}},
+       [](I x) -> Outputs { return pair_of(add_rms_norm(x[0], x[1], x[2])); }},
+      {"add_rms_norm.plain", {{{{3, 5}}, {{3, 5}}}, {{{0, 2}}, {{0, 2}}}, {{big}, {big}}},
+       [](I x) -> Outputs { return pair_of(add_rms_norm(x[0], x[1], {}, 1e-3)); }},
+      {"add_rms_norm.sum_alone", {{{{3, 5}}, {{3, 5}}, {{5}}}, {{big}, {big}, {{193}}}},
+       [](I x) -> Outputs { return {add_rms_norm(x[0], x[1], x[2]).first}; }},
+      {"add_rms_norm.norm_alone", {{{{3, 5}}, {{3, 5}}, {{5}}}, {{big}, {big}, {{193}}}},
+       [](I x) -> Outputs { return {add_rms_norm(x[0], x[1], x[2]).second}; }},
+      {"add_rms_norm.dropout",
+       {{{{3, 5}}, {{3, 5}}, {{5}}}, {{{0, 2}}, {{0, 2}}, {{2}}}, {{big}, {big}, {{193}}}},
+       [](I x) -> Outputs {
+         const ContextGuard same_mask;
+         return pair_of(add_rms_norm(x[0], x[1], x[2], 1e-6, 0.3)); }},
+      {"add_rms_norm.mixed",
+       {{{{3, 5}}, {{3, 5}}, {{5}}}, {{{0, 2}}, {{0, 2}}, {{2}}}, {{big}, {big}, {{193}}}},
+       [](I x) -> Outputs {
+         const Autocast guard;
+         return pair_of(add_rms_norm(x[0], narrow(x[1]), x[2])); }, 0.03},
       {"rms_norm.mixed", {{{{3, 5}}, {{5}}}, {{{0, 2}}, {{2}}}, {{big}, {{193}}}},
        mixed([](I x) { return rms_norm(x[0], x[1]); }), 0.03},
       {"rms_norm",

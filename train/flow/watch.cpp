@@ -74,7 +74,8 @@ class Watch : public Flow {
       if (outputs[i].numel() <= 1 || !outputs[i].is_floating()) continue;  // such as the loss
       ActivationStats stats = stats_of(op, outputs[i].shape());
       if (outputs.size() > 1) stats.name += " output " + std::to_string(i);
-      if (op.name == "add_layer_norm") stats.name = op.module + (i == 0 ? " residual" : "");
+      if (op.name == "add_layer_norm" || op.name == "add_rms_norm")
+        stats.name = op.module + (i == 0 ? " residual" : "");
       unseen([&] {
         measure(stats, outputs[i]);
         if (f && op.name != "gelu_linear") stats.saturated = share_saturated(*f, inputs[0]);

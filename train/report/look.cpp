@@ -95,7 +95,7 @@ class Looked : public Flow {
   void show(const FlowOp& op, const std::vector<Tensor>& inputs,
             const std::vector<Tensor>& outputs) {
     const Tensor& y = outputs[0];
-    if (op.name == "add_layer_norm") {
+    if (op.name == "add_layer_norm" || op.name == "add_rms_norm") {
       add(kStream, y);
       add("normed", outputs[1]);
     } else if (ends_with(op.module, "attn.c_attn") && y.size(-1) == 3 * inputs[0].size(-1)) {

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <array>
+#include <cmath>
+#include <type_traits>
 
 #include "autograd/basic_ops.h"
 #include "autograd/kernels/rows.h"
@@ -10,6 +12,19 @@
 namespace ink {
 
 namespace cpu {
+
+/// A row of rms_norm. Returns its rstd.
+template <class C>
+[[gnu::always_inline]] inline C rms_normalise(C* y, const C* x, const C* w, int64_t n, C eps) {
+  const auto rstd_of = [&](C scale) {  // computed from scale x, a power of two
+    const C squares = sum_of<C>(n, [&](int64_t i) { return (x[i] * scale) * (x[i] * scale); });
+    return scale / std::sqrt(squares / static_cast<C>(n) + eps * scale * scale);
+  };
+  C r = rstd_of(1);
+  if (r == 0) r = rstd_of(std::is_same_v<C, double> ? C(0x1p-530) : C(0x1p-70));  // overflow
+  for (int64_t i = 0; i < n; ++i) y[i] = x[i] * r * w[i];
+  return r;
+}
 
 /// The gradients of y = xhat w + b (layer_norm.cpp); not centred, those of a mean and a bias that
 /// are 0 (rms_norm.cpp).
@@ -60,6 +75,8 @@ void norm_backward(const char* op, NormGradients& d, const Array& dy, const Arra
     put_part(d.dweight, sums.data<C>());
     if (centred) put_part(d.dbias, sums.data<C>() + n);
   });
+  if (d.dbranch.defined() && d.dropout.p > 0)
+    dropout(d.dbranch, d.dbranch, d.dropout.p, d.dropout.at);
 }
 
 }  // namespace cpu
