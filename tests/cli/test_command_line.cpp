@@ -18,6 +18,7 @@
 #include "train/cli/command_line.h"
 #include "train/cli/console.h"
 #include "train/cli/other_names.h"
+#include "train/models.h"
 
 namespace ink {
 namespace {
@@ -148,9 +149,10 @@ TEST(CommandLine, FlagsMayHaveAValue) {
   int flags = 0;
   for (const Option& option : options_of("train")) {
     if (!option.type.empty() || option.name == "help") continue;
-    const std::string name = "--" + option.name;
+    const std::string name = "--" + option.name,
+                      model = has_setting("llama", option.name) ? "llama" : "gpt";
     const auto printed = [&](std::vector<std::string> words) {
-      words.insert(words.begin(), "train");
+      words.insert(words.begin(), {"train", "--model", model});
       if (option.name != "print_config") words.emplace_back("--print_config");
       const Said said = run(words);
       EXPECT_EQ(said.code, kOk) << said.err;
@@ -192,6 +194,9 @@ TEST(CommandLine, WhatIsInRangeIsTaken) {
       if (option.name == "n_head" || option.name == "n_embd")
         words.insert(words.end(), {option.name == "n_head" ? "--n_embd" : "--n_head",
                                    option.name == "n_head" ? "65536" : "1"});
+      if (has_setting("llama", option.name)) words.insert(words.end(), {"--model", "llama"});
+      if (option.name == "n_kv_head")
+        words.insert(words.end(), {"--n_head", "1024", "--n_embd", "65536"});
       if (option.name == "batch_size") words.insert(words.end(), {"--block_size", "1"});
       const Said said = run(words);
       EXPECT_EQ(said.code, kOk) << option.name << " " << value << said.err;
@@ -339,7 +344,7 @@ TEST(CommandLine, SuggestsByBeginningsAndByOtherPrograms) {
   };
   expect("train", "--learn", "--learning_rate");
   expect("train", "--eval", "--eval_interval or --eval_iters");
-  expect("train", "--n", "--n_layer, --n_head or --n_embd");
+  expect("train", "--n", "--n_layer, --n_head, --n_embd or --n_kv_head");
   expect("train", "--lr", "--learning_rate");
   expect("train", "--seq-len", "--block_size");
   expect("train", "--betas", "--beta1 or --beta2");
