@@ -79,11 +79,11 @@ Outputs pair_of(const std::pair<Tensor, Tensor>& both) { return {both.first, bot
 
 // x with its first pairs turned, the faster the earlier; the positions are 5, 6, ...
 Tensor rotate(const Tensor& x, int64_t pairs, bool interleaved) {
-  const Options options{x.dtype() == f64 ? f64 : f32, x.device()};
-  const Tensor speeds = pow(100, to(arange(pairs, {i64, x.device()}), options.dtype) / -pairs);
-  const Tensor at = to(arange(x.size(-2), {i64, x.device()}) + 5, options.dtype);
-  const Tensor angles = outer(at, speeds);
-  return rotary(x, cos(angles), sin(angles), interleaved);
+  const Options exact{f64, x.device()};  // f32 rounds large angles
+  const DType dtype = x.dtype() == f64 ? f64 : f32;
+  const Tensor speeds = pow(100, arange(pairs, exact) / -pairs);
+  const Tensor angles = outer(arange(x.size(-2), exact) + 5, speeds);
+  return rotary(x, to(cos(angles), dtype), to(sin(angles), dtype), interleaved);
 }
 
 // In f64 all tensors are f64, so that differences are exact.
