@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "autograd/base/check.h"
-#include "autograd/base/text.h"
+#include "autograd/io/foreign.h"
 
 namespace ink {
 namespace {
