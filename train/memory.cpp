@@ -180,6 +180,28 @@ Sizes sizes_of(const GPT& model, const TrainConfig& config, int64_t parts) {
           .device = parse_device(config.device)};
 }
 
+// The most bytes in use from each op, and each vjp, to the next.
+class PeaksOfOps final : public Observer {
+ public:
+  explicit PeaksOfOps(Device device) : device_(device), before_(memory_stats(device).bytes_in_use) {
+    reset_peak_memory(device);
+  }
+  void op(const char*, const std::vector<Tensor>&, const std::vector<Tensor>&, bool) override {
+    note();
+  }
+  void after_vjp(const Node&, const Grads&) override { note(); }
+  void note() {
+    peaks.push_back(memory_stats(device_).peak_bytes_in_use - before_);
+    reset_peak_memory(device_);
+  }
+
+  std::vector<int64_t> peaks;
+
+ private:
+  Device device_;
+  int64_t before_;
+};
+
 }  // namespace
 
 // What a run keeps beside the parameters: the optimizer's moments, as it says of parameters of the
@@ -233,28 +255,6 @@ Trial::~Trial() {
   for (auto& [buffer, before] : buffers_) buffer.copy_(before);
 }
 
-// The most bytes in use from each op, and each vjp, to the next.
-class PeaksOfOps final : public Observer {
- public:
-  explicit PeaksOfOps(Device device) : device_(device), before_(memory_stats(device).bytes_in_use) {
-    reset_peak_memory(device);
-  }
-  void op(const char*, const std::vector<Tensor>&, const std::vector<Tensor>&, bool) override {
-    note();
-  }
-  void after_vjp(const Node&, const Grads&) override { note(); }
-  void note() {
-    peaks.push_back(memory_stats(device_).peak_bytes_in_use - before_);
-    reset_peak_memory(device_);
-  }
-
-  std::vector<int64_t> peaks;
-
- private:
-  Device device_;
-  int64_t before_;
-};
-
 // Of a pass forward and backward of these rows, which adds to gradients that exist if `waits`.
 static std::vector<int64_t> peaks_of_pass(const LanguageModel& model, const TrainConfig& config,
                                           int64_t rows, bool waits) {
@@ -273,14 +273,14 @@ static std::vector<int64_t> peaks_of_pass(const LanguageModel& model, const Trai
   return all.peaks;
 }
 
-// What an op needs grows by as much with each row. So passes of few rows tell, or, where that takes
-// no time, one of all of them.
+// What an op needs grows by the same bytes with each row. So two passes, of few rows, tell what it
+// needs for all of them. A small model runs all rows in one pass, which is exact.
 static MemoryEstimate measured_memory(const LanguageModel& model, const TrainConfig& config) {
   const int64_t threads = config.threads > 0 ? config.threads : max_threads(),
                 parts = batch_parts(config, model.num_parameters()),
                 together = std::min({parts, threads, openmp_threads()}),
                 rows = (config.batch_size + parts - 1) / parts;
-  constexpr int64_t kTokens = 4096, kProducts = 20'000'000'000;  // a weight times a token
+  constexpr int64_t kTokens = 4096, kProducts = 10'000'000'000;  // weights times tokens
   const int64_t tokens = std::min(kTokens, kProducts / (model.num_parameters() + 1)),
                 most = std::min(rows, std::max<int64_t>(2, tokens / config.block_size)),
                 fewer = most / 2;

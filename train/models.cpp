@@ -71,12 +71,12 @@ const ModelSetting* find(const ModelSettings& settings, const std::string& name)
 void add_model(const std::string& name, ModelEntry entry) {
   INK_CHECK(entry.make, "add_model: ", name, ": expected what makes the model, got none");
   const ModelSettings known = model_settings();
+  const TrainConfig fields;
   for (const ModelSetting& setting : entry.settings) {
     const ModelSetting* other = find(known, setting.name);
     INK_CHECK(other == nullptr || other->value == setting.value, "add_model: ", name,
               ": its setting ", setting.name,
               " has another type or default than the one of another model; give it another name");
-    const TrainConfig fields;
     for_each_field(fields, [&](const std::string& field, auto&&...) {
       INK_CHECK(field != setting.name, "add_model: ", name, ": its setting ", setting.name,
                 " has the name of one that every run has; give it another name");

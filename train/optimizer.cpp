@@ -289,8 +289,8 @@ AdamW::AdamW(const char* name, const std::vector<ParameterGroup>& groups,
   for (const double beta : {options.beta1, options.beta2}) check_beta(name, beta);
 }
 
-// One pass for each pair of betas, and there is mostly one: parameters without a gradient do not
-// change.
+// One pass for each pair of betas, in which the gradients of other parameters are left out: what
+// has no gradient does not change.
 void AdamW::update(ParameterLists& parameters, const OptimizerStep& step) {
   const auto betas_of = [&](size_t i) {
     const Settings& own = settings()[i];
@@ -298,6 +298,9 @@ void AdamW::update(ParameterLists& parameters, const OptimizerStep& step) {
   };
   std::set<std::pair<double, double>> all;
   for (size_t i = 0; i < parameters.grads.size(); ++i) all.insert(betas_of(i));
+  if (all.size() == 1)
+    return kernel::adamw(parameters, exp_avg_, exp_avg_sq_, step, all.begin()->first,
+                         all.begin()->second, options_.eps);
   for (const auto& betas : all) {
     ParameterLists some = parameters;
     for (size_t i = 0; i < some.grads.size(); ++i)

@@ -42,7 +42,7 @@ void rotary(Array& y, const Array& x, const Array& cos, const Array& sin, bool i
                           narrow = detail::conversion(x.dtype(), dtype_of<C>());
     loop.for_each_row(
         [=, &loop](std::array<int64_t, 4> at, int64_t count) {
-          const std::unique_ptr<C[]> line(new C[converts ? static_cast<size_t>(n) : 0]);
+          const std::unique_ptr<C[]> line(converts ? new C[static_cast<size_t>(n)] : nullptr);
           for (int64_t i = 0; i < count; ++i) {
             if (converts) widen(line.get(), from + at[1] * size, n);
             C* out = converts ? line.get() : reinterpret_cast<C*>(to + at[0] * size);

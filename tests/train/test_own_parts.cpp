@@ -131,6 +131,9 @@ TEST_P(OwnRun, EveryCommandWorks) {
   works({"info", "--out_dir", run});
   works({"report", run});
   works({"draw", "--out_dir", run});
+  EXPECT_NE(run_own({"draw", "--out_dir", run, "--n_kv_head", "1"})
+                .find("--out_dir names a model: --n_kv_head cannot change it"),
+            std::string::npos);
   works({"look", "--out_dir", run, "--out", folder / "look.html"});
   const std::string attention = run_own({"sample", "--out_dir", run, "--max_new_tokens", "4",
                                          "--attention", folder / "attention.html"});

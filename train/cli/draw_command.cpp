@@ -261,8 +261,11 @@ bool read_options(const Arguments& arguments, DrawCommand& draw, bool again = fa
   if (!command.parse(arguments, again)) return false;
   if ((draw.what == "op") != !draw.name.empty())
     throw UsageError("expected a name with --what op, and only there: draw --what op softmax");
-  for (const char* option : kOfTheModel)
-    if (!draw.out_dir.empty() && command.given(std::string("--") + option))
+  std::vector<std::string> of_the_model(std::begin(kOfTheModel), std::end(kOfTheModel));
+  for (const ModelSetting& setting : draw.config.model_settings)
+    of_the_model.push_back(setting.name);
+  for (const std::string& option : of_the_model)
+    if (!draw.out_dir.empty() && command.given("--" + option))
       throw UsageError(fmt::format("--out_dir names a model: --{} cannot change it", option));
   return true;
 }
