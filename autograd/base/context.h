@@ -132,7 +132,7 @@ struct ImitateTorch : FieldGuard<std::optional<BernoulliRule>> {
 /// KMP_BLOCKTIME (libomp) and starts the program over with the words of argv, which takes 3 ms.
 /// Without it threads spin for 20 ms or more, and steps take many times as long when another
 /// program wants a core. It does nothing if the environment says how to wait: OMP_WAIT_POLICY,
-/// GOMP_SPINCOUNT or KMP_BLOCKTIME. (parallel.cpp)
+/// GOMP_SPINCOUNT or KMP_BLOCKTIME. (wait_policy.cpp)
 void set_wait_policy(char** argv);
 
 inline bool grad_enabled() { return context().grad_enabled; }

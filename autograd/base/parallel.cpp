@@ -2,18 +2,12 @@
 
 #include <omp.h>
 #include <pthread.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdlib>
 #include <exception>
 #include <filesystem>
-#include <fstream>
 #include <iterator>
-#include <string>
 #include <system_error>
-#include <vector>
 
 #include "autograd/base/context.h"
 
@@ -69,25 +63,6 @@ void detail::run_parts(int64_t n, int64_t grain, const void* self, Part f) {
     }
   }
   if (error) std::rethrow_exception(error);
-}
-
-void set_wait_policy(char** argv) {
-  for (const char* name : {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"}) {
-    if (std::getenv(name) != nullptr) return;
-  }
-  // Before argv, the words of a loader that was asked to run the program (ld.so PROGRAM ...): it is
-  // then the exe.
-  std::ifstream file("/proc/self/cmdline");
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
-  std::vector<const char*> words;
-  const std::string name = program_invocation_name;
-  for (size_t at = 0; at < text.size() && &text[at] != name; at = text.find('\0', at) + 1)
-    words.push_back(&text[at]);
-  do words.push_back(*argv);
-  while (*argv++);
-  setenv("GOMP_SPINCOUNT", "1000", 1);
-  setenv("KMP_BLOCKTIME", "1", 1);                                  // ms
-  execv("/proc/self/exe", const_cast<char* const*>(words.data()));  // returns only if it fails
 }
 
 }  // namespace ink

@@ -54,8 +54,6 @@ ChunkLimits chunk_limits(Device device) {
 
 int64_t host_threads(Device device) { return device.is_cpu() ? max_threads() : 1; }
 
-int64_t steps_ahead(Device device) { return device.is_cpu() ? 1 : 10; }
-
 void transfer(void* to, Device to_device, const void* from, Device from_device, int64_t bytes) {
   if (bytes == 0) return;
   if (from_device.is_cpu() && to_device.is_cpu()) {

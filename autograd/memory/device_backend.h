@@ -62,8 +62,5 @@ struct ChunkLimits {
 ChunkLimits chunk_limits(Device device);
 /// How many host threads it takes to keep a device busy: one for a GPU.
 int64_t host_threads(Device device);
-/// How many training steps to launch before waiting, when they are timed. A GPU computes while the
-/// host launches more, so waiting after each step would measure more than training takes.
-int64_t steps_ahead(Device device);
 
 }  // namespace ink

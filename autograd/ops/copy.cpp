@@ -1,6 +1,7 @@
-// Fills and copies: fill, ramp (arange, linspace), copy (with conversion), contiguous, clone, to.
+// Fills and copies: arange, eye, linspace, copy (with conversion), contiguous, clone, to.
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstddef>
 #include <cstring>
 #include <type_traits>
@@ -211,6 +212,53 @@ void copy(Array& y, const Array& x) {
 }
 
 }  // namespace cpu
+
+// PyTorch converts the bounds to the dtype first, but counts the elements before that.
+Tensor arange(const Scalar& from, const Scalar& to, const Scalar& by, Options options) {
+  const double start = from.value, end = to.value, step = by.value;
+  INK_CHECK(step != 0 && std::isfinite(start) && std::isfinite(end) && std::isfinite(step),
+            "arange: expected finite bounds and a step other than 0, got ", start, ", ", end, ", ",
+            step);
+  INK_CHECK((end - start) / step >= 0, "arange: a step of ", step, " never gets from ", start,
+            " to ", end);
+  const double count = std::ceil((end - start) / step);
+  INK_CHECK(count < 0x1p62, "arange: ", count, " elements are too many");
+  Tensor x = empty({static_cast<int64_t>(count)}, options);
+  kernel::ramp(x, start, step, 0, x.numel());
+  return x;
+}
+Tensor arange(const Scalar& start, const Scalar& end, const Scalar& step) {
+  const bool floats = is_floating(start.dtype) || is_floating(end.dtype) || is_floating(step.dtype);
+  return arange(start, end, step, floats ? context().default_dtype : i64);
+}
+Tensor arange(const Scalar& start, const Scalar& end, Options options) {
+  return arange(start, end, 1, options);
+}
+Tensor arange(const Scalar& end, Options options) { return arange(0, end, 1, options); }
+Tensor arange(const Scalar& end) { return arange(0, end); }
+
+Tensor eye(int64_t n, int64_t m, Options options) {
+  INK_CHECK(n >= 0 && m >= 0, "eye: expected sizes of 0 or more, got ", n, " and ", m);
+  Tensor x = zeros({n, m}, options);
+  Array diagonal = x.array().seen_as({{std::min(n, m)}, {m + 1}, 0});
+  kernel::fill(diagonal, 1);
+  return x;
+}
+Tensor eye(int64_t n, Options options) { return eye(n, n, options); }
+
+Tensor linspace(double start, double end, int64_t steps, Options options) {
+  INK_CHECK(steps >= 0, "linspace: expected a number of steps of 0 or more, got ", steps);
+  if (options.dtype == i64) {  // the bounds are converted to i64 first, as in PyTorch
+    for (const double bound : {start, end}) check_in_range("linspace", bound, i64);
+    start = std::trunc(start);
+    end = std::trunc(end);
+  }
+  Tensor x = empty({steps}, options);
+  // From both ends, so that both are exact.
+  const double step = steps > 1 ? (end - start) / static_cast<double>(steps - 1) : 0;
+  kernel::ramp(x, start, step, end, steps == 1 ? 1 : steps / 2);
+  return x;
+}
 
 Array contiguous(const Array& x) {
   if (x.is_contiguous()) return x;
