@@ -64,14 +64,17 @@ Tensor sample(const Tensor& probabilities);
 enum class Reduction { mean, sum, none };
 /// -log softmax(logits)[target] for logits (..., V) and targets (...) i64. Targets equal to
 /// ignore_index are left out. Reduction::mean is over the other targets, and NaN if there are none.
-/// -> (), or the shape of targets with Reduction::none; f32 for bf16 logits. (cross_entropy.cpp)
+/// z_loss times (log sum exp logits)^2 is added for each, which keeps logits small (Chowdhery et
+/// al. 2022). -> (), or the shape of targets with Reduction::none; f32 for bf16 logits.
+/// (cross_entropy.cpp)
 Tensor cross_entropy(const Tensor& logits, const Tensor& targets, int64_t ignore_index = -100,
-                     Reduction reduction = Reduction::mean);
-/// cross_entropy(linear(x, weight), targets), computed in chunks of rows, so that all logits never
+                     Reduction reduction = Reduction::mean, double z_loss = 0);
+/// cross_entropy(linear(x, weight), targets, ...), computed in chunks of rows, so that all logits never
 /// exist at once. x (..., C), weight (V, C), both rounded to bf16 under Autocast -> f32
 /// (linear_cross_entropy.cpp)
 Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& targets,
-                            int64_t ignore_index = -100, Reduction reduction = Reduction::mean);
+                            int64_t ignore_index = -100, Reduction reduction = Reduction::mean,
+                            double z_loss = 0);
 /// The number of rows whose logits linear_cross_entropy holds at a time.
 int64_t linear_cross_entropy_rows(int64_t rows, int64_t classes, Device device = cpu_device);
 /// The number of classes whose logits it computes: on a GPU, a multiple of 8 from 1024 classes on.

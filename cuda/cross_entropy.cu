@@ -1,7 +1,8 @@
 // Cross entropy of logits (rows, V) with the classes that targets (rows) name: the twin of
 // autograd/ops/cross_entropy.cpp.
-//   loss_i    = log sum exp x_i - x_i[target_i];  0 where the target is ignored
-//   dlogits_i = (softmax x_i - onehot target_i) scale
+//   loss_i    = lse_i - x_i[target_i] + z lse_i^2,  lse_i = log sum exp x_i;  0 where the target is
+//               ignored
+//   dlogits_i = ((1 + 2 z lse_i) softmax x_i - onehot target_i) scale
 // The logits are read once and their gradient is written once. In a row longer than 57,344 elements
 // (half that in f64), the elements beyond are read twice.
 #include <algorithm>
@@ -41,6 +42,7 @@ struct CrossEntropy {
   const int64_t* targets;
   const C* scale;                       // null: 1
   int64_t rows, n, step, ignore_index;  // rows are `step` elements apart
+  C z;
   IdCheck in_range;
 
   __device__ void operator()(Shared& shared) const {
@@ -67,7 +69,8 @@ struct CrossEntropy {
     SoftmaxSums<C> sums;
     a.each([&](RowPlace i) { sums.add(a[i]); });
     sums.template join<Plan>(static_cast<BlockScratch<C>&>(scratch));
-    const C top = sums.top, share = weight / sums.total;
+    const C top = sums.top, lse = simd::log(sums.total),
+            share = weight / sums.total * (z == 0 ? C(1) : 1 + 2 * z * (lse + top));
     C chosen = 0;  // the logit of the target, in the one thread that has it
     bool has_chosen = false;
     a.each([&](RowPlace i) {
@@ -85,7 +88,8 @@ struct CrossEntropy {
       }
       if (dlogits) a.put(dlogits + row * step, i, d);
     });
-    if (has_chosen) losses[row] = simd::log(sums.total) + (top - chosen);
+    if (has_chosen)
+      losses[row] = lse + (top - chosen) + (z == 0 ? C(0) : z * (lse + top) * (lse + top));
   }
 
   __device__ void ignore(int64_t row) const {
@@ -122,7 +126,7 @@ void target_scale(Array& scale, const Array& targets, int64_t ignore_index) {
 }
 
 void cross_entropy(Array& loss, Array& dlogits, const Array& logits, const Array& targets,
-                   const Array& scale, int64_t ignore_index) {
+                   const Array& scale, int64_t ignore_index, double z_loss) {
   for_float("cross_entropy", logits.dtype(), [&]<class T>(T) {
     using C = compute_t<T>;
     const int64_t rows = targets.numel(), n = logits.size(-1), step = row_step(logits);
@@ -141,7 +145,7 @@ void cross_entropy(Array& loss, Array& dlogits, const Array& logits, const Array
           launch("cross_entropy", blocks,
                  CrossEntropy<T, Plan>{total, of_groups.mutable_data<double>(), groups, losses,
                                        down, in, targets.data<int64_t>(), weight, rows, n, step,
-                                       ignore_index, in_range});
+                                       ignore_index, static_cast<C>(z_loss), in_range});
         });
   });
 }

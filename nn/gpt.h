@@ -48,9 +48,9 @@ struct GPT : LanguageModel {
   Tensor loss(const Tensor& ids, const Tensor& targets,
               Reduction reduction = Reduction::mean) const override {
     const AuxiliaryLoss auxiliary;
-    return auxiliary.added_to(
-        linear_cross_entropy(features(ids), lm_head.weight, targets, -100, reduction), targets,
-        reduction);
+    return auxiliary.added_to(linear_cross_entropy(features(ids), lm_head.weight, targets, -100,
+                                                   reduction, training ? z_loss : 0),
+                              targets, reduction);
   }
 
   /// The input of the head: ids (B, T) -> (B, T, C). Logits, loss and generate all begin here, so

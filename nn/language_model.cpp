@@ -12,7 +12,8 @@ namespace ink {
 
 Tensor LanguageModel::loss(const Tensor& ids, const Tensor& targets, Reduction reduction) const {
   const AuxiliaryLoss auxiliary;
-  return auxiliary.added_to(cross_entropy((*this)(ids), targets, -100, reduction), targets,
+  const double z = training ? z_loss : 0;
+  return auxiliary.added_to(cross_entropy((*this)(ids), targets, -100, reduction, z), targets,
                             reduction);
 }
 

@@ -51,6 +51,8 @@ struct DecodeCache {
 /// take it by name (add_model).
 struct LanguageModel : Module {
   GPTConfig config;
+  /// In training, the loss of a target has this much of (log sum exp logits)^2 (cross_entropy).
+  double z_loss = 0;
 
   explicit LanguageModel(const GPTConfig& c) : config(c.checked()) {}
 
@@ -58,8 +60,8 @@ struct LanguageModel : Module {
   virtual Tensor operator()(const Tensor& ids) const = 0;
 
   /// The mean (or sum) of -log p(target) of ids and targets (B, T) i64 -> (), and in training the
-  /// terms that layers add (add_auxiliary_loss). Targets of -100 are left out. Override it for a
-  /// loss that never holds all logits, or another one. The trainer asks for the sum where a step
+  /// terms that layers add (add_auxiliary_loss), and z_loss. Targets of -100 are left out. Override
+  /// it for a loss that never holds all logits, or another one. The trainer asks for the sum where a step
   /// has several parts, and divides by all targets of the step.
   virtual Tensor loss(const Tensor& ids, const Tensor& targets,
                       Reduction reduction = Reduction::mean) const;

@@ -26,9 +26,10 @@ void Llama::init_weights() {
 Tensor Llama::loss(const Tensor& ids, const Tensor& targets, Reduction reduction) const {
   const AuxiliaryLoss auxiliary;
   const Tensor x = model(ids);
+  const double z = training ? z_loss : 0;
   const Tensor loss = llama_config.logit_softcap > 0
-                          ? cross_entropy(head(x), targets, -100, reduction)
-                          : linear_cross_entropy(x, lm_head.weight, targets, -100, reduction);
+                          ? cross_entropy(head(x), targets, -100, reduction, z)
+                          : linear_cross_entropy(x, lm_head.weight, targets, -100, reduction, z);
   return auxiliary.added_to(loss, targets, reduction);
 }
 

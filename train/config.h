@@ -49,6 +49,7 @@ struct TrainConfig {
   double weight_decay = 0.1;
   double grad_clip = 1;
   double ema = 0;
+  double z_loss = 0;
   // the run
   std::string device = "cpu";
   std::string out_dir = "out";
@@ -142,6 +143,8 @@ void for_each_field(Config& c, F&& f, bool of_every_model = false) {
   f("grad_clip", c.grad_clip, "largest global norm of gradients; 0: any", Limits{0, 1e9});
   f("ema", c.ema, "decay of an average of the weights, which evaluations use; 0: none",
     Limits{.least = 0, .below = 1});
+  f("z_loss", c.z_loss, "of training: adds so much of (log sum exp logits)^2 to it; PaLM: 1e-4",
+    Limits{0, 1e6});
   f("optimizer", c.optimizer, "how weights are updated; muon: matrices of blocks, AdamW the rest",
     Limits{.choices = optimizer_names()});
   f("beta1", c.beta1,

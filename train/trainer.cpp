@@ -112,7 +112,7 @@ void check_can_be_saved(const Tokenizer& tokenizer) {
 
 // A step asks a loss for sums over targets, and divides by their number; so does an evaluation.
 // Throws if a model's own loss takes no notice of its reduction, or adds a mean to a sum.
-void check_loss(const LanguageModel& model, const TrainConfig& config) {
+void check_loss(LanguageModel& model, const TrainConfig& config) {
   if (typeid(model) == typeid(GPT)) return;
   const auto loss = [&](Reduction reduction) {
     const Trial trial(model, config);
@@ -123,13 +123,17 @@ void check_loss(const LanguageModel& model, const TrainConfig& config) {
               " to be one number, got ", value.shape());
     return value.item();
   };
-  const double sum = loss(Reduction::sum),
-               expected = loss(Reduction::mean) * static_cast<double>(config.block_size);
+  const double mean = loss(Reduction::mean), sum = loss(Reduction::sum),
+               expected = mean * static_cast<double>(config.block_size);
   INK_CHECK(
       !std::isfinite(expected) || std::abs(sum - expected) <= 1e-4 * (std::abs(expected) + 1e-3),
       "Trainer: expected the loss of model ", config.model, " with Reduction::sum to be its mean ",
       "times the number of targets, ", expected, ", got ", sum,
       "; a term that is a mean over tokens is added by add_auxiliary_loss");
+  const Restore z_loss(model.z_loss, 1.0);
+  INK_CHECK(config.z_loss == 0 || loss(Reduction::mean) != mean, "Trainer: z_loss is ",
+            config.z_loss, ", but the loss of model ", config.model,
+            " does not use it; hand `training ? z_loss : 0` to cross_entropy there");
 }
 
 // Copies ids into the same memory, unless the shape changes.
@@ -263,6 +267,7 @@ Trainer::Trainer(const TrainConfig& config, const std::optional<SavedRun>& saved
   num_parameters_ = model_->num_parameters();
   choose_arithmetic(saved);
   check_loss(*model_, config_);
+  model_->z_loss = config_.z_loss;
   if (device_.is_cpu()) {
     const ContextGuard guard(run_context());
     check_memory("this run", estimate_memory(*model_, config_).total());

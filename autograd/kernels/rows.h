@@ -60,9 +60,10 @@ KERNEL(target_scale, Array& scale, const Array& targets, int64_t ignore_index)
 // dlogits   if defined: scale times the gradient of their sum, as logits, or bf16 for f32; may be
 //           logits itself
 // scale     1 if undefined
+// z_loss    adds z_loss (log sum exp logits)^2 to each loss
 // loss and scale are f32, or f64 for f64.
 KERNEL_STRIDED(cross_entropy, Array& loss, Array& dlogits, const Array& logits,
-               const Array& targets, const Array& scale, int64_t ignore_index)
+               const Array& targets, const Array& scale, int64_t ignore_index, double z_loss)
 
 // ---- ops/embedding.cpp
 KERNEL(embedding, Array& y, const Array& ids, const Array& weight)

@@ -29,6 +29,7 @@ namespace {
 struct Head {
   Array x, weight, targets;  // (N, C), (V or more, C), (N); x and weight of one dtype
   int64_t classes, ignore_index;
+  double z_loss;
 
   /// The dtype of losses and sums over chunks.
   DType dtype() const { return x.dtype() == f64 ? f64 : f32; }
@@ -108,8 +109,8 @@ HeadGrads make_grads(const Head& head, bool x_wanted, bool weight_wanted) {
 }
 
 Tensor linear_cross_entropy_composed(const Tensor& x, const Tensor& weight, const Tensor& targets,
-                                     int64_t ignore_index, Reduction reduction) {
-  return cross_entropy(linear(x, weight), targets, ignore_index, reduction);
+                                     int64_t ignore_index, Reduction reduction, double z_loss) {
+  return cross_entropy(linear(x, weight), targets, ignore_index, reduction, z_loss);
 }
 
 // The loss of x and W in basic ops.
@@ -136,7 +137,7 @@ Tensor reduced(const Tensor& input, const Tensor& x, const Tensor& weight, const
                    Tensor part = first == 0 ? loss : empty({}, options);
                    Array sum = part;
                    kernel::cross_entropy(sum, dlogits, logits, rows_of(head.targets, first, rows),
-                                         scale, head.ignore_index);
+                                         scale, head.ignore_index, head.z_loss);
                    if (first > 0) kernel::binary(loss, loss, sum, BinaryOp::add);
                  });
   if (head.x.size(0) == 0 && scale.defined())  // the mean of nothing is NaN
@@ -164,7 +165,7 @@ Tensor unreduced(const Tensor& input, const Tensor& x, const Tensor& weight, con
                  [&](int64_t first, int64_t rows, const Array& logits, Array& dlogits) {
                    Array part = rows_of(losses, first, rows);
                    kernel::cross_entropy(part, dlogits, logits, rows_of(head.targets, first, rows),
-                                         Array(), head.ignore_index);
+                                         Array(), head.ignore_index, head.z_loss);
                  });
   const auto vjp = [x = Saved::input(x), w = Saved::input(weight), head, definition,
                     x_dtype = input.dtype()](const Tensor& dy, VjpContext& g) -> Grads {
@@ -176,7 +177,7 @@ Tensor unreduced(const Tensor& input, const Tensor& x, const Tensor& weight, con
         head, grads, [&](int64_t first, int64_t rows, const Array& logits, Array& dlogits) {
           Array again = Array::empty({rows}, head.dtype(), logits.device());
           kernel::cross_entropy(again, dlogits, logits, rows_of(head.targets, first, rows), Array(),
-                                head.ignore_index);
+                                head.ignore_index, head.z_loss);
           Tensor(dlogits).mul_(dlosses.narrow(0, first, rows));
         });
     return {grads.dx.defined() ? grads.dx.to(x_dtype).view((*x).shape()) : Tensor(),
@@ -205,7 +206,7 @@ int64_t linear_cross_entropy_classes(int64_t classes, Device device) {
 }
 
 Tensor linear_cross_entropy(const Tensor& input, const Tensor& weight, const Tensor& targets,
-                            int64_t ignore_index, Reduction reduction) {
+                            int64_t ignore_index, Reduction reduction, double z_loss) {
   check_defined("linear_cross_entropy", input, weight, targets);
   INK_CHECK(weight.dim() == 2 && input.dim() >= 1 && input.size(-1) == weight.size(1),
             "linear_cross_entropy: expected x (..., C) and weight (V, C), got ", input.shape(),
@@ -219,15 +220,18 @@ Tensor linear_cross_entropy(const Tensor& input, const Tensor& weight, const Ten
             expected, " for x ", input.shape(), ", got ", targets.shape());
   check_ids("cross_entropy", "target", targets, weight.size(0), "classes", ignore_index);
   if (composed())
-    return linear_cross_entropy_composed(input, weight, targets, ignore_index, reduction);
+    return linear_cross_entropy_composed(input, weight, targets, ignore_index, reduction, z_loss);
   const DType dtype = autocast(input.dtype());
   const Tensor x = to(input, dtype);
-  const Head head{contiguous(as_rows(x)), with_padding(contiguous(cached_cast(weight, dtype))),
-                  *contiguous(targets.array()).reshaped({targets.numel()}), weight.size(0),
-                  ignore_index};
+  const Head head{contiguous(as_rows(x)),
+                  with_padding(contiguous(cached_cast(weight, dtype))),
+                  *contiguous(targets.array()).reshaped({targets.numel()}),
+                  weight.size(0),
+                  ignore_index,
+                  z_loss};
   const Definition definition = [=](const std::vector<Tensor>& xs) {
     return linear_cross_entropy_composed(xs[0], to(xs[1], xs[0].dtype()), targets, ignore_index,
-                                         reduction);
+                                         reduction, z_loss);
   };
   return reduction == Reduction::none ? unreduced(input, x, weight, head, expected, definition)
                                       : reduced(input, x, weight, head, reduction, definition);

@@ -90,10 +90,10 @@ Tensors cross_entropy_passes(const Tensors& in) {
   Tensor losses = empty({logits.size(0)}, options), loss = empty({}, options), none;
   Tensor scale = empty({}, options), d = empty_like(logits);
   kernel::target_scale(scale, targets, 1);
-  kernel::cross_entropy(losses, none, logits, targets, scale, 1);
-  kernel::cross_entropy(loss, d, logits, targets, scale, 1);
+  kernel::cross_entropy(losses, none, logits, targets, scale, 1, 0);
+  kernel::cross_entropy(loss, d, logits, targets, scale, 1, 0);
   Tensor both = logits.clone(), again = empty({}, options);
-  kernel::cross_entropy(again, both, both, targets, none, 1);
+  kernel::cross_entropy(again, both, both, targets, none, 1, 0);
   return {scale, losses, loss, d, again, both};
 }
 

@@ -375,6 +375,13 @@ struct Careless : Restrained {
   }
 };
 
+struct WithoutZLoss : Restrained {
+  using Restrained::Restrained;
+  Tensor loss(const Tensor& ids, const Tensor& targets, Reduction reduction) const override {
+    return cross_entropy(table(ids), targets, -100, reduction);
+  }
+};
+
 struct OneForEach : Restrained {
   using Restrained::Restrained;
   Tensor loss(const Tensor& ids, const Tensor& targets, Reduction) const override {
@@ -393,6 +400,13 @@ TEST(AuxiliaryLoss, IsCheckedWhereALossIsOverridden) {
                        0),
             0u)
       << told;
+  add_model<WithoutZLoss>("without z");
+  config.model = "without z";
+  EXPECT_EQ(error_of([&] { Trainer trainer(config); }), "(no error)");
+  config.z_loss = 1e-4;
+  EXPECT_EQ(error_of([&] { Trainer trainer(config); }),
+            "Trainer: z_loss is 0.0001, but the loss of model without z does not use it; hand "
+            "`training ? z_loss : 0` to cross_entropy there");
   add_model<OneForEach>("one for each");
   config.model = "one for each";
   EXPECT_EQ(error_of([&] { Trainer trainer(config); }),

@@ -103,6 +103,7 @@ TrainConfig config_of(const TempFolder& folder, double dropout, int64_t parts) {
   config.beta2 = 0.95;
   config.weight_decay = 0.3;
   config.grad_clip = 2.3;
+  config.z_loss = 0.02;
   config.seed = 42;
   return config;
 }
@@ -138,7 +139,7 @@ class ByHand {
       context().random = {.seed = static_cast<uint64_t>(config_.seed),
                           .step = static_cast<uint64_t>(steps_),
                           .micro_batch = i};
-      total = total + summed_loss(batches[i], config_.dropout);
+      total = total + summed_loss(batches[i], config_.dropout, config_.z_loss);
     }
     const Tensor mean_loss = total / targets;
     const Grads grads = grad({mean_loss}, leaves);
@@ -153,7 +154,7 @@ class ByHand {
     std::vector<uint64_t> windows;
     for (uint64_t window = 0; window < kWindows; ++window) windows.push_back(window);
     const Rows rows(windows);
-    return {summed_loss(rows, 0).item() / rows.targets, rows.best_possible / (kWindows * kBlock),
+    return {summed_loss(rows, 0, 0).item() / rows.targets, rows.best_possible / (kWindows * kBlock),
             static_cast<int64_t>(rows.targets)};
   }
 
@@ -214,8 +215,8 @@ class ByHand {
     const Tensor inner = (a + a * a * a * 0.044715) * std::sqrt(2 / std::numbers::pi);
     return dropout(linear_of(a * (tanh(inner) + 1) * 0.5, name + ".c_proj"), p);
   }
-  // The sum of -log p(target) over the targets that count.
-  Tensor summed_loss(const Rows& rows, double p) const {
+  // The sum of -log p(target) + z log^2 sum exp logits over the targets that count.
+  Tensor summed_loss(const Rows& rows, double p, double z) const {
     Tensor x = dropout(w_.at("wte.weight").index(rows.x) + w_.at("wpe.weight"), p);
     for (int64_t i = 0; i < config_.n_layer; ++i) {
       const std::string block = "h." + std::to_string(i) + ".";
@@ -225,7 +226,8 @@ class ByHand {
     const Tensor logits = matmul(norm(x, "ln_f"), w_.at("wte.weight").transpose(0, 1));
     const Tensor flat = logits.reshape({rows.y.numel(), logits.size(2)});
     const Tensor chosen = gather(flat, 1, rows.y.unsqueeze(1)).reshape({rows.y.numel()});
-    return sum((log(sum(exp(flat), {1})) - chosen) * from_vector(rows.counts));
+    const Tensor lse = log(sum(exp(flat), {1}));
+    return sum((lse - chosen + z * lse * lse) * from_vector(rows.counts));
   }
 
   const TrainConfig config_;

@@ -554,6 +554,11 @@ std::vector<OpCase> make_cases() {
         {{big}, {{211, 193}}, {{3, 257}, ids, 211}}},
        [](I x) -> Outputs {
          return {linear_cross_entropy(x[0], x[1], x[2], -100, Reduction::sum)}; }, 2e-5, 0.06},
+      {"linear_cross_entropy.z_loss",
+       {{{{6, 4}}, {{5, 4}}, {{6}, ids, 5}}, {{{2100, 53}}, {{101, 53}}, {{2100}, ids, 101}}},
+       [](I x) -> Outputs {
+         return {linear_cross_entropy(x[0], x[1], x[2], 2, Reduction::mean, 0.1),
+                 linear_cross_entropy(x[0], x[1], x[2], 2, Reduction::none, 0.1)}; }, 2e-5},
       {"linear_cross_entropy.none",
        {{{{6, 4}}, {{5, 4}}, {{6}, ids, 5}}, {{{2, 3, 4}}, {{5, 4}}, {{2, 3}, ids, 5}},
         {{{0, 4}}, {{5, 4}}, {{0}, ids, 5}}, {{{2100, 53}}, {{101, 53}}, {{2100}, ids, 101}}},
@@ -667,6 +672,9 @@ std::vector<OpCase> make_cases() {
       {"cross_entropy.ignore",
        {{{{7, 3}}, {{7}, ids, 3}}, {{{0, 2}}, {{0}, ids, 2}}, {{big}, {{3, 257}, ids, 193}}},
        [](I x) -> Outputs { return {cross_entropy(x[0], x[1], 1)}; }},
+      {"cross_entropy.z_loss",
+       {{{{7, 3}}, {{7}, ids, 3}}, {{{0, 2}}, {{0}, ids, 2}}, {{big}, {{3, 257}, ids, 193}}},
+       [](I x) -> Outputs { return {cross_entropy(x[0], x[1], 1, Reduction::none, 0.3)}; }},
       {"cross_entropy.sum",
        {{{{7, 3}}, {{7}, ids, 3}}, {{{0, 2}}, {{0}, ids, 2}}, {{big}, {{3, 257}, ids, 193}}},
        [](I x) -> Outputs { return {cross_entropy(x[0], x[1], 1, Reduction::sum)}; }},
