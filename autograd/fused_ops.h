@@ -69,8 +69,8 @@ enum class Reduction { mean, sum, none };
 /// (cross_entropy.cpp)
 Tensor cross_entropy(const Tensor& logits, const Tensor& targets, int64_t ignore_index = -100,
                      Reduction reduction = Reduction::mean, double z_loss = 0);
-/// cross_entropy(linear(x, weight), targets, ...), computed in chunks of rows, so that all logits never
-/// exist at once. x (..., C), weight (V, C), both rounded to bf16 under Autocast -> f32
+/// cross_entropy(linear(x, weight), targets, ...), computed in chunks of rows, so that all logits
+/// never exist at once. x (..., C), weight (V, C), both rounded to bf16 under Autocast -> f32
 /// (linear_cross_entropy.cpp)
 Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& targets,
                             int64_t ignore_index = -100, Reduction reduction = Reduction::mean,

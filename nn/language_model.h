@@ -61,8 +61,8 @@ struct LanguageModel : Module {
 
   /// The mean (or sum) of -log p(target) of ids and targets (B, T) i64 -> (), and in training the
   /// terms that layers add (add_auxiliary_loss), and z_loss. Targets of -100 are left out. Override
-  /// it for a loss that never holds all logits, or another one. The trainer asks for the sum where a step
-  /// has several parts, and divides by all targets of the step.
+  /// it for a loss that never holds all logits, or another one. The trainer asks for the sum where
+  /// a step has several parts, and divides by all targets of the step.
   virtual Tensor loss(const Tensor& ids, const Tensor& targets,
                       Reduction reduction = Reduction::mean) const;
 
