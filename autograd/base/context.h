@@ -43,6 +43,7 @@ struct Context {
   bool grad_enabled = true;          // record a graph? (NoGrad)
   bool composed = false;             // run fused ops as their definitions? (Composed)
   bool recompute = false;            // compute cheap values again in backward? (Recompute)
+  bool strict = false;               // compute each row as if it stood alone? (Strict)
   bool skip_init = false;            // give parameters no first values? (init::Skip)
   DType autocast = DType::f32;       // what fused ops round f32 operands to (Autocast)
   DType default_dtype = DType::f32;  // of the factories and of floating literals
@@ -86,25 +87,26 @@ struct FieldGuard : Restore<T> {
   [[nodiscard]] FieldGuard(T Context::*field, T value) : Restore<T>(context().*field, value) {}
 };
 using FlagGuard = FieldGuard<bool>;
+template <bool Context::*flag, bool value>
+struct SetFlag : FlagGuard {
+  [[nodiscard]] SetFlag() : FlagGuard(flag, value) {}
+};
 
 /// While it lives no graph is recorded, and in-place writes are plain memory.
-struct NoGrad : FlagGuard {
-  [[nodiscard]] NoGrad() : FlagGuard(&Context::grad_enabled, false) {}
-};
+using NoGrad = SetFlag<&Context::grad_enabled, false>;
 /// While it lives graphs are recorded again, inside a NoGrad.
-struct EnableGrad : FlagGuard {
-  [[nodiscard]] EnableGrad() : FlagGuard(&Context::grad_enabled, true) {}
-};
+using EnableGrad = SetFlag<&Context::grad_enabled, true>;
 /// While it lives every fused op runs as its definition in basic ops: equal up to rounding.
-struct Composed : FlagGuard {
-  [[nodiscard]] Composed() : FlagGuard(&Context::composed, true) {}
-};
+using Composed = SetFlag<&Context::composed, true>;
 /// While it lives, ops do not save the outputs of gelu, layer_norm and rms_norm for backward, which
 /// computes them again from what those ops save anyway. The bits are the same; it takes less memory
 /// and a few percent more time. Only the forward needs the guard.
-struct Recompute : FlagGuard {
-  [[nodiscard]] Recompute() : FlagGuard(&Context::recompute, true) {}
-};
+using Recompute = SetFlag<&Context::recompute, true>;
+/// While it lives, the CPU computes each row of a product and each query of attention as if it
+/// stood alone. So a row's bits do not depend on how many there are: tokens one by one through a
+/// cache give those of the whole text at once, in any batch. A product of many rows takes as long
+/// as so many products of one.
+using Strict = SetFlag<&Context::strict, true>;
 /// Mixed precision: while it lives, linear, gelu_linear, mlp and linear_cross_entropy round f32
 /// operands to bf16, and layer_norm and rms_norm give bf16 for f32. Their sums are f32, and so are
 /// gradients of f32 tensors. So weights, moments, losses and the residual stream stay f32, and

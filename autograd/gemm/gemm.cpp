@@ -7,6 +7,7 @@
 #include <numeric>
 #include <utility>
 
+#include "autograd/base/context.h"
 #include "autograd/base/parallel.h"
 #include "autograd/gemm/gemv.h"
 #include "autograd/gemm/small_product.h"
@@ -259,16 +260,33 @@ void float_products(Array& c, const Array& a, const Array& b, bool accumulate, c
   unit_products(unit, c, operand(a), operand(b), accumulate, bias);
 }
 
+// The same, each row of c by itself (Strict).
+void row_products(Array& c, const Array& a, const Array& b, bool accumulate, const Array& bias) {
+  const auto row_of = [](const Array& x, int64_t i) {
+    Layout layout = x.layout();
+    layout.sizes[x.dim() - 2] = 1;
+    layout.offset += i * layout.strides[x.dim() - 2];
+    return x.seen_as(layout);
+  };
+  for (int64_t i = 0; i < c.size(-2); ++i) {
+    Array row = row_of(c, i);
+    const Array start = accumulate ? row : bias.defined() ? bias.expanded(row.shape()) : bias;
+    vector_products(row, row_of(a, i), b, start);
+  }
+}
+
 }  // namespace
 
 void gemm(Array& c, const Array& a, const Array& b, bool accumulate) {
   if (c.numel() == 0) return;
   if (c.dtype() == i64) return integer_products(c, a, b, accumulate);
+  if (context().strict) return row_products(c, a, b, accumulate, Array());
   float_products(c, a, b, accumulate, Array());
 }
 
 void gemm_bias(Array& c, const Array& a, const Array& b, const Array& bias) {
   if (c.numel() == 0) return;
+  if (context().strict) return row_products(c, a, b, false, bias);
   float_products(c, a, b, false, bias);
 }
 

@@ -11,6 +11,7 @@
 #include "autograd/kernels/gemm.h"
 #include "autograd/random/generator.h"
 #include "tests/support/error_of.h"
+#include "tests/support/test_device.h"
 
 namespace ink {
 namespace {
@@ -153,6 +154,31 @@ TEST(Gemm, RepeatedOperandsAreCopiedOnceAtMost) {
   EXPECT_EQ(wide.tolist(), x.tolist());
   const Tensor row = tensor({1.0, 2.0, 3.0}).expand({2, 3});  // rows overlap
   EXPECT_NE(as_gemm_operand(row, f32).storage(), row.storage());
+}
+
+// Under Strict, the bits of a row are those of a product of this row alone.
+TEST(Gemm, StrictRowsStandAlone) {
+  if (!test_device().is_cpu()) GTEST_SKIP() << "Strict is of the CPU";
+  manual_seed(5);
+  const int64_t shapes[][3] = {
+      {2, 33, 16}, {7, 130, 300}, {70, 65, 130}, {129, 1, 20}, {5, 9, 9000}};
+  for (const auto& [m, n, k] : shapes) {
+    for (const DType dtype : {f32, f64, bf16}) {
+      for (const int ways : {0, 1, 2, 3}) {
+        const Tensor x = laid_out(randn({m, k}).to(dtype), ways),
+                     w = laid_out(randn({n, k}).to(dtype), 3 - ways), b = randn({n}).to(dtype);
+        const Tensor loose = linear(x, w, b);
+        const Strict strict;
+        const Tensor y = linear(x, w, b), z = matmul(x.unsqueeze(0), w.transpose(0, 1));
+        EXPECT_TRUE(allclose(y, loose, dtype == bf16 ? 0.02 : 1e-4, dtype == bf16 ? 0.02 : 2e-3));
+        for (int64_t i = 0; i < m; i += 3) {
+          EXPECT_EQ(linear(x.narrow(0, i, 1), w, b).tolist(), y.narrow(0, i, 1).tolist());
+          EXPECT_EQ(matmul(x.narrow(0, i, 1), w.transpose(0, 1)).tolist(),
+                    z.narrow(1, i, 1).tolist());
+        }
+      }
+    }
+  }
 }
 
 TEST(Matmul, AllRanks) {

@@ -2,15 +2,18 @@
 // itself: cached decoding, windows, gradients.
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
 #include <vector>
 
 #include "autograd/ops.h"
+#include "nn/gpt.h"
 #include "nn/gradcheck_module.h"
 #include "nn/llama.h"
 #include "tests/support/error_of.h"
+#include "tests/support/test_device.h"
 #include "train/optimizer.h"
 
 namespace ink {
@@ -151,6 +154,46 @@ TEST(Llama, CachedLogitsAreThoseOfTheWhole) {
         const Tensor logits = model.next_logits(ids.narrow(1, start, count), &cache);
         const Tensor whole = model(ids.narrow(1, 0, start + count)).select(1, -1);
         EXPECT_TRUE(allclose(logits, whole, 1e-12, 1e-12)) << chunk << ' ' << start;
+      }
+    }
+  }
+}
+
+// Under Strict even its bits are, in any chunks, in any batch and at any position, of every model.
+TEST(Strict, ACachedTokenHasTheBitsOfTheWholeText) {
+  if (!test_device().is_cpu()) GTEST_SKIP() << "Strict is of the CPU";
+  const NoGrad no_grad;
+  manual_seed(3);
+  std::vector<std::unique_ptr<LanguageModel>> models;
+  GPTConfig sizes;
+  sizes.block_size = 60, sizes.vocab_size = 61, sizes.n_layer = 2, sizes.n_head = 6;
+  sizes.n_embd = 96;
+  models.push_back(std::make_unique<GPT>(sizes));
+  for (LlamaConfig c : variants()) {
+    static_cast<GPTConfig&>(c) = sizes;
+    c.bias = false;
+    c.n_kv_head = 2, c.head_dim = 0, c.intermediate_size = 0;
+    if (c.sliding_window > 0) c.sliding_window = 17;
+    models.push_back(std::make_unique<Llama>(c));
+  }
+  const Tensor ids = randint(61, {3, 50});
+  const Strict strict;
+  for (const DType products : {f32, bf16}) {
+    const Autocast autocast(products);
+    for (const auto& model : models) {
+      model->eval();
+      const Tensor whole = (*model)(ids);
+      EXPECT_EQ((*model)(ids.narrow(1, 0, 33)).tolist(), whole.narrow(1, 0, 33).tolist());
+      for (const int64_t rows : {1, 3}) {
+        DecodeCache cache = model->make_cache();
+        int64_t start = 0;
+        for (const int64_t chunk : {1, 20, 1, 2, 5, 6, 1, 14}) {
+          const Tensor logits =
+              model->next_logits(ids.narrow(0, 0, rows).narrow(1, start, chunk), &cache);
+          cache.size = start += chunk;
+          ASSERT_EQ(logits.tolist(), whole.narrow(0, 0, rows).select(1, start - 1).tolist())
+              << "model " << &model - models.data() << ", " << products << ", token " << start - 1;
+        }
       }
     }
   }

@@ -55,6 +55,7 @@ void write_attention(const LoadedModel& loaded, std::vector<int64_t> ids, const 
 struct SampleOptions {
   std::string start, attention;  // attention: a file for the page
   int64_t num_samples = 1, seed = 1337;
+  bool strict = false;
   GenerateOptions generate;
 
   SampleOptions() { generate.max_new_tokens = -1; }
@@ -110,6 +111,10 @@ int sample_command(const Arguments& arguments) {
               "above 1: tokens of the text so far become less likely",
               {.shows_default = true, .limits = {.above = 0, .below = 1e6}});
   command.add("--seed", &options.seed, "seed of the choices", up_to(0x1p63));
+  command.flag(
+      "--strict", options.strict,
+      "on a CPU: each token has the bits that the model gives the whole text, whatever was "
+      "cached; slower where the prompt is long");
   command.add("--attention", &options.attention,
               "write an HTML page that shows the last text with the weights of all heads");
   if (!command.parse(arguments)) return kOk;
@@ -117,6 +122,9 @@ int sample_command(const Arguments& arguments) {
 
   options.start = given_text(options.start);
   check_writable("--attention", options.attention);
+  if (options.strict && !context().default_device.is_cpu())
+    throw UsageError("--strict is for --device cpu: a GPU's products depend on the number of rows");
+  const FlagGuard strict(&Context::strict, options.strict);
   write_samples(load_model(model.out_dir, model.checkpoint, model.weights), options);
   return kOk;
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "autograd/base/context.h"
 #include "autograd/gemm/vector_product.h"
 #include "autograd/loops/rows.h"
 #include "autograd/ops/attention/tiles.h"
@@ -67,9 +68,9 @@ class Decode {
 }  // namespace
 
 bool suits_attention_decode(const AttentionInputs& in) {
-  constexpr int64_t kMostQueries = 4;
+  const int64_t most_queries = context().strict ? in.q.size(-2) : 4;
   const auto rows = [](const Array& x) { return x.size(-1) == 1 || x.strides()[x.dim() - 1] == 1; };
-  return in.q.size(-2) <= kMostQueries && !in.mask.defined() && in.rule.dropout_p == 0 &&
+  return in.q.size(-2) <= most_queries && !in.mask.defined() && in.rule.dropout_p == 0 &&
          rows(in.q) && rows(in.k) && rows(in.v);
 }
 
