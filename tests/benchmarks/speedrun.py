@@ -21,9 +21,9 @@ from pathlib import Path
 from compare_pytorch import ROOT, processor, unlock_mkl
 
 RECORD = {
-    "model": "llama", "tie_word_embeddings": True, "optimizer": "muon", "momentum": 0.95, "schedule": "linear",
-    "n_layer": 4, "n_head": 4, "n_embd": 128, "block_size": 64, "batch_size": 12, "max_iters": 1500,
-    "learning_rate": 4e-3, "min_lr": 4e-4, "warmup_iters": 100, "beta2": 0.99, "dtype": "float32",
+    "model": "llama", "tie_word_embeddings": True, "qk_norm": True, "n_layer": 4, "n_head": 4, "n_kv_head": 2,
+    "n_embd": 128, "block_size": 64, "batch_size": 12, "max_iters": 1400, "optimizer": "muon", "momentum": 0.9,
+    "learning_rate": 4e-3, "min_lr": 4e-4, "warmup_iters": 100, "beta2": 0.99, "dtype": "bfloat16",
 }  # fmt: skip
 
 
@@ -77,7 +77,7 @@ def build(vocabulary):
     import torch.nn as nn
     import torch.nn.functional as F
 
-    C, H, L, T = (RECORD[name] for name in ("n_embd", "n_head", "n_layer", "block_size"))
+    C, H, K, L, T = (RECORD[name] for name in ("n_embd", "n_head", "n_kv_head", "n_layer", "block_size"))
     D, width = C // H, (8 * C // 3 + 31) // 32 * 32
     angles = torch.outer(torch.arange(T), 10000.0 ** (-torch.arange(0, D, 2) / D)).repeat(1, 2)
     residual = 0.02 / math.sqrt(2 * L)
@@ -90,8 +90,8 @@ def build(vocabulary):
     class Attention(nn.Module):
         def __init__(self):
             super().__init__()
-            self.q_proj, self.k_proj, self.v_proj = linear(C, C), linear(C, C), linear(C, C)
-            self.o_proj = linear(C, C, residual)
+            self.q_proj, self.k_proj, self.v_proj = linear(C, C), linear(C, K * D), linear(C, K * D)
+            self.o_proj, self.q_norm, self.k_norm = linear(C, C, residual), nn.RMSNorm(D, 1e-5), nn.RMSNorm(D, 1e-5)
             self.register_buffer("cos", angles.cos())
             self.register_buffer("sin", angles.sin())
 
@@ -100,8 +100,9 @@ def build(vocabulary):
             return (x * self.cos + torch.cat([-b, a], -1) * self.sin).to(x.dtype)
 
         def forward(self, x):
-            q, k, v = (p(x).unflatten(2, (H, D)).transpose(1, 2) for p in (self.q_proj, self.k_proj, self.v_proj))
-            y = F.scaled_dot_product_attention(self.turned(q), self.turned(k), v, is_causal=True)
+            q, k, v = (p(x).unflatten(2, (-1, D)).transpose(1, 2) for p in (self.q_proj, self.k_proj, self.v_proj))
+            q, k = self.turned(self.q_norm(q)), self.turned(self.k_norm(k))
+            y = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
             return self.o_proj(y.transpose(1, 2).flatten(2))
 
     class Block(nn.Module):
@@ -160,7 +161,7 @@ def pytorch(text, how, steps, threads, seed):
     def rate(step):
         if step < warm_up:
             return RECORD["learning_rate"] * (step + 1) / (warm_up + 1)
-        left = 1 - (step - warm_up) / (steps - warm_up)
+        left = (1 + math.cos(math.pi * (step - warm_up) / (steps - warm_up))) / 2
         return RECORD["min_lr"] + left * (RECORD["learning_rate"] - RECORD["min_lr"])
 
     times = []
