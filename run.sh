@@ -23,8 +23,8 @@ usage: $name COMMAND [options]
   bench [options]      measure a training step on this machine: time, memory, and where they go
   lesson [NAME]        read and run a lesson, such as 0 or 7_gpt; without NAME, list them
   walkthrough [NAME]   the same for the five on attention, with PyTorch's digits
-  exercise [NAME]      write functions that are checked: --check, --hint, --solution; without NAME,
-                       list them
+  exercise [NAME]      write functions that are checked: --check, --watch, --hint, --solution;
+                       without NAME, list them and what is solved
   tokenizer ACTION     learn a vocabulary from texts; texts to ids and back
   prepare TEXT...      texts of any size as token ids, to train on
   suggest [options]    find sizes to train on a text, for this machine and a time
@@ -364,20 +364,57 @@ test_named() {
   say "All tests of $1 passed."
 }
 
-# check_exercise NAME --check: compiles what the reader wrote, and runs it.
+# check_once NN FILE: compiles what the reader wrote, and runs it.
+check_once() {
+  local text
+  while text=$(<"$2") && build "exercise_$1" && [[ $(<"$2") != "$text" ]]; do
+    rm -f "$folder/CMakeFiles/exercise_$1.dir/exercises/"*.o  # it was saved meanwhile
+  done
+  "$folder/exercise_$1" "$2"
+}
+
+# check_exercise NAME --check: says what is right in what the reader wrote. With --watch: again
+# whenever the file is saved, until all is right.
 check_exercise() {
-  local file='' word=$1 pattern
-  [[ $word != --check ]] || word=$2
+  local file='' word=$1 pattern saved now code
+  [[ $word != --* ]] || word=$2
   for pattern in "$word" "*_$word" "${word}_*" "0${word}_*"; do
     [[ -n $file ]] || file=$(compgen -G "$checkout/exercises/$pattern.cpp") || true
   done
   [[ -f $file ]] ||
     { say "run.sh: exercises/ has no '$word' yet. To set it up: $name exercise $word"; exit 2; }
-  file=${file##*/}
+  word=${file##*/} word=${word%%_*}
   install_missing
   configure release
-  build "exercise_${file%%_*}"
-  exec "$folder/exercise_${file%%_*}"
+  if [[ " $* " != *' --watch '* ]]; then
+    check_once "$word" "$file"
+    exit
+  fi
+  while :; do
+    saved=$(stat -c '%y %i %s' "$file" 2>/dev/null) code=0 || true
+    [[ ! -t 1 || ${TERM:-dumb} == dumb ]] || printf '\033[H\033[2J\033[3J'
+    (check_once "$word" "$file") || code=$?
+    [[ $code != 0 && $code != 130 ]] || exit "$code"
+    say "" "Save exercises/${file##*/}, and it is checked again. Ctrl-C ends this."
+    until now=$(stat -c '%y %i %s' "$file" 2>/dev/null) && [[ $now != "$saved" ]]; do
+      sleep 0.3
+    done
+  done
+}
+
+# Those that changed since they were solved.
+check_changed() {
+  local number file
+  [[ -e $checkout/exercises/progress.txt ]] || return 0
+  install_missing
+  configure release
+  build inkling inkling_tools
+  for number in $("$folder/inkling" exercise --changed --checkout "$checkout"); do
+    printf -v number %02d "$number"
+    file=$(compgen -G "$checkout/exercises/${number}_*.cpp")
+    say "${file##*/} changed since it was solved: checking it again"
+    (check_once "$number" "$file") >/dev/null || true
+  done
 }
 
 build_only() {
@@ -431,12 +468,14 @@ misused() {
 ((BASH_VERSINFO[0] >= 5)) || die "run.sh needs bash 5 or newer."
 command=${1:-help}
 case $command in
-  train | sample | eval | report | look | draw | bench | gradcheck | info | lesson | \
-    walkthrough | seedhunt | tokenizer | prepare | suggest)
+  train | sample | eval | report | look | draw | bench | gradcheck | info | seedhunt | \
+    tokenizer | prepare | suggest)
     run_program "$@"
     ;;
+  lesson | walkthrough) run_program "$@" --checkout "$checkout" ;;
   exercise)
-    [[ $# -ne 3 || " $* " != *' --check '* ]] || check_exercise "${@:2}"
+    [[ $# -ne 3 || ! " $* " =~ ' --'(check|watch)' ' ]] || check_exercise "${@:2}"
+    (($# > 1)) || check_changed
     run_program "$@" --checkout "$checkout"
     ;;
   build) build_only "${@:2}" ;;

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <iostream>
 #include <iterator>
 #include <map>
 #include <memory>
@@ -217,7 +218,9 @@ TEST(Exercises, TheFileHasAHoleAndNoSolution) {
     EXPECT_EQ(solution.find(">>>"), std::string::npos);
     EXPECT_EQ(solution.find("INK_EXERCISE"), std::string::npos);
     EXPECT_LT(std::count(file.begin(), file.end(), '\n'), 70) << exercise.name;  // a page
-    for (const std::string* text : {&exercise.hint, &exercise.lesson}) EXPECT_FALSE(text->empty());
+    EXPECT_FALSE(exercise.lesson.empty());
+    EXPECT_GE(exercise.hints.size(), 3u) << exercise.name;
+    for (const std::string& hint : exercise.hints) EXPECT_GT(hint.size(), 40u) << exercise.name;
   }
 }
 
@@ -228,6 +231,7 @@ TEST(Exercises, TheLibrarysOwnSourceIsFound) {
     const std::string definition = definition_in(text, exercise.library.begins);
     EXPECT_NE(definition.find(exercise.library.begins), std::string::npos) << exercise.name;
     EXPECT_EQ(definition.back(), '\n');
+    EXPECT_GT(exercise.library.why.size(), 80u) << exercise.name;
   }
 }
 
@@ -250,23 +254,34 @@ TEST(Exercises, InTheProgram) {
   EXPECT_EQ(run_program("exercise 5" + at).code, 0);
   EXPECT_EQ(text_of(file), with_holes(exercise_source("05_softmax")));
   const Ran list = run_program("exercise" + at);
-  expect_in("   5  softmax             the gradient of softmax              begun\n", list.out);
-  expect_in("  15  gpt                 a GPT of your own parts              not begun\n", list.out);
+  expect_in("   5  softmax             the gradient of softmax                  begun\n", list.out);
+  expect_in("  15  gpt                 a GPT of your own parts                  open\n", list.out);
+  expect_in("   1  chain_rule          the chain rule, by hand                  open <-\n",
+            list.out);
 
   folder.write("exercises/05_softmax.cpp", "mine");
   for (const std::string name : {"5", "05", "softmax", "05_softmax"})
     expect_in("05_softmax.cpp is there already", run_program("exercise " + name + at).out);
   EXPECT_EQ(text_of(file), "mine");
 
-  const Ran hint = run_program("exercise softmax --hint" + at);
-  expect_in(exercises()[4].hint, hint.out);
-  EXPECT_EQ(hint.out.find("return y"), std::string::npos);
+  const std::vector<std::string> hints = exercises()[4].hints;
+  for (size_t i = 0; i < hints.size() + 2; ++i) {  // each time one more
+    const Ran hint = run_program("exercise softmax --hint" + at);
+    for (size_t k = 0; k < hints.size(); ++k)
+      EXPECT_EQ(hint.out.find(in_lines(std::to_string(k + 1) + " of 3: " + hints[k])) !=
+                    std::string::npos,
+                k <= i)
+          << i << k << hint.out;
+    EXPECT_EQ(hint.out.find("return y"), std::string::npos);
+    EXPECT_EQ(hint.out.find("--solution") != std::string::npos, i + 1 >= hints.size()) << hint.out;
+  }
+  EXPECT_EQ(text_of(file), "mine");
   const Ran solution = run_program("exercise 5 --solution --checkout " INKLING_SOURCE_DIR);
   expect_in("  return y * (dy - sum(dy * y, {-1}, /*keepdim=*/true));\n", solution.out);
   expect_in("autograd/ops/softmax.cpp", solution.out);
   expect_in("void softmax_backward(Array& dx", solution.out);
 
-  for (const std::string wrong : {"17", "softmin", "5 --check", "--hint"})
+  for (const std::string wrong : {"99", "softmin", "5 --check", "5 --watch", "--hint"})
     EXPECT_EQ(run_program("exercise " + wrong + at).code, 2) << wrong;
   expect_in("did you mean softmax?", run_program("exercise softmix" + at).err);
 }
@@ -282,7 +297,7 @@ Ran compiled_and_run(const TempFolder& folder, const std::string& name) {
                             "s|-o " + target + " |-o " + here + "/answer |";
   return run_shell("cd " + build + " && ninja -t commands " + target + " | grep " + target +
                    " | sed '" + edits + "' >" + here + "/commands && sh -e " + here +
-                   "/commands && " + here + "/answer");
+                   "/commands && " + here + "/answer " + here + "/" + file);
 }
 
 TEST(Exercises, FromTheHoleToTheSolution) {
@@ -300,6 +315,79 @@ TEST(Exercises, FromTheHoleToTheSolution) {
   EXPECT_EQ(right.code, 0) << right.out << right.err;
   expect_in("  right  -inf under a mask", right.out);
   expect_in("All is right.", right.out);
+  expect_in("In the library: autograd/ops/softmax.cpp", right.out);
+}
+
+// ---- what was solved
+
+// Checks a reader's file as the program that it becomes does.
+Ran checked_file(const TempFolder& folder, const Exercise& exercise) {
+  const std::string file = (folder / ("exercises/" + exercise.name + ".cpp")).string();
+  std::string program = "answer", argument = file;
+  char* arguments[] = {program.data(), argument.data(), nullptr};
+  std::ostringstream out;
+  std::streambuf* const before = std::cout.rdbuf(out.rdbuf());
+  setenv("OMP_WAIT_POLICY", "passive", 1);
+  const int code = run_check(arguments, [&] { return exercise; });
+  std::cout.rdbuf(before);
+  return {code, out.str(), ""};
+}
+
+std::string state_in(const std::string& list, const std::string& name) {
+  const size_t at = list.find("  " + name + " "), begin = at + 2 + 20 + 41;
+  return list.substr(begin, list.find('\n', at) - begin);
+}
+
+TEST(Exercises, WhatIsSolvedIsKnownUntilTheFileChanges) {
+  const TempFolder folder;
+  const std::string at = " --checkout " + folder.path().string();
+  const std::filesystem::path progress = folder / "exercises/progress.txt";
+  const auto list = [&] { return run_program("exercise" + at).out; };
+  const auto changed = [&] { return run_program("exercise --changed" + at).out; };
+  // The library's file, in which the line is found.
+  create_directories(folder / "autograd/loops");
+  create_directories(folder / "exercises");
+  folder.write("autograd/loops/pointwise.h", "\n\n  struct sin {\n");
+  folder.write("exercises/01_chain_rule.cpp", "one");
+  folder.write("exercises/05_softmax.cpp", "five");
+  const Exercise first = kept()[0](), fifth = kept()[4]();
+
+  Ran ran = checked_file(folder, first);
+  EXPECT_EQ(ran.code, 0) << ran.out;
+  expect_in("In the library: autograd/loops/pointwise.h:3\n" + in_lines(first.library.why, "  "),
+            ran.out);
+  expect_in("\n1 of " + std::to_string(kept().size()) + " are solved. Next: ./run.sh exercise 2\n",
+            ran.out);
+  EXPECT_EQ(checked_file(folder, fifth).code, 0);
+  EXPECT_EQ(state_in(list(), "chain_rule"), "solved");
+  EXPECT_EQ(state_in(list(), "softmax"), "solved");
+  EXPECT_EQ(state_in(list(), "broadcasting"), "open <-");
+  expect_in("2 of " + std::to_string(kept().size()) + " are solved. To begin the next: ", list());
+  EXPECT_EQ(changed(), "");
+  EXPECT_EQ(text_of(folder / "exercises/05_softmax.cpp"), "five");
+
+  // A changed file is no longer solved, and is to be checked again until that was done.
+  folder.write("exercises/05_softmax.cpp", "five, changed");
+  EXPECT_EQ(state_in(list(), "softmax"), "changed");
+  EXPECT_EQ(changed(), "5\n");
+  Exercise wrong = fifth;
+  wrong.tasks[0].answer = wrong.tasks[0].mistakes[0].answer;
+  EXPECT_EQ(checked_file(folder, wrong).code, 1);
+  EXPECT_EQ(state_in(list(), "softmax"), "begun");
+  EXPECT_EQ(changed(), "");
+  folder.write("exercises/05_softmax.cpp", "five");  // as it was
+  EXPECT_EQ(state_in(list(), "softmax"), "solved");
+
+  // One small file. What was written to it by hand, or cut short, is left alone.
+  const std::string kept_lines = text_of(progress);
+  EXPECT_EQ(std::count(kept_lines.begin(), kept_lines.end(), '\n'), 3) << kept_lines;
+  EXPECT_EQ(checked_file(folder, fifth).code, 0);
+  EXPECT_EQ(text_of(progress), kept_lines);
+  folder.write("exercises/progress.txt", kept_lines + "right 02");
+  folder.write("exercises/02_broadcasting.cpp", "two");
+  EXPECT_EQ(checked_file(folder, kept()[1]()).code, 0);
+  EXPECT_EQ(state_in(list(), "broadcasting"), "solved");
+  EXPECT_EQ(text_of(progress).rfind(kept_lines + "right 02\n", 0), 0u);
 }
 
 }  // namespace

@@ -112,6 +112,7 @@ TEST(Lessons, InTheProgram) {
     EXPECT_TRUE(line.size() <= 80 || line[0] == ' ') << line;
   EXPECT_NE(by_number.out.find("\nThe source is train/lessons/0_tape.cpp. "), std::string::npos);
   EXPECT_EQ(by_name.out.find("The source is"), std::string::npos);
+  EXPECT_EQ(list.out.find('*'), std::string::npos) << list.out;
   const Ran unknown = run_program("lesson tape");
   EXPECT_EQ(unknown.code, 2);
   EXPECT_EQ(unknown.err.rfind("inkling lesson: there is no lesson tape; there are 0_tape, ", 0), 0u)
@@ -120,6 +121,25 @@ TEST(Lessons, InTheProgram) {
   EXPECT_EQ(far.code, 2);
   EXPECT_EQ(far.err.substr(0, far.err.find('\n')),
             "inkling lesson: 0_tape has steps 1 to 5, got 9");
+}
+
+TEST(Lessons, WhatWasReadIsMarked) {
+  const TempFolder folder;
+  const std::string at = " --checkout " + folder.path().string();
+  EXPECT_EQ(run_program("lesson 0 --step 2" + at).code, 0);  // a part of it
+  EXPECT_EQ(run_program("lesson" + at).out, run_program("lesson").out);
+  EXPECT_EQ(run_program("lesson 0" + at).code, 0);
+  EXPECT_EQ(run_program("lesson 0" + at).code, 0);
+  const std::string once = run_program("lesson" + at).out;
+  EXPECT_EQ(once.rfind("* 0_tape  ", 0), 0u) << once;
+  EXPECT_NE(once.find("\n  1_tensors  "), std::string::npos) << once;
+  EXPECT_NE(once.find("\n* read, 1 of 16. The next: "), std::string::npos) << once;
+  EXPECT_NE(once.find("lesson 1_tensors\n"), std::string::npos) << once;
+  // Read in another version than the program's.
+  folder.write("exercises/progress.txt", "read 0_tape 0123456789abcdef\n");
+  const std::string changed = run_program("lesson" + at).out;
+  EXPECT_EQ(changed.rfind("~ 0_tape  ", 0), 0u) << changed;
+  EXPECT_NE(changed.find("\n* read, 0 of 16; ~ changed since. "), std::string::npos) << changed;
 }
 
 }  // namespace

@@ -11,7 +11,7 @@ cp "$source_folder"/{run.sh,CMakePresets.json} "$checkout"
 export calls=$work/calls bash locked=$work/locked  # calls: what the pretenders were asked
 bash=$(command -v bash)
 for tool in awk bash cat chmod dirname env grep head ln mkdir nproc readlink realpath rm sed sort \
-            tail tr; do
+            stat tail tr; do
   ln -s "$(command -v $tool)" "$bin/$tool"
 done
 
@@ -132,6 +132,24 @@ done
 run 'check first' -- exercise --check 5; expect 0 "checked by exercise_05"
 run 'set up' -- exercise 5
 expect 0 "as ../my föllder/ink/run.sh|exercise|5|--checkout|$checkout|"
+# Each time the file is saved, until all is right: the second time.
+printf '#!%s\necho "answer of $1"\n[[ -e $calls.wrong ]] || { echo >"$calls.wrong"; exit 1; }\n' \
+  "$bash" >"$work/answer"
+fake sleep <<<'echo "// saved" >>"$file"'
+run watch file="$checkout/exercises/05_softmax.cpp" -- exercise 5 --watch
+expect 0 "answer of $checkout/exercises/05_softmax.cpp" "Save exercises/05_softmax.cpp, and it is"
+[[ $(grep -c exercise_05 "$calls") == 2 && $(grep -c . "$checkout/exercises/05_softmax.cpp") == 1 ]] ||
+  fail "should have checked twice, after one change"
+run 'no exercise' -- exercise 6 --watch; expect 2
+fake sleep <<<''
+# The list checks those again that changed since they were solved.
+mv "$user/exercise" "$user/list"
+echo '[[ $1 == --changed ]] && echo 5 || echo listed' >"$user/exercise"
+run 'nothing solved' -- exercise; expect 0 listed; lacks "checking it again"
+echo >"$checkout/exercises/progress.txt"
+run 'a changed file' -- exercise; expect 0 "05_softmax.cpp changed since it was solved" listed
+called '^ninja .* exercise_05$'; lacks "answer of"
+mv "$user/list" "$user/exercise"
 rm -r "$checkout/exercises"
 
 # ---- installing

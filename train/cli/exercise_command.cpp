@@ -2,30 +2,25 @@
 // checking an answer is run.sh's part.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
-#include <iterator>
 #include <string>
 #include <vector>
 
 #include "train/cli/command_line.h"
 #include "train/cli/console.h"
 #include "train/lessons/exercises/checks/checks.h"
+#include "train/lessons/exercises/checks/progress.h"
 #include "train/lessons/exercises/checks/texts.h"
 
 namespace ink {
 namespace {
 
 using std::filesystem::path;
-
-// "5" of "05_softmax"
-std::string number_of(const Exercise& exercise) {
-  return std::to_string(std::stoi(exercise.name.substr(0, 2)));
-}
 
 // Its number or its name names it, and so does the name of its file.
 bool is_called(const Exercise& exercise, const std::string& word) {
@@ -42,19 +37,58 @@ const Exercise& find(const std::vector<Exercise>& list, const std::string& word)
                                suggestion(word, names)));
 }
 
-path file_of(const Exercise& exercise, const path& checkout) {
-  return checkout / "exercises" / (exercise.name + ".cpp");
+std::string word_for(ExerciseState state) {
+  constexpr const char* kWords[] = {"open", "begun", "changed", "solved"};
+  return kWords[static_cast<int>(state)];
 }
 
 void list_all(const std::vector<Exercise>& list, const path& checkout) {
+  const Console console;
+  const Exercise* next = next_of(list, checkout);
+  size_t solved = 0;
   for (const Exercise& exercise : list) {
     const std::string title = title_of(exercise_source(exercise.name));
-    const bool begun = exists(file_of(exercise, checkout));
-    std::cout << fmt::format("  {:>2}  {:<19} {:<36} {}\n", number_of(exercise),
-                             exercise.name.substr(3), title.substr(title.find(": ") + 2),
-                             begun ? "begun" : "not begun");
+    const ExerciseState state = state_of(exercise, checkout);
+    solved += state == ExerciseState::solved;
+    const std::string line =
+        fmt::format("  {:>2}  {:<19} {:<40} {}", number_of(exercise), exercise.name.substr(3),
+                    title.substr(title.find(": ") + 2), word_for(state));
+    std::cout << (state == ExerciseState::solved ? console.green(line)
+                  : &exercise == next            ? console.bold(line + " <-")
+                                                 : line)
+              << "\n";
   }
-  std::cout << "\nTo begin one: " << typed("exercise NAME") << "     (its number is enough)\n";
+  std::cout << fmt::format("\n{} of {} are solved.", solved, list.size());
+  if (next != nullptr) {
+    const bool there = exists(file_of(*next, checkout));
+    std::cout << (there ? " To go on: " : " To begin the next: ")
+              << typed("exercise " + number_of(*next) + (there ? " --watch" : ""));
+  }
+  std::cout << "\nAny other: " << typed("exercise NAME") << " (its number is enough)\n";
+}
+
+// The numbers of those to check again, for run.sh.
+void list_changed(const std::vector<Exercise>& list, const path& checkout) {
+  for (const Exercise& exercise : list)
+    if (state_of(exercise, checkout) == ExerciseState::changed)
+      std::cout << number_of(exercise) << "\n";
+}
+
+// One hint more than the last time.
+void show_hints(const Exercise& exercise, const path& checkout) {
+  ReaderProgress progress(checkout);
+  const size_t all = exercise.hints.size(), shown = progress.count("hint", exercise.name),
+               now = std::min(shown + 1, all);
+  for (size_t i = 0; i < now; ++i)
+    std::cout << in_lines(fmt::format("{} of {}: {}", i + 1, all, exercise.hints[i]));
+  std::cout << fmt::format("\n{} explain{} this. ", exercise.lesson,
+                           exercise.lesson.find(" and ") == std::string::npos ? "s" : "");
+  if (now < all)
+    std::cout << "The next hint says more: " << typed("exercise " + number_of(exercise))
+              << " --hint\n";
+  else
+    std::cout << "A solution: " << typed("exercise " + number_of(exercise)) << " --solution\n";
+  if (shown < all) progress.note("hint", exercise.name, exercise.hints[now - 1]);
 }
 
 void set_up(const Exercise& exercise, const path& checkout) {
@@ -74,6 +108,8 @@ void set_up(const Exercise& exercise, const path& checkout) {
   const std::string this_one = "exercise " + number_of(exercise);
   std::cout << fmt::format("  {:<36} what is right, and what is wrong\n",
                            typed(this_one + " --check"))
+            << fmt::format("  {:<36} the same, each time you save the file\n",
+                           typed(this_one + " --watch"))
             << fmt::format("  {:<36} a hint\n", typed(this_one + " --hint"))
             << fmt::format("  {:<36} a solution, and how the library does it\n",
                            typed(this_one + " --solution"));
@@ -82,41 +118,44 @@ void set_up(const Exercise& exercise, const path& checkout) {
 void show_solution(const Exercise& exercise, const path& checkout) {
   const Console console;
   std::cout << console.bold("A solution") << "\n\n" << solution_of(exercise_source(exercise.name));
-  std::cout << "\n" << console.bold("In the library: " + exercise.library.file) << "\n\n";
-  if (!exercise.library.note.empty()) std::cout << exercise.library.note << "\n\n";
-  std::ifstream in(checkout / exercise.library.file);
-  const std::string text{std::istreambuf_iterator<char>(in), {}};
-  std::cout << definition_in(text, exercise.library.begins);
+  std::cout << "\n"
+            << console.bold("In the library: " + place_of(exercise.library, checkout)) << "\n\n"
+            << in_lines(exercise.library.why) << "\n"
+            << definition_in(text_in(checkout / exercise.library.file), exercise.library.begins);
 }
 
 }  // namespace
 
 int exercise_command(const Arguments& arguments) {
-  CommandOptions command("exercise",
-                         "Functions to write, from the chain rule to a GPT, each in a file of a "
-                         "page that is checked.\nWithout NAME: lists them. With NAME: sets up "
-                         "exercises/NN_NAME.cpp, unless it is there already.");
+  CommandOptions command(
+      "exercise",
+      "Functions to write, from the chain rule to a GPT, each in a file of a "
+      "page that is checked.\nWithout NAME: lists them, and what is solved. With NAME: sets up "
+      "exercises/NN_NAME.cpp, unless it is there already.");
   std::string name, checkout = ".";
-  bool check = false, hint = false, solution = false;
+  bool check = false, watch = false, hint = false, solution = false, changed = false;
   command.add("NAME", &name, "which one; its number is enough");
   command.flag("--check", check, "compile your file, and say what is right and what is wrong");
-  command.flag("--hint", hint, "a hint");
+  command.flag("--watch", watch, "the same each time you save the file, until all is right");
+  command.flag("--hint", hint, "a hint; the next time one more, which says more");
   command.flag("--solution", solution, "a solution, and how the library does it");
+  command.flag("--changed", changed, "the numbers of those that changed since they were solved");
   command.add("--checkout", &checkout, "inkling's sources, beside which exercises/ stands");
   if (!command.parse(arguments)) return kOk;
   INK_CHECK(is_directory(path(checkout)), "--checkout: ", checkout,
             ": expected a folder, with inkling's sources");
   const std::vector<Exercise> list = exercises();
   if (name.empty()) {
-    if (check || hint || solution) throw UsageError("expected NAME: which exercise?");
-    list_all(list, checkout);
+    if (check || watch || hint || solution) throw UsageError("expected NAME: which exercise?");
+    changed ? list_changed(list, checkout) : list_all(list, checkout);
     return kOk;
   }
   const Exercise& exercise = find(list, name);
-  if (check)
-    throw UsageError("--check compiles, which run.sh does: ./run.sh exercise " +
-                     number_of(exercise) + " --check");
-  if (hint) std::cout << exercise.hint << "\n(To read again: " << exercise.lesson << ")\n";
+  if (check || watch)
+    throw UsageError(std::string(check ? "--check" : "--watch") +
+                     " compiles, which run.sh does: ./run.sh exercise " + number_of(exercise) +
+                     (check ? " --check" : " --watch"));
+  if (hint) show_hints(exercise, checkout);
   if (solution) show_solution(exercise, checkout);
   if (!hint && !solution) set_up(exercise, checkout);
   return kOk;

@@ -2,7 +2,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <iostream>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,6 +12,7 @@
 #include "autograd/base/text.h"
 #include "train/cli/command_line.h"
 #include "train/cli/console.h"
+#include "train/lessons/exercises/checks/progress.h"
 #include "train/lessons/notebook.h"
 
 namespace ink {
@@ -53,13 +56,29 @@ bool is_number(const std::string& text) {
   return !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
 }
 
-void list(const std::string& kind, const std::vector<Lesson>& lessons) {
+// What stands before a lesson: "*" if it was read, "~" if it has changed since.
+char mark_of(const ReaderProgress& progress, const Lesson& lesson) {
+  if (progress.has("read", lesson.name, lesson.source)) return '*';
+  return progress.count("read", lesson.name) > 0 ? '~' : ' ';
+}
+
+void list(const std::string& kind, const std::vector<Lesson>& lessons,
+          const ReaderProgress& progress) {
   bool numbered = false;
+  std::string next, marks;
   for (const Lesson& lesson : lessons) {
     const bool was_numbered = std::exchange(numbered, is_number(lesson.name.substr(0, 1)));
     if (was_numbered && !numbered) std::cout << "\nThe walkthroughs follow PyTorch notebooks:\n";
-    std::cout << fmt::format("  {:<23}  {}\n", lesson.name, page(lesson, 0).at(0).text);
+    const char mark = mark_of(progress, lesson);
+    marks += mark;
+    if (mark != '*' && next.empty()) next = lesson.name;
+    std::cout << fmt::format("{} {:<23}  {}\n", mark, lesson.name, page(lesson, 0).at(0).text);
   }
+  const auto read = std::count(marks.begin(), marks.end(), '*');
+  if (marks.find_first_not_of(' ') != std::string::npos)
+    std::cout << fmt::format("\n* read, {} of {}{}.{}\n", read, marks.size(),
+                             marks.find('~') == std::string::npos ? "" : "; ~ changed since",
+                             next.empty() ? "" : " The next: " + typed(kind + " " + next));
   std::cout << "\nTo read one: " << typed(kind + " NAME")
             << (kind == "lesson" ? " (its number is enough)\n" : "\n");
 }
@@ -101,13 +120,17 @@ bool is_called(const Lesson& lesson, const std::string& name) {
 int lesson_or_walkthrough(const std::string& kind, const std::string& description,
                           const std::vector<Lesson>& lessons, const Arguments& arguments) {
   CommandOptions command(kind, description + "\nWithout NAME: lists them.");
-  std::string name;
+  std::string name, checkout;
   int64_t step = 0;
   command.add("NAME", &name, kind == "lesson" ? "which one; its number is enough" : "which one");
   command.add("--step", &step, "stop after this step; by default the last", {.limits = {1, 1000}});
+  command.add("--checkout", &checkout,
+              "inkling's sources; what was read is noted there, in exercises/progress.txt");
   if (!command.parse(arguments)) return kOk;
+  std::optional<ReaderProgress> progress;
+  if (!checkout.empty()) progress.emplace(checkout);
   if (name.empty()) {
-    list(kind, lessons);
+    list(kind, lessons, progress.value_or(ReaderProgress("")));
     return kOk;
   }
   std::vector<std::string> names;
@@ -118,6 +141,8 @@ int lesson_or_walkthrough(const std::string& kind, const std::string& descriptio
       throw UsageError(
           fmt::format("{} has steps 1 to {}, got {}", lesson.name, lesson.steps, step));
     read(lesson, step == 0 ? lesson.steps : static_cast<int>(step));
+    if (progress && (step == 0 || step == lesson.steps))
+      progress->note("read", lesson.name, lesson.source);  // a folder to read only keeps no marks
     return kOk;
   }
   throw UsageError(

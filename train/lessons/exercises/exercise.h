@@ -47,17 +47,17 @@ struct Task {
   std::vector<Mistake> mistakes;
 };
 
-/// A definition in the library's source.
+/// Where the library does the same, and what it does otherwise and why.
 struct Source {
   std::string file, begins;  // "autograd/ops/softmax.cpp", "void softmax_backward("
-  std::string note = {};
+  std::string why;
 };
 
 struct Exercise {
-  std::string name;    // of its file: 05_softmax
-  std::string lesson;  // which lesson explains it
-  std::string hint;
-  Source library;  // where the library does the same
+  std::string name;                // of its file: 05_softmax
+  std::string lesson;              // which lesson explains it
+  std::vector<std::string> hints;  // three or more, each less of a riddle
+  Source library;
   std::vector<Task> tasks;
   /// Runs once all tasks are right, if there is one. True where it went well.
   std::function<bool(std::ostream&)> finale = {};
@@ -67,7 +67,8 @@ struct Exercise {
 /// Runs every case, and says line by line what is right and wrong. True if all is right.
 bool check(const Exercise& exercise, std::ostream& out);
 
-/// The program that a reader's file becomes: 0 if all is right, else 1.
+/// The program that a reader's file becomes: 0 if all is right, else 1. argv[1], if given, is that
+/// file, whose progress is noted.
 int run_check(char** argv, const std::function<Exercise()>& exercise);
 
 #ifndef INK_EXERCISE

@@ -22,13 +22,15 @@ Exercise chain_rule_exercise(chain_rule_check::Derivative derivative) {
   return {
       "01_chain_rule",
       "lesson 0",
-      "Write y = x e with e = exp(sin(3 x)). The product rule gives e + x e'. For e', multiply "
-      "the\n"
-      "derivatives from the outside to the inside: exp at sin(3 x), then sin at 3 x, then that of\n"
-      "3 x.",
+      {"Which rule is for a product of two functions of x, and which for a function inside of "
+       "another one? You need each of them.",
+       "Write y = x e with e = exp(sin(3 x)). The product rule gives e + x e'.",
+       "For e', multiply the derivatives from the outside to the inside: exp at sin(3 x), then "
+       "cos(3 x), then 3. So y' = e + x e cos(3 x) 3."},
       {"autograd/loops/pointwise.h", "struct sin",
-       "The library keeps the derivative df beside each function f, as here for sin. backward\n"
-       "multiplies them."},
+       "The library keeps the derivative df beside each function f, as here for sin, so that "
+       "neither can be changed without the other. It never writes out a long derivative as you "
+       "did: backward multiplies the small ones."},
       {{"derivative",
         {"dx"},
         answer(derivative),

@@ -41,9 +41,15 @@ Exercise broadcasting_exercise(broadcasting_check::SumTo sum_to_shape) {
   using namespace broadcasting_check;
   return {"02_broadcasting",
           "lessons 1 and 2",
-          "First sum over dimension 0 until no dimension is missing. Then sum, with keepdim, over\n"
-          "every dimension in which `shape` has size 1.",
-          {"autograd/ops/reduce.cpp", "Tensor sum_to("},
+          {"One number of the input was used for many numbers of the output. What does the "
+           "chain rule do with the gradients of all its uses?",
+           "They are added. Which dimensions are there to sum over? Those that are missing in "
+           "`shape`, in front, and those that have size 1 in it.",
+           "First sum over dimension 0 until no dimension is missing. Then sum, with keepdim, "
+           "over every dimension in which `shape` has size 1."},
+          {"autograd/ops/reduce.cpp", "Tensor sum_to(",
+           "It finds all these dimensions first and sums over them in one pass, where you make "
+           "a tensor for each. Nothing is summed where the shapes are equal already."},
           {{"sum_to_shape",
             {"dx"},
             answer(sum_to_shape),

@@ -41,11 +41,14 @@ Exercise matmul_exercise(matmul_check::Backward matmul_backward) {
   using namespace matmul_check;
   return {"03_matmul",
           "lesson 2",
-          "da = dy b^T and db = a^T dy: write the shapes below each and see that they fit. Where b "
-          "has\n"
-          "no batches and a has, a^T dy has one matrix for each batch: sum_to(db, b.shape()) adds "
-          "them.",
-          {"autograd/ops/matmul.cpp", "Tensor batched_matmul("},
+          {"Write the shapes of dy, a and b below each other. Which product of two of them, one "
+           "transposed, has the shape of a?",
+           "da = dy b^T and db = a^T dy: see that the shapes fit.",
+           "Where b has no batches and a has, a^T dy has one matrix for each batch: sum_to(db, "
+           "b.shape()) adds them. matmul(dy, b.transpose(-2, -1)) is da."},
+          {"autograd/ops/matmul.cpp", "Tensor batched_matmul(",
+           "Its vjp is your two lines, but nothing is transposed in memory: a product reads an "
+           "operand through its strides. It computes only the gradients that someone asked for."},
           {{"matmul_backward",
             {"da", "db"},
             answer(matmul_backward),

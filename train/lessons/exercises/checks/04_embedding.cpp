@@ -55,9 +55,17 @@ Exercise embedding_exercise(embedding_check::Backward embedding_backward) {
   using namespace embedding_check;
   return {"04_embedding",
           "lesson 7",
-          "Begin with zeros({rows, C}). Then add each row of dy to the row of dweight that its id\n"
-          "names. Adding is what makes repeated ids right.",
-          {"autograd/ops/embedding.cpp", "void embedding_backward("},
+          {"The forward copies row ids[i] of weight to row i of the output. Where does row i of "
+           "dy go?",
+           "Begin with zeros({rows, C}). Then add each row of dy to the row of dweight that its "
+           "id names.",
+           "Adding is what makes repeated ids right: for row i, dweight.select(0, "
+           "id).add_(dy.select(0, "
+           "i)), with the ids from ids.tolist<int64_t>()."},
+          {"autograd/ops/embedding.cpp", "void embedding_backward(",
+           "Several threads may not add to one row at once, and atomic additions would give "
+           "other last bits in each run. So the threads share out what they write instead of "
+           "what they read."},
           {{"embedding_backward",
             {"dweight"},
             answer(embedding_backward),

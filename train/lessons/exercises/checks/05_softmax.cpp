@@ -44,9 +44,14 @@ Exercise softmax_exercise(softmax_check::Backward softmax_backward) {
   return {
       "05_softmax",
       "lessons 2 and 3",
-      "dx[j] = sum over i of dy[i] y[i] ((i == j) - y[j]). The part with i == j gives dy[j] y[j].\n"
-      "In the other part y[j] does not depend on i, so it stands before the sum.",
-      {"autograd/ops/softmax.cpp", "void softmax_backward("},
+      {"The sum over i has one term with i == j and many others. Write it as two parts.",
+       "dx[j] = sum over i of dy[i] y[i] ((i == j) - y[j]). The part with i == j gives dy[j] "
+       "y[j].",
+       "In the other part y[j] does not depend on i, so it stands before the sum: y[j] times "
+       "the sum of dy[i] y[i]. Both parts have the factor y[j]."},
+      {"autograd/ops/softmax.cpp", "void softmax_backward(",
+       "It does the same in one pass over each row, which stays in the cache, and makes no "
+       "tensor for dy * y."},
       {{"softmax_backward",
         {"dx"},
         answer(softmax_backward),

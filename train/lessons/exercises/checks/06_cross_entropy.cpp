@@ -74,11 +74,15 @@ Exercise cross_entropy_exercise(cross_entropy_check::F forward, cross_entropy_ch
   return {
       "06_cross_entropy",
       "lesson 2",
-      "Forward: m = amax(logits, {-1}, true), then m + log(sum(exp(logits - m), {-1}, true)) is "
-      "the\n"
-      "logarithm of the sum, (N, 1). Subtract the right logits, and take the mean.\n"
-      "Backward: softmax, minus 1 at the right token, and all of it divided by N.",
-      {"autograd/ops/cross_entropy.cpp", "Tensor cross_entropy("},
+      {"log(softmax(x)) loses small probabilities. Write the logarithm of the quotient as a "
+       "difference first.",
+       "m = amax(logits, {-1}, true), then m + log(sum(exp(logits - m), {-1}, true)) is the "
+       "logarithm of the sum, (N, 1). Subtract the right logits, and take the mean.",
+       "The right logits are gather(logits, -1, ids.unsqueeze(-1)). Backward: softmax, minus 1 "
+       "at the right token, and all of it divided by N."},
+      {"autograd/ops/cross_entropy.cpp", "Tensor cross_entropy(",
+       "It writes the gradient in the same pass as the loss, into one buffer of the size of the "
+       "logits, which are the largest tensor of a GPT. backward has only to scale it."},
       {{"cross_entropy_forward",
         {"loss"},
         answer(forward),

@@ -103,12 +103,16 @@ Exercise layer_norm_exercise(layer_norm_check::Forward forward,
   return {
       "07_layer_norm",
       "lesson 4",
-      "Forward: centred = x - mean(x, {-1}, true), and rstd = rsqrt(mean(square(centred), {-1}, "
-      "true)\n"
-      "+ eps). Backward: compute both again, then xhat = centred rstd and dxhat = dy weight, and "
-      "put\n"
-      "them into the formula. dweight = sum_to(dy xhat, ...), dbias = sum_to(dy, ...).",
-      {"autograd/ops/layer_norm.cpp", "void layer_norm_backward("},
+      {"Forward: which numbers are there one of for each row? keepdim leaves them a column, so "
+       "that they are broadcast. Backward: begin with dweight and dbias, which are like "
+       "exercise 2.",
+       "Forward: centred = x - mean(x, {-1}, true), and rstd = rsqrt(mean(square(centred), "
+       "{-1}, true) + eps). Backward: compute both again.",
+       "Then xhat = centred * rstd and dxhat = dy * weight, and put them into the formula. "
+       "dweight = sum_to(dy * xhat, weight.shape()), dbias = sum_to(dy, weight.shape())."},
+      {"autograd/ops/layer_norm.cpp", "void layer_norm_backward(",
+       "It keeps mean and rstd of each row, two numbers, instead of xhat, which would be as "
+       "large as x: computing xhat again is cheaper than reading it from memory."},
       {{"layer_norm_forward",
         {"y"},
         answer(forward),

@@ -205,15 +205,16 @@ Exercise tape_exercise(tape_check::Backward backward) {
   return {
       "08_tape",
       "lesson 0",
-      "uses[input]++ for every input of every number that the loss depends on, each number once. "
-      "Then\n"
-      "take numbers from a list that begins with the loss. For each input: add grad times slope, "
-      "count\n"
-      "its uses down, and put it on the list when none is left.",
+      {"When may a number hand on its gradient? When nothing can be added to it any more. How "
+       "would you know?",
+       "Count for each number how often it is used, by numbers that the loss depends on alone: "
+       "uses[input]++ for every input of every such number, each number once.",
+       "Then take numbers from a list that begins with the loss. For each input: add grad times "
+       "slope, count its uses down, and put it on the list when none is left."},
       {"autograd/engine/backward.cpp", "void visit(",
-       "What waits is in a map by the nodes' order, because later nodes use earlier ones. visit "
-       "hands\n"
-       "on the gradients of one node."},
+       "The library counts nothing: what waits is in a map by the nodes' order, because later "
+       "nodes use earlier ones. visit hands on the gradients of one node. The walk owns the "
+       "map, so an exception leaves nothing behind."},
       {{"tape_backward",
         {"grad"},
         answer(backward),

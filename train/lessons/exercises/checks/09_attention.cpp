@@ -85,9 +85,13 @@ Exercise attention_exercise(attention_check::F attention) {
   return {
       "09_attention",
       "lesson 7",
-      "scores = matmul(q, k.transpose(-2, -1)) / sqrt(d). masked_fill puts -inf where\n"
-      "triu(ones({T, T}), 1) == 1. Then softmax over the last dimension, and matmul with v.",
-      {"autograd/ops/attention/attention.cpp", "Tensor attention_composed("},
+      {"Four steps: a product, a mask, a softmax, a product. What are the shapes in between?",
+       "scores = matmul(q, k.transpose(-2, -1)) / sqrt(d), which is (B, H, T, T). masked_fill "
+       "puts -inf where triu(ones({T, T}), 1) == 1.",
+       "Then matmul(softmax(scores, -1), v). d is q.size(-1), as a double in the square root."},
+      {"autograd/ops/attention/attention.cpp", "Tensor attention_composed(",
+       "This is the definition, as yours. What runs goes over tiles that fit into the cache and "
+       "keeps one number for each row, so that memory grows with T and not with T squared."},
       {{"causal_attention",
         {"y"},
         answer(attention),

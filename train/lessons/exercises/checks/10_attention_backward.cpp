@@ -75,9 +75,14 @@ Exercise attention_backward_exercise(attention_backward_check::F backward) {
   return {
       "10_attention_backward",
       "lesson 7",
-      "dv = P^T dy and dP = dy v^T. dS = P (dP - sum of dP P over the row), as in exercise 5.\n"
-      "dq = dS k / sqrt(d) and dk = dS^T q / sqrt(d).",
-      {"autograd/ops/attention/backward.cpp", "void attention_backward("},
+      {"Name what lies in between: S the scores, P = softmax(S), y = P v. Then go from dy "
+       "backwards through one op at a time.",
+       "dv = P^T dy and dP = dy v^T. dS = P (dP - sum of dP P over the row), as in exercise 5.",
+       "dq = dS k / sqrt(d) and dk = dS^T q / sqrt(d). P has zeros where the mask was, so dS "
+       "has them, too: no mask is needed."},
+      {"autograd/ops/attention/backward.cpp", "void attention_backward(",
+       "It never holds P: it computes tiles of it again from q, k and one saved number for each "
+       "row, because reading a T by T matrix would take longer."},
       {{"attention_backward",
         {"dq", "dk", "dv"},
         answer(backward),

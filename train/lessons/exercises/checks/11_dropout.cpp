@@ -78,10 +78,14 @@ Exercise dropout_exercise(dropout_check::F forward, dropout_check::F backward) {
   return {
       "11_dropout",
       "lesson 4",
-      "In evaluation return x. In training return x kept / (1 - p), but zeros where p is 1. The "
-      "op\n"
-      "multiplies each element by a number, so backward multiplies dy by the same number.",
-      {"autograd/ops/dropout.cpp", "Tensor dropout("},
+      {"What should the mean of y be, over all masks? And what should a model see that is no "
+       "longer trained?",
+       "In evaluation return x. In training return x * kept / (1 - p), but zeros where p is 1.",
+       "The op multiplies each element by a number, so backward multiplies dy by the same "
+       "number: the same three cases."},
+      {"autograd/ops/dropout.cpp", "Tensor dropout(",
+       "It keeps no mask: backward draws the same numbers again. They depend on seed, step and "
+       "the element's place alone, so that neither threads nor micro-batches change the mask."},
       {{"dropout_forward",
         {"y"},
         answer(forward),

@@ -84,9 +84,13 @@ Exercise adamw_exercise(adamw_check::F adamw_step) {
   return {
       "12_adamw",
       "lesson 5",
-      "Compute m and v first, then both divided by 1 - pow(beta, t), then p. Each line of the\n"
-      "formulas is one line of code. m and v are returned without the correction.",
-      {"autograd/loops/optimizer.cpp", "void adamw("},
+      {"Each line of the formulas is one line of code. In which order must they stand?",
+       "Compute m and v first, then both divided by 1 - pow(beta, t), then p.",
+       "m and v are returned without the correction, which only p sees: {p, m, v} with mean = m "
+       "/ (1 - std::pow(s.beta1, t)) inside of p."},
+      {"autograd/loops/optimizer.cpp", "void adamw(",
+       "It does weight decay, clipping, both means and the step in one pass, because a step "
+       "reads and writes far more memory than it computes."},
       {{"adamw_step",
         {"p", "m", "v"},
         answer(adamw_step),

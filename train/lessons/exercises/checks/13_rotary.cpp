@@ -82,13 +82,16 @@ Exercise rotary_exercise(rotary_check::F rotate) {
   return {
       "13_rotary",
       "lesson 7",
-      "speeds = pow(10000, -2 i / d) for i in 0 .. d/2 - 1, and angles = outer(positions, "
-      "speeds),\n"
-      "(T, d/2). a and b are the two halves of x, narrow(x, -1, 0, d/2) and narrow(x, -1, d/2, "
-      "d/2).\n"
-      "cat puts the two turned halves side by side.",
-      {"nn/attention.h", "struct CausalSelfAttention",
-       "The library has no rotary positions. They would turn q and k here, after heads(...)."},
+      {"Two numbers a and b are a point in the plane. How does a rotation by an angle change "
+       "it, and which angle does position t have?",
+       "speeds = pow(10000, -2 i / d) for i in 0 .. d/2 - 1, and angles = outer(positions, "
+       "speeds), (T, d/2).",
+       "a and b are the two halves of x, narrow(x, -1, 0, d/2) and narrow(x, -1, d/2, d/2). cat "
+       "puts a cos - b sin and a sin + b cos side by side."},
+      {"autograd/ops/rotary.cpp", "Tensor rotary(",
+       "Cosines and sines come from a table that the model computes once "
+       "(nn/rotary_embedding.h), in f64 because angles grow large. Its gradient is the same op, "
+       "turned the other way."},
       {{"rotate",
         {"turned", "length", "score"},
         answer(rotate),

@@ -76,10 +76,12 @@ Exercise cache_exercise(cache_check::F attend_next) {
   return {
       "14_cache",
       "padding_and_cache",
-      "Append first, with cat along -2; the first time there is nothing to append to. The mask "
-      "hides\n"
-      "keys above the diagonal S - n + 1: triu(ones({n, S}), S - n + 1) == 1.",
-      {"nn/kv_cache.cpp", "std::pair<Tensor, Tensor> KVCache::append("},
+      {"How many keys does row i of q see? Count with S = 5 in the cache and n = 2 new ones.",
+       "Append first, with cat along -2; the first time there is nothing to append to.",
+       "The mask hides keys above the diagonal S - n + 1: triu(ones({n, S}), S - n + 1) == 1."},
+      {"nn/kv_cache.cpp", "std::pair<Tensor, Tensor> KVCache::append(",
+       "It makes room for the whole context at once and writes into it. cat copies all that is "
+       "there for every token, so that a text of T tokens costs T squared."},
       {{"attend_next",
         {"y", "cache.k", "cache.v"},
         answer(attend_next),

@@ -245,12 +245,16 @@ Exercise gpt_exercise(const GptParts& parts) {
   using namespace gpt_check;
   return {"15_gpt",
           "lesson 7",
-          "split(p.qkv(x), C, 2) gives q, k and v. part.view({B, T, heads, C / "
-          "heads}).transpose(1, 2)\n"
-          "splits heads, and y.transpose(1, 2).reshape({B, T, C}) joins them again. A step is "
-          "forward,\n"
-          "zero_grad, backward, step.",
-          {"nn/attention.h", "Tensor operator()(const Tensor& x, KVCache* cache"},
+          {"Write the parts in the order in which the check names them, and run it after each. "
+           "Shapes first: what is (B, T, C) and what is (B, heads, T, d)?",
+           "split(p.qkv(x), C, 2) gives q, k and v. part.view({B, T, heads, C / "
+           "heads}).transpose(1, 2) splits heads, and y.transpose(1, 2).reshape({B, T, C}) "
+           "joins them again.",
+           "A block is x + attention(norm(x)), then x + mlp(norm(x)). A step is forward, "
+           "zero_grad, backward, step."},
+          {"nn/attention.h", "Tensor operator()(const Tensor& x, KVCache* cache",
+           "It is your function with a cache. Attention reads q, k and v where they lie in the "
+           "product of qkv: splitting heads copies nothing."},
           {attention_task(parts), block_task(parts), logits_task(parts), loss_task(parts),
            step_task(parts)},
           [parts](std::ostream& out) { return trains(parts, out); },

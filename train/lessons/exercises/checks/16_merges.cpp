@@ -123,44 +123,47 @@ Ids once(Ids ids, const Rules& merges) { return merge_by(std::move(ids), merges,
 Exercise merges_exercise(merges_check::Next next_merge, merges_check::Merge merge_piece) {
   using namespace merges_check;
   const Rules rules = {{1, 2, 10}, {2, 3, 11}, {10, 3, 12}, {1, 1, 13}, {11, 4, 14}, {13, 13, 15}};
-  return {
-      "16_merges",
-      "lesson 10",
-      "next_merge: a std::map from pairs to counts goes through its pairs in the order that "
-      "decides\n"
-      "between equal counts. merge_piece: for each pair find its place in merges, and keep the\n"
-      "smallest; a strict < keeps the leftmost.",
-      {"data/bpe/merges.cpp", "void Merges::merge_short("},
-      {{"next_merge",
-        {"pair"},
-        next(next_merge),
-        next(right_pair),
-        {{"one pair", packed({5, 7})},
-         {"a pair met twice", packed({9, 3, 4, 1, 3, 4})},
-         {"pairs met equally often", packed({8, 9, 1, 2, 8, 9, 1, 2})},
-         {"aaaa, beside a pair met twice", packed({5, 5, 5, 5, 1, 2, 6, 1, 2})}},
-        {{next(first_met),
-          "Of pairs met equally often this takes the one met first. It is that of the "
-          "smallest ids."},
-         {next(largest_ids), "Of pairs met equally often this takes that of the largest ids."},
-         {next(without_overlap),
-          "This counts aaa as one pair. All places where two ids stand side by side count."}}},
-       {"merge_piece",
-        {"ids"},
-        merge(merge_piece),
-        merge(right_merge),
-        {{"no merge fits", packed({3, 1, 4}, rules)},
-         {"a merge of what was merged", packed({1, 2, 3}, rules)},
-         {"a later place has the earlier merge", packed({2, 3, 1, 2}, rules)},
-         {"the same merge at two places", packed({1, 1, 1}, rules)},
-         {"an earlier merge takes what a later one needs", packed({1, 1, 2, 3, 4}, rules)},
-         {"a single id", packed({1}, rules)},
-         {"no ids", packed({}, rules)}},
-        {{merge(by_place),
-          "This does the leftmost merge first. The earliest in the list comes first."},
-         {merge(rightmost), "Of equal merges this does the rightmost. aaa becomes (aa) a."},
-         {merge(latest), "This does the latest merge first. The earliest comes first."},
-         {merge(once), "This stops after one merge. Look again until none is left."}}}}};
+  return {"16_merges",
+          "lesson 10",
+          {"next_merge: which container goes through its pairs in the order that decides between "
+           "equal counts? merge_piece: which two things decide between places?",
+           "next_merge: a std::map from pairs to counts, in which the first of the largest wins. "
+           "merge_piece: for each pair find its place in merges, and keep the smallest.",
+           "A strict < keeps the leftmost. Put result in the place of the pair's first id, erase "
+           "the second one, and begin again; return when no pair is among merges."},
+          {"data/bpe/merges.cpp", "void Merges::merge_short(",
+           "It keeps the rank of every pair of neighbours, and after a merge looks up two of them "
+           "anew instead of all. Long pieces use a heap."},
+          {{"next_merge",
+            {"pair"},
+            next(next_merge),
+            next(right_pair),
+            {{"one pair", packed({5, 7})},
+             {"a pair met twice", packed({9, 3, 4, 1, 3, 4})},
+             {"pairs met equally often", packed({8, 9, 1, 2, 8, 9, 1, 2})},
+             {"aaaa, beside a pair met twice", packed({5, 5, 5, 5, 1, 2, 6, 1, 2})}},
+            {{next(first_met),
+              "Of pairs met equally often this takes the one met first. It is that of the "
+              "smallest ids."},
+             {next(largest_ids), "Of pairs met equally often this takes that of the largest ids."},
+             {next(without_overlap),
+              "This counts aaa as one pair. All places where two ids stand side by side count."}}},
+           {"merge_piece",
+            {"ids"},
+            merge(merge_piece),
+            merge(right_merge),
+            {{"no merge fits", packed({3, 1, 4}, rules)},
+             {"a merge of what was merged", packed({1, 2, 3}, rules)},
+             {"a later place has the earlier merge", packed({2, 3, 1, 2}, rules)},
+             {"the same merge at two places", packed({1, 1, 1}, rules)},
+             {"an earlier merge takes what a later one needs", packed({1, 1, 2, 3, 4}, rules)},
+             {"a single id", packed({1}, rules)},
+             {"no ids", packed({}, rules)}},
+            {{merge(by_place),
+              "This does the leftmost merge first. The earliest in the list comes first."},
+             {merge(rightmost), "Of equal merges this does the rightmost. aaa becomes (aa) a."},
+             {merge(latest), "This does the latest merge first. The earliest comes first."},
+             {merge(once), "This stops after one merge. Look again until none is left."}}}}};
 }
 
 }  // namespace ink

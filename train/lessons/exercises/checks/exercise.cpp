@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
 #include <iomanip>
 #include <iostream>
 #include <optional>
@@ -13,6 +14,7 @@
 #include "autograd/base/parallel.h"
 #include "autograd/base/text.h"
 #include "train/lessons/exercises/checks/checks.h"
+#include "train/lessons/exercises/checks/progress.h"
 #include "train/lessons/exercises/checks/texts.h"
 
 namespace ink {
@@ -199,6 +201,28 @@ void explain_stack_overflow() {
   sigaction(SIGSEGV, &action, nullptr);
 }
 
+// What a right answer is told: how the library does it, and what is next. file: the reader's.
+void show_success(const Exercise& exercise, const std::string& file, const std::string& answer) {
+  const std::filesystem::path checkout = std::filesystem::path(file).parent_path().parent_path();
+  std::cout << "\nIn the library: " << place_of(exercise.library, checkout) << "\n"
+            << in_lines(exercise.library.why, "  ");
+  if (!exists(std::filesystem::path(file))) return;
+  ReaderProgress progress(checkout);
+  if (!progress.note("right", exercise.name, answer))
+    std::cout << "\nexercises/progress.txt cannot be written: this will not show as solved.\n";
+  const std::vector<Exercise> list = exercises();
+  const auto solved = std::count_if(list.begin(), list.end(), [&](const Exercise& e) {
+    return e.name == exercise.name || state_of(e, checkout) == ExerciseState::solved;
+  });
+  std::cout << "\n" << solved << " of " << list.size() << " are solved.";
+  for (const Exercise& e : list) {
+    if (e.name == exercise.name || state_of(e, checkout) == ExerciseState::solved) continue;
+    std::cout << " Next: ./run.sh exercise " << number_of(e);
+    break;
+  }
+  std::cout << "\n";
+}
+
 }  // namespace
 
 std::string to_text(const Shape& shape) {
@@ -225,14 +249,18 @@ bool check(const Exercise& exercise, std::ostream& out) {
 int run_check(char** argv, const std::function<Exercise()>& exercise) {
   set_wait_policy(argv);
   explain_stack_overflow();
+  const std::string file = argv[0] != nullptr && argv[1] != nullptr ? argv[1] : "";
+  const std::string answer = text_in(file);
   try {
     const Exercise made = exercise();
-    const int number = std::stoi(made.name.substr(0, 2));
     if (check(made, std::cout)) {
-      if (number < 15) std::cout << "Next: ./run.sh exercise " << number + 1 << "\n";
+      show_success(made, file, answer);
       return 0;
     }
-    std::cout << "A hint: ./run.sh exercise " << number << " --hint\n";
+    std::cout << "A hint: ./run.sh exercise " << number_of(made) << " --hint\n";
+    const std::filesystem::path checkout = std::filesystem::path(file).parent_path().parent_path();
+    if (!file.empty() && state_of(made, checkout) == ExerciseState::changed)
+      ReaderProgress(checkout).note("wrong", made.name, answer);
   } catch (const std::exception& error) {
     std::cout << error.what() << "\n";
   }

@@ -57,21 +57,42 @@ std::string solution_of(const std::string& source) {
   return result.substr(first, last + 1 - first) + "\n";
 }
 
-std::string definition_in(const std::string& text, const std::string& first) {
-  const std::vector<std::string> lines = lines_of(text);
-  for (size_t begin = 0; begin < lines.size(); ++begin) {
-    const size_t indent = lines[begin].find_first_not_of(' ');
-    if (indent == std::string::npos || !begins(lines[begin].substr(indent), first)) continue;
-    size_t comment = begin;
-    while (comment > 0 && begins(lines[comment - 1], std::string(indent, ' ') + "//")) --comment;
-    std::string result;
-    for (size_t i = comment; i < lines.size(); ++i) {
-      result += lines[i] + "\n";
-      const std::string end = std::string(indent, ' ') + "}";
-      if (i >= begin &&
-          (lines[i] == end || lines[i] == end + ";" || (i == begin && lines[i].back() == '}')))
-        return result;
+std::string in_lines(const std::string& text, const std::string& indent) {
+  std::string result, line = indent;
+  TextStream words(text);
+  for (std::string word; words >> word;) {
+    if (line.size() > indent.size() && line.size() + 1 + word.size() > 80) {
+      result += line + "\n";
+      line = indent;
     }
+    line += (line.size() > indent.size() ? " " : "") + word;
+  }
+  return result + line + "\n";
+}
+
+size_t line_of(const std::string& text, const std::string& first) {
+  const std::vector<std::string> lines = lines_of(text);
+  for (size_t i = 0; i < lines.size(); ++i) {
+    const size_t indent = lines[i].find_first_not_of(' ');
+    if (indent != std::string::npos && begins(lines[i].substr(indent), first)) return i + 1;
+  }
+  return 0;
+}
+
+std::string definition_in(const std::string& text, const std::string& first) {
+  const size_t number = line_of(text, first);
+  if (number == 0) return "";
+  const std::vector<std::string> lines = lines_of(text);
+  const size_t begin = number - 1;
+  const std::string indent(lines[begin].find_first_not_of(' '), ' '), end = indent + "}";
+  size_t comment = begin;
+  while (comment > 0 && begins(lines[comment - 1], indent + "//")) --comment;
+  std::string result;
+  for (size_t i = comment; i < lines.size(); ++i) {
+    result += lines[i] + "\n";
+    if (i >= begin &&
+        (lines[i] == end || lines[i] == end + ";" || (i == begin && lines[i].back() == '}')))
+      return result;
   }
   return "";
 }

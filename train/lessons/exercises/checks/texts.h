@@ -15,6 +15,11 @@ std::string with_holes(const std::string& source);
 /// The functions, without comments of the task, includes and markers.
 std::string solution_of(const std::string& source);
 
+/// The text in lines of at most 80 columns; each begins with the indent.
+std::string in_lines(const std::string& text, const std::string& indent = "");
+
+/// The number of the line that begins with `first`, after spaces; 0 if there is none.
+size_t line_of(const std::string& text, const std::string& first);
 /// The definition in a file's text whose first line begins with `first`, with the comment above it,
 /// up to the brace that closes it. Empty if there is none.
 std::string definition_in(const std::string& text, const std::string& first);
