@@ -395,7 +395,7 @@ check_exercise() {
     [[ ! -t 1 || ${TERM:-dumb} == dumb ]] || printf '\033[H\033[2J\033[3J'
     (check_once "$word" "$file") || code=$?
     [[ $code != 0 && $code != 130 ]] || exit "$code"
-    say "" "Save exercises/${file##*/}, and it is checked again. Ctrl-C ends this."
+    say "Save exercises/${file##*/}, and it is checked again. Ctrl-C ends this."
     until now=$(stat -c '%y %i %s' "$file" 2>/dev/null) && [[ $now != "$saved" ]]; do
       sleep 0.3
     done

@@ -55,6 +55,17 @@ std::vector<std::function<ink::Exercise()>>& kept() {
 #include "train/lessons/exercises/14_cache.cpp"
 #include "train/lessons/exercises/15_gpt.cpp"
 #include "train/lessons/exercises/16_merges.cpp"
+#include "train/lessons/exercises/17_rms_norm.cpp"
+#include "train/lessons/exercises/18_swiglu.cpp"
+#include "train/lessons/exercises/19_clipping.cpp"
+#include "train/lessons/exercises/20_top_p.cpp"
+#include "train/lessons/exercises/21_accumulation.cpp"
+#include "train/lessons/exercises/22_strides.cpp"
+#include "train/lessons/exercises/23_loader.cpp"
+#include "train/lessons/exercises/24_ranks.cpp"
+#include "train/lessons/exercises/25_versions.cpp"
+#include "train/lessons/exercises/26_checkpointing.cpp"
+#include "train/lessons/exercises/27_flops.cpp"
 
 namespace ink {
 namespace {
@@ -254,9 +265,11 @@ TEST(Exercises, InTheProgram) {
   EXPECT_EQ(run_program("exercise 5" + at).code, 0);
   EXPECT_EQ(text_of(file), with_holes(exercise_source("05_softmax")));
   const Ran list = run_program("exercise" + at);
-  expect_in("   5  softmax             the gradient of softmax                  begun\n", list.out);
-  expect_in("  15  gpt                 a GPT of your own parts                  open\n", list.out);
-  expect_in("   1  chain_rule          the chain rule, by hand                  open <-\n",
+  expect_in("   5  softmax             the gradient of softmax                      begun\n",
+            list.out);
+  expect_in("  15  gpt                 a GPT of your own parts                      open\n",
+            list.out);
+  expect_in("   1  chain_rule          the chain rule, by hand                      open <-\n",
             list.out);
 
   folder.write("exercises/05_softmax.cpp", "mine");
@@ -334,7 +347,7 @@ Ran checked_file(const TempFolder& folder, const Exercise& exercise) {
 }
 
 std::string state_in(const std::string& list, const std::string& name) {
-  const size_t at = list.find("  " + name + " "), begin = at + 2 + 20 + 41;
+  const size_t at = list.find("  " + name + " "), begin = at + 2 + 20 + 45;
   return list.substr(begin, list.find('\n', at) - begin);
 }
 

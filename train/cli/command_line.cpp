@@ -61,7 +61,7 @@ const std::map<std::string, Command>& commands() {
       {"tokenizer", {"learn a vocabulary from texts; texts to ids and back"}},
       {"prepare", {"texts of any size as token ids, to train on"}},
       {"suggest", {"find sizes to train on a text, for this machine and a time"}},
-      {"exercise", {"learn by doing: sixteen functions to write, with checks"}},
+      {"exercise", {"learn by doing: functions to write, with checks"}},
 #ifndef INKLING_NO_SEEDHUNT
       {"seedhunt", {"find a PyTorch program's seed from numbers it printed"}},
 #endif

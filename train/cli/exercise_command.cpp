@@ -51,7 +51,7 @@ void list_all(const std::vector<Exercise>& list, const path& checkout) {
     const ExerciseState state = state_of(exercise, checkout);
     solved += state == ExerciseState::solved;
     const std::string line =
-        fmt::format("  {:>2}  {:<19} {:<40} {}", number_of(exercise), exercise.name.substr(3),
+        fmt::format("  {:>2}  {:<19} {:<44} {}", number_of(exercise), exercise.name.substr(3),
                     title.substr(title.find(": ") + 2), word_for(state));
     std::cout << (state == ExerciseState::solved ? console.green(line)
                   : &exercise == next            ? console.bold(line + " <-")

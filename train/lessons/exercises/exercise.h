@@ -7,6 +7,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <ostream>
 #include <string>
 #include <utility>
@@ -23,6 +24,7 @@ struct NotWritten {
 [[noreturn]] inline void todo(const char* function) { throw NotWritten{function}; }
 
 using Tensors = std::vector<Tensor>;
+using Ints = std::vector<int64_t>;
 /// From the inputs of a case to the outputs of a task.
 using Answer = std::function<Tensors(const Tensors& inputs)>;
 
@@ -104,6 +106,48 @@ struct MergeRule {
   int64_t left, right, result;
 };
 
+/// The windows of a text, 0 .. windows - 1, in the order of an epoch (exercise 23).
+Ints shuffled(int64_t windows, int64_t seed, int64_t epoch);
+
+/// Numbers that several views share (exercise 25). version: how often they were written.
+struct Memory {
+  std::vector<double> numbers;
+  int64_t version = 0;
+};
+struct View {
+  std::shared_ptr<Memory> memory;
+  size_t begin, size;
+};
+/// What forward kept for backward, and the memory's version then.
+struct Kept {
+  View view;
+  int64_t version;
+};
+
+/// What a layer gives to the next one (exercise 26). It is held as long as a copy exists.
+struct ChainCost;
+class Activation {
+ public:
+  Activation(double value, ChainCost& cost);
+  double value() const { return *value_; }
+
+ private:
+  std::shared_ptr<const double> value_;
+};
+/// Layers one after another, which count what they cost.
+struct Chain {
+  int layers;
+  ChainCost* cost;
+  Activation run(int layer, const Activation& input) const;
+  /// The gradient of the layer's input, from that of its output.
+  double backward(int layer, const Activation& input, double dy) const;
+};
+
+/// The sizes of a GPT and its batch (exercise 27).
+struct GptSizes {
+  double layers, C, V, B, T;
+};
+
 // ---- the exercises: each takes the functions that the reader writes
 
 Exercise chain_rule_exercise(double (*derivative)(double x));
@@ -135,5 +179,28 @@ Exercise cache_exercise(Tensor (*attend)(const Tensor& q, const Tensor& k, const
 Exercise merges_exercise(std::pair<int64_t, int64_t> (*next)(const std::vector<int64_t>& ids),
                          std::vector<int64_t> (*merge)(std::vector<int64_t> ids,
                                                        const std::vector<MergeRule>& merges));
+Exercise rms_norm_exercise(Tensor (*forward)(const Tensor& x, const Tensor& weight, double eps),
+                           Grads (*backward)(const Tensor& dy, const Tensor& x,
+                                             const Tensor& weight, double eps));
+Exercise swiglu_exercise(Tensor (*forward)(const Tensor& gate, const Tensor& up),
+                         Grads (*backward)(const Tensor& dy, const Tensor& gate, const Tensor& up));
+Exercise clipping_exercise(Tensors (*clipped)(const Tensors& gradients, double max_norm));
+Exercise top_p_exercise(Tensor (*nucleus)(const Tensor& p, double top_p));
+Exercise accumulation_exercise(Tensor (*accumulated_loss)(const Tensors& logits,
+                                                          const Tensors& targets));
+Exercise strides_exercise(Ints (*broadcast_strides)(const Ints& sizes, const Ints& strides,
+                                                    const Ints& to),
+                          Ints (*addresses)(const Ints& sizes, const Ints& strides,
+                                            int64_t offset));
+Exercise loader_exercise(Ints (*windows_of)(int64_t step, int64_t batch, int64_t windows,
+                                            int64_t seed));
+Exercise ranks_exercise(Tensor (*sum_of_ranks)(int64_t here, const Ints& from,
+                                               const Tensors& parts));
+Exercise versions_exercise(void (*write)(const View& view, size_t i, double x),
+                           std::vector<double> (*unpack)(const Kept& kept));
+Exercise checkpointing_exercise(double (*gradient)(const Chain& chain, const Activation& x,
+                                                   int every));
+Exercise flops_exercise(double (*step_flops)(const GptSizes& sizes),
+                        double (*linear_bytes)(double rows, double in, double out));
 
 }  // namespace ink

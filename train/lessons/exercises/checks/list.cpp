@@ -19,7 +19,18 @@ std::vector<Exercise> exercises() {
           rotary_exercise({}),
           cache_exercise({}),
           gpt_exercise({}),
-          merges_exercise({}, {})};
+          merges_exercise({}, {}),
+          rms_norm_exercise({}, {}),
+          swiglu_exercise({}, {}),
+          clipping_exercise({}),
+          top_p_exercise({}),
+          accumulation_exercise({}),
+          strides_exercise({}, {}),
+          loader_exercise({}),
+          ranks_exercise({}),
+          versions_exercise({}, {}),
+          checkpointing_exercise({}),
+          flops_exercise({}, {})};
 }
 
 }  // namespace ink
