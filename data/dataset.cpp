@@ -62,11 +62,13 @@ Batch Dataset::fill(int64_t batch_size, int64_t block_size, FillRow&& fill_row) 
   batch.x.resize(count);
   batch.y.resize(count);
   if (knows_best_possible()) batch.best_possible.resize(count);
+  if (has_answers()) batch.answer.resize(count);
   for (int64_t row = 0; row < batch_size; ++row) {
     const size_t start = static_cast<size_t>(row) * width;
     const auto part = [&](auto& values) { return std::span(values).subspan(start, width); };
     fill_row(row, Row{part(batch.x), part(batch.y),
-                      knows_best_possible() ? part(batch.best_possible) : std::span<float>()});
+                      knows_best_possible() ? part(batch.best_possible) : std::span<float>(),
+                      has_answers() ? part(batch.answer) : std::span<uint8_t>()});
   }
   return batch;
 }

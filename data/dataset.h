@@ -29,7 +29,10 @@ struct Batch {
   /// B * T: the exact -log p (nats) of each target given all before it in its row, if the dataset
   /// knows it. The mean is the best possible loss. Otherwise empty.
   std::vector<float> best_possible;
-  /// Its mean; 0 if it is not known.
+  /// B * T: 1 where a target is of an answer that the row holds whole, 2 where it is the last of
+  /// one, else 0. Empty where nothing is asked.
+  std::vector<uint8_t> answer = {};
+  /// The mean of best_possible; 0 if it is not known.
   double mean_best_possible() const;
 };
 
@@ -75,11 +78,13 @@ class Dataset {
   struct Row {
     std::span<int64_t> x, y;
     std::span<float> best_possible;
+    std::span<uint8_t> answer = {};  // if has_answers()
   };
 
  private:
   // A dataset of your own defines these and the three functions above.
   virtual bool knows_best_possible() const { return false; }
+  virtual bool has_answers() const { return false; }
   /// Training row `number` (step * 2^24 + row; below 2^63) of the stream `seed`.
   virtual void fill_train_row(uint64_t seed, uint64_t number, Row row) const = 0;
   /// Validation window `window`, in [0, val_windows(T)).

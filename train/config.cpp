@@ -91,6 +91,12 @@ Schedule TrainConfig::schedule() const {
   return warmup_cosine(learning_rate, lowest, warmup_iters, last);
 }
 
+std::string TrainConfig::task() const {
+  constexpr std::string_view kPrefix = "task:";
+  if (data.size() != 1 || data[0].compare(0, kPrefix.size(), kPrefix) != 0) return "";
+  return data[0].substr(kPrefix.size());
+}
+
 void TrainConfig::check() const {
   INK_CHECK(dataset == "fables" || !data.empty(), "config: dataset is '", printable(dataset, 60),
             "'; expected fables; for text of your own use --data FILE (nanoGPT has such a text in ",

@@ -18,6 +18,7 @@ namespace ink {
 struct TrainConfig {
   // data
   std::string dataset = "fables";
+  int64_t task_digits = 0;
   std::vector<std::string> data, val_data;
   std::string tokenizer = "char";
   double val_fraction = 0.1;
@@ -84,6 +85,8 @@ struct TrainConfig {
   DType autocast() const { return dtype == "bfloat16" ? bf16 : f32; }
   /// The value of a model's own setting, such as "n_kv_head". Throws if no model has it.
   SettingValue& setting(const std::string& name);
+  /// Of --data task:NAME, the name; else empty.
+  std::string task() const;
   /// Throws, naming the field, if a value is not within the limits below, if the model does not
   /// take it, or if it is of another model.
   void check() const;
@@ -96,15 +99,20 @@ template <class Config, class F>
 void for_each_field(Config& c, F&& f, bool of_every_model = false) {
   f("data", c.data,
     "train on these text files, joined in order, or on one file of token ids (.bin: 16-bit, .u32: "
-    "32-bit), or on a folder of either",
+    "32-bit), on a folder of either, or on a task: task:addition, brackets, copy, modular, reverse "
+    "or sorting",
     Limits{});
   f("val_data", c.val_data, "validate on these files, and train on all of --data", Limits{});
   f("dataset", c.dataset, "the built-in language: fables (unless --data names files)", Limits{});
+  f("task_digits", c.task_digits,
+    "of a task: digits of a number, or letters or brackets of a question; 0: as it is usual",
+    Limits{0, 64});
   f("tokenizer", c.tokenizer,
     "char (the characters found in the text), byte, bpe:N (N tokens, learned from the text), or a "
     "tokenizer's file or folder, also of other programs",
     Limits{});
-  f("val_fraction", c.val_fraction, "how much of --data, from its end, is kept for validation",
+  f("val_fraction", c.val_fraction,
+    "how much of --data, from its end (of task:modular: any questions), is kept for validation",
     Limits{.above = 0, .below = 1});
   f("pack", c.pack, "windows of prepared data: across documents, or within one each",
     Limits{.choices = {"across", "within"}});

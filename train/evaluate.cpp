@@ -45,6 +45,24 @@ std::vector<int64_t> bytes_of_tokens(const Tokenizer& tokenizer) {
   return bytes;
 }
 
+// How many whole answers a batch has, and how many of them are right: each token is the likeliest
+// after all before. So they are what the model would write itself.
+std::pair<int64_t, int64_t> answers_of(const LanguageModel& model, const Batch& batch) {
+  std::pair<int64_t, int64_t> counts{0, 0};
+  if (batch.answer.empty()) return counts;
+  const std::vector<int64_t> likeliest =
+      argmax(model(ids_tensor(batch.x, batch.batch_size)), -1).tolist<int64_t>();
+  bool right = true;
+  for (size_t i = 0; i < batch.answer.size(); ++i) {
+    if (batch.answer[i] == 0) continue;
+    right = right && likeliest[i] == batch.y[i];
+    if (batch.answer[i] != 2) continue;
+    ++counts.first;
+    counts.second += std::exchange(right, true);
+  }
+  return counts;
+}
+
 }  // namespace
 
 std::optional<double> Evaluation::bits_per_byte() const {
@@ -62,7 +80,7 @@ Evaluation evaluate(LanguageModel& model, const Dataset& dataset, int64_t batche
     Tensor loss;  // the sum over the batch; read after all were launched
     double targets = 0, rows = 0, best_possible = 0;
     bool best_possible_known = false;
-    int64_t bytes = 0;
+    int64_t bytes = 0, answers = 0, right = 0;
   };
   const std::vector<int64_t> token_bytes = bytes_of_tokens(dataset.tokenizer());
   std::vector<Part> parts(static_cast<size_t>((rows + batch_size - 1) / batch_size));
@@ -92,19 +110,22 @@ Evaluation evaluate(LanguageModel& model, const Dataset& dataset, int64_t batche
           for (const int64_t id : batch.y)
             if (id != kIgnored && !token_bytes.empty())
               bytes += token_bytes.at(static_cast<size_t>(id));
+          const auto [answers, right] = answers_of(model, batch);
           parts[static_cast<size_t>(i)] = {loss,
                                            static_cast<double>(std::ssize(batch.y) - ignored),
                                            static_cast<double>(count),
                                            batch.mean_best_possible(),
                                            !batch.best_possible.empty(),
-                                           bytes};
+                                           bytes,
+                                           answers,
+                                           right};
           ++done;
         }
       });
   Evaluation result;
   result.whole = !stopped;
   if (stopped) return result;
-  int64_t bytes = 0;
+  int64_t bytes = 0, answers = 0, right = 0;
   double loss = 0, targets = 0, best_possible = 0;
   bool best_possible_known = false;
   for (const Part& part : parts) {
@@ -113,10 +134,13 @@ Evaluation evaluate(LanguageModel& model, const Dataset& dataset, int64_t batche
     best_possible += part.best_possible * part.rows;
     best_possible_known = part.best_possible_known;
     bytes += part.bytes;
+    answers += part.answers;
+    right += part.right;
   }
   result.loss = loss / targets;
   result.tokens = static_cast<int64_t>(targets);
   result.bytes = bytes;
+  if (answers > 0) result.answers = static_cast<double>(right) / static_cast<double>(answers);
   if (best_possible_known) result.best_possible = best_possible / static_cast<double>(rows);
   return result;
 }

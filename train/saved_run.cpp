@@ -175,6 +175,9 @@ TrainConfig with_model_of(const SavedRun& run, TrainConfig config) {
 
 std::string fingerprint_of(const TrainConfig& config) {
   if (config.data.empty()) return "";
+  if (const std::string task = config.task(); !task.empty())
+    return detail::joined({"task:", task, ", --task_digits ", config.task_digits,
+                           ", --val_fraction ", config.val_fraction});
   const DataFiles files = data_files(config.data, config.val_data);
   std::string text;
   for (const auto* part : {&files.train, &files.val}) {

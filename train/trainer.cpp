@@ -25,6 +25,7 @@
 #include "data/data_files.h"
 #include "data/file.h"
 #include "data/splitmix.h"
+#include "data/tasks.h"
 #include "nn/gpt.h"
 #include "train/checkpoint.h"
 #include "train/data_parallel.h"
@@ -213,6 +214,8 @@ Tensor ids_tensor(const std::vector<int64_t>& ids, int64_t rows) {
 std::unique_ptr<Dataset> make_dataset(const TrainConfig& config,
                                       std::shared_ptr<const Tokenizer> tokenizer) {
   if (config.data.empty()) return std::make_unique<FablesDataset>();
+  if (const std::string task = config.task(); !task.empty())
+    return std::make_unique<TaskDataset>(task, config.task_digits, config.val_fraction);
   const DataFiles files = data_files(config.data, config.val_data);
   if (!files.note.empty()) log_message(files.note);
   if (!tokenizer) tokenizer = named_tokenizer(config.tokenizer, files);

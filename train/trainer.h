@@ -32,7 +32,9 @@ struct Evaluation {
   std::optional<double> best_possible;
   int64_t tokens = 0;  // number of targets
   int64_t bytes = 0;   // of their text; 0 if a token has no text
-  bool whole = true;   // false: it was stopped early, and the other fields mean nothing
+  /// Of a task: the share of whole answers that are right, each token the likeliest.
+  std::optional<double> answers = {};
+  bool whole = true;  // false: it was stopped early, and the other fields mean nothing
 
   /// The loss as bits per byte of the text, which compares models of different tokenizers.
   std::optional<double> bits_per_byte() const;

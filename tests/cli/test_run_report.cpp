@@ -86,6 +86,42 @@ TEST(RunReport, WritesThePageOfARun) {
             (4 * 32 * 33 / 2 + 2) / 3 * 4u);
 }
 
+// A task: the share of whole answers that are right is what the model writes itself, and the loss
+// comes near the best possible one.
+TEST(RunReport, TellsHowManyAnswersAreRight) {
+  const TempFolder folder;
+  const std::string out = (folder / "run").string();
+  const Ran ran = run_program(
+      "train --data task:sorting --task_digits 1 --n_layer 2 --n_head 1 --n_embd 32 --block_size "
+      "16 "
+      "--batch_size 64 --learning_rate 0.004 --max_iters 900 --eval_interval 450 --eval_iters 1 "
+      "--sample_interval 0 --out_dir " +
+      out);
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  EXPECT_NE(ran.out.find("data   task:sorting, such as 4=4, vocabulary of 12 (char). A model must"),
+            std::string::npos)
+      << ran.out;
+  const Json run = data_of(read_file(folder / "run" / kReportFile)).at("runs").at(0);
+  const Json& validation = run.at("validation");
+  EXPECT_GT(validation.at("val_answers").back().get<double>(), 0.99) << ran.out;
+  // Half of the characters are certain; the others are digits, or the line end after one.
+  const double best = validation.at("best_possible").back(),
+               loss = validation.at("val_loss").back();
+  EXPECT_NEAR(best, std::log(10) / 4, 0.01);
+  EXPECT_LT(loss, 1.03 * best);
+  EXPECT_NE(ran.out.find(" % of answers right, "), std::string::npos) << ran.out;
+  const Ran eval = run_program("eval --out_dir " + out);
+  EXPECT_NE(eval.out.find(" % of answers right over "), std::string::npos) << eval.out << eval.err;
+  const Ran sample =
+      run_program("sample --temperature 0 --max_new_tokens 2 --start 7= --out_dir " + out);
+  EXPECT_EQ(sample.out.rfind("7=7\n", 0), 0u) << sample.out << sample.err;
+  const Ran other =
+      run_program("train --init_from resume --data task:copy --max_iters 901 --out_dir " + out);
+  EXPECT_EQ(other.code, 1);
+  EXPECT_NE(other.err.find("was trained on task:sorting, --task_digits 1"), std::string::npos)
+      << other.err;
+}
+
 TEST(RunReport, ChangesNoBitOfTheRun) {
   const TempFolder folder;
   const fs::path with = folder / "with", without = folder / "without";

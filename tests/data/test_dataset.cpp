@@ -1,6 +1,7 @@
 // Datasets: splits, windows, repeatable draws, files, and every error's text.
 #include "autograd/io/utf8.h"
 #include "data/dataset.h"
+#include "data/tasks.h"
 
 #include <gtest/gtest.h>
 #include <omp.h>
@@ -11,6 +12,7 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <memory>
 #include <numeric>
 #include <optional>
@@ -563,6 +565,130 @@ TEST(FablesDataset, ValidationIsFixedAndApartFromTraining) {
   EXPECT_EQ(val.size(), 100u) << "no window twice";
   for (const auto& row : rows(data.val_batch(1, 2, 50, 1000))) EXPECT_TRUE(val.count(row));
   for (const auto& row : rows(data.train_batch(0, 0, 200, 1000))) EXPECT_FALSE(val.count(row));
+}
+
+// ---- tasks
+
+// The right answer, worked out otherwise than the dataset does.
+std::string answer_to(const std::string& task, const std::string& question, int64_t size) {
+  const std::string q = question.substr(0, question.size() - 1);  // without "="
+  const auto number = [&](size_t at) {
+    return std::stoll(q.substr(at, static_cast<size_t>(size)));
+  };
+  const auto wide = [](int64_t x, int64_t width) {
+    std::string digits = std::to_string(x);
+    while (std::ssize(digits) < width) digits.insert(0, "0");
+    return digits;
+  };
+  if (task == "copy") return q;
+  if (task == "reverse") return {q.rbegin(), q.rend()};
+  if (task == "addition") return wide(number(0) + number(static_cast<size_t>(size) + 1), size + 1);
+  if (task == "modular")
+    return wide((number(0) + number(static_cast<size_t>(size) + 1)) % (size == 1 ? 7 : 97), size);
+  std::string result;
+  if (task == "sorting") {
+    for (char digit = '0'; digit <= '9'; ++digit)
+      result.append(static_cast<size_t>(std::count(q.begin(), q.end(), digit)), digit);
+    return result;
+  }
+  std::string left = q;  // brackets: take out pairs side by side until there is none
+  for (size_t at; (at = std::min(left.find("()"), left.find("[]"))) != std::string::npos;)
+    left.erase(at, 2);
+  for (const char open : left) result.insert(0, 1, open == '(' ? ')' : ']');
+  return result;
+}
+
+TEST(TaskDataset, AnswersAreRightAndMarked) {
+  for (const std::string& task : task_names()) {
+    for (const int64_t size : {int64_t{0}, int64_t{1}, int64_t{2}}) {
+      const TaskDataset data(task, size, 0.3);
+      const int64_t width = size > 0 ? size : task == "addition" ? 3 : task == "modular" ? 2 : 8;
+      const Batch batch = data.train_batch(1, 2, 3, 60), val = data.val_window_batch(1, 2, 60);
+      for (const Batch* each : {&batch, &val}) {
+        for (int64_t row = 0; row < each->batch_size; ++row) {
+          const std::span x = std::span(each->x).subspan(static_cast<size_t>(row) * 60, 60);
+          const std::string text = data.tokenizer().decode(x);
+          for (size_t begin = 0, end; (end = text.find('\n', begin)) != std::string::npos;
+               begin = end + 1) {
+            const size_t middle = text.find('=', begin) + 1;
+            EXPECT_EQ(text.substr(middle, end - middle),
+                      answer_to(task, text.substr(begin, middle - begin), width))
+                << text;
+            for (size_t i = begin; i <= end; ++i) {  // target i - 1 is character i
+              if (i == 0) continue;
+              const size_t target = static_cast<size_t>(row) * 60 + i - 1;
+              EXPECT_EQ(each->answer[target], i < middle ? 0 : i < end ? 1 : 2) << text << i;
+              if (i >= middle) {
+                EXPECT_EQ(each->best_possible[target], 0);
+              }
+              EXPECT_EQ(each->y[target] == kIgnored, task == "modular" && i < middle) << i;
+            }
+          }
+          const size_t last = text.rfind('\n') + 1;  // an answer that is cut off has no mark
+          for (size_t i = last; i + 1 < 60; ++i)
+            EXPECT_EQ(each->answer[static_cast<size_t>(row) * 60 + i] == 2, text[i + 1] == '\n');
+        }
+      }
+    }
+  }
+}
+
+// All questions of a small size, with the product of their characters' probabilities: these sum
+// to 1, and questions are met as often as it says.
+TEST(TaskDataset, TheBestPossibleLossIsThatOfTheQuestions) {
+  for (const std::string& task : task_names()) {
+    if (task == "modular") continue;  // its questions do not count
+    const int64_t size = task == "brackets" ? 3 : 1, block = 20;
+    const TaskDataset data(task, size);
+    std::map<std::string, double> p, met;
+    constexpr int kRows = 40'000;
+    const Batch batch = data.train_batch(3, 0, kRows, block);
+    for (int row = 0; row < kRows; ++row) {
+      const auto begin = static_cast<size_t>(row * block), width = static_cast<size_t>(block);
+      const std::string text = data.tokenizer().decode(std::span(batch.x).subspan(begin, width));
+      // The second question of the row, whose first character is a target.
+      const size_t first = text.find('\n') + 1, end = text.find('\n', first);
+      ASSERT_NE(end, std::string::npos) << text;
+      double loss = 0;
+      for (size_t i = first; i <= end; ++i) loss += batch.best_possible[begin + i - 1];
+      p[text.substr(first, end - first)] = std::exp(-loss);
+      met[text.substr(first, end - first)] += 1;
+    }
+    double total = 0, rows = 0, chi = 0;
+    for (const auto& [text, count] : met) total += p[text], rows += count;
+    EXPECT_NEAR(total, 1, 1e-5) << task;
+    for (const auto& [text, count] : met)
+      chi += std::pow(count - rows * p[text], 2) / (rows * p[text]);
+    EXPECT_LT(
+        chi, static_cast<double>(met.size()) + 6 * std::sqrt(2.0 * static_cast<double>(met.size())))
+        << task;
+  }
+}
+
+TEST(TaskDataset, ModularQuestionsAreOfOnePart) {
+  const TaskDataset data("modular", 1, 0.4);
+  std::set<std::string> train, val;
+  const auto questions = [&](const Batch& batch, std::set<std::string>& out) {
+    const std::string text = data.tokenizer().decode(batch.x);
+    for (size_t at = text.find('='); at != std::string::npos; at = text.find('=', at + 1))
+      if (at >= 3) out.insert(text.substr(at - 3, 3));
+  };
+  questions(data.train_batch(1, 0, 100, 6), train);
+  questions(data.val_window_batch(0, 100, 6), val);
+  EXPECT_EQ(train.size() + val.size(), 49u);
+  for (const std::string& question : val) EXPECT_EQ(train.count(question), 0u) << question;
+  EXPECT_GT(val.size(), 10u);
+}
+
+TEST(TaskDataset, SaysWhatItIs) {
+  EXPECT_EQ(TaskDataset("modular").summary().rfind("task:modular, such as ", 0), 0u);
+  EXPECT_NE(TaskDataset("addition", 2).summary().find(", vocabulary of 13 (char). A model must"),
+            std::string::npos);
+  EXPECT_EQ(error_of([] { TaskDataset("adition"); }),
+            "--data task:adition: there is no such task; there are addition, brackets, copy, "
+            "modular, reverse, sorting");
+  EXPECT_EQ(error_of([] { TaskDataset("modular", 4); }),
+            "task:modular: expected a size (--task_digits) of 1 to 3, got 4");
 }
 
 TEST(TinyShakespeare, IsAsPublishedAndQuick) {

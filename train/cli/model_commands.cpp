@@ -159,8 +159,9 @@ int eval_command(const Arguments& arguments) {
                              above_best(evaluation.loss, best, 2));
   }
   const auto bits = evaluation.bits_per_byte();
-  std::cout << fmt::format(" nats per token{} over {} tokens of {}\n",
+  std::cout << fmt::format(" nats per token{}{} over {} tokens of {}\n",
                            bits ? fmt::format(", {:.4f} bits per byte", *bits) : "",
+                           evaluation.answers ? ", " + answers_text(*evaluation.answers) : "",
                            evaluation.tokens, dataset->summary());
   return kOk;
 }

@@ -281,6 +281,7 @@ class TrainRun {
       items.push_back({", " + percent_above(evaluation.loss, *evaluation.best_possible), 1});
     if (const auto bits = evaluation.bits_per_byte())
       items.push_back({fmt::format(", {:.4f} bits/byte", *bits), 2});
+    if (evaluation.answers) items.push_back({", " + answers_text(*evaluation.answers), 1});
     items.push_back({fmt::format("  after {}", clock_text(seconds_since(start_))), 3});
     console_.line(console_.green(fitted(items, console_.columns())));
     write_validation(evaluation);
@@ -317,6 +318,7 @@ class TrainRun {
   void write_validation(const Evaluation& evaluation, const Evaluation* sampled = nullptr) {
     nlohmann::ordered_json object{{"step", trainer_.steps_done()}, {"val_loss", evaluation.loss}};
     if (const auto bits = evaluation.bits_per_byte()) object["val_bpb"] = *bits;
+    if (evaluation.answers) object["val_answers"] = *evaluation.answers;
     const std::string& set = trainer_.validation_set();
     object["val_set"] = crc64(std::as_bytes(std::span(set))) % 100'000;  // five digits
     if (sampled) object["sampled_loss"] = sampled->loss;
@@ -417,6 +419,7 @@ class TrainRun {
         fmt::format("validation {}", loss_text(evaluation.loss, evaluation.best_possible));
     if (evaluation.best_possible)
       text += fmt::format(": {}", percent_above(evaluation.loss, *evaluation.best_possible));
+    if (evaluation.answers) text += ", " + answers_text(*evaluation.answers);
     return console_.bold(console_.green(text + bits_text(evaluation)));
   }
 

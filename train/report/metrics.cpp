@@ -22,9 +22,10 @@ struct Column {
   const char* name;
   std::optional<double> MetricsStep::*value;
 };
-constexpr std::array<Column, 13> kColumns = {{{"train_loss", &MetricsStep::train_loss},
+constexpr std::array<Column, kMetricsColumns> kColumns = {{{"train_loss", &MetricsStep::train_loss},
                                               {"val_loss", &MetricsStep::val_loss},
                                               {"val_bpb", &MetricsStep::val_bpb},
+                                              {"val_answers", &MetricsStep::val_answers},
                                               {"val_set", &MetricsStep::val_set},
                                               {"sampled_loss", &MetricsStep::sampled_loss},
                                               {"best_possible", &MetricsStep::best_possible},

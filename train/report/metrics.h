@@ -15,16 +15,19 @@ namespace ink {
 
 constexpr const char* kMetricsFile = "metrics.jsonl";  // in out_dir, like all of these
 
+inline constexpr size_t kMetricsColumns = 14;  // the numbers of:
+
 /// A line of metrics.jsonl. Training steps have a training loss, evaluations a validation loss, and
 /// a sample has a file. Lines of older runs lack some fields.
 struct MetricsStep {
   int64_t step = 0;
   bool is_training = false, is_validation = false;  // also where the loss is null: not finite
   std::optional<double> train_loss, val_loss, best_possible, lr, grad_norm, tokens_per_s, ms;
-  std::optional<double> elapsed_s;  // seconds of the run so far
-  std::optional<double> skipped;    // steps skipped so far
-  std::optional<double> memory_mb;  // of the process; of the device's tensors on a GPU
-  std::optional<double> val_bpb;    // the validation loss as bits per byte
+  std::optional<double> elapsed_s;    // seconds of the run so far
+  std::optional<double> skipped;      // steps skipped so far
+  std::optional<double> memory_mb;    // of the process; of the device's tensors on a GPU
+  std::optional<double> val_bpb;      // the validation loss as bits per byte
+  std::optional<double> val_answers;  // of a task: the share of whole answers that are right
   // A number for what val_loss was measured on, and the loss on the batches of other evaluations
   // where val_loss is that of the whole set.
   std::optional<double> val_set, sampled_loss;
@@ -78,8 +81,8 @@ class MetricsTable {
  private:
   struct Row {
     int64_t step = 0, lines = 0;
-    std::array<double, 13> sums{}, last{};  // by column
-    std::array<int64_t, 13> counts{};
+    std::array<double, kMetricsColumns> sums{}, last{};  // by column
+    std::array<int64_t, kMetricsColumns> counts{};
   };
   struct Rows {
     std::vector<Row> rows;

@@ -65,4 +65,8 @@ std::string above_best(double loss, double best, int decimals) {
                                 : short_number(loss - best) + " nats";
 }
 
+std::string answers_text(double share) {
+  return fmt::format("{:.1f} % of answers right", share < 1 ? std::min(100 * share, 99.9) : 100.0);
+}
+
 }  // namespace ink

@@ -17,6 +17,9 @@ std::vector<std::string> tick_texts(const std::vector<double>& ticks);
 /// "3.2 nats". `decimals` are of the percentage.
 std::string above_best(double loss, double best, int decimals);
 
+/// Of a task: "97.3 % of answers right", and 100 only where all are.
+std::string answers_text(double share);
+
 /// A text of at most `length` bytes, its middle left out.
 std::string middle_cut(const std::string& text, size_t length);
 

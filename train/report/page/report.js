@@ -48,7 +48,9 @@ const last_loss = run => last_of(run.validation, 'val_loss') || last_of(run.metr
 const loss_kind = run => last_of(run.validation, 'val_loss') ? 'validation' : 'training';
 const bits = run => {  // of the validation loss, which has them where the tokens have a text
   const found = last_of(run.validation, 'val_bpb');
-  return found ? `; ${show_number(found.value)} bits per byte` : '';
+  const right = last_of(run.validation, 'val_answers');  // of a task
+  return (found ? `; ${show_number(found.value)} bits per byte` : '') +
+      (right ? `; ${show_number(100 * right.value)} % of answers right` : '');
 };
 const above_best = loss => loss && loss.best > 0 ? loss.value / loss.best - 1 : null;
 const signed = (x, show) => (x < 0 ? '\u2212' : '+') + show(Math.abs(x));
