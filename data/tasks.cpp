@@ -117,14 +117,10 @@ Question brackets(Draws& draws, int64_t size) {
   return question;
 }
 
-constexpr std::array<int64_t, 4> kPrimes = {1, 7, 97, 997};  // by the number of their digits
-
-int64_t prime_of(int64_t size) { return kPrimes[static_cast<size_t>(size)]; }
-
-std::string padded(int64_t x, int64_t width) {
-  const std::string digits = std::to_string(x);
-  return std::string(static_cast<size_t>(width) - digits.size(), '0') + digits;
-}
+// Numbers of modular addition are one character each, so that nothing but the sums tells which of
+// them are neighbours.
+constexpr std::string_view kNumerals =
+    "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
 
 // Does this pair of numbers validate?
 bool is_kept(int64_t pair, double val_fraction) {
@@ -132,15 +128,15 @@ bool is_kept(int64_t pair, double val_fraction) {
   return static_cast<double>(bits) * 0x1p-53 < val_fraction;
 }
 
-Question modular_sum(Draws& draws, int64_t size, double val_fraction, bool validates) {
-  const int64_t p = prime_of(size);
+Question modular_sum(Draws& draws, int64_t modulus, double val_fraction, bool validates) {
   int64_t pair;
-  do pair = draws.below(static_cast<size_t>(p * p));
+  do pair = draws.below(static_cast<size_t>(modulus * modulus));
   while (is_kept(pair, val_fraction) != validates);
+  const auto numeral = [&](int64_t x) { return kNumerals[static_cast<size_t>(x % modulus)]; };
+  const int64_t a = pair / modulus, b = pair % modulus;
   Question question;
-  for (const char c : padded(pair / p, size) + "+" + padded(pair % p, size) + "=")
-    question.add(c, 1);  // does not count
-  question.answer = padded((pair / p + pair % p) % p, size);
+  for (const char c : {numeral(a), '+', numeral(b), '='}) question.add(c, 1);  // does not count
+  question.answer = numeral(a + b);
   return question;
 }
 
@@ -148,7 +144,7 @@ Question modular_sum(Draws& draws, int64_t size, double val_fraction, bool valid
 
 struct TaskDataset::Kind {
   const char* name;
-  int64_t usual_size, largest_size;
+  int64_t usual_size, least_size, largest_size;
   std::string_view characters;
   Question (*ask)(tasks::Draws&, int64_t size);  // null: modular addition
   const char* to_learn;
@@ -157,25 +153,26 @@ struct TaskDataset::Kind {
 namespace {
 
 const std::array<TaskDataset::Kind, 6> kKinds = {{
-    {"addition", 3, 64, "0123456789+=", addition,
+    {"addition", 3, 1, 64, "0123456789+=", addition,
      "A model must learn to pair digits of the same place, and to add them as a table. It must "
      "also "
      "see whether the places to the right carry, because it writes the highest digit first."},
-    {"brackets", 8, 64, "()[]=", brackets,
+    {"brackets", 8, 1, 64, "()[]=", brackets,
      "A model must learn which brackets are still open: a stack. To close the next one it looks "
      "for "
      "the last that nothing closes, at any distance."},
-    {"copy", 8, 64, "abcdefghijklmnopqrstuvwxyz=", copy,
+    {"copy", 8, 1, 64, "abcdefghijklmnopqrstuvwxyz=", copy,
      "A model must learn to look back by a fixed distance, which attention by position does. One "
      "layer and one head are enough, if positions tell it where it is."},
-    {"modular", 2, 3, "0123456789+=", nullptr,
+    {"modular", 61, 2, 62,
+     "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ+=", nullptr,
      "A model can learn the answers to training's questions by heart, and then validation shows "
      "that it has learned nothing. To answer the others it must find that numbers go round in a "
      "circle, which takes many more steps and weight decay."},
-    {"reverse", 8, 64, "abcdefghijklmnopqrstuvwxyz=", reverse,
+    {"reverse", 8, 1, 64, "abcdefghijklmnopqrstuvwxyz=", reverse,
      "A model must learn to look back by a distance that grows by two with every character. So it "
      "must compute where to look from where it is, as copying need not."},
-    {"sorting", 8, 64, "0123456789=", sorting,
+    {"sorting", 8, 1, 64, "0123456789=", sorting,
      "A model must learn to count: how often each digit is in the question, and how many of them "
      "are written. Attention that averages over the question does that."},
 }};
@@ -201,8 +198,9 @@ TaskDataset::TaskDataset(const std::string& task, int64_t size, double val_fract
       size_(size == 0 ? kind_->usual_size : size),
       val_fraction_(val_fraction),
       tokenizer_(distinct_characters(std::string(kind_->characters) + "\n")) {
-  INK_CHECK(size_ >= 1 && size_ <= kind_->largest_size, "task:", task,
-            ": expected a size (--task_digits) of 1 to ", kind_->largest_size, ", got ", size);
+  INK_CHECK(size_ >= kind_->least_size && size_ <= kind_->largest_size, "task:", task,
+            ": expected a size (--task_digits) of ", kind_->least_size, " to ", kind_->largest_size,
+            ", got ", size);
   INK_CHECK(val_fraction >= 0 && val_fraction <= 1, "task:", task,
             ": expected val_fraction in [0, 1], got ", val_fraction);
 }
@@ -213,7 +211,7 @@ std::string TaskDataset::summary() const {
       kind_->ask ? kind_->ask(draws, size_) : modular_sum(draws, size_, 0.5, true);
   TextStream text;
   text << "task:" << kind_->name << ", such as " << example.text << example.answer;
-  if (!kind_->ask) text << " modulo " << prime_of(size_);
+  if (!kind_->ask) text << " (the digits 0-9a-zA-Z, modulo " << size_ << ")";
   text << ", vocabulary of " << tokenizer_.vocab_size() << " (" << tokenizer_.name() << "). "
        << kind_->to_learn;
   return text.str();

@@ -105,7 +105,8 @@ void for_each_field(Config& c, F&& f, bool of_every_model = false) {
   f("val_data", c.val_data, "validate on these files, and train on all of --data", Limits{});
   f("dataset", c.dataset, "the built-in language: fables (unless --data names files)", Limits{});
   f("task_digits", c.task_digits,
-    "of a task: digits of a number, or letters or brackets of a question; 0: as it is usual",
+    "of a task: digits of a number, letters or brackets of a question; modular: how many digits "
+    "there are; 0: as it is usual",
     Limits{0, 64});
   f("tokenizer", c.tokenizer,
     "char (the characters found in the text), byte, bpe:N (N tokens, learned from the text), or a "

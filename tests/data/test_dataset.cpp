@@ -583,8 +583,10 @@ std::string answer_to(const std::string& task, const std::string& question, int6
   if (task == "copy") return q;
   if (task == "reverse") return {q.rbegin(), q.rend()};
   if (task == "addition") return wide(number(0) + number(static_cast<size_t>(size) + 1), size + 1);
-  if (task == "modular")
-    return wide((number(0) + number(static_cast<size_t>(size) + 1)) % (size == 1 ? 7 : 97), size);
+  if (task == "modular") {
+    const std::string digits = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+    return {digits[(digits.find(q[0]) + digits.find(q[2])) % static_cast<size_t>(size)]};
+  }
   std::string result;
   if (task == "sorting") {
     for (char digit = '0'; digit <= '9'; ++digit)
@@ -600,9 +602,9 @@ std::string answer_to(const std::string& task, const std::string& question, int6
 
 TEST(TaskDataset, AnswersAreRightAndMarked) {
   for (const std::string& task : task_names()) {
-    for (const int64_t size : {int64_t{0}, int64_t{1}, int64_t{2}}) {
+    for (const int64_t size : {int64_t{0}, int64_t{2}, int64_t{5}}) {
       const TaskDataset data(task, size, 0.3);
-      const int64_t width = size > 0 ? size : task == "addition" ? 3 : task == "modular" ? 2 : 8;
+      const int64_t width = size > 0 ? size : task == "addition" ? 3 : task == "modular" ? 61 : 8;
       const Batch batch = data.train_batch(1, 2, 3, 60), val = data.val_window_batch(1, 2, 60);
       for (const Batch* each : {&batch, &val}) {
         for (int64_t row = 0; row < each->batch_size; ++row) {
@@ -666,7 +668,7 @@ TEST(TaskDataset, TheBestPossibleLossIsThatOfTheQuestions) {
 }
 
 TEST(TaskDataset, ModularQuestionsAreOfOnePart) {
-  const TaskDataset data("modular", 1, 0.4);
+  const TaskDataset data("modular", 7, 0.4);
   std::set<std::string> train, val;
   const auto questions = [&](const Batch& batch, std::set<std::string>& out) {
     const std::string text = data.tokenizer().decode(batch.x);
@@ -687,8 +689,8 @@ TEST(TaskDataset, SaysWhatItIs) {
   EXPECT_EQ(error_of([] { TaskDataset("adition"); }),
             "--data task:adition: there is no such task; there are addition, brackets, copy, "
             "modular, reverse, sorting");
-  EXPECT_EQ(error_of([] { TaskDataset("modular", 4); }),
-            "task:modular: expected a size (--task_digits) of 1 to 3, got 4");
+  EXPECT_EQ(error_of([] { TaskDataset("modular", 63); }),
+            "task:modular: expected a size (--task_digits) of 2 to 62, got 63");
 }
 
 TEST(TinyShakespeare, IsAsPublishedAndQuick) {

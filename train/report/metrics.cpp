@@ -22,20 +22,21 @@ struct Column {
   const char* name;
   std::optional<double> MetricsStep::*value;
 };
-constexpr std::array<Column, kMetricsColumns> kColumns = {{{"train_loss", &MetricsStep::train_loss},
-                                              {"val_loss", &MetricsStep::val_loss},
-                                              {"val_bpb", &MetricsStep::val_bpb},
-                                              {"val_answers", &MetricsStep::val_answers},
-                                              {"val_set", &MetricsStep::val_set},
-                                              {"sampled_loss", &MetricsStep::sampled_loss},
-                                              {"best_possible", &MetricsStep::best_possible},
-                                              {"lr", &MetricsStep::lr},
-                                              {"grad_norm", &MetricsStep::grad_norm},
-                                              {"tokens_per_s", &MetricsStep::tokens_per_s},
-                                              {"ms", &MetricsStep::ms},
-                                              {"elapsed_s", &MetricsStep::elapsed_s},
-                                              {"skipped", &MetricsStep::skipped},
-                                              {"memory_mb", &MetricsStep::memory_mb}}};
+constexpr std::array<Column, kMetricsColumns> kColumns = {
+    {{"train_loss", &MetricsStep::train_loss},
+     {"val_loss", &MetricsStep::val_loss},
+     {"val_bpb", &MetricsStep::val_bpb},
+     {"val_answers", &MetricsStep::val_answers},
+     {"val_set", &MetricsStep::val_set},
+     {"sampled_loss", &MetricsStep::sampled_loss},
+     {"best_possible", &MetricsStep::best_possible},
+     {"lr", &MetricsStep::lr},
+     {"grad_norm", &MetricsStep::grad_norm},
+     {"tokens_per_s", &MetricsStep::tokens_per_s},
+     {"ms", &MetricsStep::ms},
+     {"elapsed_s", &MetricsStep::elapsed_s},
+     {"skipped", &MetricsStep::skipped},
+     {"memory_mb", &MetricsStep::memory_mb}}};
 constexpr size_t kMostRows = 3000;  // of a table
 
 // A number as JSON has it, within rounding. 0 characters are read where there is none.
