@@ -32,7 +32,8 @@ size_t place_of(DType dtype) {
 
 }  // namespace
 
-Arithmetic Arithmetic::here(Device device, int64_t threads, int64_t batch_parts) {
+Arithmetic Arithmetic::here(Device device, int64_t threads, int64_t batch_parts,
+                            int64_t part_threads) {
   Arithmetic here;
   here.device = device.is_cpu() ? "cpu" : describe(device);
   for (size_t i = 0; i < kDtypes.size(); ++i) here.products[i] = products_of(kDtypes[i]);
@@ -40,6 +41,7 @@ Arithmetic Arithmetic::here(Device device, int64_t threads, int64_t batch_parts)
   here.kernels = kKernelVersion;
   here.threads = threads;
   here.batch_parts = batch_parts;
+  here.part_threads = part_threads;
   return here;
 }
 
@@ -54,14 +56,17 @@ Arithmetic Arithmetic::from_json(const Fields& fields) {
   saved.kernels = fields.count("kernels", kMost);
   saved.threads = fields.count("threads", kMost);
   saved.batch_parts = fields.count("batch_parts", kMost);
+  if (fields.has("part_threads")) saved.part_threads = fields.count("part_threads", kMost);
   return saved;
 }
 
 nlohmann::json Arithmetic::to_json() const {
   nlohmann::json names;
   for (size_t i = 0; i < kDtypes.size(); ++i) names[name_of(kDtypes[i])] = products[i];
-  return {{"device", device},   {"products", names},  {"built_for", built_for},
-          {"kernels", kernels}, {"threads", threads}, {"batch_parts", batch_parts}};
+  nlohmann::json json = {{"device", device},   {"products", names},  {"built_for", built_for},
+                         {"kernels", kernels}, {"threads", threads}, {"batch_parts", batch_parts}};
+  if (part_threads > 1) json["part_threads"] = part_threads;
+  return json;
 }
 
 std::string Arithmetic::text() const {
@@ -106,6 +111,7 @@ std::string changed_bits(const Arithmetic& before, const Arithmetic& now, DType 
   note("row kernels for ", now.built_for, printable(before.built_for, 60));
   note("threads ", now.threads, before.threads);
   note("batch_parts ", now.batch_parts, before.batch_parts);
+  note("threads for a part ", now.part_threads, before.part_threads);
   return text;
 }
 

@@ -25,9 +25,11 @@ struct Arithmetic {
   int64_t kernels = 0;                  // kKernelVersion
   int64_t threads = 0;                  // parts into which an op is cut (Context::threads)
   int64_t batch_parts = 0;
+  int64_t part_threads = 1;  // likewise for an op of a part, where there are several parts
 
   /// What this build and machine have, with the context's first unit and these numbers.
-  static Arithmetic here(Device device, int64_t threads, int64_t batch_parts);
+  static Arithmetic here(Device device, int64_t threads, int64_t batch_parts,
+                         int64_t part_threads = 1);
   /// From a field of a checkpoint's state; checked like the arguments of a command.
   static Arithmetic from_json(const Fields& fields);
   nlohmann::json to_json() const;

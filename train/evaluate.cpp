@@ -12,7 +12,7 @@
 #include "autograd/memory/device_backend.h"
 #include "autograd/random/generator.h"
 #include "data/splitmix.h"
-#include "train/data_parallel.h"
+#include "train/parallel/processes.h"
 #include "train/trainer.h"
 
 namespace ink {
@@ -73,11 +73,18 @@ std::optional<double> Evaluation::bits_per_byte() const {
 // Each thread takes batches of its own, unless there are observers. The losses are summed in order.
 Evaluation evaluate(LanguageModel& model, const Dataset& dataset, int64_t batches,
                     int64_t batch_size, uint64_t seed, const StopEvaluation& stop) {
+  Processes alone;
+  return evaluate(model, dataset, batches, batch_size, seed, stop, alone);
+}
+
+Evaluation evaluate(LanguageModel& model, const Dataset& dataset, int64_t batches,
+                    int64_t batch_size, uint64_t seed, const StopEvaluation& stop,
+                    Processes& group) {
   const EvaluationMode evaluating(model);
   const int64_t block = model.config.block_size;
   const int64_t rows = batches > 0 ? batches * batch_size : dataset.val_windows(block);
   struct Part {
-    Tensor loss;  // the sum over the batch; read after all were launched
+    double loss = 0;  // the sum over the batch
     double targets = 0, rows = 0, best_possible = 0;
     bool best_possible_known = false;
     int64_t bytes = 0, answers = 0, right = 0;
@@ -86,15 +93,19 @@ Evaluation evaluate(LanguageModel& model, const Dataset& dataset, int64_t batche
   std::vector<Part> parts(static_cast<size_t>((rows + batch_size - 1) / batch_size));
   std::atomic<bool> stopped = false;
   std::atomic<int64_t> done = 0;
-  const Context caller = context();
+  const auto [own, own_end] = group.share(std::ssize(parts));
+  const int64_t count_own = own_end - own;
+  std::vector<Tensor> losses(parts.size());  // read after all were launched
+  Context caller = context();
+  if (group.size() > 1 && parts.size() > 1) caller.threads = 1;  // as where one process has several
   const int64_t threads = caller.observers.empty() ? host_threads(caller.default_device) : 1;
   parallel_for(
-      std::ssize(parts), (std::ssize(parts) + threads - 1) / threads,
-      [&](int64_t begin, int64_t end) {
+      count_own, (count_own + threads - 1) / threads,
+      [&, first_own = own](int64_t begin, int64_t end) {
         const ContextGuard guard(caller);
         const NoGrad no_grad;
-        for (int64_t i = begin; i < end && !stopped; ++i) {
-          if (stop && stop(static_cast<double>(done) / static_cast<double>(parts.size())))
+        for (int64_t i = first_own + begin; i < first_own + end && !stopped; ++i) {
+          if (stop && stop(static_cast<double>(done) / static_cast<double>(count_own)))
             stopped = true;
           const int64_t first = i * batch_size, count = std::min(batch_size, rows - first);
           const Batch batch = batches > 0
@@ -103,7 +114,7 @@ Evaluation evaluate(LanguageModel& model, const Dataset& dataset, int64_t batche
           Generator generator(splitmix::mix(seed) + static_cast<uint64_t>(i));
           const FieldGuard draws(&Context::generator,
                                  caller.imitate_torch ? caller.generator : &generator);
-          const Tensor loss =
+          losses[static_cast<size_t>(i)] =
               model.loss(ids_tensor(batch.x, count), ids_tensor(batch.y, count), Reduction::sum);
           const auto ignored = std::count(batch.y.begin(), batch.y.end(), kIgnored);
           int64_t bytes = 0;
@@ -111,7 +122,7 @@ Evaluation evaluate(LanguageModel& model, const Dataset& dataset, int64_t batche
             if (id != kIgnored && !token_bytes.empty())
               bytes += token_bytes.at(static_cast<size_t>(id));
           const auto [answers, right] = answers_of(model, batch);
-          parts[static_cast<size_t>(i)] = {loss,
+          parts[static_cast<size_t>(i)] = {0,
                                            static_cast<double>(std::ssize(batch.y) - ignored),
                                            static_cast<double>(count),
                                            batch.mean_best_possible(),
@@ -123,13 +134,15 @@ Evaluation evaluate(LanguageModel& model, const Dataset& dataset, int64_t batche
         }
       });
   Evaluation result;
-  result.whole = !stopped;
-  if (stopped) return result;
+  for (int64_t i = own; i < own_end && !stopped; ++i)
+    parts[static_cast<size_t>(i)].loss = losses[static_cast<size_t>(i)].item();
+  result.whole = group.gather_shares(parts, !stopped);
+  if (!result.whole) return result;
   int64_t bytes = 0, answers = 0, right = 0;
   double loss = 0, targets = 0, best_possible = 0;
   bool best_possible_known = false;
   for (const Part& part : parts) {
-    loss += part.loss.item();
+    loss += part.loss;
     targets += part.targets;
     best_possible += part.best_possible * part.rows;
     best_possible_known = part.best_possible_known;

@@ -296,15 +296,15 @@ static MemoryEstimate measured_memory(const LanguageModel& model, const TrainCon
   }
   for (const auto& [name, buffer] : model.named_buffers())
     others += block_bytes(size_of(buffer.dtype()) * buffer.numel());
-  const auto peaks = peaks_of_pass(model, config, most, waits && parts == 1);
-  const auto less = rows > most ? peaks_of_pass(model, config, fewer, waits && parts == 1) : peaks;
+  const auto peaks = peaks_of_pass(model, config, most, waits);
+  const auto less = rows > most ? peaks_of_pass(model, config, fewer, waits) : peaks;
   int64_t peak = 0;
   for (size_t i = 0; i < peaks.size(); ++i) {
     const bool grows = rows > most && peaks.size() == less.size();
     const int64_t a_row = grows ? (peaks[i] - less[i]) / (most - fewer) : 0;
     peak = std::max(peak, peaks[i] + (rows - most) * a_row);
   }
-  const int64_t waiting = parts == 1 ? 0 : (parts - together + (waits ? 1 : 0)) * trained,
+  const int64_t waiting = (parts - together) * trained,
                 total = std::max(together * peak + waiting, parts * trained),
                 gradients = std::min(parts * trained + waiting, total);
   return {parameters + beside_parameters(model, config) + others, gradients, total - gradients};
@@ -326,11 +326,11 @@ MemoryEstimate estimate_memory(const LanguageModel& any_model, const TrainConfig
   const auto [parameters, block] = ParameterBytes(model);
   // Gradients that exist already in forward: those of earlier micro-batches or of earlier parts.
   const bool waits = config.gradient_accumulation_steps > 1;
-  const int64_t before = (waits ? parameters : 0) + (parts - together) * parameters;
-  // Gradients of the parts that run: added to those, or, if one part runs alone, in the same
-  // memory. Only the head's are made in forward, and made again if the loss is scaled.
+  const int64_t before = (waits ? parts : parts - together) * parameters;
+  // Gradients of the parts that run: in the memory of those that they have, or beside those of
+  // other parts. Only the head's are made in forward, and made again if the loss is scaled.
   const auto gradients = [&](int64_t bytes) {
-    return parts == 1 ? std::max(before, bytes) : before + together * bytes;
+    return parts == 1 || waits ? std::max(before, bytes) : before + together * bytes;
   };
   const int64_t head = floats(c.vocab_size * c.n_embd), positions = floats(c.block_size * c.n_embd),
                 stream = s.stream(c.n_embd), narrow = s.activation(c.n_embd),

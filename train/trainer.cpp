@@ -30,6 +30,7 @@
 #include "train/checkpoint.h"
 #include "train/data_parallel.h"
 #include "train/muon.h"
+#include "train/parallel/together.h"
 
 namespace ink {
 namespace {
@@ -273,7 +274,10 @@ Trainer::Trainer(const TrainConfig& config, const std::optional<SavedRun>& saved
   model_->z_loss = config_.z_loss;
   if (device_.is_cpu()) {
     const ContextGuard guard(run_context());
-    check_memory("this run", estimate_memory(*model_, config_).total());
+    TrainConfig own = config_;  // of this process
+    own.batch_parts = (own.batch_parts + processes().size() - 1) / processes().size();
+    own.batch_size = (own.batch_size + processes().size() - 1) / processes().size();
+    check_memory("this run", estimate_memory(*model_, own).total());
   }
   optimizer_ = make_optimizer(config_, model_->named_parameters(),
                               table_names(*model_, model_->config.vocab_size));
@@ -285,6 +289,25 @@ Trainer::Trainer(const TrainConfig& config, const std::optional<SavedRun>& saved
   for (const Tensor& average : average_ ? average_->parameters() : std::vector<Tensor>())
     written.push_back(average);
   replay_ = std::make_unique<Replay>(device_, written);
+  if (processes().size() > 1) check_same_run();
+}
+
+void Trainer::check_same_run() const {
+  INK_CHECK(device_.is_cpu() && config_.batch_size >= processes().size(),
+            "several processes: expected device cpu and a batch_size of ", processes().size(),
+            " or more, got ", config_.device, " and ", config_.batch_size);
+  check_same(to_json(config_), arithmetic().to_json(),
+             detail::joined({dataset_->summary(), " ", data_, " ", validation_set_}),
+             {model_->state_dict(), optimizer_->state()});
+}
+
+void Trainer::follow(const StopEvaluation& stop) {
+  for (Order order; (order = next_order()) != Order::end;) {
+    if (order == Order::step)
+      step();
+    else
+      evaluate(order == Order::evaluate_whole, stop);
+  }
 }
 
 // Draws nothing, also if the model's constructor does.
@@ -314,7 +337,7 @@ LanguageModel& Trainer::evaluated_model() const {
 
 Arithmetic Trainer::arithmetic() const {
   const ContextGuard guard(run_context());
-  return Arithmetic::here(device_, config_.threads, config_.batch_parts);
+  return Arithmetic::here(device_, config_.threads, config_.batch_parts, part_threads_);
 }
 
 // A resumed run keeps its units, threads and parts, unless the caller asks for others: what this
@@ -325,10 +348,13 @@ void Trainer::choose_arithmetic(const std::optional<SavedRun>& saved) {
   const Arithmetic* before = resumes && saved->arithmetic ? &*saved->arithmetic : nullptr;
   const bool same_threads = before && asked_threads_ == saved->config.threads,
              same_parts = same_threads && asked_parts_ == saved->config.batch_parts &&
-                          config_.batch_size >= before->batch_parts;
+                          config_.batch_size >= before->batch_parts &&
+                          before->batch_parts >= processes().size();
   if (config_.threads == 0) config_.threads = same_threads ? before->threads : max_threads();
   const ContextGuard guard(run_context());
   config_.batch_parts = same_parts ? before->batch_parts : batch_parts(config_, num_parameters_);
+  const bool one_each = processes().size() > 1 && config_.batch_parts == processes().size();
+  part_threads_ = same_parts ? before->part_threads : one_each ? config_.threads : 1;
   if (!resumes) return;
   if (!before)
     return log_message("resume: ", saved->folder.string(),
@@ -439,10 +465,10 @@ Tensor Trainer::share_of_a_target() const {
   return 1 / to(count, f32);
 }
 
-// Returns the loss of a micro-batch, outside any graph, and adds to the gradients. The loss is a
-// sum over targets if `scale` is given, which scales the gradients; otherwise it is a mean.
-Tensor Trainer::forward_backward(int64_t step, int64_t micro_batch, int64_t parts,
-                                 const Tensor& scale) {
+// Runs a micro-batch. The loss is a sum over targets if `scale` is given, which scales the
+// gradients; otherwise it is a mean.
+void Trainer::forward_backward(int64_t step, int64_t micro_batch, BatchParts& parts,
+                               const Tensor& scale) {
   context().random = {.seed = static_cast<uint64_t>(config_.seed),
                       .step = static_cast<uint64_t>(step),
                       .micro_batch = static_cast<uint64_t>(micro_batch)};
@@ -454,7 +480,7 @@ Tensor Trainer::forward_backward(int64_t step, int64_t micro_batch, int64_t part
                          context().imitate_torch ? context().generator : &generator);
   const Ids& ids = batches_[static_cast<size_t>(micro_batch)];
   const Reduction reduction = scale.defined() ? Reduction::sum : Reduction::mean;
-  return backward_in_parts(config_.batch_size, parts, scale, [&](int64_t first, int64_t count) {
+  parts.backward(config_.batch_size, scale, [&](int64_t first, int64_t count) {
     return model_->loss(ids.x.narrow(0, first, count), ids.y.narrow(0, first, count), reduction);
   });
 }
@@ -462,19 +488,18 @@ Tensor Trainer::forward_backward(int64_t step, int64_t micro_batch, int64_t part
 // Returns the mean loss over a step's targets, outside any graph, and adds its gradients. All
 // targets have the same weight, whatever their micro-batch and part.
 Tensor Trainer::forward_backward_all(int64_t step) {
-  // Observers see one thread.
-  const int64_t parts = context().observers.empty() ? config_.batch_parts : 1;
+  // Observers see one thread, of one process.
+  Processes alone;
+  const bool seen = !context().observers.empty();
+  const int64_t parts = seen ? 1 : config_.batch_parts;
   const int64_t micro_batches = config_.gradient_accumulation_steps;
-  if (parts == 1 && micro_batches == 1) return forward_backward(step, 0, 1, {});
-  const Tensor share = share_of_a_target();
-  Tensor total;
-  for (int64_t micro_batch = 0; micro_batch < micro_batches; ++micro_batch) {
-    const Tensor loss = forward_backward(step, micro_batch, parts, share);
-    const NoGrad no_grad;
-    total = total.defined() ? total + loss : loss;
-  }
+  const Tensor share = parts * micro_batches > 1 ? share_of_a_target() : Tensor();
+  BatchParts batch(parts, seen ? alone : processes(), part_threads_);
+  for (int64_t micro_batch = 0; micro_batch < micro_batches; ++micro_batch)
+    forward_backward(step, micro_batch, batch, share);
+  const Tensor total = batch.add_to(parameters_);
   const NoGrad no_grad;
-  return total * share;
+  return share.defined() ? total * share : total;
 }
 
 // The part of a step that runs on the device. It reads batches_ and the learning rate. The host
@@ -489,6 +514,7 @@ void Trainer::forward_backward_update() {
 }
 
 void Trainer::step() {
+  const Ordered together(Order::step);
   model_->train();
   const ContextGuard guard(run_context());
   context().random.step = static_cast<uint64_t>(steps_done_);
@@ -528,9 +554,10 @@ Skipped Trainer::skipped() const {
 }
 
 Evaluation Trainer::evaluate(bool whole, const StopEvaluation& stop) const {
+  const Ordered together(whole ? Order::evaluate_whole : Order::evaluate);
   const ContextGuard guard(run_context());
   return ink::evaluate(evaluated_model(), *dataset_, whole ? 0 : config_.eval_iters,
-                       config_.batch_size, static_cast<uint64_t>(config_.seed), stop);
+                       config_.batch_size, static_cast<uint64_t>(config_.seed), stop, processes());
 }
 
 bool Trainer::note_validation(double loss) {

@@ -25,6 +25,9 @@
 
 namespace ink {
 
+class BatchParts;  // train/data_parallel.h
+class Processes;   // train/parallel/processes.h
+
 /// The mean loss over some batches, in nats per token; and, if known, the best possible loss, the
 /// lowest that any model could reach on them.
 struct Evaluation {
@@ -82,6 +85,8 @@ class Trainer {
   /// One optimizer step over gradient_accumulation_steps micro-batches. Reads nothing back.
   void step();
   int64_t steps_done() const { return steps_done_; }
+  /// In a process that does not lead its group: does what process 0 does, until that ends.
+  void follow(const StopEvaluation& stop);
   /// Are steps replayed as a whole (on a GPU)? Otherwise they run op by op.
   bool replaying() const { return replay_->captured(); }
 
@@ -137,12 +142,13 @@ class Trainer {
   Context run_context() const;
   bool load_batches(int64_t step);
   Tensor share_of_a_target() const;
-  Tensor forward_backward(int64_t step, int64_t micro_batch, int64_t parts, const Tensor& scale);
+  void forward_backward(int64_t step, int64_t micro_batch, BatchParts& parts, const Tensor& scale);
   Tensor forward_backward_all(int64_t step);
   void forward_backward_update();
   void choose_arithmetic(const std::optional<SavedRun>& saved);
   Arithmetic arithmetic() const;
   void resume(const SavedRun& saved);
+  void check_same_run() const;
   std::unique_ptr<LanguageModel> another_model() const;
   void start_average(const NamedTensors& saved);
   std::string describe_validation() const;
@@ -150,6 +156,7 @@ class Trainer {
 
   TrainConfig config_;
   int64_t asked_threads_ = 0, asked_parts_ = 0;  // of the config that was given: 0 is "as here"
+  int64_t part_threads_ = 1;                     // for the ops of a part, if there are several
   const GemmUnit* first_unit_ = nullptr;         // Context::first_unit of steps
   Device device_;
   std::string data_;  // fingerprint of the files; empty for the caller's dataset
@@ -180,6 +187,10 @@ class Trainer {
 /// the whole set if that is 0.
 Evaluation evaluate(LanguageModel& model, const Dataset& dataset, int64_t batches,
                     int64_t batch_size, uint64_t seed, const StopEvaluation& stop = {});
+/// The same by a group of processes, each of which takes some of the batches.
+Evaluation evaluate(LanguageModel& model, const Dataset& dataset, int64_t batches,
+                    int64_t batch_size, uint64_t seed, const StopEvaluation& stop,
+                    Processes& group);
 
 /// A model from a checkpoint, ready to sample from or to evaluate.
 struct LoadedModel : SavedRun {

@@ -14,11 +14,13 @@
 #include <utility>
 #include <vector>
 
+#include "tests/support/run_program.h"
 #include "tests/support/temp_files.h"
 #include "train/cli/command_line.h"
 #include "train/cli/console.h"
 #include "train/cli/other_names.h"
 #include "train/models.h"
+#include "train/parallel/processes.h"
 
 namespace ink {
 namespace {
@@ -705,6 +707,24 @@ TEST(CommandLine, WordsThatAreNoOptions) {
 }
 
 // The error of a value that cannot be used begins with its option, whatever is wrong with it.
+// mpirun starts a program that knows nothing of others as often as it is asked: each would train
+// alone, in the same folder.
+TEST(CommandLine, SeveralProcessesNeedAnEngine) {
+  if (!processes_engine().empty()) GTEST_SKIP() << "this build has one";
+  const TempFolder folder;
+  const auto started = [&](int rank) {
+    return run_shell("export OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=" + std::to_string(rank) +
+                     "; inkling train --max_iters 1 --out_dir " + (folder / "out").string());
+  };
+  const Ran first = started(0), second = started(1);
+  EXPECT_EQ(first.code, 1);
+  EXPECT_EQ(first.err,
+            "inkling train: was started as one of 2 processes, but is built without MPI; build it "
+            "with -DINKLING_MPI=ON (./run.sh build mpi, in build/mpi), or start one process\n");
+  EXPECT_EQ(second.out + second.err, "");
+  EXPECT_FALSE(std::filesystem::exists(folder / "out"));
+}
+
 TEST(CommandLine, ErrorsOfValuesNameTheirOptions) {
   const TempFolder folder;
   const std::string file = folder.write("file", "text").string(), none = (folder / "none").string(),

@@ -36,6 +36,7 @@
 #include "autograd/io/foreign.h"
 #include "train/cli/console.h"
 #include "train/cli/other_names.h"
+#include "train/parallel/processes.h"
 
 namespace ink {
 namespace {
@@ -169,7 +170,8 @@ void check_threads(int64_t threads) {
 }  // namespace
 
 void use_threads(int64_t threads) {
-  if (threads == 0 && std::getenv("OMP_NUM_THREADS") == nullptr) threads = physical_cores();
+  if (threads == 0 && std::getenv("OMP_NUM_THREADS") == nullptr)
+    threads = std::max<int64_t>(1, physical_cores() / processes_on_these_cores());
   if (threads > 0) omp_set_num_threads(static_cast<int>(threads));
   check_threads(openmp_threads());
   take_gemm_memory(openmp_threads());

@@ -16,6 +16,7 @@
 #include "autograd/io/foreign.h"
 #include "autograd/io/utf8.h"
 #include "train/cli/sample_files.h"
+#include "train/parallel/processes.h"
 
 namespace ink {
 namespace {
@@ -127,8 +128,15 @@ std::string filled(const std::string& text, size_t columns, size_t indent) {
   return all + line;
 }
 
+// That of a process that mpirun started is 0 x 0, and what mpirun shows of it is no terminal.
+static bool shows_lines(int descriptor) {
+  winsize size{};
+  return isatty(descriptor) != 0 && ioctl(descriptor, TIOCGWINSZ, &size) == 0 &&
+         (size.ws_col > 0 || launched_processes() == 0);
+}
+
 size_t shown_columns() {
-  if (isatty(STDOUT_FILENO) == 0) return std::string::npos;
+  if (!shows_lines(STDOUT_FILENO)) return std::string::npos;
   const size_t known = known_columns(STDOUT_FILENO);
   return known > 0 ? known : 80;
 }
@@ -142,7 +150,7 @@ size_t known_columns(int descriptor) {
 }
 
 Console::Console()
-    : terminal_(isatty(STDOUT_FILENO) != 0),
+    : terminal_(shows_lines(STDOUT_FILENO)),
       colours_(terminal_ && !set_and_not_empty("NO_COLOR")) {}
 
 Console::~Console() {

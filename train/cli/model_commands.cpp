@@ -198,6 +198,9 @@ int info_command(const Arguments& arguments) {
 
   std::cout << fmt::format("inkling {}, {}, matrix products by {}\n", INKLING_VERSION,
                            describe(cpu_device), gemm_backend());
+  std::cout << "several processes by "
+            << (processes_engine().empty() ? "no engine (-DINKLING_MPI=ON)" : processes_engine())
+            << "\n";
   describe_units();
   for (int8_t i = 0; i < cuda_device_count(); ++i)
     std::cout << fmt::format("cuda:{}, {}\n", i, describe({Device::CUDA, i}));

@@ -31,6 +31,7 @@
 #include "train/cli/signals.h"
 #include "train/cli/step_profile.h"
 #include "train/cli/waiting.h"
+#include "train/parallel/together.h"
 #include "train/report/findings.h"
 #include "train/report/numbers.h"
 #include "train/trainer.h"
@@ -544,9 +545,9 @@ void print_config(const TrainConfig& config) {
   });
 }
 
-}  // namespace
+std::string out_dir;  // of the run, once there is one
 
-int train_command(const Arguments& arguments) {
+int train(const Arguments& arguments) {
   TrainConfig config;
   TrainOptions options;
   if (!parse_into(config, arguments, options)) return kOk;
@@ -562,13 +563,17 @@ int train_command(const Arguments& arguments) {
   if (options.check && (config.composed || !options.profile.empty()))
     throw UsageError(
         "--check runs with fused ops and composed; leave out --composed and --profile");
-  const bool trains = !options.print_config && !options.check;
+  const bool trains = !options.print_config && !options.check, leads = processes().leads();
+  if (!trains) part_company();
+  if (!leads && !trains) return kOk;
+  if (processes().size() > 1 && !options.profile.empty())
+    throw UsageError("--profile is of one process; leave it out, or start one");
   Console console;
   std::optional<SavedRun> saved;
   if (starts) saved = load_start_for(config, options, console);
   check_usage(config);
   std::optional<OutFolder> folder;  // first of all: another run may be saving there
-  if (trains) folder.emplace(config, options.names_out_dir, options.overwrite);
+  if (trains && leads) folder.emplace(config, options.names_out_dir, options.overwrite);
   if (resumes) {  // its config in place of the defaults
     const Waiting waiting(console, "loading the checkpoint");
     INK_CHECK(checkpoint_exists(config.out_dir, kLastCheckpoint), "resume: ", config.out_dir,
@@ -599,9 +604,28 @@ int train_command(const Arguments& arguments) {
     console.paragraph(fmt::format("{}  those of {} after step {}, trained on {}",
                                   console.bold("weights"), saved->folder.string(), saved->step,
                                   printable(saved->dataset, 200)));
+  out_dir = config.out_dir;
+  if (!leads) {
+    watch_signals();
+    Trainer(config, saved, nullptr).follow([](double) { return is_interrupted(); });
+    return kOk;
+  }
   TrainRun run(config, saved, options.profile, *folder, console);
   saved.reset();  // its tensors were copied
   return run.run();
+}
+
+}  // namespace
+
+int train_command(const Arguments& arguments) {
+  const auto tell = [](const std::string& text) {
+    const bool saved = !out_dir.empty() && checkpoint_exists(out_dir, kLastCheckpoint);
+    std::cerr << printable("inkling train: " + text) << "\n";
+    if (saved)
+      std::cerr << "To go on from the last checkpoint, start the processes with: "
+                << typed("train --init_from resume --out_dir") << " " << for_shell(out_dir) << "\n";
+  };
+  return run_together([&] { return train(arguments); }, tell, is_interrupted);
 }
 
 }  // namespace ink

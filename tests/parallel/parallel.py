@@ -1,0 +1,244 @@
+#!/usr/bin/env python3
+"""Trains in several processes, as mpirun starts them: is the result that of one process, to the bit?
+
+    tests/parallel/parallel.py PROGRAM [PART...]
+
+PART: same, resume, differ, dies, hangs, stop; all of them by default. PROGRAM is built with
+-DINKLING_MPI=ON. Ends with 1 if anything was wrong.
+"""
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+TRAIN = ("train --n_layer 1 --n_head 2 --n_embd 16 --block_size 16 --batch_size 8 --eval_interval 4 "
+         "--eval_iters 3 --log_interval 3 --sample_interval 0 --dropout 0.1 --threads 1 "
+         "--lr_decay_iters 12 --max_iters 12 --final_eval whole").split()
+# mpirun reads standard input; as root, and on few cores, it wants to be asked.
+MPIRUN = ["mpirun", "--oversubscribe", "--bind-to", "none"]
+failures = 0
+
+
+def environment(**more):
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("OMPI_", "PMIX_", "OPENBLAS"))}
+    return kept | {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+                   "OMP_NUM_THREADS": "1"} | more
+
+
+def run(command, **more):
+    return subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=120,
+                          stdin=subprocess.DEVNULL, env=environment(**more))
+
+
+def train(*words):
+    """TRAIN with further options, which replace those of the same name."""
+    kept = [TRAIN[0]]
+    for name, value in zip(TRAIN[1::2], TRAIN[2::2]):
+        kept += [] if name in words else [name, value]
+    return [*kept, *words]
+
+
+def together(n, *words):
+    return [*MPIRUN, "-n", str(n), PROGRAM, *train(*words)]
+
+
+def alone(*words):
+    return [PROGRAM, *train(*words)]
+
+
+def read(*path):
+    with open(os.path.join(*path), "rb") as file:
+        return file.read()
+
+
+def result(out):
+    """What a run leaves, but for times and what was asked for."""
+    names = ("ckpt/model.safetensors", "ckpt/optimizer.safetensors", "best/model.safetensors")
+    lines = [line.split(b'"lr"')[0].split(b'"elapsed_s"')[0]
+             for line in read(out, "metrics.jsonl").splitlines()]
+    return [read(out, name) for name in names] + lines
+
+
+def shown(text):
+    """The losses that were printed."""
+    return [line.split("  lr ")[0].split("  after ")[0] for line in text.splitlines()
+            if line.startswith(("step", "validation"))]
+
+
+def check(name, holds, ran=None):
+    global failures
+    print(f"{'ok    ' if holds else 'FAILED'} {name}", flush=True)
+    if not holds:
+        failures += 1
+        if ran is not None:
+            print(f"exit code {ran.returncode}\n{ran.stdout[-2000:]}\n{ran.stderr[-4000:]}", flush=True)
+
+
+def same():
+    cases = [("plain", "", (1, 2, 3, 4), 1), ("two parts in each", "", (2,), 2),
+             ("accumulation, uneven rows", "--gradient_accumulation_steps 3 --batch_size 7", (2, 4), 1),
+             ("bfloat16", "--dtype bfloat16", (2,), 1), ("Llama", "--model llama", (3,), 1),
+             ("Muon", "--optimizer muon", (2,), 1), ("an average of the weights", "--ema 0.9", (2,), 1),
+             ("two layers, bias, the whole set", "--n_layer 2 --bias true --eval_iters 0", (2,), 1)]
+    for name, options, sizes, parts in cases:
+        for n in sizes:
+            with tempfile.TemporaryDirectory() as folder:
+                a, b = os.path.join(folder, "one"), os.path.join(folder, "many")
+                words = options.split()
+                one = run(alone(*words, "--batch_parts", str(n * parts), "--out_dir", a))
+                ran = run(together(n, *words, "--batch_parts", str(parts), "--out_dir", b))
+                check(f"{name}: {n} processes of {parts} parts",
+                      one.returncode == ran.returncode == 0 and result(a) == result(b)
+                      and shown(one.stdout) == shown(ran.stdout) and not ran.stderr, ran)
+
+
+def resume():
+    with tempfile.TemporaryDirectory() as folder:
+        whole, out = os.path.join(folder, "whole"), os.path.join(folder, "out")
+        run(alone("--batch_parts", "4", "--out_dir", whole))
+        ran = run(together(2, "--batch_parts", "2", "--max_iters", "4", "--out_dir", out))
+        check("the first part of a run, in 2 processes", ran.returncode == 0, ran)
+        for n, steps in ((3, 7), (1, 9), (4, 12)):
+            ran = run(together(n, "--batch_parts", "2", "--max_iters", str(steps), "--init_from",
+                               "resume", "--out_dir", out))
+            check(f"goes on in {n} processes, and says nothing of other bits",
+                  ran.returncode == 0 and "last bits" not in ran.stderr, ran)
+        check("the result of one process", result(whole)[:2] == result(out)[:2])
+        ran = run(together(5, "--batch_parts", "2", "--max_iters", "13", "--init_from", "resume",
+                           "--out_dir", out))
+        check("says once that more processes than parts change bits",
+              ran.returncode == 0 and ran.stderr.count("batch_parts 8 (before: 4)") == 1, ran)
+
+
+def differ():
+    with tempfile.TemporaryDirectory() as folder:
+        out = os.path.join(folder, "out")
+        other = os.path.join(folder, "other")
+        with open(other, "wb") as file:
+            file.write(read(PROGRAM) + b"\n")
+        os.chmod(other, 0o755)
+        texts = [os.path.join(folder, name) for name in ("a.txt", "b.txt")]
+        for file, word in zip(texts, ("cat", "dog")):
+            with open(file, "w") as text:
+                text.write(f"a {word} came by.\n" * 400)
+        first = ["-n", "2", PROGRAM, *TRAIN, "--out_dir", out]
+
+        def fails(name, more, *says, before=first):
+            ran = run([*MPIRUN, *before, ":", "-n", "1", *more, "--out_dir", out])
+            told = [line for line in ran.stderr.splitlines() if line.startswith("inkling")]
+            check(name, ran.returncode == 1 and len(told) == 1 and all(x in told[0] for x in says)
+                  and not os.path.exists(os.path.join(out, "ckpt")), ran)
+
+        fails("other settings", [PROGRAM, *TRAIN, "--seed", "2"], "process 2 of 3 on", "seed is 2",
+              "process 0 it is 1337")
+        fails("another program", [other, *TRAIN], "process 2 of 3 on", "the program's checksum")
+        fails("other data", [PROGRAM, *TRAIN, "--data", texts[1]], "process 2 of 3 on", "data",
+              before=[*first, "--data", texts[0]])
+        fails("no data at one", [PROGRAM, *TRAIN, "--data", "none.txt"], "process 2 of 3 on", "none.txt",
+              before=[*first, "--data", texts[0]])
+        fails("no data at the first", [PROGRAM, *TRAIN, "--data", texts[0]], "none.txt",
+              before=[*first, "--data", "none.txt"])
+        fails("another command", [PROGRAM, "train", "--print_config"], "process 2 of 3 on", "something else")
+        ran = run(together(2, "--no_such_option", "--out_dir", out))
+        check("a wrong option is told once", ran.stderr.count("no_such_option") == 1, ran)
+        ran = run(together(9, "--out_dir", out))
+        check("more processes than rows", ran.returncode == 1 and ran.stderr.count("batch_size of 9") == 1, ran)
+        ran = run(together(2, "--help"))
+        check("help is shown once", ran.returncode == 0 and ran.stdout.count("--max_iters") == 1, ran)
+
+
+def ranks(mpirun):
+    """By rank, the process that mpirun started."""
+    found = {}
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            if int(read("/proc", pid, "stat").rsplit(b")")[-1].split()[1]) != mpirun.pid:
+                continue
+            for entry in read("/proc", pid, "environ").split(b"\0"):
+                if entry.startswith(b"OMPI_COMM_WORLD_RANK="):
+                    found[int(entry.split(b"=")[1])] = int(pid)
+        except OSError:
+            pass
+    return found
+
+
+class Long:
+    """A run that goes on until something ends it."""
+
+    def __init__(self, folder, n, *mpi_options, **more):
+        self.out = os.path.join(folder, "out")
+        command = together(n, "--max_iters", "1000000", "--eval_interval", "50",
+                           "--log_interval", "1000", "--out_dir", self.out)
+        command[1:1] = mpi_options
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                        stdin=subprocess.DEVNULL, env=environment(**more))
+        deadline = time.monotonic() + 60
+        while not os.path.exists(os.path.join(self.out, "ckpt", "state.json")) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        self.ranks = ranks(self.process)
+
+    def ends_within(self, seconds):
+        begin = time.monotonic()
+        try:
+            self.stdout, self.stderr = self.process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            for pid in self.ranks.values():
+                os.kill(pid, signal.SIGKILL)
+            self.stdout, self.stderr = self.process.communicate()
+        self.returncode = self.process.returncode
+        return time.monotonic() - begin < seconds
+
+    def left(self):
+        """Processes of it that still run."""
+        return [pid for pid in self.ranks.values() if os.path.exists(f"/proc/{pid}/exe")]
+
+    def goes_on(self, n):
+        return run(together(n, "--init_from", "resume", "--max_iters", "1000000", "--max_minutes", "0.01",
+                            "--out_dir", self.out))
+
+
+def dies():
+    for rank in (0, 1, 2):
+        with tempfile.TemporaryDirectory() as folder:
+            long = Long(folder, 3)
+            os.kill(long.ranks[rank], signal.SIGKILL)
+            check(f"process {rank} dies, and mpirun ends within 10 s and names it",
+                  long.ends_within(10) and long.returncode != 0
+                  and f"process rank {rank} " in long.stderr and not long.left(), long)
+            ran = long.goes_on(3)
+            check("the run goes on from its last checkpoint", ran.returncode == 0 and "resumed" in ran.stdout, ran)
+
+
+def hangs():
+    for rank in (1, 2):
+        with tempfile.TemporaryDirectory() as folder:
+            long = Long(folder, 3, INKLING_PROCESS_TIMEOUT="2")
+            os.kill(long.ranks[rank], signal.SIGSTOP)
+            check(f"process {rank} hangs, and the others end within 15 s, name it, and say how to go on",
+                  long.ends_within(15) and long.returncode != 0
+                  and f"no answer from process {rank}\n" in long.stderr
+                  and "train --init_from resume --out_dir" in long.stderr, long)
+            for pid in long.left():
+                os.kill(pid, signal.SIGKILL)
+            ran = long.goes_on(3)
+            check("the run goes on from its last checkpoint", ran.returncode == 0 and "resumed" in ran.stdout, ran)
+
+
+def stop():
+    for number in (signal.SIGTERM, signal.SIGINT):
+        with tempfile.TemporaryDirectory() as folder:
+            # mpirun waits so many seconds before SIGTERM, and as many again before SIGKILL.
+            long = Long(folder, 3, "--mca", "odls_base_sigkill_timeout", "3")
+            os.kill(long.process.pid, number)
+            check(f"{number.name} saves once and ends", long.ends_within(15)
+                  and long.stdout.count("; saved. To go on") == 1 and not long.left(), long)
+            ran = long.goes_on(2)
+            check("the run goes on where it stopped", ran.returncode == 0 and "resumed" in ran.stdout, ran)
+
+
+PROGRAM = os.path.abspath(sys.argv[1])
+for part in sys.argv[2:] or ("same", "resume", "differ", "dies", "hangs", "stop"):
+    globals()[part]()
+sys.exit(failures > 0)

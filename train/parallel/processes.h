@@ -1,0 +1,106 @@
+// Processes that train one model together: an engine moves bytes between them, and we add.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace ink {
+
+/// A group of processes, of which this one is number rank() of size(). This class is a group of
+/// one; an engine (mpi.cpp) overrides what moves bytes. All processes of a group call gather and
+/// broadcast in the same order. Only the thread that started the group calls any of it.
+///
+/// Nothing waits for ever: who has waited as long as timeout() throws an error that names the
+/// processes that no longer answer.
+class Processes {
+ public:
+  Processes() = default;
+  virtual ~Processes() = default;
+  Processes(const Processes&) = delete;
+  Processes& operator=(const Processes&) = delete;
+
+  int64_t rank() const { return rank_; }
+  int64_t size() const { return size_; }
+  bool leads() const { return rank_ == 0; }
+
+  /// What each process gives, by rank; all get all of it.
+  std::vector<std::string> gather(const std::string& mine);
+  /// The share of `all` that is this process's work: consecutive ones.
+  std::pair<int64_t, int64_t> share(int64_t all) const {
+    return {all * rank_ / size_, all * (rank_ + 1) / size_};
+  }
+  /// Fills the shares of the others. False if not `whole`, what this process has, or another's.
+  template <class T>
+  bool gather_shares(std::vector<T>& all, bool whole) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    const auto [begin, end] = share(std::ssize(all));
+    auto* bytes = reinterpret_cast<char*>(all.data());
+    std::string mine(1, static_cast<char>(whole));
+    mine.append(bytes + begin * sizeof(T), static_cast<size_t>(end - begin) * sizeof(T));
+    for (const std::string& one : gather(mine)) {
+      whole = whole && one[0] != 0;
+      bytes = std::copy(one.begin() + 1, one.end(), bytes);
+    }
+    return whole;
+  }
+  /// Bytes of process 0, which overwrite those of the others. As many in each. patience: how many
+  /// times timeout() to wait.
+  void broadcast(std::span<std::byte> bytes, double patience = 1);
+  /// Returns when all processes are here.
+  void barrier() { gather(""); }
+
+  /// Bytes on their way; they must stay where they are until is_done().
+  using Transfer = size_t;
+  virtual Transfer start_send(int64_t to, std::span<const std::byte> bytes);
+  /// Those that process `from` sent, in the order in which it did.
+  virtual Transfer start_receive(int64_t from, std::span<std::byte> bytes);
+  /// Forgets the transfer when it returns true.
+  virtual bool is_done(Transfer transfer);
+
+  /// Calls try_once until it returns true, and sleeps in between. try_once says in `moved` whether
+  /// anything happened, from which timeout() counts.
+  void wait(const std::function<bool(bool& moved)>& try_once, double patience = 1);
+
+  /// Seconds: INKLING_PROCESS_TIMEOUT, or else 120.
+  static double timeout();
+  /// "process 2 of 4 on node1".
+  std::string name() const;
+  /// Called once when a wait that is_interrupted() takes long: a signal came, and what was waited
+  /// for may never come.
+  std::function<bool()> is_interrupted;
+  std::function<void()> tell_interrupted;
+
+  /// The processes that have not said yet that they wait, too, which takes up to two seconds.
+  virtual std::vector<int64_t> silent();
+  /// Lets others know that this process waits.
+  virtual void answer() {}
+  /// Ends this process and all others, now.
+  [[noreturn]] virtual void abort(int code);
+
+ protected:
+  virtual Transfer start_gather(std::span<const std::byte> mine, std::span<std::byte> all,
+                                const std::vector<int>& sizes, const std::vector<int>& starts);
+  virtual Transfer start_broadcast(std::span<std::byte> bytes);
+
+  int64_t rank_ = 0, size_ = 1;
+};
+
+/// With how many processes mpirun or srun started this one, and its number; 0 if they did not.
+int64_t launched_processes();
+int64_t launched_rank();
+/// How many of them share the cores that this one may use.
+int64_t processes_on_these_cores();
+/// The engine: "Open MPI 4.1.4"; empty if the program was built without one.
+std::string processes_engine();
+/// The group of processes that were started together by that engine; null without one.
+std::unique_ptr<Processes> start_engine();
+
+}  // namespace ink
