@@ -10,12 +10,14 @@ name=$0  # what the user typed
 # Debian and Ubuntu packages that the build needs.
 packages=(g++ cmake ninja-build libopenblas-openmp-dev libfmt-dev nlohmann-json3-dev libpcre2-dev
           libutf8proc-dev zlib1g-dev libzstd-dev libgtest-dev)
+mpi_packages=(libopenmpi-dev openmpi-bin)
 
 usage() {
   cat <<TEXT
 usage: $name COMMAND [options]
 
   train [options]      build, then train a GPT on the built-in stories
+  train --processes N  the same in N processes on this machine, over Open MPI
   sample [options]     let a trained model write            eval, info, gradcheck: likewise
   report [RUN ...]     what a run logged, as a page; --text, --svg FILE: its loss curve
   look [options]       write a page that shows one forward pass of a trained model, step by step
@@ -35,7 +37,8 @@ usage: $name COMMAND [options]
   docs                 make the API reference, in build/docs (needs doxygen)
   new op|layer NAME    begin an op or a layer: its files, row and test, with the formula left open
   build [PRESET] [-DNAME=VALUE...]
-                       build only: release (default), debug, asan, tsan, portable, emulated, gpu
+                       build only: release (default), debug, asan, tsan, portable, emulated, gpu,
+                       mpi
   help                 this text                            COMMAND --help: the command's options
 
 Missing Debian or Ubuntu packages are installed first (through sudo unless you are root).
@@ -310,6 +313,23 @@ run_program() {
   exec -a "$name" "$folder/inkling" "$@"
 }
 
+# train_together N [options]: N processes on this machine, which share its cores.
+train_together() {
+  local cores
+  [[ ${1:-} =~ ^[1-9][0-9]{0,3}$ ]] || misused "expected train --processes N, got '${1:-nothing}'"
+  packages+=("${mpi_packages[@]}")
+  install_missing
+  configure mpi
+  build inkling
+  cores=$(nproc)
+  export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$((cores > $1 ? cores / $1 : 1))}
+  # Not bound: two threads of a process would get one core. Ctrl-C: mpirun waits so many seconds
+  # before it asks the processes to stop, and as many again before it kills them.
+  local options=(--oversubscribe --bind-to none --mca odls_base_sigkill_timeout 3)
+  [[ $(id -u) -ne 0 ]] || options+=(--allow-run-as-root)
+  exec mpirun "${options[@]}" -n "$1" "$folder/inkling" train "${@:2}" </dev/null
+}
+
 # run_tests PRESET [options for ctest]
 run_tests() {
   install_missing
@@ -423,6 +443,7 @@ build_only() {
   case $preset in
     release | debug | tsan | portable | gpu) ;;
     asan | emulated) packages+=(libboost-context-dev) ;;
+    mpi) packages+=("${mpi_packages[@]}") ;;
     *) misused "there is no preset '$preset'" ;;
   esac
   for option; do
@@ -468,8 +489,12 @@ misused() {
 ((BASH_VERSINFO[0] >= 5)) || die "run.sh needs bash 5 or newer."
 command=${1:-help}
 case $command in
-  train | sample | eval | report | look | draw | bench | gradcheck | info | seedhunt | \
-    tokenizer | prepare | suggest)
+  train)
+    [[ ${2:-} != --processes ]] || train_together "${@:3}"
+    run_program "$@"
+    ;;
+  sample | eval | report | look | draw | bench | gradcheck | info | seedhunt | tokenizer | \
+    prepare | suggest)
     run_program "$@"
     ;;
   lesson | walkthrough) run_program "$@" --checkout "$checkout" ;;

@@ -71,6 +71,7 @@ case ${NINJA_SAYS:-} in
 esac
 exit "${NINJA_CODE:-0}"
 END
+fake mpirun <<<'echo "with $OMP_NUM_THREADS threads: $*"'
 fake ctest <<<'echo "ctest in $PWD"'
 # A reader's answer to an exercise.
 printf '#!%s\necho "checked by ${0##*/}"\n' "$bash" >"$work/answer"
@@ -181,6 +182,17 @@ expect 0 'waiting for another program'; called 'sudo env .*DPkg::Lock::Timeout=1
 run progress MISSING=1 -- train
 has 'Installing: g++' $'Installing: 0 %\nInstalling: 27 %\nInstalling: 50 %\nInstalling: 60 %'
 lacks '61 %'; has 'Installing: 100 %'
+
+# ---- several processes
+run 'without a number' -- train --processes; expect 2 "expected train --processes N, got 'nothing'"
+run 'no number' -- train --processes two; expect 2 "expected train --processes N, got 'two'"
+run processes -- train --processes 2 --seed 3
+has '--bind-to none' "--allow-run-as-root -n 2 $checkout/build/mpi/inkling train --seed 3"
+has "with $(($(nproc) > 2 ? $(nproc) / 2 : 1)) threads"
+called '^dpkg-query .*openmpi-bin'
+run 'as a user, with threads' ID=7 OMP_NUM_THREADS=5 -- train --processes 3; expect 0 'with 5 threads'
+lacks allow-run-as-root
+not_called '^ninja .* inkling_tools'
 
 # ---- other systems
 mv "$bin/apt-get" "$bin/no-apt"
