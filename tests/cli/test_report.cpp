@@ -224,7 +224,8 @@ no metrics
   ASSERT_EQ(steps.size(), 5u);
   EXPECT_EQ(steps[3].sample, "samples/step_000020.txt");
   EXPECT_EQ(metrics_csv(steps),
-            "step,train_loss,val_loss,val_bpb,val_answers,val_set,sampled_loss,best_possible,lr,grad_norm,"
+            "step,train_loss,val_loss,val_bpb,val_answers,val_set,sampled_loss,best_possible,lr,"
+            "grad_norm,"
             "tokens_per_s,ms,elapsed_s,skipped,memory_mb\n"
             "10,2.5,,,,,,,0.01,,,3,,,\n20,,,,,,,,0.02,,,3.5,,,\n20,,1.5,,,,,0.5,,,,,7.5,,\n"
             "30,2,,,,,,,,,,,8,3,60.5\n");
