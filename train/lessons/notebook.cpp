@@ -56,9 +56,9 @@ void detail::run_apart(const std::function<void()>& f) {
 }
 
 std::vector<Lesson> lessons() {
-  std::vector<Lesson> list = {lesson_0(), lesson_1(), lesson_2(),  lesson_3(),
-                              lesson_4(), lesson_5(), lesson_6(),  lesson_7(),
-                              lesson_8(), lesson_9(), lesson_10(), lesson_11()};
+  std::vector<Lesson> list = {lesson_0(),  lesson_1(),  lesson_2(), lesson_3(), lesson_4(),
+                              lesson_5(),  lesson_6(),  lesson_7(), lesson_8(), lesson_9(),
+                              lesson_10(), lesson_11(), lesson_12()};
   for (Lesson& walkthrough : walkthroughs()) list.push_back(std::move(walkthrough));
   return list;
 }

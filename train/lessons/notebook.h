@@ -141,6 +141,7 @@ Lesson lesson_8();
 Lesson lesson_9();
 Lesson lesson_10();
 Lesson lesson_11();
+Lesson lesson_12();
 Lesson attention_from_scratch();
 Lesson self_attention_sentence();
 Lesson padding_and_cache();
