@@ -8,9 +8,9 @@
 // the same memory: where an element is repeated, its index must not move, so the stride is 0.
 //
 // Write broadcast_strides: the strides with which a tensor of `sizes` and `strides` is seen as one
-// of the sizes `to`. Sizes are aligned at the right end. A dimension that `sizes` lacks, or in which
-// it has 1 and `to` has not, gets the stride 0. All other strides stay; they need not be those of
-// a contiguous tensor. It is certain that `sizes` can be broadcast to `to`.
+// of the sizes `to`. Sizes are aligned at the right end. A dimension that `sizes` lacks, or in
+// which it has 1 and `to` has not, gets the stride 0. All other strides stay; they need not be
+// those of a contiguous tensor. It is certain that `sizes` can be broadcast to `to`.
 //
 // Write addresses: where in the memory all elements of a layout are, the last dimension fastest:
 // (0, 0), (0, 1), (0, 2), (1, 0), ... It is what every op over strided tensors must know. Without

@@ -6,10 +6,10 @@
 //   struct Memory { std::vector<double> numbers; int64_t version = 0; };
 //   struct View { std::shared_ptr<Memory> memory; size_t begin, size; };
 //
-// Forward keeps what backward will need. Copying it would take as much memory again, so what is kept
-// is the view. But then somebody may write to the memory before backward reads it, perhaps through
-// another view, and the gradient would silently be wrong. So the memory counts its writes: whoever
-// keeps something notes the version, and looks whether it is still the same.
+// Forward keeps what backward will need. Copying it would take as much memory again, so what is
+// kept is the view. But then somebody may write to the memory before backward reads it, perhaps
+// through another view, and the gradient would silently be wrong. So the memory counts its writes:
+// whoever keeps something notes the version, and looks whether it is still the same.
 //
 //   struct Kept { View view; int64_t version; };          // version: the memory's when it was kept
 //

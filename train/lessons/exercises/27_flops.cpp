@@ -8,14 +8,14 @@
 //   * A block's linear layers, on all B T rows: C -> 3 C, C -> C, C -> 4 C, 4 C -> C. The head is
 //     one more, C -> V. Embeddings are no products.
 //   * Backward of a linear layer has two products of the same size: dx = dy W, dW = dy^T x.
-//   * Attention has two products forward, q k^T and P v: 2 C FLOPs in each for every pair of a query
-//     and a key. A query sees itself and what is before it: B T (T + 1) / 2 pairs. Backward has five
-//     such products, because P is computed again and not kept.
+//   * Attention has two products forward, q k^T and P v: 2 C FLOPs in each for every pair of a
+//     query and a key. A query sees itself and what is before it: B T (T + 1) / 2 pairs. Backward
+//     has five such products, because P is computed again and not kept.
 //
-// Write linear_bytes: the least that a linear layer `in` -> `out` on `rows` rows must read and write
-// in f32 (4 bytes a number), forward and backward: each of its three products reads two matrices
-// and writes one. Then FLOPs / bytes says what the layer waits for: a CPU or GPU can do 10 to 300
-// FLOPs while it reads a byte. After the check a layer is measured on this machine.
+// Write linear_bytes: the least that a linear layer `in` -> `out` on `rows` rows must read and
+// write in f32 (4 bytes a number), forward and backward: each of its three products reads two
+// matrices and writes one. Then FLOPs / bytes says what the layer waits for: a CPU or GPU can do 10
+// to 300 FLOPs while it reads a byte. After the check a layer is measured on this machine.
 //
 //   struct GptSizes { double layers, C, V, B, T; };
 //
