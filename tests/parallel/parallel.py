@@ -3,10 +3,11 @@
 
     tests/parallel/parallel.py PROGRAM [PART...]
 
-PART: same, resume, differ, dies, hangs, stop; all of them by default. PROGRAM is built with
--DINKLING_MPI=ON. Ends with 1 if anything was wrong.
+PART: same, resume, differ, dies, hangs, stop, kills, or kills:100 for so many; the first six by
+default. PROGRAM is built with -DINKLING_MPI=ON. Ends with 1 if anything was wrong.
 """
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -110,6 +111,20 @@ def resume():
                            "--out_dir", out))
         check("says once that more processes than parts change bits",
               ran.returncode == 0 and ran.stderr.count("batch_parts 8 (before: 4)") == 1, ran)
+    resume_with_threads()
+
+
+def resume_with_threads():
+    """One part of several threads in each process: one process goes on with the same bits."""
+    with tempfile.TemporaryDirectory() as folder:
+        whole, out = os.path.join(folder, "whole"), os.path.join(folder, "out")
+        wide = ["--threads", "2", "--n_embd", "64", "--block_size", "64"]
+        for where, steps in ((whole, "12"), (out, "6")):
+            ran = run(together(2, *wide, "--max_iters", steps, "--out_dir", where), OMP_NUM_THREADS="2")
+            check("two processes of two threads", ran.returncode == 0 and ", 2 threads;" in ran.stdout, ran)
+        ran = run(alone(*wide, "--init_from", "resume", "--out_dir", out))
+        check("one process goes on", ran.returncode == 0 and not ran.stderr, ran)
+        check("with the same bits", result(whole)[:2] == result(out)[:2])
 
 
 def differ():
@@ -238,7 +253,44 @@ def stop():
             check("the run goes on where it stopped", ran.returncode == 0 and "resumed" in ran.stdout, ran)
 
 
+def kills(count=6):
+    """Kills a process at a random time, and goes on, until the run comes to its end."""
+    dice = random.Random(count)
+    steps = ["--max_iters", "60", "--lr_decay_iters", "60", "--eval_interval", "5"]
+    with tempfile.TemporaryDirectory() as folder:
+        whole, out = os.path.join(folder, "whole"), os.path.join(folder, "out")
+        one = run(alone(*steps, "--batch_parts", "4", "--out_dir", whole))
+        check("the run never disturbed", one.returncode == 0, one)
+        killed = 0
+        while killed < count:
+            subprocess.run(["rm", "-rf", out], check=True)
+            ended = False
+            while not ended:
+                saved = any(os.path.exists(os.path.join(out, "ckpt" + end, "state.json"))
+                            for end in ("", ".tmp", ".prev"))
+                n, more = (dice.choice((2, 3, 4)), ["--init_from", "resume"]) if saved else (2, ["--overwrite"])
+                process = subprocess.Popen(together(n, *steps, "--batch_parts", "2", *more, "--out_dir", out),
+                                           stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                                           stdin=subprocess.DEVNULL, env=environment())
+                begin = time.monotonic()
+                if killed < count:
+                    time.sleep(dice.uniform(0.2, 0.9))
+                    found = list(ranks(process).values())
+                    if found:
+                        os.kill(dice.choice(found), signal.SIGKILL)
+                        killed += 1
+                told = process.communicate(timeout=60)[1]
+                ended = process.returncode == 0
+                check(f"ends soon after kill {killed}" if not ended else "comes to its end",
+                      time.monotonic() - begin < 10 and told.count("inkling train: process") == 0)
+                if "inkling" in told and not ended:
+                    print(told, flush=True)
+            check(f"the result of the run never disturbed, after {killed} kills",
+                  result(whole)[:2] == result(out)[:2])
+
+
 PROGRAM = os.path.abspath(sys.argv[1])
 for part in sys.argv[2:] or ("same", "resume", "differ", "dies", "hangs", "stop"):
-    globals()[part]()
+    name, _, times = part.partition(":")
+    globals()[name](*[int(times)] if times else [])
 sys.exit(failures > 0)

@@ -19,6 +19,7 @@
 #include "train/cli/console.h"
 #include "train/cli/model_options.h"
 #include "train/cli/progress_line.h"
+#include "train/parallel/processes.h"
 #include "train/report/numbers.h"
 #include "train/trainer.h"
 
