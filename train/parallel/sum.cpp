@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <string>
+#include <utility>
 
 #include "autograd/base/context.h"
 #include "autograd/basic_ops.h"
@@ -53,7 +54,6 @@ void sum_in_order(Processes& processes, Tensor& sum,
   const NoGrad no_grad;
   const int64_t size = sum.numel(), pieces = (size + kPiece - 1) / kPiece, rank = processes.rank();
   const bool is_first = rank == 0, is_last = rank + 1 == processes.size();
-  if (is_first) sum.fill_(-0.0);
   auto* data = reinterpret_cast<std::byte*>(sum.mutable_data<float>());
   const auto bytes_of = [&](int64_t piece) {
     const int64_t begin = piece * kPiece, end = std::min(size, begin + kPiece);
@@ -97,11 +97,11 @@ void sum_in_order(Processes& processes, Tensor& sum,
 void sum_gradients(Processes& processes, const std::vector<Tensor>& leaves,
                    std::vector<GradStore>& stores, std::vector<std::vector<Tensor>>& losses) {
   const NoGrad no_grad;
-  std::vector<int64_t> starts{0};  // of each leaf in `sum`, and the end
+  std::vector<int64_t> starts{0};  // of each leaf in `sum`, for vectors; and the end
   for (const Tensor& leaf : leaves) {
     INK_CHECK(leaf.dtype() == f32 && leaf.device().is_cpu(), "several processes: expected ",
               "parameters f32 on the CPU, got ", leaf.dtype(), " on ", leaf.device());
-    starts.push_back(starts.back() + leaf.numel());
+    starts.push_back((starts.back() + leaf.numel() + 15) / 16 * 16);
   }
   const std::vector<std::string> all = processes.gather(told(leaves, stores, losses));
   take_losses(all, leaves.size(), losses);
@@ -109,22 +109,33 @@ void sum_gradients(Processes& processes, const std::vector<Tensor>& leaves,
   sum_in_order(processes, sum, [&](int64_t begin, int64_t end) {
     const auto after = std::upper_bound(starts.begin(), starts.end(), begin);
     for (auto i = static_cast<size_t>(after - starts.begin()) - 1; i < leaves.size(); ++i) {
-      const int64_t from = std::max(begin, starts[i]), to = std::min(end, starts[i + 1]);
+      const int64_t from = std::max(begin, starts[i]),
+                    to = std::min(end, starts[i] + leaves[i].numel());
       if (from >= end) break;
+      if (from >= to) continue;  // between two leaves
       Tensor piece = sum.narrow(0, from, to - from);
-      for (const GradStore& store : stores)
-        if (const Tensor g = store.get(leaves[i]); g.defined())
-          piece.add_(g.contiguous().view({-1}).narrow(0, from - starts[i], to - from));
+      bool is_first = processes.leads();
+      for (const GradStore& store : stores) {
+        const Tensor g = store.get(leaves[i]);
+        if (!g.defined()) continue;
+        const Tensor own = g.contiguous().view({-1}).narrow(0, from - starts[i], to - from);
+        std::exchange(is_first, false) ? piece.copy_(own) : piece.add_(own);
+      }
+      if (is_first) piece.fill_(-0.0);  // to which whatever is added is the sum
     }
   });
   stores = std::vector<GradStore>(stores.size());
   const auto has_gradient = [&](size_t leaf) {
     return std::any_of(all.begin(), all.end(), [&](auto& one) { return one[leaf] != 0; });
   };
-  for (size_t i = 0; i < leaves.size(); ++i)
-    if (has_gradient(i))
-      leaves[i].slot()->accumulate(
-          sum.narrow(0, starts[i], leaves[i].numel()).view(leaves[i].shape()), false);
+  for (size_t i = 0; i < leaves.size(); ++i) {
+    if (!has_gradient(i)) continue;
+    const Tensor total = sum.narrow(0, starts[i], leaves[i].numel()).view(leaves[i].shape());
+    if (Tensor leaf = leaves[i]; !leaf.grad().defined() && !leaf.slot()->hooks)
+      leaf.set_grad(total);  // without a copy
+    else
+      leaf.slot()->accumulate(total, false);
+  }
 }
 
 }  // namespace ink

@@ -12,9 +12,8 @@
 namespace ink {
 
 /// Adds, in the order of the processes, what each of them adds to `sum`, f32 (N), and leaves the
-/// result in the `sum` of each. At process 0 sum begins as -0.0 everywhere, to which whatever is
-/// added is the sum. add(begin, end) adds this process's share to the elements [begin, end), which
-/// are asked for in order.
+/// result in the `sum` of each. add(begin, end) adds this process's share to the elements
+/// [begin, end), which are asked for in order; at process 0 it gives them their first values.
 ///
 /// Pieces of `sum` go up from process to process, and the result goes down again, while later
 /// pieces go up. So each process sends and receives N numbers in each direction, as in the usual
