@@ -401,6 +401,15 @@ TEST(Exercises, WhatIsSolvedIsKnownUntilTheFileChanges) {
   EXPECT_EQ(checked_file(folder, kept()[1]()).code, 0);
   EXPECT_EQ(state_in(list(), "broadcasting"), "solved");
   EXPECT_EQ(text_of(progress).rfind(kept_lines + "right 02\n", 0), 0u);
+
+  // Where it cannot be written, that is said, and the answer is as right as before.
+  remove(progress);
+  create_directory(progress);
+  const Ran unwritten = checked_file(folder, fifth);
+  EXPECT_EQ(unwritten.code, 0) << unwritten.out;
+  expect_in("exercises/progress.txt cannot be written", unwritten.out);
+  expect_in("exercises/progress.txt cannot be written", run_program("exercise 5 --hint" + at).out);
+  EXPECT_EQ(state_in(list(), "softmax"), "begun");
 }
 
 }  // namespace

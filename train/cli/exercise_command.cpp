@@ -81,14 +81,12 @@ void show_hints(const Exercise& exercise, const path& checkout) {
                now = std::min(shown + 1, all);
   for (size_t i = 0; i < now; ++i)
     std::cout << in_lines(fmt::format("{} of {}: {}", i + 1, all, exercise.hints[i]));
-  std::cout << fmt::format("\n{} explain{} this. ", exercise.lesson,
-                           exercise.lesson.find(" and ") == std::string::npos ? "s" : "");
-  if (now < all)
-    std::cout << "The next hint says more: " << typed("exercise " + number_of(exercise))
-              << " --hint\n";
-  else
-    std::cout << "A solution: " << typed("exercise " + number_of(exercise)) << " --solution\n";
-  if (shown < all) progress.note("hint", exercise.name, exercise.hints[now - 1]);
+  const std::string this_one = typed("exercise " + number_of(exercise));
+  std::cout << fmt::format("\nIt is explained in {}. {} {}\n", exercise.lesson,
+                           now < all ? "The next hint says more:" : "A solution:",
+                           this_one + (now < all ? " --hint" : " --solution"));
+  if (shown < all && !progress.note("hint", exercise.name, exercise.hints[now - 1]))
+    std::cout << "(exercises/progress.txt cannot be written, so the next call shows no more.)\n";
 }
 
 void set_up(const Exercise& exercise, const path& checkout) {

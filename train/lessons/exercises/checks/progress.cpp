@@ -55,6 +55,8 @@ path file_of(const Exercise& exercise, const path& checkout) {
 }
 
 std::string text_in(const path& file) {
+  std::error_code error;
+  if (!is_regular_file(file, error)) return "";
   std::ifstream in(file, std::ios::binary);
   return {std::istreambuf_iterator<char>(in), {}};
 }
