@@ -141,9 +141,10 @@ int64_t launched_rank() {
 int64_t processes_on_these_cores() {
   const int64_t here =
       std::max<int64_t>({1, number("OMPI_COMM_WORLD_LOCAL_SIZE"), number("MPI_LOCALNRANKS")});
+  const int64_t all = sysconf(_SC_NPROCESSORS_ONLN);
   cpu_set_t allowed;
-  const bool known = sched_getaffinity(0, sizeof allowed, &allowed) == 0;
-  return known && here * CPU_COUNT(&allowed) > sysconf(_SC_NPROCESSORS_ONLN) ? here : 1;
+  if (all < 1 || sched_getaffinity(0, sizeof allowed, &allowed) != 0) return 1;
+  return std::max<int64_t>(1, (here * CPU_COUNT(&allowed) + all - 1) / all);
 }
 
 }  // namespace ink
