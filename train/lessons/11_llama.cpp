@@ -195,7 +195,7 @@ beasts: ape | bear | cat | dog
 things: kite | lamp | pan | rope
 colours: blue | green | red
 )")};
-  static constexpr int64_t B = 8, T = 64, C = 32;
+  static constexpr int64_t kBatch = 8, kBlock = 64, kWidth = 32;
   std::optional<Model> llama;
 
   // The mean loss above the best possible one over the last 20 steps.
@@ -205,8 +205,9 @@ colours: blue | green | red
     const Schedule lr = warmup_cosine(1e-2, 1e-3, 20, steps);
     double excess = 0;
     for (int64_t step = 0; step < steps; ++step) {
-      const Batch batch = data.train_batch(/*seed=*/1, step, B, T);
-      const Tensor x = from_vector(batch.x, {B, T}), y = from_vector(batch.y, {B, T});
+      const Batch batch = data.train_batch(/*seed=*/1, step, kBatch, kBlock);
+      const Tensor x = from_vector(batch.x, {kBatch, kBlock}),
+                   y = from_vector(batch.y, {kBatch, kBlock});
       const Tensor loss = cross_entropy(model(x), y);
       optimizer.zero_grad();
       loss.backward();
@@ -228,7 +229,7 @@ colours: blue | green | red
           Parts{"+ rotary positions", true, true}, Parts{"+ grouped queries", true, true, true},
           Parts{"+ SwiGLU: Llama", true, true, true, true}}) {
       manual_seed(1);
-      llama.emplace(data.tokenizer().vocab_size(), T, C, parts);
+      llama.emplace(data.tokenizer().vocab_size(), kBlock, kWidth, parts);
       print(fixed(trained(*llama), 3), "with", llama->num_parameters(), "parameters:", parts.name);
     }
     // On one seed of a small task, the order of neighbours means little. What the parts bought in
@@ -243,8 +244,8 @@ colours: blue | green | red
     // and swiglu. So it takes the weights, and gives the same logits. (It rounds the angles of a
     // step to 32 bits, as Hugging Face's transformers do.)
     GPTConfig sizes;
-    sizes.n_layer = 2, sizes.n_head = 4, sizes.n_embd = C;
-    sizes.block_size = T, sizes.vocab_size = data.tokenizer().vocab_size();
+    sizes.n_layer = 2, sizes.n_head = 4, sizes.n_embd = kWidth;
+    sizes.block_size = kBlock, sizes.vocab_size = data.tokenizer().vocab_size();
     LlamaConfig config(sizes);
     config.n_kv_head = 2;
     Llama same(config);
