@@ -490,7 +490,10 @@ misused() {
 command=${1:-help}
 case $command in
   train)
-    [[ ${2:-} != --processes ]] || train_together "${@:3}"
+    for ((at = 2; at <= $#; ++at)); do
+      n=$((at + 1))
+      [[ ${!at} != --processes ]] || train_together "${!n:-}" "${@:2:at-2}" "${@:at+2}"
+    done
     run_program "$@"
     ;;
   sample | eval | report | look | draw | bench | gradcheck | info | seedhunt | tokenizer | \

@@ -155,12 +155,10 @@ namespace {
 const std::array<TaskDataset::Kind, 6> kKinds = {{
     {"addition", 3, 1, 64, "0123456789+=", addition,
      "A model must learn to pair digits of the same place, and to add them as a table. It must "
-     "also "
-     "see whether the places to the right carry, because it writes the highest digit first."},
+     "also see whether the places to the right carry, because it writes the highest digit first."},
     {"brackets", 8, 1, 64, "()[]=", brackets,
      "A model must learn which brackets are still open: a stack. To close the next one it looks "
-     "for "
-     "the last that nothing closes, at any distance."},
+     "for the last that nothing closes, at any distance."},
     {"copy", 8, 1, 64, "abcdefghijklmnopqrstuvwxyz=", copy,
      "A model must learn to look back by a fixed distance, which attention by position does. One "
      "layer and one head are enough, if positions tell it where it is."},

@@ -23,8 +23,8 @@ std::vector<std::string> task_names();
 class TaskDataset final : public Dataset {
  public:
   /// size: digits of a number, letters or brackets of a question, or how many digits modular
-  /// addition has, which is its modulus; 0: the task's own. Throws if
-  /// there is no such task, or if it has no such size.
+  /// addition has, which is its modulus; 0: the task's own. Throws if there is no such task, or if
+  /// it has no such size.
   explicit TaskDataset(const std::string& task, int64_t size = 0, double val_fraction = 0.1);
 
   const Tokenizer& tokenizer() const override { return tokenizer_; }

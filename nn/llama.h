@@ -18,8 +18,8 @@ namespace ink {
 
 /// GPTConfig's sizes, and what a Llama has beside them. The options below serve its kin.
 struct LlamaConfig : GPTConfig {
-  int64_t n_kv_head =
-      0;  // heads of keys and values, each for n_head / n_kv_head of queries; 0: n_head
+  // Heads of keys and values, each for n_head / n_kv_head of queries; 0: n_head.
+  int64_t n_kv_head = 0;
   int64_t intermediate_size = 0;  // of the MLP; 0: 8/3 n_embd, rounded up to a multiple of 32
   double rope_theta = 10000;
   double rms_norm_eps = 1e-5;
@@ -28,8 +28,8 @@ struct LlamaConfig : GPTConfig {
   int64_t head_dim = 0;         // 0: n_embd / n_head
   bool attention_bias = false;  // Qwen2: in q_proj, k_proj and v_proj
   bool qk_norm = false;         // Qwen3: queries and keys of each head are normalised
-  int64_t sliding_window =
-      0;                     // Mistral: a query sees itself and the window - 1 keys before; 0: all
+  // Mistral: a query sees itself and the window - 1 keys before; 0: all.
+  int64_t sliding_window = 0;
   double logit_softcap = 0;  // Gemma 2: logits are softcap tanh(logits / softcap); 0: as they are
   bool parallel_block = false;    // GPT-J, PaLM: attention and MLP read the same normalised x
   bool rope_interleaved = false;  // pairs of neighbours, as in Llama's own weights

@@ -3,14 +3,11 @@
 #include <algorithm>
 
 #include "autograd/memory/device_backend.h"
-#include "train/parallel/together.h"
 
 namespace ink {
 
 int64_t batch_parts(const TrainConfig& config, int64_t model_parameters) {
-  constexpr int64_t kSmallModel = 1 << 22;          // parameters
-  if (const int64_t n = processes().size(); n > 1)  // so many in each, whatever its threads
-    return std::min(n * std::max<int64_t>(1, config.batch_parts), config.batch_size);
+  constexpr int64_t kSmallModel = 1 << 22;  // parameters
   const int64_t wanted = config.batch_parts > 0 ? config.batch_parts
                          : model_parameters <= kSmallModel
                              ? host_threads(parse_device(config.device))

@@ -20,6 +20,7 @@
 #include "autograd/inspect/nan_sentinel.h"
 #include "autograd/io/foreign.h"
 #include "autograd/memory/device_backend.h"
+#include "autograd/memory/storage.h"
 #include "autograd/random/generator.h"
 #include "data/bpe/train.h"
 #include "data/data_files.h"
@@ -272,13 +273,8 @@ Trainer::Trainer(const TrainConfig& config, const std::optional<SavedRun>& saved
   choose_arithmetic(saved);
   check_loss(*model_, config_);
   model_->z_loss = config_.z_loss;
-  if (device_.is_cpu()) {
-    const ContextGuard guard(run_context());
-    TrainConfig own = config_;  // of this process
-    own.batch_parts = (own.batch_parts + processes().size() - 1) / processes().size();
-    own.batch_size = (own.batch_size + processes().size() - 1) / processes().size();
-    check_memory("this run", estimate_memory(*model_, own).total());
-  }
+  estimate_own_memory();
+  if (device_.is_cpu()) check_memory("this run", memory_.total());
   optimizer_ = make_optimizer(config_, model_->named_parameters(),
                               table_names(*model_, model_->config.vocab_size));
   loss_sum_ = zeros({});
@@ -290,6 +286,17 @@ Trainer::Trainer(const TrainConfig& config, const std::optional<SavedRun>& saved
     written.push_back(average);
   replay_ = std::make_unique<Replay>(device_, written);
   if (processes().size() > 1) check_same_run();
+}
+
+// Of this process: of several, each has its parts of the batch, and the sum of all gradients.
+void Trainer::estimate_own_memory() {
+  const ContextGuard guard(run_context());
+  const int64_t n = processes().size();
+  TrainConfig own = config_;
+  own.batch_parts = (own.batch_parts + n - 1) / n;
+  own.batch_size = (own.batch_size + n - 1) / n;
+  memory_ = estimate_memory(*model_, own);
+  if (n > 1) memory_.gradients += block_bytes(4 * num_parameters_);
 }
 
 void Trainer::check_same_run() const {
@@ -352,8 +359,12 @@ void Trainer::choose_arithmetic(const std::optional<SavedRun>& saved) {
                           before->batch_parts >= processes().size();
   if (config_.threads == 0) config_.threads = same_threads ? before->threads : max_threads();
   const ContextGuard guard(run_context());
-  config_.batch_parts = same_parts ? before->batch_parts : batch_parts(config_, num_parameters_);
-  const bool one_each = processes().size() > 1 && config_.batch_parts == processes().size();
+  const int64_t n = processes().size();  // with so many parts each, whatever their threads
+  config_.batch_parts =
+      same_parts ? before->batch_parts
+      : n > 1    ? std::min(n * std::max<int64_t>(1, config_.batch_parts), config_.batch_size)
+                 : batch_parts(config_, num_parameters_);
+  const bool one_each = n > 1 && config_.batch_parts == n;
   part_threads_ = same_parts ? before->part_threads : one_each ? config_.threads : 1;
   if (!resumes) return;
   if (!before)

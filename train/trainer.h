@@ -25,7 +25,7 @@
 
 namespace ink {
 
-class BatchParts;  // train/data_parallel.h
+class BatchParts;  // train/parallel/parts.h
 class Processes;   // train/parallel/processes.h
 
 /// The mean loss over some batches, in nats per token; and, if known, the best possible loss, the
@@ -127,6 +127,8 @@ class Trainer {
   LanguageModel& evaluated_model() const;
   const Dataset& dataset() const { return *dataset_; }
   const Optimizer& optimizer() const { return *optimizer_; }
+  /// What this process needs, as it was estimated before the first step.
+  const MemoryEstimate& memory() const { return memory_; }
   /// The text that samples continue by default.
   std::string sample_start() const;
   double best_val_loss() const { return best_val_loss_; }
@@ -148,6 +150,7 @@ class Trainer {
   void choose_arithmetic(const std::optional<SavedRun>& saved);
   Arithmetic arithmetic() const;
   void resume(const SavedRun& saved);
+  void estimate_own_memory();
   void check_same_run() const;
   std::unique_ptr<LanguageModel> another_model() const;
   void start_average(const NamedTensors& saved);
@@ -164,6 +167,7 @@ class Trainer {
   std::unique_ptr<LanguageModel> model_;
   std::vector<Tensor> parameters_;
   int64_t num_parameters_ = 0;  // elements
+  MemoryEstimate memory_;
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<LanguageModel> average_;  // null without ema
   std::unique_ptr<WeightAverage> averaging_;

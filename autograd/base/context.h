@@ -87,6 +87,7 @@ struct FieldGuard : Restore<T> {
   [[nodiscard]] FieldGuard(T Context::*field, T value) : Restore<T>(context().*field, value) {}
 };
 using FlagGuard = FieldGuard<bool>;
+/// While it lives, the flag has this value.
 template <bool Context::*flag, bool value>
 struct SetFlag : FlagGuard {
   [[nodiscard]] SetFlag() : FlagGuard(flag, value) {}
@@ -102,10 +103,10 @@ using Composed = SetFlag<&Context::composed, true>;
 /// computes them again from what those ops save anyway. The bits are the same; it takes less memory
 /// and a few percent more time. Only the forward needs the guard.
 using Recompute = SetFlag<&Context::recompute, true>;
-/// While it lives, the CPU computes each row of a product and each query of attention as if it
-/// stood alone. So a row's bits do not depend on how many there are: tokens one by one through a
-/// cache give those of the whole text at once, in any batch. A product of many rows takes as long
-/// as so many products of one.
+/// While it lives, the CPU computes each row of a product and each query of attention (without a
+/// mask and dropout) as if it stood alone. So a row's bits do not depend on how many there are:
+/// tokens one by one through a cache give those of the whole text at once, in any batch. A product
+/// of many rows takes as long as so many products of one. A GPU takes no notice.
 using Strict = SetFlag<&Context::strict, true>;
 /// Mixed precision: while it lives, linear, gelu_linear, mlp and linear_cross_entropy round f32
 /// operands to bf16, and layer_norm and rms_norm give bf16 for f32. Their sums are f32, and so are

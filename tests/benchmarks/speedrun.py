@@ -19,6 +19,7 @@ import time
 from pathlib import Path
 
 from compare_pytorch import ROOT, processor, unlock_mkl
+from loss_curve import clean_environment
 
 RECORD = {
     "model": "llama", "tie_word_embeddings": True, "qk_norm": True, "n_layer": 4, "n_head": 4, "n_kv_head": 2,
@@ -43,12 +44,6 @@ def arguments():
     return options
 
 
-def environment(options, library=None):
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("OPENBLAS_")}
-    preload = {"LD_PRELOAD": str(library)} if library else {}
-    return {**kept, **preload, "OMP_NUM_THREADS": str(options.threads)}
-
-
 def command_of(options, seed, folder):
     settings = {**RECORD, "max_iters": options.steps, "data": options.text, "seed": seed, "out_dir": folder}
     other = {"eval_interval": options.steps, "eval_iters": 1, "final_eval": "whole", "sample_interval": 0, "report": "off"}
@@ -61,7 +56,7 @@ def command_of(options, seed, folder):
 def inkling(options, seed):
     with tempfile.TemporaryDirectory() as folder:
         start = time.perf_counter()
-        done = subprocess.run(command_of(options, seed, folder), env=environment(options), check=True, text=True, capture_output=True)
+        done = subprocess.run(command_of(options, seed, folder), env=clean_environment(options), check=True, text=True, capture_output=True)
         whole = time.perf_counter() - start
         metrics = (Path(folder) / "metrics.jsonl").read_text()
     steps = [float(ms) for ms in re.findall(r'"ms":([\d.]+)', metrics)]
@@ -143,13 +138,13 @@ def pytorch(text, how, steps, threads, seed):
     data = torch.tensor([ids[c] for c in characters])
     training, validation = data[: int(0.9 * len(data))], data[int(0.9 * len(data)) :]
     model = build(len(ids))
-    decay = RECORD["learning_rate"], 0.1
+    lr, weight_decay = RECORD["learning_rate"], 0.1
     matrices = [p for name, p in model.named_parameters() if p.dim() == 2 and name != "lm_head.weight"]
     norms = [p for p in model.parameters() if p.dim() == 1]
-    groups = [{"params": [model.lm_head.weight], "weight_decay": decay[1]}, {"params": norms, "weight_decay": 0.0}]
+    groups = [{"params": [model.lm_head.weight], "weight_decay": weight_decay}, {"params": norms, "weight_decay": 0.0}]
     optimizers = [
-        torch.optim.Muon(matrices, lr=decay[0], weight_decay=decay[1], momentum=RECORD["momentum"], adjust_lr_fn="match_rms_adamw"),
-        torch.optim.AdamW(groups, lr=decay[0], betas=(0.9, RECORD["beta2"]), fused=True),
+        torch.optim.Muon(matrices, lr=lr, weight_decay=weight_decay, momentum=RECORD["momentum"], adjust_lr_fn="match_rms_adamw"),
+        torch.optim.AdamW(groups, lr=lr, betas=(0.9, RECORD["beta2"]), fused=True),
     ]
     run = torch.compile(model) if how.endswith("compile") else model
     B, T, warm_up = RECORD["batch_size"], RECORD["block_size"], RECORD["warmup_iters"]
@@ -176,19 +171,20 @@ def pytorch(text, how, steps, threads, seed):
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
         times.append(time.perf_counter() - start)
-    compiled = 5  # steps that compile, and warm caches; they count as the mean of the others
+    warm = 5  # steps that compile, and fill caches; they count as the mean of the others
     with torch.no_grad():
         rows = (len(validation) - 1) // T
         x, y = (validation[s : s + rows * T].view(rows, T) for s in (0, 1))
         parts = list(zip(x.split(64), y.split(64)))
         loss = sum(len(a) * loss_of(model, a, b).item() for a, b in parts) / rows
-    print(sum(times[compiled:]) / (steps - compiled) * steps, loss)
+    print(sum(times[warm:]) / (steps - warm) * steps, loss)
 
 
 def pytorch_run(options, how, seed, library):
     command = [sys.executable, __file__, "--pytorch", str(options.text), how, str(options.steps), str(options.threads), str(seed)]
+    preload = {"LD_PRELOAD": str(library)} if library else {}
     start = time.perf_counter()
-    out = subprocess.run(command, env=environment(options, library), check=True, text=True, capture_output=True).stdout
+    out = subprocess.run(command, env=clean_environment(options) | preload, check=True, text=True, capture_output=True).stdout
     steps, loss = map(float, out.split())
     return steps, time.perf_counter() - start, loss
 

@@ -230,37 +230,17 @@ struct DrawCommand {
 };
 
 // Settings of `train` that the ops of a step do not depend on.
-const std::set<std::string> kNoPartOfAStep = {"schedule",
-                                              "decay_fraction",
-                                              "ema",
-                                              "z_loss",
-                                              "dataset",
-                                              "val_fraction",
-                                              "gradient_accumulation_steps",
-                                              "max_iters",
-                                              "learning_rate",
-                                              "lr_decay_iters",
-                                              "min_lr",
-                                              "warmup_iters",
-                                              "optimizer",
-                                              "beta1",
-                                              "beta2",
-                                              "momentum",
-                                              "weight_decay",
-                                              "grad_clip",
-                                              "out_dir",
-                                              "init_from",
-                                              "data_changed",
-                                              "max_minutes",
-                                              "eval_interval",
-                                              "eval_iters",
-                                              "log_interval",
-                                              "sample_interval",
-                                              "batch_parts",
-                                              "final_eval",
-                                              "report"};
-const char* const kOfTheModel[] = {"data",   "val_data", "tokenizer",  "model",   "n_layer",
-                                   "n_head", "n_embd",   "block_size", "dropout", "bias"};
+// clang-format off
+const std::set<std::string> kNoPartOfAStep = {
+    "schedule", "decay_fraction", "ema", "z_loss", "dataset", "val_fraction",
+    "gradient_accumulation_steps", "max_iters", "learning_rate", "lr_decay_iters", "min_lr",
+    "warmup_iters", "optimizer", "beta1", "beta2", "momentum", "weight_decay", "grad_clip",
+    "out_dir", "init_from", "data_changed", "max_minutes", "eval_interval", "eval_iters",
+    "log_interval", "sample_interval", "batch_parts", "final_eval", "report"};
+// clang-format on
+const char* const kOfTheModel[] = {"data",       "task_digits", "val_data", "tokenizer",
+                                   "model",      "n_layer",     "n_head",   "n_embd",
+                                   "block_size", "dropout",     "bias"};
 
 bool read_options(const Arguments& arguments, DrawCommand& draw, bool again = false) {
   CommandOptions command("draw",

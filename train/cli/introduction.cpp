@@ -64,7 +64,7 @@ void introduce(Console& console, Trainer& trainer, const std::filesystem::path& 
   console.paragraph(fmt::format("{}  {}", console.bold("data "), trainer.dataset().summary()));
   console.paragraph(fmt::format("{}  {}", console.bold("model"), model_text(config, model)));
   print_parameters(console, trainer);
-  const MemoryEstimate memory = estimate_memory(model, config);
+  const MemoryEstimate& memory = trainer.memory();
   const auto megabytes = [](int64_t bytes) { return static_cast<double>(bytes) / 1e6; };
   console.paragraph(fmt::format(
       "{}  about {:.0f} MB: {:.0f} for parameters and moments, {:.0f} for gradients and "

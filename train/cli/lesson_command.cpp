@@ -57,13 +57,14 @@ bool is_number(const std::string& text) {
 }
 
 // What stands before a lesson: "*" if it was read, "~" if it has changed since.
-char mark_of(const ReaderProgress& progress, const Lesson& lesson) {
-  if (progress.has("read", lesson.name, lesson.source)) return '*';
-  return progress.count("read", lesson.name) > 0 ? '~' : ' ';
+char mark_of(const std::optional<ReaderProgress>& progress, const Lesson& lesson) {
+  if (!progress) return ' ';
+  if (progress->has("read", lesson.name, lesson.source)) return '*';
+  return progress->count("read", lesson.name) > 0 ? '~' : ' ';
 }
 
 void list(const std::string& kind, const std::vector<Lesson>& lessons,
-          const ReaderProgress& progress) {
+          const std::optional<ReaderProgress>& progress) {
   bool numbered = false;
   std::string next, marks;
   for (const Lesson& lesson : lessons) {
@@ -130,7 +131,7 @@ int lesson_or_walkthrough(const std::string& kind, const std::string& descriptio
   std::optional<ReaderProgress> progress;
   if (!checkout.empty()) progress.emplace(checkout);
   if (name.empty()) {
-    list(kind, lessons, progress.value_or(ReaderProgress("")));
+    list(kind, lessons, progress);
     return kOk;
   }
   std::vector<std::string> names;

@@ -199,8 +199,9 @@ int info_command(const Arguments& arguments) {
 
   std::cout << fmt::format("inkling {}, {}, matrix products by {}\n", INKLING_VERSION,
                            describe(cpu_device), gemm_backend());
-  std::cout << "several processes by "
-            << (processes_engine().empty() ? "no engine (-DINKLING_MPI=ON)" : processes_engine())
+  std::cout << "several processes: "
+            << (processes_engine().empty() ? "not in this build (-DINKLING_MPI=ON)"
+                                           : "over " + processes_engine())
             << "\n";
   describe_units();
   for (int8_t i = 0; i < cuda_device_count(); ++i)

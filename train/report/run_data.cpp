@@ -195,15 +195,14 @@ Json describe_run(Trainer& trainer, const std::string& program) {
   if (trainer.steps_done() > 0)
     began = text_field(parsed(text_of(fs::path(config.out_dir) / kRunFile)).value_or(Json()),
                        "started");
-  return {
-      {"program", program},
-      {"started", began.empty() ? time_text() : began},
-      {"machine", describe_machine(parse_device(config.device))},
-      {"data", trainer.dataset().summary()},
-      {"model", model_text(config, trainer.model())},
-      {"model_tree", trainer.model().to_string()},
-      {"memory_mb", static_cast<double>(estimate_memory(trainer.model(), config).total()) / 1e6},
-      {"config", to_json(config)}};
+  return {{"program", program},
+          {"started", began.empty() ? time_text() : began},
+          {"machine", describe_machine(parse_device(config.device))},
+          {"data", trainer.dataset().summary()},
+          {"model", model_text(config, trainer.model())},
+          {"model_tree", trainer.model().to_string()},
+          {"memory_mb", static_cast<double>(trainer.memory().total()) / 1e6},
+          {"config", to_json(config)}};
 }
 
 Json read_run(const fs::path& folder, std::optional<RunState> state) {
