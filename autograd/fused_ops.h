@@ -101,10 +101,9 @@ struct AttentionOptions {
 /// have fewer heads (dimension -3) than q, by a whole factor n: head h of q then uses head h / n.
 /// All options may be used together. A query that may attend to nothing gives zeros, and no
 /// gradient. A query and a key that it may not attend to have no influence on each other, forward
-/// and backward, even if one of them is NaN or infinite. (The definition, second
-/// derivatives and CUDA promise this only of keys that no query of their head attends to, and of
-/// queries that attend to nothing.) Dropout is that of dropout(weights, dropout_p) at the same
-/// random position. Memory is linear in T and S. Dao et al. 2022, alg. 1 and 4. (attention.cpp)
+/// and backward, even if one of them is NaN or infinite. Dropout is that of
+/// dropout(weights, dropout_p) at the same random position. Memory is linear in T and S.
+/// Dao et al. 2022, alg. 1 and 4. (attention.cpp)
 ///   scaled_dot_product_attention(q, k, v, {.is_causal = true})
 Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v,
                                     const AttentionOptions& options = {});

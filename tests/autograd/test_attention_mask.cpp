@@ -1,6 +1,5 @@
 // Attention's masks cannot lie: what a query must not see never matters to it, be it NaN, forward
-// and backward (in definitions and on CUDA: what no query sees); and dropout of the weights is
-// dropout's own.
+// and backward, in kernels and definitions; and dropout of the weights is dropout's own.
 #include <gtest/gtest.h>
 #include <omp.h>
 
@@ -308,6 +307,86 @@ Result attend_by(By by, const Tensor& q, const Tensor& k, const Tensor& v,
   Shape shape = q.shape();
   shape.back() = v.size(-1);
   return attend_by(by, q, k, v, options, wave.view(shape).to(q.dtype()));
+}
+
+// As expect_reaches_only, of the definition, and with second derivatives of what is not reached.
+// A hidden value counts as 0.
+void expect_hidden_as_zero(By by, const Partly& how, const std::vector<Tensor>& inputs, size_t bad,
+                           int64_t at, double poison, const std::string& what) {
+  const int64_t T = how.sees.size(0);
+  const Tensor rows = bad == 0 || bad == 3 ? arange(double(T)) == double(at)
+                                           : how.sees.select(1, at).clone(),
+               keys = any(logical_and(how.sees, rows.unsqueeze(1)), {0}),
+               none = zeros(rows.shape(), DType::boolean);
+  const std::array reached{rows.unsqueeze(1), keys.unsqueeze(1), keys.unsqueeze(1)};
+  const FlagGuard mode(&Context::composed, by == By::definition);
+  const auto run = [&](double value) {
+    const ContextGuard same_dropout;
+    std::vector<Tensor> x;
+    for (const Tensor& input : inputs) x.push_back(input.clone());
+    x[bad].narrow(1, at, 1).fill_(value);
+    const std::vector leaves{x[0].requires_grad_(), x[1].requires_grad_(), x[2].requires_grad_()};
+    const Tensor out = scaled_dot_product_attention(x[0], x[1], x[2], how.options);
+    Grads results = grad({out}, leaves, {x[3]}, false, by == By::second);
+    if (by == By::second) {
+      Tensor total = zeros({}, out.dtype());
+      for (size_t i = 0; i < 3; ++i)
+        total = total + sum(sin(masked_fill(results[i], reached[i], 0)));
+      for (const Tensor& g : grad({total}, leaves)) results.push_back(g);
+    }
+    for (size_t i = 0; i < results.size(); ++i)
+      results[i] = masked_fill(results[i].detach(), reached[i % 3], 0);
+    results.push_back(masked_fill(out.detach(), (bad == 3 ? none : rows).unsqueeze(1), 0));
+    return results;
+  };
+  const Grads clean = run(0), got = run(poison);
+  for (size_t i = 0; i < got.size(); ++i) {
+    EXPECT_TRUE(all(isfinite(got[i])).item() != 0) << what << ": result " << i;
+    EXPECT_TRUE(same_bits(got[i], clean[i])) << what << ": result " << i;
+  }
+}
+
+TEST_F(AttentionMask, AHiddenValueReachesNobodyInDefinitions) {
+  for (const int64_t T : {1, 2, 5, 8, 16, 17, 40}) {
+    const int64_t S = T + T % 3;
+    for (const DType dtype : {f32, f64, bf16}) {
+      if (dtype != f32 && T % 8 != 0) continue;
+      const std::vector<Tensor> inputs{randn({2, T, 6}, dtype), randn({2, S, 6}, dtype),
+                                       randn({2, S, 4}, dtype), randn({2, T, 4}, dtype)};
+      for (const Partly& how : partly_hidden(T, S, dtype)) {
+        for (const By by : {By::definition, By::second}) {
+          for (const double poison : {double(NAN), double(INFINITY), -double(INFINITY)}) {
+            if (!test_device().is_cpu() && (T % 8 != 0 || std::isinf(poison))) continue;  // minutes
+            for (size_t bad = 0; bad < 4; ++bad) {
+              for (const int64_t at : {inputs[bad].size(1) / 2, inputs[bad].size(1) - 1})
+                expect_hidden_as_zero(by, how, inputs, bad, at, poison,
+                                      how.name + " " + std::to_string(T) + " " + name_of(dtype) +
+                                          ", " + "qkvd"[bad] + std::to_string(at) +
+                                          std::to_string(poison) + " by " +
+                                          std::to_string(int(by)));
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+// What a query does see reaches it, as the formula says: infinities of one sign stay infinite.
+TEST_F(AttentionMask, AVisibleValueIsNotLostInDefinitions) {
+  const FlagGuard definition(&Context::composed, true);
+  const Tensor q = zeros({3, 2}), k = zeros({4, 2});
+  Tensor v = ones({4, 3});
+  const double infinity = INFINITY;
+  v.select(0, 0).select(0, 1).fill_(infinity);
+  v.select(0, 1).select(0, 1).fill_(-infinity);
+  v.select(0, 1).select(0, 2).fill_(-infinity);
+  v.select(0, 3).fill_(NAN);  // no query sees it
+  const Tensor out = scaled_dot_product_attention(q, k, v, {.is_causal = true});
+  const Tensor expected = tensor({1, infinity, 1, 1, NAN, -infinity, 1, NAN, -infinity});
+  EXPECT_TRUE(same_bits(isnan(out), isnan(expected.view({3, 3}))));
+  EXPECT_EQ(masked_fill(out, isnan(out), 7).tolist(),
+            masked_fill(expected, isnan(expected), 7).tolist());
 }
 
 // Ways in which queries before `blind` see nothing, and the others keys before S - 1; of the last

@@ -545,6 +545,14 @@ std::vector<OpCase> make_cases() {
          return {attention_weights(x[0], x[1],
                                    {.attn_mask = x[2], .dropout_p = 0.1,
                                     .causal_lower_right = true})}; }, 2e-5},
+      {"seen_scores",
+       {{{{3, 4}}, {{5, 4}}}, {{{2, 4, 3, 4}}, {{2, 2, 5, 4}}}, {{{2, 3, 4}}, {{2, 0, 4}}},
+        {{{3, 257, 133}}, {{3, 131, 133}}}},
+       [](I x) -> Outputs {
+         return {attention_weights(x[0], x[1], {.is_causal = true, .window = 2})}; }, 2e-5},
+      {"seen_product", cross(), [](I x) -> Outputs {
+         const FlagGuard definition(&Context::composed, true);
+         return {attend(x, {.is_causal = true})}; }, 2e-5},
       {"linear_cross_entropy.mean",
        {{{{6, 4}}, {{5, 4}}, {{6}, ids, 5}}, {{{2, 3, 4}}, {{5, 4}}, {{2, 3}, ids, 5}},
         {{{2100, 53}}, {{101, 53}}, {{2100}, ids, 101}}},

@@ -44,46 +44,72 @@ struct Problem {
 
 constexpr double kNever = -std::numeric_limits<double>::infinity();
 
-// Bool tensors that are true where the options hide something; undefined if they hide nothing.
-struct Hidden {
-  Tensor scores;   // broadcasts to (..., T, S)
-  Tensor queries;  // (..., T, 1): do they see nothing?
-  Tensor keys;     // (..., S, 1): does no query see them?
-};
-
-Hidden hidden_by(const Tensor& q, const Tensor& k, const Problem& problem) {
+// True where the options hide a score, broadcasts to (..., T, S); undefined if they hide nothing.
+Tensor hidden_by(const Tensor& q, const Tensor& k, const Problem& problem) {
   const Tensor& mask = problem.mask;
   const int64_t queries = q.size(-2), keys = k.size(-2);
   const int64_t diagonal = problem.rule.diagonal, window = problem.rule.window;
-  Hidden hidden;
+  Tensor hidden;
   if (mask.defined()) {
-    hidden.scores = mask.is_floating() ? mask == kNever : logical_not(mask);
-    if (mask.dim() < 2) hidden.scores = hidden.scores.view({1, mask.numel()});
+    hidden = mask.is_floating() ? mask == kNever : logical_not(mask);
+    if (mask.dim() < 2) hidden = hidden.view({1, mask.numel()});
   }
-  if (diagonal < keys) {
-    const Tensor i = arange(static_cast<double>(queries), {i64, q.device()}),
-                 j = arange(static_cast<double>(keys), {i64, q.device()}),
-                 last = (i + diagonal).unsqueeze(1);
-    Tensor far = j > last;
-    if (window > 0) far = logical_or(far, j <= last - window);
-    hidden.scores = mask.defined() ? logical_or(hidden.scores, far) : far;
-  }
-  if (!hidden.scores.defined() || context().imitate_torch) return hidden;
-  if (mask.defined() || diagonal < 0 || window > 0) hidden.queries = all(hidden.scores, {-1}, true);
-  if (mask.defined() || queries + diagonal < keys || window > 0)
-    hidden.keys = transpose(all(hidden.scores, {-2}, true), -2, -1);
-  return hidden;
+  if (diagonal >= keys) return hidden;
+  const Tensor i = arange(static_cast<double>(queries), {i64, q.device()}),
+               j = arange(static_cast<double>(keys), {i64, q.device()}),
+               last = (i + diagonal).unsqueeze(1);
+  Tensor far = j > last;
+  if (window > 0) far = logical_or(far, j <= last - window);
+  return hidden.defined() ? logical_or(hidden, far) : far;
 }
 
-// x with zeros for some of its rows, because a NaN there times a weight of 0 would be NaN.
-Tensor without(const Tensor& rows, const Tensor& x) {
-  return rows.defined() ? masked_fill(x, rows, 0) : x;
+// The two products of the definition, over the pairs that are not hidden. Each is the other's
+// derivative, so what is hidden reaches no value and no gradient of any order, be it NaN.
+//   seen_scores:   s_ij = a_i . b_j, or 0 where hidden
+//   seen_product:  y_i = sum_j w_ij x_j over the j that are not hidden
+//   da = seen_product(ds, b),  db = seen_product(ds^T, a),  dw = seen_scores(dy, x),
+//   dx = seen_product(w^T, dy)
+Tensor seen_product(const Tensor& w, const Tensor& x, const Tensor& hidden);
+
+Tensor seen_scores(const Tensor& a, const Tensor& b, const Tensor& hidden) {
+  if (!hidden.defined()) return matmul(a, transpose(b, -2, -1));
+  const auto compute = [&] {
+    const NoGrad no_grad;
+    return masked_fill(matmul(a, transpose(b, -2, -1)), hidden, 0);
+  };
+  return record("seen_scores", {a, b}, compute(),
+                [a = Saved::input(a), b = Saved::input(b), hidden](const Tensor& ds) -> Grads {
+                  return {seen_product(ds, *b, hidden),
+                          seen_product(transpose(ds, -2, -1), *a, transpose(hidden, -2, -1))};
+                });
+}
+
+// By counting the terms that are not finite, and what they are, apart from the others.
+Tensor value_of_seen_product(const Tensor& weights, const Tensor& x, const Tensor& hidden) {
+  const NoGrad no_grad;
+  const auto odd = [](const Tensor& y) { return logical_not(isfinite(y)); };
+  const DType dtype = weights.dtype();
+  const Tensor w = masked_fill(weights, hidden, 0), infinite = odd(x),
+               signs = sign(masked_fill(x, logical_not(isinf(x)), 0)),
+               terms = matmul(masked_fill(ones_like(w), hidden, 0), infinite.to(dtype)),
+               sum = matmul(sign(masked_fill(w, isnan(w), 0)), signs),
+               limit = masked_fill(sum * INFINITY, abs(sum) < terms, NAN);
+  return matmul(w, masked_fill(x, infinite, 0)) + masked_fill(limit, terms == 0, 0);
+}
+
+Tensor seen_product(const Tensor& w, const Tensor& x, const Tensor& hidden) {
+  if (!hidden.defined()) return matmul(w, x);
+  return record("seen_product", {w, x}, value_of_seen_product(w, x, hidden),
+                [w = Saved::input(w), x = Saved::input(x), hidden](const Tensor& dy) -> Grads {
+                  return {seen_scores(dy, *x, hidden),
+                          seen_product(transpose(*w, -2, -1), dy, transpose(hidden, -2, -1))};
+                });
 }
 
 // The options with the window as a part of the mask: a GPU's kernels know no window.
 AttentionOptions with_mask_for_window(const Tensor& q, const Tensor& k, const Problem& problem,
                                       AttentionOptions options) {
-  const Tensor hidden = hidden_by(q, k, problem).scores, &mask = problem.mask;
+  const Tensor hidden = hidden_by(q, k, problem), &mask = problem.mask;
   options.window = 0;
   options.attn_mask = logical_not(hidden);
   if (mask.defined() && mask.is_floating())
@@ -91,26 +117,26 @@ AttentionOptions with_mask_for_window(const Tensor& q, const Tensor& k, const Pr
   return options;
 }
 
-// The scale, the mask and the softmax of the formula, then dropout.
+// The scale, the mask and the softmax of the formula, then dropout. Those of hidden pairs are 0,
+// except in rows that are NaN.
 Tensor weights_composed(const Tensor& q, const Tensor& k, const Problem& problem,
-                        const Hidden& hidden) {
+                        const Tensor& hidden) {
   const auto& [rule, mask, group, dtype, masked] = problem;
-  const Tensor queries = without(hidden.queries, q.to(dtype)),
-               keys = without(hidden.keys, repeat_heads(k.to(dtype), group));
-  Tensor s = matmul(queries, transpose(keys, -2, -1)) * rule.scale;
+  const bool as_torch = context().imitate_torch.has_value();
+  const Tensor keys = repeat_heads(k.to(dtype), group);
+  Tensor s = seen_scores(q.to(dtype), keys, as_torch ? Tensor() : hidden) * rule.scale;
   if (mask.defined() && mask.is_floating()) s = s + mask;
-  if (hidden.scores.defined()) s = masked_fill(s, hidden.scores, kNever);  // even if it is NaN
-  if (!masked || context().imitate_torch) return dropout(softmax(s), rule.dropout_p);
+  if (hidden.defined()) s = masked_fill(s, hidden, kNever);  // even if it is NaN
+  if (!masked || as_torch) return dropout(softmax(s), rule.dropout_p);
   const Tensor none = all(s == kNever, {-1}, true);  // their softmax would be 0 / 0
   return dropout(masked_fill(softmax(masked_fill(s, none, 0)), none, 0), rule.dropout_p);
 }
 
 Tensor attention_composed(const Tensor& q, const Tensor& k, const Tensor& v,
                           const Problem& problem) {
-  const Hidden hidden = hidden_by(q, k, problem);
-  const Tensor values = without(hidden.keys, repeat_heads(v.to(problem.dtype), problem.group)),
-               out = matmul(weights_composed(q, k, problem, hidden), values);
-  return without(hidden.queries, out).to(q.dtype());
+  const Tensor hidden = hidden_by(q, k, problem), weights = weights_composed(q, k, problem, hidden),
+               values = repeat_heads(v.to(problem.dtype), problem.group);
+  return seen_product(weights, values, context().imitate_torch ? Tensor() : hidden).to(q.dtype());
 }
 
 // dq, dk, dv and dmask in basic ops, so that they can be differentiated again. inputs: q, k, v,
