@@ -68,9 +68,12 @@ struct CrossEntropy {
     const Row<T, Plan> a(logits, row * step, n, -infinity<C>(), parked);
     SoftmaxSums<C> sums;
     a.each([&](RowPlace i) { sums.add(a[i]); });
-    sums.template join<Plan>(static_cast<BlockScratch<C>&>(scratch));
-    const C top = sums.top, lse = simd::log(sums.total),
-            share = weight / sums.total * (z == 0 ? C(1) : 1 + 2 * z * (lse + top));
+    BlockScratch<C>& shared = scratch;
+    sums.template join<Plan>(shared);
+    const C top = sums.top, others = sums.template others<Plan>(a, shared),
+            lse = simd::log_of_sum(sums.total, others), more = z == 0 ? C(0) : 2 * z * (lse + top),
+            share = weight / sums.total * (1 + more);
+    const bool one_term = sums.total < simd::kOneTerm<C>;
     C chosen = 0;  // the logit of the target, in the one thread that has it
     bool has_chosen = false;
     a.each([&](RowPlace i) {
@@ -83,7 +86,9 @@ struct CrossEntropy {
 #pragma unroll
         for (int j = 0; j < N; ++j) {
           chosen = i.at + j == target ? v.at[j] : chosen;
-          d.at[j] -= i.at + j == target ? weight : C(0);
+          if (i.at + j != target) continue;
+          const bool alone = one_term && chosen == top;
+          d.at[j] = alone ? weight / sums.total * (more - others) : d.at[j] - weight;
         }
       }
       if (dlogits) a.put(dlogits + row * step, i, d);

@@ -22,7 +22,8 @@ struct LogSoftmax {
     SoftmaxSums<C> sums;
     a.each([&](RowPlace i) { sums.add(a[i]); });
     sums.template join<Plan>(scratch);
-    const C top = sums.top, log_total = simd::log(sums.total);
+    const C top = sums.top,
+            log_total = simd::log_of_sum(sums.total, sums.template others<Plan>(a, scratch));
     a.each([&](RowPlace i) {
       a.put(y + row * n, i, zip([=](C v) { return v - top - log_total; }, a[i]));
     });

@@ -270,6 +270,18 @@ struct SoftmaxSums {
     total = Plan::template join<Plus>(total * exp_nonpositive(top - most), scratch);
     top = most;
   }
+  /// The twin of others_of in autograd/loops/rows.h, for the joined sums of row a.
+  template <class Plan, class Row>
+  __device__ C others(const Row& a, BlockScratch<C>& scratch) const {
+    if (!(total < simd::kOneTerm<C>)) return total - 1;
+    C mine = 0;
+    const auto term = [this](C v) {
+      const C e = exp_nonpositive(v - top);
+      return e < C(0.5) ? e : C(0);
+    };
+    a.each([&](RowPlace i) { mine += sum(zip(term, a[i])); });
+    return Plan::template join<Plus>(mine, scratch);
+  }
 };
 
 }  // namespace ink::cuda

@@ -69,34 +69,92 @@ INK_DEVICE inline T logistic(T x) {
   return T(1) / (T(1) + simd::exp(-x));
 }
 
-// Phi(x), the normal distribution function. For floats,  Phi(-|x|) = e^(-|x| r(|x|)) / 2  with a
-// minimax fit r of our own (an error of 9e-9 in Phi): less work than erf, which is exact near 0.
+// 1 / (1 + e^-x) and 1 minus that, which keeps its digits where x is large.
+template <class T>
+struct Logistic {
+  T value, rest;
+  INK_DEVICE explicit Logistic(T x) {
+    const T e = simd::exp(-x);
+    value = T(1) / (T(1) + e);
+    rest = x > 5 ? e * value : T(1) - value;
+  }
+};
+
+// Phi(x), the normal distribution function, and its density. For floats,
+//   Phi(-|x|) = e^(-|x| r(|x|)) / 2,  where x < -3: e^(-x^2 / 2) q(1 / x^2) / -x
+// with minimax fits r (an error of 9e-9 in Phi) and q (1e-7 of it) of our own: less work than erf,
+// which is exact near 0. A tail needs its exponent in two parts, since e^v multiplies the rounding
+// of one by v. Loops over blocks without tails use the formulas without (kFar false): above kTail
+// both give the same bits.
+template <class T, bool kFar = true>
+struct Normal {
+  static constexpr T kTail = -3;
+  T x, high, low = 0;  // -x^2 / 2 = high + low
+  bool far = false;
+  INK_DEVICE explicit Normal(T at) : x(at), high(T(-0.5) * x * x) {
+    if constexpr (kFar) far = x < kTail;
+    if constexpr (kFar) low = far ? simd::lost_by(T(-0.5) * x, x, high) : T(0);
+  }
+  INK_DEVICE T density() const { return T(0.39894228040143268) * exp(high); }
+  INK_DEVICE T cdf() const {
+    if constexpr (std::is_same_v<T, double>) {
+      const double z = x * 0.70710678118654752;
+      if (x >= -1) return 0.5 + 0.5 * simd::erf(z);
+      const double lost = std::fma(x, 0.70710678118654752, -z) - x * 4.8336466567264567e-17;
+      return (0.5 - z * lost) * std::erfc(-z);  // erfc(z + d) is about e^(-2 z d) erfc(z)
+    } else {
+      const T magnitude = std::fabs(x), a = magnitude > 14 ? T(14) : magnitude;
+      const T r = simd::polynomial(a, a * a, 2.010057277e-6f, -2.782340582e-5f, 1.315077342e-4f,
+                                   8.912753416e-5f, -4.888636218e-3f, 3.638264977e-2f,
+                                   0.3183004304f, 0.7978851553f);
+      const T tail = (far ? far_factor(a) : T(0.5)) * exp(far ? high : -a * r);
+      return x < 0 ? tail : T(1) - tail;
+    }
+  }
+
+ private:
+  INK_DEVICE T exp(T v) const {
+    if constexpr (kFar) return simd::exp_of_sum(v, low);
+    return simd::exp_nonpositive(v);
+  }
+  INK_DEVICE static T far_factor(T a) {
+    const T t = T(1) / a, z = t * t;
+    return t * simd::polynomial(z, z * z, 186.091507f, -101.868027f, 27.2333832f, -5.47576571f,
+                                1.18679225f, -0.398847491f, 0.398941964f);
+  }
+};
 template <class T>
 INK_DEVICE inline T normal_cdf(T x) {
-  if constexpr (std::is_same_v<T, double>) {
-    const double z = x * 0.70710678118654752;
-    return x < -1 ? 0.5 * std::erfc(-z) : 0.5 + 0.5 * simd::erf(z);
-  } else {
-    const T magnitude = std::fabs(x), a = magnitude > 14 ? T(14) : magnitude;
-    const T r = simd::polynomial(a, a * a, 2.010057277e-6f, -2.782340582e-5f, 1.315077342e-4f,
-                                 8.912753416e-5f, -4.888636218e-3f, 3.638264977e-2f, 0.3183004304f,
-                                 0.7978851553f);
-    const T tail = T(0.5) * simd::exp_nonpositive(-a * r);
-    return x < 0 ? tail : T(1) - tail;
-  }
+  return Normal<T>(x).cdf();
 }
 
 // The gate by which gelu_tanh multiplies x, and the gate's derivative:
 //   gate = (1 + tanh(v / 2)) / 2 = 1 / (1 + e^-v),  v = 2 sqrt(2/pi) (x + 0.044715 x^3)
 // Computed from e^-|v|, which neither overflows nor cancels.
-template <class T>
+template <class T, bool kFar = true>
 struct GeluGate {
+  static constexpr T kTail = -4;
   T value, slope;
   INK_DEVICE explicit GeluGate(T x) {
     const T z = x * x, v = x * (T(1.5957691216057308) + T(0.071354816272600248) * z);
-    const T e = simd::exp_nonpositive(-std::fabs(v)), share = T(1) / (T(1) + e);
+    const T e = decay(x, z, v), share = T(1) / (T(1) + e);
     value = v < 0 ? e * share : share;
     slope = e * share * share * (T(1.5957691216057308) + T(0.21406444881780074) * z);
+  }
+
+ private:
+  INK_DEVICE static T decay(T x, T z, T v) {  // e^-|v|
+    if constexpr (kFar && !std::is_same_v<T, double>) {
+      // v = x (w + rest). a has few bits, so that the difference to w is exact.
+      const T a = T(0x1.98845p+0), b = T(0x1.2444f2p-4), bz = b * z, w = bz + a, far = x * w;
+      const T rest = a - w + bz + simd::lost_by(b, z, bz) + b * simd::lost_by(x, x, z) +
+                     (T(0x1.49b16ap-29) * z + T(0x1.9ea1b2p-23));
+      const bool is_far = x < kTail;
+      return simd::exp_of_sum(is_far ? far : -std::fabs(v),
+                              is_far ? simd::lost_by(x, w, far) + x * rest : T(0));
+    } else {
+      return simd::exp_nonpositive(-std::fabs(v));
+    }
   }
 };
 
@@ -190,30 +248,39 @@ struct sigmoid : OnFloats {
 struct silu : OnFloats {
   template <class T> INK_DEVICE static T f(T x) { return x / (T(1) + simd::exp(-x)); }
   template <class T> INK_DEVICE static T df(T dy, T x) {
-    const T s = logistic(x);
-    return dy * s * (T(1) + x * (T(1) - s));
+    const Logistic<T> s(x);
+    return dy * s.value * (T(1) + x * s.rest);
   }
 };
 struct erf : OnFloats {
   template <class T> INK_DEVICE static T f(T x) { return simd::erf(x); }
   template <class T> INK_DEVICE static T df(T dy, T x) {
-    return dy * T(1.1283791670955126) * simd::exp_nonpositive(-x * x);
+    const T high = -x * x;
+    return dy * T(1.1283791670955126) * simd::exp_of_sum(high, simd::lost_by(-x, x, high));
   }
 };
-struct gelu_erf : OnFloats {
-  template <class T> INK_DEVICE static T f(T x) { return x * normal_cdf(x); }
+template <bool kFar>
+struct any_gelu_erf : OnFloats {
+  template <class T> INK_DEVICE static T f(T x) { return x * Normal<T, kFar>(x).cdf(); }
   template <class T> INK_DEVICE static T df(T dy, T x) {
-    const T density = T(0.39894228040143268) * simd::exp_nonpositive(T(-0.5) * x * x);
-    return dy * (normal_cdf(x) + x * density);
+    const Normal<T, kFar> at(x);
+    return dy * (at.cdf() + x * at.density());
   }
+  template <class T> static bool fits(T x) { return !(x < Normal<T>::kTail); }
 };
-struct gelu_tanh : OnFloats {
-  template <class T> INK_DEVICE static T f(T x) { return x * GeluGate<T>(x).value; }
+template <bool kFar>
+struct any_gelu_tanh : OnFloats {
+  template <class T> INK_DEVICE static T f(T x) { return x * GeluGate<T, kFar>(x).value; }
   template <class T> INK_DEVICE static T df(T dy, T x) {
-    const GeluGate<T> gate(x);
+    const GeluGate<T, kFar> gate(x);
     return dy * (gate.value + x * gate.slope);
   }
+  template <class T> static bool fits(T x) { return !(x < GeluGate<T>::kTail); }
 };
+struct vector_gelu_erf : any_gelu_erf<false> { static constexpr bool kPartial = true; };
+struct vector_gelu_tanh : any_gelu_tanh<false> { static constexpr bool kPartial = true; };
+struct gelu_erf : any_gelu_erf<true> { using Vector = vector_gelu_erf; };
+struct gelu_tanh : any_gelu_tanh<true> { using Vector = vector_gelu_tanh; };
 
 struct log1p : OnFloats {
   template <class T> INK_DEVICE static T f(T x) { return simd::log1p(x); }

@@ -14,6 +14,7 @@
 #include "autograd/base/parallel.h"
 #include "autograd/loops/convert.h"
 #include "autograd/loops/lanes.h"
+#include "autograd/loops/simd.h"
 #include "autograd/loops/strided_loop.h"
 #include "autograd/memory/array.h"
 
@@ -179,6 +180,17 @@ template <class C, class F>
   const auto larger = [](C a, C b) { return a > b ? a : b; };
   return detail::fold_row(0, n, -std::numeric_limits<C>::infinity(), larger,
                           std::index_sequence_for<F>{}, f)[0];
+}
+
+/// The sum of the terms f(i) for i < n but the largest, 1, given the sum of all; exact to the last
+/// digits if total < simd::kOneTerm.
+template <class C, class F>
+[[gnu::always_inline]] inline C others_of(C total, int64_t n, const F& f) {
+  if (!(total < simd::kOneTerm<C>)) return total - 1;
+  return sum_of<C>(n, [&](int64_t i) {
+    const C term = f(i);
+    return term < C(0.5) ? term : C(0);
+  });
 }
 
 /// Sums over all rows, such as the gradient of a weight that multiplies every row.

@@ -142,6 +142,29 @@ INK_DEVICE inline T exp_nonpositive(T x) {
   return x < -Format<T>::kMostNormalExp ? T(0) : exp_normal(x);
 }
 
+/// a b - p, what the product p = a b has lost by rounding.
+template <class T>
+INK_DEVICE inline T lost_by(T a, T b, T p) {
+#if defined(__FMA__) || defined(__ARM_FEATURE_FMA) || defined(__CUDA_ARCH__)
+  return std::fma(a, b, -p);
+#else  // by products of halves, which are exact (Dekker 1971)
+  constexpr Bits<T> mask = ~Bits<T>{0} << (Format<T>::kFraction / 2 + 1);
+  const T a1 = std::bit_cast<T>(bits_of(a) & mask), b1 = std::bit_cast<T>(bits_of(b) & mask),
+          a2 = a - a1, b2 = b - b1;
+  return a1 * b1 - p + a1 * b2 + a2 * b1 + a2 * b2;
+#endif
+}
+
+/// e^(x + rest) for x <= 0, an argument with more digits than a T has. Denormal values, too.
+template <class T>
+INK_DEVICE inline T exp_of_sum(T x, T rest) {
+  constexpr Bits<T> up = 64;
+  const Rounded<T> n = powers_in(x);
+  const T scale = two_to<T>(n.bits() + up);
+  const T y = expm1_near(without_powers(x, n.number()) + rest) * scale + scale;
+  return x < Format<T>::kLeastExp ? T(0) : y * two_to<T>(-up);
+}
+
 ///   e^x - 1 = 2^n (e^r - 1 + 1 - 2^-n)
 template <class T>
 INK_DEVICE inline T expm1(T x) {
@@ -242,6 +265,15 @@ template <class T>
 INK_DEVICE inline T log1p(T x) {
   const T u = T(1) + x;
   return std::copysign(or_limit_of_log(u, log_positive(u) + (x - (u - T(1))) / u), x);
+}
+
+/// Below this sum of e^(x_i - max x), one term is 1, and the sum has lost digits of the others.
+template <class T>
+inline constexpr T kOneTerm = T(1.25);
+/// The log of total = 1 + others, of that with the most digits.
+template <class T>
+INK_DEVICE inline T log_of_sum(T total, T others) {
+  return total < kOneTerm<T> ? log1p(others) : log(total);
 }
 
 // ---- erf

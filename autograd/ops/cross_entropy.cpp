@@ -34,13 +34,19 @@ static C cross_entropy_row(C* d, const C* a, int64_t n, int64_t target, C weight
   const auto loss = [&](C lse) {
     return lse + below + (z == 0 ? 0 : z * (lse + top) * (lse + top));
   };
-  if (d == nullptr) return loss(simd::log(sum_of<C>(n, e)));
+  if (d == nullptr) {
+    const C total = sum_of<C>(n, e);
+    return loss(simd::log_of_sum(total, others_of(total, n, e)));
+  }
 #pragma omp simd
   for (int64_t i = 0; i < n; ++i) d[i] = e(i);
-  const C total = sum_of<C>(n, [&](int64_t i) { return d[i]; }), lse = simd::log(total),
-          share = weight / total * (z == 0 ? C(1) : 1 + 2 * z * (lse + top));
+  const auto kept = [&](int64_t i) { return d[i]; };
+  const C total = sum_of<C>(n, kept), others = others_of(total, n, kept),
+          lse = simd::log_of_sum(total, others), more = z == 0 ? C(0) : 2 * z * (lse + top),
+          share = weight / total * (1 + more);
   for (int64_t i = 0; i < n; ++i) d[i] *= share;
-  d[target] = likely * share - weight;
+  const bool alone = likely == 1 && total < simd::kOneTerm<C>;
+  d[target] = alone ? weight / total * (more - others) : likely * share - weight;
   return loss(lse);
 }
 

@@ -31,7 +31,8 @@ void swiglu_backward(Array& dgate, Array& dup, const Array& dy, const Array& gat
         C *dg = of_gate.row(row, room + 3 * columns), *du = of_up.row(row, room + 4 * columns);
 #pragma omp simd
         for (int64_t i = 0; i < columns; ++i) {
-          const C s = formula::logistic(g[i]), silu = g[i] * s, slope = s + silu * (1 - s);
+          const formula::Logistic<C> s(g[i]);
+          const C silu = g[i] * s.value, slope = s.value + silu * s.rest;
           dg[i] = d[i] * u[i] * slope;
           du[i] = d[i] * silu;
         }

@@ -5,9 +5,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
+#include <fstream>
 #include <functional>
 #include <iterator>
 #include <limits>
+#include <map>
 #include <random>
 #include <string>
 #include <utility>
@@ -16,6 +19,7 @@
 #include "autograd/engine/graph.h"
 #include "autograd/ops.h"
 #include "tests/support/error_of.h"
+#include "tests/support/test_device.h"
 
 namespace ink {
 namespace {
@@ -372,73 +376,130 @@ TEST(Pointwise, Bools) {
 
 // ---- comparisons
 
-// Both tails of what is 1 / (1 + e^-x) or Phi(x) somewhere, against long double, in units in the
-// last place: value and gradient. (sigmoid, tanh and expm1 have their gradients from the result, as
-// in PyTorch, and lose what the result has lost.)
-using Real = long double;
+// Activations and losses in both tails, against numbers with 50 digits (golden/tails.txt, made by
+// golden/tails_fixtures.py): value and gradient, in units in the last place.
 struct Tails {
-  const char* name;
+  std::string name;  // in the fixture
   std::function<Tensor(const Tensor&)> f;
-  std::function<Real(Real)> y, dx;
-  double most, from = -1e9, to = 1e9;  // units; where
+  double most = 4;       // units
+  double crossing = 0;   // a gradient that is 0 near here has units of 0.1 within 1.5 of it
+  bool of_one = false;   // the gradient is made from the result, as in PyTorch: units of 1
+  double to_in_f64 = 0;  // beyond -this, f64 has a thousand units
 };
-Real logistic(Real x) { return 1 / (1 + std::exp(-x)); }
-Real soft(Real x) { return x > 0 ? x + std::log1p(std::exp(-x)) : std::log1p(std::exp(x)); }
-Real normal_cdf(Real x) { return std::erfc(-x / std::sqrt(Real(2))) / 2; }
+
+// f(x) of logits (x, 0, 0) and a class, and of 37 more that are -inf.
+template <class F>
+auto of_classes(double target, F&& f) {
+  return [target, f](const Tensor& x) {
+    const Tensor zero = zeros_like(x.detach());
+    const Tensor never = full({x.numel(), 37}, -inf, {x.dtype(), x.device()});
+    return f(cat({stack({x, zero, zero}, 1), never}, 1),
+             full({x.numel()}, target, {i64, x.device()}));
+  };
+}
+// The same by a head whose weights are 1, 0 and 0.
+Tensor by_head(const Tensor& x, double target) {
+  const Tensor w = tensor({1, 0, 0}, x.dtype()).view({3, 1});
+  return linear_cross_entropy(x.unsqueeze(1), w.to(x.device()),
+                              full({x.numel()}, target, {i64, x.device()}), -100, Reduction::none);
+}
 
 std::vector<Tails> tails() {
+  const auto none = Reduction::none;
+  const auto one = [](const Tensor& x) { return ones({1, 1}, {x.dtype(), x.device()}); };
   std::vector<Tails> list{
-      {"sigmoid", [](auto& x) { return sigmoid(x); }, logistic,
-       [](Real x) { return logistic(x) * logistic(-x); }, 8, -1e9, 1},
-      {"silu", [](auto& x) { return silu(x); }, [](Real x) { return x * logistic(x); },
-       [](Real x) { return logistic(x) * (1 + x * logistic(-x)); }, 40},
-      {"softplus", [](auto& x) { return softplus(x); }, soft, logistic, 8, -1e9, 15},
-      {"elu", [](auto& x) { return elu(x); }, [](Real x) { return x > 0 ? x : std::expm1(x); },
-       [](Real x) { return x > 0 ? 1 : std::exp(x); }, 8},
-      {"gelu", [](auto& x) { return gelu(x, Gelu::erf); }, [](Real x) { return x * normal_cdf(x); },
-       [](Real x) {
-         return normal_cdf(x) + x * std::exp(-x * x / 2) / std::sqrt(2 * std::acos(Real(-1)));
-       },
-       2000, -30},
-  };
-  for (const double t : {0.0, 1.0, 0.25})
-    list.push_back({"binary_cross_entropy_with_logits",
-                    [t](auto& x) {
-                      return binary_cross_entropy_with_logits(x, full_like(x, t), Reduction::none);
+      {"sigmoid", [](auto& x) { return sigmoid(x); }, 4, 0, true},
+      {"silu", [](auto& x) { return silu(x); }, 6, -1.278},
+      {"silu", [](auto& x) { return swiglu(x, ones_like(x.detach())); }, 6, -1.278},
+      {"softplus", [](auto& x) { return softplus(x, 1, 1000); }},
+      {"elu", [](auto& x) { return elu(x); }},
+      {"tanh", [](auto& x) { return tanh(x); }, 4, 0, true},
+      {"erf", [](auto& x) { return erf(x); }, 8},
+      {"expm1", [](auto& x) { return expm1(x); }, 4, 0, true},
+      {"gelu_erf", [](auto& x) { return gelu(x, Gelu::erf); }, 16, -0.752},
+      {"gelu_tanh", [](auto& x) { return gelu(x, Gelu::tanh); }, 16, -0.752, false, 3},
+      {"gelu_tanh", [one](auto& x) { return gelu_linear(x.unsqueeze(1), one(x)).squeeze(1); }, 16,
+       -0.752, false, 3},
+      {"gelu_tanh",
+       [one](auto& x) { return mlp(x.unsqueeze(1), one(x), {}, one(x), {}).squeeze(1); }, 16,
+       -0.752, false, 3},
+      {"smooth_l1", [none](auto& x) { return smooth_l1_loss(x, zeros_like(x.detach()), none); }},
+      {"mse", [none](auto& x) { return mse_loss(x, zeros_like(x.detach()), none); }},
+      {"kl", [none](auto& p) { return kl_div(full_like(p.detach(), -3), p, none); }, 4, 0.018}};
+  for (const auto& [name, t] :
+       {std::pair{"logits_0", 0.0}, {"logits_1", 1.0}, {"logits_quarter", 0.25}})
+    list.push_back({name,
+                    [t = t, none](auto& x) {
+                      return binary_cross_entropy_with_logits(x, full_like(x, t), none);
                     },
-                    [t](Real x) { return (1 - t) * soft(x) + t * soft(-x); },
-                    [t](Real x) { return (1 - t) * logistic(x) - t * logistic(-x); }, 16});
+                    8, t == 0.25 ? -1.0986 : 0});
+  for (const auto& [name, t] : {std::pair{"p_0", 0.0}, {"p_1", 1.0}})
+    list.push_back(
+        {name, [t = t, none](auto& p) { return binary_cross_entropy(p, full_like(p, t), none); }});
+  for (const auto& [name, target] : {std::pair{"classes_right", 0.0}, {"classes_wrong", 1.0}}) {
+    const auto fused = [](const Tensor& x, const Tensor& ids) {
+      return cross_entropy(x, ids, -100, Reduction::none);
+    };
+    const auto two = [](const Tensor& x, const Tensor& ids) {
+      return nll_loss(log_softmax(x), ids, {.reduction = Reduction::none});
+    };
+    list.push_back({name, of_classes(target, fused), 12});
+    list.push_back({name, [target = target](auto& x) { return by_head(x, target); }, 12});
+    list.push_back({name, of_classes(target, two), 12, 0, true});
+  }
   return list;
 }
 
+struct Point {
+  double x, y, dx;
+};
+std::map<std::string, std::vector<Point>> tails_fixture() {
+  std::map<std::string, std::vector<Point>> lines;
+  std::ifstream file(golden("tails.txt"));
+  const auto number = [](const std::string& s) { return std::strtod(s.c_str(), nullptr); };
+  std::string name, x, y, dx;
+  while (file >> name >> x >> y >> dx) lines[name].push_back({number(x), number(y), number(dx)});
+  return lines;
+}
+
+void expect_tails(const Tails& op, const std::vector<Point>& fixture, DType dtype) {
+  const double last = dtype == f64   ? 0x1p-53
+                      : dtype == f32 ? 0x1p-24
+                                     : 0x1p-9,
+               least = dtype == f64 ? 1e-307 : 1.2e-38, far = dtype == f64 ? 690 : 80;
+  std::vector<Point> right;
+  std::vector<double> at;
+  for (const Point& point : fixture) {
+    if (std::fabs(point.x) > far || std::fabs(point.y) > 3e38) continue;
+    right.push_back(point);
+    at.push_back(point.x);
+  }
+  const Tensor x = from_vector(at).to(dtype).requires_grad_(), y = op.f(x);
+  const auto values = y.tolist(), slopes = grad({y}, {x}, {ones_like(y.detach())})[0].tolist();
+  ASSERT_EQ(x.tolist(), at) << "the fixture's points are not exact";
+  for (size_t i = 0; i < at.size(); ++i) {
+    const bool loose = dtype == f64 && op.to_in_f64 != 0 && at[i] < -op.to_in_f64;
+    const double most = (loose ? 1000 : op.most) * last;
+    const auto check = [&](double got, double expected, double unit, const char* what) {
+      EXPECT_LE(std::fabs(got - expected), most * unit + least)
+          << op.name << " in " << name_of(dtype) << " at " << at[i] << ": " << what << " " << got
+          << " for " << expected;
+    };
+    check(values[i], right[i].y, std::fabs(right[i].y), "value");
+    const bool crossing = op.crossing != 0 && std::fabs(at[i] - op.crossing) < 1.5;
+    check(slopes[i], right[i].dx,
+          std::max(std::fabs(right[i].dx), op.of_one  ? 1
+                                           : crossing ? 0.1
+                                                      : 0.0),
+          "gradient");
+  }
+}
+
 TEST(Pointwise, TailsKeepTheirDigits) {
-  for (const DType dtype : {f32, f64, bf16}) {
-    const double last = dtype == f64   ? 0x1p-53
-                        : dtype == f32 ? 0x1p-24
-                                       : 0x1p-9,
-                 least = dtype == f64 ? 1e-300 : 1e-36, far = dtype == f64 ? 690 : 80;
-    std::vector<double> numbers;
-    for (double x = 1e-3; x < far; x *= 1.17) numbers.insert(numbers.end(), {x, -x});
-    const Tensor all = from_vector(numbers).to(dtype);
-    for (const Tails& op : tails()) {
-      if (std::string(op.name) == "gelu" && dtype != f64) continue;  // Phi is a fit there
-      const Tensor x = all.clone().requires_grad_(), y = op.f(x);
-      const auto at = x.tolist(), values = y.tolist(),
-                 slopes = grad({y}, {x}, {ones_like(y.detach())})[0].tolist();
-      for (size_t i = 0; i < at.size(); ++i) {
-        if (at[i] < op.from || at[i] > op.to) continue;
-        const auto check = [&](double got, Real right, const char* what) {
-          const double size = static_cast<double>(std::fabs(right));
-          if (size < least) return;
-          EXPECT_LE(std::fabs(static_cast<double>(got - right)), op.most * last * size)
-              << op.name << " in " << name_of(dtype) << " at " << at[i] << ": " << what << " "
-              << got;
-        };
-        check(values[i], op.y(at[i]), "value");
-        if (std::fabs(static_cast<double>(op.dx(at[i]))) > 0.02 || std::fabs(at[i]) > 3)
-          check(slopes[i], op.dx(at[i]), "gradient");
-      }
-    }
+  const auto fixture = tails_fixture();
+  for (const Tails& op : tails()) {
+    ASSERT_TRUE(fixture.count(op.name)) << op.name;
+    for (const DType dtype : {f32, f64, bf16}) expect_tails(op, fixture.at(op.name), dtype);
   }
 }
 
