@@ -79,6 +79,9 @@ struct LanguageModel : Module {
   /// Throws for a model that shows none.
   virtual std::vector<Tensor> attention_weights(const Tensor& ids) const;
 
+  /// How many keys a query of its attention sees, with its own; 0: all before it. For FLOPs.
+  virtual int64_t attention_window() const { return 0; }
+
   /// Continues ids (B, T), T >= 1, token by token -> (B, T + max_new_tokens). Sees the last
   /// block_size tokens. Records no graph. Throws in training mode with dropout: call eval() first.
   Tensor generate(const Tensor& ids, const GenerateOptions& options = {}) const;

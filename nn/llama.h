@@ -52,6 +52,7 @@ struct LlamaConfig : GPTConfig {
               "llama: expected an intermediate_size above 0, and sliding_window and logit_softcap "
               "of 0 or more, got ",
               c.intermediate_size, ", ", c.sliding_window, " and ", c.logit_softcap);
+    rope_frequencies(c.head_dim, c.rope_theta, c.rope_scaling);  // throws if they are wrong
     return c;
   }
   /// The elements of its matrices.
@@ -214,6 +215,7 @@ struct Llama : LanguageModel {
     return head(model(ids, cache ? &cache->layers : nullptr).select(1, -1));
   }
   std::vector<Tensor> attention_weights(const Tensor& ids) const override;
+  int64_t attention_window() const override { return llama_config.sliding_window; }
 
   INK_FIELDS(model, lm_head)
 

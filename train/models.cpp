@@ -18,6 +18,19 @@ void for_each_setting(LlamaConfig& c, F&& f) {
     "Llama: width of the MLP; 0: 8/3 n_embd, up to a multiple of 32", Limits{0, 1 << 20});
   f("rope_theta", c.rope_theta, "Llama: base of the rotary positions",
     Limits{.above = 0, .below = 1e12});
+  RopeScaling& rope = c.rope_scaling;
+  f("rope_scaling", rope.rope_type, "Llama: slower turns for texts longer than in training",
+    Limits{.choices = {"default", "linear", "llama3", "yarn"}});
+  f("rope_factor", rope.factor, "Llama: ... how many times slower", Limits{1, 1e6});
+  f("original_max_position_embeddings", rope.original_max_position_embeddings,
+    "Llama: of llama3 and yarn: the length in training", Limits{0, 1 << 20});
+  f("low_freq_factor", rope.low_freq_factor, "Llama: of llama3", Limits{.above = 0, .below = 1e6});
+  f("high_freq_factor", rope.high_freq_factor, "Llama: of llama3",
+    Limits{.above = 0, .below = 1e6});
+  f("beta_fast", rope.beta_fast, "Llama: of yarn", Limits{.above = 0, .below = 1e6});
+  f("beta_slow", rope.beta_slow, "Llama: of yarn", Limits{.above = 0, .below = 1e6});
+  f("attention_factor", rope.attention_factor, "Llama: of yarn; 0: 0.1 log(rope_factor) + 1",
+    Limits{0, 1e6});
   f("tie_word_embeddings", c.tie_word_embeddings, "Llama: one table for tokens and the head",
     Limits{});
   f("attention_bias", c.attention_bias, "Llama: q_proj, k_proj and v_proj have a bias (Qwen2)",

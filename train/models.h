@@ -19,7 +19,7 @@
 
 namespace ink {
 
-using SettingValue = std::variant<int64_t, double, bool>;
+using SettingValue = std::variant<int64_t, double, bool, std::string>;
 /// A setting of a model beside GPTConfig's, such as n_kv_head of Llama: an option of the commands.
 struct ModelSetting {
   std::string name;
@@ -73,7 +73,8 @@ Config config_of(const GPTConfig& sizes, const ModelSettings& settings) {
 
 /// A Model's entry, which is made of a Config: this extends GPTConfig, and may have a checked()
 /// that returns it with what is derived written out, or throws. A function for_each_setting(config,
-/// f) beside it calls f(name, field, help, limits) for each int64_t, double or bool that is one.
+/// f) beside it calls f(name, field, help, limits) for each int64_t, double, bool or string that is
+/// one.
 template <class Model, class Config>
 ModelEntry model_entry() {
   ModelEntry entry;

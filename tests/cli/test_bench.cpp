@@ -410,6 +410,13 @@ TEST(Bench, CountsTheFlopsOfAnyModel) {
   const StepFlops llama = flops_of("llama");
   EXPECT_EQ(llama.weights, 6 * B * T * (L * (2 * C * C + 2 * C * 2 * head + 3 * C * 40) + V * C));
   EXPECT_EQ(llama.attention, pairs);
+  for (const double window : {1.0, 5.0, 16.0, 100.0}) {
+    setup.config.setting("sliding_window") = static_cast<int64_t>(window);
+    double seen = 0;
+    for (double query = 0; query < T; ++query) seen += std::min(query + 1, window);
+    EXPECT_DOUBLE_EQ(flops_of("llama").attention, 3 * 2 * 2 * B * L * C * seen) << window;
+  }
+  setup.config.setting("sliding_window") = int64_t{0};
   setup.config.gradient_accumulation_steps = 3;
   setup.config.recompute = setup.config.composed = true;
   EXPECT_EQ(flops_of("llama").total(), 3 * llama.total());

@@ -21,6 +21,7 @@
 #include "autograd/inspect/gradcheck.h"
 #include "autograd/more_ops.h"
 #include "nn/gpt.h"
+#include "nn/llama.h"
 #include "nn/rms_norm.h"
 #include "tests/support/error_of.h"
 #include "tests/support/temp_files.h"
@@ -278,6 +279,44 @@ TEST(ModelSettings, AreOptionsAndPartOfTheRun) {
   EXPECT_NE(other.find("--rank is 5, but"), std::string::npos) << other;
 }
 
+// Of each of them: the run is made, saved with what was asked, and turns as the layer does.
+TEST(ModelSettings, RopeScalingIsASettingOfARun) {
+  const TempFolder folder;
+  const std::vector<std::vector<std::string>> all{
+      {"linear", "--rope_factor", "4"},
+      {"llama3", "--rope_factor", "8", "--original_max_position_embeddings", "8",
+       "--low_freq_factor", "0.5", "--high_freq_factor", "2"},
+      {"yarn", "--rope_factor", "2", "--original_max_position_embeddings", "8", "--beta_fast", "4",
+       "--beta_slow", "0.5", "--attention_factor", "1.5"}};
+  for (std::vector<std::string> options : all) {
+    const std::string run = folder / options[0];
+    options.insert(options.begin(), {"--model", "llama", "--rope_scaling"});
+    const std::string got = run_own(small_run(run, options));
+    EXPECT_EQ(got.substr(0, 2), "0:") << got;
+    const LoadedModel loaded = load_model(run);
+    const nlohmann::json saved = to_json(loaded.config);
+    RopeScaling scaling;
+    scaling.rope_type = saved.at("rope_scaling");
+    scaling.factor = saved.at("rope_factor");
+    scaling.original_max_position_embeddings = saved.at("original_max_position_embeddings");
+    scaling.low_freq_factor = saved.at("low_freq_factor");
+    scaling.high_freq_factor = saved.at("high_freq_factor");
+    scaling.beta_fast = saved.at("beta_fast");
+    scaling.beta_slow = saved.at("beta_slow");
+    scaling.attention_factor = saved.at("attention_factor");
+    EXPECT_EQ(scaling.rope_type, options[3]);
+    for (size_t i = 4; i + 1 < options.size(); i += 2)
+      EXPECT_EQ(saved.at(options[i].substr(2)).get<double>(), std::stod(options[i + 1]));
+    const auto& model = dynamic_cast<const Llama&>(*loaded.model);
+    const int64_t dim = loaded.config.n_embd / loaded.config.n_head;
+    const RotaryEmbedding expected(dim, loaded.config.block_size, 10000, scaling),
+        plain(dim, loaded.config.block_size);
+    EXPECT_TRUE(equal(model.model.rotary_emb.cos, expected.cos) &&
+                equal(model.model.rotary_emb.sin, expected.sin));
+    EXPECT_FALSE(equal(model.model.rotary_emb.sin, plain.sin));
+  }
+}
+
 TEST(ModelSettings, AreRefusedInWords) {
   add_factored();
   const TempFolder folder;
@@ -297,6 +336,11 @@ TEST(ModelSettings, AreRefusedInWords) {
   expect({"--model", "llama", "--n_kv_head", "3"},
          "n_head to be a multiple of n_kv_head, got 4 and 3");
   expect({"--model", "llama", "--bias"}, "expected bias to be false");
+  expect({"--model", "llama", "--rope_scaling", "ntk"}, "--rope_scaling is 'ntk'; expected");
+  expect({"--model", "llama", "--rope_scaling", "yarn", "--rope_factor", "2"},
+         "yarn needs original_max_position_embeddings");
+  expect({"--model", "llama", "--rope_factor", "0.5"}, "--rope_factor is 0.5; expected 1");
+  expect({"--rope_scaling", "linear"}, "rope_scaling is no setting of model gpt");
   expect({"--model", "lama"}, "--model is 'lama'; expected");
   TrainConfig config;
   EXPECT_EQ(error_of([&] { config.setting("rnak"); }), "config: no model has a setting rnak");

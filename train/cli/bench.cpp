@@ -162,14 +162,21 @@ StepFlops step_flops(const LanguageModel& model, const TrainConfig& config) {
     backward(model.loss(ids, ids, Reduction::mean), gradients);
   }
   const auto rows = static_cast<double>(config.batch_size * config.gradient_accumulation_steps);
+  // The profiler counts all keys, or those before each query (causal_attention).
+  const auto T = static_cast<double>(config.block_size);
+  double window = static_cast<double>(model.attention_window());
+  if (window == 0 || window > T) window = T;
+  const double seen = window - window * (window - 1) / (2 * T);  // keys, in the mean
   StepFlops flops;
   for (const ProfileRow& row : profiler.rows()) {
     const double forward = row.forward.work.flops, backward = row.backward.work.flops;
     // Attention's backward computes the scores again, which is not the model's work.
-    if (row.name.find("attention") != std::string::npos)
-      flops.attention += 3 * forward * rows;
-    else
+    if (row.name.find("attention") != std::string::npos) {
+      const double counted = row.name == "causal_attention" ? (T + 1) / 2 : T;
+      flops.attention += 3 * forward * rows * (window < T ? seen / counted : 1);
+    } else {
       flops.weights += (forward + backward) * rows;
+    }
   }
   return flops;
 }
