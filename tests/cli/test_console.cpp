@@ -62,6 +62,8 @@ TEST(Console, LinesBreakBetweenItemsOnly) {
   EXPECT_EQ(wrapped(text, 10, 2), "a bc, def:\n  1:02, g;\n  ");
   EXPECT_EQ(wrapped(text, 1, 2), "a bc,\n  def:\n  1:02,\n  g;\n  ");
   EXPECT_EQ(wrapped("", 1, 2), "");
+  EXPECT_EQ(wrapped("Done in 0:01. Saved.  All of it", 15, 2),
+            "Done in 0:01.\n  Saved.\n  All of it");
 }
 
 TEST(Console, ALineStaysAfterATwentiethOrAMinute) {
@@ -175,6 +177,13 @@ TEST(Terminal, EvaluationsShowBitsPerByte) {
   EXPECT_NE(wide.find(" bits/byte  after 0:0"), std::string::npos) << wide;
   EXPECT_EQ(narrow.substr(std::max<size_t>(narrow.size(), 10) - 10), " bits/byte") << narrow;
   EXPECT_EQ(least.size(), std::string("step     2  validation loss 3.1234").size()) << least;
+  bool at_the_end = false;
+  for (const Shown& line : run_on_terminal(command, 44)) {
+    at_the_end |= line.text.rfind("Trained in ", 0) == 0;
+    const bool is_path = line.text.find('/') != std::string::npos;
+    EXPECT_TRUE(!at_the_end || is_path || line.text.size() < 44) << line.text;
+  }
+  EXPECT_TRUE(at_the_end);
 }
 
 TEST(Terminal, ValidationShowsItsShare) {

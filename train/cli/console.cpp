@@ -87,14 +87,17 @@ std::string fitted(std::vector<Item> items, size_t columns) {
 std::string wrapped(const std::string& text, size_t columns, size_t indent) {
   std::string all, line;
   for (size_t at = 0, end = 0; at < text.size(); at = end) {
-    const auto ends = [&] {
-      return text[end] == ' ' && std::string_view(",;:").find(text[end - 1]) != std::string::npos;
+    const auto ends = [&] {  // after punctuation, and at two spaces, but not behind a first word
+      return text[end] == ' ' &&
+             (std::string_view(",;:.").find(text[end - 1]) != std::string::npos ||
+              (text.compare(end, 2, "  ") == 0 && columns_of(text.substr(0, end)) > indent));
     };
     for (end = at + 1; end < text.size() && !ends();) ++end;
     const std::string piece = text.substr(at, end - at);
     if (!line.empty() && columns_of(line + piece) > columns) {
       all += line + "\n";
-      line = std::string(indent, ' ') + piece.substr(1);  // without the space
+      line = std::string(indent, ' ') +
+             piece.substr(std::min(piece.find_first_not_of(' '), piece.size()));
     } else {
       line += piece;
     }

@@ -412,7 +412,7 @@ class TrainRun {
   void show_final(const Evaluation& whole, double seconds, const Evaluation* sampled = nullptr) {
     write_validation(whole, sampled);
     const std::string cost = seconds < 1 ? "" : ", in " + clock_text(seconds);
-    console_.line(
+    console_.paragraph(
         fmt::format("{}  over all {} validation tokens{}", final_text(whole), whole.tokens, cost));
   }
   std::string final_text(const Evaluation& evaluation) const {
