@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
-#include <source_location>
 #include <type_traits>
 
 #define __host__
@@ -24,7 +23,17 @@ struct dim3 {
 
 namespace emulator {
 
-using Where = std::source_location;
+/// A place in the source: std::source_location, which libc++ 14 lacks.
+struct Where {
+  const char* file = "";
+  unsigned number = 0;
+  static constexpr Where current(const char* file = __builtin_FILE(),
+                                 unsigned line = __builtin_LINE()) {
+    return {file, line};
+  }
+  const char* file_name() const { return file; }
+  unsigned line() const { return number; }
+};
 
 /// The running thread's place, which kernels read as threadIdx and so on.
 struct Position {
@@ -46,7 +55,17 @@ void copy_later(void* to, const void* from, size_t bytes);
 void commit_copies();
 void finish_copies(int groups_left);
 
+/// The running thread: its number in the block, the block's number, and how many barriers of the
+/// block and __syncwarp of the warp lie behind it.
+struct Moment {
+  unsigned thread, block, barriers, syncs;
+};
+Moment moment();
+
 /// Runs `thread` once in every thread of every block. op names the launch in errors.
+void run_blocks(const char* op, dim3 blocks, int threads, size_t shared_bytes,
+                const std::function<void(void*)>& thread);
+/// The same as work of the device, as launches are.
 void launch(const char* op, dim3 blocks, int threads, size_t shared_bytes,
             std::function<void(void*)> thread);
 /// The card's compute capability, times ten.
@@ -147,10 +166,10 @@ struct cudaDeviceProp {
   int multiProcessorCount, major, minor;
   size_t totalGlobalMem;
 };
-using cudaStream_t = struct Stream*;
-using cudaEvent_t = struct Event*;
-using cudaGraph_t = struct Graph*;
-using cudaGraphExec_t = struct Graph*;
+using cudaStream_t = struct CUstream_st*;
+using cudaEvent_t = struct CUevent_st*;
+using cudaGraph_t = struct CUgraph_st*;
+using cudaGraphExec_t = struct CUgraph_st*;
 
 const char* cudaGetErrorString(cudaError_t error);
 cudaError_t cudaGetLastError();

@@ -16,11 +16,12 @@
 #include <utility>
 #include <vector>
 
+#include "autograd/base/check.h"
 #include "autograd/memory/free_ranges.h"
 
-struct Stream {};
-struct Event {};
-struct Graph {
+struct CUstream_st {};
+struct CUevent_st {};
+struct CUgraph_st {
   struct Node {
     const char* op;
     std::function<void()> work;
@@ -48,8 +49,8 @@ struct Gpu {
   size_t end = 0, used = 0;        // the end of all bytes ever handed out; bytes in use
   std::map<void*, size_t> blocks;  // in use
   ink::FreeRanges free;
-  std::unique_ptr<Graph> graph;  // being captured
-  Stream stream;
+  std::unique_ptr<CUgraph_st> graph;  // being captured
+  CUstream_st stream;
   Gpu() { free.put(memory, kMostMemory); }
 };
 
@@ -83,8 +84,15 @@ void on_device(const char* op, std::function<void()> work) {
   work();
 }
 
-// Its compute capability times 10. Programs have code for those below 12.0.
-int capability() { return setting("INKLING_EMULATED_CAPABILITY", 90); }
+void launch(const char* op, dim3 blocks, int threads, size_t shared_bytes,
+            std::function<void(void*)> thread) {
+  on_device(op, [op, blocks, threads, shared_bytes, thread = std::move(thread)] {
+    const size_t most = capability() >= 90 ? 227 * 1024 : 163 * 1024;
+    INK_CHECK(shared_bytes <= most, op, ": emulator: ", shared_bytes,
+              " bytes of shared memory; a block may have ", most);
+    run_blocks(op, blocks, threads, shared_bytes, thread);
+  });
+}
 
 }  // namespace emulator
 
@@ -139,7 +147,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t) {
   return gpu().graph ? cudaErrorInvalidValue : cudaSuccess;
 }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
-  *event = new Event;
+  *event = new CUevent_st;
   return cudaSuccess;
 }
 cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) { return cudaSuccess; }
@@ -190,7 +198,7 @@ cudaError_t cudaMemsetAsync(void* memory, int value, size_t bytes, cudaStream_t)
 cudaError_t cudaStreamBeginCapture(cudaStream_t, cudaStreamCaptureMode) {
   const std::lock_guard lock(gpu().mutex);
   if (gpu().graph) return cudaErrorInvalidValue;
-  gpu().graph = std::make_unique<Graph>();
+  gpu().graph = std::make_unique<CUgraph_st>();
   return cudaSuccess;
 }
 cudaError_t cudaStreamEndCapture(cudaStream_t, cudaGraph_t* graph) {
@@ -203,7 +211,7 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus* status)
   return cudaSuccess;
 }
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long) {
-  *exec = new Graph(*graph);
+  *exec = new CUgraph_st(*graph);
   return cudaSuccess;
 }
 cudaError_t cudaGraphDebugDotPrint(cudaGraph_t graph, const char* path, unsigned) {

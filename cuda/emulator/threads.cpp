@@ -89,6 +89,7 @@ struct Warp {
   int first = 0;       // of its lanes
   int next_fresh = 0;  // of its lanes, from the first on
   unsigned turn = 0;   // which of the two buffers its next exchange uses
+  unsigned syncs = 0;  // of its __syncwarp, how many are over
   std::array<std::array<unsigned char, 32 * kSlot>, 2> values;
 };
 
@@ -98,11 +99,12 @@ struct Block {
   unsigned char* shared = nullptr;
   size_t shared_bytes = 0;
   std::vector<int> copiers;  // of each 16 bytes: 1 + the thread whose unpublished copy they hold
-  std::array<Phases, 16> barriers;  // with numbers
+  std::array<Phases, 16> named;  // barriers, with numbers
   std::vector<Lane> lanes;
   std::vector<Warp> warps;
-  Warp* warp = nullptr;  // that runs
-  int lane = -1;         // that runs
+  Warp* warp = nullptr;   // that runs
+  int lane = -1;          // that runs
+  unsigned barriers = 0;  // of its __syncthreads, how many are over
   std::exception_ptr error;
   std::vector<Fiber*> idle;
   std::vector<std::unique_ptr<Fiber>> fibers;
@@ -256,6 +258,7 @@ bool run_warp(Warp& warp) {
     if (block.error || !any(Lane::in_collective) || any(Lane::at_phase)) return ran;
     release(warp.first, kLanes, Lane::in_collective, "warp");
     ++warp.turn;
+    warp.syncs += begin->kind == Collective::sync;
     if (block.error || (begin->kind == Collective::late && block.random() % 2)) return true;
   }
 }
@@ -265,7 +268,8 @@ void run_block(int threads) {
   block.warps.assign(static_cast<size_t>(threads / kLanes), Warp());
   for (size_t w = 0; w < block.warps.size(); ++w)
     block.warps[w].first = static_cast<int>(w) * kLanes;
-  block.barriers.fill({});
+  block.named.fill({});
+  block.barriers = 0;
   const auto all = [&](Lane::State state) {
     return std::all_of(block.lanes.begin(), block.lanes.end(),
                        [&](const Lane& lane) { return lane.state == state; });
@@ -276,7 +280,9 @@ void run_block(int threads) {
     std::shuffle(order.begin(), order.end(), block.random);
     bool ran = false;
     for (const size_t w : order) ran |= block.error || run_warp(block.warps[w]);
-    if (!ran || all(Lane::at_barrier)) release(0, threads, Lane::at_barrier, "block");
+    if (ran && !all(Lane::at_barrier)) continue;
+    release(0, threads, Lane::at_barrier, "block");
+    ++block.barriers;
   }
   for (Lane& lane : block.lanes)  // unwinds the stacks of lanes that still wait
     if (lane.state != Lane::fresh && lane.state != Lane::done) lane.fiber->resume();
@@ -361,7 +367,7 @@ void wait_for_phase(uint64_t* state, unsigned parity, Where where) {
 void report(int number, int threads, Where where, bool stay) {
   std::array<int, 2> mine{number, threads};
   const unsigned char* all = exchange(Collective::sync, &mine, sizeof mine, where);
-  Phases& phases = block.barriers[static_cast<size_t>(number) % 16];
+  Phases& phases = block.named[static_cast<size_t>(number) % 16];
   if (phases.left == phases.count) phases.left = phases.count = static_cast<uint16_t>(threads);
   INK_CHECK(number > 0 && number < 16 && threads > 0 && threads % kLanes == 0 &&
                 threads == phases.count && mine == from_lane<decltype(mine)>(all, 0),
@@ -408,34 +414,41 @@ void finish_copies(int groups_left) {
   }
 }
 
-void launch(const char* op, dim3 blocks, int threads, size_t shared_bytes,
-            std::function<void(void*)> thread) {
-  on_device(op, [op, blocks, threads, shared_bytes, thread = std::move(thread)] {
-    block.thread = &thread;
-    block.op = op;
-    block.error = nullptr;
-    const size_t most = capability() >= 90 ? 227 * 1024 : 163 * 1024;
-    INK_CHECK(shared_bytes <= most, in_launch(), shared_bytes,
-              " bytes of shared memory; a block may have ", most);
-    const size_t count = size_t{blocks.x} * blocks.y * blocks.z;
-    const bool backwards = block.random() % 2;  // no block may wait for another
-    for (size_t i = 0; i < count && !block.error; ++i) {
-      const size_t n = backwards ? count - 1 - i : i;
-      void* memory = nullptr;
-      if (posix_memalign(&memory, 1024, shared_bytes + 1) != 0) throw std::bad_alloc();
-      const std::unique_ptr<void, decltype(&std::free)> shared(memory, &std::free);
-      block.shared = static_cast<unsigned char*>(std::memset(memory, 0xff, shared_bytes));
-      block.shared_bytes = shared_bytes;
-      block.copiers.assign(shared_bytes / 16 + 1, 0);
-      position.grid_size = blocks;
-      position.block_size = dim3(static_cast<unsigned>(threads));
-      position.block =
-          dim3(static_cast<unsigned>(n % blocks.x), static_cast<unsigned>(n / blocks.x % blocks.y),
-               static_cast<unsigned>(n / blocks.x / blocks.y));
-      run_block(threads);
-    }
-    if (block.error) std::rethrow_exception(std::exchange(block.error, nullptr));
-  });
+// INKLING_EMULATED_CAPABILITY in the environment. Programs have code for those below 12.0.
+int capability() {
+  const char* set = std::getenv("INKLING_EMULATED_CAPABILITY");
+  return set != nullptr ? std::atoi(set) : 90;
+}
+
+Moment moment() {
+  const dim3 at = position.block, grid = position.grid_size;
+  return {static_cast<unsigned>(block.lane), (at.z * grid.y + at.y) * grid.x + at.x, block.barriers,
+          block.warp->syncs};
+}
+
+void run_blocks(const char* op, dim3 blocks, int threads, size_t shared_bytes,
+                const std::function<void(void*)>& thread) {
+  block.thread = &thread;
+  block.op = op;
+  block.error = nullptr;
+  const size_t count = size_t{blocks.x} * blocks.y * blocks.z;
+  const bool backwards = block.random() % 2;  // no block may wait for another
+  for (size_t i = 0; i < count && !block.error; ++i) {
+    const size_t n = backwards ? count - 1 - i : i;
+    void* memory = nullptr;
+    if (posix_memalign(&memory, 1024, shared_bytes + 1) != 0) throw std::bad_alloc();
+    const std::unique_ptr<void, decltype(&std::free)> shared(memory, &std::free);
+    block.shared = static_cast<unsigned char*>(std::memset(memory, 0xff, shared_bytes));
+    block.shared_bytes = shared_bytes;
+    block.copiers.assign(shared_bytes / 16 + 1, 0);
+    position.grid_size = blocks;
+    position.block_size = dim3(static_cast<unsigned>(threads));
+    position.block =
+        dim3(static_cast<unsigned>(n % blocks.x), static_cast<unsigned>(n / blocks.x % blocks.y),
+             static_cast<unsigned>(n / blocks.x / blocks.y));
+    run_block(threads);
+  }
+  if (block.error) std::rethrow_exception(std::exchange(block.error, nullptr));
 }
 
 }  // namespace emulator
