@@ -388,25 +388,41 @@ test_named() {
 check_once() {
   local text
   while text=$(<"$2") && build "exercise_$1" && [[ $(<"$2") != "$text" ]]; do
-    rm -f "$folder/CMakeFiles/exercise_$1.dir/exercises/"*.o  # it was saved meanwhile
+    # It was saved meanwhile.
+    rm -f "$folder/CMakeFiles/exercise_$1.dir/exercises/"*.o "$folder/exercise_$1.o"
   done
   "$folder/exercise_$1" "$2"
 }
 
 # check_exercise NAME --check: says what is right in what the reader wrote. With --watch: again
-# whenever the file is saved, until all is right.
+# whenever the file is saved, until all is right. With --device cuda: on a GPU, by nvcc.
 check_exercise() {
-  local file='' word=$1 pattern saved now code
-  [[ $word != --* ]] || word=$2
+  local file='' word='' on_card='' watch='' pattern saved now code
+  for pattern; do
+    case $pattern in
+      --check | --device) ;;
+      --watch) watch=1 ;;
+      --device=cuda | cuda) on_card=_card ;;
+      *) [[ -z $word && $pattern != -* ]] || return 0
+         word=$pattern ;;
+    esac
+  done
+  [[ -n $word ]] || return 0  # the program says what is wrong
   for pattern in "$word" "*_$word" "${word}_*" "0${word}_*"; do
-    [[ -n $file ]] || file=$(compgen -G "$checkout/exercises/$pattern.cpp") || true
+    [[ -n $file ]] || file=$(compgen -G "$checkout/exercises/$pattern.c[pu]*") || true
   done
   [[ -f $file ]] ||
     { say "run.sh: exercises/ has no '$word' yet. To set it up: $name exercise $word"; exit 2; }
-  word=${file##*/} word=${word%%_*}
-  install_missing
-  configure release
-  if [[ " $* " != *' --watch '* ]]; then
+  prepare_exercise "$file"
+  word=${file##*/} word=${word%%_*}$on_card
+  if [[ -n $on_card ]]; then
+    [[ $file == *.cu ]] || misused "--device cuda is for kernels, and ${file##*/} holds none"
+    has_toolkit || die "--device cuda needs CUDA's toolkit (nvcc), which is not found here. Leave it" \
+                       "out: the emulator needs neither toolkit nor GPU."
+    grep -q "exercise_$word" "$folder/build.ninja" ||  # the toolkit came later
+      { rm -f "$folder/build.ninja"; configure release; }
+  fi
+  if [[ -z $watch ]]; then
     check_once "$word" "$file"
     exit
   fi
@@ -422,6 +438,14 @@ check_exercise() {
   done
 }
 
+# prepare_exercise FILE: configures for it. Kernels run on the emulator.
+prepare_exercise() {
+  local options=()
+  [[ $1 != *.cu ]] || { packages+=(libboost-context-dev); options=(INKLING_EMULATOR=ON); }
+  install_missing
+  configure release "${options[@]}"
+}
+
 # Those that changed since they were solved.
 check_changed() {
   local number file
@@ -431,7 +455,8 @@ check_changed() {
   build inkling inkling_tools
   for number in $("$folder/inkling" exercise --changed --checkout "$checkout"); do
     printf -v number %02d "$number"
-    file=$(compgen -G "$checkout/exercises/${number}_*.cpp")
+    file=$(compgen -G "$checkout/exercises/${number}_*.c[pu]*")
+    prepare_exercise "$file"
     say "${file##*/} changed since it was solved: checking it again"
     (check_once "$number" "$file") >/dev/null || true
   done
@@ -502,7 +527,7 @@ case $command in
     ;;
   lesson | walkthrough) run_program "$@" --checkout "$checkout" ;;
   exercise)
-    [[ $# -ne 3 || ! " $* " =~ ' --'(check|watch)' ' ]] || check_exercise "${@:2}"
+    [[ ! " $* " =~ ' --'('check '|'watch '|device[\ =]'cuda ') ]] || check_exercise "${@:2}"
     (($# > 1)) || check_changed
     run_program "$@" --checkout "$checkout"
     ;;

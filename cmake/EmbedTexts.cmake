@@ -1,9 +1,10 @@
 # Writes OUTPUT, C++ with the FUNCTION, declared in HEADER, that gives the texts of SOURCES by their
-# file names. Those of C++ go without the extension.
+# file names. Those of C++ and CUDA go without the
+# extension.
 set(entries "")
 foreach(source IN LISTS SOURCES)
   get_filename_component(name "${source}" NAME)
-  string(REGEX REPLACE "\\.cpp$" "" name "${name}")
+  string(REGEX REPLACE "\\.(cpp|cu)$" "" name "${name}")
   file(READ "${source}" text)
   string(FIND "${text}" ")~~\"" end)
   if(NOT end EQUAL -1)

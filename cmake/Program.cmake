@@ -44,10 +44,52 @@ list(FILTER report_sources EXCLUDE REGEX "/look\\.cpp$")  # a command of its own
 set_target_properties(inkling_report PROPERTIES SOURCES "${report_sources}")
 target_link_libraries(inkling_report PUBLIC inkling::train PRIVATE ${fmt_target})
 
+# What runs the kernels of exercises on the CPU. run.sh installs Boost.Context for it, and says ON.
+set(INKLING_EMULATOR AUTO CACHE STRING
+    "Exercises that are CUDA kernels: AUTO (where Boost.Context is found) or ON")
+if(cuda_backend STREQUAL EMULATED)
+  add_library(inkling_emulator INTERFACE)
+  target_link_libraries(inkling_emulator INTERFACE inkling::cuda)
+else()
+  if(INKLING_EMULATOR STREQUAL AUTO)
+    find_package(Boost QUIET COMPONENTS context)
+  else()
+    find_package(Boost REQUIRED COMPONENTS context)
+  endif()
+  if(Boost_FOUND)
+    add_library(inkling_emulator STATIC cuda/emulator/threads.cpp cuda/emulator/accesses.cpp
+                cuda/emulator/wgmma.cpp)
+    target_include_directories(inkling_emulator BEFORE PRIVATE
+                               ${CMAKE_CURRENT_SOURCE_DIR}/cuda/emulator)
+    target_link_libraries(inkling_emulator PUBLIC inkling::autograd
+                          PRIVATE inkling_driver_options Boost::context)
+  endif()
+endif()
+
+# inkling_kernel_exercise(TARGET FILE): a reader's .cu for the emulator; and TARGET_card, by nvcc.
+function(inkling_kernel_exercise target file)
+  set_source_files_properties(${file} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS "-xc++")
+  if(TARGET inkling_emulator)
+    target_link_libraries(${target} PRIVATE inkling_emulator)
+  endif()
+  find_package(CUDAToolkit 12 QUIET)
+  if(NOT CUDAToolkit_NVCC_EXECUTABLE)
+    return()
+  endif()
+  set(object ${CMAKE_CURRENT_BINARY_DIR}/${target}_card.o)
+  add_custom_command(OUTPUT ${object}
+    COMMAND ${CUDAToolkit_NVCC_EXECUTABLE} -std=c++20 -O2 -arch=compute_80 -Xcompiler=-fPIE
+            -I ${CMAKE_CURRENT_SOURCE_DIR} -c ${file} -o ${object}
+    DEPENDS ${file} VERBATIM)
+  add_executable(${target}_card EXCLUDE_FROM_ALL ${object})
+  set_target_properties(${target}_card PROPERTIES LINKER_LANGUAGE CXX)
+  target_link_libraries(${target}_card PRIVATE inkling_exercises CUDA::cudart_static)
+endfunction()
+
 # Exercises: the checks, and the texts. A reader's answers are programs that nothing else needs:
 # run.sh sets up exercises/NN_name.cpp, then builds the target exercise_NN.
 file(GLOB exercise_sources CONFIGURE_DEPENDS
-     ${CMAKE_CURRENT_SOURCE_DIR}/train/lessons/exercises/*.cpp)
+     ${CMAKE_CURRENT_SOURCE_DIR}/train/lessons/exercises/*.c*)
 set(exercise_texts ${CMAKE_CURRENT_BINARY_DIR}/exercise_texts.cpp)
 inkling_embed_texts(${exercise_texts} exercise_source train/lessons/exercises/checks/texts.h
                     ${exercise_sources})
@@ -63,6 +105,9 @@ foreach(source IN LISTS exercise_sources)
   set_source_files_properties(${answer} PROPERTIES GENERATED ON)
   target_link_libraries(exercise_${number} PRIVATE inkling_driver_options inkling_answer_options
                         inkling_exercises)
+  if(file MATCHES "\\.cu$")
+    inkling_kernel_exercise(exercise_${number} ${answer})
+  endif()
 endforeach()
 
 # The commands: those that training needs, and all of them, for a program with models of its own.

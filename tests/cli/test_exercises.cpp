@@ -24,6 +24,10 @@
 #define INK_EXERCISE(...) \
   const bool INK_NAMED(__COUNTER__) = (kept().push_back([] { return __VA_ARGS__; }), true);
 
+#if __has_include(<boost/context/fiber.hpp>)  // with which kernels run here
+#define HAS_EMULATOR
+#include "train/lessons/exercises/cuda.h"
+#endif
 #include "tests/support/run_program.h"
 #include "tests/support/temp_files.h"
 #include "train/lessons/exercises/checks/checks.h"
@@ -66,6 +70,13 @@ std::vector<std::function<ink::Exercise()>>& kept() {
 #include "train/lessons/exercises/25_versions.cpp"
 #include "train/lessons/exercises/26_checkpointing.cpp"
 #include "train/lessons/exercises/27_flops.cpp"
+#ifdef HAS_EMULATOR
+#include "tests/cli/faulty_kernels.inc"
+#include "train/lessons/exercises/28_gpu_add.cu"
+#include "train/lessons/exercises/29_gpu_softmax.cu"
+#include "train/lessons/exercises/30_gpu_product.cu"
+#include "train/lessons/exercises/31_gpu_sum.cu"
+#endif
 
 namespace ink {
 namespace {
@@ -82,7 +93,9 @@ Checked checked(const Exercise& exercise) {
 }
 
 TEST(Exercises, KeptSolutionsAreRight) {
+#ifdef HAS_EMULATOR
   ASSERT_EQ(kept().size(), exercises().size());
+#endif
   for (size_t i = 0; i < kept().size(); ++i) {
     const Exercise exercise = kept()[i]();
     EXPECT_EQ(exercise.name, exercises()[i].name);
@@ -301,10 +314,11 @@ TEST(Exercises, InTheProgram) {
 
 // Compiles a reader's file as run.sh's `ninja exercise_NN` does, but one in a folder of the test's,
 // and runs it.
-Ran compiled_and_run(const TempFolder& folder, const std::string& name) {
+Ran compiled_and_run(const TempFolder& folder, const std::string& name,
+                     const std::string& extension = ".cpp") {
   const std::string build = std::filesystem::path(program_path()).parent_path().string();
   const std::string target = "exercise_" + name.substr(0, 2), here = folder.path().string();
-  const std::string file = "exercises/" + name + ".cpp";
+  const std::string file = "exercises/" + name + extension;
   const std::string edits = "s|" INKLING_SOURCE_DIR "/" + file + "|" + here + "/" + file + "|g; " +
                             "s|CMakeFiles/" + target + ".dir/" + file + "|" + here + "/object|g; " +
                             "s|-o " + target + " |-o " + here + "/answer |";
@@ -330,6 +344,193 @@ TEST(Exercises, FromTheHoleToTheSolution) {
   expect_in("All is right.", right.out);
   expect_in("In the library: autograd/ops/softmax.cpp", right.out);
 }
+
+#ifdef HAS_EMULATOR
+TEST(Exercises, AKernelFromTheHoleToTheSolution) {
+  const TempFolder folder;
+  if (!exists(std::filesystem::path(program_path()).parent_path() / "build.ninja"))
+    GTEST_SKIP() << "not built by ninja here";
+  ASSERT_EQ(run_program("exercise gpu_add --checkout " + folder.path().string()).code, 0);
+  const Ran hole = compiled_and_run(folder, "28_gpu_add", ".cu");
+  EXPECT_EQ(hole.code, 1) << hole.err;
+  expect_in("gpu_add is not written yet", hole.out);
+
+  // Without its guard, in the line of the reader's file.
+  std::string source = exercise_source("28_gpu_add");
+  const size_t guard = source.find("if (i < n) ");
+  const auto line = 1 + std::count(source.begin(), source.begin() + static_cast<long>(guard), '\n');
+  source.erase(guard, std::string("if (i < n) ").size());
+  folder.write("exercises/28_gpu_add.cu", source);
+  const Ran wrong = compiled_and_run(folder, "28_gpu_add", ".cu");
+  EXPECT_EQ(wrong.code, 1) << wrong.err;
+  expect_in("line " + std::to_string(line) + ": out of bounds: thread ", wrong.out);
+
+  folder.write("exercises/28_gpu_add.cu", exercise_source("28_gpu_add"));
+  const Ran right = compiled_and_run(folder, "28_gpu_add", ".cu");
+  EXPECT_EQ(right.code, 0) << right.out << right.err;
+  expect_in("sectors for each warp", right.out);
+  expect_in("In the library: cuda/elementwise.cuh", right.out);
+}
+
+// ---- faults of kernels
+
+// The line of faulty_kernels.inc that ends in "// mark".
+std::string marked(const std::string& mark) {
+  std::ifstream in(INKLING_SOURCE_DIR "/tests/cli/faulty_kernels.inc");
+  int number = 0;
+  for (std::string line; std::getline(in, line);) {
+    ++number;
+    const std::string end = "// " + mark;
+    if (line.size() > end.size() && line.substr(line.size() - end.size()) == end)
+      return std::to_string(number);
+  }
+  ADD_FAILURE() << "no line is marked " << mark;
+  return "?";
+}
+
+void expect_fault(const Exercise& exercise, const std::string& mark, const std::string& text) {
+  const Checked result = checked(exercise);
+  EXPECT_FALSE(result.right) << mark;
+  std::string joined;  // in one line
+  std::istringstream words(result.text);
+  for (std::string word; words >> word;) joined += word + " ";
+  expect_in("line " + marked(mark) + text, joined);
+}
+
+template <Fault kFault>
+Exercise faulty_add() {
+  return gpu_add_exercise(cuda_kernel(bad_add<kFault>));
+}
+template <Fault kFault>
+Exercise faulty_softmax() {
+  return gpu_softmax_exercise(cuda_kernel(bad_softmax<kFault>));
+}
+template <Fault kFault>
+Exercise faulty_product() {
+  return gpu_product_exercise(cuda_kernel(bad_product<kFault>));
+}
+template <Fault kFault>
+Exercise faulty_sum() {
+  return gpu_sum_exercise(cuda_kernel(bad_sum<kFault>));
+}
+
+TEST(Exercises, RacesAreNamedWithTheirLines) {
+  expect_fault(faulty_add<Fault::race>(), "add: race", ": a race: thread ");
+  expect_fault(faulty_softmax<Fault::race>(), "softmax: race",
+               ": a race: thread 0 reads [32] of the array of line " + marked("softmax: array"));
+  expect_fault(faulty_product<Fault::race>(), "product: race", ": a race: thread ");
+  expect_fault(faulty_sum<Fault::race>(), "sum: race", ": a race: thread ");
+  expect_fault(faulty_sum<Fault::blocks>(), "sum: blocks", ": a race: thread 0 of block ");
+}
+
+TEST(Exercises, BarriersThatNotAllReachAreNamedWithTheirLines) {
+  const auto expect_parted = [](const Exercise& exercise, const std::string& mark) {
+    const Checked result = checked(exercise);
+    EXPECT_FALSE(result.right) << mark;
+    expect_in("waits at faulty_kernels.inc:" + marked(mark), result.text);
+    expect_in("All threads of a block must come to the same __syncthreads()", result.text);
+  };
+  expect_parted(faulty_add<Fault::barrier>(), "add: barrier");
+  expect_parted(faulty_softmax<Fault::barrier>(), "softmax: barrier");
+  expect_parted(faulty_product<Fault::barrier>(), "product: barrier");
+  expect_parted(faulty_sum<Fault::barrier>(), "sum: barrier");
+}
+
+TEST(Exercises, AccessesOutOfBoundsAreNamedWithTheirLines) {
+  expect_fault(faulty_add<Fault::bounds>(), "add: bounds", ": out of bounds: thread ");
+  expect_fault(faulty_softmax<Fault::bounds>(), "softmax: bounds",
+               ": out of bounds: thread 32 of block 0 reads [64] of the array of line ");
+  expect_fault(faulty_product<Fault::bounds>(), "product: bounds", ": out of bounds: thread ");
+  expect_fault(faulty_sum<Fault::bounds>(), "sum: bounds", ": out of bounds: thread ");
+}
+
+TEST(Exercises, WhatACardWouldBeSlowAtIsNamedWithItsLine) {
+  expect_fault(faulty_softmax<Fault::banks>(), "softmax: banks",
+               " writes the array of line " + marked("softmax: array") +
+                   ": 32.0 passes for each warp, where 1.0 would do: a bank conflict.");
+  expect_fault(faulty_product<Fault::banks>(), "product: banks",
+               " writes the array of line " + marked("product: array") +
+                   ": 8.0 passes for each warp, where 1.0 would do: a bank conflict.");
+  expect_fault(faulty_sum<Fault::banks>(), "sum: banks", " reads the array of line ");
+
+  expect_fault(faulty_add<Fault::strided>(), "add: strided", " reads a: ");
+  expect_fault(faulty_softmax<Fault::strided>(), "softmax: strided", " reads x: ");
+  expect_fault(faulty_product<Fault::strided>(), "product: strided", " reads a: ");
+  EXPECT_NE(checked(faulty_add<Fault::strided>()).text.find("uncoalesced"), std::string::npos);
+
+  // Right, but without tiles.
+  const Checked naive = checked(faulty_product<Fault::no_tiles>());
+  EXPECT_FALSE(naive.right);
+  expect_in("a is read ", naive.text);
+}
+
+// As kernels, not as what they compute.
+TEST(Exercises, MistakesOfKernelsAreNamed) {
+  const auto names = [](const Exercise& exercise, size_t mistake) {
+    const Checked result = checked(exercise);
+    EXPECT_FALSE(result.right);
+    expect_in("  " + exercise.tasks[0].mistakes[mistake].sentence + "\n", result.text);
+  };
+  names(faulty_add<Fault::mistake>(), 0);
+  names(faulty_softmax<Fault::mistake>(), 1);
+  names(faulty_product<Fault::mistake>(), 1);
+  names(faulty_sum<Fault::mistake>(), 3);
+}
+
+TEST(Exercises, ReadingWhatNobodyWroteIsNamed) {
+  expect_fault(faulty_add<Fault::unwritten>(), "add: unwritten",
+               ": thread 0 of block 0 reads y[0], which nobody has written.");
+}
+
+// ---- what a card makes of a warp's accesses (the rules and their sources: traffic.h)
+
+emulator::Addresses lanes(const std::function<int64_t(int64_t)>& address) {
+  emulator::Addresses all;
+  for (size_t lane = 0; lane < all.size(); ++lane) all[lane] = address(static_cast<int64_t>(lane));
+  return all;
+}
+
+// The examples of the Best Practices Guide, Coalesced Access to Global Memory.
+TEST(Exercises, SectorsAreThoseOfNvidiasRules) {
+  const auto sectors = [](int bytes, const std::function<int64_t(int64_t)>& address) {
+    return emulator::sectors_of(lanes(address), bytes);
+  };
+  EXPECT_EQ(sectors(4, [](int64_t t) { return 4 * t; }), 4);         // neighbours: 128 bytes
+  EXPECT_EQ(sectors(4, [](int64_t t) { return 4 * (31 - t); }), 4);  // in any order
+  EXPECT_EQ(sectors(4, [](int64_t t) { return 4 * (t ^ 1); }), 4);
+  EXPECT_EQ(sectors(4, [](int64_t t) { return 4 * t + 16; }), 5);  // misaligned: one more
+  EXPECT_EQ(sectors(4, [](int64_t t) { return 4 * t + 32; }), 4);
+  EXPECT_EQ(sectors(4, [](int64_t t) { return 8 * t; }), 8);    // a stride of 2: half is wasted
+  EXPECT_EQ(sectors(4, [](int64_t t) { return 32 * t; }), 32);  // the worst case
+  EXPECT_EQ(sectors(4, [](int64_t t) { return 4096 * t; }), 32);
+  EXPECT_EQ(sectors(4, [](int64_t) { return 400; }), 1);                   // a broadcast
+  EXPECT_EQ(sectors(4, [](int64_t t) { return t < 8 ? 4 * t : -1; }), 1);  // lanes apart
+  EXPECT_EQ(sectors(8, [](int64_t t) { return 8 * t; }), 8);
+  EXPECT_EQ(sectors(16, [](int64_t t) { return 16 * t; }), 16);
+  EXPECT_EQ(sectors(2, [](int64_t t) { return 2 * t; }), 2);
+  EXPECT_EQ(sectors(4, [](int64_t) { return -1; }), 0);
+}
+
+// The examples of the Programming Guide, Shared Memory (strided accesses, and irregular ones).
+TEST(Exercises, BankConflictsAreThoseOfNvidiasRules) {
+  const auto passes = [](int bytes, const std::function<int64_t(int64_t)>& address) {
+    return emulator::passes_of(lanes(address), bytes);
+  };
+  EXPECT_EQ(passes(4, [](int64_t t) { return 4 * t; }), 1);
+  EXPECT_EQ(passes(4, [](int64_t t) { return 8 * t; }), 2);   // a stride of two words
+  EXPECT_EQ(passes(4, [](int64_t t) { return 12 * t; }), 1);  // of three: no conflict
+  EXPECT_EQ(passes(4, [](int64_t t) { return 128 * t; }), 32);
+  EXPECT_EQ(passes(4, [](int64_t t) { return 132 * t; }), 1);           // a column of rows of 33
+  EXPECT_EQ(passes(4, [](int64_t t) { return 4 * (t * 7 % 32); }), 1);  // a permutation
+  EXPECT_EQ(passes(4, [](int64_t) { return 20; }), 1);                  // a broadcast is free
+  EXPECT_EQ(passes(4, [](int64_t t) { return t % 2 ? 20 : 20 + 128; }), 2);  // two words of a bank
+  EXPECT_EQ(passes(1, [](int64_t t) { return t; }), 1);                      // bytes of one word
+  EXPECT_EQ(passes(8, [](int64_t t) { return 8 * t; }), 2);                  // by halves
+  EXPECT_EQ(passes(16, [](int64_t t) { return 16 * t; }), 4);                // by quarters
+  EXPECT_EQ(passes(8, [](int64_t t) { return 16 * t; }), 4);
+  EXPECT_EQ(passes(4, [](int64_t t) { return t < 4 ? 128 * t : -1; }), 4);
+}
+#endif
 
 // ---- what was solved
 
@@ -369,13 +570,15 @@ TEST(Exercises, WhatIsSolvedIsKnownUntilTheFileChanges) {
   EXPECT_EQ(ran.code, 0) << ran.out;
   expect_in("In the library: autograd/loops/pointwise.h:3\n" + in_lines(first.library.why, "  "),
             ran.out);
-  expect_in("\n1 of " + std::to_string(kept().size()) + " are solved. Next: ./run.sh exercise 2\n",
-            ran.out);
+  expect_in(
+      "\n1 of " + std::to_string(exercises().size()) + " are solved. Next: ./run.sh exercise 2\n",
+      ran.out);
   EXPECT_EQ(checked_file(folder, fifth).code, 0);
   EXPECT_EQ(state_in(list(), "chain_rule"), "solved");
   EXPECT_EQ(state_in(list(), "softmax"), "solved");
   EXPECT_EQ(state_in(list(), "broadcasting"), "open <-");
-  expect_in("2 of " + std::to_string(kept().size()) + " are solved. To begin the next: ", list());
+  expect_in("2 of " + std::to_string(exercises().size()) + " are solved. To begin the next: ",
+            list());
   EXPECT_EQ(changed(), "");
   EXPECT_EQ(text_of(folder / "exercises/05_softmax.cpp"), "five");
 

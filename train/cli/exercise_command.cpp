@@ -130,11 +130,13 @@ int exercise_command(const Arguments& arguments) {
       "Functions to write, from the chain rule to a GPT, each in a file of a "
       "page that is checked.\nWithout NAME: lists them, and what is solved. With NAME: sets up "
       "exercises/NN_NAME.cpp, unless it is there already.");
-  std::string name, checkout = ".";
+  std::string name, device, checkout = ".";
   bool check = false, watch = false, hint = false, solution = false, changed = false;
   command.add("NAME", &name, "which one; its number is enough");
   command.flag("--check", check, "compile your file, and say what is right and what is wrong");
   command.flag("--watch", watch, "the same each time you save the file, until all is right");
+  command.add("--device", &device,
+              "cuda: check a kernel on a GPU, not on the emulator; needs nvcc");
   command.flag("--hint", hint, "a hint; the next time one more, which says more");
   command.flag("--solution", solution, "a solution, and how the library does it");
   command.flag("--changed", changed, "the numbers of those that changed since they were solved");
@@ -149,10 +151,13 @@ int exercise_command(const Arguments& arguments) {
     return kOk;
   }
   const Exercise& exercise = find(list, name);
-  if (check || watch)
-    throw UsageError(std::string(check ? "--check" : "--watch") +
-                     " compiles, which run.sh does: ./run.sh exercise " + number_of(exercise) +
-                     (check ? " --check" : " --watch"));
+  if (!device.empty() && (device != "cuda" || exercise.extension != ".cu"))
+    throw UsageError("--device: expected cuda, with an exercise that is a kernel (a .cu file)");
+  if (check || watch || !device.empty()) {
+    const std::string option = watch ? " --watch" : " --check";
+    throw UsageError(option.substr(1) + " compiles, which run.sh does: ./run.sh exercise " +
+                     number_of(exercise) + option + (device.empty() ? "" : " --device cuda"));
+  }
   if (hint) show_hints(exercise, checkout);
   if (solution) show_solution(exercise, checkout);
   if (!hint && !solution) set_up(exercise, checkout);

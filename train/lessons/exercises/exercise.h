@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "autograd/ops.h"
+#include "cuda/emulator/traffic.h"
 
 namespace ink {
 
@@ -21,7 +22,11 @@ namespace ink {
 struct NotWritten {
   std::string function;
 };
+#ifdef __CUDACC__
+__host__ __device__ inline void todo(const char*) {}  // a kernel cannot throw
+#else
 [[noreturn]] inline void todo(const char* function) { throw NotWritten{function}; }
+#endif
 
 using Tensors = std::vector<Tensor>;
 using Ints = std::vector<int64_t>;
@@ -47,6 +52,8 @@ struct Task {
   Answer expected;                   // gradients by differences
   std::vector<Case> cases;
   std::vector<Mistake> mistakes;
+  /// What else is said after the cases, if there is something. True where nothing is wrong.
+  std::function<bool(std::ostream&)> afterwards = {};
 };
 
 /// Where the library does the same, and what it does otherwise and why.
@@ -64,6 +71,7 @@ struct Exercise {
   /// Runs once all tasks are right, if there is one. True where it went well.
   std::function<bool(std::ostream&)> finale = {};
   bool is_a_row = false;  // each task uses those before it, so that a wrong one ends the check
+  std::string extension = ".cpp";  // of its file
 };
 
 /// Runs every case, and says line by line what is right and wrong. True if all is right.
@@ -148,6 +156,29 @@ struct GptSizes {
   double layers, C, V, B, T;
 };
 
+/// An array of f32, or a number, with which a kernel is launched (exercises 28 to 31).
+struct KernelArgument {
+  std::string name;
+  float* data;
+  int64_t size;
+  bool is_input;
+  int number;
+};
+struct KernelLaunch {
+  int blocks_x, blocks_y, threads;
+  std::vector<KernelArgument> arguments;
+};
+/// What the emulator saw of a launch: faults, a sentence for each, and what memory was asked for.
+struct KernelTrace {
+  std::vector<std::string> faults;
+  std::vector<emulator::Traffic> traffic;
+};
+/// A kernel of the reader's, on the emulator or on a card. cuda.h makes it.
+struct CudaKernel {
+  std::function<KernelTrace(const KernelLaunch& launch)> launch;
+  bool on_card = false;
+};
+
 // ---- the exercises: each takes the functions that the reader writes
 
 Exercise chain_rule_exercise(double (*derivative)(double x));
@@ -202,5 +233,9 @@ Exercise checkpointing_exercise(double (*gradient)(const Chain& chain, const Act
                                                    int every));
 Exercise flops_exercise(double (*step_flops)(const GptSizes& sizes),
                         double (*linear_bytes)(double rows, double in, double out));
+Exercise gpu_add_exercise(const CudaKernel& kernel);
+Exercise gpu_softmax_exercise(const CudaKernel& kernel);
+Exercise gpu_product_exercise(const CudaKernel& kernel);
+Exercise gpu_sum_exercise(const CudaKernel& kernel);
 
 }  // namespace ink

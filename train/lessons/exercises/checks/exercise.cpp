@@ -131,6 +131,7 @@ class TaskCheck {
       }
       show(c, before);
     }
+    if (task_.afterwards) right_ = task_.afterwards(out_) && right_;
     if (!right_) name_mistakes();
     return right_;
   }

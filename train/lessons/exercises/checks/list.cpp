@@ -30,7 +30,11 @@ std::vector<Exercise> exercises() {
           ranks_exercise({}),
           versions_exercise({}, {}),
           checkpointing_exercise({}),
-          flops_exercise({}, {})};
+          flops_exercise({}, {}),
+          gpu_add_exercise({}),
+          gpu_softmax_exercise({}),
+          gpu_product_exercise({}),
+          gpu_sum_exercise({})};
 }
 
 }  // namespace ink

@@ -51,7 +51,7 @@ bool ReaderProgress::note(const std::string& event, const std::string& name,
 }
 
 path file_of(const Exercise& exercise, const path& checkout) {
-  return checkout / "exercises" / (exercise.name + ".cpp");
+  return checkout / "exercises" / (exercise.name + exercise.extension);
 }
 
 std::string text_in(const path& file) {
