@@ -478,10 +478,25 @@ TokenDataset::TokenDataset(const std::vector<std::filesystem::path>& files,
   }
 }
 
-// ---- FablesDataset
+// ---- FreshDataset, FablesDataset
+
+int64_t FreshDataset::val_windows(int64_t block_size) const {
+  INK_CHECK(block_size >= 1, "batch: expected block_size >= 1, got ", block_size);
+  return (val_targets_ - 1) / block_size + 1;
+}
+
+void FreshDataset::fill_train_row(uint64_t seed, uint64_t number, Row row) const {
+  fill_row(seed, number, false, row);
+}
+
+void FreshDataset::fill_val_row(int64_t window, Row row) const {
+  fill_row(0, kValStream | static_cast<uint64_t>(window), true, row);
+}
 
 FablesDataset::FablesDataset(Fables language)
-    : language_(std::move(language)), tokenizer_(distinct_characters(language_.alphabet())) {}
+    : FreshDataset(100'000),
+      language_(std::move(language)),
+      tokenizer_(distinct_characters(language_.alphabet())) {}
 
 std::string FablesDataset::summary() const {
   TextStream text;
@@ -491,21 +506,7 @@ std::string FablesDataset::summary() const {
   return text.str();
 }
 
-int64_t FablesDataset::val_windows(int64_t block_size) const {
-  constexpr int64_t kTargets = 100'000;
-  INK_CHECK(block_size >= 1, "batch: expected block_size >= 1, got ", block_size);
-  return (kTargets - 1) / block_size + 1;
-}
-
-void FablesDataset::fill_train_row(uint64_t seed, uint64_t number, Row row) const {
-  fill_row(seed, number, row);
-}
-
-void FablesDataset::fill_val_row(int64_t window, Row row) const {
-  fill_row(0, kValStream | static_cast<uint64_t>(window), row);
-}
-
-void FablesDataset::fill_row(uint64_t seed, uint64_t index, Row row) const {
+void FablesDataset::fill_row(uint64_t seed, uint64_t index, bool, Row row) const {
   const auto length = static_cast<int64_t>(row.x.size()) + 1;
   const FableSample sample = language_.sample(seed, index, length);
   const std::vector<int64_t> ids = tokenizer_.encode(sample.text);

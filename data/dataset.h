@@ -207,23 +207,37 @@ class PreparedDataset final : public WindowDataset {
   std::vector<MappedFile> files_;
 };
 
-/// The built-in language (data/fables.h), which needs no file: every row is fresh text from a
-/// story's start, with its exact best possible loss. The validation part is fixed: the same windows
-/// for every training seed, 100,000 targets rounded up to whole windows, at indices that training
-/// never uses.
-class FablesDataset final : public Dataset {
+/// Rows of fresh text, which need no file: each is made of two numbers, with its exact best possible
+/// loss. The validation part is fixed: the same windows for every training seed, so many targets
+/// rounded up to whole windows, at indices that training never uses.
+class FreshDataset : public Dataset {
+ public:
+  int64_t val_windows(int64_t block_size) const final;
+
+ protected:
+  explicit FreshDataset(int64_t val_targets) : val_targets_(val_targets) {}
+
+ private:
+  bool knows_best_possible() const final { return true; }
+  void fill_train_row(uint64_t seed, uint64_t number, Row row) const final;
+  void fill_val_row(int64_t window, Row row) const final;
+  /// A pure function of its arguments. validates: is it of the validation part?
+  virtual void fill_row(uint64_t seed, uint64_t index, bool validates, Row row) const = 0;
+
+  int64_t val_targets_;
+};
+
+/// The built-in language (data/fables.h): every row begins with a story, and 100,000 targets
+/// validate.
+class FablesDataset final : public FreshDataset {
  public:
   explicit FablesDataset(Fables language = Fables());
 
   const Tokenizer& tokenizer() const override { return tokenizer_; }
   std::string summary() const override;
-  int64_t val_windows(int64_t block_size) const override;
 
  private:
-  bool knows_best_possible() const override { return true; }
-  void fill_train_row(uint64_t seed, uint64_t number, Row row) const override;
-  void fill_val_row(int64_t window, Row row) const override;
-  void fill_row(uint64_t seed, uint64_t index, Row row) const;
+  void fill_row(uint64_t seed, uint64_t index, bool validates, Row row) const override;
 
   Fables language_;
   CharTokenizer tokenizer_;

@@ -192,7 +192,8 @@ std::vector<std::string> task_names() {
 }
 
 TaskDataset::TaskDataset(const std::string& task, int64_t size, double val_fraction)
-    : kind_(&kind_of(task)),
+    : FreshDataset(20'000),
+      kind_(&kind_of(task)),
       size_(size == 0 ? kind_->usual_size : size),
       val_fraction_(val_fraction),
       tokenizer_(distinct_characters(std::string(kind_->characters) + "\n")) {
@@ -213,21 +214,6 @@ std::string TaskDataset::summary() const {
   text << ", vocabulary of " << tokenizer_.vocab_size() << " (" << tokenizer_.name() << "). "
        << kind_->to_learn;
   return text.str();
-}
-
-int64_t TaskDataset::val_windows(int64_t block_size) const {
-  constexpr int64_t kTargets = 20'000;
-  INK_CHECK(block_size >= 1, "batch: expected block_size >= 1, got ", block_size);
-  return (kTargets - 1) / block_size + 1;
-}
-
-void TaskDataset::fill_train_row(uint64_t seed, uint64_t number, Row row) const {
-  fill_row(seed, number, false, row);
-}
-
-void TaskDataset::fill_val_row(int64_t window, Row row) const {
-  constexpr uint64_t kValStream = uint64_t{1} << 63;  // no training row has this bit
-  fill_row(0, kValStream | static_cast<uint64_t>(window), true, row);
 }
 
 // A row's text is one character longer than the row: x is all but the last, y all but the first.

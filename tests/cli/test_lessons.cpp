@@ -7,6 +7,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <optional>
 #include <regex>
 #include <sstream>
@@ -18,6 +19,7 @@
 #include "autograd/random/generator.h"
 #include "tests/support/printed.h"
 #include "tests/support/run_program.h"
+#include "tests/support/temp_files.h"
 #include "train/lessons/notebook.h"
 
 namespace ink {
@@ -59,6 +61,40 @@ TEST(Lessons, NameFilesThatExist) {
       EXPECT_TRUE(std::filesystem::exists(INKLING_SOURCE_DIR "/" + at->str()))
           << lesson.name << " names " << at->str();
   EXPECT_GT(named, 20u);
+}
+
+// The bridge's table: lines of each part, and of the library's files as they are now.
+TEST(Lessons, TheBridgeCountsLines) {
+  const TempFolder folder;
+  for (const char* room : {"autograd", "nn", "data", "train"})
+    std::filesystem::create_directory_symlink(INKLING_SOURCE_DIR "/" + std::string(room),
+                                              folder / room);
+  const std::string at = " --checkout " + folder.path().string();
+  const Ran ran = run_program("lesson 12" + at);
+  const size_t table = ran.out.find("\nLines of code here");
+  ASSERT_NE(table, std::string::npos) << ran.out;
+  const std::string text = ran.out.substr(table);
+  for (const char* title : {"1. A text as numbers", "2. A tape", "3. A GPT of such numbers",
+                            "4. Training, side by side", "5. It writes"})
+    EXPECT_TRUE(
+        std::regex_search(text, std::regex(std::string("\n  ") + title + " +[1-9][0-9]*\n")))
+        << text;
+  for (const char* file : {"data/tokenizer.h", "autograd/engine/backward.cpp", "nn/gpt.h",
+                           "train/optimizer.h", "nn/language_model.cpp"}) {
+    std::ifstream in(std::string(INKLING_SOURCE_DIR) + "/" + file);
+    int lines = 0;
+    for (std::string line; std::getline(in, line);) {
+      const size_t begin = line.find_first_not_of(' ');
+      lines += begin != std::string::npos && line.compare(begin, 2, "//") != 0;
+    }
+    EXPECT_TRUE(std::regex_search(
+        text, std::regex("    " + std::string(file) + " +" + std::to_string(lines) + "\n")))
+        << file << " has " << lines << "\n"
+        << text;
+  }
+  EXPECT_EQ(run_program("lesson 12 --step 1" + at).out.find("Lines of code here"),
+            std::string::npos);
+  EXPECT_EQ(run_program("lesson 3" + at).out.find("Lines of code here"), std::string::npos);
 }
 
 // ---- the page

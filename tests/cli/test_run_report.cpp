@@ -110,6 +110,9 @@ TEST(RunReport, TellsHowManyAnswersAreRight) {
   EXPECT_NEAR(best, std::log(10) / 4, 0.01);
   EXPECT_LT(loss, 1.03 * best);
   EXPECT_NE(ran.out.find(" % of answers right, "), std::string::npos) << ran.out;
+  const Ran text = run_program("report --text " + out);
+  EXPECT_NE(text.out.find(" % of answers right after step 450, "), std::string::npos) << text.out;
+  EXPECT_NE(text.out.find(" % of answers right after step 900\n"), std::string::npos) << text.out;
   const Ran eval = run_program("eval --out_dir " + out);
   EXPECT_NE(eval.out.find(" % of answers right over "), std::string::npos) << eval.out << eval.err;
   const Ran sample =

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <iostream>
 #include <optional>
 #include <string>
@@ -112,6 +113,20 @@ void read(const Lesson& lesson, int steps) {
         lesson.name);
 }
 
+// The lines of a bridge's parts, and of the library's files that do the same.
+void count_lines(const Lesson& lesson, const std::string& checkout) {
+  const std::vector<PartOfBridge> parts = bridge_parts(lesson.source);
+  if (parts.empty() || checkout.empty()) return;
+  std::cout << "\nLines of code here, and of the files that do it in the library (now, without "
+               "comments):\n";
+  for (const PartOfBridge& part : parts) {
+    std::cout << fmt::format("  {:<32}{:>4}\n", part.title, part.lines);
+    for (const std::string& file : part.files)
+      std::cout << fmt::format("    {:<32}{:>6}\n", file,
+                               code_lines(text_in(std::filesystem::path(checkout) / file)));
+  }
+}
+
 // "5" is enough to name 5_training_loop.
 bool is_called(const Lesson& lesson, const std::string& name) {
   return lesson.name == name || (is_number(name) && lesson.name.rfind(name + "_", 0) == 0);
@@ -142,6 +157,7 @@ int lesson_or_walkthrough(const std::string& kind, const std::string& descriptio
       throw UsageError(
           fmt::format("{} has steps 1 to {}, got {}", lesson.name, lesson.steps, step));
     read(lesson, step == 0 ? lesson.steps : static_cast<int>(step));
+    if (step == 0 || step == lesson.steps) count_lines(lesson, checkout);
     if (progress && (step == 0 || step == lesson.steps))
       progress->note("read", lesson.name, lesson.source);  // a folder to read only keeps no marks
     return kOk;

@@ -157,7 +157,59 @@ class Typesetter {
   std::vector<Piece> pieces_;
 };
 
+// The files of the library in a text: autograd/ops.h.
+std::vector<std::string> files_in(const std::string& text) {
+  std::vector<std::string> files;
+  TextStream words(text);
+  for (std::string word; words >> word;) {
+    const size_t begin = word.find_first_not_of("("), end = word.find_last_not_of("),.:;");
+    if (begin == std::string::npos || end == std::string::npos || end < begin) continue;
+    word = word.substr(begin, end + 1 - begin);
+    const bool in_folder = begins(word, "autograd/") || begins(word, "nn/") ||
+                           begins(word, "data/") || begins(word, "train/");
+    if (in_folder && (word.ends_with(".h") || word.ends_with(".cpp"))) files.push_back(word);
+  }
+  return files;
+}
+
 }  // namespace
+
+int64_t code_lines(const std::string& text) {
+  int64_t count = 0;
+  TextStream in(text);
+  for (std::string line; std::getline(in, line);) {
+    const size_t at = indent_of(line);
+    count += at < line.size() && line.compare(at, 2, "//") != 0;
+  }
+  return count;
+}
+
+std::vector<PartOfBridge> bridge_parts(const std::string& source) {
+  std::vector<PartOfBridge> parts;
+  std::string title, before, step;
+  bool in_step = false;
+  const auto end_part = [&] {
+    if (step.find("Here: ") != std::string::npos) {
+      const int64_t lines = code_lines(before);  // a step has two lines around its code
+      parts.push_back({title, lines > 0 ? lines : code_lines(step) - 2, files_in(step)});
+    }
+    before.clear();
+    step.clear();
+  };
+  TextStream in(source);
+  for (std::string line; std::getline(in, line) && line != "};";) {
+    if (begins(line, "  // ---- ")) {
+      end_part();
+      title = line.substr(10);
+    } else if (!title.empty()) {
+      in_step = in_step || begins(line, "  void step_");
+      (in_step ? step : before) += line + "\n";
+      in_step = in_step && line != "  }";
+    }
+  }
+  end_part();
+  return parts;
+}
 
 std::vector<Piece> page(const Lesson& lesson, int n) {
   return Typesetter(lesson.source, lesson.run(n), n).pieces();

@@ -105,6 +105,18 @@ struct Piece {
 /// The page of steps 1 .. n in reading order; with n = 0 title and introduction only.
 std::vector<Piece> page(const Lesson& lesson, int n);
 
+/// A step that says "Here: FILE": its title, its lines of code, and the library's files that it
+/// names.
+struct PartOfBridge {
+  std::string title;
+  int64_t lines;
+  std::vector<std::string> files;
+};
+/// Lines of code of a step are those before its step_N(), or of that where there are none before.
+std::vector<PartOfBridge> bridge_parts(const std::string& source);
+/// Lines that are neither empty nor comment.
+int64_t code_lines(const std::string& text);
+
 namespace detail {
 std::string lesson_source(const std::string& name);  // made by cmake/EmbedTexts.cmake
 /// Runs f, and then restores what it may have changed.
