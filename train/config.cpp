@@ -10,9 +10,9 @@
 
 namespace ink {
 
-using Json = nlohmann::json;
-
 namespace {
+
+using Json = nlohmann::json;
 
 // A text in JSON. A file's name need not be UTF-8: then its bytes, as {"hex": "63e9"}.
 Json text_json(const std::string& text) {

@@ -17,7 +17,7 @@ void for_each_setting(LlamaConfig& c, F&& f) {
   f("intermediate_size", c.intermediate_size,
     "Llama: width of the MLP; 0: 8/3 n_embd, up to a multiple of 32", Limits{0, 1 << 20});
   f("rope_theta", c.rope_theta, "Llama: base of the rotary positions",
-    Limits{.above = 0, .below = 1e12});
+    Limits{.above = 1, .below = 1e12});
   RopeScaling& rope = c.rope_scaling;
   f("rope_scaling", rope.rope_type, "Llama: slower turns for texts longer than in training",
     Limits{.choices = {"default", "linear", "llama3", "yarn"}});

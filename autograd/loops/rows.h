@@ -14,7 +14,6 @@
 #include "autograd/base/parallel.h"
 #include "autograd/loops/convert.h"
 #include "autograd/loops/lanes.h"
-#include "autograd/loops/simd.h"
 #include "autograd/loops/strided_loop.h"
 #include "autograd/memory/array.h"
 
@@ -183,10 +182,10 @@ template <class C, class F>
 }
 
 /// The sum of the terms f(i) for i < n but the largest, 1, given the sum of all; exact to the last
-/// digits if total < simd::kOneTerm.
+/// digits if total < one_term.
 template <class C, class F>
-[[gnu::always_inline]] inline C others_of(C total, int64_t n, const F& f) {
-  if (!(total < simd::kOneTerm<C>)) return total - 1;
+[[gnu::always_inline]] inline C others_of(C total, C one_term, int64_t n, const F& f) {
+  if (!(total < one_term)) return total - 1;
   return sum_of<C>(n, [&](int64_t i) {
     const C term = f(i);
     return term < C(0.5) ? term : C(0);

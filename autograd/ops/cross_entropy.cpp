@@ -36,12 +36,12 @@ static C cross_entropy_row(C* d, const C* a, int64_t n, int64_t target, C weight
   };
   if (d == nullptr) {
     const C total = sum_of<C>(n, e);
-    return loss(simd::log_of_sum(total, others_of(total, n, e)));
+    return loss(simd::log_of_sum(total, others_of(total, simd::kOneTerm<C>, n, e)));
   }
 #pragma omp simd
   for (int64_t i = 0; i < n; ++i) d[i] = e(i);
   const auto kept = [&](int64_t i) { return d[i]; };
-  const C total = sum_of<C>(n, kept), others = others_of(total, n, kept),
+  const C total = sum_of<C>(n, kept), others = others_of(total, simd::kOneTerm<C>, n, kept),
           lse = simd::log_of_sum(total, others), more = z == 0 ? C(0) : 2 * z * (lse + top),
           share = weight / total * (1 + more);
   for (int64_t i = 0; i < n; ++i) d[i] *= share;

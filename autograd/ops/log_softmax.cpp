@@ -16,7 +16,8 @@ void log_softmax(Array& y, const Array& x) {
   const auto row = []<class C>(int64_t n, C* b, const C* a) {
     const C top = max_of<C>(n, [&](int64_t i) { return a[i]; });
     const auto e = [&](int64_t i) { return simd::exp_nonpositive(a[i] - top); };
-    const C total = sum_of<C>(n, e), log_total = simd::log_of_sum(total, others_of(total, n, e));
+    const C total = sum_of<C>(n, e),
+            log_total = simd::log_of_sum(total, others_of(total, simd::kOneTerm<C>, n, e));
     for (int64_t i = 0; i < n; ++i) b[i] = a[i] - top - log_total;
   };
   map_rows("log_softmax", row, y, x);

@@ -45,7 +45,8 @@ struct Memory {
   std::vector<std::vector<Touch>> touches;  // of each element, since the last barrier
   std::vector<bool> written;
   std::string at(int64_t i) const {
-    const std::string index = "[" + std::to_string(i) + "]";
+    std::string index = "[";  // added up: g++ 12 warns of "[" + a string
+    index += std::to_string(i) + "]";
     return is_shared ? index + " of " + name : name + index;
   }
 };

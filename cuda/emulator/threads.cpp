@@ -10,6 +10,8 @@
 
 #include <algorithm>
 #include <array>
+#include <boost/config.hpp>
+#undef BOOST_NO_CXX17_STD_INVOKE  // which Boost 1.74 says of libc++, and then takes std::result_of
 #include <boost/context/fiber.hpp>
 #include <boost/context/fixedsize_stack.hpp>
 #include <cstdint>

@@ -294,6 +294,8 @@ std::vector<OpCase> make_cases() {
       {"binary_cross_entropy", two_like(), [](I x) -> Outputs {
          return {binary_cross_entropy(sigmoid(x[0]) * 0.8 + 0.1, sigmoid(x[1]), Reduction::none)};
        }, 1e-5, 0.1},
+      {"smooth_l1_loss", two_like(normal, positive), [](I x) -> Outputs {
+         return {smooth_l1_loss(x[0], x[1], Reduction::none, 0.5)}; }},
       {"mse_loss.mean", {{{{2, 3}}, {{2, 3}}}, {{big}, {big}}},
        [](I x) -> Outputs { return {mse_loss(x[0], x[1])}; }},
 

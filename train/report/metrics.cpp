@@ -18,6 +18,8 @@
 namespace ink {
 namespace {
 
+using Json = nlohmann::ordered_json;
+
 struct Column {
   const char* name;
   std::optional<double> MetricsStep::*value;
@@ -266,7 +268,6 @@ void MetricsTable::add(Rows& rows, const MetricsStep& line) {
 
 nlohmann::ordered_json MetricsTable::columns(const Rows& table) {
   const std::vector<Row>& rows = table.rows;
-  using Json = nlohmann::ordered_json;
   const size_t joined = rows.size() > kMostRows ? 2 : 1;
   Json columns{{"step", Json::array()}};
   for (size_t i = 0; i < rows.size(); i += joined)
