@@ -31,7 +31,8 @@ mkdir -p "$work"
 
 # What of the default suite --quick runs, and what an emulator runs: programs, with GoogleTest's filter where an emulator,
 # which is 20 to 100 times slower, would need many minutes.
-kernels=(test_levels test_gemm_units test_attention test_matmul test_pointwise test_random test_reduce)
+# --quick leaves out what starts programs in environments of its own, whatever this one is.
+kernels=(test_gemm_units test_attention test_matmul test_pointwise test_random test_reduce)
 emulated=('test_ops:*CoarserDtypes*' 'test_gemm_units:-GemmUnit.TheFastest*:GemmUnit.SlowProducts*' test_matmul
           test_attention test_pointwise test_reduce test_nn test_random test_random_tensor test_dropout test_serialize
           test_checkpoint test_dataset 'test_memory:-Recompute.*:*TrainingHolds*' test_train)
@@ -45,7 +46,7 @@ fi
 # build FOLDER PRESET [OPTION...]
 build() {
   local targets=()
-  [[ -z $quick ]] || targets=(--target inkling "${kernels[@]}" "${emulated[@]%%:*}")
+  [[ -z $quick ]] || targets=(--target inkling test_levels "${kernels[@]}" "${emulated[@]%%:*}")
   { { [[ -e $1/build.ninja ]] || cmake --preset "$2" -B "$1" -DINKLING_CUDA=OFF; } && cmake "${@:3}" "$1" &&
     cmake --build "$1" -j "$jobs" "${targets[@]}"; } >"$work/$2.log" 2>&1 || { tail -n 30 "$work/$2.log"; exit 1; }
 }
@@ -64,6 +65,7 @@ suite() {
   local begin=$SECONDS log="$work/${1// /_}.log" choice=() names=() bad all
   if [[ -n $quick ]]; then
     choice=(-R "^($(IFS='|'; echo "${kernels[*]}"))\$")
+    export GTEST_FILTER=-GemmUnit.TheEnvironmentNames*:GemmUnit.SlowProducts*:GemmUnit.TheChoiceIs*
   fi
   env "${@:3}" ctest --test-dir "$2" -LE slow "${choice[@]}" -j "$jobs" --timeout 1500 --output-on-failure \
     >"$log" 2>&1 || true
@@ -101,6 +103,9 @@ fi
 
 if [[ $parts == *levels* ]]; then
   levels=$(/lib64/ld-linux-x86-64.so.2 --help | sed -n 's/^ *\(x86-64-v[0-9]\) (supported.*/\1/p')
+  if [[ -n $quick ]]; then
+    "$portable/tests/test_levels" --gtest_brief=1 >"$work/test_levels.log" 2>&1 || { cat "$work/test_levels.log"; failed=1; }
+  fi
   # The loader does not see what is hidden. The unit for products is what such a processor would take.
   hide=GLIBC_TUNABLES=glibc.cpu.hwcaps
   suite "level x86-64" "$portable" $hide=-AVX2 INKLING_CPU_CAPABILITY=default
