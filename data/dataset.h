@@ -207,9 +207,9 @@ class PreparedDataset final : public WindowDataset {
   std::vector<MappedFile> files_;
 };
 
-/// Rows of fresh text, which need no file: each is made of two numbers, with its exact best possible
-/// loss. The validation part is fixed: the same windows for every training seed, so many targets
-/// rounded up to whole windows, at indices that training never uses.
+/// Rows of fresh text, which need no file: each is made of two numbers, with its exact best
+/// possible loss. The validation part is fixed: the same windows for every training seed, so many
+/// targets rounded up to whole windows, at indices that training never uses.
 class FreshDataset : public Dataset {
  public:
   int64_t val_windows(int64_t block_size) const final;

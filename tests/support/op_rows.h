@@ -22,8 +22,8 @@ class OpRow : public testing::TestWithParam<size_t> {
   const OpCase& row() const { return op_cases()[GetParam()]; }
 
   /// Calls check for each set of the row's inputs, until one has a fatal failure.
-  /// INKLING_TEST_LARGEST in the environment: without larger inputs, where all take too long. On the
-  /// CPU, a check with_large has them all the same.
+  /// INKLING_TEST_LARGEST in the environment: without larger inputs, where all take too long. On
+  /// the CPU, a check with_large has them all the same.
   void for_each_set(const std::function<void(const std::vector<In>&)>& check,
                     bool with_large = false) const {
     static const char* const most = std::getenv("INKLING_TEST_LARGEST");

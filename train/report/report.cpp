@@ -40,8 +40,8 @@ std::vector<MetricsStep> steps_of(const Json& run) {
   return steps;
 }
 
-// Of a task: "12.5 % of answers right after step 450, 99.9 % of answers right after step 900": up to
-// five evaluations, from the first to the last.
+// Of a task: "12.5 % of answers right after step 450, 99.9 % of answers right after step 900": up
+// to five evaluations, from the first to the last.
 std::string answers_line(const Json& run) {
   const Json& validation = run.at("validation");
   if (!validation.contains("val_answers")) return "";

@@ -1,6 +1,6 @@
 // What the kernels of exercises 28 to 31 are written with. nvcc compiles them for a card: there
-// global<T> is T*, and shared<T, N> an array. Any C++ compiler compiles them for the emulator, which
-// sees each access.
+// global<T> is T*, and shared<T, N> an array. Any C++ compiler compiles them for the emulator,
+// which sees each access.
 #pragma once
 
 #include <array>
