@@ -273,7 +273,7 @@ struct SoftmaxSums {
   /// The twin of others_of in autograd/loops/rows.h, for the joined sums of row a.
   template <class Plan, class Row>
   __device__ C others(const Row& a, BlockScratch<C>& scratch) const {
-    if (!(total < simd::kOneTerm<C>)) return total - 1;
+    if (!(C(0.5) < total && total < simd::kOneTerm<C>)) return total - 1;  // 0: all are -inf
     C mine = 0;
     const auto term = [this](C v) {
       const C e = exp_nonpositive(v - top);
