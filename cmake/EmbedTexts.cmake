@@ -1,6 +1,5 @@
 # Writes OUTPUT, C++ with the FUNCTION, declared in HEADER, that gives the texts of SOURCES by their
-# file names. Those of C++ and CUDA go without the
-# extension.
+# file names. Those of C++ and CUDA go without the extension.
 set(entries "")
 foreach(source IN LISTS SOURCES)
   get_filename_component(name "${source}" NAME)

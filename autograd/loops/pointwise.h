@@ -64,11 +64,6 @@ struct OnNumbers {
 };
 struct OnIntegers : OnNumbers {};
 
-template <class T>
-INK_DEVICE inline T logistic(T x) {
-  return T(1) / (T(1) + simd::exp(-x));
-}
-
 // 1 / (1 + e^-x) and 1 minus that, which keeps its digits where x is large.
 template <class T>
 struct Logistic {
@@ -100,7 +95,7 @@ struct Normal {
     if constexpr (std::is_same_v<T, double>) {
       const double z = x * 0.70710678118654752;
       if (x >= -1) return 0.5 + 0.5 * simd::erf(z);
-      const double lost = std::fma(x, 0.70710678118654752, -z) - x * 4.8336466567264567e-17;
+      const double lost = simd::lost_by(x, 0.70710678118654752, z) - x * 4.8336466567264567e-17;
       return (0.5 - z * lost) * std::erfc(-z);  // erfc(z + d) is about e^(-2 z d) erfc(z)
     } else {
       const T magnitude = std::fabs(x), a = magnitude > 14 ? T(14) : magnitude;
@@ -123,10 +118,6 @@ struct Normal {
                                 1.18679225f, -0.398847491f, 0.398941964f);
   }
 };
-template <class T>
-INK_DEVICE inline T normal_cdf(T x) {
-  return Normal<T>(x).cdf();
-}
 
 // The gate by which gelu_tanh multiplies x, and the gate's derivative:
 //   gate = (1 + tanh(v / 2)) / 2 = 1 / (1 + e^-v),  v = 2 sqrt(2/pi) (x + 0.044715 x^3)
@@ -242,7 +233,7 @@ struct tanh : OnFloats {
   template <class T> INK_DEVICE static T df(T dy, T y) { return dy * (T(1) - y * y); }
 };
 struct sigmoid : OnFloats {
-  template <class T> INK_DEVICE static T f(T x) { return logistic(x); }
+  template <class T> INK_DEVICE static T f(T x) { return Logistic<T>(x).value; }
   template <class T> INK_DEVICE static T df(T dy, T y) { return dy * (T(1) - y) * y; }
 };
 struct silu : OnFloats {

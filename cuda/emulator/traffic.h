@@ -6,8 +6,9 @@
 // necessary to service all of the threads of the warp" (CUDA C++ Best Practices Guide, Coalesced
 // Access to Global Memory). Shared memory lies in 32 banks of 4 bytes, successive words in
 // successive banks; a bank gives one word at a time, to any number of threads (CUDA C++ Programming
-// Guide, Compute Capability 5.x, Shared Memory, which those of 8.0 and 9.0 refer to). Accesses of 8
-// bytes are served by half warps, and those of 16 by quarters.
+// Guide, Compute Capability 5.x, Shared Memory, which those of 8.0 and 9.0 refer to). It gives 128
+// bytes in a pass, so accesses of 8 bytes are taken by half warps, and those of 16 by quarters. (Of
+// these the guides say nothing more, and the exercises have floats alone.)
 #pragma once
 
 #include <array>

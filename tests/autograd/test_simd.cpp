@@ -265,7 +265,7 @@ TEST(Simd, NormalDistribution) {
   double worst = 0;
   for (float x = -20; x <= 20; x += 1e-4f) {
     const double exact = std::erfc(-x / std::numbers::sqrt2) / 2;
-    worst = std::max(worst, std::fabs(formula::normal_cdf(x) - exact));
+    worst = std::max(worst, std::fabs(formula::Normal<float>(x).cdf() - exact));
   }
   EXPECT_LE(worst, 7e-8);
 }

@@ -24,8 +24,7 @@
 #define INK_EXERCISE(...) \
   const bool INK_NAMED(__COUNTER__) = (kept().push_back([] { return __VA_ARGS__; }), true);
 
-#if __has_include(<boost/context/fiber.hpp>)  // with which kernels run here
-#define HAS_EMULATOR
+#ifdef INKLING_HAS_EMULATOR  // with which kernels run here
 #include "train/lessons/exercises/cuda.h"
 #endif
 #include "tests/support/run_program.h"
@@ -70,7 +69,7 @@ std::vector<std::function<ink::Exercise()>>& kept() {
 #include "train/lessons/exercises/25_versions.cpp"
 #include "train/lessons/exercises/26_checkpointing.cpp"
 #include "train/lessons/exercises/27_flops.cpp"
-#ifdef HAS_EMULATOR
+#ifdef INKLING_HAS_EMULATOR
 #include "tests/cli/faulty_kernels.inc"
 #include "train/lessons/exercises/28_gpu_add.cu"
 #include "train/lessons/exercises/29_gpu_softmax.cu"
@@ -93,7 +92,7 @@ Checked checked(const Exercise& exercise) {
 }
 
 TEST(Exercises, KeptSolutionsAreRight) {
-#ifdef HAS_EMULATOR
+#ifdef INKLING_HAS_EMULATOR
   ASSERT_EQ(kept().size(), exercises().size());
 #endif
   for (size_t i = 0; i < kept().size(); ++i) {
@@ -345,7 +344,7 @@ TEST(Exercises, FromTheHoleToTheSolution) {
   expect_in("In the library: autograd/ops/softmax.cpp", right.out);
 }
 
-#ifdef HAS_EMULATOR
+#ifdef INKLING_HAS_EMULATOR
 TEST(Exercises, AKernelFromTheHoleToTheSolution) {
   const TempFolder folder;
   if (!exists(std::filesystem::path(program_path()).parent_path() / "build.ninja"))

@@ -84,7 +84,8 @@ Tensor seen_scores(const Tensor& a, const Tensor& b, const Tensor& hidden) {
                 });
 }
 
-// By counting the terms that are not finite, and what they are, apart from the others.
+// The product leaves NaN and infinities of x out. How many of them y_i sees, and with which signs,
+// says whether y_i is finite, infinite or NaN.
 Tensor value_of_seen_product(const Tensor& weights, const Tensor& x, const Tensor& hidden) {
   const NoGrad no_grad;
   const auto odd = [](const Tensor& y) { return logical_not(isfinite(y)); };
