@@ -19,17 +19,19 @@ inline void mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (
                          Where where = Where::current()) {
   const uint32_t mine[6] = {a[0], a[1], a[2], a[3], b[0], b[1]};
   const unsigned char* all = exchange(Collective::product, mine, sizeof mine, where);
-  const auto held = [&](unsigned lane, unsigned word) {
-    return from_lane<std::array<uint32_t, 6>>(all, lane)[word];
-  };
+  using Words = std::array<uint32_t, 6>;  // a's, then b's
   const unsigned g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
-  for (unsigned i = 0; i < 4; ++i) {
-    const unsigned row_half = i / 2, col = 2 * t + i % 2;  // of d's row g + 8 row_half
-    for (unsigned k = 0; k < 16; k += 2) {                 // a's columns, b's rows
+  std::array<Words, 4> rows;  // of the lanes that hold a's rows g and g + 8
+  for (unsigned pair = 0; pair < 4; ++pair) rows[pair] = from_lane<Words>(all, 4 * g + pair);
+  for (unsigned col = 0; col < 2; ++col) {  // d's columns 2t and 2t + 1
+    for (unsigned k = 0; k < 16; k += 2) {  // a's columns, b's rows
       const unsigned pair = k % 8 / 2, far = k / 8;
-      const uint32_t x = held(4 * g + pair, 2 * far + row_half), y = held(4 * col + pair, 4 + far);
-      d[i] += half_of(x, 0) * half_of(y, 0);
-      d[i] += half_of(x, 1) * half_of(y, 1);
+      const uint32_t y = from_lane<Words>(all, 4 * (2 * t + col) + pair)[4 + far];
+      for (unsigned half = 0; half < 2; ++half) {  // d's row g + 8 half
+        const uint32_t x = rows[pair][2 * far + half];
+        d[2 * half + col] += half_of(x, 0) * half_of(y, 0);
+        d[2 * half + col] += half_of(x, 1) * half_of(y, 1);
+      }
     }
   }
 }

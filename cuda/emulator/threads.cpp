@@ -60,7 +60,6 @@ struct Lane {
   std::vector<Copy> copies;               // that are not published
   ptrdiff_t copied = 0;                   // of these, how many are complete
   const struct Phases* phases = nullptr;  // of the barrier at which it waits
-  std::string barrier;                    // its name
 };
 
 /// A barrier with phases. left: arrivals that the present phase lacks. mark: of a started one.
@@ -197,19 +196,23 @@ Fiber* idle_fiber() {
 }
 
 // The calling lane waits in `state` until the scheduler finds it ready.
-void wait(Lane::State state, Collective kind, Where where, const Phases* phases = nullptr,
-          const std::string& barrier = "") {
+void wait(Lane::State state, Collective kind, Where where, const Phases* phases = nullptr) {
   Lane& lane = this_lane();
   const int number = block.lane;
   lane.state = state;
   lane.kind = kind;
   lane.where = where;
   lane.phases = phases;
-  lane.barrier = barrier;
   lane.fiber->give_way();
   enter(number);
   lane.phases = nullptr;
   if (block.error) std::rethrow_exception(block.error);
+}
+
+std::string name_of(const Phases* barrier) {
+  for (size_t i = 0; i < block.named.size(); ++i)
+    if (barrier == &block.named[i]) return "barrier " + std::to_string(i);
+  return "the barrier at byte " + std::to_string(shared_address(barrier, sizeof *barrier));
 }
 
 std::string about(const Lane& lane) {
@@ -217,7 +220,7 @@ std::string about(const Lane& lane) {
   if (lane.state == Lane::done) return text + " has left";
   text += " waits at " + place(lane.where);
   if (lane.state != Lane::at_phase) return text;
-  return text + " (" + lane.barrier + " lacks " + std::to_string(lane.phases->left) + " of " +
+  return text + " (" + name_of(lane.phases) + " lacks " + std::to_string(lane.phases->left) + " of " +
          std::to_string(lane.phases->count) + " arrivals)";
 }
 
@@ -229,7 +232,8 @@ void release(int first, int count, Lane::State state, const char* what) {
   const auto other = std::find_if(begin, end, [&](const Lane& lane) {
     return lane.state != one.state || lane.kind != one.kind || lane.phases != one.phases ||
            lane.where.line() != one.where.line() ||
-           std::strcmp(lane.where.file_name(), one.where.file_name()) != 0;
+           (lane.where.file_name() != one.where.file_name() &&
+            std::strcmp(lane.where.file_name(), one.where.file_name()) != 0);
   });
   if (other == end && one.state == state) {
     for (auto lane = begin; lane != end; ++lane) lane->state = Lane::ready;
@@ -306,7 +310,7 @@ void arrive_at(Phases& phases) {
   phases.parity ^= 1;
   for (Lane& lane : block.lanes) {
     if (lane.phases != &phases) continue;
-    INK_CHECK(lane.state == Lane::at_phase, in_launch(), "two phases of ", lane.barrier,
+    INK_CHECK(lane.state == Lane::at_phase, in_launch(), "two phases of ", name_of(&phases),
               " end before a thread that waits for one goes on");
     lane.state = Lane::ready;
   }
@@ -362,8 +366,7 @@ bool phase_ended(uint64_t* state, unsigned parity) {
 void wait_for_phase(uint64_t* state, unsigned parity, Where where) {
   if (phase_ended(state, parity)) return;
   const Phases& phases = started(state);
-  const std::string at = std::to_string(shared_address(state, sizeof phases));
-  wait(Lane::at_phase, Collective::sync, where, &phases, "the barrier at byte " + at);
+  wait(Lane::at_phase, Collective::sync, where, &phases);
 }
 
 void report(int number, int threads, Where where, bool stay) {
@@ -378,7 +381,7 @@ void report(int number, int threads, Where where, bool stay) {
   const uint16_t parity = phases.parity;
   arrive_at(phases);
   if (stay && phases.parity == parity)
-    wait(Lane::at_phase, Collective::sync, where, &phases, "barrier " + std::to_string(number));
+    wait(Lane::at_phase, Collective::sync, where, &phases);
 }
 
 void block_barrier(Where where) { wait(Lane::at_barrier, Collective::sync, where); }
