@@ -171,7 +171,7 @@ struct Mapping;
 template <class F, class Y, class... X>
 struct Mapping<Y (F::*)(X...) const> {
   static constexpr int kInputs = sizeof...(X), kOperands = 1 + kInputs;
-  static constexpr int kWide = std::min(16 / int(std::max({sizeof(Y), sizeof(X)...})), 8);
+  static constexpr int kWide = kPacked<Y, X...>;
   using Loop = StridedLoop<kOperands>;
 
   template <size_t... K>

@@ -137,7 +137,7 @@ struct AddPartial {
 // Calls f(N) with the number of elements to move at once.
 template <class T, class F>
 void for_width(int64_t n, std::initializer_list<const void*> pointers, const F& f) {
-  constexpr int N = 16 / sizeof(T);
+  constexpr int N = kPacked<T>;
   if (n % N == 0 && are_aligned(pointers)) {
     f(std::integral_constant<int, N>());
   } else {

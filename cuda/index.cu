@@ -329,7 +329,7 @@ void gather(Array& y, const Array& x, const Array& ids, int64_t dim, const char*
   const StridedLoop<3> loop(ids.shape(), {&y, &base, &ids});
   const int64_t step = x.strides()[dim];
   for_any(x.dtype(), [&]<class T>(T) {
-    constexpr int V = std::min<int>(16 / sizeof(T), 8);
+    constexpr int V = kPacked<T>;
     T* out = y.mutable_data<T>();
     const T* in = x.data<T>();
     const bool rows = loop.inner_stride(1) == 1 && loop.inner_stride(2) == 0;

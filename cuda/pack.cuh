@@ -1,6 +1,7 @@
 // Packs: contiguous elements that are moved, and computed with, as one.
 #pragma once
 
+#include <algorithm>
 #include <initializer_list>
 
 #include "autograd/base/dtype.h"
@@ -13,6 +14,13 @@ template <class T, int N>
 struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) Pack {
   T at[N];
 };
+
+/// How many elements kernels move at a time where memory allows it: 16 bytes. Those of 8 bytes are
+/// moved one by one, which compiles half as many kernels for f64 and i64.
+template <class... T>
+inline constexpr int kPacked = std::max({sizeof(T)...}) == 8
+                                   ? 1
+                                   : std::min(16 / static_cast<int>(std::max({sizeof(T)...})), 8);
 
 /// Can packs of 16 bytes start at all of these? Null pointers do not matter.
 inline bool are_aligned(std::initializer_list<const void*> pointers) {

@@ -236,7 +236,7 @@ void reduce_loop(const char* op, const Array& y, const Array& x, const Write& wr
   if (y.numel() == 0) return;
   const detail::ReduceSizes sizes{ReducePlan(y, x)};
   const T* in = x.data<T>();
-  constexpr int kWide = 16 / sizeof(T), kColumns = std::min(kWide, 4);
+  constexpr int kWide = kPacked<T>, kColumns = std::min(kWide, 4);
   if (sizes.columns && sizes.in_packs(in, kColumns))
     return detail::launch_reduce<R, T, kColumns, kColumns>(op, sizes, in, write, x.device());
   if (!sizes.columns && sizes.in_packs(in, kWide))

@@ -73,13 +73,13 @@ struct RowSize {
 /// the last.
 template <class T, class Size, class... Larger, class F>
 void plan_rows(int64_t n, std::initializer_list<const void*> pointers, const F& f) {
-  constexpr int kWide = 16 / sizeof(T);
+  constexpr int kWide = kPacked<T>;
   if (sizeof...(Larger) > 0 && !Size::template holds<T>(n)) {
     if constexpr (sizeof...(Larger) > 0) plan_rows<T, Larger...>(n, pointers, f);
   } else if (n % kWide == 0 && are_aligned(pointers)) {
     f(typename Size::template Plan<T, kWide>());
-  } else if (Size::kAnywhere && are_aligned(pointers)) {
-    f(typename Size::template Plan<T, kWide, Size::kAnywhere>());
+  } else if (kWide > 1 && Size::kAnywhere && are_aligned(pointers)) {
+    f(typename Size::template Plan<T, kWide, kWide != 1 && Size::kAnywhere>());
   } else {
     f(typename Size::template Plan<T, 1>());
   }
