@@ -150,7 +150,9 @@ TEST(Exercises, HolesAndErrorsAreSaid) {
   task.answer = [](const Tensors&) -> Tensors { todo("softmax_backward"); };
   const Checked hole = checked(exercise);
   EXPECT_FALSE(hole.right);
-  EXPECT_NE(hole.text.find("  softmax_backward is not written yet\n"), std::string::npos);
+  EXPECT_NE(
+      hole.text.find("  softmax_backward is not written yet: its todo() still stands there\n"),
+      std::string::npos);
   EXPECT_EQ(hole.text.find("WRONG"), std::string::npos) << hole.text;
 
   task.answer = [](const Tensors& in) -> Tensors { return {matmul(in[0], zeros({99, 2}))}; };
@@ -235,8 +237,8 @@ TEST(Exercises, TheFileHasAHoleAndNoSolution) {
           << file;
       EXPECT_NE(solution_of(source).find(" " + task.function + "("), std::string::npos);
     }
-    EXPECT_EQ(file.find(">>>"), std::string::npos) << file;
-    EXPECT_EQ(file.find("<<<"), std::string::npos) << file;
+    EXPECT_EQ(file.find("// >>>"), std::string::npos) << file;
+    EXPECT_EQ(file.find("// <<<"), std::string::npos) << file;
     const std::string solution = solution_of(source);
     EXPECT_EQ(solution.find(">>>"), std::string::npos);
     EXPECT_EQ(solution.find("INK_EXERCISE"), std::string::npos);
@@ -364,6 +366,12 @@ TEST(Exercises, AKernelFromTheHoleToTheSolution) {
   EXPECT_EQ(wrong.code, 1) << wrong.err;
   expect_in("line " + std::to_string(line) + ": out of bounds: thread ", wrong.out);
 
+  source.insert(guard, "__shared__ float part[8];");
+  folder.write("exercises/28_gpu_add.cu", source);
+  const Ran plain = compiled_and_run(folder, "28_gpu_add", ".cu");
+  EXPECT_EQ(plain.code, 1) << plain.err;
+  expect_in("line " + std::to_string(line) + ": an array in shared memory", plain.out);
+
   folder.write("exercises/28_gpu_add.cu", exercise_source("28_gpu_add"));
   const Ran right = compiled_and_run(folder, "28_gpu_add", ".cu");
   EXPECT_EQ(right.code, 0) << right.out << right.err;
@@ -422,6 +430,29 @@ TEST(Exercises, RacesAreNamedWithTheirLines) {
   expect_fault(faulty_sum<Fault::blocks>(), "sum: blocks", ": a race: thread 0 of block ");
 }
 
+// The first lines say what to do; each kind of fault is said once.
+TEST(Exercises, OfManyRacesTheFirstAreNamed) {
+  const std::string text = checked(faulty_softmax<Fault::barriers>()).text,
+                    race = "line " + marked("softmax: no barriers") + ": a race: ";
+  EXPECT_LT(text.find(race), text.find(" more, which may have the same cause.")) << text;
+  int races = 0;
+  for (size_t at = text.find(": a race: "); at != std::string::npos;
+       at = text.find(": a race: ", at + 1))
+    ++races;
+  EXPECT_EQ(races, 3) << text;
+
+  const std::string once = checked(faulty_sum<Fault::race>()).text;
+  const size_t first = once.find(": a race: ");
+  EXPECT_NE(first, std::string::npos) << once;
+  EXPECT_EQ(once.find(": a race: ", first + 1), std::string::npos) << once;
+}
+
+TEST(Exercises, APlainSharedArrayIsNamed) {
+  EXPECT_EQ(plain_shared_array("// __shared__ float part[64];\n__shared__ shared<float, 64> a;\n"),
+            0u);
+  EXPECT_EQ(plain_shared_array("\n  __shared__ float part[64];\n"), 2u);
+}
+
 TEST(Exercises, BarriersThatNotAllReachAreNamedWithTheirLines) {
   const auto expect_parted = [](const Exercise& exercise, const std::string& mark) {
     const Checked result = checked(exercise);
@@ -433,6 +464,10 @@ TEST(Exercises, BarriersThatNotAllReachAreNamedWithTheirLines) {
   expect_parted(faulty_softmax<Fault::barrier>(), "softmax: barrier");
   expect_parted(faulty_product<Fault::barrier>(), "product: barrier");
   expect_parted(faulty_sum<Fault::barrier>(), "sum: barrier");
+
+  const std::string shuffle = checked(faulty_sum<Fault::shuffle>()).text;
+  expect_in("waits at faulty_kernels.inc:" + marked("sum: shuffle"), shuffle);
+  expect_in("All threads of a warp must come to the same shuffle", shuffle);
 }
 
 TEST(Exercises, AccessesOutOfBoundsAreNamedWithTheirLines) {
@@ -456,6 +491,15 @@ TEST(Exercises, WhatACardWouldBeSlowAtIsNamedWithItsLine) {
   expect_fault(faulty_softmax<Fault::strided>(), "softmax: strided", " reads x: ");
   expect_fault(faulty_product<Fault::strided>(), "product: strided", " reads a: ");
   EXPECT_NE(checked(faulty_add<Fault::strided>()).text.find("uncoalesced"), std::string::npos);
+
+  expect_fault(faulty_add<Fault::one_thread>(), "add: one thread",
+               " reads a in 1.0 of the 32 threads of a warp, and the others wait");
+  expect_fault(faulty_softmax<Fault::one_thread>(), "softmax: one thread", " reads x in 1.0 of");
+  expect_fault(faulty_sum<Fault::one_thread>(), "sum: one thread", " reads x in 1.0 of");
+  expect_in("a is read ", checked(faulty_add<Fault::everything>()).text);
+  const Checked all_read_all = checked(faulty_softmax<Fault::everything>());
+  EXPECT_FALSE(all_read_all.right);
+  expect_in("x is read ", all_read_all.text);
 
   // Right, but without tiles.
   const Checked naive = checked(faulty_product<Fault::no_tiles>());

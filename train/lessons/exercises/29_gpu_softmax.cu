@@ -11,8 +11,10 @@
 // For the largest, each thread finds that of its own columns. To join them, the threads of a block
 // share some memory, which is declared in the kernel:
 //
-//   __shared__ shared<float, 64> part;      // for nvcc: __shared__ float part[64];
+//   __shared__ shared<float, 64> part;
 //
+// CUDA itself has `__shared__ float part[64];` there, in which the check would see nothing. All else
+// that the kernel declares, variables and arrays, each thread has for itself, and no other sees it.
 // Every thread writes part[t]. But threads run in any order, so one may read part[63] before it is
 // written. __syncthreads() is a barrier: no thread goes on before all of its block have come there.
 // So all must come: it may not stand in an `if` that only some threads enter. Join in halves:
@@ -22,8 +24,11 @@
 //     all threads:       __syncthreads()
 //
 // Then part[0] is the largest of all. Do the same for the sum. Before part is used again, all must
-// have read part[0]. Shared memory has 32 banks; the floats of a warp come at once if they are
-// neighbours. Useful: expf, fmaxf, INFINITY. The check sees all accesses, and names races.
+// have read part[0].
+//
+// Shared memory has 32 banks: part[i] lies in bank i % 32. Each gives one element at a time, so 32
+// neighbours come in one pass, and 32 elements of one bank in 32: a bank conflict. Useful: expf,
+// fmaxf, INFINITY. The check sees all accesses, and names races.
 #include "train/lessons/exercises/cuda.h"
 
 using namespace ink;

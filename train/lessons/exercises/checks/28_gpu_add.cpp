@@ -10,6 +10,8 @@ constexpr int64_t kThreads = 256;
 
 Tensor op(KernelRuns& kernel, const Tensors& x) {
   const int64_t n = x[0].numel();
+  kernel.enough("a", n);
+  kernel.enough("b", n);
   const Tensor y = kernel.run({(n + kThreads - 1) / kThreads, 1}, kThreads, {n},
                               {{"a", x[0]}, {"b", x[1]}}, {n});
   return record("gpu_add", x, y, [](const Tensor& dy) -> Grads { return {dy, dy}; });

@@ -14,6 +14,7 @@ Tensor op(KernelRuns& kernel, const Tensors& x) {
   Tensor left = x[0].detach();
   do {
     const int64_t blocks = blocks_of(left);
+    kernel.enough("x", left.numel());
     left = kernel.run({blocks, 1}, kThreads, {blocks}, {{"x", left}}, {left.numel()});
   } while (left.numel() > 1);
   return record("gpu_sum", x, left.reshape({}),

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iomanip>
+#include <regex>
 #include <set>
 #include <tuple>
 
@@ -12,6 +13,10 @@
 
 namespace ink {
 namespace {
+
+constexpr size_t kMostShown = 3;  // faults
+// A card runs a warp's 32 threads for as long as one of them works.
+constexpr int64_t kFewLanes = 4;
 
 // Of what nobody need pay: rows that do not begin with a sector take one more.
 bool is_wasteful(const emulator::Traffic& t) {
@@ -34,9 +39,28 @@ std::string sentence(const emulator::Traffic& t) {
   if (t.parts > t.least) text += ", where " + per_warp(t.least, t.requests) + " would do";
   if (!is_wasteful(t)) return text;
   return text + (t.is_shared
-                     ? ": a bank conflict. Lanes of a warp want different words of one of "
-                       "the 32 banks, which gives one after the other."
+                     ? ": a bank conflict. Threads of a warp want different elements of "
+                       "one of the 32 banks, which gives one after the other."
                      : ": uncoalesced. Let neighbouring threads take neighbouring elements.");
+}
+
+// A fault without its threads and elements: where they differ, it is the same one.
+std::string kind_of(const std::string& fault) {
+  static const std::regex numbers(R"((thread|block) \d+|\w*\[\d+\])");
+  return std::regex_replace(fault, numbers, "");
+}
+
+// By line. One missing barrier is many races, of which the first lines say where it belongs.
+std::vector<std::string> first_ones(std::vector<std::string> faults) {
+  const auto line = [](const std::string& fault) { return std::stoi(fault.substr(5)); };
+  std::stable_sort(faults.begin(), faults.end(),
+                   [&](const std::string& a, const std::string& b) { return line(a) < line(b); });
+  if (faults.size() > kMostShown) {
+    const std::string more = std::to_string(faults.size() - kMostShown);
+    faults.resize(kMostShown);
+    faults.push_back("... and " + more + " more, which may have the same cause.");
+  }
+  return faults;
 }
 
 void merge(std::vector<emulator::Traffic>& all, const std::vector<emulator::Traffic>& more) {
@@ -75,7 +99,8 @@ Tensor KernelRuns::run(Grid blocks, int threads, const Shape& y,
     const KernelTrace trace = kernel_.launch(
         {static_cast<int>(blocks.x), static_cast<int>(blocks.y), threads, arguments});
     for (const std::string& fault : trace.faults)
-      if (std::count(trace_.faults.begin(), trace_.faults.end(), fault) == 0)
+      if (std::none_of(trace_.faults.begin(), trace_.faults.end(),
+                       [&](const std::string& known) { return kind_of(known) == kind_of(fault); }))
         trace_.faults.push_back(fault);
     merge(trace_.traffic, trace.traffic);
   }
@@ -83,15 +108,21 @@ Tensor KernelRuns::run(Grid blocks, int threads, const Shape& y,
 }
 
 bool KernelRuns::report(std::ostream& out) {
-  std::vector<std::string> wrong = trace_.faults, rest;
+  std::vector<std::string> wrong = first_ones(trace_.faults), rest;
   for (const auto& [input, most] : enough_) {
     int64_t elements = 0;
-    for (const emulator::Traffic& t : trace_.traffic)
-      if (t.array == input && !t.writes) elements += t.elements;
+    for (const emulator::Traffic& t : trace_.traffic) {
+      if (t.array != input || t.writes) continue;
+      elements += t.elements;
+      if (t.elements < kFewLanes * t.requests)
+        wrong.push_back("line " + std::to_string(t.line) + " reads " + input + " in " +
+                        per_warp(t.elements, t.requests) +
+                        " of the 32 threads of a warp, and the others wait: let each do its part.");
+    }
     if (elements > most + most / 4)
       wrong.push_back(input + " is read " + per_warp(elements, most) +
-                      " times as often as is needed: let the threads of a block share, in shared "
-                      "memory, what each of them has read.");
+                      " times as often as is needed: many threads read the same elements. Let each "
+                      "read its own, and share in shared memory what others need of it.");
   }
   for (const emulator::Traffic& t : trace_.traffic)
     (is_wasteful(t) ? wrong : rest).push_back(sentence(t));
@@ -126,7 +157,9 @@ Task kernel_task(const std::string& function, const std::vector<std::string>& ou
       const std::string text = error.what();
       if (text.find("emulator: ") == std::string::npos) throw;
       throw Error(text.substr(text.find("emulator: ") + 10) +
-                  ". All threads of a block must come to the same __syncthreads()");
+                  (text.find("threads of a warp") == std::string::npos
+                       ? ". All threads of a block must come to the same __syncthreads()"
+                       : ". All threads of a warp must come to the same shuffle"));
     }
   };
   task.expected = [library](const Tensors& in) -> Tensors {

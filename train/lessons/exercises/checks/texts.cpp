@@ -57,6 +57,19 @@ std::string solution_of(const std::string& source) {
   return result.substr(first, last + 1 - first) + "\n";
 }
 
+size_t plain_shared_array(const std::string& text) {
+  const std::string word = "__shared__";
+  const std::vector<std::string> lines = lines_of(text);
+  for (size_t i = 0; i < lines.size(); ++i) {
+    const std::string code = lines[i].substr(0, lines[i].find("//"));
+    const size_t at = code.find(word);
+    if (at == std::string::npos) continue;
+    const size_t type = code.find_first_not_of(' ', at + word.size());
+    if (type != std::string::npos && code.compare(type, 6, "shared") != 0) return i + 1;
+  }
+  return 0;
+}
+
 std::string in_lines(const std::string& text, const std::string& indent) {
   std::string result, line = indent;
   TextStream words(text);
