@@ -2,16 +2,18 @@
 
     python tests/benchmarks/suggest.py TEXT ... --minutes 2           (each run of the grid takes so long)
     python tests/benchmarks/suggest.py TEXT --minutes 0.3 --sizes 2x64,4x128 --vocabularies 256,1024
+    python tests/benchmarks/suggest.py TEXT --minutes 1 --threads 1 --around     (one setting changed at a time)
 
 For each text: `suggest` is asked, and every size of the grid is trained with every vocabulary, each for as many steps
-as two threads do in that time. A run's time is counted, not waited for: the shortest step in one thread, by `bench`,
-shared by --threads. So other programs on the machine hardly change the results, only how long the script takes. `suggest` is
-asked for as many more minutes as the steps that it measured took longer.
+as two threads do in that time. A run's time is counted, not waited for: the CPU time of a step in one thread, shared by
+--threads. So other programs on the machine hardly change the results, only how long the script takes. `suggest` is asked
+for as many more minutes as the steps that it measured took longer.
 """
 
 import argparse
 import json
 import re
+import resource
 import shlex
 import subprocess
 import sys
@@ -21,7 +23,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 BATCH = 1024  # tokens a step
 HEADS = {64: 2, 96: 3, 128: 4, 192: 6, 256: 8, 384: 6, 512: 8}
-STEPS = 60  # timed
+STEPS = 100  # timed
 
 
 def arguments():
@@ -33,6 +35,7 @@ def arguments():
     parser.add_argument("--sizes", default="2x64,3x96,4x128,4x192,6x256")
     parser.add_argument("--vocabularies", default="256,512,1024,4096")
     parser.add_argument("--rates", default="1", help="multiples of the learning rate 0.3 / n_embd")
+    parser.add_argument("--around", action="store_true", help="no grid: the suggestion with one setting changed")
     parser.add_argument("--dtype", default="bfloat16")
     parser.add_argument("--out", type=Path, help="lines of JSON, one a run")
     return parser.parse_args()
@@ -42,13 +45,16 @@ def words(settings):
     return [part for name, value in settings.items() for part in (f"--{name}", str(value))]
 
 
-def seconds_a_step(options, settings, vocabulary, known={}):
-    key = (vocabulary, *words(settings))
+def seconds_a_step(options, text, tokenizer, settings, known={}):
+    """CPU seconds of a step, by which a longer run differs from a short one, shared by --threads."""
+    key = (text, tokenizer, *words(settings))
     if key not in known:
-        bench = [options.program, "bench", "--config", "baby", "--profile_steps", 0, "--threads", 1, "--vocab_size",
-                 vocabulary, *words(settings), "--steps", STEPS]
-        out = subprocess.run(list(map(str, bench)), check=True, capture_output=True, text=True).stdout
-        known[key] = float(re.search(r"([\d.]+) best of", out).group(1)) / 1000 / options.threads
+        seconds = []
+        for steps in (20, 20 + STEPS):
+            before = cpu_seconds()
+            train(options, text, tokenizer, settings, {"max_iters": steps, "eval_interval": 10 * steps, "final_eval": "off"})
+            seconds.append(cpu_seconds() - before)
+        known[key] = (seconds[1] - seconds[0]) / STEPS / options.threads
     return known[key]
 
 
@@ -62,13 +68,19 @@ def sizes_of(size, dtype):
 def train(options, text, tokenizer, settings, others):
     """Bits per byte of the validation part, or of 150 batches of it: after the last step, and the lowest."""
     with tempfile.TemporaryDirectory() as folder:
-        command = [options.program, "train", "--data", text, "--tokenizer", tokenizer, *words(settings), *words(others),
-                   "--threads", 1, "--sample_interval", 0, "--report", "off", "--eval_iters", 150,
+        command = [options.program, "train", "--data", text, "--tokenizer", tokenizer, *words(settings),
+                   *words({"eval_iters": 150, **others}),
+                   "--threads", 1, "--sample_interval", 0, "--report", "off",
                    "--out_dir", folder]
         subprocess.run(list(map(str, command)), check=True, capture_output=True)
         lines = [json.loads(line) for line in (Path(folder) / "metrics.jsonl").read_text().splitlines()]
     found = [line["val_bpb"] for line in lines if "val_bpb" in line]
-    return found[-1], min(found)
+    return (found[-1], min(found)) if found else None
+
+
+def cpu_seconds():
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def asked(options, text, minutes):
@@ -83,12 +95,41 @@ def suggestion(options, text):
     out, rows = asked(options, text, options.minutes)
     size, (vocabulary, seconds) = list(rows.items())[min(2, len(rows) - 1)]
     dtype = "bfloat16" if "--dtype bfloat16" in out else "float32"
-    slower = seconds / seconds_a_step(options, sizes_of(size, dtype), vocabulary)
+    slower = seconds / seconds_a_step(options, text, f"bpe:{vocabulary}", sizes_of(size, dtype))
     out, _ = asked(options, text, options.minutes * slower)
     given = shlex.split(out.strip().splitlines()[-1])
     values = {name[2:]: value for name, value in zip(given, given[1:]) if name.startswith("--")}
     expected = float(re.search(r"expect about ([\d.]+)", out).group(1))
     return values, expected
+
+
+def grid(options):
+    for size in options.sizes.split(","):
+        for vocabulary in options.vocabularies.split(","):
+            settings = sizes_of(size, options.dtype)
+            name = "byte" if vocabulary == "256" else f"bpe:{vocabulary}"
+            for rate in map(float, options.rates.split(",")):
+                yield size, name, settings, rate * 0.3 / settings["n_embd"], 0
+
+
+def around(options, plan):
+    """The suggestion with another size, vocabulary, learning rate, context or dropout."""
+    _, tokenizer, settings, rate, dropout = plan
+    known = list(map(lambda size: sizes_of(size, options.dtype), options.sizes.split(",")))
+    at = [size["n_embd"] for size in known].index(settings["n_embd"])
+    for size in known[max(at - 1, 0):at + 2]:
+        if size["n_embd"] != settings["n_embd"]:
+            yield f"{size['n_layer']}x{size['n_embd']}", tokenizer, size, 0.3 / size["n_embd"], dropout
+    vocabulary = int(tokenizer[4:])
+    yield "bytes", "byte", settings, rate, dropout
+    for factor in (2, 4):
+        yield f"vocabulary x {factor}", f"bpe:{factor * vocabulary}", settings, rate, dropout
+    for factor in (0.5, 2):
+        yield f"rate x {factor}", tokenizer, settings, factor * rate, dropout
+    block = 2 * settings["block_size"]
+    yield "context x 2", tokenizer, {**settings, "block_size": block, "batch_size": BATCH // block}, rate, dropout
+    if dropout > 0:
+        yield "no dropout", tokenizer, settings, rate, 0
 
 
 def main():
@@ -99,23 +140,20 @@ def main():
         results = []
         values, expected = suggestion(options, text)
         print(f"{text.name}, {text.stat().st_size} bytes, {options.minutes} minutes: suggest", values, expected, flush=True)
-        sizes = {name: values[name] for name in ("n_layer", "n_head", "n_embd", "block_size", "batch_size")}
-        plans = [("suggest", values["tokenizer"], {**sizes, "dtype": options.dtype}, float(values["learning_rate"]))]
-        for size in options.sizes.split(","):
-            for vocabulary in options.vocabularies.split(","):
-                settings = sizes_of(size, options.dtype)
-                name = "byte" if vocabulary == "256" else f"bpe:{vocabulary}"
-                for rate in map(float, options.rates.split(",")):
-                    plans.append((size, name, settings, rate * 0.3 / settings["n_embd"]))
-        for size, tokenizer, settings, rate in plans:
-            vocabulary = 256 if tokenizer == "byte" else int(tokenizer[4:])
-            steps = max(int(time / seconds_a_step(options, settings, vocabulary)), 20)
+        sizes = {name: int(values[name]) for name in ("n_layer", "n_head", "n_embd", "block_size", "batch_size")}
+        suggested = ("suggest", values["tokenizer"], {**sizes, "dtype": options.dtype}, float(values["learning_rate"]),
+                     float(values.get("dropout", 0)))
+        others = around(options, suggested) if options.around else grid(options)
+        for name, tokenizer, settings, rate, dropout in [suggested, *others]:
+            steps = max(int(time / seconds_a_step(options, text, tokenizer, settings)), 20)
             others = {"learning_rate": f"{rate:.2g}", "max_iters": steps, "warmup_iters": min(steps // 20, 100),
-                      "eval_interval": steps, "dropout": values.get("dropout", 0) if size == "suggest" else 0}
+                      "eval_interval": steps, "dropout": dropout}
+            before = cpu_seconds()
             last, lowest = train(options, text, tokenizer, settings, others)
-            results.append((last, size, tokenizer, rate))
-            print(json.dumps({"text": text.name, "minutes": options.minutes, "size": size, "tokenizer": tokenizer,
-                              **settings, **others, "bpb": last, "lowest": lowest}), file=log, flush=True)
+            results.append((last, name, tokenizer, rate))
+            print(json.dumps({"text": text.name, "minutes": options.minutes, "name": name, "tokenizer": tokenizer,
+                              **settings, **others, "bpb": last, "lowest": lowest,
+                              "cpu_seconds": round(cpu_seconds() - before, 1)}), file=log, flush=True)
         best = min(results)
         print(f"  best {best}; suggest {results[0][0]:.4f}, {100 * (results[0][0] / best[0] - 1):+.1f} %; "
               f"it expected {expected}", flush=True)

@@ -8,8 +8,8 @@
 //
 // Threads come in blocks. Whoever launches (starts) a kernel says how many blocks there are, the
 // grid, and how many threads each has. Here a block has 256 threads, and there are just enough
-// blocks that every i gets a thread of its own: (n + 255) / 256. In CUDA a program launches yours by
-// gpu_add<<<(n + 255) / 256, 256>>>(y, a, b, n); here the check does. All threads run the same
+// blocks that every i gets a thread of its own: (n + 255) / 256. In CUDA a program launches yours
+// by gpu_add<<<(n + 255) / 256, 256>>>(y, a, b, n); here the check does. All threads run the same
 // lines. CUDA tells each of them
 //
 //   threadIdx.x   its number in its block, 0 .. 255

@@ -13,11 +13,12 @@
 //
 //   __shared__ shared<float, 64> part;
 //
-// CUDA itself has `__shared__ float part[64];` there, in which the check would see nothing. All else
-// that the kernel declares, variables and arrays, each thread has for itself, and no other sees it.
-// Every thread writes part[t]. But threads run in any order, so one may read part[63] before it is
-// written. __syncthreads() is a barrier: no thread goes on before all of its block have come there.
-// So all must come: it may not stand in an `if` that only some threads enter. Join in halves:
+// CUDA itself has `__shared__ float part[64];` there, in which the check would see nothing. All
+// else that the kernel declares, variables and arrays, each thread has for itself; no other sees
+// it. Every thread writes part[t]. But threads run in any order, so one may read part[63] before it
+// is written. __syncthreads() is a barrier: no thread goes on before all of its block have come
+// there. So all must come: it may not stand in an `if` that only some threads enter. Join in
+// halves:
 //
 //   for (int half = 32; half > 0; half /= 2)
 //     threads t < half:  part[t] = the larger of part[t] and part[t + half]

@@ -20,7 +20,7 @@ std::string in_lines(const std::string& text, const std::string& indent = "");
 
 /// The number of the line that begins with `first`, after spaces; 0 if there is none.
 size_t line_of(const std::string& text, const std::string& first);
-/// The first line whose code declares a __shared__ array that is no shared<T, N>; 0 if there is none.
+/// The first line whose code declares a __shared__ array that is no shared<T, N>; 0 if none does.
 size_t plain_shared_array(const std::string& text);
 /// The definition in a file's text whose first line begins with `first`, with the comment above it,
 /// up to the brace that closes it. Empty if there is none.
