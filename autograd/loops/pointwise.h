@@ -93,9 +93,9 @@ struct Normal {
   INK_DEVICE T density() const { return T(0.39894228040143268) * exp(high); }
   INK_DEVICE T cdf() const {
     if constexpr (std::is_same_v<T, double>) {
-      const double z = x * 0.70710678118654752;
+      const double at = x < -40 ? -40 : x, z = at * 0.70710678118654752;  // it is 0 from -39 on
       if (x >= -1) return 0.5 + 0.5 * simd::erf(z);
-      const double lost = simd::lost_by(x, 0.70710678118654752, z) - x * 4.8336466567264567e-17;
+      const double lost = simd::lost_by(at, 0.70710678118654752, z) - at * 4.8336466567264567e-17;
       return (0.5 - z * lost) * std::erfc(-z);  // erfc(z + d) is about e^(-2 z d) erfc(z)
     } else {
       const T magnitude = std::fabs(x), a = magnitude > 14 ? T(14) : magnitude;

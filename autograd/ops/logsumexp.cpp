@@ -1,6 +1,6 @@
 // logsumexp over dimensions.
 //   y  = log sum exp x
-//   dx = dy exp(x - y)
+//   dx = dy exp(x - y), where y may not be rounded to bf16 before
 // y is computed as m + log sum exp(x - m) with m = max x, so that nothing overflows.
 #include <algorithm>
 #include <cmath>
@@ -56,7 +56,9 @@ Tensor logsumexp(const Tensor& input, const Shape& dims, bool keepdim) {
   y = shape.finish(y, keepdim);
   return record("logsumexp", {x}, y,
                 [shape, x = Saved::input(x), y = Saved::output(y)](const Tensor& dy) -> Grads {
-                  return {shape.keep(dy) * exp(*x - shape.keep(*y))};
+                  if (dy.dtype() != bf16) return {shape.keep(dy) * exp(*x - shape.keep(*y))};
+                  const Tensor v = to(*x, f32);
+                  return {to(shape.keep(dy) * exp(v - logsumexp(v, shape.dims, true)), bf16)};
                 });
 }
 

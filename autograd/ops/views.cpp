@@ -280,7 +280,8 @@ Tensor unfold(const Tensor& x, int64_t dim, int64_t size, int64_t step) {
   return record(
       "unfold", {x}, x.alias(windows_of(x.layout(), d, windows, size, apart)),
       [whole, part = windows_of(whole, d, windows, size, apart)](const Tensor& dy) -> Grads {
-        return {detail::scatter_strided(dy, whole, part)};
+        const Tensor wide = dy.dtype() == bf16 ? to(dy, f32) : dy;  // windows may overlap
+        return {to(detail::scatter_strided(wide, whole, part), dy.dtype())};
       });
 }
 

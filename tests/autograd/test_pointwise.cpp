@@ -503,6 +503,34 @@ TEST(Pointwise, TailsKeepTheirDigits) {
   }
 }
 
+// Second derivatives in both tails, against 50 digits; and the first has the same bits if it will be
+// differentiated.
+TEST(Pointwise, GeluKeepsItsDigitsTwice) {
+  const std::vector<double> at{-9, -6, -4, -1, 0.5, 4, 6, 9};
+  const std::vector<std::pair<Gelu, std::vector<double>>> right{
+      {Gelu::erf,
+       {-8.1210211216184427e-17, -2.0658001689399171e-7, -0.0018736231607083949,
+        0.24197072451914335, 0.61611432183752409, -0.0018736231607083949, -2.0658001689399171e-7,
+        -8.1210211216184427e-17}},
+      {Gelu::tanh,
+       {-4.6839285778142382e-26, -6.8242472741571894e-9, -0.0014740596637653364,
+        0.24214819798377295, 0.61550689511598489, -0.0014740596637653364, -6.8242472741571894e-9,
+        -4.6839285778142382e-26}}};
+  for (const DType dtype : {f32, f64, bf16}) {
+    const double most = dtype == f64 ? 1e-13 : dtype == f32 ? 1e-5 : 0x1p-7;
+    for (const auto& [form, second] : right) {
+      const Tensor x = from_vector(at).to(dtype).requires_grad_(), y = gelu(x, form);
+      const Tensor one = ones_like(y.detach()), plain = grad({y}, {x}, {one}, true)[0];
+      const Tensor first = grad({y}, {x}, {one}, true, true)[0];
+      EXPECT_TRUE(equal(first, plain)) << first << plain;
+      const auto got = grad({first}, {x}, {one})[0].tolist();
+      for (size_t i = 0; i < at.size(); ++i)
+        EXPECT_NEAR(got[i], second[i], most * std::fabs(second[i])) << name_of(dtype) << at[i];
+    }
+  }
+  EXPECT_EQ(gelu(tensor({-1e200, -1.7e308}, f64)).tolist(), (std::vector<double>{0, 0}));
+}
+
 // As PyTorch 2.15 gives them.
 TEST(Pointwise, GradientsAtNaNAndInfinity) {
   const double inf = std::numeric_limits<double>::infinity();

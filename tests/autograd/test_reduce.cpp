@@ -200,6 +200,17 @@ TEST(Reduce, Bf16SumsAreInF32) {
          const Tensor one = zeros({3, 1}, a.options()).requires_grad_();
          return grad({one + a}, {one}, {a})[0];
        }},
+      {"gradient of unfold",
+       [](auto& a, auto&) {
+         const Tensor line = zeros({1024}, a.options()).requires_grad_();
+         const Tensor windows = unfold(line, 0, 512, 1);
+         return grad({windows}, {line}, {full(windows.shape(), 1.25, a.options())})[0];
+       }},
+      {"gradient of logsumexp",
+       [](auto& a, auto&) {
+         const Tensor v = (a.narrow(1, 0, 50) * 4).requires_grad_();
+         return grad({logsumexp(v, {1})}, {v}, {ones({3}, a.options())})[0];
+       }},
   };
   for (const auto& [name, f] : ops) {
     const Tensor got = f(x, y), exact = f(x.to(f64), y.to(f64));
