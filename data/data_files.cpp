@@ -84,9 +84,14 @@ DataFiles files_of_folder(const fs::path& folder) {
         " and ", vals.size(), "; name them: --data TRAIN.bin --val_data VAL.bin");
     return {trains, vals, true, false, ""};
   }
-  found.train = fitting(files, "*.txt");
+  Paths texts = files;  // an empty one is nothing to train on, or is of /proc
+  std::erase_if(texts, [](const fs::path& file) {
+    std::error_code unknown;
+    return fs::file_size(file, unknown) == 0;
+  });
+  found.train = fitting(texts, "*.txt");
   if (found.train.empty())
-    std::copy_if(files.begin(), files.end(), std::back_inserter(found.train), holds_text);
+    std::copy_if(texts.begin(), texts.end(), std::back_inserter(found.train), holds_text);
   others += files.size() - found.train.size();
   INK_CHECK(!found.train.empty(), folder.string(),
             ": expected text files in this folder (*.txt, or others of UTF-8 text), or token ids "

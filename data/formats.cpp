@@ -20,6 +20,8 @@ struct Format {
 
 constexpr const char* kWrite = "write its text to a file, and name that";
 constexpr const char* kNoText = "it holds no text";
+constexpr const char* kLlmC = "a file of llm.c";
+constexpr const char* kItsIds = "of these, token ids are read, from files named .bin";
 constexpr const char* kZip = "a ZIP archive (as .docx, .epub, .npz and PyTorch's .pt are)";
 
 constexpr Format kFormats[] = {
@@ -32,6 +34,13 @@ constexpr Format kFormats[] = {
     {"BZh?1AY&SY"sv, "data compressed by bzip2", "unpack it: bunzip2 --keep @"},
     {"\x04\x22\x4d\x18"sv, "data compressed by lz4", "unpack it: unlz4 @"},
     {"\x5d\0\0?"sv, "data compressed by lzma", "unpack it: unlzma --keep @"},
+    {"LZIP\1"sv, "data compressed by lzip", "unpack it: lzip --decompress --keep @"},
+    {"\x89LZO\0\r\n"sv, "data compressed by lzop", "unpack it: lzop --decompress @"},
+    {"\xff\6\0\0sNaPpY"sv, "data compressed by Snappy", kWrite},
+    {"\x78\x9c"sv, "data compressed by zlib", kWrite},
+    {"\x78\xda"sv, "data compressed by zlib", kWrite},
+    {"MSCF\0\0\0\0"sv, "a cabinet archive", "unpack it: cabextract @"},
+    {"!<arch>\n"sv, "an archive (as .deb and .a are)", "unpack it: ar x @"},
     {"7z\xbc\xaf\x27\x1c"sv, "a 7z archive", "unpack it: 7z x @"},
     {"Rar!\x1a\x07"sv, "a RAR archive", "unpack it: unrar x @"},
     {"ustar"sv, "a tar archive", "unpack it: tar xf @", 257},
@@ -50,20 +59,45 @@ constexpr Format kFormats[] = {
     {"GGUF?\0\0\0"sv, "weights in a GGUF file", kNoText},
     {"\x89HDF\r\n\x1a\n"sv, "an HDF5 file", kWrite},
     {"SQLite format 3\0"sv, "an SQLite database", kWrite},
+    {"Obj\1"sv, "an Avro file", kWrite},
     {"\x80\2"sv, "a pickle of Python or PyTorch", kNoText},
     {"\x80\3"sv, "a pickle of Python", kNoText},
     {"\x80\4"sv, "a pickle of Python", kNoText},
     {"\x80\5"sv, "a pickle of Python", kNoText},
+    {"\n?\n\5<unk>"sv, "a vocabulary of SentencePiece",
+     "a tokenizer.json of the same model is read"},
     {"\x89PNG\r\n\x1a\n"sv, "a picture", kNoText},
     {"\xff\xd8\xff"sv, "a picture", kNoText},
     {"GIF8?a"sv, "a picture", kNoText},
+    {"RIFF????WEBP"sv, "a picture", kNoText},
+    {"MM\0\x2a"sv, "a picture", kNoText},
+    {"II\x2a\0"sv, "a picture", kNoText},
+    {"BM????\0\0\0\0"sv, "a picture", kNoText},
+    {"AT&TFORM"sv, "a DjVu document", "convert it: djvutxt @ text.txt"},
+    {"RIFF????WAVE"sv, "sound", kNoText},
+    {"ID3?\0"sv, "sound", kNoText},
+    {"\xff\xfb"sv, "sound", kNoText},
+    {"fLaC\0\0\0"sv, "sound", kNoText},
+    {"OggS\0"sv, "sound or a film", kNoText},
+    {"RIFF????AVI "sv, "a film", kNoText},
+    {"ftyp"sv, "a film or sound", kNoText, 4},
+    {"\x1a\x45\xdf\xa3"sv, "a film", kNoText},
     {"\x7f\x45LF"sv, "a program", kNoText},
+    {"MZ?\0"sv, "a program", kNoText},
+    {"\xca\xfe\xba\xbe"sv, "a program", kNoText},
+    {"\xcf\xfa\xed\xfe"sv, "a program", kNoText},
+    {"\0asm"sv, "a program", kNoText},
     {"version https://git-lfs.github.com/spec/"sv, "a pointer to a file in Git LFS",
      "get that file: git lfs pull"},
     {"\xff\xfe\0\0"sv, "UTF-32", "convert it: iconv -f UTF-32 -t UTF-8 @ > text.txt"},
     {"\0\0\xfe\xff"sv, "UTF-32", "convert it: iconv -f UTF-32 -t UTF-8 @ > text.txt"},
     {"\xff\xfe"sv, "UTF-16", "convert it: iconv -f UTF-16 -t UTF-8 @ > text.txt"},
     {"\xfe\xff"sv, "UTF-16", "convert it: iconv -f UTF-16 -t UTF-8 @ > text.txt"}};
+
+// They begin with a number from 20240326 on, the day on which their kind was made.
+constexpr Format kOfLlmC[] = {{"?\xd7\x34\1"sv, kLlmC, kItsIds},
+                              {"?\xd8\x34\1"sv, kLlmC, kItsIds},
+                              {"?\xd9\x34\1"sv, kLlmC, kItsIds}};
 
 // Text without a byte order mark: in each unit, the bytes where `zeros` has a '0' are zero, and one
 // other at least is not.
@@ -99,6 +133,7 @@ void check(const std::filesystem::path& file, const char* expected, bool found,
 
 void check_is_text(const std::filesystem::path& file, std::string_view bytes) {
   for (const Format& format : kFormats) check(file, "UTF-8 text", begins(bytes, format), format);
+  for (const Format& format : kOfLlmC) check(file, "UTF-8 text", begins(bytes, format), format);
   for (const Format& units : kUnits) check(file, "UTF-8 text", is_of_units(bytes, units), units);
 }
 

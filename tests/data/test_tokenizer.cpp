@@ -302,6 +302,19 @@ TEST(DataFiles, WellKnownFormatsAreNamed) {
            {raw("800263"), "a pickle of Python or PyTorch"},
            {raw("5800000000000000") + "{\"wte\":", "weights in a safetensors file"},
            {"GGUF" + raw("03000000"), "weights in a GGUF file"},
+           {raw("c8d7340102000000"), "a file of llm.c; of these, token ids are read, from files"},
+           {raw("88d8340101000000"), "a file of llm.c"},
+           {raw("a1d9340107000000"), "a file of llm.c"},
+           {raw("0a0e0a053c756e6b3e15"), "a vocabulary of SentencePiece; a tokenizer.json"},
+           {"LZIP" + raw("010c"), "lzip; unpack it: lzip --decompress --keep "},
+           {raw("789c4b4c"), "data compressed by zlib"},
+           {"!<arch>\ndebian-binary", "an archive (as .deb and .a are); unpack it: ar x "},
+           {"RIFF" + raw("24080000") + "WAVEfmt ", "sound"},
+           {"ID3" + raw("0400000000"), "sound"},
+           {raw("00000020") + "ftypisom", "a film or sound"},
+           {"BM" + raw("3600000000000000"), "a picture"},
+           {"MZ" + raw("9000030000"), "a program"},
+           {"Obj" + raw("0104"), "an Avro file"},
            {"version https://git-lfs.github.com/spec/v1\noid", "Git LFS; get that file: git lfs"},
            {raw("fffe") + units("ab", 2, true), "UTF-16; convert it: iconv -f UTF-16 -t UTF-8 "},
            {raw("feff") + units("ab", 2, false), "UTF-16; convert it: iconv -f UTF-16 -t UTF-8 "},
@@ -322,8 +335,10 @@ TEST(DataFiles, WellKnownFormatsAreNamed) {
     EXPECT_EQ(error_of([&] { load_tokenizer(file); }), error);
   }
   // Texts that begin nearly so.
-  for (const std::string text : {"PK is short", "BZh", "BZh9 1AY&SY", "ustar", "GIF", "PAR1 is one",
-                                 "GGUF is a format", "%PD", "version 1", "MZ", "]", "7z", "a\0b"})
+  for (const std::string text :
+       {"PK is short", "BZh", "BZh9 1AY&SY", "ustar", "GIF", "PAR1 is one", "GGUF is a format",
+        "%PD", "version 1", "MZ", "MZa is", "BM is one", "ID3 tags", "Obj", "RIFF is a format",
+        "xar!", "]", "7z", "a\0b"})
     EXPECT_EQ(error_of([&] { TextDataset({folder.write("a", text)}); }), "(no error)") << text;
 }
 
@@ -400,7 +415,8 @@ TEST(DataFiles, AFolderStandsForItsFiles) {
   std::filesystem::create_directory(folder / "sub");
   EXPECT_EQ(files_of({all}), "a b.md |; 2 text files, a to b.md; other names, left out: 4");
   const std::string z = folder.write("z.txt", "z").string();
-  EXPECT_EQ(files_of({all}), "z.txt |; 1 text file, z.txt; other names, left out: 6");
+  folder.write("empty.txt", "");
+  EXPECT_EQ(files_of({all}), "z.txt |; 1 text file, z.txt; other names, left out: 7");
   folder.write("y.txt", raw("1f8b08"));
   EXPECT_NE(files_of({all}).find("y.txt: expected UTF-8 text, got"), std::string::npos);
   EXPECT_EQ(files_of({z, b}, {b}), "z.txt b.md | b.md");
