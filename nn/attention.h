@@ -37,7 +37,7 @@ struct CausalSelfAttention : Module {
   explicit CausalSelfAttention(const GPTConfig& c, int64_t kv_heads = 0)
       : n_head(c.n_head),
         n_kv_head(checked_groups(c, kv_heads)),
-        c_attn(c.n_embd, (n_head + 2 * n_kv_head) * (c.n_embd / n_head), c.bias),
+        c_attn(c.n_embd, (n_head + 2 * n_kv_head) * c.head_width(), c.bias),
         c_proj(c.n_embd, c.n_embd, c.bias),
         attn_dropout(c.dropout),
         resid_dropout(c.dropout) {}

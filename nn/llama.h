@@ -41,7 +41,7 @@ struct LlamaConfig : GPTConfig {
     LlamaConfig c = *this;
     c.GPTConfig::checked();
     if (c.n_kv_head == 0) c.n_kv_head = c.n_head;
-    if (c.head_dim == 0) c.head_dim = c.n_embd / c.n_head;
+    if (c.head_dim == 0) c.head_dim = c.head_width();
     if (c.intermediate_size == 0) c.intermediate_size = (8 * c.n_embd / 3 + 31) / 32 * 32;
     INK_CHECK(c.n_kv_head > 0 && c.n_head % c.n_kv_head == 0,
               "llama: expected n_head to be a multiple of n_kv_head, got ", c.n_head, " and ",

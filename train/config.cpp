@@ -106,8 +106,6 @@ void TrainConfig::check() const {
     if constexpr (!std::is_same_v<Field, bool> && !std::is_same_v<Field, std::vector<std::string>>)
       check_limits(std::string("config: ") + name, limits, field);
   });
-  INK_CHECK(n_embd % n_head == 0, "config: n_embd is ", n_embd, "; expected a multiple of n_head, ",
-            n_head);
   with_prefix("config", [&] { check_model(model, gpt(1), model_settings); });
   INK_CHECK(min_lr >= 0 || min_lr == -1, "config: min_lr is ", min_lr,
             "; expected -1, or 0 to 1000");

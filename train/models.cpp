@@ -45,9 +45,15 @@ void for_each_setting(LlamaConfig& c, F&& f) {
 
 namespace {
 
+void check_heads(const GPTConfig& sizes) {
+  INK_CHECK(sizes.n_embd % sizes.n_head == 0, "n_embd is ", sizes.n_embd,
+            "; expected a multiple of n_head, ", sizes.n_head);
+}
+
 Registry<ModelEntry>& models() {
   static Registry<ModelEntry> table = [] {
     ModelEntry gpt;
+    gpt.check = [](const GPTConfig& sizes, const ModelSettings&) { check_heads(sizes); };
     gpt.make = [](const GPTConfig& sizes, const ModelSettings&) {
       check_memory("this model", 4 * least_parameters(sizes));
       return std::make_unique<GPT>(sizes);
@@ -56,6 +62,7 @@ Registry<ModelEntry>& models() {
     llama.check = [](const GPTConfig& sizes, const ModelSettings& settings) {
       INK_CHECK(!sizes.bias, "llama: expected bias to be false: only q, k and v may have one ",
                 "(attention_bias)");
+      check_heads(sizes);
       detail::config_of<LlamaConfig>(sizes, settings);
     };
     llama.make = [](const GPTConfig& sizes, const ModelSettings& settings) {

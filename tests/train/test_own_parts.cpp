@@ -797,6 +797,12 @@ TEST(OwnParts, AModelWithoutBlocksShowsNone) {
       << told;
 }
 
+TEST(OwnParts, AModelWithoutHeadsHasAnyWidth) {
+  const std::string told =
+      run_own({"draw", "--model", "recurrent", "--n_embd", "18", "--block_size", "8"});
+  EXPECT_EQ(told.rfind("0:", 0), 0u) << told;
+}
+
 // ---- optimizers
 
 // AdamW as a user would write it.
