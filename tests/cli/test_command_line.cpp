@@ -733,6 +733,11 @@ TEST(CommandLine, ErrorsOfValuesNameTheirOptions) {
     for (const std::string& value : {std::string("/etc"), std::string("x"), file})
       expect_refused({command, "--out_dir", none, "--checkpoint", value},
                      "--checkpoint is '" + value + "'; expected ckpt or best");
+  for (const std::string command : {"sample", "eval", "look", "info", "draw"})
+    for (const std::string& value : {file, std::string("/dev/null")})
+      expect_refused({command, "--out_dir", value},
+                     "--out_dir: expected a folder, " + value + " is none");
+  expect_refused({"report", file}, "run: expected a folder, " + file + " is none");
   for (const std::string command :
        {"sample", "eval", "look", "gradcheck", "draw", "bench", "train"})
     expect_refused({command, "--device", "tpu"}, "--device: there is none called 'tpu'");

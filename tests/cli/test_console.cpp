@@ -56,11 +56,12 @@ TEST(Console, EscapeCodesTakeNoColumns) {
             "\033[1mmodel\033[0m  GPT:\n       2 layers,\n       4 heads");
 }
 
-TEST(Console, LinesBreakBetweenItemsOnly) {
+TEST(Console, LinesBreakBetweenItemsFirst) {
   const std::string text = "a bc, def: 1:02, g; ";
   EXPECT_EQ(wrapped(text, 100, 2), text);
   EXPECT_EQ(wrapped(text, 10, 2), "a bc, def:\n  1:02, g;\n  ");
-  EXPECT_EQ(wrapped(text, 1, 2), "a bc,\n  def:\n  1:02,\n  g;\n  ");
+  EXPECT_EQ(wrapped(text, 5, 2), "a bc,\n  def:\n  1:02,\n  g;\n  ");
+  EXPECT_EQ(wrapped("one, two three four", 9, 2), "one,\n  two\n  three\n  four");
   EXPECT_EQ(wrapped("", 1, 2), "");
   EXPECT_EQ(wrapped("Done in 0:01. Saved.  All of it", 15, 2),
             "Done in 0:01.\n  Saved.\n  All of it");
@@ -254,7 +255,9 @@ TEST(Terminal, HelpErrorsAndTablesFit) {
     for (const std::string& words :
          {std::string("train --help"), std::string("bench --help"), std::string("help"),
           std::string("train --n_layer 2000000 --out_dir x"), std::string("export"),
-          std::string("train --eval_only=True"), "draw" + small}) {
+          std::string("train --eval_only=True"), "draw" + small, std::string("info"),
+          std::string("gradcheck --only softmax"), std::string("lesson"), std::string("exercise"),
+          "train --check --max_iters 1" + small}) {
       const auto shown = run_on_terminal("\"$INKLING_PROGRAM\" " + words, columns);
       EXPECT_GE(shown.size(), 2u) << words;
       for (const Shown& line : shown) {

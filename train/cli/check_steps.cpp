@@ -305,27 +305,32 @@ bool check_steps(const TrainConfig& config, const std::optional<SavedRun>& saved
   definitions.composed = true;
   Trainer fused(config, saved, nullptr), composed(definitions, saved, nullptr);
   const double tolerance = config.dtype == "bfloat16" ? kBf16 : kF32;
-  console.line(fmt::format("{:<5} {:>10} {:>14} {:>20} {:>20}", "step", "loss", "composed loss",
-                           "outputs differ by", "gradients by"));
+  const bool narrow = console.columns() < 73;
+  console.line(narrow ? fmt::format("{:5} {:>8} {:>10} {:>8} {:>8}\n{:5} {:>8} {:>10} {:>8} {:>8}",
+                                    "", "", "composed", "outputs", "grad.", "step", "loss", "loss",
+                                    "by", "by")
+                      : fmt::format("{:<5} {:>10} {:>14} {:>20} {:>20}", "step", "loss",
+                                    "composed loss", "outputs differ by", "gradients by"));
   for (int64_t step = 0; step < steps; ++step) {
     composed.model().load_state_dict(fused.model().state_dict());
     const Recorder first = run_step(fused), second = run_step(composed);
     const NoGrad no_grad;
     const Comparison comparison(first, second, fused.model().named_parameters(), tolerance);
-    console.line(fmt::format("{:<5} {:>10.5f} {:>14.5f} {:>20.1e} {:>20.1e}", fused.steps_done(),
-                             fused.progress().loss, composed.progress().loss,
-                             comparison.largest_value(), comparison.largest_gradient()));
+    console.line(fmt::format("{:<5} {:>{}.5f} {:>{}.5f} {:>{}.1e} {:>{}.1e}", fused.steps_done(),
+                             fused.progress().loss, narrow ? 8 : 10, composed.progress().loss,
+                             narrow ? 10 : 14, comparison.largest_value(), narrow ? 8 : 20,
+                             comparison.largest_gradient(), narrow ? 8 : 20));
     const auto parting = comparison.parting();
     if (!parting) continue;
     const Difference& at = parting->difference;
-    console.line(fmt::format(
+    console.paragraph(fmt::format(
         "They part at {} {}: {:.6g} fused, {:.6g} composed at flat index {}, a difference of "
         "{:.2g} "
         "of the largest element",
         parting->what, text_of(parting->shape), at.fused, at.composed, at.place, at.share));
     return false;
   }
-  console.line(
+  console.paragraph(
       fmt::format("Fused ops and their definitions agree. Differences are shares of a tensor's "
                   "largest element; "
                   "{:.0e} is allowed, {:.0e} for gradients.",

@@ -147,6 +147,13 @@ void check_writable(const char* option, const std::string& file) {
   if (!file.empty()) with_prefix(option, [&] { AtomicFile{file}; });
 }
 
+void check_folder(const char* option, const std::string& name) {
+  std::error_code unknown;
+  if (std::filesystem::exists(name, unknown) && !std::filesystem::is_directory(name, unknown))
+    throw UsageError(
+        fmt::format("{}: expected a folder, {} is none", option, printable(name, 200)));
+}
+
 namespace {
 
 // OpenMP ends the program if the system refuses a thread. So this checks first.
@@ -218,12 +225,13 @@ void tell(const std::string& text) {
 std::string unknown_command(const std::string& name) {
   std::vector<std::string> names;
   for (const auto& [known, command] : commands()) names.push_back(known);
-  const OtherCommand* other = other_command(name);
-  const bool is_file =
-      name.ends_with(".py") && commands().count(name.substr(0, name.size() - 3)) > 0;
+  const std::filesystem::path file(name);  // a script may have a folder
+  const bool is_script = file.extension() == ".py";
+  const OtherCommand* other = other_command(is_script ? file.filename().string() : name);
+  const bool is_file = is_script && commands().count(file.stem().string()) > 0;
   return fmt::format("inkling: there is no command {}{}\nTry: {}", name,
                      other != nullptr ? "; " + with_typed(other->text, typed(""))
-                     : is_file        ? "; type " + typed(name.substr(0, name.size() - 3))
+                     : is_file        ? "; type " + typed(file.stem().string())
                                       : suggestion(name, names),
                      typed("--help"));
 }

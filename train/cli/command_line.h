@@ -50,6 +50,8 @@ Device parsed_device(const std::string& name);
 void check_usage(const TrainConfig& config);
 /// Throws, naming the option, if it names a file that cannot be written.
 void check_writable(const char* option, const std::string& file);
+/// Throws UsageError, naming the option, if it names something that is there and no folder.
+void check_folder(const char* option, const std::string& name);
 
 /// Sets the number of CPU threads; 0: OMP_NUM_THREADS, or else one per core.
 void use_threads(int64_t threads);

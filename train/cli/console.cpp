@@ -95,14 +95,14 @@ std::string wrapped(const std::string& text, size_t columns, size_t indent) {
     for (end = at + 1; end < text.size() && !ends();) ++end;
     const std::string piece = text.substr(at, end - at);
     if (!line.empty() && columns_of(line + piece) > columns) {
-      all += line + "\n";
+      all += filled(line, columns, indent) + "\n";
       line = std::string(indent, ' ') +
              piece.substr(std::min(piece.find_first_not_of(' '), piece.size()));
     } else {
       line += piece;
     }
   }
-  return all + line;
+  return all + filled(line, columns, indent);
 }
 
 std::string filled(const std::string& text, size_t columns, size_t indent) {

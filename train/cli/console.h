@@ -25,8 +25,8 @@ struct Item {
 /// The items that fit into so many columns, joined; nothing if not even one does.
 std::string fitted(std::vector<Item> items, size_t columns);
 
-/// A text in lines of so many columns, broken after commas, semicolons and colons; all lines but
-/// the first begin with `indent` spaces.
+/// A text in lines of so many columns, broken after commas, semicolons and colons, and where that
+/// is too rarely, at spaces; all lines but the first begin with `indent` spaces.
 std::string wrapped(const std::string& text, size_t columns, size_t indent);
 
 /// A text in lines of so many columns, broken at spaces: a line that continues another begins with

@@ -19,6 +19,7 @@
 #include "train/cases/op_case_inputs.h"
 #include "train/cli/command_line.h"
 #include "train/cli/console.h"
+#include "train/cli/model_options.h"
 #include "train/flow/draw_flow.h"
 #include "train/memory.h"
 #include "train/trainer.h"
@@ -279,7 +280,7 @@ int draw_command(const Arguments& arguments) {
   if (!draw.out.empty()) svg_by_dot("digraph {}");  // throws if there is no dot
   std::unique_ptr<LanguageModel> model;
   if (!draw.out_dir.empty()) {
-    LoadedModel loaded = load_model(draw.out_dir);
+    LoadedModel loaded = given_model(draw.out_dir);
     model = std::move(loaded.model);
     draw.config = loaded.config;
     read_options(arguments, draw, true);  // which override the run's

@@ -53,9 +53,10 @@ void list_all(const std::vector<Exercise>& list, const path& checkout) {
     const std::string line =
         fmt::format("  {:>2}  {:<19} {:<44} {}", number_of(exercise), exercise.name.substr(3),
                     title.substr(title.find(": ") + 2), word_for(state));
-    std::cout << (state == ExerciseState::solved ? console.green(line)
-                  : &exercise == next            ? console.bold(line + " <-")
-                                                 : line)
+    const std::string shown = filled(line + (&exercise == next ? " <-" : ""), shown_columns(), 6);
+    std::cout << (state == ExerciseState::solved ? console.green(shown)
+                  : &exercise == next            ? console.bold(shown)
+                                                 : shown)
               << "\n";
   }
   std::cout << fmt::format("\n{} of {} are solved.", solved, list.size());

@@ -77,10 +77,11 @@ void check_op(const OpCase& row, bool second, Line& line) {
 void print(const Console& console, const Line& line, const std::set<std::string>& built_on,
            bool reports) {
   const double error = std::abs(line.worst.analytic - line.worst.numeric);
-  std::cout << fmt::format(
+  const std::string row = fmt::format(
       "{:<28} {:>6} {:>9}  {:>10.1e}  {:>6.3f}  {}{}\n", line.name, line.cases, line.checked, error,
       line.worst.worst, line.ok() ? console.green("ok") : console.yellow("FAILED"),
       built_on.empty() ? "" : fmt::format(", built on {}", fmt::join(built_on, ", ")));
+  std::cout << filled(row, shown_columns(), 2);
   if (!line.error.empty()) std::cout << "    " << line.error << "\n";
   if (line.worst.ok || !reports) return;
   TextStream report;
@@ -145,8 +146,9 @@ int gradcheck_command(const Arguments& arguments) {
 
   const FieldGuard on_device(&Context::default_device, parsed_device(device));
   const Console console;
-  std::cout << fmt::format("{:<28} {:>6} {:>9}  {:>10}  {:>6}\n", "op", "cases", "checked",
-                           "worst error", "of tol");
+  std::cout << filled(fmt::format("{:<28} {:>6} {:>9}  {:>10}  {:>6}\n", "op", "cases", "checked",
+                                  "worst error", "of tol"),
+                      shown_columns(), 2);
   std::vector<Line> failed;
   int64_t shown = 0;
   const auto finish = [&](const Line& line) {
@@ -172,8 +174,10 @@ int gradcheck_command(const Arguments& arguments) {
   print_failed(console, failed);
   std::cout << fmt::format("{} of {} failed\n", failed.size(), shown);
   if (shown == 0) throw UsageError("--only: no op or module is called like '" + only + "'");
-  std::cout << "This checks f64 on small shapes. The tests also check f32, bf16, sizes that are no "
-               "multiple of a vector, several threads and ties.\n";
+  std::cout << filled(
+      "This checks f64 on small shapes. The tests also check f32, bf16, sizes that are no "
+      "multiple of a vector, several threads and ties.\n",
+      shown_columns(), 0);
   return failed.empty() ? kOk : kFailed;
 }
 

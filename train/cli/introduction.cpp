@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <vector>
 
 #include "autograd/base/parallel.h"
 #include "autograd/base/text.h"
@@ -14,18 +15,37 @@
 namespace ink {
 namespace {
 
-// One line per kind of parameter; the blocks are alike, so h.0 stands for all.
+// One line per kind of parameter; the blocks are alike, so h.0 stands for all. Where the terminal
+// is too narrow for the table, its columns are.
 void print_parameters(Console& console, Trainer& trainer) {
+  struct Row {
+    std::string name, shape, count;
+  };
+  std::vector<Row> rows;
   for (const auto& [name, parameter] : trainer.model().named_parameters()) {
     const bool block = name.rfind("h.", 0) == 0;
     if (block && name.rfind("h.0.", 0) != 0) continue;
     TextStream shape;
     shape << parameter.shape();
-    const std::string shown = block ? "h.*" + name.substr(3) : name;
     const int64_t copies = block ? trainer.config().n_layer : 1;
-    console.line(console.dim(fmt::format("         {:<24} {:<14} {:>12}", shown, shape.str(),
-                                         parameter.numel() * copies)));
+    rows.push_back({block ? "h.*" + name.substr(3) : name, shape.str(),
+                    std::to_string(parameter.numel() * copies)});
   }
+  size_t indent = 9, names = 24, shapes = 14, counts = 12;
+  const size_t columns = console.columns();
+  if (indent + names + shapes + counts + 2 > columns) {
+    indent = 2, names = shapes = counts = 0;
+    for (const Row& row : rows) {
+      names = std::max(names, row.name.size());
+      shapes = std::max(shapes, row.shape.size());
+      counts = std::max(counts, row.count.size());
+    }
+    if (indent + names + shapes + counts + 2 > columns) names = shapes = counts = 0;
+  }
+  for (const Row& row : rows)
+    console.line(console.dim(filled(fmt::format("{:{}}{:<{}} {:<{}} {:>{}}", "", indent, row.name,
+                                                names, row.shape, shapes, row.count, counts),
+                                    columns, indent + 2)));
 }
 
 // "2 threads", or the GPU's name. A resumed run keeps the threads with which it began.

@@ -30,8 +30,9 @@ std::string prefixed(const std::string& prefix, const std::string& text) {
   return result;
 }
 
-// Paragraphs in lines of at most 80 columns. A line that begins with a space stays as it is.
+// Paragraphs in lines of at most 80 columns, or of a narrower terminal's. A line that begins with a space stays as it is.
 std::string filled(const std::string& text) {
+  const size_t columns = std::min<size_t>(80, shown_columns());
   std::string result;
   size_t column = 0;  // of the end of the last line; 0: no word can follow there
   TextStream lines(text);
@@ -44,7 +45,7 @@ std::string filled(const std::string& text) {
     }
     TextStream words(line);
     for (std::string word; words >> word; column += word.size()) {
-      const bool fits = column > 0 && column + 1 + word.size() <= 80;
+      const bool fits = column > 0 && column + 1 + word.size() <= columns;
       if (!result.empty()) result += fits ? ' ' : '\n';
       column = fits ? column + 1 : 0;
       result += word;
@@ -74,7 +75,9 @@ void list(const std::string& kind, const std::vector<Lesson>& lessons,
     const char mark = mark_of(progress, lesson);
     marks += mark;
     if (mark != '*' && next.empty()) next = lesson.name;
-    std::cout << fmt::format("{} {:<23}  {}\n", mark, lesson.name, page(lesson, 0).at(0).text);
+    std::cout << ink::filled(
+        fmt::format("{} {:<23}  {}\n", mark, lesson.name, page(lesson, 0).at(0).text),
+        shown_columns(), 4);
   }
   const auto read = std::count(marks.begin(), marks.end(), '*');
   if (marks.find_first_not_of(' ') != std::string::npos)

@@ -53,10 +53,10 @@ int look_command(const Arguments& arguments) {
   const FieldGuard on_device(&Context::default_device, model.use());
   start = given_text(start);
   check_writable("--out", out);
-  const LoadedModel loaded = load_model(model.out_dir, model.checkpoint, model.weights);
+  const LoadedModel loaded = model.load();
   const std::vector<int64_t> ids = ids_to_show(loaded, start, look_tokens(loaded.model->config));
   write_file(out, look_page(loaded, ids));
-  std::cout << "Written: " << out << "\n";
+  std::cout << "Written: " << printable(out) << "\n";
   return kOk;
 }
 

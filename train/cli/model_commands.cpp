@@ -4,11 +4,13 @@
 #include <algorithm>
 #include <cstdlib>
 #include <iostream>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "autograd/base/log.h"
 #include "autograd/base/parallel.h"
+#include "autograd/base/text.h"
 #include "autograd/gemm/gemm.h"
 #include "autograd/gemm/units.h"
 #include "autograd/io/atomic_file.h"
@@ -28,16 +30,20 @@ namespace {
 
 CommandOptions::Rules up_to(double most) { return {.shows_default = true, .limits = {0, most}}; }
 
+// On a terminal, in lines that fit.
+void show(const std::string& text) { std::cout << filled(text, shown_columns(), 6); }
+
 void describe_checkpoint(const LoadedModel& loaded) {
-  std::cout << printable(
-      fmt::format("checkpoint  {}, step {}\n", loaded.folder.string(), loaded.step));
-  std::cout << "trained on  " << printable(loaded.dataset, 200) << "\n";
+  TextStream text;
+  text << printable(fmt::format("checkpoint  {}, step {}\n", loaded.folder.string(), loaded.step));
+  text << "trained on  " << printable(loaded.dataset, 200) << "\n";
   if (loaded.best_val_loss)
-    std::cout << fmt::format("best validation loss {:.4f}\n", *loaded.best_val_loss);
+    text << fmt::format("best validation loss {:.4f}\n", *loaded.best_val_loss);
   if (loaded.config.ema > 0)
-    std::cout << fmt::format("evaluated   an average of the weights, ema {}\n", loaded.config.ema);
-  if (loaded.arithmetic) std::cout << printable("arithmetic  " + loaded.arithmetic->text()) << "\n";
-  std::cout << *loaded.model << "\n";
+    text << fmt::format("evaluated   an average of the weights, ema {}\n", loaded.config.ema);
+  if (loaded.arithmetic) text << printable("arithmetic  " + loaded.arithmetic->text()) << "\n";
+  text << *loaded.model << "\n";
+  show(text.str());
 }
 
 // Writes a page with the attention weights for the end of a text, as long as the context.
@@ -126,7 +132,7 @@ int sample_command(const Arguments& arguments) {
   if (options.strict && !context().default_device.is_cpu())
     throw UsageError("--strict is for --device cpu: a GPU's products depend on the number of rows");
   const FlagGuard strict(&Context::strict, options.strict);
-  write_samples(load_model(model.out_dir, model.checkpoint, model.weights), options);
+  write_samples(model.load(), options);
   return kOk;
 }
 
@@ -139,7 +145,7 @@ int eval_command(const Arguments& arguments) {
   if (!command.parse(arguments)) return kOk;
   const FieldGuard on_device(&Context::default_device, model.use());
 
-  const LoadedModel loaded = load_model(model.out_dir, model.checkpoint, model.weights);
+  const LoadedModel loaded = model.load();
   TrainConfig config = loaded.config;
   if (!data.empty()) {
     config.data = data;
@@ -152,18 +158,18 @@ int eval_command(const Arguments& arguments) {
     ShownShare shown(console, "validation");
     return evaluate(*loaded.model, *dataset, 0, config.batch_size, 0, shown.stop());
   }();
-  std::cout << fmt::format("{}: loss {:.4f}", loaded.folder.string(), evaluation.loss);
+  std::string text = fmt::format("{}: loss {:.4f}", loaded.folder.string(), evaluation.loss);
   if (evaluation.best_possible) {
     const double best = *evaluation.best_possible;
-    std::cout << fmt::format(" (best possible {:.4f}, {}{})", best,
-                             evaluation.loss >= best ? "+" : "",
-                             above_best(evaluation.loss, best, 2));
+    text += fmt::format(" (best possible {:.4f}, {}{})", best, evaluation.loss >= best ? "+" : "",
+                        above_best(evaluation.loss, best, 2));
   }
   const auto bits = evaluation.bits_per_byte();
-  std::cout << fmt::format(" nats per token{}{} over {} tokens of {}\n",
-                           bits ? fmt::format(", {:.4f} bits per byte", *bits) : "",
-                           evaluation.answers ? ", " + answers_text(*evaluation.answers) : "",
-                           evaluation.tokens, dataset->summary());
+  text += fmt::format(" nats per token{}{} over {} tokens of {}",
+                      bits ? fmt::format(", {:.4f} bits per byte", *bits) : "",
+                      evaluation.answers ? ", " + answers_text(*evaluation.answers) : "",
+                      evaluation.tokens, dataset->summary());
+  show(printable(text) + "\n");
   return kOk;
 }
 
@@ -171,18 +177,23 @@ int eval_command(const Arguments& arguments) {
 static void describe_units() {
   constexpr std::array dtypes{f32, bf16, f64};
   std::array<std::vector<double>, 3> rates;
-  std::cout << fmt::format("  {:<18}", "GFLOP/s a thread");
+  constexpr size_t kTable = 62;
+  const bool narrow = shown_columns() < kTable;
+  const size_t left = narrow ? 12 : 18, each = narrow ? 9 : 10;
+  if (narrow) std::cout << "  GFLOP/s a thread (* used)\n";
+  std::cout << fmt::format("  {:<{}}", narrow ? "" : "GFLOP/s a thread", left);
   for (size_t d = 0; d < dtypes.size(); ++d) {
     rates[d] = gemm_rates(dtypes[d]);
-    std::cout << fmt::format("{:>10}", name_of(dtypes[d]));
+    std::cout << fmt::format("{:>{}}", name_of(dtypes[d]), each);
   }
-  std::cout << "   (* used)\n";
+  std::cout << (narrow ? "\n" : "   (* used)\n");
   for (size_t i = 0; i < gemm_units().size(); ++i) {
-    std::cout << fmt::format("  {:<18}", gemm_units()[i]->name);
+    std::cout << fmt::format("  {:<{}}", gemm_units()[i]->name, left);
     for (size_t d = 0; d < dtypes.size(); ++d) {
       const bool used = gemm_unit(dtypes[d]) == gemm_units()[i];
-      std::cout << (rates[d][i] > 0 ? fmt::format("{:>9.0f}{}", rates[d][i] / 1e9, used ? '*' : ' ')
-                                    : fmt::format("{:>9} ", "-"));
+      std::cout << (rates[d][i] > 0
+                        ? fmt::format("{:>{}.0f}{}", rates[d][i] / 1e9, each - 1, used ? '*' : ' ')
+                        : fmt::format("{:>{}} ", "-", each - 1));
     }
     std::cout << "\n";
   }
@@ -197,16 +208,17 @@ int info_command(const Arguments& arguments) {
   if (command.given("--checkpoint") && !command.given("--out_dir"))
     throw UsageError("--checkpoint is of a run: name its --out_dir, too");
 
-  std::cout << fmt::format("inkling {}, {}, matrix products by {}\n", INKLING_VERSION,
-                           describe(cpu_device), gemm_backend());
-  std::cout << "several processes: "
-            << (processes_engine().empty() ? "not in this build (-DINKLING_MPI=ON)"
-                                           : "over " + processes_engine())
-            << "\n";
+  std::optional<LoadedModel> loaded;
+  if (!out_dir.empty()) loaded = given_model(out_dir, checkpoint);
+  show(fmt::format("inkling {}, {}, matrix products by {}\n", INKLING_VERSION, describe(cpu_device),
+                   gemm_backend()));
+  show(fmt::format("several processes: {}\n", processes_engine().empty()
+                                                  ? "not in this build (-DINKLING_MPI=ON)"
+                                                  : "over " + processes_engine()));
   describe_units();
   for (int8_t i = 0; i < cuda_device_count(); ++i)
     std::cout << fmt::format("cuda:{}, {}\n", i, describe({Device::CUDA, i}));
-  if (!out_dir.empty()) describe_checkpoint(load_model(out_dir, checkpoint));
+  if (loaded) describe_checkpoint(*loaded);
   return kOk;
 }
 

@@ -7,8 +7,16 @@
 #include "data/file.h"
 #include "train/cli/command_line.h"
 #include "train/saved_run.h"
+#include "train/trainer.h"
 
 namespace ink {
+
+/// The model of the run in --out_dir.
+inline LoadedModel given_model(const std::string& out_dir, const std::string& checkpoint = "",
+                               const std::string& weights = "") {
+  check_folder("--out_dir", out_dir);
+  return load_model(out_dir, checkpoint, weights);
+}
 
 struct ModelOptions {
   std::string out_dir = "out", checkpoint, weights, device = "cpu";
@@ -30,6 +38,7 @@ struct ModelOptions {
     command.add("--threads", &threads, "CPU threads; 0: OMP_NUM_THREADS, or else one per core",
                 {.shows_default = true, .limits = {0, 1024}});
   }
+  LoadedModel load() const { return given_model(out_dir, checkpoint, weights); }
   /// Sets the threads and returns the device.
   Device use() const {
     use_threads(threads);

@@ -185,8 +185,8 @@ void OutFolder::make_room(Console& console) {
     const fs::path aside = place_aside(folder_);
     file_operation([&] { fs::rename(folder_, aside); });
     ::close(std::exchange(lock_, -1));
-    console.line(fmt::format("The run that was in {} is in {} now: {}.", folder_.string(),
-                             aside.string(), describe_run(aside).text));
+    console.paragraph(fmt::format("The run that was in {} is in {} now: {}.", folder_.string(),
+                                  aside.string(), describe_run(aside).text));
     lock();
   }
   made_ = false;

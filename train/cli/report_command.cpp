@@ -28,7 +28,7 @@ namespace {
 
 void write_and_say(const std::string& file, const std::string& text) {
   write_file(file, text);
-  std::cout << "Written: " << file << "\n";
+  std::cout << "Written: " << printable(file) << "\n";
 }
 
 std::vector<MetricsStep> metrics_of(const std::string& run) {
@@ -88,15 +88,15 @@ int report_command(const Arguments& arguments) {
   check_writable("--out", out);
   check_writable("--svg", svg);
   check_writable("--csv", csv);
-  if (std::filesystem::exists(tensorboard) && !std::filesystem::is_directory(tensorboard))
-    throw UsageError("--tensorboard: expected a folder, " + tensorboard + " is none");
+  check_folder("--tensorboard", tensorboard);
+  for (const std::string& run : runs) check_folder("run", run);
   if (text) std::cout << text_of(read(runs[0]));
   if (!svg.empty())
     write_and_say(svg, chart_svg(loss_chart(metrics_of(runs[0]), "Loss of " + runs[0])));
   if (!csv.empty()) write_and_say(csv, metrics_csv(metrics_of(runs[0])));
   if (!tensorboard.empty())
     for (const auto& file : write_tensorboard({runs.begin(), runs.end()}, tensorboard))
-      std::cout << "Written: " << file.string() << "\n";
+      std::cout << "Written: " << printable(file.string()) << "\n";
   if (out.empty() && (text || !svg.empty() || !csv.empty() || !tensorboard.empty())) return kOk;
   std::vector<nlohmann::ordered_json> all;
   for (const std::string& run : runs) all.push_back(read(run));

@@ -66,7 +66,7 @@ double RunReport::working(F&& f) {
     f();
   } catch (const std::exception& error) {
     on_ = false;
-    console_.line(console_.yellow(std::string("No report from here on: ") + error.what()));
+    console_.paragraph(console_.yellow(std::string("No report from here on: ") + error.what()));
   }
   const double seconds = seconds_since(begin);
   seconds_ += seconds;
@@ -125,9 +125,9 @@ void RunReport::tell_findings(bool told_overfitting) {
     return n == 0 ? "" : fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
   };
   if (faults + hints > 0 && on_)
-    console_.line(fmt::format("{}{}{} in all: {}", count(faults, "fault"),
-                              faults > 0 && hints > 0 ? " and " : "", count(hints, "hint"),
-                              page().string()));
+    console_.paragraph(fmt::format("{}{}{} in all: {}", count(faults, "fault"),
+                                   faults > 0 && hints > 0 ? " and " : "", count(hints, "hint"),
+                                   page().string()));
 }
 
 void RunReport::write(RunState state) {

@@ -67,7 +67,8 @@ void StepProfile::finish(Console& console, const TrainConfig& config) {
   const std::filesystem::path file = std::exchange(file_, {});
   trace_.save_trace(file);
   const int64_t traced = std::min(seen_ - kWarmUp, kTraced);
-  if (traced <= 0) return console.line("Too few steps for a profile: the first two are left out.");
+  if (traced <= 0)
+    return console.paragraph("Too few steps for a profile: the first two are left out.");
   const bool measured = seen_ > kWarmUp + kTraced;
   console.line("");
   const Machine machine = measure_machine(parse_device(config.device), config.autocast());
@@ -75,8 +76,8 @@ void StepProfile::finish(Console& console, const TrainConfig& config) {
        profile_table((measured ? table_ : trace_).rows(),
                      measured ? seen_ - kWarmUp - kTraced : traced, machine, shown_columns()))
     console.line(text);
-  console.line(fmt::format("Trace of {} steps: {}; ui.perfetto.dev or chrome://tracing show it",
-                           traced, file.string()));
+  console.paragraph(fmt::format(
+      "Trace of {} steps: {}; ui.perfetto.dev or chrome://tracing show it", traced, file.string()));
 }
 
 }  // namespace ink

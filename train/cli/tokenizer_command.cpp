@@ -96,8 +96,8 @@ int train_tokenizer(const Arguments& arguments) {
     return kSignal + noted_signal();
   }
   write_file(out, tokenizer->to_json());
-  console.line(fmt::format("{}: {} tokens, of {} distinct pieces of text", out,
-                           tokenizer->vocab_size(), pieces.size()));
+  console.paragraph(fmt::format("{}: {} tokens, of {} distinct pieces of text", out,
+                                tokenizer->vocab_size(), pieces.size()));
   return kOk;
 }
 
