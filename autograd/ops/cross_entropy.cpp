@@ -78,9 +78,10 @@ void cross_entropy(Array& loss, Array& dlogits, const Array& logits, const Array
 
 }  // namespace cpu
 
-static Tensor cross_entropy_composed(const Tensor& logits, const Tensor& targets,
+static Tensor cross_entropy_composed(const Tensor& input, const Tensor& targets,
                                      int64_t ignore_index, Reduction reduction, double z_loss) {
   const Tensor ignored = targets == ignore_index;
+  const Tensor logits = masked_fill(input, ignored.unsqueeze(-1), 0);  // NaN there reaches nobody
   const Tensor ids = masked_fill(targets, ignored, 0).unsqueeze(-1);
   const Tensor log_p = gather(log_softmax(logits), -1, ids).squeeze(-1);
   Tensor losses = masked_fill(-log_p, ignored, 0);

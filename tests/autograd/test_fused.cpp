@@ -354,6 +354,23 @@ TEST(CrossEntropy, NothingThatCounts) {
   expect_near(cross_entropy(zeros({0, 3}), zeros({0}, i64), -100, Reduction::sum), {0});
 }
 
+// By the fused op, by its definition, and in a gradient that will be differentiated.
+TEST(CrossEntropy, WhatIsIgnoredReachesNobody) {
+  const Tensor targets = tensor({-100, 1});
+  for (const double hidden : {nan, inf, -inf}) {
+    const Tensor x = tensor({{hidden, 0.0}, {0.0, 0.0}}, f64).requires_grad_();
+    for (const bool definition : {false, true})
+      for (const bool twice : {false, true}) {
+        const FlagGuard guard(&Context::composed, definition);
+        const Tensor loss = cross_entropy(x, targets, -100, Reduction::mean, 0.5);
+        EXPECT_NEAR(loss.item(), std::log(2) + 0.5 * std::log(2) * std::log(2), 1e-12);
+        const auto dx = grad({loss}, {x}, {}, twice, twice)[0].tolist();
+        EXPECT_EQ((Values{dx[0], dx[1]}), (Values{0, 0})) << definition << twice << hidden;
+        EXPECT_TRUE(std::isfinite(dx[2] + dx[3])) << definition << twice << hidden;
+      }
+  }
+}
+
 TEST(CrossEntropy, InfinitiesAndNanAsPyTorch) {
   const Tensor x = tensor({{-inf, -inf}, {0.0, -inf}, {0.0, -inf}, {inf, 0.0}, {nan, 0.0}});
   expect_near(cross_entropy(x, tensor({0, 0, 1, 0, 1}), -100, Reduction::none),
