@@ -66,6 +66,8 @@ struct TrainConfig {
   std::string report = "on";
   int64_t threads = 0;
   int64_t batch_parts = 0;
+  bool shard_optimizer = false;
+  std::string wire_dtype = "float32";
   bool recompute = false;
   bool composed = false;
 
@@ -187,6 +189,11 @@ void for_each_field(Config& c, F&& f, bool of_every_model = false) {
   f("batch_parts", c.batch_parts,
     "parts of a batch, one per thread; 0: by the size of the model (changes rounding)",
     Limits{0, 1 << 20});
+  f("shard_optimizer", c.shard_optimizer,
+    "several processes: each updates its share of the weights, and holds moments of that alone",
+    Limits{});
+  f("wire_dtype", c.wire_dtype, "in which sums of gradients of parts are rounded and travel",
+    Limits{.choices = {"float32", "bfloat16"}});
   f("recompute", c.recompute,
     "compute norms and GELUs again in backward: the same bits in less memory", Limits{});
   f("composed", c.composed, "run fused ops as basic ops: the same within rounding, but slower",

@@ -204,25 +204,32 @@ class PeaksOfOps final : public Observer {
 
 }  // namespace
 
-// What a run keeps beside the parameters: the optimizer's moments, as it says of parameters of the
-// same names and dimensions with one element each; and their average.
-static int64_t beside_parameters(const LanguageModel& model, const TrainConfig& config) {
+// The optimizer says it of parameters of the same names and dimensions with one element each.
+int64_t moment_bytes(const NamedTensors& parameters, const std::set<std::string>& tables,
+                     const TrainConfig& config) {
   std::map<std::string, int64_t> bytes;
   NamedTensors small;
-  int64_t total = 0;
-  for (const auto& [name, parameter] : model.named_parameters()) {
+  for (const auto& [name, parameter] : parameters) {
     bytes[name] = floats(parameter.numel());
-    if (config.ema > 0) total += bytes[name];
     Shape shape = parameter.shape();
     for (int64_t& size : shape) size = 1;
     small.emplace_back(name, zeros(shape, {f32, cpu_device}));
     if (parameter.requires_grad()) small.back().second.requires_grad_();
   }
-  const auto tables = table_names(model, model.config.vocab_size);
+  int64_t total = 0;
   for (const auto& [name, state] : make_optimizer(config, small, tables)->state())
     if (name.rfind("step.", 0) != 0 && name != "skipped")
       total += bytes[name.substr(name.find('.') + 1)];
   return total;
+}
+
+// What a run keeps beside the parameters: moments, and an average.
+static int64_t beside_parameters(const LanguageModel& model, const TrainConfig& config) {
+  int64_t average = 0;
+  if (config.ema > 0)
+    for (const Tensor& parameter : model.parameters()) average += floats(parameter.numel());
+  return average + moment_bytes(model.named_parameters(),
+                                table_names(model, model.config.vocab_size), config);
 }
 
 // Is it GPT-2's, part by part? Attention may change its scores.

@@ -1,6 +1,7 @@
 // How much memory training will need, before it starts.
 #pragma once
 
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -41,6 +42,11 @@ class Trial {
   Generator generator_{0};
   std::vector<std::pair<Tensor, Tensor>> buffers_;
 };
+
+/// Bytes of the moments that the config's optimizer keeps of these parameters; tables: as in
+/// ParameterGroup.
+int64_t moment_bytes(const NamedTensors& parameters, const std::set<std::string>& tables,
+                     const TrainConfig& config);
 
 /// Of GPT, by a formula that is within 3 % of the measured peak, with any unit for matrix products
 /// and any number of threads. Of another model, or a GPT with a part of your own, by passes of

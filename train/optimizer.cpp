@@ -156,7 +156,7 @@ void Optimizer::check_gradients() const {
 }
 
 // The bf16 copies of parameters, which linear layers read under Autocast, are updated with them.
-void Optimizer::step(const Tensor& loss) {
+void Optimizer::step(const Tensor& loss, const Tensor& norm) {
   const NoGrad no_grad;
   std::vector<Tensor> grads;
   ParameterLists lists = lists_;
@@ -167,8 +167,8 @@ void Optimizer::step(const Tensor& loss) {
     lists.grads.push_back(grads.back());
     lists.rounded.push_back(current_cast(entry.second));
   }
-  kernel::gradient_norm(step_arrays(), lists.grads, loss.defined() ? loss.contiguous() : loss,
-                        grad_clip_);
+  const Arrays all = norm.defined() ? Arrays{norm} : lists.grads;
+  kernel::gradient_norm(step_arrays(), all, loss.defined() ? loss.contiguous() : loss, grad_clip_);
   note_work("gradient_norm", grads, {});
   update(lists, step_arrays());
   for (size_t i = 0; i < lists.rounded.size(); ++i)

@@ -31,6 +31,7 @@
 #include "train/checkpoint.h"
 #include "train/data_parallel.h"
 #include "train/muon.h"
+#include "train/parallel/shards.h"
 #include "train/parallel/together.h"
 
 namespace ink {
@@ -273,10 +274,10 @@ Trainer::Trainer(const TrainConfig& config, const std::optional<SavedRun>& saved
   choose_arithmetic(saved);
   check_loss(*model_, config_);
   model_->z_loss = config_.z_loss;
+  if (config_.shard_optimizer && processes().size() > 1) make_shards();
   estimate_own_memory();
   if (device_.is_cpu()) check_memory("this run", memory_.total());
-  optimizer_ = make_optimizer(config_, model_->named_parameters(),
-                              table_names(*model_, model_->config.vocab_size));
+  optimizer_ = optimizer_of(shards_ ? shards_->own() : model_->named_parameters());
   loss_sum_ = zeros({});
   if (saved) resume(*saved);
   if (config_.ema > 0)
@@ -285,7 +286,36 @@ Trainer::Trainer(const TrainConfig& config, const std::optional<SavedRun>& saved
   for (const Tensor& average : average_ ? average_->parameters() : std::vector<Tensor>())
     written.push_back(average);
   replay_ = std::make_unique<Replay>(device_, written);
-  if (processes().size() > 1) check_same_run();
+  if (processes().size() > 1) check_same_run(saved);
+}
+
+Trainer::~Trainer() = default;
+
+std::unique_ptr<Optimizer> Trainer::optimizer_of(const NamedTensors& parameters) const {
+  return make_optimizer(config_, parameters, table_names(*model_, model_->config.vocab_size));
+}
+
+// An element of a matrix costs Muon some 30 FLOPs for each of its shorter side, and AdamW the
+// memory's time of as many as for eight of them. An optimizer of a program's own gets whole
+// parameters, because it may look at all of one.
+void Trainer::make_shards() {
+  NamedTensors trained, updated;
+  for (const auto& entry : model_->named_parameters())
+    if (entry.second.requires_grad()) trained.push_back(entry);
+  for (const ParameterGroup& group : decay_matrices(trained, 0))
+    updated.insert(updated.end(), group.parameters.begin(), group.parameters.end());
+  std::reverse(trained.begin(), trained.end());
+  const auto tables = table_names(*model_, model_->config.vocab_size);
+  const std::string& name = config_.optimizer;
+  const bool elementwise = name == "adam" || name == "adamw" || name == "lion" || name == "sgd";
+  const auto cost = [&](const std::string& parameter, const Tensor& value) {
+    if (elementwise) return UpdateCost{};
+    if (name != "muon") return UpdateCost{.by_rows = false};
+    if (value.dim() != 2 || tables.count(parameter) > 0) return UpdateCost{};
+    const auto side = static_cast<double>(std::min(value.size(0), value.size(1)));
+    return UpdateCost{.by_rows = false, .element = 1 + side / 8};
+  };
+  shards_ = std::make_unique<Shards>(trained, updated, processes(), cost);
 }
 
 // Of this process: of several, each has its parts of the batch, and the sum of all gradients.
@@ -297,21 +327,30 @@ void Trainer::estimate_own_memory() {
   own.batch_size = (own.batch_size + n - 1) / n;
   memory_ = estimate_memory(*model_, own);
   if (n > 1) memory_.gradients += block_bytes(4 * num_parameters_);
+  if (n > 1 && config_.wire_dtype != "float32")
+    memory_.gradients += block_bytes(2 * num_parameters_);
+  if (!shards_) return;
+  const auto tables = table_names(*model_, model_->config.vocab_size);
+  memory_.model += moment_bytes(shards_->own(), tables, config_) -
+                   moment_bytes(model_->named_parameters(), tables, config_);
 }
 
-void Trainer::check_same_run() const {
+void Trainer::check_same_run(const std::optional<SavedRun>& saved) const {
   INK_CHECK(device_.is_cpu() && config_.batch_size >= processes().size(),
             "several processes: expected device cpu and a batch_size of ", processes().size(),
             " or more, got ", config_.device, " and ", config_.batch_size);
-  check_same(to_json(config_), arithmetic().to_json(),
-             detail::joined({dataset_->summary(), " ", data_, " ", validation_set_}),
-             {model_->state_dict(), optimizer_->state()});
+  check_same(
+      to_json(config_), arithmetic().to_json(),
+      detail::joined({dataset_->summary(), " ", data_, " ", validation_set_}),
+      {model_->state_dict(), saved && !saved->is_start ? saved->optimizer_state : NamedTensors()});
 }
 
 void Trainer::follow(const StopEvaluation& stop) {
   for (Order order; (order = next_order()) != Order::end;) {
     if (order == Order::step)
       step();
+    else if (order == Order::save)
+      whole_optimizer_state();
     else
       evaluate(order == Order::evaluate_whole, stop);
   }
@@ -395,7 +434,8 @@ void Trainer::resume(const SavedRun& saved) {
   }
   with_prefix(saved.folder.string(), [&] {
     load_model_state();
-    optimizer_->load_state(saved.optimizer_state);
+    optimizer_->load_state(shards_ ? shards_->own_part(saved.optimizer_state)
+                                   : saved.optimizer_state);
   });
   if (saved.generator_state) default_generator().set_state(*saved.generator_state);
   steps_done_ = saved.step;
@@ -480,6 +520,7 @@ Tensor Trainer::share_of_a_target() const {
 // gradients; otherwise it is a mean.
 void Trainer::forward_backward(int64_t step, int64_t micro_batch, BatchParts& parts,
                                const Tensor& scale) {
+  const bool last = micro_batch + 1 == config_.gradient_accumulation_steps;
   context().random = {.seed = static_cast<uint64_t>(config_.seed),
                       .step = static_cast<uint64_t>(step),
                       .micro_batch = static_cast<uint64_t>(micro_batch)};
@@ -491,9 +532,13 @@ void Trainer::forward_backward(int64_t step, int64_t micro_batch, BatchParts& pa
                          context().imitate_torch ? context().generator : &generator);
   const Ids& ids = batches_[static_cast<size_t>(micro_batch)];
   const Reduction reduction = scale.defined() ? Reduction::sum : Reduction::mean;
-  parts.backward(config_.batch_size, scale, [&](int64_t first, int64_t count) {
-    return model_->loss(ids.x.narrow(0, first, count), ids.y.narrow(0, first, count), reduction);
-  });
+  parts.backward(
+      config_.batch_size, scale,
+      [&](int64_t first, int64_t count) {
+        return model_->loss(ids.x.narrow(0, first, count), ids.y.narrow(0, first, count),
+                            reduction);
+      },
+      last);
 }
 
 // Returns the mean loss over a step's targets, outside any graph, and adds its gradients. All
@@ -505,10 +550,17 @@ Tensor Trainer::forward_backward_all(int64_t step) {
   const int64_t parts = seen ? 1 : config_.batch_parts;
   const int64_t micro_batches = config_.gradient_accumulation_steps;
   const Tensor share = parts * micro_batches > 1 ? share_of_a_target() : Tensor();
-  BatchParts batch(parts, seen ? alone : processes(), part_threads_);
+  // Sums travel in the order in which backward completes gradients.
+  std::vector<Tensor> leaves(parameters_.rbegin(), parameters_.rend());
+  SumOptions sums{config_.wire_dtype == "bfloat16" ? bf16 : f32, {}};
+  if (shards_ && !seen) {
+    leaves = shards_->parameters();
+    sums.ends = shards_->ends(starts_in_sum(leaves));
+  }
+  BatchParts batch(parts, seen ? alone : processes(), part_threads_, leaves, sums);
   for (int64_t micro_batch = 0; micro_batch < micro_batches; ++micro_batch)
     forward_backward(step, micro_batch, batch, share);
-  const Tensor total = batch.add_to(parameters_);
+  const Tensor total = batch.add_to_leaves();
   const NoGrad no_grad;
   return share.defined() ? total * share : total;
 }
@@ -518,7 +570,8 @@ Tensor Trainer::forward_backward_all(int64_t step) {
 void Trainer::forward_backward_update() {
   const Tensor step_loss = forward_backward_all(steps_done_);
   const NoGrad no_grad;
-  optimizer_->step(step_loss);
+  optimizer_->step(step_loss, shards_ ? shards_->take_gradients() : Tensor());
+  if (shards_) shards_->share_values();
   if (averaging_) averaging_->update(optimizer_->status().finite);
   optimizer_->zero_grad();
   loss_sum_.add_(step_loss);
@@ -608,7 +661,9 @@ void Trainer::measure_best_again(const StopEvaluation& stop) {
   save_checkpoint(config_.out_dir, kBestCheckpoint, best);
 }
 
-void Trainer::check_finite() const {
+void Trainer::check_finite() const { check_finite(optimizer_->state()); }
+
+void Trainer::check_finite(const NamedTensors& optimizer_state) const {
   const NoGrad no_grad;
   const auto check = [&](const char* what, const NamedTensors& tensors) {
     for (const auto& [name, x] : tensors)
@@ -620,7 +675,7 @@ void Trainer::check_finite() const {
                 " a lower --learning_rate");
   };
   check("parameter", model_->state_dict());
-  check("the optimizer's", optimizer_->state());
+  check("the optimizer's", optimizer_state);
 }
 
 std::string Trainer::sample_start() const {
@@ -640,8 +695,19 @@ nlohmann::json Trainer::saved_config() const {
   return config;
 }
 
+// That of one program, at process 0; others send it theirs, and have none.
+NamedTensors Trainer::whole_optimizer_state() {
+  if (!shards_) return optimizer_->state();
+  const Ordered together(Order::save);
+  NamedTensors whole;
+  if (processes().leads()) whole = optimizer_of(model_->named_parameters())->state();
+  shards_->gather_state(optimizer_->state(), whole);
+  return whole;
+}
+
 void Trainer::save(const std::string& name) {
-  check_finite();
+  const NamedTensors optimizer_state = whole_optimizer_state();
+  check_finite(optimizer_state);
   Checkpoint checkpoint;
   checkpoint.config = saved_config();
   checkpoint.state = {{"step", steps_done_},
@@ -656,7 +722,7 @@ void Trainer::save(const std::string& name) {
       std::isfinite(best_val_loss_) ? nlohmann::json(best_val_loss_) : nlohmann::json();
   checkpoint.model = model_->state_dict();
   if (average_) checkpoint.average = evaluated_model().state_dict();
-  checkpoint.optimizer = optimizer_->state();
+  checkpoint.optimizer = optimizer_state;
   checkpoint.optimizer.emplace_back(kGeneratorState, saved_generator());
   save_checkpoint(config_.out_dir, name, checkpoint);
 }
@@ -669,7 +735,7 @@ std::string Trainer::find_non_finite() {
     load_batches(steps_done_ - 1);
     forward_backward_all(steps_done_ - 1);
   }
-  optimizer_->zero_grad();
+  for (Tensor& parameter : parameters_) parameter.set_grad({});
   return sentinel.first();
 }
 

@@ -27,6 +27,7 @@ namespace ink {
 
 class BatchParts;  // train/parallel/parts.h
 class Processes;   // train/parallel/processes.h
+class Shards;      // train/parallel/shards.h
 
 /// The mean loss over some batches, in nats per token; and, if known, the best possible loss, the
 /// lowest that any model could reach on them.
@@ -81,6 +82,7 @@ class Trainer {
   /// ignored. dataset: as above, or null.
   Trainer(const TrainConfig& config, const std::optional<SavedRun>& saved,
           std::unique_ptr<Dataset> dataset);
+  ~Trainer();
 
   /// One optimizer step over gradient_accumulation_steps micro-batches. Reads nothing back.
   void step();
@@ -126,6 +128,7 @@ class Trainer {
   /// buffers are model()'s); otherwise model() itself.
   LanguageModel& evaluated_model() const;
   const Dataset& dataset() const { return *dataset_; }
+  /// With shard_optimizer, in several processes: of this one's rows of the weights.
   const Optimizer& optimizer() const { return *optimizer_; }
   /// What this process needs, as it was estimated before the first step.
   const MemoryEstimate& memory() const { return memory_; }
@@ -151,7 +154,11 @@ class Trainer {
   Arithmetic arithmetic() const;
   void resume(const SavedRun& saved);
   void estimate_own_memory();
-  void check_same_run() const;
+  void make_shards();
+  std::unique_ptr<Optimizer> optimizer_of(const NamedTensors& parameters) const;
+  NamedTensors whole_optimizer_state();
+  void check_finite(const NamedTensors& optimizer_state) const;
+  void check_same_run(const std::optional<SavedRun>& saved) const;
   std::unique_ptr<LanguageModel> another_model() const;
   void start_average(const NamedTensors& saved);
   std::string describe_validation() const;
@@ -168,6 +175,7 @@ class Trainer {
   std::vector<Tensor> parameters_;
   int64_t num_parameters_ = 0;  // elements
   MemoryEstimate memory_;
+  std::unique_ptr<Shards> shards_;  // null: this process updates all weights
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<LanguageModel> average_;  // null without ema
   std::unique_ptr<WeightAverage> averaging_;

@@ -38,7 +38,7 @@ class Joined {
 
 // Doubles hold the square of any float, and 32 sums at a time keep the adders busy.
 template <class T>
-double sum_of_squares(const T* x, int64_t n) {
+double squares(const T* x, int64_t n) {
   constexpr int64_t kLanes = 32, kAhead = 2048 / sizeof(T);
   double sums[kLanes] = {};
   int64_t i = 0;
@@ -58,7 +58,7 @@ double sum_of_squares(const T* x, int64_t n) {
 
 // The same bits for any number of threads: blocks have a fixed size and are added up in order.
 double sum_of_squares(const Arrays& tensors) {
-  constexpr int64_t kBlock = 4096;
+  constexpr int64_t kBlock = kNormBlock;
   const Joined all(tensors);
   std::vector<double> sums(static_cast<size_t>((all.size() + kBlock - 1) / kBlock));
   parallel_for(std::ssize(sums), kGrain / kBlock, [&](int64_t first, int64_t last) {
@@ -66,9 +66,8 @@ double sum_of_squares(const Arrays& tensors) {
       double& sum = sums[static_cast<size_t>(block)];
       all.for_pieces(block * kBlock, std::min((block + 1) * kBlock, all.size()),
                      [&](size_t i, int64_t at, int64_t n) {
-                       for_float("gradient_norm", tensors[i].dtype(), [&]<class T>(T) {
-                         sum += sum_of_squares(tensors[i].data<T>() + at, n);
-                       });
+                       for_float("gradient_norm", tensors[i].dtype(),
+                                 [&]<class T>(T) { sum += squares(tensors[i].data<T>() + at, n); });
                      });
     }
   });
@@ -105,6 +104,8 @@ void write_copy(Array& copy, const T* values, int64_t at, int64_t n) {
 }
 
 }  // namespace
+
+double sum_of_squares(const float* x, int64_t n) { return squares(x, n); }
 
 void gradient_norm(OptimizerStep step, const Arrays& grads, const Array& loss, double max_norm) {
   const double norm = std::sqrt(sum_of_squares(grads));

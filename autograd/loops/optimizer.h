@@ -31,4 +31,12 @@ struct ParameterLists {
   auto arrays() const { return std::tie(values, grads, rounded, counts, lr_scale, decay); }
 };
 
+namespace cpu {
+/// gradient_norm sums squares in blocks of so many elements of all gradients, one gradient after
+/// the other; a block's pieces of several gradients are added in that order, and then the blocks.
+constexpr int64_t kNormBlock = 4096;
+/// Of such a piece, x (n).
+double sum_of_squares(const float* x, int64_t n);
+}  // namespace cpu
+
 }  // namespace ink

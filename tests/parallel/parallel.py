@@ -3,9 +3,10 @@
 
     tests/parallel/parallel.py PROGRAM [PART...]
 
-PART: same, resume, differ, dies, hangs, stop, hosts, kills, or kills:100 for so many; all but the
+PART: same, shards, hidden, wire, resume, differ, dies, hangs, stop, hosts, kills, or kills:100 for so many; all but the
 last by default. PROGRAM is built with -DINKLING_MPI=ON. Ends with 1 if anything was wrong.
 """
+import json
 import os
 import random
 import signal
@@ -18,6 +19,8 @@ from contextlib import contextmanager
 TRAIN = ("train --n_layer 1 --n_head 2 --n_embd 16 --block_size 16 --batch_size 8 --eval_interval 4 "
          "--eval_iters 3 --log_interval 3 --sample_interval 0 --dropout 0.1 --threads 1 "
          "--lr_decay_iters 12 --max_iters 12 --final_eval whole").split()
+# Gradients of some pieces.
+LARGER = ("larger", "--n_layer 2 --n_embd 100 --max_iters 4", (3,), 1)
 # mpirun reads standard input; as root, and on few cores, it wants to be asked.
 MPIRUN = ["mpirun", "--oversubscribe", "--bind-to", "none"]
 failures = 0
@@ -65,7 +68,7 @@ def result(out):
 
 def shown(text):
     """The losses that were printed."""
-    return [line.split("  lr ")[0].split("  after ")[0] for line in text.splitlines()
+    return [line.split("  lr ")[0].split("  after ")[0].split(", in ")[0] for line in text.splitlines()
             if line.startswith(("step", "validation"))]
 
 
@@ -83,17 +86,65 @@ def same():
              ("accumulation, uneven rows", "--gradient_accumulation_steps 3 --batch_size 7", (2, 4), 1),
              ("bfloat16", "--dtype bfloat16", (2,), 1), ("Llama", "--model llama", (3,), 1),
              ("Muon", "--optimizer muon", (2,), 1), ("an average of the weights", "--ema 0.9", (2,), 1),
-             ("two layers, bias, the whole set", "--n_layer 2 --bias true --eval_iters 0", (2,), 1)]
+             ("two layers, bias, the whole set", "--n_layer 2 --bias true --eval_iters 0", (2,), 1), LARGER]
+    same_as_one(cases)
+
+
+def same_as_one(cases, *many, shared=()):
+    """Of n processes of so many parts, which get the options `many`, and of one process."""
     for name, options, sizes, parts in cases:
         for n in sizes:
             with tempfile.TemporaryDirectory() as folder:
                 a, b = os.path.join(folder, "one"), os.path.join(folder, "many")
                 words = options.split()
-                one = run(alone(*words, "--batch_parts", str(n * parts), "--out_dir", a))
-                ran = run(together(n, *words, "--batch_parts", str(parts), "--out_dir", b))
+                one = run(alone(*words, *shared, "--batch_parts", str(n * parts), "--out_dir", a))
+                ran = run(together(n, *words, *shared, *many, "--batch_parts", str(parts), "--out_dir", b))
                 check(f"{name}: {n} processes of {parts} parts",
                       one.returncode == ran.returncode == 0 and result(a) == result(b)
                       and shown(one.stdout) == shown(ran.stdout) and not ran.stderr, ran)
+
+
+def shards():
+    """Each process updates its share of the weights."""
+    same_as_one([("AdamW, accumulation", "--gradient_accumulation_steps 2 --bias true", (2, 4), 1), LARGER,
+                 ("bfloat16", "--dtype bfloat16", (2,), 2), ("Muon, an average", "--optimizer muon --ema 0.9", (3,), 1),
+                 ("Lion", "--optimizer lion --learning_rate 1e-3", (2,), 1),
+                 ("Llama, Adam, clipped", "--model llama --optimizer adam --grad_clip 0.1", (3,), 1)],
+                "--shard_optimizer", "true")
+    with tempfile.TemporaryDirectory() as folder:
+        whole, out = os.path.join(folder, "whole"), os.path.join(folder, "out")
+        run(alone("--batch_parts", "4", "--out_dir", whole))
+        for n, steps, shards in ((2, 4, "true"), (1, 6, "true"), (4, 9, "true"), (2, 12, "false")):
+            ran = run(together(n, "--batch_parts", str(4 // n), "--max_iters", str(steps), "--shard_optimizer", shards,
+                               *([] if steps == 4 else ["--init_from", "resume"]), "--out_dir", out))
+            check(f"goes on in {n} processes", ran.returncode == 0 and "last bits" not in ran.stderr, ran)
+        check("the result of one process", result(whole)[:2] == result(out)[:2])
+
+
+def hidden():
+    """Memory, as computed, and what of the travel is hidden."""
+    found = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for shards in ("false", "true"):
+            out = os.path.join(folder, shards)
+            ran = run(together(2, "--n_layer", "3", "--n_embd", "384", "--max_iters", "4", "--eval_iters", "1",
+                               "--final_eval", "off", "--report", "off", "--shard_optimizer", shards, "--out_dir", out))
+            check(f"shard_optimizer {shards}", ran.returncode == 0, ran)
+            last = [json.loads(line) for line in read(out, "metrics.jsonl").splitlines() if b"memory_mb" in line][-1]
+            found[shards] = int(ran.stdout.split("memory  about ")[1].split()[0]), last["memory_mb"]
+            check(f"a part of the travel is hidden: {last['wait_ms']:.1f} of {last['travel_ms']:.1f} ms are waited for",
+                  0 < last["wait_ms"] < last["travel_ms"])
+    computed, measured = (found["false"][i] - found["true"][i] for i in (0, 1))
+    # 5.3 million parameters have 43 MB of moments.
+    check(f"half of the moments are not held: {computed} MB as computed, {measured:.0f} MB as measured",
+          20 <= computed <= 23 and abs(measured - computed) < 6)
+
+
+def wire():
+    """Sums that travel as bfloat16."""
+    same_as_one([("plain", "", (4,), 1), LARGER, ("two parts in each", "", (2,), 2),
+                 ("accumulation", "--gradient_accumulation_steps 2", (3,), 1),
+                 ("sharded", "--shard_optimizer true --optimizer muon", (2,), 1)], shared=("--wire_dtype", "bfloat16"))
 
 
 def resume():
@@ -369,7 +420,7 @@ def kills(count=6):
 
 
 PROGRAM = os.path.abspath(sys.argv[1])
-for part in sys.argv[2:] or ("same", "resume", "differ", "dies", "hangs", "stop", "hosts", "kills"):
+for part in sys.argv[2:] or ("same", "shards", "hidden", "wire", "resume", "differ", "dies", "hangs", "stop", "hosts", "kills"):
     name, _, times = part.partition(":")
     globals()[name](*[int(times)] if times else [])
 sys.exit(failures > 0)

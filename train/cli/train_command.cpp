@@ -228,6 +228,11 @@ class TrainRun {
                    {"elapsed_s", elapsed_s()},
                    {"memory_mb", memory_mb()},
                    {"skipped", progress.skipped}});
+    if (processes().size() > 1) {  // of a step; what was not waited for is hidden behind backward
+      const auto [travel, wait] = std::exchange(processes().times, {});
+      object["travel_ms"] = 1000 * travel / static_cast<double>(steps);
+      object["wait_ms"] = 1000 * wait / static_cast<double>(steps);
+    }
     if (steps != config_.log_interval) object["steps"] = steps;  // over which the means are
     log(object, [&](const auto& line) { metrics_.write(line); });
     if (progress.skipped > skipped_) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <utility>
 #include <vector>
 
 #include "autograd/base/parallel.h"
@@ -9,7 +10,6 @@
 #include "autograd/engine/graph.h"
 #include "autograd/random/generator.h"
 #include "data/splitmix.h"
-#include "train/parallel/sum.h"
 
 namespace ink {
 namespace {
@@ -47,15 +47,50 @@ class Draws {
 
 }  // namespace
 
-BatchParts::BatchParts(int64_t parts, Processes& processes, int64_t threads)
+BatchParts::BatchParts(int64_t parts, Processes& processes, int64_t threads,
+                       std::vector<Tensor> leaves, SumOptions sum)
     : parts_(parts),
       threads_(threads),
       processes_(processes),
       begin_(parts * processes.rank() / processes.size()),
       end_(parts * (processes.rank() + 1) / processes.size()),
+      leaves_(std::move(leaves)),
+      sum_options_(std::move(sum)),
       stores_(static_cast<size_t>(parts > 1 ? end_ - begin_ : 0)) {}
 
-void BatchParts::backward(int64_t rows, const Tensor& scale, const PartLoss& loss) {
+// Hooks of a program's own see the sums, and gradients of earlier batches or steps come first.
+bool BatchParts::may_start() const {
+  return processes_.size() > 1 && end_ - begin_ == 1 && losses_.size() == 1 &&
+         std::all_of(leaves_.begin(), leaves_.end(), [](const Tensor& leaf) {
+           return !leaf.requires_grad() || (!leaf.grad().defined() && !leaf.slot()->hooks);
+         });
+}
+
+// Each leaf says when its gradient is complete.
+void BatchParts::start(const Tensor& loss) {
+  struct Hooked {
+    const std::vector<Tensor>& leaves;
+    ~Hooked() {
+      for (Tensor leaf : leaves)
+        if (leaf.requires_grad()) leaf.slot()->hooks.reset();
+    }
+  };
+  started_.resize(leaves_.size());
+  travel_ = std::make_unique<GradientSum>(
+      processes_, leaves_, [this](size_t leaf) { return std::vector<Tensor>{started_[leaf]}; },
+      sum_options_);
+  const Hooked hooked{leaves_};
+  for (size_t i = 0; i < leaves_.size(); ++i)
+    if (Tensor leaf = leaves_[i]; leaf.requires_grad())
+      leaf.register_post_accumulate_grad_hook([this, i](Tensor of) {
+        started_[i] = of.grad();
+        of.set_grad({});
+        travel_->complete(i);
+      });
+  ink::backward({loss});
+}
+
+void BatchParts::backward(int64_t rows, const Tensor& scale, const PartLoss& loss, bool last) {
   INK_CHECK(parts_ >= 1 && parts_ <= rows, "backward_in_parts: expected 1 to ", rows,
             " parts of as many rows, got ", parts_);
   const auto scaled = [&](const Tensor& x) { return scale.defined() ? x * scale : x; };
@@ -86,7 +121,7 @@ void BatchParts::backward(int64_t rows, const Tensor& scale, const PartLoss& los
       context().random.rows = static_cast<uint64_t>(count);
       draws.run(first, [&] {
         const Tensor sum = loss(first, count);
-        ink::backward(scaled(sum), stores_[i]);
+        last&& may_start() ? start(scaled(sum)) : ink::backward(scaled(sum), stores_[i]);
         losses[i] = sum.detach();
       });
       calls[i] = context().random.call;
@@ -97,10 +132,18 @@ void BatchParts::backward(int64_t rows, const Tensor& scale, const PartLoss& los
   draws.finish();
 }
 
-Tensor BatchParts::add_to(const std::vector<Tensor>& leaves) {
+Tensor BatchParts::add_to_leaves() {
   const NoGrad no_grad;
-  processes_.size() > 1 ? sum_gradients(processes_, leaves, stores_, losses_)
-                        : GradStore::add_to_leaves(stores_);
+  if (travels() && !travel_)
+    travel_ = std::make_unique<GradientSum>(
+        processes_, leaves_,
+        [this](size_t leaf) {
+          std::vector<Tensor> grads;
+          for (const GradStore& store : stores_) grads.push_back(store.get(leaves_[leaf]));
+          return grads;
+        },
+        sum_options_);
+  travel_ ? travel_->finish(losses_) : GradStore::add_to_leaves(stores_);
   Tensor total;
   for (const std::vector<Tensor>& losses : losses_) {
     Tensor batch = losses[0];
@@ -114,7 +157,7 @@ Tensor backward_in_parts(int64_t rows, int64_t parts, const Tensor& scale, const
   Processes alone;
   BatchParts batch(parts, alone);
   batch.backward(rows, scale, loss);
-  return batch.add_to({});
+  return batch.add_to_leaves();
 }
 
 }  // namespace ink

@@ -3,11 +3,13 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <vector>
 
 #include "autograd/engine/grad_store.h"
 #include "autograd/tensor.h"
 #include "train/parallel/processes.h"
+#include "train/parallel/sum.h"
 
 namespace ink {
 
@@ -39,21 +41,33 @@ Tensor backward_in_parts(int64_t rows, int64_t parts, const Tensor& scale, const
 /// The same for several batches, of which each part sums its gradients first. Each process of a
 /// group takes consecutive parts, and n processes with p parts each give the bits of one process
 /// with n p parts. threads: for the ops of a part; with more than one, a process runs its parts one
-/// after another.
+/// after another. leaves: those of the model, in the order in which their sums travel; f32 where
+/// there are several processes, or a wire of bf16.
+///
+/// If a process has one part of one batch, its gradients travel while backward still runs.
 class BatchParts {
  public:
-  BatchParts(int64_t parts, Processes& processes, int64_t threads = 1);
-  void backward(int64_t rows, const Tensor& scale, const PartLoss& loss);
-  /// Adds the sums of gradients to the leaves, which are f32 where there are several processes, and
-  /// returns the sum of the losses.
-  Tensor add_to(const std::vector<Tensor>& leaves);
+  BatchParts(int64_t parts, Processes& processes, int64_t threads = 1,
+             std::vector<Tensor> leaves = {}, SumOptions sum = {});
+  /// last: does add_to_leaves() follow?
+  void backward(int64_t rows, const Tensor& scale, const PartLoss& loss, bool last = false);
+  /// Adds the sums of gradients to the leaves, and returns the sum of the losses.
+  Tensor add_to_leaves();
 
  private:
+  bool travels() const { return processes_.size() > 1 || (sum_options_.wire != f32 && parts_ > 1); }
+  bool may_start() const;
+  void start(const Tensor& loss);
+
   const int64_t parts_, threads_;
   Processes& processes_;
-  const int64_t begin_, end_;                // of this process's parts
+  const int64_t begin_, end_;  // of this process's parts
+  const std::vector<Tensor> leaves_;
+  const SumOptions sum_options_;
   std::vector<GradStore> stores_;            // of its parts; none if one part is all there is
   std::vector<std::vector<Tensor>> losses_;  // by batch; of its parts, and then of all
+  std::vector<Tensor> started_;              // by leaf, the gradients that travel already
+  std::unique_ptr<GradientSum> travel_;
 };
 
 }  // namespace ink

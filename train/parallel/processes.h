@@ -57,6 +57,13 @@ class Processes {
   /// Returns when all processes are here.
   void barrier() { gather(""); }
 
+  /// Seconds in which gradients and weights travelled, and those of them in which this process did
+  /// nothing else: the rest was hidden behind its backward.
+  struct Times {
+    double travel = 0, wait = 0;
+  };
+  Times times;
+
   /// Bytes on their way; they must stay where they are until is_done().
   using Transfer = size_t;
   virtual Transfer start_send(int64_t to, std::span<const std::byte> bytes);

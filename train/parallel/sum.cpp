@@ -1,6 +1,7 @@
 #include "train/parallel/sum.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -15,14 +16,14 @@ constexpr int64_t kPiece = 1 << 16;  // elements: 256 kB
 
 // What a process tells all others about a step: a byte for each leaf, which is 1 if it has a
 // gradient, and its losses.
-std::string told(const std::vector<Tensor>& leaves, const std::vector<GradStore>& stores,
+std::string told(size_t leaves, const GradientSum::Own& own,
                  const std::vector<std::vector<Tensor>>& losses) {
   std::string text;
-  for (const Tensor& leaf : leaves)
-    text +=
-        static_cast<char>(std::any_of(stores.begin(), stores.end(), [&](const GradStore& store) {
-          return store.get(leaf).defined();
-        }));
+  for (size_t leaf = 0; leaf < leaves; ++leaf) {
+    const std::vector<Tensor> grads = own(leaf);
+    text += static_cast<char>(
+        std::any_of(grads.begin(), grads.end(), [](const Tensor& g) { return g.defined(); }));
+  }
   for (const std::vector<Tensor>& batch : losses)
     for (const Tensor& loss : batch) {
       const auto value = loss.item<float>();
@@ -49,89 +50,151 @@ void take_losses(const std::vector<std::string>& all, size_t skipped,
 
 }  // namespace
 
-void sum_in_order(Processes& processes, Tensor& sum,
-                  const std::function<void(int64_t begin, int64_t end)>& add) {
-  const NoGrad no_grad;
-  const int64_t size = sum.numel(), pieces = (size + kPiece - 1) / kPiece, rank = processes.rank();
-  const bool is_first = rank == 0, is_last = rank + 1 == processes.size();
-  auto* data = reinterpret_cast<std::byte*>(sum.mutable_data<float>());
-  const auto bytes_of = [&](int64_t piece) {
-    const int64_t begin = piece * kPiece, end = std::min(size, begin + kPiece);
-    return std::span(data + 4 * begin, static_cast<size_t>(4 * (end - begin)));
-  };
-  using Transfers = std::vector<Processes::Transfer>;
-  Transfers from_below, up, from_above, down;
-  for (int64_t piece = 0; piece < pieces && !is_first; ++piece)
-    from_below.push_back(processes.start_receive(rank - 1, bytes_of(piece)));
-  // Each counts pieces: those to which this process has added, whose memory is free for the
-  // result, and which are results.
-  int64_t added = 0, free = 0, results = 0;
-  const auto at = [](const Transfers& transfers, int64_t i) {
-    return transfers[static_cast<size_t>(i)];
-  };
-  const auto pass_down = [&] {
-    if (!is_first) down.push_back(processes.start_send(rank - 1, bytes_of(results)));
-    ++results;
-  };
-  processes.wait([&](bool& moved) {
-    if (added < pieces && (is_first || processes.is_done(at(from_below, added)))) {
-      add(added * kPiece, std::min(size, (added + 1) * kPiece));
-      if (!is_last) up.push_back(processes.start_send(rank + 1, bytes_of(added)));
-      ++added, moved = true;
-      if (is_last) pass_down();
-    }
-    if (!is_last && free < added && processes.is_done(at(up, free))) {
-      from_above.push_back(processes.start_receive(rank + 1, bytes_of(free)));
-      ++free, moved = true;
-    }
-    if (!is_last && results < free && processes.is_done(at(from_above, results))) {
-      pass_down();
-      moved = true;
-    }
-    return results == pieces;
-  });
-  for (const Processes::Transfer sent : down)
-    processes.wait([&](bool&) { return processes.is_done(sent); });
+double seconds_now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-void sum_gradients(Processes& processes, const std::vector<Tensor>& leaves,
-                   std::vector<GradStore>& stores, std::vector<std::vector<Tensor>>& losses) {
+std::vector<int64_t> starts_in_sum(const std::vector<Tensor>& leaves) {
+  std::vector<int64_t> starts{0};
+  for (const Tensor& leaf : leaves) starts.push_back((starts.back() + leaf.numel() + 15) / 16 * 16);
+  return starts;
+}
+
+OrderedSum::OrderedSum(Processes& processes, Tensor& sum, Add add, const SumOptions& options)
+    : processes_(processes),
+      sum_(sum),
+      add_(std::move(add)),
+      size_(sum.numel()),
+      pieces_((size_ + kPiece - 1) / kPiece),
+      is_first_(processes.rank() == 0),
+      is_last_(processes.rank() + 1 == processes.size()) {
   const NoGrad no_grad;
-  std::vector<int64_t> starts{0};  // of each leaf in `sum`, for vectors; and the end
-  for (const Tensor& leaf : leaves) {
+  if (options.wire == bf16) wire_ = empty({size_}, bf16);
+  const auto pieces_to = [&](int64_t process) {
+    if (options.ends.empty()) return pieces_;
+    return (options.ends[static_cast<size_t>(process)] + kPiece - 1) / kPiece;
+  };
+  // Shares follow each other, so what goes down to a process passes all above it.
+  wanted_ = pieces_to(processes.rank());
+  wanted_below_ = is_first_ ? 0 : pieces_to(processes.rank() - 1);
+  for (int64_t piece = 0; piece < pieces_ && !is_first_; ++piece)
+    from_below_.push_back(processes.start_receive(processes.rank() - 1, bytes_of(piece)));
+}
+
+std::span<std::byte> OrderedSum::bytes_of(int64_t piece) {
+  Tensor& memory = wire_.defined() ? wire_ : sum_;
+  const int64_t begin = piece * kPiece, n = std::min(size_, begin + kPiece) - begin,
+                bytes = size_of(memory.dtype());
+  auto* data = wire_.defined() ? reinterpret_cast<std::byte*>(wire_.mutable_data<bfloat16>())
+                               : reinterpret_cast<std::byte*>(sum_.mutable_data<float>());
+  return {data + bytes * begin, static_cast<size_t>(bytes * n)};
+}
+
+// From what came, or to what goes; f32 travels where it is.
+void OrderedSum::convert(int64_t piece, bool goes) {
+  if (!wire_.defined()) return;
+  const int64_t begin = piece * kPiece, n = std::min(size_, begin + kPiece) - begin;
+  Tensor here = sum_.narrow(0, begin, n), there = wire_.narrow(0, begin, n);
+  goes ? there.copy_(here.to(bf16)) : here.copy_(there.to(f32));
+}
+
+void OrderedSum::pass_down() {
+  if (results_ < wanted_below_)
+    down_.push_back(processes_.start_send(processes_.rank() - 1, bytes_of(results_)));
+  ++results_;
+}
+
+bool OrderedSum::advance(int64_t ready, bool& moved) {
+  const NoGrad no_grad;
+  const auto came = [&](const Transfers& transfers, int64_t i) {
+    return processes_.is_done(transfers[static_cast<size_t>(i)]);
+  };
+  const int64_t end = std::min(size_, (added_ + 1) * kPiece);
+  if (added_ < pieces_ && end <= ready && (is_first_ || came(from_below_, added_))) {
+    if (!is_first_) convert(added_, false);
+    add_(added_ * kPiece, end);
+    convert(added_, true);
+    if (!is_last_) up_.push_back(processes_.start_send(processes_.rank() + 1, bytes_of(added_)));
+    ++added_, moved = true;
+    if (is_last_) pass_down();
+  }
+  if (!is_last_ && free_ < added_ && came(up_, free_)) {
+    if (free_ < wanted_)
+      from_above_.push_back(processes_.start_receive(processes_.rank() + 1, bytes_of(free_)));
+    ++free_, moved = true;
+  }
+  if (!is_last_ && results_ < std::min(free_, wanted_) && came(from_above_, results_)) {
+    convert(results_, false);
+    pass_down();
+    moved = true;
+  }
+  return is_last_ ? results_ == pieces_ : free_ == pieces_ && results_ == wanted_;
+}
+
+void OrderedSum::finish() {
+  processes_.wait([&](bool& moved) { return advance(size_, moved); });
+  for (const Processes::Transfer sent : down_)
+    processes_.wait([&](bool&) { return processes_.is_done(sent); });
+}
+
+GradientSum::GradientSum(Processes& processes, std::vector<Tensor> leaves, Own own,
+                         const SumOptions& options)
+    : processes_(processes),
+      leaves_(std::move(leaves)),
+      starts_(starts_in_sum(leaves_)),
+      own_(std::move(own)),
+      wire_(options.wire),
+      complete_(leaves_.size()),
+      sum_(empty({starts_.back()})),
+      travel_(
+          processes, sum_, [this](int64_t begin, int64_t end) { add(begin, end); }, options) {
+  for (const Tensor& leaf : leaves_)
     INK_CHECK(leaf.dtype() == f32 && leaf.device().is_cpu(), "several processes: expected ",
               "parameters f32 on the CPU, got ", leaf.dtype(), " on ", leaf.device());
-    starts.push_back((starts.back() + leaf.numel() + 15) / 16 * 16);
-  }
-  const std::vector<std::string> all = processes.gather(told(leaves, stores, losses));
-  take_losses(all, leaves.size(), losses);
-  Tensor sum = empty({starts.back()});
-  sum_in_order(processes, sum, [&](int64_t begin, int64_t end) {
-    const auto after = std::upper_bound(starts.begin(), starts.end(), begin);
-    for (auto i = static_cast<size_t>(after - starts.begin()) - 1; i < leaves.size(); ++i) {
-      const int64_t from = std::max(begin, starts[i]),
-                    to = std::min(end, starts[i] + leaves[i].numel());
-      if (from >= end) break;
-      if (from >= to) continue;  // between two leaves
-      Tensor piece = sum.narrow(0, from, to - from);
-      bool is_first = processes.leads();
-      for (const GradStore& store : stores) {
-        const Tensor g = store.get(leaves[i]);
-        if (!g.defined()) continue;
-        const Tensor own = g.contiguous().view({-1}).narrow(0, from - starts[i], to - from);
-        std::exchange(is_first, false) ? piece.copy_(own) : piece.add_(own);
-      }
-      if (is_first) piece.fill_(-0.0);  // to which whatever is added is the sum
+}
+
+void GradientSum::add(int64_t begin, int64_t end) {
+  const auto after = std::upper_bound(starts_.begin(), starts_.end(), begin);
+  for (auto i = static_cast<size_t>(after - starts_.begin()) - 1; i < leaves_.size(); ++i) {
+    const int64_t from = std::max(begin, starts_[i]),
+                  to = std::min(end, starts_[i] + leaves_[i].numel());
+    if (from >= end) break;
+    if (from >= to) continue;  // between two leaves
+    Tensor piece = sum_.narrow(0, from, to - from);
+    bool is_first = processes_.leads();
+    for (const Tensor& g : own_(i)) {
+      if (!g.defined()) continue;
+      const Tensor own = g.contiguous().view({-1}).narrow(0, from - starts_[i], to - from);
+      std::exchange(is_first, false) ? piece.copy_(own) : piece.add_(own);
+      if (wire_ == bf16) piece.copy_(piece.to(bf16).to(f32));
     }
-  });
-  stores = std::vector<GradStore>(stores.size());
+    if (is_first) piece.fill_(-0.0);  // to which whatever is added is the sum
+  }
+}
+
+void GradientSum::complete(size_t leaf) {
+  complete_[leaf] = true;
+  if (start_ == 0) start_ = seconds_now();
+  while (first_ < leaves_.size() && complete_[first_]) ++first_;
+  for (bool moved = true; std::exchange(moved, false);) travel_.advance(starts_[first_], moved);
+}
+
+void GradientSum::finish(std::vector<std::vector<Tensor>>& losses) {
+  const NoGrad no_grad;
+  const double waits = seconds_now();
+  travel_.finish();
+  const double end = seconds_now();
+  processes_.times.travel += end - (start_ == 0 ? waits : start_);
+  processes_.times.wait += end - waits;
+  const std::vector<std::string> all = processes_.gather(told(leaves_.size(), own_, losses));
+  take_losses(all, leaves_.size(), losses);
   const auto has_gradient = [&](size_t leaf) {
     return std::any_of(all.begin(), all.end(), [&](auto& one) { return one[leaf] != 0; });
   };
-  for (size_t i = 0; i < leaves.size(); ++i) {
+  for (size_t i = 0; i < leaves_.size(); ++i) {
     if (!has_gradient(i)) continue;
-    const Tensor total = sum.narrow(0, starts[i], leaves[i].numel()).view(leaves[i].shape());
-    if (Tensor leaf = leaves[i]; !leaf.grad().defined() && !leaf.slot()->hooks)
+    const Tensor total = sum_.narrow(0, starts_[i], leaves_[i].numel()).view(leaves_[i].shape());
+    if (Tensor leaf = leaves_[i]; !leaf.grad().defined() && !leaf.slot()->hooks)
       leaf.set_grad(total);  // without a copy
     else
       leaf.slot()->accumulate(total, false);

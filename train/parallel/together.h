@@ -34,7 +34,7 @@ void check_same(const nlohmann::json& settings, const nlohmann::json& arithmetic
                 const std::string& data, const std::vector<NamedTensors>& tensors);
 
 /// What process 0 lets all processes do.
-enum class Order : uint8_t { end, step, evaluate, evaluate_whole };
+enum class Order : uint8_t { end, step, evaluate, evaluate_whole, save };
 
 /// While it lives, the processes of the group work together. Process 0 gives the order; in others,
 /// and in a group of one, it does nothing.
