@@ -14,7 +14,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import contextmanager
+
+from machines import has_namespaces, machines
 
 TRAIN = ("train --n_layer 1 --n_head 2 --n_embd 16 --block_size 16 --batch_size 8 --eval_interval 4 "
          "--eval_iters 3 --log_interval 3 --sample_interval 0 --dropout 0.1 --threads 1 "
@@ -320,54 +321,8 @@ def stop():
             check("the run goes on where it stopped", ran.returncode == 0 and "resumed" in ran.stdout, ran)
 
 
-@contextmanager
-def machines(folder, count):
-    """Network namespaces on one bridge, as machines: what mpirun is to be told, what to run it by, and
-    a function that pulls a machine's cable."""
-    name = f"ink{os.getpid()}"
-    made = []
-
-    def ip(*words):
-        subprocess.run(["ip", *words], check=True, capture_output=True)
-
-    def add(space):
-        ip("netns", "add", space)
-        made.append(space)
-
-    try:
-        add(name)
-        ip("-n", name, "link", "add", "br0", "type", "bridge")
-        ip("-n", name, "link", "set", "br0", "up")
-        for i in range(1, count + 1):
-            add(f"{name}-{i}")
-            ip("link", "add", "eth", "netns", f"{name}-{i}", "type", "veth", "peer", "name", f"p{i}",
-               "netns", name)
-            ip("-n", f"{name}-{i}", "addr", "add", f"10.77.0.{i}/24", "dev", "eth")
-            ip("-n", f"{name}-{i}", "link", "set", "eth", "up")
-            ip("-n", f"{name}-{i}", "link", "set", "lo", "up")
-            ip("-n", name, "link", "set", f"p{i}", "master", "br0", "up")
-        agent = os.path.join(folder, "agent")  # in place of ssh: agent ADDRESS COMMAND
-        with open(agent, "w") as file:
-            file.write("#!/bin/bash\nmachine=${1##*.}\nshift\n"
-                       f'exec ip netns exec {name}-$machine unshare -u sh -c "hostname host$machine; $*"\n')
-        os.chmod(agent, 0o755)
-        options = ["--mca", "plm_rsh_agent", agent, "--mca", "btl", "tcp,self", "-H",
-                   ",".join(f"10.77.0.{i}:1" for i in range(1, count + 1))]
-        for layer in ("btl", "oob"):
-            options += ["--mca", f"{layer}_tcp_if_include", "10.77.0.0/24"]
-        before = ["ip", "netns", "exec", f"{name}-1", "unshare", "-u", "sh", "-c", 'hostname host1; exec "$@"', "-"]
-        yield options, before, lambda i: ip("-n", name, "link", "set", f"p{i}", "down")
-    finally:
-        for space in made:
-            left = subprocess.run(["ip", "netns", "pids", space], capture_output=True, text=True, check=False)
-            for pid in left.stdout.split():
-                os.kill(int(pid), signal.SIGKILL)
-            subprocess.run(["ip", "netns", "del", space], check=False)
-
-
 def hosts():
-    if os.geteuid() != 0 or subprocess.run("ip netns add inktry && ip netns del inktry", shell=True,
-                                           capture_output=True).returncode != 0:
+    if not has_namespaces():
         print("left out: there are no network namespaces here, or they need root")
         return
     with tempfile.TemporaryDirectory() as folder, machines(folder, 3) as (options, before, pull):
