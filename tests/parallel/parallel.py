@@ -3,7 +3,7 @@
 
     tests/parallel/parallel.py PROGRAM [PART...]
 
-PART: same, shards, hidden, wire, resume, differ, dies, hangs, stop, hosts, kills, or kills:100 for so many; all but the
+PART: same, shards, hidden, wire, resume, differ, dies, hangs, disk, stop, hosts, kills, or kills:100 for so many; all but the
 last by default. PROGRAM is built with -DINKLING_MPI=ON. Ends with 1 if anything was wrong.
 """
 import json
@@ -309,6 +309,29 @@ def hangs():
             check("the run goes on from its last checkpoint", ran.returncode == 0 and "resumed" in ran.stdout, ran)
 
 
+def disk():
+    """The disk of the process that writes is full: a small one, which only root can make."""
+    for shards in ("false", "true"):
+        with tempfile.TemporaryDirectory() as folder:
+            out = os.path.join(folder, "out")
+            os.mkdir(out)
+            if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=300k", "none", out], capture_output=True).returncode:
+                print("left out: no file system can be made here")
+                return
+            try:
+                started = Started(out, together(3, "--max_iters", "1000000", "--shard_optimizer", shards, "--out_dir", out))
+                check("a full disk: all processes end within 10 s, its process is named, and how to go on is said",
+                      started.ends_within(10) and started.returncode == 1
+                      and "process 0 of 3 on" in started.stderr and "No space left on device" in started.stderr
+                      and "train --init_from resume --out_dir" in started.stderr, started)
+                subprocess.run(["mount", "-o", "remount,size=9m", out], check=True)
+                ran = run(together(2, "--init_from", "resume", "--max_iters", "1000000", "--max_minutes", "0.01",
+                                   "--out_dir", out))
+                check("the last checkpoint stands", ran.returncode == 0 and "resumed" in ran.stdout, ran)
+            finally:
+                subprocess.run(["umount", "-l", out], check=True)
+
+
 def stop():
     for number in (signal.SIGTERM, signal.SIGINT):
         with tempfile.TemporaryDirectory() as folder:
@@ -375,7 +398,7 @@ def kills(count=6):
 
 
 PROGRAM = os.path.abspath(sys.argv[1])
-for part in sys.argv[2:] or ("same", "shards", "hidden", "wire", "resume", "differ", "dies", "hangs", "stop", "hosts", "kills"):
+for part in sys.argv[2:] or ("same", "shards", "hidden", "wire", "resume", "differ", "dies", "hangs", "disk", "stop", "hosts", "kills"):
     name, _, times = part.partition(":")
     globals()[name](*[int(times)] if times else [])
 sys.exit(failures > 0)

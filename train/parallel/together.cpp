@@ -183,6 +183,9 @@ int run_together(const std::function<int()>& f, const std::function<void(const s
       group->abort(1);
     } else {
       give(Order::end);
+      tell(name + ": " + text);
+      group.reset();
+      return 1;
     }
   } catch (const std::exception&) {
   } catch (const Quiet&) {

@@ -19,8 +19,8 @@ Processes& processes();
 /// Returns what f() returns. Processes but the first have no standard output and no log.
 ///
 /// An error before check_same() is thrown at process 0, whose process it names, and the others end
-/// without a word. Later, an error of process 0 between two orders ends the group and is thrown.
-/// Any other one is told with the process's name and ends all processes at once.
+/// without a word. A later one is told with the process's name: that of process 0 between two
+/// orders ends the group, and 1 is returned; any other one ends all processes at once.
 /// is_interrupted: did a signal come?
 int run_together(const std::function<int()>& f, const std::function<void(const std::string&)>& tell,
                  const std::function<bool()>& is_interrupted);
