@@ -16,6 +16,7 @@ namespace ink {
 namespace {
 
 constexpr size_t kValuesPiece = 1 << 18;  // bytes
+constexpr size_t kValuesAhead = 16;       // pieces on their way, as in sum.cpp
 
 std::span<std::byte> bytes_of(Tensor x) {
   const auto size = static_cast<size_t>(x.numel() * size_of(x.dtype()));
@@ -166,6 +167,7 @@ void Shards::share_values() {
   const int64_t n = processes_.size(), rank = processes_.rank(), right = (rank + 1) % n,
                 left = (rank + n - 1) % n;
   std::vector<std::pair<std::span<std::byte>, bool>> come;  // and does it go on?
+  std::vector<std::span<std::byte>> go = values_of(rank);
   std::vector<Processes::Transfer> receives, sends;
   for (int64_t step = 1; step < n; ++step) {
     const int64_t from = (rank + n - step) % n;
@@ -174,17 +176,19 @@ void Shards::share_values() {
       receives.push_back(processes_.start_receive(left, piece));
     }
   }
-  for (const std::span<std::byte> piece : values_of(rank))
-    sends.push_back(processes_.start_send(right, piece));
-  size_t done = 0;
+  size_t received = 0, sent = 0;
   processes_.wait([&](bool& moved) {
-    if (done < come.size() && processes_.is_done(receives[done])) {
-      if (come[done].second) sends.push_back(processes_.start_send(right, come[done].first));
-      ++done, moved = true;
+    if (received < come.size() && processes_.is_done(receives[received])) {
+      if (come[received].second) go.push_back(come[received].first);
+      ++received, moved = true;
     }
-    return done == come.size();
+    if (sent < sends.size() && processes_.is_done(sends[sent])) ++sent, moved = true;
+    if (sends.size() < go.size() && sends.size() - sent < kValuesAhead) {
+      sends.push_back(processes_.start_send(right, go[sends.size()]));
+      moved = true;
+    }
+    return received == come.size() && sent == go.size();
   });
-  wait_for(processes_, sends);
   processes_.times.travel += seconds_now() - start;
   processes_.times.wait += seconds_now() - start;
   for (Tensor& value : parameters_) value.bump_version();

@@ -13,6 +13,9 @@ namespace ink {
 namespace {
 
 constexpr int64_t kPiece = 1 << 16;  // elements: 256 kB
+// Pieces on their way to a process. MPI lets all that were started share the link, so that with
+// more the first would arrive when the last does.
+constexpr int64_t kAhead = 16;
 
 // What a process tells all others about a step: a byte for each leaf, which is 1 if it has a
 // gradient, and its losses.
@@ -109,8 +112,11 @@ bool OrderedSum::advance(int64_t ready, bool& moved) {
   const auto came = [&](const Transfers& transfers, int64_t i) {
     return processes_.is_done(transfers[static_cast<size_t>(i)]);
   };
+  while (sent_down_ < std::ssize(down_) && came(down_, sent_down_)) ++sent_down_, moved = true;
+  const bool goes_down = std::ssize(down_) - sent_down_ < kAhead;
+  const bool goes_up = is_last_ ? goes_down : added_ - free_ < kAhead;
   const int64_t end = std::min(size_, (added_ + 1) * kPiece);
-  if (added_ < pieces_ && end <= ready && (is_first_ || came(from_below_, added_))) {
+  if (goes_up && added_ < pieces_ && end <= ready && (is_first_ || came(from_below_, added_))) {
     if (!is_first_) convert(added_, false);
     add_(added_ * kPiece, end);
     convert(added_, true);
@@ -123,18 +129,18 @@ bool OrderedSum::advance(int64_t ready, bool& moved) {
       from_above_.push_back(processes_.start_receive(processes_.rank() + 1, bytes_of(free_)));
     ++free_, moved = true;
   }
-  if (!is_last_ && results_ < std::min(free_, wanted_) && came(from_above_, results_)) {
+  if (!is_last_ && goes_down && results_ < std::min(free_, wanted_) &&
+      came(from_above_, results_)) {
     convert(results_, false);
     pass_down();
     moved = true;
   }
-  return is_last_ ? results_ == pieces_ : free_ == pieces_ && results_ == wanted_;
+  return sent_down_ == std::ssize(down_) &&
+         (is_last_ ? results_ == pieces_ : free_ == pieces_ && results_ == wanted_);
 }
 
 void OrderedSum::finish() {
   processes_.wait([&](bool& moved) { return advance(size_, moved); });
-  for (const Processes::Transfer sent : down_)
-    processes_.wait([&](bool&) { return processes_.is_done(sent); });
 }
 
 GradientSum::GradientSum(Processes& processes, std::vector<Tensor> leaves, Own own,
@@ -149,7 +155,8 @@ GradientSum::GradientSum(Processes& processes, std::vector<Tensor> leaves, Own o
       travel_(
           processes, sum_, [this](int64_t begin, int64_t end) { add(begin, end); }, options) {
   for (const Tensor& leaf : leaves_)
-    INK_CHECK(leaf.dtype() == f32 && leaf.device().is_cpu(), "several processes: expected ",
+    INK_CHECK(leaf.dtype() == f32 && leaf.device().is_cpu(),
+              "several processes, or a wire_dtype of bfloat16: expected ",
               "parameters f32 on the CPU, got ", leaf.dtype(), " on ", leaf.device());
 }
 

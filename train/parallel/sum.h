@@ -55,6 +55,7 @@ class OrderedSum {
   // Each counts pieces: those to which this process has added, whose memory is free for the
   // result, and which are results.
   int64_t added_ = 0, free_ = 0, results_ = 0;
+  int64_t sent_down_ = 0;  // of down_, those that have arrived
   Transfers from_below_, up_, from_above_, down_;
 };
 
