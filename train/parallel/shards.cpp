@@ -16,7 +16,7 @@ namespace ink {
 namespace {
 
 constexpr size_t kValuesPiece = 1 << 18;  // bytes
-constexpr size_t kValuesAhead = 16;       // pieces on their way, as in sum.cpp
+constexpr size_t kValuesAhead = 4;        // pieces on their way, as in sum.cpp
 
 std::span<std::byte> bytes_of(Tensor x) {
   const auto size = static_cast<size_t>(x.numel() * size_of(x.dtype()));

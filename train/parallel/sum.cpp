@@ -15,7 +15,7 @@ namespace {
 constexpr int64_t kPiece = 1 << 16;  // elements: 256 kB
 // Pieces on their way to a process. MPI lets all that were started share the link, so that with
 // more the first would arrive when the last does.
-constexpr int64_t kAhead = 16;
+constexpr int64_t kAhead = 4;
 
 // What a process tells all others about a step: a byte for each leaf, which is 1 if it has a
 // gradient, and its losses.
