@@ -167,9 +167,9 @@ void check_joined(const Paths& files, bool are_prepared) {
 
 }  // namespace
 
-DataFiles data_files(const std::vector<std::string>& data,
-                     const std::vector<std::string>& val_data) {
-  DataFiles files = with_prefix("--data", [&] { return files_of(data, false); });
+DataFiles data_files(const std::vector<std::string>& data, const std::vector<std::string>& val_data,
+                     const std::string& option) {
+  DataFiles files = with_prefix(option, [&] { return files_of(data, false); });
   if (files.are_ids && files.train.size() > 1) check_joined(files.train, files.are_prepared);
   if (val_data.empty()) return files;
   const DataFiles val = with_prefix("--val_data", [&] { return files_of(val_data, true); });

@@ -23,9 +23,9 @@ struct DataFiles {
 /// *_val_*.bin, as modded-nanogpt does; or for its text files, in the order of their names. These
 /// are those called *.txt or, if there are none, all that hold text. A name with * or ? stands for
 /// the files of its folder that it fits. Throws, naming the option, if something cannot be read, is
-/// of another format, or does not go together.
-DataFiles data_files(const std::vector<std::string>& data,
-                     const std::vector<std::string>& val_data);
+/// of another format, or does not go together; `option`: what `data` is called.
+DataFiles data_files(const std::vector<std::string>& data, const std::vector<std::string>& val_data,
+                     const std::string& option = "--data");
 
 /// The vocabulary in the meta.pkl of nanoGPT's characters, if that is beside this file; otherwise
 /// null. Nothing in it is run. Throws if it holds anything else.

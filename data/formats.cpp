@@ -21,7 +21,7 @@ struct Format {
 constexpr const char* kWrite = "write its text to a file, and name that";
 constexpr const char* kNoText = "it holds no text";
 constexpr const char* kLlmC = "a file of llm.c";
-constexpr const char* kItsIds = "of these, token ids are read, from files named .bin";
+constexpr const char* kItsIds = "--data reads those of token ids, if they are called .bin";
 constexpr const char* kZip = "a ZIP archive (as .docx, .epub, .npz and PyTorch's .pt are)";
 
 constexpr Format kFormats[] = {

@@ -737,6 +737,8 @@ TEST(CommandLine, ErrorsOfValuesNameTheirOptions) {
     for (const std::string& value : {file, std::string("/dev/null")})
       expect_refused({command, "--out_dir", value},
                      "--out_dir: expected a folder, " + value + " is none");
+  expect_refused({"prepare", file, "--out_dir", file},
+                 "--out_dir: expected a folder, " + file + " is none");
   expect_refused({"report", file}, "run: expected a folder, " + file + " is none");
   for (const std::string command :
        {"sample", "eval", "look", "gradcheck", "draw", "bench", "train"})
@@ -778,6 +780,8 @@ TEST(CommandLine, ErrorsOfValuesNameTheirOptions) {
   expect_failed({"report", "--csv", folder.path().string()}, "--csv: " + folder.path().string());
   expect_failed({"bench", "--json", in_none}, "--json: " + in_none);
   expect_failed({"bench", "--weights", none}, "--weights: " + none);
+  expect_failed({"tokenizer", "train", "--vocab_size", "300", "--out", out, none},
+                "text: " + none + ": cannot open");
   expect_failed({"exercise", "5", "--checkout", none}, "--checkout: " + none);
 }
 

@@ -60,7 +60,7 @@ TEST(Console, LinesBreakBetweenItemsFirst) {
   const std::string text = "a bc, def: 1:02, g; ";
   EXPECT_EQ(wrapped(text, 100, 2), text);
   EXPECT_EQ(wrapped(text, 10, 2), "a bc, def:\n  1:02, g;\n  ");
-  EXPECT_EQ(wrapped(text, 5, 2), "a bc,\n  def:\n  1:02,\n  g;\n  ");
+  EXPECT_EQ(wrapped(text, 5, 2), "a bc,\n  def:\n  1:02,\n  g; ");
   EXPECT_EQ(wrapped("one, two three four", 9, 2), "one,\n  two\n  three\n  four");
   EXPECT_EQ(wrapped("", 1, 2), "");
   EXPECT_EQ(wrapped("Done in 0:01. Saved.  All of it", 15, 2),

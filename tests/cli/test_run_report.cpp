@@ -416,8 +416,9 @@ TEST(Findings, ReadTheLosses) {
   EXPECT_NE(run(falling, {}, 3).find("3 steps were skipped"), std::string::npos);
   // By heart: the one loss falls and the other rises, or the gap is wide.
   const auto by_heart = [](const std::vector<double>& validation, const Json& sets = {},
-                           const Json& sampled = {}) {
-    Json json{{"metrics", {{"train_loss", {2.0, 1.5, 1.0, 0.9}}, {"step", {10, 20, 30, 40}}}},
+                           const Json& sampled = {},
+                           const std::vector<double>& training = {2.0, 1.5, 1.0, 0.9}) {
+    Json json{{"metrics", {{"train_loss", training}, {"step", {10, 20, 30, 40}}}},
               {"validation", {{"val_loss", validation}}},
               {"config", {{"dropout", 0.1}}}};
     for (size_t i = validation.size(); i > 0; --i)
@@ -430,6 +431,7 @@ TEST(Findings, ReadTheLosses) {
   EXPECT_NE(by_heart({1.5, 1.7}).find("since step 30"), std::string::npos) << by_heart({1.5, 1.7});
   EXPECT_NE(by_heart({1.5, 1.7}).find("--dropout 0.2"), std::string::npos);
   EXPECT_NE(by_heart({3.2}).find("the validation loss 3.20"), std::string::npos);
+  EXPECT_EQ(by_heart({9e9}, {}, {}, {4.0, 8.0, 1e3, 1e6}), "") << "it diverges";
   EXPECT_EQ(by_heart({0.5, 1.7}, {1, 2}), "") << "of other validation sets";
   EXPECT_EQ(by_heart({1.5, 1.7}, {1, 1}, {nullptr, 1.4}), "") << "1.7 is of the whole set";
   EXPECT_NE(by_heart({1.5, 1.5}, {1, 1}, {nullptr, 1.7}), "");

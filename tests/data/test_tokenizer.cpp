@@ -302,7 +302,7 @@ TEST(DataFiles, WellKnownFormatsAreNamed) {
            {raw("800263"), "a pickle of Python or PyTorch"},
            {raw("5800000000000000") + "{\"wte\":", "weights in a safetensors file"},
            {"GGUF" + raw("03000000"), "weights in a GGUF file"},
-           {raw("c8d7340102000000"), "a file of llm.c; of these, token ids are read, from files"},
+           {raw("c8d7340102000000"), "a file of llm.c; --data reads those of token ids, if"},
            {raw("88d8340101000000"), "a file of llm.c"},
            {raw("a1d9340107000000"), "a file of llm.c"},
            {raw("0a0e0a053c756e6b3e15"), "a vocabulary of SentencePiece; a tokenizer.json"},

@@ -75,6 +75,9 @@ TEST_F(Resume, StepsThatAreDoneStay) {
   const std::string before = state();
   expect_error("inkling train --init_from resume --max_iters 10" + out, 2,
                "--max_iters 10: " + path("out") + " has done 20 steps");
+  expect_error(
+      "inkling train --init_from resume --max_iters 30 --tokenizer byte" + out, 2,
+      "--tokenizer is \"byte\", but " + path("out") + "/ckpt has \"char\"; leave the option out");
   EXPECT_EQ(state(), before);
   for (const char* more : {"", " --max_iters 20 --final_eval off"}) {
     const Ran again = run_shell("inkling train --init_from resume" + out + more);

@@ -56,6 +56,7 @@ int prepare_command(const Arguments& arguments) {
   if (!command.parse(arguments)) return kOk;
   if (names.empty()) throw UsageError("prepare: expected files of text or folders, got none");
   if (out_dir.empty()) throw UsageError("prepare: expected --out_dir FOLDER");
+  check_folder("--out_dir", out_dir);
   options.tokenizer = tokenizer_named(tokenizer);
   options.out_dir = out_dir;
   const auto files = files_to_prepare(names);

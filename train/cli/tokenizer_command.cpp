@@ -73,7 +73,7 @@ int train_tokenizer(const Arguments& arguments) {
       throw UsageError(std::string("--pattern: ") + error.what());
     }
   }();
-  const DataFiles files = data_files(texts, {});
+  const DataFiles files = data_files(texts, {}, "text");
   if (files.are_ids) throw UsageError(files.train[0].string() + ": expected text, got token ids");
   Console console;
   watch_signals();

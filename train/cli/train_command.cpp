@@ -588,6 +588,10 @@ int train(const Arguments& arguments) {
     config = saved->config;
     parse_into(config, arguments, options, true);
     check_usage(config);
+    if (config.tokenizer != saved->config.tokenizer)
+      throw UsageError(fmt::format("--tokenizer is {}, but {} has {}; leave the option out",
+                                   quoted(nlohmann::json(config.tokenizer)), saved->folder.string(),
+                                   quoted(nlohmann::json(saved->config.tokenizer))));
     if (config.max_iters < saved->step)
       throw UsageError(fmt::format("--max_iters {}: {} has done {} steps; expected as many or more",
                                    config.max_iters, config.out_dir, saved->step));

@@ -378,8 +378,12 @@ std::string overfitting(const Json& run) {
   const double low = all.losses[lowest], loss = all.losses.back(),
                now = training_loss(metrics, all.steps.back()),
                then = training_loss(metrics, all.steps[lowest]);
-  const bool rises = loss > kRising * low && now < then;
-  if (!rises && !(loss > kOfTraining * now + kAboveTraining)) return "";
+  const std::vector<double> training = numbers(metrics, "train_loss");
+  const auto first =
+      std::find_if(training.begin(), training.end(), [](double x) { return std::isfinite(x); });
+  const bool learns = first != training.end() && now < *first,  // else the run diverges
+      rises = learns && loss > kRising * low && now < then;
+  if (!rises && !(learns && loss > kOfTraining * now + kAboveTraining)) return "";
   const double dropout = setting(run, "dropout");
   const std::string advice =
       fmt::format("more text helps most; or try --dropout {:.1f}, a smaller model{}",
