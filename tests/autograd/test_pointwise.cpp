@@ -503,7 +503,7 @@ TEST(Pointwise, TailsKeepTheirDigits) {
   }
 }
 
-// Second derivatives in both tails, against 50 digits; and the first has the same bits if it will be
+// Second derivatives in both tails, against 50 digits; the first has the same bits if it will be
 // differentiated.
 TEST(Pointwise, GeluKeepsItsDigitsTwice) {
   const std::vector<double> at{-9, -6, -4, -1, 0.5, 4, 6, 9};

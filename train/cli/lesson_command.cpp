@@ -30,7 +30,8 @@ std::string prefixed(const std::string& prefix, const std::string& text) {
   return result;
 }
 
-// Paragraphs in lines of at most 80 columns, or of a narrower terminal's. A line that begins with a space stays as it is.
+// Paragraphs in lines of at most 80 columns, or of a narrower terminal's. A line that begins with a
+// space stays as it is.
 std::string filled(const std::string& text) {
   const size_t columns = std::min<size_t>(80, shown_columns());
   std::string result;
