@@ -29,13 +29,13 @@ static Tensor second_slope(const Tensor& x, Gelu approximate) {
   return s * r * (2 * dv + x * ((r - s) * square(dv) + 0.42812889763560149 * x));
 }
 
-// dy gelu'(x)
+// dy gelu'(x), which gelu's own row checks.
 static Tensor gelu_backward(const Tensor& dy, const Tensor& x, Gelu approximate) {
   Tensor dx = empty_result(x.shape(), x.options(), {&x});
   kernel::unary_backward(dx, dy, x,
                          approximate == Gelu::erf ? UnaryOp::gelu_erf : UnaryOp::gelu_tanh);
   if (!grad_enabled()) return dx;
-  return record("gelu_backward", {dy, x}, dx,
+  return record("gelu", {dy, x}, dx,
                 [dy = Saved::input(dy), x = Saved::input(x), approximate](const Tensor& ddx,
                                                                           VjpContext& g) -> Grads {
                   return {g.needs(0) ? gelu_backward(ddx, *x, approximate) : Tensor(),
