@@ -71,7 +71,7 @@ void BatchParts::start(const Tensor& loss) {
   struct Hooked {
     const std::vector<Tensor>& leaves;
     ~Hooked() {
-      for (Tensor leaf : leaves)
+      for (const Tensor& leaf : leaves)
         if (leaf.requires_grad()) leaf.slot()->hooks.reset();
     }
   };
