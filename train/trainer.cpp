@@ -151,8 +151,26 @@ bool has_targets(const std::vector<int64_t>& y) {
   return std::any_of(y.begin(), y.end(), [](int64_t id) { return id != kIgnored; });
 }
 
-// bpe:N is learned from the texts to train on.
-std::shared_ptr<const Tokenizer> named_tokenizer(const std::string& name, const DataFiles& files) {
+// Calls f(file, part) for what is trained on: of all bytes, the last val_fraction validates, unless
+// other files do.
+template <class F>
+void for_each_training_text(const DataFiles& files, double val_fraction, const F& f) {
+  std::vector<TextFile> texts;
+  size_t left = 0;
+  for (const auto& file : files.train) left += texts.emplace_back(file).view().size();
+  if (files.val.empty()) left = static_cast<size_t>(static_cast<double>(left) * (1 - val_fraction));
+  for (const TextFile& text : texts) {
+    const std::string_view whole = text.view();
+    size_t end = std::min(left, whole.size());
+    left -= end;
+    while (end > 0 && end < whole.size() && (whole[end] & 0xc0) == 0x80) --end;  // in a character
+    f(text, whole.substr(0, end));
+  }
+}
+
+// bpe:N is learned from what is trained on, so that validation says the same of every vocabulary.
+std::shared_ptr<const Tokenizer> named_tokenizer(const std::string& name, const DataFiles& files,
+                                                 double val_fraction) {
   if (name == "char") return nullptr;  // of the characters found
   if (name == "byte") return std::make_shared<ByteTokenizer>();
   if (name.rfind("bpe:", 0) == 0) {
@@ -166,19 +184,19 @@ std::shared_ptr<const Tokenizer> named_tokenizer(const std::string& name, const 
     bpe::TrainOptions options;
     options.vocab_size = std::stoll(size);
     const bpe::Splitter splitter(bpe::named_cuts(options.pattern));
-    for (const auto& file : files.train) {
-      const TextFile text(file);
-      bpe::count_pieces(pieces, text.view(), splitter, [&](size_t begin, size_t end) {
+    for_each_training_text(files, val_fraction, [&](const TextFile& text, std::string_view part) {
+      bpe::count_pieces(pieces, part, splitter, [&](size_t begin, size_t end) {
         text.release(begin, end);  // what has been read
         return true;
       });
-    }
+    });
     return with_prefix("--tokenizer " + name, [&] { return bpe::train(pieces, options); });
   }
   if (const MakeTokenizer learn = tokenizer_learner(name)) {
     INK_CHECK(!files.are_ids, "--tokenizer ", name, ": expected texts to learn it from, got ids");
     std::string text;
-    for (const auto& file : files.train) text += read_text(file);
+    for_each_training_text(files, val_fraction,
+                           [&](const TextFile&, std::string_view part) { text += part; });
     return with_prefix("--tokenizer " + name, [&] {
       std::shared_ptr<const Tokenizer> learned = learn(text);
       INK_CHECK(learned, "what add_tokenizer was given to learn it made none");
@@ -221,7 +239,7 @@ std::unique_ptr<Dataset> make_dataset(const TrainConfig& config,
     return std::make_unique<TaskDataset>(task, config.task_digits, config.val_fraction);
   const DataFiles files = data_files(config.data, config.val_data);
   if (!files.note.empty()) log_message(files.note);
-  if (!tokenizer) tokenizer = named_tokenizer(config.tokenizer, files);
+  if (!tokenizer) tokenizer = named_tokenizer(config.tokenizer, files, config.val_fraction);
   INK_CHECK(
       config.pack == "across" || files.are_prepared,
       "--pack within: expected prepared data, which know where documents begin; make them with "

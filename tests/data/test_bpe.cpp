@@ -24,6 +24,7 @@
 #include "tests/support/peak_memory.h"
 #include "tests/support/run_program.h"
 #include "tests/support/temp_files.h"
+#include "train/trainer.h"
 
 namespace ink {
 namespace {
@@ -447,6 +448,32 @@ TEST(Bpe, TrainingTakesTheMemoryOfDistinctWords) {
   const auto peak = peak_memory_of([&] { bpe::train(pieces_of(), options); });
   if (!peak) GTEST_SKIP() << "the peak is not known here";
   EXPECT_LT(*peak, (3 * omp_get_max_threads() + 4) << 20);
+}
+
+TEST(Bpe, IsLearnedFromWhatIsTrainedOn) {
+  const TempFolder folder;
+  std::string text;
+  for (int i = 0; i < 900; ++i) text += "ab cd ef\n";
+  const std::string seen = text;
+  for (int i = 0; i < 100; ++i) text += "zqzq \u00e9\n";  // the last tenth, in bytes about
+  folder.write("text.txt", text);
+  folder.write("seen.txt", seen);
+  folder.write("val.txt", "zqzq\n");
+  TrainConfig config;
+  config.data = {(folder / "text.txt").string()};
+  config.tokenizer = "bpe:261";
+  const auto size_of = [&](const std::string& word) {
+    return make_dataset(config)->tokenizer().encode(word).size();
+  };
+  EXPECT_EQ(size_of("zqzq"), 4u);
+  EXPECT_EQ(size_of(" cd"), 1u);
+  config.val_fraction = 0.05;
+  config.tokenizer = "bpe:265";
+  EXPECT_LT(size_of("zqzq"), 4u) << "half of it trains";
+  config.data = {(folder / "seen.txt").string()};
+  config.val_data = {(folder / "val.txt").string()};
+  config.tokenizer = "bpe:261";
+  EXPECT_EQ(size_of("zqzq"), 4u);
 }
 
 TEST(Bpe, InTheProgram) {
