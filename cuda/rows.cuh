@@ -74,12 +74,13 @@ struct RowSize {
 template <class T, class Size, class... Larger, class F>
 void plan_rows(int64_t n, std::initializer_list<const void*> pointers, const F& f) {
   constexpr int kWide = kPacked<T>;
+  constexpr bool kShifts = kWide > 1 && Size::kAnywhere;
   if (sizeof...(Larger) > 0 && !Size::template holds<T>(n)) {
     if constexpr (sizeof...(Larger) > 0) plan_rows<T, Larger...>(n, pointers, f);
   } else if (n % kWide == 0 && are_aligned(pointers)) {
     f(typename Size::template Plan<T, kWide>());
-  } else if (kWide > 1 && Size::kAnywhere && are_aligned(pointers)) {
-    f(typename Size::template Plan<T, kWide, kWide != 1 && Size::kAnywhere>());
+  } else if (kShifts && are_aligned(pointers)) {
+    f(typename Size::template Plan<T, kWide, kShifts>());
   } else {
     f(typename Size::template Plan<T, 1>());
   }

@@ -220,8 +220,8 @@ std::string about(const Lane& lane) {
   if (lane.state == Lane::done) return text + " has left";
   text += " waits at " + place(lane.where);
   if (lane.state != Lane::at_phase) return text;
-  return text + " (" + name_of(lane.phases) + " lacks " + std::to_string(lane.phases->left) + " of " +
-         std::to_string(lane.phases->count) + " arrivals)";
+  return text + " (" + name_of(lane.phases) + " lacks " + std::to_string(lane.phases->left) +
+         " of " + std::to_string(lane.phases->count) + " arrivals)";
 }
 
 // Releases all lanes of [first, first + count), if they wait for the same. `what` is for errors.
@@ -380,8 +380,7 @@ void report(int number, int threads, Where where, bool stay) {
             ": expected a number from 1 to 15, and whole warps, as all others");
   const uint16_t parity = phases.parity;
   arrive_at(phases);
-  if (stay && phases.parity == parity)
-    wait(Lane::at_phase, Collective::sync, where, &phases);
+  if (stay && phases.parity == parity) wait(Lane::at_phase, Collective::sync, where, &phases);
 }
 
 void block_barrier(Where where) { wait(Lane::at_barrier, Collective::sync, where); }

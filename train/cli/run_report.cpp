@@ -19,8 +19,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
-constexpr int64_t kMostProbes = 40;              // of a run
-constexpr double kRenewed = 10;                  // seconds from page to page
+constexpr int64_t kMostProbes = 40;               // of a run
+constexpr double kRenewed = 10;                   // seconds from page to page
 constexpr double kShare = 0.008, kPages = 0.003;  // of a run's time
 
 }  // namespace
