@@ -38,6 +38,8 @@ constexpr int64_t kTokensAStep = 1024;
 // 82 MB, as nanoGPT's README has them.
 constexpr double kLowest = 0.33, kOfParameters = 1.2, kParameters = 0.25, kOfBytes = 22,
                  kBytes = 0.3;
+// Until so many passes over the text, dropout slows learning more than it helps (RESULTS.md).
+constexpr double kPassesWithout = 64;
 constexpr double kAgain = 8;  // how often reading a text again is worth something
 
 // A vocabulary of a text, of so many tokens.
@@ -128,7 +130,7 @@ void set_steps(Suggestion& size, const TextFacts& text, double minutes) {
   const double seen =
       steps * static_cast<double>(kTokensAStep) * text.bytes_per_token(size.vocab_size);
   size.passes = seen / (kTrainedOn * text.bytes);
-  config.dropout = size.passes > 16 ? 0.2 : size.passes > 8 ? 0.1 : 0;
+  config.dropout = size.passes > kPassesWithout ? 0.2 : 0;
   size.bits = expected_bits(text, static_cast<double>(size.parameters), seen);
 }
 
