@@ -16,7 +16,7 @@
 namespace ink {
 
 /// Measures some steps, and writes the page anew every ten seconds. It takes at most about 1 % of
-/// the run's time, a third of that for pages, because it leaves out what would take more; but three
+/// the run's time, half of that for pages, because it leaves out what would take more; but three
 /// steps are always measured. If a file cannot be written, the run is told so once, and goes on
 /// without a report.
 class RunReport {
@@ -58,7 +58,6 @@ class RunReport {
   nlohmann::ordered_json probes_read_;           // for the page; up to probes_read_at_
   int64_t measured_ = -1, probes_read_at_ = -2;  // steps
   const Clock::time_point start_ = Clock::now();
-  Clock::time_point probe_begin_{};
   std::optional<Clock::time_point> written_;
   double seconds_ = 0, last_probe_ = 0, last_page_ = 0;  // spent in all, and by the last ones
 };
