@@ -3,7 +3,7 @@
 // A warp takes a row if its 32 lanes can keep it in registers; a block takes a longer row. Elements
 // for which a block has no registers are parked in shared memory, if the kernel has any for that,
 // and the rest is read again each time. Every thread takes packs of N contiguous elements: 16 bytes
-// if memory is aligned to that, otherwise one element.
+// if memory is aligned to that (kPacked), otherwise one element.
 //   const Row<T, Plan> a(x, Plan::row() * n, n);
 //   a.each([&](RowPlace i) { total += sum(a[i]); });
 // If packs do not divide a row's length, most rows do not start where a pack can. Long rows are

@@ -99,7 +99,8 @@ class Optimizer {
   /// Updates every parameter that has a gradient. If a gradient or the loss (any shape; may be left
   /// out) is not finite, the step is skipped: values, moments and step counts stay as they are.
   /// Gradients are not changed. Throws, and changes nothing, if a gradient's shape, dtype or device
-  /// is not the parameter's. norm: f64 (), of all gradients, if others than these belong to them.
+  /// is not the parameter's. norm: f64 (), of the gradients of all processes, where each has some;
+  /// left out, it is that of these gradients.
   void step(const Tensor& loss = {}, const Tensor& norm = {});
   /// Every gradient becomes undefined.
   void zero_grad();

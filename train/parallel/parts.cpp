@@ -121,7 +121,8 @@ void BatchParts::backward(int64_t rows, const Tensor& scale, const PartLoss& los
       context().random.rows = static_cast<uint64_t>(count);
       draws.run(first, [&] {
         const Tensor sum = loss(first, count);
-        last&& may_start() ? start(scaled(sum)) : ink::backward(scaled(sum), stores_[i]);
+        const bool starts = last && may_start();
+        starts ? start(scaled(sum)) : ink::backward(scaled(sum), stores_[i]);
         losses[i] = sum.detach();
       });
       calls[i] = context().random.call;
