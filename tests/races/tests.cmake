@@ -24,7 +24,3 @@ add_test(NAME race_gradcheck COMMAND inkling_tools gradcheck)
 set(race_tests race_ordered race_unordered race_train_in_parts race_train race_train_bf16
     race_gradcheck)
 set_tests_properties(${race_tests} PROPERTIES LABELS threads)
-# These take minutes here, and need no threads to share their work.
-set_property(TEST test_graph APPEND PROPERTY ENVIRONMENT GTEST_FILTER=-*Million*)
-set_property(TEST test_attention_mask APPEND PROPERTY ENVIRONMENT
-  GTEST_FILTER=-*MemoryIsLinear*:*NeverMatter:*NeverMatters)

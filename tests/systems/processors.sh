@@ -6,7 +6,8 @@
 #   threads   that of the release build, with 1, 2 and 3 threads
 #   emulated  tests of ops, products, attention, random numbers, files, memory and training, by the portable build on
 #             processors that qemu emulates (Debian's package qemu-user; it knows neither AVX-512 nor tiles)
-# --quick: tests of kernels instead of the suite, by the portable build alone; one emulated processor.
+# --quick: tests of kernels instead of the suite, by the portable build alone; 1 and 3 threads at two levels; one
+# emulated processor.
 # RELEASE, PORTABLE: build folders (build/release, build/portable); what they lack is built. JOBS: tests at a time.
 # CPUS: what is emulated, of those that `qemu-x86_64 -cpu help` lists. Each run prints a line, and what failed in it; the
 # last lines are for the table of README.md. Exit status 1: something failed.
@@ -97,7 +98,9 @@ if [[ $parts == *units* || $parts == *threads* ]]; then build "$release" release
 if [[ $parts == *units* ]]; then
   info=$("$release/inkling" info)
   for unit in amx avx512_bf16 avx512 avx2 neon default; do  # those that the table of units has
-    ! grep -q "^ *$unit " <<<"$info" || suite "unit $unit" "$release" INKLING_CPU_CAPABILITY=$unit
+    # --quick: levels take the last two.
+    [[ -n $quick && $unit =~ ^(avx2|default)$ ]] || ! grep -q "^ *$unit " <<<"$info" ||
+      suite "unit $unit" "$release" INKLING_CPU_CAPABILITY=$unit
   done
 fi
 
@@ -108,15 +111,15 @@ if [[ $parts == *levels* ]]; then
   fi
   # The loader does not see what is hidden. The unit for products is what such a processor would take.
   hide=GLIBC_TUNABLES=glibc.cpu.hwcaps
-  suite "level x86-64" "$portable" $hide=-AVX2 INKLING_CPU_CAPABILITY=default
-  [[ $levels != *v3* ]] || suite "level x86-64-v3" "$portable" $hide=-AVX512F INKLING_CPU_CAPABILITY=avx2
+  suite "level x86-64, unit default${quick:+, 1 thread}" "$portable" $hide=-AVX2 INKLING_CPU_CAPABILITY=default \
+    ${quick:+OMP_NUM_THREADS=1}
+  [[ $levels != *v3* ]] || suite "level x86-64-v3, unit avx2${quick:+, 3 threads}" "$portable" $hide=-AVX512F \
+    INKLING_CPU_CAPABILITY=avx2 ${quick:+OMP_NUM_THREADS=3}
   [[ $levels != *v4* || -n $quick ]] || suite "level x86-64-v4" "$portable"
 fi
 
-if [[ $parts == *threads* ]]; then
-  for threads in 1 2 3; do
-    [[ -n $quick && $threads == 2 ]] || suite "$threads threads" "$release" OMP_NUM_THREADS=$threads
-  done
+if [[ $parts == *threads* && -z $quick ]]; then
+  for threads in 1 2 3; do suite "$threads threads" "$release" OMP_NUM_THREADS=$threads; done
 fi
 
 # ---- processors that are not there
