@@ -4,8 +4,8 @@
 #include <omp.h>
 
 #include <cmath>
-#include <cstdlib>
 #include <complex>
+#include <cstdlib>
 #include <limits>
 #include <string>
 #include <vector>
