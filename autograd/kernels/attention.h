@@ -14,7 +14,7 @@ struct AttentionRule {
   int64_t diagonal;
   double dropout_p;
   RandomPosition random;  // of dropout
-  int64_t window = 0;     // of these keys, only the last so many (on a CPU); 0: all
+  int64_t window = 0;     // of these keys, only the last so many; 0: all
 };
 
 /// q (..., T, d), k (..., S, d), v (..., S, dv); mask: bool, or f32 (f64 for f64), which broadcasts

@@ -91,10 +91,17 @@ inline int64_t head_count(const Array& x) {
   return leading.numel();
 }
 
+/// Rows first .. end - 1; none if first >= end.
+struct Span {
+  int first, end;
+
+  __device__ int tiles(int rows) const { return first < end ? (end - first - 1) / rows + 1 : 0; }
+};
+
 /// The problem's sizes. `heads` counts the queries' heads; each `group` consecutive heads share a
-/// head of keys and values. Query i sees keys 0 .. i + diagonal.
+/// head of keys and values. Query i sees keys i + edge .. i + diagonal, of those that there are.
 struct AttentionSizes {
-  int heads, group, queries, keys, d, dv, diagonal;
+  int heads, group, queries, keys, d, dv, diagonal, edge;
 
   AttentionSizes(const Array& q, const Array& k, const Array& v, const AttentionRule& rule)
       : heads(small(head_count(q))),
@@ -103,15 +110,32 @@ struct AttentionSizes {
         keys(small(k.size(-2))),
         d(small(q.size(-1))),
         dv(small(v.size(-1))),
-        diagonal(static_cast<int>(std::clamp<int64_t>(rule.diagonal, -queries, keys))) {}
+        diagonal(static_cast<int>(std::clamp<int64_t>(rule.diagonal, -queries, keys))),
+        edge(rule.window > 0 && rule.window <= queries + diagonal
+                 ? diagonal + 1 - static_cast<int>(rule.window)
+                 : -queries) {}
 
-  /// How many keys query i sees.
+  /// Query i sees keys first_seen(i) .. seen(i) - 1.
+  __host__ __device__ int first_seen(int i) const { return i + edge < 0 ? 0 : i + edge; }
   __device__ int seen(int i) const {
     const int end = i + diagonal + 1;
     return end < 0 ? 0 : end < keys ? end : keys;
   }
-  /// The first query that sees key j, if any does.
-  __device__ int first_query(int j) const { return j < diagonal ? 0 : j - diagonal; }
+  __device__ bool sees(int i, int j) const { return i < queries && j < seen(i) && j >= i + edge; }
+  /// Does each of `rows` queries from i on see all of n keys from j on?
+  __device__ bool all_see(int i, int rows, int j, int n) const {
+    return j + n <= seen(i) && j >= i + rows - 1 + edge;
+  }
+  /// The keys that `rows` queries from i on see together, from the first of a tile of n on.
+  __device__ Span keys_of(int i, int rows, int n) const {
+    if (i >= queries) return {0, 0};
+    return {first_seen(i) / n * n, seen((i + rows < queries ? i + rows : queries) - 1)};
+  }
+  /// The queries that see any of n keys from j on.
+  __device__ Span queries_of(int j, int n) const {
+    const int end = j + n - edge;
+    return {j < diagonal ? 0 : j - diagonal, end < queries ? end : queries};
+  }
 
  private:
   static int small(int64_t size) {

@@ -103,15 +103,15 @@ struct QueryGradient {
     const int rows = rows_of_tile(i0, size.queries, kOwn);
     const Matrix<const T> k = problem.k[head / size.group];
     const Sight<T> sight(problem, head);
-    const int end = size.seen(i0 + rows - 1);
+    const Span seen = size.keys_of(i0, kOwn, kOther);
     find_delta(head, i0);
     __syncthreads();
     typename Tiles<T, kWidth>::Sums sums;
-    for (int j0 = 0; j0 < end; j0 += kOther) {
+    for (int j0 = seen.first; j0 < seen.end; j0 += kOther) {
       Square<C> s, ds;
       turn_tile(s, ds, shared.tiles, problem, sight, i0, j0);
       shared.tiles.put(ds);
-      const Rows<T> keys{k, j0, rows_of_tile(j0, end, kOther)};
+      const Rows<T> keys{k, j0, rows_of_tile(j0, seen.end, kOther)};
       const auto sees = [&](int i, int j) { return sight.sees(i0 + i, j0 + j); };
       shared.tiles.template add_rows<kCareful>(sums, keys, col, size.d, sees);
     }
@@ -165,12 +165,13 @@ struct KeyGradient {
     const int col = blockIdx.y * kWidth;
     const int rows = rows_of_tile(j0, size.keys, kOwn);
     const Rows<T> k{problem.k[kv_head], j0, rows}, v{problem.v[kv_head], j0, rows};
+    const Span seen = size.queries_of(j0, kOwn);
     Sums dk_sums, dv_sums;
     for (int head = kv_head * size.group; head < (kv_head + 1) * size.group; ++head) {
       const Matrix<const T> q_head = problem.q[head], dout_head = problem.dout[head];
       const Sight<T> sight(problem, head);
-      for (int i0 = size.first_query(j0); i0 < size.queries; i0 += kOther) {
-        const int n = rows_of_tile(i0, size.queries, kOther);
+      for (int i0 = seen.first; i0 < seen.end; i0 += kOther) {
+        const int n = rows_of_tile(i0, seen.end, kOther);
         const Rows<T> q{q_head, i0, n}, dout{dout_head, i0, n};
         Square<C> s, dp;
         shared.tiles.dots(s, k, q, size.d);
@@ -235,8 +236,9 @@ struct MaskGradient {
     for (int n = 0; n < repeats; ++n) {
       const Sight<T> sight(problem, first_head + static_cast<int>(repeated[n]));
       for (int i0 = i_first; i0 < size.queries; i0 += i_step) {
-        const int end = size.seen(i0 + rows_of_tile(i0, size.queries, kOwn) - 1);
-        for (int j0 = j_first; j0 < end; j0 += j_step) {
+        const Span seen = size.keys_of(i0, kOwn, kOther);
+        for (int j0 = j_first; j0 < seen.end; j0 += j_step) {
+          if (j0 < seen.first) continue;
           Square<C> s, ds;
           turn_tile(s, ds, shared.tiles, problem, sight, i0, j0);
 #pragma unroll

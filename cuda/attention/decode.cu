@@ -64,7 +64,8 @@ struct DecodePart {
     const auto& size = problem.size;
     const int chunk = static_cast<int>(blockIdx.x) % parts.chunks;
     const int row = static_cast<int>(blockIdx.x) / parts.chunks;
-    const int head = row / size.queries, i = row % size.queries, j0 = chunk * kKeys;
+    const int head = row / size.queries, i = row % size.queries,
+              j0 = size.first_seen(0) + chunk * kKeys;
     const int seen = size.seen(i) - j0, count = seen < kKeys ? seen : kKeys;
     const int own = static_cast<int>(threadIdx.x);  // the thread's key, and its columns
     const Matrix<const T> q = problem.q[head];
@@ -73,7 +74,7 @@ struct DecodePart {
     __syncthreads();
     find_scores(shared, head, i, j0, count);
     __syncthreads();
-    const C score = own < count ? shared.weights[own] : -infinity<C>();
+    const C score = size.sees(i, j0 + own) ? shared.weights[own] : -infinity<C>();
     const C top = block_max<kThreads>(score, shared.scratch);
     const C weight = score == -infinity<C>() ? C(0) : simd::exp_nonpositive(score - top);
     const C total = block_sum<kThreads>(weight, shared.scratch);
@@ -184,7 +185,8 @@ void attention_decode(Array& out, Array& lse, const AttentionInputs& in) {
     using C = compute_t<T>;
     constexpr int kPack = 16 / sizeof(T), kLanes = 8;
     const AttentionProblem<T> problem(in);
-    const int64_t rows = lse.numel(), chunks = blocks_for(problem.size.keys, kKeys);
+    const int64_t rows = lse.numel(),
+                  chunks = blocks_for(problem.size.keys - problem.size.first_seen(0), kKeys);
     Array memory = Array::empty(Shape{chunks > 1 ? rows * chunks * (2 + problem.size.dv) : 0},
                                 lse.dtype(), lse.device());
     const Parts<C> parts{memory.mutable_data<C>(), static_cast<int>(chunks), problem.size.dv};

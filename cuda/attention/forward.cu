@@ -76,11 +76,11 @@ struct AttentionForward {
     const Rows<T> q{problem.q[head], i0, rows};
     const Matrix<const T> k = problem.k[kv_head], v = problem.v[kv_head];
     const Sight<T> sight(problem, head);
-    const int end = size.seen(i0 + rows - 1);
+    const Span keys = size.keys_of(i0, kOwn, kOther);
     Softmax<C> softmax;
     Sums sums;
-    for (int j0 = 0; j0 < end; j0 += kOther) {
-      const int n = rows_of_tile(j0, end, kOther);
+    for (int j0 = keys.first; j0 < keys.end; j0 += kOther) {
+      const int n = rows_of_tile(j0, keys.end, kOther);
       Square<C> s;
       shared.tiles.dots(s, q, {k, j0, n}, size.d);
       look(s, sight, i0, j0);

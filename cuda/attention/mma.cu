@@ -77,7 +77,8 @@ struct MmaForward {
 
   // What a block works on. row0: the warp's first row of the tile.
   struct Work {
-    int head, i0, row0, end;  // end: of the keys that the tile sees
+    int head, i0, row0;
+    Span keys;  // that the tile sees
     Matrix<const bfloat16> k, v;
     int64_t mask_start;
     uint64_t key;  // of dropout
@@ -96,18 +97,17 @@ struct MmaForward {
     const auto& size = problem.size;
     const BlockPlace place = place_of_block(tiles, size.heads);
     const int i0 = (tiles - 1 - place.rank) * kQueries, kv_head = place.head / size.group;
-    const int rows = rows_from(i0);
     const Work work{place.head,
                     i0,
                     warp_id() * kRows,
-                    size.seen(i0 + rows - 1),
+                    size.keys_of(i0, kQueries, kKeys),
                     problem.k[kv_head],
                     problem.v[kv_head],
                     kMask ? problem.mask.start(place.head) : 0,
                     kDrop ? problem.dropout.key() : 0};
     start_rows<kQueries, kHead, kThreads>(shared.q, problem.q[place.head], i0, size.queries,
                                           size.d);
-    start_keys(shared, work, 0, 0);
+    start_keys(shared, work, work.keys.first, 0);
     wait_for_copies<0>();
     __syncthreads();
     const InTile<kHead> q{shared.q, work.row0};
@@ -118,13 +118,10 @@ struct MmaForward {
     }
   }
 
-  __device__ int rows_from(int i0) const {
-    const int left = problem.size.queries - i0;
-    return left < kQueries ? left : kQueries;
-  }
   __device__ void start_keys(Shared& shared, const Work& work, int j0, int buffer) const {
-    start_rows<kKeys, kHead, kThreads>(shared.k[buffer], work.k, j0, work.end, problem.size.d);
-    start_rows<kKeys, kHead, kThreads>(shared.v[buffer], work.v, j0, work.end, problem.size.dv);
+    start_rows<kKeys, kHead, kThreads>(shared.k[buffer], work.k, j0, work.keys.end, problem.size.d);
+    start_rows<kKeys, kHead, kThreads>(shared.v[buffer], work.v, j0, work.keys.end,
+                                       problem.size.dv);
     end_copies();
   }
 
@@ -132,18 +129,18 @@ struct MmaForward {
   __device__ bool walk(Shared& shared, const Work& work, const Queries& q) const {
     const auto& size = problem.size;
     const int first = work.i0 + work.row0;  // the warp's rows are [first, first + kRows)
-    const int seen = first < size.queries ? size.seen(first + kRows - 1) : 0;
+    const Span seen = size.keys_of(first, kRows, kKeys);
     const float c = kMask ? kLog2e : problem.scale * kLog2e;
     Softmax<kMask> softmax;
     Sums sums;
-    for (int j0 = 0, buffer = 0; j0 < work.end; j0 += kKeys, buffer ^= 1) {
-      if (j0 + kKeys < work.end) start_keys(shared, work, j0 + kKeys, buffer ^ 1);
-      if (j0 < seen) {
+    for (int j0 = work.keys.first, buffer = 0; j0 < work.keys.end; j0 += kKeys, buffer ^= 1) {
+      if (j0 + kKeys < work.keys.end) start_keys(shared, work, j0 + kKeys, buffer ^ 1);
+      if (j0 >= seen.first && j0 < seen.end) {
         WarpSums<kTall, kWide> s;
         add_dots<kHead>(s, q, shared.k[buffer], 0);
         if constexpr (kMask) {
           look(s, problem, work.mask_start, first, j0);
-        } else if (j0 + kKeys > size.seen(first)) {
+        } else if (!size.all_see(first, kRows, j0, kKeys)) {
           hide_keys(s, -infinity<float>(), size, first, j0);
         }
         softmax.add(s, sums, c);

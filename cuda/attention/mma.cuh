@@ -52,7 +52,7 @@ struct MmaProblem : AttentionProblem<bfloat16, HeadRows<const bfloat16>> {
   /// The score of query i and key j from their product; -inf where i does not see j. mask_start:
   /// where the head's mask starts.
   __device__ float score(float dot, int64_t mask_start, int i, int j) const {
-    if (i >= size.queries || j >= size.seen(i)) return -infinity<float>();
+    if (!size.sees(i, j)) return -infinity<float>();
     return mask.apply(dot * scale, mask_start, i, j);
   }
 };
@@ -283,12 +283,16 @@ __device__ inline BlockPlace place_of_block(int tiles, int heads) {
 template <int kTall, int kWide>
 __device__ inline void hide_keys(WarpSums<kTall, kWide>& x, float value, const AttentionSizes& size,
                                  int i0, int j0) {
+  const bool past_edge = j0 < i0 + 16 * kTall - 1 + size.edge;
 #pragma unroll
   for (int r = 0; r < 2 * kTall; ++r) {
-    const int seen = size.seen(i0 + 8 * r + lane_id() / 4) - j0 - lane_id() % 4 * 2;
+    const int i = i0 + 8 * r + lane_id() / 4, first_column = j0 + lane_id() % 4 * 2;
+    const int unseen = i + size.edge - first_column, end = size.seen(i) - first_column;
 #pragma unroll
     for (int n = 0; n < 2 * kWide; ++n) {
-      if (n / 2 * 8 + n % 2 >= seen) x.x[r / 2][n / 2][r % 2 * 2 + n % 2] = value;
+      const int column = n / 2 * 8 + n % 2;
+      if (column >= end || (past_edge && column < unseen))
+        x.x[r / 2][n / 2][r % 2 * 2 + n % 2] = value;
     }
   }
 }
@@ -297,14 +301,15 @@ __device__ inline void hide_keys(WarpSums<kTall, kWide>& x, float value, const A
 template <int kWide>
 __device__ inline void hide_queries(WarpSums<1, kWide>& x, const AttentionSizes& size, int j0,
                                     int i0) {
-  const int first_column = i0 + lane_id() % 4 * 2, end = size.queries - first_column;
+  const int first_column = i0 + lane_id() % 4 * 2;
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
-    const int unseen = size.first_query(j0 + 8 * h + lane_id() / 4) - first_column;
+    const Span seeing = size.queries_of(j0 + 8 * h + lane_id() / 4, 1);
 #pragma unroll
     for (int n = 0; n < 2 * kWide; ++n) {
       const int column = n / 2 * 8 + n % 2;
-      if (column < unseen || column >= end) x.x[0][n / 2][2 * h + n % 2] = 0;
+      if (column < seeing.first - first_column || column >= seeing.end - first_column)
+        x.x[0][n / 2][2 * h + n % 2] = 0;
     }
   }
 }

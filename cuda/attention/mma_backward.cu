@@ -52,21 +52,22 @@ struct MmaQueryGradient {
     const auto& size = problem.size;
     const BlockPlace place = place_of_block(tiles, size.heads);
     const int i0 = (tiles - 1 - place.rank) * kTile, row0 = warp_id() * 16;
-    const int left = size.queries - i0, kv_head = place.head / size.group;
-    const int end = size.seen(i0 + (left < kTile ? left : kTile) - 1);
+    const int kv_head = place.head / size.group;
+    const Span keys = size.keys_of(i0, kTile, kTile);
     const Matrix<const bfloat16> k = problem.k[kv_head], v = problem.v[kv_head];
     const Rows rows = load_rows(shared, place.head, i0, row0);
     __syncthreads();  // the keys will overwrite the memory of these rows
-    start_keys(shared, k, v, 0, end, 0);
-    const int seen = rows.first < size.queries ? size.seen(rows.first + 15) : 0;
+    start_keys(shared, k, v, keys.first, keys.end, 0);
+    const Span seen = size.keys_of(rows.first, 16, kStep);
     Sums sums;
-    for (int j0 = 0, buffer = 0; j0 < end; j0 += kTile, buffer ^= 1) {
+    for (int j0 = keys.first, buffer = 0; j0 < keys.end; j0 += kTile, buffer ^= 1) {
       wait_for_copies<0>();
       __syncthreads();
-      if (j0 + kTile < end) start_keys(shared, k, v, j0 + kTile, end, buffer ^ 1);
+      if (j0 + kTile < keys.end) start_keys(shared, k, v, j0 + kTile, keys.end, buffer ^ 1);
 #pragma unroll 1
-      for (int j = 0; j < kTile && j0 + j < seen; j += kStep)
-        step<kCareful>(sums, rows, j0 + j, shared.k[buffer], shared.v[buffer], j);
+      for (int j = 0; j < kTile && j0 + j < seen.end; j += kStep)
+        if (j0 + j >= seen.first)
+          step<kCareful>(sums, rows, j0 + j, shared.k[buffer], shared.v[buffer], j);
     }
     wait_for_copies<0>();
     if (!kCareful && block_max<kThreads>(int{!sums.finite()}, shared.scratch) != 0) return false;
@@ -124,7 +125,7 @@ struct MmaQueryGradient {
       ds = problem.template weight<kMask>(score, row.lse) * (ds - row.delta);
       if (kMask && score == -infinity<float>()) ds = 0;
     }
-    if (!kMask && j0 + kStep > problem.size.seen(rows.first))
+    if (!kMask && !problem.size.all_see(rows.first, 16, j0, kStep))
       hide_keys(dp, 0, problem.size, rows.first, j0);
     const auto sees = [&](int i, int j) {
       return problem.sees(rows.mask_start, rows.first + i, j0 + j);
@@ -170,23 +171,25 @@ struct MmaKeyGradient {
   __device__ bool run(Shared& shared) const {
     const auto& size = problem.size;
     const BlockPlace place = place_of_block(tiles, size.heads / size.group);
-    const int j0 = place.rank * kTile, row0 = warp_id() * 16, start = size.first_query(j0);
+    const int j0 = place.rank * kTile, row0 = warp_id() * 16;
+    const Span seeing = size.queries_of(j0, kTile);
     const Rows rows = load_rows(shared.tiles[kHold ? 0 : 2], place.head, j0, row0);
     if constexpr (kHold) __syncthreads();  // the queries will overwrite the memory of these rows
     Sums dk_sums, dv_sums;
     // Loops over tiles of queries of all heads that share the keys.
-    int head = place.head * size.group, i0 = start;
-    const int end_head = start < size.queries ? head + size.group : head;
+    int head = place.head * size.group, i0 = seeing.first;
+    const int end_head = seeing.first < seeing.end ? head + size.group : head;
+    const Span own = rows.first < size.keys ? size.queries_of(rows.first, 16) : Span{};
     if (head < end_head) start_queries(shared.tiles[0], head, i0);
     for (int buffer = 0; head < end_head; buffer ^= 1) {
       wait_for_copies<0>();
       __syncthreads();
-      const bool last = i0 + kTile >= size.queries;  // of its head
-      const int next_head = last ? head + 1 : head, next_i0 = last ? start : i0 + kTile;
+      const bool last = i0 + kTile >= seeing.end;  // of its head
+      const int next_head = last ? head + 1 : head, next_i0 = last ? seeing.first : i0 + kTile;
       if (next_head < end_head) start_queries(shared.tiles[buffer ^ 1], next_head, next_i0);
 #pragma unroll 1
       for (int i = 0; i < kTile; i += kStep) {
-        if (rows.first < size.keys && i0 + i + kStep > size.first_query(rows.first))
+        if (i0 + i < own.end && i0 + i + kStep > own.first)
           step<kCareful>(dk_sums, dv_sums, rows, head, i0 + i, shared.tiles[buffer], i);
       }
       head = next_head;
@@ -234,7 +237,7 @@ struct MmaKeyGradient {
   __device__ void step(Sums& dk_sums, Sums& dv_sums, const Rows& rows, int head, int i0,
                        const Tiles& tile, int at) const {
     const float factor = static_cast<float>(problem.dropout.kept);
-    const bool all_see = kMask || (i0 >= problem.size.first_query(rows.first + 15) &&
+    const bool all_see = kMask || (problem.size.all_see(i0, kStep, rows.first, 16) &&
                                    i0 + kStep <= problem.size.queries);
     uint32_t kept = 0, seen = 0;
     if constexpr (kDrop) kept = kept_by_key<kWide>(problem.dropout, rows.key, head, i0, rows.first);

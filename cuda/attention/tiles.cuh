@@ -73,7 +73,7 @@ struct Sight {
   }
   /// s_ij from q_i . k_j; -inf where i does not see j.
   __device__ C score(C dot, int i, int j) const {
-    if (i >= problem.size.queries || j >= problem.size.seen(i)) return -infinity<C>();
+    if (!problem.size.sees(i, j)) return -infinity<C>();
     return problem.mask.apply(dot * problem.scale, mask, i, j);
   }
   /// Does i see j?

@@ -80,13 +80,14 @@ struct WgmmaForward {
     Place<kStages> key, value;
     units.each([&](int head, int tile) {
       const int first = tile * kQueries + row0;
-      const int count = (end_of_keys(problem.size, tile * kQueries, kQueries) + kKeys - 1) / kKeys;
+      const Span keys = problem.size.keys_of(tile * kQueries, kQueries, kKeys);
       query.wait_full(shared.queries);
       const auto q = shared.q.rows(row0);
       query.release(shared.queries);
       Softmax softmax;
       Sums sums;
-      if (count > 0) walk(shared, head, first, count, turn, q, key, value, softmax, sums);
+      if (keys.first < keys.end)
+        walk(shared, head, first, keys, turn, q, key, value, softmax, sums);
       finish(shared, head, first, row0, softmax, sums);
     });
     if (turn == 1) meet(1, kConsumers * kWarpgroup);
@@ -95,7 +96,7 @@ struct WgmmaForward {
   __device__ static void await_turn(int turn) { meet(turn, kConsumers * kWarpgroup); }
   __device__ static void end_turn(int turn) { report(3 - turn, kConsumers * kWarpgroup); }
 
-  __device__ void walk(Shared& shared, int head, int first, int count, int turn,
+  __device__ void walk(Shared& shared, int head, int first, const Span& keys, int turn,
                        const Held<1, kHead / 16>& q, Place<kStages>& key, Place<kStages>& value,
                        Softmax& softmax, Sums& sums) const {
     const float c = problem.scale * kLog2e;
@@ -110,9 +111,9 @@ struct WgmmaForward {
     wait_for_products<0>();
     settle(s.x[0]);
     key.release(shared.keys);
-    weigh(s, head, first, 0, c, softmax, shrink);
+    weigh(s, head, first, keys.first, c, softmax, shrink);
     auto p = operand_of(s);
-    for (int t = 1; t < count; ++t) {
+    for (int j0 = keys.first + kKeys; j0 < keys.end; j0 += kKeys) {
       key.wait_full(shared.keys);
       value.wait_full(shared.values);
       await_turn(turn);
@@ -125,7 +126,7 @@ struct WgmmaForward {
       wait_for_products<1>();
       settle(s.x[0]);
       key.release(shared.keys);
-      weigh(s, head, first, t * kKeys, c, softmax, shrink);
+      weigh(s, head, first, j0, c, softmax, shrink);
       wait_for_products<0>();
       settle(sums.x[0]);
       value.release(shared.values);
@@ -144,7 +145,7 @@ struct WgmmaForward {
   // Turns the products of keys from j0 on into weights.
   __device__ void weigh(WarpSums<1, kWide>& s, int head, int first, int j0, float c,
                         Softmax& softmax, float (&shrink)[2]) const {
-    if (j0 + kKeys > problem.size.seen(first))
+    if (!problem.size.all_see(first, 16, j0, kKeys))
       hide_keys(s, -infinity<float>(), problem.size, first, j0);
     softmax.add(s.x[0], shrink, c);
     if constexpr (kDrop) {

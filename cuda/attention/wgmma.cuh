@@ -204,11 +204,6 @@ __device__ inline void specialise(Produce&& produce, Consume&& consume) {
   }
 }
 
-/// The end of the keys that `count` queries from i0 on see.
-__device__ inline int end_of_keys(const AttentionSizes& size, int i0, int count) {
-  return size.seen((i0 + count < size.queries ? i0 + count : size.queries) - 1);
-}
-
 /// The producer of kernels that collect for tiles of kQueries queries: start_queries(head, i0)
 /// starts what the kernel needs of them, and tiles of kKeys keys and values follow.
 template <int kQueries, int kKeys, int kStages, class Shared, class F>
@@ -219,18 +214,19 @@ __device__ inline void produce_keys(Shared& shared, const MmaProblem& problem, c
   Place<1> query;
   Place<kStages> place;
   units.each([&](int head, int tile) {
-    const int i0 = tile * kQueries, end = end_of_keys(size, i0, kQueries);
+    const int i0 = tile * kQueries;
+    const Span keys = size.keys_of(i0, kQueries, kKeys);
     const Matrix<const bfloat16> k = problem.k[head / size.group], v = problem.v[head / size.group];
     query.wait_free(shared.queries, announcer);
     start_queries(head, i0);
     announcer.add(shared.queries.full[0]);
     query.next();
-    for (int j0 = 0; j0 < end; j0 += kKeys, place.next()) {
+    for (int j0 = keys.first; j0 < keys.end; j0 += kKeys, place.next()) {
       place.wait_free(shared.keys, announcer);
-      shared.k[place.stage].start_copy(k, j0, end, size.d);
+      shared.k[place.stage].start_copy(k, j0, keys.end, size.d);
       announcer.add(shared.keys.full[place.stage]);
       place.wait_free(shared.values, announcer);
-      shared.v[place.stage].start_copy(v, j0, end, size.dv);
+      shared.v[place.stage].start_copy(v, j0, keys.end, size.dv);
       announcer.add(shared.values.full[place.stage]);
     }
   });

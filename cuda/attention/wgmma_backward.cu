@@ -67,14 +67,12 @@ struct WgmmaQueryGradient {
       find_rows<false>(rows.row, problem, lse, head, rows.first, shared.dout.rows(row0),
                        shared.out.rows(row0));
       if constexpr (kHold<kHead>) query.release(shared.queries);
-      const int count = (end_of_keys(problem.size, tile * kOwn, kOwn) + kOther - 1) / kOther;
-      // All warps of a warpgroup take the tiles that its last query sees.
-      const int group = rows.first & ~63;
-      const int seen = group < problem.size.queries ? problem.size.seen(group + 63) : 0;
-      const int used = (seen + kOther - 1) / kOther;
+      const Span keys = problem.size.keys_of(tile * kOwn, kOwn, kOther);
+      // All warps of a warpgroup take the tiles up to the last that its last query sees.
+      const Span used{keys.first, problem.size.keys_of(rows.first & ~63, 64, kOther).end};
       Sums sums;
-      walk(shared, rows, used < count ? used : count, key, value, sums);
-      for (int t = used; t < count; ++t) {
+      walk(shared, rows, used, key, value, sums);
+      for (int t = used.tiles(kOther); t < keys.tiles(kOther); ++t) {
         key.wait_full(shared.keys);
         key.release(shared.keys);
         value.wait_full(shared.values);
@@ -86,17 +84,17 @@ struct WgmmaQueryGradient {
     });
   }
 
-  __device__ void walk(Shared& shared, const Rows& rows, int count, Place<kStages>& key,
+  __device__ void walk(Shared& shared, const Rows& rows, const Span& keys, Place<kStages>& key,
                        Place<kStages>& value, Sums& sums) const {
-    if (count <= 0) return;
+    if (keys.first >= keys.end) return;
     settle(sums.x[0]);
     Scores s, dp;
     key.wait_full(shared.keys);
     value.wait_full(shared.values);
     start_scores(shared, rows, key, value, s, dp);
-    finish_scores<0>(shared, rows, 0, value, s, dp);
+    finish_scores<0>(shared, rows, keys.first, value, s, dp);
     auto ds = operand_of(dp);
-    for (int t = 1; t < count; ++t) {
+    for (int j0 = keys.first + kOther; j0 < keys.end; j0 += kOther) {
       Place<kStages> next = key;
       next.next();
       next.wait_full(shared.keys);
@@ -104,7 +102,7 @@ struct WgmmaQueryGradient {
       start_scores(shared, rows, next, value, s, dp);
       start_rows_product(sums.x[0], ds, shared.k[key.stage]);
       end_products();
-      finish_scores<1>(shared, rows, t * kOther, value, s, dp);
+      finish_scores<1>(shared, rows, j0, value, s, dp);
       wait_for_products<0>();
       settle(sums.x[0]);
       key.release(shared.keys);
@@ -130,7 +128,7 @@ struct WgmmaQueryGradient {
   template <int kLater>
   __device__ void finish_scores(Shared& shared, const Rows& rows, int j0, Place<kStages>& value,
                                 Scores& s, Scores& dp) const {
-    const bool all_see = j0 + kOther <= problem.size.seen(rows.first);
+    const bool all_see = problem.size.all_see(rows.first, 16, j0, kOther);
     uint32_t kept = 0;
     if constexpr (kDrop)
       kept =
@@ -194,21 +192,22 @@ struct WgmmaKeyGradient {
   }
 
  private:
-  // The tiles of queries that see a key from j0 on: of each head that shares the keys, from query
-  // `start` on.
+  // The tiles of queries that see the block's keys, from j0 on: of each head that shares them.
   struct Queries {
-    int start, count, head, i0;  // of a head's; tiles in all; the current tile
+    Span own;             // of a head's
+    int count, head, i0;  // tiles in all; the current tile
 
     __device__ Queries(const AttentionSizes& size, int kv_head, int j0)
-        : start(size.first_query(j0)), head(kv_head * size.group), i0(start) {
-      count = start < size.queries ? (size.queries - start + kOther - 1) / kOther * size.group : 0;
-    }
+        : own(size.queries_of(j0, kOwn)),
+          count(own.tiles(kOther) * size.group),
+          head(kv_head * size.group),
+          i0(own.first) {}
     /// Goes on to the next tile.
-    __device__ void next(const AttentionSizes& size) {
+    __device__ void next() {
       i0 += kOther;
-      if (i0 < size.queries) return;
+      if (i0 < own.end) return;
       ++head;
-      i0 = start;
+      i0 = own.first;
     }
   };
 
@@ -225,7 +224,7 @@ struct WgmmaKeyGradient {
       announcer.add(shared.keys.full[0]);
       key.next();
       Queries queries(size, kv_head, j0);
-      for (int t = 0; t < queries.count; ++t, place.next(), queries.next(size)) {
+      for (int t = 0; t < queries.count; ++t, place.next(), queries.next()) {
         const int head = queries.head, i0 = queries.i0, s = place.stage;
         place.wait_free(shared.queries, announcer);
         shared.q[s].start_copy(problem.q[head], i0, size.queries, size.d);
@@ -274,13 +273,14 @@ struct WgmmaKeyGradient {
                        Sums& dk_sums, Sums& dv_sums) const {
     // The warpgroup's first key, which no earlier query sees.
     const int own = rows.first & ~63;
-    int t = own < problem.size.keys ? (problem.size.first_query(own) - queries.start) / kOther
-                                    : queries.count;
+    int t = own < problem.size.keys
+                ? (problem.size.queries_of(own, 64).first - queries.own.first) / kOther
+                : queries.count;
     if (t > queries.count) t = queries.count;
     for (int skipped = 0; skipped < t; ++skipped) {
       place.wait_full(shared.queries);
       place.release(shared.queries);
-      queries.next(problem.size);
+      queries.next();
     }
     if (t == queries.count) return;
     Scores p, dp;
@@ -289,7 +289,7 @@ struct WgmmaKeyGradient {
     finish_scores<0>(shared.rows[place.stage], rows.first, queries, kept, p, dp);
     for (++t; t < queries.count; ++t) {
       const auto weights = operand_of(dropped<kDrop>(p, kept)), ds = operand_of(dp);
-      queries.next(problem.size);
+      queries.next();
       Place<kStages> next = place;
       next.next();
       if constexpr (kAhead) start_scores(shared, rows, next, p, dp);
@@ -345,7 +345,7 @@ struct WgmmaKeyGradient {
     Pack<float, 2> lse[kWide], delta[kWide];
     rows.get(lse, rows.lse);
     const bool all_see =
-        i0 >= problem.size.first_query(first + 15) && i0 + kOther <= problem.size.queries;
+        problem.size.all_see(i0, kOther, first, 16) && i0 + kOther <= problem.size.queries;
     wait_for_products<kLater + 1>();
     settle(p.x[0]);
 #pragma unroll

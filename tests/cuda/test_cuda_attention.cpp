@@ -41,8 +41,8 @@ struct Problem {
     std::ostringstream text;
     text << "B " << B << ", H " << H << "/" << H_kv << ", T " << T << ", S " << S << ", d " << d
          << "/" << dv << (options.is_causal ? ", upper left" : "")
-         << (options.causal_lower_right ? ", lower right" : "") << ", dropout "
-         << options.dropout_p;
+         << (options.causal_lower_right ? ", lower right" : "") << ", dropout " << options.dropout_p
+         << ", window " << options.window;
     if (options.attn_mask.defined())
       text << ", mask " << options.attn_mask.shape() << " " << options.attn_mask.dtype();
     return text.str();
@@ -151,6 +151,46 @@ TEST_F(CudaAttention, DiagonalsAnywhere) {
   for (const int64_t diagonal : {-33, -17, 1, 15, 17, 30, 31, 47, 62}) {
     check({1, 1, 1, 70, 70 + diagonal, 32, 32, {.causal_lower_right = true}});
     check({1, 1, 1, 140, 140 + 2 * diagonal, 64, 64, {.causal_lower_right = true}});
+  }
+}
+// With its edge within tiles and between them, before the first key and after the last.
+TEST_F(CudaAttention, Windows) {
+  for (const int64_t window : {1, 7, 64, 65, 200, 1000}) {
+    for (const auto& [T, S] : {std::pair(64, 64), {200, 200}, {70, 300}, {129, 60}, {1, 300}}) {
+      for (const int64_t d : {32, 64}) {
+        check({1, 2, 1, T, S, d, d, {.causal_lower_right = true, .window = window}});
+        check({1, 1, 1, T, S, d, d, {.is_causal = true, .window = window}});
+      }
+    }
+    check({1, 2, 1, 140, 200, 128, 128, {.causal_lower_right = true, .window = window}});
+    if (window == 1) continue;  // of q and k only the rounding of out would be compared
+    for (const int64_t d : {32, 64})
+      check({1,
+             2,
+             1,
+             130,
+             200,
+             d,
+             d,
+             {.dropout_p = 0.2, .causal_lower_right = true, .window = window}});
+  }
+}
+// Not even where a hidden NaN reaches all that read its tile.
+TEST_F(CudaAttention, TilesOutsideOfTheWindowAreNotRead) {
+  const int64_t T = 500, early = 64, late = 400;
+  for (const int64_t d : {32, 64, 128}) {
+    const Problem problem{1, 1, 1, T, T, d, d, {.is_causal = true, .window = 20}};
+    const Tensor q = heads(1, 1, T, d), k = heads(1, 1, T, d), dout = heads(1, 1, T, d);
+    Tensor bad_k = k.clone(), bad_dout = dout.clone();
+    bad_k.narrow(2, 0, early).fill_(NAN);
+    bad_dout.narrow(2, late, T - late).fill_(NAN);
+    const auto parts = [&](const Tensor& keys, const Tensor& upstream, int64_t first, int64_t n) {
+      Results all = run(problem, {q.to(gpu), keys.to(gpu), keys.to(gpu)}, upstream.to(gpu));
+      for (Tensor& x : all) x = x.narrow(2, first, n);
+      return all;
+    };
+    expect_same_bits(parts(bad_k, dout, late, T - late), parts(k, dout, late, T - late));
+    expect_same_bits(parts(k, bad_dout, 0, early), parts(k, dout, 0, early));
   }
 }
 TEST_F(CudaAttention, GroupsOfHeads) {
@@ -360,6 +400,16 @@ TEST_F(CudaAttention, FewQueries) {
   check_few({1, 1, 1, 5, 260, 32, 32}, f32, 1e-5);    // too many
 }
 
+TEST_F(CudaAttention, FewQueriesInAWindow) {
+  for (const int64_t window : {1, 7, 64, 65, 200, 1000}) {
+    for (const int64_t T : {1, 4})
+      check_few({1, 2, 1, T, 700, 32, 32, {.causal_lower_right = true, .window = window}}, f32,
+                1e-5);
+    if (window == 1) continue;  // rounding errors alone
+    check_few({1, 1, 1, 70, 300, 32, 40, {.causal_lower_right = true, .window = window}}, f32,
+              1e-5);  // the general kernels
+  }
+}
 TEST_F(CudaAttention, FewQueriesMasked) {
   const int64_t T = 2, S = 300;
   for (const Shape& shape : {Shape{T, S}, Shape{S}, Shape{2, 1, 1, S}}) {

@@ -107,17 +107,6 @@ Tensor seen_product(const Tensor& w, const Tensor& x, const Tensor& hidden) {
                 });
 }
 
-// The options with the window as a part of the mask: a GPU's kernels know no window.
-AttentionOptions with_mask_for_window(const Tensor& q, const Tensor& k, const Problem& problem,
-                                      AttentionOptions options) {
-  const Tensor hidden = hidden_by(q, k, problem), &mask = problem.mask;
-  options.window = 0;
-  options.attn_mask = logical_not(hidden);
-  if (mask.defined() && mask.is_floating())
-    options.attn_mask = mask + masked_fill(zeros(hidden.shape(), mask.options()), hidden, kNever);
-  return options;
-}
-
 // The scale, the mask and the softmax of the formula, then dropout. Those of hidden pairs are 0,
 // except in rows that are NaN.
 Tensor weights_composed(const Tensor& q, const Tensor& k, const Problem& problem,
@@ -326,8 +315,6 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
   const char* shown = torch_name(query, key, value, options);
   if (composed() || context().imitate_torch)
     return shown_as(shown, attention_composed(q, k, v, problem));
-  if (problem.rule.window > 0 && !q.device().is_cpu())
-    return scaled_dot_product_attention(q, k, v, with_mask_for_window(q, k, problem, options));
   const Tensor mask = std::exchange(problem.mask, {});
   problem.rule.random = context().random;
   if (problem.rule.dropout_p > 0) {
