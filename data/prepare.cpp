@@ -33,6 +33,7 @@ using nlohmann::json;
 
 constexpr const char* kTokenizerFile = "tokenizer.json";
 constexpr const char* kPreparingFile = "preparing.json";
+constexpr const char* kUnpackedFile = "unpacked.tmp";
 constexpr size_t kBatch = size_t{4} << 20, kPart = size_t{256} << 10;  // bytes of text
 
 // ---- Which files
@@ -198,6 +199,8 @@ class Preparation {
       : files_(files), options_(options), tokenizer_(*options.tokenizer) {
     INK_CHECK(!files_.empty(), "prepare: expected files, got none");
     for (const fs::path& file : files_) {
+      const bool other = file_operation([&] { return fs::is_other(fs::status(file)); });
+      INK_CHECK(!other, file.string(), ": expected a file, got a device or a pipe");
       sizes_.push_back(file_operation([&] { return fs::file_size(file); }));
       all_bytes_ += static_cast<double>(sizes_.back());
     }
@@ -212,8 +215,22 @@ class Preparation {
       request_["files"].push_back({{"file", printable(files_[i].string())}, {"bytes", sizes_[i]}});
   }
 
+  // A folder that it made and that stays empty does not stay.
   Prepared run() {
-    file_operation([&] { return fs::create_directories(options_.out_dir); });
+    const bool made = file_operation([&] { return fs::create_directories(options_.out_dir); });
+    try {
+      return write();
+    } catch (...) {
+      std::error_code ignored;
+      shard_.reset();
+      fs::remove(in_folder(kUnpackedFile), ignored);
+      if (made) fs::remove(options_.out_dir, ignored);
+      throw;
+    }
+  }
+
+ private:
+  Prepared write() {
     const Lock lock(options_.out_dir);
     if (fs::exists(options_.out_dir / kPreparedFile)) return found();
     go_on();
@@ -223,7 +240,6 @@ class Preparation {
     return finish();
   }
 
- private:
   fs::path in_folder(const std::string& name) const { return options_.out_dir / name; }
 
   Prepared stopped() {
@@ -255,7 +271,7 @@ class Preparation {
   }
 
   void go_on() {
-    fs::remove(in_folder("unpacked.tmp"));  // of a call that was killed
+    fs::remove(in_folder(kUnpackedFile));  // of a call that was killed
     const fs::path file = in_folder(kPreparingFile);
     if (!fs::exists(file)) return;
     const json state = with_prefix(file.string(), [&] { return parse_json(read_text(file)); });
@@ -284,7 +300,7 @@ class Preparation {
   // False: it is to stop.
   bool read_file(const fs::path& file) {
     fs::path text_file = file;
-    const fs::path unpacked = in_folder("unpacked.tmp");
+    const fs::path unpacked = in_folder(kUnpackedFile);
     if (is_packed(file)) unpack(file, text_file = unpacked);
     if (sizes_[place_.file] == 0 || fs::file_size(text_file) == 0) {
       fs::remove(unpacked);

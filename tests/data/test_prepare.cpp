@@ -197,7 +197,7 @@ TEST(Prepare, RefusesWhatDoesNotGoTogether) {
     const std::string got = error_of([&] { prepare({path}, bytes_into(folder / "new")); });
     EXPECT_EQ(got.rfind(path, 0), 0u) << got;
     EXPECT_NE(got.find(error), std::string::npos) << got;
-    EXPECT_FALSE(fs::exists(folder / "new/prepared.json"));
+    EXPECT_FALSE(fs::exists(folder / "new"));
   };
   fails("x.txt", raw("504b030414000000"), "expected UTF-8 text, got a ZIP archive");
   fails("y.gz", raw("1f8b0800000000000203ab562a49ad2851"), "damaged or cut short");
@@ -206,6 +206,8 @@ TEST(Prepare, RefusesWhatDoesNotGoTogether) {
   fails("z.jsonl", "{\"text\": oops}\n", "line 1: invalid JSON at byte 10");
   EXPECT_EQ(error_of([&] { prepare({folder.write("0.txt", "")}, bytes_into(folder / "new")); }),
             "prepare: expected text in " + (folder / "0.txt").string() + ", got none");
+  EXPECT_EQ(error_of([&] { prepare({"/dev/zero"}, bytes_into(folder / "new")); }),
+            "/dev/zero: expected a file, got a device or a pipe");
   EXPECT_NE(error_of([&] {
               files_to_prepare({folder.path().string() + "/out"});
             }).find("expected *.txt, *.jsonl or *.ndjson in this folder"),
@@ -347,6 +349,11 @@ TEST(Prepare, InTheProgram) {
         run_program("train --init_from resume --max_iters 6 --out_dir " + path(pack));
     EXPECT_EQ(resumed.code, 0) << resumed.err;
   }
+  const Ran into =
+      run_program("prepare --tokenizer byte --out_dir " + path("across") + " " + path("a.txt"));
+  EXPECT_EQ(into.code, 2);
+  EXPECT_NE(into.err.find("holds a run"), std::string::npos) << into.err;
+  EXPECT_FALSE(std::filesystem::exists(folder / "across/prepared.json"));
   const Ran alone = run_program("train --data " + path("data/shard_00000.ids") + small + path("x"));
   EXPECT_NE(alone.err.find("name the folder that it is in"), std::string::npos) << alone.err;
   const Ran within = run_program("train --pack within --data " + path("a.txt") + small + path("x"));

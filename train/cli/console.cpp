@@ -236,8 +236,6 @@ void Metrics::write_sample(int64_t step, const std::string& text) {
     write({{"step", step}, {"sample", sample_file(step)}});
 }
 
-double shown_number(double x) { return std::isnan(x) ? std::abs(x) : x; }
-
 std::string clock_text(double seconds) {
   const auto s = static_cast<int64_t>(seconds + 0.5);
   if (s >= 3600) return fmt::format("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60);

@@ -108,8 +108,6 @@ class Metrics {
   JsonLines lines_;
 };
 
-/// x for people: what is not a number has no sign.
-double shown_number(double x);
 inline double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }

@@ -38,7 +38,7 @@ void describe_checkpoint(const LoadedModel& loaded) {
   text << printable(fmt::format("checkpoint  {}, step {}\n", loaded.folder.string(), loaded.step));
   text << "trained on  " << printable(loaded.dataset, 200) << "\n";
   if (loaded.best_val_loss)
-    text << fmt::format("best validation loss {:.4f}\n", *loaded.best_val_loss);
+    text << "best validation loss " << fixed_number(*loaded.best_val_loss) << "\n";
   if (loaded.config.ema > 0)
     text << fmt::format("evaluated   an average of the weights, ema {}\n", loaded.config.ema);
   if (loaded.arithmetic) text << printable("arithmetic  " + loaded.arithmetic->text()) << "\n";
@@ -158,15 +158,15 @@ int eval_command(const Arguments& arguments) {
     ShownShare shown(console, "validation");
     return evaluate(*loaded.model, *dataset, 0, config.batch_size, 0, shown.stop());
   }();
-  std::string text = fmt::format("{}: loss {:.4f}", loaded.folder.string(), evaluation.loss);
+  std::string text = loaded.folder.string() + ": loss " + fixed_number(evaluation.loss);
   if (evaluation.best_possible) {
     const double best = *evaluation.best_possible;
-    text += fmt::format(" (best possible {:.4f}, {}{})", best, evaluation.loss >= best ? "+" : "",
-                        above_best(evaluation.loss, best, 2));
+    text += fmt::format(" (best possible {}, {}{})", fixed_number(best),
+                        evaluation.loss >= best ? "+" : "", above_best(evaluation.loss, best, 2));
   }
   const auto bits = evaluation.bits_per_byte();
   text += fmt::format(" nats per token{}{} over {} tokens of {}",
-                      bits ? fmt::format(", {:.4f} bits per byte", *bits) : "",
+                      bits ? ", " + fixed_number(*bits) + " bits per byte" : "",
                       evaluation.answers ? ", " + answers_text(*evaluation.answers) : "",
                       evaluation.tokens, dataset->summary());
   show(printable(text) + "\n");

@@ -21,6 +21,7 @@
 #include "train/cli/command_line.h"
 #include "train/cli/sample_files.h"
 #include "train/report/metrics.h"
+#include "train/report/numbers.h"
 #include "train/report/probe.h"
 #include "train/report/report.h"
 #include "train/report/run_data.h"
@@ -59,12 +60,6 @@ void check_report_files(const fs::path& folder) {
   }
 }
 
-bool holds_run(const fs::path& folder) {
-  for (const char* name : kCheckpoints)
-    if (checkpoint_exists(folder, name)) return true;
-  return file_operation([&] { return fs::exists(folder / kMetricsFile); });
-}
-
 // "a run after step 500 of 5000, trained on ...", as far as its checkpoint can be read; and how it
 // can be used.
 struct OldRun {
@@ -79,7 +74,7 @@ OldRun describe_run(const fs::path& folder) {
                                       : fmt::format("a run after step {} of {}", run.step,
                                                     run.config.max_iters),
                       loss = run.best_val_loss
-                                 ? fmt::format(", best validation loss {:.4f}", *run.best_val_loss)
+                                 ? ", best validation loss " + fixed_number(*run.best_val_loss)
                                  : "";
     return {finished, true,
             fmt::format("{}, trained on {}{}", what, printable(run.dataset, 200), loss)};
@@ -130,6 +125,12 @@ void delete_run(const fs::path& folder) {
 }
 
 }  // namespace
+
+bool holds_run(const fs::path& folder) {
+  for (const char* name : kCheckpoints)
+    if (checkpoint_exists(folder, name)) return true;
+  return file_operation([&] { return fs::exists(folder / kMetricsFile); });
+}
 
 void check_not_of_run(const fs::path& out_dir, const fs::path& profile) {
   if (profile.empty()) return;

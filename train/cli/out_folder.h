@@ -31,6 +31,9 @@ class OutFolder {
   int lock_ = -1;
 };
 
+/// Does the folder hold a checkpoint or the log of a run?
+bool holds_run(const std::filesystem::path& folder);
+
 /// Is a run writing in this folder now?
 bool is_locked(const std::filesystem::path& out_dir);
 

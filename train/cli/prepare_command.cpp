@@ -10,6 +10,7 @@
 #include "data/prepare.h"
 #include "train/cli/command_line.h"
 #include "train/cli/console.h"
+#include "train/cli/out_folder.h"
 #include "train/cli/signals.h"
 
 namespace ink {
@@ -57,6 +58,9 @@ int prepare_command(const Arguments& arguments) {
   if (names.empty()) throw UsageError("prepare: expected files of text or folders, got none");
   if (out_dir.empty()) throw UsageError("prepare: expected --out_dir FOLDER");
   check_folder("--out_dir", out_dir);
+  if (holds_run(out_dir))
+    throw UsageError("--out_dir: " + printable(out_dir) +
+                     " holds a run; name another folder for the ids");
   options.tokenizer = tokenizer_named(tokenizer);
   options.out_dir = out_dir;
   const auto files = files_to_prepare(names);

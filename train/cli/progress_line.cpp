@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "train/report/numbers.h"
+
 namespace ink {
 
 std::vector<Item> progress_items(const Pace& pace, const Progress& progress) {
@@ -11,9 +13,9 @@ std::vector<Item> progress_items(const Pace& pace, const Progress& progress) {
                              {fmt::format("/{}", pace.max_iters), 3},
                              {fmt::format("  {}", loss_text(progress.loss, {})), 1}};
   if (progress.best_possible)
-    items.push_back({fmt::format(" (best possible {:.4f})", *progress.best_possible), 4});
+    items.push_back({fmt::format(" (best possible {})", fixed_number(*progress.best_possible)), 4});
   items.push_back({fmt::format("  lr {:.1e}", progress.lr), 6});
-  items.push_back({fmt::format("  norm {:.2f}", shown_number(progress.grad_norm)), 7});
+  items.push_back({"  norm " + fixed_number(progress.grad_norm, 2), 7});
   items.push_back({fmt::format("  {} tokens/s", count_text(pace.tokens_per_s)), 5});
   items.push_back({fmt::format("  {:.1f} ms", pace.ms), 8});
   items.push_back({fmt::format("  {} left", clock_text(pace.seconds_left)), 2});
@@ -21,9 +23,8 @@ std::vector<Item> progress_items(const Pace& pace, const Progress& progress) {
 }
 
 std::string loss_text(double loss, const std::optional<double>& best) {
-  loss = shown_number(loss);
-  return best ? fmt::format("loss {:.4f} (best possible {:.4f})", loss, *best)
-              : fmt::format("loss {:.4f}", loss);
+  return "loss " + fixed_number(loss) +
+         (best ? " (best possible " + fixed_number(*best) + ")" : "");
 }
 
 KeptLines::KeptLines(int64_t first_step, int64_t max_iters)

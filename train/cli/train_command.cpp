@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "autograd/base/text.h"
 #include "autograd/inspect/machine.h"
 #include "autograd/io/foreign.h"
 #include "autograd/memory/device_backend.h"
@@ -188,8 +189,9 @@ class TrainRun {
     ShownShare shown(console_, "validation", is_interrupted);
     trainer_.measure_best_again(shown.stop());
     if (!trainer_.best_is_of_another_set())
-      console_.paragraph(fmt::format("best, of step {}, has a validation loss of {:.4f} here",
-                                     *trainer_.best_step(), trainer_.best_val_loss()));
+      console_.paragraph(fmt::format("best, of step {}, has a validation loss of {} here",
+                                     *trainer_.best_step(),
+                                     fixed_number(trainer_.best_val_loss())));
     return !is_interrupted();
   }
   // Returns f(), and leaves its time out of the training's.
@@ -286,7 +288,7 @@ class TrainRun {
     if (evaluation.best_possible)
       items.push_back({", " + percent_above(evaluation.loss, *evaluation.best_possible), 1});
     if (const auto bits = evaluation.bits_per_byte())
-      items.push_back({fmt::format(", {:.4f} bits/byte", *bits), 2});
+      items.push_back({", " + fixed_number(*bits) + " bits/byte", 2});
     if (evaluation.answers) items.push_back({", " + answers_text(*evaluation.answers), 1});
     items.push_back({fmt::format("  after {}", clock_text(seconds_since(start_))), 3});
     console_.line(console_.green(fitted(items, console_.columns())));
@@ -299,7 +301,7 @@ class TrainRun {
   }
   static std::string bits_text(const Evaluation& evaluation) {
     const auto bits = evaluation.bits_per_byte();
-    return bits ? fmt::format(", {:.4f} bits per byte", *bits) : "";
+    return bits ? ", " + fixed_number(*bits) + " bits per byte" : "";
   }
   // Once.
   void tell_overfitting() {
@@ -317,7 +319,7 @@ class TrainRun {
     if (std::isfinite(evaluation.loss)) return;
     trainer_.check_finite();
     detail::fail({"the validation loss after step ", trainer_.steps_done(), " is ",
-                  shown_number(evaluation.loss), after_a_failure()});
+                  fixed_number(evaluation.loss), after_a_failure()});
   }
 
   // sampled: on the batches of all evaluations, if this is the one on the whole set.
@@ -457,11 +459,10 @@ class TrainRun {
   std::string best_text() const {
     const auto step = trainer_.best_step();
     if (step == trainer_.steps_done()) return "sample takes best, which is the last step";
-    const std::string last = last_loss_ ? fmt::format("; the last has {:.4f}", *last_loss_) : "";
-    return fmt::format(
-        "sample takes best ({}loss {:.4f} on {}{}); --checkpoint ckpt takes the last",
-        step ? fmt::format("step {}, ", *step) : "", trainer_.best_val_loss(), sampled_text(),
-        last);
+    const std::string last = last_loss_ ? "; the last has " + fixed_number(*last_loss_) : "";
+    return fmt::format("sample takes best ({}loss {} on {}{}); --checkpoint ckpt takes the last",
+                       step ? fmt::format("step {}, ", *step) : "",
+                       fixed_number(trainer_.best_val_loss()), sampled_text(), last);
   }
 
   const TrainConfig config_;
@@ -508,6 +509,11 @@ bool parse_into(TrainConfig& config, const Arguments& arguments, TrainOptions& o
       "print where the time of some steps goes, op by op, and write a trace of 3 to this file "
       "(runs with batch_parts 1)");
   const bool parsed = command.parse(arguments, again);
+  // It names other data than a run of a text has.
+  if (command.given("--dataset") && !command.given("--data") && config.dataset == "fables") {
+    config.data.clear();
+    config.val_data.clear();
+  }
   options.names_out_dir = command.given("--out_dir");
   std::vector<std::string> names = model_fields(config);
   for (const ModelSetting& setting : config.model_settings) names.push_back(setting.name);
@@ -539,15 +545,19 @@ SavedRun load_start_for(TrainConfig& config, const TrainOptions& options, Consol
 }
 
 void print_config(const TrainConfig& config) {
-  for_each_field(config, [](const char* name, const auto& value, const char* help, const Limits&) {
+  const size_t columns = shown_columns();
+  const auto print = [&](const char* name, const auto& value, const char* help, const Limits&) {
     const nlohmann::json json = value;
     const bool unset = json.is_array() && json.empty();  // the config file has no empty lists
     const auto text = [&](bool ascii) {
       return json.dump(-1, ' ', ascii, nlohmann::json::error_handler_t::replace);
     };
     const bool controls = printable(text(false)) != text(false);  // such as DEL, which JSON allows
-    std::cout << fmt::format("# {}\n{}{} = {}\n", help, unset ? "# " : "", name, text(controls));
-  });
+    TextStream comment(filled(help, columns - 2, 0));
+    for (std::string line; std::getline(comment, line);) std::cout << "# " << line << "\n";
+    std::cout << fmt::format("{}{} = {}\n", unset ? "# " : "", name, text(controls));
+  };
+  for_each_field(config, print);
 }
 
 std::string out_dir;  // of the run, once there is one

@@ -226,8 +226,9 @@ class Findings {
       add("fault", "loss", by_heart);
     } else if (all.losses.size() >= 3 && all.losses.back() > kRising * all.losses[lowest]) {
       add("hint", "loss",
-          fmt::format("the validation loss was lowest after step {:.0f} ({:.4f}) and is {:.4f} now",
-                      all.steps[lowest], all.losses[lowest], all.losses.back()));
+          fmt::format("the validation loss was lowest after step {:.0f} ({}) and is {} now",
+                      all.steps[lowest], fixed_number(all.losses[lowest]),
+                      fixed_number(all.losses.back())));
     }
     const bool ended = run_.value("state", Json()) == "finished";
     if (ended && !best.empty() && losses.back() > kFarFromBest * best.back())

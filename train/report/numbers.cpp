@@ -39,6 +39,12 @@ std::string short_number(double x, int digits, bool power) {
   return with_separators(without_zeros(fmt::format("{:.{}f}", x, digits - 1 - exponent)));
 }
 
+std::string fixed_number(double x, int decimals) {
+  if (std::isnan(x)) return "nan";
+  return std::abs(x) < 1e6 ? fmt::format("{:.{}f}", x, decimals)
+                           : fmt::format("{:.{}e}", x, decimals);
+}
+
 std::vector<std::string> tick_texts(const std::vector<double>& ticks) {
   const bool power = std::any_of(ticks.begin(), ticks.end(), [](double tick) {
     return short_number(tick).find('e') != std::string::npos;

@@ -10,6 +10,10 @@ namespace ink {
 /// power of ten in any case.
 std::string short_number(double x, int digits = 4, bool power = false);
 
+/// A loss or norm with so many decimals, and from a million on as a power of ten, too: 2.3026,
+/// 4.6117e+18. NaN has no sign.
+std::string fixed_number(double x, int decimals = 4);
+
 /// Texts for the ticks of an axis: in one form, with as many digits as it takes to tell them apart.
 std::vector<std::string> tick_texts(const std::vector<double>& ticks);
 
