@@ -20,6 +20,7 @@ void set_wait_policy(char** argv) {
   // then the exe.
   std::ifstream file("/proc/self/cmdline");
   const std::string text{std::istreambuf_iterator<char>(file), {}};
+  file.close();  // or the program would start over with it in the place of a closed descriptor
   std::vector<const char*> words;
   const std::string name = program_invocation_name;
   for (size_t at = 0; at < text.size() && &text[at] != name; at = text.find('\0', at) + 1)

@@ -121,6 +121,9 @@ TEST_F(Runs, DataOfAnotherKindAreRefused) {
       train("--out_dir " + path("mixed") + " --data " + path("a.txt") + " " + path("b.bin")), 1,
       "a file of token ids cannot be joined with others; got 2 files");
   EXPECT_FALSE(fs::exists(path("mixed")));
+  ASSERT_EQ(run_shell(train("--out_dir " + path("of_a") + " --data " + path("a.txt"))).code, 0);
+  expect_error(train("--init_from resume --dataset fables --out_dir " + path("of_a")), 1,
+               "name the same text with --data");
 }
 
 TEST_F(Runs, NamesOfFilesAreBytes) {
@@ -526,7 +529,14 @@ TEST_F(Runs, OutputThatCannotBeWrittenIsSaid) {
     const std::string line = "inkling " + command + " --out_dir " + path("out");
     expect_error(line + " >/dev/full", 1, "standard output: cannot write");
     EXPECT_EQ(run_shell(line + " | true").err, "") << command;
-    EXPECT_EQ(run_shell(line + " >&-").code, 0) << command;
+    // Also where the program starts over (set_wait_policy).
+    for (const char* environment :
+         {"", "env -u OMP_WAIT_POLICY -u GOMP_SPINCOUNT -u KMP_BLOCKTIME "})
+      EXPECT_EQ(run_shell(std::string(environment) + "\"$INKLING_PROGRAM\" " + command +
+                          " --out_dir " + path("out") + " >&-")
+                    .code,
+                0)
+          << environment << command;
   }
   EXPECT_EQ(run_shell(train("--out_dir " + path("closed") + " >&-")).code, 0);
   EXPECT_EQ(lines_in("closed/metrics.jsonl"), 7);  // and nothing else
