@@ -99,6 +99,16 @@ TEST(Console, WhatIsNotANumberHasNoSign) {
   EXPECT_NE(line.find("norm nan"), std::string::npos) << line;
 }
 
+TEST(Console, HugeNumbersAreShort) {
+  Progress progress;
+  progress.loss = 461168601842738790.5;
+  progress.grad_norm = 1e30;
+  const std::string line = fitted(progress_items({}, progress), 200);
+  EXPECT_NE(line.find("loss 4.6117e+17  "), std::string::npos) << line;
+  EXPECT_NE(line.find("norm 1.00e+30  "), std::string::npos) << line;
+  EXPECT_EQ(loss_text(999999, 0.5), "loss 999999.0000 (best possible 0.5000)");
+}
+
 std::string train(const std::string& more) {
   return "\"$INKLING_PROGRAM\" train --n_layer 1 --n_head 2 --n_embd 16 --block_size 32 "
          "--batch_size 2 --eval_interval 1000 --eval_iters 1 --log_interval 1 --sample_interval 0 "
@@ -249,11 +259,26 @@ size_t columns_of(const std::string& text) {
   }));
 }
 
+// Names of a Llama, too, which are long; and its blocks are one row.
+TEST(Terminal, ParametersFit) {
+  const TempFolder folder;
+  std::string command = train("--max_iters 1 --model llama --out_dir " + (folder / "out").string());
+  command.replace(command.find("--n_layer 1"), 11, "--n_layer 2");
+  int norms = 0;
+  for (const Shown& line : run_on_terminal(command, 44)) {
+    const bool is_path = line.text.find('/') != std::string::npos;
+    EXPECT_TRUE(is_path || columns_of(line.text) < 44) << line.text;
+    norms += line.text.find("layernorm.weight") != std::string::npos;
+  }
+  EXPECT_EQ(norms, 2);  // input_layernorm and post_attention_layernorm
+}
+
 TEST(Terminal, HelpErrorsAndTablesFit) {
   const std::string small = " --n_layer 2 --n_embd 16 --n_head 2 --block_size 8 --batch_size 2";
   for (const unsigned short columns : {44, 60, 80, 120}) {
     for (const std::string& words :
-         {std::string("train --help"), std::string("bench --help"), std::string("help"),
+         {std::string("train --help"), std::string("train --print_config"),
+          std::string("bench --help"), std::string("help"),
           std::string("train --n_layer 2000000 --out_dir x"), std::string("export"),
           std::string("train --eval_only=True"), "draw" + small, std::string("info"),
           std::string("gradcheck --only softmax"), std::string("lesson"), std::string("exercise"),
@@ -275,6 +300,15 @@ TEST(Terminal, HelpErrorsAndTablesFit) {
     EXPECT_GE(shown.size(), 20u);
     for (const Shown& line : shown) EXPECT_LE(columns_of(line.text), columns) << line.text;
   }
+  const TempFolder folder;
+  std::string numbers;
+  for (int i = 0; i < 4000; ++i) numbers += std::to_string(i * i) + "\n";
+  const std::string text = folder.write("a.txt", numbers);
+  const auto shown =
+      run_on_terminal("\"$INKLING_PROGRAM\" suggest --minutes 0.001 --data " + text, 44);
+  ASSERT_GE(shown.size(), 4u);
+  for (size_t i = 0; i + 1 < shown.size(); ++i)  // the last one is a command to copy
+    EXPECT_LE(columns_of(shown[i].text), 44u) << shown[i].text;
 }
 
 }  // namespace

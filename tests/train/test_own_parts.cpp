@@ -792,8 +792,7 @@ TEST(OwnParts, ATokenizersErrorsMayBeAnyExceptions) {
 TEST(OwnParts, AModelWithoutBlocksShowsNone) {
   const std::string told = run_own(
       {"draw", "--what", "block", "--model", "recurrent", "--n_embd", "16", "--block_size", "8"});
-  EXPECT_EQ(told.rfind("1: inkling draw: draw: recurrent has no blocks; leave out --what block", 0),
-            0u)
+  EXPECT_EQ(told.rfind("1: inkling draw: recurrent has no blocks; leave out --what block", 0), 0u)
       << told;
 }
 

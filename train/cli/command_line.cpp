@@ -202,6 +202,11 @@ std::string explained(const std::exception& error) {
   return error.what();
 }
 
+// An error after the command's name, which may be that of what failed: said once.
+std::string after_name(const std::string& command, const std::string& text) {
+  return text.starts_with(command + ": ") ? "inkling " + text : "inkling " + command + ": " + text;
+}
+
 // The exit code of a command, which is an error if its output was lost. If the reader closed the
 // pipe, no message is needed.
 int with_output_written(int code) {
@@ -275,10 +280,10 @@ int run_commands(int argc, char** argv, const Commands& others) {
     use_threads(0);
     return with_output_written(run(Arguments(argv + 2, argv + argc)));
   } catch (const UsageError& error) {
-    tell(fmt::format("inkling {}: {}\nTry: {}", name, error.what(), typed(name + " --help")));
+    tell(after_name(name, error.what()) + "\nTry: " + typed(name + " --help"));
     return kUsage;
   } catch (const std::exception& error) {
-    tell(fmt::format("inkling {}: {}", name, explained(error)));
+    tell(after_name(name, explained(error)));
     return kFailed;
   }
 }

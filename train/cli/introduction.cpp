@@ -4,33 +4,39 @@
 
 #include <algorithm>
 #include <cmath>
+#include <regex>
 #include <string>
 #include <vector>
 
 #include "autograd/base/parallel.h"
 #include "autograd/base/text.h"
 #include "autograd/memory/device_backend.h"
+#include "train/report/numbers.h"
 #include "train/report/run_data.h"
 
 namespace ink {
 namespace {
 
-// One line per kind of parameter; the blocks are alike, so h.0 stands for all. Where the terminal
+// One line per kind of parameter: those of blocks that are alike are one, h.*. Where the terminal
 // is too narrow for the table, its columns are.
 void print_parameters(Console& console, Trainer& trainer) {
   struct Row {
-    std::string name, shape, count;
+    std::string name, shape;
+    int64_t elements;
+    std::string count = {};
   };
+  static const std::regex number("(^|\\.)[0-9]+(?=\\.)");
   std::vector<Row> rows;
   for (const auto& [name, parameter] : trainer.model().named_parameters()) {
-    const bool block = name.rfind("h.", 0) == 0;
-    if (block && name.rfind("h.0.", 0) != 0) continue;
     TextStream shape;
     shape << parameter.shape();
-    const int64_t copies = block ? trainer.config().n_layer : 1;
-    rows.push_back({block ? "h.*" + name.substr(3) : name, shape.str(),
-                    std::to_string(parameter.numel() * copies)});
+    const Row row{std::regex_replace(name, number, "$1*"), shape.str(), parameter.numel()};
+    const auto alike = std::find_if(rows.begin(), rows.end(), [&](const Row& other) {
+      return other.name == row.name && other.shape == row.shape;
+    });
+    alike == rows.end() ? rows.push_back(row) : void(alike->elements += row.elements);
   }
+  for (Row& row : rows) row.count = std::to_string(row.elements);
   size_t indent = 9, names = 24, shapes = 14, counts = 12;
   const size_t columns = console.columns();
   if (indent + names + shapes + counts + 2 > columns) {
@@ -43,9 +49,10 @@ void print_parameters(Console& console, Trainer& trainer) {
     if (indent + names + shapes + counts + 2 > columns) names = shapes = counts = 0;
   }
   for (const Row& row : rows)
-    console.line(console.dim(filled(fmt::format("{:{}}{:<{}} {:<{}} {:>{}}", "", indent, row.name,
-                                                names, row.shape, shapes, row.count, counts),
-                                    columns, indent + 2)));
+    console.line(console.dim(filled(
+        fmt::format("{:{}}{:<{}} {:<{}} {:>{}}", "", indent, middle_cut(row.name, columns - indent),
+                    names, row.shape, shapes, row.count, counts),
+        columns, indent + 2)));
 }
 
 // "2 threads", or the GPU's name. A resumed run keeps the threads with which it began.

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <string>
 #include <vector>
@@ -28,13 +29,21 @@ void measure(Suggestion& size) {
   size.parameters = result.parameters;
 }
 
-std::string row_text(const Suggestion& size) {
+// A line of the table, of which narrow terminals show some columns.
+std::vector<Item> row_of(const std::array<std::string, 7>& cells) {
+  return {{fmt::format("{:<9}", cells[0]), 0},  {fmt::format(" {:>10}", cells[1]), 3},
+          {fmt::format(" {:>8}", cells[2]), 5}, {fmt::format(" {:>10}", cells[3]), 4},
+          {fmt::format(" {:>9}", cells[4]), 2}, {fmt::format(" {:>7}", cells[5]), 6},
+          {fmt::format(" {:>9}", cells[6]), 1}};
+}
+
+std::vector<Item> row_of(const Suggestion& size) {
   const TrainConfig& config = size.config;
   const double tokens = static_cast<double>(config.batch_size * config.block_size);
-  return fmt::format("{:>2} x {:<4} {:>10} {:>8} {:>10} {:>9} {:>7.1f} {:>6.2f}", config.n_layer,
-                     config.n_embd, count_text(static_cast<double>(size.parameters)),
-                     size.vocab_size, count_text(tokens / size.seconds), config.max_iters,
-                     size.passes, size.bits);
+  return row_of({fmt::format("{:>2} x {:<4}", config.n_layer, config.n_embd),
+                 count_text(static_cast<double>(size.parameters)), std::to_string(size.vocab_size),
+                 count_text(tokens / size.seconds), std::to_string(config.max_iters),
+                 fmt::format("{:.1f}", size.passes), fmt::format("{:.2f}", size.bits)});
 }
 
 constexpr int64_t kFewestSteps = 100;
@@ -60,7 +69,7 @@ std::vector<Suggestion> tried(const TrainConfig& given, const TextFacts& text, d
     }
     set_steps(size, text, minutes);
     if (size.config.max_iters < kFewestSteps && !all.empty()) break;
-    console.line(row_text(size));
+    console.line(row_of(size));
     if (all.empty() || size.bits < all[best].bits) best = all.size();
     all.push_back(size);
   }
@@ -107,10 +116,11 @@ int suggest_command(const Arguments& arguments) {
     const Waiting waiting(console, "looking at the text");
     return look_at(files.train);
   }();
-  console.line(fmt::format("{} bytes of text, {:.2f} bits per byte without context",
-                           count_text(text.bytes), text.bits_without_context));
+  console.paragraph(fmt::format("{} bytes of text, {:.2f} bits per byte without context",
+                                count_text(text.bytes), text.bits_without_context));
   given.dtype = faster_dtype(given, text);
-  console.line("sizes     parameters   tokens   tokens/s     steps  passes   bits per byte");
+  console.line(
+      row_of({"sizes", "parameters", "tokens", "tokens/s", "steps", "passes", "bits/byte"}));
   const Suggestion best = tried(given, text, minutes, console)[0];
   console.paragraph(fmt::format(
       "In {} on this machine ({}), expect about {:.2f} bits per byte of validation text from {} "
