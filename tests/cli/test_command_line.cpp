@@ -416,6 +416,19 @@ TEST(OtherNames, LeadToOptionsAndCommands) {
   }
 }
 
+// What the command line says counts, whatever a file says that is taken nowhere here.
+TEST(OtherNames, TheCommandLineOverridesAFile) {
+  const TempFolder folder;
+  const std::string file = folder.write("x.py",
+                                        "device = 'mps'\ndtype = 'float16'\ninit_from = 'gpt2'\n"
+                                        "eval_only = True\ndecay_lr = False\n");
+  EXPECT_EQ(run({"train", file, "--print_config"}).code, kUsage);
+  const Said said = run({"train", file, "--device=cpu", "--dtype=bfloat16", "--init_from=scratch",
+                         "--eval_only=False", "--decay_lr=True", "--print_config"});
+  EXPECT_EQ(said.code, kOk) << said.err;
+  EXPECT_NE(said.out.find("\nmin_lr = 1e-05\n"), std::string::npos) << said.out;
+}
+
 TEST(OtherNames, ThePageHasTheSameRows) {
   std::ifstream in(INKLING_SOURCE_DIR "/train/COMING_FROM.md");
   const std::string page = std::regex_replace(std::string(std::istreambuf_iterator<char>(in), {}),

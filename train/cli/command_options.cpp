@@ -40,8 +40,8 @@ struct CommandOption {
   bool shows_initial = false;
   std::string help = {}, group = {};
   int64_t least_values = 1, most_values = 1;
-  // Takes values, or, unless `keep`, only checks them; throws on one that it cannot have.
-  std::function<void(const std::string& label, const Arguments& values, bool keep)> take = {};
+  // Takes values; throws on one that it cannot have.
+  std::function<void(const std::string& label, const Arguments& values)> take = {};
 
   bool is_number() const { return type == "INT" || type == "FLOAT"; }
 };
@@ -110,11 +110,11 @@ std::optional<double> plain_number(const std::string& text) {
 }
 
 // Throws if this is a value of another program's, and says what to type.
-void check_foreign_value(const std::string& label, const std::string& name,
-                         const Arguments& values) {
-  const OtherName* row = values.empty() ? nullptr : other_name(name, values.back());
+void check_foreign_value(const GivenOption& one) {
+  if (one.values.empty()) return;
+  const OtherName* row = other_name(one.option->names[0], one.values.back());
   if (row != nullptr && *row->value != '\0' && row->answer == Answer::told)
-    throw UsageError(fmt::format("{} is '{}': {}", label, printable(values.back(), 60),
+    throw UsageError(fmt::format("{} is '{}': {}", one.label, printable(one.values.back(), 60),
                                  with_typed(row->text, typed(""))));
 }
 
@@ -189,13 +189,14 @@ struct CommandOptions::Parser {
   std::set<const CommandOption*> given = {};
   const CommandOption* config = nullptr;  // the option that names a file of options
   std::string config_file = {};           // empty: none
+  std::set<std::string> answered = {};    // foreign names of the command line
   // Foreign names that were taken, with what they are here, and those that were left out, by why.
   std::vector<std::pair<std::string, std::string>> taken = {}, left_out = {};
 
   std::vector<std::string> names() const;
   const CommandOption* find(const std::string& name) const;
   std::string help() const;
-  void take(const GivenOption& one, bool keep) const;
+  void take(const GivenOption& one) const;
   void take_own(const Arguments& own) const;
   // own: gets the words that belong to no option.
   std::vector<GivenOption> read_arguments(const Arguments& arguments, Arguments& own);
@@ -233,35 +234,33 @@ void CommandOptions::add(const std::string& names, Value value, const std::strin
         if constexpr (!is_list) option.initial = fmt::format("{}", *to);
         if constexpr (is_list)
           option.most_values = rules.most_values > 0 ? rules.most_values : INT64_MAX;
-        option.take = [=](const std::string& label, const Arguments& values, bool keep) {
+        option.take = [=](const std::string& label, const Arguments& values) {
           if constexpr (is_list || is_text) {
             for (const std::string& text : values) {
               if (text.empty() && !rules.may_be_empty)
                 throw UsageError(label + ": expected a value, got an empty one");
               check_limits(label, rules.limits, text);
             }
-            if (!keep) return;
             if constexpr (is_list) {
               *to = values;
             } else {
               *to = values.back();
             }
           } else {
-            const T number = number_of<T>(label, values.back(), rules.limits);
-            if (keep) *to = number;
+            *to = number_of<T>(label, values.back(), rules.limits);
           }
         };
       },
       value);
   if (rules.delimiter != 0)
-    option.take = [one_by_one = option.take, mark = rules.delimiter](
-                      const std::string& label, const Arguments& values, bool keep) {
+    option.take = [one_by_one = option.take, mark = rules.delimiter](const std::string& label,
+                                                                     const Arguments& values) {
       Arguments all;
       for (const std::string& text : values) {
         TextStream pieces(text + mark);
         for (std::string piece; std::getline(pieces, piece, mark);) all.push_back(piece);
       }
-      one_by_one(label, all, keep);
+      one_by_one(label, all);
     };
   parser_->options.push_back(std::move(option));
 }
@@ -273,13 +272,13 @@ void CommandOptions::flag(const std::string& name, bool& value, const std::strin
        .group = parser_->group,
        .least_values = 0,
        .most_values = 0,
-       .take = [&value](const std::string& label, const Arguments& values, bool keep) {
+       .take = [&value](const std::string& label, const Arguments& values) {
          const std::string text = values.empty() ? "true" : values.back();
          const std::optional<bool> given = truth_of(text);
          if (!given)
            throw UsageError(
                fmt::format("{}: expected true or false, got '{}'", label, printable(text, 60)));
-         if (keep) value = *given;
+         value = *given;
        }});
 }
 
@@ -352,9 +351,10 @@ std::string CommandOptions::Parser::help() const {
   return help_text(usage, description, entries, columns > 0 ? columns : 80);
 }
 
-void CommandOptions::Parser::take(const GivenOption& one, bool keep) const {
+void CommandOptions::Parser::take(const GivenOption& one) const {
+  check_foreign_value(one);
   try {
-    one.option->take(one.label, one.values, keep);
+    one.option->take(one.label, one.values);
   } catch (const Error& error) {
     throw UsageError(error.what());
   }
@@ -368,7 +368,7 @@ void CommandOptions::Parser::take_own(const Arguments& own) const {
     GivenOption argument{&option, option.names[0], {}};
     while (word != own.end() && std::ssize(argument.values) < option.most_values)
       argument.values.push_back(*word++);
-    if (!argument.values.empty()) take(argument, true);
+    if (!argument.values.empty()) take(argument);
   }
   if (word == own.end()) return;
   std::error_code ignored;
@@ -387,6 +387,7 @@ bool CommandOptions::Parser::translate(const std::string& label, const std::stri
     throw UsageError(fmt::format("there is no {}; {}",
                                  (config_file.empty() ? "option " : "setting ") + label,
                                  with_typed(row->text, typed(""))));
+  if (config_file.empty()) answered.insert(name);
   if (row->answer == Answer::left_out) {
     left_out.emplace_back(row->text, label);
     return true;
@@ -484,7 +485,6 @@ std::vector<GivenOption> CommandOptions::Parser::read_arguments(const Arguments&
           fmt::format("--{}: expected a value, got {}", name,
                       i + 1 < arguments.size() ? printable(arguments[i + 1], 60) : "none"));
     }
-    check_foreign_value("--" + name, name, values);
   }
   return all;
 }
@@ -520,9 +520,9 @@ std::vector<GivenOption> CommandOptions::Parser::read_config_file() {
     const CommandOption* option = find(name);
     if (name == "config" || name == "help") fail(name + " is not a setting of a file");
     if (option == nullptr) {
-      bool known = false;
+      bool known = answered.count(name) > 0;  // on the command line, which overrides the file
       try {
-        known = translate(printable(item.name, 60), name, item.values[0], all);
+        if (!known) known = translate(printable(item.name, 60), name, item.values[0], all);
       } catch (const UsageError& error) {
         fail(error.what());
       }
@@ -532,7 +532,6 @@ std::vector<GivenOption> CommandOptions::Parser::read_config_file() {
       continue;
     }
     all.push_back({option, config_file + ": " + item.name, item.values});
-    check_foreign_value(all.back().label, name, item.values);
     if (option->is_number() && (item.values.size() > 1 || !plain_number(item.values[0])))
       if (const auto value = calculated(item.text, value_of))
         all.back().values = {number_text(*value)};
@@ -585,6 +584,7 @@ bool CommandOptions::parse(const Arguments& arguments, bool quiet) {
   Parser& parser = *parser_;
   parser.taken.clear();
   parser.left_out.clear();
+  parser.answered.clear();
   parser.config_file.clear();
   Arguments own;
   std::vector<GivenOption> of_line = parser.read_arguments(arguments, own), of_file;
@@ -627,10 +627,10 @@ bool CommandOptions::parse(const Arguments& arguments, bool quiet) {
   parser.given.clear();
   for (std::vector<GivenOption>* place : {&of_line, &of_file})
     for (const GivenOption& one : *place) {
-      parser.take(one, holds[one.option] == &one);
+      if (holds[one.option] == &one) parser.take(one);
       parser.given.insert(one.option);
     }
-  if (holds[folder.option] == &folder) parser.take(folder, true);
+  if (holds[folder.option] == &folder) parser.take(folder);
   parser.take_own(own);
   if (!quiet) parser.say_what_was_translated();
   return true;
