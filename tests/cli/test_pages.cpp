@@ -148,6 +148,14 @@ TEST(Pages, OfTenRuns) {
       is(looks.length === 13 && new Set(looks).size === 13, 'runs that look alike');
     }
     is(all(document, '#loss .legend .kind').length === 3, 'kinds of lines');
+    // One legend stands for all charts of the speed, and hides a run in each of them.
+    is(all(document, '#speed .legend').length === 1, 'legends of the speed');
+    const lines = () => all(document, '#speed .plot path').length;
+    const before = lines(), button = document.querySelector('#speed .legend button');
+    button.click();
+    is(lines() < before - 2, 'a run is hidden in one chart');
+    button.click();
+    is(lines() === before, 'a run comes back');
     // No column is hidden, and names show where they begin and end.
     for (const box of all(document, '.scroll'))
       is(box.scrollWidth <= box.clientWidth + 1,

@@ -131,6 +131,9 @@ TEST_F(Resume, ARunThatFailsSaysSo) {
     EXPECT_EQ(run.at("state"), "failed");
     EXPECT_EQ(run.at("findings").at(0).at("level"), "fault");
     EXPECT_NE(failed.err.find(run.at("findings").at(0).at("text")), std::string::npos);
+    if (failed.err.find("10 steps in a row") != std::string::npos) {
+      EXPECT_NE(run.at("findings").dump().find("10 steps were skipped"), std::string::npos) << run;
+    }
     if (written_again) {
       EXPECT_TRUE(run.at("metrics").at("train_loss").back().is_null()) << "the line is there";
     }

@@ -261,7 +261,8 @@ class TrainRun {
   void check_skipped() {
     const int64_t in_a_row = trainer_.skipped().in_a_row;
     if (in_a_row < kMostSkipped) return;
-    trainer_.check_finite();  // names a parameter
+    if (trainer_.steps_done() > reported_step()) report();  // how many were skipped
+    trainer_.check_finite();                                // names a parameter
     const std::string first = trainer_.find_non_finite();
     detail::fail({in_a_row,
                   " steps in a row had a loss or gradient that is not finite; the first such value "

@@ -8,6 +8,7 @@
 //   log_x, log_y, zero (y begins at 0)         time     x is in seconds
 //   smooth   0: none; towards 1: more          events   [{x, text}]: vertical lines
 //   link     an array that charts of the same x share: they point and zoom together
+//   legend_of   a line_legend that charts of the same lines share
 // Drag to zoom, double click to see all. Keys: left, right, Home, End; +, -, and Escape to see all.
 
 // Exponential moving average, without the pull of its start towards 0.
@@ -111,13 +112,19 @@ function point_shape(k, x, y, colour = k, r = 2.8) {
       ([a, b]) => (x + a * r).toFixed(1) + ' ' + (y + b * r).toFixed(1)).join('L') + 'Z'});
 }
 
+// The legend of one chart, or of several with the same lines, and which of these are hidden.
+function line_legend(id) {
+  return {id, charts: [], hidden: new Set(choices.get(id + ' hidden', [])), names: '',
+          legend: make('div', {class: 'legend'})};
+}
+
 class LineChart {
   constructor(element, options) {
     this.options = options;
     this.zoom = {x: null, y: null};
     this.point = null;  // the x that is pointed at
-    this.hidden = new Set(choices.get(options.id + ' hidden', []));
-    this.legend = make('div', {class: 'legend'});
+    this.legend_of = options.legend_of || line_legend(options.id);
+    this.legend_of.charts.push(this);
     this.svg = make_svg('svg', {class: 'plot', tabindex: 0, role: 'img',
                                 'aria-label': options.label +
                                 '. The left and right arrow keys read values, + enlarges.'});
@@ -126,7 +133,7 @@ class LineChart {
                                  onclick: () => this.zoom_all(null, null)}, 'Show all');
     this.title = make('div', {class: 'title'});
     this.frame = make('div', {class: 'chart'}, this.title, this.svg, this.tip, this.reset);
-    element.append(this.legend, this.frame);
+    element.append(...(options.legend_of ? [] : [this.legend_of.legend]), this.frame);
     if (options.link) options.link.push(this);
     this.listen();
     on_resize(this.frame, () => {
@@ -147,7 +154,7 @@ class LineChart {
     this.area = {left: 52, right: width - 14, top: 12, bottom: height - 40};
     this.svg.setAttribute('viewBox', `0 0 ${width} ${height}`);
     const shown = options.lines.filter(
-        line => !this.names_of(line).some(name => this.hidden.has(name)));
+        line => !this.names_of(line).some(name => this.legend_of.hidden.has(name)));
     const values = shown.flatMap(line => numbers(line.y)).filter(v => v !== null);
     this.log_y = options.log_y && values.some(v => v > 0);
     this.leaves_out = this.log_y && values.some(v => v <= 0);
@@ -288,11 +295,13 @@ class LineChart {
     return line.run === undefined ? [line.name] : ['run ' + line.run, 'kind ' + line.kind];
   }
   draw_legend() {
-    const {lines, id} = this.options;
-    this.legend.hidden = lines.length < 2;
+    const shared = this.legend_of, {hidden, legend} = shared;
+    const lines = shared.charts.map(chart => chart.options.lines)  // of a chart that has them all
+        .reduce((most, some) => some.length > most.length ? some : most);
+    legend.hidden = lines.length < 2;
     const names = lines.map(line => this.names_of(line)).join('\n');
-    if (this.legend_names === names) return;  // the button that was pressed keeps the focus
-    this.legend_names = names;
+    if (shared.names === names) return;  // the button that was pressed keeps the focus
+    shared.names = names;
     const entries = new Map();  // by name: [what stands in it, its class]
     for (const line of lines) {
       const [first, kind] = this.names_of(line), own = line.run === undefined;
@@ -303,15 +312,15 @@ class LineChart {
         entries.set(kind, [[swatch(null, line.dash), line.kind], 'kind']);
     }
     const sorted = [...entries].sort(([, a], [, b]) => (a.length > 1) - (b.length > 1));
-    this.legend.replaceChildren(...sorted.map(([name, [children, look]]) => make('button', {
-      type: 'button', class: look, 'aria-pressed': String(!this.hidden.has(name)),
+    legend.replaceChildren(...sorted.map(([name, [children, look]]) => make('button', {
+      type: 'button', class: look, 'aria-pressed': String(!hidden.has(name)),
       title: look ? 'Show or hide these lines' : 'Show or hide this line',
       onclick: event => {
-        const hide = !this.hidden.has(name);
-        if (hide) this.hidden.add(name); else this.hidden.delete(name);
+        const hide = !hidden.has(name);
+        if (hide) hidden.add(name); else hidden.delete(name);
         event.currentTarget.setAttribute('aria-pressed', String(!hide));
-        choices.set(id + ' hidden', [...this.hidden]);
-        this.draw();
+        choices.set(shared.id + ' hidden', [...hidden]);
+        shared.charts.forEach(chart => chart.draw());
       },
     }, ...children)));
   }

@@ -367,7 +367,8 @@ const kSpeed = [
 const kDashes = [null, '7 3', '2 3', '8 3 2 3', '12 3'];  // not a divisor of the colours' number
 
 function show_speed({runs}) {
-  const body = body_of('speed'), link = [], grid = make('div', {class: 'many'});
+  const body = body_of('speed'), link = [], legend_of = line_legend('speed');
+  const grid = make('div', {class: 'many'});
   const specs = kSpeed.filter(spec => runs.some(run => last_of(run.metrics, spec.column)));
   if (specs.length === 0) return false;
   const soft = runs.length > 1;  // noisy lines of several runs hide one another
@@ -388,15 +389,15 @@ function show_speed({runs}) {
             choices.set('speed x', x);
             charts.forEach((chart, k) => chart.update(options(specs[k])));
           })));
-  body.append(grid);
+  body.append(legend_of.legend, grid);
   const charts = specs.map(spec => {
     const cell = grid.appendChild(make('div'));
     return new LineChart(cell, {id: spec.column, label: `${spec.what}, over steps`, height: 220,
                                 y_title: spec.what + (spec.more || '') +
                                     (soft && spec.noisy ? ', smoothed' : ''),
                                 what: soft ? spec.what : '',
-                                log_y: spec.log_y, zero: spec.zero, smooth: soft ? .8 : 0, link,
-                                ...options(spec)});
+                                log_y: spec.log_y, zero: spec.zero, smooth: soft ? .8 : 0,
+                                link, legend_of, ...options(spec)});
   });
   body.append(...runs.map(skipped_line).filter(Boolean));
   return true;
