@@ -25,6 +25,7 @@ void set_wait_policy(char** argv) {
   const std::string name = program_invocation_name;
   for (size_t at = 0; at < text.size() && &text[at] != name; at = text.find('\0', at) + 1)
     words.push_back(&text[at]);
+  if (!words.empty() && std::string(words.back()) == "--argv0") return;  // the program's is unknown
   do words.push_back(*argv);
   while (*argv++);
   setenv("GOMP_SPINCOUNT", "1000", 1);

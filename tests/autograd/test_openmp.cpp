@@ -236,7 +236,8 @@ TEST(OpenMP, ProgramsStartedThroughTheLoader) {
       "unset OMP_WAIT_POLICY GOMP_SPINCOUNT KMP_BLOCKTIME; cd \"$(dirname "
       "\"$INKLING_PROGRAM\")\"; timeout 100 " +
       loader + " ";
-  for (const std::string how : {"./inkling", "--library-path /nowhere ./inkling"}) {
+  for (const std::string how :
+       {"./inkling", "--library-path /nowhere ./inkling", "--argv0 other ./inkling"}) {
     const Ran info = run_shell(start + how + " info");
     EXPECT_EQ(info.code, 0) << info.err;
     const Ran tools = run_shell(start + how + " gradcheck --only softmax");  // inkling-tools

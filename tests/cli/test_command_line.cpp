@@ -416,6 +416,20 @@ TEST(OtherNames, LeadToOptionsAndCommands) {
   }
 }
 
+TEST(OtherNames, TextsThatPythonWouldFormatAreRefused) {
+  const TempFolder folder;
+  for (const char* text : {"f'out-{1}'", "rb\"x\"", "F'x' # name"}) {
+    const std::string file = folder.write("x.py", "out_dir = " + std::string(text) + "\n");
+    const Said said = run({"train", file, "--print_config"});
+    EXPECT_EQ(said.code, kUsage) << text;
+    EXPECT_NE(said.err.find("out_dir: expected a plain text, got "), std::string::npos) << said.err;
+  }
+  const std::string file =
+      folder.write("x.py", "out_dir = 'f'\nwandb_run_name = f'gpt-{seed}' # left out\n");
+  const Said said = run({"train", file, "--print_config"});
+  EXPECT_NE(said.out.find("\nout_dir = \"f\"\n"), std::string::npos) << said.err;
+}
+
 // What the command line says counts, whatever a file says that is taken nowhere here.
 TEST(OtherNames, TheCommandLineOverridesAFile) {
   const TempFolder folder;

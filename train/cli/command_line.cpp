@@ -101,6 +101,7 @@ int become_tools(int argc, char** argv) {
       if (std::filesystem::equivalent(word, program, error)) break;
       words.push_back(word);
     }
+    file.close();
     words.push_back(tools.string());
     words.insert(words.end(), argv + 1, argv + argc);
     std::vector<char*> started;

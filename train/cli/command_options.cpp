@@ -129,6 +129,12 @@ bool is_config_file(const std::string& word) {
   return word.ends_with(".py") || word.ends_with(".toml");
 }
 
+// Is it a text of Python with letters before it, such as f'out-{seed}'?
+bool is_formatted(const std::string& text) {
+  const size_t quote = text.find_first_of("'\"");
+  return (quote == 1 || quote == 2) && text.find_first_not_of("bBfFrRuU") == quote;
+}
+
 // The nearest name, if it is near.
 std::vector<std::string> nearest(const std::string& unknown,
                                  const std::vector<std::string>& names) {
@@ -531,6 +537,8 @@ std::vector<GivenOption> CommandOptions::Parser::read_config_file() {
                          suggestion(name, names())));
       continue;
     }
+    if (is_formatted(item.text))
+      fail(fmt::format("{}: expected a plain text, got {}", item.name, printable(item.text, 60)));
     all.push_back({option, config_file + ": " + item.name, item.values});
     if (option->is_number() && (item.values.size() > 1 || !plain_number(item.values[0])))
       if (const auto value = calculated(item.text, value_of))
