@@ -89,7 +89,7 @@ function show_top({runs, data}) {
   else body.append(make('h1', {}, `${runs.length} runs side by side`), overview_table(runs));
   body.append(freshness(data));
   if (runs.length > 1) {
-    const rows = config_rows(runs).filter(row => row.differs);
+    const rows = config_rows(runs).filter(row => row.differs && row.name !== 'out_dir');
     body.append(make('h2', {}, 'What differs'), rows.length ? config_table(runs, rows) :
                 make('p', {}, 'The configurations are the same.'));
   }
