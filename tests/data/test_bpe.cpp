@@ -492,6 +492,8 @@ TEST(Bpe, InTheProgram) {
   const Ran decoded =
       run_program("tokenizer decode --tokenizer " + saved + " < " + (folder / "ids").string());
   EXPECT_EQ(decoded.out, book) << decoded.err;
+  EXPECT_EQ(run_program("tokenizer decode --tokenizer byte 104 105").out, "hi");
+  EXPECT_EQ(run_program("tokenizer decode --tokenizer byte 104 hi").code, 1);
   const Ran seen =
       run_shell("printf 'The cat caf\\303' | inkling tokenizer show --tokenizer " + saved);
   EXPECT_NE(seen.out.find("\u2423ca"), std::string::npos) << seen.out;

@@ -192,17 +192,23 @@ int encode_text(const Arguments& arguments) {
 }
 
 int decode_ids(const Arguments& arguments) {
-  CommandOptions command("tokenizer decode", "Prints the text of ids that it reads from a pipe.");
+  CommandOptions command("tokenizer decode",
+                         "Prints the text of ids, or of those that it reads from a pipe.");
   std::string tokenizer;
+  Arguments ids;
+  command.add("id", &ids, "ids; without any, standard input");
   command.add("--tokenizer", &tokenizer, "byte, or a tokenizer's file or folder");
   if (!command.parse(arguments)) return kOk;
   const auto loaded = tokenizer_of("tokenizer decode", tokenizer);
-  for (std::string word; std::cin >> word;) {  // written as they come
+  const auto write = [&](const std::string& word) {
     INK_CHECK(word.size() <= 9 && word.find_first_not_of("0123456789") == std::string::npos,
               "decode: expected ids, got ", printable(word, 60));
     const int64_t id = std::stoll(word);
     std::cout << loaded->decode({&id, 1});
-  }
+  };
+  for (const std::string& word : ids) write(word);
+  if (!ids.empty()) return kOk;
+  for (std::string word; std::cin >> word;) write(word);  // as they come
   return kOk;
 }
 
@@ -220,7 +226,7 @@ int tokenizer_command(const Arguments& arguments) {
                      printable(action, 60) + "'");
   std::cout << "usage: inkling tokenizer train --vocab_size N --out FILE.json TEXT...\n"
                "       inkling tokenizer encode --tokenizer FILE [TEXT]\n"
-               "       inkling tokenizer decode --tokenizer FILE\n"
+               "       inkling tokenizer decode --tokenizer FILE [ID...]\n"
                "       inkling tokenizer show --tokenizer FILE [TEXT]\n"
                "COMMAND --help: its options\n";
   return kOk;
