@@ -235,6 +235,10 @@ LoadedCheckpoint load_checkpoint(const fs::path& out_dir, const std::string& nam
       reasons += std::string("\n  ") + error.what();
     }
   }
+  std::error_code ignored;
+  if (reasons.empty() && fs::exists(out_dir / kConfig, ignored))
+    throw Error("load_checkpoint: " + out_dir.string() +
+                " is a checkpoint itself; name the folder that it is in");
   if (reasons.empty())
     throw Error("load_checkpoint: " + (out_dir / name).string() +
                 ": there is no such checkpoint; name another --out_dir, or train one");

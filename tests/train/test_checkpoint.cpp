@@ -353,6 +353,9 @@ TEST_F(CheckpointTest, ExplainsWhyNothingLoads) {
             "load_checkpoint: OUT/ckpt: there is no such checkpoint; name another --out_dir, or "
             "train one");
   save(1);
+  EXPECT_EQ(error_of([&] { load_checkpoint(out / "ckpt", "ckpt"); }),
+            "load_checkpoint: " + (out / "ckpt").string() +
+                " is a checkpoint itself; name the folder that it is in");
   save(2);
   out.write("ckpt/state.json", "{\"format\": \"something else\"}");
   fs::resize_file(out / "ckpt.prev/state.json", 100);
