@@ -446,6 +446,16 @@ std::vector<Tails> tails() {
     list.push_back({name, of_classes(target, fused), 12});
     list.push_back({name, [target = target](auto& x) { return by_head(x, target); }, 12});
     list.push_back({name, of_classes(target, two), 12, 0, true});
+    // Of three classes, and over dimension 0, where log_softmax has no kernel.
+    const auto few = [](const Tensor& x, const Tensor& ids) {
+      return nll_loss(log_softmax(narrow(x, 1, 0, 3)), ids, {.reduction = Reduction::none});
+    };
+    const auto down = [](const Tensor& x, const Tensor& ids) {
+      return nll_loss(transpose(log_softmax(transpose(x, 0, 1), 0), 0, 1), ids,
+                      {.reduction = Reduction::none});
+    };
+    list.push_back({name, of_classes(target, few), 12, 0, true});
+    list.push_back({name, of_classes(target, down), 12, 0, true});
   }
   return list;
 }
@@ -501,6 +511,13 @@ TEST(Pointwise, TailsKeepTheirDigits) {
     ASSERT_TRUE(fixture.count(op.name)) << op.name;
     for (const DType dtype : {f32, f64, bf16}) expect_tails(op, fixture.at(op.name), dtype);
   }
+  // beta x is not rounded to bf16.
+  const Tensor x = tensor({-19.875, -7.0, 0.3}, bf16).requires_grad_();
+  const Tensor wide = x.detach().to(f32).requires_grad_();
+  const Tensor y = softplus(x, 3), right = softplus(wide, 3);
+  EXPECT_TRUE(equal(y, right.to(bf16))) << y << right;
+  const Tensor one = ones_like(right.detach());
+  EXPECT_TRUE(equal(grad({y}, {x}, {one.to(bf16)})[0], grad({right}, {wide}, {one})[0].to(bf16)));
 }
 
 // Second derivatives in both tails, against 50 digits; the first has the same bits if it will be
