@@ -34,12 +34,8 @@ void log_softmax_backward(Array& dx, const Array& dy, const Array& y) {
 }  // namespace cpu
 
 static Tensor log_softmax_composed(const Tensor& x, int64_t d) {
-  Shape along(std::vector<int64_t>(static_cast<size_t>(x.dim()), 1));
-  along[d] = x.size(d);
-  const Tensor at_max = arange(x.size(d), {i64, x.device()}).view(along) == argmax(x, d, true);
-  const Tensor shifted = x - sum(where(at_max, x, 0), {d}, true);
-  // There exp gives 1. Without it, small terms keep their digits in the sum.
-  return shifted - log1p(sum(exp(shifted) - to(at_max, x.dtype()), {d}, true));
+  const Tensor shifted = x - amax(x.detach(), {d}, true);  // y does not depend on the shift
+  return shifted - log(sum(exp(shifted), {d}, true));
 }
 
 static Tensor log_softmax_gradient(const Tensor& dy, const Tensor& y, int64_t d) {
@@ -48,7 +44,7 @@ static Tensor log_softmax_gradient(const Tensor& dy, const Tensor& y, int64_t d)
 
 Tensor log_softmax(const Tensor& x, int64_t dim) {
   const OverDim op{"log_softmax",       log_softmax_composed,         log_softmax_gradient,
-                   kernel::log_softmax, kernel::log_softmax_backward, 8};
+                   kernel::log_softmax, kernel::log_softmax_backward, 32};
   return over_dim(op, x, dim);
 }
 

@@ -446,16 +446,6 @@ std::vector<Tails> tails() {
     list.push_back({name, of_classes(target, fused), 12});
     list.push_back({name, [target = target](auto& x) { return by_head(x, target); }, 12});
     list.push_back({name, of_classes(target, two), 12, 0, true});
-    // Of three classes, and over dimension 0, where log_softmax has no kernel.
-    const auto few = [](const Tensor& x, const Tensor& ids) {
-      return nll_loss(log_softmax(narrow(x, 1, 0, 3)), ids, {.reduction = Reduction::none});
-    };
-    const auto down = [](const Tensor& x, const Tensor& ids) {
-      return nll_loss(transpose(log_softmax(transpose(x, 0, 1), 0), 0, 1), ids,
-                      {.reduction = Reduction::none});
-    };
-    list.push_back({name, of_classes(target, few), 12, 0, true});
-    list.push_back({name, of_classes(target, down), 12, 0, true});
   }
   return list;
 }
