@@ -146,8 +146,11 @@ struct Passage {
 // The parts of a file, from a place on.
 class Passages {
  public:
-  Passages(const fs::path& file, std::string_view text, const PrepareOptions& options)
-      : text_(text), lines_(has_lines_of_json(file)), separator_(options.separator) {}
+  Passages(const fs::path& file, const TextFile& text, const PrepareOptions& options)
+      : file_(text),
+        text_(text.view()),
+        lines_(has_lines_of_json(file)),
+        separator_(options.separator) {}
 
   // The next ones, up to about kBatch bytes, and moves `place` behind them.
   std::vector<Passage> take(Place& place) const {
@@ -170,9 +173,7 @@ class Passages {
   }
 
   void take_part(Place& place, std::vector<Passage>& parts) const {
-    if (end_ <= place.part || place.part == place.document)
-      end_ = separator_.empty() ? text_.size()
-                                : std::min(text_.find(separator_, place.part), text_.size());
+    if (end_ <= place.part || place.part == place.document) end_ = end_of_document(place.part);
     const size_t end = std::min(end_, place.part + kPart);
     if (place.part == place.document) ++place.number;
     if (end > place.part)
@@ -185,6 +186,18 @@ class Passages {
     if (end == end_) place.part = place.document = std::min(end + separator_.size(), text_.size());
   }
 
+  // Where the next separator is. A document may be larger than memory: what was searched is released.
+  size_t end_of_document(size_t from) const {
+    if (separator_.empty()) return text_.size();
+    for (; from < text_.size(); from += kBatch) {
+      const size_t found = text_.substr(from, kBatch + separator_.size() - 1).find(separator_);
+      if (found != std::string_view::npos) return from + found;
+      file_.release(from, std::min(from + kBatch, text_.size()));
+    }
+    return text_.size();
+  }
+
+  const TextFile& file_;
   std::string_view text_;
   bool lines_;
   std::string separator_;
@@ -310,7 +323,7 @@ class Preparation {
     const std::string_view view = text.view();
     INK_CHECK(place_.part <= view.size() && place_.document <= place_.part, file.string(),
               ": the file has changed since prepare was stopped");
-    const Passages parts(file, view, options_);
+    const Passages parts(file, text, options_);
     while (place_.part < view.size()) {
       const size_t before = place_.part;
       std::vector<Passage> some = parts.take(place_);

@@ -19,6 +19,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/support/error_of.h"
+#include "tests/support/peak_memory.h"
 #include "tests/support/run_program.h"
 #include "tests/support/temp_files.h"
 
@@ -176,6 +177,19 @@ TEST(Prepare, TheSameBytesWhateverTheThreadsAndStops) {
   stopped.erase("shard_00001.ids.tmp"), stopped.erase("unpacked.tmp");
   EXPECT_EQ(stopped, expected);
   EXPECT_TRUE(prepare(files, options).was_there);
+}
+
+TEST(Prepare, HoldsLittleOfATextThatIsOneDocument) {
+  const TempFolder folder;
+  std::string text;
+  while (text.size() < 80 << 20) text += "A line of a text that has no separator.\n";
+  const auto file = folder.write("text.txt", text);
+  const std::string first = text.substr(0, 4 << 20);
+  std::string().swap(text);
+  prepare({folder.write("first.txt", first)}, bytes_into(folder.path() / "first"));  // threads
+  const auto peak = peak_memory_of([&] { prepare({file}, bytes_into(folder.path() / "data")); });
+  if (!peak) GTEST_SKIP() << "the peak is not known here";
+  EXPECT_LT(*peak, 40 << 20);  // 4 MB of text at a time, and its ids of 8 bytes
 }
 
 TEST(Prepare, RefusesWhatDoesNotGoTogether) {
