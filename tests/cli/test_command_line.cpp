@@ -359,6 +359,7 @@ TEST(CommandLine, SuggestsByBeginningsAndByOtherPrograms) {
             "inkling eval: there is no option --lr\n");
   EXPECT_EQ(suggestion("sam", {"sample", "train"}), "; did you mean sample?");
   EXPECT_EQ(suggestion("lr", {"learning_rate"}), "; did you mean learning_rate?");  // of a file
+  EXPECT_EQ(suggestion("val_data", {"data", "device"}, "--"), "; did you mean --data?");
 }
 
 // ---- names of other programs

@@ -557,7 +557,10 @@ TEST(Report, InTheProgram) {
   EXPECT_NE(text.out.find("* training loss"), std::string::npos) << text.out;
   EXPECT_EQ(run_program("report " + run + " " + run + " --text").code, 2);
   EXPECT_EQ(run_program("report " + run + "/none --svg " + svg).code, 1);
-  EXPECT_EQ(run_program("report " + run + " --svg /dev/full").code, 1);
+  const Ran full = run_program("report " + run + " --svg /dev/full");
+  EXPECT_EQ(full.code, 1);
+  EXPECT_NE(full.err.find("--svg: /dev/full: "), std::string::npos) << full.err;
+  EXPECT_EQ(run_program("report " + run + " --csv -").out, run_shell("cat " + run + "/a.csv").out);
 }
 
 // ---- locales

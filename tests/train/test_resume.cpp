@@ -78,6 +78,9 @@ TEST_F(Resume, StepsThatAreDoneStay) {
   expect_error(
       "inkling train --init_from resume --max_iters 30 --tokenizer byte" + out, 2,
       "--tokenizer is \"byte\", but " + path("out") + "/ckpt has \"char\"; leave the option out");
+  for (const std::string setting : {"--n_layer 5", "--optimizer sgd"})
+    expect_error("inkling train --init_from resume --max_iters 30 " + setting + out, 2,
+                 "; leave the option out");
   EXPECT_EQ(state(), before);
   for (const char* more : {"", " --max_iters 20 --final_eval off"}) {
     const Ran again = run_shell("inkling train --init_from resume" + out + more);

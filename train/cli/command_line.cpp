@@ -145,7 +145,16 @@ void check_usage(const TrainConfig& config) {
 }
 
 void check_writable(const char* option, const std::string& file) {
-  if (!file.empty()) with_prefix(option, [&] { AtomicFile{file}; });
+  if (!file.empty() && file != "-") with_prefix(option, [&] { AtomicFile{file}; });
+}
+
+void write_output(const char* option, const std::string& file, const std::string& text) {
+  if (file == "-") {
+    std::cout << text;
+    return;
+  }
+  with_prefix(option, [&] { write_file(file, text); });
+  std::cout << "Written: " << printable(file) << "\n";
 }
 
 void check_folder(const char* option, const std::string& name) {

@@ -158,6 +158,14 @@ std::vector<std::string> completed(const std::string& unknown,
   return found.size() > kMost ? std::vector<std::string>() : found;
 }
 
+// The names that it ends with: "val_data" with "data".
+std::vector<std::string> ended(const std::string& unknown, const std::vector<std::string>& names) {
+  std::vector<std::string> found;
+  for (const std::string& name : names)
+    if (unknown.ends_with("_" + name)) found.push_back(name);
+  return found;
+}
+
 // What other programs call so, of these names. "trainer.max_iters" is "max_iters".
 std::vector<std::string> named_otherwise(const std::string& unknown,
                                          const std::vector<std::string>& names) {
@@ -182,6 +190,7 @@ std::string suggestion(const std::string& unknown, const std::vector<std::string
   std::vector<std::string> found = named_otherwise(unknown, names);
   if (found.empty()) found = completed(unknown, names);
   if (found.empty()) found = nearest(unknown, names);
+  if (found.empty()) found = ended(unknown, names);
   std::string text;
   for (size_t i = 0; i < found.size(); ++i)
     text += (i == 0 ? "" : i + 1 < found.size() ? ", " : " or ") + (prefix + found[i]);

@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "autograd/engine/grad_store.h"
-#include "autograd/io/atomic_file.h"
 #include "autograd/io/foreign.h"
 #include "train/cases/op_case_inputs.h"
 #include "train/cli/command_line.h"
@@ -303,8 +302,9 @@ int draw_command(const Arguments& arguments) {
               << print_flow(drawn.ops, draw.options);
     return kOk;
   }
-  write_file(draw.out, with_style(svg_by_dot(flow_to_dot(drawn.ops, draw.options))));
-  std::cout << drawn.title << "\nWritten: " << draw.out << "\n";
+  const std::string picture = with_style(svg_by_dot(flow_to_dot(drawn.ops, draw.options)));
+  if (draw.out != "-") std::cout << drawn.title << "\n";
+  write_output("--out", draw.out, picture);
   return kOk;
 }
 

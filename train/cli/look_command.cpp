@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "autograd/io/atomic_file.h"
 #include "train/cli/command_line.h"
 #include "train/cli/model_options.h"
 #include "train/report/look.h"
@@ -55,8 +54,7 @@ int look_command(const Arguments& arguments) {
   check_writable("--out", out);
   const LoadedModel loaded = model.load();
   const std::vector<int64_t> ids = ids_to_show(loaded, start, look_tokens(loaded.model->config));
-  write_file(out, look_page(loaded, ids));
-  std::cout << "Written: " << printable(out) << "\n";
+  write_output("--out", out, look_page(loaded, ids));
   return kOk;
 }
 

@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "autograd/base/text.h"
-#include "autograd/io/atomic_file.h"
 #include "autograd/io/foreign.h"
 #include "train/cli/command_line.h"
 #include "train/cli/console.h"
@@ -25,11 +24,6 @@
 
 namespace ink {
 namespace {
-
-void write_and_say(const std::string& file, const std::string& text) {
-  write_file(file, text);
-  std::cout << "Written: " << printable(file) << "\n";
-}
 
 std::vector<MetricsStep> metrics_of(const std::string& run) {
   return read_metrics(std::filesystem::path(run) / kMetricsFile);
@@ -76,8 +70,10 @@ int report_command(const Arguments& arguments) {
   command.add("--out", &out,
               "write the page to this file; by default report.html in the first run");
   command.flag("--text", text, "show the loss curve, and what stands out, on the terminal");
-  command.add("--svg", &svg, "write the loss curve to this file");
-  command.add("--csv", &csv, "write all metrics to this file, a row for each line of the log");
+  command.add("--svg", &svg, "write the loss curve to this file; -: to standard output");
+  command.add(
+      "--csv", &csv,
+      "write all metrics to this file, a row for each line of the log; -: to standard output");
   command.add("--tensorboard", &tensorboard,
               "write the runs' numbers and samples into this folder, for TensorBoard");
   if (!command.parse(arguments)) return kOk;
@@ -92,8 +88,8 @@ int report_command(const Arguments& arguments) {
   for (const std::string& run : runs) check_folder("run", run);
   if (text) std::cout << text_of(read(runs[0]));
   if (!svg.empty())
-    write_and_say(svg, chart_svg(loss_chart(metrics_of(runs[0]), "Loss of " + runs[0])));
-  if (!csv.empty()) write_and_say(csv, metrics_csv(metrics_of(runs[0])));
+    write_output("--svg", svg, chart_svg(loss_chart(metrics_of(runs[0]), "Loss of " + runs[0])));
+  if (!csv.empty()) write_output("--csv", csv, metrics_csv(metrics_of(runs[0])));
   if (!tensorboard.empty())
     for (const auto& file : write_tensorboard({runs.begin(), runs.end()}, tensorboard))
       std::cout << "Written: " << printable(file.string()) << "\n";
@@ -101,7 +97,7 @@ int report_command(const Arguments& arguments) {
   std::vector<nlohmann::ordered_json> all;
   for (const std::string& run : runs) all.push_back(read(run));
   if (out.empty()) out = (std::filesystem::path(runs[0]) / kReportFile).string();
-  write_and_say(out, report_page(std::move(all)));
+  write_output("--out", out, report_page(std::move(all)));
   return kOk;
 }
 

@@ -524,6 +524,17 @@ bool parse_into(TrainConfig& config, const Arguments& arguments, TrainOptions& o
   return parsed;
 }
 
+// Throws if the settings of these names are others than those of a run that is gone on from.
+void check_same(const std::set<std::string>& names, const TrainConfig& asked,
+                const SavedRun& saved) {
+  const nlohmann::json mine = to_json(asked), its = to_json(saved.config);
+  for (const std::string& name : names)
+    if (its.contains(name) && mine.contains(name) && mine.at(name) != its.at(name))
+      throw UsageError(fmt::format("--{} is {}, but {} has {}; leave the option out", name,
+                                   quoted(mine.at(name)), saved.folder.string(),
+                                   quoted(its.at(name))));
+}
+
 // The run whose weights a new run begins with. Options that contradict its model are refused.
 SavedRun load_start_for(TrainConfig& config, const TrainOptions& options, Console& console) {
   try {
@@ -535,12 +546,7 @@ SavedRun load_start_for(TrainConfig& config, const TrainOptions& options, Consol
   SavedRun start = load_start(config);
   TrainConfig asked = config;
   if (options.names.count("model") == 0) asked.model = start.config.model;
-  const nlohmann::json mine = to_json(asked), its = to_json(start.config);
-  for (const std::string& name : options.names)
-    if (its.contains(name) && mine.contains(name) && mine.at(name) != its.at(name))
-      throw UsageError(fmt::format("--{} is {}, but {} has {}; leave the option out", name,
-                                   quoted(mine.at(name)), start.folder.string(),
-                                   quoted(its.at(name))));
+  check_same(options.names, asked, start);
   config = with_model_of(start, config);
   return start;
 }
@@ -599,10 +605,10 @@ int train(const Arguments& arguments) {
     config = saved->config;
     parse_into(config, arguments, options, true);
     check_usage(config);
-    if (config.tokenizer != saved->config.tokenizer)
-      throw UsageError(fmt::format("--tokenizer is {}, but {} has {}; leave the option out",
-                                   quoted(nlohmann::json(config.tokenizer)), saved->folder.string(),
-                                   quoted(nlohmann::json(saved->config.tokenizer))));
+    const std::vector<std::string> names = model_fields(config);
+    std::set<std::string> kept(names.begin(), names.end());
+    kept.insert({"optimizer", "tokenizer"});
+    check_same(kept, config, *saved);
     if (config.max_iters < saved->step)
       throw UsageError(fmt::format("--max_iters {}: {} has done {} steps; expected as many or more",
                                    config.max_iters, config.out_dir, saved->step));
