@@ -75,10 +75,6 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& targets, int64_t ignore
 Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& targets,
                             int64_t ignore_index = -100, Reduction reduction = Reduction::mean,
                             double z_loss = 0);
-/// The number of rows whose logits linear_cross_entropy holds at a time.
-int64_t linear_cross_entropy_rows(int64_t rows, int64_t classes, Device device = cpu_device);
-/// The number of classes whose logits it computes: on a GPU, a multiple of 8 from 1024 classes on.
-int64_t linear_cross_entropy_classes(int64_t classes, Device device);
 /// The mean of (input - target)^2: a basic op. (mse_loss.cpp)
 Tensor mse_loss(const Tensor& input, const Tensor& target, Reduction reduction = Reduction::mean);
 

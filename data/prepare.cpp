@@ -186,7 +186,8 @@ class Passages {
     if (end == end_) place.part = place.document = std::min(end + separator_.size(), text_.size());
   }
 
-  // Where the next separator is. A document may be larger than memory: what was searched is released.
+  // Where the next separator is. A document may be larger than memory, so what was searched is
+  // released.
   size_t end_of_document(size_t from) const {
     if (separator_.empty()) return text_.size();
     for (; from < text_.size(); from += kBatch) {

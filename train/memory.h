@@ -48,10 +48,10 @@ class Trial {
 int64_t moment_bytes(const NamedTensors& parameters, const std::set<std::string>& tables,
                      const TrainConfig& config);
 
-/// Of GPT, by a formula that is within 3 % of the measured peak, with any unit for matrix products
-/// and any number of threads. Of another model, or a GPT with a part of your own, by passes of
-/// a few rows; gradients and buffers stay as they are. With several parts of a batch side by side
-/// (data_parallel.h), a run may use less, because their peaks need not coincide.
+/// Of any model, within 3 % of the measured peak, with any unit for matrix products and any number
+/// of threads: by passes of a few rows; gradients and buffers stay as they are. With several parts
+/// of a batch side by side (data_parallel.h), a run may use less, because their peaks need not
+/// coincide.
 MemoryEstimate estimate_memory(const LanguageModel& model, const TrainConfig& config);
 
 }  // namespace ink

@@ -290,24 +290,6 @@ void gemm_bias(Array& c, const Array& a, const Array& b, const Array& bias) {
   float_products(c, a, b, false, bias);
 }
 
-int64_t gemm_bytes(const Array& c, const Array& a, const Array& b) {
-  const int64_t m = c.size(-2), n = c.size(-1), k = a.size(-1);
-  if (m == 1 || n == 1 || k == 0 || suits_unpacked_product(c, a, b)) return 0;
-  const DType dtype = product_dtype(c, a, b);
-  const GemmUnit& unit = unit_for(dtype, m, n, k);
-  const Sharing sharing(c.numel() / (m * n), m, n, k);
-  const auto copied = [](bool needed, const Array& x) {
-    return needed ? block_bytes(size_of(f32) * x.numel()) : 0;
-  };
-  const auto converted = [&](const Array& x) {
-    return copied(x.dtype() == bf16 && !unit.multiplies(dtype), x);
-  };
-  return block_bytes(sharing.threads * unit.scratch_bytes(dtype, m, n, k)) + converted(a) +
-         converted(b) + copied(!fits(unit, c, dtype, k, false), c);
-}
-
 }  // namespace cpu
-
-bool packs_operands(Device device) { return device.is_cpu(); }
 
 }  // namespace ink

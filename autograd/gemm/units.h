@@ -111,8 +111,4 @@ std::string openblas_version();
 GemmOperand operand_of(const Array& x);
 GemmResult result_of(Array& c);
 
-/// Do products pack or convert operands in memory that the allocator counts? A GPU's library has
-/// memory of its own.
-bool packs_operands(Device device);
-
 }  // namespace ink

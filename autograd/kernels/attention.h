@@ -48,14 +48,4 @@ KERNEL_STRIDED(attention_backward, AttentionGradients d, const Array& dout, cons
 
 // clang-format on
 
-namespace cpu {
-
-/// Bytes that the kernels allocate if no mask has a gradient: scratch memory, and f32 copies of
-/// bf16 operands that no unit of the processor multiplies. Of `in` only dtypes and layouts count:
-/// its arrays need no memory.
-int64_t attention_bytes(const AttentionInputs& in);
-int64_t attention_backward_bytes(const AttentionInputs& in);
-
-}  // namespace cpu
-
 }  // namespace ink

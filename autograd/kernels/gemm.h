@@ -23,12 +23,4 @@ KERNEL_CUDA(gemm_row_sums, Array& c, Array& sums, const Array& a, const Array& b
 
 // clang-format on
 
-namespace cpu {
-
-/// Bytes that gemm allocates for row-major c: what a unit of the processor packs, and f32 copies of
-/// what it cannot read or write. Of the arrays only dtypes and layouts count: they need no memory.
-int64_t gemm_bytes(const Array& c, const Array& a, const Array& b);
-
-}  // namespace cpu
-
 }  // namespace ink

@@ -26,6 +26,22 @@
 namespace ink {
 namespace {
 
+// A chunk reads all of W and adds to all of dW, so few rows make slow products: for 50257 classes,
+// 64 MB of logits are 320 rows, and chunks of 83 rows take three times as long. Below that bound,
+// 1024 rows keep a small head's logits in the cache.
+int64_t rows_of_a_chunk(int64_t rows, int64_t classes, Device device) {
+  const ChunkLimits limits = chunk_limits(device);
+  const int64_t most = limits.elements / std::max<int64_t>(classes, 1) / 64 * 64;
+  return std::min(rows, std::clamp<int64_t>(most, 64, limits.rows));
+}
+
+// Products of 50257 classes, whose rows start at no multiple of 16 bytes, take a GPU five times as
+// long as those of 50264. What a small head would save, the copy of W costs.
+int64_t padded_classes(int64_t classes, Device device) {
+  const int64_t multiple = classes < 1024 ? 1 : chunk_limits(device).multiple;
+  return (classes + multiple - 1) / multiple * multiple;
+}
+
 struct Head {
   Array x, weight, targets;  // (N, C), (V or more, C), (N); x and weight of one dtype
   int64_t classes, ignore_index;
@@ -57,7 +73,7 @@ Array columns_of(const Array& x, int64_t first, int64_t count) {
 
 // W with rows of zeros after it, for classes that the loss never sees.
 Array with_padding(const Array& weight) {
-  const int64_t V = weight.size(0), padded = linear_cross_entropy_classes(V, weight.device());
+  const int64_t V = weight.size(0), padded = padded_classes(V, weight.device());
   if (padded == V) return weight;
   Array all = Array::empty({padded, weight.size(1)}, weight.dtype(), weight.device());
   Array own = rows_of(all, 0, V), rest = rows_of(all, V, padded - V);
@@ -71,7 +87,7 @@ Array with_padding(const Array& weight) {
 template <class F>
 void for_each_chunk(const Head& head, HeadGrads& grads, F&& f) {
   const int64_t N = head.x.size(0), V = head.classes, padded = head.weight.size(0),
-                most = linear_cross_entropy_rows(N, V, head.x.device());
+                most = rows_of_a_chunk(N, V, head.x.device());
   for (int64_t first = 0; first < N; first += most) {
     const int64_t rows = std::min(most, N - first);
     const Array x = rows_of(head.x, first, rows);
@@ -188,22 +204,6 @@ Tensor unreduced(const Tensor& input, const Tensor& x, const Tensor& weight, con
 }
 
 }  // namespace
-
-// A chunk reads all of W and adds to all of dW, so few rows make slow products: for 50257 classes,
-// 64 MB of logits are 320 rows, and chunks of 83 rows take three times as long. Below that bound,
-// 1024 rows keep a small head's logits in the cache.
-int64_t linear_cross_entropy_rows(int64_t rows, int64_t classes, Device device) {
-  const ChunkLimits limits = chunk_limits(device);
-  const int64_t most = limits.elements / std::max<int64_t>(classes, 1) / 64 * 64;
-  return std::min(rows, std::clamp<int64_t>(most, 64, limits.rows));
-}
-
-// Products of 50257 classes, whose rows start at no multiple of 16 bytes, take a GPU five times as
-// long as those of 50264. What a small head would save, the copy of W costs.
-int64_t linear_cross_entropy_classes(int64_t classes, Device device) {
-  const int64_t multiple = classes < 1024 ? 1 : chunk_limits(device).multiple;
-  return (classes + multiple - 1) / multiple * multiple;
-}
 
 Tensor linear_cross_entropy(const Tensor& input, const Tensor& weight, const Tensor& targets,
                             int64_t ignore_index, Reduction reduction, double z_loss) {

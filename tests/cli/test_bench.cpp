@@ -185,59 +185,59 @@ BenchSetup gpt_setup(int64_t batch_size, int64_t block_size, int64_t n_layer, in
   return setup;
 }
 
-void expect_formula_holds(const BenchSetup& setup, const char* what) {
+void expect_estimate_holds(const BenchSetup& setup, const char* what) {
   const BenchResult result = run_bench(setup);
-  const auto formula = static_cast<double>(result.formula.total()),
+  const auto estimate = static_cast<double>(result.estimate.total()),
              measured = static_cast<double>(result.allocator_peak);
-  EXPECT_NEAR(formula / measured, 1, 0.03) << what << ": " << formula << " and " << measured;
+  EXPECT_NEAR(estimate / measured, 1, 0.03) << what << ": " << estimate << " and " << measured;
 }
 
-void expect_formula_holds_for(const std::string& model) {
+void expect_estimates_hold_for(const std::string& model) {
   const auto small_setup = [&](auto... sizes) {
     BenchSetup setup = gpt_setup(sizes...);
     setup.config.model = model;
     setup.config.bias = model == "gpt";
     return setup;
   };
-  expect_formula_holds(small_setup(12, 64, 4, 128, 65), "most is activations");
-  expect_formula_holds(small_setup(1, 64, 4, 128, 65), "most is parameters");
-  expect_formula_holds(small_setup(2, 128, 1, 64, 5000), "most is the vocabulary");
-  expect_formula_holds(small_setup(2, 256, 8, 32, 65), "deep, narrow and long");
+  expect_estimate_holds(small_setup(12, 64, 4, 128, 65), "most is activations");
+  expect_estimate_holds(small_setup(1, 64, 4, 128, 65), "most is parameters");
+  expect_estimate_holds(small_setup(2, 128, 1, 64, 5000), "most is the vocabulary");
+  expect_estimate_holds(small_setup(2, 256, 8, 32, 65), "deep, narrow and long");
   BenchSetup setup = small_setup(8, 64, 2, 64, 300);
   setup.config.dropout = 0.2;
-  expect_formula_holds(setup, "dropout");
+  expect_estimate_holds(setup, "dropout");
   setup.config.dtype = "bfloat16";
-  expect_formula_holds(setup, "mixed precision");
+  expect_estimate_holds(setup, "mixed precision");
   setup.config.gradient_accumulation_steps = 2;
-  expect_formula_holds(setup, "gradients that wait");
+  expect_estimate_holds(setup, "gradients that wait");
   setup.config.recompute = true;
-  expect_formula_holds(setup, "norms and GELUs computed again, mixed");
+  expect_estimate_holds(setup, "norms and GELUs computed again, mixed");
   setup.config.dtype = "float32";
-  expect_formula_holds(setup, "norms and GELUs computed again");
+  expect_estimate_holds(setup, "norms and GELUs computed again");
   setup.config.optimizer = "sgd";
-  expect_formula_holds(setup, "one moment");
+  expect_estimate_holds(setup, "one moment");
   BenchSetup one_block = small_setup(32, 64, 1, 128, 65);
   one_block.config.recompute = true;
-  expect_formula_holds(one_block, "most is what one block's backward adds");
+  expect_estimate_holds(one_block, "most is what one block's backward adds");
   one_block.config.dtype = "bfloat16";
-  expect_formula_holds(one_block, "the same, mixed");
+  expect_estimate_holds(one_block, "the same, mixed");
   BenchSetup wide_head = small_setup(1, 256, 1, 64, 65);
   wide_head.config.n_head = 1;
-  expect_formula_holds(wide_head, "most is attention's scratch memory");
+  expect_estimate_holds(wide_head, "most is attention's scratch memory");
   wide_head.config.dtype = "bfloat16";
   wide_head.config.optimizer = "sgd";
-  expect_formula_holds(wide_head, "copies of attention's inputs in f32, where no unit reads bf16");
+  expect_estimate_holds(wide_head, "copies of attention's inputs in f32, where no unit reads bf16");
   BenchSetup wide_mlp = small_setup(2, 16, 2, 256, 65);
   wide_mlp.config.dropout = 0.2;
-  expect_formula_holds(wide_mlp, "most is what products pack");
+  expect_estimate_holds(wide_mlp, "most is what products pack");
 }
 
-TEST(Memory, FormulaAgreesWithMeasurement) { expect_formula_holds_for("gpt"); }
-TEST(Memory, OfOtherModelsPassesOfAFewRowsAgreeWithIt) { expect_formula_holds_for("llama"); }
+TEST(Memory, TheEstimateAgreesWithMeasurement) { expect_estimates_hold_for("gpt"); }
+TEST(Memory, AndOfALlama) { expect_estimates_hold_for("llama"); }
 
-TEST(Memory, FormulaAgreesWithEachUnit) {
-  expect_passes_with_each_unit("Memory.FormulaAgreesWithMeasurement");
-  expect_passes_with_each_unit("Memory.OfOtherModelsPassesOfAFewRowsAgreeWithIt");
+TEST(Memory, TheEstimateAgreesWithEachUnit) {
+  expect_passes_with_each_unit("Memory.TheEstimateAgreesWithMeasurement");
+  expect_passes_with_each_unit("Memory.AndOfALlama");
 }
 
 TEST(Bench, TheRoofIsWhatTakesLonger) {
@@ -317,7 +317,7 @@ TEST(Program, BenchWritesWhatItMeasured) {
   for (const char* field :
        {"ms_median", "ms_best", "start_ms", "tokens_per_second", "flops_per_second"})
     EXPECT_GT(results.at("step").at(field).get<double>(), 0) << field;
-  for (const char* field : {"formula", "allocator_peak", "process_peak"})
+  for (const char* field : {"estimate", "allocator_peak", "process_peak"})
     EXPECT_GT(results.at("memory").at(field).get<double>(), 0) << field;
   for (const char* field : {"flops_per_second", "bytes_per_second"})
     EXPECT_GT(results.at("machine").at(field).get<double>(), 1e8) << field;
@@ -326,7 +326,7 @@ TEST(Program, BenchWritesWhatItMeasured) {
   EXPECT_NEAR(share, 1, 1e-6);
 }
 
-// Tests observe ops, which makes batches of one part; the program's have more. The formula says
+// Tests observe ops, which makes batches of one part; the program's have more. The estimate says
 // what parts side by side need when they are at their peaks together.
 TEST(Program, BenchMeasuresTheGradientsOfEveryPart) {
   const TempFolder folder;
@@ -338,7 +338,7 @@ TEST(Program, BenchMeasuresTheGradientsOfEveryPart) {
     ASSERT_EQ(ran.code, 0) << ran.err;
     const json memory = read_json(file).at("memory");
     const double share =
-        memory.at("formula").get<double>() / memory.at("allocator_peak").get<double>();
+        memory.at("estimate").get<double>() / memory.at("allocator_peak").get<double>();
     EXPECT_GT(share, 0.9) << parts;
     EXPECT_LT(share, 1.35) << parts;
   }

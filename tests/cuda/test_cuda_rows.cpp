@@ -212,9 +212,6 @@ TEST(CudaCrossEntropy, RowsOfAnyLength) {
 // A GPU computes more classes than there are, so that rows of logits start where products want.
 TEST(CudaLinearCrossEntropy, PaddedClassesChangeNothing) {
   if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device";
-  EXPECT_EQ(linear_cross_entropy_classes(50257, cuda_device), 50264);
-  EXPECT_EQ(linear_cross_entropy_classes(50264, cuda_device), 50264);
-  EXPECT_EQ(linear_cross_entropy_classes(50257, cpu_device), 50257);
   for (const int64_t V : {1024, 1025, 1031}) {
     for (const DType dtype : {f32, bf16}) {
       for (const Reduction reduction : {Reduction::mean, Reduction::none}) {

@@ -8,7 +8,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 unset OPENBLAS_CORETYPE OPENBLAS_L2_SIZE
-name=${1:?which one: checkpoint, config, json, safetensors, text, tokenizer or tokens}
+name=${1:?which one of $(cd tests/fuzz/seeds && printf '%s ' */ | tr -d /)}
 shift
 inputs=2000000
 if [[ ${1:-} == --inputs ]]; then

@@ -267,7 +267,7 @@ TEST(ModelSettings, AreOptionsAndPartOfTheRun) {
                 {"train", "--out_dir", run, "--init_from", "resume", "--max_iters", "3"});
     return run_own(more);
   };
-  EXPECT_NE(goes_on({"--rank", "4"}).find("resume: rank is 4, but"), std::string::npos);
+  EXPECT_NE(goes_on({"--rank", "4"}).find("--rank is 4, but"), std::string::npos);
   EXPECT_EQ(goes_on({}).substr(0, 2), "0:");
   const std::string tuned = run_own({"train", "--init_from", run, "--out_dir", folder / "tuned",
                                      "--max_iters", "1", "--rank", "3"});

@@ -213,7 +213,7 @@ BenchResult run_bench(const BenchSetup& setup) {
   const std::unique_ptr<Trainer> trainer = make_trainer(result.setup);
   const LanguageModel& model = trainer->model();
   result.parameters = model.num_parameters();
-  result.formula = trainer->memory();
+  result.estimate = trainer->memory();
   int64_t steps = setup.steps, faults_before = 0;
   for (int64_t i = 0; i < kWarmUp || std::ssize(result.times) < steps; ++i) {
     const int64_t in_a_row = i < kFirst ? 1 : together;

@@ -48,7 +48,7 @@ struct BenchResult {
   std::vector<double> times;   // of each step
   std::vector<double> losses;  // of each step, including those to warm up
   StepFlops flops;
-  MemoryEstimate formula;
+  MemoryEstimate estimate;
   int64_t allocator_peak = 0;   // in use at a time, including the allocator's rounding
   int64_t allocator_held = 0;   // in use, or kept for reuse
   int64_t process_peak = 0;     // resident, of the whole process so far

@@ -132,7 +132,7 @@ ordered_json to_json(const BenchResult& result, const Machine& machine) {
             {"flops_per_second", rate},
             {"of_peak", rate / machine.flops_per_second}}},
           {"memory",
-           {{"formula", result.formula.total()},
+           {{"estimate", result.estimate.total()},
             {"allocator_peak", result.allocator_peak},
             {"allocator_held", result.allocator_held},
             {"process_peak", result.process_peak},
@@ -180,10 +180,10 @@ void print(const BenchResult& result, const Machine& machine) {
         "sheet names",
         100 * rate / peak, peak / 1e12));
   line(fmt::format(
-      "memory    formula {:.1f} MB, measured {:.1f} MB ({:+.1f} %); {:.1f} with what is kept for "
+      "memory    estimated {:.1f} MB, measured {:.1f} MB ({:+.1f} %); {:.1f} with what is kept for "
       "reuse, {:.1f} the process; {:.1f} page faults per step",
-      megabytes(result.formula.total()), megabytes(result.allocator_peak),
-      100 * (static_cast<double>(result.formula.total()) /
+      megabytes(result.estimate.total()), megabytes(result.allocator_peak),
+      100 * (static_cast<double>(result.estimate.total()) /
                  static_cast<double>(result.allocator_peak) -
              1),
       megabytes(result.allocator_held), megabytes(result.process_peak), result.page_faults));

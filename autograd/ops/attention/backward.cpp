@@ -64,7 +64,7 @@ class Backward {
         scale_(static_cast<T>(in.rule.scale)),
         kv_heads_(size_.heads / size_.group),
         slices_(slices_of(size_)),
-        parts_(supply_, parts_of(size_)),
+        parts_(parts_of(size_)),
         q_(in.q),
         k_(in.k),
         v_(in.v),
@@ -77,16 +77,6 @@ class Backward {
         mask_(in),
         dmask_(d.dmask, in.scores_shape()),
         dropout_(in.rule, size_, in.q.size(0)) {}
-
-  /// Bytes of scratch memory, if no mask has a gradient.
-  static int64_t bytes(const AttentionInputs& in) {
-    const Sizes size(in.q, in.k, in.v, in.rule);
-    Supply supply{.real = false};
-    static_cast<void>(Buffer<T>(supply, parts_of(size)));
-    const int64_t n = size.heads / size.group * slices_of(size), mask_size = 0;
-    return supply.counted +
-           scratch_bytes<Scratch>(n, size, bool(Mask<T>(in)), in.rule.dropout_p > 0, mask_size);
-  }
 
   void run() const {
     const int64_t n = kv_heads_ * slices_;
@@ -108,22 +98,22 @@ class Backward {
     Buffer<T> q_lanes, dout_lanes, out_lanes, q_rows, dout_rows, k_rows, p, ds, dq, dk, dv, dmask;
     PairScratch<T> pair;
 
-    Scratch(Supply& supply, const Sizes& size, bool masked, bool dropout, int64_t mask_size)
+    Scratch(const Sizes& size, bool masked, bool dropout, int64_t mask_size)
         : width(whole_vectors<T>(size.d)),
           v_width(whole_vectors<T>(size.dv)),
-          q_lanes(supply, size.d * kQueries<T>),
-          dout_lanes(supply, size.dv * kQueries<T>),
-          out_lanes(supply, size.dv * kQueries<T>),
-          q_rows(supply, width * kQueries<T>),
-          dout_rows(supply, v_width * kQueries<T>),
-          k_rows(supply, size.keys * width),
-          p(supply, kKeys * kQueries<T>),
-          ds(supply, kKeys * kQueries<T>),
-          dq(supply, width * kQueries<T>),
-          dk(supply, size.keys * width),
-          dv(supply, size.keys * v_width),
-          dmask(supply, mask_size),
-          pair(supply, masked, dropout) {
+          q_lanes(size.d * kQueries<T>),
+          dout_lanes(size.dv * kQueries<T>),
+          out_lanes(size.dv * kQueries<T>),
+          q_rows(width * kQueries<T>),
+          dout_rows(v_width * kQueries<T>),
+          k_rows(size.keys * width),
+          p(kKeys * kQueries<T>),
+          ds(kKeys * kQueries<T>),
+          dq(width * kQueries<T>),
+          dk(size.keys * width),
+          dv(size.keys * v_width),
+          dmask(mask_size),
+          pair(masked, dropout) {
       std::fill_n(dmask.data, mask_size, T(0));
     }
   };
@@ -302,7 +292,6 @@ class Backward {
   const Sizes size_;
   const T scale_;
   const int64_t kv_heads_, slices_;
-  Supply supply_;
   const Buffer<T> parts_;
   const Heads<const T> q_, k_, v_, out_, dout_;
   const T* const lse_;
@@ -327,13 +316,6 @@ void attention_backward(AttentionGradients d, const Array& dout, const Array& ou
   copy(dq, wide.dq);
   copy(dk, wide.dk);
   copy(dv, wide.dv);
-}
-
-int64_t attention_backward_bytes(const AttentionInputs& in) {
-  if (in.q.dtype() == f64) return Backward<double>::bytes(in);
-  if (suits_attention_bf16(in)) return attention_bf16_backward_bytes(in);
-  const bool wide = in.q.dtype() == bf16;  // gradients have their inputs' sizes
-  return Backward<float>::bytes(in) + (wide ? 2 * f32_copies({in.q, in.k, in.v, in.rule}) : 0);
 }
 
 }  // namespace ink::cpu

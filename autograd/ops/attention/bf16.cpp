@@ -14,7 +14,6 @@ namespace {
 
 using tiles::Buffer;
 using tiles::Sizes;
-using tiles::Supply;
 
 constexpr int64_t kQueries = 128, kKeys = 256;  // of a pair of tiles, at most
 constexpr int64_t kWidest = 256;                // rows of q, k and v
@@ -49,15 +48,15 @@ struct Scratch {
   Buffer<bfloat16> packed;
 
   // keys: the number of rows of dk and dv that backward collects; 0 in forward.
-  Scratch(Supply& supply, const Sizes& size, int64_t keys)
-      : scores(supply, kQueries * kKeys),
-        dweights(supply, keys > 0 ? kQueries * kKeys : 0),
-        sums(supply, kQueries * std::max(size.d, size.dv)),
-        dk(supply, keys * size.d),
-        dv(supply, keys * size.dv),
-        weights(supply, kQueries * kKeys),
-        dscores(supply, keys > 0 ? kQueries * kKeys : 0),
-        packed(supply, unit.scratch_bytes(bf16, kKeys, kKeys, kKeys) / 2) {}
+  Scratch(const Sizes& size, int64_t keys)
+      : scores(kQueries * kKeys),
+        dweights(keys > 0 ? kQueries * kKeys : 0),
+        sums(kQueries * std::max(size.d, size.dv)),
+        dk(keys * size.d),
+        dv(keys * size.dv),
+        weights(kQueries * kKeys),
+        dscores(keys > 0 ? kQueries * kKeys : 0),
+        packed(unit.scratch_bytes(bf16, kKeys, kKeys, kKeys) / 2) {}
 
   // c (m, n) = a b, or += a b.
   void product(int64_t m, int64_t n, int64_t k, const GemmOperand& a, const GemmOperand& b,
@@ -256,15 +255,6 @@ bool suits_attention_bf16(const AttentionInputs& in) {
   return size.heads / size.group >= max_threads() && std::min(size.queries, size.keys) >= kFewest &&
          std::max(size.d, size.dv) <= kWidest && rows_in_one_piece(q) && rows_in_one_piece(k) &&
          rows_in_one_piece(v);
-}
-
-int64_t attention_bf16_bytes(const AttentionInputs& in) {
-  const Sizes size(in.q, in.k, in.v, in.rule);
-  return tiles::scratch_bytes<Scratch>(size.heads, size, int64_t{0});
-}
-int64_t attention_bf16_backward_bytes(const AttentionInputs& in) {
-  const Sizes size(in.q, in.k, in.v, in.rule);
-  return tiles::scratch_bytes<Scratch>(size.heads / size.group, size, size.keys);
 }
 
 void attention_bf16(Array& out, Array& lse, const AttentionInputs& in) {

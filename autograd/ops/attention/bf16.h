@@ -15,8 +15,4 @@ void attention_bf16(Array& out, Array& lse, const AttentionInputs& in);
 void attention_bf16_backward(AttentionGradients& d, const Array& dout, const Array& out,
                              const Array& lse, const AttentionInputs& in);
 
-/// Bytes of their scratch memory.
-int64_t attention_bf16_bytes(const AttentionInputs& in);
-int64_t attention_bf16_backward_bytes(const AttentionInputs& in);
-
 }  // namespace ink::cpu

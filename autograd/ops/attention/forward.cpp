@@ -27,13 +27,6 @@ class Forward {
         mask_(in),
         dropout_(in.rule, size_, in.q.size(0)) {}
 
-  /// Bytes of scratch memory.
-  static int64_t bytes(const AttentionInputs& in) {
-    const Sizes size(in.q, in.k, in.v, in.rule);
-    return scratch_bytes<Scratch>(size.heads * tiles_of(size), size, bool(Mask<T>(in)),
-                                  in.rule.dropout_p > 0);
-  }
-
   void run() const {
     const int64_t tiles = tiles_of(size_), n = size_.heads * tiles;
     const auto scratch = scratch_for<Scratch>(n, size_, bool(mask_), bool(dropout_));
@@ -48,12 +41,12 @@ class Forward {
   struct Scratch {
     Buffer<T> q_lanes, s, v_rows, sums;
     PairScratch<T> pair;
-    Scratch(Supply& supply, const Sizes& size, bool masked, bool dropout)
-        : q_lanes(supply, size.d * kQueries<T>),
-          s(supply, kKeys * kQueries<T>),
-          v_rows(supply, kKeys * whole_vectors<T>(size.dv)),
-          sums(supply, kQueries<T> * whole_vectors<T>(size.dv)),
-          pair(supply, masked, dropout) {}
+    Scratch(const Sizes& size, bool masked, bool dropout)
+        : q_lanes(size.d * kQueries<T>),
+          s(kKeys * kQueries<T>),
+          v_rows(kKeys * whole_vectors<T>(size.dv)),
+          sums(kQueries<T> * whole_vectors<T>(size.dv)),
+          pair(masked, dropout) {}
   };
 
   static int64_t tiles_of(const Sizes& size) {  // of a head's queries
@@ -141,14 +134,6 @@ void attention(Array& out, Array& lse, const AttentionInputs& in) {
   Array wide = f32_like(out);
   attention(wide, lse, {in_f32(q), in_f32(k), in_f32(v), mask, rule});
   copy(out, wide);
-}
-
-int64_t attention_bytes(const AttentionInputs& in) {
-  if (suits_attention_decode(in)) return 0;  // its memory is not the allocator's
-  if (in.q.dtype() == f64) return Forward<double>::bytes(in);
-  if (suits_attention_bf16(in)) return attention_bf16_bytes(in);
-  const bool wide = in.q.dtype() == bf16;
-  return Forward<float>::bytes(in) + (wide ? f32_copies({in.q, in.k, in.v, in.rule}) : 0);
 }
 
 }  // namespace ink::cpu

@@ -27,10 +27,10 @@ struct PairScratch {
   Buffer<T> bias;  // [j][i]: what is added to a score; -inf where nothing may be seen
   Buffer<T> drop;  // [j][i]: 0 or 1 / (1 - p), the factor of a weight
 
-  PairScratch(Supply& supply, bool masked, bool dropout)
-      : rows(supply, masked || dropout ? kKeys * kQueries<T> : 0),
-        bias(supply, masked ? kKeys * kQueries<T> : 0),
-        drop(supply, dropout ? kKeys * kQueries<T> : 0) {}
+  PairScratch(bool masked, bool dropout)
+      : rows(masked || dropout ? kKeys * kQueries<T> : 0),
+        bias(masked ? kKeys * kQueries<T> : 0),
+        drop(dropout ? kKeys * kQueries<T> : 0) {}
 };
 
 template <class T>

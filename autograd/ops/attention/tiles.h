@@ -73,27 +73,14 @@ struct Pair {
   int64_t seen(int64_t i) const { return std::clamp<int64_t>(i0 + i + diagonal + 1 - j0, 0, n); }
 };
 
-/// Where scratch memory comes from: the allocator, or, to know beforehand how much of it a kernel
-/// takes, nowhere.
-struct Supply {
-  bool real = true;
-  int64_t counted = 0;  // bytes, unless it is real
-};
-
 /// Scratch memory.
 template <class T>
 struct Buffer {
   Array memory;
-  T* data = nullptr;
+  T* data;
 
-  Buffer(Supply& supply, int64_t n) {
-    if (!supply.real) {
-      supply.counted += block_bytes(n * size_of(dtype_of<T>()));
-      return;
-    }
-    memory = Array::empty({n}, dtype_of<T>(), cpu_device);
-    data = memory.mutable_data<T>();
-  }
+  explicit Buffer(int64_t n)
+      : memory(Array::empty({n}, dtype_of<T>(), cpu_device)), data(memory.mutable_data<T>()) {}
   operator T*() const { return data; }
 };
 
@@ -127,30 +114,13 @@ inline int64_t sharers(int64_t n, const Sizes& size) {
   return std::min({n, max_threads(), 1 + work / kWorthAThread});
 }
 
-/// Bytes of copies in f32 of q, k, v and out.
-inline int64_t f32_copies(const Sizes& size) {
-  const auto bytes = [](int64_t rows, int64_t width) { return block_bytes(4 * rows * width); };
-  const int64_t queries = size.heads * size.queries, keys = size.heads / size.group * size.keys;
-  return bytes(queries, size.d) + bytes(keys, size.d) + bytes(keys, size.dv) +
-         bytes(queries, size.dv);
-}
-
 /// Scratch memory for the threads that share n items. It is allocated before they start, so that
 /// the peak of memory does not depend on which threads run at the same time.
 template <class Scratch, class... Args>
 std::vector<Scratch> scratch_for(int64_t n, const Sizes& size, const Args&... args) {
-  Supply supply;
   std::vector<Scratch> scratch;
-  while (std::ssize(scratch) < sharers(n, size)) scratch.emplace_back(supply, size, args...);
+  while (std::ssize(scratch) < sharers(n, size)) scratch.emplace_back(size, args...);
   return scratch;
-}
-
-/// The bytes that scratch_for would take.
-template <class Scratch, class... Args>
-int64_t scratch_bytes(int64_t n, const Sizes& size, const Args&... args) {
-  Supply supply{.real = false};
-  static_cast<void>(Scratch(supply, size, args...));
-  return sharers(n, size) * supply.counted;
 }
 
 /// Calls f(item, scratch) for every item below n, in parallel.
