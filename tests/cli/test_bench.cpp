@@ -518,12 +518,28 @@ TEST(Suggest, TheRule) {
   EXPECT_EQ(suggested_vocabulary(1e5, 4, 128), 512);
   EXPECT_EQ(suggested_vocabulary(1.1e6, 4, 128), 1024);
   EXPECT_EQ(suggested_vocabulary(2e7, 6, 256), 4096);
-  EXPECT_EQ(suggested_vocabulary(2e7, 2, 64), 512) << "a small model has a small vocabulary";
+  EXPECT_EQ(suggested_vocabulary(1e9, 2, 64), 4096) << "a small model has a small vocabulary";
   const TextFacts text{.bytes = 1e6, .bits_without_context = 3, .bytes_per_token = {}};
   EXPECT_LT(expected_bits(text, 1e6, 2e6), expected_bits(text, 1e6, 1e6)) << "more text";
   EXPECT_LT(expected_bits(text, 2e6, 2e6), expected_bits(text, 1e6, 2e6)) << "a larger model";
   EXPECT_NEAR(expected_bits(text, 1e6, 1e9), expected_bits(text, 1e6, 2e9), 1e-3)
       << "text that is read a thousand times";
+  // Dropout comes with passes and parameters, and a text limits the parameters.
+  TextFacts small = text;
+  small.bytes_per_token = [](int64_t) { return 2.0; };
+  const auto dropout = [&](double minutes) {
+    Suggestion size = sizes(small, 2);
+    size.parameters = 900'000, size.seconds = 0.01;
+    EXPECT_FALSE(learns_by_heart(size, small));
+    set_steps(size, small, minutes);
+    return size.config.dropout;
+  };
+  EXPECT_EQ(dropout(5), 0);
+  EXPECT_EQ(dropout(20), 0.2);
+  EXPECT_EQ(dropout(100), 0.3);
+  Suggestion large = sizes(small, 6);
+  large.parameters = 26'000'000;
+  EXPECT_TRUE(learns_by_heart(large, small));
 }
 
 TEST(Suggest, ThePrintedCommandTrains) {

@@ -33,14 +33,17 @@ constexpr std::array<Sizes, 8> kSizes = {{{2, 2, 64, 64},
                                           {12, 12, 768, 256}}};
 constexpr int64_t kTokensAStep = 1024;
 
-// The formula of expected_bits, fitted to four runs on Tiny Shakespeare: 0.8M parameters after
-// 6.2 MB and 0.9M after 12.6 MB (tests/benchmarks/RESULTS.md), and 0.8M after 1.5 MB and 11M after
-// 82 MB, as nanoGPT's README has them.
-constexpr double kLowest = 0.33, kOfParameters = 1.2, kParameters = 0.25, kOfBytes = 22,
-                 kBytes = 0.3;
-// Until so many passes over the text, dropout slows learning more than it helps (RESULTS.md).
-constexpr double kPassesWithout = 64;
+// The formula of expected_bits, fitted to fourteen runs of 1 and 3 minutes on texts of 1 and 20 MB,
+// and to four longer ones on Tiny Shakespeare (tests/benchmarks/RESULTS.md).
+constexpr double kLowest = 0.364, kOfParameters = 1.42, kParameters = 0.25, kOfBytes = 129,
+                 kBytes = 0.433;
 constexpr double kAgain = 8;  // how often reading a text again is worth something
+// More parameters for each byte of a text learn it by heart.
+constexpr double kMostParameters = 12;
+// From so many passes times parameters a byte on, dropout helps more than it slows learning.
+constexpr double kSomeDropout = 200, kMoreDropout = 600;
+
+double trained_on(const TextFacts& text) { return kTrainedOn * text.bytes; }
 
 // A vocabulary of a text, of so many tokens.
 std::unique_ptr<Tokenizer> learned(const bpe::Pieces& pieces, int64_t vocab_size) {
@@ -92,17 +95,21 @@ TextFacts look_at(const std::vector<std::filesystem::path>& files) {
 
 int64_t suggested_vocabulary(double bytes, int64_t n_layer, int64_t n_embd) {
   auto size = static_cast<int64_t>(std::exp2(std::round(std::log2(bytes) / 2)));
-  while (size > 6 * n_layer * n_embd) size /= 2;
+  while (size > 32 * n_layer * n_embd) size /= 2;
   return std::clamp<int64_t>(size, 512, 32768);
 }
 
 double expected_bits(const TextFacts& text, double parameters, double bytes_seen) {
   // Text that is read again counts less and less (Muennighoff et al. 2023, arXiv 2305.16264).
-  const double new_bytes = std::min(bytes_seen, kTrainedOn * text.bytes),
+  const double new_bytes = std::min(bytes_seen, trained_on(text)),
                again = bytes_seen / new_bytes - 1,
                worth = new_bytes * (1 + kAgain * (1 - std::exp(-again / kAgain)));
   return text.bits_without_context * (kLowest + kOfParameters * std::pow(parameters, -kParameters) +
                                       kOfBytes * std::pow(worth, -kBytes));
+}
+
+bool learns_by_heart(const Suggestion& size, const TextFacts& text) {
+  return static_cast<double>(size.parameters) > kMostParameters * trained_on(text);
 }
 
 size_t rows_of_sizes() { return kSizes.size(); }
@@ -129,9 +136,11 @@ void set_steps(Suggestion& size, const TextFacts& text, double minutes) {
   config.eval_interval = std::max<int64_t>(config.max_iters / 10, 1);
   const double seen =
       steps * static_cast<double>(kTokensAStep) * text.bytes_per_token(size.vocab_size);
-  size.passes = seen / (kTrainedOn * text.bytes);
-  config.dropout = size.passes > kPassesWithout ? 0.2 : 0;
-  size.bits = expected_bits(text, static_cast<double>(size.parameters), seen);
+  size.passes = seen / trained_on(text);
+  const double again = size.passes * static_cast<double>(size.parameters) / trained_on(text);
+  config.dropout = again > kMoreDropout ? 0.3 : again > kSomeDropout ? 0.2 : 0;
+  const auto in_blocks = static_cast<double>(12 * config.n_layer * config.n_embd * config.n_embd);
+  size.bits = expected_bits(text, in_blocks, seen);
 }
 
 std::string train_arguments(const Suggestion& size) {

@@ -33,16 +33,18 @@ struct Suggestion {
 };
 
 /// How many tokens: about the square root of the text's bytes, a power of two and at least 512. At
-/// most as many as leave two thirds of a model's parameters to its blocks.
+/// most 32 n_layer n_embd, so that the last product does not take most of a step.
 int64_t suggested_vocabulary(double bytes, int64_t n_layer, int64_t n_embd);
 
-/// What a model of so many parameters has after so many bytes of text, some of them again and
-/// again: a rule of thumb.
+/// What a model with so many parameters in its blocks has after so many bytes of text, some of them
+/// again and again: a rule of thumb.
 double expected_bits(const TextFacts& text, double parameters, double bytes_seen);
 
 /// A size of the table; the number of steps and what follows from it are left open.
 Suggestion sizes(const TextFacts& text, size_t row);
 size_t rows_of_sizes();
+/// Has it so many parameters that it would learn the text by heart instead of its language?
+bool learns_by_heart(const Suggestion& size, const TextFacts& text);
 
 /// Gives a size its steps and what to expect, by the seconds that a step was measured to take.
 void set_steps(Suggestion& size, const TextFacts& text, double minutes);

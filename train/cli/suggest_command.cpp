@@ -48,7 +48,8 @@ std::vector<Item> row_of(const Suggestion& size) {
 
 constexpr int64_t kFewestSteps = 100;
 
-// From small to large, until two in a row are expected to be worse or there are too few steps.
+// From small to large, until two in a row are expected to be worse, there are too few steps, or too
+// many parameters.
 std::vector<Suggestion> tried(const TrainConfig& given, const TextFacts& text, double minutes,
                               Console& console) {
   std::vector<Suggestion> all;
@@ -68,7 +69,8 @@ std::vector<Suggestion> tried(const TrainConfig& given, const TextFacts& text, d
       break;
     }
     set_steps(size, text, minutes);
-    if (size.config.max_iters < kFewestSteps && !all.empty()) break;
+    const bool fits = size.config.max_iters >= kFewestSteps && !learns_by_heart(size, text);
+    if (!fits && !all.empty()) break;
     console.line(row_of(size));
     if (all.empty() || size.bits < all[best].bits) best = all.size();
     all.push_back(size);
