@@ -537,6 +537,14 @@ TEST(Suggest, TheRule) {
   EXPECT_EQ(dropout(5), 0);
   EXPECT_EQ(dropout(20), 0.2);
   EXPECT_EQ(dropout(100), 0.3);
+  const auto steps = [&](double minutes) {
+    Suggestion size = sizes(small, 2);
+    size.parameters = 900'000, size.seconds = 0.01;
+    set_steps(size, small, minutes);
+    return size.config.max_iters;
+  };
+  EXPECT_LT(steps(50), steps(100));
+  EXPECT_EQ(steps(1000), steps(2000)) << "more would learn the text by heart";
   Suggestion large = sizes(small, 6);
   large.parameters = 26'000'000;
   EXPECT_TRUE(learns_by_heart(large, small));

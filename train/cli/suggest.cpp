@@ -42,6 +42,7 @@ constexpr double kAgain = 8;  // how often reading a text again is worth somethi
 constexpr double kMostParameters = 12;
 // From so many passes times parameters a byte on, dropout helps more than it slows learning.
 constexpr double kSomeDropout = 200, kMoreDropout = 600;
+constexpr double kMostAgain = 1000;  // from here on, more steps learn it by heart all the same
 
 double trained_on(const TextFacts& text) { return kTrainedOn * text.bytes; }
 
@@ -130,17 +131,20 @@ Suggestion sizes(const TextFacts& text, size_t row) {
 void set_steps(Suggestion& size, const TextFacts& text, double minutes) {
   TrainConfig& config = size.config;
   // A tenth of the time is for evaluations and samples.
-  const double steps = 0.9 * 60 * minutes / size.seconds;
+  const double passes_a_step = static_cast<double>(kTokensAStep) *
+                               text.bytes_per_token(size.vocab_size) / trained_on(text),
+               parameters_a_byte = static_cast<double>(size.parameters) / trained_on(text),
+               most = kMostAgain / (passes_a_step * parameters_a_byte),
+               steps = std::min(0.9 * 60 * minutes / size.seconds, most);
   config.max_iters = static_cast<int64_t>(std::clamp(steps, 1.0, 1e9));
   config.warmup_iters = std::min<int64_t>(config.max_iters / 20, 100);
   config.eval_interval = std::max<int64_t>(config.max_iters / 10, 1);
-  const double seen =
-      steps * static_cast<double>(kTokensAStep) * text.bytes_per_token(size.vocab_size);
-  size.passes = seen / trained_on(text);
-  const double again = size.passes * static_cast<double>(size.parameters) / trained_on(text);
+  size.passes = steps * passes_a_step;
+  size.by_heart = steps == most;
+  const double again = size.passes * parameters_a_byte;
   config.dropout = again > kMoreDropout ? 0.3 : again > kSomeDropout ? 0.2 : 0;
   const auto in_blocks = static_cast<double>(12 * config.n_layer * config.n_embd * config.n_embd);
-  size.bits = expected_bits(text, in_blocks, seen);
+  size.bits = expected_bits(text, in_blocks, size.passes * trained_on(text));
 }
 
 std::string train_arguments(const Suggestion& size) {

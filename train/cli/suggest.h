@@ -27,9 +27,10 @@ TextFacts look_at(const std::vector<std::filesystem::path>& files);
 struct Suggestion {
   TrainConfig config;
   int64_t vocab_size = 0, parameters = 0;
-  double seconds = 0;  // of a step
-  double passes = 0;   // over the part of the text to train on
-  double bits = 0;     // per byte of validation text, expected
+  double seconds = 0;     // of a step
+  double passes = 0;      // over the part of the text to train on
+  double bits = 0;        // per byte of validation text, expected
+  bool by_heart = false;  // there is time for more steps, which would only learn it by heart
 };
 
 /// How many tokens: about the square root of the text's bytes, a power of two and at least 512. At

@@ -124,11 +124,13 @@ int suggest_command(const Arguments& arguments) {
   console.line(
       row_of({"sizes", "parameters", "tokens", "tokens/s", "steps", "passes", "bits/byte"}));
   const Suggestion best = tried(given, text, minutes, console)[0];
+  const double seconds = static_cast<double>(best.config.max_iters) * best.seconds / 0.9;
   console.paragraph(fmt::format(
       "In {} on this machine ({}), expect about {:.2f} bits per byte of validation text from {} "
-      "parameters, as a rule of thumb. The text is read {:.1f} times.",
-      clock_text(60 * minutes), best.config.dtype, best.bits,
-      count_text(static_cast<double>(best.parameters)), best.passes));
+      "parameters, as a rule of thumb. The text is read {:.1f} times{}.",
+      clock_text(std::min(60 * minutes, seconds)), best.config.dtype, best.bits,
+      count_text(static_cast<double>(best.parameters)), best.passes,
+      best.by_heart ? "; with more steps this model would learn it by heart" : ""));
   console.line(typed(train_arguments(best)));
   return kOk;
 }
