@@ -360,9 +360,9 @@ struct LlmHeader {
 
 // Returns the ids' width, or 0 if llm.c did not write this file.
 size_t width_by_header(const std::string& name, std::span<const std::byte> bytes) {
-  LlmHeader header;
-  if (bytes.size() < sizeof header) return 0;
-  std::memcpy(&header, bytes.data(), sizeof header);
+  LlmHeader header;  // of a file that is cut, what there is
+  if (bytes.size() < sizeof header.magic) return 0;
+  std::memcpy(&header, bytes.data(), std::min(bytes.size(), sizeof header));
   if (header.magic < 20240301 || header.magic > 20241231) return 0;
   const bool wide = header.magic == LlmHeader::kLlama3;
   INK_CHECK(wide || header.magic == LlmHeader::kGpt2, name, ": expected token ids, got a file of ",

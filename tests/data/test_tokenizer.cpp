@@ -529,6 +529,8 @@ TEST(DataFiles, LlmCsTokenIdsAreReadByTheirHeader) {
             file + ": expected 1038 bytes for the 7 token ids of llm.c's header, got 1036");
   EXPECT_EQ(error(llm_file(narrow, 20240520, 1, -1)).rfind(file + ": expected 8589935614 bytes", 0),
             0u);
+  EXPECT_EQ(error(llm_file(narrow, 20240520, 1, 6).substr(0, 10)),
+            file + ": expected 1036 bytes for the 6 token ids of llm.c's header, got 10");
   EXPECT_EQ(error(llm_file(narrow, 20240520, 1, 6).substr(0, 500)),
             file + ": expected 1036 bytes for the 6 token ids of llm.c's header, got 500");
   EXPECT_EQ(error(llm_file(std::vector<uint16_t>{}, 20240520, 1, 0)),

@@ -46,9 +46,15 @@ Rows<T> vector_rows(T* memory, Strided<const T> x, int64_t rows, int64_t cols) {
 
 template <class T>
 bool all_finite(const T* x, int64_t n) {
-  T zero = 0;  // NaN if they are not
+  constexpr int64_t kAtOnce = 4 * kLanes<T>;  // additions that do not wait for each other
+  T zeros[kAtOnce] = {};                      // NaN if they are not
+  int64_t i = 0;
+  for (; i + kAtOnce <= n; i += kAtOnce)
+    for (int64_t k = 0; k < kAtOnce; ++k) zeros[k] += x[i + k] * 0;
+  for (; i < n; ++i) zeros[0] += x[i] * 0;
+  T zero = 0;
 #pragma omp simd reduction(+ : zero)
-  for (int64_t i = 0; i < n; ++i) zero += x[i] * 0;
+  for (int64_t k = 0; k < kAtOnce; ++k) zero += zeros[k];
   return zero == 0;
 }
 
