@@ -534,7 +534,8 @@ TEST(Suggest, TheRule) {
     set_steps(size, small, minutes);
     return size.config.dropout;
   };
-  EXPECT_EQ(dropout(5), 0);
+  EXPECT_EQ(dropout(0.5), 0);
+  EXPECT_EQ(dropout(5), 0.1);
   EXPECT_EQ(dropout(20), 0.2);
   EXPECT_EQ(dropout(100), 0.3);
   const auto steps = [&](double minutes) {

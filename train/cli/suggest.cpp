@@ -33,15 +33,16 @@ constexpr std::array<Sizes, 8> kSizes = {{{2, 2, 64, 64},
                                           {12, 12, 768, 256}}};
 constexpr int64_t kTokensAStep = 1024;
 
-// The formula of expected_bits, fitted to fourteen runs of 1 and 3 minutes on texts of 1 and 20 MB,
+// The formula of expected_bits, fitted to runs of 1 to 10 minutes on texts of 1 and 20 MB,
 // and to four longer ones on Tiny Shakespeare (tests/benchmarks/RESULTS.md).
-constexpr double kLowest = 0.364, kOfParameters = 1.42, kParameters = 0.25, kOfBytes = 129,
+constexpr double kLowest = 0.365, kOfParameters = 1.42, kParameters = 0.25, kOfBytes = 129,
                  kBytes = 0.433;
-constexpr double kAgain = 8;  // how often reading a text again is worth something
+constexpr double kAgain = 16;  // how often reading a text again is worth something
 // More parameters for each byte of a text learn it by heart.
 constexpr double kMostParameters = 12;
-// From so many passes times parameters a byte on, dropout helps more than it slows learning.
-constexpr double kSomeDropout = 200, kMoreDropout = 600;
+// From so many passes times parameters a byte on, dropout of 0.1, 0.2 and 0.3 helps more than it
+// slows learning.
+constexpr std::array<double, 3> kDropout = {12, 100, 600};
 constexpr double kMostAgain = 1000;  // from here on, more steps learn it by heart all the same
 
 double trained_on(const TextFacts& text) { return kTrainedOn * text.bytes; }
@@ -142,7 +143,9 @@ void set_steps(Suggestion& size, const TextFacts& text, double minutes) {
   size.passes = steps * passes_a_step;
   size.by_heart = steps == most;
   const double again = size.passes * parameters_a_byte;
-  config.dropout = again > kMoreDropout ? 0.3 : again > kSomeDropout ? 0.2 : 0;
+  config.dropout =
+      std::count_if(kDropout.begin(), kDropout.end(), [&](double from) { return again > from; }) /
+      10.0;
   const auto in_blocks = static_cast<double>(12 * config.n_layer * config.n_embd * config.n_embd);
   size.bits = expected_bits(text, in_blocks, size.passes * trained_on(text));
 }
