@@ -110,21 +110,23 @@ static std::vector<int64_t> peaks_of_pass(const LanguageModel& model, const Trai
 
 // On a CPU, what an op needs grows by the same bytes with each row, beyond the 1024 tokens of which
 // linear_cross_entropy holds the logits. So two passes, of few rows, tell what it needs for all of
-// them. A small model runs all rows in one pass, which is exact; a GPU runs them in no time.
+// them. A small batch runs all its rows in one pass, which is exact; so does a GPU, which takes no
+// longer for a pass than for a step.
 MemoryEstimate estimate_memory(const LanguageModel& model, const TrainConfig& config) {
+  constexpr int64_t kTokens = 2048, kLongest = 4096;
+  const auto in_parts = [](int64_t n, int64_t parts) { return (n + parts - 1) / parts; };
   const bool on_cpu = parse_device(config.device).is_cpu();
-  constexpr int64_t kFewest = 2048, kMost = 4096, kProducts = 10'000'000'000;  // weights, tokens
   const int64_t threads = config.threads > 0 ? config.threads : max_threads(),
                 parts = batch_parts(config, model.num_parameters()),
                 together = std::min({parts, threads, openmp_threads()});
-  // Of a very long context, whose attention would take hours, a part.
-  const int64_t length = on_cpu && !config.composed ? std::min(config.block_size, kMost)
-                                                    : config.block_size,
-                rows = (config.batch_size + parts - 1) / parts * config.block_size / length,
-                tokens = std::clamp(kProducts / (model.num_parameters() + 1), kFewest, kMost),
-                most = on_cpu ? std::min(rows, std::max<int64_t>(2, (tokens + length - 1) / length))
-                              : rows,
-                fewer = (most + 1) / 2;
+  // A long context is cut into several rows: the time of its attention grows with its square, and
+  // its memory does not. That of the composed definition does.
+  const int64_t pieces = on_cpu && !config.composed ? in_parts(config.block_size, kLongest) : 1,
+                length = in_parts(config.block_size, pieces),
+                rows = in_parts(config.batch_size, parts) * pieces,
+                most =
+                    on_cpu ? std::min(rows, std::max<int64_t>(2, in_parts(kTokens, length))) : rows,
+                fewer = in_parts(most, 2);
   const FieldGuard in_part(&Context::threads, parts == 1 ? threads : 1);
   const bool waits = config.gradient_accumulation_steps > 1;
   peaks_of_pass(model, config, 1, std::min<int64_t>(length, 16), false);

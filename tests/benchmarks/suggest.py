@@ -35,6 +35,7 @@ def arguments():
     parser.add_argument("--sizes", default="2x64,3x96,4x128,4x192,6x256")
     parser.add_argument("--vocabularies", default="256,512,1024,4096")
     parser.add_argument("--rates", default="1", help="multiples of the learning rate 0.3 / n_embd")
+    parser.add_argument("--dropout", type=float, default=0, help="of the grid")
     parser.add_argument("--around", action="store_true", help="no grid: the suggestion with one setting changed")
     parser.add_argument("--dtype", default="bfloat16")
     parser.add_argument("--out", type=Path, help="lines of JSON, one a run")
@@ -109,7 +110,7 @@ def grid(options):
             settings = sizes_of(size, options.dtype)
             name = "byte" if vocabulary == "256" else f"bpe:{vocabulary}"
             for rate in map(float, options.rates.split(",")):
-                yield size, name, settings, rate * 0.3 / settings["n_embd"], 0
+                yield size, name, settings, rate * 0.3 / settings["n_embd"], options.dropout
 
 
 def around(options, plan):
@@ -146,8 +147,10 @@ def main():
         others = around(options, suggested) if options.around else grid(options)
         for name, tokenizer, settings, rate, dropout in [suggested, *others]:
             steps = max(int(time / seconds_a_step(options, text, tokenizer, settings)), 20)
+            if name == "suggest":  # it may propose fewer than there is time for
+                steps = min(steps, int(values["max_iters"]))
             others = {"learning_rate": f"{rate:.2g}", "max_iters": steps, "warmup_iters": min(steps // 20, 100),
-                      "eval_interval": steps, "dropout": dropout}
+                      "eval_interval": max(steps // 10, 1), "dropout": dropout, "final_eval": "whole"}
             before = cpu_seconds()
             last, lowest = train(options, text, tokenizer, settings, others)
             results.append((last, name, tokenizer, rate))

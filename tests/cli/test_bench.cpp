@@ -203,6 +203,7 @@ void expect_estimates_hold_for(const std::string& model) {
   expect_estimate_holds(small_setup(1, 64, 4, 128, 65), "most is parameters");
   expect_estimate_holds(small_setup(2, 128, 1, 64, 5000), "most is the vocabulary");
   expect_estimate_holds(small_setup(2, 256, 8, 32, 65), "deep, narrow and long");
+  expect_estimate_holds(small_setup(1, 5000, 1, 32, 65), "a context that is cut into two rows");
   BenchSetup setup = small_setup(8, 64, 2, 64, 300);
   setup.config.dropout = 0.2;
   expect_estimate_holds(setup, "dropout");

@@ -559,6 +559,12 @@ TEST_F(Runs, MemoryThatCannotBeHadIsAnError) {
 #endif
   expect_error(train("--n_layer 1000 --n_embd 65536 --out_dir " + path("out")), 1,
                "this model needs about ");
+  // Nobody waits for a step of these.
+  for (const std::string model : {"gpt", "llama"})
+    for (const std::string sizes :
+         {"--batch_size 1000000 --block_size 1024", "--batch_size 1000 --block_size 1000000"})
+      expect_error(train(sizes + " --model " + model + " --out_dir " + path("out")), 1,
+                   "this run needs about ");
   EXPECT_FALSE(fs::exists(path("out")));
 }
 

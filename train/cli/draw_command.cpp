@@ -252,7 +252,9 @@ bool read_options(const Arguments& arguments, DrawCommand& draw, bool again = fa
               {.shows_default = true, .limits = {.choices = {"step", "block", "op"}}});
   command.add("name", &draw.name, "of an op, for --what op: softmax");
   command.flag("--all", draw.options.all, "show each block, even if it repeats the one before");
-  command.add("--out", &draw.out, "write a picture to this file, as SVG; by default text is shown");
+  command.add(
+      "--out", &draw.out,
+      "write a picture to this file, as SVG; -: to standard output; by default text is shown");
   command.add("--out_dir", &draw.out_dir,
               "take the model and the settings of the run in this folder");
   command.add_fields(draw.config, kNoPartOfAStep);

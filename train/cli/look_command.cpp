@@ -47,7 +47,7 @@ int look_command(const Arguments& arguments) {
   model.add_to(command);
   command.add("--start", &start,
               "the text to look at, or FILE:path; by default one that the model writes");
-  command.add("--out", &out, "the page", {.shows_default = true});
+  command.add("--out", &out, "the page; -: standard output", {.shows_default = true});
   if (!command.parse(arguments)) return kOk;
   const FieldGuard on_device(&Context::default_device, model.use());
   start = given_text(start);

@@ -68,7 +68,8 @@ int report_command(const Arguments& arguments) {
   bool text = false;
   command.add("run", &runs, "the runs' --out_dir; several are laid side by side");
   command.add("--out", &out,
-              "write the page to this file; by default report.html in the first run");
+              "write the page to this file; -: to standard output; by default report.html in the "
+              "first run");
   command.flag("--text", text, "show the loss curve, and what stands out, on the terminal");
   command.add("--svg", &svg, "write the loss curve to this file; -: to standard output");
   command.add(

@@ -33,8 +33,8 @@ constexpr std::array<Sizes, 8> kSizes = {{{2, 2, 64, 64},
                                           {12, 12, 768, 256}}};
 constexpr int64_t kTokensAStep = 1024;
 
-// The formula of expected_bits, fitted to runs of 1 to 10 minutes on texts of 1 and 20 MB,
-// and to four longer ones on Tiny Shakespeare (tests/benchmarks/RESULTS.md).
+// The numbers of expected_bits. They put runs of 1 to 10 minutes on texts of 1 and 20 MB in the
+// order in which they came out (tests/benchmarks/RESULTS.md).
 constexpr double kLowest = 0.365, kOfParameters = 1.42, kParameters = 0.25, kOfBytes = 129,
                  kBytes = 0.433;
 constexpr double kAgain = 16;  // how often reading a text again is worth something
