@@ -371,7 +371,7 @@ std::unique_ptr<BpeTokenizer> read_tiktoken(const path& file, const std::string&
   std::string name = file.filename().string();
   std::transform(name.begin(), name.end(), name.begin(),
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  const std::vector<KnownFile> all = known_files();
+  static const std::vector<KnownFile> all = known_files();
   const auto known = std::find_if(all.begin(), all.end(), [&](const KnownFile& each) {
     return name.find(each.part_of_name) != std::string::npos;
   });

@@ -27,7 +27,7 @@ struct Candidate {
 
 class Training {
  public:
-  Training(const Pieces& pieces, const TrainOptions& options) : options_(options) {
+  Training(Pieces pieces, const TrainOptions& options) : options_(options) {
     for (const std::string& special : options.special_tokens) {
       added_.push_back({.text = special, .id = static_cast<int64_t>(tokens_.size())});
       tokens_.emplace_back();
@@ -46,13 +46,16 @@ class Training {
     INK_CHECK(options.vocab_size >= static_cast<int64_t>(tokens_.size()),
               "tokenizer: expected a vocab_size of at least ", tokens_.size(),
               " (256 bytes and special tokens), got ", options.vocab_size);
-    for (const auto& [piece, count] : pieces) {
+    const size_t distinct = pieces.size();
+    while (!pieces.empty()) {  // each is freed once its ids are there
+      const auto taken = pieces.extract(pieces.begin());
+      const std::string& piece = taken.key();
       const auto begin = static_cast<uint32_t>(ids_.size());
       for (const char byte : piece) ids_.push_back(id_of_byte[static_cast<unsigned char>(byte)]);
       words_.push_back(
-          {.count = count, .begin = begin, .size = static_cast<uint32_t>(piece.size())});
+          {.count = taken.mapped(), .begin = begin, .size = static_cast<uint32_t>(piece.size())});
     }
-    INK_CHECK(ids_.size() < ~uint32_t{0}, "tokenizer: ", pieces.size(),
+    INK_CHECK(ids_.size() < ~uint32_t{0}, "tokenizer: ", distinct,
               " distinct pieces of text take too much memory; train on a part of the texts");
   }
 
@@ -194,12 +197,13 @@ void count_pieces(Pieces& pieces, std::string_view text, const Splitter& splitte
       if (read && !read(begin, end)) break;
     }
     const std::lock_guard lock(mutex);
+    pieces.merge(found);  // those that are new move; the others stay
     for (const auto& [piece, count] : found) pieces[piece] += count;
   });
 }
 
-std::unique_ptr<BpeTokenizer> train(const Pieces& pieces, const TrainOptions& options) {
-  return Training(pieces, options).run();
+std::unique_ptr<BpeTokenizer> train(Pieces pieces, const TrainOptions& options) {
+  return Training(std::move(pieces), options).run();
 }
 
 }  // namespace ink::bpe

@@ -38,6 +38,6 @@ void count_pieces(Pieces& pieces, std::string_view text, const Splitter& splitte
 /// The merges that tokenizers' ByteLevelBPETokenizer learns from the same pieces, in the same order
 /// (0.23.3): the most frequent pair, of equal ones that of the smallest ids. Throws if vocab_size
 /// leaves no room for the bytes and special tokens.
-std::unique_ptr<BpeTokenizer> train(const Pieces& pieces, const TrainOptions& options);
+std::unique_ptr<BpeTokenizer> train(Pieces pieces, const TrainOptions& options);
 
 }  // namespace ink::bpe

@@ -90,14 +90,15 @@ int train_tokenizer(const Arguments& arguments) {
     }
     return !is_interrupted();
   };
-  const auto tokenizer = is_interrupted() ? nullptr : bpe::train(pieces, options);
+  const size_t distinct = pieces.size();
+  const auto tokenizer = is_interrupted() ? nullptr : bpe::train(std::move(pieces), options);
   if (is_interrupted()) {
     console.line("Stopped; nothing was written.");
     return kSignal + noted_signal();
   }
   write_file(out, tokenizer->to_json());
   console.paragraph(fmt::format("{}: {} tokens, of {} distinct pieces of text", out,
-                                tokenizer->vocab_size(), pieces.size()));
+                                tokenizer->vocab_size(), distinct));
   return kOk;
 }
 
