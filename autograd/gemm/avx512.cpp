@@ -133,6 +133,8 @@ template <bool kPairs>
   const __mmask16 last = first_lanes(live > kLanes ? live - kLanes : live);
   if (c.dtype != bf16)
     return kernel(steps, left, right, start, static_cast<float*>(c.data), c.ld, last);
+  for (int64_t r = 0; r < rows; ++r)
+    __builtin_prefetch(static_cast<bfloat16*>(c.data) + r * c.ld, 1);  // written at the end
   alignas(64) float block[kHeight * kWidth];
   kernel(steps, left, right, start, block, kWidth, last);
   for (int64_t r = 0; r < rows; ++r) {
