@@ -78,6 +78,19 @@ static Tensor copied(const Tensor& x, DType dtype) {
   return x.dtype() == dtype ? x.clone() : x.to(dtype);
 }
 
+// c = a b, or c += a b, of which it is known that the result is symmetric: (n, rows, rows). A CPU
+// computes the blocks up to the diagonal and mirrors them.
+static void symmetric_product(Tensor& c, const Tensor& a, const Tensor& b, bool accumulate) {
+  constexpr int64_t kRows = 96;
+  const int64_t size = c.size(1), step = c.device().is_cpu() ? kRows : size;
+  for (int64_t i = 0; i < size; i += step) {
+    const int64_t rows = std::min(step, size - i), end = i + rows;
+    Tensor below = c.narrow(1, i, rows), block = below.narrow(2, 0, end);
+    kernel::gemm(block, a.narrow(1, i, rows), b.narrow(2, 0, end), accumulate);
+    if (i > 0) c.narrow(1, 0, i).narrow(2, i, rows).copy_(transpose(below.narrow(2, 0, i), 1, 2));
+  }
+}
+
 // Writes y, of which `rounded` is a copy in the dtype of products. The steps work on y / scale, so
 // that sums have a term with a factor of 1, which products are added to: y += (b / a A + c / a A^2)
 // y, whose scale is a times as large. A, the polynomial (of the A that was rounded) and y, as an
@@ -92,7 +105,7 @@ static void newton_schulz(Tensor& y, Tensor rounded, const std::array<double, 3>
   Tensor scale, polynomial = empty({y.size(0), n, n}, y.options());
   for (int step = 0; step < steps; ++step) {
     const Tensor t = transpose(rounded, 1, 2);
-    kernel::gemm(polynomial, tall ? t : rounded, tall ? rounded : t, false);
+    symmetric_product(polynomial, tall ? t : rounded, tall ? rounded : t, false);
     if (step == 0) {  // its trace is the square of the norm
       const Tensor norm2 = sum(diagonal(polynomial, 0, 1, 2), {1}, true);
       scale = pow(clamp_min(norm2, eps * eps), -0.5).unsqueeze(2);
@@ -101,7 +114,7 @@ static void newton_schulz(Tensor& y, Tensor rounded, const std::array<double, 3>
     const Tensor of_a = copied(polynomial, narrow);  // A, times the root of |c / a|
     if (y.dtype() != narrow) polynomial.copy_(of_a);
     polynomial.mul_(sign * b / a / root);
-    if (c != 0) kernel::gemm(polynomial, of_a, of_a, true);
+    if (c != 0) symmetric_product(polynomial, of_a, of_a, true);
     if (sign < 0) polynomial.neg_();
     const Tensor factor = polynomial.to(narrow);
     kernel::gemm(y, tall ? rounded : factor, tall ? factor : rounded, true);

@@ -611,6 +611,21 @@ TEST(Muon, OrthogonalIsNearlySo) {
   EXPECT_EQ(none.tolist(), std::vector<double>(9, 0.0));
 }
 
+// Products are cut into blocks of rows there.
+TEST(Muon, OrthogonalOfLargeMatricesIsItsFormula) {
+  const std::array<double, 3> coefficients = MuonOptions().ns_coefficients;
+  const auto [a, b, c] = coefficients;
+  for (const Shape& shape : {Shape{2, 130, 200}, Shape{2, 200, 130}, Shape{1, 97, 96}}) {
+    const Tensor x = Matrices::made_up(shape);
+    Tensor y = x / sqrt(sum(square(x), {1, 2}, true));
+    for (int step = 0; step < 3; ++step) {
+      const Tensor A = matmul(y, y.transpose(1, 2));
+      y = a * y + matmul(b * A + c * matmul(A, A), y);
+    }
+    EXPECT_LT(max(abs(orthogonal(x, coefficients, 3, 1e-7, f64) - y)).item(), 1e-12) << shape;
+  }
+}
+
 TEST(Muon, ContinuesFromSavedStateAndSkipsWhatIsNotFinite) {
   Matrices straight(f32), resumed(f32);
   Muon first(straight.parameters);
