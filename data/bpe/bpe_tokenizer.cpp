@@ -79,6 +79,10 @@ std::vector<std::array<int32_t, 3>> in_order(const bpe::Merges& merges) {
   return all;
 }
 
+bool is_longer(const AddedToken& a, const AddedToken& b) {
+  return a.text.size() != b.text.size() ? a.text.size() > b.text.size() : a.text < b.text;
+}
+
 }  // namespace
 
 BpeTokenizer::BpeTokenizer(bpe::Merges merges, bpe::Splitter splitter,
@@ -89,9 +93,7 @@ BpeTokenizer::BpeTokenizer(bpe::Merges merges, bpe::Splitter splitter,
       nfc_(nfc),
       has_parts_(true),
       bytes_(merges_.tokens().begin(), merges_.tokens().end()) {
-  std::sort(added_.begin(), added_.end(), [](const AddedToken& a, const AddedToken& b) {
-    return a.text.size() != b.text.size() ? a.text.size() > b.text.size() : a.text < b.text;
-  });
+  std::sort(added_.begin(), added_.end(), is_longer);
   INK_CHECK(std::any_of(bytes_.begin(), bytes_.end(), [](auto bytes) { return !bytes.empty(); }),
             "tokenizer: the vocabulary has no tokens but added ones");
   for (size_t i = 0; i < added_.size(); ++i) {
@@ -105,8 +107,11 @@ BpeTokenizer::BpeTokenizer(bpe::Merges merges, bpe::Splitter splitter,
     INK_CHECK(bytes_[at].empty() || bytes_[at] == text, "tokenizer: the id ", id, " is ",
               shown(bytes_[at]), " and the added token ", shown(text));
     bytes_[at] = text;
-    has_parts_ = has_parts_ && splitter_.boundary(text, 1) == text.size();
+    has_parts_ = has_parts_ && splitter_.boundary(text, 1) == text.size() && !(late && nfc_);
+    sought_[late].push_back(added_[i]);
+    if (late && nfc_) sought_[late].back().text = composed(text);
   }
+  for (auto& tokens : sought_) std::sort(tokens.begin(), tokens.end(), is_longer);
 }
 
 // ---- Encoding
@@ -116,57 +121,74 @@ class BpeTokenizer::Encoder {
  public:
   Encoder(const BpeTokenizer& tokenizer, std::string_view text, bool with_special)
       : tokenizer_(tokenizer), text_(text), with_special_(with_special) {
-    for (const AddedToken& token : tokenizer_.added_)
-      if (is_searched(token)) first_bytes_[token.late] += token.text[0];
+    for (const bool late : {false, true}) {
+      const auto& tokens = tokenizer_.sought_[late];
+      if (std::any_of(tokens.begin(), tokens.end(), [&](auto& each) { return is_allowed(each); }))
+        for (const AddedToken& token : tokens) first_bytes_[late] += token.text[0];
+    }
   }
 
   // Appends the ids of text[begin, end), where `end` is the text's end or a boundary.
   std::vector<int64_t> encode(size_t begin, size_t end) {
     ids_.reserve((end - begin) / 4 + 1);
-    search(begin, end, text_.size(), 0);
+    search(begin, end, text_.size(), false);
     return std::move(ids_);
   }
 
  private:
   // Finds the added tokens of text[begin, end): first those that are not late. `last`: where the
   // text around it ends.
-  void search(size_t begin, size_t end, size_t last, int late) {
-    if (late == 2) return cut(begin, end, last);
+  void search(size_t begin, size_t end, size_t last, bool late) {
+    const auto between = [&](size_t from, size_t to, size_t until) {
+      if (from < to) late ? cut(from, to, until) : compose(from, to, until);
+    };
     size_t at = begin;
     for (size_t from = begin; from <= end;) {
       const auto [start, token] = next_added(from, end, last, late);
       if (token == nullptr) break;
       from = start + token->text.size();
-      if (start > at) search(at, start, start, late + 1);
+      if (!is_allowed(*token)) continue;  // ordinary text
+      between(at, start, start);
       at = from;
       if (start == end) return;  // it belongs to the next part
       ids_.push_back(token->id);
     }
-    if (at < end) search(at, end, last, late + 1);
+    between(at, end, last);
   }
 
-  bool is_searched(const AddedToken& token) const { return with_special_ || !token.special; }
+  bool is_allowed(const AddedToken& token) const { return with_special_ || !token.special; }
 
   // The first that begins in text[from, end].
   std::pair<size_t, const AddedToken*> next_added(size_t from, size_t end, size_t last,
-                                                  int late) const {
+                                                  bool late) const {
     const std::string_view here = text_.substr(0, last), places = here.substr(0, end + 1);
     for (size_t at = from; (at = places.find_first_of(first_bytes_[late], at)) != here.npos; ++at) {
-      for (const AddedToken& token : tokenizer_.added_)
-        if (token.late == (late != 0) && is_searched(token) &&
-            here.substr(at, token.text.size()) == token.text)
-          return {at, &token};
+      for (const AddedToken& token : tokenizer_.sought_[late])
+        if (here.substr(at, token.text.size()) == token.text) return {at, &token};
     }
     return {here.size(), nullptr};
   }
 
+  // The late tokens are searched for in the composed text.
+  void compose(size_t begin, size_t end, size_t last) {
+    const std::string_view text = with_next(begin, end, last);
+    if (!tokenizer_.nfc_ || is_ascii(text)) return search(begin, end, last, true);
+    const std::string form = composed(text);
+    const std::string_view whole = std::exchange(text_, form);
+    composed_at_ = begin;
+    search(0, form.size() - (end < last ? 1 : 0), form.size(), true);
+    composed_at_ = 0;
+    text_ = whole;
+  }
+
   // The letter after a part's end is read along, because the pattern looks one character ahead.
+  std::string_view with_next(size_t begin, size_t end, size_t last) const {
+    return text_.substr(begin, std::min(end + 1, last) - begin);
+  }
+
   void cut(size_t begin, size_t end, size_t last) {
-    std::string_view text = text_.substr(begin, std::min(end + 1, last) - begin);
-    std::string form;
-    if (tokenizer_.nfc_ && !is_ascii(text)) text = form = composed(text);
-    const size_t more = end < last ? 1 : 0;
-    const char* const stop = text.data() + text.size() - more;
+    const std::string_view text = with_next(begin, end, last);
+    const char* const stop = text_.data() + end;
     tokenizer_.splitter_.for_each_piece(text, [&](std::string_view piece) {
       if (piece.data() >= stop) return;
       const size_t lacking = encode_piece(piece);
@@ -175,7 +197,7 @@ class BpeTokenizer::Encoder {
       std::snprintf(byte, sizeof byte, "0x%02x", static_cast<unsigned char>(piece[lacking]));
       detail::fail({"encode: the vocabulary has no token for the byte ",
                     static_cast<const char*>(byte), " at byte ",
-                    begin + static_cast<size_t>(piece.data() - text.data()) + lacking});
+                    composed_at_ + static_cast<size_t>(piece.data() - text_.data()) + lacking});
     });
   }
 
@@ -184,7 +206,8 @@ class BpeTokenizer::Encoder {
   const BpeTokenizer& tokenizer_;
   std::string_view text_;
   bool with_special_;
-  std::string first_bytes_[2];  // of added tokens that are not late, and that are
+  size_t composed_at_ = 0;      // where in the text what is composed begins
+  std::string first_bytes_[2];  // of what is sought, if any of it is allowed
   std::vector<int64_t> ids_;
 };
 

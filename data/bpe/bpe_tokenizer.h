@@ -1,6 +1,7 @@
 // BpeTokenizer: byte-level byte-pair encoding, with the ids of tiktoken and of tokenizers.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -21,7 +22,7 @@ struct AddedToken {
   int64_t id = 0;
   /// Only a text that may contain special tokens is searched for it.
   bool special = true;
-  /// Searched for after those that are not (tokenizers' "normalized").
+  /// Searched for after those that are not, in the composed text (tokenizers' "normalized").
   bool late = false;
 };
 
@@ -39,7 +40,7 @@ class BpeTokenizer final : public Tokenizer {
   int64_t vocab_size() const override { return static_cast<int64_t>(bytes_.size()); }
 
   /// Special tokens are ordinary text: a document cannot smuggle one in. Added tokens that are not
-  /// special are found. Throws on a byte that the vocabulary lacks, and names it and its place.
+  /// special are found, but not within a special one (tokenizers' encode_special_tokens). Throws on a byte that the vocabulary lacks, and names it and its place.
   std::vector<int64_t> encode(std::string_view text) const override;
   std::vector<int64_t> encode_part(std::string_view text, size_t begin, size_t end) const override;
   /// The same, and the text of a special token is that token.
@@ -68,6 +69,8 @@ class BpeTokenizer final : public Tokenizer {
   bpe::Merges merges_;
   bpe::Splitter splitter_;
   std::vector<AddedToken> added_;  // the longest first
+  // What texts are searched for, by AddedToken::late: in composed texts it is composed, too.
+  std::array<std::vector<AddedToken>, 2> sought_;
   bool nfc_;
   bool has_parts_;                       // no added token lies across a boundary of the splitter
   std::vector<std::string_view> bytes_;  // by id; empty: no token

@@ -95,6 +95,52 @@ TEST(Bpe, IdsOfTiktoken) {
   }
 }
 
+// The ids of added tokens as tokenizers 0.23.3 gives them.
+json with_added(const std::vector<json>& tokens) {
+  json file = fixture()["tokenizer"];
+  for (json token : tokens) {
+    if (!token.contains("id")) token["id"] = 699 + file["added_tokens"].size();
+    file["added_tokens"].push_back(token);
+  }
+  return file;
+}
+
+// Late ones ("normalized") are searched for in the composed text, as what they are composed to.
+TEST(Bpe, FindsAddedTokensInComposedText) {
+  json file = with_added({{{"content", "caf\u00e9"}, {"normalized", true}},
+                          {{"content", "\u0301"}, {"normalized", true}},
+                          {{"content", "A\u030a"}, {"normalized", true}},
+                          {{"content", "e\u0301!"}, {"normalized", false}}});
+  file["normalizer"] = {{"type", "NFC"}};
+  const auto tokenizer = bpe::parse_tokenizer(file.dump());
+  EXPECT_EQ(tokenizer->encode("cafe\u0301caf\u00e9"), (Ids{700, 700}));
+  EXPECT_EQ(tokenizer->encode("o\u0301\u212b"),
+            (Ids{tokenizer->encode("\u00f3")[0], tokenizer->encode("\u00f3")[1], 702}));
+  EXPECT_EQ(tokenizer->encode("q\u0301e\u0301!\u00c5"),
+            (Ids{tokenizer->encode("q")[0], 701, 703, 702}));
+  EXPECT_EQ(in_parts(*tokenizer, "cafe\u0301 cafe\u0301 a", 3),
+            tokenizer->encode("cafe\u0301 cafe\u0301 a"));
+}
+
+// A special token that is not allowed is ordinary text, in which no other is found.
+TEST(Bpe, FindsNoAddedTokenWithinASpecialOne) {
+  const auto tokenizer =
+      bpe::parse_tokenizer(with_added({{{"content", "x "}, {"special", true}, {"normalized", false}},
+                                       {{"content", " x"}, {"special", false}, {"normalized", false}},
+                                       {{"content", "<|end"}, {"special", false}, {"normalized", false}}})
+                               .dump());
+  const Ids x = tokenizer->encode("x");
+  EXPECT_EQ(tokenizer->encode("x x"), plain()->encode("x x"));
+  EXPECT_EQ(tokenizer->encode("<|endoftext|>"), plain()->encode("<|endoftext|>"));
+  EXPECT_EQ(tokenizer->encode("<|endof"), [&] {
+    Ids ids = plain()->encode("of");
+    ids.insert(ids.begin(), 702);
+    return ids;
+  }());
+  EXPECT_EQ(tokenizer->encode("\n x"), (Ids{plain()->encode("\n")[0], 701}));
+  EXPECT_EQ(tokenizer->encode_with_special("x x"), (Ids{700, x[0]}));
+}
+
 // GPT-2's own files, where they are at hand.
 TEST(Bpe, Gpt2) {
   const std::filesystem::path folder = INKLING_SOURCE_DIR "/../shared/data/gpt2";
