@@ -1,7 +1,6 @@
 // Reading and writing the files of other tokenizers.
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <filesystem>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -13,6 +12,7 @@
 #include "autograd/io/foreign.h"
 #include "autograd/io/utf8.h"
 #include "data/bpe/bpe_tokenizer.h"
+#include "data/bpe/tiktoken.h"
 #include "data/file.h"
 
 namespace ink::bpe {
@@ -295,114 +295,6 @@ std::unique_ptr<BpeTokenizer> from_object(const json& file) {
   return std::make_unique<BpeTokenizer>(
       Merges(std::move(vocabulary.tokens), merges, field(model, "ignore_merges") == true),
       Splitter(std::move(cuts)), std::move(added), read_normalizer(field(file, "normalizer")));
-}
-
-// ---- tiktoken
-
-std::string from_base64(std::string_view text) {
-  constexpr std::string_view kDigits =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string bytes;
-  uint32_t bits = 0;
-  int count = 0;
-  const size_t end = text.find_last_not_of('=') + 1;
-  for (const char c : text.substr(0, end)) {
-    const size_t digit = kDigits.find(c);
-    INK_CHECK(digit != std::string_view::npos, "expected base64, got ", shown(text));
-    bits = bits << 6 | static_cast<uint32_t>(digit);
-    if ((count += 6) < 8) continue;
-    count -= 8;
-    bytes += static_cast<char>(bits >> count & 0xff);
-  }
-  INK_CHECK(text.size() % 4 == 0 && text.size() - end <= 2 && !bytes.empty() &&
-                (bits & ((1u << count) - 1)) == 0,
-            "expected base64, got ", shown(text));
-  return bytes;
-}
-
-struct KnownFile {
-  const char* part_of_name;
-  const char* cuts;
-  std::vector<AddedToken> added;
-};
-
-std::vector<AddedToken> numbered(int64_t first, const std::vector<std::string>& texts) {
-  std::vector<AddedToken> added;
-  for (const std::string& text : texts) added.push_back({.text = text, .id = first++});
-  return added;
-}
-
-// What a *.tiktoken file does not say. Llama 3's is called tokenizer.model.
-std::vector<KnownFile> known_files() {
-  std::vector<std::string> llama = {"<|begin_of_text|>",
-                                    "<|end_of_text|>",
-                                    "<|reserved_special_token_0|>",
-                                    "<|reserved_special_token_1|>",
-                                    "<|finetune_right_pad_id|>",
-                                    "<|reserved_special_token_2|>",
-                                    "<|start_header_id|>",
-                                    "<|end_header_id|>",
-                                    "<|eom_id|>",
-                                    "<|eot_id|>",
-                                    "<|python_tag|>"};
-  for (int i = 3; llama.size() < 256; ++i)
-    llama.push_back("<|reserved_special_token_" + std::to_string(i) + "|>");
-  return {
-      {"cl100k",
-       "cl100k",
-       {{.text = "<|endoftext|>", .id = 100257},
-        {.text = "<|fim_prefix|>", .id = 100258},
-        {.text = "<|fim_middle|>", .id = 100259},
-        {.text = "<|fim_suffix|>", .id = 100260},
-        {.text = "<|endofprompt|>", .id = 100276}}},
-      {"o200k",
-       "o200k",
-       {{.text = "<|endoftext|>", .id = 199999}, {.text = "<|endofprompt|>", .id = 200018}}},
-      {"r50k", "gpt2", numbered(50256, {"<|endoftext|>"})},
-      {"p50k", "gpt2", numbered(50256, {"<|endoftext|>"})},
-      {"gpt2", "gpt2", numbered(50256, {"<|endoftext|>"})},
-      {"llama", "llama3", numbered(128000, llama)},
-      {"tokenizer.model", "llama3", numbered(128000, llama)},
-      {"qwen", "qwen2", numbered(151643, {"<|endoftext|>", "<|im_start|>", "<|im_end|>"})},
-  };
-}
-
-std::unique_ptr<BpeTokenizer> read_tiktoken(const path& file, const std::string& text) {
-  std::string name = file.filename().string();
-  std::transform(name.begin(), name.end(), name.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  static const std::vector<KnownFile> all = known_files();
-  const auto known = std::find_if(all.begin(), all.end(), [&](const KnownFile& each) {
-    return name.find(each.part_of_name) != std::string::npos;
-  });
-  INK_CHECK(known != all.end(),
-            "such a file does not say how texts are cut, its name does: expected cl100k, o200k, "
-            "r50k, p50k, gpt2, llama or qwen in it");
-  std::vector<std::string> tokens;
-  size_t line_number = 0;
-  for_each_line(text, [&](const std::string& line) {
-    ++line_number;
-    if (line.empty()) return;
-    with_prefix("line " + std::to_string(line_number), [&] {
-      const size_t space = line.find(' ');
-      const std::string rank = space == std::string::npos ? "" : line.substr(space + 1);
-      INK_CHECK(!rank.empty() && rank.size() <= 8 &&
-                    rank.find_first_not_of("0123456789") == std::string::npos,
-                "expected a token in base64 and its rank, got ", shown(line));
-      const size_t id = std::stoul(rank);
-      INK_CHECK(id < kMostTokens, "expected a rank below ", kMostTokens, ", got ", id);
-      if (id >= tokens.size()) tokens.resize(id + 1);
-      INK_CHECK(tokens[id].empty(), "the rank ", id, " comes twice");
-      tokens[id] = from_base64(std::string_view(line).substr(0, space));
-    });
-  });
-  std::vector<AddedToken> added;
-  std::copy_if(known->added.begin(), known->added.end(), std::back_inserter(added),
-               [&](const AddedToken& each) {  // a vocabulary made smaller has none of them
-                 return each.id >= static_cast<int64_t>(tokens.size());
-               });
-  return std::make_unique<BpeTokenizer>(Merges::by_id(std::move(tokens)),
-                                        Splitter(named_cuts(known->cuts)), std::move(added));
 }
 
 // ---- Pairs of files, and folders

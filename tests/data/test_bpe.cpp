@@ -141,6 +141,28 @@ TEST(Bpe, FindsNoAddedTokenWithinASpecialOne) {
   EXPECT_EQ(tokenizer->encode_with_special("x x"), (Ids{700, x[0]}));
 }
 
+// The vocabularies of Llama 3 and 4 have one name, and Qwen composes texts.
+TEST(Bpe, KnowsFilesOfTiktokenByNameAndSize) {
+  const TempFolder folder;
+  const auto of_size = [&](const std::string& name, int size) {
+    folder.write(name, "YQ== 0\nJw== 1\ncw== 2\nYSdz " + std::to_string(size - 1) + "\n");
+    return bpe::load_tokenizer(folder / name);
+  };
+  const auto llama3 = of_size("tokenizer.model", 128000);
+  EXPECT_EQ(llama3->encode("a's"), (Ids{0, 1, 2}));
+  EXPECT_EQ(llama3->added_token("<|eot_id|>"), 128009);
+  const auto llama4 = of_size("tokenizer.model", 200000);
+  EXPECT_EQ(llama4->encode("a's"), Ids{199999}) << "cut as by o200k";
+  EXPECT_EQ(llama4->added_token("<|eot|>"), 200008);
+  EXPECT_EQ(llama4->end_of_text(), 200001);
+  EXPECT_NE(error_of([&] { of_size("cl100k_base.tiktoken", 100257); })
+                .find("expected a vocabulary of that name, got one of 100257 tokens"),
+            std::string::npos);
+  EXPECT_EQ(of_size("p50k_base.tiktoken", 50281)->end_of_text(), 50256) << "in a gap";
+  folder.write("qwen.tiktoken", "ZQ== 0\nzA== 1\ngQ== 2\nww== 3\nqQ== 4\n");
+  EXPECT_EQ(load_tokenizer(folder / "qwen.tiktoken")->encode("e\u0301"), (Ids{3, 4}));
+}
+
 // GPT-2's own files, where they are at hand.
 TEST(Bpe, Gpt2) {
   const std::filesystem::path folder = INKLING_SOURCE_DIR "/../shared/data/gpt2";
