@@ -73,9 +73,9 @@ Vocabulary read_vocabulary(const json& object) {
               "tokenizer: expected an id for the token ", shown(text), ", got ", quoted(id));
     const auto at = id.get<size_t>();
     if (at >= vocabulary.tokens.size()) vocabulary.tokens.resize(at + 1);
+    if (text.empty()) continue;  // Whisper's 50256: no text becomes it
     const auto bytes = try_bytes_of(text);
-    if (!bytes || bytes->empty()) {
-      INK_CHECK(!text.empty(), "tokenizer: the token of the id ", at, " is empty");
+    if (!bytes) {
       vocabulary.others.push_back({.text = text, .id = static_cast<int64_t>(at)});
     } else {
       INK_CHECK(vocabulary.tokens[at].empty(), "tokenizer: the id ", at, " is ",
@@ -219,25 +219,102 @@ AddedToken read_added(const json& token) {
   return added;
 }
 
+// By id: is it a byte, or what a merge gives?
+std::vector<bool> reachable(const Vocabulary& vocabulary, const std::vector<Merge>& merges) {
+  std::vector<bool> all;
+  for (const std::string& token : vocabulary.tokens) all.push_back(token.size() == 1);
+  for (const Merge& merge : merges) all[static_cast<size_t>(merge.result)] = true;
+  return all;
+}
+
+// tokenizers takes the ids of added tokens from the vocabulary. To those that it lacks it gives the
+// ids that follow, whatever the file says.
+class NextIds {
+ public:
+  explicit NextIds(size_t vocabulary) : next_(static_cast<int64_t>(vocabulary)) {}
+  int64_t next() const { return next_; }
+  void take(int64_t id) { next_ = std::max(next_, id + 1); }
+
+ private:
+  int64_t next_;
+};
+
+std::vector<AddedToken> read_all_added(const json& list, const std::vector<Merge>& merges,
+                                       Vocabulary& vocabulary) {
+  if (!list.is_null() && !list.is_array()) refuse_field("added_tokens", list);
+  const std::vector<bool> is_reachable = reachable(vocabulary, merges);
+  std::vector<AddedToken> added;
+  NextIds ids(vocabulary.ids.size());
+  for (const json& token : list) {
+    added.push_back(read_added(token));
+    const auto& [text, id, special, late] = added.back();
+    // Its text may also be in the vocabulary, as text or in byte letters.
+    const auto found = vocabulary.ids.find(text);
+    if (found == vocabulary.ids.end()) {
+      const auto next = static_cast<size_t>(ids.next());
+      const bool is_taken = next < vocabulary.tokens.size() && !vocabulary.tokens[next].empty();
+      INK_CHECK(id == ids.next() || is_taken, "tokenizer: the added token ", shown(text),
+                " has the id ", id, ", but tokenizers gives it the next one, ", next,
+                ", unless the vocabulary has it");
+      ids.take(id);
+      continue;
+    }
+    ids.take(found->second);
+    const auto at = static_cast<size_t>(found->second);
+    INK_CHECK(found->second == id, "tokenizer: the added token ", shown(text), " has the id ", id,
+              ", but the vocabulary has ", at);
+    std::erase_if(vocabulary.others, [&](const AddedToken& each) { return each.text == text; });
+    if (vocabulary.tokens[at] == text) continue;  // merges may give it, too
+    INK_CHECK(!is_reachable[at], "tokenizer: the id ", at, " is the added token ", shown(text),
+              " and the bytes ", shown(vocabulary.tokens[at]), ", whose letters are the same");
+    vocabulary.tokens[at].clear();
+  }
+  return added;
+}
+
 // Tokens that neither bytes nor merges give, such as <|endoftext|>: a text is not cut into them.
 // One that does not print, or is not ASCII, is in letters, and stands for the bytes.
 void take_unreachable(Vocabulary& vocabulary, const std::vector<Merge>& merges,
                       std::vector<AddedToken>& added) {
-  std::vector<bool> reachable(vocabulary.tokens.size());
-  for (const Merge& merge : merges) reachable[static_cast<size_t>(merge.result)] = true;
-  for (size_t id = 0; id < reachable.size(); ++id) {
+  const std::vector<bool> is_reachable = reachable(vocabulary, merges);
+  for (const Merge& merge : merges)
+    for (const int32_t part : {merge.left, merge.right})
+      INK_CHECK(is_reachable[static_cast<size_t>(part)], "tokenizer: merge ", merge.rank, " is of ",
+                shown(letters_of(vocabulary.tokens[static_cast<size_t>(part)])),
+                ", which no merge gives: expected merges that begin with bytes (those of CLIP, with "
+                "ends of words, are not read here)");
+  for (size_t id = 0; id < is_reachable.size(); ++id) {
     std::string& token = vocabulary.tokens[id];
-    if (reachable[id] || token.size() <= 1 || letters_of(token) != token) continue;
+    if (is_reachable[id] || token.empty() || letters_of(token) != token) continue;
     added.push_back({.text = std::exchange(token, ""), .id = static_cast<int64_t>(id)});
   }
 }
 
+// Pairs of files do not say how texts are cut. As GPT-2 does, unless a merge goes across its cuts:
+// Qwen2's do. (Of 've it could merge 'v, which is two pieces when alone.)
+void check_cut(const Splitter& splitter, const Vocabulary& vocabulary,
+               const std::vector<Merge>& merges) {
+  for (const Merge& merge : merges) {
+    const std::string& token = vocabulary.tokens[static_cast<size_t>(merge.result)];
+    size_t pieces = 0;
+    splitter.for_each_piece(token, [&](std::string_view) { ++pieces; });
+    bool is_text = true;
+    for (size_t at = 0; at < token.size() && is_text;)
+      is_text = utf8::next(token, at) != utf8::kInvalid;
+    INK_CHECK(pieces == 1 || token[0] == '\'' || !is_text, "tokenizer: merge ", merge.rank, " gives ", shown(token), ", which texts that are cut as GPT-2's never "
+              "have in one piece, and these files do not say how they are cut: expected their "
+              "tokenizer.json");
+  }
+}
+
 std::unique_ptr<BpeTokenizer> from_vocabulary(Vocabulary vocabulary,
-                                              const std::vector<Merge>& merges) {
+                                              const std::vector<Merge>& merges, bool alone) {
   std::vector<AddedToken> added = std::move(vocabulary.others);
+  Splitter splitter(named_cuts("gpt2"));
   take_unreachable(vocabulary, merges, added);
+  if (alone) check_cut(splitter, vocabulary, merges);
   return std::make_unique<BpeTokenizer>(Merges(std::move(vocabulary.tokens), merges, false),
-                                        Splitter(named_cuts("gpt2")), std::move(added));
+                                        std::move(splitter), std::move(added));
 }
 
 std::unique_ptr<BpeTokenizer> from_object(const json& file) {
@@ -273,23 +350,7 @@ std::unique_ptr<BpeTokenizer> from_object(const json& file) {
     }
   }
 
-  std::vector<AddedToken> added;
-  const json& added_tokens = field(file, "added_tokens");
-  if (!added_tokens.is_null() && !added_tokens.is_array())
-    refuse_field("added_tokens", added_tokens);
-  for (const json& token : added_tokens) {
-    added.push_back(read_added(token));
-    // The text of an added token may also be in the vocabulary, as text or in byte letters.
-    const auto found = vocabulary.ids.find(added.back().text);
-    if (found == vocabulary.ids.end()) continue;
-    const auto id = static_cast<size_t>(found->second);
-    INK_CHECK(found->second == added.back().id, "tokenizer: the added token ",
-              shown(added.back().text), " has the id ", added.back().id,
-              ", but the vocabulary has ", id);
-    vocabulary.tokens[id].clear();
-    std::erase_if(vocabulary.others,
-                  [&](const AddedToken& each) { return each.text == added.back().text; });
-  }
+  std::vector<AddedToken> added = read_all_added(field(file, "added_tokens"), merges, vocabulary);
   INK_CHECK(vocabulary.others.empty(), "tokenizer: the token ", shown(vocabulary.others[0].text),
             " is neither an added token nor written in byte letters, as ByteLevel's are");
   return std::make_unique<BpeTokenizer>(
@@ -302,7 +363,8 @@ std::unique_ptr<BpeTokenizer> from_object(const json& file) {
 constexpr std::pair<const char*, const char*> kPairs[] = {{"vocab.json", "merges.txt"},
                                                           {"encoder.json", "vocab.bpe"}};
 
-std::unique_ptr<BpeTokenizer> read_pair(const path& vocab_file, const path& merges_file) {
+std::unique_ptr<BpeTokenizer> read_pair(const path& vocab_file, const path& merges_file,
+                                        bool alone) {
   const std::string vocab_text = read_text(vocab_file), merges_text = read_text(merges_file);
   Vocabulary vocabulary = with_prefix(vocab_file.string(), [&] {
     const json object = with_prefix("tokenizer", [&] { return parse_json(vocab_text); });
@@ -315,14 +377,15 @@ std::unique_ptr<BpeTokenizer> read_pair(const path& vocab_file, const path& merg
       if (line.empty() || line.rfind("#version", 0) == 0) return;
       merges.push_back(read_merge(vocabulary, line, merges.size()));
     });
-    return from_vocabulary(std::move(vocabulary), merges);
+    return from_vocabulary(std::move(vocabulary), merges, alone);
   });
 }
 
-std::unique_ptr<BpeTokenizer> read_one(const path& file) {
+// `alone`: there is no other file that says how texts are cut.
+std::unique_ptr<BpeTokenizer> read_one(const path& file, bool alone = true) {
   for (const auto& [vocab, merges] : kPairs)
     if (file.filename() == vocab || file.filename() == merges)
-      return read_pair(file.parent_path() / vocab, file.parent_path() / merges);
+      return read_pair(file.parent_path() / vocab, file.parent_path() / merges, alone);
   const std::string text = read_text(file);
   return with_prefix(file.string(), [&] {
     const size_t first = text.find_first_not_of(" \t\r\n");
@@ -352,7 +415,7 @@ std::unique_ptr<BpeTokenizer> read_folder(const path& folder) {
       "a *.tiktoken file in this folder");
   std::unique_ptr<BpeTokenizer> result = read_one(found[0]);
   for (size_t i = 1; i < found.size(); ++i) {
-    const auto other = read_one(found[i]);
+    const auto other = read_one(found[i], false);
     INK_CHECK(other->same_ids(*result), folder.string(), ": ", found[0].filename().string(),
               " and ", found[i].filename().string(),
               " are two vocabularies; name the one that you mean");
@@ -403,7 +466,17 @@ std::string BpeTokenizer::to_json() const {
   for (const bpe::Merge& merge : merges_.merges())
     list.push_back({bpe::letters_of(tokens[static_cast<size_t>(merge.left)]),
                     bpe::letters_of(tokens[static_cast<size_t>(merge.right)])});
-  for (const AddedToken& token : added_)
+  // In the vocabulary, too, unless tokenizers gives all of them the ids that follow it.
+  std::vector<AddedToken> in_order = added_;
+  std::sort(in_order.begin(), in_order.end(), [](auto& a, auto& b) { return a.id < b.id; });
+  bpe::NextIds ids(vocab.size());
+  bool follow = true;
+  for (const AddedToken& token : in_order) {
+    follow = follow && (vocab.contains(token.text) || token.id == ids.next());
+    ids.take(token.id);
+  }
+  for (const AddedToken& token : in_order) {
+    if (!follow) vocab[token.text] = token.id;
     added.push_back({{"id", token.id},
                      {"content", token.text},
                      {"single_word", false},
@@ -411,8 +484,7 @@ std::string BpeTokenizer::to_json() const {
                      {"rstrip", false},
                      {"normalized", token.late},
                      {"special", token.special}});
-  std::sort(added.begin(), added.end(),
-            [](const json& a, const json& b) { return a["id"] < b["id"]; });
+  }
   for (const bpe::Cut& cut : splitter_.cuts())
     cuts.push_back({{"type", "Split"},
                     {"pattern", {{"Regex", cut.regex}}},

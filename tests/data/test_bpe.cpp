@@ -163,6 +163,73 @@ TEST(Bpe, KnowsFilesOfTiktokenByNameAndSize) {
   EXPECT_EQ(load_tokenizer(folder / "qwen.tiktoken")->encode("e\u0301"), (Ids{3, 4}));
 }
 
+// tokenizers gives other ids to added tokens that neither the vocabulary has nor follow it.
+TEST(Bpe, WritesAddedTokensWithTheirIds) {
+  bpe::TrainOptions options;
+  options.vocab_size = 300;
+  bpe::Pieces pieces;
+  bpe::count_pieces(pieces, text(), bpe::Splitter(bpe::named_cuts("gpt2")));
+  const json learned = json::parse(bpe::train(pieces, options)->to_json());
+  EXPECT_EQ(learned["model"]["vocab"].size(), 300u);
+  EXPECT_EQ(learned["model"]["vocab"]["<|endoftext|>"], 0);
+  const TempFolder folder;
+  folder.write("cl100k.tiktoken", fixture()["tiktoken_file"].get<std::string>());
+  const json written = json::parse(load_tokenizer(folder / "cl100k.tiktoken")->to_json());
+  EXPECT_EQ(written["model"]["vocab"]["<|endofprompt|>"], 100276);
+  // What follows is written as tokenizers writes it.
+  const json file = with_added({{{"content", "<|im_start|>"}, {"special", true}}});
+  const json again = json::parse(bpe::parse_tokenizer(file.dump())->to_json());
+  EXPECT_EQ(again["model"]["vocab"], file["model"]["vocab"]);
+}
+
+TEST(Bpe, AddedTokensMayBeTokensOfMerges) {
+  const std::string word = [] {
+    for (const auto& [token, id] : fixture()["tokenizer"]["model"]["vocab"].items())
+      if (token.size() == 3 && std::all_of(token.begin(), token.end(), isalpha)) return token;
+    return std::string();
+  }();
+  const int64_t id = fixture()["tokenizer"]["model"]["vocab"][word];
+  for (const bool special : {false, true}) {
+    const auto tokenizer = bpe::parse_tokenizer(
+        with_added({{{"content", word}, {"id", id}, {"special", special}},
+                    {{"content", "a"}, {"id", plain()->encode("a")[0]}, {"special", special}}})
+            .dump());
+    EXPECT_EQ(tokenizer->encode(word), Ids{id});
+    EXPECT_EQ(tokenizer->decode(tokenizer->encode(text())), text());
+    if (special) {
+      EXPECT_EQ(tokenizer->encode(text()), plain()->encode(text()));
+    }
+  }
+  const auto refused = [](const json& token) {
+    return error_of([&] { bpe::parse_tokenizer(with_added({token}).dump()); });
+  };
+  const int64_t byte = fixture()["tokenizer"]["model"]["vocab"]["\u00e9"];
+  EXPECT_NE(refused({{"content", "\u00e9"}, {"id", byte}}).find("and the bytes \"\\xe9\""),
+            std::string::npos);
+  for (const int64_t gap : {701, 5000})
+    EXPECT_NE(refused({{"content", "<x>"}, {"id", gap}})
+                  .find("but tokenizers gives it the next one, 700"),
+              std::string::npos);
+}
+
+// Pairs of files that are no byte-level BPE as GPT-2's, and load: CLIP's, Qwen2's.
+TEST(Bpe, RefusesPairsOfFilesThatAreCutOtherwise) {
+  const TempFolder folder;
+  const auto error = [&](const char* vocab, const char* merges) {
+    folder.write("vocab.json", vocab);
+    folder.write("merges.txt", merges);
+    return error_of([&] { load_tokenizer(folder.path()); });
+  };
+  EXPECT_NE(error(R"({"a": 0, "b": 1, "b</w>": 2, "ab</w>": 3})", "a b</w>\n")
+                .find("merge 0 is of \"b</w>\", which no merge gives"),
+            std::string::npos);
+  EXPECT_NE(error(R"({";": 0, "\u010a": 1, ";\u010a": 2})", "; \u010a\n")
+                .find("gives \";\\x0a\", which texts that are cut as GPT-2's never have"),
+            std::string::npos);
+  EXPECT_EQ(error(R"({"'": 0, "v": 1, "'v": 2, "": 3})", "' v\n"), "(no error)")
+      << "a part of 've, and Whisper's empty token";
+}
+
 // GPT-2's own files, where they are at hand.
 TEST(Bpe, Gpt2) {
   const std::filesystem::path folder = INKLING_SOURCE_DIR "/../shared/data/gpt2";
@@ -364,11 +431,11 @@ TEST(Bpe, ReadsPairsOfFilesAndFolders) {
   // All three say the same, as in Qwen2's folder; tokenizer.json has added tokens besides.
   json whole = fixture()["tokenizer"];
   whole["added_tokens"].push_back(
-      {{"id", 800}, {"content", "<|im_start|>"}, {"special", true}, {"normalized", false}});
+      {{"id", 700}, {"content", "<|im_start|>"}, {"special", true}, {"normalized", false}});
   folder.write("tokenizer.json", whole.dump());
   const auto all = bpe::load_tokenizer(folder.path());
   EXPECT_EQ(all->encode(text()), expected);
-  EXPECT_EQ(all->encode_with_special("<|im_start|>"), Ids{800});
+  EXPECT_EQ(all->encode_with_special("<|im_start|>"), Ids{700});
   json other = fixture()["tokenizer"];
   json& vocab = other["model"]["vocab"];
   std::swap(vocab["a"], vocab["b"]);
