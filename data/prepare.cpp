@@ -47,9 +47,9 @@ bool has_lines_of_json(const fs::path& file) {
   const fs::path kind = inner_name(file).extension();
   return kind == ".jsonl" || kind == ".ndjson";
 }
+bool is_hidden(const fs::path& file) { return file.filename().string()[0] == '.'; }
 bool is_text_by_name(const fs::path& file) {
-  return file.filename().string()[0] != '.' &&
-         (has_lines_of_json(file) || inner_name(file).extension() == ".txt");
+  return !is_hidden(file) && (has_lines_of_json(file) || inner_name(file).extension() == ".txt");
 }
 
 // ---- The place that has been reached
@@ -481,8 +481,11 @@ std::vector<fs::path> files_to_prepare(const std::vector<std::string>& names) {
     }
     std::vector<fs::path> found;
     file_operation([&] {
-      for (const auto& entry : fs::recursive_directory_iterator(name))
-        if (entry.is_regular_file() && is_text_by_name(entry.path())) found.push_back(entry.path());
+      for (fs::recursive_directory_iterator entry(name), end; entry != end; ++entry) {
+        if (entry->is_regular_file() && is_text_by_name(entry->path()))
+          found.push_back(entry->path());
+        if (is_hidden(entry->path())) entry.disable_recursion_pending();
+      }
       return 0;
     });
     INK_CHECK(

@@ -106,6 +106,8 @@ TEST(Prepare, KeepsDocumentsOfEveryKindOfFile) {
                    "3817c00b965ce4b1f000000"));
   folder.write("in/deeper/d.txt.zst", raw(kZstd));
   folder.write("in/e.md", "left out");
+  fs::create_directories(folder / "in/.ipynb_checkpoints");
+  folder.write("in/.ipynb_checkpoints/a.txt", "a copy");
   folder.write("in/empty.txt", "");
   const auto files = files_to_prepare({(folder / "in").string(), (folder / "in/e.md").string()});
   ASSERT_EQ(files.size(), 6u);
