@@ -363,6 +363,10 @@ size_t width_by_header(const std::string& name, std::span<const std::byte> bytes
   LlmHeader header;  // of a file that is cut, what there is
   if (bytes.size() < sizeof header.magic) return 0;
   std::memcpy(&header, bytes.data(), std::min(bytes.size(), sizeof header));
+  const uint32_t swapped = __builtin_bswap32(header.magic);
+  INK_CHECK(swapped != LlmHeader::kGpt2 && swapped != LlmHeader::kLlama3, name,
+            ": the bytes of llm.c's token ids are in the other order; write them on a machine like "
+            "this one");
   if (header.magic < 20240301 || header.magic > 20241231) return 0;
   const bool wide = header.magic == LlmHeader::kLlama3;
   INK_CHECK(wide || header.magic == LlmHeader::kGpt2, name, ": expected token ids, got a file of ",

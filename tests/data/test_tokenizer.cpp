@@ -535,6 +535,10 @@ TEST(DataFiles, LlmCsTokenIdsAreReadByTheirHeader) {
             file + ": expected 1036 bytes for the 6 token ids of llm.c's header, got 500");
   EXPECT_EQ(error(llm_file(std::vector<uint16_t>{}, 20240520, 1, 0)),
             file + ": the file has no token ids");
+  for (const uint32_t kind : {20240520u, 20240801u})
+    EXPECT_NE(error(llm_file(narrow, static_cast<int32_t>(__builtin_bswap32(kind)), 1, 6))
+                  .find("in the other order"),
+              std::string::npos);
   for (const int32_t other : {20240326, 20240327, 20240328, 20240522})
     EXPECT_NE(error(llm_file(narrow, other, 1, 6))
                   .find("expected token ids, got a file of llm.c with the magic number " +
