@@ -40,7 +40,8 @@ class BpeTokenizer final : public Tokenizer {
   int64_t vocab_size() const override { return static_cast<int64_t>(bytes_.size()); }
 
   /// Special tokens are ordinary text: a document cannot smuggle one in. Added tokens that are not
-  /// special are found, but not within a special one (tokenizers' encode_special_tokens). Throws on a byte that the vocabulary lacks, and names it and its place.
+  /// special are found, but not within a special one (tokenizers' encode_special_tokens). Throws on
+  /// a byte that the vocabulary lacks, and names it and its place.
   std::vector<int64_t> encode(std::string_view text) const override;
   std::vector<int64_t> encode_part(std::string_view text, size_t begin, size_t end) const override;
   /// The same, and the text of a special token is that token.

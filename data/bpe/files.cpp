@@ -279,10 +279,11 @@ void take_unreachable(Vocabulary& vocabulary, const std::vector<Merge>& merges,
   const std::vector<bool> is_reachable = reachable(vocabulary, merges);
   for (const Merge& merge : merges)
     for (const int32_t part : {merge.left, merge.right})
-      INK_CHECK(is_reachable[static_cast<size_t>(part)], "tokenizer: merge ", merge.rank, " is of ",
-                shown(letters_of(vocabulary.tokens[static_cast<size_t>(part)])),
-                ", which no merge gives: expected merges that begin with bytes (those of CLIP, with "
-                "ends of words, are not read here)");
+      INK_CHECK(
+          is_reachable[static_cast<size_t>(part)], "tokenizer: merge ", merge.rank, " is of ",
+          shown(letters_of(vocabulary.tokens[static_cast<size_t>(part)])),
+          ", which no merge gives: expected merges that begin with bytes (those of CLIP, with "
+          "ends of words, are not read here)");
   for (size_t id = 0; id < is_reachable.size(); ++id) {
     std::string& token = vocabulary.tokens[id];
     if (is_reachable[id] || token.empty() || letters_of(token) != token) continue;
@@ -301,7 +302,9 @@ void check_cut(const Splitter& splitter, const Vocabulary& vocabulary,
     bool is_text = true;
     for (size_t at = 0; at < token.size() && is_text;)
       is_text = utf8::next(token, at) != utf8::kInvalid;
-    INK_CHECK(pieces == 1 || token[0] == '\'' || !is_text, "tokenizer: merge ", merge.rank, " gives ", shown(token), ", which texts that are cut as GPT-2's never "
+    INK_CHECK(pieces == 1 || token[0] == '\'' || !is_text, "tokenizer: merge ", merge.rank,
+              " gives ", shown(token),
+              ", which texts that are cut as GPT-2's never "
               "have in one piece, and these files do not say how they are cut: expected their "
               "tokenizer.json");
   }

@@ -66,10 +66,9 @@ std::vector<KnownFile> known_files() {
                                     "<|python_tag|>"};
   for (int i = 3; llama.size() < 256; ++i)
     llama.push_back("<|reserved_special_token_" + std::to_string(i) + "|>");
-  const std::vector<AddedToken> llama4 =
-      numbered(200000, {"<|begin_of_text|>", "<|end_of_text|>", "<|fim_prefix|>", "<|fim_middle|>",
-                        "<|fim_suffix|>", "<|header_start|>", "<|header_end|>", "<|eom|>",
-                        "<|eot|>"});
+  const std::vector<AddedToken> llama4 = numbered(
+      200000, {"<|begin_of_text|>", "<|end_of_text|>", "<|fim_prefix|>", "<|fim_middle|>",
+               "<|fim_suffix|>", "<|header_start|>", "<|header_end|>", "<|eom|>", "<|eot|>"});
   return {
       {"cl100k",
        100256,
@@ -90,10 +89,7 @@ std::vector<KnownFile> known_files() {
       {"llama", 200000, "o200k", llama4},
       {"tokenizer.model", 128000, "llama3", numbered(128000, llama)},
       {"tokenizer.model", 200000, "o200k", llama4},
-      {"qwen",
-       151643,
-       "qwen2",
-       numbered(151643, {"<|endoftext|>", "<|im_start|>", "<|im_end|>"}),
+      {"qwen", 151643, "qwen2", numbered(151643, {"<|endoftext|>", "<|im_start|>", "<|im_end|>"}),
        true},
   };
 }

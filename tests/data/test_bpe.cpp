@@ -124,11 +124,11 @@ TEST(Bpe, FindsAddedTokensInComposedText) {
 
 // A special token that is not allowed is ordinary text, in which no other is found.
 TEST(Bpe, FindsNoAddedTokenWithinASpecialOne) {
-  const auto tokenizer =
-      bpe::parse_tokenizer(with_added({{{"content", "x "}, {"special", true}, {"normalized", false}},
-                                       {{"content", " x"}, {"special", false}, {"normalized", false}},
-                                       {{"content", "<|end"}, {"special", false}, {"normalized", false}}})
-                               .dump());
+  const auto tokenizer = bpe::parse_tokenizer(
+      with_added({{{"content", "x "}, {"special", true}, {"normalized", false}},
+                  {{"content", " x"}, {"special", false}, {"normalized", false}},
+                  {{"content", "<|end"}, {"special", false}, {"normalized", false}}})
+          .dump());
   const Ids x = tokenizer->encode("x");
   EXPECT_EQ(tokenizer->encode("x x"), plain()->encode("x x"));
   EXPECT_EQ(tokenizer->encode("<|endoftext|>"), plain()->encode("<|endoftext|>"));
@@ -155,8 +155,9 @@ TEST(Bpe, KnowsFilesOfTiktokenByNameAndSize) {
   EXPECT_EQ(llama4->encode("a's"), Ids{199999}) << "cut as by o200k";
   EXPECT_EQ(llama4->added_token("<|eot|>"), 200008);
   EXPECT_EQ(llama4->end_of_text(), 200001);
-  EXPECT_NE(error_of([&] { of_size("cl100k_base.tiktoken", 100257); })
-                .find("expected a vocabulary of that name, got one of 100257 tokens"),
+  EXPECT_NE(error_of([&] {
+              of_size("cl100k_base.tiktoken", 100257);
+            }).find("expected a vocabulary of that name, got one of 100257 tokens"),
             std::string::npos);
   EXPECT_EQ(of_size("p50k_base.tiktoken", 50281)->end_of_text(), 50256) << "in a gap";
   folder.write("qwen.tiktoken", "ZQ== 0\nzA== 1\ngQ== 2\nww== 3\nqQ== 4\n");
