@@ -73,6 +73,7 @@ Vocabulary read_vocabulary(const json& object) {
               "tokenizer: expected an id for the token ", shown(text), ", got ", quoted(id));
     const auto at = id.get<size_t>();
     if (at >= vocabulary.tokens.size()) vocabulary.tokens.resize(at + 1);
+    vocabulary.ids.emplace(text, static_cast<int32_t>(at));
     if (text.empty()) continue;  // Whisper's 50256: no text becomes it
     const auto bytes = try_bytes_of(text);
     if (!bytes) {
@@ -82,7 +83,6 @@ Vocabulary read_vocabulary(const json& object) {
                 shown(letters_of(vocabulary.tokens[at])), " and ", shown(text));
       vocabulary.tokens[at] = *bytes;
     }
-    vocabulary.ids.emplace(text, static_cast<int32_t>(at));
   }
   return vocabulary;
 }
@@ -245,28 +245,30 @@ std::vector<AddedToken> read_all_added(const json& list, const std::vector<Merge
   const std::vector<bool> is_reachable = reachable(vocabulary, merges);
   std::vector<AddedToken> added;
   NextIds ids(vocabulary.ids.size());
-  for (const json& token : list) {
-    added.push_back(read_added(token));
-    const auto& [text, id, special, late] = added.back();
+  for (const json& object : list) {
+    added.push_back(read_added(object));
+    const AddedToken& token = added.back();
     // Its text may also be in the vocabulary, as text or in byte letters.
-    const auto found = vocabulary.ids.find(text);
+    const auto found = vocabulary.ids.find(token.text);
     if (found == vocabulary.ids.end()) {
       const auto next = static_cast<size_t>(ids.next());
       const bool is_taken = next < vocabulary.tokens.size() && !vocabulary.tokens[next].empty();
-      INK_CHECK(id == ids.next() || is_taken, "tokenizer: the added token ", shown(text),
-                " has the id ", id, ", but tokenizers gives it the next one, ", next,
-                ", unless the vocabulary has it");
-      ids.take(id);
+      INK_CHECK(token.id == ids.next() || is_taken, "tokenizer: the added token ",
+                shown(token.text), " has the id ", token.id,
+                ", but tokenizers gives it the next one, ", next, ", unless the vocabulary has it");
+      ids.take(token.id);
       continue;
     }
     ids.take(found->second);
     const auto at = static_cast<size_t>(found->second);
-    INK_CHECK(found->second == id, "tokenizer: the added token ", shown(text), " has the id ", id,
-              ", but the vocabulary has ", at);
-    std::erase_if(vocabulary.others, [&](const AddedToken& each) { return each.text == text; });
-    if (vocabulary.tokens[at] == text) continue;  // merges may give it, too
-    INK_CHECK(!is_reachable[at], "tokenizer: the id ", at, " is the added token ", shown(text),
-              " and the bytes ", shown(vocabulary.tokens[at]), ", whose letters are the same");
+    INK_CHECK(found->second == token.id, "tokenizer: the added token ", shown(token.text),
+              " has the id ", token.id, ", but the vocabulary has ", at);
+    std::erase_if(vocabulary.others,
+                  [&](const AddedToken& each) { return each.text == token.text; });
+    if (vocabulary.tokens[at] == token.text) continue;  // merges may give it, too
+    INK_CHECK(!is_reachable[at], "tokenizer: the id ", at, " is the added token ",
+              shown(token.text), " and the bytes ", shown(vocabulary.tokens[at]),
+              ", whose letters are the same");
     vocabulary.tokens[at].clear();
   }
   return added;

@@ -204,6 +204,9 @@ TEST(Bpe, AddedTokensMayBeTokensOfMerges) {
   const auto refused = [](const json& token) {
     return error_of([&] { bpe::parse_tokenizer(with_added({token}).dump()); });
   };
+  json whisper = with_added({{{"content", "<x>"}, {"id", 701}}});
+  whisper["model"]["vocab"][""] = 700;
+  EXPECT_EQ(bpe::parse_tokenizer(whisper.dump())->encode("<x>"), Ids{701});
   const int64_t byte = fixture()["tokenizer"]["model"]["vocab"]["\u00e9"];
   EXPECT_NE(refused({{"content", "\u00e9"}, {"id", byte}}).find("and the bytes \"\\xe9\""),
             std::string::npos);
