@@ -68,9 +68,11 @@ Vocabulary read_vocabulary(const json& object) {
             "tokenizer: expected the vocabulary to be an object of tokens and their ids, got ",
             quoted(object));
   Vocabulary vocabulary;
+  const int64_t most = most_ids(object.size());
   for (const auto& [text, id] : object.items()) {
-    INK_CHECK(id.is_number_integer() && id.get<int64_t>() >= 0 && id.get<int64_t>() < kMostTokens,
-              "tokenizer: expected an id for the token ", shown(text), ", got ", quoted(id));
+    INK_CHECK(id.is_number_integer() && id.get<int64_t>() >= 0 && id.get<int64_t>() < most,
+              "tokenizer: expected an id below ", most, " for the token ", shown(text), ", one of ",
+              object.size(), ", got ", quoted(id));
     const auto at = id.get<size_t>();
     if (at >= vocabulary.tokens.size()) vocabulary.tokens.resize(at + 1);
     vocabulary.ids.emplace(text, static_cast<int32_t>(at));

@@ -1,6 +1,7 @@
 // Merges: byte-pair encoding of a piece of text (Sennrich et al. 2016, arXiv 1508.07909).
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <string>
@@ -13,8 +14,13 @@
 
 namespace ink::bpe {
 
-/// Ids are below this. A file with a larger one is damaged, and would take much memory.
+/// A vocabulary has at most so many ids.
 inline constexpr int64_t kMostTokens = int64_t{1} << 22;
+
+/// The ids of that many tokens are below this: there may be gaps, but each takes memory.
+inline int64_t most_ids(size_t tokens) {
+  return std::min(kMostTokens, 65'536 + 64 * static_cast<int64_t>(tokens));
+}
 
 /// Bytes in quotes, as an error shows them.
 std::string shown(std::string_view bytes);

@@ -107,6 +107,7 @@ std::unique_ptr<BpeTokenizer> read_tiktoken(const path& file, const std::string&
   INK_CHECK(std::any_of(all.begin(), all.end(), is_named),
             "such a file does not say how texts are cut, its name does: expected cl100k, o200k, "
             "r50k, p50k, gpt2, llama or qwen in it");
+  constexpr size_t kMostRanks = 200'000;  // Llama 4's
   std::vector<std::string> tokens;
   size_t line_number = 0;
   for_each_line(text, [&](const std::string& line) {
@@ -119,7 +120,7 @@ std::unique_ptr<BpeTokenizer> read_tiktoken(const path& file, const std::string&
                     rank.find_first_not_of("0123456789") == std::string::npos,
                 "expected a token in base64 and its rank, got ", shown(line));
       const size_t id = std::stoul(rank);
-      INK_CHECK(id < kMostTokens, "expected a rank below ", kMostTokens, ", got ", id);
+      INK_CHECK(id < kMostRanks, "expected a rank below ", kMostRanks, ", got ", id);
       if (id >= tokens.size()) tokens.resize(id + 1);
       INK_CHECK(tokens[id].empty(), "the rank ", id, " comes twice");
       tokens[id] = from_base64(std::string_view(line).substr(0, space));

@@ -518,10 +518,13 @@ TEST(Bpe, RefusesWhatItDoesNotRead) {
   };
   file("x.tiktoken", "YQ== 0\n", "expected cl100k, o200k, r50k, p50k, gpt2, llama or qwen in it");
   file("gpt2.tiktoken", "YQ== 0\nYg= 1\n", "line 2: expected base64, got \"Yg=\"");
-  file("gpt2.tiktoken", "YQ== 99999999\n", "expected a rank below 4194304, got 99999999");
+  file("gpt2.tiktoken", "YQ== 99999999\n", "expected a rank below 200000, got 99999999");
   file("gpt2.tiktoken", "YQ== 0\nYg== 0\n", "line 2: the rank 0 comes twice");
   file("gpt2.tiktoken", "YQ== 0\nYQ== 1\n", "the ids 0 and 1 are the same token, \"a\"");
   file("gpt2.tiktoken", "YQ==\n", "line 1: expected a token in base64 and its rank");
+  folder.write("merges.txt", "#version: 0.2\n");
+  file("vocab.json", R"({"a": 0, "b": 3000000})",
+       "expected an id below 65664 for the token \"b\", one of 2, got 3000000");
   folder.write("vocab.json", R"({"a": 0})");
   folder.write("merges.txt", "");
   EXPECT_EQ(error_of([&] { load_tokenizer(folder / "vocab.json"); }).find("merges.txt: the file"),
