@@ -1,5 +1,7 @@
 #include "nn/batch_norm.h"
 
+#include "autograd/more_ops.h"
+
 namespace ink {
 
 BatchNorm1d::BatchNorm1d(int64_t channels, double epsilon, double momentum_)
@@ -20,10 +22,8 @@ Tensor BatchNorm1d::operator()(const Tensor& input) const {
   const Tensor& x = input;
   // Per-channel vectors broadcast against x as (C,) or (C, 1).
   const auto across = [&](const Tensor& c) { return x.dim() == 3 ? c.unsqueeze(-1) : c; };
-  const auto scaled = [&](const Tensor& centered, const Tensor& var) {
-    return centered * across(rsqrt(var + eps) * weight) + across(bias);
-  };
-  if (!training) return scaled(x - across(running_mean), running_var);
+  if (!training)
+    return (x - across(running_mean)) * across(rsqrt(running_var + eps) * weight) + across(bias);
 
   INK_CHECK(context().random.rows == 0,
             "batch_norm: a part of a batch lacks the statistics of the whole; take one part "
@@ -31,20 +31,19 @@ Tensor BatchNorm1d::operator()(const Tensor& input) const {
   const int64_t count = channels ? x.numel() / channels : 0;
   INK_CHECK(count > 1, "batch_norm: expected more than one value per channel in training, got ",
             x.shape());
-  const Shape dims = x.dim() == 3 ? Shape{0, 2} : Shape{0};
-  const Tensor batch_mean = mean(x, dims);
-  const Tensor centered = x - across(batch_mean);
-  const Tensor batch_var = mean(centered * centered, dims);
-  track(batch_mean, batch_var, count);
-  return scaled(centered, batch_var);
+  // Each channel is a row of a layer_norm without weight and bias, which follow by channel.
+  const Tensor by_channel = x.transpose(0, 1), rows = by_channel.reshape({channels, count});
+  track(rows.detach());
+  const Autocast off(f32);
+  const Tensor y = layer_norm(rows, Tensor(), Tensor(), eps).view(by_channel.shape());
+  return y.transpose(0, 1) * across(weight) + across(bias);
 }
 
-void BatchNorm1d::track(const Tensor& batch_mean, const Tensor& batch_var, int64_t count) const {
+void BatchNorm1d::track(const Tensor& rows) const {
   const NoGrad no_grad;
-  const double unbiased = static_cast<double>(count) / static_cast<double>(count - 1);
   Tensor running = running_mean, spread = running_var, batches = num_batches_tracked;
-  running.mul_(1 - momentum).add_(batch_mean.detach() * momentum);
-  spread.mul_(1 - momentum).add_(batch_var.detach() * (momentum * unbiased));
+  running.mul_(1 - momentum).add_(mean(rows, {1}) * momentum);
+  spread.mul_(1 - momentum).add_(var(rows, {1}) * momentum);
   batches.add_(1);
 }
 

@@ -29,7 +29,7 @@ struct BatchNorm1d : Module {
   INK_FIELDS(weight, bias, running_mean, running_var, num_batches_tracked)
 
  private:
-  void track(const Tensor& batch_mean, const Tensor& batch_var, int64_t count) const;
+  void track(const Tensor& rows) const;  // (C, n)
 };
 
 }  // namespace ink

@@ -38,6 +38,7 @@ Tensor group_norm(const Tensor& input, int64_t groups, const Tensor& weight, con
   channels[0] = C;
   Tensor y = input.dtype() == bf16 ? input.to(f32) : input;  // rounded once, at the end
   const Tensor rows = reshape(y, {N * groups, N > 0 ? input.numel() / (N * groups) : 0});
+  const Autocast off(f32);
   y = reshape(layer_norm(rows, Tensor(), Tensor(), eps), input.shape());
   const auto of_channels = [&](const Tensor& p) {
     INK_CHECK(p.shape() == Shape{C}, "group_norm: expected weight and bias of shape ", Shape{C},

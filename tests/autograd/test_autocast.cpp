@@ -108,6 +108,12 @@ TEST(Autocast, NormsReadF32AndWriteBf16) {
   }
 }
 
+TEST(Autocast, GroupNormStaysAsItIs) {
+  const Tensor x = leaf({3, 6, 32}, 1), w = leaf({6}, 2), plain = group_norm(x, 2, w);
+  const Autocast guard;
+  EXPECT_TRUE(equal(group_norm(x, 2, w), plain));
+}
+
 // A GPU keeps logits in bf16, so each is off by half an ulp.
 TEST(Autocast, HeadHasF32LogitsLossAndWeightGradient) {
   const bool f32_logits = test_device().is_cpu();

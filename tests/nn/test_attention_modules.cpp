@@ -451,10 +451,14 @@ TEST(BatchNorm1d, Bf16IsComputedInF32) {
 }
 
 TEST(BatchNorm1d, OfEqualNumbersNothingIsLeft) {
-  for (const double each : {1e-30, 0.1, 3.3e7, 9.7e10, 1.7e18}) {
-    BatchNorm1d norm(3);
-    const Tensor y = norm(full({37, 3}, each));
-    EXPECT_TRUE(all(y == 0).item<bool>()) << each;
+  for (const DType dtype : {f32, f64, bf16}) {
+    for (const double each : {1e-30, 0.1, 3.3e7, 9.7e10, 1.7e18, 1e30, 1e38}) {
+      for (const Shape& shape : {Shape{3, 3}, Shape{37, 3}, Shape{9, 3, 4}}) {
+        BatchNorm1d norm(3);
+        const Tensor y = norm(full(shape, each, dtype));
+        EXPECT_TRUE(all(y == 0).item<bool>()) << each << name_of(dtype) << shape;
+      }
+    }
   }
 }
 
