@@ -99,7 +99,7 @@ static Tensor cumprod_gradient(const Tensor& x, const Tensor& dy, int64_t d) {
   return cat({first, narrow(cumprod(x, d), d, 0, n - 1)}, d) * s;
 }
 
-// y_i = x_0 ... x_i.   dx_i = (dy_i y_i + ... + dy_(n-1) y_(n-1)) / x_i where no x is 0
+// y_i = x_0 ... x_i.   dx_i = (dy_i y_i + ... + dy_(n-1) y_(n-1)) / x_i where no x is 0 and n > 1
 // (A GPU's x is not looked at, because the host would have to wait for the answer.)
 Tensor cumprod(const Tensor& x, int64_t dim) {
   check_defined("cumprod", x);
@@ -109,7 +109,8 @@ Tensor cumprod(const Tensor& x, int64_t dim) {
   Tensor y = empty_like(x);
   kernel::scan(y, x, d, true);
   const auto vjp = [d, x = Saved::input(x), y = Saved::output(y)](const Tensor& dy) -> Grads {
-    const bool divides = dy.numel() == 0 || (dy.device().is_cpu() && all(*x != 0).item<bool>());
+    const bool divides =
+        dy.numel() == 0 || (dy.size(d) > 1 && dy.device().is_cpu() && all(*x != 0).item<bool>());
     if (!divides) return {cumprod_gradient(*x, dy, d)};
     return {flip(cumsum(flip(dy * *y, {d}), d), {d}) / *x};
   };

@@ -25,8 +25,8 @@ Tensor product_of_others(const Tensor& x) {
 
 }  // namespace
 
-// y = product of x over dims.   dx = dy times the product of the others: dy y / x unless y is 0 or
-// not finite. (A GPU's y is not looked at, because the host would have to wait for the answer.)
+// y = product of x over dims.   dx = dy times the product of the others: dy y / x unless there are
+// none, or y is 0 or not finite. (A GPU's y is not looked at, because the host would have to wait for the answer.)
 Tensor prod(const Tensor& x, const Shape& dims, bool keepdim) {
   const ReducedShape shape("prod", x, dims);
   Tensor y = empty(shape.kept, {x.is_floating() ? x.dtype() : i64, x.device()});
@@ -34,7 +34,8 @@ Tensor prod(const Tensor& x, const Shape& dims, bool keepdim) {
   const Tensor result = shape.finish(y, keepdim);
   const auto vjp = [shape, x = Saved::input(x),
                     y = Saved::output(result)](const Tensor& dy) -> Grads {
-    const bool divides = dy.device().is_cpu() && all(isfinite(*y) & (*y != 0)).item<bool>();
+    const bool divides =
+        shape.count > 1 && dy.device().is_cpu() && all(isfinite(*y) & (*y != 0)).item<bool>();
     if (divides) return {shape.keep(dy * *y) / *x};
     Shape sizes, back = shape.from;
     const Shape order = shape.reduced_last();

@@ -30,7 +30,8 @@ struct Moments {
 
   static Acc none() { return {0, 0, 0}; }
   static void merge(Acc& a, const Acc& b) {
-    const double count = a.count + b.count, share = count > 0 ? b.count / count : 0;
+    if (b.count == 0) return;  // distances of large means are infinite, and times 0 NaN
+    const double count = a.count + b.count, share = b.count / count;
     const double apart = b.mean - a.mean, mean = a.mean + apart * share;
     a = {count, mean, a.m2 + b.m2 + apart * (b.mean - mean) * b.count};
   }

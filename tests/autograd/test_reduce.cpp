@@ -422,6 +422,23 @@ TEST(Reduce, VarAndStdWithoutSpreadAsInPyTorch) {
   expect_run(run([](auto& a) { return std(a, {1}, 0); }, tensor({{1.0}, {2.0}})), {0, 0}, {0, 0});
   expect_run(run([](auto& a) { return var(a, {1}, 3); }, tensor({{1.0, 2.0}, {2.0, 5.0}})),
              {inf, inf}, {1, -1, 3, -3});
+  // Numbers whose squares overflow, in all the ways in which they may be joined.
+  for (const int64_t n : {7, 32, 63, 64, 1000})
+    for (const double each : {1e160, -1e200, 3.3e300}) {
+      EXPECT_EQ(var(full({2, n}, each, f64), {1}).tolist(), (std::vector<double>{0, 0}))
+          << n << " " << each;
+      EXPECT_EQ(var(full({n, 2}, each, f64), {0}).tolist(), (std::vector<double>{0, 0}))
+          << n << " " << each;
+    }
+}
+
+TEST(Reduce, ProductsOfOneGiveTheirGradientAsItIs) {
+  for (const DType dtype : {f32, f64, bf16}) {
+    const Tensor x = tensor({{1e-42, 0.1, 3.3, -7.7}}, dtype).requires_grad_();
+    const Tensor dy = tensor({{0.7, 0.1, -3.1, 1.9}}, dtype);
+    for (const Tensor& y : {prod(x, {0}, true), cumprod(x, 0)})
+      EXPECT_TRUE(equal(grad({y}, {x}, {dy})[0], dy)) << name_of(dtype);
+  }
 }
 
 TEST(Reduce, MseLoss) {
