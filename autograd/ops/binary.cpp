@@ -199,6 +199,7 @@ namespace {
 // The values of a op b, integers or bools, which count as 0 and 1.
 Tensor bitwise(BinaryOp op, const Tensor& left, const Tensor& right) {
   const auto [a, b] = promoted(name_of(op), left, right);
+  broadcast_shapes(name_of(op), a.shape(), b.shape());  // so that an error has our name
   if (a.dtype() != boolean) return binary(op, a, b);
   if (op == BinaryOp::bitwise_xor) return logical_xor(a, b);
   return op == BinaryOp::bitwise_and ? logical_and(a, b) : logical_or(a, b);

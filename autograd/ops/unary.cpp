@@ -266,7 +266,8 @@ static Tensor with_number(BinaryOp op, const Tensor& x, double number) {
 // y = log(1 + exp(beta x)) / beta, and x where beta x > threshold.
 // dx = dy sigmoid(beta x), and dy there
 Tensor softplus(const Tensor& x, double beta, double threshold) {
-  if (x.dtype() == bf16 && beta != 1) return to(softplus(to(x, f32), beta, threshold), bf16);
+  if (x.dtype() == bf16 && beta != 1)
+    return shown_as("softplus", to(softplus(to(x, f32), beta, threshold), bf16));
   const auto y = [=](const Tensor& v) {
     const Tensor z = beta == 1 ? v : v * beta, soft = with_number(BinaryOp::softplus, z, threshold);
     return beta == 1 ? soft : where(z > threshold, v, soft / beta);
