@@ -24,8 +24,9 @@ void logsumexp_rows(Array& y, const Array& x) {
       const auto at = [p = in.row(row, buffer)](int64_t i) { return p[i]; };
       constexpr C kMax = std::numeric_limits<C>::max();  // inf - inf would be NaN
       const C m = std::clamp(max_of<C>(n, at), -kMax, kMax);
-      const C sum = sum_of<C>(n, [=](int64_t i) { return simd::exp(at(i) - m); });
-      out[row] = m + std::log(sum);
+      const auto e = [=](int64_t i) { return simd::exp(at(i) - m); };
+      const C total = sum_of<C>(n, e), others = others_of(total, simd::kOneTerm<C>, n, e);
+      out[row] = m + (total < 1 ? std::log(total) : simd::log_of_sum(total, others));
     });
   });
 }

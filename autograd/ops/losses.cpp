@@ -30,10 +30,12 @@ struct Targets {
   Tensor without_ignored(const Tensor& x) const {
     return ignored.defined() ? masked_fill(x, ignored, 0) : x;
   }
+  Tensor weighted(const Tensor& losses) const {
+    return weights.defined() ? losses * weights : losses;
+  }
   // -log_p[target] w
   Tensor losses(const Tensor& log_p, int64_t d) const {
-    const Tensor x = without_ignored(-gather(log_p, d, unsqueeze(ids, d)).squeeze(d));
-    return weights.defined() ? x * weights : x;
+    return weighted(without_ignored(-gather(log_p, d, unsqueeze(ids, d)).squeeze(d)));
   }
 };
 Targets targets_of(const char* op, const Tensor& log_p, const Tensor& targets,
@@ -60,7 +62,14 @@ Targets targets_of(const char* op, const Tensor& log_p, const Tensor& targets,
 
 Tensor weighted(const Tensor& losses, const Tensor& weights, Reduction reduction) {
   if (reduction != Reduction::mean || !weights.defined()) return reduced(losses, reduction);
-  return sum(losses) / sum(weights);
+  return sum(losses) / sum(to(weights, losses.dtype()));
+}
+
+// The result of nll_loss, and of a cross_entropy that is made of it in PyTorch, for x's classes.
+Tensor shown_as_nll(const Tensor& x, Reduction reduction, const Tensor& result) {
+  const int64_t dims = x.dim();
+  const bool seen_as_four = dims > 2 && dims != 4 && reduction == Reduction::none;
+  return shown_as(seen_as_four ? "view" : dims > 2 ? "nll_loss2_d" : "nll_loss", result);
 }
 
 }  // namespace
@@ -161,12 +170,8 @@ Tensor nll_loss(const Tensor& log_p, const Tensor& targets, const ClassOptions& 
   check_defined("nll_loss", log_p, targets);
   const Targets wanted = targets_of("nll_loss", log_p, targets, options);
   const Tensor losses = wanted.losses(log_p, wrap_dim("nll_loss", options.dim, log_p.shape()));
-  const int64_t dims = log_p.dim();
-  const bool seen_as_four = dims > 2 && dims != 4 && options.reduction == Reduction::none;
-  return shown_as(seen_as_four ? "view"
-                  : dims > 2   ? "nll_loss2_d"
-                               : "nll_loss",
-                  weighted(losses, wanted.weights, options.reduction));
+  return shown_as_nll(log_p, options.reduction,
+                      weighted(losses, wanted.weights, options.reduction));
 }
 
 // With label smoothing e, the target has probability 1 - e, and e is spread over all V classes:
@@ -175,10 +180,19 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& targets, const ClassOpt
   check_defined("cross_entropy", logits, targets);
   const double e = options.label_smoothing;
   INK_CHECK(e >= 0 && e <= 1, "cross_entropy: expected a label smoothing in [0, 1], got ", e);
-  const Tensor log_p = log_softmax(logits, options.dim);
-  const Targets wanted = targets_of("cross_entropy", log_p, targets, options);
-  if (e == 0) return nll_loss(log_p, targets, options);
+  const Targets wanted = targets_of("cross_entropy", logits, targets, options);
   const int64_t d = wrap_dim("cross_entropy", options.dim, logits.shape());
+  if (e == 0) {  // the fused op keeps the digits of a loss and a gradient near 0
+    Shape order;
+    for (int64_t i = 0; i < logits.dim(); ++i) order.push_back(i);
+    order.erase(d);
+    order.push_back(d);
+    const Tensor losses = wanted.weighted(
+        cross_entropy(permute(logits, order), targets, options.ignore_index, Reduction::none));
+    const Tensor result = weighted(losses, wanted.weights, options.reduction);
+    return shown_as_nll(logits, options.reduction, to(result, logits.dtype()));
+  }
+  const Tensor log_p = log_softmax(logits, d);
   Tensor of_all = -log_p;
   if (options.weight.defined()) {
     Shape along = Shape::filled(logits.dim(), 1);

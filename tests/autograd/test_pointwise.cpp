@@ -391,12 +391,12 @@ struct Tails {
   double to_in_f64 = 0;  // beyond -this, f64 has a thousand units
 };
 
-// f(x) of logits (x, 0, 0) and a class, and of 37 more that are -inf.
+// f(x) of logits (x, 0, 0) and a class, and of `more` that are -inf.
 template <class F>
-auto of_classes(double target, F&& f) {
-  return [target, f](const Tensor& x) {
+auto of_classes(double target, F&& f, int64_t more = 37) {
+  return [target, f, more](const Tensor& x) {
     const Tensor zero = zeros_like(x.detach());
-    const Tensor never = full({x.numel(), 37}, -inf, {x.dtype(), x.device()});
+    const Tensor never = full({x.numel(), more}, -inf, {x.dtype(), x.device()});
     return f(cat({stack({x, zero, zero}, 1), never}, 1),
              full({x.numel()}, target, {i64, x.device()}));
   };
@@ -409,6 +409,7 @@ Tensor by_head(const Tensor& x, double target) {
 }
 
 std::vector<Tails> tails() {
+  const bool on_cpu = context().default_device.is_cpu();  // on a GPU, other ops lose digits
   const auto none = Reduction::none;
   const auto one = [](const Tensor& x) { return ones({1, 1}, {x.dtype(), x.device()}); };
   std::vector<Tails> list{
@@ -447,10 +448,27 @@ std::vector<Tails> tails() {
     const auto two = [](const Tensor& x, const Tensor& ids) {
       return nll_loss(log_softmax(x), ids, {.reduction = Reduction::none});
     };
+    const auto other_dim = [](const Tensor& x, const Tensor& ids) {
+      return nll_loss(log_softmax(x.T(), 0), ids, {.reduction = Reduction::none, .dim = 0});
+    };
+    const auto weighted = [](const Tensor& x, const Tensor& ids) {
+      return cross_entropy(
+          x.T(), ids, {.weight = ones_like(x.detach()[0]), .reduction = Reduction::none, .dim = 0});
+    };
     list.push_back({name, of_classes(target, fused), 12});
     list.push_back({name, [target = target](auto& x) { return by_head(x, target); }, 12});
-    list.push_back({name, of_classes(target, two), 12, 0, true});
+    for (const int64_t more : {0, 37}) {
+      list.push_back({name, of_classes(target, two, more), 12, 0, true});
+      if (on_cpu) list.push_back({name, of_classes(target, other_dim, more), 12, 0, true});
+      list.push_back({name, of_classes(target, weighted, more), 12});
+    }
   }
+  if (on_cpu)  // exp(x - y), whose argument has the rounding of x
+    list.push_back({"softplus",
+                    [](auto& x) {
+                      return logsumexp(stack({x, zeros_like(x.detach())}), {0});
+                    },
+                    100});
   return list;
 }
 

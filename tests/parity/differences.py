@@ -104,6 +104,8 @@ ROWS = [
     ("the mean over no target is NaN, and so is its gradient",
      lambda c: "grad second" if c.op in ("nll_loss", "cross_entropy") and (c.arguments["target"] == c.arguments.get("ignore_index", -100)).all()
      else None),
+    ("logits of an ignored target reach nobody, be they NaN or infinite",
+     lambda c: "grad~ second~" if c.op == "cross_entropy" and (c.arguments["target"] == c.arguments.get("ignore_index", -100)).any() else None),
     ("kl_div's gradient of a target of 0 is the limit of what is around it; PyTorch's is NaN",
      lambda c: "grad~ second~" if c.op == "kl_div" and not c.arguments["log_target"] and (c.arguments["target"] == 0).any() else None),
     # ---- the ends of what a dtype holds

@@ -19,7 +19,9 @@ Tensor over_dim(const OverDim& op, const Tensor& x, int64_t dim) {
     op.kernel(y, contiguous(x));
   } else {
     const NoGrad no_grad;
-    y = contiguous(to(op.definition(to(x, sums), d), dtype));
+    const bool by_lines = op.lines != nullptr && x.device().is_cpu();
+    const Tensor wide = to(x, sums);
+    y = contiguous(to(by_lines ? op.lines(contiguous(wide), d) : op.definition(wide, d), dtype));
   }
   return record(op.name, {x}, y, [=, y = Saved::output(y)](const Tensor& dy) -> Grads {
     if (grad_enabled() || !by_kernel)  // grad_enabled: to be differentiated
