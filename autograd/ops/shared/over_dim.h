@@ -14,8 +14,8 @@ struct OverDim {
   /// The same over the last dimension, of contiguous arrays.
   const detail::Kernel<void(Array& y, const Array& x)>& kernel;
   const detail::Kernel<void(Array& dx, const Array& dy, const Array& y)>& backward_kernel;
-  /// Of shorter rows, and over other dimensions, a CPU computes y by `lines` if it is given, else by
-  /// basic ops. Both take less time, because they treat rows side by side.
+  /// Of shorter rows, and over other dimensions, a CPU computes y by `lines` if it is given, else
+  /// by basic ops. Both take less time, because they treat rows side by side.
   int64_t shortest_row = 0;
   Tensor (*lines)(const Tensor& x, int64_t d) = nullptr;  // of a contiguous f32 or f64 tensor
 };
