@@ -205,6 +205,26 @@ TEST(RunReport, ARunWithoutALineHasNone) {
   EXPECT_EQ(ran.out.find("No report"), std::string::npos) << ran.out;
 }
 
+// What a run without a checkpoint is started anew with: its own settings.
+TEST(RunReport, ARunThatCannotGoOnIsStartedAnewWithItsSettings) {
+  const TempFolder folder;
+  const fs::path out = folder / "run";
+  const std::string text = folder.write("a b.txt", std::string(3000, 'a') + std::string(3000, 'b'));
+  ASSERT_EQ(train(out, "--max_iters 20 --model llama --rope_theta 500 --data '" + text + "'").code,
+            0);
+  const auto command = [&] {
+    EXPECT_EQ(run_program("report " + out.string()).code, 0);
+    return data_of(read_file(out / kReportFile)).at("runs").at(0).at("command").get<std::string>();
+  };
+  for (const char* name : {"ckpt", "ckpt.prev", "best", "best.prev"}) fs::remove_all(out / name);
+  std::ofstream(out / kMetricsFile) << "{\"step\":10,\"train_loss\":2}\n";  // as after kill -9
+  const Json before = Json::parse(read_file(out / kRunFile)).at("config");
+  EXPECT_EQ(run_shell(command() + " --print_config").code, 0) << command();
+  const Ran again = run_shell(command());
+  EXPECT_EQ(again.code, 0) << again.err;
+  EXPECT_EQ(Json::parse(read_file(out / kRunFile)).at("config"), before) << command();
+}
+
 TEST(RunReport, ForeignFilesAreShownAsFarAsTheyAreWhatTheyShouldBe) {
   const TempFolder folder;
   folder.write("metrics.jsonl",

@@ -25,6 +25,29 @@ constexpr double kShare = 0.01, kPages = 0.005;  // of a run's time
 
 }  // namespace
 
+// The settings of a run that are not the defaults, as words of the command line.
+static std::string settings_of(const Json& run) {
+  const Json config = run.value("config", Json::object());
+  std::string words;
+  const auto word = [](const Json& value) {
+    return for_shell(value.is_string() ? value.get<std::string>() : value.dump());
+  };
+  const auto add = [&](const std::string& name) {
+    const Json value = config.value(name, Json());
+    if (value.is_null()) return;
+    words += " --" + name;
+    if (!value.is_array()) words += "=" + word(value);
+    if (value.is_array())
+      for (const Json& one : value) words += " " + word(one);
+  };
+  if (config.value("model", Json()) != TrainConfig().model) add("model");
+  const Json start = config.value("init_from", Json("scratch"));
+  if (start != "scratch" && start != "resume") add("init_from");
+  const Json others = run.value("defaults", Json::object());
+  for (const auto& item : others.items()) add(item.key());
+  return words;
+}
+
 void add_command(Json& run, const std::string& out_dir) {
   const std::string folder = " --out_dir " + for_shell(out_dir);
   const auto add = [&](const std::string& command, const char* note) {
@@ -36,7 +59,8 @@ void add_command(Json& run, const std::string& out_dir) {
     return add("train --init_from resume",
                run.at("state") == "failed" ? "to go on from the last checkpoint" : "to go on");
   if (run.at("state") != "running")
-    add("train --overwrite", "it ended before its first checkpoint; to start anew");
+    add("train --overwrite" + settings_of(run),
+        "it ended before its first checkpoint; to start anew");
 }
 
 RunReport::RunReport(Trainer& trainer, const MetricsTable& lines, Console& console)
