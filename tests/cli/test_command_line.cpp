@@ -82,11 +82,11 @@ std::vector<Option> options_of(const std::string& command) {
   return options;
 }
 
-const char* const kCommands[] = {"train",     "sample", "eval",   "bench",
-                                 "gradcheck", "info",   "lesson", "walkthrough"};
+const char* const kCommands[] = {"train", "sample", "eval",        "bench",  "gradcheck",
+                                 "info",  "lesson", "walkthrough", "suggest"};
 
-// The least and the most of "1 to 1000", "0 to below 1", "above 0 and below 1", "0 or more", and
-// the nearest values beyond.
+// The least and the most of "1 to 1000", "0 to below 1", "above 0 and below 1", "above 0 to 1",
+// "0 or more", and the nearest values beyond.
 struct Range {
   std::vector<std::string> inside, outside;
 };
@@ -103,6 +103,8 @@ Range range_of(const Option& option) {
   if (is(R"((\S+) or more)")) return {{found[1], "1000000"}, {beside(found[1], -1)}};
   if (is(R"((\S+) to below (\S+))"))
     return {{found[1], beside(found[2], -1)}, {beside(found[1], -1), found[2]}};
+  if (is(R"(above (\S+) to (\S+))"))
+    return {{beside(found[1], 1), found[2]}, {found[1], beside(found[2], 1)}};
   if (is(R"((\S+) to (\S+))"))
     return {{found[1], found[2]}, {beside(found[1], -1), beside(found[2], 1)}};
   if (is(R"(above (\S+) and below (\S+))"))
@@ -616,7 +618,7 @@ decay_lr = True
   expect_refused({"train", file, file}, "--config is given twice");
   expect_refused({"train", "config/none.py"}, "config/none.py: cannot open");
   expect_refused({"train", folder.write("input.txt", "a text").string()},
-                 "; to train on this file, say --data before it");
+                 "; to read this text, say --data before it");
   expect_refused({"sample", file}, "expected an option, got '");
 }
 
@@ -732,6 +734,45 @@ TEST(CommandLine, WordsThatAreNoOptions) {
     EXPECT_EQ(said.code, kUsage) << help;
     EXPECT_EQ(said.err, run({"evl"}).err) << help;
   }
+}
+
+// What people type out of habit is answered by what to type here.
+TEST(CommandLine, HabitsAreAnswered) {
+  const TempFolder folder;
+  const std::string text = folder.write("a.txt", "abc"), yaml = folder.write("a.yaml", "a: 1");
+  std::filesystem::create_directories(folder / "run/ckpt");
+  const std::string run_folder = folder / "run";
+  for (const std::string command : {"sample", "eval", "info"})
+    expect_refused({command, run_folder}, "; to name this run, say --out_dir before it");
+  for (const std::string command : {"train", "eval", "suggest"})
+    expect_refused({command, text}, "; to read this text, say --data before it");
+  expect_refused({"train", yaml}, "; a config file has lines NAME = VALUE");
+  expect_refused({"sample", "Once upon"}, "; to continue a text, say --start before it");
+  expect_refused({"report", "--out_dir", "x"}, "need no name: inkling report FOLDER");
+  expect_refused({"suggest", "--hours", "1"}, "did you mean --minutes?");
+  expect_refused({"train", "--MAX_ITERS", "2"}, "did you mean --max_iters?");
+  EXPECT_NE(run({"TRAIN"}).err.find("did you mean train?"), std::string::npos);
+  expect_refused({"train", "--data", text, "-max_iters", "2"}, "there is no option -max_iters");
+  expect_refused({"train", "--data", "-b", "2"}, "--data: expected a value, got -b");
+  const Said said = run({"train", "--data", text, "-b", "4", "--print_config"});
+  EXPECT_NE(said.out.find("\nbatch_size = 4\n"), std::string::npos) << said.err;
+  EXPECT_EQ(run({"tokenizer"}).code, kUsage);
+  EXPECT_EQ(run({"tokenizer", "--help"}).code, kOk);
+}
+
+// "-" is standard output wherever an option names a file, or is refused; no file is called so.
+TEST(CommandLine, ADashIsStandardOutputOrRefused) {
+  const TempFolder folder;
+  const std::string text = folder.write("a.txt", "a rose is a rose is a rose");
+  const Said json =
+      run({"tokenizer", "train", text, "--vocab_size", "260", "--min_frequency=0", "--out", "-"});
+  EXPECT_EQ(json.code, kOk) << json.err;
+  EXPECT_EQ(json.out.substr(0, 1) + json.out.substr(json.out.find_last_not_of('\n'), 1), "{}");
+  expect_refused({"sample", "--attention", "-"}, "--attention: standard output has");
+  const std::string out_dir = folder / "out";
+  expect_refused({"train", "--profile", "-", "--out_dir", out_dir}, "--profile: standard output");
+  EXPECT_FALSE(std::filesystem::exists(out_dir));
+  EXPECT_FALSE(std::filesystem::exists("-"));
 }
 
 // The error of a value that cannot be used begins with its option, whatever is wrong with it.

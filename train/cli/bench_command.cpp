@@ -344,7 +344,7 @@ int bench_command(const Arguments& arguments) {
   if (quiet) {
     std::cout << json.dump(2) << "\n";
   } else if (!options.json.empty()) {
-    write_file(options.json, json.dump(2) + "\n");
+    with_prefix("--json", [&] { write_file(options.json, json.dump(2) + "\n"); });
   }
   if (!others.empty() && !quiet) print_comparison(compared(json), others[0], "this run", "before");
   return kOk;

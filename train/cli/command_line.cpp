@@ -148,6 +148,13 @@ void check_writable(const char* option, const std::string& file) {
   if (!file.empty() && file != "-") with_prefix(option, [&] { AtomicFile{file}; });
 }
 
+void check_is_file(const char* option, const std::string& file) {
+  if (file == "-")
+    throw UsageError(std::string(option) +
+                     ": standard output has what the command shows; name a file (./- is one)");
+  check_writable(option, file);
+}
+
 void write_output(const char* option, const std::string& file, const std::string& text) {
   if (file == "-") {
     std::cout << text;

@@ -50,6 +50,8 @@ Device parsed_device(const std::string& name);
 void check_usage(const TrainConfig& config);
 /// Throws, naming the option, if it names a file that cannot be written.
 void check_writable(const char* option, const std::string& file);
+/// The same where standard output has something else: "-" is refused.
+void check_is_file(const char* option, const std::string& file);
 /// Writes a file that an option names, and says so; "-" is standard output.
 void write_output(const char* option, const std::string& file, const std::string& text);
 /// Throws UsageError, naming the option, if it names something that is there and no folder.

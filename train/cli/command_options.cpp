@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
@@ -28,6 +30,7 @@
 #include "train/cli/console.h"
 #include "train/cli/help_text.h"
 #include "train/cli/other_names.h"
+#include "train/saved_run.h"
 
 namespace ink {
 
@@ -101,6 +104,12 @@ T number_of(const std::string& label, const std::string& text, const Limits& lim
 // Is this word an option, and not a value such as -5?
 bool is_option(const std::string& word) {
   return word == "-h" || (word.size() > 2 && word.compare(0, 2, "--") == 0);
+}
+
+// Is this word such an option as llm.c has, "-b"? Where several values may stand, it is none.
+bool is_short_option(const std::string& word) {
+  return word.size() > 1 && word[0] == '-' &&
+         std::isalpha(static_cast<unsigned char>(word[1])) != 0;
 }
 
 // The number that a text is, in decimal digits; empty if it is none.
@@ -191,6 +200,9 @@ std::string suggestion(const std::string& unknown, const std::vector<std::string
   if (found.empty()) found = completed(unknown, names);
   if (found.empty()) found = nearest(unknown, names);
   if (found.empty()) found = ended(unknown, names);
+  std::string small = unknown;
+  for (char& c : small) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  if (found.empty() && small != unknown) return suggestion(small, names, prefix);
   std::string text;
   for (size_t i = 0; i < found.size(); ++i)
     text += (i == 0 ? "" : i + 1 < found.size() ? ", " : " or ") + (prefix + found[i]);
@@ -213,6 +225,7 @@ struct CommandOptions::Parser {
   std::string help() const;
   void take(const GivenOption& one) const;
   void take_own(const Arguments& own) const;
+  std::string option_for(const std::string& word) const;
   // own: gets the words that belong to no option.
   std::vector<GivenOption> read_arguments(const Arguments& arguments, Arguments& own);
   std::vector<GivenOption> read_config_file();
@@ -386,10 +399,24 @@ void CommandOptions::Parser::take_own(const Arguments& own) const {
     if (!argument.values.empty()) take(argument);
   }
   if (word == own.end()) return;
+  throw UsageError(
+      fmt::format("expected an option, got '{}'{}", printable(*word, 60), option_for(*word)));
+}
+
+// What a word may have been meant for, where it belongs to no option.
+std::string CommandOptions::Parser::option_for(const std::string& word) const {
+  constexpr std::array settings{".yaml", ".yml", ".json", ".ini", ".cfg"};
   std::error_code ignored;
-  const bool is_text = find("data") != nullptr && std::filesystem::is_regular_file(*word, ignored);
-  throw UsageError(fmt::format("expected an option, got '{}'{}", printable(*word, 60),
-                               is_text ? "; to train on this file, say --data before it" : ""));
+  const std::filesystem::path path = word;
+  const bool is_file = std::filesystem::is_regular_file(path, ignored);
+  const auto is_ending = [&](const char* ending) { return path.extension() == ending; };
+  if (is_file && config != nullptr && std::any_of(settings.begin(), settings.end(), is_ending))
+    return "; a config file has lines NAME = VALUE, and its name ends with .py or .toml";
+  if (find("out_dir") != nullptr && std::filesystem::exists(path / kLastCheckpoint, ignored))
+    return "; to name this run, say --out_dir before it";
+  if (find("data") != nullptr && std::filesystem::exists(path, ignored))
+    return "; to read this text, say --data before it";
+  return find("start") != nullptr ? "; to continue a text, say --start before it" : "";
 }
 
 // Takes a name that other programs have, or says what to type here. False: it is not known here.
@@ -489,9 +516,10 @@ std::vector<GivenOption> CommandOptions::Parser::read_arguments(const Arguments&
     // An argument of the command itself may be 0 or 1, too.
     const bool is_value = next(i) && truth_of(*next(i)) && (!takes_own || next(i)->size() > 1);
     if (values.empty() && option->most_values == 0 && is_value) values.push_back(arguments[++i]);
-    const auto ends = [&] {  // --data input.txt config.py
-      return config != nullptr && !values.empty() && !is_config_file(values[0]) &&
-             is_config_file(*next(i));
+    const auto ends = [&] {  // --data input.txt config.py, --data input.txt -b 4
+      return (config != nullptr && !values.empty() && !is_config_file(values[0]) &&
+              is_config_file(*next(i))) ||
+             (option->most_values > 1 && is_short_option(*next(i)));
     };
     while (std::ssize(values) < option->most_values && next(i) && !ends())
       values.push_back(arguments[++i]);

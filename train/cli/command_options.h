@@ -48,7 +48,7 @@ class CommandOptions {
   /// Adds an option for each field of a config except those in `left_out`, in groups of their own.
   void add_fields(TrainConfig& config, const std::set<std::string>& left_out = {});
   /// Adds --config FILE, a file of "name = value" lines, or FILE.py alone. The command line
-  /// overrides it.
+  /// overrides it: a value that is not used may be one that this program cannot have.
   void take_config_file();
 
   /// Reads arguments, and the config file that they name, into the values. '-' and '_' are the same

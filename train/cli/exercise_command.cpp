@@ -59,13 +59,14 @@ void list_all(const std::vector<Exercise>& list, const path& checkout) {
                                                  : shown)
               << "\n";
   }
-  std::cout << fmt::format("\n{} of {} are solved.", solved, list.size());
+  std::string below = fmt::format("{} of {} are solved.", solved, list.size());
   if (next != nullptr) {
     const bool there = exists(file_of(*next, checkout));
-    std::cout << (there ? " To go on: " : " To begin the next: ")
-              << typed("exercise " + number_of(*next) + (there ? " --watch" : ""));
+    below += (there ? " To go on: " : " To begin the next: ") +
+             typed("exercise " + number_of(*next) + (there ? " --watch" : ""));
   }
-  std::cout << "\nAny other: " << typed("exercise NAME") << " (its number is enough)\n";
+  below += "\nAny other: " + typed("exercise NAME") + " (its number is enough)\n";
+  std::cout << "\n" << filled(below, shown_columns(), 4);
 }
 
 // The numbers of those to check again, for run.sh.

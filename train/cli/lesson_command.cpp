@@ -85,8 +85,10 @@ void list(const std::string& kind, const std::vector<Lesson>& lessons,
     std::cout << fmt::format("\n* read, {} of {}{}.{}\n", read, marks.size(),
                              marks.find('~') == std::string::npos ? "" : "; ~ changed since",
                              next.empty() ? "" : " The next: " + typed(kind + " " + next));
-  std::cout << "\nTo read one: " << typed(kind + " NAME")
-            << (kind == "lesson" ? " (its number is enough)\n" : "\n");
+  std::cout << "\n"
+            << ink::filled("To read one: " + typed(kind + " NAME") +
+                               (kind == "lesson" ? " (its number is enough)\n" : "\n"),
+                           shown_columns(), 4);
 }
 
 // Code stands 2 columns to the right, and what it printed stands behind "| ".

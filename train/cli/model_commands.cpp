@@ -55,7 +55,9 @@ void write_attention(const LoadedModel& loaded, std::vector<int64_t> ids, const 
   const Tensor row = from_vector(ids, Shape{1, static_cast<int64_t>(seen)});
   const std::string title =
       fmt::format("Attention of {}, step {}", loaded.folder.string(), loaded.step);
-  write_file(file, attention_page(title, tokens, loaded.model->attention_weights(row)));
+  with_prefix("--attention", [&] {
+    write_file(file, attention_page(title, tokens, loaded.model->attention_weights(row)));
+  });
   std::cerr << "inkling: attention over the last " << seen << " tokens is in " << file << "\n";
 }
 
@@ -128,7 +130,7 @@ int sample_command(const Arguments& arguments) {
   const FieldGuard on_device(&Context::default_device, model.use());
 
   options.start = given_text(options.start);
-  check_writable("--attention", options.attention);
+  check_is_file("--attention", options.attention);
   if (options.strict && !context().default_device.is_cpu())
     throw UsageError("--strict is for --device cpu: a GPU's products depend on the number of rows");
   const FlagGuard strict(&Context::strict, options.strict);

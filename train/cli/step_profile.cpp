@@ -37,7 +37,7 @@ class StepProfile::Modules : public Flow {
 };
 
 StepProfile::StepProfile(std::filesystem::path file) : file_(std::move(file)) {
-  check_writable("--profile", file_.string());
+  check_is_file("--profile", file_.string());
 }
 
 void StepProfile::step(Trainer& trainer) {
@@ -65,7 +65,7 @@ void StepProfile::step(Trainer& trainer) {
 void StepProfile::finish(Console& console, const TrainConfig& config) {
   if (file_.empty()) return;
   const std::filesystem::path file = std::exchange(file_, {});
-  trace_.save_trace(file);
+  with_prefix("--profile", [&] { trace_.save_trace(file); });
   const int64_t traced = std::min(seen_ - kWarmUp, kTraced);
   if (traced <= 0)
     return console.paragraph("Too few steps for a profile: the first two are left out.");

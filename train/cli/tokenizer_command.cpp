@@ -96,7 +96,8 @@ int train_tokenizer(const Arguments& arguments) {
     console.line("Stopped; nothing was written.");
     return kSignal + noted_signal();
   }
-  write_file(out, tokenizer->to_json());
+  write_output("--out", out, tokenizer->to_json());
+  if (out == "-") return kOk;
   console.paragraph(fmt::format("{}: {} tokens, of {} distinct pieces of text", out,
                                 tokenizer->vocab_size(), distinct));
   return kOk;
@@ -225,12 +226,13 @@ int tokenizer_command(const Arguments& arguments) {
   if (action != "--help" && action != "-h")
     throw UsageError("tokenizer: expected train, encode, decode or show, got '" +
                      printable(action, 60) + "'");
-  std::cout << "usage: inkling tokenizer train --vocab_size N --out FILE.json TEXT...\n"
-               "       inkling tokenizer encode --tokenizer FILE [TEXT]\n"
-               "       inkling tokenizer decode --tokenizer FILE [ID...]\n"
-               "       inkling tokenizer show --tokenizer FILE [TEXT]\n"
-               "COMMAND --help: its options\n";
-  return kOk;
+  (arguments.empty() ? std::cerr : std::cout)
+      << "usage: inkling tokenizer train --vocab_size N --out FILE.json TEXT...\n"
+         "       inkling tokenizer encode --tokenizer FILE [TEXT]\n"
+         "       inkling tokenizer decode --tokenizer FILE [ID...]\n"
+         "       inkling tokenizer show --tokenizer FILE [TEXT]\n"
+         "COMMAND --help: its options\n";
+  return arguments.empty() ? kUsage : kOk;
 }
 
 }  // namespace ink
