@@ -92,6 +92,31 @@ TEST_F(Runs, WhoStopsReadingDoesNotStopTheRun) {
   EXPECT_EQ(ran.code, 0) << ran.err;
   EXPECT_TRUE(fs::exists(path("out/ckpt/state.json")));
   EXPECT_EQ(lines_in("out/metrics.jsonl"), 7);  // 4 reports, 2 validations, a sample
+  EXPECT_EQ(run_shell(train("--out_dir " + path("none")) + " | true").err, "");
+}
+
+// The setting is of a run that goes on, and not of a run with the defaults.
+TEST_F(Runs, GoOnWithOtherSettings) {
+  std::ofstream(path("a.txt")) << std::string(2000, 'a') + std::string(2000, 'b');
+  std::ofstream(path("b.txt")) << std::string(500, 'a') + std::string(500, 'b');
+  ASSERT_EQ(run_shell(train("--data " + path("a.txt") + " --out_dir " + path("out"))).code, 0);
+  const Ran ran = run_shell("inkling train --init_from resume --max_iters 21 --out_dir " +
+                            path("out") + " --val_data " + path("b.txt") + " --data_changed");
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_NE(ran.out.find(" 1000 to validate on"), std::string::npos) << ran.out;
+}
+
+// The last thing that a run can say where a file of ids is cut short under it.
+TEST_F(Runs, ADataFileThatIsCutShortIsSaid) {
+  const std::string ids = path("a.bin"), out = path("out");
+  std::ofstream(ids) << std::string(2'000'000, '\1');
+  const Ran ran =
+      run_shell(train_in_background("--max_iters 1000000 --eval_interval 1000000 --data " + ids +
+                                    " --out_dir " + out) +
+                ": >" + ids + "; wait $run");
+  EXPECT_EQ(ran.code, 128 + SIGBUS) << ran.err;
+  EXPECT_NE(ran.err.find("a file of data was cut short while it was read"), std::string::npos)
+      << ran.err;
 }
 
 TEST_F(Runs, OtherDataAreRefused) {
@@ -260,6 +285,7 @@ TEST_F(Runs, ControlCharactersOfACheckpointAreNeverShown) {
   EXPECT_EQ(expect_harmless(more + in).code, 1);
   EXPECT_EQ(expect_harmless(more + " --data_changed" + in).code, 0);
   expect_harmless(run);
+  expect_harmless(train("--max_iters 1 --out_dir \"$(printf '" + path("x") + "\\033[31m\\007')\""));
   for (const auto& item : good.items()) {
     if (!item.value().is_string()) continue;
     config = good;

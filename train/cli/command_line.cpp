@@ -4,6 +4,7 @@
 #include <omp.h>
 
 #include <fcntl.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -36,6 +37,7 @@
 #include "autograd/io/foreign.h"
 #include "train/cli/console.h"
 #include "train/cli/other_names.h"
+#include "train/cli/signals.h"
 #include "train/parallel/processes.h"
 
 namespace ink {
@@ -224,15 +226,22 @@ std::string after_name(const std::string& command, const std::string& text) {
   return text.starts_with(command + ": ") ? "inkling " + text : "inkling " + command + ": " + text;
 }
 
+// Has the reader of standard output closed its end?
+bool reader_is_gone() {
+  pollfd output{STDOUT_FILENO, POLLOUT, 0};
+  return ::poll(&output, 1, 0) == 1 && (output.revents & POLLERR) != 0;
+}
+
 // The exit code of a command, which is an error if its output was lost. If the reader closed the
 // pipe, no message is needed.
 int with_output_written(int code) {
   errno = 0;
   std::cout.flush();
   if (std::fflush(stdout) == 0 && !std::ferror(stdout) && std::cout.good()) return code;
-  if (errno != EPIPE)
+  const int why = errno;  // 0: an earlier write failed
+  if (why != EPIPE && (why != 0 || !reader_is_gone()))
     std::cerr << "inkling: standard output: cannot write"
-              << (errno != 0 ? std::string(": ") + std::strerror(errno) : "") << "\n";
+              << (why != 0 ? std::string(": ") + std::strerror(why) : "") << "\n";
   return code == kOk ? kFailed : code;
 }
 
@@ -294,6 +303,7 @@ int run_commands(int argc, char** argv, const Commands& others) {
       if (other == others.end()) return become_tools(argc, argv);
       run = other->second;
     }
+    explain_cut_files();
     use_threads(0);
     return with_output_written(run(Arguments(argv + 2, argv + argc)));
   } catch (const UsageError& error) {

@@ -165,17 +165,15 @@ void Console::show(const std::string& text, bool is_live, bool is_text) {
   const std::lock_guard lock(mutex_);
   if (live_shown_) std::fputs("\r\033[K", stdout);
   live_shown_ = is_live;
-  std::string shown = text;
-  if (terminal_) {
-    const std::string before = std::exchange(held_, "");
-    if (is_text) {
-      held_ = before + text;
-      const size_t whole = held_.size() - open_end(held_);
-      shown = harmless(std::string_view(held_).substr(0, whole), false);
-      held_.erase(0, whole);
-    } else {
-      shown = harmless(before, false) + harmless(text, true);
-    }
+  std::string shown = text;  // of a text, a pipe gets the bytes
+  const std::string before = std::exchange(held_, "");
+  if (!is_text) {
+    shown = harmless(before, false) + harmless(text, colours_);
+  } else if (terminal_) {
+    held_ = before + text;
+    const size_t whole = held_.size() - open_end(held_);
+    shown = harmless(std::string_view(held_).substr(0, whole), false);
+    held_.erase(0, whole);
   }
   std::fwrite(shown.data(), 1, shown.size(), stdout);
   std::fflush(stdout);

@@ -1,7 +1,10 @@
 #include "train/cli/signals.h"
 
+#include <unistd.h>
+
 #include <csignal>
 #include <initializer_list>
+#include <string_view>
 
 namespace ink {
 namespace {
@@ -13,7 +16,21 @@ void note(int signal) {
   std::signal(signal, SIG_DFL);
 }
 
+// The system sends this where a file that is mapped into memory has been cut short. What reads it
+// cannot go on, and only write() may be called here; then the signal ends the program.
+void tell_of_cut_file(int signal) {
+  constexpr std::string_view text =
+      "inkling: a file of data was cut short while it was read (SIGBUS)\n";
+  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, text.data(), text.size());
+  std::signal(signal, SIG_DFL);
+}
+
 }  // namespace
+
+void explain_cut_files() {
+  if (const auto before = std::signal(SIGBUS, tell_of_cut_file); before != SIG_DFL)
+    std::signal(SIGBUS, before);  // a sanitizer's
+}
 
 void watch_signals() {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP})

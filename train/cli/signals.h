@@ -1,4 +1,4 @@
-// Signals that ask a command to stop: Ctrl-C, kill, a lost connection.
+// Signals that ask a command to stop (Ctrl-C, kill, a lost connection), or that end it.
 #pragma once
 
 namespace ink {
@@ -6,6 +6,9 @@ namespace ink {
 /// From now on the first of them is noted, and the second one ends the program at once. Those that
 /// the caller ignores (nohup) stay ignored.
 void watch_signals();
+
+/// From now on the program says why it ends where a file that it has mapped is cut short.
+void explain_cut_files();
 
 /// The signal that was noted; 0: none.
 int noted_signal();

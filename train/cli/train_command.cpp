@@ -238,7 +238,7 @@ class TrainRun {
     if (steps != config_.log_interval) object["steps"] = steps;  // over which the means are
     log(object, [&](const auto& line) { metrics_.write(line); });
     if (progress.skipped > skipped_) {
-      console_.line(console_.yellow(
+      console_.paragraph(console_.yellow(
           fmt::format("step {}: {} steps skipped so far: a loss or gradient was not finite", step,
                       progress.skipped)));
       skipped_ = progress.skipped;
@@ -573,11 +573,11 @@ int train(const Arguments& arguments) {
   TrainConfig config;
   TrainOptions options;
   if (!parse_into(config, arguments, options)) return kOk;
-  TrainConfig here = config;  // of a run that goes on, its model is not known yet
-  if (config.init_from != "scratch") here.model_settings = model_settings();
-  check_usage(here);
   const bool resumes = config.init_from == "resume",
              starts = !resumes && config.init_from != "scratch";
+  TrainConfig here = config;
+  if (starts) here.model_settings = model_settings();  // its model is not known yet
+  if (!resumes) check_usage(here);                     // nor are the other settings of that run
   if (options.overwrite && resumes)
     throw UsageError(
         "--overwrite starts anew, and --init_from resume goes on; expected one of them");
@@ -593,7 +593,7 @@ int train(const Arguments& arguments) {
   Console console;
   std::optional<SavedRun> saved;
   if (starts) saved = load_start_for(config, options, console);
-  check_usage(config);
+  if (!resumes) check_usage(config);
   std::optional<OutFolder> folder;  // first of all: another run may be saving there
   if (trains && leads) folder.emplace(config, options.names_out_dir, options.overwrite);
   if (resumes) {  // its config in place of the defaults
