@@ -750,6 +750,10 @@ TEST(CommandLine, HabitsAreAnswered) {
   expect_refused({"sample", "Once upon"}, "; to continue a text, say --start before it");
   expect_refused({"report", "--out_dir", "x"}, "need no name: inkling report FOLDER");
   expect_refused({"suggest", "--hours", "1"}, "did you mean --minutes?");
+  expect_refused({"train", "--temperature", "1"}, "type inkling sample --start TEXT");
+  expect_refused({"train", "--train_files", "x"}, "did you mean --data?");
+  expect_refused({"train", "--val_bin=x"}, "did you mean --val_data?");
+  expect_refused({"train", "--cooldown_frac=0.4"}, "did you mean --lr_decay_iters?");
   expect_refused({"train", "--MAX_ITERS", "2"}, "did you mean --max_iters?");
   EXPECT_NE(run({"TRAIN"}).err.find("did you mean train?"), std::string::npos);
   expect_refused({"train", "--data", text, "-max_iters", "2"}, "there is no option -max_iters");
