@@ -103,6 +103,27 @@ TEST_F(Resume, AChangedLearningRateIsSaid) {
             std::string::npos)
       << longer;
   EXPECT_EQ(told("--max_iters 41 --lr_decay_iters 40").find("goes on at"), std::string::npos);
+  const Ran anew =
+      run_shell(train("--max_iters 60 --init_from " + path("out") + " --out_dir " + path("new")));
+  EXPECT_EQ(anew.code, 0) << anew.err;
+  EXPECT_EQ(anew.out.find("goes on at"), std::string::npos) << "a run of its own: " << anew.out;
+}
+
+// Both are easily set by the option beside it.
+TEST_F(Resume, AnOddLearningRateIsSaid) {
+  const auto told = [&](const std::string& more, const std::string& text) {
+    return run_shell(train(more + " --overwrite --out_dir " + path("out"))).out.find(text) !=
+           std::string::npos;
+  };
+  const std::string rises = "the learning rate rises to 1.0e-05: --min_lr is above --learning_rate",
+                    low =
+                        "the learning rate ends at 4.0e-05 and never gets to 4.0e-03: "
+                        "--warmup_iters 1999 is the whole run";
+  EXPECT_TRUE(told("--learning_rate 1e-6", rises));
+  EXPECT_FALSE(told("--learning_rate 1e-6 --min_lr -1", rises));
+  EXPECT_FALSE(told("--learning_rate 1e-6 --schedule constant", rises));
+  EXPECT_TRUE(told("--warmup_iters 1999", low));
+  EXPECT_FALSE(told("", "the learning rate"));
 }
 
 // What a run that ends in an error leaves, and what its user is told.

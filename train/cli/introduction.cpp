@@ -84,6 +84,23 @@ std::string changed_rate(const TrainConfig& now, const SavedRun& saved) {
                    text, steps(now), steps(saved.config), steps(saved.config));
 }
 
+std::string odd_rate(const TrainConfig& config) {
+  const int64_t steps = config.lr_decay_iters < 0 ? config.max_iters : config.lr_decay_iters;
+  const bool falls = config.schedule_name != "constant" && steps <= config.max_iters;
+  if (falls && config.min_lr > config.learning_rate)
+    return fmt::format(
+        "the learning rate rises to {:.1e}: --min_lr is above --learning_rate, {:.1e} (--min_lr -1 "
+        "is a tenth of it)",
+        config.min_lr, config.learning_rate);
+  if (config.warmup_iters > TrainConfig().warmup_iters && config.warmup_iters >= config.max_iters)
+    return fmt::format(
+        "the learning rate ends at {:.1e} and never gets to {:.1e}: --warmup_iters {} is the whole "
+        "run",
+        config.schedule()(std::max<int64_t>(config.max_iters, 1) - 1), config.learning_rate,
+        config.warmup_iters);
+  return "";
+}
+
 void introduce(Console& console, Trainer& trainer, const std::filesystem::path& report,
                const std::string& rate) {
   const LanguageModel& model = trainer.model();

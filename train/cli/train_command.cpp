@@ -67,8 +67,9 @@ class TrainRun {
         first_step_(trainer_.steps_done()),
         skipped_(trainer_.skipped().total) {
     elapsed_before_ = metrics_.table().elapsed_s().value_or(0);
-    if (!saved) return;
-    if (first_step_ < config.max_iters) rate_text_ = changed_rate(config, *saved);
+    if (config.init_from != "resume") return;
+    if (first_step_ < config.max_iters)
+      if (const std::string text = changed_rate(config, *saved); !text.empty()) rate_text_ = text;
     for (const std::string& text : saved->unwritten) {
       const auto line = parse_metrics(text);
       if (line && !metrics_.table().has(*line)) metrics_.write(nlohmann::ordered_json::parse(text));
@@ -480,7 +481,7 @@ class TrainRun {
   double training_seconds_ = 0, elapsed_before_ = 0;           // elapsed: in earlier processes
   std::optional<double> last_loss_;  // after the last step, as best_val_loss() is measured
   bool told_overfitting_ = false;
-  std::string rate_text_;
+  std::string rate_text_ = odd_rate(config_);
   int64_t first_step_, last_reported_ = 0, skipped_;
   std::atomic<int64_t> shown_step_ = 0;
   std::optional<Waiting> waiting_;  // the last member: its thread looks at others
