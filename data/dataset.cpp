@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "autograd/base/check.h"
+#include "autograd/base/log.h"
 #include "autograd/base/parallel.h"
 #include "autograd/base/text.h"
 #include "autograd/io/foreign.h"
@@ -416,6 +417,20 @@ IdsOfFile ids_of_file(const std::filesystem::path& path, std::span<const std::by
   return file;
 }
 
+// Do ids of 2 bytes look like the halves of wider ones? Then every second one is nearly 0.
+bool looks_wider(const IdsOfFile& file) {
+  const auto* ids = std::get_if<std::span<const uint16_t>>(&file.run);
+  constexpr size_t kFewest = 128, kMost = 4096, kNearlyZero = 4;
+  if (ids == nullptr || file.begin > 0 || ids->size() < kFewest || ids->size() % 2 != 0)
+    return false;
+  size_t low = 0, high = 0;  // the largest of each half
+  for (size_t i = 0; i + 1 < std::min(ids->size(), kMost); i += 2) {
+    low = std::max<size_t>(low, (*ids)[i]);
+    high = std::max<size_t>(high, (*ids)[i + 1]);
+  }
+  return high < kNearlyZero && low >= kNearlyZero;
+}
+
 int64_t largest_id(const IdsOfFile& file) {
   return std::visit(
       [&](auto ids) {
@@ -468,6 +483,10 @@ TokenDataset::TokenDataset(const std::vector<std::filesystem::path>& files,
       files_.emplace_back(file);
       opened.push_back(ids_of_file(file, files_.back().bytes(), options.bytes_per_id));
       (part == &files ? train : val).add(opened.back().run, true);
+      if (options.bytes_per_id == 0 && looks_wider(opened.back()))
+        log_message(file.string(),
+                    ": every second id is nearly 0, as if ids had 4 bytes; if they "
+                    "have, give the file a name that ends with .u32");
       largest.push_back(largest_id(opened.back()));
       vocab_size = std::max({vocab_size, opened.back().vocab_size, largest.back() + 1});
     }

@@ -23,6 +23,7 @@
 #include <utility>
 #include <vector>
 
+#include "autograd/base/log.h"
 #include "tests/support/error_of.h"
 #include "tests/support/peak_memory.h"
 #include "tests/support/temp_files.h"
@@ -497,6 +498,30 @@ TEST(TokenDataset, NamesTheFileThatCannotBeRead) {
   const TokenDataset unnamed(folder.write("ids.bin", std::string("\5\0\7\1\1\0", 6)), nullptr);
   EXPECT_EQ(unnamed.tokenizer().name(), "ids");
   EXPECT_EQ(unnamed.tokenizer().vocab_size(), 264) << "the largest id and one";
+}
+
+// Read by twos, half of the ids would be no tokens.
+TEST(TokenDataset, SaysWhereIdsLookWider) {
+  const TempFolder folder;
+  std::vector<uint32_t> wide;
+  std::vector<uint16_t> narrow, few;
+  for (uint32_t i = 0; i < 400; ++i) {
+    wide.push_back(i * 7919 % 128'000);
+    narrow.push_back(static_cast<uint16_t>(i % 65));
+    few.push_back(static_cast<uint16_t>(i % 4));
+  }
+  std::string said;
+  set_log_callback([&](const std::string& text) { said = text; });
+  const auto told = [&](const std::string& name, const std::string& bytes) {
+    said.clear();
+    const TokenDataset data(folder.write(name, bytes), nullptr);
+    return said.find("name that ends with .u32") != std::string::npos;
+  };
+  EXPECT_TRUE(told("wide.bin", raw_bytes(wide)));
+  EXPECT_FALSE(told("wide.u32", raw_bytes(wide)));
+  EXPECT_FALSE(told("narrow.bin", raw_bytes(narrow)));
+  EXPECT_FALSE(told("few.bin", raw_bytes(few)));
+  set_log_callback({});
 }
 
 // A file is mapped, and may be written while a run reads it.
