@@ -760,6 +760,9 @@ TEST(CommandLine, HabitsAreAnswered) {
   expect_refused({"train", "--data", "-b", "2"}, "--data: expected a value, got -b");
   const Said said = run({"train", "--data", text, "-b", "4", "--print_config"});
   EXPECT_NE(said.out.find("\nbatch_size = 4\n"), std::string::npos) << said.err;
+  EXPECT_NE(run({"tokenizer", "encode", "--tokenizer", "byte", "hello"})
+                .err.find("there is no file hello; a text itself comes from a pipe"),
+            std::string::npos);
   EXPECT_EQ(run({"tokenizer"}).code, kUsage);
   EXPECT_EQ(run({"tokenizer", "--help"}).code, kOk);
 }

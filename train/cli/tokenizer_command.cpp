@@ -10,6 +10,7 @@
 #include <iterator>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "autograd/io/atomic_file.h"
@@ -32,8 +33,13 @@ std::unique_ptr<Tokenizer> tokenizer_of(const std::string& command, const std::s
   return with_prefix("--tokenizer", [&] { return load_tokenizer(name); });
 }
 
-std::string standard_input() {
-  return {std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()};
+// Of a file, or of standard input where none is named.
+std::string text_of(const std::string& file) {
+  if (file.empty()) return {std::istreambuf_iterator<char>(std::cin), {}};
+  std::error_code ignored;
+  INK_CHECK(std::filesystem::exists(file, ignored), "text: there is no file ", printable(file, 60),
+            "; a text itself comes from a pipe");
+  return read_file(file);
 }
 
 // The memory of what has been read is given back.
@@ -162,7 +168,7 @@ int show_text(const Arguments& arguments) {
   command.add("--tokenizer", &tokenizer, "byte, or a tokenizer's file or folder");
   if (!command.parse(arguments)) return kOk;
   const auto loaded = tokenizer_of("tokenizer show", tokenizer);
-  const std::string text = file.empty() ? standard_input() : read_file(file);
+  const std::string text = text_of(file);
   const std::vector<int64_t> ids = loaded->encode(text);
   Console console;
   TokenRows rows(console);
@@ -185,7 +191,7 @@ int encode_text(const Arguments& arguments) {
   command.add("--tokenizer", &tokenizer, "byte, or a tokenizer's file or folder");
   if (!command.parse(arguments)) return kOk;
   const auto loaded = tokenizer_of("tokenizer encode", tokenizer);
-  const std::string text = file.empty() ? standard_input() : read_file(file);
+  const std::string text = text_of(file);
   std::string line;
   for (const int64_t id : loaded->encode(text)) line += std::to_string(id) + " ";
   if (!line.empty()) line.back() = '\n';
@@ -228,9 +234,9 @@ int tokenizer_command(const Arguments& arguments) {
                      printable(action, 60) + "'");
   (arguments.empty() ? std::cerr : std::cout)
       << "usage: inkling tokenizer train --vocab_size N --out FILE.json TEXT...\n"
-         "       inkling tokenizer encode --tokenizer FILE [TEXT]\n"
+         "       inkling tokenizer encode --tokenizer FILE [TEXT.txt]\n"
          "       inkling tokenizer decode --tokenizer FILE [ID...]\n"
-         "       inkling tokenizer show --tokenizer FILE [TEXT]\n"
+         "       inkling tokenizer show --tokenizer FILE [TEXT.txt]\n"
          "COMMAND --help: its options\n";
   return arguments.empty() ? kUsage : kOk;
 }
