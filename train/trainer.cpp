@@ -191,7 +191,8 @@ std::shared_ptr<const Tokenizer> named_tokenizer(const std::string& name, const 
         return true;
       });
     });
-    return with_prefix("--tokenizer " + name, [&] { return bpe::train(std::move(pieces), options); });
+    return with_prefix("--tokenizer " + name,
+                       [&] { return bpe::train(std::move(pieces), options); });
   }
   if (const MakeTokenizer learn = tokenizer_learner(name)) {
     INK_CHECK(!files.are_ids, "--tokenizer ", name, ": expected texts to learn it from, got ids");
