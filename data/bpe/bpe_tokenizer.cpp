@@ -96,11 +96,11 @@ BpeTokenizer::BpeTokenizer(bpe::Merges merges, bpe::Splitter splitter,
   std::sort(added_.begin(), added_.end(), is_longer);
   INK_CHECK(std::any_of(bytes_.begin(), bytes_.end(), [](auto bytes) { return !bytes.empty(); }),
             "tokenizer: the vocabulary has no tokens but added ones");
-  const int64_t most = bpe::most_ids(bytes_.size() + added_.size());
   for (size_t i = 0; i < added_.size(); ++i) {
     const auto& [text, id, special, late] = added_[i];
-    INK_CHECK(!text.empty() && id >= 0 && id < most, "tokenizer: the added token ", shown(text),
-              " has the id ", id, "; expected a text and an id below ", most);
+    INK_CHECK(!text.empty() && id >= 0 && id < bpe::kMostTokens, "tokenizer: the added token ",
+              shown(text), " has the id ", id, "; expected a text and an id below ",
+              bpe::kMostTokens);
     INK_CHECK(i == 0 || added_[i - 1].text != text, "tokenizer: the added token ", shown(text),
               " comes twice");
     const auto at = static_cast<size_t>(id);

@@ -19,7 +19,7 @@ inline constexpr int64_t kMostTokens = int64_t{1} << 22;
 
 /// The ids of that many tokens are below this: there may be gaps, but each takes memory.
 inline int64_t most_ids(size_t tokens) {
-  return std::min(kMostTokens, 65'536 + 64 * static_cast<int64_t>(tokens));
+  return std::min(kMostTokens, 262'144 + 64 * static_cast<int64_t>(tokens));
 }
 
 /// Bytes in quotes, as an error shows them.
