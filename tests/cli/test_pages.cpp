@@ -345,6 +345,33 @@ TEST(Pages, OfAttention) {
   }
 }
 
+// Makes the styles of paper those of the screen.
+std::string on_paper() {
+  return R"(
+    const style = document.head.appendChild(document.createElement('style'));
+    style.textContent = [...document.styleSheets].flatMap(sheet => [...sheet.cssRules])
+        .filter(rule => rule.media?.mediaText === 'print').flatMap(rule => [...rule.cssRules])
+        .map(rule => rule.cssText).join('\n');
+    for (const sheet of document.styleSheets)
+      for (const rule of sheet.cssRules)
+        if (rule.media?.mediaText === 'screen') rule.media.mediaText = 'print';)";
+}
+
+TEST(Pages, OfARunOnPaper) {
+  if (browser().empty()) GTEST_SKIP() << "there is no Chromium";
+  const Browsed paper = browse(report_page({made_run("one"), made_run("two")}),
+                               wrong_in(on_paper() + R"(
+    for (const box of all(document, '.scroll, .heat-box, .tree, .samples pre'))
+      is(getComputedStyle(box).maxHeight === 'none', 'a cut ' + box.className);
+    for (const table of all(document, 'table'))
+      is(table.getBoundingClientRect().right <= innerWidth, 'a table that is too wide');
+    for (const box of all(document, '.beside'))
+      is(getComputedStyle(box).display === 'block', 'boxes that no page cuts');)"),
+                               700);
+  EXPECT_EQ(paper.errors, "");
+  EXPECT_EQ(paper.result, "");
+}
+
 TEST(Pages, OfAForwardPass) {
   if (browser().empty()) GTEST_SKIP() << "there is no Chromium";
   const TempFolder folder;
@@ -355,11 +382,7 @@ TEST(Pages, OfAForwardPass) {
           .code,
       0);
   // On paper, too, the heads are there.
-  const Browsed paper = browse(read_file(page), wrong_in(R"(
-    const style = document.head.appendChild(document.createElement('style'));
-    style.textContent = [...document.styleSheets].flatMap(sheet => [...sheet.cssRules])
-        .filter(rule => rule.media?.mediaText === 'print').flatMap(rule => [...rule.cssRules])
-        .map(rule => rule.cssText).join('\n');
+  const Browsed paper = browse(read_file(page), wrong_in(on_paper() + R"(
     is(all(document, '.controls').every(box => box.offsetHeight === 0), 'controls');
     for (const box of all(document, '.diagram, .heat-box'))
       is(box.scrollHeight <= box.clientHeight + 1, 'hidden parts of ' + box.className);
