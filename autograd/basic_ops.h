@@ -235,8 +235,8 @@ Tensor dot(const Tensor& a, const Tensor& b);    // (n) . (n)
 Tensor outer(const Tensor& a, const Tensor& b);  // (n), (m) -> (n, m)
 
 // ---- random.cpp: values that PyTorch's CPU generator gives
-// Any floating dtype, layout and device; the values are those of a CPU tensor, drawn in the order of
-// its memory (bf16: f32's, rounded). Rules for graphs: see engine/README.md, "In-place ops".
+// Any floating dtype, layout and device; the values are those of a CPU tensor, drawn in the order
+// of its memory (bf16: f32's, rounded). Rules for graphs: see engine/README.md, "In-place ops".
 
 Tensor uniform_(Tensor x, double from = 0, double to = 1, Generator& g = default_generator());
 Tensor normal_(Tensor x, double mean = 0, double std = 1, Generator& g = default_generator());
