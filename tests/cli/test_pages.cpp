@@ -359,15 +359,15 @@ std::string on_paper() {
 
 TEST(Pages, OfARunOnPaper) {
   if (browser().empty()) GTEST_SKIP() << "there is no Chromium";
-  const Browsed paper = browse(report_page({made_run("one"), made_run("two")}),
-                               wrong_in(on_paper() + R"(
+  const Browsed paper =
+      browse(report_page({made_run("one"), made_run("two")}), wrong_in(on_paper() + R"(
     for (const box of all(document, '.scroll, .heat-box, .tree, .samples pre'))
       is(getComputedStyle(box).maxHeight === 'none', 'a cut ' + box.className);
     for (const table of all(document, 'table'))
       is(table.getBoundingClientRect().right <= innerWidth, 'a table that is too wide');
     for (const box of all(document, '.beside'))
       is(getComputedStyle(box).display === 'block', 'boxes that no page cuts');)"),
-                               700);
+             700);
   EXPECT_EQ(paper.errors, "");
   EXPECT_EQ(paper.result, "");
 }
