@@ -78,8 +78,8 @@ static Tensor copied(const Tensor& x, DType dtype) {
   return x.dtype() == dtype ? x.clone() : x.to(dtype);
 }
 
-// c = a b, or c += a b, of which it is known that the result is symmetric: (n, rows, rows). A CPU
-// computes the blocks up to the diagonal and mirrors them.
+// c = a b, or c += a b, where the results (n, size, size) are symmetric. A CPU computes the blocks
+// up to the diagonal and mirrors them.
 static void symmetric_product(Tensor& c, const Tensor& a, const Tensor& b, bool accumulate) {
   constexpr int64_t kRows = 96;
   const int64_t size = c.size(1), step = c.device().is_cpu() ? kRows : size;
