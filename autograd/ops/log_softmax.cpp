@@ -43,7 +43,7 @@ static void log_softmax_lines(C* y, const C* x, int64_t lines, int64_t n, int64_
   constexpr int64_t kLines = 128, kBlock = 32;  // of terms that are added up as C
   for (int64_t width; lines > 0; lines -= width, x += width * step, y += width * step) {
     width = std::min(lines, kLines);
-    C top[kLines], large[kLines], small[kLines];  // the maximum; sums of terms from 1/2, below
+    C top[kLines], large[kLines], small[kLines];  // maxima; sums of terms of 1/2 or more, of others
     double all_large[kLines] = {}, all_small[kLines] = {};
     std::fill_n(top, width, -std::numeric_limits<C>::infinity());
     for (int64_t i = 0; i < n; ++i) {

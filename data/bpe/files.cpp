@@ -231,37 +231,27 @@ std::vector<bool> reachable(const Vocabulary& vocabulary, const std::vector<Merg
 
 // tokenizers takes the ids of added tokens from the vocabulary. To those that it lacks it gives the
 // ids that follow, whatever the file says.
-class NextIds {
- public:
-  explicit NextIds(size_t vocabulary) : next_(static_cast<int64_t>(vocabulary)) {}
-  int64_t next() const { return next_; }
-  void take(int64_t id) { next_ = std::max(next_, id + 1); }
-
- private:
-  int64_t next_;
-};
-
 std::vector<AddedToken> read_all_added(const json& list, const std::vector<Merge>& merges,
                                        Vocabulary& vocabulary) {
   if (!list.is_null() && !list.is_array()) refuse_field("added_tokens", list);
   const std::vector<bool> is_reachable = reachable(vocabulary, merges);
   std::vector<AddedToken> added;
-  NextIds ids(vocabulary.ids.size());
+  auto next = static_cast<int64_t>(vocabulary.ids.size());
   for (const json& object : list) {
     added.push_back(read_added(object));
     const AddedToken& token = added.back();
     // Its text may also be in the vocabulary, as text or in byte letters.
     const auto found = vocabulary.ids.find(token.text);
     if (found == vocabulary.ids.end()) {
-      const auto next = static_cast<size_t>(ids.next());
-      const bool is_taken = next < vocabulary.tokens.size() && !vocabulary.tokens[next].empty();
-      INK_CHECK(token.id == ids.next() || is_taken, "tokenizer: the added token ",
-                shown(token.text), " has the id ", token.id,
-                ", but tokenizers gives it the next one, ", next, ", unless the vocabulary has it");
-      ids.take(token.id);
+      const auto place = static_cast<size_t>(next);
+      const bool is_taken = place < vocabulary.tokens.size() && !vocabulary.tokens[place].empty();
+      INK_CHECK(token.id == next || is_taken, "tokenizer: the added token ", shown(token.text),
+                " has the id ", token.id, ", but tokenizers gives it the next one, ", next,
+                ", unless the vocabulary has it");
+      next = std::max(next, token.id + 1);
       continue;
     }
-    ids.take(found->second);
+    next = std::max<int64_t>(next, found->second + 1);
     const auto at = static_cast<size_t>(found->second);
     INK_CHECK(found->second == token.id, "tokenizer: the added token ", shown(token.text),
               " has the id ", token.id, ", but the vocabulary has ", at);
@@ -473,17 +463,10 @@ std::string BpeTokenizer::to_json() const {
   for (const bpe::Merge& merge : merges_.merges())
     list.push_back({bpe::letters_of(tokens[static_cast<size_t>(merge.left)]),
                     bpe::letters_of(tokens[static_cast<size_t>(merge.right)])});
-  // In the vocabulary, too, unless tokenizers gives all of them the ids that follow it.
   std::vector<AddedToken> in_order = added_;
   std::sort(in_order.begin(), in_order.end(), [](auto& a, auto& b) { return a.id < b.id; });
-  bpe::NextIds ids(vocab.size());
-  bool follow = true;
   for (const AddedToken& token : in_order) {
-    follow = follow && (vocab.contains(token.text) || token.id == ids.next());
-    ids.take(token.id);
-  }
-  for (const AddedToken& token : in_order) {
-    if (!follow) vocab[token.text] = token.id;
+    vocab[token.text] = token.id;  // from where tokenizers takes it
     added.push_back({{"id", token.id},
                      {"content", token.text},
                      {"single_word", false},
