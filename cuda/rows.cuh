@@ -73,7 +73,7 @@ struct RowSize {
 /// the last.
 template <class T, class Size, class... Larger, class F>
 void plan_rows(int64_t n, std::initializer_list<const void*> pointers, const F& f) {
-  constexpr int kWide = kPacked<T>;
+  constexpr int kWide = sizeof(T) < 8 ? kPacked<T> : 1;  // f64 checks others: fewer kernels for it
   constexpr bool kShifts = kWide > 1 && Size::kAnywhere;
   if (sizeof...(Larger) > 0 && !Size::template holds<T>(n)) {
     if constexpr (sizeof...(Larger) > 0) plan_rows<T, Larger...>(n, pointers, f);

@@ -126,6 +126,7 @@ TEST(Attention, AWindowIsAMask) {
                    v = normal({2, 2, S, 8}, dtype);
       for (const int64_t window : {1, 2, 5, 64, 199}) {
         if (S == 300 && window < 64) continue;  // seconds
+        if (S < 64 && window == 199) continue;  // as 64: more than all
         for (const bool last : {false, true}) {
           if (T == S && !last) continue;  // the same
           AttentionOptions options{
@@ -134,7 +135,8 @@ TEST(Attention, AWindowIsAMask) {
           const int64_t shift = last ? S - T : 0;  // query i stands at key i + shift
           options.window = 0;
           options.attn_mask = triu(ones({T, S}), shift - window + 1) > 0;
-          const auto masked = run(q, k, v, options, true);
+          const auto masked =  // a device has no definitions of its own
+              test_device().is_cpu() ? run(q, k, v, options, true) : definition;
           for (size_t i = 0; i < 4; ++i) {
             SCOPED_TRACE(testing::Message() << T << " queries, " << S << " keys, window " << window
                                             << ", " << name_of(dtype) << ", result " << i);
@@ -194,6 +196,7 @@ TEST(Attention, BroadcastsAsPyTorchDoes) {
       std::vector<Tensor> expanded;
       for (const Tensor& each : x) expanded.push_back(whole(each, common));
       for (const bool definition : {false, true}) {
+        if (definition && !test_device().is_cpu()) continue;  // a device has none of its own
         const auto got = run(x[0], x[1], x[2], true, definition),
                    expected = run(expanded[0], expanded[1], expanded[2], true, definition);
         const double rounding = dtype == f64 ? 1e-13 : 0.1;

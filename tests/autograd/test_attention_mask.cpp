@@ -238,6 +238,7 @@ TEST_F(AttentionMask, AHiddenValueReachesNobody) {
   for (const auto& [T, S] : sizes) {
     if (short_ones && T > 100) continue;  // minutes
     for (const DType dtype : {f32, f64, bf16}) {
+      if (short_ones && T > 20 && dtype == f64) continue;  // the kernels of f32
       const std::vector<Tensor> inputs{randn({2, T, 16}, dtype), randn({2, S, 16}, dtype),
                                        randn({2, S, 8}, dtype), randn({2, T, 8}, dtype)};
       for (const Partly& how : partly_hidden(T, S, dtype)) {
