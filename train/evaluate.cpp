@@ -34,13 +34,15 @@ class EvaluationMode {
   std::vector<std::pair<Module*, bool>> were_;
 };
 
-// By id, the bytes of a token's text. Empty if one has none: then its text is not known.
+// By id, the bytes of a token's text: none of the end of a document. Empty if another has none: then
+// its text is not known.
 std::vector<int64_t> bytes_of_tokens(const Tokenizer& tokenizer) {
   std::vector<int64_t> bytes;
   if (!tokenizer.has_text()) return bytes;
   for (int64_t id = 0; id < tokenizer.vocab_size(); ++id) {
-    bytes.push_back(std::ssize(tokenizer.decode({&id, 1})));
-    if (bytes.back() == 0) return {};
+    const bool ends = id == tokenizer.end_of_text();
+    bytes.push_back(ends ? 0 : std::ssize(tokenizer.decode({&id, 1})));
+    if (bytes.back() == 0 && !ends) return {};
   }
   return bytes;
 }

@@ -125,6 +125,12 @@ std::string usable_start(const Tokenizer& tokenizer, const std::string& start) {
   }
 }
 
+std::string checkpoint_to_resume(const std::filesystem::path& out_dir) {
+  const bool best_alone =
+      !checkpoint_exists(out_dir, kLastCheckpoint) && checkpoint_exists(out_dir, kBestCheckpoint);
+  return best_alone ? kBestCheckpoint : kLastCheckpoint;
+}
+
 SavedRun load_run(const std::filesystem::path& out_dir, const std::string& name, Parts parts) {
   SavedRun run;
   load_checkpoint(out_dir, name, parts,

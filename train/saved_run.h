@@ -17,6 +17,9 @@ namespace ink {
 
 constexpr const char* kLastCheckpoint = "ckpt";
 constexpr const char* kBestCheckpoint = "best";
+/// Which checkpoint a run goes on from: the last one, or the best one, where a full disk had no room
+/// for the other.
+std::string checkpoint_to_resume(const std::filesystem::path& out_dir);
 constexpr const char* kGeneratorState = "rng_state";  // in optimizer.safetensors: i64 (632)
 
 /// A run on disk. Somebody else may have written it. So its config gives the model and the

@@ -46,7 +46,7 @@ std::optional<SavedRun> saved_run(const TrainConfig& config) {
               "\"resume\", or choose another out_dir");
   if (config.init_from == "scratch") return {};
   if (config.init_from != "resume") return load_start(config);
-  return load_run(config.out_dir, kLastCheckpoint);
+  return load_run(config.out_dir, checkpoint_to_resume(config.out_dir));
 }
 
 // The characters of a text that a tokenizer does not know, up to twenty.
@@ -702,14 +702,18 @@ std::string Trainer::sample_start() const {
   return usable_start(dataset_->tokenizer(), dataset_->sample_start());
 }
 
+TrainConfig Trainer::given_config() const {
+  TrainConfig config = config_;
+  config.threads = asked_threads_, config.batch_parts = asked_parts_;
+  return config;
+}
+
 nlohmann::json Trainer::saved_config() const {
-  nlohmann::json config = to_json(config_);
+  nlohmann::json config = to_json(given_config());
   config.erase("init_from");  // these four belong to the process, not to the run
   config.erase("data_changed");
   config.erase("out_dir");
   config.erase("device");
-  config["threads"] = asked_threads_;
-  config["batch_parts"] = asked_parts_;
   config["vocabulary"] = nlohmann::json::parse(dataset_->tokenizer().to_json());
   config["start"] = sample_start();
   return config;

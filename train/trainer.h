@@ -40,7 +40,8 @@ struct Evaluation {
   std::optional<double> answers = {};
   bool whole = true;  // false: it was stopped early, and the other fields mean nothing
 
-  /// The loss as bits per byte of the text, which compares models of different tokenizers.
+  /// The loss as bits per byte of the text, which compares models of different tokenizers. The ends
+  /// of documents cost bits, too, and are no bytes.
   std::optional<double> bits_per_byte() const;
 };
 
@@ -123,6 +124,7 @@ class Trainer {
 
   /// `threads` and `batch_parts` are those that the run has, not 0.
   const TrainConfig& config() const { return config_; }
+  TrainConfig given_config() const;  ///< with those that were asked for, which may be 0
   LanguageModel& model() { return *model_; }
   /// The model that evaluations and samples are of: with `ema`, the average of the weights (its
   /// buffers are model()'s); otherwise model() itself.

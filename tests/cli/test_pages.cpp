@@ -238,6 +238,26 @@ TEST(Pages, OfAFinishedRunWithAFault) {
   EXPECT_EQ(browsed.result, "");
 }
 
+// Losses of other sets, and of the whole one, are not compared with those of the last evaluations.
+TEST(Pages, CompareLossesOfOneSet) {
+  if (browser().empty()) GTEST_SKIP() << "there is no Chromium";
+  Json run = made_run("run");
+  run["validation"] = {{"step", {10, 20, 30, 40}},
+                       {"val_loss", {1.0, 3.0, 2.5, 2.25}},
+                       {"sampled_loss", {nullptr, nullptr, nullptr, 2.75}},
+                       {"val_bpb", {1.5, 4.25, 3.5, 3.25}},
+                       {"val_set", {1, 2, 2, 2}}};
+  const Browsed one = browse(report_page({run}), "return document.body.innerText;", 1400);
+  EXPECT_NE(one.result.find("The lowest validation loss is 2.500, at step 30"), std::string::npos)
+      << one.result;
+  const Browsed two = browse(report_page({run, made_run("other")}), R"(
+    const cells = document.querySelectorAll('#top tbody tr:first-child td');
+    return [...cells].map(c => c.dataset.title + ' ' + c.textContent).join('; ');)",
+                             1400);
+  EXPECT_NE(two.result.find("Lowest validation 2.500; Bits per byte 3.250;"), std::string::npos)
+      << two.result;
+}
+
 // Runs as other programs or accidents leave them.
 TEST(Pages, OfOddRuns) {
   if (browser().empty()) GTEST_SKIP() << "there is no Chromium";

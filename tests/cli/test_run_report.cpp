@@ -413,6 +413,26 @@ TEST(Findings, PlantedFaultsAreNamed) {
       << ::testing::PrintToString(fast);
 }
 
+// Of the two, that one is named which is not as it was.
+TEST(Findings, WeightsThatShrankMakeNoOthersLarge) {
+  const Json rows{{0.1, 0.1}, {0.1, 0.1}};
+  Json run{{"probes",
+            {{"parameters",
+              {{"name", {"h.0.mlp.c_fc.weight", "h.1.mlp.c_fc.weight"}},
+               {"count", {64, 64}},
+               {"weight_norm", {{1.27, 1.27}, {0.61, 0.00045}}},
+               {"turned", rows},
+               {"grad_norm", rows}}}}}};
+  const Json found = findings_of(run);
+  ASSERT_EQ(found.size(), 1u) << found;
+  EXPECT_EQ(found[0].at("text"),
+            "these weights have shrunk to nothing: h.1.mlp.c_fc.weight; try a lower learning rate "
+            "or weight decay");
+  run["probes"]["parameters"]["weight_norm"] = {{9.0, 1.0}, {9.0, 1.0}};
+  EXPECT_NE(findings_of(run)[0].at("text").get<std::string>().find("drawn too large"),
+            std::string::npos);
+}
+
 TEST(Findings, ReadTheLosses) {
   const auto run = [](const std::vector<double>& training, const std::vector<double>& validation,
                       double skipped = 0) {
@@ -434,25 +454,32 @@ TEST(Findings, ReadTheLosses) {
   EXPECT_NE(run(level, {}).find("hardly fallen"), std::string::npos);
   EXPECT_NE(run(falling, {2, 1, 1.5}).find("lowest after step 100 (1.0000)"), std::string::npos);
   EXPECT_NE(run(falling, {}, 3).find("3 steps were skipped"), std::string::npos);
+  EXPECT_NE(run(falling, {}, 1).find("1 step was skipped"), std::string::npos);
   // By heart: the one loss falls and the other rises, or the gap is wide.
-  const auto by_heart = [](const std::vector<double>& validation, const Json& sets = {},
-                           const Json& sampled = {},
-                           const std::vector<double>& training = {2.0, 1.5, 1.0, 0.9}) {
-    Json json{{"metrics", {{"train_loss", training}, {"step", {10, 20, 30, 40}}}},
-              {"validation", {{"val_loss", validation}}},
-              {"config", {{"dropout", 0.1}}}};
-    for (size_t i = validation.size(); i > 0; --i)
-      json["validation"]["step"].push_back(50 - 10 * i);
-    if (!sets.is_null()) json["validation"]["val_set"] = sets;
-    if (!sampled.is_null()) json["validation"]["sampled_loss"] = sampled;
-    return overfitting(json);
-  };
+  const auto by_heart =
+      [](const std::vector<double>& validation, const Json& sets = {}, const Json& sampled = {},
+         const std::vector<double>& training = {2.0, 1.5, 1.0, 0.9}, double ema = 0) {
+        Json json{{"metrics", {{"train_loss", training}, {"step", {10, 20, 30, 40}}}},
+                  {"validation", {{"val_loss", validation}}},
+                  {"config", {{"dropout", 0.1}, {"ema", ema}}}};
+        for (size_t i = validation.size(); i > 0; --i)
+          json["validation"]["step"].push_back(50 - 10 * i);
+        if (!sets.is_null()) json["validation"]["val_set"] = sets;
+        if (!sampled.is_null()) json["validation"]["sampled_loss"] = sampled;
+        return overfitting(json);
+      };
   EXPECT_EQ(by_heart({1.6}) + by_heart({1.5, 1.6, 1.4}) + by_heart({1.6, 1.61}), "");
   EXPECT_NE(by_heart({1.5, 1.7}).find("since step 30"), std::string::npos) << by_heart({1.5, 1.7});
   EXPECT_NE(by_heart({1.5, 1.7}).find("--dropout 0.2"), std::string::npos);
   EXPECT_NE(by_heart({3.2}).find("the validation loss 3.20"), std::string::npos);
   EXPECT_EQ(by_heart({9e9}, {}, {}, {4.0, 8.0, 1e3, 1e6}), "") << "it diverges";
   EXPECT_EQ(by_heart({0.5, 1.7}, {1, 2}), "") << "of other validation sets";
+  EXPECT_EQ(by_heart({2, 3}, {1, 2}, {}, {2.0, 1.5, 1.0, 2.9}), "") << "1.0 is of the other text";
+  EXPECT_EQ(by_heart({1.6, 1.7}, {}, {}, {2.0, 1.9, 1.7, 1.65}), "") << "not above the training's";
+  EXPECT_EQ(by_heart({1.6, 1.67}), "") << "one evaluation may be noise";
+  EXPECT_NE(by_heart({1.6, 1.65, 1.67}), "") << "two are none";
+  EXPECT_EQ(by_heart({3.9, 3.2}, {}, {}, {2.0, 1.5, 1.0, 0.9}, 0.999), "") << "the average lags";
+  EXPECT_NE(by_heart({2.0, 3.2}, {}, {}, {2.0, 1.5, 1.0, 0.9}, 0.999), "") << "it rises";
   EXPECT_EQ(by_heart({1.5, 1.7}, {1, 1}, {nullptr, 1.4}), "") << "1.7 is of the whole set";
   EXPECT_NE(by_heart({1.5, 1.5}, {1, 1}, {nullptr, 1.7}), "");
   Json slow{{"metrics", {{"tokens_per_s", std::vector<double>(40, 1000)}}},

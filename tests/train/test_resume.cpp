@@ -103,10 +103,26 @@ TEST_F(Resume, AChangedLearningRateIsSaid) {
             std::string::npos)
       << longer;
   EXPECT_EQ(told("--max_iters 41 --lr_decay_iters 40").find("goes on at"), std::string::npos);
+  const std::string other = told("--max_iters 42 --schedule constant");
+  EXPECT_NE(other.find("goes on at"), std::string::npos) << other;
+  EXPECT_EQ(other.find("keeps it"), std::string::npos) << "that would not: " << other;
   const Ran anew =
       run_shell(train("--max_iters 60 --init_from " + path("out") + " --out_dir " + path("new")));
   EXPECT_EQ(anew.code, 0) << anew.err;
   EXPECT_EQ(anew.out.find("goes on at"), std::string::npos) << "a run of its own: " << anew.out;
+}
+
+// A full disk had room for the first best checkpoint alone: the run goes on from that.
+TEST_F(Resume, GoesOnFromTheBestCheckpointWhereThereIsNoOther) {
+  const std::string out = " --out_dir " + path("out");
+  ASSERT_EQ(run_shell(train("--eval_interval 20" + out)).code, 0);
+  std::filesystem::remove_all(path("out/ckpt"));
+  const Ran refused = run_shell(train(out));
+  EXPECT_EQ(refused.code, 1);
+  EXPECT_NE(refused.err.find("--init_from resume"), std::string::npos) << refused.err;
+  const Ran on = run_shell(train("--max_iters 24 --init_from resume" + out));
+  EXPECT_EQ(on.code, 0) << on.err;
+  EXPECT_NE(on.out.find("step    24"), std::string::npos) << on.out;
 }
 
 // Both are easily set by the option beside it.

@@ -9,7 +9,9 @@
 #include <map>
 #include <memory>
 #include <numbers>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "autograd/memory/storage.h"
@@ -325,6 +327,40 @@ TEST(TrainerSteps, WithoutATargetDoNotCount) {
     const Evaluation evaluation = trainer.evaluate();
     EXPECT_DOUBLE_EQ(evaluation.bits_per_byte().value(), evaluation.loss / std::numbers::ln2);
   }
+}
+
+// Bytes, of which 7 ends a document.
+class Ends : public Tokenizer {
+ public:
+  std::string name() const override { return bytes_.name(); }
+  int64_t vocab_size() const override { return bytes_.vocab_size(); }
+  std::vector<int64_t> encode(std::string_view text) const override { return bytes_.encode(text); }
+  std::string decode(std::span<const int64_t> ids) const override { return bytes_.decode(ids); }
+  std::string to_json() const override { return bytes_.to_json(); }
+  int64_t end_of_text() const override { return 7; }
+
+ private:
+  ByteTokenizer bytes_;
+};
+class Documents : public Silent {
+ public:
+  const Tokenizer& tokenizer() const override { return ends_; }
+
+ private:
+  void fill_val_row(int64_t, Row row) const override {
+    for (uint64_t i = 0; i < row.x.size(); ++i) row.x[i] = 7, row.y[i] = i % 2 == 0 ? 7 : 8;
+  }
+  Ends ends_;
+};
+
+// The end of a document costs bits, and is no byte of the text.
+TEST(TrainerSteps, EndsOfDocumentsAreNoBytes) {
+  const TempFolder folder;
+  const Trainer trainer(config_of(folder, 0, 1), std::make_unique<Documents>());
+  const Evaluation found = trainer.evaluate();
+  ASSERT_EQ(found.tokens % 2, 0);
+  EXPECT_EQ(found.bytes, found.tokens / 2);
+  EXPECT_DOUBLE_EQ(found.bits_per_byte().value(), found.loss / std::numbers::ln2 * 2);
 }
 
 TEST(TrainerSteps, AreTheFormulas) { expect_steps_by_hand(0, 1); }

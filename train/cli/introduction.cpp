@@ -77,7 +77,9 @@ std::string changed_rate(const TrainConfig& now, const SavedRun& saved) {
   if (std::abs(after - before) <= 0.01 * std::max(after, before)) return "";
   const std::string text =
       fmt::format("the learning rate goes on at {:.1e}, where it was {:.1e}", after, before);
-  return steps(now) == steps(saved.config)
+  TrainConfig kept = now;
+  kept.lr_decay_iters = steps(saved.config);
+  return std::abs(lr(kept) - before) > 0.01 * before  // other settings changed it, too
              ? text
              : fmt::format(
                    "{}: its schedule has {} steps instead of {}; --lr_decay_iters {} keeps it",

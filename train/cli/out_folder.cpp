@@ -68,7 +68,7 @@ struct OldRun {
 };
 OldRun describe_run(const fs::path& folder) {
   try {
-    const SavedRun run = load_run(folder, kLastCheckpoint, Parts::model);
+    const SavedRun run = load_run(folder, checkpoint_to_resume(folder), Parts::model);
     const bool finished = run.step >= run.config.max_iters;
     const std::string what = finished ? fmt::format("a finished run of {} steps", run.step)
                                       : fmt::format("a run after step {} of {}", run.step,
@@ -82,7 +82,7 @@ OldRun describe_run(const fs::path& folder) {
     return {false, false, "a run of another program, with which this one cannot go on"};
   } catch (const Error&) {
     return {false, false,
-            checkpoint_exists(folder, kLastCheckpoint)
+            checkpoint_exists(folder, checkpoint_to_resume(folder))
                 ? "a run without a whole checkpoint, which cannot go on"
                 : "a run that ended before its first checkpoint, and cannot go on"};
   }

@@ -55,7 +55,7 @@ void add_command(Json& run, const std::string& out_dir) {
     run["command_note"] = note;
   };
   if (run.at("state") == "finished") return add("sample", "to let it write");
-  if (checkpoint_exists(out_dir, kLastCheckpoint))
+  if (checkpoint_exists(out_dir, checkpoint_to_resume(out_dir)))
     return add("train --init_from resume",
                run.at("state") == "failed" ? "to go on from the last checkpoint" : "to go on");
   if (run.at("state") != "running")

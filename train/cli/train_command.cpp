@@ -218,9 +218,8 @@ class TrainRun {
     const double ms = 1000 * seconds / static_cast<double>(steps),
                  rate = static_cast<double>(progress.tokens) / seconds;
     training_seconds_ += seconds;
-    const double left = training_seconds_ / static_cast<double>(step - first_step_) *
-                        static_cast<double>(config_.max_iters - step);
-    const auto items = progress_items({step, config_.max_iters, rate, ms, left}, progress);
+    const auto items =
+        progress_items({step, config_.max_iters, rate, ms, seconds_left(ms)}, progress);
     kept_lines_.keep(step, seconds_since(start_)) ? console_.line(items) : console_.live(items);
     nlohmann::ordered_json object{{"step", step}, {"train_loss", progress.loss}};
     if (progress.best_possible) object["best_possible"] = *progress.best_possible;
@@ -240,13 +239,23 @@ class TrainRun {
     log(object, [&](const auto& line) { metrics_.write(line); });
     if (progress.skipped > skipped_) {
       console_.paragraph(console_.yellow(
-          fmt::format("step {}: {} steps skipped so far: a loss or gradient was not finite", step,
-                      progress.skipped)));
+          fmt::format("step {}: {} step{} skipped so far: a loss or gradient was not finite", step,
+                      progress.skipped, progress.skipped == 1 ? "" : "s")));
       skipped_ = progress.skipped;
     }
     page_.keep_fresh();
     last_reported_ = step;
     last_report_ = Clock::now();
+  }
+  // At the speed of the last lines, with as much for evaluations and samples as they took so far.
+  double seconds_left(double ms) const {
+    const int64_t step = trainer_.steps_done();
+    const double beside = (seconds_since(start_) - training_seconds_) /
+                          static_cast<double>(step - first_step_),
+                 left = static_cast<double>(config_.max_iters - step) *
+                        (beside + metrics_.table().ms().value_or(ms) / 1000),
+                 most = 60 * config_.max_minutes - seconds_since(start_);
+    return config_.max_minutes > 0 ? std::clamp(left, 0.0, std::max(most, 0.0)) : left;
   }
   // Of the whole run, also of what earlier processes did of it.
   double elapsed_s() const {
@@ -308,9 +317,10 @@ class TrainRun {
   // Once.
   void tell_overfitting() {
     const MetricsTable& lines = metrics_.table();
-    const nlohmann::ordered_json run{{"metrics", lines.training()},
-                                     {"validation", lines.validation()},
-                                     {"config", {{"dropout", config_.dropout}}}};
+    const nlohmann::ordered_json run{
+        {"metrics", lines.training()},
+        {"validation", lines.validation()},
+        {"config", {{"dropout", config_.dropout}, {"ema", config_.ema}}}};
     const std::string text = overfitting(run);
     if (text.empty() || std::exchange(told_overfitting_, true)) return;
     console_.paragraph(console_.yellow("fault: " + text));
@@ -599,10 +609,11 @@ int train(const Arguments& arguments) {
   if (trains && leads) folder.emplace(config, options.names_out_dir, options.overwrite);
   if (resumes) {  // its config in place of the defaults
     const Waiting waiting(console, "loading the checkpoint");
-    INK_CHECK(checkpoint_exists(config.out_dir, kLastCheckpoint), "resume: ", config.out_dir,
+    const std::string name = checkpoint_to_resume(config.out_dir);
+    INK_CHECK(checkpoint_exists(config.out_dir, name), "resume: ", config.out_dir,
               " has no checkpoint to go on from; name another --out_dir, or start anew with "
               "--overwrite instead of --init_from resume");
-    saved = load_run(config.out_dir, kLastCheckpoint);
+    saved = load_run(config.out_dir, name);
     config = saved->config;
     parse_into(config, arguments, options, true);
     check_usage(config);
@@ -646,7 +657,8 @@ int train(const Arguments& arguments) {
 
 int train_command(const Arguments& arguments) {
   const auto tell = [](const std::string& text) {
-    const bool saved = !out_dir.empty() && checkpoint_exists(out_dir, kLastCheckpoint);
+    const bool saved =
+        !out_dir.empty() && checkpoint_exists(out_dir, checkpoint_to_resume(out_dir));
     std::cerr << printable("inkling train: " + text) << "\n";
     if (saved)
       std::cerr << "To go on from the last checkpoint, start the processes with: "

@@ -21,16 +21,20 @@ using Json = nlohmann::ordered_json;
 // Healthy runs of the default model: weights grow to 5 times their size, 43 % of a GELU saturates.
 // At ten times the learning rate: 12 times, 82 %. (The updates do not tell, because they are
 // measured against the weights, which have grown.)
-constexpr double kGrown = 8;        // median over parameters: the norm, over the first one
+// Median over parameters: the norm, over the first one, at a width of kUsualWidth. Narrower models
+// begin further below their final size, 1 / sqrt(width).
+constexpr double kGrown = 8, kUsualWidth = 128;
 constexpr double kStill = 1e-6;     // change of a direction: rounding alone
 constexpr double kSlower = 0.15;    // the same, over similar parts; healthy heads are above 0.5
 constexpr double kFaint = 1e-3;     // a gradient per element, over the median of all parts
 constexpr double kSaturated = 0.6;  // share of outputs; relu has 0.5 at the start
 constexpr double kMoreSaturated = 0.4, kTimesOthers = 2.5;  // share, and over similar layers
-constexpr double kLarge = 5;      // a norm, over similar parts; healthy ones are below 2
-constexpr double kWide = 30;      // a deviation, over similar layers
-constexpr double kRising = 1.03;  // a loss, over its lowest
-constexpr double kOfTraining = 2, kAboveTraining = 0.3;  // a validation loss, over the training's
+constexpr double kLarge = 5;    // a norm, over similar parts; healthy ones are below 2
+constexpr double kGone = 0.01;  // a norm, over its first one
+constexpr double kWide = 30;    // a deviation, over similar layers
+constexpr double kRising = 1.03, kRisingOnce = 1.1;  // a loss, over its lowest; of one evaluation
+// A validation loss, over the training's: it is much more, or, where it rises, at least somewhat.
+constexpr double kOfTraining = 2, kAboveTraining = 0.3, kSomewhat = 1.1;
 constexpr double kFlatLoss = 0.97;    // a loss, over what it was at a third of the run
 constexpr double kSlow = 0.1;         // share of the steps
 constexpr double kFarFromBest = 1.5;  // a loss at the end, over the best possible
@@ -102,9 +106,11 @@ double setting(const Json& run, const char* name) {
   return found != config.end() && found->is_number() ? found->get<double>() : NAN;
 }
 
-// The evaluations that can be compared with the last one.
+// The evaluations that can be compared with the last one. since: a step from which on the run has
+// had their data; lines of the log up to it may be of others.
 struct Evaluations {
   std::vector<double> losses, steps;
+  double since = -1;
 
   explicit Evaluations(const Json& validation) {
     const std::vector<double> all = numbers(validation, "val_loss"),
@@ -116,6 +122,7 @@ struct Evaluations {
       const bool same = sets[i] == sets.back() || (std::isnan(sets[i]) && std::isnan(sets.back()));
       const double loss = std::isfinite(sampled[i]) ? sampled[i] : all[i];
       if (same && std::isfinite(loss)) losses.push_back(loss), steps.push_back(at[i]);
+      if (!same) losses.clear(), steps.clear(), since = at[i];
     }
   }
   size_t lowest() const {
@@ -123,10 +130,19 @@ struct Evaluations {
   }
 };
 
-// The training loss up to a step: the median of the last three lines of the log.
-double training_loss(const Json& metrics, double step) {
-  const std::vector<double> losses = numbers(metrics, "train_loss"),
-                            steps = numbers(metrics, "step");
+// What lines of the log say after the step `since`.
+std::vector<double> numbers_since(const Json& metrics, const char* name, double since) {
+  std::vector<double> values = numbers(metrics, name), steps = numbers(metrics, "step");
+  const auto first = std::find_if(steps.begin(), steps.end(), [&](double s) { return s > since; });
+  values.erase(values.begin(),
+               values.begin() + std::min(first - steps.begin(), std::ssize(values)));
+  return values;
+}
+
+// The training loss after the step `since` up to another: the median of the last three lines.
+double training_loss(const Json& metrics, double since, double step) {
+  const std::vector<double> losses = numbers_since(metrics, "train_loss", since),
+                            steps = numbers_since(metrics, "step", since);
   std::vector<double> last;
   for (size_t i = std::min(losses.size(), steps.size()); i-- > 0 && last.size() < 3;)
     if (steps[i] <= step && std::isfinite(losses[i])) last.push_back(losses[i]);
@@ -170,13 +186,14 @@ class Findings {
     const double most = skipped.empty() ? 0 : *std::max_element(skipped.begin(), skipped.end());
     if (most > 0)
       add("fault", "speed",
-          fmt::format("{:.0f} steps were skipped, because a loss or gradient was not finite; try a "
-                      "lower learning rate",
-                      most));
+          fmt::format("{:.0f} {} skipped, because a loss or gradient was not finite; try a lower "
+                      "learning rate",
+                      most, most == 1 ? "step was" : "steps were"));
     speed(numbers(metrics, "tokens_per_s"));
-    training(numbers(metrics, "train_loss"), numbers(metrics, "best_possible"));
-    validated(Evaluations(validation), numbers(validation, "val_loss"),
-              numbers(validation, "best_possible"));
+    const Evaluations evaluations(validation);
+    training(numbers_since(metrics, "train_loss", evaluations.since),
+             numbers_since(metrics, "best_possible", evaluations.since));
+    validated(evaluations, numbers(validation, "val_loss"), numbers(validation, "best_possible"));
   }
 
   void speed(const std::vector<double>& rates) {
@@ -247,16 +264,25 @@ class Findings {
     const Similar similar(names);
     const auto norms = table(parts.at("weight_norm")), turned = table(parts.at("turned")),
                grads = per_element(parts);
-    std::vector<std::string> still, faint;
+    std::vector<std::string> still, faint, gone;
     for (size_t i = 0; i < names.size(); ++i) {
       if (count(parts, i) < 8) continue;  // one number has no direction
-      if (is_large(names[i], similar.median_of_others(norms.back(), i), norms, i)) continue;
+      if (norms.back()[i] < kGone * norms.front()[i]) {
+        gone.push_back(names[i]);
+        continue;
+      }
+      if (is_large(names[i], similar, norms, i)) continue;
       if (is_still(turned, similar, i)) {
         still.push_back(names[i]);
       } else if (is_faint(grads, i)) {
         faint.push_back(names[i]);
       }
     }
+    if (!gone.empty())
+      add("fault", "parameters",
+          "these weights have shrunk to nothing: " + listed(gone) +
+              "; try a lower learning rate or weight decay",
+          "weight_norm", gone[0]);
     if (!still.empty())
       add("fault", "parameters",
           "these weights do not learn, while similar ones do: " + listed(still), "turned",
@@ -289,13 +315,16 @@ class Findings {
   }
 
   // Is a part many times as large as similar ones? If so, that is said of it.
-  bool is_large(const std::string& name, double similar,
+  bool is_large(const std::string& name, const Similar& similar,
                 const std::vector<std::vector<double>>& norms, size_t part) {
-    const double first = norms.front()[part], last = norms.back()[part];
-    if (name.ends_with("bias") || !(last > kLarge * similar)) return false;
+    const double first = norms.front()[part], last = norms.back()[part],
+                 others = similar.median_of_others(norms.back(), part);
+    if (name.ends_with("bias") || !(last > kLarge * others)) return false;
+    const bool was = first > kLarge * similar.median_of_others(norms.front(), part);
+    if (!was && first > 0.5 * last) return false;  // the others have shrunk
     add("fault", "parameters",
         fmt::format("{}: its norm is {:.3g}, where similar weights have {:.3g}{}", name, last,
-                    similar, first > 0.5 * last ? "; it was drawn too large at the start" : ""),
+                    others, was ? "; it was drawn too large at the start" : ""),
         "weight_norm", name);
     return true;
   }
@@ -326,8 +355,8 @@ class Findings {
     for (size_t i = 0; i < names.size(); ++i)
       if (!names[i].ends_with("bias") && norms.front()[i] > 0)
         times.push_back(norms.back()[i] / norms.front()[i]);
-    const double grown = median(times);
-    if (!(grown > kGrown)) return;
+    const double grown = median(times), width = setting(run_, "n_embd");
+    if (!(grown > kGrown * (width < kUsualWidth ? std::sqrt(kUsualWidth / width) : 1))) return;
     const double lr = setting(run_, "learning_rate");
     const std::string advice =
         lr > 0 ? fmt::format(" (it is {}; try {})", short_number(lr),
@@ -377,14 +406,19 @@ std::string overfitting(const Json& run) {
   if (all.losses.empty()) return "";
   const size_t lowest = all.lowest();
   const double low = all.losses[lowest], loss = all.losses.back(),
-               now = training_loss(metrics, all.steps.back()),
-               then = training_loss(metrics, all.steps[lowest]);
-  const std::vector<double> training = numbers(metrics, "train_loss");
+               now = training_loss(metrics, all.since, all.steps.back()),
+               then = training_loss(metrics, all.since, all.steps[lowest]);
+  const std::vector<double> training = numbers_since(metrics, "train_loss", all.since);
   const auto first =
       std::find_if(training.begin(), training.end(), [](double x) { return std::isfinite(x); });
   const bool learns = first != training.end() && now < *first,  // else the run diverges
-      rises = learns && loss > kRising * low && now < then;
-  if (!rises && !(learns && loss > kOfTraining * now + kAboveTraining)) return "";
+      once = lowest + 2 >= all.losses.size(),  // one evaluation is above the lowest: noise?
+      rises =
+          learns && loss > (once ? kRisingOnce : kRising) * low && loss > kSomewhat * now &&
+          now<then, lags = setting(
+                        run, "ema")> 0,  // the training loss is not that of the averaged weights
+      far = learns && !lags && loss > kOfTraining * now + kAboveTraining;
+  if (!rises && !far) return "";
   const double dropout = setting(run, "dropout");
   const std::string advice =
       fmt::format("more text helps most; or try --dropout {:.1f}, a smaller model{}",

@@ -202,7 +202,7 @@ Json describe_run(Trainer& trainer, const std::string& program) {
           {"model", model_text(config, trainer.model())},
           {"model_tree", trainer.model().to_string()},
           {"memory_mb", static_cast<double>(trainer.memory().total()) / 1e6},
-          {"config", to_json(config)}};
+          {"config", to_json(trainer.given_config())}};
 }
 
 Json read_run(const fs::path& folder, std::optional<RunState> state) {

@@ -46,10 +46,11 @@ function last_of(table, column) {
 }
 const last_loss = run => last_of(run.validation, 'val_loss') || last_of(run.metrics, 'train_loss');
 const loss_kind = run => last_of(run.validation, 'val_loss') ? 'validation' : 'training';
-const bits = run => {  // of the validation loss, which has them where the tokens have a text
-  const found = last_of(run.validation, 'val_bpb');
+// Of the validation loss, which has them where the tokens have a text.
+const bits_of = run => last_of(run.validation, 'val_bpb')?.value;
+const bits = run => {
   const right = last_of(run.validation, 'val_answers');  // of a task
-  return (found ? `; ${show_number(found.value)} bits per byte` : '') +
+  return (bits_of(run) ? `; ${show_number(bits_of(run))} bits per byte` : '') +
       (right ? `; ${show_number(100 * right.value)} % of answers right` : '');
 };
 const above_best = loss => loss && loss.best > 0 ? loss.value / loss.best - 1 : null;
@@ -60,8 +61,11 @@ function above_text(loss) {
   return above === null ? '\u2013' : above < 10 ? signed(above, show_percent) :
       signed(loss.value - loss.best, x => show_number(x) + ' nats');
 }
+// Of the evaluations on the batches of the last one; the one at the end may be on the whole set, too.
 function lowest_loss(run) {
-  const losses = numbers(run.validation?.val_loss);
+  const sets = run.validation?.val_set || [], sampled = numbers(run.validation?.sampled_loss);
+  const losses = numbers(run.validation?.val_loss).map((v, i, all) =>
+      sets[i] === sets[all.length - 1] ? sampled[i] ?? v : null);
   const i = losses.reduce((a, v, i) => v !== null && (a < 0 || v < losses[a]) ? i : a, -1);
   return i < 0 ? null : {value: losses[i], step: number(run.validation.step?.[i]),
                          best: number(run.validation.best_possible?.[i])};
@@ -136,7 +140,8 @@ function tiles(run) {
     above !== null ? tile('above best possible', above_text(loss),
                           `best possible ${show_number(loss.best)}`) : null,
     tile('time taken', show_time(run.elapsed_s), number(left) !== null && run.state === 'running' ?
-         `about ${show_time(left)} left` : run.started && `started ${run.started}`),
+         make('span', {class: 'left'}, `about ${show_time(left)} left`) :
+         run.started && `started ${run.started}`),
     tile('speed', show_rate(run), 'tokens per second, median'),
     memory !== null || estimated !== null ? tile(
         'memory', show_memory(memory ?? estimated),
@@ -177,6 +182,8 @@ function overview_table(runs) {
      show: run => show_number(last_loss(run)?.value)},
     {title: 'Lowest validation', number: true, value: run => lowest_loss(run)?.value,
      show: run => show_number(lowest_loss(run)?.value)},
+    ...runs.some(bits_of) ? [{title: 'Bits per byte', number: true, value: bits_of,
+                              show: run => show_number(bits_of(run))}] : [],
     {title: 'Above best possible', number: true, value: run => above_best(last_loss(run)),
      show: run => above_text(last_loss(run))},
     {title: 'Time', number: true, value: run => number(run.elapsed_s),
@@ -420,7 +427,8 @@ function skipped_line(run) {
   const shown = steps.slice(0, 8).map(show_count).join(', ') + (steps.length > 8 ? ', \u2026' : '');
   return make('p', {class: 'small'}, `${run.name}: ${show_count(total)} ` +
       (total === 1 ? 'step was' : 'steps were') + ' skipped, because a gradient was not finite. ' +
-      `They came just before step ${shown} (dotted lines in the chart of the gradient norm).`);
+      `They came just before step ${shown}` + (last_value(run, 'grad_norm') === null ? '.' :
+          ' (dotted lines in the chart of the gradient norm).'));
 }
 
 // Model and configuration.
@@ -520,6 +528,8 @@ function tell_silence(data) {
       state.textContent = 'no news since ' + data.written;
       state.title = 'It was killed, or has a step or an evaluation that takes long.';
     }
+    for (const left of document.querySelectorAll('.left')) left.textContent = '';
+    document.title = document.title.replace(/^\d+ % /, '');
   };
   tell();
   setInterval(tell, 5000);
