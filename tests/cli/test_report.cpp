@@ -71,6 +71,20 @@ TEST(Chart, PointsLieWhereTheirValuesSay) {
     EXPECT_NE(svg.find(tick), std::string::npos) << tick;
 }
 
+// 20 steps of 0.1 s took 4 s: another 20 will, too.
+TEST(Metrics, WhatIsLeftHasEvaluationsInIt) {
+  MetricsTable table;
+  EXPECT_FALSE(table.seconds_left(40));
+  MetricsStep line;
+  line.is_training = true, line.ms = 100;
+  for (const int64_t step : {10, 20}) {
+    line.step = step, line.elapsed_s = static_cast<double>(step) / 5;
+    table.add(line);
+  }
+  EXPECT_NEAR(table.seconds_left(40).value(), 4, 1e-9);
+  EXPECT_EQ(table.seconds_left(20).value(), 0);
+}
+
 TEST(Chart, WhatIsNotFiniteIsAGap) {
   Chart chart{"", "", "", {}};
   const double nan = std::nan("");

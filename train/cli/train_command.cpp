@@ -218,9 +218,6 @@ class TrainRun {
     const double ms = 1000 * seconds / static_cast<double>(steps),
                  rate = static_cast<double>(progress.tokens) / seconds;
     training_seconds_ += seconds;
-    const auto items =
-        progress_items({step, config_.max_iters, rate, ms, seconds_left(ms)}, progress);
-    kept_lines_.keep(step, seconds_since(start_)) ? console_.line(items) : console_.live(items);
     nlohmann::ordered_json object{{"step", step}, {"train_loss", progress.loss}};
     if (progress.best_possible) object["best_possible"] = *progress.best_possible;
     object.update({{"lr", progress.lr},
@@ -237,6 +234,9 @@ class TrainRun {
     }
     if (steps != config_.log_interval) object["steps"] = steps;  // over which the means are
     log(object, [&](const auto& line) { metrics_.write(line); });
+    const auto items =
+        progress_items({step, config_.max_iters, rate, ms, seconds_left()}, progress);
+    kept_lines_.keep(step, seconds_since(start_)) ? console_.line(items) : console_.live(items);
     if (progress.skipped > skipped_) {
       console_.paragraph(console_.yellow(
           fmt::format("step {}: {} step{} skipped so far: a loss or gradient was not finite", step,
@@ -247,15 +247,10 @@ class TrainRun {
     last_reported_ = step;
     last_report_ = Clock::now();
   }
-  // At the speed of the last lines, with as much for evaluations and samples as they took so far.
-  double seconds_left(double ms) const {
-    const int64_t step = trainer_.steps_done();
-    const double beside = (seconds_since(start_) - training_seconds_) /
-                          static_cast<double>(step - first_step_),
-                 left = static_cast<double>(config_.max_iters - step) *
-                        (beside + metrics_.table().ms().value_or(ms) / 1000),
+  double seconds_left() const {
+    const double left = metrics_.table().seconds_left(config_.max_iters).value_or(0),
                  most = 60 * config_.max_minutes - seconds_since(start_);
-    return config_.max_minutes > 0 ? std::clamp(left, 0.0, std::max(most, 0.0)) : left;
+    return config_.max_minutes > 0 ? std::min(left, std::max(most, 0.0)) : left;
   }
   // Of the whole run, also of what earlier processes did of it.
   double elapsed_s() const {

@@ -223,7 +223,11 @@ void MetricsTable::add(const MetricsStep& line) {
   last_step_ = line.step;
   error_ = line.error;
   if (line.elapsed_s) elapsed_s_ = std::max(elapsed_s_.value_or(0), *line.elapsed_s);
-  if (line.ms) ms_.push_back(*line.ms);
+  if (line.ms) {
+    ms_.push_back(*line.ms);
+    trained_s_ +=
+        *line.ms / 1000 * static_cast<double>(line.step - std::exchange(at_ms_, line.step));
+  }
   if (ms_.size() > 10) ms_.erase(ms_.begin());
   if (line.is_training) add(training_, line);
   // One that was repeated replaces the one before.
@@ -310,9 +314,12 @@ bool MetricsTable::has(const MetricsStep& line) const {
   return !rows.empty() && rows.back().step >= line.step;
 }
 
-std::optional<double> MetricsTable::ms() const {
-  if (ms_.empty()) return {};
-  return std::accumulate(ms_.begin(), ms_.end(), 0.0) / static_cast<double>(ms_.size());
+std::optional<double> MetricsTable::seconds_left(int64_t max_iters) const {
+  if (ms_.empty() || last_step_ <= 0) return {};
+  const double ms = std::accumulate(ms_.begin(), ms_.end(), 0.0) / static_cast<double>(ms_.size()),
+               beside = std::max(0.0, elapsed_s_.value_or(0) - trained_s_) /
+                        static_cast<double>(last_step_);
+  return (ms / 1000 + beside) * static_cast<double>(std::max<int64_t>(0, max_iters - last_step_));
 }
 
 MetricsTable read_table(const std::filesystem::path& file) {

@@ -75,8 +75,9 @@ class MetricsTable {
   int64_t last_step() const { return last_step_; }
   const std::string& error() const { return error_; }  // of the last line
   std::optional<double> elapsed_s() const { return elapsed_s_; }
-  /// Milliseconds per step over the last ten lines that tell them.
-  std::optional<double> ms() const;
+  /// Until max_iters steps are done, at the speed of the last ten lines that tell it, and with as
+  /// much beside the steps (evaluations, samples) as before.
+  std::optional<double> seconds_left(int64_t max_iters) const;
 
  private:
   struct Row {
@@ -94,7 +95,8 @@ class MetricsTable {
   Rows training_, validation_;
   std::vector<int64_t> samples_;
   std::vector<double> ms_;
-  int64_t lines_ = 0, last_step_ = 0;
+  int64_t lines_ = 0, last_step_ = 0, at_ms_ = 0;  // the last: of the line of the last in ms_
+  double trained_s_ = 0;                           // the steps alone
   std::optional<double> elapsed_s_;
   std::string error_;
 };

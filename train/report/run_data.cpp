@@ -164,9 +164,8 @@ Json samples_of(const fs::path& folder, const std::vector<int64_t>& steps) {
 // How long it has taken, and how long it will at the speed of the last steps.
 void add_times(Json& run, const MetricsTable& lines) {
   run["elapsed_s"] = lines.elapsed_s() ? shortened(*lines.elapsed_s()) : Json();
-  const int64_t left = run["max_iters"].get<int64_t>() - run["step"].get<int64_t>();
-  run["seconds_left"] =
-      lines.ms() ? shortened(static_cast<double>(left) * *lines.ms() / 1000) : Json();
+  const auto left = lines.seconds_left(run["max_iters"].get<int64_t>());
+  run["seconds_left"] = left ? shortened(*left) : Json();
 }
 
 }  // namespace
