@@ -23,23 +23,33 @@ bool is_token_file(const fs::path& file) {
   return file.extension() == ".bin" || file.extension() == ".u16" || file.extension() == ".u32";
 }
 
-// The files of a folder that are not hidden, by name; others: gets what is no file.
-Paths files_in(const fs::path& folder, size_t& others) {
-  Paths files;
+// What is in a folder and not hidden, by name.
+struct Listed {
+  Paths files, others;
+};
+
+Listed listed(const fs::path& folder) {
+  Listed found;
   std::error_code error;
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
        entry.increment(error)) {
     if (entry->path().filename().string()[0] == '.') continue;
     std::error_code unknown;
-    if (entry->is_regular_file(unknown)) {
-      files.push_back(entry->path());
-    } else {
-      ++others;
-    }
+    (entry->is_regular_file(unknown) ? found.files : found.others).push_back(entry->path());
   }
   INK_CHECK(!error, folder.string(), ": ", error.message());
-  std::sort(files.begin(), files.end());
-  return files;
+  std::sort(found.files.begin(), found.files.end());
+  return found;
+}
+
+// The first names of these, and how many more there are.
+std::string names_of(const Paths& files) {
+  constexpr size_t kShown = 3;
+  std::string names;
+  for (size_t i = 0; i < std::min(files.size(), kShown); ++i)
+    names += (i > 0 ? ", " : "") + files[i].filename().string();
+  return files.size() <= kShown ? names
+                                : detail::joined({names, " and ", files.size() - kShown, " more"});
 }
 
 Paths fitting(const Paths& files, const char* pattern) {
@@ -56,20 +66,72 @@ Paths known_ids(const Paths& files, const std::string& part) {
   return {};
 }
 
-bool holds_text(const fs::path& file) {
+bool fits_any(const fs::path& file, std::initializer_list<const char*> patterns) {
+  return std::any_of(patterns.begin(), patterns.end(), [&](const char* pattern) {
+    return ::fnmatch(pattern, file.filename().c_str(), FNM_CASEFOLD) == 0;
+  });
+}
+
+// An empty file is nothing to train on, or is of /proc; others tell of the data beside them.
+bool is_beside_texts(const fs::path& file) {
+  std::error_code unknown;
+  return fs::file_size(file, unknown) == 0 ||
+         fits_any(file, {"readme", "readme.*", "license", "license.*", "requirements*.txt"});
+}
+
+// Why a folder with this file is not one of texts; empty: it may be.
+std::string no_text(const fs::path& file) {
   constexpr size_t kBegin = 8000;
+  const std::string name = file.string();
+  if (fits_any(file, {"*.py", "*.sh", "*.ipynb"}))
+    return name + " is a program; if it makes the data, run it first";
+  if (is_token_file(file)) return name + " looks like token ids: --data " + for_shell(name);
+  if (file.extension() == ".ids")
+    return name + " is of data that prepare has not finished; give the same command again";
   try {
-    return TextFile(file).view().substr(0, kBegin).find('\0') == std::string_view::npos;
-  } catch (const Error&) {
-    return false;
+    if (TextFile(file).view().substr(0, kBegin).find('\0') == std::string_view::npos) return "";
+  } catch (const Error& error) {
+    return error.what();
   }
+  return name + " is no text";
+}
+
+// The texts of a folder: where none is called *.txt, all that it holds must be texts.
+DataFiles texts_of_folder(const fs::path& folder, const Listed& all) {
+  Paths left_out = all.others, texts, others;
+  for (const fs::path& file : all.files) {
+    Paths& kind = file.extension() == ".txt" ? texts : others;
+    (is_beside_texts(file) ? left_out : kind).push_back(file);
+  }
+  const std::string expected =
+      detail::joined({folder.string(),
+                      ": expected text files in this folder (*.txt, or nothing but UTF-8 texts), "
+                      "or token ids in train.bin"});
+  if (texts.empty()) {
+    for (const fs::path& file : others)
+      if (const std::string why = no_text(file); !why.empty())
+        detail::fail({expected, "; ", why,
+                      ". To train on some of its files, name them: --data FILE, "
+                      "or a pattern, such as ",
+                      for_shell((folder / "*.md").string())});
+    texts.swap(others);
+  }
+  left_out.insert(left_out.end(), others.begin(), others.end());
+  std::sort(left_out.begin(), left_out.end());
+  INK_CHECK(!texts.empty(), expected, ", found ", left_out.empty() ? "none" : names_of(left_out));
+  DataFiles found{texts, {}, false, false, ""};
+  found.note = detail::joined({folder.string(), ": ", texts.size(),
+                               texts.size() == 1 ? " text file, " : " text files, ",
+                               texts.front().filename().string()});
+  if (texts.size() > 1) found.note += " to " + texts.back().filename().string();
+  if (!left_out.empty()) found.note += "; left out: " + names_of(left_out);
+  return found;
 }
 
 // The files that a folder stands for, and those for validation, if they are apart.
 DataFiles files_of_folder(const fs::path& folder) {
-  DataFiles found;
-  size_t others = 0;
-  const Paths files = files_in(folder, others);
+  const Listed all = listed(folder);
+  const Paths& files = all.files;
   if (std::count(files.begin(), files.end(), folder / kPreparedFile) > 0)
     return {{folder / kPreparedFile}, {}, true, true, ""};
   const Paths trains = known_ids(files, "train"), vals = known_ids(files, "val");
@@ -84,26 +146,7 @@ DataFiles files_of_folder(const fs::path& folder) {
         " and ", vals.size(), "; name them: --data TRAIN.bin --val_data VAL.bin");
     return {trains, vals, true, false, ""};
   }
-  Paths texts = files;  // an empty one is nothing to train on, or is of /proc
-  std::erase_if(texts, [](const fs::path& file) {
-    std::error_code unknown;
-    return fs::file_size(file, unknown) == 0;
-  });
-  found.train = fitting(texts, "*.txt");
-  if (found.train.empty())
-    std::copy_if(texts.begin(), texts.end(), std::back_inserter(found.train), holds_text);
-  others += files.size() - found.train.size();
-  INK_CHECK(!found.train.empty(), folder.string(),
-            ": expected text files in this folder (*.txt, or others of UTF-8 text), or token ids "
-            "in train.bin, found none; other names: ",
-            others);
-  const size_t count = found.train.size();
-  found.note =
-      detail::joined({folder.string(), ": ", count, count == 1 ? " text file, " : " text files, ",
-                      found.train.front().filename().string()});
-  if (count > 1) found.note += " to " + found.train.back().filename().string();
-  if (others > 0) found.note += detail::joined({"; other names, left out: ", others});
-  return found;
+  return texts_of_folder(folder, all);
 }
 
 // What a name with * or ? stands for, unless a file is called so.
@@ -113,8 +156,7 @@ Paths files_by_pattern(const fs::path& name) {
       fs::exists(name, unknown))
     return {};
   const fs::path folder = name.has_parent_path() ? name.parent_path() : ".";
-  size_t others = 0;
-  Paths found = fitting(files_in(folder, others), name.filename().c_str());
+  Paths found = fitting(listed(folder).files, name.filename().c_str());
   INK_CHECK(!found.empty(), name.string(), ": expected files of this pattern, found none");
   return found;
 }

@@ -403,20 +403,42 @@ std::string files_of(const std::vector<std::string>& data,
 TEST(DataFiles, AFolderStandsForItsFiles) {
   const TempFolder folder;
   const std::string all = folder.path().string();
-  EXPECT_EQ(files_of({all}), "--data: " + all +
-                                 ": expected text files in this folder (*.txt, or others of UTF-8 "
-                                 "text), or token ids in train.bin, found none; other names: 0");
-  const std::string b = folder.write("b.md", "b").string();
-  folder.write("a", "a");
-  folder.write("c.gz", raw("1f8b08"));
-  folder.write("d.db", std::string("x\0y", 3));
+  const std::string expected = "--data: " + all +
+                               ": expected text files in this folder (*.txt, or nothing but UTF-8 "
+                               "texts), or token ids in train.bin";
+  EXPECT_EQ(files_of({all}), expected + ", found none");
+  folder.write("README.md", "what is here");
+  folder.write("requirements.txt", "numpy");
   folder.write("empty", "");
   folder.write(".hidden", "x");
   std::filesystem::create_directory(folder / "sub");
-  EXPECT_EQ(files_of({all}), "a b.md |; 2 text files, a to b.md; other names, left out: 4");
+  EXPECT_EQ(files_of({all}), expected + ", found README.md, empty, requirements.txt and 1 more");
+  const std::string b = folder.write("b.md", "b").string();
+  folder.write("a", "a");
+  EXPECT_EQ(files_of({all}),
+            "a b.md |; 2 text files, a to b.md; left out: README.md, empty, "
+            "requirements.txt and 1 more");
+  // What a folder of texts does not hold: data to be made, or in a form that is not read.
+  for (const auto& [name, bytes, why] : std::vector<std::array<std::string, 3>>{
+           {"prepare.py", "import numpy", " is a program; if it makes the data, run it first"},
+           {"c.parquet", raw("504152311500"), ": expected UTF-8 text, got a Parquet file; convert"},
+           {"tokens.u32", "abcd", " looks like token ids: --data " + all + "/tokens.u32"},
+           {"train.npy", raw("934e554d50590100"), ": expected UTF-8 text, got an array of NumPy"},
+           {"shard_00000.ids", "abcd", " is of data that prepare has not finished; give the same"},
+           {"c.gz", raw("1f8b08"), ": expected UTF-8 text, got data compressed by gzip; unpack"},
+           {"d.db", std::string("x\0y", 3), " is no text"}}) {
+    const auto other = folder.write(name, bytes);
+    const std::string error = files_of({all});
+    EXPECT_EQ(error.rfind(expected + "; " + other.string() + why, 0), 0u) << error;
+    EXPECT_NE(error.find("or a pattern, such as '" + all + "/*.md'"), std::string::npos) << error;
+    EXPECT_EQ(files_of({all + "/*.md"}), "README.md b.md |");
+    std::filesystem::remove(other);
+  }
+  folder.write("c.gz", raw("1f8b08"));
   const std::string z = folder.write("z.txt", "z").string();
   folder.write("empty.txt", "");
-  EXPECT_EQ(files_of({all}), "z.txt |; 1 text file, z.txt; other names, left out: 7");
+  EXPECT_EQ(files_of({all}),
+            "z.txt |; 1 text file, z.txt; left out: README.md, a, b.md and 5 more");
   folder.write("y.txt", raw("1f8b08"));
   EXPECT_NE(files_of({all}).find("y.txt: expected UTF-8 text, got"), std::string::npos);
   EXPECT_EQ(files_of({z, b}, {b}), "z.txt b.md | b.md");
