@@ -49,11 +49,12 @@ std::optional<SavedRun> saved_run(const TrainConfig& config) {
   return load_run(config.out_dir, checkpoint_to_resume(config.out_dir));
 }
 
-// The characters of a text that a tokenizer does not know, up to twenty.
+// The characters of a text that a tokenizer does not know, up to twenty; none of other data.
 std::string unknown_characters(const TrainConfig& config, const Tokenizer& tokenizer) {
   TrainConfig by_character = config;
   by_character.tokenizer = "char";
   const auto dataset = make_dataset(by_character);
+  if (dataset->tokenizer().name() != "char") return "";
   std::string unknown;
   int64_t count = 0;
   for (int64_t id = 0; id < dataset->tokenizer().vocab_size(); ++id) {
@@ -61,7 +62,8 @@ std::string unknown_characters(const TrainConfig& config, const Tokenizer& token
     try {
       static_cast<void>(tokenizer.encode(character));
     } catch (const Error&) {
-      if (++count <= 20) unknown += detail::joined({count > 1 ? ", '" : "'", character, "'"});
+      if (++count <= 20)
+        unknown += detail::joined({count > 1 ? ", '" : "'", printable(character, 20), "'"});
     }
   }
   return count > 20 ? detail::joined({unknown, " and ", count - 20, " more"}) : unknown;
@@ -69,10 +71,11 @@ std::string unknown_characters(const TrainConfig& config, const Tokenizer& token
 
 // The dataset of a new run that begins with a run's weights, and so has its tokenizer.
 std::unique_ptr<Dataset> dataset_for_weights(const TrainConfig& config, const SavedRun& start) {
+  const bool is_of_files = !config.data.empty() && config.task().empty();
   try {
     return make_dataset(config, start.tokenizer);
   } catch (const Error&) {
-    if (start.tokenizer->name() != "char") throw;
+    if (start.tokenizer->name() != "char" || !is_of_files) throw;
     const std::string unknown = unknown_characters(config, *start.tokenizer);
     if (unknown.empty()) throw;
     detail::fail({"--init_from: the vocabulary of ", start.folder.string(),
@@ -236,9 +239,20 @@ Tensor ids_tensor(const std::vector<int64_t>& ids, int64_t rows) {
 
 std::unique_ptr<Dataset> make_dataset(const TrainConfig& config,
                                       std::shared_ptr<const Tokenizer> tokenizer) {
-  if (config.data.empty()) return std::make_unique<FablesDataset>();
-  if (const std::string task = config.task(); !task.empty())
-    return std::make_unique<TaskDataset>(task, config.task_digits, config.val_fraction);
+  const std::string task = config.task();
+  if (config.data.empty() || !task.empty()) {
+    std::unique_ptr<Dataset> endless;
+    if (task.empty()) {
+      endless = std::make_unique<FablesDataset>();
+    } else {
+      endless = std::make_unique<TaskDataset>(task, config.task_digits, config.val_fraction);
+    }
+    INK_CHECK(!tokenizer || tokenizer->to_json() == endless->tokenizer().to_json(),
+              "the vocabulary of ", endless->summary(), " is not the one of ",
+              tokenizer->vocab_size(), " (", tokenizer->name(),
+              ") that the model was trained on; name a text with --data");
+    return endless;
+  }
   const DataFiles files = data_files(config.data, config.val_data);
   if (!files.note.empty()) log_message(files.note);
   if (!tokenizer) tokenizer = named_tokenizer(config.tokenizer, files, config.val_fraction);

@@ -60,7 +60,8 @@ struct Progress {
   int64_t tokens = 0;
 };
 
-/// The dataset that a config names. `tokenizer`, if given, replaces the config's.
+/// The dataset that a config names. `tokenizer`, if given, replaces the config's; throws if the data
+/// have a vocabulary of their own and it is another.
 std::unique_ptr<Dataset> make_dataset(const TrainConfig& config,
                                       std::shared_ptr<const Tokenizer> tokenizer = nullptr);
 

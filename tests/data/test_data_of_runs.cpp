@@ -25,5 +25,22 @@ TEST_F(DataOfRuns, AProgramThatMakesTheDataIsNoData) {
   EXPECT_FALSE(fs::exists(path("out")));
 }
 
+// Ids of one vocabulary say nothing to a model of another.
+TEST_F(DataOfRuns, ATaskOfAnotherVocabularyIsRefused) {
+  const std::string text = path("a.txt"), out = " --out_dir " + path("out"),
+                    other = "is not the one of 2 (char) that the model was trained on";
+  std::ofstream(text) << std::string(2000, 'a') + std::string(2000, 'b');
+  ASSERT_EQ(run_shell(train("--data " + text + out)).code, 0);
+  expect_error("inkling eval --data task:addition" + out, 1,
+               "inkling eval: the vocabulary of task:addition, such as ");
+  expect_error("inkling eval --data task:addition" + out, 1, other);
+  for (const char* data : {"", " --data task:sorting"})
+    expect_error(train("--init_from " + path("out") + data + " --out_dir " + path("new")), 1,
+                 other);
+  ASSERT_EQ(run_shell(train("--data task:copy --out_dir " + path("copy"))).code, 0);
+  const Ran same = run_shell("inkling eval --data task:reverse --out_dir " + path("copy"));
+  EXPECT_EQ(same.code, 0) << same.err;
+}
+
 }  // namespace
 }  // namespace ink
