@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <span>
 #include <system_error>
 #include <tuple>
@@ -69,11 +70,17 @@ std::string unknown_characters(const TrainConfig& config, const Tokenizer& token
   return count > 20 ? detail::joined({unknown, " and ", count - 20, " more"}) : unknown;
 }
 
+// For data that a model's run was not given: it was said of others what their ids mean.
+TrainConfig of_other_data(TrainConfig config) {
+  config.tokenizer = TrainConfig().tokenizer;
+  return config;
+}
+
 // The dataset of a new run that begins with a run's weights, and so has its tokenizer.
 std::unique_ptr<Dataset> dataset_for_weights(const TrainConfig& config, const SavedRun& start) {
   const bool is_of_files = !config.data.empty() && config.task().empty();
   try {
-    return make_dataset(config, start.tokenizer);
+    return make_dataset(of_other_data(config), start.tokenizer);
   } catch (const Error&) {
     if (start.tokenizer->name() != "char" || !is_of_files) throw;
     const std::string unknown = unknown_characters(config, *start.tokenizer);
@@ -99,7 +106,8 @@ std::unique_ptr<Dataset> dataset_for(const TrainConfig& config, const std::strin
             fingerprint.empty() ? "other data" : fingerprint,
             "; name the same text with --data, or go on with --data_changed");
   // If the run has no fingerprint, the vocabulary of the files is compared with the run's.
-  return make_dataset(config, config.data_changed || known ? saved->tokenizer : nullptr);
+  if (config.data_changed) return make_dataset(of_other_data(config), saved->tokenizer);
+  return make_dataset(config, known ? saved->tokenizer : nullptr);
 }
 
 // A run is saved with its tokenizer: throws if that could not be read again.
@@ -222,6 +230,31 @@ std::shared_ptr<const Tokenizer> named_tokenizer(const std::string& name, const 
   return with_prefix("--tokenizer", [&] { return load_tokenizer(name); });
 }
 
+// The vocabulary of files of ids: the given one, or that in the meta.pkl beside the first file.
+// Throws if a meta.pkl beside any of them says that its ids mean something else.
+std::shared_ptr<const Tokenizer> vocabulary_of_ids(const DataFiles& files,
+                                                   std::shared_ptr<const Tokenizer> given) {
+  const std::string of = given ? "the model" : files.train[0].string();
+  std::set<std::filesystem::path> folders;
+  for (const auto* part : {&files.train, &files.val})
+    for (const auto& file : *part) {
+      if (!folders.insert(file.parent_path()).second) continue;
+      std::shared_ptr<const Tokenizer> its;
+      try {
+        its = vocabulary_beside(file);
+      } catch (const Error&) {  // a meta.pkl of no characters says nothing against other tokens
+        if (!given || given->name() == "char") throw;
+      }
+      if (!given && file == files.train[0]) given = its;
+      INK_CHECK(!its || !given || !given->has_text() || its->to_json() == given->to_json(),
+                file.string(), ": the meta.pkl beside it has another vocabulary, of ",
+                its->vocab_size(), " (", its->name(), "), than ", of, ", of ", given->vocab_size(),
+                " (", given->name(), "); name the text that the ids were made of, or, if it is ",
+                "not theirs, take meta.pkl away");
+    }
+  return given;
+}
+
 // The default generator's 5056 bytes as i64 (632), because safetensors of ours have no smaller
 // integers.
 Tensor saved_generator() {
@@ -269,7 +302,7 @@ std::unique_ptr<Dataset> make_dataset(const TrainConfig& config,
     if (!files.val.empty()) options.val_folder = files.val[0].parent_path();
     return std::make_unique<PreparedDataset>(files.train[0].parent_path(), tokenizer, options);
   }
-  if (!tokenizer) tokenizer = vocabulary_beside(files.train[0]);
+  if (config.tokenizer == "char") tokenizer = vocabulary_of_ids(files, std::move(tokenizer));
   TokenDataset::Options options;
   options.val_fraction = config.val_fraction;
   options.val_files = files.val;

@@ -60,8 +60,9 @@ struct Progress {
   int64_t tokens = 0;
 };
 
-/// The dataset that a config names. `tokenizer`, if given, replaces the config's; throws if the data
-/// have a vocabulary of their own and it is another.
+/// The dataset that a config names. `tokenizer`, a model's, is used if given; throws if the data
+/// have a vocabulary of their own that is another, such as a meta.pkl beside ids, unless
+/// config.tokenizer says what these ids mean ("char" does not).
 std::unique_ptr<Dataset> make_dataset(const TrainConfig& config,
                                       std::shared_ptr<const Tokenizer> tokenizer = nullptr);
 

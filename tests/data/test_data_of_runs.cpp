@@ -42,5 +42,52 @@ TEST_F(DataOfRuns, ATaskOfAnotherVocabularyIsRefused) {
   EXPECT_EQ(same.code, 0) << same.err;
 }
 
+// As nanoGPT's prepare.py writes characters: ids in train.bin and val.bin, {"stoi": ...} in
+// meta.pkl.
+static void write_characters(const std::string& folder, const std::string& characters) {
+  fs::create_directories(folder);
+  const auto open = [&](const char* name) {
+    return std::ofstream(folder + "/" + name, std::ios::binary);
+  };
+  for (const char* name : {"train.bin", "val.bin"}) {
+    std::ofstream ids = open(name);
+    for (int i = 0; i < 1000; ++i)
+      ids << static_cast<char>(i * i % static_cast<int>(characters.size())) << '\0';
+  }
+  std::ofstream meta = open("meta.pkl");
+  meta << "\x80\x04}\x8c\4stoi}(";
+  for (size_t i = 0; i < characters.size(); ++i)
+    meta << "\x8c\1" << characters[i] << 'K' << static_cast<char>(i);
+  meta << "us.";
+}
+
+TEST_F(DataOfRuns, IdsOfOtherCharactersAreRefused) {
+  write_characters(path("abc"), "abc");
+  write_characters(path("same"), "abc");
+  write_characters(path("bcd"), "bcd");
+  const std::string out = " --out_dir " + path("out"), fresh = " --out_dir " + path("fresh"),
+                    other = path("bcd/train.bin") +
+                            ": the meta.pkl beside it has another vocabulary, of 3 (char), than ";
+  const auto data = [&](const char* name) { return " --data " + path(name); };
+  ASSERT_EQ(run_shell(train(data("abc") + out)).code, 0);
+  expect_error("inkling eval" + data("bcd") + out, 1, other + "the model, of 3 (char); name the");
+  expect_error(train("--init_from " + path("out") + data("bcd") + fresh), 1,
+               "lacks characters of --data: 'd'; ");
+  const std::string resume = "--init_from resume --data_changed --max_iters 30";
+  expect_error(train(resume + data("bcd") + out), 1, other + "the model, of 3 (char); name the");
+  expect_error(train(data("abc") + "/train.bin --val_data " + path("bcd/val.bin") + fresh), 1,
+               "/val.bin: the meta.pkl beside it has another vocabulary, of 3 (char), than " +
+                   path("abc/train.bin") + ", of 3 (char)");
+  EXPECT_EQ(run_shell("inkling eval" + data("same") + out).code, 0);
+  EXPECT_EQ(run_shell(train("--init_from " + path("out") + data("same") + fresh)).code, 0);
+  EXPECT_EQ(run_shell(train(resume + data("same") + out)).code, 0);
+  // What --tokenizer says of these ids counts, and is not said of others.
+  const std::string byte = " --out_dir " + path("byte");
+  ASSERT_EQ(run_shell(train("--tokenizer byte" + data("abc") + byte)).code, 0);
+  EXPECT_EQ(run_shell("inkling eval" + byte).code, 0);
+  EXPECT_EQ(run_shell(train("--init_from resume --max_iters 30" + byte)).code, 0);
+  expect_error("inkling eval" + data("bcd") + byte, 1, other + "the model, of 256 (byte)");
+}
+
 }  // namespace
 }  // namespace ink

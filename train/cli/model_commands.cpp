@@ -152,6 +152,7 @@ int eval_command(const Arguments& arguments) {
   if (!data.empty()) {
     config.data = data;
     config.val_data.clear();
+    config.tokenizer = TrainConfig().tokenizer;  // it was said of the run's own data
     config.val_fraction = 1;  // the whole of it
   }
   const auto dataset = make_dataset(config, loaded.tokenizer);
