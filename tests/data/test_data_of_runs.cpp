@@ -89,5 +89,18 @@ TEST_F(DataOfRuns, IdsOfOtherCharactersAreRefused) {
   expect_error("inkling eval" + data("bcd") + byte, 1, other + "the model, of 256 (byte)");
 }
 
+// The pairs that training never sees are the run's, also where its task is named.
+TEST_F(DataOfRuns, TheOwnTaskKeepsItsQuestions) {
+  const std::string out = " --out_dir " + path("out");
+  ASSERT_EQ(run_shell(train("--data task:modular --task_digits 7 --val_fraction 0.5 --block_size 5 "
+                            "--batch_size 64 --max_iters 300" +
+                            out))
+                .code,
+            0);
+  const Ran own = run_shell("inkling eval" + out);
+  EXPECT_EQ(own.code, 0) << own.err;
+  EXPECT_EQ(run_shell("inkling eval --data task:modular" + out).out, own.out);
+}
+
 }  // namespace
 }  // namespace ink

@@ -150,10 +150,11 @@ int eval_command(const Arguments& arguments) {
   const LoadedModel loaded = model.load();
   TrainConfig config = loaded.config;
   if (!data.empty()) {
+    const std::string own_task = config.task();
     config.data = data;
     config.val_data.clear();
     config.tokenizer = TrainConfig().tokenizer;  // it was said of the run's own data
-    config.val_fraction = 1;  // the whole of it
+    if (own_task.empty() || config.task() != own_task) config.val_fraction = 1;  // the whole of it
   }
   const auto dataset = make_dataset(config, loaded.tokenizer);
   Console console;
