@@ -23,6 +23,9 @@ bool is_token_file(const fs::path& file) {
   return file.extension() == ".bin" || file.extension() == ".u16" || file.extension() == ".u32";
 }
 
+// It stands for its folder of prepared data.
+bool is_prepared(const fs::path& file) { return file.filename() == kPreparedFile; }
+
 // What is in a folder and not hidden, by name.
 struct Listed {
   Paths files, others;
@@ -161,50 +164,70 @@ Paths files_by_pattern(const fs::path& name) {
   return found;
 }
 
+const char* kind_of(const fs::path& file) {
+  return is_prepared(file) ? "prepared data" : is_token_file(file) ? "token ids" : "text";
+}
+
+std::string typed(const fs::path& file) {
+  return for_shell((is_prepared(file) ? file.parent_path() : file).string());
+}
+
+// What cannot be read, or does not go together, is told by its option.
+void check_readable(const Paths& files) {
+  for (const fs::path& file : files) {
+    INK_CHECK(file.extension() != ".ids", file.string(),
+              ": this is a shard of prepared data; name the folder that it is in");
+    std::error_code unknown;
+    if (is_prepared(file) || is_token_file(file)) {
+      MappedFile{file};
+    } else if (!fs::is_fifo(file, unknown)) {  // a pipe can be read once
+      TextFile{file};
+    }
+  }
+  for (const fs::path& file : files)
+    INK_CHECK(kind_of(file) == std::string_view(kind_of(files[0])),
+              "expected files of one kind, got ", typed(files[0]), " (", kind_of(files[0]),
+              ") and ", typed(file), " (", kind_of(file),
+              "); inkling prepare makes one folder of many texts");
+}
+
 // What a list of names stands for. as_val: only what a folder has for validation, if it is apart.
 DataFiles files_of(const std::vector<std::string>& names, bool as_val) {
   DataFiles all;
   for (const std::string& name : names) {
-    DataFiles found{{name}, {}, is_token_file(name), false, ""};
+    DataFiles found{{name}, {}, false, false, ""};
     std::error_code unknown;
-    const bool is_folder = fs::is_directory(name, unknown);
-    INK_CHECK(is_folder || fs::path(name).extension() != ".ids", name,
-              ": this is a shard of prepared data; name the folder that it is in");
-    if (is_folder) found = files_of_folder(name);
-    if (const Paths fit = files_by_pattern(name); !fit.empty())
-      found = {fit, {}, is_token_file(fit[0]), false, ""};
-    if (as_val && !found.val.empty()) found.train = std::move(found.val);
-    for (const fs::path& file : found.train) {  // what cannot be read is told by its option
-      if (found.are_ids) {
-        MappedFile{file};
-      } else if (!fs::is_fifo(file, unknown)) {  // a pipe can be read once
-        TextFile{file};
-      }
+    if (fs::is_directory(name, unknown)) {
+      found = files_of_folder(name);
+    } else if (name == kPreparedFile) {
+      found.train = {fs::path(".") / name};
+    } else if (const Paths fit = files_by_pattern(name); !fit.empty()) {
+      found.train = fit;
     }
+    if (as_val && !found.val.empty()) found.train = std::move(found.val);
     all.train.insert(all.train.end(), found.train.begin(), found.train.end());
-    if (!as_val) all.val = found.val;
-    all.are_ids = all.are_ids || found.are_ids;
-    all.are_prepared = all.are_prepared || found.are_prepared;
+    if (!as_val) all.val.insert(all.val.end(), found.val.begin(), found.val.end());
     all.note += (all.note.empty() || found.note.empty() ? "" : "; ") + found.note;
   }
+  check_readable(all.train);
+  all.are_prepared = std::any_of(all.train.begin(), all.train.end(), is_prepared);
+  all.are_ids = all.are_prepared || std::any_of(all.train.begin(), all.train.end(), is_token_file);
   return all;
 }
 
-// Files of ids are joined, unless they are of different kinds or one is to validate on.
-void check_joined(const Paths& files, bool are_prepared) {
+// Files of ids are joined, unless one is to validate on.
+void check_joined(const Paths& files) {
   const auto is_val = [](const fs::path& file) {
     return file.filename().string().find("val") != std::string::npos;
   };
   const auto vals = std::count_if(files.begin(), files.end(), is_val);
-  if (!are_prepared && std::all_of(files.begin(), files.end(), is_token_file) &&
-      (vals == 0 || vals == std::ssize(files)))
-    return;
+  if (!is_prepared(files[0]) && (vals == 0 || vals == std::ssize(files))) return;
   auto val = std::find_if(files.begin(), files.end(), is_val);
   if (val == files.end()) val = files.begin() + 1;
   const fs::path& train = files[val == files.begin() ? 1 : 0];
   detail::fail({"--data: a file of token ids cannot be joined with others; got ", files.size(),
-                " files. One to validate on is named so: --data ", for_shell(train.string()),
-                " --val_data ", for_shell(val->string())});
+                " files. One to validate on is named so: --data ", typed(train), " --val_data ",
+                typed(*val)});
 }
 
 }  // namespace
@@ -212,7 +235,7 @@ void check_joined(const Paths& files, bool are_prepared) {
 DataFiles data_files(const std::vector<std::string>& data, const std::vector<std::string>& val_data,
                      const std::string& option) {
   DataFiles files = with_prefix(option, [&] { return files_of(data, false); });
-  if (files.are_ids && files.train.size() > 1) check_joined(files.train, files.are_prepared);
+  if (files.are_ids && files.train.size() > 1) check_joined(files.train);
   if (val_data.empty()) return files;
   const DataFiles val = with_prefix("--val_data", [&] { return files_of(val_data, true); });
   INK_CHECK(val.are_ids == files.are_ids && val.are_prepared == files.are_prepared &&

@@ -102,5 +102,27 @@ TEST_F(DataOfRuns, TheOwnTaskKeepsItsQuestions) {
   EXPECT_EQ(run_shell("inkling eval --data task:modular" + out).out, own.out);
 }
 
+TEST_F(DataOfRuns, PreparedDataAreTheirFolder) {
+  std::ofstream(path("a.txt")) << std::string(2000, 'a') + std::string(2000, 'b');
+  for (const char* data : {"p", "q"})
+    ASSERT_EQ(
+        run_shell("inkling prepare --tokenizer byte --out_dir " + path(data) + " " + path("a.txt"))
+            .code,
+        0);
+  const std::string out = " --out_dir " + path("out");
+  expect_error(train("--data " + path("p") + " " + path("a.txt") + out), 1,
+               "--data: expected files of one kind, got " + path("p") + " (prepared data) and " +
+                   path("a.txt") + " (text); inkling prepare makes one folder of many texts");
+  expect_error(train("--data " + path("p/prepared.json") + " --val_data " + path("a.txt") + out), 1,
+               "--val_data: expected one folder of prepared data");
+  expect_error(train("--data " + path("p") + " " + path("q") + out), 1,
+               "--data " + path("p") + " --val_data " + path("q"));
+  const Ran whole = run_shell(train("--data " + path("p") + out));
+  ASSERT_EQ(whole.code, 0) << whole.err;
+  EXPECT_EQ(run_shell("inkling eval --data " + path("p") + out).out,
+            run_shell("inkling eval --data " + path("p/prepared.json") + out).out);
+  EXPECT_EQ(run_shell("cd " + path("p") + "; inkling eval --data prepared.json" + out).code, 0);
+}
+
 }  // namespace
 }  // namespace ink

@@ -460,7 +460,16 @@ TEST(DataFiles, AFolderStandsForItsFiles) {
   EXPECT_EQ(files_of({z}, {val}), "--val_data: expected text files, as --data names, got " + val);
   EXPECT_EQ(files_of({val}, {z}),
             "--val_data: expected files of token ids, as --data names, got " + z);
-  EXPECT_EQ(files_of({z, all}).rfind("--data: a file of token ids cannot be joined", 0), 0u);
+  const std::string kinds = "--data: expected files of one kind, got ";
+  EXPECT_EQ(files_of({z, all}), kinds + z + " (text) and " + all +
+                                    "/train.bin (token ids); inkling prepare makes one folder of "
+                                    "many texts");
+  EXPECT_EQ(files_of({all + "/*r*i*.*"}).rfind(kinds, 0), 0u) << files_of({all + "/*r*i*.*"});
+  std::filesystem::create_directory(folder / "more");
+  const std::string more = folder.write("more/train.bin", "abab").string();
+  folder.write("more/val.bin", "abab");
+  EXPECT_EQ(files_of({all, all + "/more"}), "train.bin train.bin | val.bin val.bin ids");
+  EXPECT_EQ(files_of({all, more}), "train.bin train.bin | val.bin ids");
   std::filesystem::remove(folder / "train.bin");
   std::filesystem::remove(folder / "val.bin");
   folder.write("other_train.bin", "abab");

@@ -144,7 +144,7 @@ TEST_F(Runs, DataOfAnotherKindAreRefused) {
                "was trained on fables");
   expect_error(
       train("--out_dir " + path("mixed") + " --data " + path("a.txt") + " " + path("b.bin")), 1,
-      "a file of token ids cannot be joined with others; got 2 files");
+      "expected files of one kind, got " + path("a.txt") + " (text) and " + path("b.bin"));
   EXPECT_FALSE(fs::exists(path("mixed")));
   ASSERT_EQ(run_shell(train("--out_dir " + path("of_a") + " --data " + path("a.txt"))).code, 0);
   expect_error(train("--init_from resume --dataset fables --out_dir " + path("of_a")), 1,
