@@ -115,17 +115,33 @@ LoadedCheckpoint load_folder(const fs::path& folder, Parts parts) {
   return loaded;
 }
 
-// Does the folder contain nothing but files that a save writes?
+// Did a save write the folder? It contains nothing but such files, and not alone those that other
+// programs write under the same names. A save that was cut short leaves any of them in NAME.tmp.
 bool is_ours(const fs::path& folder) {
   if (fs::is_symlink(folder) || !fs::is_directory(folder)) return false;
+  bool empty = true;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+    empty = false;
     fs::path file = entry.path().filename();
     if (file.extension() == ".tmp") file.replace_extension();
     if (file != kConfig && file != kState && file != kModel && file != kOptimizer &&
         file != kAverage)
       return false;
   }
-  return true;
+  if (!fs::exists(folder / kState))
+    return empty || folder.extension() == ".tmp" || fs::exists(folder / kOptimizer);
+  try {
+    const Json state = read_json(folder / kState);
+    return state.contains("checksum") || state.contains("files");
+  } catch (const Error&) {
+    return true;  // damaged
+  }
+}
+
+// state.json is the last to go: what is left of a removal that is cut short is still ours.
+void remove_folder(const fs::path& folder) {
+  for (const char* file : {kConfig, kModel, kOptimizer, kAverage}) fs::remove(folder / file);
+  fs::remove_all(folder);
 }
 
 // Was the folder written to its end? Whoever reads it compares the checksums.
@@ -164,13 +180,20 @@ void check_replaceable(const fs::path& out_dir, const std::string& name) {
   }
 }
 
+void delete_checkpoint(const fs::path& out_dir, const std::string& name) {
+  check_replaceable(out_dir, name);
+  file_operation([&] {
+    for (const fs::path& folder : candidates(out_dir, name)) remove_folder(folder);
+  });
+}
+
 // The last steps of a save, when NAME.tmp is whole. Its name is on the disk before the oldest
 // checkpoint is deleted.
 static void put_in_place(const fs::path& out_dir, const std::string& name) {
   const auto [folder, fresh, previous] = candidates(out_dir, name);
   sync_folder(out_dir);
   if (is_there(folder)) {
-    fs::remove_all(previous);
+    remove_folder(previous);
     fs::rename(folder, previous);
   }
   fs::rename(fresh, folder);

@@ -49,9 +49,13 @@ class NotDamaged : public Error {
   using Error::Error;
 };
 
-/// Throws if a save would replace something that is not a checkpoint of inkling: a file, or a
-/// folder that contains anything else.
+/// Throws if a save would replace something that is not a checkpoint of inkling: a file, a folder
+/// that contains anything else, or the weights of another program (config.json and
+/// model.safetensors alone). A checkpoint that is damaged may be replaced.
 void check_replaceable(const std::filesystem::path& out_dir, const std::string& name);
+
+/// Deletes the checkpoint, and the one before. Throws as check_replaceable does.
+void delete_checkpoint(const std::filesystem::path& out_dir, const std::string& name);
 
 /// Saves it as out_dir/name; the older one stays as out_dir/name.prev. Makes out_dir. Throws,
 /// naming file and reason, if a file cannot be written; the old checkpoint then stays.

@@ -348,6 +348,37 @@ TEST_F(CheckpointTest, ReplacesOnlyWhatItWrote) {
   EXPECT_TRUE(std::filesystem::exists(out / "ckpt/notes.txt"));
 }
 
+// Hugging Face's folders have files of the same names.
+TEST_F(CheckpointTest, ReplacesNoWeightsOfOtherPrograms) {
+  for (const std::string name : {"ckpt", "ckpt.prev"}) {
+    fs::create_directories(out / name);
+    out.write(name + "/config.json", "{\"architectures\": [\"GPT2LMHeadModel\"]}");
+    out.write(name + "/model.safetensors", "weights");
+    const auto expect_kept = [&] {
+      const std::string error = plain(error_of([&] { save(1); }));
+      EXPECT_TRUE(error.starts_with("OUT/" + name + ": is not a checkpoint of inkling")) << error;
+      EXPECT_EQ(plain(error_of([&] { delete_checkpoint(out.path(), "ckpt"); })), error);
+      EXPECT_EQ(read_file(out / name / "model.safetensors"), "weights");
+    };
+    expect_kept();
+    out.write(name + "/state.json", "{\"epoch\": 3}");
+    expect_kept();
+    fs::remove_all(out / name);
+  }
+}
+
+// A removal that was cut short leaves state.json, whatever else is gone.
+TEST_F(CheckpointTest, WhatIsLeftOfACheckpointIsReplaced) {
+  save(1);
+  save(2);
+  for (const char* file : {"config.json", "model.safetensors", "optimizer.safetensors"}) {
+    fs::remove(out / "ckpt.prev" / file);
+    save(2);
+  }
+  delete_checkpoint(out.path(), "ckpt");
+  EXPECT_TRUE(fs::is_empty(out.path()));
+}
+
 TEST_F(CheckpointTest, ExplainsWhyNothingLoads) {
   EXPECT_EQ(load_error(),
             "load_checkpoint: OUT/ckpt: there is no such checkpoint; name another --out_dir, or "

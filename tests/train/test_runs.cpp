@@ -171,6 +171,15 @@ TEST_F(Runs, WhatIsNotOursIsNotTouched) {
   std::ofstream(path("b/ckpt")) << "a file";
   expect_error(train("--out_dir " + path("b")), 1, "is not a checkpoint of inkling");
   EXPECT_EQ(read_file(path("b/ckpt")), "a file");
+  for (const char* name : {"hf/ckpt", "hf/best"}) {  // Hugging Face's files have the same names
+    fs::create_directories(path(name));
+    std::ofstream(path(name) + "/config.json") << "{\"model_type\": \"gpt2\"}";
+    std::ofstream(path(name) + "/model.safetensors") << name;
+  }
+  for (const char* more : {"", "--overwrite "})
+    expect_error(train(more + ("--out_dir " + path("hf"))), 1, "is not a checkpoint of inkling");
+  EXPECT_EQ(read_file(path("hf/best/model.safetensors")), "hf/best");
+  EXPECT_EQ(read_file(path("hf/ckpt/model.safetensors")), "hf/ckpt");
   std::ofstream(path("file")) << "x";
   expect_error(train("--out_dir " + path("file")), 1, path("file"));
   fs::create_directories(path("c"));

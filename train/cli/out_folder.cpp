@@ -113,10 +113,7 @@ fs::path place_aside(const fs::path& folder) {
 }
 
 void delete_run(const fs::path& folder) {
-  for (const char* name : kCheckpoints) {
-    for (const char* ending : {"", ".prev", ".tmp"})
-      fs::remove_all((folder / name).string() + ending);
-  }
+  for (const char* name : kCheckpoints) delete_checkpoint(folder, name);
   // Anything else of this name is not inkling's.
   if (fs::is_regular_file(folder / kMetricsFile)) fs::remove(folder / kMetricsFile);
   for (const auto& [name, mark] : kReportFiles)
