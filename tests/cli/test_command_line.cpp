@@ -272,6 +272,12 @@ TEST(CommandLine, ConfigFilesAreReadAsStrictly) {
   write("batch-size = 3 # a comment\nbias=true\n\n# another\ndata = [\"a.txt\", \"b.txt\"]\n");
   const Said said = run({"train", "--print_config", "--config", file, "--bias=false"});
   EXPECT_EQ(said.code, kOk) << said.err;
+  for (const char* tuple : {"('a.txt', \"b.txt\")", "(\n 'a.txt', # one\n 'b.txt',\n)"}) {
+    write(std::string("data = ") + tuple + " # of Python\nn_layer = (1 + 2) * 2\n");
+    const std::string printed = run({"train", "--print_config", "--config", file}).out;
+    EXPECT_NE(printed.find("\ndata = [\"a.txt\",\"b.txt\"]\n"), std::string::npos) << tuple;
+    EXPECT_NE(printed.find("\nn_layer = 6\n"), std::string::npos) << tuple;
+  }
   write("data = ['--seed=3', \"--bias\"]\n");  // names of files, not options
   EXPECT_NE(run({"train", "--print_config", "--config", file})
                 .out.find("\ndata = [\"--seed=3\",\"--bias\"]\n"),
@@ -606,6 +612,13 @@ decay_lr = True
   const auto refused = [&](const std::string& text, const std::string& error) {
     expect_refused({"train", folder.write("x.py", text).string()}, "x.py: " + error);
   };
+  for (const char* line : {"from base import *", "from base import (seed,\n  max_iters)"})
+    refused(line, std::string(line[17] == '*' ? "*" : "seed") + " is imported from another file");
+  for (const char* line : {"import os, sys; max_iters = 9", "compile = False; max_iters = 9",
+                           "from os import (path); seed = 2", "compile = max_iters = 9",
+                           "data = ['a']; seed = 3", "compile = 'x'; seed = 3"})
+    refused(line, "line 1: expected one setting a line");
+  refused("from os\n", "line 1: expected from ... import ...");
   refused("eval_only = True\n", "there is no setting eval_only; to evaluate");
   refused("n_layer = ten * 2\n", "n_layer: expected one value, got 3");
   refused("n_layer = 5 / 2\n", "n_layer: expected an integer, 1 to 1000, got '2.5'");

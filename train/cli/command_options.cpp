@@ -557,10 +557,22 @@ std::vector<GivenOption> CommandOptions::Parser::read_config_file() {
       if (one.option == option && one.sets.empty()) return plain_number(one.values[0]);
     return plain_number(option->initial);
   };
+  const auto is_setting = [&](const std::string& name) {
+    const OtherName* row = other_name(name);
+    return find(name) != nullptr ||
+           (row != nullptr && (row->answer == Answer::same || row->answer == Answer::sets));
+  };
   for (const Setting& item : settings) {
     std::string name = item.name;
     std::replace(name.begin(), name.end(), '-', '_');
     const CommandOption* option = find(name);
+    if (item.values.empty()) {
+      if (name == "*" || is_setting(name))
+        fail(fmt::format("{} is imported from another file, and no other file is read; copy its "
+                         "lines to here",
+                         printable(item.name, 60)));
+      continue;
+    }
     if (name == "config" || name == "help") fail(name + " is not a setting of a file");
     if (option == nullptr) {
       bool known = answered.count(name) > 0;  // on the command line, which overrides the file

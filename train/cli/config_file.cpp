@@ -27,7 +27,7 @@ class SettingParser {
     std::vector<Setting> list;
     std::set<std::string> names;
     for (skip(true); !at_end(); skip(true)) {
-      if (pass_over()) continue;
+      if (pass_over(list)) continue;
       list.push_back(setting());
       if (!names.insert(list.back().name).second)
         fail(printable(list.back().name, 60) + " comes twice");
@@ -57,8 +57,8 @@ class SettingParser {
     return text_.substr(begin, at_ - begin);
   }
 
-  // What a Python file has beside settings.
-  bool pass_over() {
+  // What a Python file has beside settings. Names that it imports are added to the list.
+  bool pass_over(std::vector<Setting>& list) {
     for (const std::string_view quotes : {"\"\"\"", "'''"}) {
       if (!text_.substr(at_).starts_with(quotes)) continue;
       const size_t end = text_.find(quotes, at_ + quotes.size());
@@ -67,9 +67,25 @@ class SettingParser {
       return true;
     }
     const std::string_view rest = text_.substr(at_);
-    const bool imports = rest.starts_with("import ") || rest.starts_with("from ");
-    if (imports) until("\n");
-    return imports;
+    const bool names = rest.starts_with("from ");
+    if (!names && !rest.starts_with("import ")) return false;
+    const size_t begin = at_;
+    until("(#;\n");
+    if (take('(')) {
+      until(")");
+      check(take(')'), "expected ) at the end of an import");
+    }
+    const std::string_view line = text_.substr(begin, at_ - begin);
+    skip(false);
+    check(at_end() || is_at("\n"), kOneALine);
+    if (!names) return true;
+    check(line.find(" import") != line.npos, "expected from ... import ...");
+    for (size_t at = line.find(" import") + 7; at < line.size();) {
+      const size_t end = std::min(line.find_first_of(" \t\r\n,()", at), line.size());
+      if (end > at) list.push_back({std::string(line.substr(at, end - at)), {}});
+      at = end + 1;
+    }
+    return true;
   }
 
   Setting setting() {
@@ -80,21 +96,34 @@ class SettingParser {
     if (!take('=')) return {setting.name, {"true"}};
     skip(false);
     const size_t begin = at_;
-    const bool is_list = take('[');
-    for (skip(is_list, true); !at_end() && !is_at(is_list ? "]" : "\n"); skip(is_list, true))
-      setting.values.push_back(value(is_list));
-    check(!is_list || take(']'), "expected ] at the end of a list");
+    const std::string ends = end_of_list();  // one of them ends the values
+    const bool is_list = ends != "\n";
+    for (skip(is_list, true); !at_end() && !is_at(ends); skip(is_list, true))
+      setting.values.push_back(value(ends));
+    check(!is_list || take(ends[0]), "expected ] or ) at the end of a list");
     skip(false);
-    check(at_end() || is_at("\n"), "expected the end of the line after ]");
+    check(!is_at(";"), kOneALine);
+    check(at_end() || is_at("\n"), "expected the end of the line after a list");
     if (setting.values.empty()) fail(printable(setting.name, 60) + ": expected a value");
     if (!is_list) setting.text = text_.substr(begin, at_ - begin);
     return setting;
   }
 
-  std::string value(bool in_list) {
+  // Takes what begins a list, and returns what ends it; a tuple is one where it begins with a text.
+  std::string end_of_list() {
+    if (take('[')) return "]";
+    const size_t begin = at_;
+    if (take('(')) skip(true);
+    if (at_ > begin && is_at("\"'")) return ")";
+    at_ = begin;
+    return "\n";
+  }
+
+  std::string value(const std::string& ends) {
     if (is_at("\"")) return json_text();
     if (!take('\'')) {
-      const std::string word(until(in_list ? " \t\r\n,#]" : " \t\r\n,#"));
+      const std::string word(until(" \t\r\n,#" + ends));
+      check(word.find(';') == word.npos && word != "=", kOneALine);
       const auto count = [&](char bracket) {
         return std::count(word.begin(), word.end(), bracket);
       };
@@ -124,6 +153,8 @@ class SettingParser {
     const std::string_view before = text_.substr(0, at_);
     detail::fail({"line ", 1 + std::count(before.begin(), before.end(), '\n'), ": ", what});
   }
+
+  static constexpr const char* kOneALine = "expected one setting a line";
 
   std::string_view text_;
   size_t at_ = 0;

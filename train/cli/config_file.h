@@ -12,7 +12,7 @@ namespace ink {
 /// One line of a config file.
 struct Setting {
   std::string name;
-  std::vector<std::string> values;  ///< at least one
+  std::vector<std::string> values;  ///< none: the line imports the name
   std::string text = {};            ///< all of them as written; empty for a list in []
 };
 
@@ -21,10 +21,10 @@ struct Setting {
 ///   name = value          # a comment; of a flag, the name alone says true
 ///   name = [a, "b c", 'd']
 ///
-/// Values are separated by commas or spaces, and a list may have several lines. Text in "" has
-/// JSON's escapes; text in '' has none. Imports and texts in three quotes, as nanoGPT's files have
-/// them, are passed over. Throws, naming the line, on anything else, and on a name that occurs
-/// twice.
+/// Values are separated by commas or spaces, and a list may have several lines; ('a', 'b') is one,
+/// too. Text in "" has JSON's escapes; text in '' has none. Imports and texts in three quotes, as
+/// nanoGPT's files have them, are passed over; of "from x import y, z" the names are told, without
+/// values. Throws, naming the line, on anything else, and on a name that occurs twice.
 std::vector<Setting> parse_settings(std::string_view text);
 
 /// The value of arithmetic as in Python: 5 * 8, learning_rate / 10, 2 ** 10, 600_000. value_of
