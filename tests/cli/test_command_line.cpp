@@ -202,6 +202,8 @@ TEST(CommandLine, WhatIsInRangeIsTaken) {
       if (option.name == "n_kv_head")
         words.insert(words.end(), {"--n_head", "1024", "--n_embd", "65536"});
       if (option.name == "batch_size") words.insert(words.end(), {"--block_size", "1"});
+      if (option.name == "task_digits" || option.name == "val_fraction")
+        words.insert(words.end(), {"--data", "task:modular"});
       const Said said = run(words);
       EXPECT_EQ(said.code, kOk) << option.name << " " << value << said.err;
       std::smatch found;
@@ -798,6 +800,38 @@ TEST(CommandLine, ADashIsStandardOutputOrRefused) {
 // The error of a value that cannot be used begins with its option, whatever is wrong with it.
 // mpirun starts a program that knows nothing of others as often as it is asked: each would train
 // alone, in the same folder.
+// An option that would do nothing is refused, and nothing is written; a default may be said.
+TEST(CommandLine, OptionsThatDoNothingAreRefused) {
+  const TempFolder folder;
+  const std::string out = folder / "out", text = folder.write("a.txt", "abc");
+  const auto refused = [&](std::vector<std::string> words, const std::string& name) {
+    words.insert(words.begin(), {"train", "--out_dir", out});
+    expect_refused(words, "--" + name + " does nothing here: ");
+    words.push_back("--print_config");
+    expect_refused(words, "--" + name + " does nothing here: ");
+  };
+  for (const auto& [name, value] : {std::pair{"tokenizer", "byte"},
+                                    {"tokenizer", "b.json"},
+                                    {"pack", "within"},
+                                    {"task_digits", "5"},
+                                    {"val_fraction", "0.2"}})
+    refused({std::string("--") + name, value}, name);
+  refused({"--data", "task:addition", "--tokenizer", "byte"}, "tokenizer");
+  refused({"--data", "task:addition", "--val_data", text}, "val_data");
+  refused({"--data", "task:addition", "--val_fraction", "0.2"}, "val_fraction");
+  refused({"--data", text, "--task_digits", "3"}, "task_digits");
+  refused({"--data", text, "--val_data", text, "--val_fraction", "0.2"}, "val_fraction");
+  refused({"--config", folder.write("x.py", "tokenizer = 'byte'\n")}, "tokenizer");
+  expect_refused({"draw", "--tokenizer", "byte"}, "--tokenizer does nothing here: ");
+  EXPECT_FALSE(std::filesystem::exists(out));
+  EXPECT_EQ(settings_of({"--tokenizer", "char", "--val_fraction=0.1", "--task_digits=0"}),
+            Settings{});
+  EXPECT_EQ(settings_of({"--data", "task:modular", "--val_fraction", "0.6", "--task_digits=5"}),
+            (Settings{"data = [\"task:modular\"]", "task_digits = 5", "val_fraction = 0.6"}));
+  for (const char* name : {"--task_digits", "--pack"})
+    expect_refused({"bench", name, "1"}, std::string("there is no option ") + name);
+}
+
 TEST(CommandLine, SeveralProcessesNeedAnEngine) {
   if (!processes_engine().empty()) GTEST_SKIP() << "this build has one";
   const TempFolder folder;

@@ -21,6 +21,7 @@
 #include <latch>
 #include <map>
 #include <new>
+#include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -144,6 +145,28 @@ void check_usage(const TrainConfig& config) {
   } catch (const Error& error) {
     throw UsageError(error.what());
   }
+}
+
+std::string unused_option(const CommandOptions& command, const TrainConfig& config) {
+  const std::string task = config.task();
+  const bool is_text = !config.data.empty() && task.empty();
+  struct Option {
+    const char* name;
+    bool is_used;
+    const char* why;
+  };
+  const nlohmann::json mine = to_json(config), initial = to_json(TrainConfig());
+  for (const auto& [name, is_used, why] :
+       {Option{"tokenizer", is_text, "it is for --data FILE"},
+        {"val_data", is_text || task.empty(), "it is for --data FILE"},
+        {"val_fraction", task == "modular" || (is_text && config.val_data.empty()),
+         is_text ? "--val_data names what to validate on"
+                 : "it is for --data FILE or task:modular"},
+        {"task_digits", !task.empty(), "it is for --data task:NAME"},
+        {"pack", is_text, "it is for --data FOLDER, prepared data"}})
+    if (!is_used && command.given(std::string("--") + name) && mine.at(name) != initial.at(name))
+      return fmt::format("--{} does nothing here: {}; leave it out", name, why);
+  return "";
 }
 
 void check_writable(const char* option, const std::string& file) {

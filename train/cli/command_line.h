@@ -48,6 +48,9 @@ int suggest_command(const Arguments& arguments);    // suggest_command.cpp
 Device parsed_device(const std::string& name);
 /// config.check(); throws UsageError.
 void check_usage(const TrainConfig& config);
+/// An error if the command was given an option of data that does nothing for those of the config:
+/// --tokenizer for the built-in stories, --task_digits for a text; else empty.
+std::string unused_option(const CommandOptions& command, const TrainConfig& config);
 /// Throws, naming the option, if it names a file that cannot be written.
 void check_writable(const char* option, const std::string& file);
 /// The same where standard output has something else: "-" is refused.

@@ -232,7 +232,7 @@ struct DrawCommand {
 // Settings of `train` that the ops of a step do not depend on.
 // clang-format off
 const std::set<std::string> kNoPartOfAStep = {
-    "schedule", "decay_fraction", "ema", "z_loss", "dataset", "val_fraction",
+    "schedule", "decay_fraction", "ema", "z_loss", "dataset", "val_fraction", "pack",
     "gradient_accumulation_steps", "max_iters", "learning_rate", "lr_decay_iters", "min_lr",
     "warmup_iters", "optimizer", "beta1", "beta2", "momentum", "weight_decay", "grad_clip",
     "out_dir", "init_from", "data_changed", "max_minutes", "eval_interval", "eval_iters",
@@ -267,6 +267,8 @@ bool read_options(const Arguments& arguments, DrawCommand& draw, bool again = fa
   for (const std::string& option : of_the_model)
     if (!draw.out_dir.empty() && command.given("--" + option))
       throw UsageError(fmt::format("--out_dir names a model: --{} cannot change it", option));
+  if (const std::string unused = unused_option(command, draw.config); !unused.empty())
+    throw UsageError(unused);
   return true;
 }
 

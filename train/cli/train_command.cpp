@@ -498,6 +498,7 @@ struct TrainOptions {
   bool names_out_dir = false;
   std::set<std::string> names;  // of settings of the model
   std::string profile;          // a file
+  std::string unused;           // what is wrong with an option that does nothing
 };
 
 // Options override the config file, which overrides `config`. False: help was printed instead.
@@ -521,6 +522,7 @@ bool parse_into(TrainConfig& config, const Arguments& arguments, TrainOptions& o
     config.data.clear();
     config.val_data.clear();
   }
+  options.unused = unused_option(command, config);
   options.names_out_dir = command.given("--out_dir");
   std::vector<std::string> names = model_fields(config);
   for (const ModelSetting& setting : config.model_settings) names.push_back(setting.name);
@@ -600,6 +602,7 @@ int train(const Arguments& arguments) {
   std::optional<SavedRun> saved;
   if (starts) saved = load_start_for(config, options, console);
   if (!resumes) check_usage(config);
+  if (!resumes && !options.unused.empty()) throw UsageError(options.unused);
   std::optional<OutFolder> folder;  // first of all: another run may be saving there
   if (trains && leads) folder.emplace(config, options.names_out_dir, options.overwrite);
   if (resumes) {  // its config in place of the defaults
@@ -616,6 +619,7 @@ int train(const Arguments& arguments) {
     std::set<std::string> kept(names.begin(), names.end());
     kept.insert({"optimizer", "tokenizer"});
     check_same(kept, config, *saved);
+    if (!options.unused.empty()) throw UsageError(options.unused);
     if (config.max_iters < saved->step)
       throw UsageError(fmt::format("--max_iters {}: {} has done {} steps; expected as many or more",
                                    config.max_iters, config.out_dir, saved->step));
