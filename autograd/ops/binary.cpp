@@ -58,7 +58,7 @@ Tensor binary(BinaryOp op, const Tensor& a, const Tensor& b) {
 
 // The values of x op number; x already has the dtype of the result.
 Tensor binary(BinaryOp op, const Tensor& x, const Scalar& number) {
-  if (x.dtype() == boolean || (x.dtype() == i64 && !number.exact()))
+  if (x.dtype() == boolean || needs_tensor(x, number))
     return binary(op, x, scalar_tensor(number, x.options()));
   Tensor y = empty_result(x.shape(), x.options(), {&x});
   kernel::binary_number(y, x, number_beside(x.dtype(), number, op), op);

@@ -213,18 +213,38 @@ void copy(Array& y, const Array& x) {
 
 }  // namespace cpu
 
+// How many numbers lie from `from` to `to`: of integers exactly, also beyond 2^53.
+static double count(const Scalar& from, const Scalar& to, const Scalar& by, bool integers) {
+  const bool rises = by.value > 0;
+  if (!integers) {
+    const double steps = (to.value - from.value) / by.value;
+    INK_CHECK(steps >= 0, "arange: a step of ", by, " never gets from ", from, " to ", to);
+    return std::ceil(steps);
+  }
+  INK_CHECK(rises ? from.integer <= to.integer : from.integer >= to.integer, "arange: a step of ",
+            by, " never gets from ", from, " to ", to);
+  const auto a = static_cast<uint64_t>(from.integer), b = static_cast<uint64_t>(to.integer),
+             c = static_cast<uint64_t>(by.integer), step = rises ? c : 0 - c;
+  const uint64_t span = rises ? b - a : a - b;
+  return static_cast<double>(span / step + (span % step != 0 ? 1 : 0));
+}
+
 // PyTorch converts the bounds to the dtype first, but counts the elements before that.
-Tensor arange(const Scalar& from, const Scalar& to, const Scalar& by, Options options) {
-  const double start = from.value, end = to.value, step = by.value;
-  INK_CHECK(step != 0 && std::isfinite(start) && std::isfinite(end) && std::isfinite(step),
+Tensor arange(const Scalar& start, const Scalar& end, const Scalar& step, Options options) {
+  INK_CHECK(step.value != 0 && std::isfinite(start.value) && std::isfinite(end.value) &&
+                std::isfinite(step.value),
             "arange: expected finite bounds and a step other than 0, got ", start, ", ", end, ", ",
             step);
-  INK_CHECK((end - start) / step >= 0, "arange: a step of ", step, " never gets from ", start,
-            " to ", end);
-  const double count = std::ceil((end - start) / step);
-  INK_CHECK(count < 0x1p62, "arange: ", count, " elements are too many");
-  Tensor x = empty({static_cast<int64_t>(count)}, options);
-  kernel::ramp(x, start, step, 0, x.numel());
+  const bool integers = options.dtype == i64 && !is_floating(start.dtype) &&
+                        !is_floating(end.dtype) && !is_floating(step.dtype);
+  const double n = count(start, end, step, integers);
+  INK_CHECK(n < 0x1p62, "arange: ", n, " elements are too many");
+  Tensor x = empty({static_cast<int64_t>(n)}, options);
+  if (integers && !(start.exact() && step.exact())) {  // the kernel takes doubles
+    kernel::ramp(x, 0, 1, 0, x.numel());
+    return x.mul_(step).add_(start);
+  }
+  kernel::ramp(x, start.value, step.value, 0, x.numel());
   return x;
 }
 Tensor arange(const Scalar& start, const Scalar& end, const Scalar& step) {

@@ -91,7 +91,7 @@ Tensor& in_place(const char* name, BinaryOp code, Tensor& x, const Scalar& numbe
   check_fits(name, x, x.shape(),
              code == BinaryOp::div && !x.is_floating() ? floats : promote(x, number));
   if (detail::check_write(name, x, false)) return assign(x, op(before_write(x), number), true);
-  if (x.dtype() == boolean || !number.exact()) return assign(x, op(x, number), false);
+  if (x.dtype() == boolean || needs_tensor(x, number)) return assign(x, op(x, number), false);
   kernel::binary_number(x, x, number_beside(x.dtype(), number, code), code);
   return x;
 }
@@ -170,7 +170,7 @@ static Tensor& filled(const char* op, Tensor& x, const Scalar& value) {
   check_fits(op, x, x.shape(), boolean);
   check_in_range(op, value, x.dtype(), x.numel());
   const bool recorded = detail::check_write(op, x, false);
-  if (x.dtype() == i64 && !value.exact()) {
+  if (needs_tensor(x, value)) {
     kernel::copy(x, scalar_tensor(value, x.options()).array().expanded(x.shape()));
   } else {
     kernel::fill(x, value.value);
@@ -208,8 +208,9 @@ Tensor& Tensor::masked_fill_(const Tensor& mask, const Scalar& value) {
   impl("masked_fill_");
   check_masked_fill("masked_fill_", *this, mask, value);
   check_fits("masked_fill_", *this, mask.shape(), boolean);
-  if (detail::check_write("masked_fill_", *this, false))
-    return assign(*this, ink::masked_fill(before_write(*this), mask, value), true);
+  const bool recorded = detail::check_write("masked_fill_", *this, false);
+  if (recorded || needs_tensor(*this, value))
+    return assign(*this, ink::masked_fill(before_write(*this), mask, value), recorded);
   kernel::masked_fill(*this, *this, operand(mask, *this), value.value);
   return *this;
 }

@@ -140,8 +140,13 @@ Tensor clamp(const Tensor& input, std::optional<Scalar> min, std::optional<Scala
   INK_CHECK(min || max, "clamp: expected a min or a max, got neither");
   const Tensor x =
       promoted("clamp", promoted("clamp", input, min.value_or(false)), max.value_or(false));
+  const auto as_tensor = [&](const auto& n) {
+    return n ? scalar_tensor(*n, x.options()) : Tensor();
+  };
   for (const auto& bound : {min, max})
     if (bound) check_in_range("clamp", *bound, x.dtype());
+  for (const auto& bound : {min, max})
+    if (bound && needs_tensor(x, *bound)) return clamp(x, as_tensor(min), as_tensor(max));
   Tensor y = empty_result(x.shape(), x.options(), {&x});
   const auto is_nan = [](const std::optional<Scalar>& n) { return n && n->value != n->value; };
   if (min && max && !is_nan(min) && !is_nan(max)) {

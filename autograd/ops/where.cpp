@@ -72,6 +72,7 @@ Tensor masked_fill(const Tensor& x, const Tensor& mask, const Tensor& value) {
 // dx = dy where the mask does not hold
 Tensor masked_fill(const Tensor& x, const Tensor& mask, const Scalar& value) {
   check_masked_fill("masked_fill", x, mask, value);
+  if (needs_tensor(x, value)) return masked_fill(x, mask, scalar_tensor(value, x.options()));
   const Shape shape = broadcast_shapes("masked_fill", x.shape(), mask.shape());
   Tensor y = empty_result(shape, x.options(), {&x, &mask});
   kernel::masked_fill(y, x.array().expanded(shape), mask.array().expanded(shape), value.value);

@@ -612,6 +612,45 @@ TEST(Compare, LargeIntegersExactly) {
   EXPECT_TRUE((a > b).item<bool>());
 }
 
+// A double cannot hold them, and kernels take numbers as doubles.
+TEST(LargeIntegers, AreExactBesideATensor) {
+  using V = std::vector<int64_t>;
+  const int64_t odd = (1LL << 53) + 1, most = INT64_MAX, least = INT64_MIN;
+  const Tensor x = tensor({5, -7});
+  const auto list = [](const Tensor& t) { return t.tolist<int64_t>(); };
+  EXPECT_EQ(list(clamp(x, 0, most)), (V{5, 0}));
+  EXPECT_EQ(list(clamp(x, odd, most)), (V{odd, odd}));
+  EXPECT_EQ(list(clamp(tensor({most, least}), -odd, odd)), (V{odd, -odd}));
+  EXPECT_EQ(list(clamp(x, None, most)), (V{5, -7}));
+  EXPECT_EQ(list(x.clamp_min(odd)), (V{odd, odd}));
+  EXPECT_EQ(list(x.clamp_max(-odd)), (V{-odd, -odd}));
+  EXPECT_EQ(list(x.clone().clamp_(0, most)), (V{5, 0}));
+  EXPECT_EQ(list(x.clone().clamp_max_(most)), (V{5, -7}));
+  EXPECT_EQ(list(masked_fill(x, x > 0, most)), (V{most, -7}));
+  EXPECT_EQ(list(x.clone().masked_fill_(x < 0, odd)), (V{5, odd}));
+  EXPECT_EQ(list(maximum(x, most)), (V{most, most}));
+  EXPECT_EQ(list(x.clone().add_(odd)), (V{odd + 5, odd - 7}));
+  EXPECT_EQ(list(x.clone().fill_(most)), (V{most, most}));
+  EXPECT_EQ(clamp(x.to(f64), 0, most).tolist(), (std::vector<double>{5, 0}));
+}
+
+TEST(LargeIntegers, ArangeCountsExactly) {
+  using V = std::vector<int64_t>;
+  const int64_t odd = (1LL << 53) + 1, big = 1LL << 60, most = INT64_MAX, least = INT64_MIN;
+  const auto list = [](const Tensor& t) { return t.tolist<int64_t>(); };
+  EXPECT_EQ(list(arange(odd, odd + 3)), (V{odd, odd + 1, odd + 2}));
+  EXPECT_EQ(list(arange(big, big + 3)), (V{big, big + 1, big + 2}));
+  EXPECT_EQ(list(arange(odd, odd - 6, -2)), (V{odd, odd - 2, odd - 4}));
+  EXPECT_EQ(list(arange(most - 2, most)), (V{most - 2, most - 1}));
+  EXPECT_EQ(list(arange(least, least + 3, 2)), (V{least, least + 2}));
+  EXPECT_EQ(list(arange(0, most, most / 2)), (V{0, most / 2, most - 1}));
+  EXPECT_EQ(list(arange(least, most, most)), (V{least, -1, most - 1}));
+  EXPECT_EQ(arange(odd, odd).numel(), 0);
+  EXPECT_EQ(error_of([&] { arange(odd, odd - 1); }),
+            "arange: a step of 1 never gets from 9007199254740993 to 9007199254740992");
+  EXPECT_TRUE(error_of([&] { arange(least, most); }).ends_with(" elements are too many"));
+}
+
 TEST(Compare, IscloseAsPyTorch) {
   const Tensor a = tensor({1.0, inf, nan, 0.0, inf, 1.0}),
                b = tensor({1.000005, inf, nan, 1e-9, -inf, 1.1});
