@@ -95,6 +95,9 @@ static void symmetric_product(Tensor& c, const Tensor& a, const Tensor& b, bool 
 // that sums have a term with a factor of 1, which products are added to: y += (b / a A + c / a A^2)
 // y, whose scale is a times as large. A, the polynomial (of the A that was rounded) and y, as an
 // operand, are rounded once each.
+//
+// Matrices whose squares overflow are first made smaller, because the answer is that of any size.
+// On a GPU they give 0, as in PyTorch: to tell them there would make the CPU wait.
 static void newton_schulz(Tensor& y, Tensor rounded, const std::array<double, 3>& coefficients,
                           int steps, double eps) {
   const auto [a, b, c] = coefficients;
@@ -102,13 +105,27 @@ static void newton_schulz(Tensor& y, Tensor rounded, const std::array<double, 3>
   const bool tall = y.size(1) > y.size(2);  // the smaller A: y^T y
   const int64_t n = std::min(y.size(1), y.size(2));
   const DType narrow = rounded.dtype();
-  Tensor scale, polynomial = empty({y.size(0), n, n}, y.options());
-  for (int step = 0; step < steps; ++step) {
+  const bool on_cpu = y.device().is_cpu();
+  const double limit = y.dtype() == f64 ? 0x1p1000 : 0x1p120;
+  const double less = y.dtype() == f64 ? 0x1p-400 : 0x1p-48;
+  Tensor scale, large, polynomial = empty({y.size(0), n, n}, y.options());
+  const auto multiply = [&] {
     const Tensor t = transpose(rounded, 1, 2);
     symmetric_product(polynomial, tall ? t : rounded, tall ? rounded : t, false);
-    if (step == 0) {  // its trace is the square of the norm
-      const Tensor norm2 = sum(diagonal(polynomial, 0, 1, 2), {1}, true);
-      scale = pow(clamp_min(norm2, eps * eps), -0.5).unsqueeze(2);
+  };
+  const auto norm2 = [&] { return sum(diagonal(polynomial, 0, 1, 2), {1}, true); };
+  for (int step = 0; step < steps; ++step) {
+    multiply();
+    if (step == 0) {
+      large = ~(norm2() < limit);
+      for (int more = 2; on_cpu && more > 0 && any(large).item<bool>(); --more) {
+        const Tensor factor = where(large, less, ones_like(norm2())).unsqueeze(2);
+        y.mul_(factor);
+        rounded.mul_(factor);
+        multiply();
+        large = ~(norm2() < limit);
+      }
+      scale = pow(clamp_min(norm2(), eps * eps), -0.5).unsqueeze(2);
     }
     polynomial.mul_(square(scale) * root);
     const Tensor of_a = copied(polynomial, narrow);  // A, times the root of |c / a|
@@ -122,6 +139,7 @@ static void newton_schulz(Tensor& y, Tensor rounded, const std::array<double, 3>
     scale = scale * a;
   }
   y.mul_(scale);
+  if (!on_cpu || any(large).item<bool>()) y.masked_fill_(large.unsqueeze(2), 0);
 }
 
 Tensor orthogonal(const Tensor& x, const std::array<double, 3>& coefficients, int steps, double eps,

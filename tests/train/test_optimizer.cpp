@@ -611,6 +611,35 @@ TEST(Muon, OrthogonalIsNearlySo) {
   EXPECT_EQ(none.tolist(), std::vector<double>(9, 0.0));
 }
 
+// Their squares overflow; beside them lies a matrix whose squares do not.
+TEST(Muon, OrthogonalOfHugeMatricesIsThatOfAnySize) {
+  const auto coefficients = MuonOptions().ns_coefficients;
+  for (const auto& [dtype, products, sizes] :
+       {std::tuple(f32, bf16, std::vector<double>{0x1p60, 0x1p63, 0x1p100, 0x1p127}),
+        std::tuple(f32, f32, std::vector<double>{0x1p64, 0x1p127}),
+        std::tuple(f64, f64, std::vector<double>{0x1p512, 0x1p1023})}) {
+    const Tensor x = Matrices::made_up({2, 7, 5}).to(dtype);
+    const Tensor expected = orthogonal(x, coefficients, 5, 1e-7, products);
+    for (const double size : sizes) {
+      const Tensor factors = tensor({{{size}}, {{1.0}}}, {dtype});
+      EXPECT_TRUE(same_bits(orthogonal(x * factors, coefficients, 5, 1e-7, products), expected))
+          << products << " " << size;
+    }
+  }
+}
+
+TEST(Muon, LargeGradientsLeaveWeightsFinite) {
+  const auto updated = [](double size) {
+    Tensor p = ones({3, 4}).requires_grad_();
+    Muon optimizer(std::vector<Tensor>{p}, {.lr = 0.1});
+    p.set_grad(Matrices::made_up({3, 4}).to(f32) * size);
+    optimizer.step();
+    return p.tolist();
+  };
+  EXPECT_EQ(updated(0x1p70), updated(1));
+  EXPECT_EQ(updated(0), std::vector<double>(12, double{0.99f}));
+}
+
 // Products are cut into blocks of rows there.
 TEST(Muon, OrthogonalOfLargeMatricesIsItsFormula) {
   const std::array<double, 3> coefficients = MuonOptions().ns_coefficients;
