@@ -391,6 +391,10 @@ struct IdsOfFile {
   size_t begin;
   TokenIds::Run run;
   int64_t vocab_size;  // 0: unknown
+
+  size_t id_bytes() const {
+    return std::visit([](auto ids) { return sizeof ids[0]; }, run);
+  }
 };
 
 IdsOfFile ids_of_file(const std::filesystem::path& path, std::span<const std::byte> bytes,
@@ -417,18 +421,34 @@ IdsOfFile ids_of_file(const std::filesystem::path& path, std::span<const std::by
   return file;
 }
 
-// Do ids of 2 bytes look like the halves of wider ones? Then every second one is nearly 0.
-bool looks_wider(const IdsOfFile& file) {
-  const auto* ids = std::get_if<std::span<const uint16_t>>(&file.run);
-  constexpr size_t kFewest = 128, kMost = 4096, kNearlyZero = 4;
-  if (ids == nullptr || file.begin > 0 || ids->size() < kFewest || ids->size() % 2 != 0)
-    return false;
-  size_t low = 0, high = 0;  // the largest of each half
-  for (size_t i = 0; i + 1 < std::min(ids->size(), kMost); i += 2) {
-    low = std::max<size_t>(low, (*ids)[i]);
-    high = std::max<size_t>(high, (*ids)[i + 1]);
+// How many bytes an id seems to have, if these are more than it is read with: then every second of
+// such halves is nearly 0. Otherwise 0.
+size_t wider_width(const IdsOfFile& file) {
+  constexpr size_t kFewest = 256, kMost = 8192, kNearlyZero = 4;  // bytes, bytes, an id
+  if (file.begin > 0 || file.bytes.size() < kFewest) return 0;
+  for (const size_t width : {size_t{8}, size_t{4}}) {
+    if (width <= file.id_bytes() || file.bytes.size() % width != 0) continue;
+    size_t low = 0, high = 0;  // the largest of each half
+    for (size_t at = 0; at + width <= std::min(file.bytes.size(), kMost); at += 2) {
+      uint16_t word = 0;
+      std::memcpy(&word, file.bytes.data() + at, sizeof word);
+      size_t& largest = at % width < width / 2 ? low : high;
+      largest = std::max<size_t>(largest, word);
+    }
+    if (high < kNearlyZero && low >= kNearlyZero) return width;
   }
-  return high < kNearlyZero && low >= kNearlyZero;
+  return 0;
+}
+
+void say_if_wider(const IdsOfFile& file) {
+  const size_t width = wider_width(file);
+  if (width == 0) return;
+  log_message(
+      file.name, ": every second id is nearly 0, as if ids had ", width, " bytes; if they have, ",
+      width == 4 ? "give the file a name that ends with .u32"
+                 : "convert it: python3 -c \"import numpy, sys; numpy.fromfile(sys.argv[1], "
+                   "'int64').astype('uint32').tofile('train.u32')\" " +
+                       for_shell(file.name));
 }
 
 int64_t largest_id(const IdsOfFile& file) {
@@ -483,10 +503,7 @@ TokenDataset::TokenDataset(const std::vector<std::filesystem::path>& files,
       files_.emplace_back(file);
       opened.push_back(ids_of_file(file, files_.back().bytes(), options.bytes_per_id));
       (part == &files ? train : val).add(opened.back().run, true);
-      if (options.bytes_per_id == 0 && looks_wider(opened.back()))
-        log_message(file.string(),
-                    ": every second id is nearly 0, as if ids had 4 bytes; if they "
-                    "have, give the file a name that ends with .u32");
+      if (options.bytes_per_id == 0) say_if_wider(opened.back());
       largest.push_back(largest_id(opened.back()));
       vocab_size = std::max({vocab_size, opened.back().vocab_size, largest.back() + 1});
     }

@@ -5,6 +5,7 @@
 
 #include "autograd/base/check.h"
 #include "autograd/io/foreign.h"
+#include "autograd/io/utf8.h"
 
 namespace ink {
 namespace {
@@ -20,6 +21,8 @@ struct Format {
 
 constexpr const char* kWrite = "write its text to a file, and name that";
 constexpr const char* kNoText = "it holds no text";
+constexpr const char* kTofile =
+    "NumPy writes ids alone: array.astype('uint16').tofile('train.bin')";
 constexpr const char* kLlmC = "a file of llm.c";
 constexpr const char* kItsIds = "--data reads those of token ids, if they are called .bin";
 constexpr const char* kZip = "a ZIP archive (as .docx, .epub, .npz and PyTorch's .pt are)";
@@ -99,6 +102,16 @@ constexpr Format kOfLlmC[] = {{"?\xd7\x34\1"sv, kLlmC, kItsIds},
                               {"?\xd8\x34\1"sv, kLlmC, kItsIds},
                               {"?\xd9\x34\1"sv, kLlmC, kItsIds}};
 
+// What tells those of a few bytes from token ids.
+constexpr Format kNoIds[] = {
+    {"\x1f\x8b\b\0"sv, "data compressed by gzip", "unpack it: gunzip --keep @"},
+    {"\x1f\x8b\b\b"sv, "data compressed by gzip", "unpack it: gunzip --keep @"},
+    {"\x80\2?q\0"sv, "a pickle of Python", kTofile},
+    {"\x80\3?q\0"sv, "a pickle of Python", kTofile},
+    {"\x80\4\x95?????\0\0\0"sv, "a pickle of Python", kTofile},
+    {"\x80\5\x95?????\0\0\0"sv, "a pickle of Python", kTofile},
+    {"\x80\2\x8a\nl\xfc\x9c\x46"sv, "a pickle of PyTorch", kTofile}};
+
 // Text without a byte order mark: in each unit, the bytes where `zeros` has a '0' are zero, and one
 // other at least is not.
 constexpr Format kUnits[] = {
@@ -118,6 +131,20 @@ bool is_of_units(std::string_view bytes, const Format& format) {
   for (size_t i = 0; i < size; ++i)
     if ((bytes[i] == '\0') != (format.begin[i % unit] == '0')) return false;
   return size >= 4;
+}
+
+// Ids of 2 bytes are no text for long.
+bool is_written(std::string_view bytes) {
+  constexpr size_t kFewest = 128, kMost = 4096, kLongest = 4;  // bytes; of a character
+  if (bytes.size() < kFewest) return false;
+  const std::string_view begin = bytes.substr(0, kMost);
+  for (size_t at = 0; at + kLongest <= begin.size();) {
+    const char32_t character = utf8::next(begin, at);
+    if (character == utf8::kInvalid || character == 0x7f ||
+        (character < ' ' && character != '\t' && character != '\n' && character != '\r'))
+      return false;
+  }
+  return true;
 }
 
 void check(const std::filesystem::path& file, const char* expected, bool found,
@@ -140,6 +167,10 @@ void check_is_text(const std::filesystem::path& file, std::string_view bytes) {
 void check_is_ids(const std::filesystem::path& file, std::string_view bytes) {
   for (const Format& format : kFormats)
     check(file, "token ids", format.begin.size() >= 4 && begins(bytes, format), format);
+  for (const Format& format : kNoIds) check(file, "token ids", begins(bytes, format), format);
+  INK_CHECK(!is_written(bytes), file.string(),
+            ": expected token ids, got text; name a text otherwise, such as ",
+            for_shell(file.stem().string() + ".txt"));
 }
 
 size_t byte_order_mark(std::string_view text) {

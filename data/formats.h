@@ -11,7 +11,7 @@ namespace ink {
 void check_is_text(const std::filesystem::path& file, std::string_view bytes);
 
 /// The same for a file of token ids, in which a few bytes may look like anything: only formats with
-/// four bytes of their own or more are known.
+/// four bytes of their own or more are known, and text of 128 bytes or more.
 void check_is_ids(const std::filesystem::path& file, std::string_view bytes);
 
 /// How many bytes a byte order mark takes at the beginning of a text: 3 or 0.

@@ -515,12 +515,18 @@ TEST(TokenDataset, SaysWhereIdsLookWider) {
   const auto told = [&](const std::string& name, const std::string& bytes) {
     said.clear();
     const TokenDataset data(folder.write(name, bytes), nullptr);
-    return said.find("name that ends with .u32") != std::string::npos;
+    return said.find("name that ends with .u32") != std::string::npos    ? 4
+           : said.find("'int64').astype('uint32')") != std::string::npos ? 8
+                                                                         : 0;
   };
-  EXPECT_TRUE(told("wide.bin", raw_bytes(wide)));
-  EXPECT_FALSE(told("wide.u32", raw_bytes(wide)));
-  EXPECT_FALSE(told("narrow.bin", raw_bytes(narrow)));
-  EXPECT_FALSE(told("few.bin", raw_bytes(few)));
+  EXPECT_EQ(told("wide.bin", raw_bytes(wide)), 4);
+  EXPECT_EQ(told("wide.u32", raw_bytes(wide)), 0);
+  EXPECT_EQ(told("narrow.bin", raw_bytes(narrow)), 0);
+  EXPECT_EQ(told("few.bin", raw_bytes(few)), 0);
+  for (const char* name : {"widest.bin", "widest.u32"}) {  // NumPy's int64
+    EXPECT_EQ(told(name, raw_bytes(std::vector<uint64_t>(wide.begin(), wide.end()))), 8) << said;
+    EXPECT_EQ(told(name, raw_bytes(std::vector<uint64_t>(narrow.begin(), narrow.end()))), 8);
+  }
   set_log_callback({});
 }
 

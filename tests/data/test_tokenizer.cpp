@@ -528,6 +528,32 @@ TEST(DataFiles, MetaPklGivesTheCharactersOfNanoGPT) {
   }
 }
 
+// Not every file called .bin holds ids.
+TEST(DataFiles, OtherBytesThanTokenIdsAreNamed) {
+  const TempFolder folder;
+  const auto bytes = std::make_shared<ByteTokenizer>();
+  std::string prose;
+  while (prose.size() < 9000) prose += "Prose, of several lines\n\tand \u00e9, \u4e2d.\r\n";
+  for (const auto& [content, error] : std::vector<std::pair<std::string, std::string>>{
+           {raw("1f8b0800000000000203cb48"), "got data compressed by gzip; unpack it: gunzip"},
+           {raw("1f8b08085b0c9d640003612e"), "got data compressed by gzip; unpack it: gunzip"},
+           {raw("80025d71002858"), "got a pickle of Python; NumPy writes ids alone: array.astype"},
+           {raw("80049514000000000000005d94284b01"), "got a pickle of Python; NumPy"},
+           {raw("80028a0a6cfc9c46f9"), "got a pickle of PyTorch"},
+           {prose, "got text; name a text otherwise, such as a.txt"},
+           {prose.substr(0, 130), "got text; "},
+           {R"({"ids": [)" + std::string(4097, '1'), "got text; "}}) {
+    const auto file = folder.write("a.bin", content);
+    const std::string got = error_of([&] { TokenDataset(file, bytes); });
+    EXPECT_EQ(got.rfind(file.string() + ": expected token ids, " + error, 0), 0u) << got;
+  }
+  const auto wide = std::make_shared<IdTokenizer>(1 << 16);  // ids that begin nearly so
+  for (const std::string& ids :
+       {raw("1f8b0900"), raw("80049500"), raw("800263720000"), prose.substr(0, 40),
+        prose.substr(0, 400) + raw("0100") + prose.substr(0, 400)})
+    EXPECT_EQ(error_of([&] { TokenDataset(folder.write("a.bin", ids), wide); }), "(no error)");
+}
+
 template <class Id>
 std::string llm_file(const std::vector<Id>& ids, int32_t magic, int32_t version, int32_t count) {
   std::array<int32_t, 256> header{magic, version, count};
