@@ -483,8 +483,8 @@ void fail_outside(const IdsOfFile& file, const Tokenizer& tokenizer) {
                       file.begin + sizeof ids[0] * static_cast<size_t>(wrong - ids.begin()), " is ",
                       *wrong, ", outside the vocabulary of ", tokenizer.vocab_size(), " (",
                       tokenizer.name(),
-                      "); name the tokenizer that made the file with --tokenizer, or train on its "
-                      "text"});
+                      "); name its text itself, or, for a new model, the tokenizer that made the "
+                      "file with --tokenizer"});
       },
       file.run);
 }

@@ -58,7 +58,8 @@ WindowDataset::Part PreparedDataset::open(const std::filesystem::path& folder,
   INK_CHECK(!tokenizer_ || tokenizer_->to_json() == its->to_json(), folder.string(),
             ": these data were prepared with another tokenizer (", its->name(), ", ",
             its->vocab_size(), " tokens) than ", tokenizer_->name(), " of ",
-            tokenizer_->vocab_size(), "; leave --tokenizer out, or prepare the text anew");
+            tokenizer_->vocab_size(),
+            "; name the text itself, prepare it anew, or leave out --tokenizer, if it is given");
   if (!tokenizer_) tokenizer_ = its;
   Part part;
   std::vector<std::string> names;

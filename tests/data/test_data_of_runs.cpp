@@ -124,5 +124,28 @@ TEST_F(DataOfRuns, PreparedDataAreTheirFolder) {
   EXPECT_EQ(run_shell("cd " + path("p") + "; inkling eval --data prepared.json" + out).code, 0);
 }
 
+// What cannot be learned on from is told in words that fit the data.
+TEST_F(DataOfRuns, WeightsGoOnWithDataOfTheirVocabulary) {
+  const std::string text = std::string(2000, 'a') + std::string(2000, 'b');
+  std::ofstream(path("a.txt")) << text;
+  std::ofstream(path("control.txt")) << text + "\x01";
+  std::ofstream(path("ids.bin")) << std::string(2000, '\5');
+  ASSERT_EQ(
+      run_shell("inkling prepare --tokenizer byte --out_dir " + path("p") + " " + path("a.txt"))
+          .code,
+      0);
+  ASSERT_EQ(run_shell(train("--data " + path("a.txt") + " --out_dir " + path("out"))).code, 0);
+  const auto goes_on = [&](const char* data) {
+    return train("--init_from " + path("out") + " --data " + path(data) + " --out_dir " +
+                 path("new"));
+  };
+  expect_error(goes_on("control.txt"), 1, "lacks characters of --data: '\\x01'; take them out");
+  expect_error(goes_on("p"), 1,
+               "p: these data were prepared with another tokenizer (byte, 256 tokens) than char of "
+               "2; name the text itself, prepare it anew");
+  expect_error(goes_on("ids.bin"), 1,
+               "is 1285, outside the vocabulary of 2 (char); name its text itself, or");
+}
+
 }  // namespace
 }  // namespace ink

@@ -310,13 +310,14 @@ TEST(Prepare, WindowsGoAcrossDocumentsOrStayWithinThem) {
 TEST(Prepare, ATokenizerOfAnotherKindIsRefused) {
   const TempFolder folder;
   prepare({folder.write("a.txt", "some text")}, bytes_into(folder / "out"));
-  EXPECT_EQ(error_of([&] {
-              PreparedDataset(folder / "out",
-                              std::make_shared<CharTokenizer>(std::vector{U'a', U'b'}), {});
-            }),
-            (folder / "out").string() +
-                ": these data were prepared with another tokenizer (byte, 256 tokens) than char of "
-                "2; leave --tokenizer out, or prepare the text anew");
+  EXPECT_EQ(
+      error_of([&] {
+        PreparedDataset(folder / "out", std::make_shared<CharTokenizer>(std::vector{U'a', U'b'}),
+                        {});
+      }),
+      (folder / "out").string() +
+          ": these data were prepared with another tokenizer (byte, 256 tokens) than char of "
+          "2; name the text itself, prepare it anew, or leave out --tokenizer, if it is given");
 }
 
 std::string llm_file(const std::vector<uint16_t>& ids) {

@@ -621,8 +621,8 @@ TEST(DataFiles, AnIdOutsideTheVocabularyIsFoundAtOnce) {
       const auto file = write("bad.bin", header);
       const std::string error =
           file.string() + ": the token id at byte " + std::to_string(2 * at + (header ? 1024 : 0)) +
-          " is 256, outside the vocabulary of 256 (byte); name the "
-          "tokenizer that made the file with --tokenizer, or train on its text";
+          " is 256, outside the vocabulary of 256 (byte); name its text "
+          "itself, or, for a new model, the tokenizer that made the file with --tokenizer";
       EXPECT_EQ(error_of([&] { TokenDataset(file, tokenizer); }), error);
       EXPECT_EQ(error_of([&] { TokenDataset(good, tokenizer, {{file}, 0.1, 0}); }), error);
     }
