@@ -131,6 +131,19 @@ DataFiles texts_of_folder(const fs::path& folder, const Listed& all) {
   return found;
 }
 
+// Which other ids of a folder nothing is done with.
+std::string ids_left_out(const fs::path& folder, Paths files, const Paths& trains,
+                         const Paths& vals) {
+  std::erase_if(files, [&](const fs::path& file) {
+    return !is_token_file(file) || std::count(trains.begin(), trains.end(), file) > 0 ||
+           std::count(vals.begin(), vals.end(), file) > 0;
+  });
+  if (files.empty()) return "";
+  return detail::joined({folder.string(), ": ", names_of(trains), vals.empty() ? "" : " and ",
+                         names_of(vals), "; left out: ", names_of(files),
+                         vals.empty() ? " (--val_data FILE validates on one)" : ""});
+}
+
 // The files that a folder stands for, and those for validation, if they are apart.
 DataFiles files_of_folder(const fs::path& folder) {
   const Listed all = listed(folder);
@@ -147,7 +160,7 @@ DataFiles files_of_folder(const fs::path& folder) {
         folder.string(),
         ": expected one file of token ids to train on and one to validate on, got ", trains.size(),
         " and ", vals.size(), "; name them: --data TRAIN.bin --val_data VAL.bin");
-    return {trains, vals, true, false, ""};
+    return {trains, vals, true, false, ids_left_out(folder, files, trains, vals)};
   }
   return texts_of_folder(folder, all);
 }
@@ -191,6 +204,21 @@ void check_readable(const Paths& files) {
               "); inkling prepare makes one folder of many texts");
 }
 
+// Of texts with fields, one for all: these are not what prepare makes of them.
+std::string said_of_fields(const Paths& texts) {
+  for (const fs::path& file : texts) {
+    if (!fits_any(file, {"*.json", "*.jsonl", "*.ndjson", "*.csv", "*.tsv"})) continue;
+    const bool has_documents = fits_any(file, {"*.jsonl", "*.ndjson"});
+    return file.string() + ": all of it is taken as plain text, names of fields, too" +
+           (has_documents ? "; inkling prepare takes the field \"text\" of each line" : "");
+  }
+  return "";
+}
+
+void add_note(std::string& notes, const std::string& note) {
+  notes += (notes.empty() || note.empty() ? "" : "; ") + note;
+}
+
 // What a list of names stands for. as_val: only what a folder has for validation, if it is apart.
 DataFiles files_of(const std::vector<std::string>& names, bool as_val) {
   DataFiles all;
@@ -207,12 +235,24 @@ DataFiles files_of(const std::vector<std::string>& names, bool as_val) {
     if (as_val && !found.val.empty()) found.train = std::move(found.val);
     all.train.insert(all.train.end(), found.train.begin(), found.train.end());
     if (!as_val) all.val.insert(all.val.end(), found.val.begin(), found.val.end());
-    all.note += (all.note.empty() || found.note.empty() ? "" : "; ") + found.note;
+    add_note(all.note, found.note);
   }
   check_readable(all.train);
   all.are_prepared = std::any_of(all.train.begin(), all.train.end(), is_prepared);
   all.are_ids = all.are_prepared || std::any_of(all.train.begin(), all.train.end(), is_token_file);
+  if (!all.are_ids) add_note(all.note, said_of_fields(all.train));
   return all;
+}
+
+// Of train.bin: nothing is done with the val.bin beside it.
+std::string said_of_val_beside(const fs::path& train) {
+  std::string name = train.filename().string();
+  const size_t at = name.rfind("train");
+  if (at == std::string::npos) return "";
+  const std::string val = (train.parent_path() / name.replace(at, 5, "val")).string();
+  std::error_code unknown;
+  if (!fs::is_regular_file(val, unknown)) return "";
+  return val + " is left out (--val_data " + for_shell(val) + " validates on it)";
 }
 
 // Files of ids are joined, unless one is to validate on.
@@ -236,6 +276,8 @@ DataFiles data_files(const std::vector<std::string>& data, const std::vector<std
                      const std::string& option) {
   DataFiles files = with_prefix(option, [&] { return files_of(data, false); });
   if (files.are_ids && files.train.size() > 1) check_joined(files.train);
+  if (val_data.empty() && files.val.empty() && files.are_ids)
+    add_note(files.note, said_of_val_beside(files.train[0]));
   if (val_data.empty()) return files;
   const DataFiles val = with_prefix("--val_data", [&] { return files_of(val_data, true); });
   INK_CHECK(val.are_ids == files.are_ids && val.are_prepared == files.are_prepared &&
@@ -247,7 +289,7 @@ DataFiles data_files(const std::vector<std::string>& data, const std::vector<std
             ", as --data names, got ", val.train[0].string(),
             val.train.size() > 1 ? " and others" : "");
   files.val = val.train;
-  if (!val.note.empty()) files.note += (files.note.empty() ? "" : "; ") + val.note;
+  add_note(files.note, val.note);
   return files;
 }
 

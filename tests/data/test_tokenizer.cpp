@@ -445,12 +445,23 @@ TEST(DataFiles, AFolderStandsForItsFiles) {
   const std::string val = folder.write("my_val.bin", "abab").string(),
                     train = folder.write("my_train.bin", "abab").string();
   EXPECT_EQ(files_of({all}), "my_train.bin | my_val.bin ids");
+  EXPECT_EQ(data_files({train}, {}).note,
+            val + " is left out (--val_data " + val + " validates on it)");
   folder.write("val.bin", "abab");
   folder.write("train.bin", "abab");
-  EXPECT_EQ(files_of({all}), "train.bin | val.bin ids");
-  EXPECT_EQ(files_of({train}, {all}), "my_train.bin | val.bin ids");
-  EXPECT_EQ(files_of({all}, {val}), "train.bin | my_val.bin ids");
-  EXPECT_EQ(files_of({train}), "my_train.bin | ids");
+  EXPECT_EQ(files_of({all}),
+            "train.bin | val.bin ids; train.bin and val.bin; left out: "
+            "my_train.bin, my_val.bin");
+  EXPECT_EQ(files_of({all + "/train.bin"}, {all + "/val.bin"}), "train.bin | val.bin ids");
+  const std::string three = (folder / "three").string();
+  std::filesystem::create_directory(three);
+  for (const char* name : {"three/train.bin", "three/valid.bin", "three/test.bin"})
+    folder.write(name, "abab");
+  EXPECT_EQ(files_of({three}),
+            "train.bin | ids; train.bin; left out: test.bin, valid.bin "
+            "(--val_data FILE validates on one)");
+  EXPECT_EQ(files_of({train}, {all}).rfind("my_train.bin | val.bin ids", 0), 0u);
+  EXPECT_EQ(files_of({all}, {val}).rfind("train.bin | my_val.bin ids", 0), 0u);
   const std::string joined =
       "--data: a file of token ids cannot be joined with others; got 2 files. One to validate on "
       "is named so: --data " +
@@ -468,8 +479,9 @@ TEST(DataFiles, AFolderStandsForItsFiles) {
   std::filesystem::create_directory(folder / "more");
   const std::string more = folder.write("more/train.bin", "abab").string();
   folder.write("more/val.bin", "abab");
-  EXPECT_EQ(files_of({all, all + "/more"}), "train.bin train.bin | val.bin val.bin ids");
-  EXPECT_EQ(files_of({all, more}), "train.bin train.bin | val.bin ids");
+  EXPECT_EQ(files_of({all + "/more", all}).rfind("train.bin train.bin | val.bin val.bin ids", 0),
+            0u);
+  EXPECT_EQ(files_of({all, more}).rfind("train.bin train.bin | val.bin ids", 0), 0u);
   std::filesystem::remove(folder / "train.bin");
   std::filesystem::remove(folder / "val.bin");
   folder.write("other_train.bin", "abab");
@@ -478,6 +490,21 @@ TEST(DataFiles, AFolderStandsForItsFiles) {
                                  "on, got 2 and 1; name them: --data TRAIN.bin --val_data VAL.bin");
   EXPECT_EQ(files_of({z}, {"/dev/zero"}), "--val_data: /dev/zero: expected a file, got a device");
   EXPECT_EQ(files_of({"/none"}), "--data: /none: cannot open: No such file or directory");
+}
+
+// Somebody may expect that only the texts in such a file are learned.
+TEST(DataFiles, TextsWithFieldsAreSaidToBeTakenWhole) {
+  const TempFolder folder;
+  const std::string plain = folder.write("a.txt", "a").string(),
+                    whole = ": all of it is taken as plain text, names of fields, too";
+  EXPECT_EQ(data_files({plain}, {}).note, "");
+  for (const char* name : {"b.json", "b.csv", "b.jsonl"}) {
+    const std::string file = folder.write(name, R"({"text": "x"})").string();
+    const std::string prepare = "; inkling prepare takes the field \"text\" of each line",
+                      note = file + whole + (file.ends_with("jsonl") ? prepare : "");
+    EXPECT_EQ(data_files({plain, file}, {}).note, note);
+    EXPECT_EQ(data_files({plain}, {file}).note, note);
+  }
 }
 
 // As Python's pickle writes {"vocab_size": 4, "itos": ..., "stoi": ...} of "\nabé".
