@@ -119,9 +119,9 @@ std::optional<double> plain_number(const std::string& text) {
 }
 
 // Throws if this is a value of another program's, and says what to type.
-void check_foreign_value(const GivenOption& one) {
+void check_foreign_value(const GivenOption& one, const std::string& command) {
   if (one.values.empty()) return;
-  const OtherName* row = other_name(one.option->names[0], one.values.back());
+  const OtherName* row = other_name(one.option->names[0], one.values.back(), command);
   if (row != nullptr && *row->value != '\0' && row->answer == Answer::told)
     throw UsageError(fmt::format("{} is '{}': {}", one.label, printable(one.values.back(), 60),
                                  with_typed(row->text, typed(""))));
@@ -151,8 +151,8 @@ std::vector<std::string> nearest(const std::string& unknown,
     return edit_distance(unknown, a) < edit_distance(unknown, b);
   };
   const auto found = std::min_element(names.begin(), names.end(), nearer);
-  if (unknown.size() > 100 || found == names.end() ||
-      edit_distance(unknown, *found) > std::max<size_t>(2, unknown.size() / 3))
+  const size_t most = unknown.size() < 5 ? 1 : std::max<size_t>(2, unknown.size() / 3);
+  if (unknown.size() > 100 || found == names.end() || edit_distance(unknown, *found) > most)
     return {};
   return {*found};
 }
@@ -183,12 +183,16 @@ std::vector<std::string> named_otherwise(const std::string& unknown,
     return std::find(names.begin(), names.end(), name.substr(0, name.find('='))) != names.end();
   };
   if (bare != unknown && is_ours(bare)) return {bare};
-  const OtherName* row = other_name(bare);
-  if (row == nullptr || (row->answer != Answer::like && row->answer != Answer::same)) return {};
   std::vector<std::string> found;
-  TextStream ours(row->text);
-  for (std::string name; ours >> name;)
-    if (is_ours(name)) found.push_back(name);
+  for (const OtherProgram& program : other_programs()) {
+    for (const OtherName& row : program.names) {
+      const bool is_name = row.answer == Answer::like || row.answer == Answer::same;
+      if (row.name != bare || !is_name || !found.empty()) continue;
+      TextStream ours(row.text);
+      for (std::string name; ours >> name;)
+        if (is_ours(name)) found.push_back(name);
+    }
+  }
   return found;
 }
 
@@ -232,6 +236,8 @@ struct CommandOptions::Parser {
   bool translate(const std::string& label, const std::string& name,
                  const std::optional<std::string>& value, std::vector<GivenOption>& all);
   void calculate(GivenOption& one, const std::map<const CommandOption*, const GivenOption*>& holds);
+  [[noreturn]] void fail_unknown(const std::string& label, const std::string& name,
+                                 const std::optional<std::string>& value) const;
   void say_what_was_translated() const;
 };
 
@@ -380,7 +386,7 @@ std::string CommandOptions::Parser::help() const {
 }
 
 void CommandOptions::Parser::take(const GivenOption& one) const {
-  check_foreign_value(one);
+  check_foreign_value(one, command);
   try {
     one.option->take(one.label, one.values);
   } catch (const Error& error) {
@@ -423,7 +429,7 @@ std::string CommandOptions::Parser::option_for(const std::string& word) const {
 bool CommandOptions::Parser::translate(const std::string& label, const std::string& name,
                                        const std::optional<std::string>& value,
                                        std::vector<GivenOption>& all) {
-  const OtherName* row = other_name(name, value.value_or(""));
+  const OtherName* row = other_name(name, value.value_or(""), command);
   if (row == nullptr || row->answer == Answer::like) return false;
   if (row->answer == Answer::told)
     throw UsageError(fmt::format("there is no {}; {}",
@@ -431,7 +437,7 @@ bool CommandOptions::Parser::translate(const std::string& label, const std::stri
                                  with_typed(row->text, typed(""))));
   if (config_file.empty()) answered.insert(name);
   if (row->answer == Answer::left_out) {
-    left_out.emplace_back(row->text, label);
+    left_out.emplace_back(with_typed(row->text, typed("")), label);
     return true;
   }
   if (row->answer == Answer::same) {
@@ -448,6 +454,28 @@ bool CommandOptions::Parser::translate(const std::string& label, const std::stri
     all.push_back({option, label, {value.value_or("")}, one.substr(middle + 3)});
   }
   return true;
+}
+
+// Of a name that no option has, and that is not taken with this value.
+void CommandOptions::Parser::fail_unknown(const std::string& label, const std::string& name,
+                                          const std::optional<std::string>& value) const {
+  std::string values;  // that are taken
+  bool takes_any = false;
+  for (const OtherProgram& program : other_programs()) {
+    for (const OtherName& row : program.names) {
+      if (row.name != name || !holds_for(row, command)) continue;
+      const std::string text = row.text;
+      const bool sets = row.answer == Answer::same || row.answer == Answer::sets;
+      if (sets ? find(text.substr(0, text.find(' '))) == nullptr : row.answer != Answer::left_out)
+        continue;
+      takes_any = takes_any || *row.value == '\0';
+      values += (values.empty() ? "" : " or ") + std::string(row.value);
+    }
+  }
+  if (takes_any ? !value : !values.empty())
+    throw UsageError(fmt::format("{}: expected {}, got {}", label, takes_any ? "a value" : values,
+                                 value ? "'" + printable(*value, 60) + "'" : "none"));
+  throw UsageError("there is no option " + label + suggestion(name, names(), "--"));
 }
 
 std::vector<GivenOption> CommandOptions::Parser::read_arguments(const Arguments& arguments,
@@ -473,8 +501,7 @@ std::vector<GivenOption> CommandOptions::Parser::read_arguments(const Arguments&
       } else if (next(i) && translate(word, word, next(i), all)) {
         ++i;
       } else {
-        throw UsageError("there is no option " + printable(word, 60) +
-                         suggestion(word, names(), "--"));
+        fail_unknown(printable(word, 60), word, next(i));
       }
       continue;
     }
@@ -484,9 +511,10 @@ std::vector<GivenOption> CommandOptions::Parser::read_arguments(const Arguments&
     const CommandOption* option = find(name);
     const std::string denied = option == nullptr && name.starts_with("no_") ? name.substr(3) : "";
     const CommandOption* flag = find(denied);
-    const OtherName* foreign = flag == nullptr && other_name(name) == nullptr && !denied.empty()
-                                   ? other_name(denied, "false")
-                                   : nullptr;
+    const OtherName* foreign =
+        flag == nullptr && other_name(name, "", command) == nullptr && !denied.empty()
+            ? other_name(denied, "false", command)
+            : nullptr;
     const bool is_flag = flag != nullptr && flag->most_values == 0;
     if (is_flag || (foreign != nullptr && (foreign->answer == Answer::left_out ||
                                            foreign->value == std::string("false")))) {  // --no-bias
@@ -505,8 +533,8 @@ std::vector<GivenOption> CommandOptions::Parser::read_arguments(const Arguments&
                      : apart ? next(i)
                              : std::nullopt,
                      all))
-        throw UsageError(fmt::format("there is no option {}{}", printable(word.substr(0, end), 60),
-                                     suggestion(name, names(), "--")));
+        fail_unknown(printable(word.substr(0, end), 60), name,
+                     joined ? word.substr(end + 1) : next(i));
       i += apart;
       continue;
     }
@@ -558,7 +586,7 @@ std::vector<GivenOption> CommandOptions::Parser::read_config_file() {
     return plain_number(option->initial);
   };
   const auto is_setting = [&](const std::string& name) {
-    const OtherName* row = other_name(name);
+    const OtherName* row = other_name(name, "", command);
     return find(name) != nullptr ||
            (row != nullptr && (row->answer == Answer::same || row->answer == Answer::sets));
   };
@@ -568,9 +596,10 @@ std::vector<GivenOption> CommandOptions::Parser::read_config_file() {
     const CommandOption* option = find(name);
     if (item.values.empty()) {
       if (name == "*" || is_setting(name))
-        fail(fmt::format("{} is imported from another file, and no other file is read; copy its "
-                         "lines to here",
-                         printable(item.name, 60)));
+        fail(
+            fmt::format("{} is imported from another file, and no other file is read; copy its "
+                        "lines to here",
+                        printable(item.name, 60)));
       continue;
     }
     if (name == "config" || name == "help") fail(name + " is not a setting of a file");
@@ -604,13 +633,19 @@ void CommandOptions::Parser::calculate(
   const std::string x = one.values[0];
   if (one.is_derived() && !one.option->is_number()) one.values = {one.sets};
   if (one.is_derived() && one.option->is_number()) {
-    const auto value = calculated(one.sets, [&](const std::string& name) -> std::optional<double> {
+    const ValueOf value_of = [&](const std::string& name) -> std::optional<double> {
       if (name == "x") return plain_number(x);
       const auto found = holds.find(find(name));
       const bool is_given = found != holds.end() && !found->second->is_derived();
       return plain_number(is_given ? found->second->values.back() : find(name)->initial);
-    });
+    };
+    const auto value = calculated(one.sets, value_of);
     one.values = {value ? number_text(*value) : x};
+    if (one.sets.starts_with("x / ") && value && *value != std::floor(*value))
+      if (const auto unit = calculated(one.sets.substr(4), value_of))
+        throw UsageError(fmt::format("{} (--{}): expected a multiple of {} {}, got '{}'", one.label,
+                                     one.option->names[0], number_text(*unit), one.sets.substr(4),
+                                     printable(x, 60)));
   }
   const std::string ours =
       fmt::format("--{} {}", one.option->names[0], for_shell(one.values.back()));

@@ -11,6 +11,8 @@ constexpr Answer same = Answer::same, sets = Answer::sets, left_out = Answer::le
 
 constexpr const char* kOneProcess =
     "a run is one process, or the N that ./run.sh train --processes N starts";
+constexpr const char* kTensorBoard =
+    "{report FOLDER --tensorboard DIR} writes for TensorBoard what a run logged";
 constexpr const char* kLogged = "metrics.jsonl and report.html in out_dir hold what a run logs";
 constexpr const char* kKept = "out_dir keeps the last checkpoint, the one before, and the best";
 constexpr const char* kCompiled = "kernels are compiled when the program is built";
@@ -24,6 +26,8 @@ constexpr const char* kTied = "the GPT ties the weights of embedding and head; l
 constexpr const char* kVocabulary =
     "the vocabulary is that of --tokenizer: char, byte, bpe:N, or a tokenizer's file or folder";
 constexpr const char* kMlp = "the GPT's MLP is 4 n_embd wide; Llama's has --intermediate_size";
+constexpr const char* kActivation = "the GPT's MLP has GELU, Llama's SwiGLU; leave it out";
+constexpr const char* kNoExperts = "there is no mixture of experts; leave it out";
 constexpr const char* kEpsilon = "AdamW's epsilon is 1e-8, that of norms 1e-5";
 constexpr const char* kNoStop =
     "there is no early stopping; out_dir/best keeps the weights of the best evaluation";
@@ -46,16 +50,17 @@ const std::vector<OtherProgram>& other_programs() {
       {"nanoGPT",
        {{"always_save_checkpoint", "", left_out, kKept},
         {"backend", "", left_out, kOneProcess},
-        {"compile", "", left_out, kCompiled},
+        {"compile", "", left_out, kCompiled, "train sample eval bench"},
         {"decay_lr", "true", left_out, "the learning rate falls along a cosine by default"},
         {"decay_lr", "false", sets, "min_lr = learning_rate, warmup_iters = 0"},
         {"device", "mps", told, "--device cpu uses all cores; there is nothing for Apple's GPUs"},
-        {"dtype", "", left_out, kFloat32},
+        {"dtype", "", left_out, kFloat32, "sample eval"},
         {"eval_only", "false", left_out, "train trains"},
         {"eval_only", "", told, kEvaluates},
         {"init_from", "gpt2*", told, "GPT-2's weights cannot be read; name the folder of a run"},
-        {"init_from", "resume", left_out, "the run in out_dir is taken"},
-        {"real_data", "", left_out, "bench trains on random tokens, which take the same time"},
+        {"init_from", "resume", left_out, "the run in out_dir is taken", "sample"},
+        {"real_data", "", left_out, "bench trains on random tokens, which take the same time",
+         "bench"},
         {"wandb_log", "", left_out, kLogged},
         {"wandb_project", "", left_out, kLogged},
         {"wandb_run_name", "", left_out, kLogged}}},
@@ -72,6 +77,7 @@ const std::vector<OtherProgram>& other_programs() {
         {"-y", "1", sets, "init_from = resume"},
         {"-b", "", same, "batch_size"},
         {"-t", "", same, "block_size"},
+        {"-d", "-1", sets, "gradient_accumulation_steps = 1"},
         {"-d", "", sets, "gradient_accumulation_steps = x / (batch_size * block_size)"},
         {"-x", "", same, "max_iters"},
         {"-k", "cosine", left_out, "the learning rate falls along a cosine by default"},
@@ -162,7 +168,7 @@ const std::vector<OtherProgram>& other_programs() {
         {"label_smoothing_factor", "", told, kNoSmoothing},
         {"load_best_model_at_end", "", told, kBest},
         {"local_rank", "", told, kOneProcess},
-        {"logging_dir", "", like, "out_dir"},
+        {"logging_dir", "", told, kTensorBoard},
         {"logging_steps", "", like, "log_interval"},
         {"lr_scheduler_type", "", like, "schedule"},
         {"max_grad_norm", "", like, "grad_clip"},
@@ -185,7 +191,7 @@ const std::vector<OtherProgram>& other_programs() {
         {"preprocessing_num_workers", "", like, "threads"},
         {"pretrained_model_name_or_path", "", like, "init_from out_dir"},
         {"push_to_hub", "", told, "nothing is sent anywhere; leave it out"},
-        {"report_to", "", told, kLogged},
+        {"report_to", "", told, kTensorBoard},
         {"resume_from_checkpoint", "", like, "init_from=resume"},
         {"run_name", "", like, "out_dir"},
         {"save_steps", "", like, "eval_interval"},
@@ -220,7 +226,7 @@ const std::vector<OtherProgram>& other_programs() {
         {"head_dim", "", like, "n_head n_embd"},
         {"initial_checkpoint_dir", "", like, "init_from"},
         {"log_iter_interval", "", like, "log_interval"},
-        {"logger_name", "", told, kLogged},
+        {"logger_name", "", told, kTensorBoard},
         {"lr_warmup_steps", "", like, "warmup_iters"},
         {"matrix_lr", "", like, "learning_rate"},
         {"max_norm", "", like, "grad_clip"},
@@ -248,8 +254,12 @@ const std::vector<OtherProgram>& other_programs() {
         {"words", "", like, "max_new_tokens"},
         {"work_dir", "", like, "out_dir"}}},
       {"Others",
-       {{"accum", "", like, "gradient_accumulation_steps"},
+       {{"-g", "", like, "max_new_tokens"},
+        {"-n", "", like, "max_new_tokens"},
+        {"accum", "", like, "gradient_accumulation_steps"},
         {"accumulate", "", like, "gradient_accumulation_steps"},
+        {"act", "", told, kActivation},
+        {"activation", "", told, kActivation},
         {"adam_eps", "", told, kEpsilon},
         {"allow_tf32", "", told, kTf32},
         {"amp", "", like, "dtype=bfloat16"},
@@ -322,12 +332,14 @@ const std::vector<OtherProgram>& other_programs() {
         {"from_pretrained", "", like, "init_from out_dir"},
         {"fsdp", "", told, kOneProcess},
         {"fused", "", told, kFused},
+        {"gqa", "", like, "n_kv_head"},
         {"gpu", "", like, "device=cuda"},
         {"gpus", "", told, kOneProcess},
         {"grad_accum", "", like, "gradient_accumulation_steps"},
         {"grad_norm", "", like, "grad_clip"},
         {"gradient_clip_val", "", like, "grad_clip"},
         {"half", "", like, "dtype=bfloat16"},
+        {"head", "", like, "n_head"},
         {"heads", "", like, "n_head"},
         {"hf_checkpoint", "", like, "init_from"},
         {"hidden", "", like, "n_embd"},
@@ -371,7 +383,9 @@ const std::vector<OtherProgram>& other_programs() {
         {"mixed_precision", "", like, "dtype=bfloat16"},
         {"mlp_ratio", "", told, kMlp},
         {"model_dim", "", like, "n_embd"},
+        {"moe", "", told, kNoExperts},
         {"model_name", "", told, kSizes},
+        {"mqa", "", like, "n_kv_head"},
         {"n", "", like, "num_samples"},
         {"n_blocks", "", like, "n_layer"},
         {"n_ctx", "", like, "block_size"},
@@ -390,6 +404,7 @@ const std::vector<OtherProgram>& other_programs() {
         {"num_attention_heads", "", like, "n_head"},
         {"num_blocks", "", like, "n_layer"},
         {"num_epochs", "", like, "max_iters"},
+        {"num_experts", "", told, kNoExperts},
         {"num_eval_batches", "", like, "eval_iters"},
         {"num_gpus", "", told, kOneProcess},
         {"num_heads", "", like, "n_head"},
@@ -403,9 +418,10 @@ const std::vector<OtherProgram>& other_programs() {
         {"opt", "", like, "optimizer"},
         {"optimizer_type", "", like, "optimizer"},
         {"out_dir", "", told,
-         "where runs are compared, their folders need no name: {report FOLDER}"},
+         "where runs are compared, their folders need no name: {report FOLDER}", "report"},
         {"output", "", like, "out_dir"},
         {"patience", "", told, kNoStop},
+        {"port", "", told, "there is no server; a browser opens FOLDER/report.html"},
         {"precision", "", like, "dtype"},
         {"pretrained", "", like, "init_from out_dir"},
         {"pretrained_model_name", "", like, "init_from out_dir"},
@@ -420,6 +436,7 @@ const std::vector<OtherProgram>& other_programs() {
         {"random_seed", "", like, "seed"},
         {"rank", "", told, kOneProcess},
         {"repetition_penalty", "", told, kOfSample},
+        {"remat", "", like, "recompute"},
         {"resume", "", like, "init_from=resume"},
         {"rng_seed", "", like, "seed"},
         {"rope", "", told, kRope},
@@ -439,7 +456,8 @@ const std::vector<OtherProgram>& other_programs() {
         {"temp", "", like, "temperature"},
         {"temperature", "", told, kOfSample},
         {"tensor_parallel", "", told, kOneProcess},
-        {"tensorboard", "", told, kLogged},
+        {"tensorboard", "", told, kTensorBoard},
+        {"test_data", "", like, "val_data"},
         {"test_size", "", like, "val_fraction"},
         {"test_split", "", like, "val_fraction"},
         {"text", "", like, "data start"},
@@ -535,7 +553,7 @@ const std::vector<OtherCommand>& other_commands() {
       {"serve", "there is no server: {sample --start TEXT} writes to standard output"},
       {"sft", "type {train --init_from FOLDER --data FILE --out_dir NEW}"},
       {"summary", "type {info --out_dir FOLDER}"},
-      {"tensorboard", "type {report FOLDER}"},
+      {"tensorboard", "type {report FOLDER --tensorboard DIR}, then tensorboard --logdir DIR"},
       {"test", "type {eval --out_dir FOLDER} for a run; ./run.sh test tests the library"},
       {"tokenize", "type {prepare} for data to train on, or {tokenizer encode}"},
       {"train_gpt2", "type {train}"},
@@ -557,12 +575,19 @@ std::optional<bool> truth_of(const std::string& word) {
   return {};
 }
 
-const OtherName* other_name(const std::string& name, const std::string& given) {
+bool holds_for(const OtherName& row, const std::string& command) {
+  const bool of_train = row.answer == left_out || (row.answer == told && row.name[0] == '-');
+  const std::string_view all = *row.commands != '\0' ? row.commands : of_train ? "train" : "";
+  return all.empty() || (" " + std::string(all) + " ").find(" " + command + " ") != all.npos;
+}
+
+const OtherName* other_name(const std::string& name, const std::string& given,
+                            const std::string& command) {
   const std::optional<bool> truth = truth_of(given);
   const OtherName* any = nullptr;
   for (const OtherProgram& program : other_programs()) {
     for (const OtherName& row : program.names) {
-      if (row.name != name) continue;
+      if (row.name != name || !holds_for(row, command)) continue;
       std::string_view wanted = row.value;
       const bool begins = wanted.ends_with('*');
       if (begins) wanted.remove_suffix(1);

@@ -21,6 +21,8 @@ struct OtherName {
   const char *name, *value;  // value: the row holds for it alone; "gpt2*": what begins so; "": any
   Answer answer;
   const char* text;
+  const char* commands = "";  // for which it holds; "": all, but train alone where a name is left
+                              // out, or llm.c's letter
 };
 
 /// The names that one program has. The page train/COMING_FROM.md shows the same tables.
@@ -31,9 +33,11 @@ struct OtherProgram {
 const std::vector<OtherProgram>& other_programs();
 /// The value of a flag: true, True, TRUE or 1, and so for false; empty if the word is none.
 std::optional<bool> truth_of(const std::string& word);
-/// The first row that holds for a name with its value; null: none. Names have no dashes in front,
-/// except those of one letter or two.
-const OtherName* other_name(const std::string& name, const std::string& value = "");
+bool holds_for(const OtherName& row, const std::string& command);
+/// The first row that holds for a name with its value in a command; null: none. Names have no
+/// dashes in front, except those of one letter or two.
+const OtherName* other_name(const std::string& name, const std::string& value,
+                            const std::string& command);
 
 /// Words that stand where a command is expected. "generate.py" is "generate".
 struct OtherCommand {
