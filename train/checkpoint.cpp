@@ -2,6 +2,7 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstring>
@@ -259,9 +260,13 @@ LoadedCheckpoint load_checkpoint(const fs::path& out_dir, const std::string& nam
     }
   }
   std::error_code ignored;
-  if (reasons.empty() && fs::exists(out_dir / kConfig, ignored))
+  if (reasons.empty() && fs::exists(out_dir / kState, ignored))
     throw Error("load_checkpoint: " + out_dir.string() +
                 " is a checkpoint itself; name the folder that it is in");
+  if (!checkpoint_exists(out_dir, name))
+    for (const fs::path& folder : {out_dir / name, out_dir})
+      if (const std::string foreign = foreign_weights(folder); !foreign.empty())
+        throw Error("load_checkpoint: " + foreign);
   if (reasons.empty())
     throw Error("load_checkpoint: " + (out_dir / name).string() +
                 ": there is no such checkpoint; name another --out_dir, or train one");
@@ -282,6 +287,35 @@ bool checkpoint_exists(const fs::path& out_dir, const std::string& name) {
   for (const fs::path& folder : candidates(out_dir, name))
     if (is_there(folder / kState)) return true;
   return false;
+}
+
+// Of PyTorch, Hugging Face, llm.c and llama2.c, TensorFlow and Flax, llama.cpp, NumPy.
+static bool is_foreign(const fs::path& file) {
+  constexpr std::array kEndings{".pt",          ".pth",  ".ckpt",    ".gguf", ".ggml",
+                                ".safetensors", ".onnx", ".msgpack", ".h5",   ".npz"};
+  const std::string name = file.filename(), ending = file.extension();
+  const auto begins = [&](const char* text) { return name.starts_with(text); };
+  constexpr std::array kBinaries{"pytorch_model", "gpt2_", "llama", "stories", "model"};
+  return std::find(kEndings.begin(), kEndings.end(), ending) != kEndings.end() ||
+         (ending == ".bin" && std::any_of(kBinaries.begin(), kBinaries.end(), begins));
+}
+
+std::string foreign_weights(const fs::path& path) {
+  std::error_code ignored;
+  fs::path found;
+  if (fs::is_regular_file(path, ignored)) {
+    if (is_foreign(path)) found = path;
+  } else if (fs::is_directory(path, ignored) && !is_ours(path)) {
+    for (fs::directory_iterator at(path, ignored), end; at != end; at.increment(ignored)) {
+      const fs::path& file = at->path();  // the first by name, whatever their order
+      if (is_foreign(file) && (found.empty() || file < found)) found = file;
+    }
+  }
+  if (found.empty()) return "";
+  return found.string() +
+         " holds weights of another program, and only those of inkling's own runs can be read; "
+         "name "
+         "the folder of such a run, or train one";
 }
 
 }  // namespace ink

@@ -80,4 +80,8 @@ nlohmann::json checkpoint_state(const std::filesystem::path& out_dir, const std:
 /// Is there a checkpoint to load, whole or damaged?
 bool checkpoint_exists(const std::filesystem::path& out_dir, const std::string& name);
 
+/// Where a folder holds weights of another program, or the path is a file of such: a sentence that
+/// names the file, and says that it cannot be read. Empty: there are none.
+std::string foreign_weights(const std::filesystem::path& path);
+
 }  // namespace ink

@@ -145,10 +145,13 @@ Start start_of(const TrainConfig& config) {
               checkpoint_exists(folder, kBestCheckpoint) ? kBestCheckpoint : kLastCheckpoint};
   if (!checkpoint_exists(folder, start.name) && fs::is_regular_file(folder / "config.json"))
     start = {folder.has_parent_path() ? folder.parent_path() : ".", folder.filename().string()};
-  INK_CHECK(
-      checkpoint_exists(start.out_dir, start.name),
-      "--init_from: expected scratch, resume, or the folder of a run, and there is no run in ",
-      printable(config.init_from, 200));
+  if (!checkpoint_exists(start.out_dir, start.name)) {
+    const std::string foreign = foreign_weights(folder);
+    INK_CHECK(foreign.empty(), "--init_from: ", foreign);
+    detail::fail(
+        {"--init_from: expected scratch, resume, or the folder of a run, and there is no run in ",
+         printable(config.init_from, 200)});
+  }
   std::error_code ignored;
   INK_CHECK(!fs::equivalent(start.out_dir, config.out_dir, ignored),
             "--init_from: the new run needs a folder of its own; name one with --out_dir, or go on "

@@ -412,6 +412,37 @@ TEST(Crc64, HasItsCheckValue) {
 // ---- new runs from old weights
 
 // --init_from FOLDER: the weights, the tokenizer and the model of that run, and nothing else of it.
+// The folder, or the file itself, that somebody downloaded: every command that wants a run says so.
+TEST(Weights, OfOtherProgramsAreToldAsSuch) {
+  const TempFolder folder;
+  for (const std::string name :
+       {"model.safetensors", "ckpt.pt", "gpt2_124M.bin", "pytorch_model.bin", "a.gguf"}) {
+    const std::string hf = folder / name / "hf", file = hf + "/" + name;
+    fs::create_directories(hf);
+    folder.write(name + "/hf/config.json", "{\"model_type\": \"gpt2\"}");
+    folder.write(name + "/hf/" + name, "weights");
+    const std::string told = file + " holds weights of another program, and only those of";
+    const auto expect_told = [&](const std::string& words, int code) {
+      const Ran ran = run_program(words);
+      EXPECT_EQ(ran.code, code) << words;
+      EXPECT_NE(ran.err.find(told), std::string::npos) << words << "\n" << ran.err;
+    };
+    expect_told("sample --out_dir " + hf, 1);
+    expect_told("train --init_from " + hf + " --out_dir " + hf + "/new", 2);
+    expect_told("train --init_from resume --out_dir " + hf, 1);
+    EXPECT_FALSE(fs::exists(hf + "/new"));
+    if (name != "ckpt.pt") continue;
+    for (const std::string command : {"eval", "info", "look", "draw"})
+      expect_told(command + " --out_dir " + hf, 1);
+    expect_told("sample --out_dir " + file, 2);
+    expect_told("train --init_from " + file + " --out_dir " + hf + "/new", 2);
+    fs::rename(hf, folder / name / "ckpt");
+    EXPECT_NE(
+        run_program("sample --out_dir " + (folder / name).string()).err.find(" holds weights"),
+        std::string::npos);
+  }
+}
+
 TEST(InitFrom, ANewRunBeginsWithTheWeightsOfAnother) {
   const TempFolder folder;
   const auto path = [&](const char* name) { return (folder / name).string(); };

@@ -1,10 +1,12 @@
 // The options that name a trained model and what it runs on.
 #pragma once
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
 #include "data/file.h"
+#include "train/checkpoint.h"
 #include "train/cli/command_line.h"
 #include "train/saved_run.h"
 #include "train/trainer.h"
@@ -14,6 +16,9 @@ namespace ink {
 /// The model of the run in --out_dir.
 inline LoadedModel given_model(const std::string& out_dir, const std::string& checkpoint = "",
                                const std::string& weights = "") {
+  if (std::filesystem::is_regular_file(out_dir))
+    if (const std::string foreign = foreign_weights(out_dir); !foreign.empty())
+      throw UsageError("--out_dir: " + foreign);
   check_folder("--out_dir", out_dir);
   return load_model(out_dir, checkpoint, weights);
 }

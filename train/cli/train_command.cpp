@@ -608,9 +608,13 @@ int train(const Arguments& arguments) {
   if (resumes) {  // its config in place of the defaults
     const Waiting waiting(console, "loading the checkpoint");
     const std::string name = checkpoint_to_resume(config.out_dir);
-    INK_CHECK(checkpoint_exists(config.out_dir, name), "resume: ", config.out_dir,
-              " has no checkpoint to go on from; name another --out_dir, or start anew with "
-              "--overwrite instead of --init_from resume");
+    if (!checkpoint_exists(config.out_dir, name)) {
+      const std::string foreign = foreign_weights(config.out_dir);
+      INK_CHECK(foreign.empty(), "resume: ", foreign);
+      detail::fail({"resume: ", config.out_dir,
+                    " has no checkpoint to go on from; name another --out_dir, or start anew with "
+                    "--overwrite instead of --init_from resume"});
+    }
     saved = load_run(config.out_dir, name);
     config = saved->config;
     parse_into(config, arguments, options, true);
