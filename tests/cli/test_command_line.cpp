@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "data/file.h"
 #include "tests/support/run_program.h"
 #include "tests/support/temp_files.h"
 #include "train/cli/command_line.h"
@@ -865,6 +866,59 @@ TEST(CommandLine, OptionsThatDoNothingAreRefused) {
             (Settings{"data = [\"task:modular\"]", "task_digits = 5", "val_fraction = 0.6"}));
   for (const char* name : {"--task_digits", "--pack"})
     expect_refused({"bench", name, "1"}, std::string("there is no option ") + name);
+}
+
+// What a command reads, or what a person wrote, is not replaced by what it writes.
+TEST(CommandLine, InputsAreNotReplaced) {
+  const TempFolder folder;
+  const std::string text = folder.write("a.txt", std::string(3000, 'a') + std::string(3000, 'b')),
+                    out = folder / "out", other = (folder / "." / "a.txt").string(),
+                    line = "{\"step\":10,\"train_loss\":2.5}\n";
+  std::filesystem::create_directories(folder / "run");
+  const std::string run_folder = folder / "run", metrics = folder.write("run/metrics.jsonl", line);
+  const std::vector<std::string> train{"train", "--out_dir", out, "--profile", other, "--data"};
+  const auto with = [](std::vector<std::string> words, const std::vector<std::string>& more) {
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  };
+  const std::string reads = ": the command reads ", keeps = ": the run keeps a file";
+  expect_refused(with(train, {text}), "--profile" + reads);
+  expect_refused(with(train, {folder.path()}), "--profile" + reads);
+  expect_refused(with(train, {metrics, "--val_data", text}), "--profile" + reads);
+  expect_refused(with(train, {metrics, "--tokenizer", text}), "--profile" + reads);
+  expect_refused({"tokenizer", "train", "--out", other, text}, "--out" + reads);
+  expect_refused({"bench", "--compare", text, text, "--json", other}, "--json" + reads);
+  expect_refused({"draw", "--data", text, "--out", other}, "--out" + reads);
+  expect_refused({"look", "--start", "FILE:" + text, "--out", other}, "--out" + reads);
+  expect_refused({"sample", "--start", "FILE:" + text, "--attention", other},
+                 "--attention" + reads);
+  for (const char* option : {"--csv", "--svg", "--out"})
+    expect_refused({"report", run_folder, option, metrics}, option + keeps);
+  for (const char* command : {"look", "sample"}) {
+    const std::string option = command == std::string("look") ? "--out" : "--attention";
+    expect_refused({command, "--out_dir", run_folder, option, run_folder + "/ckpt/state.json"},
+                   option + keeps);
+  }
+  EXPECT_FALSE(std::filesystem::exists(out));
+  EXPECT_EQ(read_file(text).size(), 6000u);
+  EXPECT_EQ(read_file(metrics), line);
+  const std::string page = folder.write("run/report.html", "my own page");
+  const Said refused = run({"report", run_folder});
+  EXPECT_EQ(refused.code, kFailed);
+  EXPECT_NE(refused.err.find(page + ": expected a file that inkling wrote"), std::string::npos);
+  EXPECT_EQ(read_file(page), "my own page");
+  EXPECT_EQ(run({"report", run_folder, "--out", page}).code, kOk);  // by its name
+  EXPECT_EQ(run({"report", run_folder}).code, kOk);
+}
+
+TEST(CommandLine, WithoutARunThereIsNothingToReport) {
+  const TempFolder folder;
+  for (const std::string& none : {folder.path().string(), (folder / "none").string()}) {
+    const Said said = run({"report", none});
+    EXPECT_EQ(said.code, kFailed);
+    EXPECT_EQ(said.err, "inkling report: there is no run in " + none + ", which has no " +
+                            "metrics.jsonl; to make one: inkling train --out_dir " + none + "\n");
+  }
 }
 
 TEST(CommandLine, SeveralProcessesNeedAnEngine) {

@@ -316,6 +316,8 @@ int bench_command(const Arguments& arguments) {
   BenchSetup setup;
   if (!read_options(arguments, options, setup)) return kOk;
   const auto& compare = options.compare;
+  check_not_read("--json", options.json, {compare.begin(), compare.end()});
+  check_not_read("--json", options.json, {setup.weights});
   std::vector<Compared> others;
   for (const std::string& file : compare)
     others.push_back(with_prefix("--compare", [&] { return read_results(file); }));

@@ -180,6 +180,18 @@ void check_is_file(const char* option, const std::string& file) {
   check_writable(option, file);
 }
 
+void check_not_read(const char* option, const std::string& file,
+                    const std::vector<std::filesystem::path>& read) {
+  std::error_code ignored;
+  for (const std::filesystem::path& other : read)
+    if (std::filesystem::is_regular_file(other, ignored) &&
+        std::filesystem::equivalent(file, other, ignored))
+      throw UsageError(
+          fmt::format("{}: the command reads {}, and would replace it; choose another "
+                      "name",
+                      option, printable(file, 200)));
+}
+
 void write_output(const char* option, const std::string& file, const std::string& text) {
   if (file == "-") {
     std::cout << text;

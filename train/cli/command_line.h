@@ -1,8 +1,10 @@
 // The command line: one function for each command, and what they share.
 #pragma once
 
+#include <filesystem>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "autograd/base/device.h"
 #include "autograd/io/foreign.h"
@@ -55,6 +57,9 @@ std::string unused_option(const CommandOptions& command, const TrainConfig& conf
 void check_writable(const char* option, const std::string& file);
 /// The same where standard output has something else: "-" is refused.
 void check_is_file(const char* option, const std::string& file);
+/// Throws UsageError, naming the option, if its file is one of those that the command reads.
+void check_not_read(const char* option, const std::string& file,
+                    const std::vector<std::filesystem::path>& read);
 /// Writes a file that an option names, and says so; "-" is standard output.
 void write_output(const char* option, const std::string& file, const std::string& text);
 /// Throws UsageError, naming the option, if it names something that is there and no folder.

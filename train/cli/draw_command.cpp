@@ -19,6 +19,7 @@
 #include "train/cli/command_line.h"
 #include "train/cli/console.h"
 #include "train/cli/model_options.h"
+#include "train/cli/out_folder.h"
 #include "train/flow/draw_flow.h"
 #include "train/memory.h"
 #include "train/trainer.h"
@@ -279,6 +280,8 @@ int draw_command(const Arguments& arguments) {
   if (!read_options(arguments, draw)) return kOk;
   const FieldGuard on_device(&Context::default_device, parsed_device(draw.config.device));
   use_threads(draw.config.threads);
+  if (!draw.out_dir.empty()) check_not_of_run("--out", draw.out_dir, draw.out);
+  check_not_read("--out", draw.out, {draw.config.data.begin(), draw.config.data.end()});
   check_writable("--out", draw.out);
   if (!draw.out.empty()) svg_by_dot("digraph {}");  // throws if there is no dot
   std::unique_ptr<LanguageModel> model;

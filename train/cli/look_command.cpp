@@ -8,6 +8,7 @@
 
 #include "train/cli/command_line.h"
 #include "train/cli/model_options.h"
+#include "train/cli/out_folder.h"
 #include "train/report/look.h"
 #include "train/report/page.h"
 #include "train/report/run_data.h"
@@ -50,7 +51,8 @@ int look_command(const Arguments& arguments) {
   command.add("--out", &out, "the page; -: standard output", {.shows_default = true});
   if (!command.parse(arguments)) return kOk;
   const FieldGuard on_device(&Context::default_device, model.use());
-  start = given_text(start);
+  start = given_text(start, "--out", out);
+  check_not_of_run("--out", model.out_dir, out);
   check_writable("--out", out);
   const LoadedModel loaded = model.load();
   const std::vector<int64_t> ids = ids_to_show(loaded, start, look_tokens(loaded.model->config));

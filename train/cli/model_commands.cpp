@@ -20,6 +20,7 @@
 #include "train/cli/command_line.h"
 #include "train/cli/console.h"
 #include "train/cli/model_options.h"
+#include "train/cli/out_folder.h"
 #include "train/cli/progress_line.h"
 #include "train/parallel/processes.h"
 #include "train/report/numbers.h"
@@ -129,7 +130,8 @@ int sample_command(const Arguments& arguments) {
   if (!command.parse(arguments)) return kOk;
   const FieldGuard on_device(&Context::default_device, model.use());
 
-  options.start = given_text(options.start);
+  options.start = given_text(options.start, "--attention", options.attention);
+  check_not_of_run("--attention", model.out_dir, options.attention);
   check_is_file("--attention", options.attention);
   if (options.strict && !context().default_device.is_cpu())
     throw UsageError("--strict is for --device cpu: a GPU's products depend on the number of rows");

@@ -51,10 +51,13 @@ struct ModelOptions {
   }
 };
 
-/// What --start means: "FILE:path" is the text of that file, which may not be empty.
-inline std::string given_text(const std::string& start) {
+/// What --start means: "FILE:path" is the text of that file, which may not be empty. `option` names
+/// a file that will be written, which may not be the same.
+inline std::string given_text(const std::string& start, const char* option,
+                              const std::string& written) {
   if (start.rfind("FILE:", 0) != 0) return start;
   if (start == "FILE:") throw UsageError("--start: expected the name of a file after FILE:");
+  check_not_read(option, written, {start.substr(5)});
   return with_prefix("--start", [&] { return read_text(start.substr(5)); });
 }
 

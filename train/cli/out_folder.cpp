@@ -51,13 +51,17 @@ bool is_ours(const fs::path& file, const char* mark) {
   return in.gcount() == 0 || begin.find(mark) != std::string::npos;
 }
 
+void check_report_file(const fs::path& file, const char* mark, const char* what_to_do) {
+  INK_CHECK(
+      !fs::exists(fs::symlink_status(file)) || is_ours(file, mark), file.string(),
+      ": expected a file that inkling wrote, because the report of the run goes there; move it "
+      "away, or ",
+      what_to_do);
+}
+
 void check_report_files(const fs::path& folder) {
-  for (const auto& [name, mark] : kReportFiles) {
-    const fs::path file = folder / name;
-    INK_CHECK(!fs::exists(fs::symlink_status(file)) || is_ours(file, mark), file.string(),
-              ": expected a file that inkling wrote, because the run writes its report there; move "
-              "it away, or leave out the report with --report off");
-  }
+  for (const auto& [name, mark] : kReportFiles)
+    check_report_file(folder / name, mark, "leave out the report with --report off");
 }
 
 // "a run after step 500 of 5000, trained on ...", as far as its checkpoint can be read; and how it
@@ -129,21 +133,25 @@ bool holds_run(const fs::path& folder) {
   return file_operation([&] { return fs::exists(folder / kMetricsFile); });
 }
 
-void check_not_of_run(const fs::path& out_dir, const fs::path& profile) {
-  if (profile.empty()) return;
+void check_is_report(const fs::path& file, const char* what_to_do) {
+  file_operation([&] { check_report_file(file, kReportMark, what_to_do); });
+}
+
+void check_not_of_run(const char* option, const fs::path& out_dir, const fs::path& file) {
+  if (file.empty() || file == "-") return;
   std::error_code error;  // ignored: if something is wrong with a name, opening it says what
   const auto whole = [&](const fs::path& path) {
     return fs::weakly_canonical(fs::absolute(path, error), error);
   };
-  const fs::path within = whole(profile).lexically_relative(whole(out_dir));
+  const fs::path within = whole(file).lexically_relative(whole(out_dir));
   const std::string first = within.empty() ? "" : within.begin()->string();
   bool taken = first == kLock || first == kMetricsFile || first == kSamples;
-  for (const ReportFile& file : kReportFiles) taken = taken || first == file.name;
+  for (const ReportFile& own : kReportFiles) taken = taken || first == own.name;
   for (const std::string name : kCheckpoints)
     taken = taken || first == name || first == name + ".prev" || first == name + ".tmp";
   if (taken)
-    throw UsageError("--profile: the run keeps a file or folder of its own at " + profile.string() +
-                     "; choose another name");
+    throw UsageError(std::string(option) + ": the run keeps a file or folder of its own at " +
+                     file.string() + "; choose another name");
 }
 
 bool is_locked(const fs::path& out_dir) {

@@ -36,6 +36,13 @@ nlohmann::ordered_json read(const std::string& folder) {
   return run;
 }
 
+void check_is_run(const std::string& folder) {
+  std::error_code ignored;
+  INK_CHECK(std::filesystem::exists(std::filesystem::path(folder) / kMetricsFile, ignored),
+            "there is no run in ", printable(folder, 200), ", which has no ", kMetricsFile,
+            "; to make one: ", typed("train --out_dir"), " ", for_shell(folder));
+}
+
 // On a terminal, the curve as wide as it is, and what stands out in lines that fit.
 std::string text_of(const nlohmann::ordered_json& run) {
   constexpr size_t kUsual = 80, kWidest = 120;
@@ -82,11 +89,21 @@ int report_command(const Arguments& arguments) {
   if (runs.size() > 1 && (text || !svg.empty() || !csv.empty()))
     throw UsageError("--text, --svg and --csv show one run; expected one, got " +
                      std::to_string(runs.size()));
+  const bool writes_page =
+      !out.empty() || !(text || !svg.empty() || !csv.empty() || !tensorboard.empty());
+  const std::string page = (std::filesystem::path(runs[0]) / kReportFile).string();
+  check_folder("--tensorboard", tensorboard);
+  for (const std::string& run : runs) {
+    check_folder("run", run);
+    if (std::filesystem::path(out).filename() != kReportFile) check_not_of_run("--out", run, out);
+    check_not_of_run("--svg", run, svg);
+    check_not_of_run("--csv", run, csv);
+  }
+  if (writes_page && out.empty()) check_is_report(page, "name another file with --out");
   check_writable("--out", out);
   check_writable("--svg", svg);
   check_writable("--csv", csv);
-  check_folder("--tensorboard", tensorboard);
-  for (const std::string& run : runs) check_folder("run", run);
+  for (const std::string& run : runs) check_is_run(run);
   if (text) std::cout << text_of(read(runs[0]));
   if (!svg.empty())
     write_output("--svg", svg, chart_svg(loss_chart(metrics_of(runs[0]), "Loss of " + runs[0])));
@@ -94,11 +111,10 @@ int report_command(const Arguments& arguments) {
   if (!tensorboard.empty())
     for (const auto& file : write_tensorboard({runs.begin(), runs.end()}, tensorboard))
       std::cout << "Written: " << printable(file.string()) << "\n";
-  if (out.empty() && (text || !svg.empty() || !csv.empty() || !tensorboard.empty())) return kOk;
+  if (!writes_page) return kOk;
   std::vector<nlohmann::ordered_json> all;
   for (const std::string& run : runs) all.push_back(read(run));
-  if (out.empty()) out = (std::filesystem::path(runs[0]) / kReportFile).string();
-  write_output("--out", out, report_page(std::move(all)));
+  write_output("--out", out.empty() ? page : out, report_page(std::move(all)));
   return kOk;
 }
 

@@ -80,6 +80,7 @@ int train_tokenizer(const Arguments& arguments) {
     }
   }();
   const DataFiles files = data_files(texts, {}, "text");
+  check_not_read("--out", out, files.train);
   if (files.are_ids) throw UsageError(files.train[0].string() + ": expected text, got token ids");
   Console console;
   watch_signals();

@@ -21,6 +21,7 @@
 #include "autograd/inspect/machine.h"
 #include "autograd/io/foreign.h"
 #include "autograd/memory/device_backend.h"
+#include "data/data_files.h"
 #include "train/checkpoint.h"
 #include "train/cli/check_steps.h"
 #include "train/cli/command_line.h"
@@ -575,6 +576,15 @@ void print_config(const TrainConfig& config) {
   for_each_field(config, print);
 }
 
+// Throws if the file of --profile is one that the run reads.
+void check_profile(const std::string& profile, const TrainConfig& config) {
+  if (profile.empty()) return;
+  check_not_read("--profile", profile, {config.tokenizer});
+  if (config.data.empty() || !config.task().empty()) return;
+  const DataFiles files = data_files(config.data, config.val_data);
+  for (const auto* read : {&files.train, &files.val}) check_not_read("--profile", profile, *read);
+}
+
 std::string out_dir;  // of the run, once there is one
 
 int train(const Arguments& arguments) {
@@ -589,7 +599,7 @@ int train(const Arguments& arguments) {
   if (options.overwrite && resumes)
     throw UsageError(
         "--overwrite starts anew, and --init_from resume goes on; expected one of them");
-  check_not_of_run(config.out_dir, options.profile);
+  check_not_of_run("--profile", config.out_dir, options.profile);
   if (options.check && (config.composed || !options.profile.empty()))
     throw UsageError(
         "--check runs with fused ops and composed; leave out --composed and --profile");
@@ -632,6 +642,7 @@ int train(const Arguments& arguments) {
     print_config(config);
     return kOk;
   }
+  check_profile(options.profile, config);
   // If nobody reads the console any more, or a file is at the limit of its size, the write fails.
   for (const int signal : {SIGPIPE, SIGXFSZ}) std::signal(signal, SIG_IGN);
   // A resumed run keeps its number by itself (train/arithmetic.h), on as many threads as there are.
