@@ -274,12 +274,15 @@ class Preparation {
     Prepared prepared = read_prepared(options_.out_dir);
     const fs::path file = in_folder(kPreparedFile);
     const json its = parse_json(read_text(file));
-    const bool newer = std::none_of(files_.begin(), files_.end(), [&](const fs::path& each) {
-      return fs::last_write_time(each) > fs::last_write_time(file);
-    });
-    INK_CHECK(its.at("made_of") == request_ && newer, options_.out_dir.string(),
+    INK_CHECK(its.value("made_of", json()) == request_, options_.out_dir.string(),
               ": this folder holds data that were prepared from other files or with other options; "
               "name another --out_dir, or delete it");
+    for (const fs::path& each : files_)
+      INK_CHECK(fs::last_write_time(each) <= fs::last_write_time(file), each.string(),
+                ": it was written after ", file.string(), ", which was made of it; delete ",
+                options_.out_dir.string(),
+                " to prepare it anew, or, if the text is the same: touch ",
+                for_shell(file.string()));
     prepared.was_there = true;
     return prepared;
   }
@@ -291,10 +294,12 @@ class Preparation {
     const json state = with_prefix(file.string(), [&] { return parse_json(read_text(file)); });
     INK_CHECK(state.is_object() && state.contains("made_of") && state.contains("modified"),
               file.string(), ": expected how far prepare came, got ", quoted(state));
-    INK_CHECK(state.at("made_of") == request_ && state.at("modified") == modified(),
-              options_.out_dir.string(),
+    INK_CHECK(state.at("made_of") == request_, options_.out_dir.string(),
               ": prepare was stopped here with other files or options; give the same ones, name "
               "another --out_dir, or delete this one");
+    INK_CHECK(state.at("modified") == modified(), options_.out_dir.string(),
+              ": prepare was stopped here, and the files were written again since; delete this "
+              "folder, or name another --out_dir");
     const Fields fields(file.string(), state), place = fields.object("place");
     constexpr int64_t kMost = int64_t{1} << 53;
     const auto at = [&](const char* name) { return static_cast<size_t>(place.count(name, kMost)); };

@@ -2,6 +2,7 @@
 // windows of them.
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -208,6 +209,29 @@ TEST(Prepare, RefusesWhatDoesNotGoTogether) {
   PrepareOptions options = bytes_into(out);
   options.separator = "e";
   EXPECT_EQ(error_of([&] { prepare({file}, options); }), elsewhere);
+  const std::string finished = out + "/prepared.json";
+  const auto later = [](const std::string& than) {
+    return fs::last_write_time(than) + std::chrono::seconds(2);
+  };
+  fs::last_write_time(file, later(finished));
+  EXPECT_EQ(error_of([&] { prepare({file}, bytes_into(out)); }),
+            file.string() + ": it was written after " + finished +
+                ", which was made of it; delete " + out +
+                " to prepare it anew, or, if the text is the same: touch " + finished);
+  fs::last_write_time(finished, later(file));
+  EXPECT_TRUE(prepare({file}, bytes_into(out)).was_there);
+  PrepareOptions stops = bytes_into(folder / "stops");
+  stops.shard_tokens = 1;
+  const auto long_file = folder.write("long.txt", story(150, 100000));
+  stops.progress = [calls = 0](const PrepareProgress&) mutable { return ++calls < 2; };
+  ASSERT_FALSE(prepare({long_file}, stops).whole);
+  ASSERT_TRUE(fs::exists(folder / "stops/preparing.json"));
+  fs::last_write_time(long_file, later(long_file));
+  EXPECT_EQ(error_of([&] { prepare({long_file}, stops); }),
+            (folder / "stops").string() +
+                ": prepare was stopped here, and the files were written "
+                "again since; delete this folder, or name another "
+                "--out_dir");
   const auto fails = [&](const char* name, const std::string& bytes, const std::string& error) {
     const std::string path = folder.write(name, bytes).string();
     const std::string got = error_of([&] { prepare({path}, bytes_into(folder / "new")); });
