@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "autograd/base/check.h"
+#include "autograd/io/foreign.h"
 #include "autograd/io/utf8.h"
 #include "data/file.h"
 
@@ -120,11 +121,14 @@ class Unpickler {
   std::vector<Value> stack_, memo_;
 };
 
+constexpr const char* kInstead = "; train on the text itself, such as --data input.txt";
+
 std::vector<char32_t> characters_of(const Value& meta) {
   const Value* stoi = nullptr;  // ids by character
   for (size_t i = 0; i + 1 < meta.items.size(); i += 2)
     if (meta.items[i].of_text == "stoi") stoi = &meta.items[i + 1];
-  INK_CHECK(stoi != nullptr && !stoi->items.empty(), "expected ids by character in \"stoi\"");
+  INK_CHECK(stoi != nullptr && !stoi->items.empty(), "expected ids by character in \"stoi\"",
+            kInstead);
   std::vector<char32_t> characters(stoi->items.size() / 2, utf8::kInvalid);
   for (size_t i = 0; i < stoi->items.size(); i += 2) {
     const std::string& text = stoi->items[i].of_text;
@@ -132,12 +136,14 @@ std::vector<char32_t> characters_of(const Value& meta) {
     size_t end = 0;
     const char32_t character = text.empty() ? utf8::kInvalid : utf8::next(text, end);
     INK_CHECK(character != utf8::kInvalid && end == text.size() && id < characters.size(),
-              "expected one character and an id below ", characters.size(), " for each, got ", id);
+              "expected one character and an id below ", characters.size(), " for each, got \"",
+              printable(text, 20), "\" and ", id, kInstead);
     characters[id] = character;
   }
   INK_CHECK(std::adjacent_find(characters.begin(), characters.end(), std::greater_equal<>()) ==
                 characters.end(),
-            "expected ids in the order of the characters, as those of --tokenizer char are");
+            "expected ids in the order of the characters, as those of --tokenizer char are",
+            kInstead);
   return characters;
 }
 

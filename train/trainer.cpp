@@ -180,6 +180,13 @@ void for_each_training_text(const DataFiles& files, double val_fraction, const F
   }
 }
 
+void check_learned_from(const DataFiles& files, const std::string& tokenizer) {
+  INK_CHECK(
+      !files.are_ids, "--tokenizer ", tokenizer,
+      ": it is learned from texts, and --data holds token ids; leave it out, or name the file "
+      "or folder of the tokenizer that made them");
+}
+
 // bpe:N is learned from what is trained on, so that validation says the same of every vocabulary.
 std::shared_ptr<const Tokenizer> named_tokenizer(const std::string& name, const DataFiles& files,
                                                  double val_fraction) {
@@ -187,8 +194,9 @@ std::shared_ptr<const Tokenizer> named_tokenizer(const std::string& name, const 
   if (name == "byte") return std::make_shared<ByteTokenizer>();
   if (name.rfind("bpe:", 0) == 0) {
     const std::string size = name.substr(4);
+    check_learned_from(files, name);
     INK_CHECK(!size.empty() && size.size() < 9 &&
-                  size.find_first_not_of("0123456789") == std::string::npos && !files.are_ids,
+                  size.find_first_not_of("0123456789") == std::string::npos,
               "--tokenizer ", name,
               ": expected bpe:N, a vocabulary of N tokens to be learned from "
               "texts");
@@ -206,7 +214,7 @@ std::shared_ptr<const Tokenizer> named_tokenizer(const std::string& name, const 
                        [&] { return bpe::train(std::move(pieces), options); });
   }
   if (const MakeTokenizer learn = tokenizer_learner(name)) {
-    INK_CHECK(!files.are_ids, "--tokenizer ", name, ": expected texts to learn it from, got ids");
+    check_learned_from(files, name);
     std::string text;
     for_each_training_text(files, val_fraction,
                            [&](const TextFile&, std::string_view part) { text += part; });

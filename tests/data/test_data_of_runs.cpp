@@ -81,6 +81,10 @@ TEST_F(DataOfRuns, IdsOfOtherCharactersAreRefused) {
   EXPECT_EQ(run_shell("inkling eval" + data("same") + out).code, 0);
   EXPECT_EQ(run_shell(train("--init_from " + path("out") + data("same") + fresh)).code, 0);
   EXPECT_EQ(run_shell(train(resume + data("same") + out)).code, 0);
+  expect_error(
+      train(data("abc") + " --tokenizer bpe:300 --out_dir " + path("none")), 1,
+      "--tokenizer bpe:300: it is learned from texts, and --data holds token ids; leave it "
+      "out, or name the file or folder of the tokenizer that made them");
   // What --tokenizer says of these ids counts, and is not said of others.
   const std::string byte = " --out_dir " + path("byte");
   ASSERT_EQ(run_shell(train("--tokenizer byte" + data("abc") + byte)).code, 0);

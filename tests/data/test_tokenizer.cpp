@@ -536,7 +536,8 @@ TEST(DataFiles, MetaPklGivesTheCharactersOfNanoGPT) {
       error_of([&] { vocabulary_beside(train); });
     }
   }
-  const std::string file = (folder / "meta.pkl").string();
+  const std::string file = (folder / "meta.pkl").string(),
+                    instead = "; train on the text itself, such as --data input.txt";
   for (const auto& [meta, error] : std::vector<std::pair<std::string, std::string>>{
            // calls os.system
            {"8004952b000000000000008c05706f736978948c0673797374656d9493948c10746f756368202f746d702f"
@@ -546,10 +547,11 @@ TEST(DataFiles, MetaPklGivesTheCharactersOfNanoGPT) {
             "pickle; say with --tokenizer what the ids mean"},
            // {"stoi": {"b": 0, "a": 1}}, {"stoi": {"ab": 0}}, {}
            {"8004951b000000000000007d948c0473746f69947d94288c0162944b008c0161944b0175732e",
-            "expected ids in the order of the characters, as those of --tokenizer char are"},
+            "expected ids in the order of the characters, as those of --tokenizer char are" +
+                instead},
            {"80049515000000000000007d948c0473746f69947d948c026162944b0073732e",
-            "expected one character and an id below 1 for each, got 0"},
-           {"80047d2e", "expected ids by character in \"stoi\""}}) {
+            "expected one character and an id below 1 for each, got \"ab\" and 0" + instead},
+           {"80047d2e", "expected ids by character in \"stoi\"" + instead}}) {
     folder.write("meta.pkl", raw(meta));
     EXPECT_EQ(error_of([&] { vocabulary_beside(train); }), file + ": " + error);
   }
