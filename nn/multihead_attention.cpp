@@ -2,6 +2,7 @@
 #include "autograd/fused_ops.h"
 
 #include <limits>
+#include <string>
 #include <tuple>
 
 namespace ink {
@@ -42,21 +43,48 @@ Tensor allowed(const Tensor& mask, bool additive, DType dtype) {
                      -std::numeric_limits<double>::infinity());
 }
 
+void check_mask(const char* name, const Tensor& mask) {
+  INK_CHECK(!mask.defined() || mask.dtype() == boolean || mask.is_floating(),
+            "multihead_attention: expected a bool ", name,
+            " (true: not attended to) or a floating one (added to the scores), got ", mask.dtype(),
+            "; of a mask that is 1 where to attend, as tokenizers make, pass mask == 0");
+}
+
 Tensor merged_mask(const MultiheadCall& call, const Shape& scores, DType dtype) {
   Tensor padding = call.key_padding_mask, mask = call.attn_mask;
+  check_mask("key_padding_mask", padding);
+  check_mask("attn_mask", mask);
   if (padding.defined()) {
     INK_CHECK((padding.shape() == Shape{scores[0], scores[3]}),
               "multihead_attention: expected key_padding_mask (B, S) = (", scores[0], ", ",
               scores[3], "), got ", padding.shape());
     padding = padding.view({scores[0], 1, 1, scores[3]});
   }
-  if (mask.defined() && mask.dim() == 3) mask = mask.view(scores);
+  if (mask.defined() && mask.dim() == 3) {
+    const Shape by_head{scores[0] * scores[1], scores[2], scores[3]};
+    INK_CHECK(mask.shape() == by_head, "multihead_attention: expected attn_mask (T, S) or (B ",
+              "num_heads, T, S) = ", by_head, ", got ", mask.shape());
+    mask = mask.view(scores);
+  }
   const bool additive =
       (padding.defined() && padding.is_floating()) || (mask.defined() && mask.is_floating());
   if (padding.defined()) padding = allowed(padding, additive, dtype);
   if (mask.defined()) mask = allowed(mask, additive, dtype);
   if (!padding.defined() || !mask.defined()) return padding.defined() ? padding : mask;
   return additive ? padding + mask : logical_and(padding, mask);
+}
+
+// The shapes of inputs before their projections.
+void check_shapes(const Tensor& q, const Tensor& k, const Tensor& v, bool batch_first) {
+  check_defined("multihead_attention", q, k, v);
+  const int64_t batch = batch_first ? 0 : 1;
+  const bool fit = q.dim() == 3 && k.dim() == 3 && v.dim() == 3 && k.size(batch) == q.size(batch) &&
+                   v.size(0) == k.size(0) && v.size(1) == k.size(1);
+  INK_CHECK(fit, "multihead_attention: expected query, key and value of ",
+            batch_first ? "(B, T, E), (B, S, kdim) and (B, S, vdim)"
+                        : "(T, B, E), (S, B, kdim) and (S, B, vdim)",
+            ", got ", q.shape(), ", ", k.shape(), " and ", v.shape(),
+            q.dim() == 2 ? "; unsqueeze(" + std::to_string(batch) + ") makes a batch of one" : "");
 }
 
 }  // namespace
@@ -70,6 +98,7 @@ Tensor MultiheadAttention::heads(const Tensor& x) const {
 MultiheadAttention::Result MultiheadAttention::operator()(const Tensor& query, const Tensor& key,
                                                           const Tensor& value,
                                                           const MultiheadCall& call) const {
+  check_shapes(query, key, value, options.batch_first);
   const bool packed = in_proj_weight.defined();
   const Parameter* own[] = {&q_proj_weight, &k_proj_weight, &v_proj_weight};
   const auto project = [&](const Tensor& x, int64_t i) {
@@ -83,6 +112,7 @@ MultiheadAttention::Result MultiheadAttention::operator()(const Tensor& query, c
 MultiheadAttention::Result MultiheadAttention::operator()(const Tensor& x,
                                                           const MultiheadCall& call) const {
   if (!in_proj_weight.defined()) return (*this)(x, x, x, call);
+  check_shapes(x, x, x, options.batch_first);
   const auto qkv = split(linear(x, in_proj_weight, in_proj_bias), embed_dim, -1);
   return attend(qkv[0], qkv[1], qkv[2], call);
 }

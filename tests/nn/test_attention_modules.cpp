@@ -204,6 +204,37 @@ TEST(MultiheadAttention, SaysWhatItExpects) {
               mha(ones({3, 2, 4}), {.key_padding_mask = ones({3, 2}) > 0});
             }),
             "multihead_attention: expected key_padding_mask (B, S) = (2, 3), got (3, 2)");
+  // A mask of Hugging Face's tokenizers, whose sense is the other one.
+  const std::string mask =
+      " (true: not attended to) or a floating one (added to the scores), got int64; of a mask that "
+      "is 1 where to attend, as tokenizers make, pass mask == 0";
+  EXPECT_EQ(error_of([&] {
+              mha(ones({3, 2, 4}), {.key_padding_mask = ones({2, 3}, i64)});
+            }),
+            "multihead_attention: expected a bool key_padding_mask" + mask);
+  EXPECT_EQ(error_of([&] {
+              mha(ones({3, 2, 4}), {.attn_mask = ones({3, 3}, i64)});
+            }),
+            "multihead_attention: expected a bool attn_mask" + mask);
+  EXPECT_EQ(
+      error_of([&] {
+        mha(ones({3, 2, 4}), {.attn_mask = ones({2, 3, 3}, boolean)});
+      }),
+      "multihead_attention: expected attn_mask (T, S) or (B num_heads, T, S) = (4, 3, 3), got "
+      "(2, 3, 3)");
+  const std::string shapes =
+      "multihead_attention: expected query, key and value of (T, B, E), (S, B, kdim) and (S, B, "
+      "vdim), got ";
+  EXPECT_EQ(error_of([&] {
+              mha(ones({3, 4}));
+            }),
+            shapes + "(3, 4), (3, 4) and (3, 4); unsqueeze(1) makes a batch of one");
+  const Tensor x = ones({3, 2, 4}), other = ones({3, 1, 4});
+  EXPECT_EQ(error_of([&] { mha(x, other, other); }), shapes + "(3, 2, 4), (3, 1, 4) and (3, 1, 4)");
+  EXPECT_EQ(error_of([&] {
+              mha(x, x, ones({5, 2, 4}));
+            }),
+            shapes + "(3, 2, 4), (3, 2, 4) and (5, 2, 4)");
 }
 
 // ---- caches
