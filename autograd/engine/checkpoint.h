@@ -12,7 +12,9 @@ namespace ink {
 /// gets there. Chen et al. 2016, "Training deep nets with sublinear memory cost". Gradients are bit
 /// for bit those of a plain call, random numbers included: the second run has the context and the
 /// random position of the first, draws from default_generator() what the first drew, and leaves the
-/// generator as it is. (Draws from a generator that fn names itself are others.) Sections may nest,
+/// generator as it is. (Draws from a generator that fn names itself are others. So are they, as in
+/// PyTorch, if another thread draws from the same generator meanwhile: threads that checkpoint and
+/// draw set context().generator to one of their own.) Sections may nest,
 /// and fn may use parameters that it captures. fn must compute the same both times, and must not
 /// write to its inputs (backward throws if it did). What fn counts is counted twice: the running
 /// statistics of BatchNorm move at the forward and again at the backward, as in PyTorch.

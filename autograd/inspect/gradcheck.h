@@ -68,7 +68,8 @@ using CheckedFunction = std::function<std::vector<Tensor>(const std::vector<Tens
 /// Checks d outputs / d input for every f64 leaf among `inputs` that requires grad, from a random
 /// upstream gradient. Inputs are moved by eps in place and put back. f is called many times and
 /// draws the same random numbers each time: default_generator() then stands as after one call, and
-/// the random position of dropout as before it. If the check fails, check_ops finds the op at
+/// the random position of dropout as before it. (A thread that checks while others draw sets
+/// context().generator to one of its own.) If the check fails, check_ops finds the op at
 /// fault. Throws on f32 and bf16 inputs that require grad, when there is none to check, and when no
 /// output depends on them in the graph.
 GradcheckReport gradcheck(const CheckedFunction& f, const TensorList& inputs,
