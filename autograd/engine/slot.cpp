@@ -81,14 +81,14 @@ void HookHandle::remove() {
 
 HookHandle Tensor::register_hook(std::function<Tensor(const Tensor&)> hook) {
   check_defined("register_hook", *this);
-  INK_CHECK(requires_grad(), "register_hook: the tensor does not require grad");
+  INK_CHECK(requires_grad() && hook, "register_hook: no function, or the tensor requires no grad");
   return add_hook(slot(), &Hooks::before, std::move(hook));
 }
 
 HookHandle Tensor::register_post_accumulate_grad_hook(std::function<void(const Tensor&)> hook) {
   check_defined("register_post_accumulate_grad_hook", *this);
-  INK_CHECK(requires_grad() && is_leaf(),
-            "register_post_accumulate_grad_hook: expected a leaf that requires grad");
+  INK_CHECK(requires_grad() && is_leaf() && hook,
+            "register_post_accumulate_grad_hook: expected a function, and a leaf with grad");
   return add_hook(slot(), &Hooks::after, [hook = std::move(hook), self = std::weak_ptr(impl_)] {
     if (auto impl = self.lock()) hook(Tensor(std::move(impl)));
   });

@@ -110,7 +110,7 @@ Tensor& Tensor::seen_by_others() {
             "in-place operator: expected a view on the left, as in x.index({0}) += y, got a copy, ",
             shape(),
             ", whose new value nobody would see; rows by ids are added to with "
-            "x.index_put_({ids}, y, true)");
+            "x.index_put_({ids}, y, true), which adds as often as an id comes");
   return *this;
 }
 

@@ -339,6 +339,14 @@ TEST(Graph, GradientsHaveTheDtypeOfWhatTheyBelongTo) {
   EXPECT_FALSE(x.grad().defined());
 }
 
+TEST(Graph, HooksMustBeThere) {
+  Tensor x = leaf({2});
+  EXPECT_EQ(error_of([&] { x.register_hook({}); }),
+            "register_hook: no function, or the tensor requires no grad");
+  EXPECT_EQ(error_of([&] { x.register_post_accumulate_grad_hook({}); }),
+            "register_post_accumulate_grad_hook: expected a function, and a leaf with grad");
+}
+
 TEST(Graph, HooksCanBeRemoved) {
   Tensor x = leaf({2});
   int calls = 0;
