@@ -277,6 +277,11 @@ NamedTensors load_from(const Reader& in, Metadata* metadata) {
   uint64_t length = 0;
   INK_CHECK(size >= sizeof length, "expected a safetensors file, got ", size, " bytes");
   in.read(&length, sizeof length, 0);
+  // A zip archive, or a pickle, as PyTorch wrote before 1.6.
+  const bool of_torch = (length & 0xffffffff) == 0x04034b50 || (length & 0xffff) == 0x0280;
+  INK_CHECK(length <= kMaxHeader || !of_torch,
+            "expected a safetensors file, got one that torch.save writes; in Python, save it by "
+            "safetensors.torch.save_file(torch.load(FILE), NEW)");
   INK_CHECK(length <= kMaxHeader, "expected a safetensors file, got a header of ", length,
             " bytes");
   INK_CHECK(length <= size - sizeof length, "the file is truncated: expected a header of ", length,

@@ -216,7 +216,13 @@ TEST(Serialize, ManyTensors) {
 TEST(Serialize, SaysWhatIsWrongWithAFile) {
   EXPECT_EQ(load_error("{}"), "expected a safetensors file, got 2 bytes");
   EXPECT_EQ(load_error("PK\3\4 a zip file, not this"),
-            "expected a safetensors file, got a header of 8800140462016121680 bytes");
+            "expected a safetensors file, got one that torch.save writes; in Python, save it by "
+            "safetensors.torch.save_file(torch.load(FILE), NEW)");
+  EXPECT_EQ(load_error("\x80\2\x8a\nl\xfc\x9c"
+                       "F"),
+            load_error("PK\3\4 a zip file, not this"));
+  EXPECT_EQ(load_error("a text, not this"),
+            "expected a safetensors file, got a header of 2318355968635969633 bytes");
   EXPECT_EQ(load_error(file_of("{}").substr(0, 9)),
             "the file is truncated: expected a header of 2 bytes, got 1");
   EXPECT_EQ(header_error("{\"a\": oops}"), "the header: invalid JSON at byte 7");
