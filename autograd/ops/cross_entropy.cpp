@@ -98,7 +98,8 @@ Tensor cross_entropy(const Tensor& input, const Tensor& targets, int64_t ignore_
   Shape expected = input.shape();
   expected.erase(input.dim() - 1);
   INK_CHECK(targets.shape() == expected, "cross_entropy: expected targets of shape ", expected,
-            " for logits ", input.shape(), ", got ", targets.shape());
+            " for logits ", input.shape(), ", got ", targets.shape(),
+            classes_hint(input.shape(), targets.shape()));
   check_ids("cross_entropy", "target", targets, input.size(-1), "classes", ignore_index);
   const DType dtype = input.dtype() == f64 ? f64 : f32;  // of the loss
   if (composed())

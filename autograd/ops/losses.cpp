@@ -44,7 +44,8 @@ Targets targets_of(const char* op, const Tensor& log_p, const Tensor& targets,
   const int64_t d = wrap_dim(op, options.dim, log_p.shape());
   expected.erase(d);
   INK_CHECK(targets.shape() == expected, op, ": expected targets of shape ", expected,
-            " for classes in dimension ", d, " of ", log_p.shape(), ", got ", targets.shape());
+            " for classes in dimension ", d, " of ", log_p.shape(), ", got ", targets.shape(),
+            classes_hint(log_p.shape(), targets.shape()));
   const int64_t classes = log_p.shape()[d], ignore = options.ignore_index;
   const bool in_range = check_ids(op, "target", targets, classes, "classes", ignore);
   INK_CHECK(!options.weight.defined() || options.weight.shape() == Shape{log_p.shape()[d]}, op,

@@ -618,6 +618,20 @@ TEST(FusedErrors, IdsAndTargets) {
             "cross_entropy: target -1 at position 2 is out of range for 65 classes");
   EXPECT_EQ(error_of([&] { cross_entropy(logits, zeros({4}, i64)); }),
             "cross_entropy: expected targets of shape (2, 2) for logits (2, 2, 65), got (4,)");
+  EXPECT_EQ(
+      error_of([] {
+        cross_entropy(zeros({2, 5, 3}), zeros({2, 3}, i64));
+      }),
+      "cross_entropy: expected targets of shape (2, 5) for logits (2, 5, 3), got (2, 3); if the "
+      "classes are in dimension 1, pass {.dim = 1}");
+  EXPECT_EQ(
+      error_of([] {
+        nll_loss(zeros({2, 5, 3}), zeros({2, 3}, i64));
+      }),
+      "nll_loss: expected targets of shape (2, 5) for classes in dimension 2 of (2, 5, 3), got "
+      "(2, 3); if the classes are in dimension 1, pass {.dim = 1}");
+  EXPECT_NEAR(cross_entropy(zeros({2, 5, 3}), zeros({2, 3}, i64), {.dim = 1}).item(), std::log(5),
+              1e-6);
   EXPECT_EQ(error_of([&] {
               cross_entropy(logits, zeros({2, 2}));
             }),

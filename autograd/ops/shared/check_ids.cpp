@@ -49,6 +49,13 @@ bool check_ids(const char* op, const char* id_name, const Tensor& ids, int64_t c
   });
 }
 
+std::string classes_hint(const Shape& logits, const Shape& targets) {
+  if (logits.size() < 3) return "";
+  Shape others = logits;
+  others.erase(1);
+  return targets == others ? "; if the classes are in dimension 1, pass {.dim = 1}" : "";
+}
+
 void check_ids(const char* op, const Tensor& ids, int64_t dim, const Shape& shape, bool negative) {
   INK_CHECK(ids.dtype() == i64, op, ": expected int64 ids, got ", ids.dtype());
   check(ids, negative ? -shape[dim] : 0, shape[dim], {}, [&](int64_t id, int64_t) {

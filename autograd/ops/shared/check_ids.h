@@ -3,6 +3,8 @@
 
 #include <optional>
 
+#include <string>
+
 #include "autograd/tensor.h"
 
 namespace ink {
@@ -17,5 +19,8 @@ bool check_ids(const char* op, const char* id_name, const Tensor& ids, int64_t c
 /// that dimension: in [0, size), or with `negative` in [-size, size).
 void check_ids(const char* op, const Tensor& ids, int64_t dim, const Shape& shape,
                bool negative = false);
+
+/// What an error adds if targets fit logits (N, V, ...), whose classes PyTorch takes from dimension 1.
+std::string classes_hint(const Shape& logits, const Shape& targets);
 
 }  // namespace ink
