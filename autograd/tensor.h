@@ -174,18 +174,20 @@ class Tensor {
   const Array& array(const char* method = "array") const { return impl(method).array; }
 
   // ---- its values
-  /// The one element of a tensor that has one, as any number T.
+  /// The one element of a tensor that has one, as any number T. Fractions are cut for integers.
+  /// Throws if an integer type cannot hold it.
   template <class T = double>
   requires(std::is_arithmetic_v<T>) T item()
-  const { return static_cast<T>(item_as<detail::widest_t<T>>()); }
-  /// All elements in row-major order, converted to any number T.
+  const { return static_cast<T>(item_as<detail::widest_t<T>>(std::numeric_limits<T>::digits)); }
+  /// All elements in row-major order, converted to any number T as by item.
   template <class T = double>
   requires(std::is_arithmetic_v<T>) std::vector<T> tolist()
   const {
     using Wide = detail::widest_t<T>;
-    if constexpr (std::is_same_v<T, Wide>) return list_as<T>();
+    if constexpr (std::is_same_v<T, Wide>) return list_as<T>("tolist", 63);
     std::vector<T> values;
-    for (Wide value : list_as<Wide>()) values.push_back(static_cast<T>(value));
+    const auto wide = list_as<Wide>("tolist", std::numeric_limits<T>::digits);
+    for (Wide value : wide) values.push_back(static_cast<T>(value));
     return values;
   }
   /// The sizes, of which there must be N: auto [b, t, c] = x.sizes<3>();
@@ -407,9 +409,9 @@ class Tensor {
 
  private:
   template <class T>
-  T item_as() const;
+  T item_as(int digits) const;  // of the type that was asked for
   template <class T>
-  std::vector<T> list_as() const;
+  std::vector<T> list_as(const char* op, int digits) const;
   static Array& not_given();
   Tensor& checked_target();
   Tensor& seen_by_others();
@@ -459,7 +461,8 @@ struct Nested {
              : std::is_integral_v<Number> ? 1
                                           : 2),
         floats{static_cast<double>(number)},
-        integers{static_cast<int64_t>(number)} {}
+        integers{std::is_integral_v<Number> ? Scalar(number).integer
+                                            : static_cast<int64_t>(number)} {}
   Nested(std::initializer_list<Nested> list);
   int kind = 0;  // 0 bool, 1 integer, 2 floating
   Shape shape;
@@ -480,12 +483,10 @@ Tensor from_vector_of(const std::vector<T>& values, const std::optional<Shape>& 
 template <class T>
 Tensor from_vector(const std::vector<T>& values, std::optional<Shape> shape = {}) {
   static_assert(std::is_arithmetic_v<T>, "from_vector takes numbers");
-  if constexpr (std::is_same_v<T, detail::widest_t<T>>) {
-    return detail::from_vector_of(values, shape);
-  } else {
-    return detail::from_vector_of(std::vector<detail::widest_t<T>>(values.begin(), values.end()),
-                                  shape);
-  }
+  using Wide = detail::widest_t<T>;
+  if constexpr (std::is_same_v<T, Wide>) return detail::from_vector_of(values, shape);
+  for (const T value : values) Scalar{value};  // throws if int64 cannot hold it
+  return detail::from_vector_of(std::vector<Wide>(values.begin(), values.end()), shape);
 }
 template <class T>
 Tensor from_vector(const std::vector<T>& values, std::initializer_list<int64_t> shape) {
@@ -508,6 +509,7 @@ Tensor from_blob(
     void* memory, const Shape& shape, Options options, Storage::Deleter deleter = [](void*) {});
 
 Tensor empty(const Shape& shape, Options options = {});  // uninitialised
+/// Of the default dtype unless told otherwise, also for 1 and true: full({2}, 1, i64).
 Tensor full(const Shape& shape, const Scalar& value, Options options = {});
 Tensor scalar_tensor(const Scalar& value, Options options = {});  // ()
 Tensor zeros(const Shape& shape, Options options = {});

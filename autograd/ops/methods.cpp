@@ -1,6 +1,9 @@
 // Tensor's methods that are ops. Each calls the function of the same name.
 #include <algorithm>
+#include <cmath>
+#include <cstdint>
 #include <functional>
+#include <type_traits>
 #include <variant>
 #include <vector>
 
@@ -10,33 +13,52 @@ namespace ink {
 
 // ---- its values
 
+// Throws if an integer type of so many digits, a signed one if that is odd, cannot hold the value.
+template <class From>
+static void check_holds(const char* op, int digits, From value) {
+  bool holds = digits >= 63;
+  if constexpr (std::is_same_v<From, int64_t>) {
+    const int64_t low = digits % 2 == 0 ? 0 : holds ? INT64_MIN : -(int64_t{1} << digits);
+    holds = value >= low && (holds || value < int64_t{1} << digits);
+  } else {
+    const double number = std::trunc(static_cast<double>(value)),
+                 limit = std::ldexp(1, std::min(digits, 63));
+    holds = number >= (digits % 2 == 0 ? 0 : -limit) && number < limit;
+  }
+  INK_CHECK(holds, op, ": ", Scalar(compute_t<From>(value)),
+            " does not fit into the type that was asked for");
+}
+
 template <class To>
-std::vector<To> Tensor::list_as() const {
-  array("tolist");
+std::vector<To> Tensor::list_as(const char* op, int digits) const {
+  array(op);
   const Tensor x = detach().to(cpu_device).contiguous();
   std::vector<To> values(static_cast<size_t>(numel()));
   for_any(dtype(), [&]<class From>(From) {
     const From* data = x.data<From>();
-    for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<To>(data[i]);
+    for (size_t i = 0; i < values.size(); ++i) {
+      if constexpr (std::is_same_v<To, int64_t>) check_holds(op, digits, data[i]);
+      values[i] = static_cast<To>(data[i]);
+    }
   });
   return values;
 }
 
 template <class To>
-To Tensor::item_as() const {
+To Tensor::item_as(int digits) const {
   array("item");
   INK_CHECK(numel() == 1, "item: expected a tensor with one element, got ", shape());
-  return list_as<To>()[0];
+  return list_as<To>("item", digits)[0];
 }
 
-template std::vector<float> Tensor::list_as() const;
-template std::vector<double> Tensor::list_as() const;
-template std::vector<int64_t> Tensor::list_as() const;
-template std::vector<bool> Tensor::list_as() const;
-template float Tensor::item_as() const;
-template double Tensor::item_as() const;
-template int64_t Tensor::item_as() const;
-template bool Tensor::item_as() const;
+template std::vector<float> Tensor::list_as(const char*, int) const;
+template std::vector<double> Tensor::list_as(const char*, int) const;
+template std::vector<int64_t> Tensor::list_as(const char*, int) const;
+template std::vector<bool> Tensor::list_as(const char*, int) const;
+template float Tensor::item_as(int) const;
+template double Tensor::item_as(int) const;
+template int64_t Tensor::item_as(int) const;
+template bool Tensor::item_as(int) const;
 
 Tensor Tensor::contiguous() const { return ink::contiguous(*this); }
 Tensor Tensor::clone() const { return ink::clone(*this); }

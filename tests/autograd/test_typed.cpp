@@ -102,6 +102,39 @@ TEST(Typed, IntegersAndBoolsByOperator) {
   EXPECT_EQ(from_vector(std::vector<int>{1, 2, 3, 4}, {2, 2}).shape(), (Shape{2, 2}));
 }
 
+TEST(Typed, NumbersThatDoNotFitAreErrors) {
+  const int64_t most = INT64_MAX;
+  const uint64_t beyond = 1ull << 63;
+  const std::string error = "expected a number that int64 holds, got 9223372036854775808";
+  EXPECT_EQ(error_of([&] { tensor(beyond); }), error);
+  EXPECT_EQ(error_of([&] { tensor({beyond}); }), error);
+  EXPECT_EQ(error_of([&] { tensor(std::vector<uint64_t>{1, beyond}); }), error);
+  EXPECT_EQ(error_of([&] { from_vector(std::vector<uint64_t>{beyond}); }), error);
+  EXPECT_EQ(from_vector(std::vector<uint64_t>{beyond - 1}).item<int64_t>(), most);
+  EXPECT_EQ(tensor(4000000000u).item<uint32_t>(), 4000000000u);
+
+  const auto refused = [](const std::string& value) {
+    return "item: " + value + " does not fit into the type that was asked for";
+  };
+  EXPECT_EQ(error_of([] { tensor(1e10).item<int>(); }), refused("1e+10"));
+  EXPECT_EQ(error_of([] { tensor(nan("")).item<int64_t>(); }), refused("nan"));
+  EXPECT_EQ(error_of([] { tensor(0x1p63).item<int64_t>(); }), refused("9.22337e+18"));
+  EXPECT_EQ(error_of([&] { tensor(most).item<int>(); }), refused("9223372036854775807"));
+  EXPECT_EQ(error_of([] { tensor(300).item<uint8_t>(); }), refused("300"));
+  EXPECT_EQ(error_of([] { tensor(-129).item<int8_t>(); }), refused("-129"));
+  EXPECT_EQ(error_of([] { tensor(-1).item<uint64_t>(); }), refused("-1"));
+  EXPECT_EQ(error_of([] {
+              tensor({1.0, inf}).tolist<int>();
+            }),
+            "tolist: inf does not fit into the type that was asked for");
+  EXPECT_EQ(tensor(-128.9).item<int8_t>(), -128);
+  EXPECT_EQ(tensor(-0.9).item<uint8_t>(), 0);
+  EXPECT_EQ(tensor(INT64_MIN).item<int64_t>(), INT64_MIN);
+  EXPECT_EQ(tensor(most).item<uint64_t>(), uint64_t{INT64_MAX});
+  EXPECT_EQ(tensor({most, -1}).tolist<int64_t>(), (std::vector<int64_t>{most, -1}));
+  EXPECT_TRUE(tensor(nan("")).item<bool>());
+}
+
 // PyTorch's bits: it rounds the number to bf16, except where it multiplies or divides.
 TEST(Typed, NumbersBesideBf16) {
   const Tensor x = tensor({1.5, 2.25, -3.0, 0.7}, bf16);
@@ -171,6 +204,7 @@ TEST(Typed, WhatIsWrittenByIndices) {
   // x[ids] is a copy, which nobody else sees
   const std::string text = error_of([&] { x[x > 5] += 1; });
   EXPECT_EQ(text.substr(0, text.find(',')), "in-place operator: expected a view on the left");
+  EXPECT_TRUE(text.ends_with("x.index_put_({ids}, y, true), which adds as often as an id comes"));
   EXPECT_NE(error_of([&] { x.index({ids, 0}) *= 2; }), "(no error)");
   x[0] *= 2;
   EXPECT_EQ(values(x[0]), (Values{14, 10, 12, 4}));
