@@ -22,13 +22,14 @@ Tensor BatchNorm1d::operator()(const Tensor& input) const {
   const Tensor& x = input;
   // Per-channel vectors broadcast against x as (C,) or (C, 1).
   const auto across = [&](const Tensor& c) { return x.dim() == 3 ? c.unsqueeze(-1) : c; };
-  if (!training)
+  const int64_t count = channels ? x.numel() / channels : 0;
+  if (training && count == 0) Tensor(num_batches_tracked).add_(1);  // which has no statistics
+  if (!training || count == 0)
     return (x - across(running_mean)) * across(rsqrt(running_var + eps) * weight) + across(bias);
 
   INK_CHECK(context().random.rows == 0,
             "batch_norm: a part of a batch lacks the statistics of the whole; take one part "
             "(batch_parts = 1)");
-  const int64_t count = channels ? x.numel() / channels : 0;
   INK_CHECK(count > 1, "batch_norm: expected more than one value per channel in training, got ",
             x.shape());
   // Each channel is a row of a layer_norm without weight and bias, which follow by channel.

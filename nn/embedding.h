@@ -24,6 +24,8 @@ struct Embedding : Module {
         padding_idx(padding),
         weight(empty(
             {detail::checked_size("Embedding", num), detail::checked_size("Embedding", dim)})) {
+    INK_CHECK(!padding || (-num <= *padding && *padding < num),
+              "Embedding: expected padding_idx to be one of ", num, " rows, got ", *padding);
     init::normal_(weight, 0, 1);
     if (padding) init::zeros_(weight.select(0, *padding));
   }

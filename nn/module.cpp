@@ -195,6 +195,12 @@ void detail::check_own_fields(const Module& module, size_t bytes) {
             "extends: INK_FIELDS(Base, member)");
 }
 
+size_t detail::checked_index(const char* list, size_t i, size_t size) {
+  INK_CHECK(i < size, list, ": index ", static_cast<int64_t>(i), " is out of range for ", size,
+            size == 1 ? " entry" : " entries");
+  return i;
+}
+
 std::vector<Field> Sequential::fields() {
   std::vector<Field> list;
   for (size_t i = 0; i < size(); ++i) {
@@ -272,7 +278,13 @@ void Module::load_state_dict(NamedTensors state) {
     const auto& [name, value] = entry;
     const auto target = targets.find(name);
     if (target == targets.end()) {
-      problems.add({"unexpected: ", printable(name, 60), " ", value.shape()});
+      problems.add({"unexpected: ", printable(name, 60), " ",
+                    value.defined() ? detail::text(value.shape()) : "undefined"});
+      continue;
+    }
+    if (!value.defined()) {
+      problems.add({"undefined: ", name, ": expected ", target->second.shape()});
+      given.emplace(identity(target->second), &entry);
       continue;
     }
     if (value.shape() != target->second.shape()) {
@@ -280,9 +292,12 @@ void Module::load_state_dict(NamedTensors state) {
           {"shape: ", name, ": expected ", target->second.shape(), ", got ", value.shape()});
     }
     const auto [first, added] = given.emplace(identity(target->second), &entry);
-    if (!added && !equal(first->second->second, value)) {
-      problems.add({"tied: ", name, " is ", first->second->first,
-                    " in this model, and their values differ"});
+    if (!added && !(first->second->second.defined() && equal(first->second->second, value))) {
+      if (first->second->first == name)
+        problems.add({"twice: ", name, ", with other values"});
+      else
+        problems.add({"tied: ", name, " is ", first->second->first,
+                      " in this model, and their values differ"});
     }
   }
   for_each_distinct(*this, [&](const std::string& name, const Field& field) {

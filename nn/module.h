@@ -178,6 +178,11 @@ std::vector<Field> numbered_fields(std::vector<T>& items) {
 }
 }  // namespace detail
 
+namespace detail {
+/// i, or an error if there are not so many.
+size_t checked_index(const char* list, size_t i, size_t size);
+}  // namespace detail
+
 /// Modules of one type, named 0, 1, ...: ModuleList<Block> h;
 template <class M>
 class ModuleList : public Module {
@@ -197,8 +202,10 @@ class ModuleList : public Module {
   explicit ModuleList(std::vector<M> modules) : modules_(std::move(modules)) {}
   void push_back(M module) { modules_.push_back(std::move(module)); }
   size_t size() const { return modules_.size(); }
-  M& operator[](size_t i) { return modules_.at(i); }
-  const M& operator[](size_t i) const { return modules_.at(i); }
+  M& operator[](size_t i) { return modules_[detail::checked_index("ModuleList", i, size())]; }
+  const M& operator[](size_t i) const {
+    return modules_[detail::checked_index("ModuleList", i, size())];
+  }
   auto begin() { return modules_.begin(); }
   auto end() { return modules_.end(); }
   auto begin() const { return modules_.begin(); }
@@ -247,7 +254,9 @@ class Sequential : public Module {
   Sequential(std::initializer_list<Step> steps) : steps_(steps) {}
   void push_back(Step step) { steps_.push_back(std::move(step)); }
   size_t size() const { return steps_.size(); }
-  Module& operator[](size_t i) const { return steps_.at(i).module(); }
+  Module& operator[](size_t i) const {
+    return steps_[detail::checked_index("Sequential", i, size())].module();
+  }
 
   Tensor operator()(Tensor x) const {
     for (const Step& step : steps_) x = step(x);

@@ -205,6 +205,37 @@ TEST(Module, ListsEverythingThatDoesNotFitAndCopiesNothing) {
   EXPECT_EQ(net.in.bias.tolist(), before);
 }
 
+TEST(Module, ListsValuesThatAreNotThereOrComeTwice) {
+  Net net;
+  NamedTensors state = Net().state_dict();
+  state[0].second = {};  // in.weight
+  state.emplace_back("more", Tensor());
+  state.emplace_back("in.bias", ones({4}));
+  EXPECT_EQ(error_of([&] { net.load_state_dict(state); }),
+            "load_state_dict: the names or shapes do not fit:\n"
+            "  undefined: in.weight: expected (4, 3)\n"
+            "  unexpected: more undefined\n"
+            "  twice: in.bias, with other values");
+}
+
+TEST(Module, ListsRefuseWhatIsNotThere) {
+  ModuleList<Linear> list(2, 3, 4);
+  EXPECT_EQ(error_of([&] { list[5]; }), "ModuleList: index 5 is out of range for 2 entries");
+  EXPECT_EQ(error_of([&] { std::as_const(list)[2]; }),
+            "ModuleList: index 2 is out of range for 2 entries");
+  const Sequential steps{Linear(2, 3)};
+  EXPECT_EQ(error_of([&] { steps[static_cast<size_t>(-1)]; }),
+            "Sequential: index -1 is out of range for 1 entry");
+}
+
+TEST(EmbeddingLayer, RefusesAPaddingThatIsNoRow) {
+  EXPECT_EQ(error_of([] { Embedding(3, 2, 5); }),
+            "Embedding: expected padding_idx to be one of 3 rows, got 5");
+  EXPECT_EQ(error_of([] { Embedding(3, 2, -4); }),
+            "Embedding: expected padding_idx to be one of 3 rows, got -4");
+  EXPECT_EQ(sum(Embedding(3, 2, -3).weight.select(0, 0)).item(), 0);
+}
+
 TEST(Module, ListsTenOfManyNamesThatDoNotFit) {
   Net net;
   NamedTensors state = Net().state_dict();
@@ -377,6 +408,23 @@ TEST(BatchNorm1d, IsPyTorchs) {
                -0.9163708686828613, 1.2523516416549683, 2.104339361190796, 0.5427947640419006},
               2e-6);
   EXPECT_EQ(norm.num_batches_tracked.item<int64_t>(), 2);
+}
+
+// As in PyTorch: it counts as a batch and has no statistics.
+TEST(BatchNorm1d, TakesAnEmptyBatch) {
+  for (const Shape& shape : {Shape{0, 3}, Shape{0, 3, 4}, Shape{2, 3, 0}}) {
+    BatchNorm1d norm(3);
+    Tensor x = zeros(shape).requires_grad_();
+    const Tensor y = norm(x);
+    EXPECT_EQ(y.shape(), shape);
+    sum(y).backward();
+    EXPECT_EQ(x.grad().shape(), shape);
+    EXPECT_EQ(norm.weight.grad().tolist(), Values(3, 0.0));
+    EXPECT_EQ(norm.bias.grad().tolist(), Values(3, 0.0));
+    EXPECT_EQ(norm.running_mean.tolist(), Values(3, 0.0));
+    EXPECT_EQ(norm.running_var.tolist(), Values(3, 1.0));
+    EXPECT_EQ(norm.num_batches_tracked.item(), 1);
+  }
 }
 
 TEST(BatchNorm1d, RefusesWhatHasNoVariance) {
