@@ -16,6 +16,10 @@ WeightAverage::WeightAverage(const std::vector<Tensor>& averages,
   const Device device = weights[0].device();
   const int64_t n = std::ssize(weights);
   for (size_t i = 0; i < weights.size(); ++i) {
+    INK_CHECK(
+        averages[i].shape() == weights[i].shape() && averages[i].dtype() == weights[i].dtype(),
+        "ema: expected an average of weight ", i, ", ", weights[i].shape(), " ", weights[i].dtype(),
+        ", got ", averages[i].shape(), " ", averages[i].dtype());
     lists_.values.push_back(averages[i]);
     lists_.grads.push_back(weights[i]);
     lists_.rounded.emplace_back();

@@ -100,7 +100,8 @@ void Optimizer::add_groups(const std::vector<ParameterGroup>& groups) {
                 ", is a strided view; make the parameter of its contiguous() copy");
       const auto [first, is_new] = seen.emplace(&value.impl(), label);
       INK_CHECK(is_new, name_, ": ", label, " is listed twice, the first time as ", first->second);
-      INK_CHECK(names.insert(label).second, name_, ": two parameters have the name ", label);
+      INK_CHECK(names.insert(label).second, name_, ": two parameters have the name ", label,
+                "; put a prefix before those of one module");
       added.emplace_back(label, value);
       settings.push_back(of_group);
     }
@@ -237,7 +238,10 @@ void Optimizer::zero_grad() {
   for (auto& entry : parameters_) entry.second.set_grad({});
 }
 
-void Optimizer::set_lr(double lr) { kernel::fill(status_.lr, lr); }
+void Optimizer::set_lr(double lr) {
+  check_numbers(name_, {{"lr", lr}});
+  kernel::fill(status_.lr, lr);
+}
 
 NamedTensors Optimizer::state() const {
   NamedTensors all;

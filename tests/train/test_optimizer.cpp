@@ -426,7 +426,10 @@ TEST(Optimizer, NamesWhatIsWrongWithItsParameters) {
   };
   EXPECT_EQ(error({{"a", w}, {"b", w}}), "AdamW: b is listed twice, the first time as a");
   EXPECT_EQ(error({{"a", w}, {"a", zeros({1}).requires_grad_()}}),
-            "AdamW: two parameters have the name a");
+            "AdamW: two parameters have the name a; put a prefix before those of one module");
+  AdamW with_w(NamedTensors{{"a", w}});
+  EXPECT_EQ(error_of([&] { with_w.set_lr(NAN); }),
+            "AdamW: expected lr to be finite and at least 0, got nan");
   EXPECT_EQ(error({{"a", w * w}}), "AdamW: expected leaves, got a, which was computed by mul");
   EXPECT_EQ(error({{"a", zeros({2, 3}).T().requires_grad_()}}),
             "AdamW: a, (3, 2), is a strided view; make the parameter of its contiguous() copy");

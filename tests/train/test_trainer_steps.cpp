@@ -459,6 +459,10 @@ TEST(TrainerSteps, AverageOnlyWhatWasNotSkipped) {
   EXPECT_EQ(averages[0].tolist(), std::vector<double>(3, 1.25));
   EXPECT_EQ(error_of([&] { WeightAverage one(averages, weights, 1); }),
             "ema: expected a decay in [0, 1), got 1");
+  EXPECT_EQ(error_of([&] { WeightAverage one({ones({2})}, weights, 0.5); }),
+            "ema: expected an average of weight 0, (3,) float32, got (2,) float32");
+  EXPECT_EQ(error_of([&] { WeightAverage one({ones({3}, f64)}, weights, 0.5); }),
+            "ema: expected an average of weight 0, (3,) float32, got (3,) float64");
 }
 
 }  // namespace
