@@ -9,7 +9,7 @@
 namespace ink {
 
 /// y = x / sqrt(mean x^2 + eps) * weight over the last dimension of x (..., n).
-/// Zhang and Sennrich 2019.
+/// Zhang and Sennrich 2019. PyTorch's eps, if none is given, is the dtype's epsilon: 1.2e-7 of f32.
 struct RMSNorm : Module {
   double eps = 1e-6;
   Parameter weight;  // (n,)
