@@ -111,7 +111,7 @@ Tensor roll(const Tensor& x, const Shape& shifts, const Shape& dims = {});
 Tensor diag(const Tensor& x, int64_t diagonal = 0);
 Tensor trace(const Tensor& x);  // the sum of a matrix's diagonal
 
-// ---- losses.cpp: input and target broadcast
+// ---- losses.cpp: input and target broadcast, without PyTorch's warning that (N, 1) and (N) do
 
 Tensor l1_loss(const Tensor& input, const Tensor& target, Reduction reduction = Reduction::mean);
 /// d^2 / (2 beta) where d = |input - target| < beta, else d - beta / 2.

@@ -97,8 +97,8 @@ void meet(const Module& module, Met& met) {
     if (field.module) meet(*field.module, met);
 }
 
-// Where a member that is not a field is declared: after the field before it in memory.
-std::string place_of(const Module& module, const void* member) {
+// The field before a member in memory; empty if there is none.
+std::string field_before(const Module& module, const void* member) {
   const Field* before = nullptr;
   const void* begin = dynamic_cast<const void*>(&module);
   const std::vector<Field> fields = fields_of(module);
@@ -108,18 +108,28 @@ std::string place_of(const Module& module, const void* member) {
   for (const Field& field : fields)
     if (at(field) >= begin && at(field) < member && (!before || at(field) > at(*before)))
       before = &field;
-  return before ? "declared after " + before->name : "declared before all fields";
+  return before ? before->name : "";
 }
 
-// Throws if members with parameters are missing from their module's fields, and names them. bytes:
-// what is known of the object's size; its class may have no INK_FIELDS of its own.
+// Has it fields for parameters, defined or not?
+bool has_parameters(const Module& module) {
+  const std::vector<Field> fields = fields_of(module);
+  return std::any_of(fields.begin(), fields.end(), [](const Field& field) {
+    return field.parameter || (field.module && has_parameters(*field.module));
+  });
+}
+
+// Throws if members are missing from their module's fields, and names them. bytes: what is known of
+// the object's size; its class may have no INK_FIELDS of its own.
 void check_forgotten(const Module& module, Met& met, size_t bytes = 0) {
   bytes = std::max(bytes, module.object_bytes());
   for (const Field& field : fields_of(module))
     if (field.module) check_forgotten(*field.module, met, field.bytes);
   std::string found;
   const auto forgotten = [&](const std::string& what, const void* member) {
-    found += detail::text(found.empty() ? " " : ", ", "a ", what, " ", place_of(module, member));
+    const std::string before = field_before(module, member);
+    found += detail::text(found.empty() ? " " : ", ", "a ", what, " declared ",
+                          before.empty() ? "before all fields" : "after " + before);
   };
   const auto is_new = [&](const Parameter& p) {
     return p.defined() && p.requires_grad() && met.parameters.insert(identity(p)).second;
@@ -130,12 +140,16 @@ void check_forgotten(const Module& module, Met& met, size_t bytes = 0) {
     for_each_tensor(*m, "", [&](const std::string&, const Field& field) {
       any |= field.parameter && is_new(*field.parameter);
     });
-    if (any) forgotten(type_name(*m), m);
+    // Left out on purpose may be one that is frozen, or that the extended class has.
+    const bool drops = !has_parameters(*m) && !field_before(module, m).empty();
+    if (any || drops) forgotten(type_name(*m), m);
+    meet(*m, met);
   }
   for (const Parameter* p : parameters_alive().within(module, bytes))
     if (is_new(*p)) forgotten(detail::text("Parameter of shape ", p->shape()), p);
   INK_CHECK(found.empty(), type_name(module), ": INK_FIELDS lacks", found,
-            "; name it there, or no optimizer would update it and no checkpoint have it");
+            "; name it there, or no optimizer would update it, no checkpoint have it, and neither "
+            "to() nor eval() reach it");
 }
 
 }  // namespace

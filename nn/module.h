@@ -112,10 +112,11 @@ class Module {
   virtual std::string extra_repr() const { return {}; }
 
   // ---- its tensors, themselves and not copies
-  /// Throws if INK_FIELDS lacks a member with parameters, or the extended module, and names it. Not
-  /// found are members in a std::vector or behind a pointer; and those of a class that extends
-  /// another and has no INK_FIELDS at all, if the module is not itself a field, nor made by
-  /// add_model, make_attention, make_mlp or make_block.
+  /// Throws if INK_FIELDS lacks a module, a Parameter or the extended module, and names it; frozen
+  /// ones may be left out. Not found are buffers; modules without parameters before the first field;
+  /// members in a std::vector or behind a pointer; and those of a class that extends another and has
+  /// no INK_FIELDS at all, if the module is not itself a field, nor made by add_model,
+  /// make_attention, make_mlp or make_block.
   std::vector<Tensor> parameters() const;
   NamedTensors named_parameters() const;
   NamedTensors named_buffers() const;

@@ -54,13 +54,22 @@ void add_model(const std::string& name) {
 }
 
 namespace detail {
+// In place of the pages that a variant says.
+template <class T>
+constexpr bool is_setting() {
+  constexpr bool known = std::same_as<T, int64_t> || std::same_as<T, double> ||
+                         std::same_as<T, bool> || std::same_as<T, std::string>;
+  static_assert(known, "a model's setting is int64_t, double, bool or std::string");
+  return known;
+}
 template <class Config>
 Config config_of(const GPTConfig& sizes, const ModelSettings& settings) {
   Config config;
   static_cast<GPTConfig&>(config) = sizes;
   for_each_setting(config, [&]<class T>(const std::string& name, T& field, auto&&...) {
-    for (const ModelSetting& setting : settings)
-      if (setting.name == name) field = std::get<T>(setting.value);
+    if constexpr (is_setting<T>())
+      for (const ModelSetting& setting : settings)
+        if (setting.name == name) field = std::get<T>(setting.value);
   });
   if constexpr (std::is_convertible_v<decltype(config.checked()), Config>) {
     return config.checked();
@@ -84,8 +93,9 @@ ModelEntry model_entry() {
   entry.check = detail::config_of<Config>;
   Config defaults;
   for_each_setting(defaults,
-                   [&](const char* name, auto value, const char* help, const Limits& limits) {
-                     entry.settings.push_back({name, value, help, limits});
+                   [&]<class T>(const char* name, T value, const char* help, const Limits& limits) {
+                     if constexpr (detail::is_setting<T>())
+                       entry.settings.push_back({name, value, help, limits});
                    });
   return entry;
 }

@@ -28,18 +28,20 @@ OptimizerStatus fresh_status(Device device) {
           .skipped = zeros({2}, {i64, device})};
 }
 
-void check_numbers(const char* op, const std::vector<std::pair<const char*, double>>& options) {
+void check_numbers(const std::string& op,
+                   const std::vector<std::pair<const char*, double>>& options) {
   for (const auto& [name, value] : options)
     INK_CHECK(value >= 0 && std::isfinite(value), op, ": expected ", name,
               " to be finite and at least 0, got ", value);
 }
 
-void check_beta(const char* op, double beta) {
+void check_beta(const std::string& op, double beta) {
   INK_CHECK(beta >= 0 && beta < 1, op, ": expected betas in [0, 1), got ", beta);
 }
 
 // Throws if update_parameter assigned another tensor instead of writing to `own`.
-void check_in_place(const char* op, const std::string& what, const Tensor& now, const Tensor& own) {
+void check_in_place(const std::string& op, const std::string& what, const Tensor& now,
+                    const Tensor& own) {
   INK_CHECK(!own.defined() || (now.defined() && now.storage() == own.storage()), op,
             ": update_parameter gave ", what,
             " another tensor, which would be lost; write to it in place, as by copy_ or sub_");
@@ -60,12 +62,14 @@ NamedTensors numbered(const std::vector<Tensor>& parameters) {
   return named;
 }
 
-Optimizer::Optimizer(const char* name, const std::vector<ParameterGroup>& groups, double lr,
+Optimizer::Optimizer(std::string name, const std::vector<ParameterGroup>& groups, double lr,
                      double weight_decay, double grad_clip)
-    : name_(name), lr_(lr), weight_decay_(weight_decay), grad_clip_(grad_clip) {
-  check_numbers(name, {{"lr", lr}, {"weight_decay", weight_decay}, {"grad_clip", grad_clip}});
+    : name_(std::move(name)), lr_(lr), weight_decay_(weight_decay), grad_clip_(grad_clip) {
+  check_numbers(name_, {{"lr", lr}, {"weight_decay", weight_decay}, {"grad_clip", grad_clip}});
   add_groups(groups);
-  INK_CHECK(!parameters_.empty(), name, ": expected parameters that require grad, got none");
+  INK_CHECK(!parameters_.empty(), name_,
+            ": expected parameters that require grad, got none (those of a module are in its "
+            "INK_FIELDS)");
   status_ = fresh_status(lists_.values[0].device());
   set_lr(lr);
 }
@@ -128,7 +132,7 @@ void Optimizer::Moments::add(const NamedTensors& parameters) {
     arrays->push_back(!has || has(name, value) ? Array(zeros_like(value)) : Array());
 }
 
-Arrays& Optimizer::add_moments(const char* kind, HasMoment has) {
+Arrays& Optimizer::add_moments(const std::string& kind, HasMoment has) {
   std::set<std::string> names{"step"};
   for (const Moments& moments : moments_) names.insert(moments.kind);
   INK_CHECK(names.insert(kind).second, name_, ": add_moments: the name ", kind,
@@ -194,7 +198,8 @@ void Optimizer::update(ParameterLists& parameters, const OptimizerStep& step) {
     one.name = parameters_[i].first;
     one.value = Tensor(parameters.values[i]);
     one.grad = Tensor(parameters.grads[i]);
-    if (grad_clip_ > 0) one.grad = one.grad * Tensor(step.clip);
+    // A copy: what is written there is no gradient of the model.
+    one.grad = grad_clip_ > 0 ? one.grad * Tensor(step.clip) : one.grad.clone();
     for (const Moments& moments : moments_) one.moments.emplace_back((*moments.arrays)[i]);
     one.lr = Tensor(step.lr) * scales.select(0, at);
     one.weight_decay = decays.select(0, at);
@@ -211,8 +216,7 @@ void Optimizer::update(ParameterLists& parameters, const OptimizerStep& step) {
               " in a step");
     one.moments.resize(moments);
     for (size_t k = 0; k < moments; ++k)
-      check_in_place(name_,
-                     std::string("moment ") + moments_[k].kind + " of " + parameters_[i].first,
+      check_in_place(name_, "moment " + moments_[k].kind + " of " + parameters_[i].first,
                      one.moments[k], written[k]);
     check_in_place(name_, parameters_[i].first, one.value, written[moments]);
     written.back().copy_(one.step);
@@ -231,7 +235,7 @@ void Optimizer::note_update(const std::vector<Tensor>& grads) const {
       if (moment.defined()) written.emplace_back(moment);
   std::vector<Tensor> read = written;
   read.insert(read.end(), grads.begin(), grads.end());
-  note_work(name_, read, written);
+  note_work(name_.c_str(), read, written);
 }
 
 void Optimizer::zero_grad() {
@@ -248,7 +252,7 @@ NamedTensors Optimizer::state() const {
   for (const Moments& moments : moments_) {
     for (size_t i = 0; i < parameters_.size(); ++i)
       if (const Array& moment = (*moments.arrays)[i]; moment.defined())
-        all.emplace_back(std::string(moments.kind) + "." + parameters_[i].first, Tensor(moment));
+        all.emplace_back(moments.kind + "." + parameters_[i].first, Tensor(moment));
   }
   for (size_t i = 0; i < parameters_.size(); ++i)
     all.emplace_back("step." + parameters_[i].first,

@@ -127,14 +127,14 @@ class Optimizer {
  protected:
   /// Parameters that do not require grad are left out, and cost no memory. Throws on one that is
   /// listed twice, that is not a leaf, or whose memory is strided; on a name used twice.
-  Optimizer(const char* name, const std::vector<ParameterGroup>& groups, double lr,
+  Optimizer(std::string name, const std::vector<ParameterGroup>& groups, double lr,
             double weight_decay, double grad_clip);
 
   /// Does a parameter of this name have a moment?
   using HasMoment = std::function<bool(const std::string& name, const Tensor& value)>;
   /// A zero tensor beside each parameter, saved as `kind`.NAME; undefined beside those that `has`,
   /// if it is given, denies one.
-  Arrays& add_moments(const char* kind, HasMoment has = {});
+  Arrays& add_moments(const std::string& kind, HasMoment has = {});
 
   /// Changes one parameter, which has a gradient, and its moments, under NoGrad. An optimizer of
   /// your own defines it. If the step is not finite, nothing that it writes there stays.
@@ -148,11 +148,11 @@ class Optimizer {
     std::optional<double> beta1, beta2;
   };
   const std::vector<Settings>& settings() const { return settings_; }
-  const char* name() const { return name_; }
+  const std::string& name() const { return name_; }
 
  private:
   struct Moments {
-    const char* kind;
+    std::string kind;
     HasMoment has;
     std::unique_ptr<Arrays> arrays;
 
@@ -164,7 +164,7 @@ class Optimizer {
   OptimizerStep step_arrays() const;
   void note_update(const std::vector<Tensor>& grads) const;  // for observers
 
-  const char* name_;
+  std::string name_;
   double lr_, weight_decay_, grad_clip_;  // that it was made with
   NamedTensors parameters_;
   std::vector<Settings> settings_;

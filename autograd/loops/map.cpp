@@ -4,6 +4,7 @@
 #include <cstddef>
 
 #include "autograd/loops/convert.h"
+#include "autograd/loops/rows.h"
 #include "autograd/loops/strided_loop.h"
 
 namespace ink {
@@ -190,6 +191,18 @@ detail::Convert detail::conversion(DType to, DType from) {
   return for_any(to, [&]<class To>(To) -> Convert {
     return for_any(from, [&]<class From>(From) -> Convert { return convert<To, From>; });
   });
+}
+
+void detail::check_rows(const char* op, std::initializer_list<const Array*> arrays) {
+  const Array& y = **arrays.begin();
+  for (const Array* x : arrays) {
+    INK_CHECK(x->defined(), op, ": an array of rows is undefined");
+    INK_CHECK(x->shape() == y.shape(), op, ": expected rows of ", y.shape(),
+              ", as the result, got ", x->shape());
+    const bool by_rows = x->dim() == 2 && (x->strides()[1] == 1 || x->size(1) == 1);
+    INK_CHECK(by_rows || x->is_contiguous(), op, ": expected contiguous rows, got strides ",
+              x->strides(), " of ", x->shape(), "; call contiguous() first");
+  }
 }
 
 void detail::map_rows(MapRow row, const void* f, Array& y, DType y_dtype,

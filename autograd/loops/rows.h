@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <limits>
 #include <memory>
 #include <utility>
@@ -96,10 +97,17 @@ class RowsOut {
   detail::Convert convert_ = nullptr;
 };
 
+namespace detail {
+/// Throws unless all are defined, of one shape, and contiguous or matrices of contiguous rows.
+void check_rows(const char* op, std::initializer_list<const Array*> arrays);
+}  // namespace detail
+
 /// Rows of y from rows of the x..., all of one shape and one floating dtype, in parallel, computed
-/// in C, float or double:  f(n, C* y, const C*... x).
+/// in C, float or double:  f(n, C* y, const C*... x). Throws as KERNEL_CPU's kernels do, on arrays
+/// that are not contiguous: an op calls contiguous() first, also for the gradient that it is given.
 template <class F, class... Inputs>
 void map_rows(const char* op, const F& f, Array& y, const Inputs&... x) {
+  detail::check_rows(op, {&y, &x...});
   for_computed(op, y.dtype(), [&]<class C>(C) {
     const int64_t n = y.size(-1);
     const auto run = [&]<size_t... K>(std::index_sequence<K...>, const auto&... from) {

@@ -115,8 +115,8 @@ void each_sum(Product& p, F&& f) {
 }
 
 // sums += a row. Unchecked: under a sanitizer it would be most of what a product takes.
-[[gnu::no_sanitize("address")]] void add_row(float* sums, float a, const uint32_t* row,
-                                             unsigned columns) {
+[[gnu::no_sanitize_address]] void add_row(float* sums, float a, const uint32_t* row,
+                                          unsigned columns) {
   for (unsigned n = 0; n < columns; ++n) sums[n] += a * std::bit_cast<float>(row[n]);
 }
 

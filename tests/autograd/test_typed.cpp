@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "autograd/autograd.h"
+#include "autograd/loops/rows.h"
 #include "nn/activation.h"
 #include "nn/add_layer_norm.h"
 #include "nn/batch_norm.h"
@@ -625,6 +626,33 @@ TEST(Typed, PrintsAsPythonDoes) {
   print("x", 1, true, ones({2, 3}).shape(), std::vector<int>{1, 2}, std::vector<double>());
   print();
   EXPECT_EQ(testing::internal::GetCapturedStdout(), "x 1 True torch.Size([2, 3]) [1, 2] []\n\n");
+}
+
+// An op of one's own that forgets contiguous(), also for its gradient, reads no other memory.
+TEST(MapRows, RefusesWhatHasNoRows) {
+  const auto twice = [](Tensor& y, const Tensor& x) {
+    Array out = y.array();
+    map_rows(
+        "twice",
+        [](int64_t n, auto* to, const auto* from) {
+          for (int64_t i = 0; i < n; ++i) to[i] = 2 * from[i];
+        },
+        out, x.array());
+  };
+  const Tensor x = arange(6, f32).view({2, 3});
+  Tensor y = empty({3, 2});
+  EXPECT_EQ(error_of([&] { twice(y, x.transpose(0, 1)); }),
+            "twice: expected contiguous rows, got strides (1, 3) of (3, 2); call contiguous() "
+            "first");
+  EXPECT_EQ(error_of([&] {
+              twice(y, ones({}).expand({3, 2}));
+            }),
+            "twice: expected contiguous rows, got strides (0, 0) of (3, 2); call contiguous() "
+            "first");
+  EXPECT_EQ(error_of([&] { twice(y, x); }),
+            "twice: expected rows of (3, 2), as the result, got (2, 3)");
+  twice(y, tensor({1, 2}, f32).expand({3, 2}));
+  EXPECT_EQ(y.tolist(), std::vector<double>({2, 4, 2, 4, 2, 4})) << "rows may be one";
 }
 
 }  // namespace

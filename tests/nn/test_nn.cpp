@@ -582,7 +582,8 @@ struct Holder : Module {
 
 TEST(Module, FindsForgottenParameters) {
   const std::string otherwise =
-      "; name it there, or no optimizer would update it and no checkpoint have it";
+      "; name it there, or no optimizer would update it, no checkpoint have it, and neither to() "
+      "nor eval() reach it";
   const Linear whole(2, 2);
   EXPECT_EQ(whole.parameters().size(), 2u);
   std::vector<Holder> moved(1);
@@ -617,6 +618,26 @@ TEST(Module, FindsForgottenParameters) {
     INK_FIELDS(mine)
   };
   EXPECT_NE(error_of([] { ForgetsModules().parameters(); }), "(no error)");
+  struct ForgetsDropout : Module {  // eval() would not reach it
+    Linear layer{2, 2};
+    Sequential drop{Dropout(0.5)};
+    INK_FIELDS(layer)
+  };
+  EXPECT_EQ(error_of([] { ForgetsDropout().parameters(); }),
+            "ForgetsDropout: INK_FIELDS lacks a Sequential declared after layer" + otherwise);
+  struct Student : Module {
+    struct Teacher : Module {
+      Linear layer{2, 2};
+      Dropout drop;
+      INK_FIELDS(layer, drop)
+    } teacher;
+    Linear layer{2, 2};
+    Student() {
+      for (Tensor& p : teacher.parameters()) p.requires_grad_(false);
+    }
+    INK_FIELDS(layer)
+  };
+  EXPECT_EQ(Student().parameters().size(), 2u) << "a frozen one may be left out";
 }
 
 TEST(Module, ListsHaveGapsAndFieldsHaveOneName) {

@@ -433,7 +433,9 @@ TEST(Optimizer, NamesWhatIsWrongWithItsParameters) {
   EXPECT_EQ(error({{"a", w * w}}), "AdamW: expected leaves, got a, which was computed by mul");
   EXPECT_EQ(error({{"a", zeros({2, 3}).T().requires_grad_()}}),
             "AdamW: a, (3, 2), is a strided view; make the parameter of its contiguous() copy");
-  EXPECT_EQ(error({{"a", zeros({1})}}), "AdamW: expected parameters that require grad, got none");
+  EXPECT_EQ(error({{"a", zeros({1})}}),
+            "AdamW: expected parameters that require grad, got none (those of a module are in its "
+            "INK_FIELDS)");
   EXPECT_EQ(error({{"a", w}}, {.lr = -1}),
             "AdamW: expected lr to be finite and at least 0, got -1");
   EXPECT_EQ(error({{"a", w}}, {.beta2 = 1}), "AdamW: expected betas in [0, 1), got 1");

@@ -674,7 +674,7 @@ struct Holder : Module {
 TEST(OwnParts, AFieldWithoutINK_FIELDSIsFound) {
   const char* expected =
       "Longer: INK_FIELDS lacks a Linear declared after first; name it there, or no optimizer "
-      "would update it and no checkpoint have it";
+      "would update it, no checkpoint have it, and neither to() nor eval() reach it";
   EXPECT_EQ(error_of([] { Holder().parameters(); }), expected);
   EXPECT_EQ(error_of([] { ModuleList<Longer>(2).parameters(); }), expected);
   EXPECT_EQ(error_of([] {
@@ -933,6 +933,25 @@ TEST(OwnOptimizer, WritesInPlace) {
             }),
             "(no error)");
   EXPECT_TRUE(equal(w, zeros({2})));
+}
+
+// Names may be made while the program runs, and what is written to p.grad is not the model's.
+TEST(OwnOptimizer, KeepsItsNamesAndTheGradients) {
+  struct Named : Optimizer {
+    explicit Named(const NamedTensors& p) : Optimizer(text("Named"), {{p}}, 0.1, 0, 0) {
+      for (const char* moment : {"1", "2"}) add_moments(text(moment));
+    }
+    static std::string text(const std::string& end) {
+      return "a name that is longer than any string keeps in itself: " + end;
+    }
+    void update_parameter(ParameterUpdate& p) override { p.grad.mul_(p.lr); }
+  };
+  Tensor w = ones({2}).requires_grad_();
+  sum(w).backward();
+  Named optimizer({{"w", w}});
+  optimizer.step();
+  EXPECT_EQ(w.grad().tolist(), std::vector<double>({1, 1}));
+  EXPECT_EQ(optimizer.state()[0].first, Named::text("1") + ".w");
 }
 
 // A checkpoint could not have them, or not be read again.
