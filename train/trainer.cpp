@@ -52,10 +52,12 @@ std::optional<SavedRun> saved_run(const TrainConfig& config) {
 
 // The characters of a text that a tokenizer does not know, up to twenty; none of other data.
 std::string unknown_characters(const TrainConfig& config, const Tokenizer& tokenizer) {
+  if (config.data.empty() || !config.task().empty() ||
+      data_files(config.data, config.val_data).are_ids)
+    return "";
   TrainConfig by_character = config;
   by_character.tokenizer = "char";
   const auto dataset = make_dataset(by_character);
-  if (dataset->tokenizer().name() != "char") return "";
   std::string unknown;
   int64_t count = 0;
   for (int64_t id = 0; id < dataset->tokenizer().vocab_size(); ++id) {
@@ -78,11 +80,10 @@ TrainConfig of_other_data(TrainConfig config) {
 
 // The dataset of a new run that begins with a run's weights, and so has its tokenizer.
 std::unique_ptr<Dataset> dataset_for_weights(const TrainConfig& config, const SavedRun& start) {
-  const bool is_of_files = !config.data.empty() && config.task().empty();
   try {
     return make_dataset(of_other_data(config), start.tokenizer);
   } catch (const Error&) {
-    if (start.tokenizer->name() != "char" || !is_of_files) throw;
+    if (start.tokenizer->name() != "char") throw;
     const std::string unknown = unknown_characters(config, *start.tokenizer);
     if (unknown.empty()) throw;
     detail::fail({"--init_from: the vocabulary of ", start.folder.string(),
@@ -289,7 +290,8 @@ std::unique_ptr<Dataset> make_dataset(const TrainConfig& config,
       endless = std::make_unique<TaskDataset>(task, config.task_digits, config.val_fraction);
     }
     INK_CHECK(!tokenizer || tokenizer->to_json() == endless->tokenizer().to_json(),
-              "the vocabulary of ", endless->summary(), " is not the one of ",
+              "the vocabulary of ", task.empty() ? "fables" : config.data[0], ", of ",
+              endless->tokenizer().vocab_size(), " (char), is not the one of ",
               tokenizer->vocab_size(), " (", tokenizer->name(),
               ") that the model was trained on; name a text with --data");
     return endless;
