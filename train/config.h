@@ -180,8 +180,8 @@ void for_each_field(Config& c, F&& f, bool of_every_model = false) {
     "tenth of the time of training",
     Limits{.choices = {"auto", "whole", "off"}});
   f("log_interval", c.log_interval, "steps between progress lines", Limits{1, kMostSteps});
-  f("sample_interval", c.sample_interval, "steps between printed samples; 0: never",
-    Limits{0, kMostSteps});
+  f("sample_interval", c.sample_interval,
+    "steps between printed samples; 0: only the one at the end", Limits{0, kMostSteps});
   f("report", c.report, "write report.html, and measure for it", Limits{.choices = {"on", "off"}});
   f("device", c.device, "cpu, cuda or cuda:N (last bits differ between them)", Limits{});
   f("threads", c.threads, "CPU threads; 0: OMP_NUM_THREADS, or one per core (changes rounding)",

@@ -211,8 +211,12 @@ std::shared_ptr<const Tokenizer> named_tokenizer(const std::string& name, const 
         return true;
       });
     });
-    return with_prefix("--tokenizer " + name,
-                       [&] { return bpe::train(std::move(pieces), options); });
+    auto learned =
+        with_prefix("--tokenizer " + name, [&] { return bpe::train(std::move(pieces), options); });
+    if (learned->vocab_size() < options.vocab_size)
+      log_message("--tokenizer ", name, ": has ", learned->vocab_size(),
+                  " tokens, because no other pair is met ", options.min_frequency, " times");
+    return learned;
   }
   if (const MakeTokenizer learn = tokenizer_learner(name)) {
     check_learned_from(files, name);

@@ -921,6 +921,37 @@ TEST(CommandLine, WithoutARunThereIsNothingToReport) {
   }
 }
 
+TEST(CommandLine, PicturesAreSvg) {
+  const TempFolder folder;
+  for (const char* name : {"a.png", "a.svg.png", "a.html"}) {
+    const std::string file = folder / name;
+    expect_refused({"draw", "--out", file}, "--out: expected a name that ends with .svg");
+    expect_refused({"report", folder.path(), "--svg", file},
+                   "--svg: expected a name that ends with .svg");
+    EXPECT_FALSE(std::filesystem::exists(file));
+  }
+}
+
+TEST(CommandLine, AVocabularySmallerThanAskedForIsExplained) {
+  const TempFolder folder;
+  std::string text;
+  for (int i = 0; i < 400; ++i) text += "a rose is a rose is a rose\n";
+  const std::string file = folder.write("a.txt", text), json = folder / "a.json";
+  const Said said = run({"tokenizer", "train", "--vocab_size", "2000", "--out", json, file});
+  EXPECT_NE(said.out.find("Fewer than --vocab_size 2000: no other pair of tokens is met 2 times"),
+            std::string::npos)
+      << said.out;
+  const Said trained = run({"train", "--max_iters", "0", "--final_eval", "off", "--block_size", "8",
+                            "--n_layer", "1", "--report", "off", "--data", file, "--tokenizer",
+                            "bpe:2000", "--out_dir", folder / "out"});
+  EXPECT_EQ(trained.code, kOk) << trained.err;
+  EXPECT_NE(trained.err.find("tokens, because no other pair is met 2 times"), std::string::npos)
+      << trained.err;
+  EXPECT_EQ(
+      run({"tokenizer", "train", "--vocab_size", "258", "--out", json, file}).out.find("Fewer"),
+      std::string::npos);
+}
+
 TEST(CommandLine, SeveralProcessesNeedAnEngine) {
   if (!processes_engine().empty()) GTEST_SKIP() << "this build has one";
   const TempFolder folder;
@@ -983,6 +1014,15 @@ TEST(CommandLine, ErrorsOfValuesNameTheirOptions) {
   }
   expect_failed({"train", "--out_dir", file},
                 "--out_dir: " + file + ": expected a folder, got a file");
+  const std::string link = folder / "link";
+  std::filesystem::create_symlink(none, link);
+  expect_failed({"train", "--out_dir", link},
+                "--out_dir: " + link + ": expected a folder, got a link to nothing");
+  for (const std::string command : {"sample", "eval", "prepare"})
+    expect_refused({command, "--out_dir", link, command == "prepare" ? file : "--threads=1"},
+                   "--out_dir: expected a folder, " + link + " is none");
+  EXPECT_NE(run({"look", "--start", "", "--out_dir", none}).err.find("there is no such checkpoint"),
+            std::string::npos);
   expect_failed({"train", "--out_dir", file + "/x"}, "--out_dir: " + file + "/x: ");
   expect_failed({"train", "--profile", in_none, "--out_dir", out}, "--profile: " + in_none);
   expect_failed({"sample", "--attention", in_none}, "--attention: " + in_none);

@@ -139,6 +139,7 @@ TEST_F(Resume, AnOddLearningRateIsSaid) {
   EXPECT_FALSE(told("--learning_rate 1e-6 --min_lr -1", rises));
   EXPECT_FALSE(told("--learning_rate 1e-6 --schedule constant", rises));
   EXPECT_TRUE(told("--warmup_iters 1999", low));
+  EXPECT_FALSE(told("--max_iters 200 --warmup_iters 200", "never gets to"));  // but for rounding
   EXPECT_FALSE(told("", "the learning rate"));
 }
 

@@ -32,9 +32,9 @@ TEST_F(Runs, AnOlderRunInTheFolderIsRefusedMovedAsideOrDeleted) {
   expect_error(train("--out_dir " + path("a")), 1,
                path("a") + " holds a finished run of 20 steps, trained on fables");
   expect_error(train("--out_dir " + path("a")), 1,
-               "To let it write: " + program_path() + " sample");
+               "\nTo let it write: " + program_path() + " sample --out_dir " + path("a") + "\n");
   expect_error(train("--out_dir " + path("a")), 1,
-               "train --init_from resume --max_iters MORE --out_dir " + path("a") + ". To start");
+               "train --init_from resume --max_iters MORE --out_dir " + path("a") + "\nTo start");
   EXPECT_EQ(read_file(path("a/ckpt/state.json")), state);
   EXPECT_FALSE(fs::exists(path("a/ckpt.prev")) && lines_in("a/metrics.jsonl") == 0);
   // Data that are not there: the old run stays.

@@ -180,6 +180,15 @@ void check_is_file(const char* option, const std::string& file) {
   check_writable(option, file);
 }
 
+void check_is_svg(const char* option, const std::string& file) {
+  const std::string ending = std::filesystem::path(file).extension().string();
+  if (!ending.empty() && ending != ".svg")
+    throw UsageError(
+        fmt::format("{}: expected a name that ends with .svg, because the picture is "
+                    "SVG; got {}",
+                    option, printable(file, 200)));
+}
+
 void check_not_read(const char* option, const std::string& file,
                     const std::vector<std::filesystem::path>& read) {
   std::error_code ignored;
@@ -203,7 +212,9 @@ void write_output(const char* option, const std::string& file, const std::string
 
 void check_folder(const char* option, const std::string& name) {
   std::error_code unknown;
-  if (std::filesystem::exists(name, unknown) && !std::filesystem::is_directory(name, unknown))
+  const bool is_link = std::filesystem::is_symlink(name, unknown),
+             is_there = std::filesystem::exists(name, unknown) || is_link;
+  if (is_there && !std::filesystem::is_directory(name, unknown))
     throw UsageError(
         fmt::format("{}: expected a folder, {} is none", option, printable(name, 200)));
 }

@@ -60,6 +60,8 @@ void check_is_file(const char* option, const std::string& file);
 /// Throws UsageError, naming the option, if its file is one of those that the command reads.
 void check_not_read(const char* option, const std::string& file,
                     const std::vector<std::filesystem::path>& read);
+/// Throws UsageError, naming the option, if its file has the ending of another picture than SVG.
+void check_is_svg(const char* option, const std::string& file);
 /// Writes a file that an option names, and says so; "-" is standard output.
 void write_output(const char* option, const std::string& file, const std::string& text);
 /// Throws UsageError, naming the option, if it names something that is there and no folder.

@@ -282,6 +282,7 @@ int draw_command(const Arguments& arguments) {
   use_threads(draw.config.threads);
   if (!draw.out_dir.empty()) check_not_of_run("--out", draw.out_dir, draw.out);
   check_not_read("--out", draw.out, {draw.config.data.begin(), draw.config.data.end()});
+  check_is_svg("--out", draw.out);
   check_writable("--out", draw.out);
   if (!draw.out.empty()) svg_by_dot("digraph {}");  // throws if there is no dot
   std::unique_ptr<LanguageModel> model;

@@ -94,13 +94,15 @@ std::string odd_rate(const TrainConfig& config) {
         "the learning rate rises to {:.1e}: --min_lr is above --learning_rate, {:.1e} (--min_lr -1 "
         "is a tenth of it)",
         config.min_lr, config.learning_rate);
-  if (config.warmup_iters > TrainConfig().warmup_iters && config.warmup_iters >= config.max_iters)
-    return fmt::format(
-        "the learning rate ends at {:.1e} and never gets to {:.1e}: --warmup_iters {} is the whole "
-        "run",
-        config.schedule()(std::max<int64_t>(config.max_iters, 1) - 1), config.learning_rate,
-        config.warmup_iters);
-  return "";
+  if (config.warmup_iters <= TrainConfig().warmup_iters || config.warmup_iters < config.max_iters)
+    return "";
+  const auto shown = [](double rate) { return fmt::format("{:.1e}", rate); };
+  const std::string last = shown(config.schedule()(std::max<int64_t>(config.max_iters, 1) - 1)),
+                    highest = shown(config.learning_rate);
+  if (last == highest) return "";
+  return fmt::format(
+      "the learning rate ends at {} and never gets to {}: --warmup_iters {} is the whole run", last,
+      highest, config.warmup_iters);
 }
 
 void introduce(Console& console, Trainer& trainer, const std::filesystem::path& report,

@@ -105,8 +105,11 @@ int sample_command(const Arguments& arguments) {
               {.may_be_empty = true});
   command.add("--num_samples", &options.num_samples, "how many texts",
               {.shows_default = true, .limits = {1, 1e9}});
-  command.add("--max_new_tokens", &options.generate.max_new_tokens,
-              "length of each; by default that of the context", {.limits = {0, 1e9}});
+  command.add(
+      "--max_new_tokens", &options.generate.max_new_tokens,
+      "how many tokens to write; by default what the context has left after --start, and at "
+      "least 100",
+      {.limits = {0, 1e9}});
   command.add("--temperature", &options.generate.temperature,
               "below 1: safer; above 1: wilder; 0: always the likeliest token", up_to(1e6));
   command.add("--top_k", &options.generate.top_k,
@@ -117,9 +120,10 @@ int sample_command(const Arguments& arguments) {
   command.add("--min_p", &options.generate.min_p,
               "choose only among tokens at least this many times as likely as the likeliest",
               up_to(1));
-  command.add("--repetition_penalty", &options.generate.repetition_penalty,
-              "above 1: tokens of the text so far become less likely",
-              {.shows_default = true, .limits = {.above = 0, .below = 1e6}});
+  command.add(
+      "--repetition_penalty", &options.generate.repetition_penalty,
+      "above 1: tokens of the text so far, as much as the context holds, become less likely",
+      {.shows_default = true, .limits = {.above = 0, .below = 1e6}});
   command.add("--seed", &options.seed, "seed of the choices", up_to(0x1p63));
   command.flag(
       "--strict", options.strict,

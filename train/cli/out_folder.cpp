@@ -92,20 +92,21 @@ OldRun describe_run(const fs::path& folder) {
   }
 }
 
+// A command stands at the end of its line, so that it can be copied.
 std::string refusal(const fs::path& folder) {
   const OldRun old = describe_run(folder);
   const std::string in = " --out_dir " + for_shell(folder.string());
-  const std::string resume = typed("train --init_from resume");
-  const std::string on = !old.can_go_on ? ""
-                         : old.is_finished
-                             ? fmt::format(
-                                   " To let it write: {}{}. To train it longer: {} --max_iters "
-                                   "MORE{}.",
-                                   typed("sample"), in, resume, in)
-                             : fmt::format(" To go on with it: {}{}.", resume, in);
-  return fmt::format(
-      "{} holds {}.{} To start anew, choose another --out_dir, or delete that run with --overwrite",
-      folder.string(), old.text, on);
+  std::string text = fmt::format("{} holds {}.", folder.string(), old.text);
+  const auto add = [&](const char* what, const std::string& command) {
+    text += fmt::format("\n{}: {}{}", what, typed(command), in);
+  };
+  if (old.can_go_on && old.is_finished) {
+    add("To let it write", "sample");
+    add("To train it longer", "train --init_from resume --max_iters MORE");
+  } else if (old.can_go_on) {
+    add("To go on with it", "train --init_from resume");
+  }
+  return text + "\nTo start anew, choose another --out_dir, or delete that run with --overwrite";
 }
 
 // The first of out.1, out.2, ... that does not exist.
@@ -200,6 +201,8 @@ void OutFolder::make_room(Console& console) {
 
 void OutFolder::lock() {
   made_ = with_prefix("--out_dir", [&] {
+    INK_CHECK(file_operation([&] { return !fs::is_symlink(folder_) || fs::exists(folder_); }),
+              folder_.string(), ": expected a folder, got a link to nothing");
     INK_CHECK(file_operation([&] { return !fs::exists(folder_) || fs::is_directory(folder_); }),
               folder_.string(), ": expected a folder, got a file");
     return file_operation([&] { return fs::create_directories(folder_); });

@@ -100,6 +100,7 @@ int report_command(const Arguments& arguments) {
     check_not_of_run("--csv", run, csv);
   }
   if (writes_page && out.empty()) check_is_report(page, "name another file with --out");
+  check_is_svg("--svg", svg);
   check_writable("--out", out);
   check_writable("--svg", svg);
   check_writable("--csv", csv);

@@ -107,6 +107,11 @@ int train_tokenizer(const Arguments& arguments) {
   if (out == "-") return kOk;
   console.paragraph(fmt::format("{}: {} tokens, of {} distinct pieces of text", out,
                                 tokenizer->vocab_size(), distinct));
+  if (tokenizer->vocab_size() < options.vocab_size)
+    console.paragraph(
+        fmt::format("Fewer than --vocab_size {}: no other pair of tokens is met {} "
+                    "times (--min_frequency)",
+                    options.vocab_size, options.min_frequency));
   return kOk;
 }
 

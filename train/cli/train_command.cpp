@@ -78,8 +78,8 @@ class TrainRun {
   }
 
   int run() {
+    watch_signals();  // before anything says that they save
     introduce(console_, trainer_, page_.page(), rate_text_);
-    watch_signals();
     last_report_ = Clock::now();
     try {
       return train();
