@@ -37,7 +37,7 @@ bool holds_run(const std::filesystem::path& folder);
 /// Is a run writing in this folder now?
 bool is_locked(const std::filesystem::path& out_dir);
 
-/// Throws UsageError if the file that an option names would replace one of the run's own in out_dir.
+/// Throws UsageError if the file that an option names would replace one of the run's in out_dir.
 void check_not_of_run(const char* option, const std::filesystem::path& out_dir,
                       const std::filesystem::path& file);
 
