@@ -100,7 +100,8 @@ class SettingParser {
     const bool is_list = ends != "\n";
     for (skip(is_list, true); !at_end() && !is_at(ends); skip(is_list, true))
       setting.values.push_back(value(ends));
-    check(!is_list || take(ends[0]), "expected ] or ) at the end of a list");
+    check(!is_list || take(ends[0]),
+          ends == ")" ? "expected ) at the end of a list" : "expected ] at the end of a list");
     skip(false);
     check(!is_at(";"), kOneALine);
     check(at_end() || is_at("\n"), "expected the end of the line after a list");
