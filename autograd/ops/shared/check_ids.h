@@ -20,7 +20,7 @@ bool check_ids(const char* op, const char* id_name, const Tensor& ids, int64_t c
 void check_ids(const char* op, const Tensor& ids, int64_t dim, const Shape& shape,
                bool negative = false);
 
-/// What an error adds if targets fit logits (N, V, ...), whose classes PyTorch takes from dimension 1.
+/// What an error adds if targets fit logits (N, V, ...): PyTorch takes classes from dimension 1.
 std::string classes_hint(const Shape& logits, const Shape& targets);
 
 }  // namespace ink

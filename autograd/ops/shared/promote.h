@@ -36,8 +36,8 @@ inline DType promote(const Tensor& x, const Scalar& number) {
   return is_floating(number.dtype) ? context().default_dtype : promote(x.dtype(), number.dtype);
 }
 
-/// Must a number beside x become a tensor first? Kernels take it as a double, which cannot hold every
-/// i64. x has the dtype of the result.
+/// Must a number beside x become a tensor first? Kernels take it as a double, which cannot hold
+/// every i64. x has the dtype of the result.
 inline bool needs_tensor(const Tensor& x, const Scalar& number) {
   return x.dtype() == i64 && !number.exact();
 }
