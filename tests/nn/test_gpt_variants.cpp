@@ -256,7 +256,7 @@ template <class Attention>
 constexpr const char* kName = std::is_same_v<Attention, RotaryAttention> ? "rotary" : "alibi";
 
 TYPED_TEST(GptVariant, TrainsInPartsOfABatch) {
-  TrainConfig config = config_of<TypeParam>(std::string(kName<TypeParam>) + " in parts");
+  TrainConfig config = config_of<TypeParam>(std::string(kName<TypeParam>) + "_in_parts");
   const auto loss = [&](int64_t parts) {
     config.batch_parts = parts;
     Trainer trainer(config);
@@ -383,6 +383,11 @@ TEST(Models, SayWhatIsWrong) {
             "that it extends: INK_FIELDS(Base, member)");
   EXPECT_EQ(error_of([] { add_model<GPT>("gpt"); }),
             "add_model: the name gpt is taken; choose another");
+  for (const char* name : {"a b", "-a", "a\n"})
+    EXPECT_EQ(error_of([&] { add_model<GPT>(name); }),
+              std::string("add_model: expected a name for a command line, without spaces and a - "
+                          "in front, got \"") +
+                  name + "\"");
   const std::string unknown = error_of([] { make_model("other", tiny()); });
   EXPECT_EQ(unknown.rfind("model is 'other'; expected ", 0), 0u) << unknown;
 }

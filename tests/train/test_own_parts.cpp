@@ -444,17 +444,17 @@ TEST(AuxiliaryLoss, IsCheckedWhereALossIsOverridden) {
                        0),
             0u)
       << told;
-  add_model<WithoutZLoss>("without z");
-  config.model = "without z";
+  add_model<WithoutZLoss>("without_z");
+  config.model = "without_z";
   EXPECT_EQ(error_of([&] { Trainer trainer(config); }), "(no error)");
   config.z_loss = 1e-4;
   EXPECT_EQ(error_of([&] { Trainer trainer(config); }),
-            "Trainer: z_loss is 0.0001, but the loss of model without z does not use it; hand "
+            "Trainer: z_loss is 0.0001, but the loss of model without_z does not use it; hand "
             "`training ? z_loss : 0` to cross_entropy there");
-  add_model<OneForEach>("one for each");
-  config.model = "one for each";
+  add_model<OneForEach>("one_for_each");
+  config.model = "one_for_each";
   EXPECT_EQ(error_of([&] { Trainer trainer(config); }),
-            "Trainer: expected the loss of model one for each to be one number, got (1, 16)");
+            "Trainer: expected the loss of model one_for_each to be one number, got (1, 16)");
 }
 
 TEST(AuxiliaryLoss, ReachesTheRouterOfAMixture) {
