@@ -92,7 +92,8 @@ struct GPT : LanguageModel {
   void init_weights();
   /// The input of the first block: ids (B, T), of which the first stands at position `start`.
   Tensor embedded(const Tensor& ids, int64_t start = 0) const {
-    INK_CHECK(ids.dim() == 2, "gpt: expected ids (B, T), got ", ids.shape());
+    INK_CHECK(ids.dim() == 2 && ids.numel() > 0, "gpt: expected ids (B, T), at least one, got ",
+              ids.shape());
     const int64_t T = ids.size(1);
     INK_CHECK(start + T <= config.block_size, "gpt: a sequence of ", start + T,
               " tokens is longer than block_size ", config.block_size);

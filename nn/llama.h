@@ -181,6 +181,8 @@ struct LlamaModel : Module {
 
   /// ids (B, T) -> (B, T, C). With caches, one for each layer, ids come after what they remember.
   Tensor operator()(const Tensor& ids, std::vector<KVCache>* caches = nullptr) const {
+    INK_CHECK(ids.dim() == 2 && ids.numel() > 0, "llama: expected ids (B, T), at least one, got ",
+              ids.shape());
     Tensor x = embed_tokens(ids);
     Branch branch;
     for (size_t i = 0; i < layers.size(); ++i)

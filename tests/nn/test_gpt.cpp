@@ -200,7 +200,12 @@ TEST(GPT, SaysWhatItCannotDo) {
   const GPT model(tiny());
   EXPECT_EQ(error_of([&] { model(ids_of(2, 7)); }),
             "gpt: a sequence of 7 tokens is longer than block_size 6");
-  EXPECT_EQ(error_of([&] { model(zeros({3}, i64)); }), "gpt: expected ids (B, T), got (3,)");
+  EXPECT_EQ(error_of([&] { model(zeros({3}, i64)); }),
+            "gpt: expected ids (B, T), at least one, got (3,)");
+  EXPECT_EQ(error_of([&] {
+              model(zeros({1, 0}, i64));
+            }),
+            "gpt: expected ids (B, T), at least one, got (1, 0)");
   GPTConfig c = tiny();
   c.n_head = 3;
   EXPECT_EQ(error_of([&] { GPT{c}; }),

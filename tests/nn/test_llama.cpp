@@ -277,6 +277,10 @@ TEST(Llama, RefusesSizesThatDoNotDivide) {
               model(zeros({1, 25}, i64));
             }),
             "rotary: position 24 is beyond the 24 that the tables have");
+  EXPECT_EQ(error_of([&] {
+              model(zeros({1, 0}, i64));
+            }),
+            "llama: expected ids (B, T), at least one, got (1, 0)");
 }
 
 }  // namespace
