@@ -30,6 +30,7 @@ struct WalkOptions {
   bool retain_graph = false, create_graph = false;
   bool runs_leaf_hooks = true;
   uint64_t oldest = 0;  // nodes up to this order lead to no gradient that is wanted
+  const char* op = "backward";
 };
 
 class Walk {
@@ -42,13 +43,14 @@ class Walk {
   // A walk starts, or goes on, at `output` with its gradient; ones if undefined. look() comes
   // first, so that a graph that cannot be walked is refused while nothing has changed yet.
   void look(const Tensor& output, const Tensor& gradient) {
-    check_defined("backward", output);
-    INK_CHECK(output.requires_grad(),
-              "backward: the tensor does not require grad and was not computed from one that does");
-    INK_CHECK(gradient.defined() || output.numel() == 1,
-              "backward: expected a tensor with one element, got ", output.shape(),
+    check_defined(options_.op, output);
+    INK_CHECK(output.requires_grad(), options_.op,
+              ": the tensor does not require grad and was not computed from one that does; "
+              "a gradient does only with create_graph");
+    INK_CHECK(gradient.defined() || output.numel() == 1, options_.op,
+              ": expected a tensor with one element, got ", output.shape(),
               "; pass the gradient to start from, or reduce it first (sum, mean)");
-    if (gradient.defined()) output.slot()->check_gradient("backward", gradient);
+    if (gradient.defined()) output.slot()->check_gradient(options_.op, gradient);
     survey_.add(output.slot());
   }
   void start(const Tensor& output, const Tensor& gradient) {
@@ -76,7 +78,12 @@ class Walk {
     const FlagGuard grad_mode(&Context::grad_enabled, options_.create_graph);
     for (Observer* observer : context().observers) observer->before_vjp(node);
     NodeContext asked(*this, node);
-    Grads dxs = node.vjp(pending.dys, asked);
+    Grads dxs;
+    try {
+      dxs = node.vjp(pending.dys, asked);
+    } catch (const Error& error) {
+      detail::fail({"the backward of ", node.name, ": ", error.what()});
+    }
     asked.added_to.clear();
     INK_CHECK(dxs.size() == node.inputs.size(), node.name, ": its vjp returned ", dxs.size(),
               " gradients for ", node.inputs.size(), " inputs");
@@ -98,8 +105,7 @@ class Walk {
   struct NodeContext : VjpContext {
     NodeContext(Walk& walk, const Node& node) : walk_(walk), node_(node) {}
     bool needs(size_t i) const override {
-      const Slot& slot = node_.inputs[i];
-      return slot && walk_.survey_.leads(slot);
+      return node_.inputs[i] && walk_.survey_.leads(node_.inputs[i]);
     }
     Tensor sum_so_far(size_t i) override {
       Tensor* sum =
@@ -201,7 +207,7 @@ class Walk {
 
 void walk(const Destination& destination, const std::vector<Tensor>& outputs, const Grads& grads,
           WalkOptions options) {
-  INK_CHECK(grads.empty() || grads.size() == outputs.size(), "backward: got ", grads.size(),
+  INK_CHECK(grads.empty() || grads.size() == outputs.size(), options.op, ": got ", grads.size(),
             " gradients for ", outputs.size(), " outputs");
   options.retain_graph |= options.create_graph;
   const FlagGuard grad_mode(&Context::grad_enabled, options.create_graph);
@@ -241,7 +247,7 @@ Grads grad(const TensorList& outputs, const TensorList& inputs, const TensorList
     const auto found = wanted.find(slot.get());
     return found == wanted.end() ? nullptr : &found->second;
   };
-  walk(found_in, outputs, grad_outputs, {retain_graph, create_graph, true, oldest});
+  walk(found_in, outputs, grad_outputs, {retain_graph, create_graph, true, oldest, "grad"});
   Grads result;
   for (const Tensor& input : inputs) result.push_back(wanted[input.slot().get()]);
   return result;

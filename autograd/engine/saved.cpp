@@ -11,7 +11,7 @@ Tensor at_slot(const Array& array, const std::shared_ptr<GradSlot>& slot) {
 }
 
 Tensor computed_again(const std::shared_ptr<GradSlot>& slot) {
-  INK_CHECK(slot->node->recompute, "backward: the graph through ", slot->node->name,
+  INK_CHECK(slot->node->recompute, "the graph through ", slot->node->name,
             ", whose output is computed again, was freed by an earlier walk; pass retain_graph to "
             "the first one, or run the forward again");
   return at_slot(slot->node->recompute(), slot);
@@ -32,10 +32,9 @@ Saved::Saved(const Tensor& tensor, int output_index, const char* what)
 Tensor Saved::operator*() const {
   if (!array_.defined()) return slot_ ? computed_again(slot_) : Tensor();
   const uint64_t version = array_.storage()->version;
-  INK_CHECK(version == version_, Node::running ? Node::running->name : "backward", ": ", what_,
-            ", ", array_.shape(), " ", array_.dtype(), ", was saved for backward at version ",
-            version_, " and has been written in place since (now version ", version,
-            "); write out of place (x = x + y) or clone() first");
+  INK_CHECK(version == version_, what_, ", ", array_.shape(), " ", array_.dtype(),
+            ", was saved at version ", version_, " and has been written since (now version ",
+            version, "); write out of place (x = x + y) or clone() first");
   if (output_index_ < 0 || Node::running == nullptr || !grad_enabled())
     return at_slot(array_, slot_);
   return at_slot(array_, Node::running->output_slot(static_cast<size_t>(output_index_), array_));

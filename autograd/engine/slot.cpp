@@ -14,9 +14,8 @@ void release(std::shared_ptr<Node> node) {
     queue->push_back(std::move(node));
     return;
   }
-  std::vector<std::shared_ptr<Node>> mine;
+  std::vector<std::shared_ptr<Node>> mine{std::move(node)};
   queue = &mine;
-  mine.push_back(std::move(node));
   while (!mine.empty()) {
     const std::shared_ptr<Node> last = std::move(mine.back());
     mine.pop_back();

@@ -23,8 +23,8 @@ void Survey::claim(const std::shared_ptr<Node>& node) {
             " is being walked already, by another thread or by the walk that this one is part of; "
             "give each a graph of its own, or pass retain_graph to all of them");
   INK_CHECK(!node->freed, "backward: the graph through ", node->name,
-            " was freed by an earlier walk; pass retain_graph to the first one, or run the forward "
-            "again");
+            " was freed by an earlier walk; detach() what is kept of an earlier step, pass "
+            "retain_graph to the first walk, or run the forward again");
   if (node->walks == 0) node->freeing_thread = retain_graph_ ? nullptr : thread;
   ++node->walks;
   claimed_.push_back(node);

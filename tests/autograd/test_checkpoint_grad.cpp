@@ -248,10 +248,9 @@ TEST_F(Checkpoint, AnInputWrittenSinceIsRefused) {
       },
       x);
   EXPECT_EQ(error_of([&] { sum(y).backward(); }),
-            "checkpoint: an input, (6, 16) float32, was saved for backward at version " +
-                std::to_string(x.version() - 1) +
-                " and has been written in place since (now version " + std::to_string(x.version()) +
-                "); write out of place (x = x + y) or clone() first");
+            "the backward of checkpoint: an input, (6, 16) float32, was saved at version " +
+                std::to_string(x.version() - 1) + " and has been written since (now version " +
+                std::to_string(x.version()) + "); write out of place (x = x + y) or clone() first");
 }
 
 TEST_F(Checkpoint, SavesMemory) {

@@ -170,13 +170,16 @@ TEST(Graph, RefusalsNameTheOpAndTheWayOut) {
             "from, or reduce it first "
             "(sum, mean)");
   EXPECT_EQ(error_of([&] { x.detach().backward(); }),
-            "backward: the tensor does not require grad and was not computed from one that does");
+            "backward: the tensor does not require grad and was not computed from one that does; "
+            "a gradient does only with create_graph");
+  EXPECT_EQ(error_of([&] { grad(sum(grad(sum(x * x), x)[0]), x); }),
+            "grad: the tensor does not require grad and was not computed from one that does; "
+            "a gradient does only with create_graph");
   const Tensor loss = sum(x * x);
   loss.backward();
   EXPECT_EQ(error_of([&] { loss.backward(); }),
-            "backward: the graph through mul was freed by an earlier walk; pass retain_graph to "
-            "the first one, or run the "
-            "forward again");
+            "backward: the graph through mul was freed by an earlier walk; detach() what is kept "
+            "of an earlier step, pass retain_graph to the first walk, or run the forward again");
   EXPECT_EQ(error_of([&] { (x * x).backward(ones({3}, f64)); }),
             "backward: expected a gradient of shape (2,), got (3,)");
   EXPECT_EQ(error_of([&] { grad({sum(x)}, {ones({1})}); }),
@@ -542,7 +545,7 @@ TEST(Graph, AWrongVjpIsNamed) {
             "test_wrong: expected a gradient of shape (2,), got ()");
   EXPECT_FALSE(x.grad().defined());
   EXPECT_EQ(error_of([&] { op([](const Tensor&) -> Grads { throw Error("mine"); }).backward(); }),
-            "mine");
+            "the backward of test_wrong: mine");
   sum(x).backward();  // nothing was left behind
   EXPECT_EQ(x.grad().tolist(), (Values{1, 1}));
 }

@@ -212,10 +212,9 @@ TEST(InPlace, RefusesALeafThatRequiresGrad) {
 TEST(InPlace, RefusesBackwardThroughASavedTensorThatWasWritten) {
   Tensor x = leaf({3}, 2);
   const auto text = [](const char* op, const char* what) {
-    return std::string(op) + ": " + what +
-           ", (3,) float32, was saved for backward at version 1 and has been written in place "
-           "since "
-           "(now version 2); write out of place (x = x + y) or clone() first";
+    return std::string("the backward of ") + op + ": " + what +
+           ", (3,) float32, was saved at version 1 and has been written since (now "
+           "version 2); write out of place (x = x + y) or clone() first";
   };
   {
     Tensor y = exp(x);

@@ -352,9 +352,9 @@ TEST(Recompute, WhatIsComputedFromMustNotChange) {
     Tensor(h).add_(1);
   }
   const std::string error = error_of([&] { sum(y).backward(); });
-  EXPECT_EQ(error.rfind("linear: an input, (2, 3) float32, was saved for backward at version ", 0),
-            0u)
-      << error;
+  const char* const start =
+      "the backward of linear: an input, (2, 3) float32, was saved at version ";
+  EXPECT_EQ(error.rfind(start, 0), 0u) << error;
 }
 
 TEST(Recompute, AFreedGraphIsNamed) {
@@ -363,8 +363,8 @@ TEST(Recompute, AFreedGraphIsNamed) {
   const Tensor h = gelu(x), a = linear(h, w), b = linear(h, w);
   sum(a).backward();
   EXPECT_EQ(error_of([&] { sum(b).backward(); }),
-            "backward: the graph through gelu was freed by an earlier walk; pass retain_graph to "
-            "the first one, or run the forward again");
+            "backward: the graph through gelu was freed by an earlier walk; detach() what is kept "
+            "of an earlier step, pass retain_graph to the first walk, or run the forward again");
 }
 
 }  // namespace
